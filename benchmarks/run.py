@@ -1,0 +1,431 @@
+"""Times this checkout's jax and PyPI's alternately, and prints the ratios: python3 build/build.py bench
+
+Each side runs in a process of its own (worker.py), and only one of them works at a time. A row's ratio is the
+median over the rounds of ours/oracle, its spread the middle half of them: what slows the machine for a while
+slows both sides of a round.
+"""
+
+import argparse
+import dataclasses
+import json
+import os
+import pathlib
+import platform
+import re
+import statistics
+import subprocess
+import sys
+import tempfile
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+from tqdm import tqdm
+
+HERE = pathlib.Path(__file__).resolve().parent
+ROOT = HERE.parent
+# a batch of calls should take this long: far above the clock's grain, far below the machine's moods
+BATCH_SECONDS = 0.02
+
+STARTUP = """
+import time
+start = time.perf_counter()
+import jax
+seconds = time.perf_counter() - start
+try:
+    # the kernel's number for this program alone; ru_maxrss still has the parent's of before exec
+    with open("/proc/self/status") as file:
+        peak = next(int(line.split()[1]) for line in file if line.startswith("VmHWM")) * 1024
+except OSError:
+    import resource, sys
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+print(seconds, peak)
+"""
+STARTUP_ROWS = (
+    {"name": "import jax", "group": "start", "mark": 0.5, "unit": "s"},
+    {"name": "peak memory after import", "group": "start", "mark": 1.0, "unit": "B"},
+)
+
+
+class BenchError(Exception):
+    """A side cannot be run."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Row:
+    """The outcome of one benchmark: `ours` and `oracle` are medians, `ratios` has one number a round."""
+
+    name: str
+    group: str
+    unit: str
+    mark: float | None
+    ours: float | None
+    oracle: float | None
+    ratios: list[float]
+    error: str | None = None
+
+    @property
+    def ratio(self) -> float | None:
+        return statistics.median(self.ratios) if self.ratios else None
+
+    @property
+    def spread(self) -> tuple[float, float] | None:
+        if len(self.ratios) < 2:
+            return None
+        low, _, high = statistics.quantiles(self.ratios, n=4, method="inclusive")
+        return low, high
+
+    @property
+    def verdict(self) -> str:
+        if self.error is not None:
+            return "failed"
+        if self.mark is None:
+            return ""
+        return "met" if round(self.ratio, 3) <= self.mark else "missed"
+
+
+class Side:
+    """One implementation: its Python, the folders it imports from, and its worker."""
+
+    def __init__(self, name: str, python: str, path: str | None):
+        self.name, self.python = name, python
+        kept = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
+        self.variables = kept | ({"PYTHONPATH": path} if path else {})
+        self._worker = None
+
+    def startup(self) -> tuple[float, float]:
+        """Imports jax in a new process; returns the seconds it took and the peak memory in bytes."""
+        with tempfile.TemporaryDirectory() as elsewhere:  # the folder one stands in may have a jax
+            result = subprocess.run(
+                [self.python, "-c", STARTUP],
+                env=self.variables,
+                cwd=elsewhere,
+                capture_output=True,
+                text=True,
+                check=False,
+            )
+        if result.returncode:
+            raise BenchError(f"{self.name}: {self.python} cannot import jax:\n{result.stderr}")
+        seconds, peak = map(float, result.stdout.split())
+        return seconds, peak
+
+    def ask(self, do: str, **request) -> dict:
+        if self._worker is None:
+            self._worker = subprocess.Popen(
+                [self.python, str(HERE / "worker.py")],
+                env=self.variables,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                text=True,
+            )
+        try:
+            print(json.dumps({"do": do, **request}), file=self._worker.stdin, flush=True)
+            answer = self._worker.stdout.readline()
+        except BrokenPipeError:
+            answer = ""
+        if not answer:
+            status = self._worker.wait()
+            self._worker = None
+            raise BenchError(f"{self.name}: its worker ended with status {status} (see above)")
+        return json.loads(answer)
+
+    def close(self) -> None:
+        if self._worker is not None:
+            self._worker.stdin.close()
+            try:
+                self._worker.wait(timeout=10)
+            except subprocess.TimeoutExpired:
+                self._worker.kill()
+                self._worker.wait()
+            self._worker = None
+
+
+def measure_startup(sides: list[Side], rounds: int, bar: tqdm) -> list[Row]:
+    for side in sides:
+        side.startup()  # writes the bytecode and warms the disk cache
+    samples = {side: [] for side in sides}
+    for side in alternate(sides, rounds):
+        samples[side].append(side.startup())
+        bar.update(1 / (rounds * len(sides)) * len(STARTUP_ROWS))
+    return [
+        compare(row, *([sample[i] for sample in samples[side]] for side in sides))
+        for i, row in enumerate(STARTUP_ROWS)
+    ]
+
+
+def measure(row: dict, sides: list[Side], rounds: int) -> Row:
+    answers = {}
+    try:
+        for side in sides:
+            answers[side] = side.ask("prepare", name=row["name"])
+            if "error" in answers[side]:
+                return failed(row, f"{side.name}: {answers[side]['error']}")
+        if row["unit"] != "s":
+            return compare(row, *([answers[side]["value"]] for side in sides))
+        # the first of these sees what is still cold
+        seconds = [
+            [side.ask("time", name=row["name"], calls=3)["seconds"] for _ in range(3)]
+            for side in sides
+        ]
+        calls = max(1, round(BATCH_SECONDS / max(min(times) for times in seconds)))
+        samples = {side: [] for side in sides}
+        for side in alternate(sides, rounds):
+            samples[side].append(side.ask("time", name=row["name"], calls=calls)["seconds"])
+        for side in sides:
+            side.ask("forget", name=row["name"])
+        return compare(row, *(samples[side] for side in sides))
+    except BenchError as error:
+        return failed(row, str(error))
+
+
+def alternate(sides: list[Side], rounds: int):
+    """Each side once a round; who begins changes, so that neither always runs on the other's warm cache."""
+    for i in range(rounds):
+        yield from sides if i % 2 == 0 else reversed(sides)
+
+
+def compare(row: dict, ours: list[float], oracle: list[float]) -> Row:
+    ratios = [
+        a / b if b else (1.0 if a == b else float("inf")) for a, b in zip(ours, oracle, strict=True)
+    ]
+    return Row(**row, ours=statistics.median(ours), oracle=statistics.median(oracle), ratios=ratios)
+
+
+def failed(row: dict, error: str) -> Row:
+    return Row(**row, ours=None, oracle=None, ratios=[], error=error)
+
+
+# The table
+
+
+def cells(row: Row) -> list[str]:
+    if row.error is not None:
+        return [row.name, "", "", "failed", "", format_mark(row.mark), row.verdict]
+    spread = "" if row.spread is None else "{:.2f} – {:.2f}".format(*row.spread)
+    return [
+        row.name,
+        format_quantity(row.ours, row.unit),
+        format_quantity(row.oracle, row.unit),
+        f"{row.ratio:.2f}",
+        spread,
+        format_mark(row.mark),
+        row.verdict,
+    ]
+
+
+HEADINGS = ("benchmark", "ours", "oracle", "ratio", "middle half", "mark", "")
+
+
+def format_mark(mark: float | None) -> str:
+    return "" if mark is None else f"≤ {mark:g}"
+
+
+def format_quantity(value: float, unit: str) -> str:
+    if unit == "s":
+        for scale, name in ((1, "s"), (1e-3, "ms"), (1e-6, "µs")):
+            if value >= scale or name == "µs":
+                return f"{value / scale:.3g} {name}"
+    for scale, prefix in ((1e9, "G"), (1e6, "M"), (1e3, "k"), (1, "")):
+        if value >= scale or scale == 1:
+            return f"{value / scale:.4g} {prefix}{unit}"
+    return ""
+
+
+def print_table(rows: list[Row]) -> None:
+    console = Console()
+    if not console.is_terminal:
+        print_plain(rows)
+        return
+    colors = {"met": "green", "missed": "red", "failed": "red bold"}
+    table = Table(title="this jax / PyPI's jax")
+    for heading in HEADINGS:
+        table.add_column(heading, justify="left" if heading in ("benchmark", "") else "right")
+    group = None
+    for row in rows:
+        if group not in (None, row.group):
+            table.add_section()
+        group = row.group
+        table.add_row(
+            *map(escape, cells(row)),
+            style=colors.get(row.verdict) if row.verdict != "met" else None,
+        )
+    console.print(table)
+
+
+def print_plain(rows: list[Row]) -> None:
+    lines = [list(HEADINGS), *map(cells, rows)]
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    for line in lines:
+        first, *others = (
+            cell.ljust(w) if i in (0, 6) else cell.rjust(w)
+            for i, (cell, w) in enumerate(zip(line, widths, strict=True))
+        )
+        print("  ".join([first, *others]).rstrip())
+
+
+def print_markdown(rows: list[Row]) -> None:
+    print("| benchmark | ours | oracle | ratio | middle half | mark |")
+    print("| --- | ---: | ---: | ---: | ---: | ---: |")
+    for row in rows:
+        name, ours, oracle, ratio, spread, mark, verdict = cells(row)
+        code = re.fullmatch(r"(jnp|jax|x)\b.*|import jax", name)
+        ratio = ratio if verdict in ("met", "") else f"**{ratio}**"
+        print(
+            f"| {f'`{name}`' if code else name} | {ours} | {oracle} | {ratio} | {spread} | {mark} |"
+        )
+
+
+# Command line
+
+
+def parse_arguments():
+    parser = argparse.ArgumentParser(
+        prog="build.py bench", description="Time this jax beside PyPI's."
+    )
+    parser.add_argument(
+        "--filter",
+        type=pattern,
+        metavar="REGEX",
+        help="only benchmarks whose name or group matches",
+    )
+    parser.add_argument(
+        "--rounds", type=positive, default=15, metavar="N", help="default: %(default)s"
+    )
+    parser.add_argument(
+        "--json", type=pathlib.Path, metavar="OUT", help="also write every number to OUT"
+    )
+    parser.add_argument("--markdown", action="store_true", help="print the README's table")
+    parser.add_argument(
+        "--list", action="store_true", help="print the names of the benchmarks and end"
+    )
+    parser.add_argument(
+        "--check", action="store_true", help="exit with status 1 if a mark is missed"
+    )
+    parser.add_argument(
+        "--noise",
+        action="store_true",
+        help="PyPI's jax on both sides: how far a ratio strays from 1",
+    )
+    arguments = parser.parse_args()
+    if arguments.json is not None:
+        try:
+            arguments.json.open("a").close()
+        except OSError as error:
+            parser.error(f"argument --json: cannot write to {arguments.json}: {error.strerror}")
+    return arguments
+
+
+def pattern(text: str) -> re.Pattern:
+    try:
+        return re.compile(text, re.IGNORECASE)
+    except re.error as error:
+        raise argparse.ArgumentTypeError(f"{text!r} is no regular expression: {error}") from None
+
+
+def positive(text: str) -> int:
+    try:
+        number = int(text)
+    except ValueError:
+        number = 0
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"must be a whole number, 1 or more; got {text!r}")
+    return number
+
+
+def oracle_python() -> str:
+    python = os.environ.get("JAX_ORACLE_PYTHON") or str(ROOT / ".oracle" / "bin" / "python")
+    if not os.access(python, os.X_OK):
+        raise BenchError(f"there is no oracle at {python}: run python3 build/build.py oracle")
+    return python
+
+
+def run(arguments) -> list[Row]:
+    python = oracle_python()
+    oracle = Side("oracle", python, None)
+    ours = (
+        Side("oracle again", python, None)
+        if arguments.noise
+        else Side("ours", sys.executable, str(ROOT))
+    )
+    sides = [ours, oracle]
+    try:
+        suite = oracle.ask("list")["benchmarks"]
+        wanted = [
+            row
+            for row in (*STARTUP_ROWS, *suite)
+            if arguments.filter is None or arguments.filter.search(f"{row['group']}: {row['name']}")
+        ]
+        if not wanted:
+            raise BenchError(
+                f"no benchmark matches {arguments.filter.pattern!r} (--list shows them)"
+            )
+        if arguments.list:
+            for row in wanted:
+                print(f"{row['group']}: {row['name']}")
+            return []
+        ours.ask("list")  # one that cannot even start is told once, not in every row
+        rows = []
+        with tqdm(
+            total=len(wanted),
+            bar_format="{l_bar}{bar}| {elapsed}<{remaining}",
+            leave=False,
+            disable=None,  # where there is no terminal
+        ) as bar:
+            if wanted[0] in STARTUP_ROWS:
+                bar.set_description("import jax")
+                rows += [
+                    row
+                    for row in measure_startup(sides, arguments.rounds, bar)
+                    if row.name in {w["name"] for w in wanted}
+                ]
+            for row in wanted:
+                if row not in STARTUP_ROWS:
+                    bar.set_description(row["name"])
+                    rows.append(measure(row, sides, arguments.rounds))
+                    bar.update(1)
+        return rows
+    finally:
+        for side in sides:
+            side.close()
+
+
+def main() -> int:
+    arguments = parse_arguments()
+    try:
+        rows = run(arguments)
+    except BenchError as error:
+        print(f"bench: error: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print("bench: stopped", file=sys.stderr)
+        return 130
+    if arguments.list:
+        return 0
+    if arguments.markdown:
+        print_markdown(rows)
+    else:
+        print_table(rows)
+    for row in rows:
+        if row.error is not None:
+            print(f"\n{row.name}: {row.error}", file=sys.stderr)
+    if arguments.json is not None:
+        record = {
+            "python": platform.python_version(),
+            "machine": f"{platform.machine()}, {os.cpu_count()} CPUs",
+            "rounds": arguments.rounds,
+            "rows": [
+                dataclasses.asdict(row) | {"ratio": row.ratio, "verdict": row.verdict}
+                for row in rows
+            ],
+        }
+        arguments.json.write_text(json.dumps(record, indent=1))
+    bad = [
+        row
+        for row in rows
+        if row.verdict == "failed" or (arguments.check and row.verdict == "missed")
+    ]
+    return 1 if bad else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

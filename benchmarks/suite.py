@@ -1,0 +1,319 @@
+"""What is timed, and the mark each ratio ours/oracle should keep to.
+
+One process runs this file with this checkout's jax, another with PyPI's: nothing here may depend on which.
+A timed benchmark is a function that makes its data, and returns the call to be timed. A measured one returns
+a number. Add one by writing it here; `mark=None` shows a ratio without judging it.
+"""
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+
+@dataclasses.dataclass(frozen=True)
+class Benchmark:
+    """One row of the table.
+
+    Attributes:
+      name: what is timed or measured.
+      group: the heading it stands under.
+      mark: the greatest ratio ours/oracle that is good enough, or None.
+      unit: "s" for a time; another unit for a number that `make` returns itself.
+      make: prepares, and returns the call to be timed (or the number).
+    """
+
+    name: str
+    group: str
+    mark: float | None
+    unit: str
+    make: Callable[[], Any]
+
+
+BENCHMARKS: dict[str, Benchmark] = {}
+
+
+def timed(group: str, name: str, mark: float | None = None):
+    def register(make):
+        BENCHMARKS[name] = Benchmark(name, group, mark, "s", make)
+        return make
+
+    return register
+
+
+def measured(group: str, name: str, unit: str, mark: float | None = None):
+    def register(make):
+        BENCHMARKS[name] = Benchmark(name, group, mark, unit, make)
+        return make
+
+    return register
+
+
+# Dispatch of a compiled function
+
+
+@timed("dispatch", "jit call, one array", mark=1.1)
+def jit_one_array():
+    x = jnp.arange(8.0)
+    f = jax.jit(lambda x: x + 1)
+    return lambda: f(x)
+
+
+@timed("dispatch", "jit call, tree of 13 leaves", mark=1.1)
+def jit_tree():
+    layers = [{"w": jnp.ones((4, 4)) * i, "b": jnp.ones(4) * i} for i in range(6)]
+    tree = {"layers": layers, "scale": jnp.float32(2)}
+    f = jax.jit(lambda tree: jax.tree.map(lambda x: x + 1, tree))
+    return lambda: f(tree)
+
+
+# Eager operations on small arrays: nearly all of the time is Python's
+
+
+def matrix():
+    return jnp.asarray(np.linspace(-1, 1, 64, dtype=np.float32).reshape(8, 8))
+
+
+@timed("eager", "x + x", mark=1.05)
+def eager_add():
+    x = matrix()
+    return lambda: x + x
+
+
+@timed("eager", "jnp.sin(x)", mark=1.05)
+def eager_sin():
+    x = matrix()
+    return lambda: jnp.sin(x)
+
+
+@timed("eager", "jnp.sum(x)", mark=1.05)
+def eager_sum():
+    x = matrix()
+    return lambda: jnp.sum(x)
+
+
+@timed("eager", "jnp.dot(x, x)", mark=0.8)
+def eager_dot():
+    x = matrix()
+    return lambda: jnp.dot(x, x)
+
+
+@timed("eager", "x[3]", mark=0.4)
+def eager_int_index():
+    x = matrix()
+    return lambda: x[3]
+
+
+@timed("eager", "x.at[3].set(1.0)", mark=0.4)
+def eager_at_set():
+    x = matrix()
+    return lambda: x.at[3].set(1.0)
+
+
+@timed("eager", "x[indices]", mark=0.4)
+def eager_array_index():
+    x, indices = matrix(), jnp.array([1, 5, 2])
+    return lambda: x[indices]
+
+
+@timed("eager", "jnp.einsum('ij,jk->ik', x, x)", mark=0.4)
+def eager_einsum():
+    x = matrix()
+    return lambda: jnp.einsum("ij,jk->ik", x, x)
+
+
+@timed("eager", "x[2:5]", mark=0.6)
+def eager_slice():
+    x = matrix()
+    return lambda: x[2:5]
+
+
+@timed("eager", "jnp.concatenate([x, x])", mark=0.6)
+def eager_concatenate():
+    x = matrix()
+    return lambda: jnp.concatenate([x, x])
+
+
+@timed("eager", "jnp.reshape(x, (4, 16))", mark=0.5)
+def eager_reshape():
+    x = matrix()
+    return lambda: jnp.reshape(x, (4, 16))
+
+
+@timed("eager", "jnp.where(mask, x, 0)", mark=0.7)
+def eager_where():
+    x = matrix()
+    mask = x > 0
+    return lambda: jnp.where(mask, x, 0)
+
+
+# Transformations without jit
+
+
+def small_model(w, x):
+    return jnp.sum(jnp.tanh(x @ w) ** 2)
+
+
+@timed("eager transformations", "jax.grad(f)(w, x)", mark=0.5)
+def eager_grad():
+    w = x = matrix()
+    return lambda: jax.grad(small_model)(w, x)
+
+
+@timed("eager transformations", "jax.vmap(f, (None, 0))(w, xs)", mark=0.5)
+def eager_vmap():
+    w, xs = matrix(), jnp.ones((5, 8, 8))
+    return lambda: jax.vmap(small_model, (None, 0))(w, xs)
+
+
+@timed("eager transformations", "jax.jvp(f, (w, x), (w, x))", mark=0.6)
+def eager_jvp():
+    w = x = matrix()
+    return lambda: jax.jvp(small_model, (w, x), (w, x))
+
+
+# Programs to trace, lower and compile. Each call of `new` makes a function that no cache has seen.
+
+
+@dataclasses.dataclass(frozen=True)
+class Program:
+    new: Callable[[], Callable]
+    arguments: Callable[[], tuple]
+
+
+def new_mlp():
+    def loss(params, x):
+        for w, b in params:
+            x = jnp.tanh(jnp.dot(x, w) + b)
+        return jnp.mean(x**2)
+
+    return loss
+
+
+def mlp_arguments(layers=50, width=64):
+    params = [(jnp.ones((width, width)), jnp.zeros(width)) for _ in range(layers)]
+    return params, jnp.ones((32, width))
+
+
+def new_recurrent():
+    def loss(params, xs):
+        def cell(state, x):
+            candidate = jnp.tanh(x @ params["in"] + state @ params["state"] + params["bias"])
+            gate = jax.nn.sigmoid(x @ params["gate"])
+            state = gate * state + (1 - gate) * candidate
+            return state, jnp.sum(state**2)
+
+        _, losses = lax.scan(cell, jnp.zeros(xs.shape[1:]), xs)
+        return losses.mean()
+
+    return loss
+
+
+def recurrent_arguments(steps=20, width=32):
+    params = {key: jnp.ones((width, width)) for key in ("in", "state", "gate")}
+    return params | {"bias": jnp.zeros(width)}, jnp.ones((steps, 8, width))
+
+
+def new_attention(heads=4):
+    def loss(params, x):
+        batch, length, width = x.shape
+        mean = x.mean(axis=-1, keepdims=True)
+        y = (x - mean) * lax.rsqrt(x.var(axis=-1, keepdims=True) + 1e-6) * params["scale"]
+        q, k, v = (
+            jnp.reshape(y @ params[key], (batch, length, heads, width // heads)) for key in "qkv"
+        )
+        scores = jnp.einsum("bqhd,bkhd->bhqk", q, k) / np.sqrt(width // heads)
+        causal = jnp.tril(jnp.ones((length, length), bool))
+        weights = jax.nn.softmax(jnp.where(causal, scores, -jnp.inf), axis=-1)
+        mixed = jnp.einsum("bhqk,bkhd->bqhd", weights, v).reshape(x.shape)
+        hidden = jax.nn.gelu((x + mixed @ params["out"]) @ params["up"])
+        return jnp.mean((hidden @ params["down"]) ** 2)
+
+    return loss
+
+
+def attention_arguments(length=32, width=64):
+    shapes = dict.fromkeys(("q", "k", "v", "out"), (width, width))
+    shapes |= {"up": (width, 4 * width), "down": (4 * width, width), "scale": (width,)}
+    params = {key: jnp.full(shape, 0.1) for key, shape in shapes.items()}
+    return params, jnp.ones((2, length, width))
+
+
+MLP = Program(new_mlp, mlp_arguments)
+SCAN = Program(new_recurrent, recurrent_arguments)
+ATTENTION = Program(new_attention, attention_arguments)
+
+
+@timed("tracing", "make_jaxpr of a 50-layer MLP", mark=0.6)
+def trace_mlp():
+    arguments = MLP.arguments()
+    return lambda: jax.make_jaxpr(MLP.new())(*arguments)
+
+
+@timed("tracing", "make_jaxpr of its gradient", mark=0.5)
+def trace_mlp_grad():
+    arguments = MLP.arguments()
+    return lambda: jax.make_jaxpr(jax.grad(MLP.new()))(*arguments)
+
+
+def lowering(program):
+    arguments = program.arguments()
+    return lambda: jax.jit(jax.grad(program.new())).lower(*arguments)
+
+
+@timed("lowering", "lower the MLP's gradient", mark=0.55)
+def lower_mlp():
+    return lowering(MLP)
+
+
+@timed("lowering", "lower the gradient of a scan", mark=0.6)
+def lower_scan():
+    return lowering(SCAN)
+
+
+@timed("lowering", "lower the gradient of attention", mark=0.6)
+def lower_attention():
+    return lowering(ATTENTION)
+
+
+# What XLA makes of the programs: as much work as the oracle's, or less
+
+
+def cost(program, key):
+    analysis = lowering(program)().compile().cost_analysis()
+    return float(analysis[key])
+
+
+@measured("compiled", "MLP's gradient: operations", "FLOP", mark=1.0)
+def mlp_flops():
+    return cost(MLP, "flops")
+
+
+@measured("compiled", "MLP's gradient: memory traffic", "B", mark=1.0)
+def mlp_bytes():
+    return cost(MLP, "bytes accessed")
+
+
+@measured("compiled", "scan's gradient: operations", "FLOP", mark=1.0)
+def scan_flops():
+    return cost(SCAN, "flops")
+
+
+@measured("compiled", "scan's gradient: memory traffic", "B", mark=1.0)
+def scan_bytes():
+    return cost(SCAN, "bytes accessed")
+
+
+@measured("compiled", "attention's gradient: operations", "FLOP", mark=1.0)
+def attention_flops():
+    return cost(ATTENTION, "flops")
+
+
+@measured("compiled", "attention's gradient: memory traffic", "B", mark=1.0)
+def attention_bytes():
+    return cost(ATTENTION, "bytes accessed")

@@ -1,0 +1,85 @@
+"""One side of a comparison: runs benchmarks of suite.py with the jax that it imports.
+
+Reads one JSON object a line from standard input and answers each with one on what was standard output;
+what the benchmarks print goes to standard error.
+
+    {"do": "list"}                                       -> {"benchmarks": [...], "jax": path, "jaxlib": version}
+    {"do": "prepare", "name": NAME}                      -> {"seconds": of one call} or {"value": number}
+    {"do": "time", "name": NAME, "calls": N}             -> {"seconds": of one call}
+    {"do": "forget", "name": NAME}                       -> {}
+
+Whatever goes wrong is answered with {"error": text}, and the worker goes on.
+"""
+
+import gc
+import json
+import os
+import sys
+import time
+import traceback
+
+import jaxlib.version
+import suite
+
+import jax
+
+
+class Worker:
+    def __init__(self):
+        self._calls = {}
+
+    def list(self):
+        rows = [
+            {"name": b.name, "group": b.group, "mark": b.mark, "unit": b.unit}
+            for b in suite.BENCHMARKS.values()
+        ]
+        folder = os.path.dirname(os.path.dirname(jax.version.__file__))
+        return {"benchmarks": rows, "jax": folder, "jaxlib": jaxlib.version.__version__}
+
+    def prepare(self, name):
+        benchmark = suite.BENCHMARKS[name]
+        made = benchmark.make()
+        if benchmark.unit != "s":
+            return {"value": made}
+        self._calls[name] = made
+        # the first call compiles, the second may still fill caches
+        jax.block_until_ready([_ready(made()) for _ in range(2)])
+        return self.time(name, 1)
+
+    def time(self, name, calls):
+        call = self._calls[name]
+        gc.collect()
+        start = time.perf_counter()
+        for _ in range(calls):
+            result = call()
+        jax.block_until_ready(_ready(result))
+        return {"seconds": (time.perf_counter() - start) / calls}
+
+    def forget(self, name):
+        self._calls.pop(name, None)
+        return {}
+
+
+def _ready(result):
+    """The arrays of a result: what tracing and lowering return has none."""
+    return [leaf for leaf in jax.tree.leaves(result) if isinstance(leaf, jax.Array)]
+
+
+def main():
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)
+    worker = Worker()
+    for line in sys.stdin:
+        request = json.loads(line)
+        try:
+            answer = getattr(worker, request.pop("do"))(**request)
+        except Exception:
+            answer = {"error": traceback.format_exc()}
+        print(json.dumps(answer), file=answers, flush=True)
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except KeyboardInterrupt:
+        sys.exit(130)  # the runner got the same Ctrl-C and says so

@@ -1,0 +1,154 @@
+"""The commands of build.py."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from environment import SetupError, oracle_environment, prepare, project_environment, say
+
+ROOT = Path(__file__).resolve().parent.parent
+
+USAGE = """\
+usage: python3 build/build.py COMMAND [ARGS]
+
+  run PROGRAM [ARGS]   run a Python program (a file, or -m MODULE) with this checkout's jax
+  test [ARGS]          run the tests; ARGS go to pytest (tests/jit_test.py, -k NAME, -x, -n 0, ...)
+  bench [ARGS]         time this jax beside PyPI's, alternately (bench --help)
+  oracle               make the environment with PyPI's jax, and print its Python
+
+The first call makes .venv (and .oracle where a command needs it) from build/requirements; later
+calls find them ready. Needs Python 3.11 or newer, and nothing besides it.
+"""
+
+
+class UsageError(Exception):
+    """The command line is wrong."""
+
+
+def main(arguments: list[str]) -> int:
+    """Carries out one command; returns the exit status: 2 wrong usage, 1 no environment, else the program's."""
+    if arguments and arguments[0] in ("-h", "--help", "help"):
+        print(USAGE, end="")
+        return 0
+    # a plain kill stops pip and removes half-made folders, as Ctrl-C does
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+    try:
+        if not arguments:
+            raise UsageError("say which command")
+        command, *rest = arguments
+        if command not in COMMANDS:
+            raise UsageError(f"there is no command {command!r}")
+        return COMMANDS[command](rest)
+    except UsageError as error:
+        print(f"build.py: error: {error}\n\n{USAGE}", file=sys.stderr, end="")
+        return 2
+    except SetupError as error:
+        say(f"error: {error}")
+        return 1
+    except KeyboardInterrupt:
+        say("stopped; the same command goes on from here")
+        return 130
+
+
+def run(arguments: list[str]) -> int:
+    program = _program(arguments)
+    python = prepare(project_environment(ROOT))
+    sys.stdout.flush()
+    os.execve(python, [str(python), *program], _variables())
+
+
+def test(arguments: list[str]) -> int:
+    python = prepare(project_environment(ROOT))
+    variables = _variables(JAX_ORACLE_PYTHON=prepare(oracle_environment(ROOT)))
+    command = [str(python), "-m", "pytest"]
+    if not _chooses_workers(arguments):
+        command += ["-n", "2", "--dist", "worksteal"]
+    start = time.monotonic()
+    status = _call([*command, *map(_from_here, arguments)], variables)
+    outcome = "passed" if status == 0 else f"failed (exit status {status})"
+    say(f"tests {outcome} in {time.monotonic() - start:.0f} s")
+    return status
+
+
+def bench(arguments: list[str]) -> int:
+    python = prepare(project_environment(ROOT))
+    variables = _variables(JAX_ORACLE_PYTHON=prepare(oracle_environment(ROOT)))
+    return _call(
+        [str(python), str(ROOT / "benchmarks" / "run.py"), *arguments], variables, os.getcwd()
+    )
+
+
+def oracle(arguments: list[str]) -> int:
+    if arguments:
+        raise UsageError(f"oracle takes no arguments, got {' '.join(arguments)}")
+    print(prepare(oracle_environment(ROOT)))
+    return 0
+
+
+COMMANDS: dict[str, Callable[[list[str]], int]] = {
+    "run": run,
+    "test": test,
+    "bench": bench,
+    "oracle": oracle,
+}
+
+
+def _program(arguments: list[str]) -> list[str]:
+    if not arguments:
+        raise UsageError("run: say which program")
+    name, *rest = arguments
+    if name == "-m":
+        if not rest:
+            raise UsageError("run -m: say which module")
+        return arguments
+    if name.startswith("-"):
+        raise UsageError(f"run: the program comes before its flags, got {name}")
+    for folder in (Path.cwd(), ROOT):
+        path = folder / name
+        if path.is_file():
+            return [str(path), *rest]
+        if path.is_dir():
+            raise UsageError(f"run: {name} is a folder, not a program")
+    raise UsageError(f"run: there is no program {name}")
+
+
+def _variables(**more: object) -> dict[str, str]:
+    # without its bytecode jax would be compiled anew in every process
+    unwanted = ("PYTHONHOME", "PYTHONDONTWRITEBYTECODE")
+    variables = {key: value for key, value in os.environ.items() if key not in unwanted}
+    paths = [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
+    return variables | {"PYTHONPATH": os.pathsep.join(paths)} | {k: str(v) for k, v in more.items()}
+
+
+def _chooses_workers(arguments: list[str]) -> bool:
+    return any(
+        argument.startswith(("-n", "--numprocesses", "--dist", "--pdb", "--trace"))
+        or argument == "no:xdist"
+        for argument in arguments
+    )
+
+
+def _from_here(argument: str) -> str:
+    """Makes a path that is relative to the caller's folder absolute: pytest runs in the checkout's."""
+    path = argument.split("::")[0]
+    if argument.startswith("-") or not path or not os.path.exists(path):
+        return argument
+    return os.path.abspath(path) + argument[len(path) :]
+
+
+def _call(command: list[str], variables: dict[str, str], folder: str | Path = ROOT) -> int:
+    with subprocess.Popen(command, env=variables, cwd=folder) as process:
+        while True:
+            try:
+                status = process.wait()
+                return 128 - status if status < 0 else status
+            except KeyboardInterrupt:
+                # the program got the same signal and decides what to do
+                continue
+            except SystemExit:
+                process.terminate()
+                raise

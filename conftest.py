@@ -1,0 +1,21 @@
+"""Settings of every test run. This file also puts the checkout on `sys.path`, for pytest on its own."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent
+ORACLE = ROOT / ".oracle" / "bin" / "python"
+
+if ORACLE.exists():
+    os.environ.setdefault("JAX_ORACLE_PYTHON", str(ORACLE))
+# what a test starts in a process of its own imports this checkout too
+os.environ["PYTHONPATH"] = os.pathsep.join(
+    dict.fromkeys([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
+)
+
+
+@pytest.fixture
+def checkout() -> Path:
+    return ROOT

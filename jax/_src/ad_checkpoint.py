@@ -1,0 +1,462 @@
+"""`checkpoint` (rematerialisation): recompute values in the backward pass instead of storing them."""
+
+from collections.abc import Callable, Sequence
+from types import SimpleNamespace
+from typing import Any
+
+from jax._src import api_util, core, source_info_util, traceback_util
+from jax._src.ad_util import Zero
+from jax._src.api_util import check_callable, flatten_fun
+from jax._src.core import ClosedJaxpr, Literal, Primitive, Tracer, cached_on_jaxpr, typeof
+from jax._src.interpreters import ad, batching, mlir
+from jax._src.interpreters import partial_eval as pe
+from jax._src.lib.mlir.dialects import hlo
+from jax._src.tree_util import tree_flatten, tree_unflatten
+from jax._src.util import wraps
+
+traceback_util.register_exclusion(__file__)
+
+
+# Policies: policy(primitive, *avals, **params) -> whether the results may be stored
+
+
+def everything_saveable(*_, **__) -> bool:
+    """Store all intermediate values, as if there were no `checkpoint`."""
+    return True
+
+
+def nothing_saveable(*_, **__) -> bool:
+    """Store nothing but the arguments (the default)."""
+    return False
+
+
+def dots_saveable(prim, *_, **__) -> bool:
+    """Store results of matrix products and convolutions."""
+    return prim.name in ("dot_general", "conv_general_dilated")
+
+
+def dots_with_no_batch_dims_saveable(prim, *_, **params) -> bool:
+    """Store results of matrix products without batch dimensions."""
+    if prim.name == "dot_general":
+        _, (lhs_batch, rhs_batch) = params["dimension_numbers"]
+        return not lhs_batch and not rhs_batch
+    return False
+
+
+class Offloadable:
+    """A policy's answer: store in another memory space."""
+
+    __slots__ = ("src", "dst")
+
+    def __init__(self, src: str, dst: str):
+        self.src, self.dst = src, dst
+
+
+def save_anything_except_these_names(*names_not_to_save: str) -> Callable:
+    """Store all values, named or not, except those with these names."""
+    names = frozenset(names_not_to_save)
+
+    def policy(prim, *_, **params):
+        return not (prim is name_p and params["name"] in names)
+
+    return policy
+
+
+def save_any_names_but_these(*names_not_to_save: str) -> Callable:
+    """Store only named values, and of them all but these."""
+    names = frozenset(names_not_to_save)
+
+    def policy(prim, *_, **params):
+        return prim is name_p and params["name"] not in names
+
+    return policy
+
+
+def save_only_these_names(*names_which_can_be_saved: str) -> Callable:
+    """Store only values with these names (see `checkpoint_name`)."""
+    names = frozenset(names_which_can_be_saved)
+
+    def policy(prim, *_, **params):
+        return prim is name_p and params["name"] in names
+
+    return policy
+
+
+def save_and_offload_only_these_names(
+    *, names_which_can_be_saved: Sequence[str], names_which_can_be_offloaded: Sequence[str],
+    offload_src: str, offload_dst: str,
+) -> Callable:  # fmt: skip
+    """Store values with some names where they are, those with other names in another memory space."""
+    saved, offloaded = frozenset(names_which_can_be_saved), frozenset(names_which_can_be_offloaded)
+    if both := saved & offloaded:
+        raise ValueError(
+            "The names should be exclusive and should not intersect in `names_which_can_be_saved` and "
+            f"`names_which_can_be_offloaded`. Got intersection {sorted(both)}."
+        )
+
+    def policy(prim, *_, **params):
+        if prim is name_p and params["name"] in saved:
+            return True
+        if prim is name_p and params["name"] in offloaded:
+            return Offloadable(src=offload_src, dst=offload_dst)
+        return False
+
+    return policy
+
+
+def offload_dot_with_no_batch_dims(offload_src: str, offload_dst: str) -> Callable:
+    """Store results of matrix products without batch dimensions in another memory space."""
+
+    def policy(prim, *avals, **params):
+        if dots_with_no_batch_dims_saveable(prim, *avals, **params):
+            return Offloadable(src=offload_src, dst=offload_dst)
+        return False
+
+    return policy
+
+
+def save_from_both_policies(policy_1: Callable, policy_2: Callable) -> Callable:
+    """Store what either policy stores."""
+
+    def policy(prim, *args, **params):
+        return policy_1(prim, *args, **params) or policy_2(prim, *args, **params)
+
+    return policy
+
+
+checkpoint_policies = SimpleNamespace(
+    everything_saveable=everything_saveable,
+    nothing_saveable=nothing_saveable,
+    dots_saveable=dots_saveable,
+    checkpoint_dots=dots_saveable,
+    dots_with_no_batch_dims_saveable=dots_with_no_batch_dims_saveable,
+    checkpoint_dots_with_no_batch_dims=dots_with_no_batch_dims_saveable,
+    offload_dot_with_no_batch_dims=offload_dot_with_no_batch_dims,
+    save_anything_except_these_names=save_anything_except_these_names,
+    save_any_names_but_these=save_any_names_but_these,
+    save_only_these_names=save_only_these_names,
+    save_from_both_policies=save_from_both_policies,
+    save_and_offload_only_these_names=save_and_offload_only_these_names,
+)
+
+
+class _Deprecated:
+    def __repr__(self) -> str:
+        return "Deprecated"
+
+
+_deprecated = _Deprecated()
+
+
+@traceback_util.api_boundary
+def checkpoint(
+    fun: Callable, *, prevent_cse: bool = True, policy: Callable[..., bool] | None = None,
+    static_argnums: int | Sequence[int] = (), static_argnames: str | Sequence[str] = (),
+    concrete: Any = _deprecated,
+) -> Callable:  # fmt: skip
+    """Make a function recompute its intermediate values when it is differentiated in reverse mode.
+
+    Args:
+      fun: function of arrays and pytrees.
+      prevent_cse: whether to keep the compiler from merging the recomputation with the forward pass;
+        not needed inside `scan`.
+      policy: which values may be stored all the same; see `jax.checkpoint_policies`.
+      static_argnums: positions of arguments that are Python values.
+      static_argnames: the same by name.
+      concrete: no longer supported.
+
+    Returns:
+      A function with the same values and derivatives.
+
+    >>> g = jax.checkpoint(lambda x: jnp.sin(jnp.sin(x)))
+    >>> print(jax.grad(g)(2.0))
+    -0.25563914
+    """
+    if concrete is not _deprecated and concrete:
+        raise NotImplementedError(
+            "The 'concrete' option to jax.checkpoint is no longer supported: mark arguments that "
+            "Python control flow depends on with static_argnums."
+        )
+    check_callable(fun)
+    static_argnums = api_util.ensure_index_tuple(static_argnums)
+    static_argnames = api_util.ensure_str_tuple(static_argnames)
+
+    @wraps(fun)
+    @traceback_util.api_boundary
+    def fun_remat(*args, **kwargs):
+        statics = {i + len(args) if i < 0 else i for i in static_argnums}
+        api_util.check_hashable_static([args[i] for i in sorted(statics) if i < len(args)])
+        dyn = tuple(a for i, a in enumerate(args) if i not in statics)
+        dyn_kwargs = {k: v for k, v in kwargs.items() if k not in static_argnames}
+        static_kwargs = {k: v for k, v in kwargs.items() if k in static_argnames}
+        flat, in_tree = tree_flatten((dyn, dyn_kwargs))
+
+        def call(*dyn_args, **kw):
+            it = iter(dyn_args)
+            full = [args[i] if i in statics else next(it) for i in range(len(args))]
+            return fun(*full, **kw, **static_kwargs)
+
+        flat_fun, out_tree = flatten_fun(call, in_tree)
+        info = api_util.debug_info(
+            "checkpoint / remat", fun, args, kwargs, static_argnums=static_argnums,
+            static_argnames=static_argnames,
+        )  # fmt: skip
+        closed, consts = pe.trace_to_closed(flat_fun, [typeof(x) for x in flat], info)
+        outs = remat_p.bind(
+            *consts, *flat, jaxpr=closed, prevent_cse=prevent_cse, differentiated=False, policy=policy
+        )
+        return tree_unflatten(out_tree(), outs)
+
+    return fun_remat
+
+
+remat = checkpoint
+
+# The primitive
+
+remat_p = Primitive("remat2", multiple_results=True)
+
+
+def _remat_types(*avals, jaxpr, **_):
+    return jaxpr.out_avals, jaxpr.effects
+
+
+remat_p.def_effectful_abstract_eval(_remat_types)
+
+
+def _remat_jvp(primals, tangents, *, jaxpr, prevent_cse, differentiated, policy):
+    nonzeros = [type(t) is not Zero for t in tangents]
+    jvp, nonzero_outs = ad.jvp_jaxpr(jaxpr, nonzeros)
+    outs = remat_p.bind(
+        *primals, *[t for t in tangents if type(t) is not Zero], jaxpr=jvp,
+        prevent_cse=prevent_cse, differentiated=differentiated, policy=policy,
+    )  # fmt: skip
+    n = len(jaxpr.out_avals)
+    out_tangents = iter(outs[n:])
+    return outs[:n], [
+        next(out_tangents) if nz else Zero(a.to_tangent_aval())
+        for a, nz in zip(jaxpr.out_avals, nonzero_outs)
+    ]
+
+
+remat_p.jvp = _remat_jvp
+
+
+def _remat_linearize(primals, tangents, *, jaxpr, prevent_cse, differentiated, policy):
+    nonzeros = tuple([type(t) is not Zero for t in tangents])
+    primal, num_saved, tangent, nonzero_outs = _split(jaxpr, nonzeros, policy)
+    n = len(jaxpr.out_avals)
+    results = core.eval_jaxpr(primal.jaxpr, primal.consts, *primals)
+    outs, saved = results[:n], results[n:]
+    assert len(saved) == num_saved
+    out_tangents = iter(())
+    if any(nonzero_outs):
+        out_tangents = iter(
+            remat_p.bind(
+                *primals, *saved, *[t for t in tangents if type(t) is not Zero], jaxpr=tangent,
+                prevent_cse=prevent_cse, differentiated=True, policy=policy,
+            )  # fmt: skip
+        )
+    return outs, [
+        next(out_tangents) if nz else Zero(a.to_tangent_aval())
+        for a, nz in zip(jaxpr.out_avals, nonzero_outs)
+    ]
+
+
+remat_p.linearize = _remat_linearize
+
+
+@cached_on_jaxpr
+def _split(closed: ClosedJaxpr, nonzeros: tuple, policy: Callable | None):
+    """A jaxpr that also returns the values a policy stores, and one that computes tangents.
+
+    The second takes (arguments, stored values, nonzero tangents): it computes the function again, but
+    for the stored values, and pushes the tangents through.
+    """
+    closed = _inline_calls(closed)
+    jaxpr = closed.jaxpr
+    saved_vars = []
+    if policy is not None:
+        for eqn in jaxpr.eqns:
+            if policy(eqn.primitive, *[v.aval for v in eqn.invars], **eqn.params):
+                saved_vars.extend(eqn.outvars)
+    primal = ClosedJaxpr(jaxpr.replace(outvars=[*jaxpr.outvars, *saved_vars]), closed.consts)
+    nonzero_outs: list[bool] = []
+    n = len(jaxpr.invars)
+
+    def tangent_fun(*args):
+        primals, saved = args[:n], args[n : n + len(saved_vars)]
+        rest = iter(args[n + len(saved_vars) :])
+        tangents = [next(rest) if nz else ad.zero_of(p) for p, nz in zip(primals, nonzeros)]
+        stored = dict(zip(saved_vars, saved))
+        _, outs = ad.jvp(
+            lambda *xs: _eval_with_stored(jaxpr, closed.consts, stored, xs), primals, tangents
+        )
+        nonzero_outs[:] = [type(t) is not Zero for t in outs]
+        return [t for t in outs if type(t) is not Zero]
+
+    avals = [v.aval for v in jaxpr.invars] + [v.aval for v in saved_vars]
+    avals += [v.aval.to_tangent_aval() for v, nz in zip(jaxpr.invars, nonzeros) if nz]
+    tangent, _, consts = pe.trace_to_jaxpr_dynamic(
+        tangent_fun, avals, closed.debug_info.with_unknown_names()
+    )
+    tangent, _ = pe.dce_jaxpr(tangent, [True] * len(tangent.outvars), True)
+    return primal, len(saved_vars), ClosedJaxpr(tangent, consts), list(nonzero_outs)
+
+
+def _eval_with_stored(jaxpr, consts, stored: dict, args) -> list:
+    """Evaluate in a `JVPTrace`, with stored values in place of computed primal values."""
+    trace = core.trace_ctx.trace
+    env = dict(zip(jaxpr.constvars, consts))
+    env.update(zip(jaxpr.invars, args))
+    for eqn in jaxpr.eqns:
+        funs, params = eqn.primitive.get_bind_params(eqn.params)
+        vals = [v.val if type(v) is Literal else env[v] for v in eqn.invars]
+        with eqn.ctx.manager:
+            outs = eqn.primitive.bind(*funs, *vals, **params)
+        if not eqn.primitive.multiple_results:
+            outs = [outs]
+        for v, x in zip(eqn.outvars, outs):
+            if v in stored:
+                _, tangent = trace.to_primal_tangent_pair(x)
+                value = stored[v]
+                x = value if type(tangent) is Zero else ad.JVPTracer(trace, value, tangent)
+            env[v] = x
+    return [v.val if type(v) is Literal else env[v] for v in jaxpr.outvars]
+
+
+def _inline_calls(closed: ClosedJaxpr) -> ClosedJaxpr:
+    """The jaxpr with nested `jit` calls in place, so that a policy sees their operations."""
+    if not any(eqn.primitive.name == "jit" for eqn in closed.eqns):
+        return closed
+
+    def run(jaxpr, consts, args):
+        env = dict(zip(jaxpr.constvars, consts))
+        env.update(zip(jaxpr.invars, args))
+        for eqn in jaxpr.eqns:
+            vals = [v.val if type(v) is Literal else env[v] for v in eqn.invars]
+            if eqn.primitive.name == "jit":
+                inner = eqn.params["jaxpr"]
+                outs = run(inner.jaxpr, inner.consts, vals)
+            else:
+                funs, params = eqn.primitive.get_bind_params(eqn.params)
+                with eqn.ctx.manager:
+                    outs = eqn.primitive.bind(*funs, *vals, **params)
+                if not eqn.primitive.multiple_results:
+                    outs = [outs]
+            env.update(zip(eqn.outvars, outs))
+        return [v.val if type(v) is Literal else env[v] for v in jaxpr.outvars]
+
+    jaxpr, _, consts = pe.trace_to_jaxpr_dynamic(
+        lambda *args: run(closed.jaxpr, closed.consts, args), closed.in_avals, closed.debug_info
+    )
+    return ClosedJaxpr(jaxpr, consts)
+
+
+def _remat_transpose(cts, *args, jaxpr, prevent_cse, differentiated, policy):
+    linear = tuple([ad.is_undefined_primal(x) for x in args])
+    ct_nonzero = tuple([type(ct) is not Zero for ct in cts])
+    transposed, nonzero_outs = ad.transpose_jaxpr(jaxpr, linear, ct_nonzero)
+    outs = iter(
+        remat_p.bind(
+            *[x for x, lin in zip(args, linear) if not lin],
+            *[ct for ct in cts if type(ct) is not Zero],
+            jaxpr=transposed, prevent_cse=prevent_cse, differentiated=differentiated, policy=policy,
+        )  # fmt: skip
+    )
+    nonzero = iter(nonzero_outs)
+    return [
+        (next(outs) if next(nonzero) else Zero(x.aval.to_ct_aval())) if lin else None
+        for x, lin in zip(args, linear)
+    ]
+
+
+remat_p.transpose = _remat_transpose
+
+
+def _remat_batch(axis_data, args, dims, *, jaxpr, **params):
+    batched, out_dims = batching.batch_jaxpr2(jaxpr, axis_data, dims)
+    return remat_p.bind(*args, jaxpr=batched, **params), list(out_dims)
+
+
+remat_p.axis_batch = _remat_batch
+remat_p.dce = pe.dce_jaxpr_closed_call_rule
+
+
+def _remat_lowering(ctx, *args, jaxpr, prevent_cse, differentiated, policy):
+    if differentiated and prevent_cse:
+        args = list(hlo.OptimizationBarrierOp(mlir.flatten_ir_values(args)).results)
+    return mlir.lower_jaxpr_inline(ctx, jaxpr, "checkpoint", *args)
+
+
+mlir.register_lowering(remat_p, _remat_lowering)
+
+# Names for values
+
+name_p = Primitive("name")
+
+
+def checkpoint_name(x: Any, name: str) -> Any:
+    """Name a value (or every leaf of a tree), for policies of `checkpoint`.
+
+    Args:
+      x: array or tree.
+      name: the name.
+
+    Returns:
+      `x`.
+    """
+    leaves, tree = tree_flatten(x)
+    return tree_unflatten(tree, [name_p.bind(leaf, name=name) for leaf in leaves])
+
+
+name_p.def_impl(lambda x, *, name: x)
+name_p.def_abstract_eval(lambda aval, *, name: aval)
+
+
+def _name_jvp(primals, tangents, *, name):
+    (x,), (t,) = primals, tangents
+    return name_p.bind(x, name=name), t
+
+
+name_p.jvp = _name_jvp
+name_p.batch = lambda args, dims, *, name: (name_p.bind(args[0], name=name), dims[0])
+mlir.register_lowering(name_p, lambda ctx, x, *, name: [x])
+
+
+def saved_residuals(f: Callable, *args, **kwargs) -> list[tuple[core.AbstractValue, str]]:
+    """The values stored between the forward and backward pass of a function, each with where it is from."""
+    flat, in_tree = tree_flatten((args, kwargs))
+    flat_fun, _ = flatten_fun(f, in_tree)
+    info = api_util.debug_info("saved_residuals", f, args, kwargs)
+    names = info.safe_arg_names(len(flat))
+    trace = pe.DynamicJaxprTrace(info)
+    tracers = [trace.new_arg(typeof(x)) for x in flat]
+    with core.set_current_trace(trace):
+        _, lin = ad.linearize(flat_fun, tracers)
+        jaxpr, residuals = lin.to_jaxpr()
+    index = {t.val: i for i, t in enumerate(tracers)}
+    producers = {v: eqn for eqn in trace.eqns for v in eqn.outvars}
+    result = []
+    for r in residuals:
+        aval = typeof(r)
+        if not isinstance(r, Tracer) or not hasattr(r, "val"):
+            result.append((aval, "from a constant"))
+        elif r.val in index:
+            result.append((aval, f"from the argument {names[index[r.val]]}"))
+        else:
+            eqn = producers.get(r.val)
+            what = f"output of {eqn.primitive.name}" if eqn is not None else "from a constant"
+            if eqn is not None and eqn.primitive is name_p:
+                what = f"named '{eqn.params['name']}'"
+            if eqn is not None:
+                what += f" from {source_info_util.summarize(eqn.source_info)}"
+            result.append((aval, what))
+    trace.finish()
+    return result
+
+
+def print_saved_residuals(f: Callable, *args, **kwargs) -> None:
+    """Print the values stored between the forward and backward pass of a function."""
+    for aval, what in saved_residuals(f, *args, **kwargs):
+        print(f"{aval.str_short(short_dtypes=True)} {what}")

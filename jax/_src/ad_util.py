@@ -1,0 +1,113 @@
+"""Symbolic zeros: tangents and cotangents known to be zero, which nobody has to compute."""
+
+from typing import Any
+
+import numpy as np
+
+from jax._src import dtypes
+from jax._src.core import AbstractValue, ShapedArray, Tracer, hooks, typeof
+
+
+class Zero:
+    """A tangent or cotangent that is zero, of type `aval`."""
+
+    __slots__ = ("aval",)
+
+    def __init__(self, aval: AbstractValue):
+        self.aval = aval
+
+    @staticmethod
+    def from_primal_value(val: Any) -> "Zero":
+        """The zero tangent of a primal value."""
+        return Zero(typeof(val).to_tangent_aval())
+
+    def instantiate(self):
+        return zeros_like_aval(self.aval)
+
+    def __repr__(self) -> str:
+        return f"Zero({self.aval})"
+
+
+def zeros_like_aval(aval: AbstractValue) -> Any:
+    """An array of zeros of type `aval`."""
+    handler = aval_zeros_likers.get(type(aval))
+    if handler is None:
+        raise TypeError(f"no zeros of type {aval}")
+    return handler(aval)
+
+
+def _zeros_like_shaped_array(aval: ShapedArray):
+    if aval.dtype == dtypes.float0:
+        return np.zeros(aval.shape, dtypes.float0)
+    if isinstance(aval.dtype, dtypes.ExtendedDType):
+        return aval.dtype._rules.zero(aval) if hasattr(aval.dtype._rules, "zero") else hooks.full(
+            aval.shape, 0, aval.dtype
+        )
+    return hooks.full(aval.shape, 0, aval.dtype)
+
+
+aval_zeros_likers: dict[type, Any] = {ShapedArray: _zeros_like_shaped_array}
+
+
+def zeros_like_jaxval(val: Any) -> Any:
+    return zeros_like_aval(typeof(val))
+
+
+def instantiate(z: Any) -> Any:
+    """`z`, or an array of zeros if it is a symbolic zero."""
+    return zeros_like_aval(z.aval) if type(z) is Zero else z
+
+
+def is_zero(z: Any) -> bool:
+    return type(z) is Zero
+
+
+def add_tangents(x: Any, y: Any) -> Any:
+    """The sum of two tangents (or cotangents) of the same type."""
+    if type(x) is Zero:
+        return y
+    if type(y) is Zero:
+        return x
+    return add_jaxvals(x, y)
+
+
+def add_jaxvals(x: Any, y: Any) -> Any:
+    """The sum of two values as cotangents."""
+    if getattr(x, "dtype", None) == dtypes.float0:
+        return x
+    return hooks.add_any(x, y)
+
+
+class SymbolicZero:
+    """A zero that custom rules see for arguments that are not perturbed (`symbolic_zeros=True`).
+
+    It has the type of the zero (`aval`, `shape`, `dtype`) and no value.
+    """
+
+    def __init__(self, aval: AbstractValue):
+        self.aval = aval
+
+    shape = property(lambda self: self.aval.shape)
+    dtype = property(lambda self: self.aval.dtype)
+    ndim = property(lambda self: self.aval.ndim)
+    size = property(lambda self: self.aval.size)
+    weak_type = property(lambda self: self.aval.weak_type)
+
+    @staticmethod
+    def from_primal_value(val: Any) -> "SymbolicZero":
+        return SymbolicZero(typeof(val).to_tangent_aval())
+
+    def __repr__(self) -> str:
+        return f"SymbolicZero({self.aval.str_short()})"
+
+
+def replace_internal_symbolic_zeros(x: Any) -> Any:
+    return SymbolicZero(x.aval) if type(x) is Zero else x
+
+
+def replace_rule_output_symbolic_zeros(x: Any) -> Any:
+    return Zero(x.aval) if type(x) is SymbolicZero else x
+
+
+def is_tracer(x: Any) -> bool:
+    return isinstance(x, Tracer)

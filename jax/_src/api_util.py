@@ -1,0 +1,335 @@
+"""Helpers shared by the transformations: arguments, axes trees, names of arguments and results."""
+
+import inspect
+import operator
+import weakref
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from jax._src import core
+from jax._src.core.jaxpr import DebugInfo, fun_source_info
+from jax._src.tree_util import (
+    PyTreeDef,
+    broadcast_prefix,
+    generate_key_paths,
+    keystr,
+    prefix_errors,
+    tree_flatten,
+    tree_map,
+    tree_structure,
+    tree_unflatten,
+    treedef_children,
+)
+from jax._src.util import fun_name  # noqa: F401
+
+
+def check_callable(fun: Any) -> None:
+    """Raise TypeError if `fun` is not a function that can be transformed."""
+    if isinstance(fun, staticmethod):
+        raise TypeError(f"staticmethod arguments are not supported, got {fun}")
+    if not callable(fun):
+        raise TypeError(f"Expected a callable value, got {fun}")
+    if inspect.isgeneratorfunction(fun):
+        raise TypeError(f"Expected a function, got a generator function: {fun}")
+
+
+def ensure_index(x: Any) -> int | tuple[int, ...]:
+    """An int, or a tuple of ints."""
+    try:
+        return operator.index(x)
+    except TypeError:
+        return tuple(map(operator.index, x))
+
+
+def ensure_index_tuple(x: Any) -> tuple[int, ...]:
+    try:
+        return (operator.index(x),)
+    except TypeError:
+        return tuple(map(operator.index, x))
+
+
+def ensure_str_tuple(x: str | Iterable[str]) -> tuple[str, ...]:
+    if isinstance(x, str):
+        return (x,)
+    x = tuple(x)
+    for name in x:
+        if not isinstance(name, str):
+            raise TypeError(f"argument names must be strings, got {name!r} of type {type(name)}")
+    return x
+
+
+def fun_signature(fun: Callable) -> inspect.Signature | None:
+    """The signature of `fun`, or None where Python cannot tell."""
+    try:
+        return inspect.signature(fun)
+    except (ValueError, TypeError):
+        return None
+
+
+def infer_argnums_and_argnames(sig, argnums, argnames) -> tuple[tuple[int, ...], tuple[str, ...]]:
+    """Static or donated arguments by position and by name: complete each from the other."""
+    if argnums is None and argnames is None:
+        return (), ()
+    given_nums, given_names = argnums is not None, argnames is not None
+    argnums = ensure_index_tuple(argnums) if given_nums else ()
+    argnames = ensure_str_tuple(argnames) if given_names else ()
+    if sig is None:
+        return argnums, argnames
+    params = list(sig.parameters.values())
+    positional = [p for p in params if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    if not given_nums:
+        argnums = tuple(i for i, p in enumerate(positional) if p.name in argnames)
+    elif not given_names:
+        argnames = tuple(
+            positional[i].name
+            for i in argnums
+            if -len(positional) <= i < len(positional)
+            and positional[i].kind == inspect.Parameter.POSITIONAL_OR_KEYWORD
+        )
+    return argnums, argnames
+
+
+def check_argnums_names(fun, sig, argnums, argnames, kind: str) -> None:
+    """Raise ValueError for positions or names that `fun` does not have."""
+    if sig is None:
+        return
+    params = list(sig.parameters.values())
+    n_positional = sum(p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD) for p in params)
+    has_var_args = any(p.kind == p.VAR_POSITIONAL for p in params)
+    has_kwargs = any(p.kind == p.VAR_KEYWORD for p in params)
+    if not has_var_args:
+        for i in argnums:
+            if not -n_positional <= i < n_positional:
+                raise ValueError(
+                    f"jitted function has {kind}_argnums={argnums} but only accepts {n_positional} "
+                    f"positional arguments."
+                )
+    if not has_kwargs:
+        names = {p.name for p in params if p.kind != p.POSITIONAL_ONLY}
+        for name in argnames:
+            if name not in names:
+                raise ValueError(
+                    f"jitted function has invalid argnames {{{name!r}}} in {kind}_argnames. "
+                    f"Function does not take these args. Valid names are {sorted(names)}."
+                )
+
+
+def resolve_argnums(fun, sig, donate_argnums, donate_argnames, static_argnums, static_argnames):
+    """Static and donated arguments of `jit`, checked against the signature and each other."""
+    static_argnums, static_argnames = infer_argnums_and_argnames(
+        sig, static_argnums, static_argnames
+    )
+    donate_argnums, donate_argnames = infer_argnums_and_argnames(
+        sig, donate_argnums, donate_argnames
+    )
+    check_argnums_names(fun, sig, static_argnums, static_argnames, "static")
+    check_argnums_names(fun, sig, donate_argnums, donate_argnames, "donate")
+    overlap = set(static_argnums) & set(donate_argnums) or set(static_argnames) & set(donate_argnames)
+    if overlap:
+        raise ValueError(
+            f"static_argnums {static_argnums} and donate_argnums {donate_argnums} cannot intersect: "
+            "a static argument is no array, so it cannot be donated."
+        )
+    return donate_argnums, donate_argnames, static_argnums, static_argnames
+
+
+class HashableStatic:
+    """A static argument with the error for unhashable ones."""
+
+    __slots__ = ("val",)
+
+
+def check_hashable_static(static_args: Sequence[Any]) -> None:
+    for val in static_args:
+        try:
+            hash(val)
+        except TypeError:
+            raise ValueError(
+                "Non-hashable static arguments are not supported. An error occurred while trying to "
+                f"hash an object of type {type(val)}, {val}. Make it hashable (a tuple instead of a "
+                "list), or pass it as a traced argument."
+            ) from None
+
+
+def donation_vector(donate_argnums, donate_argnames, in_tree: PyTreeDef) -> tuple[bool, ...]:
+    """Whether each flat argument is donated; `in_tree` is the tree of (args, kwargs)."""
+    args_tree, kwargs_tree = treedef_children(in_tree)
+    res: list[bool] = []
+    children = treedef_children(args_tree)
+    nums = {i + len(children) if i < 0 else i for i in donate_argnums}
+    for i, child in enumerate(children):
+        res.extend([i in nums] * child.num_leaves)
+    names = kwargs_tree.node_data()[1] if kwargs_tree.num_nodes > 0 and kwargs_tree.node_data() else ()
+    for name, child in zip(names, treedef_children(kwargs_tree)):
+        res.extend([name in donate_argnames] * child.num_leaves)
+    return tuple(res)
+
+
+def flatten_axes(name: str, treedef: PyTreeDef, axis_tree: Any, *, kws: bool = False, tupled_args=False):
+    """One entry of a prefix tree for each leaf of `treedef`; None counts as an entry.
+
+    Raises:
+      ValueError: if `axis_tree` is not a tree prefix, naming where.
+    """
+    dummy = tree_unflatten(treedef, [object()] * treedef.num_leaves)
+    try:
+        return broadcast_prefix(axis_tree, dummy, is_leaf=lambda x: x is None)
+    except ValueError:
+        pass
+    hint = ""
+    if tupled_args:
+        hint = (
+            " Note that pytree prefixes must match the tree of the arguments, which is a tuple: for a "
+            f"function of one argument give ({axis_tree},)."
+        )
+    try:
+        errors = list(prefix_errors(axis_tree, dummy, is_leaf=lambda x: x is None))
+    except Exception:  # the description is best-effort; the error itself is not
+        errors = []
+    if errors:
+        raise errors[0](name)
+    raise ValueError(
+        f"{name} specification must be a tree prefix of the corresponding value, got specification "
+        f"{axis_tree} for value tree {treedef}.{hint}"
+    )
+
+
+def argnums_partial(fun: Callable, dyn_argnums, args: Sequence[Any]) -> tuple[Callable, tuple]:
+    """`fun` as a function of the arguments `dyn_argnums` alone, the others fixed."""
+    argnums = tuple(i + len(args) if i < 0 else i for i in ensure_index_tuple(dyn_argnums))
+    for i, given in zip(argnums, ensure_index_tuple(dyn_argnums)):
+        if not 0 <= i < len(args):
+            raise ValueError(
+                f"argnums={given} is out of range for a call with {len(args)} positional arguments"
+            )
+    fixed = list(args)
+
+    def partial_fun(*dyn_args):
+        full = list(fixed)
+        for i, x in zip(argnums, dyn_args):
+            full[i] = x
+        return fun(*full)
+
+    return partial_fun, tuple(args[i] for i in argnums)
+
+
+def arg_names_thunk(fun: Callable, in_tree: PyTreeDef, static_argnums=(), static_argnames=(), num_args=0):
+    """A function that gives path strings of the flat arguments (or None for unknown ones).
+
+    `in_tree` is the tree of (dynamic args, dynamic kwargs). `fun` is held weakly.
+    """
+    try:
+        ref: Callable = weakref.ref(fun)
+    except TypeError:
+        ref = lambda: fun  # noqa: E731
+
+    def names():
+        f = ref()
+        sig = fun_signature(f) if f is not None else None
+        dummies = tree_unflatten(in_tree, [0] * in_tree.num_leaves)
+        args, kwargs = dummies
+        total = len(args) + len(static_argnums)
+        positional, var = [], None
+        if sig is not None:
+            for p in sig.parameters.values():
+                if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD):
+                    positional.append(p.name)
+                elif p.kind == p.VAR_POSITIONAL:
+                    var = p.name
+        statics = {i + total if i < 0 else i for i in static_argnums}
+        slots = [i for i in range(total) if i not in statics]
+        out: list[str | None] = []
+        for i, arg in zip(slots, args):
+            if i < len(positional):
+                name = positional[i]
+            elif var is not None:
+                name = f"{var}[{i - len(positional)}]"
+            else:
+                name = f"args[{i}]"
+            out.extend(name + keystr(path) for path, _ in generate_key_paths(arg))
+        for k, v in sorted(kwargs.items()):
+            out.extend(str(k) + keystr(path) for path, _ in generate_key_paths(v))
+        return tuple(out)
+
+    return names
+
+
+def debug_info(
+    traced_for: str, fun: Callable, args: Sequence[Any] = (), kwargs: dict | None = None, *,
+    static_argnums=(), static_argnames=(),
+) -> DebugInfo:  # fmt: skip
+    """What a function is traced for, and the names of its arguments (found when first asked for)."""
+    statics = {i + len(args) if i < 0 else i for i in static_argnums}
+    dyn = tuple(a for i, a in enumerate(args) if i not in statics)
+    kw = {k: v for k, v in (kwargs or {}).items() if k not in static_argnames}
+    in_tree = tree_structure((dyn, kw))
+    return DebugInfo(
+        traced_for,
+        fun_source_info(fun),
+        arg_names_thunk(fun, in_tree, static_argnums, static_argnames),
+        None,
+    )
+
+
+def result_paths_thunk(out_tree_fn: Callable[[], PyTreeDef]) -> Callable:
+    """A function that gives path strings of flat results, like `result['a'][0]`."""
+
+    def paths():
+        tree = out_tree_fn()
+        dummies = tree_unflatten(tree, [0] * tree.num_leaves)
+        return tuple("result" + keystr(path) for path, _ in generate_key_paths(dummies))
+
+    return paths
+
+
+def flatten_fun(fun: Callable, in_tree: PyTreeDef) -> tuple[Callable, Callable]:
+    """`fun(*args, **kwargs)` as a function of flat arguments, and a function giving its result tree."""
+    store: list[PyTreeDef] = []
+
+    def flat(*leaves):
+        args, kwargs = tree_unflatten(in_tree, leaves)
+        out, tree = tree_flatten(fun(*args, **kwargs))
+        store[:] = [tree]
+        return out
+
+    return flat, lambda: store[0]
+
+
+def flatten_fun_nokwargs(fun: Callable, in_tree: PyTreeDef) -> tuple[Callable, Callable]:
+    """As `flatten_fun`, for functions of positional arguments alone."""
+    store: list[PyTreeDef] = []
+
+    def flat(*leaves):
+        out, tree = tree_flatten(fun(*tree_unflatten(in_tree, leaves)))
+        store[:] = [tree]
+        return out
+
+    return flat, lambda: store[0]
+
+
+def flatten_fun_aux(fun: Callable, in_tree: PyTreeDef) -> tuple[Callable, Callable]:
+    """A function returning (result, aux), flattened: the flat function returns result leaves then aux
+    leaves; the second function gives (result tree, aux tree)."""
+    store: list = []
+
+    def flat(*leaves):
+        res = fun(*tree_unflatten(in_tree, leaves))
+        if not isinstance(res, (tuple, list)) or len(res) != 2:
+            raise TypeError(
+                "expected function with aux output to return a two-element tuple, but got type "
+                f"{type(res)} with value {res!r}"
+            )
+        out, out_tree = tree_flatten(res[0])
+        aux, aux_tree = tree_flatten(res[1])
+        store[:] = [out_tree, aux_tree]
+        return [*out, *aux]
+
+    return flat, lambda: tuple(store)
+
+
+def shaped_abstractify(x: Any) -> core.AbstractValue:
+    return core.typeof(x)
+
+
+def tree_types(tree: Any) -> Any:
+    return tree_map(core.typeof, tree)

@@ -1,0 +1,258 @@
+"""Compilation: options for XLA, and the call that compiles a module."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from jax._src import config, monitoring
+from jax._src.lib import Client, CompileOptions, DeviceList, _jax
+
+if TYPE_CHECKING:
+    from jax._src.lib.mlir import ir
+
+logger = logging.getLogger("jax._src.dispatch")  # where users look for these messages
+
+# What is measured, as `jax.monitoring` names it.
+JAXPR_TRACE_EVENT = "/jax/core/compile/jaxpr_trace_duration"
+JAXPR_TO_MLIR_MODULE_EVENT = "/jax/core/compile/jaxpr_to_mlir_module_duration"
+BACKEND_COMPILE_EVENT = "/jax/core/compile/backend_compile_duration"
+
+
+class log_elapsed_time:
+    """Context manager: measures, logs and reports a stage of compilation.
+
+    Args:
+      fmt: the message, with fields ``{fun_name}`` and ``{elapsed_time}``.
+      fun_name: the function.
+      event: the name that `jax.monitoring` listeners get; None: they get nothing.
+
+    The message is a warning with the option `jax_log_compiles`, for debugging otherwise. Nothing is
+    logged or reported when the stage fails.
+    """
+
+    __slots__ = ("fmt", "fun_name", "event", "start")
+
+    def __init__(self, fmt: str, fun_name: str, event: str | None = None):
+        self.fmt = fmt
+        self.fun_name = fun_name
+        self.event = event
+
+    def __enter__(self):
+        self.start = time.time()
+        if self.event is not None:
+            monitoring.record_scalar(self.event, self.start, fun_name=self.fun_name)
+
+    def __exit__(self, exc_type, exc_value, traceback):
+        if exc_type is not None:
+            return
+        end = time.time()
+        priority = logging.WARNING if config.log_compiles.value else logging.DEBUG
+        if logger.isEnabledFor(priority):
+            logger.log(
+                priority, self.fmt.format(fun_name=self.fun_name, elapsed_time=end - self.start)
+            )
+        if self.event is not None:
+            name = self.fun_name
+            monitoring.record_event_duration_secs(self.event, end - self.start, fun_name=name)
+            monitoring.record_event_time_span(self.event, self.start, end, fun_name=name)
+
+
+def get_compile_options(
+    num_replicas: int,
+    num_partitions: int,
+    device_assignment=None,
+    env_options_overrides: Mapping[str, Any] | None = None,
+    fdo_profile: bytes | None = None,
+    detailed_logging: bool = True,
+    backend: Client | None = None,
+) -> CompileOptions:
+    """The options to compile with, from the configuration.
+
+    Args:
+      num_replicas: replicas of the whole program.
+      num_partitions: devices that share one replica.
+      device_assignment: array of devices or their ids, of shape ``(num_replicas, num_partitions)``,
+        or ``(num_replicas,)`` for one partition.
+      env_options_overrides: XLA's options by name (those of ``XLA_FLAGS``), for this program alone.
+      fdo_profile: a profile for feedback-directed optimisation.
+      detailed_logging: whether XLA annotates the program for profilers.
+      backend: the client that will compile.
+
+    Raises:
+      ValueError: the device assignment does not have that shape.
+      TypeError: an option's value is no str, bool, int or float.
+    """
+    options = CompileOptions()
+    options.num_replicas = num_replicas
+    options.num_partitions = num_partitions
+    build = options.executable_build_options
+    build.use_spmd_partitioning = True
+    build.use_auto_spmd_partitioning = False
+    build.use_shardy_partitioner = config.use_shardy_partitioner.value
+    build.exec_time_optimization_effort = config.exec_time_optimization_effort.value
+    build.memory_fitting_effort = config.memory_fitting_effort.value
+    build.optimization_level = config.EffortLevel[config.optimization_level.value].value
+    build.memory_fitting_level = config.EffortLevel[config.memory_fitting_level.value].value
+    if fdo_profile is not None:
+        build.fdo_profile = fdo_profile
+    if env_options_overrides:
+        options.env_option_overrides = [
+            (name, _option_value(name, value)) for name, value in env_options_overrides.items()
+        ]
+    debug = build.debug_options
+    debug.xla_detailed_logging = detailed_logging
+    if config.disable_most_optimizations.value:
+        debug.xla_backend_optimization_level = 0
+        debug.xla_llvm_disable_expensive_passes = True
+        debug.xla_test_all_input_layouts = False
+    if device_assignment is not None:
+        options.device_assignment = _device_assignment(
+            device_assignment, num_replicas, num_partitions
+        )
+    if backend is not None:
+        options.profile_version = get_latest_profile_version(backend)
+    return options
+
+
+def _option_value(name: str, value: Any) -> str | bool | int | float:
+    if isinstance(value, (str, bool, int, float)):
+        return value
+    if isinstance(value, np.generic):
+        return value.item()
+    raise TypeError(
+        f"The value of the compiler option {name!r} must be a str, bool, int or float, got"
+        f" {value!r} of type {type(value)}."
+    )
+
+
+def _device_assignment(devices, num_replicas, num_partitions) -> _jax.DeviceAssignment:
+    devices = np.array(devices)
+    if devices.ndim == 1 and num_partitions == 1:
+        devices = devices[:, None]
+    if devices.shape != (num_replicas, num_partitions):
+        raise ValueError(
+            f"device_assignment has shape {devices.shape}, but num_replicas={num_replicas} and"
+            f" num_partitions={num_partitions}."
+        )
+    ids = [getattr(d, "id", d) for d in devices.flat]
+    return _jax.DeviceAssignment.create(np.array(ids, dtype=np.int32).reshape(devices.shape))
+
+
+def get_latest_profile_version(backend: Client) -> int:
+    """The version of the profile to compile with: -1 for none."""
+    version = config.xla_profile_version.value
+    return version if version else -1
+
+
+def use_detailed_logging(module: ir.Module) -> bool:
+    """Whether a module is large enough to be annotated for profilers."""
+    bound = config.compiler_detailed_logging_min_ops.value
+    return _count_operations(module.operation, bound) >= bound
+
+
+def _count_operations(op, bound: int) -> int:
+    """The number of operations in `op`; counts no further than `bound`."""
+    count = 0
+    for region in op.regions:
+        for block in region:
+            for child in block:
+                count += 1
+                if count < bound:
+                    count += _count_operations(child.operation, bound - count)
+                if count >= bound:
+                    return count
+    return count
+
+
+_XLA_RUNTIME_ERROR_HANDLERS: list[Callable[[_jax.JaxRuntimeError], Exception | None]] = []
+
+
+def register_xla_runtime_error_handler(
+    handler_fn: Callable[[_jax.JaxRuntimeError], Exception | None],
+) -> None:
+    """Lets a function replace errors of the compiler by better ones.
+
+    Args:
+      handler_fn: takes the error; returns another to raise in its place, or None.
+    """
+    _XLA_RUNTIME_ERROR_HANDLERS.append(handler_fn)
+
+
+def backend_compile_and_load(
+    backend: Client,
+    module: ir.Module,
+    executable_devices: DeviceList,
+    options: CompileOptions,
+    host_callbacks: Sequence[Any],
+) -> _jax.LoadedExecutable:
+    """Compiles a module for devices.
+
+    Args:
+      backend: the client.
+      module: the module, in StableHLO.
+      executable_devices: the devices, in order.
+      options: see :func:`get_compile_options`.
+      host_callbacks: what the program calls on the host.
+
+    Raises:
+      jax.errors.JaxRuntimeError: the compiler refuses.
+    """
+    try:
+        if host_callbacks:
+            return backend.compile_and_load(
+                module,
+                executable_devices=executable_devices,
+                compile_options=options,
+                host_callbacks=host_callbacks,
+            )
+        return backend.compile_and_load(
+            module, executable_devices=executable_devices, compile_options=options
+        )
+    except _jax.JaxRuntimeError as error:
+        for handler in _XLA_RUNTIME_ERROR_HANDLERS:
+            if (replacement := handler(error)) is not None:
+                raise replacement from error
+        raise
+
+
+def compile_or_get_cached(
+    backend: Client,
+    computation: ir.Module,
+    devices: np.ndarray,
+    compile_options: CompileOptions,
+    host_callbacks: Sequence[Any],
+    executable_devices: DeviceList,
+    pgle_profiler=None,
+    *,
+    fun_name: str | None = None,
+) -> _jax.LoadedExecutable:
+    """Compiles a module, or gets what it was compiled to before; logs and reports how long it took.
+
+    Args:
+      devices: array of the devices, in the shape of the device assignment.
+      pgle_profiler: gives the profile of earlier runs to compile with, if there is one.
+      fun_name: the function, for the log; the module's name by default.
+      others: see :func:`backend_compile_and_load`.
+    """
+    if pgle_profiler is not None and (profile := pgle_profiler.consume_fdo_profile()) is not None:
+        compile_options.executable_build_options.fdo_profile = profile
+    name = fun_name or module_name(computation)
+    with log_elapsed_time(
+        "Finished XLA compilation of {fun_name} in {elapsed_time:.9f} sec",
+        name,
+        BACKEND_COMPILE_EVENT,
+    ):
+        return backend_compile_and_load(
+            backend, computation, executable_devices, compile_options, host_callbacks
+        )
+
+
+def module_name(module: ir.Module) -> str:
+    """The name of a module: that of the function it was lowered from."""
+    from_attribute = module.operation.attributes
+    return from_attribute["sym_name"].value if "sym_name" in from_attribute else "<unnamed>"

@@ -1,0 +1,554 @@
+"""Abstract values: the types of traced values.
+
+`ShapedArray` is interned: equal types are usually the same object, so that caches and comparisons can
+look at identity first.
+"""
+
+import math
+import operator
+from typing import Any, Callable
+
+import numpy as np
+
+from jax._src import dtypes, literals
+from jax._src.memory import MemorySpace
+from jax._src.named_sharding import NamedSharding
+from jax._src.mesh import empty_abstract_mesh
+from jax._src.partition_spec import PartitionSpec
+
+
+class AbstractValue:
+    """The type of a value that a trace can carry."""
+
+    __slots__ = ()
+    is_high = False
+    has_qdd = False
+
+    def to_tangent_aval(self) -> "AbstractValue":
+        """The type of a tangent of a value of this type."""
+        raise NotImplementedError(f"{type(self).__name__} has no tangent type")
+
+    def to_ct_aval(self) -> "AbstractValue":
+        """The type of a cotangent of a value of this type."""
+        return self.to_tangent_aval()
+
+    def str_short(self, short_dtypes: bool = False, mesh_axis_types: bool = False) -> str:
+        return str(self)
+
+    def strip_weak_type(self) -> "AbstractValue":
+        return self
+
+    def update_weak_type(self, weak_type: bool) -> "AbstractValue":
+        return self
+
+    def update(self, **kwargs) -> "AbstractValue":
+        raise NotImplementedError(f"{type(self).__name__} has no fields to update")
+
+    def _getitem(self, tracer, idx):
+        raise TypeError(f"a value of type {self} cannot be indexed")
+
+    def _setitem(self, tracer, idx, value):
+        raise TypeError(f"a value of type {self} does not support item assignment")
+
+
+class ManualAxisType:
+    """How a value varies over the manual mesh axes of an enclosing `shard_map`."""
+
+    __slots__ = ("varying", "unreduced", "reduced", "_hash")
+
+    def __init__(self, varying=frozenset(), unreduced=frozenset(), reduced=frozenset()):
+        self.varying = frozenset(varying)
+        self.unreduced = frozenset(unreduced)
+        self.reduced = frozenset(reduced)
+        self._hash = hash((self.varying, self.unreduced, self.reduced))
+
+    def __eq__(self, other: object) -> bool:
+        if self is other:
+            return True
+        return (
+            isinstance(other, ManualAxisType)
+            and self.varying == other.varying
+            and self.unreduced == other.unreduced
+            and self.reduced == other.reduced
+        )
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __bool__(self) -> bool:
+        return bool(self.varying or self.unreduced or self.reduced)
+
+    def __repr__(self) -> str:
+        return (
+            f"ManualAxisType(varying={self.varying}, unreduced={self.unreduced}, "
+            f"reduced={self.reduced})"
+        )
+
+
+empty_mat = ManualAxisType()
+_MAX_INTERNED = 200_000
+_interned: dict[Any, "ShapedArray"] = {}
+
+
+def canonicalize_dim(d: Any) -> Any:
+    """A dimension size as an `int` (or as the symbolic dimension it is)."""
+    if type(d) is int:
+        return d
+    if is_symbolic_dim(d):
+        return d
+    return operator.index(d)
+
+
+def is_symbolic_dim(d: Any) -> bool:
+    """Whether `d` is a symbolic dimension of shape polymorphism."""
+    return hasattr(d, "_is_symbolic_dim")
+
+
+def is_constant_dim(d: Any) -> bool:
+    return type(d) is int or not is_symbolic_dim(d)
+
+
+def is_constant_shape(shape) -> bool:
+    return all(map(is_constant_dim, shape))
+
+
+def canonicalize_shape(shape: Any, context: str = "") -> tuple[int, ...]:
+    """`shape` as a tuple of ints.
+
+    Raises:
+      TypeError: if it is not a sequence of integers; for traced dimensions the text says what to do.
+    """
+    if isinstance(shape, (int, np.integer)):
+        raise _invalid_shape(shape, context)
+    try:
+        return tuple([canonicalize_dim(d) for d in shape])
+    except TypeError:
+        raise _invalid_shape(shape, context) from None
+
+
+def _invalid_shape(shape: Any, context: str) -> TypeError:
+    msg = f"Shapes must be 1D sequences of concrete values of integer type, got {shape}."
+    if context:
+        msg += f" {context}."
+    if not isinstance(shape, (int, np.integer)) and any(
+        hasattr(d, "_is_traced_array") for d in np.atleast_1d(np.array(shape, dtype=object)).flat
+    ):
+        msg += (
+            "\nIf using `jit`, try using `static_argnums` or applying `jit` to smaller subfunctions."
+        )
+    return TypeError(msg)
+
+
+class ShapedArray(AbstractValue):
+    """The type of an array: shape, dtype, weak type, sharding, manual axes and memory space.
+
+    Args:
+      shape: tuple of dimension sizes.
+      dtype: NumPy or extended dtype.
+      weak_type: whether the dtype gives way in promotion, as for Python scalars.
+      sharding: `NamedSharding` over an abstract mesh; None is the empty mesh.
+      manual_axis_type: how the value varies over manual mesh axes.
+      memory_space: where the value lives.
+
+    >>> jax.core.ShapedArray((2, 3), 'float32')
+    ShapedArray(float32[2,3])
+    """
+
+    __slots__ = (
+        "shape",
+        "dtype",
+        "weak_type",
+        "_sharding",
+        "manual_axis_type",
+        "memory_space",
+        "_hash",
+        "_tangent",
+        "__weakref__",
+    )
+    array_abstraction_level = 2
+
+    def __new__(
+        cls,
+        shape,
+        dtype,
+        weak_type=False,
+        *,
+        sharding=None,
+        manual_axis_type=empty_mat,
+        memory_space=MemorySpace.Device,
+    ):
+        if sharding is None and manual_axis_type is empty_mat and memory_space is MemorySpace.Device:
+            key = (cls, shape, dtype, weak_type)
+            try:
+                self = _interned.get(key)
+            except TypeError:  # an unhashable shape or dtype spelling
+                return cls.__new__(cls, canonicalize_shape(shape), np.dtype(dtype), weak_type)
+            if self is not None:
+                return self
+        shape = canonicalize_shape(shape)
+        if not isinstance(dtype, dtypes.ExtendedDType):
+            dtype = np.dtype(dtype)
+        weak_type = bool(weak_type)
+        if sharding is not None:
+            sharding = _normalize_sharding(sharding, len(shape))
+        full_key = (cls, shape, dtype, weak_type, sharding, manual_axis_type, memory_space)
+        self = _interned.get(full_key)
+        if self is None:
+            self = object.__new__(cls)
+            self.shape = shape
+            self.dtype = dtype
+            self.weak_type = weak_type
+            self._sharding = sharding
+            self.manual_axis_type = manual_axis_type
+            self.memory_space = memory_space
+            self._hash = hash((shape, dtype, weak_type, sharding, manual_axis_type, memory_space))
+            self._tangent = None
+            if len(_interned) > _MAX_INTERNED:
+                _interned.clear()
+            _interned[full_key] = self
+        if sharding is None and manual_axis_type is empty_mat and memory_space is MemorySpace.Device:
+            _interned[key] = self
+        return self
+
+    def __init__(self, *args, **kwargs):
+        pass
+
+    @property
+    def ndim(self) -> int:
+        return len(self.shape)
+
+    @property
+    def size(self) -> int:
+        return math.prod(self.shape)
+
+    @property
+    def itemsize(self) -> int:
+        return self.dtype.itemsize
+
+    @property
+    def nbytes(self) -> int:
+        return self.size * self.dtype.itemsize
+
+    @property
+    def sharding(self):
+        if self._sharding is not None:
+            return self._sharding
+        return NamedSharding(empty_abstract_mesh, PartitionSpec(*([None] * len(self.shape))))
+
+    @property
+    def vma(self) -> frozenset:
+        return self.manual_axis_type.varying
+
+    @property
+    def mat(self) -> ManualAxisType:
+        return self.manual_axis_type
+
+    def __len__(self) -> int:
+        if not self.shape:
+            raise TypeError("len() of unsized object")
+        return self.shape[0]
+
+    def update(self, shape=None, dtype=None, weak_type=None, **kwargs) -> "ShapedArray":
+        """A copy with some fields replaced (shape, dtype, weak_type, sharding, ...)."""
+        new_shape = self.shape if shape is None else shape
+        if "sharding" not in kwargs:
+            kwargs["sharding"] = self._sharding if len(new_shape) == len(self.shape) else None
+        if "vma" in kwargs:
+            kwargs["manual_axis_type"] = ManualAxisType(kwargs.pop("vma"))
+        kwargs.setdefault("manual_axis_type", self.manual_axis_type)
+        kwargs.setdefault("memory_space", self.memory_space)
+        return type(self)(
+            new_shape,
+            self.dtype if dtype is None else dtype,
+            self.weak_type if weak_type is None else weak_type,
+            **kwargs,
+        )
+
+    def update_weak_type(self, weak_type: bool) -> "ShapedArray":
+        return self if weak_type is self.weak_type else self.update(weak_type=weak_type)
+
+    def update_manual_axis_type(self, mat: ManualAxisType) -> "ShapedArray":
+        return self if mat == self.manual_axis_type else self.update(manual_axis_type=mat)
+
+    def strip_weak_type(self) -> "ShapedArray":
+        return self.update(weak_type=False) if self.weak_type else self
+
+    def to_tangent_aval(self) -> "ShapedArray":
+        tangent = self._tangent
+        if tangent is None:
+            tangent = self.update(
+                dtype=primal_dtype_to_tangent_dtype(self.dtype), weak_type=self.weak_type
+            )
+            self._tangent = tangent
+        return tangent
+
+    def to_ct_aval(self) -> "ShapedArray":
+        return self.strip_weak_type().to_tangent_aval()
+
+    def dec_rank(self, size, spec):
+        return mapped_aval(size, spec, self)
+
+    def inc_rank(self, size, spec):
+        return unmapped_aval(size, spec, self)
+
+    def normalize(self) -> "ShapedArray":
+        return self.strip_weak_type()
+
+    def __eq__(self, other: object) -> bool:
+        if self is other:
+            return True
+        return (
+            type(self) is type(other)
+            and self._hash == other._hash  # type: ignore[attr-defined]
+            and self.shape == other.shape  # type: ignore[attr-defined]
+            and self.dtype == other.dtype  # type: ignore[attr-defined]
+            and self.weak_type == other.weak_type  # type: ignore[attr-defined]
+            and self._sharding == other._sharding  # type: ignore[attr-defined]
+            and self.manual_axis_type == other.manual_axis_type  # type: ignore[attr-defined]
+            and self.memory_space == other.memory_space  # type: ignore[attr-defined]
+        )
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __reduce__(self):
+        kwargs = dict(
+            sharding=self._sharding,
+            manual_axis_type=self.manual_axis_type,
+            memory_space=self.memory_space,
+        )
+        return (_rebuild_shaped_array, (self.shape, self.dtype, self.weak_type, kwargs))
+
+    def str_short(self, short_dtypes: bool = False, mesh_axis_types: bool = False) -> str:
+        """`f32[3]` (or `float32[3]`), with sharding, memory space and manual axes where set."""
+        name = dtypes.short_dtype_name(self.dtype) if short_dtypes else dtypes.dtype_name(self.dtype)
+        space = "" if self.memory_space is MemorySpace.Device else f"<{self.memory_space.name.lower()}>"
+        dims = ",".join(_dim_strings(self))
+        return f"{name}{space}[{dims}]{_manual_string(self.manual_axis_type)}"
+
+    def __str__(self) -> str:
+        return ("~" if self.weak_type else "") + self.str_short()
+
+    def __repr__(self) -> str:
+        weak = ", weak_type=True" if self.weak_type else ""
+        return f"ShapedArray({self.str_short()}{weak})"
+
+
+def _rebuild_shaped_array(shape, dtype, weak_type, kwargs):
+    if not kwargs["manual_axis_type"]:
+        kwargs["manual_axis_type"] = empty_mat
+    return ShapedArray(shape, dtype, weak_type, **kwargs)
+
+
+def _normalize_sharding(sharding, ndim: int):
+    """A sharding over an abstract mesh with one entry a dimension; None for the empty mesh."""
+    mesh = sharding.mesh
+    abstract = getattr(mesh, "abstract_mesh", mesh)
+    if not abstract.axis_names:
+        return None
+    spec = sharding.spec
+    if len(spec) > ndim:
+        raise ValueError(
+            f"The sharding {spec} has {len(spec)} entries for an array with {ndim} dimensions."
+        )
+    if len(spec) < ndim:
+        spec = spec.update(partitions=tuple(spec) + (None,) * (ndim - len(spec)))
+    if abstract is mesh and spec is sharding.spec:
+        return sharding
+    return NamedSharding(abstract, spec)
+
+
+def _dim_strings(aval: ShapedArray) -> list[str]:
+    if aval._sharding is None:
+        return [str(d) for d in aval.shape]
+    out = []
+    for d, entry in zip(aval.shape, aval._sharding.spec):
+        if entry is None:
+            out.append(str(d))
+        elif isinstance(entry, tuple):
+            out.append(f"{d}@({','.join(map(str, entry))})")
+        else:
+            out.append(f"{d}@{entry}")
+    return out
+
+
+def _manual_string(mat: ManualAxisType) -> str:
+    if mat is empty_mat or not mat:
+        return ""
+    parts = []
+    if mat.varying:
+        parts.append("V:" + ",".join(sorted(map(str, mat.varying))))
+    if mat.unreduced:
+        parts.append("U:" + ",".join(sorted(map(str, mat.unreduced))))
+    if mat.reduced:
+        parts.append("R:" + ",".join(sorted(map(str, mat.reduced))))
+    return "{" + ", ".join(parts) + "}"
+
+
+def primal_dtype_to_tangent_dtype(dtype):
+    """The dtype of tangents: the dtype itself if it is inexact, `float0` otherwise."""
+    if isinstance(dtype, dtypes.ExtendedDType):
+        return dtype._rules.tangent_dtype(dtype)
+    if dtypes.issubdtype(dtype, np.inexact):
+        return dtype
+    return dtypes.float0
+
+
+# A type that a function of mapped values sees, and back.
+
+
+def mapped_aval(size: int, axis: int | None, aval: AbstractValue) -> AbstractValue:
+    """The type of one element of a value of type `aval` along `axis`."""
+    handler = aval_mapping_handlers.get(type(aval))
+    if handler is None:
+        raise TypeError(f"no mapping rule for a value of type {aval}")
+    return handler[0](size, axis, aval)
+
+
+def unmapped_aval(size: int, axis: int | None, aval: AbstractValue, explicit_mesh_axis=None):
+    """The type of values of type `aval` stacked along `axis`."""
+    handler = aval_mapping_handlers.get(type(aval))
+    if handler is None:
+        raise TypeError(f"no unmapping rule for a value of type {aval}")
+    return handler[1](size, axis, explicit_mesh_axis, aval)
+
+
+def _map_shaped_array(size, axis, aval: ShapedArray):
+    if axis is None:
+        return aval
+    shape = aval.shape[:axis] + aval.shape[axis + 1 :]
+    sharding = aval._sharding
+    if sharding is not None:
+        entries = tuple(sharding.spec)
+        spec = sharding.spec.update(partitions=entries[:axis] + entries[axis + 1 :])
+        sharding = sharding.update(spec=spec)
+    return aval.update(shape=shape, sharding=sharding)
+
+
+def _unmap_shaped_array(size, axis, explicit_mesh_axis, aval: ShapedArray):
+    if axis is None:
+        return aval
+    shape = aval.shape[:axis] + (size,) + aval.shape[axis:]
+    sharding = aval._sharding
+    if sharding is not None:
+        entries = tuple(sharding.spec)
+        spec = sharding.spec.update(
+            partitions=entries[:axis] + (explicit_mesh_axis,) + entries[axis:]
+        )
+        sharding = sharding.update(spec=spec)
+    return aval.update(shape=shape, sharding=sharding)
+
+
+class AbstractToken(AbstractValue):
+    """The type of a token, which orders effects."""
+
+    __slots__ = ()
+
+    def str_short(self, short_dtypes: bool = False, mesh_axis_types: bool = False) -> str:
+        return "Tok"
+
+    def to_tangent_aval(self):
+        return self
+
+    def __repr__(self) -> str:
+        return "AbstractToken()"
+
+
+abstract_token = AbstractToken()
+
+
+class Token:
+    """A value of type `AbstractToken`: a boolean buffer that is ready when the effect is done."""
+
+    __slots__ = ("_buf",)
+
+    def __init__(self, buf):
+        self._buf = buf
+
+    def block_until_ready(self):
+        self._buf.block_until_ready()
+
+
+aval_mapping_handlers: dict[type, tuple[Callable, Callable]] = {
+    ShapedArray: (_map_shaped_array, _unmap_shaped_array),
+    AbstractToken: (lambda size, axis, a: a, lambda size, axis, mesh_axis, a: a),
+}
+
+# The types of values: filled by the array layer (arrays, NumPy types) and by traces (tracers).
+pytype_aval_mappings: dict[type, Callable[[Any], AbstractValue]] = {}
+
+literals.make_aval = ShapedArray
+for _typed in (*literals.typed_scalar_types, literals.TypedNdArray):
+    pytype_aval_mappings[_typed] = operator.attrgetter("aval")
+
+
+def typeof(x: Any) -> AbstractValue:
+    """The type of an array, a tracer, a NumPy array or a scalar, as used in traces.
+
+    Args:
+      x: any value that can be an argument of a traced function.
+
+    Returns:
+      Its type; `str(jax.typeof(x))` is like `float32[3]`.
+
+    Raises:
+      TypeError: if `x` is not an array, a scalar or a registered type.
+
+    >>> print(jax.typeof(jnp.ones(3)))
+    float32[3]
+    """
+    handler = pytype_aval_mappings.get(type(x))
+    if handler is not None:
+        return handler(x)
+    for cls in type(x).__mro__[1:]:
+        handler = pytype_aval_mappings.get(cls)
+        if handler is not None:
+            return handler(x)
+    if hasattr(x, "__jax_array__"):
+        raise TypeError(
+            f"A value of type {type(x)} has `__jax_array__` but is not an array: "
+            "convert it with jnp.asarray first."
+        )
+    raise TypeError(
+        f"Value {x!r} with type {type(x)} is not a valid JAX type: expected an array, a NumPy array "
+        "or a number. Pass other values by static_argnums, or close over them."
+    )
+
+
+get_aval = typeof
+shaped_abstractify = typeof
+
+
+def valid_jaxtype(x: Any) -> bool:
+    """Whether `x` is a value that traces can carry."""
+    try:
+        typeof(x)
+    except TypeError:
+        return False
+    return True
+
+
+def typematch(t1: AbstractValue, t2: AbstractValue) -> bool:
+    """Whether two types agree up to weak types."""
+    return t1 is t2 or t1.strip_weak_type() == t2.strip_weak_type()
+
+
+def typecompat(aval_ref: AbstractValue, aval: AbstractValue) -> bool:
+    """Whether `aval` can stand where `aval_ref` is asked, ignoring weak types."""
+    return typematch(aval_ref, aval)
+
+
+def physical_aval(aval: AbstractValue) -> AbstractValue:
+    """The type of the array that represents a value of an extended dtype."""
+    if type(aval) is ShapedArray and isinstance(aval.dtype, dtypes.ExtendedDType):
+        element = physical_element_aval(aval.dtype)
+        return ShapedArray((*aval.shape, *element.shape), element.dtype)
+    return aval
+
+
+def physical_element_aval(edtype) -> ShapedArray:
+    return edtype._rules.physical_element_aval(edtype)
+
+
+def physical_shape(logical_shape, dtype):
+    return tuple(logical_shape) + physical_element_aval(dtype).shape

@@ -1,0 +1,99 @@
+"""Effects: what an equation does besides computing its results."""
+
+from collections.abc import Iterable
+
+
+class Effect:
+    """A side effect. Equal effects are the same effect; subclasses give the kinds."""
+
+    __slots__ = ()
+
+
+class JaxprInputEffect(Effect):
+    """An effect on one input of a jaxpr, named by its position."""
+
+    __slots__ = ("input_index",)
+
+    def __init__(self, input_index: int):
+        self.input_index = input_index
+
+    def replace(self, *, input_index: int | None = None) -> "JaxprInputEffect":
+        return type(self)(self.input_index if input_index is None else input_index)
+
+    def __eq__(self, other: object) -> bool:
+        return type(self) is type(other) and self.input_index == other.input_index  # type: ignore[attr-defined]
+
+    def __hash__(self) -> int:
+        return hash((type(self), self.input_index))
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.input_index})"
+
+
+class EffectTypeSet:
+    """A set of effect classes: an effect belongs to it when its class derives from a member."""
+
+    def __init__(self) -> None:
+        self._types: set[type[Effect]] = set()
+        self._frozen: tuple[type[Effect], ...] = ()
+
+    def add_type(self, effect_type: type[Effect]) -> None:
+        """Add a class of effects to the set."""
+        self._types.add(effect_type)
+        self._frozen = tuple(self._types)
+
+    def contains(self, effect: Effect) -> bool:
+        """Whether `effect` is an instance of a member class."""
+        return isinstance(effect, self._frozen)
+
+    def filter_in(self, effects: Iterable[Effect]) -> list[Effect]:
+        """The effects that belong to the set."""
+        return [e for e in effects if self.contains(e)]
+
+    def filter_not_in(self, effects: Iterable[Effect]) -> list[Effect]:
+        """The effects that do not belong to the set."""
+        return [e for e in effects if not self.contains(e)]
+
+
+Effects = frozenset[Effect]
+no_effects: Effects = frozenset()
+
+ordered_effects = EffectTypeSet()
+shardable_ordered_effects = EffectTypeSet()
+lowerable_effects = EffectTypeSet()
+control_flow_allowed_effects = EffectTypeSet()
+custom_derivatives_allowed_effects = EffectTypeSet()
+custom_derivatives_allowed_effects.add_type(JaxprInputEffect)
+remat_allowed_effects = EffectTypeSet()
+partial_eval_kept_effects = EffectTypeSet()
+
+
+class NamedAxisEffect(Effect):
+    """The use of a named axis, bound by an enclosing `vmap` or `shard_map`."""
+
+    __slots__ = ("name",)
+
+    def __init__(self, name):
+        self.name = name
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, NamedAxisEffect) and self.name == other.name
+
+    def __hash__(self) -> int:
+        return hash((NamedAxisEffect, self.name))
+
+    def __repr__(self) -> str:
+        return f"NamedAxisEffect({self.name})"
+
+
+control_flow_allowed_effects.add_type(NamedAxisEffect)
+custom_derivatives_allowed_effects.add_type(NamedAxisEffect)
+lowerable_effects.add_type(NamedAxisEffect)
+remat_allowed_effects.add_type(NamedAxisEffect)
+
+
+def filter_named_axis_effects(effects: Iterable[Effect], names) -> Effects:
+    """`effects` less the uses of the axes `names`."""
+    return frozenset(
+        e for e in effects if not (isinstance(e, NamedAxisEffect) and e.name in names)
+    )

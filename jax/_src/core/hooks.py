@@ -1,0 +1,35 @@
+"""Operations of `lax` that core and the interpreters need, filled in by `lax` when it is imported.
+
+The interpreters sit below the primitives, yet batching has to move axes and differentiation has to add
+cotangents. `lax` assigns its functions here; nothing here is ever replaced by outside code.
+"""
+
+from typing import Any, Callable
+
+
+class _Hooks:
+    """Late-bound operations: each attribute is one `lax` function."""
+
+    __slots__ = (
+        "broadcast_in_dim",  # (x, shape, broadcast_dimensions) -> array
+        "transpose",  # (x, permutation) -> array
+        "reshape",  # (x, new_sizes) -> array
+        "full",  # (shape, fill_value, dtype) -> array
+        "add_any",  # (x, y) -> array: add two cotangents of the same type
+        "convert_element_type",  # (x, dtype, weak_type=False) -> array
+        "reduce_sum",  # (x, axes) -> array
+        "slice",  # (x, start_indices, limit_indices, strides=None) -> array
+        "take_along",  # (x, indices, axis) -> array: indices in bounds, one each place along `axis`
+        "select",  # (pred, on_true, on_false) -> array
+        "index_in_dim",  # (x, index, axis) -> array without that axis
+        "slice_in_dim",  # (x, start, stop, axis) -> array
+        "dynamic_slice_in_dim",  # (x, start_index, slice_size, axis) -> array
+        "pvary",  # (x, axis_names) -> array
+        "to_array",  # (python or numpy value) -> Array
+    )
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        raise AttributeError(f"operation {name!r} is not available before jax._src.lax is imported")
+
+
+hooks = _Hooks()

@@ -1,0 +1,511 @@
+"""Jaxprs: the intermediate representation, immutable once built."""
+
+import functools
+import inspect
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from jax._src import config, source_info_util
+from jax._src.core.avals import AbstractValue, typeof
+from jax._src.core.effects import Effects, no_effects
+from jax._src.core.primitive import Primitive
+from jax._src.literals import TypedInt, TypedFloat, TypedComplex
+
+
+class DebugInfo:
+    """What a jaxpr was traced for, from which function, and what its arguments and results are called.
+
+    Attributes:
+      traced_for: the transformation: `'jit'`, `'grad'`, `'scan'`, ...
+      func_src_info: `'name at file:line'`.
+      arg_names: a path string for each flat argument, or None.
+      result_paths: a path string for each flat result, or None.
+    """
+
+    __slots__ = ("traced_for", "func_src_info", "arg_names", "_result_paths")
+
+    def __init__(self, traced_for="", func_src_info="", arg_names=None, result_paths=None):
+        self.traced_for = traced_for
+        self.func_src_info = func_src_info
+        self.arg_names = arg_names
+        self._result_paths = result_paths
+
+    @property
+    def result_paths(self):
+        paths = self._result_paths
+        if callable(paths):
+            self._result_paths = paths = paths()
+        return paths
+
+    @property
+    def func_name(self) -> str:
+        return self.func_src_info.split(" ")[0]
+
+    def with_results(self, result_paths) -> "DebugInfo":
+        return DebugInfo(self.traced_for, self.func_src_info, self.arg_names, result_paths)
+
+    def with_unknown_names(self) -> "DebugInfo":
+        return DebugInfo(self.traced_for, self.func_src_info)
+
+    def safe_arg_names(self, n: int) -> tuple:
+        names = self.arg_names
+        if callable(names):
+            self.arg_names = names = names()
+        return tuple(names) if names is not None and len(names) == n else (None,) * n
+
+    def safe_result_paths(self, n: int) -> tuple:
+        paths = self.result_paths
+        return tuple(paths) if paths is not None and len(paths) == n else ("",) * n
+
+    def _replace(self, **kwargs) -> "DebugInfo":
+        fields = dict(
+            traced_for=self.traced_for,
+            func_src_info=self.func_src_info,
+            arg_names=self.arg_names,
+            result_paths=self._result_paths,
+        )
+        return DebugInfo(**{**fields, **kwargs})
+
+    def __repr__(self) -> str:
+        return (
+            f"DebugInfo(traced_for={self.traced_for!r}, func_src_info={self.func_src_info!r}, "
+            f"arg_names={self.arg_names!r}, result_paths={self.result_paths!r})"
+        )
+
+
+unknown_debug_info = DebugInfo()
+
+
+class Var:
+    """A variable of a jaxpr."""
+
+    __slots__ = ("aval", "initial_qdd", "final_qdd", "__weakref__")
+
+    def __init__(self, aval: AbstractValue, initial_qdd=None, final_qdd=None):
+        self.aval = aval
+        self.initial_qdd = initial_qdd
+        self.final_qdd = final_qdd
+
+    def __repr__(self) -> str:
+        return f"Var(id={id(self)}):{self.aval.str_short()}"
+
+    def pretty_print(self, context, *, print_dtype: bool = True) -> str:
+        return f"{context.var_names[self]}"
+
+
+class DropVar(Var):
+    """A result that nothing uses."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return "_"
+
+
+class Literal:
+    """A constant written in place."""
+
+    __slots__ = ("val", "aval", "_hash")
+
+    def __init__(self, val: Any, aval: AbstractValue | None = None):
+        self.val = val
+        self.aval = typeof(val) if aval is None else aval
+
+    @property
+    def hash(self):
+        try:
+            return hash(self.val)
+        except TypeError:
+            return None
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return f"Literal({self.val})"
+
+
+Atom = Var | Literal
+
+# Types of scalars written as literals rather than hoisted as constants.
+literalable_types: set[type] = {
+    bool, int, float, complex, TypedInt, TypedFloat, TypedComplex, np.bool_,
+}  # fmt: skip
+
+
+class JaxprEqnContext:
+    """Settings in force when an equation was made, which its lowering must obey."""
+
+    __slots__ = (
+        "compute_type",
+        "threefry_partitionable",
+        "cur_abstract_mesh",
+        "remove_size_one_mesh_axis",
+        "xla_metadata",
+    )
+
+    def __init__(
+        self,
+        compute_type,
+        threefry_partitionable,
+        cur_abstract_mesh,
+        remove_size_one_mesh_axis=False,
+        xla_metadata=None,
+    ):
+        self.compute_type = compute_type
+        self.threefry_partitionable = threefry_partitionable
+        self.cur_abstract_mesh = cur_abstract_mesh
+        self.remove_size_one_mesh_axis = remove_size_one_mesh_axis
+        self.xla_metadata = xla_metadata
+
+    @property
+    def manager(self):
+        return JaxprEqnContextManager(self)
+
+    def __repr__(self) -> str:
+        fields = ", ".join(f"{name}={getattr(self, name)}" for name in self.__slots__)
+        return f"JaxprEqnContext({fields})"
+
+    def _key(self):
+        return tuple(getattr(self, name) for name in self.__slots__)
+
+    def __eq__(self, other):
+        return self is other or (isinstance(other, JaxprEqnContext) and self._key() == other._key())
+
+    def __hash__(self):
+        return hash(self._key())
+
+
+_CONTEXT_FLAGS = (
+    config.compute_on_context_manager,
+    config.threefry_partitionable,
+    config.abstract_mesh_context_manager,
+    config.remove_size_one_mesh_axis_from_type,
+    config.xla_metadata_context_manager,
+)
+
+
+class JaxprEqnContextManager:
+    """Context manager that puts the settings of an equation in force again."""
+
+    __slots__ = ("ctx", "prev")
+
+    def __init__(self, ctx: JaxprEqnContext):
+        self.ctx = ctx
+
+    def __enter__(self):
+        self.prev = None
+        if self.ctx is current_jaxpr_eqn_context():
+            return
+        self.prev = [flag.swap_local(v) for flag, v in zip(_CONTEXT_FLAGS, self.ctx._key())]
+
+    def __exit__(self, exc_type, exc, tb):
+        if self.prev is not None:
+            for flag, v in zip(_CONTEXT_FLAGS, self.prev):
+                flag.set_local(v)
+
+
+_eqn_contexts: dict[tuple, JaxprEqnContext] = {}
+_flag_compute, _flag_threefry, _flag_mesh, _flag_size_one, _flag_metadata = _CONTEXT_FLAGS
+
+
+def current_jaxpr_eqn_context() -> JaxprEqnContext:
+    """The settings in force now; equal settings give the same object."""
+    key = (
+        _flag_compute.value,
+        _flag_threefry.value,
+        _flag_mesh.value,
+        _flag_size_one.value,
+        _flag_metadata.value,
+    )
+    ctx = _eqn_contexts.get(key)
+    if ctx is None:
+        ctx = _eqn_contexts[key] = JaxprEqnContext(*key)
+    return ctx
+
+
+class JaxprEqn:
+    """One operation: `outvars = primitive[params] invars`."""
+
+    __slots__ = ("invars", "outvars", "primitive", "params", "effects", "source_info", "ctx")
+
+    def __init__(self, invars, outvars, primitive, params, effects, source_info, ctx):
+        self.invars: list[Atom] = invars
+        self.outvars: list[Var] = outvars
+        self.primitive: Primitive = primitive
+        self.params: dict[str, Any] = params
+        self.effects: Effects = effects
+        self.source_info = source_info
+        self.ctx: JaxprEqnContext = ctx
+
+    def replace(self, **kwargs) -> "JaxprEqn":
+        """A copy with some fields replaced."""
+        get = kwargs.get
+        return JaxprEqn(
+            get("invars", self.invars),
+            get("outvars", self.outvars),
+            get("primitive", self.primitive),
+            get("params", self.params),
+            get("effects", self.effects),
+            get("source_info", self.source_info),
+            get("ctx", self.ctx),
+        )
+
+    def __repr__(self) -> str:
+        from_printing = pp_hooks["eqn"]
+        return from_printing(self)
+
+
+# Printing stands on top of this module; it fills these in.
+pp_hooks: dict[str, Callable] = {}
+
+
+def new_jaxpr_eqn(invars, outvars, primitive, params, effects=no_effects, source_info=None, ctx=None):
+    """An equation; context and source default to the current settings and to unknown."""
+    return JaxprEqn(
+        list(invars),
+        list(outvars),
+        primitive,
+        params,
+        frozenset(effects),
+        source_info or source_info_util.new_source_info(),
+        ctx or current_jaxpr_eqn_context(),
+    )
+
+
+class Jaxpr:
+    """A function of typed variables: equations in order, then results.
+
+    Args:
+      constvars: variables for constants.
+      invars: variables for arguments.
+      outvars: results: variables or literals.
+      eqns: equations.
+      effects: the union of the equations' effects, as seen from outside.
+      debug_info: what the jaxpr was traced for.
+    """
+
+    __slots__ = (
+        "constvars", "invars", "outvars", "eqns", "effects", "debug_info", "is_high", "_cache",
+        "__weakref__",
+    )  # fmt: skip
+
+    def __init__(
+        self, constvars, invars, outvars, eqns, effects=no_effects, debug_info=None, is_high=False
+    ):
+        self.constvars: list[Var] = list(constvars)
+        self.invars: list[Var] = list(invars)
+        self.outvars: list[Atom] = list(outvars)
+        self.eqns: list[JaxprEqn] = list(eqns)
+        self.effects: Effects = frozenset(effects)
+        self.debug_info: DebugInfo = debug_info or unknown_debug_info
+        self.is_high = is_high
+        self._cache: dict = {}
+
+    @property
+    def in_avals(self) -> list[AbstractValue]:
+        return [v.aval for v in self.invars]
+
+    @property
+    def out_avals(self) -> list[AbstractValue]:
+        return [v.aval for v in self.outvars]
+
+    def replace(self, **kwargs) -> "Jaxpr":
+        """A copy with some fields replaced."""
+        fields = {name: getattr(self, name) for name in self.__slots__[:7]}
+        return Jaxpr(**{**fields, **kwargs})
+
+    def pretty_print(self, **kwargs) -> str:
+        return pp_hooks["pretty_print"](self, **kwargs)
+
+    def __str__(self) -> str:
+        return pp_hooks["jaxpr"](self)
+
+    __repr__ = __str__
+
+    def _repr_pretty_(self, printer, cycle):
+        printer.text(pp_hooks["pretty_print"](self, use_color=True))
+
+    def __reduce__(self):
+        raise TypeError("a Jaxpr cannot be pickled; use jax.export to store a traced function")
+
+
+class ClosedJaxpr:
+    """A jaxpr with values for its constants: a function of its arguments alone.
+
+    Args:
+      jaxpr: the jaxpr.
+      consts: one value for each of `jaxpr.constvars`.
+    """
+
+    __slots__ = ("jaxpr", "consts", "_cache", "__weakref__")
+
+    def __init__(self, jaxpr: Jaxpr, consts: Sequence[Any] = ()):
+        self.jaxpr = jaxpr
+        self.consts = list(consts)
+        if len(self.consts) != len(jaxpr.constvars):
+            raise ValueError(
+                f"ClosedJaxpr got {len(self.consts)} constants for {len(jaxpr.constvars)} constvars"
+            )
+        # A jaxpr without constants is the same function wherever it is closed.
+        self._cache: dict = {} if self.consts else jaxpr._cache
+
+    in_avals = property(lambda self: self.jaxpr.in_avals)
+    out_avals = property(lambda self: self.jaxpr.out_avals)
+    constvars = property(lambda self: self.jaxpr.constvars)
+    invars = property(lambda self: self.jaxpr.invars)
+    outvars = property(lambda self: self.jaxpr.outvars)
+    eqns = property(lambda self: self.jaxpr.eqns)
+    effects = property(lambda self: self.jaxpr.effects)
+    debug_info = property(lambda self: self.jaxpr.debug_info)
+    is_high = property(lambda self: self.jaxpr.is_high)
+    literals = property(lambda self: self.consts)
+
+    def map_jaxpr(self, f: Callable[[Jaxpr], Jaxpr]) -> "ClosedJaxpr":
+        return ClosedJaxpr(f(self.jaxpr), self.consts)
+
+    def replace(self, *, jaxpr=None, consts=None) -> "ClosedJaxpr":
+        return ClosedJaxpr(
+            self.jaxpr if jaxpr is None else jaxpr, self.consts if consts is None else consts
+        )
+
+    def pretty_print(self, **kwargs) -> str:
+        return pp_hooks["pretty_print"](self.jaxpr, **kwargs)
+
+    def __str__(self) -> str:
+        return str(self.jaxpr)
+
+    __repr__ = __str__
+
+    def _repr_pretty_(self, printer, cycle):
+        self.jaxpr._repr_pretty_(printer, cycle)
+
+
+def cached_on_jaxpr(fun: Callable) -> Callable:
+    """Memoise `fun(jaxpr, *hashable_args)` on the jaxpr itself, so that it dies with it."""
+
+    @functools.wraps(fun)
+    def wrapper(jaxpr, *args):
+        key = (fun, config.trace_context(), args)
+        try:
+            return jaxpr._cache[key]
+        except KeyError:
+            result = jaxpr._cache[key] = fun(jaxpr, *args)
+            return result
+
+    return wrapper
+
+
+def subjaxprs(jaxpr: Jaxpr) -> Iterator[Jaxpr]:
+    """The jaxprs in the parameters of the equations of `jaxpr`."""
+    for eqn in jaxpr.eqns:
+        yield from jaxprs_in_params(eqn.params)
+
+
+def jaxprs_in_params(params: dict) -> Iterator[Jaxpr]:
+    """The jaxprs among the values of `params` (also inside tuples and lists)."""
+    for value in params.values():
+        for v in value if isinstance(value, (tuple, list)) else (value,):
+            if isinstance(v, Jaxpr):
+                yield v
+            elif isinstance(v, ClosedJaxpr):
+                yield v.jaxpr
+
+
+def eval_jaxpr(jaxpr: Jaxpr, consts, *args, propagate_source_info: bool = True) -> list:
+    """Apply a jaxpr: bind each equation in the current trace.
+
+    Args:
+      jaxpr: the jaxpr.
+      consts: values for `jaxpr.constvars`.
+      *args: values for `jaxpr.invars`.
+
+    Returns:
+      A list of results.
+    """
+    if len(args) != len(jaxpr.invars):
+        raise TypeError(f"eval_jaxpr expected {len(jaxpr.invars)} arguments, got {len(args)}")
+    env: dict[Var, Any] = dict(zip(jaxpr.constvars, consts))
+    env.update(zip(jaxpr.invars, args))
+    name_stack = source_info_util.current_name_stack()
+    last_use = last_used(jaxpr)
+    for eqn in jaxpr.eqns:
+        funs, params = eqn.primitive.get_bind_params(eqn.params)
+        vals = [v.val if type(v) is Literal else env[v] for v in eqn.invars]
+        info = eqn.source_info
+        with source_info_util.user_context(
+            info.traceback if propagate_source_info else None,
+            name_stack=name_stack + info.name_stack,
+        ), eqn.ctx.manager:
+            out = eqn.primitive.bind(*funs, *vals, **params)
+        if eqn.primitive.multiple_results:
+            env.update(zip(eqn.outvars, out))
+        else:
+            env[eqn.outvars[0]] = out
+        for v in eqn.invars:
+            if type(v) is not Literal and last_use[v] is eqn:
+                env.pop(v, None)
+    return [v.val if type(v) is Literal else env[v] for v in jaxpr.outvars]
+
+
+def last_used(jaxpr: Jaxpr) -> dict[Var, JaxprEqn | None]:
+    """The last equation that reads each variable; None for variables that are results."""
+    uses: dict[Var, JaxprEqn | None] = {v: None for v in jaxpr.outvars if type(v) is not Literal}
+    for eqn in reversed(jaxpr.eqns):
+        for v in eqn.invars:
+            if type(v) is not Literal and v not in uses:
+                uses[v] = eqn
+    return uses
+
+
+def clean_up_dead_vars(eqn, env, last_use) -> None:
+    """Drop from `env` what no equation after `eqn` reads."""
+    for v in {v for v in eqn.invars if type(v) is not Literal}:
+        if last_use[v] is eqn:
+            env.pop(v, None)
+
+
+def jaxpr_as_fun(closed: ClosedJaxpr) -> Callable:
+    """The function of flat arguments that `closed` stands for; it returns a list."""
+
+    def run(*args):
+        return eval_jaxpr(closed.jaxpr, closed.consts, *args)
+
+    return run
+
+
+class _Gensym:
+    def __call__(self, aval: AbstractValue) -> Var:
+        return Var(aval)
+
+
+def gensym(*args) -> Callable[[AbstractValue], Var]:
+    """A function that makes new variables."""
+    return Var
+
+
+def fun_source_info(fun: Callable) -> str:
+    """`'name at file:line'` of a function."""
+    while isinstance(fun, functools.partial):
+        fun = fun.func
+    fun = inspect.unwrap(fun)
+    name = getattr(fun, "__name__", None) or type(fun).__name__
+    code = getattr(fun, "__code__", None)
+    if code is None and hasattr(type(fun), "__call__"):
+        code = getattr(type(fun).__call__, "__code__", None)
+    if code is None:
+        return str(name)
+    return f"{name} at {code.co_filename}:{code.co_firstlineno}"
+
+
+def join_effects(*effects: Effects) -> Effects:
+    return frozenset().union(*effects) if effects else no_effects
+
+
+def is_literalable(x: Any) -> bool:
+    """Whether `x` is written in place in a jaxpr: a scalar of a Python or NumPy type."""
+    t = type(x)
+    if t in literalable_types:
+        return True
+    return isinstance(x, np.generic) or (t is np.ndarray and not x.shape)

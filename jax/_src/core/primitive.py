@@ -1,0 +1,178 @@
+"""Primitives: the atomic operations, each the owner of all of its rules."""
+
+from collections.abc import Callable, Iterator, MutableMapping
+from typing import Any
+
+from jax._src.core.effects import no_effects
+from jax._src.core.trace import trace_ctx
+
+
+class Primitive:
+    """An atomic operation and its rules.
+
+    Args:
+      name: as printed in jaxprs.
+      multiple_results: whether `bind` returns a list.
+
+    The rules are plain attributes (None where there is no rule):
+
+    - `impl(*args, **params)`: compute the results of concrete arguments.
+    - `abstract_eval(*avals, **params)`: the result types.
+    - `effectful_abstract_eval(*avals, **params)`: the result types and the effects.
+    - `jvp(primals, tangents, **params)`: results and their tangents.
+    - `linearize(primals, tangents, **params)`: the same, where work on primals happens once, now.
+    - `transpose(cotangent, *args, **params)`: cotangents of the linear arguments.
+    - `batch(args, dims, **params)` and `axis_batch(axis_data, args, dims, **params)`.
+    - `partial_eval_custom(saveable, unknowns, instantiated, eqn)`, `dce(used_outputs, eqn)`.
+    - `lowerings`: platform (None for any) to lowering rule.
+    - `pp(eqn, context, settings)`, `typecheck(ctx, *in_atoms, **params)`.
+    """
+
+    __slots__ = (
+        "name",
+        "multiple_results",
+        "impl",
+        "abstract_eval",
+        "effectful_abstract_eval",
+        "jvp",
+        "linearize",
+        "transpose",
+        "batch",
+        "axis_batch",
+        "partial_eval_custom",
+        "dce",
+        "lowerings",
+        "lowering_flags",
+        "pp",
+        "typecheck",
+        "forwarding",
+        "padding",
+        "skip_canonicalization",
+        "eager_cache",
+        "eager_no_params",
+        "aval_cache",
+        "__dict__",
+        "__weakref__",
+    )
+    call_primitive = False
+    map_primitive = False
+    ref_primitive = False
+    is_effectful_fn: Callable | None = None
+
+    # Computes results of a primitive with no `impl` of its own; the dispatch layer installs it.
+    default_impl: Callable | None = None
+
+    def __init__(self, name: str, multiple_results: bool = False):
+        self.name = name
+        self.multiple_results = multiple_results
+        self.impl: Callable = self._default_impl
+        self.abstract_eval: Callable | None = None
+        self.effectful_abstract_eval: Callable | None = None
+        self.jvp: Callable | None = None
+        self.linearize: Callable | None = None
+        self.transpose: Callable | None = None
+        self.batch: Callable | None = None
+        self.axis_batch: Callable | None = None
+        self.partial_eval_custom: Callable | None = None
+        self.dce: Callable | None = None
+        self.lowerings: dict[str | None, Callable] = {}
+        self.lowering_flags: dict[str | None, Any] = {}
+        self.pp: Callable | None = None
+        self.typecheck: Callable | None = None
+        self.forwarding: Callable | None = None
+        self.padding: Callable | None = None
+        self.skip_canonicalization = False
+        self.eager_cache: dict = {}
+        self.eager_no_params: Callable | None = None
+        self.aval_cache: dict = {}
+
+    def bind(self, *args, **params):
+        """Apply the primitive to `args` in the current trace."""
+        return trace_ctx.trace.process_primitive(self, args, params)
+
+    def bind_with_trace(self, trace, args, params):
+        """Apply the primitive in `trace`; primitives that call functions override it."""
+        return trace.process_primitive(self, args, params)
+
+    def _default_impl(self, *args, **params):
+        if Primitive.default_impl is None:
+            raise NotImplementedError(f"Evaluation rule for '{self.name}' not implemented")
+        return Primitive.default_impl(self, *args, **params)
+
+    def eval_types(self, avals, params):
+        """Result type(s) and effects of an application to operands of types `avals`."""
+        if self.abstract_eval is not None:
+            return self.abstract_eval(*avals, **params), no_effects
+        if self.effectful_abstract_eval is not None:
+            return self.effectful_abstract_eval(*avals, **params)
+        raise NotImplementedError(
+            f"Abstract evaluation for '{self.name}' not implemented: "
+            f"give the primitive a rule with `{self.name}_p.def_abstract_eval`."
+        )
+
+    def def_impl(self, impl: Callable) -> Callable:
+        """Set the rule that computes results of concrete arguments."""
+        self.impl = impl
+        return impl
+
+    def def_abstract_eval(self, rule: Callable) -> Callable:
+        """Set the rule that gives the result type(s)."""
+        self.abstract_eval = rule
+        self.aval_cache.clear()
+        return rule
+
+    def def_effectful_abstract_eval(self, rule: Callable) -> Callable:
+        """Set the rule that gives the result type(s) and the effects."""
+        self.effectful_abstract_eval = rule
+        return rule
+
+    def def_bind_with_trace(self, rule: Callable) -> Callable:
+        """Replace how the primitive is applied: `rule(trace, args, params)`."""
+        self.bind_with_trace = rule  # type: ignore[method-assign]
+        self.bind = lambda *args, **params: rule(trace_ctx.trace, args, params)  # type: ignore[method-assign]
+        return rule
+
+    def get_bind_params(self, params: dict) -> tuple[tuple, dict]:
+        """Functions and parameters to `bind` with, from the parameters of an equation."""
+        return (), params
+
+    def is_effectful(self, params: dict) -> bool:
+        return self.effectful_abstract_eval is not None
+
+    def __repr__(self) -> str:
+        return self.name
+
+
+class RuleView(MutableMapping):
+    """A registry keyed by primitive that is really one slot of each primitive.
+
+    Outside code registers rules as `ad.primitive_jvps[p] = rule`; the rule lives on the primitive.
+    """
+
+    def __init__(self, slot: str):
+        self._slot = slot
+        self._known: dict[Primitive, None] = {}
+
+    def __getitem__(self, primitive: Primitive) -> Callable:
+        rule = getattr(primitive, self._slot)
+        if rule is None:
+            raise KeyError(primitive)
+        return rule
+
+    def __setitem__(self, primitive: Primitive, rule: Callable) -> None:
+        setattr(primitive, self._slot, rule)
+        self._known[primitive] = None
+
+    def __delitem__(self, primitive: Primitive) -> None:
+        self[primitive]
+        setattr(primitive, self._slot, None)
+        self._known.pop(primitive, None)
+
+    def __contains__(self, primitive: object) -> bool:
+        return getattr(primitive, self._slot, None) is not None
+
+    def __iter__(self) -> Iterator[Primitive]:
+        return iter(list(self._known))
+
+    def __len__(self) -> int:
+        return len(self._known)

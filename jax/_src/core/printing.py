@@ -1,0 +1,296 @@
+"""Printing of jaxprs in the documented format."""
+
+from collections import Counter
+from typing import Any
+
+import numpy as np
+
+from jax._src import config, dtypes, source_info_util
+from jax._src import pretty_printer as pp
+from jax._src.core.avals import ShapedArray
+from jax._src.core.jaxpr import ClosedJaxpr, DropVar, Jaxpr, JaxprEqn, Literal, jaxprs_in_params, pp_hooks
+from jax._src.core.primitive import RuleView
+
+pp_eqn_rules = RuleView("pp")
+
+
+class JaxprPpSettings:
+    """How to print: which parts, and how types are shown."""
+
+    __slots__ = ("print_shapes", "source_info", "name_stack", "custom_pp_eqn_rules", "print_effects")
+
+    def __init__(
+        self,
+        print_shapes=True,
+        source_info=False,
+        name_stack=False,
+        custom_pp_eqn_rules=True,
+        print_effects=False,
+    ):
+        self.print_shapes = print_shapes
+        self.source_info = source_info
+        self.name_stack = name_stack
+        self.custom_pp_eqn_rules = custom_pp_eqn_rules
+        self.print_effects = print_effects
+
+
+class _VarNames(dict):
+    """Names for variables in order of first sight: a, b, ..., z, ba, bb, ..."""
+
+    count = 0
+
+    def __missing__(self, var) -> str:
+        if isinstance(var, DropVar):
+            return "_"
+        n, name = self.count, ""
+        self.count += 1
+        while True:
+            name = chr(ord("a") + n % 26) + name
+            n = n // 26
+            if n == 0:
+                break
+        self[var] = name
+        return name
+
+
+class JaxprPpContext:
+    """Names given so far: of variables, and of jaxprs printed once and referred to."""
+
+    def __init__(self):
+        self.var_names = _VarNames()
+        self.shared_jaxprs: dict[Jaxpr, str] = {}
+        self.used_names: Counter = Counter()
+
+    def suggest_same_var_names(self, for_vars, like_vars):
+        """Print `for_vars`, where new, under the names of `like_vars`."""
+        for v, like in zip(for_vars, like_vars):
+            if v not in self.var_names and like in self.var_names and not isinstance(v, DropVar):
+                if isinstance(like, DropVar):
+                    continue
+                self.var_names[v] = self.var_names[like]
+
+
+def pp_var(v, context: JaxprPpContext, *, print_dtype: bool = True) -> str:
+    if type(v) is Literal:
+        return _literal_string(v, print_dtype)
+    return context.var_names[v]
+
+
+def _literal_string(lit: Literal, print_dtype: bool = True) -> str:
+    val, aval = lit.val, lit.aval
+    if isinstance(aval, ShapedArray) and not aval.shape and not isinstance(aval.dtype, dtypes.ExtendedDType):
+        if aval.dtype == dtypes.float0:
+            text = "float0"
+        else:
+            text = str(np.asarray(val, dtype=aval.dtype).item())
+    else:
+        text = str(val)
+    if print_dtype and aval is not None:
+        return f"{text}:{aval.str_short(short_dtypes=True)}"
+    return text
+
+
+def pp_aval(aval, context: JaxprPpContext) -> str:
+    return aval.str_short(short_dtypes=True)
+
+
+def pp_vars(vs, context, *, print_shapes=False, separator=""):
+    if print_shapes:
+        items = [
+            pp.text(pp_var(v, context))
+            + pp.type_annotation(pp.text(":" + pp_aval(v.aval, context)))
+            for v in vs
+        ]
+    else:
+        items = [pp.text(pp_var(v, context)) for v in vs]
+    return pp.nest(2, pp.group(pp.join(pp.text(separator) + pp.group(pp.brk()), items)))
+
+
+def pp_kv_pair(k: str, v: Any, context, settings) -> pp.Doc:
+    if type(v) is tuple and all(isinstance(j, (ClosedJaxpr, Jaxpr)) for j in v):
+        doc = _pp_jaxprs(v, context, settings)
+    elif isinstance(v, Jaxpr):
+        doc = pp_jaxpr(v, context, settings)
+    elif isinstance(v, ClosedJaxpr):
+        doc = pp_jaxpr(v.jaxpr, context, settings)
+    else:
+        doc = pp.text(str(v))
+    return pp.text(f"{k}=") + doc
+
+
+def _pp_jaxprs(jaxprs, context, settings) -> pp.Doc:
+    docs = [pp_jaxpr(getattr(j, "jaxpr", j), context, settings) for j in jaxprs]
+    return pp.group(
+        pp.concat(
+            [pp.nest(2, pp.concat([pp.text("("), pp.brk(""), pp.join(pp.brk(), docs)])), pp.brk(""), pp.text(")")]
+        )
+    )
+
+
+def pp_kv_pairs(kv_pairs, context, settings) -> pp.Doc:
+    if not kv_pairs:
+        return pp.nil()
+    return pp.group(
+        pp.concat(
+            [
+                pp.nest(
+                    2,
+                    pp.concat(
+                        [
+                            pp.text("["),
+                            pp.brk(""),
+                            pp.join(pp.brk(), [pp_kv_pair(k, v, context, settings) for k, v in kv_pairs]),
+                        ]
+                    ),
+                ),
+                pp.brk(""),
+                pp.text("]"),
+            ]
+        )
+    )
+
+
+def pp_eqn(eqn: JaxprEqn, context: JaxprPpContext, settings: JaxprPpSettings) -> pp.Doc:
+    rule = eqn.primitive.pp if settings.custom_pp_eqn_rules else None
+    doc = (rule or default_pp_eqn)(eqn, context, settings)
+    if settings.source_info:
+        doc = doc + pp.text(f" # {source_info_util.summarize(eqn.source_info)}")
+    return doc
+
+
+def default_pp_eqn(eqn, context, settings, params=None) -> pp.Doc:
+    """`outs = primitive[k=v ...] ins`; `params` limits the parameters shown."""
+    names = sorted(eqn.params) if params is None else params
+    lhs = pp_vars(eqn.outvars, context, print_shapes=settings.print_shapes)
+    name_stack = ""
+    if settings.name_stack:
+        name_stack = f"[{eqn.source_info.name_stack}]"
+    annotation = name_stack
+    rhs = [
+        pp.text(eqn.primitive.name + annotation),
+        pp_kv_pairs([(p, eqn.params[p]) for p in names], context, settings),
+        pp.text(" ") + pp_vars(eqn.invars, context) if eqn.invars else pp.nil(),
+    ]
+    if not eqn.outvars:
+        return pp.concat(rhs)
+    return pp.concat([lhs, pp.text(" = "), *rhs])
+
+
+def _drop_unused(jaxpr: Jaxpr, context: JaxprPpContext) -> None:
+    used = {v for v in jaxpr.outvars if type(v) is not Literal}
+    for eqn in jaxpr.eqns:
+        used.update(v for v in eqn.invars if type(v) is not Literal)
+    for eqn in jaxpr.eqns:
+        for v in eqn.outvars:
+            if v not in used:
+                dict.__setitem__(context.var_names, v, "_")
+
+
+def pp_eqns(eqns, context, settings) -> pp.Doc:
+    docs = [pp_eqn(e, context, settings) for e in eqns]
+    return pp.join(pp.brk("; "), docs)
+
+
+def pp_jaxpr_skeleton(jaxpr, eqns_fn, context, settings) -> pp.Doc:
+    _drop_unused(jaxpr, context)
+    constvars = pp_vars(jaxpr.constvars, context, print_shapes=settings.print_shapes)
+    invars = pp_vars(jaxpr.invars, context, print_shapes=settings.print_shapes)
+    eqns = eqns_fn()
+    outs = pp.concat(
+        [pp.text("("), pp_vars(jaxpr.outvars, context, separator=","),
+         pp.text(")" if len(jaxpr.outvars) != 1 else ",)")]
+    )  # fmt: skip
+    head = pp.concat(
+        [pp.text("{ lambda "), constvars, pp.text("; " if jaxpr.invars else ";"), invars, pp.text(". ")]
+    )
+    effects = pp.nil()
+    if settings.print_effects and jaxpr.effects:
+        effects = pp.text(" : {" + ", ".join(map(str, jaxpr.effects)) + "}")
+    return pp.group(
+        pp.concat(
+            [
+                pp.group(head),
+                pp.concat(
+                    [
+                        pp.nest(2, pp.concat([pp.text("let"), pp.nest(2, pp.brk() + eqns)])),
+                        pp.nest(2, pp.concat([pp.brk(), pp.text("in "), outs])),
+                    ]
+                ),
+                effects,
+                pp.text(" }"),
+            ]
+        )
+    )
+
+
+def pp_jaxpr(jaxpr: Jaxpr, context: JaxprPpContext, settings: JaxprPpSettings) -> pp.Doc:
+    name = context.shared_jaxprs.get(jaxpr)
+    if name is not None:
+        return pp.text(name)
+    return pp_jaxpr_skeleton(
+        jaxpr, lambda: pp_eqns(jaxpr.eqns, context, settings), context, settings
+    )
+
+
+def _shared_jaxprs(jaxpr: Jaxpr) -> list[tuple[Jaxpr, str]]:
+    """Jaxprs that occur in more than one place, inner ones first, with the name to suggest."""
+    counts: Counter = Counter()
+    names: dict[Jaxpr, str] = {}
+    order: list[Jaxpr] = []
+
+    def visit(j: Jaxpr) -> None:
+        for eqn in j.eqns:
+            for sub in jaxprs_in_params(eqn.params):
+                counts[sub] += 1
+                if counts[sub] == 1:
+                    names[sub] = str(eqn.params.get("name", eqn.primitive.name))
+                    visit(sub)
+                    order.append(sub)
+
+    visit(jaxpr)
+    return [(j, names[j]) for j in order if counts[j] > 1]
+
+
+def pp_toplevel_jaxpr(
+    jaxpr: Jaxpr,
+    *,
+    source_info=False,
+    print_shapes=True,
+    custom_pp_eqn_rules=True,
+    name_stack=False,
+    print_effects=False,
+) -> pp.Doc:
+    context = JaxprPpContext()
+    settings = JaxprPpSettings(print_shapes, source_info, name_stack, custom_pp_eqn_rules, print_effects)
+    lets = []
+    for shared, suggestion in _shared_jaxprs(jaxpr):
+        name = _plain_name(suggestion)
+        context.used_names[name] += 1
+        if context.used_names[name] > 1:
+            name = f"{name}{context.used_names[name] - 1}"
+        doc = pp_jaxpr(shared, context, settings)
+        context.shared_jaxprs[shared] = name
+        lets.append(pp.concat([pp.text(f"let {name} = "), doc, pp.text(" in"), pp.brk()]))
+    return pp.concat([*lets, pp_jaxpr(jaxpr, context, settings)])
+
+
+def _plain_name(name: str) -> str:
+    return name.removeprefix("<").removesuffix(">") or "fun"
+
+
+def pretty_print(jaxpr: Jaxpr, *, width: int | None = None, use_color: bool = False, **kwargs) -> str:
+    """The text of a jaxpr; keywords as of `ClosedJaxpr.pretty_print`."""
+    doc = pp_toplevel_jaxpr(jaxpr, **kwargs)
+    format_kwargs = {} if width is None else {"width": width}
+    return doc.format(use_color=use_color, **format_kwargs)
+
+
+def jaxpr_to_string(jaxpr: Jaxpr) -> str:
+    return pretty_print(jaxpr, use_color=False)
+
+
+def _eqn_string(eqn: JaxprEqn) -> str:
+    return pp_eqn(eqn, JaxprPpContext(), JaxprPpSettings()).format(use_color=False)
+
+
+pp_hooks.update(pretty_print=pretty_print, jaxpr=jaxpr_to_string, eqn=_eqn_string)

@@ -1,0 +1,179 @@
+"""`ShapeDtypeStruct`: a stand-in for an array, with its type but no data."""
+
+from typing import Any
+
+import numpy as np
+
+from jax._src import dtypes
+from jax._src.core.avals import (
+    ManualAxisType,
+    ShapedArray,
+    canonicalize_shape,
+    empty_mat,
+    pytype_aval_mappings,
+)
+from jax._src.named_sharding import NamedSharding
+from jax._src.partition_spec import PartitionSpec
+from jax._src.mesh import get_abstract_mesh
+
+
+class ShapeDtypeStruct:
+    """Shape, dtype and other static attributes of an array.
+
+    Args:
+      shape: a sequence of integers.
+      dtype: a dtype.
+      sharding: a `Sharding` or `Format`; or a `PartitionSpec` for the mesh in context.
+      weak_type: whether the dtype is weak.
+      manual_axis_type: how the array varies over manual mesh axes.
+      is_ref: whether it stands for a mutable reference.
+
+    >>> jax.eval_shape(jnp.sum, jax.ShapeDtypeStruct((2, 3), jnp.float32))
+    ShapeDtypeStruct(shape=(), dtype=float32)
+    """
+
+    __slots__ = ("shape", "dtype", "_sharding", "_layout", "weak_type", "manual_axis_type", "is_ref")
+
+    def __init__(
+        self, shape, dtype, *, sharding=None, weak_type=False, manual_axis_type=None, is_ref=False
+    ):
+        if shape is None:
+            raise ValueError("ShapeDtypeStruct: shape must be specified, got None.")
+        if dtype is None:
+            raise ValueError("ShapeDtypeStruct: dtype must be specified, got None.")
+        self.shape = canonicalize_shape(shape)
+        self.dtype = dtype if isinstance(dtype, dtypes.ExtendedDType) else np.dtype(dtype)
+        self._layout = None
+        if hasattr(sharding, "layout") and hasattr(sharding, "sharding"):
+            self._layout, sharding = sharding.layout, sharding.sharding
+        if isinstance(sharding, PartitionSpec):
+            mesh = get_abstract_mesh()
+            if mesh.empty:
+                raise TypeError(
+                    "When specifying PartitionSpec to `ShapeDtypeStruct`, the context mesh cannot be "
+                    f"empty: set one with jax.set_mesh. Got sharding {sharding}."
+                )
+            sharding = NamedSharding(mesh, sharding)
+        self._sharding = sharding
+        self.weak_type = weak_type
+        self.manual_axis_type = manual_axis_type
+        self.is_ref = is_ref
+
+    @classmethod
+    def from_aval(cls, aval: ShapedArray) -> "ShapeDtypeStruct":
+        return cls(
+            aval.shape,
+            aval.dtype,
+            sharding=aval._sharding,
+            weak_type=aval.weak_type,
+            manual_axis_type=aval.manual_axis_type or None,
+        )
+
+    @classmethod
+    def like(cls, x: Any) -> "ShapeDtypeStruct":
+        """The struct of an array (or anything with shape and dtype)."""
+        return cls(
+            x.shape,
+            x.dtype,
+            sharding=getattr(x, "sharding", None),
+            weak_type=getattr(x, "weak_type", False),
+        )
+
+    @property
+    def sharding(self):
+        return self._sharding
+
+    @property
+    def format(self):
+        from_layout = _format_class[0]
+        return from_layout(self._layout, self._sharding)
+
+    @property
+    def ndim(self) -> int:
+        return len(self.shape)
+
+    @property
+    def size(self) -> int:
+        return int(np.prod(self.shape, dtype=np.int64)) if self.shape else 1
+
+    def __len__(self) -> int:
+        if not self.shape:
+            raise TypeError("len() of unsized object")
+        return self.shape[0]
+
+    def update(self, **kwargs) -> "ShapeDtypeStruct":
+        """A copy with some attributes replaced."""
+        sharding = kwargs.pop("sharding", self._sharding)
+        fields = dict(
+            weak_type=self.weak_type, manual_axis_type=self.manual_axis_type, is_ref=self.is_ref
+        )
+        shape, dtype = kwargs.pop("shape", self.shape), kwargs.pop("dtype", self.dtype)
+        return ShapeDtypeStruct(shape, dtype, sharding=sharding, **{**fields, **kwargs})
+
+    def _key(self):
+        return (
+            self.shape, self.dtype, self._sharding, self._layout, self.weak_type,
+            self.manual_axis_type, self.is_ref,
+        )  # fmt: skip
+
+    def __eq__(self, other):
+        return isinstance(other, ShapeDtypeStruct) and self._key() == other._key()
+
+    def __hash__(self):
+        return hash(self._key())
+
+    def __setattr__(self, name, value):
+        if hasattr(self, name) and name in ("shape", "dtype", "weak_type"):
+            raise AttributeError(
+                f"Cannot set attribute {name!r}: ShapeDtypeStruct is immutable. Use "
+                f"x.update({name}=...) for a copy."
+            )
+        super().__setattr__(name, value)
+
+    def __reduce__(self):
+        return (_rebuild, (self.shape, self.dtype, self._sharding, self.weak_type, self.is_ref))
+
+    def __repr__(self) -> str:
+        parts = [f"shape={self.shape}", f"dtype={_dtype_text(self.dtype)}"]
+        if self._sharding is not None:
+            parts.append(f"sharding={self._sharding}")
+        if self._layout is not None:
+            parts.append(f"format={self.format}")
+        if self.weak_type:
+            parts.append("weak_type=True")
+        if self.manual_axis_type:
+            parts.append(f"manual_axis_type={self.manual_axis_type}")
+        if self.is_ref:
+            parts.append("is_ref=True")
+        return f"ShapeDtypeStruct({', '.join(parts)})"
+
+    __str__ = __repr__
+
+
+# Filled in by the layout module, which stands above the core.
+_format_class: list = [None]
+
+
+def _dtype_text(dtype) -> str:
+    return dtype.name if isinstance(dtype, np.dtype) else str(dtype)
+
+
+def _rebuild(shape, dtype, sharding, weak_type, is_ref):
+    return ShapeDtypeStruct(shape, dtype, sharding=sharding, weak_type=weak_type, is_ref=is_ref)
+
+
+def _struct_aval(x: ShapeDtypeStruct) -> ShapedArray:
+    mat = x.manual_axis_type
+    sharding = x._sharding if isinstance(x._sharding, NamedSharding) else None
+    if sharding is not None and not sharding.mesh._any_axis_explicit:
+        sharding = None
+    return ShapedArray(
+        x.shape,
+        dtypes.canonicalize_dtype(x.dtype, allow_extended_dtype=True),
+        x.weak_type,
+        sharding=sharding,
+        manual_axis_type=mat if isinstance(mat, ManualAxisType) and mat else empty_mat,
+    )
+
+
+pytype_aval_mappings[ShapeDtypeStruct] = _struct_aval

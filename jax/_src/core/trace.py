@@ -1,0 +1,679 @@
+"""Traces and tracers.
+
+Tracing is stackless: each thread has one current trace, and `Primitive.bind` hands every operation to
+it. A transformation makes a trace that remembers the trace it was made in (its parent), makes it
+current while it runs the user's function, and processes each operation with the parent current.
+"""
+
+import gc
+import operator
+import threading
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from jax._src import config, dtypes, source_info_util
+from jax._src.core.avals import AbstractValue, ShapedArray, pytype_aval_mappings
+from jax._src.errors import (
+    ConcretizationTypeError,
+    TracerArrayConversionError,
+    TracerBoolConversionError,
+    TracerIntegerConversionError,
+    UnexpectedTracerError,
+)
+from jax._src.lib import _jax, config_ext
+
+# Whether a trace is current, as part of every jit cache key: a call that meets only concrete arguments
+# while tracing must reach Python, not run at once.
+_trace_state = config_ext.Config("trace_state", False, include_in_jit_key=True)
+
+
+class Trace:
+    """What happens to each operation while a function is transformed."""
+
+    __slots__ = ("__weakref__", "_valid")
+
+    def __init__(self) -> None:
+        self._valid = True
+
+    def process_primitive(self, primitive, args, params):
+        """Apply `primitive` to `args` in this trace."""
+        raise NotImplementedError(f"{type(self).__name__} cannot process {primitive}")
+
+    def process_custom_jvp_call(self, primitive, fun, jvp, args, *, symbolic_zeros):
+        raise NotImplementedError(f"{type(self).__name__} cannot process {primitive}")
+
+    def process_custom_vjp_call(self, primitive, fun, fwd, bwd, args, *, out_trees, symbolic_zeros):
+        raise NotImplementedError(f"{type(self).__name__} cannot process {primitive}")
+
+    def invalidate(self) -> None:
+        """Mark the trace as ended: its tracers are leaks from now on."""
+        self._valid = False
+
+    def is_valid(self) -> bool:
+        return self._valid
+
+    def __repr__(self) -> str:
+        return type(self).__name__
+
+
+class TraceTag:
+    """An identity shared by the traces of one transformation."""
+
+    __slots__ = ("__weakref__",)
+
+
+class EvalTrace(Trace):
+    """The trace of eager execution."""
+
+    __slots__ = ()
+
+    def process_primitive(self, primitive, args, params):
+        return primitive.impl(*args, **params)
+
+    def process_custom_jvp_call(self, primitive, fun, jvp, args, *, symbolic_zeros):
+        check_eval_args(args)
+        return fun(*args)
+
+    def process_custom_vjp_call(self, primitive, fun, fwd, bwd, args, *, out_trees, symbolic_zeros):
+        check_eval_args(args)
+        return fun(*args)
+
+
+eval_trace = EvalTrace()
+
+
+class _TraceContext(threading.local):
+    """The current trace and the named axes of one thread."""
+
+    def __init__(self) -> None:
+        self.trace: Trace = eval_trace
+        self.axis_env: AxisEnv = empty_axis_env
+
+    def set_trace(self, trace: Trace) -> None:
+        """Make `trace` current; the caller puts the previous one back."""
+        tracing = trace is not eval_trace
+        if (self.trace is not eval_trace) is not tracing:
+            _trace_state.set_local(tracing)
+        self.trace = trace
+
+    def set_axis_env(self, axis_env: "AxisEnv") -> None:
+        self.axis_env = axis_env
+        config.axis_env_state.set_local(axis_env.key())
+
+    def is_top_level(self) -> bool:
+        return self.trace is eval_trace and not self.axis_env.sizes
+
+
+class AxisEnv:
+    """Named axes in scope: their sizes, and which of them are `spmd` or explicit mesh axes."""
+
+    __slots__ = ("sizes", "spmd_axis_names", "explicit_mesh_axis_names", "_key")
+
+    def __init__(self, sizes, spmd_axis_names=frozenset(), explicit_mesh_axis_names=frozenset()):
+        self.sizes: dict = sizes
+        self.spmd_axis_names = spmd_axis_names
+        self.explicit_mesh_axis_names = explicit_mesh_axis_names
+        self._key = (
+            tuple((k, v) for k, v in sizes.items() if k is not no_axis_name),
+            spmd_axis_names,
+            explicit_mesh_axis_names,
+        )
+
+    @property
+    def axis_sizes(self) -> dict:
+        return self.sizes
+
+    def axis_size(self, name) -> int:
+        if name not in self.sizes:
+            raise NameError(
+                f"unbound axis name: {name}. Axes in scope are {tuple(self.sizes) or 'none'}: name the "
+                "axis in an enclosing vmap(..., axis_name=...) or shard_map."
+            )
+        return self.sizes[name]
+
+    def axis_exists(self, name) -> bool:
+        return name in self.sizes
+
+    def axis_names(self) -> list:
+        return list(self.sizes)
+
+    def extend(self, pairs) -> "AxisEnv":
+        sizes = dict(self.sizes)
+        sizes.update(pairs)
+        return AxisEnv(sizes, self.spmd_axis_names, self.explicit_mesh_axis_names)
+
+    def key(self):
+        return self._key
+
+
+class _NoAxisName:
+    def __repr__(self) -> str:
+        return "<no axis name>"
+
+
+no_axis_name = _NoAxisName()
+empty_axis_env = AxisEnv({})
+trace_ctx = _TraceContext()
+_Tracer_class = None
+
+
+class set_current_trace:
+    """Context manager: make `trace` the current one.
+
+    With `check_leaks`, the tracers of the trace must be gone at the end (`jax.checking_leaks`).
+    """
+
+    __slots__ = ("trace", "check_leaks", "prev")
+
+    def __init__(self, trace: Trace, check_leaks: bool = False):
+        self.trace = trace
+        self.check_leaks = check_leaks
+
+    def __enter__(self):
+        self.prev = trace_ctx.trace
+        trace_ctx.set_trace(self.trace)
+        return self.trace
+
+    def __exit__(self, exc_type, exc, tb):
+        trace_ctx.set_trace(self.prev)
+        if self.check_leaks and exc_type is None and config.check_tracer_leaks.value:
+            trace, self.trace = weakref.ref(self.trace), None
+            self.prev = None
+            _check_leaks(trace)
+
+
+class take_current_trace:
+    """Context manager: make eager evaluation current; gives the trace that was."""
+
+    __slots__ = ("prev",)
+
+    def __enter__(self):
+        self.prev = trace_ctx.trace
+        trace_ctx.set_trace(eval_trace)
+        return self.prev
+
+    def __exit__(self, exc_type, exc, tb):
+        trace_ctx.set_trace(self.prev)
+
+
+class extend_axis_env:
+    """Context manager: bring named axes into scope; `pairs` of (name, size)."""
+
+    __slots__ = ("pairs", "prev")
+
+    def __init__(self, pairs):
+        self.pairs = tuple(pairs)
+
+    def __enter__(self):
+        self.prev = trace_ctx.axis_env
+        trace_ctx.set_axis_env(self.prev.extend(self.pairs))
+
+    def __exit__(self, exc_type, exc, tb):
+        trace_ctx.set_axis_env(self.prev)
+
+
+extend_axis_env_nd = extend_axis_env
+
+
+def get_axis_env() -> AxisEnv:
+    return trace_ctx.axis_env
+
+
+def eval_context():
+    """Context manager in which operations run at once, whatever trace is current."""
+    return set_current_trace(eval_trace)
+
+
+def ensure_compile_time_eval():
+    """Context manager: run operations on concrete values at once, even while tracing.
+
+    >>> @jax.jit
+    ... def f(x):
+    ...   with jax.ensure_compile_time_eval():
+    ...     n = int(jnp.arange(4).sum())
+    ...   return x * n
+    >>> f(2.)
+    Array(12., dtype=float32, weak_type=True)
+    """
+    return eval_context()
+
+
+def trace_state_clean() -> bool:
+    """Whether no transformation is in progress in this thread."""
+    return trace_ctx.is_top_level()
+
+
+def reset_trace_state() -> bool:
+    """Make eager evaluation current again; returns whether it was already."""
+    clean = trace_state_clean()
+    trace_ctx.set_trace(eval_trace)
+    trace_ctx.set_axis_env(empty_axis_env)
+    return clean
+
+
+class OpaqueTraceState:
+    """A token for the current tracing state, comparable with another one."""
+
+    __slots__ = ("_trace", "_axes")
+
+    def __init__(self):
+        trace = trace_ctx.trace
+        self._trace = trace if trace is eval_trace else weakref.ref(trace)
+        self._axes = trace_ctx.axis_env.key()
+
+    def __eq__(self, other):
+        return (
+            isinstance(other, OpaqueTraceState)
+            and self._trace == other._trace
+            and self._axes == other._axes
+        )
+
+    def __hash__(self):
+        return hash(self._axes)
+
+
+def get_opaque_trace_state(convention: str = "flax") -> OpaqueTraceState:
+    """A token that is equal while the same transformations are in progress."""
+    return OpaqueTraceState()
+
+
+class Tracer:
+    """A value in a trace: it has a type, and usually no concrete value."""
+
+    __slots__ = ("_trace", "aval", "__weakref__")
+    __array_priority__ = 1000
+    __hash__ = None  # type: ignore[assignment]
+
+    def __init__(self, trace: Trace, aval: AbstractValue):
+        self._trace = trace
+        self.aval = aval
+
+    @staticmethod
+    def _is_traced_array_class() -> bool:
+        return True
+
+    def _is_traced_array(self) -> bool:
+        """Whether `isinstance(self, jax.Array)`: asked by the native class."""
+        return isinstance(self.aval, ShapedArray)
+
+    @property
+    def shape(self):
+        return self.aval.shape
+
+    @property
+    def dtype(self):
+        return self.aval.dtype
+
+    @property
+    def ndim(self):
+        return len(self.aval.shape)
+
+    @property
+    def size(self):
+        return self.aval.size
+
+    @property
+    def weak_type(self):
+        return self.aval.weak_type
+
+    def __len__(self):
+        shape = self.aval.shape
+        if not shape:
+            raise TypeError("len() of unsized object")
+        return shape[0]
+
+    def to_concrete_value(self):
+        """The concrete value behind this tracer, or None."""
+        return None
+
+    def full_lower(self):
+        return self
+
+    def get_referent(self):
+        return self
+
+    def _origin_msg(self) -> str:
+        """A sentence on where the value comes from, for error texts."""
+        return ""
+
+    def _contents(self):
+        return ()
+
+    def __bool__(self):
+        value = self.to_concrete_value()
+        if value is None:
+            check_bool_conversion(self)
+            raise TracerBoolConversionError(self)
+        return bool(value)
+
+    def __int__(self):
+        return self._to_scalar(int)
+
+    def __float__(self):
+        return self._to_scalar(float)
+
+    def __complex__(self):
+        return self._to_scalar(complex)
+
+    def _to_scalar(self, cast):
+        value = self.to_concrete_value()
+        if value is None:
+            check_scalar_conversion(self)
+            raise ConcretizationTypeError(
+                self, f"The problem arose with the `{cast.__name__}` function. "
+            )
+        return cast(value)
+
+    def __index__(self):
+        value = self.to_concrete_value()
+        if value is None:
+            check_integer_conversion(self)
+            raise TracerIntegerConversionError(self)
+        return operator.index(value)
+
+    def __hex__(self):
+        return hex(self.__index__())
+
+    def __oct__(self):
+        return oct(self.__index__())
+
+    def __round__(self, ndigits=None):
+        raise ConcretizationTypeError(self, "The problem arose with the `round` function. ")
+
+    def __array__(self, *args, **kwargs):
+        raise TracerArrayConversionError(self)
+
+    def __dlpack__(self, *args, **kwargs):
+        raise ConcretizationTypeError(self, f"The __dlpack__() method was called on {self._error_repr()}.")
+
+    def tolist(self):
+        raise ConcretizationTypeError(self, f"The tolist() method was called on {self._error_repr()}.")
+
+    def tobytes(self, order="C"):
+        raise ConcretizationTypeError(self, f"The tobytes() method was called on {self._error_repr()}.")
+
+    def item(self, *args):
+        raise ConcretizationTypeError(self, f"The item() method was called on {self._error_repr()}.")
+
+    def block_until_ready(self):
+        """A traced value has nothing to wait for."""
+        return self
+
+    def copy_to_host_async(self):
+        return None
+
+    def _no_buffer(self, what: str):
+        raise ConcretizationTypeError(self, f"The {what} was called on {self._error_repr()}.")
+
+    def delete(self):
+        self._no_buffer("delete() method")
+
+    def is_deleted(self):
+        self._no_buffer("is_deleted() method")
+
+    def devices(self):
+        self._no_buffer("devices() method")
+
+    def unsafe_buffer_pointer(self):
+        self._no_buffer("unsafe_buffer_pointer() method")
+
+    def on_device_size_in_bytes(self):
+        self._no_buffer("on_device_size_in_bytes() method")
+
+    def addressable_data(self, index):
+        self._no_buffer("addressable_data() method")
+
+    @property
+    def addressable_shards(self):
+        self._no_buffer("addressable_shards attribute")
+
+    @property
+    def global_shards(self):
+        self._no_buffer("global_shards attribute")
+
+    @property
+    def is_fully_addressable(self):
+        self._no_buffer("is_fully_addressable attribute")
+
+    @property
+    def is_fully_replicated(self):
+        self._no_buffer("is_fully_replicated attribute")
+
+    @property
+    def __cuda_array_interface__(self):
+        self._no_buffer("__cuda_array_interface__ attribute")
+
+    @property
+    def sharding(self):
+        value = self.to_concrete_value()
+        if value is not None:
+            return value.sharding
+        if getattr(self.aval, "_sharding", None) is not None:
+            return self.aval.sharding
+        raise AttributeError(
+            f"The 'sharding' attribute is not available on {self._error_repr()}."
+            f"{self._origin_msg()} Use jax.typeof(x).sharding for the sharding of its type."
+        )
+
+    @property
+    def committed(self):
+        raise ConcretizationTypeError(
+            self, f"The 'committed' attribute is not available on {self._error_repr()}."
+        )
+
+    @property
+    def device(self):
+        raise ConcretizationTypeError(
+            self, f"The 'device' attribute is not available on {self._error_repr()}."
+        )
+
+    def __getattr__(self, name):
+        # Only reached when normal lookup fails.
+        aval = object.__getattribute__(self, "aval")
+        attr = getattr(type(aval), name, None)
+        if attr is None or name.startswith("__") or isinstance(aval, ShapedArray):
+            raise AttributeError(f"{type(self).__name__} has no attribute {name}")
+        if isinstance(attr, aval_property):
+            return attr.fget(self)
+        if isinstance(attr, aval_method):
+            return lambda *args, **kwargs: attr.fun(self, *args, **kwargs)
+        raise AttributeError(f"{type(self).__name__} has no attribute {name}")
+
+    def _error_repr(self) -> str:
+        if self.aval is None:
+            return f"traced array with aval {self.aval}"
+        shape = ",".join(map(str, self.shape))
+        return f"traced array with shape {dtypes.dtype_name(self.dtype)}[{shape}]"
+
+    def _short_repr(self) -> str:
+        return f"{type(self).__name__}({self.aval})"
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}<{self.aval}>"
+
+    __str__ = __repr__
+
+    def __format__(self, spec):
+        if spec == "":
+            return str(self)
+        value = self.to_concrete_value()
+        if value is None:
+            raise ConcretizationTypeError(self, f"The format specification {spec!r} needs a value.")
+        return format(value, spec)
+
+    def __copy__(self):
+        return self
+
+    def __deepcopy__(self, memo):
+        return self
+
+    def __reduce__(self):
+        raise ConcretizationTypeError(
+            self, f"The error occurred in the pickling of {self._error_repr()}."
+        )
+
+
+class aval_property:
+    """A property an abstract value gives its tracers: `prop = aval_property(fget)`."""
+
+    def __init__(self, fget: Callable):
+        self.fget = fget
+
+
+class aval_method:
+    """A method an abstract value gives its tracers: `method = aval_method(fun)`."""
+
+    def __init__(self, fun: Callable):
+        self.fun = fun
+
+
+_jax.set_tracer_class(Tracer)
+
+
+def _tracer_aval(x: Tracer) -> AbstractValue:
+    return x.aval
+
+
+def register_tracer_class(cls: type) -> type:
+    """Let `typeof` know the tracer class `cls`."""
+    pytype_aval_mappings[cls] = _tracer_aval
+    return cls
+
+
+register_tracer_class(Tracer)
+
+
+def check_bool_conversion(x: Any) -> None:
+    """Raise NumPy's error for the truth value of an array that is not a scalar."""
+    shape = x.shape
+    if not shape:
+        return
+    if 0 in shape:
+        raise ValueError("The truth value of an empty array is ambiguous. Use `array.size > 0`.")
+    if any(d != 1 for d in shape):
+        raise ValueError(
+            "The truth value of an array with more than one element is ambiguous. Use a.any() or a.all()"
+        )
+    raise TypeError(
+        f"Only scalar arrays can be converted to Python scalars; got array of shape {shape}."
+    )
+
+
+def check_scalar_conversion(x: Any) -> None:
+    if x.shape:
+        raise TypeError(
+            f"Only scalar arrays can be converted to Python scalars; got x.ndim={len(x.shape)}"
+        )
+
+
+def check_integer_conversion(x: Any) -> None:
+    if not (x.shape == () and dtypes.issubdtype(x.dtype, np.integer)):
+        raise TypeError("Only integer scalar arrays can be converted to a scalar index.")
+
+
+def escaped_tracer_error(tracer: Tracer, detail: str | None = None) -> UnexpectedTracerError:
+    """The error for a tracer used after its transformation has ended."""
+    what = getattr(tracer, "_leak_description", None)
+    msg = (
+        "Encountered an unexpected tracer. A function transformed by JAX had a side effect, allowing "
+        f"for a reference to an intermediate value with type {tracer.aval} wrapped in a "
+        f"{type(tracer).__name__} to escape the scope of the transformation.\n"
+        "JAX transformations require that functions explicitly return their outputs, and disallow "
+        "saving intermediate values to global state."
+    )
+    if what is not None:
+        msg += what()
+    if detail:
+        msg += f"\nDetail: {detail}"
+    msg += (
+        "\nTo catch the leak earlier, try setting the environment variable JAX_CHECK_TRACER_LEAKS or "
+        "using the `jax.checking_leaks` context manager."
+    )
+    return UnexpectedTracerError(msg)
+
+
+def check_eval_args(args) -> None:
+    """Raise if an argument of an eager operation is a tracer: it has escaped its trace."""
+    for arg in args:
+        if isinstance(arg, Tracer):
+            raise escaped_tracer_error(arg)
+
+
+def _check_leaks(trace_ref) -> None:
+    trace = trace_ref()
+    if trace is None:
+        return
+    gc.collect()
+    leaked = [
+        x for x in gc.get_referrers(trace) if isinstance(x, Tracer) and x._trace is trace
+    ]
+    if not leaked:
+        return
+    names = "\n".join(f"  {x}{x._origin_msg()}" for x in leaked)
+    what = f"Leaked trace {trace}. Leaked tracer(s):\n{names}\n"
+    del trace
+    raise Exception(
+        what + "A value of a traced function was stored where it outlives the call (a global, an "
+        "attribute, a closure, a cache). Return it from the function instead."
+    )
+
+
+def leaked_tracer_error(name: str, value: Any, tracers) -> Exception:
+    return Exception(f"Leaked {name} {value}. Leaked tracer(s): {', '.join(map(str, tracers))}.")
+
+
+def is_concrete(x: Any) -> bool:
+    """Whether a concrete value is known for `x`."""
+    return to_concrete_value(x) is not None
+
+
+def to_concrete_value(x: Any):
+    """The concrete value of `x`, or None for a value known only by its type."""
+    if isinstance(x, Tracer):
+        return x.to_concrete_value()
+    return x
+
+
+def concrete_or_error(force, value, context: str = ""):
+    """`force(value)` for a concrete value.
+
+    Raises:
+      ConcretizationTypeError: if `value` is known only by its type; `context` says why that matters.
+    """
+    if force is None:
+        force = lambda x: x  # noqa: E731
+    concrete = to_concrete_value(value)
+    if concrete is None:
+        raise ConcretizationTypeError(value, context)
+    return force(concrete)
+
+
+concrete_dim_or_error = concrete_or_error
+
+
+def full_lower(x: Any) -> Any:
+    return x
+
+
+def find_top_trace(args) -> Trace:
+    """The current trace."""
+    return trace_ctx.trace
+
+
+def unsafe_get_current_trace() -> Trace:
+    return trace_ctx.trace
+
+
+def unsafe_get_axis_names() -> list:
+    return trace_ctx.axis_env.axis_names()
+
+
+def nonempty_axis_env() -> bool:
+    return bool(trace_ctx.axis_env.sizes)
+
+
+def current_source_info():
+    return source_info_util.current()

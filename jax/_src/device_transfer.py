@@ -1,0 +1,329 @@
+"""Moving pytrees of arrays: to devices, to the host, and waiting for them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from jax._src import core, tree_util, xla_bridge as xb
+from jax._src.array_impl import ArrayImpl
+from jax._src.core import eval_trace, trace_ctx, typeof
+from jax._src.dispatch import (
+    ALWAYS_COPY,
+    DONATE,
+    REUSE,
+    device_put_p,
+    device_put_value,
+    wait_for_tokens,
+)
+from jax._src.layout import Format
+from jax._src.lib import Device, _jax, guard_lib
+from jax._src.memory import MemorySpace
+from jax._src.mesh import get_concrete_mesh
+from jax._src.named_sharding import NamedSharding
+from jax._src.partition_spec import PartitionSpec
+from jax._src.sharding import Sharding
+from jax._src.tree_util import tree_flatten, tree_leaves, tree_map
+
+_guard_state = guard_lib.thread_local_state
+_ARRAY_TYPES = frozenset({ArrayImpl, np.ndarray})
+
+
+def device_put(
+    x: Any, device: Any = None, *, src: Any = None, donate: Any = False, may_alias: Any = None
+) -> Any:
+    """Puts arrays on devices.
+
+    It works inside transformed functions as well: there it is part of the program, and the gradient
+    comes back to where the argument was.
+
+    Args:
+      x: a pytree of arrays, NumPy arrays and scalars.
+      device: where to put it: a :class:`jax.Device`, a :class:`jax.sharding.Sharding`, a
+        `PartitionSpec` for the mesh of :func:`jax.set_mesh`, a `Format`, or a `jax.memory.Space`; or a
+        tree of them, a prefix of `x`. None is the default device for what is no array yet, and leaves
+        arrays where they are.
+      src: where `x` is, for the gradient; found out if None. A tree prefix of `x` too.
+      donate: whether the buffers of `x` may be taken over, which deletes `x`. A tree prefix of `x` too.
+      may_alias: whether the result may use the memory of `x`; False makes a copy always. A tree prefix
+        of `x` too.
+
+    Returns:
+      A pytree of arrays. They are committed, except where `device` is None.
+
+    Raises:
+      ValueError: `device` is none of these, or no prefix of `x`, or does not fit the shape.
+      TypeError: a leaf of `x` is neither an array nor a number.
+
+    Example:
+      >>> x = jax.device_put(np.arange(3.), jax.devices()[0])
+      >>> x, x.committed
+      (Array([0., 1., 2.], dtype=float32), True)
+    """
+    if (
+        type(x) in _ARRAY_TYPES
+        and src is None
+        and donate is False
+        and may_alias is None
+        and trace_ctx.trace is eval_trace
+        and (device is None or isinstance(device, (Device, Sharding)))
+    ):
+        return _put_now(x, device, REUSE)
+    leaves, treedef = tree_flatten(x)
+    if device is None or isinstance(device, _TARGETS):
+        target = _resolve(device)
+        targets = [target] * len(leaves)
+    else:
+        targets = [_resolve(d) for d in _broadcast("device", device, x, _TARGETS)]
+    copies = _copy_semantics(x, donate, may_alias, len(leaves))
+    if trace_ctx.trace is eval_trace:
+        return treedef.unflatten([_put_now(*args) for args in zip(leaves, targets, copies)])
+    srcs = [src] * len(leaves) if src is None else _broadcast("source", src, x, _TARGETS)
+    for leaf in leaves:
+        typeof(leaf)  # before anything is recorded
+    return treedef.unflatten(
+        device_put_p.bind(
+            *leaves,
+            devices=tuple(targets),
+            srcs=tuple(_source(s, leaf) for s, leaf in zip(srcs, leaves)),
+            copy_semantics=tuple(copies),
+        )
+    )
+
+
+_TARGETS = (Device, Sharding, Format, MemorySpace, PartitionSpec)
+
+
+def _put_now(x: Any, target: Any, copy: Any) -> Any:
+    state = _guard_state()
+    before = state.explicit_device_put
+    state.explicit_device_put = True
+    try:
+        return device_put_value(x, target, copy)
+    finally:
+        state.explicit_device_put = before
+
+
+def _resolve(device: Any) -> Any:
+    """A target of `device_put_p` from what a user gives."""
+    if device is None or isinstance(device, (Device, Format, MemorySpace)):
+        return device
+    if isinstance(device, Sharding):
+        if not device._is_concrete:
+            raise ValueError(
+                f"device_put needs a sharding with devices, got {device} over an abstract mesh. Use"
+                " jax.sharding.reshard inside functions that are traced with that mesh."
+            )
+        return device
+    if isinstance(device, PartitionSpec):
+        mesh = get_concrete_mesh()
+        if mesh is None or mesh.empty:
+            raise ValueError(
+                "Please set a mesh via `jax.set_mesh` if a PartitionSpec is passed to device_put"
+            )
+        return NamedSharding(mesh, device)
+    raise ValueError(
+        "`jax.device_put` only accepts `None`, `jax.sharding.Sharding`, `jax.Device`, `Format`,"
+        " `jax.memory.Space` or a pytree of these values. Received invalid value:"
+        f" {device}"
+    )
+
+
+def _broadcast(what: str, prefix: Any, x: Any, leaf_types: Any = ()) -> list[Any]:
+    """The leaves of `prefix`, one for each leaf of `x`; None is a leaf."""
+
+    def is_leaf(t):
+        return t is None or isinstance(t, leaf_types)
+
+    try:
+        return tree_util.broadcast_prefix(prefix, x, is_leaf=is_leaf)
+    except ValueError:
+        errors = tree_util.prefix_errors(prefix, x, is_leaf=is_leaf)
+        if not errors:
+            raise
+        details = "\n".join(str(error(f"device_put {what}")) for error in errors)
+        raise ValueError(
+            f"device_put {what} specification must be a tree prefix of the corresponding value;\n"
+            f"Mismatch details ({len(errors)} found):\n{details}"
+        ) from None
+
+
+def _copy_semantics(x: Any, donate: Any, may_alias: Any, count: int) -> list[Any]:
+    if (donate is False or donate is None) and may_alias is None:
+        return [REUSE] * count
+    donates = [donate] * count if isinstance(donate, bool) else _broadcast("donate", donate, x)
+    aliases = [may_alias] * count
+    if may_alias is not None and not isinstance(may_alias, bool):
+        aliases = _broadcast("may_alias", may_alias, x)
+    return [_copy_semantic(d, a) for d, a in zip(donates, aliases)]
+
+
+def _copy_semantic(donate: Any, may_alias: Any) -> Any:
+    if donate and may_alias:
+        raise ValueError("may_alias and donate cannot be True at the same time.")
+    if donate:
+        return DONATE
+    return ALWAYS_COPY if may_alias is False else REUSE
+
+
+def _source(src: Any, x: Any) -> Any:
+    """Where an argument is, so that its cotangent can go back there."""
+    if src is not None:
+        return src
+    value = core.to_concrete_value(x)
+    if type(value) is ArrayImpl:
+        return value._sharding
+    if isinstance(x, core.Tracer) and getattr(x.aval, "_sharding", None) is not None:
+        return x.aval.sharding
+    return None
+
+
+def device_get(x: Any) -> Any:
+    """Copies arrays to the host.
+
+    Args:
+      x: a pytree. Leaves that are arrays become NumPy arrays; others stay as they are.
+
+    Returns:
+      The pytree with NumPy arrays. Those of CPU arrays may share their memory, and are read-only.
+
+    Raises:
+      jax.errors.TracerArrayConversionError: inside a transformed function.
+
+    Example:
+      >>> jax.device_get([jnp.arange(3), 'a'])
+      [array([0, 1, 2], dtype=int32), 'a']
+    """
+    state = _guard_state()
+    before = state.explicit_device_get
+    state.explicit_device_get = True
+    try:
+        if type(x) is ArrayImpl:
+            return x._value
+        leaves, treedef = tree_flatten(x)
+        if len(leaves) > 1:
+            for leaf in leaves:  # all copies at the same time
+                if type(leaf) is ArrayImpl:
+                    leaf.copy_to_host_async()
+        return treedef.unflatten([_get(leaf) for leaf in leaves])
+    finally:
+        state.explicit_device_get = before
+
+
+def _get(x: Any) -> Any:
+    if type(x) is ArrayImpl:
+        return x._value
+    to_array = getattr(x, "__array__", None)
+    return x if to_array is None else to_array()
+
+
+def block_until_ready(x: Any) -> Any:
+    """Waits until the computations of arrays are done.
+
+    Computations run in the background; errors of the computation are raised here.
+
+    Args:
+      x: a pytree; leaves that are no arrays are passed over.
+
+    Returns:
+      `x`.
+
+    Example:
+      >>> jax.block_until_ready(jnp.arange(3) * 2)
+      Array([0, 2, 4], dtype=int32)
+    """
+    if type(x) is ArrayImpl:
+        return x.block_until_ready()
+    leaves = tree_leaves(x)
+    arrays = [leaf for leaf in leaves if type(leaf) is ArrayImpl]
+    for leaf in leaves:
+        if type(leaf) is not ArrayImpl and hasattr(leaf, "block_until_ready"):
+            leaf.block_until_ready()
+    if len(arrays) == 1:
+        arrays[0].block_until_ready()
+    elif arrays:
+        _jax.batched_block_until_ready(arrays)
+    return x
+
+
+def copy_to_host_async(x: Any) -> Any:
+    """Starts to copy arrays to the host, and does not wait for it.
+
+    Args:
+      x: a pytree; leaves that are no arrays are passed over.
+
+    Returns:
+      `x`.
+
+    Example:
+      >>> jax.copy_to_host_async({'a': jnp.arange(3)})
+      {'a': Array([0, 1, 2], dtype=int32)}
+    """
+    for leaf in tree_leaves(x):
+        copy = getattr(leaf, "copy_to_host_async", None)
+        if copy is not None:
+            copy()
+    return x
+
+
+def effects_barrier() -> None:
+    """Waits until all effects of programs that were started (callbacks, prints) have happened.
+
+    Example:
+      >>> jax.debug.print("done")
+      >>> jax.effects_barrier()
+      done
+    """
+    wait_for_tokens()
+
+
+def live_arrays(platform: str | None = None) -> list[ArrayImpl]:
+    """All arrays on the devices of a platform that the program still holds.
+
+    Args:
+      platform: a platform's name; by default the preferred one.
+
+    Raises:
+      RuntimeError: there is no such platform.
+
+    Example:
+      >>> x = jnp.arange(3)
+      >>> any(a is x for a in jax.live_arrays())
+      True
+    """
+    return xb.get_backend(platform).live_arrays()
+
+
+# Methods of arrays
+
+
+def _to_device(self: Any, device: Any, *, stream: Any = None) -> Any:
+    """The array on a device or in a sharding.
+
+    Args:
+      device: a :class:`jax.Device` or :class:`jax.sharding.Sharding`.
+      stream: only None.
+
+    Returns:
+      A committed array.
+    """
+    if stream is not None:
+        raise NotImplementedError(
+            f"Array.to_device: the argument stream is not supported, got {stream!r}; pass None."
+        )
+    return device_put(self, device)
+
+
+def _copy(self: ArrayImpl) -> ArrayImpl:
+    return device_put_value(self, None, ALWAYS_COPY)
+
+
+def _deepcopy(self: ArrayImpl, memo: Any) -> ArrayImpl:
+    return device_put_value(self, None, ALWAYS_COPY)
+
+
+ArrayImpl.to_device = _to_device
+core.Tracer.to_device = _to_device
+ArrayImpl.__copy__ = _copy
+ArrayImpl.__deepcopy__ = _deepcopy

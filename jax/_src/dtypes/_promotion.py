@@ -1,0 +1,268 @@
+"""The lattice of types, and the type of what combines values of several."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import numpy as np
+
+from jax._src import config
+from jax._src.config import NumpyDtypePromotion
+from jax._src.dtypes._scalars import (
+    _registered_weak_types,
+    _scalar_dtypes,
+    default_float_dtype,
+    dtype,
+    is_weakly_typed,
+    jax_dtype,
+)
+from jax._src.dtypes._types import (
+    ExtendedDType,
+    _bfloat16_dtype,
+    _bits,
+    _bool,
+    _complex_types,
+    _float32,
+    _float64,
+    _float_types,
+    _int_types,
+    _intn_dtypes,
+    _jax_types,
+    _mini_float_dtypes,
+    _weak_types,
+    export,
+)
+from jax._src.typing import DType, DTypeLike
+from jax._src.util import set_module
+
+
+class TypePromotionError(ValueError):
+    """Operands' types have no common type to be promoted to.
+
+    Raised for the small floats and integers, which never change by themselves, and for all
+    different types if `jax_numpy_dtype_promotion` is 'strict'.
+
+    Example:
+      >>> import jax, jax.numpy as jnp
+      >>> with jax.numpy_dtype_promotion("strict"):
+      ...   jnp.float32(1) + jnp.int32(1)  # doctest: +IGNORE_EXCEPTION_DETAIL
+      Traceback (most recent call last):
+      TypePromotionError: Input dtypes ('float32', 'int32') have no available implicit dtype ...
+      >>> jnp.float32(1) + jnp.int32(1).astype("float32")
+      Array(2., dtype=float32)
+    """
+
+
+export(TypePromotionError)
+JAXType = Any  # a type, or `int`, `float` or `complex` for a weak one
+
+
+def _type_promotion_lattice(strict: bool, x64: bool) -> dict[JAXType, list[JAXType]]:
+    """Each type and what lies right above it. There is a unique least upper bound of any two, or
+    none."""
+    i_, f_, c_ = _weak_types
+    out: dict[JAXType, list[JAXType]]
+    if strict:
+        out = {t: [] for t in _jax_types}
+        out |= {
+            i_: [f_, *_int_types],
+            f_: [c_, *_float_types],
+            c_: [*_complex_types],
+        }
+        return out
+    b1 = _bool
+    u1, u2, u4, u8 = (np.dtype(f"uint{n}") for n in (8, 16, 32, 64))
+    i1, i2, i4, i8 = (np.dtype(f"int{n}") for n in (8, 16, 32, 64))
+    bf, f2, f4, f8 = _bfloat16_dtype, np.dtype("float16"), _float32, _float64
+    c4, c8 = _complex_types
+    out = {t: [] for t in [*_mini_float_dtypes, *_intn_dtypes]}
+    out |= {
+        b1: [i_],
+        i_: [u1, i1, *_intn_dtypes],
+        u1: [i2, u2],
+        # Without 64-bit types, int32 has to do for uint32 and a signed type.
+        u2: [i4, u4] if x64 else [u4],
+        u4: [i8, u8] if x64 else [i4, u8],
+        u8: [f_],
+        i1: [i2],
+        i2: [i4],
+        i4: [i8],
+        i8: [f_],
+        f_: [*_mini_float_dtypes, bf, f2, c_],
+        bf: [f4],
+        f2: [f4],
+        f4: [f8, c4],
+        f8: [c8],
+        c_: [c4],
+        c4: [c8],
+        c8: [],
+    }
+    return out
+
+
+@functools.cache
+def _lattice_upper_bounds(strict: bool, x64: bool) -> dict[JAXType, set[JAXType]]:
+    lattice = _type_promotion_lattice(strict, x64)
+    upper_bounds = {node: {node} for node in lattice}
+    for bounds in upper_bounds.values():
+        while True:
+            more = set().union(*(lattice[b] for b in bounds)) - bounds
+            if not more:
+                break
+            bounds |= more
+    return upper_bounds
+
+
+def _jax_type(dtype: DType, weak_type: bool) -> JAXType:
+    if weak_type and dtype != _bool and not isinstance(dtype, ExtendedDType):
+        return type(dtype.type(0).item())
+    return dtype
+
+
+@functools.cache
+def _least_upper_bound(strict: bool, x64: bool, *nodes: JAXType) -> JAXType:
+    # The smallest of the common upper bounds is the one that all the others lie above.
+    first, *rest = nodes
+    if any(isinstance(n, ExtendedDType) for n in nodes):
+        if all(n == first for n in rest):
+            return first
+    bounds = _lattice_upper_bounds(strict, x64)
+    for n in nodes:
+        if n not in bounds:
+            raise ValueError(f"dtype={n!r} is not a valid dtype for JAX type promotion.")
+    common = bounds[first].intersection(*(bounds[n] for n in rest))
+    least = common & set(nodes) or {c for c in common if common.issubset(bounds[c])}
+    if len(least) == 1:
+        return least.pop()
+    for c in common:
+        if common.issubset(bounds[c]):
+            return c
+    raise TypePromotionError(_no_promotion_message(strict, nodes))
+
+
+def _no_promotion_message(strict: bool, nodes: tuple[JAXType, ...]) -> str:
+    names = tuple(n.__name__ if isinstance(n, type) else str(n) for n in nodes)
+    message = f"Input dtypes {names} have no available implicit dtype promotion path"
+    if strict:
+        return (
+            f"{message} when jax_numpy_dtype_promotion=strict. Cast them to the type you want"
+            " explicitly, or set jax_numpy_dtype_promotion=standard."
+        )
+    small = [n for n in nodes if n in _mini_float_dtypes]
+    if small:
+        kind, example = f"{_bits[small[0]]}-bit floats", "float32"
+    else:
+        kind, example = "1-bit, 2-bit and 4-bit integers", "int32"
+    return (
+        f"{message}. {kind} do not support implicit promotion, so that precision is not lost"
+        f" unseen. Cast them explicitly to the type you want, for example x.astype('{example}')."
+    )
+
+
+def _dtype_and_weaktype(value: Any) -> tuple[DType, bool]:
+    """The type of `value` (or the type it names), and whether it is weak."""
+    if isinstance(value, type):
+        return dtype(value), value in _registered_weak_types
+    return dtype(value), is_weakly_typed(value)
+
+
+def lattice_result_type(*args: Any) -> tuple[DType, bool]:
+    """The type of what combines `args`, arrays, scalars or types, and whether it is weak."""
+    return _combine(
+        config.numpy_dtype_promotion.value is NumpyDtypePromotion.STRICT,
+        config.enable_x64.value,
+        *[_dtype_and_weaktype(arg) for arg in args],
+    )
+
+
+@functools.lru_cache(4096)
+def _combine(strict: bool, x64: bool, *types: tuple[DType, bool]) -> tuple[DType, bool]:
+    first, first_is_weak = types[0]
+    if len(types) == 1:
+        return first, first_is_weak
+    all_weak = all(weak for _, weak in types)
+    if strict and all_weak:
+        node = _least_upper_bound(strict, x64, *dict.fromkeys(_jax_type(*t) for t in types))
+        return _canonical_node(node, x64), True
+    if all(t == first for t, _ in types):
+        return first, all_weak
+    # Weak types alone combine as their strong ones do.
+    nodes = dict.fromkeys(_jax_type(t, weak and not all_weak) for t, weak in types)
+    node = _least_upper_bound(strict, x64, *nodes)
+    return _canonical_node(node, x64), all_weak or isinstance(node, type)
+
+
+def _canonical_node(node: JAXType, x64: bool) -> DType:
+    return _scalar_dtypes[node][x64] if isinstance(node, type) else node
+
+
+@export
+def result_type(*args: Any, return_weak_type_flag: bool = False) -> Any:
+    """The type of the result of combining the arguments by JAX's promotion rules.
+
+    Args:
+      args: arrays, scalars and types, at least one. Python scalars and their classes are weakly
+        typed: they take the type of the others where that is of the same kind or a greater one.
+      return_weak_type_flag: whether to return as well if the result is weakly typed.
+
+    Returns:
+      An `np.dtype`, or (type, weak).
+
+    Raises:
+      TypePromotionError: there is no such type.
+      ValueError: there are no arguments, or a type takes no part in promotion.
+
+    Differs from NumPy: int32 and float32 give float32; see also jax_numpy_dtype_promotion.
+
+    Example:
+      >>> import jax.numpy as jnp
+      >>> jnp.result_type(jnp.int32, jnp.float16), jnp.result_type(jnp.int8, 2.0)
+      (dtype('float16'), dtype('float32'))
+    """
+    if not args:
+        raise ValueError("at least one array or dtype is required")
+    out, weak_type = lattice_result_type(
+        *(default_float_dtype() if arg is None else arg for arg in args)
+    )
+    return (out, weak_type) if return_weak_type_flag else out
+
+
+@set_module("jax.numpy")
+def promote_types(a: DTypeLike, b: DTypeLike) -> DType:
+    """The type that two types are promoted to.
+
+    Args:
+      a, b: types. Python's `int`, `float` and `complex` stand for weak types.
+
+    Raises:
+      TypePromotionError: there is no such type.
+
+    Differs from NumPy: see `jax.numpy.result_type`.
+
+    Example:
+      >>> import jax.numpy as jnp
+      >>> jnp.promote_types("int8", "uint8"), jnp.promote_types(int, "bfloat16")
+      (dtype('int16'), dtype(bfloat16))
+    """
+    strict = config.numpy_dtype_promotion.value is NumpyDtypePromotion.STRICT
+    nodes = [t if isinstance(t, type) and t in _weak_types else jax_dtype(t) for t in (a, b)]
+    node = _least_upper_bound(strict, config.enable_x64.value, *nodes)
+    return node if isinstance(node, ExtendedDType) else np.dtype(node)
+
+
+def safe_to_cast(input_dtype_or_value: Any, output_dtype_or_value: Any) -> bool:
+    """Whether promotion turns the first type (or value's type) into the second.
+
+    The second counts as strong; a weak first one may be narrowed within its kind.
+
+    Raises:
+      TypePromotionError: the types have no common type.
+    """
+    input_type = _dtype_and_weaktype(input_dtype_or_value)
+    output_dtype = dtype(output_dtype_or_value)
+    if input_type[0] == output_dtype:
+        return True
+    strict = config.numpy_dtype_promotion.value is NumpyDtypePromotion.STRICT
+    combined, _ = _combine(strict, config.enable_x64.value, input_type, (output_dtype, False))
+    return combined == output_dtype

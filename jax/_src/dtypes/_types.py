@@ -1,0 +1,295 @@
+"""The types there are: their kinds, sizes and names, and which belong to which class of types."""
+
+from __future__ import annotations
+
+import abc
+import functools
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+from jax._src.typing import DType, DTypeLike
+from jax._src.util import set_module
+
+export = set_module("jax.dtypes")
+
+finfo = ml_dtypes.finfo
+iinfo = ml_dtypes.iinfo
+
+
+# Extended types: their arrays have an element type of their own (random keys)
+
+
+@export
+class extended(np.generic):
+    """Scalar class of the types that are neither numbers nor booleans, such as random keys.
+
+    An abstract class: it serves in `jnp.issubdtype` only.
+
+    Example:
+      >>> import jax, jax.numpy as jnp
+      >>> jnp.issubdtype(jax.random.key(0).dtype, jax.dtypes.extended)
+      True
+    """
+
+
+@export
+class prng_key(extended):
+    """Scalar class of the types of random keys.
+
+    An abstract class: it serves in `jnp.issubdtype` only. Two keys' types differ if their
+    generators do.
+
+    Example:
+      >>> import jax, jax.numpy as jnp
+      >>> jnp.issubdtype(jax.random.key(0).dtype, jax.dtypes.prng_key)
+      True
+    """
+
+
+class ExtendedDType(abc.ABC):
+    """Base class of extended types, which stand where an `np.dtype` does."""
+
+    @property
+    @abc.abstractmethod
+    def type(self) -> type: ...
+
+    @property
+    @abc.abstractmethod
+    def name(self) -> str: ...
+
+
+# The types there are
+
+# The tangent type of integers and booleans. It has no bytes, so it can hold zeros only.
+float0: np.dtype = np.dtype([("float0", np.void, 0)])
+
+bfloat16: type = ml_dtypes.bfloat16
+float4_e2m1fn: type = ml_dtypes.float4_e2m1fn
+float6_e2m3fn: type = ml_dtypes.float6_e2m3fn
+float6_e3m2fn: type = ml_dtypes.float6_e3m2fn
+float8_e3m4: type = ml_dtypes.float8_e3m4
+float8_e4m3: type = ml_dtypes.float8_e4m3
+float8_e8m0fnu: type = ml_dtypes.float8_e8m0fnu
+float8_e4m3b11fnuz: type = ml_dtypes.float8_e4m3b11fnuz
+float8_e4m3fn: type = ml_dtypes.float8_e4m3fn
+float8_e4m3fnuz: type = ml_dtypes.float8_e4m3fnuz
+float8_e5m2: type = ml_dtypes.float8_e5m2
+float8_e5m2fnuz: type = ml_dtypes.float8_e5m2fnuz
+int2: type = ml_dtypes.int2
+int4: type = ml_dtypes.int4
+uint2: type = ml_dtypes.uint2
+uint4: type = ml_dtypes.uint4
+
+
+def _dtypes_of(*scalar_types: Any) -> list[np.dtype]:
+    return [np.dtype(t) for t in scalar_types]
+
+
+_float4_dtypes = _dtypes_of(float4_e2m1fn)
+_float6_dtypes = _dtypes_of(float6_e2m3fn, float6_e3m2fn)
+_float8_dtypes = _dtypes_of(
+    float8_e3m4,
+    float8_e4m3,
+    float8_e8m0fnu,
+    float8_e4m3b11fnuz,
+    float8_e4m3fn,
+    float8_e4m3fnuz,
+    float8_e5m2,
+    float8_e5m2fnuz,
+)
+_mini_float_dtypes = [*_float4_dtypes, *_float6_dtypes, *_float8_dtypes]
+_bfloat16_dtype = np.dtype(bfloat16)
+_intn_dtypes = _dtypes_of(int2, uint2, int4, uint4)
+_signed_types = _dtypes_of(int2, int4, np.int8, np.int16, np.int32, np.int64)
+_unsigned_types = _dtypes_of(uint2, uint4, np.uint8, np.uint16, np.uint32, np.uint64)
+ml_dtypes_has_int1 = hasattr(ml_dtypes, "int1")  # 0.6 and above
+if ml_dtypes_has_int1:
+    int1: type = ml_dtypes.int1
+    uint1: type = ml_dtypes.uint1
+    _intn_dtypes += _dtypes_of(int1, uint1)
+    _signed_types.insert(0, np.dtype(int1))
+    _unsigned_types.insert(0, np.dtype(uint1))
+
+_custom_float_dtypes = [*_mini_float_dtypes, _bfloat16_dtype]
+_custom_float_scalar_types = [d.type for d in _custom_float_dtypes]
+_bool_types = _dtypes_of(np.bool_)
+_int_types = [*_unsigned_types, *_signed_types]
+_float_types = [*_custom_float_dtypes, *_dtypes_of(np.float16, np.float32, np.float64)]
+_complex_types = _dtypes_of(np.complex64, np.complex128)
+_jax_types = [*_bool_types, *_int_types, *_float_types, *_complex_types]
+_weak_types: list[Any] = [int, float, complex]
+
+string_dtype: Any = np.dtypes.StringDType() if hasattr(np.dtypes, "StringDType") else None
+_jax_dtype_set = {float0, *_jax_types} | ({string_dtype} if string_dtype is not None else set())
+
+_dtype_kinds: dict[str, set[DType]] = {
+    "bool": set(_bool_types),
+    "signed integer": set(_signed_types),
+    "unsigned integer": set(_unsigned_types),
+    "integral": set(_int_types),
+    "real floating": set(_float_types),
+    "complex floating": set(_complex_types),
+    "numeric": {*_int_types, *_float_types, *_complex_types},
+}
+
+# Every valid type and the one it becomes while jax_enable_x64 is off.
+_dtype_to_32bit_dtype: dict[DType, DType] = {
+    np.dtype("int64"): np.dtype("int32"),
+    np.dtype("uint64"): np.dtype("uint32"),
+    np.dtype("float64"): np.dtype("float32"),
+    np.dtype("complex128"): np.dtype("complex64"),
+}
+_to_32bit: dict[DType, DType] = {d: _dtype_to_32bit_dtype.get(d, d) for d in _jax_dtype_set}
+
+_float32 = np.dtype("float32")
+_float64 = np.dtype("float64")
+_bool = np.dtype("bool")
+
+
+def supports_inf(dtype: DTypeLike) -> bool:
+    """Whether the floating-point type has infinities."""
+    return np.dtype(dtype) in _types_with_inf
+
+
+_types_with_inf = frozenset(
+    d
+    for d in [*_float_types, *_complex_types]
+    if d not in _mini_float_dtypes or d in _dtypes_of(float8_e3m4, float8_e4m3, float8_e5m2)
+)
+
+
+@export
+def itemsize_bits(dtype: DTypeLike) -> int:
+    """The number of bits of one element of the type `dtype`.
+
+    Raises:
+      ValueError: `dtype` is not a type of numbers or booleans.
+
+    Example:
+      >>> import jax, jax.numpy as jnp
+      >>> jax.dtypes.itemsize_bits(jnp.int4), jax.dtypes.itemsize_bits("float32")
+      (4, 32)
+    """
+    if isinstance(dtype, ExtendedDType):
+        bits = None
+    else:
+        bits = _bits.get(np.dtype(dtype))
+    if bits is None:
+        raise ValueError(f"itemsize_bits takes a type of numbers or booleans, got {dtype!r}")
+    return bits
+
+
+bit_width = itemsize_bits
+_bits: dict[DType, int] = {d: 8 * d.itemsize for d in _jax_types}
+_bits.update({d: int(d.name.removeprefix("u").removeprefix("int")) for d in _intn_dtypes})
+_bits.update({d: 4 for d in _float4_dtypes} | {d: 6 for d in _float6_dtypes})
+
+
+# Names
+
+
+def short_dtype_name(dtype: Any) -> str:
+    """The name of a type in jaxprs: f32, i32, bf16, c64, bool, key<fry>, …"""
+    if isinstance(dtype, ExtendedDType):
+        return str(dtype)
+    name = _short_names.get(dtype)
+    return dtype.name if name is None else name
+
+
+dtype_to_string = short_dtype_name
+
+
+def dtype_name(dtype: Any) -> str:
+    """The name of a type in types of arrays: float32, bfloat16, key<fry>, …"""
+    return str(dtype) if isinstance(dtype, ExtendedDType) else _long_names.get(dtype, dtype.name)
+
+
+_long_names: dict[DType, str] = {d: d.name for d in _jax_types} | {float0: "float0"}
+
+
+def _shorten(name: str) -> str:
+    for long, short in (("float", "f"), ("uint", "u"), ("int", "i"), ("complex", "c")):
+        name = name.replace(long, short)
+    return name
+
+
+_short_names: dict[DType, str] = {d: _shorten(d.name) for d in _jax_types} | {float0: "float0"}
+if string_dtype is not None:
+    _short_names[string_dtype] = "str"
+
+
+# Relations between types
+
+
+def _issubclass(a: Any, b: Any) -> bool:
+    try:
+        return issubclass(a, b)
+    except TypeError:  # not classes
+        return False
+
+
+_types_for_issubdtype = (type, np.dtype, ExtendedDType)
+
+
+@export
+def issubdtype(a: Any, b: Any) -> bool:
+    """Whether the type `a` is, or belongs to, the type or class of types `b`.
+
+    As `numpy.issubdtype`, and knows the small floats and integers and extended types.
+
+    Args:
+      a, b: types, scalar classes such as `jnp.floating`, or what names them.
+
+    Example:
+      >>> import jax.numpy as jnp
+      >>> jnp.issubdtype(jnp.bfloat16, jnp.floating), jnp.issubdtype(jnp.int4, jnp.unsignedinteger)
+      (True, False)
+    """
+    return _issubdtype_cached(
+        a if isinstance(a, _types_for_issubdtype) else np.dtype(a),
+        b if isinstance(b, _types_for_issubdtype) else np.dtype(b),
+    )
+
+
+@functools.lru_cache(512)
+def _issubdtype_cached(a: Any, b: Any) -> bool:
+    a_is_extended = isinstance(a, ExtendedDType)
+    b_is_extended = isinstance(b, ExtendedDType)
+    if _issubclass(a, extended) or _issubclass(b, extended) or a_is_extended or b_is_extended:
+        if b_is_extended:
+            return bool(a_is_extended and a == b)
+        return _issubclass(a.type if a_is_extended else a, b)
+
+    a_class = a if _issubclass(a, np.generic) else np.dtype(a).type
+    b_class = b if _issubclass(b, np.generic) else np.dtype(b).type
+    above = _classes_above.get(a_class)
+    if above is not None:
+        return b_class is a_class or b_class in above
+    return bool(np.issubdtype(a_class, b_class))
+
+
+# NumPy takes the scalar classes of ml_dtypes for no kind of number.
+_FLOATING = (np.floating, np.inexact, np.number, np.generic)
+_SIGNED = (np.signedinteger, np.integer, np.number, np.generic)
+_UNSIGNED = (np.unsignedinteger, np.integer, np.number, np.generic)
+_classes_above: dict[type, tuple[type, ...]] = {
+    **{d.type: _FLOATING for d in _custom_float_dtypes},
+    **{d.type: _SIGNED if d in _signed_types else _UNSIGNED for d in _intn_dtypes},
+}
+
+_abstract_types: tuple[Any, ...] = (
+    np.generic,
+    np.number,
+    np.inexact,
+    np.floating,
+    np.complexfloating,
+    np.integer,
+    np.signedinteger,
+    np.unsignedinteger,
+    np.flexible,
+    np.character,
+    extended,
+    prng_key,
+)

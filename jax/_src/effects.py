@@ -1,0 +1,17 @@
+"""Effects, under the name published libraries import them by."""
+
+from jax._src.core.effects import (  # noqa: F401
+    Effect,
+    Effects,
+    EffectTypeSet,
+    JaxprInputEffect,
+    NamedAxisEffect,
+    control_flow_allowed_effects,
+    custom_derivatives_allowed_effects,
+    lowerable_effects,
+    no_effects,
+    ordered_effects,
+    partial_eval_kept_effects,
+    remat_allowed_effects,
+    shardable_ordered_effects,
+)

@@ -1,0 +1,93 @@
+"""What hardware this machine seems to have, found out without drivers."""
+
+from __future__ import annotations
+
+import enum
+import os
+import pathlib
+
+_GOOGLE_PCI_VENDOR_ID = "0x1ae0"
+_AMD_PCI_VENDOR_ID = 0x1002
+_NVIDIA_GPU_DEVICES = ["/dev/nvidia0", "/dev/nvidiactl", "/dev/dxg"]
+
+
+class TpuVersion(enum.IntEnum):
+    """Generations of TPU chips, oldest first."""
+
+    v2 = 0
+    v3 = 1
+    plc = 2
+    v4 = 3
+    v5p = 4
+    v5e = 5
+    v6e = 6
+    tpu7x = 7
+
+
+_TPU_PCI_DEVICE_IDS = {
+    "0x0027": TpuVersion.v3,
+    "0x0056": TpuVersion.plc,
+    "0x005e": TpuVersion.v4,
+    "0x0062": TpuVersion.v5p,
+    "0x0063": TpuVersion.v5e,
+    "0x006f": TpuVersion.v6e,
+    "0x0076": TpuVersion.tpu7x,
+}
+
+
+def num_available_tpu_chips_and_device_id() -> tuple[int, TpuVersion | None]:
+    """How many TPU chips the PCI bus shows, and of which generation."""
+    count, version = 0, None
+    for device in pathlib.Path("/sys/bus/pci/devices").glob("*"):
+        if _read(device / "vendor") != _GOOGLE_PCI_VENDOR_ID:
+            continue
+        if (found := _TPU_PCI_DEVICE_IDS.get(_read(device / "device"))) is not None:
+            count, version = count + 1, found
+    return count, version
+
+
+def has_visible_nvidia_gpu() -> bool:
+    """Whether a driver's device file is there and $CUDA_VISIBLE_DEVICES does not hide all GPUs."""
+    if os.environ.get("CUDA_VISIBLE_DEVICES", "all").strip() in ("", "-1", "none", "NoDevFiles"):
+        return False
+    return any(map(os.path.exists, _NVIDIA_GPU_DEVICES))
+
+
+def num_available_amd_gpus(stop_at: int | None = None) -> int:
+    """How many AMD GPUs the kernel's compute driver lists.
+
+    Args:
+      stop_at: counts no further.
+    """
+    count = 0
+    for node in pathlib.Path("/sys/class/kfd/kfd/topology/nodes").glob("*/properties"):
+        if stop_at is not None and count >= stop_at:
+            break
+        properties = dict(
+            line.split(maxsplit=1) for line in _read(node).splitlines() if " " in line
+        )
+        vendor = properties.get("vendor_id", "0")  # CPUs are nodes too, of vendor 0
+        if vendor.isdigit() and int(vendor) == _AMD_PCI_VENDOR_ID:
+            count += 1
+    return count
+
+
+def transparent_hugepages_enabled() -> bool:
+    """Whether the kernel uses huge pages for all memory."""
+    return "[always]" in _read(pathlib.Path("/sys/kernel/mm/transparent_hugepage/enabled"))
+
+
+def get_shm_size_in_mb() -> float:
+    """The size of /dev/shm in MiB; 0 if there is none."""
+    try:
+        stat = os.statvfs("/dev/shm")
+    except (OSError, AttributeError):
+        return 0.0
+    return stat.f_blocks * stat.f_frsize / 2**20
+
+
+def _read(path) -> str:
+    try:
+        return path.read_text().strip()
+    except (OSError, UnicodeDecodeError):
+        return ""

@@ -1,0 +1,558 @@
+"""Batching: `vmap` as a trace, one rule per primitive."""
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from jax._src import config, core, source_info_util
+from jax._src.ad_util import SymbolicZero, Zero
+from jax._src.core import (
+    ClosedJaxpr,
+    Primitive,
+    RuleView,
+    Trace,
+    TraceTag,
+    Tracer,
+    cached_on_jaxpr,
+    hooks,
+    mapped_aval,
+    trace_ctx,
+    typeof,
+    unmapped_aval,
+)
+from jax._src.interpreters import partial_eval as pe
+from jax._src.util import canonicalize_axis, safe_map, safe_zip, split_list, unzip2
+
+primitive_batchers = RuleView("batch")
+fancy_primitive_batchers = RuleView("axis_batch")
+axis_primitive_batchers = fancy_primitive_batchers
+
+not_mapped = None
+NotMapped = type(None)
+
+
+class ZeroIfMapped:
+    """An output dimension that must be 0 if the output is mapped at all."""
+
+
+zero_if_mapped = ZeroIfMapped()
+
+
+class AxisData:
+    """The axis being mapped: its name, size, and the mesh axes it is sharded over, if any."""
+
+    __slots__ = ("name", "size", "spmd_name", "explicit_mesh_axis")
+
+    def __init__(self, name, size, spmd_name=None, explicit_mesh_axis=None):
+        self.name = name
+        self.size = size
+        self.spmd_name = spmd_name
+        self.explicit_mesh_axis = explicit_mesh_axis
+
+    def _key(self):
+        return (self.name, self.size, self.spmd_name, self.explicit_mesh_axis)
+
+    def __eq__(self, other):
+        return isinstance(other, AxisData) and self._key() == other._key()
+
+    def __hash__(self):
+        return hash(self._key())
+
+    def __repr__(self) -> str:
+        return f"AxisData(name={self.name}, size={self.size}, spmd_name={self.spmd_name})"
+
+
+class BatchTracer(Tracer):
+    """One element of a batch: the whole batch `val`, and which of its dimensions is mapped."""
+
+    __slots__ = ("val", "batch_dim", "source_info")
+
+    def __init__(self, trace, val, batch_dim, source_info=None):
+        self._trace = trace
+        self.val = val
+        self.batch_dim = batch_dim
+        self.aval = mapped_aval(trace.axis_data.size, batch_dim, typeof(val))
+        self.source_info = source_info
+
+    def to_concrete_value(self):
+        return core.to_concrete_value(self.val) if self.batch_dim is None else None
+
+    def _origin_msg(self):
+        if self.source_info is None:
+            return ""
+        return (
+            f"\nThis BatchTracer with object id {id(self)} was created on line:\n"
+            f"  {source_info_util.summarize(self.source_info)}"
+        )
+
+    def _contents(self):
+        return [("val", self.val), ("batch_dim", self.batch_dim)]
+
+    def __repr__(self) -> str:
+        batched = typeof(self.val)
+        return f"VmapTracer(aval={self.aval}, batched={batched})"
+
+    __str__ = __repr__
+
+
+core.register_tracer_class(BatchTracer)
+
+
+class BatchTrace(Trace):
+    """Applies each operation to whole batches."""
+
+    __slots__ = ("parent", "axis_data", "tag")
+
+    def __init__(self, parent: Trace, axis_data: AxisData, tag: TraceTag | None = None):
+        self._valid = True
+        self.parent = parent
+        self.axis_data = axis_data
+        self.tag = tag or TraceTag()
+
+    @property
+    def parent_trace(self) -> Trace:
+        return self.parent
+
+    def to_batch_info(self, x: Any) -> tuple[Any, Any]:
+        if type(x) is BatchTracer and x._trace.tag is self.tag:
+            return x.val, x.batch_dim
+        return x, None
+
+    def _pack(self, vals, dims):
+        return [v if d is None else BatchTracer(self, v, d) for v, d in zip(vals, dims)]
+
+    def process_primitive(self, primitive, args, params):
+        vals, dims, batched = [], [], False
+        for x in args:
+            if type(x) is BatchTracer and x._trace.tag is self.tag:
+                vals.append(x.val)
+                dims.append(x.batch_dim)
+                batched = True
+            else:
+                vals.append(x)
+                dims.append(None)
+        outer = trace_ctx.trace
+        trace_ctx.set_trace(self.parent)
+        try:
+            axis_rule = primitive.axis_batch
+            if axis_rule is not None and (batched or self.axis_data.name is not core.no_axis_name):
+                out, out_dim = axis_rule(self.axis_data, vals, dims, **params)
+            elif not batched:
+                return primitive.bind_with_trace(self.parent, vals, params)
+            else:
+                rule = primitive.batch
+                if rule is None:
+                    raise NotImplementedError(
+                        f"Batching rule for '{primitive.name}' not implemented"
+                    )
+                out, out_dim = rule(vals, dims, **params)
+        finally:
+            trace_ctx.set_trace(outer)
+        if primitive.multiple_results:
+            if out_dim is None or type(out_dim) is int:
+                out_dim = [out_dim] * len(out)
+            return self._pack(out, out_dim)
+        return out if out_dim is None else BatchTracer(self, out, out_dim)
+
+    def process_custom_jvp_call(self, primitive, fun, jvp, args, *, symbolic_zeros):
+        vals, dims = unzip2([self.to_batch_info(x) for x in args])
+        fun, out_dims = batch_subtrace(fun, self.tag, self.axis_data, dims)
+        jvp = _batch_custom_jvp(jvp, self.tag, self.axis_data, dims)
+        with core.set_current_trace(self.parent):
+            outs = primitive.bind_with_trace(
+                self.parent, (fun, jvp, *vals), dict(symbolic_zeros=symbolic_zeros)
+            )
+        dims_out = out_dims() or jvp.out_dims()[: len(outs)]
+        return self._pack(outs, dims_out)
+
+    def process_custom_vjp_call(self, primitive, fun, fwd, bwd, args, *, out_trees, symbolic_zeros):
+        vals, dims = unzip2([self.to_batch_info(x) for x in args])
+        fwd_dims = list(dims)
+        if symbolic_zeros:
+            fwd_dims = [None] * len(dims) + fwd_dims
+        fun, out_dims = batch_subtrace(fun, self.tag, self.axis_data, dims)
+        fwd, fwd_out_dims = batch_subtrace(fwd, self.tag, self.axis_data, fwd_dims)
+
+        def bwd_in_dims():
+            _, _, input_fwds = out_trees()
+            num_res = sum(f is None for f in input_fwds)
+            all_dims = list(fwd_out_dims())
+            res_dims, outs = iter(all_dims[:num_res]), all_dims[num_res:]
+            res = [next(res_dims) if f is None else dims[f] for f in input_fwds]
+            return [*res, *outs]
+
+        bwd = batch_custom_vjp_bwd(bwd, self.tag, self.axis_data, bwd_in_dims, dims)
+        with core.set_current_trace(self.parent):
+            outs = primitive.bind_with_trace(
+                self.parent,
+                (fun, fwd, bwd, *vals),
+                dict(out_trees=out_trees, symbolic_zeros=symbolic_zeros),
+            )
+        dims_out = out_dims()
+        if not dims_out:
+            _, res_tree, input_fwds = out_trees()
+            num_res = res_tree.num_leaves - sum(f is not None for f in input_fwds)
+            dims_out = list(fwd_out_dims())[num_res:]
+        return self._pack(outs, dims_out)
+
+
+def batch_subtrace(fun: Callable, tag, axis_data, in_dims) -> tuple[Callable, Callable]:
+    """`fun` on batches, as part of the mapping `tag`; and a function giving its output dimensions."""
+    store: list = []
+
+    def run(*vals):
+        dims = in_dims() if callable(in_dims) else in_dims
+        trace = BatchTrace(trace_ctx.trace, axis_data, tag)
+        args = [v if d is None else BatchTracer(trace, v, d) for v, d in zip(vals, dims)]
+        with core.set_current_trace(trace):
+            outs = fun(*args)
+        pairs = [trace.to_batch_info(x) for x in outs]
+        store[:] = [d for _, d in pairs]
+        return [v for v, _ in pairs]
+
+    return run, lambda: list(store)
+
+
+class _batch_custom_jvp:
+    """The rule of a `custom_jvp` function on batches; primal and tangent get the same dimension."""
+
+    def __init__(self, jvp, tag, axis_data, in_dims):
+        self.jvp, self.tag, self.axis_data, self.in_dims = jvp, tag, axis_data, in_dims
+        self.store: list = []
+
+    def out_dims(self):
+        return self.store
+
+    def __call__(self, *primals_and_tangents):
+        n = len(self.in_dims)
+        primals, tangents = primals_and_tangents[:n], primals_and_tangents[n:]
+        trace = BatchTrace(trace_ctx.trace, self.axis_data, self.tag)
+
+        def wrap(v, d):
+            if d is None:
+                return v
+            if type(v) is SymbolicZero:
+                return SymbolicZero(mapped_aval(self.axis_data.size, d, v.aval))
+            return BatchTracer(trace, v, d)
+
+        args = [wrap(v, d) for v, d in zip(primals, self.in_dims)]
+        args += [wrap(v, d) for v, d in zip(tangents, self.in_dims)]
+        with core.set_current_trace(trace):
+            outs = self.jvp(*args)
+        pairs = [trace.to_batch_info(x) for x in outs]
+        m = len(pairs) // 2
+        outs_p, outs_t = [], []
+        dims = []
+        for (p, pd), (t, td) in zip(pairs[:m], pairs[m:]):
+            if type(t) is SymbolicZero:
+                d = pd
+                t = SymbolicZero(typeof(p).to_tangent_aval())
+            else:
+                d = pd if pd is not None else td
+                size = self.axis_data.size
+                p = matchaxis(None, size, None, pd, d, p) if pd != d else p
+                t = matchaxis(None, size, None, td, d, t) if td != d else t
+            outs_p.append(p)
+            outs_t.append(t)
+            dims.append(d)
+        self.store[:] = dims + dims
+        return outs_p + outs_t
+
+
+def batch_custom_vjp_bwd(bwd, tag, axis_data, in_dims, out_dim_dests):
+    """The backward function of a `custom_vjp` on batches: sums over the batch where inputs had none."""
+
+    def run(*args):
+        dims = in_dims() if callable(in_dims) else in_dims
+        trace = BatchTrace(trace_ctx.trace, axis_data, tag)
+
+        def wrap(v, d):
+            if d is None:
+                return v
+            if type(v) is SymbolicZero:
+                return SymbolicZero(mapped_aval(axis_data.size, d, v.aval))
+            return BatchTracer(trace, v, d)
+
+        with core.set_current_trace(trace), _axis_in_scope(axis_data):
+            outs = bwd(*[wrap(v, d) for v, d in zip(args, dims)])
+        pairs = [trace.to_batch_info(x) for x in outs]
+        return [
+            _match_and_sum(axis_data, d, dest, v) for (v, d), dest in zip(pairs, out_dim_dests)
+        ]
+
+    return run
+
+
+def _match_and_sum(axis_data, src, dst, x):
+    if x is None:
+        return None
+    if type(x) in (Zero, SymbolicZero):
+        if dst is None:
+            return x
+        return type(x)(unmapped_aval(axis_data.size, dst, x.aval))
+    if dst is None and src is not None:
+        return hooks.reduce_sum(x, (src,))
+    return matchaxis(None, axis_data.size, None, src, dst, x) if src != dst else x
+
+
+def _axis_in_scope(axis_data: AxisData):
+    if axis_data.name is core.no_axis_name:
+        return _NullContext()
+    return core.extend_axis_env_nd([(axis_data.name, axis_data.size)])
+
+
+class _NullContext:
+    def __enter__(self):
+        return None
+
+    def __exit__(self, *exc):
+        return None
+
+
+def batch(
+    fun: Callable, axis_data: AxisData, in_dims: Sequence, out_dim_dests: Sequence | Callable,
+    sum_match: bool = False,
+) -> Callable:  # fmt: skip
+    """`fun` (flat) mapped over `axis_data`, with results' batch dimensions at `out_dim_dests`.
+
+    An output that is not mapped though its destination is an int is broadcast; one that is mapped
+    though its destination is None is summed with `sum_match`, and raises SpecMatchError without.
+    """
+
+    def run(*vals):
+        trace = BatchTrace(trace_ctx.trace, axis_data)
+        args = [v if d is None else BatchTracer(trace, v, d) for v, d in zip(vals, in_dims)]
+        with core.set_current_trace(trace, check_leaks=True), _axis_in_scope(axis_data):
+            outs = fun(*args)
+            pairs = [trace.to_batch_info(x) for x in outs]
+            del args, outs
+        trace.invalidate()
+        dests = out_dim_dests() if callable(out_dim_dests) else out_dim_dests
+        outs = []
+        for i, ((v, d), dest) in enumerate(zip(pairs, dests)):
+            if dest is None and d is not None:
+                if not sum_match:
+                    raise SpecMatchError(d, dest, i)
+                outs.append(hooks.reduce_sum(v, (d,)))
+            else:
+                outs.append(from_batch(axis_data, v, d, dest))
+        return outs
+
+    return run
+
+
+def from_batch(axis_data: AxisData, val: Any, dim: int | None, dest: int | None):
+    """A mapped value with its batch dimension at `dest`."""
+    if dest is None:
+        if dim is not None:
+            raise SpecMatchError(dim, dest)
+        return val
+    ndim = typeof(val).ndim
+    if dim is None:
+        return broadcast(val, axis_data.size, canonicalize_axis(dest, ndim + 1))
+    dest = canonicalize_axis(dest, ndim)
+    return val if dim == dest else moveaxis(val, dim, dest)
+
+
+# Batching of jaxprs
+
+
+def batch_jaxpr(
+    closed: ClosedJaxpr, axis_data: AxisData, in_batched: Sequence[bool],
+    instantiate: bool | Sequence[bool] = False,
+) -> tuple[ClosedJaxpr, list[bool]]:  # fmt: skip
+    """A jaxpr mapped over an axis that is dimension 0 of all batched arguments and results.
+
+    Args:
+      closed: the jaxpr.
+      axis_data: the axis.
+      in_batched: which arguments are batched.
+      instantiate: which results must be batched.
+
+    Returns:
+      The batched jaxpr, and which of its results are batched.
+    """
+    if type(instantiate) is bool:
+        instantiate = (instantiate,) * len(closed.out_avals)
+    dests = tuple(0 if inst else zero_if_mapped for inst in instantiate)
+    dims = tuple(0 if b else None for b in in_batched)
+    jaxpr, out_dims = batch_jaxpr_axes(closed, axis_data, dims, dests)
+    return jaxpr, [d is not None for d in out_dims]
+
+
+def batch_jaxpr2(closed: ClosedJaxpr, axis_data: AxisData, in_dims: Sequence):
+    """A jaxpr mapped over given dimensions of its arguments; gives the results' dimensions too."""
+    return _batch_jaxpr_axes(closed, axis_data, tuple(in_dims), None)
+
+
+def batch_jaxpr_axes(closed: ClosedJaxpr, axis_data: AxisData, in_dims: Sequence, out_dests: Sequence):
+    return _batch_jaxpr_axes(closed, axis_data, tuple(in_dims), tuple(out_dests))
+
+
+@cached_on_jaxpr
+def _batch_jaxpr_axes(closed: ClosedJaxpr, axis_data, in_dims: tuple, out_dests: tuple | None):
+    out_dims: list = []
+
+    def run(*vals):
+        trace = BatchTrace(trace_ctx.trace, axis_data)
+        args = [v if d is None else BatchTracer(trace, v, d) for v, d in zip(vals, in_dims)]
+        with core.set_current_trace(trace), _axis_in_scope(axis_data):
+            outs = core.jaxpr_as_fun(closed)(*args)
+        pairs = [trace.to_batch_info(x) for x in outs]
+        if out_dests is None:
+            out_dims[:] = [d for _, d in pairs]
+            return [v for v, _ in pairs]
+        results = []
+        out_dims.clear()
+        for (v, d), dest in zip(pairs, out_dests):
+            if dest is zero_if_mapped:
+                dest = None if d is None else 0
+            out_dims.append(dest)
+            results.append(from_batch(axis_data, v, d, dest))
+        return results
+
+    in_avals = [
+        a if d is None else unmapped_aval(axis_data.size, d, a, axis_data.explicit_mesh_axis)
+        for a, d in zip(closed.in_avals, in_dims)
+    ]
+    jaxpr, _, consts = pe.trace_to_jaxpr_dynamic(
+        run, in_avals, closed.debug_info.with_unknown_names()
+    )
+    return ClosedJaxpr(jaxpr, consts), list(out_dims)
+
+
+# Moving and making batch dimensions
+
+
+def moveaxis(x: Any, src: int, dst: int) -> Any:
+    """`x` with dimension `src` moved to `dst`."""
+    if src == dst:
+        return x
+    ndim = typeof(x).ndim
+    src, dst = canonicalize_axis(src, ndim), canonicalize_axis(dst, ndim)
+    if src == dst:
+        return x
+    perm = [i for i in range(ndim) if i != src]
+    perm.insert(dst, src)
+    return hooks.transpose(x, tuple(perm))
+
+
+def broadcast(x: Any, size: int, axis: int, mesh_axis=None) -> Any:
+    """`x` repeated `size` times along a new dimension `axis`."""
+    shape = list(typeof(x).shape)
+    shape.insert(axis, size)
+    dims = tuple(i for i in range(len(shape)) if i != axis)
+    return hooks.broadcast_in_dim(x, tuple(shape), dims)
+
+
+def bdim_at_front(x: Any, bdim: int | None, size: int, mesh_axis=None) -> Any:
+    """`x` with its batch dimension first (made by repetition if it has none)."""
+    if bdim is None:
+        return broadcast(x, size, 0, mesh_axis)
+    return moveaxis(x, bdim, 0)
+
+
+def matchaxis(axis_name, size, mesh_axis, src, dst, x, sum_match: bool = False) -> Any:
+    """`x` with its batch dimension moved from `src` to `dst`; either may be None."""
+    if type(x) in (Zero, SymbolicZero):
+        aval = mapped_aval(size, src, x.aval)
+        return type(x)(unmapped_aval(size, dst, aval))
+    if src == dst:
+        return x
+    if src is not None and dst is not None:
+        return moveaxis(x, src, dst)
+    if src is None:
+        return broadcast(x, size, canonicalize_axis(dst, typeof(x).ndim + 1))
+    if sum_match:
+        return hooks.reduce_sum(x, (src,))
+    raise SpecMatchError(src, dst)
+
+
+class SpecMatchError(Exception):
+    """A mapped value where an unmapped one was asked for."""
+
+    def __init__(self, src_spec, dst_spec, index=None):
+        super().__init__(f"cannot match a batch dimension {src_spec} with {dst_spec}")
+        self.index = index
+        self.src_spec = src_spec
+        self.dst_spec = dst_spec
+
+
+# Ways to give a primitive its batching rule
+
+
+def defvectorized(primitive: Primitive) -> None:
+    """An elementwise primitive of one operand."""
+    primitive.batch = functools.partial(vectorized_batcher, primitive)
+
+
+def vectorized_batcher(primitive, args, dims, **params):
+    return primitive.bind(*args, **params), dims[0]
+
+
+def defbroadcasting(primitive: Primitive) -> None:
+    """An elementwise primitive of several operands of equal shapes (or scalars)."""
+    primitive.batch = functools.partial(broadcast_batcher, primitive)
+
+
+def broadcast_batcher(primitive, args, dims, **params):
+    """Batching of elementwise operations: give the operands one batch dimension in one place."""
+    first_dim, first_shape = None, None
+    for x, d in zip(args, dims):
+        if d is not None:
+            shape = typeof(x).shape
+            if first_shape is None:
+                first_dim, first_shape = d, shape
+            elif d != first_dim or len(shape) != len(first_shape):
+                break
+    else:
+        # Operands without a batch dimension are fine where they are scalars.
+        if all(d is not None or not typeof(x).shape for x, d in zip(args, dims)):
+            out = primitive.bind(*args, **params)
+            return out, (
+                (first_dim,) * len(out) if primitive.multiple_results else first_dim
+            )
+    args = [x if d is None else moveaxis(x, d, 0) for x, d in zip(args, dims)]
+    size = next(typeof(x).shape[0] for x, d in zip(args, dims) if d is not None)
+    full = next(
+        (typeof(x).shape[1:] for x, d in zip(args, dims) if typeof(x).ndim > (d is not None)), None
+    )
+    if full is None:
+        full = ()
+    shape = (size, *full)
+    args = [_to_full(x, d, shape) for x, d in zip(args, dims)]
+    out = primitive.bind(*args, **params)
+    return out, ((0,) * len(out) if primitive.multiple_results else 0)
+
+
+def _to_full(x, d, shape):
+    own = typeof(x).shape
+    if own == shape or (d is None and own == ()):
+        return x
+    dims = (0,) if d is not None and len(own) == 1 else tuple(range(len(shape) - len(own), len(shape)))
+    return hooks.broadcast_in_dim(x, shape, dims)
+
+
+def defreducer(primitive: Primitive) -> None:
+    """A reduction over the dimensions in its parameter `axes`."""
+    primitive.batch = functools.partial(reducer_batcher, primitive)
+
+
+def reducer_batcher(primitive, args, dims, axes, **params):
+    (x,), (d,) = args, dims
+    axes = tuple(a + (a >= d) for a in axes)
+    out_dim = d - sum(a < d for a in axes)
+    return primitive.bind(x, axes=axes, **params), out_dim
+
+
+def expand_dims_batcher(primitive, args, dims, **params):
+    """Batching by a leading dimension of every operand."""
+    size = next(typeof(x).shape[d] for x, d in zip(args, dims) if d is not None)
+    args = [bdim_at_front(x, d, size) for x, d in zip(args, dims)]
+    out = primitive.bind(*args, **params)
+    return out, ((0,) * len(out) if primitive.multiple_results else 0)
+
+
+__all__ = [name for name in dir() if not name.startswith("_")]

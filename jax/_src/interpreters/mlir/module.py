@@ -1,0 +1,446 @@
+"""Whole modules: lowering a jaxpr to one, what may share buffers, text and dumps."""
+
+from __future__ import annotations
+
+import io
+import itertools
+import os
+import pathlib
+import re
+import warnings
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from jax._src import config, core, effects as effects_lib, util
+from jax._src.interpreters.mlir.constants import i32_attr
+from jax._src.interpreters.mlir.context import (
+    COLLECTIVE_CHANNEL_ID,
+    LoweringParameters,
+    ModuleContext,
+    ShapePolyLoweringState,
+    make_ir_context,
+)
+from jax._src.interpreters.mlir.functions import lower_jaxpr_to_fun
+from jax._src.interpreters.mlir.shardings import get_mem_kind
+from jax._src.layout import AutoLayout
+from jax._src.lib import _jax
+from jax._src.lib.mlir import ir, passmanager
+from jax._src.sharding_impls import ShardingContext
+
+
+class LoweringResult(NamedTuple):
+    """A lowered module.
+
+    Attributes:
+      module: the `ir.Module`.
+      keepalive: what must live as long as the compiled module.
+      host_callbacks: callbacks of the module, in order of their indices.
+      shape_poly_state: dimension variables and platforms it takes as arguments.
+    """
+
+    module: Any
+    keepalive: list[Any] | None
+    host_callbacks: list[Any]
+    shape_poly_state: ShapePolyLoweringState
+
+
+_platforms_with_donation = ("cpu", "cuda", "rocm", "tpu", "neuron", "oneapi")
+
+
+def lower_jaxpr_to_module(
+    module_name: str,
+    jaxpr: core.ClosedJaxpr,
+    *,
+    platforms: Sequence[str],
+    backend: Any = None,
+    axis_context: Any = None,
+    ordered_effects: Sequence[Any] = (),
+    donated_args: Sequence[bool] | None = None,
+    replicated_args: Sequence[bool] | None = None,
+    arg_shardings: Sequence[Any] | None = None,
+    result_shardings: Sequence[Any] | None = None,
+    in_layouts: Sequence[Any] | None = None,
+    out_layouts: Sequence[Any] | None = None,
+    arg_names: Sequence[str | None] | None = None,
+    result_names: Sequence[str] | None = None,
+    num_replicas: int = 1,
+    num_partitions: int = 1,
+    all_default_mem_kind: bool = True,
+    input_output_aliases: Sequence[int | None] | None = None,
+    propagated_out_mem_kinds: Sequence[str | None] | None = None,
+    lowering_parameters: LoweringParameters | None = None,
+) -> LoweringResult:
+    """Lowers a jaxpr to a StableHLO module with the entry `main`.
+
+    Args:
+      module_name: the name, like `jit_f`.
+      jaxpr: the jaxpr with its constants.
+      platforms: what to lower for. If several, `main` takes an index into them first.
+      backend: the client, if there is one platform and it is here.
+      axis_context: a `ShardingContext` or `SPMDAxisContext`; one device if None.
+      ordered_effects: effects whose tokens `main` takes and returns, in order.
+      donated_args: arguments whose buffers may be reused.
+      replicated_args: whether arguments are the same on all replicas.
+      arg_shardings, result_shardings: shardings; None where the compiler chooses.
+      in_layouts, out_layouts: layouts, None for the default, or AUTO.
+      arg_names, result_names: paths of arguments and results.
+      num_replicas, num_partitions: of the program that runs.
+      all_default_mem_kind: whether no memory kind but the devices' default occurs.
+      input_output_aliases: for each argument, the result that takes its buffer, or None.
+      propagated_out_mem_kinds: memory kinds of results by their types.
+      lowering_parameters: see `LoweringParameters`.
+
+    Raises:
+      ValueError: if the jaxpr has effects that cannot be lowered, or the module is not valid.
+    """
+    util.test_event("lower_jaxpr_to_module")
+    num_args = len(jaxpr.in_avals)
+    unlowerable = effects_lib.lowerable_effects.filter_not_in(jaxpr.effects)
+    if unlowerable:
+        raise ValueError(f"Cannot lower jaxpr with effects: {set(jaxpr.effects)}")
+    if lowering_parameters is None:
+        lowering_parameters = LoweringParameters()
+    if axis_context is None:
+        axis_context = ShardingContext(1)
+    platforms = tuple(platforms)
+
+    arg_memory_kinds = result_memory_kinds = None
+    if not all_default_mem_kind:
+        if arg_shardings is not None:
+            arg_memory_kinds = [get_mem_kind(s) for s in arg_shardings]
+        if result_shardings is not None:
+            result_memory_kinds = [get_mem_kind(s) for s in result_shardings]
+
+    xla_donated_args = None
+    if donated_args is not None and any(donated_args):
+        input_output_aliases, xla_donated_args = _set_up_donation(
+            jaxpr, platforms, num_partitions, donated_args, input_output_aliases, arg_shardings,
+            result_shardings, arg_memory_kinds, result_memory_kinds, in_layouts, out_layouts,
+        )  # fmt: skip
+    if arg_names is not None and len(arg_names) != num_args:
+        raise ValueError(f"{len(arg_names)} names for {num_args} arguments")
+
+    dim_vars = _dim_vars(jaxpr.in_avals)
+    context = make_ir_context()
+    ctx = ModuleContext(
+        context=context,
+        platforms=platforms,
+        backend=backend,
+        axis_context=axis_context,
+        channel_iterator=itertools.count(COLLECTIVE_CHANNEL_ID + 1),
+        lowering_parameters=lowering_parameters,
+        shape_poly_state=ShapePolyLoweringState(dim_vars, platforms),
+        all_default_mem_kind=all_default_mem_kind,
+    )
+    with context, ctx.traceback_caches.unknown:
+        attrs = ctx.module.operation.attributes
+        attrs["sym_name"] = ir.StringAttr.get(sanitize_name(module_name).rstrip("_"))
+        attrs["mhlo.num_replicas"] = i32_attr(num_replicas)
+        attrs["mhlo.num_partitions"] = i32_attr(num_partitions)
+        lower_jaxpr_to_fun(
+            ctx,
+            "main",
+            jaxpr,
+            ordered_effects,
+            main_function=True,
+            replicated_args=replicated_args,
+            arg_shardings=arg_shardings,
+            result_shardings=result_shardings,
+            input_output_aliases=input_output_aliases,
+            xla_donated_args=xla_donated_args,
+            arg_names=arg_names,
+            result_names=result_names,
+            arg_memory_kinds=arg_memory_kinds,
+            result_memory_kinds=result_memory_kinds,
+            arg_layouts=in_layouts
+            if in_layouts and any(l is not None for l in in_layouts)
+            else None,
+            result_layouts=out_layouts
+            if out_layouts and any(l is not None for l in out_layouts)
+            else None,
+            propagated_out_mem_kinds=propagated_out_mem_kinds,
+        )
+        _verify(ctx.module, module_name)
+        if ctx.sharding_attr_cache and config.use_shardy_partitioner.value:
+            # Gives meshes a name, and shardings refer to it.
+            passmanager.PassManager.parse("builtin.module(sdy-lift-inlined-meshes)").run(
+                ctx.module.operation
+            )
+    return LoweringResult(ctx.module, ctx.keepalives, ctx.host_callbacks, ctx.shape_poly_state)
+
+
+def _dim_vars(avals: Sequence[Any]) -> tuple[str, ...]:
+    names: dict[str, None] = {}
+    for aval in avals:
+        for d in getattr(aval, "shape", ()):
+            if type(d) is not int and core.is_symbolic_dim(d):
+                for name in d._get_vars():
+                    names[name] = None
+    return tuple(sorted(names))
+
+
+def _verify(module: Any, name: str) -> None:
+    try:
+        if module.operation.verify():
+            return
+        message = "the module is not valid"
+    except ir.MLIRError as err:
+        message = _diagnostics_text(err)
+    where = dump_module_message(module, "verification")
+    raise ValueError(f"Cannot lower jaxpr with verifier errors:\n{message}\n{where}")
+
+
+def _diagnostics_text(err: Any) -> str:
+    lines = []
+
+    def emit(d: Any, indent: str) -> None:
+        lines.append(f"{indent}{d.message}")
+        lines.append(f"{indent}\tat {d.location}")
+        for note in d.notes:
+            emit(note, indent)
+
+    for d in err.error_diagnostics:
+        emit(d, "\t")
+    return "\n".join(lines)
+
+
+_module_name_regex = re.compile(r"[^\w.-]")
+
+
+def sanitize_name(name: str) -> str:
+    """`name` with what a module's or function's name may not have replaced by underscores."""
+    return _module_name_regex.sub("_", name)
+
+
+# Which results take the buffers of donated arguments
+
+
+def _set_up_donation(
+    jaxpr, platforms, num_partitions, donated_args, input_output_aliases, arg_shardings,
+    result_shardings, arg_memory_kinds, result_memory_kinds, in_layouts, out_layouts,
+):  # fmt: skip
+    """Aliases of arguments with results, and arguments that the compiler may reuse as it likes."""
+    if not set(platforms) & set(_platforms_with_donation):
+        platform = platforms[0]
+        warnings.warn(
+            f"Donation is not implemented for {platform}.\nSee an explanation at "
+            "https://docs.jax.dev/en/latest/faq.html#buffer-donation.",
+            stacklevel=2,
+        )
+        return input_output_aliases, None
+    in_avals, out_avals = jaxpr.in_avals, jaxpr.out_avals
+    donated = list(donated_args)
+    aliases: list[int | None] = (
+        [None] * len(in_avals) if input_output_aliases is None else list(input_output_aliases)
+    )
+    taken = {i for i in aliases if i is not None}
+
+    def key(avals, kinds, i):
+        aval = core.physical_aval(avals[i])
+        if not isinstance(aval, core.ShapedArray):
+            return aval
+        return aval.shape, aval.dtype, kinds[i] if kinds is not None else None
+
+    free: dict[Any, list[int]] = {}
+    for i in range(len(out_avals)):
+        if i not in taken:
+            free.setdefault(key(out_avals, result_memory_kinds, i), []).append(i)
+
+    xla_donated = [False] * len(in_avals)
+    unusable = []
+    for i, aval in enumerate(in_avals):
+        if not donated[i] or aliases[i] is not None:
+            continue
+        candidates = free.get(key(in_avals, arg_memory_kinds, i), [])
+        in_sharding = arg_shardings[i] if arg_shardings is not None else None
+        in_layout = in_layouts[i] if in_layouts else None
+        for k, result in enumerate(candidates):
+            out_sharding = result_shardings[result] if result_shardings is not None else None
+            out_layout = out_layouts[result] if out_layouts else None
+            auto = in_layout is AutoLayout or out_layout is AutoLayout
+            if num_partitions > 1:
+                # Where a sharding is left to the compiler, only it knows whether they match.
+                auto = auto or in_sharding is None or out_sharding is None
+                if not auto and not in_sharding.is_equivalent_to(out_sharding, aval.ndim):
+                    continue
+            if auto:
+                xla_donated[i] = True
+            elif in_layout == out_layout:
+                aliases[i] = result
+            else:
+                continue
+            del candidates[k]
+            break
+        else:
+            unusable.append(i)
+    if unusable:
+        shown = ", ".join(
+            _unused_buffer(in_avals[i], arg_shardings[i] if arg_shardings else None)
+            for i in unusable
+        )
+        warnings.warn(
+            f"Some donated buffers were not usable: {shown}.\nSee an explanation at "
+            "https://docs.jax.dev/en/latest/faq.html#buffer-donation.",
+            stacklevel=2,
+        )
+    return (
+        aliases if any(a is not None for a in aliases) else None,
+        xla_donated if any(xla_donated) else None,
+    )
+
+
+def _unused_buffer(aval, sharding) -> str:
+    if sharding is not None and isinstance(aval, core.ShapedArray):
+        try:
+            aval = aval.update(shape=sharding.shard_shape(aval.shape), sharding=None)
+        except ValueError:
+            pass
+    return aval.str_short() if hasattr(aval, "str_short") else str(aval)
+
+
+# Other users of lowering
+
+
+def build_mlir_module_helper(
+    closed_jaxpr: core.ClosedJaxpr,
+    *,
+    name: str,
+    platforms: Sequence[str],
+    backend: Any = None,
+    axis_context: Any = None,
+) -> Any:
+    """A module for a jaxpr without ordered effects."""
+    unlowerable = effects_lib.lowerable_effects.filter_not_in(closed_jaxpr.effects)
+    if unlowerable:
+        raise ValueError(f"Cannot lower jaxpr with effects: {set(closed_jaxpr.effects)}")
+    if effects_lib.ordered_effects.filter_in(closed_jaxpr.effects):
+        raise ValueError("a module without tokens cannot hold ordered effects")
+    return lower_jaxpr_to_module(
+        name, closed_jaxpr, platforms=platforms, backend=backend, axis_context=axis_context
+    ).module
+
+
+def merge_mlir_modules(
+    dst_module: Any, sym_name: str, src_module: Any, dst_symtab: Any = None
+) -> str:
+    """Moves the functions of a module into another one.
+
+    Args:
+      dst_module: the module that gets them.
+      sym_name: what `main` is to be called there.
+      src_module: the module they are taken from, of the same context or any other.
+      dst_symtab: the symbol table of `dst_module`, if there is one.
+
+    Returns:
+      The name that `main` got, which is unique in `dst_module`.
+    """
+    if dst_module.context != src_module.context:
+        # Only operations of one context mix: go through bytecode.
+        with dst_module.context:
+            src_module = ir.Module.parse(module_to_bytecode(src_module))
+    with dst_module.context, ir.Location.unknown():
+        source_symtab = ir.SymbolTable(src_module.operation)
+        if dst_symtab is None:
+            dst_symtab = ir.SymbolTable(dst_module.operation)
+        used = {op.name.value for op in dst_module.body.operations if hasattr(op, "name")}
+        renamings: dict[str, str] = {}
+        for op in src_module.body.operations:
+            old = op.name.value
+            new = sym_name if old == "main" else old
+            base, n = new, 0
+            while new in used or new in renamings.values():
+                new, n = f"{base}_{n}", n + 1
+            renamings[old] = new
+        private = ir.StringAttr.get("private")
+        for old, new in list(renamings.items()):
+            if old != new:
+                # Not straight to the new name: another function may still have it.
+                source_symtab.set_symbol_name(source_symtab[old], f"__renamed_{new}")
+                ir.SymbolTable.replace_all_symbol_uses(
+                    old, f"__renamed_{new}", src_module.operation
+                )
+        for old, new in renamings.items():
+            if old != new:
+                source_symtab.set_symbol_name(source_symtab[f"__renamed_{new}"], new)
+                ir.SymbolTable.replace_all_symbol_uses(
+                    f"__renamed_{new}", new, src_module.operation
+                )
+        for op in list(src_module.body.operations):
+            if "sym_visibility" in op.attributes or op.operation.name == "func.func":
+                op.attributes["sym_visibility"] = private
+            dst_module.body.append(op)
+            dst_symtab.insert(op)
+    return renamings["main"]
+
+
+# Text and files
+
+
+def module_to_string(module: Any, enable_debug_info: bool | None = None) -> str:
+    """The module as text.
+
+    Args:
+      module: the `ir.Module`.
+      enable_debug_info: whether locations are shown; by `jax_include_debug_info_in_dumps` if None.
+    """
+    output = io.StringIO()
+    if enable_debug_info is None:
+        enable_debug_info = config.include_debug_info_in_dumps.value
+    module.operation.print(file=output, enable_debug_info=enable_debug_info)
+    return output.getvalue()
+
+
+def module_to_bytecode(module: Any) -> bytes:
+    output = io.BytesIO()
+    module.operation.write_bytecode(file=output)
+    return output.getvalue()
+
+
+_dump_counter = itertools.count()
+
+
+def dump_module_to_file(module: Any, stage_name: str) -> str | None:
+    """Writes the module to the folder `jax_dump_ir_to`; returns the file's name, None if not set."""
+    if not (out_dir := _dump_dir()) or "stablehlo" not in config.dump_ir_modes.value.split(","):
+        return None
+    number = next(_dump_counter)
+    name = module.operation.attributes["sym_name"].value
+    name = sanitize_name(name)[:200]
+    file_name = f"jax_ir{number:04d}_{name}_{stage_name}.mlir"
+    folder = pathlib.Path(out_dir)
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / file_name).write_text(module_to_string(module))
+    return file_name
+
+
+def dump_module_message(module: Any, stage_name: str) -> str:
+    """A sentence that says where the module was written, or how to have it written."""
+    dumped_to = dump_module_to_file(module, stage_name)
+    if dumped_to:
+        return f"The module was dumped to {dumped_to}."
+    return "Define JAX_DUMP_IR_TO to dump the module."
+
+
+def _dump_dir() -> str | None:
+    out_dir = config.dump_ir_to.value
+    if not out_dir:
+        return None
+    if out_dir == "sponge":
+        out_dir = os.environ.get("TEST_UNDECLARED_OUTPUTS_DIR", "")
+        if not out_dir:
+            raise ValueError(
+                "jax_dump_ir_to is 'sponge', but TEST_UNDECLARED_OUTPUTS_DIR is not set"
+            )
+    return out_dir
+
+
+def refine_polymorphic_shapes(module: Any) -> Any:
+    """The module with dynamic shapes made static, where they follow from the arguments' shapes."""
+    refined = _jax.mlir.refine_polymorphic_shapes(
+        module_to_bytecode(module),
+        enable_shape_assertions=True,
+        validate_static_shapes=True,
+        enable_shardy=config.use_shardy_partitioner.value,
+    )
+    with make_ir_context():
+        return ir.Module.parse(refined)

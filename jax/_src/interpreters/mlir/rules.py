@@ -1,0 +1,593 @@
+"""Lowering rules: how they are registered, found, made and applied to the equations of a jaxpr."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from jax._src import config, core, effects as effects_lib, source_info_util, util, xla_bridge as xb
+from jax._src.interpreters import partial_eval as pe
+from jax._src.interpreters.mlir.constants import ir_constant, ir_consts
+from jax._src.interpreters.mlir.context import (
+    LoweringRuleContext,
+    ModuleContext,
+    TokenSet,
+    empty_token_set,
+)
+from jax._src.interpreters.mlir.locations import source_info_to_location, traceback_to_location
+from jax._src.interpreters.mlir.types import (
+    IrValues,
+    aval_to_ir_types,
+    flatten_ir_types,
+    flatten_ir_values,
+    unflatten_ir_values_like_types,
+)
+from jax._src.lib.mlir import ir
+from jax._src.lib.mlir.dialects import func as func_dialect, hlo
+
+LoweringRule = Callable[..., Sequence[IrValues]]
+
+
+def register_lowering(
+    prim: core.Primitive,
+    rule: LoweringRule,
+    platform: str | None = None,
+    inline: bool = True,
+    cacheable: bool = True,
+) -> None:
+    """Gives `prim` a lowering rule.
+
+    Args:
+      prim: the primitive.
+      rule: called with a `LoweringRuleContext`, the operands as IR values and the parameters by
+        name; returns the results: a sequence of IR values, or one value.
+      platform: where the rule applies: a platform or an alias of several, such as `"gpu"`; None for
+        all platforms that have no rule of their own.
+      inline: whether the operations are put where they are used. If not, they go in a function of
+        their own, which equal equations share.
+      cacheable: whether equations with equal parameters and types lower equally.
+
+    Raises:
+      NotImplementedError: if `platform` is not known.
+    """
+    if platform is None:
+        names: Sequence[str | None] = (None,)
+    else:
+        if not xb.is_known_platform(platform):
+            known = ", ".join(sorted(xb.known_platforms()))
+            raise NotImplementedError(
+                f"Registering an MLIR lowering rule for primitive {prim} for an unknown platform "
+                f"{platform}. Known platforms are: {known}."
+            )
+        names = xb.expand_platform_alias(platform)
+    for name in names:
+        prim.lowerings[name] = rule
+        if inline and cacheable:
+            prim.lowering_flags.pop(name, None)
+        else:
+            prim.lowering_flags[name] = (inline, cacheable)
+
+
+def find_rules(
+    ctx: ModuleContext, prim: core.Primitive, platforms: Sequence[str]
+) -> dict[str | None, LoweringRule]:
+    """The rules of `prim` for `platforms`; the one under None serves all others.
+
+    Raises:
+      NotImplementedError: if a platform has no rule.
+    """
+    overrides = ctx.lowering_parameters.override_lowering_rules
+    if overrides:
+        for p, rule in overrides:
+            if p is prim:
+                return {None: rule}
+    lowerings = prim.lowerings
+    rules = {}
+    missing = []
+    for platform in platforms:
+        name = platform if platform in lowerings else None
+        rule = lowerings.get(name)
+        if rule is None:
+            missing.append(platform)
+            continue
+        inline, _ = prim.lowering_flags.get(name, (True, True))
+        rules[name] = rule if inline else outlined(rule)
+    if missing:
+        where = f"platform {missing[0]}" if len(platforms) == 1 else f"platforms {missing}"
+        raise NotImplementedError(
+            f"MLIR translation rule for primitive '{prim.name}' not found for {where}"
+        )
+    return rules
+
+
+def rule_for(ctx: ModuleContext, prim: core.Primitive) -> LoweringRule:
+    """The one rule to apply to equations of `prim` in this module; remembered in `ctx.rules`."""
+    rules = find_rules(ctx, prim, ctx.platforms)
+    if len(rules) == 1:
+        rule = next(iter(rules.values()))
+    else:
+        rules = dict(rules)
+        default = rules.pop(None, None)
+
+        def rule(rule_ctx, *args, **params):
+            effects = frozenset(rule_ctx.tokens_in.effects())
+            return lower_per_platform(rule_ctx, str(prim), rules, default, effects, *args, **params)
+
+    ctx.rules[prim] = rule
+    return rule
+
+
+def jaxpr_subcomp(
+    ctx: ModuleContext,
+    jaxpr: core.Jaxpr,
+    name_stack: Any,
+    tokens: TokenSet,
+    consts_for_constvars: Sequence[IrValues],
+    *args: IrValues,
+    dim_var_values: Sequence[Any] = (),
+    const_lowering: dict | None = None,
+    outer_traceback: Any = None,
+    traceback: Any = None,
+) -> tuple[list[IrValues], TokenSet]:
+    """Lowers the equations of a jaxpr at the insertion point.
+
+    Args:
+      ctx: the module.
+      jaxpr: the jaxpr.
+      name_stack: scopes and transformations around it.
+      tokens: tokens of the ordered effects that are in force.
+      consts_for_constvars: IR values of its constants.
+      *args: IR values of its arguments.
+      dim_var_values: IR values of dimension variables, in order of `ctx.shape_poly_state.dim_vars`.
+      const_lowering: IR values of constants that are arguments, by (id, aval).
+      outer_traceback: the call stack of the operation whose body this is.
+      traceback: the call stack that all operations get, in place of their own.
+
+    Returns:
+      IR values of the results, and the tokens after them.
+    """
+    if len(args) != len(jaxpr.invars) or len(consts_for_constvars) != len(jaxpr.constvars):
+        raise ValueError(
+            f"lowering a jaxpr of {len(jaxpr.constvars)} constants and {len(jaxpr.invars)} "
+            f"arguments got {len(consts_for_constvars)} and {len(args)} values"
+        )
+    env: dict[Any, IrValues] = dict(zip(jaxpr.constvars, consts_for_constvars))
+    env.update(zip(jaxpr.invars, args))
+    Literal = core.Literal
+    Location = ir.Location
+    Value = ir.Value
+    caches = ctx.traceback_caches
+    locate = caches.traceback_to_location.get
+    rules = ctx.rules
+    stack = prefix = seen_names = None
+    seen_tb = tb_loc = None
+    eqn_ctx = None
+    manager = None
+    eqn = None
+    try:
+        for eqn in jaxpr.eqns:
+            prim = eqn.primitive
+            info = eqn.source_info
+            names = info.name_stack
+            if names is not seen_names:
+                seen_names = names
+                stack = name_stack + names if names.stack else name_stack
+                text = str(stack)
+                prefix = f"{text}/" if text else ""
+            tb = info.traceback if traceback is None else traceback
+            if tb is not seen_tb or tb is None:
+                seen_tb = tb
+                if outer_traceback is None and tb is not None:
+                    tb_loc = locate(tb)
+                else:
+                    tb_loc = traceback_to_location(ctx, tb, outer_traceback)
+            if eqn.ctx is not eqn_ctx:
+                if manager is not None:
+                    manager.__exit__(None, None, None)
+                    manager = None
+                eqn_ctx = eqn.ctx
+                if eqn_ctx is not core.current_jaxpr_eqn_context():
+                    entering = eqn_ctx.manager
+                    entering.__enter__()
+                    manager = entering
+            invars = eqn.invars
+            outvars = eqn.outvars
+            rule_ctx = LoweringRuleContext(
+                ctx,
+                stack,
+                tb,
+                prim,
+                [v.aval for v in invars],
+                [v.aval for v in outvars],
+                empty_token_set,
+                None,
+                const_lowering,
+                None,
+                dim_var_values,
+                eqn_ctx,
+            )
+            ordered: Sequence[Any] = ()
+            if eqn.effects:
+                ordered = effects_lib.ordered_effects.filter_in(eqn.effects)
+                if ordered:
+                    rule_ctx.tokens_in = tokens.subset(ordered)
+            rule = rules.get(prim) or rule_for(ctx, prim)
+            with Location.name(prefix + prim.name, tb_loc):
+                outs = rule(
+                    rule_ctx,
+                    *[
+                        ir_constant(v.val, const_lowering=const_lowering, aval=v.aval)
+                        if type(v) is Literal
+                        else env[v]
+                        for v in invars
+                    ],
+                    **eqn.params,
+                )
+                if eqn_ctx.compute_type is not None or eqn_ctx.xla_metadata is not None:
+                    annotate_with_eqn_context(rule_ctx, outs)
+            if ordered:
+                if rule_ctx.tokens_out is None:
+                    raise ValueError(
+                        f"Lowering rule for '{prim.name}' needs to set `tokens_out` because it has "
+                        f"effects: {eqn.effects}."
+                    )
+                tokens = tokens.update_tokens(rule_ctx.tokens_out)
+            if isinstance(outs, Value):
+                outs = (outs,)
+            try:
+                n = len(outs)
+            except TypeError:
+                n = -1
+            if n != len(outvars):
+                raise ValueError(
+                    f"Lowering rule for '{prim.name}' must return {len(outvars)} IR value(s), "
+                    f"got {outs if n < 0 else n}."
+                )
+            for v, out in zip(outvars, outs):
+                env[v] = out
+        out_values = [
+            ir_constant(v.val, const_lowering=const_lowering, aval=v.aval)
+            if type(v) is Literal
+            else env[v]
+            for v in jaxpr.outvars
+        ]
+    except Exception:
+        # The cause shows the user's line that made the equation.
+        tb = None if eqn is None else eqn.source_info.traceback
+        with source_info_util.user_context(tb):
+            raise
+    finally:
+        if manager is not None:
+            manager.__exit__(None, None, None)
+    return out_values, tokens
+
+
+# Settings of an equation that its operations carry
+
+
+def map_compute_type(c_type: str) -> str:
+    """What XLA calls the kind of compute that `jax.experimental.compute_on` names."""
+    if c_type == "device_host":
+        return "host"
+    if c_type == "device":
+        return "dense"
+    if c_type == "tpu_sparsecore":
+        return "sparse"
+    raise ValueError(
+        f"Invalid compute type {c_type}. Current supported values are "
+        "`device_host`, `device` and `tpu_sparsecore`."
+    )
+
+
+def _owner(value: Any) -> Any:
+    owner = value.owner if isinstance(value, ir.Value) else value.operation
+    return None if isinstance(owner, ir.Block) else owner.operation
+
+
+def update_frontend_attributes(op: Any, attrs: dict[str, Any]) -> None:
+    """Adds to what the operation tells XLA beside its own attributes."""
+    if "mhlo.frontend_attributes" in op.attributes:
+        old = op.attributes["mhlo.frontend_attributes"]
+        attrs = {**{a.name: a.attr for a in old}, **attrs}
+    op.attributes["mhlo.frontend_attributes"] = ir.DictAttr.get(attrs)
+
+
+def wrap_compute_type_in_place(ctx: LoweringRuleContext, op: Any) -> None:
+    """Marks `op` to run where the context of its equation says (`compute_on`)."""
+    eqn_ctx = ctx.jaxpr_eqn_ctx
+    if eqn_ctx is None or eqn_ctx.compute_type is None:
+        return
+    op = _owner(op)
+    if op is None:
+        return
+    compute_type = eqn_ctx.compute_type
+    if compute_type.startswith("gpu_stream:"):
+        attrs = {
+            "_xla_stream_annotation": ir.StringAttr.get(compute_type.split(":")[1]),
+            "inlineable": ir.StringAttr.get("false"),
+        }
+    else:
+        attrs = {"_xla_compute_type": ir.StringAttr.get(map_compute_type(compute_type))}
+    update_frontend_attributes(op, attrs)
+
+
+def wrap_xla_metadata_in_place(ctx: LoweringRuleContext, op: Any) -> None:
+    """Gives `op` the metadata in force where its equation was made (`set_xla_metadata`)."""
+    eqn_ctx = ctx.jaxpr_eqn_ctx
+    if eqn_ctx is None or eqn_ctx.xla_metadata is None:
+        return
+    op = _owner(op)
+    if op is None:
+        return
+    metadata = eqn_ctx.xla_metadata
+    items = getattr(metadata, "val", metadata)
+    attrs = {
+        k: ir.StringAttr.get(str(v).lower() if isinstance(v, bool) else str(v))
+        for k, v in dict(items).items()
+    }
+    if attrs:
+        update_frontend_attributes(op, attrs)
+
+
+def annotate_with_eqn_context(ctx: LoweringRuleContext, outs: Any) -> None:
+    values = (outs,) if isinstance(outs, ir.Value) else flatten_ir_values(outs)
+    done = []
+    for value in values:
+        op = _owner(value)
+        if op is not None and op not in done:
+            done.append(op)
+            wrap_compute_type_in_place(ctx, op)
+            wrap_xla_metadata_in_place(ctx, op)
+
+
+# Rules made of other things
+
+
+_MAX_CACHED_TRACES = 512
+
+
+class _LoweredFunction:
+    """The rule `lower_fun` makes: traces the function for the operands' types, once for each."""
+
+    __slots__ = ("fun", "multiple_results", "traces", "__weakref__")
+
+    def __init__(self, fun: Callable, multiple_results: bool):
+        self.fun = fun
+        self.multiple_results = multiple_results
+        self.traces: dict[Any, Any] = {}
+        util.register_cache(self, "lower_fun")
+
+    def cache_clear(self) -> None:
+        self.traces.clear()
+
+    def __call__(self, ctx: LoweringRuleContext, *args: Any, **params: Any) -> Sequence[IrValues]:
+        closed = self.trace(ctx.avals_in, params)
+        module_ctx = ctx.module_context
+        outs, tokens_out = jaxpr_subcomp(
+            module_ctx,
+            closed.jaxpr,
+            ctx.name_stack,
+            ctx.tokens_in,
+            ir_consts(closed.consts, [v.aval for v in closed.jaxpr.constvars]),
+            *args,
+            dim_var_values=ctx.dim_var_values,
+            const_lowering=ctx.const_lowering,
+            traceback=ctx.traceback,
+        )
+        if len(ctx.tokens_in):
+            ctx.set_tokens_out(tokens_out)
+        return outs
+
+    def trace(self, avals: Sequence[Any], params: dict[str, Any]) -> core.ClosedJaxpr:
+        fun, multiple_results = self.fun, self.multiple_results
+        try:
+            key = (tuple(avals), tuple(params.items()), config.trace_context())
+            closed = self.traces.get(key)
+        except TypeError:  # a parameter that cannot be hashed
+            key = closed = None
+        if closed is None:
+
+            def flat_fun(*xs):
+                out = fun(*xs, **params)
+                return out if multiple_results else (out,)
+
+            info = core.DebugInfo("lower_fun", core.fun_source_info(fun))
+            with core.set_current_trace(core.eval_trace):
+                jaxpr, _, consts = pe.trace_to_jaxpr_dynamic(flat_fun, avals, info)
+            closed = core.ClosedJaxpr(jaxpr, consts)
+            if key is not None:
+                if len(self.traces) >= _MAX_CACHED_TRACES:
+                    self.traces.clear()
+                self.traces[key] = closed
+        return closed
+
+
+def lower_fun(fun: Callable, multiple_results: bool = True) -> LoweringRule:
+    """A lowering rule from a function that JAX can trace.
+
+    Args:
+      fun: function of arrays and, by name, of the parameters; it may use any operation that has a
+        lowering itself.
+      multiple_results: whether it returns a sequence of arrays, not one.
+    """
+    return _LoweredFunction(fun, multiple_results)
+
+
+def delegate_lowering(
+    ctx: LoweringRuleContext, lowering_fun: Callable, *args: Any, **ctx_override_kwargs: Any
+) -> Sequence[IrValues]:
+    """Applies another rule inside a rule, with some fields of the context replaced.
+
+    Example:
+      delegate_lowering(ctx, hlo_rule, x, avals_in=[aval], avals_out=[aval])
+    """
+    if not ctx_override_kwargs:
+        return lowering_fun(ctx, *args)
+    inner = ctx.replace(**ctx_override_kwargs)
+    outs = lowering_fun(inner, *args)
+    if inner.tokens_out is not None and ctx.tokens_out is None:
+        ctx.set_tokens_out(inner.tokens_out)
+    return outs
+
+
+def lower_per_platform(
+    ctx: LoweringRuleContext,
+    description: str,
+    platform_rules: dict[str, LoweringRule],
+    default_rule: LoweringRule | None,
+    effects: Any,
+    *rule_args: IrValues,
+    **rule_kwargs: Any,
+) -> Sequence[IrValues]:
+    """Lowers by the rule of each platform: a `case` on the platform index if they differ.
+
+    Args:
+      ctx: the context; `ctx.platforms` or else the module's platforms are lowered for.
+      description: what is lowered, for errors.
+      platform_rules: rules by platform.
+      default_rule: the rule for other platforms, if there is one.
+      effects: effects of the operation; the ordered ones are threaded through the branches.
+      *rule_args, **rule_kwargs: for the rules.
+
+    Raises:
+      NotImplementedError: if a platform has no rule.
+    """
+    platforms = tuple(ctx.platforms or ctx.module_context.platforms)
+    rules: list[LoweringRule] = []
+    index_of: dict[int, int] = {}
+    branch_platforms: list[list[str]] = []
+    branch_index = []
+    missing = []
+    for platform in platforms:
+        rule = platform_rules.get(platform, default_rule)
+        if rule is None:
+            missing.append(platform)
+            continue
+        i = index_of.setdefault(id(rule), len(rules))
+        if i == len(rules):
+            rules.append(rule)
+            branch_platforms.append([])
+        branch_platforms[i].append(platform)
+        branch_index.append(i)
+    if missing:
+        where = f"platform {missing[0]}" if len(platforms) == 1 else f"platforms {missing}"
+        raise NotImplementedError(
+            f"MLIR translation rule for primitive '{description}' not found for {where}"
+        )
+    if len(rules) == 1:
+        return rules[0](ctx, *rule_args, **rule_kwargs)
+
+    state = ctx.module_context.shape_poly_state
+    if not state.has_platform_index_argument:
+        raise ValueError(
+            f"lowering {description} for the platforms {platforms} in a module lowered for "
+            f"{ctx.module_context.platforms}"
+        )
+    index = ctx.dim_var_values[0]
+    if branch_index != list(range(len(platforms))):
+        # Several platforms share a rule: map their indices to the branches'.
+        i32 = [ir.RankedTensorType.get((), ir.IntegerType.get_signless(32))]
+        mapping = hlo.CaseOp(i32, index=index, num_branches=len(platforms))
+        for region, i in zip(mapping.regions, branch_index):
+            with ir.InsertionPoint(region.blocks.append()):
+                hlo.return_([ir_constant(np.int32(i))])
+        index = mapping.result
+
+    ordered = effects_lib.ordered_effects.filter_in(effects)
+    tokens_in = ctx.tokens_in.subset(ordered)
+    out_types = [aval_to_ir_types(ctx.module_context, a) for a in ctx.avals_out]
+    flat_types = [t.type for t in tokens_in.tokens()] + flatten_ir_types(out_types)
+    case = hlo.CaseOp(flat_types, index=index, num_branches=len(rules))
+    for region, rule, names in zip(case.regions, rules, branch_platforms):
+        inner = ctx.replace(platforms=names, tokens_in=tokens_in)
+        with ir.InsertionPoint(region.blocks.append()):
+            outs = rule(inner, *rule_args, **rule_kwargs)
+            if isinstance(outs, ir.Value):
+                outs = [outs]
+            tokens: list[Any] = []
+            if ordered:
+                tokens_out = inner.tokens_out
+                if tokens_out is None:
+                    raise ValueError(
+                        f"Lowering rule for '{description}' on {', '.join(names)} needs to set "
+                        f"`tokens_out` because it has effects: {effects}."
+                    )
+                tokens = [tokens_out.get(eff) for eff in ordered]
+            hlo.return_([*tokens, *flatten_ir_values(outs)])
+    results = list(case.results)
+    if ordered:
+        ctx.set_tokens_out(TokenSet(dict(zip(ordered, results))))
+    return unflatten_ir_values_like_types(results[len(ordered) :], out_types)
+
+
+def outlined(rule: LoweringRule) -> LoweringRule:
+    """A rule that puts what `rule` emits in a function, one for all equal equations of a module."""
+
+    def outlined_rule(ctx: LoweringRuleContext, *args: IrValues, **params: Any):
+        module_ctx = ctx.module_context
+        ordered = list(ctx.tokens_in.effects())
+        try:
+            key = (
+                rule,
+                tuple(ctx.avals_in),
+                tuple(ctx.avals_out),
+                tuple(params.items()),
+                tuple(ordered),
+                ctx.jaxpr_eqn_ctx,
+            )
+            entry = module_ctx.cached_primitive_lowerings.get(key)
+        except TypeError:
+            key = entry = None
+        if entry is None:
+            entry = _emit_rule_as_function(rule, ctx, ordered, args, params)
+            if key is not None:
+                module_ctx.cached_primitive_lowerings[key] = entry
+        func_name, out_types = entry
+        flat_types = [t.type for t in ctx.tokens_in.tokens()] + flatten_ir_types(out_types)
+        call = func_dialect.CallOp(
+            flat_types,
+            ir.FlatSymbolRefAttr.get(func_name),
+            flatten_ir_values([*ctx.dim_var_values, *ctx.tokens_in.tokens(), *args]),
+        )
+        results = list(call.results)
+        if ordered:
+            ctx.set_tokens_out(TokenSet(dict(zip(ordered, results))))
+        return unflatten_ir_values_like_types(results[len(ordered) :], out_types)
+
+    return outlined_rule
+
+
+def _emit_rule_as_function(rule, ctx, ordered, args, params):
+    module_ctx = ctx.module_context
+    out_types = [aval_to_ir_types(module_ctx, a) for a in ctx.avals_out]
+    operand_types = [aval_to_ir_types(module_ctx, a) for a in ctx.avals_in]
+    tokens_in = [tok.type for tok in ctx.tokens_in.tokens()]
+    dim_types = [v.type for v in ctx.dim_var_values]
+    func_type = ir.FunctionType.get(
+        dim_types + tokens_in + flatten_ir_types(operand_types),
+        tokens_in + flatten_ir_types(out_types),
+    )
+    with ir.Location.unknown(module_ctx.context):
+        func_op = func_dialect.FuncOp(ctx.primitive.name, func_type, ip=module_ctx.ip)
+    func_op.attributes["sym_visibility"] = ir.StringAttr.get("private")
+    module_ctx.symbol_table.insert(func_op)
+    block = func_op.add_entry_block()
+    with ir.InsertionPoint(block):
+        values = list(block.arguments)
+        dims, values = values[: len(dim_types)], values[len(dim_types) :]
+        tokens = TokenSet(dict(zip(ordered, values)))
+        operands = unflatten_ir_values_like_types(values[len(ordered) :], operand_types)
+        inner = ctx.replace(tokens_in=tokens, dim_var_values=dims, const_lowering=None)
+        outs = rule(inner, *operands, **params)
+        if isinstance(outs, ir.Value):
+            outs = [outs]
+        if ordered and inner.tokens_out is None:
+            raise ValueError(
+                f"Lowering rule for '{ctx.primitive.name}' needs to set `tokens_out` because it has "
+                f"ordered effects: {ordered}."
+            )
+        tokens_out = [inner.tokens_out.get(eff) for eff in ordered]
+        func_dialect.ReturnOp([*tokens_out, *flatten_ir_values(outs)])
+    return func_op.name.value, out_types

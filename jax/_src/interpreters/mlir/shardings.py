@@ -1,0 +1,272 @@
+"""Shardings, layouts and memory kinds in the IR."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from jax._src import config, core, dtypes, lib, sharding_impls
+from jax._src.interpreters.mlir.context import LoweringRuleContext, ModuleContext
+from jax._src.interpreters.mlir.types import aval_to_ir_type
+from jax._src.layout import AutoLayout, Layout
+from jax._src.lib.mlir import ir
+from jax._src.lib.mlir.dialects import hlo, sdy
+from jax._src.mesh import AxisType
+from jax._src.named_sharding import NamedSharding, SdyArray, SdyDim
+from jax._src.partition_spec import PartitionSpec
+from jax._src.sharding_impls import SdyArrayList
+
+UNCONSTRAINED = PartitionSpec.UNCONSTRAINED
+
+
+def get_sharding_attr(ctx: ModuleContext, sharding: Any) -> Any:
+    """The attribute for a sharding in the compiler's form.
+
+    Args:
+      ctx: the module, which remembers attributes.
+      sharding: an `SdyArray`, an `SdyArrayList`, or an `OpSharding` or `HloSharding` of GSPMD.
+    """
+    if isinstance(sharding, (SdyArray, SdyArrayList)):
+        return sharding.build(ctx.sharding_attr_cache)
+    if isinstance(sharding, lib._hlo.OpSharding):
+        # The text keeps all of it; the binary form is for what has none.
+        if len(sharding.tile_assignment_devices) > 100:
+            return ir.StringAttr.get(sharding.SerializeToString())
+        sharding = lib._hlo.HloSharding.from_proto(sharding)
+    return ir.StringAttr.get(repr(sharding))
+
+
+def set_sharding(ctx: ModuleContext, op: Any, sharding: Any) -> None:
+    """Annotates the results of the operation `op` with a sharding in the compiler's form."""
+    if isinstance(sharding, SdyArray):
+        sharding = SdyArrayList((sharding,))
+    name = "sdy.sharding" if isinstance(sharding, SdyArrayList) else "mhlo.sharding"
+    op.attributes[name] = get_sharding_attr(ctx, sharding)
+
+
+def to_ir_sharding(aval: Any, sharding: Any, modify_wrt_axis_types: bool = False) -> Any:
+    """A sharding of values of type `aval` in the compiler's form: Shardy's or GSPMD's.
+
+    Extended dtypes get the sharding of the arrays that represent them; None stays None.
+    """
+    if sharding is None or not hasattr(aval, "shape"):
+        return None
+    dtype = getattr(aval, "dtype", None)
+    if isinstance(dtype, dtypes.ExtendedDType):
+        sharding = sharding_impls.physical_sharding(aval, sharding)
+        aval = core.physical_aval(aval)
+    if config.use_shardy_partitioner.value:
+        return sharding._to_sdy_sharding(aval.ndim, modify_wrt_axis_types)
+    return sharding._to_xla_hlo_sharding(aval.ndim).to_proto()
+
+
+_to_physical_op_sharding = lambda ctx, aval, sharding: to_ir_sharding(aval, sharding)
+
+
+def is_single_device(ctx: ModuleContext) -> bool:
+    """Whether the module runs on one device, where shardings say nothing."""
+    return getattr(ctx.axis_context, "num_devices", None) == 1
+
+
+# Operations that fix a sharding
+
+
+def wrap_with_sharding_op(
+    ctx: LoweringRuleContext,
+    x: Any,
+    aval_out: Any,
+    sharding: Any,
+    unspecified_dims: set[int] | None = None,
+    has_side_effect: bool = False,
+    allow_shardy_lowering: bool = True,
+) -> Any:
+    """`x` constrained to `sharding` (in the compiler's form).
+
+    Args:
+      unspecified_dims: dimensions that GSPMD may shard as it likes.
+      has_side_effect: whether it stays also if nothing uses it.
+      allow_shardy_lowering: whether Shardy's operation may be used for Shardy's form.
+    """
+    if isinstance(sharding, SdyArray) and allow_shardy_lowering:
+        return sdy.ShardingConstraintOp(x, get_sharding_attr(ctx.module_context, sharding)).result
+    return _spmd_custom_call(
+        "Sharding", ctx, x, aval_out, sharding, unspecified_dims, has_side_effect
+    )
+
+
+def wrap_with_full_to_shard_op(
+    ctx: LoweringRuleContext,
+    x: Any,
+    aval_out: Any,
+    sharding: Any,
+    unspecified_dims: set[int] | None = None,
+    has_side_effect: bool = False,
+    allow_shardy_lowering: bool = False,
+) -> Any:
+    """From the whole array to each device's shard of it (GSPMD)."""
+    return _spmd_custom_call(
+        "SPMDFullToShardShape", ctx, x, aval_out, sharding, unspecified_dims, has_side_effect
+    )
+
+
+def wrap_with_shard_to_full_op(
+    ctx: LoweringRuleContext,
+    x: Any,
+    aval_out: Any,
+    sharding: Any,
+    unspecified_dims: set[int] | None = None,
+    has_side_effect: bool = False,
+    allow_shardy_lowering: bool = False,
+) -> Any:
+    """From each device's shard to the whole array (GSPMD)."""
+    return _spmd_custom_call(
+        "SPMDShardToFullShape", ctx, x, aval_out, sharding, unspecified_dims, has_side_effect
+    )
+
+
+def _spmd_custom_call(name, ctx, x, aval_out, sharding, unspecified_dims, has_side_effect):
+    backend_config = ""
+    if unspecified_dims:
+        dims = ",".join(map(str, sorted(unspecified_dims)))
+        backend_config = f"unspecified_dims=[{dims}]"
+    op = hlo.CustomCallOp(
+        [aval_to_ir_type(ctx.module_context, aval_out)],
+        [x],
+        call_target_name=ir.StringAttr.get(name),
+        has_side_effect=ir.BoolAttr.get(has_side_effect),
+        backend_config=ir.StringAttr.get(backend_config),
+        api_version=ir.IntegerAttr.get(ir.IntegerType.get_signless(32), 1),
+        called_computations=ir.ArrayAttr.get([]),
+    )
+    set_sharding(ctx.module_context, op, sharding)
+    return op.result
+
+
+def lower_with_sharding_in_types(ctx: LoweringRuleContext, op: Any, aval: Any) -> Any:
+    """`op`, constrained to the sharding that its type has over explicit mesh axes, if any."""
+    sharding = getattr(aval, "_sharding", None)
+    if sharding is None or sharding.mesh._are_all_axes_auto_or_manual:
+        return op
+    ir_sharding = to_ir_sharding(aval, sharding, modify_wrt_axis_types=True)
+    unspecified = None
+    if not isinstance(ir_sharding, SdyArray):
+        unspecified = {i for i, s in enumerate(sharding.spec) if s is UNCONSTRAINED}
+        if not sharding.mesh.are_all_axes_explicit:
+            unspecified |= {i for i, s in enumerate(sharding.spec) if s is None}
+    return wrap_with_sharding_op(ctx, op, aval, ir_sharding, unspecified)
+
+
+def contains_unconstrained(s: Any) -> bool:
+    """Whether the compiler may choose how some dimension is sharded."""
+    return isinstance(s, NamedSharding) and UNCONSTRAINED in s.spec.partitions
+
+
+def all_unconstrained(s: Any, aval: Any) -> bool:
+    """Whether the compiler may choose how every dimension is sharded."""
+    if not isinstance(s, NamedSharding) or aval.ndim != len(s.spec):
+        return False
+    return all(p is UNCONSTRAINED for p in s.spec)
+
+
+def replicate_trailing_dims(ctx: LoweringRuleContext, val: Any, aval: Any) -> Any:
+    """Array of an extended dtype: its physical trailing dimensions are not split over devices."""
+    if is_single_device(ctx.module_context):
+        return val
+    physical = core.physical_aval(aval)
+    if physical is aval:
+        return val
+    return wrap_with_sharding_op(ctx, val, physical, _trailing_replicated(aval, physical))
+
+
+def _trailing_replicated(aval: Any, physical: Any) -> Any:
+    if config.use_shardy_partitioner.value:
+        dims = tuple(SdyDim((), i < aval.ndim) for i in range(physical.ndim))
+        return SdyArray(mesh_shape=None, dim_shardings=dims)
+    return sharding_impls.replicated_hlo_sharding().to_proto()
+
+
+def add_manual_axes(axis_ctx: Any, sharding: Any, ndim: int) -> Any:
+    """`sharding` with the manual axes of an enclosing `shard_map` in the mesh (GSPMD)."""
+    mesh = axis_ctx.mesh
+    mesh = getattr(mesh, "abstract_mesh", mesh)
+    if isinstance(sharding, NamedSharding) and sharding.mesh.shape == mesh.shape:
+        spec = sharding.spec
+    else:
+        spec = sharding_impls.parse_flatten_op_sharding(sharding._to_xla_hlo_sharding(ndim), mesh)[
+            0
+        ]
+    types = {name: AxisType.Manual for name in axis_ctx.manual_axes}
+    return NamedSharding(mesh.update_axis_types(types), spec)
+
+
+def sharded_aval(aval: Any, sharding: Any) -> Any:
+    """The type of one device's shard of a value."""
+    if sharding is None or not isinstance(aval, core.ShapedArray):
+        return aval
+    return aval.update(shape=sharding.shard_shape(aval.shape), sharding=None)
+
+
+# Memory kinds and layouts
+
+
+def wrap_with_memory_kind(ctx: Any, x: Any, memory_kind: str, aval_out: Any) -> Any:
+    """`x`, placed in the memory of the given kind."""
+    if aval_out is None:
+        result_type = x.type
+    else:
+        result_type = aval_to_ir_type(getattr(ctx, "module_context", ctx), aval_out)
+    op = hlo.CustomCallOp(
+        [result_type],
+        [x],
+        call_target_name=ir.StringAttr.get("annotate_device_placement"),
+        has_side_effect=ir.BoolAttr.get(True),
+        backend_config=ir.StringAttr.get(""),
+        api_version=ir.IntegerAttr.get(ir.IntegerType.get_signless(32), 1),
+        called_computations=ir.ArrayAttr.get([]),
+    )
+    op.attributes["mhlo.frontend_attributes"] = ir.DictAttr.get(
+        {"_xla_buffer_placement": ir.StringAttr.get(memory_kind)}
+    )
+    return op.result
+
+
+def get_mem_kind(s: Any) -> str | None:
+    return None if s is None or isinstance(s, sharding_impls.UnspecifiedValue) else s.memory_kind
+
+
+def wrap_with_layout_op(
+    ctx: LoweringRuleContext, x: Any, aval_out: Any, layout: Layout, aval_in: Any
+) -> Any:
+    """`x`, laid out in memory as `layout` says."""
+    minor_to_major = dense_index_elements(reversed(layout.major_to_minor))
+    op = hlo.CustomCallOp(
+        [aval_to_ir_type(ctx.module_context, aval_out)],
+        [x],
+        call_target_name=ir.StringAttr.get("LayoutConstraint"),
+        has_side_effect=ir.BoolAttr.get(False),
+        backend_config=ir.StringAttr.get(""),
+        api_version=ir.IntegerAttr.get(ir.IntegerType.get_signless(32), 1),
+        called_computations=ir.ArrayAttr.get([]),
+        operand_layouts=ir.ArrayAttr.get([minor_to_major]),
+        result_layouts=ir.ArrayAttr.get([minor_to_major]),
+    )
+    return op.result
+
+
+def dense_index_elements(xs: Sequence[int]) -> Any:
+    xs = np.array(list(xs), np.int64)
+    return ir.DenseIntElementsAttr.get(xs, type=ir.IndexType.get(), shape=xs.shape)
+
+
+def to_xla_layout(layout: Any, aval: Any) -> str | None:
+    """The text of `mhlo.layout_mode`: a layout, "default" or "auto"."""
+    if layout is None:
+        return "default"
+    if layout is AutoLayout:
+        return "auto"
+    if not hasattr(aval, "dtype"):
+        return "default"
+    physical = core.physical_aval(aval)
+    return str(layout._to_xla_layout(physical.dtype))

@@ -1,0 +1,571 @@
+"""Staging functions out to jaxprs, and taking jaxprs apart.
+
+`trace_to_jaxpr_dynamic` runs a function on tracers and records its operations. The rest are
+transformations of finished jaxprs: dead code elimination, moving constants and arguments about,
+and splitting a jaxpr into what is known and what is not (in `partial_eval_custom`).
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from jax._src import config, source_info_util
+from jax._src import core
+from jax._src.core import (
+    AbstractValue,
+    ClosedJaxpr,
+    DropVar,
+    Jaxpr,
+    JaxprEqn,
+    Literal,
+    RuleView,
+    Trace,
+    Tracer,
+    Var,
+    current_jaxpr_eqn_context,
+    no_effects,
+    trace_ctx,
+    typeof,
+)
+from jax._src.core.jaxpr import DebugInfo, is_literalable, unknown_debug_info
+from jax._src.errors import UnexpectedTracerError
+from jax._src.tree_util import tree_flatten
+
+dce_rules = RuleView("dce")
+partial_eval_jaxpr_custom_rules = RuleView("partial_eval_custom")
+forwarding_rules = RuleView("forwarding")
+# Primitives that must not be staged as themselves: rule(trace, source_info, *tracers, **params).
+custom_staging_rules: dict[core.Primitive, Callable] = {}
+
+_MAX_CACHED_TYPES = 4096
+
+
+class DynamicJaxprTracer(Tracer):
+    """A value of a function being staged: a variable of the jaxpr to be."""
+
+    __slots__ = ("val", "source_info")
+
+    def __init__(self, trace, aval, val, source_info):
+        self._trace = trace
+        self.aval = aval
+        self.val = val
+        self.source_info = source_info
+
+    def __repr__(self) -> str:
+        name = self._trace.debug_info.traced_for
+        label = {"jit": "Jit", "": "Jaxpr"}.get(name, name.title().replace("_", ""))
+        return f"{label}Tracer({self.aval})"
+
+    __str__ = __repr__
+
+    def _short_repr(self) -> str:
+        return repr(self)
+
+    def _origin_msg(self) -> str:
+        trace = self._trace
+        if not trace.is_valid():
+            return self._leak_description()
+        info = trace.debug_info
+        origin = f"\nThe error occurred while tracing the function {info.func_src_info or '<unknown>'}"
+        if info.traced_for:
+            origin += f" for {info.traced_for}. "
+        progenitors, seen = trace.progenitors(self.val)
+        names = info.safe_arg_names(len(trace.invars))
+        args = [names[i] or f"number {i}" for i in progenitors]
+        if len(args) == 1:
+            return origin + (
+                "This concrete value was not available in Python because it depends on the value of "
+                f"the argument {args[0]}."
+            )
+        if args:
+            return origin + (
+                "This concrete value was not available in Python because it depends on the values of "
+                f"the arguments {', '.join(args[:-1])} and {args[-1]}."
+            )
+        if seen:
+            lines = "\n".join(f"  operation {line}" for line in seen[:5])
+            return origin + (
+                "This value became a tracer due to JAX operations on these lines:\n\n" + lines
+            )
+        return origin
+
+    def _leak_description(self) -> str:
+        info = self._trace.debug_info
+        where = source_info_util.summarize(self.source_info)
+        frames = source_info_util.summarize(self.source_info, num_frames=5)
+        return (
+            f"\nThe function being traced when the value leaked was {info.func_src_info} traced for "
+            f"{info.traced_for or 'staging'}."
+            "\n------------------------------"
+            f"\nThe leaked intermediate value was created on line {where}. "
+            "\n------------------------------"
+            "\nWhen the value was created, the final 5 stack frames (most recent last) excluding "
+            f"JAX-internal frames were:\n{frames}"
+            "\n------------------------------"
+        )
+
+
+core.register_tracer_class(DynamicJaxprTracer)
+
+
+class DynamicJaxprTrace(Trace):
+    """Stages operations out to the equations of a jaxpr."""
+
+    __slots__ = (
+        "debug_info", "invars", "constvars", "consts", "_const_ids", "eqns", "effects", "parent",
+        "tag",
+    )  # fmt: skip
+
+    def __init__(self, debug_info: DebugInfo | None = None, parent: Trace | None = None):
+        self._valid = True
+        self.debug_info = debug_info or unknown_debug_info
+        self.parent = parent
+        self.invars: list[Var] = []
+        self.constvars: list[Var] = []
+        self.consts: list[Any] = []
+        self._const_ids: dict[int, Var] = {}
+        self.eqns: list[JaxprEqn] = []
+        self.effects: set = set()
+        self.tag = None
+
+    def new_arg(self, aval: AbstractValue, source_info=None) -> DynamicJaxprTracer:
+        """A tracer for a new argument of type `aval`."""
+        var = Var(aval)
+        self.invars.append(var)
+        return DynamicJaxprTracer(self, aval, var, source_info)
+
+    def new_const(self, x: Any) -> DynamicJaxprTracer:
+        atom = self.to_atom(x)
+        return DynamicJaxprTracer(self, atom.aval, atom, None)
+
+    def to_atom(self, x: Any) -> Var | Literal:
+        """The variable or literal for a value used in this trace."""
+        if type(x) is DynamicJaxprTracer and x._trace is self:
+            return x.val
+        if is_literalable(x):
+            return Literal(x, typeof(x))
+        var = self._const_ids.get(id(x))
+        if var is None:
+            aval = typeof(x)
+            if isinstance(x, Tracer):
+                check_valid_tracer(x)
+            var = Var(aval)
+            self._const_ids[id(x)] = var
+            self.constvars.append(var)
+            self.consts.append(x)  # keeps x alive, so that its id stays its own
+        return var
+
+    def to_jaxpr_tracer(self, x: Any, source_info=None) -> DynamicJaxprTracer:
+        if type(x) is DynamicJaxprTracer and x._trace is self:
+            return x
+        return self.new_const(x)
+
+    def process_primitive(self, primitive, args, params):
+        if custom_staging_rules:
+            rule = custom_staging_rules.get(primitive)
+            if rule is not None:
+                return rule(self, source_info_util.current(), *args, **params)
+        invars = []
+        avals = []
+        for x in args:
+            if type(x) is DynamicJaxprTracer and x._trace is self:
+                invars.append(x.val)
+                avals.append(x.aval)
+            else:
+                atom = self.to_atom(x)
+                invars.append(atom)
+                avals.append(atom.aval)
+        if primitive.multiple_results:
+            out_avals, effects = primitive.eval_types(avals, params)
+            return self.add_eqn(primitive, invars, out_avals, params, effects)
+        out_aval, effects = cached_types(primitive, tuple(avals), params)
+        source_info = source_info_util.current()
+        var = Var(out_aval)
+        if effects:
+            effects = frozenset(effects)
+            self.effects.update(effects)
+        self.eqns.append(
+            JaxprEqn(
+                invars, [var], primitive, params, effects, source_info, current_jaxpr_eqn_context()
+            )
+        )
+        return DynamicJaxprTracer(self, out_aval, var, source_info)
+
+    default_process_primitive = process_primitive
+
+    def add_eqn(self, primitive, invars, out_avals, params, effects=no_effects) -> list:
+        """Append an equation; gives tracers for its results."""
+        source_info = source_info_util.current()
+        outvars = [Var(a) for a in out_avals]
+        if effects:
+            self.effects.update(effects)
+        self.eqns.append(
+            JaxprEqn(
+                invars, outvars, primitive, params, frozenset(effects), source_info,
+                current_jaxpr_eqn_context(),
+            )
+        )  # fmt: skip
+        return [DynamicJaxprTracer(self, v.aval, v, source_info) for v in outvars]
+
+    def process_custom_jvp_call(self, primitive, fun, jvp, args, *, symbolic_zeros):
+        in_avals = [typeof(x) for x in args]
+        closed, consts = trace_to_closed(fun, in_avals, DebugInfo("custom_jvp fun"))
+        invars = [self.to_atom(x) for x in (*consts, *args)]
+        params = dict(
+            call_jaxpr=closed,
+            jvp_jaxpr_fun=jvp,
+            num_consts=len(consts),
+            symbolic_zeros=symbolic_zeros,
+        )
+        return self.add_eqn(primitive, invars, closed.out_avals, params, closed.effects)
+
+    def process_custom_vjp_call(self, primitive, fun, fwd, bwd, args, *, out_trees, symbolic_zeros):
+        in_avals = [typeof(x) for x in args]
+        closed, consts = trace_to_closed(fun, in_avals, DebugInfo("custom_vjp fun"))
+        invars = [self.to_atom(x) for x in (*consts, *args)]
+        params = dict(
+            call_jaxpr=closed,
+            fwd_jaxpr_thunk=fwd,
+            bwd=bwd,
+            num_consts=len(consts),
+            out_trees=out_trees,
+            symbolic_zeros=symbolic_zeros,
+        )
+        return self.add_eqn(primitive, invars, closed.out_avals, params, closed.effects)
+
+    def progenitors(self, var) -> tuple[list[int], list[str]]:
+        """The arguments `var` depends on, and the lines of operations on constants alone."""
+        producers = {v: eqn for eqn in self.eqns for v in eqn.outvars}
+        arg_index = {v: i for i, v in enumerate(self.invars)}
+        found, lines, seen, todo = set(), [], set(), [var]
+        while todo:
+            v = todo.pop()
+            if type(v) is Literal or v in seen:
+                continue
+            seen.add(v)
+            if v in arg_index:
+                found.add(arg_index[v])
+            elif v in producers:
+                eqn = producers[v]
+                todo.extend(eqn.invars)
+                lines.append(f"{eqn}\n    from line {source_info_util.summarize(eqn.source_info)}")
+        return sorted(found), lines
+
+    def to_jaxpr(self, outs: Sequence[Any], debug_info: DebugInfo | None = None) -> tuple[Jaxpr, list]:
+        """The finished jaxpr with results `outs`, and its constants."""
+        outvars = [self.to_atom(x) for x in outs]
+        jaxpr = Jaxpr(
+            self.constvars, self.invars, outvars, self.eqns, frozenset(self.effects),
+            debug_info or self.debug_info,
+        )  # fmt: skip
+        return jaxpr, self.consts
+
+    def finish(self) -> None:
+        """End the trace: its tracers are leaks from now on."""
+        self._valid = False
+        self._const_ids = {}
+
+
+def check_valid_tracer(x: Tracer) -> None:
+    """Raise the documented error if `x` has escaped the transformation it was made in."""
+    if not x._trace.is_valid():
+        raise core.escaped_tracer_error(x)
+
+
+def cached_types(primitive, avals: tuple, params: dict):
+    """Type and effects of a single-result primitive, memoised on the primitive."""
+    try:
+        key = (avals, tuple(params.items()) if params else ())
+        cached = primitive.aval_cache.get(key)
+    except TypeError:
+        raise_unhashable_params(primitive, params)
+        return primitive.eval_types(avals, params)
+    if cached is None:
+        cached = primitive.eval_types(avals, params)
+        if all(getattr(a, "_sharding", 0) is None for a in avals):
+            if len(primitive.aval_cache) > _MAX_CACHED_TYPES:
+                primitive.aval_cache.clear()
+            # With a mesh in context, rules of operations without operands may look at it.
+            mesh = config.abstract_mesh_context_manager.value
+            if mesh is None or mesh.empty:
+                primitive.aval_cache[key] = cached
+    return cached
+
+
+def raise_unhashable_params(primitive, params: dict) -> None:
+    for name, value in params.items():
+        try:
+            hash(value)
+        except TypeError:
+            raise TypeError(
+                f"parameter {name!r} of the primitive '{primitive.name}' must be hashable, got "
+                f"{type(value).__name__}: {value!r}"
+            ) from None
+
+
+def trace_to_jaxpr_dynamic(
+    fun: Callable, in_avals: Sequence[AbstractValue], debug_info: DebugInfo | None = None, **kwargs
+) -> tuple[Jaxpr, list[AbstractValue], list[Any]]:
+    """Stage a flat function out to a jaxpr.
+
+    Args:
+      fun: function of flat arguments, returning a sequence of results.
+      in_avals: types of the arguments.
+      debug_info: what it is traced for.
+
+    Returns:
+      The jaxpr, the types of its results, and the values of its constants (which may be tracers of
+      enclosing traces).
+    """
+    parent = trace_ctx.trace
+    trace = DynamicJaxprTrace(debug_info, parent)
+    with source_info_util.reset_name_stack():
+        source_info = source_info_util.current()
+        args = [trace.new_arg(aval, source_info) for aval in in_avals]
+        trace_ctx.set_trace(trace)
+        try:
+            outs = fun(*args)
+        finally:
+            trace_ctx.set_trace(parent)
+            del args
+    outs = list(outs)
+    for x in outs:
+        check_returned_value(x, trace)
+    jaxpr, consts = trace.to_jaxpr(outs)
+    trace.finish()
+    del outs, trace.parent
+    return jaxpr, jaxpr.out_avals, consts
+
+
+trace_to_jaxpr = trace_to_jaxpr_dynamic
+
+
+def check_returned_value(x: Any, trace: DynamicJaxprTrace) -> None:
+    if type(x) is DynamicJaxprTracer and x._trace is trace:
+        return
+    try:
+        typeof(x)
+    except TypeError:
+        info = trace.debug_info
+        raise TypeError(
+            f"function {info.func_src_info} traced for {info.traced_for} returned a value of type "
+            f"{type(x)}, which is not a valid JAX type: return arrays, numbers or pytrees of them."
+        ) from None
+
+
+def trace_to_closed(fun, in_avals, debug_info=None) -> tuple[ClosedJaxpr, list]:
+    """Stage `fun`, with constants that are tracers turned into leading arguments.
+
+    Returns:
+      A closed jaxpr of (tracers closed over, arguments), and the tracers closed over.
+    """
+    jaxpr, _, consts = trace_to_jaxpr_dynamic(fun, in_avals, debug_info)
+    if any(isinstance(c, Tracer) for c in consts):
+        return close_jaxpr(convert_constvars_jaxpr(jaxpr)), consts
+    return ClosedJaxpr(jaxpr, consts), []
+
+
+def abstract_eval_fun(fun: Callable, *avals, debug_info=None, **params) -> list[AbstractValue]:
+    """Types of the results of a flat function."""
+    _, out_avals, _ = trace_to_jaxpr_dynamic(lambda *xs: fun(*xs, **params), avals, debug_info)
+    return out_avals
+
+
+# Moving constants and arguments about
+
+
+def close_jaxpr(jaxpr: Jaxpr) -> ClosedJaxpr:
+    """The closed form of a jaxpr without constants; the same object each time."""
+    closed = jaxpr._cache.get(close_jaxpr)
+    if closed is None:
+        closed = jaxpr._cache[close_jaxpr] = ClosedJaxpr(jaxpr, ())
+    return closed
+
+
+def convert_constvars_jaxpr(jaxpr: Jaxpr) -> Jaxpr:
+    """The jaxpr with its constants as leading arguments."""
+    if not jaxpr.constvars:
+        return jaxpr
+    converted = jaxpr._cache.get(convert_constvars_jaxpr)
+    if converted is None:
+        n = len(jaxpr.constvars)
+        info = jaxpr.debug_info
+        names = (None,) * n + info.safe_arg_names(len(jaxpr.invars))
+        converted = jaxpr.replace(
+            constvars=(),
+            invars=jaxpr.constvars + jaxpr.invars,
+            effects=_shift_input_effects(jaxpr.effects, n),
+            debug_info=info._replace(arg_names=names),
+        )
+        jaxpr._cache[convert_constvars_jaxpr] = converted
+    return converted
+
+
+def _shift_input_effects(effects, n: int):
+    return frozenset(
+        e.replace(input_index=e.input_index + n) if isinstance(e, core.JaxprInputEffect) else e
+        for e in effects
+    )
+
+
+def convert_invars_to_constvars(jaxpr: Jaxpr, n: int) -> Jaxpr:
+    """The jaxpr with its first `n` arguments as constants."""
+    if n == 0:
+        return jaxpr
+    info = jaxpr.debug_info
+    names = info.safe_arg_names(len(jaxpr.invars))[n:]
+    return jaxpr.replace(
+        constvars=jaxpr.invars[:n],
+        invars=jaxpr.invars[n:],
+        debug_info=info._replace(arg_names=names),
+    )
+
+
+def separate_consts(closed: ClosedJaxpr) -> tuple[ClosedJaxpr, list]:
+    """A closed jaxpr that takes its constants as leading arguments, and these constants."""
+    return close_jaxpr(convert_constvars_jaxpr(closed.jaxpr)), closed.consts
+
+
+def move_binders_to_front(closed: ClosedJaxpr, to_move: Sequence[bool]) -> ClosedJaxpr:
+    """The jaxpr with the marked arguments before the others."""
+    return _move_binders(closed, tuple(to_move), True)
+
+
+def move_binders_to_back(closed: ClosedJaxpr, to_move: Sequence[bool]) -> ClosedJaxpr:
+    return _move_binders(closed, tuple(not b for b in to_move), True)
+
+
+@core.cached_on_jaxpr
+def _move_binders(closed: ClosedJaxpr, to_move: tuple, _: bool) -> ClosedJaxpr:
+    invars = closed.jaxpr.invars
+    names = closed.jaxpr.debug_info.safe_arg_names(len(invars))
+    order = [i for i, m in enumerate(to_move) if m] + [i for i, m in enumerate(to_move) if not m]
+    info = closed.jaxpr.debug_info._replace(arg_names=tuple(names[i] for i in order))
+    jaxpr = closed.jaxpr.replace(invars=[invars[i] for i in order], debug_info=info)
+    return ClosedJaxpr(jaxpr, closed.consts)
+
+
+# Dead code elimination
+
+
+def dce_jaxpr(
+    jaxpr: Jaxpr, used_outputs: Sequence[bool], instantiate: bool | Sequence[bool] = False
+) -> tuple[Jaxpr, list[bool]]:
+    """Remove the equations that the used results do not need.
+
+    Args:
+      jaxpr: the jaxpr.
+      used_outputs: which results are wanted.
+      instantiate: arguments to keep though unused (True for all).
+
+    Returns:
+      The smaller jaxpr, and which arguments it keeps.
+    """
+    if type(instantiate) is bool:
+        instantiate = (instantiate,) * len(jaxpr.invars)
+    key = (dce_jaxpr, tuple(used_outputs), tuple(instantiate))
+    cached = jaxpr._cache.get(key)
+    if cached is None:
+        cached = jaxpr._cache[key] = _dce_jaxpr(jaxpr, *key[1:])
+    new_jaxpr, used_inputs = cached
+    return new_jaxpr, list(used_inputs)
+
+
+def _dce_jaxpr(jaxpr: Jaxpr, used_outputs: tuple, instantiate: tuple):
+    outvars = [v for v, used in zip(jaxpr.outvars, used_outputs) if used]
+    live: set[Var] = {v for v in outvars if type(v) is not Literal}
+    eqns: list[JaxprEqn] = []
+    for eqn in reversed(jaxpr.eqns):
+        used_outs = [v in live for v in eqn.outvars]
+        rule = eqn.primitive.dce or _default_dce_rule
+        used_ins, new_eqn = rule(used_outs, eqn)
+        if new_eqn is not None:
+            eqns.append(new_eqn)
+            live.update(v for v in new_eqn.invars if type(v) is not Literal)
+    eqns.reverse()
+    used_inputs = tuple(v in live or inst for v, inst in zip(jaxpr.invars, instantiate))
+    invars = [v for v, used in zip(jaxpr.invars, used_inputs) if used]
+    index = {v: i for i, v in enumerate(invars)}
+    effects = set()
+    for eqn in eqns:
+        effects.update(e for e in eqn.effects if not isinstance(e, core.JaxprInputEffect))
+    for e in jaxpr.effects:
+        if isinstance(e, core.JaxprInputEffect):
+            n = len(jaxpr.constvars)
+            if e.input_index < n:
+                effects.add(e)
+            elif (v := jaxpr.invars[e.input_index - n]) in index:
+                effects.add(e.replace(input_index=index[v] + n))
+        elif isinstance(e, core.NamedAxisEffect):
+            continue
+    info = jaxpr.debug_info
+    info = info._replace(
+        arg_names=tuple(
+            n for n, used in zip(info.safe_arg_names(len(jaxpr.invars)), used_inputs) if used
+        ),
+        result_paths=tuple(
+            p for p, used in zip(info.safe_result_paths(len(jaxpr.outvars)), used_outputs) if used
+        ),
+    )
+    new = Jaxpr(jaxpr.constvars, invars, outvars, eqns, frozenset(effects), info)
+    return new, used_inputs
+
+
+def has_effects(eqn: JaxprEqn) -> bool:
+    """Whether an equation must stay though nothing reads its results."""
+    return any(not isinstance(e, core.NamedAxisEffect) for e in eqn.effects)
+
+
+def _default_dce_rule(used_outs, eqn):
+    if not any(used_outs) and not has_effects(eqn):
+        return [False] * len(eqn.invars), None
+    return [True] * len(eqn.invars), eqn
+
+
+def dce_jaxpr_consts(jaxpr: Jaxpr, used_outputs, instantiate=False):
+    """As `dce_jaxpr`, for constants too: gives the jaxpr, used constants, used arguments."""
+    n = len(jaxpr.constvars)
+    inst = [False] * n + (
+        [instantiate] * len(jaxpr.invars) if type(instantiate) is bool else list(instantiate)
+    )
+    new, used = dce_jaxpr(convert_constvars_jaxpr(jaxpr), used_outputs, inst)
+    used_consts, used_inputs = used[:n], used[n:]
+    if sum(used_consts):
+        new = convert_invars_to_constvars(new, sum(used_consts))
+    return new, used_consts, used_inputs
+
+
+def dce_jaxpr_closed_call_rule(used_outputs: list[bool], eqn: JaxprEqn):
+    """DCE of a primitive that calls the closed jaxpr in its parameter `call_jaxpr` or `jaxpr`."""
+    if not any(used_outputs) and not has_effects(eqn):
+        return [False] * len(eqn.invars), None
+    name = "call_jaxpr" if "call_jaxpr" in eqn.params else "jaxpr"
+    closed = eqn.params[name]
+    jaxpr, used_inputs = dce_jaxpr(closed.jaxpr, used_outputs)
+    params = dict(eqn.params, **{name: ClosedJaxpr(jaxpr, closed.consts)})
+    new_eqn = eqn.replace(
+        invars=[v for v, u in zip(eqn.invars, used_inputs) if u],
+        outvars=[v for v, u in zip(eqn.outvars, used_outputs) if u],
+        params=params,
+        effects=jaxpr.effects,
+    )
+    return used_inputs, new_eqn
+
+
+def prune_closed_jaxpr_outputs(closed: ClosedJaxpr, used_outputs: Sequence[bool]) -> ClosedJaxpr:
+    """The jaxpr with only the wanted results, and all its arguments."""
+    jaxpr, _ = dce_jaxpr(closed.jaxpr, used_outputs, True)
+    return ClosedJaxpr(jaxpr, closed.consts)
+
+
+def flat_results(out_tree_store: list, fun: Callable) -> Callable:
+    """`fun` returning its result flattened; the tree is appended to `out_tree_store`."""
+
+    def flat(*args):
+        leaves, tree = tree_flatten(fun(*args))
+        out_tree_store.append(tree)
+        return leaves
+
+    return flat
+
+
+__all__ = [name for name in dir() if not name.startswith("_")]

@@ -1,0 +1,569 @@
+"""Compiled programs: compiling a module, calling it, and what can be asked about it."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from jax._src import compiler, config, core, dispatch, dtypes, lib
+from jax._src.array_impl import ArrayImpl, device_sharding
+from jax._src.interpreters.pxla.placement import Placement, layouts_equal
+from jax._src.interpreters.pxla.transfers import (
+    global_aval_to_result_handler,
+    shard_arg_fallback,
+    shard_args,
+)
+from jax._src.layout import AutoLayout, Format, Layout
+from jax._src.lib import DeviceList, _jax
+from jax._src.memory import MemorySpace
+from jax._src.mesh import Mesh
+from jax._src.named_sharding import NamedSharding
+from jax._src.sharding import Sharding
+from jax._src.sharding_impls import (
+    GSPMDSharding,
+    UnspecifiedValue,
+    logical_sharding,
+    parse_flatten_op_sharding,
+)
+from jax._src.tree_util import default_registry, tree_flatten
+
+
+@dataclasses.dataclass(slots=True)
+class ProgramInfo:
+    """What is known of a program besides its module.
+
+    Arguments without "all" are those that the module takes: constants that became arguments and unused
+    arguments are told by `const_args` (which come first) and `kept_var_idx`.
+    """
+
+    name: str
+    const_args: list[Any]
+    all_in_avals: Sequence[Any]
+    in_avals: Sequence[Any]
+    out_avals: Sequence[Any]
+    in_shardings: Sequence[Any]
+    out_shardings: Sequence[Any]
+    in_layouts: Sequence[Any]
+    out_layouts: Sequence[Any]
+    kept_var_idx: tuple[int, ...] | None
+    ordered_effects: Sequence[Any]
+    unordered_effects: Sequence[Any]
+    debug_info: Any
+    donated: Sequence[bool]
+
+
+class MeshExecutableFastpathData(NamedTuple):
+    """What the native call path needs to run a program without Python; fields as it reads them."""
+
+    xla_executable: Any
+    out_pytree_def: Any
+    in_shardings: Sequence[Any]
+    out_shardings: Sequence[Any]
+    out_avals: Sequence[Any]
+    out_committed: Sequence[bool]
+    kept_var_bitvec: Sequence[bool]
+    in_device_local_layouts: Sequence[Any]
+    const_args: Sequence[Any]
+
+
+def compile_lowered(
+    lowered: Any, info: ProgramInfo, placement: Placement, compiler_options: dict[str, Any]
+) -> MeshExecutable:
+    """Compiles a lowered module for the devices of `placement`."""
+    devices, n = placement.devices, placement.num_devices
+    device_list = DeviceList(tuple(devices))
+    backend = placement.backend
+    single = n == 1
+    options_given = dict(compiler_options)
+    fdo_profile = options_given.pop("fdo_profile", None)
+    options = compiler.get_compile_options(
+        num_replicas=1,
+        num_partitions=n,
+        device_assignment=np.array([[d.id for d in devices]]),
+        env_options_overrides=options_given or None,
+        fdo_profile=fdo_profile,
+        detailed_logging=compiler.use_detailed_logging(lowered.module),
+        backend=backend,
+    )
+    if not single:
+        build = options.executable_build_options
+        tokens = (False,) * len(info.ordered_effects)
+        build.allow_spmd_sharding_propagation_to_parameters = tokens + tuple(
+            isinstance(s, UnspecifiedValue) for s in info.in_shardings
+        )
+        build.allow_spmd_sharding_propagation_to_output = tokens + tuple(
+            isinstance(s, UnspecifiedValue) for s in info.out_shardings
+        )
+    xla_executable = compiler.compile_or_get_cached(
+        backend,
+        lowered.module,
+        np.array(devices, dtype=object),
+        options,
+        lowered.host_callbacks,
+        device_list,
+        fun_name=info.name,
+    )
+    in_shardings, out_shardings = _final_shardings(xla_executable, info, placement, device_list)
+    return MeshExecutable(
+        xla_executable, info, placement, device_list, in_shardings, out_shardings, lowered
+    )
+
+
+def _final_shardings(xla_executable, info, placement, device_list):
+    """Shardings of arguments and results, with those that the compiler has chosen."""
+    if placement.num_devices == 1:
+        default = device_sharding(placement.devices[0])
+        ins = tuple([_or_default(s, default) for s in info.in_shardings])
+        outs = tuple([_or_default(s, default) for s in info.out_shardings])
+        kinds = None
+        if any(
+            getattr(a, "memory_space", None) is not None
+            and a.memory_space is not MemorySpace.Device
+            for a in info.out_avals
+        ) or any(not isinstance(s, UnspecifiedValue) for s in info.out_shardings):
+            kinds = xla_executable.get_output_memory_kinds()[0][len(info.ordered_effects) :]
+        if kinds is not None:
+            outs = tuple([
+                s if s.memory_kind == k or not isinstance(o, UnspecifiedValue) else s.with_memory_kind(k)
+                for s, k, o in zip(outs, kinds, info.out_shardings)
+            ])  # fmt: skip
+        return ins, outs
+    skip = len(info.ordered_effects)
+    ins, outs = info.in_shardings, info.out_shardings
+    mesh = placement.mesh
+    if any(isinstance(s, UnspecifiedValue) for s in ins):
+        chosen = xla_executable.get_parameter_shardings()
+        ins = _fill_in(ins, chosen, skip, info.in_avals, device_list, mesh, None)
+    if any(isinstance(s, UnspecifiedValue) for s in outs):
+        chosen = xla_executable.get_output_shardings()
+        kinds = xla_executable.get_output_memory_kinds()[0][skip:]
+        outs = _fill_in(outs, chosen, skip, info.out_avals, device_list, mesh, kinds)
+    return tuple(ins), tuple(outs)
+
+
+def _or_default(sharding, default):
+    return default if isinstance(sharding, UnspecifiedValue) else sharding
+
+
+def _fill_in(shardings, chosen, skip, avals, device_list, mesh, kinds):
+    replicated = lib._hlo.HloSharding.replicate()
+    if chosen is None:
+        chosen = [None] * len(shardings)
+    elif len(chosen) == 1 and len(shardings) + skip != 1:
+        tuples = chosen[0].tuple_shardings
+        chosen = (tuples or chosen * (len(shardings) + skip))[skip:]
+    else:
+        chosen = chosen[skip:]
+    out = []
+    for i, (s, op, aval) in enumerate(zip(shardings, chosen, avals, strict=True)):
+        if isinstance(s, UnspecifiedValue):
+            hlo_sharding = replicated if op is None else lib._hlo.HloSharding.from_proto(op)
+            kind = kinds[i] if kinds is not None else None
+            s = GSPMDSharding(device_list, hlo_sharding, memory_kind=kind)
+            if isinstance(aval, core.ShapedArray):
+                if core.physical_aval(aval) is not aval:
+                    s = logical_sharding(aval.shape, aval.dtype, s)
+                s = _named(s, mesh, aval)
+        out.append(s)
+    return out
+
+
+def _named(s: Any, mesh: Any, aval: Any) -> Any:
+    """A sharding of the compiler as one over the mesh, if there is one."""
+    if not isinstance(mesh, Mesh) or not isinstance(s, GSPMDSharding):
+        return s
+    try:
+        (spec,) = parse_flatten_op_sharding(s._hlo_sharding, mesh)
+    except (ValueError, NotImplementedError):
+        return s
+    return NamedSharding(mesh, spec, memory_kind=s.memory_kind)
+
+
+class MeshExecutable:
+    """A compiled program for one or more devices.
+
+    Attributes:
+      unsafe_call: calls it with flat arguments, without checks of their types.
+      in_avals, out_avals: types of the arguments it takes, and of its results.
+      xla_executable: the native executable.
+    """
+
+    __slots__ = (
+        "xla_executable", "_info", "_placement", "_device_list", "_in_shardings", "_out_shardings",
+        "_keepalive", "_has_host_callbacks", "_unsafe_call", "_layouts", "_in_device_layouts",
+    )  # fmt: skip
+
+    def __init__(
+        self, xla_executable, info, placement, device_list, in_shardings, out_shardings, lowered
+    ):
+        self.xla_executable = xla_executable
+        self._info: ProgramInfo = info
+        self._placement: Placement = placement
+        self._device_list = device_list
+        self._in_shardings = in_shardings
+        self._out_shardings = out_shardings
+        self._has_host_callbacks = bool(lowered.host_callbacks)
+        # The callbacks that the program calls by address.
+        self._keepalive = (lowered.keepalive, lowered.host_callbacks)
+        self._layouts: tuple[list[Any], list[Any]] | None = None
+        self._in_device_layouts = self._layouts_to_ask_for()
+        self._unsafe_call: ExecuteReplicated | None = None
+
+    in_avals = property(lambda self: self._info.in_avals)
+    out_avals = property(lambda self: self._info.out_avals)
+    const_args = property(lambda self: self._info.const_args)
+
+    @property
+    def _kept_var_idx(self) -> set[int]:
+        kept = self._info.kept_var_idx
+        return set(range(len(self._info.all_in_avals)) if kept is None else kept)
+
+    @property
+    def unsafe_call(self) -> ExecuteReplicated:
+        call = self._unsafe_call
+        if call is None:
+            call = self._unsafe_call = ExecuteReplicated(self)
+        return call
+
+    def call(self, *args: Any) -> list[Any]:
+        """Runs the program on flat arguments.
+
+        Raises:
+          TypeError: if their types are not those that it was compiled for.
+          ValueError: if arrays are committed to other devices or layouts.
+        """
+        info = self._info
+        offset = len(info.const_args)
+        kept = info.kept_var_idx
+        positions = range(offset, offset + len(args)) if kept is None else kept
+        check_arg_avals_for_call(info.all_in_avals[offset:], args, info.debug_info, offset)
+        names = info.debug_info.safe_arg_names(len(info.all_in_avals))
+        used = [(k, i) for k, i in enumerate(positions) if i >= offset]
+        if kept is None:
+            used = [(i, i) for i in positions]
+        check_placement(
+            [args[i - offset] for _, i in used],
+            [self._in_shardings[k] for k, _ in used],
+            [self._in_device_layouts[k] for k, _ in used],
+            [names[i] for _, i in used],
+        )
+        return self.unsafe_call(*args)
+
+    # Questions
+
+    def input_shardings(self) -> list[Any]:
+        """One sharding for each argument; None for those that are not used."""
+        return self._for_all_args(self._in_shardings)
+
+    def output_shardings(self) -> list[Any]:
+        """One sharding for each result."""
+        return list(self._out_shardings)
+
+    def input_formats(self) -> list[Format]:
+        """Layout and sharding of each argument; empty formats for those that are not used."""
+        formats = [
+            Format(layout, s) for layout, s in zip(self._xla_layouts()[0], self._in_shardings)
+        ]
+        return [Format() if f is None else f for f in self._for_all_args(formats)]
+
+    def output_formats(self) -> list[Format]:
+        """Layout and sharding of each result."""
+        return [Format(layout, s) for layout, s in zip(self._xla_layouts()[1], self._out_shardings)]
+
+    def as_text(self) -> str:
+        """The optimised program."""
+        modules = self.xla_executable.hlo_modules()
+        return "\n\n".join(m.to_string() for m in modules)
+
+    def cost_analysis(self) -> Any:
+        """Estimates of flops, bytes accessed and the like, by name."""
+        try:
+            return self.xla_executable.cost_analysis()
+        except _jax.JaxRuntimeError as err:
+            if not _is_unimplemented(err):
+                raise
+        # Not all runtimes estimate; the program's text can be estimated on the host.
+        (module,) = self.xla_executable.hlo_modules()
+        return _jax.hlo_module_cost_analysis(self._placement.backend, module)
+
+    def memory_analysis(self) -> Any:
+        """Estimates of the memory that the program needs; None where the runtime has none."""
+        try:
+            return self.xla_executable.get_compiled_memory_stats()
+        except _jax.JaxRuntimeError as err:
+            if not _is_unimplemented(err):
+                raise
+            return None
+
+    def runtime_executable(self) -> Any:
+        """The native executable."""
+        return self.xla_executable
+
+    xla_extension_executable = runtime_executable
+
+    def _for_all_args(self, values: Sequence[Any]) -> list[Any]:
+        kept = self._info.kept_var_idx
+        if kept is None:
+            return list(values)
+        out = [None] * len(self._info.all_in_avals)
+        for i, v in zip(kept, values):
+            out[i] = v
+        return out
+
+    def _xla_layouts(self) -> tuple[list[Any], list[Any]]:
+        """Layouts of arguments and results, as the runtime reports them."""
+        if self._layouts is None:
+            skip = len(self._info.ordered_effects)
+            found = []
+            for layouts, avals in (
+                (self.xla_executable.get_parameter_layouts(), self._info.in_avals),
+                (self.xla_executable.get_output_layouts(), self._info.out_avals),
+            ):
+                found.append([
+                    Layout.from_pjrt_layout(layout) if isinstance(aval, core.ShapedArray) else None
+                    for layout, aval in zip(layouts[skip:], avals)
+                ])  # fmt: skip
+            self._layouts = tuple(found)
+        return self._layouts
+
+    def _layouts_to_ask_for(self) -> list[Any]:
+        """The layouts that arguments must be put in: those that are not the default."""
+        asked = self._info.in_layouts
+        if all(layout is None for layout in asked):
+            return [None] * len(asked)
+        actual = self._xla_layouts()[0]
+        return [None if layout is None else found for layout, found in zip(asked, actual)]
+
+    # Native calls
+
+    def create_cpp_call(self, params: Any) -> Any:
+        """A native callable of the arguments in their trees; None if it needs Python for each call.
+
+        Args:
+          params: with attributes `no_kwargs`, `in_tree` (of arguments, or of arguments and keywords),
+            `out_tree`, and `executable`.
+        """
+        if self.needs_python() or self._info.const_args:
+            return None
+        in_tree, out_tree, no_kwargs = params.in_tree, params.out_tree, params.no_kwargs
+
+        def cache_miss(*args, **kwargs):
+            flat, tree = tree_flatten(args if no_kwargs else (args, kwargs))
+            if no_kwargs and kwargs:
+                raise NotImplementedError(f"call with keyword arguments {', '.join(kwargs)}")
+            if tree != in_tree:
+                raise TypeError(
+                    "Function compiled with input pytree does not match the input pytree it was "
+                    f"called with. Compiled for {in_tree}, called with {tree}."
+                )
+            outs = self.call(*flat)
+            return out_tree.unflatten(outs), fastpath_data(self, outs, out_tree, flat), False
+
+        return _jax.pjit(
+            self._info.name, None, cache_miss, [], [], None, default_registry, shard_arg_fallback
+        )
+
+    def needs_python(self) -> bool:
+        """Whether every call has to go through Python: for tokens of effects, and values that are not
+        plain arrays."""
+        info = self._info
+        return bool(
+            info.ordered_effects
+            or info.unordered_effects
+            or self._has_host_callbacks
+            or not all(type(a) is core.ShapedArray for a in info.out_avals)
+            or any(core.physical_aval(a) is not a for a in info.out_avals)
+            or any(a.dtype == dtypes.float0 for a in info.out_avals)
+        )
+
+
+def _is_unimplemented(err: Exception) -> bool:
+    return "UNIMPLEMENTED" in str(err)
+
+
+class ExecuteReplicated:
+    """Calls an executable: places the arguments, threads the tokens of effects, wraps the results."""
+
+    __slots__ = (
+        "xla_executable", "name", "in_shardings", "in_layouts", "handlers", "kept", "const_args",
+        "ordered_effects", "has_unordered_effects", "has_host_callbacks", "devices", "executable",
+        "__weakref__",
+    )  # fmt: skip
+
+    def __init__(self, executable: MeshExecutable):
+        info, placement = executable._info, executable._placement
+        self.executable = executable
+        self.xla_executable = executable.xla_executable
+        self.name = info.name
+        self.in_shardings = executable._in_shardings
+        self.in_layouts = executable._in_device_layouts
+        self.handlers = [
+            global_aval_to_result_handler(aval, s, placement.committed)
+            for aval, s in zip(info.out_avals, executable._out_shardings)
+        ]
+        self.kept = info.kept_var_idx
+        self.const_args = info.const_args
+        self.ordered_effects = list(info.ordered_effects)
+        self.has_unordered_effects = bool(info.unordered_effects)
+        self.has_host_callbacks = executable._has_host_callbacks
+        self.devices = tuple(placement.devices)
+
+    def __call__(self, *args: Any) -> list[Any]:
+        if self.const_args:
+            args = (*self.const_args, *args)
+        if self.kept is not None:
+            args = [args[i] for i in self.kept]
+        buffers = shard_args(self.in_shardings, self.in_layouts, None, args)
+        if self.ordered_effects or self.has_unordered_effects or self.has_host_callbacks:
+            return self._call_with_tokens(buffers)
+        return self.xla_executable.execute_sharded(buffers).consume_with_handlers(self.handlers)
+
+    def _call_with_tokens(self, buffers: list[Any]) -> list[Any]:
+        tokens = dispatch.runtime_tokens
+        if self.ordered_effects:
+            buffers = [
+                tokens.get_token_input(eff, self.devices)._buf for eff in self.ordered_effects
+            ] + buffers
+        results = self.xla_executable.execute_sharded(buffers, with_tokens=True)
+        n = len(self.ordered_effects)
+        token_buffers = results.disassemble_prefix_into_single_device_arrays(n) if n else ()
+        sharded_token = results.consume_token()
+        for eff, bufs in zip(self.ordered_effects, token_buffers):
+            tokens.set_token_result(eff, core.Token(_assemble_token(bufs, self.devices)))
+        for i, device in enumerate(self.xla_executable.local_devices()):
+            tokens.set_output_runtime_token(device, sharded_token.get_token(i))
+        return results.consume_with_handlers(self.handlers)
+
+
+_token_aval = core.ShapedArray((), np.dtype(np.bool_))
+
+
+def _assemble_token(bufs: Sequence[Any], devices: Sequence[Any]) -> Any:
+    if len(devices) == 1:
+        sharding = device_sharding(devices[0])
+    else:
+        sharding = GSPMDSharding.get_replicated(tuple(devices))
+    return ArrayImpl(_token_aval, sharding, list(bufs), committed=True, _skip_checks=True)
+
+
+# The native call path
+
+
+def fastpath_data(
+    executable: MeshExecutable, outs: Sequence[Any], out_tree: Any, args_flat: Sequence[Any]
+) -> MeshExecutableFastpathData | None:
+    """What the native call path needs to run `executable`; None if calls have to go through Python.
+
+    Args:
+      executable: the program that was just run.
+      outs: its flat results.
+      out_tree: the tree of results.
+      args_flat: its flat arguments.
+    """
+    if executable.needs_python() or config.debug_nans.value or config.debug_infs.value:
+        return None
+    for x in outs:
+        if type(x) is not ArrayImpl:
+            return None
+    for x in args_flat:
+        if isinstance(x, core.Tracer) or type(x) in _python_only_types:
+            return None
+    info = executable._info
+    n = len(info.const_args) + len(args_flat)
+    kept = info.kept_var_idx
+    bitvec = [True] * n if kept is None else [i in kept for i in range(n)]
+    return MeshExecutableFastpathData(
+        executable.xla_executable,
+        out_tree,
+        executable._in_shardings,
+        executable._out_shardings,
+        info.out_avals,
+        [x._committed for x in outs],
+        bitvec,
+        executable._in_device_layouts,
+        info.const_args,
+    )
+
+
+# Classes of values that only Python can turn into buffers.
+_python_only_types: set[type] = {core.Token}
+
+
+# Checks of arguments
+
+
+def check_arg_avals_for_call(
+    ref_avals: Sequence[Any], args: Sequence[Any], debug_info: Any, offset: int = 0
+) -> None:
+    """Raises TypeError unless arguments have the types that a program was compiled for."""
+    if len(ref_avals) != len(args):
+        raise TypeError(
+            f"Computation compiled for {len(ref_avals)} inputs but called with {len(args)}"
+        )
+    mismatches = []
+    for i, (ref, arg) in enumerate(zip(ref_avals, args)):
+        aval = arg.aval if type(arg) is ArrayImpl else core.typeof(arg)
+        if aval is ref or core.typematch(ref, aval):
+            continue
+        name = debug_info.safe_arg_names(len(ref_avals) + offset)[i + offset]
+        label = f"Argument '{name}'" if name else f"Argument at flat index {i}"
+        mismatches.append(
+            f"{label} compiled with {ref.str_short()} and called with {aval.str_short()}"
+        )
+    if mismatches:
+        shown = "\n".join(mismatches[:_MAX_SHOWN])
+        if len(mismatches) > _MAX_SHOWN:
+            shown += f"\nand {len(mismatches) - _MAX_SHOWN} more"
+        raise TypeError(
+            "Argument types differ from the types for which this computation was compiled. Perhaps you "
+            "are calling the compiled executable with a different enable_x64 mode than when it was AOT "
+            f"compiled? The mismatches are:\n{shown}"
+        )
+
+
+_MAX_SHOWN = 5
+
+
+def check_placement(
+    args: Sequence[Any],
+    in_shardings: Sequence[Any],
+    in_layouts: Sequence[Any],
+    names: Sequence[str | None],
+) -> None:
+    """Raises ValueError if committed arrays are placed otherwise than a program takes them."""
+    wrong: dict[str, list[str]] = {"sharding": [], "layout": []}
+    for i, (arg, sharding, layout) in enumerate(zip(args, in_shardings, in_layouts)):
+        has = getattr(arg, "sharding", None)
+        if not isinstance(has, Sharding) or not getattr(arg, "_committed", True):
+            continue
+        aval = core.typeof(arg)
+        label = names[i] or f"number {i}"
+        if has is not sharding and not has.is_equivalent_to(sharding, aval.ndim):
+            wrong["sharding"].append(
+                f"Argument {label} with shape {aval.str_short()}:\n"
+                f"  Passed sharding: {has}\n  Required sharding: {sharding}"
+            )
+        elif aval.ndim >= 2 and isinstance(arg, ArrayImpl):
+            passed = arg.format.layout
+            if layout is None:
+                fits = passed.major_to_minor == tuple(range(aval.ndim))
+                required = Layout(tuple(range(aval.ndim)), passed.tiling)
+            else:
+                fits, required = layouts_equal(layout, passed), layout
+            if not fits:
+                wrong["layout"].append(
+                    f"Argument {label} with shape {aval.str_short()}:\n"
+                    f"  Passed layout: {passed}\n  Required layout: {required}"
+                )
+    for what, lines in wrong.items():
+        if lines:
+            shown = "\n".join(lines[:_MAX_SHOWN])
+            if len(lines) > _MAX_SHOWN:
+                shown += f"\nand {len(lines) - _MAX_SHOWN} more"
+            raise ValueError(
+                f"Computation was compiled for input {what}s that disagree with the {what}s of arguments "
+                f"passed to it. Here are the {len(lines)} mismatches:\n{shown}"
+            )

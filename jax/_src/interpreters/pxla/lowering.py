@@ -1,0 +1,399 @@
+"""From a jaxpr and its arguments to a module ready to compile."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from typing import Any
+
+from jax._src import config, core, effects as effects_lib, lib, util, xla_bridge as xb
+from jax._src.compiler import JAXPR_TO_MLIR_MODULE_EVENT, log_elapsed_time
+from jax._src.dispatch import memory_space_to_kind
+from jax._src.interpreters import mlir, partial_eval as pe
+from jax._src.interpreters.pxla.executable import MeshExecutable, ProgramInfo, compile_lowered
+from jax._src.interpreters.pxla.placement import (
+    Placement,
+    check_divisible,
+    concretize,
+    find_placement,
+    resolve_in_layouts,
+    resolve_in_shardings,
+)
+from jax._src.lib import _jax
+from jax._src.memory import MemorySpace
+from jax._src.sharding_impls import UNSPECIFIED, ShardingContext, UnspecifiedValue
+
+logger = logging.getLogger("jax._src.interpreters.pxla")
+
+
+class MeshComputation:
+    """A program lowered to StableHLO, and what is needed to compile it.
+
+    Attributes:
+      out_avals: types of the results.
+      in_avals: types of the arguments that the module takes.
+    """
+
+    __slots__ = (
+        "_name", "_lowered", "_hlo", "_info", "_placement", "_platforms", "_compiler_options_kvs",
+        "_executable",
+    )  # fmt: skip
+
+    def __init__(self, name, lowered, info, placement, platforms, compiler_options_kvs):
+        self._name: str = name
+        self._lowered: mlir.LoweringResult = lowered
+        self._hlo = lowered.module
+        self._info: ProgramInfo = info
+        self._placement: Placement = placement
+        self._platforms: tuple[str, ...] = platforms
+        self._compiler_options_kvs = tuple(compiler_options_kvs)
+        self._executable: MeshExecutable | None = None
+
+    in_avals = property(lambda self: self._info.in_avals)
+    out_avals = property(lambda self: self._info.out_avals)
+    const_args = property(lambda self: self._info.const_args)
+
+    def stablehlo(self) -> Any:
+        """The module, an `ir.Module`."""
+        return self._hlo
+
+    def hlo(self) -> Any:
+        """The program as an `XlaComputation`."""
+        return _jax.mlir.mlir_module_to_xla_computation(
+            mlir.module_to_bytecode(self._hlo), use_tuple_args=False
+        )
+
+    def as_text(self, dialect: str | None = None, *, debug_info: bool = False) -> str:
+        """The program as text.
+
+        Args:
+          dialect: "stablehlo" (the default) or "hlo".
+          debug_info: whether locations are shown.
+
+        Raises:
+          ValueError: for another dialect.
+        """
+        if dialect is None or dialect == "stablehlo":
+            return mlir.module_to_string(self._hlo, enable_debug_info=debug_info)
+        if dialect == "hlo":
+            options = lib._hlo.HloPrintOptions.short_parsable()
+            options.print_metadata = debug_info
+            return self.hlo().get_hlo_module().to_string(options)
+        raise ValueError(f"unknown dialect: {dialect}")
+
+    def compiler_ir(self, dialect: str | None = None) -> Any:
+        """The program as an object: an `ir.Module`, or for "hlo" an `XlaComputation`."""
+        if dialect is None or dialect == "stablehlo":
+            return self.stablehlo()
+        if dialect == "hlo":
+            return self.hlo()
+        raise ValueError(f"unknown dialect: {dialect}")
+
+    def cost_analysis(self) -> dict[str, float]:
+        """Estimates of the cost of the program before optimisation."""
+        backend = self._placement.backend
+        if backend is None:
+            raise NotImplementedError("cost_analysis: the program is for devices that are not here")
+        return _jax.hlo_module_cost_analysis(backend, self.hlo().get_hlo_module())
+
+    def compile(
+        self, compiler_options: dict[str, Any] | None = None, *, device_assignment: Any = None
+    ) -> MeshExecutable:
+        """Compiles the program.
+
+        Args:
+          compiler_options: XLA options by name, over those given to `jit`.
+          device_assignment: the devices, where the program was lowered for abstract ones.
+
+        Raises:
+          ValueError: if the program was lowered for several platforms, or without devices.
+        """
+        if self._executable is not None and compiler_options is None and device_assignment is None:
+            return self._executable
+        options = dict(self._compiler_options_kvs)
+        options.update(compiler_options or {})
+        placement = self._placement
+        if device_assignment is not None:
+            devices = tuple(device_assignment)
+            if len(devices) != placement.num_devices:
+                raise ValueError(
+                    f"device_assignment has {len(devices)} devices, the program is for "
+                    f"{placement.num_devices}."
+                )
+            placement = placement._replace(devices=devices, backend=devices[0].client)
+        if placement.devices is None:
+            raise ValueError(
+                "The program was lowered for an abstract mesh: give `compile` the devices, by "
+                "device_assignment."
+            )
+        if len(self._platforms) > 1:
+            raise ValueError(
+                f"The program was lowered for several platforms, {self._platforms}: lower it for one "
+                "to compile it, or use jax.export."
+            )
+        executable = compile_lowered(self._lowered, self._info, placement, options)
+        if compiler_options is None and device_assignment is None:
+            self._executable = executable
+        return executable
+
+
+def lower(
+    closed_jaxpr: core.ClosedJaxpr,
+    *,
+    args: Sequence[Any],
+    in_shardings: Sequence[Any],
+    out_shardings: Sequence[Any],
+    in_layouts: Sequence[Any],
+    out_layouts: Sequence[Any],
+    donated: Sequence[bool],
+    name: str,
+    keep_unused: bool = False,
+    ctx_mesh: Any = None,
+    compiler_options_kvs: Sequence[tuple[str, Any]] = (),
+    platforms: Sequence[str] | None = None,
+    lowering_parameters: mlir.LoweringParameters | None = None,
+    api_name: str = "jit",
+) -> MeshComputation:
+    """Lowers a jaxpr for arguments.
+
+    Args:
+      closed_jaxpr: the program.
+      args: its arguments, values or types; committed arrays decide the devices.
+      in_shardings, out_shardings: as the user asks; unspecified elsewhere.
+      in_layouts, out_layouts: as the user asks; None elsewhere.
+      donated: which arguments' buffers may be reused.
+      name: the name of the function.
+      keep_unused: whether arguments that the results do not depend on stay arguments.
+      ctx_mesh: the mesh in context, or None.
+      compiler_options_kvs: XLA options, pairs of name and value.
+      platforms: what to lower for; that of the devices if None.
+      lowering_parameters: see `mlir.LoweringParameters`.
+      api_name: what the user called.
+
+    Raises:
+      ValueError: if arguments are on different devices, or elsewhere than the user asks.
+    """
+    parameters = lowering_parameters or mlir.LoweringParameters()
+    const_args: list[Any] = []
+    if closed_jaxpr.consts and parameters.hoist_constants_as_args:
+        const_args, closed_jaxpr = (
+            closed_jaxpr.consts,
+            pe.close_jaxpr(pe.convert_constvars_jaxpr(closed_jaxpr.jaxpr)),
+        )
+        n = len(const_args)
+        args = [*const_args, *args]
+        in_shardings = (UNSPECIFIED,) * n + tuple(in_shardings)
+        in_layouts = (None,) * n + tuple(in_layouts)
+        donated = (False,) * n + tuple(donated)
+
+    jaxpr = closed_jaxpr.jaxpr
+    in_avals, out_avals = closed_jaxpr.in_avals, closed_jaxpr.out_avals
+    fun_name = util.wrap_name(api_name, name)
+
+    def arg_names() -> tuple[str | None, ...]:
+        return jaxpr.debug_info.safe_arg_names(len(in_avals))
+
+    in_shardings = resolve_in_shardings(args, in_shardings, in_avals, api_name, arg_names)
+    in_layouts = resolve_in_layouts(args, in_layouts, in_shardings, in_avals, api_name)
+    out_shardings = tuple([
+        _sharding_of_type(a) if isinstance(s, UnspecifiedValue) or s is None else s
+        for a, s in zip(out_avals, out_shardings, strict=True)
+    ])  # fmt: skip
+    placement = find_placement(jaxpr, in_shardings, out_shardings, ctx_mesh, name, arg_names)
+    multiple_devices = placement.num_devices > 1
+    if multiple_devices:
+        in_shardings = concretize(in_shardings, placement.mesh)
+        out_shardings = concretize(out_shardings, placement.mesh)
+        check_divisible(in_shardings, in_avals, "arguments", arg_names)
+        check_divisible(
+            out_shardings,
+            out_avals,
+            "outputs",
+            lambda: jaxpr.debug_info.safe_result_paths(len(out_avals)),
+        )
+
+    whole = closed_jaxpr
+    closed_jaxpr, kept = prune_unused(whole, keep_unused)
+    jaxpr = closed_jaxpr.jaxpr
+    if kept is not None:
+        in_shardings = tuple([in_shardings[i] for i in kept])
+        in_layouts = tuple([in_layouts[i] for i in kept])
+        donated = tuple([donated[i] for i in kept])
+    kept_avals = closed_jaxpr.in_avals
+
+    level = logging.WARNING if config.log_compiles.value else logging.DEBUG
+    if logger.isEnabledFor(level):
+        logger.log(
+            level,
+            "Compiling %s with global shapes and types %s. Argument mapping: %s.",
+            fun_name,
+            tuple(kept_avals),
+            in_shardings,
+        )
+
+    ordered: list[Any] = []
+    unordered: list[Any] = []
+    if jaxpr.effects:
+        ordered = sorted(effects_lib.ordered_effects.filter_in(jaxpr.effects), key=str)
+        unordered = effects_lib.ordered_effects.filter_not_in(jaxpr.effects)
+        if ordered and multiple_devices:
+            unsupported = effects_lib.shardable_ordered_effects.filter_not_in(ordered)
+            if unsupported:
+                raise ValueError(
+                    f"The following ordered effects are not supported for more than 1 device: "
+                    f"{unsupported}, in {fun_name}"
+                )
+
+    if platforms is None:
+        platforms = (_platform_of(placement),)
+    default_memory = _all_default_memory(in_shardings) and _all_default_memory(out_shardings)
+    annotate = multiple_devices or not default_memory
+    with log_elapsed_time(
+        "Finished jaxpr to MLIR module conversion {fun_name} in {elapsed_time:.9f} sec",
+        fun_name,
+        JAXPR_TO_MLIR_MODULE_EVENT,
+    ):
+        lowered = mlir.lower_jaxpr_to_module(
+            f"{api_name}_{name}",
+            closed_jaxpr,
+            platforms=platforms,
+            backend=placement.backend,
+            axis_context=ShardingContext(
+                placement.num_devices, placement.devices, _abstract(placement)
+            ),
+            ordered_effects=ordered,
+            donated_args=donated,
+            arg_shardings=_specified(in_shardings) if annotate else None,
+            result_shardings=_specified(out_shardings) if annotate else None,
+            in_layouts=in_layouts,
+            out_layouts=out_layouts,
+            arg_names=jaxpr.debug_info.safe_arg_names(len(kept_avals)),
+            result_names=jaxpr.debug_info.safe_result_paths(len(out_avals)),
+            num_partitions=placement.num_devices,
+            all_default_mem_kind=default_memory,
+            propagated_out_mem_kinds=None
+            if default_memory
+            else [_memory_kind_of_type(a) for a in out_avals],
+            lowering_parameters=parameters,
+        )
+    mlir.dump_module_to_file(lowered.module, "compile")
+    return MeshComputation(
+        fun_name,
+        lowered,
+        ProgramInfo(
+            name=fun_name,
+            const_args=const_args,
+            all_in_avals=whole.in_avals,
+            in_avals=kept_avals,
+            out_avals=out_avals,
+            in_shardings=in_shardings,
+            out_shardings=out_shardings,
+            in_layouts=in_layouts,
+            out_layouts=tuple(out_layouts),
+            kept_var_idx=kept,
+            ordered_effects=ordered,
+            unordered_effects=unordered,
+            debug_info=whole.jaxpr.debug_info,
+            donated=tuple(donated),
+        ),
+        placement,
+        tuple(platforms),
+        compiler_options_kvs,
+    )
+
+
+def prune_unused(
+    closed: core.ClosedJaxpr, keep_unused: bool
+) -> tuple[core.ClosedJaxpr, tuple[int, ...] | None]:
+    """The jaxpr without dead equations and unused arguments.
+
+    Returns:
+      It, and the positions of the arguments that are left; None if they all are.
+    """
+    jaxpr = closed.jaxpr
+    # Effects on arguments name them by position; these jaxprs stay as they are.
+    if keep_unused or any(isinstance(e, core.JaxprInputEffect) for e in jaxpr.effects):
+        return closed, None
+    pruned = closed._cache.get(prune_unused)
+    if pruned is not None:
+        return pruned
+    Literal = core.Literal
+    live = {v for v in jaxpr.outvars if type(v) is not Literal}
+    add = live.add
+    eqns = []
+    for eqn in reversed(jaxpr.eqns):
+        if not eqn.effects:
+            for v in eqn.outvars:
+                if v in live:
+                    break
+            else:
+                continue
+        eqns.append(eqn)
+        for v in eqn.invars:
+            if type(v) is not Literal:
+                add(v)
+    kept = tuple([i for i, v in enumerate(jaxpr.invars) if v in live])
+    if len(eqns) == len(jaxpr.eqns) and len(kept) == len(jaxpr.invars):
+        pruned = closed, None
+    else:
+        eqns.reverse()
+        info = jaxpr.debug_info
+        names = info.safe_arg_names(len(jaxpr.invars))
+        consts = [i for i, v in enumerate(jaxpr.constvars) if v in live]
+        new = jaxpr.replace(
+            constvars=[jaxpr.constvars[i] for i in consts],
+            invars=[jaxpr.invars[i] for i in kept],
+            eqns=eqns,
+            debug_info=info._replace(arg_names=[names[i] for i in kept]),
+        )
+        pruned = (
+            core.ClosedJaxpr(new, [closed.consts[i] for i in consts]),
+            None if len(kept) == len(jaxpr.invars) else kept,
+        )
+    closed._cache[prune_unused] = pruned
+    return pruned
+
+
+def _sharding_of_type(aval: Any) -> Any:
+    """The sharding that a result's type has over explicit mesh axes, if it says all."""
+    sharding = getattr(aval, "_sharding", None)
+    if sharding is None or not sharding.mesh.are_all_axes_explicit:
+        return UNSPECIFIED
+    return sharding
+
+
+def _specified(shardings: Sequence[Any]) -> list[Any]:
+    return [None if isinstance(s, UnspecifiedValue) else s for s in shardings]
+
+
+def _all_default_memory(shardings: Sequence[Any]) -> bool:
+    for s in shardings:
+        if isinstance(s, UnspecifiedValue) or s is None:
+            continue
+        kind = s.memory_kind
+        if kind is None:
+            continue
+        devices = s._internal_device_list if s._is_concrete else None
+        if devices is None or kind != devices.default_memory_kind:
+            return False
+    return True
+
+
+def _memory_kind_of_type(aval: Any) -> str | None:
+    space = getattr(aval, "memory_space", MemorySpace.Device)
+    return None if space is MemorySpace.Device else memory_space_to_kind(space)
+
+
+def _abstract(placement: Placement) -> Any:
+    mesh = placement.mesh
+    return None if mesh is None else getattr(mesh, "abstract_mesh", mesh)
+
+
+def _platform_of(placement: Placement) -> str:
+    backend = placement.backend
+    if backend is None:
+        device = getattr(placement.mesh, "abstract_device", None)
+        if device is not None and getattr(device, "platform", None):
+            return device.platform
+        backend = xb.get_backend()
+    return getattr(backend, "_raw_platform", None) or backend.platform

@@ -1,0 +1,378 @@
+"""Where a program runs: from the shardings of arguments, results and operations to devices."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+from jax._src import core, source_info_util, xla_bridge as xb
+from jax._src.array_impl import ArrayImpl, default_device
+from jax._src.layout import AutoLayout
+from jax._src.mesh import AbstractMesh, Mesh, get_abstract_mesh, get_concrete_mesh
+from jax._src.named_sharding import NamedSharding
+from jax._src.op_shardings import get_num_ways_dim_sharded
+from jax._src.sharding import Sharding
+from jax._src.sharding_impls import UNSPECIFIED, UnspecifiedValue
+
+
+class Placement(NamedTuple):
+    """Where a program runs.
+
+    Attributes:
+      devices: the devices in order; None if only their number is known (abstract meshes).
+      num_devices: how many.
+      backend: the client; None if there are no devices.
+      committed: whether the results are to stay there.
+      mesh: a mesh of the devices, if some sharding has one.
+    """
+
+    devices: tuple[Any, ...] | None
+    num_devices: int
+    backend: Any
+    committed: bool
+    mesh: Any
+
+
+class Source(NamedTuple):
+    """A sharding and what it is the sharding of, for errors."""
+
+    sharding: Any
+    kind: str  # "arg", "out", "op"
+    index: Any  # of the argument or result; the equation
+
+
+def arg_sharding(arg: Any) -> Any:
+    """The sharding that an argument is committed to, or None. `arg` is a value or a type."""
+    if isinstance(arg, ArrayImpl):
+        return arg._sharding if arg._committed else None
+    if isinstance(arg, (core.Tracer, core.AbstractValue)):
+        return None
+    sharding = getattr(arg, "sharding", None)
+    if sharding is None or not isinstance(sharding, Sharding):
+        return None
+    return sharding if getattr(arg, "_committed", True) else None
+
+
+def placement_key(args: Sequence[Any]) -> tuple:
+    """What of `args` decides where a program runs; hashable."""
+    key = []
+    for arg in args:
+        if type(arg) is ArrayImpl:
+            if arg._committed:
+                key.append((arg._sharding, _custom_layout(arg)))
+            else:
+                key.append(None)
+        else:
+            key.append(arg_sharding(arg))
+    return (tuple(key), get_concrete_mesh(), get_abstract_mesh())
+
+
+def _custom_layout(arg: Any) -> Any:
+    return None if arg.aval.ndim < 2 else arg.format.layout
+
+
+def resolve_in_shardings(
+    args: Sequence[Any],
+    in_shardings: Sequence[Any],
+    in_avals: Sequence[Any],
+    api_name: str,
+    names: Callable[[], Sequence[str | None]],
+) -> tuple[Any, ...]:
+    """The shardings of arguments: as the user asks, otherwise where they are committed to.
+
+    Raises:
+      ValueError: if an argument is committed elsewhere than the user asks.
+    """
+    out = []
+    for i, (arg, asked, aval) in enumerate(zip(args, in_shardings, in_avals, strict=True)):
+        has = arg_sharding(arg)
+        if isinstance(asked, UnspecifiedValue):
+            out.append(asked if has is None else has)
+            continue
+        if asked is None:
+            out.append(UNSPECIFIED)
+            continue
+        if (
+            has is not None
+            and isinstance(arg, ArrayImpl)
+            and has is not asked
+            # From one device to another one it is moved.
+            and not (has.num_devices == 1 and asked.num_devices == 1)
+            and not has.is_equivalent_to(asked, aval.ndim)
+        ):
+            name = names()[i]
+            raise ValueError(
+                f"Sharding passed to {api_name} does not match the sharding on the respective arg. Got "
+                f"{api_name} sharding: {asked},\narg sharding: {has} for arg type: "
+                f"{aval.str_short()}" + (f", argument {name}." if name else ".")
+            )
+        out.append(asked)
+    return tuple(out)
+
+
+def resolve_in_layouts(
+    args: Sequence[Any],
+    in_layouts: Sequence[Any],
+    in_shardings: Sequence[Any],
+    in_avals: Sequence[Any],
+    api_name: str,
+) -> tuple[Any, ...]:
+    """The layouts of arguments: as the user asks, otherwise those of committed arguments.
+
+    Raises:
+      ValueError: if a committed argument is laid out otherwise than the user asks.
+    """
+    out = []
+    for arg, asked, sharding, aval in zip(args, in_layouts, in_shardings, in_avals, strict=True):
+        has = None
+        if isinstance(arg, ArrayImpl):
+            if asked is None and (not arg._committed or aval.ndim < 2):
+                out.append(None)  # the default, or one that cannot differ
+                continue
+            has = arg.format.layout
+        elif getattr(arg, "format", None) is not None and not isinstance(arg, core.Tracer):
+            has = arg.format.layout
+        if asked is None:
+            out.append(None if has is None or _is_default(has, sharding, aval) else has)
+            continue
+        if has is not None and isinstance(arg, ArrayImpl) and arg._committed:
+            auto = asked is AutoLayout
+            if auto or not layouts_equal(asked, has):
+                extra = (
+                    " The layout given to `jax.jit` is `Layout.AUTO` but the corresponding argument "
+                    "passed is a `jax.Array` with a concrete layout. Consider passing a "
+                    "`jax.ShapeDtypeStruct` instead of `jax.Array` as an argument to the jitted "
+                    "function when using `Layout.AUTO`."
+                )
+                raise ValueError(
+                    f"Layout passed to {api_name} does not match the layout on the respective arg. Got "
+                    f"{api_name} layout: {asked},\narg layout: {has} for arg type: {aval.str_short()}."
+                    + (extra if auto else "")
+                )
+        out.append(asked)
+    return tuple(out)
+
+
+def layouts_equal(asked: Any, has: Any) -> bool:
+    """Whether a layout the user asks for is the runtime's layout `has`: no tiling means any."""
+    if asked is None or has is None:
+        return asked is has
+    if asked is AutoLayout or has is AutoLayout:
+        return asked == has
+    return asked.major_to_minor == has.major_to_minor and (
+        asked.tiling is None or has.tiling is None or asked.tiling == has.tiling
+    )
+
+
+def _is_default(layout: Any, sharding: Any, aval: Any) -> bool:
+    return tuple(layout.major_to_minor) == tuple(range(len(layout.major_to_minor))) and not getattr(
+        layout, "sub_byte_element_size_in_bits", 0
+    )
+
+
+def concretize(shardings: Sequence[Any], mesh: Any) -> tuple[Any, ...]:
+    """Shardings over abstract meshes as the same over `mesh`, where its shape is theirs."""
+    if not isinstance(mesh, Mesh):
+        return tuple(shardings)
+    return tuple(
+        s.update(mesh=mesh)
+        if isinstance(s, NamedSharding)
+        and isinstance(s.mesh, AbstractMesh)
+        and s.mesh.shape_tuple == mesh.shape_tuple
+        else s
+        for s in shardings
+    )
+
+
+def check_divisible(
+    shardings: Sequence[Any], avals: Sequence[Any], what: str, names: Callable
+) -> None:
+    """Raises ValueError if a sharding does not split the dimensions of its value evenly."""
+    for i, (s, aval) in enumerate(zip(shardings, avals, strict=True)):
+        if isinstance(s, UnspecifiedValue) or not isinstance(aval, core.ShapedArray):
+            continue
+        if s.num_devices == 1 or s.is_fully_replicated:
+            continue
+        aval = core.physical_aval(aval)
+        hlo_sharding = s._to_xla_hlo_sharding(aval.ndim)
+        if not hlo_sharding.is_tiled():
+            continue
+        parts, _ = get_num_ways_dim_sharded(hlo_sharding)
+        for dim, (size, n) in enumerate(zip(aval.shape, parts)):
+            if type(size) is int and size % n:
+                name = names()[i]
+                path = f" with pytree key path {name}" if name else ""
+                raise ValueError(
+                    f"One of jit {what}{path} was given the sharding of {s}, which implies that the "
+                    f"global size of its dimension {dim} should be divisible by {n}, but it is equal "
+                    f"to {size} (full shape: {aval.shape})"
+                )
+
+
+# Shardings in a jaxpr
+
+_PARAM_NAMES = ("sharding", "shardings", "in_shardings", "out_shardings", "out_sharding", "mesh")
+# For each primitive the names of parameters that may hold shardings, and jaxprs.
+_param_names: dict[core.Primitive, tuple[tuple[str, ...], tuple[str, ...]]] = {}
+
+
+def _interesting_params(eqn: Any) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    names = _param_names.get(eqn.primitive)
+    if names is None:
+        shardings = tuple(n for n in eqn.params if n in _PARAM_NAMES)
+        jaxprs = tuple(
+            n for n, v in eqn.params.items() if any(True for _ in core.jaxprs_in_params({n: v}))
+        )
+        names = _param_names[eqn.primitive] = (shardings, jaxprs)
+    return names
+
+
+def jaxpr_shardings(jaxpr: core.Jaxpr) -> tuple[Source, ...]:
+    """The shardings over devices that the equations of a jaxpr (and of those in it) ask for."""
+    found = jaxpr._cache.get(jaxpr_shardings)
+    if found is None:
+        found = jaxpr._cache[jaxpr_shardings] = tuple(_find_shardings(jaxpr))
+    return found
+
+
+def _find_shardings(jaxpr: core.Jaxpr) -> Iterator[Source]:
+    for eqn in jaxpr.eqns:
+        names, jaxprs = _param_names.get(eqn.primitive) or _interesting_params(eqn)
+        for name in names:
+            value = eqn.params[name]
+            if value is None:
+                continue
+            for s in value if isinstance(value, (tuple, list)) else (value,):
+                if isinstance(s, Mesh):
+                    if not s.empty:
+                        yield Source(s, "op", eqn)
+                elif isinstance(s, Sharding):
+                    if not (isinstance(s, NamedSharding) and isinstance(s.mesh, AbstractMesh)):
+                        yield Source(s, "op", eqn)
+        for name in jaxprs:
+            for inner in core.jaxprs_in_params({name: eqn.params[name]}):
+                yield from jaxpr_shardings(inner)
+
+
+# Devices
+
+
+def find_placement(
+    jaxpr: core.Jaxpr,
+    in_shardings: Sequence[Any],
+    out_shardings: Sequence[Any],
+    ctx_mesh: Any,
+    fun_name: str,
+    names: Callable[[], Sequence[str | None]],
+) -> Placement:
+    """The devices that a program runs on.
+
+    Args:
+      jaxpr: the program.
+      in_shardings, out_shardings: resolved shardings, or unspecified.
+      ctx_mesh: the mesh in context.
+      fun_name: the name of the function, for errors.
+      names: gives names of arguments, for errors.
+
+    Raises:
+      ValueError: if two shardings are over different devices; names what they belong to.
+    """
+    first: Source | None = None
+    abstract = None
+    for kind, shardings in (("arg", in_shardings), ("out", out_shardings)):
+        for i, s in enumerate(shardings):
+            if isinstance(s, UnspecifiedValue) or s is None:
+                continue
+            if isinstance(s, NamedSharding) and isinstance(s.mesh, AbstractMesh):
+                abstract = abstract or s.mesh
+                continue
+            if first is None:
+                first = Source(s, kind, i)
+            elif s is not first.sharding and _devices(s) != _devices(first.sharding):
+                raise _mismatch(first, Source(s, kind, i), jaxpr, fun_name, names)
+    for source in jaxpr_shardings(jaxpr):
+        if first is None:
+            # A single device in the middle is for the operation, not for the program.
+            if len(_devices(source.sharding)) > 1:
+                first = source
+        elif _devices(source.sharding) != _devices(first.sharding):
+            if len(_devices(source.sharding)) > 1:
+                raise _mismatch(first, source, jaxpr, fun_name, names)
+
+    concrete_mesh = None
+    if isinstance(ctx_mesh, Mesh) and not ctx_mesh.empty:
+        concrete_mesh = ctx_mesh
+    if first is None:
+        if concrete_mesh is not None and (abstract is not None or _mesh_is_set(ctx_mesh)):
+            devices = tuple(concrete_mesh._flat_devices_tuple)
+            backend = xb.get_device_backend(devices[0])
+            return Placement(devices, len(devices), backend, True, concrete_mesh)
+        if abstract is not None and abstract.size > 1:
+            return Placement(None, abstract.size, None, True, abstract)
+        device = default_device()
+        return Placement((device,), 1, device.client, False, None)
+
+    devices = tuple(_devices(first.sharding))
+    if concrete_mesh is not None and _mesh_is_set(ctx_mesh):
+        if tuple(concrete_mesh._flat_devices_tuple) != devices and (
+            len(devices) > 1 or first.kind != "arg" or concrete_mesh.size > 1
+        ):
+            raise ValueError(
+                f"Received incompatible devices for jitted computation. Got "
+                f"{_describe(first, jaxpr, fun_name, names)} and jit's context mesh with device ids "
+                f"{[d.id for d in concrete_mesh._flat_devices_tuple]} on platform "
+                f"{_platform(concrete_mesh._flat_devices_tuple)}"
+            )
+    mesh = _mesh_of(first.sharding)
+    if mesh is None:
+        for s in (*in_shardings, *out_shardings, *(o.sharding for o in jaxpr_shardings(jaxpr))):
+            mesh = _mesh_of(s)
+            if mesh is not None:
+                break
+    if mesh is None:
+        mesh = concrete_mesh
+    return Placement(devices, len(devices), devices[0].client, True, mesh)
+
+
+def _mesh_is_set(ctx_mesh: Any) -> bool:
+    # The mesh of `jax.set_mesh`: the abstract one is set as well. That of `with mesh:` decides nothing.
+    return not get_abstract_mesh().empty
+
+
+def _mesh_of(s: Any) -> Any:
+    if isinstance(s, Mesh):
+        return s
+    if isinstance(s, NamedSharding) and isinstance(s.mesh, Mesh):
+        return s.mesh
+    return None
+
+
+def _devices(s: Any) -> Any:
+    return s._internal_device_list
+
+
+def _platform(devices: Sequence[Any]) -> str:
+    return next(iter(devices)).platform.upper()
+
+
+def _describe(source: Source, jaxpr: core.Jaxpr, fun_name: str, names: Callable) -> str:
+    devices = _devices(source.sharding)
+    where = f"with device ids {[d.id for d in devices]} on platform {_platform(devices)}"
+    if source.kind == "arg":
+        aval = jaxpr.in_avals[source.index]
+        name = names()[source.index]
+        qualname = jaxpr.debug_info.func_name or fun_name
+        what = f"argument {name}" if name else f"argument number {source.index}"
+        return f"{what} of {qualname} with shape {aval.str_short()} and {where}"
+    if source.kind == "out":
+        return f"explicit output sharding {where}"
+    eqn = source.index
+    at = source_info_util.summarize(eqn.source_info)
+    return f"{eqn.primitive.name} inside jit {where} at {at}"
+
+
+def _mismatch(a: Source, b: Source, jaxpr, fun_name, names) -> ValueError:
+    return ValueError(
+        "Received incompatible devices for jitted computation. Got "
+        f"{_describe(a, jaxpr, fun_name, names)} and {_describe(b, jaxpr, fun_name, names)}"
+    )

@@ -1,0 +1,112 @@
+"""Arguments to where a program takes them, and results to arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from jax._src import core, dtypes
+from jax._src.array_impl import ArrayImpl
+from jax._src.dispatch import device_put_value
+from jax._src.layout import Format
+from jax._src.lib import _jax
+
+_REUSE = _jax.ArrayCopySemantics.REUSE_INPUT
+
+# Class of argument to a function of (values, shardings, layouts, copy semantics) that gives arrays,
+# for classes that `device_put` does not handle by itself.
+ShardArgHandler = Callable[
+    [Sequence[Any], Sequence[Any], Sequence[Any], Sequence[Any]], Sequence[Any]
+]
+shard_arg_handlers: dict[type, ShardArgHandler] = {}
+
+
+def shard_args(
+    shardings: Sequence[Any],
+    layouts: Sequence[Any],
+    copy_semantics: Sequence[Any] | None,
+    args: Sequence[Any],
+) -> list[Any]:
+    """Arrays of `args` with the given shardings and layouts.
+
+    Args:
+      shardings: a sharding for each argument.
+      layouts: a layout for each, None for any.
+      copy_semantics: for each, whether an array's buffers may be used as they are; None for yes.
+      args: arrays, NumPy arrays, scalars, or values of registered classes.
+
+    Raises:
+      TypeError: if a value cannot be an argument.
+    """
+    out = []
+    for i, arg in enumerate(args):
+        sharding, layout = shardings[i], layouts[i]
+        copy = _REUSE if copy_semantics is None else copy_semantics[i]
+        if type(arg) is ArrayImpl and arg._sharding is sharding and layout is None:
+            if copy is _REUSE:
+                arg._check_if_deleted()
+                out.append(arg)
+                continue
+        handler = shard_arg_handlers.get(type(arg))
+        if handler is not None:
+            out.extend(handler([arg], [sharding], [layout], [copy]))
+            continue
+        target = sharding if layout is None else Format(layout, sharding)
+        value = device_put_value(arg, target, copy)
+        if getattr(value, "dtype", None) == dtypes.float0:
+            value = device_put_value(np.zeros(value.shape, np.bool_), target, copy)
+        out.append(value)
+    return out
+
+
+def shard_arg_fallback(arg: Any, sharding: Any, layout: Any = None) -> Any:
+    """Puts one argument where a program takes it; called by the native call path."""
+    return shard_args([sharding], [layout], None, [arg])[0]
+
+
+def _shard_token(xs, shardings, layouts, copy_semantics):
+    return shard_args(shardings, layouts, copy_semantics, [x._buf for x in xs])
+
+
+shard_arg_handlers[core.Token] = _shard_token
+
+
+# Results. A handler takes the buffers of one result, one a device, and gives the value.
+
+# Class of abstract value to a function of (aval, sharding, committed) that gives a handler.
+global_result_handlers: dict[type, Callable[[Any, Any, bool], Any]] = {}
+
+
+def global_aval_to_result_handler(aval: Any, sharding: Any, committed: bool) -> Any:
+    """The handler of a result of type `aval`.
+
+    Args:
+      aval: the type of the whole result.
+      sharding: how it is laid out across devices.
+      committed: whether the array is to stay there.
+    """
+    make = global_result_handlers.get(type(aval))
+    if make is None:
+        raise TypeError(f"a compiled function cannot return values of type {type(aval)}: {aval}")
+    return make(aval, sharding, committed)
+
+
+def _array_result_handler(aval, sharding, committed):
+    if isinstance(aval.dtype, dtypes.ExtendedDType):
+        return aval.dtype._rules.global_sharded_result_handler(aval, sharding, committed)
+    if aval.dtype == dtypes.float0:
+        return lambda _: np.zeros(aval.shape, dtypes.float0)
+    return _jax.array_result_handler(aval, sharding, committed, _skip_checks=True)
+
+
+def _token_result_handler(aval, sharding, committed):
+    array = _jax.array_result_handler(
+        core.ShapedArray((), np.dtype(np.bool_)), sharding, committed, _skip_checks=True
+    )
+    return lambda bufs: core.Token(array(bufs))
+
+
+global_result_handlers[core.ShapedArray] = _array_result_handler
+global_result_handlers[core.AbstractToken] = _token_result_handler

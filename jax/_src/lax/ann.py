@@ -1,0 +1,238 @@
+"""Approximately the largest or smallest elements: https://arxiv.org/abs/2206.14286."""
+
+from __future__ import annotations
+
+import operator
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from jax._src import core, dtypes
+from jax._src.ad_util import Zero
+from jax._src.basearray import Array
+from jax._src.core.hooks import hooks
+from jax._src.interpreters import mlir
+from jax._src.lax import lax, rules, slicing
+from jax._src.lax.lax import monoids, sharding as shardings
+from jax._src.lax.rules import standard_primitive
+from jax._src.lib import _jax
+from jax._src.lib.mlir import ir
+from jax._src.lib.mlir.dialects import func, hlo
+from jax._src.util import canonicalize_axis
+
+
+def approx_max_k(
+    operand: Array,
+    k: int,
+    reduction_dimension: int = -1,
+    recall_target: float = 0.95,
+    reduction_input_size_override: int = -1,
+    aggregate_to_topk: bool = True,
+) -> tuple[Array, Array]:
+    """About the `k` largest elements along a dimension, and their indices. Fast on TPUs.
+
+    Args:
+      operand: floating-point array.
+      k: how many.
+      reduction_dimension: along which to look.
+      recall_target: the share of the true largest elements that should be found.
+      reduction_input_size_override: if positive, the number of elements of which the operand's are a
+        part, for the sake of the recall.
+      aggregate_to_topk: whether to reduce the candidates to `k`, in descending order. Otherwise there
+        are `k` or more, as the device likes, in no order.
+
+    Returns:
+      Values and int32 indices; other devices than TPUs return the exact ones.
+
+    Raises:
+      ValueError: if the operand is not floating-point, or `k` is out of range.
+
+    >>> values, indices = lax.approx_max_k(jnp.array([1., 5., 3.]), 2)
+    >>> values.tolist(), indices.tolist()
+    ([5.0, 3.0], [1, 2])
+    """
+    return _approx_top_k(
+        operand,
+        k,
+        reduction_dimension,
+        recall_target,
+        True,
+        reduction_input_size_override,
+        aggregate_to_topk,
+    )
+
+
+def approx_min_k(
+    operand: Array,
+    k: int,
+    reduction_dimension: int = -1,
+    recall_target: float = 0.95,
+    reduction_input_size_override: int = -1,
+    aggregate_to_topk: bool = True,
+) -> tuple[Array, Array]:
+    """About the `k` smallest elements along a dimension, and their indices; see `approx_max_k`.
+
+    >>> values, indices = lax.approx_min_k(jnp.array([1., 5., 3.]), 2)
+    >>> values.tolist(), indices.tolist()
+    ([1.0, 3.0], [0, 2])
+    """
+    return _approx_top_k(
+        operand,
+        k,
+        reduction_dimension,
+        recall_target,
+        False,
+        reduction_input_size_override,
+        aggregate_to_topk,
+    )
+
+
+def _approx_top_k(operand, k, dimension, recall_target, is_max_k, size_override, aggregate):
+    return tuple(
+        approx_top_k_p.bind(
+            operand,
+            k=operator.index(k),
+            reduction_dimension=canonicalize_axis(dimension, np.ndim(operand)),
+            recall_target=float(recall_target),
+            is_max_k=is_max_k,
+            reduction_input_size_override=operator.index(size_override),
+            aggregate_to_topk=bool(aggregate),
+        )
+    )
+
+
+def _shape(x, *, k, reduction_dimension, recall_target, reduction_input_size_override,
+           aggregate_to_topk, **_):  # fmt: skip
+    if k <= 0:
+        raise ValueError(f"k must be positive, got {k}")
+    if not 0 < recall_target <= 1:
+        raise ValueError(f"recall_target must be above 0 and at most 1, got {recall_target}")
+    if not dtypes.issubdtype(x.dtype, np.floating):
+        raise ValueError(f"operand must be a floating type, got {rules.dtype_name(x.dtype)}")
+    shape = list(x.shape)
+    size = shape[reduction_dimension]
+    if size < k:
+        raise ValueError(f"k must be smaller than the size of reduction_dim {size}, got {k}")
+    shape[reduction_dimension] = k
+    if not aggregate_to_topk:
+        shape[reduction_dimension], _ = _jax.approx_top_k_reduction_output_size(
+            size, len(shape), k, recall_target, aggregate_to_topk, reduction_input_size_override
+        )
+    return [tuple(shape)] * 2
+
+
+def _jvp(primals, tangents, *, reduction_dimension, **params):
+    (x,), (t,) = primals, tangents
+    values, indices = approx_top_k_p.bind(x, reduction_dimension=reduction_dimension, **params)
+    if type(t) is Zero:
+        t_out = Zero.from_primal_value(values)
+    else:
+        t_out = take_along(t, indices, reduction_dimension)
+    return [values, indices], [t_out, Zero.from_primal_value(indices)]
+
+
+def _batch(args, bdims, *, reduction_dimension, **params):
+    (x,), (bdim,) = args, bdims
+    dim = reduction_dimension + (reduction_dimension >= bdim)
+    return approx_top_k_p.bind(x, reduction_dimension=dim, **params), [bdim, bdim]
+
+
+def _sharding(x, *, reduction_dimension, **_):
+    what = "approx_top_k: the input should be unsharded over the reduction dimension."
+    return [shardings.unsharded_over(x, (reduction_dimension,), what)] * 2
+
+
+def _comparator(ctx, dtype, is_max_k) -> Any:
+    """A function of the module that orders (value, index) pairs by value."""
+    scalar = ir.RankedTensorType.get([], mlir.dtype_to_ir_type(dtype))
+    index = ir.RankedTensorType.get([], ir.IntegerType.get_signless(32))
+    bool_type = ir.RankedTensorType.get([], ir.IntegerType.get_signless(1))
+    direction = "GT" if is_max_k else "LT"
+    comparator = func.FuncOp(
+        f"top_k_{direction.lower()}_{scalar.element_type}_comparator",
+        ir.FunctionType.get([scalar, scalar, index, index], [bool_type]),
+        ip=ctx.module_context.ip,
+    )
+    ctx.module_context.symbol_table.insert(comparator)
+    block = comparator.add_entry_block()
+    with ir.InsertionPoint(block):
+        x, y, *_ = block.arguments
+        hlo.return_([mlir.compare_hlo(x, y, direction)])
+    return comparator
+
+
+def _lower(ctx, x, *, k, reduction_dimension, recall_target, is_max_k,
+           reduction_input_size_override, aggregate_to_topk, fallback):  # fmt: skip
+    (aval,) = ctx.avals_in
+    identity = monoids.max_identity if is_max_k else monoids.min_identity
+    indices = mlir.iota(
+        ctx, core.ShapedArray(aval.shape, np.dtype(np.int32)), dimension=reduction_dimension
+    )
+    i64, f32 = ir.IntegerType.get_signless(64), ir.F32Type.get()
+    config = {
+        "reduction_dim": ir.IntegerAttr.get(i64, reduction_dimension),
+        "recall_target": ir.FloatAttr.get(f32, recall_target),
+        "aggregate_to_topk": ir.BoolAttr.get(aggregate_to_topk),
+        "reduction_input_size_override": ir.IntegerAttr.get(i64, reduction_input_size_override),
+        "top_k": ir.IntegerAttr.get(i64, k),
+    }
+    if fallback:
+        config["is_fallback"] = ir.BoolAttr.get(True)
+    comparator = _comparator(ctx, aval.dtype, is_max_k)
+    op = hlo.CustomCallOp(
+        [mlir.aval_to_ir_type(ctx.module_context, a) for a in ctx.avals_out],
+        [
+            x,
+            indices,
+            mlir.ir_constant(identity(aval.dtype)),
+            mlir.ir_constant(np.array(-1, np.int32)),
+        ],
+        call_target_name=ir.StringAttr.get("ApproxTopK"),
+        called_computations=ir.ArrayAttr.get([ir.FlatSymbolRefAttr.get(comparator.name.value)]),
+        backend_config=ir.StringAttr.get(""),
+    )
+    op.attributes["mhlo.backend_config"] = ir.DictAttr.get(config)
+    return [rules.with_sharding(ctx, r, a) for r, a in zip(op.results, ctx.avals_out)]
+
+
+approx_top_k_p = standard_primitive(
+    "approx_top_k",
+    shape=_shape,
+    dtype=lambda x, **_: [x.dtype, np.dtype(np.int32)],
+    weak_type=lambda x, **_: [x.weak_type, False],
+    sharding=_sharding,
+    lower={None: partial(_lower, fallback=True), "tpu": partial(_lower, fallback=False)},
+    multiple_results=True,
+    jvp=_jvp,
+    batch=_batch,
+)
+
+
+def take_along(x: Any, indices: Any, axis: int) -> Any:
+    """The elements of `x` at `indices` along `axis`, one for each place of all other dimensions.
+
+    Args:
+      x: array of rank `n`.
+      indices: integer array of rank `n`, in bounds; sizes differ from those of `x` in `axis` only.
+      axis: along which to pick.
+    """
+    ndim = len(core.typeof(x).shape)
+    others = tuple(d for d in range(ndim) if d != axis)
+    dnums = slicing.GatherDimensionNumbers(
+        offset_dims=(),
+        collapsed_slice_dims=(axis,),
+        start_index_map=(axis,),
+        operand_batching_dims=others,
+        start_indices_batching_dims=others,
+    )
+    return slicing.gather(
+        x,
+        lax.expand_dims(indices, (ndim,)),
+        dnums,
+        (1,) * ndim,
+        mode=slicing.GatherScatterMode.PROMISE_IN_BOUNDS,
+    )
+
+
+hooks.take_along = take_along

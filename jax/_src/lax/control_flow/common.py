@@ -1,0 +1,193 @@
+"""What the control-flow primitives share: staging their functions, and errors about mismatched types."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from jax._src import api_util, core
+from jax._src.core import ClosedJaxpr, typeof
+from jax._src.core.effects import control_flow_allowed_effects
+from jax._src.core.jaxpr import DebugInfo
+from jax._src.interpreters import partial_eval as pe
+from jax._src.tree_util import (
+    PyTreeDef,
+    equality_errors_pytreedef,
+    generate_key_paths,
+    keystr,
+    tree_unflatten,
+)
+
+
+def stage(fun: Callable, in_tree: PyTreeDef, in_avals: Sequence[Any], info: DebugInfo):
+    """Stage a function of a tree of positional arguments.
+
+    Returns:
+      A jaxpr without constants whose leading arguments are the values closed over, these values, and
+      the tree of the result.
+    """
+    flat_fun, out_tree = api_util.flatten_fun_nokwargs(fun, in_tree)
+    jaxpr, _, consts = pe.trace_to_jaxpr_dynamic(flat_fun, in_avals, info)
+    tree = out_tree()
+    jaxpr.debug_info = info.with_results(api_util.result_paths_thunk(lambda: tree))
+    return jaxpr, consts, tree
+
+
+def hoist(jaxpr: core.Jaxpr) -> ClosedJaxpr:
+    """The closed jaxpr with constants as leading arguments."""
+    return pe.close_jaxpr(pe.convert_constvars_jaxpr(jaxpr))
+
+
+def share_consts(jaxprs: Sequence[core.Jaxpr], all_consts: Sequence[Sequence[Any]]):
+    """Give several jaxprs the same leading arguments: all their constants, each once.
+
+    Returns:
+      Closed jaxprs, and the constants.
+    """
+    index: dict[int, int] = {}
+    consts: list = []
+    for cs in all_consts:
+        for c in cs:
+            if id(c) not in index:
+                index[id(c)] = len(consts)
+                consts.append(c)
+    out = []
+    for jaxpr, cs in zip(jaxprs, all_consts):
+        own = {index[id(c)]: v for c, v in zip(cs, jaxpr.constvars)}
+        invars = [
+            own[i] if i in own else core.Var(typeof(c)) for i, c in enumerate(consts)
+        ]
+        names = (None,) * len(consts) + jaxpr.debug_info.safe_arg_names(len(jaxpr.invars))
+        out.append(
+            pe.close_jaxpr(
+                jaxpr.replace(
+                    constvars=(),
+                    invars=invars + jaxpr.invars,
+                    debug_info=jaxpr.debug_info._replace(arg_names=names),
+                )
+            )
+        )
+    return out, consts
+
+
+def check_effects(name: str, *jaxprs: ClosedJaxpr) -> None:
+    """Raise NotImplementedError for effects that control flow cannot carry."""
+    for jaxpr in jaxprs:
+        disallowed = control_flow_allowed_effects.filter_not_in(jaxpr.effects)
+        if disallowed:
+            raise NotImplementedError(f"Effects not supported in `{name}`: {disallowed}")
+
+
+def leaf_paths(tree: PyTreeDef) -> list[str]:
+    """A path string for each leaf."""
+    dummies = tree_unflatten(tree, [0] * tree.num_leaves)
+    return [keystr(path) for path, _ in generate_key_paths(dummies)]
+
+
+def promote_weak_types(in_avals: Sequence[Any], out_avals: Sequence[Any]) -> list[Any] | None:
+    """Input types with weak types given up where the results have none; None if nothing changes."""
+    new = [
+        a.strip_weak_type()
+        if getattr(a, "weak_type", False) and not getattr(b, "weak_type", False)
+        and _dtype_after_promotion(a, b)
+        else a
+        for a, b in zip(in_avals, out_avals)
+    ]
+    new = [
+        n.update(dtype=b.dtype)
+        if n is not a and n.dtype != b.dtype
+        else n
+        for n, a, b in zip(new, in_avals, out_avals)
+    ]
+    return None if all(n is a for n, a in zip(new, in_avals)) else new
+
+
+def _dtype_after_promotion(a, b) -> bool:
+    """Whether a weakly typed carry may take the dtype of the result: same shape, wider dtype."""
+    return getattr(a, "shape", None) == getattr(b, "shape", None)
+
+
+def describe_type_mismatch(
+    in_avals: Sequence[Any], out_avals: Sequence[Any], in_paths: Sequence[str],
+    out_paths: Sequence[str], in_name: str, out_name: str,
+) -> list[str]:  # fmt: skip
+    """One line for each leaf whose types differ, with its path and what differs."""
+    lines = []
+    for a, b, in_path, out_path in zip(in_avals, out_avals, in_paths, out_paths):
+        if core.typematch(a, b):
+            continue
+        what = difference(a, b)
+        where_in = f"the input carry component {in_name}{in_path}" if in_path else f"the input carry {in_name}"
+        where_out = (
+            f"the corresponding output carry component {out_name}{out_path}"
+            if out_path
+            else f"the corresponding output carry {out_name}"
+        )
+        lines.append(
+            f"{where_in} has type {a.str_short()} but {where_out} has type {b.str_short()}, so {what}"
+        )
+    return lines
+
+
+def difference(a, b) -> str:
+    """How two types differ, in words."""
+    if not (hasattr(a, "shape") and hasattr(b, "shape")):
+        return "the types do not match"
+    parts = []
+    if a.shape != b.shape:
+        parts.append("the shapes do not match")
+    if a.dtype != b.dtype:
+        parts.append("the dtypes do not match")
+    if a._sharding != b._sharding:
+        parts.append("the shardings do not match")
+    if a.vma != b.vma:
+        parts.append(
+            "the varying manual axes do not match: apply jax.lax.pcast(..., to='varying') to the "
+            "initial value"
+        )
+    return " and ".join(parts) or "the types do not match"
+
+
+def check_same_carry(
+    name: str, in_tree: PyTreeDef, in_avals, out_tree: PyTreeDef, out_avals, arg_name: str
+) -> None:
+    """Raise TypeError if a body's result does not have the tree and types of its carry."""
+    if in_tree != out_tree:
+        lines = []
+        try:
+            for path, a, b, why in equality_errors_pytreedef(in_tree, out_tree):
+                where = f"{arg_name}{keystr(path)}"
+                lines.append(
+                    f"the input carry component {where} is {a} but the corresponding component of the "
+                    f"carry output is {b}, so {why}"
+                )
+        except ValueError:
+            pass
+        detail = "\n".join(f"  * {line}" for line in lines)
+        raise TypeError(
+            f"{name} function carry input and carry output must have the same pytree structure, but "
+            f"they differ:\n\nThe input carry is {in_tree}, the output carry is {out_tree}:\n{detail}\n\n"
+            "Revise the function so that the carry output has the same pytree structure as the carry "
+            "input."
+        )
+    if all(core.typematch(a, b) for a, b in zip(in_avals, out_avals)):
+        return
+    paths = leaf_paths(in_tree)
+    lines = describe_type_mismatch(in_avals, out_avals, paths, paths, arg_name, "of the result")
+    detail = "\n".join(f"  * {line}" for line in lines)
+    raise TypeError(
+        f"{name} function carry input and carry output must have equal types, but they differ:\n\n"
+        f"{detail}\n\nRevise the function so that all output types match the corresponding input types."
+    )
+
+
+def replace_zero(x: Any, zero_fn: Callable) -> Any:
+    return zero_fn(x)
+
+
+def split_at(xs: Sequence[Any], *sizes: int) -> list[list]:
+    """Split into parts of the given sizes and the rest."""
+    out, start = [], 0
+    for n in sizes:
+        out.append(list(xs[start : start + n]))
+        start += n
+    out.append(list(xs[start:]))
+    return out

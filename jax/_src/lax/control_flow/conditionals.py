@@ -1,0 +1,607 @@
+"""`cond` and `switch`."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from jax._src import ad_util, api_util, config, core, dtypes, traceback_util
+from jax._src.ad_util import Zero
+from jax._src.core import ClosedJaxpr, Primitive, typeof
+from jax._src.interpreters import ad, batching, mlir
+from jax._src.interpreters import partial_eval as pe
+from jax._src.lax.control_flow.common import (
+    check_effects,
+    difference,
+    leaf_paths,
+    share_consts,
+    stage,
+)
+from jax._src.lax import lax
+from jax._src.lib.mlir import ir
+from jax._src.lib.mlir.dialects import hlo
+from jax._src.tree_util import tree_flatten, tree_unflatten
+
+traceback_util.register_exclusion(__file__)
+
+_no_operand = object()
+
+
+@traceback_util.api_boundary
+def switch(index: Any, branches: Sequence[Callable], *operands: Any, operand: Any = _no_operand, linear=None):
+    """Apply one of several functions.
+
+    Args:
+      index: integer scalar: which function; clamped to the valid range.
+      branches: functions of `operands` whose results have equal types.
+      *operands: arguments.
+
+    Returns:
+      The result of the chosen function.
+
+    Raises:
+      TypeError: if the results of the branches differ in tree or type, naming the leaf.
+
+    >>> print(jax.lax.switch(1, [jnp.sin, jnp.cos], 0.))
+    1.0
+    """
+    del linear
+    if not all(callable(b) for b in branches):
+        raise TypeError("lax.switch: branches argument should be a sequence of callables.")
+    if operand is not _no_operand:
+        if operands:
+            raise TypeError("if 'operand' keyword is passed then no positional operands can be passed")
+        operands = (operand,)
+    aval = typeof(index)
+    if aval.shape:
+        raise TypeError(f"Branch index must be scalar, got {index} of shape {aval.shape}.")
+    if not dtypes.issubdtype(aval.dtype, np.integer):
+        raise TypeError(f"Index type must be an integer, got {dtypes.dtype_name(aval.dtype)}")
+    branches = tuple(branches)
+    if not branches:
+        raise ValueError("Empty branch sequence")
+    if len(branches) == 1:
+        return branches[0](*operands)
+    index = lax.convert_element_type(index, np.int32)
+    index = lax.clamp(np.int32(0), index, np.int32(len(branches) - 1))
+    if config.disable_jit.value and core.is_concrete(index):
+        return branches[int(core.to_concrete_value(index))](*operands)
+    return _bind("switch", index, branches, operands)
+
+
+@traceback_util.api_boundary
+def cond(pred: Any, true_fun: Callable, false_fun: Callable, *operands: Any, operand: Any = _no_operand, linear=None):
+    """Apply one of two functions.
+
+    Args:
+      pred: boolean (or numeric) scalar.
+      true_fun: applied to `operands` if `pred` is true.
+      false_fun: applied otherwise; the result has the same type.
+      *operands: arguments.
+
+    Returns:
+      The result of the chosen function.
+
+    Raises:
+      TypeError: if `pred` is not a scalar, or the results differ in tree or type, naming the leaf.
+
+    >>> print(jax.lax.cond(True, lambda x: x + 1, lambda x: x - 1, 10.))
+    11.0
+    """
+    del linear
+    if not (callable(true_fun) and callable(false_fun)):
+        raise TypeError(
+            "lax.cond: true_fun and false_fun arguments should be callable. "
+            f"Got true_fun={true_fun!r}, false_fun={false_fun!r}."
+        )
+    if operand is not _no_operand:
+        if operands:
+            raise TypeError("if 'operand' keyword is passed then no positional operands can be passed")
+        operands = (operand,)
+    if pred is None:
+        raise TypeError("cond predicate is None")
+    if isinstance(pred, Sequence) or np.ndim(pred) != 0:
+        shape = getattr(pred, "shape", None)
+        raise TypeError(
+            f"Pred must be a scalar, got {pred} of "
+            + (f"type {type(pred)}" if shape is None else f"shape {tuple(shape)}.")
+        )
+    dtype = typeof(pred).dtype
+    if not (dtypes.issubdtype(dtype, np.number) or dtype == np.bool_):
+        raise TypeError(f"Pred type must be either boolean or number, got {dtypes.dtype_name(dtype)}.")
+    if config.disable_jit.value and core.is_concrete(pred):
+        return (true_fun if bool(core.to_concrete_value(pred)) else false_fun)(*operands)
+    if dtype != np.bool_:
+        pred = lax.ne(pred, lax._const(pred, 0))
+    index = lax.convert_element_type(pred, np.int32)
+    return _bind("cond", index, (false_fun, true_fun), operands)
+
+
+def _bind(name: str, index, branches: Sequence[Callable], operands):
+    flat, in_tree = tree_flatten(tuple(operands))
+    for x in flat:
+        if not core.valid_jaxtype(x):
+            raise TypeError(
+                f"lax.{name} operands must be arrays, numbers or pytrees of them, got {x!r} of type "
+                f"{type(x)}: close over other values."
+            )
+    avals = [typeof(x) for x in flat]
+    staged = [
+        stage(f, in_tree, avals, api_util.debug_info(name, f, operands)) for f in branches
+    ]
+    trees = [s[2] for s in staged]
+    jaxprs = [s[0] for s in staged]
+    jaxprs = _promote_results(name, jaxprs, trees)
+    closed, consts = share_consts(jaxprs, [s[1] for s in staged])
+    check_effects(name, *closed)
+    outs = cond_p.bind(index, *consts, *flat, branches=tuple(closed))
+    return tree_unflatten(trees[0], outs)
+
+
+def _promote_results(name: str, jaxprs, trees):
+    """Make results agree where only weak types differ; raise where more does."""
+    names = ("true_fun", "false_fun") if name == "cond" else None
+    first = len(trees) - 1 if name == "cond" else 0
+    for i, tree in enumerate(trees):
+        if tree != trees[first]:
+            a = names[0] if names else "branch 0"
+            b = names[1] if names else f"branch {i}"
+            raise TypeError(
+                f"{a} output must have the same pytree structure as {b} output, but they differ: "
+                f"{a} gave {trees[first]} and {b} gave {tree}."
+            )
+    outs = [j.out_avals for j in jaxprs]
+    columns = list(zip(*outs)) if outs[0] else []
+    paths = leaf_paths(trees[0])
+    new_columns = []
+    changed = False
+    problems = []
+    for path, column in zip(paths, columns):
+        if all(a is column[0] or a == column[0] for a in column):
+            new_columns.append(column[0])
+            continue
+        target = _common_type(column)
+        if target is None:
+            i = next(i for i, a in enumerate(column) if not core.typematch(a, column[first]))
+            a = names[0] if names else "branch 0"
+            b = names[1] if names else f"branch {i}"
+            problems.append(
+                f"  * the output of {a}{f' at path {path}' if path else ''} has type "
+                f"{column[first].str_short()} but the corresponding output of {b} has type "
+                f"{column[i].str_short()}, so {difference(column[first], column[i])}"
+            )
+            new_columns.append(column[0])
+            continue
+        changed = True
+        new_columns.append(target)
+    if problems:
+        what = "true_fun and false_fun" if names else "branches"
+        raise TypeError(
+            f"{what} output must have identical types, but they differ:\n\n" + "\n".join(problems)
+            + "\n\nRevise them so that all output types match."
+        )
+    if not changed:
+        return jaxprs
+    return [_convert_results(j, new_columns) for j in jaxprs]
+
+
+def _common_type(column):
+    strong = [a for a in column if not getattr(a, "weak_type", False)]
+    target = strong[0] if strong else column[0]
+    for a in column:
+        if core.typematch(a, target):
+            continue
+        if not getattr(a, "weak_type", False) or a.shape != target.shape:
+            return None
+        promoted, _ = dtypes.lattice_result_type(_typed(a), _typed(target))
+        if promoted != target.dtype:
+            return None
+    return target
+
+
+class _typed:
+    """A stand-in with dtype and weak type, for promotion."""
+
+    def __init__(self, aval):
+        self.dtype, self.weak_type, self.shape = aval.dtype, aval.weak_type, aval.shape
+
+
+def _convert_results(jaxpr: core.Jaxpr, avals) -> core.Jaxpr:
+    """The jaxpr with its results converted to the given types."""
+
+    def run(*args):
+        consts, args = args[: len(jaxpr.constvars)], args[len(jaxpr.constvars) :]
+        outs = core.eval_jaxpr(jaxpr, consts, *args)
+        return [
+            x if typeof(x) == a else lax._convert_element_type(x, a.dtype, a.weak_type)
+            for x, a in zip(outs, avals)
+        ]
+
+    in_avals = [v.aval for v in (*jaxpr.constvars, *jaxpr.invars)]
+    new, _, consts = pe.trace_to_jaxpr_dynamic(run, in_avals, jaxpr.debug_info)
+    assert not consts
+    return pe.convert_invars_to_constvars(new, len(jaxpr.constvars))
+
+
+# The primitive
+
+cond_p = Primitive("cond", multiple_results=True)
+
+
+def _cond_types(index, *avals, branches, **_):
+    effects = core.join_effects(*[b.effects for b in branches])
+    shifted = frozenset(
+        e.replace(input_index=e.input_index + 1) if isinstance(e, core.JaxprInputEffect) else e
+        for e in effects
+    )
+    outs = []
+    for column in zip(*[b.out_avals for b in branches]):
+        outs.append(column[0] if all(getattr(a, "weak_type", False) for a in column) else column[0].strip_weak_type())
+    return outs, shifted
+
+
+cond_p.def_effectful_abstract_eval(_cond_types)
+
+
+def _cond_typecheck(_, *atoms, branches, **params):
+    index = atoms[0].aval
+    if index.shape or index.dtype != np.int32:
+        raise core.JaxprTypeError(f"cond called with an index of type {index}, expected int32[]")
+    for i, b in enumerate(branches):
+        if len(b.in_avals) != len(atoms) - 1:
+            raise core.JaxprTypeError(
+                f"cond branch {i} takes {len(b.in_avals)} arguments, got {len(atoms) - 1}"
+            )
+        for want, atom in zip(b.in_avals, atoms[1:]):
+            if not core.typecompat(want, atom.aval):
+                raise core.JaxprTypeError(
+                    f"cond branch {i} takes an argument of type {want}, got {atom.aval}"
+                )
+        for a, b0 in zip(b.out_avals, branches[0].out_avals):
+            if not core.typematch(a, b0):
+                raise core.JaxprTypeError(
+                    f"cond branches 0 and {i} have mismatching output types: {b0} vs {a}"
+                )
+    return _cond_types(index, *[a.aval for a in atoms[1:]], branches=branches)
+
+
+cond_p.typecheck = _cond_typecheck
+
+
+def _cond_jvp(primals, tangents, *, branches, **params):
+    index, *ops = primals
+    nonzeros = [type(t) is not Zero for t in tangents[1:]]
+    nz_outs = [ad.jvp_jaxpr(b, nonzeros)[1] for b in branches]
+    nz_out = [any(column) for column in zip(*nz_outs)] if nz_outs[0] else []
+    jvps = tuple(ad.jvp_jaxpr(b, nonzeros, nz_out)[0] for b in branches)
+    outs = cond_p.bind(
+        index, *ops, *[t for t in tangents[1:] if type(t) is not Zero], branches=jvps, **params
+    )
+    return _pair_outputs(outs, branches[0].out_avals, nz_out)
+
+
+def _pair_outputs(outs, out_avals, nz_out):
+    n = len(out_avals)
+    tangents = iter(outs[n:])
+    return outs[:n], [
+        next(tangents) if nz else Zero(a.to_tangent_aval()) for a, nz in zip(out_avals, nz_out)
+    ]
+
+
+cond_p.jvp = _cond_jvp
+
+
+def _cond_linearize(primals, tangents, *, branches, **params):
+    index, *ops = primals
+    nonzeros = tuple([type(t) is not Zero for t in tangents[1:]])
+    lins = [ad.linearize_jaxpr(b, nonzeros) for b in branches]
+    nz_out = tuple([any(c) for c in zip(*[lin.nonzero_outs for lin in lins])])
+    lins = [ad.linearize_jaxpr(b, nonzeros, nz_out, False) for b in branches]
+    n = len(branches[0].out_avals)
+    # All branches return the residuals of all; those of the others are zeros.
+    res_avals = [lin.residual_avals for lin in lins]
+    layout, total = _share_residuals(res_avals)
+    primal_branches = tuple(
+        _with_padded_residuals(lin.primal, n, slots, tuple(total)) for lin, slots in zip(lins, layout)
+    )
+    results = cond_p.bind(index, *ops, branches=primal_branches, **params)
+    outs, residuals = results[:n], results[n:]
+    tangent_branches = tuple(
+        _with_selected_residuals(lin.tangent, slots, tuple(total)) for lin, slots in zip(lins, layout)
+    )
+    out_tangents = iter(())
+    if any(nz_out):
+        out_tangents = iter(
+            cond_p.bind(
+                index, *residuals, *[t for t in tangents[1:] if type(t) is not Zero],
+                branches=tangent_branches, **params,
+            )  # fmt: skip
+        )
+    return outs, [
+        next(out_tangents) if nz else Zero(a.to_tangent_aval())
+        for a, nz in zip(branches[0].out_avals, nz_out)
+    ]
+
+
+cond_p.linearize = _cond_linearize
+
+
+def _share_residuals(res_avals):
+    """Slots for the residuals of all branches: branches share slots of equal type.
+
+    Returns:
+      For each branch the slot of each of its residuals, and the types of the slots.
+    """
+    total: list = []
+    layout = []
+    for avals in res_avals:
+        free: dict = {}
+        for i, a in enumerate(total):
+            free.setdefault(a, []).append(i)
+        slots = []
+        for a in avals:
+            a = a.strip_weak_type()
+            if free.get(a):
+                slots.append(free[a].pop(0))
+            else:
+                slots.append(len(total))
+                total.append(a)
+        layout.append(tuple(slots))
+    return layout, total
+
+
+@core.cached_on_jaxpr
+def _with_padded_residuals(primal: ClosedJaxpr, n: int, slots: tuple, total: tuple) -> ClosedJaxpr:
+    def run(*args):
+        outs = core.eval_jaxpr(primal.jaxpr, primal.consts, *args)
+        padded: list = [None] * len(total)
+        for slot, r in zip(slots, outs[n:]):
+            padded[slot] = lax._convert_element_type(r, weak_type=False) if typeof(r).weak_type else r
+        return outs[:n] + [
+            ad_util.zeros_like_aval(a) if p is None else p for p, a in zip(padded, total)
+        ]
+
+    jaxpr, _, consts = pe.trace_to_jaxpr_dynamic(run, primal.in_avals, primal.debug_info)
+    return ClosedJaxpr(jaxpr, consts)
+
+
+@core.cached_on_jaxpr
+def _with_selected_residuals(tangent: ClosedJaxpr, slots: tuple, total: tuple) -> ClosedJaxpr:
+    m = len(slots)
+    jaxpr = tangent.jaxpr
+    invars: list = [core.Var(a) for a in total]
+    for slot, v in zip(slots, jaxpr.invars[:m]):
+        invars[slot] = v
+    return ClosedJaxpr(
+        jaxpr.replace(
+            invars=invars + jaxpr.invars[m:], debug_info=jaxpr.debug_info.with_unknown_names()
+        ),
+        tangent.consts,
+    )
+
+
+def _cond_transpose(cts, index, *ops, branches, **params):
+    linear = tuple([ad.is_undefined_primal(x) for x in ops])
+    ct_nonzero = tuple([type(ct) is not Zero for ct in cts])
+    nz_each = [ad.transpose_jaxpr(b, linear, ct_nonzero)[1] for b in branches]
+    nz = tuple([any(c) for c in zip(*nz_each)])
+    transposed = tuple(_transpose_instantiated(b, linear, ct_nonzero, nz) for b in branches)
+    outs = iter(
+        cond_p.bind(
+            index,
+            *[x for x, lin in zip(ops, linear) if not lin],
+            *[ct for ct in cts if type(ct) is not Zero],
+            branches=transposed,
+            **params,
+        )
+    )
+    nonzero = iter(nz)
+    return [None] + [
+        (next(outs) if next(nonzero) else Zero(x.aval.to_ct_aval())) if lin else None
+        for x, lin in zip(ops, linear)
+    ]
+
+
+@core.cached_on_jaxpr
+def _transpose_instantiated(branch: ClosedJaxpr, linear: tuple, ct_nonzero: tuple, nz: tuple):
+    """The transposed branch with zeros where other branches have cotangents."""
+    transposed, own = ad.transpose_jaxpr(branch, linear, ct_nonzero)
+    if own == nz:
+        return transposed
+    linear_avals = [a.to_ct_aval() for a, lin in zip(branch.in_avals, linear) if lin]
+
+    def run(*args):
+        outs = iter(core.eval_jaxpr(transposed.jaxpr, transposed.consts, *args))
+        return [
+            next(outs) if mine else ad_util.zeros_like_aval(a)
+            for a, mine, wanted in zip(linear_avals, own, nz)
+            if wanted
+        ]
+
+    jaxpr, _, consts = pe.trace_to_jaxpr_dynamic(run, transposed.in_avals, transposed.debug_info)
+    return ClosedJaxpr(jaxpr, consts)
+
+
+cond_p.transpose = _cond_transpose
+
+
+def _cond_batch(axis_data, args, dims, *, branches, **params):
+    index, *ops = args
+    index_dim, *op_dims = dims
+    if index_dim is not None:
+        if any(core.ordered_effects.filter_in(b.effects) for b in branches):
+            raise NotImplementedError(
+                "IO effect (or another ordered effect) not supported in vmap-of-cond with a batched "
+                "predicate: both branches would run."
+            )
+        # Every branch runs on the whole batch, and each element takes the result of its own.
+        index = batching.bdim_at_front(index, index_dim, axis_data.size)
+        ops = [
+            batching.bdim_at_front(x, d, axis_data.size) if d is not None else x
+            for x, d in zip(ops, op_dims)
+        ]
+        in_batched = [d is not None for d in op_dims]
+        batched = [batching.batch_jaxpr(b, axis_data, in_batched, True)[0] for b in branches]
+        results = []
+        for i, b in enumerate(batched):
+            # What an element does not take must not give its derivative NaNs either.
+            mask = lax.eq(index, lax._const(index, i))
+            guarded = [
+                lax.select(lax.broadcast_in_dim(mask, typeof(x).shape, (0,)), x, lax.stop_gradient(x))
+                if d is not None and dtypes.issubdtype(typeof(x).dtype, np.inexact)
+                else x
+                for x, d in zip(ops, op_dims)
+            ]
+            results.append(core.eval_jaxpr(b.jaxpr, b.consts, *guarded))
+        outs = [_select_n(index, column) for column in zip(*results)]
+        return outs, [0] * len(outs)
+    ops = [
+        batching.moveaxis(x, d, 0) if d is not None else x for x, d in zip(ops, op_dims)
+    ]
+    in_batched = [d is not None for d in op_dims]
+    out_batched = [False] * len(branches[0].out_avals)
+    for b in branches:
+        _, ob = batching.batch_jaxpr(b, axis_data, in_batched)
+        out_batched = [x or y for x, y in zip(out_batched, ob)]
+    batched = tuple(
+        batching.batch_jaxpr(b, axis_data, in_batched, out_batched)[0] for b in branches
+    )
+    outs = cond_p.bind(index, *ops, branches=batched, **params)
+    return outs, [0 if b else None for b in out_batched]
+
+
+def _select_n(index, column):
+    shape = typeof(column[0]).shape
+    which = index
+    if len(column) == 2:
+        which = lax.ne(index, lax._const(index, 0))
+    which = lax.broadcast_in_dim(which, shape, (0,))
+    return lax.select_n(which, *column)
+
+
+cond_p.axis_batch = _cond_batch
+
+
+def _cond_dce(used_outputs, eqn):
+    if not any(used_outputs) and not pe.has_effects(eqn):
+        return [False] * len(eqn.invars), None
+    branches = eqn.params["branches"]
+    used = [False] * (len(eqn.invars) - 1)
+    for b in branches:
+        _, u = pe.dce_jaxpr(b.jaxpr, used_outputs)
+        used = [x or y for x, y in zip(used, u)]
+    new = tuple(
+        _dce_closed(b, tuple(used_outputs), tuple(used)) for b in branches
+    )
+    if all(used) and all(used_outputs) and all(
+        len(n.jaxpr.eqns) == len(b.jaxpr.eqns) for n, b in zip(new, branches)
+    ):
+        return [True] * len(eqn.invars), eqn
+    new_eqn = eqn.replace(
+        invars=[eqn.invars[0], *[v for v, u in zip(eqn.invars[1:], used) if u]],
+        outvars=[v for v, u in zip(eqn.outvars, used_outputs) if u],
+        params=dict(eqn.params, branches=new),
+        effects=_cond_types(None, branches=new)[1],
+    )
+    return [True, *used], new_eqn
+
+
+@core.cached_on_jaxpr
+def _dce_closed(b: ClosedJaxpr, used_outputs: tuple, instantiate: tuple) -> ClosedJaxpr:
+    jaxpr, kept = pe.dce_jaxpr(b.jaxpr, used_outputs, instantiate)
+    assert list(kept) == list(instantiate)
+    return ClosedJaxpr(jaxpr, b.consts)
+
+
+cond_p.dce = _cond_dce
+
+
+def _cond_lowering(ctx, index, *ops, branches, **_):
+    effects = [e for e in ctx.tokens_in.effects() if any(e in b.effects for b in branches)]
+    tokens = ctx.tokens_in.subset(effects)
+    out_types = [
+        *[t for e in effects for t in [mlir.token_type()]],
+        *mlir.flatten_ir_types([mlir.aval_to_ir_type(a) for a in ctx.avals_out]),
+    ]
+    case = hlo.CaseOp(out_types, index=index, num_branches=len(branches))
+    for i, b in enumerate(branches):
+        block = case.regions[i].blocks.append()
+        with ir.InsertionPoint(block):
+            consts = mlir.ir_consts(b.consts, [v.aval for v in b.jaxpr.constvars])
+            outs, tokens_out = mlir.jaxpr_subcomp(
+                ctx.module_context, b.jaxpr, ctx.name_stack.extend(f"branch_{i}_fun"), tokens,
+                consts, *ops, dim_var_values=ctx.dim_var_values, const_lowering=ctx.const_lowering,
+                outer_traceback=ctx.traceback,
+            )  # fmt: skip
+            hlo.return_([*[tokens_out.get(e) for e in effects], *mlir.flatten_ir_values(outs)])
+    results = list(case.results)
+    n = len(effects)
+    if effects:
+        ctx.set_tokens_out(mlir.TokenSet(zip(effects, results[:n])))
+    return mlir.unflatten_ir_values_like_types(
+        results[n:], [mlir.aval_to_ir_type(a) for a in ctx.avals_out]
+    )
+
+
+mlir.register_lowering(cond_p, _cond_lowering)
+
+
+def _cond_pp(eqn, context, settings):
+    params = ["branches", *[p for p in sorted(eqn.params) if p != "branches"]]
+    return core.default_pp_eqn(eqn, context, settings, params)
+
+
+cond_p.pp = _cond_pp
+
+# Platform-dependent code
+
+
+def platform_dependent(*args: Any, default: Callable | None = None, **per_platform: Callable):
+    """Apply the function for the platform the program runs on.
+
+    Args:
+      *args: arguments of the functions.
+      default: function for platforms without one of their own.
+      **per_platform: functions by platform name: cpu, cuda, rocm, tpu.
+
+    Returns:
+      The result of the chosen function.
+    """
+    platforms = list(per_platform)
+    branches = [per_platform[p] for p in platforms] + ([default] if default is not None else [])
+    known = tuple((p,) for p in platforms) + ((None,) if default is not None else ())
+    if not branches:
+        raise ValueError("platform_dependent needs at least one function")
+    if len(branches) == 1 and default is not None:
+        return default(*args)
+    index = platform_index_p.bind(platforms=known)
+    if core.is_concrete(index):
+        return branches[int(index)](*args)
+    return switch(index, branches, *args)
+
+
+platform_index_p = Primitive("platform_index")
+platform_index_p.def_abstract_eval(lambda *, platforms: core.ShapedArray((), np.int32))
+
+
+def _platform_index_lowering(ctx, *, platforms):
+    def find(platform: str) -> int:
+        for i, names in enumerate(platforms):
+            if names is None or platform in names:
+                return i
+        raise NotImplementedError(
+            f"translation rule for primitive 'platform_index' not found for platform {platform}: "
+            f"platform_dependent has functions for {[n for n in platforms if n]} and no default"
+        )
+
+    available = ctx.platforms or ctx.module_context.platforms
+    indices = [find(p) for p in available]
+    if len(set(indices)) == 1:
+        return [mlir.ir_constant(np.int32(indices[0]))]
+    table = mlir.ir_constant(np.array(indices, np.int32))
+    which = ctx.dim_var_values[0]
+    picked = hlo.dynamic_slice(table, [which], mlir.dense_int_array([1]))
+    return [hlo.reshape(mlir.aval_to_ir_type(ctx.avals_out[0]), picked)]
+
+
+mlir.register_lowering(platform_index_p, _platform_index_lowering)

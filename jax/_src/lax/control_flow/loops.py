@@ -1,0 +1,440 @@
+"""`while_loop` and `fori_loop`."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from jax._src import api_util, config, core, dtypes, traceback_util
+from jax._src.ad_util import Zero
+from jax._src.core import ClosedJaxpr, Primitive, typeof
+from jax._src.interpreters import ad, batching, mlir
+from jax._src.interpreters import partial_eval as pe
+from jax._src.lax import lax
+from jax._src.lax.control_flow.common import (
+    check_effects,
+    check_same_carry,
+    hoist,
+    leaf_paths,
+    promote_weak_types,
+    split_at,
+    stage,
+)
+from jax._src.lax.control_flow.scan import _carry_name, scan, while_hook
+from jax._src.lib.mlir import ir
+from jax._src.lib.mlir.dialects import hlo
+from jax._src.tree_util import tree_flatten, tree_structure, tree_unflatten, treedef_tuple
+
+traceback_util.register_exclusion(__file__)
+
+
+@traceback_util.api_boundary
+def while_loop(cond_fun: Callable, body_fun: Callable, init_val: Any):
+    """Apply a function as long as a condition holds.
+
+    Args:
+      cond_fun: function of the loop's value returning a boolean scalar.
+      body_fun: function of the loop's value returning its next value, of the same type.
+      init_val: the initial value.
+
+    Returns:
+      The value for which the condition does not hold. It cannot be differentiated in reverse mode.
+
+    Raises:
+      TypeError: if the condition is not a boolean scalar, or the value changes its type.
+
+    >>> print(jax.lax.while_loop(lambda x: x < 100, lambda x: x * 2, 3))
+    192
+    """
+    if not (callable(body_fun) and callable(cond_fun)):
+        raise TypeError("lax.while_loop: body_fun and cond_fun arguments should be callable.")
+    if config.disable_jit.value:
+        try:
+            val = tree_unflatten(
+                tree_structure(init_val), [core.hooks.to_array(x) for x in tree_flatten(init_val)[0]]
+            )
+            while cond_fun(val):
+                val = body_fun(val)
+            return val
+        except core.ConcretizationTypeError:
+            pass  # under another transformation: stage it after all
+    init_flat, tree = tree_flatten(init_val)
+    for x, path in zip(init_flat, leaf_paths(tree)):
+        if not core.valid_jaxtype(x):
+            raise TypeError(
+                f"lax.while_loop: the initial value at path init_val{path} has type {type(x)}, which is "
+                "not a valid JAX type: it must consist of arrays and numbers."
+            )
+    avals = [typeof(x) for x in init_flat]
+    in_tree = treedef_tuple((tree,))
+    cond_info = api_util.debug_info("while_cond", cond_fun, (init_val,))
+    body_info = api_util.debug_info("while_body", body_fun, (init_val,))
+
+    def trace(avals):
+        c = stage(cond_fun, in_tree, avals, cond_info)
+        b = stage(body_fun, in_tree, avals, body_info)
+        return c, b
+
+    (cond_jaxpr, cond_consts, cond_tree), (body_jaxpr, body_consts, body_tree) = trace(avals)
+    if cond_tree != tree_structure(0) or len(cond_jaxpr.out_avals) != 1:
+        raise TypeError(f"cond_fun must return a boolean scalar, but got pytree {cond_tree}.")
+    pred = cond_jaxpr.out_avals[0]
+    if not (pred.shape == () and pred.dtype == np.bool_):
+        raise TypeError(f"cond_fun must return a boolean scalar, but got output type(s) [{pred}].")
+    if body_tree == tree:
+        new = promote_weak_types(avals, body_jaxpr.out_avals)
+        if new is not None:
+            init_flat = [
+                x if a is b else lax._convert_element_type(x, b.dtype, b.weak_type)
+                for x, a, b in zip(init_flat, avals, new)
+            ]
+            avals = new
+            (cond_jaxpr, cond_consts, _), (body_jaxpr, body_consts, body_tree) = trace(avals)
+    check_same_carry(
+        "while_loop body", tree, avals, body_tree, body_jaxpr.out_avals, _carry_name(body_fun)
+    )
+    cond_closed, body_closed = hoist(cond_jaxpr), hoist(body_jaxpr)
+    check_effects("while_loop", cond_closed, body_closed)
+    outs = while_p.bind(
+        *cond_consts, *body_consts, *init_flat, cond_nconsts=len(cond_consts), cond_jaxpr=cond_closed,
+        body_nconsts=len(body_consts), body_jaxpr=body_closed,
+    )  # fmt: skip
+    return tree_unflatten(body_tree, outs)
+
+
+@traceback_util.api_boundary
+def fori_loop(lower: Any, upper: Any, body_fun: Callable, init_val: Any, *, unroll: int | bool | None = None):
+    """Apply a function for each integer of a range.
+
+    Args:
+      lower: first integer.
+      upper: last integer plus one. With concrete bounds the loop is a `scan` and can be differentiated
+        in reverse mode.
+      body_fun: `body_fun(i, val) -> val`, of the same type.
+      init_val: the initial value.
+      unroll: how many steps are put into one iteration; needs concrete bounds.
+
+    Returns:
+      The final value.
+
+    >>> print(jax.lax.fori_loop(0, 4, lambda i, x: x + i, 0))
+    6
+    """
+    if not callable(body_fun):
+        raise TypeError("lax.fori_loop: body_fun argument should be callable.")
+    lower_dtype, upper_dtype = (dtypes.dtype(x) if not isinstance(x, int) else None for x in (lower, upper))
+    for name, x in (("lower", lower), ("upper", upper)):
+        if not dtypes.issubdtype(typeof(x).dtype, np.integer):
+            raise TypeError(f"fori_loop {name} bound must be an integer, got {typeof(x)}")
+        if typeof(x).shape:
+            raise TypeError(f"fori_loop {name} bound must be a scalar, got shape {typeof(x).shape}")
+    if lower_dtype == upper_dtype:
+        dtype = lower_dtype
+    else:
+        dtype = dtypes.result_type(lower, upper)
+    if dtype is None:
+        dtype = typeof(lower).dtype
+    weak = typeof(lower).weak_type and typeof(upper).weak_type
+    static = core.is_concrete(lower) and core.is_concrete(upper)
+    if static:
+        lo, hi = int(core.to_concrete_value(lower)), int(core.to_concrete_value(upper))
+        length = max(hi - lo, 0)
+        if config.disable_jit.value and length < 1000:
+            val = init_val
+            for i in range(lo, hi):
+                val = body_fun(lax._convert_element_type(i, dtype, weak), val)
+            return val
+        if unroll is None:
+            unroll = 1
+
+        def scan_body(carry, _):
+            i, x = carry
+            return (lax.add(i, lax._const(i, 1)), body_fun(i, x)), None
+
+        init = (lax._convert_element_type(lower, dtype, weak), init_val)
+        if length == 0 and config.disable_jit.value:
+            return init_val
+        (_, result), _ = scan(_named(scan_body, body_fun), init, None, length=length, unroll=unroll)
+        return result
+    if unroll is not None and unroll is not False and unroll != 1:
+        raise ValueError("Can only use `unroll` in `fori_loop` if the loop bounds are statically known.")
+    lower = lax._convert_element_type(lower, dtype, weak)
+    upper = lax._convert_element_type(upper, dtype, weak)
+
+    def cond(state):
+        i, end, _ = state
+        return lax.lt(i, end)
+
+    def body(state):
+        i, end, x = state
+        return lax.add(i, lax._const(i, 1)), end, body_fun(i, x)
+
+    _, _, result = while_loop(cond, _named(body, body_fun), (lower, upper, init_val))
+    return result
+
+
+def _named(fun, like):
+    fun.__name__ = getattr(like, "__name__", "body")
+    return fun
+
+
+# The primitive: operands (constants of the condition, constants of the body, carry)
+
+while_p = Primitive("while", multiple_results=True)
+while_hook[0] = while_p
+
+
+def _while_types(*avals, cond_jaxpr, body_jaxpr, body_nconsts, cond_nconsts, **_):
+    effects = core.join_effects(cond_jaxpr.effects, body_jaxpr.effects)
+    return body_jaxpr.out_avals, effects
+
+
+while_p.def_effectful_abstract_eval(_while_types)
+
+
+def _while_typecheck(_, *atoms, cond_jaxpr, body_jaxpr, cond_nconsts, body_nconsts):
+    avals = [a.aval for a in atoms]
+    cc, bc, carry = split_at(avals, cond_nconsts, body_nconsts)
+    for name, jaxpr, got in (("cond", cond_jaxpr, cc + carry), ("body", body_jaxpr, bc + carry)):
+        if len(jaxpr.in_avals) != len(got) or not all(map(core.typecompat, jaxpr.in_avals, got)):
+            raise core.JaxprTypeError(f"while {name} jaxpr takes {jaxpr.in_avals}, called with {got}")
+    for a, b in zip(carry, body_jaxpr.out_avals):
+        if not core.typematch(a, b):
+            raise core.JaxprTypeError(f"while body input and output types differ: {a} and {b}")
+    return _while_types(
+        *avals, cond_jaxpr=cond_jaxpr, body_jaxpr=body_jaxpr, cond_nconsts=cond_nconsts,
+        body_nconsts=body_nconsts,
+    )  # fmt: skip
+
+
+while_p.typecheck = _while_typecheck
+
+
+def _while_jvp(primals, tangents, *, cond_nconsts, cond_jaxpr, body_nconsts, body_jaxpr):
+    nonzeros = [type(t) is not Zero for t in tangents]
+    _, nz_bconsts, nz_init = split_at(nonzeros, cond_nconsts, body_nconsts)
+    nz_carry = list(nz_init)
+    for _ in range(len(nz_carry) + 1):
+        jvp, nz_out = ad.jvp_jaxpr(body_jaxpr, (*nz_bconsts, *nz_carry), nz_carry)
+        new = [a or b for a, b in zip(nz_carry, nz_out)]
+        if new == nz_carry:
+            break
+        nz_carry = new
+    cconsts, bconsts, init = split_at(primals, cond_nconsts, body_nconsts)
+    _, t_bconsts, t_init = split_at(tangents, cond_nconsts, body_nconsts)
+    t_bconsts = [t for t in t_bconsts if type(t) is not Zero]
+    t_init = [ad.instantiate_zeros(t) for t, nz in zip(t_init, nz_carry) if nz]
+    # body: [consts, carry, t_consts, t_carry] -> [consts, t_consts, carry, t_carry]
+    nb, nc, ntb, ntc = len(bconsts), len(init), len(t_bconsts), len(t_init)
+    order = [*range(nb), *range(nb + nc, nb + nc + ntb), *range(nb, nb + nc), *range(nb + nc + ntb, nb + nc + ntb + ntc)]
+    body = _reordered(jvp, tuple(order))
+    cond = _with_unused_carry(cond_jaxpr, tuple(a.to_tangent_aval() for a, nz in zip(body_jaxpr.out_avals, nz_carry) if nz))
+    outs = while_p.bind(
+        *cconsts, *bconsts, *t_bconsts, *init, *t_init, cond_nconsts=cond_nconsts, cond_jaxpr=cond,
+        body_nconsts=nb + ntb, body_jaxpr=body,
+    )  # fmt: skip
+    out, t_out = outs[:nc], iter(outs[nc:])
+    return out, [
+        next(t_out) if nz else Zero(typeof(x).to_tangent_aval()) for x, nz in zip(out, nz_carry)
+    ]
+
+
+while_p.jvp = _while_jvp
+
+
+@core.cached_on_jaxpr
+def _reordered(closed: ClosedJaxpr, order: tuple) -> ClosedJaxpr:
+    jaxpr = closed.jaxpr
+    return ClosedJaxpr(
+        jaxpr.replace(
+            invars=[jaxpr.invars[i] for i in order], debug_info=jaxpr.debug_info.with_unknown_names()
+        ),
+        closed.consts,
+    )
+
+
+@core.cached_on_jaxpr
+def _with_unused_carry(cond: ClosedJaxpr, avals: tuple) -> ClosedJaxpr:
+    jaxpr = cond.jaxpr
+    return ClosedJaxpr(
+        jaxpr.replace(
+            invars=jaxpr.invars + [core.Var(a) for a in avals],
+            debug_info=jaxpr.debug_info.with_unknown_names(),
+        ),
+        cond.consts,
+    )
+
+
+def _while_linearize(primals, tangents, *, cond_nconsts, **params):
+    """Run the loop now; what is recorded runs it again, with tangents."""
+    outs = while_p.bind(*primals, cond_nconsts=cond_nconsts, **params)
+    if all(type(t) is Zero for t in tangents[cond_nconsts:]):
+        return outs, [ad.zero_of(x) for x in outs]
+    _, t_outs = _while_jvp(primals, tangents, cond_nconsts=cond_nconsts, **params)
+    return outs, t_outs
+
+
+while_p.linearize = _while_linearize
+
+
+def _while_transpose(*_, **__):
+    raise ValueError(
+        "Reverse-mode differentiation does not work for lax.while_loop or lax.fori_loop with dynamic "
+        "start/stop values. Try using lax.scan, or using fori_loop with static start/stop."
+    )
+
+
+while_p.transpose = _while_transpose
+
+
+def _while_batch(axis_data, args, dims, *, cond_nconsts, cond_jaxpr, body_nconsts, body_jaxpr):
+    size = axis_data.size
+    batched = [d is not None for d in dims]
+    cconsts_b, bconsts_b, init_b = split_at(batched, cond_nconsts, body_nconsts)
+    carry_b = list(init_b)
+    for _ in range(len(carry_b) + 1):
+        _, out_b = batching.batch_jaxpr(body_jaxpr, axis_data, (*bconsts_b, *carry_b), carry_b)
+        new = [a or b for a, b in zip(carry_b, out_b)]
+        if new == carry_b:
+            break
+        carry_b = new
+    _, (pred_b,) = batching.batch_jaxpr(cond_jaxpr, axis_data, (*cconsts_b, *carry_b))
+    cconsts, bconsts, init = split_at(args, cond_nconsts, body_nconsts)
+    cd, bd, id_ = split_at(dims, cond_nconsts, body_nconsts)
+    cconsts = [batching.moveaxis(x, d, 0) if d is not None else x for x, d in zip(cconsts, cd)]
+    bconsts = [batching.moveaxis(x, d, 0) if d is not None else x for x, d in zip(bconsts, bd)]
+    if pred_b:
+        if core.ordered_effects.filter_in(core.join_effects(cond_jaxpr.effects, body_jaxpr.effects)):
+            raise NotImplementedError(
+                "ordered effects are not supported in vmap of while_loop with a batched predicate"
+            )
+        # Elements that are done keep their value while the others go on.
+        carry_b = [True] * len(carry_b)
+        cond, _ = batching.batch_jaxpr(cond_jaxpr, axis_data, (*cconsts_b, *carry_b), True)
+        body, _ = batching.batch_jaxpr(body_jaxpr, axis_data, (*bconsts_b, *carry_b), True)
+        any_cond, guarded = _guarded(cond, body, cond_nconsts, body_nconsts)
+        cond_jaxpr, body_jaxpr = any_cond, guarded
+        body_args = [*cconsts, *bconsts]
+    else:
+        cond_jaxpr, _ = batching.batch_jaxpr(cond_jaxpr, axis_data, (*cconsts_b, *carry_b))
+        body_jaxpr, _ = batching.batch_jaxpr(body_jaxpr, axis_data, (*bconsts_b, *carry_b), carry_b)
+        body_args = bconsts
+    init = [batching.bdim_at_front(x, d, size) if b else x for x, d, b in zip(init, id_, carry_b)]
+    outs = while_p.bind(
+        *cconsts, *body_args, *init, cond_nconsts=len(cconsts), cond_jaxpr=cond_jaxpr,
+        body_nconsts=len(body_args), body_jaxpr=body_jaxpr,
+    )  # fmt: skip
+    return outs, [0 if b else None for b in carry_b]
+
+
+while_p.axis_batch = _while_batch
+
+
+def _guarded(cond: ClosedJaxpr, body: ClosedJaxpr, cond_nconsts: int, body_nconsts: int):
+    """A condition that holds while any element's does, and a body that leaves finished ones alone."""
+    cache = body._cache
+    key = ("guarded", cond, cond_nconsts, body_nconsts)
+    if key in cache:
+        return cache[key]
+    cconst_avals = cond.in_avals[:cond_nconsts]
+
+    def any_cond(*args):
+        (pred,) = core.eval_jaxpr(cond.jaxpr, cond.consts, *args)
+        return [lax.reduce_or(pred, (0,))]
+
+    def run(*args):
+        cconsts, bconsts, carry = split_at(args, cond_nconsts, body_nconsts)
+        (pred,) = core.eval_jaxpr(cond.jaxpr, cond.consts, *cconsts, *carry)
+        new = core.eval_jaxpr(body.jaxpr, body.consts, *bconsts, *carry)
+        return [
+            lax.select(lax.broadcast_in_dim(pred, typeof(x).shape, (0,)), x, old)
+            for x, old in zip(new, carry)
+        ]
+
+    cond_jaxpr, _, c_consts = pe.trace_to_jaxpr_dynamic(any_cond, cond.in_avals)
+    body_jaxpr, _, b_consts = pe.trace_to_jaxpr_dynamic(run, [*cconst_avals, *body.in_avals])
+    result = ClosedJaxpr(cond_jaxpr, c_consts), ClosedJaxpr(body_jaxpr, b_consts)
+    cache[key] = result
+    return result
+
+
+def _while_dce(used_outputs, eqn):
+    if not any(used_outputs) and not pe.has_effects(eqn):
+        return [False] * len(eqn.invars), None
+    return [True] * len(eqn.invars), eqn
+
+
+while_p.dce = _while_dce
+
+
+def _while_lowering(ctx, *args, cond_jaxpr, body_jaxpr, cond_nconsts, body_nconsts):
+    cconsts, bconsts, init = split_at(args, cond_nconsts, body_nconsts)
+    carry_avals = ctx.avals_out
+    carry_types = [mlir.aval_to_ir_type(a) for a in carry_avals]
+    effects = [
+        e for e in ctx.tokens_in.effects() if e in body_jaxpr.effects or e in cond_jaxpr.effects
+    ]
+    if any(e in cond_jaxpr.effects for e in effects):
+        return _while_with_effects_in_condition(
+            ctx, *args, cond_jaxpr=cond_jaxpr, body_jaxpr=body_jaxpr, cond_nconsts=cond_nconsts,
+            body_nconsts=body_nconsts,
+        )  # fmt: skip
+    tokens = ctx.tokens_in.subset(effects)
+    n_tok = len(effects)
+    flat_types = [*[mlir.token_type()] * n_tok, *mlir.flatten_ir_types(carry_types)]
+    flat_init = [*[tokens.get(e) for e in effects], *mlir.flatten_ir_values(init)]
+    op = hlo.WhileOp(flat_types, flat_init)
+
+    def run(block, jaxpr, consts, scope):
+        operands = list(block.arguments)
+        carry = mlir.unflatten_ir_values_like_types(operands[n_tok:], carry_types)
+        inner = mlir.TokenSet(zip(effects, operands[:n_tok]))
+        lowered_consts = mlir.ir_consts(jaxpr.consts, [v.aval for v in jaxpr.jaxpr.constvars])
+        return mlir.jaxpr_subcomp(
+            ctx.module_context, jaxpr.jaxpr, ctx.name_stack.extend(scope), inner, lowered_consts,
+            *consts, *carry, dim_var_values=ctx.dim_var_values, const_lowering=ctx.const_lowering,
+            outer_traceback=ctx.traceback,
+        )  # fmt: skip
+
+    cond_block = op.regions[0].blocks.append(*flat_types)
+    with ir.InsertionPoint(cond_block):
+        (pred,), _ = run(cond_block, cond_jaxpr, cconsts, "cond")
+        hlo.return_([pred])
+    body_block = op.regions[1].blocks.append(*flat_types)
+    with ir.InsertionPoint(body_block):
+        outs, tokens_out = run(body_block, body_jaxpr, bconsts, "body")
+        hlo.return_([*[tokens_out.get(e) for e in effects], *mlir.flatten_ir_values(outs)])
+    results = list(op.results)
+    if effects:
+        ctx.set_tokens_out(mlir.TokenSet(zip(effects, results[:n_tok])))
+    return mlir.unflatten_ir_values_like_types(results[n_tok:], carry_types)
+
+
+def _while_with_effects_in_condition(ctx, *args, cond_jaxpr, body_jaxpr, cond_nconsts, body_nconsts):
+    """Carry the predicate, computed before the loop and at the end of the body."""
+
+    def new_cond(pred, *_):
+        return [pred]
+
+    def run(*args):
+        cconsts, bconsts, init = split_at(args, cond_nconsts, body_nconsts)
+        (pred,) = core.eval_jaxpr(cond_jaxpr.jaxpr, cond_jaxpr.consts, *cconsts, *init)
+
+        def body(_, *carry):
+            outs = core.eval_jaxpr(body_jaxpr.jaxpr, body_jaxpr.consts, *bconsts, *carry)
+            (pred,) = core.eval_jaxpr(cond_jaxpr.jaxpr, cond_jaxpr.consts, *cconsts, *outs)
+            return [pred, *outs]
+
+        avals = [typeof(pred), *[typeof(x) for x in init]]
+        cj, _, cc = pe.trace_to_jaxpr_dynamic(new_cond, avals)
+        bj, _, bc = pe.trace_to_jaxpr_dynamic(body, avals)
+        outs = while_p.bind(
+            *cc, *bc, pred, *init, cond_nconsts=len(cc), cond_jaxpr=hoist(cj), body_nconsts=len(bc),
+            body_jaxpr=hoist(bj),
+        )  # fmt: skip
+        return outs[1:]
+
+    return mlir.lower_fun(run, multiple_results=True)(ctx, *args)
+
+
+mlir.register_lowering(while_p, _while_lowering)

@@ -1,0 +1,783 @@
+"""Elementwise arithmetic: sums, products, rounding, extrema, integer powers and complex parts."""
+
+from __future__ import annotations
+
+import operator
+from typing import Any
+
+import numpy as np
+
+from jax._src import core, dtypes
+from jax._src.ad_util import Zero
+from jax._src.basearray import Array
+from jax._src.core.hooks import hooks
+from jax._src.interpreters import ad, mlir
+from jax._src.lax.lax.accuracy import RoundingMethod
+from jax._src.lax.lax.create import full_like
+from jax._src.lax.lax.logical import eq, ge
+from jax._src.lax.lax.select import replace_zero, select
+from jax._src.lax.rules import (
+    ANY,
+    BILINEAR,
+    COMPLEX,
+    FLOAT,
+    INEXACT,
+    INT,
+    LINEAR,
+    NUMERIC,
+    SIGNED,
+    ZERO,
+    FullRule,
+    bilinear_unreduced,
+    binary_primitive,
+    broadcast_operands,
+    hlo_op,
+    linear_unreduced,
+    unary_primitive,
+    with_sharding,
+)
+from jax._src.lax.utils import check_vma, const, insert_pvary, unbroadcast
+from jax._src.lib.mlir.dialects import chlo, hlo
+from jax._src.typing import ArrayLike, DTypeLike
+
+# ---------------------------------------------------------------------------------------------------
+# Sums
+
+
+def neg(x: ArrayLike) -> Array:
+    r"""Elementwise negation, :math:`-x`; unsigned integers wrap.
+
+    Args:
+      x: numeric array.
+
+    >>> lax.neg(3)
+    Array(-3, dtype=int32, weak_type=True)
+    """
+    return neg_p.bind(x)
+
+
+neg_p = unary_primitive(
+    "neg",
+    NUMERIC,
+    lower=hlo_op("negate"),
+    jvp=LINEAR,
+    transpose=lambda ct, x: [Zero(x.aval) if type(ct) is Zero else neg(ct)],
+    unreduced=linear_unreduced("neg"),
+)
+
+
+def add(x: ArrayLike, y: ArrayLike) -> Array:
+    r"""Elementwise sum, :math:`x + y`.
+
+    Args:
+      x, y: numeric arrays of one dtype; shapes are equal, or have sizes 1 (repeated), or are scalar.
+
+    Returns:
+      An array of the operands' dtype; integers wrap.
+
+    Raises:
+      TypeError: if dtypes or shapes do not fit.
+
+    >>> lax.add(jnp.array([1, 2]), 10)
+    Array([11, 12], dtype=int32)
+    """
+    if check_vma.value:
+        x, y = insert_pvary(x, y)
+    return add_p.bind(x, y)
+
+
+def _spread(g, out):
+    """The tangent `g` of an operand, in the shape of the result."""
+    shape = core.typeof(out).shape
+    own = core.typeof(g).shape
+    if own == shape:
+        return g
+    return hooks.broadcast_in_dim(g, shape, tuple(range(len(shape))) if own else ())
+
+
+def _add_jvp(primals, tangents):
+    (x, y), (gx, gy) = primals, tangents
+    out = add_p.bind(x, y)
+    if type(gx) is Zero:
+        return out, Zero.from_primal_value(out) if type(gy) is Zero else _spread(gy, out)
+    return out, _spread(gx, out) if type(gy) is Zero else add(gx, gy)
+
+
+def _add_transpose(ct, x, y):
+    return [_operand_ct(ct, x), _operand_ct(ct, y)]
+
+
+def _operand_ct(ct, x):
+    if not ad.is_undefined_primal(x):
+        return None
+    return Zero(x.aval) if type(ct) is Zero else unbroadcast(x.aval, ct)
+
+
+add_p = binary_primitive(
+    "add",
+    NUMERIC,
+    lower=hlo_op("add"),
+    jvp=FullRule(_add_jvp),
+    transpose=_add_transpose,
+    unreduced=linear_unreduced("add"),
+)
+
+# The sum of two tangents or cotangents: of any kind of array, and never printed as the user's `add`.
+add_any_p = binary_primitive(
+    "add_any",
+    ANY,
+    lower=hlo_op("add"),
+    jvp=LINEAR,
+    transpose=_add_transpose,
+    unreduced=linear_unreduced("add_any"),
+    extended=True,
+)
+
+
+def _add_any(x, y):
+    if check_vma.value:
+        x, y = insert_pvary(x, y)
+    return add_any_p.bind(x, y)
+
+
+hooks.add_any = _add_any
+
+
+def sub(x: ArrayLike, y: ArrayLike) -> Array:
+    r"""Elementwise difference, :math:`x - y`; operands as for :func:`add`.
+
+    >>> lax.sub(jnp.array([1, 2]), 10)
+    Array([-9, -8], dtype=int32)
+    """
+    if check_vma.value:
+        x, y = insert_pvary(x, y)
+    return sub_p.bind(x, y)
+
+
+def _sub_jvp(primals, tangents):
+    (x, y), (gx, gy) = primals, tangents
+    out = sub_p.bind(x, y)
+    if type(gx) is Zero:
+        return out, Zero.from_primal_value(out) if type(gy) is Zero else _spread(neg(gy), out)
+    return out, _spread(gx, out) if type(gy) is Zero else sub(gx, gy)
+
+
+def _sub_transpose(ct, x, y):
+    ct_y = _operand_ct(ct, y)
+    return [_operand_ct(ct, x), ct_y if ct_y is None or type(ct_y) is Zero else neg(ct_y)]
+
+
+sub_p = binary_primitive(
+    "sub",
+    NUMERIC,
+    lower=hlo_op("subtract"),
+    jvp=FullRule(_sub_jvp),
+    transpose=_sub_transpose,
+    unreduced=linear_unreduced("sub"),
+)
+
+# ---------------------------------------------------------------------------------------------------
+# Products
+
+
+def mul(x: ArrayLike, y: ArrayLike, *, out_dtype: DTypeLike | None = None) -> Array:
+    r"""Elementwise product, :math:`x \times y`.
+
+    Args:
+      x, y: numeric arrays of one dtype; shapes as for :func:`add`.
+      out_dtype: dtype to which the operands are converted, and that of the result; None for theirs.
+
+    Raises:
+      TypeError: if dtypes or shapes do not fit.
+
+    >>> lax.mul(jnp.array([1, 2]), 10)
+    Array([10, 20], dtype=int32)
+    """
+    if check_vma.value:
+        x, y = insert_pvary(x, y)
+    if out_dtype is None:
+        return mul_p.bind(x, y)
+    out_dtype = dtypes.check_and_canonicalize_user_dtype(out_dtype, "mul")
+    return mul_p.bind(x, y, out_dtype=out_dtype)
+
+
+def _mul_transpose(ct, x, y, *, out_dtype=None):
+    if ad.is_undefined_primal(x):
+        return [_mul_ct(ct, x.aval, y, out_dtype), None]
+    return [None, _mul_ct(ct, y.aval, x, out_dtype)]
+
+
+def _mul_ct(ct, aval, other, out_dtype):
+    if type(ct) is Zero:
+        return Zero(aval)
+    if out_dtype is not None:
+        ct = hooks.convert_element_type(ct, aval.dtype)
+    return unbroadcast(aval, mul(ct, other))
+
+
+def _mul_lower(ctx, x, y, *, out_dtype=None):
+    (aval_out,) = ctx.avals_out
+    if out_dtype is not None:
+        x, y = [
+            v
+            if a.dtype == aval_out.dtype
+            else mlir.convert_hlo(ctx, v, a, a.update(dtype=aval_out.dtype))
+            for v, a in zip((x, y), ctx.avals_in)
+        ]
+    x, y = broadcast_operands(ctx, (x, y), aval_out)
+    return [with_sharding(ctx, hlo.multiply(x, y), aval_out)]
+
+
+mul_p = binary_primitive(
+    "mul",
+    NUMERIC,
+    lower=_mul_lower,
+    jvp=BILINEAR,
+    transpose=_mul_transpose,
+    out_dtype=lambda x, y, out_dtype=None: x if out_dtype is None else out_dtype,
+    unreduced=bilinear_unreduced("mul"),
+)
+
+
+def mulhi(x: ArrayLike, y: ArrayLike, /) -> Array:
+    r"""Elementwise high half of the product: the bits above those that :func:`mul` gives.
+
+    Args:
+      x, y: integer arrays of one dtype; shapes as for :func:`add`.
+
+    Raises:
+      TypeError: if dtypes or shapes do not fit.
+
+    >>> lax.mulhi(2**30, 2**5)
+    Array(8, dtype=int32, weak_type=True)
+    """
+    if check_vma.value:
+        x, y = insert_pvary(x, y)
+    return mulhi_p.bind(x, y)
+
+
+mulhi_p = binary_primitive("mulhi", INT, lower=hlo_op("mulhi", "chlo"), jvp=ZERO)
+
+
+def div(x: ArrayLike, y: ArrayLike) -> Array:
+    r"""Elementwise quotient, :math:`x \over y`.
+
+    Integer division rounds towards zero; division by zero gives -1 (all bits set), and the smallest
+    number divided by -1 is itself.
+
+    Args:
+      x, y: numeric arrays of one dtype; shapes as for :func:`add`.
+
+    Raises:
+      TypeError: if dtypes or shapes do not fit.
+
+    >>> lax.div(jnp.array([7, -7]), 2)
+    Array([ 3, -3], dtype=int32)
+    """
+    if check_vma.value:
+        x, y = insert_pvary(x, y)
+    return div_p.bind(x, y)
+
+
+def _div_transpose(ct, x, y):
+    if type(ct) is Zero:
+        return [Zero(x.aval), None]
+    return [unbroadcast(x.aval, div(ct, y)), None]
+
+
+div_p = binary_primitive(
+    "div",
+    NUMERIC,
+    lower=hlo_op("divide"),
+    jvp=(
+        lambda g, out, x, y: div(g, y),
+        lambda g, out, x, y: mul(mul(neg(g), x), integer_pow(y, -2)),
+    ),
+    transpose=_div_transpose,
+)
+
+
+def rem(x: ArrayLike, y: ArrayLike) -> Array:
+    r"""Elementwise remainder, :math:`x \bmod y`, with the sign of `x` and a magnitude less than `y`'s.
+
+    The remainder of integers by zero is `x`.
+
+    Args:
+      x, y: integer or real arrays of one dtype; shapes as for :func:`add`.
+
+    Raises:
+      TypeError: if dtypes or shapes do not fit.
+
+    >>> lax.rem(jnp.array([7, -7]), 4)
+    Array([ 3, -3], dtype=int32)
+    """
+    if check_vma.value:
+        x, y = insert_pvary(x, y)
+    return rem_p.bind(x, y)
+
+
+rem_p = binary_primitive(
+    "rem",
+    INT | FLOAT,
+    lower=hlo_op("remainder"),
+    jvp=(
+        lambda g, out, x, y: _spread(g, out),
+        lambda g, out, x, y: mul(neg(g), mul(sign(div(x, y)), floor(abs(div(x, y))))),
+    ),
+)
+
+
+def reciprocal(x: ArrayLike) -> Array:
+    r"""Elementwise reciprocal, :math:`1 \over x`, of real or complex numbers.
+
+    >>> lax.reciprocal(4.0)
+    Array(0.25, dtype=float32, weak_type=True)
+    """
+    return integer_pow(x, -1)
+
+
+def square(x: ArrayLike) -> Array:
+    r"""Elementwise square, :math:`x^2`.
+
+    Args:
+      x: numeric array.
+
+    >>> lax.square(-3)
+    Array(9, dtype=int32, weak_type=True)
+    """
+    return square_p.bind(x)
+
+
+def _square_lower(ctx, x):
+    (aval_out,) = ctx.avals_out
+    if dtypes.issubdtype(aval_out.dtype, np.integer):
+        out = hlo.multiply(x, x)
+    else:
+        out = chlo.square(x)
+    return [with_sharding(ctx, out, aval_out)]
+
+
+square_p = unary_primitive(
+    "square",
+    NUMERIC,
+    lower=_square_lower,
+    jvp=lambda g, out, x: mul(g, mul(const(x, 2), x)),
+)
+
+
+def integer_pow(x: ArrayLike, y: int) -> Array:
+    r"""Elementwise power, :math:`x^y`, where `y` is a fixed integer.
+
+    Args:
+      x: numeric array.
+      y: integer, known when the program is traced.
+
+    Raises:
+      TypeError: if `x` has integers and `y` is negative, or `y` is no integer.
+
+    >>> lax.integer_pow(jnp.array([1., 2., 3.]), -2)
+    Array([1.        , 0.25      , 0.11111111], dtype=float32)
+    """
+    y = core.concrete_or_error(operator.index, y, "y argument of lax.integer_pow")
+    return integer_pow_p.bind(x, y=y)
+
+
+def _integer_pow_dtype(dtype, *, y):
+    if y < 0 and dtypes.issubdtype(dtype, np.integer):
+        raise TypeError(
+            f"Integers cannot be raised to negative powers, got integer_pow({dtype.name}, {y})"
+        )
+    return dtype
+
+
+def _integer_pow_jvp(g, out, x, *, y):
+    if y == 0:
+        return None
+    if y == 1:
+        return g
+    return mul(g, mul(const(x, y), x if y == 2 else integer_pow(x, y - 1)))
+
+
+def _integer_pow_lower(ctx, x, *, y):
+    (aval_out,) = ctx.avals_out
+    if y == 0:
+        return [mlir.full_like_aval(ctx, 1, aval_out)]
+    out, power, n = None, x, y if y > 0 else -y
+    while True:  # by squaring
+        if n & 1:
+            out = power if out is None else hlo.multiply(out, power)
+        n >>= 1
+        if not n:
+            break
+        power = hlo.multiply(power, power)
+    if y < 0:
+        out = hlo.divide(mlir.full_like_aval(ctx, 1, aval_out), out)
+    return [with_sharding(ctx, out, aval_out)]
+
+
+integer_pow_p = unary_primitive(
+    "integer_pow",
+    NUMERIC,
+    lower=_integer_pow_lower,
+    jvp=_integer_pow_jvp,
+    out_dtype=_integer_pow_dtype,
+)
+
+# ---------------------------------------------------------------------------------------------------
+# Signs and rounding
+
+
+def sign(x: ArrayLike) -> Array:
+    r"""Elementwise sign: -1, 0 (with its sign) or 1; NaN for NaN; :math:`x / |x|` for complex numbers.
+
+    Args:
+      x: numeric array.
+
+    >>> lax.sign(jnp.array([-2, 0, 3]))
+    Array([-1,  0,  1], dtype=int32)
+    """
+    return sign_p.bind(x)
+
+
+def _sign_lower(ctx, x):
+    (aval_out,) = ctx.avals_out
+    if dtypes.issubdtype(aval_out.dtype, np.unsignedinteger):
+        zero = mlir.full_like_aval(ctx, 0, aval_out)
+        one = mlir.full_like_aval(ctx, 1, aval_out)
+        out = hlo.select(mlir.compare_hlo(x, zero, "EQ", "UNSIGNED"), zero, one)
+    else:
+        out = hlo.sign(x)
+    return [with_sharding(ctx, out, aval_out)]
+
+
+sign_p = unary_primitive("sign", NUMERIC, lower=_sign_lower, jvp=ZERO)
+
+
+def abs(x: ArrayLike) -> Array:
+    r"""Elementwise absolute value, :math:`|x|`.
+
+    The derivative at 0 is 1 for real numbers, and 0 for complex ones.
+
+    Args:
+      x: array of signed integers, real or complex numbers.
+
+    Returns:
+      An array of the operand's dtype; of the real one for complex numbers.
+
+    Raises:
+      TypeError: if `x` has unsigned integers or booleans.
+
+    >>> lax.abs(jnp.array([-2.0, 3.0]))
+    Array([2., 3.], dtype=float32)
+    """
+    return abs_p.bind(x)
+
+
+def _real_dtype(dtype, **_):
+    return np.finfo(dtype).dtype if dtype.kind == "c" else dtype
+
+
+def _abs_jvp(g, out, x):
+    if dtypes.issubdtype(core.typeof(x).dtype, np.complexfloating):
+        norm = replace_zero(hooks.convert_element_type(out, core.typeof(x).dtype))
+        return real(mul(g, div(conj(x), norm)))
+    return select(ge(x, const(x, 0)), g, neg(g))
+
+
+abs_p = unary_primitive(
+    "abs",
+    SIGNED | INEXACT,
+    lower=hlo_op("abs"),
+    jvp=_abs_jvp,
+    out_dtype=_real_dtype,
+)
+
+
+def floor(x: ArrayLike) -> Array:
+    r"""Elementwise floor, :math:`\left\lfloor x \right\rfloor`, of real numbers.
+
+    >>> lax.floor(jnp.array([-1.5, 1.5]))
+    Array([-2.,  1.], dtype=float32)
+    """
+    return floor_p.bind(x)
+
+
+floor_p = unary_primitive("floor", FLOAT, lower=hlo_op("floor"), jvp=ZERO)
+
+
+def ceil(x: ArrayLike) -> Array:
+    r"""Elementwise ceiling, :math:`\left\lceil x \right\rceil`, of real numbers.
+
+    >>> lax.ceil(jnp.array([-1.5, 1.5]))
+    Array([-1.,  2.], dtype=float32)
+    """
+    return ceil_p.bind(x)
+
+
+ceil_p = unary_primitive("ceil", FLOAT, lower=hlo_op("ceil"), jvp=ZERO)
+
+
+def round(x: ArrayLike, rounding_method: RoundingMethod = RoundingMethod.AWAY_FROM_ZERO) -> Array:
+    """Elementwise rounding to the nearest integer, of real numbers.
+
+    Args:
+      x: real array.
+      rounding_method: where numbers halfway between two integers go: away from zero, or to the even one.
+
+    Raises:
+      ValueError: if `rounding_method` is none of `lax.RoundingMethod`.
+
+    >>> lax.round(jnp.array([0.5, 1.4, -2.5]))
+    Array([ 1.,  1., -3.], dtype=float32)
+    """
+    return round_p.bind(x, rounding_method=RoundingMethod(rounding_method))
+
+
+def _round_lower(ctx, x, *, rounding_method):
+    even = rounding_method is RoundingMethod.TO_NEAREST_EVEN
+    out = hlo.round_nearest_even(x) if even else hlo.round_nearest_afz(x)
+    return [with_sharding(ctx, out, ctx.avals_out[0])]
+
+
+round_p = unary_primitive("round", FLOAT, lower=_round_lower, jvp=ZERO)
+
+
+def is_finite(x: ArrayLike) -> Array:
+    r"""Elementwise :math:`\mathrm{isfinite}`: false for infinities and NaN.
+
+    Args:
+      x: real array.
+
+    >>> lax.is_finite(jnp.array([1.0, jnp.inf, jnp.nan]))
+    Array([ True, False, False], dtype=bool)
+    """
+    return is_finite_p.bind(x)
+
+
+is_finite_p = unary_primitive(
+    "is_finite", FLOAT, lower=hlo_op("is_finite"), jvp=ZERO, out_dtype=np.bool_
+)
+
+
+def nextafter(x1: ArrayLike, x2: ArrayLike) -> Array:
+    """Elementwise next number after `x1` in the direction of `x2`; `x2` where they are equal.
+
+    Args:
+      x1, x2: real arrays of one dtype; shapes as for :func:`add`.
+
+    Raises:
+      TypeError: if dtypes or shapes do not fit.
+
+    >>> lax.nextafter(0.0, 1.0) > 0
+    Array(True, dtype=bool)
+    """
+    if check_vma.value:
+        x1, x2 = insert_pvary(x1, x2)
+    return nextafter_p.bind(x1, x2)
+
+
+nextafter_p = binary_primitive("nextafter", FLOAT, lower=hlo_op("next_after", "chlo"))
+
+# ---------------------------------------------------------------------------------------------------
+# Extrema
+
+
+def max(x: ArrayLike, y: ArrayLike) -> Array:
+    r"""Elementwise maximum, :math:`\mathrm{max}(x, y)`; NaN if one is NaN.
+
+    Complex numbers compare by real part, then by imaginary part. Where operands are equal, each gets half
+    of the derivative.
+
+    Args:
+      x, y: arrays of one dtype; shapes as for :func:`add`.
+
+    Raises:
+      TypeError: if dtypes or shapes do not fit.
+
+    >>> lax.max(jnp.array([1, 5]), 3)
+    Array([3, 5], dtype=int32)
+    """
+    if check_vma.value:
+        x, y = insert_pvary(x, y)
+    return max_p.bind(x, y)
+
+
+def min(x: ArrayLike, y: ArrayLike) -> Array:
+    r"""Elementwise minimum, :math:`\mathrm{min}(x, y)`; like :func:`max`.
+
+    >>> lax.min(jnp.array([1, 5]), 3)
+    Array([1, 3], dtype=int32)
+    """
+    if check_vma.value:
+        x, y = insert_pvary(x, y)
+    return min_p.bind(x, y)
+
+
+def _share(x, out, y):
+    """How much of the derivative of an extremum belongs to `x`: 0, 1, or half where both are extreme."""
+    chosen = select(eq(x, out), full_like(out, 1), full_like(out, 0))
+    return div(chosen, select(eq(y, out), full_like(out, 2), full_like(out, 1)))
+
+
+def _extremum(name: str, emit: str) -> Any:
+    def lower(ctx, x, y):
+        (aval_out,) = ctx.avals_out
+        x, y = broadcast_operands(ctx, (x, y), aval_out)
+        return [with_sharding(ctx, getattr(mlir, emit)(x, y), aval_out)]
+
+    return binary_primitive(
+        name,
+        ANY,
+        lower=lower,
+        jvp=(
+            lambda g, out, x, y: mul(g, _share(x, out, y)),
+            lambda g, out, x, y: mul(g, _share(y, out, x)),
+        ),
+    )
+
+
+max_p = _extremum("max", "max_hlo")
+min_p = _extremum("min", "min_hlo")
+
+# ---------------------------------------------------------------------------------------------------
+# Parts of complex numbers
+
+
+def real(x: ArrayLike) -> Array:
+    r"""Elementwise real part, :math:`\mathrm{Re}(x)`, of complex numbers.
+
+    Raises:
+      TypeError: if `x` is not complex.
+
+    >>> lax.real(1 + 2j)
+    Array(1., dtype=float32, weak_type=True)
+    """
+    return real_p.bind(x)
+
+
+def _real_transpose(ct, x):
+    return [Zero(x.aval) if type(ct) is Zero else complex(ct, const(ct, 0))]
+
+
+real_p = unary_primitive(
+    "real",
+    COMPLEX,
+    lower=hlo_op("real"),
+    jvp=LINEAR,
+    transpose=_real_transpose,
+    out_dtype=_real_dtype,
+    unreduced=linear_unreduced("real"),
+)
+
+
+def imag(x: ArrayLike) -> Array:
+    r"""Elementwise imaginary part, :math:`\mathrm{Im}(x)`, of complex numbers.
+
+    Raises:
+      TypeError: if `x` is not complex.
+
+    >>> lax.imag(1 + 2j)
+    Array(2., dtype=float32, weak_type=True)
+    """
+    return imag_p.bind(x)
+
+
+def _imag_transpose(ct, x):
+    return [Zero(x.aval) if type(ct) is Zero else complex(const(ct, 0), neg(ct))]
+
+
+imag_p = unary_primitive(
+    "imag",
+    COMPLEX,
+    lower=hlo_op("imag"),
+    jvp=LINEAR,
+    transpose=_imag_transpose,
+    out_dtype=_real_dtype,
+    unreduced=linear_unreduced("imag"),
+)
+
+
+def complex(x: ArrayLike, y: ArrayLike) -> Array:
+    r"""Elementwise complex numbers :math:`x + jy` from their parts.
+
+    Args:
+      x: real part, float32 or float64.
+      y: imaginary part, of the same dtype; shapes as for :func:`add`.
+
+    Raises:
+      TypeError: if dtypes or shapes do not fit.
+
+    >>> lax.complex(1.0, 2.0)
+    Array(1.+2.j, dtype=complex64, weak_type=True)
+    """
+    if check_vma.value:
+        x, y = insert_pvary(x, y)
+    return complex_p.bind(x, y)
+
+
+def _complex_dtype(dtype, *_, **__):
+    return np.dtype(np.complex64 if dtype == np.float32 else np.complex128)
+
+
+def _complex_transpose(ct, x, y):
+    ct_x = ct_y = None
+    if ad.is_undefined_primal(x):
+        ct_x = Zero(x.aval) if type(ct) is Zero else unbroadcast(x.aval, real(ct))
+    if ad.is_undefined_primal(y):
+        ct_y = Zero(y.aval) if type(ct) is Zero else unbroadcast(y.aval, imag(neg(ct)))
+    return [ct_x, ct_y]
+
+
+_PARTS = frozenset({np.float32, np.float64})
+
+complex_p = binary_primitive(
+    "complex",
+    _PARTS,
+    lower=hlo_op("complex"),
+    jvp=LINEAR,
+    transpose=_complex_transpose,
+    out_dtype=_complex_dtype,
+    unreduced=linear_unreduced("complex"),
+)
+
+
+def conj(x: ArrayLike) -> Array:
+    r"""Elementwise complex conjugate, :math:`\overline{x}`.
+
+    Args:
+      x: complex array, or one of float32 or float64, which becomes complex.
+
+    Raises:
+      TypeError: if `x` has another dtype.
+
+    >>> lax.conj(1 + 2j)
+    Array(1.-2.j, dtype=complex64, weak_type=True)
+    """
+    return conj_p.bind(x, input_dtype=dtypes.dtype(x))
+
+
+def _conj_transpose(ct, x, *, input_dtype):
+    if type(ct) is Zero:
+        return [Zero(x.aval)]
+    is_complex = dtypes.issubdtype(input_dtype, np.complexfloating)
+    return [conj(ct) if is_complex else real(ct)]
+
+
+def _conj_lower(ctx, x, *, input_dtype):
+    (aval_in,), (aval_out,) = ctx.avals_in, ctx.avals_out
+    if dtypes.issubdtype(aval_in.dtype, np.complexfloating):
+        out = hlo.complex(hlo.real(x), hlo.negate(hlo.imag(x)))
+    else:
+        out = hlo.complex(x, mlir.full_like_aval(ctx, 0, aval_in))
+    return [with_sharding(ctx, out, aval_out)]
+
+
+conj_p = unary_primitive(
+    "conj",
+    COMPLEX | _PARTS,
+    lower=_conj_lower,
+    jvp=LINEAR,
+    transpose=_conj_transpose,
+    out_dtype=lambda dtype, **_: dtype if dtype.kind == "c" else _complex_dtype(dtype),
+    unreduced=linear_unreduced("conj"),
+)

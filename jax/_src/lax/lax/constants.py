@@ -1,0 +1,82 @@
+"""Constants with the shape or dtype of an example, and tests of the kind of dtype."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from jax._src import dtypes
+from jax._src.basearray import Array
+from jax._src.core.avals import ShapedArray
+from jax._src.core.hooks import hooks
+from jax._src.lax.lax.arithmetic import add
+from jax._src.lax.lax.create import broadcasted_iota, full_like
+from jax._src.lax.lax.logical import bitwise_and, eq, ge, ne
+from jax._src.lax.utils import const as _const
+from jax._src.typing import ArrayLike, DTypeLike, Shape
+
+_zero = partial(_const, value=0)
+_one = partial(_const, value=1)
+_two = partial(_const, value=2)
+_zeros = partial(full_like, fill_value=0)
+_ones = partial(full_like, fill_value=1)
+_twos = partial(full_like, fill_value=2)
+
+
+def zeros_like_array(x: ArrayLike) -> Array:
+    """Zeros with the shape and dtype of `x`."""
+    return full_like(x, 0)
+
+
+zeros_like = zeros_like_array
+
+
+def zeros_like_shaped_array(aval: ShapedArray) -> Array:
+    """Zeros of the type `aval`."""
+    return hooks.full(aval.shape, 0, aval.dtype)
+
+
+def _isnan(x: ArrayLike) -> Array:
+    return ne(x, x)
+
+
+def _iscomplex(x: Any) -> bool:
+    return dtypes.issubdtype(dtypes.dtype(x), np.complexfloating)
+
+
+def _eye(dtype: DTypeLike, shape: Shape, offset: int = 0) -> Array:
+    """Ones on the diagonal `offset` above the main one, else zeros."""
+    n, m = shape
+    rows = broadcasted_iota(np.int32, (n, m), 0)
+    columns = broadcasted_iota(np.int32, (n, m), 1)
+    return hooks.convert_element_type(eq(add(rows, np.int32(offset)), columns), dtype)
+
+
+def _delta(dtype: DTypeLike, shape: Shape, axes: Sequence[int]) -> Array:
+    """Ones where the indices along all of `axes` are equal, else zeros."""
+    axes = [int(a) for a in axes]
+    index = [broadcasted_iota(np.uint32, tuple(shape), a) for a in axes]
+    equal = eq(index[0], index[1])
+    for i, j in zip(index[1:], index[2:]):
+        equal = bitwise_and(equal, eq(i, j))
+    return hooks.convert_element_type(equal, dtype)
+
+
+def _tri(dtype: DTypeLike, shape: Shape, offset: int) -> Array:
+    """Ones on and below the diagonal `offset` above the main one, else zeros."""
+    n, m = shape
+    rows = broadcasted_iota(np.int32, (n, m), 0)
+    columns = broadcasted_iota(np.int32, (n, m), 1)
+    return hooks.convert_element_type(ge(add(rows, np.int32(offset)), columns), dtype)
+
+
+def _dtype(x: Any) -> np.dtype:
+    return dtypes.dtype(x)
+
+
+def empty_like_shaped_array(aval: ShapedArray) -> Array:
+    """An array of the type `aval`, of any contents."""
+    return hooks.full(aval.shape, 0, aval.dtype)

@@ -1,0 +1,407 @@
+"""Conversions between dtypes, and of the precision of numbers."""
+
+from __future__ import annotations
+
+import operator
+import warnings
+from typing import Any
+
+import numpy as np
+
+from jax._src import core, dtypes, tree_util
+from jax._src.basearray import Array
+from jax._src.core.hooks import hooks
+from jax._src.interpreters import ad, batching, mlir
+from jax._src.lax.rules import (
+    ANY,
+    FLOAT,
+    LINEAR,
+    ZERO,
+    FullRule,
+    check_dtypes,
+    dtype_name,
+    linear_unreduced,
+    standard_primitive,
+    unary_primitive,
+    with_sharding,
+)
+from jax._src.lib.mlir.dialects import hlo
+from jax._src.named_sharding import NamedSharding
+from jax._src.sharding import Sharding
+from jax._src.sharding_impls import canonicalize_sharding
+from jax._src.typing import ArrayLike, DTypeLike
+
+
+def dtype(x: Any) -> np.dtype:
+    """The dtype of an array, or that a scalar has as one.
+
+    Args:
+      x: array, scalar, or anything that names a dtype.
+
+    Raises:
+      TypeError: if `x` is none of these.
+
+    >>> lax.dtype(1.0)
+    dtype('float32')
+    """
+    return dtypes.dtype(x)
+
+
+# ---------------------------------------------------------------------------------------------------
+# convert_element_type
+
+
+def convert_element_type(operand: ArrayLike, new_dtype: DTypeLike | dtypes.ExtendedDType) -> Array:
+    """Converts the elements of an array to another dtype.
+
+    Floating-point numbers are rounded to the nearest, or towards zero for an integer dtype; where the
+    value does not fit, integers wrap, and the result of floating point to integer is the nearest
+    integer there is (0 for NaN). The real part is taken of complex numbers, with a warning. Numbers
+    other than zero are True as booleans.
+
+    Args:
+      operand: array or scalar.
+      new_dtype: dtype of the result.
+
+    Returns:
+      An array of the operand's shape and the new dtype, never weakly typed.
+
+    Raises:
+      ValueError: if `new_dtype` is None.
+      TypeError: if arrays cannot have it, or `operand` is no array.
+
+    >>> lax.convert_element_type(jnp.array([0.5, 1.5, -2.7]), jnp.int32)
+    Array([ 0,  1, -2], dtype=int32)
+    """
+    new_dtype = dtypes.check_and_canonicalize_user_dtype(new_dtype, "convert_element_type")
+    return _convert_element_type(operand, new_dtype, weak_type=False)
+
+
+def _convert_element_type(
+    operand: Any,
+    new_dtype: Any = None,
+    weak_type: bool = False,
+    sharding: Sharding | None = None,
+    warn_on_complex_to_real_cast: bool = True,
+) -> Array:
+    """As `convert_element_type`, with the weak type and sharding of the result.
+
+    `new_dtype` is canonicalised here; None keeps the operand's.
+    """
+    if hasattr(operand, "__jax_array__"):
+        operand = operand.__jax_array__()
+    if (
+        new_dtype is not None
+        and isinstance(new_dtype, dtypes.ExtendedDType)
+        or isinstance(getattr(operand, "dtype", None), dtypes.ExtendedDType)
+    ):
+        return _convert_extended(operand, new_dtype, sharding)
+    old_dtype = dtypes.dtype(operand)
+    if new_dtype is None:
+        new_dtype = old_dtype
+    else:
+        new_dtype = dtypes.canonicalize_dtype(np.dtype(new_dtype))
+    is_array = isinstance(operand, Array)
+    if new_dtype == old_dtype:
+        if is_array and operand.weak_type == weak_type and sharding is None:
+            return operand
+    elif old_dtype.kind == "c" and new_dtype.kind != "c" and new_dtype.kind != "b":
+        if warn_on_complex_to_real_cast:
+            warnings.warn(
+                "Casting complex values to real discards the imaginary part",
+                np.exceptions.ComplexWarning,
+                stacklevel=3,
+            )
+    if type(operand) is int or type(operand) is bool:
+        # Integers may be too large for the dtype they have as arrays.
+        operand = np.asarray(operand).astype(new_dtype)
+        if not weak_type and sharding is None and core.trace_ctx.trace is core.eval_trace:
+            return hooks.to_array(operand)
+    if not isinstance(sharding, NamedSharding):
+        sharding = None
+    return convert_element_type_p.bind(
+        operand, new_dtype=new_dtype, weak_type=bool(weak_type), sharding=sharding
+    )
+
+
+def _convert_extended(operand, new_dtype, sharding):
+    old_dtype = dtypes.dtype(operand)
+    if new_dtype is None or new_dtype == old_dtype:
+        if sharding is None:
+            return operand
+        return convert_element_type_p.bind(
+            operand, new_dtype=old_dtype, weak_type=False, sharding=sharding
+        )
+    raise ValueError(
+        f"Cannot convert_element_type from {dtype_name(old_dtype)} to {dtype_name(new_dtype)}: use "
+        "jax.random.key_data and jax.random.wrap_key_data for the data of random keys."
+    )
+
+
+def _convert_jvp(primals, tangents, *, new_dtype, weak_type, sharding):
+    (x,), (t,) = primals, tangents
+    params = dict(new_dtype=new_dtype, weak_type=weak_type, sharding=sharding)
+    out = convert_element_type_p.bind(x, **params)
+    if type(t) is ad.Zero or not dtypes.issubdtype(new_dtype, np.inexact):
+        return out, ad.Zero.from_primal_value(out)
+    return out, convert_element_type_p.bind(t, **params)
+
+
+def _convert_transpose(ct, x, *, new_dtype, weak_type, sharding):
+    aval = x.aval
+    if type(ct) is ad.Zero:
+        return [ad.Zero(aval)]
+    return [
+        convert_element_type_p.bind(
+            ct, new_dtype=aval.dtype, weak_type=aval.weak_type, sharding=aval._sharding
+        )
+    ]
+
+
+def _convert_sharding(x, *, new_dtype, weak_type, sharding):
+    return x._sharding if sharding is None else sharding
+
+
+def _convert_lower(ctx, x, *, new_dtype, weak_type, sharding):
+    (aval_in,), (aval_out,) = ctx.avals_in, ctx.avals_out
+    if aval_in.dtype.kind == "c" and aval_out.dtype.kind not in "cb":
+        x = hlo.real(x)
+        aval_in = aval_in.update(dtype=np.finfo(aval_in.dtype).dtype)
+    if aval_in.dtype != aval_out.dtype:
+        x = mlir.convert_hlo(ctx, x, aval_in, aval_out)
+    return [with_sharding(ctx, x, aval_out)]
+
+
+def _convert_pp(eqn, context, settings):
+    shown = [k for k in ("new_dtype", "weak_type", "sharding") if k != "sharding" or eqn.params[k]]
+    return core.default_pp_eqn(eqn, context, settings, shown)
+
+
+convert_element_type_p = standard_primitive(
+    "convert_element_type",
+    shape=lambda x, **_: x.shape,
+    dtype=lambda x, *, new_dtype, **_: new_dtype,
+    weak_type=lambda x, *, weak_type, **_: weak_type,
+    sharding=_convert_sharding,
+    unreduced=linear_unreduced("convert_element_type"),
+    lower=_convert_lower,
+    jvp=_convert_jvp,
+    transpose=_convert_transpose,
+    pp=_convert_pp,
+)
+
+
+def _convert_batch(args, dims, *, new_dtype, weak_type, sharding):
+    (x,), (d,) = args, dims
+    if sharding is not None:
+        entries = list(sharding.spec)
+        batched = core.typeof(x)._sharding
+        entries.insert(d, None if batched is None else batched.spec[d])
+        sharding = sharding.update(spec=sharding.spec.update(partitions=tuple(entries)))
+    out = convert_element_type_p.bind(
+        x, new_dtype=new_dtype, weak_type=weak_type, sharding=sharding
+    )
+    return out, d
+
+
+convert_element_type_p.batch = _convert_batch
+hooks.convert_element_type = _convert_element_type
+
+# ---------------------------------------------------------------------------------------------------
+# bitcast_convert_type
+
+
+def bitcast_convert_type(operand: ArrayLike, new_dtype: DTypeLike) -> Array:
+    """Reinterprets the bits of the elements of an array as another dtype.
+
+    Where the new dtype is smaller, the result has a new last dimension with the parts of each element;
+    where it is larger, the operand's last dimension is merged, and must have the right size.
+
+    Args:
+      operand: array or scalar.
+      new_dtype: dtype of the result, neither boolean nor complex unless it is the operand's.
+
+    Raises:
+      TypeError: if one dtype is boolean or complex and the other one differs.
+      ValueError: if the last dimension does not have the right size.
+
+    >>> lax.bitcast_convert_type(jnp.float32(1.0), jnp.uint32)
+    Array(1065353216, dtype=uint32)
+    """
+    new_dtype = dtypes.check_and_canonicalize_user_dtype(new_dtype, "bitcast_convert_type")
+    return bitcast_convert_type_p.bind(operand, new_dtype=new_dtype)
+
+
+def _bitcast_shape(x, *, new_dtype):
+    old_bits, new_bits = dtypes.itemsize_bits(x.dtype), dtypes.itemsize_bits(new_dtype)
+    if old_bits == new_bits:
+        return x.shape
+    if old_bits > new_bits:
+        return (*x.shape, old_bits // new_bits)
+    last = x.shape[-1] if x.shape else 1
+    if not x.shape or last * old_bits != new_bits:
+        raise ValueError(
+            f"Attempting to convert array of shape {x.shape} from {dtype_name(x.dtype)} of size "
+            f"{old_bits} bits to {dtype_name(new_dtype)} of size {new_bits} bits, but {last} * "
+            f"{old_bits} != {new_bits}: the last dimension must hold the bits of one element."
+        )
+    return x.shape[:-1]
+
+
+def _bitcast_dtype(x, *, new_dtype):
+    if x.dtype != new_dtype and (
+        dtypes.issubdtype(x.dtype, dtypes.extended)
+        or x.dtype.kind in "bc"
+        or dtypes.issubdtype(new_dtype, dtypes.extended)
+        or new_dtype.kind in "bc"
+    ):
+        raise TypeError(
+            "lax.bitcast_convert_type does not support bool or complex values unless the operand and "
+            f"destination types match. Got operand dtype={dtype_name(x.dtype)}, "
+            f"new_dtype={dtype_name(new_dtype)}. Consider using the arr.view() method instead."
+        )
+    return new_dtype
+
+
+def _bitcast_sharding(x, *, new_dtype):
+    old_bits, new_bits = dtypes.itemsize_bits(x.dtype), dtypes.itemsize_bits(new_dtype)
+    sharding = x._sharding
+    entries = tuple(sharding.spec)
+    if old_bits == new_bits:
+        return sharding
+    if old_bits > new_bits:
+        return sharding.update(spec=sharding.spec.update(partitions=(*entries, None)))
+    if entries[-1] is not None:
+        raise core.ShardingTypeError(
+            "bitcast_convert_type merges the last dimension of its operand, which must not be sharded; "
+            f"got {x.str_short()}. Replicate that dimension with `jax.sharding.reshard`."
+        )
+    return sharding.update(spec=sharding.spec.update(partitions=entries[:-1]))
+
+
+def _bitcast_batch(args, dims, *, new_dtype):
+    (x,), (d,) = args, dims
+    x = batching.moveaxis(x, d, 0)  # the last dimension has to stay last
+    return bitcast_convert_type_p.bind(x, new_dtype=new_dtype), 0
+
+
+def _bitcast_lower(ctx, x, *, new_dtype):
+    (aval_out,) = ctx.avals_out
+    out = hlo.bitcast_convert(mlir.aval_to_ir_type(aval_out), x)
+    return [with_sharding(ctx, out, aval_out)]
+
+
+bitcast_convert_type_p = standard_primitive(
+    "bitcast_convert_type",
+    # The dtypes are checked first: what is wrong about them is plainer than sizes in bits.
+    shape=lambda x, *, new_dtype: (
+        _bitcast_dtype(x, new_dtype=new_dtype),
+        _bitcast_shape(x, new_dtype=new_dtype),
+    )[1],
+    dtype=_bitcast_dtype,
+    weak_type=lambda *_, **__: False,
+    sharding=_bitcast_sharding,
+    lower=_bitcast_lower,
+    jvp=ZERO,
+    batch=_bitcast_batch,
+)
+
+# ---------------------------------------------------------------------------------------------------
+# reduce_precision
+
+
+def reduce_precision(operand: ArrayLike, exponent_bits: int, mantissa_bits: int) -> Array:
+    """Rounds numbers to what a floating-point format of fewer bits can represent; the dtype stays.
+
+    Args:
+      operand: floating-point array.
+      exponent_bits: number of bits of the exponent, at least 1.
+      mantissa_bits: number of bits of the mantissa, at least 0.
+
+    Raises:
+      TypeError: if `operand` is not floating point, or a number of bits is no integer.
+      ValueError: if a number of bits is out of range.
+
+    >>> lax.reduce_precision(3.14159, exponent_bits=5, mantissa_bits=2)
+    Array(3., dtype=float32, weak_type=True)
+    """
+    exponent_bits = core.concrete_or_error(
+        operator.index, exponent_bits, "exponent_bits argument of lax.reduce_precision"
+    )
+    mantissa_bits = core.concrete_or_error(
+        operator.index, mantissa_bits, "mantissa_bits argument of lax.reduce_precision"
+    )
+    return reduce_precision_p.bind(
+        operand, exponent_bits=exponent_bits, mantissa_bits=mantissa_bits
+    )
+
+
+def _reduce_precision_shape(x, *, exponent_bits, mantissa_bits):
+    check_dtypes("reduce_precision", (FLOAT,), (x.dtype,))
+    if exponent_bits < 1:
+        raise ValueError(f"reduce_precision: exponent_bits must be positive; got {exponent_bits}")
+    if mantissa_bits < 0:
+        raise ValueError(
+            f"reduce_precision: mantissa_bits must be non-negative; got {mantissa_bits}"
+        )
+    return x.shape
+
+
+def _reduce_precision_lower(ctx, x, *, exponent_bits, mantissa_bits):
+    (aval_out,) = ctx.avals_out
+    out = hlo.reduce_precision(x, mlir.i32_attr(exponent_bits), mlir.i32_attr(mantissa_bits))
+    return [with_sharding(ctx, out, aval_out)]
+
+
+reduce_precision_p = standard_primitive(
+    "reduce_precision",
+    shape=_reduce_precision_shape,
+    dtype=lambda x, **_: x.dtype,
+    sharding=lambda x, **_: x._sharding,
+    lower=_reduce_precision_lower,
+    jvp=LINEAR,
+    transpose=lambda ct, x, **params: [
+        ad.Zero(x.aval) if type(ct) is ad.Zero else reduce_precision_p.bind(ct, **params)
+    ],
+)
+batching.defvectorized(reduce_precision_p)
+
+# ---------------------------------------------------------------------------------------------------
+# stop_gradient
+
+
+def stop_gradient(x: Any) -> Any:
+    """Returns `x`, as a constant to differentiation: no gradient flows through it.
+
+    Args:
+      x: pytree of arrays.
+
+    Raises:
+      TypeError: if a leaf is no array or scalar.
+
+    >>> jax.grad(lambda x: x * lax.stop_gradient(x))(3.0)
+    Array(3., dtype=float32, weak_type=True)
+    """
+    return tree_util.tree_map(_stop_gradient, x)
+
+
+def _stop_gradient(x):
+    aval = core.typeof(x)
+    if isinstance(aval, core.ShapedArray) and dtypes.issubdtype(aval.dtype, np.inexact):
+        return stop_gradient_p.bind(x)
+    return x
+
+
+def _stop_gradient_jvp(primals, tangents):
+    out = stop_gradient_p.bind(*primals)
+    return out, ad.Zero.from_primal_value(out)
+
+
+stop_gradient_p = unary_primitive(
+    "stop_gradient",
+    ANY,
+    lower=lambda ctx, x: [x],
+    jvp=FullRule(_stop_gradient_jvp),
+    unreduced=linear_unreduced("stop_gradient"),
+    extended=True,
+)

@@ -1,0 +1,155 @@
+"""Shardings of results in explicit mode, for operations that move, split, join or drop dimensions.
+
+Each helper takes the operand's type (`aval`, with a sharding over explicit mesh axes) and gives the
+result's `NamedSharding`, or raises `ShardingTypeError` where the result's sharding cannot be told.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from jax._src import core
+from jax._src.core.avals import ShapedArray
+from jax._src.named_sharding import NamedSharding
+
+
+def entries(aval: ShapedArray) -> tuple[Any, ...]:
+    """The mesh axes of each dimension of `aval`."""
+    return tuple(aval.sharding.spec)
+
+
+def with_entries(aval: ShapedArray, new: Sequence[Any]) -> NamedSharding:
+    """The sharding of `aval` with one entry a result dimension; unreduced axes are left out."""
+    sharding = aval.sharding
+    spec = sharding.spec.update(partitions=tuple(new), unreduced=frozenset(), reduced=frozenset())
+    return sharding.update(spec=spec)
+
+
+def unsharded_over(aval: ShapedArray, dims: Sequence[int], what: str) -> NamedSharding:
+    """The sharding of `aval`, which must be None in `dims`."""
+    spec = entries(aval)
+    if any(spec[d] is not None for d in dims):
+        raise core.ShardingTypeError(
+            f"{what} Got operand type {aval.str_short()} and dimension"
+            f"{'s' * (len(dims) > 1)} {', '.join(map(str, dims))}. Move the dimension onto one device "
+            "first with `jax.sharding.reshard`."
+        )
+    return with_entries(aval, spec)
+
+
+def common(name: str, avals: Sequence[ShapedArray]) -> ShapedArray:
+    """The first of `avals`, all of which must be sharded alike."""
+    first = avals[0]
+    for a in avals[1:]:
+        if a.sharding != first.sharding:
+            raise core.ShardingTypeError(
+                f"{name}: all operands should have the same sharding, got "
+                f"{', '.join(a.str_short() for a in avals)}. Make them agree with "
+                "`jax.sharding.reshard`."
+            )
+    return first
+
+
+def resized(name: str, aval: ShapedArray, shape: Sequence[Any]) -> NamedSharding:
+    """The sharding of `aval` for a result of another `shape`, whose sizes must divide evenly."""
+    spec = entries(aval)
+    for entry, old, new in zip(spec, aval.shape, shape):
+        if entry is not None and old != new and new % axes_size(aval.sharding, entry):
+            raise core.ShardingTypeError(
+                f"{name} on sharded dims where out dim ({new}) is not divisible by mesh axes "
+                f"({axes_size(aval.sharding, entry)}) with spec ({entry}) is not implemented. Got "
+                f"input type={aval.str_short(short_dtypes=True)} and output shape={tuple(shape)}. "
+                "Replicate the dimension first with `jax.sharding.reshard`."
+            )
+    return with_entries(aval, spec)
+
+
+def axes_size(sharding: NamedSharding, entry: Any) -> int:
+    """The number of shards that a spec's `entry` makes."""
+    names = entry if isinstance(entry, tuple) else (entry,)
+    return math.prod(sharding.mesh.shape[n] for n in names)
+
+
+def reshaped(aval: ShapedArray, new_sizes: Sequence[Any], api_name: str) -> NamedSharding:
+    """The sharding of a reshape: groups of dimensions with equal products are seen one by one.
+
+    A group keeps its sharding if it is one dimension before and after. A dimension that is split hands it
+    to the first of its parts, dimensions that merge take that of the first, or of all together.
+    """
+    spec, out = entries(aval), [None] * len(new_sizes)
+    for old_dims, new_dims in _groups(aval.shape, new_sizes):
+        used = [spec[d] for d in old_dims]
+        if all(e is None for e in used):
+            continue
+        entry = None
+        if len(old_dims) == 1 and new_dims:
+            entry = used[0]
+        elif len(new_dims) == 1 and all(e is None for e in used[1:]):
+            entry = used[0]
+        elif len(new_dims) == 1 and all(e is not None for e in used):
+            entry = sum((e if isinstance(e, tuple) else (e,) for e in used), ())
+        if entry is None or new_sizes[new_dims[0]] % axes_size(aval.sharding, entry):
+            raise core.ShardingTypeError(
+                "This reshape is not supported. Please specify the sharding of the output via the "
+                f"`out_sharding` argument of {api_name}. Got operand type: {aval.str_short()}, new "
+                f"sizes: {tuple(new_sizes)}"
+            )
+        out[new_dims[0]] = entry
+    return with_entries(aval, out)
+
+
+def _groups(old: Sequence[Any], new: Sequence[Any]):
+    """Smallest runs of dimensions of `old` and `new` with equal products; sizes 1 are skipped."""
+    old_dims = [i for i, d in enumerate(old) if d != 1]
+    new_dims = [i for i, d in enumerate(new) if d != 1]
+    i = j = 0
+    while i < len(old_dims) and j < len(new_dims):
+        i0, j0 = i, j
+        p, q = old[old_dims[i]], new[new_dims[j]]
+        i, j = i + 1, j + 1
+        while p != q and (i < len(old_dims) or j < len(new_dims)):
+            if (p < q and i < len(old_dims)) or j >= len(new_dims):
+                p, i = p * old[old_dims[i]], i + 1
+            else:
+                q, j = q * new[new_dims[j]], j + 1
+        yield old_dims[i0:i], new_dims[j0:j]
+
+
+def batched(sharding: NamedSharding | None, operand: Any, bdim: int, at: int = 0):
+    """A `sharding` parameter under vmap: with the mapped dimension's own sharding put in at `at`."""
+    if sharding is None:
+        return None
+    aval = core.typeof(operand)
+    entry = None if aval._sharding is None else entries(aval)[bdim]
+    spec = tuple(sharding.spec)
+    return sharding.update(spec=sharding.spec.update(partitions=(*spec[:at], entry, *spec[at:])))
+
+
+def same_unreduced(*avals: ShapedArray, **_) -> tuple[frozenset, frozenset]:
+    """For linear operations: the result is unreduced and reduced over mesh axes as all operands are."""
+    found = {
+        (
+            frozenset(a.sharding.spec.unreduced | a.manual_axis_type.unreduced),
+            frozenset(a.sharding.spec.reduced | a.manual_axis_type.reduced),
+        )
+        for a in avals
+    }
+    if len(found) != 1:
+        raise core.ShardingTypeError(
+            "Operands should be unreduced and reduced over the same mesh axes, got "
+            f"{', '.join(map(str, avals))}. Reduce them first with `jax.sharding.reshard`."
+        )
+    return found.pop()
+
+
+def dropping(*param: str) -> Callable[..., NamedSharding]:
+    """A sharding rule for operations that drop the dimensions in a parameter (the first that is set)."""
+
+    def rule(*avals, **params):
+        aval = avals[0]
+        dims = params[param[0]]
+        return with_entries(aval, [e for i, e in enumerate(entries(aval)) if i not in dims])
+
+    return rule

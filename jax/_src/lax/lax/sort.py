@@ -1,0 +1,301 @@
+"""Sorting, and the largest elements."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from jax._src import core, dtypes
+from jax._src.ad_util import Zero
+from jax._src.basearray import Array
+from jax._src.core.hooks import hooks
+from jax._src.interpreters import mlir
+from jax._src.lax import rules
+from jax._src.lax.lax import sharding as shardings
+from jax._src.lax.lax.create import broadcasted_iota
+from jax._src.lax.lax.joining import align_batch
+from jax._src.lax.rules import standard_primitive
+from jax._src.lax.utils import int_dtype_for_dim
+from jax._src.lib.mlir import ir
+from jax._src.lib.mlir.dialects import chlo, hlo
+from jax._src.typing import ArrayLike
+from jax._src.util import canonicalize_axis
+
+# ---------------------------------------------------------------------------------------------------
+# Sorting
+
+
+def sort(
+    operand: Array | Sequence[Array],
+    dimension: int = -1,
+    is_stable: bool = True,
+    num_keys: int = 1,
+) -> Array | tuple[Array, ...]:
+    """Sorts along a dimension, in ascending order.
+
+    NaNs come last, 0.0 and -0.0 are equal, complex numbers compare by real part, then imaginary part.
+
+    Args:
+      operand: an array, or a sequence of arrays of one shape.
+      dimension: along which to sort.
+      is_stable: whether equal keys keep their order.
+      num_keys: how many of the arrays are keys, the first being the primary one. The others are
+        permuted in the same way.
+
+    Returns:
+      The sorted array, or a tuple of arrays.
+
+    Raises:
+      ValueError: if `dimension` or `num_keys` is out of range.
+      TypeError: if there is no operand, or shapes differ.
+
+    >>> keys, values = lax.sort((jnp.array([3, 1, 2]), jnp.array([30, 10, 20])))
+    >>> values.tolist()
+    [10, 20, 30]
+    """
+    if isinstance(operand, Sequence) and not isinstance(operand, (str, bytes)):
+        if len(operand) == 0:
+            raise TypeError("Sort requires at least one operand")
+        if not 1 <= num_keys <= len(operand):
+            raise ValueError(
+                f"num_keys={num_keys} must be between 1 and len(operand)={len(operand)}"
+            )
+        dimension = canonicalize_axis(dimension, np.ndim(operand[0]))
+        return tuple(
+            sort_p.bind(
+                *operand, dimension=dimension, is_stable=bool(is_stable), num_keys=int(num_keys)
+            )
+        )
+    if num_keys != 1:
+        raise ValueError(f"num_keys={num_keys} must equal 1 for a single operand.")
+    dimension = canonicalize_axis(dimension, np.ndim(operand))
+    return sort_p.bind(operand, dimension=dimension, is_stable=bool(is_stable), num_keys=1)[0]
+
+
+def sort_key_val(
+    keys: Array, values: ArrayLike, dimension: int = -1, is_stable: bool = True
+) -> tuple[Array, Array]:
+    """Sorts `keys` along `dimension`, and permutes `values` in the same way; see `sort`.
+
+    >>> keys, values = lax.sort_key_val(jnp.array([2, 1]), jnp.array([5., 6.]))
+    >>> values.tolist()
+    [6.0, 5.0]
+    """
+    k, v = sort((keys, values), dimension, is_stable, num_keys=1)
+    return k, v
+
+
+def _sort_shape(*operands, dimension, is_stable, num_keys):
+    shape = operands[0].shape
+    if any(a.shape != shape for a in operands):
+        raise TypeError(
+            f"Arguments to sort must have equal shapes, got: {' '.join(str(a.shape) for a in operands)}"
+        )
+    for key in operands[:num_keys]:
+        if dtypes.issubdtype(key.dtype, dtypes.extended):
+            raise TypeError(f"sort does not accept keys of dtype {rules.dtype_name(key.dtype)}.")
+    return [shape] * len(operands)
+
+
+def _sort_sharding(*operands, dimension, is_stable, num_keys):
+    return [
+        shardings.unsharded_over(
+            a, (dimension,), "Arguments to sort must be unsharded over the sorting dimension."
+        )
+        for a in operands
+    ]
+
+
+def _sort_jvp(primals, tangents, *, dimension, is_stable, num_keys):
+    """Sorts an index along, then permutes the tangents by it."""
+    params = dict(dimension=dimension, is_stable=is_stable, num_keys=num_keys)
+    if all(type(t) is Zero for t in tangents):
+        outs = sort_p.bind(*primals, **params)
+        return outs, [Zero.from_primal_value(o) for o in outs]
+    shape = core.typeof(primals[0]).shape
+    index_dtype = int_dtype_for_dim(shape[dimension], signed=False)
+    index = broadcasted_iota(index_dtype, shape, dimension)
+    *outs, index = sort_p.bind(*primals, index, **params)
+    tangents_out = [
+        Zero.from_primal_value(o) if type(t) is Zero else hooks.take_along(t, index, dimension)
+        for o, t in zip(outs, tangents)
+    ]
+    return outs, tangents_out
+
+
+def _sort_batch(args, bdims, *, dimension, is_stable, num_keys):
+    args, at = align_batch(args, bdims)
+    dimension = dimension + (dimension >= at)
+    outs = sort_p.bind(*args, dimension=dimension, is_stable=is_stable, num_keys=num_keys)
+    return outs, [at] * len(outs)
+
+
+def _sort_lower(less):
+    def lower(ctx, *xs, dimension, is_stable, num_keys):
+        module_ctx = ctx.module_context
+        op = hlo.SortOp(
+            [mlir.aval_to_ir_type(module_ctx, a) for a in ctx.avals_out],
+            mlir.flatten_ir_values(xs),
+            dimension=mlir.i64_attr(dimension),
+            is_stable=ir.BoolAttr.get(is_stable),
+        )
+        scalars = [
+            mlir.aval_to_ir_type(module_ctx, core.ShapedArray((), a.dtype)) for a in ctx.avals_in
+        ]
+        block = op.regions[0].blocks.append(*[t for t in scalars for _ in range(2)])
+        with ir.InsertionPoint(block):
+            pairs = list(zip(block.arguments[::2], block.arguments[1::2]))
+            keys = [
+                part
+                for (x, y), a in zip(pairs[:num_keys], ctx.avals_in)
+                for part in _real_parts(x, y, a.dtype)
+            ]
+            hlo.return_([_lexicographic(less, keys)])
+        return [rules.with_sharding(ctx, r, a) for r, a in zip(op.results, ctx.avals_out)]
+
+    return lower
+
+
+def _real_parts(x, y, dtype):
+    if dtypes.issubdtype(dtype, np.complexfloating):
+        part = np.finfo(dtype).dtype
+        return [(hlo.real(x), hlo.real(y), part), (hlo.imag(x), hlo.imag(y), part)]
+    return [(x, y, dtype)]
+
+
+def _lexicographic(less, keys) -> Any:
+    """Whether the left one of each pair comes first, the first different pair deciding."""
+    result = None
+    for x, y, dtype in reversed(keys):
+        lt, eq = less(x, y, dtype, result is not None)
+        result = lt if result is None else hlo.or_(lt, hlo.and_(eq, result))
+    return result
+
+
+def _total_order(x, y, dtype, need_eq):
+    """Comparison in the total order of floats, once zeros and NaNs of both signs are made one.
+
+    Compilers for accelerators know this form and sort with a library.
+    """
+    kind = None
+    if dtypes.issubdtype(dtype, np.floating):
+        x, y, kind = _canonical(x, dtype), _canonical(y, dtype), "TOTALORDER"
+    lt = mlir.compare_hlo(x, y, "LT", kind)
+    return lt, mlir.compare_hlo(x, y, "EQ", kind) if need_eq else None
+
+
+def _canonical(x, dtype):
+    zero = mlir.ir_constant(np.zeros((), dtype))
+    nan = mlir.ir_constant(np.array(np.nan, dtype))
+    no_sign = hlo.select(mlir.compare_hlo(x, zero, "EQ"), zero, x)
+    return hlo.select(mlir.compare_hlo(x, x, "NE"), nan, no_sign)
+
+
+sort_p = standard_primitive(
+    "sort",
+    shape=_sort_shape,
+    dtype=lambda *operands, **_: [a.dtype for a in operands],
+    weak_type=lambda *operands, **_: [a.weak_type for a in operands],
+    sharding=_sort_sharding,
+    lower=_sort_lower(_total_order),
+    multiple_results=True,
+    jvp=_sort_jvp,
+    batch=_sort_batch,
+)
+
+
+# ---------------------------------------------------------------------------------------------------
+# The largest elements
+
+
+def top_k(operand: ArrayLike, k: int, *, axis: int = -1) -> tuple[Array, Array]:
+    """The `k` largest elements along an axis, in descending order, and their indices.
+
+    Args:
+      operand: real array.
+      k: how many; at most the size of `axis`.
+      axis: along which to look.
+
+    Returns:
+      Values and int32 indices, of size `k` along `axis`. Of equal elements the first comes first.
+
+    Raises:
+      ValueError: if `k` or `axis` is out of range, or the operand is complex.
+
+    >>> values, indices = lax.top_k(jnp.array([9., 3., 6., 4., 10.]), 3)
+    >>> values.tolist(), indices.tolist()
+    ([10.0, 9.0, 6.0], [4, 0, 2])
+    """
+    axis = canonicalize_axis(axis, np.ndim(operand))
+    k = operator.index(k)
+    if k < 0:
+        raise ValueError(f"k argument to top_k must be nonnegative, got {k}")
+    values, indices = top_k_p.bind(operand, k=k, axis=axis)
+    return values, indices
+
+
+def _top_k_shape(x, *, k, axis):
+    if dtypes.issubdtype(x.dtype, np.complexfloating):
+        raise ValueError("top_k is not compatible with complex inputs.")
+    if x.shape[axis] < k:
+        raise ValueError(
+            "k argument to top_k must be no larger than size along axis; got "
+            f"k={k} with shape={x.shape} and axis={axis}"
+        )
+    shape = (*x.shape[:axis], k, *x.shape[axis + 1 :])
+    return [shape, shape]
+
+
+def _top_k_sharding(x, *, k, axis):
+    sharding = shardings.unsharded_over(
+        x,
+        (axis,),
+        "The input should be unsharded over the axis along which to compute the top_k values.",
+    )
+    return [sharding, sharding]
+
+
+def _top_k_jvp(primals, tangents, *, k, axis):
+    (x,), (t,) = primals, tangents
+    values, indices = top_k_p.bind(x, k=k, axis=axis)
+    if type(t) is Zero:
+        t_out = Zero.from_primal_value(values)
+    else:
+        t_out = hooks.take_along(t, indices, axis)
+    return [values, indices], [t_out, Zero.from_primal_value(indices)]
+
+
+def _top_k_batch(args, bdims, *, k, axis):
+    (x,), (bdim,) = args, bdims
+    outs = top_k_p.bind(x, k=k, axis=axis + (axis >= bdim))
+    return outs, [bdim, bdim]
+
+
+def _top_k_lower(ctx, x, *, k, axis):
+    (aval,) = ctx.avals_in
+    last = len(aval.shape) - 1
+    perm = list(range(last + 1))
+    perm[axis], perm[last] = perm[last], perm[axis]
+    if axis != last:
+        x = hlo.transpose(x, mlir.dense_int_array(perm))
+    op = chlo.TopKOp(x, mlir.i64_attr(k))
+    outs = [op.values, op.indices]
+    if axis != last:
+        outs = [hlo.transpose(o, mlir.dense_int_array(perm)) for o in outs]
+    return [rules.with_sharding(ctx, o, a) for o, a in zip(outs, ctx.avals_out)]
+
+
+top_k_p = standard_primitive(
+    "top_k",
+    shape=_top_k_shape,
+    dtype=lambda x, *, k, axis: [x.dtype, np.dtype(np.int32)],
+    weak_type=lambda x, *, k, axis: [x.weak_type, False],
+    sharding=_top_k_sharding,
+    lower=_top_k_lower,
+    multiple_results=True,
+    jvp=_top_k_jvp,
+    batch=_top_k_batch,
+)

@@ -1,0 +1,821 @@
+"""One statement per primitive: makers that put every rule of a primitive beside its name.
+
+    tanh_p = unary_primitive(
+        "tanh", FLOAT | COMPLEX,
+        lower=hlo_op("tanh"),
+        jvp=lambda g, y, x: mul(add(g, mul(g, y)), sub(_one(x), y)),
+    )
+
+Families share the rules that follow from their structure: elementwise operations broadcast scalars and
+dimensions of size 1, and take sharding, manual axes and memory space from their operands.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from jax._src import core, dtypes
+from jax._src.ad_util import Zero
+from jax._src.core.avals import ManualAxisType, ShapedArray, empty_mat
+from jax._src.core.hooks import hooks
+from jax._src.interpreters import ad, batching, mlir
+from jax._src.memory import Space as MemorySpace
+from jax._src.named_sharding import NamedSharding
+
+BOOL = frozenset({np.bool_})
+SIGNED = frozenset({np.signedinteger})
+UNSIGNED = frozenset({np.unsignedinteger})
+INT = frozenset({np.integer})
+FLOAT = frozenset({np.floating})
+COMPLEX = frozenset({np.complexfloating})
+INEXACT = FLOAT | COMPLEX
+NUMERIC = INT | INEXACT
+ANY = NUMERIC | BOOL
+_PRINT_ORDER = [np.bool_, np.signedinteger, np.unsignedinteger, np.integer, np.floating]
+
+
+class _Kind:
+    __slots__ = ("name",)
+
+    def __init__(self, name: str):
+        self.name = name
+
+    def __repr__(self) -> str:
+        return self.name
+
+
+# How a primitive is differentiated, where that needs no rule of its own:
+ZERO = _Kind("ZERO")  # every tangent is zero: integer results, steps
+LINEAR = _Kind("LINEAR")  # linear in all operands together: bind on the tangents
+BILINEAR = _Kind("BILINEAR")  # linear in each operand: the product rule
+
+
+# ---------------------------------------------------------------------------------------------------
+# Any primitive on arrays
+
+
+def standard_primitive(
+    name: str,
+    *,
+    shape: Callable[..., Any],
+    dtype: Callable[..., Any],
+    weak_type: Callable[..., Any] | None = None,
+    sharding: Callable[..., Any] | None = None,
+    vma: Callable[..., frozenset] | None = None,
+    unreduced: Callable[..., tuple[frozenset, frozenset]] | None = None,
+    memory_space: Callable[..., Any] | None = None,
+    lower: Any = None,
+    multiple_results: bool = False,
+    jvp: Any = None,
+    transpose: Callable[..., Sequence[Any]] | None = None,
+    batch: Callable[..., Any] | None = None,
+    axis_batch: Callable[..., Any] | None = None,
+    linearize: Callable[..., Any] | None = None,
+    dce: Callable[..., Any] | None = None,
+    pp: Callable[..., Any] | None = None,
+) -> core.Primitive:
+    """A primitive on arrays, with all its rules.
+
+    Args:
+      name: as printed in jaxprs.
+      shape, dtype: `(*avals, **params)` to the result's shape and dtype (to lists of them with
+        `multiple_results`).
+      weak_type: `(*avals, **params)` to a bool (list); by default the result is weakly typed when all
+        operands are.
+      sharding: `(*avals, **params)` to a NamedSharding (list) or None. Asked only if some operand is
+        sharded over explicit mesh axes; without it such operands are an error.
+      vma: `(*avals, **params)` to the manual axes over which results vary; by default those of the
+        operands, which must agree.
+      unreduced: `(pairs, *avals, **params)` to two frozensets of mesh axes, over which results are
+        unreduced and reduced; `pairs` has these two sets for each operand. Asked only if some operand
+        has any; without it that is an error.
+      memory_space: `(*avals, **params)` to the results' memory space; by default that of the operands.
+      lower: a lowering rule, or a dict from platform (None for all others) to one.
+      jvp: None (an error), ZERO, LINEAR, BILINEAR, a tuple with one
+        `(tangent, out, *operands, **params)` to tangent (or None) an operand, or a full rule
+        `(primals, tangents, **params)` to `(out, tangent_out)`.
+      transpose, batch, axis_batch, linearize, dce, pp: rules as `core.Primitive` documents them.
+    """
+    p = core.Primitive(name, multiple_results=multiple_results)
+    weak_type = weak_type or _all_weak
+
+    def abstract_eval(*avals, **params):
+        plain = True
+        for a in avals:
+            if not isinstance(a, ShapedArray):
+                raise _not_an_array(name, a)
+            if (
+                a._sharding is not None
+                or a.manual_axis_type is not empty_mat
+                or a.memory_space is not MemorySpace.Device
+            ):
+                plain = False
+        out_shape = shape(*avals, **params)
+        out_dtype = dtype(*avals, **params)
+        out_weak = weak_type(*avals, **params)
+        if plain and sharding_free(params):
+            if not multiple_results:
+                return ShapedArray(out_shape, out_dtype, out_weak)
+            weak = _as_list(out_weak, len(out_shape))
+            return [ShapedArray(s, d, w) for s, d, w in zip(out_shape, out_dtype, weak)]
+        sharded = _out_shardings(name, sharding, unreduced, avals, params)
+        mat = _out_manual_axes(name, vma, unreduced, avals, params)
+        space = (
+            memory_space(*avals, **params) if memory_space else common_memory_space(name, *avals)
+        )
+        if not multiple_results:
+            return ShapedArray(
+                out_shape,
+                out_dtype,
+                out_weak,
+                sharding=sharded,
+                manual_axis_type=mat,
+                memory_space=space,
+            )
+        n = len(out_shape)
+        return [
+            ShapedArray(s, d, w, sharding=sh, manual_axis_type=mat, memory_space=space)
+            for s, d, w, sh in zip(
+                out_shape, out_dtype, _as_list(out_weak, n), _as_list(sharded, n)
+            )
+        ]
+
+    p.def_abstract_eval(abstract_eval)
+    _set_rules(p, lower, jvp, transpose, batch, axis_batch, linearize, dce, pp)
+    return p
+
+
+def sharding_free(params: dict[str, Any]) -> bool:
+    """Whether no parameter asks for a sharding of the result."""
+    return params.get("sharding") is None and params.get("out_sharding") is None
+
+
+def _set_rules(p, lower, jvp, transpose, batch, axis_batch, linearize, dce, pp) -> None:
+    if lower is not None:
+        for platform, rule in (lower if isinstance(lower, dict) else {None: lower}).items():
+            mlir.register_lowering(p, rule, platform=platform)
+    if jvp is not None:
+        set_jvp(p, jvp)
+    if transpose is not None:
+        p.transpose = transpose
+    if batch is not None:
+        p.batch = batch
+    if axis_batch is not None:
+        p.axis_batch = axis_batch
+    if linearize is not None:
+        p.linearize = linearize
+    if dce is not None:
+        p.dce = dce
+    if pp is not None:
+        p.pp = pp
+
+
+def _not_an_array(name: str, aval: Any) -> TypeError:
+    msg = f"{name} got an operand of type {aval}, but takes arrays only."
+    if getattr(aval, "inner_aval", None) is not None:
+        msg += " Read the reference first, with `ref[...]`."
+    return TypeError(msg)
+
+
+def _all_weak(*avals, **_) -> bool:
+    for a in avals:
+        if not a.weak_type:
+            return False
+    return bool(avals)
+
+
+def _as_list(x: Any, n: int) -> Sequence[Any]:
+    return x if isinstance(x, (list, tuple)) else [x] * n
+
+
+def _out_shardings(name, sharding, unreduced, avals, params):
+    if all(a._sharding is None for a in avals) and sharding_free(params):
+        return None
+    if sharding is None:
+        raise core.ShardingTypeError(
+            f"{name} has no rule for operands sharded over explicit mesh axes, got "
+            f"{', '.join(a.str_short() for a in avals)}. Run it under `jax.sharding.auto_axes`, or "
+            "replicate its operands first with `jax.sharding.reshard`."
+        )
+    out = sharding(*avals, **params)
+    if not any(a._sharding is not None and any(_partial_axes(a._sharding.spec)) for a in avals):
+        return out
+    if unreduced is None:
+        raise core.ShardingTypeError(
+            f"{name} does not take operands that are unreduced or reduced over mesh axes, got "
+            f"{', '.join(str(a._sharding and a._sharding.spec) for a in avals)}. "
+            "Reduce them first with `jax.sharding.reshard`."
+        )
+    pairs = [_partial_axes(a._sharding.spec) if a._sharding is not None else _NONE for a in avals]
+    u, r = unreduced(pairs, *avals, **params)
+    if isinstance(out, (list, tuple)):
+        return [s and s.update(spec=s.spec.update(unreduced=u, reduced=r)) for s in out]
+    return out and out.update(spec=out.spec.update(unreduced=u, reduced=r))
+
+
+_NONE = (frozenset(), frozenset())
+
+
+def _partial_axes(spec) -> tuple[frozenset, frozenset]:
+    return frozenset(spec.unreduced), frozenset(spec.reduced)
+
+
+def _out_manual_axes(name, vma, unreduced, avals, params) -> ManualAxisType:
+    mats = [a.manual_axis_type for a in avals]
+    if all(m is empty_mat for m in mats):
+        return empty_mat
+    varying = vma(*avals, **params) if vma else common_vma(name, *avals)
+    u = r = frozenset()
+    if any(m.unreduced or m.reduced for m in mats):
+        if unreduced is None:
+            raise ValueError(
+                f"{name} does not take operands that are unreduced or reduced over manual mesh axes, "
+                f"got {', '.join(map(str, mats))}. Reduce them first, with `jax.lax.psum`."
+            )
+        u, r = unreduced([(m.unreduced, m.reduced) for m in mats], *avals, **params)
+    return ManualAxisType(varying, u, r) if varying or u or r else empty_mat
+
+
+def common_vma(name: str, *avals: ShapedArray) -> frozenset:
+    """The manual axes over which all operands vary; ValueError if they differ."""
+    first, *rest = avals
+    for a in rest:
+        if a.vma != first.vma:
+            raise ValueError(
+                f"Primitive {name} requires varying manual axes to match, but got "
+                f"{[sorted(map(str, a.vma)) for a in avals]}. Make them match with "
+                "`jax.lax.pcast(..., to='varying')`, or pass `check_vma=False` to `jax.shard_map`."
+            )
+    return first.vma
+
+
+def common_memory_space(name: str, *avals: ShapedArray) -> Any:
+    """The memory space of all operands; ValueError if they differ."""
+    if not avals:
+        return MemorySpace.Device
+    first = avals[0].memory_space
+    for a in avals[1:]:
+        if a.memory_space is not first:
+            raise ValueError(
+                f"memory_space of all inputs passed to `{name}` must be the same, got "
+                f"{', '.join(a.str_short() for a in avals)}. Move them with `jax.device_put`."
+            )
+    return first
+
+
+# ---------------------------------------------------------------------------------------------------
+# Differentiation
+
+
+def set_jvp(p: core.Primitive, jvp: Any) -> None:
+    """Gives `p` the jvp rule that `jvp` (see `standard_primitive`) describes."""
+    if jvp is ZERO:
+        p.jvp = _zero_jvp(p)
+    elif jvp is LINEAR:
+        p.jvp = _linear_jvp(p)
+    elif jvp is BILINEAR:
+        p.jvp = _operand_jvp(p, (_replacing(p, 0), _replacing(p, 1)))
+    elif isinstance(jvp, tuple):
+        p.jvp = _operand_jvp(p, jvp)
+    else:
+        p.jvp = jvp
+
+
+def _zero_jvp(p):
+    def jvp(primals, tangents, **params):
+        out = p.bind(*primals, **params)
+        if p.multiple_results:
+            return out, [Zero.from_primal_value(o) for o in out]
+        return out, Zero.from_primal_value(out)
+
+    return jvp
+
+
+def _linear_jvp(p):
+    def jvp(primals, tangents, **params):
+        out = p.bind(*primals, **params)
+        if all(type(t) is Zero for t in tangents):
+            if p.multiple_results:
+                return out, [Zero.from_primal_value(o) for o in out]
+            return out, Zero.from_primal_value(out)
+        return out, p.bind(*map(ad.instantiate_zeros, tangents), **params)
+
+    return jvp
+
+
+def _operand_jvp(p, rules):
+    if len(rules) == 1 and rules[0] is not None:
+        (rule,) = rules
+
+        def unary_jvp(primals, tangents, **params):
+            (x,), (t,) = primals, tangents
+            out = p.bind(x, **params)
+            if type(t) is Zero:
+                return out, Zero.from_primal_value(out)
+            return out, rule(t, out, x, **params)
+
+        return unary_jvp
+
+    def jvp(primals, tangents, **params):
+        out = p.bind(*primals, **params)
+        total = None
+        for i, (rule, t) in enumerate(zip(rules, tangents)):
+            if type(t) is Zero:
+                continue
+            if rule is None:
+                raise NotImplementedError(
+                    f"Differentiation rule for '{p.name}' not implemented with respect to operand {i}"
+                )
+            part = rule(t, out, *primals, **params)
+            if part is not None and type(part) is not Zero:
+                total = part if total is None else ad.add_tangents(total, part)
+        return out, Zero.from_primal_value(out) if total is None else total
+
+    return jvp
+
+
+def _replacing(p, i):
+    def rule(g, out, *operands, **params):
+        return p.bind(*operands[:i], g, *operands[i + 1 :], **params)
+
+    return rule
+
+
+# ---------------------------------------------------------------------------------------------------
+# Elementwise primitives
+
+
+def unary_primitive(
+    name: str,
+    accepts: frozenset,
+    *,
+    lower: Any,
+    jvp: Any = None,
+    transpose: Callable[..., Sequence[Any]] | None = None,
+    out_dtype: Any = None,
+    weak_type: Callable[..., bool] | None = None,
+    unreduced: Callable[..., tuple[frozenset, frozenset]] | None = None,
+    extended: bool = False,
+    linearize: Callable[..., Any] | None = None,
+    pp: Callable[..., Any] | None = None,
+) -> core.Primitive:
+    """An elementwise primitive of one operand.
+
+    Args:
+      name: as printed in jaxprs.
+      accepts: kinds of dtype it takes, e.g. `FLOAT | COMPLEX`.
+      lower: as for `standard_primitive`.
+      jvp: `(tangent, out, x, **params)` to the tangent of the result, or what `standard_primitive` takes.
+      out_dtype: the result's dtype, a function of `(dtype, **params)` to it, or None for the operand's.
+      extended: whether extended dtypes are taken.
+    """
+    return nary_primitive(
+        name,
+        (accepts,),
+        lower=lower,
+        jvp=jvp if jvp is None or isinstance(jvp, (_Kind, tuple, FullRule)) else (jvp,),
+        transpose=transpose,
+        out_dtype=out_dtype,
+        weak_type=weak_type,
+        unreduced=unreduced,
+        extended=extended,
+        linearize=linearize,
+        pp=pp,
+    )
+
+
+def binary_primitive(name: str, accepts: Any, **rules: Any) -> core.Primitive:
+    """An elementwise primitive of two operands; `jvp` has one `(tangent, out, x, y, **params)` each.
+
+    The other arguments are those of `nary_primitive`.
+    """
+    return nary_primitive(
+        name, accepts if isinstance(accepts, tuple) else (accepts, accepts), **rules
+    )
+
+
+class FullRule:
+    """Marks `rule(primals, tangents, **params)` where a maker takes rules for single operands."""
+
+    __slots__ = ("rule",)
+
+    def __init__(self, rule: Callable[..., Any]):
+        self.rule = rule
+
+
+def nary_primitive(
+    name: str,
+    accepts: tuple[frozenset, ...],
+    *,
+    lower: Any,
+    jvp: Any = None,
+    transpose: Callable[..., Sequence[Any]] | None = None,
+    out_dtype: Any = None,
+    same_dtypes: bool = True,
+    weak_type: Callable[..., bool] | None = None,
+    unreduced: Callable[..., tuple[frozenset, frozenset]] | None = None,
+    extended: bool = False,
+    linearize: Callable[..., Any] | None = None,
+    pp: Callable[..., Any] | None = None,
+) -> core.Primitive:
+    """An elementwise primitive: operands of one rank (or scalars), dimensions of size 1 broadcast.
+
+    Args:
+      name: as printed in jaxprs.
+      accepts: for each operand the kinds of dtype it may have.
+      lower: as for `standard_primitive`.
+      jvp: as for `standard_primitive`; a full rule is wrapped in `FullRule`.
+      out_dtype: the result's dtype, a function of `(*dtypes, **params)` to it, or None for that of the
+        first operand.
+      same_dtypes: whether operands must have equal dtypes.
+      extended: whether extended dtypes are taken.
+    """
+    p = core.Primitive(name)
+    unreduced = unreduced or nonlinear_unreduced(name)
+    checked: set[Any] = set()  # tuples of dtypes seen to be right
+    n = len(accepts)
+    fixed_dtype = None if out_dtype is None or callable(out_dtype) else np.dtype(out_dtype)
+    dtype_of = out_dtype if fixed_dtype is None else None
+
+    def check(in_dtypes):
+        if len(in_dtypes) != n:
+            raise TypeError(f"{name} takes {n} operand{'s' * (n > 1)}, got {len(in_dtypes)}.")
+        check_dtypes(name, accepts, in_dtypes, same_dtypes, extended)
+        checked.add(in_dtypes)
+
+    def abstract_eval(*avals, **params):
+        x = avals[0]
+        for a in avals:
+            if a is not x:
+                return general(*avals, **params)
+        if (
+            type(x) is not ShapedArray
+            or x._sharding is not None
+            or x.manual_axis_type is not empty_mat
+            or weak_type is not None
+        ):
+            return general(*avals, **params)
+        in_dtypes = (x.dtype,) * len(avals)
+        if in_dtypes not in checked:
+            check(in_dtypes)
+        if dtype_of is not None:
+            return x.update(dtype=dtype_of(*in_dtypes, **params))
+        return x if fixed_dtype is None else x.update(dtype=fixed_dtype)
+
+    def general(*avals, **params):
+        plain = True
+        for a in avals:
+            if not isinstance(a, ShapedArray):
+                raise _not_an_array(name, a)
+            if (
+                a._sharding is not None
+                or a.manual_axis_type is not empty_mat
+                or a.memory_space is not MemorySpace.Device
+            ):
+                plain = False
+        in_dtypes = tuple([a.dtype for a in avals])
+        if in_dtypes not in checked:
+            check(in_dtypes)
+        shape = broadcasting_shape(name, *avals)
+        dtype = fixed_dtype
+        if dtype is None:
+            dtype = in_dtypes[0] if dtype_of is None else dtype_of(*in_dtypes, **params)
+        weak = (weak_type or _all_weak)(*avals, **params)
+        if plain:
+            return ShapedArray(shape, dtype, weak)
+        return ShapedArray(
+            shape,
+            dtype,
+            weak,
+            sharding=_out_shardings(name, _sharding, unreduced, avals, params),
+            manual_axis_type=_out_manual_axes(name, None, unreduced, avals, params),
+            memory_space=common_memory_space(name, *avals),
+        )
+
+    def _sharding(*avals, **params):
+        return broadcasting_sharding(name, *avals)
+
+    p.def_abstract_eval(abstract_eval)
+    full = jvp.rule if isinstance(jvp, FullRule) else jvp
+    _set_rules(p, lower, full, transpose, None, None, linearize, None, pp)
+    if n == 1:
+        batching.defvectorized(p)
+    else:
+        p.batch = _broadcasting_batch(p)
+    return p
+
+
+def _broadcasting_batch(p):
+    """Gives operands one batch dimension in one place; the primitive itself broadcasts size 1."""
+
+    def batch(args, dims, **params):
+        ranks = [core.typeof(x).ndim - (d is not None) for x, d in zip(args, dims)]
+        rank = max(ranks)
+        at = next((d for d, r in zip(dims, ranks) if d is not None and r == rank), 0)
+        for d, r in zip(dims, ranks):
+            if (r != 0) if d is None else (d != at or r != rank):
+                args = [_with_batch_dim(x, d, at, rank + 1) for x, d in zip(args, dims)]
+                break
+        return p.bind(*args, **params), at
+
+    return batch
+
+
+def _with_batch_dim(x, bdim, d, ndim):
+    shape = core.typeof(x).shape
+    if bdim is None:
+        if not shape:
+            return x
+        return hooks.broadcast_in_dim(
+            x, (*shape[:d], 1, *shape[d:]), tuple(i for i in range(ndim) if i != d)
+        )
+    if len(shape) == ndim:
+        return batching.moveaxis(x, bdim, d)
+    full = [1] * ndim  # a scalar of each example
+    full[d] = shape[0]
+    return hooks.broadcast_in_dim(x, tuple(full), (d,))
+
+
+def linear_unreduced(name: str) -> Callable[..., tuple[frozenset, frozenset]]:
+    """Unreduced rule of operations linear in all operands: all must be unreduced over the same axes."""
+
+    def rule(pairs, *avals, **params):
+        for pair in pairs:
+            if pair != pairs[0]:
+                raise core.ShardingTypeError(
+                    f"all operands of {name} must be unreduced and reduced over the same mesh axes, got "
+                    f"{', '.join(str((set(u), set(r))) for u, r in pairs)}."
+                )
+        return pairs[0]
+
+    return rule
+
+
+def bilinear_unreduced(name: str) -> Callable[..., tuple[frozenset, frozenset]]:
+    """Unreduced rule of elementwise products: one factor may be unreduced if the other is reduced."""
+
+    def rule(pairs, *avals, **params):
+        (u1, r1), (u2, r2) = pairs
+        if not u1 and not u2:
+            return linear_unreduced(name)(pairs)
+        if (u1 and u2) or (u1 or u2) != (r2 if u1 else r1):
+            raise core.ShardingTypeError(
+                f"{name} takes one operand that is unreduced over mesh axes if the other one is reduced "
+                f"over the same axes, got unreduced {set(u1)} and {set(u2)}, reduced {set(r1)} and "
+                f"{set(r2)}."
+            )
+        return u1 or u2, frozenset()
+
+    return rule
+
+
+def nonlinear_unreduced(name: str) -> Callable[..., tuple[frozenset, frozenset]]:
+    """Unreduced rule of other operations: no operand may be unreduced, reduced axes must agree."""
+
+    def rule(pairs, *avals, **params):
+        if any(u for u, _ in pairs):
+            raise core.ShardingTypeError(
+                f"{name} is not linear and does not take operands that are unreduced over mesh axes, got "
+                f"{', '.join(str(set(u)) for u, _ in pairs)}. Reduce them first with "
+                "`jax.sharding.reshard`."
+            )
+        return linear_unreduced(name)(pairs)
+
+    return rule
+
+
+def check_dtypes(
+    name: str,
+    accepts: Sequence[frozenset],
+    in_dtypes: Sequence[Any],
+    same: bool = True,
+    extended: bool = False,
+) -> None:
+    """Raises TypeError unless each dtype is of an accepted kind and (if `same`) all are equal."""
+    for i, (kinds, dtype) in enumerate(zip(accepts, in_dtypes)):
+        if dtypes.issubdtype(dtype, dtypes.extended):
+            ok = extended
+        else:
+            ok = any(dtypes.issubdtype(dtype, kind) for kind in kinds)
+        if not ok:
+            where = f" at position {i}" if len(in_dtypes) > 1 else ""
+            raise TypeError(
+                f"{name} does not accept dtype {dtype_name(dtype)}{where}. "
+                f"Accepted dtypes{where} are subtypes of {kind_names(kinds)}."
+            )
+    if same:
+        check_same_dtypes(name, *in_dtypes)
+
+
+def check_same_dtypes(name: str, *in_dtypes: Any) -> None:
+    """Raises TypeError unless all dtypes are equal."""
+    for dtype in in_dtypes[1:]:
+        if dtype != in_dtypes[0]:
+            tip = ""
+            if name in _JNP_EQUIVALENTS:
+                tip = (
+                    f" (Tip: jnp.{_JNP_EQUIVALENTS[name]} is a similar function that does automatic "
+                    "type promotion on inputs)."
+                )
+            raise TypeError(
+                f"lax.{name} requires arguments to have the same dtypes, got "
+                f"{', '.join(map(dtype_name, in_dtypes))}.{tip}"
+            )
+
+
+_JNP_EQUIVALENTS = {
+    "add": "add",
+    "atan2": "arctan2",
+    "bitwise_and": "bitwise_and",
+    "bitwise_or": "bitwise_or",
+    "bitwise_xor": "bitwise_xor",
+    "and": "bitwise_and",
+    "or": "bitwise_or",
+    "xor": "bitwise_xor",
+    "complex": "complex",
+    "concatenate": "concatenate",
+    "div": "divide",
+    "dot": "dot",
+    "dot_general": "matmul",
+    "eq": "equal",
+    "ge": "greater_equal",
+    "gt": "greater",
+    "le": "less_equal",
+    "lt": "less",
+    "max": "maximum",
+    "min": "minimum",
+    "mul": "multiply",
+    "ne": "not_equal",
+    "nextafter": "nextafter",
+    "pad": "pad",
+    "pow": "power",
+    "rem": "remainder",
+    "select": "where",
+    "shift_left": "left_shift",
+    "shift_right_arithmetic": "right_shift",
+    "shift_right_logical": "right_shift",
+    "stack": "stack",
+    "sub": "subtract",
+}
+
+
+def dtype_name(dtype: Any) -> str:
+    """`float32`, `bfloat16`, `key<fry>`: a dtype as messages name it."""
+    try:
+        return str(np.dtype(dtype).name)
+    except TypeError:
+        return str(getattr(dtype, "name", dtype))
+
+
+def kind_names(kinds: frozenset) -> str:
+    order = [k for k in _PRINT_ORDER if k in kinds]
+    order += sorted(kinds.difference(order), key=lambda k: k.__name__)
+    return ", ".join("bool" if k is np.bool_ else k.__name__ for k in order)
+
+
+def broadcasting_shape(name: str, *avals: ShapedArray) -> tuple[int, ...]:
+    """The shape of an elementwise result; operands are scalars, or of one rank with sizes 1 or equal.
+
+    Raises:
+      TypeError: if the shapes do not fit.
+    """
+    shapes = [a.shape for a in avals if a.shape]
+    if not shapes:
+        return ()
+    first = shapes[0]
+    for s in shapes:
+        if s != first:
+            break
+    else:
+        return first
+    ranks = {len(s) for s in shapes}
+    if len(ranks) != 1:
+        raise TypeError(f"{name}: arrays must have the same number of dimensions, got {ranks}")
+    result = []
+    for sizes in zip(*shapes):
+        size = sizes[0]
+        for d in sizes[1:]:
+            if d == size or d == 1:
+                continue
+            if size == 1:
+                size = d
+            else:
+                raise TypeError(
+                    f"{name} got incompatible shapes for broadcasting: {', '.join(map(str, shapes))}."
+                )
+        result.append(size)
+    return tuple(result)
+
+
+def broadcasting_sharding(name: str, *avals: ShapedArray) -> NamedSharding | None:
+    """The sharding of an elementwise result: in each dimension that of the operands that have one.
+
+    Raises:
+      ShardingTypeError: if two operands are sharded differently in a dimension.
+    """
+    sharded = [a._sharding for a in avals if a._sharding is not None]
+    if not sharded:
+        return None
+    mesh = common_mesh(name, sharded)
+    full = [a for a in avals if a.shape]
+    if not full:
+        return sharded[0].update(spec=sharded[0].spec.update(partitions=()))
+    specs = [tuple(a.sharding.spec) for a in full]
+    entries = []
+    for dim_entries in zip(*specs):
+        entry = None
+        for e in dim_entries:
+            if e is None or e == entry:
+                continue
+            if entry is not None:
+                raise core.ShardingTypeError(
+                    f"{name} got incompatible shardings for broadcasting: "
+                    f"{', '.join(map(str, specs))}. Make them agree with `jax.sharding.reshard`."
+                )
+            entry = e
+        entries.append(entry)
+    names = [n for e in entries if e is not None for n in (e if isinstance(e, tuple) else (e,))]
+    if len(names) != len(set(names)):
+        raise core.ShardingTypeError(
+            f"{name} got incompatible shardings for broadcasting: {', '.join(map(str, specs))}, which "
+            "would shard two dimensions of the result over one mesh axis. Make them agree with "
+            "`jax.sharding.reshard`."
+        )
+    base = sharded[0].spec
+    return NamedSharding(
+        mesh, base.update(partitions=tuple(entries), unreduced=frozenset(), reduced=frozenset())
+    )
+
+
+def common_mesh(name: str, shardings: Sequence[NamedSharding]) -> Any:
+    """The abstract mesh of all shardings; ShardingTypeError if they differ."""
+    mesh = shardings[0].mesh
+    for s in shardings[1:]:
+        if s.mesh is not mesh and s.mesh != mesh:
+            raise core.ShardingTypeError(
+                f"{name} got operands on different meshes: {', '.join(str(s.mesh) for s in shardings)}."
+            )
+    return mesh
+
+
+# ---------------------------------------------------------------------------------------------------
+# Lowering
+
+
+class hlo_op:
+    """A lowering rule that emits one op; the dialect is loaded when something is first lowered.
+
+    Operands are broadcast to the result's shape, which ops on whole arrays ask for.
+
+    Args:
+      name: the op's builder in `stablehlo`.
+      dialect: `"chlo"` for one of that dialect.
+      attrs: None, or `(ctx, **params)` to a dict of keyword arguments of the builder.
+    """
+
+    __slots__ = ("name", "dialect", "attrs", "full_name", "_op")
+
+    def __init__(self, name: str, dialect: str = "hlo", attrs: Callable[..., dict] | None = None):
+        self.name = name
+        self.dialect = dialect
+        self.attrs = attrs
+        self.full_name = f"{'stablehlo' if dialect == 'hlo' else dialect}.{name.rstrip('_')}"
+        self._op = None
+
+    @property
+    def op(self) -> Callable[..., Any]:
+        op = self._op
+        if op is None:
+            op = self._op = getattr(getattr(mlir, self.dialect), self.name)
+        return op
+
+    def __call__(self, ctx, *args, **params):
+        (aval_out,) = ctx.avals_out
+        args = broadcast_operands(ctx, args, aval_out)
+        kwargs = self.attrs(ctx, **params) if self.attrs else None
+        out = self.op(*args, **kwargs) if kwargs else mlir.emit(self.full_name, args)
+        return [with_sharding(ctx, out, aval_out)]
+
+    def __repr__(self) -> str:
+        return f"hlo_op({self.name!r}, {self.dialect!r})"
+
+
+def broadcast_operands(ctx, args: Sequence[Any], aval_out: ShapedArray) -> Sequence[Any]:
+    """The operands of an elementwise op, broadcast to the result's shape (and sharding)."""
+    shape = aval_out.shape
+    for a in ctx.avals_in:
+        if a.shape != shape:
+            return mlir.multi_broadcast_in_dim(
+                ctx, args, ctx.avals_in, shape, aval_out._sharding and aval_out.sharding
+            )
+    return args
+
+
+def with_sharding(ctx, op: Any, aval_out: ShapedArray) -> Any:
+    """`op`, annotated with the explicit sharding of its result where it has one."""
+    if aval_out._sharding is None:
+        return op
+    return mlir.lower_with_sharding_in_types(ctx, op, aval_out)

@@ -1,0 +1,40 @@
+"""Slices, gathers and scatters, at static and at traced positions."""
+
+from jax._src.lax.slicing.gathers import gather, gather_p  # noqa: F401
+from jax._src.lax.slicing.scatters import (  # noqa: F401
+    scatter,
+    scatter_add,
+    scatter_add_p,
+    scatter_apply,
+    scatter_max,
+    scatter_max_p,
+    scatter_min,
+    scatter_min_p,
+    scatter_mul,
+    scatter_mul_p,
+    scatter_p,
+    scatter_sub,
+    scatter_sub_p,
+)
+from jax._src.lax.slicing.slices import (  # noqa: F401
+    count_from_front,
+    dynamic_index_in_dim,
+    dynamic_slice,
+    dynamic_slice_in_dim,
+    dynamic_slice_p,
+    dynamic_update_index_in_dim,
+    dynamic_update_slice,
+    dynamic_update_slice_in_dim,
+    dynamic_update_slice_p,
+    index_dtype,
+    index_in_dim,
+    index_take,
+    slice,
+    slice_in_dim,
+    slice_p,
+)
+from jax._src.lax.slicing.types import (  # noqa: F401
+    GatherDimensionNumbers,
+    GatherScatterMode,
+    ScatterDimensionNumbers,
+)

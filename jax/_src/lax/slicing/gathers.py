@@ -1,0 +1,351 @@
+"""The gather primitive: slices of an operand at many positions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from jax._src import core, dtypes
+from jax._src.ad_util import Zero
+from jax._src.basearray import Array
+from jax._src.interpreters import ad, batching, mlir
+from jax._src.lax import lax, rules
+from jax._src.lax.lax import sharding as shardings
+from jax._src.lax.rules import standard_primitive
+from jax._src.lax.slicing import checks, scatters
+from jax._src.lax.slicing.one_hot import one_hot_gather
+from jax._src.lax.slicing.types import (
+    GatherDimensionNumbers,
+    GatherScatterMode,
+    ScatterDimensionNumbers,
+)
+from jax._src.lib.mlir.dialects import hlo
+from jax._src.typing import ArrayLike, Shape
+
+
+def gather(
+    operand: ArrayLike,
+    start_indices: ArrayLike,
+    dimension_numbers: GatherDimensionNumbers,
+    slice_sizes: Shape,
+    *,
+    unique_indices: bool = False,
+    indices_are_sorted: bool = False,
+    mode: str | GatherScatterMode | None = None,
+    fill_value=None,
+) -> Array:
+    """Slices of an operand at many positions, as XLA's Gather operation.
+
+    Args:
+      operand: array of rank `n`.
+      start_indices: integer array of shape `(*batch, k)`: each vector is the start of one slice.
+      dimension_numbers: which dimensions the vectors index and where slices lie in the result.
+      slice_sizes: `n` static sizes of a slice.
+      unique_indices: a promise that no element is gathered twice. Helps derivatives on accelerators.
+      indices_are_sorted: a promise that index vectors are in ascending order.
+      mode: what out-of-bounds indices give; see `GatherScatterMode`.
+      fill_value: what they give in mode "fill"; by default NaN, the least signed or the largest
+        unsigned integer, or True.
+
+    Returns:
+      An array of the batch dimensions and, at `dimension_numbers.offset_dims`, the slices' dimensions.
+
+    Raises:
+      TypeError: if shapes and dimension numbers do not fit.
+      ValueError: if indices are not integers or the mode is unknown.
+
+    Most programs want NumPy-style indexing, `x[i]` or `x.at[i].get(mode=...)`.
+
+    >>> dnums = lax.GatherDimensionNumbers((1,), (0,), (0,))
+    >>> lax.gather(jnp.arange(6).reshape(3, 2), jnp.array([[2], [0]]), dnums, (1, 2)).tolist()
+    [[4, 5], [0, 1]]
+    """
+    parsed_mode = GatherScatterMode.from_any(mode)
+    if parsed_mode is not GatherScatterMode.FILL_OR_DROP:
+        fill_value = None
+    elif fill_value is None:
+        fill_value = default_fill_value(core.typeof(operand).dtype)
+    else:
+        fill_value = _static_scalar(fill_value)
+    return gather_p.bind(
+        operand,
+        start_indices,
+        dimension_numbers=hashable(dimension_numbers),
+        slice_sizes=core.canonicalize_shape(slice_sizes),
+        unique_indices=bool(unique_indices),
+        indices_are_sorted=bool(indices_are_sorted),
+        mode=parsed_mode,
+        fill_value=fill_value,
+    )
+
+
+def default_fill_value(dtype: Any) -> Any:
+    """What out-of-bounds indices give by default."""
+    if dtypes.issubdtype(dtype, np.inexact):
+        return np.nan
+    if dtypes.issubdtype(dtype, np.signedinteger):
+        return int(dtypes.iinfo(dtype).min)
+    if dtypes.issubdtype(dtype, np.unsignedinteger):
+        return int(dtypes.iinfo(dtype).max)
+    if dtype == np.bool_:
+        return True
+    if dtypes.issubdtype(dtype, dtypes.extended):
+        return default_fill_value(core.physical_element_aval(dtype).dtype)
+    raise ValueError(f"Unsupported dtype for gather fill_value {rules.dtype_name(dtype)}")
+
+
+def _static_scalar(fill_value: Any) -> Any:
+    if isinstance(fill_value, (bool, int, float, complex)):
+        return fill_value
+    value = core.concrete_or_error(
+        np.asarray, fill_value, "the `fill_value` argument of gather must be static"
+    )
+    if value.ndim:
+        raise ValueError(f"gather fill_value must be a scalar, got shape {value.shape}")
+    return value[()].item() if hasattr(value[()], "item") else value[()]
+
+
+def hashable(dnums):
+    """Dimension numbers, of gathers or scatters, given as any sequences."""
+    if all([type(v) is tuple for v in dnums]):
+        return dnums
+    return type(dnums)(*[tuple(v) for v in dnums])
+
+
+# ---------------------------------------------------------------------------------------------------
+# Types
+
+
+def _gather_dtype(operand, indices, *, fill_value, **kwargs):
+    if not dtypes.issubdtype(indices.dtype, np.integer):
+        raise ValueError(f"indices must have an integer type, got {indices.dtype.name}")
+    return operand.dtype
+
+
+def _gather_shape(operand, indices, *, dimension_numbers, slice_sizes, **kwargs):
+    return checks.gather_shape(operand.shape, indices.shape, dimension_numbers, slice_sizes)
+
+
+def _gather_sharding(operand, indices, *, dimension_numbers, slice_sizes, **kwargs):
+    """Each result dimension is sharded as the dimension of the operand or the indices it comes from."""
+    offset_dims, collapsed, index_map, batching_dims, index_batching_dims = dimension_numbers
+    if operand._sharding is None:
+        spec = (None,) * len(operand.shape)
+    else:
+        spec = shardings.entries(operand)
+    for d, (entry, n, size) in enumerate(zip(spec, slice_sizes, operand.shape)):
+        if entry is not None and d not in batching_dims and (d in index_map or n != size):
+            raise core.ShardingTypeError(
+                "Use `.at[...].get(out_sharding=)` to provide output PartitionSpec for the gather indexing "
+                f"as out sharding could not be resolved unambiguously (dimension {d} of the operand is "
+                f"sharded). Got operand={operand.str_short()}, indices={indices.str_short()}"
+            )
+    index_spec = [None] * (len(indices.shape) - 1)
+    if indices._sharding is not None:
+        index_spec = list(shardings.entries(indices)[:-1])
+    for d, i in zip(batching_dims, index_batching_dims):
+        if index_spec[i] is None:
+            index_spec[i] = spec[d]
+    dropped = {*collapsed, *batching_dims}
+    window = iter([e for d, e in enumerate(spec) if d not in dropped])
+    batch = iter(index_spec)
+    at = set(offset_dims)
+    n = len(offset_dims) + len(index_spec)
+    out = [next(window) if i in at else next(batch) for i in range(n)]
+    return shardings.with_entries(operand if operand._sharding is not None else indices, out)
+
+
+# ---------------------------------------------------------------------------------------------------
+# Differentiation and batching
+
+
+def _gather_jvp(primals, tangents, *, fill_value, **params):
+    operand, indices = primals
+    out = gather_p.bind(operand, indices, fill_value=fill_value, **params)
+    t = tangents[0]
+    if type(t) is Zero:
+        return out, Zero.from_primal_value(out)
+    if params["mode"] is GatherScatterMode.FILL_OR_DROP:
+        fill_value = 0
+    return out, gather_p.bind(t, indices, fill_value=fill_value, **params)
+
+
+def _gather_transpose(
+    ct,
+    operand,
+    indices,
+    *,
+    dimension_numbers,
+    slice_sizes,
+    unique_indices,
+    indices_are_sorted,
+    mode,
+    fill_value,
+):
+    if not ad.is_undefined_primal(operand):
+        return [None, None]
+    zeros = lax.full(operand.aval.shape, 0, operand.aval.dtype)
+    out = scatters.scatter_add(
+        zeros,
+        indices,
+        ct,
+        ScatterDimensionNumbers(*dimension_numbers),
+        unique_indices=unique_indices,
+        indices_are_sorted=indices_are_sorted,
+        mode=mode,
+    )
+    return [out, None]
+
+
+def shifted(dims, start=()):
+    """Dimensions when one is added in front; `start` are new ones."""
+    return (*start, *[d + 1 for d in dims])
+
+
+def _gather_batch(args, dims, *, dimension_numbers, slice_sizes, **params):
+    (x, indices), (xd, id_) = args, dims
+    offset_dims, collapsed, index_map, batching_dims, index_batching_dims = dimension_numbers
+
+    if id_ is None:
+        x = batching.moveaxis(x, xd, 0)
+        dnums = GatherDimensionNumbers(
+            shifted(offset_dims, (0,)),
+            shifted(collapsed),
+            shifted(index_map),
+            shifted(batching_dims),
+            index_batching_dims,
+        )
+        sizes = (x.shape[0], *slice_sizes)
+    else:
+        indices = batching.moveaxis(indices, id_, 0)
+        if xd is None:
+            params.update(unique_indices=False, indices_are_sorted=False)
+            dnums = GatherDimensionNumbers(
+                shifted(offset_dims),
+                collapsed,
+                index_map,
+                batching_dims,
+                shifted(index_batching_dims),
+            )
+            sizes = slice_sizes
+        else:
+            x = batching.moveaxis(x, xd, 0)
+            dnums = GatherDimensionNumbers(
+                shifted(offset_dims),
+                shifted(collapsed),
+                shifted(index_map),
+                shifted(batching_dims, (0,)),
+                shifted(index_batching_dims, (0,)),
+            )
+            sizes = (min(x.shape[0], 1), *slice_sizes)
+    return gather_p.bind(x, indices, dimension_numbers=dnums, slice_sizes=sizes, **params), 0
+
+
+# ---------------------------------------------------------------------------------------------------
+# Lowering
+
+
+def _gather_lower(
+    ctx,
+    operand,
+    indices,
+    *,
+    dimension_numbers,
+    slice_sizes,
+    unique_indices,
+    indices_are_sorted,
+    mode,
+    fill_value,
+):
+    (aval_out,) = ctx.avals_out
+    params = {
+        "dimension_numbers": dimension_numbers,
+        "slice_sizes": slice_sizes,
+        "unique_indices": unique_indices,
+        "indices_are_sorted": indices_are_sorted,
+    }
+    if mode is GatherScatterMode.FILL_OR_DROP:
+        return _lower_fill(ctx, operand, indices, fill_value=fill_value, **params)
+    if mode is GatherScatterMode.ONE_HOT:
+        return _lower_one_hot(
+            ctx, operand, indices, dimension_numbers=dimension_numbers, slice_sizes=slice_sizes
+        )
+    # XLA's Gather clamps the indices: that is CLIP.
+    dnums = _physical_dnums(dimension_numbers, ctx.avals_in[0], aval_out)
+    attr = hlo.GatherDimensionNumbers.get(
+        collapsed_slice_dims=list(dnums.collapsed_slice_dims),
+        operand_batching_dims=list(dnums.operand_batching_dims),
+        start_indices_batching_dims=list(dnums.start_indices_batching_dims),
+        index_vector_dim=len(ctx.avals_in[1].shape) - 1,
+        offset_dims=list(dnums.offset_dims),
+        start_index_map=list(dnums.start_index_map),
+    )
+    sizes = (*slice_sizes, *core.physical_aval(aval_out).shape[len(aval_out.shape) :])
+    is_sorted = mlir.ir.BoolAttr.get(indices_are_sorted)
+    if core.is_constant_shape(sizes):
+        out = hlo.gather(
+            operand, indices, attr, mlir.dense_int_array(sizes), indices_are_sorted=is_sorted
+        )
+    else:
+        out = hlo.dynamic_gather(
+            operand,
+            indices,
+            mlir.shape_tensor(mlir.eval_dynamic_shape(ctx, sizes)),
+            attr,
+            indices_are_sorted=is_sorted,
+        )
+    return [rules.with_sharding(ctx, out, aval_out)]
+
+
+def _physical_dnums(dnums, operand, out):
+    """Dimension numbers for arrays that represent an extended dtype: its dimensions come last."""
+    n = len(core.physical_aval(out).shape) - len(out.shape)
+    if not n:
+        return dnums
+    first = len(out.shape)
+    return dnums._replace(offset_dims=(*dnums.offset_dims, *range(first, first + n)))
+
+
+def _fill(operand, indices, *, dimension_numbers, slice_sizes, fill_value, **params):
+    dnums = dimension_numbers
+    ok = _in_bounds(operand.shape, indices, dnums.start_index_map, slice_sizes)
+    out = gather_p.bind(
+        operand,
+        indices,
+        dimension_numbers=dnums,
+        slice_sizes=slice_sizes,
+        mode=GatherScatterMode.CLIP,
+        fill_value=None,
+        **params,
+    )
+    dims = [d for d in range(len(out.shape)) if d not in dnums.offset_dims]
+    ok = lax.broadcast_in_dim(ok, out.shape, dims)
+    return lax.select(ok, out, lax.full(out.shape, fill_value, out.dtype))
+
+
+def _in_bounds(shape, indices, index_map, window):
+    """Which index vectors have their whole window within an array of that shape."""
+    dtype = indices.dtype
+    limit = dtypes.iinfo(dtype).max
+    bounds = np.array([min(shape[d] - window[d], limit) for d in index_map], dtype)
+    ok = lax.le(indices, lax.broadcast_in_dim(bounds, indices.shape, (indices.ndim - 1,)))
+    if dtypes.issubdtype(dtype, np.signedinteger):
+        ok = lax.bitwise_and(ok, lax.ge(indices, lax.full_like(indices, 0)))
+    return lax.reduce_and(ok, (indices.ndim - 1,))
+
+
+_lower_fill = mlir.lower_fun(_fill, multiple_results=False)
+_lower_one_hot = mlir.lower_fun(one_hot_gather, multiple_results=False)
+
+gather_p = standard_primitive(
+    "gather",
+    shape=_gather_shape,
+    dtype=_gather_dtype,
+    weak_type=lambda operand, *_, **__: operand.weak_type,
+    sharding=_gather_sharding,
+    lower=_gather_lower,
+    jvp=_gather_jvp,
+    transpose=_gather_transpose,
+    batch=_gather_batch,
+)

@@ -1,0 +1,702 @@
+"""Slices at static and at traced positions, and updates of slices."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from jax._src import core, dtypes
+from jax._src.ad_util import Zero
+from jax._src.basearray import Array
+from jax._src.interpreters import ad, batching, mlir
+from jax._src.lax import lax, rules
+from jax._src.lax.lax import sharding as shardings
+from jax._src.lax.rules import LINEAR, standard_primitive
+from jax._src.lax.slicing import gathers, scatters
+from jax._src.lax.slicing.types import (
+    GatherDimensionNumbers,
+    GatherScatterMode,
+    ScatterDimensionNumbers,
+)
+from jax._src.typing import ArrayLike, Shape
+from jax._src.util import canonicalize_axis
+
+
+def slice(
+    operand: ArrayLike,
+    start_indices: Sequence[int],
+    limit_indices: Sequence[int],
+    strides: Sequence[int] | None = None,
+) -> Array:
+    """Takes every `strides[i]`-th element from `start_indices[i]` up to `limit_indices[i]`.
+
+    Args:
+      operand: array of rank `n`.
+      start_indices, limit_indices: `n` static integers each, within the shape; no negative ones.
+      strides: `n` positive integers; None is all 1.
+
+    Returns:
+      An array of rank `n`.
+
+    Raises:
+      TypeError: if there are not `n` of each, or one is out of range.
+
+    >>> lax.slice(jnp.arange(12).reshape(3, 4), (1, 0), (3, 3), (1, 2)).tolist()
+    [[4, 6], [8, 10]]
+    """
+    return slice_p.bind(
+        operand,
+        start_indices=core.canonicalize_shape(start_indices),
+        limit_indices=core.canonicalize_shape(limit_indices),
+        strides=None if strides is None else core.canonicalize_shape(strides),
+    )
+
+
+def slice_in_dim(
+    operand: Array | np.ndarray,
+    start_index: int | None,
+    limit_index: int | None,
+    stride: int = 1,
+    axis: int = 0,
+) -> Array:
+    """`slice` along one axis; negative and None limits mean what they mean in NumPy.
+
+    Raises:
+      IndexError: if the axis is out of range.
+      TypeError: if a limit is out of range.
+
+    >>> lax.slice_in_dim(jnp.arange(6), -4, None, 2).tolist()
+    [2, 4]
+    """
+    shape = np.shape(operand)
+    axis = _check_axis(axis, len(shape))
+    size = shape[axis]
+    starts, limits, strides = [0] * len(shape), list(shape), [1] * len(shape)
+    starts[axis] = 0 if start_index is None else _from_end(operator.index(start_index), size)
+    limits[axis] = size if limit_index is None else _from_end(operator.index(limit_index), size)
+    strides[axis] = operator.index(stride)
+    return slice(operand, starts, limits, strides)
+
+
+def index_in_dim(
+    operand: Array | np.ndarray, index: int, axis: int = 0, keepdims: bool = True
+) -> Array:
+    """The elements at a static `index` along one axis, without the axis unless `keepdims`.
+
+    Raises:
+      IndexError: if the index or the axis is out of range.
+
+    >>> lax.index_in_dim(jnp.arange(6).reshape(2, 3), -1, keepdims=False).tolist()
+    [3, 4, 5]
+    """
+    index = operator.index(index)
+    axis = _check_axis(axis, np.ndim(operand))
+    size = np.shape(operand)[axis]
+    if not -size <= index < size:
+        raise IndexError(f"index {index} is out of bounds for axis {axis} with size {size}")
+    index = _from_end(index, size)
+    out = slice_in_dim(operand, index, index + 1, 1, axis)
+    return out if keepdims else lax.squeeze(out, (axis,))
+
+
+def dynamic_slice(
+    operand: Array | np.ndarray,
+    start_indices: Array | np.ndarray | Sequence[ArrayLike],
+    slice_sizes: Shape,
+    *,
+    allow_negative_indices: bool | Sequence[bool] = True,
+) -> Array:
+    """A slice of static size at traced indices.
+
+    Where the slice would leave the operand, the indices are clamped so that it does not.
+
+    Args:
+      operand: array of rank `n`.
+      start_indices: `n` integer scalars, or an array of them.
+      slice_sizes: `n` static sizes.
+      allow_negative_indices: whether negative indices count from the end; one bool or `n`. Say False where
+        there are none: it saves the test.
+
+    Raises:
+      TypeError: if sizes or dtypes do not fit.
+
+    >>> lax.dynamic_slice(jnp.arange(6), (4,), (3,)).tolist()
+    [3, 4, 5]
+    """
+    slice_sizes = core.canonicalize_shape(slice_sizes)
+    starts = _start_indices(operand, start_indices, allow_negative_indices)
+    return dynamic_slice_p.bind(operand, *starts, slice_sizes=slice_sizes)
+
+
+def dynamic_slice_in_dim(
+    operand: Array | np.ndarray,
+    start_index: ArrayLike,
+    slice_size: int,
+    axis: int = 0,
+    *,
+    allow_negative_indices: bool = True,
+) -> Array:
+    """`dynamic_slice` along one axis.
+
+    >>> lax.dynamic_slice_in_dim(jnp.arange(6), 2, 3).tolist()
+    [2, 3, 4]
+    """
+    starts, sizes = [0] * np.ndim(operand), list(np.shape(operand))
+    axis = _check_axis(axis, len(sizes))
+    starts[axis], sizes[axis] = start_index, operator.index(slice_size)
+    allow = [i == axis and allow_negative_indices for i in range(len(sizes))]
+    return dynamic_slice(operand, starts, sizes, allow_negative_indices=allow)
+
+
+def dynamic_index_in_dim(
+    operand: Array | np.ndarray,
+    index: ArrayLike,
+    axis: int = 0,
+    keepdims: bool = True,
+    *,
+    allow_negative_indices: bool = True,
+) -> Array:
+    """The elements at a traced `index` along one axis, without the axis unless `keepdims`.
+
+    >>> int(lax.dynamic_index_in_dim(jnp.arange(6), 4, keepdims=False))
+    4
+    """
+    out = dynamic_slice_in_dim(
+        operand, index, 1, axis, allow_negative_indices=allow_negative_indices
+    )
+    return out if keepdims else lax.squeeze(out, (_check_axis(axis, np.ndim(operand)),))
+
+
+def dynamic_update_slice(
+    operand: Array | np.ndarray,
+    update: ArrayLike,
+    start_indices: Array | Sequence[ArrayLike],
+    *,
+    allow_negative_indices: bool | Sequence[bool] = True,
+) -> Array:
+    """The operand with the slice of `update`'s shape at `start_indices` replaced.
+
+    Where the slice would leave the operand, the indices are clamped so that it does not.
+
+    Args:
+      operand: array of rank `n`.
+      update: array of rank `n`, no larger in any dimension, of the same dtype.
+      start_indices, allow_negative_indices: as for `dynamic_slice`.
+
+    Raises:
+      TypeError: if shapes or dtypes do not fit.
+
+    >>> lax.dynamic_update_slice(jnp.zeros(4), jnp.ones(2), (1,)).tolist()
+    [0.0, 1.0, 1.0, 0.0]
+    """
+    starts = _start_indices(operand, start_indices, allow_negative_indices)
+    return dynamic_update_slice_p.bind(operand, update, *starts)
+
+
+def dynamic_update_slice_in_dim(
+    operand: Array | np.ndarray,
+    update: ArrayLike,
+    start_index: ArrayLike,
+    axis: int,
+    *,
+    allow_negative_indices: bool = True,
+) -> Array:
+    """`dynamic_update_slice` along one axis.
+
+    >>> lax.dynamic_update_slice_in_dim(jnp.zeros(4), jnp.ones(2), 1, 0).tolist()
+    [0.0, 1.0, 1.0, 0.0]
+    """
+    starts: list[Any] = [0] * np.ndim(operand)
+    axis = _check_axis(axis, len(starts))
+    starts[axis] = start_index
+    allow = [i == axis and allow_negative_indices for i in range(len(starts))]
+    return dynamic_update_slice(operand, update, starts, allow_negative_indices=allow)
+
+
+def dynamic_update_index_in_dim(
+    operand: Array | np.ndarray,
+    update: ArrayLike,
+    index: ArrayLike,
+    axis: int,
+    *,
+    allow_negative_indices: bool = True,
+) -> Array:
+    """The operand with the elements at `index` along one axis replaced.
+
+    Args:
+      update: array with size 1 along the axis, or without the axis.
+
+    >>> lax.dynamic_update_index_in_dim(jnp.zeros(3), 7.0, 1, 0).tolist()
+    [0.0, 7.0, 0.0]
+    """
+    axis = _check_axis(axis, np.ndim(operand))
+    if np.ndim(update) != np.ndim(operand):
+        if np.ndim(update) + 1 != np.ndim(operand):
+            raise TypeError(
+                "dynamic_update_index_in_dim update must have the rank of the operand or one less, got "
+                f"update shape {np.shape(update)} for operand shape {np.shape(operand)}."
+            )
+        update = lax.expand_dims(update, (axis,))
+    return dynamic_update_slice_in_dim(
+        operand, update, index, axis, allow_negative_indices=allow_negative_indices
+    )
+
+
+def index_take(src: Array, idxs: Array, axes: Sequence[int]) -> Array:
+    """The elements of `src` at index vectors along some axes; indices wrap around.
+
+    Args:
+      src: array.
+      idxs: for each of `axes` a 1D integer array, all of one size `n`.
+      axes: axes of `src`, in ascending order.
+
+    Returns:
+      An array of shape `(n, ...)` with the other axes of `src`.
+
+    >>> lax.index_take(jnp.arange(6).reshape(2, 3), (jnp.array([1, -2]), jnp.array([0, 4])), (0, 1)).tolist()
+    [3, 1]
+    """
+    shape = np.shape(src)
+    axes = tuple([_check_axis(d, len(shape)) for d in axes])
+    columns = []
+    for i, d in zip(idxs, axes):
+        i = lax.convert_element_type(i, index_dtype(shape))
+        size = lax.full_like(i, shape[d])
+        i = lax.rem(i, size)
+        i = lax.select(lax.lt(i, lax.full_like(i, 0)), lax.add(i, size), i)
+        columns.append(lax.expand_dims(i, (1,)))
+    return gathers.gather(
+        src,
+        lax.concatenate(columns, 1),
+        GatherDimensionNumbers(
+            offset_dims=tuple(range(1, len(shape) - len(axes) + 1)),
+            collapsed_slice_dims=axes,
+            start_index_map=axes,
+        ),
+        [1 if d in axes else n for d, n in enumerate(shape)],
+        mode=GatherScatterMode.PROMISE_IN_BOUNDS,
+    )
+
+
+# ---------------------------------------------------------------------------------------------------
+# Start indices
+
+
+def _check_axis(axis: int, ndim: int) -> int:
+    try:
+        return canonicalize_axis(axis, ndim)
+    except ValueError as e:
+        raise IndexError(str(e)) from None
+
+
+def _from_end(i: int, size: int) -> int:
+    return i + size if i < 0 else i
+
+
+def _start_indices(operand, indices, allow_negative) -> list[Any]:
+    """The indices as scalars of one integer dtype, those allowed to be negative counted from the front."""
+    shape = np.shape(operand)
+    if isinstance(indices, (Array, np.ndarray, np.generic)):
+        if np.ndim(indices) != 1:
+            raise ValueError(f"start_indices must be a 1D array, got shape {np.shape(indices)}")
+        if isinstance(indices, Array):
+            indices = [index_in_dim(indices, i, keepdims=False) for i in range(indices.shape[0])]
+    indices = list(indices)
+    if len(indices) != len(shape):
+        raise ValueError(
+            f"Length of slice indices must match number of operand dimensions ({len(indices)} vs {shape})"
+        )
+    if isinstance(allow_negative, bool):
+        allow = [allow_negative] * len(shape)
+    else:
+        allow = list(allow_negative)
+        if len(allow) != len(shape):
+            raise ValueError(
+                "allow_negative_indices must be a bool or have one for each dimension, got "
+                f"{len(allow)} for operand shape {shape}"
+            )
+    static_dtype = None
+    for i in indices:
+        if not isinstance(i, int):
+            static_dtype = core.typeof(i).dtype
+            break
+    if static_dtype is None or not dtypes.issubdtype(static_dtype, np.integer):
+        static_dtype = index_dtype(shape)
+    out = []
+    for i, size, negative in zip(indices, shape, allow):
+        if isinstance(i, (int, np.integer)) and core.is_constant_dim(size):
+            dtype = static_dtype if isinstance(i, int) else i.dtype
+            i = _from_end(int(i), size) if negative else int(i)
+            info = np.iinfo(dtype)
+            out.append(np.array(min(max(i, info.min), info.max), dtype)[()])
+        elif negative:
+            out.append(count_from_front(i, size))
+        else:
+            out.append(i)
+    return out
+
+
+def index_dtype(shape: Shape) -> np.dtype:
+    """int32, or int64 where a dimension is too large for it."""
+    for d in shape:
+        if core.is_constant_dim(d) and d > 2**31 - 1:
+            return dtypes.canonicalize_dtype(np.dtype(np.int64))
+    return _INT32
+
+
+_INT32 = np.dtype(np.int32)
+
+
+def count_from_front(i: Any, size: Any) -> Any:
+    """Integer array `i`, with `size` added where it is negative."""
+    dtype = core.typeof(i).dtype
+    if not dtypes.issubdtype(dtype, np.signedinteger):
+        return i
+    if core.is_constant_dim(size):
+        if size > dtypes.iinfo(dtype).max:  # the sum would overflow
+            dtype = index_dtype((size,))
+            i = lax.convert_element_type(i, dtype)
+        size = np.array(size, dtype)[()]
+    else:
+        size = lax.convert_element_type(size, dtype)
+    negative = lax.lt_p.bind(i, np.array(0, dtype)[()])
+    return lax.select_n(negative, i, lax.add_p.bind(i, size))
+
+
+def _check_start_indices(name: str, operand, starts) -> None:
+    if len(starts) != len(operand.shape):
+        raise TypeError(
+            f"{name} start_indices must have length equal to the number of dimensions of the operand, got "
+            f"{len(starts)} indices for operand shape {operand.shape}."
+        )
+    if any(i.shape for i in starts):
+        raise TypeError(
+            f"start_indices arguments to {name} must be scalars, got indices {tuple(starts)}"
+        )
+    found = {i.dtype for i in starts}
+    if len(found) > 1 or not all(dtypes.issubdtype(d, np.integer) for d in found):
+        raise TypeError(
+            f"index arguments to {name} must be integers of the same type, got: "
+            f"{', '.join(rules.dtype_name(i.dtype) for i in starts)}"
+        )
+
+
+# ---------------------------------------------------------------------------------------------------
+# slice
+
+
+def _slice_shape(operand, *, start_indices, limit_indices, strides):
+    shape = operand.shape
+    for what, values in (("start_indices", start_indices), ("limit_indices", limit_indices)):
+        if len(values) != len(shape):
+            raise TypeError(
+                f"slice {what} must have length equal to the number of dimensions of the operand, got "
+                f"{what} {values} for operand shape {shape}."
+            )
+    for start, limit, size in zip(start_indices, limit_indices, shape):
+        if not limit <= size:
+            raise TypeError(
+                "slice limit_indices must be less than or equal to operand shape, got limit_indices "
+                f"{limit_indices} for operand shape {shape}."
+            )
+        if not start >= 0:
+            raise TypeError(
+                "slice start_indices must be greater than or equal to zero, got start_indices of "
+                f"{start_indices}."
+            )
+        if not limit >= start:
+            raise TypeError(
+                "slice limit_indices must be greater than or equal to start_indices, got start_indices "
+                f"{start_indices} and limit_indices {limit_indices}."
+            )
+    if strides is None:
+        return tuple([limit - start for start, limit in zip(start_indices, limit_indices)])
+    if len(strides) != len(shape):
+        raise TypeError(
+            "slice strides must have length equal to the number of dimensions of the operand, got strides "
+            f"{strides} for operand shape {shape}."
+        )
+    if not all(s > 0 for s in strides):
+        raise TypeError(f"slice strides must be positive, got {strides}")
+    return tuple(
+        [
+            (limit - start + s - 1) // s
+            for start, limit, s in zip(start_indices, limit_indices, strides)
+        ]
+    )
+
+
+def _same_dtype(operand, *_, **__):
+    return operand.dtype
+
+
+def _first_weak(operand, *_, **__):
+    return operand.weak_type
+
+
+def _slice_sharding(operand, **params):
+    return shardings.resized("slicing", operand, _slice_shape(operand, **params))
+
+
+def _slice_transpose(ct, operand, *, start_indices, limit_indices, strides):
+    shape = operand.aval.shape
+    zero = np.array(0, operand.aval.dtype)[()]
+    if strides is None or all(s == 1 for s in strides):
+        config = [(lo, d - hi, 0) for lo, hi, d in zip(start_indices, limit_indices, shape)]
+    else:
+        config = []
+        for start, n, stride, size in zip(start_indices, ct.shape, strides, shape):
+            end = start if n == 0 else start + (n - 1) * stride + 1
+            config.append((start, size - end, stride - 1))
+    return [lax.pad(ct, zero, config)]
+
+
+def _slice_batch(args, dims, *, start_indices, limit_indices, strides):
+    (x,), (d,) = args, dims
+
+    def at_bdim(values, v):
+        return (*values[:d], v, *values[d:])
+
+    out = slice_p.bind(
+        x,
+        start_indices=at_bdim(start_indices, 0),
+        limit_indices=at_bdim(limit_indices, x.shape[d]),
+        strides=None if strides is None else at_bdim(strides, 1),
+    )
+    return out, d
+
+
+def _slice_lower(ctx, x, *, start_indices, limit_indices, strides):
+    (aval_out,) = ctx.avals_out
+    out = mlir.slice_op(
+        ctx,
+        x,
+        aval_out,
+        start_indices=start_indices,
+        limit_indices=limit_indices,
+        strides=strides or (1,) * len(start_indices),
+    )
+    return [out]
+
+
+slice_p = standard_primitive(
+    "slice",
+    shape=_slice_shape,
+    dtype=_same_dtype,
+    sharding=_slice_sharding,
+    unreduced=shardings.same_unreduced,
+    lower=_slice_lower,
+    jvp=LINEAR,
+    transpose=_slice_transpose,
+    batch=_slice_batch,
+)
+
+
+# ---------------------------------------------------------------------------------------------------
+# dynamic_slice
+
+
+def _dynamic_slice_shape(operand, *starts, slice_sizes):
+    shape = operand.shape
+    if len(slice_sizes) != len(shape):
+        raise TypeError(
+            "dynamic_slice slice_sizes must have length equal to the number of dimensions of the operand, "
+            f"got slice_sizes {slice_sizes} for operand shape {shape}."
+        )
+    if not all(n <= size for n, size in zip(slice_sizes, shape)):
+        raise TypeError(
+            "slice slice_sizes must be less than or equal to operand shape, got slice_sizes "
+            f"{slice_sizes} for operand shape {shape}."
+        )
+    if not all(n >= 0 for n in slice_sizes):
+        raise TypeError(
+            f"slice slice_sizes must be greater than or equal to zero, got slice_sizes of {slice_sizes}."
+        )
+    return slice_sizes
+
+
+def _dynamic_slice_dtype(operand, *starts, slice_sizes):
+    _check_start_indices("dynamic_slice", operand, starts)
+    return operand.dtype
+
+
+def _dynamic_slice_sharding(operand, *starts, slice_sizes):
+    return shardings.resized("dynamic_slice", operand, slice_sizes)
+
+
+def _dynamic_slice_jvp(primals, tangents, *, slice_sizes):
+    out = dynamic_slice_p.bind(*primals, slice_sizes=slice_sizes)
+    t = tangents[0]
+    if type(t) is Zero:
+        return out, Zero.from_primal_value(out)
+    return out, dynamic_slice_p.bind(t, *primals[1:], slice_sizes=slice_sizes)
+
+
+def _dynamic_slice_transpose(ct, operand, *starts, slice_sizes):
+    none = [None] * len(starts)
+    if not ad.is_undefined_primal(operand):
+        return [None, *none]
+    zeros = lax.full(operand.aval.shape, 0, operand.aval.dtype)
+    return [dynamic_update_slice_p.bind(zeros, ct, *starts), *none]
+
+
+def _dynamic_slice_batch(args, dims, *, slice_sizes):
+    (x, *starts), (d, *start_dims) = args, dims
+    if all(sd is None for sd in start_dims):
+        zero = _zero_like(starts)
+        out = dynamic_slice_p.bind(
+            x,
+            *starts[:d],
+            zero,
+            *starts[d:],
+            slice_sizes=(*slice_sizes[:d], x.shape[d], *slice_sizes[d:]),
+        )
+        return out, d
+    indices, i_dim = stack_batched(starts, start_dims)
+    n = tuple(range(len(slice_sizes)))
+    return gathers.gather_p.batch(
+        (x, indices),
+        (d, i_dim),
+        dimension_numbers=GatherDimensionNumbers(n, (), n),
+        slice_sizes=slice_sizes,
+        unique_indices=True,
+        indices_are_sorted=True,
+        mode=GatherScatterMode.CLIP,
+        fill_value=None,
+    )
+
+
+def _zero_like(starts) -> Any:
+    return np.array(0, core.typeof(starts[0]).dtype if starts else _INT32)[()]
+
+
+def stack_batched(scalars, dims) -> tuple[Any, int]:
+    """Scalars, of which some are mapped, as mapped vectors of shape `(size, n)`."""
+    size = next(x.shape[0] for x, d in zip(scalars, dims) if d is not None)
+    columns = [
+        lax.broadcast_in_dim(x, (size, 1), () if d is None else (0,)) for x, d in zip(scalars, dims)
+    ]
+    return lax.concatenate(columns, 1) if len(columns) > 1 else columns[0], 0
+
+
+def _dynamic_slice_lower(ctx, x, *starts, slice_sizes):
+    (aval_out,) = ctx.avals_out
+    return [mlir.dynamic_slice(ctx, aval_out, x, start_indices=starts)]
+
+
+dynamic_slice_p = standard_primitive(
+    "dynamic_slice",
+    shape=_dynamic_slice_shape,
+    dtype=_dynamic_slice_dtype,
+    weak_type=_first_weak,
+    sharding=_dynamic_slice_sharding,
+    lower=_dynamic_slice_lower,
+    jvp=_dynamic_slice_jvp,
+    transpose=_dynamic_slice_transpose,
+    batch=_dynamic_slice_batch,
+)
+
+
+# ---------------------------------------------------------------------------------------------------
+# dynamic_update_slice
+
+
+def _dynamic_update_slice_shape(operand, update, *starts):
+    if len(operand.shape) != len(update.shape):
+        raise TypeError(
+            "dynamic_update_slice update must have the same rank as operand, got update shape "
+            f"{update.shape} for operand shape {operand.shape}."
+        )
+    if not all(u <= d for u, d in zip(update.shape, operand.shape)):
+        raise TypeError(
+            "dynamic_update_slice update shape must be smaller than operand shape, got update shape "
+            f"{update.shape} for operand shape {operand.shape}."
+        )
+    return operand.shape
+
+
+def _dynamic_update_slice_dtype(operand, update, *starts):
+    rules.check_same_dtypes("dynamic_update_slice", operand.dtype, update.dtype)
+    _check_start_indices("dynamic_update_slice", operand, starts)
+    return operand.dtype
+
+
+def _dynamic_update_slice_sharding(operand, update, *starts):
+    if operand.sharding.spec != update.sharding.spec:
+        raise core.ShardingTypeError(
+            "dynamic_update_slice operand sharding must be equal to update sharding, got operand "
+            f"{operand.str_short()} and update {update.str_short()}. Make them agree with "
+            "`jax.sharding.reshard`."
+        )
+    return shardings.with_entries(operand, shardings.entries(operand))
+
+
+def _dynamic_update_slice_jvp(primals, tangents):
+    out = dynamic_update_slice_p.bind(*primals)
+    t, u = tangents[:2]
+    if type(t) is Zero and type(u) is Zero:
+        return out, Zero.from_primal_value(out)
+    t, u = ad.instantiate_zeros(t), ad.instantiate_zeros(u)
+    return out, dynamic_update_slice_p.bind(t, u, *primals[2:])
+
+
+def _dynamic_update_slice_transpose(ct, operand, update, *starts):
+    operand_ct = update_ct = None
+    if ad.is_undefined_primal(update):
+        shape = update.aval.shape
+        update_ct = dynamic_slice_p.bind(ct, *starts, slice_sizes=shape)
+    else:
+        shape = np.shape(update)
+    if ad.is_undefined_primal(operand):
+        zeros = lax.full(shape, 0, operand.aval.dtype)
+        operand_ct = dynamic_update_slice_p.bind(ct, zeros, *starts)
+    return [operand_ct, update_ct, *[None] * len(starts)]
+
+
+def _dynamic_update_slice_batch(args, dims):
+    (x, u, *starts), (xd, ud, *start_dims) = args, dims
+    if all(sd is None for sd in start_dims):
+        size = x.shape[xd] if xd is not None else u.shape[ud]
+        x, u = batching.bdim_at_front(x, xd, size), batching.bdim_at_front(u, ud, size)
+        return dynamic_update_slice_p.bind(x, u, _zero_like(starts), *starts), 0
+    indices, i_dim = stack_batched(starts, start_dims)
+    n = tuple(range(len(starts)))
+    return scatters.scatter_p.batch(
+        (x, indices, u),
+        (xd, i_dim, ud),
+        dimension_numbers=ScatterDimensionNumbers(n, (), n),
+        indices_are_sorted=True,
+        unique_indices=True,
+        mode=GatherScatterMode.CLIP,
+        update_jaxpr=None,
+        update_consts=(),
+    )
+
+
+def _dynamic_update_slice_lower(ctx, x, update, *starts):
+    (aval_out,) = ctx.avals_out
+    return [mlir.dynamic_update_slice(ctx, aval_out, x, update, start_indices=starts)]
+
+
+dynamic_update_slice_p = standard_primitive(
+    "dynamic_update_slice",
+    shape=_dynamic_update_slice_shape,
+    dtype=_dynamic_update_slice_dtype,
+    weak_type=_first_weak,
+    sharding=_dynamic_update_slice_sharding,
+    lower=_dynamic_update_slice_lower,
+    jvp=_dynamic_update_slice_jvp,
+    transpose=_dynamic_update_slice_transpose,
+    batch=_dynamic_update_slice_batch,
+)
+
+
+# What the layers below need
+
+core.hooks.slice = slice
+core.hooks.slice_in_dim = lambda x, start, stop, axis: slice_in_dim(x, start, stop, axis=axis)
+core.hooks.index_in_dim = lambda x, i, axis: index_in_dim(x, i, axis, keepdims=False)
+core.hooks.dynamic_slice_in_dim = dynamic_slice_in_dim

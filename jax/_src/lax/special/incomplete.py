@@ -1,0 +1,439 @@
+"""Incomplete gamma and beta functions: power series and continued fractions, summed in loops.
+
+The loops run until every element has converged; elements that have keep their values, so that results
+do not depend on what else is in the array.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from jax._src import core, dtypes
+from jax._src.basearray import Array
+from jax._src.lax.control_flow import while_loop
+from jax._src.lax.lax.arithmetic import abs, add, div, max, mul, neg, sub
+from jax._src.lax.lax.convert import convert_element_type
+from jax._src.lax.lax.create import full_like
+from jax._src.lax.lax.elementary import exp, log, log1p
+from jax._src.lax.lax.logical import bitwise_and, bitwise_not, bitwise_or, eq, gt, le, lt, ne
+from jax._src.lax.lax.reductions import reduce_or
+from jax._src.lax.lax.select import select
+from jax._src.lax.rules import FLOAT, binary_primitive, nary_primitive
+from jax._src.lax.special.basic import digamma, in_float32, lgamma
+from jax._src.lax.utils import check_vma, const, insert_pvary
+from jax._src.typing import ArrayLike
+
+# ---------------------------------------------------------------------------------------------------
+# The incomplete gamma functions
+
+_MAX_SERIES_STEPS = 20_000
+_MAX_FRACTION_STEPS = 2_000
+
+
+def _same_shape(*args):
+    """The operands, all of the shape they broadcast to."""
+    zero = full_like(args[0], 0)
+    for a in args[1:]:
+        zero = add(zero, full_like(a, 0))
+    shape = core.typeof(zero).shape
+    return [a if core.typeof(a).shape == shape else add(a, zero) for a in args]
+
+
+def _loop_while_any(active, carry, body, steps: int):
+    """Runs `active, *carry = body(i, active, *carry)` for i = 1, 2, ... while an element is active."""
+
+    def go_on(state):
+        i, active, *_ = state
+        anywhere = reduce_or(active, tuple(range(core.typeof(active).ndim)))
+        return bitwise_and(lt(i, np.int32(steps)), anywhere)
+
+    def step(state):
+        i, active, *carry = state
+        i = add(i, np.int32(1))
+        return (i, *body(i, active, *carry))
+
+    _, _, *carry = while_loop(go_on, step, (np.int32(0), active, *carry))
+    return carry
+
+
+def _as(x, i):
+    return convert_element_type(i, core.typeof(x).dtype)
+
+
+class _Gamma:
+    """P(a, x) and its derivatives: what they need of a, x, and where which way to compute holds."""
+
+    def __init__(self, a, x):
+        self.a, self.x = a, x
+        zero, one = const(x, 0), const(x, 1)
+        info = dtypes.finfo(core.typeof(x).dtype)
+        self.eps = const(x, info.eps)
+        self.is_nan = bitwise_or(ne(a, a), ne(x, x))
+        self.x_is_zero = eq(x, zero)
+        self.outside = bitwise_or(
+            bitwise_or(lt(x, zero), lt(a, zero)), bitwise_and(self.x_is_zero, eq(a, zero))
+        )
+        # The fraction converges fast where x is large, the series where it is small.
+        self.by_fraction = bitwise_and(gt(x, one), gt(x, a))
+        log_scale = sub(sub(mul(a, log(x)), x), lgamma(a))
+        self.underflow = lt(log_scale, const(x, -np.log(float(info.max))))
+        self.scale = exp(log_scale)  # x**a exp(-x) / gamma(a)
+        infinite = bitwise_or(eq(a, const(a, np.inf)), eq(x, const(x, np.inf)))
+        bad = bitwise_or(
+            bitwise_or(self.is_nan, self.outside), bitwise_or(self.x_is_zero, infinite)
+        )
+        self.inside = bitwise_not(bad)
+
+    def series(self, active):
+        """The sum over n of x**n / ((a + 1) ... (a + n)), from n = 0."""
+        a, x, eps = self.a, self.x, self.eps
+
+        def body(i, active, term, total):
+            term = mul(term, div(x, add(a, _as(x, i))))
+            total = add(total, select(active, term, full_like(term, 0)))
+            return bitwise_and(active, gt(term, mul(eps, total))), term, total
+
+        one = full_like(x, 1)
+        _, total = _loop_while_any(active, (one, one), body, _MAX_SERIES_STEPS)
+        return total
+
+    def series_and_slope(self, active):
+        """The sum, and its derivative with respect to a."""
+        a, x, eps = self.a, self.x, self.eps
+
+        def body(i, active, term, slope, total, total_slope):
+            n = add(a, _as(x, i))
+            ratio = div(x, n)
+            slope = mul(ratio, sub(slope, div(term, n)))
+            term = mul(ratio, term)
+            none = full_like(term, 0)
+            total = add(total, select(active, term, none))
+            total_slope = add(total_slope, select(active, slope, none))
+            more = bitwise_or(gt(term, mul(eps, total)), gt(abs(slope), mul(eps, abs(total_slope))))
+            return bitwise_and(active, more), term, slope, total, total_slope
+
+        one, zero = full_like(x, 1), full_like(x, 0)
+        _, _, total, slope = _loop_while_any(
+            active, (one, zero, one, zero), body, _MAX_SERIES_STEPS
+        )
+        return total, slope
+
+    def fraction(self, active):
+        """The continued fraction that gives Q(a, x) times `scale`: convergents by the recurrence."""
+        return self._fraction(active, slope=False)[0]
+
+    def fraction_and_slope(self, active):
+        """The fraction, and its derivative with respect to a."""
+        return self._fraction(active, slope=True)
+
+    def _fraction(self, active, slope: bool):
+        a, x, eps = self.a, self.x, self.eps
+        one, two, zero = const(x, 1), const(x, 2), const(x, 0)
+        # Numerators and denominators p, q of the last two convergents (their slopes u, v).
+        p0, q0 = full_like(x, 1), x
+        p1 = add(x, one)
+        q1 = mul(add(sub(x, a), two), x)
+        value = div(p1, q1)
+        nothing = full_like(x, 0)
+        carry = [value, p0, q0, p1, q1]
+        if slope:
+            v1 = neg(x)
+            carry += [neg(div(mul(value, v1), q1)), nothing, nothing, nothing, v1]
+
+        def body(i, active, value, p0, q0, p1, q1, *rest):
+            c = _as(x, i)
+            yc = mul(add(sub(one, a), c), c)
+            z = add(sub(x, a), add(two, mul(two, c)))
+            p2 = sub(mul(p1, z), mul(p0, yc))
+            q2 = sub(mul(q1, z), mul(q0, yc))
+            usable = ne(q2, zero)
+            new = select(usable, div(p2, q2), value)
+            error = select(usable, abs(div(sub(value, new), new)), full_like(new, 1))
+            more = gt(error, eps)
+            terms = [p1, q1, p2, q2]
+            out = [select(active, new, value)]
+            if slope:
+                old_slope, u0, v0, u1, v1 = rest
+                u2 = add(sub(sub(mul(u1, z), p1), mul(u0, yc)), mul(p0, c))
+                v2 = add(sub(sub(mul(v1, z), q1), mul(v0, yc)), mul(q0, c))
+                new_slope = select(usable, div(sub(u2, mul(new, v2)), q2), old_slope)
+                change = abs(sub(new_slope, old_slope))
+                size = max(one, abs(new_slope))
+                more = bitwise_or(more, gt(change, mul(eps, size)))
+                terms += [u1, v1, u2, v2]
+                out_slope = select(active, new_slope, old_slope)
+            # Numerators and denominators grow: scale them together before they overflow.
+            large = gt(abs(p2), div(one, eps))
+            terms = [select(large, mul(t, eps), t) for t in terms]
+            out += terms[:4]
+            if slope:
+                out += [out_slope, *terms[4:]]
+            return (bitwise_and(active, more), *out)
+
+        out = _loop_while_any(active, carry, body, _MAX_FRACTION_STEPS)
+        return out[0], (out[5] if slope else None)
+
+    def finish(self, out, at_zero, a_infinite, x_infinite):
+        """Puts the limits, and NaN where nothing is defined."""
+        x = self.x
+        out = select(self.x_is_zero, full_like(x, at_zero), out)
+        out = select(eq(x, const(x, np.inf)), full_like(x, x_infinite), out)
+        out = select(eq(self.a, const(x, np.inf)), full_like(x, a_infinite), out)
+        both = bitwise_and(eq(self.a, const(x, np.inf)), eq(x, const(x, np.inf)))
+        undefined = bitwise_or(bitwise_or(self.outside, self.is_nan), both)
+        return select(undefined, full_like(x, np.nan), out)
+
+
+def _tails(a, x):
+    """P(a, x) where the series gives it, Q(a, x) where the fraction does, and which it is."""
+    a, x = _same_shape(a, x)
+    g = _Gamma(a, x)
+    active = bitwise_and(g.inside, bitwise_not(g.underflow))
+    upper = mul(g.fraction(bitwise_and(active, g.by_fraction)), g.scale)
+    lower = div(mul(g.series(bitwise_and(active, bitwise_not(g.by_fraction))), g.scale), a)
+    return g, lower, upper
+
+
+def _igamma(a, x):
+    g, lower, upper = _tails(a, x)
+    out = select(g.by_fraction, sub(const(lower, 1), upper), lower)
+    out = select(eq(g.a, const(lower, 0)), full_like(lower, 1), out)
+    return g.finish(out, at_zero=0, a_infinite=0, x_infinite=1)
+
+
+def _igammac(a, x):
+    g, lower, upper = _tails(a, x)
+    out = select(g.by_fraction, upper, sub(const(lower, 1), lower))
+    out = select(eq(g.a, const(lower, 0)), full_like(lower, 0), out)
+    return g.finish(out, at_zero=1, a_infinite=1, x_infinite=0)
+
+
+def _igamma_grad_a(a, x):
+    a, x = _same_shape(a, x)
+    g = _Gamma(a, x)
+    active = bitwise_and(g.inside, bitwise_not(g.underflow))
+    log_x = log(x)
+    q, q_slope = g.fraction_and_slope(bitwise_and(active, g.by_fraction))
+    upper = mul(g.scale, add(q_slope, mul(q, sub(log_x, digamma(a)))))
+    p, p_slope = g.series_and_slope(bitwise_and(active, bitwise_not(g.by_fraction)))
+    slope = add(p_slope, mul(p, sub(log_x, digamma(add(a, const(a, 1))))))
+    lower = div(mul(g.scale, slope), a)
+    out = select(g.by_fraction, neg(upper), lower)
+    out = select(g.underflow, full_like(out, 0), out)
+    return g.finish(out, at_zero=0, a_infinite=0, x_infinite=0)
+
+
+def _random_gamma_grad(a, x):
+    # As the derivatives of P with respect to a and x have the factor `scale` in common, it is not
+    # computed: samples far in the tails keep their precision.
+    a, x = _same_shape(a, x)
+    g = _Gamma(a, x)
+    log_x = log(x)
+    q, q_slope = g.fraction_and_slope(bitwise_and(g.inside, g.by_fraction))
+    above = mul(add(q_slope, mul(q, sub(log_x, digamma(a)))), x)
+    p, p_slope = g.series_and_slope(bitwise_and(g.inside, bitwise_not(g.by_fraction)))
+    slope = add(p_slope, mul(p, sub(log_x, digamma(add(a, const(a, 1))))))
+    below = neg(div(mul(slope, x), a))
+    out = select(g.by_fraction, above, below)
+    return g.finish(out, at_zero=0, a_infinite=np.nan, x_infinite=np.nan)
+
+
+def igamma(a: ArrayLike, x: ArrayLike) -> Array:
+    r"""Elementwise regularized lower incomplete gamma function,
+    :math:`P(a, x) = \frac{1}{\Gamma(a)} \int_0^x t^{a-1} e^{-t} dt`.
+
+    Args:
+      a: real array, from 0 on (else NaN).
+      x: real array of the same dtype, from 0 on (else NaN); shapes are equal, of size 1, or scalar.
+
+    >>> lax.igamma(1.0, 2.0)
+    Array(0.8646647, dtype=float32, weak_type=True)
+    """
+    if check_vma.value:
+        a, x = insert_pvary(a, x)
+    return igamma_p.bind(a, x)
+
+
+def _gamma_density(a, x):
+    """The density of the gamma distribution, the derivative of `igamma` with respect to `x`."""
+    return exp(sub(add(neg(x), mul(sub(a, const(a, 1)), log(x))), lgamma(a)))
+
+
+igamma_p = binary_primitive(
+    "igamma",
+    FLOAT,
+    lower=in_float32(_igamma),
+    jvp=(
+        lambda g, out, a, x: mul(g, igamma_grad_a(a, x)),
+        lambda g, out, a, x: mul(g, _gamma_density(a, x)),
+    ),
+)
+
+
+def igammac(a: ArrayLike, x: ArrayLike) -> Array:
+    r"""Elementwise regularized upper incomplete gamma function, :math:`Q(a, x) = 1 - P(a, x)`.
+
+    Args:
+      a, x: as for :func:`igamma`.
+
+    >>> lax.igammac(1.0, 2.0)
+    Array(0.13533528, dtype=float32, weak_type=True)
+    """
+    if check_vma.value:
+        a, x = insert_pvary(a, x)
+    return igammac_p.bind(a, x)
+
+
+igammac_p = binary_primitive(
+    "igammac",
+    FLOAT,
+    lower=in_float32(_igammac),
+    jvp=(
+        lambda g, out, a, x: neg(mul(g, igamma_grad_a(a, x))),
+        lambda g, out, a, x: neg(mul(g, _gamma_density(a, x))),
+    ),
+)
+
+
+def igamma_grad_a(a: ArrayLike, x: ArrayLike) -> Array:
+    """Elementwise derivative of :func:`igamma` with respect to `a`; operands as for that.
+
+    It is not differentiable itself.
+
+    >>> lax.igamma_grad_a(1.0, 2.0)
+    Array(-0.18182..., dtype=float32, weak_type=True)
+    """
+    if check_vma.value:
+        a, x = insert_pvary(a, x)
+    return igamma_grad_a_p.bind(a, x)
+
+
+igamma_grad_a_p = binary_primitive("igamma_grad_a", FLOAT, lower=in_float32(_igamma_grad_a))
+
+
+def random_gamma_grad(a: ArrayLike, x: ArrayLike) -> Array:
+    r"""Elementwise derivative of gamma distributed samples with respect to the distribution's shape `a`.
+
+    The implicit derivative of the sample that keeps :math:`P(a, x)`; see :func:`igamma`.
+
+    Args:
+      a: real array, the parameter of the distribution.
+      x: real array of the same dtype, the sample; shapes are equal, of size 1, or scalar.
+
+    >>> lax.random_gamma_grad(1.0, 2.0)
+    Array(1.3435..., dtype=float32, weak_type=True)
+    """
+    if check_vma.value:
+        a, x = insert_pvary(a, x)
+    return random_gamma_grad_p.bind(a, x)
+
+
+random_gamma_grad_p = binary_primitive(
+    "random_gamma_grad", FLOAT, lower=in_float32(_random_gamma_grad)
+)
+
+
+# ---------------------------------------------------------------------------------------------------
+# The incomplete beta function
+
+_MAX_BETA_STEPS = 10_000
+
+
+def _beta_fraction(active, a, b, x):
+    """The continued fraction of the incomplete beta function, by Lentz's method."""
+    info = dtypes.finfo(core.typeof(x).dtype)
+    one, two = const(x, 1), const(x, 2)
+    eps, tiny = const(x, info.eps), full_like(x, float(info.tiny) / float(info.eps))
+    a_plus_b, a_plus_1 = add(a, b), add(a, one)
+
+    def nonzero(t):
+        return select(lt(abs(t), tiny), tiny, t)
+
+    def advance(c, d, coefficient):
+        d = div(one, nonzero(add(one, mul(coefficient, d))))
+        return nonzero(add(one, div(coefficient, c))), d
+
+    def body(i, active, value, c, d):
+        m = _as(x, i)
+        am2 = add(a, mul(two, m))
+        even = div(mul(mul(m, sub(b, m)), x), mul(sub(am2, one), am2))
+        odd = neg(div(mul(mul(add(a, m), add(a_plus_b, m)), x), mul(am2, add(am2, one))))
+        c, d = advance(c, d, even)
+        factor = mul(c, d)
+        c, d = advance(c, d, odd)
+        last = mul(c, d)
+        value = select(active, mul(value, mul(factor, last)), value)
+        return bitwise_and(active, gt(abs(sub(last, one)), eps)), value, c, d
+
+    d = div(one, nonzero(sub(one, div(mul(a_plus_b, x), a_plus_1))))
+    value, _, _ = _loop_while_any(active, (d, full_like(x, 1), d), body, _MAX_BETA_STEPS)
+    return value
+
+
+def _betainc(a, b, x):
+    a, b, x = _same_shape(a, b, x)
+    zero, one, two = const(x, 0), const(x, 1), const(x, 2)
+    outside = bitwise_or(bitwise_or(le(a, zero), le(b, zero)), bitwise_or(lt(x, zero), gt(x, one)))
+    is_nan = bitwise_or(bitwise_or(ne(a, a), ne(b, b)), ne(x, x))
+    at_end = bitwise_or(eq(x, zero), eq(x, one))
+    inf = const(x, np.inf)
+    a_infinite, b_infinite = eq(a, inf), eq(b, inf)
+    bad = bitwise_or(bitwise_or(outside, is_nan), bitwise_or(a_infinite, b_infinite))
+    active = bitwise_not(bitwise_or(bad, at_end))
+    # The fraction converges fast below the mean: above it, the mirror image is computed.
+    mirrored = gt(x, div(add(a, one), add(add(a, b), two)))
+    p, q = select(mirrored, b, a), select(mirrored, a, b)
+    y = select(mirrored, sub(one, x), x)
+    log_x = select(mirrored, log1p(neg(x)), log(x))
+    log_1_x = select(mirrored, log(x), log1p(neg(x)))
+    log_beta = sub(add(lgamma(a), lgamma(b)), lgamma(add(a, b)))
+    scale = exp(sub(add(mul(p, log_x), mul(q, log_1_x)), log_beta))
+    part = div(mul(scale, _beta_fraction(active, p, q, y)), p)
+    out = select(mirrored, sub(one, part), part)
+    out = select(eq(x, zero), full_like(x, 0), out)
+    out = select(eq(x, one), full_like(x, 1), out)
+    # All mass is at 1 for an infinite a, at 0 for an infinite b.
+    out = select(bitwise_and(a_infinite, lt(x, one)), full_like(x, 0), out)
+    out = select(bitwise_and(b_infinite, gt(x, zero)), full_like(x, 1), out)
+    undefined = bitwise_or(bitwise_or(outside, is_nan), bitwise_and(a_infinite, b_infinite))
+    return select(undefined, full_like(x, np.nan), out)
+
+
+def betainc(a: ArrayLike, b: ArrayLike, x: ArrayLike) -> Array:
+    r"""Elementwise regularized incomplete beta function,
+    :math:`I_x(a, b) = \frac{1}{B(a, b)} \int_0^x t^{a-1} (1-t)^{b-1} dt`.
+
+    Differentiable with respect to `x`.
+
+    Args:
+      a, b: real arrays, greater than 0 (else NaN).
+      x: real array of the same dtype, from 0 to 1 (else NaN); shapes are equal, of size 1, or scalar.
+
+    >>> lax.betainc(1.0, 2.0, 0.5)
+    Array(0.75, dtype=float32, weak_type=True)
+    """
+    if check_vma.value:
+        a, b, x = insert_pvary(a, b, x)
+    return regularized_incomplete_beta_p.bind(a, b, x)
+
+
+def _betainc_jvp_ab(g, out, a, b, x):
+    raise ValueError(
+        "Betainc gradient with respect to a and b not supported. Close over them, or use "
+        "jax.lax.stop_gradient."
+    )
+
+
+def _betainc_jvp_x(g, out, a, b, x):
+    one = const(x, 1)
+    log_beta = sub(add(lgamma(a), lgamma(b)), lgamma(add(a, b)))
+    power = add(mul(sub(b, one), log1p(neg(x))), mul(sub(a, one), log(x)))
+    return mul(exp(sub(power, log_beta)), g)
+
+
+regularized_incomplete_beta_p = nary_primitive(
+    "regularized_incomplete_beta",
+    (FLOAT, FLOAT, FLOAT),
+    lower=in_float32(_betainc),
+    jvp=(_betainc_jvp_ab, _betainc_jvp_ab, _betainc_jvp_x),
+)

@@ -1,0 +1,142 @@
+"""Helpers that several families of primitives share."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from jax._src import config, core, dtypes
+from jax._src.core.avals import ShapedArray
+from jax._src.core.hooks import hooks
+from jax._src.lax.rules import (
+    broadcasting_shape,
+    broadcasting_sharding,
+    check_same_dtypes,
+    dtype_name,
+    standard_primitive,
+)
+
+check_vma = config._check_vma
+dtype_to_string = dtype_name
+broadcasting_shape_rule = broadcasting_shape
+broadcasting_sharding_rule = broadcasting_sharding
+
+__all__ = [
+    "broadcast_shapes",
+    "broadcasting_shape_rule",
+    "broadcasting_sharding_rule",
+    "check_same_dtypes",
+    "check_vma",
+    "const",
+    "dtype_to_string",
+    "index_dtype_for_axis_size",
+    "input_dtype",
+    "insert_pvary",
+    "int_dtype_for_dim",
+    "int_dtype_for_shape",
+    "standard_primitive",
+    "unbroadcast",
+]
+
+
+def insert_pvary(*args: Any) -> Sequence[Any]:
+    """The operands, made to vary over the manual mesh axes over which any of them varies."""
+    vmas = [core.typeof(x).vma for x in args]
+    first = vmas[0]
+    for vma in vmas:
+        if vma != first:
+            break
+    else:
+        return args
+    union = frozenset().union(*vmas)
+    return [
+        x if vma == union else hooks.pvary(x, tuple(sorted(union - vma, key=str)))
+        for x, vma in zip(args, vmas)
+    ]
+
+
+def unbroadcast(aval: ShapedArray, x: Any) -> Any:
+    """The cotangent of an operand of type `aval`, from `x`, that of its broadcast form."""
+    shape = core.typeof(x).shape
+    target = aval.shape
+    if shape == target:
+        return x
+    if not target:
+        return hooks.reduce_sum(x, tuple(range(len(shape))))
+    axes = tuple([i for i, (a, b) in enumerate(zip(shape, target)) if a != b])
+    return hooks.reshape(hooks.reduce_sum(x, axes), target)
+
+
+def broadcast_shapes(*shapes: Any) -> tuple[int, ...]:
+    """The shape that arrays of the given shapes broadcast to, by NumPy's rules.
+
+    Args:
+      *shapes: sequences of dimension sizes.
+
+    Raises:
+      ValueError: if they do not fit.
+
+    >>> lax.broadcast_shapes((2, 3), (3,), (1, 1, 1))
+    (1, 2, 3)
+    """
+    first = shapes[0] if shapes else ()
+    for s in shapes:
+        if s != first:
+            break
+    else:
+        return core.canonicalize_shape(first) if shapes else ()
+    result = []
+    for sizes in itertools.zip_longest(*[tuple(s)[::-1] for s in shapes], fillvalue=1):
+        size = 1
+        for d in sizes:
+            if type(d) is int and d == 1 or d == size:
+                continue
+            if size == 1:
+                size = d
+            elif d != 1:
+                raise ValueError(
+                    f"Incompatible shapes for broadcasting: shapes={[tuple(s) for s in shapes]}"
+                )
+        result.append(size)
+    return core.canonicalize_shape(result[::-1])
+
+
+def input_dtype(x: ShapedArray, *_: Any, **__: Any) -> Any:
+    """A dtype rule: that of the first operand."""
+    return x.dtype
+
+
+_MAX_INT32 = np.iinfo(np.int32).max
+_MAX_UINT32 = np.iinfo(np.uint32).max
+
+
+def int_dtype_for_dim(d: Any, *, signed: bool) -> np.dtype:
+    """The smallest integer dtype of at least 32 bits that holds the size `d`."""
+    limit = _MAX_INT32 if signed else _MAX_UINT32
+    if type(d) is int and d > limit:
+        return np.dtype(np.int64 if signed else np.uint64)
+    return np.dtype(np.int32 if signed else np.uint32)
+
+
+def int_dtype_for_shape(shape: Sequence[Any], *, signed: bool) -> np.dtype:
+    """The smallest integer dtype of at least 32 bits that holds every size in `shape`."""
+    sizes = [d for d in shape if type(d) is int]
+    return int_dtype_for_dim(max(sizes, default=0), signed=signed)
+
+
+def index_dtype_for_axis_size(size: Any) -> np.dtype:
+    """The dtype of signed indices into an axis of the given size, canonicalised."""
+    return dtypes.canonicalize_dtype(int_dtype_for_dim(size, signed=True))
+
+
+def const(example: Any, value: Any) -> Any:
+    """The number `value` as a scalar of the dtype of `example`."""
+    if type(example) in _PYTHON_NUMBERS:
+        return type(example)(value)
+    return dtypes.dtype(example).type(value)
+
+
+_PYTHON_NUMBERS = frozenset({int, float, complex})

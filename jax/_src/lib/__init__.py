@@ -1,0 +1,147 @@
+"""The only importer of jaxlib: names of the native extension, and the check that it fits.
+
+Modules that most programs do not need (MLIR bindings, kernels' lowering helpers, the profiler, …)
+are imported when their name is first read.
+"""
+
+from __future__ import annotations
+
+import gc
+import importlib
+import os
+import re
+from typing import Any
+
+MINIMUM_JAXLIB_VERSION = "0.10.2"
+MAXIMUM_JAXLIB_VERSION = "0.13"  # exclusive
+
+# jaxlib reads it when it is loaded: without it, each start of a backend is logged to stderr.
+cpp_log_level_from_environment = os.environ.get("TF_CPP_MIN_LOG_LEVEL")
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "1")
+
+try:
+    import jaxlib
+except ModuleNotFoundError as err:
+    raise ModuleNotFoundError(
+        "jax needs the package jaxlib, which holds the compiler and the CPU runtime. Install it"
+        f' with: pip install "jaxlib>={MINIMUM_JAXLIB_VERSION},<{MAXIMUM_JAXLIB_VERSION}"'
+    ) from err
+
+
+def _parse_version(text: str) -> tuple[int, ...]:
+    """`(0, 10, 2)` from `"0.10.2.dev20250101+cuda"`: the release numbers alone."""
+    match = re.match(r"\d+(?:\.\d+)*", text)
+    if match is None:
+        raise ValueError(f"cannot read the version {text!r} of jaxlib")
+    return tuple(map(int, match.group().split(".")))
+
+
+def check_jaxlib_version(
+    jaxlib_version: str,
+    minimum: str = MINIMUM_JAXLIB_VERSION,
+    maximum: str = MAXIMUM_JAXLIB_VERSION,
+) -> tuple[int, ...]:
+    """Returns jaxlib's version as numbers; RuntimeError if this jax cannot work with it."""
+    numbers = _parse_version(jaxlib_version)
+    if not _parse_version(minimum) <= numbers < _parse_version(maximum):
+        raise RuntimeError(
+            f"jaxlib {jaxlib_version} is installed, but this version of jax needs jaxlib at least"
+            f" {minimum} and below {maximum}. Install one that fits with: "
+            f'pip install "jaxlib>={minimum},<{maximum}"'
+        )
+    return numbers
+
+
+version_str: str = jaxlib.__version__
+version = check_jaxlib_version(version_str)
+jaxlib_version = version
+
+from jaxlib import cpu_feature_guard  # noqa: E402
+
+# Before anything else runs native code: an old CPU gets a message in place of SIGILL.
+cpu_feature_guard.check_cpu_features()
+
+from jaxlib import _jax, utils, weakref_lru_cache  # noqa: E402
+from jaxlib._jax import (  # noqa: E402
+    Client,
+    CompileOptions,
+    Device,
+    DeviceList,
+    Traceback,
+    ffi,
+    guard_lib,
+    jax_jit,
+    pytree,
+)
+
+config_ext = _jax.config
+ifrt_version: int = _jax.ifrt_version_number
+
+_LAZY = {
+    "xla_client": "jaxlib.xla_client",
+    "xla_extension": "jaxlib._jax",
+    "hlo": "jaxlib._hlo",
+    "_hlo": "jaxlib._hlo",
+    "_xla": "jaxlib._xla",
+    "_profiler": "jaxlib._profiler",
+    "_profile_data": "jaxlib._profile_data",
+    "_pretty_printer": "jaxlib._pretty_printer",
+    "_pathways": "jaxlib._pathways",
+    "ifrt_proxy": "jaxlib._ifrt_proxy",
+    "lapack": "jaxlib.lapack",
+    "cpu_sparse": "jaxlib.cpu_sparse",
+    "gpu_common_utils": "jaxlib.gpu_common_utils",
+    "gpu_linalg": "jaxlib.gpu_linalg",
+    "gpu_prng": "jaxlib.gpu_prng",
+    "gpu_rnn": "jaxlib.gpu_rnn",
+    "gpu_solver": "jaxlib.gpu_solver",
+    "gpu_sparse": "jaxlib.gpu_sparse",
+    "gpu_triton": "jaxlib.gpu_triton",
+    "plugin_support": "jaxlib.plugin_support",
+    "triton": "jaxlib.triton",
+    "mosaic_gpu_dialect": "jaxlib.mosaic.dialect.gpu",
+    "tpu": "jaxlib.mosaic.python.tpu",
+    "jax_mlir_ext": "jaxlib.mlir._mlir_libs._jax_mlir_ext",
+    "mlir": "jax._src.lib.mlir",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name == "jaxlib_extension_version":
+        value: Any = importlib.import_module("jaxlib.xla_client")._version
+    elif name in _LAZY:
+        value = importlib.import_module(_LAZY[name])
+    else:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    globals()[name] = value
+    return value
+
+
+def _collect_deferred_buffers(*_: Any) -> None:
+    # Buffers dropped by threads without the interpreter lock wait in C++ until someone frees them.
+    _jax.collect_garbage()
+
+
+gc.callbacks.append(_collect_deferred_buffers)
+
+__all__ = [
+    "Client",
+    "CompileOptions",
+    "Device",
+    "DeviceList",
+    "Traceback",
+    "_jax",
+    "check_jaxlib_version",
+    "config_ext",
+    "cpu_feature_guard",
+    "ffi",
+    "guard_lib",
+    "ifrt_version",
+    "jax_jit",
+    "jaxlib_version",
+    "pytree",
+    "utils",
+    "version",
+    "version_str",
+    "weakref_lru_cache",
+]

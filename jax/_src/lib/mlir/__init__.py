@@ -1,0 +1,8 @@
+"""MLIR's Python bindings, loaded when first used: `import jax` must not pay for them."""
+
+from jax._src.lib.mlir import dialects as dialects
+from jax._src.lib.mlir._lazy import LazyModule
+
+ir = LazyModule("jax._src.lib.mlir.ir", "jaxlib.mlir.ir")
+passmanager = LazyModule("jax._src.lib.mlir.passmanager", "jaxlib.mlir.passmanager")
+jax_mlir_ext = LazyModule("jax._src.lib.mlir.jax_mlir_ext", "jaxlib.mlir._mlir_libs._jax_mlir_ext")

@@ -1,0 +1,29 @@
+"""MLIR dialects, each loaded when one of its names is first read."""
+
+from jax._src.lib.mlir._lazy import LazyModule
+
+
+def _dialect(name: str) -> LazyModule:
+    return LazyModule(f"jax._src.lib.mlir.dialects.{name}", f"jaxlib.mlir.dialects.{name}")
+
+
+arith = _dialect("arith")
+builtin = _dialect("builtin")
+cf = _dialect("cf")
+chlo = _dialect("chlo")
+func = _dialect("func")
+gpu = _dialect("gpu")
+llvm = _dialect("llvm")
+math = _dialect("math")
+memref = _dialect("memref")
+mhlo = _dialect("mhlo")
+mpmd = _dialect("mpmd")
+nvgpu = _dialect("nvgpu")
+nvvm = _dialect("nvvm")
+scf = _dialect("scf")
+sdy = _dialect("sdy")
+sparse_tensor = _dialect("sparse_tensor")
+stablehlo = _dialect("stablehlo")
+vector = _dialect("vector")
+
+hlo = stablehlo

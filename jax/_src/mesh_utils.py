@@ -1,0 +1,367 @@
+"""Orders devices on logical meshes so that neighbours there are neighbours in the network."""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import math
+import operator
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from jax._src import xla_bridge as xb
+
+logger = logging.getLogger(__name__)
+
+# Orders that walk around small boards so that each step is one link.
+_TRAY_2x2_RING_ORDER = (0, 1, 3, 2)
+_TRAY_2x4_RING_ORDER = (0, 1, 2, 3, 7, 6, 5, 4)
+_TRAY_4x4_RING_ORDER = (0, 1, 2, 3, 7, 6, 5, 9, 10, 11, 15, 14, 13, 12, 8, 4)
+_TRAY_2x2x2_RING_ORDER = (0, 1, 3, 2, 6, 7, 5, 4)
+_TRAY_TWO_CORE_RING_ORDER = (0, 1, 2, 3, 6, 7, 4, 5)  # four chips with two cores each
+
+# For a physical mesh and a logical one: how to transpose the physical axes so that each process's
+# devices stay together.
+_TRANSPOSE_TRICKS: dict[tuple[int, ...], dict[tuple[int, ...], tuple[int, ...]]] = {
+    (2, 2, 1): {(2, 2): (0, 1, 2)},
+    (2, 2, 4): {(4, 4): (0, 1, 2)},
+    (4, 4, 4): {(16, 4): (0, 2, 1)},
+    (4, 8, 8): {(64, 4): (0, 2, 1), (4, 64): (0, 2, 1)},
+    (8, 8, 8): {(64, 8): (0, 2, 1)},
+    (8, 16, 16): {(256, 8): (0, 2, 1), (8, 256): (0, 2, 1)},
+}
+
+
+def create_device_mesh(
+    mesh_shape: Sequence[int],
+    devices: Sequence[Any] | None = None,
+    *,
+    contiguous_submeshes: bool = False,
+    allow_split_physical_axes: bool = False,
+) -> np.ndarray:
+    """Arranges devices in the shape of a logical mesh, for fast collectives.
+
+    Args:
+      mesh_shape: the size of each logical axis; those that communicate most come last.
+      devices: the devices; all of :func:`jax.devices` by default.
+      contiguous_submeshes: each process's devices must form a contiguous part of the mesh.
+      allow_split_physical_axes: a physical axis of the network may be split over logical axes.
+
+    Returns:
+      An array of the devices, of shape ``mesh_shape``, for :class:`jax.sharding.Mesh`.
+
+    Raises:
+      ValueError: the number of devices is not the product of ``mesh_shape``, or there is no mesh with
+        contiguous submeshes.
+      NotImplementedError: logical axes do not map to whole physical axes; allow splitting those.
+
+    Example:
+      >>> import jax
+      >>> from jax.experimental import mesh_utils
+      >>> mesh_utils.create_device_mesh((1, 1), jax.devices()[:1]).shape
+      (1, 1)
+    """
+    shape = _canonicalize_axis_sizes(mesh_shape)
+    if shape is None:
+        raise ValueError(f"mesh_shape must be a sequence of integers, got {mesh_shape!r}")
+    devices = list(xb.devices() if devices is None else devices)
+    if math.prod(shape) != len(devices) or any(size < 0 for size in shape):
+        raise ValueError(
+            f"Number of devices {len(devices)} must equal the product of mesh_shape {shape}"
+        )
+    if not devices:
+        return np.array(devices, dtype=object).reshape(shape)
+    device = devices[-1]
+    handler = device_kind_handler_dict.get(device.device_kind)
+    if handler is not None:
+        mesh = handler(shape, devices, contiguous_submeshes=contiguous_submeshes)
+        if mesh is not None:
+            return mesh
+    if device.platform != "tpu":
+        return _array(devices).reshape(shape)
+    physical_mesh = _get_physical_tpu_mesh(devices)
+    if contiguous_submeshes:
+        physical_mesh = _transpose_trick(physical_mesh, shape)
+    mesh, _ = _create_device_mesh_for_nd_torus(
+        physical_mesh, shape, allow_split_physical_axes=allow_split_physical_axes
+    )
+    return mesh
+
+
+def create_hybrid_device_mesh(
+    mesh_shape: Sequence[int],
+    dcn_mesh_shape: Sequence[int],
+    devices: Sequence[Any] | None = None,
+    *,
+    process_is_granule: bool = False,
+    should_sort_granules_by_key: bool = True,
+    allow_split_physical_axes: bool = False,
+) -> np.ndarray:
+    """Arranges devices of several slices, with a fast network within each and a slow one between.
+
+    Args:
+      mesh_shape: the size of each logical axis within a slice.
+      dcn_mesh_shape: the size of each logical axis across slices, as many as ``mesh_shape`` has.
+      devices: the devices; all of :func:`jax.devices` by default.
+      process_is_granule: processes take the place of slices.
+      should_sort_granules_by_key: slices (processes) are sorted by their index.
+      allow_split_physical_axes: see :func:`create_device_mesh`.
+
+    Returns:
+      An array of devices, whose shape is the product of both shapes, axis by axis.
+
+    Raises:
+      ValueError: the numbers of slices, or of devices in one, do not fit the shapes.
+
+    Example:
+      >>> import jax
+      >>> from jax.experimental import mesh_utils
+      >>> mesh = mesh_utils.create_hybrid_device_mesh(
+      ...     (1,), (1,), jax.devices()[:1], process_is_granule=True)
+      >>> mesh.shape
+      (1,)
+    """
+    devices = list(xb.devices() if devices is None else devices)
+    attribute = "process_index" if process_is_granule else "slice_index"
+    granules: dict[int, list[Any]] = {}
+    for device in devices:
+        if not hasattr(device, attribute):
+            raise ValueError(
+                f"Device {device} does not have attribute {attribute}. See `process_is_granule` option."
+            )
+        granules.setdefault(getattr(device, attribute), []).append(device)
+    keys = sorted(granules) if should_sort_granules_by_key else list(granules)
+    if math.prod(dcn_mesh_shape) != len(keys):
+        raise ValueError(
+            f"Number of slices {len(keys)} must equal the product of dcn_mesh_shape {dcn_mesh_shape}"
+        )
+    rank = max(len(mesh_shape), len(dcn_mesh_shape))
+    inner = (1,) * (rank - len(mesh_shape)) + tuple(mesh_shape)
+    outer = (1,) * (rank - len(dcn_mesh_shape)) + tuple(dcn_mesh_shape)
+    per_granule = [
+        create_device_mesh(
+            inner, granules[key], allow_split_physical_axes=allow_split_physical_axes
+        )
+        for key in keys
+    ]
+    blocks = np.empty(len(keys), dtype=object)
+    blocks[:] = per_granule
+    out = np.empty(tuple(a * b for a, b in zip(outer, inner)), dtype=object)
+    for position in np.ndindex(*outer):
+        box = tuple(slice(p * n, (p + 1) * n) for p, n in zip(position, inner))
+        out[box] = blocks.reshape(outer)[position]
+    return out
+
+
+def _canonicalize_axis_sizes(axis_sizes: Sequence[int]) -> tuple[int, ...] | None:
+    """The sizes as integers; None if one is not a whole number."""
+    out = []
+    for size in axis_sizes:
+        try:
+            out.append(operator.index(size))
+        except TypeError:
+            if not isinstance(size, float) or not size.is_integer():
+                return None
+            out.append(int(size))
+    return tuple(out)
+
+
+def _array(devices: Sequence[Any]) -> np.ndarray:
+    out = np.empty(len(devices), dtype=object)
+    out[:] = devices
+    return out
+
+
+# Small boards, device kind by device kind
+
+
+def _ring(order: Sequence[int], shape, devices) -> np.ndarray:
+    """Devices board by board, each board in the order of a ring."""
+    boards = _array(devices).reshape(-1, len(order))
+    return boards[:, list(order)].reshape(shape)
+
+
+def _extents(devices) -> tuple[int, ...]:
+    coords = [tuple(getattr(d, "coords", (0, 0, 0))) for d in devices]
+    return tuple(max(c) - min(c) + 1 for c in zip(*coords))
+
+
+def _two_core_chips(devices) -> bool:
+    return any(getattr(d, "core_on_chip", 0) for d in devices)
+
+
+def _tpu_v2_v3_create_device_mesh(mesh_shape, devices, **unused_kwargs) -> np.ndarray:
+    if len(devices) == 8 or mesh_shape[-1:] == (8,):
+        return _ring(_TRAY_TWO_CORE_RING_ORDER, mesh_shape, devices)
+    return _array(devices).reshape(mesh_shape)
+
+
+def _v4i_v8i_create_device_mesh(mesh_shape, devices, **unused_kwargs) -> np.ndarray | None:
+    return _ring(_TRAY_2x2_RING_ORDER, mesh_shape, devices) if len(devices) == 4 else None
+
+
+def _v5e_create_device_mesh(mesh_shape, devices, **unused_kwargs) -> np.ndarray | None:
+    match len(devices):
+        case 4:
+            return _ring(_TRAY_2x2_RING_ORDER, mesh_shape, devices)
+        case 8:
+            return _ring(_TRAY_2x4_RING_ORDER, mesh_shape, devices)
+        case 16 if 16 in mesh_shape and _extents(devices)[:2] == (4, 4):
+            return _ring(_TRAY_4x4_RING_ORDER, mesh_shape, devices)
+    return None
+
+
+def _v5p_create_device_mesh(mesh_shape, devices, **unused_kwargs) -> np.ndarray | None:
+    if len(devices) == 8 and _extents(devices) == (2, 2, 2):
+        return _ring(_TRAY_2x2x2_RING_ORDER, mesh_shape, devices)
+    return None
+
+
+def _7x_create_device_mesh(mesh_shape, devices, **unused_kwargs) -> np.ndarray | None:
+    if _two_core_chips(devices) and _extents(devices)[:2] == (2, 2) and len(devices) % 8 == 0:
+        return _ring(_TRAY_TWO_CORE_RING_ORDER, mesh_shape, devices)
+    return None
+
+
+device_kind_handler_dict: dict[str, Callable[..., np.ndarray | None]] = {
+    "TPU v2": _tpu_v2_v3_create_device_mesh,
+    "TPU v3": _tpu_v2_v3_create_device_mesh,
+    "TPU v4 lite": _v4i_v8i_create_device_mesh,
+    "TPU v5 lite": _v5e_create_device_mesh,
+    "TPU v5p": _v5p_create_device_mesh,
+    "TPU v6 lite": _v5e_create_device_mesh,
+    "TPU7x": _7x_create_device_mesh,
+    "TPU7": _7x_create_device_mesh,
+    "TPU8i": _v4i_v8i_create_device_mesh,
+}
+
+
+# Larger networks: tori
+
+
+def _get_physical_tpu_mesh(jax_devices: Sequence[Any]) -> np.ndarray:
+    """The devices in an array whose axes are those of the network (and the chips' cores, if two)."""
+    lowest = tuple(min(c) for c in zip(*(d.coords for d in jax_devices)))
+    dims = _extents(jax_devices)
+    cores = max(d.core_on_chip for d in jax_devices) + 1
+    if cores > 1 and not jax_devices[0].device_kind.startswith("TPU7"):
+        raise ValueError(
+            'Creating meshes for TPU >v3 requires one device per chip ("megacore" mode), but some'
+            f" chips have {cores} devices of kind {jax_devices[0].device_kind}."
+        )
+    shape = dims if cores == 1 else (*dims, cores)
+    if math.prod(shape) != len(jax_devices):
+        raise ValueError(
+            f"The devices do not fill their box in the network: {len(jax_devices)} devices, {dims=},"
+            f" {cores=}. Give all devices of a slice, or a box of them."
+        )
+    out = np.empty(shape, dtype=object)
+    for d in jax_devices:
+        position = tuple(c - low for c, low in zip(d.coords, lowest))
+        out[position if cores == 1 else (*position, d.core_on_chip)] = d
+    return out
+
+
+def _transpose_trick(physical_mesh: np.ndarray, mesh_shape: Sequence[int]) -> np.ndarray:
+    """Transposes the physical axes so that each process's devices stay together."""
+    topology = physical_mesh.shape
+    tricks = _TRANSPOSE_TRICKS.get(topology)
+    if tricks is None:
+        raise ValueError(
+            "create_device_mesh cannot create contiguous submeshes for physical mesh topology"
+            f" {topology}"
+        )
+    permutation = tricks.get(tuple(mesh_shape))
+    if permutation is None:
+        raise ValueError(
+            f"create_device_mesh cannot create contiguous submeshes for mesh_shape {mesh_shape} and"
+            f" physical mesh topology {topology}. Available mesh_shapes: {list(tricks)}"
+        )
+    return physical_mesh.transpose(permutation)
+
+
+def _create_device_mesh_for_nd_torus(
+    physical_mesh: np.ndarray, mesh_shape: Sequence[int], *, allow_split_physical_axes: bool = False
+) -> tuple[np.ndarray, np.ndarray]:
+    """Maps logical axes to the axes of a torus.
+
+    Logical axes are served from the last, which communicates most, to the first. Each takes as many
+    whole physical axes as it can: their links add up. Only if there are no such axes, and it is
+    allowed, a physical axis is split.
+
+    Args:
+      physical_mesh: the devices; the axes are those of the torus.
+      mesh_shape: the size of each logical axis.
+      allow_split_physical_axes: a physical axis may be split over logical axes.
+
+    Returns:
+      The devices, of shape ``mesh_shape``; and an array that says for each physical axis (row) how
+      much of it went to each logical axis (column).
+
+    Raises:
+      NotImplementedError: logical axes do not map to whole physical axes.
+    """
+    physical_shape = physical_mesh.shape
+    assignment = np.ones((len(physical_shape), len(mesh_shape)), dtype=np.int64)
+    remaining = list(physical_shape)
+    for logical in reversed(range(len(mesh_shape))):
+        size = mesh_shape[logical]
+        split = _whole_axes(remaining, physical_shape, size)
+        if split is None and allow_split_physical_axes:
+            split = _parts_of_axes(remaining, physical_shape, size)
+        if split is None:
+            taken = [0 if r != p else p for r, p in zip(remaining, physical_shape)]
+            raise NotImplementedError(
+                f"Failed to find assignment for logical_axis_index {logical} of size {size} with"
+                f" remaining assignable mesh {taken}. Each logical axis must be the product of some"
+                f" physical axes: mesh_shape={tuple(mesh_shape)}, physical mesh {physical_shape}. Or"
+                " pass allow_split_physical_axes=True."
+            )
+        assignment[:, logical] = split
+        remaining = [r // s for r, s in zip(remaining, split)]
+    return _generate_logical_mesh(physical_mesh, mesh_shape, assignment), assignment
+
+
+def _whole_axes(remaining, physical_shape, size) -> tuple[int, ...] | None:
+    """Untouched physical axes, as many as possible, whose product is `size`."""
+    free = [i for i, (r, p) in enumerate(zip(remaining, physical_shape)) if r == p and r > 1]
+    for count in range(len(free), -1, -1):
+        for axes in itertools.combinations(free, count):
+            if math.prod(remaining[i] for i in axes) == size:
+                return tuple(r if i in axes else 1 for i, r in enumerate(remaining))
+    return None
+
+
+def _parts_of_axes(remaining, physical_shape, size) -> tuple[int, ...] | None:
+    """Parts of physical axes whose product is `size`, using up axes rather than splitting them."""
+
+    def preference(split):
+        whole = [s for s, r, p in zip(split, remaining, physical_shape) if s == r == p and s > 1]
+        used_up = [s for s, r in zip(split, remaining) if s == r and s > 1]
+        return math.prod(whole), len(whole), math.prod(used_up), sum(s > 1 for s in split), split
+
+    return max(_factorizations(remaining, size), key=preference, default=None)
+
+
+def _factorizations(bounds: Sequence[int], size: int) -> Iterator[tuple[int, ...]]:
+    """All tuples whose product is `size` and whose elements divide the bounds."""
+    if not bounds:
+        if size == 1:
+            yield ()
+        return
+    for divisor in range(1, min(bounds[0], size) + 1):
+        if bounds[0] % divisor == 0 and size % divisor == 0:
+            for rest in _factorizations(bounds[1:], size // divisor):
+                yield (divisor, *rest)
+
+
+def _generate_logical_mesh(
+    physical_mesh: np.ndarray, logical_mesh_shape: Sequence[int], assignment: np.ndarray
+) -> np.ndarray:
+    """Splits each physical axis as assigned, and gathers the parts of each logical axis."""
+    num_physical, num_logical = assignment.shape
+    parts = physical_mesh.reshape(assignment.ravel())
+    order = np.arange(num_physical * num_logical).reshape(num_physical, num_logical).T.ravel()
+    return parts.transpose(order).reshape(logical_mesh_shape)

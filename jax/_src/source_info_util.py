@@ -1,0 +1,356 @@
+"""Where an operation comes from: the call stack, and the names of scopes and transformations.
+
+`current()` is called for every eqn that is traced, so it only takes jaxlib's cheap snapshot of
+the stack; frames are decoded when somebody asks for them.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import itertools
+import os
+import re
+import threading
+import types
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from jax._src import config, traceback_util
+from jax._src.lib import _jax
+
+Traceback = _jax.Traceback
+_get_traceback = Traceback.get_traceback
+
+_STDLIB = os.path.dirname(os.path.abspath(os.__file__)) + os.sep
+_exclude_paths: list[str] = [
+    os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep,
+    _STDLIB,
+]
+# Installed packages, which may lie below the standard library, are users' code to us.
+_include_paths: list[str] = [
+    os.path.join(_STDLIB, "site-packages") + os.sep,
+    os.path.join(_STDLIB, "dist-packages") + os.sep,
+]
+_jax.add_exclude_path(_exclude_paths[0])
+
+
+class Frame(NamedTuple):
+    """One decoded entry of a call stack."""
+
+    file_name: str
+    function_name: str
+    start_line: int
+    start_column: int
+    end_line: int
+    end_column: int
+
+
+def register_exclusion(path: str) -> None:
+    """Marks the files whose paths start with `path` as a library's, not the user's."""
+    _exclude_paths.append(path)
+    _jax.add_exclude_path(path)
+    is_user_filename.cache_clear()
+
+
+def register_inclusion(path: str) -> None:
+    """Marks the files whose paths start with `path` as the user's, whatever is excluded."""
+    _include_paths.append(path)
+    is_user_filename.cache_clear()
+
+
+@functools.lru_cache(maxsize=4096)
+def is_user_filename(filename: str) -> bool:
+    """Whether the code in `filename` is the user's; files of tests are, wherever they lie."""
+    if filename.endswith("_test.py"):
+        return True
+    if filename.startswith("<frozen"):
+        return False
+    # The longest path decides: an excluded package may lie inside an included folder, or around.
+    excluded = max((len(p) for p in _exclude_paths if filename.startswith(p)), default=0)
+    included = max((len(p) for p in _include_paths if filename.startswith(p)), default=0)
+    return included >= excluded
+
+
+# Names of scopes and transformations around an operation
+
+
+class Scope(NamedTuple):
+    """A name that the user gave to the code inside."""
+
+    name: str
+
+    def wrap(self, stack: list[str]) -> None:
+        stack.append(self.name)
+
+
+class Transform(NamedTuple):
+    """A transformation applied to the code inside: printed around the next name."""
+
+    name: str
+
+    def wrap(self, stack: list[str]) -> None:
+        if stack:
+            stack[-1] = f"{self.name}({stack[-1]})"
+        else:
+            stack.append(f"{self.name}()")
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class NameStack:
+    """Scopes and transformations from the outermost to the innermost.
+
+    Example:
+      >>> str(NameStack().extend("layer").transform("jvp").extend("dot"))
+      'layer/jvp(dot)'
+    """
+
+    stack: tuple[Scope | Transform, ...] = ()
+
+    def extend(self, name: str) -> NameStack:
+        return NameStack((*self.stack, Scope(name)))
+
+    def transform(self, transform_name: str) -> NameStack:
+        return NameStack((*self.stack, Transform(transform_name)))
+
+    def __getitem__(self, idx: slice) -> NameStack:
+        return NameStack(self.stack[idx])
+
+    def __len__(self) -> int:
+        return len(self.stack)
+
+    def __add__(self, other: NameStack) -> NameStack:
+        return NameStack(self.stack + other.stack)
+
+    def __radd__(self, other: NameStack) -> NameStack:
+        return NameStack(other.stack + self.stack)
+
+    def __str__(self) -> str:
+        names: list[str] = []
+        for entry in reversed(self.stack):
+            entry.wrap(names)
+        return "/".join(reversed(names))
+
+
+_empty_name_stack = NameStack()
+
+
+def new_name_stack(name: str = "") -> NameStack:
+    return NameStack((Scope(name),)) if name else _empty_name_stack
+
+
+class SourceInfo:
+    """The call stack and the names around one operation."""
+
+    __slots__ = ("traceback", "name_stack")
+
+    def __init__(self, traceback: Traceback | None, name_stack: NameStack):
+        self.traceback = traceback
+        self.name_stack = name_stack
+
+    def replace(self, *, traceback: Any = ..., name_stack: Any = ...) -> SourceInfo:
+        return SourceInfo(
+            self.traceback if traceback is ... else traceback,
+            self.name_stack if name_stack is ... else name_stack,
+        )
+
+    def __repr__(self) -> str:
+        return f"SourceInfo({summarize(self)}, {str(self.name_stack)!r})"
+
+
+def new_source_info() -> SourceInfo:
+    """Source information that says nothing."""
+    return SourceInfo(None, _empty_name_stack)
+
+
+class _SourceInfoContext(threading.local):
+    # `traceback`, if set, stands for the stack of code that is being transformed or replayed.
+    def __init__(self) -> None:
+        self.traceback: Traceback | None = None
+        self.name_stack: NameStack = _empty_name_stack
+
+
+_source_info_context = _SourceInfoContext()
+
+
+def current() -> SourceInfo:
+    """The source information for an operation that is made now."""
+    context = _source_info_context
+    traceback = context.traceback
+    return SourceInfo(_get_traceback() if traceback is None else traceback, context.name_stack)
+
+
+def current_name_stack() -> NameStack:
+    return _source_info_context.name_stack
+
+
+class JaxStackTraceBeforeTransformation(Exception):
+    """The cause of an error in transformed code: its traceback is where the user wrote it."""
+
+
+_MESSAGE = (
+    "{}\n\nThe call stack above is where the operation was written whose transformation raised"
+    " the exception below.\n\n--------------------"
+)
+
+
+def has_user_context(e: BaseException | None) -> bool:
+    """Whether the error, or one that caused it, already names the user's code."""
+    while e is not None:
+        if isinstance(e, JaxStackTraceBeforeTransformation):
+            return True
+        e = e.__cause__ or e.__context__
+    return False
+
+
+class UserContextManager:
+    """Inside, operations come from the given stack; errors are raised from it too."""
+
+    __slots__ = ("traceback", "name_stack", "prev")
+
+    def __init__(self, traceback: Traceback | None, *, name_stack: NameStack | None = None):
+        self.traceback = traceback
+        self.name_stack = name_stack
+
+    def __enter__(self) -> None:
+        context = _source_info_context
+        self.prev = context.traceback, context.name_stack
+        context.traceback = self.traceback
+        if self.name_stack is not None:
+            context.name_stack = self.name_stack
+
+    def __exit__(self, exc_type: Any, exc: BaseException | None, exc_tb: Any) -> None:
+        _source_info_context.traceback, _source_info_context.name_stack = self.prev
+        if exc is None or self.traceback is None or not isinstance(exc, Exception):
+            return
+        if has_user_context(exc):
+            return
+        filtered_tb = traceback_util.filter_traceback(self.traceback.as_python_traceback())
+        if filtered_tb is not None:
+            cause = JaxStackTraceBeforeTransformation(
+                _MESSAGE.format(traceback_util.format_exception_only(exc))
+            )
+            # What caused the error so far is shown first.
+            cause.__cause__ = exc.__cause__
+            cause.__context__ = exc.__context__
+            cause.__suppress_context__ = exc.__suppress_context__
+            exc.__cause__ = cause.with_traceback(filtered_tb)
+
+
+user_context = UserContextManager
+
+
+class _NameStackContextManager:
+    """Sets the name stack inside."""
+
+    __slots__ = ("name_stack", "prev")
+
+    def __init__(self, name_stack: NameStack):
+        self.name_stack = name_stack
+
+    def __enter__(self) -> NameStack:
+        context = _source_info_context
+        self.prev = context.name_stack
+        context.name_stack = self.name_stack
+        return self.name_stack
+
+    def __exit__(self, *exc_info: Any) -> None:
+        _source_info_context.name_stack = self.prev
+
+
+set_name_stack = SetNameStackContextManager = _NameStackContextManager
+
+
+class ExtendNameStackContextManager:
+    """Puts operations inside into the scope `name`."""
+
+    __slots__ = ("name", "prev")
+
+    def __init__(self, name: str):
+        self.name = name
+
+    def __enter__(self) -> NameStack:
+        context = _source_info_context
+        self.prev = context.name_stack
+        context.name_stack = name_stack = self.prev.extend(self.name)
+        return name_stack
+
+    def __exit__(self, *exc_info: Any) -> None:
+        _source_info_context.name_stack = self.prev
+
+
+extend_name_stack = ExtendNameStackContextManager
+
+
+class TransformNameStackContextManager:
+    """Marks operations inside as made by the transformation `name`."""
+
+    __slots__ = ("name", "prev")
+
+    def __init__(self, name: str):
+        self.name = name
+
+    def __enter__(self) -> NameStack:
+        context = _source_info_context
+        self.prev = context.name_stack
+        context.name_stack = name_stack = self.prev.transform(self.name)
+        return name_stack
+
+    def __exit__(self, *exc_info: Any) -> None:
+        _source_info_context.name_stack = self.prev
+
+
+transform_name_stack = TransformNameStackContextManager
+
+
+def reset_name_stack() -> _NameStackContextManager:
+    """Inside, the name stack starts empty."""
+    return _NameStackContextManager(_empty_name_stack)
+
+
+# Frames
+
+
+def raw_frame_to_frame(code: types.CodeType, lasti: int) -> Frame:
+    line, column, end_line, end_column = Traceback.code_addr2location(code, lasti)
+    return Frame(
+        file_name=code.co_filename,
+        function_name=code.co_qualname,
+        start_line=line,
+        start_column=column,
+        end_line=end_line,
+        end_column=end_column,
+    )
+
+
+def user_frames(traceback: Traceback | None) -> Iterator[Frame]:
+    """The user's frames of the call stack, innermost first."""
+    if traceback is None:
+        return
+    for code, lasti in zip(*traceback.raw_frames()):
+        if is_user_filename(code.co_filename):
+            yield raw_frame_to_frame(code, lasti)
+
+
+def user_frame(traceback: Traceback | None) -> Frame | None:
+    """The user's innermost frame of the call stack, if there is one."""
+    return next(user_frames(traceback), None)
+
+
+def summarize(source_info: SourceInfo, num_frames: int = 1) -> str:
+    """The user's innermost frames as text: `/home/me/model.py:12:4 (loss)`."""
+    frames = itertools.islice(user_frames(source_info.traceback), num_frames)
+    return "\n".join(map(_summarize_frame, frames))
+
+
+def _summarize_frame(frame: Frame) -> str:
+    column = f":{frame.start_column}" if frame.start_column else ""
+    return (
+        f"{canonical_file_name(frame.file_name)}:{frame.start_line}{column} ({frame.function_name})"
+    )
+
+
+def canonical_file_name(file_name: str) -> str:
+    """`file_name` without what `jax_hlo_source_file_canonicalization_regex` matches."""
+    pattern = config.hlo_source_file_canonicalization_regex.value
+    return re.sub(pattern, "", file_name) if pattern else file_name

@@ -1,0 +1,282 @@
+"""Ahead-of-time stages of `jit`: traced, lowered, compiled.
+
+    jitted.trace(*args) -> Traced, .lower() -> Lowered, .compile() -> Compiled
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+
+from jax._src import core, tree_util
+from jax._src.core import typeof
+from jax._src.tree_util import keystr, generate_key_paths, tree_flatten, tree_unflatten, treedef_children
+
+CompilerOptions = dict[str, str | bool | int | float]
+
+
+class ArgInfo:
+    """Type of one argument of a stage, and whether it is donated."""
+
+    __slots__ = ("_aval", "donated")
+
+    def __init__(self, _aval: core.AbstractValue, donated: bool):
+        self._aval = _aval
+        self.donated = donated
+
+    @property
+    def shape(self):
+        return self._aval.shape
+
+    @property
+    def dtype(self):
+        return self._aval.dtype
+
+    def __eq__(self, other):
+        return (
+            isinstance(other, ArgInfo)
+            and self._aval == other._aval
+            and self.donated == other.donated
+        )
+
+    def __hash__(self):
+        return hash((self._aval, self.donated))
+
+    def __repr__(self) -> str:
+        return f"ArgInfo(_aval={self._aval!r}, donated={self.donated})"
+
+
+class OutInfo(NamedTuple):
+    """Type and sharding of one result of a stage."""
+
+    shape: tuple[int, ...]
+    dtype: Any
+    sharding: Any = None
+
+
+class _Stage:
+    args_info: Any
+
+    @property
+    def in_tree(self):
+        """Tree of (args, kwargs)."""
+        return tree_util.tree_structure(self.args_info)
+
+    @property
+    def in_avals(self):
+        """Types of the arguments, as a tree of (args, kwargs)."""
+        return tree_util.tree_map(lambda x: x._aval, self.args_info)
+
+    @property
+    def donate_argnums(self) -> tuple[int, ...]:
+        """Flat positions of donated arguments."""
+        return tuple(i for i, x in enumerate(tree_util.tree_leaves(self.args_info)) if x.donated)
+
+
+class Traced(_Stage):
+    """A function traced to a jaxpr for arguments of given types.
+
+    >>> jax.jit(jnp.sin).trace(1.).jaxpr
+    { lambda ; a:f32[]. let b:f32[] = sin a in (b,) }
+    """
+
+    __slots__ = ("_params", "_in_tree", "_out_tree", "_consts", "_flat", "_lower", "args_info", "fun_name")
+
+    def __init__(self, params, in_tree, out_tree, consts, flat, lower):
+        self._params = params
+        self._in_tree = in_tree
+        self._out_tree = out_tree
+        self._consts = consts
+        self._flat = flat
+        self._lower = lower
+        n = len(consts)
+        donated = params["donated_invars"][n:]
+        self.args_info = tree_unflatten(
+            in_tree, [ArgInfo(typeof(x), d) for x, d in zip(flat, donated)]
+        )
+        self.fun_name = params["name"]
+
+    @property
+    def jaxpr(self) -> core.ClosedJaxpr:
+        """The jaxpr, of flat arguments and results."""
+        return self._params["jaxpr"]
+
+    lojax = jaxpr
+
+    @property
+    def out_tree(self):
+        return self._out_tree
+
+    @property
+    def out_avals(self):
+        """Types of the results, as a tree."""
+        return tree_unflatten(self._out_tree, self.jaxpr.out_avals)
+
+    @property
+    def out_info(self):
+        """Shapes and dtypes of the results, as a tree of `ShapeDtypeStruct`."""
+        from_aval = core.ShapeDtypeStruct.from_aval
+        return tree_unflatten(self._out_tree, [from_aval(a) for a in self.jaxpr.out_avals])
+
+    def lower(self, *, lowering_platforms: tuple[str, ...] | None = None, _private_parameters=None):
+        """Lower to StableHLO.
+
+        Args:
+          lowering_platforms: platforms to lower for; the default is where the arguments live.
+        """
+        lowering = self._lower(
+            self._params, [*self._consts, *self._flat], platforms=lowering_platforms
+        )
+        return Lowered(lowering, self.args_info, self._out_tree, self._consts)
+
+
+class Lowered(_Stage):
+    """A function lowered to StableHLO, ready to compile."""
+
+    __slots__ = ("_lowering", "args_info", "out_tree", "_consts")
+
+    def __init__(self, lowering, args_info, out_tree, consts=()):
+        self._lowering = lowering
+        self.args_info = args_info
+        self.out_tree = out_tree
+        self._consts = list(consts)
+
+    @property
+    def out_info(self):
+        """Shapes and dtypes of the results, as a tree of `ShapeDtypeStruct`."""
+        from_aval = core.ShapeDtypeStruct.from_aval
+        return tree_unflatten(self.out_tree, [from_aval(a) for a in self._lowering.out_avals])
+
+    def compile(self, compiler_options: CompilerOptions | None = None, *, device_assignment=None):
+        """Compile.
+
+        Args:
+          compiler_options: XLA options by name, over those given to `jit`.
+        """
+        kwargs = {} if device_assignment is None else {"device_assignment": device_assignment}
+        return Compiled(
+            self._lowering.compile(compiler_options, **kwargs), self.args_info, self.out_tree, self._consts
+        )
+
+    def as_text(self, dialect: str | None = None, *, debug_info: bool = False) -> str:
+        """The lowered program as text; `dialect` is 'stablehlo' (the default) or 'hlo'."""
+        return self._lowering.as_text(dialect, debug_info=debug_info)
+
+    def compiler_ir(self, dialect: str | None = None) -> Any:
+        """The lowered program as an object of the compiler's; None if it has no such form."""
+        return self._lowering.compiler_ir(dialect)
+
+    def cost_analysis(self) -> Any:
+        """Estimates of the cost of the program before optimisation, as a dictionary."""
+        return self._lowering.cost_analysis()
+
+
+class Compiled(_Stage):
+    """A compiled function: call it with arguments of the types it was compiled for."""
+
+    __slots__ = ("_executable", "args_info", "out_tree", "_consts", "_call")
+
+    def __init__(self, executable, args_info, out_tree, consts=()):
+        self._executable = executable
+        self.args_info = args_info
+        self.out_tree = out_tree
+        self._consts = list(consts)
+
+    def as_text(self) -> str | None:
+        """The optimised program as text."""
+        return self._executable.as_text()
+
+    def cost_analysis(self) -> Any:
+        """Estimates of the cost of the program (flops, bytes accessed, ...), as a dictionary."""
+        return self._executable.cost_analysis()
+
+    def memory_analysis(self) -> Any:
+        """Estimates of the memory the program needs."""
+        return self._executable.memory_analysis()
+
+    def runtime_executable(self) -> Any:
+        """The native executable."""
+        return self._executable.runtime_executable()
+
+    @property
+    def out_info(self):
+        """Shapes and dtypes of the results, as a tree of `ShapeDtypeStruct`."""
+        from_aval = core.ShapeDtypeStruct.from_aval
+        return tree_unflatten(self.out_tree, [from_aval(a) for a in self._executable.out_avals])
+
+    def _flat_inputs(self, values):
+        n = len(self._consts)
+        return tree_unflatten(self.in_tree, list(values)[n:])
+
+    @property
+    def input_shardings(self):
+        """Shardings of the arguments, as a tree of (args, kwargs); None for unused ones."""
+        return self._flat_inputs(self._executable.input_shardings())
+
+    @property
+    def output_shardings(self):
+        """Shardings of the results, as a tree."""
+        return tree_unflatten(self.out_tree, self._executable.output_shardings())
+
+    @property
+    def input_formats(self):
+        """Layouts and shardings of the arguments, as a tree of (args, kwargs)."""
+        return self._flat_inputs(self._executable.input_formats())
+
+    @property
+    def output_formats(self):
+        """Layouts and shardings of the results, as a tree."""
+        return tree_unflatten(self.out_tree, self._executable.output_formats())
+
+    def __call__(self, *args, **kwargs):
+        """Run on arguments of the types the function was compiled for.
+
+        Raises:
+          TypeError: if the trees or the types of the arguments differ, naming the argument.
+        """
+        flat, tree = tree_flatten((args, kwargs))
+        if tree != self.in_tree:
+            raise TypeError(self._tree_mismatch(args, kwargs, tree))
+        for x in flat:
+            if isinstance(x, core.Tracer):
+                raise TypeError(
+                    "Cannot apply JAX transformations to a function lowered and compiled for a "
+                    f"particular signature. Detected argument of Tracer type {type(x)}."
+                )
+        outs = self._executable.call(*self._consts, *flat)
+        return tree_unflatten(self.out_tree, outs)
+
+    call = __call__
+
+    def _tree_mismatch(self, args, kwargs, tree) -> str:
+        expected = self.in_tree
+        want = {keystr(p) for p, _ in generate_key_paths(tree_unflatten(expected, [0] * expected.num_leaves))}
+        got = {keystr(p) for p, _ in generate_key_paths((args, kwargs))}
+        lines = []
+        if want - got:
+            lines.append(f"missing: {', '.join(sorted(want - got))}")
+        if got - want:
+            lines.append(f"unexpected: {', '.join(sorted(got - want))}")
+        return (
+            "Function compiled with input pytree does not match the input pytree it was called with. "
+            f"It was compiled for {expected} and called with {tree}. " + "; ".join(lines)
+        )
+
+
+class Wrapped(Protocol):
+    """A jitted function: callable, with ahead-of-time stages."""
+
+    def __call__(self, *args, **kwargs):
+        """Run, compiling first if need be."""
+
+    def trace(self, *args, **kwargs) -> Traced:
+        """Trace for arguments of these types."""
+
+    def lower(self, *args, **kwargs) -> Lowered:
+        """Trace and lower for arguments of these types."""
+
+
+def flatten_args(args: Sequence[Any], kwargs: dict) -> tuple[list, Any]:
+    return tree_flatten((args, kwargs))
+
+

@@ -1,0 +1,81 @@
+"""Types that annotations use; at run time they cost nothing but these names."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Sequence
+from typing import Any, Protocol, Union, runtime_checkable
+
+import numpy as np
+
+from jax._src.lib import _jax
+
+DType = np.dtype
+
+
+@runtime_checkable
+class SupportsDType(Protocol):
+    """Has a `dtype`."""
+
+    @property
+    def dtype(self) -> DType: ...
+
+
+class SupportsShape(Protocol):
+    """Has a `shape`."""
+
+    @property
+    def shape(self) -> tuple[int, ...]: ...
+
+
+class SupportsNdim(Protocol):
+    """Has an `ndim`."""
+
+    @property
+    def ndim(self) -> int: ...
+
+
+class SupportsSize(Protocol):
+    """Has a `size`."""
+
+    @property
+    def size(self) -> int: ...
+
+
+class DuckTypedArray(Protocol):
+    """Has a `shape` and a `dtype`: arrays, avals, `jax.ShapeDtypeStruct`."""
+
+    @property
+    def dtype(self) -> DType: ...
+
+    @property
+    def shape(self) -> tuple[int, ...]: ...
+
+
+# What stands for a type: "float32", float, np.float32, np.dtype("float32"), an array, …
+DTypeLike = Union[str, type[Any], np.dtype, SupportsDType]
+ExtendedDType = Any
+DTypeLikeOrExtended = Any
+
+DimSize = Any  # an int, or a symbolic dimension of jax.export
+Shape = Sequence[DimSize]
+
+Array = _jax.Array
+ArrayLike = Union[Array, np.ndarray, np.bool_, np.number, bool, int, float, complex]
+StaticScalar = Union[np.bool_, np.number, bool, int, float, complex]
+
+
+class DeprecatedArg:
+    """The type of the default of arguments that are going away."""
+
+    def __repr__(self) -> str:
+        return "Deprecated"
+
+
+class DLDeviceType(enum.IntEnum):
+    """Device types of the DLPack protocol."""
+
+    kDLCPU = 1
+    kDLCUDA = 2
+    kDLCUDAHost = 3
+    kDLROCM = 10

@@ -1,0 +1,190 @@
+"""PJRT plugins: packages that bring a platform with them.
+
+A plugin is a module of the namespace package `jax_plugins`, or an entry point of the group
+`jax_plugins`; its function `initialize()` calls `register_plugin`.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import importlib.util
+import json
+import logging
+import os
+import pkgutil
+import sys
+import threading
+import warnings
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from jax._src.lib import Client, _jax
+from jax._src.xla_bridge import registry
+from jax._src.xla_bridge.clients import OptionsDict, make_pjrt_c_api_client
+
+logger = logging.getLogger("jax._src.xla_bridge")
+
+_plugin_lock = threading.RLock()
+_plugins_registered = False
+_plugin_callbacks: list[Callable[..., None]] = []
+
+
+def register_plugin(
+    plugin_name: str,
+    *,
+    priority: int = 400,
+    library_path: str | None = None,
+    options: OptionsDict | Callable[[], OptionsDict] | None = None,
+    c_api: Any | None = None,
+    factory: Callable[[], Client] | None = None,
+    make_topology: Callable[..., Any] | None = None,
+) -> Any:
+    """Registers a platform that a PJRT plugin brings, and loads the plugin.
+
+    Args:
+      plugin_name: the platform's name.
+      priority: the platform with the highest is the default.
+      library_path: the plugin's shared library.
+      options: options of its client, or a function that returns them.
+      c_api: the plugin's PJRT C API in a capsule, in place of a library.
+      factory: makes the client; by default `make_pjrt_c_api_client` does.
+      make_topology: describes absent hardware; by default the plugin does.
+
+    Returns:
+      The plugin's PJRT C API in a capsule.
+
+    Raises:
+      ValueError: both or neither of ``library_path`` and ``c_api`` are given.
+      RuntimeError: the library cannot be loaded.
+    """
+    if (library_path is None) == (c_api is None):
+        raise ValueError(
+            f"The plugin {plugin_name} needs either library_path or c_api, got"
+            f" library_path={library_path!r} and c_api={c_api!r}."
+        )
+    if _jax.pjrt_plugin_loaded(plugin_name):
+        logger.debug("The plugin %s is loaded already", plugin_name)
+    elif c_api is not None:
+        _jax.load_pjrt_plugin(plugin_name, None, c_api)
+    else:
+        logger.debug("Loading the plugin %s from %s", plugin_name, library_path)
+        c_api = _jax.load_pjrt_plugin(plugin_name, library_path, None)
+    if make_topology is None and c_api is not None:
+        make_topology = functools.partial(_make_topology, c_api)
+    registry.register_backend_factory(
+        plugin_name,
+        factory or functools.partial(make_pjrt_c_api_client, plugin_name, options),
+        priority=priority,
+        fail_quietly=False,
+        experimental=plugin_name in registry._experimental_plugins,
+        make_topology=make_topology,
+        c_api=c_api,
+    )
+    return c_api
+
+
+def _make_topology(c_api, topology_name="", **kwargs):
+    return _jax.get_c_api_topology(c_api, topology_name, dict(**kwargs))
+
+
+def register_plugin_callbacks(callback: Callable[..., None]) -> None:
+    """Calls a function with `c_api=` for each plugin: when they are found, or now if they are."""
+    with _plugin_lock:
+        _plugin_callbacks.append(callback)
+        if _plugins_registered:
+            _call_back([callback])
+
+
+def _call_back(callbacks):
+    for registration in list(registry._backend_factories.values()):
+        if registration.c_api is not None:
+            for callback in callbacks:
+                callback(c_api=registration.c_api)
+
+
+def _discover_and_register_pjrt_plugins() -> None:
+    """Finds and registers all plugins, once."""
+    global _plugins_registered
+    if _plugins_registered:
+        return
+    with _plugin_lock:
+        if _plugins_registered:
+            return
+        discover_pjrt_plugins()
+        register_pjrt_plugin_factories_from_env()
+        _plugins_registered = True
+        _call_back(_plugin_callbacks)
+
+
+registry._plugin_discovery.append(_discover_and_register_pjrt_plugins)
+
+
+def discover_pjrt_plugins() -> None:
+    """Initializes all installed plugins. A plugin that fails is a warning; the others go on."""
+    for name, load in _find_plugins():
+        try:
+            load().initialize()
+        except Exception as e:
+            logger.debug("JAX plugin %s failed", name, exc_info=True)
+            warnings.warn(
+                f"The JAX plugin {name} could not be initialized and is left out: {e!r}. To silence"
+                " this, uninstall it, or update it to a version that fits this jax and jaxlib.",
+                RuntimeWarning,
+                stacklevel=2,
+            )
+
+
+def _find_plugins() -> list[tuple[str, Callable[[], Any]]]:
+    found: dict[str, Callable[[], Any]] = {}
+    spec = importlib.util.find_spec("jax_plugins")
+    if spec is not None and spec.submodule_search_locations:
+        for module in pkgutil.iter_modules(spec.submodule_search_locations, "jax_plugins."):
+            found[module.name] = functools.partial(importlib.import_module, module.name)
+    from importlib.metadata import entry_points  # slow to import, and only needed here
+
+    for entry_point in entry_points(group="jax_plugins"):
+        found.setdefault(entry_point.value, entry_point.load)
+    return list(found.items())
+
+
+def register_pjrt_plugin_factories_from_env() -> None:
+    """Registers the plugins that $PJRT_NAMES_AND_LIBRARY_PATHS names.
+
+    Its form is 'name1:path1,name2:path2'; ';' takes the place of ':' on Windows. A path to a .json
+    file stands for its `library_path`, with the client's options in `create_options`.
+    """
+    value = os.environ.get("PJRT_NAMES_AND_LIBRARY_PATHS")
+    if not value:
+        return
+    for name, path in _get_pjrt_plugin_names_and_library_paths(value).items():
+        options = None
+        if path.endswith(".json"):
+            path, options = _get_pjrt_plugin_config(path)
+        register_plugin(name, library_path=path, options=options)
+
+
+def _get_pjrt_plugin_names_and_library_paths(plugins_from_env: str) -> dict[str, str]:
+    separator = ";" if sys.platform == "win32" else ":"
+    out = {}
+    for pair in filter(None, plugins_from_env.split(",")):
+        name, found, path = pair.partition(separator)
+        if not found or not name or not path:
+            raise ValueError(
+                "PJRT_NAMES_AND_LIBRARY_PATHS must be like"
+                f" 'name1{separator}path1,name2{separator}path2', got {plugins_from_env!r}"
+            )
+        out[name] = path
+    return out
+
+
+def _get_pjrt_plugin_config(
+    json_path: str,
+) -> tuple[str, Mapping[str, str | int | list[int] | float | bool] | None]:
+    """The library's path and the client's options from a file."""
+    with open(json_path) as file:
+        content = json.load(file)
+    if "library_path" not in content:
+        raise ValueError(f"The PJRT plugin configuration {json_path} has no field library_path.")
+    options = content.get("create_options", content.get("create_option"))
+    return content["library_path"], options

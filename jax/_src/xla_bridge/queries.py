@@ -1,0 +1,175 @@
+"""Questions about devices and processes."""
+
+from __future__ import annotations
+
+import functools
+import warnings
+
+from jax._src.lib import Client, Device
+from jax._src.xla_bridge.registry import get_backend
+
+
+def devices(backend: str | Client | None = None) -> list[Device]:
+    """All devices of a platform, also those of other processes.
+
+    Args:
+      backend: ``"cpu"``, ``"gpu"`` or ``"tpu"``; by default the preferred platform that there is.
+
+    Raises:
+      RuntimeError: there is no such platform.
+
+    Example:
+      >>> import jax
+      >>> jax.devices("cpu")[0]
+      CpuDevice(id=0)
+    """
+    return get_backend(backend).devices()
+
+
+def local_devices(
+    process_index: int | None = None,
+    backend: str | Client | None = None,
+    host_id: int | None = None,
+) -> list[Device]:
+    """The devices of one process.
+
+    Args:
+      process_index: by default this process.
+      backend: see :func:`jax.devices`.
+      host_id: former name of ``process_index``.
+
+    Raises:
+      ValueError: there is no such process.
+
+    Example:
+      >>> import jax
+      >>> len(jax.local_devices(backend="cpu")) == jax.local_device_count("cpu")
+      True
+    """
+    if host_id is not None:
+        warnings.warn(
+            "The argument host_id of jax.local_devices has been renamed to process_index.",
+            stacklevel=2,
+        )
+        process_index = host_id
+    client = get_backend(backend)
+    if process_index is None:
+        return client.local_devices()
+    if not 0 <= process_index < process_count(client):
+        raise ValueError(f"Unknown process_index {process_index}")
+    return [d for d in client.devices() if d.process_index == process_index]
+
+
+def device_count(backend: str | Client | None = None) -> int:
+    """The number of devices of a platform, in all processes. See :func:`jax.devices`.
+
+    Example:
+      >>> import jax
+      >>> jax.device_count() == len(jax.devices())
+      True
+    """
+    return int(get_backend(backend).device_count())
+
+
+def local_device_count(backend: str | Client | None = None) -> int:
+    """The number of devices of this process. See :func:`jax.devices`.
+
+    Example:
+      >>> import jax
+      >>> jax.local_device_count() <= jax.device_count()
+      True
+    """
+    return int(get_backend(backend).local_device_count())
+
+
+def process_index(backend: str | Client | None = None) -> int:
+    """Which process this is: 0 unless there are several. See :func:`jax.devices`.
+
+    Example:
+      >>> import jax
+      >>> jax.process_index()
+      0
+    """
+    return get_backend(backend).process_index()
+
+
+@functools.lru_cache
+def process_count(backend: str | Client | None = None) -> int:
+    """The number of processes. See :func:`jax.devices`.
+
+    Example:
+      >>> import jax
+      >>> jax.process_count()
+      1
+    """
+    return max(d.process_index for d in devices(backend)) + 1
+
+
+def process_indices(backend: str | Client | None = None) -> list[int]:
+    """The numbers of all processes. See :func:`jax.devices`.
+
+    Example:
+      >>> import jax
+      >>> jax.process_indices()
+      [0]
+    """
+    return list(range(process_count(backend)))
+
+
+def default_backend() -> str:
+    """The name of the preferred platform that there is.
+
+    Example:
+      >>> import jax
+      >>> jax.default_backend() in ("cpu", "gpu", "tpu")
+      True
+    """
+    return get_backend(None).platform
+
+
+def host_id(backend: str | Client | None = None) -> int:
+    """Former name of :func:`jax.process_index`."""
+    _warn_renamed("host_id", "process_index")
+    return process_index(backend)
+
+
+def host_count(backend: str | Client | None = None) -> int:
+    """Former name of :func:`jax.process_count`."""
+    _warn_renamed("host_count", "process_count")
+    return process_count(backend)
+
+
+def host_ids(backend: str | Client | None = None) -> list[int]:
+    """Former name of :func:`jax.process_indices`."""
+    _warn_renamed("host_ids", "process_indices")
+    return process_indices(backend)
+
+
+def _warn_renamed(old, new):
+    warnings.warn(f"jax.{old} has been renamed to jax.{new}; use the new name.", stacklevel=3)
+
+
+# Versions that a plugin states
+
+
+def backend_xla_version(platform=None) -> int | None:
+    """The version of XLA that a platform's plugin contains, if it says so."""
+    return getattr(get_backend(platform), "xla_version", None)
+
+
+def backend_stablehlo_version(platform=None) -> list[int] | None:
+    """The newest StableHLO that a platform's plugin reads, if it says so."""
+    return getattr(get_backend(platform), "stablehlo_current_version", None)
+
+
+def backend_pjrt_c_api_version(platform=None) -> tuple[int, int] | None:
+    """The version of the PJRT C API of a platform's plugin; None for one that is built in."""
+    backend = get_backend(platform)
+    if hasattr(backend, "pjrt_c_api_major_version"):
+        return (backend.pjrt_c_api_major_version, backend.pjrt_c_api_minor_version)
+    return None
+
+
+def using_pjrt_c_api(backend=None) -> bool:
+    """Whether a platform comes from a plugin."""
+    return "PJRT C API" in get_backend(backend).platform_version

@@ -1,0 +1,417 @@
+"""The registry of platforms, and the backends of those that have started."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import logging
+import os
+import threading
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+from jax._src import config, hardware_utils, util
+from jax._src.lib import Client, Device, _jax
+from jax._src.xla_bridge.clients import make_cpu_client, make_tpu_client
+
+logger = logging.getLogger("jax._src.xla_bridge")
+
+BackendFactory = Callable[[], Client | None]
+TopologyFactory = Callable[..., _jax.DeviceTopology]
+
+
+@dataclasses.dataclass
+class BackendRegistration:
+    """How a platform's backend is made, and how much it is preferred."""
+
+    factory: BackendFactory
+    # The platform with the highest priority among those that start is the default.
+    priority: int
+    # Whether a failure to start is not even a warning, where nobody asked for the platform.
+    fail_quietly: bool = False
+    experimental: bool = False
+    c_api: Any | None = None
+
+
+_platform_aliases = {"cuda": "gpu", "rocm": "gpu", "oneapi": "gpu"}
+_alias_to_platforms = {"gpu": ["cuda", "rocm", "oneapi"]}
+_nonexperimental_plugins = {"cuda", "rocm"}
+_experimental_plugins = {"oneapi"}
+
+_backend_factories: dict[str, BackendRegistration] = {}
+_topology_factories: dict[str, TopologyFactory] = {}
+_backend_initialization_hooks: list[Callable[[Client], None]] = []
+_plugin_discovery: list[Callable[[], None]] = []
+
+_backend_lock = threading.RLock()
+_backends: dict[str, Client] = {}
+_backend_errors: dict[str, str] = {}
+_default_backend: Client | None = None
+_warns_of_forks = False
+
+
+def register_backend_factory(
+    name: str,
+    factory: BackendFactory,
+    *,
+    priority: int = 0,
+    fail_quietly: bool = True,
+    experimental: bool = False,
+    make_topology: TopologyFactory | None = None,
+    c_api: Any | None = None,
+) -> None:
+    """Registers a platform.
+
+    Args:
+      name: the platform's name.
+      factory: makes its client; None if there is no such hardware.
+      priority: the platform with the highest is the default.
+      fail_quietly: whether a failure to start is only logged, not a warning; it is an error where
+        the option `jax_platforms` names the platform.
+      experimental: warns when it starts.
+      make_topology: makes a description of absent hardware, for compilation ahead of time.
+      c_api: the PJRT C API of its plugin.
+
+    Raises:
+      RuntimeError: backends have started already.
+    """
+    with _backend_lock:
+        if name in _backends:
+            raise RuntimeError(f"Backend {name} already initialized")
+        _backend_factories[name] = BackendRegistration(
+            factory, priority, fail_quietly, experimental, c_api
+        )
+        if make_topology is not None:
+            _topology_factories[name] = make_topology
+
+
+register_backend_factory("cpu", make_cpu_client, priority=0, fail_quietly=False)
+
+
+def make_pjrt_topology(platform: str, topology_name="", **kwargs):
+    """Describes hardware of a platform that need not be there.
+
+    Args:
+      platform: the platform's name.
+      topology_name: which hardware, in the platform's own terms.
+      **kwargs: options of the platform's plugin.
+
+    Raises:
+      NotImplementedError: the platform cannot do this.
+    """
+    for discover in _plugin_discovery:
+        discover()
+    factory = _topology_factories.get(canonicalize_known_platform(platform))
+    if factory is None:
+        raise NotImplementedError(f"topology not implemented for {platform}")
+    return factory(topology_name, **kwargs)
+
+
+def make_pjrt_tpu_topology(topology_name="", **kwargs):
+    if not _jax.pjrt_plugin_loaded("tpu"):
+        make_library_path = os.environ.get("TPU_LIBRARY_PATH", "libtpu.so")
+        _jax.load_pjrt_plugin("tpu", make_library_path, None)
+    if not _jax.pjrt_plugin_initialized("tpu"):
+        _jax.initialize_pjrt_plugin("tpu")
+    return _jax.get_default_c_api_topology("tpu", topology_name, dict(**kwargs))
+
+
+register_backend_factory(
+    "tpu",
+    make_tpu_client,
+    priority=300,
+    fail_quietly=True,
+    make_topology=make_pjrt_tpu_topology,
+)
+
+
+# Names
+
+
+def expand_platform_alias(platform: str) -> list[str]:
+    """The platforms that a name stands for: 'gpu' for those of all vendors."""
+    return list(_alias_to_platforms.get(platform, [platform]))
+
+
+def known_platforms() -> set[str]:
+    """All names of platforms, installed or not."""
+    return {*_nonexperimental_plugins, *_experimental_plugins, *_backend_factories} | {
+        *_platform_aliases.values()
+    }
+
+
+def is_known_platform(platform: str) -> bool:
+    """Whether a name is that of a platform, installed or not."""
+    return platform in known_platforms()
+
+
+def canonicalize_known_platform(platform: str) -> str:
+    """The registered platform that a name stands for."""
+    for candidate in expand_platform_alias(platform):
+        if candidate in _backend_factories:
+            return candidate
+    return platform
+
+
+def canonicalize_platform(platform: str) -> str:
+    """The platform that a name stands for, among those that have started.
+
+    Args:
+      platform: a platform or an alias.
+
+    Raises:
+      RuntimeError: none of an alias's platforms has started.
+    """
+    candidates = _alias_to_platforms.get(platform)
+    if candidates is None:
+        return platform
+    running = backends()
+    for candidate in candidates:
+        if candidate in running:
+            return candidate
+    raise RuntimeError(
+        f"Unknown backend: '{platform}' requested, but no platforms that are instances of {platform}"
+        f" are present. Platforms present are: {','.join(running)}"
+    )
+
+
+# Starting
+
+
+def backends_are_initialized() -> bool:
+    """Whether backends have started."""
+    with _backend_lock:
+        return bool(_backends)
+
+
+def register_backend_initialization_hook(hook: Callable[[Client], None]) -> None:
+    """Calls a function with each backend that starts; at once with those that have."""
+    with _backend_lock:
+        _backend_initialization_hooks.append(hook)
+        for backend in _backends.values():
+            hook(backend)
+
+
+def backends() -> dict[str, Client]:
+    """Starts the platforms, once; returns their clients by name.
+
+    Which platforms: those of the option `jax_platforms`, in order of preference, otherwise all that
+    are registered.
+
+    Raises:
+      RuntimeError: a platform that was asked for does not start.
+    """
+    global _default_backend
+    if _backends:
+        return _backends
+    with _backend_lock:
+        if _backends:
+            return _backends
+        for discover in _plugin_discovery:
+            discover()
+        started, errors = _start_platforms(config.jax_platforms.value)
+        _backend_errors.clear()
+        _backend_errors.update(errors)
+        _default_backend = next(iter(started.values()))
+        # Readers without the lock must see either nothing or everything.
+        in_registration_order = sorted(
+            started.items(), key=lambda item: list(_backend_factories).index(item[0])
+        )
+        _backends.update(in_registration_order)
+        _warn_of_forks()
+        if not config.jax_platforms.value:
+            _suggest_missing_backends(_default_backend.platform)
+        for hook in _backend_initialization_hooks:
+            for backend in started.values():
+                hook(backend)
+        return _backends
+
+
+def _start_platforms(wanted: str | None) -> tuple[dict[str, Client], dict[str, str]]:
+    """Clients by platform, the preferred one first, and errors of those that were not needed."""
+    started: dict[str, Client] = {}
+    errors: dict[str, str] = {}
+    if not wanted:
+        names = sorted(_backend_factories, key=lambda n: -_backend_factories[n].priority)
+        for name in names:
+            try:
+                started[name] = _start(name)
+            except Exception as e:
+                problem = f"Unable to initialize backend '{name}': {e}"
+                if name == "cpu":
+                    raise RuntimeError(problem) from e
+                errors[name] = str(e)
+                if _backend_factories[name].fail_quietly:
+                    logger.info(problem)
+                else:
+                    warnings.warn(
+                        f"{problem} (programs run without it; you may need to uninstall the failing"
+                        " plugin package, or set JAX_PLATFORMS=cpu to skip this backend.)",
+                        RuntimeWarning,
+                        stacklevel=3,
+                    )
+        if not started:
+            raise RuntimeError(f"No backend could be initialized: {errors}")
+        return started, errors
+
+    problems: list[str] = []
+    for name in [part.strip() for part in wanted.split(",") if part.strip()]:
+        candidates = expand_platform_alias(name)
+        for platform in candidates:
+            if platform in started:
+                continue
+            if platform not in _backend_factories:
+                problem = (
+                    f"Unable to initialize backend '{platform}': Backend '{platform}' is not in the"
+                    f" list of known backends: {list(_backend_factories)}."
+                )
+                # Like 'cuda,cpu' on a machine without the plugin: the rest of the list goes on.
+                if platform not in _nonexperimental_plugins | _experimental_plugins:
+                    raise RuntimeError(problem + _CHOOSE)
+                problems.append(problem)
+                continue
+            try:
+                started[platform] = _start(platform)
+            except Exception as e:
+                problem = f"Unable to initialize backend '{platform}': {e}"
+                if len(candidates) == 1:
+                    raise RuntimeError(problem + _CHOOSE) from e
+                errors[platform] = str(e)
+                problems.append(problem)
+    if not started:
+        text = " ".join(problems) or f"JAX_PLATFORMS={wanted!r} names no platform."
+        raise RuntimeError(text + _CHOOSE)
+    for problem in problems:
+        logger.info(problem)
+    return started, errors
+
+
+_CHOOSE = " (set JAX_PLATFORMS='' to automatically choose an available backend)"
+
+
+def _start(platform: str) -> Client:
+    registration = _backend_factories[platform]
+    if registration.experimental:
+        logger.warning(
+            "Platform '%s' is experimental and not all JAX functionality may work.", platform
+        )
+    logger.debug("Initializing backend '%s'", platform)
+    backend = registration.factory()
+    if backend is None:
+        raise RuntimeError(f"Could not initialize backend '{platform}'")
+    if backend.device_count() == 0:
+        raise RuntimeError(f"Backend '{platform}' provides no devices.")
+    logger.debug("Backend '%s' initialized", platform)
+    return backend
+
+
+def _suggest_missing_backends(default_platform: str) -> None:
+    if default_platform != "cpu":
+        return
+    if hardware_utils.has_visible_nvidia_gpu() and "cuda" not in _backend_factories:
+        logger.warning(
+            "An NVIDIA GPU may be present on this machine, but no CUDA plugin for JAX is installed:"
+            " programs run on the CPU."
+        )
+    elif hardware_utils.num_available_amd_gpus(stop_at=1) and "rocm" not in _backend_factories:
+        logger.warning(
+            "An AMD GPU may be present on this machine, but no ROCm plugin for JAX is installed:"
+            " programs run on the CPU."
+        )
+    elif hardware_utils.num_available_tpu_chips_and_device_id()[0] and "tpu" not in _backends:
+        logger.warning(
+            "A TPU may be present on this machine, but its backend did not start (%s): programs run"
+            " on the CPU.",
+            _backend_errors.get("tpu", "libtpu is not installed"),
+        )
+
+
+def _at_fork():
+    if _backends:
+        warnings.warn(
+            "os.fork() was called, but JAX is multithreaded: the child process will likely deadlock"
+            " when it uses JAX. Start processes with the method 'spawn' or 'forkserver'.",
+            RuntimeWarning,
+            stacklevel=2,
+        )
+
+
+def _warn_of_forks():
+    global _warns_of_forks
+    if not _warns_of_forks and hasattr(os, "register_at_fork"):
+        os.register_at_fork(before=_at_fork)
+        _warns_of_forks = True
+
+
+# Access
+
+
+@functools.cache
+def get_backend(platform: None | str | Client = None) -> Client:
+    """The client of a platform.
+
+    Args:
+      platform: a platform's name, an alias, or a client, which is returned; by default the
+        preferred one.
+
+    Raises:
+      RuntimeError: there is no such platform, or it did not start.
+    """
+    if platform is not None and not isinstance(platform, str):
+        return platform
+    running = backends()
+    platform = platform or config.xla_backend.value or config.platform_name.value or None
+    if platform is None:
+        return _default_backend
+    platform = canonicalize_platform(platform)
+    backend = running.get(platform)
+    if backend is not None:
+        return backend
+    if platform in _backend_errors:
+        raise RuntimeError(
+            f"Backend '{platform}' failed to initialize: {_backend_errors[platform]}."
+            f" Available backends are {list(running)}"
+        )
+    raise RuntimeError(f"Unknown backend {platform}. Available backends are {list(running)}")
+
+
+def get_device_backend(device: Device | None = None) -> Client:
+    """The client of a device; the preferred one without a device."""
+    return get_backend() if device is None else device.client
+
+
+def local_backend(name: str | None = None) -> Client:
+    """The same as `get_backend`."""
+    return get_backend(name)
+
+
+def _clear_backends() -> None:
+    """Forgets all backends; those that are used next start anew."""
+    global _default_backend
+    with _backend_lock:
+        _backends.clear()
+        _backend_errors.clear()
+        _default_backend = None
+        get_backend.cache_clear()
+        util.clear_all_caches()
+
+
+def _fix_when_running(state):
+    """Makes a change of an option an error once backends have started with its value."""
+    parse = state._parser
+
+    def parse_if_not_running(name, value):
+        value = parse(name, value)
+        if _backends and value != state.value:
+            raise RuntimeError(
+                f"{name} config should be updated before backends are initialized i.e. before any JAX"
+                " operation is executed. Set it right after `import jax`."
+            )
+        return value
+
+    state._parser = parse_if_not_running
+
+
+_fix_when_running(config.num_cpu_devices)
+_fix_when_running(config.pjrt_client_create_options)

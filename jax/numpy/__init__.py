@@ -1,0 +1,1 @@
+"""NumPy API (being built)."""

@@ -1,0 +1,104 @@
+"""The runner of the benchmarks: how rounds become ratios, and ratios a table."""
+
+import io
+import json
+import os
+import subprocess
+import sys
+from contextlib import redirect_stdout
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+RUN = ROOT / "benchmarks" / "run.py"
+
+sys.path.insert(0, str(RUN.parent))
+import run as bench  # noqa: E402 (it is found through the line above)
+
+ROW = {"name": "x + x", "group": "eager", "unit": "s", "mark": 1.05}
+
+
+def call(*arguments, **variables):
+    command = [sys.executable, str(RUN), *arguments]
+    return subprocess.run(
+        command, env=os.environ | variables, capture_output=True, text=True, check=False
+    )
+
+
+def test_ratio_is_the_median_of_the_rounds():
+    row = bench.compare(ROW, [1.0, 2.0, 9.0, 2.0, 1.0], [2.0, 2.0, 3.0, 1.0, 1.0])
+    assert row.ratio == 1.0
+    assert row.spread == (1.0, 2.0)
+    assert (row.ours, row.oracle) == (2.0, 2.0)
+    assert row.verdict == "met"
+    assert bench.compare(ROW, [3.0], [2.0]).verdict == "missed"
+    assert bench.compare(ROW | {"mark": None}, [3.0], [2.0]).verdict == ""
+    assert bench.compare(ROW, [0.0], [0.0]).ratio == 1.0
+    assert bench.failed(ROW, "no").verdict == "failed"
+
+
+def test_sides_take_turns():
+    assert list(bench.alternate(["a", "b"], 3)) == ["a", "b", "b", "a", "a", "b"]
+
+
+@pytest.mark.parametrize(
+    ("value", "unit", "text"),
+    [
+        (1.234, "s", "1.23 s"),
+        (0.0456, "s", "45.6 ms"),
+        (5e-6, "s", "5 µs"),
+        (2e-8, "s", "0.02 µs"),
+        (3.9e7, "FLOP", "39 MFLOP"),
+        (171.2e6, "B", "171.2 MB"),
+        (0, "B", "0 B"),
+    ],
+)
+def test_quantities(value, unit, text):
+    assert bench.format_quantity(value, unit) == text
+
+
+def test_tables():
+    rows = [bench.compare(ROW, [2.0, 2.0], [2.0, 2.0]), bench.failed(ROW | {"name": "x[3]"}, "no")]
+    rows.append(bench.compare(ROW | {"name": "lower it"}, [3.0, 3.0], [2.0, 2.0]))
+    with redirect_stdout(io.StringIO()) as plain:
+        bench.print_plain(rows)
+    lines = plain.getvalue().splitlines()
+    assert lines[0].split() == ["benchmark", "ours", "oracle", "ratio", "middle", "half", "mark"]
+    assert lines[1].split() == "x + x 2 s 2 s 1.00 1.00 – 1.00 ≤ 1.05 met".split()
+    assert "failed" in lines[2]
+    with redirect_stdout(io.StringIO()) as markdown:
+        bench.print_markdown(rows)
+    lines = markdown.getvalue().splitlines()
+    assert lines[2] == "| `x + x` | 2 s | 2 s | 1.00 | 1.00 – 1.00 | ≤ 1.05 |"
+    assert "| **1.50** |" in lines[4]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "message"),
+    [
+        (["--filter", "["], 2, "is no regular expression"),
+        (["--rounds", "0"], 2, "must be a whole number, 1 or more"),
+        (["--json", "/no/such/folder/x.json"], 2, "cannot write to /no/such/folder/x.json"),
+        (["--filter", "x"], 1, "there is no oracle at /no/python"),
+    ],
+)
+def test_bad_arguments(arguments, status, message):
+    result = call(*arguments, JAX_ORACLE_PYTHON="/no/python")
+    assert result.returncode == status
+    assert message in result.stderr
+
+
+@pytest.mark.skipif("JAX_ORACLE_PYTHON" not in os.environ, reason="needs the oracle")
+def test_one_benchmark(tmp_path):
+    out = tmp_path / "out.json"
+    result = call("--filter", r"x \+ x", "--rounds", "2", "--json", str(out))
+    assert result.returncode == 0, result.stderr
+    record = json.loads(out.read_text())
+    (row,) = record["rows"]
+    assert row["name"] == "x + x"
+    assert len(row["ratios"]) == 2
+    assert 0 < row["ratio"] < 100
+    nothing = call("--filter", "no such benchmark")
+    assert nothing.returncode == 1
+    assert "no benchmark matches" in nothing.stderr

@@ -1,0 +1,33 @@
+"""The README: its examples run, its commands and links are there."""
+
+import doctest
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+README = ROOT / "README.md"
+
+
+def test_examples():
+    flags = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
+    failures, tried = doctest.testfile(str(README), module_relative=False, optionflags=flags)
+    assert tried > 10
+    assert failures == 0
+
+
+@pytest.mark.parametrize(
+    "page", ["README.md", "CONTRIBUTING.md", "docs/index.md", "docs/architecture.md"]
+)
+def test_links(page):
+    text = (ROOT / page).read_text()
+    for target in re.findall(r"\]\((?!https?:)([^)#]+)[^)]*\)", text):
+        assert ((ROOT / page).parent / target).exists(), f"{page} links to {target}"
+
+
+def test_commands_name_what_exists():
+    commands = re.findall(r"^python3 (\S+) (?:run (\S+))?", README.read_text(), re.M)
+    assert len(commands) == 2
+    for path in filter(None, (path for command in commands for path in command)):
+        assert (ROOT / path).is_file()
