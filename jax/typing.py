@@ -4,5 +4,4 @@
 `jax.Array`. `DTypeLike` is what stands for a type of elements.
 """
 
-from jax._src.typing import ArrayLike as ArrayLike
-from jax._src.typing import DTypeLike as DTypeLike
+from jax._src.typing import ArrayLike as ArrayLike, DTypeLike as DTypeLike

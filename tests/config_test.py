@@ -9,8 +9,10 @@ import threading
 
 from absl.testing import absltest, parameterized
 
-from jax._src import config
-from jax._src import literals as literals  # tells jaxlib what typed scalars are
+from jax._src import (
+    config,
+    literals as literals,  # tells jaxlib what typed scalars are
+)
 from jax._src.lib import _jax, guard_lib
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
@@ -382,7 +384,11 @@ class ConfigTest(parameterized.TestCase):
         env = {k: v for k, v in os.environ.items() if not k.startswith(("JAX_", "PYTHONPATH"))}
         env["JAX_PLATFORMS"] = "cpu"
         done = subprocess.run(
-            [python, "-c", "import jax" + LIST_OPTIONS], capture_output=True, text=True, env=env, check=True
+            [python, "-c", "import jax" + LIST_OPTIONS],
+            capture_output=True,
+            text=True,
+            env=env,
+            check=True,
         )
         theirs = json.loads(done.stdout)
         done = subprocess.run(

@@ -15,8 +15,12 @@ import ml_dtypes
 import numpy as np
 from absl.testing import absltest, parameterized
 
-from jax._src import config, dtypes, literals
-from jax._src import core as core  # gives typed literals their avals
+from jax._src import (
+    config,
+    core as core,  # gives typed literals their avals
+    dtypes,
+    literals,
+)
 from jax._src.lib import _jax
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
@@ -176,7 +180,9 @@ class DtypesTest(parameterized.TestCase):
 
     def test_explicit_64_bit_types(self):
         ask = dtypes.check_and_canonicalize_user_dtype
-        with self.assertWarnsRegex(UserWarning, "float64 requested in zeros is not available.*f") as w:
+        with self.assertWarnsRegex(
+            UserWarning, "float64 requested in zeros is not available.*f"
+        ) as w:
             self.assertEqual(ask("float64", "zeros"), np.dtype("float32"))
         self.assertEqual(w.filename, __file__)
         with config.explicit_x64_dtypes("error"):

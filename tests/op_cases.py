@@ -4,6 +4,7 @@ A module of cases has a list `CASES`. `evaluate` runs one in all modes; `python 
 does so for all cases of a module with whatever `jax` is installed, and pickles the results.
 """
 
+import hashlib
 import importlib.util
 import itertools
 import os
@@ -174,16 +175,24 @@ def load(path: str | Path) -> list[Case]:
 
 
 def reference_results(path: str | Path) -> dict[str, dict[str, Any]] | None:
-    """What the reference build gives for all cases of a module; None if it is not installed."""
+    """What the reference build gives for all cases of a module; None if it is not installed.
+
+    The results are kept beside the build, until the cases change.
+    """
     if not REFERENCE_PYTHON.exists():
         return None
-    env = {k: v for k, v in os.environ.items() if not k.startswith(("JAX_", "PYTHONPATH"))}
-    with tempfile.TemporaryDirectory() as tmp:
-        out = Path(tmp) / "results.pickle"
-        subprocess.run(
-            [str(REFERENCE_PYTHON), "-P", __file__, str(path), str(out)], check=True, env=env, cwd=tmp
-        )
-        return pickle.loads(out.read_bytes())
+    key = hashlib.sha256(Path(__file__).read_bytes() + Path(path).read_bytes()).hexdigest()[:24]
+    cached = REFERENCE_PYTHON.parent.parent / "results" / f"{Path(path).stem}-{key}.pickle"
+    if not cached.exists():
+        cached.parent.mkdir(exist_ok=True)
+        env = {k: v for k, v in os.environ.items() if not k.startswith(("JAX_", "PYTHONPATH"))}
+        env["PYTHONPATH"] = str(Path(__file__).parent)
+        with tempfile.TemporaryDirectory(dir=cached.parent) as tmp:
+            out = Path(tmp) / "results.pickle"
+            command = [str(REFERENCE_PYTHON), "-P", __file__, str(path), str(out)]
+            subprocess.run(command, check=True, env=env, cwd=tmp)
+            out.rename(cached)
+    return pickle.loads(cached.read_bytes())
 
 
 def assert_same(ours: Any, theirs: Any, tol: float | None = None) -> None:

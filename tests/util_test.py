@@ -19,11 +19,11 @@ from jax._src import (
     errors,
     lib,
     monitoring,
+    pretty_printer as pp,
     source_info_util,
     traceback_util,
     util,
 )
-from jax._src import pretty_printer as pp
 
 
 class SequencesTest(parameterized.TestCase):
@@ -345,7 +345,7 @@ class LibTest(parameterized.TestCase):
     def test_lazy_names(self):
         self.assertIs(lib.xla_client.Client, lib.Client)
         with self.assertRaisesRegex(AttributeError, "nothing"):
-            lib.nothing
+            _ = lib.nothing
 
     def test_mlir(self):
         from jax._src.lib.mlir import ir
@@ -354,7 +354,7 @@ class LibTest(parameterized.TestCase):
         self.assertTrue(issubclass(hlo.AddOp, object))
         self.assertIn("Context", dir(ir))
         with self.assertRaises(AttributeError):
-            ir.NoSuchThing
+            _ = ir.NoSuchThing
 
 
 class SourceInfoTest(parameterized.TestCase):
@@ -663,12 +663,12 @@ class DeprecationsTest(parameterized.TestCase):
             self.assertEqual(module.going, 1)
         self.assertEqual(w.filename, __file__)
         with self.assertRaisesRegex(AttributeError, "gone is gone"):
-            module.gone
+            _ = module.gone
         with self.assertRaisesRegex(AttributeError, "has no attribute 'other'"):
-            module.other
+            _ = module.other
         deprecations.accelerate_getattr_deprecation(module, "going")
         with self.assertRaisesRegex(AttributeError, "going is going"):
-            module.going
+            _ = module.going
 
     def test_behaviour(self):
         deprecations.register("test-behaviour")

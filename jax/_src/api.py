@@ -225,7 +225,7 @@ def value_and_grad(
         answer = tree_unflatten(out_tree, outs[:n])
         _check_scalar(answer)
         _check_output_dtype("grad", holomorphic, answer)
-        ct = np.ones((), dtypes.dtype(outs[0])) if not isinstance(outs[0], Tracer) else _one(outs[0])
+        ct = _one(typeof(outs[0]))
         cts = [ct] + [Zero(typeof(x)) for x in outs[1:]]
         grads = lin.backward(cts)
         grads = [_finish_ct(g) for g in grads]
@@ -236,14 +236,20 @@ def value_and_grad(
     return value_and_grad_f
 
 
-def _one(x):
-    return core.hooks.full((), 1, typeof(x).dtype)
+@functools.cache
+def _one(aval):
+    """The cotangent of a scalar: one, as a constant that jaxprs show in place."""
+    if aval.weak_type and aval.dtype == dtypes.canonicalize_dtype(np.float64):
+        return 1.0
+    return np.ones((), aval.dtype)
 
 
 def _finish_ct(ct):
     """A cotangent as the array users get."""
     ct = ad.instantiate_zeros(ct)
-    return core.hooks.to_array(ct) if isinstance(ct, (np.ndarray, np.generic)) and ct.dtype != dtypes.float0 else ct
+    if isinstance(ct, (float, np.ndarray, np.generic)) and getattr(ct, "dtype", None) != dtypes.float0:
+        return core.hooks.to_array(ct)
+    return ct
 
 
 def _check_reduce_axes(reduce_axes) -> None:

@@ -341,7 +341,8 @@ def _rows(x: ArrayImpl, count: int) -> Iterator[Any]:
         return
     for start in range(0, count, _ROWS_AT_ONCE):
         rows = min(_ROWS_AT_ONCE, count - start)
-        yield from _unstack_at_program(rows)(x, np.int32(start))
+        # Two programs: in one, each row would read its position anew.
+        yield from _unstack_program(rows)(_rows_at_program(rows)(x, np.int32(start)))
 
 
 @functools.cache
@@ -353,14 +354,13 @@ def _unstack_program(count: int) -> Callable:
 
 
 @functools.cache
-def _unstack_at_program(count: int) -> Callable:
-    def unstack_at(x, start):
-        rows = core.hooks.dynamic_slice_in_dim(x, start, count, 0)
-        return [core.hooks.index_in_dim(rows, i, 0) for i in range(count)]
+def _rows_at_program(count: int) -> Callable:
+    def rows_at(x, start):
+        return core.hooks.dynamic_slice_in_dim(x, start, count, 0)
 
-    return dispatch.jit_hook(unstack_at, "unstack_at")
+    return dispatch.jit_hook(rows_at, "rows_at")
 
 
 register_cache(_unstack_program, "iteration")
-register_cache(_unstack_at_program, "iteration")
+register_cache(_rows_at_program, "iteration")
 ArrayImpl.__iter__ = _iter

@@ -174,6 +174,7 @@ class custom_jvp:
         flat_fun, out_tree = flatten_fun_nokwargs(
             _with_nondiff(self.fun, self.nondiff_argnums, nondiff), in_tree
         )
+        flat_fun.debug_info = api_util.debug_info("custom_jvp fun", self.fun, dyn)
         store: list = []
         jvp = self.jvp
         flat_jvp = _flat_jvp(
@@ -456,6 +457,7 @@ class custom_vjp:
         flat, in_tree = tree_flatten(dyn)
         _check_leaves("custom_vjp", fun_name(self), flat)
         flat_fun, out_tree = flatten_fun_nokwargs(_with_nondiff(self.fun, nums, nondiff), in_tree)
+        flat_fun.debug_info = api_util.debug_info("custom_vjp fun", self.fun, dyn)
         in_avals = [typeof(x) for x in flat]
         fwd = _flat_fwd(
             _with_nondiff(self.fwd, nums, nondiff), fun_name(self), fun_name(self.fwd), in_tree,

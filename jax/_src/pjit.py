@@ -191,6 +191,7 @@ class _Jit:
 
     # Calling
 
+    @traceback_util.api_boundary
     def cache_miss(self, *args, **kwargs):
         """Called from C++ where it has no program for the arguments."""
         if config.disable_jit.value:
@@ -308,6 +309,10 @@ def _call_checked(executable, args, params):
         dispatch.check_special(params["name"], outs)
         return outs
     except dispatch.InternalFloatingPointError as err:
+        jaxpr = params["jaxpr"].jaxpr
+        if len(jaxpr.eqns) == 1 and not any(core.subjaxprs(jaxpr)):  # nothing smaller to run
+            err.name = jaxpr.eqns[0].primitive.name
+            raise FloatingPointError(str(err)) from None
         if any(params["donated_invars"]):
             raise FloatingPointError(
                 f"{err}. Because an argument of {params['name']} was donated, it cannot be run again "
@@ -697,21 +702,8 @@ def _jit_pp(eqn, context, settings):
 jit_p.pp = _jit_pp
 
 
-def _jit_lowering(ctx, *args, name, jaxpr, in_shardings, out_shardings, ctx_mesh, **_):
-    args = [
-        mlir.constrain_to_sharding(ctx, x, aval, s)
-        for x, aval, s in zip(args, ctx.avals_in, in_shardings)
-    ]
-    outs, tokens = mlir.call_lowering(
-        name, jaxpr, None, ctx.module_context, None, ctx.avals_out, ctx.tokens_in, *args,
-        dim_var_values=ctx.dim_var_values,
-    )  # fmt: skip
-    if len(ctx.tokens_in):
-        ctx.set_tokens_out(tokens)
-    return [
-        mlir.constrain_to_sharding(ctx, x, aval, s)
-        for x, aval, s in zip(outs, ctx.avals_out, out_shardings)
-    ]
+def _jit_lowering(ctx, *args, name, jaxpr, **params):
+    return mlir.lower_jit_call(ctx, name, jaxpr, args, **params)
 
 
 mlir.register_lowering(jit_p, _jit_lowering)

@@ -53,7 +53,7 @@ class DuckTypedArray(Protocol):
 
 
 # What stands for a type: "float32", float, np.float32, np.dtype("float32"), an array, …
-DTypeLike = Union[str, type[Any], np.dtype, SupportsDType]
+DTypeLike = Union[str, type[Any], np.dtype, SupportsDType]  # noqa: UP007
 ExtendedDType = Any
 DTypeLikeOrExtended = Any
 
@@ -61,8 +61,8 @@ DimSize = Any  # an int, or a symbolic dimension of jax.export
 Shape = Sequence[DimSize]
 
 Array = _jax.Array
-ArrayLike = Union[Array, np.ndarray, np.bool_, np.number, bool, int, float, complex]
-StaticScalar = Union[np.bool_, np.number, bool, int, float, complex]
+ArrayLike = Union[Array, np.ndarray, np.bool_, np.number, bool, int, float, complex]  # noqa: UP007
+StaticScalar = Union[np.bool_, np.number, bool, int, float, complex]  # noqa: UP007
 
 
 class DeprecatedArg:

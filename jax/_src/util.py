@@ -16,9 +16,11 @@ from typing import Any, Protocol, SupportsIndex, TypeVar, overload
 import numpy as np
 
 from jax._src import config
-from jax._src.lib import pytree
-from jax._src.lib import utils as _jaxlib_utils
-from jax._src.lib import weakref_lru_cache as _jaxlib_weakref_lru_cache
+from jax._src.lib import (
+    pytree,
+    utils as _jaxlib_utils,
+    weakref_lru_cache as _jaxlib_weakref_lru_cache,
+)
 
 logger = logging.getLogger(__name__)
 

@@ -264,3 +264,15 @@ from jax._src.lax.special import (
     zeta as zeta,
     zeta_p as zeta_p,
 )
+from jax._src.lax.control_flow import (  # noqa: E402
+    cond as cond,
+    cond_p as cond_p,
+    fori_loop as fori_loop,
+    map as map,
+    platform_dependent as platform_dependent,
+    scan as scan,
+    scan_p as scan_p,
+    switch as switch,
+    while_loop as while_loop,
+    while_p as while_p,
+)

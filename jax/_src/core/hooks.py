@@ -23,7 +23,7 @@ class _Hooks:
         "select",  # (pred, on_true, on_false) -> array
         "index_in_dim",  # (x, index, axis) -> array without that axis
         "slice_in_dim",  # (x, start, stop, axis) -> array
-        "dynamic_slice_in_dim",  # (x, start_index, slice_size, axis) -> array
+        "dynamic_slice_in_dim",  # (x, start_index >= 0, slice_size, axis) -> array
         "pvary",  # (x, axis_names) -> array
         "to_array",  # (python or numpy value) -> Array
     )

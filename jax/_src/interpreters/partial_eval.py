@@ -208,7 +208,7 @@ class DynamicJaxprTrace(Trace):
 
     def process_custom_jvp_call(self, primitive, fun, jvp, args, *, symbolic_zeros):
         in_avals = [typeof(x) for x in args]
-        closed, consts = trace_to_closed(fun, in_avals, DebugInfo("custom_jvp fun"))
+        closed, consts = trace_to_closed(fun, in_avals, getattr(fun, "debug_info", None))
         invars = [self.to_atom(x) for x in (*consts, *args)]
         params = dict(
             call_jaxpr=closed,
@@ -220,7 +220,7 @@ class DynamicJaxprTrace(Trace):
 
     def process_custom_vjp_call(self, primitive, fun, fwd, bwd, args, *, out_trees, symbolic_zeros):
         in_avals = [typeof(x) for x in args]
-        closed, consts = trace_to_closed(fun, in_avals, DebugInfo("custom_vjp fun"))
+        closed, consts = trace_to_closed(fun, in_avals, getattr(fun, "debug_info", None))
         invars = [self.to_atom(x) for x in (*consts, *args)]
         params = dict(
             call_jaxpr=closed,

@@ -437,8 +437,9 @@ def nary_primitive(
     unreduced = unreduced or nonlinear_unreduced(name)
     checked: set[Any] = set()  # tuples of dtypes seen to be right
     n = len(accepts)
-    fixed_dtype = None if out_dtype is None or callable(out_dtype) else np.dtype(out_dtype)
-    dtype_of = out_dtype if fixed_dtype is None else None
+    is_rule = callable(out_dtype) and not isinstance(out_dtype, type)
+    fixed_dtype = None if out_dtype is None or is_rule else np.dtype(out_dtype)
+    dtype_of = out_dtype if is_rule else None
 
     def check(in_dtypes):
         if len(in_dtypes) != n:

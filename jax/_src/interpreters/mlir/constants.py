@@ -9,6 +9,7 @@ import ml_dtypes
 import numpy as np
 
 from jax._src import core, dtypes, literals
+from jax._src.array_impl import ArrayImpl
 from jax._src.interpreters.mlir.types import IrValues, dtype_to_ir_type
 from jax._src.lib.mlir import ir
 from jax._src.lib.mlir.dialects import hlo
@@ -223,6 +224,16 @@ def _typed_scalar_constant(val: Any, aval: Any) -> Any:
     return _constant(_cast_scalar(val, val.dtype if aval is None else aval.dtype))
 
 
+def _array_constant(val: ArrayImpl, aval: Any) -> Any:
+    if not val.is_fully_addressable and not val.is_fully_replicated:
+        raise RuntimeError(
+            f"Closing over jax.Array that spans non-addressable (non process local) devices is not "
+            f"allowed. Please pass such arrays as arguments to the function. Got jax.Array: "
+            f"{val.aval.str_short()}"
+        )
+    return _ndarray_constant(np.asarray(val), aval)
+
+
 # Class of value to a function of (value, abstract value or None) that emits it and returns the IR
 # value(s).
 ConstantHandler = Callable[[Any, Any], IrValues]
@@ -239,6 +250,7 @@ _constant_handlers: dict[type, ConstantHandler] = {
     literals.TypedComplex: _typed_scalar_constant,
     literals.TypedNdArray: _typed_array_constant,
     core.Token: _token_constant,
+    ArrayImpl: _array_constant,
 }
 for _name in dir(ml_dtypes):
     _cls = getattr(ml_dtypes, _name)

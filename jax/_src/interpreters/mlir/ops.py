@@ -383,7 +383,7 @@ def convert_hlo(ctx: LoweringRuleContext, x: Any, aval_in: Any, aval_out: Any) -
             compare_type = "UNSIGNED"
         zeros = full_like_aval(ctx, 0, core.ShapedArray(aval_in.shape, aval_in.dtype))
         return compare_hlo(x, zeros, "NE", compare_type)
-    return hlo.convert(aval_to_ir_type(ctx.module_context, aval_out), x)
+    return emit("stablehlo.convert", [x], aval_to_ir_type(ctx.module_context, aval_out))
 
 
 # Windows

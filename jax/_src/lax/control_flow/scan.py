@@ -456,15 +456,17 @@ def _primal_body(lin, num_consts: int, num_carry: int, num_ys: int, invariant: t
 def _scan_transpose(
     cts, *args, reverse, length, jaxpr, num_consts, num_carry, unroll, _split_transpose
 ):
-    # Operands: [known constants, linear constants], [linear carry], [known sequences, linear sequences]
     linear = [ad.is_undefined_primal(x) for x in args]
     consts_lin, carry_lin, xs_lin = split_at(linear, num_consts, num_carry)
     ct_carry, ct_ys = cts[:num_carry], cts[num_carry:]
-    if not all(carry_lin):
-        # A carry that is known does not depend on the linear one; give it as if it were linear.
+    # An initial carry that is known may be followed by carries that are linear: its value (a zero
+    # tangent) then matters to nobody. Carries that stay known are computed first.
+    flows = _linear_carries(jaxpr, tuple(linear), num_consts, num_carry)
+    if not all(flows):
         return _scan_transpose_mixed(
-            cts, args, linear, reverse, length, jaxpr, num_consts, num_carry, unroll, _split_transpose
-        )
+            cts, args, linear, flows, reverse, length, jaxpr, num_consts, num_carry, unroll,
+            _split_transpose,
+        )  # fmt: skip
     ct_carry = [ad.instantiate_zeros(ct) for ct in ct_carry]
     ys_nonzero = tuple([type(ct) is not Zero for ct in ct_ys])
     known_consts = [x for x, lin in zip(args[:num_consts], consts_lin) if not lin]
@@ -488,7 +490,7 @@ def _scan_transpose(
     xs_args = args[num_consts + num_carry :]
     return [
         *[next(ct_consts) if lin else None for lin in consts_lin],
-        *ct_init,
+        *[ct if lin else None for ct, lin in zip(ct_init, carry_lin)],
         *[
             (next(ct_xs) if next(nz_iter) else Zero(x.aval.to_ct_aval())) if lin else None
             for x, lin in zip(xs_args, xs_lin)
@@ -553,20 +555,35 @@ def _transposed_body(jaxpr: ClosedJaxpr, consts_lin: tuple, num_carry: int, xs_l
     return ClosedJaxpr(new, consts), tuple(nz_xs)
 
 
+def _linear_carries(jaxpr: ClosedJaxpr, linear: tuple, num_consts: int, num_carry: int) -> list[bool]:
+    """Which carries depend on linear operands once the loop has run any number of times."""
+    flows = list(linear[num_consts : num_consts + num_carry])
+    while True:
+        ins = (*linear[:num_consts], *flows, *linear[num_consts + num_carry :])
+        depends = {v for v, lin in zip(jaxpr.jaxpr.invars, ins) if lin}
+        for eqn in jaxpr.eqns:
+            if any(type(v) is not core.Literal and v in depends for v in eqn.invars):
+                depends.update(eqn.outvars)
+        new = [
+            old or (type(v) is not core.Literal and v in depends)
+            for old, v in zip(flows, jaxpr.jaxpr.outvars)
+        ]
+        if new == flows:
+            return flows
+        flows = new
+
+
 def _scan_transpose_mixed(
-    cts, args, linear, reverse, length, jaxpr, num_consts, num_carry, unroll, _split_transpose
+    cts, args, linear, flows, reverse, length, jaxpr, num_consts, num_carry, unroll, _split_transpose
 ):
     """Transpose a loop some of whose carries are known: run these first and stack what they were."""
-    consts_lin, carry_lin, xs_lin = split_at(linear, num_consts, num_carry)
-    # Known carries must not depend on linear operands; compute their values at every step.
+    carry_lin = flows
+    xs_lin = linear[num_consts + num_carry :]
     used = [not lin for lin in carry_lin] + [False] * (len(jaxpr.out_avals) - num_carry)
     known_body, used_ins = pe.dce_jaxpr(
         jaxpr.jaxpr, used,
         [False] * num_consts + [not lin for lin in carry_lin] + [False] * len(xs_lin),
-    )
-    for u, lin in zip(used_ins, linear):
-        if u and lin:
-            raise TypeError("scan is not linear: a known carry depends on a linear operand")
+    )  # fmt: skip
     n_known = sum(not lin for lin in carry_lin)
     kc = [x for x, u in zip(args[:num_consts], used_ins[:num_consts]) if u]
     k_init = [x for x, lin in zip(args[num_consts : num_consts + num_carry], carry_lin) if not lin]

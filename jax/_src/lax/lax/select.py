@@ -187,7 +187,7 @@ def _select_lower(ctx, which, *cases):
     if which_aval.dtype == np.bool_:
         if len(cases) == 1:
             return cases
-        return [with_sharding(ctx, hlo.select(which, cases[1], cases[0]), aval_out)]
+        return [with_sharding(ctx, mlir.emit("stablehlo.select", [which, cases[1], cases[0]]), aval_out)]
 
     kind = "SIGNED" if dtypes.issubdtype(which_aval.dtype, np.signedinteger) else "UNSIGNED"
 

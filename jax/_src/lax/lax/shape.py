@@ -230,7 +230,8 @@ def reshape(
       out_sharding: sharding of the result, in explicit mode.
 
     Raises:
-      TypeError: if the numbers of elements differ or `dimensions` is no permutation.
+      ValueError: if the numbers of elements differ.
+      TypeError: if a size is negative or `dimensions` is no permutation.
 
     >>> lax.reshape(jnp.arange(6).reshape(2, 3), (6,), dimensions=(1, 0)).tolist()
     [0, 3, 1, 4, 2, 5]
@@ -319,7 +320,7 @@ def _reshape_shape(operand, *, new_sizes, dimensions, sharding):
             f"{dimensions} for shape {operand.shape}."
         )
     if not core.same_shape_sizes(operand.shape, new_sizes):
-        raise TypeError(
+        raise ValueError(
             f"reshape total size must be unchanged, got new_sizes {new_sizes} "
             f"({math.prod(new_sizes)} elements) for shape {operand.shape} "
             f"({math.prod(operand.shape)} elements)."
@@ -466,13 +467,16 @@ def _transpose_batch(args, bdims, *, permutation):
 
 def _transpose_lower(ctx, x, *, permutation):
     (aval_in,), (aval_out,) = ctx.avals_in, ctx.avals_out
-    out = hlo.transpose(x, mlir.dense_int_array(_physical_permutation(aval_in, permutation)))
+    perm = ctx.module_context.attribute(
+        mlir.dense_int_array, tuple(_physical_permutation(aval_in, permutation))
+    )
+    out = mlir.emit("stablehlo.transpose", [x], None, {"permutation": perm})
     return [rules.with_sharding(ctx, out, aval_out)]
 
 
 def _physical_permutation(aval, permutation):
     """A permutation that leaves the trailing dimensions of extended dtypes' elements in place."""
-    if dtypes.issubdtype(aval.dtype, dtypes.extended):
+    if isinstance(aval.dtype, dtypes.ExtendedDType):
         n = len(core.physical_aval(aval).shape)
         return (*permutation, *range(len(permutation), n))
     return permutation

@@ -699,4 +699,6 @@ dynamic_update_slice_p = standard_primitive(
 core.hooks.slice = slice
 core.hooks.slice_in_dim = lambda x, start, stop, axis: slice_in_dim(x, start, stop, axis=axis)
 core.hooks.index_in_dim = lambda x, i, axis: index_in_dim(x, i, axis, keepdims=False)
-core.hooks.dynamic_slice_in_dim = dynamic_slice_in_dim
+core.hooks.dynamic_slice_in_dim = lambda x, start, size, axis: dynamic_slice_in_dim(
+    x, start, size, axis, allow_negative_indices=False
+)
