@@ -130,7 +130,7 @@ MONOIDS = {"add": (lax.add, 0), "max": (lax.max, -np.inf), "min": (lax.min, np.i
 for op, (fun, init) in MONOIDS.items():
     for i, (shape, *window) in enumerate(WINDOWS):
         # The reference does not differentiate some of these.
-        no_vjp = op == "mul" or (op in ("max", "min") and window[4])
+        no_vjp = op == "mul" or (op in ("max", "min") and (window[4] or shape == ()))
         vmap = not (op == "mul" and shape == ())
         add(
             f"reduce_window_{op}{i}",

@@ -146,7 +146,9 @@ class FlattenTest(parameterized.TestCase):
         is_list = lambda x: isinstance(x, list)
         self.assertEqual(tu.tree_leaves(value, is_leaf=is_list), [[1, 2]])
         self.assertEqual(tu.tree_leaves(value, is_leaf=lambda x: x is None), [1, 2, None])
-        self.assertEqual(tu.tree_flatten_with_path(value, is_list)[0], [((tu.DictKey("a"),), [1, 2])])
+        self.assertEqual(
+            tu.tree_flatten_with_path(value, is_list)[0], [((tu.DictKey("a"),), [1, 2])]
+        )
         by_path = lambda path, _: len(path) == 1
         self.assertEqual(
             tu.tree_leaves_with_path(value, by_path, is_leaf_takes_path=True),
@@ -180,16 +182,17 @@ class FlattenTest(parameterized.TestCase):
         self.assertTrue(tu.treedef_is_leaf(tu.tree_structure(0)))
         self.assertTrue(tu.treedef_is_leaf(tu.tree_structure(None)))
         self.assertFalse(tu.treedef_is_strict_leaf(tu.tree_structure(None)))
-        self.assertEqual(tu.treedef_tuple((treedef, treedef)), tu.tree_structure(([1, (2, 3)],) * 2))
         self.assertEqual(
-            tu.tree_structure(Layer(1)), tu.treedef_tuple([tu.tree_structure(Layer(1))]).children()[0]
+            tu.treedef_tuple((treedef, treedef)), tu.tree_structure(([1, (2, 3)],) * 2)
+        )
+        self.assertEqual(
+            tu.tree_structure(Layer(1)),
+            tu.treedef_tuple([tu.tree_structure(Layer(1))]).children()[0],
         )
 
     def test_one_level(self):
         self.assertEqual(tu.flatten_one_level({"b": 1, "a": [2]}), (([2], 1), ("a", "b")))
-        self.assertEqual(
-            tu.flatten_one_level_with_keys([5]), (((tu.SequenceKey(0), 5),), None)
-        )
+        self.assertEqual(tu.flatten_one_level_with_keys([5]), (((tu.SequenceKey(0), 5),), None))
         for f in (tu.flatten_one_level, tu.flatten_one_level_with_keys):
             with self.assertRaisesRegex(ValueError, "can't tree-flatten type: <class 'int'>"):
                 f(3)
@@ -237,8 +240,16 @@ class MapTest(parameterized.TestCase):
     @parameterized.parameters(
         ([1, 2], [1], r"different lengths of list at key path\n    tree_map tree"),
         ([1, 2], (1, 2), r"different types at key path\n    tree_map tree"),
-        ({"a": 1, "b": 2}, {"a": 1}, r"different numbers of pytree children[\s\S]*are? is\n    b|b$"),
-        ({"a": [1, 2]}, {"a": [1]}, r"different lengths of list at key path\n    tree_map tree\['a'\]"),
+        (
+            {"a": 1, "b": 2},
+            {"a": 1},
+            r"different numbers of pytree children[\s\S]*are? is\n    b|b$",
+        ),
+        (
+            {"a": [1, 2]},
+            {"a": [1]},
+            r"different lengths of list at key path\n    tree_map tree\['a'\]",
+        ),
         ({"a": 1}, {"b": 1}, r"different pytree metadata at key path"),
         (Pair(1, 2, "m"), Pair(1, 2, "n"), r"different pytree metadata[\s\S]*- m\n    \+ n"),
         (None, 1, r"different types[\s\S]*None is a pytree without leaves"),
@@ -257,7 +268,16 @@ class MapTest(parameterized.TestCase):
         self.assertEqual(tu.tree_reduce(operator.add, [], 10), 10)
         self.assertIsNone(tu.tree_reduce(operator.add, [], None))
         self.assertEqual(
-            tu.tree_reduce(lambda a, b: a + len(b), [[1, 2], [3]], 0, is_leaf=lambda x: x and x[0] in (1, 3) if isinstance(x, list) and not isinstance(x[0], list) else False),
+            tu.tree_reduce(
+                lambda a, b: a + len(b),
+                [[1, 2], [3]],
+                0,
+                is_leaf=lambda x: (
+                    x and x[0] in (1, 3)
+                    if isinstance(x, list) and not isinstance(x[0], list)
+                    else False
+                ),
+            ),
             3,
         )
         with self.assertRaisesRegex(TypeError, "no initial value"):
@@ -298,7 +318,9 @@ class MapTest(parameterized.TestCase):
         self.assertEqual(tu.broadcast_prefix([1, 2], [[0, 0], 0]), [1, 1, 2])
         structure = tu.tree_structure
         self.assertEqual(
-            tu.broadcast_flattened_prefix_with_treedef([1, 2], structure([0, 0]), structure([[0, 0], 0])),
+            tu.broadcast_flattened_prefix_with_treedef(
+                [1, 2], structure([0, 0]), structure([[0, 0], 0])
+            ),
             [1, 1, 2],
         )
         with self.assertRaisesRegex(ValueError, "not a prefix"):

@@ -105,29 +105,3 @@ def masked_array_error(x: Any) -> Any:
         "numpy masked arrays are not supported as direct inputs to JAX functions. Use arr.filled() to"
         " convert the value to a standard numpy array."
     )
-
-
-class _WhenMaskedArraysLoad:
-    """An entry of `sys.meta_path` that finds nothing, but sees the program import numpy.ma.
-
-    jaxlib has to be given the class, and importing it ourselves would slow every start.
-    """
-
-    def find_spec(self, name: str, path: Any = None, target: Any = None) -> None:
-        if name == "numpy.ma.extras":  # the class exists when its sibling module is looked for
-            core_module = sys.modules.get("numpy.ma.core")
-            if core_module is not None:
-                sys.meta_path.remove(self)  # type: ignore[arg-type]
-                _refuse_masked_arrays(core_module.MaskedArray)
-        return None
-
-
-def _refuse_masked_arrays(cls: type) -> None:
-    dtypes.canonicalize_value_handlers[cls] = masked_array_error
-    pytype_aval_mappings[cls] = masked_array_error
-
-
-if "numpy.ma" in sys.modules:
-    _refuse_masked_arrays(sys.modules["numpy.ma"].MaskedArray)
-else:
-    sys.meta_path.insert(0, _WhenMaskedArraysLoad())  # type: ignore[arg-type]

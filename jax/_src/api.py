@@ -928,10 +928,10 @@ def _mapped_axis_size(fun, tree, vals, dims, given: int | None) -> int:
             return given
         if not vals:
             raise ValueError(
-                "vmap wrapped function must be passed at least one argument containing an array, got "
-                "empty arguments."
+                "vmap wrapped function must be passed at least one argument containing an array or "
+                "axis_size must be specified, got no arguments"
             )
-        raise ValueError("vmap must have at least one non-None value in in_axes")
+        raise ValueError("vmap must have at least one non-None value in in_axes or axis_size must be specified")
     if given is not None:
         sizes.append(given)
     if len(set(sizes)) == 1:

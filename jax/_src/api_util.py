@@ -176,21 +176,16 @@ def flatten_axes(name: str, treedef: PyTreeDef, axis_tree: Any, *, kws: bool = F
         return broadcast_prefix(axis_tree, dummy, is_leaf=lambda x: x is None)
     except ValueError:
         pass
+    if kws:  # the error is about the positional arguments
+        axis_tree, dummy = axis_tree[0], dummy[0]
     hint = ""
-    if tupled_args:
-        hint = (
-            " Note that pytree prefixes must match the tree of the arguments, which is a tuple: for a "
-            f"function of one argument give ({axis_tree},)."
-        )
-    try:
-        errors = list(prefix_errors(axis_tree, dummy, is_leaf=lambda x: x is None))
-    except Exception:  # the description is best-effort; the error itself is not
-        errors = []
-    if errors:
-        raise errors[0](name)
+    if tupled_args and not isinstance(axis_tree, tuple):
+        hint = f" For a function of one argument, give ({axis_tree},)."
+    errors = list(prefix_errors(axis_tree, dummy, is_leaf=lambda x: x is None))
+    details = "\n".join(str(e(name)) for e in errors).replace("\n", "\n  ")
     raise ValueError(
-        f"{name} specification must be a tree prefix of the corresponding value, got specification "
-        f"{axis_tree} for value tree {treedef}.{hint}"
+        f"{name} specification must be a tree prefix of the corresponding value.{hint}\n"
+        f"  Mismatch details ({len(errors)} found):\n  {details}"
     )
 
 

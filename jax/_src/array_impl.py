@@ -365,14 +365,15 @@ class ArrayImpl:
         if not self._has_value():
             self._check_if_deleted()
             return f"Array(shape={aval.shape}, {rest})"
-        if self.size == 0:
-            return f"Array([], shape={aval.shape}, {rest})"
         width = np.get_printoptions()["linewidth"]
-        text = np.array2string(
-            self._value, prefix="Array(", suffix=",", separator=", ", max_line_width=width
-        )
+        if self.size == 0:
+            text = f"[], shape={aval.shape}"
+        else:
+            text = np.array2string(
+                self._value, prefix="Array(", suffix=",", separator=", ", max_line_width=width
+            )
         last_line = len(text) - text.rfind("\n") + 1
-        sep = " " if last_line + len(rest) + 1 <= width else "\n      "
+        sep = " " if last_line + len(rest) + 2 <= width else "      "  # documented to look so
         return f"Array({text},{sep}{rest})"
 
     def __str__(self) -> str:

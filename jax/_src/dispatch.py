@@ -19,6 +19,7 @@ import numpy as np
 from jax._src import config, core, dtypes, sharding_impls
 from jax._src.array_impl import (
     ArrayImpl,
+    array_from_numpy,
     aval_with_sharding,
     default_sharding,
     device_sharding,
@@ -30,7 +31,7 @@ from jax._src.compiler import (
     log_elapsed_time as log_elapsed_time,
 )
 from jax._src.core import Primitive, ShapedArray, Tracer, eval_trace, trace_ctx, typeof
-from jax._src.interpreters import ad, mlir
+from jax._src.interpreters import ad, mlir, pxla
 from jax._src.layout import AutoLayout, Format, Layout, get_layout_for_vmap
 from jax._src.lib import Device, DeviceList, _jax
 from jax._src.memory import MemorySpace
@@ -135,7 +136,7 @@ class RuntimeTokenSet(threading.local):
         """The token that the next program with the effect takes, on its devices."""
         token = self.current_tokens.get(effect)
         if token is None:
-            return core.Token(_replicate(np.zeros((), np.bool_), devices))
+            return core.Token(_replicate(np.zeros((0,), np.bool_), devices))
         buf = token._buf
         if tuple(devices) != tuple(buf._sharding._device_assignment):
             token = core.Token(_replicate(buf, devices))
@@ -295,6 +296,10 @@ def device_put_value(x: Any, target: Any, copy: ArrayCopySemantics) -> Any:
     return _from_host(
         x, aval, device_sharding(target) if isinstance(target, Device) else target, copy
     )
+
+
+pxla.array_layer.device_put_value = device_put_value
+pxla.array_layer.runtime_tokens = runtime_tokens
 
 
 def _from_host(x: Any, aval: Any, sharding: Sharding, copy: ArrayCopySemantics) -> ArrayImpl:
@@ -673,3 +678,18 @@ def _placed_ir(ctx, x, target, aval):
 mlir.register_lowering(device_put_p, _device_put_lowering)
 for _platform in ("tpu", "gpu"):
     mlir.register_lowering(device_put_p, _accelerator_device_put_lowering, _platform)
+
+
+def to_array(x: Any) -> Any:
+    """A value as an array (or the tracer it is)."""
+    if isinstance(x, (ArrayImpl, Tracer)):
+        return x
+    aval = typeof(x)
+    if type(aval) is not ShapedArray or isinstance(x, core.ShapeDtypeStruct):
+        raise TypeError(f"{x!r} of type {type(x)} is not an array or a number")
+    if hasattr(x, "_base_array"):  # keys are arrays of their own kind
+        return x
+    return array_from_numpy(np.asarray(x, dtype=aval.dtype), weak_type=aval.weak_type)
+
+
+core.hooks.to_array = to_array

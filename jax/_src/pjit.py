@@ -695,6 +695,12 @@ def _jit_pp(eqn, context, settings):
         del params["donated_invars"]
     if params["ctx_mesh"] is None or params["ctx_mesh"].empty:
         del params["ctx_mesh"]
+    jaxpr = params["jaxpr"].jaxpr
+    if jaxpr not in context.shared_jaxprs:
+        for v in eqn.outvars:
+            context.var_names[v]  # name results before the body, which shares their names
+        context.suggest_same_var_names(jaxpr.invars, eqn.invars)
+        context.suggest_same_var_names(jaxpr.outvars, eqn.outvars)
     names = ["name"] + [n for n in sorted(params) if n != "name"]
     return core.default_pp_eqn(eqn, context, settings, names)
 

@@ -130,9 +130,8 @@ def _invalid_shape(shape: Any, context: str) -> TypeError:
     msg = f"Shapes must be 1D sequences of concrete values of integer type, got {shape}."
     if context:
         msg += f" {context}."
-    if not isinstance(shape, (int, np.integer)) and any(
-        hasattr(d, "_is_traced_array") for d in np.atleast_1d(np.array(shape, dtype=object)).flat
-    ):
+    dims = shape if isinstance(shape, (list, tuple)) else (shape,)
+    if any(hasattr(d, "_is_traced_array") for d in dims):
         msg += (
             "\nIf using `jit`, try using `static_argnums` or applying `jit` to smaller subfunctions."
         )

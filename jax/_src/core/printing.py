@@ -64,10 +64,11 @@ class JaxprPpContext:
     def suggest_same_var_names(self, for_vars, like_vars):
         """Print `for_vars`, where new, under the names of `like_vars`."""
         for v, like in zip(for_vars, like_vars):
-            if v not in self.var_names and like in self.var_names and not isinstance(v, DropVar):
-                if isinstance(like, DropVar):
-                    continue
-                self.var_names[v] = self.var_names[like]
+            if type(v) is Literal or type(like) is Literal or v in self.var_names:
+                continue
+            name = self.var_names.get(like, "_")
+            if name != "_":
+                self.var_names[v] = name
 
 
 def pp_var(v, context: JaxprPpContext, *, print_dtype: bool = True) -> str:

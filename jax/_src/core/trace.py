@@ -182,7 +182,7 @@ class set_current_trace:
         if self.check_leaks and exc_type is None and config.check_tracer_leaks.value:
             trace, self.trace = weakref.ref(self.trace), None
             self.prev = None
-            _check_leaks(trace)
+            check_leaks(trace)
 
 
 class take_current_trace:
@@ -363,7 +363,10 @@ class Tracer:
         if value is None:
             check_scalar_conversion(self)
             raise ConcretizationTypeError(
-                self, f"The problem arose with the `{cast.__name__}` function. "
+                self,
+                f"The problem arose with the `{cast.__name__}` function. If trying to convert the data "
+                f"type of a value, try using `x.astype({cast.__name__})` or "
+                f"`jnp.array(x, {cast.__name__})` instead.",
             )
         return cast(value)
 
@@ -602,7 +605,8 @@ def check_eval_args(args) -> None:
             raise escaped_tracer_error(arg)
 
 
-def _check_leaks(trace_ref) -> None:
+def check_leaks(trace_ref) -> None:
+    """Raise if tracers of an ended trace (given by weak reference) are still alive."""
     trace = trace_ref()
     if trace is None:
         return

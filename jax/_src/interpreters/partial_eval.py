@@ -5,6 +5,7 @@ transformations of finished jaxprs: dead code elimination, moving constants and 
 and splitting a jaxpr into what is known and what is not (in `partial_eval_custom`).
 """
 
+import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -328,11 +329,16 @@ def trace_to_jaxpr_dynamic(
             trace_ctx.set_trace(parent)
             del args
     outs = list(outs)
+    x = None
     for x in outs:
         check_returned_value(x, trace)
     jaxpr, consts = trace.to_jaxpr(outs)
     trace.finish()
     del outs, trace.parent
+    if config.check_tracer_leaks.value:
+        ref = weakref.ref(trace)
+        del x, trace
+        core.check_leaks(ref)
     return jaxpr, jaxpr.out_avals, consts
 
 

@@ -470,6 +470,8 @@ def _emit_select_and_scatter(ctx, operand, source, init, select, scatter, window
     """The operation on an operand padded beforehand: compilers disagree about its own padding."""
     (aval_out,) = ctx.avals_out
     padding = window["padding"]
+    if not padding:
+        return [scatter(init, source)]
     padded = any(lo or hi for lo, hi in padding)
     out_aval = aval_out
     if padded:

@@ -282,7 +282,7 @@ def flatten_one_level_with_keys(tree: Any) -> tuple[Iterable[tuple[Any, Any]], H
     out = default_registry.flatten_one_level_with_keys(tree)
     if out is None:
         raise ValueError(f"can't tree-flatten type: {type(tree)}")
-    if isinstance(tree, tuple) and type(tree) is not tuple and hasattr(tree, "_fields"):
+    if out[1] is type(tree) and isinstance(tree, tuple):
         # jaxlib gives all elements of a named tuple the first one's name.
         keys = map(pytree.GetAttrKey, tree._fields)
         return tuple((key, child) for key, child in zip(keys, tree)), out[1]

@@ -18,7 +18,7 @@ class Unspecified:
     """The default of an argument for which None is a value."""
 
     def __repr__(self):
-        return "Unspecified"
+        return "<unspecified>"
 
 
 _UNSPECIFIED = Unspecified()

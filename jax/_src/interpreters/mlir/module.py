@@ -339,38 +339,36 @@ def merge_mlir_modules(
         with dst_module.context:
             src_module = ir.Module.parse(module_to_bytecode(src_module))
     with dst_module.context, ir.Location.unknown():
-        source_symtab = ir.SymbolTable(src_module.operation)
         if dst_symtab is None:
             dst_symtab = ir.SymbolTable(dst_module.operation)
-        used = {op.name.value for op in dst_module.body.operations if hasattr(op, "name")}
-        renamings: dict[str, str] = {}
+        taken = {_symbol_name(op) for op in dst_module.body.operations}
+        names = {}
         for op in src_module.body.operations:
-            old = op.name.value
-            new = sym_name if old == "main" else old
-            base, n = new, 0
-            while new in used or new in renamings.values():
+            old = _symbol_name(op)
+            base = new = sym_name if old == "main" else old
+            n = 0
+            while new in taken:
                 new, n = f"{base}_{n}", n + 1
-            renamings[old] = new
-        private = ir.StringAttr.get("private")
-        for old, new in list(renamings.items()):
-            if old != new:
-                # Not straight to the new name: another function may still have it.
-                source_symtab.set_symbol_name(source_symtab[old], f"__renamed_{new}")
-                ir.SymbolTable.replace_all_symbol_uses(
-                    old, f"__renamed_{new}", src_module.operation
-                )
-        for old, new in renamings.items():
-            if old != new:
-                source_symtab.set_symbol_name(source_symtab[f"__renamed_{new}"], new)
-                ir.SymbolTable.replace_all_symbol_uses(
-                    f"__renamed_{new}", new, src_module.operation
-                )
+            taken.add(new)
+            names[old] = new
+        # In two steps: a new name may be another one's old name.
+        for step in ({old: f"{i}.renamed" for i, old in enumerate(names)}, None):
+            if step is None:
+                step = {f"{i}.renamed": new for i, new in enumerate(names.values())}
+            for op in src_module.body.operations:
+                old = _symbol_name(op)
+                ir.SymbolTable.replace_all_symbol_uses(old, step[old], src_module.operation)
+                op.attributes["sym_name"] = ir.StringAttr.get(step[old])
         for op in list(src_module.body.operations):
-            if "sym_visibility" in op.attributes or op.operation.name == "func.func":
-                op.attributes["sym_visibility"] = private
+            if op.operation.name == "func.func":
+                op.attributes["sym_visibility"] = ir.StringAttr.get("private")
             dst_module.body.append(op)
             dst_symtab.insert(op)
-    return renamings["main"]
+    return names["main"]
+
+
+def _symbol_name(op: Any) -> str:
+    return op.attributes["sym_name"].value
 
 
 # Text and files

@@ -161,6 +161,7 @@ def jaxpr_subcomp(
     caches = ctx.traceback_caches
     locate = caches.traceback_to_location.get
     rules = ctx.rules
+    stacks: dict[tuple, tuple[Any, str]] = {}
     stack = prefix = seen_names = None
     seen_tb = tb_loc = None
     eqn_ctx = None
@@ -173,9 +174,12 @@ def jaxpr_subcomp(
             names = info.name_stack
             if names is not seen_names:
                 seen_names = names
-                stack = name_stack + names if names.stack else name_stack
-                text = str(stack)
-                prefix = f"{text}/" if text else ""
+                known = stacks.get(names.stack)
+                if known is None:
+                    stack = name_stack + names if names.stack else name_stack
+                    text = str(stack)
+                    known = stacks[names.stack] = stack, f"{text}/" if text else ""
+                stack, prefix = known
             tb = info.traceback if traceback is None else traceback
             if tb is not seen_tb or tb is None:
                 seen_tb = tb

@@ -89,7 +89,7 @@ def _array_ir_type(aval: core.ShapedArray) -> Any:
     if not core.is_constant_shape(shape):
         dynamic = ir.ShapedType.get_dynamic_size()
         shape = [d if core.is_constant_dim(d) else dynamic for d in shape]
-    return ir.RankedTensorType.get(shape, dtype_to_ir_type(aval.dtype))
+    return ir.RankedTensorType.get_unchecked(shape, dtype_to_ir_type(aval.dtype))
 
 
 def token_type() -> Any:

@@ -27,6 +27,7 @@ from jax._src.interpreters.pxla.placement import (
     resolve_in_shardings,
 )
 from jax._src.interpreters.pxla.transfers import (
+    array_layer,
     global_aval_to_result_handler,
     global_result_handlers,
     shard_arg_fallback,

@@ -8,10 +8,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from jax._src import compiler, config, core, dispatch, dtypes, lib
+from jax._src import compiler, config, core, dtypes, lib
 from jax._src.array_impl import ArrayImpl, device_sharding
 from jax._src.interpreters.pxla.placement import Placement, layouts_equal
 from jax._src.interpreters.pxla.transfers import (
+    array_layer,
     global_aval_to_result_handler,
     shard_arg_fallback,
     shard_args,
@@ -422,7 +423,7 @@ class ExecuteReplicated:
         return self.xla_executable.execute_sharded(buffers).consume_with_handlers(self.handlers)
 
     def _call_with_tokens(self, buffers: list[Any]) -> list[Any]:
-        tokens = dispatch.runtime_tokens
+        tokens = array_layer.runtime_tokens
         if self.ordered_effects:
             buffers = [
                 tokens.get_token_input(eff, self.devices)._buf for eff in self.ordered_effects
@@ -438,7 +439,7 @@ class ExecuteReplicated:
         return results.consume_with_handlers(self.handlers)
 
 
-_token_aval = core.ShapedArray((), np.dtype(np.bool_))
+_token_aval = core.ShapedArray((0,), np.dtype(np.bool_))
 
 
 def _assemble_token(bufs: Sequence[Any], devices: Sequence[Any]) -> Any:

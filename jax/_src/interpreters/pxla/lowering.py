@@ -8,7 +8,6 @@ from typing import Any
 
 from jax._src import config, core, effects as effects_lib, lib, util, xla_bridge as xb
 from jax._src.compiler import JAXPR_TO_MLIR_MODULE_EVENT, log_elapsed_time
-from jax._src.dispatch import memory_space_to_kind
 from jax._src.interpreters import mlir, partial_eval as pe
 from jax._src.interpreters.pxla.executable import MeshExecutable, ProgramInfo, compile_lowered
 from jax._src.interpreters.pxla.placement import (
@@ -381,7 +380,7 @@ def _all_default_memory(shardings: Sequence[Any]) -> bool:
 
 def _memory_kind_of_type(aval: Any) -> str | None:
     space = getattr(aval, "memory_space", MemorySpace.Device)
-    return None if space is MemorySpace.Device else memory_space_to_kind(space)
+    return "pinned_host" if space is MemorySpace.Host else None
 
 
 def _abstract(placement: Placement) -> Any:

@@ -9,11 +9,27 @@ import numpy as np
 
 from jax._src import core, dtypes
 from jax._src.array_impl import ArrayImpl
-from jax._src.dispatch import device_put_value
 from jax._src.layout import Format
 from jax._src.lib import _jax
 
 _REUSE = _jax.ArrayCopySemantics.REUSE_INPUT
+
+
+class ArrayLayer:
+    """What running a program needs of the layer of arrays, which is above and fills it in.
+
+    Attributes:
+      device_put_value: (value, sharding or format, copy semantics) to an array there.
+      runtime_tokens: tokens of the effects of programs that have run.
+    """
+
+    __slots__ = ("device_put_value", "runtime_tokens")
+
+    device_put_value: Callable[[Any, Any, Any], Any]
+    runtime_tokens: Any
+
+
+array_layer = ArrayLayer()
 
 # Class of argument to a function of (values, shardings, layouts, copy semantics) that gives arrays,
 # for classes that `device_put` does not handle by itself.
@@ -54,9 +70,9 @@ def shard_args(
             out.extend(handler([arg], [sharding], [layout], [copy]))
             continue
         target = sharding if layout is None else Format(layout, sharding)
-        value = device_put_value(arg, target, copy)
+        value = array_layer.device_put_value(arg, target, copy)
         if getattr(value, "dtype", None) == dtypes.float0:
-            value = device_put_value(np.zeros(value.shape, np.bool_), target, copy)
+            value = array_layer.device_put_value(np.zeros(value.shape, np.bool_), target, copy)
         out.append(value)
     return out
 
@@ -103,7 +119,7 @@ def _array_result_handler(aval, sharding, committed):
 
 def _token_result_handler(aval, sharding, committed):
     array = _jax.array_result_handler(
-        core.ShapedArray((), np.dtype(np.bool_)), sharding, committed, _skip_checks=True
+        core.ShapedArray((0,), np.dtype(np.bool_)), sharding, committed, _skip_checks=True
     )
     return lambda bufs: core.Token(array(bufs))
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from jax._src import api_util, core
+from jax._src import api_util, core, dtypes
 from jax._src.core import ClosedJaxpr, typeof
 from jax._src.core.effects import control_flow_allowed_effects
 from jax._src.core.jaxpr import DebugInfo
@@ -83,46 +83,34 @@ def leaf_paths(tree: PyTreeDef) -> list[str]:
 
 
 def promote_weak_types(in_avals: Sequence[Any], out_avals: Sequence[Any]) -> list[Any] | None:
-    """Input types with weak types given up where the results have none; None if nothing changes."""
-    new = [
-        a.strip_weak_type()
-        if getattr(a, "weak_type", False) and not getattr(b, "weak_type", False)
-        and _dtype_after_promotion(a, b)
-        else a
-        for a, b in zip(in_avals, out_avals)
-    ]
-    new = [
-        n.update(dtype=b.dtype)
-        if n is not a and n.dtype != b.dtype
-        else n
-        for n, a, b in zip(new, in_avals, out_avals)
-    ]
+    """Input types that give way to those of the results, where they are weak and promotion says so.
+
+    None if nothing changes.
+    """
+    new = [_promote_weak_type(a, b) for a, b in zip(in_avals, out_avals)]
     return None if all(n is a for n, a in zip(new, in_avals)) else new
 
 
-def _dtype_after_promotion(a, b) -> bool:
-    """Whether a weakly typed carry may take the dtype of the result: same shape, wider dtype."""
-    return getattr(a, "shape", None) == getattr(b, "shape", None)
+def _promote_weak_type(a, b):
+    if not getattr(a, "weak_type", False) or getattr(b, "weak_type", True) or a.shape != b.shape:
+        return a
+    dtype, weak_type = dtypes.lattice_result_type(a, b)
+    return a.update(dtype=dtype, weak_type=weak_type) if dtype == b.dtype else a
 
 
 def describe_type_mismatch(
-    in_avals: Sequence[Any], out_avals: Sequence[Any], in_paths: Sequence[str],
-    out_paths: Sequence[str], in_name: str, out_name: str,
-) -> list[str]:  # fmt: skip
+    in_avals: Sequence[Any], out_avals: Sequence[Any], in_paths: Sequence[str], in_name: str
+) -> list[str]:
     """One line for each leaf whose types differ, with its path and what differs."""
     lines = []
-    for a, b, in_path, out_path in zip(in_avals, out_avals, in_paths, out_paths):
+    for a, b, in_path in zip(in_avals, out_avals, in_paths):
         if core.typematch(a, b):
             continue
         what = difference(a, b)
-        where_in = f"the input carry component {in_name}{in_path}" if in_path else f"the input carry {in_name}"
-        where_out = (
-            f"the corresponding output carry component {out_name}{out_path}"
-            if out_path
-            else f"the corresponding output carry {out_name}"
-        )
+        where = f"component {in_name}{in_path}" if in_path else in_name
         lines.append(
-            f"{where_in} has type {a.str_short()} but {where_out} has type {b.str_short()}, so {what}"
+            f"the input carry {where} has type {a.str_short()} but the corresponding output carry "
+            f"component has type {b.str_short()}, so {what}"
         )
     return lines
 
@@ -171,16 +159,12 @@ def check_same_carry(
     if all(core.typematch(a, b) for a, b in zip(in_avals, out_avals)):
         return
     paths = leaf_paths(in_tree)
-    lines = describe_type_mismatch(in_avals, out_avals, paths, paths, arg_name, "of the result")
+    lines = describe_type_mismatch(in_avals, out_avals, paths, arg_name)
     detail = "\n".join(f"  * {line}" for line in lines)
     raise TypeError(
         f"{name} function carry input and carry output must have equal types, but they differ:\n\n"
         f"{detail}\n\nRevise the function so that all output types match the corresponding input types."
     )
-
-
-def replace_zero(x: Any, zero_fn: Callable) -> Any:
-    return zero_fn(x)
 
 
 def split_at(xs: Sequence[Any], *sizes: int) -> list[list]:

@@ -138,6 +138,8 @@ def _place(scalar, shape, dtype, weak_type, sharding):
 def _as_scalar(value: Any, dtype: Any, weak_type: bool) -> Any:
     """`value` as a scalar of `dtype`: a Python or NumPy number where that needs no computation."""
     kind = type(value)
+    if isinstance(value, complex) and not dtypes.issubdtype(dtype, np.complexfloating):
+        raise TypeError(f"a complex fill_value, {value}, cannot fill an array of dtype {dtype}")
     if kind in _FITTING and isinstance(dtype, np.dtype):
         if weak_type and dtypes.scalar_type_to_dtype(kind, value) == dtype and kind is not bool:
             return value

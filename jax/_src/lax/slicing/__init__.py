@@ -1,7 +1,7 @@
 """Slices, gathers and scatters, at static and at traced positions."""
 
-from jax._src.lax.slicing.gathers import gather, gather_p  # noqa: F401
-from jax._src.lax.slicing.scatters import (  # noqa: F401
+from jax._src.lax.slicing.gathers import gather, gather_p
+from jax._src.lax.slicing.scatters import (
     scatter,
     scatter_add,
     scatter_add_p,
@@ -16,7 +16,7 @@ from jax._src.lax.slicing.scatters import (  # noqa: F401
     scatter_sub,
     scatter_sub_p,
 )
-from jax._src.lax.slicing.slices import (  # noqa: F401
+from jax._src.lax.slicing.slices import (
     count_from_front,
     dynamic_index_in_dim,
     dynamic_slice,
@@ -33,7 +33,7 @@ from jax._src.lax.slicing.slices import (  # noqa: F401
     slice_in_dim,
     slice_p,
 )
-from jax._src.lax.slicing.types import (  # noqa: F401
+from jax._src.lax.slicing.types import (
     GatherDimensionNumbers,
     GatherScatterMode,
     ScatterDimensionNumbers,

@@ -276,6 +276,7 @@ def _bind(primitive, combiner, operand, indices, updates, dnums, is_sorted, uniq
 def _update_jaxpr(combiner: core.Primitive, dtype: Any) -> core.Jaxpr:
     """The jaxpr `{ lambda ; a b. let c = combiner a b in (c,) }` on scalars."""
     aval = core.ShapedArray((), dtype)
+    combiner.abstract_eval(aval, aval)  # an error for dtypes that have no such operation
     a, b, c = core.Var(aval), core.Var(aval), core.Var(aval)
     eqn = core.new_jaxpr_eqn([a, b], [c], combiner, {}, frozenset())
     return core.Jaxpr([], [a, b], [c], [eqn])

@@ -15,7 +15,10 @@ from jax._src.numpy.indexing.parse import ARR, DYN, FLAG, GAP, INT, NEW, SLICE, 
 
 
 def take_slice(x: Any, entries: list[Entry]) -> Any:
-    """`x` at entries of kinds INT, DYN, SLICE and NEW. Positions out of bounds are clamped."""
+    """`x` at entries of kinds INT, DYN, SLICE and NEW. Positions out of bounds are clamped.
+
+    A traced start of a slice is that of its lowest position, also where the step is negative.
+    """
     shape = x.shape
     starts: list[Any] = []
     sizes: list[Any] = []
@@ -97,7 +100,7 @@ def common_index_dtype(arrays: list[Any], shape) -> np.dtype:
     if len(found) == 1:
         (dtype,) = found
         largest = max([d for d in shape if type(d) is int], default=0)
-        if largest - 1 <= dtypes.iinfo(dtype).max and isinstance(dtype.type(0), np.integer):
+        if dtype.kind in "iu" and largest - 1 <= np.iinfo(dtype).max:
             return dtype
     if any(dtypes.itemsize_bits(d) == 64 for d in found):
         return dtypes.canonicalize_dtype(np.dtype(np.int64))
@@ -142,7 +145,7 @@ class Plan:
       reverse: its dimensions to be reversed.
       new: dimensions of the result that are new, with size 1.
       unique: whether no element is indexed twice, known from the kinds of the entries.
-      out_of_reach: whether an axis of size 0 is indexed, so that nothing is in bounds.
+      empty_axis: an axis of size 0 of which positions are asked for, so that none is in bounds.
     """
 
     __slots__ = (
@@ -155,7 +158,6 @@ class Plan:
         "reverse",
         "new",
         "unique",
-        "out_of_reach",
         "empty_axis",
     )
 
@@ -185,7 +187,9 @@ def make_plan(shape: tuple[Any, ...], entries: list[Entry]) -> Plan:
 
     # The result, dimension by dimension: NEW, (SLICE, axis, start, size, step) or ARR for all arrays.
     layout: list[Any] = []
-    parts: list[tuple[int, Any, Any]] = []  # axis, positions, dimension of the layout or ARR or None
+    parts: list[
+        tuple[int, Any, Any]
+    ] = []  # axis, positions, dimension of the layout or ARR or None
     window_starts: list[tuple[int, Any]] = []
     at = None
     axis = 0
@@ -234,7 +238,7 @@ def make_plan(shape: tuple[Any, ...], entries: list[Entry]) -> Plan:
             _, a, start, size, step = item
             if step < 0:
                 reverse.append(len(out))
-                start, step = start + (size - 1) * step, -step
+                start, step = start + (size - 1) * step if type(start) is int else start, -step
             if step == 1:
                 offset_dims.append(len(out))
                 sizes[a] = size

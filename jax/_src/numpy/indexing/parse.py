@@ -4,7 +4,8 @@ An entry is a tuple whose first element is its kind:
 
     (NEW,)                        a new dimension of size 1
     (INT, i)                      position i along a dimension; negative ones are counted from the end
-    (DYN, scalar, wrap)           a traced position; `wrap` says whether it may be negative
+    (DYN, scalar, wrap)           a traced position; `wrap` says whether it may be negative. A fourth
+                                  element, True, says that it is within bounds
     (SLICE, start, size, step)    `size` positions from `start` (static, or a traced scalar), `step` apart
     (ARR, array, wrap)            many positions
     (FLAG, bool)                  a 0-d mask: a new dimension of size 0 or 1
@@ -206,7 +207,12 @@ def _static_slice(s: slice, position: int) -> slice:
                 "jax.lax.dynamic_slice or jax.lax.dynamic_slice_in_dim for slices of static size at traced "
                 "positions."
             )
-    return slice(*[v if v is None or core.is_symbolic_dim(v) else operator.index(v) for v in (start, stop, step)])
+    return slice(
+        *[
+            v if v is None or core.is_symbolic_dim(v) else operator.index(v)
+            for v in (start, stop, step)
+        ]
+    )
 
 
 def _sized_slice(s: slice, size: Any) -> Entry:

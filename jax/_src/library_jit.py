@@ -1,0 +1,109 @@
+"""`jit` for the functions of the libraries themselves: cheap to make, and one native call when eager.
+
+A library function of several operations should be one compiled program when it is called on arrays. Inside
+a transformation there are two choices: `inline_jit` runs the function as if it were not decorated, so that
+its operations appear one by one; `nested_jit` traces it once and puts a call in their place, as `jax.jit`
+does, which pays for functions of many operations.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from jax._src import core, pjit
+from jax._src.core import eval_trace, trace_ctx
+from jax._src.lib import _jax
+from jax._src.tree_util import default_registry
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def inline_jit(fun: F, *, static_argnames: tuple[str, ...] = ()) -> F:
+    """Compiles `fun` where it is called on arrays; inside a transformation it runs as it is.
+
+    Args:
+      fun: function of arrays. What is not an array is keyword-only and listed in `static_argnames`.
+      static_argnames: names of hashable keyword arguments.
+
+    Returns:
+      A native callable with the same signature.
+    """
+    return _native(_InlineJit(fun, _options(static_argnames)))
+
+
+def nested_jit(fun: F, *, static_argnames: tuple[str, ...] = ()) -> F:
+    """Compiles `fun` as `jax.jit` does, and stays one equation inside a transformation.
+
+    Arguments and result are those of `inline_jit`.
+    """
+    return _native(pjit._Jit(fun, _options(static_argnames)))
+
+
+class _InlineJit(pjit._Jit):
+    def cache_miss(self, *args, **kwargs):
+        if trace_ctx.trace is eval_trace:
+            return super().cache_miss(*args, **kwargs)
+        return self.fun(*args, **kwargs), None, False
+
+
+class BinaryMethod(_InlineJit):
+    """A function of two arrays as a method of arrays: NotImplemented for operands of other types."""
+
+    def __init__(self, fun: Callable, prepare: Callable[[Any], Any]):
+        super().__init__(fun, _options(()))
+        self.prepare = prepare
+
+    def cache_miss(self, x, other):
+        other = self.prepare(other)
+        if other is NotImplemented:
+            return NotImplemented, None, False
+        out, fastpath, _ = super().cache_miss(x, other)
+        return out, fastpath, False
+
+
+def binary_method(fun: Callable, prepare: Callable[[Any], Any]) -> Callable:
+    """A native method `x.__op__(other)`.
+
+    Args:
+      fun: function of two arrays.
+      prepare: gives the operand to compute with from any object, or NotImplemented, or raises.
+    """
+    return _native(BinaryMethod(fun, prepare))
+
+
+@functools.cache
+def _options(static_argnames: tuple[str, ...]):
+    opts = pjit.make_options(None)
+    if static_argnames:
+        opts.static_argnames = static_argnames
+        opts.key = (*opts.key[:2], static_argnames, *opts.key[3:])
+    return opts
+
+
+def _native(state: pjit._Jit) -> Any:
+    fun = state.fun
+    opts = state.options
+    call = _jax.pjit(
+        state.name,
+        fun,
+        state.cache_miss,
+        [],
+        list(opts.static_argnames),
+        (),
+        default_registry,
+        pjit.pxla.shard_arg_fallback,
+    )
+    call.__name__ = state.name
+    call.__qualname__ = fun.__qualname__
+    call.__module__ = fun.__module__
+    call.__doc__ = fun.__doc__
+    call.__wrapped__ = fun
+    call._jit_state = state
+    return call
+
+
+def is_eager() -> bool:
+    """Whether operations run at once: no transformation is in progress in this thread."""
+    return core.trace_ctx.trace is core.eval_trace

@@ -1,0 +1,291 @@
+"""Reading elements: `x[...]` and `x.at[...].get()`.
+
+Eager reads at integers, slices and arrays run compiled programs that take positions as arguments: there is
+one for each kind of index, not for each position.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from jax._src import core, dtypes
+from jax._src.api import jit
+from jax._src.array import ArrayImpl
+from jax._src.lax import lax, slicing
+from jax._src.lax.slicing import GatherDimensionNumbers, GatherScatterMode
+from jax._src.lax.slicing.gathers import default_fill_value
+from jax._src.numpy.indexing.lower import (
+    empty_axis_error,
+    make_plan,
+    take_slice,
+)
+from jax._src.numpy.indexing.parse import (
+    ARR,
+    DYN,
+    FLAG,
+    INT,
+    NEW,
+    SLICE,
+    Entry,
+    is_eager_array,
+    parse_index,
+)
+
+_PROMISE = GatherScatterMode.PROMISE_IN_BOUNDS
+_trace_ctx = core.trace_ctx
+_eval_trace = core.eval_trace
+
+
+def getitem(x: Any, idx: Any) -> Any:
+    """`x[idx]`."""
+    if type(x) is ArrayImpl and _trace_ctx.trace is _eval_trace:
+        t = type(idx)
+        if t is int:
+            shape = x.shape
+            if shape:
+                size = shape[0]
+                if idx < 0:
+                    idx += size
+                    if idx < 0:
+                        idx = 0
+                elif idx >= size:
+                    idx = size - 1
+                if size:
+                    return _take_row(x, idx)
+                raise empty_axis_error(0)
+        elif t is slice:
+            shape = x.shape
+            if shape:
+                start, stop, step = idx.indices(shape[0])
+                if step == 1:
+                    if stop - start >= shape[0]:
+                        return x
+                    if stop > start:
+                        return _take_rows(stop - start)(x, start)
+        elif t is ArrayImpl:
+            shape, dtype = x.shape, idx.dtype
+            if shape and shape[0] and dtype.kind in "iu":
+                return _take_at(x, idx)
+    return rewriting_take(x, idx)
+
+
+def rewriting_take(
+    arr: Any,
+    idx: Any,
+    indices_are_sorted: bool = False,
+    unique_indices: bool = False,
+    mode: Any = None,
+    fill_value: Any = None,
+    normalize_indices: bool = True,
+    out_sharding: Any = None,
+) -> Any:
+    """`arr[idx]`, with the arguments of `arr.at[idx].get()`.
+
+    Args:
+      arr: array or tracer.
+      idx: what stands between the brackets.
+      indices_are_sorted, unique_indices: promises about arrays of positions.
+      mode: what positions out of bounds give; None promises that there are none.
+      fill_value: what they give in mode "fill".
+      normalize_indices: whether negative positions count from the end.
+      out_sharding: sharding of the result, in explicit mode.
+    """
+    gather_mode = _PROMISE if mode is None else GatherScatterMode.from_any(mode)
+    if gather_mode is GatherScatterMode.FILL_OR_DROP and fill_value is not None:
+        fill_value = _static_scalar(fill_value)
+    else:
+        fill_value = None
+    entries = parse_index(idx, arr.shape, normalize_indices)
+    if out_sharding is not None:
+        return _take_with_sharding(
+            arr, entries, gather_mode, fill_value, indices_are_sorted, unique_indices, out_sharding
+        )
+    flags = (gather_mode, fill_value, bool(indices_are_sorted), bool(unique_indices))
+    if is_eager_array(arr):
+        if not _changes(arr.shape, entries):
+            return arr
+        skeleton, leaves = split(entries, arr.shape)
+        return _program(skeleton, flags)(arr, *leaves)
+    return take_entries(arr, entries, *flags)
+
+
+def _static_scalar(fill_value: Any) -> Any:
+    if isinstance(fill_value, (bool, int, float, complex)):
+        return np.nan if fill_value != fill_value else fill_value  # one NaN, as part of keys
+    value = core.concrete_or_error(
+        None, fill_value, "The `fill_value` of an indexed get() must be static."
+    )
+    if np.ndim(value):
+        raise ValueError("fill_value argument to indexed get() must be a scalar")
+    return np.asarray(value).item()
+
+
+def take_entries(x, entries, mode, fill_value, is_sorted, unique):
+    """`x` at parsed entries, by operations of lax."""
+    kinds = {e[0] for e in entries}
+    if ARR not in kinds and FLAG not in kinds and _can_slice(x.shape, entries, mode):
+        return take_slice(x, entries)
+    if not x.shape:
+        x, entries = lax.expand_dims(x, (0,)), [(INT, 0), *entries]
+    plan = make_plan(x.shape, entries)
+    shape = plan.result_shape
+    if plan.is_empty:
+        return lax.full(shape, 0, x.dtype)
+    if plan.empty_axis is not None:
+        if mode is not GatherScatterMode.FILL_OR_DROP:
+            raise empty_axis_error(plan.empty_axis)
+        fill = default_fill_value(x.dtype) if fill_value is None else fill_value
+        return lax.full(shape, fill, x.dtype)
+    out = slicing.gather(
+        x,
+        plan.indices,
+        GatherDimensionNumbers(plan.offset_dims, plan.collapsed, plan.axes),
+        plan.sizes,
+        unique_indices=unique or plan.unique,
+        indices_are_sorted=is_sorted or plan.unique,
+        mode=mode,
+        fill_value=fill_value,
+    )
+    if plan.reverse:
+        out = lax.rev(out, plan.reverse)
+    return lax.expand_dims(out, plan.new) if plan.new else out
+
+
+def _can_slice(shape, entries, mode) -> bool:
+    """Whether a slice, which clamps, does what `mode` asks for."""
+    if mode is not GatherScatterMode.FILL_OR_DROP and mode is not GatherScatterMode.ONE_HOT:
+        return True
+    axis = 0
+    for e in entries:
+        kind = e[0]
+        if kind == DYN and len(e) == 3:
+            return False
+        if kind == INT and not 0 <= e[1] < shape[axis]:
+            return False
+        axis += kind in (INT, DYN, SLICE)
+    return True
+
+
+def _changes(shape, entries) -> bool:
+    axis = 0
+    for e in entries:
+        kind = e[0]
+        if kind == SLICE:
+            if e[3] != 1 or e[2] != shape[axis]:
+                return True
+            axis += 1
+        elif kind in (INT, DYN, ARR, FLAG, NEW):
+            return True
+    return False
+
+
+def _take_with_sharding(x, entries, mode, fill_value, is_sorted, unique, out_sharding):
+    raise NotImplementedError(
+        "out_sharding of an indexed get() is not supported yet: use jax.sharding.reshard on the result"
+    )
+
+
+# ---------------------------------------------------------------------------------------------------
+# Compiled programs
+
+
+def split(entries: list[Entry], shape) -> tuple[tuple[Any, ...], list[Any]]:
+    """Entries as a hashable skeleton, and the positions that a compiled program takes as arguments."""
+    skeleton: list[Any] = []
+    leaves: list[Any] = []
+    axis = 0
+    for e in entries:
+        kind = e[0]
+        if kind == INT:
+            i, size = e[1], shape[axis]
+            if 0 <= i < size:
+                skeleton.append((INT,))
+            else:  # out of bounds: what it gives depends on the mode
+                i = min(max(i, -1), size)
+                skeleton.append((DYN, False))
+            leaves.append(i)
+            axis += 1
+        elif kind == SLICE:
+            _, start, size, step = e
+            if size == 0 or (step == 1 and size == shape[axis]):
+                skeleton.append(e)
+            else:
+                skeleton.append((SLICE, size, step))
+                leaves.append(start if step > 0 else start + (size - 1) * step)
+            axis += 1
+        elif kind == DYN or kind == ARR:
+            skeleton.append((kind, e[2]))
+            leaves.append(e[1])
+            axis += 1
+        else:
+            skeleton.append(e)
+    return tuple(skeleton), leaves
+
+
+def join(skeleton, leaves) -> list[Entry]:
+    """The entries of a skeleton, at given positions."""
+    leaves = iter(leaves)
+    entries: list[Entry] = []
+    for e in skeleton:
+        kind, n = e[0], len(e)
+        if kind == INT:
+            entries.append((DYN, next(leaves), False, True))
+        elif kind == SLICE and n == 3:
+            entries.append((SLICE, next(leaves), *e[1:]))
+        elif kind == DYN or kind == ARR:
+            entries.append((kind, next(leaves), e[1]))
+        else:
+            entries.append(e)
+    return entries
+
+
+_MAX_PROGRAMS = 4096
+_programs: dict[Any, Callable] = {}
+
+
+def _program(skeleton, flags) -> Callable:
+    key = (skeleton, flags)
+    program = _programs.get(key)
+    if program is None:
+
+        def take(x, *leaves):
+            return take_entries(x, join(skeleton, leaves), *flags)
+
+        if len(_programs) >= _MAX_PROGRAMS:
+            _programs.clear()
+        program = _programs[key] = jit(take)
+    return program
+
+
+@jit
+def _take_row(x, i):
+    return take_slice(x, [(DYN, i, False), *[(SLICE, 0, n, 1) for n in x.shape[1:]]])
+
+
+_row_programs: dict[int, Callable] = {}
+
+
+def _take_rows(size: int) -> Callable:
+    program = _row_programs.get(size)
+    if program is None:
+
+        def take(x, start):
+            return take_slice(
+                x, [(SLICE, start, size, 1), *[(SLICE, 0, n, 1) for n in x.shape[1:]]]
+            )
+
+        if len(_row_programs) >= _MAX_PROGRAMS:
+            _row_programs.clear()
+        program = _row_programs[size] = jit(take)
+    return program
+
+
+@jit
+def _take_at(x, i):
+    kind = ARR if i.ndim else DYN
+    wrap = dtypes.issubdtype(i.dtype, np.signedinteger)
+    entries = [(kind, i, wrap), *[(SLICE, 0, n, 1) for n in x.shape[1:]]]
+    return take_entries(x, entries, _PROMISE, None, False, False)

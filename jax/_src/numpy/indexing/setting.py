@@ -1,0 +1,246 @@
+"""Updating elements: what `x.at[...].set()` and its kin do."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from jax._src import config, core, dtypes
+from jax._src.api import jit
+from jax._src.array import ArrayImpl
+from jax._src.basearray import Array
+from jax._src.core.hooks import hooks
+from jax._src.lax import lax, slicing
+from jax._src.lax.slicing import GatherScatterMode, ScatterDimensionNumbers
+from jax._src.numpy.indexing.getting import join, split
+from jax._src.numpy.indexing.lower import make_plan
+from jax._src.numpy.indexing.parse import ARR, DYN, FLAG, GAP, INT, NEW, SLICE, parse_index
+
+_trace_ctx = core.trace_ctx
+_eval_trace = core.eval_trace
+_DROP = GatherScatterMode.FILL_OR_DROP
+
+
+def scatter_update(
+    x: Any,
+    idx: Any,
+    y: Any,
+    scatter_op: Callable,
+    indices_are_sorted: bool = False,
+    unique_indices: bool = False,
+    mode: Any = None,
+    normalize_indices: bool = True,
+    out_sharding: Any = None,
+    *,
+    compiled: bool = True,
+) -> Any:
+    """`x` with the elements at `idx` updated with `y`.
+
+    Args:
+      x: array or tracer.
+      idx: what stands between the brackets.
+      y: values that broadcast to the shape of `x[idx]`. They are converted to the dtype of `x`; if promotion
+        would not allow that, with a FutureWarning.
+      scatter_op: a function like `lax.scatter`.
+      indices_are_sorted, unique_indices: promises about arrays of positions.
+      mode: what happens at positions out of bounds; None drops updates there.
+      normalize_indices: whether negative positions count from the end.
+      out_sharding: sharding of the result, in explicit mode.
+      compiled: whether an eager update may be one compiled program, kept for later ones with the same
+        `scatter_op`.
+
+    Raises:
+      IndexError, TypeError, ValueError: if index, dtypes or shapes do not fit.
+    """
+    scatter_mode = _DROP if mode is None else GatherScatterMode.from_any(mode)
+    if type(y) is not ArrayImpl or y.dtype != x.dtype:
+        y = checked_values(x, y)
+    if out_sharding is not None:
+        raise NotImplementedError(
+            "out_sharding of an indexed update is not supported yet: use jax.sharding.reshard on the result"
+        )
+    entries = parse_index(idx, x.shape, normalize_indices)
+    flags = (bool(indices_are_sorted), bool(unique_indices), scatter_mode)
+    if compiled and type(x) is ArrayImpl and _trace_ctx.trace is _eval_trace:
+        skeleton, leaves = split(entries, x.shape)
+        return _program(scatter_op, skeleton, flags)(x, y, *leaves)
+    return update_entries(x, entries, y, scatter_op, *flags)
+
+
+def update_entries(x, entries, y, scatter_op, is_sorted, unique, mode):
+    """`x` updated at parsed entries, by operations of lax."""
+    dtype, weak_type, shape = x.dtype, core.typeof(x).weak_type, x.shape
+    if not shape:
+        x, entries = lax.expand_dims(x, (0,)), [(INT, 0), *entries]
+    plan = make_plan(x.shape, entries)
+    y = lax._convert_element_type(y, dtype, weak_type)
+    y = _fit(y, plan)
+    if plan.is_empty or plan.empty_axis is not None:
+        return x if shape else lax.squeeze(x, (0,))
+    dnums = ScatterDimensionNumbers(plan.offset_dims, plan.collapsed, plan.axes)
+    out = scatter_op(
+        x,
+        plan.indices,
+        y,
+        dnums,
+        indices_are_sorted=is_sorted or plan.unique,
+        unique_indices=unique or plan.unique,
+        mode=mode,
+    )
+    return out if shape else lax.squeeze(out, (0,))
+
+
+def _fit(y, plan):
+    """The values as updates of the scatter."""
+    shape = plan.result_shape
+    n, ndim = np.ndim(y), len(shape)
+    if n > ndim:
+        raise ValueError(
+            f"Cannot broadcast to shape with fewer dimensions: arr_shape={np.shape(y)} shape={shape}"
+        )
+    if n == 0:
+        return lax.broadcast_in_dim(y, plan.shape, ()) if plan.shape else y
+    if any(
+        not (core.definitely_equal(d, 1) or core.definitely_equal(d, size))
+        for d, size in zip(np.shape(y), shape[ndim - n :])
+    ):
+        aval = core.typeof(y)
+        raise ValueError(
+            f"Incompatible types for broadcasting: input type={aval.str_short()} and requested "
+            f"type={aval.update(shape=shape).str_short()}"
+        )
+    if np.shape(y) != shape:
+        y = lax.broadcast_in_dim(y, shape, range(ndim - n, ndim))
+    if plan.new:
+        y = lax.squeeze(y, plan.new)
+    return lax.rev(y, plan.reverse) if plan.reverse else y
+
+
+# ---------------------------------------------------------------------------------------------------
+# Values
+
+
+def checked_values(x, y):
+    """The values as something that operations take; a FutureWarning if the dtype of `x` cannot hold them."""
+    t = type(y)
+    if t in _SCALARS:
+        key = (x.dtype, t, config.numpy_dtype_promotion.value)
+    else:
+        if not isinstance(y, (Array, np.ndarray, np.generic)):
+            y = hooks.to_array(y)
+        key = (x.dtype, y.dtype, core.typeof(y).weak_type, config.numpy_dtype_promotion.value)
+    safe = _safe.get(key)
+    if safe is None:
+        safe = _safe[key] = dtypes.safe_to_cast(y, x)
+    if not safe:
+        warnings.warn(
+            "scatter inputs have incompatible types: cannot safely cast value from "
+            f"dtype={dtypes.dtype(y)} to dtype={dtypes.dtype(x)} with jax_numpy_dtype_promotion="
+            f"{config.numpy_dtype_promotion.value}. In future JAX releases this will result in an error.",
+            FutureWarning,
+            stacklevel=4,
+        )
+    return y
+
+
+_SCALARS = (bool, int, float, complex)
+_safe: dict[Any, bool] = {}
+
+
+# ---------------------------------------------------------------------------------------------------
+# Compiled programs
+
+_MAX_PROGRAMS = 4096
+_programs: dict[Any, Callable] = {}
+
+
+def _program(scatter_op, skeleton, flags) -> Callable:
+    key = (scatter_op, skeleton, flags)
+    program = _programs.get(key)
+    if program is None:
+        combine = _COMBINERS.get(scatter_op)
+        if combine is not None and _is_one_slice(skeleton):
+
+            def update(x, y, *leaves):
+                return _update_slice(x, join(skeleton, leaves), y, combine)
+        else:
+
+            def update(x, y, *leaves):
+                return update_entries(x, join(skeleton, leaves), y, scatter_op, *flags)
+
+        if len(_programs) >= _MAX_PROGRAMS:
+            _programs.clear()
+        program = _programs[key] = jit(update)
+    return program
+
+
+_COMBINERS: dict[Callable, Callable] = {
+    slicing.scatter: lambda old, new: new,
+    slicing.scatter_add: lax.add,
+    slicing.scatter_sub: lax.sub,
+    slicing.scatter_mul: lax.mul,
+    slicing.scatter_min: lax.min,
+    slicing.scatter_max: lax.max,
+}
+
+
+def _is_one_slice(skeleton) -> bool:
+    """Whether the elements are known to lie within one window of the array."""
+    for e in skeleton:
+        kind = e[0]
+        if kind in (DYN, ARR, FLAG) or (kind == SLICE and abs(e[-1]) != 1):
+            return False
+    return True
+
+
+def _update_slice(x, entries, y, combine):
+    """The update of a window: cheaper than a scatter on most hardware."""
+    shape = x.shape
+    starts, sizes, reverse, new, kept = [], [], [], [], []
+    out_dim = 0
+    for e in entries:
+        kind, axis = e[0], len(starts)
+        if kind == GAP:
+            continue
+        if kind == NEW:
+            new.append(out_dim)
+            out_dim += 1
+        elif kind == SLICE:
+            _, start, size, step = e
+            if step < 0:
+                reverse.append(len(kept))
+            starts.append(0 if size == 0 else start)
+            sizes.append(size)
+            kept.append(axis)
+            out_dim += 1
+        else:
+            starts.append(e[1])
+            sizes.append(1)
+    plan = _Window()
+    plan.shape, plan.new, plan.reverse = tuple([sizes[a] for a in kept]), new, reverse
+    y = lax._convert_element_type(y, x.dtype, core.typeof(x).weak_type)
+    y = _fit(y, plan)
+    window = tuple(sizes)
+    y = lax.broadcast_in_dim(y, window, kept)
+    static = all(type(s) is int for s in starts)
+    if combine is not _COMBINERS[slicing.scatter]:
+        y = combine(slicing.dynamic_slice(x, starts, window, allow_negative_indices=False), y)
+    if static and window == shape:
+        return y
+    return slicing.dynamic_update_slice(x, y, starts, allow_negative_indices=False)
+
+
+class _Window:
+    """The part of a `Plan` that says how values are laid out."""
+
+    __slots__ = ("shape", "new", "reverse")
+
+    @property
+    def result_shape(self):
+        shape = list(self.shape)
+        for d in self.new:
+            shape.insert(d, 1)
+        return tuple(shape)

@@ -1,0 +1,378 @@
+"""Arguments of NumPy's functions: which are arrays, and how their dtypes and shapes are brought together."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from jax._src import config, core, dtypes, traceback_util
+from jax._src.basearray import Array
+from jax._src.core import ShapedArray
+from jax._src.lax import lax
+from jax._src.library_jit import inline_jit
+from jax._src.sharding_impls import canonicalize_sharding
+from jax._src.typing import ArrayLike, DTypeLike
+from jax._src.util import set_module
+
+export = set_module("jax.numpy")
+
+_NUMBERS = (bool, int, float, complex)
+_ARRAYLIKE = (Array, np.ndarray, np.generic, *_NUMBERS)
+_PYTHON_NUMBERS = frozenset(_NUMBERS)
+_FLOATS = frozenset([*dtypes._float_types])
+_INEXACT = frozenset([*dtypes._float_types, *dtypes._complex_types])
+_scalar_dtypes = {float: dtypes.default_float_dtype, complex: dtypes.default_complex_dtype}
+
+# Checks
+
+
+def _arraylike(x: Any) -> bool:
+    return (
+        isinstance(x, _ARRAYLIKE)
+        or hasattr(x, "__jax_array__")
+        or dtypes.is_weakly_typed(x)
+        or type(x) in core.pytype_aval_mappings
+    )
+
+
+def check_arraylike(fun_name: str, *args: Any, emit_warning: bool = False, stacklevel: int = 3):
+    """Checks that all arguments of the function `fun_name` are arrays or scalars.
+
+    Raises:
+      TypeError: naming the first that is not, and its position. With `emit_warning` that is a warning.
+    """
+    for pos, arg in enumerate(args):
+        if not _arraylike(arg):
+            msg = (
+                f"{fun_name} requires ndarray or scalar arguments, got {type(arg)} at position {pos}."
+            )
+            if not emit_warning:
+                raise TypeError(msg)
+            warnings.warn(
+                msg + " In a future JAX release this will be an error.",
+                category=DeprecationWarning,
+                stacklevel=stacklevel,
+            )
+
+
+def check_arraylike_or_none(fun_name: str, *args: Any) -> None:
+    """As `check_arraylike`, where arguments may be None."""
+    for pos, arg in enumerate(args):
+        if arg is not None and not _arraylike(arg):
+            raise TypeError(
+                f"{fun_name} requires ndarray, scalar, or None arguments, got {type(arg)} at position"
+                f" {pos}."
+            )
+
+
+def check_no_float0s(fun_name: str, *args: Any) -> None:
+    """Raises TypeError if an argument has elements of the type float0."""
+    if any(getattr(x, "dtype", None) == dtypes.float0 for x in args):
+        raise TypeError(
+            f"Called {fun_name} with a float0 array. float0s do not support any operations by design "
+            "because they are not compatible with non-trivial vector spaces. No implicit dtype "
+            "conversion is done. Use np.zeros(arr.shape, dtype=float) in place of a float0 array. \n"
+            "If you didn't expect to get a float0 you might have accidentally taken a gradient with "
+            "respect to an integer argument."
+        )
+
+
+_check_no_float0s = check_no_float0s
+
+
+def ensure_arraylike(fun_name: str, *args: Any) -> Any:
+    """The argument (or the tuple of several) as arrays.
+
+    Raises:
+      TypeError: as `check_arraylike`.
+    """
+    check_arraylike(fun_name, *args)
+    if len(args) == 1:
+        return to_array(args[0])
+    return tuple([to_array(arg) for arg in args])
+
+
+def ensure_arraylike_tuple(fun_name: str, tup: Sequence[Any]) -> tuple[Array, ...]:
+    """The arrays of a sequence as a tuple.
+
+    Raises:
+      TypeError: as `check_arraylike`.
+    """
+    check_arraylike(fun_name, *tup)
+    return tuple([to_array(arg) for arg in tup])
+
+
+def to_array(x: Any) -> Any:
+    """An array or tracer from anything `check_arraylike` accepts; Python numbers stay weakly typed."""
+    if isinstance(x, Array):
+        return x
+    if hasattr(x, "__jax_array__"):
+        return to_array(x.__jax_array__())
+    return core.hooks.to_array(x)
+
+
+def lower_jax_array(x: Any) -> Any:
+    """What `x.__jax_array__()` gives, or `x` if it has no such method."""
+    return x.__jax_array__() if hasattr(x, "__jax_array__") else x
+
+
+def is_extended(x: Any) -> bool:
+    """Whether the elements are of an extended type, as random keys are."""
+    return isinstance(getattr(x, "dtype", None), dtypes.ExtendedDType)
+
+
+def user_warning(message: str, category: type[Warning] = UserWarning) -> None:
+    """A warning at the user's line."""
+    warnings.warn(message, category, stacklevel=traceback_util.user_stacklevel())
+
+
+def reject_out(fun_name: str, out: Any) -> None:
+    """Raises NotImplementedError if the argument `out` is given: arrays cannot be written to."""
+    if out is not None:
+        raise NotImplementedError(
+            f"The 'out' argument to jnp.{fun_name} is not supported. Use the result instead: arrays "
+            "are immutable."
+        )
+
+
+# Dtypes
+
+
+def promote_dtypes(*args: ArrayLike) -> list[Any]:
+    """The arguments converted to the dtype that combines theirs."""
+    to_dtype, weak_type = dtypes.lattice_result_type(*args)
+    return [convert(x, to_dtype, weak_type) for x in args]
+
+
+def promote_dtypes_inexact(*args: ArrayLike) -> list[Any]:
+    """As `promote_dtypes`, to a floating-point or complex dtype."""
+    to_dtype, weak_type = dtypes.lattice_result_type(*args)
+    to_dtype = dtypes.canonicalize_dtype(
+        dtypes.to_inexact_dtype(to_dtype), allow_extended_dtype=True
+    )
+    return [convert(x, to_dtype, weak_type) for x in args]
+
+
+def promote_dtypes_numeric(*args: ArrayLike) -> list[Any]:
+    """As `promote_dtypes`, to a dtype of numbers: booleans become integers."""
+    to_dtype, weak_type = dtypes.lattice_result_type(*args)
+    to_dtype = dtypes.canonicalize_dtype(dtypes.to_numeric_dtype(to_dtype))
+    return [convert(x, to_dtype, weak_type) for x in args]
+
+
+def promote_dtypes_complex(*args: ArrayLike) -> list[Any]:
+    """As `promote_dtypes`, to a complex dtype."""
+    to_dtype, weak_type = dtypes.lattice_result_type(*args)
+    to_dtype = dtypes.canonicalize_dtype(dtypes.to_complex_dtype(to_dtype))
+    return [convert(x, to_dtype, weak_type) for x in args]
+
+
+def convert(x: Any, dtype: Any, weak_type: bool = False) -> Any:
+    """`x` as an operand of that type; Python numbers become constants without an operation."""
+    kind = type(x)
+    if kind in _PYTHON_NUMBERS:
+        return _number(x, kind, dtype, weak_type)
+    if kind is np.ndarray or isinstance(x, np.generic):
+        own = x.dtype
+        if own == dtype and not weak_type:
+            return x
+        if not weak_type and own.kind in "biuf" and own.kind == dtype.kind:
+            return x.astype(dtype)
+    else:
+        aval = getattr(x, "aval", None)
+        if type(aval) is ShapedArray and aval.dtype == dtype and aval.weak_type == weak_type:
+            return x
+    return lax._convert_element_type(x, dtype, weak_type)
+
+
+def _number(x: Any, kind: type, dtype: Any, weak_type: bool) -> Any:
+    if kind is int:
+        dtypes.scalar_type_to_dtype(int, x)  # OverflowError if it is too large
+    if weak_type:
+        default = _scalar_dtypes.get(kind)
+        if kind is int and dtype == dtypes.default_int_dtype():
+            return x
+        if default is not None and dtype == default():
+            return x
+        if dtype == dtypes.default_float_dtype():
+            return float(x)
+        if dtype == dtypes.default_complex_dtype():
+            return complex(x)
+        return lax._convert_element_type(x, dtype, True)
+    if isinstance(dtype, dtypes.ExtendedDType):
+        return x
+    with np.errstate(all="ignore"):
+        return np.asarray(x).astype(dtype)
+
+
+# Shapes
+
+
+def promote_shapes(fun_name: str, *args: ArrayLike) -> list[Any]:
+    """The arguments with dimensions of size 1 added in front until ranks agree; scalars stay as they are.
+
+    Raises:
+      ValueError: if ranks differ and jax_numpy_rank_promotion is 'raise'.
+    """
+    if len(args) < 2:
+        return list(args)
+    shapes = [np.shape(arg) for arg in args]
+    ranks = {len(shape) for shape in shapes if shape}
+    if len(ranks) < 2:
+        return list(args)
+    if config.numpy_rank_promotion.value != "allow":
+        _rank_promotion_warning_or_error(fun_name, shapes)
+    rank = max(ranks)
+    return [
+        x if not shape or len(shape) == rank else lax.broadcast_to_rank(x, rank)
+        for x, shape in zip(args, shapes)
+    ]
+
+
+def _rank_promotion_warning_or_error(fun_name: str, shapes: Sequence[tuple]) -> None:
+    more = "; for more information, see https://docs.jax.dev/en/latest/rank_promotion_warning.html."
+    names = " ".join(map(str, shapes))
+    if config.numpy_rank_promotion.value == "warn":
+        user_warning(
+            f"Following NumPy automatic rank promotion for {fun_name} on shapes {names}. Set the "
+            f"jax_numpy_rank_promotion config option to 'allow' to disable this warning{more}"
+        )
+        return
+    raise ValueError(
+        f"Operands could not be broadcast together for {fun_name} on shapes {names} and with the config "
+        f"option jax_numpy_rank_promotion='raise'{more.replace('; for', '. For', 1)}"
+    )
+
+
+# Both
+
+
+def promote_args(fun_name: str, *args: Any) -> list[Any]:
+    """The arguments of an operation, checked, of one dtype and with shapes that broadcast.
+
+    Raises:
+      TypeError: if one is no array.
+    """
+    check_arraylike(fun_name, *args)
+    check_no_float0s(fun_name, *args)
+    return promote_shapes(fun_name, *promote_dtypes(*map(lower_jax_array, args)))
+
+
+def promote_args_numeric(fun_name: str, *args: Any) -> list[Any]:
+    """As `promote_args`, where booleans become integers."""
+    check_arraylike(fun_name, *args)
+    check_no_float0s(fun_name, *args)
+    return promote_shapes(fun_name, *promote_dtypes_numeric(*map(lower_jax_array, args)))
+
+
+def promote_args_inexact(fun_name: str, *args: Any) -> list[Any]:
+    """As `promote_args`, where booleans and integers become floating point."""
+    check_arraylike(fun_name, *args)
+    check_no_float0s(fun_name, *args)
+    return promote_shapes(fun_name, *promote_dtypes_inexact(*map(lower_jax_array, args)))
+
+
+def promote_inexact(fun_name: str, x: Any) -> Any:
+    """`promote_args_inexact` of one argument; in the common case it costs nothing."""
+    aval = getattr(x, "aval", None)
+    if type(aval) is ShapedArray and aval.dtype in _INEXACT:
+        return x
+    return promote_args_inexact(fun_name, x)[0]
+
+
+def promote_pair(fun_name: str, x: Any, y: Any) -> Any:
+    """`promote_args` of two arguments, the common cases first."""
+    a, b = getattr(x, "aval", None), getattr(y, "aval", None)
+    if type(a) is ShapedArray:
+        if type(b) is ShapedArray:
+            if (
+                a.dtype == b.dtype
+                and a.weak_type == b.weak_type
+                and (len(a.shape) == len(b.shape) or not a.shape or not b.shape)
+                and a.dtype is not dtypes.float0
+            ):
+                return x, y
+        elif type(y) in (float, int) and not a.weak_type and a.dtype in _FLOATS:
+            return x, _number(y, type(y), a.dtype, False)
+    elif type(b) is ShapedArray and type(x) in (float, int) and not b.weak_type and b.dtype in _FLOATS:
+        return _number(x, type(x), b.dtype, False), y
+    return promote_args(fun_name, x, y)
+
+
+# Broadcasting and selection, for the functions below jnp.broadcast_to and jnp.where
+
+
+def _broadcast_arrays(*args: Any) -> list[Array]:
+    """As `numpy.broadcast_arrays`."""
+    args = ensure_arraylike_tuple("broadcast_arrays", args)
+    shapes = [arg.shape for arg in args]
+    if len(set(shapes)) <= 1:
+        return list(args)
+    shape = lax.broadcast_shapes(*shapes)
+    return [_broadcast_to(arg, shape) for arg in args]
+
+
+def _broadcast_to(arr: ArrayLike, shape: Any, sharding: Any = None) -> Array:
+    """As `numpy.broadcast_to`, with the sharding of the result."""
+    arr = ensure_arraylike("broadcast_to", arr)
+    if not isinstance(shape, tuple):
+        if isinstance(shape, (int, np.integer)) or core.is_symbolic_dim(shape):
+            shape = (shape,)
+    shape = core.canonicalize_shape(shape)
+    if sharding is None and arr.shape == shape:
+        return arr
+    extra = len(shape) - len(arr.shape)
+    if extra < 0 or any(
+        not core.definitely_equal_one_of_dim(d, (1, s)) for d, s in zip(arr.shape, shape[extra:])
+    ):
+        raise ValueError(f"Incompatible shapes for broadcasting: {arr.shape} and requested shape {shape}")
+    # Dimensions of size 1 keep their place: repeating them is the operation's own matter.
+    return lax.broadcast_in_dim(
+        arr, shape, tuple(range(extra, len(shape))), out_sharding=sharding
+    )
+
+
+@inline_jit
+def _where(condition: Any, x: Any, y: Any) -> Array:
+    check_arraylike("where", condition, x, y)
+    check_no_float0s("where", x, y)
+    condition = lower_jax_array(condition)
+    if dtypes.dtype(condition) != np.bool_:
+        condition = lax.ne(condition, lax._const(condition, 0))
+    x, y = promote_dtypes(lower_jax_array(x), lower_jax_array(y))
+    shapes = np.shape(condition), np.shape(x), np.shape(y)
+    shape = lax.broadcast_shapes(*shapes)
+    if config.numpy_rank_promotion.value != "allow":
+        promote_shapes("where", condition, x, y)
+    if shapes[0] and shapes[0] != shape:
+        condition = _broadcast_to(condition, shape)
+    x, y = [v if s == shape else _broadcast_to(v, shape) for v, s in zip((x, y), shapes[1:])]
+    if not shapes[0] and shape:
+        # One choice for all elements.
+        return lax.select_n(condition, *lax.asarray_pair(y, x)) if False else lax.select_n(condition, y, x)
+    return lax.select_n(condition, y, x)
+
+
+def _complex_elem_type(dtype: DTypeLike) -> Any:
+    """The real dtype of the parts of complex numbers; a real dtype is itself."""
+    dtype = np.dtype(dtype)
+    return np.finfo(dtype).dtype if dtype.kind == "c" else dtype
+
+
+def canonical_sharding(device: Any, out_sharding: Any, name: str) -> Any:
+    """The sharding that the arguments `device` and `out_sharding` of a creation function ask for.
+
+    Raises:
+      ValueError: if both are given.
+    """
+    if device is not None and out_sharding is not None:
+        raise ValueError(
+            f"Only one of `device` and `out_sharding` can be set. Got device={device} and"
+            f" out_sharding={out_sharding} in jnp.{name}."
+        )
+    if device is not None:
+        return device
+    return canonicalize_sharding(out_sharding, name)

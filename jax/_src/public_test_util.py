@@ -1,0 +1,274 @@
+"""Checks of derivatives against finite differences."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+import jax
+from jax._src import config, dtypes
+from jax._src.tree_util import tree_flatten, tree_map, tree_reduce, tree_unflatten
+
+# How far apart values of a dtype may be, and how far derivatives of it.
+_default_tolerance = {
+    "float0": 0, "bool": 0, "int1": 0, "int2": 0, "int4": 0, "int8": 0, "int16": 0, "int32": 0, "int64": 0,
+    "uint1": 0, "uint2": 0, "uint4": 0, "uint8": 0, "uint16": 0, "uint32": 0, "uint64": 0,
+    "float4_e2m1fn": 1.0, "float8_e3m4": 1e-1, "float8_e4m3": 1e-1, "float8_e8m0fnu": 1.0,
+    "float8_e4m3b11fnuz": 1e-1, "float8_e4m3fn": 1e-1, "float8_e4m3fnuz": 1e-1, "float8_e5m2": 1e-1,
+    "float8_e5m2fnuz": 1e-1, "bfloat16": 1e-2, "float16": 1e-3, "float32": 1e-6, "float64": 1e-15,
+    "complex64": 1e-6, "complex128": 1e-15,
+}  # fmt: skip
+_gradient_tolerance = {"bfloat16": 1e-1, "float16": 1e-2, "float32": 2e-3, "float64": 1e-5,
+                       "complex64": 1e-3, "complex128": 1e-5}  # fmt: skip
+EPS = 1e-4
+
+
+def _dtype(x: Any) -> np.dtype:
+    return np.dtype(getattr(x, "dtype", None) or dtypes.dtype(x))
+
+
+def default_tolerance(dtype: Any) -> float:
+    """The tolerance for values of a dtype; for float64 that of float32 where x64 is off."""
+    return _default_tolerance[np.dtype(dtypes.canonicalize_dtype(dtype)).name]
+
+
+def default_gradient_tolerance(dtype: Any) -> float:
+    return _gradient_tolerance.get(np.dtype(dtypes.canonicalize_dtype(dtype)).name, 0)
+
+
+def tolerance(dtype: Any, tol: Any = None) -> float:
+    """The tolerance for a dtype: `tol` is None, a number, or a dictionary by dtype."""
+    if tol is None:
+        return default_tolerance(dtype)
+    if not isinstance(tol, dict):
+        return tol
+    by_name = {np.dtype(k).name: v for k, v in tol.items()}
+    name = np.dtype(dtypes.canonicalize_dtype(dtype)).name
+    return by_name.get(name, default_tolerance(dtype))
+
+
+def _to_float(x: np.ndarray) -> np.ndarray:
+    """Small and unusual floats as float32, for comparison by NumPy."""
+    if x.dtype.kind == "V" or x.dtype.name.startswith(("bfloat", "float8", "float4", "float6", "int4", "int2", "uint4", "uint2")):
+        return x.astype(np.float32)
+    return x
+
+
+def _assert_numpy_allclose(a, b, atol=None, rtol=None, err_msg=""):
+    a, b = np.asarray(a), np.asarray(b)
+    if a.dtype == dtypes.float0 or b.dtype == dtypes.float0:
+        if a.dtype != b.dtype or a.shape != b.shape:
+            raise AssertionError(f"float0 arrays differ: {a.dtype}{a.shape} {b.dtype}{b.shape} {err_msg}")
+        return
+    kwargs: dict = {}
+    if atol is not None:
+        kwargs["atol"] = atol
+    if rtol is not None:
+        kwargs["rtol"] = rtol
+    with np.errstate(invalid="ignore"):
+        np.testing.assert_allclose(_to_float(a), _to_float(b), **kwargs, err_msg=err_msg)
+
+
+def check_close(xs: Any, ys: Any, atol: Any = None, rtol: Any = None, err_msg: str = "") -> None:
+    """Raise AssertionError unless two trees of arrays are close."""
+
+    def check(x, y):
+        x, y = np.asarray(x), np.asarray(y)
+        a = max(tolerance(x.dtype, atol), tolerance(y.dtype, atol))
+        r = max(tolerance(x.dtype, rtol), tolerance(y.dtype, rtol))
+        _assert_numpy_allclose(x, y, atol=a * np.sqrt(max(x.size, 1)), rtol=r * np.sqrt(max(x.size, 1)), err_msg=err_msg)
+
+    tree_map(check, xs, ys)
+
+
+def check_eq(xs: Any, ys: Any, err_msg: str = "") -> None:
+    """Raise AssertionError unless two trees of arrays are equal."""
+    tree_map(lambda x, y: np.testing.assert_array_equal(x, y, err_msg=err_msg), xs, ys)
+
+
+def inner_prod(xs: Any, ys: Any):
+    def contract(x, y):
+        return np.real(np.dot(np.conj(x).reshape(-1), np.asarray(y).reshape(-1)))
+
+    return tree_reduce(np.add, tree_map(contract, xs, ys))
+
+
+def _safe_subtract(x, y, *, dtype):
+    """Subtraction in which infinities of one sign cancel."""
+    with np.errstate(invalid="ignore"):
+        return np.where(np.equal(x, y), np.array(0, dtype), np.subtract(x, y, dtype=dtype))
+
+
+def _shift(xs, ys, scale):
+    def shift(x, y):
+        x = np.asarray(x)
+        if x.dtype == dtypes.float0 or np.asarray(y).dtype == dtypes.float0:
+            return x
+        wide = np.complex128 if np.iscomplexobj(x) else np.float64
+        return (x.astype(wide) + scale * np.asarray(y).astype(wide)).astype(x.dtype)
+
+    return tree_map(shift, xs, ys)
+
+
+def numerical_jvp(f: Callable, primals: Any, tangents: Any, eps: float = EPS):
+    """The Jacobian-vector product of a function by central differences."""
+    f_pos = f(*_shift(primals, tangents, eps))
+    f_neg = f(*_shift(primals, tangents, -eps))
+
+    def difference(a, b):
+        a, b = np.asarray(a), np.asarray(b)
+        if not np.issubdtype(a.dtype, np.inexact) and a.dtype.kind != "V":
+            return np.zeros(a.shape, dtypes.float0)
+        wide = np.complex128 if np.iscomplexobj(a) else np.float64
+        out = _safe_subtract(a.astype(wide), b.astype(wide), dtype=wide) * (0.5 / eps)
+        return out.astype(a.dtype)
+
+    return tree_map(difference, f_pos, f_neg)
+
+
+def _random_like(rng: np.random.RandomState, x: Any) -> np.ndarray:
+    dtype = _dtype(x)
+    tangent_dtype = jax.typeof(x).to_tangent_aval().dtype if not isinstance(x, np.ndarray) else dtype
+    if tangent_dtype == dtypes.float0 or not dtypes.issubdtype(dtype, np.inexact):
+        return np.zeros(np.shape(x), dtypes.float0)
+    out = rng.randn(*np.shape(x))
+    if np.issubdtype(dtype, np.complexfloating):
+        out = out + 1j * rng.randn(*np.shape(x))
+    return np.asarray(out, dtype=dtype)
+
+
+def rand_like(rng: np.random.RandomState, x: Any) -> np.ndarray:
+    """A random tangent for `x`."""
+    return _random_like(rng, x)
+
+
+def check_jvp(f: Callable, f_jvp: Callable, args: Sequence, atol=None, rtol=None, eps: float = EPS, err_msg=""):
+    """Check a Jacobian-vector product against finite differences.
+
+    Args:
+      f: function.
+      f_jvp: `f_jvp(primals, tangents) -> (result, tangent)`.
+      args: tuple of arguments.
+      atol, rtol: tolerances: numbers, or dictionaries by dtype.
+      eps: step of the differences.
+      err_msg: text added to errors.
+    """
+    atol = atol or default_gradient_tolerance_of(args)
+    rtol = rtol or default_gradient_tolerance_of(args)
+    rng = np.random.RandomState(0)
+    tangent = tree_map(lambda x: _random_like(rng, x), args)
+    v_out, t_out = f_jvp(args, tangent)
+    v_expected = f(*args)
+    t_expected = numerical_jvp(f, args, tangent, eps=eps)
+    # Values can differ by rounding under jit; derivatives by the error of the differences.
+    check_close(v_out, v_expected, atol=atol, rtol=rtol, err_msg=f"{err_msg} primal" if err_msg else "primal")
+    check_close(t_out, t_expected, atol=atol, rtol=rtol, err_msg=f"{err_msg} tangent" if err_msg else "tangent")
+
+
+def check_vjp(f: Callable, f_vjp: Callable, args: Sequence, atol=None, rtol=None, eps: float = EPS, err_msg=""):
+    """Check a vector-Jacobian product against finite differences; arguments as of `check_jvp`.
+
+    `f_vjp(*args) -> (result, vjp_fun)`.
+    """
+    atol = atol or default_gradient_tolerance_of(args)
+    rtol = rtol or default_gradient_tolerance_of(args)
+    rng = np.random.RandomState(0)
+    v_out, vjpfun = f_vjp(*args)
+    v_expected = f(*args)
+    check_close(v_out, v_expected, atol=atol, rtol=rtol, err_msg=f"{err_msg} primal" if err_msg else "primal")
+    tangent = tree_map(lambda x: _random_like(rng, x), args)
+    tangent_out = numerical_jvp(f, args, tangent, eps=eps)
+    cotangent = tree_map(lambda x: _random_like(rng, x), v_out)
+    cotangent_out = tree_map(np.asarray, vjpfun(tree_map(_conj, cotangent)))
+    ip = _inner(tangent, cotangent_out)
+    ip_expected = _inner(tangent_out, tree_map(_conj, cotangent))
+    check_close(ip, ip_expected, atol=atol, rtol=rtol, err_msg=f"{err_msg} cotangent" if err_msg else "cotangent projection")
+
+
+def _conj(x):
+    return np.conj(x) if np.iscomplexobj(x) else x
+
+
+def _inner(xs, ys) -> np.ndarray:
+    """The real pairing of a tangent with a cotangent, leaf by leaf."""
+    total = 0.0
+    for x, y in zip(tree_flatten(xs)[0], tree_flatten(ys)[0]):
+        x, y = np.asarray(x), np.asarray(y)
+        if x.dtype == dtypes.float0 or y.dtype == dtypes.float0:
+            continue
+        wide = np.complex128 if np.iscomplexobj(x) or np.iscomplexobj(y) else np.float64
+        total = total + np.real(np.sum(np.asarray(x).astype(wide) * np.asarray(y).astype(wide)))
+    leaves = [np.asarray(x) for x in tree_flatten((xs, ys))[0] if np.asarray(x).dtype != dtypes.float0]
+    small = min((x.dtype.itemsize // (2 if np.iscomplexobj(x) else 1) for x in leaves), default=8)
+    return np.asarray(total, {8: np.float64, 4: np.float32}.get(small, np.float16))
+
+
+def default_gradient_tolerance_of(args) -> float:
+    names = [
+        _dtype(x) for x in tree_flatten(args)[0] if dtypes.issubdtype(_dtype(x), np.inexact)
+    ]
+    return max((default_gradient_tolerance(d) for d in names), default=1e-3)
+
+
+def check_grads(
+    f: Callable, args: Sequence, order: int, modes: Sequence[str] = ("fwd", "rev"), atol=None, rtol=None,
+    eps: float | None = None,
+) -> None:  # fmt: skip
+    """Check derivatives of a function against finite differences, up to an order.
+
+    Args:
+      f: function of arrays and pytrees.
+      args: tuple of arguments.
+      order: how many times to differentiate.
+      modes: 'fwd', 'rev' or both.
+      atol, rtol: tolerances: numbers, or dictionaries by dtype.
+      eps: step of the differences.
+
+    Raises:
+      AssertionError: if a derivative is off.
+
+    >>> from jax.test_util import check_grads
+    >>> check_grads(jnp.sin, (0.5,), order=2)
+    """
+    args = tuple(args)
+    eps = eps or EPS
+    if not config.enable_x64.value and any(_dtype(x) == np.float32 for x in tree_flatten(args)[0]):
+        eps = max(eps, 1e-2) if eps == EPS else eps
+    unknown = set(modes) - {"fwd", "rev"}
+    if unknown:
+        raise ValueError(f"check_grads modes must be 'fwd' and 'rev', got {sorted(unknown)}")
+
+    def recur(f, args, order, path):
+        if "fwd" in modes:
+            check_jvp(
+                f, lambda p, t: jax.jvp(f, p, t), args, atol, rtol, eps, err_msg=f"{path} jvp of"
+            )
+            if order > 1:
+                recur(lambda *xs: jax.jvp(f, xs, _fixed_tangents(xs))[1], args, order - 1, path + "jvp ")
+        if "rev" in modes:
+            check_vjp(f, lambda *xs: jax.vjp(f, *xs), args, atol, rtol, eps, err_msg=f"{path} vjp of")
+            if order > 1:
+
+                def f_vjp(*xs):
+                    out, vjp_fun = jax.vjp(f, *xs)
+                    return vjp_fun(_fixed_tangents(out))
+
+                recur(f_vjp, args, order - 1, path + "vjp ")
+
+    recur(f, args, order, "")
+
+
+def _fixed_tangents(xs):
+    rng = np.random.RandomState(1)
+    leaves, tree = tree_flatten(xs)
+
+    def make(x):
+        aval = jax.typeof(x).to_tangent_aval()
+        if aval.dtype == dtypes.float0:
+            return np.zeros(aval.shape, dtypes.float0)
+        out = rng.randn(*aval.shape)
+        if dtypes.issubdtype(aval.dtype, np.complexfloating):
+            out = out + 1j * rng.randn(*aval.shape)
+        return np.asarray(out, aval.dtype)
+
+    return tree_unflatten(tree, [make(x) for x in leaves])
