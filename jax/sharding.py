@@ -1,6 +1,8 @@
 """Shardings: how arrays are laid out over devices."""
 
 from jax._src.core import ManualAxisType as ManualAxisType
+from jax._src.explicit_sharding import auto_axes as auto_axes, explicit_axes as explicit_axes
+from jax._src.lax.resharding import reshard as reshard
 from jax._src.mesh import (
     AbstractDevice as AbstractDevice,
     AbstractMesh as AbstractMesh,

@@ -8,10 +8,11 @@ import re
 import threading
 import weakref
 
-import jax
 import ml_dtypes
 import numpy as np
 import pytest
+
+import jax
 from jax import lax
 from jax._src import array, config, core, dtypes, xla_bridge
 from jax._src.layout import Format, Layout
@@ -83,7 +84,14 @@ def test_instance_checks(x):
 
 
 def test_documentation_of_the_class():
-    for name in ("shape", "dtype", "sharding", "committed", "addressable_shards", "addressable_data"):
+    for name in (
+        "shape",
+        "dtype",
+        "sharding",
+        "committed",
+        "addressable_shards",
+        "addressable_data",
+    ):
         assert getattr(jax.Array, name).__doc__
 
 
@@ -133,7 +141,9 @@ def test_index(dtype):
 @pytest.mark.parametrize("value", [np.float32(1), np.bool_(True), np.ones(1, np.int32)])
 def test_index_needs_an_integer_scalar(value):
     for fun in (operator.index, hex, oct):
-        with pytest.raises(TypeError, match="Only integer scalar arrays can be converted to a scalar index"):
+        with pytest.raises(
+            TypeError, match="Only integer scalar arrays can be converted to a scalar index"
+        ):
             fun(put(value))
 
 
@@ -438,9 +448,9 @@ def test_make_array_from_single_device_arrays(devices, mesh):
         np.testing.assert_array_equal(np.asarray(x), value)
         assert x.committed and x.sharding == sharding
     assert make((8,), sharding, arrays, dtype=np.float32).dtype == np.float32
-    assert (
-        x.addressable_data(1).unsafe_buffer_pointer() == arrays[1].unsafe_buffer_pointer()
-    ), "no copies"
+    assert x.addressable_data(1).unsafe_buffer_pointer() == arrays[1].unsafe_buffer_pointer(), (
+        "no copies"
+    )
 
     def fails(error, text, *args, **kwargs):
         with pytest.raises(error, match=re.escape(text)):

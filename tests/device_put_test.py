@@ -3,12 +3,13 @@
 import logging
 import re
 
-import jax
 import ml_dtypes
 import numpy as np
 import pytest
+
+import jax
 from jax import lax
-from jax._src import array, config, core, dispatch, xla_bridge
+from jax._src import array, config, core, dispatch, sharding_impls, xla_bridge
 from jax._src.layout import Format, Layout
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec as P, SingleDeviceSharding
 
@@ -165,10 +166,31 @@ def test_shardings(source, target, mesh2, devices):
     check(put(x, devices[3]), value, SingleDeviceSharding(devices[3]))
 
 
+@pytest.mark.parametrize("named", [True, False])
+@pytest.mark.parametrize("order", [[0, 1, 2, 3], [3, 2, 1, 0], [2, 0, 3, 1], [4, 5, 6, 7]], ids=str)
+@pytest.mark.parametrize("spec", [P(), P("x"), P("y", "x"), P(None, ("x", "y"))], ids=str)
+def test_how_processes_move_arrays(spec, order, named, mesh2):
+    # Nothing here needs several processes, but nothing looks at the value either.
+    if len(jax.devices()) < 8:
+        pytest.skip("needs 8 devices")
+    devices = np.array(jax.devices())[order].reshape(2, 2)
+    sharding = NamedSharding(Mesh(devices, ("x", "y")), spec)
+    if not named:
+        hlo_sharding = sharding._to_xla_hlo_sharding(2)
+        sharding = sharding_impls.GSPMDSharding(sharding._internal_device_list, hlo_sharding)
+    value = np.arange(32, dtype=np.float32).reshape(8, 4)
+    for source in (P("x"), P(None, "x")):
+        x = put(value, NamedSharding(mesh2, source))
+        y = dispatch._move_between_processes(x, x.aval, sharding, dispatch.REUSE)
+        check(y, value, sharding)
+
+
 def test_uneven_or_too_many_dimensions(mesh):
     sharding = NamedSharding(mesh, P("x"))
     for source in (np.arange(9), put(np.arange(9))):
-        with pytest.raises(ValueError, match="array axis 0 is partitioned 4 times, but the dimension size is 9"):
+        with pytest.raises(
+            ValueError, match="array axis 0 is partitioned 4 times, but the dimension size is 9"
+        ):
             put(source, sharding)
     for source in (1.0, put(1.0), np.float32(1)):
         with pytest.raises(ValueError, match="device_put args is incompatible with its sharding"):
@@ -183,7 +205,9 @@ def test_partition_specs(mesh):
 
 
 def test_explicit_meshes(devices):
-    explicit = NamedSharding(Mesh(np.array(devices), ("x",), axis_types=(AxisType.Explicit,)), P("x"))
+    explicit = NamedSharding(
+        Mesh(np.array(devices), ("x",), axis_types=(AxisType.Explicit,)), P("x")
+    )
     for source in (N, put(N)):
         assert str(jax.typeof(put(source, explicit))) == "float32[8@x]"
     jaxpr = jax.make_jaxpr(lambda x: put(x, explicit))(N)
@@ -237,7 +261,12 @@ def test_trees(devices):
 
 @pytest.mark.parametrize("name", ["device", "source", "donate", "may_alias"])
 def test_prefix_errors(name, x):
-    values = {"device": jax.devices()[0], "source": jax.devices()[0], "donate": True, "may_alias": True}
+    values = {
+        "device": jax.devices()[0],
+        "source": jax.devices()[0],
+        "donate": True,
+        "may_alias": True,
+    }
     argument = "src" if name == "source" else name
     message = f"device_put {name} specification must be a tree prefix of the corresponding value"
 
@@ -386,7 +415,9 @@ def test_vmap(x, devices, mesh):
     y = jax.vmap(lambda row: put(row, NamedSharding(mesh, P("x"))))(m)
     assert y.sharding == NamedSharding(mesh, P(None, "x"))
     np.testing.assert_array_equal(np.asarray(y), np.asarray(m))
-    z = jax.vmap(lambda row: put(row, NamedSharding(mesh, P("x"))), in_axes=1, out_axes=1)(m.T)
+    z = jax.vmap(lambda row: put(row, NamedSharding(mesh, P("x"))), in_axes=1, out_axes=1)(
+        lax.transpose(m, (1, 0))
+    )
     np.testing.assert_array_equal(np.asarray(z), np.asarray(m).T)
 
 
@@ -495,9 +526,13 @@ def test_debug(flag, value, x):
     with getattr(jax, flag)(True):
         assert lax.neg(x).tolist() == (-N).tolist()
         put(value)
-        with pytest.raises(FloatingPointError, match=rf"invalid value \({name}\) encountered in mul"):
+        with pytest.raises(
+            FloatingPointError, match=rf"invalid value \({name}\) encountered in mul"
+        ):
             lax.mul(put(np.float32(value)), np.float32(1))
-        with pytest.raises(FloatingPointError, match=rf"invalid value \({name}\) encountered in mul"):
+        with pytest.raises(
+            FloatingPointError, match=rf"invalid value \({name}\) encountered in mul"
+        ):
             jax.jit(lambda y: lax.neg(lax.mul(y, y)))(np.float32(value))
     assert lax.neg(x).tolist() == (-N).tolist()
 

@@ -2,10 +2,11 @@
 
 import gc
 
-import jax
 import ml_dtypes
 import numpy as np
 import pytest
+
+import jax
 from jax._src import config, dlpack, xla_bridge
 from jax._src.typing import DLDeviceType
 from jax.sharding import Mesh, NamedSharding, PartitionSpec as P, SingleDeviceSharding
@@ -15,7 +16,18 @@ if not xla_bridge.backends_are_initialized():
 
 put = jax.device_put
 from_dlpack = dlpack.from_dlpack
-DTYPES = ["bool", "int8", "int16", "int32", "uint8", "uint16", "uint32", "float16", "float32", "complex64"]
+DTYPES = [
+    "bool",
+    "int8",
+    "int16",
+    "int32",
+    "uint8",
+    "uint16",
+    "uint32",
+    "float16",
+    "float32",
+    "complex64",
+]
 
 
 @pytest.fixture

@@ -189,7 +189,8 @@ for op in REDUCTIONS:
     x = f23.astype(np.int32)
     error(f"{op}_negative", lambda x, f=fun: f(x, (-1,)), x)
     error(f"{op}_twice", lambda x, f=fun: f(x, (1, 1)), x)
-    error(f"{op}_range", lambda x, f=fun: f(x, (2,)), x)
+    if op not in ("reduce_and", "reduce_or", "reduce_xor"):  # an IndexError in the reference
+        error(f"{op}_range", lambda x, f=fun: f(x, (2,)), x)
 error("reduce_sum_bool", lambda x: lax.reduce_sum(x, (0,)), f23 > 0)
 error("reduce_prod_bool", lambda x: lax.reduce_prod(x, (0,)), f23 > 0)
 error("reduce_and_float", lambda x: lax.reduce_and(x, (0,)), f23)

@@ -1,6 +1,7 @@
 """Programs: where they run, donation, layouts, checks of arguments, what can be asked of them."""
 
 import logging
+import types
 import warnings
 
 import numpy as np
@@ -42,7 +43,9 @@ class MultiDeviceTest(parameterized.TestCase):
         f = jax.jit(lambda x, y: lax.add(x, y))
         text = f.lower(self.x, ones(8, 8)).as_text()
         self.assertIn('sdy.mesh @mesh = <["x"=4, "y"=2]>', text)
-        self.assertIn('%arg0: tensor<8x8xf32> {sdy.sharding = #sdy.sharding<@mesh, [{"x"}, {}]>}', text)
+        self.assertIn(
+            '%arg0: tensor<8x8xf32> {sdy.sharding = #sdy.sharding<@mesh, [{"x"}, {}]>}', text
+        )
         self.assertIn("%arg1: tensor<8x8xf32>)", text)
         self.assertIn("mhlo.num_partitions = 8 : i32", text)
 
@@ -90,7 +93,9 @@ class MultiDeviceTest(parameterized.TestCase):
 
     def test_gspmd(self):
         with jax._src.config.use_shardy_partitioner(False):
-            f = jax.jit(lambda x: lax.add(x, x), out_shardings=NamedSharding(self.mesh, P(None, "y")))
+            f = jax.jit(
+                lambda x: lax.add(x, x), out_shardings=NamedSharding(self.mesh, P(None, "y"))
+            )
             text = f.lower(self.x).as_text()
             self.assertIn('mhlo.sharding = "{devices=[4,1,2]<=[8] last_tile_dim_replicate}"', text)
             np.testing.assert_array_equal(f(self.x), np.full((8, 8), 2))
@@ -123,20 +128,28 @@ class MultiDeviceTest(parameterized.TestCase):
         )
         with self.assertRaisesRegex(ValueError, message):
             jax.jit(foo)(a, b={"k": b})
-        with self.assertRaisesRegex(ValueError, r"and explicit output sharding with device ids \[1\]"):
+        with self.assertRaisesRegex(
+            ValueError, r"and explicit output sharding with device ids \[1\]"
+        ):
             jax.jit(foo, out_shardings=SingleDeviceSharding(d[1]))(a, b={"k": a})
         np.testing.assert_array_equal(jax.jit(foo)(a, b={"k": a}), np.full(3, 2))
 
     def test_order_of_devices(self):
-        reverse = NamedSharding(Mesh(np.array(self.devices[::-1]).reshape(4, 2), ("x", "y")), P("x"))
+        reverse = NamedSharding(
+            Mesh(np.array(self.devices[::-1]).reshape(4, 2), ("x", "y")), P("x")
+        )
         with self.assertRaisesRegex(ValueError, r"device ids \[7, 6, 5, 4, 3, 2, 1, 0\]"):
             jax.jit(lax.add)(self.x, jax.device_put(ones(8, 8), reverse))
 
     def test_other_sharding_than_asked(self):
         f = jax.jit(lambda x: lax.add(x, x), in_shardings=NamedSharding(self.mesh, P(None, "y")))
-        with self.assertRaisesRegex(ValueError, "Sharding passed to jit does not match the sharding"):
+        with self.assertRaisesRegex(
+            ValueError, "Sharding passed to jit does not match the sharding"
+        ):
             f(self.x)
-        with self.assertRaisesRegex(ValueError, "Sharding passed to jit does not match the sharding"):
+        with self.assertRaisesRegex(
+            ValueError, "Sharding passed to jit does not match the sharding"
+        ):
             f(jax.device_put(ones(8, 8), self.devices[0]))
         with self.assertRaisesRegex(ValueError, "dimension 1 should be divisible by 2.*equal to 3"):
             f(ones(8, 3))
@@ -154,7 +167,8 @@ class MultiDeviceTest(parameterized.TestCase):
     def test_compiled_for_another_device(self):
         compiled = jax.jit(lambda x: lax.add(x, x)).lower(ones(3)).compile()
         with self.assertRaisesRegex(
-            ValueError, r"(?s)input shardings that disagree.*1 mismatches:\nArgument x with shape float32"
+            ValueError,
+            r"(?s)input shardings that disagree.*1 mismatches:\nArgument x with shape float32",
         ):
             compiled(jax.device_put(ones(3), self.devices[1]))
 
@@ -188,7 +202,9 @@ class OneDeviceTest(parameterized.TestCase):
             f(x, ones(3))
 
     def test_donation_of_no_use(self):
-        with self.assertWarnsRegex(UserWarning, r"Some donated buffers were not usable: float32\[3\]"):
+        with self.assertWarnsRegex(
+            UserWarning, r"Some donated buffers were not usable: float32\[3\]"
+        ):
             jax.jit(lambda x: lax.reduce_sum(x, (0,)), donate_argnums=0).lower(ones(3))
         with warnings.catch_warnings():
             warnings.simplefilter("error")
@@ -199,7 +215,9 @@ class OneDeviceTest(parameterized.TestCase):
         self.assertFalse(f(ones(3))._committed)
         self.assertTrue(f(jax.device_put(ones(3), jax.devices()[0]))._committed)
         self.assertTrue(
-            jax.jit(lambda x: x, out_shardings=SingleDeviceSharding(jax.devices()[0]))(ones(3))._committed
+            jax.jit(lambda x: x, out_shardings=SingleDeviceSharding(jax.devices()[0]))(
+                ones(3)
+            )._committed
         )
 
     def test_types_of_arguments(self):
@@ -327,6 +345,32 @@ class OneDeviceTest(parameterized.TestCase):
         np.testing.assert_array_equal(out, [1, 2, 3])
         with self.assertRaisesRegex(TypeError, "called with float32.4"):
             executable.call(ones(3), ones(4))
+
+    def test_native_call_of_a_compiled_program(self):
+        executable = jax.jit(lambda x, y: lax.sin(x)).lower(ones(3), 2.0).compile()._executable
+        leaf = jax.tree_util.tree_structure(0)
+        params = types.SimpleNamespace(
+            executable=executable,
+            no_kwargs=True,
+            in_tree=jax.tree_util.tree_structure((0, 0)),
+            out_tree=leaf,
+        )
+        call = executable.create_cpp_call(params)
+        for _ in range(3):
+            np.testing.assert_allclose(call(ones(3), 2.0), np.sin(ones(3)), rtol=1e-6)
+        with self.assertRaisesRegex(TypeError, "input pytree does not match"):
+            call(ones(3), 2.0, 3)
+        with self.assertRaisesRegex(TypeError, "Argument types differ"):
+            call(ones(4), 2.0)
+
+    def test_large_constants(self):
+        c = jax.device_put(np.arange(1000, dtype=np.float32))
+        jax.config.update("jax_captured_constants_warn_bytes", 4000)
+        try:
+            with self.assertWarnsRegex(UserWarning, r"large amount of constants.*float32\[1000\]"):
+                jax.jit(lambda x: lax.add(x, c)).lower(ones(1000))
+        finally:
+            jax.config.update("jax_captured_constants_warn_bytes", 2_000_000_000)
 
     def test_prune(self):
         jaxpr, _, consts = pe.trace_to_jaxpr_dynamic(

@@ -91,9 +91,7 @@ class TypesTest(parameterized.TestCase):
 
     def test_token(self):
         with mlir.make_ir_context(), ir.Location.unknown():
-            self.assertEqual(
-                str(mlir.aval_to_ir_type(core.abstract_token)), "!stablehlo.token"
-            )
+            self.assertEqual(str(mlir.aval_to_ir_type(core.abstract_token)), "!stablehlo.token")
 
     def test_types_are_remembered(self):
         context = mlir.make_ir_context()
@@ -148,9 +146,13 @@ class ConstantsTest(parameterized.TestCase):
         if x.dtype.kind == "f":
             np.testing.assert_array_equal(np.signbit(out), np.signbit(x))
 
-    @parameterized.parameters(((7, 3), (3,)), ((2, 5), (2, 1)), ((4, 4), ()), ((2, 3, 4), (2, 1, 4)))
+    @parameterized.parameters(
+        ((7, 3), (3,)), ((2, 5), (2, 1)), ((4, 4), ()), ((2, 3, 4), (2, 1, 4))
+    )
     def test_broadcast_array_stores_what_differs(self, shape, small):
-        x = np.broadcast_to(np.arange(max(1, int(np.prod(small))), dtype=np.float32).reshape(small), shape)
+        x = np.broadcast_to(
+            np.arange(max(1, int(np.prod(small))), dtype=np.float32).reshape(small), shape
+        )
         text = text_of(lambda: x)
         self.assertIn("stablehlo.broadcast_in_dim", text)
         np.testing.assert_array_equal(np.asarray(jax.jit(lambda: x)()), x)
@@ -190,7 +192,9 @@ class ConstantsTest(parameterized.TestCase):
 
     def test_array_of_jax(self):
         c = jax.device_put(np.arange(3, dtype=np.float32))
-        np.testing.assert_array_equal(jax.jit(lambda x: lax.add(x, c))(np.ones(3, np.float32)), [1, 2, 3])
+        np.testing.assert_array_equal(
+            jax.jit(lambda x: lax.add(x, c))(np.ones(3, np.float32)), [1, 2, 3]
+        )
 
     def test_registered_class(self):
         class Mine:
@@ -266,7 +270,9 @@ class RulesTest(parameterized.TestCase):
 
     def test_wrong_type_fails_verification(self):
         p = new_primitive("wrong", lambda ctx, x: [mlir.ir_constant(np.ones(3, np.float32))])
-        with self.assertRaisesRegex(ValueError, "(?s)Cannot lower jaxpr with verifier errors.*JAX_DUMP_IR_TO"):
+        with self.assertRaisesRegex(
+            ValueError, "(?s)Cannot lower jaxpr with verifier errors.*JAX_DUMP_IR_TO"
+        ):
             jax.jit(p.bind).lower(1.0)
 
     def test_errors_show_where_the_operation_was_written(self):
@@ -283,13 +289,16 @@ class RulesTest(parameterized.TestCase):
     def test_missing_rule(self):
         p = new_primitive("bar")
         with self.assertRaisesRegex(
-            NotImplementedError, "MLIR translation rule for primitive 'bar' not found for platform cpu"
+            NotImplementedError,
+            "MLIR translation rule for primitive 'bar' not found for platform cpu",
         ):
             jax.jit(p.bind).lower(1.0)
         mlir.register_lowering(p, lambda ctx, x: [x], platform="tpu")
         with self.assertRaisesRegex(NotImplementedError, "platform cpu"):
             jax.jit(p.bind).lower(1.0)
-        self.assertIn("main", jax.jit(p.bind).trace(1.0).lower(lowering_platforms=("tpu",)).as_text())
+        self.assertIn(
+            "main", jax.jit(p.bind).trace(1.0).lower(lowering_platforms=("tpu",)).as_text()
+        )
         with self.assertRaisesRegex(NotImplementedError, r"platforms \['cpu'\]"):
             jax.jit(p.bind).trace(1.0).lower(lowering_platforms=("tpu", "cpu"))
 
@@ -330,7 +339,9 @@ class RulesTest(parameterized.TestCase):
 
     def test_override(self):
         p = new_primitive("p", lambda ctx, x: [hlo.sine(x)])
-        params = mlir.LoweringParameters(override_lowering_rules=((p, lambda ctx, x: [hlo.cosine(x)]),))
+        params = mlir.LoweringParameters(
+            override_lowering_rules=((p, lambda ctx, x: [hlo.cosine(x)]),)
+        )
         result = module_of(lambda x: [p.bind(x)], aval(), lowering_parameters=params)
         self.assertIn("cosine", str(result.module))
 
@@ -339,7 +350,10 @@ class RulesTest(parameterized.TestCase):
         p = core.Primitive("p")
         p.def_abstract_eval(lambda x, y, *, k: aval((2,)))
         mlir.register_lowering(
-            p, lambda ctx, x, y, *, k: seen.append((ctx, k)) or [mlir.full_like_aval(ctx, k, *ctx.avals_out)]
+            p,
+            lambda ctx, x, y, *, k: (
+                seen.append((ctx, k)) or [mlir.full_like_aval(ctx, k, *ctx.avals_out)]
+            ),
         )
         text = text_of(lambda x: p.bind(x, 2.0, k=3), np.ones(4, np.float32), keep_unused=True)
         ((ctx, k),) = seen
@@ -362,7 +376,7 @@ class RulesTest(parameterized.TestCase):
             return lax.mul(lax.sin(x), np.float32(k))
 
         p = new_primitive("p", mlir.lower_fun(fun, multiple_results=False))
-        f = lambda x: p.bind(lax.add(p.bind(x, k=2), p.bind(x, k=2)), k=3)  # noqa: E731
+        f = lambda x: p.bind(lax.add(p.bind(x, k=2), p.bind(x, k=2)), k=3)
         text = text_of(f, 1.0)
         self.assertEqual(text.count("stablehlo.sine"), 3)
         self.assertLen(traced, 2)  # once for each k
@@ -373,9 +387,12 @@ class RulesTest(parameterized.TestCase):
         self.assertIn("sine", text_of(lambda x: many.bind(x), 1.0))
 
     def test_delegate(self):
-        sine = lambda ctx, x: [hlo.sine(x)]  # noqa: E731
+        sine = lambda ctx, x: [hlo.sine(x)]
         p = new_primitive(
-            "p", lambda ctx, x: mlir.delegate_lowering(ctx, sine, x, avals_in=[aval()], avals_out=[aval()])
+            "p",
+            lambda ctx, x: mlir.delegate_lowering(
+                ctx, sine, x, avals_in=[aval()], avals_out=[aval()]
+            ),
         )
         self.assertIn("sine", text_of(p.bind, 1.0))
 
@@ -389,7 +406,7 @@ class RulesTest(parameterized.TestCase):
         self.assertEqual(text.count("stablehlo.sine"), 2)
 
     def test_rules_live_on_the_primitive(self):
-        rule = lambda ctx, x: [x]  # noqa: E731
+        rule = lambda ctx, x: [x]
         p = new_primitive("p", rule)
         self.assertIs(p.lowerings[None], rule)
 
@@ -461,7 +478,7 @@ class FunctionsTest(parameterized.TestCase):
         self.assertIn("mlir_test.py", text)
 
     def test_unused_arguments(self):
-        f = lambda x, y, z: lax.sin(y)  # noqa: E731
+        f = lambda x, y, z: lax.sin(y)
         text = text_of(f, 1.0, np.ones(2, np.float32), 2)
         self.assertIn("@main(%arg0: tensor<2xf32>)", text)
         text = text_of(f, 1.0, np.ones(2, np.float32), 2, keep_unused=True)
@@ -590,7 +607,9 @@ class OperationsTest(parameterized.TestCase):
     def test_convert_to_bool(self, dtype):
         x = np.array([0, 1, 2], dtype)
         out = self.run_rule(
-            lambda ctx, x: [mlir.convert_hlo(ctx, x, *ctx.avals_in, *ctx.avals_out)], aval((3,), bool), x
+            lambda ctx, x: [mlir.convert_hlo(ctx, x, *ctx.avals_in, *ctx.avals_out)],
+            aval((3,), bool),
+            x,
         )
         np.testing.assert_array_equal(out, [False, True, True])
 
@@ -607,7 +626,12 @@ class OperationsTest(parameterized.TestCase):
         cut = self.run_rule(
             lambda ctx, x: [
                 mlir.slice_op(
-                    ctx, x, *ctx.avals_out, start_indices=(0, 1), limit_indices=(2, 3), strides=(1, 1)
+                    ctx,
+                    x,
+                    *ctx.avals_out,
+                    start_indices=(0, 1),
+                    limit_indices=(2, 3),
+                    strides=(1, 1),
                 )
             ],
             aval((2, 2)),
@@ -617,9 +641,7 @@ class OperationsTest(parameterized.TestCase):
         flat = self.run_rule(lambda ctx, x: [mlir.reshape(ctx, x, *ctx.avals_out)], aval((6,)), x)
         np.testing.assert_array_equal(flat, x.ravel())
         wide = self.run_rule(
-            lambda ctx, x, y: [
-                mlir.multi_broadcast_in_dim(ctx, [x, y], ctx.avals_in, (2, 3))[1]
-            ],
+            lambda ctx, x, y: [mlir.multi_broadcast_in_dim(ctx, [x, y], ctx.avals_in, (2, 3))[1]],
             aval((2, 3)),
             x,
             np.arange(3, dtype=np.float32),
@@ -638,7 +660,7 @@ class OperationsTest(parameterized.TestCase):
 
     def test_dynamic_slices(self):
         x = np.arange(6, dtype=np.float32).reshape(2, 3)
-        index = lambda i: mlir.ir_constant(np.int32(i))  # noqa: E731
+        index = lambda i: mlir.ir_constant(np.int32(i))
         out = self.run_rule(
             lambda ctx, x: [
                 mlir.dynamic_slice(ctx, *ctx.avals_out, x, start_indices=[index(1), index(1)])
@@ -649,7 +671,9 @@ class OperationsTest(parameterized.TestCase):
         np.testing.assert_array_equal(out, x[1:, 1:])
         out = self.run_rule(
             lambda ctx, x, y: [
-                mlir.dynamic_update_slice(ctx, *ctx.avals_out, x, y, start_indices=[index(0), index(2)])
+                mlir.dynamic_update_slice(
+                    ctx, *ctx.avals_out, x, y, start_indices=[index(0), index(2)]
+                )
             ],
             aval((2, 3)),
             x,
@@ -728,5 +752,4 @@ class OperationsTest(parameterized.TestCase):
 
 
 if __name__ == "__main__":
-    pytest.main([__file__])
     absltest.main()

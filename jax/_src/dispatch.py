@@ -16,7 +16,8 @@ from typing import Any
 
 import numpy as np
 
-from jax._src import config, core, dtypes, sharding_impls
+from jax._src import config, core, dtypes, literals, sharding_impls
+from jax._src.abstract_arrays import array_types
 from jax._src.array_impl import (
     ArrayImpl,
     array_from_numpy,
@@ -35,6 +36,7 @@ from jax._src.interpreters import ad, mlir, pxla
 from jax._src.layout import AutoLayout, Format, Layout, get_layout_for_vmap
 from jax._src.lib import Device, DeviceList, _jax
 from jax._src.memory import MemorySpace
+from jax._src.mesh import Mesh
 from jax._src.named_sharding import NamedSharding
 from jax._src.op_shardings import are_hlo_shardings_equal
 from jax._src.sharding import Sharding
@@ -165,8 +167,9 @@ class RuntimeTokenSet(threading.local):
 
 
 def _replicate(value: Any, devices: Sequence[Device]) -> ArrayImpl:
-    sharding = GSPMDSharding(DeviceList(tuple(devices)), sharding_impls.replicated_hlo_sharding())
-    return device_put_value(value, sharding, REUSE)
+    if len(devices) == 1:
+        return device_put_value(value, device_sharding(devices[0]), REUSE)
+    return device_put_value(value, GSPMDSharding.get_replicated(tuple(devices)), REUSE)
 
 
 runtime_tokens: RuntimeTokenSet = RuntimeTokenSet()
@@ -247,6 +250,8 @@ def check_special_array(name: str, arr: Any) -> Any:
 
 _batched_device_put = _jax.batched_device_put
 
+_HOST_TYPES = frozenset({*array_types, bool, int, float, complex, *literals.typed_scalar_types})
+
 # Values of other classes, such as keys: `handler(x, target, copy)` places one.
 device_put_handlers: dict[type, Callable[[Any, Any, ArrayCopySemantics], Any]] = {}
 
@@ -276,6 +281,12 @@ def device_put_value(x: Any, target: Any, copy: ArrayCopySemantics) -> Any:
     if isinstance(x, Tracer):
         core.check_eval_args((x,))
     aval = typeof(x)
+    if type(x) not in _HOST_TYPES and type(x) is not ArrayImpl:
+        if not isinstance(x, (np.ndarray, np.generic, int, float, complex)):
+            raise TypeError(
+                f"device_put: {x} of type {type(x)} is not a valid JAX type with a value."
+            )
+        x = np.asarray(x, aval.dtype)  # of a class derived from a known one
     if aval.dtype == dtypes.float0:
         return x
     if isinstance(target, Format):
@@ -383,36 +394,67 @@ def _move(x: ArrayImpl, sharding: Sharding, copy: ArrayCopySemantics) -> ArrayIm
         if copy is ALWAYS_COPY:
             x = _copy(x)
         return x if x._committed and x.aval is aval else _commit(x, aval, sharding)
+    if source.is_fully_addressable and sharding.is_fully_addressable:
+        return _move_here(x, aval, sharding, copy)
+    return _move_between_processes(x, aval, sharding, copy)
+
+
+def _move_here(x: ArrayImpl, aval: Any, sharding: Sharding, copy: ArrayCopySemantics) -> ArrayImpl:
+    """`_move` where all devices belong to this process."""
+    source = x._sharding
     if _same_parts(source, sharding, len(aval.shape)):
         return _commit(_send(x, sharding, copy), aval, sharding)
-    here = source.is_fully_addressable and sharding.is_fully_addressable
-    same_devices = source._internal_device_list == sharding._internal_device_list
-    if here:
-        parts = _matching_shards(x, sharding)
-        if parts is None and not (same_devices and _is_accelerator(x)):
-            parts = _slices(x, sharding)
-        if parts is not None:
-            devices = list(sharding._device_assignment)
-            return _batched_device_put(aval, sharding, parts, devices, True, copy is ALWAYS_COPY)
-    if same_devices:
-        donated = (0,) if copy is DONATE else ()
+    parts = _matching_shards(x, sharding)
+    if parts is None:
+        if _is_accelerator(x) and source._internal_device_list == sharding._internal_device_list:
+            return _identity_jit(sharding, (0,) if copy is DONATE else ())(x)
+        parts = _slices(x, sharding)
+    devices = list(sharding._device_assignment)
+    return _batched_device_put(aval, sharding, parts, devices, True, copy is ALWAYS_COPY)
+
+
+def _move_between_processes(
+    x: ArrayImpl, aval: Any, sharding: Sharding, copy: ArrayCopySemantics
+) -> ArrayImpl:
+    """`_move` where some devices belong to other processes: all processes have to call it."""
+    source = x._sharding
+    donated = (0,) if copy is DONATE else ()
+    if source._internal_device_list == sharding._internal_device_list:
         return _identity_jit(sharding, donated)(x)
-    if source.num_devices != sharding.num_devices:
+    devices = source._device_assignment
+    if set(devices) == sharding.device_set:
+        y = _identity_jit(_in_order_of(devices, sharding, len(aval.shape)), donated)(x)
+        return _commit(_jax.reorder_shards(y, sharding, REUSE), aval, sharding)
+    if len(devices) != sharding.num_devices:
         raise ValueError(
-            f"device_put cannot move an array from {source.num_devices} devices to"
-            f" {sharding.num_devices} devices where some belong to other processes: got an array with"
-            f" sharding {source} for {sharding}."
+            f"device_put cannot move an array from {len(devices)} devices to {sharding.num_devices}"
+            f" devices where some belong to other processes: got an array with sharding {source} for"
+            f" {sharding}."
         )
-    # First the right parts on the devices where the array is, then each part to its device.
-    between = GSPMDSharding(
-        source._internal_device_list,
-        sharding._to_xla_hlo_sharding(len(aval.shape)),
-        memory_kind=source.memory_kind,
-    )
-    y = _identity_jit(between, (0,) if copy is DONATE else ())(x)
-    if source.device_set == sharding.device_set and source.memory_kind == sharding.memory_kind:
-        return _commit(_jax.reorder_shards(y, sharding, DONATE), aval, sharding)
-    return _commit(_send(y, sharding, DONATE), aval, sharding)
+    if not _same_parts(source, sharding, len(aval.shape)):
+        hlo_sharding = sharding._to_xla_hlo_sharding(len(aval.shape))
+        between = GSPMDSharding(devices, hlo_sharding, memory_kind=source.memory_kind)
+        x, copy = _identity_jit(between, donated)(x), DONATE
+    return _commit(_send(x, sharding, copy), aval, sharding)
+
+
+def _in_order_of(devices: Sequence[Device], sharding: Sharding, ndim: int) -> Sharding:
+    """The same parts on the same devices, for programs that number the devices in another order."""
+    position = {d: i for i, d in enumerate(devices)}
+    ids = [position[d] for d in sharding._device_assignment]
+    if isinstance(sharding, NamedSharding):
+        mesh = sharding.mesh
+        mesh = Mesh(np.array(devices).reshape(mesh.axis_sizes), mesh.axis_names, mesh.axis_types)
+        return NamedSharding(
+            mesh, sharding.spec, memory_kind=sharding.memory_kind, _logical_device_ids=tuple(ids)
+        )
+    hlo_sharding = sharding._to_xla_hlo_sharding(ndim)
+    if not hlo_sharding.is_replicated():
+        proto = hlo_sharding.to_proto()
+        proto.tile_assignment_devices = [ids[i] for i in hlo_sharding.tile_assignment_devices()]
+        proto.iota_reshape_dims, proto.iota_transpose_perm = [], []
+        hlo_sharding = type(hlo_sharding).from_proto(proto)
+    return GSPMDSharding(devices, hlo_sharding, memory_kind=sharding.memory_kind)
 
 
 def _send(x: ArrayImpl, sharding: Sharding, copy: ArrayCopySemantics) -> ArrayImpl:

@@ -343,3 +343,7 @@ from jax._src.lax.control_flow import (  # noqa: E402
     while_loop as while_loop,
     while_p as while_p,
 )
+from jax._src.lax.resharding import (  # noqa: E402
+    sharding_constraint_p as sharding_constraint_p,
+    with_sharding_constraint as with_sharding_constraint,
+)

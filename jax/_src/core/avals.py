@@ -323,7 +323,7 @@ class ShapedArray(AbstractValue):
         name = dtypes.short_dtype_name(self.dtype) if short_dtypes else dtypes.dtype_name(self.dtype)
         space = "" if self.memory_space is MemorySpace.Device else f"<{self.memory_space.name.lower()}>"
         dims = ",".join(_dim_strings(self))
-        return f"{name}{space}[{dims}]{_manual_string(self.manual_axis_type)}"
+        return f"{name}{space}[{dims}]{_manual_string(self)}"
 
     def __str__(self) -> str:
         return ("~" if self.weak_type else "") + self.str_short()
@@ -351,7 +351,7 @@ def _normalize_sharding(sharding, ndim: int):
             f"The sharding {spec} has {len(spec)} entries for an array with {ndim} dimensions."
         )
     if len(spec) < ndim:
-        spec = spec.update(partitions=tuple(spec) + (None,) * (ndim - len(spec)))
+        spec = spec.update(partitions=spec.partitions + (None,) * (ndim - len(spec)))
     if abstract is mesh and spec is sharding.spec:
         return sharding
     return NamedSharding(abstract, spec)
@@ -361,7 +361,7 @@ def _dim_strings(aval: ShapedArray) -> list[str]:
     if aval._sharding is None:
         return [str(d) for d in aval.shape]
     out = []
-    for d, entry in zip(aval.shape, aval._sharding.spec):
+    for d, entry in zip(aval.shape, aval._sharding.spec.partitions):
         if entry is None:
             out.append(str(d))
         elif isinstance(entry, tuple):
@@ -371,17 +371,16 @@ def _dim_strings(aval: ShapedArray) -> list[str]:
     return out
 
 
-def _manual_string(mat: ManualAxisType) -> str:
-    if mat is empty_mat or not mat:
-        return ""
+def _manual_string(aval: ShapedArray) -> str:
+    mat, sharding = aval.manual_axis_type, aval._sharding
+    unreduced, reduced = mat.unreduced, mat.reduced
+    if sharding is not None:
+        unreduced, reduced = unreduced | sharding.spec.unreduced, reduced | sharding.spec.reduced
     parts = []
-    if mat.varying:
-        parts.append("V:" + ",".join(sorted(map(str, mat.varying))))
-    if mat.unreduced:
-        parts.append("U:" + ",".join(sorted(map(str, mat.unreduced))))
-    if mat.reduced:
-        parts.append("R:" + ",".join(sorted(map(str, mat.reduced))))
-    return "{" + ", ".join(parts) + "}"
+    for mark, axes in (("V", mat.varying), ("U", unreduced), ("R", reduced)):
+        if axes:
+            parts.append(f"{mark}:" + ",".join(sorted(map(str, axes))))
+    return "{" + ", ".join(parts) + "}" if parts else ""
 
 
 def primal_dtype_to_tangent_dtype(dtype):
@@ -418,7 +417,7 @@ def _map_shaped_array(size, axis, aval: ShapedArray):
     shape = aval.shape[:axis] + aval.shape[axis + 1 :]
     sharding = aval._sharding
     if sharding is not None:
-        entries = tuple(sharding.spec)
+        entries = sharding.spec.partitions
         spec = sharding.spec.update(partitions=entries[:axis] + entries[axis + 1 :])
         sharding = sharding.update(spec=spec)
     return aval.update(shape=shape, sharding=sharding)
@@ -430,7 +429,7 @@ def _unmap_shaped_array(size, axis, explicit_mesh_axis, aval: ShapedArray):
     shape = aval.shape[:axis] + (size,) + aval.shape[axis:]
     sharding = aval._sharding
     if sharding is not None:
-        entries = tuple(sharding.spec)
+        entries = sharding.spec.partitions
         spec = sharding.spec.update(
             partitions=entries[:axis] + (explicit_mesh_axis,) + entries[axis:]
         )

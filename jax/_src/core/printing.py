@@ -170,7 +170,7 @@ def default_pp_eqn(eqn, context, settings, params=None) -> pp.Doc:
     rhs = [
         pp.text(eqn.primitive.name + annotation),
         pp_kv_pairs([(p, eqn.params[p]) for p in names], context, settings),
-        pp.text(" ") + pp_vars(eqn.invars, context) if eqn.invars else pp.nil(),
+        pp.text(" ") + pp_vars(eqn.invars, context),
     ]
     if not eqn.outvars:
         return pp.concat(rhs)
@@ -202,7 +202,7 @@ def pp_jaxpr_skeleton(jaxpr, eqns_fn, context, settings) -> pp.Doc:
          pp.text(")" if len(jaxpr.outvars) != 1 else ",)")]
     )  # fmt: skip
     head = pp.concat(
-        [pp.text("{ lambda "), constvars, pp.text("; " if jaxpr.invars else ";"), invars, pp.text(". ")]
+        [pp.text("{ lambda "), constvars, pp.text("; "), invars, pp.text(". ")]
     )
     effects = pp.nil()
     if settings.print_effects and jaxpr.effects:

@@ -516,12 +516,8 @@ def broadcast_batcher(primitive, args, dims, **params):
             )
     args = [x if d is None else moveaxis(x, d, 0) for x, d in zip(args, dims)]
     size = next(typeof(x).shape[0] for x, d in zip(args, dims) if d is not None)
-    full = next(
-        (typeof(x).shape[1:] for x, d in zip(args, dims) if typeof(x).ndim > (d is not None)), None
-    )
-    if full is None:
-        full = ()
-    shape = (size, *full)
+    shapes = [typeof(x).shape[d is not None :] for x, d in zip(args, dims)]
+    shape = (size, *np.broadcast_shapes(*shapes))
     args = [_to_full(x, d, shape) for x, d in zip(args, dims)]
     out = primitive.bind(*args, **params)
     return out, ((0,) * len(out) if primitive.multiple_results else 0)
@@ -531,7 +527,8 @@ def _to_full(x, d, shape):
     own = typeof(x).shape
     if own == shape or (d is None and own == ()):
         return x
-    dims = (0,) if d is not None and len(own) == 1 else tuple(range(len(shape) - len(own), len(shape)))
+    trailing = len(own) - (d is not None)
+    dims = (*([] if d is None else [0]), *range(len(shape) - trailing, len(shape)))
     return hooks.broadcast_in_dim(x, shape, dims)
 
 

@@ -217,7 +217,10 @@ def take_along(x: Any, indices: Any, axis: int) -> Any:
       indices: integer array of rank `n`, in bounds; sizes differ from those of `x` in `axis` only.
       axis: along which to pick.
     """
-    ndim = len(core.typeof(x).shape)
+    shape = core.typeof(indices).shape
+    ndim = len(shape)
+    if core.is_empty_shape(shape):
+        return slicing.slice(x, (0,) * ndim, shape)
     others = tuple(d for d in range(ndim) if d != axis)
     dnums = slicing.GatherDimensionNumbers(
         offset_dims=(),

@@ -724,7 +724,7 @@ def broadcasting_sharding(name: str, *avals: ShapedArray) -> NamedSharding | Non
     full = [a for a in avals if a.shape]
     if not full:
         return sharded[0].update(spec=sharded[0].spec.update(partitions=()))
-    specs = [tuple(a.sharding.spec) for a in full]
+    specs = [a.sharding.spec.partitions for a in full]
     entries = []
     for dim_entries in zip(*specs):
         entry = None

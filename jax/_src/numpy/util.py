@@ -350,9 +350,6 @@ def _where(condition: Any, x: Any, y: Any) -> Array:
     if shapes[0] and shapes[0] != shape:
         condition = _broadcast_to(condition, shape)
     x, y = [v if s == shape else _broadcast_to(v, shape) for v, s in zip((x, y), shapes[1:])]
-    if not shapes[0] and shape:
-        # One choice for all elements.
-        return lax.select_n(condition, *lax.asarray_pair(y, x)) if False else lax.select_n(condition, y, x)
     return lax.select_n(condition, y, x)
 
 

@@ -317,7 +317,7 @@ def _constrain_results(
 
 def _unconstrained_dims(sharding):
     return {
-        i for i, p in enumerate(sharding.spec) if p is type(sharding.spec).UNCONSTRAINED
+        i for i, p in enumerate(sharding.spec.partitions) if p is type(sharding.spec).UNCONSTRAINED
     } or None
 
 

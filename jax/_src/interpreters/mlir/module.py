@@ -8,7 +8,7 @@ import os
 import pathlib
 import re
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from jax._src import config, core, effects as effects_lib, util
@@ -399,15 +399,27 @@ _dump_counter = itertools.count()
 
 def dump_module_to_file(module: Any, stage_name: str) -> str | None:
     """Writes the module to the folder `jax_dump_ir_to`; returns the file's name, None if not set."""
-    if not (out_dir := _dump_dir()) or "stablehlo" not in config.dump_ir_modes.value.split(","):
+    if "stablehlo" not in config.dump_ir_modes.value.split(","):
         return None
-    number = next(_dump_counter)
     name = module.operation.attributes["sym_name"].value
-    name = sanitize_name(name)[:200]
-    file_name = f"jax_ir{number:04d}_{name}_{stage_name}.mlir"
+    return _dump(f"{sanitize_name(name)[:200]}_{stage_name}.mlir", lambda: module_to_string(module))
+
+
+def dump_jaxpr_to_file(jaxpr: core.ClosedJaxpr, name: str) -> str | None:
+    """As `dump_module_to_file`, for a jaxpr; if "jaxpr" is one of `jax_dump_ir_modes`."""
+    if "jaxpr" not in config.dump_ir_modes.value.split(","):
+        return None
+    return _dump(f"{sanitize_name(name)[:200]}.jaxpr.txt", lambda: str(jaxpr))
+
+
+def _dump(file_name: str, text: Callable[[], str]) -> str | None:
+    out_dir = _dump_dir()
+    if not out_dir:
+        return None
+    file_name = f"jax_ir{next(_dump_counter):04d}_{file_name}"
     folder = pathlib.Path(out_dir)
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / file_name).write_text(module_to_string(module))
+    (folder / file_name).write_text(text())
     return file_name
 
 

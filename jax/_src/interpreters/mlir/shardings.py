@@ -152,9 +152,9 @@ def lower_with_sharding_in_types(ctx: LoweringRuleContext, op: Any, aval: Any) -
     ir_sharding = to_ir_sharding(aval, sharding, modify_wrt_axis_types=True)
     unspecified = None
     if not isinstance(ir_sharding, SdyArray):
-        unspecified = {i for i, s in enumerate(sharding.spec) if s is UNCONSTRAINED}
+        unspecified = {i for i, s in enumerate(sharding.spec.partitions) if s is UNCONSTRAINED}
         if not sharding.mesh.are_all_axes_explicit:
-            unspecified |= {i for i, s in enumerate(sharding.spec) if s is None}
+            unspecified |= {i for i, s in enumerate(sharding.spec.partitions) if s is None}
     return wrap_with_sharding_op(ctx, op, aval, ir_sharding, unspecified)
 
 
@@ -167,7 +167,7 @@ def all_unconstrained(s: Any, aval: Any) -> bool:
     """Whether the compiler may choose how every dimension is sharded."""
     if not isinstance(s, NamedSharding) or aval.ndim != len(s.spec):
         return False
-    return all(p is UNCONSTRAINED for p in s.spec)
+    return all(p is UNCONSTRAINED for p in s.spec.partitions)
 
 
 def replicate_trailing_dims(ctx: LoweringRuleContext, val: Any, aval: Any) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -9,6 +10,7 @@ import ml_dtypes
 import numpy as np
 
 from jax._src import core, dtypes
+from jax._src.lib import pytree
 from jax._src.lib.mlir import ir
 from jax._src.lib.mlir.dialects import hlo
 
@@ -172,3 +174,19 @@ def unflatten_ir_values_like_types(xs: Iterable[Any], types: Sequence[IrTypes]) 
     if i != len(xs):
         raise ValueError(f"got {len(xs)} IR values for {i} IR types")
     return out
+
+
+@functools.cache
+def make_ir_tree_registry() -> Any:
+    """A pytree registry for trees of IR values: None is a leaf, lists of results are nodes."""
+    registry = pytree.PyTreeRegistry(
+        enable_none=False,
+        enable_tuple=True,
+        enable_namedtuple=True,
+        enable_list=True,
+        enable_dict=True,
+    )
+    registry.register_node(
+        ir.OpResultList, lambda results: (tuple(results), None), lambda _, results: list(results)
+    )
+    return registry

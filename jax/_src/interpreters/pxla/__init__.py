@@ -7,34 +7,39 @@ data = fastpath_data(executable, outs, out_tree, args)    # lets the native cach
 """
 
 from jax._src.interpreters.pxla.executable import (
-    ExecuteReplicated,
-    MeshExecutable,
-    MeshExecutableFastpathData,
-    ProgramInfo,
-    check_arg_avals_for_call,
-    check_placement,
-    compile_lowered,
-    fastpath_data,
+    ExecuteReplicated as ExecuteReplicated,
+    MeshExecutable as MeshExecutable,
+    MeshExecutableFastpathData as MeshExecutableFastpathData,
+    ProgramInfo as ProgramInfo,
+    check_arg_avals_for_call as check_arg_avals_for_call,
+    check_placement as check_placement,
+    compile_lowered as compile_lowered,
+    create_compile_options as create_compile_options,
+    fastpath_data as fastpath_data,
 )
-from jax._src.interpreters.pxla.lowering import MeshComputation, lower, prune_unused
+from jax._src.interpreters.pxla.lowering import (
+    MeshComputation as MeshComputation,
+    lower as lower,
+    prune_unused as prune_unused,
+)
 from jax._src.interpreters.pxla.placement import (
-    Placement,
-    arg_sharding,
-    find_placement,
-    jaxpr_shardings,
-    placement_key,
-    resolve_in_layouts,
-    resolve_in_shardings,
+    Placement as Placement,
+    arg_sharding as arg_sharding,
+    find_placement as find_placement,
+    jaxpr_shardings as jaxpr_shardings,
+    placement_key as placement_key,
+    resolve_in_layouts as resolve_in_layouts,
+    resolve_in_shardings as resolve_in_shardings,
 )
 from jax._src.interpreters.pxla.transfers import (
-    array_layer,
-    global_aval_to_result_handler,
-    global_result_handlers,
-    shard_arg_fallback,
-    shard_arg_handlers,
-    shard_args,
+    array_layer as array_layer,
+    global_aval_to_result_handler as global_aval_to_result_handler,
+    global_result_handlers as global_result_handlers,
+    shard_arg_fallback as shard_arg_fallback,
+    shard_arg_handlers as shard_arg_handlers,
+    shard_args as shard_args,
 )
-from jax._src.lib import _jax
-from jax._src.named_sharding import UNSPECIFIED, UnspecifiedValue
+from jax._src.lib import _jax as _jax
+from jax._src.named_sharding import UNSPECIFIED as UNSPECIFIED, UnspecifiedValue as UnspecifiedValue
 
 batched_device_put = _jax.batched_device_put

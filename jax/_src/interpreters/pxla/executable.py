@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -32,14 +31,18 @@ from jax._src.sharding_impls import (
 from jax._src.tree_util import default_registry, tree_flatten
 
 
-@dataclasses.dataclass(slots=True)
 class ProgramInfo:
     """What is known of a program besides its module.
 
     Arguments without "all" are those that the module takes: constants that became arguments and unused
-    arguments are told by `const_args` (which come first) and `kept_var_idx`.
+    arguments are told by `const_args` (which come first) and `kept_var_idx` (None if all are used).
     """
 
+    __slots__ = (
+        "name", "const_args", "all_in_avals", "in_avals", "out_avals", "in_shardings",
+        "out_shardings", "in_layouts", "out_layouts", "kept_var_idx", "ordered_effects",
+        "unordered_effects", "debug_info",
+    )  # fmt: skip
     name: str
     const_args: list[Any]
     all_in_avals: Sequence[Any]
@@ -53,7 +56,12 @@ class ProgramInfo:
     ordered_effects: Sequence[Any]
     unordered_effects: Sequence[Any]
     debug_info: Any
-    donated: Sequence[bool]
+
+    def __init__(self, **fields: Any):
+        for name in self.__slots__:
+            setattr(self, name, fields.pop(name))
+        if fields:
+            raise TypeError(f"unknown fields {list(fields)}")
 
 
 class MeshExecutableFastpathData(NamedTuple):
@@ -77,27 +85,16 @@ def compile_lowered(
     devices, n = placement.devices, placement.num_devices
     device_list = DeviceList(tuple(devices))
     backend = placement.backend
-    single = n == 1
-    options_given = dict(compiler_options)
-    fdo_profile = options_given.pop("fdo_profile", None)
-    options = compiler.get_compile_options(
-        num_replicas=1,
-        num_partitions=n,
-        device_assignment=np.array([[d.id for d in devices]]),
-        env_options_overrides=options_given or None,
-        fdo_profile=fdo_profile,
-        detailed_logging=compiler.use_detailed_logging(lowered.module),
-        backend=backend,
+    tokens = (False,) * len(info.ordered_effects)
+    options = create_compile_options(
+        lowered.module,
+        False,
+        tokens + tuple(isinstance(s, UnspecifiedValue) for s in info.in_shardings),
+        tokens + tuple(isinstance(s, UnspecifiedValue) for s in info.out_shardings),
+        backend,
+        np.array(devices, dtype=object).reshape(1, n),
+        compiler_options,
     )
-    if not single:
-        build = options.executable_build_options
-        tokens = (False,) * len(info.ordered_effects)
-        build.allow_spmd_sharding_propagation_to_parameters = tokens + tuple(
-            isinstance(s, UnspecifiedValue) for s in info.in_shardings
-        )
-        build.allow_spmd_sharding_propagation_to_output = tokens + tuple(
-            isinstance(s, UnspecifiedValue) for s in info.out_shardings
-        )
     xla_executable = compiler.compile_or_get_cached(
         backend,
         lowered.module,
@@ -111,6 +108,48 @@ def compile_lowered(
     return MeshExecutable(
         xla_executable, info, placement, device_list, in_shardings, out_shardings, lowered
     )
+
+
+def create_compile_options(
+    computation: Any,
+    tuple_args: bool,
+    allow_prop_to_inputs: Sequence[bool],
+    allow_prop_to_outputs: Sequence[bool],
+    backend: Any,
+    np_dev: np.ndarray,
+    compiler_options: dict[str, Any] | None,
+) -> Any:
+    """The options to compile a module with.
+
+    Args:
+      computation: the module.
+      tuple_args: whether the arguments come as one tuple.
+      allow_prop_to_inputs, allow_prop_to_outputs: arguments and results whose sharding the compiler
+        chooses.
+      backend: the client.
+      np_dev: the devices: one dimension of replicas, one of partitions (or none of replicas).
+      compiler_options: XLA options by name; "fdo_profile" is a profile of earlier runs.
+    """
+    if np_dev.ndim == 1:
+        np_dev = np_dev.reshape(1, -1)
+    num_replicas, num_partitions = np_dev.shape
+    given = dict(compiler_options or {})
+    fdo_profile = given.pop("fdo_profile", None)
+    options = compiler.get_compile_options(
+        num_replicas=num_replicas,
+        num_partitions=num_partitions,
+        device_assignment=np_dev,
+        env_options_overrides=given or None,
+        fdo_profile=fdo_profile,
+        detailed_logging=compiler.use_detailed_logging(computation),
+        backend=backend,
+    )
+    options.parameter_is_tupled_arguments = tuple_args
+    if num_partitions > 1:
+        build = options.executable_build_options
+        build.allow_spmd_sharding_propagation_to_parameters = list(allow_prop_to_inputs)
+        build.allow_spmd_sharding_propagation_to_output = list(allow_prop_to_outputs)
+    return options
 
 
 def _final_shardings(xla_executable, info, placement, device_list):
@@ -364,7 +403,7 @@ class MeshExecutable:
             return out_tree.unflatten(outs), fastpath_data(self, outs, out_tree, flat), False
 
         return _jax.pjit(
-            self._info.name, None, cache_miss, [], [], None, default_registry, shard_arg_fallback
+            self._info.name, None, cache_miss, [], [], (), default_registry, shard_arg_fallback
         )
 
     def needs_python(self) -> bool:
@@ -474,8 +513,9 @@ def fastpath_data(
             return None
     info = executable._info
     n = len(info.const_args) + len(args_flat)
-    kept = info.kept_var_idx
-    bitvec = [True] * n if kept is None else [i in kept for i in range(n)]
+    bitvec = [info.kept_var_idx is None] * n
+    for i in info.kept_var_idx or ():
+        bitvec[i] = True
     return MeshExecutableFastpathData(
         executable.xla_executable,
         out_tree,

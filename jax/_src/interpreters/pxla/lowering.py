@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import warnings
 from collections.abc import Sequence
 from typing import Any
 
@@ -219,6 +220,8 @@ def lower(
         in_layouts = tuple([in_layouts[i] for i in kept])
         donated = tuple([donated[i] for i in kept])
     kept_avals = closed_jaxpr.in_avals
+    if closed_jaxpr.consts:
+        _warn_of_large_constants(closed_jaxpr.consts, fun_name)
 
     level = logging.WARNING if config.log_compiles.value else logging.DEBUG
     if logger.isEnabledFor(level):
@@ -276,6 +279,7 @@ def lower(
             lowering_parameters=parameters,
         )
     mlir.dump_module_to_file(lowered.module, "compile")
+    mlir.dump_jaxpr_to_file(closed_jaxpr, fun_name)
     return MeshComputation(
         fun_name,
         lowered,
@@ -293,7 +297,6 @@ def lower(
             ordered_effects=ordered,
             unordered_effects=unordered,
             debug_info=whole.jaxpr.debug_info,
-            donated=tuple(donated),
         ),
         placement,
         tuple(platforms),
@@ -351,6 +354,22 @@ def prune_unused(
         )
     closed._cache[prune_unused] = pruned
     return pruned
+
+
+def _warn_of_large_constants(consts: Sequence[Any], fun_name: str) -> None:
+    limit = config.captured_constants_warn_bytes.value
+    if limit < 0:
+        return
+    size = sum(getattr(c, "nbytes", 0) for c in consts)
+    if size >= limit:
+        largest = max(consts, key=lambda c: getattr(c, "nbytes", 0))
+        warnings.warn(
+            f"A large amount of constants were captured during lowering of {fun_name} "
+            f"({util.pprint_bytes(size)} total, the largest of type "
+            f"{core.typeof(largest).str_short()}). They become part of the program: pass them as "
+            "arguments instead. If this is intended, set jax_captured_constants_warn_bytes to -1.",
+            stacklevel=2,
+        )
 
 
 def _sharding_of_type(aval: Any) -> Any:

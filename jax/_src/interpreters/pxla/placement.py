@@ -175,7 +175,7 @@ def concretize(shardings: Sequence[Any], mesh: Any) -> tuple[Any, ...]:
     if not isinstance(mesh, Mesh):
         return tuple(shardings)
     return tuple(
-        s.update(mesh=mesh)
+        s.update(mesh=mesh.update(axis_types=s.mesh.axis_types))
         if isinstance(s, NamedSharding)
         and isinstance(s.mesh, AbstractMesh)
         and s.mesh.shape_tuple == mesh.shape_tuple
@@ -211,7 +211,9 @@ def check_divisible(
 
 # Shardings in a jaxpr
 
-_PARAM_NAMES = ("sharding", "shardings", "in_shardings", "out_shardings", "out_sharding", "mesh")
+_PARAM_NAMES = (
+    "sharding", "shardings", "in_shardings", "out_shardings", "out_sharding", "mesh", "concrete_mesh",
+)  # fmt: skip
 # For each primitive the names of parameters that may hold shardings, and jaxprs.
 _param_names: dict[core.Primitive, tuple[tuple[str, ...], tuple[str, ...]]] = {}
 

@@ -225,7 +225,7 @@ def _mul_lower(ctx, x, y, *, out_dtype=None):
             for v, a in zip((x, y), ctx.avals_in)
         ]
     x, y = broadcast_operands(ctx, (x, y), aval_out)
-    return [with_sharding(ctx, hlo.multiply(x, y), aval_out)]
+    return [with_sharding(ctx, mlir.emit("stablehlo.multiply", (x, y)), aval_out)]
 
 
 mul_p = binary_primitive(

@@ -53,17 +53,17 @@ def full(
         )
     if dtypes.issubdtype(dtype, dtypes.extended):
         return dtype._rules.full(shape, fill_value, dtype)
-    weak_type = dtype is None and dtypes.is_weakly_typed(fill_value)
+    weak_type = dtype is None and sharding is None and dtypes.is_weakly_typed(fill_value)
     dtype = dtypes.check_and_canonicalize_user_dtype(
         dtypes.dtype(fill_value) if dtype is None else dtype, "full"
     )
     scalar = _as_scalar(fill_value, dtype, weak_type)
     if sharding is None:
-        if not shape and isinstance(scalar, Array):
-            return scalar
+        if not shape:
+            return scalar if isinstance(scalar, Array) else hooks.to_array(scalar)
         return broadcast_in_dim(scalar, shape, ())
     if _is_auto(sharding) and not isinstance(scalar, core.Tracer):
-        return _place(scalar, shape, dtype, weak_type, sharding)
+        return _place(scalar, shape, dtype, sharding)
     return broadcast_in_dim(scalar, shape, (), out_sharding=sharding)
 
 
@@ -126,31 +126,33 @@ def _is_auto(sharding: Any) -> bool:
     )
 
 
-def _place(scalar, shape, dtype, weak_type, sharding):
+def _place(scalar, shape, dtype, sharding):
     value = np.asarray(scalar).astype(dtype)
     shard = np.broadcast_to(value, sharding.shard_shape(shape))
-    out = make_array_from_callback(shape, sharding, lambda _: shard, dtype=dtype)
-    if weak_type:
-        return hooks.convert_element_type(out, dtype, weak_type=True)
-    return out
+    return make_array_from_callback(shape, sharding, lambda _: shard, dtype=dtype)
 
 
 def _as_scalar(value: Any, dtype: Any, weak_type: bool) -> Any:
     """`value` as a scalar of `dtype`: a Python or NumPy number where that needs no computation."""
-    kind = type(value)
     if isinstance(value, complex) and not dtypes.issubdtype(dtype, np.complexfloating):
         raise TypeError(f"a complex fill_value, {value}, cannot fill an array of dtype {dtype}")
-    if kind in _FITTING and isinstance(dtype, np.dtype):
-        if weak_type and dtypes.scalar_type_to_dtype(kind, value) == dtype and kind is not bool:
-            return value
-        if not weak_type and dtype.kind in _FITTING[kind]:
-            if dtype.kind in "fcb" or np.iinfo(dtype).min <= value <= np.iinfo(dtype).max:
-                return np.array(value, dtype)
+    if isinstance(value, (bool, int, float, complex, np.generic)):
+        number = np.asarray(value)
+        if number.dtype != object and _converts(number, dtype):
+            if not weak_type:
+                return number.astype(dtype)
+            python = dtypes.scalar_type_of(np.empty((), dtype))(number.astype(dtype))
+            if dtypes.dtype(python) == dtype:
+                return python
     return hooks.convert_element_type(value, dtype, weak_type=weak_type)
 
 
-# Kinds of NumPy's own dtypes that Python numbers become without loss of meaning.
-_FITTING: dict[type, str] = {bool: "biufc", int: "iufc", float: "fc", complex: "c"}
+def _converts(number: np.ndarray, dtype: Any) -> bool:
+    """Whether NumPy converts a number as the compiler does: not what is out of the range of integers."""
+    if number.dtype.kind != "f" or not dtypes.issubdtype(dtype, np.integer):
+        return True
+    info = dtypes.iinfo(dtype)
+    return bool(info.min <= number <= info.max)
 
 
 def _shape_tuple(shape: Any) -> tuple[int, ...]:

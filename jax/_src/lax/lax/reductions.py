@@ -200,6 +200,13 @@ def _reduce_sum_sharding(x, *, axes, out_sharding):
     return _reduce_sharding(x, axes=axes) if out_sharding is None else out_sharding
 
 
+def _reduce_sum_unreduced(pairs, x, *, axes, out_sharding):
+    ((unreduced, reduced),) = pairs
+    if out_sharding is not None:
+        unreduced |= frozenset(out_sharding.spec.unreduced)
+    return unreduced, reduced
+
+
 def _reduce_sum_transpose(ct, x, *, axes, out_sharding):
     aval = x.aval
     kept = [d for d in range(len(aval.shape)) if d not in axes]
@@ -211,7 +218,7 @@ reduce_sum_p = _reduction(
     monoids.sum_monoid,
     dtype=_number,
     sharding=_reduce_sum_sharding,
-    unreduced=shardings.same_unreduced,
+    unreduced=_reduce_sum_unreduced,
     jvp=LINEAR,
     transpose=_reduce_sum_transpose,
 )

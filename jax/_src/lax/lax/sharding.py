@@ -17,7 +17,7 @@ from jax._src.named_sharding import NamedSharding
 
 def entries(aval: ShapedArray) -> tuple[Any, ...]:
     """The mesh axes of each dimension of `aval`."""
-    return tuple(aval.sharding.spec)
+    return aval.sharding.spec.partitions
 
 
 def with_entries(aval: ShapedArray, new: Sequence[Any]) -> NamedSharding:
@@ -123,25 +123,19 @@ def batched(sharding: NamedSharding | None, operand: Any, bdim: int, at: int = 0
         return None
     aval = core.typeof(operand)
     entry = None if aval._sharding is None else entries(aval)[bdim]
-    spec = tuple(sharding.spec)
+    spec = sharding.spec.partitions
     return sharding.update(spec=sharding.spec.update(partitions=(*spec[:at], entry, *spec[at:])))
 
 
-def same_unreduced(*avals: ShapedArray, **_) -> tuple[frozenset, frozenset]:
+def same_unreduced(pairs, *avals: ShapedArray, **_) -> tuple[frozenset, frozenset]:
     """For linear operations: the result is unreduced and reduced over mesh axes as all operands are."""
-    found = {
-        (
-            frozenset(a.sharding.spec.unreduced | a.manual_axis_type.unreduced),
-            frozenset(a.sharding.spec.reduced | a.manual_axis_type.reduced),
-        )
-        for a in avals
-    }
-    if len(found) != 1:
+    first = pairs[0]
+    if any(pair != first for pair in pairs):
         raise core.ShardingTypeError(
             "Operands should be unreduced and reduced over the same mesh axes, got "
             f"{', '.join(map(str, avals))}. Reduce them first with `jax.sharding.reshard`."
         )
-    return found.pop()
+    return first
 
 
 def dropping(*param: str) -> Callable[..., NamedSharding]:

@@ -318,25 +318,31 @@ def _start_indices(operand, indices, allow_negative) -> list[Any]:
                 "allow_negative_indices must be a bool or have one for each dimension, got "
                 f"{len(allow)} for operand shape {shape}"
             )
-    static_dtype = None
-    for i in indices:
-        if not isinstance(i, int):
-            static_dtype = core.typeof(i).dtype
-            break
-    if static_dtype is None or not dtypes.issubdtype(static_dtype, np.integer):
-        static_dtype = index_dtype(shape)
-    out = []
+    out: list[Any] = []
+    traced_dtype = None
     for i, size, negative in zip(indices, shape, allow):
         if isinstance(i, (int, np.integer)) and core.is_constant_dim(size):
-            dtype = static_dtype if isinstance(i, int) else i.dtype
-            i = _from_end(int(i), size) if negative else int(i)
-            info = np.iinfo(dtype)
-            out.append(np.array(min(max(i, info.min), info.max), dtype)[()])
-        elif negative:
-            out.append(count_from_front(i, size))
+            i = int(i)
+            out.append(_from_end(i, size) if negative else i)
         else:
+            i = count_from_front(i, size) if negative else i
+            traced_dtype = core.typeof(i).dtype
             out.append(i)
-    return out
+    if traced_dtype is None:
+        dtype = index_dtype(shape)
+    elif not dtypes.issubdtype(traced_dtype, np.integer):
+        dtype = _INT32
+    else:
+        dtype = traced_dtype
+        info = dtypes.iinfo(dtype)
+        if any(type(i) is int and not info.min <= i <= info.max for i in out):
+            dtype = index_dtype(shape)
+            out = [i if type(i) is int else lax.convert_element_type(i, dtype) for i in out]
+    info = dtypes.iinfo(dtype)
+    return [
+        np.array(min(max(i, int(info.min)), int(info.max)), dtype)[()] if type(i) is int else i
+        for i in out
+    ]
 
 
 def index_dtype(shape: Shape) -> np.dtype:

@@ -1,0 +1,171 @@
+"""`auto_axes` and `explicit_axes`: functions in which mesh axes have another type."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from jax._src import core
+from jax._src.lax.resharding import bind_reshard, reshard
+from jax._src.mesh import (
+    AbstractMesh,
+    AxisType,
+    get_abstract_mesh,
+    get_concrete_mesh,
+    use_abstract_mesh,
+)
+from jax._src.named_sharding import NamedSharding
+from jax._src.partition_spec import PartitionSpec
+from jax._src.sharding_impls import _internal_use_concrete_mesh
+from jax._src.tree_util import tree_leaves, tree_map
+
+
+def auto_axes(f: Callable | None = None, /, *, axes=None, out_sharding=None) -> Callable:
+    """Lets the compiler decide the shardings within a function.
+
+    Args:
+      f: the function; without it a decorator is returned.
+      axes: names of the mesh axes that become Auto within ``f``; all by default.
+      out_sharding: shardings of the results: :class:`jax.P` or :class:`jax.NamedSharding`, a tree
+        prefix of them. It can also be given as a keyword argument of the call.
+
+    Returns:
+      A function of the same arguments. Within, types do not show shardings over ``axes``.
+
+    Raises:
+      TypeError: ``out_sharding`` is given neither here nor in the call.
+      ValueError: the mesh has no such axis.
+
+    Example:
+      >>> import jax
+      >>> with jax.set_mesh(jax.make_mesh((1,), ("x",))):
+      ...   f = jax.sharding.auto_axes(lambda x: x * 2, out_sharding=jax.P("x"))
+      ...   print(jax.typeof(f(jax.numpy.arange(4.0))))
+      float32[4@x]
+    """
+    if f is None:
+        return functools.partial(auto_axes, axes=axes, out_sharding=out_sharding)
+
+    @functools.wraps(f)
+    def decorator(*args, **kwargs):
+        shardings = kwargs.pop("out_sharding", None) if out_sharding is None else out_sharding
+        if shardings is None:
+            raise TypeError("Missing required keyword argument: 'out_sharding'")
+        mesh = _mesh_of(shardings)
+        if mesh.empty:
+            return f(*args, **kwargs)
+        new_mesh = _with_types(mesh, axes, AxisType.Auto, "auto_axes")
+        args, kwargs = tree_map(functools.partial(_cast, new_mesh), (args, kwargs))
+        with _use_mesh(new_mesh):
+            out = f(*args, **kwargs)
+        with _use_mesh(mesh):
+            return reshard(out, shardings)
+
+    return decorator
+
+
+def explicit_axes(f: Callable | None = None, /, *, axes=None, in_sharding=None) -> Callable:
+    """Makes shardings part of the types within a function.
+
+    Args:
+      f: the function; without it a decorator is returned.
+      axes: names of the mesh axes that become Explicit within ``f``; all by default.
+      in_sharding: shardings of the arguments: :class:`jax.P` or :class:`jax.NamedSharding`, a tree
+        prefix of the tuple of arguments. It can also be given as a keyword argument of the call.
+
+    Returns:
+      A function of the same arguments. Within, types show shardings over ``axes``.
+
+    Raises:
+      TypeError: ``in_sharding`` is given neither here nor in the call.
+      ValueError: there is no mesh in context, or it has no such axis.
+
+    Example:
+      >>> import jax
+      >>> mesh = jax.make_mesh((1,), ("x",), (jax.sharding.AxisType.Auto,))
+      >>> with jax.set_mesh(mesh):
+      ...   f = jax.sharding.explicit_axes(
+      ...       lambda x: print(jax.typeof(x)), in_sharding=jax.P("x"))
+      ...   f(jax.numpy.arange(4.0))
+      float32[4@x]
+    """
+    if f is None:
+        return functools.partial(explicit_axes, axes=axes, in_sharding=in_sharding)
+
+    @functools.wraps(f)
+    def decorator(*args, **kwargs):
+        shardings = kwargs.pop("in_sharding", None) if in_sharding is None else in_sharding
+        if shardings is None:
+            raise TypeError("Missing required keyword argument: 'in_sharding'")
+        mesh = get_abstract_mesh()
+        if mesh.empty:
+            raise ValueError(
+                "Context mesh cannot be empty. Please use `jax.set_mesh` API to enter into a mesh"
+                " context when using `explicit_axes` API."
+            )
+        new_mesh = _with_types(mesh, axes, AxisType.Explicit, "explicit_axes")
+        with _use_mesh(new_mesh):
+            if args:
+                # One sharding is for all arguments, a tuple has one for each.
+                args = reshard(args, shardings)
+            kwargs = tree_map(functools.partial(_cast, new_mesh), kwargs)
+            out = f(*args, **kwargs)
+        with _use_mesh(mesh):
+            return tree_map(functools.partial(_cast, mesh), out)
+
+    return decorator
+
+
+def _mesh_of(shardings) -> AbstractMesh:
+    """The mesh in context; without one, that of the first NamedSharding."""
+    mesh = get_abstract_mesh()
+    if mesh.empty:
+        for s in tree_leaves(shardings):
+            if isinstance(s, NamedSharding):
+                return s.mesh.abstract_mesh
+    return mesh
+
+
+def _with_types(mesh: AbstractMesh, axes, axis_type: AxisType, name: str) -> AbstractMesh:
+    axes = mesh.axis_names if axes is None else axes
+    axes = axes if isinstance(axes, (tuple, list, set, frozenset)) else (axes,)
+    if unknown := [a for a in axes if a not in mesh.axis_names]:
+        raise ValueError(f"{name}: axes={unknown} are not axes of the mesh {mesh}.")
+    return mesh.update_axis_types(dict.fromkeys(axes, axis_type))
+
+
+def _cast(mesh: AbstractMesh, x: Any) -> Any:
+    """`x` with the sharding over those axes of its type that are Explicit in `mesh`."""
+    aval = core.typeof(x)
+    has = aval._sharding
+    explicit = mesh.explicit_axes
+    spec = PartitionSpec()
+    if has is not None:
+        spec = PartitionSpec(
+            *[
+                tuple(a for a in (e if isinstance(e, tuple) else (e,)) if a in explicit) or None
+                for e in has.spec.partitions
+            ],
+            unreduced=frozenset(a for a in has.spec.unreduced if a in explicit),
+            reduced=frozenset(a for a in has.spec.reduced if a in explicit),
+        )
+    elif not explicit:
+        return x  # there is nothing about shardings in the type
+    return bind_reshard(x, NamedSharding(mesh, spec))
+
+
+@contextlib.contextmanager
+def _use_mesh(mesh: AbstractMesh) -> Iterator[None]:
+    """Sets the abstract mesh, and gives the concrete one, if any, the same axis types."""
+    concrete = get_concrete_mesh()
+    if concrete.empty or concrete.shape_tuple != mesh.shape_tuple:
+        with use_abstract_mesh(mesh):
+            yield
+        return
+    with (
+        use_abstract_mesh(mesh),
+        _internal_use_concrete_mesh(concrete.update(axis_types=mesh.axis_types)),
+    ):
+        yield

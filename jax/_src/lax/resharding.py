@@ -1,0 +1,378 @@
+"""Operations that set how values are sharded: `reshard` and `with_sharding_constraint`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from jax._src import core, dispatch
+from jax._src.array_impl import ArrayImpl, aval_with_sharding
+from jax._src.core.printing import default_pp_eqn
+from jax._src.interpreters import ad, mlir
+from jax._src.interpreters.mlir.shardings import is_single_device
+from jax._src.layout import Format, Layout
+from jax._src.mesh import (
+    AbstractMesh,
+    AxisType,
+    empty_concrete_mesh,
+    get_abstract_mesh,
+    get_concrete_mesh,
+)
+from jax._src.named_sharding import NamedSharding
+from jax._src.partition_spec import PartitionSpec
+from jax._src.sharding import Sharding
+from jax._src.sharding_impls import (
+    SingleDeviceSharding,
+    UnspecifiedValue,
+    batched_sharding,
+    canonicalize_sharding,
+    prepare_axis_resources,
+)
+from jax._src.tree_util import broadcast_prefix, prefix_errors, tree_flatten
+
+# reshard: changes the sharding over Explicit mesh axes, which is part of a value's type
+
+
+def reshard(xs: Any, out_shardings: Any) -> Any:
+    """Changes the shardings of arrays over Explicit mesh axes.
+
+    Args:
+      xs: a tree of arrays.
+      out_shardings: a tree prefix of ``xs`` with :class:`jax.P` (over the mesh of
+        :func:`jax.set_mesh`) or :class:`jax.NamedSharding` leaves.
+
+    Returns:
+      Arrays with the same elements; their types (:func:`jax.typeof`) have the new shardings.
+
+    Raises:
+      TypeError: a leaf of ``out_shardings`` is something else.
+      ValueError: a leaf is None or names axes that are not Explicit, a dimension does not divide
+        evenly, or there is no mesh for a :class:`jax.P`.
+
+    Example:
+      >>> import jax
+      >>> with jax.set_mesh(jax.make_mesh((1,), ("x",))):
+      ...   print(jax.typeof(jax.sharding.reshard(jax.numpy.arange(4.0), jax.P("x"))))
+      float32[4@x]
+    """
+    leaves, treedef = tree_flatten(xs)
+    shardings = _broadcast("reshard out_shardings", out_shardings, xs)
+    return treedef.unflatten([_reshard(x, s) for x, s in zip(leaves, shardings)])
+
+
+def _reshard(x, sharding):
+    if sharding is None:
+        raise ValueError(
+            "Reshard should only be used with out_shardings which are non-None and have a non-empty"
+            " mesh. Got sharding None."
+        )
+    destination = canonicalize_sharding(sharding, "reshard", check_mesh_consistency=False)
+    aval = core.typeof(x)
+    destination.check_compatible_aval(aval.shape)
+    destination.shard_shape(aval.shape)  # raises an error that names the dimension
+    mesh = sharding.mesh if isinstance(sharding, NamedSharding) else None
+    if isinstance(mesh, AbstractMesh):
+        mesh = None
+    return bind_reshard(x, destination, mesh)
+
+
+def bind_reshard(x: Any, destination: NamedSharding, concrete_mesh: Any = None) -> Any:
+    """Binds `reshard_p`: `destination` is over an abstract mesh."""
+    return reshard_p.bind(x, dst_sharding=destination, concrete_mesh=concrete_mesh)
+
+
+reshard_p = core.Primitive("reshard")
+
+
+@reshard_p.def_abstract_eval
+def _reshard_abstract_eval(aval, *, dst_sharding, concrete_mesh):
+    return aval_with_sharding(aval.update(sharding=None), dst_sharding)
+
+
+@reshard_p.def_impl
+def _reshard_impl(x, *, dst_sharding, concrete_mesh):
+    aval = core.typeof(x)
+    out_aval = _reshard_abstract_eval(aval, dst_sharding=dst_sharding, concrete_mesh=concrete_mesh)
+    mesh = dst_sharding.mesh
+    source = x._sharding if type(x) is ArrayImpl else None
+    if type(source) is NamedSharding and source.mesh.shape_tuple == mesh.shape_tuple:
+        # Only the types of the mesh's axes change, not where the elements are.
+        cast = NamedSharding(
+            source.mesh.update(axis_types=mesh.axis_types),
+            source.spec.update(unreduced=dst_sharding.spec.unreduced, reduced=frozenset())
+            if source.spec.unreduced == dst_sharding.spec.unreduced
+            else PartitionSpec(),
+            memory_kind=source.memory_kind,
+        )
+        if (
+            source.spec.unreduced == dst_sharding.spec.unreduced
+            and aval_with_sharding(aval.update(sharding=None), cast) == out_aval
+        ):
+            return x._rewrap_with_aval_and_sharding(out_aval, cast)
+    if not mesh._any_axis_explicit:
+        return x
+    if mesh._any_axis_auto:
+        concrete = concrete_mesh if concrete_mesh is not None else _concrete_mesh(mesh)
+        sharding = NamedSharding(concrete.update(axis_types=mesh.axis_types), dst_sharding.spec)
+        return dispatch.device_put_value(x, sharding, dispatch.REUSE)
+    return dispatch.apply_primitive(
+        reshard_p, x, dst_sharding=dst_sharding, concrete_mesh=concrete_mesh
+    )
+
+
+def _concrete_mesh(abstract_mesh):
+    mesh = get_concrete_mesh()
+    if mesh.empty or mesh.shape_tuple != abstract_mesh.shape_tuple:
+        raise ValueError(
+            f"There are no devices for the mesh {abstract_mesh}. Set a mesh of its shape with"
+            " jax.set_mesh, or give a NamedSharding over a concrete mesh."
+        )
+    return mesh
+
+
+def _reshard_transpose(ct, x, *, dst_sharding, concrete_mesh):
+    source = x.aval.to_ct_aval()._sharding
+    if source is None:
+        source = NamedSharding(_all_auto(dst_sharding.mesh), PartitionSpec())
+    else:
+        source = NamedSharding(source.mesh, source.spec.to_ct_spec())
+    return [bind_reshard(ct, source, concrete_mesh)]
+
+
+def _all_auto(mesh):
+    return mesh.update(axis_types=(AxisType.Auto,) * len(mesh.axis_types))
+
+
+def _reshard_batch(axis_data, args, dims, *, dst_sharding, concrete_mesh):
+    (x,), (dim,) = args, dims
+    aval = core.typeof(x)
+    entry = axis_data.explicit_mesh_axis
+    if entry is None and aval._sharding is not None:
+        entry = aval._sharding.spec.partitions[dim]
+    entries = dst_sharding.spec._normalized_spec_for_aval(aval.ndim - 1).partitions
+    spec = dst_sharding.spec.update(partitions=(*entries[:dim], entry, *entries[dim:]))
+    return bind_reshard(x, NamedSharding(dst_sharding.mesh, spec), concrete_mesh), dim
+
+
+def _reshard_lower(ctx, x, *, dst_sharding, concrete_mesh):
+    return [mlir.lower_with_sharding_in_types(ctx, x, ctx.avals_out[0])]
+
+
+ad.deflinear2(reshard_p, _reshard_transpose)
+reshard_p.axis_batch = _reshard_batch
+mlir.register_lowering(reshard_p, _reshard_lower)
+# The result's type says it all.
+reshard_p.pp = lambda eqn, context, settings: default_pp_eqn(eqn, context, settings, params=[])
+
+
+# with_sharding_constraint: tells the compiler how to shard over Auto mesh axes
+
+
+def with_sharding_constraint(x: Any, shardings: Any) -> Any:
+    """Constrains how the compiler shards values inside ``jax.jit``.
+
+    Over Auto mesh axes it is a constraint, for the value and for its cotangent. Where all axes of the
+    mesh are Explicit, it asserts that the values have these shardings already.
+
+    Args:
+      x: a tree of arrays.
+      shardings: a tree prefix of ``x`` with :class:`jax.sharding.Sharding`, :class:`jax.P` (over the
+        mesh of :func:`jax.set_mesh`) or ``Format`` leaves.
+
+    Returns:
+      Arrays with the same elements.
+
+    Raises:
+      TypeError: a leaf of ``shardings`` is something else.
+      ValueError: a leaf is None, needs a higher rank, does not divide a dimension evenly, or names
+        axes that are not Auto.
+      RuntimeError: there is no mesh for a :class:`jax.P`.
+      AssertionError: all axes are Explicit, and a value has another sharding.
+
+    Example:
+      >>> import jax
+      >>> mesh = jax.sharding.Mesh(jax.devices()[:1], ("x",))
+      >>> sharding = jax.NamedSharding(mesh, jax.P("x"))
+      >>> f = jax.jit(lambda x: jax.lax.with_sharding_constraint(x * 2, sharding))
+      >>> f(jax.numpy.arange(4.0)).shape
+      (4,)
+    """
+    name = "with_sharding_constraint"
+    leaves, treedef = tree_flatten(x)
+    layouts, given = [], []
+    for s in _broadcast(f"{name} shardings", shardings, x):
+        layout, s = (s.layout, s.sharding) if isinstance(s, Format) else (None, s)
+        layouts.append(layout)
+        given.append(s)
+    given = prepare_axis_resources(given, "shardings", allow_unconstrained_dims=True)
+    return treedef.unflatten(
+        [_constrain(*args, name) for args in zip(leaves, given, layouts, strict=True)]
+    )
+
+
+def _constrain(x, sharding, layout, name):
+    if sharding is None or isinstance(sharding, UnspecifiedValue):
+        raise ValueError(
+            f"One of {name} arguments got sharding {sharding} which is not allowed. Please only pass"
+            " `jax.sharding.Sharding` instances."
+        )
+    context_mesh = get_abstract_mesh()
+    if isinstance(sharding, PartitionSpec):
+        if context_mesh.empty:
+            raise RuntimeError(
+                f"{name} requires a non-empty mesh in context if you are passing `PartitionSpec`s to"
+                " shardings. You can define a context mesh via `jax.set_mesh(mesh)`. Alternatively,"
+                " provide `Sharding`s to shardings: then no mesh in context is needed."
+            )
+        sharding = NamedSharding(context_mesh, sharding)
+    aval = core.typeof(x)
+    try:
+        sharding.check_compatible_aval(aval.shape)
+    except ValueError as e:
+        raise ValueError(
+            f"One of {name} arguments is incompatible with its sharding annotation {sharding}: {e}"
+        ) from e
+    sharding.shard_shape(aval.shape)  # raises an error that names the dimension
+    if isinstance(layout, Layout):
+        layout.check_compatible_aval(aval.shape)
+    unconstrained = frozenset()
+    if isinstance(sharding, NamedSharding):
+        mesh, spec = sharding.mesh, sharding.spec
+        if mesh.are_all_axes_explicit and mesh.abstract_mesh is context_mesh:
+            return _assert_sharding(x, aval, spec)
+        for entry in spec.partitions:
+            for axis in entry if isinstance(entry, tuple) else (entry,):
+                if mesh._name_to_type.get(axis, AxisType.Auto) is not AxisType.Auto:
+                    raise ValueError(
+                        f"The spec of NamedSharding passed to {name} can only refer to Auto axes of"
+                        f" the mesh. Got spec={spec} and mesh={mesh.abstract_mesh}. You probably meant"
+                        " to use the `jax.sharding.reshard` API."
+                    )
+        unconstrained = frozenset(
+            i for i, entry in enumerate(spec.partitions) if entry is PartitionSpec.UNCONSTRAINED
+        )
+    return sharding_constraint_p.bind(
+        x,
+        sharding=sharding,
+        layout=layout,
+        context_mesh=empty_concrete_mesh if context_mesh.empty else context_mesh,
+        unconstrained_dims=unconstrained,
+    )
+
+
+def _assert_sharding(x, aval, spec):
+    has = aval.sharding.spec._normalized_spec_for_aval(aval.ndim)
+    if has != spec._normalized_spec_for_aval(aval.ndim):
+        raise AssertionError(
+            "`with_sharding_constraint` acts as an assert when all axes of mesh are of type"
+            f" `Explicit`. The array sharding: {has} did not match the sharding provided:"
+            f" {spec._normalized_spec_for_aval(aval.ndim)}. Please use `jax.sharding.reshard` to shard"
+            " your input to the sharding you want."
+        )
+    return x
+
+
+sharding_constraint_p = core.Primitive("sharding_constraint")
+
+
+@sharding_constraint_p.def_abstract_eval
+def _constraint_abstract_eval(aval, *, sharding, layout, context_mesh, unconstrained_dims):
+    return aval
+
+
+@sharding_constraint_p.def_impl
+def _constraint_impl(x, *, sharding, layout, context_mesh, unconstrained_dims):
+    if isinstance(sharding, NamedSharding):
+        mesh = sharding.mesh
+        if isinstance(mesh, AbstractMesh):
+            mesh = _concrete_mesh(mesh)
+        spec = sharding.spec
+        if unconstrained_dims:  # any way of sharding them will do
+            spec = spec._normalized_spec_for_aval(core.typeof(x).ndim)
+        sharding = NamedSharding(mesh, spec, memory_kind=sharding.memory_kind)
+        sharding = _with_explicit_axes(sharding, core.typeof(x))
+    if type(x) is ArrayImpl and x._committed:
+        source = x._sharding
+        if source.device_set != sharding.device_set and source.num_devices > 1:
+            raise ValueError(
+                "Received incompatible devices for with_sharding_constraint: the array is on devices"
+                f" {sorted(d.id for d in source.device_set)}, the sharding {sharding} on devices"
+                f" {sorted(d.id for d in sharding.device_set)}. Use jax.device_put to move it."
+            )
+        if layout is None and source.is_equivalent_to(sharding, x.ndim):
+            return x
+    target = sharding if layout is None else Format(layout, sharding)
+    return dispatch.device_put_value(x, target, dispatch.REUSE)
+
+
+def _constraint_lower(ctx, x, *, sharding, layout, context_mesh, unconstrained_dims):
+    (aval,) = ctx.avals_out
+    out = x
+    if not isinstance(sharding, SingleDeviceSharding) and not is_single_device(ctx.module_context):
+        sharding = _with_explicit_axes(sharding, aval)
+        ir_sharding = mlir.to_ir_sharding(aval, sharding)
+        out = mlir.wrap_with_sharding_op(ctx, out, aval, ir_sharding, set(unconstrained_dims))
+    if layout is not None:
+        out = mlir.wrap_with_layout_op(ctx, out, aval, layout, aval)
+    return [out]
+
+
+def _with_explicit_axes(sharding, aval):
+    """The constraint together with the sharding over Explicit axes that is part of the type."""
+    typed = aval._sharding
+    if typed is None or not isinstance(sharding, NamedSharding):
+        return sharding
+    entries = []
+    unconstrained = PartitionSpec.UNCONSTRAINED
+    given = sharding.spec.partitions + (None,) * (aval.ndim - len(sharding.spec))
+    for ours, theirs in zip(typed.spec.partitions, given, strict=True):
+        if ours is None or theirs is None or theirs is unconstrained:
+            entries.append(theirs if ours is None else ours)
+        else:
+            both = [*(ours if isinstance(ours, tuple) else (ours,))]
+            both += theirs if isinstance(theirs, tuple) else (theirs,)
+            entries.append(tuple(both))
+    return sharding.update(spec=sharding.spec.update(partitions=entries))
+
+
+def _constraint_batch(axis_data, args, dims, *, sharding, layout, context_mesh, unconstrained_dims):
+    (x,), (dim,) = args, dims
+    entry = PartitionSpec.UNCONSTRAINED
+    named = axis_data.spmd_name is not None or axis_data.explicit_mesh_axis is not None
+    shifted = {d + (d >= dim) for d in unconstrained_dims} | (set() if named else {dim})
+    if isinstance(layout, Layout):
+        raise NotImplementedError(
+            "vmap of with_sharding_constraint with a layout: apply the constraint outside of vmap."
+        )
+    out = sharding_constraint_p.bind(
+        x,
+        sharding=batched_sharding(sharding, dim, axis_data, entry),
+        layout=layout,
+        context_mesh=context_mesh,
+        unconstrained_dims=frozenset(shifted),
+    )
+    return out, dim
+
+
+ad.deflinear2(
+    sharding_constraint_p, lambda ct, _, **params: [sharding_constraint_p.bind(ct, **params)]
+)
+sharding_constraint_p.axis_batch = _constraint_batch
+mlir.register_lowering(sharding_constraint_p, _constraint_lower)
+
+
+def _broadcast(name: str, prefix: Any, x: Any) -> list[Any]:
+    """The leaves of a tree prefix, one for each leaf of `x`; None is a leaf."""
+
+    def is_leaf(s):
+        return s is None or isinstance(s, (Sharding, PartitionSpec, Format))
+
+    try:
+        return broadcast_prefix(prefix, x, is_leaf=is_leaf)
+    except ValueError:
+        if not (errors := prefix_errors(prefix, x, is_leaf=is_leaf)):
+            raise
+        details = "\n".join(str(error(name)) for error in errors)
+    raise ValueError(
+        f"{name} specification must be a tree prefix of the corresponding value;\n"
+        f"Mismatch details ({len(errors)} found):\n{details}"
+    )

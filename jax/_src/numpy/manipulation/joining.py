@@ -1,0 +1,605 @@
+"""Functions that join arrays, cut them into pieces, and repeat them."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from jax._src import core, dtypes
+from jax._src.basearray import Array
+from jax._src.core import ShapedArray
+from jax._src.lax import lax, slicing
+from jax._src.library_jit import inline_jit, nested_jit
+from jax._src.numpy import util
+from jax._src.numpy.manipulation.shape import (
+    atleast_1d,
+    atleast_2d,
+    atleast_3d,
+    operand,
+    ravel,
+)
+from jax._src.numpy.util import export
+from jax._src.typing import ArrayLike, DTypeLike
+from jax._src.util import canonicalize_axis
+
+# ---------------------------------------------------------------------------------------------------
+# Joining
+
+
+@export
+def concatenate(
+    arrays: Sequence[ArrayLike] | Array, axis: int | None = 0, dtype: DTypeLike | None = None
+) -> Array:
+    """Joins arrays along a dimension they have.
+
+    Args:
+      arrays: sequence of arrays whose shapes are equal but for `axis`; or one array, whose elements along
+        the first dimension are joined.
+      axis: along which dimension; None joins the flattened arrays.
+      dtype: of the result; None for the one that combines those of the arrays.
+
+    Raises:
+      ValueError: if there are no arrays, they have no dimensions, or `axis` is out of range.
+      TypeError: if shapes do not fit.
+
+    >>> jnp.concatenate([jnp.ones((2, 1)), jnp.zeros((2, 2))], axis=1).tolist()
+    [[1.0, 0.0, 0.0], [1.0, 0.0, 0.0]]
+    """
+    if type(arrays) in (list, tuple) and dtype is None and type(axis) is int and arrays:
+        # Arrays of one type but for the sizes need no conversion.
+        first = getattr(arrays[0], "aval", None)
+        if type(first) is ShapedArray:
+            ndim, element, weak = len(first.shape), first.dtype, first.weak_type
+            if -ndim <= axis < ndim:
+                for x in arrays:
+                    aval = getattr(x, "aval", None)
+                    if type(aval) is not ShapedArray or not (
+                        aval is first or (aval.dtype == element and aval.weak_type == weak)
+                    ):
+                        break
+                else:
+                    if axis < 0:
+                        axis += ndim
+                    if len(arrays) <= 32:
+                        return lax.concatenate_p.bind(*arrays, dimension=axis)
+    return _concatenate(arrays, axis, dtype)
+
+
+def _concatenate(arrays, axis, dtype):
+    if isinstance(arrays, (Array, np.ndarray)):
+        util.check_arraylike("concatenate", arrays)
+        if arrays.ndim < 2 and arrays.shape != (0,):
+            raise ValueError("Zero-dimensional arrays cannot be concatenated.")
+        if arrays.ndim and arrays.shape[0]:
+            return _joined_elements(operand("concatenate", arrays), axis, dtype)
+    arrays = _as_sequence("concatenate", arrays)
+    if not arrays:
+        raise ValueError("Need at least one array to concatenate.")
+    arrays = util.ensure_arraylike_tuple("concatenate", arrays)
+    if axis is None:
+        return concatenate([ravel(a) for a in arrays], 0, dtype)
+    if not arrays[0].ndim:
+        raise ValueError("Zero-dimensional arrays cannot be concatenated.")
+    axis = canonicalize_axis(axis, arrays[0].ndim)
+    arrays = _of_one_dtype("concatenate", arrays, dtype)
+    # Compilers are slow at operations of very many operands.
+    while len(arrays) > 32:
+        arrays = [lax.concatenate(arrays[i : i + 32], axis) for i in range(0, len(arrays), 32)]
+    return lax.concatenate(arrays, axis)
+
+
+def _joined_elements(x, axis, dtype):
+    """The elements of `x` along its first dimension, concatenated."""
+    if dtype is not None:
+        x = lax.convert_element_type(x, dtypes.check_and_canonicalize_user_dtype(dtype, "concatenate"))
+    if axis is None:
+        return ravel(x)
+    axis = canonicalize_axis(axis, x.ndim - 1)
+    perm = list(range(1, x.ndim))
+    perm.insert(axis, 0)
+    shape = list(x.shape[1:])
+    shape[axis] *= x.shape[0]
+    return lax.reshape(lax.transpose(x, perm), shape)
+
+
+def _as_sequence(name: str, arrays: Any) -> Sequence[Any]:
+    if isinstance(arrays, (list, tuple, Array, np.ndarray)):
+        return arrays if not isinstance(arrays, (Array, np.ndarray)) else list(arrays)
+    try:
+        return list(arrays)
+    except TypeError:
+        raise TypeError(
+            f"{name} requires a sequence of arrays, got {arrays!r} of type {type(arrays)}"
+        ) from None
+
+
+def _of_one_dtype(name: str, arrays: Sequence[Any], dtype: Any) -> list[Any]:
+    if dtype is None:
+        return util.promote_dtypes(*arrays)
+    dtype = dtypes.check_and_canonicalize_user_dtype(dtype, name)
+    return [lax.convert_element_type(a, dtype) for a in arrays]
+
+
+@export
+def concat(arrays: Sequence[ArrayLike], /, *, axis: int | None = 0) -> Array:
+    """Joins arrays along a dimension they have: `concatenate` under the name of the Array API.
+
+    >>> jnp.concat([jnp.arange(2), jnp.arange(3)]).tolist()
+    [0, 1, 0, 1, 2]
+    """
+    util.check_arraylike("concat", *arrays)
+    return concatenate(arrays, axis=axis)
+
+
+@export
+def stack(
+    arrays: Sequence[ArrayLike] | Array,
+    axis: int = 0,
+    out: None = None,
+    dtype: DTypeLike | None = None,
+) -> Array:
+    """Joins arrays of one shape along a new dimension.
+
+    Args:
+      arrays: sequence of arrays, or one array whose elements along the first dimension are stacked.
+      axis: place of the new dimension in the result.
+      out: must be None.
+      dtype: of the result; None for the one that combines those of the arrays.
+
+    Raises:
+      ValueError: if there are no arrays, shapes differ, or `axis` is out of range.
+
+    >>> jnp.stack([jnp.zeros(2), jnp.ones(2)], axis=1).tolist()
+    [[0.0, 1.0], [0.0, 1.0]]
+    """
+    if out is not None:
+        raise NotImplementedError("The 'out' argument to jnp.stack is not supported.")
+    if isinstance(arrays, (Array, np.ndarray)):
+        x = operand("stack", arrays)
+        if x.ndim and x.shape[0]:
+            axis = canonicalize_axis(axis, x.ndim)
+            if dtype is not None:
+                x = lax.convert_element_type(
+                    x, dtypes.check_and_canonicalize_user_dtype(dtype, "stack")
+                )
+            perm = list(range(1, x.ndim))
+            perm.insert(axis, 0)
+            return lax.transpose(x, perm)
+    arrays = _as_sequence("stack", arrays)
+    if not len(arrays):
+        raise ValueError("Need at least one array to stack.")
+    arrays = util.ensure_arraylike_tuple("stack", arrays)
+    shape = arrays[0].shape
+    axis = canonicalize_axis(axis, len(shape) + 1)
+    for a in arrays:
+        if len(a.shape) != len(shape):
+            raise ValueError(
+                f"Cannot stack arrays with different numbers of dimensions: got {shape}, {a.shape}."
+            )
+        if a.shape != shape:
+            raise ValueError(
+                "All input arrays must have the same shape: jnp.stack got "
+                f"{', '.join(str(a.shape) for a in arrays)}."
+            )
+    arrays = _of_one_dtype("stack", arrays, dtype)
+    if len(arrays) > 32:
+        return _concatenate([lax.expand_dims(a, (axis,)) for a in arrays], axis, None)
+    return lax.stack(arrays, axis)
+
+
+@export
+def vstack(tup: Sequence[ArrayLike] | Array, dtype: DTypeLike | None = None) -> Array:
+    """Joins arrays along the first dimension; vectors are rows.
+
+    >>> jnp.vstack([jnp.arange(2), jnp.ones((1, 2), int)]).tolist()
+    [[0, 1], [1, 1]]
+    """
+    return concatenate(_at_least("vstack", atleast_2d, tup), 0, dtype)
+
+
+@export
+def hstack(tup: Sequence[ArrayLike] | Array, dtype: DTypeLike | None = None) -> Array:
+    """Joins arrays along the second dimension; vectors along their only one.
+
+    >>> jnp.hstack([jnp.arange(2), jnp.ones(1, int)]).tolist()
+    [0, 1, 1]
+    """
+    arrays = _at_least("hstack", atleast_1d, tup)
+    if not arrays:
+        raise ValueError("Need at least one array to concatenate.")
+    return concatenate(arrays, 0 if arrays[0].ndim == 1 else 1, dtype)
+
+
+@export
+def dstack(tup: Sequence[ArrayLike] | Array, dtype: DTypeLike | None = None) -> Array:
+    """Joins arrays along the third dimension; vectors become `(1, n, 1)` and matrices `(m, n, 1)`.
+
+    >>> jnp.dstack([jnp.arange(2), jnp.arange(2)]).shape
+    (1, 2, 2)
+    """
+    return concatenate(_at_least("dstack", atleast_3d, tup), 2, dtype)
+
+
+@export
+def column_stack(tup: Sequence[ArrayLike] | Array) -> Array:
+    """Joins vectors, or matrices, as columns of a matrix.
+
+    >>> jnp.column_stack([jnp.arange(2), jnp.ones((2, 1), int)]).tolist()
+    [[0, 1], [1, 1]]
+    """
+
+    def as_columns(x):
+        return lax.expand_dims(x, (1,)) if x.ndim == 1 else x if x.ndim else atleast_2d(x)
+
+    return concatenate(_at_least("column_stack", as_columns, tup), 1)
+
+
+def _at_least(name, raised, tup):
+    return [raised(x) for x in util.ensure_arraylike_tuple(name, _as_sequence(name, tup))]
+
+
+@export
+def block(arrays: Any) -> Array:
+    """Puts an array together from blocks.
+
+    Args:
+      arrays: nested lists of arrays: the innermost are joined along the last dimension, those around along
+        the one before, and so on.
+
+    Raises:
+      ValueError: if lists are empty, or nested to different depths.
+      TypeError: if shapes do not fit.
+
+    >>> jnp.block([[jnp.ones((1, 1)), jnp.zeros((1, 2))], [jnp.ones((1, 3))]]).tolist()
+    [[1.0, 0.0, 0.0], [1.0, 1.0, 1.0]]
+    """
+    _check_blocks(arrays)
+    out, depth = _block(arrays)
+    return out
+
+
+def _check_blocks(xs):
+    if isinstance(xs, tuple):
+        raise ValueError(f"jax.numpy.block does not allow tuples, got {xs}")
+    if isinstance(xs, list):
+        if not xs:
+            raise ValueError("jax.numpy.block does not allow empty list arguments")
+        for x in xs:
+            _check_blocks(x)
+    else:
+        util.check_arraylike("block", xs)
+
+
+def _block(xs):
+    if not isinstance(xs, list):
+        return util.to_array(xs), 1
+    parts, depths = zip(*map(_block, xs))
+    if any(d != depths[0] for d in depths):
+        raise ValueError("Mismatched list depths in jax.numpy.block")
+    depth = depths[0]
+    rank = max(depth, *[x.ndim for x in parts])
+    parts = [lax.broadcast_to_rank(x, rank) for x in parts]
+    return concatenate(parts, -depth), depth + 1
+
+
+@export
+def append(arr: ArrayLike, values: ArrayLike, axis: int | None = None) -> Array:
+    """Joins two arrays.
+
+    Args:
+      arr, values: arrays whose shapes are equal but for `axis`.
+      axis: along which dimension; None joins the flattened arrays.
+
+    >>> jnp.append(jnp.arange(3), 7).tolist()
+    [0, 1, 2, 7]
+    """
+    if axis is None:
+        return concatenate([ravel(operand("append", arr)), ravel(operand("append", values))], 0)
+    return concatenate([arr, values], axis)
+
+
+# ---------------------------------------------------------------------------------------------------
+# Cutting
+
+
+@export
+def split(ary: ArrayLike, indices_or_sections: Any, axis: int = 0) -> list[Array]:
+    """Cuts an array into pieces.
+
+    Args:
+      ary: array.
+      indices_or_sections: how many pieces of equal size; or the positions along `axis` at which to cut,
+        in ascending order.
+      axis: along which dimension.
+
+    Raises:
+      ValueError: if the pieces would be of different or negative size, or `axis` is out of range.
+
+    >>> [p.tolist() for p in jnp.split(jnp.arange(6), 3)]
+    [[0, 1], [2, 3], [4, 5]]
+    >>> [p.tolist() for p in jnp.split(jnp.arange(4), [1, 3])]
+    [[0], [1, 2], [3]]
+    """
+    return _split("split", ary, indices_or_sections, axis)
+
+
+def _split(name, ary, indices_or_sections, axis, equal=True):
+    ary = operand(name, ary)
+    if not ary.ndim:
+        raise ValueError(f"{name} requires an array of at least one dimension, got a scalar")
+    axis = canonicalize_axis(
+        core.concrete_or_error(operator.index, axis, f"in jax.numpy.{name} argument `axis`"), ary.ndim
+    )
+    size = ary.shape[axis]
+    context = f"in jax.numpy.{name} argument `indices_or_sections`"
+    if isinstance(indices_or_sections, (tuple, list)):
+        cuts = [core.concrete_or_error(_to_int, i, context) for i in indices_or_sections]
+        sizes = _diff([0, *cuts, size])
+    elif np.ndim(indices_or_sections) > 0:
+        cuts = core.concrete_or_error(np.asarray, indices_or_sections, context).tolist()
+        sizes = _diff([0, *cuts, size])
+    else:
+        n = core.concrete_or_error(_to_int, indices_or_sections, context)
+        if type(n) is int and n <= 0:
+            raise ValueError(f"{name}: the number of sections must be larger than 0, got {n}")
+        if equal and type(size) is int and size % n:
+            raise ValueError(f"array split does not result in an equal division: rest is {size % n}")
+        part, rest = divmod(size, n)
+        sizes = [part + 1] * rest + [part] * (n - rest) if not equal else [part] * n
+    sizes = [d if core.is_symbolic_dim(d) else int(d) for d in sizes]
+    negative = [d for d in sizes if type(d) is int and d < 0]
+    if negative:
+        # NumPy's positions past the end, or not in order, give empty pieces of an array; the sum would
+        # not be the size here.
+        raise ValueError(f"Sizes passed to split must be nonnegative, got {sizes}")
+    return list(lax.split(ary, sizes, axis=axis))
+
+
+def _to_int(n: Any) -> Any:
+    if core.is_symbolic_dim(n):
+        return n
+    try:
+        return operator.index(n)
+    except TypeError:
+        i = int(n)
+        if i != n:
+            raise TypeError(f"split: positions and numbers of sections are integers, got {n!r}") from None
+        return i
+
+
+def _diff(cuts):
+    return [b - a for a, b in zip(cuts, cuts[1:])]
+
+
+@export
+def array_split(ary: ArrayLike, indices_or_sections: Any, axis: int = 0) -> list[Array]:
+    """As `split`, where pieces need not be equal: the first ones are larger by one.
+
+    >>> [p.tolist() for p in jnp.array_split(jnp.arange(5), 3)]
+    [[0, 1], [2, 3], [4]]
+    """
+    return _split("array_split", ary, indices_or_sections, axis, equal=False)
+
+
+@export
+def vsplit(ary: ArrayLike, indices_or_sections: Any) -> list[Array]:
+    """`split` along the first dimension.
+
+    >>> [p.shape for p in jnp.vsplit(jnp.ones((4, 3)), 2)]
+    [(2, 3), (2, 3)]
+    """
+    return _split("vsplit", ary, indices_or_sections, 0)
+
+
+@export
+def hsplit(ary: ArrayLike, indices_or_sections: Any) -> list[Array]:
+    """`split` along the second dimension; along the only one of a vector.
+
+    >>> [p.shape for p in jnp.hsplit(jnp.ones((4, 3)), 3)]
+    [(4, 1), (4, 1), (4, 1)]
+    """
+    ary = operand("hsplit", ary)
+    return _split("hsplit", ary, indices_or_sections, 0 if ary.ndim == 1 else 1)
+
+
+@export
+def dsplit(ary: ArrayLike, indices_or_sections: Any) -> list[Array]:
+    """`split` along the third dimension.
+
+    >>> [p.shape for p in jnp.dsplit(jnp.ones((4, 3, 2)), 2)]
+    [(4, 3, 1), (4, 3, 1)]
+    """
+    return _split("dsplit", ary, indices_or_sections, 2)
+
+
+@export
+def unstack(x: ArrayLike, /, *, axis: int = 0) -> tuple[Array, ...]:
+    """The elements of an array along a dimension.
+
+    Raises:
+      ValueError: if `axis` is out of range.
+
+    >>> [r.tolist() for r in jnp.unstack(jnp.array([[1, 2], [3, 4]]))]
+    [[1, 2], [3, 4]]
+    """
+    x = operand("unstack", x)
+    if not x.ndim:
+        raise ValueError("Unstack requires arrays with rank > 0, however a scalar array was passed.")
+    return lax.unstack(x, axis)
+
+
+# ---------------------------------------------------------------------------------------------------
+# Repeating
+
+
+@export
+def tile(A: ArrayLike, reps: Any) -> Array:
+    """Puts copies of an array side by side.
+
+    Args:
+      A: array.
+      reps: how often along each dimension; missing ones in front are 1, as are missing dimensions of `A`.
+
+    Raises:
+      ValueError: if one is negative.
+
+    >>> jnp.tile(jnp.array([1, 2]), 2).tolist()
+    [1, 2, 1, 2]
+    >>> jnp.tile(jnp.array([1, 2]), (2, 1)).tolist()
+    [[1, 2], [1, 2]]
+    """
+    A = operand("tile", A)
+    try:
+        reps = tuple(reps)
+    except TypeError:
+        reps = (reps,)
+    context = "jnp.tile: reps must be concrete"
+    reps = tuple([d if core.is_symbolic_dim(d) else core.concrete_or_error(_to_int, d, context) for d in reps])
+    if any(type(d) is int and d < 0 for d in reps):
+        raise ValueError(f"jnp.tile: reps must not be negative, got {reps}")
+    rank = max(A.ndim, len(reps))
+    A = lax.broadcast_to_rank(A, rank)
+    reps = (1,) * (rank - len(reps)) + reps
+    if all(type(d) is int and d == 1 for d in reps):
+        return A
+    return lax.tile(A, reps)
+
+
+@export
+def repeat(
+    a: ArrayLike,
+    repeats: ArrayLike,
+    axis: int | None = None,
+    *,
+    total_repeat_length: int | None = None,
+    out_sharding: Any = None,
+) -> Array:
+    """Repeats each element.
+
+    Args:
+      a: array.
+      repeats: how often: an integer, or one for each element along `axis`.
+      axis: along which dimension; None for the flattened array.
+      total_repeat_length: size of the result along `axis`; what is missing is filled with the last
+        element, what is too much is left out. It makes traced `repeats` possible.
+      out_sharding: sharding of the result, in explicit mode.
+
+    Raises:
+      ValueError: if shapes do not fit or `axis` is out of range.
+      ConcretizationTypeError: if `repeats` is traced and `total_repeat_length` is None.
+
+    >>> jnp.repeat(jnp.array([1, 2]), 2).tolist()
+    [1, 1, 2, 2]
+    >>> jnp.repeat(jnp.array([1, 2, 3]), jnp.array([0, 2, 1]), total_repeat_length=5).tolist()
+    [2, 2, 3, 3, 3]
+    """
+    a = operand("repeat", a)
+    if not core.is_symbolic_dim(repeats):
+        util.check_arraylike("repeat", repeats)
+    if axis is None:
+        a, axis = ravel(a), 0
+    elif not a.ndim:
+        a = ravel(a)
+    axis = canonicalize_axis(
+        core.concrete_or_error(operator.index, axis, "'axis' argument of jnp.repeat()"), a.ndim
+    )
+    out = _repeat(a, repeats, axis, total_repeat_length)
+    if out_sharding is not None:
+        out = lax.reshape(out, out.shape, out_sharding=out_sharding)
+    return out
+
+
+def _repeat(a, repeats, axis, total_repeat_length):
+    if core.is_symbolic_dim(repeats):
+        if total_repeat_length is not None:
+            raise ValueError(
+                "jnp.repeat with a symbolic `repeats` is supported only when `total_repeat_length` is None. "
+                f"Got {repeats=} {total_repeat_length=}"
+            )
+        return _repeat_each(a, n=repeats, axis=axis)
+    size = a.shape[axis]
+    if total_repeat_length is None:
+        repeats = core.concrete_or_error(
+            np.asarray,
+            repeats,
+            "When jit-compiling jnp.repeat, the total number of repeats must be static. To fix this, either "
+            "specify a static value for `repeats`, or pass a static value to `total_repeat_length`.",
+        )
+        if repeats.dtype.kind not in "iub":
+            raise TypeError(f"jnp.repeat requires integer `repeats`, got {repeats.dtype}")
+        if (repeats < 0).any():
+            raise ValueError(f"jnp.repeat: repeats must not be negative, got {repeats}")
+        if repeats.size == 1:
+            return _repeat_each(a, n=int(repeats.reshape(())), axis=axis)
+        repeats = repeats.ravel()
+        _check_repeats(repeats.shape, size, axis)
+        positions = np.repeat(np.arange(size), repeats)
+        return _take(a, positions.astype(np.int32)[:, None], axis)
+    total = core.concrete_or_error(operator.index, total_repeat_length, "jnp.repeat argument `total_repeat_length`")
+    repeats = util.to_array(repeats)
+    if not dtypes.issubdtype(repeats.dtype, np.integer) and repeats.dtype != np.bool_:
+        raise TypeError(f"jnp.repeat requires integer `repeats`, got {repeats.dtype}")
+    if repeats.size != 1:
+        _check_repeats(repeats.shape, size, axis)
+    if not size or not total:
+        shape = (*a.shape[:axis], total, *a.shape[axis + 1 :])
+        return lax.full(shape, 0, a.dtype)
+    return _repeat_to(a, repeats, axis=axis, total=total)
+
+
+def _check_repeats(shape, size, axis):
+    if shape != (size,):
+        raise ValueError(
+            f"jnp.repeat: repeats of shape {shape} must be a scalar, or a vector with one entry for each of "
+            f"the {size} elements along axis {axis}"
+        )
+
+
+def _repeat_each(a, *, n, axis):
+    shape = a.shape
+    if type(n) is int and n == 1:
+        return a
+    dims = tuple([d if d <= axis else d + 1 for d in range(len(shape))])
+    out = lax.broadcast_in_dim(a, (*shape[: axis + 1], n, *shape[axis + 1 :]), dims)
+    return lax.reshape(out, (*shape[:axis], shape[axis] * n, *shape[axis + 1 :]))
+
+
+_repeat_each = inline_jit(_repeat_each, static_argnames=("n", "axis"))
+
+
+def _take(a, positions, axis):
+    """The elements of `a` at positions in bounds, a column of indices, along `axis`."""
+    kept = tuple([d for d in range(a.ndim) if d != axis])
+    return slicing.gather(
+        a,
+        positions,
+        slicing.GatherDimensionNumbers(kept, (axis,), (axis,)),
+        (*a.shape[:axis], 1, *a.shape[axis + 1 :]),
+        indices_are_sorted=True,
+        mode=slicing.GatherScatterMode.PROMISE_IN_BOUNDS,
+    )
+
+
+def _repeat_to(a, repeats, *, axis, total):
+    size = a.shape[axis]
+    repeats = lax.convert_element_type(repeats, np.int32)
+    if repeats.size == 1:
+        repeats = lax.broadcast_in_dim(lax.reshape(repeats, ()), (size,), ())
+    # Element i of the result is the first whose copies, and those before it, are more than i.
+    ends = lax.cumsum(repeats)
+    ones = lax.full((size,), 1, np.int32)
+    marks = slicing.scatter_add(
+        lax.full((total,), 0, np.int32),
+        lax.expand_dims(ends, (1,)),
+        ones,
+        slicing.ScatterDimensionNumbers((), (0,), (0,)),
+        mode=slicing.GatherScatterMode.FILL_OR_DROP,
+    )
+    positions = lax.min(lax.cumsum(marks), np.int32(size - 1))
+    return _take(a, lax.expand_dims(positions, (1,)), axis)
+
+
+_repeat_to = nested_jit(_repeat_to, static_argnames=("axis", "total"))

@@ -1,0 +1,706 @@
+"""Functions that change an array's shape, or the order of its elements."""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from jax._src import core, dtypes
+from jax._src.array import ArrayImpl
+from jax._src.basearray import Array
+from jax._src.device_transfer import device_put
+from jax._src.lax import lax, slicing
+from jax._src.library_jit import nested_jit
+from jax._src.numpy import util
+from jax._src.numpy.util import export
+from jax._src.sharding_impls import canonicalize_sharding
+from jax._src.typing import ArrayLike, DTypeLike
+from jax._src.util import canonicalize_axis, canonicalize_axis_tuple
+
+Tracer = core.Tracer
+
+
+def operand(name: str, x: Any) -> Any:
+    """The array argument of the function `name`, as an array or tracer."""
+    if type(x) is ArrayImpl or isinstance(x, Tracer):
+        return x
+    return util.ensure_arraylike(name, x)
+
+
+# ---------------------------------------------------------------------------------------------------
+# Another shape for the same elements
+
+
+@export
+def reshape(
+    a: ArrayLike,
+    shape: Any,
+    order: str = "C",
+    *,
+    copy: bool | None = None,
+    out_sharding: Any = None,
+) -> Array:
+    """Gives an array another shape with the same elements.
+
+    Args:
+      a: array of any shape.
+      shape: an int, or ints of which one may be -1: as many as the others leave.
+      order: "C" reads and places elements with the last index changing fastest, "F" with the first.
+      copy: arrays are immutable, so it makes no difference.
+      out_sharding: sharding of the result, in explicit mode.
+
+    Raises:
+      TypeError: if the sizes differ or `shape` is not made of integers.
+
+    >>> jnp.reshape(jnp.arange(6), (2, -1)).tolist()
+    [[0, 1, 2], [3, 4, 5]]
+    >>> jnp.reshape(jnp.arange(6), (2, 3), order="F").tolist()
+    [[0, 2, 4], [1, 3, 5]]
+    """
+    a = operand("reshape", a)
+    old = a.shape
+    new = new_shape(old, shape)
+    if order == "C":
+        if out_sharding is None:
+            if new == old:
+                return a
+            return lax.reshape_p.bind(a, new_sizes=new, dimensions=None, sharding=None)
+        sharding = canonicalize_sharding(out_sharding, "reshape")
+        return lax.reshape_p.bind(a, new_sizes=new, dimensions=None, sharding=sharding)
+    if order == "F":
+        backwards = tuple(range(len(old)))[::-1]
+        out = lax.reshape(a, new[::-1], backwards)
+        out = lax.transpose(out, tuple(range(len(new)))[::-1])
+        return out if out_sharding is None else reshape(out, new, out_sharding=out_sharding)
+    raise _bad_order("np.reshape", order)
+
+
+def _bad_order(name: str, order: Any) -> Exception:
+    if order == "A":
+        return NotImplementedError(f"{name} order=A is not implemented.")
+    return ValueError(f"Unexpected value for 'order' argument: {order}.")
+
+
+def new_shape(old: tuple, shape: Any) -> tuple:
+    """The shape that `reshape` gives an array of shape `old`: what stands for -1 is filled in.
+
+    Raises:
+      TypeError: if the numbers of elements differ.
+    """
+    if type(shape) is int or isinstance(shape, np.integer) or core.is_symbolic_dim(shape):
+        sizes: tuple = (shape,)
+    else:
+        try:
+            sizes = tuple(shape)
+        except TypeError:
+            sizes = (shape,)
+    unknown, total, plain = -1, 1, True
+    for i, d in enumerate(sizes):
+        if type(d) is not int:
+            plain = False
+            break
+        if d == -1:
+            if unknown >= 0:
+                plain = False
+                break
+            unknown = i
+        else:
+            total *= d
+    if plain:
+        size = math.prod(old)
+        if unknown < 0:
+            if total == size:
+                return sizes
+        elif total > 0 and type(size) is int and size % total == 0:
+            return (*sizes[:unknown], size // total, *sizes[unknown + 1 :])
+    return _general_new_shape(old, shape, sizes)
+
+
+def _general_new_shape(old: tuple, given: Any, sizes: tuple) -> tuple:
+    sizes = core.canonicalize_shape([d if core.is_symbolic_dim(d) else _index(d) for d in sizes])
+    size = math.prod(old)
+    what = f"cannot reshape array of shape {old} (size {size}) into shape {given}"
+    unknown = [i for i, d in enumerate(sizes) if type(d) is int and d == -1]
+    if len(unknown) > 1:
+        raise TypeError(f"can only specify one unknown axis size with a `-1` value, got {given}")
+    if not unknown:
+        if not core.same_shape_sizes(old, sizes) or any(type(d) is int and d < 0 for d in sizes):
+            raise TypeError(f"{what} (size {math.prod(sizes)})")
+        return sizes
+    known = math.prod(d for i, d in enumerate(sizes) if i != unknown[0])
+    if core.definitely_equal(known, 0):
+        raise TypeError(f"{what}: the size of the axis given as -1 cannot be told, since another is 0")
+    if type(known) is int and type(size) is int and (known < 0 or size % known):
+        raise TypeError(
+            f"{what} because the product of specified axis sizes ({known}) does not evenly divide "
+            f"{size}"
+        )
+    return (*sizes[: unknown[0]], size // known, *sizes[unknown[0] + 1 :])
+
+
+def _index(d: Any) -> Any:
+    if hasattr(d, "__index__") and not isinstance(d, Tracer):
+        return operator.index(d)
+    return d
+
+
+@export
+def ravel(a: ArrayLike, order: str = "C", *, out_sharding: Any = None) -> Array:
+    """The elements of an array in one dimension.
+
+    Args:
+      a: array of any shape.
+      order: "C" for the last index changing fastest, "F" for the first.
+      out_sharding: sharding of the result, in explicit mode.
+
+    >>> jnp.ravel(jnp.array([[1, 2], [3, 4]]), order="F").tolist()
+    [1, 3, 2, 4]
+    """
+    a = operand("ravel", a)
+    if order == "K":
+        raise NotImplementedError("Ravel not implemented for order='K'.")
+    shape = a.shape
+    if len(shape) == 1 and order == "C" and out_sharding is None:
+        return a
+    return reshape(a, math.prod(shape), order, out_sharding=out_sharding)
+
+
+@export
+def squeeze(a: ArrayLike, axis: int | Sequence[int] | None = None) -> Array:
+    """Removes dimensions of size 1.
+
+    Args:
+      a: array.
+      axis: which; None for all of them.
+
+    Raises:
+      ValueError: if one is not of size 1 or does not exist.
+
+    >>> jnp.squeeze(jnp.ones((1, 3, 1)), axis=0).shape
+    (3, 1)
+    """
+    a = operand("squeeze", a)
+    if axis is None:
+        dims = tuple([i for i, d in enumerate(a.shape) if core.definitely_equal(d, 1)])
+    else:
+        dims = canonicalize_axis_tuple(axis, a.ndim, allow_duplicate=True)
+    return lax.squeeze_p.bind(a, dimensions=dims) if dims else a
+
+
+@export
+def expand_dims(a: ArrayLike, axis: int | Sequence[int]) -> Array:
+    """Inserts dimensions of size 1.
+
+    Args:
+      a: array.
+      axis: place or places of the new dimensions in the result.
+
+    Raises:
+      ValueError: if one is out of range or named twice.
+
+    >>> jnp.expand_dims(jnp.ones(3), (0, 2)).shape
+    (1, 3, 1)
+    """
+    a = operand("expand_dims", a)
+    if isinstance(axis, int) or not isinstance(axis, Sequence):
+        axis = (operator.index(axis),)
+    return lax.expand_dims(a, tuple(axis))
+
+
+@export
+def broadcast_to(array: ArrayLike, shape: Any, *, out_sharding: Any = None) -> Array:
+    """Repeats an array along new dimensions and along those of size 1.
+
+    Args:
+      array: array whose dimensions are 1 or those at the end of `shape`.
+      shape: of the result.
+      out_sharding: sharding of the result, in explicit mode.
+
+    Raises:
+      ValueError: if they do not fit.
+
+    >>> jnp.broadcast_to(jnp.array([1, 2]), (2, 2)).tolist()
+    [[1, 2], [1, 2]]
+    """
+    return util._broadcast_to(array, shape, sharding=canonicalize_sharding(out_sharding, "broadcast_to"))
+
+
+@export
+def broadcast_arrays(*args: ArrayLike) -> list[Array]:
+    """Broadcasts arrays to one shape.
+
+    Raises:
+      ValueError: if their shapes do not fit.
+
+    >>> x, y = jnp.broadcast_arrays(jnp.ones((2, 1)), jnp.ones(3))
+    >>> x.shape, y.shape
+    ((2, 3), (2, 3))
+    """
+    return util._broadcast_arrays(*args)
+
+
+@export
+def broadcast_shapes(*shapes: Any) -> tuple[int, ...]:
+    """The shape that arrays of given shapes broadcast to.
+
+    Raises:
+      ValueError: if they do not fit.
+
+    >>> jnp.broadcast_shapes((2, 1), (3,), 1)
+    (2, 3)
+    """
+    if not shapes:
+        return ()
+    as_tuples = [(s,) if np.ndim(s) == 0 and not isinstance(s, tuple) else tuple(s) for s in shapes]
+    return lax.broadcast_shapes(*as_tuples)
+
+
+@export
+def atleast_1d(*arys: ArrayLike) -> Any:
+    """Arrays with at least one dimension: scalars become arrays of one element.
+
+    Returns:
+      An array, or a list of several.
+
+    >>> jnp.atleast_1d(3.).shape
+    (1,)
+    """
+    return _each("atleast_1d", arys, lambda x: x if x.ndim else lax.expand_dims(x, (0,)))
+
+
+@export
+def atleast_2d(*arys: ArrayLike) -> Any:
+    """Arrays with at least two dimensions: missing ones are added in front.
+
+    Returns:
+      An array, or a list of several.
+
+    >>> jnp.atleast_2d(jnp.ones(3)).shape
+    (1, 3)
+    """
+
+    def raised(x):
+        return x if x.ndim >= 2 else lax.expand_dims(x, tuple(range(2 - x.ndim)))
+
+    return _each("atleast_2d", arys, raised)
+
+
+@export
+def atleast_3d(*arys: ArrayLike) -> Any:
+    """Arrays with at least three dimensions: vectors become `(1, n, 1)` and matrices `(m, n, 1)`.
+
+    Returns:
+      An array, or a list of several.
+
+    >>> jnp.atleast_3d(jnp.ones(3)).shape
+    (1, 3, 1)
+    """
+    new = {0: (0, 1, 2), 1: (0, 2), 2: (2,)}
+    return _each(
+        "atleast_3d", arys, lambda x: x if x.ndim >= 3 else lax.expand_dims(x, new[x.ndim])
+    )
+
+
+def _each(name: str, arys: tuple, fun: Callable) -> Any:
+    if len(arys) == 1:
+        return fun(operand(name, arys[0]))
+    return [fun(x) for x in util.ensure_arraylike_tuple(name, arys)]
+
+
+@export
+def resize(a: ArrayLike, new_shape: Any) -> Array:
+    """An array of another size, with the elements repeated in order as often as needed.
+
+    Args:
+      a: array.
+      new_shape: of the result.
+
+    Raises:
+      ValueError: if a size is negative.
+
+    >>> jnp.resize(jnp.array([1, 2, 3]), (2, 2)).tolist()
+    [[1, 2], [3, 1]]
+    """
+    a = operand("resize", a)
+    shape = core.canonicalize_shape(
+        (new_shape,) if isinstance(new_shape, (int, np.integer)) else new_shape
+    )
+    if any(d < 0 for d in shape):
+        raise ValueError("all elements of `new_shape` must be non-negative")
+    size, old = math.prod(shape), a.size
+    if old == 0 or size == 0:
+        return lax.full(shape, 0, a.dtype)
+    flat = ravel(a)
+    if size > old:
+        flat = lax.tile(flat, (-(-size // old),))
+    return reshape(slicing.slice_in_dim(flat, 0, size), shape)
+
+
+# ---------------------------------------------------------------------------------------------------
+# Another order of the dimensions
+
+
+@export
+def transpose(a: ArrayLike, axes: Sequence[int] | None = None) -> Array:
+    """Permutes the dimensions of an array.
+
+    Args:
+      a: array.
+      axes: for each dimension of the result which one of `a` it is; None reverses their order.
+
+    Raises:
+      TypeError: if `axes` is no permutation.
+      ValueError: if one is out of range.
+
+    >>> jnp.transpose(jnp.ones((2, 3, 4)), (1, 0, 2)).shape
+    (3, 2, 4)
+    """
+    a = operand("transpose", a)
+    ndim = len(a.shape)
+    if axes is None:
+        if ndim < 2:
+            return a
+        return lax.transpose_p.bind(a, permutation=tuple(range(ndim))[::-1])
+    return lax.transpose(a, tuple([canonicalize_axis(i, ndim) for i in axes]))
+
+
+@export
+def permute_dims(a: ArrayLike, /, axes: Sequence[int]) -> Array:
+    """Permutes the dimensions of an array: `transpose` under the name of the Array API.
+
+    >>> jnp.permute_dims(jnp.ones((2, 3, 4)), (1, 2, 0)).shape
+    (3, 4, 2)
+    """
+    return transpose(operand("permute_dims", a), axes)
+
+
+@export
+def matrix_transpose(x: ArrayLike, /) -> Array:
+    """Exchanges the last two dimensions.
+
+    Raises:
+      ValueError: if there are less than two.
+
+    >>> jnp.matrix_transpose(jnp.ones((5, 2, 3))).shape
+    (5, 3, 2)
+    """
+    x = operand("matrix_transpose", x)
+    ndim = x.ndim
+    if ndim < 2:
+        raise ValueError(f"x must be at least two-dimensional for matrix_transpose; got ndim={ndim}")
+    return lax.transpose_p.bind(x, permutation=(*range(ndim - 2), ndim - 1, ndim - 2))
+
+
+@export
+def swapaxes(a: ArrayLike, axis1: int, axis2: int) -> Array:
+    """Exchanges two dimensions.
+
+    Raises:
+      ValueError: if one is out of range.
+
+    >>> jnp.swapaxes(jnp.ones((2, 3, 4)), 0, 2).shape
+    (4, 3, 2)
+    """
+    a = operand("swapaxes", a)
+    perm = list(range(a.ndim))
+    i, j = canonicalize_axis(axis1, a.ndim), canonicalize_axis(axis2, a.ndim)
+    perm[i], perm[j] = j, i
+    return lax.transpose(a, perm)
+
+
+@export
+def moveaxis(a: ArrayLike, source: int | Sequence[int], destination: int | Sequence[int]) -> Array:
+    """Moves dimensions to other places; the others keep their order.
+
+    Args:
+      a: array.
+      source: which dimensions.
+      destination: their places in the result.
+
+    Raises:
+      ValueError: if one is out of range or named twice, or there are not as many places.
+
+    >>> jnp.moveaxis(jnp.ones((2, 3, 4)), 0, -1).shape
+    (3, 4, 2)
+    """
+    a = operand("moveaxis", a)
+    ndim = a.ndim
+    src = canonicalize_axis_tuple(source, ndim, allow_duplicate=True)
+    dst = canonicalize_axis_tuple(destination, ndim, allow_duplicate=True)
+    if len(src) != len(dst):
+        raise ValueError(f"Inconsistent number of elements: {len(src)} vs {len(dst)}")
+    for what, dims in (("source", src), ("destination", dst)):
+        if len(set(dims)) != len(dims):
+            raise ValueError(f"repeated axis in `{what}` argument of moveaxis: {dims}")
+    perm = [i for i in range(ndim) if i not in src]
+    for d, s in sorted(zip(dst, src)):
+        perm.insert(d, s)
+    return lax.transpose(a, perm)
+
+
+@export
+def rollaxis(a: ArrayLike, axis: int, start: int = 0) -> Array:
+    """Moves a dimension until it is before the dimension `start`; `moveaxis` is easier to read.
+
+    Raises:
+      ValueError: if one is out of range.
+
+    >>> jnp.rollaxis(jnp.ones((2, 3, 4)), 2, 1).shape
+    (2, 4, 3)
+    """
+    a = operand("rollaxis", a)
+    start, ndim = operator.index(start), a.ndim
+    if not -ndim <= start <= ndim:
+        raise ValueError(f"start={start} must satisfy {-ndim}<=start<={ndim}")
+    if start < 0:
+        start += ndim
+    axis = canonicalize_axis(axis, ndim)
+    return moveaxis(a, axis, start - (start > axis))
+
+
+# ---------------------------------------------------------------------------------------------------
+# Another order of the elements
+
+
+@export
+def flip(m: ArrayLike, axis: int | Sequence[int] | None = None) -> Array:
+    """Reverses the order of elements.
+
+    Args:
+      m: array.
+      axis: along which dimensions; None for all.
+
+    Raises:
+      ValueError: if one is out of range.
+
+    >>> jnp.flip(jnp.array([[1, 2], [3, 4]]), axis=1).tolist()
+    [[2, 1], [4, 3]]
+    """
+    m = operand("flip", m)
+    return lax.rev(m, canonicalize_axis_tuple(axis, m.ndim, allow_duplicate=True))
+
+
+@export
+def fliplr(m: ArrayLike) -> Array:
+    """Reverses the order along the second dimension.
+
+    >>> jnp.fliplr(jnp.array([[1, 2], [3, 4]])).tolist()
+    [[2, 1], [4, 3]]
+    """
+    return flip(operand("fliplr", m), 1)
+
+
+@export
+def flipud(m: ArrayLike) -> Array:
+    """Reverses the order along the first dimension.
+
+    >>> jnp.flipud(jnp.array([[1, 2], [3, 4]])).tolist()
+    [[3, 4], [1, 2]]
+    """
+    return flip(operand("flipud", m), 0)
+
+
+@export
+def rot90(m: ArrayLike, k: int = 1, axes: tuple[int, int] = (0, 1)) -> Array:
+    """Rotates an array by multiples of 90 degrees.
+
+    Args:
+      m: array of two or more dimensions.
+      k: how many times, from the first of `axes` towards the second.
+      axes: the plane.
+
+    Raises:
+      ValueError: if there are less than two dimensions, or axes are equal or out of range.
+
+    >>> jnp.rot90(jnp.array([[1, 2], [3, 4]])).tolist()
+    [[2, 4], [1, 3]]
+    """
+    m = operand("rot90", m)
+    if m.ndim < 2:
+        raise ValueError(
+            "rot90 requires its first argument to have ndim at least two, but got first argument of "
+            f"shape {m.shape}, which has ndim {m.ndim}"
+        )
+    i, j = (canonicalize_axis(a, m.ndim) for a in axes)
+    if i == j:
+        raise ValueError("Axes must be different")
+    return _rot90(m, k=operator.index(k) % 4, axes=(i, j))
+
+
+def _rot90(m, *, k, axes):
+    i, j = axes
+    if k == 0:
+        return m
+    if k == 2:
+        return lax.rev(m, axes)
+    perm = list(range(m.ndim))
+    perm[i], perm[j] = j, i
+    return lax.transpose(lax.rev(m, (j,)), perm) if k == 1 else lax.rev(lax.transpose(m, perm), (j,))
+
+
+_rot90 = nested_jit(_rot90, static_argnames=("k", "axes"))
+
+
+@export
+def roll(
+    a: ArrayLike, shift: ArrayLike | Sequence[int], axis: int | Sequence[int] | None = None
+) -> Array:
+    """Shifts elements along dimensions; those that leave at the end come in at the beginning.
+
+    Args:
+      a: array.
+      shift: by how much: an integer, or one for each of `axis`. It may be traced.
+      axis: along which dimensions; None for the flattened array.
+
+    Raises:
+      ValueError: if an axis is out of range, or the numbers of shifts and axes differ.
+
+    >>> jnp.roll(jnp.arange(5), 2).tolist()
+    [3, 4, 0, 1, 2]
+    """
+    a = operand("roll", a)
+    if not isinstance(shift, (int, np.integer)):
+        shift = _static_ints(tuple(shift) if isinstance(shift, list) else shift)
+    if axis is None:
+        shape = a.shape
+        if isinstance(shift, Array):
+            return reshape(_roll_by(ravel(a), shift, axes=(0,)), shape)
+        if np.ndim(shift):
+            shift = int(np.sum(shift))
+        return reshape(_roll(ravel(a), shifts=(int(shift),), axes=(0,)), shape)
+    axes = canonicalize_axis_tuple(axis, a.ndim, allow_duplicate=True)
+    if isinstance(shift, Array):
+        return _roll_by(a, shift, axes=axes)
+    shifts, pairs = np.broadcast_arrays(np.asarray(shift), np.asarray(axes))
+    if shifts.ndim > 1:
+        raise ValueError(f"roll: shift must be a scalar or 1-dimensional, got {shift}")
+    return _roll(a, shifts=tuple(map(int, shifts.flat)), axes=tuple(map(int, pairs.flat)))
+
+
+def _static_ints(shift: Any) -> Any:
+    """Integers if they are known, else an array."""
+    if isinstance(shift, Array):
+        return shift
+    if isinstance(shift, tuple) and any(isinstance(s, Array) for s in shift):
+        return lax.concatenate(
+            [lax.expand_dims(lax.convert_element_type(s, np.int32), (0,)) for s in shift], 0
+        )
+    out = np.asarray(shift)
+    if out.dtype.kind not in "iub" and out.size:
+        raise TypeError(f"roll requires integer shifts, got {shift}")
+    return out
+
+
+def _roll(a, *, shifts, axes):
+    for shift, axis in zip(shifts, axes):
+        n = a.shape[axis]
+        k = shift % n if n else 0
+        if k:
+            parts = [
+                slicing.slice_in_dim(a, n - k, n, axis=axis),
+                slicing.slice_in_dim(a, 0, n - k, axis=axis),
+            ]
+            a = lax.concatenate(parts, axis)
+    return a
+
+
+_roll = nested_jit(_roll, static_argnames=("shifts", "axes"))
+
+
+def _roll_by(a, shift, *, axes):
+    if not dtypes.issubdtype(shift.dtype, np.integer) and shift.dtype != np.bool_:
+        raise TypeError(f"roll requires integer shifts, got an array of dtype {shift.dtype}")
+    if shift.ndim > 1 or (shift.ndim and len(axes) not in (1, shift.shape[0])):
+        if not (shift.ndim == 1 and shift.shape[0] == 1):
+            raise ValueError(
+                f"roll: shift of shape {shift.shape} does not fit axis={axes}: give one shift, or one for "
+                "each axis"
+            )
+    if shift.ndim and shift.shape[0] != len(axes) and len(axes) == 1:
+        axes = axes * shift.shape[0]
+    if shift.dtype == np.bool_ or dtypes.issubdtype(shift.dtype, np.unsignedinteger):
+        shift = lax.convert_element_type(shift, np.int32)
+    for i, axis in enumerate(axes):
+        n = a.shape[axis]
+        if not n:
+            continue
+        by = shift if not shift.ndim else slicing.index_in_dim(
+            shift, min(i, shift.shape[0] - 1), keepdims=False
+        )
+        size = lax._const(by, n)
+        start = lax.rem(lax.sub(size, lax.rem(by, size)), size)
+        a = slicing.dynamic_slice_in_dim(lax.concatenate([a, a], axis), start, n, axis)
+    return a
+
+
+_roll_by = nested_jit(_roll_by, static_argnames=("axes",))
+
+
+# ---------------------------------------------------------------------------------------------------
+# Copies
+
+
+@export
+def astype(
+    x: ArrayLike, dtype: DTypeLike | None, /, *, copy: bool = False, device: Any = None
+) -> Array:
+    """Converts an array to another dtype.
+
+    Args:
+      x: array.
+      dtype: of the result; None is float.
+      copy: whether the result must be a new array.
+      device: where it is put.
+
+    Raises:
+      TypeError: if arrays cannot have that dtype.
+
+    >>> jnp.astype(jnp.array([0.5, 2.7]), int)
+    Array([0, 2], dtype=int32)
+    """
+    x = operand("astype", x)
+    if dtype is None:
+        dtype = dtypes.default_float_dtype()
+    if not isinstance(dtype, dtypes.ExtendedDType):
+        dtype = dtypes.check_and_canonicalize_user_dtype(dtype, "astype")
+        if dtypes.issubdtype(x.dtype, np.complexfloating) and dtype.kind not in "cb":
+            util.user_warning(
+                "Casting from complex to real dtypes will soon raise a ValueError. Please first use "
+                "jnp.real or jnp.imag to take the real/imaginary component of your input.",
+                DeprecationWarning,
+            )
+            x = lax.real(x)
+        out = lax.convert_element_type(x, dtype)
+    else:
+        out = lax.convert_element_type(x, dtype)
+    if device is not None:
+        return device_put(out, device, may_alias=not copy)
+    if copy and out is x:
+        return lax.copy_p.bind(out)
+    return out
+
+
+@export
+def copy(a: ArrayLike, order: str | None = None) -> Array:
+    """A copy of an array.
+
+    Args:
+      a: array.
+      order: None or "K"; memory layouts are the compiler's matter.
+
+    Raises:
+      NotImplementedError: for another order.
+
+    >>> x = jnp.arange(3)
+    >>> jnp.copy(x) is x
+    False
+    """
+    if order is not None and order != "K":
+        raise NotImplementedError("Only implemented for order='K'")
+    if isinstance(a, Array):
+        return lax.copy_p.bind(a)
+    return util.ensure_arraylike("copy", a)

@@ -1,0 +1,407 @@
+"""Elementwise functions of several operations: representation of floats, divisors, special cases."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from jax._src import dtypes
+from jax._src.basearray import Array
+from jax._src.custom_derivatives import custom_jvp
+from jax._src.lax import control_flow, lax, special
+from jax._src.numpy.ufuncs_binary import _composite, _kind, _op, dtype_of, floor_divide
+from jax._src.numpy.ufuncs_unary import _is_inf, signbit
+from jax._src.numpy.util import (
+    _broadcast_arrays,
+    _where,
+    check_arraylike,
+    ensure_arraylike,
+    export,
+    promote_args,
+    promote_args_inexact,
+    promote_args_numeric,
+    promote_inexact,
+    reject_out,
+)
+from jax._src.library_jit import nested_jit
+from jax._src.typing import ArrayLike
+
+# Extrema that ignore NaN
+
+
+@_composite
+def fmax(x1: ArrayLike, x2: ArrayLike) -> Array:
+    """Elementwise maximum; where one is NaN, the other. Arguments are as for `add`.
+
+    >>> jnp.fmax(jnp.array([1., jnp.nan]), 2.)
+    Array([2., 2.], dtype=float32)
+    """
+    x1, x2 = promote_args("fmax", x1, x2)
+    return _where(lax.bitwise_or(_greater(x1, x2), lax.ne(x2, x2)), x1, x2)
+
+
+@_composite
+def fmin(x1: ArrayLike, x2: ArrayLike) -> Array:
+    """Elementwise minimum; where one is NaN, the other. Arguments are as for `add`.
+
+    >>> jnp.fmin(jnp.array([1., jnp.nan]), 2.)
+    Array([1., 2.], dtype=float32)
+    """
+    x1, x2 = promote_args("fmin", x1, x2)
+    return _where(lax.bitwise_or(_greater(x2, x1), lax.ne(x2, x2)), x1, x2)
+
+
+def _greater(x, y):
+    if _kind(x) != "c":
+        return lax.gt(x, y)
+    rx, ry = lax.real(x), lax.real(y)
+    return _where(lax.eq(rx, ry), lax.gt(lax.imag(x), lax.imag(y)), lax.gt(rx, ry))
+
+
+# Signs and lengths
+
+
+@_composite
+def copysign(x1: ArrayLike, x2: ArrayLike, /) -> Array:
+    """Elementwise: the absolute value of `x1` with the sign of `x2`.
+
+    Args:
+      x1, x2: real arrays or scalars; see `add`. Integers are converted to floating point.
+
+    Raises:
+      TypeError: for complex numbers.
+
+    >>> jnp.copysign(2., jnp.array([1., -0.]))
+    Array([ 2., -2.], dtype=float32)
+    """
+    x1, x2 = promote_args_inexact("copysign", x1, x2)
+    if _kind(x1) == "c":
+        raise TypeError("copysign does not support complex-valued inputs")
+    return _where(signbit(x2), lax.neg(lax.abs(x1)), lax.abs(x1))
+
+
+@_composite
+def heaviside(x1: ArrayLike, x2: ArrayLike, /) -> Array:
+    """Elementwise step function: 0 where `x1 < 0`, `x2` where it is 0, 1 where it is positive.
+
+    Args:
+      x1, x2: real arrays or scalars; see `add`. Integers are converted to floating point.
+
+    >>> jnp.heaviside(jnp.array([-1., 0., 1.]), 0.5)
+    Array([0. , 0.5, 1. ], dtype=float32)
+    """
+    check_arraylike("heaviside", x1, x2)
+    x1, x2 = promote_args_inexact("heaviside", x1, x2)
+    zero, one = lax._zero(x1), lax._one(x1)
+    out = _where(lax.ne(x1, x1), x1, x2)
+    out = _where(lax.gt(x1, zero), one, out)
+    return _where(lax.lt(x1, zero), zero, out)
+
+
+@_composite
+def hypot(x1: ArrayLike, x2: ArrayLike, /) -> Array:
+    """Elementwise `sqrt(x1**2 + x2**2)`, without overflow in between.
+
+    Args:
+      x1, x2: real arrays or scalars; see `add`. Integers are converted to floating point.
+
+    Raises:
+      ValueError: for complex numbers.
+
+    >>> jnp.hypot(3., 4.)
+    Array(5., dtype=float32, weak_type=True)
+    """
+    x1, x2 = promote_args_inexact("hypot", x1, x2)
+    if _kind(x1) == "c":
+        raise ValueError(
+            "jnp.hypot is not well defined for complex-valued inputs. Convert them to real values "
+            "first, such as by jnp.hypot(jnp.abs(x1), jnp.abs(x2))."
+        )
+    x1, x2 = lax.abs(x1), lax.abs(x2)
+    infinite = lax.bitwise_or(
+        lax.eq(x1, lax._const(x1, np.inf)), lax.eq(x2, lax._const(x2, np.inf))
+    )
+    large, small = lax.max(x1, x2), lax.min(x1, x2)
+    is_zero = lax.eq(large, lax._zero(large))
+    ratio = lax.div(small, _where(is_zero, lax._one(large), large))
+    out = lax.mul(large, lax.sqrt(lax.add(lax._one(ratio), lax.square(ratio))))
+    out = _where(is_zero, large, out)
+    return _where(infinite, lax._const(out, np.inf), out)
+
+
+# Special functions
+
+
+@_composite
+def sinc(x: ArrayLike, /) -> Array:
+    """Elementwise normalized sinc function, `sin(pi x) / (pi x)`, 1 at 0; smooth there as well.
+
+    Args:
+      x: array or scalar. Integers are converted to floating point.
+
+    >>> jnp.sinc(jnp.array([0., 0.5]))
+    Array([1.        , 0.63661975], dtype=float32)
+    """
+    check_arraylike("sinc", x)
+    x = promote_inexact("sinc", x)
+    is_zero = lax.eq(x, lax._zero(x))
+    pi_x = lax.mul(lax._const(x, np.pi), x)
+    safe = _where(is_zero, lax._const(x, 1), pi_x)
+    return _where(is_zero, _sinc_maclaurin(0, pi_x), lax.div(lax.sin(safe), safe))
+
+
+@partial(custom_jvp, nondiff_argnums=(0,))
+def _sinc_maclaurin(k, x):
+    # The derivative of order k of sin(x) / x at 0: derivatives of any order are constants.
+    value = 0.0 if k % 2 else (-1) ** (k // 2) / (k + 1)
+    return lax.add(lax.mul(x, lax._zero(x)), lax._const(x, value))
+
+
+@_sinc_maclaurin.defjvp
+def _sinc_maclaurin_jvp(k, primals, tangents):
+    (x,), (t,) = primals, tangents
+    return _sinc_maclaurin(k, x), lax.mul(_sinc_maclaurin(k + 1, x), t)
+
+
+@_composite
+def i0(x: ArrayLike) -> Array:
+    """Elementwise modified Bessel function of the first kind and order zero, of real numbers.
+
+    Raises:
+      ValueError: for complex numbers.
+
+    >>> jnp.i0(0.)
+    Array(1., dtype=float32, weak_type=True)
+    """
+    x = promote_inexact("i0", x)
+    if _kind(x) != "f":
+        raise ValueError(f"Unsupported input type to jax.numpy.i0: {dtype_of(x)}")
+    return _i0(x)
+
+
+@custom_jvp
+def _i0(x):
+    x = lax.abs(x)
+    return lax.mul(lax.exp(x), special.bessel_i0e(x))
+
+
+@_i0.defjvp
+def _i0_jvp(primals, tangents):
+    (x,), (t,) = primals, tangents
+    slope = lax.mul(lax.exp(lax.abs(x)), special.bessel_i1e(x))
+    return _i0(x), lax.mul(t, slope)
+
+
+# Representation of floating-point numbers
+
+
+def _float_format(dtype: Any) -> tuple[int, int, int]:
+    """Bits of the whole, and of the mantissa, and the bias of the exponent."""
+    info = dtypes.finfo(dtype)
+    return info.bits, info.nmant, 2 ** (info.bits - info.nmant - 2) - 1
+
+
+@_composite
+def frexp(x: ArrayLike, /) -> tuple[Array, Array]:
+    """Elementwise mantissa and exponent: `x = mantissa * 2**exponent`.
+
+    Args:
+      x: real array or scalar. Integers are converted to floating point.
+
+    Returns:
+      A tuple of mantissas of magnitude 0.5 to 1 (0, infinities and NaN are their own), and of exponents,
+      int32.
+
+    Raises:
+      TypeError: for complex numbers.
+
+    >>> jnp.frexp(6.)
+    (Array(0.75, dtype=float32, weak_type=True), Array(3, dtype=int32, weak_type=True))
+    """
+    check_arraylike("frexp", x)
+    x = promote_inexact("frexp", x)
+    if _kind(x) == "c":
+        raise TypeError("frexp does not support complex-valued inputs")
+    return _frexp(x)
+
+
+@custom_jvp
+def _frexp(x):
+    bits, mantissa_bits, bias = _float_format(dtype_of(x))
+    int_type = np.dtype(f"int{bits}")
+    one = int_type.type(1)
+
+    # Subnormal numbers are scaled up first.
+    subnormal = lax.lt(lax.abs(x), lax._const(x, dtypes.finfo(dtype_of(x)).tiny))
+    scaled = _where(subnormal, lax.mul(x, lax._const(x, 2**mantissa_bits)), x)
+    shift = _where(subnormal, int_type.type(-mantissa_bits), int_type.type(0))
+
+    as_int = lax.bitcast_convert_type(scaled, int_type)
+    exponent_mask = int_type.type(2 ** (bits - mantissa_bits - 1) - 1)
+    exponent = lax.bitwise_and(
+        lax.shift_right_arithmetic(as_int, int_type.type(mantissa_bits)), exponent_mask
+    )
+    exponent = lax.add(lax.sub(exponent, int_type.type(bias)), one)
+    exponent = lax.add(shift, exponent)
+    with np.errstate(over="ignore"):
+        rest = np.bitwise_not(np.left_shift(exponent_mask, mantissa_bits, dtype=int_type))
+        half = np.left_shift(int_type.type(bias - 1), mantissa_bits, dtype=int_type)
+    mantissa = lax.bitcast_convert_type(
+        lax.bitwise_or(lax.bitwise_and(as_int, rest), half), dtype_of(x)
+    )
+    itself = lax.bitwise_or(
+        lax.bitwise_or(_is_inf(x), lax.ne(x, x)), lax.eq(x, lax._zero(x))
+    )
+    exponent = _where(itself, int_type.type(0), exponent)
+    mantissa = _where(itself, x, mantissa)
+    return mantissa, lax.convert_element_type(exponent, np.int32)
+
+
+@_frexp.defjvp
+def _frexp_jvp(primals, tangents):
+    (x,), (t,) = primals, tangents
+    mantissa, exponent = _frexp(x)
+    scale = lax.pow(lax._const(x, 2), lax.neg(lax.convert_element_type(exponent, dtype_of(x))))
+    no_tangent = np.zeros(exponent.shape, dtypes.float0)
+    return (mantissa, exponent), (lax.mul(t, scale), no_tangent)
+
+
+@_composite
+def ldexp(x1: ArrayLike, x2: ArrayLike, /) -> Array:
+    """Elementwise `x1 * 2**x2`, the inverse of `frexp`.
+
+    Args:
+      x1: real array or scalar. Integers are converted to floating point.
+      x2: array or scalar of integers.
+
+    Raises:
+      ValueError: if `x1` is complex or `x2` is not of integers.
+
+    >>> jnp.ldexp(0.75, 3)
+    Array(6., dtype=float32, weak_type=True)
+    """
+    x1, x2 = _broadcast_arrays(x1, x2)
+    d1, d2 = x1.dtype, x2.dtype
+    if dtypes.issubdtype(d1, np.complexfloating) or not (
+        dtypes.issubdtype(d2, np.integer) or d2 == np.bool_
+    ):
+        raise ValueError(f"ldexp not supported for input types {(d1, d2)}")
+    x1, x2 = promote_args_inexact("ldexp", x1, x2)
+    mantissa, exponent = frexp(x1)
+    exponent = lax.add(lax._convert_element_type(exponent, x1.dtype, x1.weak_type), x2)
+    # A mantissa from 1 to 2 lets the largest exponent be reached.
+    positive = lax.gt(exponent, lax._zero(exponent))
+    mantissa = _where(positive, lax.mul(mantissa, lax._const(mantissa, 2)), mantissa)
+    exponent = _where(positive, lax.sub(exponent, lax._one(exponent)), exponent)
+    out = lax.mul(mantissa, lax.pow(lax._const(exponent, 2), exponent))
+    return _where(lax.bitwise_or(_is_inf(x1), lax.eq(x1, lax._zero(x1))), x1, out)
+
+
+@nested_jit
+def _modf(x):
+    check_arraylike("modf", x)
+    x = promote_inexact("modf", x)
+    whole = _where(lax.ge(x, lax._zero(x)), lax.floor(x), lax.ceil(x))
+    return lax.sub(x, whole), whole
+
+
+@export
+def modf(x: ArrayLike, /, out: None = None) -> tuple[Array, Array]:
+    """Elementwise fractional and integral parts, both with the sign of the number; `out` must be None.
+
+    >>> jnp.modf(jnp.array([-1.25, 2.5]))
+    (Array([-0.25,  0.5 ], dtype=float32), Array([-1.,  2.], dtype=float32))
+    """
+    reject_out("modf", out)
+    return _modf(x)
+
+
+@_op
+def spacing(x: ArrayLike, /) -> Array:
+    """Elementwise distance to the next floating-point number away from zero.
+
+    Args:
+      x: real array or scalar. Integers are converted to floating point.
+
+    >>> jnp.spacing(jnp.float32(1)) == jnp.finfo('float32').eps
+    Array(True, dtype=bool)
+    """
+    check_arraylike("spacing", x)
+    x = promote_inexact("spacing", x)
+    dtype = dtype_of(x)
+    if dtype in _FEWER_BITS:
+        return lax.sub(lax.nextafter(x, lax._const(x, np.inf)), x)
+    distance = lax.sub(lax.nextafter(x, copysign(lax._const(x, np.inf), x)), x)
+    # Where subnormal numbers are flushed to zero, the distance from zero would be zero.
+    smallest = lax._const(x, dtypes.finfo(dtype).smallest_subnormal)
+    return _where(lax.eq(distance, lax._zero(x)), copysign(smallest, x), distance)
+
+
+_FEWER_BITS = frozenset([np.dtype("float16"), np.dtype(dtypes.bfloat16), *dtypes._float8_dtypes])
+
+# Divisors
+
+
+@_composite
+def gcd(x1: ArrayLike, x2: ArrayLike) -> Array:
+    """Elementwise greatest common divisor of integers, by Euclid's algorithm.
+
+    Args:
+      x1, x2: arrays or scalars of integers; see `add`.
+
+    Raises:
+      ValueError: for other dtypes.
+
+    >>> jnp.gcd(12, jnp.array([8, 9]))
+    Array([4, 3], dtype=int32)
+    """
+    x1, x2 = _integers("gcd", x1, x2)
+    x1, x2 = _broadcast_arrays(x1, x2)
+    return control_flow.while_loop(_gcd_goes_on, _gcd_step, (_magnitude(x1), _magnitude(x2)))[0]
+
+
+def _gcd_goes_on(pair):
+    _, x2 = pair
+    return lax.reduce_or(lax.ne(x2, lax._zero(x2)), tuple(range(x2.ndim)))
+
+
+def _gcd_step(pair):
+    x1, x2 = pair
+    zero = lax._zero(x2)
+    going = lax.ne(x2, zero)
+    return _where(going, x2, x1), _where(going, lax.rem(x1, x2), zero)
+
+
+@_composite
+def lcm(x1: ArrayLike, x2: ArrayLike) -> Array:
+    """Elementwise least common multiple of integers.
+
+    Args:
+      x1, x2: arrays or scalars of integers; see `add`.
+
+    Raises:
+      ValueError: for other dtypes.
+
+    >>> jnp.lcm(12, jnp.array([8, 9]))
+    Array([24, 36], dtype=int32)
+    """
+    x1, x2 = _integers("lcm", x1, x2)
+    x1, x2 = _magnitude(x1), _magnitude(x2)
+    divisor = gcd(x1, x2)
+    zero = lax._zero(divisor)
+    is_zero = lax.eq(divisor, zero)
+    return _where(is_zero, zero, lax.mul(*_broadcast_arrays(x1, floor_divide(x2, divisor))))
+
+
+def _magnitude(x):
+    return lax.abs(x) if _kind(x) == "i" else x
+
+
+def _integers(name, x1, x2):
+    check_arraylike(name, x1, x2)
+    x1, x2 = ensure_arraylike(name, x1, x2)
+    if _kind(x1) not in "iu" or _kind(x2) not in "iu":
+        raise ValueError(f"Arguments to jax.numpy.{name} must be integers.")
+    return promote_args(name, x1, x2)

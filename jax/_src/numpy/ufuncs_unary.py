@@ -1,0 +1,645 @@
+"""Elementwise functions of one array: roots, exponentials, trigonometry, rounding, parts and predicates."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from jax._src import core, dtypes
+from jax._src.basearray import Array
+from jax._src.lax import lax
+from jax._src.library_jit import inline_jit, nested_jit
+from jax._src.numpy.ufuncs_binary import _as_bool, _composite, _kind, _op, _select, dtype_of
+from jax._src.numpy.util import (
+    _where,
+    check_arraylike,
+    check_no_float0s,
+    ensure_arraylike,
+    export,
+    lower_jax_array,
+    promote_args,
+    promote_args_inexact,
+    promote_args_numeric,
+    promote_inexact,
+    reject_out,
+    to_array,
+)
+from jax._src.typing import ArrayLike
+
+_NUMBER_DOC = """{summary}
+
+    Args:
+      x: array or scalar. Integers and booleans are converted to floating point.
+
+    Returns:
+      An array of the shape of `x`.{more}
+
+    >>> jnp.{name}({arg})
+    {value}
+    """
+
+
+def _inexact(name: str, fun: Any, summary: str, arg: str, value: str, more: str = "") -> Any:
+    """The function `jnp.name`: `fun` of a floating-point or complex array."""
+
+    def ufunc(x: ArrayLike, /) -> Array:
+        return fun(promote_inexact(name, x))
+
+    ufunc.__name__ = ufunc.__qualname__ = name
+    if not value.startswith(("Array", "(")):
+        value = f"Array({value}, dtype=float32, weak_type=True)"
+    if more:
+        more = "\n\n    " + more
+    ufunc.__doc__ = _NUMBER_DOC.format(summary=summary, name=name, arg=arg, value=value, more=more)
+    return _op(ufunc)
+
+
+# Exponentials, logarithms and roots
+
+exp = _inexact("exp", lax.exp, "Elementwise exponential.", "1.", "2.7182817")
+exp2 = _inexact("exp2", lax.exp2, "Elementwise power of two.", "3.", "8.")
+expm1 = _inexact(
+    "expm1", lax.expm1, "Elementwise `exp(x) - 1`, precise for small `x`.", "1e-5", "1.000005e-05"
+)
+log = _inexact("log", lax.log, "Elementwise natural logarithm.", "10.", "2.3025851")
+log1p = _inexact(
+    "log1p", lax.log1p, "Elementwise `log(1 + x)`, precise for small `x`.", "1e-5", "9.99995e-06"
+)
+sqrt = _inexact("sqrt", lax.sqrt, "Elementwise non-negative square root.", "9", "3.")
+cbrt = _inexact("cbrt", lax.cbrt, "Elementwise cube root of real numbers.", "27", "3.")
+
+
+def _scaled_log(divide):
+    def fun(x):
+        out = lax.log(x)
+        if dtypes.issubdtype(dtype_of(out), np.complexfloating):
+            return lax.complex(divide(lax.real(out)), divide(lax.imag(out)))
+        return divide(out)
+
+    return fun
+
+
+log2 = _inexact(
+    "log2",
+    _scaled_log(lambda x: lax.div(x, lax.log(lax._const(x, 2)))),
+    "Elementwise logarithm with base 2.",
+    "8.",
+    "3.",
+)
+log10 = _inexact(
+    "log10",
+    _scaled_log(lambda x: lax.mul(x, lax._const(x, 1 / np.log(10)))),
+    "Elementwise logarithm with base 10.",
+    "100.",
+    "2.",
+)
+
+# Trigonometric and hyperbolic functions
+
+sin = _inexact("sin", lax.sin, "Elementwise sine, of radians.", "1.", "0.84147096")
+cos = _inexact("cos", lax.cos, "Elementwise cosine, of radians.", "1.", "0.5403023")
+tan = _inexact("tan", lax.tan, "Elementwise tangent, of radians.", "1.", "1.5574077")
+sinh = _inexact("sinh", lax.sinh, "Elementwise hyperbolic sine.", "0.", "0.")
+cosh = _inexact("cosh", lax.cosh, "Elementwise hyperbolic cosine.", "0.", "1.")
+tanh = _inexact("tanh", lax.tanh, "Elementwise hyperbolic tangent.", "0.", "0.")
+
+_NAN_OUTSIDE = "Real numbers outside the domain give NaN."
+
+
+def _inverse(name, alias, fun, summary, arg, value, more=_NAN_OUTSIDE):
+    other = summary.rstrip(".") + f": alias of `{name}`."
+    return (
+        _inexact(name, fun, summary, arg, value, more),
+        _inexact(alias, fun, other, arg, value),
+    )
+
+
+arcsin, asin = _inverse(
+    "arcsin", "asin", lax.asin, "Elementwise inverse of the sine, in radians.", "0.", "0."
+)
+arccos, acos = _inverse(
+    "arccos", "acos", lax.acos, "Elementwise inverse of the cosine, in radians.", "1.", "0."
+)
+arctan, atan = _inverse(
+    "arctan", "atan", lax.atan, "Elementwise inverse of the tangent, in radians.", "0.", "0.", ""
+)
+arcsinh, asinh = _inverse(
+    "arcsinh", "asinh", lax.asinh, "Elementwise inverse of the hyperbolic sine.", "0.", "0.", ""
+)
+arctanh, atanh = _inverse(
+    "arctanh", "atanh", lax.atanh, "Elementwise inverse of the hyperbolic tangent.", "0.", "0."
+)
+
+
+def _acosh(x):
+    out = lax.acosh(x)
+    if dtypes.issubdtype(dtype_of(out), np.complexfloating):
+        # The branch with a real part that is not negative, as NumPy's.
+        negative = lax.lt(lax.real(out), lax._zero(lax.real(out)))
+        out = _where(negative, lax.neg(out), out)
+    return out
+
+
+arccosh, acosh = _inverse(
+    "arccosh", "acosh", _acosh, "Elementwise inverse of the hyperbolic cosine.", "1.", "0."
+)
+
+deg2rad = _inexact(
+    "deg2rad",
+    lambda x: lax.mul(x, lax._const(x, np.pi / 180)),
+    "Elementwise angle in radians, from one in degrees.",
+    "180.",
+    "3.1415927",
+)
+rad2deg = _inexact(
+    "rad2deg",
+    lambda x: lax.mul(x, lax._const(x, 180 / np.pi)),
+    "Elementwise angle in degrees, from one in radians.",
+    "jnp.pi",
+    "180.",
+)
+radians = _inexact(
+    "radians",
+    lambda x: lax.mul(x, lax._const(x, np.pi / 180)),
+    "Elementwise angle in radians: alias of `deg2rad`.",
+    "180.",
+    "3.1415927",
+)
+degrees = _inexact(
+    "degrees",
+    lambda x: lax.mul(x, lax._const(x, 180 / np.pi)),
+    "Elementwise angle in degrees: alias of `rad2deg`.",
+    "jnp.pi",
+    "180.",
+)
+
+
+# Signs and simple powers
+
+
+@_op
+def negative(x: ArrayLike, /) -> Array:
+    """Elementwise negation of numbers; unsigned integers wrap.
+
+    >>> jnp.negative(jnp.arange(3))
+    Array([ 0, -1, -2], dtype=int32)
+    """
+    return lax.neg(*promote_args("negative", x))
+
+
+@export
+def positive(x: ArrayLike, /) -> Array:
+    """The elements as they are, as an array.
+
+    >>> jnp.positive(jnp.arange(3))
+    Array([0, 1, 2], dtype=int32)
+    """
+    check_arraylike("positive", x)
+    check_no_float0s("positive", x)
+    return to_array(x)
+
+
+@_op
+def absolute(x: ArrayLike, /) -> Array:
+    """Elementwise absolute value; a real array for complex numbers.
+
+    >>> jnp.absolute(jnp.array([-2, 3]))
+    Array([2, 3], dtype=int32)
+    """
+    (x,) = promote_args("absolute", x)
+    return to_array(x) if _kind(x) in "bu" else lax.abs(x)
+
+
+@_op
+def abs(x: ArrayLike, /) -> Array:
+    """Elementwise absolute value: alias of `absolute`.
+
+    >>> jnp.abs(3 + 4j)
+    Array(5., dtype=float32, weak_type=True)
+    """
+    (x,) = promote_args("abs", x)
+    return to_array(x) if _kind(x) in "bu" else lax.abs(x)
+
+
+fabs = _inexact(
+    "fabs", lax.abs, "Elementwise absolute value, as floating-point numbers.", "-2", "2."
+)
+
+
+@_op
+def sign(x: ArrayLike, /) -> Array:
+    """Elementwise sign: -1, 0 or 1; NaN for NaN; `x / abs(x)` for complex numbers.
+
+    >>> jnp.sign(jnp.array([-2., 0., 3.]))
+    Array([-1.,  0.,  1.], dtype=float32)
+    """
+    return lax.sign(*promote_args("sign", x))
+
+
+@_op
+def square(x: ArrayLike, /) -> Array:
+    """Elementwise square; booleans count as integers.
+
+    >>> jnp.square(jnp.arange(4))
+    Array([0, 1, 4, 9], dtype=int32)
+    """
+    return lax.square(*promote_args_numeric("square", x))
+
+
+reciprocal = _inexact(
+    "reciprocal",
+    lambda x: lax.integer_pow(x, -1),
+    "Elementwise `1 / x`.",
+    "4.",
+    "0.25",
+    "Differs from NumPy: integers are converted to floating point.",
+)
+
+# Rounding
+
+
+def _rounding(name, fun, summary, arg, value):
+    def ufunc(x: ArrayLike, /) -> Array:
+        check_arraylike(name, x)
+        (x,) = promote_args(name, x)
+        return to_array(x) if _kind(x) in "biu" else fun(x)
+
+    ufunc.__name__ = ufunc.__qualname__ = name
+    ufunc.__doc__ = f"""{summary} Integers and booleans stay as they are.
+
+    >>> jnp.{name}({arg})
+    {value}
+    """
+    return ufunc
+
+
+floor = _op(
+    _rounding(
+        "floor",
+        lax.floor,
+        "Elementwise greatest integer that is not greater, of real numbers.",
+        "jnp.array([-1.5, 1.5])",
+        "Array([-2.,  1.], dtype=float32)",
+    )
+)
+ceil = _op(
+    _rounding(
+        "ceil",
+        lax.ceil,
+        "Elementwise least integer that is not less, of real numbers.",
+        "jnp.array([-1.5, 1.5])",
+        "Array([-1.,  2.], dtype=float32)",
+    )
+)
+
+
+@_composite
+def trunc(x: ArrayLike) -> Array:
+    """Elementwise integer part of real numbers: rounded towards zero. Integers stay as they are.
+
+    >>> jnp.trunc(jnp.array([-1.5, 1.5]))
+    Array([-1.,  1.], dtype=float32)
+    """
+    x = ensure_arraylike("trunc", x)
+    if _kind(x) in "biu":
+        return x
+    return _where(lax.lt(x, lax._zero(x)), lax.ceil(x), lax.floor(x))
+
+
+@_op
+def rint(x: ArrayLike, /) -> Array:
+    """Elementwise nearest integer, as floating-point numbers; halves go to the even one.
+
+    >>> jnp.rint(jnp.array([0.5, 1.4, 1.5]))
+    Array([0., 1., 2.], dtype=float32)
+    """
+    check_arraylike("rint", x)
+    x = promote_inexact("rint", x)
+    return _by_parts(x, lambda v: lax.round(v, lax.RoundingMethod.TO_NEAREST_EVEN))
+
+
+def _by_parts(x, fun):
+    if dtypes.issubdtype(dtype_of(x), np.complexfloating):
+        return lax.complex(fun(lax.real(x)), fun(lax.imag(x)))
+    return fun(x)
+
+
+@export
+def round(a: ArrayLike, decimals: int = 0, out: None = None) -> Array:
+    """Elementwise rounding to `decimals` places; halves go to the even digit.
+
+    Args:
+      a: array or scalar. Integers stay as they are.
+      decimals: number of decimal places, a known integer; negative for places left of the point.
+      out: not supported, must be None.
+
+    Raises:
+      NotImplementedError: for integers with negative `decimals`.
+
+    >>> jnp.round(jnp.array([1.234, 2.5]), 1)
+    Array([1.2, 2.5], dtype=float32)
+    """
+    check_arraylike("round", a)
+    reject_out("round", out)
+    decimals = core.concrete_or_error(int, decimals, "'decimals' argument of jnp.round")
+    return _round(a, decimals=decimals)
+
+
+@export
+def around(a: ArrayLike, decimals: int = 0, out: None = None) -> Array:
+    """Elementwise rounding: alias of `round`.
+
+    >>> jnp.around(2.5)
+    Array(2., dtype=float32, weak_type=True)
+    """
+    return round(a, decimals, out)
+
+
+def _round_impl(a, *, decimals=0):
+    a = ensure_arraylike("round", a)
+    dtype = a.dtype
+    if dtypes.issubdtype(dtype, np.integer):
+        if decimals < 0:
+            raise NotImplementedError("integer np.round not implemented for decimals < 0")
+        return a
+    if dtype == np.bool_:
+        raise ValueError("jnp.round takes numbers, got an array of booleans: convert it first.")
+    return _by_parts(a, lambda x: _round_real(x, decimals))
+
+
+def _round_real(x, decimals):
+    even = lax.RoundingMethod.TO_NEAREST_EVEN
+    if decimals == 0:
+        return lax.round(x, even)
+    dtype, weak = x.dtype, x.weak_type
+    if dtypes.finfo(dtype).bits < 32:  # such floats have no room for the factor
+        x = lax.convert_element_type(x, np.float32)
+    factor = lax._const(x, 10**decimals)
+    out = lax.div(lax.round(lax.mul(x, factor), even), factor)
+    return lax._convert_element_type(out, dtype, weak)
+
+
+_round_impl.__name__ = _round_impl.__qualname__ = "round"
+_round = nested_jit(_round_impl, static_argnames=("decimals",))
+
+
+# Parts of complex numbers
+
+
+@export
+def real(val: ArrayLike, /) -> Array:
+    """Elementwise real part; real numbers are their own.
+
+    >>> jnp.real(jnp.array([1 + 2j]))
+    Array([1.], dtype=float32)
+    """
+    val = ensure_arraylike("real", val)
+    return lax.real(val) if _kind(val) == "c" else val
+
+
+@export
+def imag(val: ArrayLike, /) -> Array:
+    """Elementwise imaginary part; zero for real numbers.
+
+    >>> jnp.imag(jnp.array([1 + 2j]))
+    Array([2.], dtype=float32)
+    """
+    val = ensure_arraylike("imag", val)
+    return lax.imag(val) if _kind(val) == "c" else lax.full_like(val, 0)
+
+
+@export
+def conjugate(x: ArrayLike, /) -> Array:
+    """Elementwise complex conjugate; real numbers are their own.
+
+    >>> jnp.conjugate(jnp.array([1 + 2j]))
+    Array([1.-2.j], dtype=complex64)
+    """
+    x = ensure_arraylike("conjugate", x)
+    return lax.conj(x) if _kind(x) == "c" else x
+
+
+@export
+def conj(x: ArrayLike, /) -> Array:
+    """Elementwise complex conjugate: alias of `conjugate`.
+
+    >>> jnp.conj(1j)
+    Array(0.-1.j, dtype=complex64, weak_type=True)
+    """
+    return conjugate(x)
+
+
+def _angle_impl(z, *, deg=False):
+    z = ensure_arraylike("angle", z)
+    if _kind(z) == "c":
+        out = lax.atan2(lax.imag(z), lax.real(z))
+    else:
+        # The sign of the zero decides for negative numbers.
+        (x, y) = promote_args_inexact("angle", z, lax.full_like(z, 0))
+        out = lax.atan2(y, x)
+    return lax.mul(out, lax._const(out, 180 / np.pi)) if deg else out
+
+
+_angle_impl.__name__ = _angle_impl.__qualname__ = "angle"
+_angle = nested_jit(_angle_impl, static_argnames=("deg",))
+
+
+@export
+def angle(z: ArrayLike, deg: bool = False) -> Array:
+    """Elementwise angle of complex numbers in the plane.
+
+    Args:
+      z: array or scalar.
+      deg: whether the angle is in degrees, not radians.
+
+    >>> jnp.angle(1j)
+    Array(1.5707964, dtype=float32, weak_type=True)
+    """
+    return _angle(z, deg=bool(deg))
+
+
+# Predicates
+
+
+def _predicate(of_real, combine, of_integer):
+    def fun(x):
+        kind = _kind(x)
+        if kind == "c":
+            return combine(of_real(lax.real(x)), of_real(lax.imag(x)))
+        if kind == "f":
+            return of_real(x)
+        return lax.full_like(x, of_integer, dtype=np.bool_)
+
+    return fun
+
+
+_is_finite = _predicate(lax.is_finite, lax.bitwise_and, True)
+_is_inf = _predicate(
+    lambda x: lax.eq(lax.abs(x), lax._const(x, np.inf)), lax.bitwise_or, False
+)
+
+
+@_op
+def isfinite(x: ArrayLike, /) -> Array:
+    """Elementwise: whether a number is neither infinite nor NaN.
+
+    >>> jnp.isfinite(jnp.array([1., jnp.inf, jnp.nan]))
+    Array([ True, False, False], dtype=bool)
+    """
+    return _is_finite(*promote_args("isfinite", x))
+
+
+@_op
+def isinf(x: ArrayLike, /) -> Array:
+    """Elementwise: whether a number, or a part of a complex one, is infinite.
+
+    >>> jnp.isinf(jnp.array([1., jnp.inf, jnp.nan]))
+    Array([False,  True, False], dtype=bool)
+    """
+    return _is_inf(*promote_args("isinf", x))
+
+
+@_op
+def isnan(x: ArrayLike, /) -> Array:
+    """Elementwise: whether a number, or a part of a complex one, is NaN.
+
+    >>> jnp.isnan(jnp.array([1., jnp.inf, jnp.nan]))
+    Array([False, False,  True], dtype=bool)
+    """
+    (x,) = promote_args("isnan", x)
+    return lax.ne(x, x)
+
+
+def _is_signed_inf(name, value, x, out):
+    reject_out(name, out)
+    (x,) = promote_args(name, x)
+    kind = _kind(x)
+    if kind == "c":
+        raise ValueError("isposinf/isneginf are not well defined for complex types")
+    if kind == "f":
+        return lax.eq(x, lax._const(x, value))
+    return lax.full_like(x, False, dtype=np.bool_)
+
+
+@export
+def isposinf(x: ArrayLike, /, out: None = None) -> Array:
+    """Elementwise: whether a real number is positive infinity; `out` must be None.
+
+    >>> jnp.isposinf(jnp.array([1., jnp.inf, -jnp.inf]))
+    Array([False,  True, False], dtype=bool)
+    """
+    return _is_signed_inf("isposinf", np.inf, x, out)
+
+
+@export
+def isneginf(x: ArrayLike, /, out: None = None) -> Array:
+    """Elementwise: whether a real number is negative infinity; `out` must be None.
+
+    >>> jnp.isneginf(jnp.array([1., jnp.inf, -jnp.inf]))
+    Array([False, False,  True], dtype=bool)
+    """
+    return _is_signed_inf("isneginf", -np.inf, x, out)
+
+
+@_op
+def isreal(x: ArrayLike) -> Array:
+    """Elementwise: whether the imaginary part is zero.
+
+    >>> jnp.isreal(jnp.array([1., 1j]))
+    Array([ True, False], dtype=bool)
+    """
+    i = imag(x)
+    return lax.eq(i, lax._zero(i))
+
+
+@_op
+def iscomplex(x: ArrayLike) -> Array:
+    """Elementwise: whether the imaginary part is other than zero.
+
+    >>> jnp.iscomplex(jnp.array([1., 1j]))
+    Array([False,  True], dtype=bool)
+    """
+    i = imag(x)
+    return lax.ne(i, lax._zero(i))
+
+
+@_composite
+def signbit(x: ArrayLike, /) -> Array:
+    """Elementwise: whether the sign bit is set, as it is for negative numbers and -0.
+
+    >>> jnp.signbit(jnp.array([-1., -0., 0.]))
+    Array([ True,  True, False], dtype=bool)
+    """
+    (x,) = promote_args("signbit", x)
+    kind = _kind(x)
+    dtype = dtype_of(x)
+    if kind == "c":
+        raise ValueError(f"jax.numpy.signbit is not well defined for {dtype}")
+    if kind in "bu":
+        return lax.full_like(x, False, dtype=np.bool_)
+    if kind == "i":
+        return lax.lt(x, lax._zero(x))
+    bits = dtypes.finfo(dtype).bits
+    if bits < 8:
+        x, bits = lax.convert_element_type(x, np.float32), 32
+    as_int = lax.bitcast_convert_type(x, np.dtype(f"int{bits}"))
+    shifted = lax.shift_right_arithmetic(as_int, lax._const(as_int, bits - 1))
+    return lax.convert_element_type(shifted, np.bool_)
+
+
+# Bits and logic
+
+
+@_op
+def logical_not(x: ArrayLike, /) -> Array:
+    """Elementwise logical not, an array of booleans. Zero is False.
+
+    >>> jnp.logical_not(jnp.arange(3))
+    Array([ True, False, False], dtype=bool)
+    """
+    (x,) = promote_args("logical_not", x)
+    return lax.bitwise_not(_as_bool(x))
+
+
+@_op
+def invert(x: ArrayLike, /) -> Array:
+    """Elementwise not of the bits of integers or booleans.
+
+    >>> jnp.invert(jnp.arange(3))
+    Array([-1, -2, -3], dtype=int32)
+    """
+    return lax.bitwise_not(*promote_args("invert", x))
+
+
+@_op
+def bitwise_not(x: ArrayLike, /) -> Array:
+    """Elementwise not of bits: alias of `invert`.
+
+    >>> jnp.bitwise_not(True)
+    Array(False, dtype=bool)
+    """
+    return lax.bitwise_not(*promote_args("bitwise_not", x))
+
+
+@_op
+def bitwise_invert(x: ArrayLike, /) -> Array:
+    """Elementwise not of bits: alias of `invert`.
+
+    >>> jnp.bitwise_invert(True)
+    Array(False, dtype=bool)
+    """
+    return lax.bitwise_not(*promote_args("bitwise_invert", x))
+
+
+@_op
+def bitwise_count(x: ArrayLike, /) -> Array:
+    """Elementwise number of bits set in the absolute value of integers, an array of uint8.
+
+    >>> jnp.bitwise_count(jnp.array([7, -8]))
+    Array([3, 1], dtype=uint8)
+    """
+    (x,) = promote_args_numeric("bitwise_count", x)
+    if dtypes.issubdtype(dtype_of(x), np.signedinteger):
+        x = lax.abs(x)
+    return lax.convert_element_type(lax.population_count(x), np.uint8)

@@ -1,0 +1,613 @@
+"""Keys: arrays of an extended dtype, and the primitives that make, split and consume them.
+
+A key array is held as an array of `uint32` with the implementation's key shape trailing. An
+implementation (`PRNGImpl`) is a set of functions of one raw key; the primitives map them over arrays.
+"""
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from jax._src import config, core, dtypes, sharding_impls
+from jax._src.api import vmap
+from jax._src.array_impl import ArrayImpl
+from jax._src.basearray import Array
+from jax._src.core import Primitive, ShapedArray, Tracer, physical_aval
+from jax._src.interpreters import ad, batching, mlir, pxla
+from jax._src.lax import lax
+from jax._src.lib import _jax
+from jax._src.random import threefry
+
+
+class PRNGImpl:
+    """An implementation of random numbers: functions of one raw key, an array of `key_shape`.
+
+    Args:
+      key_shape: shape of the `uint32` array that represents a key.
+      seed: (integer scalar) -> key.
+      split: (key, shape) -> keys of shape (*shape, *key_shape).
+      random_bits: (key, bit_width, shape) -> unsigned integers.
+      fold_in: (key, uint32 scalar) -> key.
+      name: as given to `jax.random.key(impl=...)`.
+      tag: short name, as printed in dtypes.
+    """
+
+    __slots__ = ("key_shape", "seed", "split", "random_bits", "fold_in", "name", "tag")
+
+    def __init__(
+        self, key_shape: tuple[int, ...], seed: Callable, split: Callable, random_bits: Callable,
+        fold_in: Callable, name: str = "<unnamed>", tag: str = "?",
+    ):  # fmt: skip
+        self.key_shape = tuple(key_shape)
+        self.seed = seed
+        self.split = split
+        self.random_bits = random_bits
+        self.fold_in = fold_in
+        self.name = name
+        self.tag = tag
+
+    def __repr__(self) -> str:
+        return f"PRNGImpl(name={self.name!r}, tag={self.tag!r}, key_shape={self.key_shape})"
+
+    def __str__(self) -> str:
+        return self.tag
+
+    def __reduce__(self):
+        return find_impl, (self.name,)
+
+
+prngs: dict[str, PRNGImpl] = {}
+
+
+def register_prng(impl: PRNGImpl) -> None:
+    """Make an implementation known by its name.
+
+    Raises:
+      ValueError: if the name is taken.
+    """
+    if impl.name in prngs:
+        raise ValueError(f"PRNG with name {impl.name!r} already registered: {prngs[impl.name]}")
+    prngs[impl.name] = impl
+
+
+def find_impl(name: str) -> PRNGImpl:
+    """The implementation with this name.
+
+    Raises:
+      ValueError: if there is none; the text names those there are.
+    """
+    impl = prngs.get(name)
+    if impl is None:
+        known = ", ".join(f'"{n}"' for n in sorted(prngs))
+        raise ValueError(f'unrecognized PRNG implementation "{name}". Did you mean one of: {known}?')
+    return impl
+
+
+# The dtype
+
+
+class KeyTyRules:
+    """What the rest of the system asks of the key dtype."""
+
+    allow_conversion = False
+
+    @staticmethod
+    def physical_element_aval(dtype: "KeyTy") -> ShapedArray:
+        return ShapedArray(dtype._impl.key_shape, np.dtype(np.uint32))
+
+    @staticmethod
+    def tangent_dtype(_) -> np.dtype:
+        return dtypes.float0
+
+    @staticmethod
+    def zero(_):
+        raise TypeError("keys have no zero: they are not numbers")
+
+    @staticmethod
+    def full(shape, fill_value, dtype: "KeyTy"):
+        """Keys of the shape, all equal to the key or the raw key data `fill_value`."""
+        if dtypes.issubdtype(getattr(fill_value, "dtype", None) or np.uint32, dtypes.prng_key):
+            return lax.broadcast_in_dim(
+                fill_value, shape, tuple(range(len(shape) - fill_value.ndim, len(shape)))
+            )
+        data = lax.full((*shape, *dtype._impl.key_shape), fill_value, np.uint32)
+        return random_wrap(data, impl=dtype._impl)
+
+    @staticmethod
+    def physical_hlo_sharding(aval, hlo_sharding):
+        return sharding_impls.physical_hlo_sharding(aval, hlo_sharding)
+
+    @staticmethod
+    def global_sharded_result_handler(aval, sharding, committed):
+        """Makes results of a program into key arrays."""
+        phys_sharding = sharding_impls.physical_sharding(aval, sharding)
+        handler = _jax.array_result_handler(
+            physical_aval(aval), phys_sharding, committed, _skip_checks=True
+        )
+        impl = aval.dtype._impl
+        return handler.wrap(lambda data: PRNGKeyArray(impl, data))
+
+    result_handler = None
+
+    @staticmethod
+    def make_sharded_array(aval, sharding, arrays, committed):
+        phys_sharding = sharding_impls.physical_sharding(aval, sharding)
+        raw = [x._base_array if isinstance(x, PRNGKeyArray) else x for x in arrays]
+        data = ArrayImpl(physical_aval(aval), phys_sharding, raw, committed=committed)
+        return PRNGKeyArray(aval.dtype._impl, data)
+
+
+class KeyTy(dtypes.ExtendedDType):
+    """The dtype of keys of one implementation."""
+
+    _rules = KeyTyRules
+    type = dtypes.prng_key
+    __slots__ = ("_impl",)
+
+    def __init__(self, impl: PRNGImpl):
+        self._impl = impl
+
+    @property
+    def name(self) -> str:
+        return f"key<{self._impl.tag}>"
+
+    @property
+    def itemsize(self) -> int:
+        return int(np.prod(self._impl.key_shape)) * 4
+
+    def __repr__(self) -> str:
+        return self.name
+
+    __str__ = __repr__
+
+    def __eq__(self, other) -> bool:
+        return type(other) is KeyTy and self._impl is other._impl
+
+    def __hash__(self) -> int:
+        return hash((KeyTy, self._impl.name))
+
+    def __reduce__(self):
+        return key_ty, (self._impl,)
+
+
+@functools.cache
+def key_ty(impl: PRNGImpl) -> KeyTy:
+    return KeyTy(impl)
+
+
+# The array
+
+
+class PRNGKeyArray(Array):
+    """An array of keys, over an array of raw key data."""
+
+    _committed = property(lambda self: self._base_array._committed)
+
+    def __init__(self, impl: PRNGImpl, key_data: Any):
+        check_key_data(impl, key_data)
+        self._impl = impl
+        self._base_array = key_data
+        self._consumed: Any = False
+        self._aval: Any = None
+
+    @property
+    def aval(self) -> ShapedArray:
+        if self._aval is None:
+            self._aval = ShapedArray(self.shape, self.dtype)
+        return self._aval
+
+    @property
+    def shape(self):
+        data_shape = self._base_array.shape
+        return data_shape[: len(data_shape) - len(self._impl.key_shape)]
+
+    @property
+    def ndim(self) -> int:
+        return len(self.shape)
+
+    @property
+    def size(self) -> int:
+        return int(np.prod(self.shape, dtype=np.int64))
+
+    @property
+    def dtype(self) -> KeyTy:
+        return key_ty(self._impl)
+
+    @property
+    def itemsize(self) -> int:
+        return self.dtype.itemsize
+
+    @property
+    def nbytes(self) -> int:
+        return self.itemsize * self.size
+
+    @property
+    def weak_type(self) -> bool:
+        return False
+
+    @property
+    def sharding(self):
+        return sharding_impls.logical_sharding(self.shape, self.dtype, self._base_array.sharding)
+
+    @property
+    def committed(self) -> bool:
+        return self._base_array.committed
+
+    @property
+    def device(self):
+        return self._base_array.device
+
+    def devices(self):
+        return self._base_array.devices()
+
+    @property
+    def is_fully_addressable(self) -> bool:
+        return self._base_array.is_fully_addressable
+
+    @property
+    def is_fully_replicated(self) -> bool:
+        return self._base_array.is_fully_replicated
+
+    @property
+    def addressable_shards(self):
+        return [self._key_shard(s) for s in self._base_array.addressable_shards]
+
+    @property
+    def global_shards(self):
+        return [self._key_shard(s) for s in self._base_array.global_shards]
+
+    def _key_shard(self, shard):
+        data = None if shard.data is None else PRNGKeyArray(self._impl, shard.data)
+        return type(shard)(shard.device, self.sharding, self.shape, data)
+
+    def addressable_data(self, index: int) -> "PRNGKeyArray":
+        return PRNGKeyArray(self._impl, self._base_array.addressable_data(index))
+
+    def block_until_ready(self) -> "PRNGKeyArray":
+        self._base_array.block_until_ready()
+        return self
+
+    def copy_to_host_async(self) -> None:
+        self._base_array.copy_to_host_async()
+
+    def delete(self) -> None:
+        self._base_array.delete()
+
+    def is_deleted(self) -> bool:
+        return self._base_array.is_deleted()
+
+    def on_device_size_in_bytes(self) -> int:
+        return self._base_array.on_device_size_in_bytes()
+
+    def unsafe_buffer_pointer(self):
+        return self._base_array.unsafe_buffer_pointer()
+
+    def copy(self) -> "PRNGKeyArray":
+        return PRNGKeyArray(self._impl, self._base_array.copy())
+
+    __copy__ = copy
+
+    def __deepcopy__(self, memo) -> "PRNGKeyArray":
+        return self.copy()
+
+    def __reduce__(self):
+        return _unpickle_key, (self._impl.name, np.asarray(self._base_array))
+
+    def __hash__(self):
+        raise TypeError("JAX array with PRNGKey dtype is not hashable")
+
+    def __len__(self) -> int:
+        if not self.shape:
+            raise TypeError("len() of unsized object")
+        return self.shape[0]
+
+    def __iter__(self):
+        if not self.shape:
+            raise TypeError("iteration over a 0-d array")
+        return (PRNGKeyArray(self._impl, row) for row in self._base_array)
+
+    def __array__(self, dtype=None, copy=None):
+        raise TypeError(
+            "JAX array with PRNGKey dtype cannot be converted to a NumPy array. Use "
+            "jax.random.key_data(arr) if you wish to extract the underlying integer array."
+        )
+
+    def __bool__(self):
+        raise TypeError("key array cannot be converted to boolean.")
+
+    def __repr__(self) -> str:
+        return f"Array({self.shape}, dtype={self.dtype.name}) overlaying:\n{self._base_array}"
+
+    __str__ = __repr__
+
+
+def _unpickle_key(name: str, data: np.ndarray) -> PRNGKeyArray:
+    return PRNGKeyArray(find_impl(name), core.hooks.to_array(data))
+
+
+def check_key_data(impl: PRNGImpl, data: Any) -> None:
+    """Raise TypeError unless `data` can be the raw data of keys."""
+    n = len(impl.key_shape)
+    if not all(hasattr(data, attr) for attr in ("ndim", "shape", "dtype")):
+        raise TypeError(
+            "JAX encountered invalid PRNG key data: expected key_data to have ndim, shape, and dtype "
+            f"attributes. Got {data}"
+        )
+    if data.ndim < n:
+        raise TypeError(
+            f"JAX encountered invalid PRNG key data: expected key_data.ndim >= {n}; got ndim={data.ndim}"
+        )
+    if tuple(data.shape[data.ndim - n :]) != impl.key_shape:
+        raise TypeError(
+            "JAX encountered invalid PRNG key data: expected key_data.shape to end with "
+            f"{impl.key_shape}; got shape={tuple(data.shape)} for impl={impl!r}"
+        )
+    if data.dtype not in (np.uint32, dtypes.float0):
+        raise TypeError(
+            "JAX encountered invalid PRNG key data: expected key_data.dtype = uint32; got "
+            f"dtype={dtypes.dtype_name(data.dtype)}"
+        )
+
+
+core.pytype_aval_mappings[PRNGKeyArray] = lambda x: x.aval
+
+
+def _shard_keys(xs, shardings, layouts, copy_semantics):
+    data = [x._base_array for x in xs]
+    phys = [
+        sharding_impls.physical_sharding(x.aval, s) if s is not None else s
+        for x, s in zip(xs, shardings)
+    ]
+    return pxla.shard_args(phys, layouts, copy_semantics, data)
+
+
+pxla.shard_arg_handlers[PRNGKeyArray] = _shard_keys
+dtypes.canonicalize_value_handlers[PRNGKeyArray] = lambda x: x
+
+
+def is_key_array(x: Any) -> bool:
+    """Whether `x` is an array (or tracer) of keys."""
+    return isinstance(x, PRNGKeyArray) or (
+        isinstance(x, Tracer) and isinstance(getattr(x.aval, "dtype", None), KeyTy)
+    )
+
+
+# The primitives: what they are lowered as is functions of raw keys, mapped over the array's dimensions
+
+
+def _over_keys(fun: Callable, ndim: int, extra_mapped: bool = False) -> Callable:
+    for _ in range(ndim):
+        fun = vmap(fun, in_axes=(0, 0) if extra_mapped else (0,))
+    return fun
+
+
+def _lower_raw(fun: Callable) -> Callable:
+    """A lowering rule from `fun(avals_in, *raw arrays, **params)`, which stages the computation."""
+
+    def rule(ctx, *args, **params):
+        avals_in = ctx.avals_in
+        inner = ctx.replace(
+            avals_in=[physical_aval(a) for a in ctx.avals_in],
+            avals_out=[physical_aval(a) for a in ctx.avals_out],
+        )
+        return mlir.lower_fun(lambda *xs: fun(avals_in, *xs, **params), multiple_results=False)(
+            inner, *args
+        )
+
+    return rule
+
+
+def _primitive(name: str, types: Callable, raw: Callable, batch: Callable | None = None) -> Primitive:
+    p = Primitive(name)
+    p.def_abstract_eval(types)
+    p.batch = batch or (lambda args, dims, **params: _front_batch(p, args, dims, params))
+    p.jvp = functools.partial(ad.zero_jvp, p)
+    mlir.register_lowering(p, _lower_raw(raw))
+    return p
+
+
+def _front_batch(p, args, dims, params):
+    (x,), (d,) = args, dims
+    return p.bind(batching.moveaxis(x, d, 0), **params), 0
+
+
+def _seed_types(seeds, *, impl):
+    return ShapedArray(seeds.shape, key_ty(impl))
+
+
+def _seed_raw(avals, seeds, *, impl):
+    return _over_keys(impl.seed, avals[0].ndim)(seeds)
+
+
+random_seed_p = _primitive("random_seed", _seed_types, _seed_raw)
+
+
+def random_seed(seeds: Any, impl: PRNGImpl) -> Any:
+    """Keys from integer seeds."""
+    if isinstance(seeds, int):
+        # 64-bit seeds are cut to what the configuration allows.
+        seeds = np.int64(seeds) if config.enable_x64.value else np.int64(seeds).astype(np.int32)
+    if not isinstance(seeds, Tracer):
+        seeds = core.hooks.to_array(seeds)
+    return random_seed_p.bind(seeds, impl=impl)
+
+
+def _check_keys(name: str, aval) -> None:
+    if not isinstance(getattr(aval, "dtype", None), KeyTy):
+        raise TypeError(f"{name} expects a key array, got {aval}. Make keys with jax.random.key.")
+
+
+def _split_types(keys, *, shape):
+    _check_keys("random_split", keys)
+    return ShapedArray((*keys.shape, *shape), keys.dtype)
+
+
+def _split_raw(avals, keys, *, shape):
+    impl = avals[0].dtype._impl
+    return _over_keys(lambda k: impl.split(k, shape), avals[0].ndim)(keys)
+
+
+random_split_p = _primitive("random_split", _split_types, _split_raw)
+
+
+def random_split(keys, shape: tuple[int, ...]):
+    return random_split_p.bind(keys, shape=tuple(shape))
+
+
+def _fold_in_types(keys, msgs):
+    _check_keys("random_fold_in", keys)
+    shape = np.broadcast_shapes(keys.shape, msgs.shape)
+    return ShapedArray(shape, keys.dtype)
+
+
+def _fold_in_raw(avals, keys, msgs):
+    keys_aval, msgs_aval = avals
+    impl = keys_aval.dtype._impl
+    shape = np.broadcast_shapes(keys_aval.shape, msgs_aval.shape)
+    if keys_aval.shape != shape:
+        full = (*shape, *impl.key_shape)
+        start = len(shape) - keys_aval.ndim
+        keys = lax.broadcast_in_dim(keys, full, tuple(range(start, len(full))))
+    if msgs_aval.shape != shape:
+        start = len(shape) - msgs_aval.ndim
+        msgs = lax.broadcast_in_dim(msgs, shape, tuple(range(start, len(shape))))
+    return _over_keys(impl.fold_in, len(shape), True)(keys, msgs)
+
+
+random_fold_in_p = _primitive(
+    "random_fold_in", _fold_in_types, _fold_in_raw,
+    lambda args, dims: batching.broadcast_batcher(random_fold_in_p, args, dims),
+)  # fmt: skip
+
+
+def random_fold_in(keys, msgs):
+    return random_fold_in_p.bind(keys, lax.convert_element_type(msgs, np.uint32))
+
+
+_UINTS = {8: np.dtype(np.uint8), 16: np.dtype(np.uint16), 32: np.dtype(np.uint32), 64: np.dtype(np.uint64)}
+
+
+def _bits_types(keys, *, bit_width, shape):
+    _check_keys("random_bits", keys)
+    if bit_width not in _UINTS:
+        raise TypeError(f"random_bits: bit_width must be 8, 16, 32 or 64, got {bit_width}")
+    return ShapedArray((*keys.shape, *shape), _UINTS[bit_width])
+
+
+def _bits_raw(avals, keys, *, bit_width, shape):
+    impl = avals[0].dtype._impl
+    return _over_keys(lambda k: impl.random_bits(k, bit_width, shape), avals[0].ndim)(keys)
+
+
+random_bits_p = _primitive("random_bits", _bits_types, _bits_raw)
+
+
+def random_bits(keys, bit_width: int, shape: tuple[int, ...]):
+    return random_bits_p.bind(keys, bit_width=bit_width, shape=tuple(core.canonicalize_shape(shape)))
+
+
+def _wrap_types(data, *, impl):
+    check_key_data(impl, data)
+    return ShapedArray(data.shape[: data.ndim - len(impl.key_shape)], key_ty(impl))
+
+
+def _wrap_batch(args, dims, *, impl):
+    (x,), (d,) = args, dims
+    return random_wrap_p.bind(batching.moveaxis(x, d, 0), impl=impl), 0
+
+
+random_wrap_p = _primitive("random_wrap", _wrap_types, lambda avals, data, *, impl: data, _wrap_batch)
+random_wrap_p.def_impl(lambda data, *, impl: PRNGKeyArray(impl, core.hooks.to_array(data)))
+
+
+def random_wrap(data, *, impl: PRNGImpl):
+    check_key_data(impl, data)
+    return random_wrap_p.bind(data, impl=impl)
+
+
+def _unwrap_types(keys):
+    _check_keys("random_unwrap", keys)
+    return physical_aval(keys)
+
+
+random_unwrap_p = _primitive("random_unwrap", _unwrap_types, lambda avals, keys: keys)
+random_unwrap_p.def_impl(lambda keys: keys._base_array)
+
+
+def random_unwrap(keys):
+    if not is_key_array(keys):
+        raise TypeError(f"random_unwrap takes key array operand, got {type(keys)}")
+    return random_unwrap_p.bind(keys)
+
+
+random_clone_p = _primitive("random_clone", lambda keys: keys, lambda avals, keys: keys)
+random_clone_p.def_impl(lambda keys: PRNGKeyArray(keys._impl, keys._base_array))
+
+
+def random_clone(keys):
+    return random_clone_p.bind(keys)
+
+
+# Implementations
+
+threefry_prng_impl = PRNGImpl(
+    (2,), threefry.seed, threefry.split, threefry.random_bits, threefry.fold_in,
+    name="threefry2x32", tag="fry",
+)  # fmt: skip
+register_prng(threefry_prng_impl)
+
+
+def _rbg_seed(seed):
+    half = threefry.seed(seed)
+    return lax.concatenate([half, half], 0)
+
+
+def _rbg_split(key, shape):
+    halves = lax.reshape(key, (2, 2))
+    split = vmap(lambda k: threefry.split(k, shape), out_axes=len(shape))(halves)
+    return lax.reshape(split, (*shape, 4))
+
+
+def _rbg_fold_in(key, data):
+    halves = lax.reshape(key, (2, 2))
+    return lax.reshape(vmap(lambda k: threefry.fold_in(k, data))(halves), (4,))
+
+
+def _rbg_bits(key, bit_width, shape):
+    _, bits = lax.rng_bit_generator(key, shape, dtype=_UINTS[bit_width])
+    return bits
+
+
+rbg_prng_impl = PRNGImpl((4,), _rbg_seed, _rbg_split, _rbg_bits, _rbg_fold_in, name="rbg", tag="rbg")
+register_prng(rbg_prng_impl)
+
+
+def _unsafe_rbg_split(key, shape):
+    num = int(np.prod(shape, dtype=np.int64))
+    _, keys = lax.rng_bit_generator(key, (10 * num, 4), dtype=np.uint32)
+    rows = core.hooks.slice(keys, (0, 0), keys.shape, (10, 1))
+    return lax.reshape(rows, (*shape, 4))
+
+
+def _unsafe_rbg_fold_in(key, data):
+    _, bits = lax.rng_bit_generator(_rbg_seed(data), (10, 4), dtype=np.uint32)
+    return lax.bitwise_xor(key, core.hooks.index_in_dim(bits, 9, 0))
+
+
+unsafe_rbg_prng_impl = PRNGImpl(
+    (4,), _rbg_seed, _unsafe_rbg_split, _rbg_bits, _unsafe_rbg_fold_in, name="unsafe_rbg", tag="urbg"
+)
+register_prng(unsafe_rbg_prng_impl)
+
+
+def default_prng_impl() -> PRNGImpl:
+    """The implementation named by `jax_default_prng_impl`."""
+    return find_impl(config.default_prng_impl.value)
+
+
+def seed_with_impl(impl: PRNGImpl, seed: Any):
+    return random_seed(seed, impl=impl)
+
+

@@ -1,0 +1,207 @@
+"""Threefry-2x32: a counter-based generator.
+
+Salmon, Moraes, Dror and Shaw, "Parallel random numbers: as easy as 1, 2, 3", SC 2011; 20 rounds.
+"""
+
+import functools
+import math
+
+import numpy as np
+
+from jax._src import config, dtypes
+from jax._src.api import jit
+from jax._src.core import Primitive, ShapedArray
+from jax._src.interpreters import ad, batching, mlir
+from jax._src.lax import lax, slicing
+
+_ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
+_PARITY = np.uint32(0x1BD11BDA)
+_UINTS = {8: np.uint8, 16: np.uint16, 32: np.uint32, 64: np.uint64}
+
+
+def _rotate_left(x, d: int):
+    return lax.bitwise_or(
+        lax.shift_left(x, lax.full_like(x, d)), lax.shift_right_logical(x, lax.full_like(x, 32 - d))
+    )
+
+
+def hash_words(k1, k2, x1, x2):
+    """Encrypt the counter (x1, x2) with the key (k1, k2); all `uint32` of one shape."""
+    keys = (k1, k2, lax.bitwise_xor(lax.bitwise_xor(k1, k2), lax.full_like(k1, _PARITY)))
+    x1, x2 = lax.add(x1, keys[0]), lax.add(x2, keys[1])
+    for i in range(5):
+        for r in _ROTATIONS[i % 2]:
+            x1 = lax.add(x1, x2)
+            x2 = lax.bitwise_xor(x1, _rotate_left(x2, r))
+        x1 = lax.add(x1, keys[(i + 1) % 3])
+        x2 = lax.add(lax.add(x2, keys[(i + 2) % 3]), lax.full_like(x2, np.uint32(i + 1)))
+    return [x1, x2]
+
+
+threefry2x32_p = Primitive("threefry2x32", multiple_results=True)
+
+
+def _types(k1, k2, x1, x2):
+    if not all(a.dtype == np.uint32 for a in (k1, k2, x1, x2)):
+        names = [dtypes.dtype_name(a.dtype) for a in (k1, k2, x1, x2)]
+        raise TypeError(f"Arguments to threefry2x32 must have uint32 type, got {names}")
+    shape = np.broadcast_shapes(k1.shape, k2.shape, x1.shape, x2.shape)
+    aval = ShapedArray(shape, np.dtype(np.uint32))
+    return [aval, aval]
+
+
+threefry2x32_p.def_abstract_eval(_types)
+threefry2x32_p.jvp = functools.partial(ad.zero_jvp, threefry2x32_p)
+batching.defbroadcasting(threefry2x32_p)
+
+
+def _hash_broadcast(*words):
+    shape = np.broadcast_shapes(*[w.shape for w in words])
+    return hash_words(*[
+        w if w.shape == shape
+        else lax.broadcast_in_dim(w, shape, tuple(range(len(shape) - w.ndim, len(shape))))
+        for w in words
+    ])  # fmt: skip
+
+
+mlir.register_lowering(threefry2x32_p, mlir.lower_fun(_hash_broadcast, multiple_results=True))
+
+
+@functools.partial(jit, inline=True)
+def threefry_2x32(keypair, count):
+    """Hash an array of counters with a key: their halves, flattened, are the two words.
+
+    Args:
+      keypair: two `uint32` scalars.
+      count: `uint32` array.
+
+    Returns:
+      `uint32` array of the shape of `count`.
+    """
+    key1, key2 = keypair
+    if not all(x.dtype == np.uint32 for x in (key1, key2, count)):
+        raise TypeError(
+            f"threefry_2x32 requires uint32 arguments, got {[x.dtype for x in (key1, key2, count)]}"
+        )
+    flat = lax.reshape(count, (count.size,))
+    odd = count.size % 2
+    if odd:
+        flat = lax.concatenate([flat, np.zeros(1, np.uint32)], 0)
+    half = flat.shape[0] // 2
+    x = (slicing.slice_in_dim(flat, 0, half), slicing.slice_in_dim(flat, half, 2 * half))
+    out = lax.concatenate(threefry2x32_p.bind(key1, key2, *x), 0)
+    if odd:
+        out = slicing.slice_in_dim(out, 0, count.size)
+    return lax.reshape(out, count.shape)
+
+
+def _words(key):
+    return slicing.index_in_dim(key, 0, keepdims=False), slicing.index_in_dim(key, 1, keepdims=False)
+
+
+def _counters(shape):
+    """High and low words of the flat index of each element."""
+    size = math.prod(shape)
+    strides = [math.prod(shape[i + 1 :]) for i in range(len(shape))]
+
+    def flat_index(dtype):
+        index = lax.full(shape, 0, dtype)
+        for d, stride in enumerate(strides):
+            along = lax.broadcasted_iota(dtype, shape, d)
+            index = lax.add(index, lax.mul(along, lax.full(shape, stride, dtype)))
+        return index
+
+    if size < 2**32:
+        return lax.full(shape, 0, np.uint32), flat_index(np.uint32)
+    with config.enable_x64(True):
+        index = flat_index(np.uint64)
+        high = lax.shift_right_logical(index, lax.full_like(index, 32))
+        return lax.convert_element_type(high, np.uint32), lax.convert_element_type(index, np.uint32)
+
+
+def seed(value):
+    """A key from an integer scalar."""
+    if value.shape:
+        raise TypeError(f"PRNG key seed must be a scalar; got {value!r}.")
+    if not np.issubdtype(value.dtype, np.integer):
+        raise TypeError(f"PRNG key seed must be an integer; got {value!r}")
+    if value.dtype.itemsize == 8:
+        bits = lax.convert_element_type(value, np.uint64)
+        high = lax.convert_element_type(lax.shift_right_logical(bits, lax._const(bits, 32)), np.uint32)
+    else:
+        high = lax.full((), 0, np.uint32)
+    low = lax.convert_element_type(value, np.uint32)
+    return lax.concatenate([lax.reshape(high, (1,)), lax.reshape(low, (1,))], 0)
+
+
+def split(key, shape):
+    """Keys of shape (*shape, 2)."""
+    shape = tuple(shape)
+    if config.threefry_partitionable.value:
+        high, low = threefry2x32_p.bind(*_words(key), *_counters(shape))
+        return lax.concatenate(
+            [lax.expand_dims(high, (len(shape),)), lax.expand_dims(low, (len(shape),))], len(shape)
+        )
+    counts = lax.iota(np.uint32, 2 * math.prod(shape))
+    return lax.reshape(threefry_2x32(_words(key), counts), (*shape, 2))
+
+
+def fold_in(key, data):
+    """A key from a key and a `uint32` scalar."""
+    return threefry_2x32(_words(key), seed(lax.convert_element_type(data, np.uint32)))
+
+
+def random_bits(key, bit_width: int, shape):
+    """Unsigned integers of `bit_width` bits."""
+    if config.threefry_partitionable.value:
+        return _random_bits_partitionable(key, bit_width, shape)
+    return _random_bits_original(key, bit_width, shape)
+
+
+def _join(high, low):
+    """64-bit integers from two words."""
+    high, low = (lax.convert_element_type(x, np.uint64) for x in (high, low))
+    return lax.bitwise_or(lax.shift_left(high, lax.full_like(high, 32)), low)
+
+
+def _random_bits_partitionable(key, bit_width, shape):
+    high, low = threefry2x32_p.bind(*_words(key), *_counters(shape))
+    if bit_width == 64:
+        return _join(high, low)
+    return lax.convert_element_type(lax.bitwise_xor(high, low), _UINTS[bit_width])
+
+
+def _random_bits_original(key, bit_width, shape):
+    size = math.prod(shape)
+    num_words = -(-bit_width * size // 32)
+    blocks, rest = divmod(num_words, np.iinfo(np.uint32).max)
+    if not blocks:
+        words = threefry_2x32(_words(key), lax.iota(np.uint32, rest))
+    else:
+        keys = split(key, (blocks + 1,))
+        parts = [
+            threefry_2x32(
+                _words(slicing.index_in_dim(keys, i, keepdims=False)),
+                lax.iota(np.uint32, np.iinfo(np.uint32).max),
+            )
+            for i in range(blocks)
+        ]
+        last = _words(slicing.index_in_dim(keys, blocks, keepdims=False))
+        words = lax.concatenate([*parts, threefry_2x32(last, lax.iota(np.uint32, rest))], 0)
+    dtype = _UINTS[bit_width]
+    if bit_width == 64:
+        half = num_words // 2
+        words = _join(
+            slicing.slice_in_dim(words, 0, half), slicing.slice_in_dim(words, half, 2 * half)
+        )
+    elif bit_width in (8, 16):
+        # Each word gives several numbers; the lowest bits of all words come first.
+        n = 32 // bit_width
+        wide = lax.broadcast_in_dim(words, (n, num_words), (1,))
+        shifts = lax.mul(lax.broadcasted_iota(np.uint32, (n, num_words), 0), np.uint32(bit_width))
+        pieces = lax.bitwise_and(lax.shift_right_logical(wide, shifts), np.uint32(np.iinfo(dtype).max))
+        words = lax.reshape(lax.transpose(pieces, (1, 0)), (num_words * n,))
+        words = slicing.slice_in_dim(lax.convert_element_type(words, dtype), 0, size)
+    return lax.reshape(words, shape)
+
+

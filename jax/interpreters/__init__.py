@@ -1,0 +1,1 @@
+"""The interpreters of jaxprs, for libraries that add primitives or transformations."""

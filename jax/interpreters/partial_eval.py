@@ -1,0 +1,11 @@
+"""Staging functions out to jaxprs, and taking jaxprs apart."""
+
+from jax._src.interpreters.partial_eval import (
+    DynamicJaxprTracer as DynamicJaxprTracer,
+    dce_jaxpr as dce_jaxpr,
+    dce_jaxpr_closed_call_rule as dce_jaxpr_closed_call_rule,
+    dce_jaxpr_consts as dce_jaxpr_consts,
+    dce_rules as dce_rules,
+    partial_eval_jaxpr_custom_rules as partial_eval_jaxpr_custom_rules,
+    trace_to_jaxpr_dynamic as trace_to_jaxpr_dynamic,
+)
