@@ -1,6 +1,7 @@
 """The cases in lax_slicing_cases.py against the reference build and NumPy, and what goes beyond it."""
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from jax import lax
@@ -81,7 +82,7 @@ def test_one_hot_gathers_are_those_of_mode_fill_with_zeros():
 def test_narrow_indices_reach_large_dimensions():
     x = np.arange(300, dtype=np.float32)
     assert lax.dynamic_slice(x, (np.int8(-1),), (1,)) == 299
-    assert lax.dynamic_index_in_dim(jax.numpy.asarray(x), jax.numpy.int8(-2), keepdims=False) == 298
+    assert lax.dynamic_index_in_dim(jnp.asarray(x), jnp.int8(-2), keepdims=False) == 298
 
 
 def test_negative_start_of_a_static_slice_is_an_error():
@@ -103,7 +104,11 @@ def test_scatter_apply_refuses_other_dtypes_and_traced_constants():
 
 def test_jaxprs_print_as_documented():
     x, i = np.ones((4, 5), np.float32), np.ones((2, 1), np.int32)
-    text = str(jax.make_jaxpr(lambda x, i: lax.gather(x, i, G((1,), (0,), (0,)), (1, 5), mode="clip"))(x, i))
+    text = str(
+        jax.make_jaxpr(lambda x, i: lax.gather(x, i, G((1,), (0,), (0,)), (1, 5), mode="clip"))(
+            x, i
+        )
+    )
     for part in (
         "gather[",
         "dimension_numbers=GatherDimensionNumbers(offset_dims=(1,), collapsed_slice_dims=(0,), "
@@ -114,5 +119,7 @@ def test_jaxprs_print_as_documented():
     ):
         assert part in text, text
     u = np.ones((2, 5), np.float32)
-    text = str(jax.make_jaxpr(lambda x, i, u: lax.scatter_add(x, i, u, S((1,), (0,), (0,))))(x, i, u))
-    assert "scatter-add[" in text and "add d e in (f,)" in text.replace("f:f32[] = ", ""), text
+    text = str(
+        jax.make_jaxpr(lambda x, i, u: lax.scatter_add(x, i, u, S((1,), (0,), (0,))))(x, i, u)
+    )
+    assert "scatter-add[" in text and "update_jaxpr={ lambda ; e:f32[] f:f32[]. let" in text, text

@@ -425,8 +425,9 @@ class _DefaultShardings(dict):
 
 
 _default_shardings = _DefaultShardings()
-_device_shardings: dict[Device, SingleDeviceSharding] = {}
+_device_shardings = _DefaultShardings()
 register_cache(_default_shardings, "default devices")
+register_cache(_device_shardings, "shardings of devices")
 _default_device_setting = config.default_device
 
 
@@ -442,10 +443,7 @@ def default_sharding() -> SingleDeviceSharding:
 
 def device_sharding(device: Device) -> SingleDeviceSharding:
     """The sharding on one device, the same object each time."""
-    sharding = _device_shardings.get(device)
-    if sharding is None:
-        sharding = _device_shardings[device] = make_single_device_sharding(device)
-    return sharding
+    return _device_shardings[device]
 
 
 # From the host

@@ -271,9 +271,7 @@ def effects_barrier() -> None:
     """Waits until all effects of programs that were started (callbacks, prints) have happened.
 
     Example:
-      >>> jax.debug.print("done")
       >>> jax.effects_barrier()
-      done
     """
     wait_for_tokens()
 

@@ -42,7 +42,7 @@ def is_supported_dtype(dtype: DTypeLike) -> bool:
 
     Example:
       >>> import jax.dlpack
-      >>> jax.dlpack.is_supported_dtype(jnp.bfloat16), jax.dlpack.is_supported_dtype('U1')
+      >>> jax.dlpack.is_supported_dtype('bfloat16'), jax.dlpack.is_supported_dtype('U1')
       (True, False)
     """
     if dtype is None:

@@ -78,6 +78,29 @@ class ManualAxisType:
     def __bool__(self) -> bool:
         return bool(self.varying or self.unreduced or self.reduced)
 
+    @property
+    def empty(self) -> bool:
+        """Whether the value is the same along all mesh axes."""
+        return not self
+
+    @property
+    def vur(self) -> frozenset:
+        """The axes with any role."""
+        return self.varying | self.unreduced | self.reduced
+
+    def invarying(self, mesh) -> frozenset:
+        """The manual axes of a mesh without a role."""
+        return frozenset(mesh.manual_axes) - self.vur
+
+    def update(self, **kwargs) -> "ManualAxisType":
+        """A copy with what is given replaced."""
+        args = dict(varying=self.varying, unreduced=self.unreduced, reduced=self.reduced)
+        return ManualAxisType(**{**args, **kwargs})
+
+    def to_ct_mat(self) -> "ManualAxisType":
+        """How a cotangent varies: unreduced and reduced axes change places."""
+        return self.update(unreduced=self.reduced, reduced=self.unreduced)
+
     def __repr__(self) -> str:
         return (
             f"ManualAxisType(varying={self.varying}, unreduced={self.unreduced}, "

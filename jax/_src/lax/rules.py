@@ -313,9 +313,8 @@ def _operand_jvp(p, rules):
         def unary_jvp(primals, tangents, **params):
             (x,), (t,) = primals, tangents
             out = p.bind(x, **params)
-            if type(t) is Zero:
-                return out, Zero.from_primal_value(out)
-            return out, rule(t, out, x, **params)
+            tangent = None if type(t) is Zero else rule(t, out, x, **params)
+            return out, Zero.from_primal_value(out) if tangent is None else tangent
 
         return unary_jvp
 

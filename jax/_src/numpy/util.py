@@ -9,9 +9,11 @@ from typing import Any
 import numpy as np
 
 from jax._src import config, core, dtypes, traceback_util
+from jax._src.array_impl import device_sharding
 from jax._src.basearray import Array
 from jax._src.core import ShapedArray
 from jax._src.lax import lax
+from jax._src.lib import Device
 from jax._src.library_jit import inline_jit
 from jax._src.sharding_impls import canonicalize_sharding
 from jax._src.typing import ArrayLike, DTypeLike
@@ -359,17 +361,18 @@ def _complex_elem_type(dtype: DTypeLike) -> Any:
     return np.finfo(dtype).dtype if dtype.kind == "c" else dtype
 
 
-def canonical_sharding(device: Any, out_sharding: Any, name: str) -> Any:
-    """The sharding that the arguments `device` and `out_sharding` of a creation function ask for.
-
-    Raises:
-      ValueError: if both are given.
-    """
+def check_one_placement(fun_name: str, device: Any, out_sharding: Any) -> None:
+    """Raises ValueError if both `device` and `out_sharding` are given."""
     if device is not None and out_sharding is not None:
         raise ValueError(
-            f"Only one of `device` and `out_sharding` can be set. Got device={device} and"
-            f" out_sharding={out_sharding} in jnp.{name}."
+            f"Only one of `device` or `out_sharding` can be set. Got device={device} and"
+            f" out_sharding={out_sharding} in jnp.{fun_name}."
         )
-    if device is not None:
-        return device
-    return canonicalize_sharding(out_sharding, name)
+
+
+def placement(fun_name: str, device: Any, out_sharding: Any) -> Any:
+    """The sharding that a creation function is asked for: concrete of a device, or of the type."""
+    check_one_placement(fun_name, device, out_sharding)
+    if device is None:
+        return canonicalize_sharding(out_sharding, fun_name)
+    return device_sharding(device) if isinstance(device, Device) else device

@@ -1,7 +1,6 @@
-"""Bits, uniform numbers and integers, choices and permutations."""
+"""Bits, uniform numbers and integers, permutations."""
 
 import functools
-import math
 from typing import Any
 
 import numpy as np
@@ -248,75 +247,3 @@ def _shuffle(key, x, *, axis):
         sort_keys = prng.random_bits(subkey, 32, x.shape)
         _, x = lax.sort_key_val(sort_keys, x, axis)
     return x
-
-
-def choice(key, a, shape=(), replace: bool = True, p=None, axis: int = 0, mode: str | None = None):
-    """Random elements of an array, or of `range(a)` for an integer.
-
-    Args:
-      key: a key.
-      a: integer or array.
-      shape: shape of the result.
-      replace: whether elements can come more than once.
-      p: probabilities of the elements; uniform by default.
-      axis: axis of `a` to choose along.
-      mode: 'high' or 'low', as of `gumbel`; used without replacement and with `p`.
-
-    Returns:
-      Array of that shape (in place of the axis).
-    """
-    key, _ = check_prng_key("choice", key)
-    if not (isinstance(shape, (tuple, list)) or np.ndim(shape)):
-        raise TypeError("shape argument in jax.random.choice must be iterable, got " f"{shape}")
-    shape = canonicalize_shape("choice", shape)
-    if np.ndim(a) not in (0,) and not hasattr(a, "dtype"):
-        raise TypeError("choice requires ndarray or scalar arguments for `a`, got " f"{type(a)}")
-    arr = jnp.asarray(a)
-    if arr.ndim == 0:
-        n_inputs = core.concrete_or_error(int, a, "The error occurred in jax.random.choice()")
-    else:
-        axis = axis % arr.ndim if -arr.ndim <= axis < arr.ndim else axis
-        if not 0 <= axis < arr.ndim:
-            raise ValueError(f"axis {axis} is out of bounds for array of dimension {arr.ndim}")
-        n_inputs = arr.shape[axis]
-    n_draws = math.prod(shape)
-    if n_draws == 0:
-        out_shape = shape if arr.ndim == 0 else arr.shape[:axis] + shape + arr.shape[axis + 1 :]
-        return jnp.zeros(out_shape, dtype=arr.dtype)
-    if n_inputs <= 0:
-        raise ValueError("a must be greater than 0 unless no samples are taken")
-    if not replace and n_draws > n_inputs:
-        raise ValueError(
-            f"Cannot take a larger sample (size {n_draws}) than population (size {n_inputs}) when "
-            "'replace=False'"
-        )
-    if p is None:
-        if replace:
-            ind = randint(key, shape, 0, n_inputs)
-            result = ind if arr.ndim == 0 else jnp.take(arr, ind, axis)
-        else:
-            slices = (slice(None),) * axis + (slice(n_draws),)
-            shuffled = permutation(key, n_inputs if arr.ndim == 0 else arr, axis)
-            result = shuffled[slices]
-    else:
-        from_p = jnp.asarray(p)
-        if not dtypes.issubdtype(from_p.dtype, np.inexact):
-            from_p = from_p.astype(dtypes.default_float_dtype())
-        if from_p.shape != (n_inputs,):
-            raise ValueError(
-                "p must be None or a 1D vector with the same size as a.shape[axis]. p has shape "
-                f"{from_p.shape} and a.shape[axis] is {n_inputs}."
-            )
-        if replace:
-            p_cuml = jnp.cumsum(from_p)
-            r = p_cuml[-1] * (1 - uniform(key, shape, dtype=p_cuml.dtype))
-            ind = jnp.searchsorted(p_cuml, r).astype(int)
-        else:
-            from jax._src.random import continuous
-
-            g = continuous.gumbel(key, (n_inputs,), dtype=from_p.dtype, mode=mode) + jnp.log(from_p)
-            ind = lax.top_k(g, k=n_draws)[1].astype(int)
-        result = ind if arr.ndim == 0 else jnp.take(arr, ind, axis)
-    return result.reshape(shape if arr.ndim == 0 else arr.shape[:axis] + tuple(shape) + arr.shape[axis + 1 :])
-
-

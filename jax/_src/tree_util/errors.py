@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
-import textwrap
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
@@ -92,7 +90,7 @@ def _prefix_errors(path, prefix, full, is_leaf) -> Iterator[Callable[[str], Valu
             "and {full} has",
             f"    {_escape(full_aux)}",
             "so the diff in the metadata at these pytree nodes is",
-            _escape(textwrap.indent(_diff(prefix_aux, full_aux), "    ")),
+            _escape(_diff(prefix_aux, full_aux)),
         )
         return
     for (key, child), (_, full_child) in zip(prefix_pairs, full_pairs):
@@ -190,7 +188,10 @@ def _key_difference(keys1, keys2):
 
 
 def _diff(aux1, aux2):
-    return "\n".join(difflib.ndiff(str(aux1).splitlines(), str(aux2).splitlines()))
+    import difflib  # slow to import, and only errors need it
+
+    lines = difflib.ndiff(str(aux1).splitlines(), str(aux2).splitlines())
+    return "\n".join(f"    {line}" for line in lines)
 
 
 def _escape(text):

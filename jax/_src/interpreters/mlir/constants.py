@@ -9,6 +9,7 @@ import ml_dtypes
 import numpy as np
 
 from jax._src import core, dtypes, literals
+from jax._src.abstract_arrays import is_masked_array, masked_array_error
 from jax._src.array_impl import ArrayImpl
 from jax._src.interpreters.mlir.types import IrValues, dtype_to_ir_type
 from jax._src.lib.mlir import ir
@@ -159,6 +160,8 @@ def _constant(x: np.ndarray | np.generic) -> Any:
 
 
 def _ndarray_constant(val: np.ndarray, aval: Any) -> Any:
+    if type(val) is not np.ndarray and is_masked_array(val):
+        masked_array_error(val)
     dtype = val.dtype
     if aval is not None and aval.dtype is dtype and not val.shape:
         return _constant(val)
@@ -205,13 +208,6 @@ def _cast_scalar(val: Any, dtype: np.dtype) -> np.ndarray:
         ) from None
 
 
-def _masked_array_constant(val: Any, aval: Any) -> Any:
-    raise ValueError(
-        "numpy masked arrays are not supported as direct inputs to JAX functions. "
-        "Use arr.filled() to convert the value to a standard numpy array."
-    )
-
-
 def _token_constant(val: Any, aval: Any) -> Any:
     return hlo.create_token()
 
@@ -238,7 +234,6 @@ def _array_constant(val: ArrayImpl, aval: Any) -> Any:
 # value(s).
 ConstantHandler = Callable[[Any, Any], IrValues]
 _constant_handlers: dict[type, ConstantHandler] = {
-    np.ma.MaskedArray: _masked_array_constant,
     np.ndarray: _ndarray_constant,
     np.generic: _numpy_scalar_constant,
     bool: _python_scalar_constant,

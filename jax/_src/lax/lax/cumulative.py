@@ -230,9 +230,12 @@ def logaddexp(x: Any, y: Any) -> Any:
     """log(exp(x) + exp(y)), elementwise on inexact arrays of one dtype, without overflow."""
     if np.issubdtype(x.dtype, np.complexfloating):
         return _complex_logaddexp(x, y)
-    delta = arithmetic.sub(x, y)
-    out = arithmetic.add(arithmetic.max(x, y), log1p(exp(arithmetic.neg(arithmetic.abs(delta)))))
-    return select(ne(delta, delta), arithmetic.add(x, y), out)  # equal infinities, NaN
+    # The distance as a difference of extrema: its derivative at ties is right, that of |x - y| is not.
+    largest = arithmetic.max(x, y)
+    delta = arithmetic.sub(arithmetic.min(x, y), largest)
+    special = ne(delta, delta)  # equal infinities, NaN
+    delta = select(special, full_like(delta, 0), delta)
+    return select(special, arithmetic.add(x, y), arithmetic.add(largest, log1p(exp(delta))))
 
 
 def _complex_logaddexp(x, y):

@@ -478,11 +478,11 @@ def _dot_general_lower(platform):
         lhs_dtype, rhs_dtype, out_dtype = lhs_aval.dtype, rhs_aval.dtype, aval_out.dtype
         algorithm = None
         if isinstance(precision, (DotAlgorithm, DotAlgorithmPreset)):
+            if platform == "cpu" and not precision.runs_on_cpu:
+                raise ValueError(
+                    f"The precision '{precision}' is not supported by dot_general on CPU"
+                )
             if isinstance(precision, DotAlgorithmPreset):
-                if platform == "cpu" and not precision.runs_on_cpu:
-                    raise ValueError(
-                        f"The precision '{precision}' is not supported by dot_general on CPU"
-                    )
                 lhs_dtype = _nearest(precision.supported_lhs_types, lhs_dtype)
                 rhs_dtype = _nearest(precision.supported_rhs_types, rhs_dtype)
                 outputs = precision.supported_output_types(lhs_dtype, rhs_dtype)

@@ -228,9 +228,9 @@ def _pow_jvp_y(g, out, x, y):
 def _pow_lower(ctx, x, y):
     x_aval, y_aval = ctx.avals_in
     (aval_out,) = ctx.avals_out
-    if y_aval.dtype != x_aval.dtype:
-        y = mlir.convert_hlo(ctx, y, y_aval, y_aval.update(dtype=x_aval.dtype))
     x, y = broadcast_operands(ctx, (x, y), aval_out)
+    if y_aval.dtype != x_aval.dtype:
+        y = mlir.convert_hlo(ctx, y, aval_out.update(dtype=y_aval.dtype), aval_out)
     return [with_sharding(ctx, hlo.power(x, y), aval_out)]
 
 

@@ -77,6 +77,17 @@ class DotAlgorithm(NamedTuple):
     num_primitive_operations: int = 1
     allow_imprecise_accumulation: bool = False
 
+    @property
+    def runs_on_cpu(self) -> bool:
+        lhs, rhs, sums = (np.dtype(t) for t in self[:3])
+        return any(
+            p.on_cpu
+            and p.element is not None
+            and (p.element, p.element, p.sums) == (lhs, rhs, sums)
+            and self[3:] == (1, 1, p.products, p.imprecise)
+            for p in _PRESETS.values()
+        )
+
     def _convert_to_hlo_attr(self, lhs_dtype: Any, rhs_dtype: Any) -> Any:
         return hlo.DotAlgorithm.get(
             _element_type(self.lhs_precision_type),

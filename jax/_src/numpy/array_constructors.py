@@ -1,0 +1,352 @@
+"""Arrays from other objects: `array`, `asarray`, and from bytes, text and other libraries' arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from jax._src import dtypes
+from jax._src.array import array_from_numpy
+from jax._src.basearray import Array
+from jax._src.core import trace_ctx
+from jax._src.core.hooks import hooks
+from jax._src.device_transfer import device_put
+from jax._src.dlpack import from_dlpack as from_dlpack
+from jax._src.interpreters.partial_eval import DynamicJaxprTrace
+from jax._src.lax import lax
+from jax._src.library_jit import inline_jit
+from jax._src.numpy import util
+from jax._src.numpy.util import export, lower_jax_array, user_warning
+from jax._src.typing import DTypeLike
+
+_NUMBERS = frozenset({bool, int, float, complex})
+
+
+@export
+def array(
+    object: Any,
+    dtype: DTypeLike | None = None,
+    *args: Any,
+    copy: bool | None = True,
+    order: str | None = "K",
+    ndmin: int = 0,
+    device: Any = None,
+    out_sharding: Any = None,
+) -> Array:
+    """Makes an array of numbers, nested sequences of them, NumPy arrays or anything with `__array__`.
+
+    Args:
+      object: what to make the array of.
+      dtype: of the result; by default the one that combines those of all elements.
+      copy: whether an array is copied even if that is not needed.
+      order: only "K" and None are supported.
+      ndmin: least number of dimensions: others of size 1 are added in front.
+      device: a device or sharding to put the array on; None for the default device.
+      out_sharding: sharding of the result, in explicit mode.
+
+    Returns:
+      An array. A Python number gives a weakly typed one without `dtype`.
+
+    Raises:
+      TypeError: if elements are no numbers.
+      OverflowError: if an integer does not fit the dtype.
+
+    >>> jnp.array([[1, 2], [3, 4]], dtype=float)
+    Array([[1., 2.],
+           [3., 4.]], dtype=float32)
+    """
+    if args:
+        copy, order, ndmin = _positional(args, copy, order, ndmin)
+    if order is not None and order != "K":
+        raise NotImplementedError("Only implemented for order='K'")
+    if dtype is not None:
+        dtype = dtypes.check_and_canonicalize_user_dtype(dtype, "array")
+    if device is None and out_sharding is None:
+        return _array(object, dtype, copy, ndmin)
+    util.check_one_placement("array", device, out_sharding)
+    out = _array(object, dtype, False, ndmin)
+    if out is object and copy:
+        out = lax.copy_p.bind(out)
+    return device_put(out, device if out_sharding is None else out_sharding)
+
+
+def _positional(args, *defaults):
+    if len(args) > len(defaults):
+        raise TypeError(
+            f"array() takes from 1 to {2 + len(defaults)} positional arguments but {2 + len(args)} were"
+            " given"
+        )
+    user_warning(
+        "jnp.array: pass the arguments copy, order and ndmin by keyword, not by position.",
+        DeprecationWarning,
+    )
+    return (*args, *defaults[len(args) :])
+
+
+@export
+def asarray(
+    a: Any,
+    dtype: DTypeLike | None = None,
+    order: str | None = None,
+    *,
+    copy: bool | None = None,
+    device: Any = None,
+    out_sharding: Any = None,
+) -> Array:
+    """Makes an array as `array` does, where an array of the right dtype is not copied.
+
+    >>> x = jnp.arange(3)
+    >>> jnp.asarray(x) is x
+    True
+    """
+    if isinstance(a, Array) and not copy and order is None:
+        if device is None and out_sharding is None:
+            if dtype is None or a.dtype == dtype and not a.weak_type:
+                return a
+    return array(
+        a,
+        dtype=dtype,
+        copy=bool(copy),
+        order="K" if order is None else order,
+        device=device,
+        out_sharding=out_sharding,
+    )
+
+
+def _array(x: Any, dtype: Any, copy: bool | None, ndmin: int) -> Any:
+    kind = type(x)
+    if kind in _NUMBERS or isinstance(x, Array):
+        pass
+    elif hasattr(x, "__jax_array__"):
+        x = x.__jax_array__()
+    elif dtypes.is_weakly_typed(x):  # subclasses of Python numbers
+        kind = dtypes.scalar_type_of(x)
+        x = kind(x)
+    if kind in _NUMBERS:
+        out = _number(x, kind, dtype)
+    elif isinstance(x, Array):
+        out = _from_array(x, dtype, copy)
+    else:
+        out = _from_object(x, dtype)
+    if ndmin > np.ndim(out):
+        out = lax.expand_dims(out, tuple(range(ndmin - np.ndim(out))))
+    return out
+
+
+def _number(x, kind, dtype):
+    if dtype is None:
+        value_dtype = dtypes.scalar_type_to_dtype(kind, x)
+        return constant(np.array(x, value_dtype), weak_type=kind is not bool)
+    if isinstance(dtype, dtypes.ExtendedDType):
+        return lax.convert_element_type(x, dtype)
+    return constant(np.array(x, dtype))
+
+
+def _from_array(x, dtype, copy):
+    if dtype is None or x.dtype == dtype and not x.weak_type:
+        return lax.copy_p.bind(x) if copy else x
+    return lax.convert_element_type(x, dtype)
+
+
+def _from_object(x, dtype):
+    if type(x) is np.ndarray or isinstance(x, np.generic):
+        return _from_numpy(x, dtype)
+    if isinstance(x, (list, tuple)):
+        return _from_sequence(x, dtype)
+    if x is None:
+        raise ValueError("None is not a valid value for jnp.array")
+    return _from_numpy(_to_numpy(x), dtype, x)
+
+
+def _to_numpy(x):
+    interface = getattr(x, "__cuda_array_interface__", None)
+    if interface is not None and not hasattr(x, "__array__"):
+        return np.asarray(from_dlpack(x))
+    return np.asarray(x)
+
+
+def _from_numpy(x, dtype, original=None):
+    if isinstance(x, np.ma.MaskedArray):
+        x = x.data
+    if dtype is None:
+        if x.dtype == dtypes.float0:
+            return x
+        dtype = _valid_dtype(x, x if original is None else original)
+    elif isinstance(dtype, dtypes.ExtendedDType):
+        return lax.convert_element_type(x, dtype)
+    else:
+        _valid_dtype(x, x if original is None else original)
+    with np.errstate(all="ignore"):
+        return constant(np.asarray(x, dtype), may_alias=x.dtype == dtype)
+
+
+def _valid_dtype(x, original):
+    try:
+        return dtypes.dtype(x)
+    except TypeError:
+        raise TypeError(
+            f"Value '{original}' with dtype {x.dtype} is not a valid JAX array type. Only arrays of numeric "
+            "types are supported by JAX."
+        ) from None
+
+
+def _from_sequence(x, dtype):
+    examples: dict[Any, Any] = {}
+    if _collect(x, examples):
+        return _stack_nested(x, dtype, examples)
+    if dtype is None:
+        if not examples:
+            dtype = dtypes.default_float_dtype()
+        else:
+            try:
+                dtype = dtypes.lattice_result_type(*examples.values())[0]
+            except TypeError:  # elements that NumPy may know
+                return _from_numpy(np.array(x), None, x)
+    elif isinstance(dtype, dtypes.ExtendedDType):
+        raise TypeError(f"Cannot make an array of dtype {dtype} of numbers: {x}")
+    return constant(_checked(np.array(x, dtype), x))
+
+
+def _checked(out, original):
+    if out.dtype.hasobject:
+        _valid_dtype(out, original)
+    return out
+
+
+def _collect(x: Sequence[Any], examples: dict[Any, Any]) -> bool:
+    """Finds one example of each type of element of nested sequences; whether there are arrays of ours."""
+    kinds = set(map(type, x))
+    if kinds <= _NUMBERS:
+        examples.update({k: k for k in kinds})
+        return False
+    found = False
+    for element in x:
+        if isinstance(element, (list, tuple)):
+            found |= _collect(element, examples)
+        elif element is None:
+            raise ValueError("None is not a valid value for jnp.array")
+        elif type(element) in _NUMBERS:
+            examples[type(element)] = type(element)
+        else:
+            element = lower_jax_array(element)
+            is_array = isinstance(element, Array)
+            found |= is_array
+            weak = is_array and element.weak_type
+            key = getattr(element, "dtype", type(element)), weak
+            if key not in examples:
+                examples[key] = _example(element)
+    return found
+
+
+def _example(element):
+    if hasattr(element, "dtype") or not hasattr(element, "__array__"):
+        return element
+    return np.asarray(element)
+
+
+def _stack_nested(x, dtype, examples):
+    if dtype is None:
+        dtype = dtypes.lattice_result_type(*examples.values())[0]
+    rows = [_array(element, None, False, 0) for element in x]
+    if not isinstance(dtype, dtypes.ExtendedDType):
+        rows = [_from_array(row, dtype, False) for row in rows]
+    if len(rows) <= _MOST_AT_ONCE:
+        return _stack(*rows)
+    starts = range(0, len(rows), _MOST_AT_ONCE)
+    return lax.concatenate([_stack(*rows[i : i + _MOST_AT_ONCE]) for i in starts], 0)
+
+
+_MOST_AT_ONCE = 256  # arguments of one program
+
+
+@inline_jit
+def _stack(*rows):
+    return lax.concatenate([lax.expand_dims(row, (0,)) for row in rows], 0)
+
+
+def constant(x: np.ndarray, weak_type: bool = False, may_alias: bool = False) -> Any:
+    """An array with the value of a NumPy array of a valid dtype: a constant in a function being staged.
+
+    `may_alias`: whether `x` may belong to the user, who can change it later.
+    """
+    trace = trace_ctx.trace
+    if type(trace) is not DynamicJaxprTrace:
+        return array_from_numpy(x, x.dtype, weak_type)
+    if weak_type:
+        value = x.item()
+        if type(value) in _NUMBERS and dtypes.scalar_type_to_dtype(type(value)) == x.dtype:
+            return trace.new_const(value)
+        return trace.new_const(array_from_numpy(x, x.dtype, True))
+    if not x.ndim:
+        return trace.new_const(x[()])
+    return trace.new_const(x.copy() if may_alias else x)
+
+
+def _to_array(x: Any) -> Any:
+    return _array(x, None, False, 0)
+
+
+hooks.to_array = _to_array
+
+
+@export
+def frombuffer(
+    buffer: Any, dtype: DTypeLike = float, count: int = -1, offset: int = 0
+) -> Array:
+    """Makes a one-dimensional array of the bytes of an object.
+
+    Args:
+      buffer: bytes, or an object with the buffer protocol.
+      dtype: of the elements.
+      count: number of elements; -1 for all.
+      offset: number of bytes to skip.
+
+    >>> jnp.frombuffer(b"abc", dtype=jnp.uint8)
+    Array([97, 98, 99], dtype=uint8)
+    """
+    return asarray(np.frombuffer(buffer=buffer, dtype=_host_dtype(dtype), count=count, offset=offset))
+
+
+@export
+def fromstring(string: str, dtype: DTypeLike = float, count: int = -1, *, sep: str) -> Array:
+    """Makes a one-dimensional array of numbers in a text.
+
+    Args:
+      string: the text.
+      dtype: of the elements.
+      count: number of elements; -1 for all.
+      sep: what separates numbers.
+
+    >>> jnp.fromstring("1 2 3", dtype=int, sep=" ")
+    Array([1, 2, 3], dtype=int32)
+    """
+    return asarray(np.fromstring(string=string, dtype=_host_dtype(dtype), count=count, sep=sep))
+
+
+def _host_dtype(dtype):
+    return np.dtype(getattr(dtype, "dtype", dtype))
+
+
+def _impure(name: str, effect: str):
+    def fun(*args: Any, **kwargs: Any) -> Any:
+        raise NotImplementedError(
+            f"jnp.{name}() is not implemented because it may be non-pure and thus unsafe for use with JIT"
+            f" and other JAX transformations. Consider using jnp.asarray(np.{name}(...)) instead, although"
+            f" care should be taken if np.{name} is used within jax transformations because of its"
+            f" potential side-effect of {effect}; for more information see"
+            " https://docs.jax.dev/en/latest/notebooks/Common_Gotchas_in_JAX.html#pure-functions"
+        )
+
+    fun.__name__ = fun.__qualname__ = name
+    fun.__doc__ = f"""Not implemented: use `jnp.asarray(np.{name}(...))`.
+
+    Raises:
+      NotImplementedError: always.
+    """
+    return export(fun)
+
+
+fromfile = _impure("fromfile", "consuming the file object")
+fromiter = _impure("fromiter", "consuming the iterator")

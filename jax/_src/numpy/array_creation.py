@@ -1,0 +1,769 @@
+"""Arrays from nothing: constants, ranges and grids."""
+
+from __future__ import annotations
+
+import math
+import operator
+import types
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from jax._src import core, dtypes
+from jax._src.basearray import Array
+from jax._src.device_transfer import device_put
+from jax._src.lax import lax
+from jax._src.library_jit import nested_jit
+from jax._src.numpy import util
+from jax._src.numpy.array_constructors import asarray
+from jax._src.numpy.ufuncs_unary import log10, sign
+from jax._src.numpy.ufuncs_binary import power
+from jax._src.numpy.util import (
+    check_arraylike,
+    ensure_arraylike,
+    export,
+    promote_dtypes,
+    promote_dtypes_inexact,
+)
+from jax._src.sharding_impls import canonicalize_sharding
+from jax._src.typing import ArrayLike, DTypeLike, DuckTypedArray
+from jax._src.util import canonicalize_axis
+
+# Constants
+
+
+def canonicalize_shape(shape: Any, context: str = "") -> tuple:
+    """A shape given as a sequence of sizes, or as one size.
+
+    Raises:
+      TypeError: if sizes are no known integers.
+    """
+    if type(shape) is tuple:
+        for d in shape:
+            if type(d) is not int:
+                break
+        else:
+            return shape
+    if isinstance(shape, (int, np.integer)) or core.is_symbolic_dim(shape):
+        return core.canonicalize_shape((shape,), context)
+    if getattr(shape, "ndim", None) == 0 or isinstance(shape, str):
+        shape = (shape,)
+    return core.canonicalize_shape(shape, context)
+
+
+def _user_dtype(dtype: Any, name: str) -> Any:
+    if dtype is None:
+        return dtypes.default_float_dtype()
+    return dtypes.check_and_canonicalize_user_dtype(dtype, name)
+
+
+@export
+def zeros(
+    shape: Any, dtype: DTypeLike | None = None, *, device: Any = None, out_sharding: Any = None
+) -> Array:
+    """An array of zeros.
+
+    Args:
+      shape: a size or a sequence of sizes.
+      dtype: of the result; by default floating point.
+      device: a device or sharding to put the array on; None for the default device.
+      out_sharding: sharding of the result, in explicit mode.
+
+    Raises:
+      TypeError: if sizes are negative or no known integers.
+
+    >>> jnp.zeros((2, 3), dtype=int).tolist()
+    [[0, 0, 0], [0, 0, 0]]
+    """
+    return _filled("zeros", shape, 0, dtype, device, out_sharding)
+
+
+@export
+def ones(
+    shape: Any, dtype: DTypeLike | None = None, *, device: Any = None, out_sharding: Any = None
+) -> Array:
+    """An array of ones; arguments as for `zeros`.
+
+    >>> jnp.ones(3)
+    Array([1., 1., 1.], dtype=float32)
+    """
+    return _filled("ones", shape, 1, dtype, device, out_sharding)
+
+
+@export
+def empty(
+    shape: Any, dtype: DTypeLike | None = None, *, device: Any = None, out_sharding: Any = None
+) -> Array:
+    """An array without particular contents: zeros. Arguments are as for `zeros`.
+
+    >>> jnp.empty((2, 3)).shape
+    (2, 3)
+    """
+    return _filled("empty", shape, 0, dtype, device, out_sharding)
+
+
+def _filled(name, shape, value, dtype, device, out_sharding):
+    if isinstance(shape, types.GeneratorType):
+        raise TypeError(f"{name} expects a sequence of sizes as shape, got a generator.")
+    shape = canonicalize_shape(shape)
+    dtype = _user_dtype(dtype, name)
+    if device is None and out_sharding is None:
+        return lax.full(shape, value, dtype)
+    return lax.full(shape, value, dtype, sharding=util.placement(name, device, out_sharding))
+
+
+@export
+def full(
+    shape: Any,
+    fill_value: ArrayLike,
+    dtype: DTypeLike | None = None,
+    *,
+    device: Any = None,
+    out_sharding: Any = None,
+) -> Array:
+    """An array with all elements equal to a value.
+
+    Args:
+      shape: a size or a sequence of sizes.
+      fill_value: scalar, or an array that is broadcast to the shape.
+      dtype: of the result; by default that of `fill_value`.
+      device, out_sharding: as for `zeros`.
+
+    Raises:
+      TypeError: if `fill_value` is no array, or sizes are no known integers.
+
+    >>> jnp.full((2, 2), jnp.array([1, 2])).tolist()
+    [[1, 2], [1, 2]]
+    """
+    check_arraylike("full", fill_value)
+    shape = canonicalize_shape(shape)
+    if np.ndim(util.lower_jax_array(fill_value)) == 0:
+        sharding = util.placement("full", device, out_sharding)
+        return lax.full(shape, util.lower_jax_array(fill_value), dtype, sharding=sharding)
+    out = util._broadcast_to(asarray(fill_value, dtype=dtype), shape)
+    return _placed("full", out, device, out_sharding)
+
+
+def _placed(name, x, device, out_sharding):
+    util.check_one_placement(name, device, out_sharding)
+    if device is None and out_sharding is None:
+        return x
+    return device_put(x, device if out_sharding is None else out_sharding)
+
+
+@export
+def zeros_like(
+    a: ArrayLike | DuckTypedArray,
+    dtype: DTypeLike | None = None,
+    shape: Any = None,
+    *,
+    device: Any = None,
+    out_sharding: Any = None,
+) -> Array:
+    """An array of zeros like another.
+
+    Args:
+      a: array, scalar, or anything with shape and dtype.
+      dtype: of the result; by default that of `a`.
+      shape: of the result; by default that of `a`.
+      device, out_sharding: as for `zeros`.
+
+    >>> jnp.zeros_like(jnp.arange(3))
+    Array([0, 0, 0], dtype=int32)
+    """
+    return _filled_like("zeros_like", a, 0, dtype, shape, device, out_sharding)
+
+
+@export
+def ones_like(
+    a: ArrayLike | DuckTypedArray,
+    dtype: DTypeLike | None = None,
+    shape: Any = None,
+    *,
+    device: Any = None,
+    out_sharding: Any = None,
+) -> Array:
+    """An array of ones like another; arguments as for `zeros_like`.
+
+    >>> jnp.ones_like(jnp.arange(3))
+    Array([1, 1, 1], dtype=int32)
+    """
+    return _filled_like("ones_like", a, 1, dtype, shape, device, out_sharding)
+
+
+@export
+def empty_like(
+    prototype: ArrayLike | DuckTypedArray,
+    dtype: DTypeLike | None = None,
+    shape: Any = None,
+    *,
+    device: Any = None,
+) -> Array:
+    """An array like another, without particular contents: zeros. Arguments are as for `zeros_like`.
+
+    >>> jnp.empty_like(jnp.arange(3)).shape
+    (3,)
+    """
+    return _filled_like("empty_like", prototype, 0, dtype, shape, device, None)
+
+
+@export
+def full_like(
+    a: ArrayLike | DuckTypedArray,
+    fill_value: ArrayLike,
+    dtype: DTypeLike | None = None,
+    shape: Any = None,
+    *,
+    device: Any = None,
+    out_sharding: Any = None,
+) -> Array:
+    """An array like another, with all elements equal to a value.
+
+    Args:
+      a: array, scalar, or anything with shape and dtype.
+      fill_value: scalar, or an array that is broadcast to the shape.
+      dtype, shape, device, out_sharding: as for `zeros_like`.
+
+    >>> jnp.full_like(jnp.arange(3), 7)
+    Array([7, 7, 7], dtype=int32)
+    """
+    return _filled_like("full_like", a, fill_value, dtype, shape, device, out_sharding)
+
+
+def _filled_like(name, a, value, dtype, shape, device, out_sharding):
+    if not (hasattr(a, "dtype") and hasattr(a, "shape")):
+        check_arraylike(name, a)
+        a = util.lower_jax_array(a)
+    if dtype is not None:
+        dtype = dtypes.check_and_canonicalize_user_dtype(dtype, name)
+    if shape is not None:
+        shape = canonicalize_shape(shape)
+    sharding = util.placement(name, device, out_sharding)
+    if type(value) in (int, float, complex, bool):
+        return lax.full_like(a, value, dtype, shape, sharding=sharding)
+    if not util._arraylike(value):
+        raise TypeError(
+            f"{name} requires ndarray or scalar arguments, got {type(value)} at position 1."
+        )
+    value = util.lower_jax_array(value)
+    if np.ndim(value) == 0:
+        return lax.full_like(a, value, dtype, shape, sharding=sharding)
+    out = util._broadcast_to(
+        asarray(value, dtype=dtypes.dtype(a) if dtype is None else dtype),
+        np.shape(a) if shape is None else shape,
+    )
+    return _placed(name, out, device, out_sharding)
+
+
+@export
+def eye(
+    N: int, M: int | None = None, k: Any = 0, dtype: DTypeLike | None = None, *, device: Any = None
+) -> Array:
+    """A matrix with ones on a diagonal, zeros elsewhere.
+
+    Args:
+      N: number of rows.
+      M: number of columns; None for as many.
+      k: which diagonal: positive ones are above the main one, negative ones below.
+      dtype: of the result; by default floating point.
+      device: as for `zeros`.
+
+    Raises:
+      ValueError: if sizes are negative.
+
+    >>> jnp.eye(2, 3, k=1, dtype=int).tolist()
+    [[0, 1, 0], [0, 0, 1]]
+    """
+    dtype = _user_dtype(dtype, "eye")
+    rows = _size(N, "'N' argument of jnp.eye()")
+    columns = rows if M is None else _size(M, "'M' argument of jnp.eye()")
+    if _negative(rows) or _negative(columns):
+        raise ValueError(f"negative dimensions are not allowed, got {N} and {M}")
+    if isinstance(k, core.Tracer) or getattr(k, "shape", ()) != () or not _is_int(k):
+        if not _is_int(k) and not dtypes.issubdtype(dtypes.dtype(k), np.integer):
+            raise TypeError(f"jnp.eye: the argument `k` must be an integer, got {k!r}")
+        offset = lax.convert_element_type(k, np.int32)
+        out = lax.convert_element_type(
+            lax.eq(
+                lax.add(lax.broadcasted_iota(np.int32, (rows, columns), 0), offset),
+                lax.broadcasted_iota(np.int32, (rows, columns), 1),
+            ),
+            dtype,
+        )
+    else:
+        out = _eye(rows=rows, columns=columns, offset=_clamped(k), dtype=dtype)
+    return _placed("eye", out, device, None)
+
+
+def _negative(d):
+    return isinstance(d, int) and d < 0
+
+
+def _is_int(k):
+    return isinstance(k, (int, np.integer)) or (
+        getattr(k, "ndim", None) == 0 and dtypes.issubdtype(dtypes.dtype(k), np.integer)
+    )
+
+
+def _size(n: Any, context: str) -> Any:
+    return core.canonicalize_shape((n,), context)[0]
+
+
+def _clamped(k: Any) -> int:
+    """An offset of a diagonal as an int32; those far outside of any matrix are all the same."""
+    k = operator.index(k)
+    return min(max(k, -(2**30)), 2**30)
+
+
+def _eye_impl(*, rows, columns, offset, dtype):
+    return lax._eye(dtype, (rows, columns), offset)
+
+
+_eye_impl.__name__ = "eye"
+_eye_program = nested_jit(_eye_impl, static_argnames=("rows", "columns", "offset", "dtype"))
+
+
+def _eye(*, rows, columns, offset, dtype):
+    # One compiled program when eager; in a function being traced its operations.
+    fun = _eye_program if core.trace_ctx.trace is core.eval_trace else _eye_impl
+    return fun(rows=rows, columns=columns, offset=offset, dtype=dtype)
+
+
+@export
+def identity(n: int, dtype: DTypeLike | None = None) -> Array:
+    """The identity matrix with `n` rows and columns; see `eye`.
+
+    >>> jnp.identity(2, dtype=int).tolist()
+    [[1, 0], [0, 1]]
+    """
+    return eye(_size(n, "'n' argument of jnp.identity()"), dtype=dtype)
+
+
+# Ranges
+
+
+@export
+def arange(
+    start: Any,
+    stop: Any = None,
+    step: Any = None,
+    dtype: DTypeLike | None = None,
+    *,
+    device: Any = None,
+    out_sharding: Any = None,
+) -> Array:
+    """Numbers from `start` up to `stop`, which is not among them, by steps.
+
+    Args:
+      start: first number; with one argument it is `stop`, and the first number 0.
+      stop: end. All of them must be known when the function is traced.
+      step: difference of neighbours; 1 by default.
+      dtype: of the result; by default the one that combines the arguments'.
+      device, out_sharding: as for `zeros`.
+
+    Raises:
+      ValueError: if arguments are not scalar, or complex.
+      ConcretizationTypeError: if one is traced.
+
+    >>> jnp.arange(1, 10, 3)
+    Array([1, 4, 7], dtype=int32)
+    """
+    sharding = util.placement("arange", device, out_sharding)
+    if sharding is not None and device is not None:
+        return device_put(_arange(start, stop, step, dtype), sharding)
+    return _arange(start, stop, step, dtype, sharding)
+
+
+def _arange(start, stop, step, dtype, sharding=None):
+    if dtype is not None:
+        dtype = dtypes.check_and_canonicalize_user_dtype(dtype, "arange")
+    given = [("start", start), ("stop", stop), ("step", step)]
+    if type(start) is int and stop is None and step is None:
+        dtype = dtypes.default_int_dtype() if dtype is None else dtype
+        return lax.broadcasted_iota(dtype, (max(start, 0),), 0, out_sharding=sharding)
+    if stop is None and step is None:
+        given = [("stop", start)]
+    start, stop, step = _range_bounds(start, stop, step)
+    for name, value in given:
+        if np.ndim(value):
+            raise ValueError(f"jax.numpy.arange: arguments must be scalars; got {name}={value}")
+        if value is not None and dtypes.issubdtype(dtypes.dtype(value), np.complexfloating):
+            raise ValueError(
+                f"jax.numpy.arange does not take complex numbers, got {name}={value}."
+            )
+    if dtype is None:
+        dtype = dtypes.result_type(*[v for v in (start, stop, step) if v is not None])
+    if stop is None:
+        return lax.broadcasted_iota(
+            dtype, (_count(0, start, 1),), 0, out_sharding=sharding
+        )
+    if step is None:
+        if core.is_symbolic_dim(start) or core.is_symbolic_dim(stop):
+            size = core.max_dim(stop - start, 0)
+        else:
+            size = _count(start, stop, 1)
+        out = lax.broadcasted_iota(dtype, (size,), 0, out_sharding=sharding)
+        return out if type(start) is int and start == 0 else lax.add(_scalar(start, dtype), out)
+    size = _count(start, stop, step)
+    out = lax.broadcasted_iota(dtype, (size,), 0, out_sharding=sharding)
+    return lax.add(_scalar(start, dtype), lax.mul(_scalar(step, dtype), out))
+
+
+def _range_bounds(start, stop, step):
+    if core.is_symbolic_dim(start) or core.is_symbolic_dim(stop) or core.is_symbolic_dim(step):
+        return start, stop, step
+    names = ("start", "stop", "step") if stop is not None or step is not None else ("stop", "", "")
+    return tuple(
+        None
+        if value is None and (name != "stop" or step is None)
+        else core.concrete_or_error(None, value, f"It arose in the jnp.arange argument '{name}'")
+        for name, value in zip(names, (start, stop, step))
+    )
+
+
+def _count(start, stop, step):
+    """The number of elements of a range."""
+    if core.is_symbolic_dim(start) or core.is_symbolic_dim(stop):
+        return core.max_dim(-(-(stop - start) // step), 0)
+    start, stop, step = [_host_number(v) for v in (start, stop, step)]
+    return max(0, math.ceil((stop - start) / step) if not _all_ints(start, stop, step)
+               else -((start - stop) // step))
+
+
+def _all_ints(*values):
+    return all(type(v) is int for v in values)
+
+
+def _host_number(v):
+    if type(v) is int or type(v) is float:
+        return v
+    return np.asarray(v).astype(np.float64).item() if np.asarray(v).dtype.kind not in "biu" else int(v)
+
+
+def _scalar(value, dtype):
+    if core.is_symbolic_dim(value):
+        return lax.convert_element_type(value, dtype)
+    with np.errstate(all="ignore"):
+        return np.asarray(value).astype(dtype)[()]
+
+
+@export
+def linspace(
+    start: ArrayLike,
+    stop: ArrayLike,
+    num: int = 50,
+    endpoint: bool = True,
+    retstep: bool = False,
+    dtype: DTypeLike | None = None,
+    axis: int = 0,
+    *,
+    device: Any = None,
+) -> Any:
+    """Numbers at equal distances from `start` to `stop`.
+
+    Args:
+      start, stop: scalars, or arrays of bounds that are broadcast against each other.
+      num: how many numbers.
+      endpoint: whether `stop` is the last of them.
+      retstep: whether to return the distance as well.
+      dtype: of the result; by default floating point. For integers numbers are rounded down.
+      axis: where in the result the numbers lie, if the bounds are arrays.
+      device: as for `zeros`.
+
+    Returns:
+      An array, or `(array, distance)`.
+
+    Raises:
+      ValueError: if `num` is negative.
+
+    >>> jnp.linspace(0, 1, 5)
+    Array([0.  , 0.25, 0.5 , 0.75, 1.  ], dtype=float32)
+    """
+    if dtype is not None:
+        dtype = dtypes.check_and_canonicalize_user_dtype(dtype, "linspace")
+    num = core.concrete_dim_or_error(_known_num, num, "'num' argument of jnp.linspace")
+    axis = core.concrete_or_error(operator.index, axis, "'axis' argument of jnp.linspace")
+    check_arraylike("linspace", start, stop)
+    out = _linspace(
+        start,
+        stop,
+        num=num,
+        endpoint=bool(endpoint),
+        retstep=bool(retstep),
+        dtype=dtype,
+        axis=axis,
+    )
+    if device is None:
+        return out
+    return device_put(out, device)
+
+
+def _known_num(num):
+    return num if core.is_symbolic_dim(num) else operator.index(num)
+
+
+def _linspace_impl(start, stop, *, num, endpoint, retstep, dtype, axis):
+    if isinstance(num, int) and num < 0:
+        raise ValueError(f"Number of samples, {num}, must be non-negative.")
+    if dtype is None:
+        dtype = dtypes.to_inexact_dtype(dtypes.result_type(start, stop))
+    compute_dtype = dtypes.canonicalize_dtype(
+        dtypes.to_inexact_dtype(dtypes.result_type(dtypes.result_type(start, stop), dtype))
+    )
+    start, stop = ensure_arraylike("linspace", start, stop)
+    start = lax.convert_element_type(start, compute_dtype)
+    stop = lax.convert_element_type(stop, compute_dtype)
+    shape = list(lax.broadcast_shapes(start.shape, stop.shape))
+    start, stop = util._broadcast_to(start, shape), util._broadcast_to(stop, shape)
+    axis = canonicalize_axis(axis, len(shape) + 1) if len(shape) + 1 > 0 else axis
+    with_axis = [*shape[:axis], 1, *shape[axis:]]
+    div = num - 1 if endpoint else num
+    if isinstance(num, int) and num > 1 or core.is_symbolic_dim(num):
+        delta = lax.div(lax.sub(stop, start), _scalar(div, compute_dtype))
+        iota_shape = [1] * len(with_axis)
+        iota_shape[axis] = div
+        real_dtype = dtypes.finfo(compute_dtype).dtype
+        step = lax.reshape(lax.iota(real_dtype, div), iota_shape)
+        step = lax.convert_element_type(lax.div(step, _scalar(div, real_dtype)), compute_dtype)
+        first = lax.reshape(start, with_axis)
+        last = lax.reshape(stop, with_axis)
+        full_shape = [*shape[:axis], div, *shape[axis:]]
+        mul = _broadcasting(lax.mul, full_shape)
+        out = lax.add(mul(first, lax.sub(lax._one(step), step)), mul(last, step))
+        if endpoint:
+            out = lax.concatenate([out, lax.expand_dims(stop, (axis,))], axis)
+    elif num == 1:
+        # NumPy's distances: none between the elements, but up to the end.
+        delta = lax.full(shape, np.nan, compute_dtype) if endpoint else lax.sub(stop, start)
+        out = lax.reshape(start, with_axis)
+    else:
+        with_axis[axis] = 0
+        delta = lax.full(shape, np.nan, compute_dtype)
+        out = lax.full(with_axis, 0, compute_dtype)
+    if dtypes.issubdtype(dtype, np.integer) and not dtypes.issubdtype(out.dtype, np.integer):
+        out = lax.floor(out)
+    out = lax.convert_element_type(out, dtype)
+    return (out, delta) if retstep else out
+
+
+_linspace_impl.__name__ = "_linspace"
+_linspace = nested_jit(
+    _linspace_impl, static_argnames=("num", "endpoint", "retstep", "dtype", "axis")
+)
+
+
+def _broadcasting(op, shape):
+    def apply(x, y):
+        return op(util._broadcast_to(x, shape), util._broadcast_to(y, shape)) if len(shape) > 1 else op(x, y)
+
+    return apply
+
+
+@export
+def logspace(
+    start: ArrayLike,
+    stop: ArrayLike,
+    num: int = 50,
+    endpoint: bool = True,
+    base: ArrayLike = 10.0,
+    dtype: DTypeLike | None = None,
+    axis: int = 0,
+) -> Array:
+    """Numbers at equal ratios from `base ** start` to `base ** stop`.
+
+    Args:
+      start, stop: scalars, or arrays of exponents that are broadcast against each other.
+      base: scalar or array.
+      num, endpoint, dtype, axis: as for `linspace`.
+
+    >>> jnp.logspace(0, 3, 4, base=2)
+    Array([1., 2., 4., 8.], dtype=float32)
+    """
+    num = core.concrete_or_error(operator.index, num, "'num' argument of jnp.logspace")
+    axis = core.concrete_or_error(operator.index, axis, "'axis' argument of jnp.logspace")
+    if dtype is not None:
+        dtype = dtypes.check_and_canonicalize_user_dtype(dtype, "logspace")
+    check_arraylike("logspace", start, stop, base)
+    return _logspace(
+        start, stop, base, num=num, endpoint=bool(endpoint), dtype=dtype, axis=axis
+    )
+
+
+def _logspace_impl(start, stop, base, *, num, endpoint, dtype, axis):
+    if dtype is None:
+        dtype = dtypes.to_inexact_dtype(dtypes.result_type(start, stop))
+    compute_dtype = dtypes.canonicalize_dtype(
+        dtypes.to_inexact_dtype(dtypes.result_type(dtypes.result_type(start, stop), dtype))
+    )
+    start, stop, base = ensure_arraylike("logspace", start, stop, base)
+    start = lax.convert_element_type(start, compute_dtype)
+    stop = lax.convert_element_type(stop, compute_dtype)
+    exponents = linspace(start, stop, num, endpoint=endpoint, retstep=False, dtype=None, axis=axis)
+    return lax.convert_element_type(power(base, exponents), dtype)
+
+
+_logspace_impl.__name__ = "_logspace"
+_logspace = nested_jit(_logspace_impl, static_argnames=("num", "endpoint", "dtype", "axis"))
+
+
+@export
+def geomspace(
+    start: ArrayLike,
+    stop: ArrayLike,
+    num: int = 50,
+    endpoint: bool = True,
+    dtype: DTypeLike | None = None,
+    axis: int = 0,
+) -> Array:
+    """Numbers at equal ratios from `start` to `stop`.
+
+    Args:
+      start, stop: scalars, or arrays of bounds that are broadcast against each other; of the same sign.
+      num, endpoint, dtype, axis: as for `linspace`.
+
+    >>> jnp.geomspace(1, 8, 4)
+    Array([1. , 2. , 4. , 7.9999995], dtype=float32)
+    """
+    num = core.concrete_or_error(operator.index, num, "'num' argument of jnp.geomspace")
+    axis = core.concrete_or_error(operator.index, axis, "'axis' argument of jnp.geomspace")
+    if dtype is not None:
+        dtype = dtypes.check_and_canonicalize_user_dtype(dtype, "geomspace")
+    check_arraylike("geomspace", start, stop)
+    return _geomspace(start, stop, num=num, endpoint=bool(endpoint), dtype=dtype, axis=axis)
+
+
+def _geomspace_impl(start, stop, *, num, endpoint, dtype, axis):
+    if dtype is None:
+        dtype = dtypes.to_inexact_dtype(dtypes.result_type(start, stop))
+    compute_dtype = dtypes.canonicalize_dtype(
+        dtypes.to_inexact_dtype(dtypes.result_type(dtypes.result_type(start, stop), dtype))
+    )
+    start, stop = ensure_arraylike("geomspace", start, stop)
+    start = lax.convert_element_type(start, compute_dtype)
+    stop = lax.convert_element_type(stop, compute_dtype)
+    # Both bounds are turned so that the first is a positive real number.
+    turn = sign(start)
+    exponents = _logspace(
+        log10(_divide(start, turn)),
+        log10(_divide(stop, turn)),
+        10.0,
+        num=num,
+        endpoint=endpoint,
+        dtype=compute_dtype,
+        axis=0,
+    )
+    out = lax.mul(*util.promote_shapes("geomspace", turn, exponents))
+    if axis != 0:
+        axis = canonicalize_axis(axis, out.ndim)
+        out = lax.transpose(out, [*range(1, axis + 1), 0, *range(axis + 1, out.ndim)])
+    return lax.convert_element_type(out, dtype)
+
+
+def _divide(x, y):
+    return lax.div(*util.promote_shapes("geomspace", x, y))
+
+
+_geomspace_impl.__name__ = "_geomspace"
+_geomspace = nested_jit(_geomspace_impl, static_argnames=("num", "endpoint", "dtype", "axis"))
+
+
+# Grids
+
+
+@export
+def meshgrid(
+    *xi: ArrayLike, copy: bool = True, sparse: bool = False, indexing: str = "xy"
+) -> list[Array]:
+    """Coordinates of the points of a grid, from the coordinates along each axis.
+
+    Args:
+      *xi: one-dimensional arrays.
+      copy: must be True: there are no views.
+      sparse: whether dimensions along which nothing changes have size 1.
+      indexing: "xy" for rows by the second array and columns by the first, "ij" for the given order.
+
+    Returns:
+      A list of one array for each argument.
+
+    Raises:
+      ValueError: if an option or a dimension does not fit.
+
+    >>> [x.tolist() for x in jnp.meshgrid(jnp.array([1, 2]), jnp.array([3, 4]))]
+    [[[1, 2], [1, 2]], [[3, 3], [4, 4]]]
+    """
+    args = list(util.ensure_arraylike_tuple("meshgrid", xi))
+    if not copy:
+        raise ValueError("jax.numpy.meshgrid only supports copy=True")
+    if indexing not in ("xy", "ij"):
+        raise ValueError(f"Valid values for indexing are 'xy' and 'ij', got {indexing}")
+    if any(a.ndim != 1 for a in args):
+        raise ValueError("Arguments to jax.numpy.meshgrid must be 1D, got shapes "
+                         f"{[a.shape for a in args]}")
+    swap = indexing == "xy" and len(args) >= 2
+    if swap:
+        args[0], args[1] = args[1], args[0]
+    shape = [1 if sparse else a.shape[0] for a in args]
+    out = [
+        lax.broadcast_in_dim(a, (*shape[:i], a.shape[0], *shape[i + 1 :]), (i,))
+        for i, a in enumerate(args)
+    ]
+    if swap:
+        out[0], out[1] = out[1], out[0]
+    return out
+
+
+@export
+def indices(dimensions: Sequence[int], dtype: DTypeLike | None = None, sparse: bool = False) -> Any:
+    """The indices of the elements of an array.
+
+    Args:
+      dimensions: its shape.
+      dtype: of the result; by default integer.
+      sparse: whether to return a tuple of arrays that broadcast against each other.
+
+    Returns:
+      An array of shape `(len(dimensions), *dimensions)`.
+
+    >>> jnp.indices((2, 2)).tolist()
+    [[[0, 0], [1, 1]], [[0, 1], [0, 1]]]
+    """
+    dtype = dtypes.check_and_canonicalize_user_dtype(int if dtype is None else dtype, "indices")
+    dimensions = core.canonicalize_shape(dimensions, "`dimensions` argument of jnp.indices")
+    n = len(dimensions)
+    out = []
+    for i, size in enumerate(dimensions):
+        index = lax.iota(dtype, size)
+        shape = [1] * n if sparse else list(dimensions)
+        shape[i] = size
+        out.append(lax.broadcast_in_dim(index, shape, (i,)))
+    if sparse:
+        return tuple(out)
+    return lax.stack(out) if out else lax.full((0,), 0, dtype)
+
+
+@export
+def fromfunction(
+    function: Callable[..., Any], shape: Any, *, dtype: DTypeLike = float, **kwargs: Any
+) -> Any:
+    """An array whose elements are a function of their indices.
+
+    Args:
+      function: takes one scalar for each dimension; it is vectorized.
+      shape: of the array.
+      dtype: of the indices.
+      **kwargs: keyword arguments of the function.
+
+    Returns:
+      What `function` returns, with the dimensions `shape` in front.
+
+    Differs from NumPy, where the function is called once, with arrays.
+
+    >>> jnp.fromfunction(lambda i, j: 10 * i + j, (2, 2), dtype=int).tolist()
+    [[0, 1], [10, 11]]
+    """
+    shape = core.canonicalize_shape(shape, context="shape argument of jnp.fromfunction()")
+    for i in range(len(shape)):
+        in_axes = [0 if i == j else None for j in range(len(shape))]
+        function = util.vmap(function, in_axes=tuple(in_axes[::-1]))
+    return function(*[arange(s, dtype=dtype) for s in shape], **kwargs)

@@ -1,0 +1,196 @@
+"""Functions that compare arrays up to rounding or as a whole, and replace non-finite numbers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from jax._src import dtypes
+from jax._src.basearray import Array
+from jax._src.lax import lax
+from jax._src.library_jit import inline_jit, nested_jit
+from jax._src.numpy import util
+from jax._src.numpy.util import export
+from jax._src.typing import ArrayLike
+
+
+@export
+def isclose(
+    a: ArrayLike,
+    b: ArrayLike,
+    rtol: ArrayLike = 1e-05,
+    atol: ArrayLike = 1e-08,
+    equal_nan: bool = False,
+) -> Array:
+    """Whether elements are equal up to rounding: `abs(a - b) <= atol + rtol * abs(b)`.
+
+    Args:
+      a, b: arrays that broadcast.
+      rtol, atol: relative and absolute tolerance.
+      equal_nan: whether NaNs are equal.
+
+    Infinities are equal if they have one sign; integers that promotion leaves so are compared as floats.
+
+    >>> jnp.isclose(jnp.array([1., jnp.inf]), jnp.array([1.000001, jnp.inf])).tolist()
+    [True, True]
+    """
+    util.check_arraylike("isclose", a, b, rtol, atol)
+    return _isclose(a, b, rtol, atol, equal_nan=bool(equal_nan))
+
+
+def _isclose(a, b, rtol, atol, *, equal_nan):
+    a, b = util.promote_args("isclose", a, b)
+    dtype = dtypes.dtype(a)
+    if isinstance(dtype, dtypes.ExtendedDType) or dtype == np.bool_:
+        return lax.eq(a, b)
+    if dtypes.issubdtype(dtype, np.integer):
+        a, b = util.promote_args_inexact("isclose", a, b)
+        dtype = dtypes.dtype(a)
+    real = util._complex_elem_type(dtype)
+    a, b, rtol, atol = util.promote_shapes(
+        "isclose",
+        lax.convert_element_type(a, dtype),
+        lax.convert_element_type(b, dtype),
+        lax.convert_element_type(rtol, real),
+        lax.convert_element_type(atol, real),
+    )
+    close = lax.le(lax.abs(lax.sub(a, b)), lax.add(atol, lax.mul(rtol, lax.abs(b))))
+    finite = lax.bitwise_and(_isfinite(a), _isfinite(b))
+    close = lax.bitwise_or(lax.bitwise_and(close, finite), lax.eq(a, b))
+    if equal_nan:
+        close = lax.bitwise_or(close, lax.bitwise_and(lax.ne(a, a), lax.ne(b, b)))
+    return close
+
+
+def _isfinite(x):
+    if dtypes.issubdtype(x.dtype, np.complexfloating):
+        return lax.bitwise_and(lax.is_finite(lax.real(x)), lax.is_finite(lax.imag(x)))
+    return lax.is_finite(x)
+
+
+_isclose = nested_jit(_isclose, static_argnames=("equal_nan",))
+
+
+@export
+def allclose(
+    a: ArrayLike,
+    b: ArrayLike,
+    rtol: ArrayLike = 1e-05,
+    atol: ArrayLike = 1e-08,
+    equal_nan: bool = False,
+) -> Array:
+    """Whether all elements are equal up to rounding; see `isclose`.
+
+    >>> jnp.allclose(jnp.array([1., 2.]), jnp.array([1., 2.00001])).item()
+    True
+    """
+    util.check_arraylike("allclose", a, b, rtol, atol)
+    return _allclose(a, b, rtol, atol, equal_nan=bool(equal_nan))
+
+
+def _allclose(a, b, rtol, atol, *, equal_nan):
+    return _all(_isclose(a, b, rtol, atol, equal_nan=equal_nan))
+
+
+def _all(x):
+    return lax.reduce_and(x, axes=tuple(range(x.ndim)))
+
+
+_allclose = inline_jit(_allclose, static_argnames=("equal_nan",))
+
+
+@export
+def array_equal(a1: ArrayLike, a2: ArrayLike, equal_nan: bool = False) -> Array:
+    """Whether two arrays have the same shape and elements.
+
+    Args:
+      a1, a2: arrays, or sequences that arrays can be made of.
+      equal_nan: whether NaNs are equal.
+
+    >>> jnp.array_equal(jnp.array([1, 2]), jnp.array([1, 2])).item()
+    True
+    """
+    a1, a2 = _as_array(a1), _as_array(a2)
+    if a1.shape != a2.shape:
+        return util.to_array(np.bool_(False))
+    return _array_equal(a1, a2, equal_nan=bool(equal_nan))
+
+
+def _as_array(x: Any) -> Any:
+    return util.to_array(np.asarray(x) if isinstance(x, (list, tuple, str)) else x)
+
+
+def _array_equal(a1, a2, *, equal_nan):
+    a1, a2 = util.promote_args("array_equal", a1, a2)
+    same = lax.eq(a1, a2)
+    if equal_nan and dtypes.issubdtype(dtypes.dtype(a1), np.inexact):
+        same = lax.bitwise_or(same, lax.bitwise_and(lax.ne(a1, a1), lax.ne(a2, a2)))
+    return _all(same)
+
+
+_array_equal = nested_jit(_array_equal, static_argnames=("equal_nan",))
+
+
+@export
+def array_equiv(a1: ArrayLike, a2: ArrayLike) -> Array:
+    """Whether two arrays are equal once they are broadcast; False if they cannot be.
+
+    >>> jnp.array_equiv(jnp.array([1, 2]), jnp.array([[1, 2], [1, 2]])).item()
+    True
+    """
+    a1, a2 = _as_array(a1), _as_array(a2)
+    try:
+        lax.broadcast_shapes(a1.shape, a2.shape)
+    except ValueError:
+        return util.to_array(np.bool_(False))
+    return _array_equal(a1, a2, equal_nan=False)
+
+
+@export
+def nan_to_num(
+    x: ArrayLike,
+    copy: bool = True,
+    nan: ArrayLike = 0.0,
+    posinf: ArrayLike | None = None,
+    neginf: ArrayLike | None = None,
+) -> Array:
+    """Replaces NaNs and infinities.
+
+    Args:
+      x: array.
+      copy: arrays are immutable, so it makes no difference.
+      nan: for NaNs.
+      posinf, neginf: for infinities; None is the largest and the smallest finite number.
+
+    >>> jnp.nan_to_num(jnp.array([1., jnp.nan, jnp.inf]), posinf=9.).tolist()
+    [1.0, 0.0, 9.0]
+    """
+    util.check_arraylike("nan_to_num", x)
+    return _nan_to_num(x, nan, posinf, neginf)
+
+
+def _nan_to_num(x, nan, posinf, neginf):
+    x = util.to_array(x)
+    if not dtypes.issubdtype(x.dtype, np.inexact):
+        return x
+    if dtypes.issubdtype(x.dtype, np.complexfloating):
+        return lax.complex(
+            _nan_to_num(lax.real(x), nan, posinf, neginf),
+            _nan_to_num(lax.imag(x), nan, posinf, neginf),
+        )
+    info = dtypes.finfo(x.dtype)
+    out = _replace(x, lax.ne(x, x), nan)
+    if dtypes.supports_inf(x.dtype):
+        inf = np.array(np.inf, x.dtype)
+        out = _replace(out, lax.eq(x, lax._const(x, inf)), info.max if posinf is None else posinf)
+        out = _replace(out, lax.eq(x, lax._const(x, -inf)), info.min if neginf is None else neginf)
+    return out
+
+
+def _replace(x, mask, value):
+    value = lax._convert_element_type(value, x.dtype, x.weak_type)
+    return util._where(mask, value, x)
+
+
+_nan_to_num = nested_jit(_nan_to_num)

@@ -1,0 +1,542 @@
+"""Functions that choose elements: by conditions, by positions, or within bounds."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from jax._src import api, core, dtypes
+from jax._src.array import ArrayImpl
+from jax._src.basearray import Array
+from jax._src.device_transfer import device_put
+from jax._src.errors import NonConcreteBooleanIndexError
+from jax._src.lax import lax, slicing
+from jax._src.library_jit import inline_jit, nested_jit
+from jax._src.numpy import util
+from jax._src.numpy.manipulation import broadcast_arrays, ravel, reshape
+from jax._src.numpy.manipulation.shape import operand
+from jax._src.numpy.util import export
+from jax._src.typing import ArrayLike
+from jax._src.util import canonicalize_axis
+
+# ---------------------------------------------------------------------------------------------------
+# One of several values for each element
+
+
+@export
+def where(
+    condition: ArrayLike,
+    x: ArrayLike | None = None,
+    y: ArrayLike | None = None,
+    /,
+    *,
+    size: int | None = None,
+    fill_value: Any = None,
+) -> Any:
+    """Chooses elements of `x` where `condition` holds, and of `y` elsewhere.
+
+    With `condition` alone it is `nonzero`.
+
+    Args:
+      condition: boolean array; other numbers hold where they are not zero.
+      x, y: arrays that broadcast with it.
+      size, fill_value: for `condition` alone, as for `nonzero`.
+
+    Raises:
+      TypeError: if only one of `x` and `y` is given.
+      ValueError: if shapes do not fit, or `size` is given beside `x` and `y`.
+
+    The gradient flows to both `x` and `y`, weighted by the choice; a NaN derivative of the one not chosen
+    gives NaN (0 times NaN), so make its argument harmless too.
+
+    >>> jnp.where(jnp.array([True, False]), jnp.array([1, 2]), 0).tolist()
+    [1, 0]
+    >>> jnp.where(jnp.array([0, 3, 5]))[0].tolist()
+    [1, 2]
+    """
+    if x is not None and y is not None:
+        if size is not None or fill_value is not None:
+            raise ValueError(
+                "size and fill_value arguments cannot be used in three-term where function."
+            )
+        return util._where(condition, x, y)
+    if x is None and y is None:
+        util.check_arraylike("where", condition)
+        return nonzero(condition, size=size, fill_value=fill_value)
+    util.check_arraylike("where", condition, x, y)
+
+
+@export
+def select(
+    condlist: Sequence[ArrayLike], choicelist: Sequence[ArrayLike], default: ArrayLike = 0
+) -> Array:
+    """Chooses for each element from the first array whose condition holds.
+
+    Args:
+      condlist: boolean arrays, which broadcast.
+      choicelist: as many arrays.
+      default: for elements for which no condition holds.
+
+    Raises:
+      ValueError: if there are no conditions, or not as many choices.
+
+    >>> x = jnp.arange(5)
+    >>> jnp.select([x < 2, x > 3], [-x, 10 * x], default=7).tolist()
+    [0, -1, 7, 7, 40]
+    """
+    if len(condlist) != len(choicelist):
+        raise ValueError(
+            "condlist must have length equal to choicelist ({} vs {})".format(
+                len(condlist), len(choicelist)
+            )
+        )
+    if not len(condlist):
+        raise ValueError("condlist must be non-empty")
+    condlist, choicelist = list(condlist), list(choicelist)
+    util.check_arraylike("select", *condlist, *choicelist, default)
+    return _select(condlist, choicelist, default)
+
+
+def _select(condlist, choicelist, default):
+    *choices, out = util.promote_dtypes(*choicelist, default)
+    for condition, choice in zip(condlist[::-1], choices[::-1]):
+        out = util._where(condition, choice, out)
+    return out
+
+
+_select = inline_jit(_select)
+
+
+@export
+def choose(
+    a: ArrayLike, choices: Sequence[ArrayLike] | Array, out: None = None, mode: str = "raise"
+) -> Array:
+    """Chooses for each element from the array with that number.
+
+    Args:
+      a: integer array: which one.
+      choices: arrays that broadcast with `a`.
+      out: must be None.
+      mode: for numbers out of bounds: "raise" (the default; not possible for traced `a`), "wrap" for the
+        remainder, "clip" for the first or last array.
+
+    Raises:
+      ValueError: if numbers are out of bounds in mode "raise", or not integers.
+
+    >>> jnp.choose(jnp.array([1, 0, 1]), [jnp.array([1, 2, 3]), jnp.array([10, 20, 30])]).tolist()
+    [10, 2, 30]
+    """
+    util.reject_out("choose", out)
+    choices = list(choices)
+    a, *choices = util.ensure_arraylike_tuple("choose", (a, *choices))
+    if not dtypes.issubdtype(a.dtype, np.integer):
+        raise ValueError("`a` array must be integer typed")
+    n = len(choices)
+    if mode == "raise":
+        value = core.concrete_or_error(
+            np.asarray,
+            a,
+            "The error occurred because jnp.choose was jit-compiled with mode='raise'. Use mode='wrap' or "
+            "mode='clip' instead.",
+        )
+        if ((value < 0) | (value >= n)).any():
+            raise ValueError("invalid entry in choice array")
+    elif mode not in ("wrap", "clip"):
+        raise ValueError(f"mode={mode!r} not understood. Must be 'raise', 'wrap', or 'clip'")
+    return _choose(a, choices, wrap=mode == "wrap")
+
+
+def _choose(a, choices, *, wrap):
+    if dtypes.iinfo(a.dtype).bits < 32:
+        a = lax.convert_element_type(a, np.int32)
+    n = lax._const(a, len(choices))
+    if wrap:
+        a = lax.rem(lax.add(lax.rem(a, n), n), n)
+    which = lax.clamp(lax._const(a, 0), a, lax._const(a, len(choices) - 1))
+    which, *choices = broadcast_arrays(which, *util.promote_dtypes(*choices))
+    return lax.select_n(lax.convert_element_type(which, np.int32), *choices)
+
+
+_choose = nested_jit(_choose, static_argnames=("wrap",))
+
+
+@export
+def piecewise(
+    x: ArrayLike, condlist: Any, funclist: Sequence[Any], *args: Any, **kw: Any
+) -> Array:
+    """Evaluates a function that is defined piece by piece.
+
+    Args:
+      x: array.
+      condlist: boolean arrays of the shape of `x`, or a boolean array with one more dimension in front.
+      funclist: for each condition a function of one element, or a number; one more is for elements for
+        which no condition holds (otherwise 0). Where several hold, the last one counts.
+      *args, **kw: further arguments of the functions.
+
+    Returns:
+      An array of the shape and dtype of `x`.
+
+    Raises:
+      ValueError: if there are not as many functions as conditions, or one more.
+
+    Differs from NumPy: functions are traced, and applied to single elements.
+
+    >>> x = jnp.array([-2., -1., 1., 3.])
+    >>> jnp.piecewise(x, [x < 0, x > 2], [jnp.abs, 9., lambda v: v / 2]).tolist()
+    [2.0, 1.0, 0.5, 9.0]
+    """
+    x = operand("piecewise", x)
+    nc, nf = len(condlist), len(funclist)
+    if nf == nc + 1:
+        functions = [funclist[-1], *funclist[:-1]]
+    elif nf == nc:
+        functions = [0, *funclist]
+    else:
+        raise ValueError(
+            f"with {nc} condition(s), either {nc} or {nc + 1} functions are expected; got {nf}"
+        )
+    out = _piece(functions[0], x, args, kw)
+    for condition, fun in zip(list(condlist), functions[1:]):
+        out = util._where(condition, _piece(fun, x, args, kw), out)
+    return out
+
+
+def _piece(fun, x, args, kw):
+    if not callable(fun):
+        return lax.convert_element_type(fun, x.dtype)
+
+    def each(v):
+        return lax.convert_element_type(fun(v, *args, **kw), x.dtype)
+
+    if not x.ndim:
+        return each(x)
+    return reshape(api.vmap(each)(ravel(x)), x.shape)
+
+
+@export
+def clip(
+    arr: ArrayLike | None = None,
+    /,
+    min: ArrayLike | None = None,
+    max: ArrayLike | None = None,
+) -> Array:
+    """Brings elements into bounds.
+
+    Args:
+      arr: real array.
+      min: lower bounds, or None.
+      max: upper bounds, or None; where they are less than the lower ones, they count.
+
+    Returns:
+      An array of the shape and dtype that the arguments combine to.
+
+    Raises:
+      ValueError: for complex numbers, which have no order.
+
+    >>> jnp.clip(jnp.array([-1., 0.5, 3.]), 0, 1).tolist()
+    [0.0, 0.5, 1.0]
+    """
+    if arr is None:
+        raise ValueError("No input was provided to the clip function.")
+    util.check_arraylike("clip", arr)
+    given = [v for v in (min, max) if v is not None]
+    util.check_arraylike("clip", *given)
+    if any(dtypes.issubdtype(dtypes.dtype(v), np.complexfloating) for v in (arr, *given)):
+        raise ValueError(
+            "Clip received a complex value either through the input or the min/max keywords. Complex "
+            "values have no ordering and cannot be clipped. Please convert to a real value or array by "
+            "taking the real or imaginary components via jax.numpy.real/imag respectively."
+        )
+    return _clip(arr, min, max)
+
+
+def _clip(x, low, high):
+    if low is not None:
+        x = lax.max(*util.promote_args("maximum", low, x))
+    if high is not None:
+        x = lax.min(*util.promote_args("minimum", high, x))
+    return util.to_array(x)
+
+
+_clip = inline_jit(_clip)
+
+
+# ---------------------------------------------------------------------------------------------------
+# Where elements are
+
+
+@export
+def nonzero(
+    a: ArrayLike, *, size: int | None = None, fill_value: Any = None
+) -> tuple[Array, ...]:
+    """The positions of elements that are not zero.
+
+    Args:
+      a: array of at least one dimension.
+      size: how many positions to return; the first ones, or padded by `fill_value`. It must be given where
+        `a` is traced.
+      fill_value: an integer, or one for each dimension; None is 0.
+
+    Returns:
+      For each dimension a vector of indices.
+
+    Raises:
+      ValueError: if `a` is a scalar, or there are not as many fill values as dimensions.
+      ConcretizationTypeError: if `a` is traced and `size` is None.
+
+    >>> rows, columns = jnp.nonzero(jnp.array([[0, 5], [7, 0]]))
+    >>> rows.tolist(), columns.tolist()
+    ([0, 1], [1, 0])
+    >>> jnp.nonzero(jnp.array([0, 5, 7]), size=4, fill_value=-1)[0].tolist()
+    [1, 2, -1, -1]
+    """
+    a = operand("nonzero", a)
+    if not a.ndim:
+        raise ValueError(
+            "Calling nonzero on 0d arrays is not allowed. Use jnp.atleast_1d(scalar).nonzero() instead."
+        )
+    if size is None:
+        if fill_value is None and type(a) is ArrayImpl and core.trace_ctx.trace is core.eval_trace:
+            return _nonzero_now(a)
+        size = core.concrete_or_error(
+            operator.index,
+            _count_nonzero(a),
+            "The size argument of jnp.nonzero must be statically specified to use jnp.nonzero within JAX "
+            "transformations.",
+        )
+    else:
+        size = core.concrete_or_error(
+            operator.index,
+            size,
+            "The size argument of jnp.nonzero must be statically specified.",
+        )
+    if size < 0:
+        raise TypeError(f"jnp.nonzero: size must be nonnegative, got {size}")
+    if fill_value is not None:
+        if not isinstance(fill_value, tuple):
+            fill_value = (fill_value,) * a.ndim
+        if len(fill_value) != a.ndim or any(np.shape(v) for v in fill_value):
+            raise ValueError(
+                f"fill_value must be a scalar or a tuple of length {a.ndim}; got {fill_value}"
+            )
+    if not a.size or not size:
+        dtype = dtypes.default_int_dtype()
+        fills = (0,) * a.ndim if fill_value is None else fill_value
+        return tuple([lax.full((size,), v, dtype) for v in fills])
+    return _nonzero(a, fill_value, size=size)
+
+
+def _nonzero_now(a: ArrayImpl) -> tuple[Array, ...]:
+    """Positions found on the host: the number of them is no static shape of a program to compile."""
+    dtype = dtypes.default_int_dtype()
+    found = [i.astype(dtype) for i in np.nonzero(np.asarray(a))]
+    device = a.device if a.committed and len(a.devices()) == 1 else None
+    return tuple(device_put(found, device))
+
+
+def _as_mask(a):
+    return a if a.dtype == np.bool_ else lax.ne(a, lax._const(a, 0))
+
+
+def _count_nonzero(a):
+    mask = lax.convert_element_type(_as_mask(a), np.int32)
+    return lax.reduce_sum(mask, axes=tuple(range(a.ndim)))
+
+
+_count_nonzero = inline_jit(_count_nonzero)
+
+
+def _nonzero(a, fill_value, *, size):
+    dtype = dtypes.default_int_dtype()
+    index = np.dtype(np.int32) if type(a.size) is not int or a.size < 2**31 else np.dtype(np.int64)
+    rank = lax.cumsum(lax.convert_element_type(ravel(_as_mask(a)), index))
+    # The k-th position is the number of elements up to which at most k are found.
+    marks = slicing.scatter_add(
+        lax.full((size,), 0, index),
+        lax.expand_dims(rank, (1,)),
+        lax.full(rank.shape, 1, index),
+        slicing.ScatterDimensionNumbers((), (0,), (0,)),
+        indices_are_sorted=True,
+        mode=slicing.GatherScatterMode.FILL_OR_DROP,
+    )
+    place = lax.cumsum(marks)
+    exists = lax.lt(place, lax._const(place, a.size))
+    out = []
+    stride = a.size
+    for i, d in enumerate(a.shape):
+        stride = stride // d
+        position = lax.rem(lax.div(place, lax._const(place, stride)), lax._const(place, d))
+        position = lax.convert_element_type(position, dtype)
+        fill = 0 if fill_value is None else fill_value[i]
+        fill = lax.broadcast_in_dim(lax.convert_element_type(fill, dtype), (size,), ())
+        out.append(lax.select(exists, position, fill))
+    return tuple(out)
+
+
+_nonzero = nested_jit(_nonzero, static_argnames=("size",))
+
+
+@export
+def flatnonzero(a: ArrayLike, *, size: int | None = None, fill_value: Any = None) -> Array:
+    """The positions of elements that are not zero in the flattened array; arguments as for `nonzero`.
+
+    >>> jnp.flatnonzero(jnp.array([[0, 5], [7, 0]])).tolist()
+    [1, 2]
+    """
+    return nonzero(ravel(operand("flatnonzero", a)), size=size, fill_value=fill_value)[0]
+
+
+@export
+def argwhere(a: ArrayLike, *, size: int | None = None, fill_value: Any = None) -> Array:
+    """The positions of elements that are not zero, one a row; arguments as for `nonzero`.
+
+    >>> jnp.argwhere(jnp.array([[0, 5], [7, 0]])).tolist()
+    [[0, 1], [1, 0]]
+    """
+    a = operand("argwhere", a)
+    found = nonzero(a if a.ndim else ravel(a), size=size, fill_value=fill_value)
+    if not a.ndim:
+        return lax.full((found[0].shape[0], 0), 0, found[0].dtype)
+    return lax.stack(found, 1)
+
+
+# ---------------------------------------------------------------------------------------------------
+# The elements for which a condition holds
+
+
+@export
+def compress(
+    condition: ArrayLike,
+    a: ArrayLike,
+    axis: int | None = None,
+    *,
+    size: int | None = None,
+    fill_value: ArrayLike = 0,
+    out: None = None,
+) -> Array:
+    """The elements along a dimension for which a condition holds.
+
+    Args:
+      condition: boolean vector; may be shorter than the dimension.
+      a: array.
+      axis: along which dimension; None for the flattened array.
+      size: size of the result; needed where `condition` is traced. What is missing is `fill_value`.
+      fill_value: a number.
+      out: must be None.
+
+    Raises:
+      ValueError: if `condition` is no vector or holds for elements that do not exist, or `size` is larger
+        than the dimension.
+
+    >>> jnp.compress(jnp.array([True, False, True]), jnp.array([1, 2, 3])).tolist()
+    [1, 3]
+    """
+    util.reject_out("compress", out)
+    condition, a, fill_value = util.ensure_arraylike("compress", condition, a, fill_value)
+    if condition.ndim != 1:
+        raise ValueError("condition must be a 1D array")
+    if axis is None:
+        axis, a = 0, ravel(a)
+    axis = canonicalize_axis(axis, a.ndim)
+    n = a.shape[axis]
+    mask = _as_mask(condition)
+    if mask.shape[0] > n:
+        beyond = slicing.slice_in_dim(mask, n, mask.shape[0])
+        if core.concrete_or_error(np.any, beyond, "condition of jnp.compress longer than the axis"):
+            raise ValueError("condition contains entries that are out of bounds")
+        mask = slicing.slice_in_dim(mask, 0, n)
+    if size is None:
+        value = core.to_concrete_value(mask)
+        if value is None:
+            raise NonConcreteBooleanIndexError(mask)
+        return _rows(a, np.flatnonzero(value).astype(np.int32)[:, None], axis=axis)
+    if not 0 <= size <= mask.shape[0]:
+        raise ValueError(
+            "size must be positive and not greater than the size of the array axis; got "
+            f"size={size} for a.shape[axis]={mask.shape[0]}"
+        )
+    return _compress(mask, a, fill_value, axis=axis, size=operator.index(size))
+
+
+def _rows(a, positions, *, axis):
+    kept = tuple([d for d in range(a.ndim) if d != axis])
+    return slicing.gather(
+        a,
+        positions,
+        slicing.GatherDimensionNumbers(kept, (axis,), (axis,)),
+        (*a.shape[:axis], 1, *a.shape[axis + 1 :]),
+        mode=slicing.GatherScatterMode.FILL_OR_DROP,
+        fill_value=0,
+    )
+
+
+def _compress(mask, a, fill_value, *, axis, size):
+    (place,) = nonzero(mask, size=size, fill_value=mask.shape[0])
+    place = lax.convert_element_type(place, np.int32)
+    chosen = _rows(a, lax.expand_dims(place, (1,)), axis=axis)
+    exists = lax.lt(place, lax._const(place, mask.shape[0]))
+    exists = lax.broadcast_in_dim(exists, chosen.shape, (axis,))
+    fill = lax.convert_element_type(fill_value, a.dtype)
+    return lax.select(exists, chosen, lax.broadcast_in_dim(fill, chosen.shape, ()))
+
+
+_compress = nested_jit(_compress, static_argnames=("axis", "size"))
+
+
+@export
+def extract(
+    condition: ArrayLike, arr: ArrayLike, *, size: int | None = None, fill_value: ArrayLike = 0
+) -> Array:
+    """The elements of an array for which a condition holds, in one dimension; see `compress`.
+
+    >>> x = jnp.array([[1, 2], [3, 4]])
+    >>> jnp.extract(x > 1, x).tolist()
+    [2, 3, 4]
+    """
+    condition, arr, fill_value = util.ensure_arraylike("extract", condition, arr, fill_value)
+    return compress(ravel(condition), ravel(arr), size=size, fill_value=fill_value)
+
+
+@export
+def place(arr: ArrayLike, mask: ArrayLike, vals: ArrayLike, *, inplace: bool = True) -> Array:
+    """Replaces the elements for which a mask holds, by values in order, repeated as often as needed.
+
+    Args:
+      arr: array.
+      mask: boolean array of the same size.
+      vals: values.
+      inplace: must be False: arrays are immutable, the result is a new one.
+
+    Raises:
+      ValueError: if `inplace`, sizes differ, or there are no values.
+
+    >>> jnp.place(jnp.zeros(3), jnp.array([True, False, True]), jnp.array([1., 2.]), inplace=False).tolist()
+    [1.0, 0.0, 2.0]
+    """
+    arr, mask, vals = util.ensure_arraylike("place", arr, mask, vals)
+    if inplace:
+        raise ValueError(
+            "jax.numpy.place cannot modify arrays in-place, because JAX arrays are immutable. Pass "
+            "inplace=False to instead return an updated array."
+        )
+    if arr.size != mask.size:
+        raise ValueError("place: arr and mask must be the same size")
+    if not vals.size:
+        raise ValueError("Cannot place values from an empty array")
+    if not arr.size:
+        return arr
+    return _place(arr, mask, vals)
+
+
+def _place(arr, mask, vals):
+    mask = ravel(_as_mask(mask))
+    rank = lax.sub(lax.cumsum(lax.convert_element_type(mask, np.int32)), np.int32(1))
+    rank = lax.rem(lax.max(rank, np.int32(0)), np.int32(vals.size))
+    values = _rows(ravel(lax.convert_element_type(vals, arr.dtype)), lax.expand_dims(rank, (1,)), axis=0)
+    return reshape(lax.select(mask, values, ravel(arr)), arr.shape)
+
+
+_place = nested_jit(_place)

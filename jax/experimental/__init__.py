@@ -1,0 +1,1 @@
+"""What may still change: import the submodule that is needed."""

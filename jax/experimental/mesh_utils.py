@@ -1,0 +1,7 @@
+"""Arrangements of devices for :class:`jax.sharding.Mesh` that suit the network."""
+
+from jax._src.mesh_utils import (
+    create_device_mesh as create_device_mesh,
+    create_hybrid_device_mesh as create_hybrid_device_mesh,
+    device_kind_handler_dict as device_kind_handler_dict,
+)
