@@ -99,7 +99,32 @@ class _Jit:
         self.options = options
         self.traces = trace_table(fun)
         self.name = fun_name(fun)
-        self.call: Any = None  # the C++ callable
+        self.call: Callable[[], Any]  # the C++ callable, if it is still there
+
+    # What the callable has besides being called
+
+    @traceback_util.api_boundary
+    def trace(self, *args, **kwargs) -> stages.Traced:
+        """Trace the function for these arguments (values or `ShapeDtypeStruct`s)."""
+        entry, flat = self.trace_call(args, kwargs)
+        return stages.Traced(entry.params, entry.in_tree, entry.out_tree, entry.consts, flat, lower)
+
+    @traceback_util.api_boundary
+    def lower(self, *args, **kwargs) -> stages.Lowered:
+        """Trace and lower the function for these arguments (values or `ShapeDtypeStruct`s)."""
+        return self.trace(*args, **kwargs).lower()
+
+    @traceback_util.api_boundary
+    def eval_shape(self, *args, **kwargs):
+        """Types of the results for these arguments."""
+        return self.trace(*args, **kwargs).out_info
+
+    def clear_cache(self) -> None:
+        """Forget the function's traces and compiled programs."""
+        call = self.call()
+        if call is not None:
+            call._clear_cache()
+        self.traces.clear()
 
     # From a call to a trace
 
@@ -453,37 +478,13 @@ def make_jit(fun: Callable, **options):
 
 
 def _attach(call, state: _Jit) -> None:
-    @traceback_util.api_boundary
-    def trace(*args, **kwargs):
-        """Trace the function for these arguments (values or `ShapeDtypeStruct`s)."""
-        return _traced(state, args, kwargs)
-
-    @traceback_util.api_boundary
-    def lower(*args, **kwargs):
-        """Trace and lower the function for these arguments (values or `ShapeDtypeStruct`s)."""
-        return trace(*args, **kwargs).lower()
-
-    @traceback_util.api_boundary
-    def eval_shape(*args, **kwargs):
-        """Types of the results for these arguments."""
-        return trace(*args, **kwargs).out_info
-
-    def clear_cache():
-        """Forget the function's traces and compiled programs."""
-        call._clear_cache()
-        state.traces.clear()
-
-    call.trace = trace
-    call.lower = lower
-    call.eval_shape = eval_shape
-    call.clear_cache = clear_cache
+    state.call = weakref.ref(call)
+    call.trace = state.trace
+    call.lower = state.lower
+    call.eval_shape = state.eval_shape
+    call.clear_cache = state.clear_cache
     call._fun = state.fun
     call._jit_state = state
-
-
-def _traced(state: _Jit, args, kwargs):
-    entry, flat = state.trace_call(args, kwargs)
-    return stages.Traced(entry.params, entry.in_tree, entry.out_tree, entry.consts, flat, lower)
 
 
 # The primitive

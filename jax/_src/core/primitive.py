@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, MutableMapping
 from typing import Any
 
 from jax._src.core.effects import no_effects
-from jax._src.core.trace import trace_ctx
+from jax._src.core.trace import eval_trace, trace_ctx
 
 
 class Primitive:
@@ -88,7 +88,12 @@ class Primitive:
 
     def bind(self, *args, **params):
         """Apply the primitive to `args` in the current trace."""
-        return trace_ctx.trace.process_primitive(self, args, params)
+        trace = trace_ctx.trace
+        if trace is eval_trace:  # the most common case: a compiled program is there
+            call = self.eager_cache.get(tuple(params.items())) if params else self.eager_no_params
+            if call is not None:
+                return call(*args)
+        return trace.process_primitive(self, args, params)
 
     def bind_with_trace(self, trace, args, params):
         """Apply the primitive in `trace`; primitives that call functions override it."""
@@ -113,6 +118,8 @@ class Primitive:
     def def_impl(self, impl: Callable) -> Callable:
         """Set the rule that computes results of concrete arguments."""
         self.impl = impl
+        self.eager_cache.clear()
+        self.eager_no_params = None
         return impl
 
     def def_abstract_eval(self, rule: Callable) -> Callable:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 import operator
-import types
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from jax._src import core, dtypes
+from jax._src.api import vmap
 from jax._src.basearray import Array
 from jax._src.device_transfer import device_put
 from jax._src.lax import lax
@@ -104,8 +104,6 @@ def empty(
 
 
 def _filled(name, shape, value, dtype, device, out_sharding):
-    if isinstance(shape, types.GeneratorType):
-        raise TypeError(f"{name} expects a sequence of sizes as shape, got a generator.")
     shape = canonicalize_shape(shape)
     dtype = _user_dtype(dtype, name)
     if device is None and out_sharding is None:
@@ -280,19 +278,18 @@ def eye(
     columns = rows if M is None else _size(M, "'M' argument of jnp.eye()")
     if _negative(rows) or _negative(columns):
         raise ValueError(f"negative dimensions are not allowed, got {N} and {M}")
-    if isinstance(k, core.Tracer) or getattr(k, "shape", ()) != () or not _is_int(k):
-        if not _is_int(k) and not dtypes.issubdtype(dtypes.dtype(k), np.integer):
-            raise TypeError(f"jnp.eye: the argument `k` must be an integer, got {k!r}")
-        offset = lax.convert_element_type(k, np.int32)
-        out = lax.convert_element_type(
-            lax.eq(
-                lax.add(lax.broadcasted_iota(np.int32, (rows, columns), 0), offset),
-                lax.broadcasted_iota(np.int32, (rows, columns), 1),
-            ),
-            dtype,
-        )
+    if isinstance(k, (int, np.integer)):
+        offset = min(max(int(k), -(2**30)), 2**30)  # far outside of any matrix
+        # One compiled program when eager; in a function being traced its operations.
+        make = _eye_program if core.trace_ctx.trace is core.eval_trace else _eye
+        out = make(rows=rows, columns=columns, offset=offset, dtype=dtype)
     else:
-        out = _eye(rows=rows, columns=columns, offset=_clamped(k), dtype=dtype)
+        if np.ndim(k) or not dtypes.issubdtype(dtypes.dtype(k), np.integer):
+            raise TypeError(f"jnp.eye: the argument `k` must be an integer, got {k!r}")
+        row = lax.broadcasted_iota(np.int32, (rows, columns), 0)
+        column = lax.broadcasted_iota(np.int32, (rows, columns), 1)
+        shifted = lax.add(row, lax.convert_element_type(k, np.int32))
+        out = lax.convert_element_type(lax.eq(shifted, column), dtype)
     return _placed("eye", out, device, None)
 
 
@@ -300,34 +297,16 @@ def _negative(d):
     return isinstance(d, int) and d < 0
 
 
-def _is_int(k):
-    return isinstance(k, (int, np.integer)) or (
-        getattr(k, "ndim", None) == 0 and dtypes.issubdtype(dtypes.dtype(k), np.integer)
-    )
-
-
 def _size(n: Any, context: str) -> Any:
     return core.canonicalize_shape((n,), context)[0]
 
 
-def _clamped(k: Any) -> int:
-    """An offset of a diagonal as an int32; those far outside of any matrix are all the same."""
-    k = operator.index(k)
-    return min(max(k, -(2**30)), 2**30)
-
-
-def _eye_impl(*, rows, columns, offset, dtype):
+def _eye(*, rows, columns, offset, dtype):
     return lax._eye(dtype, (rows, columns), offset)
 
 
-_eye_impl.__name__ = "eye"
-_eye_program = nested_jit(_eye_impl, static_argnames=("rows", "columns", "offset", "dtype"))
-
-
-def _eye(*, rows, columns, offset, dtype):
-    # One compiled program when eager; in a function being traced its operations.
-    fun = _eye_program if core.trace_ctx.trace is core.eval_trace else _eye_impl
-    return fun(rows=rows, columns=columns, offset=offset, dtype=dtype)
+_eye.__name__ = "eye"
+_eye_program = nested_jit(_eye, static_argnames=("rows", "columns", "offset", "dtype"))
 
 
 @export
@@ -426,19 +405,16 @@ def _count(start, stop, step):
     """The number of elements of a range."""
     if core.is_symbolic_dim(start) or core.is_symbolic_dim(stop):
         return core.max_dim(-(-(stop - start) // step), 0)
-    start, stop, step = [_host_number(v) for v in (start, stop, step)]
-    return max(0, math.ceil((stop - start) / step) if not _all_ints(start, stop, step)
-               else -((start - stop) // step))
-
-
-def _all_ints(*values):
-    return all(type(v) is int for v in values)
+    start, stop, step = map(_host_number, (start, stop, step))
+    if type(start) is type(stop) is type(step) is int:
+        return max(0, -((start - stop) // step))
+    return max(0, math.ceil((stop - start) / step))
 
 
 def _host_number(v):
     if type(v) is int or type(v) is float:
         return v
-    return np.asarray(v).astype(np.float64).item() if np.asarray(v).dtype.kind not in "biu" else int(v)
+    return int(v) if dtypes.issubdtype(dtypes.dtype(v), np.integer) else float(v)
 
 
 def _scalar(value, dtype):
@@ -528,9 +504,7 @@ def _linspace_impl(start, stop, *, num, endpoint, retstep, dtype, axis):
         step = lax.convert_element_type(lax.div(step, _scalar(div, real_dtype)), compute_dtype)
         first = lax.reshape(start, with_axis)
         last = lax.reshape(stop, with_axis)
-        full_shape = [*shape[:axis], div, *shape[axis:]]
-        mul = _broadcasting(lax.mul, full_shape)
-        out = lax.add(mul(first, lax.sub(lax._one(step), step)), mul(last, step))
+        out = lax.add(lax.mul(first, lax.sub(lax._one(step), step)), lax.mul(last, step))
         if endpoint:
             out = lax.concatenate([out, lax.expand_dims(stop, (axis,))], axis)
     elif num == 1:
@@ -551,13 +525,6 @@ _linspace_impl.__name__ = "_linspace"
 _linspace = nested_jit(
     _linspace_impl, static_argnames=("num", "endpoint", "retstep", "dtype", "axis")
 )
-
-
-def _broadcasting(op, shape):
-    def apply(x, y):
-        return op(util._broadcast_to(x, shape), util._broadcast_to(y, shape)) if len(shape) > 1 else op(x, y)
-
-    return apply
 
 
 @export
@@ -765,5 +732,5 @@ def fromfunction(
     shape = core.canonicalize_shape(shape, context="shape argument of jnp.fromfunction()")
     for i in range(len(shape)):
         in_axes = [0 if i == j else None for j in range(len(shape))]
-        function = util.vmap(function, in_axes=tuple(in_axes[::-1]))
+        function = vmap(function, in_axes=tuple(in_axes[::-1]))
     return function(*[arange(s, dtype=dtype) for s in shape], **kwargs)

@@ -290,7 +290,7 @@ from jax._src.lax.lax.shape import (
     transpose as transpose,
     transpose_p as transpose_p,
 )
-from jax._src.lax.lax.sort import (
+from jax._src.lax.lax.sorting import (
     sort as sort,
     sort_key_val as sort_key_val,
     sort_p as sort_p,

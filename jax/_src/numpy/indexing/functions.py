@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import math
-from functools import partial
 from typing import Any
 
 import numpy as np
 
 from jax._src import core, dtypes
-from jax._src.api import jit
 from jax._src.basearray import Array
 from jax._src.lax import lax, slicing
 from jax._src.lax.slicing import (
@@ -18,6 +16,7 @@ from jax._src.lax.slicing import (
     ScatterDimensionNumbers,
 )
 from jax._src.lax.slicing.gathers import default_fill_value
+from jax._src.library_jit import nested_jit
 from jax._src.numpy import util
 from jax._src.numpy.indexing.lower import as_index, common_index_dtype
 from jax._src.numpy.indexing.setting import checked_values, scatter_update
@@ -97,10 +96,6 @@ def _static_fill(name: str, fill_value: Any) -> Any:
     return value.item()
 
 
-@partial(
-    jit,
-    static_argnames=("axis", "mode", "unique_indices", "indices_are_sorted", "fill_value"),
-)
 def _take(a, indices, *, axis, mode, unique_indices, indices_are_sorted, fill_value):
     a, indices = util.ensure_arraylike("take", a, indices)
     if axis is None:
@@ -140,6 +135,12 @@ def _take(a, indices, *, axis, mode, unique_indices, indices_are_sorted, fill_va
         mode=gather_mode,
         fill_value=fill_value,
     )
+
+
+_take = nested_jit(
+    _take,
+    static_argnames=("axis", "mode", "unique_indices", "indices_are_sorted", "fill_value"),
+)
 
 
 def _wrapped(indices, size):
@@ -221,7 +222,7 @@ def _take_along(arr, indices, *, axis, mode, fill_value, wrap):
 
 
 _take_along.__name__ = _take_along.__qualname__ = "take_along_axis"
-_take_along_axis = jit(_take_along, static_argnames=("axis", "mode", "fill_value", "wrap"))
+_take_along_axis = nested_jit(_take_along, static_argnames=("axis", "mode", "fill_value", "wrap"))
 
 
 def _check_index_dtype(name: str, indices) -> None:
@@ -396,4 +397,4 @@ def _broadcast_values(values, shape):
 
 
 _put_along.__name__ = _put_along.__qualname__ = "put_along_axis"
-_put_along_axis = jit(_put_along, static_argnames=("axis", "mode"))
+_put_along_axis = nested_jit(_put_along, static_argnames=("axis", "mode"))

@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 
 from jax._src import core, dtypes
-from jax._src.api import jit
 from jax._src.array import ArrayImpl
 from jax._src.lax import lax, slicing
 from jax._src.lax.slicing import GatherDimensionNumbers, GatherScatterMode
 from jax._src.lax.slicing.gathers import default_fill_value
+from jax._src.library_jit import inline_jit
 from jax._src.numpy.indexing.lower import (
     empty_axis_error,
     make_plan,
@@ -256,11 +256,11 @@ def _program(skeleton, flags) -> Callable:
 
         if len(_programs) >= _MAX_PROGRAMS:
             _programs.clear()
-        program = _programs[key] = jit(take)
+        program = _programs[key] = inline_jit(take)
     return program
 
 
-@jit
+@inline_jit
 def _take_row(x, i):
     return take_slice(x, [(DYN, i, False), *[(SLICE, 0, n, 1) for n in x.shape[1:]]])
 
@@ -279,11 +279,11 @@ def _take_rows(size: int) -> Callable:
 
         if len(_row_programs) >= _MAX_PROGRAMS:
             _row_programs.clear()
-        program = _row_programs[size] = jit(take)
+        program = _row_programs[size] = inline_jit(take)
     return program
 
 
-@jit
+@inline_jit
 def _take_at(x, i):
     kind = ARR if i.ndim else DYN
     wrap = dtypes.issubdtype(i.dtype, np.signedinteger)

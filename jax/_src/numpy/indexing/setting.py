@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 
 from jax._src import config, core, dtypes
-from jax._src.api import jit
 from jax._src.array import ArrayImpl
 from jax._src.basearray import Array
-from jax._src.core.hooks import hooks
 from jax._src.lax import lax, slicing
 from jax._src.lax.slicing import GatherScatterMode, ScatterDimensionNumbers
+from jax._src.library_jit import inline_jit
+from jax._src.numpy.array_constructors import asarray
 from jax._src.numpy.indexing.getting import join, split
 from jax._src.numpy.indexing.lower import make_plan
 from jax._src.numpy.indexing.parse import ARR, DYN, FLAG, GAP, INT, NEW, SLICE, parse_index
@@ -130,7 +130,7 @@ def checked_values(x, y):
         key = (x.dtype, t, config.numpy_dtype_promotion.value)
     else:
         if not isinstance(y, (Array, np.ndarray, np.generic)):
-            y = hooks.to_array(y)
+            y = asarray(y)
         key = (x.dtype, y.dtype, core.typeof(y).weak_type, config.numpy_dtype_promotion.value)
     safe = _safe.get(key)
     if safe is None:
@@ -173,7 +173,7 @@ def _program(scatter_op, skeleton, flags) -> Callable:
 
         if len(_programs) >= _MAX_PROGRAMS:
             _programs.clear()
-        program = _programs[key] = jit(update)
+        program = _programs[key] = inline_jit(update)
     return program
 
 

@@ -1,0 +1,61 @@
+"""Runs the examples in the docstrings of the public API."""
+
+import doctest
+import importlib
+import inspect
+
+import numpy as np
+import pytest
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+MODULES = [
+    "jax", "jax.ad_checkpoint", "jax.core", "jax.custom_derivatives", "jax.dlpack", "jax.dtypes",
+    "jax.errors", "jax.extend.core", "jax.flatten_util", "jax.lax", "jax.monitoring", "jax.nn",
+    "jax.nn.initializers", "jax.numpy", "jax.ops", "jax.random", "jax.sharding", "jax.stages",
+    "jax.test_util", "jax.tree", "jax.tree_util", "jax.typing",
+]  # fmt: skip
+
+
+def _documented():
+    """Public objects with examples, each once, by the first name they go by."""
+    seen = set()
+    for name in MODULES:
+        module = importlib.import_module(name)
+        objects = [(name, module)]
+        for attr in sorted(a for a in dir(module) if not a.startswith("_")):
+            value = getattr(module, attr)
+            if not inspect.ismodule(value):
+                objects.append((f"{name}.{attr}", value))
+        for path, value in objects:
+            doc = getattr(value, "__doc__", None)
+            if isinstance(doc, str) and ">>>" in doc and id(doc) not in seen:
+                seen.add(id(doc))
+                yield path, doc
+            if inspect.isclass(value) and (value.__module__ or "").startswith("jax"):
+                for attr, member in vars(value).items():
+                    doc = getattr(member, "__doc__", None)
+                    if isinstance(doc, str) and ">>>" in doc and id(doc) not in seen:
+                        seen.add(id(doc))
+                        yield f"{path}.{attr}", doc
+
+
+EXAMPLES = dict(_documented())
+
+
+@pytest.mark.parametrize("path", list(EXAMPLES))
+def test_docstring(path):
+    namespace = {"jax": jax, "jnp": jnp, "np": np, "lax": lax}
+    test = doctest.DocTestParser().get_doctest(EXAMPLES[path], namespace, path, None, 0)
+    lines = []
+    runner = doctest.DocTestRunner(
+        optionflags=doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS | doctest.IGNORE_EXCEPTION_DETAIL
+    )
+    runner.run(test, out=lines.append)
+    assert not runner.failures, "".join(lines)
+
+
+def test_examples_were_found():
+    assert len(EXAMPLES) > 300
