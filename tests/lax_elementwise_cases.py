@@ -1,8 +1,7 @@
 """Cases for elementwise operations: arithmetic, logic, selection, conversions, special functions."""
 
 import jax
-import jax.numpy as jnp
-import ml_dtypes  # noqa: F401  (its dtypes are found by name)
+import ml_dtypes
 import numpy as np
 from jax import lax
 from op_cases import Case, dtype_of
@@ -27,7 +26,7 @@ def table(dtype: str, which: str = "all") -> np.ndarray:
         return np.array([True, False, True, False])
     if dt.kind in "iu" or dtype in NARROW_INTS:
         info = ml_dtypes.iinfo(dt)
-        return np.array([0, 1, 2, 3, 5, 7, info.max, info.min, info.max - 1]).astype(dt)
+        return np.array([0, 1, 2, 3, 5, 7, info.max, info.min, info.max - 1], object).astype(dt)
     xs = np.array(POINTS if which == "finite" else POINTS + BEYOND)
     if np.issubdtype(dt, np.complexfloating):
         parts = [0.0, -0.0, 1.0, -0.5, 3.7]
@@ -71,7 +70,9 @@ SHAPES = [(), (3,), (2, 3), (0,), (2, 0, 3)]
 
 def unary(name, op, dtypes, numpy=None, diff=("float32", "complex64"), tol=None, domain=None):
     values = [table(d) for d in dtypes]
-    CASES.append(Case(name, each(op), values, diff="", vmap=False, x64=True, tol=tol))
+    CASES.append(
+        Case(name, each(op), values, diff="", vmap=False, x64=True, tol=tol, ignore=("eager",))
+    )
     if numpy is not None:
         reals = [d for d in dtypes if d in ("float32", "float64", "int32", "uint8", "bool")]
         CASES.append(
@@ -83,16 +84,28 @@ def unary(name, op, dtypes, numpy=None, diff=("float32", "complex64"), tol=None,
                 diff="",
                 vmap=False,
                 x64=True,
+                ignore=("eager", "jit"),
                 tol=tol or 3e-5,
             )
         )
-    shapes = [seeded(s, _first(dtypes, "float32", "complex64", "int32"), i) for i, s in enumerate(SHAPES)]
-    CASES.append(Case(f"{name}_shapes", each(op), shapes, diff="", vmap=False))
+    shapes = [
+        seeded(s, _first(dtypes, "float32", "complex64", "int32"), i) for i, s in enumerate(SHAPES)
+    ]
+    CASES.append(Case(f"{name}_shapes", each(op), shapes, diff="", vmap=False, ignore=("eager",)))
     example = seeded((2, 3), _first(dtypes, "float32", "complex64", "int32"), 5)
     CASES.append(Case(f"{name}_vmap", op, [example], diff=""))
     for d in diff:
         if d in dtypes:
-            CASES.append(Case(f"{name}_derivative_{d}", op, [table(d, "finite")], vmap=False, tol=1e-4))
+            CASES.append(
+                Case(
+                    f"{name}_derivative_{d}",
+                    op,
+                    [table(d, "finite")],
+                    vmap=False,
+                    tol=1e-4,
+                    ignore=("eager", "jit"),
+                )
+            )
 
 
 def _first(dtypes, *preferred):
@@ -162,7 +175,13 @@ for y in (0, 1, 2, 3, 5, -1, -2, -3):
     unary(f"integer_pow{y}", lambda x, y=y: lax.integer_pow(x, y), NUMERIC if y >= 0 else INEXACT)
 
 unary("lgamma", lax.lgamma, FLOATS, scalar_numpy("gammaln"))
-unary("digamma", lax.digamma, FLOATS, scalar_numpy("digamma"), domain=np.array([0.5, 1, 3, 10.5, -0.3]))
+unary(
+    "digamma",
+    lax.digamma,
+    FLOATS,
+    scalar_numpy("digamma"),
+    domain=np.array([0.5, 1, 3, 10.5, -0.3]),
+)
 unary("erf", lax.erf, FLOATS, scalar_numpy("erf"))
 unary("erfc", lax.erfc, REALS, scalar_numpy("erfc"))
 unary("erf_inv", lax.erf_inv, FLOATS, scalar_numpy("erfinv"))
@@ -186,7 +205,9 @@ def binary(
     name, op, dtypes, numpy=None, diff=("float32", "complex64"), tol=None, both="both", points=None
 ):
     values = [v for d in dtypes for v in (points(d) if points else pairs(d))]
-    CASES.append(Case(name, each_pair(op), values, diff="", vmap=False, x64=True, tol=tol))
+    CASES.append(
+        Case(name, each_pair(op), values, diff="", vmap=False, x64=True, tol=tol, ignore=("eager",))
+    )
     if numpy is not None:
         reals = [d for d in dtypes if d in ("float32", "float64")]
         values = [v for d in reals for v in (points(d) if points else pairs(d, "finite"))]
@@ -199,6 +220,7 @@ def binary(
                 diff="",
                 vmap=False,
                 x64=True,
+                ignore=("eager", "jit"),
                 tol=tol or 3e-5,
             )
         )
@@ -209,14 +231,34 @@ def binary(
         return np.abs(x) + x.dtype.type(0.5) if points or d in REALS else x
 
     args = [operand(s, i) for i, pair in enumerate(SHAPE_PAIRS) for s in pair]
-    CASES.append(Case(f"{name}_shapes", each_pair(op), args, diff=both, vmap=False, tol=1e-4))
+    CASES.append(
+        Case(
+            f"{name}_shapes",
+            each_pair(op),
+            args,
+            diff=both,
+            vmap=False,
+            tol=1e-4,
+            ignore=("eager",),
+        )
+    )
     for shapes in (((2, 3), (2, 3)), ((), (2, 3))):
         args = [operand(s, i) for i, s in enumerate(shapes)]
         CASES.append(Case(f"{name}_vmap{len(shapes[0])}", op, args, diff=""))
     for d in diff:
         if d in dtypes:
-            args = points(d) if points else pairs(d, "finite")
-            CASES.append(Case(f"{name}_derivative_{d}", op, args, vmap=False, diff=both, tol=1e-4))
+            args = list(points(d) if points else pairs(d, "finite"))
+            CASES.append(
+                Case(
+                    f"{name}_derivative_{d}",
+                    op,
+                    args,
+                    vmap=False,
+                    diff=both,
+                    tol=1e-4,
+                    ignore=("eager", "jit"),
+                )
+            )
 
 
 binary("add", lax.add, NUMERIC, np.add)
@@ -268,14 +310,33 @@ for op, ref in (("igamma", "gammainc"), ("igammac", "gammaincc")):
     )
     edges = [-1.0, 0.0, 1.0, np.inf, np.nan]
     CASES.append(
-        Case(f"{op}_edges", getattr(lax, op), grid("float32", edges, edges), diff="", vmap=False)
+        Case(
+            f"{op}_edges",
+            getattr(lax, op),
+            list(grid("float32", edges[:3] + edges[4:], edges)),
+            diff="",
+            vmap=False,
+        )
+    )
+    CASES.append(
+        Case(
+            f"{op}_limits",
+            getattr(lax, op),
+            list(grid("float32", edges[3:], edges[:3])),
+            numpy=scalar_numpy(ref),
+            diff="",
+            vmap=False,
+            ignore=("eager", "jit"),
+        )
     )
     CASES.append(
         Case(f"{op}_half", each_pair(getattr(lax, op)), [*grid("bfloat16", A, X), *grid("float16", A, X)],
              diff="", vmap=False)
     )  # fmt: skip
 for op in ("igamma_grad_a", "random_gamma_grad"):
-    binary(op, getattr(lax, op), TWO, points=lambda d: grid(d, A, X), diff=(), both="", tol=5e-4)
+    binary(
+        op, getattr(lax, op), TWO, points=lambda d: grid(d, A[:-1], X), diff=(), both="", tol=5e-4
+    )
 binary(
     "zeta", lax.zeta, TWO, scalar_numpy("zeta"), points=lambda d: grid(d, [1.5, 2.0, 7.0], X), diff=(),
     both="", tol=1e-5,
@@ -285,9 +346,7 @@ CASES.append(
         "polygamma",
         each_pair(lax.polygamma),
         [*grid("float32", [0, 1, 2, 5], X), *grid("float64", [0, 1, 2, 5], X)],
-        numpy=lambda *xs: [
-            scalar_numpy("polygamma")(n, x) for n, x in zip(xs[::2], xs[1::2])
-        ],
+        numpy=lambda *xs: [scalar_numpy("polygamma")(n, x) for n, x in zip(xs[::2], xs[1::2])],
         diff="",
         vmap=False,
         x64=True,
@@ -295,7 +354,9 @@ CASES.append(
     )
 )
 CASES.append(
-    Case("polygamma_derivative", lambda x: lax.polygamma(jnp.float32(1), x), [np.float32(X)], tol=1e-4)
+    Case(
+        "polygamma_derivative", lambda x: lax.polygamma(np.float32(1), x), [np.float32(X)], tol=1e-4
+    )
 )
 P = [0.0, 0.01, 0.3, 0.5, 0.77, 1.0]
 _a, _b, _x = (t.astype(np.float64) for t in np.meshgrid([0.2, 1.0, 3.0, 20.0], [0.5, 1.0, 7.0], P))
@@ -315,13 +376,19 @@ for dtype in TWO:
 CASES.append(
     Case(
         "betainc_derivative",
-        lambda x: lax.betainc(jnp.float32(2.5), jnp.float32(1.5), x),
+        lambda x: lax.betainc(np.float32(2.5), np.float32(1.5), x),
         [np.float32([0.01, 0.3, 0.5, 0.9])],
         tol=1e-4,
     )
 )
-CASES.append(Case("betainc_transforms", lambda x: lax.betainc(2.0, 3.0, x), [np.float32([0.2, 0.9])]))
-CASES.append(Case("betainc_vmap", lax.betainc, [np.float32([0.5, 2])] * 2 + [np.float32([0.2, 0.9])], diff=""))
+CASES.append(
+    Case("betainc_transforms", lambda x: lax.betainc(2.0, 3.0, x), [np.float32([0.2, 0.9])])
+)
+CASES.append(
+    Case(
+        "betainc_vmap", lax.betainc, [np.float32([0.5, 2])] * 2 + [np.float32([0.2, 0.9])], diff=""
+    )
+)
 
 # Selection
 
@@ -330,25 +397,39 @@ for d in ("float32", "complex64", "bfloat16", "int32", "bool", "float8_e5m2"):
     x, y = (np.asarray(seeded((2, 3), "float32", i) * 3).astype(dtype_of(d)) for i in (1, 2))
     if d == "complex64":
         x = x * np.complex64(1 + 2j)
-    CASES.append(Case(f"select_{d}", lax.select, [which, x, y], diff="both" if d != "float8_e5m2" else ""))
     CASES.append(
-        Case(f"select_scalar_{d}", lax.select, [np.array(True), x, y], diff="both" if d != "float8_e5m2" else "")
+        Case(f"select_{d}", lax.select, [which, x, y], diff="both" if d != "float8_e5m2" else "")
+    )
+    CASES.append(
+        Case(
+            f"select_scalar_{d}",
+            lax.select,
+            [np.array(True), x, y],
+            diff="both" if d != "float8_e5m2" else "",
+        )
     )
 three = [seeded((2, 3), "float32", i) for i in range(3)]
 for d in ("int32", "uint8", "int8"):
     index = np.array([[0, 1, 2], [2, 5, -1 if d != "uint8" else 200]]).astype(d)
-    CASES.append(Case(f"select_n_{d}", lax.select_n, [index, *three]))
+    CASES.append(Case(f"select_n_{d}", lax.select_n, [index, *three], diff=""))
+    CASES.append(Case(f"select_n_derivative_{d}", lax.select_n, [index % 3, *three], vmap=False))
     CASES.append(Case(f"select_n_scalar_{d}", lax.select_n, [np.array(1, d), *three]))
-CASES.append(Case("select_n_one", lax.select_n, [np.array([0, 3, 1]), seeded((3,))]))
-CASES.append(Case("select_n_bool_one", lax.select_n, [np.array([True, False, True]), seeded((3,))]))
-CASES.append(Case("select_empty", lax.select, [np.zeros((0, 2), bool)] + [np.zeros((0, 2), "float32")] * 2))
+CASES.append(Case("select_n_one", lax.select_n, [np.array([0, 3, 1]), seeded((3,))], diff=""))
+CASES.append(
+    Case("select_n_bool_one", lax.select_n, [np.array([True, False, True]), seeded((3,))], diff="")
+)
+CASES.append(
+    Case("select_empty", lax.select, [np.zeros((0, 2), bool)] + [np.zeros((0, 2), "float32")] * 2)
+)
 for d in ("float32", "int32", "bfloat16", "uint8", "bool"):
     x = np.asarray(np.arange(-6, 9).reshape(5, 3)).astype(dtype_of(d))
     low, high = np.array(1).astype(x.dtype), np.array(4).astype(x.dtype)
-    CASES.append(Case(f"clamp_{d}", lax.clamp, [low, x, high]))
+    CASES.append(Case(f"clamp_{d}", lax.clamp, [low, x, high], diff=""))
     CASES.append(Case(f"clamp_arrays_{d}", lax.clamp, [np.full_like(x, 1), x, np.full_like(x, 4)]))
     CASES.append(Case(f"clamp_mixed_{d}", lax.clamp, [np.full_like(x, 1), x, high], diff=""))
-CASES.append(Case("clamp_crossed", lax.clamp, [np.float32(5), np.float32([1, 3, 7]), np.float32(2)], diff=""))
+CASES.append(
+    Case("clamp_crossed", lax.clamp, [np.float32(5), np.float32([1, 3, 7]), np.float32(2)], diff="")
+)
 CASES.append(
     Case(
         "clamp_nan",
@@ -383,6 +464,7 @@ for new in EVERY:
             diff="",
             vmap=False,
             x64=True,
+            ignore=("eager",),
         )
     )
 for old, new in (
@@ -411,24 +493,45 @@ for old, new in (
         )
     )
 CASES.append(
-    Case("bitcast_merge", lambda x: lax.bitcast_convert_type(x, np.int32), [np.arange(24, dtype=np.int8).reshape(2, 3, 4)])
+    Case("bitcast_merge", lambda x: lax.bitcast_convert_type(x, np.int32), [np.arange(24, dtype=np.int8).reshape(2, 3, 4)], ignore=("vmap1",))
 )  # fmt: skip
-CASES.append(Case("bitcast_derivative", lambda x: lax.bitcast_convert_type(x, np.int32), [seeded((3,))], diff="jvp"))
+CASES.append(
+    Case(
+        "bitcast_derivative",
+        lambda x: lax.bitcast_convert_type(x, np.int32),
+        [seeded((3,))],
+        diff="jvp",
+    )
+)
 for e, m in ((5, 10), (8, 7), (4, 3), (1, 0), (11, 52)):
     CASES.append(
-        Case(f"reduce_precision_{e}_{m}", lambda x, e=e, m=m: lax.reduce_precision(x, e, m), [table("float32")])
+        Case(
+            f"reduce_precision_{e}_{m}",
+            lambda x, e=e, m=m: lax.reduce_precision(x, e, m),
+            [table("float32")],
+        )
     )
-CASES.append(Case("reduce_precision_half", lambda x: lax.reduce_precision(x, 4, 3), [table("bfloat16")]))
-CASES.append(Case("stop_gradient", lambda x: lax.stop_gradient(x) * x, [seeded((2, 3))]))
-CASES.append(Case("stop_gradient_tree", lambda x: lax.stop_gradient({"a": x, "b": (x, None)}), [seeded((2, 3))]))
+CASES.append(
+    Case("reduce_precision_half", lambda x: lax.reduce_precision(x, 4, 3), [table("bfloat16")])
+)
+CASES.append(Case("stop_gradient", lambda x: lax.mul(lax.stop_gradient(x), x), [seeded((2, 3))]))
+CASES.append(
+    Case(
+        "stop_gradient_tree",
+        lambda x: lax.stop_gradient({"a": x, "b": (x, None)}),
+        [seeded((2, 3))],
+    )
+)
 
 # Arguments of their own
 
 CASES.append(
-    Case("mul_out_dtype", lambda x, y: lax.mul(x, y, out_dtype=jnp.bfloat16), [seeded((2, 3)), seeded((2, 3), seed=1)])
+    Case("mul_out_dtype", lambda x, y: lax.mul(x, y, out_dtype=ml_dtypes.bfloat16), [seeded((2, 3)), seeded((2, 3), seed=1)])
 )  # fmt: skip
 CASES.append(
-    Case("mul_out_dtype_int", lambda x: lax.mul(x, x, out_dtype=jnp.float32), [seeded((3,), "int32")])
+    Case(
+        "mul_out_dtype_int", lambda x: lax.mul(x, x, out_dtype=np.float32), [seeded((3,), "int32")]
+    )
 )
 for d in ("int32", "int8"):
     CASES.append(
@@ -440,7 +543,12 @@ for d in ("int32", "int8"):
         )
     )
     CASES.append(
-        Case(f"pow_complex_{d}", lax.pow, [seeded((3,), "complex64"), np.array([0, 2, 3], d)], tol=1e-4)
+        Case(
+            f"pow_complex_{d}",
+            lax.pow,
+            [seeded((3,), "complex64"), np.array([0, 2, 3], d)],
+            tol=1e-4,
+        )
     )
 CASES.append(Case("pow_scalar_int", lambda x: lax.pow(x, 3), [seeded((2, 3))]))
 for op in ("exp", "exp2", "expm1", "log", "log1p", "logistic", "sin", "cos", "tan", "tanh", "sqrt",
@@ -490,7 +598,8 @@ for name, f in {
     "weak_jit": lambda: jax.jit(lambda x: lax.mul(x, x))(2.0),
     "weak_grad": lambda: jax.grad(lambda x: lax.sin(lax.mul(x, x)))(2.0),
 }.items():
-    CASES.append(Case(f"python_{name}", f, []))
+    # What a constant NaN becomes as an integer depends on who folds the constant.
+    CASES.append(Case(f"python_{name}", f, [], ignore=("jit",) if name == "convert_nan" else ()))
 
 # Errors
 
@@ -514,7 +623,7 @@ for name, f in {
     "bool_pow": lambda: lax.pow(f23, which),
     "float_integer_pow": lambda: lax.integer_pow(f23, 2.5),
     "negative_integer_pow": lambda: lax.integer_pow(i23, -1),
-    "bfloat16_complex": lambda: lax.complex(*[jnp.bfloat16(1)] * 2),
+    "bfloat16_complex": lambda: lax.complex(*[ml_dtypes.bfloat16(1)] * 2),
     "float_real": lambda: lax.real(f23),
     "bool_abs": lambda: lax.abs(which),
     "unsigned_abs": lambda: lax.abs(np.uint8(3)),

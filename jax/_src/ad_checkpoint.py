@@ -51,6 +51,34 @@ class Offloadable:
     def __init__(self, src: str, dst: str):
         self.src, self.dst = src, dst
 
+    def __repr__(self) -> str:
+        return f"Offloadable(src={self.src!r}, dst={self.dst!r})"
+
+
+class RecomputeType:
+    """A policy's answer: recompute, as for False."""
+
+    __slots__ = ()
+
+    def __bool__(self) -> bool:
+        return False
+
+    def __repr__(self) -> str:
+        return "Recompute"
+
+
+class SaveableType:
+    """A policy's answer: store, as for True."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return "Saveable"
+
+
+Recompute = RecomputeType()
+Saveable = SaveableType()
+
 
 def save_anything_except_these_names(*names_not_to_save: str) -> Callable:
     """Store all values, named or not, except those with these names."""
@@ -381,6 +409,7 @@ def _remat_batch(axis_data, args, dims, *, jaxpr, **params):
 
 remat_p.axis_batch = _remat_batch
 remat_p.dce = pe.dce_jaxpr_closed_call_rule
+remat_p.dependence = pe.dependence_of("jaxpr")
 
 
 def _remat_lowering(ctx, *args, jaxpr, prevent_cse, differentiated, policy):

@@ -133,12 +133,6 @@ def resolve_argnums(fun, sig, donate_argnums, donate_argnames, static_argnums, s
     return donate_argnums, donate_argnames, static_argnums, static_argnames
 
 
-class HashableStatic:
-    """A static argument with the error for unhashable ones."""
-
-    __slots__ = ("val",)
-
-
 def check_hashable_static(static_args: Sequence[Any]) -> None:
     for val in static_args:
         try:
@@ -151,9 +145,31 @@ def check_hashable_static(static_args: Sequence[Any]) -> None:
             ) from None
 
 
-def donation_vector(donate_argnums, donate_argnames, in_tree: PyTreeDef) -> tuple[bool, ...]:
-    """Whether each flat argument is donated; `in_tree` is the tree of (args, kwargs)."""
-    args_tree, kwargs_tree = treedef_children(in_tree)
+def rebase_donate_argnums(donate_argnums, static_argnums) -> tuple[int, ...]:
+    """Positions of donated arguments among those that are not static.
+
+    >>> rebase_donate_argnums((3, 4), (0, 1))
+    (1, 2)
+    """
+    if both := sorted(set(donate_argnums) & set(static_argnums)):
+        raise ValueError(f"arguments {both} cannot be both static and donated")
+    return tuple(sorted({i - sum(s < i for s in static_argnums) for i in donate_argnums}))
+
+
+def donation_vector(
+    donate_argnums, donate_argnames, in_tree: PyTreeDef, kws: bool = True
+) -> tuple[bool, ...]:
+    """Whether each flat argument is donated.
+
+    Args:
+      donate_argnums, donate_argnames: which arguments are, by position and by name.
+      in_tree: the tree of (args, kwargs), or without `kws` of args alone.
+    """
+    if not kws:
+        args_tree = in_tree
+        kwargs_tree = tree_structure({})
+    else:
+        args_tree, kwargs_tree = treedef_children(in_tree)
     res: list[bool] = []
     children = treedef_children(args_tree)
     nums = {i + len(children) if i < 0 else i for i in donate_argnums}
@@ -208,7 +224,9 @@ def argnums_partial(fun: Callable, dyn_argnums, args: Sequence[Any]) -> tuple[Ca
     return partial_fun, tuple(args[i] for i in argnums)
 
 
-def arg_names_thunk(fun: Callable, in_tree: PyTreeDef, static_argnums=(), static_argnames=(), num_args=0):
+def arg_names_thunk(
+    fun: Callable, in_tree: PyTreeDef, static_argnums=(), static_argnames=(), signature=None
+):
     """A function that gives path strings of the flat arguments (or None for unknown ones).
 
     `in_tree` is the tree of (dynamic args, dynamic kwargs). `fun` is held weakly.
@@ -220,7 +238,9 @@ def arg_names_thunk(fun: Callable, in_tree: PyTreeDef, static_argnums=(), static
 
     def names():
         f = ref()
-        sig = fun_signature(f) if f is not None else None
+        sig = signature
+        if sig is None and f is not None:
+            sig = fun_signature(f)
         dummies = tree_unflatten(in_tree, [0] * in_tree.num_leaves)
         args, kwargs = dummies
         total = len(args) + len(static_argnums)
@@ -251,18 +271,29 @@ def arg_names_thunk(fun: Callable, in_tree: PyTreeDef, static_argnums=(), static
 
 def debug_info(
     traced_for: str, fun: Callable, args: Sequence[Any] = (), kwargs: dict | None = None, *,
-    static_argnums=(), static_argnames=(),
+    static_argnums=(), static_argnames=(), result_paths_thunk: Callable | None = None,
+    sourceinfo: str | None = None, signature: inspect.Signature | None = None,
 ) -> DebugInfo:  # fmt: skip
-    """What a function is traced for, and the names of its arguments (found when first asked for)."""
+    """What a function is traced for, and the names of its arguments (found when first asked for).
+
+    Args:
+      traced_for: the transformation.
+      fun: the function.
+      args, kwargs: the arguments it is called with.
+      static_argnums, static_argnames: which of them are static.
+      result_paths_thunk: gives the path strings of the flat results, once they are known.
+      sourceinfo: where `fun` is from, if it does not tell.
+      signature: the signature of `fun`, if it does not tell.
+    """
     statics = {i + len(args) if i < 0 else i for i in static_argnums}
     dyn = tuple(a for i, a in enumerate(args) if i not in statics)
     kw = {k: v for k, v in (kwargs or {}).items() if k not in static_argnames}
     in_tree = tree_structure((dyn, kw))
     return DebugInfo(
         traced_for,
-        fun_source_info(fun),
-        arg_names_thunk(fun, in_tree, static_argnums, static_argnames),
-        None,
+        fun_source_info(fun) if sourceinfo is None else sourceinfo,
+        arg_names_thunk(fun, in_tree, static_argnums, static_argnames, signature),
+        result_paths_thunk,
     )
 
 

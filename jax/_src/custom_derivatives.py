@@ -344,6 +344,14 @@ def _call_dce(used_outputs, eqn):
 custom_jvp_call_p.dce = _call_dce
 
 
+def _call_transpose(cts, *args, call_jaxpr, **_):
+    # Where a function is used linearly, it is its own rule.
+    return ad.backward_pass(call_jaxpr.jaxpr, False, call_jaxpr.consts, args, cts)
+
+
+custom_jvp_call_p.transpose = _call_transpose
+
+
 def _call_lowering(ctx, *args, call_jaxpr, **_):
     return mlir.lower_jaxpr_inline(ctx, call_jaxpr, "", *args)
 
@@ -622,6 +630,7 @@ def _custom_vjp_bind_with_trace(trace, args, params):
 custom_vjp_call_p.def_bind_with_trace(_custom_vjp_bind_with_trace)
 custom_vjp_call_p.def_effectful_abstract_eval(_call_types)
 custom_vjp_call_p.dce = _call_dce
+custom_vjp_call_p.transpose = _call_transpose
 mlir.register_lowering(custom_vjp_call_p, _call_lowering)
 
 

@@ -100,3 +100,20 @@ def as_hlo_sharding(sharding) -> _hlo.HloSharding:
     if isinstance(sharding, lib._hlo.OpSharding):
         return lib._hlo.HloSharding.from_proto(sharding)
     return sharding
+
+
+def get_op_sharding_from_serialized_proto(sharding: bytes) -> _hlo.OpSharding:
+    """The `OpSharding` with this serialized protocol buffer."""
+    proto = lib._hlo.OpSharding()
+    proto.ParseFromString(sharding)
+    return proto
+
+
+def get_hlo_sharding_from_serialized_proto(sharding: bytes) -> _hlo.HloSharding:
+    """The `HloSharding` whose `OpSharding` has this serialized protocol buffer."""
+    return lib._hlo.HloSharding.from_proto(get_op_sharding_from_serialized_proto(sharding))
+
+
+def get_serialized_proto_from_hlo_sharding(sharding: _hlo.HloSharding) -> bytes:
+    """The serialized protocol buffer of an `HloSharding`."""
+    return sharding.to_proto().SerializeToString()

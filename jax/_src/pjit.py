@@ -591,6 +591,49 @@ def _jit_linearize(primals, tangents, **params):
 jit_p.linearize = _jit_linearize
 
 
+def _jit_record(tape, args, params):
+    """Record a call with tangents among its arguments: what is known is computed by a call now."""
+    closed = params["jaxpr"]
+    linear = tuple([tape.is_linear(x) for x in args])
+    if pe.all_dependent(closed, linear):
+        return tape.record_eqn(jit_p, args, params)
+    split = ad.split_jaxpr(closed, linear)
+    known_idx = [i for i, lin in enumerate(linear) if not lin]
+    linear_idx = [i for i, lin in enumerate(linear) if lin]
+    known_outs = [i for i, dep in enumerate(split.depends) if not dep]
+    linear_outs = [i for i, dep in enumerate(split.depends) if dep]
+    known_args = [args[i] for i in known_idx]
+    results: list = []
+    if split.known.out_avals:
+        extra = [None] * (len(split.known.out_avals) - len(known_outs))
+        with core.set_current_trace(tape.parent):
+            results = jit_p.bind(
+                *known_args,
+                **_with(
+                    dict(params, donated_invars=(False,) * len(args)), split.known, known_idx,
+                    [*known_outs, *extra],
+                ),
+            )  # fmt: skip
+    where = {"in": known_args, "res": results[len(known_outs) :]}
+    residuals = [where[kind][i] for kind, i in split.residual_sources]
+    tangents: list = []
+    if linear_outs:
+        tangents = tape.record_eqn(
+            jit_p,
+            [*residuals, *[args[i] for i in linear_idx]],
+            _with(
+                dict(params, donated_invars=(False,) * len(args)), split.tangent,
+                [*[None] * len(residuals), *linear_idx], linear_outs,
+            ),
+        )  # fmt: skip
+    known, dependent = iter(results), iter(tangents)
+    return [next(dependent) if dep else next(known) for dep in split.depends]
+
+
+jit_p.record = _jit_record
+jit_p.dependence = pe.dependence_of("jaxpr")
+
+
 def _jit_transpose(cts, *args, **params):
     closed = params["jaxpr"]
     linear = tuple([ad.is_undefined_primal(x) for x in args])

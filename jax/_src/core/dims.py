@@ -5,10 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from jax._src.core.avals import is_constant_shape, is_symbolic_dim
-
-
-class InconclusiveDimensionOperation(Exception):
-    """A comparison of symbolic dimensions whose result depends on their values."""
+from jax._src.errors import InconclusiveDimensionOperation
 
 
 def definitely_equal(d1: Any, d2: Any) -> bool:

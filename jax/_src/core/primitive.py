@@ -24,6 +24,8 @@ class Primitive:
     - `transpose(cotangent, *args, **params)`: cotangents of the linear arguments.
     - `batch(args, dims, **params)` and `axis_batch(axis_data, args, dims, **params)`.
     - `partial_eval_custom(saveable, unknowns, instantiated, eqn)`, `dce(used_outputs, eqn)`.
+    - `dependence(marked_inputs, **params)`: which results depend on the marked arguments (None: all).
+    - `record(tape, args, params)`: how an application to tangents among other values is recorded.
     - `lowerings`: platform (None for any) to lowering rule.
     - `pp(eqn, context, settings)`, `typecheck(ctx, *in_atoms, **params)`.
     """
@@ -41,6 +43,8 @@ class Primitive:
         "axis_batch",
         "partial_eval_custom",
         "dce",
+        "dependence",
+        "record",
         "lowerings",
         "lowering_flags",
         "pp",
@@ -75,6 +79,8 @@ class Primitive:
         self.axis_batch: Callable | None = None
         self.partial_eval_custom: Callable | None = None
         self.dce: Callable | None = None
+        self.dependence: Callable | None = None
+        self.record: Callable | None = None
         self.lowerings: dict[str | None, Callable] = {}
         self.lowering_flags: dict[str | None, Any] = {}
         self.pp: Callable | None = None

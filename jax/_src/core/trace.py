@@ -672,7 +672,7 @@ def unsafe_get_current_trace() -> Trace:
 
 
 def unsafe_get_axis_names() -> list:
-    return trace_ctx.axis_env.axis_names()
+    return [name for name in trace_ctx.axis_env.axis_names() if name is not no_axis_name]
 
 
 def nonempty_axis_env() -> bool:

@@ -362,6 +362,37 @@ class TapeTrace(Trace):
             trace_ctx.set_trace(outer)
 
     def record(self, primitive, args, params):
+        """Apply `primitive` to tangents, maybe among known values."""
+        if primitive.record is not None:
+            return primitive.record(self, args, params)
+        if primitive.dependence is not None:
+            return self.record_split(primitive, args, params)
+        return self.record_eqn(primitive, args, params)
+
+    def record_split(self, primitive, args, params):
+        """Compute the results that no tangent reaches, and record the application for the others."""
+        linear = [self.is_linear(x) for x in args]
+        outs = list(primitive.dependence(linear, **params))
+        if all(outs):
+            return self.record_eqn(primitive, args, params)
+        avals = [typeof(x) for x in args]
+        out_avals, effects = primitive.eval_types(avals, params)
+        eqn = core.new_jaxpr_eqn(
+            [Var(a) for a in avals], [Var(a) for a in out_avals], primitive, params, effects
+        )
+        known, rest = pe.split_eqn(eqn, linear)
+        env = dict(zip(eqn.invars, args))
+        if known is not None:
+            with core.set_current_trace(self.parent):
+                values = primitive.bind(*[env[v] for v in known.invars], **known.params)
+            env.update(zip(known.outvars, values))
+        if rest is not None:
+            recorded = self.record_eqn(primitive, [env[v] for v in rest.invars], rest.params)
+            env.update(zip(rest.outvars, recorded))
+        return [env[v] for v in eqn.outvars]
+
+    def record_eqn(self, primitive, args, params):
+        """Record an application all of whose results are tangents."""
         avals = tuple([typeof(x) for x in args])
         source_info = None if self.parent is eval_trace else source_info_util.current()
         if primitive.multiple_results:
@@ -485,10 +516,14 @@ class LinearizeTrace(Trace):
                 raise _no_rule("Differentiation rule", primitive)
             trace_ctx.set_trace(self.tape)
             out, tangent_out = rule(primals, tangents, **params)
+            if primitive.multiple_results:
+                if any([type(x) is TapeTracer and x._trace is self.tape for x in out]):
+                    # The rule computes results and tangents by one operation of unknown structure.
+                    trace_ctx.set_trace(self.parent)
+                    out = primitive.bind_with_trace(self.parent, primals, params)
+                return self._pack(out, tangent_out)
         finally:
             trace_ctx.set_trace(outer)
-        if primitive.multiple_results:
-            return self._pack(out, tangent_out)
         return out if type(tangent_out) is Zero else LinearizeTracer(self, out, tangent_out)
 
     def process_custom_jvp_call(self, primitive, fun, jvp, args, *, symbolic_zeros):
@@ -794,6 +829,91 @@ class LinearizedJaxpr:
         return [where[kind][i] for kind, i in self.residual_sources]
 
 
+class SplitJaxpr:
+    """A jaxpr split into what is known and what depends on tangents (see `split_jaxpr`).
+
+    Attributes:
+      known: from known arguments to (known results, residuals that are not known arguments).
+      tangent: from (residuals, tangents) to the results that depend on tangents.
+      residual_sources: for each residual `('in', i)`, a known argument, or `('res', i)`.
+      depends: which results depend on tangents.
+    """
+
+    __slots__ = ("known", "tangent", "residual_sources", "depends")
+
+    def __init__(self, known, tangent, residual_sources, depends):
+        self.known: ClosedJaxpr = known
+        self.tangent: ClosedJaxpr = tangent
+        self.residual_sources = residual_sources
+        self.depends = depends
+
+
+@cached_on_jaxpr
+def split_jaxpr(closed: ClosedJaxpr, linear: tuple) -> SplitJaxpr:
+    """Split a jaxpr, linear in some arguments once the others are known, into known and linear parts."""
+    info = closed.debug_info.with_unknown_names()
+    trace = pe.DynamicJaxprTrace(info, trace_ctx.trace)
+    tape = TapeTrace(trace)
+    args = [
+        tape.new_input(a) if lin else trace.new_arg(a) for a, lin in zip(closed.in_avals, linear)
+    ]
+    with source_info_util.reset_name_stack(), core.set_current_trace(tape):
+        outs = core.eval_jaxpr(closed.jaxpr, closed.consts, *args)
+    tape.invalidate()
+    depends = tuple([tape.is_linear(x) for x in outs])
+    lin = Linearized(
+        tape,
+        [a for a, is_lin in zip(closed.in_avals, linear) if is_lin],
+        [x for x, dep in zip(outs, depends) if dep],
+    )
+    tangent_jaxpr, residuals = lin.to_jaxpr(info)
+    known_args = [x for x, is_lin in zip(args, linear) if not is_lin]
+    sources, res_vars, const_vars, consts, extra = _residual_sources(
+        trace, known_args, (), tangent_jaxpr.constvars, residuals
+    )
+    known_outs = [x for x, dep in zip(outs, depends) if not dep]
+    known_jaxpr, known_consts = trace.to_jaxpr([*known_outs, *extra], info)
+    known_jaxpr, _ = pe.dce_jaxpr(known_jaxpr, [True] * len(known_jaxpr.outvars), True)
+    trace.finish()
+    tangent_jaxpr = tangent_jaxpr.replace(
+        constvars=const_vars, invars=res_vars + tangent_jaxpr.invars
+    )
+    return SplitJaxpr(
+        ClosedJaxpr(known_jaxpr, known_consts), ClosedJaxpr(tangent_jaxpr, consts), sources, depends
+    )
+
+
+def _residual_sources(trace, args, outs, constvars, residuals):
+    """Where residuals of a linear jaxpr come from: arguments, results, or extra results.
+
+    Values that are not of `trace` are constants of the linear jaxpr.
+
+    Returns:
+      Sources, variables of residuals, variables and values of constants, and the extra results.
+    """
+    sources: list[tuple[str, int]] = []
+    res_vars, const_vars, consts, extra = [], [], [], []
+    arg_index = {x.val: i for i, x in enumerate(args)}
+    out_index: dict = {}
+    for i, x in enumerate(outs):
+        if type(x) is pe.DynamicJaxprTracer and x._trace is trace and type(x.val) is Var:
+            out_index.setdefault(x.val, i)
+    for var, value in zip(constvars, residuals):
+        if not (type(value) is pe.DynamicJaxprTracer and value._trace is trace):
+            const_vars.append(var)
+            consts.append(value)
+            continue
+        res_vars.append(var)
+        if value.val in arg_index:
+            sources.append(("in", arg_index[value.val]))
+        elif value.val in out_index:
+            sources.append(("out", out_index[value.val]))
+        else:
+            sources.append(("res", len(extra)))
+            extra.append(value)
+    return sources, res_vars, const_vars, consts, extra
+
+
 @cached_on_jaxpr
 def linearize_jaxpr(
     closed: ClosedJaxpr, nonzeros: tuple, instantiate: tuple = (), forward: bool = True
@@ -836,28 +956,10 @@ def linearize_jaxpr(
     tangent_jaxpr, residuals = tape.to_jaxpr(info.with_unknown_names())
     primal_outs = [p for p, _ in pairs]
 
-    # Residuals that are constants of the outer world are constants of the tangent jaxpr.
-    sources: list[tuple[str, int]] = []
-    res_vars, const_vars, consts, extra, res_avals = [], [], [], [], []
-    arg_index = {x.val: i for i, x in enumerate(args)}
-    out_index: dict = {}
-    for i, p in enumerate(primal_outs):
-        if type(p) is pe.DynamicJaxprTracer and p._trace is trace and type(p.val) is Var:
-            out_index.setdefault(p.val, i)
-    for var, value in zip(tangent_jaxpr.constvars, residuals):
-        if not (type(value) is pe.DynamicJaxprTracer and value._trace is trace):
-            const_vars.append(var)
-            consts.append(value)
-            continue
-        res_vars.append(var)
-        res_avals.append(var.aval)
-        if forward and value.val in arg_index:
-            sources.append(("in", arg_index[value.val]))
-        elif forward and value.val in out_index:
-            sources.append(("out", out_index[value.val]))
-        else:
-            sources.append(("res", len(extra)))
-            extra.append(value)
+    sources, res_vars, const_vars, consts, extra = _residual_sources(
+        trace, args if forward else (), primal_outs if forward else (), tangent_jaxpr.constvars,
+        residuals,
+    )  # fmt: skip
     primal_jaxpr, primal_consts = trace.to_jaxpr([*primal_outs, *extra], info.with_unknown_names())
     primal_jaxpr, _ = pe.dce_jaxpr(primal_jaxpr, [True] * len(primal_jaxpr.outvars), True)
     trace.finish()
@@ -869,7 +971,7 @@ def linearize_jaxpr(
         ClosedJaxpr(tangent_jaxpr, consts),
         sources,
         nonzero_outs,
-        res_avals,
+        [v.aval for v in res_vars],
     )
 
 
@@ -904,10 +1006,14 @@ def backward_pass(
     base_stack = source_info_util.current_name_stack()
     linear_eqns = []
     for eqn in jaxpr.eqns:
-        if any(type(v) is not Literal and v in linear for v in eqn.invars):
-            linear_eqns.append(eqn)
-            linear.update(eqn.outvars)
-            continue
+        marked = [type(v) is not Literal and v in linear for v in eqn.invars]
+        if any(marked):
+            eqn, rest = pe.split_eqn(eqn, marked)
+            if rest is not None:
+                linear_eqns.append(rest)
+                linear.update(rest.outvars)
+            if eqn is None:
+                continue
         vals = [v.val if type(v) is Literal else env[v] for v in eqn.invars]
         funs, params = eqn.primitive.get_bind_params(eqn.params)
         info = eqn.source_info

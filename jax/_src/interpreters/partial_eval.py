@@ -527,6 +527,56 @@ def _default_dce_rule(used_outs, eqn):
     return [True] * len(eqn.invars), eqn
 
 
+# What depends on what
+
+
+@core.cached_on_jaxpr
+def dependent_outs(jaxpr: Jaxpr | ClosedJaxpr, marked: tuple) -> tuple[bool, ...]:
+    """Which results of a jaxpr depend on the marked arguments."""
+    found = {v for v, m in zip(jaxpr.invars, marked) if m}
+    for eqn in jaxpr.eqns:
+        ins = [type(v) is not Literal and v in found for v in eqn.invars]
+        if any(ins):
+            rule = eqn.primitive.dependence
+            outs = rule(ins, **eqn.params) if rule else (True,) * len(eqn.outvars)
+            found.update([v for v, dep in zip(eqn.outvars, outs) if dep])
+    return tuple([type(v) is not Literal and v in found for v in jaxpr.outvars])
+
+
+@core.cached_on_jaxpr
+def all_dependent(jaxpr: Jaxpr | ClosedJaxpr, marked: tuple) -> bool:
+    """Whether every equation and every result depends on the marked arguments alone, or constants."""
+    found = {v for v, m in zip(jaxpr.invars, marked) if m}
+    for eqn in jaxpr.eqns:
+        if not any(type(v) is not Literal and v in found for v in eqn.invars):
+            return False
+        found.update(eqn.outvars)
+    return all(type(v) is not Literal and v in found for v in jaxpr.outvars)
+
+
+def dependence_of(name: str) -> Callable:
+    """The `dependence` rule of a primitive that calls the jaxpr in its parameter `name`."""
+    return lambda marked, **params: dependent_outs(params[name], tuple(marked))
+
+
+def split_eqn(eqn: JaxprEqn, marked: Sequence[bool]) -> tuple[JaxprEqn | None, JaxprEqn]:
+    """Split an equation by whether its results depend on the marked arguments.
+
+    Returns:
+      An equation for the results that do not (None if all do), and one for those that do.
+    """
+    rule = eqn.primitive.dependence
+    if rule is None:
+        return None, eqn
+    outs = list(rule(marked, **eqn.params))
+    if all(outs):
+        return None, eqn
+    dce = eqn.primitive.dce or _default_dce_rule
+    _, known = dce([not dep for dep in outs], eqn)
+    _, rest = dce(outs, eqn)
+    return known, rest
+
+
 def dce_jaxpr_consts(jaxpr: Jaxpr, used_outputs, instantiate=False):
     """As `dce_jaxpr`, for constants too: gives the jaxpr, used constants, used arguments."""
     n = len(jaxpr.constvars)

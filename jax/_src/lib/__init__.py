@@ -87,6 +87,7 @@ _LAZY = {
     "_profile_data": "jaxlib._profile_data",
     "_pretty_printer": "jaxlib._pretty_printer",
     "_pathways": "jaxlib._pathways",
+    "ifrt_programs": "jaxlib._jax.ifrt_programs",
     "ifrt_proxy": "jaxlib._ifrt_proxy",
     "lapack": "jaxlib.lapack",
     "cpu_sparse": "jaxlib.cpu_sparse",

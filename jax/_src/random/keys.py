@@ -1,11 +1,11 @@
 """Making, splitting and inspecting keys."""
 
+import warnings
 from collections.abc import Hashable
 from typing import Any
 
 import numpy as np
 
-import jax.numpy as jnp
 from jax._src import config, core, dtypes
 from jax._src.core import typeof
 from jax._src.random import prng
@@ -27,7 +27,7 @@ class PRNGSpec:
         return str(self._impl)
 
     def __hash__(self) -> int:
-        return hash(self._impl.name)
+        return hash(self._impl)
 
     def __eq__(self, other) -> bool:
         return isinstance(other, PRNGSpec) and self._impl is other._impl
@@ -37,33 +37,42 @@ def resolve_impl(spec: Any) -> PRNGImpl:
     """The implementation meant by a name, a `PRNGSpec`, a key dtype or None for the default."""
     if spec is None:
         return prng.default_prng_impl()
-    if isinstance(spec, PRNGImpl):
-        return spec
-    if isinstance(spec, PRNGSpec):
-        return spec._impl
     if isinstance(spec, str):
         return prng.find_impl(spec)
-    if isinstance(spec, KeyTy):
+    if isinstance(spec, PRNGImpl):
+        return spec
+    if isinstance(spec, (PRNGSpec, KeyTy)):
         return spec._impl
-    if isinstance(spec, Hashable):
-        raise TypeError(f"unrecognized type {type(spec)} for specifying PRNG implementation.")
-    raise TypeError(f"PRNG implementation must be given by name or `PRNGSpec`, got {spec!r}")
+    raise TypeError(f"unrecognized type {type(spec)} for specifying PRNG implementation.")
+
+
+def _one_impl(name: str, impl: Any, dtype: Any) -> PRNGImpl:
+    if dtype is None:
+        return resolve_impl(impl)
+    if impl is not None:
+        raise ValueError(f"Cannot specify both `impl` and `dtype` arguments to jax.random.{name}")
+    return resolve_impl(dtype)
 
 
 def _make_key(name: str, seed: Any, impl: PRNGImpl):
-    if isinstance(seed, PRNGKeyArray) or isinstance(getattr(seed, "dtype", None), KeyTy):
+    if type(seed) is int:
+        return prng.random_seed(seed, impl)
+    dtype = getattr(seed, "dtype", None)
+    if isinstance(dtype, KeyTy):
         raise TypeError(f"{name} accepts a scalar seed, but was given a PRNG key.")
     if np.ndim(seed):
         raise TypeError(
             f"{name} accepts a scalar seed, but was given an array of shape {np.shape(seed)} != (). Use "
             "jax.vmap for batching"
         )
+    if type(seed) is bool:
+        seed = int(seed)
     aval = typeof(seed)
     if not dtypes.issubdtype(aval.dtype, np.integer):
         raise TypeError(
             f"PRNG key seed must be an integer; got {seed!r} of dtype {dtypes.dtype_name(aval.dtype)}"
         )
-    return prng.random_seed(seed, impl=impl)
+    return prng.random_seed(seed, impl)
 
 
 def key(seed: int | Any, *, impl: Any = None, dtype: Any = None):
@@ -71,24 +80,22 @@ def key(seed: int | Any, *, impl: Any = None, dtype: Any = None):
 
     Args:
       seed: integer scalar.
-      impl: name of the implementation: 'threefry2x32', 'rbg', 'unsafe_rbg'; default as
-        `jax_default_prng_impl` says.
+      impl: name of the implementation: 'threefry2x32', 'threefry4x32', 'philox2x32', 'philox4x32',
+        'rbg' or 'unsafe_rbg'; the default is what `jax_default_prng_impl` says.
       dtype: a key dtype, instead of `impl`.
 
     Returns:
       A scalar array of a key dtype.
 
+    Raises:
+      TypeError: for seeds that are no integers, arrays of seeds, and keys.
+      ValueError: for unknown implementations.
+
     >>> jax.random.key(0)
     Array((), dtype=key<fry>) overlaying:
     [0 0]
     """
-    if dtype is not None:
-        if impl is not None:
-            raise TypeError("jax.random.key: give `impl` or `dtype`, not both")
-        if not isinstance(dtype, KeyTy):
-            raise TypeError(f"jax.random.key: dtype must be a key dtype, got {dtype}")
-        impl = dtype
-    return _make_key("key", seed, resolve_impl(impl))
+    return _make_key("key", seed, _one_impl("key", impl, dtype))
 
 
 def PRNGKey(seed: int | Any, *, impl: Any = None):  # noqa: N802
@@ -100,35 +107,41 @@ def PRNGKey(seed: int | Any, *, impl: Any = None):  # noqa: N802
     return prng.random_unwrap(_make_key("PRNGKey", seed, resolve_impl(impl)))
 
 
+def is_typed(key: Any) -> bool:
+    """Whether `key` is an array or tracer of a key dtype."""
+    return type(key) is PRNGKeyArray or isinstance(getattr(key, "dtype", None), KeyTy)
+
+
 def check_prng_key(name: str, key: Any, *, allow_batched: bool = False):
     """A typed key for a typed or raw one, and whether it was raw.
 
     Raises:
       TypeError, ValueError: if it is neither, or an array of keys where one is wanted.
     """
-    if isinstance(key, PRNGKeyArray):
-        wrapped = False
-    elif isinstance(getattr(key, "dtype", None), KeyTy):
-        wrapped = False
-    elif hasattr(key, "shape") and hasattr(key, "dtype") and not isinstance(key, type):
-        impl = prng.default_prng_impl()
-        mode = config.legacy_prng_key.value
-        mode = getattr(mode, "value", mode)
-        if mode == "error":
-            raise ValueError(
-                "Legacy uint32 key array passed as key to jax.random function. Please create keys using "
-                "jax.random.key(). If use of a raw key array was intended, set jax_legacy_prng_key='allow'."
-            )
-        key = prng.random_wrap(key, impl=impl)
-        wrapped = True
-    else:
-        raise TypeError(f"unexpected PRNG key type {type(key)}: make keys with jax.random.key")
+    wrapped = not is_typed(key)
+    if wrapped:
+        key = _wrap_raw(key)
     if not allow_batched and key.ndim:
         raise ValueError(
             f"{name} accepts a single key, but was given a key array of shape {key.shape} != (). Use "
             "jax.vmap for batching."
         )
     return key, wrapped
+
+
+def _wrap_raw(key: Any):
+    if not isinstance(key, (bool, int, float, complex)) and not hasattr(key, "shape"):
+        raise TypeError(f"unexpected PRNG key type {type(key)}")
+    mode = config.legacy_prng_key.value
+    if mode is not config.LegacyPrngKeyState.ALLOW:
+        text = (
+            "Legacy uint32 key array passed as key to jax.random function. Please create keys using "
+            "jax.random.key(). If use of a raw key array was intended, set jax_legacy_prng_key='allow'."
+        )
+        if mode is config.LegacyPrngKeyState.ERROR:
+            raise ValueError(text)
+        warnings.warn(text, stacklevel=4)
+    return prng.random_wrap(key, impl=prng.default_prng_impl())
 
 
 def return_like(key, wrapped: bool):
@@ -145,13 +158,17 @@ def split(key, num: int | tuple[int, ...] = 2):
 
     Returns:
       An array of keys of that shape.
+
+    >>> key, subkey = jax.random.split(jax.random.key(0))
     """
     typed, wrapped = check_prng_key("split", key)
-    shape = tuple(num) if not np.ndim(num) == 0 or isinstance(num, tuple) else (num,)
-    shape = core.canonicalize_shape(shape)
-    if any(s < 0 for s in shape):
-        raise ValueError(f"split: num must not be negative, got {num}")
-    return return_like(prng.random_split(typed, shape), wrapped)
+    if type(num) is int and num >= 0:
+        shape: tuple[int, ...] = (num,)
+    else:
+        shape = core.canonicalize_shape(num if np.ndim(num) or isinstance(num, tuple) else (num,))
+        if any(s < 0 for s in shape if isinstance(s, int)):
+            raise ValueError(f"split: num must not be negative, got {num}")
+    return return_like(prng.random_split_p.bind(typed, shape=shape), wrapped)
 
 
 def fold_in(key, data: int | Any):
@@ -159,26 +176,27 @@ def fold_in(key, data: int | Any):
 
     Args:
       key: a key.
-      data: integer scalar.
+      data: integer scalar, taken modulo 2**32 if it is an array; a Python integer must be in that range.
 
     Returns:
       A key.
     """
     typed, wrapped = check_prng_key("fold_in", key)
-    if np.ndim(data):
-        raise TypeError(
-            f"fold_in accepts a scalar, but was given an array of shape {np.shape(data)} != (). Use "
-            "jax.vmap for batching."
-        )
-    return return_like(prng.random_fold_in(typed, jnp.uint32(data)), wrapped)
+    if type(data) is not int:
+        if np.ndim(data):
+            raise TypeError(
+                f"fold_in accepts a scalar, but was given an array of shape {np.shape(data)} != (). "
+                "Use jax.vmap for batching."
+            )
+        if isinstance(data, (bool, float)):
+            data = int(data)
+    return return_like(prng.random_fold_in(typed, data), wrapped)
 
 
 def key_data(keys):
-    """The raw data of keys, an array of `uint32`."""
-    if not (isinstance(keys, PRNGKeyArray) or isinstance(getattr(keys, "dtype", None), KeyTy)):
-        prng.check_key_data(prng.default_prng_impl(), keys)
-        keys, _ = check_prng_key("key_data", keys, allow_batched=True)
-    return prng.random_unwrap(keys)
+    """The raw data of keys, an array of `uint32` of shape (*keys.shape, *key_shape)."""
+    typed, _ = check_prng_key("key_data", keys, allow_batched=True)
+    return prng.random_unwrap(typed)
 
 
 def wrap_key_data(key_bits_array, *, impl: Any = None, dtype: Any = None):
@@ -188,10 +206,11 @@ def wrap_key_data(key_bits_array, *, impl: Any = None, dtype: Any = None):
       key_bits_array: array of `uint32` whose shape ends with the implementation's key shape.
       impl: name of the implementation.
       dtype: a key dtype, instead of `impl`.
+
+    Returns:
+      Keys.
     """
-    if dtype is not None:
-        impl = dtype
-    return prng.random_wrap(key_bits_array, impl=resolve_impl(impl))
+    return prng.random_wrap(key_bits_array, impl=_one_impl("wrap_key_data", impl, dtype))
 
 
 def key_impl(keys) -> Hashable:
@@ -202,7 +221,7 @@ def key_impl(keys) -> Hashable:
 
 
 def key_dtype(impl_spec: Any = None) -> KeyTy:
-    """The dtype of keys of an implementation."""
+    """The dtype of keys of an implementation: a name, a dtype of keys, or None for the default."""
     return prng.key_ty(resolve_impl(impl_spec))
 
 

@@ -14,10 +14,11 @@ from jax._src import config, core, dtypes, sharding_impls
 from jax._src.api import vmap
 from jax._src.array_impl import ArrayImpl
 from jax._src.basearray import Array
-from jax._src.core import Primitive, ShapedArray, Tracer, physical_aval
+from jax._src.core import Primitive, ShapedArray, Tracer, eval_trace, physical_aval, trace_ctx
 from jax._src.interpreters import ad, batching, mlir, pxla
 from jax._src.lax import lax
 from jax._src.lib import _jax
+from jax._src.library_jit import inline_jit
 from jax._src.random import threefry
 
 
@@ -374,27 +375,31 @@ def is_key_array(x: Any) -> bool:
     )
 
 
-# The primitives: what they are lowered as is functions of raw keys, mapped over the array's dimensions
+# The primitives. Each computes with raw keys: `raw(*arrays, impl=, **params)` is what it is lowered as,
+# and what runs when its operands are concrete, in one native call.
 
 
-def _over_keys(fun: Callable, ndim: int, extra_mapped: bool = False) -> Callable:
+def _over_keys(fun: Callable, ndim: int, operands: int = 1) -> Callable:
     for _ in range(ndim):
-        fun = vmap(fun, in_axes=(0, 0) if extra_mapped else (0,))
+        fun = vmap(fun, in_axes=(0,) * operands)
     return fun
 
 
-def _lower_raw(fun: Callable) -> Callable:
-    """A lowering rule from `fun(avals_in, *raw arrays, **params)`, which stages the computation."""
+def _over_array(fun: Callable, impl: PRNGImpl, data: Any) -> Any:
+    return _over_keys(fun, data.ndim - len(impl.key_shape))(data)
+
+
+def _lower_raw(raw: Callable) -> Callable:
+    lowered = mlir.lower_fun(raw, multiple_results=False)
 
     def rule(ctx, *args, **params):
-        avals_in = ctx.avals_in
+        if "impl" not in params:
+            params["impl"] = ctx.avals_in[0].dtype._impl
         inner = ctx.replace(
             avals_in=[physical_aval(a) for a in ctx.avals_in],
             avals_out=[physical_aval(a) for a in ctx.avals_out],
         )
-        return mlir.lower_fun(lambda *xs: fun(avals_in, *xs, **params), multiple_results=False)(
-            inner, *args
-        )
+        return lowered(inner, *args, **params)
 
     return rule
 
@@ -413,25 +418,13 @@ def _front_batch(p, args, dims, params):
     return p.bind(batching.moveaxis(x, d, 0), **params), 0
 
 
-def _seed_types(seeds, *, impl):
-    return ShapedArray(seeds.shape, key_ty(impl))
-
-
-def _seed_raw(avals, seeds, *, impl):
-    return _over_keys(impl.seed, avals[0].ndim)(seeds)
-
-
-random_seed_p = _primitive("random_seed", _seed_types, _seed_raw)
-
-
-def random_seed(seeds: Any, impl: PRNGImpl) -> Any:
-    """Keys from integer seeds."""
-    if isinstance(seeds, int):
-        # 64-bit seeds are cut to what the configuration allows.
-        seeds = np.int64(seeds) if config.enable_x64.value else np.int64(seeds).astype(np.int32)
-    if not isinstance(seeds, Tracer):
-        seeds = core.hooks.to_array(seeds)
-    return random_seed_p.bind(seeds, impl=impl)
+def _with_dims(aval: ShapedArray, extra: tuple[int, ...], dtype: Any) -> ShapedArray:
+    """The type of an array with new trailing dimensions, which are not split over devices."""
+    out = ShapedArray((*aval.shape, *extra), dtype, manual_axis_type=aval.manual_axis_type)
+    if aval._sharding is None:
+        return out
+    spec = (*aval.sharding.spec, *(None,) * len(extra))
+    return out.update(sharding=aval.sharding.update(spec=spec))
 
 
 def _check_keys(name: str, aval) -> None:
@@ -439,52 +432,106 @@ def _check_keys(name: str, aval) -> None:
         raise TypeError(f"{name} expects a key array, got {aval}. Make keys with jax.random.key.")
 
 
+# seed
+
+
+def _seed_raw(seeds, *, impl):
+    return _over_keys(impl.seed, seeds.ndim)(seeds)
+
+
+random_seed_p = _primitive(
+    "random_seed", lambda seeds, *, impl: _with_dims(seeds, (), key_ty(impl)), _seed_raw
+)
+_seed_now = inline_jit(_seed_raw, static_argnames=("impl",))
+random_seed_p.def_impl(lambda seeds, *, impl: PRNGKeyArray(impl, _seed_now(seeds, impl=impl)))
+
+
+def random_seed(seeds: Any, impl: PRNGImpl) -> Any:
+    """Keys from integer seeds."""
+    if type(seeds) is int:
+        if not -(2**31) <= seeds < 2**31:
+            # 64-bit seeds are cut to what the configuration allows.
+            seeds = np.int64(seeds)
+            if not config.enable_x64.value:
+                seeds = seeds.astype(np.int32)
+        if trace_ctx.trace is eval_trace:
+            return PRNGKeyArray(impl, _seed_now(seeds, impl=impl))
+    if not isinstance(seeds, Tracer):
+        seeds = core.hooks.to_array(seeds)
+    return random_seed_p.bind(seeds, impl=impl)
+
+
+# split
+
+
 def _split_types(keys, *, shape):
     _check_keys("random_split", keys)
-    return ShapedArray((*keys.shape, *shape), keys.dtype)
+    return _with_dims(keys, shape, keys.dtype)
 
 
-def _split_raw(avals, keys, *, shape):
-    impl = avals[0].dtype._impl
-    return _over_keys(lambda k: impl.split(k, shape), avals[0].ndim)(keys)
+def _split_raw(data, *, impl, shape):
+    return _over_array(lambda k: impl.split(k, shape), impl, data)
 
 
 random_split_p = _primitive("random_split", _split_types, _split_raw)
+_split_now = inline_jit(_split_raw, static_argnames=("impl", "shape"))
+
+
+@random_split_p.def_impl
+def _split_impl(keys, *, shape):
+    impl = keys._impl
+    return PRNGKeyArray(impl, _split_now(keys._base_array, impl=impl, shape=shape))
 
 
 def random_split(keys, shape: tuple[int, ...]):
+    """Keys of shape (*keys.shape, *shape)."""
     return random_split_p.bind(keys, shape=tuple(shape))
+
+
+# fold_in
 
 
 def _fold_in_types(keys, msgs):
     _check_keys("random_fold_in", keys)
-    shape = np.broadcast_shapes(keys.shape, msgs.shape)
-    return ShapedArray(shape, keys.dtype)
+    if keys.shape == msgs.shape:
+        return _with_dims(keys if keys._sharding is not None else msgs, (), keys.dtype)
+    return ShapedArray(np.broadcast_shapes(keys.shape, msgs.shape), keys.dtype)
 
 
-def _fold_in_raw(avals, keys, msgs):
-    keys_aval, msgs_aval = avals
-    impl = keys_aval.dtype._impl
-    shape = np.broadcast_shapes(keys_aval.shape, msgs_aval.shape)
-    if keys_aval.shape != shape:
+def _fold_in_raw(data, msgs, *, impl):
+    rank = len(impl.key_shape)
+    keys_shape = data.shape[: data.ndim - rank]
+    shape = np.broadcast_shapes(keys_shape, msgs.shape)
+    if keys_shape != shape:
         full = (*shape, *impl.key_shape)
-        start = len(shape) - keys_aval.ndim
-        keys = lax.broadcast_in_dim(keys, full, tuple(range(start, len(full))))
-    if msgs_aval.shape != shape:
-        start = len(shape) - msgs_aval.ndim
-        msgs = lax.broadcast_in_dim(msgs, shape, tuple(range(start, len(shape))))
-    return _over_keys(impl.fold_in, len(shape), True)(keys, msgs)
+        data = lax.broadcast_in_dim(data, full, tuple(range(len(full) - data.ndim, len(full))))
+    if msgs.shape != shape:
+        msgs = lax.broadcast_in_dim(msgs, shape, tuple(range(len(shape) - msgs.ndim, len(shape))))
+    return _over_keys(impl.fold_in, len(shape), 2)(data, msgs)
 
 
 random_fold_in_p = _primitive(
     "random_fold_in", _fold_in_types, _fold_in_raw,
     lambda args, dims: batching.broadcast_batcher(random_fold_in_p, args, dims),
 )  # fmt: skip
+_fold_in_now = inline_jit(_fold_in_raw, static_argnames=("impl",))
+
+
+@random_fold_in_p.def_impl
+def _fold_in_impl(keys, msgs):
+    impl = keys._impl
+    return PRNGKeyArray(impl, _fold_in_now(keys._base_array, msgs, impl=impl))
 
 
 def random_fold_in(keys, msgs):
+    """Keys from keys and integers."""
+    if type(msgs) is int or isinstance(msgs, (np.ndarray, np.generic)):
+        msgs = np.asarray(msgs, dtype=np.uint32) if type(msgs) is int else msgs.astype(np.uint32)
+        return random_fold_in_p.bind(keys, msgs)
     return random_fold_in_p.bind(keys, lax.convert_element_type(msgs, np.uint32))
 
+
+# bits
 
 _UINTS = {8: np.dtype(np.uint8), 16: np.dtype(np.uint16), 32: np.dtype(np.uint32), 64: np.dtype(np.uint64)}
 
@@ -493,60 +540,67 @@ def _bits_types(keys, *, bit_width, shape):
     _check_keys("random_bits", keys)
     if bit_width not in _UINTS:
         raise TypeError(f"random_bits: bit_width must be 8, 16, 32 or 64, got {bit_width}")
-    return ShapedArray((*keys.shape, *shape), _UINTS[bit_width])
+    return _with_dims(keys, shape, _UINTS[bit_width])
 
 
-def _bits_raw(avals, keys, *, bit_width, shape):
-    impl = avals[0].dtype._impl
-    return _over_keys(lambda k: impl.random_bits(k, bit_width, shape), avals[0].ndim)(keys)
+def _bits_raw(data, *, impl, bit_width, shape):
+    return _over_array(lambda k: impl.random_bits(k, bit_width, shape), impl, data)
 
 
 random_bits_p = _primitive("random_bits", _bits_types, _bits_raw)
+_bits_now = inline_jit(_bits_raw, static_argnames=("impl", "bit_width", "shape"))
+
+
+@random_bits_p.def_impl
+def _bits_impl(keys, *, bit_width, shape):
+    return _bits_now(keys._base_array, impl=keys._impl, bit_width=bit_width, shape=shape)
 
 
 def random_bits(keys, bit_width: int, shape: tuple[int, ...]):
-    return random_bits_p.bind(keys, bit_width=bit_width, shape=tuple(core.canonicalize_shape(shape)))
+    """Unsigned integers of `bit_width` bits, of shape (*keys.shape, *shape)."""
+    return random_bits_p.bind(keys, bit_width=bit_width, shape=shape)
+
+
+# wrap, unwrap, clone
 
 
 def _wrap_types(data, *, impl):
     check_key_data(impl, data)
-    return ShapedArray(data.shape[: data.ndim - len(impl.key_shape)], key_ty(impl))
-
-
-def _wrap_batch(args, dims, *, impl):
-    (x,), (d,) = args, dims
-    return random_wrap_p.bind(batching.moveaxis(x, d, 0), impl=impl), 0
-
-
-random_wrap_p = _primitive("random_wrap", _wrap_types, lambda avals, data, *, impl: data, _wrap_batch)
-random_wrap_p.def_impl(lambda data, *, impl: PRNGKeyArray(impl, core.hooks.to_array(data)))
-
-
-def random_wrap(data, *, impl: PRNGImpl):
-    check_key_data(impl, data)
-    return random_wrap_p.bind(data, impl=impl)
+    ndim = data.ndim - len(impl.key_shape)
+    out = ShapedArray(data.shape[:ndim], key_ty(impl), manual_axis_type=data.manual_axis_type)
+    if data._sharding is None:
+        return out
+    return out.update(sharding=data.sharding.update(spec=tuple(data.sharding.spec)[:ndim]))
 
 
 def _unwrap_types(keys):
     _check_keys("random_unwrap", keys)
-    return physical_aval(keys)
+    return _with_dims(keys, keys.dtype._impl.key_shape, np.dtype(np.uint32))
 
 
-random_unwrap_p = _primitive("random_unwrap", _unwrap_types, lambda avals, keys: keys)
+random_wrap_p = _primitive("random_wrap", _wrap_types, lambda data, *, impl: data)
+random_wrap_p.def_impl(lambda data, *, impl: PRNGKeyArray(impl, core.hooks.to_array(data)))
+random_unwrap_p = _primitive("random_unwrap", _unwrap_types, lambda data, *, impl: data)
 random_unwrap_p.def_impl(lambda keys: keys._base_array)
+random_clone_p = _primitive("random_clone", lambda keys: keys, lambda data, *, impl: data)
+random_clone_p.def_impl(lambda keys: PRNGKeyArray(keys._impl, keys._base_array))
+
+
+def random_wrap(data, *, impl: PRNGImpl):
+    """Keys from their raw data."""
+    check_key_data(impl, data)
+    return random_wrap_p.bind(data, impl=impl)
 
 
 def random_unwrap(keys):
+    """The raw data of keys."""
     if not is_key_array(keys):
         raise TypeError(f"random_unwrap takes key array operand, got {type(keys)}")
     return random_unwrap_p.bind(keys)
 
 
-random_clone_p = _primitive("random_clone", lambda keys: keys, lambda avals, keys: keys)
-random_clone_p.def_impl(lambda keys: PRNGKeyArray(keys._impl, keys._base_array))
-
-
 def random_clone(keys):
+    """The same keys, for a second use."""
     return random_clone_p.bind(keys)
 
 
@@ -611,3 +665,19 @@ def seed_with_impl(impl: PRNGImpl, seed: Any):
     return random_seed(seed, impl=impl)
 
 
+def define_prng_impl(
+    *, key_shape: tuple[int, ...], seed: Callable, split: Callable, random_bits: Callable,
+    fold_in: Callable, name: str = "<unnamed>", tag: str = "?",
+) -> PRNGImpl:  # fmt: skip
+    """An implementation to give to `jax.random.key(impl=...)`.
+
+    Args:
+      key_shape: shape of the `uint32` array that represents a key.
+      seed: (integer scalar) -> key.
+      split: (key, shape) -> keys of shape (*shape, *key_shape).
+      random_bits: (key, bit_width, shape) -> unsigned integers.
+      fold_in: (key, uint32 scalar) -> key.
+      name: shown in texts; the implementation is not found by it.
+      tag: short name, as printed in dtypes.
+    """
+    return PRNGImpl(key_shape, seed, split, random_bits, fold_in, name, tag)

@@ -50,6 +50,8 @@ from jax._src.xla_bridge.registry import (
     backends as backends,
     backends_are_initialized as backends_are_initialized,
     canonicalize_platform as canonicalize_platform,
+    clear_backends as clear_backends,
+    clear_in_memory_compilation_cache as clear_in_memory_compilation_cache,
     expand_platform_alias as expand_platform_alias,
     get_backend as get_backend,
     get_device_backend as get_device_backend,

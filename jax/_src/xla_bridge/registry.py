@@ -397,6 +397,19 @@ def _clear_backends() -> None:
         util.clear_all_caches()
 
 
+def clear_backends() -> None:
+    """Forgets all backends and what was compiled for them; those that are used next start anew.
+
+    Arrays of the backends cannot be used any more.
+    """
+    _clear_backends()
+
+
+def clear_in_memory_compilation_cache() -> None:
+    """Forgets the compiled programs, and the traces that hold them."""
+    util.clear_all_caches()
+
+
 def _fix_when_running(state):
     """Makes a change of an option an error once backends have started with its value."""
     parse = state._parser

@@ -516,6 +516,16 @@ def _dce_closed(b: ClosedJaxpr, used_outputs: tuple, instantiate: tuple) -> Clos
 cond_p.dce = _cond_dce
 
 
+def _cond_dependence(marked, *, branches, **_):
+    if marked[0]:
+        return [True] * len(branches[0].out_avals)
+    columns = zip(*[pe.dependent_outs(b, tuple(marked[1:])) for b in branches])
+    return [any(column) for column in columns]
+
+
+cond_p.dependence = _cond_dependence
+
+
 def _cond_lowering(ctx, index, *ops, branches, **_):
     effects = [e for e in ctx.tokens_in.effects() if any(e in b.effects for b in branches)]
     tokens = ctx.tokens_in.subset(effects)

@@ -361,10 +361,58 @@ def _guarded(cond: ClosedJaxpr, body: ClosedJaxpr, cond_nconsts: int, body_ncons
 def _while_dce(used_outputs, eqn):
     if not any(used_outputs) and not pe.has_effects(eqn):
         return [False] * len(eqn.invars), None
-    return [True] * len(eqn.invars), eqn
+    cond, body = eqn.params["cond_jaxpr"], eqn.params["body_jaxpr"]
+    nc, nb = eqn.params["cond_nconsts"], eqn.params["body_nconsts"]
+    cond_dce, used_c = pe.dce_jaxpr(cond.jaxpr, [True])
+    used = [a or b for a, b in zip(used_outputs, used_c[nc:])]
+    while True:
+        body_dce, used_b = pe.dce_jaxpr(body.jaxpr, used, [False] * nb + used)
+        new = [a or b for a, b in zip(used, used_b[nb:])]
+        if new == used:
+            break
+        used = new
+    if all(used) and all(used_c[:nc]) and all(used_b[:nb]) and len(body_dce.eqns) == len(body.eqns):
+        return [True] * len(eqn.invars), eqn
+    key = ("while dce", cond, tuple(used))
+    closed = body._cache.get(key)
+    if closed is None:
+        cond_dce, used_c = pe.dce_jaxpr(cond.jaxpr, [True], [False] * nc + used)
+        closed = ClosedJaxpr(cond_dce, cond.consts), ClosedJaxpr(body_dce, body.consts), used_c
+        body._cache[key] = closed
+    new_cond, new_body, used_c = closed
+    used_ins = [*used_c[:nc], *used_b[:nb], *used]
+    new_eqn = eqn.replace(
+        invars=[v for v, u in zip(eqn.invars, used_ins) if u],
+        outvars=[
+            v if wanted else core.DropVar(v.aval)
+            for v, wanted, u in zip(eqn.outvars, used_outputs, used)
+            if u
+        ],
+        params=dict(
+            eqn.params, cond_jaxpr=new_cond, body_jaxpr=new_body, cond_nconsts=sum(used_c[:nc]),
+            body_nconsts=sum(used_b[:nb]),
+        ),
+        effects=core.join_effects(new_cond.effects, new_body.effects),
+    )  # fmt: skip
+    return used_ins, new_eqn
 
 
 while_p.dce = _while_dce
+
+
+def _while_dependence(marked, *, cond_jaxpr, cond_nconsts, body_jaxpr, body_nconsts):
+    cconsts, bconsts, flows = split_at(marked, cond_nconsts, body_nconsts)
+    while True:
+        if any(pe.dependent_outs(cond_jaxpr, (*cconsts, *flows))):
+            return [True] * len(flows)
+        outs = pe.dependent_outs(body_jaxpr, (*bconsts, *flows))
+        new = [a or b for a, b in zip(flows, outs)]
+        if new == flows:
+            return flows
+        flows = new
+
+
+while_p.dependence = _while_dependence
 
 
 def _while_lowering(ctx, *args, cond_jaxpr, body_jaxpr, cond_nconsts, body_nconsts):

@@ -461,7 +461,7 @@ def _scan_transpose(
     ct_carry, ct_ys = cts[:num_carry], cts[num_carry:]
     # An initial carry that is known may be followed by carries that are linear: its value (a zero
     # tangent) then matters to nobody. Carries that stay known are computed first.
-    flows = _linear_carries(jaxpr, tuple(linear), num_consts, num_carry)
+    flows = _dependent_carries(jaxpr, tuple(linear), num_consts, num_carry)
     if not all(flows):
         return _scan_transpose_mixed(
             cts, args, linear, flows, reverse, length, jaxpr, num_consts, num_carry, unroll,
@@ -555,19 +555,21 @@ def _transposed_body(jaxpr: ClosedJaxpr, consts_lin: tuple, num_carry: int, xs_l
     return ClosedJaxpr(new, consts), tuple(nz_xs)
 
 
-def _linear_carries(jaxpr: ClosedJaxpr, linear: tuple, num_consts: int, num_carry: int) -> list[bool]:
-    """Which carries depend on linear operands once the loop has run any number of times."""
-    flows = list(linear[num_consts : num_consts + num_carry])
+def _scan_dependence(marked, *, jaxpr, num_consts, num_carry, **_):
+    flows = _dependent_carries(jaxpr, tuple(marked), num_consts, num_carry)
+    ins = (*marked[:num_consts], *flows, *marked[num_consts + num_carry :])
+    return [*flows, *pe.dependent_outs(jaxpr, ins)[num_carry:]]
+
+
+scan_p.dependence = _scan_dependence
+
+
+def _dependent_carries(jaxpr: ClosedJaxpr, marked: tuple, num_consts: int, num_carry: int) -> list[bool]:
+    """Which carries depend on marked operands once the loop has run any number of times."""
+    flows = list(marked[num_consts : num_consts + num_carry])
     while True:
-        ins = (*linear[:num_consts], *flows, *linear[num_consts + num_carry :])
-        depends = {v for v, lin in zip(jaxpr.jaxpr.invars, ins) if lin}
-        for eqn in jaxpr.eqns:
-            if any(type(v) is not core.Literal and v in depends for v in eqn.invars):
-                depends.update(eqn.outvars)
-        new = [
-            old or (type(v) is not core.Literal and v in depends)
-            for old, v in zip(flows, jaxpr.jaxpr.outvars)
-        ]
+        ins = (*marked[:num_consts], *flows, *marked[num_consts + num_carry :])
+        new = [a or b for a, b in zip(flows, pe.dependent_outs(jaxpr, ins))]
         if new == flows:
             return flows
         flows = new

@@ -217,14 +217,11 @@ def _mul_ct(ct, aval, other, out_dtype):
 
 def _mul_lower(ctx, x, y, *, out_dtype=None):
     (aval_out,) = ctx.avals_out
-    if out_dtype is not None:
-        x, y = [
-            v
-            if a.dtype == aval_out.dtype
-            else mlir.convert_hlo(ctx, v, a, a.update(dtype=aval_out.dtype))
-            for v, a in zip((x, y), ctx.avals_in)
-        ]
     x, y = broadcast_operands(ctx, (x, y), aval_out)
+    dtype = ctx.avals_in[0].dtype
+    if dtype != aval_out.dtype:
+        full = aval_out.update(dtype=dtype)
+        x, y = [mlir.convert_hlo(ctx, v, full, aval_out) for v in (x, y)]
     return [with_sharding(ctx, mlir.emit("stablehlo.multiply", (x, y)), aval_out)]
 
 

@@ -2,25 +2,29 @@
 
 from __future__ import annotations
 
+import math
 import operator
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from jax._src import core
+from jax._src import core, dtypes
 from jax._src.ad_util import Zero
 from jax._src.basearray import Array
 from jax._src.interpreters import mlir
 from jax._src.lax import rules
-from jax._src.lax.lax import arithmetic, monoids
-from jax._src.lax.lax import sharding as shardings
+from jax._src.lax.lax import arithmetic, monoids, sharding as shardings
+from jax._src.lax.lax.convert import convert_element_type
 from jax._src.lax.lax.create import full_like
 from jax._src.lax.lax.elementary import exp, log1p
+from jax._src.lax.lax.joining import pad, split
 from jax._src.lax.lax.logical import eq, ne
 from jax._src.lax.lax.select import select
+from jax._src.lax.lax.shape import broadcast_in_dim, reshape, rev, squeeze, transpose
 from jax._src.lax.lax.trees import scan_tree
 from jax._src.lax.rules import INEXACT, LINEAR, NUMERIC, standard_primitive
+from jax._src.lib.mlir import ir
 from jax._src.lib.mlir.dialects import hlo
 
 # ---------------------------------------------------------------------------------------------------
@@ -93,9 +97,10 @@ def _bind(primitive, operand, axis, reverse):
 def _cumulative_primitive(
     name: str,
     accepts: frozenset,
+    op: Callable[[Any, Any], Any],
     identity: Callable[[Any], Any],
-    emit: Callable[..., Any],
     *,
+    costly: bool = False,
     combine: Callable[..., Any] | None = None,
     transpose: Callable[..., Any] | None = None,
 ) -> core.Primitive:
@@ -103,8 +108,9 @@ def _cumulative_primitive(
 
     Args:
       name, accepts: as of `nary_primitive`.
+      op: the operation, elementwise on two arrays.
       identity: dtype to the operation's neutral element.
-      emit: `(ctx, x, y)`, two scalars as IR values, to the IR value of their combination.
+      costly: whether the operation takes many instructions.
       combine: the operation on (value, tangent) pairs of arrays, for its derivative; None if the scan is
         linear, and then `transpose` is its transpose rule.
     """
@@ -135,12 +141,16 @@ def _cumulative_primitive(
         (x,), (bdim,) = args, bdims
         return p.bind(x, axis=axis + (axis >= bdim), reverse=reverse), bdim
 
+    windows = _window_lowering(op, identity)
     p = standard_primitive(
         name,
         shape=shape,
         dtype=dtype,
         sharding=_cumulative_sharding,
-        lower=mlir.outlined(_window_lowering(identity, emit)),
+        lower={
+            None: mlir.outlined(windows),
+            "cpu": mlir.outlined(_cpu_lowering(op, identity, windows, costly)),
+        },
         jvp=LINEAR if combine is None else jvp,
         transpose=transpose,
         batch=batch,
@@ -154,8 +164,9 @@ def _cumulative_sharding(x, *, axis, reverse):
     )
 
 
-def _window_lowering(identity, emit):
+def _window_lowering(op, identity):
     """A scan as a reduction over windows that reach to the array's end: XLA knows this pattern."""
+    emit = mlir.lower_fun(op, multiple_results=False)
 
     def lower(ctx, x, *, axis, reverse):
         (aval,) = ctx.avals_out
@@ -170,7 +181,7 @@ def _window_lowering(identity, emit):
         (out,) = mlir.reduce_window(
             ctx,
             reducer_name=f"{ctx.primitive.name}_reducer",
-            reducer_body=lambda block: [emit(body_ctx, *block.arguments)],
+            reducer_body=lambda block: emit(body_ctx, *block.arguments),
             operands=[x],
             init_values=[mlir.ir_constant(identity(aval.dtype))],
             init_values_avals=[scalar],
@@ -182,6 +193,103 @@ def _window_lowering(identity, emit):
             window_dilation=ones,
         )
         return [rules.with_sharding(ctx, out, aval)]
+
+    return lower
+
+
+# On CPUs XLA makes a dozen passes over an array to reduce such windows, and computes each element several
+# times. A loop over rows does it in one pass, if rows are long. Where they are short and the operation is
+# costly, the array is cut into as many blocks as make a long row; they are scanned side by side, and then
+# what comes before each block is combined into it.
+
+_MIN_LOOP_SIZE = 4096
+_VECTOR = 256
+
+
+def _cpu_lowering(op, identity, windows, costly):
+    def scan(x, *, axis, reverse):
+        if reverse:
+            return rev(scan(rev(x, (axis,)), axis=axis, reverse=False), (axis,))
+        dtype, shape = x.dtype, x.shape
+        if dtypes.issubdtype(dtype, np.floating) and dtypes.itemsize_bits(dtype) < 32:
+            x = convert_element_type(x, np.float32)  # long sums in few bits would stand still
+        n, rest = shape[axis], math.prod(shape) // shape[axis]
+        perm = [axis, *[d for d in range(len(shape)) if d != axis]]
+        x = reshape(transpose(x, perm), (n, rest))
+        if rest >= _VECTOR and n <= _MIN_LOOP_SIZE:
+            x = loop(x)
+        else:
+            x = in_blocks(x)
+        x = reshape(x, [shape[d] for d in perm])
+        return convert_element_type(transpose(x, [perm.index(d) for d in range(len(perm))]), dtype)
+
+    def in_blocks(x):
+        n, rest = x.shape
+        blocks = max(-(-_VECTOR // rest), math.isqrt(n))
+        size = -(-n // blocks)
+        neutral = identity(x.dtype)
+        x = pad(x, neutral, [(0, blocks * size - n, 0), (0, 0, 0)])
+        x = transpose(reshape(x, (blocks, size, rest)), (1, 0, 2))
+        x = reshape(loop(reshape(x, (size, blocks * rest))), (size, blocks, rest))
+        totals = squeeze(split(x, (size - 1, 1))[1], (0,))
+        before = loop(pad(totals, neutral, [(1, -1, 0), (0, 0, 0)]))
+        x = op(broadcast_in_dim(before, x.shape, (1, 2)), x)
+        x = reshape(transpose(x, (1, 0, 2)), (blocks * size, rest))
+        return split(x, (n, blocks * size - n))[0]
+
+    def loop(x):
+        return loop_p.bind(x)
+
+    loop_p = standard_primitive(
+        "cumulative_loop",
+        shape=lambda x: x.shape,
+        dtype=lambda x: x.dtype,
+        lower=_loop_lowering(op, identity),
+    )
+    loops = mlir.lower_fun(scan, multiple_results=False)
+
+    def lower(ctx, x, *, axis, reverse):
+        (aval,) = ctx.avals_out
+        fits = (
+            core.is_constant_shape(aval.shape)
+            and aval.size >= _MIN_LOOP_SIZE
+            and aval.shape[axis] > 1
+            and (costly or aval.size >= _VECTOR * aval.shape[axis])
+            and aval._sharding is None
+        )
+        return (loops if fits else windows)(ctx, x, axis=axis, reverse=reverse)
+
+    return lower
+
+
+def _loop_lowering(op, identity):
+    """A scan over the rows of a matrix, one by one, in place."""
+    emit = mlir.lower_fun(op, multiple_results=False)
+
+    def lower(ctx, x):
+        (aval,) = ctx.avals_out
+        n, width = aval.shape
+        row = core.ShapedArray((1, width), aval.dtype)
+        body_ctx = ctx.replace(avals_in=[row, row], avals_out=[row])
+        i32 = mlir.aval_to_ir_type(core.ShapedArray((), np.dtype(np.int32)))
+        row_type = mlir.aval_to_ir_type(row)
+        zero, one = mlir.ir_constant(np.int32(0)), mlir.ir_constant(np.int32(1))
+        neutral = mlir.ir_constant(identity(aval.dtype))
+        first = mlir.broadcast_in_dim(ctx, neutral, row, broadcast_dimensions=())
+        types = [i32, row_type, x.type]
+        while_op = hlo.WhileOp(types, [zero, first, x])
+        cond = while_op.regions[0].blocks.append(*types)
+        with ir.InsertionPoint(cond):
+            end = mlir.ir_constant(np.int32(n))
+            hlo.return_([mlir.compare_hlo(cond.arguments[0], end, "LT")])
+        body = while_op.regions[1].blocks.append(*types)
+        with ir.InsertionPoint(body):
+            i, total, rows = body.arguments
+            here = hlo.dynamic_slice(rows, [i, zero], mlir.dense_int_array([1, width]))
+            (total,) = emit(body_ctx, total, here)
+            rows = hlo.dynamic_update_slice(rows, total, [i, zero])
+            hlo.return_([hlo.add(i, one), total, rows])
+        return [while_op.results[2]]
 
     return lower
 
@@ -250,40 +358,35 @@ def _complex_logaddexp(x, y):
     return select(ne(delta, delta), arithmetic.add(x, y), wrapped)
 
 
-_lower_logaddexp = mlir.lower_fun(logaddexp, multiple_results=False)
-
 cumsum_p = _cumulative_primitive(
     "cumsum",
     NUMERIC,
+    arithmetic.add,
     monoids.sum_identity,
-    lambda ctx, x, y: hlo.add(x, y),
     transpose=lambda ct, x, *, axis, reverse: [cumsum(ct, axis, not reverse)],
 )
 cumprod_p = _cumulative_primitive(
-    "cumprod",
-    NUMERIC,
-    monoids.prod_identity,
-    lambda ctx, x, y: hlo.multiply(x, y),
-    combine=_prod_combine,
+    "cumprod", NUMERIC, arithmetic.mul, monoids.prod_identity, combine=_prod_combine
 )
 cummax_p = _cumulative_primitive(
     "cummax",
     NUMERIC,
+    arithmetic.max,
     monoids.max_identity,
-    lambda ctx, x, y: mlir.max_hlo(x, y),
     combine=_extremum_combine(arithmetic.max),
 )
 cummin_p = _cumulative_primitive(
     "cummin",
     NUMERIC,
+    arithmetic.min,
     monoids.min_identity,
-    lambda ctx, x, y: mlir.min_hlo(x, y),
     combine=_extremum_combine(arithmetic.min),
 )
 cumlogsumexp_p = _cumulative_primitive(
     "cumlogsumexp",
     INEXACT,
+    logaddexp,
     monoids.max_identity,
-    lambda ctx, x, y: _lower_logaddexp(ctx, x, y)[0],
+    costly=True,
     combine=_logaddexp_combine,
 )

@@ -13,16 +13,15 @@ from jax._src import core, dtypes
 from jax._src.ad_util import Zero
 from jax._src.basearray import Array
 from jax._src.core.hooks import hooks
-from jax._src.interpreters import ad, batching, mlir
-from jax._src.interpreters import partial_eval as pe
+from jax._src.interpreters import ad, batching, mlir, partial_eval as pe
 from jax._src.lax import rules
-from jax._src.lax.lax import arithmetic, monoids
-from jax._src.lax.lax import sharding as shardings
+from jax._src.lax.lax import arithmetic, monoids, sharding as shardings
 from jax._src.lax.lax.convert import convert_element_type
 from jax._src.lax.lax.create import broadcasted_iota, full_like
 from jax._src.lax.lax.cumulative import cumprod
 from jax._src.lax.lax.joining import pad
-from jax._src.lax.lax.logical import bitwise_and, bitwise_or, bitwise_xor, eq
+from jax._src.lax.lax.logical import bitwise_and, bitwise_or, bitwise_xor, eq, ne
+from jax._src.lax.lax.select import select
 from jax._src.lax.lax.shape import broadcast_in_dim, expand_dims, reshape, transpose
 from jax._src.lax.lax.trees import combine_jaxpr, combine_jvp, elementwise, reduce_tree
 from jax._src.lax.rules import BOOL, INT, LINEAR, NUMERIC, ZERO, standard_primitive
@@ -302,7 +301,9 @@ def _bind_arg(primitive, operand, axis, index_dtype):
     return primitive.bind(operand, axes=(operator.index(axis),), index_dtype=dtype)
 
 
-def _arg_primitive(name: str, direction: str, identity: Callable[[Any], Any]) -> core.Primitive:
+def _arg_primitive(
+    name: str, direction: str, identity: Callable[[Any], Any], reduce_extremum: Callable[..., Any]
+) -> core.Primitive:
     def shape(x, *, axes, index_dtype):
         (axis,) = axes
         if not 0 <= axis < len(x.shape):
@@ -333,7 +334,10 @@ def _arg_primitive(name: str, direction: str, identity: Callable[[Any], Any]) ->
         dtype=dtype,
         weak_type=lambda *_, **__: False,
         sharding=_reduce_sharding,
-        lower=mlir.outlined(_arg_lowering(direction, identity)),
+        lower={
+            None: mlir.outlined(_arg_lowering(direction, identity)),
+            "cpu": mlir.outlined(_arg_cpu_lowering(direction, identity, reduce_extremum)),
+        },
         jvp=ZERO,
         batch=batch,
     )
@@ -372,8 +376,38 @@ def _arg_lowering(direction: str, identity):
     return lower
 
 
-argmax_p = _arg_primitive("argmax", "GT", monoids.max_identity)
-argmin_p = _arg_primitive("argmin", "LT", monoids.min_identity)
+def _arg_cpu_lowering(direction: str, identity, reduce_extremum: Callable[..., Any]):
+    """Two plain reductions, which CPUs do with vector instructions: the extremum, then where it is."""
+
+    def positions(x, *, axes, index_dtype):
+        (axis,) = axes
+        extremum = expand_dims(reduce_extremum(x, axes), axes)
+        found = bitwise_or(eq(x, extremum), ne(x, x))
+        index = broadcasted_iota(index_dtype, x.shape, axis)
+        return reduce_min(select(found, index, full_like(index, x.shape[axis])), axes)
+
+    pairs = _arg_lowering(direction, identity)
+    two_reductions = mlir.lower_fun(positions, multiple_results=False)
+
+    def lower(ctx, x, *, axes, index_dtype):
+        (aval,) = ctx.avals_in
+        n = aval.shape[axes[0]]
+        vectorizes = (
+            type(n) is int
+            and _MIN_VECTOR <= n <= dtypes.iinfo(index_dtype).max
+            and dtypes.issubdtype(aval.dtype, np.floating)
+            and aval._sharding is None
+        )
+        rule = two_reductions if vectorizes else pairs
+        return rule(ctx, x, axes=axes, index_dtype=index_dtype)
+
+    return lower
+
+
+_MIN_VECTOR = 32
+
+argmax_p = _arg_primitive("argmax", "GT", monoids.max_identity, reduce_max)
+argmin_p = _arg_primitive("argmin", "LT", monoids.min_identity, reduce_min)
 
 
 # ---------------------------------------------------------------------------------------------------

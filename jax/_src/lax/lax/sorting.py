@@ -2,21 +2,34 @@
 
 from __future__ import annotations
 
+import math
 import operator
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from jax._src import core, dtypes
+from jax._src import config, core, dtypes
 from jax._src.ad_util import Zero
 from jax._src.basearray import Array
 from jax._src.core.hooks import hooks
 from jax._src.interpreters import mlir
 from jax._src.lax import rules
 from jax._src.lax.lax import sharding as shardings
-from jax._src.lax.lax.create import broadcasted_iota
+from jax._src.lax.lax.arithmetic import imag, real
+from jax._src.lax.lax.convert import bitcast_convert_type, convert_element_type
+from jax._src.lax.lax.create import broadcasted_iota, full_like
 from jax._src.lax.lax.joining import align_batch
+from jax._src.lax.lax.logical import (
+    bitwise_and,
+    bitwise_or,
+    bitwise_xor,
+    eq,
+    lt,
+    ne,
+    shift_left,
+)
+from jax._src.lax.lax.select import select
 from jax._src.lax.rules import standard_primitive
 from jax._src.lax.utils import int_dtype_for_dim
 from jax._src.lib.mlir import ir
@@ -194,13 +207,82 @@ def _canonical(x, dtype):
     return hlo.select(mlir.compare_hlo(x, x, "NE"), nan, no_sign)
 
 
+# On CPUs the compiler sorts single arrays by `<` about five times as fast as by any other comparison, or
+# with other arrays alongside. Large sorts are made of such: keys of up to 32 bits become the upper half of
+# integers whose lower half is the position; the sorted positions then permute all operands.
+
+_MIN_PACKED_SIZE = 1024
+
+
+def _lower_cpu(ctx, *xs, dimension, is_stable, num_keys):
+    params = dict(dimension=dimension, is_stable=is_stable, num_keys=num_keys)
+    if not _can_pack(ctx.avals_in, dimension, num_keys):
+        return _lower_total_order(ctx, *xs, **params)
+    with config.enable_x64(True):
+        return _lower_packed(ctx, *xs, dimension=dimension, num_keys=num_keys)
+
+
+def _can_pack(avals, dimension, num_keys) -> bool:
+    shape = avals[0].shape
+    if not core.is_constant_shape(shape) or not (
+        math.prod(shape) >= _MIN_PACKED_SIZE and shape[dimension] < 2**32
+    ):
+        return False
+    if any(a._sharding is not None for a in avals):
+        return False
+    keys = [a.dtype for a in avals[:num_keys]]
+    if len(avals) == 1 and dtypes.issubdtype(keys[0], np.integer):
+        return False  # that is the fast case
+    return all(
+        dtypes.itemsize_bits(d) <= (64 if dtypes.issubdtype(d, np.complexfloating) else 32)
+        for d in keys
+    )
+
+
+def _sort_packed(*operands, dimension, num_keys):
+    """Stable sorts by each key, the last one first."""
+    keys = [part for x in operands[:num_keys] for part in _key_parts(x)]
+    shape = operands[0].shape
+    positions = broadcasted_iota(np.int64, shape, dimension)
+    low_half = full_like(positions, 2**32 - 1)
+    order = None
+    for key in reversed(keys):
+        if order is not None:
+            key = hooks.take_along(key, order, dimension)
+        packed = bitwise_or(shift_left(key, full_like(key, 32)), positions)
+        (packed,) = sort_p.bind(packed, dimension=dimension, is_stable=False, num_keys=1)
+        picked = bitwise_and(packed, low_half)
+        order = picked if order is None else hooks.take_along(order, picked, dimension)
+    return [hooks.take_along(x, order, dimension) for x in operands]
+
+
+def _key_parts(x) -> list[Any]:
+    """Integers, of 32 bits in an int64, in the order of the real and imaginary parts of `x`."""
+    if dtypes.issubdtype(x.dtype, np.complexfloating):
+        return [*_key_parts(real(x)), *_key_parts(imag(x))]
+    if dtypes.issubdtype(x.dtype, np.floating):
+        x = convert_element_type(x, np.float32)
+        zero = full_like(x, 0)
+        x = select(eq(x, zero), zero, x)
+        x = select(ne(x, x), full_like(x, np.nan), x)
+        bits = bitcast_convert_type(x, np.int32)
+        # Negative numbers grow with their magnitude: turn them around.
+        x = select(
+            lt(bits, full_like(bits, 0)), bitwise_xor(bits, full_like(bits, 2**31 - 1)), bits
+        )
+    return [convert_element_type(x, np.int64)]
+
+
+_lower_total_order = _sort_lower(_total_order)
+_lower_packed = mlir.lower_fun(_sort_packed, multiple_results=True)
+
 sort_p = standard_primitive(
     "sort",
     shape=_sort_shape,
     dtype=lambda *operands, **_: [a.dtype for a in operands],
     weak_type=lambda *operands, **_: [a.weak_type for a in operands],
     sharding=_sort_sharding,
-    lower=_sort_lower(_total_order),
+    lower={None: _lower_total_order, "cpu": _lower_cpu},
     multiple_results=True,
     jvp=_sort_jvp,
     batch=_sort_batch,

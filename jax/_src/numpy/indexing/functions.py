@@ -30,6 +30,7 @@ _FILL, _CLIP, _PROMISE = (
 )
 
 
+@util.export
 def take(
     a: ArrayLike,
     indices: ArrayLike,
@@ -150,6 +151,7 @@ def _wrapped(indices, size):
     return lax.select(negative, lax.add(indices, size), indices)
 
 
+@util.export
 def take_along_axis(
     arr: ArrayLike,
     indices: ArrayLike,
@@ -168,7 +170,8 @@ def take_along_axis(
       mode: positions out of bounds give `fill_value` ("fill", default), those of the nearest ("clip"), or there
         are none ("promise_in_bounds").
       fill_value: by default NaN, the least signed or the largest unsigned integer.
-      wrap_negative_indices: whether negative positions count from the end; None is True.
+      wrap_negative_indices: whether negative positions count from the end; None is True, except in mode
+        "promise_in_bounds".
 
     Returns:
       An array of shape `(*s, k, *t)`.
@@ -191,7 +194,9 @@ def take_along_axis(
         axis=None if axis is None else int(axis),
         mode=gather_mode,
         fill_value=fill_value,
-        wrap=wrap_negative_indices is None or bool(wrap_negative_indices),
+        wrap=gather_mode is not _PROMISE
+        if wrap_negative_indices is None
+        else bool(wrap_negative_indices),
     )
 
 
@@ -265,6 +270,7 @@ def _along_axis(arr, indices, axis, wrap):
     return out_shape, index, dnums, slice_sizes
 
 
+@util.export
 def put(
     a: ArrayLike,
     ind: ArrayLike,
@@ -317,11 +323,12 @@ def put(
     v = lax.reshape(v, (math.prod(v.shape),))
     if v.shape[0] < n:
         v = lax.tile(v, (-(-n // v.shape[0]),))
-    v = lax.slice_in_dim(v, 0, n)
+    v = slicing.slice_in_dim(v, 0, n)
     out = scatter_update(lax.reshape(a, (size,)), ind, v, slicing.scatter, normalize_indices=False)
     return lax.reshape(out, a.shape)
 
 
+@util.export
 def put_along_axis(
     arr: ArrayLike,
     indices: ArrayLike,

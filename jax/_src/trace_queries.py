@@ -1,0 +1,56 @@
+"""Questions about the transformations in progress, for libraries that cannot do without."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from jax._src import core
+from jax._src.core import Trace, trace_ctx
+from jax._src.interpreters.batching import BatchTrace
+from jax._src.interpreters.partial_eval import DynamicJaxprTrace
+from jax._src.literals import TypedNdArray
+
+# The types whose values hold arrays that are no `jax.Array`.
+array_types: set[type] = {
+    t
+    for t in core.pytype_aval_mappings
+    if issubclass(t, np.generic) or t in (np.ndarray, TypedNdArray)
+}
+
+
+def _in_progress(kind: type[Trace]) -> bool:
+    trace = trace_ctx.trace
+    while trace is not None:
+        if isinstance(trace, kind):
+            return True
+        trace = getattr(trace, "parent", None)
+    return False
+
+
+def unsafe_am_i_under_a_jit_DO_NOT_USE() -> bool:
+    """Whether the calling code is being staged out, by `jit` or another transformation."""
+    return _in_progress(DynamicJaxprTrace)
+
+
+def unsafe_am_i_under_a_vmap_DO_NOT_USE() -> bool:
+    """Whether the calling code is being mapped by `vmap`."""
+    return _in_progress(BatchTrace)
+
+
+def nonempty_axis_env_DO_NOT_USE() -> bool:
+    """Whether an axis is being mapped over, named or not."""
+    return core.nonempty_axis_env()
+
+
+def unsafe_get_axis_names_DO_NOT_USE() -> list[Any]:
+    """The names of the axes in scope, outermost first."""
+    return core.unsafe_get_axis_names()
+
+
+def call_impl(f: Any, *args: Any, **params: Any) -> Any:
+    """Calls `f`, a function or a `WrappedFun`, on `args` at once."""
+    del params  # of the primitive, which say how to stage the call
+    with core.eval_context():
+        return f.call_wrapped(*args) if hasattr(f, "call_wrapped") else f(*args)

@@ -1,0 +1,19 @@
+"""For libraries that extend JAX. These modules may change from one version to the next."""
+
+import importlib as _importlib
+from typing import Any as _Any
+
+_modules = (
+    "backend", "core", "ifrt_programs", "linear_util", "lowering", "mlir", "random", "sharding",
+    "source_info_util", "xla",
+)  # fmt: skip
+
+
+def __getattr__(name: str) -> _Any:
+    if name in _modules:
+        return _importlib.import_module(f"{__name__}.{name}")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_modules})

@@ -1,0 +1,1 @@
+"""MLIR's dialects, each a module of operations."""

@@ -1,0 +1,1 @@
+"""A place that older code imports from; it has no names any more."""
