@@ -157,6 +157,7 @@ def __getattr__(name: str):
 
 _lazy_names: dict[str, tuple[str, str]] = {
     "print_environment_info": ("jax._src.environment_info", "print_environment_info"),
+    "reshard": ("jax._src.lax.resharding", "reshard"),
     "make_user_context": ("jax._src.config", "make_user_context"),
 }
 

@@ -1,25 +1,17 @@
 """Random numbers: functions of explicit keys, the same for the same key.
 
-    >>> key = jax.random.key(0)
-    >>> key, subkey = jax.random.split(key)
-    >>> print(jax.random.normal(subkey, (2,)))
-    [1.0040143 -0.9063372]
+>>> key = jax.random.key(0)
+>>> key, subkey = jax.random.split(key)
+>>> print(jax.random.normal(subkey, (2,)))
+[1.0040143 -0.9063372]
 """
 
 from jax._src.random.continuous import (
-    ball as ball,
-    beta as beta,
     cauchy as cauchy,
-    chisquare as chisquare,
-    dirichlet as dirichlet,
     double_sided_maxwell as double_sided_maxwell,
     exponential as exponential,
-    f as f,
-    gamma as gamma,
-    generalized_normal as generalized_normal,
     gumbel as gumbel,
     laplace as laplace,
-    loggamma as loggamma,
     logistic as logistic,
     lognormal as lognormal,
     maxwell as maxwell,
@@ -27,9 +19,7 @@ from jax._src.random.continuous import (
     normal as normal,
     orthogonal as orthogonal,
     pareto as pareto,
-    random_gamma_p as random_gamma_p,
     rayleigh as rayleigh,
-    t as t,
     triangular as triangular,
     truncated_normal as truncated_normal,
     wald as wald,
@@ -44,6 +34,18 @@ from jax._src.random.discrete import (
     multinomial as multinomial,
     poisson as poisson,
     rademacher as rademacher,
+)
+from jax._src.random.gamma import (
+    ball as ball,
+    beta as beta,
+    chisquare as chisquare,
+    dirichlet as dirichlet,
+    f as f,
+    gamma as gamma,
+    generalized_normal as generalized_normal,
+    loggamma as loggamma,
+    random_gamma_p as random_gamma_p,
+    t as t,
 )
 from jax._src.random.keys import (
     PRNGKey as PRNGKey,

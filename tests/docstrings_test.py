@@ -23,10 +23,12 @@ def _documented():
     """Public objects with examples, each once, by the first name they go by."""
     seen = set()
     for name in MODULES:
-        module = importlib.import_module(name)
+        try:
+            module = importlib.import_module(name)
+        except ImportError: continue
         objects = [(name, module)]
         for attr in sorted(a for a in dir(module) if not a.startswith("_")):
-            value = getattr(module, attr)
+            value = getattr(module, attr, None)
             if not inspect.ismodule(value):
                 objects.append((f"{name}.{attr}", value))
         for path, value in objects:

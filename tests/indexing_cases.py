@@ -361,7 +361,14 @@ for op in ("sum", "prod", "max", "min"):
         diff=diff,
         ignore=("vjp",) if op in ("max", "min") else (),
     )
-    add(f"segment_{op}_concrete", lambda x, f=f: f(x, IDS[:4]), (4,), diff=diff)
+    add(
+        f"segment_{op}_concrete",
+        lambda x, f=f: f(x, IDS[:4]),
+        (4,),
+        diff="",
+        vmap=False,
+        ignore=("jit",),
+    )
     add(
         f"segment_{op}_bucket",
         lambda x, i, f=f: f(x, i, 4, bucket_size=2),

@@ -59,6 +59,10 @@ for op in ("argmax", "argmin"):
     add(f"{op}_all_minus_inf", lambda x, fun=fun: fun(x * 0 + np.inf, 0, "int32"), (3,), diff="")
     add(f"{op}_narrow_index", lambda x, fun=fun: fun(x, 0, "int8"), (300,))
 
+    add(f"{op}_long", lambda x, fun=fun: fun(x, 1, "int32"), (3, 70), ties=True,
+        dtypes=["float32", "float16", "bfloat16", "int32", "float64"])  # fmt: skip
+    add(f"{op}_long_special", lambda x, fun=fun: fun(x, 0, "int16"), (70, 9), special=True)
+
 # Any monoid
 for i, (fun, init) in enumerate(
     [
@@ -111,6 +115,12 @@ for op, (dtypes, reference) in SCANS.items():
     add(f"{op}_long", lambda x, fun=fun: fun(x / 3), (300,), tol=1e-4)
     add(f"{op}_ties", lambda x, fun=fun: fun(x), (9,), ties=True)
     add(f"{op}_special", lambda x, fun=fun: fun(x, 1), (9, 5), special=True, diff="")
+    add(f"{op}_large", lambda x, fun=fun: fun(x / 8, 0), (40, 300), diff="", vmap=False, tol=1e-3)
+    add(f"{op}_large_reverse", lambda x, fun=fun: fun(x / 8, 1, reverse=True), (300, 40), diff="",
+        vmap=False, tol=1e-3)  # fmt: skip
+    add(f"{op}_large_special", lambda x, fun=fun: fun(x, 0), (40, 300), special=True, diff="",
+        vmap=False, tol=1e-3)  # fmt: skip
+add("cumlogsumexp_very_long", lambda x: lax.cumlogsumexp(x, 1), (3, 5001), diff="", vmap=False, tol=1e-3)
 add("cumprod_zero", lambda x: lax.cumprod(x * np.array([1, 0, 1, 1], np.float32)), (4,))
 
 # Windows

@@ -60,6 +60,19 @@ add("approx_max_k_size", lambda x: lax.approx_max_k(x, 4, aggregate_to_topk=Fals
     (9000,), diff="", vmap=False)  # fmt: skip
 
 
+# Large enough for the ways that CPUs take with long arrays.
+LARGE = ["bool", "int8", "uint32", "int32", "float16", "bfloat16", "float8_e4m3fn", "float32", "complex64",
+         "int64", "float64"]  # fmt: skip
+add("sort_large", lambda x: lax.sort(x), (2, 1100), dtypes=LARGE, special=True, diff="", vmap=False)
+add("sort_large_first", lambda x: lax.sort(x, dimension=0), (600, 3), special=True, diff="")
+add("sort_large_pair", lambda x, y: lax.sort((x, y)), (2, 1100), (2, 1100), dtypes=LARGE, ties=True,
+    diff="", vmap=False)  # fmt: skip
+add("sort_large_two_keys", lambda x, y, z: lax.sort((x, y, z), 0, num_keys=2), (700, 2), (700, 2), (700, 2),
+    dtypes=LARGE, ties=True, diff="", vmap=False)  # fmt: skip
+add("sort_large_unstable", lambda x: lax.sort(x, is_stable=False), (3000,))
+add("sort_large_grad", lambda x, y: lax.sort((x, y)), (1500,), (1500,))
+
+
 def error(name, fun, *args):
     CASES.append(Case(f"error_{name}", fun, [np.asarray(a) for a in args], diff="", vmap=False))
 

@@ -43,6 +43,12 @@ def _zeros_like_shaped_array(aval: ShapedArray):
         return aval.dtype._rules.zero(aval) if hasattr(aval.dtype._rules, "zero") else hooks.full(
             aval.shape, 0, aval.dtype
         )
+    if aval.weak_type:
+        if not aval.shape and aval.dtype == dtypes.canonicalize_dtype(np.float64):
+            return 0.0
+        return hooks.convert_element_type(hooks.full(aval.shape, 0, aval.dtype), aval.dtype, True)
+    if not aval.shape:
+        return np.zeros((), aval.dtype)
     return hooks.full(aval.shape, 0, aval.dtype)
 
 

@@ -106,6 +106,9 @@ class custom_jvp:
     2.0
     """
 
+    jvp: Callable | None = None
+    symbolic_zeros = False
+
     def __init__(
         self, fun: Callable, nondiff_argnums: Sequence[int] = (), nondiff_argnames: Sequence[str] = ()
     ):
@@ -113,8 +116,6 @@ class custom_jvp:
         _copy_metadata(self, fun)
         self.fun = fun
         self.nondiff_argnums = _nondiff_positions(fun, nondiff_argnums, nondiff_argnames)
-        self.jvp: Callable | None = None
-        self.symbolic_zeros = False
 
     def __getattr__(self, name):
         if name == "fun":  # not yet initialised (unpickling)
@@ -310,22 +311,25 @@ def _custom_jvp_bind_params(params):
     closed, n = params["call_jaxpr"], params["num_consts"]
     jvp = params["jvp_jaxpr_fun"]
     if n:
-        jvp = _lift_jvp(n, jvp)
+        jvp = _lifted_jvp(n, jvp)
     return (core.jaxpr_as_fun(closed), jvp), dict(symbolic_zeros=params["symbolic_zeros"])
 
 
 custom_jvp_call_p.get_bind_params = _custom_jvp_bind_params
 
 
-def _lift_jvp(num_consts: int, jvp: Callable) -> Callable:
+class _lifted_jvp:
     """The rule of a function whose first arguments are values it closed over."""
 
-    def lifted(*args):
-        n = len(args) // 2
-        primals, tangents = args[:n], args[n:]
-        return jvp(*primals[num_consts:], *tangents[num_consts:])
+    def __init__(self, num_consts: int, rule: Callable):
+        self.num_consts, self.rule = num_consts, rule
 
-    return lifted
+    def __getattr__(self, name):
+        return getattr(self.__dict__["rule"], name)
+
+    def __call__(self, *args):
+        n, k = len(args) // 2, self.num_consts
+        return self.rule(*args[k:n], *args[n + k :])
 
 
 def _call_types(*avals, call_jaxpr, **_):
@@ -360,11 +364,13 @@ mlir.register_lowering(custom_jvp_call_p, _call_lowering)
 
 
 def _custom_jvp_pp(eqn, context, settings):
-    params = dict(eqn.params, name=eqn.params["call_jaxpr"].debug_info.func_name or "fun")
-    params["jvp"] = getattr(params["jvp_jaxpr_fun"], "jvp_name", "jvp")
-    names = ["name", "call_jaxpr", "jvp_jaxpr_fun", "num_consts", "symbolic_zeros"]
-    shown = eqn.replace(params=dict(params, jvp_jaxpr_fun=params["jvp"]))
-    return core.default_pp_eqn(shown, context, settings, names)
+    params = dict(
+        eqn.params,
+        name=eqn.params["call_jaxpr"].debug_info.func_name or "fun",
+        jvp=getattr(eqn.params["jvp_jaxpr_fun"], "jvp_name", "jvp"),
+    )
+    names = ["name", "call_jaxpr", "jvp", "symbolic_zeros"]
+    return core.default_pp_eqn(eqn.replace(params=params), context, settings, names)
 
 
 custom_jvp_call_p.pp = _custom_jvp_pp
@@ -471,14 +477,14 @@ class custom_vjp:
             _with_nondiff(self.fwd, nums, nondiff), fun_name(self), fun_name(self.fwd), in_tree,
             out_tree, self.symbolic_zeros,
         )  # fmt: skip
-        bwd = _flat_bwd(self.bwd, nondiff, fun_name(self.bwd), in_tree, in_avals, fwd)
+        bwd = _flat_bwd(self.bwd, nondiff, fun_name(self.bwd), in_tree, in_avals)
         outs = custom_vjp_call_p.bind(
             flat_fun, fwd, bwd, *flat, out_trees=fwd.out_trees, symbolic_zeros=self.symbolic_zeros
         )
         try:
             tree = out_tree()
         except IndexError:
-            tree = fwd.out_trees()[0]
+            tree = fwd.trees.out_tree
         return tree_unflatten(tree, outs)
 
 
@@ -499,12 +505,12 @@ UnexpectedTracerErrorForNondiff = core.UnexpectedTracerError
 
 
 class _flat_fwd:
-    """The user's forward rule: flat arguments to (residuals that are not arguments, results)."""
+    """The user's forward rule: flat arguments to (residuals, results)."""
 
     def __init__(self, fwd, primal_name, fwd_name, in_tree, out_tree, symbolic_zeros):
         self.fwd, self.primal_name, self.fwd_name = fwd, primal_name, fwd_name
         self.in_tree, self.out_tree, self.symbolic_zeros = in_tree, out_tree, symbolic_zeros
-        self.trees: tuple | None = None
+        self.trees: _Trees | None = None
 
     def out_trees(self):
         return self.trees
@@ -515,7 +521,7 @@ class _flat_fwd:
             flags, values = args[:n], args[n:]
             wrapped = [CustomVJPPrimal(v, bool(f)) for v, f in zip(values, flags)]
         else:
-            values = wrapped = list(args)
+            wrapped = list(args)
         pair = self.fwd(*tree_unflatten(self.in_tree, wrapped))
         if not isinstance(pair, (list, tuple)) or len(pair) != 2:
             raise TypeError(
@@ -547,24 +553,30 @@ class _flat_fwd:
                     f"Custom VJP fwd rule {self.fwd_name} returned a residual {x!r} of type {type(x)}, "
                     "which is not a valid JAX type."
                 )
-        where = {id(v): i for i, v in enumerate(values) if isinstance(v, Tracer)}
-        forwards = [where.get(id(x)) for x in res]
-        self.trees = (out_tree, res_tree, forwards)
-        return [*[x for x, f in zip(res, forwards) if f is None], *outs]
+        self.trees = _Trees(out_tree, res_tree)
+        return [*res, *outs]
+
+
+class _Trees:
+    """The trees of the results and of the residuals of one call of a forward rule."""
+
+    __slots__ = ("out_tree", "res_tree", "num_res")
+
+    def __init__(self, out_tree, res_tree):
+        self.out_tree, self.res_tree, self.num_res = out_tree, res_tree, res_tree.num_leaves
 
 
 class _flat_bwd:
-    """The user's backward rule: (residuals, cotangents) to one cotangent per flat argument."""
+    """The user's backward rule: (trees, residuals, cotangents) to one cotangent per flat argument."""
 
-    def __init__(self, bwd, nondiff, name, in_tree, in_avals, fwd):
+    def __init__(self, bwd, nondiff, name, in_tree, in_avals):
         self.bwd, self.nondiff, self.name = bwd, nondiff, name
-        self.in_tree, self.in_avals, self.fwd = in_tree, in_avals, fwd
+        self.in_tree, self.in_avals = in_tree, in_avals
 
-    def __call__(self, *args):
-        out_tree, res_tree, _ = self.fwd.out_trees()
-        res, cts = split_list(args, [res_tree.num_leaves])
+    def __call__(self, trees, *args):
+        res, cts = split_list(args, [trees.num_res])
         result = self.bwd(
-            *self.nondiff, tree_unflatten(res_tree, res), tree_unflatten(out_tree, cts)
+            *self.nondiff, tree_unflatten(trees.res_tree, res), tree_unflatten(trees.out_tree, cts)
         )
         if isinstance(result, list) and self.in_tree != tree_structure(result):
             result = tuple(result)
@@ -634,39 +646,47 @@ custom_vjp_call_p.transpose = _call_transpose
 mlir.register_lowering(custom_vjp_call_p, _call_lowering)
 
 
+def _custom_lin_lowering(ctx, *args, **params):
+    ad.raise_custom_vjp_error_on_jvp()
+
+
+mlir.register_lowering(ad.custom_lin_p, _custom_lin_lowering)
+
+
 def _custom_vjp_bind_params(params):
     closed, n = params["call_jaxpr"], params["num_consts"]
-    fwd, bwd, out_trees = params["fwd_jaxpr_thunk"], params["bwd"], params["out_trees"]
+    fwd, bwd = params["fwd_jaxpr_thunk"], params["bwd"]
     if n:
-        fwd, bwd = _lift_fwd(n, fwd, params["symbolic_zeros"]), _lift_bwd(n, bwd)
-        out_trees = _lift_out_trees(n, out_trees)
+        fwd, bwd = _lifted_fwd(n, fwd, params["symbolic_zeros"]), _lifted_bwd(n, bwd)
     funs = (core.jaxpr_as_fun(closed), fwd, bwd)
-    return funs, dict(out_trees=out_trees, symbolic_zeros=params["symbolic_zeros"])
+    return funs, dict(out_trees=params["out_trees"], symbolic_zeros=params["symbolic_zeros"])
 
 
 custom_vjp_call_p.get_bind_params = _custom_vjp_bind_params
 
 
-def _lift_fwd(num_consts, fwd, symbolic_zeros):
-    def lifted(*args):
-        if symbolic_zeros:
+class _lifted:
+    """A rule of a function whose first arguments are values it closed over."""
+
+    def __init__(self, num_consts: int, rule: Callable, symbolic_zeros: bool = False):
+        self.num_consts, self.rule, self.symbolic_zeros = num_consts, rule, symbolic_zeros
+
+    def __getattr__(self, name):
+        return getattr(self.__dict__["rule"], name)
+
+
+class _lifted_fwd(_lifted):
+    def __call__(self, *args):
+        k = self.num_consts
+        if self.symbolic_zeros:
             n = len(args) // 2
-            return fwd(*args[num_consts:n], *args[n + num_consts :])
-        return fwd(*args[num_consts:])
-
-    return lifted
+            return self.rule(*args[k:n], *args[n + k :])
+        return self.rule(*args[k:])
 
 
-def _lift_bwd(num_consts, bwd):
-    return lambda *args: [None] * num_consts + list(bwd(*args))
-
-
-def _lift_out_trees(num_consts, out_trees):
-    def lifted():
-        out_tree, res_tree, forwards = out_trees()
-        return out_tree, res_tree, [None if f is None else f + num_consts for f in forwards]
-
-    return lifted
+class _lifted_bwd(_lifted):
+    def __call__(self, trees, *args):
+        return [None] * self.num_consts + list(self.rule(trees, *args))
 
 
 def _custom_vjp_pp(eqn, context, settings):
@@ -780,11 +800,11 @@ def closure_convert(fun: Callable, *example_args) -> tuple[Callable, list]:
     return converted, hoisted
 
 
-def zero_from_primal(x: Any, symbolic_zeros: bool = False):
+def zero_from_primal(val: Any, symbolic_zeros: bool = False):
     """The zero tangent of a value, as an array or (with `symbolic_zeros`) as a `SymbolicZero`."""
     if symbolic_zeros:
-        return SymbolicZero.from_primal_value(x)
-    return ad.instantiate_zeros(ad.zero_of(x))
+        return SymbolicZero.from_primal_value(val)
+    return ad.instantiate_zeros(ad.zero_of(val))
 
 
 def custom_vjp_primal_tree_values(tree: Any) -> Any:

@@ -1,13 +1,12 @@
-"""NumPy's functions for arrays of ours.
+"""NumPy's functions, for arrays of JAX.
 
-They follow NumPy where they can: arrays are immutable, dtypes promote as `jax.numpy.promote_types` says,
-and sizes of results must be known when a function is traced.
+They follow NumPy where they can. Arrays are immutable, dtypes combine as `jax.numpy.result_type` says, and
+the sizes of results must be known when a function is traced.
 """
-
-from importlib import import_module as _import_module
 
 import numpy as _np
 
+# isort: off
 from jax._src.numpy.array_constructors import (
     array as array,
     asarray as asarray,
@@ -44,6 +43,248 @@ from jax._src.numpy.cumulative import (
     nancumprod as nancumprod,
     nancumsum as nancumsum,
 )
+from jax._src.numpy.dtype_utils import (
+    character as character,
+    complexfloating as complexfloating,
+    flexible as flexible,
+    floating as floating,
+    generic as generic,
+    get_printoptions as get_printoptions,
+    inexact as inexact,
+    integer as integer,
+    iscomplexobj as iscomplexobj,
+    isrealobj as isrealobj,
+    isscalar as isscalar,
+    issubdtype as issubdtype,
+    load as load,
+    ndim as ndim,
+    number as number,
+    object_ as object_,
+    printoptions as printoptions,
+    result_type as result_type,
+    set_printoptions as set_printoptions,
+    shape as shape,
+    signedinteger as signedinteger,
+    size as size,
+    unsignedinteger as unsignedinteger,
+)
+from jax._src.numpy.index_tricks import (
+    c_ as c_,
+    ix_ as ix_,
+    mgrid as mgrid,
+    ogrid as ogrid,
+    r_ as r_,
+)
+from jax._src.numpy.matrices import (
+    diag as diag,
+    diag_indices as diag_indices,
+    diag_indices_from as diag_indices_from,
+    diagflat as diagflat,
+    diagonal as diagonal,
+    fill_diagonal as fill_diagonal,
+    mask_indices as mask_indices,
+    trace as trace,
+    tri as tri,
+    tril as tril,
+    tril_indices as tril_indices,
+    tril_indices_from as tril_indices_from,
+    triu as triu,
+    triu_indices as triu_indices,
+    triu_indices_from as triu_indices_from,
+    vander as vander,
+)
+from jax._src.numpy.quantiles import (
+    median as median,
+    nanmedian as nanmedian,
+    nanpercentile as nanpercentile,
+    nanquantile as nanquantile,
+    percentile as percentile,
+    quantile as quantile,
+)
+from jax._src.numpy.reductions import (
+    all as all,
+    amax as amax,
+    amin as amin,
+    any as any,
+    average as average,
+    count_nonzero as count_nonzero,
+    max as max,
+    mean as mean,
+    min as min,
+    nanmax as nanmax,
+    nanmean as nanmean,
+    nanmin as nanmin,
+    nanprod as nanprod,
+    nanstd as nanstd,
+    nansum as nansum,
+    nanvar as nanvar,
+    prod as prod,
+    ptp as ptp,
+    std as std,
+    sum as sum,
+    var as var,
+)
+from jax._src.numpy.scalar_types import (
+    bfloat16 as bfloat16,
+    cdouble as cdouble,
+    complex128 as complex128,
+    complex64 as complex64,
+    complex_ as complex_,
+    csingle as csingle,
+    double as double,
+    float16 as float16,
+    float32 as float32,
+    float4_e2m1fn as float4_e2m1fn,
+    float64 as float64,
+    float6_e2m3fn as float6_e2m3fn,
+    float6_e3m2fn as float6_e3m2fn,
+    float8_e3m4 as float8_e3m4,
+    float8_e4m3 as float8_e4m3,
+    float8_e4m3b11fnuz as float8_e4m3b11fnuz,
+    float8_e4m3fn as float8_e4m3fn,
+    float8_e4m3fnuz as float8_e4m3fnuz,
+    float8_e5m2 as float8_e5m2,
+    float8_e5m2fnuz as float8_e5m2fnuz,
+    float8_e8m0fnu as float8_e8m0fnu,
+    float_ as float_,
+    int16 as int16,
+    int2 as int2,
+    int32 as int32,
+    int4 as int4,
+    int64 as int64,
+    int8 as int8,
+    int_ as int_,
+    single as single,
+    uint as uint,
+    uint16 as uint16,
+    uint2 as uint2,
+    uint32 as uint32,
+    uint4 as uint4,
+    uint64 as uint64,
+    uint8 as uint8,
+    bool_ as bool_,
+    bool_ as bool,
+)
+from jax._src.numpy.ufunc_api import (
+    frompyfunc as frompyfunc,
+    ufunc as ufunc,
+)
+from jax._src.numpy.ufunc_objects import (
+    add as add,
+    bitwise_and as bitwise_and,
+    bitwise_or as bitwise_or,
+    bitwise_xor as bitwise_xor,
+    logaddexp as logaddexp,
+    logaddexp2 as logaddexp2,
+    logical_and as logical_and,
+    logical_or as logical_or,
+    logical_xor as logical_xor,
+    maximum as maximum,
+    minimum as minimum,
+    multiply as multiply,
+    negative as negative,
+    subtract as subtract,
+)
+from jax._src.numpy.ufuncs import (
+    abs as abs,
+    absolute as absolute,
+    acos as acos,
+    acosh as acosh,
+    angle as angle,
+    arccos as arccos,
+    arccosh as arccosh,
+    arcsin as arcsin,
+    arcsinh as arcsinh,
+    arctan as arctan,
+    arctan2 as arctan2,
+    arctanh as arctanh,
+    around as around,
+    asin as asin,
+    asinh as asinh,
+    atan as atan,
+    atan2 as atan2,
+    atanh as atanh,
+    bitwise_count as bitwise_count,
+    bitwise_invert as bitwise_invert,
+    bitwise_left_shift as bitwise_left_shift,
+    bitwise_not as bitwise_not,
+    bitwise_right_shift as bitwise_right_shift,
+    cbrt as cbrt,
+    ceil as ceil,
+    conj as conj,
+    conjugate as conjugate,
+    copysign as copysign,
+    cos as cos,
+    cosh as cosh,
+    deg2rad as deg2rad,
+    degrees as degrees,
+    divide as divide,
+    divmod as divmod,
+    equal as equal,
+    exp as exp,
+    exp2 as exp2,
+    expm1 as expm1,
+    fabs as fabs,
+    float_power as float_power,
+    floor as floor,
+    floor_divide as floor_divide,
+    fmax as fmax,
+    fmin as fmin,
+    fmod as fmod,
+    frexp as frexp,
+    gcd as gcd,
+    greater as greater,
+    greater_equal as greater_equal,
+    heaviside as heaviside,
+    hypot as hypot,
+    i0 as i0,
+    imag as imag,
+    invert as invert,
+    iscomplex as iscomplex,
+    isfinite as isfinite,
+    isinf as isinf,
+    isnan as isnan,
+    isneginf as isneginf,
+    isposinf as isposinf,
+    isreal as isreal,
+    lcm as lcm,
+    ldexp as ldexp,
+    left_shift as left_shift,
+    less as less,
+    less_equal as less_equal,
+    log as log,
+    log10 as log10,
+    log1p as log1p,
+    log2 as log2,
+    logical_not as logical_not,
+    mod as mod,
+    modf as modf,
+    nextafter as nextafter,
+    not_equal as not_equal,
+    positive as positive,
+    pow as pow,
+    power as power,
+    rad2deg as rad2deg,
+    radians as radians,
+    real as real,
+    reciprocal as reciprocal,
+    remainder as remainder,
+    right_shift as right_shift,
+    rint as rint,
+    round as round,
+    sign as sign,
+    signbit as signbit,
+    sin as sin,
+    sinc as sinc,
+    sinh as sinh,
+    spacing as spacing,
+    sqrt as sqrt,
+    square as square,
+    tan as tan,
+    tanh as tanh,
+    true_divide as true_divide,
+    trunc as trunc,
+)
 from jax._src.numpy.comparing import (
     allclose as allclose,
     array_equal as array_equal,
@@ -51,9 +292,20 @@ from jax._src.numpy.comparing import (
     isclose as isclose,
     nan_to_num as nan_to_num,
 )
+from jax._src.numpy.editing import (
+    delete as delete,
+    insert as insert,
+    trim_zeros as trim_zeros,
+)
 from jax._src.numpy.einsum import (
     einsum as einsum,
     einsum_path as einsum_path,
+)
+from jax._src.numpy.indexing import (
+    put as put,
+    put_along_axis as put_along_axis,
+    take as take,
+    take_along_axis as take_along_axis,
 )
 from jax._src.numpy.manipulation import (
     append as append,
@@ -98,6 +350,9 @@ from jax._src.numpy.manipulation import (
     vsplit as vsplit,
     vstack as vstack,
 )
+from jax._src.numpy.padding import (
+    pad as pad,
+)
 from jax._src.numpy.selecting import (
     argwhere as argwhere,
     choose as choose,
@@ -124,106 +379,35 @@ from jax._src.numpy.tensor_products import (
     vecdot as vecdot,
     vecmat as vecmat,
 )
-from jax._src.numpy.matrices import (
-    diag as diag,
-    diag_indices as diag_indices,
-    diag_indices_from as diag_indices_from,
-    diagflat as diagflat,
-    diagonal as diagonal,
-    mask_indices as mask_indices,
-    trace as trace,
-    tri as tri,
-    tril as tril,
-    tril_indices as tril_indices,
-    tril_indices_from as tril_indices_from,
-    triu as triu,
-    triu_indices as triu_indices,
-    triu_indices_from as triu_indices_from,
-    vander as vander,
+from jax._src.numpy import array_methods as _array_methods  # noqa: F401  (operators of arrays)
+from jax._src.basearray import Array as ndarray
+from jax._src.dtypes import (
+    finfo as finfo,
+    iinfo as iinfo,
+    isdtype as isdtype,
+    ml_dtypes_has_int1 as _has_int1,
+    promote_types as promote_types,
 )
-from jax._src.numpy.reductions import (
-    all as all,
-    amax as amax,
-    amin as amin,
-    any as any,
-    average as average,
-    count_nonzero as count_nonzero,
-    max as max,
-    mean as mean,
-    min as min,
-    nanmax as nanmax,
-    nanmean as nanmean,
-    nanmin as nanmin,
-    nanprod as nanprod,
-    nanstd as nanstd,
-    nansum as nansum,
-    nanvar as nanvar,
-    prod as prod,
-    ptp as ptp,
-    std as std,
-    sum as sum,
-    var as var,
-)
-from jax._src.numpy.scalar_types import (
-    bfloat16 as bfloat16,
-    bool_ as bool_,
-    cdouble as cdouble,
-    complex128 as complex128,
-    complex64 as complex64,
-    complex_ as complex_,
-    csingle as csingle,
-    double as double,
-    float16 as float16,
-    float32 as float32,
-    float4_e2m1fn as float4_e2m1fn,
-    float64 as float64,
-    float6_e2m3fn as float6_e2m3fn,
-    float6_e3m2fn as float6_e3m2fn,
-    float8_e3m4 as float8_e3m4,
-    float8_e4m3 as float8_e4m3,
-    float8_e4m3b11fnuz as float8_e4m3b11fnuz,
-    float8_e4m3fn as float8_e4m3fn,
-    float8_e4m3fnuz as float8_e4m3fnuz,
-    float8_e5m2 as float8_e5m2,
-    float8_e5m2fnuz as float8_e5m2fnuz,
-    float8_e8m0fnu as float8_e8m0fnu,
-    float_ as float_,
-    int16 as int16,
-    int2 as int2,
-    int32 as int32,
-    int4 as int4,
-    int64 as int64,
-    int8 as int8,
-    int_ as int_,
-    single as single,
-    uint as uint,
-    uint16 as uint16,
-    uint2 as uint2,
-    uint32 as uint32,
-    uint4 as uint4,
-    uint64 as uint64,
-    uint8 as uint8,
-)
-from jax._src.numpy import ufuncs as _ufuncs
-from jax._src.numpy.ufuncs import *  # noqa: F403
-from jax._src.numpy import array_methods as _array_methods
+# isort: on
 
-# Loaded on first use.
-_LAZY = {
-    "delete": "editing",
-    "insert": "editing",
-    "pad": "padding",
-    "trim_zeros": "editing",
-}
+if _has_int1:
+    from jax._src.numpy.scalar_types import int1 as int1
+    from jax._src.numpy.scalar_types import uint1 as uint1
 
+dtype = _np.dtype
+can_cast = _np.can_cast
+iterable = _np.iterable
+array_repr = _np.array_repr
+array_str = _np.array_str
+save = _np.save
+savez = _np.savez
+index_exp = _np.index_exp
+s_ = _np.s_
+ComplexWarning = _np.exceptions.ComplexWarning
 
-def __getattr__(name):
-    module = _LAZY.get(name)
-    if module is None:
-        raise AttributeError(f"module 'jax.numpy' has no attribute {name!r}")
-    value = globals()[name] = getattr(_import_module("jax._src.numpy." + module), name)
-    return value
-
-
-def __dir__():
-    return sorted({*globals(), *_LAZY})
+e = _np.e
+euler_gamma = _np.euler_gamma
+inf = _np.inf
+nan = _np.nan
+newaxis = None
+pi = _np.pi

@@ -305,7 +305,7 @@ class ShapedArray(AbstractValue):
         return tangent
 
     def to_ct_aval(self) -> "ShapedArray":
-        return self.strip_weak_type().to_tangent_aval()
+        return self.to_tangent_aval()
 
     def dec_rank(self, size, spec):
         return mapped_aval(size, spec, self)
@@ -406,12 +406,12 @@ def _manual_string(aval: ShapedArray) -> str:
     return "{" + ", ".join(parts) + "}" if parts else ""
 
 
-def primal_dtype_to_tangent_dtype(dtype):
+def primal_dtype_to_tangent_dtype(primal_dtype):
     """The dtype of tangents: the dtype itself if it is inexact, `float0` otherwise."""
-    if isinstance(dtype, dtypes.ExtendedDType):
-        return dtype._rules.tangent_dtype(dtype)
-    if dtypes.issubdtype(dtype, np.inexact):
-        return dtype
+    if isinstance(primal_dtype, dtypes.ExtendedDType):
+        return primal_dtype._rules.tangent_dtype(primal_dtype)
+    if dtypes.issubdtype(primal_dtype, np.inexact):
+        return primal_dtype
     return dtypes.float0
 
 

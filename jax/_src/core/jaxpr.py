@@ -466,21 +466,19 @@ def clean_up_dead_vars(eqn, env, last_use) -> None:
             env.pop(v, None)
 
 
-def jaxpr_as_fun(closed: ClosedJaxpr) -> Callable:
-    """The function of flat arguments that `closed` stands for; it returns a list."""
+def jaxpr_as_fun(closed_jaxpr: ClosedJaxpr, *args) -> Callable:
+    """The function of flat arguments that a jaxpr stands for; it returns a list.
 
-    def run(*args):
-        return eval_jaxpr(closed.jaxpr, closed.consts, *args)
+    `args` are its first arguments, if they are known already.
+    """
+
+    def run(*rest):
+        return eval_jaxpr(closed_jaxpr.jaxpr, closed_jaxpr.consts, *args, *rest)
 
     return run
 
 
-class _Gensym:
-    def __call__(self, aval: AbstractValue) -> Var:
-        return Var(aval)
-
-
-def gensym(*args) -> Callable[[AbstractValue], Var]:
+def gensym() -> Callable[[AbstractValue], Var]:
     """A function that makes new variables."""
     return Var
 

@@ -275,8 +275,11 @@ class OpaqueTraceState:
         return hash(self._axes)
 
 
-def get_opaque_trace_state(convention: str = "flax") -> OpaqueTraceState:
-    """A token that is equal while the same transformations are in progress."""
+def get_opaque_trace_state(convention=None) -> OpaqueTraceState:
+    """A token that is equal while the same transformations are in progress.
+
+    `convention` names the library that asks; all get the same token.
+    """
     return OpaqueTraceState()
 
 
@@ -641,17 +644,17 @@ def to_concrete_value(x: Any):
     return x
 
 
-def concrete_or_error(force, value, context: str = ""):
-    """`force(value)` for a concrete value.
+def concrete_or_error(force, val, context: str = ""):
+    """`force(val)` for a concrete value.
 
     Raises:
-      ConcretizationTypeError: if `value` is known only by its type; `context` says why that matters.
+      ConcretizationTypeError: if `val` is known only by its type; `context` says why that matters.
     """
     if force is None:
         force = lambda x: x  # noqa: E731
-    concrete = to_concrete_value(value)
+    concrete = to_concrete_value(val)
     if concrete is None:
-        raise ConcretizationTypeError(value, context)
+        raise ConcretizationTypeError(val, context)
     return force(concrete)
 
 
@@ -662,8 +665,8 @@ def full_lower(x: Any) -> Any:
     return x
 
 
-def find_top_trace(args) -> Trace:
-    """The current trace."""
+def find_top_trace(_) -> Trace:
+    """The current trace, whatever the arguments are."""
     return trace_ctx.trace
 
 

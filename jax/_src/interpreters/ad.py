@@ -212,20 +212,21 @@ class JVPTrace(Trace):
 
 
 def custom_vjp_linearize(fwd, bwd, primals, tangents, out_trees, symbolic_zeros):
-    """Results of a `custom_vjp` function, and tangents that only transposition can use."""
+    """Results of a `custom_vjp` function, and tangents that only transposition can use.
+
+    `fwd` gives (residuals, results); `out_trees()` tells of its last call what `bwd` needs to know, as
+    its first argument.
+    """
     perturbed = [type(t) is not Zero for t in tangents]
     outs_and_res = fwd(*perturbed, *primals) if symbolic_zeros else fwd(*primals)
-    _, res_tree, input_fwds = out_trees()
-    num_res = res_tree.num_leaves - sum(f is not None for f in input_fwds)
-    res, outs = split_list(outs_and_res, [num_res])
-    res = iter(res)
-    res = [next(res) if f is None else primals[f] for f in input_fwds]
+    trees = out_trees()
+    res, outs = split_list(outs_and_res, [trees.num_res])
     out_avals = [typeof(x).to_tangent_aval() for x in outs]
     tangents_out = custom_lin_p.bind(
         *res,
         *[t for t in tangents if type(t) is not Zero],
         num_res=len(res),
-        bwd=bwd,
+        bwd=functools.partial(bwd, trees),
         out_avals=tuple(out_avals),
         in_zeros=tuple(t.aval if type(t) is Zero else None for t in tangents),
         symbolic_zeros=symbolic_zeros,
@@ -264,6 +265,19 @@ def _custom_lin_transpose(cts, *args, num_res, bwd, out_avals, in_zeros, symboli
 
 
 custom_lin_p.transpose = _custom_lin_transpose
+
+
+def _custom_lin_pp(eqn, context, settings):
+    params = dict(
+        bwd=getattr(eqn.params["bwd"].func, "name", "bwd"),
+        in_zeros=[zero is not None for zero in eqn.params["in_zeros"]],
+        num_res=eqn.params["num_res"],
+        symbolic_zeros=eqn.params["symbolic_zeros"],
+    )
+    return core.default_pp_eqn(eqn.replace(params=params), context, settings)
+
+
+custom_lin_p.pp = _custom_lin_pp
 
 
 def _no_rule(what: str, primitive) -> NotImplementedError:
@@ -902,6 +916,10 @@ def _residual_sources(trace, args, outs, constvars, residuals):
         if not (type(value) is pe.DynamicJaxprTracer and value._trace is trace):
             const_vars.append(var)
             consts.append(value)
+            continue
+        if type(value.val) is Literal:
+            const_vars.append(var)
+            consts.append(value.val.val)
             continue
         res_vars.append(var)
         if value.val in arg_index:

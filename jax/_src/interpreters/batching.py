@@ -158,131 +158,145 @@ class BatchTrace(Trace):
 
     def process_custom_jvp_call(self, primitive, fun, jvp, args, *, symbolic_zeros):
         vals, dims = unzip2([self.to_batch_info(x) for x in args])
-        fun, out_dims = batch_subtrace(fun, self.tag, self.axis_data, dims)
-        jvp = _batch_custom_jvp(jvp, self.tag, self.axis_data, dims)
+        fun = _BatchedFun(fun, self.tag, self.axis_data, dims)
+        jvp = _BatchedJvp(jvp, self.tag, self.axis_data, dims, fun)
         with core.set_current_trace(self.parent):
             outs = primitive.bind_with_trace(
                 self.parent, (fun, jvp, *vals), dict(symbolic_zeros=symbolic_zeros)
             )
-        dims_out = out_dims() or jvp.out_dims()[: len(outs)]
-        return self._pack(outs, dims_out)
+        return self._pack(outs, fun.out_dims)
 
     def process_custom_vjp_call(self, primitive, fun, fwd, bwd, args, *, out_trees, symbolic_zeros):
         vals, dims = unzip2([self.to_batch_info(x) for x in args])
-        fwd_dims = list(dims)
-        if symbolic_zeros:
-            fwd_dims = [None] * len(dims) + fwd_dims
-        fun, out_dims = batch_subtrace(fun, self.tag, self.axis_data, dims)
-        fwd, fwd_out_dims = batch_subtrace(fwd, self.tag, self.axis_data, fwd_dims)
-
-        def bwd_in_dims():
-            _, _, input_fwds = out_trees()
-            num_res = sum(f is None for f in input_fwds)
-            all_dims = list(fwd_out_dims())
-            res_dims, outs = iter(all_dims[:num_res]), all_dims[num_res:]
-            res = [next(res_dims) if f is None else dims[f] for f in input_fwds]
-            return [*res, *outs]
-
-        bwd = batch_custom_vjp_bwd(bwd, self.tag, self.axis_data, bwd_in_dims, dims)
+        fun = _BatchedFun(fun, self.tag, self.axis_data, dims)
+        fwd = _BatchedFwd(fwd, self.tag, self.axis_data, dims, fun, out_trees, symbolic_zeros)
+        bwd = _BatchedBwd(bwd, self.tag, self.axis_data, dims)
         with core.set_current_trace(self.parent):
             outs = primitive.bind_with_trace(
                 self.parent,
                 (fun, fwd, bwd, *vals),
-                dict(out_trees=out_trees, symbolic_zeros=symbolic_zeros),
+                dict(out_trees=fwd.out_trees, symbolic_zeros=symbolic_zeros),
             )
-        dims_out = out_dims()
-        if not dims_out:
-            _, res_tree, input_fwds = out_trees()
-            num_res = res_tree.num_leaves - sum(f is not None for f in input_fwds)
-            dims_out = list(fwd_out_dims())[num_res:]
-        return self._pack(outs, dims_out)
+        return self._pack(outs, fun.out_dims)
 
 
-def batch_subtrace(fun: Callable, tag, axis_data, in_dims) -> tuple[Callable, Callable]:
-    """`fun` on batches, as part of the mapping `tag`; and a function giving its output dimensions."""
-    store: list = []
+class _Batched:
+    """A function on batches, as part of the mapping `tag`; other attributes are the function's."""
 
-    def run(*vals):
-        dims = in_dims() if callable(in_dims) else in_dims
-        trace = BatchTrace(trace_ctx.trace, axis_data, tag)
-        args = [v if d is None else BatchTracer(trace, v, d) for v, d in zip(vals, dims)]
-        with core.set_current_trace(trace):
-            outs = fun(*args)
-        pairs = [trace.to_batch_info(x) for x in outs]
-        store[:] = [d for _, d in pairs]
-        return [v for v, _ in pairs]
+    def __init__(self, fun, tag, axis_data, in_dims):
+        self.fun, self.tag, self.axis_data, self.in_dims = fun, tag, axis_data, in_dims
 
-    return run, lambda: list(store)
+    def __getattr__(self, name):
+        return getattr(self.__dict__["fun"], name)
 
-
-class _batch_custom_jvp:
-    """The rule of a `custom_jvp` function on batches; primal and tangent get the same dimension."""
-
-    def __init__(self, jvp, tag, axis_data, in_dims):
-        self.jvp, self.tag, self.axis_data, self.in_dims = jvp, tag, axis_data, in_dims
-        self.store: list = []
-
-    def out_dims(self):
-        return self.store
-
-    def __call__(self, *primals_and_tangents):
-        n = len(self.in_dims)
-        primals, tangents = primals_and_tangents[:n], primals_and_tangents[n:]
-        trace = BatchTrace(trace_ctx.trace, self.axis_data, self.tag)
-
-        def wrap(v, d):
-            if d is None:
-                return v
-            if type(v) is SymbolicZero:
-                return SymbolicZero(mapped_aval(self.axis_data.size, d, v.aval))
-            return BatchTracer(trace, v, d)
-
-        args = [wrap(v, d) for v, d in zip(primals, self.in_dims)]
-        args += [wrap(v, d) for v, d in zip(tangents, self.in_dims)]
-        with core.set_current_trace(trace):
-            outs = self.jvp(*args)
-        pairs = [trace.to_batch_info(x) for x in outs]
-        m = len(pairs) // 2
-        outs_p, outs_t = [], []
-        dims = []
-        for (p, pd), (t, td) in zip(pairs[:m], pairs[m:]):
-            if type(t) is SymbolicZero:
-                d = pd
-                t = SymbolicZero(typeof(p).to_tangent_aval())
-            else:
-                d = pd if pd is not None else td
-                size = self.axis_data.size
-                p = matchaxis(None, size, None, pd, d, p) if pd != d else p
-                t = matchaxis(None, size, None, td, d, t) if td != d else t
-            outs_p.append(p)
-            outs_t.append(t)
-            dims.append(d)
-        self.store[:] = dims + dims
-        return outs_p + outs_t
-
-
-def batch_custom_vjp_bwd(bwd, tag, axis_data, in_dims, out_dim_dests):
-    """The backward function of a `custom_vjp` on batches: sums over the batch where inputs had none."""
-
-    def run(*args):
-        dims = in_dims() if callable(in_dims) else in_dims
-        trace = BatchTrace(trace_ctx.trace, axis_data, tag)
-
-        def wrap(v, d):
-            if d is None:
-                return v
-            if type(v) is SymbolicZero:
-                return SymbolicZero(mapped_aval(axis_data.size, d, v.aval))
-            return BatchTracer(trace, v, d)
-
+    def run(self, vals, dims):
+        """The function's results and their batch dimensions."""
+        axis_data = self.axis_data
+        trace = BatchTrace(trace_ctx.trace, axis_data, self.tag)
+        args = []
+        for v, d in zip(vals, dims):
+            if d is not None:
+                if type(v) is SymbolicZero:
+                    v = SymbolicZero(mapped_aval(axis_data.size, d, v.aval))
+                else:
+                    v = BatchTracer(trace, v, d)
+            args.append(v)
         with core.set_current_trace(trace), _axis_in_scope(axis_data):
-            outs = bwd(*[wrap(v, d) for v, d in zip(args, dims)])
-        pairs = [trace.to_batch_info(x) for x in outs]
-        return [
-            _match_and_sum(axis_data, d, dest, v) for (v, d), dest in zip(pairs, out_dim_dests)
-        ]
+            outs = self.fun(*args)
+        return [trace.to_batch_info(x) for x in outs]
 
-    return run
+    def match(self, x, src, dst):
+        return matchaxis(None, self.axis_data.size, None, src, dst, x) if src != dst else x
+
+
+class _BatchedFun(_Batched):
+    """A function with custom derivatives on batches.
+
+    Its rules give results with the batch dimensions that it has given them. So that they can, all
+    results are batched if any argument is.
+    """
+
+    out_dims: list | None = None
+
+    def __call__(self, *vals):
+        pairs = self.run(vals, self.in_dims)
+        return self.match_results(pairs)
+
+    def match_results(self, pairs):
+        if self.out_dims is None:
+            any_batched = any(d is not None for d in self.in_dims)
+            self.out_dims = [0 if d is None and any_batched else d for _, d in pairs]
+        return [self.match(x, d, dst) for (x, d), dst in zip(pairs, self.out_dims)]
+
+
+class _BatchedJvp(_Batched):
+    """The rule of a `custom_jvp` function on batches."""
+
+    def __init__(self, jvp, tag, axis_data, in_dims, primal_fun):
+        super().__init__(jvp, tag, axis_data, in_dims)
+        self.primal_fun = primal_fun
+
+    def __call__(self, *vals):
+        pairs = self.run(vals, (*self.in_dims, *self.in_dims))
+        n = len(pairs) // 2
+        fun = self.primal_fun
+        if fun.out_dims is None:
+            any_batched = any(d is not None for d in self.in_dims)
+            fun.out_dims = [
+                pd if pd is not None else td if td is not None else 0 if any_batched else None
+                for (_, pd), (_, td) in zip(pairs[:n], pairs[n:])
+            ]
+        outs = fun.match_results(pairs[:n])
+        for p, (t, d), dst in zip(outs[:n], pairs[n:], fun.out_dims):
+            if type(t) is SymbolicZero:
+                outs.append(SymbolicZero(typeof(p).to_tangent_aval()))
+            else:
+                outs.append(self.match(t, d, dst))
+        return outs
+
+
+class _BatchedFwd(_Batched):
+    """The forward rule of a `custom_vjp` function on batches."""
+
+    def __init__(self, fwd, tag, axis_data, in_dims, primal_fun, trees, symbolic_zeros):
+        super().__init__(fwd, tag, axis_data, in_dims)
+        self.primal_fun, self.inner_trees, self.symbolic_zeros = primal_fun, trees, symbolic_zeros
+        self.trees = None
+
+    def __call__(self, *vals):
+        dims = ((None,) * len(self.in_dims) if self.symbolic_zeros else ()) + tuple(self.in_dims)
+        pairs = self.run(vals, dims)
+        trees = self.inner_trees()
+        res, outs = pairs[: trees.num_res], pairs[trees.num_res :]
+        outs = self.primal_fun.match_results(outs)
+        res_dims = [d for _, d in res]
+        self.trees = _BatchedTrees(trees, (*res_dims, *self.primal_fun.out_dims))
+        return [*[x for x, _ in res], *outs]
+
+    def out_trees(self):
+        return self.trees
+
+
+class _BatchedTrees:
+    """What the backward rule on batches needs to know of one call of the forward rule."""
+
+    __slots__ = ("inner", "dims", "num_res")
+
+    def __init__(self, inner, dims):
+        self.inner, self.dims, self.num_res = inner, dims, inner.num_res
+
+
+class _BatchedBwd(_Batched):
+    """The backward rule of a `custom_vjp` function on batches.
+
+    Cotangents of arguments without a batch dimension are summed over the batch.
+    """
+
+    def __call__(self, trees, *vals):
+        bwd, axis_data = self.fun, self.axis_data
+        run = _Batched(functools.partial(bwd, trees.inner), self.tag, axis_data, None).run
+        pairs = run(vals, trees.dims)
+        return [_match_and_sum(axis_data, d, dst, x) for (x, d), dst in zip(pairs, self.in_dims)]
 
 
 def _match_and_sum(axis_data, src, dst, x):

@@ -52,9 +52,7 @@ class DynamicJaxprTracer(Tracer):
         self.source_info = source_info
 
     def __repr__(self) -> str:
-        name = self._trace.debug_info.traced_for
-        label = {"jit": "Jit", "": "Jaxpr"}.get(name, name.title().replace("_", ""))
-        return f"{label}Tracer({self.aval})"
+        return f"JitTracer({self.aval})"
 
     __str__ = __repr__
 
@@ -574,6 +572,11 @@ def split_eqn(eqn: JaxprEqn, marked: Sequence[bool]) -> tuple[JaxprEqn | None, J
     dce = eqn.primitive.dce or _default_dce_rule
     _, known = dce([not dep for dep in outs], eqn)
     _, rest = dce(outs, eqn)
+    if rest is not None:  # it may compute known results on the way
+        dependent = {v for v, dep in zip(eqn.outvars, outs) if dep}
+        rest = rest.replace(
+            outvars=[v if v in dependent else DropVar(v.aval) for v in rest.outvars]
+        )
     return known, rest
 
 

@@ -41,6 +41,7 @@ def isclose(
 
 def _isclose(a, b, rtol, atol, *, equal_nan):
     a, b = util.promote_args("isclose", a, b)
+    lax.broadcast_shapes(np.shape(a), np.shape(b))
     dtype = dtypes.dtype(a)
     if isinstance(dtype, dtypes.ExtendedDType) or dtype == np.bool_:
         return lax.eq(a, b)
@@ -94,7 +95,8 @@ def _allclose(a, b, rtol, atol, *, equal_nan):
 
 
 def _all(x):
-    return lax.reduce_and(x, axes=tuple(range(x.ndim)))
+    out = lax.reduce_and(x, axes=tuple(range(x.ndim)))
+    return lax.convert_element_type(out, np.bool_)
 
 
 _allclose = inline_jit(_allclose, static_argnames=("equal_nan",))
@@ -171,7 +173,7 @@ def nan_to_num(
 
 
 def _nan_to_num(x, nan, posinf, neginf):
-    x = util.to_array(x)
+    x = lax.convert_element_type(x, dtypes.dtype(x))
     if not dtypes.issubdtype(x.dtype, np.inexact):
         return x
     if dtypes.issubdtype(x.dtype, np.complexfloating):
@@ -189,8 +191,7 @@ def _nan_to_num(x, nan, posinf, neginf):
 
 
 def _replace(x, mask, value):
-    value = lax._convert_element_type(value, x.dtype, x.weak_type)
-    return util._where(mask, value, x)
+    return util._where(mask, lax.convert_element_type(value, x.dtype), x)
 
 
 _nan_to_num = nested_jit(_nan_to_num)

@@ -342,14 +342,24 @@ def _contract_all(terms, result, others, options):
         last = not others and not rest
         out = result if last else _natural_order(labels, other, wanted)
         p = plan(labels, np.shape(x), other, np.shape(y), out)
+        if p.lhs[0] or p.rhs[0]:
+            x, y = _widened(x, options[1]), _widened(y, options[1])
         x = contract(x, y, p, *options)
         labels = out
     if len(terms) == 1:
         wanted = result if not others else tuple(
             [label for label in dict.fromkeys(labels) if any(label in o for o in (result, *others))]
         )
-        x, labels = _single(x, labels, wanted)
+        x, labels = _single(_widened(x, options[1]), labels, wanted)
     return x, labels
+
+
+def _widened(x, dtype):
+    """`x` in the dtype to sum in, if that is a wider one."""
+    own = dtypes.dtype(x)
+    if own == dtype or dtypes.promote_types(own, dtype) != dtype:
+        return x
+    return lax.convert_element_type(x, dtype)
 
 
 def _natural_order(lhs, rhs, wanted):

@@ -90,7 +90,8 @@ def pad(
         length = _stat_lengths(length, array)
     else:
         length = ((None, None),) * array.ndim
-    _check_not_empty(array, width, mode)
+    if mode in ("maximum", "minimum"):
+        _check_not_empty(array, width, mode)
     return _pad_statistic(array, width=width, mode=mode, length=length)
 
 
@@ -359,7 +360,7 @@ def _statistic(x, mode, d):
         wide = x if dtypes.issubdtype(dtype, np.inexact) else lax.convert_element_type(
             x, dtypes.default_float_dtype()
         )
-        if mode == "mean":
+        if mode == "mean" or n == 0:
             out = lax.div(lax.reduce_sum(wide, axes=(d,)), lax._const(wide, n))
         else:
             ordered = lax.sort(wide, dimension=d)

@@ -156,7 +156,9 @@ def _choose(a, choices, *, wrap):
     if wrap:
         a = lax.rem(lax.add(lax.rem(a, n), n), n)
     which = lax.clamp(lax._const(a, 0), a, lax._const(a, len(choices) - 1))
-    which, *choices = broadcast_arrays(which, *util.promote_dtypes(*choices))
+    dtype = dtypes.result_type(*choices)
+    choices = [lax.convert_element_type(c, dtype) for c in choices]
+    which, *choices = broadcast_arrays(which, *choices)
     return lax.select_n(lax.convert_element_type(which, np.int32), *choices)
 
 

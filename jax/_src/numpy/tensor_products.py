@@ -402,7 +402,7 @@ def tensordot(
 
 def _tensordot_axes(a_shape, b_shape, axes):
     m, n = len(a_shape), len(b_shape)
-    if isinstance(axes, (int, np.integer)) or (np.ndim(axes) == 0 and hasattr(axes, "__index__")):
+    if isinstance(axes, (int, np.integer)) or (hasattr(axes, "__index__") and np.ndim(axes) == 0):
         axes = operator.index(axes)
         if axes < 0:
             raise TypeError(f"tensordot: the number of axes must not be negative, got {axes}")

@@ -1,41 +1,34 @@
 """Continuous distributions."""
 
-import functools
-import math
+import importlib
 from typing import Any
 
 import numpy as np
 
-import jax.numpy as jnp
 from jax._src import config, core, dtypes
-from jax._src.api import jit, vmap
-from jax._src.core import Primitive, ShapedArray
-from jax._src.interpreters import ad, batching, mlir
-from jax._src.lax import control_flow, lax
-from jax._src.lax import special as lax_special
-from jax._src.random import prng
-from jax._src.random.keys import check_prng_key, split
-from jax._src.random.uniform import (
-    canonicalize_dtype,
-    canonicalize_shape,
+from jax._src.lax import lax, special as lax_special
+from jax._src.numpy.util import check_arraylike, promote_dtypes_inexact
+from jax._src.random.calls import (
     check_broadcast,
-    check_float_dtype,
-    uniform,
-    with_out_sharding,
+    float_dtype,
+    inexact_dtype,
+    keyed_jit,
+    param_shape,
+    shape_of,
 )
+from jax._src.random.uniform import between, pair, uniform_between, unit_floats
 
 
-def _shape_of(name: str, shape: Any, *params: Any) -> tuple[int, ...]:
-    """The result's shape: as given, or that of the parameters broadcast together."""
-    if shape is None:
-        return np.broadcast_shapes(*map(np.shape, params))
-    shape = canonicalize_shape(name, shape)
-    check_broadcast(name, shape, *map(np.shape, params))
-    return shape
+def tiny(dtype: np.dtype) -> np.ndarray:
+    """The smallest positive normal number."""
+    return np.array(dtypes.finfo(dtype).tiny, dtype)
 
 
-def _tiny(dtype):
-    return dtypes.finfo(dtype).tiny
+def _param(x, dtype, shape):
+    return lax.broadcast_to(lax.convert_element_type(x, dtype), shape)
+
+
+# The normal distribution
 
 
 def normal(key, shape=(), dtype: Any = None, *, out_sharding=None):
@@ -45,6 +38,7 @@ def normal(key, shape=(), dtype: Any = None, *, out_sharding=None):
       key: a key.
       shape: shape of the result.
       dtype: float or complex dtype.
+      out_sharding: placement of the result.
 
     Returns:
       Array of that shape and dtype.
@@ -52,32 +46,30 @@ def normal(key, shape=(), dtype: Any = None, *, out_sharding=None):
     >>> print(jax.random.normal(jax.random.key(0), (2,)))
     [1.6226422 2.0252647]
     """
-    key, _ = check_prng_key("normal", key)
-    dtype = canonicalize_dtype(dtype, float, "normal")
-    if not dtypes.issubdtype(dtype, np.inexact):
-        raise ValueError(
-            "dtype argument to `normal` must be a float or complex dtype, got " f"{dtypes.dtype_name(dtype)}"
-        )
-    shape = canonicalize_shape("normal", shape)
-    return with_out_sharding(lambda k: _normal(k, shape=shape, dtype=dtype), key, out_sharding, shape)
+    dtype = inexact_dtype("normal", dtype)
+    shape = shape_of("normal", shape)
+    return _jit_normal("normal", key, shape=shape, dtype=dtype, out_sharding=out_sharding)
 
 
-@functools.partial(jit, static_argnames=("shape", "dtype"))
 def _normal(key, *, shape, dtype):
     if dtypes.issubdtype(dtype, np.complexfloating):
-        key_re, key_im = split(key)
+        key_re, key_im = pair(key)
         real_dtype = np.dtype(np.float64 if dtype == np.complex128 else np.float32)
-        re = _normal_real(key_re, shape=shape, dtype=real_dtype)
-        im = _normal_real(key_im, shape=shape, dtype=real_dtype)
-        return lax.mul(lax.complex(re, im), np.array(1 / np.sqrt(2), dtype))
-    return _normal_real(key, shape=shape, dtype=dtype)
+        re = lax.convert_element_type(_real_normal(key_re, shape, real_dtype), dtype)
+        im = lax.convert_element_type(_real_normal(key_im, shape, real_dtype), dtype)
+        total = lax.add(re, lax.mul(np.array(1j, dtype), im))
+        return lax.div(total, np.array(np.sqrt(2), dtype))
+    return _real_normal(key, shape, dtype)
 
 
-@functools.partial(jit, static_argnames=("shape", "dtype"))
-def _normal_real(key, *, shape, dtype):
-    low = np.nextafter(np.array(-1.0, dtype), np.array(0.0, dtype), dtype=dtype)
-    u = uniform(key, shape, dtype, low, np.array(1.0, dtype))
-    return lax.mul(np.array(np.sqrt(2), dtype), lax.erf_inv(u))
+def _real_normal(key, shape, dtype):
+    one = np.array(1.0, dtype)
+    low = np.nextafter(-one, np.array(0.0, dtype), dtype=dtype)
+    u = between(unit_floats(key, shape, dtype), low, one)
+    return lax.mul(np.array(np.sqrt(2), dtype), lax_special.erf_inv(u))
+
+
+_jit_normal = keyed_jit(_normal, ("shape", "dtype"))
 
 
 def multivariate_normal(
@@ -92,44 +84,74 @@ def multivariate_normal(
       shape: batch shape of the result; that of mean and cov by default.
       dtype: float dtype.
       method: 'cholesky', 'eigh' or 'svd': how the covariance is factored.
+      out_sharding: placement of the result.
 
     Returns:
       Array of shape (*shape, n).
+
+    Raises:
+      ValueError: for shapes that do not fit, and unknown methods.
     """
-    key, _ = check_prng_key("multivariate_normal", key)
-    mean, cov = jnp.asarray(mean), jnp.asarray(cov)
-    dtype = check_float_dtype("multivariate_normal", dtype or jnp.promote_types(*_inexact(mean, cov)))
+    check_arraylike("multivariate_normal", mean, cov)
+    mean, cov = promote_dtypes_inexact(mean, cov)
+    dtype = float_dtype("multivariate_normal", mean.dtype if dtype is None else dtype)
     if method not in {"svd", "eigh", "cholesky"}:
         raise ValueError("method must be one of {'svd', 'eigh', 'cholesky'}")
-    if mean.ndim < 1:
-        raise ValueError(f"multivariate_normal requires mean.ndim >= 1, got mean.ndim == {mean.ndim}")
-    if cov.ndim < 2:
-        raise ValueError(f"multivariate_normal requires cov.ndim >= 2, got cov.ndim == {cov.ndim}")
-    n = mean.shape[-1]
-    if cov.shape[-2:] != (n, n):
+    mean_shape, cov_shape = np.shape(mean), np.shape(cov)
+    if not mean_shape:
+        raise ValueError("multivariate_normal requires mean.ndim >= 1, got mean.ndim == 0")
+    if len(cov_shape) < 2:
         raise ValueError(
-            f"multivariate_normal requires cov.shape == (..., n, n) for n={n}, but got {cov.shape=}."
+            f"multivariate_normal requires cov.ndim >= 2, got cov.ndim == {len(cov_shape)}"
+        )
+    n = mean_shape[-1]
+    if cov_shape[-2:] != (n, n):
+        raise ValueError(
+            f"multivariate_normal requires cov.shape == (..., n, n) for n={n}, but got "
+            f"cov.shape == {cov_shape}."
         )
     if shape is None:
-        shape = np.broadcast_shapes(mean.shape[:-1], cov.shape[:-2])
+        shape = lax.broadcast_shapes(mean_shape[:-1], cov_shape[:-2])
     else:
-        shape = canonicalize_shape("multivariate_normal", shape)
-        check_broadcast("normal", shape, mean.shape[:-1], cov.shape[:-2])
-    mean, cov = mean.astype(dtype), cov.astype(dtype)
+        shape = shape_of("multivariate_normal", shape)
+        check_broadcast("multivariate_normal", shape, mean_shape[:-1], cov_shape[:-2])
+    return _jit_multivariate_normal(
+        "multivariate_normal", key, mean, cov,
+        shape=shape, dtype=dtype, method=method, out_sharding=out_sharding,
+    )  # fmt: skip
+
+
+def _multivariate_normal(key, mean, cov, *, shape, dtype, method):
+    mean, cov = lax.convert_element_type(mean, dtype), lax.convert_element_type(cov, dtype)
     if method == "svd":
-        u, s, _ = jnp.linalg.svd(cov)
-        factor = u * jnp.sqrt(s[..., None, :])
+        u, s, _ = linear_algebra().svd(cov)
+        factor = u * lax.sqrt(s[..., None, :])
     elif method == "eigh":
-        w, v = jnp.linalg.eigh(cov)
-        factor = v * jnp.sqrt(w[..., None, :])
+        w, v = linear_algebra().eigh(cov)
+        factor = v * lax.sqrt(w[..., None, :])
     else:
-        factor = jnp.linalg.cholesky(cov)
-    samples = normal(key, (*shape, n), dtype)
-    return mean + jnp.einsum("...ij,...j->...i", factor, samples)
+        factor = linear_algebra().cholesky(cov)
+    n = mean.shape[-1]
+    samples = _normal(key, shape=(*shape, n), dtype=dtype)
+    # einsum("...ij,...j->...i", factor, samples), where factor may have fewer batch dimensions
+    batch = factor.ndim - 2
+    if not batch:
+        if not shape:
+            return lax.add(mean, lax.dot_general(factor, samples, (((1,), (0,)), ((), ()))))
+        out = lax.dot_general(samples, factor, (((samples.ndim - 1,), (1,)), ((), ())))
+    else:
+        factor = lax.broadcast_to(factor, (*shape, n, n))
+        dims = tuple(range(len(shape)))
+        out = lax.dot_general(factor, samples, (((len(shape) + 1,), (len(shape),)), (dims, dims)))
+    return lax.broadcast_to(mean, out.shape) + out
 
 
-def _inexact(*xs):
-    return [dtypes.to_inexact_dtype(x.dtype) for x in xs]
+_jit_multivariate_normal = keyed_jit(_multivariate_normal, ("shape", "dtype", "method"))
+
+
+def linear_algebra():
+    """`jax.numpy.linalg`, imported where it is used: most programs do without it."""
+    return importlib.import_module("jax._src.numpy.linalg")
 
 
 def truncated_normal(key, lower, upper, shape=None, dtype: Any = None, *, out_sharding=None):
@@ -140,39 +162,69 @@ def truncated_normal(key, lower, upper, shape=None, dtype: Any = None, *, out_sh
       lower, upper: bounds, of shapes that broadcast to `shape`.
       shape: shape of the result; that of the bounds by default.
       dtype: float dtype.
+      out_sharding: placement of the result.
 
     Returns:
       Array of that shape and dtype, with values in the open interval (lower, upper).
     """
-    key, _ = check_prng_key("truncated_normal", key)
-    dtype = check_float_dtype("truncated_normal", dtype)
-    shape = _shape_of("truncated_normal", shape, lower, upper)
-    return with_out_sharding(
-        lambda k: _truncated_normal(k, lower, upper, shape=shape, dtype=dtype), key, out_sharding, shape
+    dtype = float_dtype("truncated_normal", dtype)
+    check_arraylike("truncated_normal", lower, upper)
+    shape = param_shape("truncated_normal", shape, lower, upper)
+    return _jit_truncated_normal(
+        "truncated_normal", key, lower, upper, shape=shape, dtype=dtype, out_sharding=out_sharding
     )
 
 
-@functools.partial(jit, static_argnames=("shape", "dtype"))
 def _truncated_normal(key, lower, upper, *, shape, dtype):
     lower, upper = lax.convert_element_type(lower, dtype), lax.convert_element_type(upper, dtype)
     sqrt2 = np.array(np.sqrt(2), dtype)
-    a, b = lax.erf(lax.div(lower, sqrt2)), lax.erf(lax.div(upper, sqrt2))
-    u = uniform(key, shape, dtype, minval=a, maxval=b)
-    out = lax.mul(sqrt2, lax.erf_inv(u))
+    a, b = lax_special.erf(lax.div(lower, sqrt2)), lax_special.erf(lax.div(upper, sqrt2))
+    out = lax.mul(sqrt2, lax_special.erf_inv(uniform_between(key, a, b, shape=shape, dtype=dtype)))
     # Rounding must not bring values onto the bounds.
-    return jnp.clip(
-        out,
-        lax.nextafter(lax.stop_gradient(lower), np.array(np.inf, dtype)),
-        lax.nextafter(lax.stop_gradient(upper), np.array(-np.inf, dtype)),
+    low = lax.nextafter(lax.stop_gradient(lower), np.array(np.inf, dtype))
+    high = lax.nextafter(lax.stop_gradient(upper), np.array(-np.inf, dtype))
+    return lax.min(
+        lax.broadcast_to_rank(high, out.ndim), lax.max(lax.broadcast_to_rank(low, out.ndim), out)
     )
 
 
-def _simple(name: str, key, shape, dtype, out_sharding, body):
-    """A distribution without parameters: `body(key, shape=, dtype=)` is jitted."""
-    key, _ = check_prng_key(name, key)
-    dtype = check_float_dtype(name, dtype)
-    shape = canonicalize_shape(name, shape)
-    return with_out_sharding(lambda k: body(k, shape=shape, dtype=dtype), key, out_sharding, shape)
+_jit_truncated_normal = keyed_jit(_truncated_normal, ("shape", "dtype"))
+
+
+_ONE = np.float32(1.0)
+
+
+def lognormal(key, sigma=_ONE, shape=None, dtype: Any = None, *, out_sharding=None):
+    """Log-normal numbers.
+
+    Args:
+      key: a key.
+      sigma: standard deviation of the logarithm.
+      shape: shape of the result; that of `sigma` by default.
+      dtype: float dtype.
+      out_sharding: placement of the result.
+    """
+    dtype = float_dtype("lognormal", dtype)
+    check_arraylike("lognormal", sigma)
+    shape = param_shape("lognormal", shape, sigma)
+    return _jit_lognormal(
+        "lognormal", key, sigma, shape=shape, dtype=dtype, out_sharding=out_sharding
+    )
+
+
+def _lognormal(key, sigma, *, shape, dtype):
+    return lax.exp(lax.mul(_real_normal(key, shape, dtype), _param(sigma, dtype, shape)))
+
+
+_jit_lognormal = keyed_jit(_lognormal, ("shape", "dtype"))
+
+
+# Distributions without parameters
+
+
+def _simple(name: str, call, key, shape, dtype, out_sharding):
+    dtype = float_dtype(name, dtype)
+    return call(name, key, shape=shape_of(name, shape), dtype=dtype, out_sharding=out_sharding)
 
 
 def exponential(key, shape=(), dtype: Any = None, *, out_sharding=None):
@@ -182,15 +234,21 @@ def exponential(key, shape=(), dtype: Any = None, *, out_sharding=None):
       key: a key.
       shape: shape of the result.
       dtype: float dtype.
+      out_sharding: placement of the result.
+
+    >>> print(jax.random.exponential(jax.random.key(0), (2,)))
+    [2.9501233 3.8443131]
     """
-    return _simple("exponential", key, shape, dtype, out_sharding, _exponential)
+    return _simple("exponential", _jit_exponential, key, shape, dtype, out_sharding)
 
 
-@functools.partial(jit, static_argnames=("shape", "dtype"))
-def _exponential(key, *, shape, dtype):
-    u = uniform(key, shape, dtype)
-    # u is in [0, 1), so that log1p(-u) is finite.
-    return lax.neg(lax.log1p(lax.neg(u)))
+def exponential_of(key, *, shape, dtype):
+    """The body of `exponential`: u is in [0, 1), so that log1p(-u) is finite."""
+    return lax.neg(lax.log1p(lax.neg(unit_floats(key, shape, dtype))))
+
+
+exponential_of.__name__ = "_exponential"
+_jit_exponential = keyed_jit(exponential_of, ("shape", "dtype"))
 
 
 def gumbel(key, shape=(), dtype: Any = None, mode: str | None = None, *, out_sharding=None):
@@ -200,36 +258,52 @@ def gumbel(key, shape=(), dtype: Any = None, mode: str | None = None, *, out_sha
       key: a key.
       shape: shape of the result.
       dtype: float dtype.
-      mode: 'high' for more random bits, hence better tails; 'low' by default, as
-        `jax_use_high_dynamic_range_gumbel` says.
+      mode: 'high' for more random bits, hence better tails, or 'low'; the default is 'low', unless
+        `jax_high_dynamic_range_gumbel` is on.
+      out_sharding: placement of the result.
     """
-    key, _ = check_prng_key("gumbel", key)
-    dtype = check_float_dtype("gumbel", dtype)
-    shape = canonicalize_shape("gumbel", shape)
-    if mode is None:
-        mode = "high" if config.use_high_dynamic_range_gumbel.value else "low"
-    if mode not in ("high", "low"):
-        raise ValueError("Must provide valid mode for gumbel got: " f"{mode}")
-    return with_out_sharding(
-        lambda k: _gumbel(k, shape=shape, dtype=dtype, mode=mode), key, out_sharding, shape
+    dtype = float_dtype("gumbel", dtype)
+    mode = gumbel_mode(mode)
+    return _jit_gumbel(
+        "gumbel",
+        key,
+        shape=shape_of("gumbel", shape),
+        dtype=dtype,
+        mode=mode,
+        out_sharding=out_sharding,
     )
 
 
-@functools.partial(jit, static_argnames=("shape", "dtype", "mode"))
-def _gumbel(key, *, shape, dtype, mode):
+def gumbel_mode(mode: str | None) -> str:
+    """The mode meant, checked."""
+    if mode is None:
+        return "high" if config.use_high_dynamic_range_gumbel.value else "low"
+    if mode not in ("high", "low"):
+        raise ValueError(f"Must provide valid mode for gumbel got: {mode}")
+    return mode
+
+
+def gumbel_of(key, *, shape, dtype, mode):
+    """The body of `gumbel`."""
     if mode == "high":
-        high, low = _uniform_two(key, shape, dtype)
-        # -log(-log(u)) with u = high + low * eps, from the complement for large u.
-        x = lax.log1p(lax.neg(high))
-        del low
-        return lax.neg(lax.log(lax.neg(x)))
-    u = uniform(key, shape, dtype, minval=_tiny(dtype), maxval=np.array(1.0, dtype))
+        high, low = two_floats(key, shape, dtype)
+        eps = np.array(dtypes.finfo(dtype).eps, dtype)
+        # Below 1/2, where numbers are closer together than those drawn, more bits fill the gaps.
+        fine = lax.add(lax.add(high, lax.mul(eps, low)), tiny(dtype))
+        u = lax.select(lax.ge(high, np.array(0.5, dtype)), high, fine)
+        return lax.neg(lax.log(lax.neg(lax.log1p(lax.neg(u)))))
+    u = between(unit_floats(key, shape, dtype), tiny(dtype), np.array(1.0, dtype))
     return lax.neg(lax.log(lax.neg(lax.log(u))))
 
 
-def _uniform_two(key, shape, dtype):
-    k1, k2 = split(key)
-    return uniform(k1, shape, dtype), uniform(k2, shape, dtype)
+gumbel_of.__name__ = "_gumbel"
+_jit_gumbel = keyed_jit(gumbel_of, ("shape", "dtype", "mode"))
+
+
+def two_floats(key, shape, dtype):
+    """Two arrays of uniform numbers of [0, 1)."""
+    u = unit_floats(key, (2, *shape), dtype)
+    return u[0], u[1]
 
 
 def laplace(key, shape=(), dtype: Any = None, *, out_sharding=None):
@@ -239,15 +313,19 @@ def laplace(key, shape=(), dtype: Any = None, *, out_sharding=None):
       key: a key.
       shape: shape of the result.
       dtype: float dtype.
+      out_sharding: placement of the result.
     """
-    return _simple("laplace", key, shape, dtype, out_sharding, _laplace)
+    return _simple("laplace", _jit_laplace, key, shape, dtype, out_sharding)
 
 
-@functools.partial(jit, static_argnames=("shape", "dtype"))
 def _laplace(key, *, shape, dtype):
-    eps = dtypes.finfo(dtype).eps
-    u = uniform(key, shape, dtype, minval=lax.add(np.array(-1.0, dtype), np.array(eps, dtype)), maxval=1.0)
+    one = np.array(1.0, dtype)
+    low = -one + np.array(dtypes.finfo(dtype).epsneg, dtype)
+    u = between(unit_floats(key, shape, dtype), low, one)
     return lax.mul(lax.sign(u), lax.log1p(lax.neg(lax.abs(u))))
+
+
+_jit_laplace = keyed_jit(_laplace, ("shape", "dtype"))
 
 
 def logistic(key, shape=(), dtype: Any = None, *, out_sharding=None):
@@ -257,14 +335,17 @@ def logistic(key, shape=(), dtype: Any = None, *, out_sharding=None):
       key: a key.
       shape: shape of the result.
       dtype: float dtype.
+      out_sharding: placement of the result.
     """
-    return _simple("logistic", key, shape, dtype, out_sharding, _logistic)
+    return _simple("logistic", _jit_logistic, key, shape, dtype, out_sharding)
 
 
-@functools.partial(jit, static_argnames=("shape", "dtype"))
 def _logistic(key, *, shape, dtype):
-    x = uniform(key, shape, dtype, minval=dtypes.finfo(dtype).eps, maxval=1.0)
-    return lax.log(lax.div(x, lax.sub(lax._const(x, 1), x)))
+    x = between(unit_floats(key, shape, dtype), tiny(dtype), np.array(1.0, dtype))
+    return lax.sub(lax.log(x), lax.log1p(lax.neg(x)))
+
+
+_jit_logistic = keyed_jit(_logistic, ("shape", "dtype"))
 
 
 def cauchy(key, shape=(), dtype: Any = None, *, out_sharding=None):
@@ -274,30 +355,41 @@ def cauchy(key, shape=(), dtype: Any = None, *, out_sharding=None):
       key: a key.
       shape: shape of the result.
       dtype: float dtype.
+      out_sharding: placement of the result.
     """
-    return _simple("cauchy", key, shape, dtype, out_sharding, _cauchy)
+    return _simple("cauchy", _jit_cauchy, key, shape, dtype, out_sharding)
 
 
-@functools.partial(jit, static_argnames=("shape", "dtype"))
 def _cauchy(key, *, shape, dtype):
-    u = uniform(key, shape, dtype, minval=dtypes.finfo(dtype).eps, maxval=1.0)
-    return lax.tan(lax.mul(lax._const(u, np.pi), lax.sub(u, lax._const(u, 0.5))))
+    eps = np.array(dtypes.finfo(dtype).eps, dtype)
+    u = between(unit_floats(key, shape, dtype), eps, np.array(1.0, dtype))
+    return lax.tan(lax.mul(np.array(np.pi, dtype), lax.sub(u, np.array(0.5, dtype))))
+
+
+_jit_cauchy = keyed_jit(_cauchy, ("shape", "dtype"))
 
 
 def maxwell(key, shape=(), dtype: Any = None, *, out_sharding=None):
-    """Numbers of the Maxwell distribution with scale one.
+    """Numbers of the Maxwell distribution with scale one: norms of normal vectors of length three.
 
     Args:
       key: a key.
       shape: shape of the result.
       dtype: float dtype.
+      out_sharding: placement of the result.
     """
-    return _simple("maxwell", key, shape, dtype, out_sharding, _maxwell)
+    return _simple("maxwell", _jit_maxwell, key, shape, dtype, out_sharding)
 
 
-@functools.partial(jit, static_argnames=("shape", "dtype"))
 def _maxwell(key, *, shape, dtype):
-    return jnp.linalg.norm(normal(key, (*shape, 3), dtype), axis=-1)
+    x = _real_normal(key, (*shape, 3), dtype)
+    return lax.sqrt(lax.mul(x, x).sum(-1))
+
+
+_jit_maxwell = keyed_jit(_maxwell, ("shape", "dtype"))
+
+
+# Distributions with parameters
 
 
 def double_sided_maxwell(key, loc, scale, shape=(), dtype: Any = None):
@@ -306,29 +398,39 @@ def double_sided_maxwell(key, loc, scale, shape=(), dtype: Any = None):
     Args:
       key: a key.
       loc, scale: shift and scale.
-      shape: shape of the result, before that of `loc` and `scale`.
+      shape: leading shape of the result, which ends with that of `loc` and `scale`.
       dtype: float dtype.
     """
-    key, _ = check_prng_key("double_sided_maxwell", key)
-    dtype = check_float_dtype("double_sided_maxwell", dtype)
-    shape = canonicalize_shape("double_sided_maxwell", shape)
-    return _double_sided_maxwell(key, loc, scale, shape=shape, dtype=dtype)
+    dtype = float_dtype("double_sided_maxwell", dtype)
+    check_arraylike("double_sided_maxwell", loc, scale)
+    params = lax.broadcast_shapes(np.shape(loc), np.shape(scale))
+    shape = (*(shape_of("double_sided_maxwell", shape) or params), *params)
+    return _jit_double_sided_maxwell(
+        "double_sided_maxwell", key, loc, scale, shape=shape, dtype=dtype
+    )
 
 
-@functools.partial(jit, static_argnames=("shape", "dtype"))
 def _double_sided_maxwell(key, loc, scale, *, shape, dtype):
-    params = np.broadcast_shapes(np.shape(loc), np.shape(scale))
-    shape = shape or params
-    maxwell_key, rademacher_key = split(key)
-    magnitude = maxwell(maxwell_key, shape, dtype)
-    signs = bernoulli_signs(rademacher_key, shape, dtype)
-    return magnitude * signs * scale + loc
+    maxwell_key, sign_key = pair(key)
+    magnitude = _maxwell(maxwell_key, shape=shape, dtype=dtype)
+    signs = rademacher_of(sign_key, shape=shape, dtype=dtype)
+    return lax.mul(signs, magnitude) * scale + loc
 
 
-def bernoulli_signs(key, shape, dtype):
+_jit_double_sided_maxwell = keyed_jit(_double_sided_maxwell, ("shape", "dtype"))
+
+
+def rademacher_of(key, *, shape, dtype):
     """Minus one or one with equal probability."""
-    heads = uniform(key, shape) < 0.5
-    return (2 * heads - 1).astype(dtype)
+    float_ = dtypes.default_float_dtype()
+    heads = lax.lt(unit_floats(key, shape, float_), np.array(0.5, float_))
+    two, one = np.array(2, dtype), np.array(1, dtype)
+    if dtype == np.bool_:
+        return lax.full(shape, True, np.bool_)
+    return lax.sub(lax.mul(two, lax.convert_element_type(heads, dtype)), one)
+
+
+rademacher_of.__name__ = "_rademacher"
 
 
 def weibull_min(key, scale, concentration, shape=(), dtype: Any = None):
@@ -336,43 +438,22 @@ def weibull_min(key, scale, concentration, shape=(), dtype: Any = None):
 
     Args:
       key: a key.
-      scale, concentration: parameters.
-      shape: shape of the result.
+      scale, concentration: parameters, of shapes that broadcast with `shape`.
+      shape: shape of the numbers drawn.
       dtype: float dtype.
     """
-    key, _ = check_prng_key("weibull_min", key)
-    dtype = check_float_dtype("weibull_min", dtype)
-    shape = canonicalize_shape("weibull_min", shape)
-    return _weibull_min(key, scale, concentration, shape=shape, dtype=dtype)
+    dtype = float_dtype("weibull_min", dtype)
+    check_arraylike("weibull_min", scale, concentration)
+    shape = shape_of("weibull_min", shape)
+    return _jit_weibull_min("weibull_min", key, scale, concentration, shape=shape, dtype=dtype)
 
 
-@functools.partial(jit, static_argnames=("shape", "dtype"))
 def _weibull_min(key, scale, concentration, *, shape, dtype):
-    u = uniform(key, shape, dtype)
-    return jnp.power(-jnp.log1p(-u), 1.0 / concentration) * scale
+    e = exponential_of(key, shape=shape, dtype=dtype)
+    return e ** (1.0 / concentration) * scale
 
 
-def lognormal(key, sigma=np.float32(1.0), shape=None, dtype: Any = None, *, out_sharding=None):
-    """Log-normal numbers.
-
-    Args:
-      key: a key.
-      sigma: standard deviation of the logarithm.
-      shape: shape of the result; that of `sigma` by default.
-      dtype: float dtype.
-    """
-    key, _ = check_prng_key("lognormal", key)
-    dtype = check_float_dtype("lognormal", dtype)
-    shape = _shape_of("lognormal", shape, sigma)
-    return with_out_sharding(
-        lambda k: _lognormal(k, sigma, shape=shape, dtype=dtype), key, out_sharding, shape
-    )
-
-
-@functools.partial(jit, static_argnames=("shape", "dtype"))
-def _lognormal(key, sigma, *, shape, dtype):
-    sigma = jnp.broadcast_to(lax.convert_element_type(sigma, dtype), shape)
-    return lax.exp(normal(key, shape, dtype) * sigma)
+_jit_weibull_min = keyed_jit(_weibull_min, ("shape", "dtype"))
 
 
 def pareto(key, b, shape=None, dtype: Any = None, *, out_sharding=None):
@@ -383,17 +464,20 @@ def pareto(key, b, shape=None, dtype: Any = None, *, out_sharding=None):
       b: shape parameter of the distribution.
       shape: shape of the result; that of `b` by default.
       dtype: float dtype.
+      out_sharding: placement of the result.
     """
-    key, _ = check_prng_key("pareto", key)
-    dtype = check_float_dtype("pareto", dtype)
-    shape = _shape_of("pareto", shape, b)
-    return with_out_sharding(lambda k: _pareto(k, b, shape=shape, dtype=dtype), key, out_sharding, shape)
+    dtype = float_dtype("pareto", dtype)
+    check_arraylike("pareto", b)
+    shape = param_shape("pareto", shape, b)
+    return _jit_pareto("pareto", key, b, shape=shape, dtype=dtype, out_sharding=out_sharding)
 
 
-@functools.partial(jit, static_argnames=("shape", "dtype"))
 def _pareto(key, b, *, shape, dtype):
-    b = jnp.broadcast_to(lax.convert_element_type(b, dtype), shape)
-    return lax.exp(exponential(key, shape, dtype) / b)
+    e = exponential_of(key, shape=shape, dtype=dtype)
+    return lax.exp(lax.div(e, _param(b, dtype, shape)))
+
+
+_jit_pareto = keyed_jit(_pareto, ("shape", "dtype"))
 
 
 def rayleigh(key, scale, shape=None, dtype: Any = None, *, out_sharding=None):
@@ -404,18 +488,22 @@ def rayleigh(key, scale, shape=None, dtype: Any = None, *, out_sharding=None):
       scale: scale parameter.
       shape: shape of the result; that of `scale` by default.
       dtype: float dtype.
+      out_sharding: placement of the result.
     """
-    key, _ = check_prng_key("rayleigh", key)
-    dtype = check_float_dtype("rayleigh", dtype)
-    shape = _shape_of("rayleigh", shape, scale)
-    return with_out_sharding(lambda k: _rayleigh(k, scale, shape=shape, dtype=dtype), key, out_sharding, shape)
+    dtype = float_dtype("rayleigh", dtype)
+    check_arraylike("rayleigh", scale)
+    shape = param_shape("rayleigh", shape, scale)
+    return _jit_rayleigh(
+        "rayleigh", key, scale, shape=shape, dtype=dtype, out_sharding=out_sharding
+    )
 
 
-@functools.partial(jit, static_argnames=("shape", "dtype"))
 def _rayleigh(key, scale, *, shape, dtype):
-    u = uniform(key, shape, dtype)
-    scale = jnp.broadcast_to(scale.astype(dtype), shape)
-    return scale * jnp.sqrt(-2 * jnp.log1p(-u))
+    log_u = lax.log(unit_floats(key, shape, dtype))
+    return lax.mul(_param(scale, dtype, shape), lax.sqrt(lax.mul(log_u, np.array(-2, dtype))))
+
+
+_jit_rayleigh = keyed_jit(_rayleigh, ("shape", "dtype"))
 
 
 def wald(key, mean, shape=None, dtype: Any = None, *, out_sharding=None):
@@ -426,24 +514,26 @@ def wald(key, mean, shape=None, dtype: Any = None, *, out_sharding=None):
       mean: mean of the distribution.
       shape: shape of the result; that of `mean` by default.
       dtype: float dtype.
+      out_sharding: placement of the result.
     """
-    key, _ = check_prng_key("wald", key)
-    dtype = check_float_dtype("wald", dtype)
-    shape = _shape_of("wald", shape, mean)
-    return with_out_sharding(lambda k: _wald(k, mean, shape=shape, dtype=dtype), key, out_sharding, shape)
+    dtype = float_dtype("wald", dtype)
+    check_arraylike("wald", mean)
+    shape = param_shape("wald", shape, mean)
+    return _jit_wald("wald", key, mean, shape=shape, dtype=dtype, out_sharding=out_sharding)
 
 
-@functools.partial(jit, static_argnames=("shape", "dtype"))
 def _wald(key, mean, *, shape, dtype):
-    k1, k2 = split(key)
-    mean = jnp.broadcast_to(mean.astype(dtype), shape)
-    v = normal(k1, shape, dtype)
-    z = uniform(k2, shape, dtype)
-    y = v * v
-    y_sq, mean_sq = y * y, mean * mean
-    sqrt_term = jnp.sqrt(4 * mean * y + mean_sq * y_sq)
-    x = mean + mean_sq * y / 2 - mean / 2 * sqrt_term
-    return jnp.where(z <= mean / (mean + x), x, mean_sq / x)
+    k1, k2 = pair(key)
+    mean = _param(mean, dtype, shape)
+    y = _real_normal(k1, shape, dtype) ** 2
+    z = unit_floats(k2, shape, dtype)
+    y_sq, mean_sq = y**2, mean**2
+    root = lax.sqrt(4 * mean * y + mean_sq * y_sq)
+    x = mean + mean_sq * y / 2 - mean / 2 * root
+    return lax.select(z <= mean / (mean + x), x, mean_sq / x)
+
+
+_jit_wald = keyed_jit(_wald, ("shape", "dtype"))
 
 
 def triangular(key, left, mode, right, shape=None, dtype: Any = None, *, out_sharding=None):
@@ -454,79 +544,31 @@ def triangular(key, left, mode, right, shape=None, dtype: Any = None, *, out_sha
       left, mode, right: where the density starts, peaks and ends.
       shape: shape of the result; that of the parameters by default.
       dtype: float dtype.
+      out_sharding: placement of the result.
     """
-    key, _ = check_prng_key("triangular", key)
-    dtype = check_float_dtype("triangular", dtype)
-    shape = _shape_of("triangular", shape, left, mode, right)
-    return with_out_sharding(
-        lambda k: _triangular(k, left, mode, right, shape=shape, dtype=dtype), key, out_sharding, shape
+    dtype = float_dtype("triangular", dtype)
+    check_arraylike("triangular", left, mode, right)
+    shape = param_shape("triangular", shape, left, mode, right)
+    return _jit_triangular(
+        "triangular", key, left, mode, right, shape=shape, dtype=dtype, out_sharding=out_sharding
     )
 
 
-@functools.partial(jit, static_argnames=("shape", "dtype"))
 def _triangular(key, left, mode, right, *, shape, dtype):
-    left, mode, right = (jnp.broadcast_to(lax.convert_element_type(x, dtype), shape) for x in (left, mode, right))
+    left, mode, right = (_param(x, dtype, shape) for x in (left, mode, right))
     fc = (mode - left) / (right - left)
-    u = uniform(key, shape, dtype)
-    low = left + jnp.sqrt(u * (right - left) * (mode - left))
-    high = right - jnp.sqrt((1 - u) * (right - left) * (right - mode))
-    return jnp.where(u < fc, low, high)
+    u = unit_floats(key, shape, dtype)
+    low = left + lax.sqrt(u * (right - left) * (mode - left))
+    high = right - lax.sqrt((1 - u) * (right - left) * (right - mode))
+    return lax.select(u < fc, low, high)
 
 
-def generalized_normal(key, p, shape=(), dtype: Any = None, *, out_sharding=None):
-    """Numbers whose density is proportional to exp(-|x|^p).
-
-    Args:
-      key: a key.
-      p: exponent.
-      shape: shape of the result.
-      dtype: float dtype.
-    """
-    key, _ = check_prng_key("generalized_normal", key)
-    dtype = check_float_dtype("generalized_normal", dtype)
-    shape = canonicalize_shape("generalized_normal", shape)
-    return with_out_sharding(
-        lambda k: _generalized_normal(k, p, shape=shape, dtype=dtype), key, out_sharding, shape
-    )
+_jit_triangular = keyed_jit(_triangular, ("shape", "dtype"))
 
 
-@functools.partial(jit, static_argnames=("shape", "dtype"))
-def _generalized_normal(key, p, *, shape, dtype):
-    keys = split(key)
-    g = gamma(keys[0], 1 / p, shape, dtype)
-    r = bernoulli_signs(keys[1], shape, dtype)
-    return r * g ** (1 / p)
-
-
-def ball(key, d: int, p: float = 2, shape=(), dtype: Any = None, *, out_sharding=None):
-    """Points of the unit ball of the p-norm.
-
-    Args:
-      key: a key.
-      d: dimension.
-      p: exponent of the norm.
-      shape: batch shape of the result.
-      dtype: float dtype.
-
-    Returns:
-      Array of shape (*shape, d).
-    """
-    key, _ = check_prng_key("ball", key)
-    dtype = check_float_dtype("ball", dtype)
-    shape = canonicalize_shape("ball", shape)
-    d = core.concrete_or_error(int, d, "The error occurred in jax.random.ball()")
-    return with_out_sharding(lambda k: _ball(k, p, shape=shape, dtype=dtype, d=d), key, out_sharding, shape)
-
-
-@functools.partial(jit, static_argnames=("shape", "dtype", "d"))
-def _ball(key, p, *, shape, dtype, d):
-    k1, k2 = split(key)
-    g = generalized_normal(k1, p, (*shape, d), dtype)
-    e = exponential(k2, shape, dtype)
-    return g / (((jnp.abs(g) ** p).sum(-1) + e) ** (1 / p))[..., None]
-
-
-def orthogonal(key, n: int, shape=(), dtype: Any = None, m: int | None = None, *, out_sharding=None):
+def orthogonal(
+    key, n: int, shape=(), dtype: Any = None, m: int | None = None, *, out_sharding=None
+):
     """Random orthogonal (or unitary) matrices, uniformly distributed.
 
     Args:
@@ -535,323 +577,33 @@ def orthogonal(key, n: int, shape=(), dtype: Any = None, m: int | None = None, *
       shape: batch shape of the result.
       dtype: float or complex dtype.
       m: number of columns; n by default.
+      out_sharding: placement of the result.
 
     Returns:
-      Array of shape (*shape, n, m).
+      Array of shape (*shape, n, m); its rows or its columns, whichever are fewer, are orthonormal.
     """
-    key, _ = check_prng_key("orthogonal", key)
-    shape = canonicalize_shape("orthogonal", shape)
-    dtype = canonicalize_dtype(dtype, float, "orthogonal")
-    if not dtypes.issubdtype(dtype, np.inexact):
-        raise ValueError(f"dtype argument to `orthogonal` must be a float or complex dtype, got {dtypes.dtype_name(dtype)}")
-    n = core.concrete_or_error(int, n, "The error occurred in jax.random.orthogonal()")
-    m = n if m is None else core.concrete_or_error(int, m, "The error occurred in jax.random.orthogonal()")
-    return _orthogonal(key, shape=shape, dtype=dtype, n=n, m=m)
+    shape = shape_of("orthogonal", shape)
+    dtype = inexact_dtype("normal", dtype)
+    n = core.concrete_or_error(
+        core.canonicalize_dim, n, "The error occurred in jax.random.orthogonal()"
+    )
+    if m is None:
+        m = n
+    else:
+        m = core.concrete_or_error(
+            core.canonicalize_dim, m, "The error occurred in jax.random.orthogonal()"
+        )
+    return _jit_orthogonal(
+        "orthogonal", key, shape=shape, dtype=dtype, n=n, m=m, out_sharding=out_sharding
+    )
 
 
-@functools.partial(jit, static_argnames=("shape", "dtype", "n", "m"))
 def _orthogonal(key, *, shape, dtype, n, m):
-    z = normal(key, (*shape, max(n, m), min(n, m)), dtype)
-    q, r = jnp.linalg.qr(z)
-    d = jnp.linalg.diagonal(r)
-    q = q * jnp.expand_dims(jnp.sign(d), -2)
-    return jnp.matrix_transpose(q) if n < m else q
+    z = _normal(key, shape=(*shape, max(n, m), min(n, m)), dtype=dtype)
+    q, r = linear_algebra().qr(z)
+    d = linear_algebra().diagonal(r)
+    x = q * lax.expand_dims(lax.sign(d), (d.ndim - 1,))
+    return x.mT if n < m else x
 
 
-# Gamma and its kin. Marsaglia and Tsang, "A simple method for generating gamma variables", 2000.
-
-
-def _gamma_one(key, alpha, log_space: bool):
-    zero, one = (lax._const(alpha, v) for v in (0, 1))
-    squeeze = lax._const(alpha, 0.0331)
-    dtype = alpha.dtype
-    # For alpha < 1: gamma(alpha) is gamma(alpha + 1) * u ** (1 / alpha).
-    boost_mask = lax.ge(alpha, one)
-    alpha_orig = alpha
-    alpha = lax.select(boost_mask, alpha, lax.add(alpha, one))
-    d = lax.sub(alpha, lax._const(alpha, 1 / 3))
-    c = lax.div(lax._const(alpha, 1 / 3), lax.sqrt(d))
-
-    def rejected(state):
-        _, x, v, u = state
-        return lax.bitwise_and(
-            lax.ge(u, lax.sub(one, lax.mul(squeeze, lax.mul(x, x)))),
-            lax.ge(
-                lax.log(u),
-                lax.add(
-                    lax.mul(x, lax._const(alpha, 0.5)),
-                    lax.mul(d, lax.add(lax.sub(one, v), lax.log(v))),
-                ),
-            ),
-        )
-
-    def draw(state):
-        def next_kxv(kxv):
-            key, subkey = split(kxv[0])
-            x = normal(subkey, (), dtype=dtype)
-            return key, x, lax.add(one, lax.mul(x, c))
-
-        key, x_key, u_key = split(state[0], 3)
-        init = (x_key, zero, lax._const(alpha, -1))
-        _, x, v = control_flow.while_loop(lambda kxv: lax.le(kxv[2], zero), next_kxv, init)
-        u = uniform(u_key, (), dtype=dtype)
-        return key, lax.mul(x, x), lax.mul(lax.mul(v, v), v), u
-
-    key, subkey = split(key)
-    _, _, v, _ = control_flow.while_loop(rejected, draw, (key, zero, one, lax._const(alpha, 2)))
-    if log_space:
-        log_samples = lax.neg(exponential(subkey, (), dtype=dtype))
-        log_boost = lax.select(
-            lax.bitwise_or(boost_mask, lax.eq(log_samples, zero)),
-            zero,
-            lax.mul(log_samples, lax.div(one, alpha_orig)),
-        )
-        return lax.add(lax.add(lax.log(d), lax.log(v)), log_boost)
-    samples = lax.sub(one, uniform(subkey, (), dtype=dtype))
-    boost = lax.select(boost_mask, one, lax.pow(samples, lax.div(one, alpha_orig)))
-    return lax.mul(lax.mul(d, v), boost)
-
-
-def _gamma_grad(sample, a, *, log_space):
-    samples, alphas = lax.reshape(sample, (sample.size,)), lax.reshape(a, (a.size,))
-    if log_space:
-        # d/da log(x) = (dx/da) / x, and x = exp(sample) may underflow to zero.
-        values = lax.exp(samples)
-        tiny = lax.full_like(values, _tiny(a.dtype))
-        values = lax.select(lax.eq(values, lax.full_like(values, 0)), tiny, values)
-        grads = lax.div(lax_special.random_gamma_grad(alphas, values), values)
-    else:
-        grads = lax_special.random_gamma_grad(alphas, samples)
-    return lax.reshape(grads, a.shape)
-
-
-def _gamma_impl(key, a, *, log_space, use_vmap: bool):
-    # key is an array of keys of the leading shape of a; one sample for each element of a.
-    a_shape = a.shape
-    # Split each key into one key for each of its elements.
-    n = math.prod(a_shape[key.ndim :])
-    flat = lax.reshape(key, (math.prod(key.shape),))
-    keys = vmap(lambda k: prng.random_split(k, (n,)))(flat)
-    keys = lax.reshape(keys, (a.size,))
-    alphas = lax.reshape(a, (a.size,))
-    one = functools.partial(_gamma_one, log_space=log_space)
-    if use_vmap:
-        samples = vmap(one)(keys, alphas)
-    else:
-        samples = control_flow.map(lambda args: one(*args), (keys, alphas))
-    return lax.reshape(samples, a_shape)
-
-
-random_gamma_p = Primitive("random_gamma")
-
-
-def _gamma_types(key, a, *, log_space):
-    if a.shape[: key.ndim] != key.shape:
-        raise TypeError(f"random_gamma: keys of shape {key.shape} for parameters of shape {a.shape}")
-    return ShapedArray(a.shape, a.dtype)
-
-
-random_gamma_p.def_abstract_eval(_gamma_types)
-
-
-def _gamma_jvp(primals, tangents, *, log_space):
-    key, a = primals
-    _, t = tangents
-    out = random_gamma_p.bind(key, a, log_space=log_space)
-    if type(t) is ad.Zero:
-        return out, ad.zero_of(out)
-    return out, lax.mul(t, _gamma_grad(out, a, log_space=log_space))
-
-
-random_gamma_p.jvp = _gamma_jvp
-
-
-def _gamma_batch(args, dims, *, log_space):
-    k, a = args
-    bk, ba = dims
-    size = next(x.shape[d] for x, d in zip(args, dims) if d is not None)
-    k = batching.bdim_at_front(k, bk, size)
-    a = batching.bdim_at_front(a, ba, size)
-    return random_gamma_p.bind(k, a, log_space=log_space), 0
-
-
-random_gamma_p.batch = _gamma_batch
-
-
-def _gamma_lowering(use_vmap: bool):
-    def fun(key, a, *, log_space):
-        return _gamma_impl(key, a, log_space=log_space, use_vmap=use_vmap)
-
-    return mlir.lower_fun(fun, multiple_results=False)
-
-
-mlir.register_lowering(random_gamma_p, _gamma_lowering(True))
-# On a CPU, elements that are done should not wait for those that are not.
-mlir.register_lowering(random_gamma_p, _gamma_lowering(False), platform="cpu")
-
-
-def gamma(key, a, shape=None, dtype: Any = None, *, out_sharding=None):
-    """Gamma distributed numbers of rate one.
-
-    Args:
-      key: a key.
-      a: shape parameter of the distribution.
-      shape: shape of the result; that of `a` by default.
-      dtype: float dtype.
-
-    Returns:
-      Array of that shape and dtype; differentiable by `a`.
-    """
-    key, _ = check_prng_key("gamma", key)
-    dtype = check_float_dtype("gamma", dtype)
-    shape = _shape_of("gamma", shape, a)
-    return with_out_sharding(
-        lambda k: _gamma(k, a, shape=shape, dtype=dtype, log_space=False), key, out_sharding, shape
-    )
-
-
-def loggamma(key, a, shape=None, dtype: Any = None, *, out_sharding=None):
-    """Logarithms of gamma distributed numbers, accurate where the numbers are tiny; as `gamma`."""
-    key, _ = check_prng_key("loggamma", key)
-    dtype = check_float_dtype("loggamma", dtype)
-    shape = _shape_of("loggamma", shape, a)
-    return with_out_sharding(
-        lambda k: _gamma(k, a, shape=shape, dtype=dtype, log_space=True), key, out_sharding, shape
-    )
-
-
-@functools.partial(jit, static_argnames=("shape", "dtype", "log_space"))
-def _gamma(key, a, *, shape, dtype, log_space):
-    a = lax.convert_element_type(a, dtype)
-    if a.shape != shape:
-        a = jnp.broadcast_to(a, shape)
-    return random_gamma_p.bind(key, a, log_space=log_space)
-
-
-def beta(key, a, b, shape=None, dtype: Any = None, *, out_sharding=None):
-    """Beta distributed numbers.
-
-    Args:
-      key: a key.
-      a, b: parameters.
-      shape: shape of the result; that of the parameters by default.
-      dtype: float dtype.
-    """
-    key, _ = check_prng_key("beta", key)
-    dtype = check_float_dtype("beta", dtype)
-    shape = _shape_of("beta", shape, a, b)
-    return with_out_sharding(lambda k: _beta(k, a, b, shape=shape, dtype=dtype), key, out_sharding, shape)
-
-
-@functools.partial(jit, static_argnames=("shape", "dtype"))
-def _beta(key, a, b, *, shape, dtype):
-    a, b = (jnp.broadcast_to(lax.convert_element_type(x, dtype), shape) for x in (a, b))
-    key_a, key_b = split(key)
-    log_a, log_b = loggamma(key_a, a, shape, dtype), loggamma(key_b, b, shape, dtype)
-    log_max = lax.max(log_a, log_b)
-    gamma_a, gamma_b = jnp.exp(log_a - log_max), jnp.exp(log_b - log_max)
-    return gamma_a / (gamma_a + gamma_b)
-
-
-def dirichlet(key, alpha, shape=None, dtype: Any = None, *, out_sharding=None):
-    """Dirichlet distributed vectors.
-
-    Args:
-      key: a key.
-      alpha: parameters, of shape (..., n).
-      shape: batch shape of the result; that of `alpha` by default.
-      dtype: float dtype.
-
-    Returns:
-      Array of shape (*shape, n).
-    """
-    key, _ = check_prng_key("dirichlet", key)
-    dtype = check_float_dtype("dirichlet", dtype)
-    if np.ndim(alpha) < 1:
-        raise ValueError(f"dirichlet requires alpha.ndim >= 1, got alpha.ndim == {np.ndim(alpha)}")
-    shape = np.shape(alpha)[:-1] if shape is None else canonicalize_shape("dirichlet", shape)
-    check_broadcast("dirichlet", shape, np.shape(alpha)[:-1])
-    return with_out_sharding(lambda k: _dirichlet(k, alpha, shape=shape, dtype=dtype), key, out_sharding, shape)
-
-
-@functools.partial(jit, static_argnames=("shape", "dtype"))
-def _dirichlet(key, alpha, *, shape, dtype):
-    alpha = lax.convert_element_type(alpha, dtype)
-    log_samples = loggamma(key, alpha, (*shape, alpha.shape[-1]), dtype)
-    unnormalized = jnp.exp(log_samples - lax.stop_gradient(log_samples.max(-1, keepdims=True)))
-    return unnormalized / unnormalized.sum(-1, keepdims=True)
-
-
-def chisquare(key, df, shape=None, dtype: Any = None, *, out_sharding=None):
-    """Chi-square distributed numbers.
-
-    Args:
-      key: a key.
-      df: degrees of freedom.
-      shape: shape of the result; that of `df` by default.
-      dtype: float dtype.
-    """
-    key, _ = check_prng_key("chisquare", key)
-    dtype = check_float_dtype("chisquare", dtype)
-    shape = _shape_of("chisquare", shape, df)
-    return with_out_sharding(lambda k: _chisquare(k, df, shape=shape, dtype=dtype), key, out_sharding, shape)
-
-
-@functools.partial(jit, static_argnames=("shape", "dtype"))
-def _chisquare(key, df, *, shape, dtype):
-    df = lax.convert_element_type(df, dtype)
-    two = lax._const(df, 2)
-    half_df = lax.div(df, two)
-    log_g = loggamma(key, a=half_df, shape=shape, dtype=dtype)
-    return lax.mul(jnp.exp(log_g), two)
-
-
-def t(key, df, shape=None, dtype: Any = None, *, out_sharding=None):
-    """Numbers of Student's t distribution.
-
-    Args:
-      key: a key.
-      df: degrees of freedom.
-      shape: shape of the result; that of `df` by default.
-      dtype: float dtype.
-    """
-    key, _ = check_prng_key("t", key)
-    dtype = check_float_dtype("t", dtype)
-    shape = _shape_of("t", shape, df)
-    return with_out_sharding(lambda k: _t(k, df, shape=shape, dtype=dtype), key, out_sharding, shape)
-
-
-@functools.partial(jit, static_argnames=("shape", "dtype"))
-def _t(key, df, *, shape, dtype):
-    df = jnp.broadcast_to(lax.convert_element_type(df, dtype), shape)
-    key_n, key_g = split(key)
-    n = normal(key_n, shape, dtype)
-    half_df = lax.div(df, lax._const(df, 2))
-    g = gamma(key_g, half_df, shape, dtype)
-    return n * jnp.sqrt(half_df / g)
-
-
-def f(key, dfnum, dfden, shape=None, dtype: Any = None, *, out_sharding=None):
-    """Numbers of the F distribution.
-
-    Args:
-      key: a key.
-      dfnum, dfden: degrees of freedom of numerator and denominator.
-      shape: shape of the result; that of the parameters by default.
-      dtype: float dtype.
-    """
-    key, _ = check_prng_key("f", key)
-    dtype = check_float_dtype("f", dtype)
-    shape = _shape_of("f", shape, dfnum, dfden)
-    return with_out_sharding(lambda k: _f(k, dfnum, dfden, shape=shape, dtype=dtype), key, out_sharding, shape)
-
-
-@functools.partial(jit, static_argnames=("shape", "dtype"))
-def _f(key, dfnum, dfden, *, shape, dtype):
-    dfnum, dfden = (jnp.broadcast_to(lax.convert_element_type(x, dtype), shape) for x in (dfnum, dfden))
-    key_num, key_den = split(key)
-    num = lax.div(chisquare(key_num, dfnum, shape, dtype), dfnum)
-    den = lax.div(chisquare(key_den, dfden, shape, dtype), dfden)
-    return lax.div(num, den)
-
-
+_jit_orthogonal = keyed_jit(_orthogonal, ("shape", "dtype", "n", "m"))

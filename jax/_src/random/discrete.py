@@ -1,28 +1,29 @@
 """Discrete distributions, choices."""
 
-import functools
 import math
 from typing import Any
 
 import numpy as np
 
-import jax.numpy as jnp
 from jax._src import core, dtypes
-from jax._src.api import jit
-from jax._src.lax import control_flow, lax
-from jax._src.lax import special as lax_special
-from jax._src.random.continuous import _shape_of, gumbel
-from jax._src.random.keys import check_prng_key, split
-from jax._src.random.uniform import (
-    canonicalize_dtype,
-    canonicalize_shape,
+from jax._src.core import typeof
+from jax._src.lax import control_flow, lax, slicing, special as lax_special
+from jax._src.numpy.indexing import take
+from jax._src.numpy.searching import searchsorted
+from jax._src.numpy.util import check_arraylike, promote_dtypes_inexact, to_array
+from jax._src.random import prng
+from jax._src.random.calls import (
+    any_dtype,
     check_broadcast,
-    check_float_dtype,
-    permutation,
-    randint,
-    uniform,
-    with_out_sharding,
+    float_dtype,
+    keyed_jit,
+    param_shape,
+    shape_of,
 )
+from jax._src.random.continuous import gumbel_mode, gumbel_of, rademacher_of, two_floats
+from jax._src.random.keys import check_prng_key, is_typed
+from jax._src.random.uniform import pair, permutation, randint, unit_floats
+
 
 def choice(key, a, shape=(), replace: bool = True, p=None, axis: int = 0, mode: str | None = None):
     """Random elements of an array, or of `range(a)` for an integer.
@@ -32,31 +33,40 @@ def choice(key, a, shape=(), replace: bool = True, p=None, axis: int = 0, mode: 
       a: integer or array.
       shape: shape of the result.
       replace: whether elements can come more than once.
-      p: probabilities of the elements; uniform by default.
+      p: probabilities of the elements, of shape (n,); uniform by default.
       axis: axis of `a` to choose along.
       mode: 'high' or 'low', as of `gumbel`; used without replacement and with `p`.
 
     Returns:
       Array of that shape (in place of the axis).
+
+    Raises:
+      ValueError: without replacement, if more are asked than there are.
+
+    >>> print(jax.random.choice(jax.random.key(0), 5, (3,), replace=False))
+    [4 2 3]
     """
     key, _ = check_prng_key("choice", key)
-    if not (isinstance(shape, (tuple, list)) or np.ndim(shape)):
-        raise TypeError("shape argument in jax.random.choice must be iterable, got " f"{shape}")
-    shape = canonicalize_shape("choice", shape)
-    if np.ndim(a) not in (0,) and not hasattr(a, "dtype"):
-        raise TypeError("choice requires ndarray or scalar arguments for `a`, got " f"{type(a)}")
-    arr = jnp.asarray(a)
-    if arr.ndim == 0:
+    if not isinstance(shape, (tuple, list)) and not np.ndim(shape):
+        raise TypeError(f"shape argument of jax.random.choice must be a sequence, got {shape}")
+    shape = shape_of("choice", shape)
+    check_arraylike("choice", a)
+    ndim = np.ndim(a)
+    if not ndim:
         n_inputs = core.concrete_or_error(int, a, "The error occurred in jax.random.choice()")
+        out_shape = shape
+        out_dtype = dtypes.default_int_dtype()
     else:
-        axis = axis % arr.ndim if -arr.ndim <= axis < arr.ndim else axis
-        if not 0 <= axis < arr.ndim:
-            raise ValueError(f"axis {axis} is out of bounds for array of dimension {arr.ndim}")
-        n_inputs = arr.shape[axis]
+        a = a if is_typed(a) else to_array(a)
+        if not -ndim <= axis < ndim:
+            raise ValueError(f"axis {axis} is out of bounds for array of dimension {ndim}")
+        axis %= ndim
+        n_inputs = a.shape[axis]
+        out_shape = (*a.shape[:axis], *shape, *a.shape[axis + 1 :])
+        out_dtype = a.dtype
     n_draws = math.prod(shape)
     if n_draws == 0:
-        out_shape = shape if arr.ndim == 0 else arr.shape[:axis] + shape + arr.shape[axis + 1 :]
-        return jnp.zeros(out_shape, dtype=arr.dtype)
+        return lax.full(out_shape, 0, out_dtype)
     if n_inputs <= 0:
         raise ValueError("a must be greater than 0 unless no samples are taken")
     if not replace and n_draws > n_inputs:
@@ -64,35 +74,47 @@ def choice(key, a, shape=(), replace: bool = True, p=None, axis: int = 0, mode: 
             f"Cannot take a larger sample (size {n_draws}) than population (size {n_inputs}) when "
             "'replace=False'"
         )
-    if p is None:
-        if replace:
-            ind = randint(key, shape, 0, n_inputs)
-            result = ind if arr.ndim == 0 else jnp.take(arr, ind, axis)
-        else:
-            slices = (slice(None),) * axis + (slice(n_draws),)
-            shuffled = permutation(key, n_inputs if arr.ndim == 0 else arr, axis)
-            result = shuffled[slices]
-    else:
-        from_p = jnp.asarray(p)
-        if not dtypes.issubdtype(from_p.dtype, np.inexact):
-            from_p = from_p.astype(dtypes.default_float_dtype())
-        if from_p.shape != (n_inputs,):
+    if p is not None:
+        check_arraylike("choice", p)
+        (p,) = promote_dtypes_inexact(p)
+        if np.shape(p) != (n_inputs,):
             raise ValueError(
                 "p must be None or a 1D vector with the same size as a.shape[axis]. p has shape "
-                f"{from_p.shape} and a.shape[axis] is {n_inputs}."
+                f"{np.shape(p)} and a.shape[axis] is {n_inputs}."
             )
-        if replace:
-            p_cuml = jnp.cumsum(from_p)
-            r = p_cuml[-1] * (1 - uniform(key, shape, dtype=p_cuml.dtype))
-            ind = jnp.searchsorted(p_cuml, r).astype(int)
-        else:
-            g = gumbel(key, (n_inputs,), dtype=from_p.dtype, mode=mode) + jnp.log(from_p)
-            ind = lax.top_k(g, k=n_draws)[1].astype(int)
-        result = ind if arr.ndim == 0 else jnp.take(arr, ind, axis)
-    return result.reshape(shape if arr.ndim == 0 else arr.shape[:axis] + tuple(shape) + arr.shape[axis + 1 :])
+    if p is None and replace:
+        indices = randint(key, shape, 0, n_inputs)
+    elif p is None:
+        shuffled = permutation(key, a if ndim else n_inputs, axis)
+        drawn = slicing.slice_in_dim(shuffled, 0, n_draws, axis=axis)
+        return lax.reshape(drawn, out_shape)
+    elif replace:
+        indices = _jit_choose("choice", key, p, shape=shape)
+    else:
+        indices = _jit_choose_distinct("choice", key, p, shape=shape, mode=gumbel_mode(mode))
+    return take(a, indices, axis) if ndim else indices
 
 
-def bernoulli(key, p=0.5, shape=None, mode: str = "low", *, out_sharding=None):
+def _choose(key, p, *, shape):
+    sums = lax.cumsum(p, 0)
+    u = unit_floats(key, shape, p.dtype)
+    r = lax.mul(lax.broadcast_to(sums[-1], shape), lax.sub(np.array(1, p.dtype), u))
+    return searchsorted(sums, r).astype(dtypes.default_int_dtype())
+
+
+def _choose_distinct(key, p, *, shape, mode):
+    # Without replacement: the largest of the logarithms with Gumbel noise.
+    noise = gumbel_of(key, shape=p.shape, dtype=p.dtype, mode=mode)
+    _, indices = lax.top_k(lax.add(noise, lax.log(p)), math.prod(shape))
+    return lax.reshape(indices.astype(dtypes.default_int_dtype()), shape)
+
+
+_choose.__name__ = _choose_distinct.__name__ = "_choice"
+_jit_choose = keyed_jit(_choose, ("shape",))
+_jit_choose_distinct = keyed_jit(_choose_distinct, ("shape", "mode"))
+
+
+def bernoulli(key, p: Any = 0.5, shape=None, mode: str = "low", *, out_sharding=None):
     """Booleans that are true with a probability.
 
     Args:
@@ -100,33 +122,38 @@ def bernoulli(key, p=0.5, shape=None, mode: str = "low", *, out_sharding=None):
       p: probability; float scalar or array.
       shape: shape of the result; that of `p` by default.
       mode: 'high' for probabilities resolved to twice as many bits, 'low' for one draw.
+      out_sharding: placement of the result.
 
     Returns:
       Boolean array.
+
+    >>> print(jax.random.bernoulli(jax.random.key(0), 0.5, (3,)))
+    [False False  True]
     """
     if mode not in ("high", "low"):
         raise ValueError(f"got {mode=}, expected 'high' or 'low'")
-    key, _ = check_prng_key("bernoulli", key)
-    dtype = dtypes.canonicalize_dtype(lax.dtype(p))
-    if shape is not None:
-        shape = canonicalize_shape("bernoulli", shape)
-    if not dtypes.issubdtype(dtype, np.floating):
-        raise TypeError(f"bernoulli probability `p` must have a floating dtype, got {dtypes.dtype_name(dtype)}.")
-    p = lax.convert_element_type(p, dtype)
-    shape = _shape_of("bernoulli", shape, p)
-    return with_out_sharding(lambda k: _bernoulli(k, p, shape=shape, mode=mode), key, out_sharding, shape)
+    if type(p) is not float:
+        check_arraylike("bernoulli", p)
+        dtype = typeof(p).dtype
+        if not dtypes.issubdtype(dtype, np.floating):
+            raise TypeError(
+                f"bernoulli probability `p` must have a floating dtype, got {dtypes.dtype_name(dtype)}."
+            )
+    shape = param_shape("bernoulli", shape, p)
+    return _jit_bernoulli("bernoulli", key, p, shape=shape, mode=mode, out_sharding=out_sharding)
 
 
-@functools.partial(jit, static_argnames=("shape", "mode"))
 def _bernoulli(key, p, *, shape, mode):
-    dtype = lax.dtype(p)
+    dtype = p.dtype
+    p = lax.broadcast_to(p, shape)
     if mode == "high":
-        # Two draws: the second decides among the values the first cannot tell from p.
-        k1, k2 = split(key)
-        u1, u2 = uniform(k1, shape, dtype), uniform(k2, shape, dtype)
-        u2 = u2 * lax._const(u2, dtypes.finfo(dtype).eps)
-        return u2 < p - u1
-    return lax.lt(uniform(key, shape, dtype), jnp.broadcast_to(p, shape))
+        # The second number decides among the values that the first cannot tell from p.
+        u1, u2 = two_floats(key, shape, dtype)
+        return lax.lt(lax.mul(u2, np.array(dtypes.finfo(dtype).eps, dtype)), lax.sub(p, u1))
+    return lax.lt(unit_floats(key, shape, dtype), p)
+
+
+_jit_bernoulli = keyed_jit(_bernoulli, ("shape", "mode"))
 
 
 def rademacher(key, shape=(), dtype: Any = None, *, out_sharding=None):
@@ -136,21 +163,25 @@ def rademacher(key, shape=(), dtype: Any = None, *, out_sharding=None):
       key: a key.
       shape: shape of the result.
       dtype: dtype; int by default.
+      out_sharding: placement of the result.
     """
-    key, _ = check_prng_key("rademacher", key)
-    dtype = canonicalize_dtype(dtype, int, "rademacher")
-    shape = canonicalize_shape("rademacher", shape)
-    return with_out_sharding(lambda k: _rademacher(k, shape=shape, dtype=dtype), key, out_sharding, shape)
+    dtype = any_dtype("rademacher", dtype, int)
+    shape = shape_of("rademacher", shape)
+    return _jit_rademacher("rademacher", key, shape=shape, dtype=dtype, out_sharding=out_sharding)
 
 
-@functools.partial(jit, static_argnames=("shape", "dtype"))
-def _rademacher(key, *, shape, dtype):
-    heads = bernoulli(key=key, p=0.5, shape=shape)
-    return (2 * heads - 1).astype(dtype)
+_jit_rademacher = keyed_jit(rademacher_of, ("shape", "dtype"))
 
 
 def categorical(
-    key, logits, axis: int = -1, shape=None, replace: bool = True, mode: str | None = None, *, out_sharding=None
+    key,
+    logits,
+    axis: int = -1,
+    shape=None,
+    replace: bool = True,
+    mode: str | None = None,
+    *,
+    out_sharding=None,
 ):
     """Categories drawn by their log probabilities.
 
@@ -158,42 +189,68 @@ def categorical(
       key: a key.
       logits: unnormalized log probabilities.
       axis: axis of the categories.
-      shape: shape of the result; that of `logits` without the axis by default.
-      replace: whether categories can come more than once in a batch element.
+      shape: shape of the result, which ends with that of `logits` without the axis (the default).
+      replace: whether categories can come more than once among the draws of a batch element.
       mode: as of `gumbel`.
+      out_sharding: placement of the result.
 
     Returns:
       Integer array.
+
+    >>> print(jax.random.categorical(jax.random.key(0), jax.numpy.zeros((2, 3))))
+    [1 1]
     """
-    key, _ = check_prng_key("categorical", key)
-    if not hasattr(logits, "dtype"):
-        raise TypeError(f"categorical requires ndarray or scalar arguments, got {type(logits)} at position 0.")
-    logits = jnp.asarray(logits)
-    axis = axis + logits.ndim if axis < 0 else axis
-    batch_shape = tuple(np.delete(logits.shape, axis))
-    batch_shape = tuple(int(d) for d in batch_shape)
+    check_arraylike("categorical", logits)
+    logits_shape = np.shape(logits)
+    ndim = len(logits_shape)
+    if not -ndim <= axis < ndim:
+        raise IndexError(
+            f"categorical: axis {axis} is out of bounds for logits of shape {logits_shape}"
+        )
+    axis %= ndim
+    dtype = typeof(logits).dtype
+    if not dtypes.issubdtype(dtype, np.floating):
+        raise ValueError(
+            f"categorical: logits must have a float dtype, got {dtypes.dtype_name(dtype)}"
+        )
+    batch_shape = (*logits_shape[:axis], *logits_shape[axis + 1 :])
     if shape is None:
         shape = batch_shape
     else:
-        shape = canonicalize_shape("categorical", shape)
+        shape = shape_of("categorical", shape)
         check_broadcast("categorical", shape, batch_shape)
-    prefix = shape[: len(shape) - len(batch_shape)]
+    if not replace:
+        draws = math.prod(shape[: len(shape) - len(batch_shape)])
+        if draws > logits_shape[axis]:
+            raise ValueError(
+                f"Number of samples without replacement ({draws}) cannot exceed number of categories "
+                f"({logits_shape[axis]})."
+            )
+    return _jit_categorical(
+        "categorical", key, logits,
+        axis=axis, shape=shape, replace=bool(replace), mode=gumbel_mode(mode), out_sharding=out_sharding,
+    )  # fmt: skip
+
+
+def _categorical(key, logits, *, axis, shape, replace, mode):
+    num_prefix = len(shape) - logits.ndim + 1
+    index_dtype = dtypes.default_int_dtype()
     if replace:
-        logits_shape = list(shape[len(shape) - len(batch_shape) :])
-        logits_shape.insert(axis % len(logits.shape), logits.shape[axis])
-        noise = gumbel(key, (*prefix, *logits_shape), logits.dtype, mode=mode)
-        logits = lax.expand_dims(logits, tuple(range(len(prefix))))
-        return jnp.argmax(noise + logits, axis=axis + len(prefix) if axis >= 0 else axis)
-    logits = logits + gumbel(key, logits.shape, logits.dtype, mode=mode)
-    k = math.prod(prefix)
-    if k > logits.shape[axis]:
-        raise ValueError(
-            f"Number of samples without replacement ({k}) cannot exceed number of categories "
-            f"({logits.shape[axis]})."
-        )
-    _, indices = lax.top_k(jnp.moveaxis(logits, axis, -1), k)
-    order = (indices.ndim - 1, *range(indices.ndim - 1))
-    return lax.reshape(lax.transpose(indices, order), shape)
+        full = list(shape)
+        full.insert(num_prefix + axis, logits.shape[axis])
+        noise = gumbel_of(key, shape=tuple(full), dtype=logits.dtype, mode=mode)
+        scores = lax.add(noise, lax.broadcast_to(logits, tuple(full)))
+        return lax.argmax(scores, num_prefix + axis, index_dtype)
+    scores = lax.add(logits, gumbel_of(key, shape=logits.shape, dtype=logits.dtype, mode=mode))
+    if axis != logits.ndim - 1:
+        order = [d for d in range(logits.ndim) if d != axis]
+        scores = lax.transpose(scores, (*order, axis))
+    _, indices = lax.top_k(scores, math.prod(shape[:num_prefix]))
+    last = indices.ndim - 1
+    return lax.reshape(indices, shape, (last, *range(last))).astype(index_dtype)
+
+
+_jit_categorical = keyed_jit(_categorical, ("axis", "shape", "replace", "mode"))
 
 
 def geometric(key, p, shape=None, dtype: Any = None, *, out_sharding=None):
@@ -204,23 +261,28 @@ def geometric(key, p, shape=None, dtype: Any = None, *, out_sharding=None):
       p: probability of success.
       shape: shape of the result; that of `p` by default.
       dtype: integer dtype.
+      out_sharding: placement of the result.
     """
-    key, _ = check_prng_key("geometric", key)
-    dtype = canonicalize_dtype(dtype, int, "geometric")
+    dtype = any_dtype("geometric", dtype, int)
     if not dtypes.issubdtype(dtype, np.integer):
-        raise ValueError(f"dtype argument to `geometric` must be an int dtype, got {dtypes.dtype_name(dtype)}")
-    shape = _shape_of("geometric", shape, p)
-    return with_out_sharding(lambda k: _geometric(k, p, shape=shape, dtype=dtype), key, out_sharding, shape)
+        raise ValueError(
+            f"dtype argument to `geometric` must be an int dtype, got {dtypes.dtype_name(dtype)}"
+        )
+    check_arraylike("geometric", p)
+    shape = param_shape("geometric", shape, p)
+    (p,) = promote_dtypes_inexact(p)
+    return _jit_geometric("geometric", key, p, shape=shape, dtype=dtype, out_sharding=out_sharding)
 
 
-@functools.partial(jit, static_argnames=("shape", "dtype"))
 def _geometric(key, p, *, shape, dtype):
-    (p,) = [jnp.asarray(p)]
-    p = p.astype(dtypes.to_inexact_dtype(p.dtype))
-    u = uniform(key, shape, p.dtype)
-    log_u, log_one_minus_p = jnp.log(u), jnp.log1p(-p)
-    log_one_minus_p = jnp.broadcast_to(log_one_minus_p, shape)
-    return jnp.floor(lax.div(log_u, log_one_minus_p)).astype(dtype) + lax._const(jnp.zeros((), dtype), 1)
+    one = np.array(1, p.dtype)
+    u = unit_floats(key, shape, p.dtype)
+    u = lax.select(lax.eq(u, lax.full_like(u, 0)), lax.full_like(u, 1), u)
+    ratio = lax.div(lax.log(u), lax.broadcast_to(lax.log1p(lax.neg(p)), shape))
+    return lax.convert_element_type(lax.add(lax.floor(ratio), one), dtype)
+
+
+_jit_geometric = keyed_jit(_geometric, ("shape", "dtype"))
 
 
 # Poisson: Knuth's multiplication for small rates, Hörmann's transformed rejection (PTRS) for large ones.
@@ -228,45 +290,54 @@ def _geometric(key, p, *, shape, dtype):
 
 
 def poisson(key, lam, shape=None, dtype: Any = None, *, out_sharding=None):
-    """Poisson distributed integers; for the default implementation of keys only.
+    """Poisson distributed integers; for keys of the threefry2x32 implementation only.
 
     Args:
-      key: a key of the threefry2x32 implementation.
+      key: a key.
       lam: rate.
       shape: shape of the result; that of `lam` by default.
       dtype: integer dtype.
+      out_sharding: placement of the result.
+
+    Returns:
+      Array of that shape and dtype; -1 where the rate is negative or NaN.
     """
     key, _ = check_prng_key("poisson", key)
-    dtype = canonicalize_dtype(dtype, int, "poisson")
+    dtype = any_dtype("poisson", dtype, int)
+    if not dtypes.issubdtype(dtype, np.integer):
+        raise ValueError(
+            f"dtype argument to `poisson` must be an int dtype, got {dtypes.dtype_name(dtype)}"
+        )
     impl = key.dtype._impl
     if impl.name != "threefry2x32":
-        raise NotImplementedError(f"`poisson` is only implemented for the threefry2x32 RNG, not {impl}")
-    shape = _shape_of("poisson", shape, lam)
-    lam = jnp.broadcast_to(lam, shape)
-    lam = lax.convert_element_type(lam, np.float32)
-    return with_out_sharding(lambda k: _poisson(k, lam, shape=shape, dtype=dtype), key, out_sharding, shape)
+        raise NotImplementedError(
+            f"`poisson` is only implemented for the threefry2x32 RNG, not {impl}"
+        )
+    check_arraylike("poisson", lam)
+    shape = param_shape("poisson", shape, lam)
+    return _jit_poisson("poisson", key, lam, shape=shape, dtype=dtype, out_sharding=out_sharding)
 
 
-def _poisson_knuth(key, lam, shape, dtype, max_iters):
+_MAX_ITERATIONS = int(np.iinfo(np.int32).max)
+
+
+def _poisson_knuth(key, lam, shape, dtype):
     # The product of uniforms falls below exp(-lam) after k + 1 factors; in logarithms.
     def body(carry):
-        i, k, rng, log_prod = carry
-        rng, subkey = split(rng)
+        i, k, key, log_prod = carry
+        key, subkey = pair(key)
         k = lax.select(log_prod > -lam, k + 1, k)
-        u = uniform(subkey, shape, np.float32)
-        return i + 1, k, rng, log_prod + jnp.log(u)
+        return i + 1, k, key, log_prod + lax.log(unit_floats(subkey, shape, np.dtype(np.float32)))
 
     def cond(carry):
         i, _, _, log_prod = carry
-        return (log_prod > -lam).any() & (i < max_iters)
+        return (log_prod > -lam).any() & (i < _MAX_ITERATIONS)
 
-    zeros = lax.full_like(lam, 0, dtype, shape)
-    log_prod = lax.full_like(lam, 0, np.float32, shape)
-    k = control_flow.while_loop(cond, body, (0, zeros, key, log_prod))[1]
-    return (k - 1).astype(dtype)
+    init = (0, lax.full(shape, 0, dtype), key, lax.full(shape, 0.0, np.float32))
+    return control_flow.while_loop(cond, body, init)[1] - 1
 
 
-def _poisson_rejection(key, lam, shape, dtype, max_iters):
+def _poisson_rejection(key, lam, shape, dtype):
     log_lam = lax.log(lam)
     b = 0.931 + 2.53 * lax.sqrt(lam)
     a = -0.059 + 0.02483 * b
@@ -275,45 +346,44 @@ def _poisson_rejection(key, lam, shape, dtype, max_iters):
 
     def body(carry):
         i, k_out, accepted, key = carry
-        key, subkey_0, subkey_1 = split(key, 3)
-        u = uniform(subkey_0, shape, lam.dtype) - 0.5
-        v = uniform(subkey_1, shape, lam.dtype)
-        u_shifted = 0.5 - abs(u)
-        k = lax.floor((2 * a / u_shifted + b) * u + lam + 0.43)
-        s = lax.log(v * inv_alpha / (a / (u_shifted * u_shifted) + b))
+        key, key_u, key_v = prng.random_split(key, (3,))
+        u = unit_floats(key_u, shape, lam.dtype) - 0.5
+        v = unit_floats(key_v, shape, lam.dtype)
+        us = 0.5 - abs(u)
+        k = lax.floor((2 * a / us + b) * u + lam + 0.43)
+        s = lax.log(v * inv_alpha / (a / (us * us) + b))
         t = -lam + k * log_lam - lax_special.lgamma(k + 1)
-        accept1 = (u_shifted >= 0.07) & (v <= v_r)
-        reject = (k < 0) | ((u_shifted < 0.013) & (v > u_shifted))
-        accept = accept1 | (~reject & (s <= t))
-        k_out = lax.select(accept, k, k_out)
-        return i + 1, k_out, accepted | accept, key
+        reject = (k < 0) | ((us < 0.013) & (v > us))
+        accept = ((us >= 0.07) & (v <= v_r)) | (~reject & (s <= t))
+        return i + 1, lax.select(accept, k, k_out), accepted | accept, key
 
     def cond(carry):
         i, _, accepted, _ = carry
-        return (~accepted).any() & (i < max_iters)
+        return (~accepted).any() & (i < _MAX_ITERATIONS)
 
-    k_init = lax.full_like(lam, -1, lam.dtype, shape)
-    accepted = lax.full_like(lam, False, np.bool_, shape)
-    k = control_flow.while_loop(cond, body, (0, k_init, accepted, key))[1]
-    return k.astype(dtype)
+    init = (0, lax.full_like(lam, -1), lax.full(shape, False, np.bool_), key)
+    return lax.convert_element_type(control_flow.while_loop(cond, body, init)[1], dtype)
 
 
-@functools.partial(jit, static_argnames=("shape", "dtype"))
-def _poisson(key, lam, *, shape, dtype, max_iters=np.iinfo(np.int32).max):
-    # Rates below 10 by multiplication, others by rejection; both on safe values everywhere.
-    use_knuth = lam < 10
-    lam_knuth = lax.select(use_knuth, lam, lax.full_like(lam, 0.0))
-    lam_rejection = lax.select(use_knuth, lax.full_like(lam, 1e5), lam)
+def _poisson(key, lam, *, shape, dtype):
+    lam = lax.broadcast_to(lax.convert_element_type(lam, np.float32), shape)
+    # Both ways are gone for all elements, with harmless rates where the other one counts.
+    use_knuth = (lam != lam) | (lam < 10)
+    small = lax.select(use_knuth, lam, lax.full_like(lam, 0.0))
+    large = lax.select(use_knuth, lax.full_like(lam, 1e5), lam)
     result = lax.select(
         use_knuth,
-        _poisson_knuth(key, lam_knuth, shape, dtype, max_iters),
-        _poisson_rejection(key, lam_rejection, shape, dtype, max_iters),
+        _poisson_knuth(key, small, shape, dtype),
+        _poisson_rejection(key, large, shape, dtype),
     )
-    return lax.select(lam == 0, jnp.zeros_like(result), result)
+    return lax.select(lam == 0, lax.full_like(result, 0), result)
 
 
-# Binomial: inversion for few expected successes, Hörmann's transformed rejection (BTRS) for many.
-# W. Hörmann, "The generation of binomial random variates", 1993.
+_jit_poisson = keyed_jit(_poisson, ("shape", "dtype"))
+
+
+# Binomial: sums of geometric numbers for few expected successes, Hörmann's transformed rejection (BTRS)
+# for many. W. Hörmann, "The generation of binomial random variates", 1993.
 
 
 def binomial(key, n, p, shape=None, dtype: Any = None):
@@ -321,107 +391,119 @@ def binomial(key, n, p, shape=None, dtype: Any = None):
 
     Args:
       key: a key.
-      n: number of trials.
+      n: number of trials; its integer part counts.
       p: probability of success.
       shape: shape of the result; that of the parameters by default.
       dtype: float dtype of the result.
+
+    Returns:
+      Array of that shape and dtype; NaN where the parameters are not valid.
     """
-    key, _ = check_prng_key("binomial", key)
-    dtype = check_float_dtype("binomial", dtype)
-    shape = _shape_of("binomial", shape, n, p)
-    return _binomial(key, n, p, shape=shape, dtype=dtype)
+    dtype = float_dtype("binomial", dtype)
+    check_arraylike("binomial", n, p)
+    shape = param_shape("binomial", shape, n, p)
+    return _jit_binomial("binomial", key, n, p, shape=shape, dtype=dtype)
 
 
 def _stirling_tail(k):
     """The error of Stirling's approximation of log(k!)."""
-    table = jnp.array(
+    table = np.array(
         [0.0810614667953272, 0.0413406959554092, 0.0276779256849983, 0.0207906721037650,
          0.0166446911898211, 0.0138761288230707, 0.0118967099458917, 0.0104112652619720,
          0.00925546218271273, 0.00833056343336287], dtype=k.dtype
     )  # fmt: skip
     small = k <= 9
-    k1 = jnp.clip(k, 0, 9)
-    kp1sq = (k + 1) * (k + 1)
-    approx = (1.0 / 12 - (1.0 / 360 - 1.0 / 1260 / kp1sq) / kp1sq) / (k + 1)
-    return jnp.where(small, table[k1.astype(np.int32)], approx)
+    k = lax.clamp(np.array(0, k.dtype), k, np.array(9, k.dtype))
+    square = (k + 1) * (k + 1)
+    approximation = (1.0 / 12 - (1.0 / 360 - 1.0 / 1260 / square) / square) / (k + 1)
+    exact = (
+        to_array(table)
+        .at[lax.convert_element_type(lax.floor(k), np.int32)]
+        .get(mode="promise_in_bounds")
+    )
+    return lax.select(small, exact, approximation)
 
 
 def _binomial_inversion(key, count, prob):
-    log1mprob = jnp.log1p(-prob)
+    log_q = lax.log1p(-prob)
 
     def body(carry):
         i, num_geom, geom_sum, key = carry
-        subkey, key = split(key)
+        subkey, key = pair(key)
         num_geom = lax.select(geom_sum <= count, num_geom + 1, num_geom)
-        u = uniform(subkey, (), prob.dtype)
-        geom_sum = geom_sum + jnp.ceil(jnp.log(u) / log1mprob)
-        return i + 1, num_geom, geom_sum, key
+        u = unit_floats(subkey, count.shape, count.dtype)
+        return i + 1, num_geom, geom_sum + lax.ceil(lax.log(u) / log_q), key
 
     def cond(carry):
         i, _, geom_sum, _ = carry
-        return (geom_sum <= count) & (i < count.astype(np.int32) + 2)
+        return (geom_sum <= count).any() & (i < _MAX_ITERATIONS)
 
-    zero = lax._const(prob, 0)
-    _, num_geom, _, _ = control_flow.while_loop(cond, body, (0, zero, zero, key))
-    return num_geom - 1
+    zeros = lax.full_like(count, 0)
+    return control_flow.while_loop(cond, body, (0, zeros, zeros, key))[1] - 1
 
 
 def _binomial_rejection(key, count, prob):
-    stddev = jnp.sqrt(count * prob * (1 - prob))
+    stddev = lax.sqrt(count * prob * (1 - prob))
     b = 1.15 + 2.53 * stddev
     a = -0.0873 + 0.0248 * b + 0.01 * prob
     c = count * prob + 0.5
     v_r = 0.92 - 4.2 / b
     r = prob / (1 - prob)
     alpha = (2.83 + 5.1 / b) * stddev
-    m = jnp.floor((count + 1) * prob)
+    m = lax.floor((count + 1) * prob)
 
     def body(carry):
-        i, _, _, key = carry
-        key, k0, k1 = split(key, 3)
-        u = uniform(k0, (), prob.dtype) - 0.5
-        v = uniform(k1, (), prob.dtype)
-        us = 0.5 - jnp.abs(u)
+        i, k_out, accepted, key = carry
+        key, key_u, key_v = prng.random_split(key, (3,))
+        u = unit_floats(key_u, count.shape, count.dtype)
+        v = unit_floats(key_v, count.shape, count.dtype)
+        u = u - 0.5
+        us = 0.5 - abs(u)
         accept1 = (us >= 0.07) & (v <= v_r)
-        k = jnp.floor((2 * a / us + b) * u + c)
+        k = lax.floor((2 * a / us + b) * u + c)
         reject = (k < 0) | (k > count)
-        v = jnp.log(v * alpha / (a / (us * us) + b))
+        v = lax.log(v * alpha / (a / (us * us) + b))
         bound = (
-            (m + 0.5) * jnp.log((m + 1) / (r * (count - m + 1)))
-            + (count + 1) * jnp.log((count - m + 1) / (count - k + 1))
-            + (k + 0.5) * jnp.log(r * (count - k + 1) / (k + 1))
+            (m + 0.5) * lax.log((m + 1) / (r * (count - m + 1)))
+            + (count + 1) * lax.log((count - m + 1) / (count - k + 1))
+            + (k + 0.5) * lax.log(r * (count - k + 1) / (k + 1))
             + _stirling_tail(m) + _stirling_tail(count - m) - _stirling_tail(k) - _stirling_tail(count - k)
         )  # fmt: skip
         accept = accept1 | (~reject & (v <= bound))
-        return i + 1, k, accept, key
+        return i + 1, lax.select(accept, k, k_out), accepted | accept, key
 
     def cond(carry):
-        return ~carry[2]
+        i, _, accepted, _ = carry
+        return (~accepted).any() & (i < _MAX_ITERATIONS)
 
-    _, k, _, _ = control_flow.while_loop(cond, body, (0, lax._const(prob, -1), False, key))
-    return k
+    init = (0, lax.full_like(count, -1), lax.full(count.shape, False, np.bool_), key)
+    return control_flow.while_loop(cond, body, init)[1]
 
 
-@functools.partial(jit, static_argnames=("shape", "dtype"))
 def _binomial(key, n, p, *, shape, dtype):
-    n = jnp.broadcast_to(lax.convert_element_type(jnp.asarray(n), dtype), shape).reshape(-1)
-    p = jnp.broadcast_to(lax.convert_element_type(jnp.asarray(p), dtype), shape).reshape(-1)
+    n, p = (lax.broadcast_to(lax.convert_element_type(x, dtype), shape) for x in (n, p))
+    p_is_small = p < 0.5
+    q = lax.select(p_is_small, p, 1.0 - p)
+    bad_n = (n != n) | (n < 0)
+    infinite = lax.eq(abs(n), lax.full_like(n, np.inf))
+    q_nan, q_negative = q != q, q < 0
+    q = lax.select(q_nan | q_negative, lax.full_like(q, 0.01), q)
+    use_inversion = bad_n | (n * q <= 10)
+    # Both ways are gone for all elements, with harmless parameters where the other one counts.
+    count = lax.floor(n)
+    few = lax.select(use_inversion, count, lax.full_like(count, 0.0))
+    many = lax.select(use_inversion, lax.full_like(count, 1e4), count)
+    q_many = lax.select(use_inversion, lax.full_like(q, 0.5), q)
+    samples = lax.select(
+        use_inversion, _binomial_inversion(key, few, q), _binomial_rejection(key, many, q_many)
+    )
+    invalid = q_negative | q_nan | bad_n
+    samples = lax.select(invalid, lax.full_like(samples, np.nan), samples)
+    samples = lax.select(infinite & ~invalid, lax.full_like(samples, np.inf), samples)
+    return lax.select(p_is_small | bad_n | q_nan | infinite, samples, count - samples)
 
-    def one(key, n, p):
-        q = jnp.where(p < 0.5, p, 1 - p)
-        use_inversion = n * q <= 10
-        bad = ~(jnp.isfinite(n) & (n >= 0) & (p >= 0) & (p <= 1))
-        trivial = bad | (n == 0) | (q == 0)
-        safe_n, safe_q = jnp.where(trivial, 1.0, n).astype(dtype), jnp.where(trivial, 0.5, q).astype(dtype)
-        k = control_flow.cond(
-            use_inversion | trivial, _binomial_inversion, _binomial_rejection, key, safe_n, safe_q
-        )
-        k = jnp.where(trivial, 0.0, k)
-        k = jnp.where(p < 0.5, k, n - k)
-        return jnp.where(bad, jnp.nan, k).astype(dtype)
 
-    keys = split(key, n.shape[0])
-    return control_flow.map(lambda args: one(*args), (keys, n, p)).reshape(shape)
+_jit_binomial = keyed_jit(_binomial, ("shape", "dtype"))
 
 
 def multinomial(key, n, p, *, shape=None, dtype: Any = None, unroll: int | bool = 1):
@@ -434,24 +516,42 @@ def multinomial(key, n, p, *, shape=None, dtype: Any = None, unroll: int | bool 
       shape: shape of the result, (..., k); that of the parameters by default.
       dtype: float dtype of the result.
       unroll: as of `lax.scan`.
-    """
-    key, _ = check_prng_key("multinomial", key)
-    dtype = check_float_dtype("multinomial", dtype)
-    n, p = jnp.asarray(n).astype(dtype), jnp.asarray(p).astype(dtype)
-    if shape is None:
-        shape = np.broadcast_shapes(n.shape, p.shape[:-1]) + p.shape[-1:]
-    shape = canonicalize_shape("multinomial", shape)
-    n, p = jnp.broadcast_to(n, shape[:-1]), jnp.broadcast_to(p, shape)
-    remaining_p = jnp.flip(jnp.cumsum(jnp.flip(p, -1), axis=-1), -1)
-    ratios = jnp.clip(p / jnp.where(remaining_p == 0, 1, remaining_p), 0, 1)
 
-    def step(remainder, ratio_key):
-        ratio, k = ratio_key
-        count = binomial(k, remainder, ratio, dtype=remainder.dtype)
+    Returns:
+      Array of that shape and dtype; the counts add up to n.
+    """
+    dtype = float_dtype("multinomial", dtype)
+    check_arraylike("multinomial", n, p)
+    n_shape, p_shape = np.shape(n), np.shape(p)
+    if not p_shape:
+        raise ValueError("multinomial requires p.ndim >= 1, got p.ndim == 0")
+    if shape is None:
+        shape = (*lax.broadcast_shapes(n_shape, p_shape[:-1]), p_shape[-1])
+    else:
+        shape = shape_of("multinomial", shape)
+        check_broadcast("multinomial", shape, p_shape)
+        check_broadcast("multinomial", shape[:-1], n_shape)
+    return _jit_multinomial("multinomial", key, n, p, shape=shape, dtype=dtype, unroll=unroll)
+
+
+def _multinomial(key, n, p, *, shape, dtype, unroll):
+    n = lax.broadcast_to(lax.convert_element_type(n, dtype), shape[:-1])
+    p = lax.broadcast_to(lax.convert_element_type(p, dtype), shape)
+    last = len(shape) - 1
+    # Of what is left after the categories before, each takes its share.
+    rest = lax.cumsum(p, last, reverse=True)
+    shares = p / lax.select(rest == 0, lax.full_like(rest, 1), rest)
+
+    def step(remainder, share_key):
+        share, key = share_key
+        share = lax.clamp(np.array(0, dtype), share, np.array(1, dtype))
+        count = _binomial(key, remainder, share, shape=remainder.shape, dtype=dtype)
         return remainder - count, count
 
-    keys = split(key, shape[-1])
-    _, counts = control_flow.scan(step, n, (jnp.moveaxis(ratios, -1, 0), keys), unroll=unroll)
-    return jnp.moveaxis(counts, 0, -1)
+    keys = prng.random_split(key, (shape[-1],))
+    shares = lax.transpose(shares, (last, *range(last)))
+    _, counts = control_flow.scan(step, n, (shares, keys), unroll=unroll)
+    return lax.transpose(counts, (*range(1, last + 1), 0))
 
 
+_jit_multinomial = keyed_jit(_multinomial, ("shape", "dtype", "unroll"))

@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 
 from jax._src import config, core, dtypes
-from jax._src.core import typeof
+from jax._src.array_impl import ArrayImpl
+from jax._src.core import eval_trace, trace_ctx, typeof
 from jax._src.random import prng
 from jax._src.random.prng import KeyTy, PRNGImpl, PRNGKeyArray
 
@@ -98,7 +99,7 @@ def key(seed: int | Any, *, impl: Any = None, dtype: Any = None):
     return _make_key("key", seed, _one_impl("key", impl, dtype))
 
 
-def PRNGKey(seed: int | Any, *, impl: Any = None):  # noqa: N802
+def PRNGKey(seed: int | Any, *, impl: Any = None):
     """A raw key, an array of `uint32`, from an integer seed; `jax.random.key` makes typed keys.
 
     >>> jax.random.PRNGKey(0)
@@ -133,15 +134,18 @@ def _wrap_raw(key: Any):
     if not isinstance(key, (bool, int, float, complex)) and not hasattr(key, "shape"):
         raise TypeError(f"unexpected PRNG key type {type(key)}")
     mode = config.legacy_prng_key.value
-    if mode is not config.LegacyPrngKeyState.ALLOW:
+    if mode != "allow":
         text = (
             "Legacy uint32 key array passed as key to jax.random function. Please create keys using "
             "jax.random.key(). If use of a raw key array was intended, set jax_legacy_prng_key='allow'."
         )
-        if mode is config.LegacyPrngKeyState.ERROR:
+        if mode == "error":
             raise ValueError(text)
         warnings.warn(text, stacklevel=4)
-    return prng.random_wrap(key, impl=prng.default_prng_impl())
+    impl = prng.default_prng_impl()
+    if type(key) is ArrayImpl and trace_ctx.trace is eval_trace:
+        return PRNGKeyArray(impl, key)
+    return prng.random_wrap(key, impl=impl)
 
 
 def return_like(key, wrapped: bool):

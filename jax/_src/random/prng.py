@@ -82,7 +82,9 @@ def find_impl(name: str) -> PRNGImpl:
     impl = prngs.get(name)
     if impl is None:
         known = ", ".join(f'"{n}"' for n in sorted(prngs))
-        raise ValueError(f'unrecognized PRNG implementation "{name}". Did you mean one of: {known}?')
+        raise ValueError(
+            f'unrecognized PRNG implementation "{name}". Did you mean one of: {known}?'
+        )
     return impl
 
 
@@ -128,7 +130,7 @@ class KeyTyRules:
             physical_aval(aval), phys_sharding, committed, _skip_checks=True
         )
         impl = aval.dtype._impl
-        return handler.wrap(lambda data: PRNGKeyArray(impl, data))
+        return handler.wrap(lambda data: PRNGKeyArray._of(impl, data))
 
     result_handler = None
 
@@ -186,12 +188,26 @@ class PRNGKeyArray(Array):
 
     _committed = property(lambda self: self._base_array._committed)
 
+    __slots__ = ("_impl", "_base_array", "_consumed", "_aval", "_rank")
+
     def __init__(self, impl: PRNGImpl, key_data: Any):
         check_key_data(impl, key_data)
         self._impl = impl
         self._base_array = key_data
         self._consumed: Any = False
         self._aval: Any = None
+        self._rank = len(impl.key_shape)
+
+    @classmethod
+    def _of(cls, impl: PRNGImpl, data: ArrayImpl) -> "PRNGKeyArray":
+        """Keys over data known to be right."""
+        self = object.__new__(cls)
+        self._impl = impl
+        self._base_array = data
+        self._consumed = False
+        self._aval = None
+        self._rank = len(impl.key_shape)
+        return self
 
     @property
     def aval(self) -> ShapedArray:
@@ -307,7 +323,7 @@ class PRNGKeyArray(Array):
     def __iter__(self):
         if not self.shape:
             raise TypeError("iteration over a 0-d array")
-        return (PRNGKeyArray(self._impl, row) for row in self._base_array)
+        return (PRNGKeyArray._of(self._impl, row) for row in self._base_array)
 
     def __array__(self, dtype=None, copy=None):
         raise TypeError(
@@ -404,7 +420,9 @@ def _lower_raw(raw: Callable) -> Callable:
     return rule
 
 
-def _primitive(name: str, types: Callable, raw: Callable, batch: Callable | None = None) -> Primitive:
+def _primitive(
+    name: str, types: Callable, raw: Callable, batch: Callable | None = None
+) -> Primitive:
     p = Primitive(name)
     p.def_abstract_eval(types)
     p.batch = batch or (lambda args, dims, **params: _front_batch(p, args, dims, params))
@@ -443,7 +461,7 @@ random_seed_p = _primitive(
     "random_seed", lambda seeds, *, impl: _with_dims(seeds, (), key_ty(impl)), _seed_raw
 )
 _seed_now = inline_jit(_seed_raw, static_argnames=("impl",))
-random_seed_p.def_impl(lambda seeds, *, impl: PRNGKeyArray(impl, _seed_now(seeds, impl=impl)))
+random_seed_p.def_impl(lambda seeds, *, impl: PRNGKeyArray._of(impl, _seed_now(seeds, impl=impl)))
 
 
 def random_seed(seeds: Any, impl: PRNGImpl) -> Any:
@@ -455,7 +473,7 @@ def random_seed(seeds: Any, impl: PRNGImpl) -> Any:
             if not config.enable_x64.value:
                 seeds = seeds.astype(np.int32)
         if trace_ctx.trace is eval_trace:
-            return PRNGKeyArray(impl, _seed_now(seeds, impl=impl))
+            return PRNGKeyArray._of(impl, _seed_now(seeds, impl=impl))
     if not isinstance(seeds, Tracer):
         seeds = core.hooks.to_array(seeds)
     return random_seed_p.bind(seeds, impl=impl)
@@ -480,7 +498,7 @@ _split_now = inline_jit(_split_raw, static_argnames=("impl", "shape"))
 @random_split_p.def_impl
 def _split_impl(keys, *, shape):
     impl = keys._impl
-    return PRNGKeyArray(impl, _split_now(keys._base_array, impl=impl, shape=shape))
+    return PRNGKeyArray._of(impl, _split_now(keys._base_array, impl=impl, shape=shape))
 
 
 def random_split(keys, shape: tuple[int, ...]):
@@ -520,7 +538,7 @@ _fold_in_now = inline_jit(_fold_in_raw, static_argnames=("impl",))
 @random_fold_in_p.def_impl
 def _fold_in_impl(keys, msgs):
     impl = keys._impl
-    return PRNGKeyArray(impl, _fold_in_now(keys._base_array, msgs, impl=impl))
+    return PRNGKeyArray._of(impl, _fold_in_now(keys._base_array, msgs, impl=impl))
 
 
 def random_fold_in(keys, msgs):
@@ -533,7 +551,12 @@ def random_fold_in(keys, msgs):
 
 # bits
 
-_UINTS = {8: np.dtype(np.uint8), 16: np.dtype(np.uint16), 32: np.dtype(np.uint32), 64: np.dtype(np.uint64)}
+_UINTS = {
+    8: np.dtype(np.uint8),
+    16: np.dtype(np.uint16),
+    32: np.dtype(np.uint32),
+    64: np.dtype(np.uint64),
+}
 
 
 def _bits_types(keys, *, bit_width, shape):
@@ -583,7 +606,7 @@ random_wrap_p.def_impl(lambda data, *, impl: PRNGKeyArray(impl, core.hooks.to_ar
 random_unwrap_p = _primitive("random_unwrap", _unwrap_types, lambda data, *, impl: data)
 random_unwrap_p.def_impl(lambda keys: keys._base_array)
 random_clone_p = _primitive("random_clone", lambda keys: keys, lambda data, *, impl: data)
-random_clone_p.def_impl(lambda keys: PRNGKeyArray(keys._impl, keys._base_array))
+random_clone_p.def_impl(lambda keys: PRNGKeyArray._of(keys._impl, keys._base_array))
 
 
 def random_wrap(data, *, impl: PRNGImpl):
@@ -634,7 +657,9 @@ def _rbg_bits(key, bit_width, shape):
     return bits
 
 
-rbg_prng_impl = PRNGImpl((4,), _rbg_seed, _rbg_split, _rbg_bits, _rbg_fold_in, name="rbg", tag="rbg")
+rbg_prng_impl = PRNGImpl(
+    (4,), _rbg_seed, _rbg_split, _rbg_bits, _rbg_fold_in, name="rbg", tag="rbg"
+)
 register_prng(rbg_prng_impl)
 
 
@@ -651,7 +676,13 @@ def _unsafe_rbg_fold_in(key, data):
 
 
 unsafe_rbg_prng_impl = PRNGImpl(
-    (4,), _rbg_seed, _unsafe_rbg_split, _rbg_bits, _unsafe_rbg_fold_in, name="unsafe_rbg", tag="urbg"
+    (4,),
+    _rbg_seed,
+    _unsafe_rbg_split,
+    _rbg_bits,
+    _unsafe_rbg_fold_in,
+    name="unsafe_rbg",
+    tag="urbg",
 )
 register_prng(unsafe_rbg_prng_impl)
 

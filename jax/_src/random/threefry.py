@@ -96,7 +96,9 @@ def threefry_2x32(keypair, count):
 
 
 def _words(key):
-    return slicing.index_in_dim(key, 0, keepdims=False), slicing.index_in_dim(key, 1, keepdims=False)
+    return slicing.index_in_dim(key, 0, keepdims=False), slicing.index_in_dim(
+        key, 1, keepdims=False
+    )
 
 
 def _counters(shape):
@@ -127,7 +129,9 @@ def seed(value):
         raise TypeError(f"PRNG key seed must be an integer; got {value!r}")
     if value.dtype.itemsize == 8:
         bits = lax.convert_element_type(value, np.uint64)
-        high = lax.convert_element_type(lax.shift_right_logical(bits, lax._const(bits, 32)), np.uint32)
+        high = lax.convert_element_type(
+            lax.shift_right_logical(bits, lax._const(bits, 32)), np.uint32
+        )
     else:
         high = lax.full((), 0, np.uint32)
     low = lax.convert_element_type(value, np.uint32)
@@ -199,9 +203,9 @@ def _random_bits_original(key, bit_width, shape):
         n = 32 // bit_width
         wide = lax.broadcast_in_dim(words, (n, num_words), (1,))
         shifts = lax.mul(lax.broadcasted_iota(np.uint32, (n, num_words), 0), np.uint32(bit_width))
-        pieces = lax.bitwise_and(lax.shift_right_logical(wide, shifts), np.uint32(np.iinfo(dtype).max))
+        pieces = lax.bitwise_and(
+            lax.shift_right_logical(wide, shifts), np.uint32(np.iinfo(dtype).max)
+        )
         words = lax.reshape(lax.transpose(pieces, (1, 0)), (num_words * n,))
         words = slicing.slice_in_dim(lax.convert_element_type(words, dtype), 0, size)
     return lax.reshape(words, shape)
-
-

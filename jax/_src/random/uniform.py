@@ -1,60 +1,40 @@
 """Bits, uniform numbers and integers, permutations."""
 
-import functools
+import math
 from typing import Any
 
 import numpy as np
 
-import jax.numpy as jnp
 from jax._src import core, dtypes
-from jax._src.api import jit
 from jax._src.core import typeof
-from jax._src.lax import lax
+from jax._src.lax import lax, slicing
+from jax._src.numpy.indexing import take
+from jax._src.numpy.util import check_arraylike, to_array
 from jax._src.random import prng
-from jax._src.random.keys import check_prng_key, split
+from jax._src.random.calls import (
+    any_dtype,
+    check_broadcast,
+    float_dtype,
+    keyed_jit,
+    shape_of,
+    with_sharding,
+)
+from jax._src.random.keys import check_prng_key, is_typed
 
-_UINTS = {8: np.uint8, 16: np.uint16, 32: np.uint32, 64: np.uint64}
-
-
-def canonicalize_shape(name: str, shape: Any) -> tuple[int, ...]:
-    """`shape` as a tuple; an int counts as one dimension."""
-    if np.ndim(shape) == 0 and not isinstance(shape, (tuple, list)):
-        shape = (shape,)
-    return core.canonicalize_shape(shape, f"The error occurred in the shape argument of jax.random.{name}")
-
-
-def canonicalize_dtype(dtype: Any, default: Any, name: str):
-    return dtypes.check_and_canonicalize_user_dtype(default if dtype is None else dtype, name)
-
-
-def check_float_dtype(name: str, dtype: Any):
-    """The dtype (float by default), checked to be a real floating one."""
-    dtype = canonicalize_dtype(dtype, float, name)
-    if not dtypes.issubdtype(dtype, np.floating):
-        raise ValueError(f"dtype argument to `{name}` must be a float dtype, got {dtypes.dtype_name(dtype)}")
-    return dtype
+_UINTS = {
+    8: np.dtype(np.uint8),
+    16: np.dtype(np.uint16),
+    32: np.dtype(np.uint32),
+    64: np.dtype(np.uint64),
+}
 
 
-def check_broadcast(name: str, shape: tuple[int, ...], *param_shapes: tuple[int, ...]) -> None:
-    """Raise ValueError unless parameters broadcast to `shape`, adding no dimension to it."""
-    try:
-        full = np.broadcast_shapes(shape, *param_shapes)
-    except ValueError:
-        full = None
-    if full != tuple(shape):
-        raise ValueError(
-            f"{name} parameter shapes must be broadcast-compatible with shape argument, and the result "
-            f"of broadcasting the shapes must equal the shape argument, but got result {full} for shape "
-            f"argument {shape} and parameter shapes {param_shapes}."
-        )
-
-
-def with_out_sharding(fun, key, out_sharding, shape):
-    """`fun(key)`, its result placed as asked."""
-    out = fun(key)
-    if out_sharding is None:
-        return out
-    return core.hooks.reshard(out, out_sharding)
+def pair(key):
+    """Two keys from one; inside a function that is compiled."""
+    keys = prng.random_split(key, (2,))
+    return slicing.index_in_dim(keys, 0, keepdims=False), slicing.index_in_dim(
+        keys, 1, keepdims=False
+    )
 
 
 def bits(key, shape=(), dtype: Any = None, *, out_sharding=None):
@@ -64,23 +44,37 @@ def bits(key, shape=(), dtype: Any = None, *, out_sharding=None):
       key: a key.
       shape: shape of the result.
       dtype: unsigned integer dtype; `uint` by default.
+      out_sharding: placement of the result.
 
     Returns:
       Array of that shape and dtype.
+
+    Raises:
+      ValueError: if the dtype is no unsigned integer.
+
+    >>> print(jax.random.bits(jax.random.key(0), (2,)))
+    [4070199207 4202968722]
     """
-    key, _ = check_prng_key("bits", key)
-    dtype = dtypes.default_uint_dtype() if dtype is None else dtype
+    dtype = any_dtype(
+        "bits", dtype, np.uint64 if dtypes.default_int_dtype().itemsize == 8 else np.uint32
+    )
     if not dtypes.issubdtype(dtype, np.unsignedinteger):
         raise ValueError(
-            f"dtype argument to `bits` must be an unsigned int dtype, got {dtypes.dtype_name(np.dtype(dtype))}"
+            f"dtype argument to `bits` must be an unsigned int dtype, got {dtypes.dtype_name(dtype)}"
         )
-    dtype = canonicalize_dtype(dtype, None, "bits")
-    shape = canonicalize_shape("bits", shape)
-    width = np.iinfo(dtype).bits
-    return with_out_sharding(lambda k: prng.random_bits(k, width, shape), key, out_sharding, shape)
+    shape = shape_of("bits", shape)
+    width = dtypes.iinfo(dtype).bits
+    if width < 8:
+        raise ValueError(
+            f"bits: dtypes of less than 8 bits are not supported, got {dtypes.dtype_name(dtype)}"
+        )
+    key, _ = check_prng_key("bits", key)
+    return with_sharding("bits", lambda k: prng.random_bits(k, width, shape), key, out_sharding)
 
 
-def uniform(key, shape=(), dtype: Any = None, minval: Any = 0.0, maxval: Any = 1.0, *, out_sharding=None):
+def uniform(
+    key, shape=(), dtype: Any = None, minval: Any = 0.0, maxval: Any = 1.0, *, out_sharding=None
+):
     """Uniform numbers of [minval, maxval).
 
     Args:
@@ -88,6 +82,7 @@ def uniform(key, shape=(), dtype: Any = None, minval: Any = 0.0, maxval: Any = 1
       shape: shape of the result.
       dtype: float dtype.
       minval, maxval: bounds, of shapes that broadcast to `shape`.
+      out_sharding: placement of the result.
 
     Returns:
       Array of that shape and dtype.
@@ -95,38 +90,56 @@ def uniform(key, shape=(), dtype: Any = None, minval: Any = 0.0, maxval: Any = 1
     >>> print(jax.random.uniform(jax.random.key(0), (2,)))
     [0.947667  0.9785799]
     """
-    key, _ = check_prng_key("uniform", key)
-    dtype = check_float_dtype("uniform", dtype)
-    shape = canonicalize_shape("uniform", shape)
-    return with_out_sharding(
-        lambda k: _uniform(k, minval, maxval, shape=shape, dtype=dtype), key, out_sharding, shape
+    dtype = float_dtype("uniform", dtype)
+    shape = shape_of("uniform", shape)
+    if type(minval) is float and type(maxval) is float and minval == 0.0 and maxval == 1.0:
+        return _jit_unit("uniform", key, shape=shape, dtype=dtype, out_sharding=out_sharding)
+    check_arraylike("uniform", minval, maxval)
+    return _jit_uniform(
+        "uniform", key, minval, maxval, shape=shape, dtype=dtype, out_sharding=out_sharding
     )
 
 
-@functools.partial(jit, static_argnames=("shape", "dtype"))
-def _uniform(key, minval, maxval, *, shape, dtype):
-    check_broadcast("uniform", shape, np.shape(minval), np.shape(maxval))
-    minval = lax.convert_element_type(minval, dtype)
-    maxval = lax.convert_element_type(maxval, dtype)
-    minval = lax.broadcast_to_rank(minval, len(shape))
-    maxval = lax.broadcast_to_rank(maxval, len(shape))
+def unit_floats(key, shape: tuple[int, ...], dtype: np.dtype):
+    """Uniform numbers of [0, 1): random mantissa bits with the exponent of one, minus one."""
     info = dtypes.finfo(dtype)
     nbits, nmant = info.bits, info.nmant
-    if nbits not in (8, 16, 32, 64):
-        raise TypeError(f"uniform only accepts 8-, 16-, 32-, or 64-bit dtypes, got {dtypes.dtype_name(dtype)}.")
+    if nbits not in _UINTS:
+        raise TypeError(
+            f"uniform only accepts 8-, 16-, 32-, or 64-bit dtypes, got {dtypes.dtype_name(dtype)}."
+        )
     rng_bits = 8 if nmant < 8 else nbits
     random = prng.random_bits(key, rng_bits, shape)
-    uint = np.dtype(_UINTS[nbits])
+    uint = _UINTS[nbits]
     if rng_bits != nbits:
         random = lax.convert_element_type(random, uint)
-    # Random mantissa bits with the exponent of one: numbers of [1, 2).
-    one = np.array(1.0, dtype).view(uint)
+    one = np.array(1.0, dtype)
     mantissa = lax.shift_right_logical(random, np.array(rng_bits - nmant, uint))
-    floats = lax.sub(
-        lax.bitcast_convert_type(lax.bitwise_or(mantissa, one), dtype), np.array(1.0, dtype)
-    )
-    scaled = lax.add(lax.mul(floats, lax.sub(maxval, minval)), minval)
+    return lax.sub(lax.bitcast_convert_type(lax.bitwise_or(mantissa, one.view(uint)), dtype), one)
+
+
+def between(floats, minval, maxval):
+    """Numbers of [0, 1) brought to [minval, maxval); the bounds are of the same dtype."""
+    scaled = lax.add(lax.mul(floats, maxval - minval), minval)
     return lax.max(minval, scaled)
+
+
+def _unit(key, *, shape, dtype):
+    return unit_floats(key, shape, dtype)
+
+
+def uniform_between(key, minval, maxval, *, shape, dtype):
+    """The body of `uniform`."""
+    check_broadcast("uniform", shape, np.shape(minval), np.shape(maxval))
+    minval = lax.broadcast_to_rank(lax.convert_element_type(minval, dtype), len(shape))
+    maxval = lax.broadcast_to_rank(lax.convert_element_type(maxval, dtype), len(shape))
+    scaled = lax.add(lax.mul(unit_floats(key, shape, dtype), lax.sub(maxval, minval)), minval)
+    return lax.max(minval, scaled)
+
+
+_unit.__name__ = uniform_between.__name__ = "_uniform"
+_jit_unit = keyed_jit(_unit, ("shape", "dtype"))
+_jit_uniform = keyed_jit(uniform_between, ("shape", "dtype"))
 
 
 def randint(key, shape, minval, maxval, dtype: Any = None, *, out_sharding=None):
@@ -135,57 +148,77 @@ def randint(key, shape, minval, maxval, dtype: Any = None, *, out_sharding=None)
     Args:
       key: a key.
       shape: shape of the result.
-      minval, maxval: integer bounds, of shapes that broadcast to `shape`.
+      minval, maxval: bounds, of shapes that broadcast to `shape`; maxval may be one more than the
+        dtype can hold.
       dtype: integer dtype.
+      out_sharding: placement of the result.
 
     Returns:
       Array of that shape and dtype; `minval` where the range is empty.
+
+    >>> print(jax.random.randint(jax.random.key(0), (5,), 0, 10))
+    [1 3 3 1 3]
     """
-    key, _ = check_prng_key("randint", key)
-    dtype = canonicalize_dtype(dtype, int, "randint")
-    shape = canonicalize_shape("randint", shape)
-    return with_out_sharding(
-        lambda k: _randint(k, minval, maxval, shape=shape, dtype=dtype), key, out_sharding, shape
-    )
-
-
-@functools.partial(jit, static_argnames=("shape", "dtype"))
-def _randint(key, minval, maxval, *, shape, dtype):
-    check_broadcast("randint", shape, np.shape(minval), np.shape(maxval))
+    dtype = any_dtype("randint", dtype, int)
+    shape = shape_of("randint", shape)
     if not dtypes.issubdtype(dtype, np.integer):
         raise TypeError(f"randint only accepts integer dtypes, got {dtypes.dtype_name(dtype)}")
-    for name, bound in (("minval", minval), ("maxval", maxval)):
-        if not dtypes.issubdtype(typeof(bound).dtype, np.integer):
-            raise ValueError(
-                f"randint requires an integer {name}, got {dtypes.dtype_name(typeof(bound).dtype)}"
-            )
-    info = dtypes.iinfo(dtype)
-    nbits = info.bits
-    if nbits not in (8, 16, 32, 64):
-        raise TypeError(f"randint only accepts 8-, 16-, 32-, or 64-bit dtypes, got {dtypes.dtype_name(dtype)}")
-    bound_dtype = typeof(maxval).dtype
-    # maxval may be one more than the dtype can hold.
-    top = np.array(info.max, dtype)
-    maxval_out_of_range = lax.gt(
-        maxval, jnp.clip(lax.convert_element_type(np.int64(info.max) if bound_dtype.itemsize == 8 else top, bound_dtype), _min(bound_dtype), _max(bound_dtype))
+    if type(minval) is not int or type(maxval) is not int:
+        check_arraylike("randint", minval, maxval)
+        check_broadcast("randint", shape, np.shape(minval), np.shape(maxval))
+    return _jit_randint(
+        "randint", key, minval, maxval, shape=shape, dtype=dtype, out_sharding=out_sharding
     )
-    minval = lax.convert_element_type(jnp.clip(minval, *_limits(minval, dtype)), dtype)
-    maxval = lax.convert_element_type(jnp.clip(maxval, *_limits(maxval, dtype)), dtype)
-    minval = lax.broadcast_to_rank(minval, len(shape))
-    maxval = lax.broadcast_to_rank(maxval, len(shape))
 
-    k1, k2 = split(key)
-    higher, lower = (prng.random_bits(k, nbits, shape) for k in (k1, k2))
-    unsigned = np.dtype(_UINTS[nbits])
+
+def _randint(key, minval, maxval, *, shape, dtype):
+    info = dtypes.iinfo(dtype)
+    if info.bits >= 32:
+        return _randint_wide(key, _integer(minval), _integer(maxval), shape, dtype)
+    # Narrow types are drawn as int32, which holds the bound that is one above the largest value.
+    minval, maxval = (lax.convert_element_type(x, np.int32) for x in (minval, maxval))
+    minval = _clip(minval, info.min, info.max)
+    maxval = _clip(maxval, info.min, info.max + 1)
+    wide = _randint_wide(key, minval, maxval, shape, np.dtype(np.int32))
+    return lax.convert_element_type(wide, dtype)
+
+
+_jit_randint = keyed_jit(_randint, ("shape", "dtype"))
+
+
+def _integer(x):
+    if dtypes.issubdtype(typeof(x).dtype, np.integer):
+        return x
+    return lax.convert_element_type(x, dtypes.default_int_dtype())
+
+
+def _clip(x, low, high):
+    dtype = typeof(x).dtype
+    return lax.min(lax.max(x, np.array(low, dtype)), np.array(high, dtype))
+
+
+def _clip_to(x, dtype):
+    """`x` as `dtype`, the values it cannot hold replaced by the next it can."""
+    own, info = dtypes.iinfo(typeof(x).dtype), dtypes.iinfo(dtype)
+    return lax.convert_element_type(_clip(x, max(own.min, info.min), min(own.max, info.max)), dtype)
+
+
+def _randint_wide(key, minval, maxval, shape, dtype):
+    rank = len(shape)
+    bound_dtype = typeof(maxval).dtype
+    top = min(dtypes.iinfo(dtype).max, dtypes.iinfo(bound_dtype).max)
+    beyond = lax.broadcast_to_rank(lax.gt(maxval, np.array(top, bound_dtype)), rank)
+    minval = lax.broadcast_to_rank(_clip_to(minval, dtype), rank)
+    maxval = lax.broadcast_to_rank(_clip_to(maxval, dtype), rank)
+    nbits = dtype.itemsize * 8
+    unsigned = _UINTS[nbits]
+    higher, lower = (prng.random_bits(k, nbits, shape) for k in pair(key))
     span = lax.convert_element_type(lax.sub(maxval, minval), unsigned)
-    # An empty range gives minval: the span is then one.
-    span = lax.select(lax.le(maxval, minval), lax.full_like(span, 1), span)
-    # The whole range of the dtype: the span wraps to zero, and remainders keep all bits.
-    span = lax.select(
-        lax.bitwise_and(maxval_out_of_range, lax.gt(maxval, minval)),
-        lax.add(span, np.array(1, unsigned)),
-        span,
-    )
+    one = np.array(1, unsigned)
+    # An empty range gives minval; the whole range of the dtype has a span that wraps to zero, and
+    # then a remainder by it keeps all bits.
+    span = _select(lax.le(maxval, minval), one, span)
+    span = _select(lax.bitwise_and(beyond, lax.gt(maxval, minval)), lax.add(span, one), span)
     # Two draws make one number of twice the bits, whose remainder is almost uniform.
     multiplier = lax.rem(np.array(2 ** (nbits // 2), unsigned), span)
     multiplier = lax.rem(lax.mul(multiplier, multiplier), span)
@@ -194,19 +227,10 @@ def _randint(key, minval, maxval, *, shape, dtype):
     return lax.add(minval, lax.convert_element_type(offset, dtype))
 
 
-def _min(dtype):
-    return np.array(np.iinfo(dtype).min, dtype)
-
-
-def _max(dtype):
-    return np.array(np.iinfo(dtype).max, dtype)
-
-
-def _limits(x, dtype):
-    """The range of `dtype` within that of the dtype of `x`."""
-    own = typeof(x).dtype
-    a, b = np.iinfo(own), np.iinfo(dtype)
-    return np.array(max(a.min, b.min), own), np.array(min(a.max, b.max), own)
+def _select(which, on_true, on_false):
+    shape = np.broadcast_shapes(which.shape, on_true.shape, on_false.shape)
+    which, on_true, on_false = (lax.broadcast_to(x, shape) for x in (which, on_true, on_false))
+    return lax.select(which, on_true, on_false)
 
 
 def permutation(key, x, axis: int = 0, independent: bool = False, *, out_sharding=None):
@@ -217,33 +241,54 @@ def permutation(key, x, axis: int = 0, independent: bool = False, *, out_shardin
       x: integer or array.
       axis: axis to permute along.
       independent: whether the slices along the axis are permuted each in its own way.
+      out_sharding: placement of the result.
 
     Returns:
       The permuted array.
+
+    >>> print(jax.random.permutation(jax.random.key(0), 5))
+    [4 2 3 0 1]
     """
     key, _ = check_prng_key("permutation", key)
+    check_arraylike("permutation", x)
     axis = int(axis)
-    if np.ndim(x) == 0:
+    ndim = np.ndim(x)
+    if not -ndim <= axis < max(ndim, 1):
+        raise ValueError(f"axis {axis} is out of bounds for array of dimension {ndim}")
+    if not ndim:
         if not dtypes.issubdtype(typeof(x).dtype, np.integer):
             raise TypeError("x must be an integer or at least 1-dimensional")
-        n = core.concrete_or_error(int, x, "argument x of jax.random.permutation()")
-        return with_out_sharding(lambda k: _shuffle(k, jnp.arange(n), axis=0), key, out_sharding, (n,))
-    x = jnp.asarray(x)
-    if not -x.ndim <= axis < x.ndim:
-        raise ValueError(f"axis {axis} is out of bounds for array of dimension {x.ndim}")
-    if independent or x.ndim == 1:
-        return with_out_sharding(lambda k: _shuffle(k, x, axis=axis), key, out_sharding, x.shape)
-    ind = _shuffle(key, jnp.arange(x.shape[axis]), axis=0)
-    return with_out_sharding(lambda _: jnp.take(x, ind, axis, unique_indices=True), key, out_sharding, x.shape)
+        n = max(core.concrete_or_error(int, x, "argument x of jax.random.permutation()"), 0)
+        return _jit_shuffle_range(
+            "permutation", key, n=n, dtype=dtypes.default_int_dtype(), out_sharding=out_sharding
+        )
+    if not is_typed(x):
+        x = to_array(x)
+        if independent or ndim == 1:
+            return _jit_shuffle("permutation", key, x, axis=axis % ndim, out_sharding=out_sharding)
+    return _jit_permute("permutation", key, x, axis=axis % ndim, out_sharding=out_sharding)
 
 
-@functools.partial(jit, static_argnames=("axis",))
-def _shuffle(key, x, *, axis):
-    # Sort by random keys, often enough that ties have next to no effect on the distribution.
-    axis = axis % x.ndim
-    rounds = int(np.ceil(3 * np.log(max(1, x.size)) / np.log(np.iinfo(np.uint32).max)))
+def shuffle(key, x, *, axis):
+    """Sort by random numbers, often enough that ties have next to no effect on the distribution."""
+    rounds = math.ceil(3 * math.log(max(1, x.size)) / math.log(np.iinfo(np.uint32).max))
     for _ in range(rounds):
-        key, subkey = split(key)
+        key, subkey = pair(key)
         sort_keys = prng.random_bits(subkey, 32, x.shape)
         _, x = lax.sort_key_val(sort_keys, x, axis)
     return x
+
+
+def _shuffle_range(key, *, n, dtype):
+    return shuffle(key, lax.iota(dtype, n), axis=0)
+
+
+def _permute(key, x, *, axis):
+    indices = _shuffle_range(key, n=x.shape[axis], dtype=dtypes.default_int_dtype())
+    return take(x, indices, axis, unique_indices=True)
+
+
+shuffle.__name__ = _shuffle_range.__name__ = "_shuffle"
+_jit_shuffle = keyed_jit(shuffle, ("axis",))
+_jit_shuffle_range = keyed_jit(_shuffle_range, ("n", "dtype"))
+_jit_permute = keyed_jit(_permute, ("axis",))

@@ -62,8 +62,11 @@ def switch(index: Any, branches: Sequence[Callable], *operands: Any, operand: An
         raise ValueError("Empty branch sequence")
     if len(branches) == 1:
         return branches[0](*operands)
-    index = lax.convert_element_type(index, np.int32)
-    index = lax.clamp(np.int32(0), index, np.int32(len(branches) - 1))
+    if isinstance(index, (int, np.generic)):
+        index = np.int32(min(max(int(index), 0), len(branches) - 1))
+    else:
+        index = lax.convert_element_type(index, np.int32)
+        index = lax.clamp(np.int32(0), index, np.int32(len(branches) - 1))
     if config.disable_jit.value and core.is_concrete(index):
         return branches[int(core.to_concrete_value(index))](*operands)
     return _bind("switch", index, branches, operands)
@@ -471,11 +474,7 @@ def _cond_batch(axis_data, args, dims, *, branches, **params):
 
 
 def _select_n(index, column):
-    shape = typeof(column[0]).shape
-    which = index
-    if len(column) == 2:
-        which = lax.ne(index, lax._const(index, 0))
-    which = lax.broadcast_in_dim(which, shape, (0,))
+    which = lax.broadcast_in_dim(index, typeof(column[0]).shape, (0,))
     return lax.select_n(which, *column)
 
 

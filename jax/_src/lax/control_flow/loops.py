@@ -22,6 +22,7 @@ from jax._src.lax.control_flow.common import (
 )
 from jax._src.lax.control_flow.scan import _carry_name, scan, while_hook
 from jax._src.lib.mlir import ir
+from jax._src.literals import TypedInt
 from jax._src.lib.mlir.dialects import hlo
 from jax._src.tree_util import tree_flatten, tree_structure, tree_unflatten, treedef_tuple
 
@@ -135,6 +136,7 @@ def fori_loop(lower: Any, upper: Any, body_fun: Callable, init_val: Any, *, unro
     if dtype is None:
         dtype = typeof(lower).dtype
     weak = typeof(lower).weak_type and typeof(upper).weak_type
+    step = _bound(1, dtype, weak)
     static = core.is_concrete(lower) and core.is_concrete(upper)
     if static:
         lo, hi = int(core.to_concrete_value(lower)), int(core.to_concrete_value(upper))
@@ -142,24 +144,24 @@ def fori_loop(lower: Any, upper: Any, body_fun: Callable, init_val: Any, *, unro
         if config.disable_jit.value and length < 1000:
             val = init_val
             for i in range(lo, hi):
-                val = body_fun(lax._convert_element_type(i, dtype, weak), val)
+                val = body_fun(core.hooks.to_array(_bound(i, dtype, weak)), val)
             return val
         if unroll is None:
             unroll = 1
 
         def scan_body(carry, _):
             i, x = carry
-            return (lax.add(i, lax._const(i, 1)), body_fun(i, x)), None
+            return (lax.add(i, step), body_fun(i, x)), None
 
-        init = (lax._convert_element_type(lower, dtype, weak), init_val)
+        init = (_bound(lo, dtype, weak), init_val)
         if length == 0 and config.disable_jit.value:
             return init_val
         (_, result), _ = scan(_named(scan_body, body_fun), init, None, length=length, unroll=unroll)
         return result
     if unroll is not None and unroll is not False and unroll != 1:
         raise ValueError("Can only use `unroll` in `fori_loop` if the loop bounds are statically known.")
-    lower = lax._convert_element_type(lower, dtype, weak)
-    upper = lax._convert_element_type(upper, dtype, weak)
+    lower = _bound(lower, dtype, weak)
+    upper = _bound(upper, dtype, weak)
 
     def cond(state):
         i, end, _ = state
@@ -167,10 +169,17 @@ def fori_loop(lower: Any, upper: Any, body_fun: Callable, init_val: Any, *, unro
 
     def body(state):
         i, end, x = state
-        return lax.add(i, lax._const(i, 1)), end, body_fun(i, x)
+        return lax.add(i, step), end, body_fun(i, x)
 
     _, _, result = while_loop(cond, _named(body, body_fun), (lower, upper, init_val))
     return result
+
+
+def _bound(x, dtype, weak: bool):
+    """A bound of the loop as an integer of the loop's type; those of Python become literals."""
+    if not isinstance(x, (int, np.generic)):
+        return lax._convert_element_type(x, dtype, weak)
+    return TypedInt(x, np.dtype(dtype)) if weak else np.dtype(dtype).type(x)
 
 
 def _named(fun, like):

@@ -203,16 +203,16 @@ def mul(x: ArrayLike, y: ArrayLike, *, out_dtype: DTypeLike | None = None) -> Ar
 
 def _mul_transpose(ct, x, y, *, out_dtype=None):
     if ad.is_undefined_primal(x):
-        return [_mul_ct(ct, x.aval, y, out_dtype), None]
-    return [None, _mul_ct(ct, y.aval, x, out_dtype)]
+        return [_mul_ct(ct, x.aval, out_dtype, lambda ct: mul(ct, y)), None]
+    return [None, _mul_ct(ct, y.aval, out_dtype, lambda ct: mul(x, ct))]
 
 
-def _mul_ct(ct, aval, other, out_dtype):
+def _mul_ct(ct, aval, out_dtype, times_other):
     if type(ct) is Zero:
         return Zero(aval)
     if out_dtype is not None:
         ct = hooks.convert_element_type(ct, aval.dtype)
-    return unbroadcast(aval, mul(ct, other))
+    return unbroadcast(aval, times_other(ct))
 
 
 def _mul_lower(ctx, x, y, *, out_dtype=None):

@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from jax._src import core, dtypes
+from jax._src import config, core, dtypes
 from jax._src.array import ArrayImpl
 from jax._src.basearray import Array
 from jax._src.errors import NonConcreteBooleanIndexError
@@ -166,8 +166,13 @@ def _array_element(a: Any) -> Entry:
     if not dtypes.issubdtype(dtype, np.integer):
         raise _wrong_dtype(dtype)
     if a.ndim:
+        if dtype.itemsize == 8 and isinstance(a, np.ndarray) and not config.enable_x64.value:
+            a = np.clip(a, *_INT32_RANGE).astype(np.int32)  # wrapping around would change positions
         return (ARR, a)
     return (DYN, a) if isinstance(a, Array) else (INT, int(a))
+
+
+_INT32_RANGE = (np.iinfo(np.int32).min, np.iinfo(np.int32).max)
 
 
 def _wrong_dtype(dtype: Any) -> TypeError:

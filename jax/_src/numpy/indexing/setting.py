@@ -76,8 +76,7 @@ def update_entries(x, entries, y, scatter_op, is_sorted, unique, mode):
     if not shape:
         x, entries = lax.expand_dims(x, (0,)), [(INT, 0), *entries]
     plan = make_plan(x.shape, entries)
-    y = lax._convert_element_type(y, dtype, weak_type)
-    y = _fit(y, plan)
+    y = _fit(_converted(y, dtype, weak_type), plan)
     if plan.is_empty or plan.empty_axis is not None:
         return x if shape else lax.squeeze(x, (0,))
     dnums = ScatterDimensionNumbers(plan.offset_dims, plan.collapsed, plan.axes)
@@ -91,6 +90,19 @@ def update_entries(x, entries, y, scatter_op, is_sorted, unique, mode):
         mode=mode,
     )
     return out if shape else lax.squeeze(out, (0,))
+
+
+def _converted(y, dtype, weak_type):
+    """The values in the array's dtype; numbers that it can hold at once, others by an operation."""
+    t = type(y)
+    if t is float and dtypes.issubdtype(dtype, np.floating):
+        return np.array(y, dtype)[()]
+    if t is int or t is bool:
+        if dtypes.issubdtype(dtype, np.floating) or (
+            dtype.kind in "iu" and np.iinfo(dtype).min <= y <= np.iinfo(dtype).max
+        ):
+            return np.array(y, dtype)[()]
+    return lax._convert_element_type(y, dtype, weak_type)
 
 
 def _fit(y, plan):
@@ -221,8 +233,7 @@ def _update_slice(x, entries, y, combine):
             sizes.append(1)
     plan = _Window()
     plan.shape, plan.new, plan.reverse = tuple([sizes[a] for a in kept]), new, reverse
-    y = lax._convert_element_type(y, x.dtype, core.typeof(x).weak_type)
-    y = _fit(y, plan)
+    y = _fit(_converted(y, x.dtype, core.typeof(x).weak_type), plan)
     window = tuple(sizes)
     y = lax.broadcast_in_dim(y, window, kept)
     static = all(type(s) is int for s in starts)

@@ -1,0 +1,66 @@
+"""What a bug report needs to say about where JAX runs."""
+
+from __future__ import annotations
+
+import os
+import platform
+import subprocess
+import sys
+
+import numpy as np
+
+from jax._src import lib, xla_bridge
+from jax.version import __version__
+
+# Variables that change what JAX and XLA do start with one of these.
+_PREFIXES = ("JAX_", "XLA_", "CUDA_", "ROCM_", "TPU_", "NCCL_")
+
+
+def print_environment_info(return_string: bool = False) -> str | None:
+    """Prints versions, devices and settings: paste it into bug reports.
+
+    Args:
+      return_string: whether to return the text in place of printing it.
+
+    >>> jax.print_environment_info()  # doctest: +SKIP
+    jax:    0.10.2
+    jaxlib: 0.10.2
+    ...
+    """
+    python = sys.version.replace("\n", " ")
+    lines = [
+        f"jax:    {__version__}",
+        f"jaxlib: {lib.version_str}",
+        f"numpy:  {np.__version__}",
+        f"python: {python}",
+        f"device info: {_device_info()}",
+        f"process_count: {xla_bridge.process_count()}",
+        f"platform: {platform.uname()}",
+    ]
+    lines += [
+        f"{name}={value}" for name, value in os.environ.items() if name.startswith(_PREFIXES)
+    ]
+    if (gpu := _nvidia_smi()) is not None:
+        lines.append("\n$ nvidia-smi\n" + gpu)
+    text = "\n".join(lines)
+    if return_string:
+        return text
+    print(text)
+    return None
+
+
+def _device_info() -> str:
+    devices = xla_bridge.devices()
+    kinds = sorted({d.device_kind for d in devices})
+    return f"{', '.join(kinds)}-{len(devices)}, {xla_bridge.local_device_count()} local devices"
+
+
+def _nvidia_smi() -> str | None:
+    if not any(d.platform == "gpu" for d in xla_bridge.devices()):
+        return None
+    try:
+        return subprocess.run(
+            ["nvidia-smi"], capture_output=True, text=True, check=True, timeout=30
+        ).stdout
+    except (OSError, subprocess.SubprocessError):
+        return None

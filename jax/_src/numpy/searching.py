@@ -1,0 +1,530 @@
+"""Functions that find the places of numbers among sorted ones, and count them: `searchsorted`, histograms."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from jax._src import core, dtypes
+from jax._src.basearray import Array
+from jax._src.lax import lax, slicing
+from jax._src.lax.control_flow import fori_loop
+from jax._src.lax.utils import index_dtype_for_axis_size
+from jax._src.library_jit import nested_jit
+from jax._src.numpy import util
+from jax._src.numpy.array_creation import linspace
+from jax._src.numpy.manipulation.shape import operand, ravel
+from jax._src.numpy.util import export
+from jax._src.typing import ArrayLike
+
+_METHODS = ("compare_all", "scan", "scan_unrolled", "sort")
+
+
+@export
+def searchsorted(
+    a: ArrayLike,
+    v: ArrayLike,
+    side: str = "left",
+    sorter: ArrayLike | None = None,
+    *,
+    method: str = "scan",
+) -> Array:
+    """Where numbers would have to be inserted to keep an array sorted.
+
+    Args:
+      a: sorted vector.
+      v: numbers to look for.
+      side: "left" for the place before equal elements, "right" for that after them.
+      sorter: indices that sort `a`.
+      method: how: "scan" and "scan_unrolled" halve intervals, best for a few numbers or on CPUs; "sort"
+        sorts both arrays together; "compare_all" compares each with each, best for short arrays.
+
+    Returns:
+      An integer array of the shape of `v`.
+
+    Raises:
+      ValueError: for an unknown `side` or `method`, or if `a` is no vector.
+
+    >>> jnp.searchsorted(jnp.array([1, 2, 2, 5]), jnp.array([0, 2, 9])).tolist()
+    [0, 1, 4]
+    """
+    if sorter is None:
+        a, v = util.ensure_arraylike("searchsorted", a, v)
+    else:
+        a, v, sorter = util.ensure_arraylike("searchsorted", a, v, sorter)
+    if side not in ("left", "right"):
+        raise ValueError(f"invalid argument side={side!r}, expected 'left' or 'right'")
+    if method not in _METHODS:
+        raise ValueError(f"invalid argument method={method!r}, expected one of {[*_METHODS]}")
+    if a.ndim != 1:
+        raise ValueError("a should be 1-dimensional")
+    return _searchsorted(a, v, sorter, side=side, method=method)
+
+
+def _searchsorted(a, v, sorter, *, side, method):
+    a, v = (util.to_array(x) for x in util.promote_dtypes(a, v))
+    n = a.shape[0]
+    dtype = index_dtype_for_axis_size(n)
+    if core.definitely_equal(n, 0):
+        return lax.full(v.shape, 0, dtype)
+    if sorter is not None:
+        a = _at(a, lax.convert_element_type(sorter, np.int32))
+    if method == "compare_all":
+        return _compare_all(a, v, side, dtype)
+    if method == "sort":
+        return _search_by_sorting(a, v, side, dtype)
+    return _bisect(a, v, side, dtype, unrolled=method == "scan_unrolled")
+
+
+_searchsorted = nested_jit(_searchsorted, static_argnames=("side", "method"))
+
+
+def _at(a, places):
+    """Elements of a vector at indices in bounds, of any shape."""
+    return slicing.gather(
+        a,
+        lax.expand_dims(places, (places.ndim,)),
+        slicing.GatherDimensionNumbers((), (0,), (0,)),
+        (1,),
+        mode=slicing.GatherScatterMode.PROMISE_IN_BOUNDS,
+    )
+
+
+def _before(x, y, strictly):
+    """Whether `x` comes before `y` in sorted order, or also if they are equal; NaNs come last."""
+    if dtypes.issubdtype(x.dtype, np.complexfloating):
+        (xr, yr), (xi, yi) = (lax.real(x), lax.real(y)), (lax.imag(x), lax.imag(y))
+        same = lax.bitwise_or(lax.eq(xr, yr), lax.bitwise_and(lax.ne(xr, xr), lax.ne(yr, yr)))
+        return lax.bitwise_or(
+            _before(xr, yr, True), lax.bitwise_and(same, _before(xi, yi, strictly))
+        )
+    before = lax.lt(x, y) if strictly else lax.le(x, y)
+    if dtypes.issubdtype(x.dtype, np.floating):
+        nan = lax.ne(y, y)
+        if strictly:
+            nan = lax.bitwise_and(nan, lax.eq(x, x))
+        before = lax.bitwise_or(before, nan)
+    return before
+
+
+def _compare_all(a, v, side, dtype):
+    shape = (*v.shape, a.shape[0])
+    smaller = _before(
+        lax.broadcast_in_dim(a, shape, (v.ndim,)),
+        lax.broadcast_in_dim(v, shape, tuple(range(v.ndim))),
+        side == "left",
+    )
+    return lax.reduce_sum(lax.convert_element_type(smaller, dtype), axes=(v.ndim,))
+
+
+def _search_by_sorting(a, v, side, dtype):
+    flat = ravel(v)
+    n, m = a.shape[0], flat.shape[0]
+    both = [flat, a] if side == "left" else [a, flat]
+    # Among equal elements those that come first in the list stay first.
+    places = lax.iota(dtype, n + m)
+    _, order = lax.sort((lax.concatenate(both, 0), places), num_keys=1)
+    is_mine = lax.ge(order, lax._const(order, n)) if side == "right" else lax.lt(
+        order, lax._const(order, m)
+    )
+    counts = lax.cumsum(lax.convert_element_type(lax.bitwise_not(is_mine), dtype))
+    # Back to the order of the queries: their number, then how many of `a` come before.
+    _, found = lax.sort((order, counts), num_keys=1)
+    found = slicing.slice_in_dim(found, n, n + m) if side == "right" else slicing.slice_in_dim(found, 0, m)
+    return lax.reshape(found, v.shape)
+
+
+def _bisect(a, v, side, dtype, unrolled):
+    n = a.shape[0]
+    steps = int(np.ceil(np.log2(n + 1)))
+
+    def halve(_, state):
+        low, high = state
+        mid = lax.div(lax.add(low, high), lax._const(low, 2))
+        # The middle of an empty interval may be n.
+        smaller = _before(_at(a, lax.min(mid, lax._const(mid, n - 1))), v, side == "left")
+        active = lax.lt(low, high)
+        one = lax._const(mid, 1)
+        low, high = (
+            lax.select(lax.bitwise_and(active, smaller), lax.add(mid, one), low),
+            lax.select(lax.bitwise_and(active, lax.bitwise_not(smaller)), mid, high),
+        )
+        return low, high
+
+    wide = np.dtype(np.uint32) if n < 2**31 else np.dtype(np.uint64)
+    state = lax.full(v.shape, 0, wide), lax.full(v.shape, n, wide)
+    state = fori_loop(0, steps, halve, state, unroll=steps if unrolled else 1)
+    return lax.convert_element_type(state[0], dtype)
+
+
+@export
+def digitize(
+    x: ArrayLike, bins: ArrayLike, right: bool = False, *, method: str | None = None
+) -> Array:
+    """Which of the intervals between `bins` contain numbers.
+
+    Args:
+      x: numbers.
+      bins: sorted vector, ascending or descending.
+      right: whether intervals include their right end and not the left one.
+      method: as for `searchsorted`.
+
+    Returns:
+      Integers of the shape of `x`: `i` for `bins[i-1] <= x < bins[i]` (descending: `bins[i-1] > x >= bins[i]`).
+
+    Raises:
+      ValueError: if `bins` is no vector.
+
+    >>> jnp.digitize(jnp.array([0.5, 1., 7.]), jnp.array([0., 1., 2.])).tolist()
+    [1, 2, 3]
+    """
+    x, bins = util.ensure_arraylike("digitize", x, bins)
+    if bins.ndim != 1:
+        raise ValueError(f"digitize: bins must be a 1-dimensional array; got {bins=}")
+    if method is not None and method not in _METHODS:
+        raise ValueError(f"invalid argument method={method!r}, expected one of {[*_METHODS]}")
+    return _digitize(x, bins, right=bool(right), method=method or "scan")
+
+
+def _digitize(x, bins, *, right, method):
+    n = bins.shape[0]
+    if n == 0:
+        return lax.full(x.shape, 0, dtypes.default_int_dtype())
+    side = "left" if right else "right"
+    rising = _searchsorted(bins, x, None, side=side, method=method)
+    if n == 1:
+        return rising
+    other = "right" if right else "left"
+    falling = _searchsorted(lax.rev(bins, (0,)), x, None, side=other, method=method)
+    falling = lax.sub(lax._const(falling, n), falling)
+    first, last = slicing.index_in_dim(bins, 0, keepdims=False), slicing.index_in_dim(
+        bins, -1, keepdims=False
+    )
+    return lax.select(lax.ge(last, first), rising, falling)
+
+
+_digitize = nested_jit(_digitize, static_argnames=("right", "method"))
+
+
+@export
+def bincount(
+    x: ArrayLike,
+    weights: ArrayLike | None = None,
+    minlength: int = 0,
+    *,
+    length: int | None = None,
+    out_sharding: Any = None,
+) -> Array:
+    """How often each number occurs.
+
+    Args:
+      x: vector of integers; negative ones count as 0.
+      weights: what to add up instead of ones, a vector of the same size.
+      minlength: the result's least size.
+      length: its size; numbers beyond are left out. It must be given where `x` is traced.
+      out_sharding: sharding of the result, in explicit mode.
+
+    Raises:
+      TypeError: if `x` is not made of integers.
+      ValueError: if it is no vector, or `weights` has another shape.
+      ConcretizationTypeError: if `x` is traced and `length` is None.
+
+    >>> jnp.bincount(jnp.array([1, 1, 2, 3, 3, 3])).tolist()
+    [0, 2, 1, 3]
+    """
+    x = operand("bincount", x)
+    if not dtypes.issubdtype(x.dtype, np.integer) and x.dtype != np.bool_:
+        raise TypeError(f"x argument to bincount must have an integer type; got {x.dtype}")
+    if x.ndim != 1:
+        raise ValueError("only 1-dimensional input supported.")
+    minlength = core.concrete_or_error(
+        operator.index, minlength, "The error occurred because of argument 'minlength' of jnp.bincount."
+    )
+    if length is None:
+        value = core.concrete_or_error(
+            np.asarray,
+            x,
+            "The error occurred because of argument 'x' of jnp.bincount. To avoid this error, pass a static "
+            "`length` argument.",
+        )
+        length = max(minlength, int(value.max()) + 1 if value.size else 0, 0 if value.size else 1, 0)
+    else:
+        length = core.concrete_dim_or_error(
+            operator.index, length, "The error occurred because of argument 'length' of jnp.bincount."
+        )
+    if weights is None:
+        weights = lax.full(x.shape, 1, dtypes.default_int_dtype())
+    else:
+        weights = operand("bincount", weights)
+        if weights.shape != x.shape:
+            raise ValueError(
+                f"shape of weights must match shape of x. Got x of type {core.typeof(x).str_short()} and "
+                f"weights of type {core.typeof(weights).str_short()}"
+            )
+    return _bincount(x, weights, length=length, out_sharding=out_sharding)
+
+
+def _bincount(x, weights, *, length, out_sharding=None):
+    if x.dtype == np.bool_:
+        x = lax.convert_element_type(x, np.int32)
+    x = lax.max(x, lax._const(x, 0))
+    zeros = lax.full((length,), 0, weights.dtype)
+    if out_sharding is not None:
+        zeros = lax.reshape(zeros, (length,), out_sharding=out_sharding)
+    return slicing.scatter_add(
+        zeros,
+        lax.expand_dims(x, (1,)),
+        weights,
+        slicing.ScatterDimensionNumbers((), (0,), (0,)),
+        mode=slicing.GatherScatterMode.FILL_OR_DROP,
+    )
+
+
+_bincount = nested_jit(_bincount, static_argnames=("length", "out_sharding"))
+
+
+# ---------------------------------------------------------------------------------------------------
+# Histograms
+
+
+@export
+def histogram_bin_edges(
+    a: ArrayLike,
+    bins: ArrayLike = 10,
+    range: None | Array | Sequence[ArrayLike] = None,
+    weights: ArrayLike | None = None,
+) -> Array:
+    """The edges of the bins of `histogram`.
+
+    Args:
+      a: data.
+      bins: how many bins of equal width; or the edges themselves.
+      range: the first and the last edge; None for the least and the greatest element.
+      weights: unused; they make no difference to bins of equal width.
+
+    Raises:
+      NotImplementedError: if `bins` is a string.
+
+    >>> jnp.histogram_bin_edges(jnp.array([0., 4.]), bins=2).tolist()
+    [0.0, 2.0, 4.0]
+    """
+    del weights
+    if isinstance(bins, str):
+        raise NotImplementedError("string values for `bins` not implemented.")
+    util.check_arraylike("histogram_bin_edges", a, bins)
+    a = util.to_array(a)
+    if np.ndim(bins) == 1:
+        dtype = dtypes.to_inexact_dtype(dtypes.result_type(a, bins))
+        return lax.convert_element_type(bins, dtypes.canonicalize_dtype(dtype))
+    count = core.concrete_or_error(operator.index, bins, "bins argument of histogram_bin_edges")
+    dtype = dtypes.canonicalize_dtype(dtypes.to_inexact_dtype(a.dtype))
+    if range is None:
+        if not a.size:
+            raise ValueError("zero-size array to reduction operation min which has no identity")
+        flat = ravel(a)
+        low, high = lax.reduce_min(flat, axes=(0,)), lax.reduce_max(flat, axes=(0,))
+    else:
+        low, high = range
+    low, high = lax.convert_element_type(low, dtype), lax.convert_element_type(high, dtype)
+    # An interval of no width gets one around it.
+    flat_range = lax.eq(low, high)
+    half = lax._const(low, 0.5)
+    low = lax.select(flat_range, lax.sub(low, half), low)
+    high = lax.select(flat_range, lax.add(high, half), high)
+    return linspace(low, high, count + 1, dtype=dtype)
+
+
+@export
+def histogram(
+    a: ArrayLike,
+    bins: ArrayLike = 10,
+    range: Sequence[ArrayLike] | None = None,
+    weights: ArrayLike | None = None,
+    density: bool | None = None,
+) -> tuple[Array, Array]:
+    """How many numbers are in each of a row of intervals.
+
+    Args:
+      a: data.
+      bins, range: as for `histogram_bin_edges`.
+      weights: what to add up instead of ones, of the shape of `a`.
+      density: whether to divide by the total and by the widths.
+
+    Returns:
+      The counts, and the edges, one more.
+
+    Raises:
+      ValueError: if `weights` has another shape.
+
+    >>> counts, edges = jnp.histogram(jnp.array([0., 1., 1., 4.]), bins=2)
+    >>> counts.tolist(), edges.tolist()
+    ([3.0, 1.0], [0.0, 2.0, 4.0])
+    """
+    if isinstance(bins, str):
+        raise NotImplementedError("string values for `bins` not implemented.")
+    if weights is None:
+        util.check_arraylike("histogram", a, bins)
+        (a,) = util.promote_dtypes_inexact(a)
+        weights = lax.full(np.shape(a), 1, dtypes.dtype(a))
+    else:
+        util.check_arraylike("histogram", a, bins, weights)
+        if np.shape(a) != np.shape(weights):
+            raise ValueError("weights should have the same shape as a.")
+        a, weights = util.promote_dtypes_inexact(a, weights)
+    edges = histogram_bin_edges(a, bins, range)
+    return _histogram(util.to_array(a), util.to_array(weights), edges, density=bool(density)), edges
+
+
+def _histogram(a, weights, edges, *, density):
+    a, weights = ravel(a), ravel(weights)
+    n = edges.shape[0]
+    edges = lax.convert_element_type(edges, dtypes.result_type(a, edges))
+    # The last interval includes its right end.
+    place = _searchsorted(edges, a, None, side="right", method="scan")
+    last = slicing.index_in_dim(edges, -1, keepdims=False)
+    at_end = lax.eq(lax.convert_element_type(a, edges.dtype), last)
+    place = lax.select(at_end, lax.full_like(place, n - 1), place)
+    counts = _bincount(place, weights, length=n)
+    counts = slicing.slice_in_dim(counts, 1, n)
+    if density:
+        widths = lax.sub(slicing.slice_in_dim(edges, 1, n), slicing.slice_in_dim(edges, 0, n - 1))
+        counts, widths = util.promote_dtypes_inexact(counts, widths)
+        total = lax.reduce_sum(counts, axes=(0,))
+        counts = lax.div(lax.div(counts, widths), total)
+    return counts
+
+
+_histogram = nested_jit(_histogram, static_argnames=("density",))
+
+
+@export
+def histogram2d(
+    x: ArrayLike,
+    y: ArrayLike,
+    bins: ArrayLike | list[ArrayLike] = 10,
+    range: Sequence[None | Array | Sequence[ArrayLike]] | None = None,
+    weights: ArrayLike | None = None,
+    density: bool | None = None,
+) -> tuple[Array, Array, Array]:
+    """How many points are in each cell of a grid.
+
+    Args:
+      x, y: vectors of coordinates.
+      bins: how many intervals or which edges, for both coordinates or a pair.
+      range: `(least, greatest)` for each coordinate, or None.
+      weights, density: as for `histogram`.
+
+    Returns:
+      The counts, of shape `(nx, ny)`, and the edges along x and y.
+
+    >>> counts, _, _ = jnp.histogram2d(jnp.array([0., 1., 1.]), jnp.array([0., 1., 1.]), bins=2)
+    >>> counts.tolist()
+    [[1.0, 0.0], [0.0, 2.0]]
+    """
+    x, y = util.ensure_arraylike("histogram2d", x, y)
+    if x.shape != y.shape or x.ndim != 1:
+        raise ValueError(
+            f"histogram2d: x and y must be vectors of the same size, got shapes {x.shape} and {y.shape}"
+        )
+    count = len(bins) if isinstance(bins, (list, tuple)) or np.ndim(bins) else 1  # type: ignore[arg-type]
+    if count not in (1, 2):
+        edges = util.to_array(np.asarray(bins) if isinstance(bins, (list, tuple)) else bins)
+        bins = [edges, edges]
+    sample = lax.stack(util.promote_dtypes(x, y), 1)
+    counts, edges = histogramdd(sample, bins, range, weights, density)
+    return counts, edges[0], edges[1]
+
+
+@export
+def histogramdd(
+    sample: ArrayLike,
+    bins: ArrayLike | list[ArrayLike] = 10,
+    range: Sequence[None | Array | Sequence[ArrayLike]] | None = None,
+    weights: ArrayLike | None = None,
+    density: bool | None = None,
+) -> tuple[Array, list[Array]]:
+    """How many points are in each cell of a grid of any dimension.
+
+    Args:
+      sample: points, of shape `(n, d)`.
+      bins: how many intervals or which edges, for all coordinates or one for each.
+      range: `(least, greatest)` for each coordinate, or None.
+      weights, density: as for `histogram`.
+
+    Returns:
+      The counts, with `d` dimensions, and the edges along each.
+
+    Raises:
+      ValueError: if there are not as many bins or ranges as coordinates.
+
+    >>> counts, edges = jnp.histogramdd(jnp.array([[0., 0.], [1., 1.]]), bins=(1, 2))
+    >>> counts.tolist()
+    [[1.0, 1.0]]
+    """
+    if weights is None:
+        util.check_arraylike("histogramdd", sample)
+        (sample,) = util.promote_dtypes_inexact(sample)
+    else:
+        util.check_arraylike("histogramdd", sample, weights)
+        sample, weights = util.promote_dtypes_inexact(sample, weights)
+    sample = util.to_array(sample)
+    if sample.ndim != 2:
+        raise ValueError(f"histogramdd: sample must be of shape (n, d), got {sample.shape}")
+    n, d = sample.shape
+    if weights is not None and np.shape(weights) != (n,):
+        raise ValueError("should have one weight for each sample.")
+    if range is not None and (
+        len(range) != d or any(r is not None and np.shape(r)[0] != 2 for r in range)
+    ):
+        raise ValueError(
+            f"For {sample.shape=}, range must be a sequence of {d} pairs or Nones; got {range=}"
+        )
+    try:
+        per_axis = list(bins) if len(bins) == d else None  # type: ignore[arg-type]
+    except TypeError:
+        per_axis = [bins] * d
+    if per_axis is None:
+        raise ValueError("should be a bin for each dimension.")
+    columns = lax.unstack(sample, 1)
+    edges = [
+        histogram_bin_edges(column, b, None if range is None else range[i])
+        for i, (column, b) in enumerate(zip(columns, per_axis))
+    ]
+    if weights is None:
+        weights = lax.full((n,), 1, sample.dtype)
+    return _histogramdd(sample, util.to_array(weights), edges, density=bool(density)), edges
+
+
+def _histogramdd(sample, weights, edges, *, density):
+    columns = lax.unstack(sample, 1)
+    flat = None
+    outside = None
+    sizes = [e.shape[0] - 1 for e in edges]
+    for column, e, size in zip(columns, edges, sizes):
+        place = _searchsorted(e, column, None, side="right", method="scan")
+        last = slicing.index_in_dim(e, -1, keepdims=False)
+        place = lax.select(lax.eq(column, last), lax.full_like(place, size), place)
+        beyond = lax.bitwise_or(
+            lax.lt(place, lax._const(place, 1)), lax.gt(place, lax._const(place, size))
+        )
+        place = lax.sub(place, lax._const(place, 1))
+        outside = beyond if outside is None else lax.bitwise_or(outside, beyond)
+        flat = place if flat is None else lax.add(lax.mul(flat, lax._const(flat, size)), place)
+    total = int(np.prod(sizes))
+    flat = lax.select(outside, lax.full_like(flat, total), flat)
+    counts = lax.reshape(_bincount(flat, weights, length=total), sizes)
+    if density:
+        counts = lax.div(counts, lax.reduce_sum(counts, axes=tuple(range(len(sizes)))))
+        for i, e in enumerate(edges):
+            widths = lax.sub(
+                slicing.slice_in_dim(e, 1, e.shape[0]), slicing.slice_in_dim(e, 0, e.shape[0] - 1)
+            )
+            widths = lax.convert_element_type(widths, counts.dtype)
+            counts = lax.div(counts, lax.broadcast_in_dim(widths, counts.shape, (i,)))
+    return counts
+
+
+_histogramdd = nested_jit(_histogramdd, static_argnames=("density",))

@@ -1,0 +1,142 @@
+"""What the functions of `jax.random` share: their arguments made canonical, and how they are compiled."""
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from jax._src import core, dtypes
+from jax._src.core import eval_trace, trace_ctx
+from jax._src.lax.resharding import bind_reshard
+from jax._src.lax.utils import broadcast_shapes
+from jax._src.library_jit import nested_jit
+from jax._src.random import prng
+from jax._src.random.keys import check_prng_key
+from jax._src.random.prng import PRNGKeyArray
+from jax._src.sharding_impls import canonicalize_sharding
+
+
+def keyed_jit(fun: Callable, static_argnames: tuple[str, ...] = ()) -> Callable:
+    """Compiles `fun(key, *arrays, **static)`.
+
+    Native code takes arrays, not keys. So where everything is concrete, what is compiled is a function
+    of the key's raw data, and a call costs no more than that of any other program. Inside a
+    transformation the function is one equation, whose operands are the key and the arrays.
+
+    Args:
+      fun: function of a key, arrays, and keyword-only static arguments.
+      static_argnames: the names of these.
+
+    Returns:
+      A function of the name and, with `out_sharding`, the placement of the result as well.
+    """
+
+    def on_data(data, *args, _impl, **static):
+        return fun(prng.random_wrap_p.bind(data, impl=_impl), *args, **static)
+
+    on_data.__name__ = on_data.__qualname__ = fun.__name__
+    nested = nested_jit(fun, static_argnames=static_argnames)
+    eager = nested_jit(on_data, static_argnames=("_impl", *static_argnames))
+
+    def call(name: str, key, *args, out_sharding: Any = None, **static):
+        """Check `key` for the public function `name`, and run."""
+        if type(key) is not PRNGKeyArray or key._base_array.ndim != key._rank:
+            key, _ = check_prng_key(name, key)
+        if out_sharding is not None:
+            return with_sharding(name, lambda k: nested(k, *args, **static), key, out_sharding)
+        if trace_ctx.trace is eval_trace and type(key) is PRNGKeyArray:
+            return eager(key._base_array, *args, _impl=key._impl, **static)
+        return nested(key, *args, **static)
+
+    call.within = fun  # for the bodies of other functions: no call of its own
+    return call
+
+
+def with_sharding(name: str, fun: Callable, key, out_sharding: Any):
+    """`fun(key)`, placed as the user of the function `name` asks."""
+    if out_sharding is None:
+        return fun(key)
+    sharding = canonicalize_sharding(out_sharding, name)
+    out = fun(key)
+    sharding.check_compatible_aval(out.shape)
+    sharding.shard_shape(out.shape)  # raises an error that names the dimension
+    return bind_reshard(out, sharding)
+
+
+def shape_of(name: str, shape: Any) -> tuple[int, ...]:
+    """`shape` as a tuple; an int counts as one dimension."""
+    if type(shape) is tuple:
+        for d in shape:
+            if type(d) is not int or d < 0:
+                break
+        else:
+            return shape
+    elif np.ndim(shape) == 0 and not isinstance(shape, (list, tuple)):
+        shape = (shape,)
+    shape = core.canonicalize_shape(shape)
+    for d in shape:
+        if isinstance(d, int) and d < 0:
+            raise ValueError(f"{name}: shape must not have negative sizes, got {shape}")
+    return shape
+
+
+def param_shape(name: str, shape: Any, *params: Any) -> tuple[int, ...]:
+    """The result's shape: as given, or that of the parameters broadcast together.
+
+    Raises:
+      ValueError: if the parameters do not broadcast to the shape, adding no dimension to it.
+    """
+    shapes = [np.shape(p) for p in params]
+    if shape is None:
+        return broadcast_shapes(*shapes)
+    shape = shape_of(name, shape)
+    for s in shapes:
+        if s:
+            check_broadcast(name, shape, *shapes)
+            break
+    return shape
+
+
+def check_broadcast(name: str, shape: tuple[int, ...], *param_shapes: tuple[int, ...]) -> None:
+    """Raise ValueError unless parameters broadcast to `shape`, adding no dimension to it."""
+    full = broadcast_shapes(shape, *param_shapes)
+    if full != tuple(shape):
+        raise ValueError(
+            f"{name} parameter shapes must be broadcast-compatible with shape argument, and the result "
+            f"of broadcasting the shapes must equal the shape argument, but got result {full} for shape "
+            f"argument {shape}."
+        )
+
+
+def float_dtype(name: str, dtype: Any) -> np.dtype:
+    """The dtype (float by default), checked to be a real floating one."""
+    if dtype is None:
+        return dtypes.default_float_dtype()
+    dtype = dtypes.check_and_canonicalize_user_dtype(dtype, name)
+    if not dtypes.issubdtype(dtype, np.floating):
+        raise ValueError(
+            f"dtype argument to `{name}` must be a float dtype, got {dtypes.dtype_name(dtype)}"
+        )
+    return dtype
+
+
+def inexact_dtype(name: str, dtype: Any) -> np.dtype:
+    """The dtype (float by default), checked to be a floating or complex one."""
+    if dtype is None:
+        return dtypes.default_float_dtype()
+    dtype = dtypes.check_and_canonicalize_user_dtype(dtype, name)
+    if not dtypes.issubdtype(dtype, np.inexact):
+        raise ValueError(
+            f"dtype argument to `{name}` must be a float or complex dtype, got {dtypes.dtype_name(dtype)}"
+        )
+    return dtype
+
+
+def any_dtype(name: str, dtype: Any, default: Any) -> np.dtype:
+    """The dtype, or the canonical form of the default."""
+    return dtypes.check_and_canonicalize_user_dtype(default if dtype is None else dtype, name)
+
+
+def size_of(shape: tuple[int, ...]) -> int:
+    return math.prod(shape)
