@@ -109,7 +109,8 @@ def test_ragged_dot_cotangents_agree_with_tangents(a, b, dims):
         ct = rng.randn(*out.shape)
         gx, gy = jax.vjp(f, x, y)[1](ct)
     assert gx.shape == a and gy.shape == b
-    want = np.sum(np.asarray(tangent) * ct)
+    gx, gy, tangent = (np.asarray(v) for v in (gx, gy, tangent))
+    want = np.sum(tangent * ct)
     np.testing.assert_allclose(np.sum(gx * dx) + np.sum(gy * dy), want, rtol=1e-10)
 
 

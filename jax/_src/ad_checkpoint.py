@@ -252,6 +252,16 @@ def _remat_types(*avals, jaxpr, **_):
 remat_p.def_effectful_abstract_eval(_remat_types)
 
 
+def _hoist(args, params):
+    closed, tracers = pe.hoist_tracers(params["jaxpr"])
+    if tracers:
+        args, params = (*tracers, *args), dict(params, jaxpr=closed)
+    return args, params
+
+
+pe.def_hoisting(remat_p, _hoist)
+
+
 def _remat_jvp(primals, tangents, *, jaxpr, prevent_cse, differentiated, policy):
     nonzeros = [type(t) is not Zero for t in tangents]
     jvp, nonzero_outs = ad.jvp_jaxpr(jaxpr, nonzeros)

@@ -107,6 +107,13 @@ class SymbolicZero:
         return f"SymbolicZero({self.aval.str_short()})"
 
 
+class _ClosedOver:
+    """What a backward rule gives for values that its function closes over: it says nothing of them."""
+
+
+closed_over = _ClosedOver()
+
+
 def replace_internal_symbolic_zeros(x: Any) -> Any:
     return SymbolicZero(x.aval) if type(x) is Zero else x
 

@@ -32,6 +32,7 @@ from jax._src.interpreters import partial_eval as pe
 from jax._src.sharding_impls import UNSPECIFIED
 from jax._src.tree_util import (
     Partial,
+    equality_errors,
     generate_key_paths,
     keystr,
     register_pytree_node,
@@ -210,24 +211,16 @@ def value_and_grad(
             _check_input_dtype("grad", holomorphic, allow_int, leaf)
         flat, in_tree = tree_flatten(dyn_args)
         if has_aux:
-            flat_fun, trees = flatten_fun_aux(f_partial, in_tree)
+            flat_fun, out_tree, get_aux = flatten_fun_aux(f_partial, in_tree)
         else:
-            flat_fun, trees = flatten_fun_nokwargs(f_partial, in_tree)
+            flat_fun, out_tree = flatten_fun_nokwargs(f_partial, in_tree)
         outs, lin = ad.linearize(flat_fun, flat)
-        aux = None
-        if has_aux:
-            out_tree, aux_tree = trees()
-            n = out_tree.num_leaves
-            aux = tree_unflatten(aux_tree, outs[n:])
-        else:
-            out_tree = trees()
-            n = out_tree.num_leaves
-        answer = tree_unflatten(out_tree, outs[:n])
+        aux = get_aux() if has_aux else None
+        answer = tree_unflatten(out_tree(), outs)
         _check_scalar(answer)
         _check_output_dtype("grad", holomorphic, answer)
         ct = _one(typeof(outs[0]))
-        cts = [ct] + [Zero(typeof(x)) for x in outs[1:]]
-        grads = lin.backward(cts)
+        grads = lin.backward([ct])
         grads = [_finish_ct(g) for g in grads]
         g = tree_unflatten(in_tree, grads)
         g = g[0] if isinstance(argnums, int) else g
@@ -336,82 +329,197 @@ def _check_output_dtype(name, holomorphic, x) -> None:
         )
 
 
-class _VJP:
+class NotNeeded:
+    """In `VJP.args_res`: the place of an argument whose value the backward pass does not need."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return "NotNeeded()"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, NotNeeded)
+
+    def __hash__(self) -> int:
+        return hash(NotNeeded)
+
+
+register_pytree_node(NotNeeded, lambda _: ((), None), lambda *_: NotNeeded())
+
+
+class VJP:
     """The function from cotangents to cotangents that `jax.vjp` returns.
 
-    It is a pytree of its residuals, so that it can be returned from and passed to traced functions.
+    It is a pytree of the values it needs, so that traced functions can return and take it.
+
+    Attributes:
+      in_tree: tree of the arguments of the differentiated function.
+      out_tree: tree of its result.
+      args_res: for each flat argument its value, or `NotNeeded()`. Entries may be replaced, by arrays of
+        the same type.
+      opaque_residuals: the other values that are needed.
+      jaxpr: the linear function from tangents to tangents, whose transpose this is.
     """
 
-    def __init__(self, lin, in_tree, out_tree, out_avals):
-        self._lin = lin
+    def __init__(self, fun, lin, args, in_tree, out_tree, out_avals):
+        self._fun = fun
+        self._lin = lin  # a tape; None once the values are laid open
+        self._args = args
         self._jaxpr = None
-        self._residuals: list | None = None
+        self._slots: tuple = ()  # for each constant of the jaxpr the argument it is, or None
+        self._args_res: list = []
+        self._opaque: list = []
         self.in_tree = in_tree
         self.out_tree = out_tree
         self.out_avals = out_avals
 
+    @property
+    def jaxpr(self):
+        self._open()
+        return self._jaxpr
+
+    @property
+    def args_res(self) -> list:
+        self._open()
+        return self._args_res
+
+    @args_res.setter
+    def args_res(self, values) -> None:
+        self._open()
+        self._args_res = list(values)
+
+    @property
+    def opaque_residuals(self) -> list:
+        self._open()
+        return self._opaque
+
+    @opaque_residuals.setter
+    def opaque_residuals(self, values) -> None:
+        self._open()
+        self._opaque = list(values)
+
+    @property
+    def fun(self) -> Callable:
+        """The function of (flat cotangents) to flat cotangents."""
+        return self._backward
+
+    def _open(self) -> None:
+        """Turn the tape into a jaxpr, and sort the values it needs."""
+        if self._lin is None:
+            return
+        self._jaxpr, residuals = self._lin.to_jaxpr()
+        index = {id(x): i for i, x in enumerate(self._args)}
+        self._slots = tuple([index.get(id(r)) for r in residuals])
+        self._opaque = [r for r, i in zip(residuals, self._slots) if i is None]
+        self._args_res = [
+            x if i in self._slots else NotNeeded() for i, x in enumerate(self._args)
+        ]
+        self._lin = self._args = None
+
     def __call__(self, *args):
         if len(args) != 1:
             raise TypeError(
-                "The function returned by `jax.vjp` applied to the function takes one argument, the "
-                f"cotangent of its result; got {len(args)} arguments. A result that is a tuple has a "
-                "cotangent that is a tuple."
+                f"The function returned by `jax.vjp` applied to {self._name()} was called with "
+                f"{len(args)} arguments, but functions returned by `jax.vjp` must be called with a "
+                "single argument: the cotangent of the result. The cotangent of a result that is a tuple "
+                "is a tuple, f_vjp((ct1, ct2)), not f_vjp(ct1, ct2)."
             )
         cts, ct_tree = tree_flatten(args[0])
         if ct_tree != self.out_tree:
-            raise ValueError(
-                "unexpected tree structure of argument to vjp function: got "
-                f"{ct_tree}, but expected to match {self.out_tree}"
-            )
-        for ct, aval, path in zip(cts, self.out_avals, self._out_paths()):
-            _check_cotangent(ct, aval, path)
-        cts = [
-            Zero(a.to_ct_aval()) if getattr(c, "dtype", None) == dtypes.float0 else c
-            for c, a in zip(cts, self.out_avals)
-        ]
+            raise ValueError(self._tree_mismatch(args[0]))
+        cts = [_checked_cotangent(ct, a, i, self) for i, (ct, a) in enumerate(zip(cts, self.out_avals))]
+        return tree_unflatten(self.in_tree, self._backward(cts))
+
+    def _backward(self, cts):
         if self._lin is not None:
             grads = self._lin.backward(cts)
         else:
+            opaque = iter(self._opaque)
+            consts = [next(opaque) if i is None else self._args_res[i] for i in self._slots]
             primals = [ad.UndefinedPrimal(a) for a in self._jaxpr.in_avals]
-            grads = ad.backward_pass(self._jaxpr, True, self._residuals, primals, cts)
-        return tree_unflatten(self.in_tree, [_finish_ct(g) for g in grads])
+            grads = ad.backward_pass(self._jaxpr, True, consts, primals, cts)
+        return [_finish_ct(g) for g in grads]
 
-    def _out_paths(self):
-        dummies = tree_unflatten(self.out_tree, [0] * self.out_tree.num_leaves)
-        return [keystr(p) for p, _ in generate_key_paths(dummies)]
+    def _name(self) -> str:
+        return "the function" if self._fun is None else core.fun_source_info(self._fun)
+
+    def _tree_mismatch(self, ct) -> str:
+        result = tree_unflatten(self.out_tree, [0] * self.out_tree.num_leaves)
+        ct = tree_map(lambda _: 0, ct)
+        lines = [
+            f"  * result{keystr(path)} was a {was} in the original output, but a {now} here, so {why}"
+            for path, was, now, why in equality_errors(result, ct)
+        ]
+        return (
+            "unexpected tree structure: the argument of a function returned by `jax.vjp` must have the "
+            f"tree structure of the result of {self._name()}, but they differ:\n" + "\n".join(lines)
+        )
+
+    def with_refs(self, *refs):
+        """A function like this one that adds cotangents of some arguments to mutable arrays.
+
+        Args:
+          *refs: for each argument a tree like it of mutable arrays, or None where the cotangent is to be
+            returned.
+
+        Returns:
+          A function of the cotangent, returning a tuple with None for the arguments that have `refs`.
+        """
+
+        def call(ct):
+            grads = self(ct)
+            if len(refs) != len(grads):
+                raise TypeError(
+                    f"with_refs takes one tree for each of the {len(grads)} arguments, got {len(refs)}"
+                )
+            return tuple([g if r is None else tree_map(_add_to, r, g) for r, g in zip(refs, grads)])
+
+        return call
+
+    def __repr__(self) -> str:
+        return (
+            f"VJP(jaxpr={self.jaxpr}, in_tree={self.in_tree}, out_tree={self.out_tree}, "
+            f"args_res={self.args_res}, opaque_residuals={self.opaque_residuals})"
+        )
 
     def _flatten(self):
-        if self._jaxpr is None:
-            self._jaxpr, self._residuals = self._lin.to_jaxpr()
-        return self._residuals, (self._jaxpr, self.in_tree, self.out_tree, tuple(self.out_avals))
+        self._open()
+        aux = (self._jaxpr, self._slots, self.in_tree, self.out_tree, tuple(self.out_avals))
+        return (self._args_res, self._opaque), aux
 
     @classmethod
     def _unflatten(cls, aux, residuals):
-        jaxpr, in_tree, out_tree, out_avals = aux
-        self = cls(None, in_tree, out_tree, out_avals)
-        self._jaxpr, self._residuals = jaxpr, list(residuals)
+        jaxpr, slots, in_tree, out_tree, out_avals = aux
+        self = cls(None, None, None, in_tree, out_tree, out_avals)
+        self._jaxpr, self._slots = jaxpr, slots
+        self._args_res, self._opaque = residuals
         return self
 
 
-register_pytree_node(_VJP, _VJP._flatten, _VJP._unflatten)
+register_pytree_node(VJP, VJP._flatten, VJP._unflatten)
 
 
-def _check_cotangent(ct, aval, path: str) -> None:
-    ct_aval = typeof(ct)
-    expected = aval.to_ct_aval()
+def _add_to(ref, ct) -> None:
+    ref[...] += ct
+
+
+def _checked_cotangent(ct, aval, index: int, vjp_fun: VJP):
+    """A cotangent of a result of type `aval`; `Zero` where there is none."""
+    got, expected = typeof(ct), aval.to_ct_aval()
+    if got.dtype == dtypes.float0 and got.shape == expected.shape:
+        return Zero(expected)
+    if expected.dtype == dtypes.float0 and got.dtype == aval.dtype and got.shape == aval.shape:
+        return Zero(expected)  # whatever an integer's cotangent is, it does not count
+    if got.dtype == expected.dtype and got.shape == expected.shape:
+        return ct
+    dummies = tree_unflatten(vjp_fun.out_tree, [0] * vjp_fun.out_tree.num_leaves)
+    path = keystr([p for p, _ in generate_key_paths(dummies)][index])
     where = f" at path {path}" if path else ""
-    if ct_aval.dtype != expected.dtype:
-        raise ValueError(
-            f"unexpected JAX type (e.g. shape/dtype) for argument to vjp function{where}: got "
-            f"{ct_aval.str_short()}, but expected {expected.str_short()} because the corresponding "
-            f"output of the differentiated function had JAX type {aval.str_short()}"
-        )
-    if ct_aval.shape != expected.shape:
-        raise ValueError(
-            f"unexpected JAX type (e.g. shape/dtype) for argument to vjp function{where}: got "
-            f"{ct_aval.str_short()}, but expected {expected.str_short()} because the corresponding "
-            f"output of the differentiated function had JAX type {aval.str_short()}"
-        )
+    raise ValueError(
+        f"unexpected JAX type (e.g. shape/dtype) for argument to VJP function{where}: got "
+        f"{got.str_short()}, but expected {expected.str_short()} because the corresponding "
+        f"output of the differentiated function had JAX type {aval.str_short()}"
+    )
 
 
 @api_boundary
@@ -438,19 +546,13 @@ def vjp(fun: Callable, *primals, has_aux: bool = False, reduce_axes: Sequence = 
     for x in flat:
         _check_arg(x)
     if has_aux:
-        flat_fun, trees = flatten_fun_aux(fun, in_tree)
-        outs, lin = ad.linearize(flat_fun, flat)
-        out_tree, aux_tree = trees()
-        n = out_tree.num_leaves
-        aux = tree_unflatten(aux_tree, outs[n:])
-        lin.outs = lin.outs[:n]
-        outs = outs[:n]
+        flat_fun, out_tree, get_aux = flatten_fun_aux(fun, in_tree)
     else:
-        flat_fun, trees = flatten_fun_nokwargs(fun, in_tree)
-        outs, lin = ad.linearize(flat_fun, flat)
-        out_tree = trees()
-    answer = tree_unflatten(out_tree, outs)
-    vjp_fun = _VJP(lin, in_tree, out_tree, [typeof(x) for x in outs])
+        flat_fun, out_tree = flatten_fun_nokwargs(fun, in_tree)
+    outs, lin = ad.linearize(flat_fun, flat)
+    aux = get_aux() if has_aux else None
+    answer = tree_unflatten(out_tree(), outs)
+    vjp_fun = VJP(fun, lin, flat, in_tree, out_tree(), [typeof(x) for x in outs])
     return (answer, vjp_fun, aux) if has_aux else (answer, vjp_fun)
 
 
@@ -527,19 +629,13 @@ def jvp(fun: Callable, primals, tangents, has_aux: bool = False):
     for p, t in zip(flat, flat_t):
         _check_tangent("jvp", p, t)
     if has_aux:
-        flat_fun, trees = flatten_fun_aux(fun, tree)
-        outs, outs_t = ad.jvp(flat_fun, flat, flat_t)
-        out_tree, aux_tree = trees()
-        n = out_tree.num_leaves
-        return (
-            tree_unflatten(out_tree, outs[:n]),
-            tree_unflatten(out_tree, [_finish_ct(t) for t in outs_t[:n]]),
-            tree_unflatten(aux_tree, outs[n:]),
-        )
-    flat_fun, trees = flatten_fun_nokwargs(fun, tree)
+        flat_fun, out_tree, get_aux = flatten_fun_aux(fun, tree)
+    else:
+        flat_fun, out_tree = flatten_fun_nokwargs(fun, tree)
     outs, outs_t = ad.jvp(flat_fun, flat, flat_t)
-    out_tree = trees()
-    return tree_unflatten(out_tree, outs), tree_unflatten(out_tree, [_finish_ct(t) for t in outs_t])
+    answer = tree_unflatten(out_tree(), outs)
+    tangent = tree_unflatten(out_tree(), [_finish_ct(t) for t in outs_t])
+    return (answer, tangent, get_aux()) if has_aux else (answer, tangent)
 
 
 def _check_tangent(name: str, p, t) -> None:
@@ -580,23 +676,17 @@ def linearize(fun: Callable, *primals, has_aux: bool = False):
     flat, in_tree = tree_flatten(primals)
     for x in flat:
         _check_arg(x)
-    aux = None
     if has_aux:
-        flat_fun, trees = flatten_fun_aux(fun, in_tree)
-        outs, lin = ad.linearize(flat_fun, flat)
-        out_tree, aux_tree = trees()
-        n = out_tree.num_leaves
-        aux = tree_unflatten(aux_tree, outs[n:])
-        outs, lin.outs = outs[:n], lin.outs[:n]
+        flat_fun, out_tree, get_aux = flatten_fun_aux(fun, in_tree)
     else:
-        flat_fun, trees = flatten_fun_nokwargs(fun, in_tree)
-        outs, lin = ad.linearize(flat_fun, flat)
-        out_tree = trees()
+        flat_fun, out_tree = flatten_fun_nokwargs(fun, in_tree)
+    outs, lin = ad.linearize(flat_fun, flat)
+    aux = get_aux() if has_aux else None
     jaxpr, consts = lin.to_jaxpr(api_util.debug_info("linearize", fun, primals))
     in_avals = [typeof(x) for x in flat]
-    lifted = _LinearizedFunction(jaxpr, in_tree, out_tree, in_avals)
+    lifted = _LinearizedFunction(jaxpr, in_tree, out_tree(), in_avals)
     f_jvp = Partial(lifted, consts)
-    answer = tree_unflatten(out_tree, outs)
+    answer = tree_unflatten(out_tree(), outs)
     return (answer, f_jvp, aux) if has_aux else (answer, f_jvp)
 
 
@@ -783,7 +873,7 @@ def _std_basis(pytree):
         tangent_dtype = typeof(x).to_tangent_aval().dtype
         if tangent_dtype == dtypes.float0:
             tangent_dtype = dtype
-        block = core.hooks.convert_element_type(block, tangent_dtype)
+        block = core.hooks.convert_element_type(block, tangent_dtype, typeof(x).weak_type)
         out.append(core.hooks.reshape(block, (total, *np.shape(x))))
     return tree_unflatten(tree, out)
 
@@ -1036,7 +1126,7 @@ def eval_shape(fun: Callable, *args, **kwargs):
     avals = [typeof(x) for x in flat]
     try:
         key = (in_tree, tuple(avals), config.trace_context())
-        table = pjit.trace_table(fun)
+        table = api_util.trace_table(fun)
         cached = table.get(("eval_shape", key))
     except TypeError:
         table, cached = None, None
@@ -1069,16 +1159,15 @@ def linear_transpose(fun: Callable, *primals, reduce_axes=()) -> Callable:
     flat, in_tree = tree_flatten(primals)
     flat_fun, out_tree = flatten_fun_nokwargs(fun, in_tree)
     in_avals = [typeof(x) for x in flat]
-    in_dtypes = [a.dtype for a in in_avals]
-    if not all(dtypes.issubdtype(d, np.inexact) for d in in_dtypes) and not all(
-        dtypes.issubdtype(d, np.integer) for d in in_dtypes
-    ):
-        raise TypeError(
-            "linear_transpose only supports [float or complex] -> [float or complex], and integer -> "
-            f"integer functions, but got {[dtypes.dtype_name(d) for d in in_dtypes]} inputs"
-        )
     info = api_util.debug_info("linear_transpose", fun, primals)
     jaxpr, out_avals, consts = pe.trace_to_jaxpr_dynamic(flat_fun, in_avals, info)
+    all_dtypes = [a.dtype for a in (*in_avals, *out_avals)]
+    if not any(all(dtypes.issubdtype(d, k) for d in all_dtypes) for k in (np.inexact, np.integer)):
+        ins, outs = ([dtypes.dtype_name(a.dtype) for a in avals] for avals in (in_avals, out_avals))
+        raise TypeError(
+            "linear_transpose only supports [float or complex] -> [float or complex], and integer -> "
+            f"integer functions, but got {ins} -> {outs}."
+        )
     jaxpr, _ = pe.dce_jaxpr(jaxpr, [True] * len(jaxpr.outvars), True)
     tree = out_tree()
 
@@ -1089,12 +1178,12 @@ def linear_transpose(fun: Callable, *primals, reduce_axes=()) -> Callable:
             raise TypeError(
                 f"cotangent tree does not match function output, expected {tree} but got {ct_tree}"
             )
-        for c, a in zip(cts, out_avals):
-            if not core.typecompat(a, typeof(c)):
-                raise TypeError(
-                    "cotangent type does not match function output, expected "
-                    f"{[str(a) for a in out_avals]} but got {[str(typeof(c)) for c in cts]}"
-                )
+        got = [typeof(c) for c in cts]
+        if not all(map(core.typecompat, out_avals, got)):
+            raise TypeError(
+                "cotangent type does not match function output, expected "
+                f"{[a.str_short() for a in out_avals]} but got {[a.str_short() for a in got]}"
+            )
         dummies = [ad.UndefinedPrimal(a) for a in in_avals]
         outs = ad.backward_pass(jaxpr, True, consts, dummies, cts)
         return tree_unflatten(in_tree, [_finish_ct(o) for o in outs])

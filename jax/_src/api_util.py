@@ -1,7 +1,10 @@
 """Helpers shared by the transformations: arguments, axes trees, names of arguments and results."""
 
+from __future__ import annotations
+
 import inspect
 import operator
+import threading
 import weakref
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
@@ -213,6 +216,8 @@ def argnums_partial(fun: Callable, dyn_argnums, args: Sequence[Any]) -> tuple[Ca
             raise ValueError(
                 f"argnums={given} is out of range for a call with {len(args)} positional arguments"
             )
+    if len(set(argnums)) != len(argnums):
+        raise ValueError(f"argnums={tuple(dyn_argnums)} names an argument more than once")
     fixed = list(args)
 
     def partial_fun(*dyn_args):
@@ -333,9 +338,12 @@ def flatten_fun_nokwargs(fun: Callable, in_tree: PyTreeDef) -> tuple[Callable, C
     return flat, lambda: store[0]
 
 
-def flatten_fun_aux(fun: Callable, in_tree: PyTreeDef) -> tuple[Callable, Callable]:
-    """A function returning (result, aux), flattened: the flat function returns result leaves then aux
-    leaves; the second function gives (result tree, aux tree)."""
+def flatten_fun_aux(fun: Callable, in_tree: PyTreeDef) -> tuple[Callable, Callable, Callable]:
+    """A function returning (result, aux), flattened: the flat function returns the result's leaves.
+
+    The other functions give the result's tree, and the auxiliary data: any objects, of which arrays
+    are the values they have outside.
+    """
     store: list = []
 
     def flat(*leaves):
@@ -346,11 +354,12 @@ def flatten_fun_aux(fun: Callable, in_tree: PyTreeDef) -> tuple[Callable, Callab
                 f"{type(res)} with value {res!r}"
             )
         out, out_tree = tree_flatten(res[0])
-        aux, aux_tree = tree_flatten(res[1])
-        store[:] = [out_tree, aux_tree]
-        return [*out, *aux]
+        primal = core.trace_ctx.trace.to_primal_tangent_pair
+        aux = tree_map(lambda x: primal(x)[0] if isinstance(x, core.Tracer) else x, res[1])
+        store[:] = [out_tree, aux]
+        return out
 
-    return flat, lambda: tuple(store)
+    return flat, lambda: store[0], lambda: store[1]
 
 
 def shaped_abstractify(x: Any) -> core.AbstractValue:
@@ -359,3 +368,44 @@ def shaped_abstractify(x: Any) -> core.AbstractValue:
 
 def tree_types(tree: Any) -> Any:
     return tree_map(core.typeof, tree)
+
+
+# What has been traced of functions: a function takes its traces with it
+
+_traces_by_function: weakref.WeakKeyDictionary[Any, dict] = weakref.WeakKeyDictionary()
+_other_traces: weakref.WeakSet[TraceTable] = weakref.WeakSet()
+_lock = threading.RLock()  # re-entrant: hashing a user's object can run anything
+
+
+class TraceTable(dict):
+    """Traces of one function, by the types of its arguments."""
+
+    __slots__ = ("__weakref__",)
+    __hash__ = object.__hash__
+    __eq__ = object.__eq__
+
+
+def trace_table(fun: Callable) -> TraceTable:
+    """The traces of `fun`, forgotten with it: they must not hold on to it."""
+    try:
+        with _lock:
+            table = _traces_by_function.get(fun)
+            if table is None:
+                table = _traces_by_function[fun] = TraceTable()
+            return table
+    except TypeError:  # not hashable, or not weakly referable
+        table = TraceTable()
+        _other_traces.add(table)
+        return table
+
+
+def clear_trace_tables() -> None:
+    """Forget all traces."""
+    with _lock:
+        for table in list(_traces_by_function.values()) + list(_other_traces):
+            table.clear()
+
+
+def all_valid(consts: Iterable[Any]) -> bool:
+    """Whether the tracers among values that a function closed over still belong to a live trace."""
+    return all(not isinstance(c, core.Tracer) or c._trace.is_valid() for c in consts)

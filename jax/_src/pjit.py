@@ -39,46 +39,21 @@ class _TraceEntry:
 
     def is_valid(self) -> bool:
         """Whether the tracers closed over are still alive."""
-        return all(not isinstance(c, Tracer) or c._trace.is_valid() for c in self.consts)
+        return api_util.all_valid(self.consts)
 
 
-# Traces by function, so that jit(f) made twice traces once; a function takes its traces with it.
-_traces_by_function: "weakref.WeakKeyDictionary[Any, dict]" = weakref.WeakKeyDictionary()
-_other_traces: "weakref.WeakSet[_TraceTable]" = weakref.WeakSet()
 _cpp_caches: "weakref.WeakKeyDictionary[Any, dict]" = weakref.WeakKeyDictionary()
-_lock = threading.Lock()
-
-
-class _TraceTable(dict):
-    __slots__ = ("__weakref__",)
-    __hash__ = object.__hash__
-    __eq__ = object.__eq__
+_lock = threading.RLock()  # re-entrant: hashing a user's object can run anything
 
 
 class _ClearTraces:
     @staticmethod
     def cache_clear() -> None:
-        with _lock:
-            for table in list(_traces_by_function.values()) + list(_other_traces):
-                table.clear()
+        api_util.clear_trace_tables()
         _jax.PjitFunctionCache.clear_all()
 
 
 register_cache(_ClearTraces, "jit traces")
-
-
-def trace_table(fun: Callable) -> dict:
-    """The traces of `fun`, forgotten with it."""
-    try:
-        with _lock:
-            table = _traces_by_function.get(fun)
-            if table is None:
-                table = _traces_by_function[fun] = _TraceTable()
-            return table
-    except TypeError:  # not hashable, or not weakly referable
-        table = _TraceTable()
-        _other_traces.add(table)
-        return table
 
 
 class _Options:
@@ -97,7 +72,7 @@ class _Jit:
     def __init__(self, fun: Callable, options: _Options):
         self.fun = fun
         self.options = options
-        self.traces = trace_table(fun)
+        self.traces = api_util.trace_table(fun)  # shared, so that jit(f) made twice traces once
         self.name = fun_name(fun)
         self.call: Callable[[], Any]  # the C++ callable, if it is still there
 
@@ -507,6 +482,19 @@ def _jit_types(*avals, jaxpr, **_):
 jit_p.def_effectful_abstract_eval(_jit_types)
 
 
+def _hoist(args, params):
+    if params["jaxpr"].consts:
+        closed, tracers = pe.hoist_tracers(params["jaxpr"])
+        if tracers:
+            n, outs = len(args), range(len(closed.out_avals))
+            params = _with(params, closed, [*[None] * len(tracers), *range(n)], outs)
+            args = (*tracers, *args)
+    return args, params
+
+
+pe.def_hoisting(jit_p, _hoist)
+
+
 def _staging_rule(trace, source_info, *args, **params):
     closed = params["jaxpr"]
     if params["inline"] and all(
@@ -618,14 +606,13 @@ def _jit_record(tape, args, params):
     residuals = [where[kind][i] for kind, i in split.residual_sources]
     tangents: list = []
     if linear_outs:
-        tangents = tape.record_eqn(
-            jit_p,
-            [*residuals, *[args[i] for i in linear_idx]],
-            _with(
-                dict(params, donated_invars=(False,) * len(args)), split.tangent,
-                [*[None] * len(residuals), *linear_idx], linear_outs,
-            ),
+        tangent_params = _with(
+            dict(params, donated_invars=(False,) * len(args)), split.tangent,
+            [*[None] * len(residuals), *linear_idx], linear_outs,
         )  # fmt: skip
+        tangents = tape.record_eqn(
+            jit_p, *_hoist((*residuals, *[args[i] for i in linear_idx]), tangent_params)
+        )
     known, dependent = iter(results), iter(tangents)
     return [next(dependent) if dep else next(known) for dep in split.depends]
 

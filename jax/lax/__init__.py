@@ -1,5 +1,37 @@
 """Operations on arrays: the layer that `jax.numpy` is written with, strict about dtypes and shapes."""
 
+from jax._src.lax.ann import (
+    approx_max_k as approx_max_k,
+    approx_min_k as approx_min_k,
+    approx_top_k_p as approx_top_k_p,
+)
+from jax._src.lax.control_flow import (
+    associative_scan as associative_scan,
+    cond as cond,
+    cond_p as cond_p,
+    fori_loop as fori_loop,
+    map as map,
+    platform_dependent as platform_dependent,
+    scan as scan,
+    scan_p as scan_p,
+    switch as switch,
+    while_loop as while_loop,
+    while_p as while_p,
+)
+from jax._src.lax.convolution import (
+    ConvDimensionNumbers as ConvDimensionNumbers,
+    ConvGeneralDilatedDimensionNumbers as ConvGeneralDilatedDimensionNumbers,
+    conv as conv,
+    conv_dimension_numbers as conv_dimension_numbers,
+    conv_general_dilated as conv_general_dilated,
+    conv_general_dilated_p as conv_general_dilated_p,
+    conv_general_permutations as conv_general_permutations,
+    conv_general_shape_tuple as conv_general_shape_tuple,
+    conv_shape_tuple as conv_shape_tuple,
+    conv_transpose as conv_transpose,
+    conv_transpose_shape_tuple as conv_transpose_shape_tuple,
+    conv_with_general_padding as conv_with_general_padding,
+)
 from jax._src.lax.lax import (
     AccuracyMode as AccuracyMode,
     DotAlgorithm as DotAlgorithm,
@@ -45,6 +77,7 @@ from jax._src.lax.lax import (
     broadcast as broadcast,
     broadcast_in_dim as broadcast_in_dim,
     broadcast_in_dim_p as broadcast_in_dim_p,
+    broadcast_like as broadcast_like,
     broadcast_shapes as broadcast_shapes,
     broadcast_to_rank as broadcast_to_rank,
     broadcasted_iota as broadcasted_iota,
@@ -82,6 +115,8 @@ from jax._src.lax.lax import (
     cumprod_p as cumprod_p,
     cumsum as cumsum,
     cumsum_p as cumsum_p,
+    dce_sink as dce_sink,
+    dce_sink_p as dce_sink_p,
     div as div,
     div_p as div_p,
     dot as dot,
@@ -192,6 +227,7 @@ from jax._src.lax.lax import (
     select as select,
     select_n as select_n,
     select_n_p as select_n_p,
+    shape_as_value as shape_as_value,
     shift_left as shift_left,
     shift_left_p as shift_left_p,
     shift_right_arithmetic as shift_right_arithmetic,
@@ -217,6 +253,8 @@ from jax._src.lax.lax import (
     squeeze_p as squeeze_p,
     stack as stack,
     stack_p as stack_p,
+    stage as stage,
+    stage_p as stage_p,
     stop_gradient as stop_gradient,
     stop_gradient_p as stop_gradient_p,
     sub as sub,
@@ -235,23 +273,35 @@ from jax._src.lax.lax import (
     unstack_p as unstack_p,
     xor_p as xor_p,
 )
-from jax._src.lax.convolution import (
-    ConvDimensionNumbers as ConvDimensionNumbers,
-    ConvGeneralDilatedDimensionNumbers as ConvGeneralDilatedDimensionNumbers,
-    conv as conv,
-    conv_dimension_numbers as conv_dimension_numbers,
-    conv_general_dilated as conv_general_dilated,
-    conv_general_dilated_p as conv_general_dilated_p,
-    conv_general_permutations as conv_general_permutations,
-    conv_general_shape_tuple as conv_general_shape_tuple,
-    conv_shape_tuple as conv_shape_tuple,
-    conv_transpose as conv_transpose,
-    conv_transpose_shape_tuple as conv_transpose_shape_tuple,
-    conv_with_general_padding as conv_with_general_padding,
-)
 from jax._src.lax.other import (
     conv_general_dilated_local as conv_general_dilated_local,
     conv_general_dilated_patches as conv_general_dilated_patches,
+)
+from jax._src.lax.parallel import (
+    all_gather as all_gather,
+    all_gather_p as all_gather_p,
+    all_to_all as all_to_all,
+    all_to_all_p as all_to_all_p,
+    axis_index as axis_index,
+    axis_index_p as axis_index_p,
+    axis_size as axis_size,
+    pbroadcast as pbroadcast,
+    pmax as pmax,
+    pmax_p as pmax_p,
+    pmean as pmean,
+    pmin as pmin,
+    pmin_p as pmin_p,
+    ppermute as ppermute,
+    ppermute_p as ppermute_p,
+    pshuffle as pshuffle,
+    psum as psum,
+    psum_p as psum_p,
+    psum_scatter as psum_scatter,
+    pswapaxes as pswapaxes,
+)
+from jax._src.lax.resharding import (
+    sharding_constraint_p as sharding_constraint_p,
+    with_sharding_constraint as with_sharding_constraint,
 )
 from jax._src.lax.slicing import (
     GatherDimensionNumbers as GatherDimensionNumbers,
@@ -315,11 +365,6 @@ from jax._src.lax.special import (
     zeta as zeta,
     zeta_p as zeta_p,
 )
-from jax._src.lax.ann import (
-    approx_max_k as approx_max_k,
-    approx_min_k as approx_min_k,
-    approx_top_k_p as approx_top_k_p,
-)
 from jax._src.lax.windowed_reductions import (
     reduce_window as reduce_window,
     reduce_window_max_p as reduce_window_max_p,
@@ -330,20 +375,4 @@ from jax._src.lax.windowed_reductions import (
     select_and_gather_add_p as select_and_gather_add_p,
     select_and_scatter_add_p as select_and_scatter_add_p,
     select_and_scatter_p as select_and_scatter_p,
-)
-from jax._src.lax.control_flow import (  # noqa: E402
-    cond as cond,
-    cond_p as cond_p,
-    fori_loop as fori_loop,
-    map as map,
-    platform_dependent as platform_dependent,
-    scan as scan,
-    scan_p as scan_p,
-    switch as switch,
-    while_loop as while_loop,
-    while_p as while_p,
-)
-from jax._src.lax.resharding import (  # noqa: E402
-    sharding_constraint_p as sharding_constraint_p,
-    with_sharding_constraint as with_sharding_constraint,
 )

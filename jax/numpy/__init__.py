@@ -4,6 +4,8 @@ They follow NumPy where they can. Arrays are immutable, dtypes combine as `jax.n
 the sizes of results must be known when a function is traced.
 """
 
+from importlib import import_module as _import_module
+
 import numpy as _np
 
 # isort: off
@@ -292,11 +294,6 @@ from jax._src.numpy.comparing import (
     isclose as isclose,
     nan_to_num as nan_to_num,
 )
-from jax._src.numpy.editing import (
-    delete as delete,
-    insert as insert,
-    trim_zeros as trim_zeros,
-)
 from jax._src.numpy.einsum import (
     einsum as einsum,
     einsum_path as einsum_path,
@@ -350,9 +347,6 @@ from jax._src.numpy.manipulation import (
     vsplit as vsplit,
     vstack as vstack,
 )
-from jax._src.numpy.padding import (
-    pad as pad,
-)
 from jax._src.numpy.selecting import (
     argwhere as argwhere,
     choose as choose,
@@ -365,6 +359,18 @@ from jax._src.numpy.selecting import (
     place as place,
     select as select,
     where as where,
+)
+from jax._src.numpy.sorting import (
+    argmax as argmax,
+    argmin as argmin,
+    argpartition as argpartition,
+    argsort as argsort,
+    lexsort as lexsort,
+    nanargmax as nanargmax,
+    nanargmin as nanargmin,
+    partition as partition,
+    sort as sort,
+    sort_complex as sort_complex,
 )
 from jax._src.numpy.tensor_products import (
     cross as cross,
@@ -411,3 +417,52 @@ inf = _np.inf
 nan = _np.nan
 newaxis = None
 pi = _np.pi
+
+# Functions that few programs use, by module: it is imported with the first of them.
+_LAZY = {
+    "apply_along_axis": "functional",
+    "apply_over_axes": "functional",
+    "bartlett": "window_functions",
+    "bincount": "searching",
+    "blackman": "window_functions",
+    "convolve": "statistics",
+    "corrcoef": "statistics",
+    "correlate": "statistics",
+    "cov": "statistics",
+    "delete": "editing",
+    "diff": "calculus",
+    "digitize": "searching",
+    "ediff1d": "calculus",
+    "gradient": "calculus",
+    "hamming": "window_functions",
+    "hanning": "window_functions",
+    "histogram": "searching",
+    "histogram2d": "searching",
+    "histogram_bin_edges": "searching",
+    "histogramdd": "searching",
+    "insert": "editing",
+    "interp": "calculus",
+    "kaiser": "window_functions",
+    "packbits": "bits",
+    "pad": "padding",
+    "ravel_multi_index": "positions",
+    "searchsorted": "searching",
+    "trapezoid": "calculus",
+    "trim_zeros": "editing",
+    "unpackbits": "bits",
+    "unravel_index": "positions",
+    "unwrap": "calculus",
+    "vectorize": "vectorize",
+}
+
+
+def __getattr__(name):
+    module = _LAZY.get(name)
+    if module is None:
+        raise AttributeError(f"module 'jax.numpy' has no attribute {name!r}")
+    value = globals()[name] = getattr(_import_module(f"jax._src.numpy.{module}"), name)
+    return value
+
+
+def __dir__():
+    return sorted({*globals(), *_LAZY})

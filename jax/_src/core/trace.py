@@ -653,7 +653,7 @@ def concrete_or_error(force, val, context: str = ""):
     if force is None:
         force = lambda x: x  # noqa: E731
     concrete = to_concrete_value(val)
-    if concrete is None:
+    if concrete is None and val is not None:
         raise ConcretizationTypeError(val, context)
     return force(concrete)
 

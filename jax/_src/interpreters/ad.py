@@ -18,6 +18,7 @@ from jax._src.ad_util import (
     Zero,
     add_jaxvals,
     add_tangents,
+    closed_over,
     instantiate as instantiate_zero,
     replace_internal_symbolic_zeros,
     replace_rule_output_symbolic_zeros,
@@ -253,6 +254,10 @@ custom_lin_p.def_impl(raise_custom_vjp_error_on_jvp)
 custom_lin_p.jvp = raise_custom_vjp_error_on_jvp
 
 
+class CustomVJPException(Exception):
+    """A `custom_vjp` function was differentiated by a value it closes over."""
+
+
 def _custom_lin_transpose(cts, *args, num_res, bwd, out_avals, in_zeros, symbolic_zeros):
     res = args[:num_res]
     if symbolic_zeros:
@@ -261,6 +266,13 @@ def _custom_lin_transpose(cts, *args, num_res, bwd, out_avals, in_zeros, symboli
         cts = [instantiate_zeros(ct) for ct in cts]
     cts_in = bwd(*res, *cts)
     cts_in = [replace_rule_output_symbolic_zeros(ct) for ct in cts_in]
+    for ct, zero in zip(cts_in, in_zeros):
+        if zero is None and ct is closed_over:
+            raise CustomVJPException(
+                "Detected differentiation of a custom_vjp function with respect to a closed-over value. "
+                "Its rule gives cotangents of the explicit arguments only: make the value an argument "
+                "of the function and of its fwd rule, and return its cotangent from the bwd rule."
+            )
     return [None] * num_res + [ct for ct, zero in zip(cts_in, in_zeros) if zero is None]
 
 

@@ -18,6 +18,7 @@ from jax._src.core import (
     Jaxpr,
     JaxprEqn,
     Literal,
+    Primitive,
     RuleView,
     Trace,
     Tracer,
@@ -285,7 +286,7 @@ def cached_types(primitive, avals: tuple, params: dict):
                 primitive.aval_cache.clear()
             # With a mesh in context, rules of operations without operands may look at it.
             mesh = config.abstract_mesh_context_manager.value
-            if mesh is None or mesh.empty:
+            if (mesh is None or mesh.empty) and not cached[1]:
                 primitive.aval_cache[key] = cached
     return cached
 
@@ -427,6 +428,45 @@ def convert_invars_to_constvars(jaxpr: Jaxpr, n: int) -> Jaxpr:
 def separate_consts(closed: ClosedJaxpr) -> tuple[ClosedJaxpr, list]:
     """A closed jaxpr that takes its constants as leading arguments, and these constants."""
     return close_jaxpr(convert_constvars_jaxpr(closed.jaxpr)), closed.consts
+
+
+def hoist_tracers(closed: ClosedJaxpr) -> tuple[ClosedJaxpr, list]:
+    """The jaxpr with those of its constants that are tracers as leading arguments; and these tracers.
+
+    A rule of a custom derivative can close over tracers; a jaxpr made by applying it has them as
+    constants. An equation must have them as operands.
+    """
+    is_tracer = [isinstance(c, Tracer) for c in closed.consts]
+    if not any(is_tracer):
+        return closed, []
+    tracers = [c for c, t in zip(closed.consts, is_tracer) if t]
+    hoisted = closed._cache.get(hoist_tracers)
+    if hoisted is None:
+        jaxpr = closed.jaxpr
+        moved = [v for v, t in zip(jaxpr.constvars, is_tracer) if t]
+        hoisted = ClosedJaxpr(
+            jaxpr.replace(
+                constvars=[v for v, t in zip(jaxpr.constvars, is_tracer) if not t],
+                invars=moved + jaxpr.invars,
+                effects=_shift_input_effects(jaxpr.effects, len(moved)),
+                debug_info=jaxpr.debug_info.with_unknown_names(),
+            ),
+            [c for c, t in zip(closed.consts, is_tracer) if not t],
+        )
+        closed._cache[hoist_tracers] = hoisted
+    return hoisted, tracers
+
+
+def def_hoisting(primitive: Primitive, hoist: Callable) -> None:
+    """Let `bind` of a primitive with jaxprs as parameters hoist tracers among their constants.
+
+    `hoist(args, params)` gives new arguments and parameters.
+    """
+
+    def bind_with_trace(trace, args, params):
+        return trace.process_primitive(primitive, *hoist(args, params))
+
+    primitive.def_bind_with_trace(bind_with_trace)
 
 
 def move_binders_to_front(closed: ClosedJaxpr, to_move: Sequence[bool]) -> ClosedJaxpr:

@@ -133,10 +133,17 @@ def index_dtype_for_axis_size(size: Any) -> np.dtype:
 
 
 def const(example: Any, value: Any) -> Any:
-    """The number `value` as a scalar of the dtype of `example`."""
-    if type(example) in _PYTHON_NUMBERS:
-        return type(example)(value)
-    return dtypes.dtype(example).type(value)
+    """The number `value` as a scalar of the dtype of `example`, weakly typed if that is."""
+    kind = type(example)
+    if kind in _PYTHON_NUMBERS:
+        return kind(value)
+    dtype = dtypes.dtype(example)
+    if dtypes.is_weakly_typed(example):
+        kind = _python_kinds.get(dtype.kind)
+        if kind is not None and dtypes.dtype(kind) == dtype:
+            return kind(value)
+    return dtype.type(value)
 
 
 _PYTHON_NUMBERS = frozenset({int, float, complex})
+_python_kinds = {"i": int, "f": float, "c": complex}

@@ -172,7 +172,7 @@ def _reduce_known(name: str, monoid: monoids.Monoid, **rules_of_kind: Any) -> co
             reducer_name=f"{name}_reducer",
             reducer_body=lambda block: [monoid.emit(*block.arguments)],
             operands=[x],
-            init_values=[mlir.ir_constant(monoid.identity(aval_out.dtype))],
+            init_values=[monoids.constant(monoid.identity(aval_out.dtype))],
             init_values_avals=[core.ShapedArray((), aval_out.dtype)],
             out_avals=[aval_out],
             **window,
@@ -343,8 +343,8 @@ def _gather_lower_pairs(ctx, tangents, operand, *, select_prim, **window):
         reducer_body=body,
         operands=[operand, tangents],
         init_values=[
-            mlir.ir_constant(_least(select_prim, aval_out.dtype)),
-            mlir.ir_constant(np.zeros((), aval_out.dtype)),
+            monoids.constant(_least(select_prim, aval_out.dtype)),
+            monoids.constant(np.zeros((), aval_out.dtype)),
         ],
         init_values_avals=[scalar, scalar],
         out_avals=[aval_out, aval_out],
@@ -370,9 +370,10 @@ def _gather_lower_packed(ctx, tangents, operand, *, select_prim, **window):
         return op(ir.RankedTensorType.get(shape, mlir.dtype_to_ir_type(dtype)), x)
 
     def shift(op, x):
-        shape = ir.RankedTensorType(x.type).shape
-        amount = mlir.ir_constant(np.full(shape, bits, pair))
-        return op(x, amount)
+        shape = tuple(ir.RankedTensorType(x.type).shape)
+        amount = monoids.constant(np.array(bits, pair))
+        aval = core.ShapedArray(shape, pair)
+        return op(x, mlir.broadcast_in_dim(ctx, amount, aval, broadcast_dimensions=()))
 
     def pack(high, low):
         high, low = [
@@ -389,8 +390,8 @@ def _gather_lower_packed(ctx, tangents, operand, *, select_prim, **window):
         return [hlo.select(mlir.compare_hlo(high(x), high(y), direction), x, y)]
 
     init = pack(
-        mlir.ir_constant(_least(select_prim, aval_out.dtype)),
-        mlir.ir_constant(np.zeros((), aval_out.dtype)),
+        monoids.constant(_least(select_prim, aval_out.dtype)),
+        monoids.constant(np.zeros((), aval_out.dtype)),
     )
     (out,) = mlir.reduce_window(
         ctx,
@@ -509,11 +510,11 @@ def _scatter_add_lower(ctx, source, operand, *, select_prim, **window):
         ctx,
         operand,
         source,
-        mlir.ir_constant(np.zeros((), aval_out.dtype)),
+        monoids.constant(np.zeros((), aval_out.dtype)),
         lambda x, y: mlir.compare_hlo(x, y, direction),
         lambda x, y: hlo.add(x, y),
         window,
-        mlir.ir_constant(_least(select_prim, aval_out.dtype)),
+        monoids.constant(_least(select_prim, aval_out.dtype)),
     )
 
 

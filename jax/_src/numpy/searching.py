@@ -127,14 +127,15 @@ def _search_by_sorting(a, v, side, dtype):
     # Among equal elements those that come first in the list stay first.
     places = lax.iota(dtype, n + m)
     _, order = lax.sort((lax.concatenate(both, 0), places), num_keys=1)
-    is_mine = lax.ge(order, lax._const(order, n)) if side == "right" else lax.lt(
-        order, lax._const(order, m)
-    )
+    if side == "left":
+        is_mine = lax.lt(order, lax._const(order, m))
+    else:
+        is_mine = lax.ge(order, lax._const(order, n))
     counts = lax.cumsum(lax.convert_element_type(lax.bitwise_not(is_mine), dtype))
     # Back to the order of the queries: their number, then how many of `a` come before.
     _, found = lax.sort((order, counts), num_keys=1)
-    found = slicing.slice_in_dim(found, n, n + m) if side == "right" else slicing.slice_in_dim(found, 0, m)
-    return lax.reshape(found, v.shape)
+    start = 0 if side == "left" else n
+    return lax.reshape(slicing.slice_in_dim(found, start, start + m), v.shape)
 
 
 def _bisect(a, v, side, dtype, unrolled):
@@ -200,9 +201,8 @@ def _digitize(x, bins, *, right, method):
     other = "right" if right else "left"
     falling = _searchsorted(lax.rev(bins, (0,)), x, None, side=other, method=method)
     falling = lax.sub(lax._const(falling, n), falling)
-    first, last = slicing.index_in_dim(bins, 0, keepdims=False), slicing.index_in_dim(
-        bins, -1, keepdims=False
-    )
+    first = slicing.index_in_dim(bins, 0, keepdims=False)
+    last = slicing.index_in_dim(bins, -1, keepdims=False)
     return lax.select(lax.ge(last, first), rising, falling)
 
 

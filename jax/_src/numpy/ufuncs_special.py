@@ -12,7 +12,7 @@ from jax._src.basearray import Array
 from jax._src.custom_derivatives import custom_jvp
 from jax._src.lax import control_flow, lax, special
 from jax._src.numpy.ufuncs_binary import _composite, _kind, _op, dtype_of, floor_divide
-from jax._src.numpy.ufuncs_unary import _is_inf, signbit
+from jax._src.numpy.ufuncs_unary import _is_inf, _strong, signbit
 from jax._src.numpy.util import (
     _broadcast_arrays,
     _where,
@@ -330,16 +330,16 @@ def spacing(x: ArrayLike, /) -> Array:
     """
     check_arraylike("spacing", x)
     x = promote_inexact("spacing", x)
+    if _kind(x) == "c":
+        raise ValueError("jnp.spacing is not defined for complex inputs.")
     dtype = dtype_of(x)
-    if dtype in _FEWER_BITS:
-        return lax.sub(lax.nextafter(x, lax._const(x, np.inf)), x)
-    distance = lax.sub(lax.nextafter(x, copysign(lax._const(x, np.inf), x)), x)
+    if dtype == np.float16:  # always positive, as NumPy's
+        return lax.sub(lax.nextafter(x, _strong(x, np.inf)), x)
+    distance = lax.sub(lax.nextafter(x, copysign(_strong(x, np.inf), x)), x)
     # Where subnormal numbers are flushed to zero, the distance from zero would be zero.
-    smallest = lax._const(x, dtypes.finfo(dtype).smallest_subnormal)
-    return _where(lax.eq(distance, lax._zero(x)), copysign(smallest, x), distance)
+    smallest = _strong(x, dtypes.finfo(dtype).smallest_subnormal)
+    return _where(lax.eq(distance, lax._zero(distance)), copysign(smallest, x), distance)
 
-
-_FEWER_BITS = frozenset([np.dtype("float16"), np.dtype(dtypes.bfloat16), *dtypes._float8_dtypes])
 
 # Divisors
 

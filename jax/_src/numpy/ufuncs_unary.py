@@ -222,8 +222,14 @@ def abs(x: ArrayLike, /) -> Array:
     return to_array(x) if _kind(x) in "bu" else lax.abs(x)
 
 
+def _real_abs(x):
+    if _kind(x) == "c":
+        raise TypeError("ufunc 'fabs' does not support complex dtypes")
+    return lax.abs(x)
+
+
 fabs = _inexact(
-    "fabs", lax.abs, "Elementwise absolute value, as floating-point numbers.", "-2", "2."
+    "fabs", _real_abs, "Elementwise absolute value, as floating-point numbers.", "-2", "2."
 )
 
 
@@ -314,8 +320,9 @@ def rint(x: ArrayLike, /) -> Array:
     >>> jnp.rint(jnp.array([0.5, 1.4, 1.5]))
     Array([0., 1., 2.], dtype=float32)
     """
-    check_arraylike("rint", x)
-    x = promote_inexact("rint", x)
+    x = ensure_arraylike("rint", x)
+    if _kind(x) in "biu":
+        x = lax.convert_element_type(x, dtypes.to_inexact_dtype(x.dtype))
     return _by_parts(x, lambda v: lax.round(v, lax.RoundingMethod.TO_NEAREST_EVEN))
 
 
@@ -436,8 +443,8 @@ def _angle_impl(z, *, deg=False):
         out = lax.atan2(lax.imag(z), lax.real(z))
     else:
         # The sign of the zero decides for negative numbers.
-        (x, y) = promote_args_inexact("angle", z, lax.full_like(z, 0))
-        out = lax.atan2(y, x)
+        x, y = promote_args_inexact("angle", z, np.zeros((), z.dtype)[()])
+        out = lax.atan2(lax.full_like(x, y), x)
     return lax.mul(out, lax._const(out, 180 / np.pi)) if deg else out
 
 
@@ -462,6 +469,11 @@ def angle(z: ArrayLike, deg: bool = False) -> Array:
 # Predicates
 
 
+def _strong(x, value):
+    """A number as a scalar of the dtype of `x`, not weakly typed."""
+    return np.asarray(value, dtype_of(x))[()]
+
+
 def _predicate(of_real, combine, of_integer):
     def fun(x):
         kind = _kind(x)
@@ -476,7 +488,7 @@ def _predicate(of_real, combine, of_integer):
 
 _is_finite = _predicate(lax.is_finite, lax.bitwise_and, True)
 _is_inf = _predicate(
-    lambda x: lax.eq(lax.abs(x), lax._const(x, np.inf)), lax.bitwise_or, False
+    lambda x: lax.eq(lax.abs(x), _strong(x, np.inf)), lax.bitwise_or, False
 )
 
 
@@ -518,7 +530,7 @@ def _is_signed_inf(name, value, x, out):
     if kind == "c":
         raise ValueError("isposinf/isneginf are not well defined for complex types")
     if kind == "f":
-        return lax.eq(x, lax._const(x, value))
+        return lax.eq(x, _strong(x, value))
     return lax.full_like(x, False, dtype=np.bool_)
 
 

@@ -1,5 +1,6 @@
 """Control flow: `cond`, `switch`, `while_loop`, `fori_loop`, `scan`, `map`."""
 
+from jax._src.lax.control_flow.associative import associative_scan
 from jax._src.lax.control_flow.conditionals import (  # noqa: F401
     cond,
     cond_p,

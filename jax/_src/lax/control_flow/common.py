@@ -3,10 +3,9 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from jax._src import api_util, core, dtypes
+from jax._src import api_util, config, core, dispatch, dtypes
 from jax._src.core import ClosedJaxpr, typeof
 from jax._src.core.effects import control_flow_allowed_effects
-from jax._src.core.jaxpr import DebugInfo
 from jax._src.interpreters import partial_eval as pe
 from jax._src.tree_util import (
     PyTreeDef,
@@ -17,18 +16,59 @@ from jax._src.tree_util import (
 )
 
 
-def stage(fun: Callable, in_tree: PyTreeDef, in_avals: Sequence[Any], info: DebugInfo):
-    """Stage a function of a tree of positional arguments.
+def stage(kind: str, fun: Callable, in_tree: PyTreeDef, in_avals: Sequence[Any], args: Sequence[Any]):
+    """Stage a function of a tree of positional arguments; what was staged before is found again.
+
+    Args:
+      kind: what it is staged for, as in error texts.
+      fun: the function.
+      in_tree: tree of its arguments.
+      in_avals: types of its flat arguments.
+      args: the arguments, or values in their place that have the same names.
 
     Returns:
       A jaxpr without constants whose leading arguments are the values closed over, these values, and
       the tree of the result.
     """
+    key = (kind, in_tree, tuple(in_avals), config.trace_context())
+    table = api_util.trace_table(fun)
+    staged = table.get(key)
+    if staged is not None and api_util.all_valid(staged[1]):
+        return staged
     flat_fun, out_tree = api_util.flatten_fun_nokwargs(fun, in_tree)
+    info = api_util.debug_info(kind, fun, args)
     jaxpr, _, consts = pe.trace_to_jaxpr_dynamic(flat_fun, in_avals, info)
     tree = out_tree()
     jaxpr.debug_info = info.with_results(api_util.result_paths_thunk(lambda: tree))
-    return jaxpr, consts, tree
+    staged = jaxpr, consts, tree
+    if not (config.check_tracer_leaks.value and any(isinstance(c, core.Tracer) for c in consts)):
+        table[key] = staged
+    return staged
+
+
+def def_compiled_impl(primitive: core.Primitive, *names: str) -> None:
+    """Let a primitive with jaxprs as parameters (`names`) run compiled when it is applied eagerly.
+
+    The programs are kept on the first jaxpr, and so go when it goes.
+    """
+
+    def impl(*args, **params):
+        owner = params[names[0]]
+        cache = (owner[0] if type(owner) is tuple else owner)._cache
+        key = (primitive, tuple(params.items()))
+        call = cache.get(key)
+        if call is None:
+
+            def run(*args):
+                if core.trace_ctx.trace is core.eval_trace:  # with jax_disable_jit
+                    with config.disable_jit(False):
+                        return call(*args)
+                return primitive.bind(*args, **params)
+
+            call = cache[key] = dispatch.jit_hook(run, primitive.name)
+        return call(*args)
+
+    primitive.def_impl(impl)
 
 
 def hoist(jaxpr: core.Jaxpr) -> ClosedJaxpr:
@@ -49,23 +89,26 @@ def share_consts(jaxprs: Sequence[core.Jaxpr], all_consts: Sequence[Sequence[Any
             if id(c) not in index:
                 index[id(c)] = len(consts)
                 consts.append(c)
-    out = []
-    for jaxpr, cs in zip(jaxprs, all_consts):
-        own = {index[id(c)]: v for c, v in zip(cs, jaxpr.constvars)}
-        invars = [
-            own[i] if i in own else core.Var(typeof(c)) for i, c in enumerate(consts)
-        ]
-        names = (None,) * len(consts) + jaxpr.debug_info.safe_arg_names(len(jaxpr.invars))
-        out.append(
-            pe.close_jaxpr(
-                jaxpr.replace(
-                    constvars=(),
-                    invars=invars + jaxpr.invars,
-                    debug_info=jaxpr.debug_info._replace(arg_names=names),
-                )
-            )
-        )
-    return out, consts
+    positions = tuple([tuple([index[id(c)] for c in cs]) for cs in all_consts])
+    avals = tuple([typeof(c) for c in consts])
+    cache, key = jaxprs[0]._cache, (share_consts, tuple(jaxprs), positions, avals)
+    closed = cache.get(key)
+    if closed is None:
+        pairs = zip(jaxprs, positions)
+        closed = cache[key] = [pe.close_jaxpr(_with_consts(j, own, avals)) for j, own in pairs]
+    return closed, consts
+
+
+def _with_consts(jaxpr: core.Jaxpr, positions: Sequence[int], avals: Sequence[Any]) -> core.Jaxpr:
+    """The jaxpr with leading arguments of types `avals`, its constants at `positions` among them."""
+    own = dict(zip(positions, jaxpr.constvars))
+    leading = [own[i] if i in own else core.Var(a) for i, a in enumerate(avals)]
+    names = (None,) * len(avals) + jaxpr.debug_info.safe_arg_names(len(jaxpr.invars))
+    return jaxpr.replace(
+        constvars=(),
+        invars=leading + jaxpr.invars,
+        debug_info=jaxpr.debug_info._replace(arg_names=names),
+    )
 
 
 def check_effects(name: str, *jaxprs: ClosedJaxpr) -> None:

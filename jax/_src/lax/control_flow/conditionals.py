@@ -12,6 +12,7 @@ from jax._src.interpreters import ad, batching, mlir
 from jax._src.interpreters import partial_eval as pe
 from jax._src.lax.control_flow.common import (
     check_effects,
+    def_compiled_impl,
     difference,
     leaf_paths,
     share_consts,
@@ -129,9 +130,7 @@ def _bind(name: str, index, branches: Sequence[Callable], operands):
                 f"{type(x)}: close over other values."
             )
     avals = [typeof(x) for x in flat]
-    staged = [
-        stage(f, in_tree, avals, api_util.debug_info(name, f, operands)) for f in branches
-    ]
+    staged = [stage(name, f, in_tree, avals, operands) for f in branches]
     trees = [s[2] for s in staged]
     jaxprs = [s[0] for s in staged]
     jaxprs = _promote_results(name, jaxprs, trees)
@@ -185,7 +184,7 @@ def _promote_results(name: str, jaxprs, trees):
         )
     if not changed:
         return jaxprs
-    return [_convert_results(j, new_columns) for j in jaxprs]
+    return [_convert_results(j, tuple(new_columns)) for j in jaxprs]
 
 
 def _common_type(column):
@@ -209,7 +208,8 @@ class _typed:
         self.dtype, self.weak_type, self.shape = aval.dtype, aval.weak_type, aval.shape
 
 
-def _convert_results(jaxpr: core.Jaxpr, avals) -> core.Jaxpr:
+@core.cached_on_jaxpr
+def _convert_results(jaxpr: core.Jaxpr, avals: tuple) -> core.Jaxpr:
     """The jaxpr with its results converted to the given types."""
 
     def run(*args):
@@ -229,6 +229,7 @@ def _convert_results(jaxpr: core.Jaxpr, avals) -> core.Jaxpr:
 # The primitive
 
 cond_p = Primitive("cond", multiple_results=True)
+def_compiled_impl(cond_p, "branches")
 
 
 def _cond_types(index, *avals, branches, **_):
@@ -244,6 +245,28 @@ def _cond_types(index, *avals, branches, **_):
 
 
 cond_p.def_effectful_abstract_eval(_cond_types)
+
+
+def _hoist(args, params):
+    hoisted = [pe.hoist_tracers(b) for b in params["branches"]]
+    if not any(tracers for _, tracers in hoisted):
+        return args, params
+    branches = []
+    for i, (b, _) in enumerate(hoisted):
+        invars: list = []
+        for j, (_, tracers) in enumerate(hoisted):
+            own = b.jaxpr.invars[: len(tracers)]
+            invars += own if i == j else [core.Var(typeof(x)) for x in tracers]
+        rest = b.jaxpr.invars[len(hoisted[i][1]) :]
+        info = b.jaxpr.debug_info.with_unknown_names()
+        jaxpr = b.jaxpr.replace(invars=invars + rest, debug_info=info)
+        branches.append(ClosedJaxpr(jaxpr, b.consts))
+    index, *ops = args
+    extra = [x for _, tracers in hoisted for x in tracers]
+    return (index, *extra, *ops), dict(params, branches=tuple(branches))
+
+
+pe.def_hoisting(cond_p, _hoist)
 
 
 def _cond_typecheck(_, *atoms, branches, **params):

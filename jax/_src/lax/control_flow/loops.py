@@ -1,5 +1,6 @@
 """`while_loop` and `fori_loop`."""
 
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -14,6 +15,7 @@ from jax._src.lax import lax
 from jax._src.lax.control_flow.common import (
     check_effects,
     check_same_carry,
+    def_compiled_impl,
     hoist,
     leaf_paths,
     promote_weak_types,
@@ -68,12 +70,10 @@ def while_loop(cond_fun: Callable, body_fun: Callable, init_val: Any):
             )
     avals = [typeof(x) for x in init_flat]
     in_tree = treedef_tuple((tree,))
-    cond_info = api_util.debug_info("while_cond", cond_fun, (init_val,))
-    body_info = api_util.debug_info("while_body", body_fun, (init_val,))
 
     def trace(avals):
-        c = stage(cond_fun, in_tree, avals, cond_info)
-        b = stage(body_fun, in_tree, avals, body_info)
+        c = stage("while_cond", cond_fun, in_tree, avals, (init_val,))
+        b = stage("while_body", body_fun, in_tree, avals, (init_val,))
         return c, b
 
     (cond_jaxpr, cond_consts, cond_tree), (body_jaxpr, body_consts, body_tree) = trace(avals)
@@ -123,56 +123,63 @@ def fori_loop(lower: Any, upper: Any, body_fun: Callable, init_val: Any, *, unro
     """
     if not callable(body_fun):
         raise TypeError("lax.fori_loop: body_fun argument should be callable.")
-    lower_dtype, upper_dtype = (dtypes.dtype(x) if not isinstance(x, int) else None for x in (lower, upper))
     for name, x in (("lower", lower), ("upper", upper)):
         if not dtypes.issubdtype(typeof(x).dtype, np.integer):
             raise TypeError(f"fori_loop {name} bound must be an integer, got {typeof(x)}")
         if typeof(x).shape:
             raise TypeError(f"fori_loop {name} bound must be a scalar, got shape {typeof(x).shape}")
-    if lower_dtype == upper_dtype:
-        dtype = lower_dtype
-    else:
-        dtype = dtypes.result_type(lower, upper)
-    if dtype is None:
-        dtype = typeof(lower).dtype
+    dtype = dtypes.result_type(lower, upper)
     weak = typeof(lower).weak_type and typeof(upper).weak_type
-    step = _bound(1, dtype, weak)
-    static = core.is_concrete(lower) and core.is_concrete(upper)
-    if static:
+    if core.is_concrete(lower) and core.is_concrete(upper):
         lo, hi = int(core.to_concrete_value(lower)), int(core.to_concrete_value(upper))
         length = max(hi - lo, 0)
-        if config.disable_jit.value and length < 1000:
+        if config.disable_jit.value:
             val = init_val
             for i in range(lo, hi):
                 val = body_fun(core.hooks.to_array(_bound(i, dtype, weak)), val)
             return val
-        if unroll is None:
-            unroll = 1
-
-        def scan_body(carry, _):
-            i, x = carry
-            return (lax.add(i, step), body_fun(i, x)), None
-
+        body = _step_function(body_fun, "scan", dtype, weak)
         init = (_bound(lo, dtype, weak), init_val)
-        if length == 0 and config.disable_jit.value:
-            return init_val
-        (_, result), _ = scan(_named(scan_body, body_fun), init, None, length=length, unroll=unroll)
+        unroll = 1 if unroll is None else unroll
+        (_, result), _ = scan(body, init, None, length=length, unroll=unroll)
         return result
     if unroll is not None and unroll is not False and unroll != 1:
         raise ValueError("Can only use `unroll` in `fori_loop` if the loop bounds are statically known.")
-    lower = _bound(lower, dtype, weak)
-    upper = _bound(upper, dtype, weak)
-
-    def cond(state):
-        i, end, _ = state
-        return lax.lt(i, end)
-
-    def body(state):
-        i, end, x = state
-        return lax.add(i, step), end, body_fun(i, x)
-
-    _, _, result = while_loop(cond, _named(body, body_fun), (lower, upper, init_val))
+    init = (_bound(lower, dtype, weak), _bound(upper, dtype, weak), init_val)
+    _, _, result = while_loop(_is_before_end, _step_function(body_fun, "while", dtype, weak), init)
     return result
+
+
+def _is_before_end(state):
+    i, end, _ = state
+    return lax.lt(i, end)
+
+
+def _step_function(body_fun: Callable, loop: str, dtype, weak: bool) -> Callable:
+    """The body of the `scan` or `while` that `fori_loop` is; the same one for the same `body_fun`."""
+    table = api_util.trace_table(body_fun)
+    key = ("fori_loop", loop, dtype, weak)
+    step_function = table.get(key)
+    if step_function is not None:
+        return step_function
+    try:
+        body_ref = weakref.ref(body_fun)  # what is kept for a function must not hold on to it
+    except TypeError:
+        body_ref = lambda: body_fun  # noqa: E731
+    step = _bound(1, dtype, weak)
+
+    def scan_step(carry, _):
+        i, x = carry
+        return (lax.add(i, step), body_ref()(i, x)), None
+
+    def while_step(state):
+        i, end, x = state
+        return lax.add(i, step), end, body_ref()(i, x)
+
+    step_function = scan_step if loop == "scan" else while_step
+    step_function.__name__ = getattr(body_fun, "__name__", "body")
+    table[key] = step_function
+    return step_function
 
 
 def _bound(x, dtype, weak: bool):
@@ -182,14 +189,10 @@ def _bound(x, dtype, weak: bool):
     return TypedInt(x, np.dtype(dtype)) if weak else np.dtype(dtype).type(x)
 
 
-def _named(fun, like):
-    fun.__name__ = getattr(like, "__name__", "body")
-    return fun
-
-
 # The primitive: operands (constants of the condition, constants of the body, carry)
 
 while_p = Primitive("while", multiple_results=True)
+def_compiled_impl(while_p, "body_jaxpr")
 while_hook[0] = while_p
 
 
@@ -199,6 +202,22 @@ def _while_types(*avals, cond_jaxpr, body_jaxpr, body_nconsts, cond_nconsts, **_
 
 
 while_p.def_effectful_abstract_eval(_while_types)
+
+
+def _hoist(args, params):
+    cond, cond_tracers = pe.hoist_tracers(params["cond_jaxpr"])
+    body, body_tracers = pe.hoist_tracers(params["body_jaxpr"])
+    if cond_tracers or body_tracers:
+        nc, nb = params["cond_nconsts"], params["body_nconsts"]
+        args = (*cond_tracers, *args[:nc], *body_tracers, *args[nc:])
+        params = dict(
+            params, cond_jaxpr=cond, body_jaxpr=body, cond_nconsts=nc + len(cond_tracers),
+            body_nconsts=nb + len(body_tracers),
+        )  # fmt: skip
+    return args, params
+
+
+pe.def_hoisting(while_p, _hoist)
 
 
 def _while_typecheck(_, *atoms, cond_jaxpr, body_jaxpr, cond_nconsts, body_nconsts):

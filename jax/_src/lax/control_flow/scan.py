@@ -18,6 +18,7 @@ from jax._src.lax import lax, slicing
 from jax._src.lax.control_flow.common import (
     check_effects,
     check_same_carry,
+    def_compiled_impl,
     hoist,
     leaf_paths,
     promote_weak_types,
@@ -81,10 +82,9 @@ def scan(
             )
     xs_avals = [core.mapped_aval(length, 0, typeof(x)) for x in xs_flat]
     init_avals = [typeof(x) for x in init_flat]
-    info = api_util.debug_info("scan", f, (init, xs))
 
     def trace(carry_avals):
-        jaxpr, consts, out_tree = stage(f, in_tree, [*carry_avals, *xs_avals], info)
+        jaxpr, consts, out_tree = stage("scan", f, in_tree, [*carry_avals, *xs_avals], (init, xs))
         children = treedef_children(out_tree)
         if len(children) != 2 or not _is_pair(out_tree):
             raise TypeError(
@@ -190,6 +190,7 @@ def _scan_eagerly(f, init, xs_flat, xs_tree, length, reverse):
 # The primitive
 
 scan_p = Primitive("scan", multiple_results=True)
+def_compiled_impl(scan_p, "jaxpr")
 
 
 def _scan_types(*avals, jaxpr, length, num_carry, **_):
@@ -200,6 +201,17 @@ def _scan_types(*avals, jaxpr, length, num_carry, **_):
 
 
 scan_p.def_effectful_abstract_eval(_scan_types)
+
+
+def _hoist(args, params):
+    closed, tracers = pe.hoist_tracers(params["jaxpr"])
+    if tracers:
+        args = (*tracers, *args)
+        params = dict(params, jaxpr=closed, num_consts=params["num_consts"] + len(tracers))
+    return args, params
+
+
+pe.def_hoisting(scan_p, _hoist)
 
 
 def _scan_typecheck(_, *atoms, jaxpr, length, num_consts, num_carry, **params):

@@ -274,6 +274,7 @@ from jax._src.lax.lax.shape import (
     broadcast as broadcast,
     broadcast_in_dim as broadcast_in_dim,
     broadcast_in_dim_p as broadcast_in_dim_p,
+    broadcast_like as broadcast_like,
     broadcast_to as broadcast_to,
     broadcast_to_rank as broadcast_to_rank,
     collapse as collapse,
@@ -296,6 +297,14 @@ from jax._src.lax.lax.sorting import (
     sort_p as sort_p,
     top_k as top_k,
     top_k_p as top_k_p,
+)
+from jax._src.lax.lax.staging import (
+    dce_sink as dce_sink,
+    dce_sink_p as dce_sink_p,
+    no_dce_effect as no_dce_effect,
+    shape_as_value as shape_as_value,
+    stage as stage,
+    stage_p as stage_p,
 )
 from jax._src.lax.lax.windows import (
     PaddingType as PaddingType,

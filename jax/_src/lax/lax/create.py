@@ -259,7 +259,8 @@ def _empty_shape(*, shape, dtype, out_sharding):
 def _empty_lower(ctx, *, shape, dtype, out_sharding):
     (aval_out,) = ctx.avals_out
     physical = core.physical_aval(aval_out)
-    zero = mlir.ir_constant(np.zeros((), physical.dtype))
+    zero_aval = core.ShapedArray((), physical.dtype)
+    zero = mlir.ir_constant(np.zeros((), physical.dtype), aval=zero_aval)
     out = mlir.broadcast_in_dim(ctx, zero, physical, broadcast_dimensions=())
     return [rules.with_sharding(ctx, out, aval_out)]
 

@@ -71,6 +71,12 @@ or_monoid = Monoid(sum_identity, lambda x, y: hlo.or_(x, y))
 xor_monoid = Monoid(sum_identity, lambda x, y: hlo.xor(x, y))
 
 
+def constant(value: np.ndarray) -> Any:
+    """The IR value of a NumPy scalar, in its own dtype also where 64-bit types are off."""
+    value = np.asarray(value)
+    return mlir.ir_constant(value, aval=core.ShapedArray(value.shape, value.dtype))
+
+
 def lower_reduce(ctx, monoid: Monoid, x: Any, axes) -> Any:
     """The reduction of `x` over `axes` to the one result type of `ctx`."""
     (aval_out,) = ctx.avals_out

@@ -358,8 +358,8 @@ def _arg_lowering(direction: str, identity):
             mlir.aval_to_ir_type(ctx.module_context, aval_out),
         ]
         inits = [
-            mlir.ir_constant(identity(aval.dtype)),
-            mlir.ir_constant(np.array(0, index_dtype)),
+            monoids.constant(identity(aval.dtype)),
+            monoids.constant(np.array(0, index_dtype)),
         ]
         op = hlo.ReduceOp(out_types, [x, indices], inits, mlir.dense_int_array(axes))
         block = op.regions[0].blocks.append(value_type, index_type, value_type, index_type)

@@ -95,6 +95,24 @@ def broadcast_to(operand: ArrayLike, shape: Shape, *, out_sharding=None) -> Arra
     )
 
 
+def broadcast_like(arr: ArrayLike, like_arr: ArrayLike) -> Array:
+    """Broadcasts by NumPy's rule to the shape, and in explicit mode the sharding, of another array.
+
+    Raises:
+      TypeError: if the shapes do not fit.
+
+    >>> lax.broadcast_like(jnp.array([1, 2]), jnp.zeros((2, 2))).tolist()
+    [[1, 2], [1, 2]]
+    """
+    like = core.typeof(like_arr)
+    if len(like.shape) < np.ndim(arr):
+        raise TypeError(
+            f"broadcast_like: arr has shape {np.shape(arr)}, of more dimensions than that of like_arr, "
+            f"{like.shape}"
+        )
+    return broadcast_to(arr, like.shape, out_sharding=like._sharding)
+
+
 def broadcast_to_rank(x: ArrayLike, rank: int) -> Array:
     """Adds leading dimensions of size 1 until `x` has rank `rank`.
 
@@ -102,9 +120,7 @@ def broadcast_to_rank(x: ArrayLike, rank: int) -> Array:
     (1, 1, 3)
     """
     ndim = np.ndim(x)
-    if ndim > rank:
-        raise ValueError(f"broadcast_to_rank: x has rank {ndim}, more than rank={rank}")
-    if ndim == rank:
+    if ndim >= rank:
         return x if isinstance(x, Array) else hooks.to_array(x)
     return expand_dims(x, tuple(range(rank - ndim)))
 

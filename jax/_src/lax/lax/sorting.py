@@ -15,7 +15,7 @@ from jax._src.basearray import Array
 from jax._src.core.hooks import hooks
 from jax._src.interpreters import mlir
 from jax._src.lax import rules
-from jax._src.lax.lax import sharding as shardings
+from jax._src.lax.lax import monoids, sharding as shardings
 from jax._src.lax.lax.arithmetic import imag, real
 from jax._src.lax.lax.convert import bitcast_convert_type, convert_element_type
 from jax._src.lax.lax.create import broadcasted_iota, full_like
@@ -201,8 +201,8 @@ def _total_order(x, y, dtype, need_eq):
 
 
 def _canonical(x, dtype):
-    zero = mlir.ir_constant(np.zeros((), dtype))
-    nan = mlir.ir_constant(np.array(np.nan, dtype))
+    zero = monoids.constant(np.zeros((), dtype))
+    nan = monoids.constant(np.array(np.nan, dtype))
     no_sign = hlo.select(mlir.compare_hlo(x, zero, "EQ"), zero, x)
     return hlo.select(mlir.compare_hlo(x, x, "NE"), nan, no_sign)
 

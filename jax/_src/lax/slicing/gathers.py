@@ -20,6 +20,7 @@ from jax._src.lax.slicing.types import (
     GatherScatterMode,
     ScatterDimensionNumbers,
 )
+from jax._src.lax.utils import check_vma, insert_pvary
 from jax._src.lib.mlir.dialects import hlo
 from jax._src.typing import ArrayLike, Shape
 
@@ -68,6 +69,8 @@ def gather(
         fill_value = default_fill_value(core.typeof(operand).dtype)
     else:
         fill_value = _static_scalar(fill_value)
+    if check_vma.value:
+        operand, start_indices = insert_pvary(operand, start_indices)
     return gather_p.bind(
         operand,
         start_indices,
@@ -185,7 +188,7 @@ def _gather_transpose(
 ):
     if not ad.is_undefined_primal(operand):
         return [None, None]
-    zeros = lax.full(operand.aval.shape, 0, operand.aval.dtype)
+    zeros = zeros_of(operand.aval)
     out = scatters.scatter_add(
         zeros,
         indices,
@@ -196,6 +199,12 @@ def _gather_transpose(
         mode=mode,
     )
     return [out, None]
+
+
+def zeros_of(aval):
+    """Zeros of that type, up to the manual axes over which it varies."""
+    sharding = None if aval._sharding is None else aval.sharding
+    return lax.full(aval.shape, 0, aval.dtype, sharding=sharding)
 
 
 def shifted(dims, start=()):

@@ -16,6 +16,7 @@ from jax._src.lax.lax import sharding as shardings
 from jax._src.lax.rules import standard_primitive
 from jax._src.lax.slicing import checks, gathers, scatter_ad
 from jax._src.lax.slicing.types import GatherScatterMode, ScatterDimensionNumbers
+from jax._src.lax.utils import check_vma, insert_pvary
 from jax._src.lib.mlir.dialects import hlo
 from jax._src.typing import ArrayLike, Shape
 
@@ -245,10 +246,13 @@ def scatter_apply(
     [1.0, 1.0, -1.0]
     """
     dtype = core.typeof(operand).dtype
+    updates = lax.full(core.canonicalize_shape(update_shape), 0, dtype)
+    if check_vma.value:
+        operand, scatter_indices, updates = insert_pvary(operand, scatter_indices, updates)
     return scatter_p.bind(
         operand,
         scatter_indices,
-        lax.full(core.canonicalize_shape(update_shape), 0, dtype),
+        updates,
         dimension_numbers=gathers.hashable(dimension_numbers),
         indices_are_sorted=bool(indices_are_sorted),
         unique_indices=bool(unique_indices),
@@ -259,6 +263,8 @@ def scatter_apply(
 
 
 def _bind(primitive, combiner, operand, indices, updates, dnums, is_sorted, unique, mode):
+    if check_vma.value:
+        operand, indices, updates = insert_pvary(operand, indices, updates)
     return primitive.bind(
         operand,
         indices,

@@ -21,6 +21,7 @@ from jax._src.lax.slicing.types import (
     GatherScatterMode,
     ScatterDimensionNumbers,
 )
+from jax._src.lax.utils import check_vma, insert_pvary
 from jax._src.typing import ArrayLike, Shape
 from jax._src.util import canonicalize_axis
 
@@ -128,6 +129,8 @@ def dynamic_slice(
     """
     slice_sizes = core.canonicalize_shape(slice_sizes)
     starts = _start_indices(operand, start_indices, allow_negative_indices)
+    if check_vma.value:
+        operand, *starts = insert_pvary(operand, *starts)
     return dynamic_slice_p.bind(operand, *starts, slice_sizes=slice_sizes)
 
 
@@ -193,6 +196,8 @@ def dynamic_update_slice(
     [0.0, 1.0, 1.0, 0.0]
     """
     starts = _start_indices(operand, start_indices, allow_negative_indices)
+    if check_vma.value:
+        operand, update, *starts = insert_pvary(operand, update, *starts)
     return dynamic_update_slice_p.bind(operand, update, *starts)
 
 
@@ -368,8 +373,8 @@ def count_from_front(i: Any, size: Any) -> Any:
         size = np.array(size, dtype)[()]
     else:
         size = lax.convert_element_type(size, dtype)
-    negative = lax.lt_p.bind(i, np.array(0, dtype)[()])
-    return lax.select_n(negative, i, lax.add_p.bind(i, size))
+    negative = lax.lt(i, np.array(0, dtype)[()])
+    return lax.select_n(negative, i, lax.add(i, size))
 
 
 def _check_start_indices(name: str, operand, starts) -> None:
@@ -545,8 +550,8 @@ def _dynamic_slice_transpose(ct, operand, *starts, slice_sizes):
     none = [None] * len(starts)
     if not ad.is_undefined_primal(operand):
         return [None, *none]
-    zeros = lax.full(operand.aval.shape, 0, operand.aval.dtype)
-    return [dynamic_update_slice_p.bind(zeros, ct, *starts), *none]
+    zeros = gathers.zeros_of(operand.aval)
+    return [dynamic_update_slice(zeros, ct, starts, allow_negative_indices=False), *none]
 
 
 def _dynamic_slice_batch(args, dims, *, slice_sizes):
@@ -651,14 +656,12 @@ def _dynamic_update_slice_jvp(primals, tangents):
 
 def _dynamic_update_slice_transpose(ct, operand, update, *starts):
     operand_ct = update_ct = None
-    if ad.is_undefined_primal(update):
-        shape = update.aval.shape
-        update_ct = dynamic_slice_p.bind(ct, *starts, slice_sizes=shape)
-    else:
-        shape = np.shape(update)
+    update_aval = lax.aval_of(update)
     if ad.is_undefined_primal(operand):
-        zeros = lax.full(shape, 0, operand.aval.dtype)
-        operand_ct = dynamic_update_slice_p.bind(ct, zeros, *starts)
+        zeros = gathers.zeros_of(update_aval)
+        operand_ct = dynamic_update_slice(ct, zeros, starts, allow_negative_indices=False)
+    if ad.is_undefined_primal(update):
+        update_ct = dynamic_slice(ct, starts, update_aval.shape, allow_negative_indices=False)
     return [operand_ct, update_ct, *[None] * len(starts)]
 
 

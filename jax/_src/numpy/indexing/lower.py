@@ -80,9 +80,8 @@ def _slice(x, starts, sizes, strides):
             strides=tuple(strides) if strided else None,
         )
     dtype = common_index_dtype([s for s in starts if type(s) is not int], shape)
-    x = slicing.dynamic_slice_p.bind(
-        x, *[as_index(s, dtype) for s in starts], slice_sizes=tuple(sizes)
-    )
+    starts = [as_index(s, dtype) for s in starts]
+    x = slicing.dynamic_slice(x, starts, sizes, allow_negative_indices=False)
     if not strided:
         return x
     return slicing.slice_p.bind(

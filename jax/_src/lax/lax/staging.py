@@ -1,0 +1,125 @@
+"""Operations about tracing itself: lifting values into a trace, keeping work alive, shapes as values."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from jax._src import core, effects, tree_util
+from jax._src.ad_util import Zero
+from jax._src.basearray import Array
+from jax._src.core.hooks import hooks
+from jax._src.interpreters import mlir, partial_eval as pe
+from jax._src.lax.lax.joining import concatenate
+from jax._src.lax.rules import ANY, LINEAR, linear_unreduced, unary_primitive
+from jax._src.lib.mlir.dialects import hlo
+from jax._src.typing import ArrayLike, Shape
+
+
+def stage(x: ArrayLike, /) -> Array:
+    """Lifts a value into the trace that is running; with none, makes it an array.
+
+    Args:
+      x: array or scalar.
+
+    Returns:
+      `x` itself, as a traced value: a Python number becomes a tracer under `jit`.
+
+    >>> lax.stage(3)
+    Array(3, dtype=int32, weak_type=True)
+    """
+    return stage_p.bind(x)
+
+
+stage_p = unary_primitive(
+    "stage",
+    ANY,
+    lower=lambda ctx, x: [x],
+    jvp=LINEAR,
+    transpose=lambda ct, x: [ct],
+    unreduced=linear_unreduced("stage"),
+    extended=True,
+)
+pe.custom_staging_rules[stage_p] = lambda trace, source_info, x: trace.to_jaxpr_tracer(
+    x, source_info
+)
+
+
+class NoDCEEffect(effects.Effect):
+    """The effect of an equation that must stay though nothing uses its results."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return "NoDCEEffect()"
+
+
+no_dce_effect = NoDCEEffect()
+for _allowed in (
+    effects.control_flow_allowed_effects,
+    effects.custom_derivatives_allowed_effects,
+    effects.lowerable_effects,
+    effects.partial_eval_kept_effects,
+    effects.remat_allowed_effects,
+):
+    _allowed.add_type(NoDCEEffect)
+
+
+def dce_sink(val: Any, *, prevent_mlir_dce: bool = False) -> None:
+    """Keeps the computation of `val` in the traced program though nothing else uses it.
+
+    Args:
+      val: pytree of arrays.
+      prevent_mlir_dce: whether the compiler has to keep it too; else only jaxprs do.
+
+    >>> jax.make_jaxpr(lambda x: lax.dce_sink(lax.sin(x)))(1.0)
+    { lambda ; a:f32[]. let b:f32[] = sin a; dce_sink[prevent_mlir_dce=False] b in () }
+    """
+    for leaf in tree_util.tree_leaves(val):
+        dce_sink_p.bind(leaf, prevent_mlir_dce=bool(prevent_mlir_dce))
+
+
+def _dce_sink_jvp(primals, tangents, *, prevent_mlir_dce):
+    dce_sink_p.bind(*primals, prevent_mlir_dce=prevent_mlir_dce)
+    (t,) = tangents
+    if type(t) is not Zero:
+        dce_sink_p.bind(t, prevent_mlir_dce=prevent_mlir_dce)
+    return [], []
+
+
+def _dce_sink_lower(ctx, x, *, prevent_mlir_dce):
+    if prevent_mlir_dce:
+        hlo.custom_call([], [x], call_target_name="dce_sink", has_side_effect=True)
+    return []
+
+
+dce_sink_p = core.Primitive("dce_sink", multiple_results=True)
+dce_sink_p.def_impl(lambda x, *, prevent_mlir_dce: [])
+dce_sink_p.def_effectful_abstract_eval(lambda x, *, prevent_mlir_dce: ([], {no_dce_effect}))
+dce_sink_p.jvp = _dce_sink_jvp
+dce_sink_p.transpose = lambda cts, x, *, prevent_mlir_dce: [Zero(x.aval)]
+dce_sink_p.batch = lambda args, dims, **params: (dce_sink_p.bind(*args, **params), [])
+mlir.register_lowering(dce_sink_p, _dce_sink_lower)
+
+
+def shape_as_value(shape: Shape) -> ArrayLike:
+    """A shape as an array of int32, which may have symbolic dimensions.
+
+    Args:
+      shape: sequence of dimension sizes.
+
+    >>> lax.shape_as_value((2, 3))
+    array([2, 3], dtype=int32)
+    """
+    if core.is_constant_shape(shape):
+        return np.array(shape, np.int32)
+    return concatenate(
+        [
+            np.array([d], np.int32)
+            if core.is_constant_dim(d)
+            else hooks.reshape(hooks.convert_element_type(d.dimension_as_value(), np.int32), (1,))
+            for d in shape
+        ],
+        0,
+    )

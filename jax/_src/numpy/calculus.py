@@ -1,0 +1,414 @@
+"""Differences, gradients, integrals and interpolation of sampled functions."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from jax._src import core, dtypes
+from jax._src.basearray import Array
+from jax._src.lax import lax, slicing
+from jax._src.library_jit import nested_jit
+from jax._src.numpy import util
+from jax._src.numpy.manipulation.joining import concatenate
+from jax._src.numpy.manipulation.shape import moveaxis, operand, ravel
+from jax._src.numpy.searching import _at, _searchsorted
+from jax._src.numpy.ufuncs import remainder
+from jax._src.numpy.util import export
+from jax._src.typing import ArrayLike
+from jax._src.util import canonicalize_axis, canonicalize_axis_tuple
+
+
+def _part(x, start, stop, axis):
+    return slicing.slice_in_dim(x, start, stop, axis=axis)
+
+
+def _steps(x, axis):
+    """Each element less the one before it."""
+    n = x.shape[axis]
+    later, earlier = _part(x, min(1, n), n, axis), _part(x, 0, max(n - 1, 0), axis)
+    return lax.ne(later, earlier) if x.dtype == np.bool_ else lax.sub(later, earlier)
+
+
+# ---------------------------------------------------------------------------------------------------
+# Differences
+
+
+@export
+def diff(
+    a: ArrayLike,
+    n: int = 1,
+    axis: int = -1,
+    prepend: ArrayLike | None = None,
+    append: ArrayLike | None = None,
+) -> Array:
+    """Differences of neighbours.
+
+    Args:
+      a: array of at least one dimension.
+      n: how often to take them.
+      axis: along which dimension.
+      prepend, append: what to put before and after `a` first: scalars, or arrays of its shape but for `axis`.
+
+    Raises:
+      ValueError: if `a` is a scalar, or `n` is negative.
+
+    >>> jnp.diff(jnp.array([1, 4, 9])).tolist()
+    [3, 5]
+    """
+    a = operand("diff", a)
+    util.check_arraylike_or_none("diff", prepend, append)
+    n = core.concrete_or_error(operator.index, n, "'n' argument of jnp.diff")
+    if n == 0:
+        return a
+    if n < 0:
+        raise ValueError(f"order must be non-negative but got {n}")
+    if a.ndim == 0:
+        raise ValueError(f"diff requires input that is at least one dimensional; got {a}")
+    return _diff(a, prepend, append, n=n, axis=canonicalize_axis(axis, a.ndim))
+
+
+def _diff(a, prepend, append, *, n, axis):
+    shape = (*a.shape[:axis], 1, *a.shape[axis + 1 :])
+
+    def filled(x):
+        x = util.to_array(x)
+        return x if x.ndim else lax.broadcast_in_dim(x, shape, ())
+
+    parts = [a]
+    if prepend is not None:
+        parts.insert(0, filled(prepend))
+    if append is not None:
+        parts.append(filled(append))
+    if len(parts) > 1:
+        a = concatenate(parts, axis)
+    for _ in range(n):
+        a = _steps(a, axis)
+    return a
+
+
+_diff = nested_jit(_diff, static_argnames=("n", "axis"))
+
+
+@export
+def ediff1d(
+    ary: ArrayLike, to_end: ArrayLike | None = None, to_begin: ArrayLike | None = None
+) -> Array:
+    """Differences of neighbours in the flattened array.
+
+    Args:
+      ary: array.
+      to_end, to_begin: what to put behind and before the differences; it is converted to the dtype of `ary`.
+
+    >>> jnp.ediff1d(jnp.array([1, 4, 9]), to_end=7).tolist()
+    [3, 5, 7]
+    """
+    util.check_arraylike_or_none("ediff1d", to_end, to_begin)
+    return _ediff1d(operand("ediff1d", ary), to_end, to_begin)
+
+
+def _ediff1d(ary, to_end, to_begin):
+    ary = ravel(ary)
+    n = ary.shape[0]
+    parts = [lax.sub(_part(ary, min(1, n), n, 0), _part(ary, 0, max(n - 1, 0), 0))]
+    if to_begin is not None:
+        parts.insert(0, ravel(lax.convert_element_type(to_begin, ary.dtype)))
+    if to_end is not None:
+        parts.append(ravel(lax.convert_element_type(to_end, ary.dtype)))
+    return concatenate(parts, 0)
+
+
+_ediff1d = nested_jit(_ediff1d)
+
+
+@export
+def gradient(
+    f: ArrayLike,
+    *varargs: ArrayLike,
+    axis: int | Sequence[int] | None = None,
+    edge_order: int | None = None,
+) -> Any:
+    """Derivatives of a sampled function, by central differences inside and one-sided ones at the ends.
+
+    Args:
+      f: samples, at least 2 along each dimension.
+      *varargs: nothing; one spacing for all dimensions; or one for each of `axis`: a number, or the vector
+        of coordinates.
+      axis: along which dimensions; None for all.
+      edge_order: must be None.
+
+    Returns:
+      An array, or a list of one for each dimension.
+
+    Raises:
+      ValueError: if there are too few samples or spacings do not fit.
+      TypeError: for another number of spacings.
+
+    >>> jnp.gradient(jnp.array([1., 4., 9., 16.])).tolist()
+    [3.0, 4.0, 6.0, 7.0]
+    """
+    if edge_order is not None:
+        raise NotImplementedError("The 'edge_order' argument to jnp.gradient is not supported.")
+    f, *spacing = util.ensure_arraylike_tuple("gradient", (f, *varargs))
+    axes = canonicalize_axis_tuple(axis, f.ndim)
+    if len(spacing) not in (0, 1, len(axes)):
+        raise TypeError(f"Invalid number of spacing arguments {len(spacing)} for {axis=}")
+    if len(spacing) == 1:
+        spacing = spacing * len(axes)
+    if min([f.shape[d] for d in axes], default=2) < 2:
+        raise ValueError(
+            "Shape of array too small to calculate a numerical gradient, at least 2 elements are required."
+        )
+    for h, d in zip(spacing, axes):
+        if h.ndim > 1:
+            raise ValueError("Spacing arrays must be 1D arrays or scalars.")
+        if h.ndim == 1 and h.shape[0] != f.shape[d]:
+            raise ValueError(
+                "Spacing arrays must have the same length as the dimension along which the gradient is "
+                "calculated."
+            )
+    out = _gradient(f, spacing, axes=axes)
+    return out[0] if len(axes) == 1 else out
+
+
+def _gradient(f, spacing, *, axes):
+    f, *spacing = (util.to_array(x) for x in util.promote_dtypes_inexact(f, *spacing))
+    spacing = spacing or [lax._const(f, 1)] * len(axes)
+    return [_gradient_along(f, h, d) for h, d in zip(spacing, axes)]
+
+
+def _gradient_along(f, h, d):
+    n = f.shape[d]
+
+    def over(x, h):
+        if np.ndim(h):
+            h = lax.broadcast_in_dim(h, x.shape, (d,))
+        return lax.div(x, h)
+
+    left = lax.sub(_part(f, 1, 2, d), _part(f, 0, 1, d))
+    right = lax.sub(_part(f, n - 1, n, d), _part(f, n - 2, n - 1, d))
+    if not np.ndim(h):
+        inner = lax.sub(_part(f, 2, n, d), _part(f, 0, n - 2, d))
+        return lax.concatenate(
+            [over(left, h), lax.mul(over(inner, h), lax._const(f, 0.5)), over(right, h)], d
+        )
+    steps = _steps(h, 0)
+    before, after = _part(steps, 0, n - 2, 0), _part(steps, 1, n - 1, 0)
+    both = lax.add(before, after)
+    # The parabola through three points, at the middle one.
+    weights = (
+        lax.neg(lax.div(after, lax.mul(before, both))),
+        lax.div(lax.sub(after, before), lax.mul(before, after)),
+        lax.div(before, lax.mul(after, both)),
+    )
+    parts = _part(f, 0, n - 2, d), _part(f, 1, n - 1, d), _part(f, 2, n, d)
+    terms = [lax.mul(lax.broadcast_in_dim(w, p.shape, (d,)), p) for w, p in zip(weights, parts)]
+    inner = lax.add(lax.add(terms[0], terms[1]), terms[2])
+    first, last = _part(steps, 0, 1, 0), _part(steps, n - 2, n - 1, 0)
+    return lax.concatenate([over(left, first), inner, over(right, last)], d)
+
+
+_gradient = nested_jit(_gradient, static_argnames=("axes",))
+
+
+# ---------------------------------------------------------------------------------------------------
+# Integrals
+
+
+@export
+def trapezoid(
+    y: ArrayLike, x: ArrayLike | None = None, dx: ArrayLike = 1.0, axis: int = -1
+) -> Array:
+    """The integral of a sampled function, by the trapezoidal rule.
+
+    Args:
+      y: samples.
+      x: coordinates: a vector, or an array of the shape of `y`; None where they are `dx` apart.
+      dx: distance of the samples.
+      axis: along which dimension.
+
+    >>> jnp.trapezoid(jnp.array([1., 2., 3.]), dx=2.).item()
+    8.0
+    """
+    util.check_arraylike_or_none("trapezoid", x)
+    y = operand("trapezoid", y)
+    return _trapezoid(y, x, None if x is not None else dx, axis=canonicalize_axis(axis, y.ndim))
+
+
+def _trapezoid(y, x, dx, *, axis):
+    if x is None:
+        y, width = (util.to_array(v) for v in util.promote_dtypes_inexact(y, dx))
+    else:
+        y, x = (util.to_array(v) for v in util.promote_dtypes_inexact(y, x))
+        width = _steps(x if x.ndim == 1 else moveaxis(x, axis, -1), x.ndim - 1)
+    y = moveaxis(y, axis, -1)
+    last, n = y.ndim - 1, y.shape[-1]
+    heights = lax.add(_part(y, min(1, n), n, last), _part(y, 0, max(n - 1, 0), last))
+    areas = lax.mul(*util._broadcast_arrays(heights, width))
+    total = lax.reduce_sum(areas, axes=(areas.ndim - 1,))
+    return lax.mul(total, lax._const(total, 0.5))
+
+
+_trapezoid = nested_jit(_trapezoid, static_argnames=("axis",))
+
+
+# ---------------------------------------------------------------------------------------------------
+# Phases
+
+
+@export
+def unwrap(
+    p: ArrayLike, discont: ArrayLike | None = None, axis: int = -1, period: ArrayLike = 2 * np.pi
+) -> Array:
+    """Adds multiples of a period so that neighbours differ by no more than half of it.
+
+    Args:
+      p: array.
+      discont: differences below are left alone; None, and values less than it, are half the period.
+      axis: along which dimension.
+      period: the period.
+
+    Raises:
+      ValueError: for complex numbers.
+
+    >>> jnp.unwrap(jnp.array([0, 3, 1, 0]), period=4).tolist()
+    [0, -1, 1, 0]
+    """
+    util.check_arraylike_or_none("unwrap", discont)
+    p, period = util.ensure_arraylike("unwrap", p, period)
+    if dtypes.issubdtype(p.dtype, np.complexfloating):
+        raise ValueError("jnp.unwrap does not support complex inputs.")
+    if not p.size:
+        dtype, weak = dtypes.result_type(p, period, return_weak_type_flag=True)
+        return lax._convert_element_type(p, dtype, weak)
+    return _unwrap(p, discont, period, axis=canonicalize_axis(axis, p.ndim))
+
+
+def _unwrap(p, discont, period, *, axis):
+    p, period = (util.to_array(x) for x in util.promote_dtypes(p, period))
+    two = lax._const(period, 2)
+    half = lax.div(period, two)
+    steps = _steps(p, axis)
+    zero = lax.full_like(steps, 0)
+    full = lax.broadcast_in_dim(half, steps.shape, ())
+    integers = dtypes.issubdtype(p.dtype, np.integer)
+    wrapped = lax.sub(remainder(lax.add(steps, full), period), full)
+    at_edge = lax.bitwise_and(lax.eq(wrapped, lax.neg(full)), lax.gt(steps, zero))
+    if integers:
+        even = lax.eq(lax.rem(period, two), lax._const(period, 0))
+        at_edge = lax.bitwise_and(at_edge, lax.broadcast_in_dim(even, at_edge.shape, ()))
+    wrapped = lax.select(at_edge, full, wrapped)
+    if discont is None:
+        limit = half
+        if integers:
+            limit = lax.div(lax.add(period, lax._const(period, 1)), two)
+        limit = lax.broadcast_in_dim(limit, steps.shape, ())
+        small = lax.lt(lax.abs(steps), limit)
+    else:
+        a, b = util.promote_args("unwrap", lax.abs(steps), discont)
+        small = util._broadcast_to(lax.lt(a, b), steps.shape)
+    correction = lax.select(small, zero, lax.sub(wrapped, steps))
+    moved = lax.add(_part(p, 1, p.shape[axis], axis), lax.cumsum(correction, axis))
+    return lax.concatenate([_part(p, 0, 1, axis), moved], axis)
+
+
+_unwrap = nested_jit(_unwrap, static_argnames=("axis",))
+
+
+# ---------------------------------------------------------------------------------------------------
+# Interpolation
+
+
+@export
+def interp(
+    x: ArrayLike,
+    xp: ArrayLike,
+    fp: ArrayLike,
+    left: ArrayLike | str | None = None,
+    right: ArrayLike | str | None = None,
+    period: ArrayLike | None = None,
+) -> Array:
+    """Linear interpolation of a sampled function.
+
+    Args:
+      x: where to evaluate it.
+      xp: coordinates of the samples, ascending.
+      fp: samples.
+      left, right: values below and above all `xp`; None for the first and last sample, "extrapolate" to go
+        on with the slope at the end.
+      period: a period of `x`; coordinates need no order then, and `left` and `right` are not used.
+
+    Raises:
+      ValueError: if `xp` and `fp` are no vectors of one size, or `x` is complex.
+
+    >>> jnp.interp(jnp.array([0.5, 9.]), jnp.array([0., 1., 2.]), jnp.array([1., 3., 2.])).tolist()
+    [2.0, 2.0]
+    """
+    util.check_arraylike("interp", x, xp, fp)
+    for name, value in (("left", left), ("right", right)):
+        if isinstance(value, str) and value != "extrapolate":
+            raise ValueError(
+                f"the only valid string value of `{name}` is 'extrapolate', but got: {value!r}"
+            )
+    if np.ndim(xp) != 1 or np.shape(xp) != np.shape(fp):
+        raise ValueError("xp and fp must be one-dimensional arrays of equal size")
+    if np.shape(xp) == (0,):
+        raise ValueError("jnp.interp: array of sample points is empty")
+    if dtypes.issubdtype(dtypes.result_type(x, xp), np.complexfloating):
+        raise ValueError("jnp.interp: complex x values not supported.")
+    if period is not None:
+        util.check_arraylike("interp", period)
+        if np.ndim(period) != 0:
+            raise ValueError(f"period must be a scalar; got {period}")
+        known = core.to_concrete_value(period)
+        if known is not None and known == 0:
+            raise ValueError(f"period must be a non-zero value; got {period}")
+    extrapolate = isinstance(left, str), isinstance(right, str)
+    return _interp(
+        x, xp, fp, None if extrapolate[0] else left, None if extrapolate[1] else right, period,
+        extrapolate=extrapolate,
+    )  # fmt: skip
+
+
+def _interp(x, xp, fp, left, right, period, *, extrapolate):
+    (fp,) = (util.to_array(v) for v in util.promote_dtypes_inexact(fp))
+    if period is None:
+        x, xp = (util.to_array(v) for v in util.promote_dtypes_inexact(x, xp))
+    else:
+        x, xp, period = (util.to_array(v) for v in util.promote_dtypes_inexact(x, xp, period))
+        period = lax.abs(period)
+        x, xp = remainder(x, period), remainder(xp, period)
+        xp, fp = lax.sort_key_val(xp, fp)
+        n = xp.shape[0]
+        xp = lax.concatenate(
+            [lax.sub(_part(xp, n - 1, n, 0), period), xp, lax.add(_part(xp, 0, 1, 0), period)], 0
+        )
+        fp = lax.concatenate([_part(fp, n - 1, n, 0), fp, _part(fp, 0, 1, 0)], 0)
+    n = xp.shape[0]
+    place = _searchsorted(xp, x, None, side="right", method="scan")
+    place = lax.clamp(lax._const(place, min(1, n - 1)), place, lax._const(place, n - 1))
+    before = lax.max(lax.sub(place, lax._const(place, 1)), lax._const(place, 0))
+    x0, f0 = _at(xp, before), _at(fp, before)
+    dx = lax.sub(_at(xp, place), x0)
+    df = lax.sub(_at(fp, place), f0)
+    tiny = np.spacing(np.finfo(dtypes.dtype(xp)).eps) if xp.dtype.kind == "f" else 0
+    jump = lax.le(lax.abs(dx), lax._const(dx, tiny))
+    slope = lax.div(lax.sub(x, x0), lax.select(jump, lax.full_like(dx, 1), dx))
+    rise = lax.mul(*util.promote_dtypes(slope, df))
+    out = util._where(jump, f0, lax.add(*util.promote_dtypes(f0, rise)))
+    if period is None:
+        if not extrapolate[0]:
+            first = slicing.index_in_dim(xp, 0, keepdims=False)
+            value = slicing.index_in_dim(fp, 0, keepdims=False) if left is None else left
+            out = util._where(lax.lt(x, first), value, out)
+        if not extrapolate[1]:
+            last = slicing.index_in_dim(xp, -1, keepdims=False)
+            value = slicing.index_in_dim(fp, -1, keepdims=False) if right is None else right
+            out = util._where(lax.gt(x, last), value, out)
+    return out
+
+
+_interp = nested_jit(_interp, static_argnames=("extrapolate",))

@@ -1,0 +1,140 @@
+"""Positions in flattened arrays."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from jax._src import core, dtypes
+from jax._src.basearray import Array
+from jax._src.lax import lax
+from jax._src.library_jit import nested_jit
+from jax._src.numpy import util
+from jax._src.numpy.util import export
+from jax._src.typing import ArrayLike, DTypeLike
+
+
+@export
+def unravel_index(indices: ArrayLike, shape: Any) -> tuple[Array, ...]:
+    """Positions in a flattened array as indices along each dimension.
+
+    Args:
+      indices: integers; negative ones count from the end, those out of bounds are brought into bounds.
+      shape: of the array.
+
+    Returns:
+      For each dimension an array of the shape of `indices`.
+
+    >>> i, j = jnp.unravel_index(jnp.array([1, 5]), (2, 3))
+    >>> i.tolist(), j.tolist()
+    ([0, 1], [1, 2])
+    """
+    indices = util.ensure_arraylike("unravel_index", indices)
+    if not dtypes.issubdtype(indices.dtype, np.integer):
+        raise TypeError(f"unravel_index: indices must be integers, got dtype {indices.dtype}")
+    if isinstance(shape, (int, np.integer)) or np.ndim(shape) == 0:
+        shape = (shape,)
+    shape = tuple([core.concrete_or_error(operator.index, d, "shape of unravel_index") for d in shape])
+    return _unravel_index(indices, shape=shape)
+
+
+def _unravel_index(indices, *, shape):
+    total = int(np.prod(shape))
+    if dtypes.iinfo(indices.dtype).max < total:
+        indices = lax.convert_element_type(indices, np.int32 if total < 2**31 else np.int64)
+    size = lax._const(indices, total)
+    if dtypes.issubdtype(indices.dtype, np.signedinteger):
+        low, high = lax._const(indices, -total), lax._const(indices, total - 1)
+        indices = lax.clamp(low, indices, high)
+        indices = lax.select(lax.lt(indices, lax._const(indices, 0)), lax.add(indices, size), indices)
+    else:
+        indices = lax.min(indices, lax._const(indices, max(total - 1, 0)))
+    out = []
+    for d in reversed(shape):
+        n = lax._const(indices, max(d, 1))
+        out.append(lax.rem(indices, n))
+        indices = lax.div(indices, n)
+    return tuple(out[::-1])
+
+
+_unravel_index = nested_jit(_unravel_index, static_argnames=("shape",))
+
+
+@export
+def ravel_multi_index(
+    multi_index: Sequence[ArrayLike],
+    dims: Sequence[int],
+    mode: str = "raise",
+    order: str = "C",
+    *,
+    dtype: DTypeLike | None = None,
+) -> Array:
+    """Indices along each dimension as positions in the flattened array.
+
+    Args:
+      multi_index: for each dimension an array of integers; they broadcast.
+      dims: the array's shape.
+      mode: for indices out of bounds: "raise" (not possible for traced ones), "wrap", "clip", or "ignore".
+      order: "C" for the last index changing fastest, "F" for the first.
+      dtype: of the result; None for the one that combines those of the indices.
+
+    Raises:
+      ValueError: for indices out of bounds in mode "raise", those that are no integers, or another number of
+        them.
+
+    >>> jnp.ravel_multi_index((jnp.array([0, 1]), jnp.array([1, 2])), (2, 3)).tolist()
+    [1, 5]
+    """
+    if len(multi_index) != len(dims):
+        raise ValueError(f"ravel_multi_index: {len(multi_index)=} != {len(dims)=}")
+    dims = tuple([core.concrete_or_error(operator.index, d, "dims of ravel_multi_index") for d in dims])
+    arrays = util.ensure_arraylike_tuple("ravel_multi_index", multi_index)
+    for x in arrays:
+        if not dtypes.issubdtype(x.dtype, np.integer):
+            raise ValueError(f"dtype={x.dtype!r} is not an integer type.")
+    if mode not in ("raise", "wrap", "clip", "ignore"):
+        raise ValueError(f"invalid {mode=}. Expected 'raise', 'wrap', 'clip', or 'ignore'.")
+    if order not in ("C", "F"):
+        raise ValueError(f"invalid {order=}. Expected 'C' or 'F'")
+    if mode == "raise":
+        context = (
+            "The error occurred because ravel_multi_index was jit-compiled with mode='raise'. Use "
+            "mode='wrap', mode='clip' or mode='ignore' instead."
+        )
+        for x, n in zip(arrays, dims):
+            value = core.concrete_or_error(np.asarray, x, context)
+            if ((value < 0) | (value >= n)).any():
+                raise ValueError("invalid entry in coordinates array")
+    if dtype is not None:
+        dtype = dtypes.check_and_canonicalize_user_dtype(dtype, "ravel_multi_index")
+    return _ravel_multi_index(*arrays, dims=dims, mode=mode, order=order, dtype=dtype)
+
+
+def _ravel_multi_index(*arrays, dims, mode, order, dtype):
+    if dtype is None:
+        dtype = dtypes.result_type(*arrays) if arrays else dtypes.default_int_dtype()
+    arrays = util._broadcast_arrays(*arrays)
+    if not arrays:
+        return lax.full((), 0, dtype)
+    total = int(np.prod(dims))
+    wide = np.dtype(np.int32 if total < 2**31 else np.int64)
+    out, stride = None, 1
+    pairs = list(zip(arrays, dims))
+    for x, n in pairs if order == "F" else pairs[::-1]:
+        x = lax.convert_element_type(x, wide)
+        if mode == "wrap":
+            x = lax.rem(lax.add(lax.rem(x, lax._const(x, n)), lax._const(x, n)), lax._const(x, n))
+        elif mode == "clip":
+            x = lax.clamp(lax._const(x, 0), x, lax._const(x, n - 1))
+        term = lax.mul(x, lax._const(x, stride))
+        out = term if out is None else lax.add(out, term)
+        stride *= n
+    return lax.convert_element_type(out, dtype)
+
+
+_ravel_multi_index = nested_jit(
+    _ravel_multi_index, static_argnames=("dims", "mode", "order", "dtype")
+)

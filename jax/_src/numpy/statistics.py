@@ -1,0 +1,284 @@
+"""Covariance and correlation, and correlation in the sense of signals: convolutions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from jax._src import core, dtypes
+from jax._src.basearray import Array
+from jax._src.lax import convolution, lax, slicing
+from jax._src.library_jit import nested_jit
+from jax._src.numpy import util
+from jax._src.numpy.manipulation.shape import operand
+from jax._src.numpy.util import export
+from jax._src.typing import ArrayLike, DTypeLike
+
+# ---------------------------------------------------------------------------------------------------
+# Covariance
+
+
+@export
+def cov(
+    m: ArrayLike,
+    y: ArrayLike | None = None,
+    rowvar: bool = True,
+    bias: bool = False,
+    ddof: int | None = None,
+    fweights: ArrayLike | None = None,
+    aweights: ArrayLike | None = None,
+    dtype: DTypeLike | None = None,
+) -> Array:
+    """The covariance matrix.
+
+    Args:
+      m: a variable in each row, an observation in each column; or one variable.
+      y: more variables.
+      rowvar: False if variables are in columns.
+      bias: whether to divide by the number of observations, not by that less one.
+      ddof: what to subtract from that number; None for `1 - bias`.
+      fweights: how often each observation occurs, integers.
+      aweights: weights of observations.
+      dtype: of the result, inexact.
+
+    Raises:
+      ValueError: for more than two dimensions, or a `dtype` that is not inexact.
+      TypeError: for `fweights` that are no integers.
+      RuntimeError: for weights of another size.
+
+    >>> jnp.cov(jnp.array([[0., 1., 2.], [0., 2., 4.]])).tolist()
+    [[1.0, 2.0], [2.0, 4.0]]
+    """
+    if dtype is not None:
+        dtype = _inexact("cov", dtype)
+    if y is None:
+        util.check_arraylike("cov", m)
+        arrays = [m]
+    else:
+        util.check_arraylike("cov", m, y)
+        arrays = [m, y]
+    arrays = [util.to_array(a) for a in util.promote_dtypes_inexact(*arrays)]
+    for name, a in zip("my", arrays):
+        if a.ndim > 2:
+            raise ValueError(f"{name} has more than 2 dimensions")
+    if dtype is not None:
+        arrays = [lax.convert_element_type(a, dtype) for a in arrays]
+    samples = _samples(arrays[0], rowvar)
+    weights = []
+    for name, w in (("fweights", fweights), ("aweights", aweights)):
+        if w is None:
+            continue
+        w = operand("cov", w)
+        if w.ndim > 1:
+            raise RuntimeError(f"cannot handle multidimensional {name}")
+        if w.ndim != 1 or w.shape[0] != samples:
+            raise RuntimeError(f"incompatible numbers of samples and {name}")
+        if name == "fweights" and not dtypes.issubdtype(w.dtype, np.integer):
+            raise TypeError("fweights must be integer.")
+        value = core.to_concrete_value(w)
+        if name == "fweights" and value is not None and (np.asarray(value) < 0).any():
+            raise ValueError("fweights cannot be negative")
+        weights.append(lax.abs(w))
+    return _cov(
+        arrays[0],
+        arrays[1] if y is not None else None,
+        weights[0] if fweights is not None else None,
+        weights[-1] if aweights is not None else None,
+        rowvar=bool(rowvar),
+        ddof=(0 if bias else 1) if ddof is None else ddof,
+    )
+
+
+def _inexact(name: str, dtype: Any) -> Any:
+    given, dtype = dtype, dtypes.check_and_canonicalize_user_dtype(dtype, name)
+    if not dtypes.issubdtype(dtype, np.inexact):
+        raise ValueError(f"{name}: dtype must be a subclass of float or complex; got dtype={given}")
+    return dtype
+
+
+def _samples(m, rowvar):
+    return m.shape[0] if m.ndim == 1 or (m.ndim == 2 and not rowvar) else m.shape[1] if m.ndim else 1
+
+
+def _cov(m, y, fweights, aweights, *, rowvar, ddof):
+    x = lax.broadcast_to_rank(m, 2)
+    if not rowvar and m.ndim != 1:
+        x = lax.transpose(x, (1, 0))
+    if x.shape[0] == 0:
+        return lax.full((0, 0), 0, x.dtype)
+    if y is not None:
+        more = lax.broadcast_to_rank(y, 2)
+        if not rowvar and more.shape[0] != 1:
+            more = lax.transpose(more, (1, 0))
+        x = lax.concatenate([x, more], 0)
+    n = x.shape[1]
+    real = util._complex_elem_type(x.dtype)
+    w = None
+    for weights in (fweights, aweights):
+        if weights is not None:
+            weights = lax.convert_element_type(weights, real)
+            w = weights if w is None else lax.mul(w, weights)
+    if w is None:
+        mean = lax.div(lax.reduce_sum(x, axes=(1,)), lax._const(x, n))
+        freedom = lax.full((), n - ddof, real)
+    else:
+        total = lax.reduce_sum(w, axes=(0,))
+        row = lax.convert_element_type(lax.expand_dims(w, (0,)), x.dtype)
+        mean = lax.div(
+            lax.reduce_sum(lax.mul(x, row), axes=(1,)), lax.convert_element_type(total, x.dtype)
+        )
+        less = lax._const(total, ddof)
+        if aweights is not None and ddof != 0:
+            square = lax.reduce_sum(
+                lax.mul(w, lax.convert_element_type(aweights, real)), axes=(0,)
+            )
+            less = lax.div(lax.mul(less, square), total)
+        freedom = lax.sub(total, less)
+    x = lax.sub(x, lax.expand_dims(mean, (1,)))
+    other = x if w is None else lax.mul(x, row)
+    if dtypes.issubdtype(x.dtype, np.complexfloating):
+        other = lax.conj(other)
+    products = lax.dot_general(x, other, (((1,), (1,)), ((), ())))
+    out = lax.div(products, lax.convert_element_type(freedom, x.dtype))
+    return lax.squeeze(out, [d for d in (0, 1) if out.shape[d] == 1])
+
+
+_cov = nested_jit(_cov, static_argnames=("rowvar", "ddof"))
+
+
+@export
+def corrcoef(
+    x: ArrayLike,
+    y: ArrayLike | None = None,
+    rowvar: bool = True,
+    dtype: DTypeLike | None = None,
+) -> Array:
+    """The matrix of Pearson's correlation coefficients.
+
+    Args:
+      x, y, rowvar, dtype: as for `cov`.
+
+    >>> jnp.corrcoef(jnp.array([[0., 1., 2.], [0., 2., 4.]])).tolist()
+    [[1.0, 1.0], [1.0, 1.0]]
+    """
+    util.check_arraylike("corrcoef", x)
+    if dtype is not None:
+        dtype = _inexact("corrcoef", dtype)
+    return _corrcoef(cov(x, y, rowvar, dtype=dtype))
+
+
+def _corrcoef(c):
+    if not c.ndim:
+        return lax.div(c, c)
+    n = c.shape[0]
+    if not n:
+        return c
+    diagonal = lax.reshape(c, (n * n,))
+    diagonal = slicing.slice(diagonal, (0,), (n * n,), (n + 1,))
+    is_complex = dtypes.issubdtype(c.dtype, np.complexfloating)
+    deviation = lax.sqrt(lax.real(diagonal) if is_complex else diagonal)
+    deviation = lax.convert_element_type(deviation, c.dtype)
+    c = lax.div(lax.div(c, lax.expand_dims(deviation, (1,))), lax.expand_dims(deviation, (0,)))
+    if is_complex:
+        return lax.complex(_within_one(lax.real(c)), _within_one(lax.imag(c)))
+    return _within_one(c)
+
+
+def _within_one(x):
+    return lax.min(lax.max(x, lax._const(x, -1)), lax._const(x, 1))
+
+
+_corrcoef = nested_jit(_corrcoef)
+
+
+# ---------------------------------------------------------------------------------------------------
+# Convolution
+
+
+@export
+def convolve(
+    a: ArrayLike,
+    v: ArrayLike,
+    mode: str = "full",
+    *,
+    precision: Any = None,
+    preferred_element_type: DTypeLike | None = None,
+) -> Array:
+    """The convolution of two vectors.
+
+    Args:
+      a, v: vectors of sizes `m` and `n`.
+      mode: "full" for size `m + n - 1`, "same" for `max(m, n)`, "valid" for `max(m, n) - min(m, n) + 1`.
+      precision, preferred_element_type: as for `jax.numpy.dot`.
+
+    Raises:
+      ValueError: for other shapes and modes, and empty vectors.
+
+    >>> jnp.convolve(jnp.array([1., 2., 3.]), jnp.array([1., 1.])).tolist()
+    [1.0, 3.0, 5.0, 3.0]
+    """
+    return _signals("convolve", a, v, mode, precision, preferred_element_type)
+
+
+@export
+def correlate(
+    a: ArrayLike,
+    v: ArrayLike,
+    mode: str = "valid",
+    *,
+    precision: Any = None,
+    preferred_element_type: DTypeLike | None = None,
+) -> Array:
+    """The correlation of two vectors, the second one conjugated.
+
+    Args:
+      a, v, mode, precision, preferred_element_type: as for `convolve`.
+
+    >>> jnp.correlate(jnp.array([1., 2., 3.]), jnp.array([0., 1.])).tolist()
+    [2.0, 3.0]
+    """
+    return _signals("correlate", a, v, mode, precision, preferred_element_type)
+
+
+def _signals(op, a, v, mode, precision, preferred):
+    util.check_arraylike(op, a, v)
+    if np.ndim(a) != 1 or np.ndim(v) != 1:
+        raise ValueError(f"{op}() only support 1-dimensional inputs.")
+    if np.shape(a)[0] == 0 or np.shape(v)[0] == 0:
+        raise ValueError(
+            f"{op}: inputs cannot be empty, got shapes {np.shape(a)} and {np.shape(v)}."
+        )
+    if mode not in ("full", "same", "valid"):
+        raise ValueError("mode must be one of ['full', 'same', 'valid']")
+    if preferred is not None:
+        preferred = dtypes.check_and_canonicalize_user_dtype(preferred, op)
+    return _convolve(a, v, op=op, mode=mode, precision=precision, preferred=preferred)
+
+
+def _convolve(a, v, *, op, mode, precision, preferred):
+    a, v = (util.to_array(x) for x in util.promote_dtypes_inexact(a, v))
+    swapped = a.shape[0] < v.shape[0]
+    if op == "correlate":
+        v = lax.conj(v) if dtypes.issubdtype(v.dtype, np.complexfloating) else v
+        if swapped:
+            a, v = v, a
+    else:
+        if swapped:
+            a, v = v, a
+        v = lax.rev(v, (0,))
+    n = v.shape[0]
+    pads = {"valid": (0, 0), "same": (n // 2, n - n // 2 - 1), "full": (n - 1, n - 1)}
+    out = convolution.conv_general_dilated(
+        lax.expand_dims(a, (0, 1)),
+        lax.expand_dims(v, (0, 1)),
+        (1,),
+        [pads[mode]],
+        precision=precision,
+        preferred_element_type=preferred,
+    )
+    out = lax.squeeze(out, (0, 1))
+    return lax.rev(out, (0,)) if op == "correlate" and swapped else out
+
+
+_convolve = nested_jit(_convolve, static_argnames=("op", "mode", "precision", "preferred"))
