@@ -44,8 +44,8 @@ def _zeros_like_shaped_array(aval: ShapedArray):
             aval.shape, 0, aval.dtype
         )
     if aval.weak_type:
-        if not aval.shape and aval.dtype == dtypes.canonicalize_dtype(np.float64):
-            return 0.0
+        if aval.dtype == dtypes.canonicalize_dtype(np.float64):
+            return hooks.broadcast_in_dim(0.0, aval.shape, ()) if aval.shape else 0.0
         return hooks.convert_element_type(hooks.full(aval.shape, 0, aval.dtype), aval.dtype, True)
     if not aval.shape:
         return np.zeros((), aval.dtype)
@@ -105,13 +105,6 @@ class SymbolicZero:
 
     def __repr__(self) -> str:
         return f"SymbolicZero({self.aval.str_short()})"
-
-
-class _ClosedOver:
-    """What a backward rule gives for values that its function closes over: it says nothing of them."""
-
-
-closed_over = _ClosedOver()
 
 
 def replace_internal_symbolic_zeros(x: Any) -> Any:

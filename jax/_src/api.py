@@ -32,7 +32,7 @@ from jax._src.interpreters import partial_eval as pe
 from jax._src.sharding_impls import UNSPECIFIED
 from jax._src.tree_util import (
     Partial,
-    equality_errors,
+    equality_errors_pytreedef,
     generate_key_paths,
     keystr,
     register_pytree_node,
@@ -279,6 +279,13 @@ def _check_input_dtype(name, holomorphic, allow_int, x) -> None:
                 f"{name} with holomorphic=True requires inputs with complex dtype, but got "
                 f"{dtypes.dtype_name(aval.dtype)}."
             )
+    elif name == "jacfwd" and not dtypes.issubdtype(aval.dtype, np.floating):
+        raise TypeError(
+            f"{name} requires real-valued inputs (input dtype that is a sub-dtype of np.floating), but "
+            f"got {dtypes.dtype_name(aval.dtype)}. For holomorphic differentiation, pass "
+            "holomorphic=True. For differentiation of non-holomorphic functions involving complex "
+            "inputs or integer inputs, use jax.jvp directly."
+        )
     if (
         dtypes.issubdtype(aval.dtype, dtypes.extended)
         or dtypes.issubdtype(aval.dtype, np.integer)
@@ -294,13 +301,6 @@ def _check_input_dtype(name, holomorphic, allow_int, x) -> None:
         raise TypeError(
             f"{name} requires numerical-valued inputs (input dtype that is a sub-dtype of np.bool_ or "
             f"np.number), but got {dtypes.dtype_name(aval.dtype)}."
-        )
-    elif not holomorphic and name in ("jacfwd",) and dtypes.issubdtype(aval.dtype, np.complexfloating):
-        raise TypeError(
-            f"{name} requires real-valued inputs (input dtype that is a sub-dtype of np.floating), but "
-            f"got {dtypes.dtype_name(aval.dtype)}. For holomorphic differentiation, pass "
-            "holomorphic=True. For differentiation of non-holomorphic functions involving complex "
-            "inputs, use jax.jvp or jax.vjp directly."
         )
 
 
@@ -426,7 +426,7 @@ class VJP:
             )
         cts, ct_tree = tree_flatten(args[0])
         if ct_tree != self.out_tree:
-            raise ValueError(self._tree_mismatch(args[0]))
+            raise ValueError(self._tree_mismatch(ct_tree))
         cts = [_checked_cotangent(ct, a, i, self) for i, (ct, a) in enumerate(zip(cts, self.out_avals))]
         return tree_unflatten(self.in_tree, self._backward(cts))
 
@@ -443,12 +443,10 @@ class VJP:
     def _name(self) -> str:
         return "the function" if self._fun is None else core.fun_source_info(self._fun)
 
-    def _tree_mismatch(self, ct) -> str:
-        result = tree_unflatten(self.out_tree, [0] * self.out_tree.num_leaves)
-        ct = tree_map(lambda _: 0, ct)
+    def _tree_mismatch(self, ct_tree) -> str:
         lines = [
             f"  * result{keystr(path)} was a {was} in the original output, but a {now} here, so {why}"
-            for path, was, now, why in equality_errors(result, ct)
+            for path, was, now, why in equality_errors_pytreedef(self.out_tree, ct_tree)
         ]
         return (
             "unexpected tree structure: the argument of a function returned by `jax.vjp` must have the "

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from jax._src import api_util, core, dtypes, traceback_util
-from jax._src.ad_util import SymbolicZero, Zero, closed_over
+from jax._src.ad_util import SymbolicZero, Zero
 from jax._src.api_util import check_callable, flatten_fun_nokwargs
 from jax._src.core import Primitive, Tracer, typeof
 from jax._src.interpreters import ad, mlir
@@ -687,7 +687,7 @@ class _lifted_fwd(_lifted):
 
 class _lifted_bwd(_lifted):
     def __call__(self, trees, *args):
-        return [closed_over] * self.num_consts + list(self.rule(trees, *args))
+        return [None] * self.num_consts + list(self.rule(trees, *args))
 
 
 def _custom_vjp_pp(eqn, context, settings):

@@ -10,7 +10,13 @@ import numpy as np
 
 from jax._src import core, tree_util
 from jax._src.core import typeof
-from jax._src.tree_util import keystr, generate_key_paths, tree_flatten, tree_unflatten, treedef_children
+from jax._src.tree_util import (
+    equality_errors_pytreedef,
+    keystr,
+    tree_flatten,
+    tree_unflatten,
+    treedef_children,
+)
 
 CompilerOptions = dict[str, str | bool | int | float]
 
@@ -200,9 +206,12 @@ class Compiled(_Stage):
 
     @property
     def out_info(self):
-        """Shapes and dtypes of the results, as a tree of `ShapeDtypeStruct`."""
+        """Types and shardings of the results, as a tree of `ShapeDtypeStruct`."""
         from_aval = core.ShapeDtypeStruct.from_aval
-        return tree_unflatten(self.out_tree, [from_aval(a) for a in self._executable.out_avals])
+        structs = [from_aval(a) for a in self._executable.out_avals]
+        formats = self._executable.output_formats()
+        structs = [s.update(sharding=f) for s, f in zip(structs, formats)]
+        return tree_unflatten(self.out_tree, structs)
 
     def _flat_inputs(self, values):
         n = len(self._consts)
@@ -249,17 +258,15 @@ class Compiled(_Stage):
     call = __call__
 
     def _tree_mismatch(self, args, kwargs, tree) -> str:
-        expected = self.in_tree
-        want = {keystr(p) for p, _ in generate_key_paths(tree_unflatten(expected, [0] * expected.num_leaves))}
-        got = {keystr(p) for p, _ in generate_key_paths((args, kwargs))}
-        lines = []
-        if want - got:
-            lines.append(f"missing: {', '.join(sorted(want - got))}")
-        if got - want:
-            lines.append(f"unexpected: {', '.join(sorted(got - want))}")
+        pairs = zip(("args", "kwargs"), treedef_children(self.in_tree), treedef_children(tree))
+        lines = [
+            f"  * at {name}{keystr(path)}, seen {was} but now given {now}, so {why}"
+            for name, seen, given in pairs
+            for path, was, now, why in equality_errors_pytreedef(seen, given)
+        ]
         return (
             "Function compiled with input pytree does not match the input pytree it was called with. "
-            f"It was compiled for {expected} and called with {tree}. " + "; ".join(lines)
+            f"There are {len(lines)} mismatches:\n" + "\n".join(lines)
         )
 
 

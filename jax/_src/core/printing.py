@@ -66,9 +66,7 @@ class JaxprPpContext:
         for v, like in zip(for_vars, like_vars):
             if type(v) is Literal or type(like) is Literal or v in self.var_names:
                 continue
-            name = self.var_names.get(like, "_")
-            if name != "_":
-                self.var_names[v] = name
+            self.var_names[v] = self.var_names[like]
 
 
 def pp_var(v, context: JaxprPpContext, *, print_dtype: bool = True) -> str:

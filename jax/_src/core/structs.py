@@ -12,6 +12,7 @@ from jax._src.core.avals import (
     empty_mat,
     pytype_aval_mappings,
 )
+from jax._src.layout import Format
 from jax._src.named_sharding import NamedSharding
 from jax._src.partition_spec import PartitionSpec
 from jax._src.mesh import get_abstract_mesh
@@ -85,8 +86,7 @@ class ShapeDtypeStruct:
 
     @property
     def format(self):
-        from_layout = _format_class[0]
-        return from_layout(self._layout, self._sharding)
+        return Format(self._layout, self._sharding)
 
     @property
     def ndim(self) -> int:
@@ -148,10 +148,6 @@ class ShapeDtypeStruct:
         return f"ShapeDtypeStruct({', '.join(parts)})"
 
     __str__ = __repr__
-
-
-# Filled in by the layout module, which stands above the core.
-_format_class: list = [None]
 
 
 def _dtype_text(dtype) -> str:

@@ -18,7 +18,6 @@ from jax._src.ad_util import (
     Zero,
     add_jaxvals,
     add_tangents,
-    closed_over,
     instantiate as instantiate_zero,
     replace_internal_symbolic_zeros,
     replace_rule_output_symbolic_zeros,
@@ -219,6 +218,12 @@ def custom_vjp_linearize(fwd, bwd, primals, tangents, out_trees, symbolic_zeros)
     its first argument.
     """
     perturbed = [type(t) is not Zero for t in tangents]
+    if any(perturbed[: getattr(fwd, "num_consts", 0)]):
+        raise CustomVJPException(
+            "Detected differentiation of a custom_vjp function with respect to a closed-over value. "
+            "Its rule gives cotangents of the explicit arguments only: make the value an argument "
+            "of the function and of its fwd rule, and return its cotangent from the bwd rule."
+        )
     outs_and_res = fwd(*perturbed, *primals) if symbolic_zeros else fwd(*primals)
     trees = out_trees()
     res, outs = split_list(outs_and_res, [trees.num_res])
@@ -266,13 +271,6 @@ def _custom_lin_transpose(cts, *args, num_res, bwd, out_avals, in_zeros, symboli
         cts = [instantiate_zeros(ct) for ct in cts]
     cts_in = bwd(*res, *cts)
     cts_in = [replace_rule_output_symbolic_zeros(ct) for ct in cts_in]
-    for ct, zero in zip(cts_in, in_zeros):
-        if zero is None and ct is closed_over:
-            raise CustomVJPException(
-                "Detected differentiation of a custom_vjp function with respect to a closed-over value. "
-                "Its rule gives cotangents of the explicit arguments only: make the value an argument "
-                "of the function and of its fwd rule, and return its cotangent from the bwd rule."
-            )
     return [None] * num_res + [ct for ct, zero in zip(cts_in, in_zeros) if zero is None]
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from jax._src import config, core, source_info_util
-from jax._src.ad_util import SymbolicZero, Zero, closed_over
+from jax._src.ad_util import SymbolicZero, Zero
 from jax._src.core import (
     ClosedJaxpr,
     Primitive,
@@ -300,8 +300,8 @@ class _BatchedBwd(_Batched):
 
 
 def _match_and_sum(axis_data, src, dst, x):
-    if x is None or x is closed_over:
-        return x
+    if x is None:
+        return None
     if type(x) in (Zero, SymbolicZero):
         if dst is None:
             return x

@@ -239,6 +239,7 @@ def trapezoid(
 
 
 def _trapezoid(y, x, dx, *, axis):
+    (y,) = util.promote_dtypes_inexact(y)
     if x is None:
         y, width = (util.to_array(v) for v in util.promote_dtypes_inexact(y, dx))
     else:
@@ -282,13 +283,13 @@ def unwrap(
     if dtypes.issubdtype(p.dtype, np.complexfloating):
         raise ValueError("jnp.unwrap does not support complex inputs.")
     if not p.size:
-        dtype, weak = dtypes.result_type(p, period, return_weak_type_flag=True)
-        return lax._convert_element_type(p, dtype, weak)
+        return lax.convert_element_type(p, dtypes.result_type(p, period))
     return _unwrap(p, discont, period, axis=canonicalize_axis(axis, p.ndim))
 
 
 def _unwrap(p, discont, period, *, axis):
-    p, period = (util.to_array(x) for x in util.promote_dtypes(p, period))
+    dtype = dtypes.result_type(p, period)
+    p, period = lax.convert_element_type(p, dtype), lax.convert_element_type(period, dtype)
     two = lax._const(period, 2)
     half = lax.div(period, two)
     steps = _steps(p, axis)

@@ -43,6 +43,8 @@ def unravel_index(indices: ArrayLike, shape: Any) -> tuple[Array, ...]:
 
 def _unravel_index(indices, *, shape):
     total = int(np.prod(shape))
+    if total == 0:
+        return tuple([lax.full_like(indices, 0)] * len(shape))
     if dtypes.iinfo(indices.dtype).max < total:
         indices = lax.convert_element_type(indices, np.int32 if total < 2**31 else np.int64)
     size = lax._const(indices, total)
@@ -51,10 +53,10 @@ def _unravel_index(indices, *, shape):
         indices = lax.clamp(low, indices, high)
         indices = lax.select(lax.lt(indices, lax._const(indices, 0)), lax.add(indices, size), indices)
     else:
-        indices = lax.min(indices, lax._const(indices, max(total - 1, 0)))
+        indices = lax.min(indices, lax._const(indices, total - 1))
     out = []
     for d in reversed(shape):
-        n = lax._const(indices, max(d, 1))
+        n = lax._const(indices, d)
         out.append(lax.rem(indices, n))
         indices = lax.div(indices, n)
     return tuple(out[::-1])

@@ -174,7 +174,7 @@ def digitize(
       method: as for `searchsorted`.
 
     Returns:
-      Integers of the shape of `x`: `i` for `bins[i-1] <= x < bins[i]` (descending: `bins[i-1] > x >= bins[i]`).
+      Integers of the shape of `x`: `i` for `bins[i-1] <= x < bins[i]`, or `bins[i-1] > x >= bins[i]`.
 
     Raises:
       ValueError: if `bins` is no vector.
@@ -198,8 +198,7 @@ def _digitize(x, bins, *, right, method):
     rising = _searchsorted(bins, x, None, side=side, method=method)
     if n == 1:
         return rising
-    other = "right" if right else "left"
-    falling = _searchsorted(lax.rev(bins, (0,)), x, None, side=other, method=method)
+    falling = _searchsorted(lax.rev(bins, (0,)), x, None, side=side, method=method)
     falling = lax.sub(lax._const(falling, n), falling)
     first = slicing.index_in_dim(bins, 0, keepdims=False)
     last = slicing.index_in_dim(bins, -1, keepdims=False)
@@ -250,7 +249,7 @@ def bincount(
             "The error occurred because of argument 'x' of jnp.bincount. To avoid this error, pass a static "
             "`length` argument.",
         )
-        length = max(minlength, int(value.max()) + 1 if value.size else 0, 0 if value.size else 1, 0)
+        length = max(minlength, int(value.max()) + 1 if value.size else 0, 0)
     else:
         length = core.concrete_dim_or_error(
             operator.index, length, "The error occurred because of argument 'length' of jnp.bincount."
@@ -494,7 +493,7 @@ def histogramdd(
         for i, (column, b) in enumerate(zip(columns, per_axis))
     ]
     if weights is None:
-        weights = lax.full((n,), 1, sample.dtype)
+        weights = lax.full((n,), 1, dtypes.default_int_dtype())
     return _histogramdd(sample, util.to_array(weights), edges, density=bool(density)), edges
 
 
@@ -517,6 +516,7 @@ def _histogramdd(sample, weights, edges, *, density):
     flat = lax.select(outside, lax.full_like(flat, total), flat)
     counts = lax.reshape(_bincount(flat, weights, length=total), sizes)
     if density:
+        counts = lax.convert_element_type(counts, dtypes.result_type(sample, counts))
         counts = lax.div(counts, lax.reduce_sum(counts, axes=tuple(range(len(sizes)))))
         for i, e in enumerate(edges):
             widths = lax.sub(

@@ -108,7 +108,7 @@ def _argsort(a, *, dimension, stable, descending, dtype=None):
         dtype = dtypes.canonicalize_dtype(np.int64 if use_64 else dtypes.default_int_dtype())
     places = lax.broadcasted_iota(dtype, a.shape, dimension)
     # Equal elements keep their order when they are sorted back to front, and the result reversed.
-    if descending:
+    if descending and stable:
         a, places = lax.rev(a, (dimension,)), lax.rev(places, (dimension,))
     _, out = lax.sort((a, places), dimension=dimension, is_stable=stable, num_keys=1)
     return lax.rev(out, (dimension,)) if descending else out
@@ -216,7 +216,23 @@ def _smallest(a, kth):
 
 
 def _partition(a, *, kth, axis):
-    return _take_along(a, _argpartition(a, kth=kth, axis=axis), axis)
+    n = a.shape[axis]
+    perm = [*[d for d in range(a.ndim) if d != axis], axis]
+    moved = lax.transpose(a, perm)
+    last = a.ndim - 1
+    parts = [_take_along(moved, _smallest(moved, kth), last)]
+    if kth < n - 1:
+        key = lax.convert_element_type(moved, np.int8) if a.dtype == np.bool_ else moved
+        greatest, _ = lax.top_k(key, n - kth - 1)
+        parts.append(lax.convert_element_type(greatest, a.dtype))
+    return lax.transpose(lax.concatenate(parts, last), _inverse(perm))
+
+
+def _inverse(perm):
+    back = [0] * len(perm)
+    for i, d in enumerate(perm):
+        back[d] = i
+    return back
 
 
 def _take_along(a, places, axis):
@@ -265,10 +281,7 @@ def _argpartition(a, *, kth, axis):
     rest = slicing.slice_in_dim(order, 0, n - kth - 1, axis=1)
     out = lax.concatenate([flat, rest], 1)
     out = lax.convert_element_type(out, dtypes.default_int_dtype())
-    back = [0] * a.ndim
-    for i, d in enumerate(perm):
-        back[d] = i
-    return lax.transpose(lax.reshape(out, moved.shape), back)
+    return lax.transpose(lax.reshape(out, moved.shape), _inverse(perm))
 
 
 _argpartition = nested_jit(_argpartition, static_argnames=("kth", "axis"))

@@ -114,13 +114,21 @@ def equality_errors_pytreedef(
 ) -> Iterable[tuple[KeyPath, str, str, str]]:
     """Like :func:`equality_errors`, on structures."""
     try:
-        dummy1 = tree1.unflatten([0] * tree1.num_leaves)
-        dummy2 = tree2.unflatten([0] * tree2.num_leaves)
+        dummy1 = tree1.unflatten([_Leaf()] * tree1.num_leaves)
+        dummy2 = tree2.unflatten([_Leaf()] * tree2.num_leaves)
     except Exception:  # a class that cannot be built from dummies: no path to give
         if tree1 == tree2:
             return []
         return [((), str(tree1), str(tree2), "the tree structures do not match")]
     return equality_errors(dummy1, dummy2)
+
+
+class _Leaf:
+    """Stands for a leaf of unknown type."""
+
+
+def _type_text(x) -> str:
+    return "pytree leaf" if type(x) is _Leaf else str(type(x))
 
 
 def _equality_errors(path, t1, t2, is_leaf):
@@ -129,7 +137,7 @@ def _equality_errors(path, t1, t2, is_leaf):
         return
     kind = type(t1)
     if kind is not type(t2):
-        yield path, str(kind), str(type(t2)), "their Python types differ"
+        yield path, _type_text(t1), _type_text(t2), "their Python types differ"
         return
     if leaf1 or leaf2:
         names = ("a leaf", "a subtree") if leaf1 else ("a subtree", "a leaf")

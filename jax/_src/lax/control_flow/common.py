@@ -182,20 +182,15 @@ def check_same_carry(
 ) -> None:
     """Raise TypeError if a body's result does not have the tree and types of its carry."""
     if in_tree != out_tree:
-        lines = []
-        try:
-            for path, a, b, why in equality_errors_pytreedef(in_tree, out_tree):
-                where = f"{arg_name}{keystr(path)}"
-                lines.append(
-                    f"the input carry component {where} is {a} but the corresponding component of the "
-                    f"carry output is {b}, so {why}"
-                )
-        except ValueError:
-            pass
+        lines = [
+            f"the input carry component {arg_name}{keystr(path)} is a {a} but the corresponding component "
+            f"of the carry output is a {b}, so {why}"
+            for path, a, b, why in equality_errors_pytreedef(in_tree, out_tree)
+        ]
         detail = "\n".join(f"  * {line}" for line in lines)
         raise TypeError(
             f"{name} function carry input and carry output must have the same pytree structure, but "
-            f"they differ:\n\nThe input carry is {in_tree}, the output carry is {out_tree}:\n{detail}\n\n"
+            f"they differ:\n\n{detail}\n\n"
             "Revise the function so that the carry output has the same pytree structure as the carry "
             "input."
         )

@@ -21,7 +21,7 @@ from jax._src.lax.control_flow.common import (
 from jax._src.lax import lax
 from jax._src.lib.mlir import ir
 from jax._src.lib.mlir.dialects import hlo
-from jax._src.tree_util import tree_flatten, tree_unflatten
+from jax._src.tree_util import equality_errors_pytreedef, keystr, tree_flatten, tree_unflatten
 
 traceback_util.register_exclusion(__file__)
 
@@ -148,9 +148,13 @@ def _promote_results(name: str, jaxprs, trees):
         if tree != trees[first]:
             a = names[0] if names else "branch 0"
             b = names[1] if names else f"branch {i}"
+            detail = "\n".join(
+                f"  * {a} output{keystr(path)} is a {x} but {b} output{keystr(path)} is a {y}, so {why}"
+                for path, x, y, why in equality_errors_pytreedef(trees[first], tree)
+            )
             raise TypeError(
-                f"{a} output must have the same pytree structure as {b} output, but they differ: "
-                f"{a} gave {trees[first]} and {b} gave {tree}."
+                f"{name} branch outputs must have the same pytree structure, but they differ:\n\n{detail}"
+                f"\n\nRevise {a} and {b} so that they have the same pytree structure."
             )
     outs = [j.out_avals for j in jaxprs]
     columns = list(zip(*outs)) if outs[0] else []
@@ -179,8 +183,8 @@ def _promote_results(name: str, jaxprs, trees):
     if problems:
         what = "true_fun and false_fun" if names else "branches"
         raise TypeError(
-            f"{what} output must have identical types, but they differ:\n\n" + "\n".join(problems)
-            + "\n\nRevise them so that all output types match."
+            f"{name} branches must have equal output types but they differ:\n\n" + "\n".join(problems)
+            + f"\n\nRevise {what} so that all output types match."
         )
     if not changed:
         return jaxprs

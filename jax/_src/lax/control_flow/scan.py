@@ -487,9 +487,11 @@ def _scan_transpose(
     lin_xs_avals = [
         core.mapped_aval(length, 0, x.aval) for x, lin in zip(args[num_consts + num_carry :], xs_lin) if lin
     ]
-    body, nz_xs = _transposed_body(
+    body, nz_xs, used = _transposed_body(
         jaxpr, tuple(consts_lin), num_carry, tuple(xs_lin), ys_nonzero
     )
+    known_consts = [x for x, u in zip(known_consts, used) if u]
+    known_xs = [x for x, u in zip(known_xs, used[len(used) - len(known_xs) :]) if u]
     ct_consts = [ad_util.zeros_like_aval(a.to_ct_aval()) for a in lin_const_avals]
     outs = scan_p.bind(
         *known_consts, *ct_consts, *ct_carry, *[ct for ct in ct_ys if type(ct) is not Zero], *known_xs,
@@ -518,7 +520,8 @@ def _transposed_body(jaxpr: ClosedJaxpr, consts_lin: tuple, num_carry: int, xs_l
     """The body of the transposed loop.
 
     It takes (known constants, cotangents of linear constants so far, cotangent of the carry, cotangents of
-    results, known slices) and gives (cotangents of constants, of the carry, of linear slices).
+    results, known slices) and gives (cotangents of constants, of the carry, of linear slices). Given too
+    are which linear slices have a cotangent, and which of these arguments it takes indeed.
     """
     num_consts = len(consts_lin)
     nk, nl = num_consts - sum(consts_lin), sum(consts_lin)
@@ -564,7 +567,11 @@ def _transposed_body(jaxpr: ClosedJaxpr, consts_lin: tuple, num_carry: int, xs_l
         *[a for a, lin in zip(xs_avals, xs_lin) if not lin],
     ]
     new, _, consts = pe.trace_to_jaxpr_dynamic(run, avals, jaxpr.debug_info.with_unknown_names())
-    return ClosedJaxpr(new, consts), tuple(nz_xs)
+    # What is known may not be needed, where there are no cotangents of some results.
+    num_kx = len(xs_lin) - sum(xs_lin)
+    kept = [False] * nk + [True] * (len(avals) - nk - num_kx) + [False] * num_kx
+    new, used = pe.dce_jaxpr(new, [True] * len(new.outvars), kept)
+    return ClosedJaxpr(new, consts), tuple(nz_xs), used
 
 
 def _scan_dependence(marked, *, jaxpr, num_consts, num_carry, **_):

@@ -82,6 +82,8 @@ from jax._src.lax.lax.convert import (
     dtype as dtype,
     reduce_precision as reduce_precision,
     reduce_precision_p as reduce_precision_p,
+    stage as stage,
+    stage_p as stage_p,
     stop_gradient as stop_gradient,
     stop_gradient_p as stop_gradient_p,
 )
@@ -303,8 +305,6 @@ from jax._src.lax.lax.staging import (
     dce_sink_p as dce_sink_p,
     no_dce_effect as no_dce_effect,
     shape_as_value as shape_as_value,
-    stage as stage,
-    stage_p as stage_p,
 )
 from jax._src.lax.lax.windows import (
     PaddingType as PaddingType,

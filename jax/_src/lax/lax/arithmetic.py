@@ -13,9 +13,8 @@ from jax._src.basearray import Array
 from jax._src.core.hooks import hooks
 from jax._src.interpreters import ad, mlir
 from jax._src.lax.lax.accuracy import RoundingMethod
-from jax._src.lax.lax.create import full_like
 from jax._src.lax.lax.logical import eq, ge
-from jax._src.lax.lax.select import replace_zero, select
+from jax._src.lax.lax.select import filled, replace_zero, select
 from jax._src.lax.rules import (
     ANY,
     BILINEAR,
@@ -31,6 +30,7 @@ from jax._src.lax.rules import (
     bilinear_unreduced,
     binary_primitive,
     broadcast_operands,
+    check_same_dtypes,
     hlo_op,
     linear_unreduced,
     unary_primitive,
@@ -184,7 +184,7 @@ def mul(x: ArrayLike, y: ArrayLike, *, out_dtype: DTypeLike | None = None) -> Ar
     r"""Elementwise product, :math:`x \times y`.
 
     Args:
-      x, y: numeric arrays of one dtype; shapes as for :func:`add`.
+      x, y: numeric arrays, of one dtype unless `out_dtype` is given; shapes as for :func:`add`.
       out_dtype: dtype to which the operands are converted, and that of the result; None for theirs.
 
     Raises:
@@ -202,26 +202,35 @@ def mul(x: ArrayLike, y: ArrayLike, *, out_dtype: DTypeLike | None = None) -> Ar
 
 
 def _mul_transpose(ct, x, y, *, out_dtype=None):
+    # The operands keep their places, so that the program is the one a reader expects.
     if ad.is_undefined_primal(x):
-        return [_mul_ct(ct, x.aval, out_dtype, lambda ct: mul(ct, y)), None]
-    return [None, _mul_ct(ct, y.aval, out_dtype, lambda ct: mul(x, ct))]
+        return [_mul_ct(ct, x.aval, out_dtype, lambda dtype: mul(ct, y, out_dtype=dtype)), None]
+    return [None, _mul_ct(ct, y.aval, out_dtype, lambda dtype: mul(x, ct, out_dtype=dtype))]
 
 
-def _mul_ct(ct, aval, out_dtype, times_other):
+def _mul_ct(ct, aval, out_dtype, product):
     if type(ct) is Zero:
         return Zero(aval)
+    return unbroadcast(aval, product(None if out_dtype is None else aval.dtype))
+
+
+def _mul_dtype(x, y, out_dtype=None):
     if out_dtype is not None:
-        ct = hooks.convert_element_type(ct, aval.dtype)
-    return unbroadcast(aval, times_other(ct))
+        return out_dtype
+    check_same_dtypes("mul", x, y)
+    return x
 
 
 def _mul_lower(ctx, x, y, *, out_dtype=None):
     (aval_out,) = ctx.avals_out
     x, y = broadcast_operands(ctx, (x, y), aval_out)
-    dtype = ctx.avals_in[0].dtype
-    if dtype != aval_out.dtype:
-        full = aval_out.update(dtype=dtype)
-        x, y = [mlir.convert_hlo(ctx, v, full, aval_out) for v in (x, y)]
+    if out_dtype is not None:
+        x, y = [
+            v
+            if a.dtype == aval_out.dtype
+            else mlir.convert_hlo(ctx, v, aval_out.update(dtype=a.dtype), aval_out)
+            for v, a in zip((x, y), ctx.avals_in)
+        ]
     return [with_sharding(ctx, mlir.emit("stablehlo.multiply", (x, y)), aval_out)]
 
 
@@ -231,7 +240,8 @@ mul_p = binary_primitive(
     lower=_mul_lower,
     jvp=BILINEAR,
     transpose=_mul_transpose,
-    out_dtype=lambda x, y, out_dtype=None: x if out_dtype is None else out_dtype,
+    out_dtype=_mul_dtype,
+    same_dtypes=False,
     unreduced=bilinear_unreduced("mul"),
 )
 
@@ -565,8 +575,8 @@ def nextafter(x1: ArrayLike, x2: ArrayLike) -> Array:
     Raises:
       TypeError: if dtypes or shapes do not fit.
 
-    >>> lax.nextafter(0.0, 1.0) > 0
-    Array(True, dtype=bool)
+    >>> lax.nextafter(1.0, 2.0)
+    Array(1.0000001, dtype=float32, weak_type=True)
     """
     if check_vma.value:
         x1, x2 = insert_pvary(x1, x2)
@@ -612,8 +622,9 @@ def min(x: ArrayLike, y: ArrayLike) -> Array:
 
 def _share(x, out, y):
     """How much of the derivative of an extremum belongs to `x`: 0, 1, or half where both are extreme."""
-    chosen = select(eq(x, out), full_like(out, 1), full_like(out, 0))
-    return div(chosen, select(eq(y, out), full_like(out, 2), full_like(out, 1)))
+    one = filled(out, 1)
+    chosen = select(eq(x, out), one, filled(out, 0))
+    return div(chosen, select(eq(y, out), filled(out, 2), one))
 
 
 def _extremum(name: str, emit: str) -> Any:

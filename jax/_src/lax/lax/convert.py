@@ -11,7 +11,7 @@ import numpy as np
 from jax._src import core, dtypes, tree_util
 from jax._src.basearray import Array
 from jax._src.core.hooks import hooks
-from jax._src.interpreters import ad, batching, mlir
+from jax._src.interpreters import ad, batching, mlir, partial_eval as pe
 from jax._src.lax.rules import (
     ANY,
     FLOAT,
@@ -45,6 +45,35 @@ def dtype(x: Any) -> np.dtype:
     dtype('float32')
     """
     return dtypes.dtype(x)
+
+
+def stage(x: ArrayLike, /) -> Array:
+    """Lifts a value into the trace that is running; with none, makes it an array.
+
+    Args:
+      x: array or scalar.
+
+    Returns:
+      `x` itself, as a traced value: a Python number becomes a tracer under `jit`.
+
+    >>> lax.stage(3)
+    Array(3, dtype=int32, weak_type=True)
+    """
+    return stage_p.bind(x)
+
+
+stage_p = unary_primitive(
+    "stage",
+    ANY,
+    lower=lambda ctx, x: [x],
+    jvp=LINEAR,
+    transpose=lambda ct, x: [ct],
+    unreduced=linear_unreduced("stage"),
+    extended=True,
+)
+pe.custom_staging_rules[stage_p] = lambda trace, source_info, x: trace.to_jaxpr_tracer(
+    x, source_info
+)
 
 
 # ---------------------------------------------------------------------------------------------------
@@ -115,8 +144,16 @@ def _convert_element_type(
     if type(operand) is int or type(operand) is bool:
         # Integers may be too large for the dtype they have as arrays.
         operand = np.asarray(operand).astype(new_dtype)
-        if not weak_type and sharding is None and core.trace_ctx.trace is core.eval_trace:
+    if (
+        not is_array
+        and not weak_type
+        and sharding is None
+        and getattr(operand, "dtype", None) == new_dtype
+        and isinstance(operand, (np.ndarray, np.generic))
+    ):
+        if core.trace_ctx.trace is core.eval_trace:
             return hooks.to_array(operand)
+        return stage_p.bind(operand)
     if not isinstance(sharding, NamedSharding):
         sharding = None
     return convert_element_type_p.bind(

@@ -19,9 +19,8 @@ from jax._src.lax.lax.accuracy import (
     pp_accuracy,
 )
 from jax._src.lax.lax.arithmetic import add, div, integer_pow, mul, neg, square, sub
-from jax._src.lax.lax.create import full_like
 from jax._src.lax.lax.logical import eq
-from jax._src.lax.lax.select import replace_zero, select
+from jax._src.lax.lax.select import filled, replace_zero, select
 from jax._src.lax.rules import (
     FLOAT,
     INEXACT,
@@ -215,7 +214,7 @@ def _pow_jvp_x(g, out, x, y):
         is_zero = eq(y, const(y, 0))
         y = hooks.convert_element_type(y, x_dtype)
         slope = mul(replace_zero(y), pow(x, sub(y, const(y, 1))))
-        slope = select(is_zero, full_like(slope, 0), slope)
+        slope = select(is_zero, filled(slope, 0), slope)
     else:
         slope = mul(y, pow(x, sub(y, const(y, 1))))
     return mul(g, slope)

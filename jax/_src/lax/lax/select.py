@@ -96,20 +96,22 @@ def _select_dtype(which, *cases):
 
 
 def _select_sharding(which, *cases):
-    sharding = cases[0].sharding
+    sharded = [a._sharding for a in (which, *cases) if a._sharding is not None]
+    mesh = common_mesh("select", sharded)
+    spec = cases[0].sharding.spec
     for case in cases:
-        if case.sharding != sharding:
+        if case.sharding.spec != spec:
             raise core.ShardingTypeError(
                 f"select cases must have the same shardings, got {[c.sharding for c in cases]}. Make "
                 "them agree with `jax.sharding.reshard`."
             )
-    if which.shape and which.sharding.spec.partitions != sharding.spec.partitions:
+    if which.shape and which.sharding.spec.partitions != spec.partitions:
         raise core.ShardingTypeError(
             "select `which` must be scalar or have the same sharding as cases, got `which` sharding "
-            f"{which.sharding} but case sharding {sharding}. Make them agree with "
+            f"{which.sharding} but case sharding {cases[0].sharding}. Make them agree with "
             "`jax.sharding.reshard`."
         )
-    return cases[0]._sharding
+    return sharded[0].update(mesh=mesh, spec=spec)
 
 
 def _select_unreduced(pairs, which, *cases):
@@ -133,7 +135,7 @@ def _select_jvp(primals, tangents):
 def _select_transpose(ct, which, *cases):
     if type(ct) is Zero:
         return [None] + [Zero(c.aval) if ad.is_undefined_primal(c) else None for c in cases]
-    zeros = full_like(ct, 0)
+    zeros = filled(ct, 0)
     if len(cases) <= 2:
         return [None] + [
             select_n(which, *[ct if i == j else zeros for j in range(len(cases))])
@@ -187,7 +189,9 @@ def _select_lower(ctx, which, *cases):
     if which_aval.dtype == np.bool_:
         if len(cases) == 1:
             return cases
-        return [with_sharding(ctx, mlir.emit("stablehlo.select", [which, cases[1], cases[0]]), aval_out)]
+        return [
+            with_sharding(ctx, mlir.emit("stablehlo.select", [which, cases[1], cases[0]]), aval_out)
+        ]
 
     kind = "SIGNED" if dtypes.issubdtype(which_aval.dtype, np.signedinteger) else "UNSIGNED"
 
@@ -223,9 +227,14 @@ select_n_p = standard_primitive(
 )
 
 
+def filled(x: ArrayLike, value: Any) -> Any:
+    """`value` in the shape and dtype of `x`: a number where that is a scalar."""
+    return full_like(x, value) if core.typeof(x).shape else const(x, value)
+
+
 def replace_zero(x: ArrayLike) -> Array:
     """`x` with its zeros replaced by ones."""
-    return select(eq(x, const(x, 0)), full_like(x, 1), x)
+    return select(eq(x, const(x, 0)), filled(x, 1), x)
 
 
 # ---------------------------------------------------------------------------------------------------
@@ -289,7 +298,7 @@ def _where_active(mask, g):
     shape = core.typeof(mask).shape
     if core.typeof(g).shape != shape and shape:
         g = hooks.broadcast_in_dim(g, shape, ())
-    return select(mask, g, full_like(g, 0))
+    return select(mask, g, filled(g, 0))
 
 
 def _clamp_batch(args, dims):

@@ -1,4 +1,4 @@
-"""Operations about tracing itself: lifting values into a trace, keeping work alive, shapes as values."""
+"""Operations about tracing itself: keeping work that nothing uses, shapes as values."""
 
 from __future__ import annotations
 
@@ -8,42 +8,11 @@ import numpy as np
 
 from jax._src import core, effects, tree_util
 from jax._src.ad_util import Zero
-from jax._src.basearray import Array
 from jax._src.core.hooks import hooks
-from jax._src.interpreters import mlir, partial_eval as pe
+from jax._src.interpreters import mlir
 from jax._src.lax.lax.joining import concatenate
-from jax._src.lax.rules import ANY, LINEAR, linear_unreduced, unary_primitive
 from jax._src.lib.mlir.dialects import hlo
 from jax._src.typing import ArrayLike, Shape
-
-
-def stage(x: ArrayLike, /) -> Array:
-    """Lifts a value into the trace that is running; with none, makes it an array.
-
-    Args:
-      x: array or scalar.
-
-    Returns:
-      `x` itself, as a traced value: a Python number becomes a tracer under `jit`.
-
-    >>> lax.stage(3)
-    Array(3, dtype=int32, weak_type=True)
-    """
-    return stage_p.bind(x)
-
-
-stage_p = unary_primitive(
-    "stage",
-    ANY,
-    lower=lambda ctx, x: [x],
-    jvp=LINEAR,
-    transpose=lambda ct, x: [ct],
-    unreduced=linear_unreduced("stage"),
-    extended=True,
-)
-pe.custom_staging_rules[stage_p] = lambda trace, source_info, x: trace.to_jaxpr_tracer(
-    x, source_info
-)
 
 
 class NoDCEEffect(effects.Effect):
@@ -74,7 +43,10 @@ def dce_sink(val: Any, *, prevent_mlir_dce: bool = False) -> None:
       prevent_mlir_dce: whether the compiler has to keep it too; else only jaxprs do.
 
     >>> jax.make_jaxpr(lambda x: lax.dce_sink(lax.sin(x)))(1.0)
-    { lambda ; a:f32[]. let b:f32[] = sin a; dce_sink[prevent_mlir_dce=False] b in () }
+    { lambda ; a:f32[]. let
+        b:f32[] = sin a
+        dce_sink[prevent_mlir_dce=False] b
+      in () }
     """
     for leaf in tree_util.tree_leaves(val):
         dce_sink_p.bind(leaf, prevent_mlir_dce=bool(prevent_mlir_dce))

@@ -22,10 +22,9 @@ from jax._src.lax.lax.arithmetic import (
     square,
     sub,
 )
-from jax._src.lax.lax.create import full_like
 from jax._src.lax.lax.elementary import exp, sqrt
 from jax._src.lax.lax.logical import gt, le
-from jax._src.lax.lax.select import select
+from jax._src.lax.lax.select import filled, select
 from jax._src.lax.rules import FLOAT, binary_primitive, hlo_op, unary_primitive
 from jax._src.lax.utils import check_vma, const, insert_pvary
 from jax._src.typing import ArrayLike
@@ -71,8 +70,8 @@ def lgamma(x: ArrayLike) -> Array:
     Raises:
       TypeError: if `x` has another dtype.
 
-    >>> lax.lgamma(1.0)
-    Array(0., dtype=float32, weak_type=True)
+    >>> lax.lgamma(3.0)
+    Array(0.6931..., dtype=float32, weak_type=True)
     """
     return lgamma_p.bind(x)
 
@@ -89,7 +88,7 @@ def digamma(x: ArrayLike) -> Array:
       x: real array.
 
     >>> lax.digamma(2.0)
-    Array(0.42278442, dtype=float32, weak_type=True)
+    Array(0.42278..., dtype=float32, weak_type=True)
     """
     return digamma_p.bind(x)
 
@@ -112,7 +111,7 @@ def polygamma(m: ArrayLike, x: ArrayLike) -> Array:
       x: real array of the same dtype; shapes are equal, of size 1, or scalar.
 
     >>> lax.polygamma(1.0, 1.0)
-    Array(1.644934, dtype=float32, weak_type=True)
+    Array(1.6449..., dtype=float32, weak_type=True)
     """
     if check_vma.value:
         m, x = insert_pvary(m, x)
@@ -147,7 +146,7 @@ def zeta(x: ArrayLike, q: ArrayLike) -> Array:
       q: real array of the same dtype; shapes are equal, of size 1, or scalar.
 
     >>> lax.zeta(2.0, 1.0)
-    Array(1.6449341, dtype=float32, weak_type=True)
+    Array(1.6449..., dtype=float32, weak_type=True)
     """
     if check_vma.value:
         x, q = insert_pvary(x, q)
@@ -279,8 +278,8 @@ def bessel_i0e(x: ArrayLike) -> Array:
     Args:
       x: real array.
 
-    >>> lax.bessel_i0e(0.0)
-    Array(1., dtype=float32, weak_type=True)
+    >>> lax.bessel_i0e(1.0)
+    Array(0.46575..., dtype=float32, weak_type=True)
     """
     return bessel_i0e_p.bind(x)
 
@@ -309,9 +308,9 @@ def _bessel_i1e_jvp(g, y, x):
     # Near 0, y / x loses its digits; the slope there is 1/2.
     eps = dtypes.finfo(core.typeof(x).dtype).eps
     away = gt(abs(x), const(x, eps))
-    safe = select(away, x, full_like(x, eps))
+    safe = select(away, x, filled(x, eps))
     slope = sub(bessel_i0e(safe), mul(y, add(sign(safe), reciprocal(safe))))
-    return mul(g, select(away, slope, full_like(x, 0.5)))
+    return mul(g, select(away, slope, filled(x, 0.5)))
 
 
 bessel_i1e_p = unary_primitive(

@@ -1,0 +1,110 @@
+"""Scenarios: functions without arguments, run by this library and by the reference build alike.
+
+A module of scenarios has a dictionary `SCENARIOS` of functions by name. Their results, trees of arrays
+and texts, must be the same; so must the class of an exception. `python scenario_testing.py MODULE OUT`
+runs them with whatever `jax` is installed, and pickles the results.
+"""
+
+import hashlib
+import importlib.util
+import os
+import pickle
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import numpy as np
+import op_cases
+import pytest
+
+FORMAT = 1  # of results: to change when `evaluate` does
+
+
+def load(path):
+    spec = importlib.util.spec_from_file_location(Path(path).stem, path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module.SCENARIOS
+
+
+def evaluate(fun):
+    """The leaves of the result, with types; or what was raised."""
+    import jax
+
+    try:
+        leaves, tree = jax.tree.flatten(fun())
+    except Exception as err:
+        return "raised", type(err).__name__
+    return "returned", str(tree), [_plain(x) for x in leaves]
+
+
+def _plain(x):
+    if isinstance(x, str):
+        return x
+    weak = bool(getattr(getattr(x, "aval", None), "weak_type", isinstance(x, (int, float, complex))))
+    array = np.asarray(x)
+    if array.dtype in (np.float64, np.int64, np.complex128) and isinstance(x, (int, float, complex)):
+        array = array.astype({"f": np.float32, "i": np.int32, "c": np.complex64}[array.dtype.kind])
+    return array, weak
+
+
+def reference_results(path):
+    """What the reference build gives, kept beside it until the scenarios change; None without it."""
+    if not op_cases.REFERENCE_PYTHON.exists():
+        return None
+    sources = [Path(path), *sorted(Path(path).parent.glob("random_programs.py"))]
+    digest = hashlib.sha256(b"%d" % FORMAT + b"".join(p.read_bytes() for p in sources))
+    folder = op_cases.REFERENCE_PYTHON.parent.parent / "results"
+    cached = folder / f"{Path(path).stem}-{digest.hexdigest()[:24]}.pickle"
+    if not cached.exists():
+        folder.mkdir(exist_ok=True)
+        env = {k: v for k, v in os.environ.items() if not k.startswith(("JAX_", "PYTHONPATH"))}
+        env["PYTHONPATH"] = str(Path(__file__).parent)
+        with tempfile.TemporaryDirectory(dir=folder) as tmp:
+            out = Path(tmp) / "results.pickle"
+            command = [str(op_cases.REFERENCE_PYTHON), "-P", __file__, str(path), str(out)]
+            subprocess.run(command, check=True, env=env, cwd=tmp, stdout=subprocess.DEVNULL)
+            out.rename(cached)
+    return pickle.loads(cached.read_bytes())
+
+
+def assert_same(ours, theirs, tol=None):
+    """Fails unless two results of `evaluate` are equal up to rounding."""
+    assert ours[0] == theirs[0], f"we {ours}, the reference {theirs}"
+    if ours[0] == "raised":
+        assert ours[1] == theirs[1], f"we raise {ours[1]}, the reference {theirs[1]}"
+        return
+    assert ours[1] == theirs[1], f"trees differ: {ours[1]} and {theirs[1]}"
+    for x, y in zip(ours[2], theirs[2]):
+        if isinstance(x, str) or isinstance(y, str):
+            assert x == y, f"ours:\n{x}\nreference:\n{y}"
+            continue
+        (x, x_weak), (y, y_weak) = x, y
+        assert (x.dtype, x.shape) == (y.dtype, y.shape), f"{x!r} and {y!r}"
+        op_cases.close(x, y, tol)
+        assert x_weak == y_weak, f"weak types: {x_weak} and {y_weak} of {x!r}"
+
+
+def scenario_tests(path):
+    """A pytest fixture and a test of all scenarios of `..._scenarios.py` beside `..._test.py`."""
+    module = Path(path.replace("_test.py", "_scenarios.py"))
+    scenarios = load(module)
+
+    @pytest.fixture(scope="module")
+    def reference():
+        results = reference_results(module)
+        if results is None:
+            pytest.skip("the reference build is not installed: python3 build/build.py oracle")
+        return results
+
+    @pytest.mark.parametrize("name", list(scenarios))
+    def test_scenario(name, reference):
+        assert_same(evaluate(scenarios[name]), reference[name])
+
+    return reference, test_scenario
+
+
+if __name__ == "__main__":
+    results = {name: evaluate(fun) for name, fun in load(sys.argv[1]).items()}
+    Path(sys.argv[2]).write_bytes(pickle.dumps(results))
