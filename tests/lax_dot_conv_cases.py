@@ -1,8 +1,9 @@
 """Cases for dot products and convolutions."""
 
 import numpy as np
-from jax import lax
 from op_cases import Case, dtype_of, values
+
+from jax import lax
 
 ALL = ["bool", "int8", "uint8", "int32", "uint32", "float16", "bfloat16", "float32", "complex64"]
 WIDE = ["int64", "uint64", "float64", "complex128"]
@@ -86,7 +87,7 @@ for dtype, preferred in [
 ]:
     add(
         f"preferred_{preferred}",
-        lambda x, y, p=dtype_of(preferred): lax.dot(x, y, preferred_element_type=p),
+        lambda x, y, p=preferred: lax.dot(x, y, preferred_element_type=dtype_of(p)),
         (4, 5),
         (5, 3),
         dtypes=[dtype],
@@ -191,7 +192,7 @@ for i, (a, b, strides, padding, kwargs) in enumerate(CONVS):
 for dtype, preferred in [("bfloat16", "float32"), ("int8", "int32"), ("float16", "float32")]:
     add(
         f"conv_preferred_{preferred}",
-        lambda x, y, p=dtype_of(preferred): lax.conv(x, y, (1,), "SAME", preferred_element_type=p),
+        lambda x, y, p=preferred: lax.conv(x, y, (1,), "SAME", preferred_element_type=dtype_of(p)),
         (2, 3, 8),
         (4, 3, 3),
         dtypes=[dtype],
@@ -333,7 +334,7 @@ for a, b in [
 ]:
     error(
         f"conv_preferred_{b}",
-        lambda x, k, b=dtype_of(b): lax.conv(x, k, (1, 1), "SAME", preferred_element_type=b),
+        lambda x, k, b=b: lax.conv(x, k, (1, 1), "SAME", preferred_element_type=dtype_of(b)),
         IM,
         K,
         dtypes=[a],

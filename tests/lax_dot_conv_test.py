@@ -2,12 +2,13 @@
 
 import itertools
 
-import jax
 import numpy as np
 import pytest
-from jax import lax
 from op_cases import dtype_of
 from op_testing import case_tests
+
+import jax
+from jax import lax
 
 reference, test_reference, test_numpy = case_tests(__file__)
 
@@ -27,7 +28,7 @@ def test_results_of_mixed_products_have_the_higher_dtype():
 def test_precision_names():
     x = np.ones((2, 2), np.float32)
     for name, want in [("bfloat16", "DEFAULT"), ("tensorfloat32", "HIGH"), ("float32", "HIGHEST")]:
-        text = str(jax.make_jaxpr(lambda x: lax.dot(x, x, precision=name))(x))
+        text = str(jax.make_jaxpr(lambda x, name=name: lax.dot(x, x, precision=name))(x))
         assert f"precision=(Precision.{want}, Precision.{want})" in text
         with jax.default_matmul_precision(name):
             assert str(jax.make_jaxpr(lambda x: lax.dot(x, x))(x)) == text

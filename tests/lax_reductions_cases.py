@@ -1,8 +1,9 @@
 """Cases for reductions, positions of extrema, scans and windows."""
 
 import numpy as np
-from jax import lax
 from op_cases import Case, values
+
+from jax import lax
 
 CASES: list[Case] = []
 INTS = ["int8", "uint8", "int32", "uint32"]

@@ -1,8 +1,9 @@
 """Cases for operations that change shapes, join, split, pad and create arrays."""
 
 import numpy as np
-from jax import lax
 from op_cases import Case, product, values
+
+from jax import lax
 
 ALL = ["bool", "int8", "uint8", "int32", "uint32", "float16", "bfloat16", "float32", "complex64"]
 WIDE = ["int64", "uint64", "float64", "complex128"]
@@ -157,6 +158,28 @@ add("full_like_shape", lambda x: lax.full_like(x, 2, shape=(4,)), (2, 3))
 add("full_like_traced", lambda x, v: lax.full_like(x, v), (2, 3), ())
 
 
+# Bits
+for algorithm in ("RNG_DEFAULT", "RNG_PHILOX", "RNG_THREE_FRY"):
+    for bits in ("uint8", "uint16", "uint32"):
+        CASES.append(
+            Case(
+                f"rng_bit_generator_{algorithm}_{bits}",
+                lambda k, a=algorithm, b=bits: lax.rng_bit_generator(
+                    k, (5,), b, getattr(lax.RandomAlgorithm, a)
+                ),
+                [np.arange(4, dtype=np.uint32)],
+            )
+        )
+CASES.append(
+    Case(
+        "rng_bit_generator_x64",
+        lambda k: lax.rng_bit_generator(k, (5,), "uint64"),
+        [np.arange(2, dtype=np.uint64)],
+        x64=True,
+    )
+)
+
+
 # Errors: the class is the reference's.
 def error(name, fun, *args):
     CASES.append(Case(f"error_{name}", fun, [np.asarray(a) for a in args], diff="", vmap=False))
@@ -206,6 +229,9 @@ error("pad_pairs", lambda x: lax.pad(x, 0.0, [(0, 0), (0, 0)]), f23)
 error("iota_dimension", lambda: lax.broadcasted_iota("int32", (3, 4), 2))
 error("iota_bool", lambda: lax.iota("bool", 3))
 error("iota_negative", lambda: lax.iota("int32", -3))
+error("rng_dtype", lambda k: lax.rng_bit_generator(k, (3,), "int32"), np.arange(4, dtype=np.uint32))
+error("rng_uniform_dtypes", lambda: lax.rng_uniform(np.float32(0), np.int32(1), (3,)))
+error("rng_uniform_vectors", lambda: lax.rng_uniform(f23[0], f23[0], (3,)))
 error("full_vector", lambda: lax.full((2,), np.ones(2)))
 error("full_negative", lambda: lax.full((-2,), 1.0))
 error("full_traced_shape", lambda x: __import__("jax").jit(lambda n: lax.full((n,), 1.0))(x), 3)

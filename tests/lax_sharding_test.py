@@ -6,8 +6,7 @@ import pytest
 import jax
 from jax import lax
 from jax._src import config, xla_bridge as xb
-from jax.sharding import AxisType, Mesh, NamedSharding
-from jax.sharding import PartitionSpec as P
+from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec as P
 
 if not xb.backends_are_initialized():
     config.update("jax_num_cpu_devices", 8)
@@ -125,7 +124,9 @@ def test_error(mesh, name):
     assert type(err.value).__name__ == "ShardingTypeError", err.value
 
 
-@pytest.mark.parametrize("name", [n for n in RULES if "out" not in n and n not in ("iota", "empty")])
+@pytest.mark.parametrize(
+    "name", [n for n in RULES if "out" not in n and n not in ("iota", "empty")]
+)
 def test_values(mesh, name):
     fun, (shape, spec), _ = RULES[name]
     if "unreduced" in name or "full_like" in name or name == "vmap_broadcast":

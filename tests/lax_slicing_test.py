@@ -1,11 +1,12 @@
 """The cases in lax_slicing_cases.py against the reference build and NumPy, and what goes beyond it."""
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
-from jax import lax
 from op_testing import case_tests
+
+import jax
+import jax.numpy as jnp
+from jax import lax
 
 reference, test_reference, test_numpy = case_tests(__file__)
 

@@ -1,8 +1,9 @@
 """Cases for sorting and the largest elements."""
 
 import numpy as np
-from jax import lax
 from op_cases import Case, values
+
+from jax import lax
 
 CASES: list[Case] = []
 REAL = ["bool", "int8", "uint8", "int32", "uint32", "float16", "bfloat16", "float32"]

@@ -213,7 +213,9 @@ def close(x: np.ndarray, y: np.ndarray, tol: float | None = None) -> None:
         return
     wide = np.complex128 if np.issubdtype(x.dtype, np.complexfloating) else np.float64
     if tol is None:
-        tol = {8: 1e-12, 4: 2e-5, 2: 2e-2, 1: 0.3}[x.dtype.itemsize // (2 if wide == np.complex128 else 1)]
+        tol = {8: 1e-12, 4: 2e-5, 2: 2e-2, 1: 0.3}[
+            x.dtype.itemsize // (2 if wide == np.complex128 else 1)
+        ]
     np.testing.assert_allclose(x.astype(wide), y.astype(wide), rtol=tol, atol=tol)
 
 

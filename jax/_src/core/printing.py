@@ -242,7 +242,7 @@ def _shared_jaxprs(jaxpr: Jaxpr) -> list[tuple[Jaxpr, str]]:
             for sub in jaxprs_in_params(eqn.params):
                 counts[sub] += 1
                 if counts[sub] == 1:
-                    names[sub] = str(eqn.params.get("name", eqn.primitive.name))
+                    names[sub] = str(eqn.params.get("name", "jaxpr"))
                     visit(sub)
                     order.append(sub)
 

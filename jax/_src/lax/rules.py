@@ -22,19 +22,30 @@ from jax._src.ad_util import Zero
 from jax._src.core.avals import ManualAxisType, ShapedArray, empty_mat
 from jax._src.core.hooks import hooks
 from jax._src.interpreters import ad, batching, mlir
+from jax._src.lax.checks import (
+    ANY as ANY,
+    BOOL as BOOL,
+    COMPLEX as COMPLEX,
+    FLOAT as FLOAT,
+    INEXACT as INEXACT,
+    INT as INT,
+    NUMERIC as NUMERIC,
+    SIGNED as SIGNED,
+    UNSIGNED as UNSIGNED,
+    bilinear_unreduced as bilinear_unreduced,
+    broadcasting_shape as broadcasting_shape,
+    broadcasting_sharding as broadcasting_sharding,
+    check_dtypes as check_dtypes,
+    check_same_dtypes as check_same_dtypes,
+    common_memory_space as common_memory_space,
+    common_mesh as common_mesh,
+    common_vma as common_vma,
+    dtype_name as dtype_name,
+    kind_names as kind_names,
+    linear_unreduced as linear_unreduced,
+    nonlinear_unreduced as nonlinear_unreduced,
+)
 from jax._src.memory import Space as MemorySpace
-from jax._src.named_sharding import NamedSharding
-
-BOOL = frozenset({np.bool_})
-SIGNED = frozenset({np.signedinteger})
-UNSIGNED = frozenset({np.unsignedinteger})
-INT = frozenset({np.integer})
-FLOAT = frozenset({np.floating})
-COMPLEX = frozenset({np.complexfloating})
-INEXACT = FLOAT | COMPLEX
-NUMERIC = INT | INEXACT
-ANY = NUMERIC | BOOL
-_PRINT_ORDER = [np.bool_, np.signedinteger, np.unsignedinteger, np.integer, np.floating]
 
 
 class _Kind:
@@ -237,33 +248,6 @@ def _out_manual_axes(name, vma, unreduced, avals, params) -> ManualAxisType:
             )
         u, r = unreduced([(m.unreduced, m.reduced) for m in mats], *avals, **params)
     return ManualAxisType(varying, u, r) if varying or u or r else empty_mat
-
-
-def common_vma(name: str, *avals: ShapedArray) -> frozenset:
-    """The manual axes over which all operands vary; ValueError if they differ."""
-    first, *rest = avals
-    for a in rest:
-        if a.vma != first.vma:
-            raise ValueError(
-                f"Primitive {name} requires varying manual axes to match, but got "
-                f"{[sorted(map(str, a.vma)) for a in avals]}. Make them match with "
-                "`jax.lax.pcast(..., to='varying')`, or pass `check_vma=False` to `jax.shard_map`."
-            )
-    return first.vma
-
-
-def common_memory_space(name: str, *avals: ShapedArray) -> Any:
-    """The memory space of all operands; ValueError if they differ."""
-    if not avals:
-        return MemorySpace.Device
-    first = avals[0].memory_space
-    for a in avals[1:]:
-        if a.memory_space is not first:
-            raise ValueError(
-                f"memory_space of all inputs passed to `{name}` must be the same, got "
-                f"{', '.join(a.str_short() for a in avals)}. Move them with `jax.device_put`."
-            )
-    return first
 
 
 # ---------------------------------------------------------------------------------------------------
@@ -537,228 +521,6 @@ def _with_batch_dim(x, bdim, d, ndim):
     full = [1] * ndim  # a scalar of each example
     full[d] = shape[0]
     return hooks.broadcast_in_dim(x, tuple(full), (d,))
-
-
-def linear_unreduced(name: str) -> Callable[..., tuple[frozenset, frozenset]]:
-    """Unreduced rule of operations linear in all operands: all must be unreduced over the same axes."""
-
-    def rule(pairs, *avals, **params):
-        for pair in pairs:
-            if pair != pairs[0]:
-                raise core.ShardingTypeError(
-                    f"all operands of {name} must be unreduced and reduced over the same mesh axes, got "
-                    f"{', '.join(str((set(u), set(r))) for u, r in pairs)}."
-                )
-        return pairs[0]
-
-    return rule
-
-
-def bilinear_unreduced(name: str) -> Callable[..., tuple[frozenset, frozenset]]:
-    """Unreduced rule of elementwise products: one factor may be unreduced if the other is reduced."""
-
-    def rule(pairs, *avals, **params):
-        (u1, r1), (u2, r2) = pairs
-        if not u1 and not u2:
-            return linear_unreduced(name)(pairs)
-        if (u1 and u2) or (u1 or u2) != (r2 if u1 else r1):
-            raise core.ShardingTypeError(
-                f"{name} takes one operand that is unreduced over mesh axes if the other one is reduced "
-                f"over the same axes, got unreduced {set(u1)} and {set(u2)}, reduced {set(r1)} and "
-                f"{set(r2)}."
-            )
-        return u1 or u2, frozenset()
-
-    return rule
-
-
-def nonlinear_unreduced(name: str) -> Callable[..., tuple[frozenset, frozenset]]:
-    """Unreduced rule of other operations: no operand may be unreduced, reduced axes must agree."""
-
-    def rule(pairs, *avals, **params):
-        if any(u for u, _ in pairs):
-            raise core.ShardingTypeError(
-                f"{name} is not linear and does not take operands that are unreduced over mesh axes, got "
-                f"{', '.join(str(set(u)) for u, _ in pairs)}. Reduce them first with "
-                "`jax.sharding.reshard`."
-            )
-        return linear_unreduced(name)(pairs)
-
-    return rule
-
-
-def check_dtypes(
-    name: str,
-    accepts: Sequence[frozenset],
-    in_dtypes: Sequence[Any],
-    same: bool = True,
-    extended: bool = False,
-) -> None:
-    """Raises TypeError unless each dtype is of an accepted kind and (if `same`) all are equal."""
-    for i, (kinds, dtype) in enumerate(zip(accepts, in_dtypes)):
-        if dtypes.issubdtype(dtype, dtypes.extended):
-            ok = extended
-        else:
-            ok = any(dtypes.issubdtype(dtype, kind) for kind in kinds)
-        if not ok:
-            where = f" at position {i}" if len(in_dtypes) > 1 else ""
-            raise TypeError(
-                f"{name} does not accept dtype {dtype_name(dtype)}{where}. "
-                f"Accepted dtypes{where} are subtypes of {kind_names(kinds)}."
-            )
-    if same:
-        check_same_dtypes(name, *in_dtypes)
-
-
-def check_same_dtypes(name: str, *in_dtypes: Any) -> None:
-    """Raises TypeError unless all dtypes are equal."""
-    for dtype in in_dtypes[1:]:
-        if dtype != in_dtypes[0]:
-            tip = ""
-            if name in _JNP_EQUIVALENTS:
-                tip = (
-                    f" (Tip: jnp.{_JNP_EQUIVALENTS[name]} is a similar function that does automatic "
-                    "type promotion on inputs)."
-                )
-            raise TypeError(
-                f"lax.{name} requires arguments to have the same dtypes, got "
-                f"{', '.join(map(dtype_name, in_dtypes))}.{tip}"
-            )
-
-
-_JNP_EQUIVALENTS = {
-    "add": "add",
-    "atan2": "arctan2",
-    "bitwise_and": "bitwise_and",
-    "bitwise_or": "bitwise_or",
-    "bitwise_xor": "bitwise_xor",
-    "and": "bitwise_and",
-    "or": "bitwise_or",
-    "xor": "bitwise_xor",
-    "complex": "complex",
-    "concatenate": "concatenate",
-    "div": "divide",
-    "dot": "dot",
-    "dot_general": "matmul",
-    "eq": "equal",
-    "ge": "greater_equal",
-    "gt": "greater",
-    "le": "less_equal",
-    "lt": "less",
-    "max": "maximum",
-    "min": "minimum",
-    "mul": "multiply",
-    "ne": "not_equal",
-    "nextafter": "nextafter",
-    "pad": "pad",
-    "pow": "power",
-    "rem": "remainder",
-    "select": "where",
-    "shift_left": "left_shift",
-    "shift_right_arithmetic": "right_shift",
-    "shift_right_logical": "right_shift",
-    "stack": "stack",
-    "sub": "subtract",
-}
-
-
-def dtype_name(dtype: Any) -> str:
-    """`float32`, `bfloat16`, `key<fry>`: a dtype as messages name it."""
-    try:
-        return str(np.dtype(dtype).name)
-    except TypeError:
-        return str(getattr(dtype, "name", dtype))
-
-
-def kind_names(kinds: frozenset) -> str:
-    order = [k for k in _PRINT_ORDER if k in kinds]
-    order += sorted(kinds.difference(order), key=lambda k: k.__name__)
-    return ", ".join("bool" if k is np.bool_ else k.__name__ for k in order)
-
-
-def broadcasting_shape(name: str, *avals: ShapedArray) -> tuple[int, ...]:
-    """The shape of an elementwise result; operands are scalars, or of one rank with sizes 1 or equal.
-
-    Raises:
-      TypeError: if the shapes do not fit.
-    """
-    shapes = [a.shape for a in avals if a.shape]
-    if not shapes:
-        return ()
-    first = shapes[0]
-    for s in shapes:
-        if s != first:
-            break
-    else:
-        return first
-    ranks = {len(s) for s in shapes}
-    if len(ranks) != 1:
-        raise TypeError(f"{name}: arrays must have the same number of dimensions, got {ranks}")
-    result = []
-    for sizes in zip(*shapes):
-        size = sizes[0]
-        for d in sizes[1:]:
-            if d == size or d == 1:
-                continue
-            if size == 1:
-                size = d
-            else:
-                raise TypeError(
-                    f"{name} got incompatible shapes for broadcasting: {', '.join(map(str, shapes))}."
-                )
-        result.append(size)
-    return tuple(result)
-
-
-def broadcasting_sharding(name: str, *avals: ShapedArray) -> NamedSharding | None:
-    """The sharding of an elementwise result: in each dimension that of the operands that have one.
-
-    Raises:
-      ShardingTypeError: if two operands are sharded differently in a dimension.
-    """
-    sharded = [a._sharding for a in avals if a._sharding is not None]
-    if not sharded:
-        return None
-    mesh = common_mesh(name, sharded)
-    full = [a for a in avals if a.shape]
-    if not full:
-        return sharded[0].update(spec=sharded[0].spec.update(partitions=()))
-    specs = [a.sharding.spec.partitions for a in full]
-    entries = []
-    for dim_entries in zip(*specs):
-        entry = None
-        for e in dim_entries:
-            if e is None or e == entry:
-                continue
-            if entry is not None:
-                raise core.ShardingTypeError(
-                    f"{name} got incompatible shardings for broadcasting: "
-                    f"{', '.join(map(str, specs))}. Make them agree with `jax.sharding.reshard`."
-                )
-            entry = e
-        entries.append(entry)
-    names = [n for e in entries if e is not None for n in (e if isinstance(e, tuple) else (e,))]
-    if len(names) != len(set(names)):
-        raise core.ShardingTypeError(
-            f"{name} got incompatible shardings for broadcasting: {', '.join(map(str, specs))}, which "
-            "would shard two dimensions of the result over one mesh axis. Make them agree with "
-            "`jax.sharding.reshard`."
-        )
-    base = sharded[0].spec
-    return NamedSharding(
-        mesh, base.update(partitions=tuple(entries), unreduced=frozenset(), reduced=frozenset())
-    )
-
-
-def common_mesh(name: str, shardings: Sequence[NamedSharding]) -> Any:
-    """The abstract mesh of all shardings; ShardingTypeError if they differ."""
-    mesh = shardings[0].mesh
-    for s in shardings[1:]:
-        if s.mesh is not mesh and s.mesh != mesh:
-            raise core.ShardingTypeError(
-                f"{name} got operands on different meshes: {', '.join(str(s.mesh) for s in shardings)}."
-            )
-    return mesh
 
 
 # ---------------------------------------------------------------------------------------------------

@@ -133,12 +133,12 @@ def index_dtype_for_axis_size(size: Any) -> np.dtype:
 
 
 def const(example: Any, value: Any) -> Any:
-    """The number `value` as a scalar of the dtype of `example`, weakly typed if that is."""
+    """The number `value` as a scalar of the dtype of `example`, weakly typed if that is and a scalar."""
     kind = type(example)
     if kind in _PYTHON_NUMBERS:
         return kind(value)
     dtype = dtypes.dtype(example)
-    if dtypes.is_weakly_typed(example):
+    if dtypes.is_weakly_typed_scalar(example):
         kind = _python_kinds.get(dtype.kind)
         if kind is not None and dtypes.dtype(kind) == dtype:
             return kind(value)

@@ -1,268 +1,388 @@
-"""Initializers: functions `init(key, shape, dtype)` that make the parameters of neural networks."""
+"""Initializers: functions `(key, shape, dtype, out_sharding) -> array` that make initial parameters."""
 
 import math
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol, runtime_checkable
 
 import numpy as np
 
-import jax.numpy as jnp
-from jax import random
-from jax._src import core, dtypes
-from jax._src.util import set_module
+from jax._src import dtypes
+from jax._src.lax import lax
+from jax._src.lax.resharding import bind_reshard
+from jax._src.numpy.util import _broadcast_to
+from jax._src.numpy import array_constructors
+from jax._src.random import continuous, keys, uniform as uniform_numbers
+from jax._src.sharding_impls import canonicalize_sharding
+from jax._src.typing import Array, ArrayLike
 
 
-@set_module("jax.nn.initializers")
+@runtime_checkable
 class Initializer(Protocol):
-    """A function that makes an array of a shape and dtype from a key."""
+    """A function that makes an array from a key, a shape, and optionally a dtype and a placement."""
 
-    def __call__(self, key: Any, shape: Any, dtype: Any = None, out_sharding: Any = None):
-        raise NotImplementedError
+    def __call__(self, key, shape, dtype=None, out_sharding=None) -> Array: ...
 
 
-def zeros(key, shape, dtype: Any = None, out_sharding: Any = None):
-    """An initializer: zeros.
+def _dtype_of(dtype: Any, default: Any = None) -> np.dtype:
+    """The dtype given, that of the initializer, or float."""
+    if dtype is None:
+        dtype = default
+    if dtype is None:
+        return dtypes.default_float_dtype()
+    return dtypes.check_and_canonicalize_user_dtype(dtype, "initializer")
 
-    >>> print(jax.nn.initializers.zeros(jax.random.key(0), (2,)))
-    [0. 0.]
+
+def zeros(key, shape, dtype: Any = None, out_sharding=None) -> Array:
+    """An array of zeros; the key is not used.
+
+    >>> jax.nn.initializers.zeros(None, (2,))
+    Array([0., 0.], dtype=float32)
     """
-    return jnp.zeros(shape, _canonical(dtype), out_sharding=out_sharding)
+    return _filled(0, shape, _dtype_of(dtype), out_sharding)
 
 
-def ones(key, shape, dtype: Any = None, out_sharding: Any = None):
-    """An initializer: ones.
-
-    >>> print(jax.nn.initializers.ones(jax.random.key(0), (2,)))
-    [1. 1.]
-    """
-    return jnp.ones(shape, _canonical(dtype), out_sharding=out_sharding)
+def ones(key, shape, dtype: Any = None, out_sharding=None) -> Array:
+    """An array of ones; the key is not used."""
+    return _filled(1, shape, _dtype_of(dtype), out_sharding)
 
 
-def _canonical(dtype):
-    return dtypes.default_float_dtype() if dtype is None else dtypes.check_and_canonicalize_user_dtype(dtype)
+def _filled(value, shape, dtype, out_sharding):
+    if out_sharding is None:
+        return lax.full(uniform_numbers.shape_of("initializer", shape), value, dtype)
+    return _placed("initializer", _filled(value, shape, dtype, None), out_sharding)
 
 
-def constant(value: Any, dtype: Any = None) -> Initializer:
-    """An initializer that gives `value`.
+def _placed(name: str, x: Any, out_sharding: Any) -> Any:
+    return x if out_sharding is None else bind_reshard(x, canonicalize_sharding(out_sharding, name))
+
+
+def constant(value: ArrayLike, dtype: Any = None) -> Initializer:
+    """Arrays of a constant.
 
     Args:
       value: scalar, or array that broadcasts to the shape.
-      dtype: default dtype.
+      dtype: the default dtype of the arrays.
 
-    >>> print(jax.nn.initializers.constant(-7)(jax.random.key(0), (2,)))
-    [-7. -7.]
+    >>> jax.nn.initializers.constant(-7)(None, (2,))
+    Array([-7., -7.], dtype=float32)
     """
 
     def init(key, shape, dtype=dtype, out_sharding=None):
-        return jnp.full(shape, value, dtype=_canonical(dtype), out_sharding=out_sharding)
+        x = array_constructors.asarray(value, dtype=_dtype_of(dtype))
+        return _placed("constant", _broadcast_to(x, shape), out_sharding)
 
     return init
 
 
 def uniform(scale: Any = 1e-2, dtype: Any = None) -> Initializer:
-    """An initializer of uniform numbers of [0, scale).
+    """Uniform numbers of [0, scale).
 
     Args:
       scale: upper bound.
-      dtype: default dtype.
+      dtype: the default dtype of the arrays.
+
+    >>> jax.nn.initializers.uniform(10.0)(jax.random.key(42), (2,)).shape
+    (2,)
     """
 
     def init(key, shape, dtype=dtype, out_sharding=None):
-        dtype = _canonical(dtype)
-        return random.uniform(key, shape, dtype, out_sharding=out_sharding) * jnp.array(scale, dtype)
+        dtype = _dtype_of(dtype)
+        x = uniform_numbers.uniform(key, shape, dtype, out_sharding=out_sharding)
+        return lax.mul(x, _scalar(scale, dtype))
 
     return init
 
 
 def normal(stddev: Any = 1e-2, dtype: Any = None) -> Initializer:
-    """An initializer of normal numbers.
+    """Normal numbers with mean zero.
 
     Args:
       stddev: standard deviation.
-      dtype: default dtype.
+      dtype: the default dtype of the arrays.
     """
 
     def init(key, shape, dtype=dtype, out_sharding=None):
-        dtype = _canonical(dtype)
-        return random.normal(key, shape, dtype, out_sharding=out_sharding) * jnp.array(stddev, dtype)
+        dtype = _dtype_of(dtype)
+        x = continuous.normal(key, shape, dtype, out_sharding=out_sharding)
+        return lax.mul(x, _scalar(stddev, dtype))
 
     return init
 
 
-def truncated_normal(stddev: Any = 1e-2, dtype: Any = None, lower: Any = -2.0, upper: Any = 2.0) -> Initializer:
-    """An initializer of truncated normal numbers.
+def truncated_normal(
+    stddev: Any = 1e-2, dtype: Any = None, lower: Any = -2.0, upper: Any = 2.0
+) -> Initializer:
+    """Normal numbers with mean zero between bounds.
 
     Args:
       stddev: standard deviation before truncation.
-      dtype: default dtype.
-      lower, upper: bounds, in standard deviations.
+      dtype: the default dtype of the arrays.
+      lower, upper: bounds, in units of `stddev`.
     """
 
     def init(key, shape, dtype=dtype, out_sharding=None):
-        dtype = _canonical(dtype)
-        out = random.truncated_normal(key, lower, upper, shape, dtype, out_sharding=out_sharding)
-        return out * jnp.array(stddev, dtype)
+        dtype = _dtype_of(dtype)
+        x = continuous.truncated_normal(
+            key, lower, upper, tuple(shape), dtype, out_sharding=out_sharding
+        )
+        return lax.mul(x, _scalar(stddev, dtype))
 
     return init
 
 
-def _fans(shape, in_axis, out_axis, batch_axis) -> tuple[float, float]:
-    """How many inputs and outputs a unit has."""
+def _scalar(x: Any, dtype: np.dtype) -> Any:
+    if isinstance(x, (int, float)):
+        return np.array(x, dtype)
+    return lax.convert_element_type(x, dtype)
+
+
+# Scaled by the sizes of the inputs and outputs
+
+_Axes = int | Sequence[int]
+
+
+def _axis_size(shape: tuple[int, ...], axes: _Axes) -> int:
+    if isinstance(axes, int):
+        return shape[axes]
+    return math.prod([shape[a] for a in axes])
+
+
+def _fans(shape, in_axis: _Axes, out_axis: _Axes, batch_axis: _Axes) -> tuple[float, float]:
     if len(shape) <= 1:
         raise ValueError(
-            f"Can't compute input and output sizes of a {len(shape)}-dimensional weights tensor. Must be at "
-            "least 2D."
+            f"Can't compute input and output sizes of a {len(shape)}-dimensional weights tensor with "
+            "default in_axis. Must be at least 2D or specify in_axis explicitly."
         )
-
-    def size(axes):
-        return math.prod(shape[a] for a in (axes if isinstance(axes, Sequence) else (axes,)))
-
-    in_size, out_size, batch_size = size(in_axis), size(out_axis), size(batch_axis)
-    receptive_field = math.prod(shape) / in_size / out_size / batch_size
-    return in_size * receptive_field, out_size * receptive_field
-
-
-def _complex_uniform(key, shape, dtype):
-    """Uniform numbers of the unit disk."""
-    key_r, key_theta = random.split(key)
-    real_dtype = np.array(0, dtype).real.dtype
-    r = jnp.sqrt(random.uniform(key_r, shape, real_dtype)).astype(dtype)
-    theta = (2 * jnp.pi * random.uniform(key_theta, shape, real_dtype)).astype(dtype)
-    return r * jnp.exp(1j * theta)
-
-
-def _complex_truncated_normal(key, upper, shape, dtype):
-    """Normal numbers of a disk."""
-    key_r, key_theta = random.split(key)
-    real_dtype = np.array(0, dtype).real.dtype
-    t = (1 - jnp.exp(jnp.array(-(upper**2), dtype))) * random.uniform(key_r, shape, real_dtype).astype(dtype)
-    r = jnp.sqrt(-jnp.log(1 - t))
-    theta = (2 * jnp.pi * random.uniform(key_theta, shape, real_dtype)).astype(dtype)
-    return r * jnp.exp(1j * theta)
+    in_size, out_size = _axis_size(shape, in_axis), _axis_size(shape, out_axis)
+    receptive = math.prod(shape) / in_size / out_size / _axis_size(shape, batch_axis)
+    return in_size * receptive, out_size * receptive
 
 
 def variance_scaling(
-    scale: Any, mode: str, distribution: str, in_axis: Any = -2, out_axis: Any = -1, batch_axis: Any = (),
+    scale: Any,
+    mode: Literal["fan_in", "fan_out", "fan_avg", "fan_geo_avg"],
+    distribution: Literal["truncated_normal", "normal", "uniform"],
+    in_axis: _Axes = -2,
+    out_axis: _Axes = -1,
+    batch_axis: _Axes = (),
     dtype: Any = None,
-) -> Initializer:  # fmt: skip
-    """An initializer whose variance is `scale` over the number of inputs or outputs of a unit.
+) -> Initializer:
+    """Numbers whose variance is `scale` divided by a size that `mode` names.
 
     Args:
-      scale: positive factor.
-      mode: 'fan_in', 'fan_out', 'fan_avg' or 'fan_geo_avg'.
-      distribution: 'truncated_normal', 'normal' or 'uniform'.
-      in_axis, out_axis: axis or axes of inputs and of outputs.
-      batch_axis: axis or axes that are neither.
-      dtype: default dtype.
+      scale: factor of the variance.
+      mode: what to divide by: 'fan_in', the number of inputs of a unit; 'fan_out', of outputs;
+        'fan_avg', their mean; 'fan_geo_avg', their geometric mean.
+      distribution: 'truncated_normal' (at two standard deviations), 'normal' or 'uniform'.
+      in_axis, out_axis: axis or axes of inputs and outputs; the axes that are neither these nor batch
+        axes are the receptive field, and count with both.
+      batch_axis: axis or axes left out of account.
+      dtype: the default dtype of the arrays; complex ones as well.
+
+    Raises:
+      ValueError: for unknown modes and distributions, and arrays of less than two dimensions.
     """
 
     def init(key, shape, dtype=dtype, out_sharding=None):
-        dtype = _canonical(dtype)
-        shape = core.canonicalize_shape(shape)
+        dtype = _dtype_of(dtype)
+        shape = uniform_numbers.shape_of("initializer", shape)
+        if in_axis == -2 and len(shape) <= 1:
+            raise ValueError(
+                f"Can't compute input and output sizes of a {len(shape)}-dimensional weights tensor "
+                "with default in_axis. Must be at least 2D or specify in_axis explicitly."
+            )
         fan_in, fan_out = _fans(shape, in_axis, out_axis, batch_axis)
         if mode == "fan_in":
-            denominator = fan_in
+            fan = fan_in
         elif mode == "fan_out":
-            denominator = fan_out
+            fan = fan_out
         elif mode == "fan_avg":
-            denominator = (fan_in + fan_out) / 2
+            fan = (fan_in + fan_out) / 2
         elif mode == "fan_geo_avg":
-            denominator = (fan_in * fan_out) ** 0.5
+            fan = (fan_in * fan_out) ** 0.5
         else:
             raise ValueError(f"invalid mode for variance scaling initializer: {mode}")
-        variance = jnp.array(scale / denominator, dtype=dtype)
-        if distribution == "normal":
-            return random.normal(key, shape, dtype, out_sharding=out_sharding) * jnp.sqrt(variance)
-        if distribution == "uniform":
-            if dtypes.issubdtype(dtype, np.floating):
-                out = random.uniform(key, shape, dtype, -1, out_sharding=out_sharding)
-                return out * jnp.sqrt(3 * variance)
-            return _complex_uniform(key, shape, dtype) * jnp.sqrt(variance)
-        if distribution == "truncated_normal":
-            if dtypes.issubdtype(dtype, np.floating):
-                # The standard deviation of a normal number within two of them.
-                stddev = jnp.sqrt(variance) / jnp.array(0.87962566103423978, dtype)
-                out = random.truncated_normal(key, -2, 2, shape, dtype, out_sharding=out_sharding)
-                return out * stddev
-            stddev = jnp.sqrt(variance) / jnp.array(0.95311164380491208, dtype)
-            return _complex_truncated_normal(key, 2, shape, dtype) * stddev
-        raise ValueError(f"invalid distribution for variance scaling initializer: {distribution}")
+        if distribution not in _DRAWS:
+            raise ValueError(f"invalid distribution for variance scaling initializer: {distribution}")
+        if not dtypes.issubdtype(dtype, np.inexact):
+            raise ValueError(
+                "variance scaling initializers need a float or complex dtype, got "
+                f"{dtypes.dtype_name(dtype)}"
+            )
+        variance = _scalar(scale / fan, dtype)
+        is_complex = dtypes.issubdtype(dtype, np.complexfloating)
+        draw, root = _DRAWS[distribution][is_complex]
+        return draw(key, shape, dtype, out_sharding) * root(variance)
 
     return init
 
 
-def _scaled(name: str, scale: float, mode: str, distribution: str, source: str):
-    def make(in_axis: Any = -2, out_axis: Any = -1, batch_axis: Any = (), dtype: Any = None) -> Initializer:
-        return variance_scaling(
-            scale, mode, distribution, in_axis=in_axis, out_axis=out_axis, batch_axis=batch_axis, dtype=dtype
-        )
-
-    make.__name__ = make.__qualname__ = name
-    make.__doc__ = f"""`variance_scaling({scale}, {mode!r}, {distribution!r})`. {source}.
-
-    Args:
-      in_axis, out_axis: axis or axes of inputs and of outputs.
-      batch_axis: axis or axes that are neither.
-      dtype: default dtype.
-
-    >>> init = jax.nn.initializers.{name}()
-    >>> init(jax.random.key(0), (2, 3)).shape
-    (2, 3)
-    """
-    return make
+def _complex_uniform(key, shape, dtype, out_sharding):
+    """Uniform in the unit disk, of variance one."""
+    real_dtype = np.array(0, dtype).real.dtype
+    key_r, key_theta = keys.split(key)
+    r = lax.sqrt(2 * uniform_numbers.uniform(key_r, shape, real_dtype, out_sharding=out_sharding))
+    return lax.convert_element_type(r, dtype) * _phase(key_theta, shape, dtype, out_sharding)
 
 
-_GLOROT = "Glorot and Bengio, 2010"
-_LECUN = "LeCun et al., 1998"
-_HE = "He et al., 2015"
-glorot_uniform = xavier_uniform = _scaled("glorot_uniform", 1.0, "fan_avg", "uniform", _GLOROT)
-glorot_normal = xavier_normal = _scaled("glorot_normal", 1.0, "fan_avg", "truncated_normal", _GLOROT)
-lecun_uniform = _scaled("lecun_uniform", 1.0, "fan_in", "uniform", _LECUN)
-lecun_normal = _scaled("lecun_normal", 1.0, "fan_in", "truncated_normal", _LECUN)
-he_uniform = kaiming_uniform = _scaled("he_uniform", 2.0, "fan_in", "uniform", _HE)
-he_normal = kaiming_normal = _scaled("he_normal", 2.0, "fan_in", "truncated_normal", _HE)
+def _phase(key, shape, dtype, out_sharding):
+    real_dtype = np.array(0, dtype).real.dtype
+    u = uniform_numbers.uniform(key, shape, real_dtype, out_sharding=out_sharding)
+    theta = np.array(2 * np.pi, dtype) * lax.convert_element_type(u, dtype)
+    return lax.exp(np.array(1j, dtype) * theta)
+
+
+def _complex_truncated_normal(key, shape, dtype, out_sharding):
+    """Complex normal numbers of absolute value less than two."""
+    real_dtype = np.array(0, dtype).real.dtype
+    key_r, key_theta = keys.split(key)
+    u = uniform_numbers.uniform(key_r, shape, real_dtype, out_sharding=out_sharding)
+    inside = 1 - lax.exp(np.array(-4, dtype))
+    r = lax.sqrt(-lax.log(1 - inside * lax.convert_element_type(u, dtype)))
+    return r * _phase(key_theta, shape, dtype, out_sharding)
+
+
+def _real_uniform(key, shape, dtype, out_sharding):
+    return uniform_numbers.uniform(key, shape, dtype, -1, out_sharding=out_sharding)
+
+
+def _real_truncated_normal(key, shape, dtype, out_sharding):
+    return continuous.truncated_normal(key, -2, 2, shape, dtype, out_sharding=out_sharding)
+
+
+def _normal(key, shape, dtype, out_sharding):
+    return continuous.normal(key, shape, dtype, out_sharding=out_sharding)
+
+
+def _untruncated(stddev: float):
+    """Makes up for the variance lost to truncation, which leaves this standard deviation."""
+    return lambda variance: _sqrt(variance) / np.array(stddev, variance.dtype)
+
+
+def _sqrt(x):
+    return np.sqrt(x) if isinstance(x, np.ndarray) else lax.sqrt(x)
+
+
+_uniform_bound = lambda variance: _sqrt(np.array(3, variance.dtype) * variance)
+# For each distribution, what draws real and complex numbers, and the factor for a variance.
+_DRAWS = {
+    "truncated_normal": (
+        (_real_truncated_normal, _untruncated(0.87962566103423978)),
+        (_complex_truncated_normal, _untruncated(0.95311164380491208)),
+    ),
+    "normal": ((_normal, _sqrt), (_normal, _sqrt)),
+    "uniform": ((_real_uniform, _uniform_bound), (_complex_uniform, _sqrt)),
+}
+
+
+def glorot_uniform(
+    in_axis: _Axes = -2, out_axis: _Axes = -1, batch_axis: _Axes = (), dtype: Any = None
+) -> Initializer:
+    """Uniform numbers of variance 1 / mean(inputs, outputs); as `variance_scaling`."""
+    return variance_scaling(1.0, "fan_avg", "uniform", in_axis, out_axis, batch_axis, dtype)
+
+
+def glorot_normal(
+    in_axis: _Axes = -2, out_axis: _Axes = -1, batch_axis: _Axes = (), dtype: Any = None
+) -> Initializer:
+    """Truncated normal numbers of variance 1 / mean(inputs, outputs); as `variance_scaling`."""
+    return variance_scaling(1.0, "fan_avg", "truncated_normal", in_axis, out_axis, batch_axis, dtype)
+
+
+def lecun_uniform(
+    in_axis: _Axes = -2, out_axis: _Axes = -1, batch_axis: _Axes = (), dtype: Any = None
+) -> Initializer:
+    """Uniform numbers of variance 1 / inputs; as `variance_scaling`."""
+    return variance_scaling(1.0, "fan_in", "uniform", in_axis, out_axis, batch_axis, dtype)
+
+
+def lecun_normal(
+    in_axis: _Axes = -2, out_axis: _Axes = -1, batch_axis: _Axes = (), dtype: Any = None
+) -> Initializer:
+    """Truncated normal numbers of variance 1 / inputs; as `variance_scaling`."""
+    return variance_scaling(1.0, "fan_in", "truncated_normal", in_axis, out_axis, batch_axis, dtype)
+
+
+def he_uniform(
+    in_axis: _Axes = -2, out_axis: _Axes = -1, batch_axis: _Axes = (), dtype: Any = None
+) -> Initializer:
+    """Uniform numbers of variance 2 / inputs; as `variance_scaling`."""
+    return variance_scaling(2.0, "fan_in", "uniform", in_axis, out_axis, batch_axis, dtype)
+
+
+def he_normal(
+    in_axis: _Axes = -2, out_axis: _Axes = -1, batch_axis: _Axes = (), dtype: Any = None
+) -> Initializer:
+    """Truncated normal numbers of variance 2 / inputs; as `variance_scaling`."""
+    return variance_scaling(2.0, "fan_in", "truncated_normal", in_axis, out_axis, batch_axis, dtype)
+
+
+xavier_uniform = glorot_uniform
+xavier_normal = glorot_normal
+kaiming_uniform = he_uniform
+kaiming_normal = he_normal
+
+
+# Orthogonal
 
 
 def orthogonal(scale: Any = 1.0, column_axis: int = -1, dtype: Any = None) -> Initializer:
-    """An initializer of orthogonal matrices times `scale`. Saxe, McClelland and Ganguli, 2013.
+    """Random orthogonal matrices, uniformly distributed.
 
     Args:
       scale: factor.
-      column_axis: axis of the columns; the others together are the rows.
-      dtype: default dtype.
+      column_axis: the axis of the columns; the other axes together are the rows. Columns are
+        orthonormal, or rows where they are fewer.
+      dtype: the default dtype of the arrays.
+
+    Raises:
+      ValueError: for arrays of less than two dimensions.
     """
 
     def init(key, shape, dtype=dtype, out_sharding=None):
-        dtype = _canonical(dtype)
+        dtype = _dtype_of(dtype)
+        shape = tuple(shape)
         if len(shape) < 2:
             raise ValueError("orthogonal initializer requires at least a 2D shape")
-        n_rows, n_cols = math.prod(shape) // shape[column_axis], shape[column_axis]
-        q = random.orthogonal(key, n_rows, (), dtype, n_cols)
-        q = jnp.reshape(q, (*np.delete(shape, column_axis).tolist(), shape[column_axis]))
-        return jnp.array(scale, dtype) * jnp.moveaxis(q, -1, column_axis)
+        axis = column_axis % len(shape)
+        n_cols = shape[axis]
+        rest = (*shape[:axis], *shape[axis + 1 :])
+        n_rows = math.prod(rest)
+        q = continuous.orthogonal(key, n_rows, (), dtype, n_cols)
+        q = lax.reshape(q, (*rest, n_cols))
+        last = len(shape) - 1
+        order = (*range(axis), last, *range(axis, last))
+        q = lax.mul(_scalar(scale, dtype), lax.transpose(q, order))
+        return _placed("orthogonal", q, out_sharding)
 
     return init
 
 
 def delta_orthogonal(scale: Any = 1.0, column_axis: int = -1, dtype: Any = None) -> Initializer:
-    """An initializer of convolution kernels that are orthogonal at their center, zero elsewhere.
-
-    Source: Xiao et al., 2018.
+    """Kernels of convolutions that are an orthogonal matrix at the middle and zero elsewhere.
 
     Args:
       scale: factor.
-      column_axis: axis of the columns of the orthogonal matrix.
-      dtype: default dtype.
+      column_axis: as of `orthogonal`, for the matrix of the last two axes.
+      dtype: the default dtype of the arrays.
+
+    Raises:
+      ValueError: unless the shape has 3, 4 or 5 dimensions, and no more inputs than outputs.
     """
+    init_matrix = orthogonal(scale, column_axis, dtype)
 
     def init(key, shape, dtype=dtype, out_sharding=None):
-        dtype = _canonical(dtype)
+        dtype = _dtype_of(dtype)
+        shape = tuple(shape)
         if len(shape) not in (3, 4, 5):
-            raise ValueError("Delta orthogonal initializer requires a 3D, 4D, or 5D shape.")
+            raise ValueError("Delta orthogonal initializer requires a 3D, 4D or 5D shape.")
         if shape[-1] < shape[-2]:
-            raise ValueError("`fan_in` must be less or equal than `fan_out`. ")
-        matrix = orthogonal(scale, column_axis, dtype)(key, shape[-2:])
-        center = tuple((k - 1) // 2 for k in shape[:-2])
-        return jnp.zeros(shape, dtype).at[center].set(matrix)
+            raise ValueError(
+                f"delta_orthogonal: fan_in (shape[-2]) must be at most fan_out (shape[-1]), got {shape}"
+            )
+        matrix = init_matrix(key, shape[-2:], dtype)
+        middle = tuple([(k - 1) // 2 for k in shape[:-2]])
+        kernel = lax.full(shape, 0, dtype).at[middle].set(matrix)
+        return _placed("delta_orthogonal", kernel, out_sharding)
 
     return init

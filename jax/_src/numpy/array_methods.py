@@ -21,7 +21,9 @@ from jax._src.numpy import (
     manipulation,
     matrices,
     reductions,
+    searching,
     selecting,
+    sorting,
     tensor_products,
     ufuncs,
 )
@@ -309,7 +311,9 @@ for _module, _names in [
     (matrices, "diagonal trace"),
     (manipulation, "ravel repeat squeeze swapaxes"),
     (indexing, "take"),
+    (searching, "searchsorted"),
     (selecting, "choose nonzero"),
+    (sorting, "argmax argmin argpartition argsort sort"),
     (tensor_products, "dot"),
 ]:
     for _name in _names.split():
@@ -351,6 +355,10 @@ def _to_device(self, device: Any, *, stream: Any = None) -> Array:
 
 
 Tracer.to_device = _to_device  # type: ignore[attr-defined]
+
+for _name in ("item", "itemsize", "nbytes", "to_device"):
+    if not hasattr(Array, _name):
+        setattr(Array, _name, getattr(Tracer, _name))
 
 
 def _array_namespace(self, /, *, api_version: None | str = None) -> Any:

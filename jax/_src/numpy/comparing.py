@@ -15,12 +15,15 @@ from jax._src.numpy.util import export
 from jax._src.typing import ArrayLike
 
 
+_RTOL, _ATOL = 1e-05, 1e-08
+
+
 @export
 def isclose(
     a: ArrayLike,
     b: ArrayLike,
-    rtol: ArrayLike = 1e-05,
-    atol: ArrayLike = 1e-08,
+    rtol: ArrayLike = _RTOL,
+    atol: ArrayLike = _ATOL,
     equal_nan: bool = False,
 ) -> Array:
     """Whether elements are equal up to rounding: `abs(a - b) <= atol + rtol * abs(b)`.
@@ -35,11 +38,19 @@ def isclose(
     >>> jnp.isclose(jnp.array([1., jnp.inf]), jnp.array([1.000001, jnp.inf])).tolist()
     [True, True]
     """
-    util.check_arraylike("isclose", a, b, rtol, atol)
-    return _isclose(a, b, rtol, atol, equal_nan=bool(equal_nan))
+    # The usual tolerances are constants of the program.
+    return _isclose(
+        a,
+        b,
+        None if rtol is _RTOL else rtol,
+        None if atol is _ATOL else atol,
+        equal_nan=bool(equal_nan),
+    )
 
 
 def _isclose(a, b, rtol, atol, *, equal_nan):
+    rtol, atol = _RTOL if rtol is None else rtol, _ATOL if atol is None else atol
+    util.check_arraylike("isclose", a, b, rtol, atol)
     a, b = util.promote_args("isclose", a, b)
     lax.broadcast_shapes(np.shape(a), np.shape(b))
     dtype = dtypes.dtype(a)
@@ -77,8 +88,8 @@ _isclose = nested_jit(_isclose, static_argnames=("equal_nan",))
 def allclose(
     a: ArrayLike,
     b: ArrayLike,
-    rtol: ArrayLike = 1e-05,
-    atol: ArrayLike = 1e-08,
+    rtol: ArrayLike = _RTOL,
+    atol: ArrayLike = _ATOL,
     equal_nan: bool = False,
 ) -> Array:
     """Whether all elements are equal up to rounding; see `isclose`.
@@ -86,11 +97,18 @@ def allclose(
     >>> jnp.allclose(jnp.array([1., 2.]), jnp.array([1., 2.00001])).item()
     True
     """
-    util.check_arraylike("allclose", a, b, rtol, atol)
-    return _allclose(a, b, rtol, atol, equal_nan=bool(equal_nan))
+    # The usual tolerances are constants of the program.
+    return _allclose(
+        a,
+        b,
+        None if rtol is _RTOL else rtol,
+        None if atol is _ATOL else atol,
+        equal_nan=bool(equal_nan),
+    )
 
 
 def _allclose(a, b, rtol, atol, *, equal_nan):
+    util.check_arraylike("allclose", a, b)
     return _all(_isclose(a, b, rtol, atol, equal_nan=equal_nan))
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from jax._src import api, core, dtypes
 from jax._src.basearray import Array
 from jax._src.lax import lax, slicing
-from jax._src.library_jit import nested_jit
+from jax._src.library_jit import inline_jit, nested_jit
 from jax._src.numpy import util
 from jax._src.numpy.manipulation.shape import flip, operand
 from jax._src.numpy.util import export
@@ -96,6 +96,8 @@ def pad(
 
 
 def _widths(pad_width: Any, ndim: int) -> tuple[tuple[Any, Any], ...]:
+    if type(pad_width) is int and pad_width >= 0:
+        return ((pad_width, pad_width),) * ndim
     if isinstance(pad_width, dict):
         return _widths_of_dict(pad_width, ndim)
     flat = _leaves(pad_width)
@@ -186,17 +188,27 @@ def _pad_constant(array, width, values):
     if not array.ndim:
         return array
     if np.ndim(values) == 0 and not isinstance(values, (list, tuple)):
-        if dtypes.issubdtype(array.dtype, dtypes.extended):
-            return lax.pad(array, values, [(lo, hi, 0) for lo, hi in width])
-        value = util.convert(util.lower_jax_array(values), array.dtype, False)
-        if isinstance(value, np.generic) or isinstance(value, np.ndarray):
-            value = np.asarray(value, array.dtype)
-        return _with_weak_type(lax.pad(array, value, [(lo, hi, 0) for lo, hi in width]), array)
+        if type(values) is int and values == 0:
+            return _pad_zeros(array, width=width)
+        return _pad_value(array, values, width=width)
     return _pad_constants(array, _pairs("constant_values", values, array), width=width)
 
 
-def _with_weak_type(out, array):
-    return lax._convert_element_type(out, array.dtype, array.weak_type)
+def _pad_value(array, value, *, width):
+    config = [(lo, hi, 0) for lo, hi in width]
+    if not dtypes.issubdtype(array.dtype, dtypes.extended):
+        value = lax.convert_element_type(value, array.dtype)
+    return lax._convert_element_type(lax.pad(array, value, config), array.dtype, array.weak_type)
+
+
+def _pad_zeros(array, *, width):
+    if array.weak_type or dtypes.issubdtype(array.dtype, dtypes.extended):
+        return _pad_value(array, 0, width=width)
+    return lax.pad(array, np.zeros((), array.dtype), [(lo, hi, 0) for lo, hi in width])
+
+
+_pad_value = inline_jit(_pad_value, static_argnames=("width",))
+_pad_zeros = inline_jit(_pad_zeros, static_argnames=("width",))
 
 
 def _pad_constants(array, values, *, width):
@@ -207,7 +219,7 @@ def _pad_constants(array, values, *, width):
             config[d] = amount
             value = lax.squeeze(slicing.slice(values, (d, side), (d + 1, side + 1)), (0, 1))
             out = lax.pad(out, value, config)
-    return _with_weak_type(out, array)
+    return lax._convert_element_type(out, array.dtype, array.weak_type)
 
 
 _pad_constants = nested_jit(_pad_constants, static_argnames=("width",))

@@ -218,7 +218,6 @@ def _piece(fun, x, args, kw):
     return reshape(api.vmap(each)(ravel(x)), x.shape)
 
 
-@export
 def clip(
     arr: ArrayLike | None = None,
     /,
@@ -244,26 +243,24 @@ def clip(
     if arr is None:
         raise ValueError("No input was provided to the clip function.")
     util.check_arraylike("clip", arr)
-    given = [v for v in (min, max) if v is not None]
-    util.check_arraylike("clip", *given)
-    if any(dtypes.issubdtype(dtypes.dtype(v), np.complexfloating) for v in (arr, *given)):
-        raise ValueError(
-            "Clip received a complex value either through the input or the min/max keywords. Complex "
-            "values have no ordering and cannot be clipped. Please convert to a real value or array by "
-            "taking the real or imaginary components via jax.numpy.real/imag respectively."
-        )
-    return _clip(arr, min, max)
+    for bound in (min, max):
+        util.check_arraylike_or_none("clip", bound)
+    for x in (arr, min, max):
+        if x is not None and dtypes.issubdtype(dtypes.dtype(x), np.complexfloating):
+            raise ValueError(
+                "Clip received a complex value either through the input or the min/max keywords. Complex "
+                "values have no ordering and cannot be clipped. Please convert to a real value or array by "
+                "taking the real or imaginary components via jax.numpy.real/imag respectively."
+            )
+    out = arr
+    if min is not None:
+        out = lax.max(*util.promote_args("maximum", min, out))
+    if max is not None:
+        out = lax.min(*util.promote_args("minimum", max, out))
+    return util.to_array(out)
 
 
-def _clip(x, low, high):
-    if low is not None:
-        x = lax.max(*util.promote_args("maximum", low, x))
-    if high is not None:
-        x = lax.min(*util.promote_args("minimum", high, x))
-    return util.to_array(x)
-
-
-_clip = inline_jit(_clip)
+clip = export(inline_jit(clip))
 
 
 # ---------------------------------------------------------------------------------------------------

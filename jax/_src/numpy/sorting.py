@@ -11,7 +11,7 @@ import numpy as np
 from jax._src import core, dtypes
 from jax._src.basearray import Array
 from jax._src.lax import lax, slicing
-from jax._src.library_jit import nested_jit
+from jax._src.library_jit import inline_jit, nested_jit
 from jax._src.numpy import util
 from jax._src.numpy.manipulation.shape import operand, ravel
 from jax._src.numpy.util import export
@@ -332,18 +332,25 @@ def _arg(name, primitive, a, axis, out, keepdims):
     util.reject_out(name, out)
     shape = a.shape
     if axis is None:
-        dims: Any = tuple(range(len(shape)))
-        a, axis = ravel(a), 0
-        if not shape:
+        if 0 in shape:
+            raise ValueError(f"attempt to get {name} of an empty sequence")
+        if len(shape) == 1 and not keepdims:
             axis = 0
-    else:
-        axis = canonicalize_axis(axis, len(shape))
-        dims = (axis,)
-    if core.definitely_equal(a.shape[axis], 0):
+        else:
+            return _arg_of_all(a, primitive=primitive, keepdims=bool(keepdims))
+    axis = canonicalize_axis(axis, len(shape))
+    if core.definitely_equal(shape[axis], 0):
         raise ValueError(f"attempt to get {name} of an empty sequence")
-    index_dtype = dtypes.default_int_dtype()
-    result = primitive.bind(a, axes=(axis,), index_dtype=index_dtype)
-    return lax.expand_dims(result, dims) if keepdims else result
+    result = primitive.bind(a, axes=(axis,), index_dtype=dtypes.default_int_dtype())
+    return lax.expand_dims(result, (axis,)) if keepdims else result
+
+
+def _arg_of_all(a, *, primitive, keepdims):
+    result = primitive.bind(ravel(a), axes=(0,), index_dtype=dtypes.default_int_dtype())
+    return lax.expand_dims(result, tuple(range(a.ndim))) if keepdims else result
+
+
+_arg_of_all = inline_jit(_arg_of_all, static_argnames=("primitive", "keepdims"))
 
 
 @export

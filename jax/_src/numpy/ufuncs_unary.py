@@ -89,7 +89,7 @@ log2 = _inexact(
 )
 log10 = _inexact(
     "log10",
-    _scaled_log(lambda x: lax.mul(x, lax._const(x, 1 / np.log(10)))),
+    _scaled_log(lambda x: lax.mul(x, _strong(x, 1 / np.log(10)))),
     "Elementwise logarithm with base 10.",
     "100.",
     "2.",
@@ -322,7 +322,7 @@ def rint(x: ArrayLike, /) -> Array:
     """
     x = ensure_arraylike("rint", x)
     if _kind(x) in "biu":
-        x = lax.convert_element_type(x, dtypes.to_inexact_dtype(x.dtype))
+        x = lax.convert_element_type(x, dtypes.default_float_dtype())
     return _by_parts(x, lambda v: lax.round(v, lax.RoundingMethod.TO_NEAREST_EVEN))
 
 
@@ -443,8 +443,9 @@ def _angle_impl(z, *, deg=False):
         out = lax.atan2(lax.imag(z), lax.real(z))
     else:
         # The sign of the zero decides for negative numbers.
-        x, y = promote_args_inexact("angle", z, np.zeros((), z.dtype)[()])
-        out = lax.atan2(lax.full_like(x, y), x)
+        if _kind(z) != "f" or z.ndim == 0:
+            z = lax.convert_element_type(z, dtypes.default_float_dtype())
+        out = lax.atan2(lax.full_like(z, 0), z)
     return lax.mul(out, lax._const(out, 180 / np.pi)) if deg else out
 
 
@@ -591,7 +592,7 @@ def signbit(x: ArrayLike, /) -> Array:
     if kind in "bu":
         return lax.full_like(x, False, dtype=np.bool_)
     if kind == "i":
-        return lax.lt(x, lax._zero(x))
+        return lax.lt(x, _strong(x, 0))
     bits = dtypes.finfo(dtype).bits
     if bits < 8:
         x, bits = lax.convert_element_type(x, np.float32), 32

@@ -427,6 +427,10 @@ def _pad_shape(operand, padding_value, *, padding_config):
 
 
 def _pad_dtype(operand, padding_value, *, padding_config):
+    if dtypes.issubdtype(operand.dtype, dtypes.extended):
+        raise TypeError(
+            f"pad does not accept dtype {rules.dtype_name(operand.dtype)}: use lax.concatenate."
+        )
     if operand.dtype != padding_value.dtype:
         raise TypeError(
             "pad operand and padding_value must be same dtype: got "

@@ -48,24 +48,28 @@ def concatenate(
     >>> jnp.concatenate([jnp.ones((2, 1)), jnp.zeros((2, 2))], axis=1).tolist()
     [[1.0, 0.0, 0.0], [1.0, 0.0, 0.0]]
     """
-    if type(arrays) in (list, tuple) and dtype is None and type(axis) is int and arrays:
-        # Arrays of one type but for the sizes need no conversion.
-        first = getattr(arrays[0], "aval", None)
-        if type(first) is ShapedArray:
-            ndim, element, weak = len(first.shape), first.dtype, first.weak_type
-            if -ndim <= axis < ndim:
-                for x in arrays:
-                    aval = getattr(x, "aval", None)
-                    if type(aval) is not ShapedArray or not (
-                        aval is first or (aval.dtype == element and aval.weak_type == weak)
-                    ):
-                        break
-                else:
-                    if axis < 0:
-                        axis += ndim
-                    if len(arrays) <= 32:
-                        return lax.concatenate_p.bind(*arrays, dimension=axis)
+    if type(arrays) in (list, tuple) and dtype is None and type(axis) is int:
+        ndim = _common_rank(arrays)
+        if -ndim <= axis < ndim:
+            return lax.concatenate_p.bind(*arrays, dimension=axis + ndim if axis < 0 else axis)
     return _concatenate(arrays, axis, dtype)
+
+
+def _common_rank(arrays: Sequence[Any]) -> int:
+    """The number of dimensions of arrays that need no conversion to be joined, or -1."""
+    if not 0 < len(arrays) <= 32:
+        return -1
+    first = getattr(arrays[0], "aval", None)
+    if type(first) is not ShapedArray:
+        return -1
+    dtype, weak_type = first.dtype, first.weak_type
+    for x in arrays:
+        aval = getattr(x, "aval", None)
+        if aval is not first and (
+            type(aval) is not ShapedArray or aval.dtype != dtype or aval.weak_type != weak_type
+        ):
+            return -1
+    return len(first.shape)
 
 
 def _concatenate(arrays, axis, dtype):
@@ -157,6 +161,15 @@ def stack(
     """
     if out is not None:
         raise NotImplementedError("The 'out' argument to jnp.stack is not supported.")
+    if type(arrays) in (list, tuple) and dtype is None and type(axis) is int:
+        ndim = _common_rank(arrays) + 1
+        if ndim and -ndim <= axis < ndim:
+            shape = arrays[0].shape
+            for a in arrays:
+                if a.shape != shape:
+                    break
+            else:
+                return lax.stack_p.bind(*arrays, axis=axis + ndim if axis < 0 else axis)
     if isinstance(arrays, (Array, np.ndarray)):
         x = operand("stack", arrays)
         if x.ndim and x.shape[0]:
@@ -257,8 +270,7 @@ def block(arrays: Any) -> Array:
     [[1.0, 0.0, 0.0], [1.0, 1.0, 1.0]]
     """
     _check_blocks(arrays)
-    out, depth = _block(arrays)
-    return out
+    return _join_blocks(arrays)
 
 
 def _check_blocks(xs):
@@ -283,6 +295,14 @@ def _block(xs):
     rank = max(depth, *[x.ndim for x in parts])
     parts = [lax.broadcast_to_rank(x, rank) for x in parts]
     return concatenate(parts, -depth), depth + 1
+
+
+def _join_blocks(arrays):
+    out, _ = _block(arrays)
+    return out
+
+
+_join_blocks = nested_jit(_join_blocks)
 
 
 @export

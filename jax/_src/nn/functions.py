@@ -1,0 +1,528 @@
+"""Activations, normalizations and encodings."""
+
+from typing import Any
+
+import numpy as np
+
+from jax._src import core, dtypes
+from jax._src.custom_derivatives import custom_jvp
+from jax._src.lax import lax, special as lax_special
+from jax._src.library_jit import inline_jit, nested_jit
+from jax._src.numpy import reductions, ufuncs
+from jax._src.numpy.util import _where, check_arraylike, promote_dtypes_inexact, to_array
+from jax._src.sharding_impls import canonicalize_sharding
+from jax._src.typing import Array, ArrayLike
+from jax._src.util import canonicalize_axis, set_module
+
+export = set_module("jax.nn")
+
+
+@export
+@nested_jit
+def identity(x: ArrayLike) -> Array:
+    """The argument, as an array."""
+    check_arraylike("identity", x)
+    return to_array(x)
+
+
+# Rectifiers
+
+
+@export
+@custom_jvp
+@nested_jit
+def relu(x: ArrayLike) -> Array:
+    """max(x, 0); the derivative at zero is zero.
+
+    Args:
+      x: array.
+
+    >>> print(jax.nn.relu(jax.numpy.array([-2.0, -1.0, -0.5, 0.0, 0.5, 1.0, 2.0])))
+    [0.  0.  0.  0.  0.5 1.  2. ]
+    """
+    return ufuncs.maximum(x, 0)
+
+
+relu.defjvps(lambda g, ans, x: lax.select(x > 0, g, lax.full_like(g, 0)))
+
+
+@export
+@custom_jvp
+@nested_jit
+def relu6(x: ArrayLike) -> Array:
+    """min(max(x, 0), 6); the derivatives at zero and six are zero.
+
+    Args:
+      x: array.
+
+    >>> print(jax.nn.relu6(jax.numpy.array([-1.0, 3.0, 7.0])))
+    [0. 3. 6.]
+    """
+    return ufuncs.minimum(ufuncs.maximum(x, 0), 6.0)
+
+
+relu6.defjvps(lambda g, ans, x: lax.select((x > 0) & (x < 6), g, lax.full_like(g, 0)))
+
+
+@export
+@nested_jit
+def leaky_relu(x: ArrayLike, negative_slope: ArrayLike = 1e-2) -> Array:
+    """x where it is positive or zero, negative_slope * x elsewhere.
+
+    Args:
+      x: array.
+      negative_slope: array or scalar.
+    """
+    check_arraylike("leaky_relu", x)
+    x = to_array(x)
+    return _where(x >= 0, x, negative_slope * x)
+
+
+@export
+@nested_jit
+def elu(x: ArrayLike, alpha: ArrayLike = 1.0) -> Array:
+    """x where it is positive, alpha * (exp(x) - 1) elsewhere.
+
+    Args:
+      x: array.
+      alpha: array or scalar.
+    """
+    check_arraylike("elu", x)
+    return _elu(to_array(x), alpha)
+
+
+def _elu(x, alpha):
+    positive = x > 0
+    # Positive values would overflow, and make the derivative NaN.
+    return _where(positive, x, alpha * ufuncs.expm1(_where(positive, 0.0, x)))
+
+
+@export
+@nested_jit
+def selu(x: ArrayLike) -> Array:
+    """Scaled exponential linear unit: lambda * elu(x, alpha), which keeps mean zero and variance one.
+
+    Args:
+      x: array.
+    """
+    check_arraylike("selu", x)
+    alpha, scale = 1.6732632423543772848170429916717, 1.0507009873554804934193349852946
+    return scale * _elu(to_array(x), alpha)
+
+
+@export
+@nested_jit
+def celu(x: ArrayLike, alpha: ArrayLike = 1.0) -> Array:
+    """Continuously differentiable ELU: max(x, 0) + alpha * (exp(min(x, 0) / alpha) - 1).
+
+    Args:
+      x: array.
+      alpha: array or scalar.
+    """
+    return ufuncs.maximum(x, 0.0) + alpha * ufuncs.expm1(ufuncs.minimum(x, 0.0) / alpha)
+
+
+# Sigmoids
+
+
+@export
+def sigmoid(x: ArrayLike) -> Array:
+    """1 / (1 + exp(-x)).
+
+    Args:
+      x: floating point array.
+    """
+    return lax.logistic(x)
+
+
+@export
+def tanh(x: ArrayLike, /) -> Array:
+    """Hyperbolic tangent; the same function as `jax.numpy.tanh`."""
+    return ufuncs.tanh(x)
+
+
+@export
+@nested_jit
+def silu(x: ArrayLike) -> Array:
+    """x * sigmoid(x), also known as swish.
+
+    Args:
+      x: floating point array.
+    """
+    return lax.mul(x, lax.logistic(x))
+
+
+swish = silu
+
+
+@export
+@nested_jit
+def softplus(x: ArrayLike) -> Array:
+    """log(1 + exp(x)).
+
+    Args:
+      x: array.
+    """
+    return ufuncs.logaddexp(x, 0.0)
+
+
+@export
+@nested_jit
+def log_sigmoid(x: ArrayLike) -> Array:
+    """log(sigmoid(x)).
+
+    Args:
+      x: array.
+    """
+    check_arraylike("log_sigmoid", x)
+    return -ufuncs.logaddexp(-to_array(x), 0.0)
+
+
+@export
+@nested_jit
+def mish(x: ArrayLike) -> Array:
+    """x * tanh(softplus(x)).
+
+    Args:
+      x: array.
+    """
+    check_arraylike("mish", x)
+    x = to_array(x)
+    return x * ufuncs.tanh(ufuncs.logaddexp(x, 0.0))
+
+
+@export
+@nested_jit
+def soft_sign(x: ArrayLike) -> Array:
+    """x / (abs(x) + 1).
+
+    Args:
+      x: array.
+    """
+    check_arraylike("soft_sign", x)
+    x = to_array(x)
+    return x / (ufuncs.abs(x) + 1)
+
+
+@export
+@nested_jit
+def squareplus(x: ArrayLike, b: ArrayLike = 4) -> Array:
+    """(x + sqrt(x ** 2 + b)) / 2, a smooth rectifier.
+
+    Args:
+      x: array.
+      b: array or scalar: how smooth.
+    """
+    check_arraylike("squareplus", x, b)
+    x = to_array(x)
+    return (x + ufuncs.sqrt(ufuncs.square(x) + b)) / 2
+
+
+def gelu(x: ArrayLike, approximate: bool = True) -> Array:
+    """Gaussian error linear unit: x times the normal distribution function of x.
+
+    Args:
+      x: array.
+      approximate: whether to use the formula with tanh, or the exact one.
+    """
+    check_arraylike("gelu", x)
+    (x,) = promote_dtypes_inexact(x)
+    return (_gelu_tanh if approximate else _gelu_erf)(x)
+
+
+gelu = export(gelu)
+
+
+@inline_jit
+def _gelu_tanh(x):
+    inner = np.array(np.sqrt(2 / np.pi), x.dtype) * (x + 0.044715 * x**3)
+    return x * (0.5 * (1 + ufuncs.tanh(inner)))
+
+
+@inline_jit
+def _gelu_erf(x):
+    return 0.5 * x * lax_special.erfc(-x * np.array(np.sqrt(0.5), x.dtype))
+
+
+def glu(x: ArrayLike, axis: int = -1) -> Array:
+    """Gated linear unit: the first half along an axis times the sigmoid of the second.
+
+    Args:
+      x: floating point array, of an even size along the axis.
+      axis: the axis to split.
+
+    Raises:
+      ValueError: if the size is odd.
+    """
+    check_arraylike("glu", x)
+    x = to_array(x)
+    axis = canonicalize_axis(axis, x.ndim)
+    if x.shape[axis] % 2:
+        raise ValueError(f"glu: the size along axis {axis} must be even, got an array of shape {x.shape}")
+    return _glu(x, axis=axis)
+
+
+def _glu_impl(x, *, axis):
+    half = x.shape[axis] // 2
+    first, second = lax.split(x, (half, half), axis=axis)
+    return lax.mul(first, lax.logistic(second))
+
+
+_glu_impl.__name__ = "glu"
+_glu = nested_jit(_glu_impl, static_argnames=("axis",))
+glu = export(glu)
+
+
+# Piecewise
+
+
+@export
+@nested_jit
+def hard_tanh(x: ArrayLike) -> Array:
+    """x between -1 and 1, and the nearest of these elsewhere.
+
+    Args:
+      x: array.
+    """
+    check_arraylike("hard_tanh", x)
+    x = to_array(x)
+    return _where(x > 1, 1, _where(x < -1, -1, x))
+
+
+@export
+@nested_jit
+def hard_sigmoid(x: ArrayLike) -> Array:
+    """relu6(x + 3) / 6.
+
+    Args:
+      x: array.
+    """
+    return relu6(ufuncs.add(x, 3.0)) / 6.0
+
+
+@export
+@nested_jit
+def hard_silu(x: ArrayLike) -> Array:
+    """x * hard_sigmoid(x), also known as hard_swish.
+
+    Args:
+      x: array.
+    """
+    return ufuncs.multiply(x, relu6(ufuncs.add(x, 3.0)) / 6.0)
+
+
+hard_swish = hard_silu
+
+
+@export
+@nested_jit
+def sparse_plus(x: ArrayLike) -> Array:
+    """Zero up to -1, x from 1 on, and (x + 1) ** 2 / 4 between.
+
+    Args:
+      x: array.
+    """
+    check_arraylike("sparse_plus", x)
+    x = to_array(x)
+    return _where(x <= -1.0, 0.0, _where(x >= 1.0, x, (x + 1.0) ** 2 / 4))
+
+
+@export
+@nested_jit
+def sparse_sigmoid(x: ArrayLike) -> Array:
+    """(x + 1) / 2 brought to [0, 1]: the derivative of `sparse_plus`.
+
+    Args:
+      x: array.
+    """
+    return 0.5 * ufuncs.minimum(ufuncs.maximum(ufuncs.add(x, 1.0), 0.0), 2.0)
+
+
+@export
+@custom_jvp
+@nested_jit
+def log1mexp(x: ArrayLike) -> Array:
+    """log(1 - exp(-x)), accurate for small and large x; NaN for negative x.
+
+    Args:
+      x: array.
+    """
+    check_arraylike("log1mexp", x)
+    (x,) = promote_dtypes_inexact(x)
+    x = to_array(x)
+    threshold = np.array(np.log(2), x.dtype)
+    return _where(x < threshold, lax.log(-lax.expm1(-x)), lax.log1p(-lax.exp(-x)))
+
+
+log1mexp.defjvps(lambda g, ans, x: g / ufuncs.expm1(x))
+
+
+# Normalizations
+
+
+@export
+def softmax(x: ArrayLike, axis: Any = -1, where: ArrayLike | None = None) -> Array:
+    """exp(x) / sum(exp(x)), without overflow.
+
+    Args:
+      x: array.
+      axis: axis or axes of the sum; None for all.
+      where: which elements to include; the others become zero.
+
+    Returns:
+      Array of the shape of `x`.
+
+    >>> print(jax.nn.softmax(jax.numpy.array([0.0, 0.0])))
+    [0.5 0.5]
+    """
+    check_arraylike("softmax", x)
+    return _softmax(x, where, axes=reductions._axes(axis, np.ndim(x)))
+
+
+def _shifted(x, where, axes):
+    """`x` less its largest element, and the exponentials."""
+    is_float = dtypes.issubdtype(x.dtype, np.inexact)
+    lowest = -np.inf if is_float else dtypes.iinfo(x.dtype).min
+    largest = reductions.max(
+        lax.stop_gradient(x), axes, keepdims=True, initial=lowest, where=where
+    )
+    shifted = (x if where is None else _where(where, x, lowest)) - largest
+    return shifted, ufuncs.exp(shifted)
+
+
+def _softmax_impl(x, where, *, axes):
+    _, exps = _shifted(x, where, axes)
+    out = exps / reductions.sum(exps, axes, keepdims=True, where=where)
+    return out if where is None else _where(where, out, 0)
+
+
+_softmax = inline_jit(_softmax_impl, static_argnames=("axes",))
+
+
+@export
+def log_softmax(x: ArrayLike, axis: Any = -1, where: ArrayLike | None = None) -> Array:
+    """log(softmax(x)), accurate where the softmax is tiny.
+
+    Args:
+      x: array.
+      axis: axis or axes of the sum; None for all.
+      where: which elements to include; the others become -inf.
+
+    Returns:
+      Array of the shape of `x`.
+    """
+    check_arraylike("log_softmax", x)
+    return _log_softmax(x, where, axes=reductions._axes(axis, np.ndim(x)))
+
+
+def _log_softmax_impl(x, where, *, axes):
+    shifted, exps = _shifted(x, where, axes)
+    out = shifted - ufuncs.log(reductions.sum(exps, axes, keepdims=True, where=where))
+    return out if where is None else _where(where, out, -np.inf)
+
+
+_log_softmax_impl.__name__ = "log_softmax"
+_log_softmax = nested_jit(_log_softmax_impl, static_argnames=("axes",))
+
+
+@export
+def standardize(
+    x: ArrayLike,
+    axis: Any = -1,
+    mean: ArrayLike | None = None,
+    variance: ArrayLike | None = None,
+    epsilon: ArrayLike = 1e-5,
+    where: ArrayLike | None = None,
+    *,
+    algorithm: str = "fast",
+) -> Array:
+    """x less its mean, divided by its standard deviation.
+
+    Args:
+      x: array.
+      axis: axis or axes of the statistics; None for all.
+      mean, variance: statistics, if known.
+      epsilon: added to the variance.
+      where: which elements count for the statistics.
+      algorithm: 'fast', the variance as mean(x ** 2) - mean(x) ** 2, which can cancel; or 'stable', as
+        mean((x - mean(x)) ** 2).
+
+    Returns:
+      Array of the shape of `x`.
+
+    Raises:
+      ValueError: for unknown algorithms.
+    """
+    if algorithm not in ("fast", "stable"):
+        raise ValueError(f"Unknown algorithm {algorithm!r}. Expected 'fast' or 'stable'.")
+    check_arraylike("standardize", x, epsilon)
+    axes = reductions._axes(axis, np.ndim(x))
+    return _standardize(x, mean, variance, epsilon, where, axes=axes, algorithm=algorithm)
+
+
+def _standardize_impl(x, mean, variance, epsilon, where, *, axes, algorithm):
+    if mean is None:
+        mean = reductions.mean(x, axes, keepdims=True, where=where)
+    if variance is None and algorithm == "fast":
+        squares = reductions.mean(ufuncs.square(x), axes, keepdims=True, where=where)
+        # Rounding must not make it negative.
+        variance = ufuncs.maximum(0, squares - ufuncs.square(mean))
+    elif variance is None:
+        variance = reductions.mean(ufuncs.square(x - mean), axes, keepdims=True, where=where)
+    return ufuncs.subtract(x, mean) * lax.rsqrt(ufuncs.add(variance, epsilon))
+
+
+_standardize_impl.__name__ = "standardize"
+_standardize = nested_jit(_standardize_impl, static_argnames=("axes", "algorithm"))
+
+
+@export
+def one_hot(x: Any, num_classes: int, *, dtype: Any = None, axis: Any = -1) -> Array:
+    """Vectors that are one at the given index and zero elsewhere.
+
+    Args:
+      x: array of indices; those out of range give zeros.
+      num_classes: size of the vectors.
+      dtype: dtype of the result; float by default.
+      axis: position of the new axis in the result, or the name of a mapped axis, over whose indices the
+        classes are spread.
+
+    Returns:
+      Array with one more dimension than `x`.
+
+    Raises:
+      ValueError: if the axis is out of range, or the mapped axis does not have `num_classes` indices.
+
+    >>> print(jax.nn.one_hot(jax.numpy.array([0, 2]), 3))
+    [[1. 0. 0.]
+     [0. 0. 1.]]
+    """
+    num_classes = core.concrete_dim_or_error(
+        num_classes, "The error arose in jax.nn.one_hot argument `num_classes`."
+    )
+    if dtype is None:
+        dtype = dtypes.default_float_dtype()
+    else:
+        dtype = dtypes.check_and_canonicalize_user_dtype(dtype, "one_hot")
+    x = to_array(x) if not isinstance(x, (list, tuple)) else to_array(np.asarray(x))
+    if not isinstance(axis, (int, np.integer)):
+        size = core.axis_frame(axis).size if hasattr(core, "axis_frame") else core.get_axis_env().axis_size(axis)
+        if num_classes != size:
+            raise ValueError(
+                f"Expected num_classes to match the size of axis {axis}, but {num_classes} != {size}"
+            )
+        index = core.hooks.axis_index(axis)
+        return lax.convert_element_type(x == index, dtype)
+    axis = canonicalize_axis(int(axis), x.ndim + 1)
+    return _one_hot(x, num_classes=num_classes, dtype=dtype, axis=axis)
+
+
+def _one_hot_impl(x, *, num_classes, dtype, axis):
+    shape = [1] * (x.ndim + 1)
+    shape[axis] = num_classes
+    classes = lax.broadcasted_iota(x.dtype, tuple(shape), axis)
+    return lax.convert_element_type(ufuncs.equal(lax.expand_dims(x, (axis,)), classes), dtype)
+
+
+_one_hot_impl.__name__ = "_one_hot"
+_one_hot = nested_jit(_one_hot_impl, static_argnames=("num_classes", "dtype", "axis"))

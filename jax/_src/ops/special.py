@@ -1,0 +1,114 @@
+"""Logarithms of sums of exponentials."""
+
+from typing import Any
+
+import numpy as np
+
+from jax._src import dtypes
+from jax._src.lax import lax
+from jax._src.library_jit import inline_jit
+from jax._src.numpy import reductions
+from jax._src.numpy.util import _where, check_arraylike, promote_args_inexact, promote_dtypes_inexact
+from jax._src.typing import Array, ArrayLike
+from jax._src.util import set_module
+
+
+@set_module("jax.scipy.special")
+def logsumexp(
+    a: ArrayLike,
+    axis: Any = None,
+    b: ArrayLike | None = None,
+    keepdims: bool = False,
+    return_sign: bool = False,
+    where: ArrayLike | None = None,
+) -> Any:
+    """log(sum(b * exp(a))), without overflow.
+
+    Args:
+      a: array.
+      axis: axis or axes to sum over; all by default.
+      b: factors of the exponentials, of a shape that broadcasts with `a`.
+      keepdims: whether summed axes stay, with size one.
+      return_sign: whether to return the logarithm of the absolute value of the sum, and its sign.
+      where: which elements to include.
+
+    Returns:
+      The logarithm; NaN where the sum is negative and the sign is not asked for. With `return_sign` a
+      pair of arrays: the sign is the phase for complex numbers.
+
+    >>> print(jax.scipy.special.logsumexp(jax.numpy.array([1000.0, 1000.0])))
+    1000.69315
+    """
+    if b is None:
+        check_arraylike("logsumexp", a)
+        (a,) = promote_dtypes_inexact(a)
+    else:
+        check_arraylike("logsumexp", a, b)
+        a, b = promote_args_inexact("logsumexp", a, b)
+    axes = reductions._axes(axis, np.ndim(a) if b is None else max(np.ndim(a), np.ndim(b)))
+    out, sign = _logsumexp(a, b, where, axes=axes, keepdims=bool(keepdims), return_sign=bool(return_sign))
+    return (out, sign) if return_sign else out
+
+
+def _logsumexp_impl(a, b, where, *, axes, keepdims, return_sign):
+    if where is not None:
+        a = _where(where, a, 0)
+    if b is not None:
+        a = _where(b != 0, a, -np.inf)
+    is_complex = dtypes.issubdtype(a.dtype, np.complexfloating)
+    real = lax.stop_gradient(lax.real(a) if is_complex else a)
+    largest = reductions.max(real, axes, keepdims=True, initial=-np.inf, where=where)
+    largest = lax.select(lax.is_finite(largest), largest, lax.full_like(largest, 0))
+    # nothing to differentiate: the shift cancels
+    largest = lax.convert_element_type(largest, a.dtype)
+    exps = lax.exp(a - largest)
+    if b is not None:
+        exps = exps * b
+    total = reductions.sum(exps, axes, keepdims=keepdims, where=where)
+    if not keepdims:
+        largest = lax.squeeze(largest, axes)
+    sign = lax.sign(total)
+    if is_complex and not return_sign:
+        return lax.log(total) + largest, None
+    out = lax.log(abs(total)) + lax.real(largest) if is_complex else lax.log(abs(total)) + largest
+    if return_sign:
+        return out, sign
+    if b is not None:
+        out = lax.select(sign < 0, lax.full_like(out, np.nan), out)
+    return out, None
+
+
+_logsumexp = inline_jit(_logsumexp_impl, static_argnames=("axes", "keepdims", "return_sign"))
+
+
+@set_module("jax.nn")
+def logmeanexp(
+    x: ArrayLike, axis: Any = None, where: ArrayLike | None = None, keepdims: bool = False
+) -> Array:
+    """log(mean(exp(x))), without overflow.
+
+    Args:
+      x: array.
+      axis: axis or axes to average over; all by default.
+      where: which elements to include.
+      keepdims: whether averaged axes stay, with size one.
+
+    >>> print(jax.nn.logmeanexp(jax.numpy.array([1000.0, 1000.0])))
+    1000.0
+    """
+    check_arraylike("logmeanexp", x)
+    (x,) = promote_dtypes_inexact(x)
+    axes = reductions._axes(axis, np.ndim(x))
+    return _logmeanexp(x, where, axes=axes, keepdims=bool(keepdims))
+
+
+def _logmeanexp_impl(x, where, *, axes, keepdims):
+    total, _ = _logsumexp_impl(x, None, where, axes=axes, keepdims=keepdims, return_sign=False)
+    if where is None:
+        count = np.prod([x.shape[a] for a in axes], dtype=int)
+        return total - lax.log(np.array(count, total.dtype))
+    where = lax.broadcast_to(where, np.broadcast_shapes(np.shape(where), x.shape))
+    return total - lax.log(reductions.sum(where, axes, keepdims=keepdims, dtype=total.dtype))
+
+
+_logmeanexp = inline_jit(_logmeanexp_impl, static_argnames=("axes", "keepdims"))
