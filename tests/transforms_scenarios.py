@@ -54,7 +54,7 @@ scan_sin = lambda x: lax.scan(lambda c, y: (lax.sin(lax.mul(c, y)), lax.add(c, y
 loop3 = lambda x: lax.fori_loop(0, 3, lambda i, c: lax.sin(lax.add(c, x)), x)  # noqa: E731
 branch = lambda x: lax.cond(lax.gt(x, F(0)), lax.sin, lambda x: lax.mul(x, x), x)  # noqa: E731
 until10 = lambda x: lax.while_loop(  # noqa: E731
-    lambda c: lax.lt(c, F(10)), lambda c: lax.add(lax.mul(c, F(2)), F(1)), x
+    lambda c: lax.lt(c, F(10)), lambda c: lax.add(lax.mul(c, c), F(1)), x
 )
 remat_sin = jax.checkpoint(lambda x: lax.sin(lax.sin(x)))
 FUNCTIONS = dict(

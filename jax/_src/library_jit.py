@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 from jax._src import core, pjit
 from jax._src.core import eval_trace, trace_ctx
 from jax._src.lib import _jax
-from jax._src.tree_util import default_registry
+from jax._src.tree_util import dispatch_registry
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -92,7 +92,7 @@ def _native(state: pjit._Jit) -> Any:
         [],
         list(opts.static_argnames),
         (),
-        default_registry,
+        dispatch_registry,
         pjit.pxla.shard_arg_fallback,
     )
     call.__name__ = state.name

@@ -21,7 +21,14 @@ from jax._src.lib import _jax, jax_jit
 from jax._src.mesh import get_concrete_mesh
 from jax._src.sharding import Sharding
 from jax._src.sharding_impls import UNSPECIFIED, UnspecifiedValue
-from jax._src.tree_util import default_registry, tree_flatten, tree_structure, tree_unflatten, treedef_children
+from jax._src.tree_util import (
+    default_registry,
+    dispatch_registry,
+    tree_flatten,
+    tree_structure,
+    tree_unflatten,
+    treedef_children,
+)
 from jax._src.util import fun_name, register_cache, wraps
 
 traceback_util.register_exclusion(__file__)
@@ -342,7 +349,7 @@ def _eager_call(params: dict):
             return list(outs), pxla.fastpath_data(executable, outs, tree, args), False
 
         call = cache[key] = _jax.pjit(
-            params["name"], None, cache_miss, [], [], (), default_registry, pxla.shard_arg_fallback
+            params["name"], None, cache_miss, [], [], (), dispatch_registry, pxla.shard_arg_fallback
         )
     return call
 
@@ -366,7 +373,7 @@ def _cpp_callable(state: _Jit):
         list(opts.static_argnums),
         list(opts.static_argnames),
         (),
-        default_registry,
+        dispatch_registry,
         pxla.shard_arg_fallback,
         _cpp_cache(state),
     )
@@ -469,6 +476,8 @@ pjit_p = jit_p
 
 
 def _jit_impl(*args, **params):
+    if config.disable_jit.value:
+        return core.eval_jaxpr(params["jaxpr"].jaxpr, params["jaxpr"].consts, *args)
     return _eager_call(params)(*args)
 
 
@@ -549,6 +558,10 @@ def _jit_linearize(primals, tangents, **params):
     closed = params["jaxpr"]
     nonzeros = tuple([type(t) is not ad.Zero for t in tangents])
     lin = ad.linearize_jaxpr(closed, nonzeros)
+    kept_args = {i for kind, i in lin.residual_sources if kind == "in"}
+    params["donated_invars"] = tuple(
+        [d and i not in kept_args for i, d in enumerate(params["donated_invars"])]
+    )
     n = len(closed.out_avals)
     extra = len(lin.primal.out_avals) - n
     results = jit_p.bind(

@@ -41,7 +41,7 @@ def unsafe_am_i_under_a_vmap_DO_NOT_USE() -> bool:
 
 def nonempty_axis_env_DO_NOT_USE() -> bool:
     """Whether an axis is being mapped over, named or not."""
-    return core.nonempty_axis_env()
+    return core.nonempty_axis_env() or _in_progress(BatchTrace)
 
 
 def unsafe_get_axis_names_DO_NOT_USE() -> list[Any]:

@@ -1,6 +1,7 @@
-"""Functions for neural networks: activations, softmax and its kin, attention, initializers."""
+"""Common functions for neural networks."""
 
-from jax._src.nn.activations import (
+from jax._src.nn.attention import dot_product_attention as dot_product_attention
+from jax._src.nn.functions import (
     celu as celu,
     elu as elu,
     gelu as gelu,
@@ -13,31 +14,28 @@ from jax._src.nn.activations import (
     leaky_relu as leaky_relu,
     log1mexp as log1mexp,
     log_sigmoid as log_sigmoid,
+    log_softmax as log_softmax,
     mish as mish,
+    one_hot as one_hot,
     relu as relu,
     relu6 as relu6,
     selu as selu,
     sigmoid as sigmoid,
     silu as silu,
     soft_sign as soft_sign,
+    softmax as softmax,
     softplus as softplus,
     sparse_plus as sparse_plus,
     sparse_sigmoid as sparse_sigmoid,
     squareplus as squareplus,
+    standardize as standardize,
     swish as swish,
+    tanh as tanh,
 )
-from jax._src.nn.attention import (
-    dot_product_attention as dot_product_attention,
+from jax._src.nn.scaled_matmul import (
+    get_scaled_dot_general_config as get_scaled_dot_general_config,
+    scaled_dot_general as scaled_dot_general,
     scaled_matmul as scaled_matmul,
 )
-from jax._src.nn.normalizing import (
-    log_softmax as log_softmax,
-    logmeanexp as logmeanexp,
-    logsumexp as logsumexp,
-    one_hot as one_hot,
-    softmax as softmax,
-    standardize as standardize,
-)
-from jax.numpy import tanh as tanh
-
-from jax.nn import initializers as initializers  # isort: skip
+from jax._src.ops.special import logmeanexp as logmeanexp, logsumexp as logsumexp
+from jax.nn import initializers as initializers

@@ -94,7 +94,7 @@ def p2cz(x: Any) -> Zero:
 # Forward mode
 
 
-class JVPTracer(Tracer):
+class _TangentTracer(Tracer):
     """A value and its tangent."""
 
     __slots__ = ("primal", "tangent")
@@ -117,38 +117,33 @@ class JVPTracer(Tracer):
     def _contents(self):
         return [("primal", self.primal), ("tangent", self.tangent)]
 
-    def __repr__(self) -> str:
-        return f"JVPTracer(primal={self.primal}, tangent={self.tangent})"
 
-    __str__ = __repr__
+class _TangentTrace(Trace):
+    """Pairs values with tangents: what forward mode and linearization share.
 
+    They differ in the trace in which rules run (`rule_trace`), and so in what becomes of tangents.
+    """
 
-core.register_tracer_class(JVPTracer)
-
-
-class JVPTrace(Trace):
-    """Pushes tangents forward beside the values."""
-
-    __slots__ = ("parent",)
-    tracer_class = JVPTracer
-
-    def __init__(self, parent: Trace):
-        self._valid = True
-        self.parent = parent
+    __slots__ = ("parent", "rule_trace")
+    tracer_class: type[_TangentTracer]
 
     @property
     def parent_trace(self) -> Trace:
         return self.parent
 
+    def _rule(self, primitive) -> Callable:
+        raise NotImplementedError
+
     def to_primal_tangent_pair(self, x: Any) -> tuple[Any, Any]:
-        if type(x) is JVPTracer and x._trace is self:
+        if type(x) is self.tracer_class and x._trace is self:
             return x.primal, x.tangent
         return x, Zero(typeof(x).to_tangent_aval())
 
     def _unpack(self, args):
         primals, tangents, perturbed = [], [], False
+        tracer_class = self.tracer_class
         for x in args:
-            if type(x) is JVPTracer and x._trace is self:
+            if type(x) is tracer_class and x._trace is self:
                 primals.append(x.primal)
                 tangents.append(x.tangent)
                 perturbed = True
@@ -162,53 +157,88 @@ class JVPTrace(Trace):
         return primals, tangents, perturbed
 
     def _pack(self, primals, tangents):
-        return [
-            p if type(t) is Zero else JVPTracer(self, p, t) for p, t in zip(primals, tangents)
-        ]
+        make = self.tracer_class
+        return [p if type(t) is Zero else make(self, p, t) for p, t in zip(primals, tangents)]
 
     def process_primitive(self, primitive, args, params):
         primals, tangents, perturbed = self._unpack(args)
         outer = trace_ctx.trace
-        trace_ctx.set_trace(self.parent)
         try:
             if not perturbed:
+                trace_ctx.set_trace(self.parent)
                 return primitive.bind_with_trace(self.parent, primals, params)
-            rule = primitive.jvp
+            rule = self._rule(primitive)
             if rule is None:
                 raise _no_rule("Differentiation rule", primitive)
+            trace_ctx.set_trace(self.rule_trace)
             out, tangent_out = rule(primals, tangents, **params)
+            if primitive.multiple_results:
+                return self._pack(self._known(primitive, primals, params, out), tangent_out)
         finally:
             trace_ctx.set_trace(outer)
-        if primitive.multiple_results:
-            return self._pack(out, tangent_out)
-        return out if type(tangent_out) is Zero else JVPTracer(self, out, tangent_out)
+        return out if type(tangent_out) is Zero else self.tracer_class(self, out, tangent_out)
+
+    def _known(self, primitive, primals, params, outs):
+        """The results of a rule, which must not depend on tangents."""
+        return outs
 
     def process_custom_jvp_call(self, primitive, fun, jvp, args, *, symbolic_zeros):
         primals, tangents, perturbed = self._unpack(args)
-        with core.set_current_trace(self.parent):
-            if not perturbed:
+        if not perturbed:
+            with core.set_current_trace(self.parent):
                 return primitive.bind_with_trace(
                     self.parent, (fun, jvp, *primals), dict(symbolic_zeros=symbolic_zeros)
                 )
+        with core.set_current_trace(self.rule_trace):
             prepare = replace_internal_symbolic_zeros if symbolic_zeros else instantiate_zeros
             outs = jvp(*primals, *map(prepare, tangents))
             primals_out, tangents_out = split_list(outs, [len(outs) // 2])
-            tangents_out = map(replace_rule_output_symbolic_zeros, tangents_out)
+            tangents_out = [replace_rule_output_symbolic_zeros(t) for t in tangents_out]
         return self._pack(primals_out, tangents_out)
 
     def process_custom_vjp_call(self, primitive, fun, fwd, bwd, args, *, out_trees, symbolic_zeros):
         primals, tangents, perturbed = self._unpack(args)
-        with core.set_current_trace(self.parent):
-            if not perturbed:
+        if not perturbed:
+            with core.set_current_trace(self.parent):
                 return primitive.bind_with_trace(
                     self.parent,
                     (fun, fwd, bwd, *primals),
                     dict(out_trees=out_trees, symbolic_zeros=symbolic_zeros),
                 )
+        with core.set_current_trace(self.rule_trace):
             outs, tangents_out = custom_vjp_linearize(
                 fwd, bwd, primals, tangents, out_trees, symbolic_zeros
             )
         return self._pack(outs, tangents_out)
+
+
+class JVPTracer(_TangentTracer):
+    """A value and its tangent, in forward mode."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return f"JVPTracer(primal={self.primal}, tangent={self.tangent})"
+
+    __str__ = __repr__
+
+
+core.register_tracer_class(JVPTracer)
+
+
+class JVPTrace(_TangentTrace):
+    """Pushes tangents forward beside the values."""
+
+    __slots__ = ()
+    tracer_class = JVPTracer
+
+    def __init__(self, parent: Trace):
+        self._valid = True
+        self.parent = parent
+        self.rule_trace = parent
+
+    def _rule(self, primitive) -> Callable:
+        return primitive.jvp
 
 
 def custom_vjp_linearize(fwd, bwd, primals, tangents, out_trees, symbolic_zeros):
@@ -451,28 +481,10 @@ class TapeTrace(Trace):
             )
 
 
-class LinearizeTracer(Tracer):
+class LinearizeTracer(_TangentTracer):
     """A value whose tangent is recorded on a tape."""
 
-    __slots__ = ("primal", "tangent")
-
-    def __init__(self, trace, primal, tangent):
-        self._trace = trace
-        self.aval = typeof(primal)
-        self.primal = primal
-        self.tangent = tangent
-
-    def to_concrete_value(self):
-        return core.to_concrete_value(self.primal)
-
-    def get_referent(self):
-        return core.get_referent(self.primal) if isinstance(self.primal, Tracer) else self
-
-    def _origin_msg(self):
-        return self.primal._origin_msg() if isinstance(self.primal, Tracer) else ""
-
-    def _contents(self):
-        return [("primal", self.primal), ("tangent", self.tangent)]
+    __slots__ = ()
 
     def __repr__(self) -> str:
         tangent = self.tangent.aval.str_short(short_dtypes=True)
@@ -484,100 +496,30 @@ class LinearizeTracer(Tracer):
 core.register_tracer_class(LinearizeTracer)
 
 
-class LinearizeTrace(Trace):
+class LinearizeTrace(_TangentTrace):
     """Computes values in the parent trace and records the linear part on a tape."""
 
-    __slots__ = ("parent", "tape")
+    __slots__ = ("tape",)
+    tracer_class = LinearizeTracer
 
     def __init__(self, parent: Trace):
         self._valid = True
         self.parent = parent
-        self.tape = TapeTrace(parent)
+        self.tape = self.rule_trace = TapeTrace(parent)
 
-    @property
-    def parent_trace(self) -> Trace:
-        return self.parent
+    def _rule(self, primitive) -> Callable:
+        return primitive.linearize or primitive.jvp
+
+    def _known(self, primitive, primals, params, outs):
+        if any([type(x) is TapeTracer and x._trace is self.tape for x in outs]):
+            # The rule computes results and tangents by one operation of unknown structure.
+            trace_ctx.set_trace(self.parent)
+            return primitive.bind_with_trace(self.parent, primals, params)
+        return outs
 
     def new_arg(self, primal) -> LinearizeTracer:
         tangent = self.tape.new_input(typeof(primal).to_tangent_aval())
         return LinearizeTracer(self, primal, tangent)
-
-    def to_primal_tangent_pair(self, x: Any) -> tuple[Any, Any]:
-        if type(x) is LinearizeTracer and x._trace is self:
-            return x.primal, x.tangent
-        return x, Zero(typeof(x).to_tangent_aval())
-
-    def _unpack(self, args):
-        primals, tangents, perturbed = [], [], False
-        for x in args:
-            if type(x) is LinearizeTracer and x._trace is self:
-                primals.append(x.primal)
-                tangents.append(x.tangent)
-                perturbed = True
-            else:
-                primals.append(x)
-                tangents.append(None)
-        if perturbed:
-            for i, t in enumerate(tangents):
-                if t is None:
-                    tangents[i] = Zero(typeof(primals[i]).to_tangent_aval())
-        return primals, tangents, perturbed
-
-    def _pack(self, primals, tangents):
-        return [
-            p if type(t) is Zero else LinearizeTracer(self, p, t) for p, t in zip(primals, tangents)
-        ]
-
-    def process_primitive(self, primitive, args, params):
-        primals, tangents, perturbed = self._unpack(args)
-        outer = trace_ctx.trace
-        try:
-            if not perturbed:
-                trace_ctx.set_trace(self.parent)
-                return primitive.bind_with_trace(self.parent, primals, params)
-            rule = primitive.linearize or primitive.jvp
-            if rule is None:
-                raise _no_rule("Differentiation rule", primitive)
-            trace_ctx.set_trace(self.tape)
-            out, tangent_out = rule(primals, tangents, **params)
-            if primitive.multiple_results:
-                if any([type(x) is TapeTracer and x._trace is self.tape for x in out]):
-                    # The rule computes results and tangents by one operation of unknown structure.
-                    trace_ctx.set_trace(self.parent)
-                    out = primitive.bind_with_trace(self.parent, primals, params)
-                return self._pack(out, tangent_out)
-        finally:
-            trace_ctx.set_trace(outer)
-        return out if type(tangent_out) is Zero else LinearizeTracer(self, out, tangent_out)
-
-    def process_custom_jvp_call(self, primitive, fun, jvp, args, *, symbolic_zeros):
-        primals, tangents, perturbed = self._unpack(args)
-        if not perturbed:
-            with core.set_current_trace(self.parent):
-                return primitive.bind_with_trace(
-                    self.parent, (fun, jvp, *primals), dict(symbolic_zeros=symbolic_zeros)
-                )
-        with core.set_current_trace(self.tape):
-            prepare = replace_internal_symbolic_zeros if symbolic_zeros else instantiate_zeros
-            outs = jvp(*primals, *map(prepare, tangents))
-            primals_out, tangents_out = split_list(outs, [len(outs) // 2])
-            tangents_out = list(map(replace_rule_output_symbolic_zeros, tangents_out))
-        return self._pack(primals_out, tangents_out)
-
-    def process_custom_vjp_call(self, primitive, fun, fwd, bwd, args, *, out_trees, symbolic_zeros):
-        primals, tangents, perturbed = self._unpack(args)
-        if not perturbed:
-            with core.set_current_trace(self.parent):
-                return primitive.bind_with_trace(
-                    self.parent,
-                    (fun, fwd, bwd, *primals),
-                    dict(out_trees=out_trees, symbolic_zeros=symbolic_zeros),
-                )
-        with core.set_current_trace(self.tape):
-            outs, tangents_out = custom_vjp_linearize(
-                fwd, bwd, primals, tangents, out_trees, symbolic_zeros
-            )
-        return self._pack(outs, tangents_out)
 
 
 class Linearized:
@@ -1162,9 +1104,9 @@ def linear_jvp(primitive, primals, tangents, **params):
     return out, primitive.bind(*map(instantiate_zeros, tangents), **params)
 
 
-def defjvp(primitive: Primitive, *rules: Callable | None) -> None:
+def defjvp(primitive: Primitive, *jvprules: Callable | None) -> None:
     """JVP from one rule per operand: `rule(tangent, *primals, **params) -> tangent of the result`."""
-    primitive.jvp = functools.partial(standard_jvp, rules, primitive)
+    primitive.jvp = functools.partial(standard_jvp, jvprules, primitive)
 
 
 def standard_jvp(rules, primitive, primals, tangents, **params):
@@ -1177,9 +1119,9 @@ def standard_jvp(rules, primitive, primals, tangents, **params):
     return out, zero_of(out) if total is None else total
 
 
-def defjvp2(primitive: Primitive, *rules: Callable | None) -> None:
+def defjvp2(primitive: Primitive, *jvprules: Callable | None) -> None:
     """As `defjvp`; the rules get the result too: `rule(tangent, result, *primals, **params)`."""
-    primitive.jvp = functools.partial(standard_jvp2, rules, primitive)
+    primitive.jvp = functools.partial(standard_jvp2, jvprules, primitive)
 
 
 def standard_jvp2(rules, primitive, primals, tangents, **params):
@@ -1204,21 +1146,21 @@ def zero_jvp(primitive, primals, tangents, **params):
     return out, zero_of(out)
 
 
-def defbilinear(primitive: Primitive, lhs_rule: Callable, rhs_rule: Callable) -> None:
+def defbilinear(prim: Primitive, lhs_rule: Callable, rhs_rule: Callable) -> None:
     """A primitive linear in each of two arguments.
 
     `lhs_rule(ct, x, y, **params)` and `rhs_rule(ct, x, y, **params)` give the cotangent of one
     argument, which is then an `UndefinedPrimal`.
     """
-    primitive.jvp = functools.partial(
+    prim.jvp = functools.partial(
         standard_jvp,
         (
-            lambda g, x, y, **kw: primitive.bind(g, y, **kw),
-            lambda g, x, y, **kw: primitive.bind(x, g, **kw),
+            lambda g, x, y, **kw: prim.bind(g, y, **kw),
+            lambda g, x, y, **kw: prim.bind(x, g, **kw),
         ),
-        primitive,
+        prim,
     )
-    primitive.transpose = functools.partial(bilinear_transpose, lhs_rule, rhs_rule)
+    prim.transpose = functools.partial(bilinear_transpose, lhs_rule, rhs_rule)
 
 
 def bilinear_transpose(lhs_rule, rhs_rule, ct, x, y, **params):
@@ -1233,10 +1175,10 @@ def bilinear_transpose(lhs_rule, rhs_rule, ct, x, y, **params):
     return None, (Zero(y.aval) if out is Zero else out)
 
 
-def get_primitive_transpose(primitive: Primitive) -> Callable:
-    if primitive.transpose is None:
-        raise _no_rule("Transpose rule (for reverse-mode differentiation)", primitive)
-    return primitive.transpose
+def get_primitive_transpose(p: Primitive) -> Callable:
+    if p.transpose is None:
+        raise _no_rule("Transpose rule (for reverse-mode differentiation)", p)
+    return p.transpose
 
 
 __all__ = [name for name in dir() if not name.startswith("_")]

@@ -453,10 +453,10 @@ def moveaxis(x: Any, src: int, dst: int) -> Any:
     return hooks.transpose(x, tuple(perm))
 
 
-def broadcast(x: Any, size: int, axis: int, mesh_axis=None) -> Any:
-    """`x` repeated `size` times along a new dimension `axis`."""
+def broadcast(x: Any, sz: int, axis: int, mesh_axis=None) -> Any:
+    """`x` repeated `sz` times along a new dimension `axis`."""
     shape = list(typeof(x).shape)
-    shape.insert(axis, size)
+    shape.insert(axis, sz)
     dims = tuple(i for i in range(len(shape)) if i != axis)
     return hooks.broadcast_in_dim(x, tuple(shape), dims)
 
@@ -497,18 +497,18 @@ class SpecMatchError(Exception):
 # Ways to give a primitive its batching rule
 
 
-def defvectorized(primitive: Primitive) -> None:
+def defvectorized(prim: Primitive) -> None:
     """An elementwise primitive of one operand."""
-    primitive.batch = functools.partial(vectorized_batcher, primitive)
+    prim.batch = functools.partial(vectorized_batcher, prim)
 
 
 def vectorized_batcher(primitive, args, dims, **params):
     return primitive.bind(*args, **params), dims[0]
 
 
-def defbroadcasting(primitive: Primitive) -> None:
+def defbroadcasting(prim: Primitive) -> None:
     """An elementwise primitive of several operands of equal shapes (or scalars)."""
-    primitive.batch = functools.partial(broadcast_batcher, primitive)
+    prim.batch = functools.partial(broadcast_batcher, prim)
 
 
 def broadcast_batcher(primitive, args, dims, **params):
@@ -546,9 +546,9 @@ def _to_full(x, d, shape):
     return hooks.broadcast_in_dim(x, shape, dims)
 
 
-def defreducer(primitive: Primitive) -> None:
+def defreducer(prim: Primitive) -> None:
     """A reduction over the dimensions in its parameter `axes`."""
-    primitive.batch = functools.partial(reducer_batcher, primitive)
+    prim.batch = functools.partial(reducer_batcher, prim)
 
 
 def reducer_batcher(primitive, args, dims, axes, **params):

@@ -1,212 +1,246 @@
-"""Attention, and matrix products of block-scaled low-precision numbers."""
+"""Attention."""
 
-import functools
+import math
 from typing import Any
 
 import numpy as np
 
-import jax.numpy as jnp
-from jax._src import dtypes, xla_bridge
-from jax._src.api import jit
+from jax._src import dtypes
 from jax._src.lax import lax
-from jax._src.nn.normalizing import logsumexp, softmax
-from jax._src.numpy import util
+from jax._src.lax.lax import DotAlgorithmPreset
+from jax._src.library_jit import inline_jit
+from jax._src.nn.functions import _softmax_impl
+from jax._src.numpy.util import check_arraylike, to_array
+from jax._src.ops.special import _logsumexp_impl
+from jax._src.typing import Array, ArrayLike
+from jax._src.util import set_module
+
+# What logits that are masked out become: finite, so that rows with nothing to attend to give no NaN.
+_MASKED = -0.7 * float(np.finfo(np.float32).max)
 
 
-def _mask_bounds(name: str, window: Any) -> tuple[int, int] | None:
-    if window is None:
-        return None
-    if isinstance(window, (int, np.integer)):
-        return int(window), int(window)
-    if len(window) != 2:
-        raise ValueError(f"{name}: local_window_size must be an int or a pair (left, right), got {window}")
-    return int(window[0]), int(window[1])
-
-
+@set_module("jax.nn")
 def dot_product_attention(
-    query: Any, key: Any, value: Any, bias: Any = None, mask: Any = None, *, scale: float | None = None,
-    is_causal: bool = False, query_seq_lengths: Any = None, key_value_seq_lengths: Any = None,
-    local_window_size: int | tuple[int, int] | None = None, implementation: str | None = None,
+    query: ArrayLike,
+    key: ArrayLike,
+    value: ArrayLike,
+    bias: ArrayLike | None = None,
+    mask: ArrayLike | None = None,
+    *,
+    scale: Any = None,
+    is_causal: bool = False,
+    query_seq_lengths: ArrayLike | None = None,
+    key_value_seq_lengths: ArrayLike | None = None,
+    local_window_size: int | tuple[int, int] | None = None,
+    implementation: str | None = None,
     return_residual: bool = False,
-):  # fmt: skip
-    """Scaled dot-product attention. Vaswani et al., "Attention is all you need", 2017.
+) -> Any:
+    """softmax(query @ key.T * scale + bias, masked) @ value, for every head.
+
+    Batch B, target length T, source length S, N query heads, K key and value heads (N is a multiple of K:
+    each of these serves N / K query heads), head size H.
 
     Args:
-      query: array of shape (batch, T, N, H), or (T, N, H).
-      key, value: arrays of shape (batch, S, K, H), or (S, K, H); K divides N: each key and value head
-        serves N / K query heads.
-      bias: added to the logits, of a shape that broadcasts to (batch, N, T, S).
-      mask: boolean, of a shape that broadcasts to (batch, N, T, S); False hides.
+      query: array of shape (B, T, N, H), or (T, N, H).
+      key, value: arrays of shape (B, S, K, H), or (S, K, H).
+      bias: array that broadcasts to (B, N, T, S), added to the logits.
+      mask: boolean array that broadcasts to (B, N, T, S): which logits count.
       scale: factor of the logits; 1 / sqrt(H) by default.
-      is_causal: whether positions see only themselves and earlier ones.
-      query_seq_lengths, key_value_seq_lengths: int arrays of shape (batch,): what is beyond is padding.
-      local_window_size: how many positions to the left and right are seen: an int, or a pair.
-      implementation: 'xla', 'cudnn' (NVIDIA GPUs only), or None for 'xla'.
-      return_residual: whether to return the logarithms of the normalizers too, of shape (batch, T, N).
+      is_causal: whether a query attends to keys at its own position and before only.
+      query_seq_lengths: int32 array of shape (B,): queries beyond are padding, and give zero.
+      key_value_seq_lengths: int32 array of shape (B,): keys beyond are padding, and do not count.
+      local_window_size: how many positions before and after its own a query attends to.
+      implementation: 'xla', 'cudnn' (on GPUs), or None for what suits the backend.
+      return_residual: whether to return the logarithms of the sums of exponentials as well.
 
     Returns:
-      Array of the shape of `query`; with `return_residual` a pair.
+      Array of the shape and dtype of `query`; with `return_residual` a pair with an array of shape
+      (B, T, N), whose gradient is stopped. Logits and softmax are computed in float32.
 
-    >>> x = jnp.ones((1, 4, 2, 8))
-    >>> jax.nn.dot_product_attention(x, x, x).shape
-    (1, 4, 2, 8)
+    Raises:
+      ValueError: for shapes and dtypes that do not fit, and unknown implementations.
+      RuntimeError: for 'cudnn' where there is none.
     """
-    util.check_arraylike("dot_product_attention", query, key, value)
-    query, key, value = jnp.asarray(query), jnp.asarray(key), jnp.asarray(value)
-    out_shape = query.shape
-    if query.ndim not in (3, 4):
-        raise ValueError(
-            f"dot_product_attention: query must have shape (T, N, H) or (batch, T, N, H), got {query.shape}"
-        )
-    batched = query.ndim == 4
-
-    def with_batch(x, name):
-        if x is None:
-            return None
-        x = jnp.asarray(x)
-        if not batched and x.ndim == 3:
-            x = x[None]
+    check_arraylike("dot_product_attention", query, key, value)
+    query, key, value = to_array(query), to_array(key), to_array(value)
+    output_shape = query.shape
+    if query.ndim == 3 and key.ndim == 3 and value.ndim == 3:
+        query, key, value = (lax.expand_dims(x, (0,)) for x in (query, key, value))
+    for name, x in (("query", query), ("key", key), ("value", value)):
         if x.ndim != 4:
-            raise ValueError(f"dot_product_attention: {name} must have as many dimensions as query, got {x.shape}")
-        return x
-
-    query, key, value = (with_batch(x, n) for x, n in ((query, "query"), (key, "key"), (value, "value")))
-    bias, mask = with_batch(bias, "bias"), with_batch(mask, "mask")
-    lengths = []
-    for lens in (query_seq_lengths, key_value_seq_lengths):
-        lengths.append(None if lens is None else jnp.asarray(lens, np.int32).reshape(-1))
-    b, t, n, h = query.shape
-    s, k = key.shape[1], key.shape[2]
-    if key.shape != (b, s, k, h) or value.shape != key.shape:
-        raise ValueError(
-            "dot_product_attention: key and value must have shape (batch, S, K, H) that fits query "
-            f"{query.shape}, got {key.shape} and {value.shape}"
-        )
-    if n % k:
-        raise ValueError(f"dot_product_attention: {n} query heads cannot share {k} key and value heads")
-    for x, name in ((bias, "bias"), (mask, "mask")):
-        if x is not None and not all(
-            d in (1, full) for d, full in zip(x.shape, (b, n, t, s))
-        ):
-            raise ValueError(f"dot_product_attention: {name} of shape {x.shape} does not broadcast to {(b, n, t, s)}")
-    if mask is not None and mask.dtype != np.bool_:
-        raise ValueError(f"dot_product_attention: mask must be boolean, got {dtypes.dtype_name(mask.dtype)}")
-    for lens, name in zip(lengths, ("query_seq_lengths", "key_value_seq_lengths")):
-        if lens is not None and lens.shape != (b,):
-            raise ValueError(f"dot_product_attention: {name} must have shape {(b,)}, got {lens.shape}")
-    if implementation == "cudnn":
-        if not any(d.platform == "gpu" for d in xla_bridge.devices()):
-            raise RuntimeError(
-                "dot_product_attention: implementation='cudnn' needs an NVIDIA GPU. Use implementation='xla'."
+            raise ValueError(
+                f"{name} must have 4 dimensions, (batch, length, heads, size), or all of query, key and "
+                f"value 3; got shape {x.shape}"
             )
-        raise NotImplementedError("dot_product_attention: implementation='cudnn' is not available yet")
-    if implementation not in (None, "xla"):
-        raise ValueError(f"dot_product_attention: unsupported implementation {implementation!r}: 'xla' or 'cudnn'")
-    scale_value = 1.0 / np.sqrt(h) if scale is None else scale
-    out = _attention(
-        query, key, value, bias, mask, *lengths, scale=scale_value, is_causal=bool(is_causal),
-        window=_mask_bounds("dot_product_attention", local_window_size), return_residual=bool(return_residual),
-    )  # fmt: skip
-    if return_residual:
-        encoded, residual = out
-        return encoded.reshape(out_shape), (residual if batched else residual[0])
-    return out.reshape(out_shape)
-
-
-@functools.partial(jit, static_argnames=("scale", "is_causal", "window", "return_residual"), inline=True)
-def _attention(query, key, value, bias, mask, q_lengths, kv_lengths, *, scale, is_causal, window, return_residual):
     b, t, n, h = query.shape
-    s, k = key.shape[1], key.shape[2]
-    if n != k:
-        # Query heads in groups that share a key and value head.
-        query = query.reshape(b, t, k, n // k, h)
-        logits = jnp.einsum("BTKGH,BSKH->BKGTS", query, key, preferred_element_type=_logits_dtype(query))
-        logits = logits.reshape(b, n, t, s)
-    else:
-        logits = jnp.einsum("BTNH,BSNH->BNTS", query, key, preferred_element_type=_logits_dtype(query))
-    logits = logits * jnp.array(scale, dtype=logits.dtype)
+    s, k = key.shape[1:3]
+    _check("key", key, (b, None, None, h), query.dtype)
+    _check("value", value, (b, s, k, h), query.dtype)
+    if not k or n % k:
+        raise ValueError(
+            f"The number of query heads must be a multiple of key/value heads, but got {n} vs {k}"
+        )
     if bias is not None:
-        logits = (logits + bias).astype(logits.dtype)
-    seen = _seen(mask, q_lengths, kv_lengths, t, s, is_causal, window)
-    if seen is not None:
-        hidden = jnp.array(-0.7 * float(dtypes.finfo(logits.dtype).max), dtype=logits.dtype)
-        logits = jnp.where(seen, logits, hidden)
-    wide = logits.astype(np.float32)
-    probs = softmax(wide, axis=-1).astype(key.dtype)
-    if n != k:
-        encoded = jnp.einsum("BKGTS,BSKH->BTKGH", probs.reshape(b, k, n // k, t, s), value).reshape(b, t, n, h)
+        bias = _four_dims("bias", bias, (b, n, t, s))
+    if mask is not None:
+        if to_array(mask).dtype != np.bool_:
+            raise ValueError(
+                f"mask dtype should be bool, but got {dtypes.dtype_name(to_array(mask).dtype)}"
+            )
+        mask = _four_dims("mask", mask, (b, n, t, s))
+    lengths = []
+    for name, x in (
+        ("query_seq_lengths", query_seq_lengths),
+        ("key_value_seq_lengths", key_value_seq_lengths),
+    ):
+        if x is not None:
+            x = to_array(x)
+            _check(name, x, (b,), np.dtype(np.int32))
+        lengths.append(x)
+    if local_window_size is None:
+        window = None
+    elif isinstance(local_window_size, (int, np.integer)):
+        window = (int(local_window_size), int(local_window_size))
     else:
-        encoded = jnp.einsum("BNTS,BSNH->BTNH", probs, value)
-    if q_lengths is not None:
-        inside = (jnp.arange(t) < q_lengths[:, None])[:, :, None, None]
-        encoded = encoded * inside.astype(encoded.dtype)
+        window = tuple(local_window_size)
+        if len(window) != 2:
+            raise ValueError(
+                f"local_window_size must be an int or a pair (before, after), got {local_window_size}"
+            )
+    if implementation == "cudnn":
+        raise RuntimeError(
+            "dot_product_attention: cuDNN is not available on this backend; use implementation='xla' or "
+            "None"
+        )
+    if implementation not in ("xla", None):
+        raise ValueError(f"Unsupported implementation option: {implementation}")
+    out, residual = _attention(
+        query, key, value, bias, mask, 1 / math.sqrt(h) if scale is None else scale, *lengths,
+        is_causal=bool(is_causal), window=window, return_residual=bool(return_residual),
+    )  # fmt: skip
+    out = lax.reshape(out, output_shape)
     if return_residual:
-        return encoded, jnp.transpose(logsumexp(wide, axis=-1), (0, 2, 1)).astype(key.dtype)
-    return encoded
+        return out, lax.reshape(residual, output_shape[:-1])
+    return out
 
 
-def _logits_dtype(x):
-    return np.float32 if x.dtype.itemsize <= 4 else x.dtype
+def _check(name: str, x: Any, shape: tuple, dtype: np.dtype) -> None:
+    if x.ndim != len(shape) or any(
+        want is not None and d != want for d, want in zip(x.shape, shape)
+    ):
+        wanted = [-1 if d is None else d for d in shape]
+        raise ValueError(f"{name} shape should be {wanted}: but got {x.shape}")
+    if x.dtype != dtype:
+        raise ValueError(
+            f"{name} dtype should be {dtypes.dtype_name(dtype)}, but got {dtypes.dtype_name(x.dtype)}"
+        )
 
 
-def _seen(mask, q_lengths, kv_lengths, t, s, is_causal, window):
-    """The mask of all reasons to hide, of shape (batch or 1, heads or 1, T, S); None if there are none."""
-    q_pos = lax.broadcasted_iota(np.int32, (1, 1, t, s), 2)
-    k_pos = lax.broadcasted_iota(np.int32, (1, 1, t, s), 3)
-    parts = [] if mask is None else [mask]
+def _four_dims(name: str, x: Any, shape: tuple[int, ...]) -> Any:
+    x = to_array(x)
+    x = lax.expand_dims(x, tuple(range(4 - x.ndim))) if x.ndim < 4 else x
+    if x.ndim != 4 or any(d not in (1, want) for d, want in zip(x.shape, shape)):
+        raise ValueError(
+            f"{name} must broadcast to (batch, heads, target length, source length) = {shape}, got "
+            f"shape {x.shape}"
+        )
+    return x
+
+
+def _attention_impl(
+    query,
+    key,
+    value,
+    bias,
+    mask,
+    scale,
+    query_lengths,
+    key_lengths,
+    *,
+    is_causal,
+    window,
+    return_residual,
+):
+    b, t, n, h = query.shape
+    s, k = key.shape[1:3]
+    dtype = query.dtype
+    # Logits of shape (batch, key heads, target, query heads of a key head, source).
+    grouped = lax.reshape(query, (b, t, k, n // k, h))
+    logits = lax.dot_general(
+        grouped, key, (((4,), (3,)), ((0, 2), (0, 2))),
+        precision=_PRECISIONS.get(dtype), preferred_element_type=_accumulator(dtype),
+    )  # fmt: skip
+    logits = lax.mul(logits, lax.convert_element_type(scale, logits.dtype))
+    if bias is not None:
+        logits = logits + _grouped(bias, k)
+    allowed = _allowed(mask, query_lengths, key_lengths, is_causal, window, b, t, s, k)
+    if allowed is not None:
+        allowed = lax.broadcast_to(allowed, logits.shape)
+        logits = lax.select(allowed, logits, lax.full_like(logits, _MASKED))
+    # Cast before the softmax's sums would lose too much.
+    logits = lax.convert_element_type(logits, _accumulator(dtype))
+    weights = lax.convert_element_type(_softmax_impl(logits, None, axes=(4,)), dtype)
+    out = lax.dot_general(
+        weights, value, (((4,), (1,)), ((0, 1), (0, 2))), preferred_element_type=dtype
+    )
+    out = lax.reshape(lax.transpose(out, (0, 2, 1, 3, 4)), (b, t, n, h))
+    if query_lengths is not None:
+        within = lax.lt(lax.broadcasted_iota(np.int32, (b, t), 1), _column(query_lengths, (b, t)))
+        out = lax.mul(out, lax.broadcast_in_dim(within.astype(dtype), out.shape, (0, 1)))
+    if not return_residual:
+        return out, None
+    sums, _ = _logsumexp_impl(logits, None, None, axes=(4,), keepdims=False, return_sign=False)
+    sums = lax.stop_gradient(lax.transpose(sums, (0, 2, 1, 3)))
+    return out, lax.reshape(sums, (b, t, n))
+
+
+_attention_impl.__name__ = "dot_product_attention"
+_attention = inline_jit(_attention_impl, static_argnames=("is_causal", "window", "return_residual"))
+
+# Products of narrow numbers, summed in float32.
+_PRECISIONS = {
+    np.dtype(dtypes.bfloat16): DotAlgorithmPreset.BF16_BF16_F32,
+    np.dtype(np.float16): DotAlgorithmPreset.F16_F16_F32,
+}
+
+
+def _accumulator(dtype: np.dtype) -> np.dtype:
+    return np.dtype(np.float32) if dtype.itemsize < 4 else dtype
+
+
+def _grouped(x, k: int):
+    """An array of shape (batch, heads, target, source), any of them one, in the order of the logits."""
+    b, n, t, s = x.shape
+    x = lax.reshape(x, (b, k, n // k, t, s) if n > 1 else (b, 1, 1, t, s))
+    return lax.transpose(x, (0, 1, 3, 2, 4))
+
+
+def _column(lengths, shape):
+    return lax.broadcast_in_dim(lengths, shape, (0,))
+
+
+def _allowed(mask, query_lengths, key_lengths, is_causal, window, b, t, s, k):
+    """Which logits count, or None for all."""
+    parts = []
+    if mask is not None:
+        parts.append(_grouped(mask, k))
+    rows, cols = (lax.broadcasted_iota(np.int32, (t, s), d) for d in (0, 1))
     if is_causal:
-        parts.append(q_pos >= k_pos)
+        parts.append(lax.ge(rows, cols))
     if window is not None:
-        left, right = window
-        parts.append((q_pos <= k_pos + left) & (q_pos >= k_pos - right))
-    if q_lengths is not None:
-        parts.append(q_pos < q_lengths[:, None, None, None])
-    if kv_lengths is not None:
-        parts.append(k_pos < kv_lengths[:, None, None, None])
+        before, after = window
+        parts.append(lax.le(rows, cols + before) & lax.ge(rows, cols - after))
+    for lengths, positions in ((query_lengths, rows), (key_lengths, cols)):
+        if lengths is not None:
+            positions = lax.broadcast_to(positions, (b, t, s))
+            parts.append(lax.lt(positions, _column(lengths, (b, t, s))))
     if not parts:
         return None
-    return functools.reduce(jnp.logical_and, parts)
-
-
-# Block-scaled products: each block of numbers along the contracted dimension shares a scale.
-
-
-def scaled_matmul(
-    lhs: Any, rhs: Any, lhs_scales: Any, rhs_scales: Any, preferred_element_type: Any = np.float32
-):
-    """A batched matrix product of block-scaled operands.
-
-    Args:
-      lhs: array of shape (batch, M, K).
-      rhs: array of shape (batch, N, K).
-      lhs_scales: array of shape (batch, M, K / block).
-      rhs_scales: array of shape (batch, N, K / block).
-      preferred_element_type: dtype of the result.
-
-    Returns:
-      Array of shape (batch, M, N).
-    """
-    for name, x in (("lhs", lhs), ("rhs", rhs), ("lhs_scales", lhs_scales), ("rhs_scales", rhs_scales)):
-        if np.ndim(x) != 3:
-            raise ValueError(f"scaled_matmul requires all inputs to be 3-dimensional arrays, {name} has shape {np.shape(x)}")
-    b, m, k = lhs.shape
-    n = rhs.shape[1]
-    if rhs.shape != (b, n, k):
-        raise ValueError(f"scaled_matmul: lhs {lhs.shape} and rhs {rhs.shape} must agree in batch and last dimension")
-    for name, x, rows in (("lhs_scales", lhs_scales, m), ("rhs_scales", rhs_scales, n)):
-        if x.shape[:2] != (b, rows) or not x.shape[2] or k % x.shape[2]:
-            raise ValueError(
-                f"scaled_matmul: {name} of shape {x.shape} must have shape {(b, rows)} and a last dimension "
-                f"that divides {k}"
-            )
-    preferred_element_type = dtypes.check_and_canonicalize_user_dtype(preferred_element_type, "scaled_matmul")
-
-    def wide(x, scales):
-        block = k // scales.shape[-1]
-        return x.astype(preferred_element_type) * jnp.repeat(
-            scales.astype(preferred_element_type), block, axis=-1
-        )
-
-    return jnp.einsum(
-        "bmk,bnk->bmn", wide(lhs, lhs_scales), wide(rhs, rhs_scales), preferred_element_type=preferred_element_type
-    )
+    allowed = None
+    for part in parts:
+        if part.ndim == 2:
+            part = lax.expand_dims(part, (0, 1, 3))
+        elif part.ndim == 3:
+            part = lax.expand_dims(part, (1, 3))
+        allowed = part if allowed is None else allowed & part
+    return allowed

@@ -6,11 +6,10 @@ import numpy as np
 
 from jax._src import core, dtypes
 from jax._src.custom_derivatives import custom_jvp
-from jax._src.lax import lax, special as lax_special
+from jax._src.lax import lax, parallel, special as lax_special
 from jax._src.library_jit import inline_jit, nested_jit
 from jax._src.numpy import reductions, ufuncs
 from jax._src.numpy.util import _where, check_arraylike, promote_dtypes_inexact, to_array
-from jax._src.sharding_impls import canonicalize_sharding
 from jax._src.typing import Array, ArrayLike
 from jax._src.util import canonicalize_axis, set_module
 
@@ -30,7 +29,7 @@ def identity(x: ArrayLike) -> Array:
 
 @export
 @custom_jvp
-@nested_jit
+@inline_jit
 def relu(x: ArrayLike) -> Array:
     """max(x, 0); the derivative at zero is zero.
 
@@ -48,7 +47,7 @@ relu.defjvps(lambda g, ans, x: lax.select(x > 0, g, lax.full_like(g, 0)))
 
 @export
 @custom_jvp
-@nested_jit
+@inline_jit
 def relu6(x: ArrayLike) -> Array:
     """min(max(x, 0), 6); the derivatives at zero and six are zero.
 
@@ -258,7 +257,9 @@ def glu(x: ArrayLike, axis: int = -1) -> Array:
     x = to_array(x)
     axis = canonicalize_axis(axis, x.ndim)
     if x.shape[axis] % 2:
-        raise ValueError(f"glu: the size along axis {axis} must be even, got an array of shape {x.shape}")
+        raise ValueError(
+            f"glu: the size along axis {axis} must be even, got an array of shape {x.shape}"
+        )
     return _glu(x, axis=axis)
 
 
@@ -340,7 +341,7 @@ def sparse_sigmoid(x: ArrayLike) -> Array:
 
 @export
 @custom_jvp
-@nested_jit
+@inline_jit
 def log1mexp(x: ArrayLike) -> Array:
     """log(1 - exp(-x)), accurate for small and large x; NaN for negative x.
 
@@ -383,9 +384,7 @@ def _shifted(x, where, axes):
     """`x` less its largest element, and the exponentials."""
     is_float = dtypes.issubdtype(x.dtype, np.inexact)
     lowest = -np.inf if is_float else dtypes.iinfo(x.dtype).min
-    largest = reductions.max(
-        lax.stop_gradient(x), axes, keepdims=True, initial=lowest, where=where
-    )
+    largest = reductions.max(lax.stop_gradient(x), axes, keepdims=True, initial=lowest, where=where)
     shifted = (x if where is None else _where(where, x, lowest)) - largest
     return shifted, ufuncs.exp(shifted)
 
@@ -497,22 +496,25 @@ def one_hot(x: Any, num_classes: int, *, dtype: Any = None, axis: Any = -1) -> A
     [[1. 0. 0.]
      [0. 0. 1.]]
     """
-    num_classes = core.concrete_dim_or_error(
-        num_classes, "The error arose in jax.nn.one_hot argument `num_classes`."
+    num_classes = core.concrete_or_error(
+        core.canonicalize_dim,
+        num_classes,
+        "The error arose in jax.nn.one_hot argument `num_classes`.",
     )
+    if isinstance(num_classes, int) and num_classes < 0:
+        raise ValueError(f"one_hot: num_classes must not be negative, got {num_classes}")
     if dtype is None:
         dtype = dtypes.default_float_dtype()
     else:
         dtype = dtypes.check_and_canonicalize_user_dtype(dtype, "one_hot")
     x = to_array(x) if not isinstance(x, (list, tuple)) else to_array(np.asarray(x))
     if not isinstance(axis, (int, np.integer)):
-        size = core.axis_frame(axis).size if hasattr(core, "axis_frame") else core.get_axis_env().axis_size(axis)
+        size = parallel.axis_size(axis)
         if num_classes != size:
             raise ValueError(
                 f"Expected num_classes to match the size of axis {axis}, but {num_classes} != {size}"
             )
-        index = core.hooks.axis_index(axis)
-        return lax.convert_element_type(x == index, dtype)
+        return lax.convert_element_type(ufuncs.equal(x, parallel.axis_index(axis)), dtype)
     axis = canonicalize_axis(int(axis), x.ndim + 1)
     return _one_hot(x, num_classes=num_classes, dtype=dtype, axis=axis)
 

@@ -9,8 +9,8 @@ import numpy as np
 from jax._src import dtypes
 from jax._src.lax import lax
 from jax._src.lax.resharding import bind_reshard
-from jax._src.numpy.util import _broadcast_to
 from jax._src.numpy import array_constructors
+from jax._src.numpy.util import _broadcast_to
 from jax._src.random import continuous, keys, uniform as uniform_numbers
 from jax._src.sharding_impls import canonicalize_sharding
 from jax._src.typing import Array, ArrayLike
@@ -203,7 +203,9 @@ def variance_scaling(
         else:
             raise ValueError(f"invalid mode for variance scaling initializer: {mode}")
         if distribution not in _DRAWS:
-            raise ValueError(f"invalid distribution for variance scaling initializer: {distribution}")
+            raise ValueError(
+                f"invalid distribution for variance scaling initializer: {distribution}"
+            )
         if not dtypes.issubdtype(dtype, np.inexact):
             raise ValueError(
                 "variance scaling initializers need a float or complex dtype, got "
@@ -286,7 +288,9 @@ def glorot_normal(
     in_axis: _Axes = -2, out_axis: _Axes = -1, batch_axis: _Axes = (), dtype: Any = None
 ) -> Initializer:
     """Truncated normal numbers of variance 1 / mean(inputs, outputs); as `variance_scaling`."""
-    return variance_scaling(1.0, "fan_avg", "truncated_normal", in_axis, out_axis, batch_axis, dtype)
+    return variance_scaling(
+        1.0, "fan_avg", "truncated_normal", in_axis, out_axis, batch_axis, dtype
+    )
 
 
 def lecun_uniform(

@@ -16,7 +16,12 @@ from jax._src.util import canonicalize_axis
 
 
 def logsumexp(
-    a: Any, axis: Any = None, b: Any = None, keepdims: bool = False, return_sign: bool = False, where: Any = None
+    a: Any,
+    axis: Any = None,
+    b: Any = None,
+    keepdims: bool = False,
+    return_sign: bool = False,
+    where: Any = None,
 ):
     """log(sum(b * exp(a))), without overflow.
 
@@ -84,7 +89,9 @@ def logmeanexp(x: Any, axis: Any = None, where: Any = None, keepdims: bool = Fal
     if where is None:
         count = int(np.prod([x.shape[a] for a in _axes(x, axis)], dtype=np.int64))
     else:
-        count = jnp.sum(jnp.broadcast_to(where, x.shape), axis=axis, keepdims=keepdims, dtype=lse.dtype)
+        count = jnp.sum(
+            jnp.broadcast_to(where, x.shape), axis=axis, keepdims=keepdims, dtype=lse.dtype
+        )
     return lse - jnp.log(jnp.asarray(count, dtype=lse.dtype) if where is None else count)
 
 
@@ -181,7 +188,9 @@ def standardize(
         elif algorithm == "stable":
             variance = jnp.var(x, axis, keepdims=True, where=where, mean=mean)
         else:
-            raise ValueError(f"standardize: algorithm must be 'fast' or 'stable', got {algorithm!r}")
+            raise ValueError(
+                f"standardize: algorithm must be 'fast' or 'stable', got {algorithm!r}"
+            )
     return jnp.subtract(x, mean) * lax.rsqrt(jnp.asarray(variance) + epsilon)
 
 
@@ -210,7 +219,11 @@ def one_hot(x: Any, num_classes: int, *, dtype: Any = None, axis: Any = -1):
         raise TypeError(
             f"one_hot requires integer or boolean indices, got {dtypes.dtype_name(x.dtype)}: convert with x.astype(int)"
         )
-    dtype = dtypes.default_float_dtype() if dtype is None else dtypes.check_and_canonicalize_user_dtype(dtype, "one_hot")
+    dtype = (
+        dtypes.default_float_dtype()
+        if dtype is None
+        else dtypes.check_and_canonicalize_user_dtype(dtype, "one_hot")
+    )
     return _one_hot(x, num_classes=num_classes, dtype=dtype, axis=axis)
 
 

@@ -275,8 +275,8 @@ def unwrap(
     Raises:
       ValueError: for complex numbers.
 
-    >>> jnp.unwrap(jnp.array([0, 3, 1, 0]), period=4).tolist()
-    [0, -1, 1, 0]
+    >>> jnp.unwrap(jnp.array([0, 1, 4, 5, 1]), period=4).tolist()
+    [0, 1, 0, 1, 1]
     """
     util.check_arraylike_or_none("unwrap", discont)
     p, period = util.ensure_arraylike("unwrap", p, period)

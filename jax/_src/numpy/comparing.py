@@ -14,7 +14,6 @@ from jax._src.numpy import util
 from jax._src.numpy.util import export
 from jax._src.typing import ArrayLike
 
-
 _RTOL, _ATOL = 1e-05, 1e-08
 
 

@@ -58,7 +58,9 @@ def insert(
         raise ValueError(f"jnp.insert(): index array must be one-dimensional; got {indices}")
     scalar = indices.ndim == 0
     if values.ndim > arr.ndim:
-        raise ValueError(f"jnp.insert(): values of shape {values.shape} have more dimensions than arr")
+        raise ValueError(
+            f"jnp.insert(): values of shape {values.shape} have more dimensions than arr"
+        )
     values = lax.broadcast_to_rank(values, arr.ndim)
     if scalar:
         # One position: the first dimension of values is the one that is inserted.
@@ -76,7 +78,13 @@ def _insert(arr, indices, values, *, axis):
     wrapped = lax.clamp(np.int32(0), wrapped, np.int32(n))
     keys = lax.broadcast_in_dim(wrapped, (count,), (0,))
     # What is inserted before an element comes before it, in the order given.
-    place = lax.concatenate([lax.mul(keys, np.int32(2)), lax.add(lax.mul(lax.iota(np.int32, n), np.int32(2)), np.int32(1))], 0)
+    place = lax.concatenate(
+        [
+            lax.mul(keys, np.int32(2)),
+            lax.add(lax.mul(lax.iota(np.int32, n), np.int32(2)), np.int32(1)),
+        ],
+        0,
+    )
     _, order = lax.sort((place, lax.iota(np.int32, n + count)), num_keys=1)
     return _take(lax.concatenate([values, arr], axis), order, axis)
 
@@ -175,9 +183,7 @@ _delete = nested_jit(_delete, static_argnames=("axis",))
 
 
 @export
-def trim_zeros(
-    filt: ArrayLike, trim: str = "fb", axis: int | Sequence[int] | None = None
-) -> Array:
+def trim_zeros(filt: ArrayLike, trim: str = "fb", axis: int | Sequence[int] | None = None) -> Array:
     """Removes zeros from the ends.
 
     Args:

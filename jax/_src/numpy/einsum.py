@@ -153,7 +153,9 @@ def _parse(subscripts: str) -> Spec:
         raise ValueError("Subscripts can only contain one '->'.")
     left, arrow, right = text.partition("->")
     if ">" in left or (">" in right) or "-" in left or "-" in right:
-        raise ValueError(f"einsum: subscripts can only contain '-' and '>' as '->', got {subscripts!r}")
+        raise ValueError(
+            f"einsum: subscripts can only contain '-' and '>' as '->', got {subscripts!r}"
+        )
     inputs = tuple([_letters(part, subscripts) for part in left.split(",")])
     if not arrow:
         return inputs, None
@@ -195,7 +197,9 @@ def _resolve(spec: Any, shapes: tuple[tuple, ...]) -> tuple[tuple[Labels, ...], 
     _check_sizes(expanded, shapes)
     every = [label for labels in expanded for label in labels]
     if result is None:
-        once = [label for label in every if every.count(label) == 1 and not isinstance(label, tuple)]
+        once = [
+            label for label in every if every.count(label) == 1 and not isinstance(label, tuple)
+        ]
         return tuple(expanded), (*_ellipsis(longest), *sorted(once))
     if ... in result:
         at = result.index(...)
@@ -313,7 +317,9 @@ def _einsum_as_it_is(
     while len(terms) > 1:
         a, b, *terms = terms
         rest = [labels for _, labels in terms]
-        terms.append(_contract_all([a, b], result, rest, (precision, preferred, out_sharding, dot_general)))
+        terms.append(
+            _contract_all([a, b], result, rest, (precision, preferred, out_sharding, dot_general))
+        )
     ((out, labels),) = terms
     if labels != result:
         out, _ = _single(out, labels, result)
@@ -347,8 +353,16 @@ def _contract_all(terms, result, others, options):
         x = contract(x, y, p, *options)
         labels = out
     if len(terms) == 1:
-        wanted = result if not others else tuple(
-            [label for label in dict.fromkeys(labels) if any(label in o for o in (result, *others))]
+        wanted = (
+            result
+            if not others
+            else tuple(
+                [
+                    label
+                    for label in dict.fromkeys(labels)
+                    if any(label in o for o in (result, *others))
+                ]
+            )
         )
         x, labels = _single(_widened(x, options[1]), labels, wanted)
     return x, labels

@@ -314,7 +314,9 @@ def _pad_ramp(array, ends, *, width):
             raise ValueError("Cannot apply 'linear_ramp' padding to empty axis")
         before = _ramp(_part(out, *first, d), _end(ends, d, 0), lo, d) if lo else None
         after = _ramp(_part(out, *last, d), _end(ends, d, 1), hi, d) if hi else None
-        out = _around(out, d, None if before is None else before, None if after is None else flip(after, d))
+        out = _around(
+            out, d, None if before is None else before, None if after is None else flip(after, d)
+        )
     return out
 
 
@@ -331,7 +333,8 @@ def _ramp(edge, end, n, d):
     shape = list(edge.shape)
     shape[d] = n
     t = lax.div(
-        lax.broadcasted_iota(util._complex_elem_type(edge.dtype), shape, d), lax._const(np.zeros((), util._complex_elem_type(edge.dtype)), n)
+        lax.broadcasted_iota(util._complex_elem_type(edge.dtype), shape, d),
+        lax._const(np.zeros((), util._complex_elem_type(edge.dtype)), n),
     )
     t = lax.convert_element_type(t, edge.dtype)
     end = lax.broadcast_in_dim(end, shape, ())
@@ -369,8 +372,10 @@ def _statistic(x, mode, d):
     elif mode == "minimum":
         out = lax.reduce_min(x, axes=(d,))
     else:
-        wide = x if dtypes.issubdtype(dtype, np.inexact) else lax.convert_element_type(
-            x, dtypes.default_float_dtype()
+        wide = (
+            x
+            if dtypes.issubdtype(dtype, np.inexact)
+            else lax.convert_element_type(x, dtypes.default_float_dtype())
         )
         if mode == "mean" or n == 0:
             out = lax.div(lax.reduce_sum(wide, axes=(d,)), lax._const(wide, n))

@@ -37,7 +37,9 @@ def unravel_index(indices: ArrayLike, shape: Any) -> tuple[Array, ...]:
         raise TypeError(f"unravel_index: indices must be integers, got dtype {indices.dtype}")
     if isinstance(shape, (int, np.integer)) or np.ndim(shape) == 0:
         shape = (shape,)
-    shape = tuple([core.concrete_or_error(operator.index, d, "shape of unravel_index") for d in shape])
+    shape = tuple(
+        [core.concrete_or_error(operator.index, d, "shape of unravel_index") for d in shape]
+    )
     return _unravel_index(indices, shape=shape)
 
 
@@ -51,7 +53,9 @@ def _unravel_index(indices, *, shape):
     if dtypes.issubdtype(indices.dtype, np.signedinteger):
         low, high = lax._const(indices, -total), lax._const(indices, total - 1)
         indices = lax.clamp(low, indices, high)
-        indices = lax.select(lax.lt(indices, lax._const(indices, 0)), lax.add(indices, size), indices)
+        indices = lax.select(
+            lax.lt(indices, lax._const(indices, 0)), lax.add(indices, size), indices
+        )
     else:
         indices = lax.min(indices, lax._const(indices, total - 1))
     out = []
@@ -92,7 +96,9 @@ def ravel_multi_index(
     """
     if len(multi_index) != len(dims):
         raise ValueError(f"ravel_multi_index: {len(multi_index)=} != {len(dims)=}")
-    dims = tuple([core.concrete_or_error(operator.index, d, "dims of ravel_multi_index") for d in dims])
+    dims = tuple(
+        [core.concrete_or_error(operator.index, d, "dims of ravel_multi_index") for d in dims]
+    )
     arrays = util.ensure_arraylike_tuple("ravel_multi_index", multi_index)
     for x in arrays:
         if not dtypes.issubdtype(x.dtype, np.integer):

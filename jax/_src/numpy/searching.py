@@ -240,7 +240,9 @@ def bincount(
     if x.ndim != 1:
         raise ValueError("only 1-dimensional input supported.")
     minlength = core.concrete_or_error(
-        operator.index, minlength, "The error occurred because of argument 'minlength' of jnp.bincount."
+        operator.index,
+        minlength,
+        "The error occurred because of argument 'minlength' of jnp.bincount.",
     )
     if length is None:
         value = core.concrete_or_error(
@@ -252,7 +254,9 @@ def bincount(
         length = max(minlength, int(value.max()) + 1 if value.size else 0, 0)
     else:
         length = core.concrete_dim_or_error(
-            operator.index, length, "The error occurred because of argument 'length' of jnp.bincount."
+            operator.index,
+            length,
+            "The error occurred because of argument 'length' of jnp.bincount.",
         )
     if weights is None:
         weights = lax.full(x.shape, 1, dtypes.default_int_dtype())
@@ -421,7 +425,7 @@ def histogram2d(
 
     >>> counts, _, _ = jnp.histogram2d(jnp.array([0., 1., 1.]), jnp.array([0., 1., 1.]), bins=2)
     >>> counts.tolist()
-    [[1.0, 0.0], [0.0, 2.0]]
+    [[1, 0], [0, 2]]
     """
     x, y = util.ensure_arraylike("histogram2d", x, y)
     if x.shape != y.shape or x.ndim != 1:
@@ -461,7 +465,7 @@ def histogramdd(
 
     >>> counts, edges = jnp.histogramdd(jnp.array([[0., 0.], [1., 1.]]), bins=(1, 2))
     >>> counts.tolist()
-    [[1.0, 1.0]]
+    [[1, 1]]
     """
     if weights is None:
         util.check_arraylike("histogramdd", sample)

@@ -89,9 +89,7 @@ def select(
     """
     if len(condlist) != len(choicelist):
         raise ValueError(
-            "condlist must have length equal to choicelist ({} vs {})".format(
-                len(condlist), len(choicelist)
-            )
+            f"condlist must have length equal to choicelist ({len(condlist)} vs {len(choicelist)})"
         )
     if not len(condlist):
         raise ValueError("condlist must be non-empty")
@@ -166,9 +164,7 @@ _choose = nested_jit(_choose, static_argnames=("wrap",))
 
 
 @export
-def piecewise(
-    x: ArrayLike, condlist: Any, funclist: Sequence[Any], *args: Any, **kw: Any
-) -> Array:
+def piecewise(x: ArrayLike, condlist: Any, funclist: Sequence[Any], *args: Any, **kw: Any) -> Array:
     """Evaluates a function that is defined piece by piece.
 
     Args:
@@ -268,9 +264,7 @@ clip = export(inline_jit(clip))
 
 
 @export
-def nonzero(
-    a: ArrayLike, *, size: int | None = None, fill_value: Any = None
-) -> tuple[Array, ...]:
+def nonzero(a: ArrayLike, *, size: int | None = None, fill_value: Any = None) -> tuple[Array, ...]:
     """The positions of elements that are not zero.
 
     Args:
@@ -534,7 +528,9 @@ def _place(arr, mask, vals):
     mask = ravel(_as_mask(mask))
     rank = lax.sub(lax.cumsum(lax.convert_element_type(mask, np.int32)), np.int32(1))
     rank = lax.rem(lax.max(rank, np.int32(0)), np.int32(vals.size))
-    values = _rows(ravel(lax.convert_element_type(vals, arr.dtype)), lax.expand_dims(rank, (1,)), axis=0)
+    values = _rows(
+        ravel(lax.convert_element_type(vals, arr.dtype)), lax.expand_dims(rank, (1,)), axis=0
+    )
     return reshape(lax.select(mask, values, ravel(arr)), arr.shape)
 
 

@@ -126,7 +126,9 @@ def sort_complex(a: ArrayLike) -> Array:
     """
     a = operand("sort_complex", a)
     out = sort(a)
-    return lax.convert_element_type(out, dtypes.canonicalize_dtype(dtypes.to_complex_dtype(out.dtype)))
+    return lax.convert_element_type(
+        out, dtypes.canonicalize_dtype(dtypes.to_complex_dtype(out.dtype))
+    )
 
 
 @export
@@ -277,7 +279,9 @@ def _argpartition(a, *, kth, axis):
         mode=slicing.GatherScatterMode.PROMISE_IN_BOUNDS,
     )
     places = lax.broadcasted_iota(np.int32, marks.shape, 1)
-    _, order = lax.sort((lax.convert_element_type(lax.bitwise_not(marks), np.int8), places), num_keys=1)
+    _, order = lax.sort(
+        (lax.convert_element_type(lax.bitwise_not(marks), np.int8), places), num_keys=1
+    )
     rest = slicing.slice_in_dim(order, 0, n - kth - 1, axis=1)
     out = lax.concatenate([flat, rest], 1)
     out = lax.convert_element_type(out, dtypes.default_int_dtype())
@@ -386,7 +390,9 @@ def _nanarg(name, fun, lowest, a, axis, keepdims):
     if axis is None:
         axes = tuple(range(a.ndim))
         if not a.size:
-            raise ValueError("attempt to get {} of an empty sequence".format(name.removeprefix("nan")))
+            raise ValueError(
+                "attempt to get {} of an empty sequence".format(name.removeprefix("nan"))
+            )
     else:
         axes = (canonicalize_axis(axis, a.ndim),)
     return _nanarg_program(

@@ -98,7 +98,9 @@ def _inexact(name: str, dtype: Any) -> Any:
 
 
 def _samples(m, rowvar):
-    return m.shape[0] if m.ndim == 1 or (m.ndim == 2 and not rowvar) else m.shape[1] if m.ndim else 1
+    return (
+        m.shape[0] if m.ndim == 1 or (m.ndim == 2 and not rowvar) else m.shape[1] if m.ndim else 1
+    )
 
 
 def _cov(m, y, fweights, aweights, *, rowvar, ddof):
@@ -130,9 +132,7 @@ def _cov(m, y, fweights, aweights, *, rowvar, ddof):
         )
         less = lax._const(total, ddof)
         if aweights is not None and ddof != 0:
-            square = lax.reduce_sum(
-                lax.mul(w, lax.convert_element_type(aweights, real)), axes=(0,)
-            )
+            square = lax.reduce_sum(lax.mul(w, lax.convert_element_type(aweights, real)), axes=(0,))
             less = lax.div(lax.mul(less, square), total)
         freedom = lax.sub(total, less)
     x = lax.sub(x, lax.expand_dims(mean, (1,)))

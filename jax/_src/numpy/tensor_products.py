@@ -27,7 +27,12 @@ def operands(name: str, a: Any, b: Any, preferred: Any = None) -> tuple[Any, Any
     """Two arrays of one dtype, the dtype of their product, and whether it is weakly typed."""
     util.check_arraylike(name, a, b)
     x, y = getattr(a, "aval", None), getattr(b, "aval", None)
-    if x is not None and y is not None and x.dtype == y.dtype and x.weak_type is y.weak_type is False:
+    if (
+        x is not None
+        and y is not None
+        and x.dtype == y.dtype
+        and x.weak_type is y.weak_type is False
+    ):
         if preferred is None:
             return a, b, x.dtype, False
     a, b = util.lower_jax_array(a), util.lower_jax_array(b)
@@ -497,7 +502,9 @@ def _cross(a, b, *, axisa, axisb, axisc):
         raise ValueError("Dimension must be either 2 or 3 for cross product")
     u, v = _components(a), _components(b)
     shape = lax.broadcast_shapes(u[0].shape, v[0].shape)
-    u, v = ([None if p is None else util._broadcast_to(p, shape) for p in parts] for parts in (u, v))
+    u, v = (
+        [None if p is None else util._broadcast_to(p, shape) for p in parts] for parts in (u, v)
+    )
     z = _minor(u, v, 0, 1)
     if u[2] is None and v[2] is None:
         return z

@@ -349,10 +349,22 @@ def _where(condition: Any, x: Any, y: Any) -> Array:
     shape = lax.broadcast_shapes(*shapes)
     if config.numpy_rank_promotion.value != "allow":
         promote_shapes("where", condition, x, y)
+    sharding = _sharding_of_shape((x, y, condition), shape)
     if shapes[0] and shapes[0] != shape:
-        condition = _broadcast_to(condition, shape)
-    x, y = [v if s == shape else _broadcast_to(v, shape) for v, s in zip((x, y), shapes[1:])]
+        condition = _broadcast_to(condition, shape, sharding)
+    x, y = [
+        v if s == shape else _broadcast_to(v, shape, sharding) for v, s in zip((x, y), shapes[1:])
+    ]
     return lax.select_n(condition, y, x)
+
+
+def _sharding_of_shape(arrays: Sequence[Any], shape: tuple) -> Any:
+    """How the type of the first array of that shape is sharded, in explicit mode."""
+    for x in arrays:
+        sharding = getattr(getattr(x, "aval", None), "_sharding", None)
+        if sharding is not None and x.shape == shape:
+            return sharding
+    return None
 
 
 def _complex_elem_type(dtype: DTypeLike) -> Any:

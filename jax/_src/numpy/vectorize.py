@@ -58,9 +58,7 @@ def vectorize(
     """
     if any(not isinstance(e, (int, str)) for e in excluded):
         raise TypeError(
-            "jax.numpy.vectorize can only exclude integer or string arguments, but excluded={!r}".format(
-                {*excluded}
-            )
+            f"jax.numpy.vectorize can only exclude integer or string arguments, but excluded={ ({*excluded})!r}"
         )
     if any(isinstance(e, int) and e < 0 for e in excluded):
         raise ValueError(f"excluded={excluded!r} contains negative numbers")
@@ -93,7 +91,9 @@ def vectorize(
                 )
             for v, core in zip(values, inputs):
                 if v is None and core:
-                    raise ValueError(f"None stands for an argument with core dimensions {core!r} {context}")
+                    raise ValueError(
+                        f"None stands for an argument with core dimensions {core!r} {context}"
+                    )
             input_core = list(inputs)
         input_core = [core for core, g in zip(input_core, given) if g]
         arrays = [_array(v) for v in values if v is not None]
@@ -181,7 +181,9 @@ def _checked(fun, sizes, output_core, context):
         for x, core in zip(outs, output_core):
             shape = np.shape(x)
             if len(shape) != len(core):
-                raise ValueError(f"output shape {shape} does not match core dimensions {core} {context}")
+                raise ValueError(
+                    f"output shape {shape} does not match core dimensions {core} {context}"
+                )
             _bind_sizes(known, core, shape, context)
         return out
 

@@ -8,7 +8,12 @@ from jax._src import dtypes
 from jax._src.lax import lax
 from jax._src.library_jit import inline_jit
 from jax._src.numpy import reductions
-from jax._src.numpy.util import _where, check_arraylike, promote_args_inexact, promote_dtypes_inexact
+from jax._src.numpy.util import (
+    _where,
+    check_arraylike,
+    promote_args_inexact,
+    promote_dtypes_inexact,
+)
 from jax._src.typing import Array, ArrayLike
 from jax._src.util import set_module
 
@@ -46,7 +51,9 @@ def logsumexp(
         check_arraylike("logsumexp", a, b)
         a, b = promote_args_inexact("logsumexp", a, b)
     axes = reductions._axes(axis, np.ndim(a) if b is None else max(np.ndim(a), np.ndim(b)))
-    out, sign = _logsumexp(a, b, where, axes=axes, keepdims=bool(keepdims), return_sign=bool(return_sign))
+    out, sign = _logsumexp(
+        a, b, where, axes=axes, keepdims=bool(keepdims), return_sign=bool(return_sign)
+    )
     return (out, sign) if return_sign else out
 
 

@@ -20,6 +20,7 @@ from jax._src.lax import lax
 from jax._src.lib import _jax
 from jax._src.library_jit import inline_jit
 from jax._src.random import threefry
+from jax._src.tree_util import dispatch_registry
 
 
 class PRNGImpl:
@@ -369,6 +370,13 @@ def check_key_data(impl: PRNGImpl, data: Any) -> None:
 
 
 core.pytype_aval_mappings[PRNGKeyArray] = lambda x: x.aval
+
+# Native code opens key arrays up to their data; in all other trees they are leaves.
+dispatch_registry.register_node(
+    PRNGKeyArray,
+    lambda keys: ((keys._base_array,), keys._impl),
+    lambda impl, data: PRNGKeyArray._of(impl, data[0]),
+)
 
 
 def _shard_keys(xs, shardings, layouts, copy_semantics):

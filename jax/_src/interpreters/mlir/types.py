@@ -91,6 +91,11 @@ def _array_ir_type(aval: core.ShapedArray) -> Any:
     if not core.is_constant_shape(shape):
         dynamic = ir.ShapedType.get_dynamic_size()
         shape = [d if core.is_constant_dim(d) else dynamic for d in shape]
+    elif aval.size * aval.dtype.itemsize >= 1 << 63:  # the compiler would end the process
+        raise ValueError(
+            f"an array of type {aval.str_short()} has more bytes than can be addressed: give it a "
+            "smaller shape."
+        )
     return ir.RankedTensorType.get_unchecked(shape, dtype_to_ir_type(aval.dtype))
 
 

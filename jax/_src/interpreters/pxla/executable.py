@@ -27,8 +27,9 @@ from jax._src.sharding_impls import (
     UnspecifiedValue,
     logical_sharding,
     parse_flatten_op_sharding,
+    physical_sharding,
 )
-from jax._src.tree_util import default_registry, tree_flatten
+from jax._src.tree_util import dispatch_registry, tree_flatten
 
 
 class ProgramInfo:
@@ -403,7 +404,7 @@ class MeshExecutable:
             return out_tree.unflatten(outs), fastpath_data(self, outs, out_tree, flat), False
 
         return _jax.pjit(
-            self._info.name, None, cache_miss, [], [], (), default_registry, shard_arg_fallback
+            self._info.name, None, cache_miss, [], [], (), dispatch_registry, shard_arg_fallback
         )
 
     def needs_python(self) -> bool:
@@ -415,7 +416,6 @@ class MeshExecutable:
             or info.unordered_effects
             or self._has_host_callbacks
             or not all(type(a) is core.ShapedArray for a in info.out_avals)
-            or any(core.physical_aval(a) is not a for a in info.out_avals)
             or any(a.dtype == dtypes.float0 for a in info.out_avals)
         )
 
@@ -505,13 +505,20 @@ def fastpath_data(
     """
     if executable.needs_python() or config.debug_nans.value or config.debug_infs.value:
         return None
+    info = executable._info
+    out_avals, out_shardings = info.out_avals, executable._out_shardings
     for x in outs:
         if type(x) is not ArrayImpl:
-            return None
+            # Native code gives plain arrays to the tree: arrays of extended dtypes are nodes there.
+            outs, out_tree = dispatch_registry.flatten(out_tree.unflatten(outs))
+            if len(outs) != len(out_avals) or not all(type(x) is ArrayImpl for x in outs):
+                return None
+            out_shardings = _physical_shardings(out_avals, out_shardings)
+            out_avals = [core.physical_aval(a) for a in out_avals]
+            break
     for x in args_flat:
         if isinstance(x, core.Tracer) or type(x) in _python_only_types:
             return None
-    info = executable._info
     n = len(info.const_args) + len(args_flat)
     bitvec = [info.kept_var_idx is None] * n
     for i in info.kept_var_idx or ():
@@ -519,14 +526,25 @@ def fastpath_data(
     return MeshExecutableFastpathData(
         executable.xla_executable,
         out_tree,
-        executable._in_shardings,
-        executable._out_shardings,
-        info.out_avals,
+        _physical_shardings(info.in_avals, executable._in_shardings),
+        out_shardings,
+        out_avals,
         [x._committed for x in outs],
         bitvec,
         executable._in_device_layouts,
-        info.const_args,
+        dispatch_registry.flatten(info.const_args)[0] if info.const_args else info.const_args,
     )
+
+
+def _physical_shardings(avals: Sequence[Any], shardings: Sequence[Any]) -> Sequence[Any]:
+    """The shardings of the arrays that represent values of these types."""
+    for a in avals:
+        if core.physical_aval(a) is not a:
+            return [
+                s if core.physical_aval(a) is a else physical_sharding(a, s)
+                for a, s in zip(avals, shardings, strict=True)
+            ]
+    return shardings
 
 
 # Classes of values that only Python can turn into buffers.

@@ -46,25 +46,22 @@ def stage(kind: str, fun: Callable, in_tree: PyTreeDef, in_avals: Sequence[Any],
     return staged
 
 
-def def_compiled_impl(primitive: core.Primitive, *names: str) -> None:
-    """Let a primitive with jaxprs as parameters (`names`) run compiled when it is applied eagerly.
+def def_compiled_impl(primitive: core.Primitive, name: str, one_by_one: Callable) -> None:
+    """Let a primitive with jaxprs as parameters run compiled when it is applied eagerly.
 
-    The programs are kept on the first jaxpr, and so go when it goes.
+    The programs are kept on the jaxpr in the parameter `name`, and so go when it goes. Where `jit` is
+    disabled, `one_by_one` computes the results operation by operation.
     """
 
     def impl(*args, **params):
-        owner = params[names[0]]
+        if config.disable_jit.value:
+            return one_by_one(*args, **params)
+        owner = params[name]
         cache = (owner[0] if type(owner) is tuple else owner)._cache
         key = (primitive, tuple(params.items()))
         call = cache.get(key)
         if call is None:
-
-            def run(*args):
-                if core.trace_ctx.trace is core.eval_trace:  # with jax_disable_jit
-                    with config.disable_jit(False):
-                        return call(*args)
-                return primitive.bind(*args, **params)
-
+            run = lambda *args: primitive.bind(*args, **params)  # noqa: E731
             call = cache[key] = dispatch.jit_hook(run, primitive.name)
         return call(*args)
 

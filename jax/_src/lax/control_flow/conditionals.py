@@ -233,7 +233,13 @@ def _convert_results(jaxpr: core.Jaxpr, avals: tuple) -> core.Jaxpr:
 # The primitive
 
 cond_p = Primitive("cond", multiple_results=True)
-def_compiled_impl(cond_p, "branches")
+
+
+def _cond_one_by_one(index, *ops, branches, **_):
+    return core.jaxpr_as_fun(branches[int(index)])(*ops)
+
+
+def_compiled_impl(cond_p, "branches", _cond_one_by_one)
 
 
 def _cond_types(index, *avals, branches, **_):

@@ -192,7 +192,17 @@ def _bound(x, dtype, weak: bool):
 # The primitive: operands (constants of the condition, constants of the body, carry)
 
 while_p = Primitive("while", multiple_results=True)
-def_compiled_impl(while_p, "body_jaxpr")
+
+
+def _while_one_by_one(*args, cond_jaxpr, body_jaxpr, cond_nconsts, body_nconsts):
+    cconsts, bconsts, carry = split_at(args, cond_nconsts, body_nconsts)
+    cond, body = core.jaxpr_as_fun(cond_jaxpr), core.jaxpr_as_fun(body_jaxpr)
+    while cond(*cconsts, *carry)[0]:
+        carry = body(*bconsts, *carry)
+    return carry
+
+
+def_compiled_impl(while_p, "body_jaxpr", _while_one_by_one)
 while_hook[0] = while_p
 
 

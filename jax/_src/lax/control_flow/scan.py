@@ -190,7 +190,13 @@ def _scan_eagerly(f, init, xs_flat, xs_tree, length, reverse):
 # The primitive
 
 scan_p = Primitive("scan", multiple_results=True)
-def_compiled_impl(scan_p, "jaxpr")
+
+
+def _scan_one_by_one(*args, **params):
+    return _scan_impl(*args, **dict(params, unroll=params["length"]))
+
+
+def_compiled_impl(scan_p, "jaxpr", _scan_one_by_one)
 
 
 def _scan_types(*avals, jaxpr, length, num_carry, **_):

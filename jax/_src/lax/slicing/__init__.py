@@ -29,6 +29,7 @@ from jax._src.lax.slicing.slices import (
     index_dtype,
     index_in_dim,
     index_take,
+    int_range,
     slice,
     slice_in_dim,
     slice_p,

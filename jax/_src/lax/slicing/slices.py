@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import operator
 from collections.abc import Sequence
 from typing import Any
@@ -339,15 +340,19 @@ def _start_indices(operand, indices, allow_negative) -> list[Any]:
         dtype = _INT32
     else:
         dtype = traced_dtype
-        info = dtypes.iinfo(dtype)
-        if any(type(i) is int and not info.min <= i <= info.max for i in out):
+        low, high = int_range(dtype)
+        if any(type(i) is int and not low <= i <= high for i in out):
             dtype = index_dtype(shape)
             out = [i if type(i) is int else lax.convert_element_type(i, dtype) for i in out]
+    low, high = int_range(dtype)
+    return [np.array(min(max(i, low), high), dtype)[()] if type(i) is int else i for i in out]
+
+
+@functools.cache
+def int_range(dtype: Any) -> tuple[int, int]:
+    """The least and the largest integer of a dtype."""
     info = dtypes.iinfo(dtype)
-    return [
-        np.array(min(max(i, int(info.min)), int(info.max)), dtype)[()] if type(i) is int else i
-        for i in out
-    ]
+    return int(info.min), int(info.max)
 
 
 def index_dtype(shape: Shape) -> np.dtype:
@@ -367,7 +372,7 @@ def count_from_front(i: Any, size: Any) -> Any:
     if not dtypes.issubdtype(dtype, np.signedinteger):
         return i
     if core.is_constant_dim(size):
-        if size > dtypes.iinfo(dtype).max:  # the sum would overflow
+        if size > int_range(dtype)[1]:  # the sum would overflow
             dtype = index_dtype((size,))
             i = lax.convert_element_type(i, dtype)
         size = np.array(size, dtype)[()]

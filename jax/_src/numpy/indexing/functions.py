@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from jax._src import core, dtypes
+from jax._src.array import ArrayImpl
 from jax._src.basearray import Array
 from jax._src.lax import lax, slicing
 from jax._src.lax.slicing import (
@@ -70,7 +71,8 @@ def take(
         raise NotImplementedError("The 'raise' mode to jnp.take is not supported.")
     if mode not in (None, "fill", "clip", "wrap"):
         raise ValueError(f"Invalid mode '{mode}' for np.take")
-    util.check_arraylike("take", a, indices)
+    if type(a) is not ArrayImpl or type(indices) is not ArrayImpl:
+        util.check_arraylike("take", a, indices)
     if fill_value is not None:
         fill_value = _static_fill("take", fill_value)
     return _take(
@@ -184,7 +186,8 @@ def take_along_axis(
     >>> jnp.take_along_axis(x, jnp.argsort(x, axis=1), axis=1).tolist()
     [[1, 2, 3], [4, 5, 6]]
     """
-    util.check_arraylike("take_along_axis", arr, indices)
+    if type(arr) is not ArrayImpl or type(indices) is not ArrayImpl:
+        util.check_arraylike("take_along_axis", arr, indices)
     gather_mode = GatherScatterMode.from_any(mode)
     if fill_value is not None:
         fill_value = _static_fill("take_along_axis", fill_value)

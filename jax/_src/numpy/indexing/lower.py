@@ -92,6 +92,8 @@ def _slice(x, starts, sizes, strides):
 # ---------------------------------------------------------------------------------------------------
 # Dtypes of positions
 
+_INT32 = np.dtype(np.int32)
+
 
 def common_index_dtype(arrays: list[Any], shape) -> np.dtype:
     """A dtype for all positions in an array of that shape: their own if they agree and it is wide enough."""
@@ -99,7 +101,7 @@ def common_index_dtype(arrays: list[Any], shape) -> np.dtype:
     if len(found) == 1:
         (dtype,) = found
         largest = max([d for d in shape if type(d) is int], default=0)
-        if dtype.kind in "iu" and largest - 1 <= np.iinfo(dtype).max:
+        if dtype.kind in "iu" and largest - 1 <= slicing.int_range(dtype)[1]:
             return dtype
     if any(dtypes.itemsize_bits(d) == 64 for d in found):
         return dtypes.canonicalize_dtype(np.dtype(np.int64))
@@ -109,22 +111,18 @@ def common_index_dtype(arrays: list[Any], shape) -> np.dtype:
 def as_index(i: Any, dtype: np.dtype) -> Any:
     """Static or traced positions in another dtype; those that it cannot hold stay out of bounds."""
     if isinstance(i, (int, np.integer)):
-        info = np.iinfo(dtype)
-        return np.array(min(max(int(i), info.min), info.max), dtype)[()]
+        low, high = slicing.int_range(dtype)
+        return np.array(min(max(int(i), low), high), dtype)[()]
     have = core.typeof(i).dtype
     if have == dtype:
         return i
+    (a, b), (c, d) = slicing.int_range(have), slicing.int_range(dtype)
+    low, high = max(a, c), min(b, d)
     if isinstance(i, np.ndarray):
-        info = np.iinfo(dtype)
-        return np.clip(i, *_common_range(np.iinfo(i.dtype), info)).astype(dtype)
-    low, high = _common_range(dtypes.iinfo(have), dtypes.iinfo(dtype))
-    if low > dtypes.iinfo(have).min or high < dtypes.iinfo(have).max:
+        return np.clip(i, low, high).astype(dtype)
+    if low > a or high < b:
         i = lax.clamp(np.array(low, have)[()], i, np.array(high, have)[()])
     return lax.convert_element_type(i, dtype)
-
-
-def _common_range(a, b) -> tuple[int, int]:
-    return max(int(a.min), int(b.min)), min(int(a.max), int(b.max))
 
 
 # ---------------------------------------------------------------------------------------------------
@@ -297,7 +295,6 @@ def _broadcast_shape(entries) -> tuple[Any, ...]:
 
 def _count_from_front(positions, size):
     if isinstance(positions, np.ndarray) and type(size) is int:
-        info = np.iinfo(np.int32)
-        positions = np.clip(positions, info.min, info.max).astype(np.int64)
+        positions = np.clip(positions, *slicing.int_range(_INT32)).astype(np.int64)
         return np.where(positions < 0, positions + size, positions).astype(np.int32)
     return slicing.count_from_front(positions, size)

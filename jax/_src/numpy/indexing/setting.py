@@ -99,7 +99,7 @@ def _converted(y, dtype, weak_type):
         return np.array(y, dtype)[()]
     if t is int or t is bool:
         if dtypes.issubdtype(dtype, np.floating) or (
-            dtype.kind in "iu" and np.iinfo(dtype).min <= y <= np.iinfo(dtype).max
+            dtype.kind in "iu" and slicing.int_range(dtype)[0] <= y <= slicing.int_range(dtype)[1]
         ):
             return np.array(y, dtype)[()]
     return lax._convert_element_type(y, dtype, weak_type)

@@ -98,7 +98,9 @@ def _concatenate(arrays, axis, dtype):
 def _joined_elements(x, axis, dtype):
     """The elements of `x` along its first dimension, concatenated."""
     if dtype is not None:
-        x = lax.convert_element_type(x, dtypes.check_and_canonicalize_user_dtype(dtype, "concatenate"))
+        x = lax.convert_element_type(
+            x, dtypes.check_and_canonicalize_user_dtype(dtype, "concatenate")
+        )
     if axis is None:
         return ravel(x)
     axis = canonicalize_axis(axis, x.ndim - 1)
@@ -351,7 +353,8 @@ def _split(name, ary, indices_or_sections, axis, equal=True):
     if not ary.ndim:
         raise ValueError(f"{name} requires an array of at least one dimension, got a scalar")
     axis = canonicalize_axis(
-        core.concrete_or_error(operator.index, axis, f"in jax.numpy.{name} argument `axis`"), ary.ndim
+        core.concrete_or_error(operator.index, axis, f"in jax.numpy.{name} argument `axis`"),
+        ary.ndim,
     )
     size = ary.shape[axis]
     context = f"in jax.numpy.{name} argument `indices_or_sections`"
@@ -366,7 +369,9 @@ def _split(name, ary, indices_or_sections, axis, equal=True):
         if type(n) is int and n <= 0:
             raise ValueError(f"{name}: the number of sections must be larger than 0, got {n}")
         if equal and type(size) is int and size % n:
-            raise ValueError(f"array split does not result in an equal division: rest is {size % n}")
+            raise ValueError(
+                f"array split does not result in an equal division: rest is {size % n}"
+            )
         part, rest = divmod(size, n)
         sizes = [part + 1] * rest + [part] * (n - rest) if not equal else [part] * n
     sizes = [d if core.is_symbolic_dim(d) else int(d) for d in sizes]
@@ -386,7 +391,9 @@ def _to_int(n: Any) -> Any:
     except TypeError:
         i = int(n)
         if i != n:
-            raise TypeError(f"split: positions and numbers of sections are integers, got {n!r}") from None
+            raise TypeError(
+                f"split: positions and numbers of sections are integers, got {n!r}"
+            ) from None
         return i
 
 
@@ -447,7 +454,9 @@ def unstack(x: ArrayLike, /, *, axis: int = 0) -> tuple[Array, ...]:
     """
     x = operand("unstack", x)
     if not x.ndim:
-        raise ValueError("Unstack requires arrays with rank > 0, however a scalar array was passed.")
+        raise ValueError(
+            "Unstack requires arrays with rank > 0, however a scalar array was passed."
+        )
     return lax.unstack(x, axis)
 
 
@@ -477,7 +486,12 @@ def tile(A: ArrayLike, reps: Any) -> Array:
     except TypeError:
         reps = (reps,)
     context = "jnp.tile: reps must be concrete"
-    reps = tuple([d if core.is_symbolic_dim(d) else core.concrete_or_error(_to_int, d, context) for d in reps])
+    reps = tuple(
+        [
+            d if core.is_symbolic_dim(d) else core.concrete_or_error(_to_int, d, context)
+            for d in reps
+        ]
+    )
     if any(type(d) is int and d < 0 for d in reps):
         raise ValueError(f"jnp.tile: reps must not be negative, got {reps}")
     rank = max(A.ndim, len(reps))
@@ -558,7 +572,9 @@ def _repeat(a, repeats, axis, total_repeat_length):
         _check_repeats(repeats.shape, size, axis)
         positions = np.repeat(np.arange(size), repeats)
         return _take(a, positions.astype(np.int32)[:, None], axis)
-    total = core.concrete_or_error(operator.index, total_repeat_length, "jnp.repeat argument `total_repeat_length`")
+    total = core.concrete_or_error(
+        operator.index, total_repeat_length, "jnp.repeat argument `total_repeat_length`"
+    )
     repeats = util.to_array(repeats)
     if not dtypes.issubdtype(repeats.dtype, np.integer) and repeats.dtype != np.bool_:
         raise TypeError(f"jnp.repeat requires integer `repeats`, got {repeats.dtype}")

@@ -133,7 +133,9 @@ def _general_new_shape(old: tuple, given: Any, sizes: tuple) -> tuple:
         return sizes
     known = math.prod(d for i, d in enumerate(sizes) if i != unknown[0])
     if core.definitely_equal(known, 0):
-        raise TypeError(f"{what}: the size of the axis given as -1 cannot be told, since another is 0")
+        raise TypeError(
+            f"{what}: the size of the axis given as -1 cannot be told, since another is 0"
+        )
     if type(known) is int and type(size) is int and (known < 0 or size % known):
         raise TypeError(
             f"{what} because the product of specified axis sizes ({known}) does not evenly divide "
@@ -226,7 +228,9 @@ def broadcast_to(array: ArrayLike, shape: Any, *, out_sharding: Any = None) -> A
     >>> jnp.broadcast_to(jnp.array([1, 2]), (2, 2)).tolist()
     [[1, 2], [1, 2]]
     """
-    return util._broadcast_to(array, shape, sharding=canonicalize_sharding(out_sharding, "broadcast_to"))
+    return util._broadcast_to(
+        array, shape, sharding=canonicalize_sharding(out_sharding, "broadcast_to")
+    )
 
 
 @export
@@ -391,7 +395,9 @@ def matrix_transpose(x: ArrayLike, /) -> Array:
     x = operand("matrix_transpose", x)
     ndim = x.ndim
     if ndim < 2:
-        raise ValueError(f"x must be at least two-dimensional for matrix_transpose; got ndim={ndim}")
+        raise ValueError(
+            f"x must be at least two-dimensional for matrix_transpose; got ndim={ndim}"
+        )
     return lax.transpose_p.bind(x, permutation=(*range(ndim - 2), ndim - 1, ndim - 2))
 
 
@@ -539,7 +545,9 @@ def _rot90(m, *, k, axes):
         return lax.rev(m, axes)
     perm = list(range(m.ndim))
     perm[i], perm[j] = j, i
-    return lax.transpose(lax.rev(m, (j,)), perm) if k == 1 else lax.rev(lax.transpose(m, perm), (j,))
+    return (
+        lax.transpose(lax.rev(m, (j,)), perm) if k == 1 else lax.rev(lax.transpose(m, perm), (j,))
+    )
 
 
 _rot90 = nested_jit(_rot90, static_argnames=("k", "axes"))
@@ -628,8 +636,10 @@ def _roll_by(a, shift, *, axes):
         n = a.shape[axis]
         if not n:
             continue
-        by = shift if not shift.ndim else slicing.index_in_dim(
-            shift, min(i, shift.shape[0] - 1), keepdims=False
+        by = (
+            shift
+            if not shift.ndim
+            else slicing.index_in_dim(shift, min(i, shift.shape[0] - 1), keepdims=False)
         )
         size = lax._const(by, n)
         start = lax.rem(lax.sub(size, lax.rem(by, size)), size)
