@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from types import SimpleNamespace
 from typing import Any
 
-from jax._src import api_util, core, source_info_util, traceback_util
+from jax._src import api_util, config, core, source_info_util, traceback_util
 from jax._src.ad_util import Zero
 from jax._src.api_util import check_callable, flatten_fun
 from jax._src.core import ClosedJaxpr, Literal, Primitive, Tracer, cached_on_jaxpr, typeof
@@ -218,22 +218,34 @@ def checkpoint(
         dyn_kwargs = {k: v for k, v in kwargs.items() if k not in static_argnames}
         static_kwargs = {k: v for k, v in kwargs.items() if k in static_argnames}
         flat, in_tree = tree_flatten((dyn, dyn_kwargs))
+        static_values = (
+            tuple([(i, args[i]) for i in sorted(statics)]), tuple(sorted(static_kwargs.items()))
+        )  # fmt: skip
 
         def call(*dyn_args, **kw):
             it = iter(dyn_args)
             full = [args[i] if i in statics else next(it) for i in range(len(args))]
             return fun(*full, **kw, **static_kwargs)
 
-        flat_fun, out_tree = flatten_fun(call, in_tree)
-        info = api_util.debug_info(
-            "checkpoint / remat", fun, args, kwargs, static_argnums=static_argnums,
-            static_argnames=static_argnames,
-        )  # fmt: skip
-        closed, consts = pe.trace_to_closed(flat_fun, [typeof(x) for x in flat], info)
+        avals = [typeof(x) for x in flat]
+        key = ("checkpoint", in_tree, tuple(avals), static_values, config.trace_context())
+        table = api_util.trace_table(fun)
+        staged = table.get(key)
+        if staged is None or not api_util.all_valid(staged[1]):
+            flat_fun, out_tree = flatten_fun(call, in_tree)
+            info = api_util.debug_info(
+                "checkpoint / remat", fun, args, kwargs, static_argnums=static_argnums,
+                static_argnames=static_argnames,
+            )  # fmt: skip
+            closed, consts = pe.trace_to_closed(flat_fun, avals, info)
+            staged = closed, consts, out_tree()
+            if not (config.check_tracer_leaks.value and consts):
+                table[key] = staged
+        closed, consts, tree = staged
         outs = remat_p.bind(
             *consts, *flat, jaxpr=closed, prevent_cse=prevent_cse, differentiated=False, policy=policy
         )
-        return tree_unflatten(out_tree(), outs)
+        return tree_unflatten(tree, outs)
 
     return fun_remat
 

@@ -42,8 +42,8 @@ def resolve_kwargs(fun: Callable, args, kwargs) -> tuple:
         return tuple(args)
     bound = sig.bind(*args, **kwargs)
     bound.apply_defaults()
-    if bound.kwargs:
-        raise TypeError(f"keyword arguments {sorted(bound.kwargs)} could not be resolved to positions")
+    if by_keyword := sorted(k for k in bound.kwargs if k in kwargs):
+        raise TypeError(f"keyword arguments {by_keyword} could not be resolved to positions")
     return bound.args
 
 

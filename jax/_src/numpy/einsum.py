@@ -11,6 +11,7 @@ import numpy as np
 
 from jax._src import core, dtypes
 from jax._src.basearray import Array
+from jax._src.core import ShapedArray
 from jax._src.lax import lax, slicing
 from jax._src.library_jit import inline_jit
 from jax._src.numpy import util
@@ -285,6 +286,17 @@ def _einsum_as_it_is(
     dot_general: Any = None,
     out_sharding: Any = None,
 ) -> Array:
+    if len(operands) == 2:
+        a, b = (getattr(x, "aval", None) for x in operands)
+        if type(a) is ShapedArray and type(b) is ShapedArray and a.dtype == b.dtype:
+            p = _pair_plan(subscripts, a.shape, b.shape)
+            if (
+                p is not None
+                and preferred_element_type is None
+                and a.weak_type is b.weak_type is False
+                and not (p.lhs[0] or p.rhs[0])
+            ):
+                return contract(*operands, p, precision, a.dtype, out_sharding, dot_general)
     util.check_arraylike("einsum", *operands)
     arrays = [util.lower_jax_array(x) for x in operands]
     shapes = tuple([np.shape(x) for x in arrays])
@@ -327,6 +339,15 @@ def _einsum_as_it_is(
     if aval is not None and aval.dtype == preferred and aval.weak_type == weak_type:
         return out
     return lax._convert_element_type(out, preferred, weak_type)
+
+
+@functools.lru_cache(4096)
+def _pair_plan(subscripts: Any, lhs_shape: tuple, rhs_shape: tuple) -> Any:
+    """The plan for two operands without diagonals, or None."""
+    (lhs, rhs), result = _resolve(subscripts, (lhs_shape, rhs_shape))
+    if len({*lhs}) < len(lhs) or len({*rhs}) < len(rhs):
+        return None
+    return plan(lhs, lhs_shape, rhs, rhs_shape, result)
 
 
 _einsum = inline_jit(

@@ -250,9 +250,9 @@ def clip(
             )
     out = arr
     if min is not None:
-        out = lax.max(*util.promote_args("maximum", min, out))
+        out = lax.max(*util.promote_pair("maximum", min, out))
     if max is not None:
-        out = lax.min(*util.promote_args("minimum", max, out))
+        out = lax.min(*util.promote_pair("minimum", max, out))
     return util.to_array(out)
 
 

@@ -225,7 +225,7 @@ def _kind(x):
 
 
 def _one_for_zero(x):
-    return _where(lax.eq(x, lax._zero(x)), lax._one(x), x)
+    return _where(lax.eq(x, lax._zero(x)), lax._ones(x), x)
 
 
 def _select(pred, on_true, on_false):
@@ -327,10 +327,9 @@ def _power(x1, x2):
 @nested_jit
 def _integer_power(x1, x2):
     # By squaring. No power with a greater exponent than 6 bits hold fits in 64 bits.
-    zero, one = lax._zero(x2), lax._one(x2)
-    out = _where(
-        lax.bitwise_and(lax.eq(x1, lax._zero(x1)), lax.ne(x2, zero)), lax._zero(x1), lax._one(x1)
-    )
+    dtype = dtype_of(x1)
+    zero, one = np.zeros((), dtype)[()], np.ones((), dtype)[()]
+    out = _where(lax.bitwise_and(lax.eq(x1, zero), lax.ne(x2, zero)), zero, one)
     for bit in range(6):
         out = _where(lax.bitwise_and(x2, one), lax.mul(out, x1), out)
         if bit < 5:

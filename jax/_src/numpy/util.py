@@ -227,7 +227,7 @@ def promote_shapes(fun_name: str, *args: ArrayLike) -> list[Any]:
         return list(args)
     if config.numpy_rank_promotion.value != "allow":
         _rank_promotion_warning_or_error(fun_name, shapes)
-    rank = max(ranks)
+    rank = len(lax.broadcast_shapes(*shapes))
     return [
         x if not shape or len(shape) == rank else lax.broadcast_to_rank(x, rank)
         for x, shape in zip(args, shapes)
@@ -339,6 +339,16 @@ def _broadcast_to(arr: ArrayLike, shape: Any, sharding: Any = None) -> Array:
 
 @inline_jit
 def _where(condition: Any, x: Any, y: Any) -> Array:
+    c, a, b = (getattr(v, "aval", None) for v in (condition, x, y))
+    if (
+        type(a) is type(b) is type(c) is ShapedArray
+        and a.shape == b.shape == c.shape
+        and a.dtype == b.dtype
+        and a.weak_type == b.weak_type
+        and c.dtype == np.bool_
+        and a.dtype != dtypes.float0
+    ):
+        return lax.select_n(condition, y, x)
     check_arraylike("where", condition, x, y)
     check_no_float0s("where", x, y)
     condition = lower_jax_array(condition)
@@ -353,7 +363,12 @@ def _where(condition: Any, x: Any, y: Any) -> Array:
     if shapes[0] and shapes[0] != shape:
         condition = _broadcast_to(condition, shape, sharding)
     x, y = [
-        v if s == shape else _broadcast_to(v, shape, sharding) for v, s in zip((x, y), shapes[1:])
+        v
+        if s == shape
+        else _broadcast_to(v, shape, sharding)
+        if s
+        else lax.broadcast_in_dim(v, shape, (), out_sharding=sharding)
+        for v, s in zip((x, y), shapes[1:])
     ]
     return lax.select_n(condition, y, x)
 

@@ -1,17 +1,14 @@
 """What the functions of `jax.random` share: their arguments made canonical, and how they are compiled."""
 
-import math
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from jax._src import core, dtypes
-from jax._src.core import eval_trace, trace_ctx
 from jax._src.lax.resharding import bind_reshard
 from jax._src.lax.utils import broadcast_shapes
 from jax._src.library_jit import nested_jit
-from jax._src.random import prng
 from jax._src.random.keys import check_prng_key
 from jax._src.random.prng import PRNGKeyArray
 from jax._src.sharding_impls import canonicalize_sharding
@@ -20,36 +17,23 @@ from jax._src.sharding_impls import canonicalize_sharding
 def keyed_jit(fun: Callable, static_argnames: tuple[str, ...] = ()) -> Callable:
     """Compiles `fun(key, *arrays, **static)`.
 
-    Native code takes arrays, not keys. So where everything is concrete, what is compiled is a function
-    of the key's raw data, and a call costs no more than that of any other program. Inside a
-    transformation the function is one equation, whose operands are the key and the arrays.
-
     Args:
       fun: function of a key, arrays, and keyword-only static arguments.
       static_argnames: the names of these.
 
     Returns:
-      A function of the name and, with `out_sharding`, the placement of the result as well.
+      The function of the name of the public function that is called (for errors), a typed or raw key,
+      the arrays, and by name the static arguments and the placement of the result.
     """
-
-    def on_data(data, *args, _impl, **static):
-        return fun(prng.random_wrap_p.bind(data, impl=_impl), *args, **static)
-
-    on_data.__name__ = on_data.__qualname__ = fun.__name__
-    nested = nested_jit(fun, static_argnames=static_argnames)
-    eager = nested_jit(on_data, static_argnames=("_impl", *static_argnames))
+    jitted = nested_jit(fun, static_argnames=static_argnames)
 
     def call(name: str, key, *args, out_sharding: Any = None, **static):
-        """Check `key` for the public function `name`, and run."""
         if type(key) is not PRNGKeyArray or key._base_array.ndim != key._rank:
             key, _ = check_prng_key(name, key)
-        if out_sharding is not None:
-            return with_sharding(name, lambda k: nested(k, *args, **static), key, out_sharding)
-        if trace_ctx.trace is eval_trace and type(key) is PRNGKeyArray:
-            return eager(key._base_array, *args, _impl=key._impl, **static)
-        return nested(key, *args, **static)
+        if out_sharding is None:
+            return jitted(key, *args, **static)
+        return with_sharding(name, lambda k: jitted(k, *args, **static), key, out_sharding)
 
-    call.within = fun  # for the bodies of other functions: no call of its own
     return call
 
 
@@ -136,7 +120,3 @@ def inexact_dtype(name: str, dtype: Any) -> np.dtype:
 def any_dtype(name: str, dtype: Any, default: Any) -> np.dtype:
     """The dtype, or the canonical form of the default."""
     return dtypes.check_and_canonicalize_user_dtype(default if dtype is None else dtype, name)
-
-
-def size_of(shape: tuple[int, ...]) -> int:
-    return math.prod(shape)

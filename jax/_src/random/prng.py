@@ -14,11 +14,10 @@ from jax._src import config, core, dtypes, sharding_impls
 from jax._src.api import vmap
 from jax._src.array_impl import ArrayImpl
 from jax._src.basearray import Array
-from jax._src.core import Primitive, ShapedArray, Tracer, eval_trace, physical_aval, trace_ctx
+from jax._src.core import Primitive, ShapedArray, Tracer, physical_aval
 from jax._src.interpreters import ad, batching, mlir, pxla
 from jax._src.lax import lax
 from jax._src.lib import _jax
-from jax._src.library_jit import inline_jit
 from jax._src.random import threefry
 from jax._src.tree_util import dispatch_registry
 
@@ -399,8 +398,7 @@ def is_key_array(x: Any) -> bool:
     )
 
 
-# The primitives. Each computes with raw keys: `raw(*arrays, impl=, **params)` is what it is lowered as,
-# and what runs when its operands are concrete, in one native call.
+# The primitives. Each computes with raw keys: `raw(*arrays, impl=, **params)` is what it is lowered as.
 
 
 def _over_keys(fun: Callable, ndim: int, operands: int = 1) -> Callable:
@@ -468,8 +466,6 @@ def _seed_raw(seeds, *, impl):
 random_seed_p = _primitive(
     "random_seed", lambda seeds, *, impl: _with_dims(seeds, (), key_ty(impl)), _seed_raw
 )
-_seed_now = inline_jit(_seed_raw, static_argnames=("impl",))
-random_seed_p.def_impl(lambda seeds, *, impl: PRNGKeyArray._of(impl, _seed_now(seeds, impl=impl)))
 
 
 def random_seed(seeds: Any, impl: PRNGImpl) -> Any:
@@ -480,9 +476,7 @@ def random_seed(seeds: Any, impl: PRNGImpl) -> Any:
             seeds = np.int64(seeds)
             if not config.enable_x64.value:
                 seeds = seeds.astype(np.int32)
-        if trace_ctx.trace is eval_trace:
-            return PRNGKeyArray._of(impl, _seed_now(seeds, impl=impl))
-    if not isinstance(seeds, Tracer):
+    elif not isinstance(seeds, Tracer):
         seeds = core.hooks.to_array(seeds)
     return random_seed_p.bind(seeds, impl=impl)
 
@@ -500,13 +494,6 @@ def _split_raw(data, *, impl, shape):
 
 
 random_split_p = _primitive("random_split", _split_types, _split_raw)
-_split_now = inline_jit(_split_raw, static_argnames=("impl", "shape"))
-
-
-@random_split_p.def_impl
-def _split_impl(keys, *, shape):
-    impl = keys._impl
-    return PRNGKeyArray._of(impl, _split_now(keys._base_array, impl=impl, shape=shape))
 
 
 def random_split(keys, shape: tuple[int, ...]):
@@ -540,20 +527,12 @@ random_fold_in_p = _primitive(
     "random_fold_in", _fold_in_types, _fold_in_raw,
     lambda args, dims: batching.broadcast_batcher(random_fold_in_p, args, dims),
 )  # fmt: skip
-_fold_in_now = inline_jit(_fold_in_raw, static_argnames=("impl",))
-
-
-@random_fold_in_p.def_impl
-def _fold_in_impl(keys, msgs):
-    impl = keys._impl
-    return PRNGKeyArray._of(impl, _fold_in_now(keys._base_array, msgs, impl=impl))
 
 
 def random_fold_in(keys, msgs):
     """Keys from keys and integers."""
-    if type(msgs) is int or isinstance(msgs, (np.ndarray, np.generic)):
-        msgs = np.asarray(msgs, dtype=np.uint32) if type(msgs) is int else msgs.astype(np.uint32)
-        return random_fold_in_p.bind(keys, msgs)
+    if type(msgs) is int:
+        return random_fold_in_p.bind(keys, np.uint32(msgs))
     return random_fold_in_p.bind(keys, lax.convert_element_type(msgs, np.uint32))
 
 
@@ -579,12 +558,6 @@ def _bits_raw(data, *, impl, bit_width, shape):
 
 
 random_bits_p = _primitive("random_bits", _bits_types, _bits_raw)
-_bits_now = inline_jit(_bits_raw, static_argnames=("impl", "bit_width", "shape"))
-
-
-@random_bits_p.def_impl
-def _bits_impl(keys, *, bit_width, shape):
-    return _bits_now(keys._base_array, impl=keys._impl, bit_width=bit_width, shape=shape)
 
 
 def random_bits(keys, bit_width: int, shape: tuple[int, ...]):

@@ -229,7 +229,7 @@ def _scan_typecheck(_, *atoms, jaxpr, length, num_consts, num_carry, **params):
         ("carry", want_carry, carry),
         ("sequence", [core.unmapped_aval(length, 0, a) for a in want_xs], xs),
     ):
-        if len(want) != len(got) or not all(map(core.typecompat, want, got)):
+        if len(want) != len(got) or not all(core.typecompat(a, b) for a, b in zip(want, got)):
             raise core.JaxprTypeError(f"scan jaxpr takes {name} inputs {want}, called with {got}")
     for a, b in zip(want_carry, jaxpr.out_avals):
         if not core.typematch(a, b):
