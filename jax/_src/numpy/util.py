@@ -354,7 +354,10 @@ def _where(condition: Any, x: Any, y: Any) -> Array:
     condition = lower_jax_array(condition)
     if dtypes.dtype(condition) != np.bool_:
         condition = lax.ne(condition, lax._const(condition, 0))
-    x, y = promote_dtypes(lower_jax_array(x), lower_jax_array(y))
+    if type(a) is ShapedArray and type(y) in (float, int) and a.dtype in _FLOATS and not a.weak_type:
+        y = _number(y, type(y), a.dtype, False)
+    elif not (type(a) is type(b) is ShapedArray and a.dtype == b.dtype and a.weak_type == b.weak_type):
+        x, y = promote_dtypes(lower_jax_array(x), lower_jax_array(y))
     shapes = np.shape(condition), np.shape(x), np.shape(y)
     shape = lax.broadcast_shapes(*shapes)
     if config.numpy_rank_promotion.value != "allow":

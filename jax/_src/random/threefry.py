@@ -64,7 +64,13 @@ def _hash_broadcast(*words):
     ])  # fmt: skip
 
 
+def _hash_once(*words):
+    # A consumer that needs an element several times would have it hashed anew for each.
+    return list(lax.optimization_barrier(_hash_broadcast(*words)))
+
+
 mlir.register_lowering(threefry2x32_p, mlir.lower_fun(_hash_broadcast, multiple_results=True))
+mlir.register_lowering(threefry2x32_p, mlir.lower_fun(_hash_once, multiple_results=True), platform="cpu")
 
 
 @functools.partial(jit, inline=True)
