@@ -7,8 +7,8 @@ import importlib as _importlib
 from types import SimpleNamespace as _SimpleNamespace
 from typing import TYPE_CHECKING as _TYPE_CHECKING
 
-from jax import version as _version_module  # noqa: F401
-from jax.version import __version__, __version_info__  # noqa: F401
+from jax import version as _version_module
+from jax.version import __version__, __version_info__
 
 # isort: off
 from jax._src import config as _config_module
@@ -116,7 +116,7 @@ from jax._src.xla_bridge import (
     process_index as process_index,
     process_indices as process_indices,
 )
-from jax import numpy as _numpy_module  # noqa: F401  (puts operators and methods on arrays)
+from jax import numpy as _numpy_module
 from jax import dtypes as dtypes
 from jax import errors as errors
 from jax import lax as lax

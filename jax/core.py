@@ -5,9 +5,7 @@ Libraries that transform programs find more in `jax.extend.core`.
 
 from typing import Any as _Any
 
-from jax._src import core as _core
-from jax._src import deprecations as _deprecations_module
-from jax._src import trace_queries as _queries
+from jax._src import core as _core, deprecations as _deprecations_module, trace_queries as _queries
 from jax._src.core import (
     AbstractValue as AbstractValue,
     Atom as Atom,
@@ -54,7 +52,10 @@ _deprecations = (
         for name, place in _moved.items()
     }
     | {name: (f"jax.core.{name} is deprecated.", getattr(_core, name)) for name in _going}
-    | {name: (f"jax.core.{name} is deprecated.", getattr(_queries, name)) for name in _going_queries}
+    | {
+        name: (f"jax.core.{name} is deprecated.", getattr(_queries, name))
+        for name in _going_queries
+    }
     | {name: (f"jax.core.{name} was removed: use {place}.", None) for name, place in _gone.items()}
 )
 __getattr__ = _deprecations_module.deprecation_getattr(__name__, _deprecations)

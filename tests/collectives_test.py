@@ -20,7 +20,9 @@ def over(f, x, **kwargs):
 class ReductionTest(jtu.JaxTestCase):
     def test_sums(self):
         self.assertAllClose(over(lambda x: lax.psum(x, "i"), X), np.broadcast_to(X.sum(0), X.shape))
-        self.assertAllClose(over(lambda x: lax.pmean(x, "i"), X), np.broadcast_to(X.mean(0), X.shape))
+        self.assertAllClose(
+            over(lambda x: lax.pmean(x, "i"), X), np.broadcast_to(X.mean(0), X.shape)
+        )
         self.assertAllClose(over(lambda x: lax.pmax(x, "i"), X), np.broadcast_to(X.max(0), X.shape))
         self.assertAllClose(over(lambda x: lax.pmin(x, "i"), X), np.broadcast_to(X.min(0), X.shape))
 
@@ -52,11 +54,15 @@ class ReductionTest(jtu.JaxTestCase):
         x = jnp.arange(3.0)
         inner = jax.jit(lambda y: lax.psum(y, "i"))
         self.assertAllClose(over(lambda x: inner(x), x), np.full(3, 3.0, np.float32))
-        by_scan = over(lambda x: lax.scan(lambda c, _: (c + lax.psum(x, "i"), None), 0.0, None, 2)[0], x)
+        by_scan = over(
+            lambda x: lax.scan(lambda c, _: (c + lax.psum(x, "i"), None), 0.0, None, 2)[0], x
+        )
         self.assertAllClose(by_scan, np.full(3, 6.0, np.float32))
         inside = jax.vmap(jax.grad(lambda x: lax.psum(x * x, "i")), axis_name="i")(x)
         self.assertAllClose(inside, 6 * x)
-        outside = jax.grad(lambda x: jax.vmap(lambda x: lax.psum(x * x, "i"), axis_name="i")(x).sum())(x)
+        outside = jax.grad(
+            lambda x: jax.vmap(lambda x: lax.psum(x * x, "i"), axis_name="i")(x).sum()
+        )(x)
         self.assertAllClose(outside, 6 * x)
 
 
@@ -97,12 +103,17 @@ class MovingTest(jtu.JaxTestCase):
     def test_all_to_all(self):
         self.assertAllClose(over(lambda x: lax.all_to_all(x, "i", 0, 0), SQUARE), SQUARE.T)
         self.assertAllClose(over(lambda x: lax.pswapaxes(x, "i", 0), SQUARE), SQUARE.T)
-        out = over(lambda x: lax.all_to_all(x, "i", 0, 0, tiled=True), np.arange(18.0).reshape(3, 6).astype("f"))
+        out = over(
+            lambda x: lax.all_to_all(x, "i", 0, 0, tiled=True),
+            np.arange(18.0).reshape(3, 6).astype("f"),
+        )
         want = np.arange(18.0, dtype=np.float32).reshape(3, 3, 2).swapaxes(0, 1).reshape(3, 6)
         self.assertAllClose(out, want)
 
     def test_pbroadcast(self):
-        self.assertAllClose(over(lambda x: lax.pbroadcast(x, "i", 1), X), np.broadcast_to(X[1], X.shape))
+        self.assertAllClose(
+            over(lambda x: lax.pbroadcast(x, "i", 1), X), np.broadcast_to(X[1], X.shape)
+        )
 
 
 class ErrorTest(jtu.JaxTestCase):

@@ -5,16 +5,14 @@ import re
 import traceback
 import weakref
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 from absl.testing import absltest
+
+import jax
+import jax.numpy as jnp
 from jax import lax
-from jax._src import core, effects
-from jax._src import source_info_util, traceback_util
-from jax._src import test_util as jtu
-from jax._src.interpreters import ad, batching, mlir
-from jax._src.interpreters import partial_eval as pe
+from jax._src import core, effects, source_info_util, test_util as jtu, traceback_util
+from jax._src.interpreters import ad, batching, mlir, partial_eval as pe
 
 F = np.float32
 
@@ -44,7 +42,7 @@ class JaxprTest(jtu.JaxTestCase):
         self.assertLen(closed.jaxpr.constvars, 1)
 
     def test_make_jaxpr(self):
-        f = lambda x, n, *, k: lax.mul(x, float(n + k.shape[0]))  # noqa: E731
+        f = lambda x, n, *, k: lax.mul(x, float(n + k.shape[0]))
         closed, shape = jax.make_jaxpr(f, static_argnums=1, return_shape=True)(
             jax.ShapeDtypeStruct((2,), F), 3, k=np.ones(4, F)
         )
@@ -75,19 +73,29 @@ class JaxprTest(jtu.JaxTestCase):
 
     def test_dead_code_in_loops(self):
         def f(x):
-            loop = lax.while_loop(lambda c: lax.lt(c[0], 3), lambda c: (lax.add(c[0], 1), lax.sin(c[1]), lax.cos(c[2])), (0, x, x))
-            scan = lax.scan(lambda c, _: ((lax.sin(c[0]), lax.cos(c[1])), (c[0], c[1])), (x, x), None, length=2)
-            branch = lax.cond(lax.lt(x, F(0)), lambda x: (lax.sin(x), lax.cos(x)), lambda x: (x, x), x)
+            loop = lax.while_loop(
+                lambda c: lax.lt(c[0], 3),
+                lambda c: (lax.add(c[0], 1), lax.sin(c[1]), lax.cos(c[2])),
+                (0, x, x),
+            )
+            scan = lax.scan(
+                lambda c, _: ((lax.sin(c[0]), lax.cos(c[1])), (c[0], c[1])), (x, x), None, length=2
+            )
+            branch = lax.cond(
+                lax.lt(x, F(0)), lambda x: (lax.sin(x), lax.cos(x)), lambda x: (x, x), x
+            )
             return loop[1], scan[1][0], branch[0]
 
         jaxpr, _ = pe.dce_jaxpr(jax.make_jaxpr(f)(F(1)).jaxpr, [True] * 3)
         self.assertNotIn("cos", str(jaxpr))
         core.check_jaxpr(jaxpr)
-        self.assertAllClose(core.eval_jaxpr(jaxpr, (), F(1)), [np.asarray(x) for x in jax.tree.leaves(f(F(1)))])
+        self.assertAllClose(
+            core.eval_jaxpr(jaxpr, (), F(1)), [np.asarray(x) for x in jax.tree.leaves(f(F(1)))]
+        )
 
     def test_jaxprs_do_not_grow_with_nesting(self):
         def nested(depth):
-            f = lambda x: lax.sin(x)  # noqa: E731
+            f = lambda x: lax.sin(x)
             for _ in range(depth):
                 f = jax.jit(lambda x, f=f: f(x))
             return f
@@ -95,7 +103,12 @@ class JaxprTest(jtu.JaxTestCase):
         def size(fun):
             return jtu.jaxpr_eqn_count(jax.make_jaxpr(fun)(F(1)))
 
-        for transform in (lambda f: f, jax.grad, lambda f: jax.grad(jax.grad(f)), lambda f: lambda x: jax.jvp(f, (x,), (x,))):
+        for transform in (
+            lambda f: f,
+            jax.grad,
+            lambda f: jax.grad(jax.grad(f)),
+            lambda f: lambda x: jax.jvp(f, (x,), (x,)),
+        ):
             sizes = [size(transform(nested(n))) for n in (2, 4, 6)]
             self.assertEqual(sizes[1] - sizes[0], sizes[2] - sizes[1])
 
@@ -126,7 +139,9 @@ class JaxprTest(jtu.JaxTestCase):
     def test_unhashable_parameters(self):
         p = core.Primitive("unhashable")
         p.def_abstract_eval(lambda x, *, k: x)
-        with self.assertRaisesRegex(TypeError, "parameter 'k' of the primitive 'unhashable' must be hashable"):
+        with self.assertRaisesRegex(
+            TypeError, "parameter 'k' of the primitive 'unhashable' must be hashable"
+        ):
             jax.make_jaxpr(lambda x: p.bind(x, k=[1]))(F(1))
 
 
@@ -152,7 +167,9 @@ class CheckJaxprTest(jtu.JaxTestCase):
 
     def test_undefined_variable(self):
         jaxpr = self.jaxpr()
-        self.assert_bad(jaxpr.replace(eqns=jaxpr.eqns[1:]), "read before it is defined(.|\n)*in equation 0")
+        self.assert_bad(
+            jaxpr.replace(eqns=jaxpr.eqns[1:]), "read before it is defined(.|\n)*in equation 0"
+        )
         self.assert_bad(jaxpr.replace(outvars=[core.Var(jaxpr.in_avals[0])]), "is not defined")
 
     def test_bound_twice(self):
@@ -170,14 +187,19 @@ class CheckJaxprTest(jtu.JaxTestCase):
     def test_wrong_number_of_results(self):
         jaxpr = self.jaxpr(jax.jit(lambda x: (lax.sin(x), x)))
         eqn = jaxpr.eqns[0]
-        self.assert_bad(jaxpr.replace(eqns=[eqn.replace(outvars=eqn.outvars[:1])]), "2 results for 1")
+        self.assert_bad(
+            jaxpr.replace(eqns=[eqn.replace(outvars=eqn.outvars[:1])]), "2 results for 1"
+        )
 
     def test_wrong_inner_jaxpr(self):
         jaxpr = self.jaxpr(jax.jit(lambda x: lax.add(lax.sin(x), x)))
         (eqn,) = jaxpr.eqns
         inner = eqn.params["jaxpr"].jaxpr
         broken = core.ClosedJaxpr(inner.replace(eqns=inner.eqns[1:]), ())
-        self.assert_bad(jaxpr.replace(eqns=[eqn.replace(params=dict(eqn.params, jaxpr=broken))]), "before it is defined")
+        self.assert_bad(
+            jaxpr.replace(eqns=[eqn.replace(params=dict(eqn.params, jaxpr=broken))]),
+            "before it is defined",
+        )
 
     def test_wrong_constants(self):
         closed = jax.make_jaxpr(lambda x: lax.add(x, np.ones(3, F)))(np.ones(3, F))
@@ -189,7 +211,10 @@ class CheckJaxprTest(jtu.JaxTestCase):
     def test_control_flow(self):
         jaxpr = self.jaxpr(lambda x: lax.scan(lambda c, y: (lax.mul(c, y), c), x, np.ones(3, F))[0])
         (eqn,) = jaxpr.eqns
-        for change, message in ((dict(num_carry=2, num_consts=0), "scan jaxpr"), (dict(length=4), "sequence")):
+        for change, message in (
+            (dict(num_carry=2, num_consts=0), "scan jaxpr"),
+            (dict(length=4), "sequence"),
+        ):
             bad = eqn.replace(params=dict(eqn.params, **change))
             self.assert_bad(jaxpr.replace(eqns=[bad]), message)
         jaxpr = self.jaxpr(lambda x: lax.cond(lax.lt(x, F(0)), lax.sin, lax.cos, x))
@@ -201,7 +226,10 @@ class CheckJaxprTest(jtu.JaxTestCase):
         p = effectful_primitive("undeclared")
         jaxpr = self.jaxpr(lambda x: p.bind(x))
         (eqn,) = jaxpr.eqns
-        self.assert_bad(jaxpr.replace(eqns=[eqn.replace(effects=core.no_effects)]), "are not among those declared")
+        self.assert_bad(
+            jaxpr.replace(eqns=[eqn.replace(effects=core.no_effects)]),
+            "are not among those declared",
+        )
 
 
 class OrderedTestEffect(effects.Effect):
@@ -269,7 +297,9 @@ class EffectsTest(jtu.JaxTestCase):
             lambda x: jax.jit(p.bind)(p.bind(x)),
             lambda x: lax.scan(lambda c, _: (p.bind(c), None), x, None, length=2)[0],
             lambda x: lax.cond(lax.lt(x, F(5)), p.bind, lambda x: x, x),
-            lambda x: lax.while_loop(lambda c: lax.lt(c, F(3)), lambda c: p.bind(lax.add(c, F(3))), x),
+            lambda x: lax.while_loop(
+                lambda c: lax.lt(c, F(3)), lambda c: p.bind(lax.add(c, F(3))), x
+            ),
         ):
             lowered = jax.jit(fun).lower(F(1))
             self.assertIn("token", lowered.as_text())
@@ -305,12 +335,15 @@ class PrimitiveTest(jtu.JaxTestCase):
         p.def_abstract_eval(lambda x, *, k: core.ShapedArray(x.shape, x.dtype))
         ad.deflinear2(p, lambda ct, x, *, k: [p.bind(ct, k=k)])
         batching.primitive_batchers[p] = lambda args, dims, *, k: (p.bind(*args, k=k), dims[0])
-        mlir.register_lowering(p, mlir.lower_fun(lambda x, *, k: lax.mul(x, lax.full_like(x, k)), multiple_results=False))
+        mlir.register_lowering(
+            p,
+            mlir.lower_fun(lambda x, *, k: lax.mul(x, lax.full_like(x, k)), multiple_results=False),
+        )
         return p
 
     def test_all_rules(self):
         p = self.make()
-        f = lambda x: lax.mul(p.bind(x, k=3), x)  # noqa: E731
+        f = lambda x: lax.mul(p.bind(x, k=3), x)
         self.assertAllClose(p.bind(F(2), k=3), F(6))
         self.assertAllClose(jax.jit(f)(F(2)), F(12))
         self.assertAllClose(jax.grad(f)(F(2)), F(12))
@@ -323,18 +356,27 @@ class PrimitiveTest(jtu.JaxTestCase):
     def test_missing_rules_are_named(self):
         p = core.Primitive("ruleless")
         x = F(1)
-        with self.assertRaisesRegex(NotImplementedError, "Abstract evaluation for 'ruleless' not implemented"):
+        with self.assertRaisesRegex(
+            NotImplementedError, "Abstract evaluation for 'ruleless' not implemented"
+        ):
             jax.jit(p.bind)(x)
         p.def_abstract_eval(lambda x: x)
         with self.assertRaisesRegex(NotImplementedError, "rule for primitive 'ruleless' not found"):
             jax.jit(p.bind)(x)
-        with self.assertRaisesRegex(NotImplementedError, "Differentiation rule for 'ruleless' not implemented"):
+        with self.assertRaisesRegex(
+            NotImplementedError, "Differentiation rule for 'ruleless' not implemented"
+        ):
             jax.grad(p.bind)(x)
-        with self.assertRaisesRegex(NotImplementedError, "Batching rule for 'ruleless' not implemented"):
+        with self.assertRaisesRegex(
+            NotImplementedError, "Batching rule for 'ruleless' not implemented"
+        ):
             jax.vmap(p.bind)(np.ones(2, F))
         ad.primitive_jvps[p] = lambda primals, tangents: (p.bind(*primals), p.bind(*tangents))
         p.def_impl(lambda x: x)
-        with self.assertRaisesRegex(NotImplementedError, r"Transpose rule \(for reverse-mode differentiation\) for 'ruleless'"):
+        with self.assertRaisesRegex(
+            NotImplementedError,
+            r"Transpose rule \(for reverse-mode differentiation\) for 'ruleless'",
+        ):
             jax.grad(p.bind)(x)
 
     def test_call_like_primitive(self):
@@ -348,14 +390,19 @@ class PrimitiveTest(jtu.JaxTestCase):
         call_p.def_impl(lambda *args, jaxpr: core.jaxpr_as_fun(jaxpr)(*args))
         call_p.def_abstract_eval(lambda *_, jaxpr: jaxpr.out_avals)
         mlir.register_lowering(
-            call_p, mlir.lower_fun(lambda *args, jaxpr: core.jaxpr_as_fun(jaxpr)(*args), multiple_results=True)
+            call_p,
+            mlir.lower_fun(
+                lambda *args, jaxpr: core.jaxpr_as_fun(jaxpr)(*args), multiple_results=True
+            ),
         )
 
         def jvp(primals, tangents, *, jaxpr):
             nonzeros = [type(t) is not ad.Zero for t in tangents]
             both, nonzero_outs = ad.jvp_jaxpr(jaxpr, nonzeros, True)
             self.assertTrue(all(nonzero_outs))
-            outs = call_p.bind(*primals, *[t for t in tangents if type(t) is not ad.Zero], jaxpr=both)
+            outs = call_p.bind(
+                *primals, *[t for t in tangents if type(t) is not ad.Zero], jaxpr=both
+            )
             n = len(jaxpr.out_avals)
             return outs[:n], outs[n:]
 
@@ -365,15 +412,15 @@ class PrimitiveTest(jtu.JaxTestCase):
 
         ad.primitive_jvps[call_p] = jvp
         ad.primitive_transposes[call_p] = transpose
-        f = lambda x: call(lambda x: lax.sin(lax.mul(x, x)), x)[0]  # noqa: E731
-        g = lambda x: lax.sin(lax.mul(x, x))  # noqa: E731
+        f = lambda x: call(lambda x: lax.sin(lax.mul(x, x)), x)[0]
+        g = lambda x: lax.sin(lax.mul(x, x))
         x = F(1.3)
         self.assertAllClose(jax.value_and_grad(f)(x), jax.value_and_grad(g)(x))
         self.assertAllClose(jax.jit(jax.value_and_grad(f))(x), jax.value_and_grad(g)(x))
         self.assertAllClose(jax.linearize(f, x)[0], g(x))
         self.assertAllClose(jax.linearize(f, x)[1](F(2)), jax.jvp(g, (x,), (F(2),))[1])
         self.assertAllClose(jax.jvp(f, (x,), (F(2),)), jax.jvp(g, (x,), (F(2),)))
-        loss = lambda f: lambda x: lax.mul(f(x), lax.cos(f(x)))  # noqa: E731
+        loss = lambda f: lambda x: lax.mul(f(x), lax.cos(f(x)))
         self.assertAllClose(jax.grad(loss(f))(x), jax.grad(loss(g))(x), rtol=1e-5)
         self.assertAllClose(jax.grad(jax.grad(f))(x), jax.grad(jax.grad(g))(x), rtol=1e-5)
 
@@ -401,7 +448,10 @@ class LeaksTest(jtu.JaxTestCase):
             kept.clear()
             jax.clear_caches()
             self.assertTrue(core.trace_state_clean())
-        with jax.checking_leaks(), self.assertRaisesRegex(Exception, f"core_test.py:{line_of('leaked')}"):
+        with (
+            jax.checking_leaks(),
+            self.assertRaisesRegex(Exception, f"core_test.py:{line_of('leaked')}"),
+        ):
             jax.jit(leaky)(F(1))
 
     def test_no_leaks_in_sound_programs(self):
@@ -445,11 +495,15 @@ class LeaksTest(jtu.JaxTestCase):
                 lambda: jax.device_put(tracer),  # noqa: B023
             ]
             for use in uses:
-                with self.assertRaisesRegex(jax.errors.UnexpectedTracerError, r"intermediate value with type ~?float32\[\]"):
+                with self.assertRaisesRegex(
+                    jax.errors.UnexpectedTracerError, r"intermediate value with type ~?float32\[\]"
+                ):
                     use()
             self.assertAllClose(jax.jit(lambda x: lax.add(x, x))(F(1)), F(2))
             if name == "jit":
-                with self.assertRaisesRegex(jax.errors.UnexpectedTracerError, f"core_test.py:{line_of('escaped')}"):
+                with self.assertRaisesRegex(
+                    jax.errors.UnexpectedTracerError, f"core_test.py:{line_of('escaped')}"
+                ):
                     uses[0]()
 
     def test_tracers_die_with_their_trace(self):
@@ -466,27 +520,49 @@ class LeaksTest(jtu.JaxTestCase):
 
 class ErrorsTest(jtu.JaxTestCase):
     def test_concrete_control_flow_outside_jit(self):
-        f = lambda x: lax.sin(x) if x > 0 else lax.cos(x)  # noqa: E731
+        f = lambda x: lax.sin(x) if x > 0 else lax.cos(x)
         self.assertAllClose(jax.grad(f)(F(1)), np.cos(F(1)))
         self.assertAllClose(jax.jvp(f, (F(-1),), (F(1),))[1], -np.sin(F(-1)))
         self.assertAllClose(jax.grad(jax.grad(f))(F(1)), -np.sin(F(1)))
-        self.assertAllClose(jax.vmap(lambda x, y: x if y > 0 else -x, (0, None))(np.ones(2, F), F(1)), np.ones(2, F))
+        self.assertAllClose(
+            jax.vmap(lambda x, y: x if y > 0 else -x, (0, None))(np.ones(2, F), F(1)), np.ones(2, F)
+        )
         self.assertAllClose(jax.value_and_grad(lambda x: lax.mul(x, float(x)))(F(3)), (F(9), F(3)))
         self.assertEqual(jax.grad(lambda x: x * [1.0, 2.0, 3.0][int(x)])(F(2)), 3)
 
     def test_conversions_say_why(self):
         cases = [
-            (lambda x: bool(x), jax.errors.TracerBoolConversionError, "depends on the value of the argument x"),
-            (lambda x: 1 if x else 2, jax.errors.TracerBoolConversionError, "shape bool|shape float32"),
+            (
+                lambda x: bool(x),
+                jax.errors.TracerBoolConversionError,
+                "depends on the value of the argument x",
+            ),
+            (
+                lambda x: 1 if x else 2,
+                jax.errors.TracerBoolConversionError,
+                "shape bool|shape float32",
+            ),
             (lambda x: int(x), jax.errors.ConcretizationTypeError, "astype"),
-            (lambda x: float(x), jax.errors.ConcretizationTypeError, "depends on the value of the argument x"),
+            (
+                lambda x: float(x),
+                jax.errors.ConcretizationTypeError,
+                "depends on the value of the argument x",
+            ),
             (lambda x: complex(x), jax.errors.ConcretizationTypeError, "complex"),
             (lambda x: np.asarray(x), jax.errors.TracerArrayConversionError, "argument x"),
-            (lambda x: [1, 2][lax.convert_element_type(x, np.int32)], jax.errors.TracerIntegerConversionError, "argument x"),
+            (
+                lambda x: [1, 2][lax.convert_element_type(x, np.int32)],
+                jax.errors.TracerIntegerConversionError,
+                "argument x",
+            ),
             (lambda x: x.item(), jax.errors.ConcretizationTypeError, "item"),
             (lambda x: x.tolist(), jax.errors.ConcretizationTypeError, "tolist"),
             (lambda x: hash(x), TypeError, "unhashable"),
-            (lambda x: lax.full((lax.convert_element_type(x, np.int32),), F(0)), TypeError, "static_argnums|concrete"),
+            (
+                lambda x: lax.full((lax.convert_element_type(x, np.int32),), F(0)),
+                TypeError,
+                "static_argnums|concrete",
+            ),
         ]
         for fun, error, message in cases:
             with self.assertRaisesRegex(error, message):
@@ -500,7 +576,9 @@ class ErrorsTest(jtu.JaxTestCase):
             x = lax.iota(np.int32, 3)  # constant
             return 1 if x[0] > 1 else 2
 
-        with self.assertRaisesRegex(jax.errors.TracerBoolConversionError, f"core_test.py:{line_of('constant')}"):
+        with self.assertRaisesRegex(
+            jax.errors.TracerBoolConversionError, f"core_test.py:{line_of('constant')}"
+        ):
             jax.jit(f)()
 
     def test_compile_time_evaluation(self):
@@ -536,7 +614,9 @@ class ErrorsTest(jtu.JaxTestCase):
                 frames = self.frames(err)
                 self.assertFalse([f for f in frames if "/jax/_src/" in f.filename], frames)
                 self.assertIn("user_function", [f.name for f in frames])
-                self.assertEqual([f.lineno for f in frames if f.name == "user_function"], [line_of("broken")])
+                self.assertEqual(
+                    [f.lineno for f in frames if f.name == "user_function"], [line_of("broken")]
+                )
             else:
                 self.fail("no error")
 
@@ -582,8 +662,14 @@ class ErrorsTest(jtu.JaxTestCase):
             return lax.reduce_sum(lax.mul(x, np.arange(3, dtype=F)), (0,))  # product
 
         closed = jax.make_jaxpr(jax.grad(f))(np.ones(3, F))
-        lines = [source_info_util.summarize(e.source_info) for e in closed.eqns if e.primitive is lax.mul_p]
-        self.assertTrue(all(re.search(rf"core_test.py:{line_of('product')}", line) for line in lines), lines)
+        lines = [
+            source_info_util.summarize(e.source_info)
+            for e in closed.eqns
+            if e.primitive is lax.mul_p
+        ]
+        self.assertTrue(
+            all(re.search(rf"core_test.py:{line_of('product')}", line) for line in lines), lines
+        )
 
 
 class TraceStateTest(jtu.JaxTestCase):
@@ -591,13 +677,19 @@ class TraceStateTest(jtu.JaxTestCase):
         outside = core.get_opaque_trace_state()
         self.assertEqual(outside, core.get_opaque_trace_state())
         inside = []
-        jax.jit(lambda x: inside.append((core.get_opaque_trace_state(), core.get_opaque_trace_state())) or x)(F(1))
+        jax.jit(
+            lambda x: (
+                inside.append((core.get_opaque_trace_state(), core.get_opaque_trace_state())) or x
+            )
+        )(F(1))
         self.assertEqual(*inside[0])
         self.assertNotEqual(inside[0][0], outside)
 
     def test_axes(self):
         names = []
-        jax.vmap(lambda x: names.append(core.unsafe_get_axis_names()) or x, axis_name="i")(np.ones(2, F))
+        jax.vmap(lambda x: names.append(core.unsafe_get_axis_names()) or x, axis_name="i")(
+            np.ones(2, F)
+        )
         self.assertEqual(names, [["i"]])
         self.assertFalse(core.nonempty_axis_env())
 
@@ -617,11 +709,25 @@ class TraceStateTest(jtu.JaxTestCase):
         seen = []
 
         def f(x):
-            seen.append((isinstance(x, jax.Array), x.shape, x.dtype, x.ndim, x.size, len(x), str(jax.typeof(x))))
+            seen.append(
+                (
+                    isinstance(x, jax.Array),
+                    x.shape,
+                    x.dtype,
+                    x.ndim,
+                    x.size,
+                    len(x),
+                    str(jax.typeof(x)),
+                )
+            )
             return x
 
         expected = (True, (3,), np.dtype(F), 1, 3, 3, "float32[3]")
-        jax.jit(f)(np.ones(3, F)), jax.vmap(f)(np.ones((2, 3), F)), jax.jvp(f, (np.ones(3, F),), (np.ones(3, F),))
+        (
+            jax.jit(f)(np.ones(3, F)),
+            jax.vmap(f)(np.ones((2, 3), F)),
+            jax.jvp(f, (np.ones(3, F),), (np.ones(3, F),)),
+        )
         jax.vjp(f, np.ones(3, F))
         self.assertEqual(seen, [expected] * 4)
 

@@ -25,7 +25,8 @@ def _documented():
     for name in MODULES:
         try:
             module = importlib.import_module(name)
-        except ImportError: continue
+        except ImportError:
+            continue
         objects = [(name, module)]
         for attr in sorted(a for a in dir(module) if not a.startswith("_")):
             value = getattr(module, attr, None)
@@ -53,7 +54,9 @@ def test_docstring(path):
     test = doctest.DocTestParser().get_doctest(EXAMPLES[path], namespace, path, None, 0)
     lines = []
     runner = doctest.DocTestRunner(
-        optionflags=doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS | doctest.IGNORE_EXCEPTION_DETAIL
+        optionflags=doctest.NORMALIZE_WHITESPACE
+        | doctest.ELLIPSIS
+        | doctest.IGNORE_EXCEPTION_DETAIL
     )
     runner.run(test, out=lines.append)
     assert not runner.failures, "".join(lines)

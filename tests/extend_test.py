@@ -4,12 +4,13 @@ import importlib
 import pkgutil
 import warnings
 
-import jax
-import jax.extend
-import jax.numpy as jnp
 import numpy as np
 import pytest
 from absl.testing import absltest, parameterized
+
+import jax
+import jax.extend
+import jax.numpy as jnp
 from jax._src import test_util as jtu
 from jax.custom_derivatives import linear_call
 from jax.extend import core, linear_util as lu, source_info_util
@@ -34,9 +35,7 @@ class LinearCallTest(jtu.JaxTestCase):
 
         f = lambda x: divide(x, 4.0)
         self.assertAllClose(transpose(transpose(f))(8.0), 2.0, check_dtypes=False)
-        self.assertAllClose(
-            transpose(transpose(transpose(f)))(8.0), 20.0, check_dtypes=False
-        )
+        self.assertAllClose(transpose(transpose(transpose(f)))(8.0), 20.0, check_dtypes=False)
 
     def test_differentiation_by_linear_arguments(self):
         f = lambda x: divide(x, 4.0)
@@ -175,7 +174,9 @@ class LinearUtilTest(jtu.JaxTestCase):
         flat, out_tree = api_util.flatten_fun(fun, tree)
         self.assertEqual(flat.call_wrapped(1, 2, 3), [7])
         self.assertEqual(out_tree(), jax.tree.structure({"r": 0}))
-        part, args = api_util.argnums_partial(lu.wrap_init(lambda x, y, z: (x, y, z)), (0, -1), "xyz")
+        part, args = api_util.argnums_partial(
+            lu.wrap_init(lambda x, y, z: (x, y, z)), (0, -1), "xyz"
+        )
         self.assertEqual(args, ("x", "z"))
         self.assertEqual(part.call_wrapped(1, 3), (1, "y", 3))
         with self.assertRaisesRegex(ValueError, "Non-hashable"):
@@ -192,9 +193,7 @@ class LinearUtilTest(jtu.JaxTestCase):
         args = jax.tree.structure(((1, 2), 3))
         both = jax.tree.structure((((1, 2), 3), {"k": 4}))
         self.assertEqual(api_util.donation_vector((0,), (), args, kws=False), (True, True, False))
-        self.assertEqual(
-            api_util.donation_vector((-1,), ("k",), both), (False, False, True, True)
-        )
+        self.assertEqual(api_util.donation_vector((-1,), ("k",), both), (False, False, True, True))
 
 
 class PrimitiveTest(jtu.JaxTestCase):
@@ -231,7 +230,9 @@ class PrimitiveTest(jtu.JaxTestCase):
         args = (2.0, 3.0, 4.0)
         self.assertAllClose(self.p.bind(*args), 10.0, check_dtypes=False)
         self.assertAllClose(jax.jit(self.p.bind)(*args), 10.0, check_dtypes=False)
-        self.assertAllClose(jax.grad(self.p.bind, (0, 1, 2))(*args), (3.0, 2.0, 1.0), check_dtypes=False)
+        self.assertAllClose(
+            jax.grad(self.p.bind, (0, 1, 2))(*args), (3.0, 2.0, 1.0), check_dtypes=False
+        )
         x = jnp.arange(3.0)
         batched = jax.vmap(self.p.bind, (0, None, 0))(x, 2.0 * jnp.ones(()), x)
         self.assertAllClose(batched, 3 * x)
@@ -330,7 +331,9 @@ class ModulesTest(jtu.JaxTestCase):
                 importlib.import_module(module.name)
 
     def test_one_class_of_errors(self):
-        self.assertIs(core.InconclusiveDimensionOperation, jax.errors.InconclusiveDimensionOperation)
+        self.assertIs(
+            core.InconclusiveDimensionOperation, jax.errors.InconclusiveDimensionOperation
+        )
         self.assertIs(core.JaxprTypeError, jax.errors.JaxprTypeError)
 
     def test_lazy_names(self):

@@ -5,13 +5,13 @@ import gc
 import logging
 import weakref
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 from absl.testing import absltest
+
+import jax
+import jax.numpy as jnp
 from jax import lax
-from jax._src import core
-from jax._src import test_util as jtu
+from jax._src import core, test_util as jtu
 
 F = np.float32
 
@@ -122,7 +122,10 @@ class CacheTest(jtu.JaxTestCase):
     def test_transformed_functions_are_traced_once(self):
         inner = jax.jit(lambda x: lax.sin(lax.sin(x)))
         jax.grad(inner)(1.0)
-        with jtu.count_jit_tracing_cache_miss() as traces, jtu.count_jit_compilation_cache_miss() as compilations:
+        with (
+            jtu.count_jit_tracing_cache_miss() as traces,
+            jtu.count_jit_compilation_cache_miss() as compilations,
+        ):
             for _ in range(3):
                 jax.grad(inner)(2.0)
         self.assertEqual((traces(), compilations()), (0, 0))
@@ -164,9 +167,9 @@ class CacheTest(jtu.JaxTestCase):
         self.assertRegex(text, "Compiling.*logged_function")
 
     def test_control_flow_is_staged_once(self):
-        step = lambda c, x: (lax.add(c, x), c)  # noqa: E731
+        step = lambda c, x: (lax.add(c, x), c)
         yes, no = (lambda x: lax.sin(x)), (lambda x: lax.cos(x))
-        body = lambda i, x: lax.add(x, x)  # noqa: E731
+        body = lambda i, x: lax.add(x, x)
         runs = [
             lambda: lax.scan(step, 0.0, np.ones(3, F)),
             lambda: lax.cond(True, yes, no, 1.0),
@@ -183,7 +186,7 @@ class LifetimeTest(jtu.JaxTestCase):
     def test_functions_are_let_go(self):
         refs = []
         for i in range(1000):
-            f = lambda x, i=i: lax.add(x, float(i))  # noqa: E731
+            f = lambda x, i=i: lax.add(x, float(i))
             jitted = jax.jit(f)
             if i % 50 == 0:
                 jitted(1.0), jitted(np.ones(2, F)), jax.make_jaxpr(jitted)(1.0)
@@ -195,26 +198,32 @@ class LifetimeTest(jtu.JaxTestCase):
 
     def test_bodies_of_control_flow_are_let_go(self):
         refs = []
-        for i in range(10):
-            body = lambda i, x: lax.add(x, x)  # noqa: E731
-            step = lambda c, x: (lax.add(c, x), c)  # noqa: E731
+
+        def run():
+            body = lambda i, x: lax.add(x, x)
+            step = lambda c, x: (lax.add(c, x), c)
             lax.fori_loop(0, 3, body, 1.0)
             lax.scan(step, 0.0, np.ones(3, F))
             jax.grad(lambda c: lax.scan(step, c, np.ones(3, F))[0])(1.0)
-            refs += [weakref.ref(body), weakref.ref(step)]
-            del body, step
+            return [weakref.ref(body), weakref.ref(step)]
+
+        for _ in range(10):
+            refs += run()
         gc.collect()
         self.assertEmpty([r for r in refs if r() is not None])
 
     def test_jaxprs_are_let_go(self):
         refs = []
-        for i in range(5):
-            closed = jax.jit(lambda x, i=i: lax.mul(x, float(i))).trace(1.0).jaxpr
+
+        def run(i):
+            closed = jax.jit(lambda x: lax.mul(x, float(i))).trace(1.0).jaxpr
             core.jaxpr_as_fun(closed)(1.0)
-            refs.append(weakref.ref(closed.jaxpr))
             jax.jit(core.jaxpr_as_fun(closed))(1.0)
             lax.scan(lambda c, _: (core.jaxpr_as_fun(closed)(c)[0], None), 1.0, None, length=2)
-            del closed
+            return weakref.ref(closed.jaxpr)
+
+        for i in range(5):
+            refs.append(run(i))
         gc.collect()
         self.assertEmpty([r for r in refs if r() is not None])
 
@@ -304,7 +313,12 @@ class FunctionsTest(jtu.JaxTestCase):
         class Unhashable(C):
             __hash__ = None
 
-        for c in (C(), Unhashable(), functools.partial(lax.mul, 2.0), functools.partial(lax.mul, y=2.0)):
+        for c in (
+            C(),
+            Unhashable(),
+            functools.partial(lax.mul, 2.0),
+            functools.partial(lax.mul, y=2.0),
+        ):
             self.assertEqual(jax.jit(c)(4.0), 8.0)
             self.assertEqual(jax.jit(c)(4.0), 8.0)
 
@@ -336,7 +350,7 @@ class FunctionsTest(jtu.JaxTestCase):
         self.assertAllClose(jax.jit(lambda x: jax.grad(f)(x))(0.0), F(1))
 
     def test_keep_unused(self):
-        f = lambda x, y: lax.sin(x)  # noqa: E731
+        f = lambda x, y: lax.sin(x)
         dropped = jax.jit(f).lower(1.0, np.ones(5, F)).as_text()
         kept = jax.jit(f, keep_unused=True).lower(1.0, np.ones(5, F)).as_text()
         self.assertNotIn("tensor<5xf32>", dropped)
@@ -363,7 +377,11 @@ class FunctionsTest(jtu.JaxTestCase):
         device = jax.devices()[0]
         sharding = jax.sharding.SingleDeviceSharding(device)
         x = np.ones(3, F)
-        for options in (dict(in_shardings=sharding), dict(out_shardings=sharding), dict(in_shardings=(sharding,), out_shardings=None)):
+        for options in (
+            dict(in_shardings=sharding),
+            dict(out_shardings=sharding),
+            dict(in_shardings=(sharding,), out_shardings=None),
+        ):
             out = jax.jit(lambda x: lax.sin(x), **options)(x)
             self.assertEqual(out.devices(), {device})
         with jax.default_device(device):
@@ -460,7 +478,9 @@ class StagesTest(jtu.JaxTestCase):
         self.assertAllClose(compiled(np.ones(3, F)), np.full(3, 2, F))
 
     def test_static_arguments_are_not_passed_again(self):
-        compiled = jax.jit(lambda x, n: lax.mul(x, float(n)), static_argnums=1).lower(1.0, 3).compile()
+        compiled = (
+            jax.jit(lambda x, n: lax.mul(x, float(n)), static_argnums=1).lower(1.0, 3).compile()
+        )
         self.assertEqual(compiled(2.0), 6.0)
         with self.assertRaisesRegex(TypeError, "lengths do not match"):
             compiled(2.0, 3)

@@ -10,7 +10,14 @@ INTS = ["int8", "uint8", "int32", "uint32"]
 FLOATS = ["float16", "bfloat16", "float32"]
 NUMBERS = [*INTS, *FLOATS, "complex64"]
 WIDE = ["int64", "uint64", "float64", "complex128"]
-SHAPES = [((2, 3), (0,)), ((2, 3), (1, 0)), ((2, 3, 4), (0, 2)), ((0, 3), (0,)), ((3,), ()), ((), ())]
+SHAPES = [
+    ((2, 3), (0,)),
+    ((2, 3), (1, 0)),
+    ((2, 3, 4), (0, 2)),
+    ((0, 3), (0,)),
+    ((3,), ()),
+    ((), ()),
+]
 
 
 def add(name, fun, *shapes, dtypes=("float32",), special=False, ties=False, **kwargs):
@@ -46,8 +53,16 @@ for op, (dtypes, reference) in REDUCTIONS.items():
         add(f"{op}_special", lambda x, fun=fun: fun(x, (1,)), (4, 5), dtypes=kinds, special=True,
             diff="")  # fmt: skip
         add(f"{op}_ties", lambda x, fun=fun: fun(x, (1,)), (3, 6), ties=True)
-add("reduce_prod_one_zero", lambda x: lax.reduce_prod(x * np.array([1, 0, 1], np.float32), (1,)), (2, 3))
-add("reduce_prod_two_zeros", lambda x: lax.reduce_prod(x * np.array([1, 0, 0], np.float32), (1,)), (2, 3))
+add(
+    "reduce_prod_one_zero",
+    lambda x: lax.reduce_prod(x * np.array([1, 0, 1], np.float32), (1,)),
+    (2, 3),
+)
+add(
+    "reduce_prod_two_zeros",
+    lambda x: lax.reduce_prod(x * np.array([1, 0, 0], np.float32), (1,)),
+    (2, 3),
+)
 add("reduce_prod_long", lambda x: lax.reduce_prod(x, (0, 1)), (5, 7))
 
 for op in ("argmax", "argmin"):
@@ -79,8 +94,15 @@ for i, (fun, init) in enumerate(
 ):
     add(f"reduce{i}", lambda x, f=fun, v=init: lax.reduce(x, v, f, (1,)), (2, 5))
     add(f"reduce_two_axes{i}", lambda x, f=fun, v=init: lax.reduce(x, v, f, (2, 0)), (2, 3, 5))
-add("reduce_int", lambda x: lax.reduce(x, np.int32(0), lambda a, b: a ^ b, (0,)), (5,), dtypes=["int32"])
-add("reduce_bool_and", lambda x: lax.reduce(x, True, lax.bitwise_and, (0,)), (5, 2), dtypes=["bool"])
+add(
+    "reduce_int",
+    lambda x: lax.reduce(x, np.int32(0), lambda a, b: a ^ b, (0,)),
+    (5,),
+    dtypes=["int32"],
+)
+add(
+    "reduce_bool_and", lambda x: lax.reduce(x, True, lax.bitwise_and, (0,)), (5, 2), dtypes=["bool"]
+)
 add("reduce_bool_or", lambda x: lax.reduce(x, False, lax.bitwise_or, (0,)), (5, 2), dtypes=["bool"])
 add("reduce_empty", lambda x: lax.reduce(x, np.float32(1), lambda a, b: a * b, (0,)), (0, 2), diff="",
     vmap=False)  # fmt: skip
@@ -99,7 +121,10 @@ SCANS = {
     "cumprod": (NUMBERS + WIDE, lambda x, axis: np.cumprod(x, axis)),
     "cummax": (NUMBERS + WIDE, lambda x, axis: np.maximum.accumulate(x, axis)),
     "cummin": (NUMBERS + WIDE, lambda x, axis: np.minimum.accumulate(x, axis)),
-    "cumlogsumexp": (["float16", "bfloat16", "float32", "complex64", "float64", "complex128"], None),
+    "cumlogsumexp": (
+        ["float16", "bfloat16", "float32", "complex64", "float64", "complex128"],
+        None,
+    ),
 }
 for op, (dtypes, reference) in SCANS.items():
     fun = getattr(lax, op)
@@ -107,8 +132,14 @@ for op, (dtypes, reference) in SCANS.items():
     for dtype in dtypes:
         wide = {"tol": 3e-2} if dtype in ("float16", "bfloat16") else {}
         real = "complex" not in dtype
-        add(op, lambda x, fun=fun: fun(x, 1), (2, 7), dtypes=[dtype],
-            numpy=(lambda x, f=reference: f(x, 1)) if reference and real and not wide else None, **wide)
+        add(
+            op,
+            lambda x, fun=fun: fun(x, 1),
+            (2, 7),
+            dtypes=[dtype],
+            numpy=(lambda x, f=reference: f(x, 1)) if reference and real and not wide else None,
+            **wide,
+        )
     add(f"{op}_reverse", lambda x, fun=fun: fun(x, 0, reverse=True), (6, 2))
     add(f"{op}_one", lambda x, fun=fun: fun(x), (1,))
     add(f"{op}_two", lambda x, fun=fun: fun(x), (2,))
@@ -121,7 +152,14 @@ for op, (dtypes, reference) in SCANS.items():
         vmap=False, tol=1e-3)  # fmt: skip
     add(f"{op}_large_special", lambda x, fun=fun: fun(x, 0), (40, 300), special=True, diff="",
         vmap=False, tol=1e-3)  # fmt: skip
-add("cumlogsumexp_very_long", lambda x: lax.cumlogsumexp(x, 1), (3, 5001), diff="", vmap=False, tol=1e-3)
+add(
+    "cumlogsumexp_very_long",
+    lambda x: lax.cumlogsumexp(x, 1),
+    (3, 5001),
+    diff="",
+    vmap=False,
+    tol=1e-3,
+)
 add("cumprod_zero", lambda x: lax.cumprod(x * np.array([1, 0, 1, 1], np.float32)), (4,))
 
 # Windows
@@ -137,7 +175,12 @@ WINDOWS = [
     ((), (), (), "VALID", None, None),
     ((0, 3), (1, 2), (1, 1), "VALID", None, None),
 ]
-MONOIDS = {"add": (lax.add, 0), "max": (lax.max, -np.inf), "min": (lax.min, np.inf), "mul": (lax.mul, 1)}
+MONOIDS = {
+    "add": (lax.add, 0),
+    "max": (lax.max, -np.inf),
+    "min": (lax.min, np.inf),
+    "mul": (lax.mul, 1),
+}
 for op, (fun, init) in MONOIDS.items():
     for i, (shape, *window) in enumerate(WINDOWS):
         # The reference does not differentiate some of these.

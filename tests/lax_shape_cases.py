@@ -126,7 +126,9 @@ for i, (shape, config) in enumerate(
 add("pad_python_scalar", lambda x: lax.pad(x, 0.0, [(1, 1, 0)]), (2,))
 
 # Creation
-for kw in product(dtype=["int32", "uint8", "float32", "bfloat16", "complex64", "int4", "float8_e5m2"]):
+for kw in product(
+    dtype=["int32", "uint8", "float32", "bfloat16", "complex64", "int4", "float8_e5m2"]
+):
     CASES.append(Case(f"iota_{kw['dtype']}", lambda d=kw["dtype"]: lax.iota(d, 5), []))
     CASES.append(
         Case(f"broadcasted_iota_{kw['dtype']}",

@@ -24,7 +24,14 @@ add("sort_empty", lambda x: lax.sort(x), (2, 0))
 add("sort_one", lambda x: lax.sort(x), (1,))
 add("sort_special", lambda x: lax.sort(x), (8, 9), dtypes=["float32", "float16", "bfloat16", "float64"],
     special=True, diff="")  # fmt: skip
-add("sort_special_complex", lambda x: lax.sort(x), (8, 9), dtypes=["complex64"], special=True, diff="")
+add(
+    "sort_special_complex",
+    lambda x: lax.sort(x),
+    (8, 9),
+    dtypes=["complex64"],
+    special=True,
+    diff="",
+)
 add("sort_ties", lambda x: lax.sort(x), (2, 9), ties=True)
 add("sort_pair", lambda x, y: lax.sort((x, y)), (2, 9), (2, 9), ties=True)
 add("sort_pair_first", lambda x, y: lax.sort((x, y), dimension=0), (9, 2), (9, 2), ties=True)
@@ -53,7 +60,12 @@ add("top_k_first", lambda x: lax.top_k(x, 2, axis=0), (5, 2, 3))
 add("top_k_middle", lambda x: lax.top_k(x, 2, axis=1), (2, 5, 3))
 add("top_k_none", lambda x: lax.top_k(x, 0), (5,))
 add("top_k_all", lambda x: lax.top_k(x, 5), (5,))
-add("approx_max_k", lambda x: lax.approx_max_k(x, 3), (2, 9), dtypes=["float32", "bfloat16", "float16"])
+add(
+    "approx_max_k",
+    lambda x: lax.approx_max_k(x, 3),
+    (2, 9),
+    dtypes=["float32", "bfloat16", "float16"],
+)
 add("approx_min_k", lambda x: lax.approx_min_k(x, 3, reduction_dimension=0), (9, 2))
 add("approx_max_k_candidates", lambda x: lax.approx_max_k(x, 3, aggregate_to_topk=False)[0].sum(), (9,),
     diff="")  # fmt: skip

@@ -31,9 +31,10 @@ FLOATS = ("float32", "float16", "bfloat16", "float64")
 for name in ACTIVATIONS:
     add(name, getattr(nn, name), KINKS, dtypes=FLOATS, vmap=False)
     add(f"{name}_int", getattr(nn, name), np.arange(-3, 8), dtypes=("int32",), vmap=False)
+    activation = getattr(nn, name)
     add(
         f"{name}_scalar",
-        lambda x, f=getattr(nn, name): f(0.75) + x,
+        lambda x, f=activation: f(0.75) + x,
         np.zeros(2),
         vmap=False,
         diff="",

@@ -1,9 +1,10 @@
 """Cases for functions of jax.numpy that reshape, join, cut, pad, edit, select and compare arrays."""
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 from op_cases import Case, values
+
+import jax
+import jax.numpy as jnp
 
 CASES: list[Case] = []
 DTYPES = ["bool", "int8", "uint8", "int32", "float16", "bfloat16", "float32", "complex64"]
@@ -19,7 +20,14 @@ def add(name, fun, *shapes, dtypes=("float32",), special=False, ties=False, **kw
 
 def same(name, fun, *shapes, dtypes=("float32",), **kwargs):
     """A case that is the same formula in NumPy: `fun` takes the module first."""
-    add(name, lambda *xs: fun(jnp, *xs), *shapes, dtypes=dtypes, numpy=lambda *xs: fun(np, *xs), **kwargs)
+    add(
+        name,
+        lambda *xs: fun(jnp, *xs),
+        *shapes,
+        dtypes=dtypes,
+        numpy=lambda *xs: fun(np, *xs),
+        **kwargs,
+    )
 
 
 def given(name, fun, *args, **kwargs):
@@ -118,7 +126,11 @@ add("concatenate_dtype", lambda x, y: jnp.concatenate([x, y], dtype="float16"), 
 given("concatenate_mixed", lambda x, y: jnp.concatenate([x, y]), values((2,), "int32", "m"),
       values((3,), "float16", "m"))  # fmt: skip
 add("concatenate_many", lambda x: jnp.concatenate([x] * 70), (2,))
-given("concatenate_weak", lambda x: jnp.concatenate([jnp.atleast_1d(1.0), x]), values((2,), "bfloat16", "w"))
+given(
+    "concatenate_weak",
+    lambda x: jnp.concatenate([jnp.atleast_1d(1.0), x]),
+    values((2,), "bfloat16", "w"),
+)
 add("concat", lambda x, y: jnp.concat([x, y], axis=1), (2, 1), (2, 2))
 same("stack", lambda m, x, y: m.stack([x, y], axis=1), (2, 3), (2, 3), dtypes=DTYPES)
 same("stack_last", lambda m, x, y: m.stack([x, y], axis=-1), (2, 3), (2, 3))
@@ -153,7 +165,12 @@ same("repeat_none", lambda m, x: m.repeat(x, 0, axis=1), (2, 3), vmap=False)
 for total in [2, 4, 7]:
     given(f"repeat_total_{total}", lambda x, r, n=total: jnp.repeat(x, r, axis=0, total_repeat_length=n),
           values((3, 2), "float32", "r"), [1, 0, 3])  # fmt: skip
-given("repeat_total_one", lambda x, r: jnp.repeat(x, r, total_repeat_length=8), values((3,), "float32", "r"), 2)
+given(
+    "repeat_total_one",
+    lambda x, r: jnp.repeat(x, r, total_repeat_length=8),
+    values((3,), "float32", "r"),
+    2,
+)
 
 error("concatenate_none", lambda: jnp.concatenate([]))
 error("concatenate_scalars", lambda x: jnp.concatenate([x, x]), np.float32(1))
@@ -174,10 +191,25 @@ error("unstack_scalar", lambda x: jnp.unstack(x), np.float32(1))
 
 # Padding
 
-for mode in ["constant", "edge", "reflect", "symmetric", "wrap", "linear_ramp", "maximum", "minimum", "mean"]:
+for mode in [
+    "constant",
+    "edge",
+    "reflect",
+    "symmetric",
+    "wrap",
+    "linear_ramp",
+    "maximum",
+    "minimum",
+    "mean",
+]:
     same(f"pad_{mode}", lambda m, x, mode=mode: m.pad(x, ((1, 2), (0, 3)), mode=mode), (3, 4))
     same(f"pad_{mode}_many", lambda m, x, mode=mode: m.pad(x, 9, mode=mode), (4,))
-add("pad_median", lambda x: jnp.pad(x, 2, mode="median"), (3, 4), numpy=lambda x: np.pad(x, 2, mode="median"))
+add(
+    "pad_median",
+    lambda x: jnp.pad(x, 2, mode="median"),
+    (3, 4),
+    numpy=lambda x: np.pad(x, 2, mode="median"),
+)
 same("pad_dtypes", lambda m, x: m.pad(x, 1), (2, 2), dtypes=DTYPES)
 same("pad_edge_dtypes", lambda m, x: m.pad(x, 1, mode="edge"), (2, 2), dtypes=DTYPES)
 same("pad_mean_int", lambda m, x: m.pad(x, 1, mode="mean"), (3, 4), dtypes=["int32"])
@@ -185,13 +217,19 @@ same("pad_value", lambda m, x: m.pad(x, 2, constant_values=3), (3, 4), dtypes=["
 same("pad_values", lambda m, x: m.pad(x, 2, constant_values=((1, 2), (3, 4))), (3, 4))
 given("pad_traced_value", lambda x, v: jnp.pad(x, 2, constant_values=v), values((3,), "float32", "p"),
       np.float32(7))  # fmt: skip
-same("pad_ramp_ends", lambda m, x: m.pad(x, 3, mode="linear_ramp", end_values=((1, 2), (3, 4))), (3, 4))
+same(
+    "pad_ramp_ends",
+    lambda m, x: m.pad(x, 3, mode="linear_ramp", end_values=((1, 2), (3, 4))),
+    (3, 4),
+)
 for mode in ["reflect", "symmetric"]:
     for n in [2, 7]:
         same(f"pad_{mode}_odd_{n}", lambda m, x, mode=mode, n=n: m.pad(x, n, mode=mode, reflect_type="odd"),
              (3, 4))  # fmt: skip
 for mode in ["maximum", "minimum", "mean", "median"]:
-    same(f"pad_{mode}_length", lambda m, x, mode=mode: m.pad(x, 2, mode=mode, stat_length=2), (3, 4))
+    same(
+        f"pad_{mode}_length", lambda m, x, mode=mode: m.pad(x, 2, mode=mode, stat_length=2), (3, 4)
+    )
 same("pad_length_each", lambda m, x: m.pad(x, 2, mode="mean", stat_length=((1, 2), (3, 4))), (3, 4))
 same("pad_one_reflect", lambda m, x: m.pad(x, 3, mode="reflect"), (1,))
 add("pad_function", lambda x: jnp.pad(x, 2, lambda row, width, axis, kwargs: row.at[: width[0]].set(kwargs["v"]),
@@ -207,7 +245,13 @@ error("pad_stat_length", lambda x: jnp.pad(x, 1, mode="maximum", stat_length=0),
 # Selecting
 
 MASK = np.array([[True, False, True], [False, False, True]])
-given("where", lambda c, x, y: jnp.where(c, x, y), MASK, values((2, 3), "float32", "w"), values((3,), "float32", "v"))
+given(
+    "where",
+    lambda c, x, y: jnp.where(c, x, y),
+    MASK,
+    values((2, 3), "float32", "w"),
+    values((3,), "float32", "v"),
+)
 given("where_numbers", lambda c: jnp.where(c, 1, 2.0), MASK)
 given("where_weak", lambda c, x: jnp.where(c, x, 0), MASK, values((2, 3), "bfloat16", "w"))
 given("where_mixed", lambda c, x, y: jnp.where(c, x, y), MASK, values((2, 3), "int32", "w"),
@@ -232,9 +276,17 @@ for mode in ["wrap", "clip"]:
           values((4,), "float32", "a"), values((4,), "float32", "b"))  # fmt: skip
 add("choose_raise", lambda x, y: jnp.choose(np.array([0, 1, 1]), [x, y]), (3,), (3,), diff="", vmap=False,
     ignore=["jit"])  # fmt: skip
-add("piecewise", lambda x: jnp.piecewise(x, [x < 0, x > 1], [jnp.sin, 3.0, lambda v: v * v]), (3, 4))
-add("piecewise_default", lambda x: jnp.piecewise(x, [x < 0], [lambda v, k, q=1: v * k * q], 3, q=2), (4,))
-add("clip", lambda x: jnp.clip(x, -1, 1), (3, 4), dtypes=["float32", "int32", "bfloat16", "float64"])
+add(
+    "piecewise", lambda x: jnp.piecewise(x, [x < 0, x > 1], [jnp.sin, 3.0, lambda v: v * v]), (3, 4)
+)
+add(
+    "piecewise_default",
+    lambda x: jnp.piecewise(x, [x < 0], [lambda v, k, q=1: v * k * q], 3, q=2),
+    (4,),
+)
+add(
+    "clip", lambda x: jnp.clip(x, -1, 1), (3, 4), dtypes=["float32", "int32", "bfloat16", "float64"]
+)
 add("clip_arrays", lambda x, lo, hi: jnp.clip(x, lo, hi), (3, 4), (4,), (3, 1), diff="jvp")
 add("clip_special", lambda x: jnp.clip(x, -1, 1), (3, 9), special=True, diff="")
 add("clip_one", lambda x: (jnp.clip(x, min=0.5), jnp.clip(x, max=0.5), jnp.clip(x)), (4,))
@@ -244,7 +296,13 @@ given("compress", lambda c, x: jnp.compress(c, x, axis=0), [True, False], values
 given("compress_size", lambda c, x: jnp.compress(c, x, axis=1, size=3, fill_value=9), [True, False, True],
       values((2, 3), "float32", "c"))  # fmt: skip
 given("extract_size", lambda c, x: jnp.extract(c, x, size=2), MASK, values((2, 3), "float32", "c"))
-given("place", lambda c, x, v: jnp.place(x, c, v, inplace=False), MASK, values((2, 3), "float32", "p"), [1.5, 2.5])
+given(
+    "place",
+    lambda c, x, v: jnp.place(x, c, v, inplace=False),
+    MASK,
+    values((2, 3), "float32", "p"),
+    [1.5, 2.5],
+)
 error("where_two", lambda c, x: jnp.where(c, x), MASK, np.zeros((2, 3)))
 error("where_size", lambda c, x: jnp.where(c, x, 0, size=3), MASK, np.zeros((2, 3)))
 error("where_shapes", lambda c, x: jnp.where(c, x, 0), MASK, np.zeros((2, 2)))
@@ -281,7 +339,13 @@ given("delete_traced", lambda x, i: jnp.delete(x, i, assume_unique_indices=True)
 for trim in ["f", "b", "fb"]:
     given(f"trim_zeros_{trim}", lambda x, t=trim: jnp.trim_zeros(x, t), [0, 0, 1, 0, 2, 0], vmap=False,
           ignore=["jit"])  # fmt: skip
-given("trim_zeros_2d", lambda x: jnp.trim_zeros(x), [[0, 0, 0], [0, 1, 2], [0, 0, 0]], vmap=False, ignore=["jit"])
+given(
+    "trim_zeros_2d",
+    lambda x: jnp.trim_zeros(x),
+    [[0, 0, 0], [0, 1, 2], [0, 0, 0]],
+    vmap=False,
+    ignore=["jit"],
+)
 error("insert_axis", lambda x: jnp.insert(x, 1, 5, axis=3), np.zeros((2, 3)))
 error("insert_float", lambda x: jnp.insert(x, jnp.array([1.5]), 5), np.zeros(3))
 error("delete_bounds", lambda x: jnp.delete(x, 9), np.zeros(3))
@@ -296,11 +360,24 @@ for equal_nan in [False, True]:
          special=True, ties=True, diff="")  # fmt: skip
     same(f"array_equal_nan_{equal_nan}", lambda m, x, e=equal_nan: m.array_equal(x, x, equal_nan=e), (9,),
          special=True, diff="")  # fmt: skip
-same("isclose_int", lambda m, x, y: m.isclose(x, y, atol=1), (9,), (9,), dtypes=["int32", "uint8"], diff="")
+same(
+    "isclose_int",
+    lambda m, x, y: m.isclose(x, y, atol=1),
+    (9,),
+    (9,),
+    dtypes=["int32", "uint8"],
+    diff="",
+)
 same("allclose", lambda m, x: m.allclose(x, x * 1.000001), (3, 4), diff="")
 same("array_equal", lambda m, x, y: m.array_equal(x, y), (2,), (3,), diff="", vmap=False)
 add("array_equiv", lambda x: jnp.array_equiv(x, jnp.stack([x, x])), (3,), diff="")
 same("nan_to_num", lambda m, x: m.nan_to_num(x), (3, 9), dtypes=["float32", "float16", "int32", "complex64"],
      special=True, diff="")  # fmt: skip
-add("nan_to_num_values", lambda x: jnp.nan_to_num(x, nan=1, posinf=2, neginf=3), (3, 9), special=True, diff="")
+add(
+    "nan_to_num_values",
+    lambda x: jnp.nan_to_num(x, nan=1, posinf=2, neginf=3),
+    (3, 9),
+    special=True,
+    diff="",
+)
 error("isclose_shapes", lambda x: jnp.isclose(x, x[0]), np.zeros((3, 4))[:, :2].T)

@@ -1,8 +1,9 @@
 """Cases for products of arrays in jax.numpy: dot, matmul, einsum and their kin, and vectorize."""
 
-import jax.numpy as jnp
 import numpy as np
 from op_cases import Case, values
+
+import jax.numpy as jnp
 
 CASES: list[Case] = []
 DTYPES = ["int8", "uint8", "int32", "float16", "bfloat16", "float32", "complex64"]
@@ -13,12 +14,21 @@ def add(name, fun, *shapes, dtypes=("float32",), **kwargs):
     for dtype in dtypes:
         args = [values(s, dtype, f"{name}{i}") for i, s in enumerate(shapes)]
         modes = {} if dtype in ("float32", "complex64") else {"diff": "", "vmap": False}
-        CASES.append(Case(f"{name}_{dtype}", fun, args, x64=dtype in X64, **{"tol": None, **modes, **kwargs}))
+        CASES.append(
+            Case(f"{name}_{dtype}", fun, args, x64=dtype in X64, **{"tol": None, **modes, **kwargs})
+        )
 
 
 def same(name, fun, *shapes, dtypes=("float32",), **kwargs):
     """A case that is the same formula in NumPy: `fun` takes the module first."""
-    add(name, lambda *xs: fun(jnp, *xs), *shapes, dtypes=dtypes, numpy=lambda *xs: fun(np, *xs), **kwargs)
+    add(
+        name,
+        lambda *xs: fun(jnp, *xs),
+        *shapes,
+        dtypes=dtypes,
+        numpy=lambda *xs: fun(np, *xs),
+        **kwargs,
+    )
 
 
 def mixed(name, fun, *dtypes, shape=(3, 3)):
@@ -36,7 +46,14 @@ def error(name, fun, *shapes):
 for name in ["dot", "matmul"]:
     same(f"{name}_matrices", lambda m, x, y, f=name: getattr(m, f)(x, y), (3, 4), (4, 2),
          dtypes=[d for d in DTYPES if d != "bfloat16"] + X64)  # fmt: skip
-    for a, b in [((4,), (4,)), ((3, 4), (4,)), ((3,), (3, 4)), ((2, 3, 4), (4, 2)), ((3, 0), (0, 2)), ((0, 3), (3, 2))]:
+    for a, b in [
+        ((4,), (4,)),
+        ((3, 4), (4,)),
+        ((3,), (3, 4)),
+        ((2, 3, 4), (4, 2)),
+        ((3, 0), (0, 2)),
+        ((0, 3), (3, 2)),
+    ]:
         same(f"{name}_{a}_{b}", lambda m, x, y, f=name: getattr(m, f)(x, y), a, b, vmap=0 not in a)
 same("dot_scalar", lambda m, x, y: m.dot(x, y), (), (3, 4))
 same("dot_tensors", lambda m, x, y: m.dot(x, y), (2, 3, 4), (5, 4, 2))
@@ -50,7 +67,12 @@ for name in ["dot", "matmul", "inner", "tensordot", "vdot"]:
     add(f"{name}_preferred", lambda x, y, f=name: getattr(jnp, f)(x, y, preferred_element_type="float32"), (3, 3), (3, 3),
         dtypes=["float16", "bfloat16", "int32"])  # fmt: skip
     add(f"{name}_bool", lambda x, y, f=name: getattr(jnp, f)(x, y), (3, 3), (3, 3), dtypes=["bool"])
-add("dot_weak", lambda x: (jnp.dot(x, 2.0), jnp.dot(2, 3.0), jnp.dot(2, 3)), (3,), dtypes=["float32", "int32", "bfloat16"])
+add(
+    "dot_weak",
+    lambda x: (jnp.dot(x, 2.0), jnp.dot(2, 3.0), jnp.dot(2, 3)),
+    (3,),
+    dtypes=["float32", "int32", "bfloat16"],
+)
 add("dot_precision", lambda x, y: jnp.dot(x, y, precision="highest"), (3, 4), (4, 3))
 same("vdot", lambda m, x, y: m.vdot(x, y), (2, 3), (3, 2), dtypes=["float32", "complex64"])
 same("vecdot", lambda m, x, y: m.vecdot(x, y), (2, 3, 4), (3, 4), dtypes=["float32", "complex64"])
@@ -62,7 +84,13 @@ add("matvec", lambda x, y: jnp.matvec(x, y), (2, 3, 4), (4,), dtypes=["float32",
 add("matvec_batch", lambda x, y: jnp.matvec(x, y), (3, 4), (5, 4))
 add("vecmat", lambda x, y: jnp.vecmat(x, y), (3,), (2, 3, 4), dtypes=["float32", "complex64"],
     numpy=lambda x, y: x.conj() @ y)  # fmt: skip
-same("outer", lambda m, x, y: m.outer(x, y), (2, 3), (4,), dtypes=["float32", "int32", "complex64", "float16"])
+same(
+    "outer",
+    lambda m, x, y: m.outer(x, y),
+    (2, 3),
+    (4,),
+    dtypes=["float32", "int32", "complex64", "float16"],
+)
 for axes, shape in [(0, (4,)), (1, (3, 2)), (2, (4, 3))]:
     same(f"tensordot_{axes}", lambda m, x, y, a=axes: m.tensordot(x, y, a), (2, 4, 3), shape)
 same("tensordot_pair", lambda m, x, y: m.tensordot(x, y, ((1, 2), (1, 0))), (2, 3, 4), (4, 3, 5))
@@ -109,11 +137,22 @@ for spec, *shapes in [
     same(f"einsum_{spec}_{shapes}", lambda m, *xs, s=spec: m.einsum(s, *xs), *shapes, tol=1e-4)
 same("einsum_dtypes", lambda m, x, y: m.einsum("ij,jk->ik", x, y), (2, 3), (3, 4),
      dtypes=["int32", "uint8", "float16", "complex64", *X64])  # fmt: skip
-add("einsum_bool", lambda x, y: (jnp.einsum("ij,jk->ik", x, y), jnp.einsum("ij->i", x)), (2, 3), (3, 4), dtypes=["bool"])
+add(
+    "einsum_bool",
+    lambda x, y: (jnp.einsum("ij,jk->ik", x, y), jnp.einsum("ij->i", x)),
+    (2, 3),
+    (3, 4),
+    dtypes=["bool"],
+)
 mixed("einsum_mixed", lambda x, y: jnp.einsum("ij,jk->ik", x, y), "int32", "float16")
 add("einsum_preferred", lambda x, y: jnp.einsum("ij,jk->i", x, y, preferred_element_type="float32"), (2, 3), (3, 4),
     dtypes=["float16", "bfloat16", "uint8"], tol=3e-2)  # fmt: skip
-add("einsum_sum_preferred", lambda x: jnp.einsum("ij->i", x * 50, preferred_element_type="int32"), (2, 30), dtypes=["uint8"])
+add(
+    "einsum_sum_preferred",
+    lambda x: jnp.einsum("ij->i", x * 50, preferred_element_type="int32"),
+    (2, 30),
+    dtypes=["uint8"],
+)
 add("einsum_weak", lambda: (jnp.einsum(",->", 2.0, 3), jnp.einsum("->", 2)))
 add("einsum_lists", lambda x, y: jnp.einsum(x, [0, 1], y, [1, 2], [2, 0]), (2, 3), (3, 4))
 add("einsum_lists_implicit", lambda x, y: jnp.einsum(x, [..., 1], y, [1, 2]), (2, 3), (3, 4))
@@ -133,14 +172,42 @@ error("einsum_list", lambda x: jnp.einsum("i,i", [1.0, 2.0], x), (2,))
 # vectorize
 
 add("vectorize", lambda x, y: jnp.vectorize(lambda a, b: a * b + 1)(x, y), (3, 1), (4,))
-add("vectorize_dot", lambda x, y: jnp.vectorize(jnp.dot, signature="(n),(n)->()")(x, y), (2, 1, 3), (4, 3))
-add("vectorize_matvec", lambda x, y: jnp.vectorize(jnp.dot, signature="(n,m),(m)->(n)")(x, y), (5, 2, 3), (3,))
-add("vectorize_two", lambda x: jnp.vectorize(lambda a: (a, a.sum()), signature="(n)->(n),()")(x), (2, 3))
+add(
+    "vectorize_dot",
+    lambda x, y: jnp.vectorize(jnp.dot, signature="(n),(n)->()")(x, y),
+    (2, 1, 3),
+    (4, 3),
+)
+add(
+    "vectorize_matvec",
+    lambda x, y: jnp.vectorize(jnp.dot, signature="(n,m),(m)->(n)")(x, y),
+    (5, 2, 3),
+    (3,),
+)
+add(
+    "vectorize_two",
+    lambda x: jnp.vectorize(lambda a: (a, a.sum()), signature="(n)->(n),()")(x),
+    (2, 3),
+)
 add("vectorize_excluded", lambda x: jnp.vectorize(lambda a, k: a * k, excluded=(1,))(x, 3), (2, 3))
-add("vectorize_excluded_name", lambda x: jnp.vectorize(lambda a, k=1: a * k, excluded=("k",))(x, k=3), (2, 3))
-add("vectorize_new", lambda x: jnp.vectorize(lambda a: jnp.stack([a, a]), signature="()->(k)")(x), (2, 3))
-add("vectorize_none", lambda x: jnp.vectorize(lambda a, b: a, signature="(n),()->(n)")(x, None), (2, 3))
-error("vectorize_size", lambda x, y: jnp.vectorize(jnp.dot, signature="(n),(n)->()")(x, y), (3,), (4,))
+add(
+    "vectorize_excluded_name",
+    lambda x: jnp.vectorize(lambda a, k=1: a * k, excluded=("k",))(x, k=3),
+    (2, 3),
+)
+add(
+    "vectorize_new",
+    lambda x: jnp.vectorize(lambda a: jnp.stack([a, a]), signature="()->(k)")(x),
+    (2, 3),
+)
+add(
+    "vectorize_none",
+    lambda x: jnp.vectorize(lambda a, b: a, signature="(n),()->(n)")(x, None),
+    (2, 3),
+)
+error(
+    "vectorize_size", lambda x, y: jnp.vectorize(jnp.dot, signature="(n),(n)->()")(x, y), (3,), (4,)
+)
 error("vectorize_rank", lambda x: jnp.vectorize(jnp.sum, signature="(n)->()")(x), ())
 error("vectorize_output", lambda x: jnp.vectorize(jnp.sum, signature="(n)->(n)")(x), (3,))
 error("vectorize_signature", lambda x: jnp.vectorize(jnp.sum, signature="foo")(x), (3,))

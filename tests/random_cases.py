@@ -38,7 +38,7 @@ def add(
             key = jax.random.wrap_key_data(data, impl=impl)
             return fun(key, *args) if dtype is None else fun(key, *args, dtype_of(dtype))
 
-    args = (key, *(np.asarray(a) for a in args))
+    args = [key, *(np.asarray(a) for a in args)]
     CASES.append(
         Case(
             name, run, args, diff=diff, vmap=vmap, x64=x64, tol=tol, ignore=() if vmap else ("jit",)

@@ -11,13 +11,13 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 from unittest import mock
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 from absl.testing import absltest
+
+import jax
+import jax.numpy as jnp
 from jax import lax
-from jax._src import compiler, config, core
-from jax._src import test_util as jtu
+from jax._src import compiler, config, core, test_util as jtu
 from jax._src.interpreters import pxla
 
 F = np.float32
@@ -48,7 +48,7 @@ class ThreadsTest(jtu.JaxTestCase):
             self.assertEqual(result[4], (i % 3 + 1,))
 
     def test_transformations_at_once(self):
-        step = lambda c, x: (lax.sin(lax.mul(c, x)), c)  # noqa: E731
+        step = lambda c, x: (lax.sin(lax.mul(c, x)), c)
         xs = np.linspace(0.5, 1.5, 4, dtype=F)
         fun = jax.jit(lambda x: lax.scan(step, x, xs)[0])
         works = [
@@ -83,7 +83,10 @@ class ThreadsTest(jtu.JaxTestCase):
 
     def test_configuration_is_of_the_thread(self):
         def work(i):
-            with jax.enable_x64(bool(i % 2)), jax.numpy_dtype_promotion("strict" if i % 3 else "standard"):
+            with (
+                jax.enable_x64(bool(i % 2)),
+                jax.numpy_dtype_promotion("strict" if i % 3 else "standard"),
+            ):
                 for _ in range(20):
                     dtype = jax.jit(lambda: jnp.arange(3))().dtype
                     assert dtype == (np.int64 if i % 2 else np.int32)
@@ -154,14 +157,21 @@ class InterruptTest(jtu.JaxTestCase):
 
     def test_while_tracing_under_transformations(self):
         flaky = self.flaky
-        square = lambda x: lax.mul(x, x)  # noqa: E731
+        square = lambda x: lax.mul(x, x)
         calls = [
             (lambda f: lambda: jax.grad(f)(F(3)), 6),
             (lambda f: lambda: jax.vmap(f)(np.arange(3, dtype=F)), [0, 1, 4]),
             (lambda f: lambda: jax.jvp(f, (F(3),), (F(1),))[1], 6),
             (lambda f: lambda: jax.jit(jax.grad(jax.jit(f)))(F(3)), 6),
             (lambda f: lambda: jax.grad(jax.checkpoint(f))(F(3)), 6),
-            (lambda f: lambda: jax.vmap(lambda x: x, axis_name="i")(jax.vmap(f, axis_name="j")(np.arange(2, dtype=F))), [0, 1]),
+            (
+                lambda f: (
+                    lambda: jax.vmap(lambda x: x, axis_name="i")(
+                        jax.vmap(f, axis_name="j")(np.arange(2, dtype=F))
+                    )
+                ),
+                [0, 1],
+            ),
             (lambda f: lambda: jax.eval_shape(f, F(1)).shape, ()),
             (lambda f: lambda: jax.linearize(f, F(3))[1](F(1)), 6),
         ]
@@ -187,7 +197,10 @@ class InterruptTest(jtu.JaxTestCase):
         for place in ("fwd", "bwd"):
             fwd, bwd = (lambda x: (lax.sin(x), x)), (lambda r, g: (lax.mul(g, F(3)),))
             g = jax.custom_vjp(lambda x: lax.sin(x))
-            g.defvjp(self.flaky(fwd) if place == "fwd" else fwd, self.flaky(bwd) if place == "bwd" else bwd)
+            g.defvjp(
+                self.flaky(fwd) if place == "fwd" else fwd,
+                self.flaky(bwd) if place == "bwd" else bwd,
+            )
             self.interrupted(lambda: jax.jit(jax.grad(g))(F(1)), 3)  # noqa: B023
 
     @contextlib.contextmanager
@@ -227,7 +240,7 @@ class InterruptTest(jtu.JaxTestCase):
 
     def test_while_compiling(self):
         f = jax.jit(lambda x: lax.sin(lax.mul(x, F(3))))
-        interrupt = lambda: self.patched(compiler, "backend_compile_and_load")  # noqa: E731
+        interrupt = lambda: self.patched(compiler, "backend_compile_and_load")
         self.interrupted(lambda: f(F(1)), np.sin(3), interrupt)
         self.interrupted(lambda: jax.vmap(f)(np.ones(2, F)), [np.sin(3)] * 2, interrupt)
 
@@ -241,7 +254,9 @@ class InterruptTest(jtu.JaxTestCase):
     def test_at_any_moment(self):
         # From another thread, after ever longer times: wherever it strikes, the next call is right.
         def call():
-            f = jax.jit(lambda x: lax.scan(lambda c, y: (lax.sin(lax.add(c, y)), None), x, np.ones(3, F))[0])
+            f = jax.jit(
+                lambda x: lax.scan(lambda c, y: (lax.sin(lax.add(c, y)), None), x, np.ones(3, F))[0]
+            )
             return jax.grad(lambda x: jax.vmap(f)(x)[0])(np.zeros(2, F))
 
         expected = call()
@@ -303,7 +318,7 @@ class ReentrancyTest(jtu.JaxTestCase):
         self.assertEqual(float(jax.jit(lambda x: lax.add(x, x))(F(2))), 4)
 
     def test_deep_nesting(self):
-        f = lambda x: lax.sin(x)  # noqa: E731
+        f = lambda x: lax.sin(x)
         for _ in range(25):
             f = jax.jit(lambda x, f=f: f(x))
         self.assertAllClose(jax.grad(f)(F(0.5)), np.cos(F(0.5)))
@@ -335,7 +350,9 @@ class MemoryTest(jtu.JaxTestCase):
             lambda: lax.full((n, n), F(1)),
             lambda: jax.jit(lambda x: lax.broadcast_in_dim(x, (n, n), (0,)))(np.ones(n, F)),
         ):
-            with self.assertRaisesRegex((jax.errors.JaxRuntimeError, ValueError, MemoryError), "(?i)memory|exceed|RESOURCE"):
+            with self.assertRaisesRegex(
+                (jax.errors.JaxRuntimeError, ValueError, MemoryError), "(?i)memory|exceed|RESOURCE"
+            ):
                 call().block_until_ready()
             self.assertEqual(float(jax.jit(lambda x: lax.add(x, x))(F(2))), 4)
 

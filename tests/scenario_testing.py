@@ -41,9 +41,13 @@ def evaluate(fun):
 def _plain(x):
     if isinstance(x, str):
         return x
-    weak = bool(getattr(getattr(x, "aval", None), "weak_type", isinstance(x, (int, float, complex))))
+    weak = bool(
+        getattr(getattr(x, "aval", None), "weak_type", isinstance(x, (int, float, complex)))
+    )
     array = np.asarray(x)
-    if array.dtype in (np.float64, np.int64, np.complex128) and isinstance(x, (int, float, complex)):
+    if array.dtype in (np.float64, np.int64, np.complex128) and isinstance(
+        x, (int, float, complex)
+    ):
         array = array.astype({"f": np.float32, "i": np.int32, "c": np.complex64}[array.dtype.kind])
     return array, weak
 

@@ -2,9 +2,10 @@
 
 import functools
 
+import numpy as np
+
 import jax
 import jax.ad_checkpoint
-import numpy as np
 from jax import lax
 
 SCENARIOS = {}
@@ -33,8 +34,8 @@ def text(fun, *args):
 
 # Functions used by many
 
-cube = lambda x: lax.mul(x, lax.mul(x, x))  # noqa: E731
-poly = lambda x, y: lax.add(lax.mul(x, lax.sin(y)), lax.mul(x, x))  # noqa: E731
+cube = lambda x: lax.mul(x, lax.mul(x, x))
+poly = lambda x, y: lax.add(lax.mul(x, lax.sin(y)), lax.mul(x, x))
 
 
 def make_custom_jvp():
@@ -50,10 +51,10 @@ def make_custom_vjp():
 
 
 cj, cv = make_custom_jvp(), make_custom_vjp()
-scan_sin = lambda x: lax.scan(lambda c, y: (lax.sin(lax.mul(c, y)), lax.add(c, y)), x, v3)  # noqa: E731
-loop3 = lambda x: lax.fori_loop(0, 3, lambda i, c: lax.sin(lax.add(c, x)), x)  # noqa: E731
-branch = lambda x: lax.cond(lax.gt(x, F(0)), lax.sin, lambda x: lax.mul(x, x), x)  # noqa: E731
-until10 = lambda x: lax.while_loop(  # noqa: E731
+scan_sin = lambda x: lax.scan(lambda c, y: (lax.sin(lax.mul(c, y)), lax.add(c, y)), x, v3)
+loop3 = lambda x: lax.fori_loop(0, 3, lambda i, c: lax.sin(lax.add(c, x)), x)
+branch = lambda x: lax.cond(lax.gt(x, F(0)), lax.sin, lambda x: lax.mul(x, x), x)
+until10 = lambda x: lax.while_loop(
     lambda c: lax.lt(c, F(10)), lambda c: lax.add(lax.mul(c, c), F(1)), x
 )
 remat_sin = jax.checkpoint(lambda x: lax.sin(lax.sin(x)))
@@ -89,7 +90,9 @@ for _name, _f in FUNCTIONS.items():
         jvp=functools.partial(jax.jvp, _f, (x1,), (F(0.7),)),
         jvp_jit=functools.partial(jax.jvp, jax.jit(_f), (x1,), (F(0.7),)),
         jit_jvp=functools.partial(jax.jit(functools.partial(jax.jvp, _f)), (x1,), (F(0.7),)),
-        jvp_jvp=functools.partial(jax.jvp, lambda x, f=_f: jax.jvp(f, (x,), (x,))[1], (x1,), (F(0.7),)),
+        jvp_jvp=functools.partial(
+            jax.jvp, lambda x, f=_f: jax.jvp(f, (x,), (x,))[1], (x1,), (F(0.7),)
+        ),
         vmap=functools.partial(jax.vmap(_f), v3),
         vmap_jvp=functools.partial(jax.vmap(lambda x, f=_f: jax.jvp(f, (x,), (lax.sin(x),))), v3),
         jvp_vmap=functools.partial(jax.jvp, jax.vmap(_f), (v3,), (v3,)),
@@ -217,7 +220,7 @@ add(
 
 # vmap: arguments and errors
 
-add_ = lambda x, y: lax.add(x, y)  # noqa: E731
+add_ = lambda x, y: lax.add(x, y)
 col = np.array([1.0, 2.0], F)
 add(
     "vmap",
@@ -353,7 +356,7 @@ def nondiff_vjp():
 def jitted_jvp_rule():
     f = jax.custom_jvp(lambda x: (lax.sin(x), x))
     f.defjvp(jax.jit(lambda p, t: ((lax.sin(p[0]), p[0]), (lax.mul(lax.cos(p[0]), t[0]), t[0]))))
-    g = lambda x: lax.mul(*f(x))  # noqa: E731
+    g = lambda x: lax.mul(*f(x))
     return jax.value_and_grad(g)(x1), jax.jit(jax.value_and_grad(g))(x1), jax.hessian(g)(x1)
 
 
@@ -365,7 +368,11 @@ def rule_by_jvp(fun):
         f.defjvp(lambda p, t: jax.jvp(fun, p, t))
         outs = [jax.jvp(f, (x1,), (F(2),)), jax.linearize(f, x1)[1](F(2)), jax.linearize(f, x1)[0]]
         if fun is not FUNCTIONS["while_jit"]:
-            outs += [jax.value_and_grad(f)(x1), jax.jit(jax.value_and_grad(f))(x1), jax.hessian(f)(x1)]
+            outs += [
+                jax.value_and_grad(f)(x1),
+                jax.jit(jax.value_and_grad(f))(x1),
+                jax.hessian(f)(x1),
+            ]
             outs += [jax.vmap(jax.value_and_grad(f))(v3)]
         return outs
 
@@ -374,7 +381,7 @@ def rule_by_jvp(fun):
 
 def closing_over(make):
     """Rules that close over traced values, under every transformation of these."""
-    scanned = lambda x: lambda y: lax.scan(lambda c, _: (make(x)(c), None), y, None, length=3)[0]  # noqa: E731
+    scanned = lambda x: lambda y: lax.scan(lambda c, _: (make(x)(c), None), y, None, length=3)[0]
     return [
         jax.vmap(lambda x: jax.grad(make(x))(F(2)))(v3),
         jax.grad(lambda x: jax.grad(make(x))(F(2)))(x1),
@@ -426,8 +433,8 @@ class _Model:
         return self.f(p[0]), lax.mul(t[0], F(9))
 
 
-ok_fwd = lambda x, y: (lax.mul(x, y), (x, y))  # noqa: E731
-ok_bwd = lambda r, g: (lax.mul(g, r[1]), lax.mul(g, r[0]))  # noqa: E731
+ok_fwd = lambda x, y: (lax.mul(x, y), (x, y))
+ok_bwd = lambda r, g: (lax.mul(g, r[1]), lax.mul(g, r[0]))
 add(
     "custom",
     symbolic_jvp=symbolic_jvp, symbolic_vjp=symbolic_vjp, interleaved_vjp=interleaved_vjp, defjvps=defjvps,
@@ -477,7 +484,7 @@ add(
 
 # Control flow: arguments and errors
 
-pair = lambda c, x: (lax.add(c, x), lax.mul(c, x))  # noqa: E731
+pair = lambda c, x: (lax.add(c, x), lax.mul(c, x))
 big = np.arange(7, dtype=F) / 3
 add(
     "control",
@@ -571,7 +578,7 @@ def _disabled(fun):
 
 names = jax.ad_checkpoint.checkpoint_name
 policies = jax.checkpoint_policies
-mlp = lambda w, x: lax.sin(lax.dot(lax.sin(lax.dot(w, x)), x))  # noqa: E731
+mlp = lambda w, x: lax.sin(lax.dot(lax.sin(lax.dot(w, x)), x))
 w33 = (np.arange(9, dtype=F).reshape(3, 3) - 4) / 5
 
 
@@ -698,7 +705,7 @@ def _scoped(x):
 
 # jit: arguments and errors
 
-times = lambda x, n: lax.mul(x, float(n))  # noqa: E731
+times = lambda x, n: lax.mul(x, float(n))
 add(
     "jit",
     static=lambda: jax.jit(times, static_argnums=1)(x1, 3),

@@ -8,8 +8,7 @@ from jax._src import api_util, config, core, source_info_util, traceback_util
 from jax._src.ad_util import Zero
 from jax._src.api_util import check_callable, flatten_fun
 from jax._src.core import ClosedJaxpr, Literal, Primitive, Tracer, cached_on_jaxpr, typeof
-from jax._src.interpreters import ad, batching, mlir
-from jax._src.interpreters import partial_eval as pe
+from jax._src.interpreters import ad, batching, mlir, partial_eval as pe
 from jax._src.lib.mlir.dialects import hlo
 from jax._src.tree_util import tree_flatten, tree_unflatten
 from jax._src.util import wraps
@@ -243,7 +242,12 @@ def checkpoint(
                 table[key] = staged
         closed, consts, tree = staged
         outs = remat_p.bind(
-            *consts, *flat, jaxpr=closed, prevent_cse=prevent_cse, differentiated=False, policy=policy
+            *consts,
+            *flat,
+            jaxpr=closed,
+            prevent_cse=prevent_cse,
+            differentiated=False,
+            policy=policy,
         )
         return tree_unflatten(tree, outs)
 
@@ -303,8 +307,13 @@ def _remat_linearize(primals, tangents, *, jaxpr, prevent_cse, differentiated, p
     if any(nonzero_outs):
         out_tangents = iter(
             remat_p.bind(
-                *primals, *saved, *[t for t in tangents if type(t) is not Zero], jaxpr=tangent,
-                prevent_cse=prevent_cse, differentiated=True, policy=policy,
+                *primals,
+                *saved,
+                *[t for t in tangents if type(t) is not Zero],
+                jaxpr=tangent,
+                prevent_cse=prevent_cse,
+                differentiated=True,
+                policy=policy,
             )  # fmt: skip
         )
     return outs, [
@@ -411,7 +420,10 @@ def _remat_transpose(cts, *args, jaxpr, prevent_cse, differentiated, policy):
         remat_p.bind(
             *[x for x, lin in zip(args, linear) if not lin],
             *[ct for ct in cts if type(ct) is not Zero],
-            jaxpr=transposed, prevent_cse=prevent_cse, differentiated=differentiated, policy=policy,
+            jaxpr=transposed,
+            prevent_cse=prevent_cse,
+            differentiated=differentiated,
+            policy=policy,
         )  # fmt: skip
     )
     nonzero = iter(nonzero_outs)

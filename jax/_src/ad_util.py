@@ -40,8 +40,10 @@ def _zeros_like_shaped_array(aval: ShapedArray):
     if aval.dtype == dtypes.float0:
         return np.zeros(aval.shape, dtypes.float0)
     if isinstance(aval.dtype, dtypes.ExtendedDType):
-        return aval.dtype._rules.zero(aval) if hasattr(aval.dtype._rules, "zero") else hooks.full(
-            aval.shape, 0, aval.dtype
+        return (
+            aval.dtype._rules.zero(aval)
+            if hasattr(aval.dtype._rules, "zero")
+            else hooks.full(aval.shape, 0, aval.dtype)
         )
     if aval.weak_type:
         if aval.dtype == dtypes.canonicalize_dtype(np.float64):

@@ -27,8 +27,7 @@ from jax._src.api_util import (
     flatten_fun_nokwargs,
 )
 from jax._src.core import ShapeDtypeStruct, Tracer, typeof
-from jax._src.interpreters import ad, batching
-from jax._src.interpreters import partial_eval as pe
+from jax._src.interpreters import ad, batching, partial_eval as pe
 from jax._src.sharding_impls import UNSPECIFIED
 from jax._src.tree_util import (
     Partial,
@@ -55,8 +54,11 @@ class NotSpecified:
         return "<not-specified>"
 
 
+_not_specified = NotSpecified()
+
+
 def jit(
-    fun: Callable = NotSpecified(), /, *, in_shardings: Any = UNSPECIFIED,
+    fun: Callable = _not_specified, /, *, in_shardings: Any = UNSPECIFIED,
     out_shardings: Any = UNSPECIFIED, static_argnums: int | Sequence[int] | None = None,
     static_argnames: str | Sequence[str] | None = None,
     donate_argnums: int | Sequence[int] | None = None,
@@ -240,7 +242,10 @@ def _one(aval):
 def _finish_ct(ct):
     """A cotangent as the array users get."""
     ct = ad.instantiate_zeros(ct)
-    if isinstance(ct, (float, np.ndarray, np.generic)) and getattr(ct, "dtype", None) != dtypes.float0:
+    if (
+        isinstance(ct, (float, np.ndarray, np.generic))
+        and getattr(ct, "dtype", None) != dtypes.float0
+    ):
         return core.hooks.to_array(ct)
     return ct
 
@@ -411,9 +416,7 @@ class VJP:
         index = {id(x): i for i, x in enumerate(self._args)}
         self._slots = tuple([index.get(id(r)) for r in residuals])
         self._opaque = [r for r, i in zip(residuals, self._slots) if i is None]
-        self._args_res = [
-            x if i in self._slots else NotNeeded() for i, x in enumerate(self._args)
-        ]
+        self._args_res = [x if i in self._slots else NotNeeded() for i, x in enumerate(self._args)]
         self._lin = self._args = None
 
     def __call__(self, *args):
@@ -427,7 +430,9 @@ class VJP:
         cts, ct_tree = tree_flatten(args[0])
         if ct_tree != self.out_tree:
             raise ValueError(self._tree_mismatch(ct_tree))
-        cts = [_checked_cotangent(ct, a, i, self) for i, (ct, a) in enumerate(zip(cts, self.out_avals))]
+        cts = [
+            _checked_cotangent(ct, a, i, self) for i, (ct, a) in enumerate(zip(cts, self.out_avals))
+        ]
         return tree_unflatten(self.in_tree, self._backward(cts))
 
     def _backward(self, cts):
@@ -721,7 +726,10 @@ def _apply_linear(closed, args):
 
 
 def jacfwd(
-    fun: Callable, argnums: int | Sequence[int] = 0, has_aux: bool = False, holomorphic: bool = False
+    fun: Callable,
+    argnums: int | Sequence[int] = 0,
+    has_aux: bool = False,
+    holomorphic: bool = False,
 ) -> Callable:
     """The Jacobian of a function, column by column with forward mode.
 
@@ -843,7 +851,10 @@ def tree_util_transpose(outer, inner, tree):
 
 
 def hessian(
-    fun: Callable, argnums: int | Sequence[int] = 0, has_aux: bool = False, holomorphic: bool = False
+    fun: Callable,
+    argnums: int | Sequence[int] = 0,
+    has_aux: bool = False,
+    holomorphic: bool = False,
 ) -> Callable:
     """The Hessian of a function; arguments as for `jacfwd`.
 
@@ -889,9 +900,7 @@ def _unravel(pytree, axis: int, arr):
         if len(leaves) > 1:
             part = core.hooks.slice_in_dim(arr, start, start + n, axis)
         start += n
-        parts.append(
-            core.hooks.reshape(part, (*shape[:axis], *np.shape(x), *shape[axis + 1 :]))
-        )
+        parts.append(core.hooks.reshape(part, (*shape[:axis], *np.shape(x), *shape[axis + 1 :])))
     return tree_unflatten(tree, parts)
 
 
@@ -963,7 +972,8 @@ def vmap(
         in_axes_flat = flatten_axes("vmap in_axes", in_tree, (in_axes, 0), kws=True)
         size = _mapped_axis_size(fun, in_tree, flat, in_axes_flat, axis_size)
         in_axes_flat = [
-            None if a is None else a + np.ndim(x) if a < 0 else a for a, x in zip(in_axes_flat, flat)
+            None if a is None else a + np.ndim(x) if a < 0 else a
+            for a, x in zip(in_axes_flat, flat)
         ]
         flat_fun, out_tree = flatten_fun(fun, in_tree)
         axis_data = batching.AxisData(name, size, spmd)
@@ -1019,7 +1029,9 @@ def _mapped_axis_size(fun, tree, vals, dims, given: int | None) -> int:
                 "vmap wrapped function must be passed at least one argument containing an array or "
                 "axis_size must be specified, got no arguments"
             )
-        raise ValueError("vmap must have at least one non-None value in in_axes or axis_size must be specified")
+        raise ValueError(
+            "vmap must have at least one non-None value in in_axes or axis_size must be specified"
+        )
     if given is not None:
         sizes.append(given)
     if len(set(sizes)) == 1:
@@ -1039,7 +1051,9 @@ def _mapped_axis_size(fun, tree, vals, dims, given: int | None) -> int:
             lines.append(f"  * one axis had size {size}: {items[0]};")
         else:
             shown = items[:3] + (["..."] if len(items) > 3 else [])
-            lines.append(f"  * most axes ({len(items)} of them) had size {size}, e.g. {', '.join(shown)};")
+            lines.append(
+                f"  * most axes ({len(items)} of them) had size {size}, e.g. {', '.join(shown)};"
+            )
     raise ValueError("\n".join(lines)[:-1] + ".")
 
 
@@ -1226,4 +1240,3 @@ def _in_scope(name, fun, args, kwargs):
 def clear_caches() -> None:
     """Forget everything cached: traces, lowerings and compiled programs."""
     clear_all_caches()
-

@@ -23,7 +23,7 @@ from jax._src.tree_util import (
     tree_unflatten,
     treedef_children,
 )
-from jax._src.util import fun_name  # noqa: F401
+from jax._src.util import fun_name
 
 
 def check_callable(fun: Any) -> None:
@@ -127,7 +127,9 @@ def resolve_argnums(fun, sig, donate_argnums, donate_argnames, static_argnums, s
     )
     check_argnums_names(fun, sig, static_argnums, static_argnames, "static")
     check_argnums_names(fun, sig, donate_argnums, donate_argnames, "donate")
-    overlap = set(static_argnums) & set(donate_argnums) or set(static_argnames) & set(donate_argnames)
+    overlap = set(static_argnums) & set(donate_argnums) or set(static_argnames) & set(
+        donate_argnames
+    )
     if overlap:
         raise ValueError(
             f"static_argnums {static_argnums} and donate_argnums {donate_argnums} cannot intersect: "
@@ -178,13 +180,17 @@ def donation_vector(
     nums = {i + len(children) if i < 0 else i for i in donate_argnums}
     for i, child in enumerate(children):
         res.extend([i in nums] * child.num_leaves)
-    names = kwargs_tree.node_data()[1] if kwargs_tree.num_nodes > 0 and kwargs_tree.node_data() else ()
+    names = (
+        kwargs_tree.node_data()[1] if kwargs_tree.num_nodes > 0 and kwargs_tree.node_data() else ()
+    )
     for name, child in zip(names, treedef_children(kwargs_tree)):
         res.extend([name in donate_argnames] * child.num_leaves)
     return tuple(res)
 
 
-def flatten_axes(name: str, treedef: PyTreeDef, axis_tree: Any, *, kws: bool = False, tupled_args=False):
+def flatten_axes(
+    name: str, treedef: PyTreeDef, axis_tree: Any, *, kws: bool = False, tupled_args=False
+):
     """One entry of a prefix tree for each leaf of `treedef`; None counts as an entry.
 
     Raises:
@@ -239,7 +245,7 @@ def arg_names_thunk(
     try:
         ref: Callable = weakref.ref(fun)
     except TypeError:
-        ref = lambda: fun  # noqa: E731
+        ref = lambda: fun
 
     def names():
         f = ref()

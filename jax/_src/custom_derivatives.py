@@ -9,9 +9,8 @@ from jax._src import api_util, core, dtypes, traceback_util
 from jax._src.ad_util import SymbolicZero, Zero
 from jax._src.api_util import check_callable, flatten_fun_nokwargs
 from jax._src.core import Primitive, Tracer, typeof
-from jax._src.interpreters import ad, mlir
-from jax._src.interpreters import partial_eval as pe
-from jax._src.interpreters.batching import not_mapped  # noqa: F401
+from jax._src.interpreters import ad, mlir, partial_eval as pe
+from jax._src.interpreters.batching import not_mapped
 from jax._src.tree_util import (
     generate_key_paths,
     keystr,
@@ -38,7 +37,9 @@ def resolve_kwargs(fun: Callable, args, kwargs) -> tuple:
     sig = api_util.fun_signature(fun)
     if sig is None:
         if kwargs:
-            raise TypeError(f"keyword arguments {sorted(kwargs)} could not be resolved to positions")
+            raise TypeError(
+                f"keyword arguments {sorted(kwargs)} could not be resolved to positions"
+            )
         return tuple(args)
     bound = sig.bind(*args, **kwargs)
     bound.apply_defaults()
@@ -52,10 +53,14 @@ def _nondiff_positions(fun, argnums, argnames) -> tuple[int, ...]:
     n = len(sig.parameters) if sig is not None else None
     nums = set()
     for i in api_util.ensure_index_tuple(argnums):
-        if n is not None and not any(
-            p.kind == p.VAR_POSITIONAL for p in sig.parameters.values()
-        ) and not -n <= i < n:
-            raise ValueError(f"nondiff_argnums {argnums} contains {i}, but the function has {n} arguments")
+        if (
+            n is not None
+            and not any(p.kind == p.VAR_POSITIONAL for p in sig.parameters.values())
+            and not -n <= i < n
+        ):
+            raise ValueError(
+                f"nondiff_argnums {argnums} contains {i}, but the function has {n} arguments"
+            )
         nums.add(i + n if i < 0 and n is not None else i)
     for name in api_util.ensure_str_tuple(argnames):
         if sig is None or name not in sig.parameters:
@@ -110,7 +115,10 @@ class custom_jvp:
     symbolic_zeros = False
 
     def __init__(
-        self, fun: Callable, nondiff_argnums: Sequence[int] = (), nondiff_argnames: Sequence[str] = ()
+        self,
+        fun: Callable,
+        nondiff_argnums: Sequence[int] = (),
+        nondiff_argnames: Sequence[str] = (),
     ):
         check_callable(fun)
         _copy_metadata(self, fun)
@@ -182,9 +190,7 @@ class custom_jvp:
             (lambda p, t: jvp(*nondiff, p, t)) if nondiff else jvp,
             fun_name(self), fun_name(jvp), in_tree, out_tree, store,
         )  # fmt: skip
-        outs = custom_jvp_call_p.bind(
-            flat_fun, flat_jvp, *flat, symbolic_zeros=self.symbolic_zeros
-        )
+        outs = custom_jvp_call_p.bind(flat_fun, flat_jvp, *flat, symbolic_zeros=self.symbolic_zeros)
         try:
             tree = out_tree()
         except IndexError:  # the function itself did not run
@@ -248,7 +254,9 @@ class _flat_jvp:
                 f"(list or tuple of length two) representing primal and tangent outputs, but got {pair}."
             )
         outs, tree = tree_flatten(pair[0])
-        touts, ttree = tree_flatten(tree_map(lambda x: x, pair[1], is_leaf=_is_zero), is_leaf=_is_zero)
+        touts, ttree = tree_flatten(
+            tree_map(lambda x: x, pair[1], is_leaf=_is_zero), is_leaf=_is_zero
+        )
         if tree != ttree:
             raise TypeError(
                 f"Custom JVP rule {self.jvp_name} for function {self.primal_name} must produce primal "
@@ -413,7 +421,12 @@ class custom_vjp:
     2.0
     """
 
-    def __init__(self, fun: Callable, nondiff_argnums: Sequence[int] = (), nondiff_argnames: Sequence[str] = ()):
+    def __init__(
+        self,
+        fun: Callable,
+        nondiff_argnums: Sequence[int] = (),
+        nondiff_argnames: Sequence[str] = (),
+    ):
         check_callable(fun)
         _copy_metadata(self, fun)
         self.fun = fun
@@ -434,7 +447,11 @@ class custom_vjp:
         return _BoundCustom(self, obj)
 
     def defvjp(
-        self, fwd: Callable, bwd: Callable, symbolic_zeros: bool = False, optimize_remat: bool = False
+        self,
+        fwd: Callable,
+        bwd: Callable,
+        symbolic_zeros: bool = False,
+        optimize_remat: bool = False,
     ) -> None:
         """Set the rule.
 
@@ -739,7 +756,9 @@ def custom_gradient(fun: Callable) -> custom_vjp:
     def bwd(res, ct):
         cts = core.eval_jaxpr(res.jaxpr, res.consts, *tree_leaves(ct))
         out = tree_unflatten(res.in_tree, cts)
-        return out if isinstance(out, tuple) else (out,) if not isinstance(out, list) else tuple(out)
+        return (
+            out if isinstance(out, tuple) else (out,) if not isinstance(out, list) else tuple(out)
+        )
 
     wrapped.defvjp(fwd, bwd)
     _copy_metadata(wrapped, fun)
@@ -775,7 +794,9 @@ def closure_convert(fun: Callable, *example_args) -> tuple[Callable, list]:
     flat, in_tree = tree_flatten(example_args)
     flat_fun, out_tree_fn = flatten_fun_nokwargs(fun, in_tree)
     jaxpr, _, consts = pe.trace_to_jaxpr_dynamic(
-        flat_fun, [typeof(x) for x in flat], api_util.debug_info("closure_convert", fun, example_args)
+        flat_fun,
+        [typeof(x) for x in flat],
+        api_util.debug_info("closure_convert", fun, example_args),
     )
     out_tree = out_tree_fn()
     hoist = [
@@ -815,4 +836,3 @@ def custom_vjp_primal_tree_values(tree: Any) -> Any:
         tree,
         is_leaf=lambda x: isinstance(x, CustomVJPPrimal),
     )
-

@@ -1,6 +1,6 @@
 """Effects, under the name published libraries import them by."""
 
-from jax._src.core.effects import (  # noqa: F401
+from jax._src.core.effects import (
     Effect,
     Effects,
     EffectTypeSet,

@@ -37,9 +37,7 @@ def print_environment_info(return_string: bool = False) -> str | None:
         f"process_count: {xla_bridge.process_count()}",
         f"platform: {platform.uname()}",
     ]
-    lines += [
-        f"{name}={value}" for name, value in os.environ.items() if name.startswith(_PREFIXES)
-    ]
+    lines += [f"{name}={value}" for name, value in os.environ.items() if name.startswith(_PREFIXES)]
     if (gpu := _nvidia_smi()) is not None:
         lines.append("\n$ nvidia-smi\n" + gpu)
     text = "\n".join(lines)

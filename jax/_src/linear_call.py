@@ -7,15 +7,16 @@ from typing import Any
 
 from jax._src import api_util, core, traceback_util
 from jax._src.core import ClosedJaxpr, Primitive, typeof
-from jax._src.interpreters import ad, batching, mlir
-from jax._src.interpreters import partial_eval as pe
+from jax._src.interpreters import ad, batching, mlir, partial_eval as pe
 from jax._src.tree_util import tree_flatten, tree_unflatten
 
 traceback_util.register_exclusion(__file__)
 
 
 @traceback_util.api_boundary
-def linear_call(fun: Callable, fun_transpose: Callable, residual_args: Any, linear_args: Any) -> Any:
+def linear_call(
+    fun: Callable, fun_transpose: Callable, residual_args: Any, linear_args: Any
+) -> Any:
     """Calls a linear function that has a transpose of its own.
 
     Args:
@@ -160,9 +161,7 @@ def _transpose(cts, *args, callee, num_callee_consts, num_res, transpose_thunk):
         num_res=num_res,
         transpose_thunk=lambda: callee,
     )
-    return [None] * n + [
-        ct if ad.is_undefined_primal(x) else None for ct, x in zip(outs, args[n:])
-    ]
+    return [None] * n + [ct if ad.is_undefined_primal(x) else None for ct, x in zip(outs, args[n:])]
 
 
 linear_call_p.transpose = _transpose

@@ -280,9 +280,6 @@ class _Generator:
         return fun_name(self.gen)
 
 
-
-
-
 def _run_generator(gen: Callable, f: Callable, args: tuple, kwargs: dict) -> Any:
     generator = gen(*args, **kwargs)
     inner_args, inner_kwargs = next(generator)
@@ -354,7 +351,9 @@ class _Fixed:
         if not isinstance(other, _Fixed):
             return False
         return self.val is other.val or (
-            type(self.val) is type(other.val) and hash(self) == hash(other) and self.val == other.val
+            type(self.val) is type(other.val)
+            and hash(self) == hash(other)
+            and self.val == other.val
         )
 
     def __hash__(self) -> int:

@@ -15,8 +15,7 @@ from typing import Any
 from jax._src import api_util, config, core, dispatch, sharding_impls, stages, traceback_util
 from jax._src.core import ClosedJaxpr, Primitive, Tracer, eval_trace, trace_ctx, typeof
 from jax._src.core.jaxpr import DebugInfo, fun_source_info
-from jax._src.interpreters import ad, batching, mlir, pxla
-from jax._src.interpreters import partial_eval as pe
+from jax._src.interpreters import ad, batching, mlir, partial_eval as pe, pxla
 from jax._src.lib import _jax, jax_jit
 from jax._src.mesh import get_concrete_mesh
 from jax._src.sharding import Sharding
@@ -32,6 +31,7 @@ from jax._src.tree_util import (
 from jax._src.util import fun_name, register_cache, wraps
 
 traceback_util.register_exclusion(__file__)
+
 
 class _TraceEntry:
     """What one trace of a function gave: parameters to bind with, and the shape of the result."""
@@ -127,7 +127,8 @@ class _Jit:
         try:
             avals = tuple([typeof(x) for x in flat])
         except TypeError:
-            _raise_bad_argument(self.fun, args, kwargs, flat, opts)
+            _raise_bad_argument(self.fun, args, kwargs, opts)
+            raise
         key = (signature, avals, opts.key, config.trace_context())
         entry = self.traces.get(key)
         if entry is not None and entry.is_valid():
@@ -154,7 +155,9 @@ class _Jit:
             full = [args[i] if i in statics else next(it) for i in range(len(args))]
             return fun(*full, **dyn_kwargs, **static_kwargs)
 
-        flat_fun, out_tree = api_util.flatten_fun(call if statics or static_kwargs else fun, in_tree)
+        flat_fun, out_tree = api_util.flatten_fun(
+            call if statics or static_kwargs else fun, in_tree
+        )
         info = DebugInfo(
             "jit",
             fun_source_info(fun),
@@ -163,7 +166,8 @@ class _Jit:
         )
         with dispatch.log_elapsed_time(
             "Finished tracing + transforming {fun_name} for jit in {elapsed_time:.9f} sec",
-            self.name, dispatch.JAXPR_TRACE_EVENT,
+            self.name,
+            dispatch.JAXPR_TRACE_EVENT,
         ):
             jaxpr, out_avals, consts = pe.trace_to_jaxpr_dynamic(flat_fun, avals, info)
         tree = out_tree()
@@ -172,7 +176,9 @@ class _Jit:
             closed = pe.close_jaxpr(pe.convert_constvars_jaxpr(jaxpr))
         else:
             closed, consts = ClosedJaxpr(jaxpr, consts), []
-        in_shardings = _flat_shardings("jit in_shardings", opts.in_shardings, in_tree, is_input=True)
+        in_shardings = _flat_shardings(
+            "jit in_shardings", opts.in_shardings, in_tree, is_input=True
+        )
         out_shardings = _flat_shardings("jit out_shardings", opts.out_shardings, tree)
         in_shardings, in_layouts = _split_formats(in_shardings, avals)
         out_shardings, out_layouts = _split_formats(out_shardings, out_avals)
@@ -185,8 +191,12 @@ class _Jit:
             out_layouts=out_layouts,
             donated_invars=(False,) * n
             + api_util.donation_vector(
-                [i - sum(s < i for s in statics) for i in _normalize_nums(opts.donate_argnums, len(args))],
-                opts.donate_argnames, in_tree,
+                [
+                    i - sum(s < i for s in statics)
+                    for i in _normalize_nums(opts.donate_argnums, len(args))
+                ],
+                opts.donate_argnames,
+                in_tree,
             ),
             ctx_mesh=get_concrete_mesh(),
             name=self.name,
@@ -221,7 +231,8 @@ def _normalize_nums(nums, n: int) -> tuple[int, ...]:
     return tuple(i + n if i < 0 else i for i in nums)
 
 
-def _raise_bad_argument(fun, args, kwargs, flat, opts):
+def _raise_bad_argument(fun, args, kwargs, opts):
+    """Raise the error that names the argument which is not an array."""
     statics = set(_normalize_nums(opts.static_argnums, len(args)))
     dyn = tuple(a for i, a in enumerate(args) if i not in statics)
     kw = {k: v for k, v in kwargs.items() if k not in opts.static_argnames}
@@ -238,7 +249,6 @@ def _raise_bad_argument(fun, args, kwargs, flat, opts):
                 "and this argument was not marked as static using the static_argnums or static_argnames "
                 "parameters of jax.jit."
             ) from None
-    raise
 
 
 def _flat_shardings(name: str, tree: Any, value_tree, is_input: bool = False) -> tuple:
@@ -407,7 +417,10 @@ def make_options(
       ValueError, TypeError: for arguments the function does not have, and options that exclude each other.
     """
     if device is not None or backend is not None:
-        if not (isinstance(in_shardings, UnspecifiedValue) and isinstance(out_shardings, UnspecifiedValue)):
+        if not (
+            isinstance(in_shardings, UnspecifiedValue)
+            and isinstance(out_shardings, UnspecifiedValue)
+        ):
             raise ValueError(
                 "If backend or device is specified on jit, then in_shardings and out_shardings should "
                 "not be specified."
@@ -566,9 +579,7 @@ def _jit_linearize(primals, tangents, **params):
     extra = len(lin.primal.out_avals) - n
     results = jit_p.bind(
         *primals,
-        **_with(
-            params, lin.primal, range(len(primals)), [*range(n), *[None] * extra]
-        ),
+        **_with(params, lin.primal, range(len(primals)), [*range(n), *[None] * extra]),
     )
     residuals = lin.residuals(primals, results)
     kept = [i for i, nz in enumerate(nonzeros) if nz]
@@ -673,7 +684,8 @@ def _jit_batch(axis_data, args, dims, **params):
     closed = params["jaxpr"]
     batched, out_dims = batching.batch_jaxpr2(closed, axis_data, dims)
     if axis_data.spmd_name is not None or any(
-        not isinstance(s, UnspecifiedValue) for s in (*params["in_shardings"], *params["out_shardings"])
+        not isinstance(s, UnspecifiedValue)
+        for s in (*params["in_shardings"], *params["out_shardings"])
     ):
         params = dict(
             params,

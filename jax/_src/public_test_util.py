@@ -49,7 +49,9 @@ def tolerance(dtype: Any, tol: Any = None) -> float:
 
 def _to_float(x: np.ndarray) -> np.ndarray:
     """Small and unusual floats as float32, for comparison by NumPy."""
-    if x.dtype.kind == "V" or x.dtype.name.startswith(("bfloat", "float8", "float4", "float6", "int4", "int2", "uint4", "uint2")):
+    if x.dtype.kind == "V" or x.dtype.name.startswith(
+        ("bfloat", "float8", "float4", "float6", "int4", "int2", "uint4", "uint2")
+    ):
         return x.astype(np.float32)
     return x
 
@@ -58,7 +60,9 @@ def _assert_numpy_allclose(a, b, atol=None, rtol=None, err_msg=""):
     a, b = np.asarray(a), np.asarray(b)
     if a.dtype == dtypes.float0 or b.dtype == dtypes.float0:
         if a.dtype != b.dtype or a.shape != b.shape:
-            raise AssertionError(f"float0 arrays differ: {a.dtype}{a.shape} {b.dtype}{b.shape} {err_msg}")
+            raise AssertionError(
+                f"float0 arrays differ: {a.dtype}{a.shape} {b.dtype}{b.shape} {err_msg}"
+            )
         return
     kwargs: dict = {}
     if atol is not None:
@@ -76,7 +80,13 @@ def check_close(xs: Any, ys: Any, atol: Any = None, rtol: Any = None, err_msg: s
         x, y = np.asarray(x), np.asarray(y)
         a = max(tolerance(x.dtype, atol), tolerance(y.dtype, atol))
         r = max(tolerance(x.dtype, rtol), tolerance(y.dtype, rtol))
-        _assert_numpy_allclose(x, y, atol=a * np.sqrt(max(x.size, 1)), rtol=r * np.sqrt(max(x.size, 1)), err_msg=err_msg)
+        _assert_numpy_allclose(
+            x,
+            y,
+            atol=a * np.sqrt(max(x.size, 1)),
+            rtol=r * np.sqrt(max(x.size, 1)),
+            err_msg=err_msg,
+        )
 
     tree_map(check, xs, ys)
 
@@ -128,7 +138,9 @@ def numerical_jvp(f: Callable, primals: Any, tangents: Any, eps: float = EPS):
 
 def _random_like(rng: np.random.RandomState, x: Any) -> np.ndarray:
     dtype = _dtype(x)
-    tangent_dtype = jax.typeof(x).to_tangent_aval().dtype if not isinstance(x, np.ndarray) else dtype
+    tangent_dtype = (
+        jax.typeof(x).to_tangent_aval().dtype if not isinstance(x, np.ndarray) else dtype
+    )
     if tangent_dtype == dtypes.float0 or not dtypes.issubdtype(dtype, np.inexact):
         return np.zeros(np.shape(x), dtypes.float0)
     out = rng.randn(*np.shape(x))
@@ -142,7 +154,9 @@ def rand_like(rng: np.random.RandomState, x: Any) -> np.ndarray:
     return _random_like(rng, x)
 
 
-def check_jvp(f: Callable, f_jvp: Callable, args: Sequence, atol=None, rtol=None, eps: float = EPS, err_msg=""):
+def check_jvp(
+    f: Callable, f_jvp: Callable, args: Sequence, atol=None, rtol=None, eps: float = EPS, err_msg=""
+):
     """Check a Jacobian-vector product against finite differences.
 
     Args:
@@ -161,11 +175,25 @@ def check_jvp(f: Callable, f_jvp: Callable, args: Sequence, atol=None, rtol=None
     v_expected = f(*args)
     t_expected = numerical_jvp(f, args, tangent, eps=eps)
     # Values can differ by rounding under jit; derivatives by the error of the differences.
-    check_close(v_out, v_expected, atol=atol, rtol=rtol, err_msg=f"{err_msg} primal" if err_msg else "primal")
-    check_close(t_out, t_expected, atol=atol, rtol=rtol, err_msg=f"{err_msg} tangent" if err_msg else "tangent")
+    check_close(
+        v_out,
+        v_expected,
+        atol=atol,
+        rtol=rtol,
+        err_msg=f"{err_msg} primal" if err_msg else "primal",
+    )
+    check_close(
+        t_out,
+        t_expected,
+        atol=atol,
+        rtol=rtol,
+        err_msg=f"{err_msg} tangent" if err_msg else "tangent",
+    )
 
 
-def check_vjp(f: Callable, f_vjp: Callable, args: Sequence, atol=None, rtol=None, eps: float = EPS, err_msg=""):
+def check_vjp(
+    f: Callable, f_vjp: Callable, args: Sequence, atol=None, rtol=None, eps: float = EPS, err_msg=""
+):
     """Check a vector-Jacobian product against finite differences; arguments as of `check_jvp`.
 
     `f_vjp(*args) -> (result, vjp_fun)`.
@@ -175,14 +203,26 @@ def check_vjp(f: Callable, f_vjp: Callable, args: Sequence, atol=None, rtol=None
     rng = np.random.RandomState(0)
     v_out, vjpfun = f_vjp(*args)
     v_expected = f(*args)
-    check_close(v_out, v_expected, atol=atol, rtol=rtol, err_msg=f"{err_msg} primal" if err_msg else "primal")
+    check_close(
+        v_out,
+        v_expected,
+        atol=atol,
+        rtol=rtol,
+        err_msg=f"{err_msg} primal" if err_msg else "primal",
+    )
     tangent = tree_map(lambda x: _random_like(rng, x), args)
     tangent_out = numerical_jvp(f, args, tangent, eps=eps)
     cotangent = tree_map(lambda x: _random_like(rng, x), v_out)
     cotangent_out = tree_map(np.asarray, vjpfun(tree_map(_conj, cotangent)))
     ip = _inner(tangent, cotangent_out)
     ip_expected = _inner(tangent_out, tree_map(_conj, cotangent))
-    check_close(ip, ip_expected, atol=atol, rtol=rtol, err_msg=f"{err_msg} cotangent" if err_msg else "cotangent projection")
+    check_close(
+        ip,
+        ip_expected,
+        atol=atol,
+        rtol=rtol,
+        err_msg=f"{err_msg} cotangent" if err_msg else "cotangent projection",
+    )
 
 
 def _conj(x):
@@ -198,15 +238,15 @@ def _inner(xs, ys) -> np.ndarray:
             continue
         wide = np.complex128 if np.iscomplexobj(x) or np.iscomplexobj(y) else np.float64
         total = total + np.real(np.sum(np.asarray(x).astype(wide) * np.asarray(y).astype(wide)))
-    leaves = [np.asarray(x) for x in tree_flatten((xs, ys))[0] if np.asarray(x).dtype != dtypes.float0]
+    leaves = [
+        np.asarray(x) for x in tree_flatten((xs, ys))[0] if np.asarray(x).dtype != dtypes.float0
+    ]
     small = min((x.dtype.itemsize // (2 if np.iscomplexobj(x) else 1) for x in leaves), default=8)
     return np.asarray(total, {8: np.float64, 4: np.float32}.get(small, np.float16))
 
 
 def default_gradient_tolerance_of(args) -> float:
-    names = [
-        _dtype(x) for x in tree_flatten(args)[0] if dtypes.issubdtype(_dtype(x), np.inexact)
-    ]
+    names = [_dtype(x) for x in tree_flatten(args)[0] if dtypes.issubdtype(_dtype(x), np.inexact)]
     return max((default_gradient_tolerance(d) for d in names), default=1e-3)
 
 
@@ -244,9 +284,16 @@ def check_grads(
                 f, lambda p, t: jax.jvp(f, p, t), args, atol, rtol, eps, err_msg=f"{path} jvp of"
             )
             if order > 1:
-                recur(lambda *xs: jax.jvp(f, xs, _fixed_tangents(xs))[1], args, order - 1, path + "jvp ")
+                recur(
+                    lambda *xs: jax.jvp(f, xs, _fixed_tangents(xs))[1],
+                    args,
+                    order - 1,
+                    path + "jvp ",
+                )
         if "rev" in modes:
-            check_vjp(f, lambda *xs: jax.vjp(f, *xs), args, atol, rtol, eps, err_msg=f"{path} vjp of")
+            check_vjp(
+                f, lambda *xs: jax.vjp(f, *xs), args, atol, rtol, eps, err_msg=f"{path} vjp of"
+            )
             if order > 1:
 
                 def f_vjp(*xs):

@@ -1,6 +1,6 @@
 """Ahead-of-time stages of `jit`: traced, lowered, compiled.
 
-    jitted.trace(*args) -> Traced, .lower() -> Lowered, .compile() -> Compiled
+jitted.trace(*args) -> Traced, .lower() -> Lowered, .compile() -> Compiled
 """
 
 from collections.abc import Callable, Sequence
@@ -86,7 +86,16 @@ class Traced(_Stage):
     { lambda ; a:f32[]. let b:f32[] = sin a in (b,) }
     """
 
-    __slots__ = ("_params", "_in_tree", "_out_tree", "_consts", "_flat", "_lower", "args_info", "fun_name")
+    __slots__ = (
+        "_params",
+        "_in_tree",
+        "_out_tree",
+        "_consts",
+        "_flat",
+        "_lower",
+        "args_info",
+        "fun_name",
+    )
 
     def __init__(self, params, in_tree, out_tree, consts, flat, lower):
         self._params = params
@@ -161,7 +170,10 @@ class Lowered(_Stage):
         """
         kwargs = {} if device_assignment is None else {"device_assignment": device_assignment}
         return Compiled(
-            self._lowering.compile(compiler_options, **kwargs), self.args_info, self.out_tree, self._consts
+            self._lowering.compile(compiler_options, **kwargs),
+            self.args_info,
+            self.out_tree,
+            self._consts,
         )
 
     def as_text(self, dialect: str | None = None, *, debug_info: bool = False) -> str:
@@ -285,5 +297,3 @@ class Wrapped(Protocol):
 
 def flatten_args(args: Sequence[Any], kwargs: dict) -> tuple[list, Any]:
     return tree_flatten((args, kwargs))
-
-

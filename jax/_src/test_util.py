@@ -21,7 +21,7 @@ from absl.testing import absltest, parameterized
 import jax
 from jax._src import config, core, dtypes, util, xla_bridge
 from jax._src.interpreters import partial_eval as pe
-from jax._src.public_test_util import (  # noqa: F401
+from jax._src.public_test_util import (
     EPS,
     _assert_numpy_allclose,
     _default_tolerance,
@@ -38,6 +38,7 @@ from jax._src.public_test_util import (  # noqa: F401
     tolerance,
 )
 from jax._src.tree_util import tree_all, tree_map
+
 
 def num_generated_cases() -> int:
     """How many of the combinations of `sample_product` are tried."""
@@ -335,7 +336,10 @@ def rand_small(rng):
 
 def rand_not_small(rng, offset: float = 10.0):
     return functools.partial(
-        _rand_dtype, rng.randn, scale=3, post=lambda x: x + np.where(x > 0, offset, -offset).astype(x.dtype)
+        _rand_dtype,
+        rng.randn,
+        scale=3,
+        post=lambda x: x + np.where(x > 0, offset, -offset).astype(x.dtype),
     )
 
 
@@ -417,14 +421,19 @@ def rand_some_inf_and_nan(rng):
 def rand_some_zero(rng):
     """Numbers of which some are zero."""
     return functools.partial(
-        _rand_dtype, rng.randn, scale=3, post=lambda x: np.where(rng.rand(*x.shape) < 0.5, x, np.array(0, x.dtype))
+        _rand_dtype,
+        rng.randn,
+        scale=3,
+        post=lambda x: np.where(rng.rand(*x.shape) < 0.5, x, np.array(0, x.dtype)),
     )
 
 
 def rand_unique_int(rng, high: int | None = None):
     def rand(shape, dtype):
         n = math.prod(_shape_of(shape))
-        return np.asarray(rng.choice(np.arange(high or n, dtype=dtype), size=_shape_of(shape), replace=False))
+        return np.asarray(
+            rng.choice(np.arange(high or n, dtype=dtype), size=_shape_of(shape), replace=False)
+        )
 
     return rand
 
@@ -486,7 +495,11 @@ def join_tolerance(tol1: Any, tol2: Any) -> Any:
 def _normalize_tolerance(tol: Any) -> dict:
     if isinstance(tol, dict):
         return {np.dtype(k): v for k, v in tol.items()}
-    return {np.dtype(getattr(np, k)) if hasattr(np, k) else k: tol for k in _default_tolerance if hasattr(np, k)}
+    return {
+        np.dtype(getattr(np, k)) if hasattr(np, k) else k: tol
+        for k in _default_tolerance
+        if hasattr(np, k)
+    }
 
 
 # Generating cases
@@ -521,12 +534,20 @@ def sample_product(*args, **kwargs):
     return parameterized.parameters(*sample_product_testcases(*args, **kwargs))
 
 
-def parameterized_filterable(*, kwargs: Sequence[dict], testcase_name: Callable | None = None, one_containing: str | None = None):
+def parameterized_filterable(
+    *,
+    kwargs: Sequence[dict],
+    testcase_name: Callable | None = None,
+    one_containing: str | None = None,
+):
     """Decorator: named parameters, whose names tests can be chosen by."""
     if testcase_name is None:
-        testcase_name = lambda kw: "_".join(f"{k}={v}" for k, v in kw.items())  # noqa: E731
+        testcase_name = lambda kw: "_".join(f"{k}={v}" for k, v in kw.items())
     named = [
-        dict(kw, testcase_name=f"_{i}_{re.sub(r'[^A-Za-z0-9_.=-]', '_', str(kw.get('testcase_name') or testcase_name(kw)))}")
+        dict(
+            kw,
+            testcase_name=f"_{i}_{re.sub(r'[^A-Za-z0-9_.=-]', '_', str(kw.get('testcase_name') or testcase_name(kw)))}",
+        )
         for i, kw in enumerate(kwargs)
     ]
     if one_containing is not None:
@@ -587,8 +608,13 @@ def with_config(**kwargs):
     """Class decorator: run the tests with these config values."""
 
     def wrap(cls):
-        assert inspect.isclass(cls) and issubclass(cls, JaxTestCase), "@with_config is for JaxTestCase classes"
-        cls._default_thread_local_config = {**getattr(cls, "_default_thread_local_config", {}), **kwargs}
+        assert inspect.isclass(cls) and issubclass(cls, JaxTestCase), (
+            "@with_config is for JaxTestCase classes"
+        )
+        cls._default_thread_local_config = {
+            **getattr(cls, "_default_thread_local_config", {}),
+            **kwargs,
+        }
         return cls
 
     return wrap
@@ -643,13 +669,17 @@ class JaxTestCase(parameterized.TestCase):
         """The test's random numbers."""
         return self._rng
 
-    def assertArraysEqual(self, x, y, *, check_dtypes=True, err_msg="", allow_object_dtype=False, verbose=True):
+    def assertArraysEqual(
+        self, x, y, *, check_dtypes=True, err_msg="", allow_object_dtype=False, verbose=True
+    ):
         """Assert that two arrays are exactly equal."""
         if check_dtypes:
             self.assertDtypesMatch(x, y)
         x, y = np.asarray(x), np.asarray(y)
         if not allow_object_dtype and (x.dtype == object or y.dtype == object):
-            raise TypeError("assertArraysEqual may be poorly behaved when np.asarray casts to dtype object.")
+            raise TypeError(
+                "assertArraysEqual may be poorly behaved when np.asarray casts to dtype object."
+            )
         np.testing.assert_array_equal(x, y, err_msg=err_msg, verbose=verbose)
 
     def assertArraysAllClose(self, x, y, *, check_dtypes=True, atol=None, rtol=None, err_msg=""):
@@ -670,23 +700,48 @@ class JaxTestCase(parameterized.TestCase):
         else:
             self.assertEqual(_dtype(x), _dtype(y))
 
-    def assertAllClose(self, x, y, *, check_dtypes=True, atol=None, rtol=None, canonicalize_dtypes=True, err_msg=""):
+    def assertAllClose(
+        self, x, y, *, check_dtypes=True, atol=None, rtol=None, canonicalize_dtypes=True, err_msg=""
+    ):
         """Assert that two trees are equal in structure and close in values."""
         if isinstance(x, dict):
             self.assertIsInstance(y, dict)
             self.assertEqual(set(x), set(y))
             for k in x:
-                self.assertAllClose(x[k], y[k], check_dtypes=check_dtypes, atol=atol, rtol=rtol, canonicalize_dtypes=canonicalize_dtypes, err_msg=err_msg)
+                self.assertAllClose(
+                    x[k],
+                    y[k],
+                    check_dtypes=check_dtypes,
+                    atol=atol,
+                    rtol=rtol,
+                    canonicalize_dtypes=canonicalize_dtypes,
+                    err_msg=err_msg,
+                )
         elif _is_sequence(x) and not hasattr(x, "__array__"):
             self.assertTrue(_is_sequence(y) and not hasattr(y, "__array__"))
             self.assertEqual(len(x), len(y))
             for a, b in zip(x, y):
-                self.assertAllClose(a, b, check_dtypes=check_dtypes, atol=atol, rtol=rtol, canonicalize_dtypes=canonicalize_dtypes, err_msg=err_msg)
+                self.assertAllClose(
+                    a,
+                    b,
+                    check_dtypes=check_dtypes,
+                    atol=atol,
+                    rtol=rtol,
+                    canonicalize_dtypes=canonicalize_dtypes,
+                    err_msg=err_msg,
+                )
         elif hasattr(x, "__array__") or np.isscalar(x):
             self.assertTrue(hasattr(y, "__array__") or np.isscalar(y))
             if check_dtypes:
                 self.assertDtypesMatch(x, y, canonicalize_dtypes=canonicalize_dtypes)
-            self.assertArraysAllClose(np.asarray(x), np.asarray(y), check_dtypes=False, atol=atol, rtol=rtol, err_msg=err_msg)
+            self.assertArraysAllClose(
+                np.asarray(x),
+                np.asarray(y),
+                check_dtypes=False,
+                atol=atol,
+                rtol=rtol,
+                err_msg=err_msg,
+            )
         elif x == y:
             return
         else:
@@ -694,10 +749,13 @@ class JaxTestCase(parameterized.TestCase):
 
     def assertMultiLineStrippedEqual(self, expected: str, what: str) -> None:
         """Assert that two texts are equal up to blanks at line ends and leading indentation."""
+
         def strip(s):
             return "\n".join(line.strip() for line in s.split("\n")).strip()
 
-        self.assertMultiLineEqual(strip(expected), strip(what), msg=f"Found\n{what}\nExpecting\n{expected}")
+        self.assertMultiLineEqual(
+            strip(expected), strip(what), msg=f"Found\n{what}\nExpecting\n{expected}"
+        )
 
     @contextlib.contextmanager
     def assertNoWarnings(self):
@@ -710,18 +768,42 @@ class JaxTestCase(parameterized.TestCase):
         with self.assertWarnsRegex(DeprecationWarning, message):
             yield
 
-    def assertCacheMisses(self, func, *, cpp=None, tracing=None, lowering=None, compilation_after_persistent_cache_miss=None):
+    def assertCacheMisses(
+        self,
+        func,
+        *,
+        cpp=None,
+        tracing=None,
+        lowering=None,
+        compilation_after_persistent_cache_miss=None,
+    ):
         """Assert how often `func()` misses each level of caching."""
         with contextlib.ExitStack() as stack:
-            trace = stack.enter_context(count_jit_tracing_cache_miss()) if tracing is not None else None
-            lower = stack.enter_context(count_jit_and_pmap_lowerings()) if lowering is not None else None
+            trace = (
+                stack.enter_context(count_jit_tracing_cache_miss()) if tracing is not None else None
+            )
+            lower = (
+                stack.enter_context(count_jit_and_pmap_lowerings())
+                if lowering is not None
+                else None
+            )
             func()
             if trace is not None:
                 self.assertEqual(trace(), tracing)
             if lower is not None:
                 self.assertEqual(lower(), lowering)
 
-    def _CompileAndCheck(self, fun, args_maker, *, check_dtypes=True, tol=None, rtol=None, atol=None, check_cache_misses=True):
+    def _CompileAndCheck(
+        self,
+        fun,
+        args_maker,
+        *,
+        check_dtypes=True,
+        tol=None,
+        rtol=None,
+        atol=None,
+        check_cache_misses=True,
+    ):
         """Assert that a function gives the same result eagerly and under `jit`, compiled once."""
         args = args_maker()
 
@@ -738,28 +820,56 @@ class JaxTestCase(parameterized.TestCase):
         if check_cache_misses:
             python_should_be_executing = False
         compiled_ans = cfun(*args)
-        self.assertAllClose(python_ans, monitored_ans, check_dtypes=check_dtypes, atol=atol or tol, rtol=rtol or tol)
-        self.assertAllClose(python_ans, compiled_ans, check_dtypes=check_dtypes, atol=atol or tol, rtol=rtol or tol)
+        self.assertAllClose(
+            python_ans, monitored_ans, check_dtypes=check_dtypes, atol=atol or tol, rtol=rtol or tol
+        )
+        self.assertAllClose(
+            python_ans, compiled_ans, check_dtypes=check_dtypes, atol=atol or tol, rtol=rtol or tol
+        )
         args = args_maker()
         python_should_be_executing = True
         python_ans = fun(*args)
         python_should_be_executing = not check_cache_misses
         compiled_ans = cfun(*args)
-        self.assertAllClose(python_ans, compiled_ans, check_dtypes=check_dtypes, atol=atol or tol, rtol=rtol or tol)
+        self.assertAllClose(
+            python_ans, compiled_ans, check_dtypes=check_dtypes, atol=atol or tol, rtol=rtol or tol
+        )
 
-    def _CheckAgainstNumpy(self, numpy_reference_op, lax_op, args_maker, *, check_dtypes=True, tol=None, atol=None, rtol=None, canonicalize_dtypes=True):
+    def _CheckAgainstNumpy(
+        self,
+        numpy_reference_op,
+        lax_op,
+        args_maker,
+        *,
+        check_dtypes=True,
+        tol=None,
+        atol=None,
+        rtol=None,
+        canonicalize_dtypes=True,
+    ):
         """Assert that a function gives what NumPy's gives."""
         args = args_maker()
         lax_ans = lax_op(*args)
         numpy_ans = numpy_reference_op(*args)
-        self.assertAllClose(numpy_ans, lax_ans, check_dtypes=check_dtypes, atol=atol or tol, rtol=rtol or tol, canonicalize_dtypes=canonicalize_dtypes)
+        self.assertAllClose(
+            numpy_ans,
+            lax_ans,
+            check_dtypes=check_dtypes,
+            atol=atol or tol,
+            rtol=rtol or tol,
+            canonicalize_dtypes=canonicalize_dtypes,
+        )
 
     def assertEvalShapeMatches(self, fun, *args):
         """Assert that `eval_shape` gives the types of the result."""
         expected = jax.eval_shape(fun, *args)
         got = fun(*args)
         self.assertTrue(
-            tree_all(tree_map(lambda a, b: a.shape == np.shape(b) and a.dtype == _dtype(b), expected, got))
+            tree_all(
+                tree_map(
+                    lambda a, b: a.shape == np.shape(b) and a.dtype == _dtype(b), expected, got
+                )
+            )
         )
 
 
@@ -772,7 +882,9 @@ def _is_sequence(x) -> bool:
 
 
 def _dtype(x) -> Any:
-    return getattr(x, "dtype", None) or np.dtype(dtypes.python_scalar_dtypes.get(type(x), np.asarray(x).dtype))
+    return getattr(x, "dtype", None) or np.dtype(
+        dtypes.python_scalar_dtypes.get(type(x), np.asarray(x).dtype)
+    )
 
 
 class BufferDonationTestCase(JaxTestCase):
@@ -849,7 +961,9 @@ class _LazyDtypes:
 
     @property
     def all(self):
-        return self.all_floating + self.all_integer + self.all_unsigned + self.complex + self.boolean
+        return (
+            self.all_floating + self.all_integer + self.all_unsigned + self.complex + self.boolean
+        )
 
 
 dtypes_under_test = _LazyDtypes()
@@ -861,14 +975,20 @@ def with_mesh(named_shape: Sequence[tuple[str, int]]):
     return create_mesh(sizes, names)
 
 
-def create_mesh(mesh_shape: Sequence[int], axis_names: Sequence[str], iota_order: bool = False, axis_types=None):
+def create_mesh(
+    mesh_shape: Sequence[int], axis_names: Sequence[str], iota_order: bool = False, axis_types=None
+):
     """A mesh of the first devices; the test is skipped if there are too few."""
     size = math.prod(mesh_shape)
     if len(jax.devices()) < size:
-        raise unittest.SkipTest(f"Test requires {size} global devices and found {len(jax.devices())}.")
+        raise unittest.SkipTest(
+            f"Test requires {size} global devices and found {len(jax.devices())}."
+        )
     devices = sorted(jax.devices(), key=lambda d: d.id)[:size]
     return jax.sharding.Mesh(
-        np.array(devices).reshape(mesh_shape), axis_names, **({} if axis_types is None else {"axis_types": axis_types})
+        np.array(devices).reshape(mesh_shape),
+        axis_names,
+        **({} if axis_types is None else {"axis_types": axis_types}),
     )
 
 
@@ -886,4 +1006,3 @@ def jaxpr_eqn_count(jaxpr: core.Jaxpr | core.ClosedJaxpr) -> int:
     """How many equations a jaxpr has, nested ones included."""
     jaxpr = getattr(jaxpr, "jaxpr", jaxpr)
     return len(jaxpr.eqns) + sum(jaxpr_eqn_count(sub) for sub in core.subjaxprs(jaxpr))
-

@@ -385,7 +385,7 @@ from jax._src.numpy.tensor_products import (
     vecdot as vecdot,
     vecmat as vecmat,
 )
-from jax._src.numpy import array_methods as _array_methods  # noqa: F401  (operators of arrays)
+from jax._src.numpy import array_methods as _array_methods
 from jax._src.basearray import Array as ndarray
 from jax._src.dtypes import (
     finfo as finfo,
@@ -397,8 +397,7 @@ from jax._src.dtypes import (
 # isort: on
 
 if _has_int1:
-    from jax._src.numpy.scalar_types import int1 as int1
-    from jax._src.numpy.scalar_types import uint1 as uint1
+    from jax._src.numpy.scalar_types import int1 as int1, uint1 as uint1
 
 dtype = _np.dtype
 can_cast = _np.can_cast

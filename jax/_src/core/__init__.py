@@ -1,17 +1,17 @@
 """The core: types, primitives, traces, jaxprs, effects and their printing."""
 
-from jax._src.core.avals import *  # noqa: F401,F403
-from jax._src.core.avals import _interned  # noqa: F401
-from jax._src.core.dims import *  # noqa: F401,F403
-from jax._src.core.effects import *  # noqa: F401,F403
-from jax._src.core.hooks import hooks  # noqa: F401
-from jax._src.core.jaxpr import *  # noqa: F401,F403
-from jax._src.core.primitive import Primitive, RuleView  # noqa: F401
-from jax._src.core.printing import *  # noqa: F401,F403
-from jax._src.core.structs import ShapeDtypeStruct  # noqa: F401
-from jax._src.core.trace import *  # noqa: F401,F403
-from jax._src.core.typecheck import JaxprTypeError, check_jaxpr, custom_typechecks  # noqa: F401
-from jax._src.errors import (  # noqa: F401
+from jax._src.core.avals import *
+from jax._src.core.avals import _interned
+from jax._src.core.dims import *
+from jax._src.core.effects import *
+from jax._src.core.hooks import hooks
+from jax._src.core.jaxpr import *
+from jax._src.core.primitive import Primitive, RuleView
+from jax._src.core.printing import *
+from jax._src.core.structs import ShapeDtypeStruct
+from jax._src.core.trace import *
+from jax._src.core.typecheck import JaxprTypeError, check_jaxpr, custom_typechecks
+from jax._src.errors import (
     ConcretizationTypeError,
     TracerArrayConversionError,
     TracerBoolConversionError,

@@ -6,14 +6,15 @@ look at identity first.
 
 import math
 import operator
-from typing import Any, Callable
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
 from jax._src import dtypes, literals
 from jax._src.memory import MemorySpace
-from jax._src.named_sharding import NamedSharding
 from jax._src.mesh import empty_abstract_mesh
+from jax._src.named_sharding import NamedSharding
 from jax._src.partition_spec import PartitionSpec
 
 
@@ -155,9 +156,7 @@ def _invalid_shape(shape: Any, context: str) -> TypeError:
         msg += f" {context}."
     dims = shape if isinstance(shape, (list, tuple)) else (shape,)
     if any(hasattr(d, "_is_traced_array") for d in dims):
-        msg += (
-            "\nIf using `jit`, try using `static_argnums` or applying `jit` to smaller subfunctions."
-        )
+        msg += "\nIf using `jit`, try using `static_argnums` or applying `jit` to smaller subfunctions."
     return TypeError(msg)
 
 
@@ -199,7 +198,11 @@ class ShapedArray(AbstractValue):
         manual_axis_type=empty_mat,
         memory_space=MemorySpace.Device,
     ):
-        if sharding is None and manual_axis_type is empty_mat and memory_space is MemorySpace.Device:
+        if (
+            sharding is None
+            and manual_axis_type is empty_mat
+            and memory_space is MemorySpace.Device
+        ):
             key = (cls, shape, dtype, weak_type)
             try:
                 self = _interned.get(key)
@@ -228,7 +231,11 @@ class ShapedArray(AbstractValue):
             if len(_interned) > _MAX_INTERNED:
                 _interned.clear()
             _interned[full_key] = self
-        if sharding is None and manual_axis_type is empty_mat and memory_space is MemorySpace.Device:
+        if (
+            sharding is None
+            and manual_axis_type is empty_mat
+            and memory_space is MemorySpace.Device
+        ):
             _interned[key] = self
         return self
 
@@ -343,8 +350,12 @@ class ShapedArray(AbstractValue):
 
     def str_short(self, short_dtypes: bool = False, mesh_axis_types: bool = False) -> str:
         """`f32[3]` (or `float32[3]`), with sharding, memory space and manual axes where set."""
-        name = dtypes.short_dtype_name(self.dtype) if short_dtypes else dtypes.dtype_name(self.dtype)
-        space = "" if self.memory_space is MemorySpace.Device else f"<{self.memory_space.name.lower()}>"
+        name = (
+            dtypes.short_dtype_name(self.dtype) if short_dtypes else dtypes.dtype_name(self.dtype)
+        )
+        space = (
+            "" if self.memory_space is MemorySpace.Device else f"<{self.memory_space.name.lower()}>"
+        )
         dims = ",".join(_dim_strings(self))
         return f"{name}{space}[{dims}]{_manual_string(self)}"
 

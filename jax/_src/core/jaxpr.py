@@ -11,7 +11,7 @@ from jax._src import config, source_info_util
 from jax._src.core.avals import AbstractValue, typeof
 from jax._src.core.effects import Effects, no_effects
 from jax._src.core.primitive import Primitive
-from jax._src.literals import TypedInt, TypedFloat, TypedComplex
+from jax._src.literals import TypedComplex, TypedFloat, TypedInt
 
 
 class DebugInfo:
@@ -261,7 +261,9 @@ class JaxprEqn:
 pp_hooks: dict[str, Callable] = {}
 
 
-def new_jaxpr_eqn(invars, outvars, primitive, params, effects=no_effects, source_info=None, ctx=None):
+def new_jaxpr_eqn(
+    invars, outvars, primitive, params, effects=no_effects, source_info=None, ctx=None
+):
     """An equation; context and source default to the current settings and to unknown."""
     return JaxprEqn(
         list(invars),
@@ -434,10 +436,13 @@ def eval_jaxpr(jaxpr: Jaxpr, consts, *args, propagate_source_info: bool = True) 
         funs, params = eqn.primitive.get_bind_params(eqn.params)
         vals = [v.val if type(v) is Literal else env[v] for v in eqn.invars]
         info = eqn.source_info
-        with source_info_util.user_context(
-            info.traceback if propagate_source_info else None,
-            name_stack=name_stack + info.name_stack,
-        ), eqn.ctx.manager:
+        with (
+            source_info_util.user_context(
+                info.traceback if propagate_source_info else None,
+                name_stack=name_stack + info.name_stack,
+            ),
+            eqn.ctx.manager,
+        ):
             out = eqn.primitive.bind(*funs, *vals, **params)
         if eqn.primitive.multiple_results:
             env.update(zip(eqn.outvars, out))
@@ -490,8 +495,8 @@ def fun_source_info(fun: Callable) -> str:
     fun = inspect.unwrap(fun)
     name = getattr(fun, "__name__", None) or type(fun).__name__
     code = getattr(fun, "__code__", None)
-    if code is None and hasattr(type(fun), "__call__"):
-        code = getattr(type(fun).__call__, "__code__", None)
+    if code is None:
+        code = getattr(getattr(type(fun), "__call__", None), "__code__", None)
     if code is None:
         return str(name)
     return f"{name} at {code.co_filename}:{code.co_firstlineno}"

@@ -5,10 +5,17 @@ from typing import Any
 
 import numpy as np
 
-from jax._src import config, dtypes, source_info_util
-from jax._src import pretty_printer as pp
+from jax._src import config, dtypes, pretty_printer as pp, source_info_util
 from jax._src.core.avals import ShapedArray
-from jax._src.core.jaxpr import ClosedJaxpr, DropVar, Jaxpr, JaxprEqn, Literal, jaxprs_in_params, pp_hooks
+from jax._src.core.jaxpr import (
+    ClosedJaxpr,
+    DropVar,
+    Jaxpr,
+    JaxprEqn,
+    Literal,
+    jaxprs_in_params,
+    pp_hooks,
+)
 from jax._src.core.primitive import RuleView
 
 pp_eqn_rules = RuleView("pp")
@@ -17,7 +24,13 @@ pp_eqn_rules = RuleView("pp")
 class JaxprPpSettings:
     """How to print: which parts, and how types are shown."""
 
-    __slots__ = ("print_shapes", "source_info", "name_stack", "custom_pp_eqn_rules", "print_effects")
+    __slots__ = (
+        "print_shapes",
+        "source_info",
+        "name_stack",
+        "custom_pp_eqn_rules",
+        "print_effects",
+    )
 
     def __init__(
         self,
@@ -77,7 +90,11 @@ def pp_var(v, context: JaxprPpContext, *, print_dtype: bool = True) -> str:
 
 def _literal_string(lit: Literal, print_dtype: bool = True) -> str:
     val, aval = lit.val, lit.aval
-    if isinstance(aval, ShapedArray) and not aval.shape and not isinstance(aval.dtype, dtypes.ExtendedDType):
+    if (
+        isinstance(aval, ShapedArray)
+        and not aval.shape
+        and not isinstance(aval.dtype, dtypes.ExtendedDType)
+    ):
         if aval.dtype == dtypes.float0:
             text = "float0"
         else:
@@ -121,7 +138,11 @@ def _pp_jaxprs(jaxprs, context, settings) -> pp.Doc:
     docs = [pp_jaxpr(getattr(j, "jaxpr", j), context, settings) for j in jaxprs]
     return pp.group(
         pp.concat(
-            [pp.nest(2, pp.concat([pp.text("("), pp.brk(""), pp.join(pp.brk(), docs)])), pp.brk(""), pp.text(")")]
+            [
+                pp.nest(2, pp.concat([pp.text("("), pp.brk(""), pp.join(pp.brk(), docs)])),
+                pp.brk(""),
+                pp.text(")"),
+            ]
         )
     )
 
@@ -138,7 +159,9 @@ def pp_kv_pairs(kv_pairs, context, settings) -> pp.Doc:
                         [
                             pp.text("["),
                             pp.brk(""),
-                            pp.join(pp.brk(), [pp_kv_pair(k, v, context, settings) for k, v in kv_pairs]),
+                            pp.join(
+                                pp.brk(), [pp_kv_pair(k, v, context, settings) for k, v in kv_pairs]
+                            ),
                         ]
                     ),
                 ),
@@ -199,9 +222,7 @@ def pp_jaxpr_skeleton(jaxpr, eqns_fn, context, settings) -> pp.Doc:
         [pp.text("("), pp_vars(jaxpr.outvars, context, separator=","),
          pp.text(")" if len(jaxpr.outvars) != 1 else ",)")]
     )  # fmt: skip
-    head = pp.concat(
-        [pp.text("{ lambda "), constvars, pp.text("; "), invars, pp.text(". ")]
-    )
+    head = pp.concat([pp.text("{ lambda "), constvars, pp.text("; "), invars, pp.text(". ")])
     effects = pp.nil()
     if settings.print_effects and jaxpr.effects:
         effects = pp.text(" : {" + ", ".join(map(str, jaxpr.effects)) + "}")
@@ -260,7 +281,9 @@ def pp_toplevel_jaxpr(
     print_effects=False,
 ) -> pp.Doc:
     context = JaxprPpContext()
-    settings = JaxprPpSettings(print_shapes, source_info, name_stack, custom_pp_eqn_rules, print_effects)
+    settings = JaxprPpSettings(
+        print_shapes, source_info, name_stack, custom_pp_eqn_rules, print_effects
+    )
     lets = []
     for shared, suggestion in _shared_jaxprs(jaxpr):
         name = _plain_name(suggestion)
@@ -277,7 +300,9 @@ def _plain_name(name: str) -> str:
     return name.removeprefix("<").removesuffix(">") or "fun"
 
 
-def pretty_print(jaxpr: Jaxpr, *, width: int | None = None, use_color: bool = False, **kwargs) -> str:
+def pretty_print(
+    jaxpr: Jaxpr, *, width: int | None = None, use_color: bool = False, **kwargs
+) -> str:
     """The text of a jaxpr; keywords as of `ClosedJaxpr.pretty_print`."""
     doc = pp_toplevel_jaxpr(jaxpr, **kwargs)
     format_kwargs = {} if width is None else {"width": width}

@@ -13,9 +13,9 @@ from jax._src.core.avals import (
     pytype_aval_mappings,
 )
 from jax._src.layout import Format
+from jax._src.mesh import get_abstract_mesh
 from jax._src.named_sharding import NamedSharding
 from jax._src.partition_spec import PartitionSpec
-from jax._src.mesh import get_abstract_mesh
 
 
 class ShapeDtypeStruct:
@@ -33,7 +33,15 @@ class ShapeDtypeStruct:
     ShapeDtypeStruct(shape=(), dtype=float32)
     """
 
-    __slots__ = ("shape", "dtype", "_sharding", "_layout", "weak_type", "manual_axis_type", "is_ref")
+    __slots__ = (
+        "shape",
+        "dtype",
+        "_sharding",
+        "_layout",
+        "weak_type",
+        "manual_axis_type",
+        "is_ref",
+    )
 
     def __init__(
         self, shape, dtype, *, sharding=None, weak_type=False, manual_axis_type=None, is_ref=False

@@ -393,16 +393,24 @@ class Tracer:
         raise TracerArrayConversionError(self)
 
     def __dlpack__(self, *args, **kwargs):
-        raise ConcretizationTypeError(self, f"The __dlpack__() method was called on {self._error_repr()}.")
+        raise ConcretizationTypeError(
+            self, f"The __dlpack__() method was called on {self._error_repr()}."
+        )
 
     def tolist(self):
-        raise ConcretizationTypeError(self, f"The tolist() method was called on {self._error_repr()}.")
+        raise ConcretizationTypeError(
+            self, f"The tolist() method was called on {self._error_repr()}."
+        )
 
     def tobytes(self, order="C"):
-        raise ConcretizationTypeError(self, f"The tobytes() method was called on {self._error_repr()}.")
+        raise ConcretizationTypeError(
+            self, f"The tobytes() method was called on {self._error_repr()}."
+        )
 
     def item(self, *args):
-        raise ConcretizationTypeError(self, f"The item() method was called on {self._error_repr()}.")
+        raise ConcretizationTypeError(
+            self, f"The item() method was called on {self._error_repr()}."
+        )
 
     def block_until_ready(self):
         """A traced value has nothing to wait for."""
@@ -614,9 +622,7 @@ def check_leaks(trace_ref) -> None:
     if trace is None:
         return
     gc.collect()
-    leaked = [
-        x for x in gc.get_referrers(trace) if isinstance(x, Tracer) and x._trace is trace
-    ]
+    leaked = [x for x in gc.get_referrers(trace) if isinstance(x, Tracer) and x._trace is trace]
     if not leaked:
         return
     names = "\n".join(f"  {x}{x._origin_msg()}" for x in leaked)
@@ -651,7 +657,7 @@ def concrete_or_error(force, val, context: str = ""):
       ConcretizationTypeError: if `val` is known only by its type; `context` says why that matters.
     """
     if force is None:
-        force = lambda x: x  # noqa: E731
+        force = lambda x: x
     concrete = to_concrete_value(val)
     if concrete is None and val is not None:
         raise ConcretizationTypeError(val, context)

@@ -65,4 +65,6 @@ def _check_eqn(eqn: JaxprEqn, bound: set) -> None:
             raise JaxprTypeError(f"variable {v} is bound twice")
         bound.add(v)
     if not set(effects) <= set(eqn.effects):
-        raise JaxprTypeError(f"effects {set(effects)} are not among those declared, {set(eqn.effects)}")
+        raise JaxprTypeError(
+            f"effects {set(effects)} are not among those declared, {set(eqn.effects)}"
+        )

@@ -61,9 +61,7 @@ class UndefinedPrimal:
         return f"UndefinedPrimal({self.aval})"
 
 
-register_pytree_node(
-    UndefinedPrimal, lambda x: ((), x.aval), lambda aval, _: UndefinedPrimal(aval)
-)
+register_pytree_node(UndefinedPrimal, lambda x: ((), x.aval), lambda aval, _: UndefinedPrimal(aval))
 register_pytree_node(Zero, lambda z: ((), z.aval), lambda aval, _: Zero(aval))
 register_pytree_node(SymbolicZero, lambda z: ((), z.aval), lambda aval, _: SymbolicZero(aval))
 
@@ -337,7 +335,9 @@ def jvp(fun: Callable, primals: Sequence[Any], tangents: Sequence[Any]) -> tuple
     """
     trace = JVPTrace(trace_ctx.trace)
     args = [
-        p if type(t) is Zero or getattr(t, "dtype", None) == dtypes.float0 else JVPTracer(trace, p, t)
+        p
+        if type(t) is Zero or getattr(t, "dtype", None) == dtypes.float0
+        else JVPTracer(trace, p, t)
         for p, t in zip(primals, tangents)
     ]
     with core.set_current_trace(trace, check_leaks=True):
@@ -726,9 +726,7 @@ def _jvp_jaxpr(closed: ClosedJaxpr, nonzeros: tuple, instantiate: tuple):
     def run(*args):
         primals = args[: len(nonzeros)]
         rest = iter(args[len(nonzeros) :])
-        tangents = [
-            next(rest) if nz else zero_of(p) for p, nz in zip(primals, nonzeros)
-        ]
+        tangents = [next(rest) if nz else zero_of(p) for p, nz in zip(primals, nonzeros)]
         outs, tangents_out = jvp(core.jaxpr_as_fun(closed), primals, tangents)
         out_nonzeros[:] = [
             type(t) is not Zero or inst for t, inst in zip(tangents_out, instantiate)
@@ -916,9 +914,7 @@ def linearize_jaxpr(
             outs = core.eval_jaxpr(closed.jaxpr, closed.consts, *lin_args)
         pairs = [lin.to_primal_tangent_pair(x) for x in outs]
         tangents = [t for _, t in pairs]
-        nonzero_outs = [
-            type(t) is not Zero or inst for t, inst in zip(tangents, instantiate)
-        ]
+        nonzero_outs = [type(t) is not Zero or inst for t, inst in zip(tangents, instantiate)]
         with core.set_current_trace(trace):
             kept = [instantiate_zeros(t) for t, nz in zip(tangents, nonzero_outs) if nz]
     lin.invalidate()
@@ -987,11 +983,14 @@ def backward_pass(
         vals = [v.val if type(v) is Literal else env[v] for v in eqn.invars]
         funs, params = eqn.primitive.get_bind_params(eqn.params)
         info = eqn.source_info
-        with source_info_util.user_context(
-            info.traceback, name_stack=base_stack + info.name_stack
-        ), eqn.ctx.manager:
+        with (
+            source_info_util.user_context(info.traceback, name_stack=base_stack + info.name_stack),
+            eqn.ctx.manager,
+        ):
             out = eqn.primitive.bind(*funs, *vals, **params)
-        env.update(zip(eqn.outvars, out) if eqn.primitive.multiple_results else [(eqn.outvars[0], out)])
+        env.update(
+            zip(eqn.outvars, out) if eqn.primitive.multiple_results else [(eqn.outvars[0], out)]
+        )
 
     cts: dict[Var, Any] = {}
 
@@ -1007,32 +1006,24 @@ def backward_pass(
         outs = [cts.pop(v, None) for v in eqn.outvars]
         if all(c is None for c in outs):
             continue
-        outs = [
-            Zero(v.aval.to_ct_aval()) if c is None else c for v, c in zip(eqn.outvars, outs)
-        ]
+        outs = [Zero(v.aval.to_ct_aval()) if c is None else c for v, c in zip(eqn.outvars, outs)]
         rule = eqn.primitive.transpose
         if rule is None:
             raise _no_rule("Transpose rule (for reverse-mode differentiation)", eqn.primitive)
         args = [
-            v.val
-            if type(v) is Literal
-            else UndefinedPrimal(v.aval)
-            if v in linear
-            else env[v]
+            v.val if type(v) is Literal else UndefinedPrimal(v.aval) if v in linear else env[v]
             for v in eqn.invars
         ]
         info = eqn.source_info
-        stack = base_stack + info.name_stack.transform("transpose") if transform_stack else base_stack
+        stack = (
+            base_stack + info.name_stack.transform("transpose") if transform_stack else base_stack
+        )
         with source_info_util.user_context(info.traceback, name_stack=stack), eqn.ctx.manager:
-            cts_in = rule(
-                outs if eqn.primitive.multiple_results else outs[0], *args, **eqn.params
-            )
+            cts_in = rule(outs if eqn.primitive.multiple_results else outs[0], *args, **eqn.params)
         for v, ct in zip(eqn.invars, cts_in):
             if type(v) is not Literal and v in linear:
                 add_ct(v, ct)
-    return [
-        cts.get(v, Zero(v.aval.to_ct_aval())) if v in linear else None for v in jaxpr.invars
-    ]
+    return [cts.get(v, Zero(v.aval.to_ct_aval())) if v in linear else None for v in jaxpr.invars]
 
 
 @cached_on_jaxpr

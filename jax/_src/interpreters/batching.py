@@ -13,8 +13,8 @@ from jax._src.core import (
     Primitive,
     RuleView,
     Trace,
-    TraceTag,
     Tracer,
+    TraceTag,
     cached_on_jaxpr,
     hooks,
     mapped_aval,
@@ -401,7 +401,9 @@ def batch_jaxpr2(closed: ClosedJaxpr, axis_data: AxisData, in_dims: Sequence):
     return _batch_jaxpr_axes(closed, axis_data, tuple(in_dims), None)
 
 
-def batch_jaxpr_axes(closed: ClosedJaxpr, axis_data: AxisData, in_dims: Sequence, out_dests: Sequence):
+def batch_jaxpr_axes(
+    closed: ClosedJaxpr, axis_data: AxisData, in_dims: Sequence, out_dests: Sequence
+):
     return _batch_jaxpr_axes(closed, axis_data, tuple(in_dims), tuple(out_dests))
 
 
@@ -525,9 +527,7 @@ def broadcast_batcher(primitive, args, dims, **params):
         # Operands without a batch dimension are fine where they are scalars.
         if all(d is not None or not typeof(x).shape for x, d in zip(args, dims)):
             out = primitive.bind(*args, **params)
-            return out, (
-                (first_dim,) * len(out) if primitive.multiple_results else first_dim
-            )
+            return out, ((first_dim,) * len(out) if primitive.multiple_results else first_dim)
     args = [x if d is None else moveaxis(x, d, 0) for x, d in zip(args, dims)]
     size = next(typeof(x).shape[0] for x, d in zip(args, dims) if d is not None)
     shapes = [typeof(x).shape[d is not None :] for x, d in zip(args, dims)]

@@ -9,8 +9,7 @@ import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from jax._src import config, source_info_util
-from jax._src import core
+from jax._src import config, core, source_info_util
 from jax._src.core import (
     AbstractValue,
     ClosedJaxpr,
@@ -65,7 +64,9 @@ class DynamicJaxprTracer(Tracer):
         if not trace.is_valid():
             return self._leak_description()
         info = trace.debug_info
-        origin = f"\nThe error occurred while tracing the function {info.func_src_info or '<unknown>'}"
+        origin = (
+            f"\nThe error occurred while tracing the function {info.func_src_info or '<unknown>'}"
+        )
         if info.traced_for:
             origin += f" for {info.traced_for}. "
         progenitors, seen = trace.progenitors(self.val)
@@ -250,7 +251,9 @@ class DynamicJaxprTrace(Trace):
                 lines.append(f"{eqn}\n    from line {source_info_util.summarize(eqn.source_info)}")
         return sorted(found), lines
 
-    def to_jaxpr(self, outs: Sequence[Any], debug_info: DebugInfo | None = None) -> tuple[Jaxpr, list]:
+    def to_jaxpr(
+        self, outs: Sequence[Any], debug_info: DebugInfo | None = None
+    ) -> tuple[Jaxpr, list]:
         """The finished jaxpr with results `outs`, and its constants."""
         outvars = [self.to_atom(x) for x in outs]
         jaxpr = Jaxpr(

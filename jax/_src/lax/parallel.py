@@ -77,13 +77,14 @@ def psum(x: Any, axis_name: Any, *, axis_index_groups: Any = None) -> Any:
         raise ValueError("axis_index_groups only supported for sums over just named axes")
     leaves, tree = tree_flatten(x)
     named, positional = _named(axes), tuple(a for a in axes if isinstance(a, int))
-    if all(isinstance(v, (int, float, complex)) and not isinstance(v, bool) for v in leaves) and leaves:
+    if (
+        all(isinstance(v, (int, float, complex)) and not isinstance(v, bool) for v in leaves)
+        and leaves
+    ):
         n = len(groups[0]) if groups is not None else axis_size(named)
         return tree_unflatten(tree, [v * n for v in leaves])
     if positional:
-        leaves = [
-            lax.reduce_sum(v, tuple(a % np.ndim(v) for a in positional)) for v in leaves
-        ]
+        leaves = [lax.reduce_sum(v, tuple(a % np.ndim(v) for a in positional)) for v in leaves]
     leaves = [
         lax.convert_element_type(v, np.int32) if typeof(v).dtype == np.bool_ else v for v in leaves
     ]
@@ -99,7 +100,9 @@ def pmean(x: Any, axis_name: Any, *, axis_index_groups: Any = None) -> Any:
     return tree_map(lambda v: v / n, total)
 
 
-def _reduce(primitive: Primitive, x: Any, axis_name: Any, axis_index_groups: Any, positional: Callable):
+def _reduce(
+    primitive: Primitive, x: Any, axis_name: Any, axis_index_groups: Any, positional: Callable
+):
     axes = _axes(axis_name)
     groups = _check_groups(axis_index_groups, axes)
     leaves, tree = tree_flatten(x)
@@ -127,7 +130,9 @@ def _unbound(primitive: Primitive) -> Callable:
     def impl(*args, **params):
         names = params.get("axes") or params.get("axis_name")
         axis_size(names)
-        raise NameError(f"unbound axis name: {names}. '{primitive.name}' needs an enclosing vmap or shard_map")
+        raise NameError(
+            f"unbound axis name: {names}. '{primitive.name}' needs an enclosing vmap or shard_map"
+        )
 
     return impl
 
@@ -177,7 +182,9 @@ def _reduction_batch(primitive: Primitive, reduce: Callable, unbatched: Callable
         rest = tuple(a for a in axes if a != axis_data.name)
         if axis_index_groups is not None:
             if rest:
-                raise NotImplementedError("axis_index_groups not supported over several axes in vmap")
+                raise NotImplementedError(
+                    "axis_index_groups not supported over several axes in vmap"
+                )
             outs = [
                 unbatched(x, len(axis_index_groups[0])) if d is None
                 else _grouped(reduce, x, d, axis_index_groups)
@@ -185,7 +192,8 @@ def _reduction_batch(primitive: Primitive, reduce: Callable, unbatched: Callable
             ]  # fmt: skip
             return outs, [None if d is None else 0 for d in dims]
         outs = [
-            unbatched(x, axis_data.size) if d is None else reduce(x, (d,)) for x, d in zip(args, dims)
+            unbatched(x, axis_data.size) if d is None else reduce(x, (d,))
+            for x, d in zip(args, dims)
         ]
         if rest:
             outs = primitive.bind(*outs, axes=rest, axis_index_groups=None)
@@ -212,9 +220,7 @@ def _psum_jvp(primals, tangents, **params):
 def _psum_transpose(cts, *args, **params):
     nonzero = [type(ct) is not Zero for ct in cts]
     summed = iter(psum_p.bind(*[ct for ct in cts if type(ct) is not Zero], **params))
-    return [
-        next(summed) if nz else Zero(x.aval.to_ct_aval()) for x, nz in zip(args, nonzero)
-    ]
+    return [next(summed) if nz else Zero(x.aval.to_ct_aval()) for x, nz in zip(args, nonzero)]
 
 
 psum_p.jvp = _psum_jvp
@@ -239,7 +245,9 @@ def axis_index(axis_name: Any) -> Any:
         return axis_index_p.bind(axis_name=axis_name)
     index = np.int32(0)
     for name in axis_name:
-        index = lax.add(lax.mul(index, np.int32(axis_size(name))), axis_index_p.bind(axis_name=name))
+        index = lax.add(
+            lax.mul(index, np.int32(axis_size(name))), axis_index_p.bind(axis_name=name)
+        )
     return index
 
 
@@ -351,7 +359,9 @@ def all_gather(
     def gather(v):
         ndim = np.ndim(v) + (not tiled)
         if not -ndim <= axis < ndim:
-            raise ValueError(f"all_gather: axis {axis} is out of bounds for a result of {ndim} dimensions")
+            raise ValueError(
+                f"all_gather: axis {axis} is out of bounds for a result of {ndim} dimensions"
+            )
         return all_gather_p.bind(
             v, all_gather_dimension=axis % ndim, axis_name=axes, axis_index_groups=groups,
             axis_size=n, tiled=bool(tiled),
@@ -410,7 +420,9 @@ def _merge(x, dim: int):
 all_gather_p.axis_batch = _all_gather_batch
 
 
-def _all_gather_transpose(ct, x, *, all_gather_dimension, axis_name, axis_index_groups, axis_size, tiled):
+def _all_gather_transpose(
+    ct, x, *, all_gather_dimension, axis_name, axis_index_groups, axis_size, tiled
+):
     return [
         reduce_scatter_p.bind(
             ct, scatter_dimension=all_gather_dimension, axis_name=axis_name,
@@ -620,4 +632,3 @@ def pbroadcast(x: Any, axis_name: Any, source: int) -> Any:
         return psum(lax.select(lax.broadcast_in_dim(mine, np.shape(v), ()), v, zero), axis_name)
 
     return tree_map(one, x)
-

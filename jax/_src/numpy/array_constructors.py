@@ -292,9 +292,7 @@ hooks.to_array = _to_array
 
 
 @export
-def frombuffer(
-    buffer: Any, dtype: DTypeLike = float, count: int = -1, offset: int = 0
-) -> Array:
+def frombuffer(buffer: Any, dtype: DTypeLike = float, count: int = -1, offset: int = 0) -> Array:
     """Makes a one-dimensional array of the bytes of an object.
 
     Args:
@@ -306,7 +304,9 @@ def frombuffer(
     >>> jnp.frombuffer(b"abc", dtype=jnp.uint8)
     Array([97, 98, 99], dtype=uint8)
     """
-    return asarray(np.frombuffer(buffer=buffer, dtype=_host_dtype(dtype), count=count, offset=offset))
+    return asarray(
+        np.frombuffer(buffer=buffer, dtype=_host_dtype(dtype), count=count, offset=offset)
+    )
 
 
 @export

@@ -17,8 +17,8 @@ from jax._src.lax import lax
 from jax._src.library_jit import nested_jit
 from jax._src.numpy import util
 from jax._src.numpy.array_constructors import asarray
-from jax._src.numpy.ufuncs_unary import log10, sign
 from jax._src.numpy.ufuncs_binary import power
+from jax._src.numpy.ufuncs_unary import log10, sign
 from jax._src.numpy.util import (
     check_arraylike,
     ensure_arraylike,
@@ -368,15 +368,11 @@ def _arange(start, stop, step, dtype, sharding=None):
         if np.ndim(value):
             raise ValueError(f"jax.numpy.arange: arguments must be scalars; got {name}={value}")
         if value is not None and dtypes.issubdtype(dtypes.dtype(value), np.complexfloating):
-            raise ValueError(
-                f"jax.numpy.arange does not take complex numbers, got {name}={value}."
-            )
+            raise ValueError(f"jax.numpy.arange does not take complex numbers, got {name}={value}.")
     if dtype is None:
         dtype = dtypes.result_type(*[v for v in (start, stop, step) if v is not None])
     if stop is None:
-        return lax.broadcasted_iota(
-            dtype, (_count(0, start, 1),), 0, out_sharding=sharding
-        )
+        return lax.broadcasted_iota(dtype, (_count(0, start, 1),), 0, out_sharding=sharding)
     if step is None:
         if core.is_symbolic_dim(start) or core.is_symbolic_dim(stop):
             size = core.max_dim(stop - start, 0)
@@ -552,9 +548,7 @@ def logspace(
     if dtype is not None:
         dtype = dtypes.check_and_canonicalize_user_dtype(dtype, "logspace")
     check_arraylike("logspace", start, stop, base)
-    return _logspace(
-        start, stop, base, num=num, endpoint=bool(endpoint), dtype=dtype, axis=axis
-    )
+    return _logspace(start, stop, base, num=num, endpoint=bool(endpoint), dtype=dtype, axis=axis)
 
 
 def _logspace_impl(start, stop, base, *, num, endpoint, dtype, axis):
@@ -665,8 +659,9 @@ def meshgrid(
     if indexing not in ("xy", "ij"):
         raise ValueError(f"Valid values for indexing are 'xy' and 'ij', got {indexing}")
     if any(a.ndim != 1 for a in args):
-        raise ValueError("Arguments to jax.numpy.meshgrid must be 1D, got shapes "
-                         f"{[a.shape for a in args]}")
+        raise ValueError(
+            f"Arguments to jax.numpy.meshgrid must be 1D, got shapes {[a.shape for a in args]}"
+        )
     swap = indexing == "xy" and len(args) >= 2
     if swap:
         args[0], args[1] = args[1], args[0]

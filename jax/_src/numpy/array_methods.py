@@ -229,7 +229,9 @@ def _clip(self, min: Any = None, max: Any = None) -> Array:
 
 def _byteswap(self) -> Array:
     """Not available: elements have the byte order of the machine."""
-    raise NotImplementedError("jax.Array.byteswap is not implemented: use np.asarray(x).byteswap().")
+    raise NotImplementedError(
+        "jax.Array.byteswap is not implemented: use np.asarray(x).byteswap()."
+    )
 
 
 def _view(self, dtype: Any = None, type: None = None) -> Array:
@@ -274,8 +276,10 @@ def _view_as(x, dtype):
             [lax.expand_dims(v, (x.ndim,)) for v in (lax.real(x), lax.imag(x))], x.ndim
         )
         if x.ndim == 0:
-            return _view_as(lax.bitcast_convert_type(out, np.uint64), dtype) if new_bits == 64 else (
-                _view_as(out, dtype)
+            return (
+                _view_as(lax.bitcast_convert_type(out, np.uint64), dtype)
+                if new_bits == 64
+                else (_view_as(out, dtype))
             )
         return _view_as(lax.reshape(out, (*x.shape[:-1], 2 * x.shape[-1])).astype(parts), dtype)
     if dtype == np.bool_:

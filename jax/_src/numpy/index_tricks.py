@@ -96,7 +96,11 @@ class _Concatenator:
     def _part(self, item: Any, ndmin: int, place: int) -> Array:
         if isinstance(item, str):
             raise ValueError("string directive must be placed at the beginning")
-        out = _range_of(item, type(self).__name__) if isinstance(item, slice) else array(item, copy=False)
+        out = (
+            _range_of(item, type(self).__name__)
+            if isinstance(item, slice)
+            else array(item, copy=False)
+        )
         ndim = out.ndim
         if ndim >= ndmin:
             return out
@@ -159,7 +163,9 @@ def ix_(*args: ArrayLike) -> tuple[Array, ...]:
     out = []
     for i, a in enumerate(arrays):
         if a.ndim != 1:
-            raise ValueError(f"Arguments to jax.numpy.ix_ must be 1-dimensional, got shape {a.shape}")
+            raise ValueError(
+                f"Arguments to jax.numpy.ix_ must be 1-dimensional, got shape {a.shape}"
+            )
         if a.dtype == np.bool_:
             raise NotImplementedError("Boolean arguments to jax.numpy.ix_ are not implemented")
         if a.size == 0 and not dtypes.issubdtype(a.dtype, np.integer):

@@ -303,9 +303,7 @@ def _diagonal_impl(a, *, offset, axis1, axis2):
     flat = lax.reshape(a, (*batch, rows * columns))
     n = len(batch)
     last = first + (size - 1) * (columns + 1) + 1
-    return slicing.slice(
-        flat, (*[0] * n, first), (*batch, last), (*[1] * n, columns + 1)
-    )
+    return slicing.slice(flat, (*[0] * n, first), (*batch, last), (*[1] * n, columns + 1))
 
 
 def _matrix_axes_last(a, axis1, axis2):
@@ -368,7 +366,9 @@ def diagflat(v: ArrayLike, k: int = 0) -> Array:
 
 
 @export
-def fill_diagonal(a: ArrayLike, val: ArrayLike, wrap: bool = False, *, inplace: bool = True) -> Array:
+def fill_diagonal(
+    a: ArrayLike, val: ArrayLike, wrap: bool = False, *, inplace: bool = True
+) -> Array:
     """The array with other elements on its main diagonal.
 
     Args:

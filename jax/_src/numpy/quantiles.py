@@ -174,9 +174,7 @@ def _call(name, a, q, axis, out, overwrite_input, method, keepdims, weights, sca
     if weights is not None:
         check_arraylike(name, weights)
     if overwrite_input or out is not None:
-        raise ValueError(
-            f"jax.numpy.{name} does not support overwrite_input=True or out != None"
-        )
+        raise ValueError(f"jax.numpy.{name} does not support overwrite_input=True or out != None")
     if method not in _METHODS:
         raise ValueError(
             "method can only be 'linear', 'lower', 'higher', 'midpoint', 'nearest' or 'inverted_cdf'"
@@ -272,13 +270,15 @@ def _unweighted(a, q, method, ignore_nan):
     high_weight = lax.sub(position, low)
     low_weight = lax.sub(lax._one(q), high_weight)
     low, high = [
-        lax.max(lax._zero(q), lax.min(*util.promote_shapes("quantile", i, last))) for i in (low, high)
+        lax.max(lax._zero(q), lax.min(*util.promote_shapes("quantile", i, last)))
+        for i in (low, high)
     ]
     low, high = [lax.convert_element_type(i, np.int32) for i in (low, high)]
     low_value, high_value = [_pick(a, i, q.ndim) for i in (low, high)]
     if method == "linear":
         low_weight, high_weight = [
-            lax.broadcast_in_dim(w, low_value.shape, range(w.ndim)) for w in (low_weight, high_weight)
+            lax.broadcast_in_dim(w, low_value.shape, range(w.ndim))
+            for w in (low_weight, high_weight)
         ]
         low_value, high_value = [
             lax.convert_element_type(v, q.dtype) if v.dtype != q.dtype else v
@@ -343,7 +343,8 @@ def _weighted(a, w, q, ignore_nan):
         lax.broadcast(total, q.shape),
     )
     below = lax.lt(
-        lax.broadcast(reached, q.shape), lax.broadcast_in_dim(target, (*shape, n), range(len(shape)))
+        lax.broadcast(reached, q.shape),
+        lax.broadcast_in_dim(target, (*shape, n), range(len(shape))),
     )
     index = reductions.sum(below, axis=-1, dtype=np.int32)
     index = lax.clamp(np.int32(0), index, np.int32(n - 1))

@@ -64,14 +64,19 @@ class ufunc:
         self.__doc__ = func.__doc__
         self.__name__ = name or func.__name__
         self.__module__ = "jax.numpy"
-        self.nin = operator.index(nin)
-        self.nout = operator.index(nout)
-        self.nargs = self.nin if nargs is None else operator.index(nargs)
-        self.identity = identity
+        self._nin = operator.index(nin)
+        self._nout = operator.index(nout)
+        self._nargs = self._nin if nargs is None else operator.index(nargs)
+        self._identity = identity
         self._func = func
         self._call = self._call_vectorized if call is None else call
         self._reduce, self._accumulate, self._at, self._reduceat = reduce, accumulate, at, reduceat
         self._key = (func, self.__name__, nin, nout, identity, call, reduce, accumulate, at)
+
+    nin = property(operator.attrgetter("_nin"), doc="Number of arguments.")
+    nout = property(operator.attrgetter("_nout"), doc="Number of results.")
+    nargs = property(operator.attrgetter("_nargs"), doc="Number of arguments that are arrays.")
+    identity = property(operator.attrgetter("_identity"), doc="Reduction of no elements, or None.")
 
     def __hash__(self) -> int:
         return hash(self._key)
@@ -238,7 +243,9 @@ class ufunc:
             raise NotImplementedError(f"out argument of {self.__name__}.reduceat()")
         if axis is None or isinstance(axis, (tuple, list)):
             raise ValueError("reduceat requires a single integer axis.")
-        indices = util.to_array(np.asarray(indices) if isinstance(indices, (list, tuple)) else indices)
+        indices = util.to_array(
+            np.asarray(indices) if isinstance(indices, (list, tuple)) else indices
+        )
         if indices.ndim != 1 or not dtypes.issubdtype(indices.dtype, np.integer):
             raise ValueError(
                 "reduceat: indices must be a one-dimensional array of integers, got "
@@ -318,7 +325,9 @@ def _reduce_by_scan(a, initial, where, *, ufunc, axis, dtype, keepdims):
     else:
         start = lax.convert_element_type(start, a.dtype)
         if np.ndim(start):
-            raise ValueError(f"initial value must be a scalar. Got array of shape {np.shape(start)}")
+            raise ValueError(
+                f"initial value must be a scalar. Got array of shape {np.shape(start)}"
+            )
         carry = util._broadcast_to(start, a.shape[1:])
 
     def body(i, carry):

@@ -79,26 +79,16 @@ def _cumulative_log_sum(a, *, axis, dtype):
     return lax.cumlogsumexp(a, axis=axis % a.ndim)
 
 
-add = _binary(
-    "add", 0, reduce=_sum, accumulate=cumulative.cumsum, at=at_method("add")
-)
+add = _binary("add", 0, reduce=_sum, accumulate=cumulative.cumsum, at=at_method("add"))
 multiply = _binary(
     "multiply", 1, reduce=_prod, accumulate=cumulative.cumprod, at=at_method("multiply")
 )
 subtract = _binary("subtract", None, at=at_method("subtract"))
-maximum = _binary(
-    "maximum", None, reduce=_converted(reductions.max), at=at_method("max")
-)
-minimum = _binary(
-    "minimum", None, reduce=_converted(reductions.min), at=at_method("min")
-)
-bitwise_and = _binary(
-    "bitwise_and", -1, reduce=reduction_method(bitwise_reductions["bitwise_and"])
-)
+maximum = _binary("maximum", None, reduce=_converted(reductions.max), at=at_method("max"))
+minimum = _binary("minimum", None, reduce=_converted(reductions.min), at=at_method("min"))
+bitwise_and = _binary("bitwise_and", -1, reduce=reduction_method(bitwise_reductions["bitwise_and"]))
 bitwise_or = _binary("bitwise_or", 0, reduce=reduction_method(bitwise_reductions["bitwise_or"]))
-bitwise_xor = _binary(
-    "bitwise_xor", 0, reduce=reduction_method(bitwise_reductions["bitwise_xor"])
-)
+bitwise_xor = _binary("bitwise_xor", 0, reduce=reduction_method(bitwise_reductions["bitwise_xor"]))
 logical_and = _binary("logical_and", True, reduce=_logical(reductions.all))
 logical_or = _binary("logical_or", False, reduce=_logical(reductions.any))
 logical_xor = _binary("logical_xor", False)
@@ -111,6 +101,4 @@ logaddexp = _binary(
 logaddexp2 = _binary(
     "logaddexp2", -np.inf, reduce=_log_sum(ufuncs.logaddexp2, ufuncs.exp2, ufuncs.log2)
 )
-negative = ufunc(
-    ufuncs.negative.__wrapped__, 1, 1, name="negative", call=ufuncs.negative
-)
+negative = ufunc(ufuncs.negative.__wrapped__, 1, 1, name="negative", call=ufuncs.negative)

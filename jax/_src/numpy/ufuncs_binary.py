@@ -241,9 +241,7 @@ def _float_divmod(x1, x2):
     rem = lax.rem(x1, x2)
     exact = _where(lax.eq(x2, lax._zero(x2)), x1, lax.sub(x1, rem))  # inf or NaN for zero divisors
     quotient = lax.div(exact, x2)
-    down = lax.bitwise_and(
-        lax.ne(rem, lax._zero(rem)), lax.ne(lax.sign(x2), lax.sign(rem))
-    )
+    down = lax.bitwise_and(lax.ne(rem, lax._zero(rem)), lax.ne(lax.sign(x2), lax.sign(rem)))
     rem = _select(down, lax.add(rem, x2), rem)
     quotient = _select(down, lax.sub(quotient, lax._one(quotient)), quotient)
     return lax.round(quotient), rem
@@ -426,9 +424,7 @@ def _log_add_jvp(fun, exp, primals, tangents):
     x1, x2 = primals
     t1, t2 = tangents
     primal = fun(x1, x2)
-    weights = [
-        exp(lax.sub(_inf_to_zero(x), _inf_to_zero(primal))) for x in (x1, x2)
-    ]
+    weights = [exp(lax.sub(_inf_to_zero(x), _inf_to_zero(primal))) for x in (x1, x2)]
     tangent = lax.add(lax.mul(t1, weights[0]), lax.mul(t2, weights[1]))
     return primal, tangent
 
@@ -514,9 +510,7 @@ def _comparison(name, compare, doc):
         x, y = promote_pair(name, x, y)
         if dtypes.issubdtype(dtype_of(x), np.complexfloating):
             rx, ry = lax.real(x), lax.real(y)
-            return _select(
-                lax.eq(rx, ry), compare(lax.imag(x), lax.imag(y)), compare(rx, ry)
-            )
+            return _select(lax.eq(rx, ry), compare(lax.imag(x), lax.imag(y)), compare(rx, ry))
         return compare(x, y)
 
     fun.__name__ = fun.__qualname__ = name

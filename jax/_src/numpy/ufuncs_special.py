@@ -11,6 +11,7 @@ from jax._src import dtypes
 from jax._src.basearray import Array
 from jax._src.custom_derivatives import custom_jvp
 from jax._src.lax import control_flow, lax, special
+from jax._src.library_jit import nested_jit
 from jax._src.numpy.ufuncs_binary import _composite, _kind, _op, dtype_of, floor_divide
 from jax._src.numpy.ufuncs_unary import _is_inf, _strong, signbit
 from jax._src.numpy.util import (
@@ -25,7 +26,6 @@ from jax._src.numpy.util import (
     promote_inexact,
     reject_out,
 )
-from jax._src.library_jit import nested_jit
 from jax._src.typing import ArrayLike
 
 # Extrema that ignore NaN
@@ -251,9 +251,7 @@ def _frexp(x):
     mantissa = lax.bitcast_convert_type(
         lax.bitwise_or(lax.bitwise_and(as_int, rest), half), dtype_of(x)
     )
-    itself = lax.bitwise_or(
-        lax.bitwise_or(_is_inf(x), lax.ne(x, x)), lax.eq(x, lax._zero(x))
-    )
+    itself = lax.bitwise_or(lax.bitwise_or(_is_inf(x), lax.ne(x, x)), lax.eq(x, lax._zero(x)))
     exponent = _where(itself, int_type.type(0), exponent)
     mantissa = _where(itself, x, mantissa)
     return mantissa, lax.convert_element_type(exponent, np.int32)

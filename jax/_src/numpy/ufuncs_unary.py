@@ -488,9 +488,7 @@ def _predicate(of_real, combine, of_integer):
 
 
 _is_finite = _predicate(lax.is_finite, lax.bitwise_and, True)
-_is_inf = _predicate(
-    lambda x: lax.eq(lax.abs(x), _strong(x, np.inf)), lax.bitwise_or, False
-)
+_is_inf = _predicate(lambda x: lax.eq(lax.abs(x), _strong(x, np.inf)), lax.bitwise_or, False)
 
 
 @_op

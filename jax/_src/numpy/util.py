@@ -48,9 +48,7 @@ def check_arraylike(fun_name: str, *args: Any, emit_warning: bool = False, stack
     """
     for pos, arg in enumerate(args):
         if not _arraylike(arg):
-            msg = (
-                f"{fun_name} requires ndarray or scalar arguments, got {type(arg)} at position {pos}."
-            )
+            msg = f"{fun_name} requires ndarray or scalar arguments, got {type(arg)} at position {pos}."
             if not emit_warning:
                 raise TypeError(msg)
             warnings.warn(
@@ -299,7 +297,12 @@ def promote_pair(fun_name: str, x: Any, y: Any) -> Any:
                 return x, y
         elif type(y) in (float, int) and not a.weak_type and a.dtype in _FLOATS:
             return x, _number(y, type(y), a.dtype, False)
-    elif type(b) is ShapedArray and type(x) in (float, int) and not b.weak_type and b.dtype in _FLOATS:
+    elif (
+        type(b) is ShapedArray
+        and type(x) in (float, int)
+        and not b.weak_type
+        and b.dtype in _FLOATS
+    ):
         return _number(x, type(x), b.dtype, False), y
     return promote_args(fun_name, x, y)
 
@@ -330,11 +333,11 @@ def _broadcast_to(arr: ArrayLike, shape: Any, sharding: Any = None) -> Array:
     if extra < 0 or any(
         not core.definitely_equal_one_of_dim(d, (1, s)) for d, s in zip(arr.shape, shape[extra:])
     ):
-        raise ValueError(f"Incompatible shapes for broadcasting: {arr.shape} and requested shape {shape}")
+        raise ValueError(
+            f"Incompatible shapes for broadcasting: {arr.shape} and requested shape {shape}"
+        )
     # Dimensions of size 1 keep their place: repeating them is the operation's own matter.
-    return lax.broadcast_in_dim(
-        arr, shape, tuple(range(extra, len(shape))), out_sharding=sharding
-    )
+    return lax.broadcast_in_dim(arr, shape, tuple(range(extra, len(shape))), out_sharding=sharding)
 
 
 @inline_jit
@@ -354,9 +357,16 @@ def _where(condition: Any, x: Any, y: Any) -> Array:
     condition = lower_jax_array(condition)
     if dtypes.dtype(condition) != np.bool_:
         condition = lax.ne(condition, lax._const(condition, 0))
-    if type(a) is ShapedArray and type(y) in (float, int) and a.dtype in _FLOATS and not a.weak_type:
+    if (
+        type(a) is ShapedArray
+        and type(y) in (float, int)
+        and a.dtype in _FLOATS
+        and not a.weak_type
+    ):
         y = _number(y, type(y), a.dtype, False)
-    elif not (type(a) is type(b) is ShapedArray and a.dtype == b.dtype and a.weak_type == b.weak_type):
+    elif not (
+        type(a) is type(b) is ShapedArray and a.dtype == b.dtype and a.weak_type == b.weak_type
+    ):
         x, y = promote_dtypes(lower_jax_array(x), lower_jax_array(y))
     shapes = np.shape(condition), np.shape(x), np.shape(y)
     shape = lax.broadcast_shapes(*shapes)

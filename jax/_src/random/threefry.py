@@ -12,7 +12,7 @@ from jax._src import config, dtypes
 from jax._src.api import jit
 from jax._src.core import Primitive, ShapedArray
 from jax._src.interpreters import ad, batching, mlir
-from jax._src.lax import lax, slicing
+from jax._src.lax import control_flow, lax, slicing
 
 _ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
 _PARITY = np.uint32(0x1BD11BDA)
@@ -64,13 +64,58 @@ def _hash_broadcast(*words):
     ])  # fmt: skip
 
 
-def _hash_once(*words):
-    # A consumer that needs an element several times would have it hashed anew for each.
-    return list(lax.optimization_barrier(_hash_broadcast(*words)))
+_FEW = 4  # so many numbers are not worth a loop
+
+
+def _hash_loop(*words):
+    # On a CPU a consumer that needs an element several times would have it hashed anew for each: a loop
+    # is what the compiler does not fuse. It makes two rounds of two groups, after one group before it.
+    shape = np.broadcast_shapes(*[w.shape for w in words])
+    if math.prod(shape) <= _FEW:
+        return _hash_broadcast(*words)
+    k1, k2, x1, x2 = words
+    k3 = lax.bitwise_xor(lax.bitwise_xor(k1, k2), lax.full_like(k1, _PARITY))
+    x1, x2 = (_spread(lax.add(*_alike(x, k)), shape) for x, k in ((x1, k1), (x2, k2)))
+
+    def inject(x1, x2, a, b, i):
+        return lax.add(x1, _spread(a, shape)), lax.add(
+            x2, _spread(lax.add(b, lax.full_like(b, i)), shape)
+        )
+
+    def body(carry):
+        i, x1, x2, a, b, c = carry
+        x1, x2 = inject(*_group(x1, x2, 1), a, b, i)
+        x1, x2 = inject(*_group(x1, x2, 0), b, c, lax.add(i, np.uint32(1)))
+        return lax.add(i, np.uint32(2)), x1, x2, c, a, b
+
+    x1, x2 = inject(*_group(x1, x2, 0), k2, k3, np.uint32(1))
+    init = (np.uint32(2), x1, x2, k3, k1, k2)
+    out = control_flow.while_loop(lambda carry: lax.lt(carry[0], np.uint32(6)), body, init)
+    return [out[1], out[2]]
+
+
+def _group(x1, x2, which: int):
+    for r in _ROTATIONS[which]:
+        x1 = lax.add(x1, x2)
+        x2 = lax.bitwise_xor(x1, _rotate_left(x2, r))
+    return x1, x2
+
+
+def _spread(x, shape):
+    if x.shape == shape:
+        return x
+    return lax.broadcast_in_dim(x, shape, tuple(range(len(shape) - x.ndim, len(shape))))
+
+
+def _alike(x, y):
+    shape = np.broadcast_shapes(x.shape, y.shape)
+    return _spread(x, shape), _spread(y, shape)
 
 
 mlir.register_lowering(threefry2x32_p, mlir.lower_fun(_hash_broadcast, multiple_results=True))
-mlir.register_lowering(threefry2x32_p, mlir.lower_fun(_hash_once, multiple_results=True), platform="cpu")
+mlir.register_lowering(
+    threefry2x32_p, mlir.lower_fun(_hash_loop, multiple_results=True), platform="cpu"
+)
 
 
 @functools.partial(jit, inline=True)

@@ -26,10 +26,10 @@ from jax._src.lax.convolution import (
     conv_general_dilated_p as conv_general_dilated_p,
 )
 from jax._src.lax.lax import (
-    add_any_p as add_jaxvals_p,
     abs_p as abs_p,
     acos_p as acos_p,
     acosh_p as acosh_p,
+    add_any_p as add_jaxvals_p,
     add_p as add_p,
     after_all_p as after_all_p,
     and_p as and_p,

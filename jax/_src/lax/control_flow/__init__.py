@@ -1,12 +1,12 @@
 """Control flow: `cond`, `switch`, `while_loop`, `fori_loop`, `scan`, `map`."""
 
 from jax._src.lax.control_flow.associative import associative_scan
-from jax._src.lax.control_flow.conditionals import (  # noqa: F401
+from jax._src.lax.control_flow.conditionals import (
     cond,
     cond_p,
     platform_dependent,
     platform_index_p,
     switch,
 )
-from jax._src.lax.control_flow.loops import fori_loop, while_loop, while_p  # noqa: F401
-from jax._src.lax.control_flow.scan import map, scan, scan_p  # noqa: F401
+from jax._src.lax.control_flow.loops import fori_loop, while_loop, while_p
+from jax._src.lax.control_flow.scan import map, scan, scan_p

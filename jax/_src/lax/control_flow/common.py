@@ -16,7 +16,9 @@ from jax._src.tree_util import (
 )
 
 
-def stage(kind: str, fun: Callable, in_tree: PyTreeDef, in_avals: Sequence[Any], args: Sequence[Any]):
+def stage(
+    kind: str, fun: Callable, in_tree: PyTreeDef, in_avals: Sequence[Any], args: Sequence[Any]
+):
     """Stage a function of a tree of positional arguments; what was staged before is found again.
 
     Args:
@@ -61,7 +63,7 @@ def def_compiled_impl(primitive: core.Primitive, name: str, one_by_one: Callable
         key = (primitive, tuple(params.items()))
         call = cache.get(key)
         if call is None:
-            run = lambda *args: primitive.bind(*args, **params)  # noqa: E731
+            run = lambda *args: primitive.bind(*args, **params)
             call = cache[key] = dispatch.jit_hook(run, primitive.name)
         return call(*args)
 

@@ -8,8 +8,8 @@ import numpy as np
 from jax._src import ad_util, api_util, config, core, dtypes, traceback_util
 from jax._src.ad_util import Zero
 from jax._src.core import ClosedJaxpr, Primitive, typeof
-from jax._src.interpreters import ad, batching, mlir
-from jax._src.interpreters import partial_eval as pe
+from jax._src.interpreters import ad, batching, mlir, partial_eval as pe
+from jax._src.lax import lax
 from jax._src.lax.control_flow.common import (
     check_effects,
     def_compiled_impl,
@@ -18,7 +18,6 @@ from jax._src.lax.control_flow.common import (
     share_consts,
     stage,
 )
-from jax._src.lax import lax
 from jax._src.lib.mlir import ir
 from jax._src.lib.mlir.dialects import hlo
 from jax._src.tree_util import equality_errors_pytreedef, keystr, tree_flatten, tree_unflatten
@@ -29,7 +28,13 @@ _no_operand = object()
 
 
 @traceback_util.api_boundary
-def switch(index: Any, branches: Sequence[Callable], *operands: Any, operand: Any = _no_operand, linear=None):
+def switch(
+    index: Any,
+    branches: Sequence[Callable],
+    *operands: Any,
+    operand: Any = _no_operand,
+    linear=None,
+):
     """Apply one of several functions.
 
     Args:
@@ -51,7 +56,9 @@ def switch(index: Any, branches: Sequence[Callable], *operands: Any, operand: An
         raise TypeError("lax.switch: branches argument should be a sequence of callables.")
     if operand is not _no_operand:
         if operands:
-            raise TypeError("if 'operand' keyword is passed then no positional operands can be passed")
+            raise TypeError(
+                "if 'operand' keyword is passed then no positional operands can be passed"
+            )
         operands = (operand,)
     aval = typeof(index)
     if aval.shape:
@@ -74,7 +81,14 @@ def switch(index: Any, branches: Sequence[Callable], *operands: Any, operand: An
 
 
 @traceback_util.api_boundary
-def cond(pred: Any, true_fun: Callable, false_fun: Callable, *operands: Any, operand: Any = _no_operand, linear=None):
+def cond(
+    pred: Any,
+    true_fun: Callable,
+    false_fun: Callable,
+    *operands: Any,
+    operand: Any = _no_operand,
+    linear=None,
+):
     """Apply one of two functions.
 
     Args:
@@ -100,7 +114,9 @@ def cond(pred: Any, true_fun: Callable, false_fun: Callable, *operands: Any, ope
         )
     if operand is not _no_operand:
         if operands:
-            raise TypeError("if 'operand' keyword is passed then no positional operands can be passed")
+            raise TypeError(
+                "if 'operand' keyword is passed then no positional operands can be passed"
+            )
         operands = (operand,)
     if pred is None:
         raise TypeError("cond predicate is None")
@@ -112,7 +128,9 @@ def cond(pred: Any, true_fun: Callable, false_fun: Callable, *operands: Any, ope
         )
     dtype = typeof(pred).dtype
     if not (dtypes.issubdtype(dtype, np.number) or dtype == np.bool_):
-        raise TypeError(f"Pred type must be either boolean or number, got {dtypes.dtype_name(dtype)}.")
+        raise TypeError(
+            f"Pred type must be either boolean or number, got {dtypes.dtype_name(dtype)}."
+        )
     if config.disable_jit.value and core.is_concrete(pred):
         return (true_fun if bool(core.to_concrete_value(pred)) else false_fun)(*operands)
     if dtype != np.bool_:
@@ -183,7 +201,8 @@ def _promote_results(name: str, jaxprs, trees):
     if problems:
         what = "true_fun and false_fun" if names else "branches"
         raise TypeError(
-            f"{name} branches must have equal output types but they differ:\n\n" + "\n".join(problems)
+            f"{name} branches must have equal output types but they differ:\n\n"
+            + "\n".join(problems)
             + f"\n\nRevise {what} so that all output types match."
         )
     if not changed:
@@ -250,7 +269,11 @@ def _cond_types(index, *avals, branches, **_):
     )
     outs = []
     for column in zip(*[b.out_avals for b in branches]):
-        outs.append(column[0] if all(getattr(a, "weak_type", False) for a in column) else column[0].strip_weak_type())
+        outs.append(
+            column[0]
+            if all(getattr(a, "weak_type", False) for a in column)
+            else column[0].strip_weak_type()
+        )
     return outs, shifted
 
 
@@ -338,19 +361,24 @@ def _cond_linearize(primals, tangents, *, branches, **params):
     res_avals = [lin.residual_avals for lin in lins]
     layout, total = _share_residuals(res_avals)
     primal_branches = tuple(
-        _with_padded_residuals(lin.primal, n, slots, tuple(total)) for lin, slots in zip(lins, layout)
+        _with_padded_residuals(lin.primal, n, slots, tuple(total))
+        for lin, slots in zip(lins, layout)
     )
     results = cond_p.bind(index, *ops, branches=primal_branches, **params)
     outs, residuals = results[:n], results[n:]
     tangent_branches = tuple(
-        _with_selected_residuals(lin.tangent, slots, tuple(total)) for lin, slots in zip(lins, layout)
+        _with_selected_residuals(lin.tangent, slots, tuple(total))
+        for lin, slots in zip(lins, layout)
     )
     out_tangents = iter(())
     if any(nz_out):
         out_tangents = iter(
             cond_p.bind(
-                index, *residuals, *[t for t in tangents[1:] if type(t) is not Zero],
-                branches=tangent_branches, **params,
+                index,
+                *residuals,
+                *[t for t in tangents[1:] if type(t) is not Zero],
+                branches=tangent_branches,
+                **params,
             )  # fmt: skip
         )
     return outs, [
@@ -392,7 +420,9 @@ def _with_padded_residuals(primal: ClosedJaxpr, n: int, slots: tuple, total: tup
         outs = core.eval_jaxpr(primal.jaxpr, primal.consts, *args)
         padded: list = [None] * len(total)
         for slot, r in zip(slots, outs[n:]):
-            padded[slot] = lax._convert_element_type(r, weak_type=False) if typeof(r).weak_type else r
+            padded[slot] = (
+                lax._convert_element_type(r, weak_type=False) if typeof(r).weak_type else r
+            )
         return outs[:n] + [
             ad_util.zeros_like_aval(a) if p is None else p for p, a in zip(padded, total)
         ]
@@ -483,7 +513,9 @@ def _cond_batch(axis_data, args, dims, *, branches, **params):
             # What an element does not take must not give its derivative NaNs either.
             mask = lax.eq(index, lax._const(index, i))
             guarded = [
-                lax.select(lax.broadcast_in_dim(mask, typeof(x).shape, (0,)), x, lax.stop_gradient(x))
+                lax.select(
+                    lax.broadcast_in_dim(mask, typeof(x).shape, (0,)), x, lax.stop_gradient(x)
+                )
                 if d is not None and dtypes.issubdtype(typeof(x).dtype, np.inexact)
                 else x
                 for x, d in zip(ops, op_dims)
@@ -491,9 +523,7 @@ def _cond_batch(axis_data, args, dims, *, branches, **params):
             results.append(core.eval_jaxpr(b.jaxpr, b.consts, *guarded))
         outs = [_select_n(index, column) for column in zip(*results)]
         return outs, [0] * len(outs)
-    ops = [
-        batching.moveaxis(x, d, 0) if d is not None else x for x, d in zip(ops, op_dims)
-    ]
+    ops = [batching.moveaxis(x, d, 0) if d is not None else x for x, d in zip(ops, op_dims)]
     in_batched = [d is not None for d in op_dims]
     out_batched = [False] * len(branches[0].out_avals)
     for b in branches:
@@ -522,11 +552,11 @@ def _cond_dce(used_outputs, eqn):
     for b in branches:
         _, u = pe.dce_jaxpr(b.jaxpr, used_outputs)
         used = [x or y for x, y in zip(used, u)]
-    new = tuple(
-        _dce_closed(b, tuple(used_outputs), tuple(used)) for b in branches
-    )
-    if all(used) and all(used_outputs) and all(
-        len(n.jaxpr.eqns) == len(b.jaxpr.eqns) for n, b in zip(new, branches)
+    new = tuple(_dce_closed(b, tuple(used_outputs), tuple(used)) for b in branches)
+    if (
+        all(used)
+        and all(used_outputs)
+        and all(len(n.jaxpr.eqns) == len(b.jaxpr.eqns) for n, b in zip(new, branches))
     ):
         return [True] * len(eqn.invars), eqn
     new_eqn = eqn.replace(

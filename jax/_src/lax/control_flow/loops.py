@@ -9,8 +9,7 @@ import numpy as np
 from jax._src import api_util, config, core, dtypes, traceback_util
 from jax._src.ad_util import Zero
 from jax._src.core import ClosedJaxpr, Primitive, typeof
-from jax._src.interpreters import ad, batching, mlir
-from jax._src.interpreters import partial_eval as pe
+from jax._src.interpreters import ad, batching, mlir, partial_eval as pe
 from jax._src.lax import lax
 from jax._src.lax.control_flow.common import (
     check_effects,
@@ -24,8 +23,8 @@ from jax._src.lax.control_flow.common import (
 )
 from jax._src.lax.control_flow.scan import _carry_name, scan, while_hook
 from jax._src.lib.mlir import ir
-from jax._src.literals import TypedInt
 from jax._src.lib.mlir.dialects import hlo
+from jax._src.literals import TypedInt
 from jax._src.tree_util import tree_flatten, tree_structure, tree_unflatten, treedef_tuple
 
 traceback_util.register_exclusion(__file__)
@@ -54,7 +53,8 @@ def while_loop(cond_fun: Callable, body_fun: Callable, init_val: Any):
     if config.disable_jit.value:
         try:
             val = tree_unflatten(
-                tree_structure(init_val), [core.hooks.to_array(x) for x in tree_flatten(init_val)[0]]
+                tree_structure(init_val),
+                [core.hooks.to_array(x) for x in tree_flatten(init_val)[0]],
             )
             while cond_fun(val):
                 val = body_fun(val)
@@ -104,7 +104,9 @@ def while_loop(cond_fun: Callable, body_fun: Callable, init_val: Any):
 
 
 @traceback_util.api_boundary
-def fori_loop(lower: Any, upper: Any, body_fun: Callable, init_val: Any, *, unroll: int | bool | None = None):
+def fori_loop(
+    lower: Any, upper: Any, body_fun: Callable, init_val: Any, *, unroll: int | bool | None = None
+):
     """Apply a function for each integer of a range.
 
     Args:
@@ -144,7 +146,9 @@ def fori_loop(lower: Any, upper: Any, body_fun: Callable, init_val: Any, *, unro
         (_, result), _ = scan(body, init, None, length=length, unroll=unroll)
         return result
     if unroll is not None and unroll is not False and unroll != 1:
-        raise ValueError("Can only use `unroll` in `fori_loop` if the loop bounds are statically known.")
+        raise ValueError(
+            "Can only use `unroll` in `fori_loop` if the loop bounds are statically known."
+        )
     init = (_bound(lower, dtype, weak), _bound(upper, dtype, weak), init_val)
     _, _, result = while_loop(_is_before_end, _step_function(body_fun, "while", dtype, weak), init)
     return result
@@ -165,7 +169,7 @@ def _step_function(body_fun: Callable, loop: str, dtype, weak: bool) -> Callable
     try:
         body_ref = weakref.ref(body_fun)  # what is kept for a function must not hold on to it
     except TypeError:
-        body_ref = lambda: body_fun  # noqa: E731
+        body_ref = lambda: body_fun
     step = _bound(1, dtype, weak)
 
     def scan_step(carry, _):
@@ -235,7 +239,9 @@ def _while_typecheck(_, *atoms, cond_jaxpr, body_jaxpr, cond_nconsts, body_ncons
     cc, bc, carry = split_at(avals, cond_nconsts, body_nconsts)
     for name, jaxpr, got in (("cond", cond_jaxpr, cc + carry), ("body", body_jaxpr, bc + carry)):
         if len(jaxpr.in_avals) != len(got) or not all(map(core.typecompat, jaxpr.in_avals, got)):
-            raise core.JaxprTypeError(f"while {name} jaxpr takes {jaxpr.in_avals}, called with {got}")
+            raise core.JaxprTypeError(
+                f"while {name} jaxpr takes {jaxpr.in_avals}, called with {got}"
+            )
     for a, b in zip(carry, body_jaxpr.out_avals):
         if not core.typematch(a, b):
             raise core.JaxprTypeError(f"while body input and output types differ: {a} and {b}")
@@ -264,9 +270,17 @@ def _while_jvp(primals, tangents, *, cond_nconsts, cond_jaxpr, body_nconsts, bod
     t_init = [ad.instantiate_zeros(t) for t, nz in zip(t_init, nz_carry) if nz]
     # body: [consts, carry, t_consts, t_carry] -> [consts, t_consts, carry, t_carry]
     nb, nc, ntb, ntc = len(bconsts), len(init), len(t_bconsts), len(t_init)
-    order = [*range(nb), *range(nb + nc, nb + nc + ntb), *range(nb, nb + nc), *range(nb + nc + ntb, nb + nc + ntb + ntc)]
+    order = [
+        *range(nb),
+        *range(nb + nc, nb + nc + ntb),
+        *range(nb, nb + nc),
+        *range(nb + nc + ntb, nb + nc + ntb + ntc),
+    ]
     body = _reordered(jvp, tuple(order))
-    cond = _with_unused_carry(cond_jaxpr, tuple(a.to_tangent_aval() for a, nz in zip(body_jaxpr.out_avals, nz_carry) if nz))
+    cond = _with_unused_carry(
+        cond_jaxpr,
+        tuple(a.to_tangent_aval() for a, nz in zip(body_jaxpr.out_avals, nz_carry) if nz),
+    )
     outs = while_p.bind(
         *cconsts, *bconsts, *t_bconsts, *init, *t_init, cond_nconsts=cond_nconsts, cond_jaxpr=cond,
         body_nconsts=nb + ntb, body_jaxpr=body,
@@ -285,7 +299,8 @@ def _reordered(closed: ClosedJaxpr, order: tuple) -> ClosedJaxpr:
     jaxpr = closed.jaxpr
     return ClosedJaxpr(
         jaxpr.replace(
-            invars=[jaxpr.invars[i] for i in order], debug_info=jaxpr.debug_info.with_unknown_names()
+            invars=[jaxpr.invars[i] for i in order],
+            debug_info=jaxpr.debug_info.with_unknown_names(),
         ),
         closed.consts,
     )
@@ -342,7 +357,9 @@ def _while_batch(axis_data, args, dims, *, cond_nconsts, cond_jaxpr, body_nconst
     cconsts = [batching.moveaxis(x, d, 0) if d is not None else x for x, d in zip(cconsts, cd)]
     bconsts = [batching.moveaxis(x, d, 0) if d is not None else x for x, d in zip(bconsts, bd)]
     if pred_b:
-        if core.ordered_effects.filter_in(core.join_effects(cond_jaxpr.effects, body_jaxpr.effects)):
+        if core.ordered_effects.filter_in(
+            core.join_effects(cond_jaxpr.effects, body_jaxpr.effects)
+        ):
             raise NotImplementedError(
                 "ordered effects are not supported in vmap of while_loop with a batched predicate"
             )
@@ -496,7 +513,9 @@ def _while_lowering(ctx, *args, cond_jaxpr, body_jaxpr, cond_nconsts, body_ncons
     return mlir.unflatten_ir_values_like_types(results[n_tok:], carry_types)
 
 
-def _while_with_effects_in_condition(ctx, *args, cond_jaxpr, body_jaxpr, cond_nconsts, body_nconsts):
+def _while_with_effects_in_condition(
+    ctx, *args, cond_jaxpr, body_jaxpr, cond_nconsts, body_nconsts
+):
     """Carry the predicate, computed before the loop and at the end of the body."""
 
     def new_cond(pred, *_):

@@ -12,8 +12,7 @@ import numpy as np
 from jax._src import ad_util, api_util, config, core, traceback_util
 from jax._src.ad_util import Zero
 from jax._src.core import ClosedJaxpr, Primitive, typeof
-from jax._src.interpreters import ad, batching, mlir
-from jax._src.interpreters import partial_eval as pe
+from jax._src.interpreters import ad, batching, mlir, partial_eval as pe
 from jax._src.lax import lax, slicing
 from jax._src.lax.control_flow.common import (
     check_effects,
@@ -88,8 +87,7 @@ def scan(
         children = treedef_children(out_tree)
         if len(children) != 2 or not _is_pair(out_tree):
             raise TypeError(
-                "scan body output must be a pair, got "
-                f"{tree_unflatten(out_tree, jaxpr.out_avals)}."
+                f"scan body output must be a pair, got {tree_unflatten(out_tree, jaxpr.out_avals)}."
             )
         return jaxpr, consts, *children
 
@@ -104,7 +102,9 @@ def scan(
             ]
             init_avals = new_avals
             jaxpr, consts, carry_tree, ys_tree = trace(init_avals)
-    check_same_carry("scan body", init_tree, init_avals, carry_tree, jaxpr.out_avals[:n], _carry_name(f))
+    check_same_carry(
+        "scan body", init_tree, init_avals, carry_tree, jaxpr.out_avals[:n], _carry_name(f)
+    )
     closed = hoist(jaxpr)
     check_effects("scan", closed)
     if isinstance(unroll, bool):
@@ -134,7 +134,7 @@ def _carry_name(f) -> str:
 
 def _scan_length(xs, xs_flat, length) -> int:
     sizes = []
-    for (path, x) in generate_key_paths(xs):
+    for path, x in generate_key_paths(xs):
         shape = np.shape(x)
         if not shape:
             raise ValueError(
@@ -147,8 +147,9 @@ def _scan_length(xs, xs_flat, length) -> int:
             length = core.canonicalize_dim(length)
         except TypeError as err:
             raise core.ConcretizationTypeError(
-                length, "The `length` argument to `scan` expects a concrete `int` value. For scan-like "
-                "iteration with a dynamic length, use `while_loop` or `fori_loop`."
+                length,
+                "The `length` argument to `scan` expects a concrete `int` value. For scan-like "
+                "iteration with a dynamic length, use `while_loop` or `fori_loop`.",
             ) from err
         if not all(s == length for s in sizes):
             raise ValueError(
@@ -170,7 +171,9 @@ def _scan_length(xs, xs_flat, length) -> int:
 def _scan_eagerly(f, init, xs_flat, xs_tree, length, reverse):
     """The loop in Python, under `disable_jit`."""
     if length == 0:
-        raise ValueError("zero-length scan is not supported in disable_jit() mode because the output type is unknown.")
+        raise ValueError(
+            "zero-length scan is not supported in disable_jit() mode because the output type is unknown."
+        )
     carry, ys = init, []
     steps = range(length)
     for i in reversed(steps) if reverse else steps:
@@ -233,7 +236,9 @@ def _scan_typecheck(_, *atoms, jaxpr, length, num_consts, num_carry, **params):
             raise core.JaxprTypeError(f"scan jaxpr takes {name} inputs {want}, called with {got}")
     for a, b in zip(want_carry, jaxpr.out_avals):
         if not core.typematch(a, b):
-            raise core.JaxprTypeError(f"scan jaxpr carry input and output types differ: {a} and {b}")
+            raise core.JaxprTypeError(
+                f"scan jaxpr carry input and output types differ: {a} and {b}"
+            )
     return _scan_types(*avals, jaxpr=jaxpr, length=length, num_carry=num_carry)
 
 
@@ -258,7 +263,10 @@ def _scan_jvp(primals, tangents, *, reverse, length, jaxpr, num_consts, num_carr
     nz_consts, nz_init, nz_xs = split_at(nonzeros, num_consts, num_carry)
     num_ys = len(jaxpr.out_avals) - num_carry
     nz_carry, nz_out = _nonzero_carry_fixpoint(
-        jaxpr, nz_consts, nz_init, nz_xs,
+        jaxpr,
+        nz_consts,
+        nz_init,
+        nz_xs,
         lambda nz, carry: ad.jvp_jaxpr(jaxpr, nz, [*carry, *[False] * num_ys])[1],
     )
     nz_all = [*nz_consts, *nz_carry, *nz_xs]
@@ -323,7 +331,10 @@ def _scan_linearize(primals, tangents, *, reverse, length, jaxpr, num_consts, nu
     num_ys = len(jaxpr.out_avals) - num_carry
     no_ys = (False,) * num_ys
     nz_carry, _ = _nonzero_carry_fixpoint(
-        jaxpr, nz_consts, nz_init, nz_xs,
+        jaxpr,
+        nz_consts,
+        nz_init,
+        nz_xs,
         lambda nz, carry: ad.linearize_jaxpr(jaxpr, nz, (*carry, *no_ys)).nonzero_outs,
     )
     nz_all = (*nz_consts, *nz_carry, *nz_xs)
@@ -413,9 +424,7 @@ def _loop_invariant_residuals(lin, num_consts: int):
         return set(), None
     known = set(jaxpr.invars[:num_consts]) | set(jaxpr.constvars)
     for eqn in jaxpr.eqns:
-        if not eqn.effects and all(
-            type(v) is core.Literal or v in known for v in eqn.invars
-        ):
+        if not eqn.effects and all(type(v) is core.Literal or v in known for v in eqn.invars):
             known.update(eqn.outvars)
     invariant = {
         i
@@ -432,7 +441,9 @@ def _loop_invariant_residuals(lin, num_consts: int):
         used = [False] * len(jaxpr.outvars)
         for i in order:
             used[n_out + lin.residual_sources[i][1]] = True
-        hoisted, _ = pe.dce_jaxpr(jaxpr, used, [True] * num_consts + [False] * (len(jaxpr.invars) - num_consts))
+        hoisted, _ = pe.dce_jaxpr(
+            jaxpr, used, [True] * num_consts + [False] * (len(jaxpr.invars) - num_consts)
+        )
         values = core.eval_jaxpr(hoisted, lin.primal.consts, *consts)
         positions = sorted(n_out + lin.residual_sources[i][1] for i in order)
         by_position = dict(zip(positions, values))
@@ -465,7 +476,8 @@ def _primal_body(lin, num_consts: int, num_carry: int, num_ys: int, invariant: t
     if body is None:
         new, _ = pe.dce_jaxpr(
             jaxpr.replace(outvars=outvars, debug_info=jaxpr.debug_info.with_unknown_names()),
-            [True] * len(outvars), True,
+            [True] * len(outvars),
+            True,
         )
         body = cache[key] = ClosedJaxpr(new, lin.primal.consts)
     return body, where
@@ -490,9 +502,6 @@ def _scan_transpose(
     known_consts = [x for x, lin in zip(args[:num_consts], consts_lin) if not lin]
     known_xs = [x for x, lin in zip(args[num_consts + num_carry :], xs_lin) if not lin]
     lin_const_avals = [x.aval for x, lin in zip(args[:num_consts], consts_lin) if lin]
-    lin_xs_avals = [
-        core.mapped_aval(length, 0, x.aval) for x, lin in zip(args[num_consts + num_carry :], xs_lin) if lin
-    ]
     body, nz_xs, used = _transposed_body(
         jaxpr, tuple(consts_lin), num_carry, tuple(xs_lin), ys_nonzero
     )
@@ -522,7 +531,9 @@ scan_p.transpose = _scan_transpose
 
 
 @core.cached_on_jaxpr
-def _transposed_body(jaxpr: ClosedJaxpr, consts_lin: tuple, num_carry: int, xs_lin: tuple, ys_nonzero: tuple):
+def _transposed_body(
+    jaxpr: ClosedJaxpr, consts_lin: tuple, num_carry: int, xs_lin: tuple, ys_nonzero: tuple
+):
     """The body of the transposed loop.
 
     It takes (known constants, cotangents of linear constants so far, cotangent of the carry, cotangents of
@@ -589,7 +600,9 @@ def _scan_dependence(marked, *, jaxpr, num_consts, num_carry, **_):
 scan_p.dependence = _scan_dependence
 
 
-def _dependent_carries(jaxpr: ClosedJaxpr, marked: tuple, num_consts: int, num_carry: int) -> list[bool]:
+def _dependent_carries(
+    jaxpr: ClosedJaxpr, marked: tuple, num_consts: int, num_carry: int
+) -> list[bool]:
     """Which carries depend on marked operands once the loop has run any number of times."""
     flows = list(marked[num_consts : num_consts + num_carry])
     while True:
@@ -601,7 +614,17 @@ def _dependent_carries(jaxpr: ClosedJaxpr, marked: tuple, num_consts: int, num_c
 
 
 def _scan_transpose_mixed(
-    cts, args, linear, flows, reverse, length, jaxpr, num_consts, num_carry, unroll, _split_transpose
+    cts,
+    args,
+    linear,
+    flows,
+    reverse,
+    length,
+    jaxpr,
+    num_consts,
+    num_carry,
+    unroll,
+    _split_transpose,
 ):
     """Transpose a loop some of whose carries are known: run these first and stack what they were."""
     carry_lin = flows
@@ -697,8 +720,11 @@ def _scan_dce(used_outputs, eqn):
     used_carry, used_ys = list(used_outputs[:num_carry]), list(used_outputs[num_carry:])
     for _ in range(num_carry + 1):
         jaxpr, used_in = pe.dce_jaxpr(
-            closed.jaxpr, [*used_carry, *used_ys],
-            [False] * num_consts + used_carry + [False] * (len(closed.in_avals) - num_consts - num_carry),
+            closed.jaxpr,
+            [*used_carry, *used_ys],
+            [False] * num_consts
+            + used_carry
+            + [False] * (len(closed.in_avals) - num_consts - num_carry),
         )
         needed = used_in[num_consts : num_consts + num_carry]
         new = [a or b for a, b in zip(used_carry, needed)]
@@ -720,7 +746,10 @@ def _scan_dce(used_outputs, eqn):
         invars=[v for v, u in zip(eqn.invars, used_in) if u],
         outvars=outvars,
         params=dict(
-            eqn.params, jaxpr=new_closed, num_consts=sum(used_in[:num_consts]), num_carry=sum(used_carry)
+            eqn.params,
+            jaxpr=new_closed,
+            num_consts=sum(used_in[:num_consts]),
+            num_carry=sum(used_carry),
         ),
         effects=jaxpr.effects,
     )
@@ -730,9 +759,7 @@ def _scan_dce(used_outputs, eqn):
 scan_p.dce = _scan_dce
 
 
-def _scan_impl(
-    *args, reverse, length, jaxpr, num_consts, num_carry, unroll, _split_transpose
-):
+def _scan_impl(*args, reverse, length, jaxpr, num_consts, num_carry, unroll, _split_transpose):
     """The loop in terms of `while` (or unrolled): what it is lowered as."""
     consts, carry, xs = split_at(args, num_consts, num_carry)
     y_avals = jaxpr.out_avals[num_carry:]
@@ -747,11 +774,10 @@ def _scan_impl(
         order = range(length - 1, -1, -1) if reverse else range(length)
         ys: list = [None] * length
         for i in order:
-            carry, ys[i] = step(
-                carry, [slicing.index_in_dim(x, i, keepdims=False) for x in xs]
-            )
+            carry, ys[i] = step(carry, [slicing.index_in_dim(x, i, keepdims=False) for x in xs])
         stacked = [
-            lax.concatenate([lax.expand_dims(y, (0,)) for y in column], 0) if length > 1
+            lax.concatenate([lax.expand_dims(y, (0,)) for y in column], 0)
+            if length > 1
             else lax.expand_dims(column[0], (0,))
             for column in zip(*ys)
         ]
@@ -778,7 +804,12 @@ def _scan_impl(
         pairs = zip(ys_rest, ys_main) if reverse else zip(ys_main, ys_rest)
         return [*carry, *[lax.concatenate(list(p), 0) for p in pairs]]
 
-    ys = [lax.full((length, *a.shape), 0, a.dtype) if not _is_key(a) else lax.empty((length, *a.shape), a.dtype) for a in y_avals]
+    ys = [
+        lax.full((length, *a.shape), 0, a.dtype)
+        if not _is_key(a)
+        else lax.empty((length, *a.shape), a.dtype)
+        for a in y_avals
+    ]
 
     def body(i, state):
         carry, ys = state[:num_carry], state[num_carry:]
@@ -844,13 +875,11 @@ def _scan_pp(eqn, context, settings):
 scan_p.pp = _scan_pp
 
 
-
-
 # Functions made with scan
 
 
 @traceback_util.api_boundary
-def map(f: Callable, xs: Any, *, batch_size: int | None = None):  # noqa: A001
+def map(f: Callable, xs: Any, *, batch_size: int | None = None):
     """Apply a function to each slice of arrays along their leading axis, one after another.
 
     Args:
@@ -879,13 +908,16 @@ def map(f: Callable, xs: Any, *, batch_size: int | None = None):  # noqa: A001
     outs = []
     if groups:
         grouped = [
-            lax.reshape(x, (groups, batch_size, *np.shape(x)[1:])) for x in part(0, groups * batch_size)
+            lax.reshape(x, (groups, batch_size, *np.shape(x)[1:]))
+            for x in part(0, groups * batch_size)
         ]
         _, ys = scan(lambda _, x: ((), mapped(x)), (), tree_unflatten(tree, grouped))
         ys_leaves, ys_tree = tree_flatten(ys)
         outs.append([lax.reshape(y, (groups * batch_size, *y.shape[2:])) for y in ys_leaves])
     if rest or not groups:
-        ys_leaves, ys_tree = tree_flatten(mapped(tree_unflatten(tree, part(groups * batch_size, n))))
+        ys_leaves, ys_tree = tree_flatten(
+            mapped(tree_unflatten(tree, part(groups * batch_size, n)))
+        )
         outs.append(ys_leaves)
     joined = outs[0] if len(outs) == 1 else [lax.concatenate(list(p), 0) for p in zip(*outs)]
     return tree_unflatten(ys_tree, joined)
