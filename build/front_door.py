@@ -66,7 +66,7 @@ def test(arguments: list[str]) -> int:
     variables = _variables(JAX_ORACLE_PYTHON=prepare(oracle_environment(ROOT)))
     command = [str(python), "-m", "pytest"]
     if not _chooses_workers(arguments):
-        command += ["-n", "2", "--dist", "worksteal"]
+        command += ["-n", "2", "--dist", "loadfile"]
     start = time.monotonic()
     status = _call([*command, *map(_from_here, arguments)], variables)
     outcome = "passed" if status == 0 else f"failed (exit status {status})"

@@ -303,7 +303,7 @@ class KinksTest(jtu.JaxTestCase):
 
     def test_choices(self):
         cases = [
-            (jnp.abs, 0.0, 0.0), (lambda x: jnp.maximum(x, 0.0), 0.0, 0.5), (lambda x: jnp.minimum(x, 0.0), 0.0, 0.5),
+            (jnp.abs, 0.0, 1.0), (lambda x: jnp.maximum(x, 0.0), 0.0, 0.5), (lambda x: jnp.minimum(x, 0.0), 0.0, 0.5),
             (jax.nn.relu, 0.0, 0.0), (jnp.sign, 0.0, 0.0), (jnp.floor, 1.0, 0.0), (lambda x: jnp.clip(x, 0.0, 1.0), 2.0, 0.0),
             (lambda x: jnp.where(x > 0, x, -x), 0.0, -1.0), (lambda x: x**2, 0.0, 0.0), (lambda x: jnp.power(x, 3), 0.0, 0.0),
             (lambda x: jnp.max(jnp.stack([x, x])), 1.0, 1.0),

@@ -496,7 +496,7 @@ def fun_source_info(fun: Callable) -> str:
     name = getattr(fun, "__name__", None) or type(fun).__name__
     code = getattr(fun, "__code__", None)
     if code is None:
-        code = getattr(getattr(type(fun), "__call__", None), "__code__", None)
+        code = getattr(inspect.getattr_static(type(fun), "__call__", None), "__code__", None)
     if code is None:
         return str(name)
     return f"{name} at {code.co_filename}:{code.co_firstlineno}"

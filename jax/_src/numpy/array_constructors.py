@@ -7,13 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from jax._src import dtypes
+from jax._src import dlpack, dtypes
 from jax._src.array import array_from_numpy
 from jax._src.basearray import Array
 from jax._src.core import trace_ctx
 from jax._src.core.hooks import hooks
 from jax._src.device_transfer import device_put
-from jax._src.dlpack import from_dlpack as from_dlpack
 from jax._src.interpreters.partial_eval import DynamicJaxprTrace
 from jax._src.lax import lax
 from jax._src.library_jit import inline_jit
@@ -163,7 +162,7 @@ def _from_object(x, dtype):
 def _to_numpy(x):
     interface = getattr(x, "__cuda_array_interface__", None)
     if interface is not None and not hasattr(x, "__array__"):
-        return np.asarray(from_dlpack(x))
+        return np.asarray(dlpack.from_dlpack(x))
     return np.asarray(x)
 
 
@@ -289,6 +288,21 @@ def _to_array(x: Any) -> Any:
 
 
 hooks.to_array = _to_array
+
+
+@export
+def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> Array:
+    """An array from one of another library, sharing its memory where that is possible.
+
+    Args:
+      x: an array with the methods `__dlpack__` and `__dlpack_device__`.
+      device: the device for the array; where the data is if None.
+      copy: whether to copy the data; None for only if needed, False for an error if needed.
+
+    >>> jnp.from_dlpack(np.arange(3, dtype=np.float32))
+    Array([0., 1., 2.], dtype=float32)
+    """
+    return dlpack.from_dlpack(x, device=device, copy=copy)
 
 
 @export
