@@ -3,7 +3,7 @@
 >>> key = jax.random.key(0)
 >>> key, subkey = jax.random.split(key)
 >>> print(jax.random.normal(subkey, (2,)))
-[1.0040143 -0.9063372]
+[-2.4424558 -2.0356805]
 """
 
 from jax._src.random.continuous import (

@@ -1,8 +1,9 @@
 """Cases for the reductions, cumulative functions and quantiles of jax.numpy."""
 
-import jax.numpy as jnp
 import numpy as np
 from op_cases import Case, values
+
+import jax.numpy as jnp
 
 CASES: list[Case] = []
 INTS = ["int8", "int32", "uint8", "uint32", "bool"]
@@ -32,13 +33,32 @@ for name in REDUCTIONS:
     op = getattr(jnp, name)
     smooth = "both" if name not in LOGICAL else ""
     case(f"{name}_all", op, [x], diff=smooth, vmap=True)
-    case(f"{name}_axes", lambda x, op=op: (op(x, axis=1), op(x, axis=-1), op(x, axis=(0, 2)), op(x, axis=[0, 1])), [x])
-    case(f"{name}_keepdims", lambda x, op=op: (op(x, axis=1, keepdims=True), op(x, keepdims=True)), [x])
+    case(
+        f"{name}_axes",
+        lambda x, op=op: (op(x, axis=1), op(x, axis=-1), op(x, axis=(0, 2)), op(x, axis=[0, 1])),
+        [x],
+    )
+    case(
+        f"{name}_keepdims",
+        lambda x, op=op: (op(x, axis=1, keepdims=True), op(x, keepdims=True)),
+        [x],
+    )
     case(f"{name}_special", lambda x, op=op: (op(x), op(x, axis=1)), [SPECIAL])
-    case(f"{name}_half", each(op), [x.astype(d) for d in (np.float16,)] + [values((5,), "bfloat16", name)])
-    case(f"{name}_ints", each(op), [values((5,), d, name) for d in INTS if (d, name) != ("bool", "ptp")])
+    case(
+        f"{name}_half",
+        each(op),
+        [x.astype(d) for d in (np.float16,)] + [values((5,), "bfloat16", name)],
+    )
+    case(
+        f"{name}_ints",
+        each(op),
+        [values((5,), d, name) for d in INTS if (d, name) != ("bool", "ptp")],
+    )
     case(f"{name}_x64", each(op), [values((5,), d, name) for d in X64 if (d, name) != ("bool", "ptp") and not (d[0] == "c" and name in MEDIANS)], x64=True)  # fmt: skip
-    case(f"{name}_scalars", lambda op=op: (op(2), op(2.5), op(np.float32(1)), op(jnp.full((2,), 1.5))))
+    case(
+        f"{name}_scalars",
+        lambda op=op: (op(2), op(2.5), op(np.float32(1)), op(jnp.full((2,), 1.5))),
+    )
     if name not in MEDIANS:
         case(f"{name}_complex", op, [values((2, 3), "complex64", name)], diff=smooth if name in ("sum", "prod", "mean", "average") else "")  # fmt: skip
         case(f"{name}_empty_axis", lambda x, op=op: op(x, axis=1), [np.zeros((0, 3), np.float32)])
@@ -50,10 +70,18 @@ for name in REDUCTIONS:
         case(f"{name}_initial", lambda x, i, op=op: (op(x, initial=1), op(x, axis=1, initial=2.5), op(i, initial=2)), [x, values((5,), "int8", name)])  # fmt: skip
         case(f"error_{name}_initial", lambda x, op=op: op(x, initial=jnp.ones(3)), [x])
     if name in WITH_DTYPE:
-        targets = ("float16", "float32") if name in VARIANCES else ("int32", "int8", "float16", "complex64", "bool")
+        targets = (
+            ("float16", "float32")
+            if name in VARIANCES
+            else ("int32", "int8", "float16", "complex64", "bool")
+        )
         case(f"{name}_dtype", lambda x, i, op=op, t=targets: tuple(op(v, dtype=d) for d in t for v in (x, i)), [np.abs(x), values((5,), "int32", name)])  # fmt: skip
     if name in VARIANCES:
-        case(f"{name}_ddof", lambda x, op=op: (op(x, ddof=1), op(x, axis=1, ddof=3), op(x, axis=0, ddof=0.5)), [x])
+        case(
+            f"{name}_ddof",
+            lambda x, op=op: (op(x, ddof=1), op(x, axis=1, ddof=3), op(x, axis=0, ddof=0.5)),
+            [x],
+        )
         case(f"{name}_mean", lambda x, op=op: op(x, axis=1, mean=jnp.ones((2, 1, 4))), [x])
     case(f"error_{name}_list", lambda op=op: op([1, 2]))
     case(f"error_{name}_axis", lambda x, op=op: op(x, axis=3), [x])
@@ -69,7 +97,11 @@ case("sum_small_integers", lambda a, b: (jnp.sum(a, promote_integers=False), jnp
      [values((5,), "int8", "s"), values((5,), "uint16", "s")])  # fmt: skip
 case("var_correction", lambda x: (jnp.var(x, correction=1), jnp.std(x, correction=1)), [x])
 case("error_var_correction", lambda x: jnp.var(x, correction=1, ddof=1), [x])
-case("error_var_complex_dtype", lambda x: jnp.var(x, dtype="float32"), [values((3,), "complex64", "v")])
+case(
+    "error_var_complex_dtype",
+    lambda x: jnp.var(x, dtype="float32"),
+    [values((3,), "complex64", "v")],
+)
 case("methods", lambda x: (x := jnp.asarray(x)) is None or (x.sum(0), x.mean(), x.max(1), x.std(), x.any(), x.prod(1), x.cumsum(0), x.ptp()), [x])  # fmt: skip
 
 w = np.abs(values((2, 3), "float32", "weights"))
@@ -83,18 +115,32 @@ case("error_average_size", lambda a: jnp.average(a, axis=1, weights=jnp.ones(2))
 
 for name in "cumsum cumprod nancumsum nancumprod".split():
     op = getattr(jnp, name)
-    case(f"{name}_axis", lambda x, op=op: (op(x), op(x, axis=1), op(x, axis=-1)), [a], diff="both", vmap=True)
+    case(
+        f"{name}_axis",
+        lambda x, op=op: (op(x), op(x, axis=1), op(x, axis=-1)),
+        [a],
+        diff="both",
+        vmap=True,
+    )
     case(f"{name}_ints", each(op), [values((5,), d, name) for d in INTS])
     case(f"{name}_x64", each(op), [values((5,), d, name) for d in X64], x64=True)
     case(f"{name}_special", op, [SPECIAL])
-    case(f"{name}_dtype", lambda x, op=op: (op(x, dtype=int), op(x, dtype="float16"), op(x > 0, dtype=bool)), [a])
+    case(
+        f"{name}_dtype",
+        lambda x, op=op: (op(x, dtype=int), op(x, dtype="float16"), op(x > 0, dtype=bool)),
+        [a],
+    )
     case(f"{name}_scalar", lambda op=op: (op(2), op(2.5), op(jnp.full((2,), 1.5))))
     case(f"error_{name}_list", lambda op=op: op([1]))
     case(f"error_{name}_axis", lambda x, op=op: op(x, axis=5), [a])
 for name in "cumulative_sum cumulative_prod".split():
     op = getattr(jnp, name)
     case(f"{name}_ints", each(op), [values((5,), d, name) for d in INTS])
-    case(f"{name}_initial", lambda x, op=op: (op(x, axis=1, include_initial=True), op(x, axis=0, dtype=int)), [a])
+    case(
+        f"{name}_initial",
+        lambda x, op=op: (op(x, axis=1, include_initial=True), op(x, axis=0, dtype=int)),
+        [a],
+    )
     case(f"error_{name}_scalar", lambda op=op: op(1))
     case(f"error_{name}_axis", lambda x, op=op: op(x), [a])
 
@@ -103,7 +149,11 @@ for method in "linear lower higher midpoint nearest inverted_cdf".split():
     for name in ("quantile", "nanquantile"):
         op = getattr(jnp, name)
         case(f"{name}_{method}", lambda x, q, op=op, m=method: (op(x, q, method=m), op(x, q, axis=1, method=m), op(x, 0.3, axis=(0, 2), keepdims=True, method=m)), [x, q])  # fmt: skip
-        case(f"{name}_{method}_special", lambda x, q, op=op, m=method: op(x, q, axis=1, method=m), [SPECIAL, q])
+        case(
+            f"{name}_{method}_special",
+            lambda x, q, op=op, m=method: op(x, q, axis=1, method=m),
+            [SPECIAL, q],
+        )
 case("quantile_derivative", lambda x: jnp.quantile(x, 0.3, axis=1), [x], diff="both", vmap=True)
 case("quantile_half", lambda x, i: (jnp.quantile(x, 0.3), jnp.quantile(i, 0.3), jnp.percentile(i, 30.0)), [x.astype(np.float16), values((5,), "int32", "q")])  # fmt: skip
 case("percentile", lambda x: (jnp.percentile(x, 30), jnp.percentile(x, jnp.array([10.0, 90.0]), axis=1), jnp.nanpercentile(x, 30.0)), [x])  # fmt: skip

@@ -212,7 +212,6 @@ def checkpoint(
     @traceback_util.api_boundary
     def fun_remat(*args, **kwargs):
         statics = {i + len(args) if i < 0 else i for i in static_argnums}
-        api_util.check_hashable_static([args[i] for i in sorted(statics) if i < len(args)])
         dyn = tuple(a for i, a in enumerate(args) if i not in statics)
         dyn_kwargs = {k: v for k, v in kwargs.items() if k not in static_argnames}
         static_kwargs = {k: v for k, v in kwargs.items() if k in static_argnames}

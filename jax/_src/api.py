@@ -28,6 +28,8 @@ from jax._src.api_util import (
 )
 from jax._src.core import ShapeDtypeStruct, Tracer, typeof
 from jax._src.interpreters import ad, batching, partial_eval as pe
+from jax._src.lax.control_flow.scan import vmap_hook
+from jax._src.literals import TypedComplex, TypedFloat
 from jax._src.sharding_impls import UNSPECIFIED
 from jax._src.tree_util import (
     Partial,
@@ -234,8 +236,10 @@ def value_and_grad(
 @functools.cache
 def _one(aval):
     """The cotangent of a scalar: one, as a constant that jaxprs show in place."""
-    if aval.weak_type and aval.dtype == dtypes.canonicalize_dtype(np.float64):
-        return 1.0
+    if aval.weak_type and aval.dtype in (np.float32, np.float64):
+        return TypedFloat(1.0, aval.dtype)
+    if aval.weak_type and aval.dtype in (np.complex64, np.complex128):
+        return TypedComplex(1.0, aval.dtype)
     return np.ones((), aval.dtype)
 
 
@@ -1240,3 +1244,7 @@ def _in_scope(name, fun, args, kwargs):
 def clear_caches() -> None:
     """Forget everything cached: traces, lowerings and compiled programs."""
     clear_all_caches()
+
+
+# `lax.map` in batches is below this layer and needs `vmap`.
+vmap_hook[0] = vmap

@@ -607,14 +607,21 @@ class _flat_bwd:
                 out.append(SymbolicZero(want))
                 continue
             got = typeof(ct)
-            if got.shape != want.shape or got.dtype != want.dtype:
+            real = (
+                dtypes.issubdtype(want.dtype, np.floating),
+                dtypes.issubdtype(got.dtype, np.floating),
+            )
+            if got.shape != want.shape or (got.dtype != want.dtype and not all(real)):
                 path = keystr(list(generate_key_paths(dummy))[i][0])
                 raise ValueError(
                     f"Custom VJP bwd rule {self.name} must produce a cotangent of the same shape and "
                     f"dtype as the argument at path args{path}: expected {want.str_short()} but got "
                     f"{got.str_short()}."
                 )
-            out.append(ct)
+            # A rule may compute in another precision than its argument has.
+            out.append(
+                ct if got.dtype == want.dtype else core.hooks.convert_element_type(ct, want.dtype)
+            )
         return out
 
     def _match(self, result, dummy):

@@ -285,6 +285,7 @@ def raise_custom_vjp_error_on_jvp(*args, **params):
 
 custom_lin_p.def_impl(raise_custom_vjp_error_on_jvp)
 custom_lin_p.jvp = raise_custom_vjp_error_on_jvp
+custom_lin_p.batch = raise_custom_vjp_error_on_jvp
 
 
 class CustomVJPException(Exception):

@@ -584,7 +584,7 @@ def geomspace(
       num, endpoint, dtype, axis: as for `linspace`.
 
     >>> jnp.geomspace(1, 8, 4)
-    Array([1. , 2. , 4. , 7.9999995], dtype=float32)
+    Array([1.       , 2.       , 4.0000005, 8.       ], dtype=float32)
     """
     num = core.concrete_or_error(operator.index, num, "'num' argument of jnp.geomspace")
     axis = core.concrete_or_error(operator.index, axis, "'axis' argument of jnp.geomspace")

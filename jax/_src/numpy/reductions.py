@@ -170,7 +170,7 @@ def _static_axis(axis: Any, name: str) -> Any:
     context = f"axis argument to jnp.{name}()."
     if isinstance(axis, (str, bytes)):
         raise TypeError(f"jnp.{name}: axis must be an integer or integers, got {axis!r}")
-    if np.ndim(axis) == 0 and not hasattr(axis, "__iter__"):
+    if np.ndim(axis) == 0:
         return core.concrete_or_error(operator.index, axis, context)
     return tuple([core.concrete_or_error(operator.index, i, context) for i in axis])
 

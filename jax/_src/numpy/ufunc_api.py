@@ -267,7 +267,7 @@ class ufunc:
 
     def _element_dtype(self, dtype: Any) -> Any:
         """The dtype in which elements of `dtype` are combined."""
-        scalar = core.ShapedArray((), dtype)
+        scalar = core.ShapeDtypeStruct((), dtype)
         return api.eval_shape(self._call, *[scalar] * self.nin).dtype
 
     def _at_by_loop(self, a, indices, b):

@@ -356,7 +356,7 @@ def logaddexp(x1: ArrayLike, x2: ArrayLike, /) -> Array:
       x1, x2: arrays or scalars; see `add`. Integers are converted to floating point.
 
     >>> jnp.logaddexp(1000., 1000.)
-    Array(1000.69316, dtype=float32, weak_type=True)
+    Array(1000.6932, dtype=float32, weak_type=True)
     """
     return _logaddexp(*promote_args_inexact("logaddexp", x1, x2))
 

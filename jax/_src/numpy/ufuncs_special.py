@@ -172,8 +172,8 @@ def i0(x: ArrayLike) -> Array:
     Raises:
       ValueError: for complex numbers.
 
-    >>> jnp.i0(0.)
-    Array(1., dtype=float32, weak_type=True)
+    >>> jnp.i0(1.)
+    Array(1.266066, dtype=float32, weak_type=True)
     """
     x = promote_inexact("i0", x)
     if _kind(x) != "f":
@@ -218,7 +218,7 @@ def frexp(x: ArrayLike, /) -> tuple[Array, Array]:
       TypeError: for complex numbers.
 
     >>> jnp.frexp(6.)
-    (Array(0.75, dtype=float32, weak_type=True), Array(3, dtype=int32, weak_type=True))
+    (Array(0.75, dtype=float32), Array(3, dtype=int32))
     """
     check_arraylike("frexp", x)
     x = promote_inexact("frexp", x)
@@ -278,7 +278,7 @@ def ldexp(x1: ArrayLike, x2: ArrayLike, /) -> Array:
       ValueError: if `x1` is complex or `x2` is not of integers.
 
     >>> jnp.ldexp(0.75, 3)
-    Array(6., dtype=float32, weak_type=True)
+    Array(6., dtype=float32)
     """
     x1, x2 = _broadcast_arrays(x1, x2)
     d1, d2 = x1.dtype, x2.dtype

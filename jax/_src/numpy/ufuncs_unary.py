@@ -92,7 +92,7 @@ log10 = _inexact(
     _scaled_log(lambda x: lax.mul(x, _strong(x, 1 / np.log(10)))),
     "Elementwise logarithm with base 10.",
     "100.",
-    "2.",
+    "Array(2., dtype=float32)",
 )
 
 # Trigonometric and hyperbolic functions

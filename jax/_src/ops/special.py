@@ -41,8 +41,8 @@ def logsumexp(
       The logarithm; NaN where the sum is negative and the sign is not asked for. With `return_sign` a
       pair of arrays: the sign is the phase for complex numbers.
 
-    >>> print(jax.scipy.special.logsumexp(jax.numpy.array([1000.0, 1000.0])))
-    1000.69315
+    >>> print(jax.nn.logsumexp(jax.numpy.array([1000.0, 1000.0])))
+    1000.6932
     """
     if b is None:
         check_arraylike("logsumexp", a)

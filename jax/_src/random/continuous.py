@@ -237,7 +237,7 @@ def exponential(key, shape=(), dtype: Any = None, *, out_sharding=None):
       out_sharding: placement of the result.
 
     >>> print(jax.random.exponential(jax.random.key(0), (2,)))
-    [2.9501233 3.8443131]
+    [2.950128  3.8434246]
     """
     return _simple("exponential", _jit_exponential, key, shape, dtype, out_sharding)
 

@@ -44,7 +44,7 @@ def choice(key, a, shape=(), replace: bool = True, p=None, axis: int = 0, mode: 
       ValueError: without replacement, if more are asked than there are.
 
     >>> print(jax.random.choice(jax.random.key(0), 5, (3,), replace=False))
-    [4 2 3]
+    [0 1 4]
     """
     key, _ = check_prng_key("choice", key)
     if not isinstance(shape, (tuple, list)) and not np.ndim(shape):

@@ -157,7 +157,7 @@ def randint(key, shape, minval, maxval, dtype: Any = None, *, out_sharding=None)
       Array of that shape and dtype; `minval` where the range is empty.
 
     >>> print(jax.random.randint(jax.random.key(0), (5,), 0, 10))
-    [1 3 3 1 3]
+    [9 0 2 3 1]
     """
     dtype = any_dtype("randint", dtype, int)
     shape = shape_of("randint", shape)
@@ -247,7 +247,7 @@ def permutation(key, x, axis: int = 0, independent: bool = False, *, out_shardin
       The permuted array.
 
     >>> print(jax.random.permutation(jax.random.key(0), 5))
-    [4 2 3 0 1]
+    [0 1 4 3 2]
     """
     key, _ = check_prng_key("permutation", key)
     check_arraylike("permutation", x)

@@ -109,8 +109,11 @@ def scan(
     check_effects("scan", closed)
     if isinstance(unroll, bool):
         unroll = max(length, 1) if unroll else 1
-    if unroll < 1:
-        raise ValueError("`unroll` must be a `bool` or a positive `int`.")
+    if unroll < 0:
+        raise ValueError(
+            f"lax.scan: `unroll` must be a `bool` or a non-negative `int`, got {unroll}."
+        )
+    unroll = max(unroll, 1)
     outs = scan_p.bind(
         *consts, *init_flat, *xs_flat, reverse=bool(reverse), length=length, jaxpr=closed,
         num_consts=len(consts), num_carry=n, unroll=unroll, _split_transpose=_split_transpose,

@@ -1,0 +1,164 @@
+"""`checkpoint`: what is stored and what is computed again. Policies beside the reference: transforms_test."""
+
+import contextlib
+import io
+
+import numpy as np
+from absl.testing import absltest
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+from jax._src import test_util as jtu
+from jax.ad_checkpoint import checkpoint_name, print_saved_residuals
+
+F = np.float32
+policies = jax.checkpoint_policies
+
+
+def count(jaxpr, name):
+    """How often a primitive occurs, nested jaxprs included."""
+    jaxpr = getattr(jaxpr, "jaxpr", jaxpr)
+    own = sum(e.primitive.name == name for e in jaxpr.eqns)
+    return own + sum(count(sub, name) for sub in jax._src.core.subjaxprs(jaxpr))
+
+
+def grad_count(fun, name, *args):
+    return count(jax.make_jaxpr(jax.grad(fun))(*args), name)
+
+
+class CheckpointTest(jtu.JaxTestCase):
+    def test_same_values_and_derivatives(self):
+        f = lambda x, y: jnp.sum(jnp.sin(x @ y) * jnp.cos(x))
+        x, y = self.rng().randn(3, 3).astype(F), self.rng().randn(3, 3).astype(F)
+        g = jax.checkpoint(f)
+        for h in (
+            lambda f: f,
+            jax.jit,
+            lambda f: jax.grad(f, (0, 1)),
+            lambda f: jax.jit(jax.grad(f)),
+            jax.jacfwd,
+        ):
+            self.assertAllClose(h(g)(x, y), h(f)(x, y), rtol=1e-4, atol=1e-5)
+        self.assertAllClose(jax.hessian(g)(x, y), jax.hessian(f)(x, y), rtol=1e-3, atol=1e-4)
+        batched = np.stack([x, y])
+        self.assertAllClose(jax.vmap(g)(batched, batched), jax.vmap(f)(batched, batched), rtol=1e-4)
+        summed = lambda f: jax.grad(lambda a: jnp.sum(jax.vmap(f)(a, batched)))(batched)
+        self.assertAllClose(summed(g), summed(f), rtol=1e-4, atol=1e-5)
+        self.assertAllClose(
+            jax.vmap(jax.grad(g))(batched, batched),
+            jax.vmap(jax.grad(f))(batched, batched),
+            rtol=1e-4,
+            atol=1e-5,
+        )
+
+    def test_recomputes(self):
+        f = lambda x: jnp.sin(jnp.sin(jnp.sin(x)))
+        self.assertEqual(grad_count(f, "sin", F(1)), 3)
+        self.assertGreaterEqual(grad_count(jax.checkpoint(f), "sin", F(1)), 5)
+        saved = jax.checkpoint(f, policy=policies.everything_saveable)
+        self.assertLessEqual(grad_count(saved, "sin", F(1)), 3)
+
+    def test_policies(self):
+        w, x = np.ones((3, 3), F), np.ones(3, F)
+
+        def f(w):
+            return jnp.sum(jnp.sin(w @ jnp.sin(w @ x)))
+
+        dots = lambda **kw: grad_count(jax.checkpoint(f, **kw), "dot_general", w)
+        stored = dots(policy=policies.dots_saveable)
+        self.assertLess(stored, dots())
+        self.assertEqual(stored, grad_count(f, "dot_general", w))
+        self.assertEqual(dots(policy=policies.nothing_saveable), dots())
+        self.assertEqual(dots(policy=policies.dots_with_no_batch_dims_saveable), stored)
+
+    def test_names(self):
+        def f(x):
+            y = checkpoint_name(jnp.sin(x), "y")
+            return jnp.sin(checkpoint_name(jnp.cos(y), "z"))
+
+        counts = {
+            names: grad_count(
+                jax.checkpoint(f, policy=policies.save_only_these_names(*names)), "cos", F(1)
+            )
+            for names in ((), ("y",), ("z",), ("y", "z"))
+        }
+        self.assertLess(counts[("z",)], counts[()])
+        for policy in (policies.save_only_these_names("y"), policies.save_any_names_but_these("z"),
+                       policies.save_anything_except_these_names("z")):  # fmt: skip
+            self.assertAllClose(
+                jax.grad(jax.checkpoint(f, policy=policy))(F(1)), jax.grad(f)(F(1)), rtol=1e-5
+            )
+        with self.assertRaisesRegex(ValueError, "should not intersect"):
+            policies.save_and_offload_only_these_names(
+                names_which_can_be_saved=["a"], names_which_can_be_offloaded=["a"],
+                offload_src="device", offload_dst="pinned_host",
+            )  # fmt: skip
+        tree = checkpoint_name({"a": F(1), "b": np.ones(2, F)}, "n")
+        self.assertAllClose(tree, {"a": F(1), "b": np.ones(2, F)})
+
+    def test_in_scan(self):
+        def body(c, x):
+            return jnp.sin(jnp.sin(c * x)), None
+
+        xs = np.array([0.5, 1.5, -1.0], F)
+        plain = lambda c: lax.scan(body, c, xs)[0]
+        remat = lambda c: lax.scan(jax.checkpoint(body, prevent_cse=False), c, xs)[0]
+        self.assertAllClose(
+            jax.value_and_grad(remat)(F(1)), jax.value_and_grad(plain)(F(1)), rtol=1e-5
+        )
+
+        def stacked(fun):
+            closed = jax.make_jaxpr(jax.grad(fun))(F(1))
+            forward = next(e for e in closed.eqns if e.primitive is lax.scan_p)
+            return len(forward.outvars)
+
+        self.assertLess(stacked(remat), stacked(plain))
+
+    def test_static_arguments(self):
+        f = lambda x, n, *, flag=False: x * float(n) if n > 1 and not flag else x
+        self.assertAllClose(jax.grad(jax.checkpoint(f, static_argnums=1))(F(1), 3), F(3))
+        self.assertAllClose(jax.grad(jax.checkpoint(f, static_argnums=-1))(F(1), 3), F(3))
+        both = jax.checkpoint(f, static_argnums=1, static_argnames="flag")
+        self.assertAllClose(jax.grad(both)(F(1), 3, flag=True), F(1))
+        with self.assertRaises(jax.errors.TracerBoolConversionError):
+            jax.checkpoint(f)(F(1), 3)
+        with self.assertRaisesRegex(NotImplementedError, "static_argnums"):
+            jax.checkpoint(f, concrete=True)
+
+    def test_saved_residuals(self):
+        w = np.ones((3, 3), F)
+
+        def lines(fun):
+            out = io.StringIO()
+            with contextlib.redirect_stdout(out):
+                print_saved_residuals(fun, w)
+            return out.getvalue().splitlines()
+
+        f = lambda w: jnp.sum(jnp.sin(checkpoint_name(jnp.sin(w), "inner")))
+        self.assertTrue(any("from the argument w" in line for line in lines(jax.checkpoint(f))))
+        self.assertLen([line for line in lines(jax.checkpoint(f)) if "f32[3,3]" in line], 1)
+        self.assertGreaterEqual(len([line for line in lines(f) if "f32[3,3]" in line]), 2)
+        stored = lines(jax.checkpoint(f, policy=policies.save_only_these_names("inner")))
+        self.assertTrue(
+            any("f32[3,3]" in line and "argument" not in line for line in stored), stored
+        )
+
+    def test_barrier_against_merging(self):
+        f = lambda x: jnp.sin(jnp.sin(x))
+        text = lambda **kw: jax.jit(jax.grad(jax.checkpoint(f, **kw))).lower(F(1)).as_text()
+        self.assertIn("optimization_barrier", text())
+        self.assertNotIn("optimization_barrier", text(prevent_cse=False))
+
+    def test_metadata(self):
+        @jax.checkpoint
+        def named(x):
+            """Text."""
+            return x
+
+        self.assertEqual((named.__name__, named.__doc__), ("named", "Text."))
+        self.assertIs(jax.remat, jax.checkpoint)
+
+
+if __name__ == "__main__":
+    absltest.main(testLoader=jtu.JaxTestLoader())
