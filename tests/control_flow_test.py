@@ -30,10 +30,10 @@ class ScanTest(jtu.JaxTestCase):
                 lambda c, xs: sum(map(jnp.sum, python_scan_traced(f, c, xs, reverse))), (0, 1)
             )(F(0.5), xs)
             for unroll in (1, 2, 3, 7, 10, True):
-                scan = lambda c, xs: lax.scan(f, c, xs, reverse=reverse, unroll=unroll)  # noqa: B023
+                scan = lambda c, xs: lax.scan(f, c, xs, reverse=reverse, unroll=unroll)
                 for g in (scan, jax.jit(scan)):
                     self.assertAllClose(g(F(0.5), xs), expected, rtol=1e-5, atol=1e-5)
-                got = jax.grad(lambda c, xs: sum(map(jnp.sum, scan(c, xs))), (0, 1))(F(0.5), xs)  # noqa: B023
+                got = jax.grad(lambda c, xs: sum(map(jnp.sum, scan(c, xs))), (0, 1))(F(0.5), xs)
                 self.assertAllClose(got, grads, rtol=1e-4, atol=1e-5)
 
     def test_derivatives(self):
@@ -102,7 +102,7 @@ class ScanTest(jtu.JaxTestCase):
         for size in (None, 1, 2, 3, 7, 10):
             got = lax.map(lambda x: {"y": jnp.sin(x)}, xs, batch_size=size)
             self.assertAllClose(got, {"y": np.sin(xs)})
-            grad = jax.grad(lambda xs: jnp.sum(lax.map(jnp.sin, xs, batch_size=size)))(xs)  # noqa: B023
+            grad = jax.grad(lambda xs: jnp.sum(lax.map(jnp.sin, xs, batch_size=size)))(xs)
             self.assertAllClose(grad, np.cos(xs))
         with self.assertRaisesRegex(ValueError, "batch_size must be positive"):
             lax.map(jnp.sin, xs, batch_size=0)
@@ -120,7 +120,7 @@ class CondTest(jtu.JaxTestCase):
     def test_derivatives(self):
         f = lambda p, w, x: lax.cond(p, lambda x: jnp.sin(w * x), lambda x: w + x, x)
         for p in (True, False):
-            check_grads(lambda w, x: f(p, w, x), (F(0.7), F(1.3)), order=2, rtol=2e-2)  # noqa: B023
+            check_grads(lambda w, x: f(p, w, x), (F(0.7), F(1.3)), order=2, rtol=2e-2)
         g = jax.vmap(jax.grad(f, 1), (0, None, 0))
         self.assertAllClose(
             g(np.array([True, False]), F(2), np.ones(2, F)), np.array([np.cos(2), 1], F)

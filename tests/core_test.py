@@ -488,11 +488,11 @@ class LeaksTest(jtu.JaxTestCase):
         for name, run in runs.items():
             tracer = self.escaped(run)
             uses = [
-                lambda: lax.add(tracer, F(1)),  # noqa: B023
-                lambda: jax.jit(lambda x: x)(tracer),  # noqa: B023
-                lambda: jax.jit(lambda: lax.add(tracer, F(1)))(),  # noqa: B023
-                lambda: jnp.sin(tracer),  # noqa: B023
-                lambda: jax.device_put(tracer),  # noqa: B023
+                lambda: lax.add(tracer, F(1)),
+                lambda: jax.jit(lambda x: x)(tracer),
+                lambda: jax.jit(lambda: lax.add(tracer, F(1)))(),
+                lambda: jnp.sin(tracer),
+                lambda: jax.device_put(tracer),
             ]
             for use in uses:
                 with self.assertRaisesRegex(

@@ -41,7 +41,7 @@ class RulesAreUsedTest(jtu.JaxTestCase):
         ]  # fmt: skip
         for f, factor in ((marked_jvp(), 2), (marked_vjp(), 3)):
             for wrap in wraps:
-                g = lambda x: jnp.squeeze(jnp.asarray(jax.tree.leaves(wrap(f)(x))[0]))  # noqa: B023
+                g = lambda x: jnp.squeeze(jnp.asarray(jax.tree.leaves(wrap(f)(x))[0]))
                 expected = F(factor) * np.cos(x1)
                 self.assertAllClose(g(x1), np.sin(x1))
                 self.assertAllClose(jax.grad(g)(x1), expected, rtol=1e-5)
@@ -56,10 +56,10 @@ class RulesAreUsedTest(jtu.JaxTestCase):
 
             def loop(x):
                 for y in xs:
-                    x = f(x * y)  # noqa: B023
+                    x = f(x * y)
                 return x
 
-            scan = lambda x: lax.scan(lambda c, y: (f(c * y), None), x, xs)[0]  # noqa: B023
+            scan = lambda x: lax.scan(lambda c, y: (f(c * y), None), x, xs)[0]
             self.assertAllClose(
                 jax.value_and_grad(scan)(x1), jax.value_and_grad(loop)(x1), rtol=1e-5
             )

@@ -201,7 +201,7 @@ class InterruptTest(jtu.JaxTestCase):
                 self.flaky(fwd) if place == "fwd" else fwd,
                 self.flaky(bwd) if place == "bwd" else bwd,
             )
-            self.interrupted(lambda: jax.jit(jax.grad(g))(F(1)), 3)  # noqa: B023
+            self.interrupted(lambda: jax.jit(jax.grad(g))(F(1)), 3)
 
     @contextlib.contextmanager
     def patched(self, owner, name):

@@ -1,11 +1,11 @@
 """Random nestings of transformations: all ways to a derivative agree, with finite differences too."""
 
-import jax
 import numpy as np
 import pytest
-from jax._src import core
-from jax._src import test_util as jtu
 from random_programs import VECTOR, random_program
+
+import jax
+from jax._src import core, test_util as jtu
 
 
 def has_custom_vjp(f) -> bool:
@@ -24,12 +24,14 @@ def test_derivatives_agree(seed):
         f = random_program(seed)
         x, eps = VECTOR, 1e-6
         value = np.asarray(f(x))
-        close = lambda a, b, tol=1e-9: np.testing.assert_allclose(a, b, rtol=tol, atol=tol)  # noqa: E731
+        close = lambda a, b, tol=1e-9: np.testing.assert_allclose(a, b, rtol=tol, atol=tol)
         close(jax.jit(f)(x), value)
         batch = np.stack([x, x / 2])
         close(jax.vmap(f)(batch), np.stack([value, f(x / 2)]))
         close(jax.jit(jax.vmap(f))(batch), np.stack([value, f(x / 2)]))
-        numeric = np.stack([(np.asarray(f(x + e)) - np.asarray(f(x - e))) / (2 * eps) for e in eps * np.eye(3)], 1)
+        numeric = np.stack(
+            [(np.asarray(f(x + e)) - np.asarray(f(x - e))) / (2 * eps) for e in eps * np.eye(3)], 1
+        )
         try:
             backward = np.asarray(jax.jacrev(f)(x))
         except TypeError as err:  # forward mode inside of a function that has reverse mode only
@@ -53,7 +55,7 @@ def test_derivatives_agree(seed):
 def test_second_derivatives_agree(seed):
     with jax.enable_x64(True):
         f = random_program(seed, depth=2)
-        total = lambda x: f(x).sum()  # noqa: E731
+        total = lambda x: f(x).sum()
         try:
             reverse = np.asarray(jax.jacrev(jax.grad(total))(VECTOR))
             results = [jax.jacfwd(jax.grad(total))(VECTOR), jax.hessian(total)(VECTOR)]
@@ -64,7 +66,12 @@ def test_second_derivatives_agree(seed):
         for result in results:
             np.testing.assert_allclose(result, reverse, rtol=1e-8, atol=1e-8)
         eps = 1e-6
-        numeric = np.stack([np.asarray(jax.grad(total)(VECTOR + e)) - np.asarray(jax.grad(total)(VECTOR - e)) for e in eps * np.eye(3)])
+        numeric = np.stack(
+            [
+                np.asarray(jax.grad(total)(VECTOR + e)) - np.asarray(jax.grad(total)(VECTOR - e))
+                for e in eps * np.eye(3)
+            ]
+        )
         np.testing.assert_allclose(reverse, numeric / (2 * eps), rtol=1e-5, atol=1e-5)
 
 

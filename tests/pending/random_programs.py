@@ -1,7 +1,8 @@
 """Random functions from three numbers to three numbers, built of all transformations in all orders."""
 
-import jax
 import numpy as np
+
+import jax
 from jax import lax
 
 VECTOR = np.array([0.6, -0.4, 0.9])
@@ -22,7 +23,7 @@ def _constant(rng):
 
 def _leaf(rng):
     c = _constant(rng)
-    like = lambda x: lax.convert_element_type(c, x.dtype)  # noqa: E731
+    like = lambda x: lax.convert_element_type(c, x.dtype)
     return [
         lambda x: lax.sin(lax.mul(x, like(x))),
         lambda x: lax.tanh(lax.add(x, like(x))),
@@ -42,11 +43,29 @@ def _function(rng, depth):
         lambda: lambda x: lax.mul(f(x), g(x)),
         lambda: jax.jit(f),
         lambda: jax.checkpoint(f),
-        lambda: lambda x: lax.scan(lambda s, y: (lax.tanh(lax.add(f(s), g(lax.broadcast(y, (3,))))), None), x, lax.sin(x))[0],
-        lambda: lambda x: lax.scan(lambda s, _: (lax.tanh(f(s)), _total(s)), x, None, length=3, reverse=bool(seed_bit(c)))[1],
+        lambda: (
+            lambda x: lax.scan(
+                lambda s, y: (lax.tanh(lax.add(f(s), g(lax.broadcast(y, (3,))))), None),
+                x,
+                lax.sin(x),
+            )[0]
+        ),
+        lambda: (
+            lambda x: lax.scan(
+                lambda s, _: (lax.tanh(f(s)), _total(s)),
+                x,
+                None,
+                length=3,
+                reverse=bool(seed_bit(c)),
+            )[1]
+        ),
         lambda: lambda x: lax.cond(lax.lt(_total(x), lax.full_like(x, 0.1, shape=())), f, g, x),
         lambda: lambda x: lax.switch(1, [g, f, lax.neg], x),
-        lambda: lambda x: lax.reduce_sum(jax.vmap(lambda s: f(lax.mul(x, lax.broadcast(s, (3,)))))(lax.cos(x)), (0,)),
+        lambda: (
+            lambda x: lax.reduce_sum(
+                jax.vmap(lambda s: f(lax.mul(x, lax.broadcast(s, (3,)))))(lax.cos(x)), (0,)
+            )
+        ),
         lambda: lambda x: jax.vmap(lambda s: _total(f(lax.add(x, lax.broadcast(s, (3,))))))(x),
         lambda: lambda x: jax.jvp(f, (x,), (lax.sin(x),))[1],
         lambda: lambda x: jax.vjp(f, x)[1](g(x))[0],
