@@ -9,7 +9,7 @@ from jax._src import api_util, core, dtypes, traceback_util
 from jax._src.ad_util import SymbolicZero, Zero
 from jax._src.api_util import check_callable, flatten_fun_nokwargs
 from jax._src.core import Primitive, Tracer, typeof
-from jax._src.interpreters import ad, mlir, partial_eval as pe
+from jax._src.interpreters import ad, batching, mlir, partial_eval as pe
 from jax._src.interpreters.batching import not_mapped
 from jax._src.tree_util import (
     generate_key_paths,
@@ -676,6 +676,22 @@ def _custom_lin_lowering(ctx, *args, **params):
 
 
 mlir.register_lowering(ad.custom_lin_p, _custom_lin_lowering)
+
+
+def _custom_lin_batch(axis_data, args, dims, *, bwd, out_avals, in_zeros, num_res, **params):
+    tangent_dims = iter(dims[num_res:])
+    # Cotangents of arguments without a tangent are ignored.
+    in_dims = [next(tangent_dims) if zero is None else None for zero in in_zeros]
+    res_and_ct_dims = (*dims[:num_res], *[0] * len(out_avals))
+    batched_avals = [core.unmapped_aval(axis_data.size, 0, a) for a in out_avals]
+    outs = ad.custom_lin_p.bind(
+        *args, bwd=batching.batched_bwd(bwd, axis_data, res_and_ct_dims, in_dims),
+        out_avals=tuple(batched_avals), in_zeros=in_zeros, num_res=num_res, **params,
+    )  # fmt: skip
+    return outs, [0] * len(outs)
+
+
+ad.custom_lin_p.axis_batch = _custom_lin_batch
 
 
 def _custom_vjp_bind_params(params):

@@ -285,7 +285,6 @@ def raise_custom_vjp_error_on_jvp(*args, **params):
 
 custom_lin_p.def_impl(raise_custom_vjp_error_on_jvp)
 custom_lin_p.jvp = raise_custom_vjp_error_on_jvp
-custom_lin_p.batch = raise_custom_vjp_error_on_jvp
 
 
 class CustomVJPException(Exception):
@@ -308,7 +307,7 @@ custom_lin_p.transpose = _custom_lin_transpose
 
 def _custom_lin_pp(eqn, context, settings):
     params = dict(
-        bwd=getattr(eqn.params["bwd"].func, "name", "bwd"),
+        bwd=getattr(getattr(eqn.params["bwd"], "func", None), "name", "bwd"),
         in_zeros=[zero is not None for zero in eqn.params["in_zeros"]],
         num_res=eqn.params["num_res"],
         symbolic_zeros=eqn.params["symbolic_zeros"],

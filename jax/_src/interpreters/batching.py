@@ -299,6 +299,16 @@ class _BatchedBwd(_Batched):
         return [_match_and_sum(axis_data, d, dst, x) for (x, d), dst in zip(pairs, self.in_dims)]
 
 
+def batched_bwd(bwd: Callable, axis_data: AxisData, in_dims: Sequence, out_dims: Sequence) -> Callable:
+    """A backward rule on batches, of its own mapping: sums over it where `out_dims` is None."""
+
+    def run(*vals):
+        pairs = _Batched(bwd, TraceTag(), axis_data, None).run(vals, in_dims)
+        return [_match_and_sum(axis_data, d, dst, x) for (x, d), dst in zip(pairs, out_dims)]
+
+    return run
+
+
 def _match_and_sum(axis_data, src, dst, x):
     if x is None:
         return None
