@@ -299,7 +299,9 @@ class _BatchedBwd(_Batched):
         return [_match_and_sum(axis_data, d, dst, x) for (x, d), dst in zip(pairs, self.in_dims)]
 
 
-def batched_bwd(bwd: Callable, axis_data: AxisData, in_dims: Sequence, out_dims: Sequence) -> Callable:
+def batched_bwd(
+    bwd: Callable, axis_data: AxisData, in_dims: Sequence, out_dims: Sequence
+) -> Callable:
     """A backward rule on batches, of its own mapping: sums over it where `out_dims` is None."""
 
     def run(*vals):
