@@ -409,6 +409,47 @@ class Hashable:
         return isinstance(other, Hashable) and self.val == other.val
 
 
+class HashableArray:
+    """A NumPy array hashed and compared by its type, shape and elements."""
+
+    __slots__ = ("val",)
+
+    def __init__(self, val: np.ndarray):
+        self.val = val
+
+    def __repr__(self) -> str:
+        return f"HashableArray({self.val!r})"
+
+    def __hash__(self) -> int:
+        return hash((self.val.shape, self.val.dtype, self.val.tobytes()))
+
+    def __eq__(self, other: Any) -> bool:
+        return (
+            isinstance(other, HashableArray)
+            and self.val.dtype == other.val.dtype
+            and self.val.shape == other.val.shape
+            and self.val.tobytes() == other.val.tobytes()
+        )
+
+
+class HashableDict:
+    """A dict of hashable values, hashed and compared by its items."""
+
+    __slots__ = ("val",)
+
+    def __init__(self, val: dict[str, Any]):
+        self.val = val
+
+    def __repr__(self) -> str:
+        return repr(self.val)
+
+    def __hash__(self) -> int:
+        return hash(frozenset(self.val.items()))
+
+    def __eq__(self, other: Any) -> bool:
+        return isinstance(other, HashableDict) and self.val == other.val
+
+
 class Unhashable:
     """A value hashed by identity."""
 

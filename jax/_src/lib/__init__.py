@@ -118,6 +118,11 @@ def __getattr__(name: str) -> Any:
     return value
 
 
+def jaxlib_folder() -> str:
+    """Where jaxlib is installed."""
+    return os.path.dirname(os.path.abspath(jaxlib.__file__))
+
+
 def _collect_deferred_buffers(*_: Any) -> None:
     # Buffers dropped by threads without the interpreter lock wait in C++ until someone frees them.
     _jax.collect_garbage()
@@ -135,6 +140,7 @@ __all__ = [
     "check_jaxlib_version",
     "config_ext",
     "cpu_feature_guard",
+    "jaxlib_folder",
     "ffi",
     "guard_lib",
     "ifrt_version",

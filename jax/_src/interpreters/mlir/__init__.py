@@ -37,6 +37,10 @@ from jax._src.interpreters.mlir.context import (
     upstream_dialects as upstream_dialects,
 )
 from jax._src.interpreters.mlir.custom_call import custom_call as custom_call
+from jax._src.interpreters.mlir.ffi import (
+    build_ffi_lowering_function as build_ffi_lowering_function,
+    ffi_lowering as ffi_lowering,
+)
 from jax._src.interpreters.mlir.functions import (
     call_lowering as call_lowering,
     check_backend_matches as check_backend_matches,

@@ -275,7 +275,7 @@ def get_constant_handler(type_: type) -> ConstantHandler | None:
     return handler
 
 
-def ir_constant(val: Any, *, const_lowering: dict | None = None, aval: Any = None) -> Any:
+def ir_constant(val: Any, *, const_lowering: dict[Any, Any] | None = None, aval: Any = None) -> Any:
     """Emits the constant `val` at the insertion point.
 
     Args:
@@ -302,7 +302,7 @@ def ir_constant(val: Any, *, const_lowering: dict | None = None, aval: Any = Non
 
 
 def ir_constants(
-    val: Any, *, const_lowering: dict | None = None, aval: Any = None
+    val: Any, *, const_lowering: dict[Any, Any] | None = None, aval: Any = None
 ) -> tuple[Any, ...]:
     """As `ir_constant`, always a tuple."""
     out = ir_constant(val, const_lowering=const_lowering, aval=aval)

@@ -136,10 +136,10 @@ class LoweringParameters:
         self.export_ignore_forward_compatibility = export_ignore_forward_compatibility
         self.hoist_constants_as_args = hoist_constants_as_args
 
-    def _key(self) -> tuple:
+    def _key(self) -> tuple[Any, ...]:
         return tuple(getattr(self, name) for name in self.__slots__)
 
-    def replace(self, **kw) -> LoweringParameters:
+    def replace(self, **kw: Any) -> LoweringParameters:
         return LoweringParameters(**{**dict(zip(self.__slots__, self._key())), **kw})
 
     def __eq__(self, other: object) -> bool:
@@ -217,15 +217,15 @@ class ModuleContext:
         symbol_table: Any = None,
         shape_poly_state: ShapePolyLoweringState | None = None,
         all_default_mem_kind: bool = True,
-        lowering_cache: dict | None = None,
-        cached_primitive_lowerings: dict | None = None,
+        lowering_cache: dict[Any, Any] | None = None,
+        cached_primitive_lowerings: dict[Any, Any] | None = None,
         traceback_caches: TracebackCaches | None = None,
-        sharding_attr_cache: dict | None = None,
-        meshes: dict | None = None,
-        aval_to_ir_types_cache: dict | None = None,
-        pallas_lowering_cache: dict | None = None,
-        attribute_cache: dict | None = None,
-        rules: dict | None = None,
+        sharding_attr_cache: dict[Any, Any] | None = None,
+        meshes: dict[Any, Any] | None = None,
+        aval_to_ir_types_cache: dict[Any, Any] | None = None,
+        pallas_lowering_cache: dict[Any, Any] | None = None,
+        attribute_cache: dict[Any, Any] | None = None,
+        rules: dict[Any, Any] | None = None,
     ):
         self.context = make_ir_context() if context is None else context
         if module is None:
@@ -270,7 +270,7 @@ class ModuleContext:
         # The lowering rule in force, by primitive.
         self.rules = {} if rules is None else rules
 
-    def replace(self, **kw) -> ModuleContext:
+    def replace(self, **kw: Any) -> ModuleContext:
         """A context of the same module with some fields replaced."""
         fields = {name: getattr(self, name) for name in self.__slots__}
         if "platforms" in kw or "lowering_parameters" in kw:
@@ -364,11 +364,11 @@ class LoweringRuleContext:
         traceback: Any = None,
         primitive: Any = None,
         avals_in: Sequence[Any] = (),
-        avals_out: Sequence[Any] | None = None,
+        avals_out: Any = None,
         tokens_in: TokenSet = empty_token_set,
         tokens_out: TokenSet | None = None,
-        const_lowering: dict | None = None,
-        axis_size_env: dict | None = None,
+        const_lowering: dict[Any, Any] | None = None,
+        axis_size_env: dict[Any, Any] | None = None,
         dim_var_values: Sequence[Any] = (),
         jaxpr_eqn_ctx: Any = None,
         platforms: Sequence[str] | None = None,
@@ -392,7 +392,7 @@ class LoweringRuleContext:
             raise ValueError("the lowering rule has already set its tokens")
         self.tokens_out = tokens_out
 
-    def replace(self, **kw) -> LoweringRuleContext:
+    def replace(self, **kw: Any) -> LoweringRuleContext:
         """A context with some fields replaced; `tokens_out` is never carried over."""
         fields = {name: getattr(self, name) for name in self.__slots__}
         fields["tokens_out"] = None

@@ -118,10 +118,10 @@ def lower_jaxpr_to_fun(
     plain_in = len(flat_in_types) == len(in_types)
     plain_out = len(flat_out_types) == len(out_types)
 
-    def for_args(values, default=None):
+    def for_args(values: Sequence[Any], default: Any = None) -> Any:
         return _flat_values(values, pad_in, in_types, plain_in, default)
 
-    def for_results(values, default=None):
+    def for_results(values: Sequence[Any], default: Any = None) -> Any:
         return _flat_values(values, pad_out, out_types, plain_out, default)
 
     flat_in_avals = all_in if plain_in else for_args(in_avals)
@@ -188,7 +188,7 @@ def lower_jaxpr_to_fun(
                 if result_name:
                     attrs["jax.result_info"] = ir.StringAttr.get(result_name)
         if use_sharding_annotations and ir_result_shardings is not None:
-            flat = for_results(list(result_shardings))
+            flat = for_results(list(result_shardings or ()))
             for attrs, sharding, s in zip(result_attrs, ir_result_shardings, flat):
                 if sharding is not None and not contains_unconstrained(s):
                     attrs[sharding_key] = get_sharding_attr(ctx, sharding)
@@ -264,7 +264,7 @@ def lower_jaxpr_to_fun(
 _dim_aval = core.ShapedArray((), np.dtype(np.int32))
 
 
-def _flat_values(values, pad, types, plain, default):
+def _flat_values(values: Sequence[Any], pad: Any, types: Any, plain: Any, default: Any) -> Any:
     """`values` after `pad` defaults; repeated for values that several IR values represent."""
     values = list(values)
     if plain:
@@ -280,7 +280,9 @@ def _main_scope(jaxpr: core.Jaxpr) -> str:
     return util.wrap_name(info.traced_for or "jit", info.func_name or "unknown")
 
 
-def _constrain_argument(ctx, value, aval, annotated, sharding):
+def _constrain_argument(
+    ctx: Any, value: Any, aval: core.AbstractValue, annotated: Any, sharding: Any
+) -> Any:
     if not isinstance(aval, core.ShapedArray):
         return value
     if not annotated and sharding is not None:
@@ -291,8 +293,15 @@ def _constrain_argument(ctx, value, aval, annotated, sharding):
 
 
 def _constrain_results(
-    ctx, outs, avals, ir_shardings, shardings, annotated, memory_kinds, propagated_kinds
-):
+    ctx: Any,
+    outs: Sequence[Any],
+    avals: Sequence[core.AbstractValue],
+    ir_shardings: Any,
+    shardings: Any,
+    annotated: Any,
+    memory_kinds: Any,
+    propagated_kinds: Any,
+) -> Any:
     rule_ctx = LoweringRuleContext(ctx, None, None, None, (), None)
     out = []
     for i, (value, aval) in enumerate(zip(outs, avals)):
@@ -315,7 +324,7 @@ def _constrain_results(
     return out
 
 
-def _unconstrained_dims(sharding):
+def _unconstrained_dims(sharding: Any) -> Any:
     return {
         i for i, p in enumerate(sharding.spec.partitions) if p is type(sharding.spec).UNCONSTRAINED
     } or None
@@ -332,7 +341,7 @@ def lower_called_computation(
     backend: str | None = None,
     arg_names: Sequence[str | None] | None = None,
     result_names: Sequence[str] | None = None,
-) -> tuple[Any, list[Any], list[Any]]:
+) -> tuple[Any, list[Any], Sequence[Any]]:
     """The module's function for a jaxpr, made the first time it is asked for.
 
     Args:
@@ -368,7 +377,8 @@ def lower_called_computation(
         )
         entry = (func_op, func_op.type.results, effects, call_jaxpr)
         ctx.lowering_cache[key] = entry
-    return entry[:3]
+    func_op, result_types, effects, _ = entry
+    return func_op, result_types, effects
 
 
 def call_lowering(
@@ -508,7 +518,13 @@ def lower_jit_call(
     return _constrained(ctx, outs, ctx.avals_out, out_shardings, out_layouts)
 
 
-def _constrained(ctx, values, avals, shardings, layouts):
+def _constrained(
+    ctx: Any,
+    values: Sequence[Any],
+    avals: Sequence[core.AbstractValue],
+    shardings: Any,
+    layouts: Any,
+) -> Sequence[Any]:
     module_ctx = ctx.module_context
     if shardings and not is_single_device(module_ctx):
         values = [

@@ -28,7 +28,7 @@ class TracebackCaches:
         self.prefixes: dict[int, tuple[Any, str]] = {}
 
 
-def _filename_of(pattern: str | None):
+def _filename_of(pattern: str | None) -> Any:
     is_user_filename = source_info_util.is_user_filename
 
     def code_to_filename(code: types.CodeType) -> str | None:

@@ -216,9 +216,18 @@ def sanitize_name(name: str) -> str:
 
 
 def _set_up_donation(
-    jaxpr, platforms, num_partitions, donated_args, input_output_aliases, arg_shardings,
-    result_shardings, arg_memory_kinds, result_memory_kinds, in_layouts, out_layouts,
-):  # fmt: skip
+    jaxpr: core.ClosedJaxpr,
+    platforms: Sequence[str],
+    num_partitions: int,
+    donated_args: Sequence[bool],
+    input_output_aliases: Sequence[int | None] | None,
+    arg_shardings: Sequence[Any] | None,
+    result_shardings: Sequence[Any] | None,
+    arg_memory_kinds: Sequence[Any] | None,
+    result_memory_kinds: Sequence[Any] | None,
+    in_layouts: Sequence[Any] | None,
+    out_layouts: Sequence[Any] | None,
+) -> tuple[Any, Any]:
     """Aliases of arguments with results, and arguments that the compiler may reuse as it likes."""
     if not set(platforms) & set(_platforms_with_donation):
         platform = platforms[0]
@@ -235,7 +244,7 @@ def _set_up_donation(
     )
     taken = {i for i in aliases if i is not None}
 
-    def key(avals, kinds, i):
+    def key(avals: Sequence[core.AbstractValue], kinds: Any, i: Any) -> Any:
         aval = core.physical_aval(avals[i])
         if not isinstance(aval, core.ShapedArray):
             return aval
@@ -252,7 +261,7 @@ def _set_up_donation(
         if not donated[i] or aliases[i] is not None:
             continue
         candidates = free.get(key(in_avals, arg_memory_kinds, i), [])
-        in_sharding = arg_shardings[i] if arg_shardings is not None else None
+        in_sharding: Any = arg_shardings[i] if arg_shardings is not None else None
         in_layout = in_layouts[i] if in_layouts else None
         for k, result in enumerate(candidates):
             out_sharding = result_shardings[result] if result_shardings is not None else None
@@ -289,7 +298,7 @@ def _set_up_donation(
     )
 
 
-def _unused_buffer(aval, sharding) -> str:
+def _unused_buffer(aval: core.AbstractValue, sharding: Any) -> str:
     if sharding is not None and isinstance(aval, core.ShapedArray):
         try:
             aval = aval.update(shape=sharding.shard_shape(aval.shape), sharding=None)
@@ -368,7 +377,7 @@ def merge_mlir_modules(
 
 
 def _symbol_name(op: Any) -> str:
-    return op.attributes["sym_name"].value
+    return str(op.attributes["sym_name"].value)
 
 
 # Text and files

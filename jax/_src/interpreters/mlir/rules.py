@@ -108,12 +108,12 @@ def rule_for(ctx: ModuleContext, prim: core.Primitive) -> LoweringRule:
     if len(rules) == 1:
         rule = next(iter(rules.values()))
     else:
-        rules = dict(rules)
-        default = rules.pop(None, None)
+        default = rules.get(None)
+        named = {name: rule for name, rule in rules.items() if name is not None}
 
-        def rule(rule_ctx, *args, **params):
+        def rule(rule_ctx: Any, *args: Any, **params: Any) -> Any:
             effects = frozenset(rule_ctx.tokens_in.effects())
-            return lower_per_platform(rule_ctx, str(prim), rules, default, effects, *args, **params)
+            return lower_per_platform(rule_ctx, str(prim), named, default, effects, *args, **params)
 
     ctx.rules[prim] = rule
     return rule
@@ -127,7 +127,7 @@ def jaxpr_subcomp(
     consts_for_constvars: Sequence[IrValues],
     *args: IrValues,
     dim_var_values: Sequence[Any] = (),
-    const_lowering: dict | None = None,
+    const_lowering: dict[Any, Any] | None = None,
     outer_traceback: Any = None,
     traceback: Any = None,
 ) -> tuple[list[IrValues], TokenSet]:
@@ -161,8 +161,9 @@ def jaxpr_subcomp(
     caches = ctx.traceback_caches
     locate = caches.traceback_to_location.get
     rules = ctx.rules
-    stacks: dict[tuple, tuple[Any, str]] = {}
-    stack = prefix = seen_names = None
+    stacks: dict[tuple[Any, ...], tuple[Any, str]] = {}
+    stack = seen_names = None
+    prefix = ""
     seen_tb = tb_loc = None
     eqn_ctx = None
     manager = None
@@ -357,7 +358,7 @@ class _LoweredFunction:
 
     __slots__ = ("fun", "multiple_results", "traces", "__weakref__")
 
-    def __init__(self, fun: Callable, multiple_results: bool):
+    def __init__(self, fun: Callable[..., Any], multiple_results: bool):
         self.fun = fun
         self.multiple_results = multiple_results
         self.traces: dict[Any, Any] = {}
@@ -386,6 +387,7 @@ class _LoweredFunction:
 
     def trace(self, avals: Sequence[Any], params: dict[str, Any]) -> core.ClosedJaxpr:
         fun, multiple_results = self.fun, self.multiple_results
+        key: Any
         try:
             key = (tuple(avals), tuple(params.items()), config.trace_context())
             closed = self.traces.get(key)
@@ -393,7 +395,7 @@ class _LoweredFunction:
             key = closed = None
         if closed is None:
 
-            def flat_fun(*xs):
+            def flat_fun(*xs: Any) -> Any:
                 out = fun(*xs, **params)
                 return out if multiple_results else (out,)
 
@@ -408,7 +410,7 @@ class _LoweredFunction:
         return closed
 
 
-def lower_fun(fun: Callable, multiple_results: bool = True) -> LoweringRule:
+def lower_fun(fun: Callable[..., Any], multiple_results: bool = True) -> LoweringRule:
     """A lowering rule from a function that JAX can trace.
 
     Args:
@@ -420,8 +422,11 @@ def lower_fun(fun: Callable, multiple_results: bool = True) -> LoweringRule:
 
 
 def delegate_lowering(
-    ctx: LoweringRuleContext, lowering_fun: Callable, *args: Any, **ctx_override_kwargs: Any
-) -> Sequence[IrValues]:
+    ctx: LoweringRuleContext,
+    lowering_fun: Callable[..., Any],
+    *args: Any,
+    **ctx_override_kwargs: Any,
+) -> Any:
     """Applies another rule inside a rule, with some fields of the context replaced.
 
     Example:
@@ -529,9 +534,10 @@ def lower_per_platform(
 def outlined(rule: LoweringRule) -> LoweringRule:
     """A rule that puts what `rule` emits in a function, one for all equal equations of a module."""
 
-    def outlined_rule(ctx: LoweringRuleContext, *args: IrValues, **params: Any):
+    def outlined_rule(ctx: LoweringRuleContext, *args: IrValues, **params: Any) -> Any:
         module_ctx = ctx.module_context
         ordered = list(ctx.tokens_in.effects())
+        key: Any
         try:
             key = (
                 rule,
@@ -563,7 +569,13 @@ def outlined(rule: LoweringRule) -> LoweringRule:
     return outlined_rule
 
 
-def _emit_rule_as_function(rule, ctx, ordered, args, params):
+def _emit_rule_as_function(
+    rule: Callable[..., Any],
+    ctx: Any,
+    ordered: Sequence[Any],
+    args: Sequence[Any],
+    params: dict[str, Any],
+) -> Any:
     module_ctx = ctx.module_context
     out_types = [aval_to_ir_types(module_ctx, a) for a in ctx.avals_out]
     operand_types = [aval_to_ir_types(module_ctx, a) for a in ctx.avals_in]

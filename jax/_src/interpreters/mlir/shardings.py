@@ -126,7 +126,15 @@ def wrap_with_shard_to_full_op(
     )
 
 
-def _spmd_custom_call(name, ctx, x, aval_out, sharding, unspecified_dims, has_side_effect):
+def _spmd_custom_call(
+    name: Any,
+    ctx: Any,
+    x: Any,
+    aval_out: core.AbstractValue,
+    sharding: Any,
+    unspecified_dims: Any,
+    has_side_effect: bool,
+) -> Any:
     backend_config = ""
     if unspecified_dims:
         dims = ",".join(map(str, sorted(unspecified_dims)))
@@ -240,7 +248,7 @@ def wrap_with_layout_op(
     ctx: LoweringRuleContext, x: Any, aval_out: Any, layout: Layout, aval_in: Any
 ) -> Any:
     """`x`, laid out in memory as `layout` says."""
-    minor_to_major = dense_index_elements(reversed(layout.major_to_minor))
+    minor_to_major = dense_index_elements(layout.major_to_minor[::-1])
     op = hlo.CustomCallOp(
         [aval_to_ir_type(ctx.module_context, aval_out)],
         [x],
@@ -256,8 +264,8 @@ def wrap_with_layout_op(
 
 
 def dense_index_elements(xs: Sequence[int]) -> Any:
-    xs = np.array(list(xs), np.int64)
-    return ir.DenseIntElementsAttr.get(xs, type=ir.IndexType.get(), shape=xs.shape)
+    values = np.array(xs, np.int64)
+    return ir.DenseIntElementsAttr.get(values, type=ir.IndexType.get(), shape=values.shape)
 
 
 def to_xla_layout(layout: Any, aval: Any) -> str | None:

@@ -85,9 +85,9 @@ def dtype_to_ir_type(dtype: Any) -> Any:
     return make()
 
 
-def _array_ir_type(aval: core.ShapedArray) -> Any:
-    aval = core.physical_aval(aval)
-    shape = aval.shape
+def _array_ir_type(logical_aval: core.ShapedArray) -> Any:
+    aval = core.physical_aval(logical_aval)
+    shape: Sequence[int] = aval.shape
     if not core.is_constant_shape(shape):
         dynamic = ir.ShapedType.get_dynamic_size()
         shape = [d if core.is_constant_dim(d) else dynamic for d in shape]
