@@ -649,3 +649,19 @@ def test_threads():
     for t in threads:
         t.join()
     assert all(out)
+
+
+@pytest.mark.parametrize("spec", [P(), P("x"), P("x", "y"), P(None, "y")])
+@pytest.mark.parametrize("shape", [(8, 2), (0, 2)])
+def test_devices_that_share_a_part_get_copies(devices, spec, shape):
+    sharding = NamedSharding(Mesh(np.array(devices).reshape(2, 2), ("x", "y")), spec)
+    data = np.ones(shape, np.float32)
+    made = [
+        jax.make_array_from_process_local_data(sharding, data),
+        jax.make_array_from_callback(shape, sharding, lambda index: data[index]),
+        jax.device_put(data, sharding, may_alias=False),
+        jax.numpy.array(data, device=sharding),
+    ]
+    data[:] = 0
+    for array in made:
+        np.testing.assert_array_equal(array, np.ones(shape))

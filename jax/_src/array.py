@@ -37,8 +37,6 @@ Shape = tuple[int, ...]
 Index = tuple[slice, ...]
 
 _asarray = np.asarray
-_batched_device_put = _jax.batched_device_put
-_COPY_DURING_CALL = _jax.HostBufferSemantics.IMMUTABLE_ONLY_DURING_CALL
 ShapedArray = core.ShapedArray
 
 
@@ -98,7 +96,7 @@ def make_array_from_callback(
         shards = [
             device_put(s, d) if isinstance(s, ArrayImpl) else s for s, d in zip(shards, devices)
         ]
-    return _batched_device_put(aval, sharding, shards, devices, True, False, _COPY_DURING_CALL)
+    return dispatch.put_copies(aval, sharding, shards, devices)
 
 
 def make_array_from_process_local_data(

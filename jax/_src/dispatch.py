@@ -246,9 +246,31 @@ def check_special_array(name: str, arr: Any) -> Any:
     return arr
 
 
+def set_native_call_check(check: Callable) -> None:
+    """Let jaxlib call `check(callable, args, kwargs, result)` after calls that skip Python.
+
+    It does where one of the options looks for special values: globally, or in a thread's context.
+    """
+    flags = (config.debug_nans, config.debug_infs)
+
+    def update_global(other, value):
+        config.post_hook.set_global(check if value or other.get_global() else None)
+
+    def update_local(other, value):
+        local = other.get_local()
+        on = value or (local is not config.unset and local)
+        config.post_hook.set_local(check if on else config.unset)
+
+    for flag, other in (flags, flags[::-1]):
+        flag._add_hooks(
+            functools.partial(update_global, other), functools.partial(update_local, other)
+        )
+
+
 # Placing concrete values
 
 _batched_device_put = _jax.batched_device_put
+_COPY_DURING_CALL = _jax.HostBufferSemantics.IMMUTABLE_ONLY_DURING_CALL
 
 _HOST_TYPES = frozenset({*array_types, bool, int, float, complex, *literals.typed_scalar_types})
 
@@ -335,7 +357,21 @@ def _from_host(x: Any, aval: Any, sharding: Sharding, copy: ArrayCopySemantics) 
         shards = [x] * len(indices)
     else:
         shards = [x[index] for index in indices.values()]
-    return _batched_device_put(aval, sharding, shards, list(indices), True, force)
+    if force:
+        return put_copies(aval, sharding, shards, list(indices))
+    return _batched_device_put(aval, sharding, shards, list(indices), True)
+
+
+def put_copies(
+    aval: core.ShapedArray, sharding: Sharding, shards: list[Any], devices: list[Device]
+) -> ArrayImpl:
+    """A committed array of copies of NumPy arrays (or of arrays on their devices), which may be changed as soon as this returns."""
+    hosted = [x.__array_interface__["data"][0] for x in shards if isinstance(x, np.ndarray)]
+    if len(set(hosted)) < len(hosted):
+        # the runtime fails when it is to copy the same memory twice in one call
+        shards = [np.array(x) if isinstance(x, np.ndarray) else x for x in shards]
+        return _batched_device_put(aval, sharding, shards, devices, True)
+    return _batched_device_put(aval, sharding, shards, devices, True, False, _COPY_DURING_CALL)
 
 
 def check_sharding(aval: Any, sharding: Sharding) -> None:
