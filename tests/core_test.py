@@ -34,6 +34,54 @@ class JaxprTest(jtu.JaxTestCase):
         with self.assertRaisesRegex(TypeError, "expected 2 arguments, got 1"):
             core.eval_jaxpr(closed.jaxpr, closed.consts, F(1))
 
+    def test_scalar_constants(self):
+        x, scalar = jnp.ones(3), jnp.float32(2)
+        text = lambda f: str(jax.make_jaxpr(f)(x))
+        for two in (2, 2.0, np.int8(2), np.float64(2), np.array(2), np.float32(2)):
+            self.assertEqual(
+                text(lambda y: y * two),
+                "{ lambda ; a:f32[3]. let b:f32[3] = mul a 2.0:f32[] in (b,) }",
+            )
+        # What numpy and the compiler convert differently stays an operation.
+        for bad in (np.float32("nan"), np.float32(300), np.float32(-1)):
+            self.assertIn(
+                "convert_element_type",
+                text(lambda y: lax.convert_element_type(bad, np.uint8)),
+            )
+        self.assertIn("lambda a:f32[]; b:f32[3]", text(lambda y: y * scalar))
+
+    def test_closed_over_arrays_are_arguments(self):
+        scalar = jnp.float32(2)
+        f = jax.custom_jvp(lambda y: y * scalar)
+        f.defjvp(lambda primals, tangents: (f(*primals), tangents[0] * scalar))
+        g = jax.custom_vjp(lambda y: y * scalar)
+        g.defvjp(lambda y: (g(y), None), lambda _, ct: (ct * scalar,))
+        for fun in (f, g, jax.checkpoint(lambda y: y * scalar)):
+            closed = jax.make_jaxpr(fun)(1.0)
+            self.assertEqual([c is scalar for c in closed.consts], [True])
+            (eqn,) = closed.eqns
+            self.assertLen(eqn.invars, 2)
+            self.assertEqual(closed.effects, core.no_effects)
+            self.assertAllClose(jax.jit(jax.grad(fun))(3.0), F(2))
+
+    def test_cond_stages_in_the_order_of_its_arguments(self):
+        seen, (a, b) = [], (jnp.float32(2), jnp.ones(1))
+        f = lambda y: (seen.append(True), y * b)[1]
+        g = lambda y: (seen.append(False), y + a)[1]
+        closed = jax.make_jaxpr(lambda x: lax.cond(x[0] > 0, f, g, x))(np.ones(3))
+        self.assertEqual(seen, [True, False])
+        self.assertEqual([c.shape for c in closed.consts], [(1,), ()])
+
+    def test_long_jaxprs_are_named(self):
+        def f(x, n):
+            for _ in range(n):
+                x = lax.sin(x)
+            return x
+
+        for n, named in ((10, False), (11, True)):
+            text = str(jax.make_jaxpr(jax.jit(f, static_argnums=1), static_argnums=1)(1.0, n))
+            self.assertEqual(text.startswith("let f = "), named)
+
     def test_constants(self):
         w = jnp.ones(3)
         closed = jax.make_jaxpr(lambda x: lax.add(x, lax.add(w, w)))(w)

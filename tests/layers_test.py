@@ -39,6 +39,11 @@ def test_ruff(command):
     assert status == 0, output
 
 
+def test_types_of_core_and_interpreters(tmp_path):
+    status, output = call(sys.executable, "-m", "mypy", "--cache-dir", str(tmp_path))
+    assert status == 0, output
+
+
 def test_import_loads_only_what_most_programs_use():
     program = "import sys, jax, jax.numpy; print(*sorted(sys.modules))"
     status, output = call(sys.executable, "-c", program)

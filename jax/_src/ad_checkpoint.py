@@ -1,5 +1,6 @@
 """`checkpoint` (rematerialisation): recompute values in the backward pass instead of storing them."""
 
+import logging
 from collections.abc import Callable, Sequence
 from types import SimpleNamespace
 from typing import Any
@@ -14,6 +15,8 @@ from jax._src.tree_util import tree_flatten, tree_unflatten
 from jax._src.util import wraps
 
 traceback_util.register_exclusion(__file__)
+
+logger = logging.getLogger(__name__)
 
 
 # Policies: policy(primitive, *avals, **params) -> whether the results may be stored
@@ -230,6 +233,7 @@ def checkpoint(
         table = api_util.trace_table(fun)
         staged = table.get(key)
         if staged is None or not api_util.all_valid(staged[1]):
+            api_util.check_may_trace(fun, "checkpoint")
             flat_fun, out_tree = flatten_fun(call, in_tree)
             info = api_util.debug_info(
                 "checkpoint / remat", fun, args, kwargs, static_argnums=static_argnums,
@@ -253,7 +257,16 @@ def checkpoint(
     return fun_remat
 
 
-remat = checkpoint
+def remat(
+    fun: Callable, *, prevent_cse: bool = True, policy: Callable[..., bool] | None = None,
+    static_argnums: int | Sequence[int] = (), concrete: Any = _deprecated,
+) -> Callable:  # fmt: skip
+    """`checkpoint` under its older name; arguments as there."""
+    return checkpoint(
+        fun, prevent_cse=prevent_cse, policy=policy, static_argnums=static_argnums,
+        concrete=concrete,
+    )  # fmt: skip
+
 
 # The primitive
 
@@ -299,6 +312,8 @@ def _remat_linearize(primals, tangents, *, jaxpr, prevent_cse, differentiated, p
     nonzeros = tuple([type(t) is not Zero for t in tangents])
     primal, num_saved, tangent, nonzero_outs = _split(jaxpr, nonzeros, policy)
     n = len(jaxpr.out_avals)
+    if config.log_checkpoint_residuals.value:
+        _log_residuals(primal.jaxpr, num_saved, tangent.jaxpr)
     results = core.eval_jaxpr(primal.jaxpr, primal.consts, *primals)
     outs, saved = results[:n], results[n:]
     assert len(saved) == num_saved
@@ -322,6 +337,32 @@ def _remat_linearize(primals, tangents, *, jaxpr, prevent_cse, differentiated, p
 
 
 remat_p.linearize = _remat_linearize
+
+
+def _log_residuals(primal, num_saved: int, tangent) -> None:
+    """Log what is stored for the backward pass: arguments, and results that the policy named."""
+    _, used = pe.dce_jaxpr(tangent, [True] * len(tangent.outvars), False)
+    n = len(primal.invars)
+    saved_vars = primal.outvars[len(primal.outvars) - num_saved :]
+    origin = {v: eqn for eqn in primal.eqns for v in eqn.outvars}
+    lines = [f"  {v.aval.str_short()}" for v, u in zip(primal.invars, used) if u]
+    if lines:
+        lines.insert(0, "remat-decorated function saving inputs with shapes:")
+    saved = [v for v, u in zip(saved_vars, used[n:]) if u]
+    if saved:
+        intro = "and saving" if lines else "remat-decorated function saving"
+        lines.append(f"{intro} these intermediates:")
+    for v in saved:
+        eqn = origin[v]
+        name = (
+            f"named {eqn.params['name']!r}"
+            if eqn.primitive is name_p
+            else f"output of {eqn.primitive.name}"
+        )
+        where = source_info_util.summarize(eqn.source_info)
+        lines.append(f"  {v.aval.str_short()} from {name} from {where}")
+    if lines:
+        logger.warning("\n".join(lines))
 
 
 @cached_on_jaxpr

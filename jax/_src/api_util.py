@@ -9,7 +9,7 @@ import weakref
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from jax._src import core
+from jax._src import config, core
 from jax._src.core.jaxpr import DebugInfo, fun_source_info
 from jax._src.tree_util import (
     PyTreeDef,
@@ -410,6 +410,14 @@ def clear_trace_tables() -> None:
     with _lock:
         for table in list(_traces_by_function.values()) + list(_other_traces):
             table.clear()
+
+
+def check_may_trace(fun: Callable, kind: str) -> None:
+    """Raise RuntimeError if `jax_no_tracing` says that functions must not be traced."""
+    if config.no_tracing.value:
+        raise RuntimeError(
+            f"re-tracing function {fun_source_info(fun)} for `{kind}`, but 'no_tracing' is set"
+        )
 
 
 def all_valid(consts: Iterable[Any]) -> bool:

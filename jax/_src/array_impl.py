@@ -11,7 +11,7 @@ import functools
 import math
 from collections.abc import Sequence
 from operator import attrgetter
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -134,6 +134,15 @@ class ArrayImpl:
     __module__ = "jaxlib._jax"
     __hash__ = None  # type: ignore[assignment]
     __array_priority__ = 100
+
+    if TYPE_CHECKING:  # what the native class has
+        aval: core.ShapedArray
+        _sharding: Sharding
+        _committed: bool
+
+        def __init__(
+            self, aval: Any, sharding: Any, arrays: Any, committed: bool, _skip_checks: bool = False
+        ) -> None: ...
 
     # Called by the constructor, unless checks are skipped.
     def _check_and_rearrange(

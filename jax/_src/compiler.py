@@ -110,6 +110,8 @@ def get_compile_options(
         debug.xla_backend_optimization_level = 0
         debug.xla_llvm_disable_expensive_passes = True
         debug.xla_test_all_input_layouts = False
+    if not config.enable_remat_opt_pass.value:
+        debug.xla_disable_hlo_passes = "rematerialization"
     if device_assignment is not None:
         options.device_assignment = _device_assignment(
             device_assignment, num_replicas, num_partitions

@@ -12,7 +12,7 @@ import functools
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from jax._src import core, pjit
+from jax._src import core, pjit, traceback_util
 from jax._src.core import eval_trace, trace_ctx
 from jax._src.lib import _jax
 from jax._src.tree_util import dispatch_registry
@@ -42,6 +42,7 @@ def nested_jit(fun: F, *, static_argnames: tuple[str, ...] = ()) -> F:
 
 
 class _InlineJit(pjit._Jit):
+    @traceback_util.api_boundary
     def cache_miss(self, *args, **kwargs):
         if trace_ctx.trace is eval_trace:
             return super().cache_miss(*args, **kwargs)
@@ -55,6 +56,7 @@ class BinaryMethod(_InlineJit):
         super().__init__(fun, _options(()))
         self.prepare = prepare
 
+    @traceback_util.api_boundary
     def cache_miss(self, x, other):
         other = self.prepare(other)
         if other is NotImplemented:

@@ -125,7 +125,7 @@ linear_call_p.def_effectful_abstract_eval(_types)
 
 
 def _impl(*args, callee, **_):
-    return core.jaxpr_as_fun(callee)(*args)
+    return [core.hooks.to_array(x) for x in core.jaxpr_as_fun(callee)(*args)]
 
 
 linear_call_p.def_impl(_impl)

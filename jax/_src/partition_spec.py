@@ -60,7 +60,9 @@ class PartitionSpec:
 
     UNCONSTRAINED = _UNCONSTRAINED_PARTITION
 
-    def __new__(cls, *partitions, unreduced=_EMPTY, reduced=_EMPTY):
+    def __new__(
+        cls, *partitions: Any, unreduced: Any = _EMPTY, reduced: Any = _EMPTY
+    ) -> PartitionSpec:
         partitions = _canonicalize_partitions(partitions)
         if unreduced or reduced or unreduced is not _EMPTY or reduced is not _EMPTY:
             unreduced = _check_axes("unreduced", unreduced)

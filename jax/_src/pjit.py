@@ -12,7 +12,17 @@ import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from jax._src import api_util, config, core, dispatch, sharding_impls, stages, traceback_util
+from jax._src import (
+    api_util,
+    config,
+    core,
+    dispatch,
+    sharding_impls,
+    stages,
+    trace_misses,
+    traceback_util,
+)
+from jax._src.array_impl import ArrayImpl
 from jax._src.core import ClosedJaxpr, Primitive, Tracer, eval_trace, trace_ctx, typeof
 from jax._src.core.jaxpr import DebugInfo, fun_source_info
 from jax._src.interpreters import ad, batching, mlir, partial_eval as pe, pxla
@@ -133,14 +143,28 @@ class _Jit:
         entry = self.traces.get(key)
         if entry is not None and entry.is_valid():
             return entry, flat
-        if config.no_tracing.value:
-            raise RuntimeError(
-                f"re-tracing function {fun_source_info(self.fun)} for `jit`, but 'no_tracing' is set"
-            )
+        api_util.check_may_trace(self.fun, "jit")
+        if config.explain_cache_misses.value:
+            self._explain_miss(key, args, kwargs)
         entry = self._make_trace(args, kwargs, avals)
         if not (config.check_tracer_leaks.value and entry.consts):
             self.traces[key] = entry
         return entry, flat
+
+    def _explain_miss(self, key, args, kwargs) -> None:
+        opts = self.options
+
+        def arg_names():
+            statics = set(_normalize_nums(opts.static_argnums, len(args)))
+            dyn_args = tuple(a for i, a in enumerate(args) if i not in statics)
+            dyn_kwargs = {k: v for k, v in kwargs.items() if k not in opts.static_argnames}
+            tree = tree_structure((dyn_args, dyn_kwargs))
+            return api_util.arg_names_thunk(
+                self.fun, tree, opts.static_argnums, opts.static_argnames
+            )()
+
+        previous = [k for k in self.traces.keys() if type(k[0]) is type(key[0])]
+        trace_misses.explain_miss(self.fun, key, previous, arg_names)
 
     def _make_trace(self, args, kwargs, avals) -> _TraceEntry:
         opts, fun = self.options, self.fun
@@ -309,6 +333,8 @@ def lower(params: dict, args: Sequence[Any], *, platforms=None, private_paramete
 
 def call_compiled(args: list, params: dict):
     """Run a call of `jit_p` on concrete arguments: results and the executable."""
+    if config.no_execution.value:  # before compiling for nothing
+        pxla.raise_no_execution(params["name"])
     cache = params["jaxpr"]._cache
     key = ("executable", pxla.placement_key(args), _hashable_params(params), config.trace_context())
     executable = cache.get(key)
@@ -330,14 +356,37 @@ def _call_checked(executable, args, params):
         if len(jaxpr.eqns) == 1 and not any(core.subjaxprs(jaxpr)):  # nothing smaller to run
             err.name = jaxpr.eqns[0].primitive.name
             raise FloatingPointError(str(err)) from None
-        if any(params["donated_invars"]):
-            raise FloatingPointError(
-                f"{err}. Because an argument of {params['name']} was donated, it cannot be run again "
-                "to find the operation: run it without donation."
-            ) from None
+        if _any_deleted(args):
+            raise _cannot_run_again(err) from None
         with config.disable_jit(True):
             core.jaxpr_as_fun(params["jaxpr"])(*args)
         raise FloatingPointError(str(err)) from None
+
+
+def _check_native_call(call, args: tuple, kwargs: dict, result: Any) -> None:
+    """What jaxlib calls after each native call while NaNs or infinities are looked for."""
+    try:
+        name = getattr(call, "__name__", "a compiled function")  # programs of primitives have none
+        dispatch.check_special(name, tree_flatten(result)[0])
+    except dispatch.InternalFloatingPointError as err:
+        if _any_deleted(tree_flatten((args, kwargs))[0]):
+            raise _cannot_run_again(err) from None
+        call._cache_miss(*args, **kwargs)
+        raise FloatingPointError(str(err)) from None
+
+
+dispatch.set_native_call_check(_check_native_call)
+
+
+def _any_deleted(args) -> bool:
+    return any(isinstance(x, ArrayImpl) and x.is_deleted() for x in args)
+
+
+def _cannot_run_again(err: dispatch.InternalFloatingPointError) -> FloatingPointError:
+    return FloatingPointError(
+        f"{err}. Because an argument of {err.name} was donated, it cannot be run again to find the"
+        " operation: run it without donation."
+    )
 
 
 def _hashable_params(params: dict) -> tuple:

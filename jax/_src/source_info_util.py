@@ -337,8 +337,8 @@ def user_frame(traceback: Traceback | None) -> Frame | None:
     return next(user_frames(traceback), None)
 
 
-def summarize(source_info: SourceInfo, num_frames: int = 1) -> str:
-    """The user's innermost frames as text: `/home/me/model.py:12:4 (loss)`."""
+def summarize(source_info: SourceInfo, num_frames: int | None = 1) -> str:
+    """The user's innermost frames (None: all) as text: `/home/me/model.py:12:4 (loss)`."""
     frames = itertools.islice(user_frames(source_info.traceback), num_frames)
     return "\n".join(map(_summarize_frame, frames))
 

@@ -21,7 +21,14 @@ X64 = ["int64", "uint64", "float64", "complex128", "int8", "float32"]
 
 
 def case(name, fun, args=(), diff="", vmap=False, **kwargs):
-    CASES.append(Case(name, fun, list(args), diff=diff, vmap=vmap, **kwargs))
+    """A case; errors are of plain calls only, and cases of many calls are compiled as one program."""
+    many = name.endswith(MANY)
+    plain = name.startswith("error_") or name.endswith(("_scalar", "_scalars", "_python"))
+    ignore = ("jit",) if plain else ("eager",) if many else ()
+    CASES.append(Case(name, fun, list(args), diff=diff, vmap=vmap, ignore=ignore, **kwargs))
+
+
+MANY = ("_special", "_half", "_ints", "_complex", "_x64", "_x64_floats", "_operand", "_dtypes", "_promotion", "_reduce", "_accumulate", "_at", "_reduceat", "_initial")  # fmt: skip
 
 
 def each(op):
@@ -40,6 +47,7 @@ SMALL = dict.fromkeys("arcsin arccos arctanh asin acos atanh".split())
 REAL_ONLY = dict.fromkeys("cbrt fabs isposinf isneginf signbit i0 frexp modf spacing".split())
 NO_COMPLEX = {"floor", "ceil", "trunc", *REAL_ONLY}
 UNDIFFERENTIATED = {"spacing", "signbit", "isposinf", "isneginf", "sign"}
+NO_BOOLS = ("negative", "round", "around", "sign")
 INT_ONLY = "invert bitwise_not bitwise_invert bitwise_count".split()
 
 
@@ -57,10 +65,10 @@ for name in [*REAL, *POSITIVE, *SMALL, *REAL_ONLY]:
         f"{name}_real", op, [points(name)], diff=differentiable, vmap=True, numpy=getattr(np, name)
     )
     case(f"{name}_special", op, [SPECIAL], tol=1e-4)
-    case(f"{name}_half", each(op), [points(name).astype(dtype_of(d)) for d in HALF])
-    if name not in ("fabs",):
-        case(f"{name}_ints", each(op), [values((5,), d, name) for d in INTS if (d, name) not in [("bool", "negative"), ("bool", "round"), ("bool", "around"), ("bool", "sign")]])  # fmt: skip
-    case(f"{name}_empty", op, [np.zeros((0, 3), np.float32)])
+    others = [points(name).astype(dtype_of(d)) for d in HALF] + [np.zeros((0, 3), np.float32)]
+    if name != "fabs":
+        others += [values((5,), d, name) for d in INTS if d != "bool" or name not in NO_BOOLS]
+    case(f"{name}_dtypes", each(op), others)
     if name not in NO_COMPLEX:
         case(f"{name}_complex", op, [points(name) * (1 + 0.3j)], diff=differentiable)
         if name not in (
@@ -81,8 +89,16 @@ for name in [*REAL, *POSITIVE, *SMALL, *REAL_ONLY]:
     else:
         case(f"error_{name}_complex", op, [SPECIAL_COMPLEX])
     case(f"{name}_scalars", lambda op=op: (op(2), op(0.5), op(np.float32(0.5)), op(np.int8(1))))
-    case(f"{name}_x64", each(op), [np.asarray(points(name)).astype(d) for d in X64 if not (name in NO_COMPLEX and d == "complex128")], x64=True)  # fmt: skip
-    case(f"{name}_x64_scalars", lambda op=op: (op(2), op(0.5), op(np.float32(0.5))), x64=True)
+    case(
+        f"{name}_x64",
+        lambda *xs, op=op: [op(x) for x in [*xs, 2, 0.5, np.float32(0.5)]],
+        [
+            np.asarray(points(name)).astype(d)
+            for d in X64
+            if name not in NO_COMPLEX or d != "complex128"
+        ],
+        x64=True,
+    )
     case(f"error_{name}_list", lambda op=op: op([1.0]))
 for name in INT_ONLY:
     op = getattr(jnp, name)
@@ -161,10 +177,9 @@ for name in [*ARITHMETIC, *FLOATS, *QUOTIENTS, *COMPARISONS, *LOGIC, *BITS, *SHI
         case(f"{name}_special", lambda x, y, op=op: op(x[:, None], y), [SPECIAL, SPECIAL], tol=1e-4)
         case(
             f"{name}_half",
-            lambda *a, op=op: (op(*a[:2]), op(*a[2:])),
-            [v for d in HALF for v in pair(name, (d, d))],
+            lambda *a, op=op: (op(*a[:2]), op(*a[2:4]), op(a[4], 1)),
+            [*(v for d in HALF for v in pair(name, (d, d))), np.zeros((0, 3), np.float32)],
         )
-        case(f"{name}_empty", lambda x, op=op: op(x, 1), [np.zeros((0, 3), np.float32)])
         case(f"error_{name}_shapes", op, [np.ones((2, 3), np.float32), np.ones(4, np.float32)])
         case(
             f"error_{name}_same_rank",
@@ -175,20 +190,29 @@ for name in [*ARITHMETIC, *FLOATS, *QUOTIENTS, *COMPARISONS, *LOGIC, *BITS, *SHI
             case(f"{name}_complex", op, pair(name, ("complex64", "complex64")), diff="both" if smooth and "fm" not in name and "imum" not in name else "")  # fmt: skip
         else:
             case(f"error_{name}_complex", op, pair(name, ("complex64", "complex64")))
+    operands = []
     for a, b in CROSS:
         floats = a[0] in "fb" and a != "bool" or b[0] in "fc"
         if floats and not takes_floats or b == "complex64" and name in REAL_PAIRS:
             continue
         if not takes_floats and "int8" in (a, b) and a != b:
             continue  # the compiler fails on the conversion of such vectors
-        case(f"{name}_{a}_{b}", op, pair(name, (a, b)))
-    for d in INTS:
-        if (d, name) != ("bool", "subtract"):
-            case(
-                f"{name}_{d}",
-                lambda x, y, op=op: (op(x, y), op(x, 1), op(2, x)),
-                pair(name, (d, d)),
-            )
+        operands += pair(name, (a, b))
+    case(
+        f"{name}_promotion",
+        lambda *a, op=op: [op(*a[i : i + 2]) for i in range(0, len(a), 2)],
+        operands,
+    )
+    dtypes = [d for d in INTS if (d, name) != ("bool", "subtract")]
+    case(
+        f"{name}_ints",
+        lambda *a, op=op: [
+            f(*a[i : i + 2])
+            for i in range(0, len(a), 2)
+            for f in (op, lambda x, y: op(x, 1), lambda x, y: op(2, x))
+        ],
+        [x for d in dtypes for x in pair(name, (d, d))],
+    )
     case(f"{name}_python", lambda op=op: (op(1, 2), op(True, 3), *([op(1.5, 2), op(2, 0.5)] if op not in INT_OPS else [])))  # fmt: skip
     case(f"{name}_numpy_operand", lambda x, op=op: (op(x, np.int8(2)), op(np.arange(4), x)), [pair(name, ("int32", "int32"))[0]])  # fmt: skip
     case(f"{name}_x64", lambda *a, op=op: (op(*a[:2]), op(a[0], a[2]), op(a[0], 2), op(a[3], a[2])),
@@ -236,7 +260,7 @@ case("power_integer_exponent", lambda x: (x**2, x**-2, x**0, x ** np.int32(3), x
      [values((6,), "float32", "p")], diff="both", vmap=True)  # fmt: skip
 case("power_integer_array", lambda x, y: jnp.power(x, y), [np.abs(values((6,), "float32", "p")), np.arange(6, dtype=np.int32)], diff="both")  # fmt: skip
 case(
-    "power_bool",
+    "power_of_bools",
     lambda x, y: (x**y, x**2, jnp.power(y, 2.0)),
     [values((6,), "bool", "p"), values((6,), "bool", "q")],
 )

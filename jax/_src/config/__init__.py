@@ -31,6 +31,7 @@ from jax._src.config._state import (
     string_or_object_state as string_or_object_state,
     string_state as string_state,
     unset as unset,
+    without_effect as without_effect,
 )
 from jax._src.lib import config_ext as _config_ext
 

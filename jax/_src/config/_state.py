@@ -11,6 +11,7 @@ import functools
 import itertools
 import os
 import sys
+import warnings
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Generic, NoReturn, TypeVar
 
@@ -64,6 +65,8 @@ class State(config_ext.Config):
         self._default_context_manager_value = default_context_manager_value
         self._update_global_hook = update_global_hook
         self._update_thread_local_hook = update_thread_local_hook
+        self._missing_part: str | None = None
+        self._default = default
         if update_global_hook is not None:
             update_global_hook(default)
 
@@ -76,7 +79,9 @@ class State(config_ext.Config):
                     f"jax.{self.__name__}() needs an argument: the value of the option"
                     f" {self._name} inside the context"
                 )
-        return StateContextManager(self, self._parse(new_val))
+        new_val = self._parse(new_val)
+        self._warn_if_without_effect(new_val, stacklevel=4)
+        return StateContextManager(self, new_val)
 
     def __bool__(self) -> NoReturn:
         raise TypeError(
@@ -89,12 +94,17 @@ class State(config_ext.Config):
 
     def _set(self, value: Any) -> None:
         value = self._parse(value)
+        self._warn_if_without_effect(value, stacklevel=5)
         if self._update_global_hook is not None:
             self._update_global_hook(value)  # first: it may refuse the value
         self.set_global(value)
 
     def _parse(self, value: Any) -> Any:
         return self._parser(self._name, value)
+
+    def _warn_if_without_effect(self, value: Any, stacklevel: int) -> None:
+        if self._missing_part is not None and value not in (self.get_global(), self._default):
+            _warn_without_effect(self._name, self._missing_part, stacklevel)
 
     def _add_hooks(
         self, update_global_hook: Hook | None, update_thread_local_hook: Hook | None
@@ -144,11 +154,13 @@ def _swap(state: State, new: Any) -> Any:
 
 # An option with one value for all threads, usually read once (when a backend starts).
 class Flag(Generic[T]):
-    __slots__ = ("_name", "_parser", "__doc__", "value")
+    __slots__ = ("_name", "_parser", "_missing_part", "_default", "__doc__", "value")
 
     def __init__(self, name: str, default: T, help: str, parser: Parser):
         self._name = name
         self._parser = parser
+        self._missing_part: str | None = None
+        self._default = default
         self.__doc__ = help
         self.value: T = default
 
@@ -166,7 +178,25 @@ class Flag(Generic[T]):
         return f"<option {self._name}: {self.value!r}>"
 
     def _set(self, value: Any) -> None:
-        self.value = self._parser(self._name, value)
+        value = self._parser(self._name, value)
+        if self._missing_part is not None and value not in (self.value, self._default):
+            _warn_without_effect(self._name, self._missing_part)
+        self.value = value
+
+
+def without_effect(missing_part: str, *options: State | Flag) -> None:
+    """Declares options of a part of JAX that is not there: to set one gives a warning."""
+    for option in options:
+        option._missing_part = missing_part
+        if option._name.upper() in os.environ:
+            _warn_without_effect(option._name, missing_part)
+
+
+def _warn_without_effect(name: str, missing_part: str, stacklevel: int = 4) -> None:
+    warnings.warn(
+        f"the option {name} has no effect: this version of JAX has no {missing_part}",
+        stacklevel=stacklevel,
+    )
 
 
 class Config:

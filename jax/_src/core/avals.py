@@ -4,10 +4,12 @@
 look at identity first.
 """
 
+from __future__ import annotations
+
 import math
 import operator
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
@@ -25,30 +27,42 @@ class AbstractValue:
     is_high = False
     has_qdd = False
 
-    def to_tangent_aval(self) -> "AbstractValue":
+    if TYPE_CHECKING:  # what the types of arrays have besides; code that meets others asks first
+        shape: tuple[Any, ...]
+        dtype: Any
+        weak_type: bool
+
+        @property
+        def ndim(self) -> int: ...
+        @property
+        def size(self) -> int: ...
+        @property
+        def sharding(self) -> Any: ...
+
+    def to_tangent_aval(self) -> AbstractValue:
         """The type of a tangent of a value of this type."""
         raise NotImplementedError(f"{type(self).__name__} has no tangent type")
 
-    def to_ct_aval(self) -> "AbstractValue":
+    def to_ct_aval(self) -> AbstractValue:
         """The type of a cotangent of a value of this type."""
         return self.to_tangent_aval()
 
     def str_short(self, short_dtypes: bool = False, mesh_axis_types: bool = False) -> str:
         return str(self)
 
-    def strip_weak_type(self) -> "AbstractValue":
+    def strip_weak_type(self) -> AbstractValue:
         return self
 
-    def update_weak_type(self, weak_type: bool) -> "AbstractValue":
+    def update_weak_type(self, weak_type: bool) -> AbstractValue:
         return self
 
-    def update(self, **kwargs) -> "AbstractValue":
+    def update(self, **kwargs: Any) -> AbstractValue:
         raise NotImplementedError(f"{type(self).__name__} has no fields to update")
 
-    def _getitem(self, tracer, idx):
+    def _getitem(self, tracer: Any, idx: Any) -> NoReturn:
         raise TypeError(f"a value of type {self} cannot be indexed")
 
-    def _setitem(self, tracer, idx, value):
+    def _setitem(self, tracer: Any, idx: Any, value: Any) -> NoReturn:
         raise TypeError(f"a value of type {self} does not support item assignment")
 
 
@@ -57,7 +71,9 @@ class ManualAxisType:
 
     __slots__ = ("varying", "unreduced", "reduced", "_hash")
 
-    def __init__(self, varying=frozenset(), unreduced=frozenset(), reduced=frozenset()):
+    def __init__(
+        self, varying: Any = frozenset(), unreduced: Any = frozenset(), reduced: Any = frozenset()
+    ) -> None:
         self.varying = frozenset(varying)
         self.unreduced = frozenset(unreduced)
         self.reduced = frozenset(reduced)
@@ -85,20 +101,20 @@ class ManualAxisType:
         return not self
 
     @property
-    def vur(self) -> frozenset:
+    def vur(self) -> frozenset[Any]:
         """The axes with any role."""
         return self.varying | self.unreduced | self.reduced
 
-    def invarying(self, mesh) -> frozenset:
+    def invarying(self, mesh: Any) -> frozenset[Any]:
         """The manual axes of a mesh without a role."""
         return frozenset(mesh.manual_axes) - self.vur
 
-    def update(self, **kwargs) -> "ManualAxisType":
+    def update(self, **kwargs: Any) -> ManualAxisType:
         """A copy with what is given replaced."""
         args = dict(varying=self.varying, unreduced=self.unreduced, reduced=self.reduced)
         return ManualAxisType(**{**args, **kwargs})
 
-    def to_ct_mat(self) -> "ManualAxisType":
+    def to_ct_mat(self) -> ManualAxisType:
         """How a cotangent varies: unreduced and reduced axes change places."""
         return self.update(unreduced=self.reduced, reduced=self.unreduced)
 
@@ -111,7 +127,7 @@ class ManualAxisType:
 
 empty_mat = ManualAxisType()
 _MAX_INTERNED = 200_000
-_interned: dict[Any, "ShapedArray"] = {}
+_interned: dict[Any, ShapedArray] = {}
 
 
 def canonicalize_dim(d: Any) -> Any:
@@ -132,7 +148,7 @@ def is_constant_dim(d: Any) -> bool:
     return type(d) is int or not is_symbolic_dim(d)
 
 
-def is_constant_shape(shape) -> bool:
+def is_constant_shape(shape: Any) -> bool:
     return all(map(is_constant_dim, shape))
 
 
@@ -187,17 +203,25 @@ class ShapedArray(AbstractValue):
         "__weakref__",
     )
     array_abstraction_level = 2
+    shape: tuple[Any, ...]
+    dtype: Any
+    weak_type: bool
+    manual_axis_type: ManualAxisType
+    memory_space: MemorySpace
+    _sharding: NamedSharding | None
+    _hash: int
+    _tangent: ShapedArray | None
 
     def __new__(
         cls,
-        shape,
-        dtype,
-        weak_type=False,
+        shape: Any,
+        dtype: Any,
+        weak_type: bool = False,
         *,
-        sharding=None,
-        manual_axis_type=empty_mat,
-        memory_space=MemorySpace.Device,
-    ):
+        sharding: Any = None,
+        manual_axis_type: Any = empty_mat,
+        memory_space: Any = MemorySpace.Device,
+    ) -> ShapedArray:
         if (
             sharding is None
             and manual_axis_type is empty_mat
@@ -239,7 +263,7 @@ class ShapedArray(AbstractValue):
             _interned[key] = self
         return self
 
-    def __init__(self, *args, **kwargs):
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
         pass
 
     @property
@@ -252,20 +276,20 @@ class ShapedArray(AbstractValue):
 
     @property
     def itemsize(self) -> int:
-        return self.dtype.itemsize
+        return int(self.dtype.itemsize)
 
     @property
     def nbytes(self) -> int:
-        return self.size * self.dtype.itemsize
+        return self.size * int(self.dtype.itemsize)
 
     @property
-    def sharding(self):
+    def sharding(self) -> Any:
         if self._sharding is not None:
             return self._sharding
         return NamedSharding(empty_abstract_mesh, PartitionSpec(*([None] * len(self.shape))))
 
     @property
-    def vma(self) -> frozenset:
+    def vma(self) -> frozenset[Any]:
         return self.manual_axis_type.varying
 
     @property
@@ -275,9 +299,11 @@ class ShapedArray(AbstractValue):
     def __len__(self) -> int:
         if not self.shape:
             raise TypeError("len() of unsized object")
-        return self.shape[0]
+        return int(self.shape[0])
 
-    def update(self, shape=None, dtype=None, weak_type=None, **kwargs) -> "ShapedArray":
+    def update(
+        self, shape: Any = None, dtype: Any = None, weak_type: bool | None = None, **kwargs: Any
+    ) -> ShapedArray:
         """A copy with some fields replaced (shape, dtype, weak_type, sharding, ...)."""
         new_shape = self.shape if shape is None else shape
         if "sharding" not in kwargs:
@@ -293,16 +319,16 @@ class ShapedArray(AbstractValue):
             **kwargs,
         )
 
-    def update_weak_type(self, weak_type: bool) -> "ShapedArray":
+    def update_weak_type(self, weak_type: bool) -> ShapedArray:
         return self if weak_type is self.weak_type else self.update(weak_type=weak_type)
 
-    def update_manual_axis_type(self, mat: ManualAxisType) -> "ShapedArray":
+    def update_manual_axis_type(self, mat: ManualAxisType) -> ShapedArray:
         return self if mat == self.manual_axis_type else self.update(manual_axis_type=mat)
 
-    def strip_weak_type(self) -> "ShapedArray":
+    def strip_weak_type(self) -> ShapedArray:
         return self.update(weak_type=False) if self.weak_type else self
 
-    def to_tangent_aval(self) -> "ShapedArray":
+    def to_tangent_aval(self) -> ShapedArray:
         tangent = self._tangent
         if tangent is None:
             tangent = self.update(
@@ -311,16 +337,16 @@ class ShapedArray(AbstractValue):
             self._tangent = tangent
         return tangent
 
-    def to_ct_aval(self) -> "ShapedArray":
+    def to_ct_aval(self) -> ShapedArray:
         return self.to_tangent_aval()
 
-    def dec_rank(self, size, spec):
+    def dec_rank(self, size: int, spec: Any) -> AbstractValue:
         return mapped_aval(size, spec, self)
 
-    def inc_rank(self, size, spec):
+    def inc_rank(self, size: int, spec: Any) -> AbstractValue:
         return unmapped_aval(size, spec, self)
 
-    def normalize(self) -> "ShapedArray":
+    def normalize(self) -> ShapedArray:
         return self.strip_weak_type()
 
     def __eq__(self, other: object) -> bool:
@@ -328,19 +354,19 @@ class ShapedArray(AbstractValue):
             return True
         return (
             type(self) is type(other)
-            and self._hash == other._hash  # type: ignore[attr-defined]
-            and self.shape == other.shape  # type: ignore[attr-defined]
-            and self.dtype == other.dtype  # type: ignore[attr-defined]
-            and self.weak_type == other.weak_type  # type: ignore[attr-defined]
-            and self._sharding == other._sharding  # type: ignore[attr-defined]
-            and self.manual_axis_type == other.manual_axis_type  # type: ignore[attr-defined]
-            and self.memory_space == other.memory_space  # type: ignore[attr-defined]
+            and self._hash == other._hash
+            and self.shape == other.shape
+            and self.dtype == other.dtype
+            and self.weak_type == other.weak_type
+            and self._sharding == other._sharding
+            and self.manual_axis_type == other.manual_axis_type
+            and self.memory_space == other.memory_space
         )
 
     def __hash__(self) -> int:
         return self._hash
 
-    def __reduce__(self):
+    def __reduce__(self) -> tuple[Any, ...]:
         kwargs = dict(
             sharding=self._sharding,
             manual_axis_type=self.manual_axis_type,
@@ -367,13 +393,13 @@ class ShapedArray(AbstractValue):
         return f"ShapedArray({self.str_short()}{weak})"
 
 
-def _rebuild_shaped_array(shape, dtype, weak_type, kwargs):
+def _rebuild_shaped_array(shape: Any, dtype: Any, weak_type: bool, kwargs: Any) -> Any:
     if not kwargs["manual_axis_type"]:
         kwargs["manual_axis_type"] = empty_mat
     return ShapedArray(shape, dtype, weak_type, **kwargs)
 
 
-def _normalize_sharding(sharding, ndim: int):
+def _normalize_sharding(sharding: Any, ndim: int) -> Any:
     """A sharding over an abstract mesh with one entry a dimension; None for the empty mesh."""
     mesh = sharding.mesh
     abstract = getattr(mesh, "abstract_mesh", mesh)
@@ -417,7 +443,7 @@ def _manual_string(aval: ShapedArray) -> str:
     return "{" + ", ".join(parts) + "}" if parts else ""
 
 
-def primal_dtype_to_tangent_dtype(primal_dtype):
+def primal_dtype_to_tangent_dtype(primal_dtype: Any) -> Any:
     """The dtype of tangents: the dtype itself if it is inexact, `float0` otherwise."""
     if isinstance(primal_dtype, dtypes.ExtendedDType):
         return primal_dtype._rules.tangent_dtype(primal_dtype)
@@ -434,18 +460,22 @@ def mapped_aval(size: int, axis: int | None, aval: AbstractValue) -> AbstractVal
     handler = aval_mapping_handlers.get(type(aval))
     if handler is None:
         raise TypeError(f"no mapping rule for a value of type {aval}")
-    return handler[0](size, axis, aval)
+    mapped: AbstractValue = handler[0](size, axis, aval)
+    return mapped
 
 
-def unmapped_aval(size: int, axis: int | None, aval: AbstractValue, explicit_mesh_axis=None):
+def unmapped_aval(
+    size: int, axis: int | None, aval: AbstractValue, explicit_mesh_axis: Any = None
+) -> AbstractValue:
     """The type of values of type `aval` stacked along `axis`."""
     handler = aval_mapping_handlers.get(type(aval))
     if handler is None:
         raise TypeError(f"no unmapping rule for a value of type {aval}")
-    return handler[1](size, axis, explicit_mesh_axis, aval)
+    unmapped: AbstractValue = handler[1](size, axis, explicit_mesh_axis, aval)
+    return unmapped
 
 
-def _map_shaped_array(size, axis, aval: ShapedArray):
+def _map_shaped_array(size: int, axis: int | None, aval: ShapedArray) -> Any:
     if axis is None:
         return aval
     shape = aval.shape[:axis] + aval.shape[axis + 1 :]
@@ -457,7 +487,9 @@ def _map_shaped_array(size, axis, aval: ShapedArray):
     return aval.update(shape=shape, sharding=sharding)
 
 
-def _unmap_shaped_array(size, axis, explicit_mesh_axis, aval: ShapedArray):
+def _unmap_shaped_array(
+    size: int, axis: int | None, explicit_mesh_axis: Any, aval: ShapedArray
+) -> Any:
     if axis is None:
         return aval
     shape = aval.shape[:axis] + (size,) + aval.shape[axis:]
@@ -479,7 +511,7 @@ class AbstractToken(AbstractValue):
     def str_short(self, short_dtypes: bool = False, mesh_axis_types: bool = False) -> str:
         return "Tok"
 
-    def to_tangent_aval(self):
+    def to_tangent_aval(self) -> Any:
         return self
 
     def __repr__(self) -> str:
@@ -494,14 +526,14 @@ class Token:
 
     __slots__ = ("_buf",)
 
-    def __init__(self, buf):
+    def __init__(self, buf: Any) -> None:
         self._buf = buf
 
-    def block_until_ready(self):
+    def block_until_ready(self) -> None:
         self._buf.block_until_ready()
 
 
-aval_mapping_handlers: dict[type, tuple[Callable, Callable]] = {
+aval_mapping_handlers: dict[type, tuple[Callable[..., Any], Callable[..., Any]]] = {
     ShapedArray: (_map_shaped_array, _unmap_shaped_array),
     AbstractToken: (lambda size, axis, a: a, lambda size, axis, mesh_axis, a: a),
 }
@@ -578,9 +610,10 @@ def physical_aval(aval: AbstractValue) -> AbstractValue:
     return aval
 
 
-def physical_element_aval(edtype) -> ShapedArray:
-    return edtype._rules.physical_element_aval(edtype)
+def physical_element_aval(edtype: Any) -> ShapedArray:
+    aval: ShapedArray = edtype._rules.physical_element_aval(edtype)
+    return aval
 
 
-def physical_shape(logical_shape, dtype):
+def physical_shape(logical_shape: Sequence[Any], dtype: Any) -> tuple[Any, ...]:
     return tuple(logical_shape) + physical_element_aval(dtype).shape

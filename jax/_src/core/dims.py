@@ -1,5 +1,7 @@
 """Arithmetic and comparison of dimension sizes, which are ints or symbolic dimensions."""
 
+from __future__ import annotations
+
 import math
 from collections.abc import Sequence
 from typing import Any

@@ -1,6 +1,9 @@
 """Effects: what an equation does besides computing its results."""
 
+from __future__ import annotations
+
 from collections.abc import Iterable
+from typing import Any
 
 
 class Effect:
@@ -17,11 +20,11 @@ class JaxprInputEffect(Effect):
     def __init__(self, input_index: int):
         self.input_index = input_index
 
-    def replace(self, *, input_index: int | None = None) -> "JaxprInputEffect":
+    def replace(self, *, input_index: int | None = None) -> JaxprInputEffect:
         return type(self)(self.input_index if input_index is None else input_index)
 
     def __eq__(self, other: object) -> bool:
-        return type(self) is type(other) and self.input_index == other.input_index  # type: ignore[attr-defined]
+        return type(self) is type(other) and self.input_index == other.input_index
 
     def __hash__(self) -> int:
         return hash((type(self), self.input_index))
@@ -73,7 +76,7 @@ class NamedAxisEffect(Effect):
 
     __slots__ = ("name",)
 
-    def __init__(self, name):
+    def __init__(self, name: Any) -> None:
         self.name = name
 
     def __eq__(self, other: object) -> bool:
@@ -92,6 +95,6 @@ lowerable_effects.add_type(NamedAxisEffect)
 remat_allowed_effects.add_type(NamedAxisEffect)
 
 
-def filter_named_axis_effects(effects: Iterable[Effect], names) -> Effects:
+def filter_named_axis_effects(effects: Iterable[Effect], names: Any) -> Effects:
     """`effects` less the uses of the axes `names`."""
     return frozenset(e for e in effects if not (isinstance(e, NamedAxisEffect) and e.name in names))

@@ -4,6 +4,8 @@ The interpreters sit below the primitives, yet batching has to move axes and dif
 cotangents. `lax` assigns its functions here; nothing here is ever replaced by outside code.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from typing import Any
 

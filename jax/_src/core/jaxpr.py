@@ -1,17 +1,24 @@
 """Jaxprs: the intermediate representation, immutable once built."""
 
+from __future__ import annotations
+
 import functools
 import inspect
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar, cast, final
 
 import numpy as np
 
 from jax._src import config, source_info_util
 from jax._src.core.avals import AbstractValue, typeof
-from jax._src.core.effects import Effects, no_effects
+from jax._src.core.effects import Effect, Effects, no_effects
 from jax._src.core.primitive import Primitive
 from jax._src.literals import TypedComplex, TypedFloat, TypedInt
+
+if TYPE_CHECKING:
+    from jax._src.core.printing import JaxprPpContext
+
+F = TypeVar("F", bound=Callable[..., Any])
 
 
 class DebugInfo:
@@ -26,14 +33,20 @@ class DebugInfo:
 
     __slots__ = ("traced_for", "func_src_info", "arg_names", "_result_paths")
 
-    def __init__(self, traced_for="", func_src_info="", arg_names=None, result_paths=None):
+    def __init__(
+        self,
+        traced_for: str = "",
+        func_src_info: str = "",
+        arg_names: Any = None,
+        result_paths: tuple[str, ...] | None = None,
+    ) -> None:
         self.traced_for = traced_for
         self.func_src_info = func_src_info
         self.arg_names = arg_names
         self._result_paths = result_paths
 
     @property
-    def result_paths(self):
+    def result_paths(self) -> Any:
         paths = self._result_paths
         if callable(paths):
             self._result_paths = paths = paths()
@@ -43,23 +56,23 @@ class DebugInfo:
     def func_name(self) -> str:
         return self.func_src_info.split(" ")[0]
 
-    def with_results(self, result_paths) -> "DebugInfo":
+    def with_results(self, result_paths: tuple[str, ...] | None) -> DebugInfo:
         return DebugInfo(self.traced_for, self.func_src_info, self.arg_names, result_paths)
 
-    def with_unknown_names(self) -> "DebugInfo":
+    def with_unknown_names(self) -> DebugInfo:
         return DebugInfo(self.traced_for, self.func_src_info)
 
-    def safe_arg_names(self, n: int) -> tuple:
+    def safe_arg_names(self, n: int) -> tuple[Any, ...]:
         names = self.arg_names
         if callable(names):
             self.arg_names = names = names()
         return tuple(names) if names is not None and len(names) == n else (None,) * n
 
-    def safe_result_paths(self, n: int) -> tuple:
+    def safe_result_paths(self, n: int) -> tuple[Any, ...]:
         paths = self.result_paths
         return tuple(paths) if paths is not None and len(paths) == n else ("",) * n
 
-    def _replace(self, **kwargs) -> "DebugInfo":
+    def _replace(self, **kwargs: Any) -> DebugInfo:
         fields = dict(
             traced_for=self.traced_for,
             func_src_info=self.func_src_info,
@@ -83,7 +96,7 @@ class Var:
 
     __slots__ = ("aval", "initial_qdd", "final_qdd", "__weakref__")
 
-    def __init__(self, aval: AbstractValue, initial_qdd=None, final_qdd=None):
+    def __init__(self, aval: AbstractValue, initial_qdd: Any = None, final_qdd: Any = None) -> None:
         self.aval = aval
         self.initial_qdd = initial_qdd
         self.final_qdd = final_qdd
@@ -91,7 +104,7 @@ class Var:
     def __repr__(self) -> str:
         return f"Var(id={id(self)}):{self.aval.str_short()}"
 
-    def pretty_print(self, context, *, print_dtype: bool = True) -> str:
+    def pretty_print(self, context: JaxprPpContext, *, print_dtype: bool = True) -> str:
         return f"{context.var_names[self]}"
 
 
@@ -104,6 +117,7 @@ class DropVar(Var):
         return "_"
 
 
+@final
 class Literal:
     """A constant written in place."""
 
@@ -114,7 +128,7 @@ class Literal:
         self.aval = typeof(val) if aval is None else aval
 
     @property
-    def hash(self):
+    def hash(self) -> Any:
         try:
             return hash(self.val)
         except TypeError:
@@ -147,12 +161,12 @@ class JaxprEqnContext:
 
     def __init__(
         self,
-        compute_type,
-        threefry_partitionable,
-        cur_abstract_mesh,
-        remove_size_one_mesh_axis=False,
-        xla_metadata=None,
-    ):
+        compute_type: Any,
+        threefry_partitionable: Any,
+        cur_abstract_mesh: Any,
+        remove_size_one_mesh_axis: bool = False,
+        xla_metadata: Any = None,
+    ) -> None:
         self.compute_type = compute_type
         self.threefry_partitionable = threefry_partitionable
         self.cur_abstract_mesh = cur_abstract_mesh
@@ -160,20 +174,20 @@ class JaxprEqnContext:
         self.xla_metadata = xla_metadata
 
     @property
-    def manager(self):
+    def manager(self) -> JaxprEqnContextManager:
         return JaxprEqnContextManager(self)
 
     def __repr__(self) -> str:
         fields = ", ".join(f"{name}={getattr(self, name)}" for name in self.__slots__)
         return f"JaxprEqnContext({fields})"
 
-    def _key(self):
+    def _key(self) -> tuple[Any, ...]:
         return tuple(getattr(self, name) for name in self.__slots__)
 
-    def __eq__(self, other):
+    def __eq__(self, other: object) -> bool:
         return self is other or (isinstance(other, JaxprEqnContext) and self._key() == other._key())
 
-    def __hash__(self):
+    def __hash__(self) -> int:
         return hash(self._key())
 
 
@@ -194,19 +208,19 @@ class JaxprEqnContextManager:
     def __init__(self, ctx: JaxprEqnContext):
         self.ctx = ctx
 
-    def __enter__(self):
+    def __enter__(self) -> None:
         self.prev = None
         if self.ctx is current_jaxpr_eqn_context():
             return
         self.prev = [flag.swap_local(v) for flag, v in zip(_CONTEXT_FLAGS, self.ctx._key())]
 
-    def __exit__(self, exc_type, exc, tb):
+    def __exit__(self, exc_type: Any, exc: Any, tb: Any) -> None:
         if self.prev is not None:
             for flag, v in zip(_CONTEXT_FLAGS, self.prev):
                 flag.set_local(v)
 
 
-_eqn_contexts: dict[tuple, JaxprEqnContext] = {}
+_eqn_contexts: dict[tuple[Any, ...], JaxprEqnContext] = {}
 _flag_compute, _flag_threefry, _flag_mesh, _flag_size_one, _flag_metadata = _CONTEXT_FLAGS
 
 
@@ -230,16 +244,25 @@ class JaxprEqn:
 
     __slots__ = ("invars", "outvars", "primitive", "params", "effects", "source_info", "ctx")
 
-    def __init__(self, invars, outvars, primitive, params, effects, source_info, ctx):
-        self.invars: list[Atom] = invars
-        self.outvars: list[Var] = outvars
-        self.primitive: Primitive = primitive
-        self.params: dict[str, Any] = params
-        self.effects: Effects = effects
+    def __init__(
+        self,
+        invars: list[Atom],
+        outvars: list[Var],
+        primitive: Primitive,
+        params: dict[str, Any],
+        effects: Effects,
+        source_info: Any,
+        ctx: JaxprEqnContext,
+    ) -> None:
+        self.invars = invars
+        self.outvars = outvars
+        self.primitive = primitive
+        self.params = params
+        self.effects = effects
         self.source_info = source_info
-        self.ctx: JaxprEqnContext = ctx
+        self.ctx = ctx
 
-    def replace(self, **kwargs) -> "JaxprEqn":
+    def replace(self, **kwargs: Any) -> JaxprEqn:
         """A copy with some fields replaced."""
         get = kwargs.get
         return JaxprEqn(
@@ -258,12 +281,18 @@ class JaxprEqn:
 
 
 # Printing stands on top of this module; it fills these in.
-pp_hooks: dict[str, Callable] = {}
+pp_hooks: dict[str, Callable[..., str]] = {}
 
 
 def new_jaxpr_eqn(
-    invars, outvars, primitive, params, effects=no_effects, source_info=None, ctx=None
-):
+    invars: Sequence[Atom],
+    outvars: Sequence[Var],
+    primitive: Primitive,
+    params: dict[str, Any],
+    effects: Iterable[Effect] = no_effects,
+    source_info: Any = None,
+    ctx: Any = None,
+) -> JaxprEqn:
     """An equation; context and source default to the current settings and to unknown."""
     return JaxprEqn(
         list(invars),
@@ -294,8 +323,15 @@ class Jaxpr:
     )  # fmt: skip
 
     def __init__(
-        self, constvars, invars, outvars, eqns, effects=no_effects, debug_info=None, is_high=False
-    ):
+        self,
+        constvars: Sequence[Var],
+        invars: Sequence[Var],
+        outvars: Sequence[Atom],
+        eqns: Sequence[JaxprEqn],
+        effects: Iterable[Effect] = no_effects,
+        debug_info: DebugInfo | None = None,
+        is_high: bool = False,
+    ) -> None:
         self.constvars: list[Var] = list(constvars)
         self.invars: list[Var] = list(invars)
         self.outvars: list[Atom] = list(outvars)
@@ -303,7 +339,7 @@ class Jaxpr:
         self.effects: Effects = frozenset(effects)
         self.debug_info: DebugInfo = debug_info or unknown_debug_info
         self.is_high = is_high
-        self._cache: dict = {}
+        self._cache: dict[Any, Any] = {}
 
     @property
     def in_avals(self) -> list[AbstractValue]:
@@ -313,12 +349,12 @@ class Jaxpr:
     def out_avals(self) -> list[AbstractValue]:
         return [v.aval for v in self.outvars]
 
-    def replace(self, **kwargs) -> "Jaxpr":
+    def replace(self, **kwargs: Any) -> Jaxpr:
         """A copy with some fields replaced."""
         fields = {name: getattr(self, name) for name in self.__slots__[:7]}
         return Jaxpr(**{**fields, **kwargs})
 
-    def pretty_print(self, **kwargs) -> str:
+    def pretty_print(self, **kwargs: Any) -> str:
         return pp_hooks["pretty_print"](self, **kwargs)
 
     def __str__(self) -> str:
@@ -326,10 +362,10 @@ class Jaxpr:
 
     __repr__ = __str__
 
-    def _repr_pretty_(self, printer, cycle):
+    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
         printer.text(pp_hooks["pretty_print"](self, use_color=True))
 
-    def __reduce__(self):
+    def __reduce__(self) -> tuple[Any, ...]:
         raise TypeError("a Jaxpr cannot be pickled; use jax.export to store a traced function")
 
 
@@ -351,7 +387,7 @@ class ClosedJaxpr:
                 f"ClosedJaxpr got {len(self.consts)} constants for {len(jaxpr.constvars)} constvars"
             )
         # A jaxpr without constants is the same function wherever it is closed.
-        self._cache: dict = {} if self.consts else jaxpr._cache
+        self._cache: dict[Any, Any] = {} if self.consts else jaxpr._cache
 
     in_avals = property(lambda self: self.jaxpr.in_avals)
     out_avals = property(lambda self: self.jaxpr.out_avals)
@@ -364,15 +400,17 @@ class ClosedJaxpr:
     is_high = property(lambda self: self.jaxpr.is_high)
     literals = property(lambda self: self.consts)
 
-    def map_jaxpr(self, f: Callable[[Jaxpr], Jaxpr]) -> "ClosedJaxpr":
+    def map_jaxpr(self, f: Callable[[Jaxpr], Jaxpr]) -> ClosedJaxpr:
         return ClosedJaxpr(f(self.jaxpr), self.consts)
 
-    def replace(self, *, jaxpr=None, consts=None) -> "ClosedJaxpr":
+    def replace(
+        self, *, jaxpr: Jaxpr | None = None, consts: Sequence[Any] | None = None
+    ) -> ClosedJaxpr:
         return ClosedJaxpr(
             self.jaxpr if jaxpr is None else jaxpr, self.consts if consts is None else consts
         )
 
-    def pretty_print(self, **kwargs) -> str:
+    def pretty_print(self, **kwargs: Any) -> str:
         return pp_hooks["pretty_print"](self.jaxpr, **kwargs)
 
     def __str__(self) -> str:
@@ -380,15 +418,15 @@ class ClosedJaxpr:
 
     __repr__ = __str__
 
-    def _repr_pretty_(self, printer, cycle):
+    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
         self.jaxpr._repr_pretty_(printer, cycle)
 
 
-def cached_on_jaxpr(fun: Callable) -> Callable:
+def cached_on_jaxpr(fun: F) -> F:
     """Memoise `fun(jaxpr, *hashable_args)` on the jaxpr itself, so that it dies with it."""
 
     @functools.wraps(fun)
-    def wrapper(jaxpr, *args):
+    def wrapper(jaxpr: Jaxpr, *args: Any) -> Any:
         key = (fun, config.trace_context(), args)
         try:
             return jaxpr._cache[key]
@@ -396,7 +434,7 @@ def cached_on_jaxpr(fun: Callable) -> Callable:
             result = jaxpr._cache[key] = fun(jaxpr, *args)
             return result
 
-    return wrapper
+    return cast("F", wrapper)
 
 
 def subjaxprs(jaxpr: Jaxpr) -> Iterator[Jaxpr]:
@@ -405,7 +443,7 @@ def subjaxprs(jaxpr: Jaxpr) -> Iterator[Jaxpr]:
         yield from jaxprs_in_params(eqn.params)
 
 
-def jaxprs_in_params(params: dict) -> Iterator[Jaxpr]:
+def jaxprs_in_params(params: dict[str, Any]) -> Iterator[Jaxpr]:
     """The jaxprs among the values of `params` (also inside tuples and lists)."""
     for value in params.values():
         for v in value if isinstance(value, (tuple, list)) else (value,):
@@ -415,7 +453,9 @@ def jaxprs_in_params(params: dict) -> Iterator[Jaxpr]:
                 yield v.jaxpr
 
 
-def eval_jaxpr(jaxpr: Jaxpr, consts, *args, propagate_source_info: bool = True) -> list:
+def eval_jaxpr(
+    jaxpr: Jaxpr, consts: Sequence[Any], *args: Any, propagate_source_info: bool = True
+) -> list[Any]:
     """Apply a jaxpr: bind each equation in the current trace.
 
     Args:
@@ -464,20 +504,20 @@ def last_used(jaxpr: Jaxpr) -> dict[Var, JaxprEqn | None]:
     return uses
 
 
-def clean_up_dead_vars(eqn, env, last_use) -> None:
+def clean_up_dead_vars(eqn: JaxprEqn, env: dict[Var, Any], last_use: Any) -> None:
     """Drop from `env` what no equation after `eqn` reads."""
     for v in {v for v in eqn.invars if type(v) is not Literal}:
         if last_use[v] is eqn:
             env.pop(v, None)
 
 
-def jaxpr_as_fun(closed_jaxpr: ClosedJaxpr, *args) -> Callable:
+def jaxpr_as_fun(closed_jaxpr: ClosedJaxpr, *args: Any) -> Callable[..., Any]:
     """The function of flat arguments that a jaxpr stands for; it returns a list.
 
     `args` are its first arguments, if they are known already.
     """
 
-    def run(*rest):
+    def run(*rest: Any) -> Any:
         return eval_jaxpr(closed_jaxpr.jaxpr, closed_jaxpr.consts, *args, *rest)
 
     return run
@@ -488,7 +528,7 @@ def gensym() -> Callable[[AbstractValue], Var]:
     return Var
 
 
-def fun_source_info(fun: Callable) -> str:
+def fun_source_info(fun: Callable[..., Any]) -> str:
     """`'name at file:line'` of a function."""
     while isinstance(fun, functools.partial):
         fun = fun.func

@@ -1,10 +1,13 @@
 """Primitives: the atomic operations, each the owner of all of its rules."""
 
-from collections.abc import Callable, Iterator, MutableMapping
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, MutableMapping, Sequence
 from typing import Any
 
-from jax._src.core.effects import no_effects
-from jax._src.core.trace import eval_trace, trace_ctx
+from jax._src.core.avals import AbstractValue
+from jax._src.core.effects import Effects, no_effects
+from jax._src.core.trace import Trace, eval_trace, trace_ctx
 
 
 class Primitive:
@@ -61,38 +64,38 @@ class Primitive:
     call_primitive = False
     map_primitive = False
     ref_primitive = False
-    is_effectful_fn: Callable | None = None
+    is_effectful_fn: Callable[..., Any] | None = None
 
     # Computes results of a primitive with no `impl` of its own; the dispatch layer installs it.
-    default_impl: Callable | None = None
+    default_impl: Callable[..., Any] | None = None
 
     def __init__(self, name: str, multiple_results: bool = False):
         self.name = name
         self.multiple_results = multiple_results
-        self.impl: Callable = self._default_impl
-        self.abstract_eval: Callable | None = None
-        self.effectful_abstract_eval: Callable | None = None
-        self.jvp: Callable | None = None
-        self.linearize: Callable | None = None
-        self.transpose: Callable | None = None
-        self.batch: Callable | None = None
-        self.axis_batch: Callable | None = None
-        self.partial_eval_custom: Callable | None = None
-        self.dce: Callable | None = None
-        self.dependence: Callable | None = None
-        self.record: Callable | None = None
-        self.lowerings: dict[str | None, Callable] = {}
+        self.impl: Callable[..., Any] = self._default_impl
+        self.abstract_eval: Callable[..., Any] | None = None
+        self.effectful_abstract_eval: Callable[..., Any] | None = None
+        self.jvp: Callable[..., Any] | None = None
+        self.linearize: Callable[..., Any] | None = None
+        self.transpose: Callable[..., Any] | None = None
+        self.batch: Callable[..., Any] | None = None
+        self.axis_batch: Callable[..., Any] | None = None
+        self.partial_eval_custom: Callable[..., Any] | None = None
+        self.dce: Callable[..., Any] | None = None
+        self.dependence: Callable[..., Any] | None = None
+        self.record: Callable[..., Any] | None = None
+        self.lowerings: dict[str | None, Callable[..., Any]] = {}
         self.lowering_flags: dict[str | None, Any] = {}
-        self.pp: Callable | None = None
-        self.typecheck: Callable | None = None
-        self.forwarding: Callable | None = None
-        self.padding: Callable | None = None
+        self.pp: Callable[..., Any] | None = None
+        self.typecheck: Callable[..., Any] | None = None
+        self.forwarding: Callable[..., Any] | None = None
+        self.padding: Callable[..., Any] | None = None
         self.skip_canonicalization = False
-        self.eager_cache: dict = {}
-        self.eager_no_params: Callable | None = None
-        self.aval_cache: dict = {}
+        self.eager_cache: dict[Any, Any] = {}
+        self.eager_no_params: Callable[..., Any] | None = None
+        self.aval_cache: dict[Any, Any] = {}
 
-    def bind(self, *args, **params):
+    def bind(self, *args: Any, **params: Any) -> Any:
         """Apply the primitive to `args` in the current trace."""
         trace = trace_ctx.trace
         if trace is eval_trace:  # the most common case: a compiled program is there
@@ -101,16 +104,16 @@ class Primitive:
                 return call(*args)
         return trace.process_primitive(self, args, params)
 
-    def bind_with_trace(self, trace, args, params):
+    def bind_with_trace(self, trace: Trace, args: Sequence[Any], params: dict[str, Any]) -> Any:
         """Apply the primitive in `trace`; primitives that call functions override it."""
         return trace.process_primitive(self, args, params)
 
-    def _default_impl(self, *args, **params):
+    def _default_impl(self, *args: Any, **params: Any) -> Any:
         if Primitive.default_impl is None:
             raise NotImplementedError(f"Evaluation rule for '{self.name}' not implemented")
         return Primitive.default_impl(self, *args, **params)
 
-    def eval_types(self, avals, params):
+    def eval_types(self, avals: Sequence[AbstractValue], params: dict[str, Any]) -> Any:
         """Result type(s) and effects of an application to operands of types `avals`."""
         if self.abstract_eval is not None:
             return self.abstract_eval(*avals, **params), no_effects
@@ -121,42 +124,42 @@ class Primitive:
             f"give the primitive a rule with `{self.name}_p.def_abstract_eval`."
         )
 
-    def def_impl(self, impl: Callable) -> Callable:
+    def def_impl(self, impl: Callable[..., Any]) -> Callable[..., Any]:
         """Set the rule that computes results of concrete arguments."""
         self.impl = impl
         self.eager_cache.clear()
         self.eager_no_params = None
         return impl
 
-    def def_abstract_eval(self, rule: Callable) -> Callable:
+    def def_abstract_eval(self, rule: Callable[..., Any]) -> Callable[..., Any]:
         """Set the rule that gives the result type(s)."""
         self.abstract_eval = rule
         self.aval_cache.clear()
         return rule
 
-    def def_effectful_abstract_eval(self, rule: Callable) -> Callable:
+    def def_effectful_abstract_eval(self, rule: Callable[..., Any]) -> Callable[..., Any]:
         """Set the rule that gives the result type(s) and the effects."""
         self.effectful_abstract_eval = rule
         return rule
 
-    def def_bind_with_trace(self, rule: Callable) -> Callable:
+    def def_bind_with_trace(self, rule: Callable[..., Any]) -> Callable[..., Any]:
         """Replace how the primitive is applied: `rule(trace, args, params)`."""
         self.bind_with_trace = rule  # type: ignore[method-assign]
         self.bind = lambda *args, **params: rule(trace_ctx.trace, args, params)  # type: ignore[method-assign]
         return rule
 
-    def get_bind_params(self, params: dict) -> tuple[tuple, dict]:
+    def get_bind_params(self, params: dict[str, Any]) -> tuple[tuple[Any, ...], dict[Any, Any]]:
         """Functions and parameters to `bind` with, from the parameters of an equation."""
         return (), params
 
-    def is_effectful(self, params: dict) -> bool:
+    def is_effectful(self, params: dict[str, Any]) -> bool:
         return self.effectful_abstract_eval is not None
 
     def __repr__(self) -> str:
         return self.name
 
 
-class RuleView(MutableMapping):
+class RuleView(MutableMapping[Primitive, Callable[..., Any]]):
     """A registry keyed by primitive that is really one slot of each primitive.
 
     Outside code registers rules as `ad.primitive_jvps[p] = rule`; the rule lives on the primitive.
@@ -166,13 +169,13 @@ class RuleView(MutableMapping):
         self._slot = slot
         self._known: dict[Primitive, None] = {}
 
-    def __getitem__(self, primitive: Primitive) -> Callable:
-        rule = getattr(primitive, self._slot)
+    def __getitem__(self, primitive: Primitive) -> Callable[..., Any]:
+        rule: Callable[..., Any] | None = getattr(primitive, self._slot)
         if rule is None:
             raise KeyError(primitive)
         return rule
 
-    def __setitem__(self, primitive: Primitive, rule: Callable) -> None:
+    def __setitem__(self, primitive: Primitive, rule: Callable[..., Any]) -> None:
         setattr(primitive, self._slot, rule)
         self._known[primitive] = None
 

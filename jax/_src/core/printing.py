@@ -1,18 +1,22 @@
 """Printing of jaxprs in the documented format."""
 
+from __future__ import annotations
+
 from collections import Counter
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from jax._src import config, dtypes, pretty_printer as pp, source_info_util
-from jax._src.core.avals import ShapedArray
+from jax._src.core.avals import AbstractValue, ShapedArray
 from jax._src.core.jaxpr import (
     ClosedJaxpr,
     DropVar,
     Jaxpr,
     JaxprEqn,
     Literal,
+    Var,
     jaxprs_in_params,
     pp_hooks,
 )
@@ -34,12 +38,12 @@ class JaxprPpSettings:
 
     def __init__(
         self,
-        print_shapes=True,
-        source_info=False,
-        name_stack=False,
-        custom_pp_eqn_rules=True,
-        print_effects=False,
-    ):
+        print_shapes: bool = True,
+        source_info: bool = False,
+        name_stack: bool = False,
+        custom_pp_eqn_rules: bool = True,
+        print_effects: bool = False,
+    ) -> None:
         self.print_shapes = print_shapes
         self.source_info = source_info
         self.name_stack = name_stack
@@ -47,12 +51,12 @@ class JaxprPpSettings:
         self.print_effects = print_effects
 
 
-class _VarNames(dict):
+class _VarNames(dict[Any, Any]):
     """Names for variables in order of first sight: a, b, ..., z, ba, bb, ..."""
 
     count = 0
 
-    def __missing__(self, var) -> str:
+    def __missing__(self, var: Var) -> str:
         if isinstance(var, DropVar):
             return "_"
         n, name = self.count, ""
@@ -69,12 +73,12 @@ class _VarNames(dict):
 class JaxprPpContext:
     """Names given so far: of variables, and of jaxprs printed once and referred to."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         self.var_names = _VarNames()
         self.shared_jaxprs: dict[Jaxpr, str] = {}
-        self.used_names: Counter = Counter()
+        self.used_names: Counter[str] = Counter()
 
-    def suggest_same_var_names(self, for_vars, like_vars):
+    def suggest_same_var_names(self, for_vars: Any, like_vars: Any) -> None:
         """Print `for_vars`, where new, under the names of `like_vars`."""
         for v, like in zip(for_vars, like_vars):
             if type(v) is Literal or type(like) is Literal or v in self.var_names:
@@ -82,10 +86,11 @@ class JaxprPpContext:
             self.var_names[v] = self.var_names[like]
 
 
-def pp_var(v, context: JaxprPpContext, *, print_dtype: bool = True) -> str:
+def pp_var(v: Any, context: JaxprPpContext, *, print_dtype: bool = True) -> str:
     if type(v) is Literal:
         return _literal_string(v, print_dtype)
-    return context.var_names[v]
+    name: str = context.var_names[v]
+    return name
 
 
 def _literal_string(lit: Literal, print_dtype: bool = True) -> str:
@@ -106,11 +111,13 @@ def _literal_string(lit: Literal, print_dtype: bool = True) -> str:
     return text
 
 
-def pp_aval(aval, context: JaxprPpContext) -> str:
+def pp_aval(aval: AbstractValue, context: JaxprPpContext) -> str:
     return aval.str_short(short_dtypes=True)
 
 
-def pp_vars(vs, context, *, print_shapes=False, separator=""):
+def pp_vars(
+    vs: Any, context: JaxprPpContext, *, print_shapes: bool = False, separator: str = ""
+) -> pp.Doc:
     if print_shapes:
         items = [
             pp.text(pp_var(v, context))
@@ -122,7 +129,7 @@ def pp_vars(vs, context, *, print_shapes=False, separator=""):
     return pp.nest(2, pp.group(pp.join(pp.text(separator) + pp.group(pp.brk()), items)))
 
 
-def pp_kv_pair(k: str, v: Any, context, settings) -> pp.Doc:
+def pp_kv_pair(k: str, v: Any, context: JaxprPpContext, settings: JaxprPpSettings) -> pp.Doc:
     if type(v) is tuple and all(isinstance(j, (ClosedJaxpr, Jaxpr)) for j in v):
         doc = _pp_jaxprs(v, context, settings)
     elif isinstance(v, Jaxpr):
@@ -134,7 +141,7 @@ def pp_kv_pair(k: str, v: Any, context, settings) -> pp.Doc:
     return pp.text(f"{k}=") + doc
 
 
-def _pp_jaxprs(jaxprs, context, settings) -> pp.Doc:
+def _pp_jaxprs(jaxprs: Any, context: JaxprPpContext, settings: JaxprPpSettings) -> pp.Doc:
     docs = [pp_jaxpr(getattr(j, "jaxpr", j), context, settings) for j in jaxprs]
     return pp.group(
         pp.concat(
@@ -147,7 +154,7 @@ def _pp_jaxprs(jaxprs, context, settings) -> pp.Doc:
     )
 
 
-def pp_kv_pairs(kv_pairs, context, settings) -> pp.Doc:
+def pp_kv_pairs(kv_pairs: Any, context: JaxprPpContext, settings: JaxprPpSettings) -> pp.Doc:
     if not kv_pairs:
         return pp.nil()
     return pp.group(
@@ -180,7 +187,12 @@ def pp_eqn(eqn: JaxprEqn, context: JaxprPpContext, settings: JaxprPpSettings) ->
     return doc
 
 
-def default_pp_eqn(eqn, context, settings, params=None) -> pp.Doc:
+def default_pp_eqn(
+    eqn: JaxprEqn,
+    context: JaxprPpContext,
+    settings: JaxprPpSettings,
+    params: dict[str, Any] | None = None,
+) -> pp.Doc:
     """`outs = primitive[k=v ...] ins`; `params` limits the parameters shown."""
     names = sorted(eqn.params) if params is None else params
     lhs = pp_vars(eqn.outvars, context, print_shapes=settings.print_shapes)
@@ -208,12 +220,17 @@ def _drop_unused(jaxpr: Jaxpr, context: JaxprPpContext) -> None:
                 dict.__setitem__(context.var_names, v, "_")
 
 
-def pp_eqns(eqns, context, settings) -> pp.Doc:
+def pp_eqns(eqns: Sequence[JaxprEqn], context: JaxprPpContext, settings: JaxprPpSettings) -> pp.Doc:
     docs = [pp_eqn(e, context, settings) for e in eqns]
     return pp.join(pp.brk("; "), docs)
 
 
-def pp_jaxpr_skeleton(jaxpr, eqns_fn, context, settings) -> pp.Doc:
+def pp_jaxpr_skeleton(
+    jaxpr: Jaxpr,
+    eqns_fn: Callable[[], list[JaxprEqn]],
+    context: JaxprPpContext,
+    settings: JaxprPpSettings,
+) -> pp.Doc:
     _drop_unused(jaxpr, context)
     constvars = pp_vars(jaxpr.constvars, context, print_shapes=settings.print_shapes)
     invars = pp_vars(jaxpr.invars, context, print_shapes=settings.print_shapes)
@@ -252,9 +269,12 @@ def pp_jaxpr(jaxpr: Jaxpr, context: JaxprPpContext, settings: JaxprPpSettings) -
     )
 
 
+_MAX_INLINE_EQNS = 10
+
+
 def _shared_jaxprs(jaxpr: Jaxpr) -> list[tuple[Jaxpr, str]]:
-    """Jaxprs that occur in more than one place, inner ones first, with the name to suggest."""
-    counts: Counter = Counter()
+    """Jaxprs that occur in several places or are long, inner ones first, with the name to suggest."""
+    counts: Counter[Jaxpr] = Counter()
     names: dict[Jaxpr, str] = {}
     order: list[Jaxpr] = []
 
@@ -268,17 +288,17 @@ def _shared_jaxprs(jaxpr: Jaxpr) -> list[tuple[Jaxpr, str]]:
                     order.append(sub)
 
     visit(jaxpr)
-    return [(j, names[j]) for j in order if counts[j] > 1]
+    return [(j, names[j]) for j in order if counts[j] > 1 or len(j.eqns) > _MAX_INLINE_EQNS]
 
 
 def pp_toplevel_jaxpr(
     jaxpr: Jaxpr,
     *,
-    source_info=False,
-    print_shapes=True,
-    custom_pp_eqn_rules=True,
-    name_stack=False,
-    print_effects=False,
+    source_info: bool = False,
+    print_shapes: bool = True,
+    custom_pp_eqn_rules: bool = True,
+    name_stack: bool = False,
+    print_effects: bool = False,
 ) -> pp.Doc:
     context = JaxprPpContext()
     settings = JaxprPpSettings(
@@ -301,12 +321,12 @@ def _plain_name(name: str) -> str:
 
 
 def pretty_print(
-    jaxpr: Jaxpr, *, width: int | None = None, use_color: bool = False, **kwargs
+    jaxpr: Jaxpr, *, width: int | None = None, use_color: bool = False, **kwargs: Any
 ) -> str:
     """The text of a jaxpr; keywords as of `ClosedJaxpr.pretty_print`."""
     doc = pp_toplevel_jaxpr(jaxpr, **kwargs)
     format_kwargs = {} if width is None else {"width": width}
-    return doc.format(use_color=use_color, **format_kwargs)
+    return str(doc.format(use_color=use_color, **format_kwargs))
 
 
 def jaxpr_to_string(jaxpr: Jaxpr) -> str:
@@ -314,7 +334,7 @@ def jaxpr_to_string(jaxpr: Jaxpr) -> str:
 
 
 def _eqn_string(eqn: JaxprEqn) -> str:
-    return pp_eqn(eqn, JaxprPpContext(), JaxprPpSettings()).format(use_color=False)
+    return str(pp_eqn(eqn, JaxprPpContext(), JaxprPpSettings()).format(use_color=False))
 
 
 pp_hooks.update(pretty_print=pretty_print, jaxpr=jaxpr_to_string, eqn=_eqn_string)

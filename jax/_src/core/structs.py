@@ -1,5 +1,7 @@
 """`ShapeDtypeStruct`: a stand-in for an array, with its type but no data."""
 
+from __future__ import annotations
+
 from typing import Any
 
 import numpy as np
@@ -44,8 +46,15 @@ class ShapeDtypeStruct:
     )
 
     def __init__(
-        self, shape, dtype, *, sharding=None, weak_type=False, manual_axis_type=None, is_ref=False
-    ):
+        self,
+        shape: Any,
+        dtype: Any,
+        *,
+        sharding: Any = None,
+        weak_type: bool = False,
+        manual_axis_type: Any = None,
+        is_ref: bool = False,
+    ) -> None:
         if shape is None:
             raise ValueError("ShapeDtypeStruct: shape must be specified, got None.")
         if dtype is None:
@@ -69,7 +78,7 @@ class ShapeDtypeStruct:
         self.is_ref = is_ref
 
     @classmethod
-    def from_aval(cls, aval: ShapedArray) -> "ShapeDtypeStruct":
+    def from_aval(cls, aval: ShapedArray) -> ShapeDtypeStruct:
         return cls(
             aval.shape,
             aval.dtype,
@@ -79,7 +88,7 @@ class ShapeDtypeStruct:
         )
 
     @classmethod
-    def like(cls, x: Any) -> "ShapeDtypeStruct":
+    def like(cls, x: Any) -> ShapeDtypeStruct:
         """The struct of an array (or anything with shape and dtype)."""
         return cls(
             x.shape,
@@ -89,11 +98,11 @@ class ShapeDtypeStruct:
         )
 
     @property
-    def sharding(self):
+    def sharding(self) -> Any:
         return self._sharding
 
     @property
-    def format(self):
+    def format(self) -> Any:
         return Format(self._layout, self._sharding)
 
     @property
@@ -109,7 +118,7 @@ class ShapeDtypeStruct:
             raise TypeError("len() of unsized object")
         return self.shape[0]
 
-    def update(self, **kwargs) -> "ShapeDtypeStruct":
+    def update(self, **kwargs: Any) -> ShapeDtypeStruct:
         """A copy with some attributes replaced."""
         sharding = kwargs.pop("sharding", self._sharding)
         fields = dict(
@@ -118,19 +127,19 @@ class ShapeDtypeStruct:
         shape, dtype = kwargs.pop("shape", self.shape), kwargs.pop("dtype", self.dtype)
         return ShapeDtypeStruct(shape, dtype, sharding=sharding, **{**fields, **kwargs})
 
-    def _key(self):
+    def _key(self) -> tuple[Any, ...]:
         return (
             self.shape, self.dtype, self._sharding, self._layout, self.weak_type,
             self.manual_axis_type, self.is_ref,
         )  # fmt: skip
 
-    def __eq__(self, other):
+    def __eq__(self, other: object) -> bool:
         return isinstance(other, ShapeDtypeStruct) and self._key() == other._key()
 
-    def __hash__(self):
+    def __hash__(self) -> int:
         return hash(self._key())
 
-    def __setattr__(self, name, value):
+    def __setattr__(self, name: Any, value: Any) -> None:
         if hasattr(self, name) and name in ("shape", "dtype", "weak_type"):
             raise AttributeError(
                 f"Cannot set attribute {name!r}: ShapeDtypeStruct is immutable. Use "
@@ -138,7 +147,7 @@ class ShapeDtypeStruct:
             )
         super().__setattr__(name, value)
 
-    def __reduce__(self):
+    def __reduce__(self) -> tuple[Any, ...]:
         return (_rebuild, (self.shape, self.dtype, self._sharding, self.weak_type, self.is_ref))
 
     def __repr__(self) -> str:
@@ -158,11 +167,11 @@ class ShapeDtypeStruct:
     __str__ = __repr__
 
 
-def _dtype_text(dtype) -> str:
+def _dtype_text(dtype: Any) -> str:
     return dtype.name if isinstance(dtype, np.dtype) else str(dtype)
 
 
-def _rebuild(shape, dtype, sharding, weak_type, is_ref):
+def _rebuild(shape: Any, dtype: Any, sharding: Any, weak_type: bool, is_ref: bool) -> Any:
     return ShapeDtypeStruct(shape, dtype, sharding=sharding, weak_type=weak_type, is_ref=is_ref)
 
 

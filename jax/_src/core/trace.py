@@ -5,12 +5,15 @@ it. A transformation makes a trace that remembers the trace it was made in (its 
 current while it runs the user's function, and processes each operation with the parent current.
 """
 
+from __future__ import annotations
+
 import gc
 import operator
 import threading
 import weakref
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
@@ -25,6 +28,9 @@ from jax._src.errors import (
 )
 from jax._src.lib import _jax, config_ext
 
+if TYPE_CHECKING:
+    from jax._src.core.primitive import Primitive
+
 # Whether a trace is current, as part of every jit cache key: a call that meets only concrete arguments
 # while tracing must reach Python, not run at once.
 _trace_state = config_ext.Config("trace_state", False, include_in_jit_key=True)
@@ -38,14 +44,34 @@ class Trace:
     def __init__(self) -> None:
         self._valid = True
 
-    def process_primitive(self, primitive, args, params):
+    def process_primitive(
+        self, primitive: Primitive, args: Sequence[Any], params: dict[str, Any]
+    ) -> Any:
         """Apply `primitive` to `args` in this trace."""
         raise NotImplementedError(f"{type(self).__name__} cannot process {primitive}")
 
-    def process_custom_jvp_call(self, primitive, fun, jvp, args, *, symbolic_zeros):
+    def process_custom_jvp_call(
+        self,
+        primitive: Primitive,
+        fun: Callable[..., Any],
+        jvp: Callable[..., Any],
+        args: Sequence[Any],
+        *,
+        symbolic_zeros: bool,
+    ) -> Any:
         raise NotImplementedError(f"{type(self).__name__} cannot process {primitive}")
 
-    def process_custom_vjp_call(self, primitive, fun, fwd, bwd, args, *, out_trees, symbolic_zeros):
+    def process_custom_vjp_call(
+        self,
+        primitive: Primitive,
+        fun: Callable[..., Any],
+        fwd: Callable[..., Any],
+        bwd: Callable[..., Any],
+        args: Sequence[Any],
+        *,
+        out_trees: Callable[[], Any],
+        symbolic_zeros: bool,
+    ) -> Any:
         raise NotImplementedError(f"{type(self).__name__} cannot process {primitive}")
 
     def invalidate(self) -> None:
@@ -70,14 +96,34 @@ class EvalTrace(Trace):
 
     __slots__ = ()
 
-    def process_primitive(self, primitive, args, params):
+    def process_primitive(
+        self, primitive: Primitive, args: Sequence[Any], params: dict[str, Any]
+    ) -> Any:
         return primitive.impl(*args, **params)
 
-    def process_custom_jvp_call(self, primitive, fun, jvp, args, *, symbolic_zeros):
+    def process_custom_jvp_call(
+        self,
+        primitive: Primitive,
+        fun: Callable[..., Any],
+        jvp: Callable[..., Any],
+        args: Sequence[Any],
+        *,
+        symbolic_zeros: bool,
+    ) -> Any:
         check_eval_args(args)
         return fun(*args)
 
-    def process_custom_vjp_call(self, primitive, fun, fwd, bwd, args, *, out_trees, symbolic_zeros):
+    def process_custom_vjp_call(
+        self,
+        primitive: Primitive,
+        fun: Callable[..., Any],
+        fwd: Callable[..., Any],
+        bwd: Callable[..., Any],
+        args: Sequence[Any],
+        *,
+        out_trees: Callable[[], Any],
+        symbolic_zeros: bool,
+    ) -> Any:
         check_eval_args(args)
         return fun(*args)
 
@@ -99,7 +145,7 @@ class _TraceContext(threading.local):
             _trace_state.set_local(tracing)
         self.trace = trace
 
-    def set_axis_env(self, axis_env: "AxisEnv") -> None:
+    def set_axis_env(self, axis_env: AxisEnv) -> None:
         self.axis_env = axis_env
         config.axis_env_state.set_local(axis_env.key())
 
@@ -112,8 +158,13 @@ class AxisEnv:
 
     __slots__ = ("sizes", "spmd_axis_names", "explicit_mesh_axis_names", "_key")
 
-    def __init__(self, sizes, spmd_axis_names=frozenset(), explicit_mesh_axis_names=frozenset()):
-        self.sizes: dict = sizes
+    def __init__(
+        self,
+        sizes: Any,
+        spmd_axis_names: Any = frozenset(),
+        explicit_mesh_axis_names: Any = frozenset(),
+    ) -> None:
+        self.sizes: dict[Any, Any] = sizes
         self.spmd_axis_names = spmd_axis_names
         self.explicit_mesh_axis_names = explicit_mesh_axis_names
         self._key = (
@@ -123,10 +174,10 @@ class AxisEnv:
         )
 
     @property
-    def axis_sizes(self) -> dict:
+    def axis_sizes(self) -> dict[Any, Any]:
         return self.sizes
 
-    def axis_size(self, name) -> int:
+    def axis_size(self, name: Any) -> Any:
         if name not in self.sizes:
             raise NameError(
                 f"unbound axis name: {name}. Axes in scope are {tuple(self.sizes) or 'none'}: name the "
@@ -134,18 +185,18 @@ class AxisEnv:
             )
         return self.sizes[name]
 
-    def axis_exists(self, name) -> bool:
+    def axis_exists(self, name: Any) -> bool:
         return name in self.sizes
 
-    def axis_names(self) -> list:
+    def axis_names(self) -> list[Any]:
         return list(self.sizes)
 
-    def extend(self, pairs) -> "AxisEnv":
+    def extend(self, pairs: Any) -> AxisEnv:
         sizes = dict(self.sizes)
         sizes.update(pairs)
         return AxisEnv(sizes, self.spmd_axis_names, self.explicit_mesh_axis_names)
 
-    def key(self):
+    def key(self) -> Any:
         return self._key
 
 
@@ -172,16 +223,16 @@ class set_current_trace:
         self.trace = trace
         self.check_leaks = check_leaks
 
-    def __enter__(self):
+    def __enter__(self) -> Trace:
         self.prev = trace_ctx.trace
         trace_ctx.set_trace(self.trace)
         return self.trace
 
-    def __exit__(self, exc_type, exc, tb):
+    def __exit__(self, exc_type: Any, exc: Any, tb: Any) -> None:
         trace_ctx.set_trace(self.prev)
         if self.check_leaks and exc_type is None and config.check_tracer_leaks.value:
-            trace, self.trace = weakref.ref(self.trace), None
-            self.prev = None
+            trace = weakref.ref(self.trace)
+            del self.trace, self.prev
             check_leaks(trace)
 
 
@@ -190,12 +241,12 @@ class take_current_trace:
 
     __slots__ = ("prev",)
 
-    def __enter__(self):
+    def __enter__(self) -> Any:
         self.prev = trace_ctx.trace
         trace_ctx.set_trace(eval_trace)
         return self.prev
 
-    def __exit__(self, exc_type, exc, tb):
+    def __exit__(self, exc_type: Any, exc: Any, tb: Any) -> None:
         trace_ctx.set_trace(self.prev)
 
 
@@ -204,14 +255,14 @@ class extend_axis_env:
 
     __slots__ = ("pairs", "prev")
 
-    def __init__(self, pairs):
+    def __init__(self, pairs: Any) -> None:
         self.pairs = tuple(pairs)
 
-    def __enter__(self):
+    def __enter__(self) -> None:
         self.prev = trace_ctx.axis_env
         trace_ctx.set_axis_env(self.prev.extend(self.pairs))
 
-    def __exit__(self, exc_type, exc, tb):
+    def __exit__(self, exc_type: Any, exc: Any, tb: Any) -> None:
         trace_ctx.set_axis_env(self.prev)
 
 
@@ -222,13 +273,70 @@ def get_axis_env() -> AxisEnv:
     return trace_ctx.axis_env
 
 
-def eval_context():
+def eval_context() -> Any:
     """Context manager in which operations run at once, whatever trace is current."""
     return set_current_trace(eval_trace)
 
 
-def ensure_compile_time_eval():
+class CompileTimeTrace(Trace):
+    """Runs operations on concrete values at once; those on traced values go to the trace around."""
+
+    __slots__ = ("parent",)
+
+    def __init__(self, parent: Trace):
+        self._valid = True
+        self.parent = parent
+
+    @property
+    def parent_trace(self) -> Trace:
+        return self.parent
+
+    def process_primitive(
+        self, primitive: Primitive, args: Sequence[Any], params: dict[str, Any]
+    ) -> Any:
+        trace = self.parent if any([isinstance(x, Tracer) for x in args]) else eval_trace
+        with set_current_trace(trace):
+            return primitive.bind_with_trace(trace, args, params)
+
+    def process_custom_jvp_call(
+        self,
+        primitive: Primitive,
+        fun: Callable[..., Any],
+        jvp: Callable[..., Any],
+        args: Sequence[Any],
+        *,
+        symbolic_zeros: bool,
+    ) -> Any:
+        if not any([isinstance(x, Tracer) for x in args]):
+            return fun(*args)
+        with set_current_trace(self.parent):
+            return primitive.bind_with_trace(
+                self.parent, (fun, jvp, *args), dict(symbolic_zeros=symbolic_zeros)
+            )
+
+    def process_custom_vjp_call(
+        self,
+        primitive: Primitive,
+        fun: Callable[..., Any],
+        fwd: Callable[..., Any],
+        bwd: Callable[..., Any],
+        args: Sequence[Any],
+        *,
+        out_trees: Callable[[], Any],
+        symbolic_zeros: bool,
+    ) -> Any:
+        if not any([isinstance(x, Tracer) for x in args]):
+            return fun(*args)
+        params = dict(out_trees=out_trees, symbolic_zeros=symbolic_zeros)
+        with set_current_trace(self.parent):
+            return primitive.bind_with_trace(self.parent, (fun, fwd, bwd, *args), params)
+
+
+@contextmanager
+def ensure_compile_time_eval() -> Iterator[None]:
     """Context manager: run operations on concrete values at once, even while tracing.
+
+    Operations on traced values are traced as they are outside of it.
 
     >>> @jax.jit
     ... def f(x):
@@ -238,7 +346,11 @@ def ensure_compile_time_eval():
     >>> f(2.)
     Array(12., dtype=float32, weak_type=True)
     """
-    return eval_context()
+    trace = trace_ctx.trace
+    if trace is not eval_trace and type(trace) is not CompileTimeTrace:
+        trace = CompileTimeTrace(trace)
+    with set_current_trace(trace):
+        yield
 
 
 def trace_state_clean() -> bool:
@@ -259,23 +371,23 @@ class OpaqueTraceState:
 
     __slots__ = ("_trace", "_axes")
 
-    def __init__(self):
+    def __init__(self) -> None:
         trace = trace_ctx.trace
         self._trace = trace if trace is eval_trace else weakref.ref(trace)
         self._axes = trace_ctx.axis_env.key()
 
-    def __eq__(self, other):
+    def __eq__(self, other: object) -> bool:
         return (
             isinstance(other, OpaqueTraceState)
             and self._trace == other._trace
             and self._axes == other._axes
         )
 
-    def __hash__(self):
+    def __hash__(self) -> int:
         return hash(self._axes)
 
 
-def get_opaque_trace_state(convention=None) -> OpaqueTraceState:
+def get_opaque_trace_state(convention: object | None = None) -> OpaqueTraceState:
     """A token that is equal while the same transformations are in progress.
 
     `convention` names the library that asks; all get the same token.
@@ -303,165 +415,174 @@ class Tracer:
         return isinstance(self.aval, ShapedArray)
 
     @property
-    def shape(self):
+    def shape(self) -> tuple[Any, ...]:
         return self.aval.shape
 
     @property
-    def dtype(self):
+    def dtype(self) -> Any:
         return self.aval.dtype
 
     @property
-    def ndim(self):
+    def ndim(self) -> int:
         return len(self.aval.shape)
 
     @property
-    def size(self):
+    def size(self) -> Any:
         return self.aval.size
 
     @property
-    def weak_type(self):
+    def weak_type(self) -> bool:
         return self.aval.weak_type
 
-    def __len__(self):
+    def __len__(self) -> int:
         shape = self.aval.shape
         if not shape:
             raise TypeError("len() of unsized object")
-        return shape[0]
+        return int(shape[0])
 
-    def to_concrete_value(self):
+    def to_concrete_value(self) -> Any:
         """The concrete value behind this tracer, or None."""
         return None
 
-    def full_lower(self):
+    def full_lower(self) -> Any:
         return self
 
-    def get_referent(self):
+    def get_referent(self) -> Any:
         return self
 
     def _origin_msg(self) -> str:
         """A sentence on where the value comes from, for error texts."""
         return ""
 
-    def _contents(self):
+    def _contents(self) -> Sequence[tuple[str, Any]]:
         return ()
 
-    def __bool__(self):
+    def __bool__(self) -> bool:
         value = self.to_concrete_value()
         if value is None:
             check_bool_conversion(self)
             raise TracerBoolConversionError(self)
         return bool(value)
 
-    def __int__(self):
-        return self._to_scalar(int)
+    def __int__(self) -> int:
+        value: int = self._to_scalar(int)
+        return value
 
-    def __float__(self):
-        return self._to_scalar(float)
+    def __float__(self) -> float:
+        value: float = self._to_scalar(float)
+        return value
 
-    def __complex__(self):
-        return self._to_scalar(complex)
+    def __complex__(self) -> complex:
+        value: complex = self._to_scalar(complex)
+        return value
 
-    def _to_scalar(self, cast):
+    def _to_scalar(self, cast: type) -> Any:
         value = self.to_concrete_value()
         if value is None:
-            check_scalar_conversion(self)
-            raise ConcretizationTypeError(
-                self,
-                f"The problem arose with the `{cast.__name__}` function. If trying to convert the data "
-                f"type of a value, try using `x.astype({cast.__name__})` or "
-                f"`jnp.array(x, {cast.__name__})` instead.",
-            )
+            self._refuse_scalar(cast)
         return cast(value)
 
-    def __index__(self):
+    def _refuse_scalar(self, cast: type, why: str = "") -> NoReturn:
+        check_scalar_conversion(self)
+        raise ConcretizationTypeError(
+            self,
+            f"The problem arose with the `{cast.__name__}` function. If trying to convert the data "
+            f"type of a value, try using `x.astype({cast.__name__})` or "
+            f"`jnp.array(x, {cast.__name__})` instead.{why}",
+        )
+
+    def __index__(self) -> int:
         value = self.to_concrete_value()
         if value is None:
             check_integer_conversion(self)
             raise TracerIntegerConversionError(self)
         return operator.index(value)
 
-    def __hex__(self):
+    def __hex__(self) -> str:
         return hex(self.__index__())
 
-    def __oct__(self):
+    def __oct__(self) -> str:
         return oct(self.__index__())
 
-    def __round__(self, ndigits=None):
+    def __round__(self, ndigits: Any = None) -> NoReturn:
         raise ConcretizationTypeError(self, "The problem arose with the `round` function. ")
 
-    def __array__(self, *args, **kwargs):
+    def __array__(self, *args: Any, **kwargs: Any) -> NoReturn:
         raise TracerArrayConversionError(self)
 
-    def __dlpack__(self, *args, **kwargs):
+    def __dlpack__(self, *args: Any, **kwargs: Any) -> NoReturn:
         raise ConcretizationTypeError(
             self, f"The __dlpack__() method was called on {self._error_repr()}."
         )
 
-    def tolist(self):
+    def tolist(self) -> NoReturn:
         raise ConcretizationTypeError(
             self, f"The tolist() method was called on {self._error_repr()}."
         )
 
-    def tobytes(self, order="C"):
+    def tobytes(self, order: str = "C") -> NoReturn:
         raise ConcretizationTypeError(
             self, f"The tobytes() method was called on {self._error_repr()}."
         )
 
-    def item(self, *args):
-        raise ConcretizationTypeError(
-            self, f"The item() method was called on {self._error_repr()}."
-        )
+    def item(self, *args: Any) -> Any:
+        value = self.to_concrete_value()
+        if value is None:
+            raise ConcretizationTypeError(
+                self, f"The item() method was called on {self._error_repr()}."
+            )
+        return np.asarray(value).item(*args)
 
-    def block_until_ready(self):
+    def block_until_ready(self) -> Any:
         """A traced value has nothing to wait for."""
         return self
 
-    def copy_to_host_async(self):
+    def copy_to_host_async(self) -> Any:
         return None
 
-    def _no_buffer(self, what: str):
+    def _no_buffer(self, what: str) -> NoReturn:
         raise ConcretizationTypeError(self, f"The {what} was called on {self._error_repr()}.")
 
-    def delete(self):
+    def delete(self) -> None:
         self._no_buffer("delete() method")
 
-    def is_deleted(self):
+    def is_deleted(self) -> None:
         self._no_buffer("is_deleted() method")
 
-    def devices(self):
+    def devices(self) -> None:
         self._no_buffer("devices() method")
 
-    def unsafe_buffer_pointer(self):
+    def unsafe_buffer_pointer(self) -> None:
         self._no_buffer("unsafe_buffer_pointer() method")
 
-    def on_device_size_in_bytes(self):
+    def on_device_size_in_bytes(self) -> None:
         self._no_buffer("on_device_size_in_bytes() method")
 
-    def addressable_data(self, index):
+    def addressable_data(self, index: int) -> None:
         self._no_buffer("addressable_data() method")
 
     @property
-    def addressable_shards(self):
+    def addressable_shards(self) -> None:
         self._no_buffer("addressable_shards attribute")
 
     @property
-    def global_shards(self):
+    def global_shards(self) -> None:
         self._no_buffer("global_shards attribute")
 
     @property
-    def is_fully_addressable(self):
+    def is_fully_addressable(self) -> None:
         self._no_buffer("is_fully_addressable attribute")
 
     @property
-    def is_fully_replicated(self):
+    def is_fully_replicated(self) -> None:
         self._no_buffer("is_fully_replicated attribute")
 
     @property
-    def __cuda_array_interface__(self):
+    def __cuda_array_interface__(self) -> None:
         self._no_buffer("__cuda_array_interface__ attribute")
 
     @property
-    def sharding(self):
+    def sharding(self) -> Any:
         value = self.to_concrete_value()
         if value is not None:
             return value.sharding
@@ -473,18 +594,18 @@ class Tracer:
         )
 
     @property
-    def committed(self):
+    def committed(self) -> NoReturn:
         raise ConcretizationTypeError(
             self, f"The 'committed' attribute is not available on {self._error_repr()}."
         )
 
     @property
-    def device(self):
+    def device(self) -> NoReturn:
         raise ConcretizationTypeError(
             self, f"The 'device' attribute is not available on {self._error_repr()}."
         )
 
-    def __getattr__(self, name):
+    def __getattr__(self, name: Any) -> Any:
         # Only reached when normal lookup fails.
         aval = object.__getattribute__(self, "aval")
         attr = getattr(type(aval), name, None)
@@ -510,7 +631,7 @@ class Tracer:
 
     __str__ = __repr__
 
-    def __format__(self, spec):
+    def __format__(self, spec: Any) -> str:
         if spec == "":
             return str(self)
         value = self.to_concrete_value()
@@ -518,13 +639,13 @@ class Tracer:
             raise ConcretizationTypeError(self, f"The format specification {spec!r} needs a value.")
         return format(value, spec)
 
-    def __copy__(self):
+    def __copy__(self) -> Any:
         return self
 
-    def __deepcopy__(self, memo):
+    def __deepcopy__(self, memo: dict[int, Any]) -> Any:
         return self
 
-    def __reduce__(self):
+    def __reduce__(self) -> tuple[Any, ...]:
         raise ConcretizationTypeError(
             self, f"The error occurred in the pickling of {self._error_repr()}."
         )
@@ -533,14 +654,14 @@ class Tracer:
 class aval_property:
     """A property an abstract value gives its tracers: `prop = aval_property(fget)`."""
 
-    def __init__(self, fget: Callable):
+    def __init__(self, fget: Callable[..., Any]):
         self.fget = fget
 
 
 class aval_method:
     """A method an abstract value gives its tracers: `method = aval_method(fun)`."""
 
-    def __init__(self, fun: Callable):
+    def __init__(self, fun: Callable[..., Any]):
         self.fun = fun
 
 
@@ -609,14 +730,14 @@ def escaped_tracer_error(tracer: Tracer, detail: str | None = None) -> Unexpecte
     return UnexpectedTracerError(msg)
 
 
-def check_eval_args(args) -> None:
+def check_eval_args(args: Sequence[Any]) -> None:
     """Raise if an argument of an eager operation is a tracer: it has escaped its trace."""
     for arg in args:
         if isinstance(arg, Tracer):
             raise escaped_tracer_error(arg)
 
 
-def check_leaks(trace_ref) -> None:
+def check_leaks(trace_ref: Any) -> None:
     """Raise if tracers of an ended trace (given by weak reference) are still alive."""
     trace = trace_ref()
     if trace is None:
@@ -634,7 +755,7 @@ def check_leaks(trace_ref) -> None:
     )
 
 
-def leaked_tracer_error(name: str, value: Any, tracers) -> Exception:
+def leaked_tracer_error(name: str, value: Any, tracers: Any) -> Exception:
     return Exception(f"Leaked {name} {value}. Leaked tracer(s): {', '.join(map(str, tracers))}.")
 
 
@@ -643,14 +764,14 @@ def is_concrete(x: Any) -> bool:
     return to_concrete_value(x) is not None
 
 
-def to_concrete_value(x: Any):
+def to_concrete_value(x: Any) -> Any:
     """The concrete value of `x`, or None for a value known only by its type."""
     if isinstance(x, Tracer):
         return x.to_concrete_value()
     return x
 
 
-def concrete_or_error(force, val, context: str = ""):
+def concrete_or_error(force: Callable[[Any], Any] | None, val: Any, context: str = "") -> Any:
     """`force(val)` for a concrete value.
 
     Raises:
@@ -671,7 +792,7 @@ def full_lower(x: Any) -> Any:
     return x
 
 
-def find_top_trace(_) -> Trace:
+def find_top_trace(_: Any) -> Trace:
     """The current trace, whatever the arguments are."""
     return trace_ctx.trace
 
@@ -680,7 +801,7 @@ def unsafe_get_current_trace() -> Trace:
     return trace_ctx.trace
 
 
-def unsafe_get_axis_names() -> list:
+def unsafe_get_axis_names() -> list[Any]:
     return [name for name in trace_ctx.axis_env.axis_names() if name is not no_axis_name]
 
 
@@ -688,5 +809,5 @@ def nonempty_axis_env() -> bool:
     return bool(trace_ctx.axis_env.sizes)
 
 
-def current_source_info():
+def current_source_info() -> Any:
     return source_info_util.current()

@@ -1,5 +1,9 @@
 """Checking jaxprs: every variable is bound before use, and every equation has the types it claims."""
 
+from __future__ import annotations
+
+from typing import Any
+
 from jax._src.core.avals import typematch, typeof
 from jax._src.core.jaxpr import ClosedJaxpr, DropVar, Jaxpr, JaxprEqn, Literal, jaxprs_in_params
 from jax._src.core.primitive import RuleView
@@ -36,12 +40,12 @@ def check_jaxpr(jaxpr: Jaxpr | ClosedJaxpr) -> None:
             raise JaxprTypeError(
                 f"{err}\n\nin equation {i}:\n\n  {pp_eqn(eqn, context, settings).format()}\n\nof:\n\n{whole}"
             ) from None
-    for v in jaxpr.outvars:
-        if type(v) is not Literal and v not in bound:
-            raise JaxprTypeError(f"result {v} is not defined")
+    for out in jaxpr.outvars:
+        if type(out) is not Literal and out not in bound:
+            raise JaxprTypeError(f"result {out} is not defined")
 
 
-def _check_eqn(eqn: JaxprEqn, bound: set) -> None:
+def _check_eqn(eqn: JaxprEqn, bound: set[Any]) -> None:
     for v in eqn.invars:
         if type(v) is Literal:
             if not typematch(v.aval, typeof(v.val)) and v.aval.shape != typeof(v.val).shape:

@@ -51,6 +51,8 @@ class prng_key(extended):
 class ExtendedDType(abc.ABC):
     """Base class of extended types, which stand where an `np.dtype` does."""
 
+    _rules: Any  # how its arrays are represented, printed, placed, ...
+
     @property
     @abc.abstractmethod
     def type(self) -> type: ...

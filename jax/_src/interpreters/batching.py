@@ -1,5 +1,7 @@
 """Batching: `vmap` as a trace, one rule per primitive."""
 
+from __future__ import annotations
+
 import functools
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -45,19 +47,21 @@ class AxisData:
 
     __slots__ = ("name", "size", "spmd_name", "explicit_mesh_axis")
 
-    def __init__(self, name, size, spmd_name=None, explicit_mesh_axis=None):
+    def __init__(
+        self, name: Any, size: int, spmd_name: Any = None, explicit_mesh_axis: Any = None
+    ) -> None:
         self.name = name
         self.size = size
         self.spmd_name = spmd_name
         self.explicit_mesh_axis = explicit_mesh_axis
 
-    def _key(self):
+    def _key(self) -> tuple[Any, ...]:
         return (self.name, self.size, self.spmd_name, self.explicit_mesh_axis)
 
-    def __eq__(self, other):
+    def __eq__(self, other: object) -> bool:
         return isinstance(other, AxisData) and self._key() == other._key()
 
-    def __hash__(self):
+    def __hash__(self) -> int:
         return hash(self._key())
 
     def __repr__(self) -> str:
@@ -68,18 +72,21 @@ class BatchTracer(Tracer):
     """One element of a batch: the whole batch `val`, and which of its dimensions is mapped."""
 
     __slots__ = ("val", "batch_dim", "source_info")
+    _trace: BatchTrace
 
-    def __init__(self, trace, val, batch_dim, source_info=None):
+    def __init__(
+        self, trace: BatchTrace, val: Any, batch_dim: Any, source_info: Any = None
+    ) -> None:
         self._trace = trace
         self.val = val
         self.batch_dim = batch_dim
         self.aval = mapped_aval(trace.axis_data.size, batch_dim, typeof(val))
         self.source_info = source_info
 
-    def to_concrete_value(self):
+    def to_concrete_value(self) -> Any:
         return core.to_concrete_value(self.val) if self.batch_dim is None else None
 
-    def _origin_msg(self):
+    def _origin_msg(self) -> str:
         if self.source_info is None:
             return ""
         return (
@@ -87,7 +94,7 @@ class BatchTracer(Tracer):
             f"  {source_info_util.summarize(self.source_info)}"
         )
 
-    def _contents(self):
+    def _contents(self) -> Sequence[tuple[str, Any]]:
         return [("val", self.val), ("batch_dim", self.batch_dim)]
 
     def __repr__(self) -> str:
@@ -120,10 +127,12 @@ class BatchTrace(Trace):
             return x.val, x.batch_dim
         return x, None
 
-    def _pack(self, vals, dims):
+    def _pack(self, vals: Sequence[Any], dims: Sequence[Any]) -> list[Any]:
         return [v if d is None else BatchTracer(self, v, d) for v, d in zip(vals, dims)]
 
-    def process_primitive(self, primitive, args, params):
+    def process_primitive(
+        self, primitive: Primitive, args: Sequence[Any], params: dict[str, Any]
+    ) -> Any:
         vals, dims, batched = [], [], False
         for x in args:
             if type(x) is BatchTracer and x._trace.tag is self.tag:
@@ -156,40 +165,66 @@ class BatchTrace(Trace):
             return self._pack(out, out_dim)
         return out if out_dim is None else BatchTracer(self, out, out_dim)
 
-    def process_custom_jvp_call(self, primitive, fun, jvp, args, *, symbolic_zeros):
+    def process_custom_jvp_call(
+        self,
+        primitive: Primitive,
+        fun: Callable[..., Any],
+        jvp: Callable[..., Any],
+        args: Sequence[Any],
+        *,
+        symbolic_zeros: bool,
+    ) -> Any:
         vals, dims = unzip2([self.to_batch_info(x) for x in args])
-        fun = _BatchedFun(fun, self.tag, self.axis_data, dims)
-        jvp = _BatchedJvp(jvp, self.tag, self.axis_data, dims, fun)
+        batched = _BatchedFun(fun, self.tag, self.axis_data, dims)
+        jvp = _BatchedJvp(jvp, self.tag, self.axis_data, dims, batched)
         with core.set_current_trace(self.parent):
             outs = primitive.bind_with_trace(
-                self.parent, (fun, jvp, *vals), dict(symbolic_zeros=symbolic_zeros)
+                self.parent, (batched, jvp, *vals), dict(symbolic_zeros=symbolic_zeros)
             )
-        return self._pack(outs, fun.out_dims)
+        return self._pack(outs, batched.out_dims)
 
-    def process_custom_vjp_call(self, primitive, fun, fwd, bwd, args, *, out_trees, symbolic_zeros):
+    def process_custom_vjp_call(
+        self,
+        primitive: Primitive,
+        fun: Callable[..., Any],
+        fwd: Callable[..., Any],
+        bwd: Callable[..., Any],
+        args: Sequence[Any],
+        *,
+        out_trees: Callable[[], Any],
+        symbolic_zeros: bool,
+    ) -> Any:
         vals, dims = unzip2([self.to_batch_info(x) for x in args])
-        fun = _BatchedFun(fun, self.tag, self.axis_data, dims)
-        fwd = _BatchedFwd(fwd, self.tag, self.axis_data, dims, fun, out_trees, symbolic_zeros)
+        batched = _BatchedFun(fun, self.tag, self.axis_data, dims)
+        batched_fwd = _BatchedFwd(
+            fwd, self.tag, self.axis_data, dims, batched, out_trees, symbolic_zeros
+        )
         bwd = _BatchedBwd(bwd, self.tag, self.axis_data, dims)
         with core.set_current_trace(self.parent):
             outs = primitive.bind_with_trace(
                 self.parent,
-                (fun, fwd, bwd, *vals),
-                dict(out_trees=fwd.out_trees, symbolic_zeros=symbolic_zeros),
+                (batched, batched_fwd, bwd, *vals),
+                dict(out_trees=batched_fwd.out_trees, symbolic_zeros=symbolic_zeros),
             )
-        return self._pack(outs, fun.out_dims)
+        return self._pack(outs, batched.out_dims)
 
 
 class _Batched:
     """A function on batches, as part of the mapping `tag`; other attributes are the function's."""
 
-    def __init__(self, fun, tag, axis_data, in_dims):
+    def __init__(
+        self,
+        fun: Callable[..., Any],
+        tag: Any,
+        axis_data: AxisData,
+        in_dims: Sequence[int | None] = (),
+    ) -> None:
         self.fun, self.tag, self.axis_data, self.in_dims = fun, tag, axis_data, in_dims
 
-    def __getattr__(self, name):
+    def __getattr__(self, name: Any) -> Any:
         return getattr(self.__dict__["fun"], name)
 
-    def run(self, vals, dims):
+    def run(self, vals: Sequence[Any], dims: Sequence[int | None]) -> Any:
         """The function's results and their batch dimensions."""
         axis_data = self.axis_data
         trace = BatchTrace(trace_ctx.trace, axis_data, self.tag)
@@ -205,7 +240,7 @@ class _Batched:
             outs = self.fun(*args)
         return [trace.to_batch_info(x) for x in outs]
 
-    def match(self, x, src, dst):
+    def match(self, x: Any, src: int, dst: int) -> Any:
         return matchaxis(None, self.axis_data.size, None, src, dst, x) if src != dst else x
 
 
@@ -216,13 +251,13 @@ class _BatchedFun(_Batched):
     results are batched if any argument is.
     """
 
-    out_dims: list | None = None
+    out_dims: Any = None  # a list, once known
 
-    def __call__(self, *vals):
+    def __call__(self, *vals: Any) -> Any:
         pairs = self.run(vals, self.in_dims)
         return self.match_results(pairs)
 
-    def match_results(self, pairs):
+    def match_results(self, pairs: Any) -> Any:
         if self.out_dims is None:
             any_batched = any(d is not None for d in self.in_dims)
             self.out_dims = [0 if d is None and any_batched else d for _, d in pairs]
@@ -232,11 +267,18 @@ class _BatchedFun(_Batched):
 class _BatchedJvp(_Batched):
     """The rule of a `custom_jvp` function on batches."""
 
-    def __init__(self, jvp, tag, axis_data, in_dims, primal_fun):
+    def __init__(
+        self,
+        jvp: Callable[..., Any],
+        tag: Any,
+        axis_data: AxisData,
+        in_dims: Sequence[int | None],
+        primal_fun: _BatchedFun,
+    ) -> None:
         super().__init__(jvp, tag, axis_data, in_dims)
         self.primal_fun = primal_fun
 
-    def __call__(self, *vals):
+    def __call__(self, *vals: Any) -> Any:
         pairs = self.run(vals, (*self.in_dims, *self.in_dims))
         n = len(pairs) // 2
         fun = self.primal_fun
@@ -258,12 +300,21 @@ class _BatchedJvp(_Batched):
 class _BatchedFwd(_Batched):
     """The forward rule of a `custom_vjp` function on batches."""
 
-    def __init__(self, fwd, tag, axis_data, in_dims, primal_fun, trees, symbolic_zeros):
+    def __init__(
+        self,
+        fwd: Callable[..., Any],
+        tag: Any,
+        axis_data: AxisData,
+        in_dims: Sequence[int | None],
+        primal_fun: _BatchedFun,
+        trees: Any,
+        symbolic_zeros: bool,
+    ) -> None:
         super().__init__(fwd, tag, axis_data, in_dims)
         self.primal_fun, self.inner_trees, self.symbolic_zeros = primal_fun, trees, symbolic_zeros
-        self.trees = None
+        self.trees: _BatchedTrees | None = None
 
-    def __call__(self, *vals):
+    def __call__(self, *vals: Any) -> Any:
         dims = ((None,) * len(self.in_dims) if self.symbolic_zeros else ()) + tuple(self.in_dims)
         pairs = self.run(vals, dims)
         trees = self.inner_trees()
@@ -273,7 +324,7 @@ class _BatchedFwd(_Batched):
         self.trees = _BatchedTrees(trees, (*res_dims, *self.primal_fun.out_dims))
         return [*[x for x, _ in res], *outs]
 
-    def out_trees(self):
+    def out_trees(self) -> Any:
         return self.trees
 
 
@@ -282,7 +333,7 @@ class _BatchedTrees:
 
     __slots__ = ("inner", "dims", "num_res")
 
-    def __init__(self, inner, dims):
+    def __init__(self, inner: Any, dims: Sequence[int | None]) -> None:
         self.inner, self.dims, self.num_res = inner, dims, inner.num_res
 
 
@@ -292,26 +343,26 @@ class _BatchedBwd(_Batched):
     Cotangents of arguments without a batch dimension are summed over the batch.
     """
 
-    def __call__(self, trees, *vals):
+    def __call__(self, trees: Any, *vals: Any) -> Any:
         bwd, axis_data = self.fun, self.axis_data
-        run = _Batched(functools.partial(bwd, trees.inner), self.tag, axis_data, None).run
+        run = _Batched(functools.partial(bwd, trees.inner), self.tag, axis_data).run
         pairs = run(vals, trees.dims)
         return [_match_and_sum(axis_data, d, dst, x) for (x, d), dst in zip(pairs, self.in_dims)]
 
 
 def batched_bwd(
-    bwd: Callable, axis_data: AxisData, in_dims: Sequence, out_dims: Sequence
-) -> Callable:
+    bwd: Callable[..., Any], axis_data: AxisData, in_dims: Sequence[Any], out_dims: Sequence[Any]
+) -> Callable[..., Any]:
     """A backward rule on batches, of its own mapping: sums over it where `out_dims` is None."""
 
-    def run(*vals):
-        pairs = _Batched(bwd, TraceTag(), axis_data, None).run(vals, in_dims)
+    def run(*vals: Any) -> Any:
+        pairs = _Batched(bwd, TraceTag(), axis_data).run(vals, in_dims)
         return [_match_and_sum(axis_data, d, dst, x) for (x, d), dst in zip(pairs, out_dims)]
 
     return run
 
 
-def _match_and_sum(axis_data, src, dst, x):
+def _match_and_sum(axis_data: AxisData, src: int | None, dst: int | None, x: Any) -> Any:
     if x is None:
         return None
     if type(x) in (Zero, SymbolicZero):
@@ -323,31 +374,31 @@ def _match_and_sum(axis_data, src, dst, x):
     return matchaxis(None, axis_data.size, None, src, dst, x) if src != dst else x
 
 
-def _axis_in_scope(axis_data: AxisData):
+def _axis_in_scope(axis_data: AxisData) -> Any:
     if axis_data.name is core.no_axis_name:
         return _NullContext()
     return core.extend_axis_env_nd([(axis_data.name, axis_data.size)])
 
 
 class _NullContext:
-    def __enter__(self):
+    def __enter__(self) -> Any:
         return None
 
-    def __exit__(self, *exc):
+    def __exit__(self, *exc: Any) -> None:
         return None
 
 
 def batch(
-    fun: Callable, axis_data: AxisData, in_dims: Sequence, out_dim_dests: Sequence | Callable,
+    fun: Callable[..., Any], axis_data: AxisData, in_dims: Sequence[Any], out_dim_dests: Sequence[Any] | Callable[..., Any],
     sum_match: bool = False,
-) -> Callable:  # fmt: skip
+) -> Callable[..., Any]:  # fmt: skip
     """`fun` (flat) mapped over `axis_data`, with results' batch dimensions at `out_dim_dests`.
 
     An output that is not mapped though its destination is an int is broadcast; one that is mapped
     though its destination is None is summed with `sum_match`, and raises SpecMatchError without.
     """
 
-    def run(*vals):
+    def run(*vals: Any) -> Any:
         trace = BatchTrace(trace_ctx.trace, axis_data)
         args = [v if d is None else BatchTracer(trace, v, d) for v, d in zip(vals, in_dims)]
         with core.set_current_trace(trace, check_leaks=True), _axis_in_scope(axis_data):
@@ -369,7 +420,7 @@ def batch(
     return run
 
 
-def from_batch(axis_data: AxisData, val: Any, dim: int | None, dest: int | None):
+def from_batch(axis_data: AxisData, val: Any, dim: int | None, dest: int | None) -> Any:
     """A mapped value with its batch dimension at `dest`."""
     if dest is None:
         if dim is not None:
@@ -408,22 +459,27 @@ def batch_jaxpr(
     return jaxpr, [d is not None for d in out_dims]
 
 
-def batch_jaxpr2(closed: ClosedJaxpr, axis_data: AxisData, in_dims: Sequence):
+def batch_jaxpr2(closed: ClosedJaxpr, axis_data: AxisData, in_dims: Sequence[Any]) -> Any:
     """A jaxpr mapped over given dimensions of its arguments; gives the results' dimensions too."""
     return _batch_jaxpr_axes(closed, axis_data, tuple(in_dims), None)
 
 
 def batch_jaxpr_axes(
-    closed: ClosedJaxpr, axis_data: AxisData, in_dims: Sequence, out_dests: Sequence
-):
+    closed: ClosedJaxpr, axis_data: AxisData, in_dims: Sequence[Any], out_dests: Sequence[Any]
+) -> Any:
     return _batch_jaxpr_axes(closed, axis_data, tuple(in_dims), tuple(out_dests))
 
 
 @cached_on_jaxpr
-def _batch_jaxpr_axes(closed: ClosedJaxpr, axis_data, in_dims: tuple, out_dests: tuple | None):
-    out_dims: list = []
+def _batch_jaxpr_axes(
+    closed: ClosedJaxpr,
+    axis_data: AxisData,
+    in_dims: tuple[Any, ...],
+    out_dests: tuple[Any, ...] | None,
+) -> Any:
+    out_dims: list[Any] = []
 
-    def run(*vals):
+    def run(*vals: Any) -> Any:
         trace = BatchTrace(trace_ctx.trace, axis_data)
         args = [v if d is None else BatchTracer(trace, v, d) for v, d in zip(vals, in_dims)]
         with core.set_current_trace(trace), _axis_in_scope(axis_data):
@@ -467,7 +523,7 @@ def moveaxis(x: Any, src: int, dst: int) -> Any:
     return hooks.transpose(x, tuple(perm))
 
 
-def broadcast(x: Any, sz: int, axis: int, mesh_axis=None) -> Any:
+def broadcast(x: Any, sz: int, axis: int, mesh_axis: Any = None) -> Any:
     """`x` repeated `sz` times along a new dimension `axis`."""
     shape = list(typeof(x).shape)
     shape.insert(axis, sz)
@@ -475,14 +531,22 @@ def broadcast(x: Any, sz: int, axis: int, mesh_axis=None) -> Any:
     return hooks.broadcast_in_dim(x, tuple(shape), dims)
 
 
-def bdim_at_front(x: Any, bdim: int | None, size: int, mesh_axis=None) -> Any:
+def bdim_at_front(x: Any, bdim: int | None, size: int, mesh_axis: Any = None) -> Any:
     """`x` with its batch dimension first (made by repetition if it has none)."""
     if bdim is None:
         return broadcast(x, size, 0, mesh_axis)
     return moveaxis(x, bdim, 0)
 
 
-def matchaxis(axis_name, size, mesh_axis, src, dst, x, sum_match: bool = False) -> Any:
+def matchaxis(
+    axis_name: Any,
+    size: int,
+    mesh_axis: Any,
+    src: int | None,
+    dst: int | None,
+    x: Any,
+    sum_match: bool = False,
+) -> Any:
     """`x` with its batch dimension moved from `src` to `dst`; either may be None."""
     if type(x) in (Zero, SymbolicZero):
         aval = mapped_aval(size, src, x.aval)
@@ -491,7 +555,7 @@ def matchaxis(axis_name, size, mesh_axis, src, dst, x, sum_match: bool = False) 
         return x
     if src is not None and dst is not None:
         return moveaxis(x, src, dst)
-    if src is None:
+    if src is None and dst is not None:
         return broadcast(x, size, canonicalize_axis(dst, typeof(x).ndim + 1))
     if sum_match:
         return hooks.reduce_sum(x, (src,))
@@ -501,7 +565,7 @@ def matchaxis(axis_name, size, mesh_axis, src, dst, x, sum_match: bool = False) 
 class SpecMatchError(Exception):
     """A mapped value where an unmapped one was asked for."""
 
-    def __init__(self, src_spec, dst_spec, index=None):
+    def __init__(self, src_spec: Any, dst_spec: Any, index: int | None = None) -> None:
         super().__init__(f"cannot match a batch dimension {src_spec} with {dst_spec}")
         self.index = index
         self.src_spec = src_spec
@@ -516,7 +580,9 @@ def defvectorized(prim: Primitive) -> None:
     prim.batch = functools.partial(vectorized_batcher, prim)
 
 
-def vectorized_batcher(primitive, args, dims, **params):
+def vectorized_batcher(
+    primitive: Primitive, args: Sequence[Any], dims: Sequence[int | None], **params: Any
+) -> Any:
     return primitive.bind(*args, **params), dims[0]
 
 
@@ -525,7 +591,9 @@ def defbroadcasting(prim: Primitive) -> None:
     prim.batch = functools.partial(broadcast_batcher, prim)
 
 
-def broadcast_batcher(primitive, args, dims, **params):
+def broadcast_batcher(
+    primitive: Primitive, args: Sequence[Any], dims: Sequence[int | None], **params: Any
+) -> Any:
     """Batching of elementwise operations: give the operands one batch dimension in one place."""
     first_dim, first_shape = None, None
     for x, d in zip(args, dims):
@@ -549,7 +617,7 @@ def broadcast_batcher(primitive, args, dims, **params):
     return out, ((0,) * len(out) if primitive.multiple_results else 0)
 
 
-def _to_full(x, d, shape):
+def _to_full(x: Any, d: int | None, shape: Any) -> Any:
     own = typeof(x).shape
     if own == shape or (d is None and own == ()):
         return x
@@ -563,14 +631,18 @@ def defreducer(prim: Primitive) -> None:
     prim.batch = functools.partial(reducer_batcher, prim)
 
 
-def reducer_batcher(primitive, args, dims, axes, **params):
+def reducer_batcher(
+    primitive: Primitive, args: Sequence[Any], dims: Sequence[int | None], axes: Any, **params: Any
+) -> Any:
     (x,), (d,) = args, dims
     axes = tuple(a + (a >= d) for a in axes)
     out_dim = d - sum(a < d for a in axes)
     return primitive.bind(x, axes=axes, **params), out_dim
 
 
-def expand_dims_batcher(primitive, args, dims, **params):
+def expand_dims_batcher(
+    primitive: Primitive, args: Sequence[Any], dims: Sequence[int | None], **params: Any
+) -> Any:
     """Batching by a leading dimension of every operand."""
     size = next(typeof(x).shape[d] for x, d in zip(args, dims) if d is not None)
     args = [bdim_at_front(x, d, size) for x, d in zip(args, dims)]

@@ -5,15 +5,19 @@ transformations of finished jaxprs: dead code elimination, moving constants and 
 and splitting a jaxpr into what is known and what is not (in `partial_eval_custom`).
 """
 
+from __future__ import annotations
+
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from jax._src import config, core, source_info_util
 from jax._src.core import (
     AbstractValue,
+    Atom,
     ClosedJaxpr,
     DropVar,
+    Effect,
     Jaxpr,
     JaxprEqn,
     Literal,
@@ -34,8 +38,9 @@ from jax._src.tree_util import tree_flatten
 dce_rules = RuleView("dce")
 partial_eval_jaxpr_custom_rules = RuleView("partial_eval_custom")
 forwarding_rules = RuleView("forwarding")
-# Primitives that must not be staged as themselves: rule(trace, source_info, *tracers, **params).
-custom_staging_rules: dict[core.Primitive, Callable] = {}
+# Primitives that may be staged otherwise than as themselves: rule(trace, source_info, *args, **params)
+# gives the results, or NotImplemented to leave an application as it is.
+custom_staging_rules: dict[core.Primitive, Callable[..., Any]] = {}
 
 _MAX_CACHED_TYPES = 4096
 
@@ -44,8 +49,12 @@ class DynamicJaxprTracer(Tracer):
     """A value of a function being staged: a variable of the jaxpr to be."""
 
     __slots__ = ("val", "source_info")
+    _trace: DynamicJaxprTrace
+    val: Atom
 
-    def __init__(self, trace, aval, val, source_info):
+    def __init__(
+        self, trace: DynamicJaxprTrace, aval: AbstractValue, val: Atom, source_info: Any
+    ) -> None:
         self._trace = trace
         self.aval = aval
         self.val = val
@@ -92,15 +101,16 @@ class DynamicJaxprTracer(Tracer):
     def _leak_description(self) -> str:
         info = self._trace.debug_info
         where = source_info_util.summarize(self.source_info)
-        frames = source_info_util.summarize(self.source_info, num_frames=5)
+        count = config.tracer_error_num_traceback_frames.value or 0
+        frames = source_info_util.summarize(self.source_info, num_frames=count)
         return (
             f"\nThe function being traced when the value leaked was {info.func_src_info} traced for "
             f"{info.traced_for or 'staging'}."
             "\n------------------------------"
             f"\nThe leaked intermediate value was created on line {where}. "
             "\n------------------------------"
-            "\nWhen the value was created, the final 5 stack frames (most recent last) excluding "
-            f"JAX-internal frames were:\n{frames}"
+            f"\nWhen the value was created, the final {count} stack frames (most recent last) "
+            f"excluding JAX-internal frames were:\n{frames}"
             "\n------------------------------"
         )
 
@@ -125,10 +135,10 @@ class DynamicJaxprTrace(Trace):
         self.consts: list[Any] = []
         self._const_ids: dict[int, Var] = {}
         self.eqns: list[JaxprEqn] = []
-        self.effects: set = set()
+        self.effects: set[Any] = set()
         self.tag = None
 
-    def new_arg(self, aval: AbstractValue, source_info=None) -> DynamicJaxprTracer:
+    def new_arg(self, aval: AbstractValue, source_info: Any = None) -> DynamicJaxprTracer:
         """A tracer for a new argument of type `aval`."""
         var = Var(aval)
         self.invars.append(var)
@@ -155,16 +165,23 @@ class DynamicJaxprTrace(Trace):
             self.consts.append(x)  # keeps x alive, so that its id stays its own
         return var
 
-    def to_jaxpr_tracer(self, x: Any, source_info=None) -> DynamicJaxprTracer:
+    def to_jaxpr_tracer(self, x: Any, source_info: Any = None) -> DynamicJaxprTracer:
         if type(x) is DynamicJaxprTracer and x._trace is self:
             return x
         return self.new_const(x)
 
-    def process_primitive(self, primitive, args, params):
+    def process_primitive(
+        self, primitive: Primitive, args: Sequence[Any], params: dict[str, Any]
+    ) -> Any:
+        if config.eager_constant_folding.value and _can_fold(primitive, args, params):
+            with core.set_current_trace(core.eval_trace):
+                return primitive.bind(*args, **params)
         if custom_staging_rules:
             rule = custom_staging_rules.get(primitive)
             if rule is not None:
-                return rule(self, source_info_util.current(), *args, **params)
+                out = rule(self, source_info_util.current(), *args, **params)
+                if out is not NotImplemented:
+                    return out
         invars = []
         avals = []
         for x in args:
@@ -193,7 +210,14 @@ class DynamicJaxprTrace(Trace):
 
     default_process_primitive = process_primitive
 
-    def add_eqn(self, primitive, invars, out_avals, params, effects=no_effects) -> list:
+    def add_eqn(
+        self,
+        primitive: Primitive,
+        invars: list[Atom],
+        out_avals: Sequence[AbstractValue],
+        params: dict[str, Any],
+        effects: Iterable[Effect] = no_effects,
+    ) -> list[Any]:
         """Append an equation; gives tracers for its results."""
         source_info = source_info_util.current()
         outvars = [Var(a) for a in out_avals]
@@ -207,7 +231,15 @@ class DynamicJaxprTrace(Trace):
         )  # fmt: skip
         return [DynamicJaxprTracer(self, v.aval, v, source_info) for v in outvars]
 
-    def process_custom_jvp_call(self, primitive, fun, jvp, args, *, symbolic_zeros):
+    def process_custom_jvp_call(
+        self,
+        primitive: Primitive,
+        fun: Callable[..., Any],
+        jvp: Callable[..., Any],
+        args: Sequence[Any],
+        *,
+        symbolic_zeros: bool,
+    ) -> Any:
         in_avals = [typeof(x) for x in args]
         closed, consts = trace_to_closed(fun, in_avals, getattr(fun, "debug_info", None))
         invars = [self.to_atom(x) for x in (*consts, *args)]
@@ -219,7 +251,17 @@ class DynamicJaxprTrace(Trace):
         )
         return self.add_eqn(primitive, invars, closed.out_avals, params, closed.effects)
 
-    def process_custom_vjp_call(self, primitive, fun, fwd, bwd, args, *, out_trees, symbolic_zeros):
+    def process_custom_vjp_call(
+        self,
+        primitive: Primitive,
+        fun: Callable[..., Any],
+        fwd: Callable[..., Any],
+        bwd: Callable[..., Any],
+        args: Sequence[Any],
+        *,
+        out_trees: Callable[[], Any],
+        symbolic_zeros: bool,
+    ) -> Any:
         in_avals = [typeof(x) for x in args]
         closed, consts = trace_to_closed(fun, in_avals, getattr(fun, "debug_info", None))
         invars = [self.to_atom(x) for x in (*consts, *args)]
@@ -233,11 +275,14 @@ class DynamicJaxprTrace(Trace):
         )
         return self.add_eqn(primitive, invars, closed.out_avals, params, closed.effects)
 
-    def progenitors(self, var) -> tuple[list[int], list[str]]:
+    def progenitors(self, var: Atom) -> tuple[list[int], list[str]]:
         """The arguments `var` depends on, and the lines of operations on constants alone."""
         producers = {v: eqn for eqn in self.eqns for v in eqn.outvars}
         arg_index = {v: i for i, v in enumerate(self.invars)}
-        found, lines, seen, todo = set(), [], set(), [var]
+        found: set[int] = set()
+        lines: list[str] = []
+        seen: set[Var] = set()
+        todo = [var]
         while todo:
             v = todo.pop()
             if type(v) is Literal or v in seen:
@@ -253,7 +298,7 @@ class DynamicJaxprTrace(Trace):
 
     def to_jaxpr(
         self, outs: Sequence[Any], debug_info: DebugInfo | None = None
-    ) -> tuple[Jaxpr, list]:
+    ) -> tuple[Jaxpr, list[Any]]:
         """The finished jaxpr with results `outs`, and its constants."""
         outvars = [self.to_atom(x) for x in outs]
         jaxpr = Jaxpr(
@@ -268,13 +313,20 @@ class DynamicJaxprTrace(Trace):
         self._const_ids = {}
 
 
+def _can_fold(primitive: Primitive, args: Sequence[Any], params: dict[str, Any]) -> bool:
+    """Whether an operation may run now: on constants, without effects, outside of mapped axes."""
+    if trace_ctx.axis_env.sizes or any(isinstance(x, Tracer) for x in args):
+        return False
+    return not primitive.eval_types([typeof(x) for x in args], params)[1]
+
+
 def check_valid_tracer(x: Tracer) -> None:
     """Raise the documented error if `x` has escaped the transformation it was made in."""
     if not x._trace.is_valid():
         raise core.escaped_tracer_error(x)
 
 
-def cached_types(primitive, avals: tuple, params: dict):
+def cached_types(primitive: Primitive, avals: tuple[Any, ...], params: dict[str, Any]) -> Any:
     """Type and effects of a single-result primitive, memoised on the primitive."""
     try:
         key = (avals, tuple(params.items()) if params else ())
@@ -294,7 +346,7 @@ def cached_types(primitive, avals: tuple, params: dict):
     return cached
 
 
-def raise_unhashable_params(primitive, params: dict) -> None:
+def raise_unhashable_params(primitive: Primitive, params: dict[str, Any]) -> None:
     for name, value in params.items():
         try:
             hash(value)
@@ -306,7 +358,10 @@ def raise_unhashable_params(primitive, params: dict) -> None:
 
 
 def trace_to_jaxpr_dynamic(
-    fun: Callable, in_avals: Sequence[AbstractValue], debug_info: DebugInfo | None = None, **kwargs
+    fun: Callable[..., Any],
+    in_avals: Sequence[AbstractValue],
+    debug_info: DebugInfo | None = None,
+    **kwargs: Any,
 ) -> tuple[Jaxpr, list[AbstractValue], list[Any]]:
     """Stage a flat function out to a jaxpr.
 
@@ -337,6 +392,8 @@ def trace_to_jaxpr_dynamic(
     jaxpr, consts = trace.to_jaxpr(outs)
     trace.finish()
     del outs, trace.parent
+    if config.enable_checks.value:
+        core.check_jaxpr(jaxpr)
     if config.check_tracer_leaks.value:
         ref = weakref.ref(trace)
         del x, trace
@@ -360,19 +417,21 @@ def check_returned_value(x: Any, trace: DynamicJaxprTrace) -> None:
         ) from None
 
 
-def trace_to_closed(fun, in_avals, debug_info=None) -> tuple[ClosedJaxpr, list]:
-    """Stage `fun`, with constants that are tracers turned into leading arguments.
+def trace_to_closed(
+    fun: Callable[..., Any], in_avals: Sequence[AbstractValue], debug_info: DebugInfo | None = None
+) -> tuple[ClosedJaxpr, list[Any]]:
+    """Stage `fun`, with constants turned into leading arguments.
 
     Returns:
-      A closed jaxpr of (tracers closed over, arguments), and the tracers closed over.
+      A closed jaxpr of (values closed over, arguments), and the values closed over.
     """
     jaxpr, _, consts = trace_to_jaxpr_dynamic(fun, in_avals, debug_info)
-    if any(isinstance(c, Tracer) for c in consts):
-        return close_jaxpr(convert_constvars_jaxpr(jaxpr)), consts
-    return ClosedJaxpr(jaxpr, consts), []
+    return close_jaxpr(convert_constvars_jaxpr(jaxpr)), consts
 
 
-def abstract_eval_fun(fun: Callable, *avals, debug_info=None, **params) -> list[AbstractValue]:
+def abstract_eval_fun(
+    fun: Callable[..., Any], *avals: Any, debug_info: DebugInfo | None = None, **params: Any
+) -> list[AbstractValue]:
     """Types of the results of a flat function."""
     _, out_avals, _ = trace_to_jaxpr_dynamic(lambda *xs: fun(*xs, **params), avals, debug_info)
     return out_avals
@@ -408,7 +467,7 @@ def convert_constvars_jaxpr(jaxpr: Jaxpr) -> Jaxpr:
     return converted
 
 
-def _shift_input_effects(effects, n: int):
+def _shift_input_effects(effects: Iterable[Effect], n: int) -> Any:
     return frozenset(
         e.replace(input_index=e.input_index + n) if isinstance(e, core.JaxprInputEffect) else e
         for e in effects
@@ -428,12 +487,12 @@ def convert_invars_to_constvars(jaxpr: Jaxpr, n: int) -> Jaxpr:
     )
 
 
-def separate_consts(closed: ClosedJaxpr) -> tuple[ClosedJaxpr, list]:
+def separate_consts(closed: ClosedJaxpr) -> tuple[ClosedJaxpr, list[Any]]:
     """A closed jaxpr that takes its constants as leading arguments, and these constants."""
     return close_jaxpr(convert_constvars_jaxpr(closed.jaxpr)), closed.consts
 
 
-def hoist_tracers(closed: ClosedJaxpr) -> tuple[ClosedJaxpr, list]:
+def hoist_tracers(closed: ClosedJaxpr) -> tuple[ClosedJaxpr, list[Any]]:
     """The jaxpr with those of its constants that are tracers as leading arguments; and these tracers.
 
     A rule of a custom derivative can close over tracers; a jaxpr made by applying it has them as
@@ -460,13 +519,13 @@ def hoist_tracers(closed: ClosedJaxpr) -> tuple[ClosedJaxpr, list]:
     return hoisted, tracers
 
 
-def def_hoisting(primitive: Primitive, hoist: Callable) -> None:
+def def_hoisting(primitive: Primitive, hoist: Callable[..., Any]) -> None:
     """Let `bind` of a primitive with jaxprs as parameters hoist tracers among their constants.
 
     `hoist(args, params)` gives new arguments and parameters.
     """
 
-    def bind_with_trace(trace, args, params):
+    def bind_with_trace(trace: Trace, args: Sequence[Any], params: dict[str, Any]) -> Any:
         return trace.process_primitive(primitive, *hoist(args, params))
 
     primitive.def_bind_with_trace(bind_with_trace)
@@ -482,7 +541,7 @@ def move_binders_to_back(closed: ClosedJaxpr, to_move: Sequence[bool]) -> Closed
 
 
 @core.cached_on_jaxpr
-def _move_binders(closed: ClosedJaxpr, to_move: tuple, _: bool) -> ClosedJaxpr:
+def _move_binders(closed: ClosedJaxpr, to_move: tuple[Any, ...], _: bool) -> ClosedJaxpr:
     invars = closed.jaxpr.invars
     names = closed.jaxpr.debug_info.safe_arg_names(len(invars))
     order = [i for i, m in enumerate(to_move) if m] + [i for i, m in enumerate(to_move) if not m]
@@ -517,7 +576,7 @@ def dce_jaxpr(
     return new_jaxpr, list(used_inputs)
 
 
-def _dce_jaxpr(jaxpr: Jaxpr, used_outputs: tuple, instantiate: tuple):
+def _dce_jaxpr(jaxpr: Jaxpr, used_outputs: tuple[Any, ...], instantiate: tuple[Any, ...]) -> Any:
     outvars = [v for v, used in zip(jaxpr.outvars, used_outputs) if used]
     live: set[Var] = {v for v in outvars if type(v) is not Literal}
     eqns: list[JaxprEqn] = []
@@ -532,7 +591,7 @@ def _dce_jaxpr(jaxpr: Jaxpr, used_outputs: tuple, instantiate: tuple):
     used_inputs = tuple(v in live or inst for v, inst in zip(jaxpr.invars, instantiate))
     invars = [v for v, used in zip(jaxpr.invars, used_inputs) if used]
     index = {v: i for i, v in enumerate(invars)}
-    effects = set()
+    effects: set[Effect] = set()
     for eqn in eqns:
         effects.update(e for e in eqn.effects if not isinstance(e, core.JaxprInputEffect))
     for e in jaxpr.effects:
@@ -562,7 +621,7 @@ def has_effects(eqn: JaxprEqn) -> bool:
     return any(not isinstance(e, core.NamedAxisEffect) for e in eqn.effects)
 
 
-def _default_dce_rule(used_outs, eqn):
+def _default_dce_rule(used_outs: Any, eqn: JaxprEqn) -> Any:
     if not any(used_outs) and not has_effects(eqn):
         return [False] * len(eqn.invars), None
     return [True] * len(eqn.invars), eqn
@@ -572,7 +631,7 @@ def _default_dce_rule(used_outs, eqn):
 
 
 @core.cached_on_jaxpr
-def dependent_outs(jaxpr: Jaxpr | ClosedJaxpr, marked: tuple) -> tuple[bool, ...]:
+def dependent_outs(jaxpr: Jaxpr | ClosedJaxpr, marked: tuple[Any, ...]) -> tuple[bool, ...]:
     """Which results of a jaxpr depend on the marked arguments."""
     found = {v for v, m in zip(jaxpr.invars, marked) if m}
     for eqn in jaxpr.eqns:
@@ -585,7 +644,7 @@ def dependent_outs(jaxpr: Jaxpr | ClosedJaxpr, marked: tuple) -> tuple[bool, ...
 
 
 @core.cached_on_jaxpr
-def all_dependent(jaxpr: Jaxpr | ClosedJaxpr, marked: tuple) -> bool:
+def all_dependent(jaxpr: Jaxpr | ClosedJaxpr, marked: tuple[Any, ...]) -> bool:
     """Whether every equation and every result depends on the marked arguments alone, or constants."""
     found = {v for v, m in zip(jaxpr.invars, marked) if m}
     for eqn in jaxpr.eqns:
@@ -595,12 +654,12 @@ def all_dependent(jaxpr: Jaxpr | ClosedJaxpr, marked: tuple) -> bool:
     return all(type(v) is not Literal and v in found for v in jaxpr.outvars)
 
 
-def dependence_of(name: str) -> Callable:
+def dependence_of(name: str) -> Callable[..., Any]:
     """The `dependence` rule of a primitive that calls the jaxpr in its parameter `name`."""
     return lambda marked, **params: dependent_outs(params[name], tuple(marked))
 
 
-def split_eqn(eqn: JaxprEqn, marked: Sequence[bool]) -> tuple[JaxprEqn | None, JaxprEqn]:
+def split_eqn(eqn: JaxprEqn, marked: Sequence[bool]) -> tuple[JaxprEqn | None, JaxprEqn | None]:
     """Split an equation by whether its results depend on the marked arguments.
 
     Returns:
@@ -623,7 +682,9 @@ def split_eqn(eqn: JaxprEqn, marked: Sequence[bool]) -> tuple[JaxprEqn | None, J
     return known, rest
 
 
-def dce_jaxpr_consts(jaxpr: Jaxpr, used_outputs, instantiate=False):
+def dce_jaxpr_consts(
+    jaxpr: Jaxpr, used_outputs: Sequence[bool], instantiate: bool | Sequence[bool] = False
+) -> Any:
     """As `dce_jaxpr`, for constants too: gives the jaxpr, used constants, used arguments."""
     n = len(jaxpr.constvars)
     inst = [False] * n + (
@@ -636,7 +697,7 @@ def dce_jaxpr_consts(jaxpr: Jaxpr, used_outputs, instantiate=False):
     return new, used_consts, used_inputs
 
 
-def dce_jaxpr_closed_call_rule(used_outputs: list[bool], eqn: JaxprEqn):
+def dce_jaxpr_closed_call_rule(used_outputs: list[bool], eqn: JaxprEqn) -> Any:
     """DCE of a primitive that calls the closed jaxpr in its parameter `call_jaxpr` or `jaxpr`."""
     if not any(used_outputs) and not has_effects(eqn):
         return [False] * len(eqn.invars), None
@@ -659,10 +720,10 @@ def prune_closed_jaxpr_outputs(closed: ClosedJaxpr, used_outputs: Sequence[bool]
     return ClosedJaxpr(jaxpr, closed.consts)
 
 
-def flat_results(out_tree_store: list, fun: Callable) -> Callable:
+def flat_results(out_tree_store: list[Any], fun: Callable[..., Any]) -> Callable[..., Any]:
     """`fun` returning its result flattened; the tree is appended to `out_tree_store`."""
 
-    def flat(*args):
+    def flat(*args: Any) -> Any:
         leaves, tree = tree_flatten(fun(*args))
         out_tree_store.append(tree)
         return leaves

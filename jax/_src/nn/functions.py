@@ -1,10 +1,11 @@
 """Activations, normalizations and encodings."""
 
+from functools import partial
 from typing import Any
 
 import numpy as np
 
-from jax._src import core, dtypes
+from jax._src import config, core, dtypes
 from jax._src.custom_derivatives import custom_jvp
 from jax._src.lax import lax, parallel, special as lax_special
 from jax._src.library_jit import inline_jit, nested_jit
@@ -162,6 +163,8 @@ def softplus(x: ArrayLike) -> Array:
     Args:
       x: array.
     """
+    check_arraylike("softplus", x)
+    (x,) = promote_dtypes_inexact(x)
     return ufuncs.logaddexp(x, 0.0)
 
 
@@ -174,7 +177,7 @@ def log_sigmoid(x: ArrayLike) -> Array:
       x: array.
     """
     check_arraylike("log_sigmoid", x)
-    return -ufuncs.logaddexp(-to_array(x), 0.0)
+    return -softplus(-to_array(x))
 
 
 @export
@@ -187,7 +190,7 @@ def mish(x: ArrayLike) -> Array:
     """
     check_arraylike("mish", x)
     x = to_array(x)
-    return x * ufuncs.tanh(ufuncs.logaddexp(x, 0.0))
+    return x * ufuncs.tanh(softplus(x))
 
 
 @export
@@ -225,7 +228,7 @@ def gelu(x: ArrayLike, approximate: bool = True) -> Array:
       approximate: whether to use the formula with tanh, or the exact one.
     """
     check_arraylike("gelu", x)
-    (x,) = promote_dtypes_inexact(x)
+    (x,) = promote_dtypes_inexact(to_array(x))
     return (_gelu_tanh if approximate else _gelu_erf)(x)
 
 
@@ -377,7 +380,10 @@ def softmax(x: ArrayLike, axis: Any = -1, where: ArrayLike | None = None) -> Arr
     [0.5 0.5]
     """
     check_arraylike("softmax", x)
-    return _softmax(x, where, axes=reductions._axes(axis, np.ndim(x)))
+    axes = reductions.canonical_axes(axis, np.ndim(x))
+    if config.softmax_custom_jvp.value:
+        return _softmax_with_jvp(x, where, axes)
+    return _softmax(x, where, axes=axes)
 
 
 def _shifted(x, where, axes):
@@ -398,6 +404,18 @@ def _softmax_impl(x, where, *, axes):
 _softmax = inline_jit(_softmax_impl, static_argnames=("axes",))
 
 
+@partial(custom_jvp, nondiff_argnums=(2,))
+def _softmax_with_jvp(x, where, axes):
+    return _softmax(x, where, axes=axes)
+
+
+@_softmax_with_jvp.defjvp
+def _softmax_jvp(axes, primals, tangents):
+    (x, where), (t, _) = primals, tangents
+    y = _softmax_with_jvp(x, where, axes)
+    return y, y * (t - reductions.sum(y * t, axes, keepdims=True, where=where))
+
+
 @export
 def log_softmax(x: ArrayLike, axis: Any = -1, where: ArrayLike | None = None) -> Array:
     """log(softmax(x)), accurate where the softmax is tiny.
@@ -411,7 +429,7 @@ def log_softmax(x: ArrayLike, axis: Any = -1, where: ArrayLike | None = None) ->
       Array of the shape of `x`.
     """
     check_arraylike("log_softmax", x)
-    return _log_softmax(x, where, axes=reductions._axes(axis, np.ndim(x)))
+    return _log_softmax(x, where, axes=reductions.canonical_axes(axis, np.ndim(x)))
 
 
 def _log_softmax_impl(x, where, *, axes):
@@ -455,7 +473,7 @@ def standardize(
     if algorithm not in ("fast", "stable"):
         raise ValueError(f"Unknown algorithm {algorithm!r}. Expected 'fast' or 'stable'.")
     check_arraylike("standardize", x, epsilon)
-    axes = reductions._axes(axis, np.ndim(x))
+    axes = reductions.canonical_axes(axis, np.ndim(x))
     return _standardize(x, mean, variance, epsilon, where, axes=axes, algorithm=algorithm)
 
 

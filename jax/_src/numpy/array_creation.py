@@ -13,7 +13,7 @@ from jax._src import core, dtypes
 from jax._src.api import vmap
 from jax._src.basearray import Array
 from jax._src.device_transfer import device_put
-from jax._src.lax import lax
+from jax._src.lax import lax, slicing
 from jax._src.library_jit import nested_jit
 from jax._src.numpy import util
 from jax._src.numpy.array_constructors import asarray
@@ -615,6 +615,13 @@ def _geomspace_impl(start, stop, *, num, endpoint, dtype, axis):
         axis=0,
     )
     out = lax.mul(*util.promote_shapes("geomspace", turn, exponents))
+    # Neither bound is subject to rounding.
+    first = lax.broadcast_in_dim(start, (1, *out.shape[1:]), _trailing(start, out))
+    last = lax.broadcast_in_dim(stop, (1, *out.shape[1:]), _trailing(stop, out))
+    if num > 1 and endpoint:
+        out = lax.concatenate([first, slicing.slice_in_dim(out, 1, num - 1), last], 0)
+    elif num:
+        out = lax.concatenate([first, slicing.slice_in_dim(out, 1, num)], 0)
     if axis != 0:
         axis = canonicalize_axis(axis, out.ndim)
         out = lax.transpose(out, [*range(1, axis + 1), 0, *range(axis + 1, out.ndim)])
@@ -623,6 +630,10 @@ def _geomspace_impl(start, stop, *, num, endpoint, dtype, axis):
 
 def _divide(x, y):
     return lax.div(*util.promote_shapes("geomspace", x, y))
+
+
+def _trailing(x, out):
+    return tuple(range(out.ndim - x.ndim, out.ndim))
 
 
 _geomspace_impl.__name__ = "_geomspace"

@@ -141,7 +141,8 @@ _install("__pos__", ufuncs.positive)
 
 
 def _round(self, ndigits=None):
-    return ufuncs.round(self, 0 if ndigits is None else ndigits)
+    out = ufuncs.round(self, 0 if ndigits is None else ndigits)
+    return out.astype(int) if ndigits is None else out  # as Python's floats do
 
 
 _install("__round__", _round)

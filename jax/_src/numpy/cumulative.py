@@ -164,6 +164,8 @@ def cumulative_prod(
 ) -> Array:
     """Products of the elements up to each one along an axis (array API); see `cumulative_sum`.
 
+    Differs from it: small integers stay small.
+
     >>> jnp.cumulative_prod(jnp.arange(1, 4), include_initial=True)
     Array([1, 1, 2, 6], dtype=int32)
     """
@@ -185,7 +187,7 @@ def _array_api(name, what, cumulate, identity, x, axis, dtype, include_initial):
             )
         axis = 0
     axis = canonicalize_axis(axis, x.ndim)
-    out = cumulate(x, axis, dtype, promote_integers=True)
+    out = cumulate(x, axis, dtype, promote_integers=what == "sum")
     if include_initial:
         shape = list(x.shape)
         shape[axis] = 1

@@ -12,7 +12,7 @@ from jax._src.basearray import Array
 from jax._src.lax import lax, slicing
 from jax._src.library_jit import nested_jit
 from jax._src.numpy import cumulative, reductions, util
-from jax._src.numpy.reductions import Axis, _hashable_axis
+from jax._src.numpy.reductions import Axis, hashable_axis
 from jax._src.numpy.ufuncs_unary import isnan
 from jax._src.numpy.util import (
     _where,
@@ -187,7 +187,7 @@ def _call(name, a, q, axis, out, overwrite_input, method, keepdims, weights, sca
         a,
         q,
         weights,
-        axis=_hashable_axis(axis),
+        axis=hashable_axis(axis),
         method=method,
         keepdims=bool(keepdims),
         scale=scale,

@@ -420,13 +420,13 @@ def all_ones(dtype: Any) -> Any:
 
 
 bitwise_reductions = {
-    "bitwise_and": reductions._Reduction(
+    "bitwise_and": reductions.Reduction(
         "bitwise_and.reduce", lax.reduce_and, lax.bitwise_and, all_ones
     ),
-    "bitwise_or": reductions._Reduction(
+    "bitwise_or": reductions.Reduction(
         "bitwise_or.reduce", lax.reduce_or, lax.bitwise_or, lambda d: 0
     ),
-    "bitwise_xor": reductions._Reduction(
+    "bitwise_xor": reductions.Reduction(
         "bitwise_xor.reduce", lax.reduce_xor, lax.bitwise_xor, lambda d: 0
     ),
 }

@@ -18,6 +18,7 @@ from jax._src.numpy.util import (
     _where,
     check_arraylike,
     check_no_float0s,
+    convert,
     export,
     lower_jax_array,
     promote_args,
@@ -138,7 +139,7 @@ def floor_divide(x1: ArrayLike, x2: ArrayLike, /) -> Array:
         q = lax.div(x1, x2)
         inexact = lax.ne(lax.rem(x1, x2), lax._zero(x1))
         down = lax.bitwise_and(lax.ne(lax.sign(x1), lax.sign(x2)), inexact)
-        return _where(down, lax.sub(q, lax._one(q)), q)
+        return _where(down, lax.sub(q, _one_like(q)), q)
     if kind == "c":
         raise TypeError("floor_divide does not support complex-valued inputs")
     return _float_divmod(x1, x2)[0]
@@ -216,7 +217,7 @@ def divmod(x1: ArrayLike, x2: ArrayLike, /) -> tuple[Array, Array]:
 def _kind(x):
     """b, i, u, f or c: the kind of the elements, of small floats and integers as well."""
     dtype = dtype_of(x)
-    kind = dtype.kind
+    kind = getattr(dtype, "kind", "O")  # of no kind: extended types, as those of keys
     if kind != "V":
         return kind
     if dtypes.issubdtype(dtype, np.unsignedinteger):
@@ -236,6 +237,11 @@ def _select(pred, on_true, on_false):
     return lax.select_n(pred, on_false, on_true)
 
 
+def _one_like(x):
+    """One, as weakly typed as `x`, an array or tracer."""
+    return convert(1, x.dtype, x.weak_type)
+
+
 def _float_divmod(x1, x2):
     # As CPython: the quotient is found from the remainder, so that both fit together.
     rem = lax.rem(x1, x2)
@@ -243,7 +249,7 @@ def _float_divmod(x1, x2):
     quotient = lax.div(exact, x2)
     down = lax.bitwise_and(lax.ne(rem, lax._zero(rem)), lax.ne(lax.sign(x2), lax.sign(rem)))
     rem = _select(down, lax.add(rem, x2), rem)
-    quotient = _select(down, lax.sub(quotient, lax._one(quotient)), quotient)
+    quotient = _select(down, lax.sub(quotient, _one_like(quotient)), quotient)
     return lax.round(quotient), rem
 
 

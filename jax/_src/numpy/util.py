@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -258,21 +258,32 @@ def promote_args(fun_name: str, *args: Any) -> list[Any]:
     """
     check_arraylike(fun_name, *args)
     check_no_float0s(fun_name, *args)
-    return promote_shapes(fun_name, *promote_dtypes(*map(lower_jax_array, args)))
+    return promote_shapes(fun_name, *_promoted(fun_name, promote_dtypes, args))
 
 
 def promote_args_numeric(fun_name: str, *args: Any) -> list[Any]:
     """As `promote_args`, where booleans become integers."""
     check_arraylike(fun_name, *args)
     check_no_float0s(fun_name, *args)
-    return promote_shapes(fun_name, *promote_dtypes_numeric(*map(lower_jax_array, args)))
+    return promote_shapes(fun_name, *_promoted(fun_name, promote_dtypes_numeric, args))
 
 
 def promote_args_inexact(fun_name: str, *args: Any) -> list[Any]:
     """As `promote_args`, where booleans and integers become floating point."""
     check_arraylike(fun_name, *args)
     check_no_float0s(fun_name, *args)
-    return promote_shapes(fun_name, *promote_dtypes_inexact(*map(lower_jax_array, args)))
+    return promote_shapes(fun_name, *_promoted(fun_name, promote_dtypes_inexact, args))
+
+
+def _promoted(fun_name: str, promote: Callable[..., list[Any]], args: Sequence[Any]) -> list[Any]:
+    args = [lower_jax_array(x) for x in args]
+    try:
+        return promote(*args)
+    except ValueError:
+        if not any(map(is_extended, args)):
+            raise
+    names = ", ".join(str(dtypes.dtype(x)) for x in args)
+    raise TypeError(f"{fun_name} does not accept dtype{'s' * (len(args) > 1)} {names}.")
 
 
 def promote_inexact(fun_name: str, x: Any) -> Any:
@@ -370,8 +381,6 @@ def _where(condition: Any, x: Any, y: Any) -> Array:
         x, y = promote_dtypes(lower_jax_array(x), lower_jax_array(y))
     shapes = np.shape(condition), np.shape(x), np.shape(y)
     shape = lax.broadcast_shapes(*shapes)
-    if config.numpy_rank_promotion.value != "allow":
-        promote_shapes("where", condition, x, y)
     sharding = _sharding_of_shape((x, y, condition), shape)
     if shapes[0] and shapes[0] != shape:
         condition = _broadcast_to(condition, shape, sharding)

@@ -50,7 +50,7 @@ def logsumexp(
     else:
         check_arraylike("logsumexp", a, b)
         a, b = promote_args_inexact("logsumexp", a, b)
-    axes = reductions._axes(axis, np.ndim(a) if b is None else max(np.ndim(a), np.ndim(b)))
+    axes = reductions.canonical_axes(axis, np.ndim(a) if b is None else max(np.ndim(a), np.ndim(b)))
     out, sign = _logsumexp(
         a, b, where, axes=axes, keepdims=bool(keepdims), return_sign=bool(return_sign)
     )
@@ -73,7 +73,7 @@ def _logsumexp_impl(a, b, where, *, axes, keepdims, return_sign):
         exps = exps * b
     total = reductions.sum(exps, axes, keepdims=keepdims, where=where)
     if not keepdims:
-        largest = lax.squeeze(largest, axes)
+        largest = lax.squeeze(largest, reductions.split_axes(axes)[0])
     sign = lax.sign(total)
     if is_complex and not return_sign:
         return lax.log(total) + largest, None
@@ -105,15 +105,14 @@ def logmeanexp(
     """
     check_arraylike("logmeanexp", x)
     (x,) = promote_dtypes_inexact(x)
-    axes = reductions._axes(axis, np.ndim(x))
+    axes = reductions.canonical_axes(axis, np.ndim(x))
     return _logmeanexp(x, where, axes=axes, keepdims=bool(keepdims))
 
 
 def _logmeanexp_impl(x, where, *, axes, keepdims):
     total, _ = _logsumexp_impl(x, None, where, axes=axes, keepdims=keepdims, return_sign=False)
     if where is None:
-        count = np.prod([x.shape[a] for a in axes], dtype=int)
-        return total - lax.log(np.array(count, total.dtype))
+        return total - lax.log(reductions.element_count(x.shape, axes, total.dtype))
     where = lax.broadcast_to(where, np.broadcast_shapes(np.shape(where), x.shape))
     return total - lax.log(reductions.sum(where, axes, keepdims=keepdims, dtype=total.dtype))
 

@@ -6,9 +6,11 @@ from typing import Any
 import numpy as np
 
 from jax._src import core, dtypes
+from jax._src.core import typeof
 from jax._src.lax.resharding import bind_reshard
 from jax._src.lax.utils import broadcast_shapes
 from jax._src.library_jit import nested_jit
+from jax._src.numpy.util import check_arraylike
 from jax._src.random.keys import check_prng_key
 from jax._src.random.prng import PRNGKeyArray
 from jax._src.sharding_impls import canonicalize_sharding
@@ -61,7 +63,7 @@ def shape_of(name: str, shape: Any) -> tuple[int, ...]:
     shape = core.canonicalize_shape(shape)
     for d in shape:
         if isinstance(d, int) and d < 0:
-            raise ValueError(f"{name}: shape must not have negative sizes, got {shape}")
+            raise TypeError(f"{name}: shape must not have negative sizes, got {shape}")
     return shape
 
 
@@ -80,6 +82,23 @@ def param_shape(name: str, shape: Any, *params: Any) -> tuple[int, ...]:
             check_broadcast(name, shape, *shapes)
             break
     return shape
+
+
+def check_params(name: str, dtype: np.dtype, *params: Any) -> None:
+    """Raise unless parameters are arrays, or scalars, that `dtype` can hold by JAX's promotion rules.
+
+    Raises:
+      TypeError: if one is no array.
+      TypePromotionError: if one is of a greater dtype.
+    """
+    check_arraylike(name, *params)
+    for x in params:
+        if type(x) is not float and dtypes.lattice_result_type(dtype, x)[0] != dtype:
+            raise dtypes.TypePromotionError(
+                f"In arguments to {name}, cannot safely cast argument of type "
+                f"{dtypes.dtype_name(typeof(x).dtype)} to {dtypes.dtype_name(dtype)}: give another dtype, "
+                "or convert the argument"
+            )
 
 
 def check_broadcast(name: str, shape: tuple[int, ...], *param_shapes: tuple[int, ...]) -> None:

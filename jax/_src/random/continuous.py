@@ -10,6 +10,7 @@ from jax._src.lax import lax, special as lax_special
 from jax._src.numpy.util import check_arraylike, promote_dtypes_inexact
 from jax._src.random.calls import (
     check_broadcast,
+    check_params,
     float_dtype,
     inexact_dtype,
     keyed_jit,
@@ -201,11 +202,11 @@ def lognormal(key, sigma=_ONE, shape=None, dtype: Any = None, *, out_sharding=No
       key: a key.
       sigma: standard deviation of the logarithm.
       shape: shape of the result; that of `sigma` by default.
-      dtype: float dtype.
+      dtype: float or complex dtype.
       out_sharding: placement of the result.
     """
-    dtype = float_dtype("lognormal", dtype)
-    check_arraylike("lognormal", sigma)
+    dtype = inexact_dtype("normal", dtype)
+    check_params("lognormal", dtype, sigma)
     shape = param_shape("lognormal", shape, sigma)
     return _jit_lognormal(
         "lognormal", key, sigma, shape=shape, dtype=dtype, out_sharding=out_sharding
@@ -213,7 +214,8 @@ def lognormal(key, sigma=_ONE, shape=None, dtype: Any = None, *, out_sharding=No
 
 
 def _lognormal(key, sigma, *, shape, dtype):
-    return lax.exp(lax.mul(_real_normal(key, shape, dtype), _param(sigma, dtype, shape)))
+    normals = _normal(key, shape=shape, dtype=dtype)
+    return lax.exp(lax.mul(normals, _param(sigma, dtype, shape)))
 
 
 _jit_lognormal = keyed_jit(_lognormal, ("shape", "dtype"))
@@ -467,7 +469,7 @@ def pareto(key, b, shape=None, dtype: Any = None, *, out_sharding=None):
       out_sharding: placement of the result.
     """
     dtype = float_dtype("pareto", dtype)
-    check_arraylike("pareto", b)
+    check_params("pareto", dtype, b)
     shape = param_shape("pareto", shape, b)
     return _jit_pareto("pareto", key, b, shape=shape, dtype=dtype, out_sharding=out_sharding)
 
@@ -491,7 +493,7 @@ def rayleigh(key, scale, shape=None, dtype: Any = None, *, out_sharding=None):
       out_sharding: placement of the result.
     """
     dtype = float_dtype("rayleigh", dtype)
-    check_arraylike("rayleigh", scale)
+    check_params("rayleigh", dtype, scale)
     shape = param_shape("rayleigh", shape, scale)
     return _jit_rayleigh(
         "rayleigh", key, scale, shape=shape, dtype=dtype, out_sharding=out_sharding
@@ -517,7 +519,7 @@ def wald(key, mean, shape=None, dtype: Any = None, *, out_sharding=None):
       out_sharding: placement of the result.
     """
     dtype = float_dtype("wald", dtype)
-    check_arraylike("wald", mean)
+    check_params("wald", dtype, mean)
     shape = param_shape("wald", shape, mean)
     return _jit_wald("wald", key, mean, shape=shape, dtype=dtype, out_sharding=out_sharding)
 
@@ -547,7 +549,7 @@ def triangular(key, left, mode, right, shape=None, dtype: Any = None, *, out_sha
       out_sharding: placement of the result.
     """
     dtype = float_dtype("triangular", dtype)
-    check_arraylike("triangular", left, mode, right)
+    check_params("triangular", dtype, left, mode, right)
     shape = param_shape("triangular", shape, left, mode, right)
     return _jit_triangular(
         "triangular", key, left, mode, right, shape=shape, dtype=dtype, out_sharding=out_sharding

@@ -394,7 +394,7 @@ def binomial(key, n, p, shape=None, dtype: Any = None):
       n: number of trials; its integer part counts.
       p: probability of success.
       shape: shape of the result; that of the parameters by default.
-      dtype: float dtype of the result.
+      dtype: float dtype of the result; the computation is in that of the parameters.
 
     Returns:
       Array of that shape and dtype; NaN where the parameters are not valid.
@@ -481,7 +481,7 @@ def _binomial_rejection(key, count, prob):
 
 
 def _binomial(key, n, p, *, shape, dtype):
-    n, p = (lax.broadcast_to(lax.convert_element_type(x, dtype), shape) for x in (n, p))
+    n, p = (lax.broadcast_to(x, shape) for x in promote_dtypes_inexact(n, p))
     p_is_small = p < 0.5
     q = lax.select(p_is_small, p, 1.0 - p)
     bad_n = (n != n) | (n < 0)
@@ -497,6 +497,7 @@ def _binomial(key, n, p, *, shape, dtype):
     samples = lax.select(
         use_inversion, _binomial_inversion(key, few, q), _binomial_rejection(key, many, q_many)
     )
+    samples, count = (lax.convert_element_type(x, dtype) for x in (samples, count))
     invalid = q_negative | q_nan | bad_n
     samples = lax.select(invalid, lax.full_like(samples, np.nan), samples)
     samples = lax.select(infinite & ~invalid, lax.full_like(samples, np.inf), samples)
@@ -514,13 +515,13 @@ def multinomial(key, n, p, *, shape=None, dtype: Any = None, unroll: int | bool 
       n: number of trials, of shape (...).
       p: probabilities, of shape (..., k).
       shape: shape of the result, (..., k); that of the parameters by default.
-      dtype: float dtype of the result.
+      dtype: dtype of the result; the computation is in that of the parameters.
       unroll: as of `lax.scan`.
 
     Returns:
       Array of that shape and dtype; the counts add up to n.
     """
-    dtype = float_dtype("multinomial", dtype)
+    dtype = any_dtype("multinomial", dtype, float)
     check_arraylike("multinomial", n, p)
     n_shape, p_shape = np.shape(n), np.shape(p)
     if not p_shape:
@@ -535,8 +536,8 @@ def multinomial(key, n, p, *, shape=None, dtype: Any = None, unroll: int | bool 
 
 
 def _multinomial(key, n, p, *, shape, dtype, unroll):
-    n = lax.broadcast_to(lax.convert_element_type(n, dtype), shape[:-1])
-    p = lax.broadcast_to(lax.convert_element_type(p, dtype), shape)
+    n, p = promote_dtypes_inexact(n, p)
+    n, p = lax.broadcast_to(n, shape[:-1]), lax.broadcast_to(p, shape)
     last = len(shape) - 1
     # Of what is left after the categories before, each takes its share.
     rest = lax.cumsum(p, last, reverse=True)
@@ -544,14 +545,14 @@ def _multinomial(key, n, p, *, shape, dtype, unroll):
 
     def step(remainder, share_key):
         share, key = share_key
-        share = lax.clamp(np.array(0, dtype), share, np.array(1, dtype))
-        count = _binomial(key, remainder, share, shape=remainder.shape, dtype=dtype)
+        share = lax.clamp(np.array(0, p.dtype), share, np.array(1, p.dtype))
+        count = _binomial(key, remainder, share, shape=remainder.shape, dtype=p.dtype)
         return remainder - count, count
 
     keys = prng.random_split(key, (shape[-1],))
     shares = lax.transpose(shares, (last, *range(last)))
     _, counts = control_flow.scan(step, n, (shares, keys), unroll=unroll)
-    return lax.transpose(counts, (*range(1, last + 1), 0))
+    return lax.convert_element_type(lax.transpose(counts, (*range(1, last + 1), 0)), dtype)
 
 
 _jit_multinomial = keyed_jit(_multinomial, ("shape", "dtype", "unroll"))

@@ -13,7 +13,14 @@ from jax._src.interpreters import ad, batching, mlir
 from jax._src.lax import control_flow, lax, special as lax_special
 from jax._src.numpy.util import check_arraylike
 from jax._src.random import prng
-from jax._src.random.calls import check_broadcast, float_dtype, keyed_jit, param_shape, shape_of
+from jax._src.random.calls import (
+    check_broadcast,
+    check_params,
+    float_dtype,
+    keyed_jit,
+    param_shape,
+    shape_of,
+)
 from jax._src.random.continuous import _normal, exponential_of, rademacher_of, tiny
 from jax._src.random.uniform import pair, unit_floats
 
@@ -199,7 +206,7 @@ def beta(key, a, b, shape=None, dtype: Any = None, *, out_sharding=None):
       out_sharding: placement of the result.
     """
     dtype = float_dtype("beta", dtype)
-    check_arraylike("beta", a, b)
+    check_params("beta", dtype, a, b)
     shape = param_shape("beta", shape, a, b)
     return _jit_beta("beta", key, a, b, shape=shape, dtype=dtype, out_sharding=out_sharding)
 
@@ -267,7 +274,7 @@ def chisquare(key, df, shape=None, dtype: Any = None, *, out_sharding=None):
       out_sharding: placement of the result.
     """
     dtype = float_dtype("chisquare", dtype)
-    check_arraylike("chisquare", df)
+    check_params("chisquare", dtype, df)
     shape = param_shape("chisquare", shape, df)
     return _jit_chisquare("chisquare", key, df, shape=shape, dtype=dtype, out_sharding=out_sharding)
 
@@ -292,7 +299,7 @@ def t(key, df, shape=None, dtype: Any = None, *, out_sharding=None):
       out_sharding: placement of the result.
     """
     dtype = float_dtype("t", dtype)
-    check_arraylike("t", df)
+    check_params("t", dtype, df)
     shape = param_shape("t", shape, df)
     return _jit_t("t", key, df, shape=shape, dtype=dtype, out_sharding=out_sharding)
 
@@ -313,13 +320,13 @@ def f(key, dfnum, dfden, shape=None, dtype: Any = None, *, out_sharding=None):
 
     Args:
       key: a key.
-      dfnum, dfden: degrees of freedom of numerator and denominator.
+      dfnum, dfden: degrees of freedom of numerator and denominator, of any ranks that broadcast.
       shape: shape of the result; that of the parameters by default.
       dtype: float dtype.
       out_sharding: placement of the result.
     """
     dtype = float_dtype("f", dtype)
-    check_arraylike("f", dfnum, dfden)
+    check_params("f", dtype, dfnum, dfden)
     shape = param_shape("f", shape, dfnum, dfden)
     return _jit_f("f", key, dfnum, dfden, shape=shape, dtype=dtype, out_sharding=out_sharding)
 

@@ -8,6 +8,7 @@ import numpy as np
 
 from jax._src import config, core, dtypes
 from jax._src.array_impl import ArrayImpl
+from jax._src.basearray import Array
 from jax._src.core import eval_trace, trace_ctx, typeof
 from jax._src.random import prng
 from jax._src.random.prng import KeyTy, PRNGImpl, PRNGKeyArray
@@ -102,10 +103,13 @@ def key(seed: int | Any, *, impl: Any = None, dtype: Any = None):
 def PRNGKey(seed: int | Any, *, impl: Any = None):
     """A raw key, an array of `uint32`, from an integer seed; `jax.random.key` makes typed keys.
 
+    With `jax_enable_custom_prng` it makes typed keys, too.
+
     >>> jax.random.PRNGKey(0)
     Array([0, 0], dtype=uint32)
     """
-    return prng.random_unwrap(_make_key("PRNGKey", seed, resolve_impl(impl)))
+    key = _make_key("PRNGKey", seed, resolve_impl(impl))
+    return key if config.enable_custom_prng.value else prng.random_unwrap(key)
 
 
 def is_typed(key: Any) -> bool:
@@ -131,8 +135,10 @@ def check_prng_key(name: str, key: Any, *, allow_batched: bool = False):
 
 
 def _wrap_raw(key: Any):
-    if not isinstance(key, (bool, int, float, complex)) and not hasattr(key, "shape"):
-        raise TypeError(f"unexpected PRNG key type {type(key)}")
+    if not isinstance(key, (Array, np.ndarray, np.generic)):
+        raise TypeError(
+            f"unexpected PRNG key type {type(key)}: give a key made by jax.random.key, or an array of uint32"
+        )
     mode = config.legacy_prng_key.value
     if mode != "allow":
         text = (
@@ -171,7 +177,7 @@ def split(key, num: int | tuple[int, ...] = 2):
     else:
         shape = core.canonicalize_shape(num if np.ndim(num) or isinstance(num, tuple) else (num,))
         if any(s < 0 for s in shape if isinstance(s, int)):
-            raise ValueError(f"split: num must not be negative, got {num}")
+            raise TypeError(f"split: num must not be negative, got {num}")
     return return_like(prng.random_split_p.bind(typed, shape=shape), wrapped)
 
 
@@ -194,6 +200,8 @@ def fold_in(key, data: int | Any):
             )
         if isinstance(data, (bool, float)):
             data = int(data)
+        elif dtypes.issubdtype(typeof(data).dtype, np.complexfloating):
+            raise TypeError(f"fold_in accepts an integer, but was given {data}")
     return return_like(prng.random_fold_in(typed, data), wrapped)
 
 
@@ -231,5 +239,4 @@ def key_dtype(impl_spec: Any = None) -> KeyTy:
 
 def clone(key):
     """A key equal to another, which may be used again where reuse is checked (`jax_debug_key_reuse`)."""
-    typed, wrapped = check_prng_key("clone", key, allow_batched=True)
-    return return_like(prng.random_clone(typed), wrapped)
+    return prng.random_clone(key)

@@ -18,7 +18,7 @@ from jax._src.core import Primitive, ShapedArray, Tracer, physical_aval
 from jax._src.interpreters import ad, batching, mlir, pxla
 from jax._src.lax import lax
 from jax._src.lib import _jax
-from jax._src.random import threefry
+from jax._src.random import ciphers, threefry
 from jax._src.tree_util import dispatch_registry
 
 
@@ -186,6 +186,7 @@ def key_ty(impl: PRNGImpl) -> KeyTy:
 class PRNGKeyArray(Array):
     """An array of keys, over an array of raw key data."""
 
+    __array_priority__ = 100
     _committed = property(lambda self: self._base_array._committed)
 
     __slots__ = ("_impl", "_base_array", "_consumed", "_aval", "_rank")
@@ -416,7 +417,7 @@ def _lower_raw(raw: Callable) -> Callable:
 
     def rule(ctx, *args, **params):
         if "impl" not in params:
-            params["impl"] = ctx.avals_in[0].dtype._impl
+            params["impl"] = getattr(ctx.avals_in[0].dtype, "_impl", None)
         inner = ctx.replace(
             avals_in=[physical_aval(a) for a in ctx.avals_in],
             avals_out=[physical_aval(a) for a in ctx.avals_out],
@@ -478,6 +479,8 @@ def random_seed(seeds: Any, impl: PRNGImpl) -> Any:
                 seeds = seeds.astype(np.int32)
     elif not isinstance(seeds, Tracer):
         seeds = core.hooks.to_array(seeds)
+    if offset := config.random_seed_offset.value:
+        seeds = core.hooks.to_array(seeds) + offset
     return random_seed_p.bind(seeds, impl=impl)
 
 
@@ -587,7 +590,11 @@ random_wrap_p.def_impl(lambda data, *, impl: PRNGKeyArray(impl, core.hooks.to_ar
 random_unwrap_p = _primitive("random_unwrap", _unwrap_types, lambda data, *, impl: data)
 random_unwrap_p.def_impl(lambda keys: keys._base_array)
 random_clone_p = _primitive("random_clone", lambda keys: keys, lambda data, *, impl: data)
-random_clone_p.def_impl(lambda keys: PRNGKeyArray._of(keys._impl, keys._base_array))
+random_clone_p.def_impl(
+    lambda keys: PRNGKeyArray._of(keys._impl, keys._base_array)
+    if type(keys) is PRNGKeyArray
+    else core.hooks.to_array(keys)
+)
 
 
 def random_wrap(data, *, impl: PRNGImpl):
@@ -604,7 +611,7 @@ def random_unwrap(keys):
 
 
 def random_clone(keys):
-    """The same keys, for a second use."""
+    """The same keys, typed or raw, for a second use."""
     return random_clone_p.bind(keys)
 
 
@@ -666,6 +673,10 @@ unsafe_rbg_prng_impl = PRNGImpl(
     tag="urbg",
 )
 register_prng(unsafe_rbg_prng_impl)
+
+
+for _name, _tag in (("threefry4x32", "fry4"), ("philox2x32", "phx2"), ("philox4x32", "phx4")):
+    register_prng(PRNGImpl(*getattr(ciphers, _name), name=_name, tag=_tag))
 
 
 def default_prng_impl() -> PRNGImpl:

@@ -19,7 +19,8 @@ _PARITY = np.uint32(0x1BD11BDA)
 _UINTS = {8: np.uint8, 16: np.uint16, 32: np.uint32, 64: np.uint64}
 
 
-def _rotate_left(x, d: int):
+def rotate_left(x, d: int):
+    """`uint32` numbers with their bits rotated left by `d`."""
     return lax.bitwise_or(
         lax.shift_left(x, lax.full_like(x, d)), lax.shift_right_logical(x, lax.full_like(x, 32 - d))
     )
@@ -32,7 +33,7 @@ def hash_words(k1, k2, x1, x2):
     for i in range(5):
         for r in _ROTATIONS[i % 2]:
             x1 = lax.add(x1, x2)
-            x2 = lax.bitwise_xor(x1, _rotate_left(x2, r))
+            x2 = lax.bitwise_xor(x1, rotate_left(x2, r))
         x1 = lax.add(x1, keys[(i + 1) % 3])
         x2 = lax.add(lax.add(x2, keys[(i + 2) % 3]), lax.full_like(x2, np.uint32(i + 1)))
     return [x1, x2]
@@ -97,7 +98,7 @@ def _hash_loop(*words):
 def _group(x1, x2, which: int):
     for r in _ROTATIONS[which]:
         x1 = lax.add(x1, x2)
-        x2 = lax.bitwise_xor(x1, _rotate_left(x2, r))
+        x2 = lax.bitwise_xor(x1, rotate_left(x2, r))
     return x1, x2
 
 
@@ -152,7 +153,7 @@ def _words(key):
     )
 
 
-def _counters(shape):
+def counters(shape):
     """High and low words of the flat index of each element."""
     size = math.prod(shape)
     strides = [math.prod(shape[i + 1 :]) for i in range(len(shape))]
@@ -172,28 +173,31 @@ def _counters(shape):
         return lax.convert_element_type(high, np.uint32), lax.convert_element_type(index, np.uint32)
 
 
-def seed(value):
-    """A key from an integer scalar."""
+def seed_words(value):
+    """The high and the low word of an integer scalar."""
     if value.shape:
         raise TypeError(f"PRNG key seed must be a scalar; got {value!r}.")
     if not np.issubdtype(value.dtype, np.integer):
         raise TypeError(f"PRNG key seed must be an integer; got {value!r}")
     if value.dtype.itemsize == 8:
         bits = lax.convert_element_type(value, np.uint64)
-        high = lax.convert_element_type(
-            lax.shift_right_logical(bits, lax._const(bits, 32)), np.uint32
-        )
+        high = lax.shift_right_logical(bits, lax._const(bits, 32))
+        high = lax.convert_element_type(high, np.uint32)
     else:
         high = lax.full((), 0, np.uint32)
-    low = lax.convert_element_type(value, np.uint32)
-    return lax.concatenate([lax.reshape(high, (1,)), lax.reshape(low, (1,))], 0)
+    return high, lax.convert_element_type(value, np.uint32)
+
+
+def seed(value):
+    """A key from an integer scalar."""
+    return lax.concatenate([lax.reshape(w, (1,)) for w in seed_words(value)], 0)
 
 
 def split(key, shape):
     """Keys of shape (*shape, 2)."""
     shape = tuple(shape)
     if config.threefry_partitionable.value:
-        high, low = threefry2x32_p.bind(*_words(key), *_counters(shape))
+        high, low = threefry2x32_p.bind(*_words(key), *counters(shape))
         return lax.concatenate(
             [lax.expand_dims(high, (len(shape),)), lax.expand_dims(low, (len(shape),))], len(shape)
         )
@@ -213,16 +217,16 @@ def random_bits(key, bit_width: int, shape):
     return _random_bits_original(key, bit_width, shape)
 
 
-def _join(high, low):
+def join_words(high, low):
     """64-bit integers from two words."""
     high, low = (lax.convert_element_type(x, np.uint64) for x in (high, low))
     return lax.bitwise_or(lax.shift_left(high, lax.full_like(high, 32)), low)
 
 
 def _random_bits_partitionable(key, bit_width, shape):
-    high, low = threefry2x32_p.bind(*_words(key), *_counters(shape))
+    high, low = threefry2x32_p.bind(*_words(key), *counters(shape))
     if bit_width == 64:
-        return _join(high, low)
+        return join_words(high, low)
     return lax.convert_element_type(lax.bitwise_xor(high, low), _UINTS[bit_width])
 
 
@@ -246,7 +250,7 @@ def _random_bits_original(key, bit_width, shape):
     dtype = _UINTS[bit_width]
     if bit_width == 64:
         half = num_words // 2
-        words = _join(
+        words = join_words(
             slicing.slice_in_dim(words, 0, half), slicing.slice_in_dim(words, half, 2 * half)
         )
     elif bit_width in (8, 16):

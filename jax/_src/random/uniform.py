@@ -1,6 +1,7 @@
 """Bits, uniform numbers and integers, permutations."""
 
 import math
+import operator
 from typing import Any
 
 import numpy as np
@@ -251,9 +252,9 @@ def permutation(key, x, axis: int = 0, independent: bool = False, *, out_shardin
     """
     key, _ = check_prng_key("permutation", key)
     check_arraylike("permutation", x)
-    axis = int(axis)
+    axis = operator.index(axis)
     ndim = np.ndim(x)
-    if not -ndim <= axis < max(ndim, 1):
+    if not -max(ndim, 1) <= axis < max(ndim, 1):
         raise ValueError(f"axis {axis} is out of bounds for array of dimension {ndim}")
     if not ndim:
         if not dtypes.issubdtype(typeof(x).dtype, np.integer):

@@ -78,7 +78,7 @@ def _prefix_errors(path, prefix, full, is_leaf) -> Iterator[Callable[[str], Valu
             f"and {{full}} with {m} children,",
             f"    {_escape(_show_keys(full_keys))}",
             "so the symmetric difference on key sets is",
-            f"    {_escape(_key_difference(prefix_keys, full_keys))}",
+            f"    {_escape(_show_keys(_key_difference(prefix_keys, full_keys)))}",
         )
         return
     if kind is dict and prefix_keys != full_keys or prefix_aux != full_aux:
@@ -153,7 +153,9 @@ def _equality_errors(path, t1, t2, is_leaf):
         return
     keys1, keys2 = [key for key, _ in pairs1], [key for key, _ in pairs2]
     if n != m:
-        difference = _key_difference(keys1, keys2)
+        difference = " ".join(
+            [repr(getattr(k, "key", k)) for k in _key_difference(keys1, keys2)]
+        )
         yield (
             path,
             f"{kind} with {n} child{'ren' * (n != 1)}",
@@ -192,7 +194,7 @@ def _show_keys(keys):
 def _key_difference(keys1, keys2):
     only1 = [k for k in keys1 if k not in keys2]
     only2 = [k for k in keys2 if k not in keys1]
-    return _show_keys(only1 + only2)
+    return only1 + only2
 
 
 def _diff(aux1, aux2):

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import gc
 import logging
 import os
 import threading
 import warnings
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -389,12 +391,22 @@ def local_backend(name: str | None = None) -> Client:
 def _clear_backends() -> None:
     """Forgets all backends; those that are used next start anew."""
     global _default_backend
+    clients = []
     with _backend_lock:
+        if config.debug_leaked_clients_on_clear_backends.value:
+            clients = [weakref.ref(client) for client in _backends.values()]
         _backends.clear()
         _backend_errors.clear()
         _default_backend = None
         get_backend.cache_clear()
         util.clear_all_caches()
+    if clients:
+        gc.collect()
+        if any(client() is not None for client in clients):
+            raise RuntimeError(
+                "A jax.Client was leaked: arrays, devices or compiled functions of the backends that"
+                " were cleared are still alive"
+            )
 
 
 def clear_backends() -> None:

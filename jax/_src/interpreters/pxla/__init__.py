@@ -16,6 +16,7 @@ from jax._src.interpreters.pxla.executable import (
     compile_lowered as compile_lowered,
     create_compile_options as create_compile_options,
     fastpath_data as fastpath_data,
+    raise_no_execution as raise_no_execution,
 )
 from jax._src.interpreters.pxla.lowering import (
     MeshComputation as MeshComputation,

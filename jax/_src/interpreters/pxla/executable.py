@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 
@@ -153,7 +153,7 @@ def create_compile_options(
     return options
 
 
-def _final_shardings(xla_executable, info, placement, device_list):
+def _final_shardings(xla_executable: Any, info: Any, placement: Any, device_list: Any) -> Any:
     """Shardings of arguments and results, with those that the compiler has chosen."""
     if placement.num_devices == 1:
         default = device_sharding(placement.devices[0])
@@ -185,11 +185,19 @@ def _final_shardings(xla_executable, info, placement, device_list):
     return tuple(ins), tuple(outs)
 
 
-def _or_default(sharding, default):
+def _or_default(sharding: Any, default: Any) -> Any:
     return default if isinstance(sharding, UnspecifiedValue) else sharding
 
 
-def _fill_in(shardings, chosen, skip, avals, device_list, mesh, kinds):
+def _fill_in(
+    shardings: Any,
+    chosen: Any,
+    skip: Any,
+    avals: Sequence[core.AbstractValue],
+    device_list: Any,
+    mesh: Any,
+    kinds: Any,
+) -> Any:
     replicated = lib._hlo.HloSharding.replicate()
     if chosen is None:
         chosen = [None] * len(shardings)
@@ -223,6 +231,13 @@ def _named(s: Any, mesh: Any, aval: Any) -> Any:
     return NamedSharding(mesh, spec, memory_kind=s.memory_kind)
 
 
+def _layouts_of(layouts: Sequence[Any], avals: Sequence[Any]) -> list[Any]:
+    return [
+        Layout.from_pjrt_layout(layout) if isinstance(aval, core.ShapedArray) else None
+        for layout, aval in zip(layouts, avals)
+    ]
+
+
 class MeshExecutable:
     """A compiled program for one or more devices.
 
@@ -238,8 +253,15 @@ class MeshExecutable:
     )  # fmt: skip
 
     def __init__(
-        self, xla_executable, info, placement, device_list, in_shardings, out_shardings, lowered
-    ):
+        self,
+        xla_executable: Any,
+        info: Any,
+        placement: Any,
+        device_list: Any,
+        in_shardings: Any,
+        out_shardings: Any,
+        lowered: Any,
+    ) -> None:
         self.xla_executable = xla_executable
         self._info: ProgramInfo = info
         self._placement: Placement = placement
@@ -269,7 +291,7 @@ class MeshExecutable:
             call = self._unsafe_call = ExecuteReplicated(self)
         return call
 
-    def call(self, *args: Any) -> list[Any]:
+    def call(self, *args: Any) -> Any:
         """Runs the program on flat arguments.
 
         Raises:
@@ -358,16 +380,12 @@ class MeshExecutable:
         """Layouts of arguments and results, as the runtime reports them."""
         if self._layouts is None:
             skip = len(self._info.ordered_effects)
-            found = []
-            for layouts, avals in (
-                (self.xla_executable.get_parameter_layouts(), self._info.in_avals),
-                (self.xla_executable.get_output_layouts(), self._info.out_avals),
-            ):
-                found.append([
-                    Layout.from_pjrt_layout(layout) if isinstance(aval, core.ShapedArray) else None
-                    for layout, aval in zip(layouts[skip:], avals)
-                ])  # fmt: skip
-            self._layouts = tuple(found)
+            self._layouts = (
+                _layouts_of(
+                    self.xla_executable.get_parameter_layouts()[skip:], self._info.in_avals
+                ),
+                _layouts_of(self.xla_executable.get_output_layouts()[skip:], self._info.out_avals),
+            )
         return self._layouts
 
     def _layouts_to_ask_for(self) -> list[Any]:
@@ -391,7 +409,7 @@ class MeshExecutable:
             return None
         in_tree, out_tree, no_kwargs = params.in_tree, params.out_tree, params.no_kwargs
 
-        def cache_miss(*args, **kwargs):
+        def cache_miss(*args: Any, **kwargs: Any) -> Any:
             flat, tree = tree_flatten(args if no_kwargs else (args, kwargs))
             if no_kwargs and kwargs:
                 raise NotImplementedError(f"call with keyword arguments {', '.join(kwargs)}")
@@ -451,7 +469,10 @@ class ExecuteReplicated:
         self.has_host_callbacks = executable._has_host_callbacks
         self.devices = tuple(placement.devices)
 
-    def __call__(self, *args: Any) -> list[Any]:
+    def __call__(self, *values: Any) -> Any:
+        args: Sequence[Any] = values
+        if config.no_execution.value:
+            raise_no_execution(self.name)
         if self.const_args:
             args = (*self.const_args, *args)
         if self.kept is not None:
@@ -461,13 +482,13 @@ class ExecuteReplicated:
             return self._call_with_tokens(buffers)
         return self.xla_executable.execute_sharded(buffers).consume_with_handlers(self.handlers)
 
-    def _call_with_tokens(self, buffers: list[Any]) -> list[Any]:
+    def _call_with_tokens(self, buffers: list[Any]) -> Any:
         tokens = array_layer.runtime_tokens
         if self.ordered_effects:
             buffers = [
                 tokens.get_token_input(eff, self.devices)._buf for eff in self.ordered_effects
             ] + buffers
-        results = self.xla_executable.execute_sharded(buffers, with_tokens=True)
+        results: Any = self.xla_executable.execute_sharded(buffers, with_tokens=True)
         n = len(self.ordered_effects)
         token_buffers = results.disassemble_prefix_into_single_device_arrays(n) if n else ()
         sharded_token = results.consume_token()
@@ -476,6 +497,13 @@ class ExecuteReplicated:
         for i, device in enumerate(self.xla_executable.local_devices()):
             tokens.set_output_runtime_token(device, sharded_token.get_token(i))
         return results.consume_with_handlers(self.handlers)
+
+
+def raise_no_execution(name: str) -> NoReturn:
+    name = name if name.startswith("jit(") else f"jit({name})"
+    raise RuntimeError(
+        f"JAX tried to execute function {name}, but the no_execution config option is set"
+    )
 
 
 _token_aval = core.ShapedArray((0,), np.dtype(np.bool_))
@@ -503,7 +531,7 @@ def fastpath_data(
       out_tree: the tree of results.
       args_flat: its flat arguments.
     """
-    if executable.needs_python() or config.debug_nans.value or config.debug_infs.value:
+    if executable.needs_python():
         return None
     info = executable._info
     out_avals, out_shardings = info.out_avals, executable._out_shardings
@@ -606,7 +634,7 @@ def check_placement(
                 f"  Passed sharding: {has}\n  Required sharding: {sharding}"
             )
         elif aval.ndim >= 2 and isinstance(arg, ArrayImpl):
-            passed = arg.format.layout
+            passed: Any = arg.format.layout
             if layout is None:
                 fits = passed.major_to_minor == tuple(range(aval.ndim))
                 required = Layout(tuple(range(aval.ndim)), passed.tiling)

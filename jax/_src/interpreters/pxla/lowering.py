@@ -7,7 +7,15 @@ import warnings
 from collections.abc import Sequence
 from typing import Any
 
-from jax._src import config, core, effects as effects_lib, lib, util, xla_bridge as xb
+from jax._src import (
+    config,
+    core,
+    effects as effects_lib,
+    lib,
+    source_info_util,
+    util,
+    xla_bridge as xb,
+)
 from jax._src.compiler import JAXPR_TO_MLIR_MODULE_EVENT, log_elapsed_time
 from jax._src.interpreters import mlir, partial_eval as pe
 from jax._src.interpreters.pxla.executable import MeshExecutable, ProgramInfo, compile_lowered
@@ -39,7 +47,15 @@ class MeshComputation:
         "_executable",
     )  # fmt: skip
 
-    def __init__(self, name, lowered, info, placement, platforms, compiler_options_kvs):
+    def __init__(
+        self,
+        name: Any,
+        lowered: Any,
+        info: Any,
+        placement: Any,
+        platforms: Any,
+        compiler_options_kvs: Any,
+    ) -> None:
         self._name: str = name
         self._lowered: mlir.LoweringResult = lowered
         self._hlo = lowered.module
@@ -78,7 +94,7 @@ class MeshComputation:
         if dialect == "hlo":
             options = lib._hlo.HloPrintOptions.short_parsable()
             options.print_metadata = debug_info
-            return self.hlo().get_hlo_module().to_string(options)
+            return str(self.hlo().get_hlo_module().to_string(options))
         raise ValueError(f"unknown dialect: {dialect}")
 
     def compiler_ir(self, dialect: str | None = None) -> Any:
@@ -94,7 +110,10 @@ class MeshComputation:
         backend = self._placement.backend
         if backend is None:
             raise NotImplementedError("cost_analysis: the program is for devices that are not here")
-        return _jax.hlo_module_cost_analysis(backend, self.hlo().get_hlo_module())
+        costs: dict[str, float] = _jax.hlo_module_cost_analysis(
+            backend, self.hlo().get_hlo_module()
+        )
+        return costs
 
     def compile(
         self, compiler_options: dict[str, Any] | None = None, *, device_assignment: Any = None
@@ -221,7 +240,7 @@ def lower(
         donated = tuple([donated[i] for i in kept])
     kept_avals = closed_jaxpr.in_avals
     if closed_jaxpr.consts:
-        _warn_of_large_constants(closed_jaxpr.consts, fun_name)
+        _warn_of_large_constants(closed_jaxpr, fun_name)
 
     level = logging.WARNING if config.log_compiles.value else logging.DEBUG
     if logger.isEnabledFor(level):
@@ -316,8 +335,9 @@ def prune_unused(
     # Effects on arguments name them by position; these jaxprs stay as they are.
     if keep_unused or any(isinstance(e, core.JaxprInputEffect) for e in jaxpr.effects):
         return closed, None
-    pruned = closed._cache.get(prune_unused)
-    if pruned is not None:
+    pruned: tuple[core.ClosedJaxpr, tuple[int, ...] | None]
+    if prune_unused in closed._cache:
+        pruned = closed._cache[prune_unused]
         return pruned
     Literal = core.Literal
     live = {v for v in jaxpr.outvars if type(v) is not Literal}
@@ -331,9 +351,9 @@ def prune_unused(
             else:
                 continue
         eqns.append(eqn)
-        for v in eqn.invars:
-            if type(v) is not Literal:
-                add(v)
+        for x in eqn.invars:
+            if type(x) is not Literal:
+                add(x)
     kept = tuple([i for i, v in enumerate(jaxpr.invars) if v in live])
     if len(eqns) == len(jaxpr.eqns) and len(kept) == len(jaxpr.invars):
         pruned = closed, None
@@ -356,20 +376,40 @@ def prune_unused(
     return pruned
 
 
-def _warn_of_large_constants(consts: Sequence[Any], fun_name: str) -> None:
+_MAX_REPORTED_CONSTANTS = 5
+
+
+def _warn_of_large_constants(closed: core.ClosedJaxpr, fun_name: str) -> None:
     limit = config.captured_constants_warn_bytes.value
     if limit < 0:
         return
-    size = sum(getattr(c, "nbytes", 0) for c in consts)
-    if size >= limit:
-        largest = max(consts, key=lambda c: getattr(c, "nbytes", 0))
-        warnings.warn(
-            f"A large amount of constants were captured during lowering of {fun_name} "
-            f"({util.pprint_bytes(size)} total, the largest of type "
-            f"{core.typeof(largest).str_short()}). They become part of the program: pass them as "
-            "arguments instead. If this is intended, set jax_captured_constants_warn_bytes to -1.",
-            stacklevel=2,
-        )
+    sizes = [getattr(c, "nbytes", 0) for c in closed.consts]
+    if sum(sizes) < limit:
+        return
+    largest = sorted(range(len(sizes)), key=sizes.__getitem__, reverse=True)
+    message = (
+        f"A large amount of constants were captured during lowering of {fun_name} "
+        f"({util.pprint_bytes(sum(sizes))} total, the largest of type "
+        f"{core.typeof(closed.consts[largest[0]]).str_short()}). They become part of the program: "
+        "pass them as arguments instead. If this is intended, set "
+        "jax_captured_constants_warn_bytes to -1."
+    )
+    frames = config.captured_constants_report_frames.value
+    if not frames:
+        message += " Set jax_captured_constants_report_frames to see where they were captured."
+    else:
+        where = {}
+        for eqn in reversed(closed.jaxpr.eqns):
+            where.update({v: eqn.source_info for v in eqn.invars if type(v) is core.Var})
+        message += "\nThe largest of them:"
+        for i in largest[:_MAX_REPORTED_CONSTANTS]:
+            aval = core.typeof(closed.consts[i])
+            message += f"\n  {aval.str_short()}, {util.pprint_bytes(sizes[i])}, captured at:"
+            info = where.get(closed.jaxpr.constvars[i])
+            if info is not None:
+                text = source_info_util.summarize(info, num_frames=frames if frames > 0 else None)
+                message += "".join(f"\n    {line}" for line in text.splitlines())
+    warnings.warn(message, stacklevel=2)
 
 
 def _sharding_of_type(aval: Any) -> Any:
@@ -412,6 +452,6 @@ def _platform_of(placement: Placement) -> str:
     if backend is None:
         device = getattr(placement.mesh, "abstract_device", None)
         if device is not None and getattr(device, "platform", None):
-            return device.platform
+            return str(device.platform)
         backend = xb.get_backend()
-    return getattr(backend, "_raw_platform", None) or backend.platform
+    return str(getattr(backend, "_raw_platform", None) or backend.platform)

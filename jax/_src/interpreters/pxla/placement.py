@@ -19,14 +19,14 @@ class Placement(NamedTuple):
     """Where a program runs.
 
     Attributes:
-      devices: the devices in order; None if only their number is known (abstract meshes).
+      devices: tuple of the devices in order; None if only their number is known (abstract meshes).
       num_devices: how many.
       backend: the client; None if there are no devices.
       committed: whether the results are to stay there.
       mesh: a mesh of the devices, if some sharding has one.
     """
 
-    devices: tuple[Any, ...] | None
+    devices: Any
     num_devices: int
     backend: Any
     committed: bool
@@ -53,9 +53,9 @@ def arg_sharding(arg: Any) -> Any:
     return sharding if getattr(arg, "_committed", True) else None
 
 
-def placement_key(args: Sequence[Any]) -> tuple:
+def placement_key(args: Sequence[Any]) -> tuple[Any, ...]:
     """What of `args` decides where a program runs; hashable."""
-    key = []
+    key: list[Any] = []
     for arg in args:
         if type(arg) is ArrayImpl:
             if arg._committed:
@@ -122,7 +122,7 @@ def resolve_in_layouts(
     Raises:
       ValueError: if a committed argument is laid out otherwise than the user asks.
     """
-    out = []
+    out: list[Any] = []
     for arg, asked, sharding, aval in zip(args, in_layouts, in_shardings, in_avals, strict=True):
         has = None
         if isinstance(arg, ArrayImpl):
@@ -158,9 +158,10 @@ def layouts_equal(asked: Any, has: Any) -> bool:
     if asked is None or has is None:
         return asked is has
     if asked is AutoLayout or has is AutoLayout:
-        return asked == has
-    return asked.major_to_minor == has.major_to_minor and (
-        asked.tiling is None or has.tiling is None or asked.tiling == has.tiling
+        return bool(asked == has)
+    return bool(
+        asked.major_to_minor == has.major_to_minor
+        and (asked.tiling is None or has.tiling is None or asked.tiling == has.tiling)
     )
 
 
@@ -185,7 +186,7 @@ def concretize(shardings: Sequence[Any], mesh: Any) -> tuple[Any, ...]:
 
 
 def check_divisible(
-    shardings: Sequence[Any], avals: Sequence[Any], what: str, names: Callable
+    shardings: Sequence[Any], avals: Sequence[Any], what: str, names: Callable[..., Any]
 ) -> None:
     """Raises ValueError if a sharding does not split the dimensions of its value evenly."""
     for i, (s, aval) in enumerate(zip(shardings, avals, strict=True)):
@@ -354,10 +355,10 @@ def _devices(s: Any) -> Any:
 
 
 def _platform(devices: Sequence[Any]) -> str:
-    return next(iter(devices)).platform.upper()
+    return str(next(iter(devices)).platform).upper()
 
 
-def _describe(source: Source, jaxpr: core.Jaxpr, fun_name: str, names: Callable) -> str:
+def _describe(source: Source, jaxpr: core.Jaxpr, fun_name: str, names: Callable[..., Any]) -> str:
     devices = _devices(source.sharding)
     where = f"with device ids {[d.id for d in devices]} on platform {_platform(devices)}"
     if source.kind == "arg":
@@ -373,7 +374,7 @@ def _describe(source: Source, jaxpr: core.Jaxpr, fun_name: str, names: Callable)
     return f"{eqn.primitive.name} inside jit {where} at {at}"
 
 
-def _mismatch(a: Source, b: Source, jaxpr, fun_name, names) -> ValueError:
+def _mismatch(a: Source, b: Source, jaxpr: core.Jaxpr, fun_name: str, names: Any) -> ValueError:
     return ValueError(
         "Received incompatible devices for jitted computation. Got "
         f"{_describe(a, jaxpr, fun_name, names)} and {_describe(b, jaxpr, fun_name, names)}"

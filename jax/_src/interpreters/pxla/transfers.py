@@ -82,7 +82,7 @@ def shard_arg_fallback(arg: Any, sharding: Any, layout: Any = None) -> Any:
     return shard_args([sharding], [layout], None, [arg])[0]
 
 
-def _shard_token(xs, shardings, layouts, copy_semantics):
+def _shard_token(xs: Any, shardings: Any, layouts: Any, copy_semantics: Any) -> Any:
     return shard_args(shardings, layouts, copy_semantics, [x._buf for x in xs])
 
 
@@ -109,7 +109,7 @@ def global_aval_to_result_handler(aval: Any, sharding: Any, committed: bool) -> 
     return make(aval, sharding, committed)
 
 
-def _array_result_handler(aval, sharding, committed):
+def _array_result_handler(aval: core.AbstractValue, sharding: Any, committed: bool) -> Any:
     if isinstance(aval.dtype, dtypes.ExtendedDType):
         return aval.dtype._rules.global_sharded_result_handler(aval, sharding, committed)
     if aval.dtype == dtypes.float0:
@@ -117,7 +117,7 @@ def _array_result_handler(aval, sharding, committed):
     return _jax.array_result_handler(aval, sharding, committed, _skip_checks=True)
 
 
-def _token_result_handler(aval, sharding, committed):
+def _token_result_handler(aval: core.AbstractValue, sharding: Any, committed: bool) -> Any:
     array = _jax.array_result_handler(
         core.ShapedArray((0,), np.dtype(np.bool_)), sharding, committed, _skip_checks=True
     )

@@ -9,4 +9,6 @@ from jax._src.lax.control_flow.conditionals import (
     switch,
 )
 from jax._src.lax.control_flow.loops import fori_loop, while_loop, while_p
-from jax._src.lax.control_flow.scan import map, scan, scan_p
+from jax._src.lax.control_flow.scan import map, scan
+from jax._src.lax.control_flow.scan_primitive import scan_p
+from jax._src.lax.control_flow.solves import custom_linear_solve, custom_root, linear_solve_p

@@ -37,6 +37,7 @@ def stage(
     staged = table.get(key)
     if staged is not None and api_util.all_valid(staged[1]):
         return staged
+    api_util.check_may_trace(fun, kind)
     flat_fun, out_tree = api_util.flatten_fun_nokwargs(fun, in_tree)
     info = api_util.debug_info(kind, fun, args)
     jaxpr, _, consts = pe.trace_to_jaxpr_dynamic(flat_fun, in_avals, info)

@@ -29,18 +29,15 @@ _no_operand = object()
 
 @traceback_util.api_boundary
 def switch(
-    index: Any,
-    branches: Sequence[Callable],
-    *operands: Any,
-    operand: Any = _no_operand,
-    linear=None,
-):
+    index: Any, branches: Sequence[Callable], *operands: Any, operand: Any = _no_operand
+):  # fmt: skip
     """Apply one of several functions.
 
     Args:
       index: integer scalar: which function; clamped to the valid range.
       branches: functions of `operands` whose results have equal types.
       *operands: arguments.
+      operand: the one argument, given by name.
 
     Returns:
       The result of the chosen function.
@@ -51,13 +48,13 @@ def switch(
     >>> print(jax.lax.switch(1, [jnp.sin, jnp.cos], 0.))
     1.0
     """
-    del linear
     if not all(callable(b) for b in branches):
         raise TypeError("lax.switch: branches argument should be a sequence of callables.")
     if operand is not _no_operand:
         if operands:
             raise TypeError(
-                "if 'operand' keyword is passed then no positional operands can be passed"
+                "if 'operand' keyword is passed then no positional operands can be passed, got "
+                f"operand={operand} and positional operands {operands}"
             )
         operands = (operand,)
     aval = typeof(index)
@@ -82,13 +79,8 @@ def switch(
 
 @traceback_util.api_boundary
 def cond(
-    pred: Any,
-    true_fun: Callable,
-    false_fun: Callable,
-    *operands: Any,
-    operand: Any = _no_operand,
-    linear=None,
-):
+    pred: Any, true_fun: Callable, false_fun: Callable, *operands: Any, operand: Any = _no_operand
+):  # fmt: skip
     """Apply one of two functions.
 
     Args:
@@ -96,6 +88,10 @@ def cond(
       true_fun: applied to `operands` if `pred` is true.
       false_fun: applied otherwise; the result has the same type.
       *operands: arguments.
+      operand: the one argument, given by name.
+
+    The older form `cond(pred, true_operand, true_fun, false_operand, false_fun)` gives each function an
+    operand of its own.
 
     Returns:
       The result of the chosen function.
@@ -106,7 +102,14 @@ def cond(
     >>> print(jax.lax.cond(True, lambda x: x + 1, lambda x: x - 1, 10.))
     11.0
     """
-    del linear
+    if (
+        len(operands) == 2
+        and callable(operands[1])
+        and callable(false_fun)
+        and not callable(true_fun)
+    ):
+        x_true, f_true, (x_false, f_false) = true_fun, false_fun, operands
+        return cond(pred, lambda x, _: f_true(x), lambda _, x: f_false(x), x_true, x_false)
     if not (callable(true_fun) and callable(false_fun)):
         raise TypeError(
             "lax.cond: true_fun and false_fun arguments should be callable. "
@@ -115,7 +118,8 @@ def cond(
     if operand is not _no_operand:
         if operands:
             raise TypeError(
-                "if 'operand' keyword is passed then no positional operands can be passed"
+                "if 'operand' keyword is passed then no positional operands can be passed, got "
+                f"operand={operand} and positional operands {operands}"
             )
         operands = (operand,)
     if pred is None:
@@ -148,11 +152,14 @@ def _bind(name: str, index, branches: Sequence[Callable], operands):
                 f"{type(x)}: close over other values."
             )
     avals = [typeof(x) for x in flat]
-    staged = [stage(name, f, in_tree, avals, operands) for f in branches]
+    # The functions as the caller gave them, in order: `cond` has the one for true first.
+    order = slice(None, None, -1 if name == "cond" else 1)
+    staged = [stage(name, f, in_tree, avals, operands) for f in branches[order]][order]
     trees = [s[2] for s in staged]
     jaxprs = [s[0] for s in staged]
     jaxprs = _promote_results(name, jaxprs, trees)
-    closed, consts = share_consts(jaxprs, [s[1] for s in staged])
+    closed, consts = share_consts(jaxprs[order], [s[1] for s in staged[order]])
+    closed = closed[order]
     check_effects(name, *closed)
     outs = cond_p.bind(index, *consts, *flat, branches=tuple(closed))
     return tree_unflatten(trees[0], outs)

@@ -21,7 +21,8 @@ from jax._src.lax.control_flow.common import (
     split_at,
     stage,
 )
-from jax._src.lax.control_flow.scan import _carry_name, scan, while_hook
+from jax._src.lax.control_flow.scan import _carry_name, scan
+from jax._src.lax.control_flow.scan_primitive import while_hook
 from jax._src.lib.mlir import ir
 from jax._src.lib.mlir.dialects import hlo
 from jax._src.literals import TypedInt

@@ -175,6 +175,38 @@ def _convert_extended(operand, new_dtype, sharding):
     )
 
 
+def _stage_convert(trace, source_info, operand, *, new_dtype, weak_type, sharding):
+    """Staging: the conversion of a scalar written in place is done now."""
+    value = operand.val if type(operand) is pe.DynamicJaxprTracer else operand
+    if type(value) is core.Literal:
+        value = value.val
+    if sharding is None and core.is_literalable(value):
+        value = _converted_scalar(value, new_dtype, weak_type)
+        if value is not None:
+            return trace.to_jaxpr_tracer(value, source_info)
+    return NotImplemented
+
+
+def _converted_scalar(value: Any, new_dtype: Any, weak_type: bool) -> Any:
+    """A scalar in another dtype, or None where NumPy might not give what the operation does."""
+    if new_dtype != dtypes.bfloat16 and getattr(new_dtype, "kind", "V") not in "biufc":
+        return None
+    value = np.asarray(value)
+    if value.dtype.kind == "c" and new_dtype.kind not in "cb":
+        value = value.real
+    if new_dtype.kind in "iu" and not (
+        value.dtype.kind in "iub"
+        or (np.isfinite(value) and np.iinfo(new_dtype).min <= value < np.iinfo(new_dtype).max)
+    ):
+        return None
+    with np.errstate(all="ignore"):
+        value = value.astype(new_dtype)
+    if not weak_type:
+        return value
+    value = value.item()
+    return value if dtypes.dtype(value) == new_dtype else None
+
+
 def _convert_jvp(primals, tangents, *, new_dtype, weak_type, sharding):
     (x,), (t,) = primals, tangents
     params = dict(new_dtype=new_dtype, weak_type=weak_type, sharding=sharding)
@@ -226,6 +258,9 @@ convert_element_type_p = standard_primitive(
     transpose=_convert_transpose,
     pp=_convert_pp,
 )
+
+
+pe.custom_staging_rules[convert_element_type_p] = _stage_convert
 
 
 def _convert_batch(args, dims, *, new_dtype, weak_type, sharding):
@@ -439,6 +474,8 @@ stop_gradient_p = unary_primitive(
     ANY,
     lower=lambda ctx, x: [x],
     jvp=FullRule(_stop_gradient_jvp),
+    # A batched `cond` has it among linear values: the rows of the branch not taken have no cotangent.
+    transpose=lambda ct, x: [ad.Zero(x.aval.to_ct_aval())],
     unreduced=linear_unreduced("stop_gradient"),
     extended=True,
 )

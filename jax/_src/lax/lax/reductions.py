@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from jax._src import core, dtypes
+from jax._src import config, core, dtypes
 from jax._src.ad_util import Zero
 from jax._src.basearray import Array
 from jax._src.core.hooks import hooks
@@ -160,6 +160,8 @@ def _reduction(
 
     def lower(ctx, x, *, axes, **_):
         (aval_out,) = ctx.avals_out
+        if monoid is monoids.sum_monoid:
+            _check_16_bit(name, *ctx.avals_in)
         return [rules.with_sharding(ctx, monoids.lower_reduce(ctx, monoid, x, axes), aval_out)]
 
     p = standard_primitive(
@@ -174,6 +176,14 @@ def _reduction(
         batch=batch,
     )
     return p
+
+
+def _check_16_bit(name: str, aval) -> None:
+    if aval.dtype.name in ("float16", "bfloat16") and not config.allow_f16_reductions.value:
+        raise ValueError(
+            f"{name} on operand {aval.str_short(short_dtypes=True)} is not allowed when"
+            " jax_allow_f16_reductions=False: convert it to float32 before."
+        )
 
 
 def _number(dtype, name):

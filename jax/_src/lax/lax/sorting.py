@@ -270,6 +270,8 @@ def _key_parts(x) -> list[Any]:
         x = select(
             lt(bits, full_like(bits, 0)), bitwise_xor(bits, full_like(bits, 2**31 - 1)), bits
         )
+    if x.dtype == np.uint32:  # whose numbers from 2**31 on would be negative in the upper half
+        x = bitcast_convert_type(bitwise_xor(x, full_like(x, 2**31)), np.int32)
     return [convert_element_type(x, np.int64)]
 
 

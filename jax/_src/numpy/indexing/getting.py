@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from jax._src import core, dtypes
+from jax._src import config, core, dtypes
 from jax._src.array import ArrayImpl
 from jax._src.lax import lax, slicing
 from jax._src.lax.slicing import GatherDimensionNumbers, GatherScatterMode
@@ -26,6 +26,7 @@ from jax._src.numpy.indexing.parse import (
     ARR,
     DYN,
     FLAG,
+    GAP,
     INT,
     NEW,
     SLICE,
@@ -37,11 +38,12 @@ from jax._src.numpy.indexing.parse import (
 _PROMISE = GatherScatterMode.PROMISE_IN_BOUNDS
 _trace_ctx = core.trace_ctx
 _eval_trace = core.eval_trace
+_checked = config.check_static_indices
 
 
 def getitem(x: Any, idx: Any) -> Any:
     """`x[idx]`."""
-    if type(x) is ArrayImpl and _trace_ctx.trace is _eval_trace:
+    if type(x) is ArrayImpl and _trace_ctx.trace is _eval_trace and not _checked.value:
         t = type(idx)
         if t is int:
             shape = x.shape
@@ -99,6 +101,8 @@ def rewriting_take(
     else:
         fill_value = None
     entries = parse_index(idx, arr.shape, normalize_indices)
+    if gather_mode is _PROMISE and config.check_static_indices.value:
+        _check_static_indices(entries, arr.shape, normalize_indices)
     if out_sharding is not None:
         return _take_with_sharding(
             arr, entries, gather_mode, fill_value, indices_are_sorted, unique_indices, out_sharding
@@ -110,6 +114,20 @@ def rewriting_take(
         skeleton, leaves = split(entries, arr.shape)
         return _program(skeleton, flags)(arr, *leaves)
     return take_entries(arr, entries, *flags)
+
+
+def _check_static_indices(entries: list[Entry], shape, normalized: bool) -> None:
+    axis = 0
+    for kind, *rest in entries:
+        if kind is INT:
+            i, size = rest[0], shape[axis]
+            if not 0 <= i < size:
+                given = i - size if i < 0 and normalized else i
+                raise IndexError(
+                    f"index {given} out of bounds for axis {axis} with size {size}"
+                    f" (normalize_indices={normalized})"
+                )
+        axis += kind not in (NEW, GAP, FLAG)
 
 
 def _static_scalar(fill_value: Any) -> Any:

@@ -54,7 +54,7 @@ for name in ("softmax", "log_softmax", "standardize"):
     add(f"{name}_special", fun, values((8, 5), "float64", name, special=True), diff="", vmap=False)
     add(f"{name}_int", fun, np.arange(12).reshape(3, 4), dtypes=("int32",), vmap=False, diff="")
     for axis in (0, (0, 2), None, -2):
-        add(f"{name}_axis{axis}", lambda x, f=fun, a=axis: f(x, a), X, vmap=axis == (0, 2))
+        add(f"{name}_axis{axis}", lambda x, f=fun, a=axis: f(x, a), X, vmap=axis == (0, 2), diff="")
     add(f"{name}_where", lambda x, w, f=fun: f(x, where=w), X, W)
     add(
         f"{name}_where_none", lambda x, f=fun: f(x, where=np.zeros(6, bool)), X, vmap=False, diff=""
@@ -80,7 +80,13 @@ for name in ("logsumexp", "logmeanexp"):
     )
     add(f"{name}_int", fun, np.arange(12).reshape(3, 4), dtypes=("int32",), vmap=False, diff="")
     for axis in (0, (0, 2), -2):
-        add(f"{name}_axis{axis}", lambda x, f=fun, a=axis: f(x, a, keepdims=True), X, vmap=False)
+        add(
+            f"{name}_axis{axis}",
+            lambda x, f=fun, a=axis: f(x, a, keepdims=True),
+            X,
+            vmap=False,
+            diff="",
+        )
     add(f"{name}_where", lambda x, w, f=fun: f(x, axis=1, where=w), X, W)
     add(
         f"{name}_inf",
@@ -140,6 +146,7 @@ BIAS, MASK = values((2, 1, 5, 6), "float64", "b"), values((1, 4, 1, 6), "bool", 
 LENGTHS = np.array([3, 4], np.int32)
 attention = nn.dot_product_attention
 DIFF = {"tol": 1e-4, "vmap": False}
+PLAIN = {**DIFF, "diff": ""}
 add(
     "attention",
     attention,
@@ -149,9 +156,9 @@ add(
     dtypes=("float32", "float16", "bfloat16", "float64"),
     **DIFF,
 )
-add("attention_same_heads", attention, KEY, KEY, VALUE, **DIFF)
-add("attention_one_head", attention, QUERY, KEY[:, :, :1], VALUE[:, :, :1], **DIFF)
-add("attention_no_batch", attention, QUERY[0], KEY[0], VALUE[0], **DIFF)
+add("attention_same_heads", attention, KEY, KEY, VALUE, **PLAIN)
+add("attention_one_head", attention, QUERY, KEY[:, :, :1], VALUE[:, :, :1], **PLAIN)
+add("attention_no_batch", attention, QUERY[0], KEY[0], VALUE[0], **PLAIN)
 add(
     "attention_vmap",
     lambda q, k, v: attention(q, k, v, is_causal=True),
@@ -162,14 +169,14 @@ add(
     diff="",
 )
 add("attention_bias", attention, QUERY, KEY, VALUE, BIAS, **DIFF)
-add("attention_bias_2d", attention, QUERY, KEY, VALUE, BIAS[0, 0], **DIFF)
+add("attention_bias_2d", attention, QUERY, KEY, VALUE, BIAS[0, 0], **PLAIN)
 add(
     "attention_mask", lambda q, k, v, m: attention(q, k, v, mask=m), QUERY, KEY, VALUE, MASK, **DIFF
 )
 add(
     "attention_masked_rows",
     lambda q, k, v: attention(q, k, v, mask=np.zeros((5, 6), bool)),
-    QUERY, KEY, VALUE, **DIFF,
+    QUERY, KEY, VALUE, **PLAIN,
 )  # fmt: skip
 add(
     "attention_causal",
@@ -177,14 +184,14 @@ add(
     QUERY,
     KEY,
     VALUE,
-    **DIFF,
+    **PLAIN,
 )
-add("attention_scale", lambda q, k, v: attention(q, k, v, scale=0.3), QUERY, KEY, VALUE, **DIFF)
+add("attention_scale", lambda q, k, v: attention(q, k, v, scale=0.3), QUERY, KEY, VALUE, **PLAIN)
 for window in (1, (2, 1), (0, 0)):
     add(
         f"attention_window{window}",
         lambda q, k, v, w=window: attention(q, k, v, local_window_size=w),
-        QUERY, KEY, VALUE, **DIFF,
+        QUERY, KEY, VALUE, **PLAIN,
     )  # fmt: skip
 add(
     "attention_lengths",

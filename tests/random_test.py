@@ -1,4 +1,4 @@
-"""The cases in numpy_reductions_cases.py against the reference build."""
+"""`jax.random`: the same bits as the reference build."""
 
 from op_testing import case_tests
 

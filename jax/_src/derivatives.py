@@ -1,0 +1,686 @@
+"""Derivatives: `grad`, `vjp`, `jvp`, `linearize` and their kin."""
+
+import functools
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from jax._src import api_util, core, dtypes, pjit, traceback_util
+from jax._src.ad_util import Zero
+from jax._src.api_util import (
+    argnums_partial,
+    check_callable,
+    ensure_index,
+    flatten_fun_aux,
+    flatten_fun_nokwargs,
+)
+from jax._src.core import typeof
+from jax._src.interpreters import ad, partial_eval as pe
+from jax._src.literals import TypedComplex, TypedFloat
+from jax._src.tree_util import (
+    Partial,
+    equality_errors_pytreedef,
+    generate_key_paths,
+    keystr,
+    register_pytree_node,
+    tree_flatten,
+    tree_leaves,
+    tree_map,
+    tree_unflatten,
+)
+from jax._src.util import wraps
+
+traceback_util.register_exclusion(__file__)
+api_boundary = traceback_util.api_boundary
+
+
+# Reverse mode
+
+
+def grad(
+    fun: Callable, argnums: int | Sequence[int] = 0, has_aux: bool = False, holomorphic: bool = False,
+    allow_int: bool = False, reduce_axes: Sequence = (),
+) -> Callable:  # fmt: skip
+    """The gradient of a scalar-valued function.
+
+    Args:
+      fun: function of arrays and pytrees, returning a scalar (or a pair with auxiliary data).
+      argnums: which positional argument(s) to differentiate by.
+      has_aux: whether `fun` returns a pair (scalar, auxiliary data).
+      holomorphic: whether `fun` is promised to be holomorphic; arguments and result are then complex.
+      allow_int: whether to allow integer arguments, whose gradients are of type `float0`.
+      reduce_axes: must be empty.
+
+    Returns:
+      A function of the same arguments that returns the gradient: a tree like the argument, or a tuple
+      of them; with `has_aux` a pair of that and the auxiliary data.
+
+    Raises:
+      TypeError: if the result is not a scalar, or an argument or result has the wrong dtype.
+
+    >>> print(jax.grad(jnp.tanh)(0.2))
+    0.961043
+    """
+    value_and_grad_f = value_and_grad(
+        fun, argnums=argnums, has_aux=has_aux, holomorphic=holomorphic, allow_int=allow_int,
+        reduce_axes=reduce_axes,
+    )  # fmt: skip
+    docstr = (
+        "Gradient of {fun} with respect to positional argument(s) {argnums}. Takes the same arguments "
+        "as {fun} but returns the gradient."
+    )
+
+    @wraps(fun, docstr=docstr, argnums=argnums)
+    @api_boundary
+    def grad_f(*args, **kwargs):
+        _, g = value_and_grad_f(*args, **kwargs)
+        return g
+
+    @wraps(fun, docstr=docstr, argnums=argnums)
+    @api_boundary
+    def grad_f_aux(*args, **kwargs):
+        (_, aux), g = value_and_grad_f(*args, **kwargs)
+        return g, aux
+
+    return grad_f_aux if has_aux else grad_f
+
+
+def value_and_grad(
+    fun: Callable, argnums: int | Sequence[int] = 0, has_aux: bool = False, holomorphic: bool = False,
+    allow_int: bool = False, reduce_axes: Sequence = (),
+) -> Callable:  # fmt: skip
+    """A function that returns the value of `fun` and its gradient; arguments as for `grad`.
+
+    >>> value, slope = jax.value_and_grad(jnp.square)(3.)
+    >>> print(value, slope)
+    9.0 6.0
+    """
+    _check_reduce_axes(reduce_axes)
+    check_callable(fun)
+    argnums = ensure_index(argnums)
+    docstr = (
+        "Value and gradient of {fun} with respect to positional argument(s) {argnums}. Takes the same "
+        "arguments as {fun} but returns a two-element tuple where the first element is the value of "
+        "{fun} and the second element is the gradient."
+    )
+
+    @wraps(fun, docstr=docstr, argnums=argnums)
+    @api_boundary
+    def value_and_grad_f(*args, **kwargs):
+        max_argnum = argnums if isinstance(argnums, int) else max(argnums, default=-1)
+        if max_argnum >= len(args):
+            raise TypeError(
+                f"differentiating with respect to argnums={argnums} requires at least "
+                f"{max_argnum + 1} positional arguments to be passed by the caller, but got only "
+                f"{len(args)} positional arguments."
+            )
+        f = functools.partial(fun, **kwargs) if kwargs else fun
+        f_partial, dyn_args = argnums_partial(f, argnums, args)
+        for leaf in tree_leaves(dyn_args):
+            _check_input_dtype("grad", holomorphic, allow_int, leaf)
+        flat, in_tree = tree_flatten(dyn_args)
+        if has_aux:
+            flat_fun, out_tree, get_aux = flatten_fun_aux(f_partial, in_tree)
+        else:
+            flat_fun, out_tree = flatten_fun_nokwargs(f_partial, in_tree)
+        outs, lin = ad.linearize(flat_fun, flat)
+        aux = get_aux() if has_aux else None
+        answer = tree_unflatten(out_tree(), outs)
+        _check_scalar(answer)
+        _check_output_dtype("grad", holomorphic, answer)
+        ct = _one(typeof(outs[0]))
+        grads = lin.backward([ct])
+        grads = [_finish_ct(g) for g in grads]
+        g = tree_unflatten(in_tree, grads)
+        g = g[0] if isinstance(argnums, int) else g
+        return ((answer, aux), g) if has_aux else (answer, g)
+
+    return value_and_grad_f
+
+
+@functools.cache
+def _one(aval):
+    """The cotangent of a scalar: one, as a constant that jaxprs show in place."""
+    if aval.weak_type and aval.dtype in (np.float32, np.float64):
+        return TypedFloat(1.0, aval.dtype)
+    if aval.weak_type and aval.dtype in (np.complex64, np.complex128):
+        return TypedComplex(1.0, aval.dtype)
+    return np.ones((), aval.dtype)
+
+
+def _finish_ct(ct):
+    """A cotangent as the array users get."""
+    ct = ad.instantiate_zeros(ct)
+    if (
+        isinstance(ct, (float, np.ndarray, np.generic))
+        and getattr(ct, "dtype", None) != dtypes.float0
+    ):
+        return core.hooks.to_array(ct)
+    return ct
+
+
+def _check_reduce_axes(reduce_axes) -> None:
+    if reduce_axes:
+        raise NotImplementedError("reduce_axes argument to grad is deprecated: it must be empty")
+
+
+def _check_scalar(x) -> None:
+    msg = "Gradient only defined for scalar-output functions. Output {}.".format
+    try:
+        aval = typeof(x)
+    except TypeError as e:
+        raise TypeError(msg(f"was {x}")) from e
+    if not isinstance(aval, core.ShapedArray):
+        raise TypeError(msg(f"had abstract value {aval}"))
+    if aval.shape != ():
+        raise TypeError(
+            msg(f"had shape: {aval.shape}")
+            + " Reduce it (jnp.sum, jnp.mean), or use jax.vjp or jax.jacrev."
+        )
+
+
+def _check_input_dtype(name, holomorphic, allow_int, x) -> None:
+    try:
+        aval = typeof(x)
+    except TypeError:
+        raise TypeError(
+            f"{name} requires arguments that are arrays or numbers, got {x!r} of type {type(x)}. "
+            "Differentiate by other arguments (argnums), or close over this one."
+        ) from None
+    if holomorphic:
+        if not dtypes.issubdtype(aval.dtype, np.complexfloating):
+            raise TypeError(
+                f"{name} with holomorphic=True requires inputs with complex dtype, but got "
+                f"{dtypes.dtype_name(aval.dtype)}."
+            )
+    elif name == "jacfwd" and not dtypes.issubdtype(aval.dtype, np.floating):
+        raise TypeError(
+            f"{name} requires real-valued inputs (input dtype that is a sub-dtype of np.floating), but "
+            f"got {dtypes.dtype_name(aval.dtype)}. For holomorphic differentiation, pass "
+            "holomorphic=True. For differentiation of non-holomorphic functions involving complex "
+            "inputs or integer inputs, use jax.jvp directly."
+        )
+    if (
+        dtypes.issubdtype(aval.dtype, dtypes.extended)
+        or dtypes.issubdtype(aval.dtype, np.integer)
+        or dtypes.issubdtype(aval.dtype, np.bool_)
+    ):
+        if not allow_int:
+            raise TypeError(
+                f"{name} requires real- or complex-valued inputs (input dtype that is a sub-dtype of "
+                f"np.inexact), but got {dtypes.dtype_name(aval.dtype)}. If you want to use Boolean- or "
+                "integer-valued inputs, use vjp or set allow_int to True."
+            )
+    elif not dtypes.issubdtype(aval.dtype, np.inexact):
+        raise TypeError(
+            f"{name} requires numerical-valued inputs (input dtype that is a sub-dtype of np.bool_ or "
+            f"np.number), but got {dtypes.dtype_name(aval.dtype)}."
+        )
+
+
+def _check_output_dtype(name, holomorphic, x) -> None:
+    aval = typeof(x)
+    text = dtypes.dtype_name(aval.dtype)
+    if dtypes.issubdtype(aval.dtype, dtypes.extended):
+        raise TypeError(f"{name} with output element type {text}")
+    if holomorphic:
+        if not dtypes.issubdtype(aval.dtype, np.complexfloating):
+            raise TypeError(
+                f"{name} with holomorphic=True requires outputs with complex dtype, but got {text}."
+            )
+    elif dtypes.issubdtype(aval.dtype, np.complexfloating):
+        raise TypeError(
+            f"{name} requires real-valued outputs (output dtype that is a sub-dtype of np.floating), "
+            f"but got {text}. For holomorphic differentiation, pass holomorphic=True. For "
+            "differentiation of non-holomorphic functions involving complex outputs, use jax.vjp "
+            "directly."
+        )
+    elif not dtypes.issubdtype(aval.dtype, np.floating):
+        raise TypeError(
+            f"{name} requires real-valued outputs (output dtype that is a sub-dtype of np.floating), "
+            f"but got {text}. For differentiation of functions with integer outputs, use jax.vjp "
+            "directly."
+        )
+
+
+class NotNeeded:
+    """In `VJP.args_res`: the place of an argument whose value the backward pass does not need."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return "NotNeeded()"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, NotNeeded)
+
+    def __hash__(self) -> int:
+        return hash(NotNeeded)
+
+
+register_pytree_node(NotNeeded, lambda _: ((), None), lambda *_: NotNeeded())
+
+
+class VJP:
+    """The function from cotangents to cotangents that `jax.vjp` returns.
+
+    It is a pytree of the values it needs, so that traced functions can return and take it.
+
+    Attributes:
+      in_tree: tree of the arguments of the differentiated function.
+      out_tree: tree of its result.
+      args_res: for each flat argument its value, or `NotNeeded()`. Entries may be replaced, by arrays of
+        the same type.
+      opaque_residuals: the other values that are needed.
+      jaxpr: the linear function from tangents to tangents, whose transpose this is.
+    """
+
+    def __init__(self, fun, lin, args, in_tree, out_tree, out_avals):
+        self._fun = fun
+        self._lin = lin  # a tape; None once the values are laid open
+        self._args = args
+        self._jaxpr = None
+        self._slots: tuple = ()  # for each constant of the jaxpr the argument it is, or None
+        self._args_res: list = []
+        self._opaque: list = []
+        self.in_tree = in_tree
+        self.out_tree = out_tree
+        self.out_avals = out_avals
+
+    @property
+    def jaxpr(self):
+        self._open()
+        return self._jaxpr
+
+    @property
+    def args_res(self) -> list:
+        self._open()
+        return self._args_res
+
+    @args_res.setter
+    def args_res(self, values) -> None:
+        self._open()
+        self._args_res = list(values)
+
+    @property
+    def opaque_residuals(self) -> list:
+        self._open()
+        return self._opaque
+
+    @opaque_residuals.setter
+    def opaque_residuals(self, values) -> None:
+        self._open()
+        self._opaque = list(values)
+
+    @property
+    def fun(self) -> Callable:
+        """The function of (flat cotangents) to flat cotangents."""
+        return self._backward
+
+    def _open(self) -> None:
+        """Turn the tape into a jaxpr, and sort the values it needs."""
+        if self._lin is None:
+            return
+        self._jaxpr, residuals = self._lin.to_jaxpr()
+        index = {id(x): i for i, x in enumerate(self._args)}
+        self._slots = tuple([index.get(id(r)) for r in residuals])
+        self._opaque = [r for r, i in zip(residuals, self._slots) if i is None]
+        self._args_res = [x if i in self._slots else NotNeeded() for i, x in enumerate(self._args)]
+        self._lin = self._args = None
+
+    def __call__(self, *args):
+        if len(args) != 1:
+            raise TypeError(
+                f"The function returned by `jax.vjp` applied to {self._name()} was called with "
+                f"{len(args)} arguments, but functions returned by `jax.vjp` must be called with a "
+                "single argument: the cotangent of the result. The cotangent of a result that is a tuple "
+                "is a tuple, f_vjp((ct1, ct2)), not f_vjp(ct1, ct2)."
+            )
+        cts, ct_tree = tree_flatten(args[0])
+        if ct_tree != self.out_tree:
+            raise ValueError(self._tree_mismatch(ct_tree))
+        cts = [
+            _checked_cotangent(ct, a, i, self) for i, (ct, a) in enumerate(zip(cts, self.out_avals))
+        ]
+        return tree_unflatten(self.in_tree, self._backward(cts))
+
+    def _backward(self, cts):
+        if self._lin is not None:
+            grads = self._lin.backward(cts)
+        else:
+            opaque = iter(self._opaque)
+            consts = [next(opaque) if i is None else self._args_res[i] for i in self._slots]
+            primals = [ad.UndefinedPrimal(a) for a in self._jaxpr.in_avals]
+            grads = ad.backward_pass(self._jaxpr, True, consts, primals, cts)
+        return [_finish_ct(g) for g in grads]
+
+    def _name(self) -> str:
+        return "the function" if self._fun is None else core.fun_source_info(self._fun)
+
+    def _tree_mismatch(self, ct_tree) -> str:
+        lines = [
+            f"  * result{keystr(path)} was a {was} in the original output, but a {now} here, so {why}"
+            for path, was, now, why in equality_errors_pytreedef(self.out_tree, ct_tree)
+        ]
+        return (
+            "unexpected tree structure: the argument of a function returned by `jax.vjp` must have the "
+            f"tree structure of the result of {self._name()}, but they differ:\n" + "\n".join(lines)
+        )
+
+    def with_refs(self, *refs):
+        """A function like this one that adds cotangents of some arguments to mutable arrays.
+
+        Args:
+          *refs: for each argument a tree like it of mutable arrays, or None where the cotangent is to be
+            returned.
+
+        Returns:
+          A function of the cotangent, returning a tuple with None for the arguments that have `refs`.
+        """
+
+        def call(ct):
+            grads = self(ct)
+            if len(refs) != len(grads):
+                raise TypeError(
+                    f"with_refs takes one tree for each of the {len(grads)} arguments, got {len(refs)}"
+                )
+            return tuple([g if r is None else tree_map(_add_to, r, g) for r, g in zip(refs, grads)])
+
+        return call
+
+    def __repr__(self) -> str:
+        return (
+            f"VJP(jaxpr={self.jaxpr}, in_tree={self.in_tree}, out_tree={self.out_tree}, "
+            f"args_res={self.args_res}, opaque_residuals={self.opaque_residuals})"
+        )
+
+    def _flatten(self):
+        self._open()
+        aux = (self._jaxpr, self._slots, self.in_tree, self.out_tree, tuple(self.out_avals))
+        return (self._args_res, self._opaque), aux
+
+    @classmethod
+    def _unflatten(cls, aux, residuals):
+        jaxpr, slots, in_tree, out_tree, out_avals = aux
+        self = cls(None, None, None, in_tree, out_tree, out_avals)
+        self._jaxpr, self._slots = jaxpr, slots
+        self._args_res, self._opaque = residuals
+        return self
+
+
+register_pytree_node(VJP, VJP._flatten, VJP._unflatten)
+
+
+def _add_to(ref, ct) -> None:
+    ref[...] += ct
+
+
+def _checked_cotangent(ct, aval, index: int, vjp_fun: VJP):
+    """A cotangent of a result of type `aval`; `Zero` where there is none."""
+    got, expected = typeof(ct), aval.to_ct_aval()
+    if got.dtype == dtypes.float0 and got.shape == expected.shape:
+        return Zero(expected)
+    if expected.dtype == dtypes.float0 and got.dtype == aval.dtype and got.shape == aval.shape:
+        return Zero(expected)  # whatever an integer's cotangent is, it does not count
+    if got.dtype == expected.dtype and got.shape == expected.shape:
+        return ct
+    dummies = tree_unflatten(vjp_fun.out_tree, [0] * vjp_fun.out_tree.num_leaves)
+    path = keystr([p for p, _ in generate_key_paths(dummies)][index])
+    where = f" at path {path}" if path else ""
+    raise ValueError(
+        f"unexpected JAX type (e.g. shape/dtype) for argument to VJP function{where}: got "
+        f"{got.str_short()}, but expected {expected.str_short()} because the corresponding "
+        f"output of the differentiated function had JAX type {aval.str_short()}"
+    )
+
+
+@api_boundary
+def vjp(fun: Callable, *primals, has_aux: bool = False, reduce_axes: Sequence = ()):
+    """The value of a function and its vector-Jacobian product.
+
+    Args:
+      fun: function of arrays and pytrees.
+      *primals: arguments, at which it is differentiated.
+      has_aux: whether `fun` returns a pair (result, auxiliary data).
+      reduce_axes: must be empty.
+
+    Returns:
+      (result, vjp_fun) or (result, vjp_fun, aux): `vjp_fun` takes a cotangent like the result and
+      returns a tuple of cotangents like the arguments.
+
+    >>> y, f_vjp = jax.vjp(jnp.sin, 0.)
+    >>> print(f_vjp(1.)[0])
+    1.0
+    """
+    _check_reduce_axes(reduce_axes)
+    check_callable(fun)
+    flat, in_tree = tree_flatten(primals)
+    for x in flat:
+        _check_arg(x)
+    if has_aux:
+        flat_fun, out_tree, get_aux = flatten_fun_aux(fun, in_tree)
+    else:
+        flat_fun, out_tree = flatten_fun_nokwargs(fun, in_tree)
+    outs, lin = ad.linearize(flat_fun, flat)
+    aux = get_aux() if has_aux else None
+    answer = tree_unflatten(out_tree(), outs)
+    vjp_fun = VJP(fun, lin, flat, in_tree, out_tree(), [typeof(x) for x in outs])
+    return (answer, vjp_fun, aux) if has_aux else (answer, vjp_fun)
+
+
+def _check_arg(x) -> None:
+    if not core.valid_jaxtype(x):
+        raise TypeError(f"Argument {x!r} of type {type(x)} is not a valid JAX type.")
+
+
+def fwd_and_bwd(
+    fun: Callable, argnums: int | Sequence[int], has_aux: bool = False, jitted: bool = True
+) -> tuple[Callable, Callable]:
+    """Forward and backward passes of a function, as two functions.
+
+    Args:
+      fun: function of arrays and pytrees.
+      argnums: which positional argument(s) to differentiate by.
+      has_aux: whether `fun` returns a pair (result, auxiliary data).
+      jitted: whether to compile both.
+
+    Returns:
+      (fwd, bwd): `fwd(*args)` gives (result, residuals), or (result, residuals, aux);
+      `bwd(residuals, cotangent)` gives the cotangents of the arguments `argnums`.
+    """
+    check_callable(fun)
+
+    def fwd(*args, **kwargs):
+        f = functools.partial(fun, **kwargs) if kwargs else fun
+        f_partial, dyn_args = argnums_partial(f, argnums, args)
+        return vjp(f_partial, *dyn_args, has_aux=has_aux)
+
+    def bwd(f_vjp, outgrad):
+        g = f_vjp(outgrad)
+        return g[0] if isinstance(argnums, int) else g
+
+    return (pjit.make_jit(fwd), pjit.make_jit(bwd)) if jitted else (fwd, bwd)
+
+
+# Forward mode
+
+
+@api_boundary
+def jvp(fun: Callable, primals, tangents, has_aux: bool = False):
+    """The value of a function and its Jacobian-vector product.
+
+    Args:
+      fun: function of arrays and pytrees.
+      primals: tuple or list of arguments.
+      tangents: tuple or list of tangents, one like each argument.
+      has_aux: whether `fun` returns a pair (result, auxiliary data).
+
+    Returns:
+      (result, tangent), or (result, tangent, aux).
+
+    Raises:
+      TypeError: if trees, shapes or dtypes of primals and tangents do not fit.
+
+    >>> y, dy = jax.jvp(jnp.sin, (0.1,), (0.2,))
+    >>> print(dy)
+    0.19900084
+    """
+    check_callable(fun)
+    if not isinstance(primals, (tuple, list)) or not isinstance(tangents, (tuple, list)):
+        raise TypeError(
+            "primal and tangent arguments to jax.jvp must be tuples or lists; found "
+            f"{type(primals).__name__} and {type(tangents).__name__}."
+        )
+    flat, tree = tree_flatten(tuple(primals))
+    flat_t, tree_t = tree_flatten(tuple(tangents))
+    if tree != tree_t:
+        raise TypeError(
+            "primal and tangent arguments to jax.jvp must have the same tree structure; primals have "
+            f"tree structure {tree} whereas tangents have tree structure {tree_t}."
+        )
+    for p, t in zip(flat, flat_t):
+        _check_tangent("jvp", p, t)
+    if has_aux:
+        flat_fun, out_tree, get_aux = flatten_fun_aux(fun, tree)
+    else:
+        flat_fun, out_tree = flatten_fun_nokwargs(fun, tree)
+    outs, outs_t = ad.jvp(flat_fun, flat, flat_t)
+    answer = tree_unflatten(out_tree(), outs)
+    tangent = tree_unflatten(out_tree(), [_finish_ct(t) for t in outs_t])
+    return (answer, tangent, get_aux()) if has_aux else (answer, tangent)
+
+
+def _check_tangent(name: str, p, t) -> None:
+    aval, t_aval = typeof(p), typeof(t)
+    expected = core.primal_dtype_to_tangent_dtype(aval.dtype)
+    if expected != t_aval.dtype:
+        raise TypeError(
+            f"primal and tangent arguments to jax.{name} do not match; dtypes must be equal, or in case "
+            "of int/bool primal dtype the tangent dtype must be float0. Got primal dtype "
+            f"{dtypes.dtype_name(aval.dtype)} and so expected tangent dtype {dtypes.dtype_name(expected)}, but got "
+            f"tangent dtype {dtypes.dtype_name(t_aval.dtype)} instead."
+        )
+    if aval.shape != t_aval.shape:
+        raise ValueError(
+            f"jvp called with different primal and tangent shapes;Got primal shape {aval.shape} and "
+            f"tangent shape as {t_aval.shape}"
+        )
+
+
+@api_boundary
+def linearize(fun: Callable, *primals, has_aux: bool = False):
+    """The value of a function and its linear approximation at a point.
+
+    Args:
+      fun: function of arrays and pytrees.
+      *primals: arguments, at which it is linearized.
+      has_aux: whether `fun` returns a pair (result, auxiliary data).
+
+    Returns:
+      (result, f_jvp), or (result, f_jvp, aux): `f_jvp(*tangents)` gives the tangent of the result,
+      without evaluating `fun` again.
+
+    >>> y, f_jvp = jax.linearize(lambda x: 3. * jnp.sin(x) + jnp.cos(x / 2.), 2.)
+    >>> print(f_jvp(3.))
+    -5.007528
+    """
+    check_callable(fun)
+    flat, in_tree = tree_flatten(primals)
+    for x in flat:
+        _check_arg(x)
+    if has_aux:
+        flat_fun, out_tree, get_aux = flatten_fun_aux(fun, in_tree)
+    else:
+        flat_fun, out_tree = flatten_fun_nokwargs(fun, in_tree)
+    outs, lin = ad.linearize(flat_fun, flat)
+    aux = get_aux() if has_aux else None
+    jaxpr, consts = lin.to_jaxpr(api_util.debug_info("linearize", fun, primals))
+    in_avals = [typeof(x) for x in flat]
+    lifted = _LinearizedFunction(jaxpr, in_tree, out_tree(), in_avals)
+    f_jvp = Partial(lifted, consts)
+    answer = tree_unflatten(out_tree(), outs)
+    return (answer, f_jvp, aux) if has_aux else (answer, f_jvp)
+
+
+class _LinearizedFunction:
+    """Applies a linear jaxpr to tangents after checking their types."""
+
+    def __init__(self, jaxpr, in_tree, out_tree, in_avals):
+        self.jaxpr = jaxpr
+        self.in_tree = in_tree
+        self.out_tree = out_tree
+        self.in_avals = in_avals
+
+    def __call__(self, consts, *tangents):
+        flat, tree = tree_flatten(tangents)
+        if tree != self.in_tree:
+            raise TypeError(
+                "linearized function called with tangents of tree structure "
+                f"{tree}, but the primals have {self.in_tree}."
+            )
+        for aval, t in zip(self.in_avals, flat):
+            expected, got = aval.to_tangent_aval(), typeof(t)
+            if not core.typematch(expected, got):
+                raise ValueError(
+                    f"linearized function called on tangent values inconsistent with the original "
+                    f"primal values: got tangent aval {got} for primal aval {aval} but expected {expected}"
+                )
+        closed = core.ClosedJaxpr(self.jaxpr, consts)
+        outs = _apply_linear(closed, flat)
+        return tree_unflatten(self.out_tree, outs)
+
+
+def _apply_linear(closed, args):
+    return core.eval_jaxpr(closed.jaxpr, closed.consts, *args)
+
+
+def linear_transpose(fun: Callable, *primals, reduce_axes=()) -> Callable:
+    """The transpose of a function that is promised to be linear.
+
+    Args:
+      fun: a linear function.
+      *primals: arguments, of which only shapes and dtypes matter.
+      reduce_axes: must be empty.
+
+    Returns:
+      A function from a cotangent like the result to a tuple of cotangents like the arguments.
+
+    >>> f_t = jax.linear_transpose(lambda x, y: 0.5 * x - 0.5 * y, 1., 2.)
+    >>> print(*f_t(1.0))
+    0.5 -0.5
+    """
+    _check_reduce_axes(reduce_axes)
+    flat, in_tree = tree_flatten(primals)
+    flat_fun, out_tree = flatten_fun_nokwargs(fun, in_tree)
+    in_avals = [typeof(x) for x in flat]
+    info = api_util.debug_info("linear_transpose", fun, primals)
+    jaxpr, out_avals, consts = pe.trace_to_jaxpr_dynamic(flat_fun, in_avals, info)
+    all_dtypes = [a.dtype for a in (*in_avals, *out_avals)]
+    if not any(all(dtypes.issubdtype(d, k) for d in all_dtypes) for k in (np.inexact, np.integer)):
+        ins, outs = ([dtypes.dtype_name(a.dtype) for a in avals] for avals in (in_avals, out_avals))
+        raise TypeError(
+            "linear_transpose only supports [float or complex] -> [float or complex], and integer -> "
+            f"integer functions, but got {ins} -> {outs}."
+        )
+    jaxpr, _ = pe.dce_jaxpr(jaxpr, [True] * len(jaxpr.outvars), True)
+    tree = out_tree()
+
+    @api_boundary
+    def transposed(ct):
+        cts, ct_tree = tree_flatten(ct)
+        if ct_tree != tree:
+            raise TypeError(
+                f"cotangent tree does not match function output, expected {tree} but got {ct_tree}"
+            )
+        got = [typeof(c) for c in cts]
+        if not all(map(core.typecompat, out_avals, got)):
+            raise TypeError(
+                "cotangent type does not match function output, expected "
+                f"{[a.str_short() for a in out_avals]} but got {[a.str_short() for a in got]}"
+            )
+        dummies = [ad.UndefinedPrimal(a) for a in in_avals]
+        outs = ad.backward_pass(jaxpr, True, consts, dummies, cts)
+        return tree_unflatten(in_tree, [_finish_ct(o) for o in outs])
+
+    transposed.__name__ = getattr(fun, "__name__", "fun") + "_transpose"
+    return transposed

@@ -1,0 +1,75 @@
+"""Differentiation: forward mode, linearization onto a tape, and transposition.
+
+Forward mode (`JVPTrace`) pairs each value with its tangent. Reverse mode linearizes: `LinearizeTrace`
+computes primal values at once, in the parent trace, while operations on tangents are recorded by a
+`TapeTrace` as a list of linear operations (`TapeEqn`) with their residuals. Walking the tape backwards
+gives cotangents. A tape becomes a jaxpr only where somebody needs one.
+"""
+
+from jax._src.ad_util import (
+    SymbolicZero as SymbolicZero,
+    Zero as Zero,
+    add_jaxvals as add_jaxvals,
+    add_tangents as add_tangents,
+    instantiate as instantiate,
+    replace_internal_symbolic_zeros as replace_internal_symbolic_zeros,
+    replace_rule_output_symbolic_zeros as replace_rule_output_symbolic_zeros,
+    zeros_like_aval as zeros_like_aval,
+)
+from jax._src.interpreters.ad.forward import (
+    CustomVJPException as CustomVJPException,
+    JVPTrace as JVPTrace,
+    JVPTracer as JVPTracer,
+    TangentTrace as TangentTrace,
+    TangentTracer as TangentTracer,
+    custom_lin_p as custom_lin_p,
+    custom_vjp_linearize as custom_vjp_linearize,
+    jvp as jvp,
+    jvp_jaxpr as jvp_jaxpr,
+    raise_custom_vjp_error_on_jvp as raise_custom_vjp_error_on_jvp,
+)
+from jax._src.interpreters.ad.linearize import (
+    LinearizedJaxpr as LinearizedJaxpr,
+    LinearizeTrace as LinearizeTrace,
+    LinearizeTracer as LinearizeTracer,
+    SplitJaxpr as SplitJaxpr,
+    linearize as linearize,
+    linearize_jaxpr as linearize_jaxpr,
+    split_jaxpr as split_jaxpr,
+    vjp as vjp,
+)
+from jax._src.interpreters.ad.rules import (
+    bilinear_transpose as bilinear_transpose,
+    defbilinear as defbilinear,
+    defjvp as defjvp,
+    defjvp2 as defjvp2,
+    defjvp_zero as defjvp_zero,
+    deflinear as deflinear,
+    deflinear2 as deflinear2,
+    get_primitive_transpose as get_primitive_transpose,
+    linear_jvp as linear_jvp,
+    standard_jvp as standard_jvp,
+    standard_jvp2 as standard_jvp2,
+    zero_jvp as zero_jvp,
+)
+from jax._src.interpreters.ad.tape import (
+    Linearized as Linearized,
+    TapeEqn as TapeEqn,
+    TapeTrace as TapeTrace,
+    TapeTracer as TapeTracer,
+)
+from jax._src.interpreters.ad.transpose import (
+    backward_pass as backward_pass,
+    transpose_jaxpr as transpose_jaxpr,
+)
+from jax._src.interpreters.ad.values import (
+    UndefinedPrimal as UndefinedPrimal,
+    instantiate_zeros as instantiate_zeros,
+    is_undefined_primal as is_undefined_primal,
+    p2cz as p2cz,
+    p2tz as p2tz,
+    primitive_jvps as primitive_jvps,
+    primitive_linearizations as primitive_linearizations,
+    primitive_transposes as primitive_transposes,
+    zero_of as zero_of,
+)

@@ -1,0 +1,380 @@
+"""Forward mode: each value is paired with its tangent."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any, NoReturn
+
+from jax._src import core, dtypes
+from jax._src.ad_util import (
+    Zero,
+    replace_internal_symbolic_zeros,
+    replace_rule_output_symbolic_zeros,
+)
+from jax._src.core import (
+    AbstractValue,
+    ClosedJaxpr,
+    JaxprEqn,
+    JaxprPpContext,
+    JaxprPpSettings,
+    Primitive,
+    Trace,
+    Tracer,
+    cached_on_jaxpr,
+    trace_ctx,
+    typeof,
+)
+from jax._src.interpreters import partial_eval as pe
+from jax._src.interpreters.ad.values import instantiate_zeros, no_rule, zero_of
+from jax._src.util import split_list
+
+
+def jvp(
+    fun: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any]
+) -> tuple[list[Any], list[Any]]:
+    """Results and tangents of a flat function.
+
+    Args:
+      fun: function of flat arguments returning a sequence.
+      primals: argument values.
+      tangents: their tangents; may be `Zero`.
+
+    Returns:
+      Results, and their tangents (which may be `Zero`).
+    """
+    trace = JVPTrace(trace_ctx.trace)
+    args = [
+        p
+        if type(t) is Zero or getattr(t, "dtype", None) == dtypes.float0
+        else JVPTracer(trace, p, t)
+        for p, t in zip(primals, tangents)
+    ]
+    with core.set_current_trace(trace, check_leaks=True):
+        outs = fun(*args)
+        pairs = [trace.to_primal_tangent_pair(x) for x in outs]
+        del args, outs
+    trace.invalidate()
+    return [p for p, _ in pairs], [t for _, t in pairs]
+
+
+class TangentTracer(Tracer):
+    """A value and its tangent."""
+
+    __slots__ = ("primal", "tangent")
+
+    def __init__(self, trace: Trace, primal: Any, tangent: Any) -> None:
+        self._trace = trace
+        self.aval = typeof(primal)
+        self.primal = primal
+        self.tangent = tangent
+
+    def to_concrete_value(self) -> Any:
+        return core.to_concrete_value(self.primal)
+
+    def _to_scalar(self, cast: type) -> Any:
+        if cast is not int and self.to_concrete_value() is not None:
+            self._refuse_scalar(
+                cast,
+                " The value is being differentiated, and a Python number has no derivative: "
+                "jax.lax.stop_gradient(x) makes it a constant.",
+            )
+        return super()._to_scalar(cast)
+
+    def get_referent(self) -> Any:
+        return self.primal.get_referent() if isinstance(self.primal, Tracer) else self
+
+    def _origin_msg(self) -> str:
+        return self.primal._origin_msg() if isinstance(self.primal, Tracer) else ""
+
+    def _contents(self) -> Sequence[tuple[str, Any]]:
+        return [("primal", self.primal), ("tangent", self.tangent)]
+
+
+class TangentTrace(Trace):
+    """Pairs values with tangents: what forward mode and linearization share.
+
+    They differ in the trace in which rules run (`rule_trace`), and so in what becomes of tangents.
+    """
+
+    __slots__ = ("parent", "rule_trace")
+    tracer_class: type[TangentTracer]
+    parent: Trace
+    rule_trace: Trace
+
+    @property
+    def parent_trace(self) -> Trace:
+        return self.parent
+
+    def _rule(self, primitive: Primitive) -> Callable[..., Any] | None:
+        raise NotImplementedError
+
+    def to_primal_tangent_pair(self, x: Any) -> tuple[Any, Any]:
+        if type(x) is self.tracer_class and x._trace is self:
+            return x.primal, x.tangent
+        return x, Zero(typeof(x).to_tangent_aval())
+
+    def _unpack(self, args: Sequence[Any]) -> Any:
+        primals, tangents, perturbed = [], [], False
+        tracer_class = self.tracer_class
+        for x in args:
+            if type(x) is tracer_class and x._trace is self:
+                primals.append(x.primal)
+                tangents.append(x.tangent)
+                perturbed = True
+            else:
+                primals.append(x)
+                tangents.append(None)
+        if perturbed:
+            for i, t in enumerate(tangents):
+                if t is None:
+                    tangents[i] = Zero(typeof(primals[i]).to_tangent_aval())
+        return primals, tangents, perturbed
+
+    def _pack(self, primals: Sequence[Any], tangents: Sequence[Any]) -> list[Any]:
+        make = self.tracer_class
+        return [p if type(t) is Zero else make(self, p, t) for p, t in zip(primals, tangents)]
+
+    def process_primitive(
+        self, primitive: Primitive, args: Sequence[Any], params: dict[str, Any]
+    ) -> Any:
+        primals, tangents, perturbed = self._unpack(args)
+        outer = trace_ctx.trace
+        try:
+            if not perturbed:
+                trace_ctx.set_trace(self.parent)
+                return primitive.bind_with_trace(self.parent, primals, params)
+            rule = self._rule(primitive)
+            if rule is None:
+                raise no_rule("Differentiation rule", primitive)
+            trace_ctx.set_trace(self.rule_trace)
+            out, tangent_out = rule(primals, tangents, **params)
+            if primitive.multiple_results:
+                return self._pack(self._known(primitive, primals, params, out), tangent_out)
+        finally:
+            trace_ctx.set_trace(outer)
+        return out if type(tangent_out) is Zero else self.tracer_class(self, out, tangent_out)
+
+    def _known(
+        self,
+        primitive: Primitive,
+        primals: Sequence[Any],
+        params: dict[str, Any],
+        outs: Sequence[Any],
+    ) -> Any:
+        """The results of a rule, which must not depend on tangents."""
+        return outs
+
+    def process_custom_jvp_call(
+        self,
+        primitive: Primitive,
+        fun: Callable[..., Any],
+        jvp: Callable[..., Any],
+        args: Sequence[Any],
+        *,
+        symbolic_zeros: bool,
+    ) -> Any:
+        primals, tangents, perturbed = self._unpack(args)
+        if not perturbed:
+            with core.set_current_trace(self.parent):
+                return primitive.bind_with_trace(
+                    self.parent, (fun, jvp, *primals), dict(symbolic_zeros=symbolic_zeros)
+                )
+        with core.set_current_trace(self.rule_trace):
+            prepare = replace_internal_symbolic_zeros if symbolic_zeros else instantiate_zeros
+            outs = jvp(*primals, *map(prepare, tangents))
+            primals_out, tangents_out = split_list(outs, [len(outs) // 2])
+            tangents_out = [replace_rule_output_symbolic_zeros(t) for t in tangents_out]
+        return self._pack(primals_out, tangents_out)
+
+    def process_custom_vjp_call(
+        self,
+        primitive: Primitive,
+        fun: Callable[..., Any],
+        fwd: Callable[..., Any],
+        bwd: Callable[..., Any],
+        args: Sequence[Any],
+        *,
+        out_trees: Callable[[], Any],
+        symbolic_zeros: bool,
+    ) -> Any:
+        primals, tangents, perturbed = self._unpack(args)
+        if not perturbed:
+            with core.set_current_trace(self.parent):
+                return primitive.bind_with_trace(
+                    self.parent,
+                    (fun, fwd, bwd, *primals),
+                    dict(out_trees=out_trees, symbolic_zeros=symbolic_zeros),
+                )
+        with core.set_current_trace(self.rule_trace):
+            outs, tangents_out = custom_vjp_linearize(
+                fwd, bwd, primals, tangents, out_trees, symbolic_zeros
+            )
+        return self._pack(outs, tangents_out)
+
+
+class JVPTracer(TangentTracer):
+    """A value and its tangent, in forward mode."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return f"JVPTracer(primal={self.primal}, tangent={self.tangent})"
+
+    __str__ = __repr__
+
+
+core.register_tracer_class(JVPTracer)
+
+
+class JVPTrace(TangentTrace):
+    """Pushes tangents forward beside the values."""
+
+    __slots__ = ()
+    tracer_class = JVPTracer
+
+    def __init__(self, parent: Trace):
+        self._valid = True
+        self.parent = parent
+        self.rule_trace = parent
+
+    def _rule(self, primitive: Primitive) -> Callable[..., Any] | None:
+        return primitive.jvp
+
+
+def custom_vjp_linearize(
+    fwd: Callable[..., Any],
+    bwd: Callable[..., Any],
+    primals: Sequence[Any],
+    tangents: Sequence[Any],
+    out_trees: Callable[[], Any],
+    symbolic_zeros: bool,
+) -> Any:
+    """Results of a `custom_vjp` function, and tangents that only transposition can use.
+
+    `fwd` gives (residuals, results); `out_trees()` tells of its last call what `bwd` needs to know, as
+    its first argument.
+    """
+    perturbed = [type(t) is not Zero for t in tangents]
+    if any(perturbed[: getattr(fwd, "num_consts", 0)]):
+        raise CustomVJPException(
+            "Detected differentiation of a custom_vjp function with respect to a closed-over value. "
+            "Its rule gives cotangents of the explicit arguments only: make the value an argument "
+            "of the function and of its fwd rule, and return its cotangent from the bwd rule."
+        )
+    outs_and_res = fwd(*perturbed, *primals) if symbolic_zeros else fwd(*primals)
+    trees = out_trees()
+    res, outs = split_list(outs_and_res, [trees.num_res])
+    out_avals = [typeof(x).to_tangent_aval() for x in outs]
+    tangents_out = custom_lin_p.bind(
+        *res,
+        *[t for t in tangents if type(t) is not Zero],
+        num_res=len(res),
+        bwd=functools.partial(bwd, trees),
+        out_avals=tuple(out_avals),
+        in_zeros=tuple(t.aval if type(t) is Zero else None for t in tangents),
+        symbolic_zeros=symbolic_zeros,
+    )
+    tangents_out = [
+        Zero(a) if getattr(a, "dtype", None) == dtypes.float0 else t
+        for a, t in zip(out_avals, tangents_out)
+    ]
+    return outs, tangents_out
+
+
+custom_lin_p = Primitive("custom_lin", multiple_results=True)
+custom_lin_p.def_abstract_eval(lambda *_, out_avals, **__: list(out_avals))
+
+
+def raise_custom_vjp_error_on_jvp(*args: Any, **params: Any) -> NoReturn:
+    raise TypeError(
+        "can't apply forward-mode differentiation (jvp) to a custom_vjp function: it defines only a "
+        "reverse-mode rule. Define the function with jax.custom_jvp for both modes."
+    )
+
+
+custom_lin_p.def_impl(raise_custom_vjp_error_on_jvp)
+custom_lin_p.jvp = raise_custom_vjp_error_on_jvp
+
+
+class CustomVJPException(Exception):
+    """A `custom_vjp` function was differentiated by a value it closes over."""
+
+
+def _custom_lin_transpose(
+    cts: Sequence[Any],
+    *args: Any,
+    num_res: int,
+    bwd: Callable[..., Any],
+    out_avals: Sequence[AbstractValue],
+    in_zeros: Any,
+    symbolic_zeros: bool,
+) -> list[Any]:
+    res = args[:num_res]
+    if symbolic_zeros:
+        cts = [replace_internal_symbolic_zeros(ct) for ct in cts]
+    else:
+        cts = [instantiate_zeros(ct) for ct in cts]
+    cts_in = bwd(*res, *cts)
+    cts_in = [replace_rule_output_symbolic_zeros(ct) for ct in cts_in]
+    return [None] * num_res + [ct for ct, zero in zip(cts_in, in_zeros) if zero is None]
+
+
+custom_lin_p.transpose = _custom_lin_transpose
+
+
+def _custom_lin_pp(eqn: JaxprEqn, context: JaxprPpContext, settings: JaxprPpSettings) -> Any:
+    params = dict(
+        bwd=getattr(getattr(eqn.params["bwd"], "func", None), "name", "bwd"),
+        in_zeros=[zero is not None for zero in eqn.params["in_zeros"]],
+        num_res=eqn.params["num_res"],
+        symbolic_zeros=eqn.params["symbolic_zeros"],
+    )
+    return core.default_pp_eqn(eqn.replace(params=params), context, settings)
+
+
+custom_lin_p.pp = _custom_lin_pp
+
+
+@cached_on_jaxpr
+def _jvp_jaxpr(closed: ClosedJaxpr, nonzeros: tuple[Any, ...], instantiate: tuple[Any, ...]) -> Any:
+    info = closed.debug_info
+    out_nonzeros: list[bool] = []
+
+    def run(*args: Any) -> Any:
+        primals = args[: len(nonzeros)]
+        rest = iter(args[len(nonzeros) :])
+        tangents = [next(rest) if nz else zero_of(p) for p, nz in zip(primals, nonzeros)]
+        outs, tangents_out = jvp(core.jaxpr_as_fun(closed), primals, tangents)
+        out_nonzeros[:] = [
+            type(t) is not Zero or inst for t, inst in zip(tangents_out, instantiate)
+        ]
+        kept = [instantiate_zeros(t) for t, nz in zip(tangents_out, out_nonzeros) if nz]
+        return [*outs, *kept]
+
+    in_avals = list(closed.in_avals)
+    tangent_avals = [a.to_tangent_aval() for a, nz in zip(in_avals, nonzeros) if nz]
+    jaxpr, _, consts = pe.trace_to_jaxpr_dynamic(
+        run, in_avals + tangent_avals, info.with_unknown_names()
+    )
+    return ClosedJaxpr(jaxpr, consts), tuple(out_nonzeros)
+
+
+def jvp_jaxpr(
+    closed: ClosedJaxpr, nonzeros: Sequence[bool], instantiate: bool | Sequence[bool] = False
+) -> tuple[ClosedJaxpr, list[bool]]:
+    """The jaxpr that also pushes tangents forward.
+
+    Args:
+      closed: a jaxpr of n arguments.
+      nonzeros: which arguments have a tangent.
+      instantiate: results whose tangent must be there even if it is zero.
+
+    Returns:
+      A jaxpr from (arguments, nonzero tangents) to (results, nonzero tangents), and which results
+      have a tangent.
+    """
+    if type(instantiate) is bool:
+        instantiate = (instantiate,) * len(closed.out_avals)
+    jaxpr, nz = _jvp_jaxpr(closed, tuple(nonzeros), tuple(instantiate))
+    return jaxpr, list(nz)

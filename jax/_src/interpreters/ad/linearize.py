@@ -1,0 +1,304 @@
+"""Linearization: primal values are computed at once, and the linear part goes onto a tape."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from jax._src import core, dtypes, source_info_util
+from jax._src.ad_util import Zero
+from jax._src.core import (
+    AbstractValue,
+    ClosedJaxpr,
+    Literal,
+    Primitive,
+    Trace,
+    Tracer,
+    Var,
+    cached_on_jaxpr,
+    trace_ctx,
+    typeof,
+)
+from jax._src.interpreters import partial_eval as pe
+from jax._src.interpreters.ad.forward import TangentTrace, TangentTracer
+from jax._src.interpreters.ad.tape import Linearized, TapeTrace, TapeTracer
+from jax._src.interpreters.ad.values import instantiate_zeros
+
+
+def linearize(fun: Callable[..., Any], primals: Sequence[Any]) -> tuple[list[Any], Linearized]:
+    """Results of a flat function, and its linear part at `primals`.
+
+    All arguments are perturbed; those without a tangent space (integers) get `float0` tangents.
+    """
+    trace = LinearizeTrace(trace_ctx.trace)
+    tape = trace.tape
+    args = []
+    in_avals = []
+    for p in primals:
+        aval = typeof(p).to_tangent_aval()
+        in_avals.append(aval)
+        tangent = tape.new_input(aval)
+        if getattr(aval, "dtype", None) == dtypes.float0:
+            args.append(p)
+        else:
+            args.append(LinearizeTracer(trace, p, tangent))
+    with core.set_current_trace(trace, check_leaks=True):
+        outs = fun(*args)
+        pairs = [trace.to_primal_tangent_pair(x) for x in outs]
+        del args, outs
+    trace.invalidate()
+    primals_out = [p for p, _ in pairs]
+    return primals_out, Linearized(tape, in_avals, [t for _, t in pairs])
+
+
+def vjp(fun: Callable[..., Any], primals: Sequence[Any]) -> tuple[list[Any], Callable[..., Any]]:
+    """Results of a flat function, and the function from cotangents to cotangents."""
+    outs, lin = linearize(fun, primals)
+    return outs, lambda *cts: lin.backward(cts)
+
+
+class LinearizeTracer(TangentTracer):
+    """A value whose tangent is recorded on a tape."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        tangent = self.tangent.aval.str_short(short_dtypes=True)
+        return f"GradTracer(primal={self.primal}, typeof(tangent)={tangent})"
+
+    __str__ = __repr__
+
+
+core.register_tracer_class(LinearizeTracer)
+
+
+class LinearizeTrace(TangentTrace):
+    """Computes values in the parent trace and records the linear part on a tape."""
+
+    __slots__ = ("tape",)
+    tracer_class = LinearizeTracer
+
+    def __init__(self, parent: Trace):
+        self._valid = True
+        self.parent = parent
+        self.tape = self.rule_trace = TapeTrace(parent)
+
+    def _rule(self, primitive: Primitive) -> Callable[..., Any] | None:
+        return primitive.linearize or primitive.jvp
+
+    def _known(
+        self,
+        primitive: Primitive,
+        primals: Sequence[Any],
+        params: dict[str, Any],
+        outs: Sequence[Any],
+    ) -> Any:
+        if any([type(x) is TapeTracer and x._trace is self.tape for x in outs]):
+            # The rule computes results and tangents by one operation of unknown structure.
+            trace_ctx.set_trace(self.parent)
+            return primitive.bind_with_trace(self.parent, primals, params)
+        return outs
+
+    def new_arg(self, primal: Any) -> LinearizeTracer:
+        tangent = self.tape.new_input(typeof(primal).to_tangent_aval())
+        return LinearizeTracer(self, primal, tangent)
+
+
+class LinearizedJaxpr:
+    """A jaxpr taken apart into a primal and a linear one (see `linearize_jaxpr`).
+
+    Attributes:
+      primal: from arguments to (results, residuals that are not forwarded).
+      tangent: from (residuals, nonzero tangents) to the nonzero tangents of results.
+      num_residuals: how many residuals `tangent` takes, forwarded ones included.
+      residual_sources: for each residual `('in', i)`, `('out', i)` or `('res', i)`: an argument, a
+        result, or an extra result of `primal`.
+      nonzero_outs: which results have a tangent.
+    """
+
+    __slots__ = (
+        "primal", "tangent", "num_residuals", "residual_sources", "nonzero_outs", "residual_avals",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        primal: Any,
+        tangent: Any,
+        residual_sources: list[tuple[str, int]],
+        nonzero_outs: list[bool],
+        residual_avals: list[AbstractValue],
+    ) -> None:
+        self.primal: ClosedJaxpr = primal
+        self.tangent: ClosedJaxpr = tangent
+        self.residual_sources = residual_sources
+        self.num_residuals = len(residual_sources)
+        self.nonzero_outs: list[bool] = nonzero_outs
+        self.residual_avals = residual_avals
+
+    def residuals(self, args: Sequence[Any], outs_and_res: Sequence[Any]) -> list[Any]:
+        """Values of the residuals, from arguments and from results of `primal`."""
+        num_outs = len(self.nonzero_outs)
+        where = {"in": args, "out": outs_and_res, "res": outs_and_res[num_outs:]}
+        return [where[kind][i] for kind, i in self.residual_sources]
+
+
+class SplitJaxpr:
+    """A jaxpr split into what is known and what depends on tangents (see `split_jaxpr`).
+
+    Attributes:
+      known: from known arguments to (known results, residuals that are not known arguments).
+      tangent: from (residuals, tangents) to the results that depend on tangents.
+      residual_sources: for each residual `('in', i)`, a known argument, or `('res', i)`.
+      depends: which results depend on tangents.
+    """
+
+    __slots__ = ("known", "tangent", "residual_sources", "depends")
+
+    def __init__(
+        self,
+        known: ClosedJaxpr,
+        tangent: Any,
+        residual_sources: list[tuple[str, int]],
+        depends: Any,
+    ) -> None:
+        self.known: ClosedJaxpr = known
+        self.tangent: ClosedJaxpr = tangent
+        self.residual_sources = residual_sources
+        self.depends = depends
+
+
+@cached_on_jaxpr
+def split_jaxpr(closed: ClosedJaxpr, linear: tuple[Any, ...]) -> SplitJaxpr:
+    """Split a jaxpr, linear in some arguments once the others are known, into known and linear parts."""
+    info = closed.debug_info.with_unknown_names()
+    trace = pe.DynamicJaxprTrace(info, trace_ctx.trace)
+    tape = TapeTrace(trace)
+    args = [
+        tape.new_input(a) if lin else trace.new_arg(a) for a, lin in zip(closed.in_avals, linear)
+    ]
+    with source_info_util.reset_name_stack(), core.set_current_trace(tape):
+        outs = core.eval_jaxpr(closed.jaxpr, closed.consts, *args)
+    tape.invalidate()
+    depends = tuple([tape.is_linear(x) for x in outs])
+    lin = Linearized(
+        tape,
+        [a for a, is_lin in zip(closed.in_avals, linear) if is_lin],
+        [x for x, dep in zip(outs, depends) if dep],
+    )
+    tangent_jaxpr, residuals = lin.to_jaxpr(info)
+    known_args = [x for x, is_lin in zip(args, linear) if not is_lin]
+    sources, res_vars, const_vars, consts, extra = _residual_sources(
+        trace, known_args, (), tangent_jaxpr.constvars, residuals
+    )
+    known_outs = [x for x, dep in zip(outs, depends) if not dep]
+    known_jaxpr, known_consts = trace.to_jaxpr([*known_outs, *extra], info)
+    known_jaxpr, _ = pe.dce_jaxpr(known_jaxpr, [True] * len(known_jaxpr.outvars), True)
+    trace.finish()
+    tangent_jaxpr = tangent_jaxpr.replace(
+        constvars=const_vars, invars=res_vars + tangent_jaxpr.invars
+    )
+    return SplitJaxpr(
+        ClosedJaxpr(known_jaxpr, known_consts), ClosedJaxpr(tangent_jaxpr, consts), sources, depends
+    )
+
+
+def _residual_sources(
+    trace: Trace, args: Sequence[Any], outs: Sequence[Any], constvars: Sequence[Var], residuals: Any
+) -> Any:
+    """Where residuals of a linear jaxpr come from: arguments, results, or extra results.
+
+    Values that are not of `trace` are constants of the linear jaxpr.
+
+    Returns:
+      Sources, variables of residuals, variables and values of constants, and the extra results.
+    """
+    sources: list[tuple[str, int]] = []
+    res_vars: list[Var] = []
+    const_vars: list[Var] = []
+    consts: list[Any] = []
+    extra: list[Any] = []
+    arg_index = {x.val: i for i, x in enumerate(args)}
+    out_index: dict[Any, Any] = {}
+    for i, x in enumerate(outs):
+        if type(x) is pe.DynamicJaxprTracer and x._trace is trace and type(x.val) is Var:
+            out_index.setdefault(x.val, i)
+    for var, value in zip(constvars, residuals):
+        if not (type(value) is pe.DynamicJaxprTracer and value._trace is trace):
+            const_vars.append(var)
+            consts.append(value)
+            continue
+        if type(value.val) is Literal:
+            const_vars.append(var)
+            consts.append(value.val.val)
+            continue
+        res_vars.append(var)
+        if value.val in arg_index:
+            sources.append(("in", arg_index[value.val]))
+        elif value.val in out_index:
+            sources.append(("out", out_index[value.val]))
+        else:
+            sources.append(("res", len(extra)))
+            extra.append(value)
+    return sources, res_vars, const_vars, consts, extra
+
+
+@cached_on_jaxpr
+def linearize_jaxpr(
+    closed: ClosedJaxpr,
+    nonzeros: tuple[Any, ...],
+    instantiate: tuple[Any, ...] = (),
+    forward: bool = True,
+) -> LinearizedJaxpr:
+    """Take a jaxpr apart into a primal part with residuals and a linear part.
+
+    Args:
+      closed: the jaxpr.
+      nonzeros: which arguments are perturbed.
+      instantiate: which results must have a tangent even if it is zero; () for none.
+      forward: whether residuals that are arguments or results are not returned again.
+    """
+    instantiate = instantiate or (False,) * len(closed.out_avals)
+    info = closed.debug_info
+    parent = trace_ctx.trace
+    trace = pe.DynamicJaxprTrace(info, parent)
+    args = [trace.new_arg(a) for a in closed.in_avals]
+    lin = LinearizeTrace(trace)
+    lin_args: list[Tracer] = []
+    tangent_avals = []
+    for x, nz in zip(args, nonzeros):
+        if nz:
+            tracer = lin.new_arg(x)
+            tangent_avals.append(tracer.tangent.aval)
+            lin_args.append(tracer)
+        else:
+            lin_args.append(x)
+    with source_info_util.reset_name_stack():
+        with core.set_current_trace(lin):
+            outs = core.eval_jaxpr(closed.jaxpr, closed.consts, *lin_args)
+        pairs = [lin.to_primal_tangent_pair(x) for x in outs]
+        tangents = [t for _, t in pairs]
+        nonzero_outs = [type(t) is not Zero or inst for t, inst in zip(tangents, instantiate)]
+        with core.set_current_trace(trace):
+            kept = [instantiate_zeros(t) for t, nz in zip(tangents, nonzero_outs) if nz]
+    lin.invalidate()
+    tape = Linearized(lin.tape, tangent_avals, kept)
+    tangent_jaxpr, residuals = tape.to_jaxpr(info.with_unknown_names())
+    primal_outs = [p for p, _ in pairs]
+
+    sources, res_vars, const_vars, consts, extra = _residual_sources(
+        trace, args if forward else (), primal_outs if forward else (), tangent_jaxpr.constvars,
+        residuals,
+    )  # fmt: skip
+    primal_jaxpr, primal_consts = trace.to_jaxpr([*primal_outs, *extra], info.with_unknown_names())
+    primal_jaxpr, _ = pe.dce_jaxpr(primal_jaxpr, [True] * len(primal_jaxpr.outvars), True)
+    trace.finish()
+    tangent_jaxpr = tangent_jaxpr.replace(
+        constvars=const_vars, invars=res_vars + tangent_jaxpr.invars
+    )
+    return LinearizedJaxpr(
+        ClosedJaxpr(primal_jaxpr, primal_consts),
+        ClosedJaxpr(tangent_jaxpr, consts),
+        sources,
+        nonzero_outs,
+        [v.aval for v in res_vars],
+    )

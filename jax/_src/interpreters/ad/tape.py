@@ -1,0 +1,349 @@
+"""Tapes: the linear part of a function, recorded while the function runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from jax._src import core, source_info_util
+from jax._src.ad_util import Zero, add_jaxvals, zeros_like_aval
+from jax._src.core import (
+    AbstractValue,
+    DebugInfo,
+    Jaxpr,
+    Primitive,
+    Trace,
+    Tracer,
+    Var,
+    eval_trace,
+    trace_ctx,
+    typeof,
+)
+from jax._src.interpreters import partial_eval as pe
+from jax._src.interpreters.ad.values import UndefinedPrimal, no_rule
+
+
+class TapeEqn:
+    """A recorded linear operation: transposing it needs its primitive, inputs and parameters."""
+
+    __slots__ = ("primitive", "inputs", "params", "outs", "source_info")
+
+    def __init__(
+        self,
+        primitive: Primitive,
+        inputs: list[Any],
+        params: dict[str, Any],
+        outs: list[TapeTracer],
+        source_info: Any,
+    ) -> None:
+        self.primitive = primitive
+        self.inputs = inputs  # TapeTracers of this tape, and residual values
+        self.params = params
+        self.outs = outs
+        self.source_info = source_info
+
+
+class TapeTracer(Tracer):
+    """A tangent, known by its type: a numbered slot of a tape."""
+
+    __slots__ = ("index",)
+
+    def __init__(self, trace: Trace, aval: AbstractValue, index: int) -> None:
+        self._trace = trace
+        self.aval = aval
+        self.index = index
+
+    def __repr__(self) -> str:
+        return f"TangentTracer({self.aval})"
+
+    __str__ = __repr__
+
+
+core.register_tracer_class(TapeTracer)
+
+
+class TapeTrace(Trace):
+    """Runs operations on known values in the parent trace; records those on tangents."""
+
+    __slots__ = ("parent", "eqns", "num_slots", "num_inputs")
+
+    def __init__(self, parent: Trace):
+        self._valid = True
+        self.parent = parent
+        self.eqns: list[TapeEqn] = []
+        self.num_slots = 0
+        self.num_inputs = 0
+
+    def new_input(self, aval: AbstractValue) -> TapeTracer:
+        tracer = TapeTracer(self, aval, self.num_slots)
+        self.num_slots += 1
+        self.num_inputs += 1
+        return tracer
+
+    def is_linear(self, x: Any) -> bool:
+        return type(x) is TapeTracer and x._trace is self
+
+    def process_primitive(
+        self, primitive: Primitive, args: Sequence[Any], params: dict[str, Any]
+    ) -> Any:
+        for x in args:
+            if type(x) is TapeTracer and x._trace is self:
+                return self.record(primitive, args, params)
+        outer = trace_ctx.trace
+        trace_ctx.set_trace(self.parent)
+        try:
+            return primitive.bind_with_trace(self.parent, args, params)
+        finally:
+            trace_ctx.set_trace(outer)
+
+    def record(self, primitive: Primitive, args: Sequence[Any], params: dict[str, Any]) -> Any:
+        """Apply `primitive` to tangents, maybe among known values."""
+        if primitive.record is not None:
+            return primitive.record(self, args, params)
+        if primitive.dependence is not None:
+            return self.record_split(primitive, primitive.dependence, args, params)
+        return self.record_eqn(primitive, args, params)
+
+    def record_split(
+        self,
+        primitive: Primitive,
+        dependence: Callable[..., Any],
+        args: Sequence[Any],
+        params: dict[str, Any],
+    ) -> Any:
+        """Compute the results that no tangent reaches, and record the application for the others."""
+        linear = [self.is_linear(x) for x in args]
+        outs = list(dependence(linear, **params))
+        if all(outs):
+            return self.record_eqn(primitive, args, params)
+        avals = [typeof(x) for x in args]
+        out_avals, effects = primitive.eval_types(avals, params)
+        eqn = core.new_jaxpr_eqn(
+            [Var(a) for a in avals], [Var(a) for a in out_avals], primitive, params, effects
+        )
+        known, rest = pe.split_eqn(eqn, linear)
+        env = dict(zip(eqn.invars, args))
+        if known is not None:
+            with core.set_current_trace(self.parent):
+                values = primitive.bind(*[env[v] for v in known.invars], **known.params)
+            env.update(zip(known.outvars, values))
+        if rest is not None:
+            recorded = self.record_eqn(primitive, [env[v] for v in rest.invars], rest.params)
+            env.update(zip(rest.outvars, recorded))
+        return [env[v] for v in eqn.outvars]
+
+    def record_eqn(self, primitive: Primitive, args: Sequence[Any], params: dict[str, Any]) -> Any:
+        """Record an application all of whose results are tangents."""
+        avals = tuple([typeof(x) for x in args])
+        source_info = None if self.parent is eval_trace else source_info_util.current()
+        if primitive.multiple_results:
+            out_avals, _ = primitive.eval_types(avals, params)
+            n = self.num_slots
+            outs = [TapeTracer(self, a, n + i) for i, a in enumerate(out_avals)]
+            self.num_slots = n + len(outs)
+            self.eqns.append(TapeEqn(primitive, list(args), params, outs, source_info))
+            return outs
+        out_aval, _ = pe.cached_types(primitive, avals, params)
+        out = TapeTracer(self, out_aval, self.num_slots)
+        self.num_slots += 1
+        self.eqns.append(TapeEqn(primitive, list(args), params, [out], source_info))
+        return out
+
+    def process_custom_jvp_call(
+        self,
+        primitive: Primitive,
+        fun: Callable[..., Any],
+        jvp: Callable[..., Any],
+        args: Sequence[Any],
+        *,
+        symbolic_zeros: bool,
+    ) -> Any:
+        if any(self.is_linear(x) for x in args):
+            return fun(*args)  # a linear use: its operations are recorded as they come
+        with core.set_current_trace(self.parent):
+            return primitive.bind_with_trace(
+                self.parent, (fun, jvp, *args), dict(symbolic_zeros=symbolic_zeros)
+            )
+
+    def process_custom_vjp_call(
+        self,
+        primitive: Primitive,
+        fun: Callable[..., Any],
+        fwd: Callable[..., Any],
+        bwd: Callable[..., Any],
+        args: Sequence[Any],
+        *,
+        out_trees: Callable[[], Any],
+        symbolic_zeros: bool,
+    ) -> Any:
+        if any(self.is_linear(x) for x in args):
+            return fun(*args)
+        with core.set_current_trace(self.parent):
+            return primitive.bind_with_trace(
+                self.parent,
+                (fun, fwd, bwd, *args),
+                dict(out_trees=out_trees, symbolic_zeros=symbolic_zeros),
+            )
+
+
+class Linearized:
+    """The linear part of a function at a point: a tape, its inputs' types, and its outputs.
+
+    Attributes:
+      tape: recorded operations.
+      in_avals: tangent types of the inputs; the first slots of the tape.
+      outs: tangents of the results: slots, known values (constants) or `Zero`.
+    """
+
+    __slots__ = ("tape", "in_avals", "outs")
+
+    def __init__(self, tape: TapeTrace, in_avals: list[Any], outs: list[Any]):
+        self.tape = tape
+        self.in_avals = in_avals
+        self.outs = outs
+
+    def backward(self, cts: Sequence[Any]) -> list[Any]:
+        """Cotangents of the inputs, from cotangents of the results (either may be `Zero`)."""
+        tape = self.tape
+        slots: list[Any] = [None] * tape.num_slots
+        for out, ct in zip(self.outs, cts):
+            if type(out) is TapeTracer and type(ct) is not Zero:
+                _accumulate(slots, out.index, ct)
+        if trace_ctx.trace is eval_trace:
+            for eqn in reversed(tape.eqns):
+                _backward_eqn(tape, eqn, slots)
+        else:
+            for eqn in reversed(tape.eqns):
+                info = eqn.source_info
+                if info is None:
+                    _backward_eqn(tape, eqn, slots)
+                else:
+                    stack = info.name_stack.transform("transpose")
+                    with source_info_util.user_context(info.traceback, name_stack=stack):
+                        _backward_eqn(tape, eqn, slots)
+        return [
+            Zero(a.to_ct_aval()) if slots[i] is None else slots[i]
+            for i, a in enumerate(self.in_avals)
+        ]
+
+    def apply(self, tangents: Sequence[Any]) -> list[Any]:
+        """Tangents of the results from tangents of the inputs: run the tape forwards."""
+        tape = self.tape
+        slots: list[Any] = list(tangents) + [None] * (tape.num_slots - len(self.in_avals))
+        for eqn in tape.eqns:
+            args = [
+                slots[x.index] if type(x) is TapeTracer and x._trace is tape else x
+                for x in eqn.inputs
+            ]
+            out = eqn.primitive.bind(*args, **eqn.params)
+            if eqn.primitive.multiple_results:
+                for slot, o in zip(eqn.outs, out):
+                    slots[slot.index] = o
+            else:
+                slots[eqn.outs[0].index] = out
+        return [
+            slots[o.index] if type(o) is TapeTracer and o._trace is tape else o for o in self.outs
+        ]
+
+    def to_jaxpr(
+        self, debug_info: DebugInfo | None = None, nonzero_outs: bool = False
+    ) -> tuple[Jaxpr, list[Any]]:
+        """The linear function as a jaxpr with residuals as constants; without dead operations.
+
+        With `nonzero_outs` the jaxpr leaves out results that are symbolic zeros.
+        """
+        tape = self.tape
+        live = [False] * tape.num_slots
+        for o in self.outs:
+            if type(o) is TapeTracer and o._trace is tape:
+                live[o.index] = True
+        kept = []
+        for eqn in reversed(tape.eqns):
+            if any(live[o.index] for o in eqn.outs):
+                kept.append(eqn)
+                for x in eqn.inputs:
+                    if type(x) is TapeTracer and x._trace is tape:
+                        live[x.index] = True
+        kept.reverse()
+        builder = pe.DynamicJaxprTrace(debug_info)
+        vars_: list[Any] = [None] * tape.num_slots
+        for i, aval in enumerate(self.in_avals):
+            vars_[i] = builder.new_arg(aval).val
+
+        def atom(x: Any) -> Any:
+            if type(x) is TapeTracer and x._trace is tape:
+                return vars_[x.index]
+            return builder.to_atom(x)
+
+        for eqn in kept:
+            for o in eqn.outs:
+                vars_[o.index] = Var(o.aval)
+            builder.eqns.append(
+                core.new_jaxpr_eqn(
+                    [atom(x) for x in eqn.inputs],
+                    [vars_[o.index] for o in eqn.outs],
+                    eqn.primitive,
+                    eqn.params,
+                    eqn.primitive.eval_types([typeof(x) for x in eqn.inputs], eqn.params)[1]
+                    if eqn.primitive.effectful_abstract_eval
+                    else core.no_effects,
+                    eqn.source_info,
+                )
+            )
+        outvars = []
+        for o in self.outs:
+            if type(o) is Zero:
+                if nonzero_outs:
+                    continue
+                o = _zero_literal(o)
+            outvars.append(atom(o))
+        jaxpr = Jaxpr(
+            builder.constvars, builder.invars, outvars, builder.eqns,
+            core.join_effects(*[e.effects for e in builder.eqns]), debug_info,
+        )  # fmt: skip
+        return jaxpr, builder.consts
+
+
+def _zero_literal(z: Zero) -> Any:
+    with core.eval_context():
+        return zeros_like_aval(z.aval)
+
+
+def _accumulate(slots: list[Any], index: int, ct: Any) -> None:
+    old = slots[index]
+    slots[index] = ct if old is None else add_jaxvals(old, ct)
+
+
+def _backward_eqn(tape: TapeTrace, eqn: TapeEqn, slots: list[Any]) -> None:
+    primitive = eqn.primitive
+    outs = eqn.outs
+    if primitive.multiple_results:
+        ct: Any = []
+        used = False
+        for o in outs:
+            c = slots[o.index]
+            slots[o.index] = None
+            if c is None:
+                c = Zero(o.aval.to_ct_aval())
+            else:
+                used = True
+            ct.append(c)
+        if not used:
+            return
+    else:
+        index = outs[0].index
+        ct = slots[index]
+        if ct is None:
+            return
+        slots[index] = None
+    rule = primitive.transpose
+    if rule is None:
+        raise no_rule("Transpose rule (for reverse-mode differentiation)", primitive)
+    args = [
+        UndefinedPrimal(x.aval) if type(x) is TapeTracer and x._trace is tape else x
+        for x in eqn.inputs
+    ]
+    cts_in = rule(ct, *args, **eqn.params)
+    for x, c in zip(eqn.inputs, cts_in):
+        if c is not None and type(c) is not Zero and type(x) is TapeTracer and x._trace is tape:
+            _accumulate(slots, x.index, c)

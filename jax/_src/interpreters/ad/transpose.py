@@ -1,0 +1,139 @@
+"""Transposition of jaxprs: from cotangents of the results to cotangents of linear arguments."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from jax._src import source_info_util
+from jax._src.ad_util import Zero, add_jaxvals
+from jax._src.core import ClosedJaxpr, Jaxpr, Literal, Var, cached_on_jaxpr
+from jax._src.interpreters import partial_eval as pe
+from jax._src.interpreters.ad.values import UndefinedPrimal, is_undefined_primal, no_rule
+
+
+def backward_pass(
+    jaxpr: Jaxpr, transform_stack: Any, consts: Sequence[Any], primals_in: Sequence[Any],
+    cotangents_in: Sequence[Any],
+) -> list[Any]:  # fmt: skip
+    """Transpose a jaxpr at given values of its nonlinear arguments.
+
+    Args:
+      jaxpr: the jaxpr, linear in the arguments that are `UndefinedPrimal`.
+      transform_stack: whether to mark names as transposed.
+      consts: values of its constants.
+      primals_in: values, or `UndefinedPrimal` for linear arguments.
+      cotangents_in: cotangents of the results; may be `Zero`.
+
+    Returns:
+      Cotangents of all arguments: `Zero` where there is none, None for nonlinear arguments.
+    """
+    if all(type(ct) is Zero for ct in cotangents_in):
+        return [
+            Zero(v.aval.to_ct_aval()) if is_undefined_primal(p) else None
+            for v, p in zip(jaxpr.invars, primals_in)
+        ]
+    env: dict[Var, Any] = dict(zip(jaxpr.constvars, consts))
+    linear: set[Var] = set()
+    for v, p in zip(jaxpr.invars, primals_in):
+        if is_undefined_primal(p):
+            linear.add(v)
+        else:
+            env[v] = p
+    base_stack = source_info_util.current_name_stack()
+    linear_eqns = []
+    for eqn in jaxpr.eqns:
+        marked = [type(v) is not Literal and v in linear for v in eqn.invars]
+        if any(marked):
+            known, rest = pe.split_eqn(eqn, marked)
+            if rest is not None:
+                linear_eqns.append(rest)
+                linear.update(rest.outvars)
+            if known is None:
+                continue
+            eqn = known
+        vals = [v.val if type(v) is Literal else env[v] for v in eqn.invars]
+        funs, params = eqn.primitive.get_bind_params(eqn.params)
+        info = eqn.source_info
+        with (
+            source_info_util.user_context(info.traceback, name_stack=base_stack + info.name_stack),
+            eqn.ctx.manager,
+        ):
+            out = eqn.primitive.bind(*funs, *vals, **params)
+        env.update(
+            zip(eqn.outvars, out) if eqn.primitive.multiple_results else [(eqn.outvars[0], out)]
+        )
+
+    cts: dict[Var, Any] = {}
+
+    def add_ct(v: Any, ct: Any) -> None:
+        if ct is None or type(ct) is Zero or type(v) is Literal:
+            return
+        cts[v] = add_jaxvals(cts[v], ct) if v in cts else ct
+
+    for atom, ct in zip(jaxpr.outvars, cotangents_in):
+        if type(atom) is not Literal and atom in linear:
+            add_ct(atom, ct)
+    for eqn in reversed(linear_eqns):
+        outs = [cts.pop(v, None) for v in eqn.outvars]
+        if all(c is None for c in outs):
+            continue
+        outs = [Zero(v.aval.to_ct_aval()) if c is None else c for v, c in zip(eqn.outvars, outs)]
+        rule = eqn.primitive.transpose
+        if rule is None:
+            raise no_rule("Transpose rule (for reverse-mode differentiation)", eqn.primitive)
+        args = [
+            v.val if type(v) is Literal else UndefinedPrimal(v.aval) if v in linear else env[v]
+            for v in eqn.invars
+        ]
+        info = eqn.source_info
+        stack = (
+            base_stack + info.name_stack.transform("transpose") if transform_stack else base_stack
+        )
+        with source_info_util.user_context(info.traceback, name_stack=stack), eqn.ctx.manager:
+            cts_in = rule(outs if eqn.primitive.multiple_results else outs[0], *args, **eqn.params)
+        for atom, ct in zip(eqn.invars, cts_in):
+            if type(atom) is not Literal and atom in linear:
+                add_ct(atom, ct)
+    return [cts.get(v, Zero(v.aval.to_ct_aval())) if v in linear else None for v in jaxpr.invars]
+
+
+@cached_on_jaxpr
+def transpose_jaxpr(
+    closed: ClosedJaxpr, linear: tuple[Any, ...], ct_nonzero: tuple[Any, ...]
+) -> Any:
+    """The transpose of a jaxpr as a jaxpr.
+
+    Args:
+      closed: the jaxpr.
+      linear: which arguments it is linear in.
+      ct_nonzero: which results have a cotangent that is not zero.
+
+    Returns:
+      A closed jaxpr from (nonlinear arguments, nonzero cotangents) to the nonzero cotangents of linear
+      arguments, and which linear arguments have one.
+    """
+    out_nonzero: list[bool] = []
+    num_nonlinear = len(linear) - sum(linear)
+
+    def run(*args: Any) -> Any:
+        nonlinear, given = iter(args[:num_nonlinear]), iter(args[num_nonlinear:])
+        primals = [
+            UndefinedPrimal(a) if lin else next(nonlinear)
+            for a, lin in zip(closed.in_avals, linear)
+        ]
+        cts = [
+            next(given) if nz else Zero(a.to_ct_aval())
+            for a, nz in zip(closed.out_avals, ct_nonzero)
+        ]
+        cts_in = backward_pass(closed.jaxpr, False, closed.consts, primals, cts)
+        cts_in = [ct for ct, lin in zip(cts_in, linear) if lin]
+        out_nonzero[:] = [type(ct) is not Zero for ct in cts_in]
+        return [ct for ct in cts_in if type(ct) is not Zero]
+
+    in_avals = [a for a, lin in zip(closed.in_avals, linear) if not lin]
+    in_avals += [a.to_ct_aval() for a, nz in zip(closed.out_avals, ct_nonzero) if nz]
+    jaxpr, _, consts = pe.trace_to_jaxpr_dynamic(
+        run, in_avals, closed.debug_info.with_unknown_names()
+    )
+    return ClosedJaxpr(jaxpr, consts), tuple(out_nonzero)

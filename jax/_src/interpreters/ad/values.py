@@ -1,0 +1,57 @@
+"""What the parts of differentiation share: places of linear arguments, zeros, views on rules."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from jax._src.ad_util import SymbolicZero, Zero, zeros_like_aval
+from jax._src.core import AbstractValue, Primitive, RuleView, typeof
+from jax._src.tree_util import register_pytree_node
+
+primitive_jvps = RuleView("jvp")
+primitive_linearizations = RuleView("linearize")
+primitive_transposes = RuleView("transpose")
+
+
+class UndefinedPrimal:
+    """The place of a linear argument in a transpose rule: only its type is known."""
+
+    __slots__ = ("aval",)
+
+    def __init__(self, aval: AbstractValue):
+        self.aval = aval
+
+    def __repr__(self) -> str:
+        return f"UndefinedPrimal({self.aval})"
+
+
+register_pytree_node(UndefinedPrimal, lambda x: ((), x.aval), lambda aval, _: UndefinedPrimal(aval))
+register_pytree_node(Zero, lambda z: ((), z.aval), lambda aval, _: Zero(aval))
+register_pytree_node(SymbolicZero, lambda z: ((), z.aval), lambda aval, _: SymbolicZero(aval))
+
+
+def is_undefined_primal(x: Any) -> bool:
+    """Whether `x` stands for a linear argument in a transpose rule."""
+    return type(x) is UndefinedPrimal
+
+
+def instantiate_zeros(tangent: Any) -> Any:
+    """The tangent, as an array of zeros if it is a symbolic zero."""
+    return zeros_like_aval(tangent.aval) if type(tangent) is Zero else tangent
+
+
+def zero_of(x: Any) -> Zero:
+    """The zero tangent of a value."""
+    return Zero(typeof(x).to_tangent_aval())
+
+
+p2tz = zero_of
+
+
+def p2cz(x: Any) -> Zero:
+    """The zero cotangent of a value."""
+    return Zero(typeof(x).to_ct_aval())
+
+
+def no_rule(what: str, primitive: Primitive) -> NotImplementedError:
+    return NotImplementedError(f"{what} for '{primitive.name}' not implemented")

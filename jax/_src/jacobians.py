@@ -1,0 +1,202 @@
+"""Whole matrices of derivatives: `jacfwd`, `jacrev`, `hessian`."""
+
+import functools
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from jax._src import core, dtypes, traceback_util
+from jax._src.api_util import argnums_partial, check_callable, ensure_index
+from jax._src.core import typeof
+from jax._src.derivatives import _check_input_dtype, _check_output_dtype, jvp, vjp
+from jax._src.tree_util import (
+    tree_flatten,
+    tree_leaves,
+    tree_map,
+    tree_structure,
+    tree_unflatten,
+)
+from jax._src.util import wraps
+from jax._src.vmap import vmap
+
+traceback_util.register_exclusion(__file__)
+api_boundary = traceback_util.api_boundary
+
+
+def jacfwd(
+    fun: Callable,
+    argnums: int | Sequence[int] = 0,
+    has_aux: bool = False,
+    holomorphic: bool = False,
+) -> Callable:
+    """The Jacobian of a function, column by column with forward mode.
+
+    Args:
+      fun: function of arrays and pytrees.
+      argnums: which positional argument(s) to differentiate by.
+      has_aux: whether `fun` returns a pair (result, auxiliary data).
+      holomorphic: whether `fun` is promised to be holomorphic.
+
+    Returns:
+      A function of the same arguments that returns a tree like the result, of trees like the argument:
+      each leaf has the shape of the result's leaf followed by that of the argument's.
+
+    >>> print(jax.jacfwd(lambda x: jnp.stack([x[0], x[0] * x[1]]))(jnp.array([2., 3.])))
+    [[1. 0.]
+     [3. 2.]]
+    """
+    check_callable(fun)
+    argnums = ensure_index(argnums)
+    docstr = (
+        "Jacobian of {fun} with respect to positional argument(s) {argnums}. Takes the same arguments "
+        "as {fun} but returns the jacobian of the output with respect to the arguments at positions "
+        "{argnums}."
+    )
+
+    @wraps(fun, docstr=docstr, argnums=argnums)
+    @api_boundary
+    def jacfun(*args, **kwargs):
+        f = functools.partial(fun, **kwargs) if kwargs else fun
+        f_partial, dyn_args = argnums_partial(f, argnums, args)
+        for leaf in tree_leaves(dyn_args):
+            _check_input_dtype("jacfwd", holomorphic, False, leaf)
+        basis = _std_basis(dyn_args)
+
+        def push(tangents):
+            out = jvp(f_partial, dyn_args, tangents, has_aux=has_aux)
+            return (out[1], out[0], out[2]) if has_aux else (out[1], out[0])
+
+        out = vmap(push, in_axes=0, out_axes=(-1, None, None) if has_aux else (-1, None))(basis)
+        jac, y = out[0], out[1]
+        for leaf in tree_leaves(y):
+            _check_jac_output("jacfwd", holomorphic, leaf)
+        example = dyn_args[0] if isinstance(argnums, int) else dyn_args
+        jac_tree = tree_map(lambda j: _unravel(example, -1, j), jac)
+        return (jac_tree, out[2]) if has_aux else jac_tree
+
+    return jacfun
+
+
+def _check_jac_output(name, holomorphic, x) -> None:
+    dtype = typeof(x).dtype
+    if holomorphic and not dtypes.issubdtype(dtype, np.complexfloating):
+        raise TypeError(
+            f"{name} with holomorphic=True requires outputs with complex dtype, but got "
+            f"{dtypes.dtype_name(dtype)}."
+        )
+
+
+def jacrev(
+    fun: Callable, argnums: int | Sequence[int] = 0, has_aux: bool = False, holomorphic: bool = False,
+    allow_int: bool = False,
+) -> Callable:  # fmt: skip
+    """The Jacobian of a function, row by row with reverse mode.
+
+    Args:
+      fun: function of arrays and pytrees.
+      argnums: which positional argument(s) to differentiate by.
+      has_aux: whether `fun` returns a pair (result, auxiliary data).
+      holomorphic: whether `fun` is promised to be holomorphic.
+      allow_int: whether to allow integer arguments.
+
+    Returns:
+      A function as of `jacfwd`.
+
+    >>> print(jax.jacrev(lambda x: jnp.stack([x[0], x[0] * x[1]]))(jnp.array([2., 3.])))
+    [[1. 0.]
+     [3. 2.]]
+    """
+    check_callable(fun)
+    argnums = ensure_index(argnums)
+    docstr = (
+        "Jacobian of {fun} with respect to positional argument(s) {argnums}. Takes the same arguments "
+        "as {fun} but returns the jacobian of the output with respect to the arguments at positions "
+        "{argnums}."
+    )
+
+    @wraps(fun, docstr=docstr, argnums=argnums)
+    @api_boundary
+    def jacfun(*args, **kwargs):
+        f = functools.partial(fun, **kwargs) if kwargs else fun
+        f_partial, dyn_args = argnums_partial(f, argnums, args)
+        for leaf in tree_leaves(dyn_args):
+            _check_input_dtype("jacrev", holomorphic, allow_int, leaf)
+        if has_aux:
+            y, pullback, aux = vjp(f_partial, *dyn_args, has_aux=True)
+        else:
+            y, pullback = vjp(f_partial, *dyn_args)
+        for leaf in tree_leaves(y):
+            _check_output_dtype("jacrev", holomorphic, leaf)
+        jac = vmap(pullback)(_std_basis(y))
+        jac = jac[0] if isinstance(argnums, int) else jac
+        example = dyn_args[0] if isinstance(argnums, int) else dyn_args
+        jac_tree = tree_map(lambda j: _unravel(y, 0, j), jac)
+        jac_tree = tree_util_transpose(tree_structure(example), tree_structure(y), jac_tree)
+        return (jac_tree, aux) if has_aux else jac_tree
+
+    return jacfun
+
+
+jacobian = jacrev
+
+
+def tree_util_transpose(outer, inner, tree):
+    """`tree_transpose` for trees whose inner leaves are arrays."""
+    flat = outer.flatten_up_to(tree)
+    columns = [inner.flatten_up_to(t) for t in flat]
+    rows = [[c[i] for c in columns] for i in range(inner.num_leaves)]
+    return tree_unflatten(inner, [tree_unflatten(outer, r) for r in rows])
+
+
+def hessian(
+    fun: Callable,
+    argnums: int | Sequence[int] = 0,
+    has_aux: bool = False,
+    holomorphic: bool = False,
+) -> Callable:
+    """The Hessian of a function; arguments as for `jacfwd`.
+
+    >>> print(jax.hessian(lambda x: x[0] ** 3 * x[1])(jnp.array([1., 2.])))
+    [[12.  3.]
+     [ 3.  0.]]
+    """
+    return jacfwd(
+        jacrev(fun, argnums, has_aux=has_aux, holomorphic=holomorphic),
+        argnums, has_aux=has_aux, holomorphic=holomorphic,
+    )  # fmt: skip
+
+
+def _std_basis(pytree):
+    """The standard basis of the tree's space: each leaf with a leading axis over all entries."""
+    leaves, tree = tree_flatten(pytree)
+    sizes = [int(np.prod(np.shape(x), dtype=np.int64)) for x in leaves]
+    total = sum(sizes)
+    dtype = dtypes.result_type(*leaves)
+    out, start = [], 0
+    for x, n in zip(leaves, sizes):
+        block = np.zeros((total, n), np.bool_)
+        block[start : start + n] = np.eye(n, dtype=np.bool_)
+        start += n
+        tangent_dtype = typeof(x).to_tangent_aval().dtype
+        if tangent_dtype == dtypes.float0:
+            tangent_dtype = dtype
+        block = core.hooks.convert_element_type(block, tangent_dtype, typeof(x).weak_type)
+        out.append(core.hooks.reshape(block, (total, *np.shape(x))))
+    return tree_unflatten(tree, out)
+
+
+def _unravel(pytree, axis: int, arr):
+    """Split dimension `axis` of `arr` into the leaves of a tree."""
+    leaves, tree = tree_flatten(pytree)
+    ndim = np.ndim(arr)
+    axis = axis % ndim
+    shape = np.shape(arr)
+    parts, start = [], 0
+    for x in leaves:
+        n = int(np.prod(np.shape(x), dtype=np.int64))
+        part = arr
+        if len(leaves) > 1:
+            part = core.hooks.slice_in_dim(arr, start, start + n, axis)
+        start += n
+        parts.append(core.hooks.reshape(part, (*shape[:axis], *np.shape(x), *shape[axis + 1 :])))
+    return tree_unflatten(tree, parts)

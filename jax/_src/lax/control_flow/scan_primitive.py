@@ -1,0 +1,700 @@
+"""The primitive of `scan`, with its rules.
+
+Its operands are (constants, initial carry, arrays scanned over), its results (final carry, stacked
+results); the body jaxpr takes (constants, carry, one slice of each) and gives (carry, results).
+"""
+
+from collections.abc import Callable
+
+import numpy as np
+
+from jax._src import ad_util, core, traceback_util
+from jax._src.ad_util import Zero
+from jax._src.core import ClosedJaxpr, Primitive, typeof
+from jax._src.interpreters import ad, batching, mlir, partial_eval as pe
+from jax._src.lax import lax, slicing
+from jax._src.lax.control_flow.common import def_compiled_impl, hoist, split_at
+
+traceback_util.register_exclusion(__file__)
+
+scan_p = Primitive("scan", multiple_results=True)
+
+
+def _scan_one_by_one(*args, **params):
+    return _scan_impl(*args, **dict(params, unroll=params["length"]))
+
+
+def_compiled_impl(scan_p, "jaxpr", _scan_one_by_one)
+
+
+def _scan_types(*avals, jaxpr, length, num_carry, **_):
+    out = jaxpr.out_avals
+    carry, ys = out[:num_carry], out[num_carry:]
+    effects = frozenset(e for e in jaxpr.effects)
+    return [*carry, *[core.unmapped_aval(length, 0, a) for a in ys]], effects
+
+
+scan_p.def_effectful_abstract_eval(_scan_types)
+
+
+def _hoist(args, params):
+    closed, tracers = pe.hoist_tracers(params["jaxpr"])
+    if tracers:
+        args = (*tracers, *args)
+        params = dict(params, jaxpr=closed, num_consts=params["num_consts"] + len(tracers))
+    return args, params
+
+
+pe.def_hoisting(scan_p, _hoist)
+
+
+def _scan_typecheck(_, *atoms, jaxpr, length, num_consts, num_carry, **params):
+    avals = [a.aval for a in atoms]
+    consts, carry, xs = split_at(avals, num_consts, num_carry)
+    want_consts, want_carry, want_xs = split_at(jaxpr.in_avals, num_consts, num_carry)
+    for name, want, got in (
+        ("constant", want_consts, consts),
+        ("carry", want_carry, carry),
+        ("sequence", [core.unmapped_aval(length, 0, a) for a in want_xs], xs),
+    ):
+        if len(want) != len(got) or not all(core.typecompat(a, b) for a, b in zip(want, got)):
+            raise core.JaxprTypeError(f"scan jaxpr takes {name} inputs {want}, called with {got}")
+    for a, b in zip(want_carry, jaxpr.out_avals):
+        if not core.typematch(a, b):
+            raise core.JaxprTypeError(
+                f"scan jaxpr carry input and output types differ: {a} and {b}"
+            )
+    return _scan_types(*avals, jaxpr=jaxpr, length=length, num_carry=num_carry)
+
+
+scan_p.typecheck = _scan_typecheck
+
+
+def _nonzero_carry_fixpoint(closed, nz_consts, nz_carry, nz_xs, nonzero_outs: Callable):
+    """Which carries are perturbed once the loop has run any number of times."""
+    num_carry = len(nz_carry)
+    nz_carry = list(nz_carry)
+    for _ in range(num_carry + 1):
+        nz_out = nonzero_outs((*nz_consts, *nz_carry, *nz_xs), tuple(nz_carry))
+        new = [a or b for a, b in zip(nz_carry, nz_out[:num_carry])]
+        if new == nz_carry:
+            return nz_carry, nz_out
+        nz_carry = new
+    raise AssertionError("fixpoint not reached")
+
+
+def _scan_jvp(primals, tangents, *, reverse, length, jaxpr, num_consts, num_carry, **params):
+    nonzeros = [type(t) is not Zero for t in tangents]
+    nz_consts, nz_init, nz_xs = split_at(nonzeros, num_consts, num_carry)
+    num_ys = len(jaxpr.out_avals) - num_carry
+    nz_carry, nz_out = _nonzero_carry_fixpoint(
+        jaxpr,
+        nz_consts,
+        nz_init,
+        nz_xs,
+        lambda nz, carry: ad.jvp_jaxpr(jaxpr, nz, [*carry, *[False] * num_ys])[1],
+    )
+    nz_all = [*nz_consts, *nz_carry, *nz_xs]
+    jvp, nz_out = ad.jvp_jaxpr(jaxpr, nz_all, [*nz_carry, *[False] * num_ys])
+    tangents = [
+        ad.instantiate_zeros(t) if nz and type(t) is Zero else t for t, nz in zip(tangents, nz_all)
+    ]
+    t_consts, t_carry, t_xs = split_at(tangents, num_consts, num_carry)
+    t_consts, t_carry, t_xs = (
+        [t for t in ts if type(t) is not Zero] for ts in (t_consts, t_carry, t_xs)
+    )
+    consts, carry, xs = split_at(primals, num_consts, num_carry)
+    # The jvp jaxpr has all primals before all tangents; scan wants constants, carries, sequences.
+    n_xs = len(xs)
+    order_in = _interleave(
+        [len(consts), len(carry), n_xs], [len(t_consts), len(t_carry), len(t_xs)]
+    )
+    n_tys = sum(nz_out[num_carry:])
+    order_out = _interleave([num_carry, num_ys], [len(t_carry), n_tys])
+    body = _permuted(jvp, tuple(order_in), tuple(order_out))
+    outs = scan_p.bind(
+        *consts, *t_consts, *carry, *t_carry, *xs, *t_xs, reverse=reverse, length=length, jaxpr=body,
+        num_consts=len(consts) + len(t_consts), num_carry=num_carry + len(t_carry), **params,
+    )  # fmt: skip
+    carry_out, t_carry_out, ys, t_ys = split_at(outs, num_carry, len(t_carry), num_ys)
+    t_out = iter([*t_carry_out, *t_ys])
+    out_avals = [typeof(x) for x in (*carry_out, *ys)]
+    return [*carry_out, *ys], [
+        next(t_out) if nz else Zero(a.to_tangent_aval()) for a, nz in zip(out_avals, nz_out)
+    ]
+
+
+scan_p.jvp = _scan_jvp
+
+
+def _interleave(first: list[int], second: list[int]) -> list[int]:
+    """Positions that bring [f0 f1 ..., s0 s1 ...] into the order [f0, s0, f1, s1, ...]."""
+    out, a, b = [], 0, sum(first)
+    for n, m in zip(first, second):
+        out.extend(range(a, a + n))
+        out.extend(range(b, b + m))
+        a, b = a + n, b + m
+    return out
+
+
+@core.cached_on_jaxpr
+def _permuted(closed: ClosedJaxpr, order_in: tuple, order_out: tuple) -> ClosedJaxpr:
+    jaxpr = closed.jaxpr
+    return ClosedJaxpr(
+        jaxpr.replace(
+            invars=[jaxpr.invars[i] for i in order_in],
+            outvars=[jaxpr.outvars[i] for i in order_out],
+            debug_info=jaxpr.debug_info.with_unknown_names(),
+        ),
+        closed.consts,
+    )
+
+
+def _scan_linearize(primals, tangents, *, reverse, length, jaxpr, num_consts, num_carry, **params):
+    nonzeros = [type(t) is not Zero for t in tangents]
+    nz_consts, nz_init, nz_xs = split_at(nonzeros, num_consts, num_carry)
+    num_ys = len(jaxpr.out_avals) - num_carry
+    no_ys = (False,) * num_ys
+    nz_carry, _ = _nonzero_carry_fixpoint(
+        jaxpr,
+        nz_consts,
+        nz_init,
+        nz_xs,
+        lambda nz, carry: ad.linearize_jaxpr(jaxpr, nz, (*carry, *no_ys)).nonzero_outs,
+    )
+    nz_all = (*nz_consts, *nz_carry, *nz_xs)
+    lin = ad.linearize_jaxpr(jaxpr, nz_all, (*nz_carry, *no_ys))
+    nz_out = lin.nonzero_outs
+    n_out = num_carry + num_ys
+
+    # Residuals: constants of the loop stay constants, slices scanned over are scanned over again,
+    # results are there already, and the rest is stacked. Carries are stacked too.
+    invariant, hoisted = _loop_invariant_residuals(lin, num_consts)
+    const_res, stacked_res, carry_in_res = [], [], []
+    for i, (kind, j) in enumerate(lin.residual_sources):
+        if kind == "in" and j < num_consts:
+            const_res.append(i)
+        elif i in invariant:
+            const_res.append(i)
+        elif kind == "in" and j < num_consts + num_carry:
+            carry_in_res.append(i)
+            stacked_res.append(i)
+        elif kind == "out" and j < num_carry:
+            stacked_res.append(i)
+        else:
+            stacked_res.append(i)
+    primal, where = _primal_body(lin, num_consts, num_carry, num_ys, tuple(sorted(invariant)))
+    outs = scan_p.bind(
+        *primals, reverse=reverse, length=length, jaxpr=primal, num_consts=num_consts,
+        num_carry=num_carry, **params,
+    )  # fmt: skip
+    consts, _, xs = split_at(primals, num_consts, num_carry)
+    computed = hoisted(consts) if invariant else {}
+
+    def residual(i):
+        kind, j = lin.residual_sources[i]
+        if i in invariant:
+            return computed[i]
+        if kind == "in" and j < num_consts:
+            return consts[j]
+        if kind == "in" and j >= num_consts + num_carry:
+            return xs[j - num_consts - num_carry]
+        if kind == "out" and j >= num_carry:
+            return outs[j]
+        return outs[where[i]]
+
+    primal_outs = outs[:n_out]
+    out_avals = [typeof(x) for x in primal_outs]
+    if not any(nz_out):
+        return primal_outs, [Zero(a.to_tangent_aval()) for a in out_avals]
+
+    tangents = [
+        ad.instantiate_zeros(t) if nz and type(t) is Zero else t for t, nz in zip(tangents, nz_all)
+    ]
+    t_consts, t_carry, t_xs = (
+        [t for t in ts if type(t) is not Zero] for ts in split_at(tangents, num_consts, num_carry)
+    )
+    m = lin.num_residuals
+    nt = [len(t_consts), len(t_carry), len(t_xs)]
+    starts = [m, m + nt[0], m + nt[0] + nt[1]]
+    order_in = (
+        *const_res,
+        *range(starts[0], starts[0] + nt[0]),
+        *range(starts[1], starts[1] + nt[1]),
+        *stacked_res,
+        *range(starts[2], starts[2] + nt[2]),
+    )
+    n_out_t = sum(nz_out)
+    body = _permuted(lin.tangent, order_in, tuple(range(n_out_t)))
+    t_outs = scan_p.bind(
+        *[residual(i) for i in const_res], *t_consts, *t_carry,
+        *[residual(i) for i in stacked_res], *t_xs,
+        reverse=reverse, length=length, jaxpr=body, num_consts=len(const_res) + nt[0],
+        num_carry=nt[1], **params,
+    )  # fmt: skip
+    t_outs = iter(t_outs)
+    return primal_outs, [
+        next(t_outs) if nz else Zero(a.to_tangent_aval()) for a, nz in zip(out_avals, nz_out)
+    ]
+
+
+scan_p.linearize = _scan_linearize
+
+
+def _loop_invariant_residuals(lin, num_consts: int):
+    """Residuals that depend on the loop's constants alone, and a function that computes them."""
+    jaxpr = lin.primal.jaxpr
+    n_out = len(lin.nonzero_outs)
+    if not any(kind == "res" for kind, _ in lin.residual_sources):
+        return set(), None
+    known = set(jaxpr.invars[:num_consts]) | set(jaxpr.constvars)
+    for eqn in jaxpr.eqns:
+        if not eqn.effects and all(type(v) is core.Literal or v in known for v in eqn.invars):
+            known.update(eqn.outvars)
+    invariant = {
+        i
+        for i, (kind, j) in enumerate(lin.residual_sources)
+        if kind == "res"
+        and type(jaxpr.outvars[n_out + j]) is not core.Literal
+        and jaxpr.outvars[n_out + j] in known
+    }
+    if not invariant:
+        return invariant, None
+
+    def compute(consts):
+        order = sorted(invariant)
+        used = [False] * len(jaxpr.outvars)
+        for i in order:
+            used[n_out + lin.residual_sources[i][1]] = True
+        hoisted, _ = pe.dce_jaxpr(
+            jaxpr, used, [True] * num_consts + [False] * (len(jaxpr.invars) - num_consts)
+        )
+        values = core.eval_jaxpr(hoisted, lin.primal.consts, *consts)
+        positions = sorted(n_out + lin.residual_sources[i][1] for i in order)
+        by_position = dict(zip(positions, values))
+        return {i: by_position[n_out + lin.residual_sources[i][1]] for i in order}
+
+    return invariant, compute
+
+
+def _primal_body(lin, num_consts: int, num_carry: int, num_ys: int, invariant: tuple):
+    """The body that also stacks the residuals that are not at hand otherwise.
+
+    Returns:
+      The body, and for each such residual the index among its results.
+    """
+    jaxpr = lin.primal.jaxpr
+    n_out = num_carry + num_ys
+    outvars = list(jaxpr.outvars[:n_out])
+    where: dict[int, int] = {}
+    for i, (kind, j) in enumerate(lin.residual_sources):
+        if i in invariant or (kind == "in" and (j < num_consts or j >= num_consts + num_carry)):
+            continue
+        if kind == "out" and j >= num_carry:
+            continue
+        where[i] = len(outvars)
+        source = {"in": jaxpr.invars, "out": jaxpr.outvars}.get(kind)
+        outvars.append(source[j] if source is not None else jaxpr.outvars[n_out + j])
+    cache = lin.primal._cache
+    key = ("scan primal body", num_consts, num_carry, invariant)
+    body = cache.get(key)
+    if body is None:
+        new, _ = pe.dce_jaxpr(
+            jaxpr.replace(outvars=outvars, debug_info=jaxpr.debug_info.with_unknown_names()),
+            [True] * len(outvars),
+            True,
+        )
+        body = cache[key] = ClosedJaxpr(new, lin.primal.consts)
+    return body, where
+
+
+def _scan_transpose(
+    cts, *args, reverse, length, jaxpr, num_consts, num_carry, unroll, _split_transpose
+):
+    linear = [ad.is_undefined_primal(x) for x in args]
+    consts_lin, carry_lin, xs_lin = split_at(linear, num_consts, num_carry)
+    ct_carry, ct_ys = cts[:num_carry], cts[num_carry:]
+    # An initial carry that is known may be followed by carries that are linear: its value (a zero
+    # tangent) then matters to nobody. Carries that stay known are computed first.
+    flows = _dependent_carries(jaxpr, tuple(linear), num_consts, num_carry)
+    if not all(flows):
+        return _scan_transpose_mixed(
+            cts, args, linear, flows, reverse, length, jaxpr, num_consts, num_carry, unroll,
+            _split_transpose,
+        )  # fmt: skip
+    ct_carry = [ad.instantiate_zeros(ct) for ct in ct_carry]
+    ys_nonzero = tuple([type(ct) is not Zero for ct in ct_ys])
+    known_consts = [x for x, lin in zip(args[:num_consts], consts_lin) if not lin]
+    known_xs = [x for x, lin in zip(args[num_consts + num_carry :], xs_lin) if not lin]
+    lin_const_avals = [x.aval for x, lin in zip(args[:num_consts], consts_lin) if lin]
+    body, nz_xs, used = _transposed_body(
+        jaxpr, tuple(consts_lin), num_carry, tuple(xs_lin), ys_nonzero
+    )
+    known_consts = [x for x, u in zip(known_consts, used) if u]
+    known_xs = [x for x, u in zip(known_xs, used[len(used) - len(known_xs) :]) if u]
+    ct_consts = [ad_util.zeros_like_aval(a.to_ct_aval()) for a in lin_const_avals]
+    outs = scan_p.bind(
+        *known_consts, *ct_consts, *ct_carry, *[ct for ct in ct_ys if type(ct) is not Zero], *known_xs,
+        reverse=not reverse, length=length, jaxpr=body, num_consts=len(known_consts),
+        num_carry=len(ct_consts) + num_carry, unroll=unroll, _split_transpose=_split_transpose,
+    )  # fmt: skip
+    ct_consts, ct_init, ct_xs = split_at(outs, len(ct_consts), num_carry)
+    ct_consts, ct_xs = iter(ct_consts), iter(ct_xs)
+    nz_iter = iter(nz_xs)
+    xs_args = args[num_consts + num_carry :]
+    return [
+        *[next(ct_consts) if lin else None for lin in consts_lin],
+        *[ct if lin else None for ct, lin in zip(ct_init, carry_lin)],
+        *[
+            (next(ct_xs) if next(nz_iter) else Zero(x.aval.to_ct_aval())) if lin else None
+            for x, lin in zip(xs_args, xs_lin)
+        ],
+    ]
+
+
+scan_p.transpose = _scan_transpose
+
+
+@core.cached_on_jaxpr
+def _transposed_body(
+    jaxpr: ClosedJaxpr, consts_lin: tuple, num_carry: int, xs_lin: tuple, ys_nonzero: tuple
+):
+    """The body of the transposed loop.
+
+    It takes (known constants, cotangents of linear constants so far, cotangent of the carry, cotangents of
+    results, known slices) and gives (cotangents of constants, of the carry, of linear slices). Given too
+    are which linear slices have a cotangent, and which of these arguments it takes indeed.
+    """
+    num_consts = len(consts_lin)
+    nk, nl = num_consts - sum(consts_lin), sum(consts_lin)
+    n_ys = sum(ys_nonzero)
+    linear = (*consts_lin, *(True,) * num_carry, *xs_lin)
+    nz_xs: list[bool] = []
+    in_avals = jaxpr.in_avals
+    out_avals = jaxpr.out_avals
+
+    def run(*args):
+        known_consts, ct_consts, ct_carry, ct_ys, known_xs = split_at(args, nk, nl, num_carry, n_ys)
+        kc, kx, cy = iter(known_consts), iter(known_xs), iter(ct_ys)
+        primals = [
+            ad.UndefinedPrimal(a) if lin else next(kc) if i < num_consts else next(kx)
+            for i, (a, lin) in enumerate(zip(in_avals, linear))
+        ]
+        cts = [
+            *ct_carry,
+            *[
+                next(cy) if nz else Zero(a.to_ct_aval())
+                for a, nz in zip(out_avals[num_carry:], ys_nonzero)
+            ],
+        ]
+        cts_in = ad.backward_pass(jaxpr.jaxpr, False, jaxpr.consts, primals, cts)
+        cts_in = [ct for ct, lin in zip(cts_in, linear) if lin]
+        new_consts, new_carry, new_xs = split_at(cts_in, nl, num_carry)
+        new_consts = [
+            ad.instantiate_zeros(ad.add_tangents(a, b)) for a, b in zip(ct_consts, new_consts)
+        ]
+        nz_xs[:] = [type(ct) is not Zero for ct in new_xs]
+        return [
+            *new_consts,
+            *[ad.instantiate_zeros(ct) for ct in new_carry],
+            *[ct for ct in new_xs if type(ct) is not Zero],
+        ]
+
+    consts_avals, carry_avals, xs_avals = split_at(in_avals, num_consts, num_carry)
+    avals = [
+        *[a for a, lin in zip(consts_avals, consts_lin) if not lin],
+        *[a.to_ct_aval() for a, lin in zip(consts_avals, consts_lin) if lin],
+        *[a.to_ct_aval() for a in carry_avals],
+        *[a.to_ct_aval() for a, nz in zip(out_avals[num_carry:], ys_nonzero) if nz],
+        *[a for a, lin in zip(xs_avals, xs_lin) if not lin],
+    ]
+    new, _, consts = pe.trace_to_jaxpr_dynamic(run, avals, jaxpr.debug_info.with_unknown_names())
+    # What is known may not be needed, where there are no cotangents of some results.
+    num_kx = len(xs_lin) - sum(xs_lin)
+    kept = [False] * nk + [True] * (len(avals) - nk - num_kx) + [False] * num_kx
+    new, used = pe.dce_jaxpr(new, [True] * len(new.outvars), kept)
+    return ClosedJaxpr(new, consts), tuple(nz_xs), used
+
+
+def _scan_dependence(marked, *, jaxpr, num_consts, num_carry, **_):
+    flows = _dependent_carries(jaxpr, tuple(marked), num_consts, num_carry)
+    ins = (*marked[:num_consts], *flows, *marked[num_consts + num_carry :])
+    return [*flows, *pe.dependent_outs(jaxpr, ins)[num_carry:]]
+
+
+scan_p.dependence = _scan_dependence
+
+
+def _dependent_carries(
+    jaxpr: ClosedJaxpr, marked: tuple, num_consts: int, num_carry: int
+) -> list[bool]:
+    """Which carries depend on marked operands once the loop has run any number of times."""
+    flows = list(marked[num_consts : num_consts + num_carry])
+    while True:
+        ins = (*marked[:num_consts], *flows, *marked[num_consts + num_carry :])
+        new = [a or b for a, b in zip(flows, pe.dependent_outs(jaxpr, ins))]
+        if new == flows:
+            return flows
+        flows = new
+
+
+def _scan_transpose_mixed(
+    cts,
+    args,
+    linear,
+    flows,
+    reverse,
+    length,
+    jaxpr,
+    num_consts,
+    num_carry,
+    unroll,
+    _split_transpose,
+):
+    """Transpose a loop some of whose carries are known: run these first and stack what they were."""
+    carry_lin = flows
+    xs_lin = linear[num_consts + num_carry :]
+    used = [not lin for lin in carry_lin] + [False] * (len(jaxpr.out_avals) - num_carry)
+    known_body, used_ins = pe.dce_jaxpr(
+        jaxpr.jaxpr, used,
+        [False] * num_consts + [not lin for lin in carry_lin] + [False] * len(xs_lin),
+    )  # fmt: skip
+    n_known = sum(not lin for lin in carry_lin)
+    kc = [x for x, u in zip(args[:num_consts], used_ins[:num_consts]) if u]
+    k_init = [x for x, lin in zip(args[num_consts : num_consts + num_carry], carry_lin) if not lin]
+    kx = [
+        x for x, u in zip(args[num_consts + num_carry :], used_ins[num_consts + num_carry :]) if u
+    ]
+    carry_vars = known_body.invars[len(kc) : len(kc) + n_known]
+    stacking = known_body.replace(outvars=[*known_body.outvars, *carry_vars])
+    outs = scan_p.bind(
+        *kc, *k_init, *kx, reverse=reverse, length=length, jaxpr=ClosedJaxpr(stacking, jaxpr.consts),
+        num_consts=len(kc), num_carry=n_known, unroll=unroll, _split_transpose=False,
+    )  # fmt: skip
+    history = outs[n_known:]
+    # The same loop with known carries as sequences.
+    invars = jaxpr.jaxpr.invars
+    c_vars, v_vars, x_vars = split_at(invars, num_consts, num_carry)
+    outvars = [
+        v for v, lin in zip(jaxpr.jaxpr.outvars[:num_carry], carry_lin) if lin
+    ] + jaxpr.jaxpr.outvars[num_carry:]
+    new = jaxpr.jaxpr.replace(
+        invars=[
+            *c_vars,
+            *[v for v, lin in zip(v_vars, carry_lin) if lin],
+            *[v for v, lin in zip(v_vars, carry_lin) if not lin],
+            *x_vars,
+        ],
+        outvars=outvars,
+        debug_info=jaxpr.debug_info.with_unknown_names(),
+    )
+    new_args = [
+        *args[:num_consts],
+        *[x for x, lin in zip(args[num_consts : num_consts + num_carry], carry_lin) if lin],
+        *history,
+        *args[num_consts + num_carry :],
+    ]
+    new_cts = [ct for ct, lin in zip(cts[:num_carry], carry_lin) if lin] + list(cts[num_carry:])
+    cts_in = _scan_transpose(
+        new_cts, *new_args, reverse=reverse, length=length, jaxpr=ClosedJaxpr(new, jaxpr.consts),
+        num_consts=num_consts, num_carry=num_carry - n_known, unroll=unroll,
+        _split_transpose=_split_transpose,
+    )  # fmt: skip
+    ct_consts, ct_carry, _, ct_xs = split_at(cts_in, num_consts, num_carry - n_known, n_known)
+    ct_carry = iter(ct_carry)
+    return [*ct_consts, *[next(ct_carry) if lin else None for lin in carry_lin], *ct_xs]
+
+
+def _scan_batch(axis_data, args, dims, *, reverse, length, jaxpr, num_consts, num_carry, **params):
+    batched = [d is not None for d in dims]
+    const_b, init_b, xs_b = split_at(batched, num_consts, num_carry)
+    num_ys = len(jaxpr.out_avals) - num_carry
+    carry_b = list(init_b)
+    for _ in range(num_carry + 1):
+        body, out_b = batching.batch_jaxpr(
+            jaxpr, axis_data, (*const_b, *carry_b, *xs_b), (*carry_b, *[False] * num_ys)
+        )
+        new = [a or b for a, b in zip(carry_b, out_b[:num_carry])]
+        if new == carry_b:
+            break
+        carry_b = new
+    consts, init, xs = split_at(args, num_consts, num_carry)
+    const_d, init_d, xs_d = split_at(dims, num_consts, num_carry)
+    size = axis_data.size
+    consts = [batching.moveaxis(x, d, 0) if d is not None else x for x, d in zip(consts, const_d)]
+    init = [
+        batching.bdim_at_front(x, d, size) if b else x for x, d, b in zip(init, init_d, carry_b)
+    ]
+    xs = [batching.moveaxis(x, d, 1) if d is not None else x for x, d in zip(xs, xs_d)]
+    outs = scan_p.bind(
+        *consts, *init, *xs, reverse=reverse, length=length, jaxpr=body, num_consts=num_consts,
+        num_carry=num_carry, **params,
+    )  # fmt: skip
+    out_dims = [0 if b else None for b in carry_b] + [1 if b else None for b in out_b[num_carry:]]
+    return outs, out_dims
+
+
+scan_p.axis_batch = _scan_batch
+
+
+def _scan_dce(used_outputs, eqn):
+    if not any(used_outputs) and not pe.has_effects(eqn):
+        return [False] * len(eqn.invars), None
+    closed = eqn.params["jaxpr"]
+    num_consts, num_carry = eqn.params["num_consts"], eqn.params["num_carry"]
+    used_carry, used_ys = list(used_outputs[:num_carry]), list(used_outputs[num_carry:])
+    for _ in range(num_carry + 1):
+        jaxpr, used_in = pe.dce_jaxpr(
+            closed.jaxpr,
+            [*used_carry, *used_ys],
+            [False] * num_consts
+            + used_carry
+            + [False] * (len(closed.in_avals) - num_consts - num_carry),
+        )
+        needed = used_in[num_consts : num_consts + num_carry]
+        new = [a or b for a, b in zip(used_carry, needed)]
+        if new == used_carry:
+            break
+        used_carry = new
+    if all(used_in) and all(used_carry) and all(used_ys) and len(jaxpr.eqns) == len(closed.eqns):
+        return list(used_in), eqn
+    key = ("scan dce", tuple(used_carry), tuple(used_ys))
+    new_closed = closed._cache.get(key)
+    if new_closed is None:
+        new_closed = closed._cache[key] = ClosedJaxpr(jaxpr, closed.consts)
+    outvars = [
+        v if used_outputs[i] else core.DropVar(v.aval)
+        for i, v in enumerate(eqn.outvars)
+        if (used_carry[i] if i < num_carry else used_ys[i - num_carry])
+    ]
+    new_eqn = eqn.replace(
+        invars=[v for v, u in zip(eqn.invars, used_in) if u],
+        outvars=outvars,
+        params=dict(
+            eqn.params,
+            jaxpr=new_closed,
+            num_consts=sum(used_in[:num_consts]),
+            num_carry=sum(used_carry),
+        ),
+        effects=jaxpr.effects,
+    )
+    return list(used_in), new_eqn
+
+
+scan_p.dce = _scan_dce
+
+
+def _scan_impl(*args, reverse, length, jaxpr, num_consts, num_carry, unroll, _split_transpose):
+    """The loop in terms of `while` (or unrolled): what it is lowered as."""
+    consts, carry, xs = split_at(args, num_consts, num_carry)
+    y_avals = jaxpr.out_avals[num_carry:]
+
+    def step(carry, x_slices):
+        outs = core.eval_jaxpr(jaxpr.jaxpr, jaxpr.consts, *consts, *carry, *x_slices)
+        return outs[:num_carry], outs[num_carry:]
+
+    if length == 0:
+        return [*carry, *[lax.full((0, *a.shape), 0, a.dtype) for a in y_avals]]
+    if length <= unroll:
+        order = range(length - 1, -1, -1) if reverse else range(length)
+        ys: list = [None] * length
+        for i in order:
+            carry, ys[i] = step(carry, [slicing.index_in_dim(x, i, keepdims=False) for x in xs])
+        stacked = [
+            lax.concatenate([lax.expand_dims(y, (0,)) for y in column], 0)
+            if length > 1
+            else lax.expand_dims(column[0], (0,))
+            for column in zip(*ys)
+        ]
+        return [*carry, *stacked]
+
+    steps, rest = divmod(length, unroll)
+    # Steps left over come first or last, unrolled; the loop does whole groups.
+    if rest:
+        main = length - rest
+        split = (rest, length) if reverse else (0, main)
+        first_xs = [slicing.slice_in_dim(x, *split) for x in xs]
+        rest_xs = [
+            slicing.slice_in_dim(x, 0, rest) if reverse else slicing.slice_in_dim(x, main, length)
+            for x in xs
+        ]
+        common = dict(
+            reverse=reverse, jaxpr=jaxpr, num_consts=num_consts, num_carry=num_carry, unroll=unroll,
+            _split_transpose=_split_transpose,
+        )  # fmt: skip
+        outs = _scan_impl(*consts, *carry, *first_xs, length=main, **common)
+        carry, ys_main = outs[:num_carry], outs[num_carry:]
+        outs = _scan_impl(*consts, *carry, *rest_xs, length=rest, **common)
+        carry, ys_rest = outs[:num_carry], outs[num_carry:]
+        pairs = zip(ys_rest, ys_main) if reverse else zip(ys_main, ys_rest)
+        return [*carry, *[lax.concatenate(list(p), 0) for p in pairs]]
+
+    ys = [
+        lax.full((length, *a.shape), 0, a.dtype)
+        if not _is_key(a)
+        else lax.empty((length, *a.shape), a.dtype)
+        for a in y_avals
+    ]
+
+    def body(i, state):
+        carry, ys = state[:num_carry], state[num_carry:]
+        for k in range(unroll):
+            at = lax.add(lax.mul(i, lax._const(i, unroll)), lax._const(i, k)) if unroll > 1 else i
+            if reverse:
+                at = lax.sub(lax._const(i, length - 1), at)
+            slices = [_slice_at(x, at) for x in xs]
+            carry, y = step(carry, slices)
+            ys = [_update_at(stack, v, at) for stack, v in zip(ys, y)]
+        return [*carry, *ys]
+
+    return _counted_loop(steps, body, [*carry, *ys])
+
+
+def _is_key(aval) -> bool:
+    return isinstance(aval.dtype, core.dtypes.ExtendedDType)
+
+
+def _slice_at(x, i):
+    """`x[i]` where `i` is known to be in bounds."""
+    return slicing.dynamic_index_in_dim(x, i, keepdims=False, allow_negative_indices=False)
+
+
+def _update_at(stack, value, i):
+    return slicing.dynamic_update_index_in_dim(stack, value, i, 0, allow_negative_indices=False)
+
+
+def _counted_loop(steps: int, body: Callable, state: list) -> list:
+    """`while` over a counter, as the primitive: its functions are staged here."""
+    from_zero = np.int32(0)
+    avals = [core.ShapedArray((), np.int32), *[typeof(x) for x in state]]
+
+    def cond(i, *_):
+        return [lax.lt(i, np.int32(steps))]
+
+    def run(i, *state):
+        return [lax.add(i, np.int32(1)), *body(i, list(state))]
+
+    cond_jaxpr, _, cond_consts = pe.trace_to_jaxpr_dynamic(cond, avals)
+    body_jaxpr, _, body_consts = pe.trace_to_jaxpr_dynamic(run, avals)
+    outs = while_hook[0].bind(
+        *cond_consts, *body_consts, from_zero, *state,
+        cond_nconsts=len(cond_consts), cond_jaxpr=hoist(cond_jaxpr),
+        body_nconsts=len(body_consts), body_jaxpr=hoist(body_jaxpr),
+    )  # fmt: skip
+    return outs[1:]
+
+
+# The `while` primitive, which scan is lowered with; set by the loops module.
+while_hook: list = [None]
+
+mlir.register_lowering(scan_p, mlir.lower_fun(_scan_impl, multiple_results=True))
+
+
+def _scan_pp(eqn, context, settings):
+    params = dict(eqn.params)
+    if not params["_split_transpose"]:
+        del params["_split_transpose"]
+    return core.default_pp_eqn(eqn, context, settings, sorted(params))
+
+
+scan_p.pp = _scan_pp

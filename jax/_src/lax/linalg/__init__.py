@@ -1,0 +1,1 @@
+"""Linear algebra: decompositions of (batches of) matrices, and systems of equations."""

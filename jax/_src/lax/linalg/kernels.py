@@ -1,0 +1,211 @@
+"""Calls of native linear-algebra kernels: LAPACK on CPUs, the vendors' libraries on GPUs.
+
+Kernels treat leading dimensions as a batch. They take matrices column by column, and vectors and scalars of
+a batch one after the other. They are registered with XLA when a program that needs one is lowered.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from jax._src import core, dtypes, lib
+from jax._src.interpreters import mlir
+from jax._src.interpreters.mlir.constants import ir_attribute
+from jax._src.lib.mlir import ir
+
+# ---------------------------------------------------------------------------------------------------
+# Names and registration
+
+_KERNEL_DTYPES = ("float32", "float64", "complex64", "complex128")
+GPU_PREFIXES = {"cuda": "cu", "rocm": "hip"}
+
+
+def lapack_target(ctx: Any, routine: str) -> str:
+    """The kernel of a LAPACK routine for the dtype of the first operand, like `lapack_spotrf_ffi`.
+
+    Args:
+      ctx: context of the lowering.
+      routine: name without the letter for the dtype, and with `_ffi`.
+
+    Raises:
+      NotImplementedError: for a dtype that LAPACK does not have.
+    """
+    dtype = ctx.avals_in[0].dtype
+    check_kernel_dtype(ctx, "CPU")
+    _register_lapack()
+    return lib.lapack.prepare_lapack_call(routine, dtype)
+
+
+def check_kernel_dtype(ctx: Any, where: str) -> None:
+    """Raises NotImplementedError unless the kernels know the dtype of the operands."""
+    name = str(ctx.avals_in[0].dtype)
+    if name not in _KERNEL_DTYPES:
+        raise NotImplementedError(
+            f"{ctx.primitive.name} is not implemented on {where} for dtype {name}, only for "
+            f"{', '.join(_KERNEL_DTYPES)}. Convert its operands with `x.astype(jnp.float32)`."
+        )
+
+
+@functools.cache
+def _register_lapack() -> None:
+    _register(lib.lapack)
+
+
+@functools.cache
+def register_gpu_kernels() -> None:
+    """Registers what the installed GPU plugins bring."""
+    for module in (lib.gpu_solver, lib.gpu_linalg, lib.gpu_sparse):
+        _register(module)
+
+
+def _register(module: Any) -> None:
+    for platform, targets in module.registrations().items():
+        platform = "Host" if platform == "cpu" else platform
+        for name, capsule, api_version in targets:
+            lib._jax.register_custom_call_target(
+                name, capsule, platform=platform, api_version=api_version
+            )
+    for name in module.batch_partitionable_targets():
+        lib._jax.register_custom_call_as_batch_partitionable(name)
+
+
+def on_gpus(rule: Callable[..., Any]) -> dict[str, Callable[..., Any]]:
+    """Lowering rules for CUDA and ROCm from one that takes a keyword `gpu`, "cu" or "hip"."""
+    return {platform: _gpu_rule(rule, prefix) for platform, prefix in GPU_PREFIXES.items()}
+
+
+def _gpu_rule(rule, prefix):
+    def lower(ctx, *operands, **params):
+        register_gpu_kernels()
+        return rule(ctx, *operands, gpu=prefix, **params)
+
+    return lower
+
+
+# ---------------------------------------------------------------------------------------------------
+# Calls
+
+
+def call(
+    ctx: Any,
+    target: str,
+    operands: Sequence[Any],
+    avals_in: Sequence[core.ShapedArray],
+    avals_out: Sequence[core.ShapedArray],
+    attributes: dict[str, Any] | None = None,
+    *,
+    batch_dims: int | None,
+    aliases: dict[int, int] | None = None,
+    row_major: bool = False,
+) -> Sequence[Any]:
+    """Emits the call of a kernel.
+
+    Args:
+      ctx: context of the lowering.
+      target: name of the kernel.
+      operands: IR values.
+      avals_in, avals_out: types of operands and results.
+      attributes: NumPy scalars, strings and bools for the kernel.
+      batch_dims: how many leading dimensions are a batch; None if the kernel takes none.
+      aliases: operand to the result that may overwrite it.
+      row_major: whether matrices are stored row by row.
+
+    Returns:
+      The IR values of the results.
+    """
+    extra = {}
+    if batch_dims is not None:
+        number = ir.StringAttr.get(str(batch_dims))
+        extra["mhlo.frontend_attributes"] = ir.DictAttr.get({"num_batch_dims": number})
+        if all(core.is_constant_shape(a.shape) for a in (*avals_in, *avals_out)):
+            rule = _sharding_rule(batch_dims, avals_in, avals_out)
+            extra["sdy.sharding_rule"] = ir.Attribute.parse(rule)
+    shapes = None
+    if not all(core.is_constant_shape(a.shape) for a in avals_out):
+        shapes = [mlir.eval_dynamic_shape_as_tensor(ctx, a.shape) for a in avals_out]
+    layouts = [
+        [_layout(a.ndim, batch_dims or 0, row_major) for a in avals] for avals in (avals_in, avals_out)
+    ]
+    config = {k: ir_attribute(v) for k, v in (attributes or {}).items()}
+    return mlir.custom_call(
+        target,
+        result_types=[mlir.aval_to_ir_type(ctx.module_context, a) for a in avals_out],
+        operands=operands,
+        backend_config=config,
+        api_version=4,
+        operand_output_aliases=aliases,
+        operand_layouts=layouts[0],
+        result_layouts=layouts[1],
+        result_shapes=shapes,
+        extra_attributes=extra,
+    ).results
+
+
+def _layout(ndim: int, batch_dims: int, row_major: bool) -> tuple[int, ...]:
+    order = list(range(ndim - 1, -1, -1))
+    if not row_major and ndim - batch_dims >= 2:
+        order[:2] = order[1], order[0]
+    return tuple(order)
+
+
+def _sharding_rule(batch_dims: int, avals_in, avals_out) -> str:
+    """Shardy's rule: batch dimensions correspond, all others are on their own."""
+    sizes: list[int] = []
+
+    def factors(aval):
+        out = []
+        for d, size in enumerate(aval.shape):
+            if d < batch_dims and len(sizes) > d:
+                out.append(d)
+            else:
+                out.append(len(sizes))
+                sizes.append(size)
+        return f"[{', '.join(map(_factor_name, out))}]"
+
+    ins, outs = ", ".join(map(factors, avals_in)), ", ".join(map(factors, avals_out))
+    named = ", ".join(f"{_factor_name(i)}={size}" for i, size in enumerate(sizes))
+    return f"#sdy.op_sharding_rule<({ins})->({outs}) {{{named}}}, custom>"
+
+
+def _factor_name(i: int) -> str:
+    return chr(ord("i") + i) if i < 18 else f"z_{i - 17}"
+
+
+# ---------------------------------------------------------------------------------------------------
+# Results of failed factorizations
+
+
+def info_aval(batch: Sequence[Any]) -> core.ShapedArray:
+    """The type of kernels' status: one int32 an element of the batch."""
+    return core.ShapedArray(tuple(batch), np.dtype(np.int32))
+
+
+def nan_unless(ctx: Any, info: Any, outputs: Sequence[Any], avals: Sequence[Any], compare="EQ"):
+    """`outputs`, with NaN in those elements of the batch for which `info` does not compare with 0."""
+    batch = avals[0].shape[: ir.RankedTensorType(info.type).rank]
+    zero = mlir.full_like_aval(ctx, 0, info_aval(batch))
+    ok = mlir.compare_hlo(info, zero, compare, "SIGNED")
+    return [_select_or_nan(ctx, ok, len(batch), x, aval) for x, aval in zip(outputs, avals)]
+
+
+def _select_or_nan(ctx, ok, batch_dims, x, aval):
+    nan = np.nan
+    if dtypes.issubdtype(aval.dtype, np.complexfloating):
+        nan = complex(np.nan, np.nan)
+    mask = core.ShapedArray(aval.shape, np.dtype(np.bool_))
+    ok = mlir.broadcast_in_dim(ctx, ok, mask, broadcast_dimensions=range(batch_dims))
+    return mlir.hlo.select(ok, x, mlir.full_like_aval(ctx, nan, aval))
+
+
+def subtract_one(ctx: Any, x: Any, aval: core.ShapedArray) -> Any:
+    """Fortran's indices as indices from zero."""
+    return mlir.hlo.subtract(x, mlir.full_like_aval(ctx, 1, aval))
+
+
+def char(letter: str) -> np.uint8:
+    """A letter as LAPACK's kernels take it."""
+    return np.uint8(ord(letter))

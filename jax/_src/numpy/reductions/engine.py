@@ -1,0 +1,272 @@
+"""How a reduction of jax.numpy works: its dtypes, its axes, and the steps around the reduction of lax."""
+
+from __future__ import annotations
+
+import math
+import numbers
+import operator
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from jax._src import core, dtypes
+from jax._src.basearray import Array
+from jax._src.core import eval_trace, trace_ctx
+from jax._src.lax import lax, parallel
+from jax._src.library_jit import inline_jit
+from jax._src.numpy import util
+from jax._src.numpy.util import (
+    _where,
+    check_arraylike,
+    check_no_float0s,
+    ensure_arraylike,
+    reject_out,
+)
+from jax._src.typing import ArrayLike
+from jax._src.util import canonicalize_axis
+
+# None, an integer, the name of a mapped axis, or a sequence of integers and names
+Axis = Any
+
+
+class Reduction:
+    """A reduction of NumPy on one of lax.
+
+    Args:
+      name: of the function in `jax.numpy`.
+      reduce: `reduce(x, axes)`, of arrays that are not boolean if `combine` is not a logical operation.
+      combine: the operation of two arrays.
+      identity: of a dtype, the value that changes nothing.
+      collective: `collective(x, names)`, the reduction over mapped axes; without it their values are
+        gathered and reduced.
+      has_identity: whether the reduction of no elements is defined.
+      logical: whether elements are taken as booleans.
+      upcast: whether small floats are added up as float32.
+      of_bools: what stands for `reduce`, `combine` and `collective` where the elements are boolean.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        reduce: Callable,
+        combine: Callable,
+        identity: Callable[[np.dtype], Any],
+        collective: Callable | None = None,
+        *,
+        has_identity: bool = True,
+        logical: bool = False,
+        upcast: bool = False,
+        of_bools: tuple[Callable, Callable, Callable] | None = None,
+    ):
+        self.name = name
+        self.operations = (reduce, combine, collective)
+        self.of_bools = of_bools or self.operations
+        self.identity = identity
+        self.has_identity = has_identity
+        self.logical = logical
+        self.upcast = upcast
+        self.programs: dict[Any, Callable] = {}
+        impl = partial(self.compute)
+        impl.__name__ = impl.__qualname__ = f"_reduce_{name}"  # type: ignore[attr-defined]
+        impl.__module__ = "jax.numpy"  # type: ignore[attr-defined]
+        self.general = inline_jit(
+            impl, static_argnames=("axis", "dtype", "keepdims", "promote_integers")
+        )
+
+    def __call__(
+        self,
+        a: ArrayLike,
+        axis: Axis,
+        dtype: Any,
+        out: None,
+        keepdims: bool,
+        initial: Any = None,
+        where: Any = None,
+        promote_integers: bool = True,
+    ) -> Array:
+        if type(axis) is list:
+            axis = tuple(axis)
+        if dtype is not None:
+            dtype = dtypes.check_and_canonicalize_user_dtype(dtype, self.name)
+        reject_out(self.name, out)
+        if axis is not None and not isinstance(axis, (int, tuple)):
+            axis = static_axis(axis, self.name)
+        compute = self.general if trace_ctx.trace is eval_trace else self.compute
+        return compute(
+            a,
+            initial,
+            where,
+            axis=axis,
+            dtype=dtype,
+            keepdims=bool(keepdims),
+            promote_integers=bool(promote_integers),
+        )
+
+    def program(self, axis: Axis, keepdims: bool) -> Callable:
+        """The reduction over some axes without further options, compiled."""
+        name = self.name
+
+        def run(a):
+            return self.compute(a, None, None, axis=axis, dtype=None, keepdims=keepdims)
+
+        run.__name__ = run.__qualname__ = f"_reduce_{name}"
+        if len(self.programs) > 256:
+            self.programs.clear()
+        program = self.programs[axis, keepdims] = inline_jit(run)
+        return program
+
+    def compute(
+        self, a, initial=None, where=None, *, axis=None, dtype=None, keepdims=False,
+        promote_integers=True,
+    ):  # fmt: skip
+        name = self.name
+        a = ensure_arraylike(name, a)
+        check_no_float0s(name, a)
+        if where is not None:
+            where = check_where(name, where)
+            if not self.has_identity and initial is None:
+                raise ValueError(
+                    f"reduction operation {name} does not have an identity, so to use a where mask one has"
+                    " to specify 'initial'"
+                )
+        axes, names = split_axes(canonical_axes(axis, a.ndim))
+        if not self.has_identity and initial is None:
+            for i in axes:
+                if core.definitely_equal(a.shape[i], 0):
+                    raise ValueError(
+                        f"zero-size array to reduction operation {name} which has no identity"
+                    )
+        if self.logical:
+            result_dtype = compute_dtype = np.dtype(bool)
+        else:
+            result_dtype = a.dtype if dtype is None else dtype
+            if dtype is None and promote_integers and self.has_identity:
+                result_dtype = promote_integer_dtype(result_dtype)
+            compute_dtype = upcast(result_dtype) if self.upcast else result_dtype
+        if a.dtype != compute_dtype or a.weak_type:
+            a = lax.convert_element_type(a, compute_dtype)
+        is_bool = compute_dtype == np.bool_
+        reduce, combine, collective = self.of_bools if is_bool else self.operations
+        if where is not None:
+            a = _where(where, a, np.asarray(self.identity(compute_dtype), compute_dtype)[()])
+        out = reduce(a, axes)
+        if names:
+            if collective is None:
+                out = reduce(parallel.all_gather(out, names), (0,))
+            else:
+                out = collective(out, names)
+        if initial is not None:
+            if np.ndim(util.lower_jax_array(initial)):
+                raise ValueError(
+                    f"initial value must be a scalar. Got array of shape {np.shape(initial)}"
+                )
+            out = combine(util.convert(util.lower_jax_array(initial), compute_dtype), out)
+        if keepdims and axes:
+            out = lax.expand_dims(out, axes)
+        if compute_dtype != result_dtype:
+            out = lax.convert_element_type(out, result_dtype)
+        return out
+
+
+# Axes
+
+
+def static_axis(axis: Any, name: str) -> Any:
+    """The `axis` argument of a function of that name as integers and names; of a tracer an error."""
+    if isinstance(axis, (list, tuple)) or np.ndim(axis):
+        return tuple([static_axis(i, name) for i in axis])
+    if is_axis_name(axis):
+        return axis
+    return core.concrete_or_error(operator.index, axis, f"axis argument to jnp.{name}().")
+
+
+def hashable_axis(axis: Any) -> Any:
+    return tuple(axis) if isinstance(axis, (list, np.ndarray)) else axis
+
+
+def canonical_axes(axis: Any, ndim: int) -> tuple[Any, ...]:
+    """Axes as a tuple: positions from zero on, and the names of mapped axes as they are."""
+    if axis is None:
+        return tuple(range(ndim))
+    if type(axis) is int and 0 <= axis < ndim:
+        return (axis,)
+    given = axis if isinstance(axis, (tuple, list)) else (axis,)
+    axes = tuple([i if is_axis_name(i) else canonicalize_axis(i, ndim) for i in given])
+    if len(set(axes)) != len(axes):
+        raise ValueError(f"duplicate value in 'axis': {axis}")
+    return axes
+
+
+def is_axis_name(axis: Any) -> bool:
+    """Whether this names a mapped axis, as any object may that is no number."""
+    return isinstance(axis, str) or not (
+        hasattr(axis, "__index__") or axis is None or isinstance(axis, numbers.Number)
+    )
+
+
+def split_axes(axes: tuple[Any, ...]) -> tuple[tuple[int, ...], tuple[Any, ...]]:
+    """The positions and the names among canonical axes."""
+    for axis in axes:
+        if type(axis) is not int:
+            names = tuple([i for i in axes if type(i) is not int])
+            return tuple([i for i in axes if type(i) is int]), names
+    return axes, ()
+
+
+def element_count(shape: tuple, axes: tuple, dtype: Any) -> Any:
+    """How many elements canonical axes have, as a scalar of that dtype."""
+    positions, names = split_axes(axes)
+    size = math.prod([shape[i] for i in positions])
+    if names:
+        size *= parallel.axis_size(names)
+    if core.is_symbolic_dim(size):
+        return lax.convert_element_type(core.dimension_as_value(size), dtype)
+    return np.asarray(size, dtype)[()]
+
+
+# Operands and dtypes
+
+
+def check_where(name: str, where: Any) -> Any:
+    check_arraylike(name, where)
+    where = util.lower_jax_array(where)
+    dtype = dtypes.dtype(where)
+    if dtype != np.bool_:
+        raise ValueError(f"jnp.{name}: where must be None or a boolean array; got where.{dtype=}.")
+    return where
+
+
+def promote_integer_dtype(dtype: Any) -> Any:
+    """The dtype of sums of a dtype: of booleans and small integers the default integers."""
+    if dtype == np.bool_:
+        return dtypes.default_int_dtype()
+    if dtypes.issubdtype(dtype, np.unsignedinteger):
+        default = dtypes.default_uint_dtype()
+    elif dtypes.issubdtype(dtype, np.integer):
+        default = dtypes.default_int_dtype()
+    else:
+        return dtype
+    return default if dtypes.itemsize_bits(dtype) < dtypes.itemsize_bits(default) else dtype
+
+
+def upcast(dtype: Any) -> Any:
+    """float32 for the floats with less bits, in which sums would lose too much."""
+    if dtypes.issubdtype(dtype, np.floating) and dtypes.itemsize_bits(dtype) < 32:
+        return np.dtype("float32")
+    return dtype
+
+
+def least(dtype):
+    if dtypes.issubdtype(dtype, np.inexact):
+        info = dtypes.finfo(dtype)
+        return -np.inf if dtypes.supports_inf(dtype) else info.min
+    return False if dtype == np.bool_ else dtypes.iinfo(dtype).min
+
+
+def greatest(dtype):
+    if dtypes.issubdtype(dtype, np.inexact):
+        info = dtypes.finfo(dtype)
+        return np.inf if dtypes.supports_inf(dtype) else info.max
+    return True if dtype == np.bool_ else dtypes.iinfo(dtype).max

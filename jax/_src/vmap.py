@@ -1,0 +1,182 @@
+"""`vmap`: a function of one example as a function of a batch."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from jax._src import api_util, core, traceback_util
+from jax._src.api_util import check_callable, flatten_axes, flatten_fun
+from jax._src.core import typeof
+from jax._src.interpreters import batching
+from jax._src.lax.control_flow.scan import vmap_hook
+from jax._src.tree_util import (
+    generate_key_paths,
+    keystr,
+    tree_flatten,
+    tree_leaves,
+    tree_unflatten,
+)
+from jax._src.util import wraps
+
+traceback_util.register_exclusion(__file__)
+api_boundary = traceback_util.api_boundary
+
+
+def vmap(
+    fun: Callable, in_axes: Any = 0, out_axes: Any = 0, axis_name: Any = None,
+    axis_size: int | None = None, spmd_axis_name: Any = None, sum_match: bool = False,
+) -> Callable:  # fmt: skip
+    """Map a function over an axis of its arguments.
+
+    Args:
+      fun: function of arrays and pytrees.
+      in_axes: which axis of each positional argument to map: an int, None for arguments that are the
+        same for all, or a tree prefix of the tuple of arguments.
+      out_axes: where the mapped axis is in the results: an int, None or a tree prefix.
+      axis_name: a name for the axis, for collectives such as `jax.lax.psum`.
+      axis_size: size of the axis; needed only if nothing is mapped.
+      spmd_axis_name: mesh axis (or axes) that the mapped axis is sharded over.
+      sum_match: whether results with out_axes None are summed over the axis.
+
+    Returns:
+      A function of arguments with an additional axis; keyword arguments are mapped over their axis 0.
+
+    Raises:
+      ValueError: if sizes disagree, or axes do not fit the arguments, naming them.
+
+    >>> print(jax.vmap(jnp.dot, in_axes=(0, None))(jnp.eye(2), jnp.array([1., 2.])))
+    [1. 2.]
+    """
+    check_callable(fun)
+    if isinstance(in_axes, list):
+        in_axes = tuple(in_axes)
+    if not (in_axes is None or type(in_axes) in {int, tuple} or isinstance(in_axes, (tuple,))):
+        raise TypeError(
+            "vmap in_axes must be an int, None, or a tuple of entries corresponding to the positional "
+            f"arguments passed to the function, but got {in_axes}."
+        )
+    if not all(_is_axis(leaf) for leaf in tree_leaves(in_axes)):
+        raise TypeError(
+            "vmap in_axes must be an int, None, or (nested) container with those types as leaves, but "
+            f"got {in_axes}."
+        )
+    if not all(_is_axis(leaf) for leaf in tree_leaves(out_axes)):
+        raise TypeError(
+            "vmap out_axes must be an int, None, or (nested) container with those types as leaves, but "
+            f"got {out_axes}."
+        )
+    spmd = spmd_axis_name
+    if spmd is not None and not isinstance(spmd, tuple):
+        spmd = (spmd,)
+    docstr = (
+        "Vectorized version of {fun}. Takes similar arguments as {fun} but with additional array axes "
+        "over which {fun} is mapped."
+    )
+    name = core.no_axis_name if axis_name is None else axis_name
+
+    @wraps(fun, docstr=docstr)
+    @api_boundary
+    def vmap_f(*args, **kwargs):
+        if isinstance(in_axes, tuple) and len(in_axes) != len(args):
+            raise ValueError(
+                "vmap in_axes must be an int, None, or a tuple of entries corresponding to the "
+                "positional arguments passed to the function, but got "
+                f"len(in_axes)={len(in_axes)}, len(args)={len(args)}"
+            )
+        flat, in_tree = tree_flatten((args, kwargs))
+        in_axes_flat = flatten_axes("vmap in_axes", in_tree, (in_axes, 0), kws=True)
+        size = _mapped_axis_size(fun, in_tree, flat, in_axes_flat, axis_size)
+        in_axes_flat = [
+            None if a is None else a + np.ndim(x) if a < 0 else a
+            for a, x in zip(in_axes_flat, flat)
+        ]
+        flat_fun, out_tree = flatten_fun(fun, in_tree)
+        axis_data = batching.AxisData(name, size, spmd)
+
+        def dests():
+            return flatten_axes("vmap out_axes", out_tree(), out_axes)
+
+        try:
+            outs = batching.batch(flat_fun, axis_data, in_axes_flat, dests, sum_match)(*flat)
+        except batching.SpecMatchError as err:
+            raise ValueError(_out_axes_error(fun, out_tree(), err.index)) from None
+        return tree_unflatten(out_tree(), outs)
+
+    return vmap_f
+
+
+def _is_axis(x) -> bool:
+    return x is None or (isinstance(x, (int, np.integer)) and not isinstance(x, bool))
+
+
+def _out_axes_error(fun, tree, index) -> str:
+    paths = [keystr(p) for p, _ in generate_key_paths(tree_unflatten(tree, [0] * tree.num_leaves))]
+    where = f" at tree path result{paths[index]}" if index is not None and paths[index] else ""
+    return (
+        f"vmap has mapped output but out_axes is None{where}: the result of "
+        f"{getattr(fun, '__name__', fun)} varies over the mapped axis, so its out_axes must be an int."
+    )
+
+
+def _mapped_axis_size(fun, tree, vals, dims, given: int | None) -> int:
+    """The one size of the mapped axes, checked."""
+    sizes = []
+    for i, (x, d) in enumerate(zip(vals, dims)):
+        if d is None:
+            continue
+        try:
+            shape = np.shape(x)
+            sizes.append(shape[d])
+        except (IndexError, TypeError):
+            ndim = np.ndim(x)
+            path = _arg_path(fun, tree, i)
+            min_rank = d + 1 if d >= 0 else -d
+            raise ValueError(
+                "vmap was requested to map its argument along axis "
+                f"{d}, which implies that its rank should be at least {min_rank}, but is only {ndim} "
+                f"(its shape is {np.shape(x)}). The argument is {path}."
+            ) from None
+    if not sizes:
+        if given is not None:
+            return given
+        if not vals:
+            raise ValueError(
+                "vmap wrapped function must be passed at least one argument containing an array or "
+                "axis_size must be specified, got no arguments"
+            )
+        raise ValueError(
+            "vmap must have at least one non-None value in in_axes or axis_size must be specified"
+        )
+    if given is not None:
+        sizes.append(given)
+    if len(set(sizes)) == 1:
+        return sizes[0]
+    if given is not None:
+        sizes.pop()
+    lines = ["vmap got inconsistent sizes for array axes to be mapped:"]
+    groups: dict[int, list[str]] = {}
+    for i, (x, d) in enumerate(zip(vals, dims)):
+        if d is not None:
+            text = f"axis {d} of {_arg_path(fun, tree, i)} of type {typeof(x).str_short()}"
+            groups.setdefault(np.shape(x)[d], []).append(text)
+    if given is not None:
+        groups.setdefault(given, []).append("the argument axis_size")
+    for size, items in sorted(groups.items(), key=lambda kv: -len(kv[1])):
+        if len(items) == 1:
+            lines.append(f"  * one axis had size {size}: {items[0]};")
+        else:
+            shown = items[:3] + (["..."] if len(items) > 3 else [])
+            lines.append(
+                f"  * most axes ({len(items)} of them) had size {size}, e.g. {', '.join(shown)};"
+            )
+    raise ValueError("\n".join(lines)[:-1] + ".")
+
+
+def _arg_path(fun, tree, index: int) -> str:
+    names = api_util.arg_names_thunk(fun, tree)()
+    return f"argument {names[index]}" if names[index] else f"argument number {index}"
+
+
+# `lax.map` in batches is below this layer and needs `vmap`.
+vmap_hook[0] = vmap

@@ -1,0 +1,30 @@
+"""The cases in numpy_reductions_cases.py against the reference build and NumPy; what it lacks against itself."""
+
+import numpy as np
+import pytest
+from op_testing import case_tests
+
+import jax
+import jax.numpy as jnp
+
+reference, test_reference, test_numpy = case_tests(__file__)
+X = np.arange(-5.0, 13, dtype=np.float32).reshape(2, 3, 3)
+
+
+@pytest.mark.parametrize("name", "prod any all nanmax nanmin average".split())
+def test_mapped_axes_the_reference_does_not_reduce(name):
+    op = getattr(jnp, name)
+    out = jax.vmap(lambda x: op(x, axis=("i", 1)), axis_name="i", out_axes=None)(X)
+    np.testing.assert_allclose(out, op(X, axis=(0, 2)), rtol=1e-6)
+
+
+@pytest.mark.parametrize("name", "nansum nanmean nanstd count_nonzero median nanmedian".split())
+def test_lists_of_axes(name):
+    op = getattr(jnp, name)
+    np.testing.assert_array_equal(op(X, axis=[0, 2]), op(X, axis=(0, 2)))
+
+
+@pytest.mark.parametrize("name", ["mean", "var", "std"])
+def test_axis_out_of_range(name):
+    with pytest.raises(ValueError, match="axis 3 is out of bounds for array of dimension 3"):
+        getattr(jnp, name)(X, axis=3)
