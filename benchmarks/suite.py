@@ -6,6 +6,8 @@ a number. Add one by writing it here; `mark=None` shows a ratio without judging 
 """
 
 import dataclasses
+import gc
+import resource
 from collections.abc import Callable
 from typing import Any
 
@@ -244,7 +246,35 @@ def attention_arguments(length=32, width=64):
     return params, jnp.ones((2, length, width))
 
 
+def new_nested_control_flow():
+    def loss(w, xs):
+        def outer(total, x):
+            def inner(i, carry):
+                step = lambda c: jnp.tanh(c @ w) + x
+                return lax.cond(jnp.sum(carry) > i, step, lambda c: c * 0.5, carry)
+
+            return total + jnp.sum(lax.fori_loop(0, 4, inner, x)), None
+
+        return lax.scan(outer, 0.0, xs)[0]
+
+    return loss
+
+
+def nested_control_flow_arguments():
+    return jnp.full((8, 8), 0.1), jnp.ones((5, 8, 8))
+
+
+def new_thousand_equations():
+    def f(x):
+        for i in range(250):
+            x = jnp.where(jnp.sin(x) > 0.5, x * 1.5, x)
+        return x
+
+    return f
+
+
 MLP = Program(new_mlp, mlp_arguments)
+NESTED = Program(new_nested_control_flow, nested_control_flow_arguments)
 SCAN = Program(new_recurrent, recurrent_arguments)
 ATTENTION = Program(new_attention, attention_arguments)
 
@@ -259,6 +289,33 @@ def trace_mlp():
 def trace_mlp_grad():
     arguments = MLP.arguments()
     return lambda: jax.make_jaxpr(jax.grad(MLP.new()))(*arguments)
+
+
+@timed("tracing", "make_jaxpr of 1,000 equations", mark=0.5)
+def trace_thousand_equations():
+    x = jnp.ones(8)
+    return lambda: jax.make_jaxpr(new_thousand_equations())(x)
+
+
+@timed("tracing", "make_jaxpr of a vmap of a scan", mark=0.6)
+def trace_vmap_of_scan():
+    params, xs = recurrent_arguments()
+    batch = jnp.stack([xs, xs])
+    return lambda: jax.make_jaxpr(jax.vmap(new_recurrent(), (None, 0)))(params, batch)
+
+
+@timed("tracing", "make_jaxpr of jacfwd", mark=0.6)
+def trace_jacfwd():
+    x, w = jnp.ones((1, 8)), jnp.ones((8, 8))
+    f = lambda x: jnp.tanh(jnp.tanh(x @ w) @ w)
+    return lambda: jax.make_jaxpr(jax.jacfwd(lambda x: f(x)))(x)
+
+
+@timed("tracing", "make_jaxpr of a hessian", mark=0.6)
+def trace_hessian():
+    params = [(jnp.ones((8, 8)), jnp.zeros(8)) for _ in range(3)]
+    x = jnp.ones((2, 8))
+    return lambda: jax.make_jaxpr(jax.hessian(new_mlp()))(params, x)
 
 
 def lowering(program):
@@ -279,6 +336,47 @@ def lower_scan():
 @timed("lowering", "lower the gradient of attention", mark=0.6)
 def lower_attention():
     return lowering(ATTENTION)
+
+
+@timed("lowering", "lower the gradient of cond in fori_loop in scan", mark=0.6)
+def lower_nested():
+    return lowering(NESTED)
+
+
+# Compiled loops
+
+
+@timed("running", "a scan of 1,000 steps", mark=1.0)
+def run_scan():
+    xs, w = jnp.ones((1000, 8)), jnp.full((8, 8), 0.1)
+
+    @jax.jit
+    def f(w, xs):
+        return lax.scan(lambda h, x: (jnp.tanh(h @ w + x), jnp.sum(h)), jnp.zeros(8), xs)
+
+    return lambda: f(w, xs)
+
+
+# Memory that stays after many functions have come and gone
+
+
+@measured("memory", "left by 1,000 jitted functions", "B")
+def left_by_dropped_functions():
+    def churn(count):
+        x = jnp.ones(4)
+        for _ in range(count):
+            jax.block_until_ready(jax.jit(lambda x: jnp.sin(x) + 1)(x))
+        gc.collect()
+
+    churn(100)
+    before = resident_bytes()
+    churn(1000)
+    return float(max(resident_bytes() - before, 0))
+
+
+def resident_bytes():
+    with open("/proc/self/statm") as file:
+        return int(file.read().split()[1]) * resource.getpagesize()
 
 
 # What XLA makes of the programs: as much work as the oracle's, or less
