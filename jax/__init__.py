@@ -124,11 +124,18 @@ from jax import sharding as sharding
 from jax import tree as tree
 from jax import tree_util as tree_util
 from jax import typing as typing
+from jax._src import derivatives as _derivatives_module
 from jax._src import memory as _memory_module
 # isort: on
 
 numpy = _numpy_module
 memory = _SimpleNamespace(Space=_memory_module.MemorySpace)
+ad = _SimpleNamespace(
+    DontWant=_derivatives_module.DontWant,
+    DidntWant=_derivatives_module.DidntWant,
+    GradRef=_derivatives_module.GradRef,
+    GradValue=_derivatives_module.GradValue,
+)
 
 _lazy_modules = frozenset(
     {
@@ -159,6 +166,12 @@ _lazy_names: dict[str, tuple[str, str]] = {
     "print_environment_info": ("jax._src.environment_info", "print_environment_info"),
     "reshard": ("jax._src.lax.resharding", "reshard"),
     "make_user_context": ("jax._src.config", "make_user_context"),
+    "Ref": ("jax.ref", "Ref"),
+    "new_ref": ("jax.ref", "new_ref"),
+    "empty_ref": ("jax.ref", "empty_ref"),
+    "free_ref": ("jax.ref", "free_ref"),
+    "freeze": ("jax.ref", "freeze"),
+    "ds": ("jax._src.state.indexing", "ds"),
 }
 
 

@@ -157,7 +157,9 @@ class CheckpointTest(jtu.JaxTestCase):
             return x
 
         self.assertEqual((named.__name__, named.__doc__), ("named", "Text."))
-        self.assertIs(jax.remat, jax.checkpoint)
+        self.assertEqual(jax.remat(named)(2.0), 2.0)
+        with self.assertRaises(TypeError):  # an older name, without newer arguments
+            jax.remat(named, static_argnames="x")
 
 
 if __name__ == "__main__":

@@ -41,7 +41,7 @@ add(
     keyword=lambda: jax.vmap(lambda x: f(x, y=F(2)))(v3),
     both=lambda: jax.vmap(f)(v3, w3),
     one=lambda: jax.vmap(f, (0, None))(v3, F(2)),
-    last_axis=lambda: jax.vmap(make(jnp.sum, lambda n, b, x: (x[:, 0], True)), 1)(m23),
+    last_axis=lambda: jax.vmap(make(lambda x: x.sum(), lambda n, b, x: (x[:, 0], True)), 1)(m23),
     out_axis=lambda: jax.vmap(make(jnp.sin), out_axes=1)(m23),
     jit=lambda: jax.jit(jax.vmap(f))(v3, w3),
     of_jit=lambda: jax.vmap(jax.jit(f))(v3, w3),

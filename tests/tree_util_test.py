@@ -533,7 +533,7 @@ class ErrorsTest(parameterized.TestCase):
         ((1,), [1], "", "<class 'tuple'>", "<class 'list'>", "Python types"),
         ({"a": [1]}, {"a": 1}, "['a']", "<class 'list'>", "<class 'int'>", "Python types"),
         ({"a": 1}, {"b": 1}, "", "('a',)", "('b',)", "metadata"),
-        ({"a": 1}, {"a": 1, "b": 1}, "", "1 child", "2 children", "{b}"),
+        ({"a": 1}, {"a": 1, "b": 1}, "", "1 child", "2 children", "{'b'}"),
         ([Pair(1, 2, "m")], [Pair(1, 2, "n")], "[0]", "metadata m", "metadata n", "metadata"),
     )
     def test_equality(self, tree1, tree2, path, thing1, thing2, why):

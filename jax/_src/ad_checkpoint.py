@@ -3,13 +3,26 @@
 import logging
 from collections.abc import Callable, Sequence
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, NamedTuple
 
-from jax._src import api_util, config, core, source_info_util, traceback_util
+from jax._src import api_util, config, core, dispatch, source_info_util, traceback_util
 from jax._src.ad_util import Zero
 from jax._src.api_util import check_callable, flatten_fun
-from jax._src.core import ClosedJaxpr, Literal, Primitive, Tracer, cached_on_jaxpr, typeof
+from jax._src.core import (
+    ClosedJaxpr,
+    Jaxpr,
+    JaxprEqn,
+    Literal,
+    Primitive,
+    Tracer,
+    Var,
+    cached_on_jaxpr,
+    typeof,
+)
+from jax._src.errors import ConcretizationTypeError
 from jax._src.interpreters import ad, batching, mlir, partial_eval as pe
+from jax._src.jit_primitive import jit_p
+from jax._src.lax.control_flow.scan_primitive import scan_p
 from jax._src.lib.mlir.dialects import hlo
 from jax._src.tree_util import tree_flatten, tree_unflatten
 from jax._src.util import wraps
@@ -202,7 +215,7 @@ def checkpoint(
     >>> print(jax.grad(g)(2.0))
     -0.25563914
     """
-    if concrete is not _deprecated and concrete:
+    if concrete is not _deprecated:
         raise NotImplementedError(
             "The 'concrete' option to jax.checkpoint is no longer supported: mark arguments that "
             "Python control flow depends on with static_argnums."
@@ -210,11 +223,25 @@ def checkpoint(
     check_callable(fun)
     static_argnums = api_util.ensure_index_tuple(static_argnums)
     static_argnames = api_util.ensure_str_tuple(static_argnames)
+    given_argnums = static_argnums
+    if static_argnames:
+        by_name, _ = api_util.infer_argnums_and_argnames(
+            api_util.fun_signature(fun), None, static_argnames
+        )
+        static_argnums = (*static_argnums, *by_name)
 
     @wraps(fun)
     @traceback_util.api_boundary
     def fun_remat(*args, **kwargs):
-        statics = {i + len(args) if i < 0 else i for i in static_argnums}
+        n = len(args)
+        if any(not -n <= i < n for i in given_argnums):
+            raise ValueError(
+                "the `static_argnums` argument to `jax.checkpoint` / `jax.remat` can only take integer "
+                "values greater than or equal to `-len(args)` and less than `len(args)`, but got "
+                f"{static_argnums}, while `len(args)` = {n}"
+            )
+        statics = {i + n if i < 0 else i for i in static_argnums}
+        statics = {i for i in statics if i < n}
         dyn = tuple(a for i, a in enumerate(args) if i not in statics)
         dyn_kwargs = {k: v for k, v in kwargs.items() if k not in static_argnames}
         static_kwargs = {k: v for k, v in kwargs.items() if k in static_argnames}
@@ -231,7 +258,11 @@ def checkpoint(
         avals = [typeof(x) for x in flat]
         key = ("checkpoint", in_tree, tuple(avals), static_values, config.trace_context())
         table = api_util.trace_table(fun)
-        staged = table.get(key)
+        try:
+            staged = table.get(key)
+        except TypeError:  # a static argument that cannot be hashed: nothing is remembered
+            table, staged = {}, None
+            key = None
         if staged is None or not api_util.all_valid(staged[1]):
             api_util.check_may_trace(fun, "checkpoint")
             flat_fun, out_tree = flatten_fun(call, in_tree)
@@ -239,7 +270,14 @@ def checkpoint(
                 "checkpoint / remat", fun, args, kwargs, static_argnums=static_argnums,
                 static_argnames=static_argnames,
             )  # fmt: skip
-            closed, consts = pe.trace_to_closed(flat_fun, avals, info)
+            try:
+                closed, consts = pe.trace_to_closed(flat_fun, avals, info)
+            except ConcretizationTypeError as err:
+                err.add_note(
+                    "Consider the `static_argnums` of jax.checkpoint / jax.remat for arguments that Python "
+                    "control flow depends on."
+                )
+                raise
             staged = closed, consts, out_tree()
             if not (config.check_tracer_leaks.value and consts):
                 table[key] = staged
@@ -310,123 +348,226 @@ remat_p.jvp = _remat_jvp
 
 def _remat_linearize(primals, tangents, *, jaxpr, prevent_cse, differentiated, policy):
     nonzeros = tuple([type(t) is not Zero for t in tangents])
-    primal, num_saved, tangent, nonzero_outs = _split(jaxpr, nonzeros, policy)
+    split = _split(jaxpr, nonzeros, policy)
     n = len(jaxpr.out_avals)
     if config.log_checkpoint_residuals.value:
-        _log_residuals(primal.jaxpr, num_saved, tangent.jaxpr)
-    results = core.eval_jaxpr(primal.jaxpr, primal.consts, *primals)
+        _log_residuals(split.primal.jaxpr, n, split.needed)
+    results = core.eval_jaxpr(split.primal.jaxpr, split.primal.consts, *primals)
     outs, saved = results[:n], results[n:]
-    assert len(saved) == num_saved
     out_tangents = iter(())
-    if any(nonzero_outs):
+    if any(split.nonzero_outs):
         out_tangents = iter(
             remat_p.bind(
-                *primals,
                 *saved,
+                *[x for x, needed in zip(primals, split.needed) if needed],
                 *[t for t in tangents if type(t) is not Zero],
-                jaxpr=tangent,
+                jaxpr=split.tangent,
                 prevent_cse=prevent_cse,
                 differentiated=True,
                 policy=policy,
-            )  # fmt: skip
+            )
         )
     return outs, [
         next(out_tangents) if nz else Zero(a.to_tangent_aval())
-        for a, nz in zip(jaxpr.out_avals, nonzero_outs)
+        for a, nz in zip(jaxpr.out_avals, split.nonzero_outs)
     ]
 
 
 remat_p.linearize = _remat_linearize
 
 
-def _log_residuals(primal, num_saved: int, tangent) -> None:
-    """Log what is stored for the backward pass: arguments, and results that the policy named."""
-    _, used = pe.dce_jaxpr(tangent, [True] * len(tangent.outvars), False)
-    n = len(primal.invars)
-    saved_vars = primal.outvars[len(primal.outvars) - num_saved :]
+def _log_residuals(primal: Jaxpr, num_results: int, needed: Sequence[bool]) -> None:
+    """Log what is stored for the backward pass: arguments, and results that the policy names."""
     origin = {v: eqn for eqn in primal.eqns for v in eqn.outvars}
-    lines = [f"  {v.aval.str_short()}" for v, u in zip(primal.invars, used) if u]
+    lines = [f"  {v.aval.str_short()}" for v, used in zip(primal.invars, needed) if used]
     if lines:
         lines.insert(0, "remat-decorated function saving inputs with shapes:")
-    saved = [v for v, u in zip(saved_vars, used[n:]) if u]
+    saved = [v for v in primal.outvars[num_results:] if v in origin]
     if saved:
         intro = "and saving" if lines else "remat-decorated function saving"
         lines.append(f"{intro} these intermediates:")
     for v in saved:
         eqn = origin[v]
-        name = (
-            f"named {eqn.params['name']!r}"
-            if eqn.primitive is name_p
-            else f"output of {eqn.primitive.name}"
-        )
+        name = f"output of {eqn.primitive.name}"
+        if eqn.primitive is name_p:
+            name = f"named {eqn.params['name']!r}"
         where = source_info_util.summarize(eqn.source_info)
         lines.append(f"  {v.aval.str_short()} from {name} from {where}")
     if lines:
         logger.warning("\n".join(lines))
 
 
-@cached_on_jaxpr
-def _split(closed: ClosedJaxpr, nonzeros: tuple, policy: Callable | None):
-    """A jaxpr that also returns the values a policy stores, and one that computes tangents.
+class _Split(NamedTuple):
+    """A function made ready for differentiation.
 
-    The second takes (arguments, stored values, nonzero tangents): it computes the function again, but
-    for the stored values, and pushes the tangents through.
+    Attributes:
+      primal: from arguments to (results, stored values).
+      tangent: from (stored values, needed arguments, nonzero tangents) to nonzero tangents of results: it
+        computes again what is not stored.
+      needed: which arguments `tangent` takes.
+      nonzero_outs: which results have a tangent.
     """
-    closed = _inline_calls(closed)
-    jaxpr = closed.jaxpr
-    saved_vars = []
-    if policy is not None:
-        for eqn in jaxpr.eqns:
-            if policy(eqn.primitive, *[v.aval for v in eqn.invars], **eqn.params):
-                saved_vars.extend(eqn.outvars)
-    primal = ClosedJaxpr(jaxpr.replace(outvars=[*jaxpr.outvars, *saved_vars]), closed.consts)
-    nonzero_outs: list[bool] = []
-    n = len(jaxpr.invars)
 
-    def tangent_fun(*args):
-        primals, saved = args[:n], args[n : n + len(saved_vars)]
-        rest = iter(args[n + len(saved_vars) :])
-        tangents = [next(rest) if nz else ad.zero_of(p) for p, nz in zip(primals, nonzeros)]
-        stored = dict(zip(saved_vars, saved))
-        _, outs = ad.jvp(
-            lambda *xs: _eval_with_stored(jaxpr, closed.consts, stored, xs), primals, tangents
-        )
-        nonzero_outs[:] = [type(t) is not Zero for t in outs]
-        return [t for t in outs if type(t) is not Zero]
+    primal: ClosedJaxpr
+    tangent: ClosedJaxpr
+    needed: list[bool]
+    nonzero_outs: list[bool]
 
-    avals = [v.aval for v in jaxpr.invars] + [v.aval for v in saved_vars]
-    avals += [v.aval.to_tangent_aval() for v, nz in zip(jaxpr.invars, nonzeros) if nz]
-    tangent, _, consts = pe.trace_to_jaxpr_dynamic(
-        tangent_fun, avals, closed.debug_info.with_unknown_names()
+
+@cached_on_jaxpr
+def _split(closed: ClosedJaxpr, nonzeros: tuple, policy: Callable | None) -> _Split:
+    lin = ad.linearize_jaxpr(_inline_calls(closed), nonzeros)
+    primal = _inline_calls(lin.primal)  # rules may have called jitted functions
+    jaxpr, n, num_outs = primal.jaxpr, len(closed.in_avals), len(closed.out_avals)
+    plan = _Plan(policy)
+    plan.add(jaxpr.eqns)
+
+    # What is not stored is computed again, then comes the linear part, on these residuals.
+    linear = lin.tangent.jaxpr
+    where = {"in": jaxpr.invars, "out": jaxpr.outvars, "res": jaxpr.outvars[num_outs:]}
+    residuals = [plan.forwarded(where[kind][i]) for kind, i in lin.residual_sources]
+    env = dict(zip(linear.invars, residuals))
+    eqns = [*plan.again, *[_renamed(eqn, env) for eqn in linear.eqns]]
+    tangent = Jaxpr(
+        [*jaxpr.constvars, *linear.constvars],
+        [*plan.arrived, *jaxpr.invars, *linear.invars[len(residuals) :]],
+        [_rename(v, env) for v in linear.outvars],
+        eqns,
+        core.join_effects(*[eqn.effects for eqn in eqns]),
+        closed.debug_info.with_unknown_names(),
     )
-    tangent, _ = pe.dce_jaxpr(tangent, [True] * len(tangent.outvars), True)
-    return primal, len(saved_vars), ClosedJaxpr(tangent, consts), list(nonzero_outs)
+    m = len(plan.saved)
+    kept = [False] * (m + n) + [True] * (len(tangent.invars) - m - n)
+    tangent, used = pe.dce_jaxpr(tangent, [True] * len(tangent.outvars), kept)
+
+    saved = [v for v, u in zip(plan.saved, used) if u]
+    first = jaxpr.replace(
+        eqns=plan.first,
+        outvars=[*jaxpr.outvars[:num_outs], *saved],
+        debug_info=closed.debug_info.with_unknown_names(),
+    )
+    first, _ = pe.dce_jaxpr(first, [True] * len(first.outvars), True)
+    return _Split(
+        ClosedJaxpr(first, primal.consts),
+        ClosedJaxpr(tangent, [*primal.consts, *lin.tangent.consts]),
+        used[m : m + n],
+        list(lin.nonzero_outs),
+    )
 
 
-def _eval_with_stored(jaxpr, consts, stored: dict, args) -> list:
-    """Evaluate in a `JVPTrace`, with stored values in place of computed primal values."""
-    trace = core.trace_ctx.trace
-    env = dict(zip(jaxpr.constvars, consts))
-    env.update(zip(jaxpr.invars, args))
-    for eqn in jaxpr.eqns:
-        funs, params = eqn.primitive.get_bind_params(eqn.params)
-        vals = [v.val if type(v) is Literal else env[v] for v in eqn.invars]
-        with eqn.ctx.manager:
-            outs = eqn.primitive.bind(*funs, *vals, **params)
-        if not eqn.primitive.multiple_results:
-            outs = [outs]
-        for v, x in zip(eqn.outvars, outs):
-            if v in stored:
-                _, tangent = trace.to_primal_tangent_pair(x)
-                value = stored[v]
-                x = value if type(tangent) is Zero else ad.JVPTracer(trace, value, tangent)
-            env[v] = x
-    return [v.val if type(v) is Literal else env[v] for v in jaxpr.outvars]
+class _Plan:
+    """What a policy makes of equations.
+
+    Attributes:
+      first: equations of the forward pass.
+      again: equations that compute everything again from stored values.
+      saved: variables of the forward pass whose values are stored.
+      arrived: for each of these the variable that `again` has for it.
+    """
+
+    def __init__(self, policy: Callable | None):
+        self.policy = policy
+        self.first: list[JaxprEqn] = []
+        self.again: list[JaxprEqn] = []
+        self.saved: list[Var] = []
+        self.arrived: list[Var] = []
+        self._same: dict[Var, Var] = {}
+
+    def forwarded(self, v):
+        """The variable that has the value of `v` without another copy of it."""
+        return v if type(v) is Literal else self._same.get(v, v)
+
+    def add(self, eqns: Sequence[JaxprEqn]) -> None:
+        for eqn in eqns:
+            if self.policy is None:
+                self.first.append(eqn)
+                self.again.append(eqn)
+            elif eqn.primitive is scan_p:
+                self._add_scan(eqn)
+            else:
+                self._add(eqn)
+
+    def _add(self, eqn: JaxprEqn) -> None:
+        self.first.append(eqn)
+        avals = [v.aval for v in eqn.invars]
+        decision = self.policy(eqn.primitive, *avals, **eqn.params)
+        if isinstance(decision, Offloadable):
+            for v in eqn.outvars:
+                away, put = _transfer(v, decision.dst)
+                back = Var(away.aval)
+                returned, fetch = _transfer(back, decision.src, v)
+                self.first.append(put)
+                self.again.append(fetch)
+                self.saved.append(away)
+                self.arrived.append(back)
+        elif decision:
+            self.saved.extend(eqn.outvars)
+            self.arrived.extend(eqn.outvars)
+        else:
+            self.again.append(eqn)
+
+    def _add_scan(self, eqn: JaxprEqn) -> None:
+        """What is stored in the body of a loop is stored for each step."""
+        body = eqn.params["jaxpr"]
+        plan = _Plan(self.policy)
+        plan.add(body.eqns)
+        if not plan.saved:
+            self.first.append(eqn)
+            self.again.append(eqn)
+            return
+        num_carry, length = eqn.params["num_carry"], eqn.params["length"]
+        stacked = [Var(core.unmapped_aval(length, 0, v.aval)) for v in plan.saved]
+        first = _with_eqns(body.jaxpr, plan.first, outvars=[*body.jaxpr.outvars, *plan.saved])
+        again = _with_eqns(body.jaxpr, plan.again, invars=[*body.jaxpr.invars, *plan.arrived])
+        self.first.append(
+            eqn.replace(
+                outvars=[*eqn.outvars, *stacked],
+                params=dict(eqn.params, jaxpr=ClosedJaxpr(first, body.consts)),
+                effects=first.effects,
+            )
+        )
+        self.again.append(
+            eqn.replace(
+                invars=[*eqn.invars, *stacked],
+                params=dict(eqn.params, jaxpr=ClosedJaxpr(again, body.consts)),
+                effects=again.effects,
+            )
+        )
+        self.saved.extend(stacked)
+        self.arrived.extend(stacked)
+        index = {v: i for i, v in enumerate(plan.arrived)}
+        for v, inner in zip(eqn.outvars[num_carry:], body.jaxpr.outvars[num_carry:]):
+            inner = plan.forwarded(inner)
+            if type(inner) is not Literal and inner in index:
+                self._same[v] = stacked[index[inner]]
+
+
+def _with_eqns(jaxpr: Jaxpr, eqns: list[JaxprEqn], **changes) -> Jaxpr:
+    effects = core.join_effects(*[eqn.effects for eqn in eqns])
+    info = jaxpr.debug_info.with_unknown_names()
+    return jaxpr.replace(eqns=eqns, effects=effects, debug_info=info, **changes)
+
+
+def _transfer(v: Var, kind: str, to: Var | None = None) -> tuple[Var, JaxprEqn]:
+    """An equation that moves a value to another memory: into a new variable, or the given one."""
+    space = dispatch.memory_kind_to_space(kind)
+    params = dict(devices=(space,), srcs=(None,), copy_semantics=(dispatch.ALWAYS_COPY,))
+    (aval,), effects = dispatch.device_put_p.eval_types([v.aval], params)
+    to = Var(aval) if to is None else to
+    return to, core.new_jaxpr_eqn([v], [to], dispatch.device_put_p, params, effects)
+
+
+def _rename(v, env: dict):
+    return v if type(v) is Literal else env.get(v, v)
+
+
+def _renamed(eqn: JaxprEqn, env: dict) -> JaxprEqn:
+    return eqn.replace(invars=[_rename(v, env) for v in eqn.invars])
 
 
 def _inline_calls(closed: ClosedJaxpr) -> ClosedJaxpr:
     """The jaxpr with nested `jit` calls in place, so that a policy sees their operations."""
-    if not any(eqn.primitive.name == "jit" for eqn in closed.eqns):
+    if not any(eqn.primitive is jit_p for eqn in closed.eqns):
         return closed
 
     def run(jaxpr, consts, args):
@@ -434,7 +575,7 @@ def _inline_calls(closed: ClosedJaxpr) -> ClosedJaxpr:
         env.update(zip(jaxpr.invars, args))
         for eqn in jaxpr.eqns:
             vals = [v.val if type(v) is Literal else env[v] for v in eqn.invars]
-            if eqn.primitive.name == "jit":
+            if eqn.primitive is jit_p:
                 inner = eqn.params["jaxpr"]
                 outs = run(inner.jaxpr, inner.consts, vals)
             else:
@@ -510,6 +651,8 @@ def checkpoint_name(x: Any, name: str) -> Any:
       `x`.
     """
     leaves, tree = tree_flatten(x)
+    for leaf in leaves:
+        typeof(leaf)
     return tree_unflatten(tree, [name_p.bind(leaf, name=name) for leaf in leaves])
 
 
@@ -556,7 +699,10 @@ def saved_residuals(f: Callable, *args, **kwargs) -> list[tuple[core.AbstractVal
                 what += f" from {source_info_util.summarize(eqn.source_info)}"
             result.append((aval, what))
     trace.finish()
-    return result
+    order = ("from a constant", "from the argument")
+    return sorted(
+        result, key=lambda r: not r[1].startswith(order[0]) and 1 + (not r[1].startswith(order[1]))
+    )
 
 
 def print_saved_residuals(f: Callable, *args, **kwargs) -> None:

@@ -37,6 +37,12 @@ def zeros_like_aval(aval: AbstractValue) -> Any:
 
 
 def _zeros_like_shaped_array(aval: ShapedArray):
+    zeros = _invariant_zeros(aval)
+    return hooks.pvary(zeros, tuple(sorted(aval.vma, key=str))) if aval.vma else zeros
+
+
+def _invariant_zeros(aval: ShapedArray):
+    """Zeros, the same along all manual mesh axes."""
     if aval.dtype == dtypes.float0:
         return np.zeros(aval.shape, dtypes.float0)
     if isinstance(aval.dtype, dtypes.ExtendedDType):
@@ -45,13 +51,17 @@ def _zeros_like_shaped_array(aval: ShapedArray):
             if hasattr(aval.dtype._rules, "zero")
             else hooks.full(aval.shape, 0, aval.dtype)
         )
+    sharding = aval._sharding
     if aval.weak_type:
         if aval.dtype == dtypes.canonicalize_dtype(np.float64):
-            return hooks.broadcast_in_dim(0.0, aval.shape, ()) if aval.shape else 0.0
-        return hooks.convert_element_type(hooks.full(aval.shape, 0, aval.dtype), aval.dtype, True)
+            if not aval.shape:
+                return 0.0
+            return hooks.broadcast_in_dim(0.0, aval.shape, (), out_sharding=sharding)
+        zeros = hooks.full(aval.shape, 0, aval.dtype, sharding=sharding)
+        return hooks.convert_element_type(zeros, aval.dtype, True)
     if not aval.shape:
         return np.zeros((), aval.dtype)
-    return hooks.full(aval.shape, 0, aval.dtype)
+    return hooks.full(aval.shape, 0, aval.dtype, sharding=sharding)
 
 
 aval_zeros_likers: dict[type, Any] = {ShapedArray: _zeros_like_shaped_array}

@@ -6,7 +6,7 @@ from typing import Any
 
 from jax._src import api_util, config, core, pjit, source_info_util, traceback_util
 from jax._src.api_util import check_callable, flatten_fun
-from jax._src.core import ShapeDtypeStruct, Tracer, typeof
+from jax._src.core import ShapeDtypeStruct, Tracer
 from jax._src.derivatives import (
     VJP as VJP,
     NotNeeded as NotNeeded,
@@ -138,6 +138,9 @@ def make_jaxpr(
     """
     check_callable(fun)
     static_argnums = api_util.ensure_index_tuple(static_argnums)
+    if static_argnums:
+        sig = api_util.fun_signature(fun)
+        api_util.check_argnums_names(fun, sig, static_argnums, (), "static")
 
     @wraps(fun)
     @api_boundary
@@ -155,12 +158,14 @@ def make_jaxpr(
         flat, in_tree = tree_flatten((dyn, kwargs))
         flat_fun, out_tree = flatten_fun(call if statics else fun, in_tree)
         api_util.check_may_trace(fun, "make_jaxpr")
-        info = api_util.debug_info("make_jaxpr", fun, args, kwargs, static_argnums=static_argnums)
-        avals = [typeof(x) for x in flat]
+        info = api_util.debug_info(
+            "make_jaxpr", fun, args, kwargs, static_argnums=static_argnums,
+            result_paths_thunk=api_util.result_paths_thunk(out_tree),
+        )  # fmt: skip
+        avals = [api_util.shaped_abstractify(x) for x in flat]
         with core.extend_axis_env_nd(axis_env or ()):
             jaxpr, out_avals, consts = pe.trace_to_jaxpr_dynamic(flat_fun, avals, info)
         tree = out_tree()
-        jaxpr.debug_info = info.with_results(api_util.result_paths_thunk(lambda: tree))
         closed = core.ClosedJaxpr(jaxpr, consts)
         if return_shape:
             return closed, tree_unflatten(tree, [ShapeDtypeStruct.from_aval(a) for a in out_avals])
@@ -188,7 +193,7 @@ def eval_shape(fun: Callable, *args, **kwargs):
         return fun.eval_shape(*args, **kwargs)
     check_callable(fun)
     flat, in_tree = tree_flatten((args, kwargs))
-    avals = [typeof(x) for x in flat]
+    avals = [api_util.shaped_abstractify(x) for x in flat]
     try:
         key = (in_tree, tuple(avals), config.trace_context())
         table = api_util.trace_table(fun)
@@ -224,7 +229,7 @@ def named_scope(name: str):
     if not isinstance(name, str):
         raise TypeError("named_scope name argument must be a string.")
     with source_info_util.extend_name_stack(name):
-        yield
+        yield name
 
 
 def named_call(fun: Callable, *, name: str | None = None) -> Callable:

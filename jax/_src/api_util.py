@@ -9,7 +9,9 @@ import weakref
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from jax._src import config, core
+import numpy as np
+
+from jax._src import config, core, dtypes
 from jax._src.core.jaxpr import DebugInfo, fun_source_info
 from jax._src.tree_util import (
     PyTreeDef,
@@ -369,7 +371,21 @@ def flatten_fun_aux(fun: Callable, in_tree: PyTreeDef) -> tuple[Callable, Callab
 
 
 def shaped_abstractify(x: Any) -> core.AbstractValue:
-    return core.typeof(x)
+    """The type of a value, or of an object that only has `shape` and `dtype`.
+
+    Raises:
+      TypeError: if `x` is neither.
+    """
+    try:
+        return core.typeof(x)
+    except TypeError:
+        if isinstance(x, (np.ndarray, np.generic)) or not (
+            hasattr(x, "shape") and hasattr(x, "dtype")
+        ):
+            raise
+    dtype = dtypes.canonicalize_dtype(x.dtype, allow_extended_dtype=True)
+    weak_type = getattr(x, "weak_type", False)
+    return core.ShapedArray(core.canonicalize_shape(x.shape), dtype, weak_type)
 
 
 def tree_types(tree: Any) -> Any:

@@ -2,6 +2,7 @@
 
 import functools
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -23,6 +24,7 @@ from jax._src.tree_util import (
     generate_key_paths,
     keystr,
     register_pytree_node,
+    register_static,
     tree_flatten,
     tree_leaves,
     tree_map,
@@ -95,7 +97,7 @@ def value_and_grad(
     >>> print(value, slope)
     9.0 6.0
     """
-    _check_reduce_axes(reduce_axes)
+    _check_reduce_axes("grad", reduce_axes)
     check_callable(fun)
     argnums = ensure_index(argnums)
     docstr = (
@@ -159,9 +161,9 @@ def _finish_ct(ct):
     return ct
 
 
-def _check_reduce_axes(reduce_axes) -> None:
+def _check_reduce_axes(name: str, reduce_axes) -> None:
     if reduce_axes:
-        raise NotImplementedError("reduce_axes argument to grad is deprecated: it must be empty")
+        raise NotImplementedError(f"reduce_axes argument to {name} is deprecated: it must be empty")
 
 
 def _check_scalar(x) -> None:
@@ -241,6 +243,28 @@ def _check_output_dtype(name, holomorphic, x) -> None:
             f"but got {text}. For differentiation of functions with integer outputs, use jax.vjp "
             "directly."
         )
+
+
+@dataclass(frozen=True, slots=True)
+class GradValue:
+    """Asks `VJP.with_refs` to return a cotangent."""
+
+
+@dataclass(frozen=True, slots=True)
+class DontWant:
+    """Tells `VJP.with_refs` that a cotangent is not needed."""
+
+
+@register_static
+@dataclass(frozen=True, slots=True)
+class DidntWant:
+    """The place of a cotangent that was not needed."""
+
+
+@register_static
+@dataclass(frozen=True, slots=True)
+class GradRef:
+    """The place of a cotangent that was added to a mutable array."""
 
 
 class NotNeeded:
@@ -367,24 +391,38 @@ class VJP:
             f"tree structure of the result of {self._name()}, but they differ:\n" + "\n".join(lines)
         )
 
-    def with_refs(self, *refs):
-        """A function like this one that adds cotangents of some arguments to mutable arrays.
+    def with_refs(self, *wanted):
+        """A function like this one that says for each argument what becomes of its cotangent.
 
         Args:
-          *refs: for each argument a tree like it of mutable arrays, or None where the cotangent is to be
-            returned.
+          *wanted: trees like the arguments, with leaves `jax.ad.GradValue()` where the cotangent is to be
+            returned, `jax.ad.DontWant()` where it is not needed, and elsewhere a mutable array that it
+            is added to.
 
         Returns:
-          A function of the cotangent, returning a tuple with None for the arguments that have `refs`.
+          A function of the cotangent of the result. In its result `jax.ad.DidntWant()` and
+          `jax.ad.GradRef()` are in place of the cotangents that are not returned.
+
+        Raises:
+          TypeError: for trees or leaves other than these.
         """
+        leaves, tree = tree_flatten(wanted)
+        if tree != self.in_tree:
+            raise TypeError(
+                f"with_refs takes trees like the arguments of {self._name()}, {self.in_tree}, whose leaves "
+                "are jax.ad.GradValue(), jax.ad.DontWant() or mutable arrays; got "
+                f"{tree}."
+            )
+        for x in leaves:
+            if type(x) not in (GradValue, DontWant) and not _is_mutable(x):
+                raise TypeError(
+                    "with_refs takes jax.ad.GradValue(), jax.ad.DontWant() or mutable arrays "
+                    f"(jax.new_ref), got {x!r}."
+                )
 
         def call(ct):
-            grads = self(ct)
-            if len(refs) != len(grads):
-                raise TypeError(
-                    f"with_refs takes one tree for each of the {len(grads)} arguments, got {len(refs)}"
-                )
-            return tuple([g if r is None else tree_map(_add_to, r, g) for r, g in zip(refs, grads)])
+            grads = tree_flatten(self(ct))[0]
+            return tree_unflatten(tree, [_deliver(want, g) for want, g in zip(leaves, grads)])
 
         return call
 
@@ -411,8 +449,21 @@ class VJP:
 register_pytree_node(VJP, VJP._flatten, VJP._unflatten)
 
 
-def _add_to(ref, ct) -> None:
-    ref[...] += ct
+def _is_mutable(x) -> bool:
+    try:
+        return not isinstance(typeof(x), core.ShapedArray)
+    except TypeError:
+        return False
+
+
+def _deliver(want, ct):
+    """What stands for a cotangent in the result of a function made by `VJP.with_refs`."""
+    if type(want) is GradValue:
+        return ct
+    if type(want) is DontWant:
+        return DidntWant()
+    want[...] += ct
+    return GradRef()
 
 
 def _checked_cotangent(ct, aval, index: int, vjp_fun: VJP):
@@ -420,7 +471,7 @@ def _checked_cotangent(ct, aval, index: int, vjp_fun: VJP):
     got, expected = typeof(ct), aval.to_ct_aval()
     if got.dtype == dtypes.float0 and got.shape == expected.shape:
         return Zero(expected)
-    if expected.dtype == dtypes.float0 and got.dtype == aval.dtype and got.shape == aval.shape:
+    if expected.dtype == dtypes.float0 and got.shape == aval.shape:
         return Zero(expected)  # whatever an integer's cotangent is, it does not count
     if got.dtype == expected.dtype and got.shape == expected.shape:
         return ct
@@ -452,7 +503,7 @@ def vjp(fun: Callable, *primals, has_aux: bool = False, reduce_axes: Sequence = 
     >>> print(f_vjp(1.)[0])
     1.0
     """
-    _check_reduce_axes(reduce_axes)
+    _check_reduce_axes("vjp", reduce_axes)
     check_callable(fun)
     flat, in_tree = tree_flatten(primals)
     for x in flat:
@@ -531,13 +582,15 @@ def jvp(fun: Callable, primals, tangents, has_aux: bool = False):
             "primal and tangent arguments to jax.jvp must be tuples or lists; found "
             f"{type(primals).__name__} and {type(tangents).__name__}."
         )
-    flat, tree = tree_flatten(tuple(primals))
-    flat_t, tree_t = tree_flatten(tuple(tangents))
+    flat, tree = tree_flatten(primals)
+    flat_t, tree_t = tree_flatten(tangents)
     if tree != tree_t:
         raise TypeError(
             "primal and tangent arguments to jax.jvp must have the same tree structure; primals have "
             f"tree structure {tree} whereas tangents have tree structure {tree_t}."
         )
+    if type(primals) is not tuple:
+        _, tree = tree_flatten(tuple(primals))
     for p, t in zip(flat, flat_t):
         _check_tangent("jvp", p, t)
     if has_aux:
@@ -649,10 +702,11 @@ def linear_transpose(fun: Callable, *primals, reduce_axes=()) -> Callable:
     >>> print(*f_t(1.0))
     0.5 -0.5
     """
-    _check_reduce_axes(reduce_axes)
+    _check_reduce_axes("linear_transpose", reduce_axes)
+    check_callable(fun)
     flat, in_tree = tree_flatten(primals)
     flat_fun, out_tree = flatten_fun_nokwargs(fun, in_tree)
-    in_avals = [typeof(x) for x in flat]
+    in_avals = [api_util.shaped_abstractify(x) for x in flat]
     info = api_util.debug_info("linear_transpose", fun, primals)
     jaxpr, out_avals, consts = pe.trace_to_jaxpr_dynamic(flat_fun, in_avals, info)
     all_dtypes = [a.dtype for a in (*in_avals, *out_avals)]

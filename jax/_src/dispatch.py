@@ -609,6 +609,14 @@ def memory_space_to_kind(space: MemorySpace) -> str:
     return kind
 
 
+def memory_kind_to_space(kind: str) -> MemorySpace:
+    """The memory space of a kind of memory."""
+    space = _SPACE_OF_KIND.get(kind)
+    if space is None:
+        raise ValueError(f"unknown memory kind {kind!r}: expected one of {sorted(_SPACE_OF_KIND)}")
+    return space
+
+
 # The primitive
 
 device_put_p = Primitive("device_put", multiple_results=True)

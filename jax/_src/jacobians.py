@@ -64,7 +64,8 @@ def jacfwd(
 
         def push(tangents):
             out = jvp(f_partial, dyn_args, tangents, has_aux=has_aux)
-            return (out[1], out[0], out[2]) if has_aux else (out[1], out[0])
+            tangent = tree_map(_without_float0, out[1], out[0])
+            return (tangent, out[0], out[2]) if has_aux else (tangent, out[0])
 
         out = vmap(push, in_axes=0, out_axes=(-1, None, None) if has_aux else (-1, None))(basis)
         jac, y = out[0], out[1]
@@ -75,6 +76,16 @@ def jacfwd(
         return (jac_tree, out[2]) if has_aux else jac_tree
 
     return jacfun
+
+
+def _without_float0(derivative, value):
+    """Derivatives of and by integers as zeros of the value's type, so that Jacobians are arrays."""
+    if getattr(derivative, "dtype", None) != dtypes.float0:
+        return derivative
+    aval = typeof(value)
+    return core.hooks.convert_element_type(
+        np.zeros(aval.shape, np.bool_), aval.dtype, aval.weak_type
+    )
 
 
 def _check_jac_output(name, holomorphic, x) -> None:
@@ -127,7 +138,8 @@ def jacrev(
             y, pullback = vjp(f_partial, *dyn_args)
         for leaf in tree_leaves(y):
             _check_output_dtype("jacrev", holomorphic, leaf)
-        jac = vmap(pullback)(_std_basis(y))
+        pull = lambda ct: tree_map(_without_float0, pullback(ct), dyn_args)
+        jac = vmap(pull)(_std_basis(y))
         jac = jac[0] if isinstance(argnums, int) else jac
         example = dyn_args[0] if isinstance(argnums, int) else dyn_args
         jac_tree = tree_map(lambda j: _unravel(y, 0, j), jac)

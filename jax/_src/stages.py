@@ -3,12 +3,13 @@
 jitted.trace(*args) -> Traced, .lower() -> Lowered, .compile() -> Compiled
 """
 
-from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, Protocol
+from collections.abc import Sequence
+from types import SimpleNamespace
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 
-from jax._src import core, tree_util
+from jax._src import config, core, tree_util
 from jax._src.core import typeof
 from jax._src.tree_util import (
     equality_errors_pytreedef,
@@ -160,7 +161,8 @@ class Lowered(_Stage):
     def out_info(self):
         """Shapes and dtypes of the results, as a tree of `ShapeDtypeStruct`."""
         from_aval = core.ShapeDtypeStruct.from_aval
-        return tree_unflatten(self.out_tree, [from_aval(a) for a in self._lowering.out_avals])
+        avals = self._lowering.out_avals
+        return tree_unflatten(self.out_tree, [from_aval(a.strip_weak_type()) for a in avals])
 
     def compile(self, compiler_options: CompilerOptions | None = None, *, device_assignment=None):
         """Compile.
@@ -199,6 +201,7 @@ class Compiled(_Stage):
         self.args_info = args_info
         self.out_tree = out_tree
         self._consts = list(consts)
+        self._call = None
 
     def as_text(self) -> str | None:
         """The optimised program as text."""
@@ -220,7 +223,7 @@ class Compiled(_Stage):
     def out_info(self):
         """Types and shardings of the results, as a tree of `ShapeDtypeStruct`."""
         from_aval = core.ShapeDtypeStruct.from_aval
-        structs = [from_aval(a) for a in self._executable.out_avals]
+        structs = [from_aval(a.strip_weak_type()) for a in self._executable.out_avals]
         formats = self._executable.output_formats()
         structs = [s.update(sharding=f) for s, f in zip(structs, formats)]
         return tree_unflatten(self.out_tree, structs)
@@ -255,7 +258,27 @@ class Compiled(_Stage):
         Raises:
           TypeError: if the trees or the types of the arguments differ, naming the argument.
         """
+        if config.disable_jit.value:  # which native calls refuse
+            return self._python_call(*args, **kwargs)
+        call = self._call
+        if call is None:
+            call = self._call = self._native_call() or self._python_call
+        return call(*args, **kwargs)
+
+    call = __call__
+
+    def _native_call(self):
+        if self._consts:
+            return None
+        params = SimpleNamespace(no_kwargs=False, in_tree=self.in_tree, out_tree=self.out_tree)
+        return self._executable.create_cpp_call(params, self._check)
+
+    def _python_call(self, *args, **kwargs):
         flat, tree = tree_flatten((args, kwargs))
+        self._check(args, kwargs, flat, tree)
+        return tree_unflatten(self.out_tree, self._executable.call(*self._consts, *flat))
+
+    def _check(self, args, kwargs, flat, tree) -> None:
         if tree != self.in_tree:
             raise TypeError(self._tree_mismatch(args, kwargs, tree))
         for x in flat:
@@ -264,10 +287,6 @@ class Compiled(_Stage):
                     "Cannot apply JAX transformations to a function lowered and compiled for a "
                     f"particular signature. Detected argument of Tracer type {type(x)}."
                 )
-        outs = self._executable.call(*self._consts, *flat)
-        return tree_unflatten(self.out_tree, outs)
-
-    call = __call__
 
     def _tree_mismatch(self, args, kwargs, tree) -> str:
         pairs = zip(("args", "kwargs"), treedef_children(self.in_tree), treedef_children(tree))
@@ -282,6 +301,7 @@ class Compiled(_Stage):
         )
 
 
+@runtime_checkable
 class Wrapped(Protocol):
     """A jitted function: callable, with ahead-of-time stages."""
 

@@ -92,7 +92,8 @@ def vmap(
             for a, x in zip(in_axes_flat, flat)
         ]
         flat_fun, out_tree = flatten_fun(fun, in_tree)
-        axis_data = batching.AxisData(name, size, spmd)
+        mesh_axis = batching.mapped_mesh_axis(flat, in_axes_flat)
+        axis_data = batching.AxisData(name, size, spmd, mesh_axis)
 
         def dests():
             return flatten_axes("vmap out_axes", out_tree(), out_axes)
@@ -129,6 +130,11 @@ def _mapped_axis_size(fun, tree, vals, dims, given: int | None) -> int:
             shape = np.shape(x)
             sizes.append(shape[d])
         except (IndexError, TypeError):
+            if not core.valid_jaxtype(x):
+                raise TypeError(
+                    f"vmap: {_arg_path(fun, tree, i)} is {x!r} of type {type(x)}, which is not a valid "
+                    "JAX type."
+                ) from None
             ndim = np.ndim(x)
             path = _arg_path(fun, tree, i)
             min_rank = d + 1 if d >= 0 else -d

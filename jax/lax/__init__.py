@@ -1,10 +1,13 @@
 """Operations on arrays: the layer that `jax.numpy` is written with, strict about dtypes and shapes."""
 
+from importlib import import_module as _import_module
+
 from jax._src.lax.ann import (
     approx_max_k as approx_max_k,
     approx_min_k as approx_min_k,
     approx_top_k_p as approx_top_k_p,
 )
+from jax._src.lax.composite import composite as composite
 from jax._src.lax.control_flow import (
     associative_scan as associative_scan,
     cond as cond,
@@ -35,6 +38,7 @@ from jax._src.lax.convolution import (
     conv_transpose_shape_tuple as conv_transpose_shape_tuple,
     conv_with_general_padding as conv_with_general_padding,
 )
+from jax._src.lax.fft import FftType as FftType, fft as fft, fft_p as fft_p
 from jax._src.lax.lax import (
     AccuracyMode as AccuracyMode,
     DotAlgorithm as DotAlgorithm,
@@ -306,6 +310,7 @@ from jax._src.lax.resharding import (
     sharding_constraint_p as sharding_constraint_p,
     with_sharding_constraint as with_sharding_constraint,
 )
+from jax._src.lax.scaled_dot import scaled_dot as scaled_dot
 from jax._src.lax.slicing import (
     GatherDimensionNumbers as GatherDimensionNumbers,
     GatherScatterMode as GatherScatterMode,
@@ -379,3 +384,13 @@ from jax._src.lax.windowed_reductions import (
     select_and_scatter_add_p as select_and_scatter_add_p,
     select_and_scatter_p as select_and_scatter_p,
 )
+
+
+def __getattr__(name):
+    if name == "linalg":  # programs without linear algebra do not load it
+        return _import_module("jax.lax.linalg")
+    raise AttributeError(f"module 'jax.lax' has no attribute {name!r}")
+
+
+def __dir__():
+    return sorted({*globals(), "linalg"})

@@ -1,5 +1,6 @@
 """Options of JAX: `jax.config`, `JAX_*` environment variables, context managers, cache keys."""
 
+from jax._src.config import _missing as _missing
 from jax._src.config._flags import *
 from jax._src.config._flags import _check_vma as _check_vma, _transfer_guard as _transfer_guard
 from jax._src.config._state import (

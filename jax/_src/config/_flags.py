@@ -26,7 +26,6 @@ from jax._src.config._state import (
     string_flag,
     string_or_object_state,
     string_state,
-    without_effect,
 )
 from jax._src.lib import _jax, guard_lib, jax_jit
 
@@ -794,53 +793,6 @@ send_traceback_to_runtime = enum_class_state(
         None if mode is None else _RUNTIME_TRACEBACKS[mode]
     ),
 )
-
-# What the options below would set is not part of JAX yet: setting one gives a warning.
-
-without_effect("persistent compilation cache",
-    enable_compilation_cache, compilation_cache_dir, compilation_cache_max_size,
-    compilation_cache_include_metadata_in_key, compilation_cache_check_contents,
-    raise_persistent_cache_errors, persistent_cache_min_compile_time_secs,
-    persistent_cache_min_entry_size_bytes, persistent_cache_enable_xla_caches,
-    remove_custom_partitioning_ptr_from_cache_key, share_binary_between_hosts,
-    share_binary_between_hosts_timeout_ms,
-)  # fmt: skip
-without_effect("profile-guided latency estimation",
-    enable_pgle, pgle_profiling_runs, pgle_aggregation_percentile, compilation_cache_expect_pgle,
-)  # fmt: skip
-without_effect("jax.export",
-    serialization_version, export_calling_convention_version, export_ignore_forward_compatibility,
-)  # fmt: skip
-without_effect("jax2tf", jax2tf_associative_scan_reductions, jax2tf_default_native_serialization)
-without_effect("Pallas",
-    pallas_enable_debug_checks, pallas_use_mosaic_gpu, pallas_verbose_errors, pallas_poison_buffers,
-    mosaic_allow_hlo, use_emit_pipeline_primitive,
-)  # fmt: skip
-without_effect("kernels for accelerators",
-    threefry_gpu_kernel_lowering, gpu_use_magma, bcoo_cusparse_lowering,
-    ragged_dot_use_gpu_pallas_triton_lowering, ragged_dot_use_ragged_dot_instruction,
-)  # fmt: skip
-without_effect("plugin for that platform",
-    cuda_visible_devices, rocm_visible_devices, oneapi_visible_devices, backend_target,
-)  # fmt: skip
-without_effect("multi-process runs",
-    check_proxy_envs, enable_recoverability, enable_preemption_service,
-)  # fmt: skip
-without_effect("error checks inside computations",
-    error_checking_behavior_nan, error_checking_behavior_divide, error_checking_behavior_oob,
-    xla_runtime_errors,
-)  # fmt: skip
-without_effect("mutable references", mutable_array_checks, refs_to_pins)
-without_effect("shard_map", auto_pcast, disable_vmap_shmap_error)
-without_effect("check of how often keys are used", debug_key_reuse)
-without_effect("array constants inside jaxprs",
-    use_simplified_jaxpr_constants, embedded_constants_max_bytes,
-)  # fmt: skip
-without_effect("jaxprs as HTML", source_url_schema)
-without_effect("second implementation of scan", scan3)
-without_effect("second implementation of checkpoint", remat3)
-without_effect("second implementation of custom_vjp", custom_vjp3)
-without_effect("linearization by way of a JVP", use_direct_linearize)
 
 jax_jit.set_enable_x64_state(enable_x64)
 jax_jit.set_disable_jit_state(disable_jit)

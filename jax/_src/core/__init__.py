@@ -8,6 +8,7 @@ from jax._src.core.hooks import hooks
 from jax._src.core.jaxpr import *
 from jax._src.core.primitive import Primitive, RuleView
 from jax._src.core.printing import *
+from jax._src.core.refs import *
 from jax._src.core.structs import ShapeDtypeStruct
 from jax._src.core.trace import *
 from jax._src.core.typecheck import JaxprTypeError, check_jaxpr, custom_typechecks

@@ -39,6 +39,8 @@ class AbstractValue:
         @property
         def sharding(self) -> Any: ...
 
+        _sharding: NamedSharding | None
+
     def to_tangent_aval(self) -> AbstractValue:
         """The type of a tangent of a value of this type."""
         raise NotImplementedError(f"{type(self).__name__} has no tangent type")
@@ -260,7 +262,7 @@ class ShapedArray(AbstractValue):
             and manual_axis_type is empty_mat
             and memory_space is MemorySpace.Device
         ):
-            _interned[key] = self
+            _interned[cls, shape, dtype, weak_type] = self
         return self
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -338,7 +340,13 @@ class ShapedArray(AbstractValue):
         return tangent
 
     def to_ct_aval(self) -> ShapedArray:
-        return self.to_tangent_aval()
+        tangent = self.to_tangent_aval()
+        if self._sharding is None and self.manual_axis_type is empty_mat:
+            return tangent
+        sharding = self._sharding
+        if sharding is not None:
+            sharding = sharding.update(spec=sharding.spec.to_ct_spec())
+        return tangent.update(sharding=sharding, manual_axis_type=self.manual_axis_type.to_ct_mat())
 
     def dec_rank(self, size: int, spec: Any) -> AbstractValue:
         return mapped_aval(size, spec, self)
@@ -569,9 +577,9 @@ def typeof(x: Any) -> AbstractValue:
         if handler is not None:
             return handler(x)
     if hasattr(x, "__jax_array__"):
-        raise TypeError(
-            f"A value of type {type(x)} has `__jax_array__` but is not an array: "
-            "convert it with jnp.asarray first."
+        raise ValueError(
+            f"A value of type {type(x)} has `__jax_array__`, which is not called where functions are "
+            "transformed: convert it with jnp.asarray first, or register its class as a pytree."
         )
     raise TypeError(
         f"Value {x!r} with type {type(x)} is not a valid JAX type: expected an array, a NumPy array "
@@ -593,8 +601,30 @@ def valid_jaxtype(x: Any) -> bool:
 
 
 def typematch(t1: AbstractValue, t2: AbstractValue) -> bool:
-    """Whether two types agree up to weak types."""
-    return t1 is t2 or t1.strip_weak_type() == t2.strip_weak_type()
+    """Whether two types agree up to weak types.
+
+    In explicit mode a value on no mesh agrees with one that is not sharded over any axis of a mesh.
+    """
+    if t1 is t2:
+        return True
+    t1, t2 = t1.strip_weak_type(), t2.strip_weak_type()
+    if t1 == t2:
+        return True
+    if type(t1) is not ShapedArray or type(t2) is not ShapedArray:
+        return False
+    return (t1._sharding is None) is not (t2._sharding is None) and (
+        _without_mesh(t1) == _without_mesh(t2)
+    )
+
+
+def _without_mesh(aval: ShapedArray) -> ShapedArray:
+    """The type of a value that no mesh axis has a part in, as one on no mesh."""
+    if aval._sharding is None:
+        return aval
+    spec = aval._sharding.spec
+    if spec.unreduced or spec.reduced or any(e is not None for e in spec.partitions):
+        return aval
+    return aval.update(sharding=None)
 
 
 def typecompat(aval_ref: AbstractValue, aval: AbstractValue) -> bool:

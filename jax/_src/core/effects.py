@@ -98,3 +98,37 @@ remat_allowed_effects.add_type(NamedAxisEffect)
 def filter_named_axis_effects(effects: Iterable[Effect], names: Any) -> Effects:
     """`effects` less the uses of the axes `names`."""
     return frozenset(e for e in effects if not (isinstance(e, NamedAxisEffect) and e.name in names))
+
+
+def reindexed_effects(effects: Iterable[Effect], positions: Any) -> Effects:
+    """`effects` where operand i is at `positions[i]` now, or no operand any longer where that is None."""
+    out = set()
+    for e in effects:
+        if isinstance(e, JaxprInputEffect):
+            position = positions[e.input_index]
+            if position is not None:
+                out.add(e.replace(input_index=position))
+        else:
+            out.add(e)
+    return frozenset(out)
+
+
+def effects_of_eqns(constvars: Any, invars: Any, eqns: Any) -> Effects:
+    """The effects of equations as seen from outside of a jaxpr.
+
+    Those on its arguments name them by position; constants come before, at negative positions.
+    """
+    found: set[Any] = set()
+    index: dict[Any, int] = {}
+    for eqn in eqns:
+        for e in eqn.effects:
+            if not isinstance(e, JaxprInputEffect):
+                found.add(e)
+                continue
+            if not index:
+                n = len(constvars)
+                index = {v: i - n for i, v in enumerate((*constvars, *invars))}
+            i = index.get(eqn.invars[e.input_index])
+            if i is not None:
+                found.add(e.replace(input_index=i))
+    return frozenset(found)

@@ -14,10 +14,10 @@ class _Hooks:
     """Late-bound operations: each attribute is one `lax` function."""
 
     __slots__ = (
-        "broadcast_in_dim",  # (x, shape, broadcast_dimensions) -> array
+        "broadcast_in_dim",  # (x, shape, broadcast_dimensions, *, out_sharding=None) -> array
         "transpose",  # (x, permutation) -> array
         "reshape",  # (x, new_sizes) -> array
-        "full",  # (shape, fill_value, dtype) -> array
+        "full",  # (shape, fill_value, dtype, *, sharding=None) -> array
         "add_any",  # (x, y) -> array: add two cotangents of the same type
         "convert_element_type",  # (x, dtype, weak_type=False) -> array
         "reduce_sum",  # (x, axes) -> array
@@ -27,8 +27,11 @@ class _Hooks:
         "index_in_dim",  # (x, index, axis) -> array without that axis
         "slice_in_dim",  # (x, start, stop, axis) -> array
         "dynamic_slice_in_dim",  # (x, start_index >= 0, slice_size, axis) -> array
+        "reshard",  # (x, sharding) -> array with that sharding in its type
         "pvary",  # (x, axis_names) -> array
         "to_array",  # (python or numpy value) -> Array
+        "discharge",  # (closed jaxpr) -> closed jaxpr without references, positions of those written
+        "functionalize",  # (primitive, args, params, whether each is discharged) -> results, or None
     )
 
     def __getattr__(self, name: str) -> Callable[..., Any]:

@@ -11,7 +11,13 @@ import numpy as np
 
 from jax._src import config, source_info_util
 from jax._src.core.avals import AbstractValue, typeof
-from jax._src.core.effects import Effect, Effects, no_effects
+from jax._src.core.effects import (
+    Effect,
+    Effects,
+    JaxprInputEffect,
+    effects_of_eqns,
+    no_effects,
+)
 from jax._src.core.primitive import Primitive
 from jax._src.literals import TypedComplex, TypedFloat, TypedInt
 
@@ -352,7 +358,13 @@ class Jaxpr:
     def replace(self, **kwargs: Any) -> Jaxpr:
         """A copy with some fields replaced."""
         fields = {name: getattr(self, name) for name in self.__slots__[:7]}
-        return Jaxpr(**{**fields, **kwargs})
+        fields.update(kwargs)
+        if self.effects and "effects" not in kwargs and ("invars" in kwargs or "eqns" in kwargs):
+            if any(isinstance(e, JaxprInputEffect) for e in self.effects):
+                fields["effects"] = effects_of_eqns(
+                    fields["constvars"], fields["invars"], fields["eqns"]
+                )
+        return Jaxpr(**fields)
 
     def pretty_print(self, **kwargs: Any) -> str:
         return pp_hooks["pretty_print"](self, **kwargs)

@@ -63,7 +63,12 @@ class Primitive:
     )
     call_primitive = False
     map_primitive = False
+    # Of operations on references (`jax._src.state`): whether they make one; whether a jaxpr in the
+    # parameters may use some; how an application is discharged, and how it is transposed.
     ref_primitive = False
+    ref_boundary = False
+    discharge: Callable[..., Any] | None = None
+    ref_transpose: Callable[..., Any] | None = None
     is_effectful_fn: Callable[..., Any] | None = None
 
     # Computes results of a primitive with no `impl` of its own; the dispatch layer installs it.

@@ -79,11 +79,17 @@ class JaxprPpContext:
         self.used_names: Counter[str] = Counter()
 
     def suggest_same_var_names(self, for_vars: Any, like_vars: Any) -> None:
-        """Print `for_vars`, where new, under the names of `like_vars`."""
+        """Print `for_vars`, where new, under the names of `like_vars`, each name once."""
+        used = {
+            self.var_names[v] for v in for_vars if type(v) is not Literal and v in self.var_names
+        }
         for v, like in zip(for_vars, like_vars):
             if type(v) is Literal or type(like) is Literal or v in self.var_names:
                 continue
-            self.var_names[v] = self.var_names[like]
+            name = self.var_names[like]
+            if name not in used:
+                used.add(name)
+                self.var_names[v] = name
 
 
 def pp_var(v: Any, context: JaxprPpContext, *, print_dtype: bool = True) -> str:

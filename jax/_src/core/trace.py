@@ -137,6 +137,8 @@ class _TraceContext(threading.local):
     def __init__(self) -> None:
         self.trace: Trace = eval_trace
         self.axis_env: AxisEnv = empty_axis_env
+        # In explicit mode what the axis is sharded over whose batching rule is running.
+        self.batch_mesh_axis: Any = None
 
     def set_trace(self, trace: Trace) -> None:
         """Make `trace` current; the caller puts the previous one back."""
@@ -395,6 +397,17 @@ def get_opaque_trace_state(convention: object | None = None) -> OpaqueTraceState
     return OpaqueTraceState()
 
 
+_ON_THE_RESULT = "Call it outside of the transformed function, on its result."
+_OF_THE_TYPE = "Use jax.typeof(x).sharding for the sharding of its type."
+_ONLY_ON_ARRAYS = {
+    "block_until_ready": _ON_THE_RESULT,
+    "copy_to_host_async": _ON_THE_RESULT,
+    "device": _OF_THE_TYPE,
+    "sharding": _OF_THE_TYPE,
+    "__cuda_array_interface__": _ON_THE_RESULT,
+}
+
+
 class Tracer:
     """A value in a trace: it has a type, and usually no concrete value."""
 
@@ -533,12 +546,21 @@ class Tracer:
             )
         return np.asarray(value).item(*args)
 
+    @property
     def block_until_ready(self) -> Any:
-        """A traced value has nothing to wait for."""
-        return self
+        """A method that waits for the value, where there is one: not while staging."""
+        value = self._value_for("block_until_ready")
+        return lambda: (value.block_until_ready(), self)[1]
 
+    @property
     def copy_to_host_async(self) -> Any:
-        return None
+        return self._value_for("copy_to_host_async").copy_to_host_async
+
+    def _value_for(self, method: str) -> Any:
+        value = self.to_concrete_value()
+        if value is None or not hasattr(value, method):
+            raise AttributeError
+        return value
 
     def _no_buffer(self, what: str) -> NoReturn:
         raise ConcretizationTypeError(self, f"The {what} was called on {self._error_repr()}.")
@@ -578,8 +600,8 @@ class Tracer:
         self._no_buffer("is_fully_replicated attribute")
 
     @property
-    def __cuda_array_interface__(self) -> None:
-        self._no_buffer("__cuda_array_interface__ attribute")
+    def __cuda_array_interface__(self) -> NoReturn:
+        raise AttributeError  # not ConcretizationTypeError: libraries ask with hasattr
 
     @property
     def sharding(self) -> Any:
@@ -588,10 +610,7 @@ class Tracer:
             return value.sharding
         if getattr(self.aval, "_sharding", None) is not None:
             return self.aval.sharding
-        raise AttributeError(
-            f"The 'sharding' attribute is not available on {self._error_repr()}."
-            f"{self._origin_msg()} Use jax.typeof(x).sharding for the sharding of its type."
-        )
+        raise AttributeError  # __getattr__ explains
 
     @property
     def committed(self) -> NoReturn:
@@ -599,14 +618,13 @@ class Tracer:
             self, f"The 'committed' attribute is not available on {self._error_repr()}."
         )
 
-    @property
-    def device(self) -> NoReturn:
-        raise ConcretizationTypeError(
-            self, f"The 'device' attribute is not available on {self._error_repr()}."
-        )
-
     def __getattr__(self, name: Any) -> Any:
-        # Only reached when normal lookup fails.
+        # Only reached when normal lookup fails, or a property raises AttributeError.
+        if name in _ONLY_ON_ARRAYS:
+            raise AttributeError(
+                f"The {name!r} attribute is not available on {self._error_repr()}."
+                f" {_ONLY_ON_ARRAYS[name]}"
+            )
         aval = object.__getattribute__(self, "aval")
         attr = getattr(type(aval), name, None)
         if attr is None or name.startswith("__") or isinstance(aval, ShapedArray):

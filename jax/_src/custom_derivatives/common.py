@@ -3,9 +3,16 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
+
 from jax._src import api_util, core, traceback_util
 from jax._src.ad_util import SymbolicZero, Zero
+from jax._src.api_util import check_callable
+from jax._src.array_impl import ArrayImpl
+from jax._src.core import eval_trace, trace_ctx, typeof
 from jax._src.interpreters import ad, mlir, partial_eval as pe
+from jax._src.tree_util import tree_flatten, tree_leaves, tree_unflatten
+from jax._src.util import fun_name
 
 traceback_util.register_exclusion(__file__)
 
@@ -16,7 +23,10 @@ def resolve_kwargs(fun: Callable, args, kwargs) -> tuple:
     Raises:
       TypeError: if an argument can only be passed by keyword.
     """
-    sig = api_util.fun_signature(fun)
+    return _resolve(api_util.fun_signature(fun), args, kwargs)
+
+
+def _resolve(sig, args, kwargs) -> tuple:
     if sig is None:
         if kwargs:
             raise TypeError(
@@ -30,16 +40,12 @@ def resolve_kwargs(fun: Callable, args, kwargs) -> tuple:
     return bound.args
 
 
-def nondiff_positions(fun, argnums, argnames) -> tuple[int, ...]:
-    sig = api_util.fun_signature(fun)
-    n = len(sig.parameters) if sig is not None else None
+def nondiff_positions(sig, argnums, argnames) -> tuple[int, ...]:
+    params = list(sig.parameters.values()) if sig is not None else []
+    n = None if sig is None or any(p.kind == p.VAR_POSITIONAL for p in params) else len(params)
     nums = set()
     for i in api_util.ensure_index_tuple(argnums):
-        if (
-            n is not None
-            and not any(p.kind == p.VAR_POSITIONAL for p in sig.parameters.values())
-            and not -n <= i < n
-        ):
+        if n is not None and not -n <= i < n:
             raise ValueError(
                 f"nondiff_argnums {argnums} contains {i}, but the function has {n} arguments"
             )
@@ -71,6 +77,86 @@ def with_nondiff(fun: Callable, nums: Sequence[int], nondiff: Sequence[Any]) -> 
     return call
 
 
+class CustomFunction:
+    """What `custom_jvp` and `custom_vjp` functions have in common."""
+
+    kind: str
+    ready: bool  # whether there is a rule
+
+    def __init__(
+        self,
+        fun: Callable,
+        nondiff_argnums: Sequence[int] = (),
+        nondiff_argnames: Sequence[str] = (),
+    ):
+        check_callable(fun)
+        copy_metadata(self, fun)
+        self.fun = fun
+        self.ready = False
+        sig = api_util.fun_signature(fun)
+        self._signature = sig
+        self._arity = _fixed_arity(sig)
+        self.nondiff_argnums = nondiff_positions(sig, nondiff_argnums, nondiff_argnames)
+
+    def __getattr__(self, name):
+        if name == "fun":  # not yet initialised (unpickling)
+            raise AttributeError(name)
+        return getattr(self.fun, name)
+
+    def __get__(self, obj, owner=None):
+        if obj is None:
+            return self
+        return BoundCustom(self, obj)
+
+    @traceback_util.api_boundary
+    def __call__(self, *args, **kwargs):
+        if (
+            trace_ctx.trace is eval_trace
+            and self.ready
+            and not kwargs
+            and not self.nondiff_argnums
+            and all([type(x) in _plain_values for x in args])
+        ):  # the common case: arrays, and nothing to differentiate
+            out = self.fun(*args)
+            if type(out) is not ArrayImpl:
+                for x in tree_leaves(out):
+                    typeof(x)
+            return out
+        return self.bind(self._positional(args, kwargs))
+
+    def bind(self, args: tuple):
+        """Apply the primitive to positional arguments."""
+        raise NotImplementedError
+
+    def _positional(self, args: tuple, kwargs: dict) -> tuple:
+        if not kwargs and len(args) == self._arity:
+            return args
+        try:
+            return _resolve(self._signature, args, kwargs)
+        except TypeError as e:
+            raise TypeError(
+                f"The input arguments to the {self.kind}-decorated function {fun_name(self)} could not "
+                f"be resolved to positional-only arguments. {e}"
+            ) from None
+
+
+# Types of arguments that a function gets as they are.
+_plain_values = frozenset({ArrayImpl, np.ndarray, float, int, bool, complex})
+
+
+def _fixed_arity(sig) -> int:
+    """How many arguments a call has that needs no resolving; -1 if none is like that."""
+    if sig is None:
+        return -1
+    n = 0
+    for p in sig.parameters.values():
+        if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD):
+            n += 1
+        elif p.kind == p.VAR_POSITIONAL or (p.kind == p.KEYWORD_ONLY and p.default is p.empty):
+            return -1
+    return n
+
+
 class BoundCustom:
     """A `custom_jvp` or `custom_vjp` function used as a method."""
 
@@ -83,6 +169,59 @@ class BoundCustom:
 
     def __getattr__(self, name):
         return getattr(self._custom, name)
+
+
+class FlatFun:
+    """A function of a tree of positional arguments as one of flat arguments.
+
+    Attributes:
+      out_tree, out_avals: tree and types of the results of the last run; None before one.
+    """
+
+    __slots__ = ("fun", "original", "kind", "args", "in_tree", "out_tree", "out_avals")
+
+    def __init__(self, kind: str, fun: Callable, original: Callable, in_tree, args: tuple):
+        self.kind, self.fun, self.original = kind, fun, original
+        self.in_tree, self.args = in_tree, args
+        self.out_tree: Any = None
+        self.out_avals: Any = None
+
+    def __call__(self, *flat):
+        out, tree = tree_flatten(self.fun(*tree_unflatten(self.in_tree, flat)))
+        self.out_avals = [typeof(x) for x in out]
+        self.out_tree = tree
+        return out
+
+    @property
+    def debug_info(self):
+        return api_util.debug_info(f"{self.kind} fun", self.original, self.args)
+
+    def mismatch(self, tree, avals) -> str:
+        """How results of a rule differ from those of the function, if these are known; or ''."""
+        if self.out_tree is None:
+            return ""
+        if tree != self.out_tree:
+            what = "of the same container/pytree structure", "container/pytree structure"
+            seen, wanted = str(tree), str(self.out_tree)
+        elif all(
+            a.shape == b.shape and a.dtype == b.dtype
+            for a, b in zip(avals, self.out_avals)
+            if isinstance(a, core.ShapedArray) and isinstance(b, core.ShapedArray)
+        ):
+            return ""
+        else:
+            what = "with leaves of the same shape/dtype", "shapes/dtypes"
+            seen, wanted = (
+                str(tree_unflatten(tree, [a.str_short() for a in types])).replace("'", "")
+                for types in (avals, self.out_avals)
+            )
+        name = fun_name(self.original)
+        return (
+            f"the first element represents the primal output (equal to the output of the {self.kind}-"
+            f"decorated function {name}, and in particular {what[0]}), but instead the rule output's "
+            f"first element had {what[1]}:\n    {seen}\nwhile the {self.kind}-decorated function {name} "
+            f"had output {what[1]}:\n    {wanted}"
+        )
 
 
 def copy_metadata(custom, fun) -> None:

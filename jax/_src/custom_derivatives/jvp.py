@@ -1,6 +1,8 @@
 """`custom_jvp`: a function with a forward-mode rule of its own."""
 
-from collections.abc import Callable, Sequence
+import functools
+from collections.abc import Callable
+from typing import Any, NoReturn
 
 from jax._src import api_util, core, dtypes, traceback_util
 from jax._src.ad_util import SymbolicZero, Zero
@@ -8,6 +10,8 @@ from jax._src.api_util import check_callable, flatten_fun_nokwargs
 from jax._src.core import Primitive, typeof
 from jax._src.custom_derivatives.common import (
     BoundCustom,
+    CustomFunction,
+    FlatFun,
     call_dce,
     call_lowering,
     call_transpose,
@@ -21,13 +25,14 @@ from jax._src.custom_derivatives.common import (
     with_nondiff,
 )
 from jax._src.interpreters import ad, mlir
+from jax._src.lax import lax
 from jax._src.tree_util import generate_key_paths, keystr, tree_flatten, tree_map, tree_unflatten
 from jax._src.util import fun_name
 
 traceback_util.register_exclusion(__file__)
 
 
-class custom_jvp:
+class custom_jvp(CustomFunction):
     """A function with a forward-mode rule of its own, used in place of differentiating its body.
 
     Args:
@@ -49,29 +54,9 @@ class custom_jvp:
     2.0
     """
 
+    kind = "custom_jvp"
     jvp: Callable | None = None
     symbolic_zeros = False
-
-    def __init__(
-        self,
-        fun: Callable,
-        nondiff_argnums: Sequence[int] = (),
-        nondiff_argnames: Sequence[str] = (),
-    ):
-        check_callable(fun)
-        copy_metadata(self, fun)
-        self.fun = fun
-        self.nondiff_argnums = nondiff_positions(fun, nondiff_argnums, nondiff_argnames)
-
-    def __getattr__(self, name):
-        if name == "fun":  # not yet initialised (unpickling)
-            raise AttributeError(name)
-        return getattr(self.fun, name)
-
-    def __get__(self, obj, owner=None):
-        if obj is None:
-            return self
-        return BoundCustom(self, obj)
 
     def defjvp(self, jvp: Callable, symbolic_zeros: bool = False) -> Callable:
         """Set the rule.
@@ -86,6 +71,7 @@ class custom_jvp:
         """
         self.jvp = jvp
         self.symbolic_zeros = symbolic_zeros
+        self.ready = True
         return jvp
 
     def defjvps(self, *jvps: Callable | None) -> None:
@@ -94,6 +80,11 @@ class custom_jvp:
             raise TypeError("Can't use ``defjvps`` with ``nondiff_argnums``.")
 
         def jvp(primals, tangents):
+            if len(jvps) != len(primals):
+                raise ValueError(
+                    f"defjvps of {fun_name(self)} got {len(jvps)} rules, but the function was called with "
+                    f"{len(primals)} arguments."
+                )
             out = self(*primals)
             zeros = tree_map(ad.zero_of, out)
             parts = [rule(t, out, *primals) if rule else zeros for t, rule in zip(tangents, jvps)]
@@ -102,38 +93,29 @@ class custom_jvp:
 
         self.defjvp(jvp)
 
-    @traceback_util.api_boundary
-    def __call__(self, *args, **kwargs):
-        if self.jvp is None:
-            raise AttributeError(
-                f"No JVP defined for custom_jvp function {fun_name(self)} using defjvp."
-            )
-        try:
-            args = resolve_kwargs(self.fun, args, kwargs)
-        except TypeError as e:
-            raise TypeError(
-                "The input arguments to the custom_jvp-decorated function "
-                f"{fun_name(self)} could not be resolved to positional-only arguments. {e}"
-            ) from None
-        nondiff, dyn = split_nondiff(self.nondiff_argnums, args)
+    def bind(self, args: tuple):
+        name, jvp = fun_name(self), self.jvp
+        if jvp is None:
+            raise AttributeError(f"No JVP defined for custom_jvp function {name} using defjvp.")
+        fun, dyn = self.fun, args
+        if self.nondiff_argnums:
+            nondiff, dyn = split_nondiff(self.nondiff_argnums, args)
+            nondiff = tree_map(_constant, nondiff)
+            fun = with_nondiff(fun, self.nondiff_argnums, nondiff)
+            jvp = functools.partial(jvp, *nondiff)
         flat, in_tree = tree_flatten(dyn)
-        check_leaves("custom_jvp", fun_name(self), flat)
-        flat_fun, out_tree = flatten_fun_nokwargs(
-            with_nondiff(self.fun, self.nondiff_argnums, nondiff), in_tree
-        )
-        flat_fun.debug_info = api_util.debug_info("custom_jvp fun", self.fun, dyn)
-        store: list = []
-        jvp = self.jvp
-        flat_jvp = _flat_jvp(
-            (lambda p, t: jvp(*nondiff, p, t)) if nondiff else jvp,
-            fun_name(self), fun_name(jvp), in_tree, out_tree, store,
-        )  # fmt: skip
+        check_leaves("custom_jvp", name, flat)
+        flat_fun = FlatFun("custom_jvp", fun, self.fun, in_tree, dyn)
+        flat_jvp = _flat_jvp(jvp, name, fun_name(self.jvp), flat_fun)
         outs = custom_jvp_call_p.bind(flat_fun, flat_jvp, *flat, symbolic_zeros=self.symbolic_zeros)
-        try:
-            tree = out_tree()
-        except IndexError:  # the function itself did not run
-            tree = store[0]
+        # If the function itself did not run, its rule did.
+        tree = flat_jvp.out_tree if flat_fun.out_tree is None else flat_fun.out_tree
         return tree_unflatten(tree, outs)
+
+
+def _constant(x):
+    """An argument that is not differentiated, without the tangent it may have."""
+    return lax.stop_gradient(x) if isinstance(x, core.Tracer) else x
 
 
 def _sum_tangents(_, x, *rest):
@@ -145,65 +127,53 @@ def _sum_tangents(_, x, *rest):
 class _flat_jvp:
     """The user's rule as a function from flat primals and tangents to flat results and tangents."""
 
-    def __init__(self, jvp, primal_name, jvp_name, in_tree, out_tree, store):
+    def __init__(self, jvp, primal_name: str, jvp_name: str, fun: FlatFun):
         self.jvp, self.primal_name, self.jvp_name = jvp, primal_name, jvp_name
-        self.in_tree, self.out_tree, self.store = in_tree, out_tree, store
+        self.fun = fun
+        self.out_tree: Any = None
 
     def __call__(self, *args):
-        primals_flat, tangents_flat = args[: len(args) // 2], args[len(args) // 2 :]
-        primals = tree_unflatten(self.in_tree, primals_flat)
-        tangents = tree_unflatten(self.in_tree, tangents_flat)
-        pair = self.jvp(primals, tangents)
+        in_tree, n = self.fun.in_tree, len(args) // 2
+        pair = self.jvp(tree_unflatten(in_tree, args[:n]), tree_unflatten(in_tree, args[n:]))
         if not isinstance(pair, (list, tuple)) or len(pair) != 2:
-            raise TypeError(
-                f"Custom JVP rule {self.jvp_name} for function {self.primal_name} must produce a pair "
-                f"(list or tuple of length two) representing primal and tangent outputs, but got {pair}."
+            self._fail(
+                "a pair (list or tuple of length two) representing primal and tangent outputs, but got "
+                f"{pair}."
             )
         outs, tree = tree_flatten(pair[0])
-        touts, ttree = tree_flatten(
-            tree_map(lambda x: x, pair[1], is_leaf=is_zero), is_leaf=is_zero
-        )
+        touts, ttree = tree_flatten(pair[1], is_leaf=is_zero)
         if tree != ttree:
-            raise TypeError(
-                f"Custom JVP rule {self.jvp_name} for function {self.primal_name} must produce primal "
-                f"and tangent outputs with equal container (pytree) structures, but got {tree} and "
-                f"{ttree} respectively."
+            self._fail(
+                "primal and tangent outputs with equal container (pytree) structures, but got "
+                f"{tree} and {ttree} respectively."
             )
-        try:
-            expected = self.out_tree()
-        except IndexError:
-            expected = None
-        if expected is not None and expected != tree:
-            raise TypeError(
-                f"Custom JVP rule {self.jvp_name} for function {self.primal_name} must produce a pair "
-                "(list or tuple of length two) where the first element represents the primal output "
-                "(equal in value to the output of the custom_jvp-decorated function "
-                f"{self.primal_name}, and in particular of the same container/pytree structure), but "
-                f"instead the JVP rule output's first element had container/pytree structure:\n    "
-                f"{tree}\nwhile the custom_jvp-decorated function had output container/pytree "
-                f"structure:\n    {expected}"
-            )
-        self.store[:] = [tree]
-        results = []
-        paths = [keystr(p) for p, _ in generate_key_paths(tree_unflatten(tree, [0] * len(outs)))]
-        for p, t, path in zip(outs, touts, paths):
-            want = typeof(p).to_tangent_aval()
+        avals = [typeof(x) for x in outs]
+        if problem := self.fun.mismatch(tree, avals):
+            self._fail(f"a pair (list or tuple of length two) where {problem}.")
+        self.out_tree = tree
+        tangents = []
+        for i, (aval, t) in enumerate(zip(avals, touts)):
+            want = aval.to_tangent_aval()
             if is_zero(t):
-                results.append(SymbolicZero(want))
-                continue
-            got = typeof(t)
-            if not core.typematch(want, got):
-                if want.dtype == dtypes.float0 and getattr(got, "shape", None) == want.shape:
-                    results.append(SymbolicZero(want))
-                    continue
-                raise TypeError(
-                    f"Custom JVP rule {self.jvp_name} for function {self.primal_name} must produce "
-                    "primal and tangent outputs with corresponding shapes and dtypes. Expected "
-                    f"{want.str_short()} (tangent type of {typeof(p).str_short()}) but got "
-                    f"{got.str_short()}{f' at path {path}' if path else ''}."
-                )
-            results.append(t)
-        return [*outs, *results]
+                t = SymbolicZero(want)
+            else:
+                got = typeof(t)
+                if got is not want and not core.typematch(want, got):
+                    path = keystr(list(generate_key_paths(pair[0]))[i][0])
+                    self._fail(
+                        "primal and tangent outputs with corresponding shapes and dtypes. Expected "
+                        f"{want.str_short()} (tangent type of {aval.str_short()}) but got "
+                        f"{got.str_short()}{f' at path {path}' if path else ''}."
+                    )
+                if want.dtype == dtypes.float0:
+                    t = SymbolicZero(want)
+            tangents.append(t)
+        return [*outs, *tangents]
+
+    def _fail(self, what: str) -> NoReturn:
+        raise TypeError(
+            f"Custom JVP rule {self.jvp_name} for function {self.primal_name} must produce {what}"
+        )
 
 
 custom_jvp_call_p = Primitive("custom_jvp_call", multiple_results=True)

@@ -1,7 +1,7 @@
 """`custom_vjp`: a function with a reverse-mode rule of its own."""
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -11,6 +11,8 @@ from jax._src.api_util import check_callable, flatten_fun_nokwargs
 from jax._src.core import Primitive, Tracer, typeof
 from jax._src.custom_derivatives.common import (
     BoundCustom,
+    CustomFunction,
+    FlatFun,
     call_dce,
     call_lowering,
     call_transpose,
@@ -24,6 +26,7 @@ from jax._src.custom_derivatives.common import (
     with_nondiff,
 )
 from jax._src.interpreters import ad, batching, mlir
+from jax._src.literals import TypedNdArray, typed_scalar_types
 from jax._src.tree_util import (
     generate_key_paths,
     keystr,
@@ -49,7 +52,7 @@ class CustomVJPPrimal:
         self.perturbed = perturbed
 
 
-class custom_vjp:
+class custom_vjp(CustomFunction):
     """A function with a reverse-mode rule of its own, used in place of differentiating its body.
 
     Args:
@@ -72,30 +75,11 @@ class custom_vjp:
     2.0
     """
 
-    def __init__(
-        self,
-        fun: Callable,
-        nondiff_argnums: Sequence[int] = (),
-        nondiff_argnames: Sequence[str] = (),
-    ):
-        check_callable(fun)
-        copy_metadata(self, fun)
-        self.fun = fun
-        self.nondiff_argnums = nondiff_positions(fun, nondiff_argnums, nondiff_argnames)
-        self.fwd: Callable | None = None
-        self.bwd: Callable | None = None
-        self.symbolic_zeros = False
-        self.optimize_remat = False
-
-    def __getattr__(self, name):
-        if name == "fun":
-            raise AttributeError(name)
-        return getattr(self.fun, name)
-
-    def __get__(self, obj, owner=None):
-        if obj is None:
-            return self
-        return BoundCustom(self, obj)
+    kind = "custom_vjp"
+    fwd: Callable | None = None
+    bwd: Callable | None = None
+    symbolic_zeros = False
+    optimize_remat = False
 
     def defvjp(
         self,
@@ -112,47 +96,37 @@ class custom_vjp:
             differentiable arguments; None stands for zeros.
           symbolic_zeros: whether `fwd` gets `CustomVJPPrimal` objects and `bwd` `SymbolicZero`
             cotangents.
-          optimize_remat: whether the forward pass may be recomputed without its unused results.
+          optimize_remat: whether inside `jax.checkpoint` the forward pass runs `fun`, where it need not
+            keep residuals, in place of `fwd`. Here it does so anyway.
         """
         self.fwd = fwd
         self.bwd = bwd
         self.symbolic_zeros = symbolic_zeros
         self.optimize_remat = optimize_remat
+        self.ready = True
 
-    @traceback_util.api_boundary
-    def __call__(self, *args, **kwargs):
-        if self.fwd is None or self.bwd is None:
-            raise AttributeError(
-                f"No VJP defined for custom_vjp function {fun_name(self)} using defvjp."
-            )
-        try:
-            args = resolve_kwargs(self.fun, args, kwargs)
-        except TypeError as e:
-            raise TypeError(
-                "The input arguments to the custom_vjp-decorated function "
-                f"{fun_name(self)} could not be resolved to positional-only arguments. {e}"
-            ) from None
-        nums = self.nondiff_argnums
-        nondiff, dyn = split_nondiff(nums, args)
-        for x in nondiff:
-            _check_nondiff(fun_name(self), x)
+    def bind(self, args: tuple):
+        name, fun, fwd = fun_name(self), self.fun, self.fwd
+        if fwd is None or self.bwd is None:
+            raise AttributeError(f"No VJP defined for custom_vjp function {name} using defvjp.")
+        nondiff, dyn = (), args
+        if self.nondiff_argnums:
+            nondiff, dyn = split_nondiff(self.nondiff_argnums, args)
+            for x in nondiff:
+                _check_nondiff(name, x)
+            fun, fwd = (with_nondiff(f, self.nondiff_argnums, nondiff) for f in (fun, fwd))
         flat, in_tree = tree_flatten(dyn)
-        check_leaves("custom_vjp", fun_name(self), flat)
-        flat_fun, out_tree = flatten_fun_nokwargs(with_nondiff(self.fun, nums, nondiff), in_tree)
-        flat_fun.debug_info = api_util.debug_info("custom_vjp fun", self.fun, dyn)
+        check_leaves("custom_vjp", name, flat)
+        flat_fun = FlatFun("custom_vjp", fun, self.fun, in_tree, dyn)
+        flat_fwd = _flat_fwd(fwd, name, fun_name(self.fwd), flat_fun, self.symbolic_zeros)
         in_avals = [typeof(x) for x in flat]
-        fwd = _flat_fwd(
-            with_nondiff(self.fwd, nums, nondiff), fun_name(self), fun_name(self.fwd), in_tree,
-            out_tree, self.symbolic_zeros,
-        )  # fmt: skip
-        bwd = _flat_bwd(self.bwd, nondiff, fun_name(self.bwd), in_tree, in_avals)
+        flat_bwd = _flat_bwd(self.bwd, nondiff, fun_name(self.bwd), in_tree, in_avals)
         outs = custom_vjp_call_p.bind(
-            flat_fun, fwd, bwd, *flat, out_trees=fwd.out_trees, symbolic_zeros=self.symbolic_zeros
-        )
-        try:
-            tree = out_tree()
-        except IndexError:
-            tree = fwd.trees.out_tree
+            flat_fun, flat_fwd, flat_bwd, *flat, out_trees=flat_fwd.out_trees,
+            symbolic_zeros=self.symbolic_zeros,
+        )  # fmt: skip
+        # If the function itself did not run, its forward rule did.
+        tree = flat_fwd.trees.out_tree if flat_fun.out_tree is None else flat_fun.out_tree
         return tree_unflatten(tree, outs)
 
 
@@ -176,10 +150,10 @@ CustomVJPException = ad.CustomVJPException
 class _flat_fwd:
     """The user's forward rule: flat arguments to (residuals, results)."""
 
-    def __init__(self, fwd, primal_name, fwd_name, in_tree, out_tree, symbolic_zeros):
+    def __init__(self, fwd, primal_name: str, fwd_name: str, fun: FlatFun, symbolic_zeros: bool):
         self.fwd, self.primal_name, self.fwd_name = fwd, primal_name, fwd_name
-        self.in_tree, self.out_tree, self.symbolic_zeros = in_tree, out_tree, symbolic_zeros
-        self.trees: _Trees | None = None
+        self.fun, self.symbolic_zeros = fun, symbolic_zeros
+        self.trees: Any = None
 
     def out_trees(self):
         return self.trees
@@ -187,35 +161,19 @@ class _flat_fwd:
     def __call__(self, *args):
         if self.symbolic_zeros:
             n = len(args) // 2
-            flags, values = args[:n], args[n:]
-            wrapped = [CustomVJPPrimal(v, bool(f)) for v, f in zip(values, flags)]
-        else:
-            wrapped = list(args)
-        pair = self.fwd(*tree_unflatten(self.in_tree, wrapped))
+            args = [CustomVJPPrimal(v, bool(f)) for f, v in zip(args[:n], args[n:])]
+        pair = self.fwd(*tree_unflatten(self.fun.in_tree, args))
         if not isinstance(pair, (list, tuple)) or len(pair) != 2:
-            raise TypeError(
-                f"Custom VJP fwd rule {self.fwd_name} for function {self.primal_name} must produce a "
-                "pair (list or tuple of length two) where the first element represents the primal "
-                "output (equal to those of the custom_vjp-decorated function "
-                f"{self.primal_name}) and the second element represents residuals (i.e. values stored "
-                f"from the forward pass for use on the backward pass), but instead of a pair the fwd "
-                f"rule {self.fwd_name} produced {pair}."
+            self._fail(
+                "the first element represents the primal output (equal to those of the custom_vjp-"
+                f"decorated function {self.primal_name}) and the second element represents residuals "
+                "(i.e. values stored from the forward pass for use on the backward pass), but instead of "
+                f"a pair the fwd rule {self.fwd_name} produced {pair}."
             )
         outs, out_tree = tree_flatten(pair[0])
         res, res_tree = tree_flatten(pair[1])
-        try:
-            expected = self.out_tree()
-        except IndexError:
-            expected = None
-        if expected is not None and expected != out_tree:
-            raise TypeError(
-                f"Custom VJP fwd rule {self.fwd_name} for function {self.primal_name} must produce a "
-                "pair (list or tuple of length two) where the first element represents the primal "
-                "output (equal to the output of the custom_vjp-decorated function "
-                f"{self.primal_name}), but instead the fwd rule output's first element had "
-                f"container/pytree structure:\n    {out_tree}\nwhile the custom_vjp-decorated function "
-                f"{self.primal_name} had output container/pytree structure:\n    {expected}."
-            )
+        if problem := self.fun.mismatch(out_tree, [typeof(x) for x in outs]):
+            self._fail(f"{problem}.")
         for x in res:
             if not core.valid_jaxtype(x):
                 raise TypeError(
@@ -224,6 +182,12 @@ class _flat_fwd:
                 )
         self.trees = _Trees(out_tree, res_tree)
         return [*res, *outs]
+
+    def _fail(self, what: str) -> NoReturn:
+        raise TypeError(
+            f"Custom VJP fwd rule {self.fwd_name} for function {self.primal_name} must produce a pair "
+            f"(list or tuple of length two) where {what}"
+        )
 
 
 class _Trees:
@@ -235,6 +199,14 @@ class _Trees:
         self.out_tree, self.res_tree, self.num_res = out_tree, res_tree, res_tree.num_leaves
 
 
+_HOST_TYPES = frozenset({np.ndarray, float, complex, *typed_scalar_types, TypedNdArray})
+
+
+def _as_array(ct: Any):
+    """A constant cotangent as the array that rules expect, with its methods."""
+    return ct if typeof(ct).dtype == dtypes.float0 else core.hooks.to_array(ct)
+
+
 class _flat_bwd:
     """The user's backward rule: (trees, residuals, cotangents) to one cotangent per flat argument."""
 
@@ -244,63 +216,68 @@ class _flat_bwd:
 
     def __call__(self, trees, *args):
         res, cts = split_list(args, [trees.num_res])
+        cts = [_as_array(ct) if type(ct) in _HOST_TYPES else ct for ct in cts]
         result = self.bwd(
             *self.nondiff, tree_unflatten(trees.res_tree, res), tree_unflatten(trees.out_tree, cts)
         )
         if isinstance(result, list) and self.in_tree != tree_structure(result):
             result = tuple(result)
-        dummy = tree_unflatten(self.in_tree, list(range(self.in_tree.num_leaves)))
-        flat = self._match(result, dummy)
-        out = []
-        for i, (ct, aval) in enumerate(zip(flat, self.in_avals)):
-            want = aval.to_ct_aval()
-            if ct is None or is_zero(ct) or want.dtype == dtypes.float0:
-                out.append(SymbolicZero(want))
-                continue
-            got = typeof(ct)
-            real = (
-                dtypes.issubdtype(want.dtype, np.floating),
-                dtypes.issubdtype(got.dtype, np.floating),
-            )
-            if config.disable_bwd_checks.value:
-                out.append(ct)
-                continue
-            if got.shape != want.shape or (got.dtype != want.dtype and not all(real)):
-                path = keystr(list(generate_key_paths(dummy))[i][0])
-                raise ValueError(
-                    f"Custom VJP bwd rule {self.name} must produce a cotangent of the same shape and "
-                    f"dtype as the argument at path args{path}: expected {want.str_short()} but got "
-                    f"{got.str_short()}."
-                )
-            # A rule may compute in another precision than its argument has.
-            out.append(
-                ct if got.dtype == want.dtype else core.hooks.convert_element_type(ct, want.dtype)
-            )
-        return out
+        flat, tree = tree_flatten(result)
+        if tree != self.in_tree:
+            flat = self._match(result)
+        return [self._checked(i, ct) for i, ct in enumerate(flat)]
 
-    def _match(self, result, dummy):
-        """Cotangents for each flat argument; a None covers a whole subtree."""
+    def _checked(self, i: int, ct):
+        """A cotangent as the type of its argument: a rule may compute in another precision."""
+        aval = self.in_avals[i]
+        want = aval.to_ct_aval()
+        if ct is None or is_zero(ct) or want.dtype == dtypes.float0:
+            return SymbolicZero(want)
+        got = typeof(ct)
+        if got is want or core.typematch(got, want):
+            return ct
+        is_complex = (dtypes.issubdtype(a.dtype, np.complexfloating) for a in (got, want))
+        if got.shape == want.shape and (got.dtype == want.dtype or not any(is_complex)):
+            return core.hooks.convert_element_type(ct, want.dtype)
+        if config.disable_bwd_checks.value:
+            return ct
+        dummy = tree_unflatten(self.in_tree, list(range(self.in_tree.num_leaves)))
+        path = keystr(list(generate_key_paths(dummy))[i][0])
+        raise ValueError(
+            f"Custom VJP bwd rule {self.name} must produce a cotangent of the same shape and dtype as the "
+            f"argument at path args{path}: expected {want.str_short()} but got {got.str_short()}."
+        )
+
+    def _match(self, result):
+        """Cotangents for each flat argument; a None inside the tuple covers a whole subtree."""
         out: list = [None] * self.in_tree.num_leaves
+
+        def fail():
+            raise TypeError(
+                f"Custom VJP bwd rule {self.name} must produce an output with the same container (pytree) "
+                "structure as the args tuple of the primal function, and in particular must produce a "
+                f"tuple of length {len(dummy)}, but got bwd output structure {tree_structure(result)} for "
+                f"primal input structure {self.in_tree}."
+            )
 
         def walk(ct, tree):
             if ct is None or is_zero(ct):
                 return
-            leaves, structure = tree_flatten(tree)
-            if structure.num_leaves == 1 and structure == tree_structure(0):
-                out[leaves[0]] = ct
+            if type(tree) is int:
+                if not core.valid_jaxtype(ct):
+                    fail()
+                out[tree] = ct
                 return
             children, node = _one_level(tree)
             ct_children, ct_node = _one_level(ct)
             if node != ct_node:
-                raise TypeError(
-                    f"Custom VJP bwd rule {self.name} must produce an output with the same container "
-                    "(pytree) structure as the args tuple of the primal function, and in particular "
-                    f"must produce a tuple of length {len(dummy)}, but got bwd output structure "
-                    f"{tree_structure(result)} for primal input structure {self.in_tree}."
-                )
+                fail()
             for c, t in zip(ct_children, children):
                 walk(c, t)
 
+        dummy = tree_unflatten(self.in_tree, list(range(self.in_tree.num_leaves)))
+        if result is None:
+            fail()
         walk(result, dummy)
         return out
 

@@ -142,11 +142,25 @@ class BatchTrace(Trace):
             else:
                 vals.append(x)
                 dims.append(None)
+        if batched and primitive.ref_boundary:
+            refs = [
+                d is not None and type(typeof(v)) is core.AbstractRef for v, d in zip(vals, dims)
+            ]
+            if any(refs):
+                outs = core.hooks.functionalize(primitive, args, params, refs, False)
+                if outs is not None:
+                    return outs
         outer = trace_ctx.trace
+        outer_mesh_axis = trace_ctx.batch_mesh_axis
         trace_ctx.set_trace(self.parent)
+        trace_ctx.batch_mesh_axis = self.axis_data.explicit_mesh_axis
         try:
             axis_rule = primitive.axis_batch
-            if axis_rule is not None and (batched or self.axis_data.name is not core.no_axis_name):
+            if axis_rule is not None and (
+                batched
+                or self.axis_data.name is not core.no_axis_name
+                or primitive.ref_primitive
+            ):
                 out, out_dim = axis_rule(self.axis_data, vals, dims, **params)
             elif not batched:
                 return primitive.bind_with_trace(self.parent, vals, params)
@@ -159,6 +173,7 @@ class BatchTrace(Trace):
                 out, out_dim = rule(vals, dims, **params)
         finally:
             trace_ctx.set_trace(outer)
+            trace_ctx.batch_mesh_axis = outer_mesh_axis
         if primitive.multiple_results:
             if out_dim is None or type(out_dim) is int:
                 out_dim = [out_dim] * len(out)
@@ -241,7 +256,11 @@ class _Batched:
         return [trace.to_batch_info(x) for x in outs]
 
     def match(self, x: Any, src: int, dst: int) -> Any:
-        return matchaxis(None, self.axis_data.size, None, src, dst, x) if src != dst else x
+        return (
+            matchaxis(None, self.axis_data.size, self.axis_data.explicit_mesh_axis, src, dst, x)
+            if src != dst
+            else x
+        )
 
 
 class _BatchedFun(_Batched):
@@ -368,10 +387,14 @@ def _match_and_sum(axis_data: AxisData, src: int | None, dst: int | None, x: Any
     if type(x) in (Zero, SymbolicZero):
         if dst is None:
             return x
-        return type(x)(unmapped_aval(axis_data.size, dst, x.aval))
+        return type(x)(unmapped_aval(axis_data.size, dst, x.aval, axis_data.explicit_mesh_axis))
     if dst is None and src is not None:
         return hooks.reduce_sum(x, (src,))
-    return matchaxis(None, axis_data.size, None, src, dst, x) if src != dst else x
+    return (
+        matchaxis(None, axis_data.size, axis_data.explicit_mesh_axis, src, dst, x)
+        if src != dst
+        else x
+    )
 
 
 def _axis_in_scope(axis_data: AxisData) -> Any:
@@ -428,7 +451,8 @@ def from_batch(axis_data: AxisData, val: Any, dim: int | None, dest: int | None)
         return val
     ndim = typeof(val).ndim
     if dim is None:
-        return broadcast(val, axis_data.size, canonicalize_axis(dest, ndim + 1))
+        axis = canonicalize_axis(dest, ndim + 1)
+        return broadcast(val, axis_data.size, axis, axis_data.explicit_mesh_axis)
     dest = canonicalize_axis(dest, ndim)
     return val if dim == dest else moveaxis(val, dim, dest)
 
@@ -524,11 +548,42 @@ def moveaxis(x: Any, src: int, dst: int) -> Any:
 
 
 def broadcast(x: Any, sz: int, axis: int, mesh_axis: Any = None) -> Any:
-    """`x` repeated `sz` times along a new dimension `axis`."""
-    shape = list(typeof(x).shape)
+    """`x` repeated `sz` times along a new batch dimension `axis`.
+
+    In explicit mode it is sharded over `mesh_axis`; None is for that of the mapped axis whose batching
+    rule is running.
+    """
+    aval = typeof(x)
+    shape = list(aval.shape)
     shape.insert(axis, sz)
     dims = tuple(i for i in range(len(shape)) if i != axis)
-    return hooks.broadcast_in_dim(x, tuple(shape), dims)
+    sharding = None
+    mesh_axis = mesh_axis or trace_ctx.batch_mesh_axis
+    if mesh_axis is not None and aval._sharding is not None:
+        sharding = unmapped_aval(sz, axis, aval, mesh_axis)._sharding
+    return hooks.broadcast_in_dim(x, tuple(shape), dims, out_sharding=sharding)
+
+
+def mapped_mesh_axis(vals: Sequence[Any], dims: Sequence[int | None]) -> Any:
+    """The mesh axes that the mapped dimensions are sharded over, in explicit mode.
+
+    Raises:
+      ValueError: if they are sharded differently.
+    """
+    found = False
+    entry: Any = None
+    for x, d in zip(vals, dims):
+        if d is None:
+            continue
+        sharding = getattr(typeof(x), "_sharding", None)
+        e = None if sharding is None else sharding.spec.partitions[d]
+        if found and e != entry:
+            raise ValueError(
+                "Mapped away dimension of inputs passed to vmap should be sharded the same. Got "
+                f"inconsistent axis specs: {entry} vs {e}"
+            )
+        found, entry = True, e
+    return entry
 
 
 def bdim_at_front(x: Any, bdim: int | None, size: int, mesh_axis: Any = None) -> Any:
@@ -550,13 +605,13 @@ def matchaxis(
     """`x` with its batch dimension moved from `src` to `dst`; either may be None."""
     if type(x) in (Zero, SymbolicZero):
         aval = mapped_aval(size, src, x.aval)
-        return type(x)(unmapped_aval(size, dst, aval))
+        return type(x)(unmapped_aval(size, dst, aval, mesh_axis))
     if src == dst:
         return x
     if src is not None and dst is not None:
         return moveaxis(x, src, dst)
     if src is None and dst is not None:
-        return broadcast(x, size, canonicalize_axis(dst, typeof(x).ndim + 1))
+        return broadcast(x, size, canonicalize_axis(dst, typeof(x).ndim + 1), mesh_axis)
     if sum_match:
         return hooks.reduce_sum(x, (src,))
     raise SpecMatchError(src, dst)
@@ -621,6 +676,8 @@ def _to_full(x: Any, d: int | None, shape: Any) -> Any:
     own = typeof(x).shape
     if own == shape or (d is None and own == ()):
         return x
+    if d is None and len(own) == len(shape) - 1:
+        return broadcast(x, shape[0], 0)
     trailing = len(own) - (d is not None)
     dims = (*([] if d is None else [0]), *range(len(shape) - trailing, len(shape)))
     return hooks.broadcast_in_dim(x, shape, dims)

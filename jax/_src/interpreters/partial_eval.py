@@ -302,10 +302,16 @@ class DynamicJaxprTrace(Trace):
         """The finished jaxpr with results `outs`, and its constants."""
         outvars = [self.to_atom(x) for x in outs]
         jaxpr = Jaxpr(
-            self.constvars, self.invars, outvars, self.eqns, frozenset(self.effects),
+            self.constvars, self.invars, outvars, self.eqns, self._all_effects(),
             debug_info or self.debug_info,
         )  # fmt: skip
         return jaxpr, self.consts
+
+    def _all_effects(self) -> core.Effects:
+        for e in self.effects:
+            if isinstance(e, core.JaxprInputEffect):
+                return core.effects_of_eqns(self.constvars, self.invars, self.eqns)
+        return frozenset(self.effects)
 
     def finish(self) -> None:
         """End the trace: its tracers are leaks from now on."""
@@ -328,6 +334,8 @@ def check_valid_tracer(x: Tracer) -> None:
 
 def cached_types(primitive: Primitive, avals: tuple[Any, ...], params: dict[str, Any]) -> Any:
     """Type and effects of a single-result primitive, memoised on the primitive."""
+    if config.abstract_mesh_context_manager.value is not None:
+        return primitive.eval_types(avals, params)  # rules may look at the mesh in context
     try:
         key = (avals, tuple(params.items()) if params else ())
         cached = primitive.aval_cache.get(key)
@@ -339,9 +347,7 @@ def cached_types(primitive: Primitive, avals: tuple[Any, ...], params: dict[str,
         if all(getattr(a, "_sharding", 0) is None for a in avals):
             if len(primitive.aval_cache) > _MAX_CACHED_TYPES:
                 primitive.aval_cache.clear()
-            # With a mesh in context, rules of operations without operands may look at it.
-            mesh = config.abstract_mesh_context_manager.value
-            if (mesh is None or mesh.empty) and not cached[1]:
+            if not cached[1]:
                 primitive.aval_cache[key] = cached
     return cached
 
@@ -387,8 +393,8 @@ def trace_to_jaxpr_dynamic(
             del args
     outs = list(outs)
     x = None
-    for x in outs:
-        check_returned_value(x, trace)
+    for i, x in enumerate(outs):
+        check_returned_value(x, trace, i)
     jaxpr, consts = trace.to_jaxpr(outs)
     trace.finish()
     del outs, trace.parent
@@ -404,17 +410,72 @@ def trace_to_jaxpr_dynamic(
 trace_to_jaxpr = trace_to_jaxpr_dynamic
 
 
-def check_returned_value(x: Any, trace: DynamicJaxprTrace) -> None:
+def check_returned_value(x: Any, trace: DynamicJaxprTrace, index: int) -> None:
     if type(x) is DynamicJaxprTracer and x._trace is trace:
+        if type(x.aval) is core.AbstractRef:
+            raise _returned_ref_error(x, trace, index)
         return
     try:
-        typeof(x)
+        if type(typeof(x)) is core.AbstractRef:
+            raise _returned_ref_error(x, trace, index)
     except TypeError:
         info = trace.debug_info
+        path = (info.result_paths or ("",) * (index + 1))[index].removeprefix("result")
+        where = f" at output component {path}" if path else ""
         raise TypeError(
             f"function {info.func_src_info} traced for {info.traced_for} returned a value of type "
-            f"{type(x)}, which is not a valid JAX type: return arrays, numbers or pytrees of them."
+            f"{type(x)}{where}, which is not a valid JAX type: return arrays, numbers or pytrees of them."
         ) from None
+
+
+def _returned_ref_error(x: Any, trace: DynamicJaxprTrace, index: int) -> ValueError:
+    info = trace.debug_info
+    path = (info.result_paths or ("",) * (index + 1))[index].removeprefix("result")
+    where = f" at output tree path result{path}" if path else ""
+    origin = ""
+    if type(x) is DynamicJaxprTracer:
+        if x.val in trace.invars:
+            i = trace.invars.index(x.val)
+            name = info.safe_arg_names(len(trace.invars))[i] or f"number {i}"
+            origin = f"\n\nThe returned mutable array was passed in as the argument {name}."
+        elif x.source_info is not None:
+            line = source_info_util.summarize(x.source_info)
+            origin = f"\n\nThe returned mutable array was created on line {line}."
+    return ValueError(
+        f"function {info.func_src_info} traced for {info.traced_for} returned a mutable array reference "
+        f"of type {typeof(x)}{where}, but mutable array references cannot be returned. Return what it "
+        f"holds (ref[...], or jax.freeze(ref) of one made inside).{origin}"
+    )
+
+
+def check_ref_aliasing(
+    kind: str, fun: Callable[..., Any], args: Sequence[Any], consts: Sequence[Any], names: Any
+) -> None:
+    """Raise ValueError if a function gets a reference twice, as an argument or by closing over it.
+
+    `names` gives a name for each argument, when called.
+    """
+    seen: dict[int, int] = {}
+    for i, x in enumerate(args):
+        if isinstance(x, core.Ref):
+            j = seen.setdefault(id(x.get_referent() if isinstance(x, Tracer) else x), i)
+            if j != i:
+                name = [n or f"argument number {k}" for k, n in enumerate(names())]
+                raise ValueError(
+                    "only one reference to a mutable array may be passed as an argument to a function, "
+                    f"but when tracing {core.fun_source_info(fun)} for {kind} the mutable array "
+                    f"reference of type {typeof(x)} appeared at both {name[j]} and {name[i]}."
+                )
+    if seen:
+        for x in consts:
+            if isinstance(x, core.Ref):
+                where = seen.get(id(x.get_referent() if isinstance(x, Tracer) else x))
+                if where is not None:
+                    raise ValueError(
+                        f"when tracing {core.fun_source_info(fun)} for {kind}, a mutable array reference "
+                        f"of type {typeof(x)} was both closed over and passed as the argument "
+                        f"{names()[where] or f'number {where}'}: use it by one of the two."
+                    )
 
 
 def trace_to_closed(
@@ -460,18 +521,10 @@ def convert_constvars_jaxpr(jaxpr: Jaxpr) -> Jaxpr:
         converted = jaxpr.replace(
             constvars=(),
             invars=jaxpr.constvars + jaxpr.invars,
-            effects=_shift_input_effects(jaxpr.effects, n),
             debug_info=info._replace(arg_names=names),
         )
         jaxpr._cache[convert_constvars_jaxpr] = converted
     return converted
-
-
-def _shift_input_effects(effects: Iterable[Effect], n: int) -> Any:
-    return frozenset(
-        e.replace(input_index=e.input_index + n) if isinstance(e, core.JaxprInputEffect) else e
-        for e in effects
-    )
 
 
 def convert_invars_to_constvars(jaxpr: Jaxpr, n: int) -> Jaxpr:
@@ -495,10 +548,12 @@ def separate_consts(closed: ClosedJaxpr) -> tuple[ClosedJaxpr, list[Any]]:
 def hoist_tracers(closed: ClosedJaxpr) -> tuple[ClosedJaxpr, list[Any]]:
     """The jaxpr with those of its constants that are tracers as leading arguments; and these tracers.
 
+    References to mutable arrays are moved, too.
+
     A rule of a custom derivative can close over tracers; a jaxpr made by applying it has them as
     constants. An equation must have them as operands.
     """
-    is_tracer = [isinstance(c, Tracer) for c in closed.consts]
+    is_tracer = [core.is_tracer_or_ref(c) for c in closed.consts]
     if not any(is_tracer):
         return closed, []
     tracers = [c for c, t in zip(closed.consts, is_tracer) if t]
@@ -510,7 +565,6 @@ def hoist_tracers(closed: ClosedJaxpr) -> tuple[ClosedJaxpr, list[Any]]:
             jaxpr.replace(
                 constvars=[v for v, t in zip(jaxpr.constvars, is_tracer) if not t],
                 invars=moved + jaxpr.invars,
-                effects=_shift_input_effects(jaxpr.effects, len(moved)),
                 debug_info=jaxpr.debug_info.with_unknown_names(),
             ),
             [c for c, t in zip(closed.consts, is_tracer) if not t],
@@ -580,8 +634,11 @@ def _dce_jaxpr(jaxpr: Jaxpr, used_outputs: tuple[Any, ...], instantiate: tuple[A
     outvars = [v for v, used in zip(jaxpr.outvars, used_outputs) if used]
     live: set[Var] = {v for v in outvars if type(v) is not Literal}
     eqns: list[JaxprEqn] = []
+    inputs: set[Var] = {*jaxpr.constvars, *jaxpr.invars} if jaxpr.effects else set()
     for eqn in reversed(jaxpr.eqns):
         used_outs = [v in live for v in eqn.outvars]
+        if eqn.effects and not any(used_outs) and _only_dead_refs(eqn, live, inputs):
+            continue
         rule = eqn.primitive.dce or _default_dce_rule
         used_ins, new_eqn = rule(used_outs, eqn)
         if new_eqn is not None:
@@ -590,19 +647,7 @@ def _dce_jaxpr(jaxpr: Jaxpr, used_outputs: tuple[Any, ...], instantiate: tuple[A
     eqns.reverse()
     used_inputs = tuple(v in live or inst for v, inst in zip(jaxpr.invars, instantiate))
     invars = [v for v, used in zip(jaxpr.invars, used_inputs) if used]
-    index = {v: i for i, v in enumerate(invars)}
-    effects: set[Effect] = set()
-    for eqn in eqns:
-        effects.update(e for e in eqn.effects if not isinstance(e, core.JaxprInputEffect))
-    for e in jaxpr.effects:
-        if isinstance(e, core.JaxprInputEffect):
-            n = len(jaxpr.constvars)
-            if e.input_index < n:
-                effects.add(e)
-            elif (v := jaxpr.invars[e.input_index - n]) in index:
-                effects.add(e.replace(input_index=index[v] + n))
-        elif isinstance(e, core.NamedAxisEffect):
-            continue
+    effects = core.effects_of_eqns(jaxpr.constvars, invars, eqns)
     info = jaxpr.debug_info
     info = info._replace(
         arg_names=tuple(
@@ -612,13 +657,25 @@ def _dce_jaxpr(jaxpr: Jaxpr, used_outputs: tuple[Any, ...], instantiate: tuple[A
             p for p, used in zip(info.safe_result_paths(len(jaxpr.outvars)), used_outputs) if used
         ),
     )
-    new = Jaxpr(jaxpr.constvars, invars, outvars, eqns, frozenset(effects), info)
-    return new, used_inputs
+    return Jaxpr(jaxpr.constvars, invars, outvars, eqns, effects, info), used_inputs
+
+
+def _only_dead_refs(eqn: JaxprEqn, live: set[Var], inputs: set[Var]) -> bool:
+    """Whether an equation does nothing but use references, and write none that is read later."""
+    for e in eqn.effects:
+        if isinstance(e, core.RefEffect):
+            if type(e) is not core.ReadEffect:
+                v = eqn.invars[e.input_index]
+                if v in live or v in inputs:
+                    return False
+        elif not isinstance(e, (core.InternalMutableArrayEffect, core.NamedAxisEffect)):
+            return False
+    return True
 
 
 def has_effects(eqn: JaxprEqn) -> bool:
     """Whether an equation must stay though nothing reads its results."""
-    return any(not isinstance(e, core.NamedAxisEffect) for e in eqn.effects)
+    return any(not isinstance(e, (core.NamedAxisEffect, core.ReadEffect)) for e in eqn.effects)
 
 
 def _default_dce_rule(used_outs: Any, eqn: JaxprEqn) -> Any:

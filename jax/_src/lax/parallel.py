@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from jax._src.ad_util import Zero
-from jax._src.core import NamedAxisEffect, Primitive, ShapedArray, get_axis_env, typeof
-from jax._src.interpreters import ad, batching
+from jax._src.core import NamedAxisEffect, Primitive, ShapedArray, get_axis_env, hooks, typeof
+from jax._src.interpreters import ad, batching, mlir
 from jax._src.lax import lax, slicing
 from jax._src.tree_util import tree_flatten, tree_map, tree_unflatten
 
@@ -150,7 +150,10 @@ def _effects(axes) -> frozenset:
 
 def _reduction_types(*avals, axes, axis_index_groups):
     axis_size(axes)
-    return [a.strip_weak_type() for a in avals], _effects(axes)
+    outs = [a.strip_weak_type() for a in avals]
+    if axis_index_groups is None:
+        outs = [a.update(vma=a.vma.difference(axes)) if a.vma else a for a in outs]
+    return outs, _effects(axes)
 
 
 def _grouped(reduce: Callable, x, d: int, groups):
@@ -225,6 +228,22 @@ def _psum_transpose(cts, *args, **params):
 
 psum_p.jvp = _psum_jvp
 psum_p.transpose = _psum_transpose
+
+
+def pvary(x: Any, axes: Sequence[Any]) -> Any:
+    """`x`, whose type then says that it varies over the manual mesh axes `axes` too."""
+    axes = tuple(a for a in axes if a not in typeof(x).vma)
+    return pvary_p.bind(x, axes=axes) if axes else x
+
+
+pvary_p = Primitive("pvary")
+pvary_p.def_impl(lambda x, *, axes: x)
+pvary_p.def_abstract_eval(lambda x, *, axes: x.update(vma=x.vma.union(axes)))
+# What is the same everywhere is used everywhere: the cotangents of all places add up.
+ad.deflinear2(pvary_p, lambda ct, x, *, axes: psum_p.bind(ct, axes=axes, axis_index_groups=None))
+batching.defvectorized(pvary_p)
+mlir.register_lowering(pvary_p, lambda ctx, x, *, axes: [x])
+hooks.pvary = pvary
 
 pmax_p = _collective("pmax", _reduction_types, multiple_results=True)
 pmax_p.axis_batch = _reduction_batch(pmax_p, lax.reduce_max, lambda x, n: x)

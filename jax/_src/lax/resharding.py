@@ -134,7 +134,7 @@ def _reshard_transpose(ct, x, *, dst_sharding, concrete_mesh):
     if source is None:
         source = NamedSharding(_all_auto(dst_sharding.mesh), PartitionSpec())
     else:
-        source = NamedSharding(source.mesh, source.spec.to_ct_spec())
+        source = NamedSharding(source.mesh, source.spec)
     return [bind_reshard(ct, source, concrete_mesh)]
 
 
@@ -157,6 +157,7 @@ def _reshard_lower(ctx, x, *, dst_sharding, concrete_mesh):
     return [mlir.lower_with_sharding_in_types(ctx, x, ctx.avals_out[0])]
 
 
+core.hooks.reshard = bind_reshard
 ad.deflinear2(reshard_p, _reshard_transpose)
 reshard_p.axis_batch = _reshard_batch
 mlir.register_lowering(reshard_p, _reshard_lower)

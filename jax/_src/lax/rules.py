@@ -12,6 +12,7 @@ dimensions of size 1, and take sharding, manual axes and memory space from their
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -19,6 +20,7 @@ import numpy as np
 
 from jax._src import core, dtypes
 from jax._src.ad_util import Zero
+from jax._src.config import abstract_mesh_context_manager as context_mesh
 from jax._src.core.avals import ManualAxisType, ShapedArray, empty_mat
 from jax._src.core.hooks import hooks
 from jax._src.interpreters import ad, batching, mlir
@@ -46,6 +48,8 @@ from jax._src.lax.checks import (
     nonlinear_unreduced as nonlinear_unreduced,
 )
 from jax._src.memory import Space as MemorySpace
+from jax._src.named_sharding import NamedSharding
+from jax._src.partition_spec import PartitionSpec
 
 
 class _Kind:
@@ -128,11 +132,27 @@ def standard_primitive(
         out_dtype = dtype(*avals, **params)
         out_weak = weak_type(*avals, **params)
         if plain and sharding_free(params):
-            if not multiple_results:
+            mesh = context_mesh.value
+            if mesh is not None and mesh._any_axis_explicit:
+                replicated = functools.partial(_replicated, mesh)
+            elif not multiple_results:
                 return ShapedArray(out_shape, out_dtype, out_weak)
+            else:
+                replicated = _no_sharding
+            if not multiple_results:
+                return ShapedArray(out_shape, out_dtype, out_weak, sharding=replicated(out_shape))
             weak = _as_list(out_weak, len(out_shape))
-            return [ShapedArray(s, d, w) for s, d, w in zip(out_shape, out_dtype, weak)]
-        sharded = _out_shardings(name, sharding, unreduced, avals, params)
+            return [
+                ShapedArray(s, d, w, sharding=replicated(s))
+                for s, d, w in zip(out_shape, out_dtype, weak)
+            ]
+        if sharding is None and sharding_free(params) and _all_replicated(avals):
+            mesh = next(a._sharding.mesh for a in avals if a._sharding is not None)
+            shapes = out_shape if multiple_results else [out_shape]
+            sharded = [_replicated(mesh, s) for s in shapes]
+            sharded = sharded if multiple_results else sharded[0]
+        else:
+            sharded = _out_shardings(name, sharding, unreduced, avals, params)
         mat = _out_manual_axes(name, vma, unreduced, avals, params)
         space = (
             memory_space(*avals, **params) if memory_space else common_memory_space(name, *avals)
@@ -202,6 +222,22 @@ def _as_list(x: Any, n: int) -> Sequence[Any]:
     return x if isinstance(x, (list, tuple)) else [x] * n
 
 
+def _replicated(mesh, shape) -> NamedSharding:
+    return NamedSharding(mesh, PartitionSpec(*[None] * len(shape)))
+
+
+def _all_replicated(avals) -> bool:
+    """Whether operands have shardings, and all of them are trivial."""
+    specs = [a._sharding.spec for a in avals if a._sharding is not None]
+    return bool(specs) and all(
+        not s.unreduced and not s.reduced and all(e is None for e in s.partitions) for s in specs
+    )
+
+
+def _no_sharding(shape) -> None:
+    return None
+
+
 def _out_shardings(name, sharding, unreduced, avals, params):
     if all(a._sharding is None for a in avals) and sharding_free(params):
         return None
@@ -223,8 +259,16 @@ def _out_shardings(name, sharding, unreduced, avals, params):
     pairs = [_partial_axes(a._sharding.spec) if a._sharding is not None else _NONE for a in avals]
     u, r = unreduced(pairs, *avals, **params)
     if isinstance(out, (list, tuple)):
-        return [s and s.update(spec=s.spec.update(unreduced=u, reduced=r)) for s in out]
-    return out and out.update(spec=out.spec.update(unreduced=u, reduced=r))
+        return [_with_partial_axes(s, u, r) for s in out]
+    return _with_partial_axes(out, u, r)
+
+
+def _with_partial_axes(sharding, unreduced, reduced):
+    if sharding is None:
+        return None
+    # What is split over an axis is no longer the same along it.
+    split = {a for e in sharding.spec.partitions for a in (e if isinstance(e, tuple) else (e,))}
+    return sharding.update(spec=sharding.spec.update(unreduced=unreduced, reduced=reduced - split))
 
 
 _NONE = (frozenset(), frozenset())
@@ -440,6 +484,7 @@ def nary_primitive(
             or x._sharding is not None
             or x.manual_axis_type is not empty_mat
             or weak_type is not None
+            or (n > 1 and context_mesh.value is not None)
         ):
             return general(*avals, **params)
         in_dtypes = (x.dtype,) * len(avals)
@@ -469,7 +514,10 @@ def nary_primitive(
             dtype = in_dtypes[0] if dtype_of is None else dtype_of(*in_dtypes, **params)
         weak = (weak_type or _all_weak)(*avals, **params)
         if plain:
-            return ShapedArray(shape, dtype, weak)
+            mesh = context_mesh.value if n > 1 else None
+            if mesh is None or not mesh._any_axis_explicit:
+                return ShapedArray(shape, dtype, weak)
+            return ShapedArray(shape, dtype, weak, sharding=_replicated(mesh, shape))
         return ShapedArray(
             shape,
             dtype,

@@ -237,6 +237,10 @@ def _filled_like(name, a, value, dtype, shape, device, out_sharding):
         dtype = dtypes.check_and_canonicalize_user_dtype(dtype, name)
     if shape is not None:
         shape = canonicalize_shape(shape)
+    if device is not None and core.trace_ctx.trace is not core.eval_trace:
+        # A device is no part of the type of what is traced.
+        util.check_one_placement(name, device, out_sharding)
+        return device_put(_filled_like(name, a, value, dtype, shape, None, None), device)
     sharding = util.placement(name, device, out_sharding)
     if type(value) in (int, float, complex, bool):
         return lax.full_like(a, value, dtype, shape, sharding=sharding)
@@ -480,9 +484,7 @@ def _linspace_impl(start, stop, *, num, endpoint, retstep, dtype, axis):
         raise ValueError(f"Number of samples, {num}, must be non-negative.")
     if dtype is None:
         dtype = dtypes.to_inexact_dtype(dtypes.result_type(start, stop))
-    compute_dtype = dtypes.canonicalize_dtype(
-        dtypes.to_inexact_dtype(dtypes.result_type(dtypes.result_type(start, stop), dtype))
-    )
+    compute_dtype = _compute_dtype(start, stop, dtype)
     start, stop = ensure_arraylike("linspace", start, stop)
     start = lax.convert_element_type(start, compute_dtype)
     stop = lax.convert_element_type(stop, compute_dtype)
@@ -515,6 +517,15 @@ def _linspace_impl(start, stop, *, num, endpoint, retstep, dtype, axis):
         out = lax.floor(out)
     out = lax.convert_element_type(out, dtype)
     return (out, delta) if retstep else out
+
+
+def _compute_dtype(start, stop, dtype):
+    """The inexact dtype in which to compute numbers between bounds that become of some dtype."""
+    if dtypes.issubdtype(dtype, np.integer) and dtypes.bit_width(dtype) < 8:
+        dtype = np.dtype(np.int8)  # smaller ones promote to nothing
+    of_bounds = dtypes.result_type(start, stop)
+    inexact = dtypes.to_inexact_dtype(dtypes.result_type(of_bounds, dtype))
+    return dtypes.canonicalize_dtype(inexact)
 
 
 _linspace_impl.__name__ = "_linspace"
@@ -554,9 +565,7 @@ def logspace(
 def _logspace_impl(start, stop, base, *, num, endpoint, dtype, axis):
     if dtype is None:
         dtype = dtypes.to_inexact_dtype(dtypes.result_type(start, stop))
-    compute_dtype = dtypes.canonicalize_dtype(
-        dtypes.to_inexact_dtype(dtypes.result_type(dtypes.result_type(start, stop), dtype))
-    )
+    compute_dtype = _compute_dtype(start, stop, dtype)
     start, stop, base = ensure_arraylike("logspace", start, stop, base)
     start = lax.convert_element_type(start, compute_dtype)
     stop = lax.convert_element_type(stop, compute_dtype)
@@ -597,9 +606,7 @@ def geomspace(
 def _geomspace_impl(start, stop, *, num, endpoint, dtype, axis):
     if dtype is None:
         dtype = dtypes.to_inexact_dtype(dtypes.result_type(start, stop))
-    compute_dtype = dtypes.canonicalize_dtype(
-        dtypes.to_inexact_dtype(dtypes.result_type(dtypes.result_type(start, stop), dtype))
-    )
+    compute_dtype = _compute_dtype(start, stop, dtype)
     start, stop = ensure_arraylike("geomspace", start, stop)
     start = lax.convert_element_type(start, compute_dtype)
     stop = lax.convert_element_type(stop, compute_dtype)

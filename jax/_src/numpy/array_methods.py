@@ -165,11 +165,28 @@ def _contains(self, x):
 def _tracer_iter(self):
     if not self.aval.shape:
         raise TypeError("iteration over a 0-d array")
+    if type(self.aval) is core.AbstractRef:
+        return (self[i] for i in range(self.aval.shape[0]))
     return iter(manipulation.unstack(self))
+
+
+def _tracer_getitem(self, index):
+    if type(self.aval) is core.AbstractRef:
+        return self.aval._getitem(self, index)
+    return indexing.getitem(self, index)
+
+
+def _tracer_setitem(self, index, value):
+    if type(self.aval) is core.AbstractRef:
+        self.aval._setitem(self, index, value)
+    else:
+        _setitem(self, index, value)
 
 
 _install("__getitem__", indexing.getitem)
 _install("__setitem__", _setitem)
+Tracer.__getitem__ = _tracer_getitem  # type: ignore[attr-defined]
+Tracer.__setitem__ = _tracer_setitem  # type: ignore[attr-defined]
 _install("__contains__", _contains)
 Tracer.__iter__ = _tracer_iter  # type: ignore[attr-defined]
 Tracer.__reversed__ = lambda self: iter(manipulation.unstack(self)[::-1])  # type: ignore[attr-defined]
@@ -302,6 +319,32 @@ def _view_as(x, dtype):
 
 _install("reshape", _reshape)
 _install("transpose", _transpose)
+
+
+def _of_array_or_ref(name: str) -> None:
+    """Let a tracer of a reference have the attribute that the type of references gives it."""
+    of_array = getattr(Tracer, name)
+    of_ref = getattr(core.AbstractRef, name)
+
+    if isinstance(of_array, property):
+
+        def get(self):
+            return (of_ref if type(self.aval) is core.AbstractRef else of_array).fget(self)
+
+        setattr(Tracer, name, property(get, doc=of_array.__doc__))
+        return
+
+    def call(self, *args, **kwargs):
+        if type(self.aval) is core.AbstractRef:
+            return of_ref.fun(self, *args, **kwargs)
+        return of_array(self, *args, **kwargs)
+
+    call.__name__, call.__qualname__, call.__doc__ = name, f"Array.{name}", of_array.__doc__
+    setattr(Tracer, name, call)
+
+
+for _name in ("at", "T", "reshape", "transpose"):
+    _of_array_or_ref(_name)
 _install("flatten", _flatten)
 _install("astype", _astype)
 _install("copy", _copy)

@@ -190,9 +190,10 @@ def nan_to_num(
 
 
 def _nan_to_num(x, nan, posinf, neginf):
-    x = lax.convert_element_type(x, dtypes.dtype(x))
+    x = util.to_array(x)
     if not dtypes.issubdtype(x.dtype, np.inexact):
         return x
+    x = lax.convert_element_type(x, x.dtype)
     if dtypes.issubdtype(x.dtype, np.complexfloating):
         return lax.complex(
             _nan_to_num(lax.real(x), nan, posinf, neginf),

@@ -451,6 +451,8 @@ def _trace_impl(a, offset, *, axis1, axis2, dtype):
     mask = lax.eq(lax.add(rows, lax.convert_element_type(offset, np.int32)), columns)
     mask = lax.broadcast(mask, a.shape[:-2])
     kept = lax.convert_element_type(lax.select_n(mask, lax.full_like(a, 0), a), dtype)
+    if dtype == np.bool_:
+        return lax.reduce_or(kept, (a.ndim - 2, a.ndim - 1))
     return lax.reduce_sum(kept, (a.ndim - 2, a.ndim - 1))
 
 

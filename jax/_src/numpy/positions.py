@@ -118,6 +118,8 @@ def ravel_multi_index(
                 raise ValueError("invalid entry in coordinates array")
     if dtype is not None:
         dtype = dtypes.check_and_canonicalize_user_dtype(dtype, "ravel_multi_index")
+        if not dtypes.issubdtype(dtype, np.integer):
+            raise ValueError(f"{dtype=} is not an integer type.")
     return _ravel_multi_index(*arrays, dims=dims, mode=mode, order=order, dtype=dtype)
 
 

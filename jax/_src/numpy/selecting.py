@@ -316,9 +316,8 @@ def nonzero(a: ArrayLike, *, size: int | None = None, fill_value: Any = None) ->
                 f"fill_value must be a scalar or a tuple of length {a.ndim}; got {fill_value}"
             )
     if not a.size or not size:
-        dtype = dtypes.default_int_dtype()
         fills = (0,) * a.ndim if fill_value is None else fill_value
-        return tuple([lax.full((size,), v, dtype) for v in fills])
+        return tuple([util._broadcast_to(_filled(False, 0, v), (size,)) for v in fills])
     return _nonzero(a, fill_value, size=size)
 
 
@@ -342,6 +341,14 @@ def _count_nonzero(a):
 _count_nonzero = inline_jit(_count_nonzero)
 
 
+def _filled(exists, position, fill):
+    """Positions with a value where they do not exist: default integers, unless the value is none."""
+    dtype = dtypes.default_int_dtype()
+    out = util._where(exists, lax.convert_element_type(position, dtype), fill)
+    is_integer = dtypes.issubdtype(out.dtype, np.integer)
+    return lax.convert_element_type(out, dtype) if is_integer else out
+
+
 def _nonzero(a, fill_value, *, size):
     dtype = dtypes.default_int_dtype()
     index = np.dtype(np.int32) if type(a.size) is not int or a.size < 2**31 else np.dtype(np.int64)
@@ -363,9 +370,7 @@ def _nonzero(a, fill_value, *, size):
         stride = stride // d
         position = lax.rem(lax.div(place, lax._const(place, stride)), lax._const(place, d))
         position = lax.convert_element_type(position, dtype)
-        fill = 0 if fill_value is None else fill_value[i]
-        fill = lax.broadcast_in_dim(lax.convert_element_type(fill, dtype), (size,), ())
-        out.append(lax.select(exists, position, fill))
+        out.append(_filled(exists, position, 0 if fill_value is None else fill_value[i]))
     return tuple(out)
 
 
@@ -428,6 +433,8 @@ def compress(
     [1, 3]
     """
     util.reject_out("compress", out)
+    util.check_arraylike("compress", condition)
+    known = core.to_concrete_value(util.lower_jax_array(condition))
     condition, a, fill_value = util.ensure_arraylike("compress", condition, a, fill_value)
     if condition.ndim != 1:
         raise ValueError("condition must be a 1D array")
@@ -435,17 +442,19 @@ def compress(
         axis, a = 0, ravel(a)
     axis = canonicalize_axis(axis, a.ndim)
     n = a.shape[axis]
-    mask = _as_mask(condition)
-    if mask.shape[0] > n:
-        beyond = slicing.slice_in_dim(mask, n, mask.shape[0])
-        if core.concrete_or_error(np.any, beyond, "condition of jnp.compress longer than the axis"):
+    if condition.shape[0] > n:
+        if known is None:
+            raise core.ConcretizationTypeError(
+                condition, "A condition of jnp.compress that is longer than the axis must be known."
+            )
+        if np.any(np.asarray(known)[n:]):
             raise ValueError("condition contains entries that are out of bounds")
-        mask = slicing.slice_in_dim(mask, 0, n)
+        condition = slicing.slice_in_dim(condition, 0, n)
+    mask = _as_mask(condition)
     if size is None:
-        value = core.to_concrete_value(mask)
-        if value is None:
+        if known is None:
             raise NonConcreteBooleanIndexError(mask)
-        return _rows(a, np.flatnonzero(value).astype(np.int32)[:, None], axis=axis)
+        return _rows(a, np.flatnonzero(np.asarray(known)).astype(np.int32)[:, None], axis=axis)
     if not 0 <= size <= mask.shape[0]:
         raise ValueError(
             "size must be positive and not greater than the size of the array axis; got "
@@ -489,8 +498,10 @@ def extract(
     >>> jnp.extract(x > 1, x).tolist()
     [2, 3, 4]
     """
-    condition, arr, fill_value = util.ensure_arraylike("extract", condition, arr, fill_value)
-    return compress(ravel(condition), ravel(arr), size=size, fill_value=fill_value)
+    util.check_arraylike("extract", condition, arr, fill_value)
+    known = core.to_concrete_value(util.lower_jax_array(condition))
+    condition = ravel(condition) if known is None else np.ravel(known)
+    return compress(condition, ravel(arr), size=size, fill_value=fill_value)
 
 
 @export

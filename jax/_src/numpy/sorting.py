@@ -219,6 +219,8 @@ def _smallest(a, kth):
 
 def _partition(a, *, kth, axis):
     n = a.shape[axis]
+    if a.size == 0:
+        return a
     perm = [*[d for d in range(a.ndim) if d != axis], axis]
     moved = lax.transpose(a, perm)
     last = a.ndim - 1

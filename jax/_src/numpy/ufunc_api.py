@@ -334,7 +334,7 @@ def _reduce_by_scan(a, initial, where, *, ufunc, axis, dtype, keepdims):
         new = _apply(ufunc, carry, a[i])
         return new if where is None else util._where(where[i], new, carry)
 
-    out = control_flow.fori_loop(first, a.shape[0], body, carry)
+    out = control_flow.fori_loop(first, a.shape[0], body, carry) if a.shape[0] else carry
     if keepdims:
         out = lax.expand_dims(out, tuple(range(ndim)) if axis is None else (axis,))
     return out

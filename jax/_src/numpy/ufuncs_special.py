@@ -400,6 +400,7 @@ def _magnitude(x):
 def _integers(name, x1, x2):
     check_arraylike(name, x1, x2)
     x1, x2 = ensure_arraylike(name, x1, x2)
-    if _kind(x1) not in "iu" or _kind(x2) not in "iu":
+    x1, x2 = promote_args(name, x1, x2)
+    if _kind(x1) not in "iu":
         raise ValueError(f"Arguments to jax.numpy.{name} must be integers.")
-    return promote_args(name, x1, x2)
+    return x1, x2

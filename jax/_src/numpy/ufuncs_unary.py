@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import operator
+
 import numpy as np
 
 from jax._src import core, dtypes
@@ -82,10 +84,10 @@ def _scaled_log(divide):
 
 log2 = _inexact(
     "log2",
-    _scaled_log(lambda x: lax.div(x, lax.log(lax._const(x, 2)))),
+    _scaled_log(lambda x: lax.div(x, lax.log(_strong(x, 2)))),
     "Elementwise logarithm with base 2.",
     "8.",
-    "3.",
+    "Array(3., dtype=float32)",
 )
 log10 = _inexact(
     "log10",
@@ -349,7 +351,7 @@ def round(a: ArrayLike, decimals: int = 0, out: None = None) -> Array:
     """
     check_arraylike("round", a)
     reject_out("round", out)
-    decimals = core.concrete_or_error(int, decimals, "'decimals' argument of jnp.round")
+    decimals = core.concrete_or_error(operator.index, decimals, "'decimals' argument of jnp.round")
     return _round(a, decimals=decimals)
 
 

@@ -401,6 +401,8 @@ def binomial(key, n, p, shape=None, dtype: Any = None):
     """
     dtype = float_dtype("binomial", dtype)
     check_arraylike("binomial", n, p)
+    if any(dtypes.issubdtype(typeof(x).dtype, np.complexfloating) for x in (n, p)):
+        raise TypeError(f"binomial: n and p must be real, got {typeof(n)} and {typeof(p)}")
     shape = param_shape("binomial", shape, n, p)
     return _jit_binomial("binomial", key, n, p, shape=shape, dtype=dtype)
 

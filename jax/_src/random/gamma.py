@@ -257,7 +257,7 @@ def _dirichlet(key, alpha, *, shape, dtype):
     # The largest becomes one, so that not all underflow.
     largest = lax.stop_gradient(lax.reduce_max(log_samples, (len(shape),)))
     exps = lax.exp(lax.sub(log_samples, lax.expand_dims(largest, (len(shape),))))
-    return lax.div(exps, lax.expand_dims(lax.reduce_sum(exps, (len(shape),)), (len(shape),)))
+    return lax.div(exps, exps.sum(-1, keepdims=True))
 
 
 _jit_dirichlet = keyed_jit(_dirichlet, ("shape", "dtype"))

@@ -515,21 +515,34 @@ def _fold_in_types(keys, msgs):
 
 
 def _fold_in_raw(data, msgs, *, impl):
-    rank = len(impl.key_shape)
-    keys_shape = data.shape[: data.ndim - rank]
-    shape = np.broadcast_shapes(keys_shape, msgs.shape)
-    if keys_shape != shape:
-        full = (*shape, *impl.key_shape)
-        data = lax.broadcast_in_dim(data, full, tuple(range(len(full) - data.ndim, len(full))))
-    if msgs.shape != shape:
-        msgs = lax.broadcast_in_dim(msgs, shape, tuple(range(len(shape) - msgs.ndim, len(shape))))
-    return _over_keys(impl.fold_in, len(shape), 2)(data, msgs)
+    # What is the same along a dimension stays so: `unsafe_rbg` would give other keys for copies of it.
+    shapes = data.shape[: data.ndim - len(impl.key_shape)], msgs.shape
+    full = np.broadcast_shapes(*shapes)
+    fun = impl.fold_in
+    for i in range(1, len(full) + 1):
+        axes = tuple(0 if len(s) >= i and s[-i] == full[-i] else None for s in shapes)
+        fun = vmap(fun, in_axes=axes)
+    operands = []
+    for x, s in zip((data, msgs), shapes):
+        ones = [d for d in range(len(s)) if s[d] != full[d + len(full) - len(s)]]
+        operands.append(lax.squeeze(x, ones) if ones else x)
+    return fun(*operands)
 
 
-random_fold_in_p = _primitive(
-    "random_fold_in", _fold_in_types, _fold_in_raw,
-    lambda args, dims: batching.broadcast_batcher(random_fold_in_p, args, dims),
-)  # fmt: skip
+def _fold_in_batch(args, dims):
+    ranks = [x.ndim - (d is not None) for x, d in zip(args, dims)]
+    operands = []
+    for x, d, rank in zip(args, dims, ranks):
+        ones = max(ranks) - rank
+        if d is not None:
+            x = lax.expand_dims(batching.moveaxis(x, d, 0), range(1, 1 + ones))
+        elif rank:
+            x = lax.expand_dims(x, range(1 + ones))
+        operands.append(x)
+    return random_fold_in_p.bind(*operands), 0
+
+
+random_fold_in_p = _primitive("random_fold_in", _fold_in_types, _fold_in_raw, _fold_in_batch)
 
 
 def random_fold_in(keys, msgs):

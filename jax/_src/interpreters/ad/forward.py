@@ -99,6 +99,7 @@ class TangentTrace(Trace):
 
     __slots__ = ("parent", "rule_trace")
     tracer_class: type[TangentTracer]
+    discharges_refs = False  # operations with jaxprs see values in place of references with tangents
     parent: Trace
     rule_trace: Trace
 
@@ -142,8 +143,18 @@ class TangentTrace(Trace):
         outer = trace_ctx.trace
         try:
             if not perturbed:
-                trace_ctx.set_trace(self.parent)
-                return primitive.bind_with_trace(self.parent, primals, params)
+                if not primitive.ref_primitive:
+                    trace_ctx.set_trace(self.parent)
+                    return primitive.bind_with_trace(self.parent, primals, params)
+                tangents = [zero_of(p) for p in primals]
+            elif primitive.ref_boundary and self.discharges_refs:
+                refs = [
+                    type(t) is not Zero and type(typeof(p)) is core.AbstractRef
+                    for p, t in zip(primals, tangents)
+                ]
+                outs = core.hooks.functionalize(primitive, args, params, refs, True)
+                if outs is not None:
+                    return outs
             rule = self._rule(primitive)
             if rule is None:
                 raise no_rule("Differentiation rule", primitive)

@@ -77,6 +77,7 @@ class LinearizeTrace(TangentTrace):
 
     __slots__ = ("tape",)
     tracer_class = LinearizeTracer
+    discharges_refs = True
 
     def __init__(self, parent: Trace):
         self._valid = True

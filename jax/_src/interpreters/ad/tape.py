@@ -20,7 +20,7 @@ from jax._src.core import (
     typeof,
 )
 from jax._src.interpreters import partial_eval as pe
-from jax._src.interpreters.ad.values import UndefinedPrimal, no_rule
+from jax._src.interpreters.ad.values import UndefinedPrimal, as_cotangent, no_rule
 
 
 class TapeEqn:
@@ -222,7 +222,7 @@ class Linearized:
                     with source_info_util.user_context(info.traceback, name_stack=stack):
                         _backward_eqn(tape, eqn, slots)
         return [
-            Zero(a.to_ct_aval()) if slots[i] is None else slots[i]
+            Zero(_ct_aval(a)) if slots[i] is None else _ct_value(slots[i], a)
             for i, a in enumerate(self.in_avals)
         ]
 
@@ -253,13 +253,15 @@ class Linearized:
         With `nonzero_outs` the jaxpr leaves out results that are symbolic zeros.
         """
         tape = self.tape
-        live = [False] * tape.num_slots
+        live = [i < len(self.in_avals) for i in range(tape.num_slots)]
         for o in self.outs:
             if type(o) is TapeTracer and o._trace is tape:
                 live[o.index] = True
         kept = []
         for eqn in reversed(tape.eqns):
-            if any(live[o.index] for o in eqn.outs):
+            if any([live[o.index] for o in eqn.outs]) or (
+                eqn.primitive.ref_primitive and eqn.inputs and _is_live(eqn.inputs[0], tape, live)
+            ):
                 kept.append(eqn)
                 for x in eqn.inputs:
                     if type(x) is TapeTracer and x._trace is tape:
@@ -297,11 +299,26 @@ class Linearized:
                     continue
                 o = _zero_literal(o)
             outvars.append(atom(o))
+        effects = core.effects_of_eqns(builder.constvars, builder.invars, builder.eqns)
         jaxpr = Jaxpr(
-            builder.constvars, builder.invars, outvars, builder.eqns,
-            core.join_effects(*[e.effects for e in builder.eqns]), debug_info,
-        )  # fmt: skip
+            builder.constvars, builder.invars, outvars, builder.eqns, effects, debug_info
+        )
         return jaxpr, builder.consts
+
+
+def _ct_aval(aval: AbstractValue) -> AbstractValue:
+    if type(aval) is core.AbstractRef:
+        aval = aval.inner_aval
+    return aval.to_ct_aval()
+
+
+def _ct_value(ct: Any, aval: AbstractValue) -> Any:
+    """A cotangent; that of a reference is what it holds at first."""
+    return ct[...] if type(aval) is core.AbstractRef else ct
+
+
+def _is_live(x: Any, tape: TapeTrace, live: list[bool]) -> bool:
+    return type(x) is TapeTracer and x._trace is tape and live[x.index]
 
 
 def _zero_literal(z: Zero) -> Any:
@@ -316,6 +333,9 @@ def _accumulate(slots: list[Any], index: int, ct: Any) -> None:
 
 def _backward_eqn(tape: TapeTrace, eqn: TapeEqn, slots: list[Any]) -> None:
     primitive = eqn.primitive
+    if primitive.ref_transpose is not None:
+        _backward_ref_eqn(tape, eqn, slots)
+        return
     outs = eqn.outs
     if primitive.multiple_results:
         ct: Any = []
@@ -346,4 +366,38 @@ def _backward_eqn(tape: TapeTrace, eqn: TapeEqn, slots: list[Any]) -> None:
     cts_in = rule(ct, *args, **eqn.params)
     for x, c in zip(eqn.inputs, cts_in):
         if c is not None and type(c) is not Zero and type(x) is TapeTracer and x._trace is tape:
+            if getattr(x.aval, "_sharding", None) is not None:
+                c = as_cotangent(c, x.aval)
             _accumulate(slots, x.index, c)
+
+
+def _backward_ref_eqn(tape: TapeTrace, eqn: TapeEqn, slots: list[Any]) -> None:
+    """Transpose an operation on a reference: the cotangent in its slot is a reference, too."""
+    primitive, inputs = eqn.primitive, eqn.inputs
+    makes_ref = bool(eqn.outs) and type(eqn.outs[0].aval) is core.AbstractRef
+    tracer = eqn.outs[0] if makes_ref else inputs[0]
+    if not (type(tracer) is TapeTracer and tracer._trace is tape):
+        raise NotImplementedError(
+            f"'{primitive.name}' of a tangent on a reference of type {tracer.aval} that was made without "
+            "one: make the reference from a tangent"
+        )
+    ct: Any = None
+    if eqn.outs and not makes_ref:
+        ct = slots[eqn.outs[0].index]
+        slots[eqn.outs[0].index] = None
+        if ct is None:
+            ct = Zero(eqn.outs[0].aval.to_ct_aval())
+
+    def ct_ref(make: bool) -> Any:
+        if slots[tracer.index] is None and make:
+            slots[tracer.index] = zeros_like_aval(tracer.aval.to_ct_aval())
+        return slots[tracer.index]
+
+    rule: Any = primitive.ref_transpose
+    ct_in = rule(ct_ref, ct, *inputs, **eqn.params)
+    if ct_in is not None and type(ct_in) is not Zero:
+        x = inputs[0] if makes_ref else inputs[1]
+        if type(x) is TapeTracer and x._trace is tape:
+            _accumulate(slots, x.index, ct_in)
+    if makes_ref:
+        slots[tracer.index] = None

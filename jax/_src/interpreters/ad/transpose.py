@@ -9,7 +9,12 @@ from jax._src import source_info_util
 from jax._src.ad_util import Zero, add_jaxvals
 from jax._src.core import ClosedJaxpr, Jaxpr, Literal, Var, cached_on_jaxpr
 from jax._src.interpreters import partial_eval as pe
-from jax._src.interpreters.ad.values import UndefinedPrimal, is_undefined_primal, no_rule
+from jax._src.interpreters.ad.values import (
+    UndefinedPrimal,
+    as_cotangent,
+    is_undefined_primal,
+    no_rule,
+)
 
 
 def backward_pass(
@@ -69,6 +74,8 @@ def backward_pass(
     def add_ct(v: Any, ct: Any) -> None:
         if ct is None or type(ct) is Zero or type(v) is Literal:
             return
+        if getattr(v.aval, "_sharding", None) is not None:
+            ct = as_cotangent(ct, v.aval)
         cts[v] = add_jaxvals(cts[v], ct) if v in cts else ct
 
     for atom, ct in zip(jaxpr.outvars, cotangents_in):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from jax._src.ad_util import SymbolicZero, Zero, zeros_like_aval
-from jax._src.core import AbstractValue, Primitive, RuleView, typeof
+from jax._src.core import AbstractValue, Primitive, RuleView, hooks, typeof
 from jax._src.tree_util import register_pytree_node
 
 primitive_jvps = RuleView("jvp")
@@ -51,6 +51,15 @@ p2tz = zero_of
 def p2cz(x: Any) -> Zero:
     """The zero cotangent of a value."""
     return Zero(typeof(x).to_ct_aval())
+
+
+def as_cotangent(ct: Any, aval: AbstractValue) -> Any:
+    """A cotangent with the sharding that one of a value of type `aval` has, in explicit mode."""
+    sharding = aval.to_ct_aval()._sharding
+    has = getattr(typeof(ct), "_sharding", None)
+    if has is None or sharding is None or has == sharding or has.mesh != sharding.mesh:
+        return ct
+    return hooks.reshard(ct, sharding)
 
 
 def no_rule(what: str, primitive: Primitive) -> NotImplementedError:

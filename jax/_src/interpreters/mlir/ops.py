@@ -311,7 +311,7 @@ def iota(ctx: LoweringRuleContext, aval_out: core.ShapedArray, *, dimension: int
 
 def full_like_aval(ctx: LoweringRuleContext, value: Any, aval: core.ShapedArray) -> Any:
     """An array of the type `aval` filled with the (Python or NumPy) scalar `value`."""
-    zero = ir_constant(np.array(value, aval.dtype))
+    zero = ir_constant(np.array(value, aval.dtype), aval=core.ShapedArray((), aval.dtype))
     return broadcast_in_dim(ctx, zero, aval, broadcast_dimensions=())
 
 

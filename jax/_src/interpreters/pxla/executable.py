@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, NoReturn
 import numpy as np
 
 from jax._src import compiler, config, core, dtypes, lib
-from jax._src.array_impl import ArrayImpl, device_sharding
+from jax._src.array_impl import ArrayImpl, aval_with_sharding, device_sharding
 from jax._src.interpreters.pxla.placement import Placement, layouts_equal
 from jax._src.interpreters.pxla.transfers import (
     array_layer,
@@ -42,7 +42,7 @@ class ProgramInfo:
     __slots__ = (
         "name", "const_args", "all_in_avals", "in_avals", "out_avals", "in_shardings",
         "out_shardings", "in_layouts", "out_layouts", "kept_var_idx", "ordered_effects",
-        "unordered_effects", "debug_info",
+        "unordered_effects", "debug_info", "written_refs",
     )  # fmt: skip
     name: str
     const_args: list[Any]
@@ -57,12 +57,18 @@ class ProgramInfo:
     ordered_effects: Sequence[Any]
     unordered_effects: Sequence[Any]
     debug_info: Any
+    written_refs: tuple[int, ...]  # arguments whose new contents are the last results
 
     def __init__(self, **fields: Any):
         for name in self.__slots__:
             setattr(self, name, fields.pop(name))
         if fields:
             raise TypeError(f"unknown fields {list(fields)}")
+
+    @property
+    def num_outs(self) -> int:
+        """How many results the caller gets."""
+        return len(self.out_avals) - len(self.written_refs)
 
 
 class MeshExecutableFastpathData(NamedTuple):
@@ -276,7 +282,7 @@ class MeshExecutable:
         self._unsafe_call: ExecuteReplicated | None = None
 
     in_avals = property(lambda self: self._info.in_avals)
-    out_avals = property(lambda self: self._info.out_avals)
+    out_avals = property(lambda self: self._info.out_avals[: self._info.num_outs])
     const_args = property(lambda self: self._info.const_args)
 
     @property
@@ -323,7 +329,7 @@ class MeshExecutable:
 
     def output_shardings(self) -> list[Any]:
         """One sharding for each result."""
-        return list(self._out_shardings)
+        return list(self._out_shardings[: self._info.num_outs])
 
     def input_formats(self) -> list[Format]:
         """Layout and sharding of each argument; empty formats for those that are not used."""
@@ -334,7 +340,8 @@ class MeshExecutable:
 
     def output_formats(self) -> list[Format]:
         """Layout and sharding of each result."""
-        return [Format(layout, s) for layout, s in zip(self._xla_layouts()[1], self._out_shardings)]
+        layouts = self._xla_layouts()[1]
+        return [Format(layout, s) for layout, s in zip(layouts, self.output_shardings())]
 
     def as_text(self) -> str:
         """The optimised program."""
@@ -398,12 +405,13 @@ class MeshExecutable:
 
     # Native calls
 
-    def create_cpp_call(self, params: Any) -> Any:
+    def create_cpp_call(self, params: Any, check: Any = None) -> Any:
         """A native callable of the arguments in their trees; None if it needs Python for each call.
 
         Args:
           params: with attributes `no_kwargs`, `in_tree` (of arguments, or of arguments and keywords),
             `out_tree`, and `executable`.
+          check: `check(args, kwargs, flat, tree)` raises for arguments that the program is not for.
         """
         if self.needs_python() or self._info.const_args:
             return None
@@ -413,7 +421,9 @@ class MeshExecutable:
             flat, tree = tree_flatten(args if no_kwargs else (args, kwargs))
             if no_kwargs and kwargs:
                 raise NotImplementedError(f"call with keyword arguments {', '.join(kwargs)}")
-            if tree != in_tree:
+            if check is not None:
+                check(args, kwargs, flat, tree)
+            elif tree != in_tree:
                 raise TypeError(
                     "Function compiled with input pytree does not match the input pytree it was "
                     f"called with. Compiled for {in_tree}, called with {tree}."
@@ -435,6 +445,7 @@ class MeshExecutable:
             or self._has_host_callbacks
             or not all(type(a) is core.ShapedArray for a in info.out_avals)
             or any(a.dtype == dtypes.float0 for a in info.out_avals)
+            or core.AbstractRef in map(type, info.all_in_avals)
         )
 
 
@@ -448,7 +459,7 @@ class ExecuteReplicated:
     __slots__ = (
         "xla_executable", "name", "in_shardings", "in_layouts", "handlers", "kept", "const_args",
         "ordered_effects", "has_unordered_effects", "has_host_callbacks", "devices", "executable",
-        "__weakref__",
+        "written_refs", "__weakref__",
     )  # fmt: skip
 
     def __init__(self, executable: MeshExecutable):
@@ -460,9 +471,10 @@ class ExecuteReplicated:
         self.in_layouts = executable._in_device_layouts
         self.handlers = [
             global_aval_to_result_handler(aval, s, placement.committed)
-            for aval, s in zip(info.out_avals, executable._out_shardings)
+            for aval, s in zip(_result_types(executable), executable._out_shardings)
         ]
         self.kept = info.kept_var_idx
+        self.written_refs = info.written_refs
         self.const_args = info.const_args
         self.ordered_effects = list(info.ordered_effects)
         self.has_unordered_effects = bool(info.unordered_effects)
@@ -475,6 +487,18 @@ class ExecuteReplicated:
             raise_no_execution(self.name)
         if self.const_args:
             args = (*self.const_args, *args)
+        if self.written_refs:
+            return self._call_writing(args)
+        return self._call(args)
+
+    def _call_writing(self, args: Sequence[Any]) -> Any:
+        outs = self._call(args)
+        n = len(outs) - len(self.written_refs)
+        for i, x in zip(self.written_refs, outs[n:]):
+            args[i]._buffer = x
+        return outs[:n]
+
+    def _call(self, args: Sequence[Any]) -> Any:
         if self.kept is not None:
             args = [args[i] for i in self.kept]
         buffers = shard_args(self.in_shardings, self.in_layouts, None, args)
@@ -517,6 +541,14 @@ def _assemble_token(bufs: Sequence[Any], devices: Sequence[Any]) -> Any:
     return ArrayImpl(_token_aval, sharding, list(bufs), committed=True, _skip_checks=True)
 
 
+def _result_types(executable: MeshExecutable) -> list[Any]:
+    """The types of the results, with the sharding that they have where a mesh has Explicit axes."""
+    return [
+        aval_with_sharding(a, s) if getattr(a, "_sharding", s) is None else a
+        for a, s in zip(executable._info.out_avals, executable._out_shardings)
+    ]
+
+
 # The native call path
 
 
@@ -534,7 +566,7 @@ def fastpath_data(
     if executable.needs_python():
         return None
     info = executable._info
-    out_avals, out_shardings = info.out_avals, executable._out_shardings
+    out_avals, out_shardings = _result_types(executable), executable._out_shardings
     for x in outs:
         if type(x) is not ArrayImpl:
             # Native code gives plain arrays to the tree: arrays of extended dtypes are nodes there.

@@ -66,7 +66,7 @@ class MeshComputation:
         self._executable: MeshExecutable | None = None
 
     in_avals = property(lambda self: self._info.in_avals)
-    out_avals = property(lambda self: self._info.out_avals)
+    out_avals = property(lambda self: self._info.out_avals[: self._info.num_outs])
     const_args = property(lambda self: self._info.const_args)
 
     def stablehlo(self) -> Any:
@@ -142,8 +142,8 @@ class MeshComputation:
             placement = placement._replace(devices=devices, backend=devices[0].client)
         if placement.devices is None:
             raise ValueError(
-                "The program was lowered for an abstract mesh: give `compile` the devices, by "
-                "device_assignment."
+                "The program was lowered for an abstract mesh: call it in the context of a mesh "
+                "of devices (`jax.set_mesh`), or give `compile` the devices, by device_assignment."
             )
         if len(self._platforms) > 1:
             raise ValueError(
@@ -205,12 +205,24 @@ def lower(
         in_layouts = (None,) * n + tuple(in_layouts)
         donated = (False,) * n + tuple(donated)
 
+    # What a program writes to references are further results, in the place of their buffers.
+    arg_types = closed_jaxpr.in_avals
+    written: list[int] = []
+    if core.has_ref_effects(closed_jaxpr.effects) or core.AbstractRef in map(type, arg_types):
+        closed_jaxpr, written = core.hooks.discharge(closed_jaxpr)
+        donated = tuple([
+            i in written if type(a) is core.AbstractRef else d
+            for i, (a, d) in enumerate(zip(arg_types, donated))
+        ])  # fmt: skip
+        out_layouts = (*out_layouts, *[None] * len(written))
+        out_shardings = (*out_shardings, *[UNSPECIFIED] * len(written))
+
     jaxpr = closed_jaxpr.jaxpr
     in_avals, out_avals = closed_jaxpr.in_avals, closed_jaxpr.out_avals
     fun_name = util.wrap_name(api_name, name)
 
     def arg_names() -> tuple[str | None, ...]:
-        return jaxpr.debug_info.safe_arg_names(len(in_avals))
+        return jaxpr.debug_info.safe_arg_names(len(jaxpr.invars))
 
     in_shardings = resolve_in_shardings(args, in_shardings, in_avals, api_name, arg_names)
     in_layouts = resolve_in_layouts(args, in_layouts, in_shardings, in_avals, api_name)
@@ -218,12 +230,28 @@ def lower(
         _sharding_of_type(a) if isinstance(s, UnspecifiedValue) or s is None else s
         for a, s in zip(out_avals, out_shardings, strict=True)
     ])  # fmt: skip
+    if written:  # a reference stays where it is
+        out_shardings = (
+            *out_shardings[: -len(written)],
+            *[
+                in_shardings[i] if s is UNSPECIFIED else s
+                for i, s in zip(written, out_shardings[-len(written) :])
+            ],
+        )
+    whole = closed_jaxpr
+    closed_jaxpr, kept = prune_unused(whole, keep_unused)
+    jaxpr = closed_jaxpr.jaxpr
+    if kept is not None:  # where unused arguments are does not matter
+        in_shardings = tuple([in_shardings[i] for i in kept])
+        in_layouts = tuple([in_layouts[i] for i in kept])
+        donated = tuple([donated[i] for i in kept])
+    kept_avals = closed_jaxpr.in_avals
     placement = find_placement(jaxpr, in_shardings, out_shardings, ctx_mesh, name, arg_names)
     multiple_devices = placement.num_devices > 1
     if multiple_devices:
         in_shardings = concretize(in_shardings, placement.mesh)
         out_shardings = concretize(out_shardings, placement.mesh)
-        check_divisible(in_shardings, in_avals, "arguments", arg_names)
+        check_divisible(in_shardings, kept_avals, "arguments", arg_names)
         check_divisible(
             out_shardings,
             out_avals,
@@ -231,14 +259,6 @@ def lower(
             lambda: jaxpr.debug_info.safe_result_paths(len(out_avals)),
         )
 
-    whole = closed_jaxpr
-    closed_jaxpr, kept = prune_unused(whole, keep_unused)
-    jaxpr = closed_jaxpr.jaxpr
-    if kept is not None:
-        in_shardings = tuple([in_shardings[i] for i in kept])
-        in_layouts = tuple([in_layouts[i] for i in kept])
-        donated = tuple([donated[i] for i in kept])
-    kept_avals = closed_jaxpr.in_avals
     if closed_jaxpr.consts:
         _warn_of_large_constants(closed_jaxpr, fun_name)
 
@@ -305,7 +325,8 @@ def lower(
         ProgramInfo(
             name=fun_name,
             const_args=const_args,
-            all_in_avals=whole.in_avals,
+            all_in_avals=arg_types,
+            written_refs=tuple(written),
             in_avals=kept_avals,
             out_avals=out_avals,
             in_shardings=in_shardings,

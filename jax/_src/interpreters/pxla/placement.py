@@ -214,6 +214,7 @@ def check_divisible(
 
 _PARAM_NAMES = (
     "sharding", "shardings", "in_shardings", "out_shardings", "out_sharding", "mesh", "concrete_mesh",
+    "devices",
 )  # fmt: skip
 # For each primitive the names of parameters that may hold shardings, and jaxprs.
 _param_names: dict[core.Primitive, tuple[tuple[str, ...], tuple[str, ...]]] = {}
@@ -295,12 +296,9 @@ def find_placement(
                 raise _mismatch(first, Source(s, kind, i), jaxpr, fun_name, names)
     for source in jaxpr_shardings(jaxpr):
         if first is None:
-            # A single device in the middle is for the operation, not for the program.
-            if len(_devices(source.sharding)) > 1:
-                first = source
+            first = source
         elif _devices(source.sharding) != _devices(first.sharding):
-            if len(_devices(source.sharding)) > 1:
-                raise _mismatch(first, source, jaxpr, fun_name, names)
+            raise _mismatch(first, source, jaxpr, fun_name, names)
 
     concrete_mesh = None
     if isinstance(ctx_mesh, Mesh) and not ctx_mesh.empty:

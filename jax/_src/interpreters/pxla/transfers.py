@@ -89,6 +89,13 @@ def _shard_token(xs: Any, shardings: Any, layouts: Any, copy_semantics: Any) -> 
 shard_arg_handlers[core.Token] = _shard_token
 
 
+def _shard_ref(xs: Any, shardings: Any, layouts: Any, copy_semantics: Any) -> Any:
+    return shard_args(shardings, layouts, copy_semantics, [x._array() for x in xs])
+
+
+shard_arg_handlers[core.Ref] = _shard_ref
+
+
 # Results. A handler takes the buffers of one result, one a device, and gives the value.
 
 # Class of abstract value to a function of (aval, sharding, committed) that gives a handler.

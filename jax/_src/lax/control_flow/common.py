@@ -12,6 +12,7 @@ from jax._src.tree_util import (
     equality_errors_pytreedef,
     generate_key_paths,
     keystr,
+    tree_leaves,
     tree_unflatten,
 )
 
@@ -36,17 +37,27 @@ def stage(
     table = api_util.trace_table(fun)
     staged = table.get(key)
     if staged is not None and api_util.all_valid(staged[1]):
+        _check_refs(kind, fun, in_avals, args, staged)
         return staged
     api_util.check_may_trace(fun, kind)
     flat_fun, out_tree = api_util.flatten_fun_nokwargs(fun, in_tree)
-    info = api_util.debug_info(kind, fun, args)
+    info = api_util.debug_info(
+        kind, fun, args, result_paths_thunk=api_util.result_paths_thunk(out_tree)
+    )
     jaxpr, _, consts = pe.trace_to_jaxpr_dynamic(flat_fun, in_avals, info)
     tree = out_tree()
-    jaxpr.debug_info = info.with_results(api_util.result_paths_thunk(lambda: tree))
     staged = jaxpr, consts, tree
+    _check_refs(kind, fun, in_avals, args, staged)
     if not (config.check_tracer_leaks.value and any(isinstance(c, core.Tracer) for c in consts)):
         table[key] = staged
     return staged
+
+
+def _check_refs(kind: str, fun: Callable, in_avals: Sequence[Any], args: Any, staged: Any) -> None:
+    if core.AbstractRef in map(type, in_avals):
+        jaxpr, consts, _ = staged
+        names = lambda: jaxpr.debug_info.safe_arg_names(len(in_avals))
+        pe.check_ref_aliasing(kind, fun, tree_leaves(args), consts, names)
 
 
 def def_compiled_impl(primitive: core.Primitive, name: str, one_by_one: Callable) -> None:
@@ -61,10 +72,21 @@ def def_compiled_impl(primitive: core.Primitive, name: str, one_by_one: Callable
             return one_by_one(*args, **params)
         owner = params[name]
         cache = (owner[0] if type(owner) is tuple else owner)._cache
-        key = (primitive, tuple(params.items()))
+        refs = [id(x) for x in args if type(x) is core.Ref]
+        pattern = None
+        if len(set(refs)) != len(refs):  # several functions use one reference: it is passed once
+            once = {id(x) if type(x) is core.Ref else i: x for i, x in enumerate(args)}
+            places = list(once)
+            pattern = tuple(
+                [places.index(id(x) if type(x) is core.Ref else i) for i, x in enumerate(args)]
+            )
+            args = tuple(once.values())
+        key = (primitive, tuple(params.items()), pattern)
         call = cache.get(key)
         if call is None:
-            run = lambda *args: primitive.bind(*args, **params)
+            run = lambda *args: primitive.bind(
+                *(args if pattern is None else [args[i] for i in pattern]), **params
+            )
             call = cache[key] = dispatch.jit_hook(run, primitive.name)
         return call(*args)
 

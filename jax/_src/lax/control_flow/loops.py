@@ -212,8 +212,15 @@ while_hook[0] = while_p
 
 
 def _while_types(*avals, cond_jaxpr, body_jaxpr, body_nconsts, cond_nconsts, **_):
-    effects = core.join_effects(cond_jaxpr.effects, body_jaxpr.effects)
-    return body_jaxpr.out_avals, effects
+    return body_jaxpr.out_avals, _while_effects(cond_jaxpr, body_jaxpr, cond_nconsts)
+
+
+def _while_effects(cond_jaxpr, body_jaxpr, cond_nconsts: int):
+    body_effects = body_jaxpr.effects
+    if body_effects:  # operands of the condition come before those of the body
+        positions = [cond_nconsts + i for i in range(len(body_jaxpr.in_avals))]
+        body_effects = core.reindexed_effects(body_effects, positions)
+    return core.join_effects(cond_jaxpr.effects, body_effects)
 
 
 while_p.def_effectful_abstract_eval(_while_types)
@@ -403,7 +410,11 @@ def _guarded(cond: ClosedJaxpr, body: ClosedJaxpr, cond_nconsts: int, body_ncons
         (pred,) = core.eval_jaxpr(cond.jaxpr, cond.consts, *cconsts, *carry)
         new = core.eval_jaxpr(body.jaxpr, body.consts, *bconsts, *carry)
         return [
-            lax.select(lax.broadcast_in_dim(pred, typeof(x).shape, (0,)), x, old)
+            lax.select(
+                lax.broadcast_in_dim(pred, typeof(x).shape, (0,), out_sharding=typeof(x)._sharding),
+                x,
+                old,
+            )
             for x, old in zip(new, carry)
         ]
 
@@ -448,7 +459,7 @@ def _while_dce(used_outputs, eqn):
             eqn.params, cond_jaxpr=new_cond, body_jaxpr=new_body, cond_nconsts=sum(used_c[:nc]),
             body_nconsts=sum(used_b[:nb]),
         ),
-        effects=core.join_effects(new_cond.effects, new_body.effects),
+        effects=_while_effects(new_cond, new_body, sum(used_c[:nc])),
     )  # fmt: skip
     return used_ins, new_eqn
 

@@ -173,7 +173,11 @@ def _scan_eagerly(f, init, xs_flat, xs_tree, length, reverse):
     carry, ys = init, []
     steps = range(length)
     for i in reversed(steps) if reverse else steps:
-        x = tree_unflatten(xs_tree, [slicing.index_in_dim(x, i, keepdims=False) for x in xs_flat])
+        slices = [
+            x.at[i] if isinstance(x, core.Ref) else slicing.index_in_dim(x, i, keepdims=False)
+            for x in xs_flat
+        ]
+        x = tree_unflatten(xs_tree, slices)
         carry, y = f(carry, x)
         ys.append(y)
     if reverse:

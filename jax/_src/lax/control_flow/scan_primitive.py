@@ -8,12 +8,13 @@ from collections.abc import Callable
 
 import numpy as np
 
-from jax._src import ad_util, core, traceback_util
+from jax._src import ad_util, core, dispatch, traceback_util
 from jax._src.ad_util import Zero
 from jax._src.core import ClosedJaxpr, Primitive, typeof
 from jax._src.interpreters import ad, batching, mlir, partial_eval as pe
 from jax._src.lax import lax, slicing
 from jax._src.lax.control_flow.common import def_compiled_impl, hoist, split_at
+from jax._src.memory import MemorySpace
 
 traceback_util.register_exclusion(__file__)
 
@@ -594,7 +595,7 @@ def _scan_impl(*args, reverse, length, jaxpr, num_consts, num_carry, unroll, _sp
         return outs[:num_carry], outs[num_carry:]
 
     if length == 0:
-        return [*carry, *[lax.full((0, *a.shape), 0, a.dtype) for a in y_avals]]
+        return [*carry, *[_stack(0, a) for a in y_avals]]
     if length <= unroll:
         order = range(length - 1, -1, -1) if reverse else range(length)
         ys: list = [None] * length
@@ -629,12 +630,7 @@ def _scan_impl(*args, reverse, length, jaxpr, num_consts, num_carry, unroll, _sp
         pairs = zip(ys_rest, ys_main) if reverse else zip(ys_main, ys_rest)
         return [*carry, *[lax.concatenate(list(p), 0) for p in pairs]]
 
-    ys = [
-        lax.full((length, *a.shape), 0, a.dtype)
-        if not _is_key(a)
-        else lax.empty((length, *a.shape), a.dtype)
-        for a in y_avals
-    ]
+    ys = [_stack(length, a) for a in y_avals]
 
     def body(i, state):
         carry, ys = state[:num_carry], state[num_carry:]
@@ -650,8 +646,17 @@ def _scan_impl(*args, reverse, length, jaxpr, num_consts, num_carry, unroll, _sp
     return _counted_loop(steps, body, [*carry, *ys])
 
 
-def _is_key(aval) -> bool:
-    return isinstance(aval.dtype, core.dtypes.ExtendedDType)
+def _stack(length: int, aval):
+    """An array for `length` values of type `aval`."""
+    shape = (length, *aval.shape)
+    if isinstance(aval.dtype, core.dtypes.ExtendedDType):
+        return lax.empty(shape, aval.dtype)
+    stack = lax.full(shape, 0, aval.dtype)
+    if aval.memory_space is MemorySpace.Host:
+        (stack,) = dispatch.device_put_p.bind(
+            stack, devices=(aval.memory_space,), srcs=(None,), copy_semantics=(dispatch.REUSE,)
+        )
+    return stack
 
 
 def _slice_at(x, i):

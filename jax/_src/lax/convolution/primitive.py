@@ -123,20 +123,29 @@ def _conv_sharding(lhs, rhs, *, dimension_numbers, out_sharding, **params):
         return out_sharding
     lhs_spec, rhs_spec, out_spec = dimension_numbers
     l, r = shardings.entries(lhs), shardings.entries(rhs)
-    summed = [l[d] for d in lhs_spec[1:]] + [r[d] for d in rhs_spec[1:]]
+    summed = [l[lhs_spec[1]]] + [r[d] for d in rhs_spec[1:]]
     grouped = params["feature_group_count"] > 1 or params["batch_group_count"] > 1
     batch, features = l[lhs_spec[0]], r[rhs_spec[0]]
     if any(e is not None for e in summed) or (
         grouped and (batch is not None or features is not None)
     ):
         raise core.ShardingTypeError(
-            "conv_general_dilated cannot tell the sharding of its result where spatial dimensions, input "
-            "features or groups are sharded: give it as `out_sharding`. Got "
+            "conv_general_dilated cannot tell the sharding of its result where input features, groups or "
+            "spatial dimensions of rhs are sharded: give it as `out_sharding`. Got "
             f"{lhs.str_short()} and {rhs.str_short()}."
         )
     entries: list[Any] = [None] * len(out_spec)
     entries[out_spec[0]], entries[out_spec[1]] = batch, features
-    return shardings.with_entries(lhs if lhs._sharding is not None else rhs, entries)
+    aval = lhs if lhs._sharding is not None else rhs
+    shape = _conv_shape(lhs, rhs, dimension_numbers=dimension_numbers, **params)
+    for d, out in zip(lhs_spec[2:], out_spec[2:]):
+        if l[d] is not None and shape[out] % shardings.axes_size(aval.sharding, l[d]):
+            raise core.ShardingTypeError(
+                f"conv_general_dilated: size {shape[out]} of dimension {out} of the result cannot be "
+                f"sharded as dimension {d} of {lhs.str_short()} is. Use `jax.sharding.reshard` first."
+            )
+        entries[out] = l[d]
+    return shardings.with_entries(aval, entries)
 
 
 # ---------------------------------------------------------------------------------------------------
@@ -181,7 +190,6 @@ def _conv_transpose_rule(
     common = {
         "precision": precision,
         "preferred_element_type": preferred_element_type,
-        "out_sharding": None,
     }
 
     if ad.is_undefined_primal(lhs):
@@ -202,6 +210,7 @@ def _conv_transpose_rule(
             dimension_numbers=ConvDimensionNumbers(out_spec, _swapped(rhs_spec), lhs_spec),
             feature_group_count=groups,
             batch_group_count=1,
+            out_sharding=lhs_aval._sharding if batch_group_count == 1 else None,
             **common,
         )
         if batch_group_count > 1:
@@ -223,6 +232,7 @@ def _conv_transpose_rule(
         ),
         feature_group_count=batch_group_count,
         batch_group_count=feature_group_count,
+        out_sharding=rhs_aval._sharding,
         **common,
     )
     return [None, _as_type(out, rhs_aval)]

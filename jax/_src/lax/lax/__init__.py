@@ -34,8 +34,6 @@ from jax._src.lax.lax.arithmetic import (
     min_p as min_p,
     mul as mul,
     mul_p as mul_p,
-    mulhi as mulhi,
-    mulhi_p as mulhi_p,
     neg as neg,
     neg_p as neg_p,
     nextafter as nextafter,
@@ -235,6 +233,10 @@ from jax._src.lax.lax.ragged import (
     ragged_dot as ragged_dot,
     ragged_dot_general as ragged_dot_general,
     ragged_dot_general_p as ragged_dot_general_p,
+)
+from jax._src.lax.lax.mulhi import (
+    mulhi as mulhi,
+    mulhi_p as mulhi_p,
 )
 from jax._src.lax.lax.reductions import (
     argmax as argmax,

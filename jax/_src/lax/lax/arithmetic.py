@@ -246,26 +246,6 @@ mul_p = binary_primitive(
 )
 
 
-def mulhi(x: ArrayLike, y: ArrayLike, /) -> Array:
-    r"""Elementwise high half of the product: the bits above those that :func:`mul` gives.
-
-    Args:
-      x, y: integer arrays of one dtype; shapes as for :func:`add`.
-
-    Raises:
-      TypeError: if dtypes or shapes do not fit.
-
-    >>> lax.mulhi(2**30, 2**5)
-    Array(8, dtype=int32, weak_type=True)
-    """
-    if check_vma.value:
-        x, y = insert_pvary(x, y)
-    return mulhi_p.bind(x, y)
-
-
-mulhi_p = binary_primitive("mulhi", INT, lower=hlo_op("mulhi", "chlo"), jvp=ZERO)
-
-
 def div(x: ArrayLike, y: ArrayLike) -> Array:
     r"""Elementwise quotient, :math:`x \over y`.
 

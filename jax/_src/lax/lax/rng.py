@@ -67,7 +67,6 @@ rng_uniform_p = standard_primitive(
     "rng_uniform",
     shape=_rng_uniform_shape,
     dtype=_rng_uniform_dtype,
-    weak_type=lambda *_, **__: False,
     lower=_rng_uniform_lower,
 )
 

@@ -166,7 +166,8 @@ def _select_batch(args, dims):
     elif core.typeof(which).ndim == ndim:
         which = batching.moveaxis(which, which_dim, d)
     else:  # a scalar of each example
-        which = hooks.broadcast_in_dim(which, core.typeof(cases[0]).shape, (d,))
+        aval = core.typeof(cases[0])
+        which = hooks.broadcast_in_dim(which, aval.shape, (d,), out_sharding=aval._sharding)
     return select_n_p.bind(which, *cases), d
 
 
@@ -319,7 +320,8 @@ def _clamp_batch(args, dims):
         elif ndim == len(shape):
             bound = batching.moveaxis(bound, bdim, d)
         else:  # a scalar of each example
-            bound = hooks.broadcast_in_dim(bound, shape, (d,))
+            sharding = core.typeof(x)._sharding
+            bound = hooks.broadcast_in_dim(bound, shape, (d,), out_sharding=sharding)
         bounds.append(bound)
     return clamp_p.bind(bounds[0], x, bounds[1]), d
 

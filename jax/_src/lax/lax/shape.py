@@ -203,8 +203,7 @@ def _broadcast_in_dim_pp(eqn, context, settings):
     names = []
     if eqn.params["broadcast_dimensions"]:
         names.append("broadcast_dimensions")
-    if eqn.params["sharding"] is not None:
-        names.append("sharding")
+    # The type of the result tells its sharding, as it does its shape.
     return core.default_pp_eqn(eqn, context, settings, params=names)
 
 

@@ -41,9 +41,9 @@ def unsharded_over(aval: ShapedArray, dims: Sequence[int], what: str) -> NamedSh
 
 def common(name: str, avals: Sequence[ShapedArray]) -> ShapedArray:
     """The first of `avals`, all of which must be sharded alike."""
-    first = avals[0]
-    for a in avals[1:]:
-        if a.sharding != first.sharding:
+    first = next((a for a in avals if a._sharding is not None), avals[0])
+    for a in avals:
+        if a._sharding != first._sharding and a.sharding.spec != first.sharding.spec:
             raise core.ShardingTypeError(
                 f"{name}: all operands should have the same sharding, got "
                 f"{', '.join(a.str_short() for a in avals)}. Make them agree with "

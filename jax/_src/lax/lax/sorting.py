@@ -114,12 +114,13 @@ def _sort_shape(*operands, dimension, is_stable, num_keys):
 
 
 def _sort_sharding(*operands, dimension, is_stable, num_keys):
-    return [
-        shardings.unsharded_over(
-            a, (dimension,), "Arguments to sort must be unsharded over the sorting dimension."
-        )
-        for a in operands
-    ]
+    sharded = [a for a in operands if a._sharding is not None]
+    out = shardings.unsharded_over(
+        shardings.common("sort", sharded),
+        (dimension,),
+        "Arguments to sort must be unsharded over the sorting dimension.",
+    )
+    return [out] * len(operands)
 
 
 def _sort_jvp(primals, tangents, *, dimension, is_stable, num_keys):
@@ -130,7 +131,8 @@ def _sort_jvp(primals, tangents, *, dimension, is_stable, num_keys):
         return outs, [Zero.from_primal_value(o) for o in outs]
     shape = core.typeof(primals[0]).shape
     index_dtype = int_dtype_for_dim(shape[dimension], signed=False)
-    index = broadcasted_iota(index_dtype, shape, dimension)
+    sharding = next((s for s in (core.typeof(p)._sharding for p in primals) if s is not None), None)
+    index = broadcasted_iota(index_dtype, shape, dimension, out_sharding=sharding)
     *outs, index = sort_p.bind(*primals, index, **params)
     tangents_out = [
         Zero.from_primal_value(o) if type(t) is Zero else hooks.take_along(t, index, dimension)
@@ -363,10 +365,21 @@ def _top_k_lower(ctx, x, *, k, axis):
     last = len(aval.shape) - 1
     perm = list(range(last + 1))
     perm[axis], perm[last] = perm[last], perm[axis]
+    # XLA's CPU compiler cannot pair numbers of less than a byte with indices
+    narrow = dtypes.itemsize_bits(aval.dtype) < 8 and aval.dtype != np.bool_
+    if narrow:
+        byte = np.dtype(np.uint8 if aval.dtype.name.startswith("uint") else np.int8)
+        x = mlir.convert_hlo(ctx, x, aval, aval.update(dtype=byte))
     if axis != last:
         x = hlo.transpose(x, mlir.dense_int_array(perm))
     op = chlo.TopKOp(x, mlir.i64_attr(k))
     outs = [op.values, op.indices]
+    if narrow:
+        aval_out = ctx.avals_out[0]
+        shape = list(aval_out.shape)
+        shape[axis], shape[last] = shape[last], shape[axis]
+        aval_out = core.ShapedArray(shape, aval_out.dtype)
+        outs[0] = mlir.convert_hlo(ctx, outs[0], aval_out.update(dtype=byte), aval_out)
     if axis != last:
         outs = [hlo.transpose(o, mlir.dense_int_array(perm)) for o in outs]
     return [rules.with_sharding(ctx, o, a) for o, a in zip(outs, ctx.avals_out)]

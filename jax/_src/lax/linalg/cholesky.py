@@ -18,8 +18,8 @@ from jax._src.lax.linalg.common import (
     eye,
     is_complex,
     linalg_primitive,
-    mH,
     matmul,
+    mH,
     symmetrize,
     tril,
 )
@@ -65,13 +65,13 @@ def _shape(x):
 def _jvp(g, L, x):
     # dL = L phi(L^-1 dx L^-H), phi the lower triangle with half of the diagonal (Murray 2016, section 3).
     L = tril(L)
-    left = triangular_solve(
-        L, g, left_side=False, transpose_a=True, conjugate_a=True, lower=True
-    )
+    left = triangular_solve(L, g, left_side=False, transpose_a=True, conjugate_a=True, lower=True)
     both = tril(triangular_solve(L, left, left_side=True, lower=True))
     n = both.shape[-1]
     scale = lax.broadcast(
-        lax.sub(np.ones((n, n), both.dtype), lax.mul(np.array(0.5, both.dtype), eye(both.dtype, n))),
+        lax.sub(
+            np.ones((n, n), both.dtype), lax.mul(np.array(0.5, both.dtype), eye(both.dtype, n))
+        ),
         both.shape[:-2],
     )
     return matmul(L, lax.mul(both, scale))
@@ -82,9 +82,7 @@ def _lower(ctx, x):
 
 
 def _lower_cpu(ctx, x):
-    return _potrf(
-        ctx, x, kernels.lapack_target(ctx, "potrf_ffi"), {"uplo": kernels.char("L")}
-    )
+    return _potrf(ctx, x, kernels.lapack_target(ctx, "potrf_ffi"), {"uplo": kernels.char("L")})
 
 
 def _lower_gpu(ctx, x, *, gpu):

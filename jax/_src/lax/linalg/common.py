@@ -73,7 +73,9 @@ def linalg_primitive(
                 )
         entries = shardings.entries(sharded)[:lead]
         out = full_shape(*avals, **params)
-        specs = [(*entries, *[None] * (len(s) - lead)) for s in (out if multiple_results else [out])]
+        specs = [
+            (*entries, *[None] * (len(s) - lead)) for s in (out if multiple_results else [out])
+        ]
         made = [
             sharded.sharding.update(spec=sharded.sharding.spec.update(partitions=s)) for s in specs
         ]
@@ -194,9 +196,7 @@ def triu(x: Any, k: int = 0) -> Any:
 def _mask_like(mask: Any, x: Any) -> Any:
     aval = core.typeof(x)
     sharding = aval.sharding if aval._sharding is not None else None
-    return lax.broadcast_in_dim(
-        mask, x.shape, (x.ndim - 2, x.ndim - 1), out_sharding=sharding
-    )
+    return lax.broadcast_in_dim(mask, x.shape, (x.ndim - 2, x.ndim - 1), out_sharding=sharding)
 
 
 def symmetrize(x: Any) -> Any:

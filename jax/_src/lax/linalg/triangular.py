@@ -17,8 +17,8 @@ from jax._src.lax.linalg.common import (
     conj,
     is_complex,
     linalg_primitive,
-    mT,
     matmul,
+    mT,
     tril,
     triu,
 )

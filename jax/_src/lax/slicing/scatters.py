@@ -324,15 +324,19 @@ def _scatter_shape(operand, indices, updates, *, dimension_numbers, **kwargs):
 
 def _scatter_sharding(operand, indices, updates, *, dimension_numbers, **kwargs):
     """The operand's sharding, if no indexed dimension is sharded and windows are sharded as it is."""
-    window_dims, inserted, index_map, batching_dims, _ = dimension_numbers
+    window_dims, inserted, index_map, batching_dims, index_batching_dims = dimension_numbers
     dropped = {*inserted, *batching_dims}
     spec = shardings.entries(operand)
     update_spec = shardings.entries(updates)
+    index_spec = list(shardings.entries(indices))
+    for d, i in zip(batching_dims, index_batching_dims):
+        if index_spec[i] == spec[d]:
+            index_spec[i] = None
     kept = [e for d, e in enumerate(spec) if d not in dropped]
     if (
         any(spec[d] is not None for d in index_map)
         or kept != [update_spec[d] for d in window_dims]
-        or any(e is not None for e in shardings.entries(indices))
+        or any(e is not None for e in index_spec)
     ):
         raise core.ShardingTypeError(
             "The sharding of this scatter could not be resolved unambiguously: use "

@@ -15,7 +15,7 @@ from jax._src.basearray import Array
 from jax._src.interpreters import ad, batching, mlir
 from jax._src.lax import lax, rules
 from jax._src.lax.lax import sharding as shardings
-from jax._src.lax.rules import LINEAR, standard_primitive
+from jax._src.lax.rules import LINEAR, common_memory_space, standard_primitive
 from jax._src.lax.slicing import gathers, scatters
 from jax._src.lax.slicing.types import (
     GatherDimensionNumbers,
@@ -24,7 +24,7 @@ from jax._src.lax.slicing.types import (
 )
 from jax._src.lax.utils import check_vma, insert_pvary
 from jax._src.typing import ArrayLike, Shape
-from jax._src.util import canonicalize_axis
+from jax._src.util import canonicalize_axis, tuple_delete
 
 
 def slice(
@@ -561,8 +561,14 @@ def _dynamic_slice_transpose(ct, operand, *starts, slice_sizes):
 
 def _dynamic_slice_batch(args, dims, *, slice_sizes):
     (x, *starts), (d, *start_dims) = args, dims
-    if all(sd is None for sd in start_dims):
+    shape = x.shape if d is None else tuple_delete(x.shape, d)
+    # Where a slice is whole it starts at 0, wherever it is told to.
+    part = [i for i, (m, n) in enumerate(zip(slice_sizes, shape)) if m != n]
+    if all(start_dims[i] is None for i in part):
         zero = _zero_like(starts)
+        starts = [s if i in part else zero for i, s in enumerate(starts)]
+        if d is None:
+            return dynamic_slice_p.bind(x, *starts, slice_sizes=slice_sizes), None
         out = dynamic_slice_p.bind(
             x,
             *starts[:d],
@@ -571,12 +577,12 @@ def _dynamic_slice_batch(args, dims, *, slice_sizes):
             slice_sizes=(*slice_sizes[:d], x.shape[d], *slice_sizes[d:]),
         )
         return out, d
-    indices, i_dim = stack_batched(starts, start_dims)
+    indices, i_dim = stack_batched([starts[i] for i in part], [start_dims[i] for i in part])
     n = tuple(range(len(slice_sizes)))
     return gathers.gather_p.batch(
         (x, indices),
         (d, i_dim),
-        dimension_numbers=GatherDimensionNumbers(n, (), n),
+        dimension_numbers=GatherDimensionNumbers(n, (), tuple(part)),
         slice_sizes=slice_sizes,
         unique_indices=True,
         indices_are_sorted=True,
@@ -592,8 +598,14 @@ def _zero_like(starts) -> Any:
 def stack_batched(scalars, dims) -> tuple[Any, int]:
     """Scalars, of which some are mapped, as mapped vectors of shape `(size, n)`."""
     size = next(x.shape[0] for x, d in zip(scalars, dims) if d is not None)
+    columns: list[Any] = [
+        None if d is None else lax.broadcast_in_dim(x, (size, 1), (0,))
+        for x, d in zip(scalars, dims)
+    ]
+    sharding = next(core.typeof(c)._sharding for c in columns if c is not None)
     columns = [
-        lax.broadcast_in_dim(x, (size, 1), () if d is None else (0,)) for x, d in zip(scalars, dims)
+        lax.broadcast_in_dim(x, (size, 1), (), out_sharding=sharding) if c is None else c
+        for x, c in zip(scalars, columns)
     ]
     return lax.concatenate(columns, 1) if len(columns) > 1 else columns[0], 0
 
@@ -609,6 +621,7 @@ dynamic_slice_p = standard_primitive(
     dtype=_dynamic_slice_dtype,
     weak_type=_first_weak,
     sharding=_dynamic_slice_sharding,
+    memory_space=lambda operand, *_, **__: operand.memory_space,
     lower=_dynamic_slice_lower,
     jvp=_dynamic_slice_jvp,
     transpose=_dynamic_slice_transpose,
@@ -672,16 +685,23 @@ def _dynamic_update_slice_transpose(ct, operand, update, *starts):
 
 def _dynamic_update_slice_batch(args, dims):
     (x, u, *starts), (xd, ud, *start_dims) = args, dims
-    if all(sd is None for sd in start_dims):
+    shapes = [y.shape if d is None else tuple_delete(y.shape, d) for y, d in ((x, xd), (u, ud))]
+    # Where the update is as large as the operand it starts at 0, wherever it is told to.
+    part = [i for i, (m, n) in enumerate(zip(*shapes)) if m != n]
+    if all(start_dims[i] is None for i in part):
+        zero = _zero_like(starts)
+        starts = [s if i in part else zero for i, s in enumerate(starts)]
+        if xd is None and ud is None:
+            return dynamic_update_slice_p.bind(x, u, *starts), None
         size = x.shape[xd] if xd is not None else u.shape[ud]
         x, u = batching.bdim_at_front(x, xd, size), batching.bdim_at_front(u, ud, size)
         return dynamic_update_slice_p.bind(x, u, _zero_like(starts), *starts), 0
-    indices, i_dim = stack_batched(starts, start_dims)
+    indices, i_dim = stack_batched([starts[i] for i in part], [start_dims[i] for i in part])
     n = tuple(range(len(starts)))
     return scatters.scatter_p.batch(
         (x, indices, u),
         (xd, i_dim, ud),
-        dimension_numbers=ScatterDimensionNumbers(n, (), n),
+        dimension_numbers=ScatterDimensionNumbers(n, (), tuple(part)),
         indices_are_sorted=True,
         unique_indices=True,
         mode=GatherScatterMode.CLIP,
@@ -701,6 +721,7 @@ dynamic_update_slice_p = standard_primitive(
     dtype=_dynamic_update_slice_dtype,
     weak_type=_first_weak,
     sharding=_dynamic_update_slice_sharding,
+    memory_space=lambda x, update, *_: common_memory_space("dynamic_update_slice", x, update),
     lower=_dynamic_update_slice_lower,
     jvp=_dynamic_update_slice_jvp,
     transpose=_dynamic_update_slice_transpose,

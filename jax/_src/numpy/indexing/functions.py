@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import operator
 from typing import Any
 
 import numpy as np
@@ -78,12 +79,18 @@ def take(
     return _take(
         a,
         indices,
-        axis=None if axis is None else int(axis),
+        axis=_static_axis("take", axis),
         mode=mode,
         unique_indices=bool(unique_indices),
         indices_are_sorted=bool(indices_are_sorted),
         fill_value=fill_value,
     )
+
+
+def _static_axis(name: str, axis: Any) -> int | None:
+    if axis is None:
+        return None
+    return core.concrete_or_error(operator.index, axis, f"axis argument to jnp.{name}()")
 
 
 def _static_fill(name: str, fill_value: Any) -> Any:
@@ -107,7 +114,7 @@ def _take(a, indices, *, axis, mode, unique_indices, indices_are_sorted, fill_va
         a, axis = lax.expand_dims(a, (0,)), 0
     else:
         axis = canonicalize_axis(axis, a.ndim)
-    if indices.dtype == np.bool_:
+    if indices.dtype == np.bool_ or 0 in indices.shape:  # no indices may have the dtype of []
         indices = lax.convert_element_type(indices, np.int32)
     if not dtypes.issubdtype(indices.dtype, np.integer):
         raise ValueError(f"indices must have an integer type, got {indices.dtype.name}")
@@ -194,7 +201,7 @@ def take_along_axis(
     return _take_along_axis(
         arr,
         indices,
-        axis=None if axis is None else int(axis),
+        axis=_static_axis("take_along_axis", axis),
         mode=gather_mode,
         fill_value=fill_value,
         wrap=gather_mode is not _PROMISE

@@ -359,10 +359,11 @@ def _split(name, ary, indices_or_sections, axis, equal=True):
     size = ary.shape[axis]
     context = f"in jax.numpy.{name} argument `indices_or_sections`"
     if isinstance(indices_or_sections, (tuple, list)):
-        cuts = [core.concrete_or_error(_to_int, i, context) for i in indices_or_sections]
+        cuts = [core.concrete_or_error(_to_index, i, context) for i in indices_or_sections]
         sizes = _diff([0, *cuts, size])
     elif np.ndim(indices_or_sections) > 0:
-        cuts = core.concrete_or_error(np.asarray, indices_or_sections, context).tolist()
+        cuts = core.concrete_or_error(np.asarray, indices_or_sections, context)
+        cuts = [operator.index(i) for i in cuts]
         sizes = _diff([0, *cuts, size])
     else:
         n = core.concrete_or_error(_to_int, indices_or_sections, context)
@@ -383,11 +384,13 @@ def _split(name, ary, indices_or_sections, axis, equal=True):
     return list(lax.split(ary, sizes, axis=axis))
 
 
+def _to_index(n: Any) -> Any:
+    return n if core.is_symbolic_dim(n) else operator.index(n)
+
+
 def _to_int(n: Any) -> Any:
-    if core.is_symbolic_dim(n):
-        return n
     try:
-        return operator.index(n)
+        return _to_index(n)
     except TypeError:
         i = int(n)
         if i != n:
@@ -488,7 +491,7 @@ def tile(A: ArrayLike, reps: Any) -> Array:
     context = "jnp.tile: reps must be concrete"
     reps = tuple(
         [
-            d if core.is_symbolic_dim(d) else core.concrete_or_error(_to_int, d, context)
+            d if core.is_symbolic_dim(d) else core.concrete_or_error(operator.index, d, context)
             for d in reps
         ]
     )

@@ -208,9 +208,9 @@ def expand_dims(a: ArrayLike, axis: int | Sequence[int]) -> Array:
     (1, 3, 1)
     """
     a = operand("expand_dims", a)
-    if isinstance(axis, int) or not isinstance(axis, Sequence):
+    if np.ndim(axis) == 0:
         axis = (operator.index(axis),)
-    return lax.expand_dims(a, tuple(axis))
+    return lax.expand_dims(a, tuple(map(operator.index, axis)))
 
 
 @export
@@ -571,6 +571,8 @@ def roll(
     [3, 4, 0, 1, 2]
     """
     a = operand("roll", a)
+    if np.ndim(shift) > 1 or np.ndim(axis) > 1:
+        raise ValueError("'shift' and 'axis' arguments to roll must be scalars or 1D arrays")
     if not isinstance(shift, (int, np.integer)):
         shift = _static_ints(tuple(shift) if isinstance(shift, list) else shift)
     if axis is None:
@@ -584,8 +586,6 @@ def roll(
     if isinstance(shift, Array):
         return _roll_by(a, shift, axes=axes)
     shifts, pairs = np.broadcast_arrays(np.asarray(shift), np.asarray(axes))
-    if shifts.ndim > 1:
-        raise ValueError(f"roll: shift must be a scalar or 1-dimensional, got {shift}")
     return _roll(a, shifts=tuple(map(int, shifts.flat)), axes=tuple(map(int, pairs.flat)))
 
 

@@ -183,7 +183,12 @@ def static_axis(axis: Any, name: str) -> Any:
 
 
 def hashable_axis(axis: Any) -> Any:
-    return tuple(axis) if isinstance(axis, (list, np.ndarray)) else axis
+    """The `axis` argument in a form that may be a static argument."""
+    if axis is None or isinstance(axis, (int, str)):
+        return axis
+    if isinstance(axis, tuple):
+        return tuple(map(hashable_axis, axis))
+    return static_axis(axis, "reduction")
 
 
 def canonical_axes(axis: Any, ndim: int) -> tuple[Any, ...]:

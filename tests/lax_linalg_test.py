@@ -1,4 +1,4 @@
-"""The cases in numpy_ufuncs_cases.py against the reference build and NumPy."""
+"""`jax.lax.linalg`, compared with the reference build."""
 
 from op_testing import case_tests
 

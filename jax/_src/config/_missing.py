@@ -1,0 +1,89 @@
+"""Options of parts of JAX that are not there yet: setting one gives a warning.
+
+Whoever adds the part takes its options out of here.
+"""
+
+from jax._src.config import _flags
+from jax._src.config._state import without_effect
+
+without_effect(
+    "persistent compilation cache",
+    _flags.enable_compilation_cache,
+    _flags.compilation_cache_dir,
+    _flags.compilation_cache_max_size,
+    _flags.compilation_cache_include_metadata_in_key,
+    _flags.compilation_cache_check_contents,
+    _flags.raise_persistent_cache_errors,
+    _flags.persistent_cache_min_compile_time_secs,
+    _flags.persistent_cache_min_entry_size_bytes,
+    _flags.persistent_cache_enable_xla_caches,
+    _flags.remove_custom_partitioning_ptr_from_cache_key,
+    _flags.share_binary_between_hosts,
+    _flags.share_binary_between_hosts_timeout_ms,
+)
+without_effect(
+    "profile-guided latency estimation",
+    _flags.enable_pgle,
+    _flags.pgle_profiling_runs,
+    _flags.pgle_aggregation_percentile,
+    _flags.compilation_cache_expect_pgle,
+)
+without_effect(
+    "jax.export",
+    _flags.serialization_version,
+    _flags.export_calling_convention_version,
+    _flags.export_ignore_forward_compatibility,
+)
+without_effect(
+    "jax2tf", _flags.jax2tf_associative_scan_reductions, _flags.jax2tf_default_native_serialization
+)
+without_effect(
+    "Pallas",
+    _flags.pallas_enable_debug_checks,
+    _flags.pallas_use_mosaic_gpu,
+    _flags.pallas_verbose_errors,
+    _flags.pallas_poison_buffers,
+    _flags.mosaic_allow_hlo,
+    _flags.use_emit_pipeline_primitive,
+)
+without_effect(
+    "kernels for accelerators",
+    _flags.threefry_gpu_kernel_lowering,
+    _flags.gpu_use_magma,
+    _flags.bcoo_cusparse_lowering,
+    _flags.ragged_dot_use_gpu_pallas_triton_lowering,
+    _flags.ragged_dot_use_ragged_dot_instruction,
+)
+without_effect(
+    "plugin for that platform",
+    _flags.cuda_visible_devices,
+    _flags.rocm_visible_devices,
+    _flags.oneapi_visible_devices,
+    _flags.backend_target,
+)
+without_effect(
+    "multi-process runs",
+    _flags.check_proxy_envs,
+    _flags.enable_recoverability,
+    _flags.enable_preemption_service,
+)
+without_effect(
+    "error checks inside computations",
+    _flags.error_checking_behavior_nan,
+    _flags.error_checking_behavior_divide,
+    _flags.error_checking_behavior_oob,
+    _flags.xla_runtime_errors,
+)
+without_effect("mutable references", _flags.mutable_array_checks, _flags.refs_to_pins)
+without_effect("shard_map", _flags.auto_pcast, _flags.disable_vmap_shmap_error)
+without_effect("check of how often keys are used", _flags.debug_key_reuse)
+without_effect(
+    "array constants inside jaxprs",
+    _flags.use_simplified_jaxpr_constants,
+    _flags.embedded_constants_max_bytes,
+)
+without_effect("jaxprs as HTML", _flags.source_url_schema)
+without_effect("second implementation of scan", _flags.scan3)
+without_effect("second implementation of checkpoint", _flags.remat3)
+without_effect("second implementation of custom_vjp", _flags.custom_vjp3)
+without_effect("linearization by way of a JVP", _flags.use_direct_linearize)

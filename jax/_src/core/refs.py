@@ -1,0 +1,362 @@
+"""Mutable arrays: the type of a reference, the reference that eager code holds, and its effects.
+
+What can be done with references is in `jax._src.state`; it fills in `ref_operations` here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+
+from jax._src.core.avals import (
+    AbstractValue,
+    aval_mapping_handlers,
+    mapped_aval,
+    pytype_aval_mappings,
+    unmapped_aval,
+)
+from jax._src.core.effects import (
+    Effect,
+    JaxprInputEffect,
+    control_flow_allowed_effects,
+    custom_derivatives_allowed_effects,
+    remat_allowed_effects,
+)
+from jax._src.core.trace import Tracer, aval_method, aval_property
+
+# Effects
+
+
+class RefEffect(JaxprInputEffect):
+    """The use of a reference that is an operand, named by its position."""
+
+    __slots__ = ()
+
+
+class ReadEffect(RefEffect):
+    """The reference is read."""
+
+    __slots__ = ()
+
+
+class WriteEffect(RefEffect):
+    """The reference is written, or read and written."""
+
+    __slots__ = ()
+
+
+class AccumEffect(RefEffect):
+    """Something is added to what the reference holds."""
+
+    __slots__ = ()
+
+
+class InternalMutableArrayEffect(Effect):
+    """References are made, and end, inside."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return "InternalMutableArrayEffect()"
+
+
+internal_mutable_array_effect = InternalMutableArrayEffect()
+for _allowed in (
+    control_flow_allowed_effects,
+    custom_derivatives_allowed_effects,
+    remat_allowed_effects,
+):
+    _allowed.add_type(RefEffect)
+    _allowed.add_type(InternalMutableArrayEffect)
+
+# What `jax._src.state` can do with references: get, set, swap, addupdate, view, transposed, reshaped,
+# bitcast.
+ref_operations: Any = SimpleNamespace()
+
+
+class AbstractRef(AbstractValue):
+    """The type of a reference to a mutable array.
+
+    Args:
+      inner_aval: the type of the array.
+      memory_space: where it lives; None for the default.
+      kind: `"no_grad_no_remat"` for a reference that differentiation does not see; or None.
+
+    >>> jax.typeof(jax.new_ref(jnp.zeros((2, 3))))
+    Ref{float32[2,3]}
+    """
+
+    __slots__ = ("inner_aval", "memory_space", "kind")
+
+    def __init__(self, inner_aval: AbstractValue, memory_space: Any = None, kind: Any = None):
+        self.inner_aval = inner_aval
+        self.memory_space = memory_space
+        self.kind = kind
+
+    @property
+    def shape(self) -> tuple[Any, ...]:  # type: ignore[override]
+        return self.inner_aval.shape
+
+    @property
+    def dtype(self) -> Any:  # type: ignore[override]
+        return self.inner_aval.dtype
+
+    @property
+    def weak_type(self) -> bool:  # type: ignore[override]
+        return getattr(self.inner_aval, "weak_type", False)
+
+    @property
+    def ndim(self) -> int:
+        return len(self.inner_aval.shape)
+
+    @property
+    def size(self) -> int:
+        return self.inner_aval.size
+
+    @property
+    def sharding(self) -> Any:
+        return self.inner_aval.sharding
+
+    @property
+    def _sharding(self) -> Any:
+        return getattr(self.inner_aval, "_sharding", None)
+
+    @property
+    def manual_axis_type(self) -> Any:
+        return self.inner_aval.manual_axis_type  # type: ignore[attr-defined]
+
+    mat = manual_axis_type
+
+    @property
+    def vma(self) -> Any:
+        return self.inner_aval.vma  # type: ignore[attr-defined]
+
+    # Properties and methods of tracers of this type
+
+    at = aval_property(lambda tracer: ref_operations.view(tracer))
+    T = aval_property(lambda tracer: ref_operations.transposed(tracer))
+    get = aval_method(lambda tracer, idx=(): ref_operations.get(tracer, idx))
+    set = aval_method(lambda tracer, value, idx=(): ref_operations.set(tracer, idx, value))
+    swap = aval_method(lambda tracer, value, idx=(): ref_operations.swap(tracer, idx, value))
+    addupdate = aval_method(
+        lambda tracer, value, idx=(): ref_operations.addupdate(tracer, idx, value)
+    )
+    reshape = aval_method(lambda tracer, *shape: ref_operations.reshaped(tracer, *shape))
+    transpose = aval_method(lambda tracer, *perm: ref_operations.transposed(tracer, *perm))
+    bitcast = aval_method(lambda tracer, dtype: ref_operations.bitcast(tracer, dtype))
+
+    def _getitem(self, tracer: Any, idx: Any) -> Any:
+        return ref_operations.get(tracer, idx)
+
+    def _setitem(self, tracer: Any, idx: Any, value: Any) -> None:  # type: ignore[override]
+        ref_operations.set(tracer, idx, value)
+
+    # Types derived from it
+
+    def update(self, inner_aval: Any = None, memory_space: Any = None, kind: Any = None) -> Any:
+        """A copy with some fields replaced."""
+        return AbstractRef(
+            self.inner_aval if inner_aval is None else inner_aval,
+            self.memory_space if memory_space is None else memory_space,
+            self.kind if kind is None else kind,
+        )
+
+    def update_weak_type(self, weak_type: bool) -> AbstractRef:
+        return self.update(inner_aval=self.inner_aval.update_weak_type(weak_type))
+
+    def update_manual_axis_type(self, mat: Any) -> AbstractRef:
+        return self.update(inner_aval=self.inner_aval.update_manual_axis_type(mat))  # type: ignore[attr-defined]
+
+    def strip_weak_type(self) -> AbstractRef:
+        inner = self.inner_aval.strip_weak_type()
+        return self if inner is self.inner_aval else self.update(inner_aval=inner)
+
+    def to_tangent_aval(self) -> AbstractRef:
+        return AbstractRef(self.inner_aval.to_tangent_aval(), self.memory_space, self.kind)
+
+    def to_ct_aval(self) -> AbstractRef:
+        return AbstractRef(self.inner_aval.to_ct_aval(), self.memory_space, self.kind)
+
+    def _key(self) -> tuple[Any, ...]:
+        return (self.inner_aval, self.memory_space, self.kind)
+
+    def __eq__(self, other: object) -> bool:
+        return self is other or (type(other) is AbstractRef and self._key() == other._key())
+
+    def __hash__(self) -> int:
+        return hash((AbstractRef, *self._key()))
+
+    def str_short(self, short_dtypes: bool = False, mesh_axis_types: bool = False) -> str:
+        space = "" if self.memory_space is None else f"<{self.memory_space}>"
+        return f"Ref{space}{{{self.inner_aval.str_short(short_dtypes)}}}"
+
+    def __repr__(self) -> str:
+        return self.str_short()
+
+    __str__ = __repr__
+
+
+aval_mapping_handlers[AbstractRef] = (
+    lambda size, axis, aval: aval.update(mapped_aval(size, axis, aval.inner_aval)),
+    lambda size, axis, mesh_axis, aval: aval.update(
+        unmapped_aval(size, axis, aval.inner_aval, mesh_axis)
+    ),
+)
+
+
+class _RefMeta(type):
+    """Lets `isinstance(x, jax.Ref)` hold for tracers of references."""
+
+    def __instancecheck__(cls, x: Any) -> bool:
+        if type(x) is cls:
+            return True
+        return isinstance(x, Tracer) and type(x.aval) is AbstractRef
+
+
+class Ref(metaclass=_RefMeta):
+    """A reference to a mutable array, made by `jax.new_ref`.
+
+    It is read by `ref[idx]` and written by `ref[idx] = value` and `ref[idx] += value`; `ref[...]` is the
+    whole array. Functions transformed by JAX can take references as arguments and close over them.
+
+    >>> ref = jax.new_ref(jnp.arange(3))
+    >>> ref[0] = 10
+    >>> ref
+    Ref([10,  1,  2], dtype=int32)
+    """
+
+    __slots__ = ("_aval", "_buffer", "__weakref__")
+    _aval: AbstractRef
+
+    def __init__(self, aval: AbstractRef, buffer: Any):
+        self._aval = aval
+        self._buffer = (
+            buffer  # the array, which nobody else holds; None once the reference has ended
+        )
+
+    @property
+    def aval(self) -> AbstractRef:
+        """The type of the reference."""
+        return self._aval
+
+    @property
+    def shape(self) -> tuple[Any, ...]:
+        """The shape of the array."""
+        return self._aval.shape
+
+    @property
+    def dtype(self) -> Any:
+        """The dtype of the array."""
+        return self._aval.dtype
+
+    @property
+    def ndim(self) -> int:
+        """The number of dimensions."""
+        return self._aval.ndim
+
+    @property
+    def size(self) -> int:
+        """The number of elements."""
+        return self._aval.size
+
+    def _array(self) -> Any:
+        """The array that the reference holds now; the next write may reuse its buffer."""
+        if self._buffer is None:
+            raise RuntimeError(
+                f"The reference of type {self._aval} has ended: it was given to jax.freeze or "
+                "jax.free_ref. Read it before, or make a new one with jax.new_ref."
+            )
+        return self._buffer
+
+    @property
+    def sharding(self) -> Any:
+        """The sharding of the array."""
+        return self._array().sharding
+
+    @property
+    def committed(self) -> bool:
+        """Whether the array is committed to its devices."""
+        return bool(self._array().committed)
+
+    _committed = committed
+
+    @property
+    def format(self) -> Any:
+        """Layout and sharding of the array."""
+        return self._array().format
+
+    @property
+    def at(self) -> Any:
+        """Views: `ref.at[idx]` is a part of the array that can be read and written like a reference."""
+        return ref_operations.view(self)
+
+    def unsafe_buffer_pointer(self) -> int:
+        """The address of the buffer, until the next write."""
+        return int(self._array().unsafe_buffer_pointer())
+
+    def get(self, idx: Any = ()) -> Any:
+        """As `ref[idx]`; see `jax.ref.get`."""
+        return ref_operations.get(self, idx)
+
+    def set(self, value: Any, idx: Any = ()) -> None:
+        """As `ref[idx] = value`; see `jax.ref.set`."""
+        ref_operations.set(self, idx, value)
+
+    def swap(self, value: Any, idx: Any = ()) -> Any:
+        """Write and return what was there; see `jax.ref.swap`."""
+        return ref_operations.swap(self, idx, value)
+
+    def addupdate(self, x: Any, idx: Any = ()) -> None:
+        """Add to what is there; see `jax.ref.addupdate`."""
+        ref_operations.addupdate(self, idx, x)
+
+    def __getitem__(self, idx: Any) -> Any:
+        return ref_operations.get(self, idx)
+
+    def __setitem__(self, idx: Any, value: Any) -> None:
+        ref_operations.set(self, idx, value)
+
+    def __len__(self) -> int:
+        if not self._aval.shape:
+            raise TypeError("len() of unsized object")
+        return int(self._aval.shape[0])
+
+    def __iter__(self) -> Iterator[Any]:
+        return (self[i] for i in range(len(self)))
+
+    def __array__(self, dtype: Any = None, copy: Any = None) -> Any:
+        return np.array(self._array(), dtype=dtype)
+
+    def __reduce__(self) -> Any:
+        raise TypeError("a mutable array reference cannot be pickled or copied: read it, ref[...]")
+
+    def __repr__(self) -> str:
+        if self._buffer is None:
+            return f"Ref(<ended>, {self._aval})"
+        return "Ref" + repr(self._buffer).removeprefix("Array")
+
+
+pytype_aval_mappings[Ref] = lambda ref: ref._aval
+
+
+def is_ref_type(aval: Any) -> bool:
+    """Whether a type is that of references."""
+    return type(aval) is AbstractRef
+
+
+def is_tracer_or_ref(x: Any) -> bool:
+    """Whether a value that a function closes over has to become an operand."""
+    return isinstance(x, Tracer) or type(x) is Ref
+
+
+def read_only_effects(effects: Any) -> bool:
+    """Whether `effects` are none but reads of references."""
+    return all(type(e) is ReadEffect for e in effects)
+
+
+def has_ref_effects(effects: Any) -> bool:
+    """Whether references are used: some that are operands, or some made inside."""
+    return any(isinstance(e, (RefEffect, InternalMutableArrayEffect)) for e in effects)

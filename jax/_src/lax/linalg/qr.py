@@ -1,0 +1,420 @@
+"""QR decompositions, by Householder reflections."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from jax._src import config, core, lib
+from jax._src.ad_util import Zero
+from jax._src.basearray import Array
+from jax._src.interpreters import mlir
+from jax._src.lax import lax, slicing
+from jax._src.lax.control_flow import fori_loop
+from jax._src.lax.linalg import kernels
+from jax._src.lax.linalg.common import (
+    columns,
+    conj,
+    eye_like,
+    is_complex,
+    linalg_primitive,
+    matmul,
+    mH,
+    pad_to,
+    permute_columns,
+    rows,
+    tril,
+    triu,
+)
+from jax._src.lax.linalg.triangular import triangular_solve
+from jax._src.lax.rules import COMPLEX, FLOAT
+from jax._src.typing import ArrayLike
+
+_INT32 = np.dtype(np.int32)
+
+
+def qr(
+    x: ArrayLike,
+    *,
+    pivoting: bool = False,
+    full_matrices: bool = True,
+    use_magma: bool | None = None,
+) -> Any:
+    """The decomposition `x = Q @ R`, Q with orthonormal columns and R upper triangular.
+
+    Args:
+      x: matrices of shape (..., m, n), floating point or complex.
+      pivoting: whether to exchange columns such that the diagonal of R decreases: `x[..., p] = Q @ R`. Not on
+        TPUs.
+      full_matrices: whether Q is (..., m, m) and R (..., m, n), or, with k = min(m, n), Q is (..., m, k) and R
+        (..., k, n).
+      use_magma: whether GPUs pivot with MAGMA (True) or with LAPACK on the host (False); None for what
+        jax_use_magma says.
+
+    Returns:
+      `(Q, R)`, or with pivoting `(Q, R, p)`, where `p` is int32 of shape (..., n).
+
+    Raises:
+      TypeError: for dtypes or shapes it does not take.
+
+    >>> q, r = lax.linalg.qr(jnp.array([[3.0, 1.0], [4.0, 2.0]]))
+    >>> jnp.abs(r).round(2).tolist()
+    [[5.0, 2.2], [0.0, 0.4]]
+    """
+    return tuple(
+        qr_p.bind(
+            x, pivoting=bool(pivoting), full_matrices=bool(full_matrices), use_magma=use_magma
+        )
+    )
+
+
+def householder_product(a: ArrayLike, taus: ArrayLike) -> Array:
+    """The first columns of a product of Householder reflections, as `geqrf` leaves them.
+
+    Args:
+      a: (..., m, n), m >= n: column i has below its diagonal the vector of reflection i (1 at the diagonal).
+      taus: (..., k), k <= n, their factors.
+
+    Returns:
+      (..., m, n): the first n columns of Q.
+
+    Raises:
+      TypeError, ValueError: for dtypes or shapes that do not fit.
+
+    >>> h, taus = jnp.linalg.qr(jnp.array([[3.0, 1.0], [4.0, 2.0]]), mode="raw")
+    >>> jnp.abs(lax.linalg.householder_product(h.mT, taus)).round(2).tolist()
+    [[0.6, 0.8], [0.8, 0.6]]
+    """
+    return householder_product_p.bind(a, taus)
+
+
+def ormqr(
+    a: ArrayLike, taus: ArrayLike, c: ArrayLike, *, left: bool = True, transpose: bool = False
+) -> Array:
+    """`Q @ c`, or `c @ Q`, for the Q of a QR decomposition, without making Q.
+
+    Args:
+      a, taus: (..., m, n) and (..., k): Householder reflections, as for `householder_product`.
+      c: matrices; (..., m, p) with `left`, else (..., p, m).
+      left: on which side Q is.
+      transpose: whether to take the (conjugate) transpose of Q.
+
+    Returns:
+      Array of the shape of `c`.
+
+    Raises:
+      TypeError, ValueError: for dtypes or shapes that do not fit.
+
+    >>> a = jnp.array([[3.0, 1.0], [4.0, 2.0]])
+    >>> h, taus = jnp.linalg.qr(a, mode="raw")
+    >>> jnp.abs(lax.linalg.ormqr(h.mT, taus, a, transpose=True)).round(2).tolist()
+    [[5.0, 2.2], [0.0, 0.4]]
+    """
+    return ormqr_p.bind(a, taus, c, left=bool(left), transpose=bool(transpose))
+
+
+def geqrf(a: ArrayLike) -> tuple[Array, Array]:
+    """R on and above the diagonal, the vectors of Householder reflections below it; and their factors."""
+    a, taus = geqrf_p.bind(a)
+    return a, taus
+
+
+def geqp3(a: ArrayLike, jpvt: ArrayLike, *, use_magma: bool | None = None) -> Any:
+    """As `geqrf`, with exchanged columns: returns `(a, jpvt, taus)`.
+
+    Args:
+      a: matrices.
+      jpvt: int32 of shape (..., n), not 0 for columns that come first.
+      use_magma: as for `qr`.
+    """
+    return tuple(geqp3_p.bind(a, jpvt, use_magma=use_magma))
+
+
+# ---------------------------------------------------------------------------------------------------
+# QR
+
+
+def _qr_shape(x, *, pivoting, full_matrices, use_magma):
+    m, n = x
+    k = m if full_matrices else core.min_dim(m, n)
+    return [(m, k), (k, n), (n,)][: 3 if pivoting else 2]
+
+
+def _qr_dtype(x, *, pivoting, **_):
+    return [x, x, _INT32][: 3 if pivoting else 2]
+
+
+def _qr(x, *, pivoting, full_matrices, use_magma):
+    m, n = x.shape[-2:]
+    if pivoting:
+        a, p, taus = geqp3(x, lax.full((*x.shape[:-2], n), 0, np.int32), use_magma=use_magma)
+        p = lax.sub(p, lax.full_like(p, 1))
+    else:
+        a, taus = geqrf(x)
+    if m < n:
+        q = householder_product(columns(a, 0, m), taus)
+    elif full_matrices and m > n:
+        q = householder_product(pad_to(a, m, m), taus)
+    else:
+        q = householder_product(a, taus)
+        a = rows(a, 0, n)
+    return (q, triu(a), p) if pivoting else (q, triu(a))
+
+
+def _qr_jvp(primals, tangents, **params):
+    # Walter, Lehmann and Lamour, "On evaluating higher-order derivatives of the QR decomposition of
+    # tall matrices with full column rank in forward and reverse mode algorithmic differentiation" (2012).
+    (x,), (dx,) = primals, tangents
+    q, r, *p = qr_p.bind(x, **params)
+    zeros = [Zero.from_primal_value(i) for i in p]
+    if type(dx) is Zero:
+        return [q, r, *p], [Zero.from_primal_value(q), Zero.from_primal_value(r), *zeros]
+    if p:
+        dx = permute_columns(dx, p[0])
+    m, n = x.shape[-2:]
+    k = min(m, n)
+    q1, r1 = columns(q, 0, k), columns(rows(r, 0, k), 0, k)
+    dx_rinv = triangular_solve(r1, columns(dx, 0, k), left_side=False, lower=False)
+    omega = matmul(mH(q), dx_rinv)  # of k columns, and as many rows as Q has columns
+    top = rows(omega, 0, k)
+    skew = tril(top, -1)
+    skew = lax.sub(skew, mH(skew))
+    if is_complex(x):
+        # The diagonal of R is real: what is imaginary turns the phases of Q.
+        turn = lax.sub(top, lax.complex(lax.real(top), lax.full_like(lax.real(top), 0)))
+        skew = lax.add(skew, lax.mul(eye_like(turn), turn))
+    dr1 = matmul(lax.sub(top, skew), r1)
+    if q.shape[-1] == k:
+        dq = lax.add(matmul(q1, lax.sub(skew, top)), dx_rinv)
+    else:
+        # Q has more columns than x: they turn with the first ones, and not among themselves.
+        low = rows(omega, k, m)
+        left = lax.concatenate([skew, low], low.ndim - 2)
+        right = lax.concatenate([lax.neg(mH(low)), _zeros_like(low, m - k)], low.ndim - 2)
+        dq = matmul(q, lax.concatenate([left, right], low.ndim - 1))
+    dr = dr1
+    if n > k:
+        rest = columns(r, k, n)
+        moved = matmul(mH(q), matmul(dq, rest))
+        dr = lax.concatenate([dr1, lax.sub(matmul(mH(q), columns(dx, k, n)), moved)], dr1.ndim - 1)
+    elif r.shape[-2] > k:
+        dr = pad_to(dr1, r.shape[-2], n)
+    return [q, r, *p], [dq, triu(dr), *zeros]
+
+
+def _zeros_like(x, n):
+    return lax.full((*x.shape[:-1], n), 0, x.dtype)
+
+
+qr_p = linalg_primitive(
+    "qr",
+    FLOAT | COMPLEX,
+    (2,),
+    _qr_shape,
+    dtype=_qr_dtype,
+    multiple_results=True,
+    lower=mlir.lower_fun(_qr, multiple_results=True),
+    jvp=_qr_jvp,
+)
+
+# ---------------------------------------------------------------------------------------------------
+# Reflections
+
+
+def _geqrf_shape(a):
+    m, n = a
+    return [(m, n), (core.min_dim(m, n),)]
+
+
+def _geqrf_cpu(ctx, a):
+    return _geqrf_call(ctx, a, kernels.lapack_target(ctx, "geqrf_ffi"))
+
+
+def _geqrf_gpu(ctx, a, *, gpu):
+    kernels.check_kernel_dtype(ctx, "GPU")
+    return _geqrf_call(ctx, a, f"{gpu}solver_geqrf_ffi")
+
+
+def _geqrf_call(ctx, a, target):
+    return kernels.call(
+        ctx, target, [a], ctx.avals_in, ctx.avals_out,
+        batch_dims=ctx.avals_in[0].ndim - 2, aliases={0: 0},
+    )  # fmt: skip
+
+
+def _geqrf_default(ctx, a):
+    return _xla_call(ctx, "Qr", a)
+
+
+def _xla_call(ctx, target, *operands, **kwargs):
+    """A custom call that XLA itself expands."""
+    types = [mlir.aval_to_ir_type(ctx.module_context, a) for a in ctx.avals_out]
+    shapes = None
+    if not all(core.is_constant_shape(a.shape) for a in ctx.avals_out):
+        shapes = [mlir.eval_dynamic_shape_as_tensor(ctx, a.shape) for a in ctx.avals_out]
+    return mlir.custom_call(
+        target, result_types=types, operands=operands, api_version=1, result_shapes=shapes, **kwargs
+    ).results
+
+
+geqrf_p = linalg_primitive(
+    "geqrf",
+    FLOAT | COMPLEX,
+    (2,),
+    _geqrf_shape,
+    multiple_results=True,
+    lower={None: _geqrf_default, "cpu": _geqrf_cpu, **kernels.on_gpus(_geqrf_gpu)},
+)
+
+
+def _geqp3_shape(a, jpvt, *, use_magma):
+    m, n = a
+    return [(m, n), (n,), (core.min_dim(m, n),)]
+
+
+def _geqp3_cpu(ctx, a, jpvt, *, use_magma):
+    return _geqp3_call(ctx, a, jpvt, kernels.lapack_target(ctx, "geqp3_ffi"), {})
+
+
+def _geqp3_gpu(ctx, a, jpvt, *, use_magma, gpu):
+    kernels.check_kernel_dtype(ctx, "GPU")
+    lib.gpu_solver.initialize_hybrid_kernels()
+    magma = config.gpu_use_magma.value
+    if use_magma is not None:
+        magma = "on" if use_magma else "off"
+    return _geqp3_call(ctx, a, jpvt, f"{gpu}hybrid_geqp3", {"magma": magma})
+
+
+def _geqp3_call(ctx, a, jpvt, target, attributes):
+    return kernels.call(
+        ctx, target, [a, jpvt], ctx.avals_in, ctx.avals_out, attributes,
+        batch_dims=ctx.avals_in[0].ndim - 2, aliases={0: 0, 1: 1},
+    )  # fmt: skip
+
+
+geqp3_p = linalg_primitive(
+    "geqp3",
+    FLOAT | COMPLEX | frozenset({np.int32}),
+    (2, 1),
+    _geqp3_shape,
+    dtype=lambda a, jpvt, *, use_magma: [a, jpvt, a],
+    multiple_results=True,
+    same_dtypes=False,
+    lower={"cpu": _geqp3_cpu, **kernels.on_gpus(_geqp3_gpu)},
+)
+
+
+def _product_shape(a, taus):
+    m, n = a
+    if m < n:
+        raise ValueError(
+            "The first argument to householder_product must have at least as many rows as columns, got "
+            f"shape {tuple(a)}"
+        )
+    if taus[0] > core.min_dim(m, n):
+        raise ValueError(
+            "The second argument to householder_product must not have more rows than the minimum of the "
+            f"first argument's rows and columns. Got shapes {tuple(taus)} and {tuple(a)}."
+        )
+    return a
+
+
+def _product_cpu(ctx, a, taus):
+    routine = "ungqr_ffi" if is_complex(ctx.avals_in[0]) else "orgqr_ffi"
+    return _product_call(ctx, a, taus, kernels.lapack_target(ctx, routine))
+
+
+def _product_gpu(ctx, a, taus, *, gpu):
+    kernels.check_kernel_dtype(ctx, "GPU")
+    return _product_call(ctx, a, taus, f"{gpu}solver_orgqr_ffi")
+
+
+def _product_call(ctx, a, taus, target):
+    return kernels.call(
+        ctx, target, [a, taus], ctx.avals_in, ctx.avals_out,
+        batch_dims=ctx.avals_in[0].ndim - 2, aliases={0: 0},
+    )  # fmt: skip
+
+
+def _product_default(ctx, a, taus):
+    return _xla_call(ctx, "ProductOfElementaryHouseholderReflectors", a, taus)
+
+
+householder_product_p = linalg_primitive(
+    "householder_product",
+    FLOAT | COMPLEX,
+    (2, 1),
+    _product_shape,
+    lower={None: _product_default, "cpu": _product_cpu, **kernels.on_gpus(_product_gpu)},
+)
+
+
+def _ormqr_shape(a, taus, c, *, left, transpose):
+    if c[0 if left else 1] != a[0]:
+        raise ValueError(
+            f"ormqr with left={left} expects c to have the same number of "
+            f"{'rows' if left else 'columns'} as the Householder matrix a has rows. Got a shape "
+            f"{tuple(a)} and c shape {tuple(c)}."
+        )
+    if taus[0] > core.min_dim(*a):
+        raise ValueError(
+            f"ormqr takes at most min(m, n) factors for a matrix a of shape (m, n). Got shapes "
+            f"{tuple(taus)} and {tuple(a)}."
+        )
+    return c
+
+
+def _ormqr_cpu(ctx, a, taus, c, **params):
+    routine = "unmqr_ffi" if is_complex(ctx.avals_in[0]) else "ormqr_ffi"
+    return _ormqr_call(ctx, a, taus, c, kernels.lapack_target(ctx, routine), params)
+
+
+def _ormqr_gpu(ctx, a, taus, c, *, gpu, **params):
+    kernels.check_kernel_dtype(ctx, "GPU")
+    return _ormqr_call(ctx, a, taus, c, f"{gpu}solver_ormqr_ffi", params)
+
+
+def _ormqr_call(ctx, a, taus, c, target, params):
+    return kernels.call(
+        ctx, target, [a, taus, c], ctx.avals_in, ctx.avals_out, params,
+        batch_dims=ctx.avals_in[0].ndim - 2, aliases={2: 0},
+    )  # fmt: skip
+
+
+def _reflect(a, taus, c, *, left, transpose):
+    """Applies the reflections one after the other."""
+    k = taus.shape[-1]
+    d = a.ndim - 1
+    below = tril(a, -1)
+
+    def vector(i):
+        v = slicing.dynamic_index_in_dim(below, i, d)
+        one = lax.eq(lax.broadcasted_iota(np.int32, v.shape, d - 1), lax.broadcast(i, v.shape))
+        return lax.add(v, lax.convert_element_type(one, v.dtype))
+
+    def step(j, c):
+        # Q = H_0 H_1 ...: Q c applies the last one first.
+        i = j if left == transpose else lax.sub(np.int32(k - 1), j)
+        v = vector(i)
+        tau = lax.expand_dims(slicing.dynamic_index_in_dim(taus, i, d - 1), (d,))
+        if transpose:
+            tau = conj(tau)
+        if left:
+            return lax.sub(c, lax.mul(tau, matmul(v, matmul(mH(v), c))))
+        return lax.sub(c, lax.mul(tau, matmul(matmul(c, v), mH(v))))
+
+    return fori_loop(np.int32(0), np.int32(k), step, c) if k else c
+
+
+ormqr_p = linalg_primitive(
+    "ormqr",
+    FLOAT | COMPLEX,
+    (2, 1, 2),
+    _ormqr_shape,
+    lower={
+        None: mlir.lower_fun(_reflect, multiple_results=False),
+        "cpu": _ormqr_cpu,
+        **kernels.on_gpus(_ormqr_gpu),
+    },
+)

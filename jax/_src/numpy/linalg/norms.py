@@ -1,0 +1,172 @@
+"""Norms of vectors and matrices."""
+
+from __future__ import annotations
+
+import operator
+from typing import Any
+
+import numpy as np
+
+from jax._src import core
+from jax._src.basearray import Array
+from jax._src.lax import lax, linalg as lax_linalg
+from jax._src.lax.linalg.common import real_dtype
+from jax._src.library_jit import nested_jit
+from jax._src.numpy import reductions
+from jax._src.numpy.linalg.common import export, inexact
+from jax._src.numpy.manipulation.shape import moveaxis
+from jax._src.numpy.ufuncs_binary import power
+from jax._src.typing import ArrayLike
+from jax._src.util import canonicalize_axis_tuple
+
+Axis = Any
+
+
+@export
+def norm(x: ArrayLike, ord: Any = None, axis: Axis = None, keepdims: bool = False) -> Array:
+    """The norm of vectors or matrices.
+
+    Args:
+      x: array.
+      ord: of vectors: 2 (or None), inf, -inf, 0 (the number of elements that are not 0), or another p for
+        `sum(abs(x)**p)**(1/p)`. Of matrices: "fro" (or None), "nuc" for the sum of the singular values, 2 and
+        -2 for the largest and smallest of them, 1 and -1 for the largest and smallest sum of a column's
+        absolute values, inf and -inf for those of rows.
+      axis: an int for vectors, two for matrices; None for all of `x`, which must have one or two dimensions
+        unless `ord` is None.
+      keepdims: whether the result has dimensions of size 1 in place of `axis`.
+
+    Returns:
+      Real array.
+
+    Raises:
+      ValueError: for other norms and numbers of axes.
+
+    >>> float(jnp.linalg.norm(jnp.array([3.0, 4.0])))
+    5.0
+    """
+    x = inexact("norm", x)
+    ord = _order(ord)
+    if axis is None:
+        axes = tuple(range(x.ndim))
+        if ord is None:
+            return _norm(x, ord=2, axes=axes, keepdims=bool(keepdims))
+    else:
+        axes = axis if isinstance(axis, (tuple, list)) else (axis,)
+        axes = canonicalize_axis_tuple(tuple(map(operator.index, axes)), x.ndim)
+    if len(axes) not in (1, 2):
+        raise ValueError(
+            f"Improper number of axes for norm: axis={axes}. Pass one axis to compute a vector-norm, or two "
+            "axes to compute a matrix-norm."
+        )
+    if len(axes) == 2:
+        return _matrix_norm(x, ord=ord, axes=axes, keepdims=bool(keepdims))
+    return _norm(x, ord=2 if ord is None else ord, axes=axes, keepdims=bool(keepdims))
+
+
+def _order(ord):
+    """A hashable order."""
+    if ord is None or isinstance(ord, (str, int, float)):
+        return ord
+    return core.concrete_or_error(float, ord, "The argument 'ord' of jnp.linalg.norm.")
+
+
+@export
+def vector_norm(
+    x: ArrayLike, /, *, axis: Axis = None, keepdims: bool = False, ord: Any = 2
+) -> Array:
+    """The norm of vectors: all of `x`, or what lies along an axis or several.
+
+    Args:
+      x: array.
+      axis: an int, several, or None for all.
+      keepdims: whether the result has dimensions of size 1 in place of `axis`.
+      ord: which norm, see `norm`.
+
+    Raises:
+      ValueError: for unknown norms.
+
+    >>> jnp.linalg.vector_norm(jnp.array([[3.0, 4.0], [0.0, 1.0]]), axis=1).tolist()
+    [5.0, 1.0]
+    """
+    x = inexact("vector_norm", x)
+    ord = _order(ord)
+    if axis is None:
+        axes = tuple(range(x.ndim))
+    else:
+        axes = axis if isinstance(axis, (tuple, list)) else (axis,)
+        axes = canonicalize_axis_tuple(tuple(map(operator.index, axes)), x.ndim)
+    return _norm(x, ord=2 if ord is None else ord, axes=axes, keepdims=bool(keepdims))
+
+
+@export
+def matrix_norm(x: ArrayLike, /, *, keepdims: bool = False, ord: Any = "fro") -> Array:
+    """The norm of matrices: `norm` over the last two dimensions.
+
+    Args:
+      x: array of shape (..., m, n).
+      keepdims: whether the result has shape (..., 1, 1).
+      ord: which norm, see `norm`.
+
+    >>> float(jnp.linalg.matrix_norm(jnp.array([[3.0, 0.0], [0.0, 4.0]])))
+    5.0
+    """
+    x = inexact("matrix_norm", x)
+    return norm(x, ord, (-2, -1), keepdims)
+
+
+def _norm_impl(x, *, ord, axes, keepdims):
+    kw = dict(axis=axes, keepdims=keepdims)
+    real = real_dtype(x.dtype)
+    if isinstance(ord, str):
+        raise ValueError(f"Invalid order '{ord}' for vector norm.")
+    if ord == 2:
+        return lax.sqrt(_squares(x, **kw))
+    if ord == np.inf:
+        return reductions.max(lax.abs(x), initial=0, **kw)
+    if ord == -np.inf:
+        return reductions.min(lax.abs(x), initial=np.inf, **kw)
+    if ord == 0:
+        return reductions.sum(lax.ne(x, lax.full_like(x, 0)), dtype=real, **kw)
+    if ord == 1:
+        return reductions.sum(lax.abs(x), **kw)
+    p = np.array(ord, real)
+    total = reductions.sum(power(lax.abs(x), p), **kw)
+    return power(total, np.array(1 / ord, real))
+
+
+def _squares(x, **kw):
+    if np.iscomplexobj(x):
+        x = lax.real(lax.mul(x, lax.conj(x)))
+    else:
+        x = lax.mul(x, x)
+    return reductions.sum(x, **kw)
+
+
+_norm_impl.__name__ = "norm"
+_norm = nested_jit(_norm_impl, static_argnames=("ord", "axes", "keepdims"))
+
+
+def _matrix_norm_impl(x, *, ord, axes, keepdims):
+    if ord in (None, "fro"):
+        return lax.sqrt(_squares(x, axis=axes, keepdims=keepdims))
+    if ord in (1, -1, np.inf, -np.inf):
+        first, second = axes if abs(ord) == 1 else axes[::-1]
+        sums = reductions.sum(lax.abs(x), axis=first, keepdims=True)
+        pick = reductions.max if ord > 0 else reductions.min
+        out = pick(sums, axis=second, keepdims=True, initial=0 if ord > 0 else np.inf)
+        return out if keepdims else lax.squeeze(out, axes)
+    if ord in (2, -2, "nuc"):
+        s = lax_linalg.svd(moveaxis(x, axes, (-2, -1)), compute_uv=False)
+        if ord == "nuc":
+            out = reductions.sum(s, axis=-1)
+        elif ord == 2:
+            out = reductions.max(s, axis=-1, initial=0)
+        else:
+            out = reductions.min(s, axis=-1, initial=np.inf)
+        return lax.expand_dims(out, axes) if keepdims else out
+    raise ValueError(f"Invalid order '{ord}' for matrix norm.")
+
+
+_matrix_norm_impl.__name__ = "norm"
+_matrix_norm = nested_jit(_matrix_norm_impl, static_argnames=("ord", "axes", "keepdims"))

@@ -1,0 +1,29 @@
+"""References to mutable arrays: their operations, views and indices, and how programs lose them.
+
+The types are in `jax._src.core.refs`. A reference is an operand like an array, with effects that say how
+it is used; transformations act on the operations (`primitives`), and what is compiled has no references
+left (`discharge`).
+"""
+
+from jax._src.core.refs import (
+    AbstractRef as AbstractRef,
+    AccumEffect as AccumEffect,
+    ReadEffect as ReadEffect,
+    RefEffect as RefEffect,
+    WriteEffect as WriteEffect,
+)
+from jax._src.state import (
+    discharge as discharge,
+    discharge_rules as discharge_rules,
+    indexing as indexing,
+    primitives as primitives,
+    types as types,
+)
+from jax._src.state.types import (
+    StateEffect as StateEffect,
+    Transform as Transform,
+    TransformedRef as TransformedRef,
+    get_ref_aval_from_value as get_ref_aval_from_value,
+    shaped_array_ref as shaped_array_ref,
+    transform_type as transform_type,
+)

@@ -1,0 +1,401 @@
+"""Discharge: programs with references become programs without, that hand on the arrays instead.
+
+An equation that uses references becomes one or more without: its reference operands are arrays, and what
+it writes are new arrays. Primitives with jaxprs as parameters have rules for that in
+`jax._src.state.discharge_rules`. A reference may also be kept: then it stays an operand, and a primitive
+that uses it stays as it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from jax._src import ad_util, api_util, core, source_info_util, traceback_util
+from jax._src.core import (
+    AbstractRef,
+    ClosedJaxpr,
+    Jaxpr,
+    Literal,
+    Primitive,
+    RefEffect,
+    Trace,
+    Var,
+    cached_on_jaxpr,
+    typeof,
+)
+from jax._src.device_transfer import device_put
+from jax._src.interpreters import partial_eval as pe
+from jax._src.memory import MemorySpace
+from jax._src.state import primitives as prims
+from jax._src.tree_util import tree_flatten, tree_unflatten, treedef_tuple
+
+traceback_util.register_exclusion(__file__)
+
+# rule(should_discharge, in_avals, out_avals, *args, **params) -> new values of operands, results.
+# Values of operands are None but for references that are discharged and written.
+DischargeRule = Callable[..., tuple[Sequence[Any], Sequence[Any]]]
+
+
+def register_discharge_rule(primitive: Primitive) -> Callable[[DischargeRule], DischargeRule]:
+    """A decorator that gives a primitive its rule, for when all of its references are discharged.
+
+    The rule is called with types of operands and results, then operands (arrays for references), then
+    parameters; it gives a value or None for each operand, and the results.
+    """
+
+    def register(rule: DischargeRule) -> DischargeRule:
+        def full(should: Any, in_avals: Any, out_avals: Any, *args: Any, **params: Any) -> Any:
+            refs = [type(a) is AbstractRef for a in in_avals]
+            if refs != list(should):
+                raise NotImplementedError(
+                    f"'{primitive.name}' cannot keep some of its references while others are discharged"
+                )
+            new, outs = rule(in_avals, out_avals, *args, **params)
+            return new, outs if primitive.multiple_results else [outs]
+
+        primitive.discharge = full
+        return rule
+
+    return register
+
+
+def register_partial_discharge_rule(primitive: Primitive) -> Callable[..., Any]:
+    """As `register_discharge_rule`, for rules that first take which references are discharged."""
+
+    def register(rule: DischargeRule) -> DischargeRule:
+        primitive.discharge = rule
+        return rule
+
+    return register
+
+
+def discharge_state(
+    closed_jaxpr: ClosedJaxpr, *, should_discharge: bool | Sequence[bool] = True, lower: bool = True
+) -> ClosedJaxpr:
+    """A jaxpr of arrays in place of references.
+
+    Args:
+      closed_jaxpr: the jaxpr.
+      should_discharge: for each argument whether it is discharged, if it is a reference; or for all.
+      lower: whether the result is to be compiled, and not differentiated any more.
+
+    Returns:
+      A jaxpr of the same arguments, where those discharged are arrays, with their final values as
+      further results.
+    """
+    n = len(closed_jaxpr.in_avals)
+    if isinstance(should_discharge, bool):
+        should_discharge = (should_discharge,) * n
+    which = tuple(
+        [
+            bool(s) and type(a) is AbstractRef
+            for s, a in zip(should_discharge, closed_jaxpr.in_avals)
+        ]
+    )
+    return _discharged(closed_jaxpr, which, tuple(i for i, w in enumerate(which) if w), lower)
+
+
+@cached_on_jaxpr
+def _discharged(
+    closed: ClosedJaxpr, which: tuple[Any, ...], finals: tuple[Any, ...], lower: bool
+) -> ClosedJaxpr:
+    in_avals = [
+        a.inner_aval if w else a  # type: ignore[attr-defined]
+        for a, w in zip(closed.in_avals, which)
+    ]
+
+    def run(*args: Any) -> Any:
+        outs, env = eval_discharged(closed.jaxpr, closed.consts, args, which, lower)
+        return [*outs, *[env[closed.jaxpr.invars[i]] for i in finals]]
+
+    jaxpr, _, consts = pe.trace_to_jaxpr_dynamic(run, in_avals, closed.debug_info)
+    return ClosedJaxpr(jaxpr, consts)
+
+
+def written(jaxpr: Jaxpr | ClosedJaxpr) -> set[int]:
+    """Positions of the references among the arguments that a jaxpr writes to."""
+    return {
+        e.input_index
+        for e in jaxpr.effects
+        if isinstance(e, RefEffect) and type(e) is not core.ReadEffect
+    }
+
+
+def discharge_written(
+    closed: ClosedJaxpr, which: Sequence[bool], lower: bool
+) -> tuple[ClosedJaxpr, list[int]]:
+    """A jaxpr of arrays in place of the marked references.
+
+    Returns:
+      It, and the positions of references whose final values are further results: those written.
+    """
+    found = written(closed)
+    finals = tuple(i for i, w in enumerate(which) if w and i in found)
+    return _discharged(closed, tuple(which), finals, lower), list(finals)
+
+
+def discharge_all(closed: ClosedJaxpr) -> tuple[ClosedJaxpr, list[int]]:
+    """What is compiled for a jaxpr with references; and the arguments whose final values it gives."""
+    which = [type(a) is AbstractRef for a in closed.in_avals]
+    return discharge_written(closed, which, True)
+
+
+def needs_discharge(effects: Any) -> bool:
+    return core.has_ref_effects(effects)
+
+
+def eval_discharged(
+    jaxpr: Jaxpr, consts: Sequence[Any], args: Sequence[Any], which: Sequence[bool], lower: bool
+) -> tuple[list[Any], dict[Var, Any]]:
+    """Apply a jaxpr to arrays in place of the marked references; the others are kept.
+
+    Returns:
+      The results, and the values of variables at the end.
+    """
+    env: dict[Var, Any] = dict(zip(jaxpr.constvars, consts))
+    env.update(zip(jaxpr.invars, args))
+    refs = {v for v, w in zip(jaxpr.invars, which) if w}
+    ended: set[Var] = set()
+    name_stack = source_info_util.current_name_stack()
+    for eqn in jaxpr.eqns:
+        vals = [v.val if type(v) is Literal else env[v] for v in eqn.invars]
+        should = [type(v) is not Literal and v in refs for v in eqn.invars]
+        p = eqn.primitive
+        info = eqn.source_info
+        with (
+            source_info_util.user_context(info.traceback, name_stack=name_stack + info.name_stack),
+            eqn.ctx.manager,
+        ):
+            if ended:
+                for v in eqn.invars:
+                    if type(v) is not Literal and v in ended:
+                        raise ValueError(
+                            f"`{p.name}` of a reference of type {v.aval} that has ended: it was given to "
+                            "jax.freeze or jax.free_ref before."
+                        )
+            if p is prims.new_ref_p or p is prims.empty_ref_p:
+                (out,) = eqn.outvars
+                refs.add(out)
+                env[out] = _initial(p, vals, eqn.params, out.aval)
+                continue
+            if p is prims.freeze_p or p is prims.free_ref_p:
+                if should[0]:
+                    ended.add(eqn.invars[0])  # type: ignore[arg-type]
+                    if eqn.outvars:
+                        env[eqn.outvars[0]] = vals[0]
+                    continue
+            if any(should) or core.internal_mutable_array_effect in eqn.effects:
+                in_avals = [v.aval for v in eqn.invars]
+                out_avals = [v.aval for v in eqn.outvars]
+                aliases = _first_positions(eqn.invars)
+                new, outs = discharge_eqn(
+                    p, should, in_avals, out_avals, vals, eqn.params, lower, aliases
+                )
+                for v, s, x in zip(eqn.invars, should, new):
+                    if s and x is not None:
+                        env[v] = prims.like_ref(x, v.aval)  # type: ignore[index]
+                env.update(zip(eqn.outvars, outs))
+                continue
+            funs, params = p.get_bind_params(eqn.params)
+            out = p.bind(*funs, *vals, **params)
+        if p.multiple_results:
+            env.update(zip(eqn.outvars, out))
+        else:
+            env[eqn.outvars[0]] = out
+    outs = [v.val if type(v) is Literal else env[v] for v in jaxpr.outvars]
+    return outs, env
+
+
+def _first_positions(xs: Sequence[Any]) -> list[int]:
+    """For each value the position of the first one that is the same."""
+    first: dict[int, int] = {}
+    return [first.setdefault(id(x), i) for i, x in enumerate(xs)]
+
+
+def discharge_eqn(
+    p: Primitive, should: Any, in_avals: Any, out_avals: Any, vals: Any, params: Any, lower: bool,
+    aliases: Sequence[int],
+) -> tuple[Sequence[Any], Sequence[Any]]:  # fmt: skip
+    """New values of the operands of an application, and its results."""
+    if p.discharge is None:
+        raise NotImplementedError(
+            f"No discharge rule for '{p.name}': it cannot have mutable array references as operands, or "
+            "functions that make them as parameters."
+        )
+    if p.ref_boundary:
+        params = dict(params, lower=lower, aliases=aliases)
+    return p.discharge(should, in_avals, out_avals, *vals, **params)
+
+
+def _initial(p: Primitive, vals: Any, params: Any, aval: Any) -> Any:
+    if p is prims.new_ref_p:
+        x = vals[0]
+    else:
+        x = ad_util.zeros_like_aval(aval.inner_aval)
+    space = params["memory_space"]
+    if isinstance(space, MemorySpace):
+        x = device_put(x, space)
+    return prims.like_ref(x, aval)
+
+
+# Rules of the operations
+
+
+def _get_discharge(should: Any, in_avals: Any, out_avals: Any, x: Any, *idx: Any, tree: Any) -> Any:
+    out = prims.apply_transforms(x, tree_unflatten(tree, idx))
+    return (None,) * (1 + len(idx)), [out]
+
+
+def _swap_discharge(
+    should: Any, in_avals: Any, out_avals: Any, x: Any, val: Any, *idx: Any, tree: Any
+) -> Any:
+    transforms = tree_unflatten(tree, idx)
+    old = prims.apply_transforms(x, transforms)
+    return (prims.update_view(x, transforms, val), *[None] * (1 + len(idx))), [old]
+
+
+def _addupdate_discharge(
+    should: Any, in_avals: Any, out_avals: Any, x: Any, val: Any, *idx: Any, tree: Any
+) -> Any:
+    new = prims.update_view(x, tree_unflatten(tree, idx), val, True)
+    return (new, *[None] * (1 + len(idx))), []
+
+
+prims.get_p.discharge = _get_discharge
+prims.swap_p.discharge = _swap_discharge
+prims.addupdate_p.discharge = _addupdate_discharge
+
+# Under a transformation that wants values in place of some references
+
+
+def functionalize(
+    primitive: Primitive, args: Sequence[Any], params: dict[str, Any], which: Sequence[bool],
+    internal: bool,
+) -> list[Any] | None:  # fmt: skip
+    """Apply a primitive with jaxprs to what the marked references hold, and write what they become.
+
+    With `internal` references made in the jaxprs are discharged, too. None if there is nothing to do.
+    """
+    in_avals = [typeof(x) for x in args]
+    out_avals, effects = primitive.eval_types(in_avals, params)
+    if not any(which) and not (internal and core.internal_mutable_array_effect in effects):
+        return None
+    vals = [prims.ref_get(x) if w else x for x, w in zip(args, which)]
+    aliases = _first_positions(
+        [x.get_referent() if isinstance(x, core.Tracer) else x for x in args]
+    )
+    new, outs = discharge_eqn(primitive, which, in_avals, out_avals, vals, params, False, aliases)
+    for x, w, value in zip(args, which, new):
+        if w and value is not None:
+            prims.ref_set(x, None, value)
+    return list(outs)
+
+
+core.hooks.discharge = discharge_all
+core.hooks.functionalize = functionalize
+
+# Functions of references as functions of arrays
+
+
+def run_state(f: Callable[..., None]) -> Callable[[Any], Any]:
+    """A function of arrays that runs `f` on references to them.
+
+    Args:
+      f: function of a tree of references, returning None.
+
+    Returns:
+      A function of a tree of arrays: what the references hold in the end.
+
+    >>> from jax._src.state.discharge import run_state
+    >>> def double(ref):
+    ...   ref[...] = ref[...] * 2
+    >>> run_state(double)(jnp.arange(3.))
+    Array([0., 2., 4.], dtype=float32)
+    """
+
+    @traceback_util.api_boundary
+    def wrapped(init: Any) -> Any:
+        flat, tree = tree_flatten(init)
+        avals = [AbstractRef(typeof(x)) for x in flat]
+        closed, consts = _staged(f, treedef_tuple((tree,)), avals, (init,))
+        outs = run_state_p.bind(
+            *consts,
+            *flat,
+            jaxpr=closed,
+            which_linear=(False,) * (len(consts) + len(flat)),
+            is_initialized=(True,) * (len(consts) + len(flat)),
+        )
+        return tree_unflatten(tree, outs[len(consts) :])
+
+    return wrapped
+
+
+def run_state_reference(f: Callable[..., None]) -> Callable[[Any], Any]:
+    """As `run_state`, computed without an equation of its own."""
+
+    def wrapped(init: Any) -> Any:
+        flat, tree = tree_flatten(init)
+        refs = [prims.new_ref(x) for x in flat]
+        f(tree_unflatten(tree, refs))
+        return tree_unflatten(tree, [prims.freeze(r) for r in refs])
+
+    return wrapped
+
+
+def _staged(f: Callable[..., Any], in_tree: Any, avals: Any, args: Any) -> Any:
+    flat_fun, out_tree = api_util.flatten_fun_nokwargs(f, in_tree)
+    info = api_util.debug_info("run_state", f, args)
+    jaxpr, _, consts = pe.trace_to_jaxpr_dynamic(flat_fun, avals, info)
+    if out_tree().num_leaves:
+        raise ValueError(
+            f"the function {info.func_src_info} given to run_state must return None, got a result of "
+            f"structure {out_tree()}: write results to references"
+        )
+    return pe.close_jaxpr(pe.convert_constvars_jaxpr(jaxpr)), consts
+
+
+# Operands are arrays (or references closed over), results are the final values of all of them.
+run_state_p = Primitive("run_state", multiple_results=True)
+
+
+@run_state_p.def_effectful_abstract_eval
+def _types(*avals: Any, jaxpr: ClosedJaxpr, **_: Any) -> Any:
+    outer = {i for i, a in enumerate(avals) if type(a) is AbstractRef}
+    effects = {
+        e for e in jaxpr.effects if not isinstance(e, core.RefEffect) or e.input_index in outer
+    }
+    if outer:
+        raise NotImplementedError(
+            "a function given to run_state closes over a mutable array reference: pass it as an argument"
+        )
+    return list(avals), frozenset(effects)
+
+
+def pure_jaxpr(jaxpr: ClosedJaxpr, lower: bool) -> ClosedJaxpr:
+    """From the initial to the final values of all arguments."""
+    which = tuple(type(a) is AbstractRef for a in jaxpr.in_avals)
+    return _discharged(jaxpr, which, tuple(range(len(which))), lower)
+
+
+def _apply(*args: Any, jaxpr: ClosedJaxpr, **_: Any) -> Any:
+    pure = pure_jaxpr(jaxpr, False)
+    return core.eval_jaxpr(pure.jaxpr, pure.consts, *args)
+
+
+def _bind_with_trace(trace: Trace, args: Any, params: Any) -> Any:
+    if isinstance(trace, pe.DynamicJaxprTrace):
+        return trace.process_primitive(run_state_p, args, params)
+    with core.set_current_trace(trace):
+        return _apply(*args, **params)
+
+
+run_state_p.def_bind_with_trace(_bind_with_trace)
+
+
+def _discharge(should: Any, in_avals: Any, out_avals: Any, *args: Any, lower: bool, **params: Any):
+    return (None,) * len(args), _apply(*args, **params)
+
+
+run_state_p.discharge = _discharge
+run_state_p.ref_boundary = True

@@ -1,0 +1,219 @@
+"""What becomes of the primitives with jaxprs as parameters when references are discharged.
+
+References that the jaxprs write are carried through as arrays: as carries of loops, as further results
+elsewhere. All rules take two parameters besides those of their primitive: `lower`, whether the result is
+compiled and not differentiated any more, and `aliases`, for each operand the first one that is the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from jax._src import core
+from jax._src.ad_checkpoint import remat_p
+from jax._src.core import ClosedJaxpr, Primitive, typeof
+from jax._src.custom_batching import custom_vmap_p
+from jax._src.custom_derivatives.jvp import custom_jvp_call_p
+from jax._src.custom_derivatives.vjp import custom_vjp_call_p
+from jax._src.interpreters import partial_eval as pe
+from jax._src.jit_primitive import _with as jit_params, jit_p
+from jax._src.lax.composite import composite_p
+from jax._src.lax.control_flow.common import hoist, split_at
+from jax._src.lax.control_flow.conditionals import cond_p
+from jax._src.lax.control_flow.loops import while_p
+from jax._src.lax.control_flow.scan_primitive import scan_p
+from jax._src.state.discharge import _discharged, discharge_written, eval_discharged, written
+
+
+def _new_values(n: int, positions: Sequence[int], values: Sequence[Any]) -> list[Any]:
+    new: list[Any] = [None] * n
+    for i, x in zip(positions, values):
+        new[i] = x
+    return new
+
+
+def _jit(should, in_avals, out_avals, *args, lower, aliases, jaxpr, **params):
+    new, finals = discharge_written(jaxpr, should, lower)
+    n = len(out_avals)
+    kept = [*range(n), *[None] * len(finals)]
+    outs = jit_p.bind(*args, **jit_params(params, new, range(len(args)), kept))
+    return _new_values(len(args), finals, outs[n:]), outs[:n]
+
+
+def _remat(should, in_avals, out_avals, *args, lower, aliases, jaxpr, **params):
+    new, finals = discharge_written(jaxpr, should, lower)
+    outs = remat_p.bind(*args, jaxpr=new, **params)
+    n = len(out_avals)
+    return _new_values(len(args), finals, outs[n:]), outs[:n]
+
+
+def _composite(should, in_avals, out_avals, *args, lower, aliases, jaxpr, **params):
+    if any(should):
+        raise NotImplementedError(
+            f"composite op '{params['name']}': mutable array references cannot be arguments"
+        )
+    new, _ = discharge_written(jaxpr, should, lower)
+    return (None,) * len(args), composite_p.bind(*args, jaxpr=new, **params)
+
+
+def _inline(p: Primitive, jaxpr_name: str):
+    """The rule of a function with rules of its own, which matter no more once it is lowered."""
+
+    def rule(should, in_avals, out_avals, *args, lower, aliases, **params):
+        if lower:
+            closed = params[jaxpr_name]
+            outs, env = eval_discharged(closed.jaxpr, closed.consts, args, should, True)
+            found = sorted(i for i in written(closed) if should[i])
+            new = _new_values(len(args), found, [env[closed.jaxpr.invars[i]] for i in found])
+            return new, outs
+        if any(should):
+            raise NotImplementedError(
+                f"a function with a derivative rule of its own ({p.name}) gets a mutable array reference "
+                "that is differentiated: pass it what the reference holds, and write the result."
+            )
+        funs, bind_params = p.get_bind_params(params)
+        return (None,) * len(args), p.bind(*funs, *args, **bind_params)
+
+    return rule
+
+
+def _cond(should, in_avals, out_avals, index, *ops, lower, aliases, branches, **params):
+    which = tuple(should[1:])
+    finals = sorted({i for b in branches for i in written(b) if which[i]})
+    new = tuple(_discharged(b, which, tuple(finals), lower) for b in branches)
+    outs = cond_p.bind(index, *ops, branches=new, **params)
+    n = len(out_avals)
+    return [None, *_new_values(len(ops), finals, outs[n:])], outs[:n]
+
+
+def _scan(
+    should, in_avals, out_avals, *args, lower, aliases, jaxpr, num_consts, num_carry, **params
+):
+    which = tuple(should)
+    body, finals = discharge_written(jaxpr, which, lower)
+    as_carry = [i for i in finals if i < num_consts]
+    stays = [i for i in range(num_consts) if i not in as_carry]
+    start = num_consts + num_carry
+    n = len(jaxpr.out_avals)
+    order_in = [*stays, *as_carry, *range(num_consts, len(args))]
+    # Results of the body: carry, stacked results, final values.
+    carry_finals = range(n, n + len(as_carry))
+    other_finals = range(n + len(as_carry), n + len(finals))
+    order_out = [*carry_finals, *range(n), *other_finals]
+    permuted = body.jaxpr.replace(
+        invars=[body.jaxpr.invars[i] for i in order_in],
+        outvars=[body.jaxpr.outvars[i] for i in order_out],
+        debug_info=body.jaxpr.debug_info.with_unknown_names(),
+    )
+    outs = scan_p.bind(
+        *[args[i] for i in order_in],
+        jaxpr=ClosedJaxpr(permuted, body.consts),
+        num_consts=len(stays),
+        num_carry=len(as_carry) + num_carry,
+        **params,
+    )
+    carried, results, stacked = split_at(outs, len(as_carry), n)
+    new = _new_values(len(args), as_carry, carried)
+    for i, x in zip([i for i in finals if i >= start], stacked):
+        new[i] = x
+    return new, results
+
+
+def _while(
+    should, in_avals, out_avals, *args, lower, aliases, cond_jaxpr, body_jaxpr, cond_nconsts,
+    body_nconsts,
+):  # fmt: skip
+    num_consts = cond_nconsts + body_nconsts
+    cond_which = (*should[:cond_nconsts], *[False] * len(out_avals))
+    body_which = (*should[cond_nconsts:num_consts], *[False] * len(out_avals))
+    cond, cond_finals = discharge_written(cond_jaxpr, cond_which, lower)
+    body, body_finals = discharge_written(body_jaxpr, body_which, lower)
+    # Operands that change, each once: `slot[i]` is the place of operand i among them.
+    changing = sorted(
+        {aliases[i] for i in [*cond_finals, *[cond_nconsts + i for i in body_finals]]}
+    )
+    slot = {i: changing.index(aliases[i]) for i in range(num_consts) if aliases[i] in changing}
+    fixed = [i for i in range(num_consts) if i not in slot]
+    k = len(changing)
+
+    def consts_of(start, stop, known, state):
+        known = dict(zip(fixed, known))
+        return [state[slot[i]] if i in slot else known[i] for i in range(start, stop)]
+
+    def run_cond(known, state, carry):
+        consts = consts_of(0, cond_nconsts, known, state)
+        (pred,), changed = split_at(core.eval_jaxpr(cond.jaxpr, cond.consts, *consts, *carry), 1)
+        state = list(state)
+        for i, x in zip(cond_finals, changed):
+            state[slot[i]] = x
+        return pred, state
+
+    def run_body(known, state, carry):
+        consts = consts_of(cond_nconsts, num_consts, known, state)
+        outs = core.eval_jaxpr(body.jaxpr, body.consts, *consts, *carry)
+        carry, changed = split_at(outs, len(out_avals))
+        state = list(state)
+        for i, x in zip(body_finals, changed):
+            state[slot[cond_nconsts + i]] = x
+        return state, carry
+
+    known = [args[i] for i in fixed]
+    state = [args[i] for i in changing]
+    carry = list(args[num_consts:])
+    nf = len(fixed)
+    if not cond_finals:
+
+        def new_cond(*xs):
+            known, state, carry = split_at(xs, nf, k)
+            return [run_cond(known, state, carry)[0]]
+
+        def new_body(*xs):
+            known, state, carry = split_at(xs, nf, k)
+            state, carry = run_body(known, state, carry)
+            return [*state, *carry]
+
+        init = [*state, *carry]
+    else:  # the condition writes: it is computed before the loop and at the end of its body
+
+        def new_cond(*xs):
+            return [xs[nf]]
+
+        def new_body(*xs):
+            known, _, state, carry = split_at(xs, nf, 1, k)
+            state, carry = run_body(known, state, carry)
+            pred, state = run_cond(known, state, carry)
+            return [pred, *state, *carry]
+
+        pred, state = run_cond(known, state, carry)
+        init = [pred, *state, *carry]
+    avals = [typeof(x) for x in (*known, *init)]
+    # The carry has the types that the jaxprs say, not those of values that may be weakly typed.
+    avals[len(avals) - len(carry) :] = body_jaxpr.in_avals[body_nconsts:]
+    cj, _, cc = pe.trace_to_jaxpr_dynamic(new_cond, avals)
+    bj, _, bc = pe.trace_to_jaxpr_dynamic(new_body, avals)
+    outs = while_p.bind(
+        *cc, *known, *bc, *known, *init,
+        cond_nconsts=len(cc) + nf, cond_jaxpr=hoist(cj),
+        body_nconsts=len(bc) + nf, body_jaxpr=hoist(bj),
+    )  # fmt: skip
+    rest = outs[1:] if cond_finals else outs
+    new = _new_values(len(args), changing, rest[:k])
+    for i, s in slot.items():
+        new[i] = rest[s]
+    return new, rest[k:]
+
+
+for _primitive, _rule in [
+    (jit_p, _jit),
+    (remat_p, _remat),
+    (composite_p, _composite),
+    (custom_jvp_call_p, _inline(custom_jvp_call_p, "call_jaxpr")),
+    (custom_vjp_call_p, _inline(custom_vjp_call_p, "call_jaxpr")),
+    (custom_vmap_p, _inline(custom_vmap_p, "call")),
+    (cond_p, _cond),
+    (scan_p, _scan),
+    (while_p, _while),
+]:
+    _primitive.discharge = _rule
+    _primitive.ref_boundary = True

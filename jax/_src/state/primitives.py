@@ -1,0 +1,857 @@
+"""The operations on references, with their rules.
+
+Each is one statement with its rules beside it. Lowering has none: programs are discharged of references
+before (`jax._src.state.discharge`), where `discharge` rules say what becomes of an operation.
+
+Tangents of references are references. In reverse mode so are their cotangents: a read adds to it, a write
+takes what is there and leaves zeros.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from jax._src import ad_util, core, dispatch, dtypes, pretty_printer as pp, traceback_util
+from jax._src.ad_util import Zero
+from jax._src.core import (
+    AbstractRef,
+    AccumEffect,
+    Primitive,
+    ReadEffect,
+    Ref,
+    ShapedArray,
+    WriteEffect,
+    eval_trace,
+    internal_mutable_array_effect,
+    trace_ctx,
+    typeof,
+)
+from jax._src.core.refs import ref_operations
+from jax._src.device_transfer import device_put
+from jax._src.interpreters import ad, batching, partial_eval as pe
+from jax._src.lax import lax
+from jax._src.memory import MemorySpace
+from jax._src.state.indexing import NDIndexer, Slice
+from jax._src.state.types import (
+    BitcastTransform,
+    ReshapeTransform,
+    TransposeTransform,
+    ref_and_transforms,
+    transform_type,
+)
+from jax._src.tree_util import tree_flatten, tree_unflatten
+
+traceback_util.register_exclusion(__file__)
+
+_NO_GRAD = "no_grad_no_remat"
+
+# Views of arrays
+
+
+def apply_transforms(x: Any, transforms: Sequence[Any]) -> Any:
+    """The view of an array that transforms lead to."""
+    for t in transforms:
+        x = t.apply(x)
+    return x
+
+
+def update_view(x: Any, transforms: Sequence[Any], value: Any, accumulate: bool = False) -> Any:
+    """The array with a view of it replaced by `value`, or with `value` added to the view."""
+    if not transforms:
+        return lax.add(x, value) if accumulate else value
+    first, *rest = transforms
+    if not rest:
+        return first.update(x, value, accumulate)
+    return first.update(x, update_view(first.apply(x), rest, value, accumulate))
+
+
+# What users call
+
+
+def _get_operands(ref: Any, idx: Any, name: str) -> tuple[Any, tuple[Any, ...]]:
+    ref, transforms = ref_and_transforms(ref, name)
+    if idx is None or idx is ... or (isinstance(idx, tuple) and not idx):
+        return ref, transforms
+    shape = transform_type(transforms, typeof(ref).inner_aval).shape  # type: ignore[attr-defined]
+    if isinstance(idx, tuple) and len(idx) == 1 and idx[0] is ...:
+        return ref, transforms
+    indexer = NDIndexer.from_indices_shape(idx, shape)
+    return ref, (*transforms, indexer)
+
+
+@traceback_util.api_boundary
+def ref_get(ref: Any, idx: Any = None) -> Any:
+    """Read from a reference: `ref[idx]` as a function.
+
+    Args:
+      ref: reference to a mutable array, or a view of one (`ref.at[...]`).
+      idx: index as in NumPy, of integers, slices with positive steps, `jax.ds`, arrays of integers and
+        masks; None or `...` for all elements.
+
+    Returns:
+      The elements as an array. Positions out of bounds that are traced are moved to the nearest one.
+
+    Raises:
+      ValueError, TypeError: if `ref` is no reference, or `idx` does not fit its shape.
+
+    >>> ref = jax.new_ref(jnp.arange(5))
+    >>> jax.ref.get(ref, slice(1, 3))
+    Array([1, 2], dtype=int32)
+    """
+    ref, transforms = _get_operands(ref, idx, "ref_get")
+    flat, tree = tree_flatten(transforms)
+    return get_p.bind(ref, *flat, tree=tree)
+
+
+@traceback_util.api_boundary
+def ref_set(ref: Any, idx: Any, value: Any) -> None:
+    """Write to a reference: `ref[idx] = value` as a function.
+
+    Args:
+      ref: reference to a mutable array, or a view of one.
+      idx: as for `jax.ref.get`.
+      value: array of the shape and dtype of the elements (weakly typed numbers are converted).
+
+    Raises:
+      ValueError: if `value` has another shape or dtype.
+
+    >>> ref = jax.new_ref(jnp.zeros(3))
+    >>> jax.ref.set(ref, 1, 10.)
+    >>> ref
+    Ref([ 0., 10.,  0.], dtype=float32)
+    """
+    _swap(ref, idx, value, "ref_set")
+
+
+@traceback_util.api_boundary
+def ref_swap(ref: Any, idx: Any, value: Any, _function_name: str = "ref_swap") -> Any:
+    """Write to a reference, and return what was there; arguments as for `jax.ref.set`.
+
+    >>> ref = jax.new_ref(jnp.arange(3))
+    >>> jax.ref.swap(ref, 1, 10)
+    Array(1, dtype=int32)
+    >>> ref
+    Ref([ 0, 10,  2], dtype=int32)
+    """
+    return _swap(ref, idx, value, _function_name)
+
+
+def _swap(ref: Any, idx: Any, value: Any, name: str) -> Any:
+    ref, transforms = _get_operands(ref, idx, name)
+    flat, tree = tree_flatten(transforms)
+    value = _cast(value, typeof(ref), transforms)
+    if name == "ref_set" and trace_ctx.trace is eval_trace and type(ref) is Ref:
+        return _write(ref, value, flat, tree, "set")
+    return swap_p.bind(ref, value, *flat, tree=tree)
+
+
+@traceback_util.api_boundary
+def ref_addupdate(ref: Any, idx: Any, x: Any) -> None:
+    """Add to what a reference holds: `ref[idx] += x`, in one operation.
+
+    Where `idx` has an element twice, both values are added.
+
+    Args:
+      ref: reference to a mutable array, or a view of one.
+      idx: as for `jax.ref.get`.
+      x: array of the shape and dtype of the elements.
+
+    >>> ref = jax.new_ref(jnp.arange(3))
+    >>> jax.ref.addupdate(ref, 2, 10)
+    >>> ref
+    Ref([ 0,  1, 12], dtype=int32)
+    """
+    ref, transforms = _get_operands(ref, idx, "ref_addupdate")
+    flat, tree = tree_flatten(transforms)
+    addupdate_p.bind(ref, _cast(x, typeof(ref), transforms), *flat, tree=tree)
+
+
+def _cast(value: Any, ref_aval: Any, transforms: Sequence[Any]) -> Any:
+    """A weakly typed value as one of the dtype of the reference, if that can hold it."""
+    if type(value) is list:
+        value = np.asarray(value)
+        if value.dtype == np.float64 or value.dtype == np.int64:
+            value = value.astype(dtypes.canonicalize_dtype(value.dtype))
+    aval = typeof(value)
+    if type(aval) is AbstractRef:
+        raise TypeError(
+            f"cannot write a reference of type {aval} to a reference: write what it holds, ref[...]"
+        )
+    dtype = ref_aval.inner_aval.dtype
+    if transforms and isinstance(transforms[-1], BitcastTransform):
+        dtype = transforms[-1].dtype
+    if aval.weak_type:
+        if aval.dtype != dtype and not isinstance(dtype, dtypes.ExtendedDType):
+            target, _ = dtypes.lattice_result_type(aval, ShapedArray((), dtype))
+            if target != dtype:
+                return value
+        return lax._convert_element_type(value, dtype, False)
+    return value
+
+
+@traceback_util.api_boundary
+def new_ref(init_val: Any, *, memory_space: Any = None, kind: str | None = None) -> Any:
+    """A reference to a new mutable array.
+
+    Args:
+      init_val: array or number it holds at first; it is copied.
+      memory_space: where the array lives; None for the default.
+      kind: `"no_grad_no_remat"` for a reference that differentiation does not see: what is written to it
+        counts as a constant. None otherwise.
+
+    Returns:
+      The reference: `ref[idx]` reads, `ref[idx] = value` and `ref[idx] += value` write.
+
+    Raises:
+      TypeError: if `init_val` is no array.
+
+    >>> ref = jax.new_ref(jnp.zeros(3))
+    >>> @jax.jit
+    ... def step(x):
+    ...   ref[0] += x
+    >>> step(2.); step(3.)
+    >>> ref
+    Ref([5., 0., 0.], dtype=float32)
+    """
+    try:
+        aval = typeof(init_val)
+    except TypeError:
+        raise TypeError(
+            f"new_ref takes an array or a number, got {init_val!r} of type {type(init_val)}: convert it "
+            "with jnp.asarray; for a tree of arrays make a tree of references, jax.tree.map(jax.new_ref, "
+            "tree)"
+        ) from None
+    if type(aval) is AbstractRef:
+        raise TypeError(f"new_ref takes an array, got a reference of type {aval}: pass ref[...]")
+    if kind not in (None, _NO_GRAD):
+        raise ValueError(f"kind must be None or {_NO_GRAD!r}, got {kind!r}")
+    return new_ref_p.bind(init_val, memory_space=memory_space, kind=kind)
+
+
+@traceback_util.api_boundary
+def empty_ref(ty: Any, memory_space: Any = None) -> Any:
+    """A reference to a new mutable array of undefined contents.
+
+    Args:
+      ty: its type, something with shape and dtype.
+      memory_space: where the array lives; None for the default.
+
+    >>> ref = jax.empty_ref(jax.ShapeDtypeStruct((2, 3), 'float32'))
+    >>> ref.shape
+    (2, 3)
+    """
+    if not isinstance(ty, core.AbstractValue):
+        ty = typeof(ty) if core.valid_jaxtype(ty) else ShapedArray(ty.shape, ty.dtype)
+    return empty_ref_p.bind(ty=ty, memory_space=memory_space)
+
+
+@traceback_util.api_boundary
+def freeze(ref: Any) -> Any:
+    """End a reference, and return what it holds.
+
+    Args:
+      ref: reference to a mutable array. It must not be used afterwards.
+
+    >>> ref = jax.new_ref(jnp.arange(3))
+    >>> ref[1] = 10
+    >>> jax.freeze(ref)
+    Array([ 0, 10,  2], dtype=int32)
+    """
+    return freeze_p.bind(_whole_ref(ref, "freeze"))
+
+
+@traceback_util.api_boundary
+def free_ref(ref: Any) -> None:
+    """End a reference: it must not be used afterwards, and its memory can be used again.
+
+    >>> ref = jax.new_ref(jnp.arange(3))
+    >>> jax.free_ref(ref)
+    >>> ref
+    Ref(<ended>, Ref{int32[3]})
+    """
+    free_ref_p.bind(_whole_ref(ref, "free_ref"))
+
+
+def _whole_ref(ref: Any, name: str) -> Any:
+    if not isinstance(ref, Ref):
+        raise ValueError(f"Can only call `{name}` on a `Ref`: {ref}.")
+    return ref
+
+
+ref_operations.get = ref_get
+ref_operations.set = ref_set
+ref_operations.swap = ref_swap
+ref_operations.addupdate = ref_addupdate
+
+# Making and ending references
+
+new_ref_p = Primitive("new_ref")
+new_ref_p.ref_primitive = True
+ref_p = new_ref_p
+
+
+@new_ref_p.def_impl
+def _new_ref_impl(x: Any, *, memory_space: Any, kind: Any) -> Ref:
+    aval = typeof(x)
+    return Ref(AbstractRef(aval, memory_space, kind), _place(_copied(x), memory_space))
+
+
+def _copied(x: Any) -> Any:
+    return dispatch.device_put_value(x, None, dispatch.ALWAYS_COPY)
+
+
+def _place(x: Any, memory_space: Any) -> Any:
+    return device_put(x, memory_space) if isinstance(memory_space, MemorySpace) else x
+
+
+@new_ref_p.def_effectful_abstract_eval
+def _new_ref_types(aval: Any, *, memory_space: Any, kind: Any) -> Any:
+    return AbstractRef(aval, memory_space, kind), {internal_mutable_array_effect}
+
+
+def _new_ref_jvp(primals: Any, tangents: Any, **params: Any) -> Any:
+    (x,), (t,) = primals, tangents
+    ref = new_ref_p.bind(x, **params)
+    if params["kind"] == _NO_GRAD or not _has_tangent(t):
+        return ref, ad.zero_of(ref)
+    return ref, new_ref_p.bind(ad.instantiate_zeros(t), **params)
+
+
+def _has_tangent(t: Any) -> bool:
+    aval = t.aval if type(t) is Zero else typeof(t)
+    return bool(aval.dtype != dtypes.float0)
+
+
+def _new_ref_linearize(primals: Any, tangents: Any, **params: Any) -> Any:
+    (x,), (t,) = primals, tangents
+    tape = trace_ctx.trace
+    with core.set_current_trace(tape.parent):  # type: ignore[attr-defined]
+        ref = new_ref_p.bind(x, **params)
+        if params["kind"] == _NO_GRAD or not _has_tangent(t):
+            return ref, ad.zero_of(ref)
+        t = ad.instantiate_zeros(t)
+    # On the tape whatever the tangent is: linear values may be written later.
+    return ref, tape.record_eqn(new_ref_p, [t], params)  # type: ignore[attr-defined]
+
+
+def _new_ref_batch(axis_data: Any, args: Any, dims: Any, **params: Any) -> Any:
+    x = batching.bdim_at_front(args[0], dims[0], axis_data.size)
+    return new_ref_p.bind(x, **params), 0
+
+
+new_ref_p.jvp = _new_ref_jvp
+new_ref_p.linearize = _new_ref_linearize
+new_ref_p.axis_batch = _new_ref_batch
+
+empty_ref_p = Primitive("empty_ref")
+empty_ref_p.ref_primitive = True
+
+
+@empty_ref_p.def_impl
+def _empty_ref_impl(*, ty: Any, memory_space: Any) -> Ref:
+    zeros = core.hooks.to_array(ad_util.zeros_like_aval(ty))
+    return Ref(AbstractRef(ty, memory_space), _place(_copied(zeros), memory_space))
+
+
+@empty_ref_p.def_effectful_abstract_eval
+def _empty_ref_types(*, ty: Any, memory_space: Any) -> Any:
+    return AbstractRef(ty, memory_space), {internal_mutable_array_effect}
+
+
+def _empty_ref_jvp(primals: Any, tangents: Any, *, ty: Any, memory_space: Any) -> Any:
+    ref = empty_ref_p.bind(ty=ty, memory_space=memory_space)
+    tangent = ty.to_tangent_aval()
+    if tangent.dtype == dtypes.float0:
+        return ref, ad.zero_of(ref)
+    return ref, empty_ref_p.bind(ty=tangent, memory_space=memory_space)
+
+
+def _empty_ref_linearize(primals: Any, tangents: Any, *, ty: Any, memory_space: Any) -> Any:
+    tape = trace_ctx.trace
+    with core.set_current_trace(tape.parent):  # type: ignore[attr-defined]
+        ref = empty_ref_p.bind(ty=ty, memory_space=memory_space)
+    tangent = ty.to_tangent_aval()
+    if tangent.dtype == dtypes.float0:
+        return ref, ad.zero_of(ref)
+    params = dict(ty=tangent, memory_space=memory_space)
+    return ref, tape.record_eqn(empty_ref_p, [], params)  # type: ignore[attr-defined]
+
+
+def _empty_ref_batch(axis_data: Any, args: Any, dims: Any, *, ty: Any, memory_space: Any) -> Any:
+    ty = core.unmapped_aval(axis_data.size, 0, ty)
+    return empty_ref_p.bind(ty=ty, memory_space=memory_space), 0
+
+
+empty_ref_p.jvp = _empty_ref_jvp
+empty_ref_p.linearize = _empty_ref_linearize
+empty_ref_p.axis_batch = _empty_ref_batch
+
+
+def _ending(name: str, result: Callable[[Any], Any] | None) -> Primitive:
+    """A primitive that ends a reference; `result` gives the type of its result, if it has one."""
+    p = Primitive(name, multiple_results=result is None)
+
+    def types(ref_aval: Any) -> Any:
+        if type(ref_aval) is not AbstractRef:
+            raise ValueError(f"`{name}` must be called on `Ref` types: {ref_aval}.")
+        out = [] if result is None else result(ref_aval)
+        return out, {internal_mutable_array_effect, ReadEffect(0)}
+
+    def impl(ref: Any) -> Any:
+        if type(ref) is not Ref:
+            raise ValueError(f"`{name}` must be called on `Ref` types: {typeof(ref)}.")
+        x, ref._buffer = ref._array(), None
+        return [] if result is None else x
+
+    def jvp(primals: Any, tangents: Any) -> Any:
+        out = p.bind(*primals)
+        (t,) = tangents
+        if type(t) is Zero:
+            return out, [] if result is None else ad.zero_of(out)
+        return out, p.bind(t)
+
+    p.def_impl(impl)
+    p.def_effectful_abstract_eval(types)
+    p.jvp = jvp
+    p.batch = lambda args, dims: (p.bind(*args), [] if result is None else dims[0])
+    return p
+
+
+freeze_p = _ending("freeze", lambda ref_aval: ref_aval.inner_aval)
+free_ref_p = _ending("free_ref", None)
+
+# Reading and writing
+
+
+def _view_type(ref_aval: Any, idx_avals: Sequence[Any], tree: Any, name: str) -> Any:
+    if type(ref_aval) is not AbstractRef:
+        raise ValueError(f"`{name}` must be called on `Ref` types: {ref_aval}.")
+    inner = ref_aval.inner_aval
+    transforms = tree_unflatten(tree, idx_avals)
+    if not transforms:
+        return inner
+    if getattr(inner, "_sharding", None) is not None or getattr(inner, "vma", None):
+        fun = lambda x, *idx: [apply_transforms(x, tree_unflatten(tree, idx))]
+        return pe.abstract_eval_fun(fun, inner, *idx_avals)[0]
+    return transform_type(transforms, inner)
+
+
+def _check_value(ref_aval: Any, view: Any, val: Any, transforms: Any, name: str) -> None:
+    if tuple(val.shape) != tuple(view.shape):
+        raise ValueError(
+            f"Invalid shape for `{name}`. Ref shape: {ref_aval.shape}. Expected shape: {view.shape}. "
+            f"Value shape: {val.shape}. Transforms: {transforms}. Values are not broadcast: give the "
+            "value the expected shape."
+        )
+    if val.dtype != view.dtype:
+        raise ValueError(
+            f"Invalid dtype for `{name}`. Ref dtype: {dtypes.dtype_name(view.dtype)}. Value dtype: "
+            f"{dtypes.dtype_name(val.dtype)}. Convert the value with `.astype`."
+        )
+
+
+get_p = Primitive("get")
+
+
+@get_p.def_effectful_abstract_eval
+def _get_types(ref_aval: Any, *idx: Any, tree: Any) -> Any:
+    return _view_type(ref_aval, idx, tree, "get"), {ReadEffect(0)}
+
+
+@get_p.def_impl
+def _get_impl(ref: Any, *idx: Any, tree: Any) -> Any:
+    _check_concrete_ref(ref, "get")
+    x = ref._array()
+    if not tree_unflatten(tree, [None] * tree.num_leaves):
+        return _copied(x)
+    return _compiled("get", tree, ref._aval)(x, *idx)
+
+
+def _check_concrete_ref(ref: Any, name: str) -> None:
+    if type(ref) is not Ref:
+        core.check_eval_args((ref,))
+        raise ValueError(f"`{name}` must be called on `Ref` types: {typeof(ref)}.")
+
+
+_programs: dict[Any, Callable[..., Any]] = {}
+
+
+def _compiled(name: str, tree: Any, ref_aval: AbstractRef) -> Callable[..., Any]:
+    """The compiled form of an operation on the array of a reference, which it may overwrite."""
+    dtype, weak_type = ref_aval.dtype, ref_aval.weak_type
+    key = (name, tree, dtype, weak_type)
+    call = _programs.get(key)
+    if call is None:
+
+        def get(x, *idx):
+            return apply_transforms(x, tree_unflatten(tree, idx))
+
+        def swap(x, value, *idx):
+            transforms = tree_unflatten(tree, idx)
+            new = update_view(x, transforms, value)
+            return like_ref(new, ref_aval), apply_transforms(x, transforms)
+
+        def set(x, value, *idx):
+            return like_ref(update_view(x, tree_unflatten(tree, idx), value), ref_aval)
+
+        def addupdate(x, value, *idx):
+            new = update_view(x, tree_unflatten(tree, idx), value, True)
+            return like_ref(new, ref_aval)
+
+        fun = dict(get=get, swap=swap, set=set, addupdate=addupdate)[name]
+        options = {} if name == "get" else {"donate_argnums": (0,)}
+        if len(_programs) > 4096:
+            _programs.clear()
+        call = _programs[key] = dispatch.jit_hook(fun, name, **options)
+    return call
+
+
+def like_ref(x: Any, ref_aval: Any) -> Any:
+    """An array with the dtype and weak type that a reference says."""
+    aval: Any = typeof(x)
+    inner = ref_aval.inner_aval
+    if aval.weak_type == inner.weak_type and aval.dtype == inner.dtype:
+        return x
+    return lax._convert_element_type(x, inner.dtype, inner.weak_type)
+
+
+def _write(ref: Ref, value: Any, idx: Any, tree: Any, name: str) -> Any:
+    """Apply an operation that writes to a reference at hand."""
+    _check_concrete_ref(ref, name)
+    aval = ref._aval
+    x = ref._array()
+    types = [typeof(i) for i in idx]
+    view = _view_type(aval, types, tree, name)
+    _check_value(aval, view, typeof(value), tree_unflatten(tree, types), _printed_name(name))
+    if not tree_unflatten(tree, [None] * tree.num_leaves) and name != "addupdate":
+        core.check_eval_args((value,))
+        ref._buffer = _like_buffer(like_ref(value, aval), x)
+        return x if name == "swap" else None
+    out = _compiled(name, tree, aval)(x, value, *idx)
+    new, old = out if name == "swap" else (out, None)
+    if new.sharding != x.sharding:
+        new = device_put(new, x.sharding)
+    ref._buffer = new
+    return old
+
+
+def _printed_name(name: str) -> str:
+    return "swap" if name == "set" else name
+
+
+def _like_buffer(value: Any, x: Any) -> Any:
+    """A copy of `value`, placed like `x`."""
+    value = core.hooks.to_array(value)
+    if value.sharding != x.sharding and x.committed:
+        return dispatch.device_put_value(value, x.sharding, dispatch.ALWAYS_COPY)
+    return _copied(value)
+
+
+swap_p = Primitive("swap")
+swap_p.ref_primitive = True
+
+
+@swap_p.def_effectful_abstract_eval
+def _swap_types(ref_aval: Any, val: Any, *idx: Any, tree: Any) -> Any:
+    view = _view_type(ref_aval, idx, tree, "swap")
+    _check_value(ref_aval, view, val, tree_unflatten(tree, idx), "swap")
+    return view, {WriteEffect(0)}
+
+
+@swap_p.def_impl
+def _swap_impl(ref: Any, value: Any, *idx: Any, tree: Any) -> Any:
+    return _write(ref, value, idx, tree, "swap")
+
+
+addupdate_p = Primitive("addupdate", multiple_results=True)
+addupdate_p.ref_primitive = True
+
+
+@addupdate_p.def_effectful_abstract_eval
+def _addupdate_types(ref_aval: Any, val: Any, *idx: Any, tree: Any) -> Any:
+    view = _view_type(ref_aval, idx, tree, "addupdate")
+    _check_value(ref_aval, view, val, tree_unflatten(tree, idx), "addupdate")
+    return [], {AccumEffect(0)}
+
+
+@addupdate_p.def_impl
+def _addupdate_impl(ref: Any, value: Any, *idx: Any, tree: Any) -> Any:
+    _write(ref, value, idx, tree, "addupdate")
+    return []
+
+
+# Derivatives
+
+
+def _get_jvp(primals: Any, tangents: Any, *, tree: Any) -> Any:
+    ref, *idx = primals
+    out = get_p.bind(ref, *idx, tree=tree)
+    t = tangents[0]
+    return out, ad.zero_of(out) if type(t) is Zero else get_p.bind(t, *idx, tree=tree)
+
+
+def _check_no_tangent(ref: Any, t: Any, what: str) -> None:
+    if type(t) is not Zero and typeof(ref).kind != _NO_GRAD:  # type: ignore[attr-defined]
+        raise ValueError(
+            f"performing {what} operation with a differentiated value on a non-differentiated array "
+            f"reference of type {typeof(ref)}. Move the array reference to be an argument of the "
+            "differentiated function? Or write jax.lax.stop_gradient of the value, or make the reference "
+            f"with kind={_NO_GRAD!r}."
+        )
+
+
+def _swap_jvp(primals: Any, tangents: Any, *, tree: Any) -> Any:
+    ref, val, *idx = primals
+    t_ref, t_val, *_ = tangents
+    if type(t_ref) is Zero:
+        _check_no_tangent(ref, t_val, "a set/swap")
+        out = swap_p.bind(ref, val, *idx, tree=tree)
+        return out, ad.zero_of(out)
+    out = swap_p.bind(ref, val, *idx, tree=tree)
+    return out, swap_p.bind(t_ref, ad.instantiate_zeros(t_val), *idx, tree=tree)
+
+
+def _addupdate_jvp(primals: Any, tangents: Any, *, tree: Any) -> Any:
+    ref, val, *idx = primals
+    t_ref, t_val, *_ = tangents
+    if type(t_ref) is Zero:
+        _check_no_tangent(ref, t_val, "an addupdate")
+    addupdate_p.bind(ref, val, *idx, tree=tree)
+    if type(t_ref) is not Zero and type(t_val) is not Zero:
+        addupdate_p.bind(t_ref, t_val, *idx, tree=tree)
+    return [], []
+
+
+get_p.jvp = _get_jvp
+swap_p.jvp = _swap_jvp
+addupdate_p.jvp = _addupdate_jvp
+
+
+# Transposes: `rule(ct_ref, ct, *args, **params)`, where `ct_ref(make)` is the cotangent of the reference: a
+# reference, or None if there is none yet; with `make` it is made. They give the cotangent of the value.
+
+
+def _new_ref_transpose(ct_ref: Any, ct: Any, x: Any, **params: Any) -> Any:
+    acc = ct_ref(False)
+    return None if acc is None else freeze_p.bind(acc)
+
+
+def _get_transpose(ct_ref: Any, ct: Any, ref: Any, *idx: Any, tree: Any) -> Any:
+    if type(ct) is not Zero:
+        addupdate_p.bind(ct_ref(True), ct, *idx, tree=tree)
+
+
+def _swap_transpose(ct_ref: Any, ct: Any, ref: Any, val: Any, *idx: Any, tree: Any) -> Any:
+    acc = ct_ref(type(ct) is not Zero)
+    if acc is None:
+        return None
+    if type(ct) is Zero:
+        ct = Zero(ct.aval.strip_weak_type())
+    return swap_p.bind(acc, ad.instantiate_zeros(ct), *idx, tree=tree)
+
+
+def _addupdate_transpose(ct_ref: Any, ct: Any, ref: Any, val: Any, *idx: Any, tree: Any) -> Any:
+    acc = ct_ref(False)
+    return None if acc is None else get_p.bind(acc, *idx, tree=tree)
+
+
+def _freeze_transpose(ct_ref: Any, ct: Any, ref: Any) -> Any:
+    if type(ct) is not Zero:
+        addupdate_p.bind(ct_ref(True), ct, tree=_whole)
+
+
+_whole = tree_flatten(())[1]
+new_ref_p.ref_transpose = _new_ref_transpose
+empty_ref_p.ref_transpose = lambda ct_ref, ct, **params: None
+get_p.ref_transpose = _get_transpose
+swap_p.ref_transpose = _swap_transpose
+addupdate_p.ref_transpose = _addupdate_transpose
+freeze_p.ref_transpose = _freeze_transpose
+free_ref_p.ref_transpose = lambda ct_ref, ct, ref: None
+
+# Batching
+
+
+def _lifted(tree: Any, idx: Sequence[Any], dim: int) -> tuple[list[Any], int] | None:
+    """The transforms of a batch of arrays, and where the batch dimension gets; None if they have no form."""
+    out: list[Any] = []
+    for t in tree_unflatten(tree, idx):
+        if type(t) is NDIndexer:
+            shape = list(t.shape)
+            indices = list(t.indices)
+            places = [i for i, e in enumerate(indices) if type(e) is not Slice and np.ndim(e)]
+            if places and places[0] < dim <= places[-1]:
+                return None
+            slices_before = sum(type(e) is Slice for e in indices[:dim])
+            shape.insert(dim, 1)  # the size of the batch; see `_with_size`
+            indices.insert(dim, None)
+            out.append(_PendingIndexer(indices, shape, t.int_indexer_shape, dim))
+            if places and (places[-1] - places[0] != len(places) - 1 or places[0] < dim):
+                slices_before += len(t.int_indexer_shape)  # the arrays' dimensions come before
+            dim = slices_before
+        elif type(t) is TransposeTransform:
+            out.append(TransposeTransform((dim, *[p + (p >= dim) for p in t.permutation])))
+            dim = 0
+        elif type(t) is ReshapeTransform and dim == 0:
+            out.append(t)
+        elif type(t) is BitcastTransform and dim == 0:
+            out.append(t)
+        else:
+            return None
+    return out, dim
+
+
+class _PendingIndexer:
+    """An indexer but for the size of the batch."""
+
+    __slots__ = ("indices", "shape", "int_shape", "dim")
+
+    def __init__(self, indices: Any, shape: Any, int_shape: Any, dim: int):
+        self.indices, self.shape, self.int_shape, self.dim = indices, shape, int_shape, dim
+
+    def with_size(self, size: int) -> NDIndexer:
+        self.shape[self.dim] = size
+        self.indices[self.dim] = Slice(0, size)
+        return NDIndexer(self.indices, self.shape, self.int_shape)
+
+
+def _batched_transforms(tree: Any, idx: Any, dim: int, size: int) -> Any:
+    lifted = _lifted(tree, idx, dim)
+    if lifted is None:
+        return None
+    transforms, out_dim = lifted
+    done: list[Any] = []
+    for t in transforms:
+        if type(t) is _PendingIndexer:
+            t = t.with_size(size)
+        elif type(t) is ReshapeTransform:
+            t = ReshapeTransform((size, *t.shape), (size, *t.own_shape))
+        done.append(t)
+    flat, new_tree = tree_flatten(tuple(done))
+    return flat, new_tree, out_dim
+
+
+def _run_batched(axis_data: Any, fun: Callable[..., Any], args: Any, dims: Any) -> Any:
+    return batching.batch(lambda *xs: [fun(*xs)], axis_data, dims, [0])(*args)[0]
+
+
+def _get_batch(axis_data: Any, args: Any, dims: Any, *, tree: Any) -> Any:
+    ref, *idx = args
+    dim, *idx_dims = dims
+    if all(d is None for d in dims):
+        return get_p.bind(*args, tree=tree), None
+    if all(d is None for d in idx_dims):
+        lifted = _batched_transforms(tree, idx, dim, axis_data.size)
+        if lifted is not None:
+            flat, new_tree, out_dim = lifted
+            return get_p.bind(ref, *flat, tree=new_tree), out_dim
+    x = get_p.bind(ref, tree=_whole)
+    fun = lambda x, *idx: apply_transforms(x, tree_unflatten(tree, idx))
+    return _run_batched(axis_data, fun, [x, *idx], dims), 0
+
+
+def _raise_unbatched(ref: Any, what: str) -> None:
+    raise ValueError(
+        f"performing {what} operation with vmapped value on an unbatched array reference of type "
+        f"{typeof(ref)}. Move the array reference to be an argument to the vmapped function?"
+    )
+
+
+def _write_batch(primitive: Primitive, what: str, axis_data: Any, args: Any, dims: Any, tree: Any):
+    ref, val, *idx = args
+    dim, val_dim, *idx_dims = dims
+    if dim is None:
+        _raise_unbatched(ref, what)
+    size = axis_data.size
+    if all(d is None for d in idx_dims):
+        lifted = _batched_transforms(tree, idx, dim, size)
+        if lifted is not None:
+            flat, new_tree, out_dim = lifted
+            if val_dim is None:
+                val = batching.broadcast(val, size, out_dim)
+            else:
+                val = batching.moveaxis(val, val_dim, out_dim)
+            return primitive.bind(ref, val, *flat, tree=new_tree), out_dim
+    # The whole batch is read, changed and written.
+    x = get_p.bind(ref, tree=_whole)
+    accumulate = primitive is addupdate_p
+
+    def change(x, val, *idx):
+        return update_view(x, tree_unflatten(tree, idx), val, accumulate)
+
+    new = _run_batched(axis_data, change, [x, val, *idx], [dim, val_dim, *idx_dims])
+    swap_p.bind(ref, batching.moveaxis(new, 0, dim), tree=_whole)
+    if accumulate:
+        return [], 0
+    old = lambda x, *idx: apply_transforms(x, tree_unflatten(tree, idx))
+    return _run_batched(axis_data, old, [x, *idx], [dim, *idx_dims]), 0
+
+
+def _swap_batch(axis_data: Any, args: Any, dims: Any, *, tree: Any) -> Any:
+    return _write_batch(swap_p, "a set/swap", axis_data, args, dims, tree)
+
+
+def _addupdate_batch(axis_data: Any, args: Any, dims: Any, *, tree: Any) -> Any:
+    return _write_batch(addupdate_p, "an addupdate", axis_data, args, dims, tree)
+
+
+get_p.axis_batch = _get_batch
+swap_p.axis_batch = _swap_batch
+addupdate_p.axis_batch = _addupdate_batch
+
+# Printing
+
+
+def _view_doc(context: Any, ref: Any, transforms: Sequence[Any]) -> Any:
+    doc = pp.text(core.pp_var(ref, context))
+    if not transforms:
+        return doc + pp.text("[...]")
+    for t in transforms:
+        doc = doc + t.pretty_print(context)
+    return doc if type(transforms[-1]) is NDIndexer else doc + pp.text("[...]")
+
+
+def _get_pp(eqn: Any, context: Any, settings: Any) -> Any:
+    ref, *idx = eqn.invars
+    lhs = core.pp_vars(eqn.outvars, context, print_shapes=settings.print_shapes)
+    view = _view_doc(context, ref, tree_unflatten(eqn.params["tree"], idx))
+    return pp.concat([lhs, pp.text(" <- "), view])
+
+
+def _swap_pp(eqn: Any, context: Any, settings: Any) -> Any:
+    (out,) = eqn.outvars
+    ref, val, *idx = eqn.invars
+    view = _view_doc(context, ref, tree_unflatten(eqn.params["tree"], idx))
+    value = pp.text(core.pp_var(val, context))
+    if type(out) is core.DropVar or context.var_names[out] == "_":
+        return pp.concat([view, pp.text(" <- "), value])
+    lhs = core.pp_vars([out], context, print_shapes=settings.print_shapes)
+    return pp.concat([lhs, pp.text(", "), view, pp.text(" <- "), view, pp.text(", "), value])
+
+
+def _addupdate_pp(eqn: Any, context: Any, settings: Any) -> Any:
+    ref, val, *idx = eqn.invars
+    view = _view_doc(context, ref, tree_unflatten(eqn.params["tree"], idx))
+    return pp.concat([view, pp.text(" += "), pp.text(core.pp_var(val, context))])
+
+
+get_p.pp = _get_pp
+swap_p.pp = _swap_pp
+addupdate_p.pp = _addupdate_pp
+
+
+def get_ref_and_transforms(ref_or_view: Any, idx: Any, function_name: str) -> Any:
+    """A reference, and the transforms to what an index of it or of a view means."""
+    return _get_operands(ref_or_view, idx, function_name)
+
+
+def zeros_like_ref(aval: AbstractRef) -> Any:
+    """A new reference to zeros."""
+    zeros = ad_util.zeros_like_aval(aval.inner_aval)
+    return new_ref_p.bind(zeros, memory_space=aval.memory_space, kind=None)
+
+
+ad_util.aval_zeros_likers[AbstractRef] = zeros_like_ref

@@ -1,0 +1,342 @@
+"""Views of references: a reference and the transforms that lead from its array to the part meant."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from jax._src import core, dtypes, pretty_printer as pp
+from jax._src.core import (
+    AbstractRef as AbstractRef,
+    AccumEffect as AccumEffect,
+    ReadEffect as ReadEffect,
+    RefEffect as RefEffect,
+    ShapedArray,
+    WriteEffect as WriteEffect,
+    typeof,
+)
+from jax._src.core.refs import ref_operations
+from jax._src.lax import lax
+from jax._src.state.indexing import NDIndexer
+from jax._src.tree_util import register_pytree_node
+from jax._src.util import canonicalize_axis
+
+StateEffect = RefEffect
+
+
+def shaped_array_ref(shape: Sequence[int], dtype: Any, weak_type: bool = False) -> AbstractRef:
+    """The type of a reference to an array of this shape and dtype."""
+    return AbstractRef(ShapedArray(tuple(shape), dtype, weak_type))
+
+
+def get_ref_aval_from_value(x: Any) -> tuple[AbstractRef, Any]:
+    """The type of a reference that holds `x`, and the array it begins with."""
+    return AbstractRef(typeof(x)), x
+
+
+class Transform:
+    """A step from an array to a view of it.
+
+    Attributes and methods: `transform_type(aval)` is the type of the view, `apply(x)` the view of an
+    array, and `update(x, value, accumulate)` the array with another view.
+    """
+
+    __slots__ = ()
+
+    def transform_type(self, aval: Any) -> Any:
+        raise NotImplementedError
+
+    def apply(self, x: Any) -> Any:
+        raise NotImplementedError
+
+    def undo(self, view: Any) -> Any:
+        """The array that has this view."""
+        raise NotImplementedError
+
+    def update(self, x: Any, value: Any, accumulate: bool = False) -> Any:
+        return lax.add(x, self.undo(value)) if accumulate else self.undo(value)
+
+    def pretty_print(self, context: Any) -> Any:
+        raise NotImplementedError
+
+    def _key(self) -> tuple[Any, ...]:
+        return tuple(getattr(self, name) for name in self.__slots__)
+
+    def __eq__(self, other: object) -> bool:
+        return type(self) is type(other) and self._key() == other._key()  # type: ignore[attr-defined]
+
+    def __hash__(self) -> int:
+        return hash((type(self), self._key()))
+
+    def __repr__(self) -> str:
+        fields = ", ".join(f"{name}={getattr(self, name)}" for name in self.__slots__)
+        return f"{type(self).__name__}({fields})"
+
+
+class ReshapeTransform(Transform):
+    """The elements in another shape."""
+
+    __slots__ = ("shape", "own_shape")
+
+    def __init__(self, shape: tuple[int, ...], own_shape: tuple[int, ...]):
+        self.shape = shape
+        self.own_shape = own_shape
+
+    def transform_type(self, aval: Any) -> Any:
+        return ShapedArray(self.shape, aval.dtype, aval.weak_type)
+
+    def apply(self, x: Any) -> Any:
+        return lax.reshape(x, self.shape)
+
+    def undo(self, view: Any) -> Any:
+        return lax.reshape(view, self.own_shape)
+
+    def pretty_print(self, context: Any) -> Any:
+        return pp.text(f".reshape({', '.join(map(str, self.shape))})")
+
+
+class TransposeTransform(Transform):
+    """The array with its dimensions in another order."""
+
+    __slots__ = ("permutation",)
+
+    def __init__(self, permutation: tuple[int, ...]):
+        self.permutation = permutation
+
+    def transform_type(self, aval: Any) -> Any:
+        shape = tuple(aval.shape[i] for i in self.permutation)
+        return ShapedArray(shape, aval.dtype, aval.weak_type)
+
+    def apply(self, x: Any) -> Any:
+        return lax.transpose(x, self.permutation)
+
+    def undo(self, view: Any) -> Any:
+        return lax.transpose(view, tuple(int(i) for i in np.argsort(self.permutation)))
+
+    def pretty_print(self, context: Any) -> Any:
+        return pp.text(f".transpose({', '.join(map(str, self.permutation))})")
+
+
+class BitcastTransform(Transform):
+    """The bits of the elements read as another dtype; its width changes the dimension before the last."""
+
+    __slots__ = ("dtype", "own_dtype")
+
+    def __init__(self, dtype: Any, own_dtype: Any):
+        self.dtype = dtype
+        self.own_dtype = own_dtype
+
+    def transform_type(self, aval: Any) -> Any:
+        shape = _bitcast_shape(aval.shape, aval.dtype, self.dtype)
+        return ShapedArray(shape, self.dtype)
+
+    def apply(self, x: Any) -> Any:
+        return bitcast_array(x, self.dtype)
+
+    def undo(self, view: Any) -> Any:
+        return bitcast_array(view, self.own_dtype)
+
+    def update(self, x: Any, value: Any, accumulate: bool = False) -> Any:
+        return self.undo(lax.add(self.apply(x), value) if accumulate else value)
+
+    def pretty_print(self, context: Any) -> Any:
+        return pp.text(f".bitcast({dtypes.dtype_name(self.dtype)})")
+
+
+for _cls in (ReshapeTransform, TransposeTransform, BitcastTransform):
+    register_pytree_node(_cls, lambda t: ((), (type(t), t._key())), lambda aux, _: aux[0](*aux[1]))
+
+
+def _bitcast_shape(shape: Sequence[int], dtype: Any, new: Any) -> tuple[int, ...]:
+    bits, new_bits = dtypes.itemsize_bits(dtype), dtypes.itemsize_bits(new)
+    if bits == new_bits:
+        return tuple(shape)
+    if len(shape) < 2:
+        raise NotImplementedError(
+            f"a bitcast from {dtypes.dtype_name(dtype)} to {dtypes.dtype_name(new)}, of another width, "
+            f"needs 2 dimensions, got shape {tuple(shape)}"
+        )
+    rows = shape[-2] * bits
+    if rows % new_bits:
+        raise ValueError(
+            f"cannot bitcast shape {tuple(shape)} from {dtypes.dtype_name(dtype)} to "
+            f"{dtypes.dtype_name(new)}: the second last dimension does not divide"
+        )
+    return (*shape[:-2], rows // new_bits, shape[-1])
+
+
+def bitcast_array(x: Any, dtype: Any) -> Any:
+    """The bits of an array as another dtype, where rows become more or fewer."""
+    aval = typeof(x)
+    shape = _bitcast_shape(aval.shape, aval.dtype, dtype)
+    bits, new_bits = dtypes.itemsize_bits(aval.dtype), dtypes.itemsize_bits(dtype)
+    if bits == new_bits:
+        return lax.bitcast_convert_type(x, dtype)
+    ndim = len(shape)
+    lead = tuple(range(ndim - 2))
+    if new_bits < bits:  # (..., r, c) -> (..., r, c, k) -> (..., r, k, c)
+        x = lax.bitcast_convert_type(x, dtype)
+        return lax.reshape(lax.transpose(x, (*lead, ndim - 2, ndim, ndim - 1)), shape)
+    k = new_bits // bits
+    x = lax.reshape(x, (*shape[:-1], k, shape[-1]))
+    return lax.bitcast_convert_type(lax.transpose(x, (*lead, ndim - 2, ndim, ndim - 1)), dtype)
+
+
+def transform_type(transforms: Sequence[Any], aval: Any) -> Any:
+    """The type of the view that transforms lead to."""
+    for t in transforms:
+        aval = t.transform_type(aval)
+    return aval
+
+
+class RefIndexer:
+    """`ref.at`: indexing it gives a view."""
+
+    __slots__ = ("ref_or_view",)
+
+    def __init__(self, ref_or_view: Any):
+        self.ref_or_view = ref_or_view
+
+    def __getitem__(self, idx: Any) -> TransformedRef:
+        ref, transforms = ref_and_transforms(self.ref_or_view)
+        if idx is ... or (isinstance(idx, tuple) and not idx):
+            return TransformedRef(ref, transforms)
+        shape = transform_type(transforms, typeof(ref).inner_aval).shape  # type: ignore[attr-defined]
+        return TransformedRef(ref, (*transforms, NDIndexer.from_indices_shape(idx, shape)))
+
+    def __repr__(self) -> str:
+        return f"RefIndexer(ref_or_view={self.ref_or_view})"
+
+
+class TransformedRef:
+    """A view of a part of what a reference holds: it is read and written like a reference.
+
+    Attributes:
+      ref: the reference.
+      transforms: the steps from its array to the part.
+    """
+
+    __slots__ = ("ref", "transforms")
+
+    def __init__(self, ref: Any, transforms: Sequence[Any]):
+        self.ref = ref
+        self.transforms = tuple(transforms)
+
+    @property
+    def type(self) -> Any:
+        """The type of the part."""
+        return transform_type(self.transforms, typeof(self.ref).inner_aval)  # type: ignore[attr-defined]
+
+    shape = property(lambda self: self.type.shape)
+    dtype = property(lambda self: self.type.dtype)
+    ndim = property(lambda self: len(self.type.shape))
+    size = property(lambda self: math.prod(self.type.shape))
+    at = property(RefIndexer)
+    T = property(lambda self: transposed(self))
+
+    def reshape(self, *shape: Any) -> TransformedRef:
+        """A view in another shape, given as ints or as one sequence; one size may be -1."""
+        return reshaped(self, *shape)
+
+    def transpose(self, *permutation: Any) -> TransformedRef:
+        """A view with the dimensions in another order; reversed without an argument."""
+        return transposed(self, *permutation)
+
+    def bitcast(self, dtype: Any) -> TransformedRef:
+        """A view of the same bits as another dtype."""
+        return bitcast(self, dtype)
+
+    def get(self, idx: Any = ()) -> Any:
+        return ref_operations.get(self, idx)
+
+    def set(self, value: Any, idx: Any = ()) -> None:
+        ref_operations.set(self, idx, value)
+
+    def swap(self, value: Any, idx: Any = ()) -> Any:
+        return ref_operations.swap(self, idx, value)
+
+    def addupdate(self, value: Any, idx: Any = ()) -> None:
+        ref_operations.addupdate(self, idx, value)
+
+    def __getitem__(self, idx: Any) -> Any:
+        return ref_operations.get(self, idx)
+
+    def __setitem__(self, idx: Any, value: Any) -> None:
+        ref_operations.set(self, idx, value)
+
+    def __len__(self) -> int:
+        if not self.shape:
+            raise TypeError("len() of unsized object")
+        return int(self.shape[0])
+
+    def __iter__(self) -> Any:
+        return (self[i] for i in range(len(self)))
+
+    def __repr__(self) -> str:
+        return f"TransformedRef(ref={self.ref}, transforms={self.transforms})"
+
+
+register_pytree_node(
+    TransformedRef,
+    lambda x: ((x.ref, x.transforms), None),
+    lambda _, children: TransformedRef(*children),
+)
+
+
+def ref_and_transforms(x: Any, function_name: str = "") -> tuple[Any, tuple[Any, ...]]:
+    """A reference and the transforms of a view of it.
+
+    Raises:
+      ValueError: if `x` is neither a reference nor a view.
+    """
+    if isinstance(x, TransformedRef):
+        return x.ref, x.transforms
+    if isinstance(x, core.Ref):
+        return x, ()
+    raise ValueError(f"Can only call `{function_name or 'at'}` on a `Ref`: {x}.")
+
+
+def _sequence(args: Sequence[Any]) -> tuple[int, ...]:
+    if len(args) == 1 and isinstance(args[0], (tuple, list)):
+        args = args[0]
+    return tuple(map(core.canonicalize_dim, args))
+
+
+def reshaped(x: Any, *shape: Any) -> TransformedRef:
+    ref, transforms = ref_and_transforms(x)
+    own = transform_type(transforms, typeof(ref).inner_aval).shape  # type: ignore[attr-defined]
+    new = list(_sequence(shape))
+    if new.count(-1) == 1:
+        rest = math.prod(d for d in new if d != -1)
+        if rest:
+            new[new.index(-1)] = math.prod(own) // rest
+    if math.prod(new) != math.prod(own) or any(d < 0 for d in new):
+        raise TypeError(f"cannot reshape a reference of shape {own} into shape {_sequence(shape)}")
+    return TransformedRef(ref, (*transforms, ReshapeTransform(tuple(new), tuple(own))))
+
+
+def transposed(x: Any, *permutation: Any) -> TransformedRef:
+    ref, transforms = ref_and_transforms(x)
+    ndim = len(transform_type(transforms, typeof(ref).inner_aval).shape)  # type: ignore[attr-defined]
+    perm = _sequence(permutation) or tuple(reversed(range(ndim)))
+    perm = tuple(canonicalize_axis(p, ndim) for p in perm)
+    if sorted(perm) != list(range(ndim)):
+        raise ValueError(f"{perm} is not a permutation of the {ndim} dimensions of the reference")
+    return TransformedRef(ref, (*transforms, TransposeTransform(perm)))
+
+
+def bitcast(x: Any, dtype: Any) -> TransformedRef:
+    ref, transforms = ref_and_transforms(x)
+    aval = transform_type(transforms, typeof(ref).inner_aval)  # type: ignore[attr-defined]
+    dtype = dtypes.check_and_canonicalize_user_dtype(dtype, "bitcast")
+    _bitcast_shape(aval.shape, aval.dtype, dtype)
+    return TransformedRef(ref, (*transforms, BitcastTransform(dtype, aval.dtype)))
+
+
+ref_operations.view = RefIndexer
+ref_operations.transposed = transposed
+ref_operations.reshaped = reshaped
+ref_operations.bitcast = bitcast

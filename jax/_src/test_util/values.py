@@ -1,0 +1,336 @@
+"""Random inputs, shapes, dtypes and tolerances."""
+
+import functools
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from jax._src import dtypes
+from jax._src.public_test_util import (
+    _default_tolerance,
+    tolerance,
+)
+from jax._src.test_util.devices import supported_dtypes
+
+
+class ScalarShape:
+    """Stands for a 0-dimensional array given as a NumPy scalar."""
+
+    def __len__(self) -> int:
+        return 0
+
+    def __getitem__(self, i):
+        raise IndexError(f"index {i} out of range.")
+
+
+class _NumpyScalar(ScalarShape):
+    pass
+
+
+class _PythonScalar(ScalarShape):
+    pass
+
+
+NUMPY_SCALAR_SHAPE = _NumpyScalar()
+PYTHON_SCALAR_SHAPE = _PythonScalar()
+
+
+def _shape_of(shape) -> tuple:
+    return () if isinstance(shape, ScalarShape) else tuple(shape)
+
+
+def _cast_to_shape(value: np.ndarray, shape, dtype) -> Any:
+    """An array, a NumPy scalar or a Python scalar, as `shape` says."""
+    if shape is NUMPY_SCALAR_SHAPE:
+        return np.dtype(dtype).type(value) if np.ndim(value) == 0 else value
+    if shape is PYTHON_SCALAR_SHAPE:
+        return dtypes.scalar_type_of(np.asarray(value))(np.asarray(value))
+    return np.asarray(value, dtype=dtype)
+
+
+def _rand_dtype(rand: Callable, shape, dtype, scale=1.0, post=lambda x: x):
+    def draw():
+        return np.asarray(scale * rand(*_shape_of(shape)))
+
+    if dtypes.issubdtype(dtype, np.unsignedinteger):
+        values = np.abs(draw())
+    elif dtypes.issubdtype(dtype, np.complexfloating):
+        values = draw() + 1j * draw()
+    elif dtype == np.bool_:
+        values = draw() > 0
+    else:
+        values = draw()
+    return _cast_to_shape(post(np.asarray(values).astype(dtype)), shape, dtype)
+
+
+def rand_fullrange(rng, standardize_nans: bool = False):
+    """Bit patterns of any kind."""
+
+    def rand(shape, dtype, post=lambda x: x):
+        dtype = np.dtype(dtype)
+        size = math.prod(_shape_of(shape)) * dtype.itemsize
+        vals = rng.randint(0, np.iinfo(np.uint8).max + 1, size=size, dtype=np.uint8)
+        vals = post(vals).view(dtype)
+        if np.shape(vals) != _shape_of(shape):
+            vals = vals.reshape(_shape_of(shape))
+        if standardize_nans and dtypes.issubdtype(dtype, np.floating):
+            vals[np.isnan(vals)] = np.nan
+        return _cast_to_shape(vals, shape, dtype)
+
+    return rand
+
+
+def rand_default(rng, scale: float = 3.0):
+    """Normal numbers times `scale`."""
+    return functools.partial(_rand_dtype, rng.randn, scale=scale)
+
+
+def rand_nonzero(rng):
+    """Numbers that are not zero."""
+    return functools.partial(
+        _rand_dtype, rng.randn, scale=3, post=lambda x: np.where(x == 0, np.array(1, x.dtype), x)
+    )
+
+
+def rand_positive(rng):
+    return functools.partial(
+        _rand_dtype, rng.rand, scale=2, post=lambda x: np.where(x <= 0, np.array(1, x.dtype), x)
+    )
+
+
+def rand_small(rng):
+    return functools.partial(_rand_dtype, rng.randn, scale=1e-3)
+
+
+def rand_not_small(rng, offset: float = 10.0):
+    return functools.partial(
+        _rand_dtype,
+        rng.randn,
+        scale=3,
+        post=lambda x: x + np.where(x > 0, offset, -offset).astype(x.dtype),
+    )
+
+
+def rand_small_positive(rng):
+    return functools.partial(_rand_dtype, rng.rand, scale=2e-5)
+
+
+def rand_uniform(rng, low: float = 0.0, high: float = 1.0):
+    """Numbers of [low, high)."""
+
+    def rand(shape, dtype):
+        return _cast_to_shape(
+            np.asarray(rng.uniform(low, high, _shape_of(shape))).astype(dtype), shape, dtype
+        )
+
+    return rand
+
+
+def rand_int(rng, low: int = 0, high: int | None = None):
+    """Integers of [low, high)."""
+
+    def rand(shape, dtype):
+        top = high
+        if top is None:
+            top = min(np.iinfo(dtype).max, np.iinfo(np.int64).max) if low == 0 else None
+        return _cast_to_shape(
+            np.asarray(rng.randint(low, top, size=_shape_of(shape))).astype(dtype), shape, dtype
+        )
+
+    return rand
+
+
+def rand_bool(rng):
+    def rand(shape, dtype):
+        return _cast_to_shape(np.asarray(rng.rand(*_shape_of(shape)) < 0.5), shape, np.bool_)
+
+    return rand
+
+
+def rand_some_equal(rng):
+    """Numbers of which some are equal."""
+
+    def post(x):
+        ravel = x.ravel()
+        if ravel.size == 0:
+            return x
+        flips = np.asarray(rng.rand(*x.shape) < 0.5)
+        return np.where(flips, ravel[0], x)
+
+    return functools.partial(_rand_dtype, rng.randn, scale=100.0, post=post)
+
+
+def _with_values(rng, base_scale, values):
+    base = functools.partial(_rand_dtype, rng.randn, scale=base_scale)
+
+    def rand(shape, dtype):
+        out = np.array(base(_shape_of(shape), dtype))
+        if dtypes.issubdtype(dtype, np.inexact):
+            for value, fraction in values:
+                where = rng.rand(*_shape_of(shape)) < fraction
+                out = np.where(where, np.array(value, dtype), out).astype(dtype)
+        return _cast_to_shape(out, shape, dtype)
+
+    return rand
+
+
+def rand_some_inf(rng):
+    return _with_values(rng, 3, [(np.inf, 0.1), (-np.inf, 0.1)])
+
+
+def rand_some_nan(rng):
+    return _with_values(rng, 3, [(np.nan, 0.1)])
+
+
+def rand_some_inf_and_nan(rng):
+    return _with_values(rng, 3, [(np.inf, 0.1), (-np.inf, 0.1), (np.nan, 0.1)])
+
+
+def rand_some_zero(rng):
+    """Numbers of which some are zero."""
+    return functools.partial(
+        _rand_dtype,
+        rng.randn,
+        scale=3,
+        post=lambda x: np.where(rng.rand(*x.shape) < 0.5, x, np.array(0, x.dtype)),
+    )
+
+
+def rand_unique_int(rng, high: int | None = None):
+    def rand(shape, dtype):
+        n = math.prod(_shape_of(shape))
+        return np.asarray(
+            rng.choice(np.arange(high or n, dtype=dtype), size=_shape_of(shape), replace=False)
+        )
+
+    return rand
+
+
+def rand_indices_unique_along_axis(rng):
+    """Indices that are unique along an axis: `rand(dim, shape, axis)`."""
+
+    def rand(dim, shape, axis):
+        axis = axis + len(shape) if axis < 0 else axis
+        other = [s for i, s in enumerate(shape) if i != axis]
+        cols = [rng.choice(dim, shape[axis], replace=False) for _ in range(math.prod(other))]
+        idx = np.reshape(cols, [*other, shape[axis]])
+        return np.moveaxis(idx, -1, axis)
+
+    return rand
+
+
+def rand_int_scalar(rng, low=0, high=None):
+    return rand_int(rng, low, high)
+
+
+def format_shape_dtype_string(shape, dtype) -> str:
+    """`float32[2,3]`, for names of tests."""
+    if isinstance(shape, np.ndarray):
+        return f"{_dtype_name(dtype)}[{shape}]"
+    if isinstance(shape, list):
+        shape = tuple(shape)
+    if shape is NUMPY_SCALAR_SHAPE:
+        return _dtype_name(dtype)
+    if shape is PYTHON_SCALAR_SHAPE:
+        return "py" + _dtype_name(dtype)
+    if isinstance(shape, tuple):
+        return f"{_dtype_name(dtype)}[{','.join(map(str, shape))}]"
+    if isinstance(shape, int):
+        return f"{_dtype_name(dtype)}[{shape},]"
+    raise TypeError(type(shape))
+
+
+def _dtype_name(dtype) -> str:
+    return np.dtype(dtype).name if dtype is not None else "None"
+
+
+def dtype_str(dtype) -> str:
+    return str(np.dtype(dtype))
+
+
+def join_tolerance(tol1: Any, tol2: Any) -> Any:
+    """The larger of two tolerances, dtype by dtype."""
+    if tol1 is None:
+        return tol2
+    if tol2 is None:
+        return tol1
+    out = _normalize_tolerance(tol1)
+    for k, v in _normalize_tolerance(tol2).items():
+        out[k] = max(v, tolerance(k, tol1))
+    return out
+
+
+def _normalize_tolerance(tol: Any) -> dict:
+    if isinstance(tol, dict):
+        return {np.dtype(k): v for k, v in tol.items()}
+    return {
+        np.dtype(getattr(np, k)) if hasattr(np, k) else k: tol
+        for k in _default_tolerance
+        if hasattr(np, k)
+    }
+
+
+class _LazyDtypes:
+    """Lists of dtypes that depend on the platform and on x64: `dtypes.floating`, `.all_integer`, ..."""
+
+    def supported(self, names):
+        return [d for d in names if d in supported_dtypes()]
+
+    @property
+    def custom_floats(self):
+        return self.supported([dtypes.bfloat16])
+
+    @property
+    def floating(self):
+        return self.supported([np.float32, np.float64])
+
+    @property
+    def all_floating(self):
+        return self.supported([dtypes.bfloat16, np.float16, np.float32, np.float64])
+
+    @property
+    def integer(self):
+        return self.supported([np.int32, np.int64])
+
+    @property
+    def all_integer(self):
+        return self.supported([np.int8, np.int16, np.int32, np.int64])
+
+    @property
+    def unsigned(self):
+        return self.supported([np.uint32, np.uint64])
+
+    @property
+    def all_unsigned(self):
+        return self.supported([np.uint8, np.uint16, np.uint32, np.uint64])
+
+    @property
+    def complex(self):
+        return self.supported([np.complex64, np.complex128])
+
+    @property
+    def boolean(self):
+        return self.supported([np.bool_])
+
+    @property
+    def inexact(self):
+        return self.floating + self.complex
+
+    @property
+    def all_inexact(self):
+        return self.all_floating + self.complex
+
+    @property
+    def numeric(self):
+        return self.floating + self.integer + self.unsigned + self.complex
+
+    @property
+    def all(self):
+        return (
+            self.all_floating + self.all_integer + self.all_unsigned + self.complex + self.boolean
+        )
+
+
+dtypes_under_test = _LazyDtypes()

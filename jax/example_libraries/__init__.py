@@ -1,0 +1,1 @@
+"""Small libraries for examples: optimizers, layers. For projects, prefer libraries made for them."""

@@ -1,0 +1,143 @@
+"""Types under an explicit mesh beside the reference, and what it does not tell or compute."""
+
+import numpy as np
+import pytest
+from scenario_testing import scenario_tests
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+from jax._src import config, xla_bridge as xb
+from jax.sharding import (
+    AbstractMesh,
+    AxisType,
+    Mesh,
+    NamedSharding,
+    PartitionSpec as P,
+    SingleDeviceSharding,
+)
+
+reference, test_scenario = scenario_tests(__file__)
+
+if not xb.backends_are_initialized():
+    config.update("jax_num_cpu_devices", 8)
+
+ABSTRACT = AbstractMesh((2, 4), ("x", "y"), (AxisType.Explicit,) * 2)
+
+
+def of(shape, *spec, dtype=np.float32):
+    return jax.ShapeDtypeStruct(shape, dtype, sharding=NamedSharding(ABSTRACT, P(*spec)))
+
+
+def devices(n=8):
+    found = xb.devices("cpu")
+    if len(found) < n:
+        pytest.skip(f"needs {n} CPU devices")
+    return found[:n]
+
+
+@pytest.fixture
+def mesh():
+    mesh = Mesh(np.array(devices()).reshape(2, 4), ("x", "y"), (AxisType.Explicit,) * 2)
+    with jax.set_mesh(mesh):
+        yield mesh
+
+
+XY, X0 = of((8, 8), "x", "y"), of((8, 8), "x", None)
+# The reference raises errors for these.
+TOLD = {
+    "gather_indices": (
+        lambda x, i: x[i], (of((8, 8)), of((4,), "x", dtype=np.int32)), "float32[4@x,8]"
+    ),
+    "sort_grad": (
+        jax.grad(lambda x: lax.reduce_sum(lax.sort(x, dimension=1), (0, 1))), (X0,), "float32[8@x,8]"
+    ),
+    "dynamic_slice": (
+        jax.vmap(lambda x: lax.dynamic_slice(x, (0,), (4,))), (XY,), "float32[8@x,4@y]"
+    ),
+    "dynamic_update_slice": (
+        jax.vmap(lambda x, u: lax.dynamic_update_slice(x, u, (0,))),
+        (XY, of((8, 4), "x", "y")),
+        "float32[8@x,8@y]",
+    ),
+    "clamp": (
+        jax.vmap(lax.clamp, (0, None, None)), (XY, of((8,), "y"), of((8,), "y")), "float32[8@x,8@y]"
+    ),
+    "scan": (
+        lambda x: lax.scan(lambda c, y: (c + y, None), jnp.zeros(8), x)[0], (X0,), "float32[8]"
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", list(TOLD))
+def test_types_the_reference_does_not_tell(name):
+    fun, args, expected = TOLD[name]
+    with jax.sharding.use_abstract_mesh(ABSTRACT):
+        assert str(jax.make_jaxpr(fun)(*args).out_avals[0]) == expected
+
+
+def test_mapped_dimensions_are_sharded_alike(mesh):
+    x, y = (jax.device_put(np.ones((8, 8), np.float32), s) for s in (P("x"), P("y")))
+    with pytest.raises(ValueError, match="should be sharded the same. .* specs: x vs y"):
+        jax.vmap(lax.add)(x, y)
+    with pytest.raises(ValueError, match="x vs None"):
+        jax.vmap(lax.add)(x, np.ones((8, 8), np.float32))
+
+
+def test_values_of_mapped_control_flow(mesh):
+    values = np.arange(64, dtype=np.float32).reshape(8, 8)
+    x = jax.device_put(values, P("x", None))
+
+    def f(row):
+        total = lax.while_loop(
+            lambda c: lax.reduce_sum(c, (0,)) < 500, lambda c: c + row, lax.full_like(row, 1)
+        )
+        last, _ = lax.scan(lambda c, _: (c * 2, None), total, None, length=2)
+        return last, jnp.ones(3)
+
+    run = jax.jit(jax.vmap(f))
+    out, ones = run(x)
+    with jax.set_mesh(Mesh(np.array(devices(1)).reshape(1, 1), ("x", "y"))):
+        expected, _ = jax.jit(jax.vmap(f))(values)
+    np.testing.assert_allclose(out, expected)
+    assert (str(jax.typeof(out)), str(jax.typeof(ones))) == ("float32[8@x,8]", "float32[8@x,3]")
+
+
+def test_gradients_are_sharded_as_arguments(mesh):
+    x = jax.device_put(np.ones((8, 8), np.float32), P("x", "y"))
+    w = jnp.ones(8)  # the same on all devices of the mesh
+    assert not jax.typeof(w).sharding.mesh.empty
+    for grad in (jax.grad, lambda f: jax.jit(jax.grad(f))):
+        g = grad(lambda w: jnp.sum(x * w * w))(w)
+        assert jax.typeof(g) == jax.typeof(w)
+        np.testing.assert_array_equal(g, np.full(8, 16))
+    g = jax.grad(lambda x: lax.reduce_sum(lax.floor(x), (0, 1)))(x)
+    assert jax.typeof(g) == jax.typeof(x)
+
+
+def test_unreduced_sums_have_reduced_cotangents(mesh):
+    x = jax.device_put(np.ones((8, 8), np.float32), P("x", "y"))
+
+    def f(x):
+        partial = lax.reduce_sum(x, (0,), out_sharding=P("y", unreduced={"x"}))
+        return jax.sharding.reshard(partial, P("y"))
+
+    g = jax.jit(lambda x: jax.vjp(f, x)[1](f(x))[0])(x)
+    assert jax.typeof(g) == jax.typeof(x)
+    np.testing.assert_array_equal(g, np.full((8, 8), 8))
+
+
+def test_the_device_of_an_operation_is_that_of_the_program():
+    at = [SingleDeviceSharding(d) for d in devices()]
+    x = np.ones(3, np.float32)
+    constrain = lambda s: jax.jit(lambda x: lax.with_sharding_constraint(x * 2, s))
+    inner = jax.jit(lambda x: jax.jit(lambda y: y * 2, out_shardings=at[3])(x))
+    put = jax.jit(lambda x: jax.device_put(x * 2, at[3]))
+    for f in (constrain(at[3]), inner, put):
+        out = f(x)
+        assert out.sharding == at[3] and out.committed
+        np.testing.assert_array_equal(out, 2 * x)
+    with pytest.raises(
+        ValueError, match=r"argument x of .* ids \[1\] .* ids \[3\] on platform CPU at"
+    ):
+        constrain(at[3])(jax.device_put(x, devices()[1]))

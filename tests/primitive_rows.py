@@ -1,0 +1,339 @@
+"""The table of primitives: for each an example, which primitives_test.py takes through every transformation.
+
+A row gives a function of arrays that binds the primitive, and arguments in double precision (or of the types
+that the primitive takes). A primitive of the library without a row fails the tests.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+from jax._src import ad_checkpoint, ad_util
+from jax._src.lax import lax as lax_internal, windowed_reductions
+
+FLOATS = ("float16", "bfloat16", "float32", "float64")
+COMPLEX = ("complex64", "complex128")
+INTS = ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "int4", "uint4")
+BOOL = ("bool",)
+INEXACT = FLOATS + COMPLEX
+REAL = FLOATS + INTS
+NUMBERS = INEXACT + INTS
+ALL = NUMBERS + BOOL
+
+
+@dataclass(frozen=True)
+class Row:
+    """How to exercise one primitive.
+
+    Attributes:
+      name: the primitive's name.
+      fun: a function of arrays, whose jaxpr has the primitive.
+      args: the arguments.
+      diff: orders of derivatives to check: 2, 1 or 0; of functions of inexact arguments.
+      modes: the derivatives that are defined, "fwd" and "rev".
+      dtypes: types that all the inexact arguments can be converted to; the others stay as they are.
+      vmap: operands that can be mapped, None for all.
+      sharded: whether it runs on arrays that are sharded along their first dimension.
+      axis: the name of an axis that the function is mapped over.
+    """
+
+    name: str
+    fun: Callable[..., Any]
+    args: Sequence[np.ndarray]
+    diff: int = 2
+    modes: Sequence[str] = ("fwd", "rev")
+    dtypes: Sequence[str] = ()
+    vmap: Sequence[int] | None = None
+    sharded: bool = True
+    axis: str | None = None
+
+    @property
+    def call(self) -> Callable[..., Any]:
+        return jax.vmap(self.fun, axis_name=self.axis) if self.axis else self.fun
+
+
+def numbers(*shape: int, low: float = -1.5, high: float = 1.5, seed: int = 0) -> np.ndarray:
+    """Distinct numbers, none of them at a kink of the usual functions."""
+    size = int(np.prod(shape, dtype=int))
+    spread = np.linspace(low, high, size + 2)[1:-1] + 0.013 + 0.01 * seed
+    return np.random.RandomState(seed).permutation(spread).reshape(shape)
+
+
+def ints(*shape: int, low: int = 0, high: int = 7, seed: int = 0, dtype: Any = np.int32):
+    return np.random.RandomState(seed).randint(low, high, shape).astype(dtype)
+
+
+def bools(*shape: int) -> np.ndarray:
+    return np.arange(int(np.prod(shape))).reshape(shape) % 3 > 0
+
+
+X = numbers(4, 3)
+Y = numbers(4, 3, seed=1)
+POSITIVE = numbers(4, 3, low=0.3, high=2.5)
+UNIT = numbers(4, 3, low=-0.9, high=0.9)
+FRACTION = numbers(4, 3, low=0.1, high=0.9)
+I, J = ints(4, 3, low=1), ints(4, 3, low=1, seed=1)
+B = bools(4, 3)
+SYMMETRIC = numbers(3, 3) + numbers(3, 3).T + 4 * np.eye(3)
+KEY = np.array([1, 2], np.uint32)
+
+
+def unary(name, x=X, dtypes=INEXACT, diff=2, fun=None, **options):
+    return Row(name, fun or getattr(lax, name), [x], diff, dtypes=dtypes, **options)
+
+
+def binary(name, x=X, y=Y, dtypes=NUMBERS, diff=2, fun=None, **options):
+    return Row(name, fun or getattr(lax, name), [x, y], diff, dtypes=dtypes, **options)
+
+
+def compare(name, fun=None):
+    return binary(name, dtypes=REAL, diff=0, fun=fun)
+
+
+def bitwise(name, fun=None):
+    return Row(name, fun, [I, J], 0, dtypes=INTS)
+
+
+def scan_step(c, x):
+    return jnp.sin(c * x) + c, c * 2
+
+
+@jax.custom_jvp
+def sine(x):
+    return jnp.sin(x)
+
+
+sine.defjvp(lambda p, t: (sine(p[0]), t[0] * jnp.cos(p[0])))
+
+
+@jax.custom_vjp
+def cosine(x):
+    return jnp.cos(x)
+
+
+cosine.defvjp(lambda x: (cosine(x), x), lambda x, ct: (-ct * jnp.sin(x),))
+
+
+@jax.custom_batching.custom_vmap
+def triple(x):
+    return x * 3
+
+
+@triple.def_vmap
+def triple_vmap(size, mapped, x):
+    return triple(x), mapped[0]
+
+
+def replicated():
+    mesh = jax.sharding.Mesh(np.array(jax.devices()[:1]), ("device",))
+    return jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec())
+
+
+WINDOW = {"window_dimensions": (1, 2), "window_strides": (1, 2), "padding": ((0, 0), (0, 0))}
+
+
+def gather(x, i):
+    dnums = lax.GatherDimensionNumbers((1,), (0,), (0,))
+    return lax.gather(x, i[:, None], dnums, (1, 3), mode="clip")
+
+
+def scatter(function):
+    dnums = lax.ScatterDimensionNumbers((1,), (0,), (0,))
+    return lambda x, i, u: function(x, i[:, None], u, dnums, mode="clip")
+
+
+SCATTER = [X, np.array([3, 0], np.int32), numbers(2, 3, seed=3)]
+IMAGE, KERNEL = numbers(2, 2, 5), numbers(3, 2, 2, seed=1)
+
+
+def conv(x, k):
+    return lax.conv_general_dilated(x, k, (1,), "SAME")
+
+
+ROWS = [
+    # Elementwise, of one operand
+    unary("abs"), unary("acos", UNIT), unary("acosh", POSITIVE + 1), unary("asin", UNIT),
+    unary("asinh"), unary("atan", UNIT), unary("atanh", UNIT), unary("cbrt", POSITIVE, FLOATS),
+    unary("cos"), unary("cosh"), unary("exp"), unary("exp2"), unary("expm1"), unary("log", POSITIVE),
+    unary("log1p", POSITIVE), unary("logistic"), unary("neg", dtypes=NUMBERS), unary("rsqrt", POSITIVE),
+    unary("sign", diff=1), unary("sin"), unary("sinh"), unary("sqrt", POSITIVE), unary("square", dtypes=NUMBERS),
+    unary("tan"), unary("tanh"), unary("ceil", dtypes=FLOATS, diff=1), unary("floor", dtypes=FLOATS, diff=1),
+    unary("round", dtypes=FLOATS, diff=1), unary("is_finite", dtypes=FLOATS, diff=0),
+    unary("bessel_i0e", dtypes=FLOATS), unary("bessel_i1e", dtypes=FLOATS),
+    unary("digamma", POSITIVE, FLOATS), unary("lgamma", POSITIVE, FLOATS), unary("erf", dtypes=FLOATS),
+    unary("erfc", dtypes=FLOATS), unary("erf_inv", UNIT, FLOATS),
+    unary("integer_pow", dtypes=NUMBERS, fun=lambda x: lax.integer_pow(x, 3)),
+    unary("real", X + 1j * Y, COMPLEX), unary("imag", X + 1j * Y, COMPLEX), unary("conj", X + 1j * Y, COMPLEX),
+    unary("not", I, INTS, diff=0, fun=lax.bitwise_not), unary("clz", I, INTS, diff=0),
+    unary("population_count", I, INTS, diff=0),
+    unary("reduce_precision", diff=1, dtypes=FLOATS, fun=lambda x: lax.reduce_precision(x, 8, 23)),
+    unary("convert_element_type", dtypes=ALL, fun=lambda x: lax.convert_element_type(x, np.complex128)),
+    unary("bitcast_convert_type", X, diff=0, dtypes=(), fun=lambda x: lax.bitcast_convert_type(x, np.int64)),
+    unary("copy", dtypes=ALL, fun=lambda x: lax.copy_p.bind(x)),
+    unary("optimization_barrier", dtypes=ALL, fun=lax.optimization_barrier),
+    unary("stop_gradient", diff=0, dtypes=ALL, fun=lambda x: lax.stop_gradient_p.bind(x))
+    if hasattr(lax, "stop_gradient_p") else None,
+    unary("name", dtypes=ALL, fun=lambda x: ad_checkpoint.checkpoint_name(x, "a")),
+    # Elementwise, of several operands
+    binary("add"), binary("sub"), binary("mul"), binary("div", X, POSITIVE), binary("max", dtypes=NUMBERS),
+    binary("min"), binary("pow", POSITIVE, Y, INEXACT), binary("rem", X, POSITIVE, REAL), binary("atan2", dtypes=FLOATS),
+    binary("nextafter", diff=0, dtypes=("float32", "float64")), binary("complex", dtypes=("float32", "float64")),
+    binary("add_any", fun=ad_util.add_jaxvals),
+    compare("eq"), compare("ne"), compare("lt"), compare("le"), compare("gt"), compare("ge"),
+    compare("eq_to", lambda x, y: lax_internal.eq_to_p.bind(x, y)),
+    compare("lt_to", lambda x, y: lax_internal.lt_to_p.bind(x, y)),
+    compare("le_to", lambda x, y: lax_internal.le_to_p.bind(x, y)),
+    bitwise("or", lax.bitwise_or), bitwise("xor", lax.bitwise_xor),
+    Row("and", lax.bitwise_and, [I, J], 0, dtypes=[t for t in INTS if t not in ("int8", "int4", "uint4")]),
+    bitwise("shift_left", lax.shift_left), bitwise("shift_right_logical", lax.shift_right_logical),
+    bitwise("shift_right_arithmetic", lax.shift_right_arithmetic),
+    Row("mulhi", lax.mulhi, [I, J], 0, dtypes=("int32", "uint32", "int64", "uint64")),
+    Row("clamp", lax.clamp, [X - 0.5, Y, X + 0.5], dtypes=REAL),
+    Row("select_n", lax.select_n, [B, X, Y], dtypes=ALL),
+    binary("igamma", POSITIVE, POSITIVE + 0.1, FLOATS, diff=1), binary("igammac", POSITIVE, POSITIVE + 0.1, FLOATS, diff=1),
+    binary("igamma_grad_a", POSITIVE, POSITIVE + 0.1, FLOATS, diff=0),
+    binary("random_gamma_grad", POSITIVE, POSITIVE + 0.1, FLOATS, diff=0),
+    binary("polygamma", np.full((4, 3), 2.0), POSITIVE, FLOATS, diff=0),
+    binary("zeta", POSITIVE + 1.5, POSITIVE, FLOATS, diff=0),
+    Row("regularized_incomplete_beta", lax.betainc, [POSITIVE, POSITIVE + 0.2, FRACTION], 0, dtypes=FLOATS),
+    # Shapes
+    unary("broadcast_in_dim", dtypes=ALL, fun=lambda x: lax.broadcast_in_dim(x, (4, 2, 3), (0, 2))),
+    unary("reshape", dtypes=ALL, fun=lambda x: lax.reshape(x, (12,))),
+    unary("squeeze", numbers(4, 1, 3), ALL, fun=lambda x: lax.squeeze(x, (1,))),
+    unary("transpose", dtypes=ALL, fun=lambda x: lax.transpose(x, (1, 0))),
+    unary("rev", dtypes=ALL, fun=lambda x: lax.rev(x, (1,))),
+    unary("tile", dtypes=ALL, fun=lambda x: lax.tile(x, (1, 2))),
+    unary("split", dtypes=ALL, fun=lambda x: lax.split(x, (1, 2), 1)),
+    unary("unstack", dtypes=ALL, fun=lambda x: lax.unstack(x, 1)),
+    binary("concatenate", dtypes=ALL, fun=lambda x, y: lax.concatenate([x, y], 1)),
+    binary("stack", dtypes=ALL, fun=lambda x, y: lax.stack([x, y], 1)),
+    Row("pad", lambda x, v: lax.pad(x, v, [(0, 0, 0), (1, 2, 1)]), [X, np.float64(0.5)], dtypes=ALL),
+    Row("iota", lambda x: x + lax.broadcasted_iota(x.dtype, (4, 3), 1), [X], dtypes=REAL),
+    Row("empty", lambda x: x + 0 * lax.empty((4, 3), x.dtype).astype(bool), [X], dtypes=("float32",)),
+    # Reductions
+    unary("reduce_sum", dtypes=NUMBERS, fun=lambda x: lax.reduce_sum(x, (1,))),
+    unary("reduce_max", dtypes=REAL, fun=lambda x: lax.reduce_max(x, (1,))),
+    unary("reduce_min", dtypes=REAL, fun=lambda x: lax.reduce_min(x, (1,))),
+    unary("reduce_prod", dtypes=NUMBERS, fun=lambda x: lax.reduce_prod(x, (1,))),
+    unary("reduce_and", B, BOOL + INTS, 0, fun=lambda x: lax.reduce_and(x, (1,))),
+    unary("reduce_or", B, BOOL + INTS, 0, fun=lambda x: lax.reduce_or(x, (1,))),
+    unary("reduce_xor", B, BOOL + INTS, 0, fun=lambda x: lax.reduce_xor(x, (1,))),
+    unary("argmax", dtypes=REAL, diff=0, fun=lambda x: lax.argmax(x, 1, np.int32)),
+    unary("argmin", dtypes=REAL, diff=0, fun=lambda x: lax.argmin(x, 1, np.int32)),
+    Row("reduce", lambda x: lax.reduce(x, np.zeros((), x.dtype), lambda a, b: a + b * 1, (1,)), [X], 1, dtypes=FLOATS),
+    unary("cumsum", dtypes=NUMBERS, fun=lambda x: lax.cumsum(x, 1)),
+    unary("cumprod", dtypes=NUMBERS, fun=lambda x: lax.cumprod(x, 1)),
+    unary("cummax", dtypes=REAL, fun=lambda x: lax.cummax(x, 1)),
+    unary("cummin", dtypes=REAL, fun=lambda x: lax.cummin(x, 1)),
+    unary("cumlogsumexp", dtypes=FLOATS, fun=lambda x: lax.cumlogsumexp(x, 1)),
+    unary("sort", dtypes=REAL, fun=lambda x: lax.sort(x, dimension=1)),
+    unary("top_k", dtypes=REAL, fun=lambda x: lax.top_k(x, 2)),
+    unary("approx_top_k", dtypes=FLOATS, fun=lambda x: lax.approx_max_k(x, 2)),
+    unary("reduce_window_sum", dtypes=NUMBERS, 
+          fun=lambda x: lax.reduce_window(x, np.zeros((), x.dtype), lax.add, (1, 2), (1, 1), "VALID")),
+    unary("reduce_window_max", dtypes=("float32", "float64", "int32"),
+          fun=lambda x: lax.reduce_window(x, lowest(x), lax.max, (1, 2), (1, 1), "VALID")),
+    unary("reduce_window_min", dtypes=("float32", "float64", "int32"),
+          fun=lambda x: lax.reduce_window(x, highest(x), lax.min, (1, 2), (1, 1), "VALID")),
+    Row("reduce_window", lambda x: lax.reduce_window(x, np.float64(1), lambda a, b: a * b, (1, 2), (1, 1), "VALID"), [X], 1),
+    Row("select_and_scatter_add", lambda x, s: lax.select_and_scatter_add_p.bind(
+        s, x, select_prim=lax.ge_p, **WINDOW), [numbers(4, 4), numbers(4, 2)], 1, dtypes=("float32",)),
+    Row("select_and_gather_add", lambda t, x: windowed_reductions.select_and_gather_add_p.bind(
+        t, x, select_prim=lax.ge_p, **WINDOW, base_dilation=(1, 1), window_dilation=(1, 1)),
+        [numbers(4, 4, seed=2), numbers(4, 4)], 1, dtypes=("float32",)),
+    Row("select_and_scatter", lambda x, s: windowed_reductions.select_and_scatter(
+        x, lambda a, b: a > b, (1, 2), (1, 2), "VALID", s, np.float64(0), lambda a, b: a + b),
+        [numbers(4, 4), numbers(4, 2)], 0),
+    # Slices and indices
+    unary("slice", dtypes=ALL, fun=lambda x: lax.slice(x, (0, 1), (4, 3), (1, 2))),
+    Row("dynamic_slice", lambda x, i: lax.dynamic_slice(x, (0, i), (4, 2)), [X, np.int32(1)], dtypes=ALL),
+    Row("dynamic_update_slice", lambda x, u, i: lax.dynamic_update_slice(x, u, (0, i)),
+        [X, numbers(4, 2, seed=2), np.int32(1)], dtypes=ALL),
+    Row("gather", gather, [X, np.array([3, 0, 1], np.int32)], dtypes=ALL, sharded=False),
+    Row("scatter", scatter(lax.scatter), SCATTER, dtypes=ALL, sharded=False),
+    Row("scatter-add", scatter(lax.scatter_add), SCATTER, dtypes=NUMBERS, sharded=False),
+    Row("scatter-sub", scatter(lax.scatter_sub), SCATTER, dtypes=NUMBERS, sharded=False),
+    Row("scatter-mul", scatter(lax.scatter_mul), SCATTER, dtypes=NUMBERS, sharded=False),
+    Row("scatter-min", scatter(lax.scatter_min), SCATTER, dtypes=REAL, sharded=False),
+    Row("scatter-max", scatter(lax.scatter_max), SCATTER, dtypes=REAL, sharded=False),
+    # Products
+    binary("dot_general", X, numbers(3, 2, seed=1), fun=lambda x, y: lax.dot_general(x, y, (((1,), (0,)), ((), ())))),
+    Row("ragged_dot_general", lambda x, y, n: lax.ragged_dot(x, y, n),
+        [numbers(6, 3), numbers(2, 3, 2, seed=1), np.array([2, 4], np.int32)], vmap=(0, 1), sharded=False),
+    Row("conv_general_dilated", conv, [IMAGE, KERNEL], dtypes=("float32", "float64", "bfloat16")),
+    # Control flow and calls
+    Row("cond", lambda p, x: lax.cond(p, lambda x: x * 2, jnp.sin, x), [np.bool_(True), X]),
+    Row("scan", lambda c, xs: lax.scan(scan_step, c, xs), [X, numbers(3)], dtypes=INEXACT),
+    Row("while", lambda x: lax.while_loop(lambda c: c[0] < 3, lambda c: (c[0] + 1, jnp.sin(c[1])), (0, x))[1], [X],
+        modes=("fwd",)),
+    Row("jit", jax.jit(lambda x: jnp.sin(x) * 2), [X], dtypes=INEXACT),
+    Row("remat2", jax.checkpoint(lambda x: jnp.sin(jnp.sin(x))), [X]),
+    Row("custom_jvp_call", sine, [X]),
+    Row("custom_vjp_call", cosine, [X], modes=("rev",)),
+    Row("custom_vmap_call", triple, [X]),
+    Row("platform_index", lambda x: lax.platform_dependent(x, cpu=jnp.sin, default=jnp.cos), [X]),
+    Row("custom_linear_solve", lambda b: lax.custom_linear_solve(
+        lambda x: x * 3, b, lambda _, b: b / 3, symmetric=True), [X]),
+    Row("custom_root", lambda a: lax.custom_root(
+        lambda x: x**3 - a, jnp.ones_like(a), lambda f, x: jnp.cbrt(a), lambda g, y: y / g(jnp.ones_like(y))), [POSITIVE],
+        vmap=()),
+    Row("linear_call", lambda x: jax.custom_derivatives.linear_call(
+        lambda r, x: r * x, lambda r, ct: r * ct, 3.0, x), [X]),
+    # Along named axes
+    *(Row(name, fun, [X], diff, sharded=False, axis="i") for name, fun, diff in [
+        ("psum", lambda x: lax.psum(x, "i"), 2), ("pmax", lambda x: lax.pmax(x, "i"), 0),
+        ("pmin", lambda x: lax.pmin(x, "i"), 0), ("ppermute", lambda x: lax.ppermute(x, "i", [(0, 1), (1, 2), (2, 3), (3, 0)]), 2),
+        ("all_gather", lambda x: lax.all_gather(x, "i"), 2), ("reduce_scatter", lambda x: lax.psum_scatter(jnp.tile(x, 4).reshape(4, 3), "i"), 2),
+        ("all_to_all", lambda x: lax.all_to_all(jnp.tile(x, 4).reshape(4, 3), "i", 0, 0), 2),
+        ("axis_index", lambda x: x * lax.axis_index("i"), 2),
+    ]),
+    # Placement and markers
+    unary("device_put", dtypes=ALL, fun=lambda x: jax.device_put(x, jax.devices()[0]), sharded=False),
+    unary("sharding_constraint", dtypes=ALL, fun=lambda x: lax.with_sharding_constraint(x, replicated()), sharded=False),
+    unary("composite", dtypes=FLOATS, fun=lax.composite(lambda x: jnp.sin(x) * 2, "my.op"), diff=0),
+    # Random numbers
+    Row("rng_uniform", lambda x: 0 * lax.rng_uniform(np.float64(0), np.float64(1), (4, 3)) + x, [X], 0),
+    Row("threefry2x32", lambda k, x: jax.extend.random.threefry_2x32(k, x), [KEY, np.arange(6, dtype=np.uint32)], 0, vmap=(1,), sharded=False),
+    Row("rng_bit_generator", lambda k: lax.rng_bit_generator(k, (4,)), [np.arange(4, dtype=np.uint32)], 0, sharded=False,
+        vmap=()),  # a batch draws all its numbers from the first key
+    Row("random_seed", lambda s: jax.random.key_data(jax.random.key(s)), [np.int32(3)], 0),
+    Row("random_wrap", lambda k: jax.random.key_data(jax.random.wrap_key_data(k)), [KEY], 0, sharded=False),
+    Row("random_unwrap", lambda k: jax.random.key_data(jax.random.wrap_key_data(k)), [KEY], 0, sharded=False),
+    Row("random_split", lambda k: jax.random.key_data(jax.random.split(jax.random.wrap_key_data(k))), [KEY], 0, sharded=False),
+    Row("random_fold_in", lambda k, i: jax.random.key_data(jax.random.fold_in(jax.random.wrap_key_data(k), i)),
+        [KEY, np.uint32(5)], 0, sharded=False),
+    Row("random_clone", lambda k: jax.random.key_data(jax.random.clone(jax.random.wrap_key_data(k))), [KEY], 0, sharded=False),
+    Row("random_bits", lambda k: jax.random.bits(jax.random.wrap_key_data(k), (3,)), [KEY], 0, sharded=False),
+    Row("random_gamma", lambda k, a: jax.random.gamma(jax.random.wrap_key_data(k), a), [KEY, POSITIVE], 0, sharded=False),
+    # Linear algebra
+    Row("cholesky", lambda x: lax.linalg.cholesky(x, symmetrize_input=True), [SYMMETRIC], dtypes=("float32", "complex64"), sharded=False),
+    Row("triangular_solve", lambda a, b: lax.linalg.triangular_solve(a, b, left_side=True, lower=True),
+        [np.tril(SYMMETRIC), numbers(3, 2)], dtypes=("float32", "complex64"), sharded=False),
+]  # fmt: skip
+ROWS = [row for row in ROWS if row is not None]
+
+
+def lowest(x):
+    return np.array(-np.inf if jnp.issubdtype(x.dtype, np.floating) else np.iinfo(x.dtype).min, x.dtype)
+
+
+def highest(x):
+    return np.array(np.inf if jnp.issubdtype(x.dtype, np.floating) else np.iinfo(x.dtype).max, x.dtype)
+
+
+# Not bound by themselves, and why there is no row.
+WITHOUT_ROW = {
+    "after_all": "joins tokens, which carry no values",
+    "cumulative_loop": "emitted by the lowering of cumsum and its kin, and by nothing else",
+    "custom_lin": "the linear part of a custom_vjp until it is transposed: the row of custom_vjp_call",
+    "dce_sink": "has no result",
+    "ffi_call": "needs a native function: ffi_test.py",
+    "reshard": "needs a mesh with explicit axes: explicit_sharding_test.py",
+    "stage": "is an operation only where nothing is staged: it is the identity in a jaxpr",
+    "create_token": "makes a token, which carries no value",
+}
