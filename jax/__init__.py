@@ -98,6 +98,7 @@ from jax._src.custom_derivatives import (
     custom_jvp as custom_jvp,
     custom_vjp as custom_vjp,
 )
+from jax._src.callback import pure_callback as pure_callback
 from jax._src.lib import Device as Device
 from jax._src.sharding_impls import set_mesh as set_mesh
 from jax._src.named_sharding import NamedSharding as NamedSharding
@@ -117,6 +118,7 @@ from jax._src.xla_bridge import (
     process_indices as process_indices,
 )
 from jax import numpy as _numpy_module
+from jax import debug as debug
 from jax import dtypes as dtypes
 from jax import errors as errors
 from jax import lax as lax

@@ -150,6 +150,31 @@ class CheckpointTest(jtu.JaxTestCase):
         self.assertIn("optimization_barrier", text())
         self.assertNotIn("optimization_barrier", text(prevent_cse=False))
 
+    def test_only_what_is_needed_is_stored(self):
+        f = jax.checkpoint(lambda x, y: jnp.sin(x) + y, policy=policies.nothing_saveable)
+        jaxpr = jax.make_jaxpr(jax.grad(lambda x, y: f(x, y).sum()))(np.ones(3, F), np.ones(3, F))
+        (remat,) = [e for e in jaxpr.eqns if e.primitive.name == "remat2"]
+        self.assertLen(remat.invars, 2)  # x and the cotangent, not y
+
+    def test_policies_hold_inside_jitted_functions_and_loops(self):
+        name = jax.jit(lambda x: checkpoint_name(jnp.sin(x), "kept"))
+        step = lambda c, _: (jnp.cos(name(c)), None)
+        loop = lambda x: lax.scan(step, x, None, length=4)[0]
+        policy = policies.save_only_these_names("kept")
+        for f in (lambda x: jnp.cos(name(x)), loop):
+            with self.subTest(f.__name__):
+                grad = jax.grad(jax.checkpoint(f, policy=policy))
+                self.assertAllClose(jax.jit(grad)(F(0.3)), jax.grad(f)(F(0.3)))
+        saved = jax._src.ad_checkpoint.saved_residuals(jax.checkpoint(loop, policy=policy), F(0.3))
+        self.assertIn((4,), [aval.shape for aval, _ in saved])
+
+    def test_static_arguments_by_name_and_position(self):
+        f = jax.checkpoint(lambda x, up: x * x if up else -x, static_argnames="up")
+        for call in (lambda x: f(x, True), lambda x: f(x, up=True), lambda x: f(up=True, x=x)):
+            self.assertAllClose(jax.grad(call)(F(3)), F(6))
+        g = jax.checkpoint(lambda x, scale: x * scale[0], static_argnums=1)
+        self.assertAllClose(jax.grad(g)(F(3), [5.0]), F(5))  # not hashable: traced each time
+
     def test_metadata(self):
         @jax.checkpoint
         def named(x):

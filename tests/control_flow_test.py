@@ -137,6 +137,12 @@ class CondTest(jtu.JaxTestCase):
         self.assertAllClose(jax.vmap(jax.grad(f))(x), np.array([2, 2, 0.5], F))
         self.assertAllClose(jax.jit(jax.vmap(jax.grad(f)))(x), np.array([2, 2, 0.5], F))
 
+    def test_transposition_of_batched_branches(self):
+        preds = np.array([True, False])
+        f = jax.vmap(lambda p, x: lax.cond(p, lambda x: 3 * x, lambda x: 2 * x, x), (0, 0))
+        (ct,) = jax.linear_transpose(lambda x: f(preds, x), np.ones(2, F))(np.ones(2, F))
+        self.assertArraysEqual(ct, np.array([3, 2], F))
+
     def test_switch(self):
         branches = [jnp.sin, jnp.cos, lambda x: x * x]
         for i in range(-2, 5):

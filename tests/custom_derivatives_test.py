@@ -150,6 +150,21 @@ class CustomJvpTest(jtu.JaxTestCase):
             (a, b), (da, db) = jax.jvp(g, (x,), (x + 1,))
             self.assertAllClose((a, b, da, db), (x, x * 0, x + 1, x + 1))
 
+    def test_eager_calls_run_the_function(self):
+        f = jax.custom_jvp(lambda x, y=2.0: {"product": x * y})
+        with self.assertRaisesRegex(AttributeError, "No JVP defined"):
+            f(x1)
+        f.defjvp(lambda p, t: (f(*p), {"product": t[0]}))
+        x = jnp.ones(3)
+        for args in ((x,), (x, 2.0), (x, jnp.float32(2)), (np.ones(3, F),)):
+            self.assertArraysEqual(f(*args)["product"], np.full(3, 2, F))
+        with self.assertRaisesRegex(TypeError, "not a valid JAX type"):
+            f("text", 2)
+        leaked = []
+        jax.jit(lambda x: leaked.append(x))(x)
+        with self.assertRaises(jax.errors.UnexpectedTracerError):
+            f(leaked[0])
+
     def test_methods(self):
         class Model:
             def __init__(self, k):
@@ -222,6 +237,16 @@ class CustomVjpTest(jtu.JaxTestCase):
         f.defvjp(lambda x: (f(x), None), lambda _, ct: (ct,))
         grad = jax.grad(lambda x: f(x).astype(F) + x)(x1)
         self.assertAllClose(grad, F(2))
+
+    def test_cotangents_get_the_type_of_the_argument(self):
+        for ct in (3, np.int8(3), np.float16(3), True, np.float64(3)):
+            f = jax.custom_vjp(lambda x: x)
+            f.defvjp(lambda x: (x, None), lambda _, g, ct=ct: (ct,))
+            for grad in (jax.grad(f), jax.jit(jax.grad(f))):
+                self.assertArraysEqual(grad(x1), F(ct))
+        f.defvjp(lambda x: (x, None), lambda _, g: (3j,))
+        with self.assertRaisesRegex(ValueError, "expected float32.* but got complex64"):
+            jax.grad(f)(x1)
 
     def test_none_stands_for_zeros(self):
         f = jax.custom_vjp(lambda d, y: d["a"] * y)

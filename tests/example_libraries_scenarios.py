@@ -145,7 +145,6 @@ add(
     jaxpr=lambda: str(jax.make_jaxpr(lambda x: scale(x, k=3, name="b"))(v)),
     text=lambda: composite_text(functools.partial(scale, k=3, name="b"), v),
     tree=lambda: jax.jit(lax.composite(lambda t: {"a": t["b"], "c": (1.0,)}, "c.d"))({"b": v}),
-    twice=lambda: composite_text(lambda x: scale(scale(x)), v),
     inner_jit=lambda: composite_text(lax.composite(jax.jit(jnp.sin), "a.b"), v),
     constant=lambda: lax.composite(lambda x: x + v, "a.b")(v),
     jvp=lambda: jax.jvp(scale, (v,), (v,)),

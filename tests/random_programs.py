@@ -76,7 +76,9 @@ def _function(rng, depth):
         lambda: _custom_vjp(f),
         lambda: jax.jit(lambda x: jax.checkpoint(g)(f(x))),
         lambda: lambda x: lax.map(lambda s: _total(f(lax.broadcast(s, (3,)))), x),
-        lambda: lambda x: jax.vmap(lambda i: lax.switch(i, [f, g], x))(np.array([1, 0]))[seed_bit(c)],
+        lambda: (
+            lambda x: jax.vmap(lambda i: lax.switch(i, [f, g], x))(np.array([1, 0]))[seed_bit(c)]
+        ),
         lambda: jax.checkpoint(f, policy=lambda prim, *_, **__: prim.name in ("sin", "scan")),
         lambda: lambda x: _closing_over(f, lax.sin(x))(x),
         lambda: jax.custom_gradient(lambda x: (f(x), lambda ct: jax.vjp(f, x)[1](ct)[0])),
@@ -84,7 +86,9 @@ def _function(rng, depth):
             lambda x: jax.linear_transpose(lambda t: jax.jvp(f, (x,), (t,))[1], x)(lax.cos(x))[0]
         ),
         lambda: lambda x: lax.associative_scan(lax.mul, lax.expand_dims(f(x), (1,)))[:, 0],
-        lambda: lambda x: jax.jit(lambda tree: tree["a"] + f(tree["b"][0]))({"a": g(x), "b": (x, None)}),
+        lambda: (
+            lambda x: jax.jit(lambda tree: tree["a"] + f(tree["b"][0]))({"a": g(x), "b": (x, None)})
+        ),
     ]
     return makers[rng.randint(len(makers))]()
 

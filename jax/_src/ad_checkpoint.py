@@ -433,9 +433,10 @@ def _split(closed: ClosedJaxpr, nonzeros: tuple, policy: Callable | None) -> _Sp
         [*plan.arrived, *jaxpr.invars, *linear.invars[len(residuals) :]],
         [_rename(v, env) for v in linear.outvars],
         eqns,
-        core.join_effects(*[eqn.effects for eqn in eqns]),
+        core.no_effects,
         closed.debug_info.with_unknown_names(),
     )
+    tangent.effects = core.effects_of_eqns(tangent.constvars, tangent.invars, eqns)
     m = len(plan.saved)
     kept = [False] * (m + n) + [True] * (len(tangent.invars) - m - n)
     tangent, used = pe.dce_jaxpr(tangent, [True] * len(tangent.outvars), kept)
@@ -479,7 +480,11 @@ class _Plan:
 
     def add(self, eqns: Sequence[JaxprEqn]) -> None:
         for eqn in eqns:
-            if self.policy is None:
+            if eqn.effects and _uses_ref_once(eqn):
+                self.first.append(eqn)
+                self.saved.extend(eqn.outvars)
+                self.arrived.extend(eqn.outvars)
+            elif self.policy is None:
                 self.first.append(eqn)
                 self.again.append(eqn)
             elif eqn.primitive is scan_p:
@@ -543,9 +548,17 @@ class _Plan:
 
 
 def _with_eqns(jaxpr: Jaxpr, eqns: list[JaxprEqn], **changes) -> Jaxpr:
-    effects = core.join_effects(*[eqn.effects for eqn in eqns])
     info = jaxpr.debug_info.with_unknown_names()
-    return jaxpr.replace(eqns=eqns, effects=effects, debug_info=info, **changes)
+    new = jaxpr.replace(eqns=eqns, debug_info=info, **changes)
+    new.effects = core.effects_of_eqns(new.constvars, new.invars, eqns)
+    return new
+
+
+def _uses_ref_once(eqn: JaxprEqn) -> bool:
+    """Whether a reference is used that must not see an operation again."""
+    return not eqn.primitive.ref_boundary and any(
+        type(v.aval) is core.AbstractRef and v.aval.kind is not None for v in eqn.invars
+    )
 
 
 def _transfer(v: Var, kind: str, to: Var | None = None) -> tuple[Var, JaxprEqn]:

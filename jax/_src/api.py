@@ -228,8 +228,8 @@ def named_scope(name: str):
     """
     if not isinstance(name, str):
         raise TypeError("named_scope name argument must be a string.")
-    with source_info_util.extend_name_stack(name):
-        yield name
+    with source_info_util.extend_name_stack(name) as name_stack:
+        yield name_stack
 
 
 def named_call(fun: Callable, *, name: str | None = None) -> Callable:

@@ -408,7 +408,13 @@ class TraceTable(dict):
 
 
 def trace_table(fun: Callable) -> TraceTable:
-    """The traces of `fun`, forgotten with it: they must not hold on to it."""
+    """The traces of `fun`, forgotten with it: they must not hold on to it.
+
+    A function whose traces do hold on to it has them as its attribute (see `with_own_traces`).
+    """
+    own = getattr(fun, "_own_traces", None)
+    if type(own) is TraceTable:
+        return own
     try:
         with _lock:
             table = _traces_by_function.get(fun)
@@ -419,6 +425,13 @@ def trace_table(fun: Callable) -> TraceTable:
         table = TraceTable()
         _other_traces.add(table)
         return table
+
+
+def with_own_traces(fun: Callable) -> Callable:
+    """Let `fun`, a function made here, hold its traces itself, so that both can go together."""
+    fun._own_traces = TraceTable()
+    _other_traces.add(fun._own_traces)
+    return fun
 
 
 def clear_trace_tables() -> None:

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from jax._src import config, core, dtypes, literals, sharding_impls
+from jax._src import api_util, config, core, dtypes, literals, sharding_impls
 from jax._src.abstract_arrays import array_types
 from jax._src.array_impl import (
     ArrayImpl,
@@ -85,6 +85,14 @@ def _compile_primitive(primitive: Primitive, params: dict[str, Any]) -> Callable
 
     run.__name__ = run.__qualname__ = primitive.name
     run._apply_primitive = True  # type: ignore[attr-defined]
+    owner = next(iter(core.jaxprs_in_params(params)), None)
+    if owner is not None:  # the program goes when the jaxpr goes
+        key = (apply_primitive, primitive, tuple(params.items()))
+        call = owner._cache.get(key)
+        if call is None:
+            run = api_util.with_own_traces(run)
+            call = owner._cache[key] = jit_hook(run, primitive.name)
+        return call
     call = jit_hook(run, primitive.name)
     if params:
         cache = primitive.eager_cache
@@ -158,12 +166,17 @@ class RuntimeTokenSet(threading.local):
         self.output_runtime_tokens = {}
 
     def block_until_ready(self) -> None:
-        """Wait for all programs with effects."""
-        for token in list(self.current_tokens.values()):
-            token.block_until_ready()
-        for token in list(self.output_runtime_tokens.values()):
-            token.block_until_ready()
-        self.clear()
+        """Wait for all programs with effects; raises the first error of theirs."""
+        tokens = [*self.current_tokens.values(), *self.output_runtime_tokens.values()]
+        self.clear()  # also where one has failed: later programs have nothing to do with it
+        failure = None
+        for token in tokens:
+            try:
+                token.block_until_ready()
+            except Exception as err:
+                failure = failure or err
+        if failure is not None:
+            raise failure
 
 
 def _replicate(value: Any, devices: Sequence[Device]) -> ArrayImpl:

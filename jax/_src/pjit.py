@@ -363,6 +363,8 @@ def _cpp_callable(state: _Jit):
 
 def _cpp_cache(state: _Jit):
     """Compiled programs of equal functions and options are shared."""
+    if hasattr(state.fun, "_own_traces"):
+        return _jax.PjitFunctionCache(4096)
     try:
         with _lock:
             caches = _cpp_caches.setdefault(state.fun, {})

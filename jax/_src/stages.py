@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 import numpy as np
 
 from jax._src import config, core, tree_util
-from jax._src.core import typeof
+from jax._src.api_util import shaped_abstractify
 from jax._src.tree_util import (
     equality_errors_pytreedef,
     keystr,
@@ -108,7 +108,7 @@ class Traced(_Stage):
         n = len(consts)
         donated = params["donated_invars"][n:]
         self.args_info = tree_unflatten(
-            in_tree, [ArgInfo(typeof(x), d) for x, d in zip(flat, donated)]
+            in_tree, [ArgInfo(shaped_abstractify(x), d) for x, d in zip(flat, donated)]
         )
         self.fun_name = params["name"]
 

@@ -109,9 +109,14 @@ def _signature_differences(now: Any, before: Any) -> list[str]:
             f" {before.static_arg_names}"
         ]
     if now.static_args != before.static_args:
+        if len(now.static_args) != len(before.static_args):
+            given, old_given = list(now.static_args), list(before.static_args)
+            return [f"different static arguments: now {given} and before {old_given}"]
+        names = [f" for {name!r}" for name in now.static_arg_names]
+        names = [""] * (len(now.static_args) - len(names)) + names
         changed = [
-            f"* now {new!r} and before {old!r}"
-            for new, old in zip(now.static_args, before.static_args)
+            f"* now {new!r} and before {old!r}{name}"
+            for new, old, name in zip(now.static_args, before.static_args, names)
             if new != old
         ]
         return ["different static arguments:", *changed]

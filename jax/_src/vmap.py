@@ -8,7 +8,7 @@ import numpy as np
 from jax._src import api_util, core, traceback_util
 from jax._src.api_util import check_callable, flatten_axes, flatten_fun
 from jax._src.core import typeof
-from jax._src.interpreters import batching
+from jax._src.interpreters import batching, partial_eval as pe
 from jax._src.lax.control_flow.scan import vmap_hook
 from jax._src.tree_util import (
     generate_key_paths,
@@ -91,6 +91,9 @@ def vmap(
             None if a is None else a + np.ndim(x) if a < 0 else a
             for a, x in zip(in_axes_flat, flat)
         ]
+        if any([isinstance(x, core.Ref) for x in flat]):
+            names = api_util.arg_names_thunk(fun, in_tree)
+            pe.check_ref_aliasing("vmap", fun, flat, (), names)
         flat_fun, out_tree = flatten_fun(fun, in_tree)
         mesh_axis = batching.mapped_mesh_axis(flat, in_axes_flat)
         axis_data = batching.AxisData(name, size, spmd, mesh_axis)

@@ -20,6 +20,7 @@ from jax._src.interpreters.mlir import (
     dense_int_array as dense_int_array,
     dense_int_elements as dense_int_elements,
     dtype_to_ir_type as dtype_to_ir_type,
+    emit_python_callback as emit_python_callback,
     flatten_ir_types as flatten_ir_types,
     flatten_ir_values as flatten_ir_values,
     i32_attr as i32_attr,

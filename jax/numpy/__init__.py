@@ -455,7 +455,12 @@ _LAZY = {
 }
 
 
+_LAZY_MODULES = frozenset({"fft", "linalg"})
+
+
 def __getattr__(name):
+    if name in _LAZY_MODULES:
+        return _import_module(f"jax.numpy.{name}")
     module = _LAZY.get(name)
     if module is None:
         raise AttributeError(f"module 'jax.numpy' has no attribute {name!r}")
@@ -464,4 +469,4 @@ def __getattr__(name):
 
 
 def __dir__():
-    return sorted({*globals(), *_LAZY})
+    return sorted({*globals(), *_LAZY, *_LAZY_MODULES})

@@ -122,6 +122,11 @@ class CustomFunction:
                 for x in tree_leaves(out):
                     typeof(x)
             return out
+        if not self.ready:
+            rule = self.kind.removeprefix("custom_")
+            raise AttributeError(
+                f"No {rule.upper()} defined for {self.kind} function {fun_name(self)} using def{rule}."
+            )
         return self.bind(self._positional(args, kwargs))
 
     def bind(self, args: tuple):
@@ -178,11 +183,11 @@ class FlatFun:
       out_tree, out_avals: tree and types of the results of the last run; None before one.
     """
 
-    __slots__ = ("fun", "original", "kind", "args", "in_tree", "out_tree", "out_avals")
+    __slots__ = ("fun", "original", "kind", "in_tree", "out_tree", "out_avals")
 
-    def __init__(self, kind: str, fun: Callable, original: Callable, in_tree, args: tuple):
+    def __init__(self, kind: str, fun: Callable, original: Callable, in_tree):
         self.kind, self.fun, self.original = kind, fun, original
-        self.in_tree, self.args = in_tree, args
+        self.in_tree = in_tree
         self.out_tree: Any = None
         self.out_avals: Any = None
 
@@ -194,7 +199,9 @@ class FlatFun:
 
     @property
     def debug_info(self):
-        return api_util.debug_info(f"{self.kind} fun", self.original, self.args)
+        # positions in place of the arguments: a jaxpr keeps this object, and must not keep tracers
+        args = tree_unflatten(self.in_tree, range(self.in_tree.num_leaves))
+        return api_util.debug_info(f"{self.kind} fun", self.original, args)
 
     def mismatch(self, tree, avals) -> str:
         """How results of a rule differ from those of the function, if these are known; or ''."""

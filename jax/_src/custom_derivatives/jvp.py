@@ -55,7 +55,7 @@ class custom_jvp(CustomFunction):
     """
 
     kind = "custom_jvp"
-    jvp: Callable | None = None
+    jvp: Any = None
     symbolic_zeros = False
 
     def defjvp(self, jvp: Callable, symbolic_zeros: bool = False) -> Callable:
@@ -71,7 +71,7 @@ class custom_jvp(CustomFunction):
         """
         self.jvp = jvp
         self.symbolic_zeros = symbolic_zeros
-        self.ready = True
+        self.ready = jvp is not None
         return jvp
 
     def defjvps(self, *jvps: Callable | None) -> None:
@@ -95,8 +95,6 @@ class custom_jvp(CustomFunction):
 
     def bind(self, args: tuple):
         name, jvp = fun_name(self), self.jvp
-        if jvp is None:
-            raise AttributeError(f"No JVP defined for custom_jvp function {name} using defjvp.")
         fun, dyn = self.fun, args
         if self.nondiff_argnums:
             nondiff, dyn = split_nondiff(self.nondiff_argnums, args)
@@ -105,7 +103,7 @@ class custom_jvp(CustomFunction):
             jvp = functools.partial(jvp, *nondiff)
         flat, in_tree = tree_flatten(dyn)
         check_leaves("custom_jvp", name, flat)
-        flat_fun = FlatFun("custom_jvp", fun, self.fun, in_tree, dyn)
+        flat_fun = FlatFun("custom_jvp", fun, self.fun, in_tree)
         flat_jvp = _flat_jvp(jvp, name, fun_name(self.jvp), flat_fun)
         outs = custom_jvp_call_p.bind(flat_fun, flat_jvp, *flat, symbolic_zeros=self.symbolic_zeros)
         # If the function itself did not run, its rule did.

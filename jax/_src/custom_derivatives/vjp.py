@@ -76,8 +76,8 @@ class custom_vjp(CustomFunction):
     """
 
     kind = "custom_vjp"
-    fwd: Callable | None = None
-    bwd: Callable | None = None
+    fwd: Any = None
+    bwd: Any = None
     symbolic_zeros = False
     optimize_remat = False
 
@@ -103,12 +103,10 @@ class custom_vjp(CustomFunction):
         self.bwd = bwd
         self.symbolic_zeros = symbolic_zeros
         self.optimize_remat = optimize_remat
-        self.ready = True
+        self.ready = fwd is not None and bwd is not None
 
     def bind(self, args: tuple):
         name, fun, fwd = fun_name(self), self.fun, self.fwd
-        if fwd is None or self.bwd is None:
-            raise AttributeError(f"No VJP defined for custom_vjp function {name} using defvjp.")
         nondiff, dyn = (), args
         if self.nondiff_argnums:
             nondiff, dyn = split_nondiff(self.nondiff_argnums, args)
@@ -117,7 +115,7 @@ class custom_vjp(CustomFunction):
             fun, fwd = (with_nondiff(f, self.nondiff_argnums, nondiff) for f in (fun, fwd))
         flat, in_tree = tree_flatten(dyn)
         check_leaves("custom_vjp", name, flat)
-        flat_fun = FlatFun("custom_vjp", fun, self.fun, in_tree, dyn)
+        flat_fun = FlatFun("custom_vjp", fun, self.fun, in_tree)
         flat_fwd = _flat_fwd(fwd, name, fun_name(self.fwd), flat_fun, self.symbolic_zeros)
         in_avals = [typeof(x) for x in flat]
         flat_bwd = _flat_bwd(self.bwd, nondiff, fun_name(self.bwd), in_tree, in_avals)

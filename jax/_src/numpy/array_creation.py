@@ -108,6 +108,8 @@ def _filled(name, shape, value, dtype, device, out_sharding):
     dtype = _user_dtype(dtype, name)
     if device is None and out_sharding is None:
         return lax.full(shape, value, dtype)
+    if device is not None and core.trace_ctx.trace is not core.eval_trace:
+        return _placed(name, lax.full(shape, value, dtype), device, out_sharding)
     return lax.full(shape, value, dtype, sharding=util.placement(name, device, out_sharding))
 
 
@@ -135,15 +137,20 @@ def full(
     [[1, 2], [1, 2]]
     """
     check_arraylike("full", fill_value)
+    if dtype is not None:
+        dtype = dtypes.check_and_canonicalize_user_dtype(dtype, "full")
     shape = canonicalize_shape(shape)
     if np.ndim(util.lower_jax_array(fill_value)) == 0:
-        sharding = util.placement("full", device, out_sharding)
-        return lax.full(shape, util.lower_jax_array(fill_value), dtype, sharding=sharding)
+        fill_value = util.lower_jax_array(fill_value)
+        if device is None or core.trace_ctx.trace is core.eval_trace:
+            sharding = util.placement("full", device, out_sharding)
+            return lax.full(shape, fill_value, dtype, sharding=sharding)
     out = util._broadcast_to(asarray(fill_value, dtype=dtype), shape)
     return _placed("full", out, device, out_sharding)
 
 
 def _placed(name, x, device, out_sharding):
+    """`x` on the device or with the sharding that is asked for, which need not be part of its type."""
     util.check_one_placement(name, device, out_sharding)
     if device is None and out_sharding is None:
         return x
@@ -238,9 +245,8 @@ def _filled_like(name, a, value, dtype, shape, device, out_sharding):
     if shape is not None:
         shape = canonicalize_shape(shape)
     if device is not None and core.trace_ctx.trace is not core.eval_trace:
-        # A device is no part of the type of what is traced.
-        util.check_one_placement(name, device, out_sharding)
-        return device_put(_filled_like(name, a, value, dtype, shape, None, None), device)
+        out = _filled_like(name, a, value, dtype, shape, None, None)
+        return _placed(name, out, device, out_sharding)
     sharding = util.placement(name, device, out_sharding)
     if type(value) in (int, float, complex, bool):
         return lax.full_like(a, value, dtype, shape, sharding=sharding)

@@ -196,7 +196,7 @@ def piecewise(x: ArrayLike, condlist: Any, funclist: Sequence[Any], *args: Any, 
         raise ValueError(
             f"with {nc} condition(s), either {nc} or {nc + 1} functions are expected; got {nf}"
         )
-    out = _piece(functions[0], x, args, kw)
+    out = util._broadcast_to(_piece(functions[0], x, args, kw), x.shape)
     for condition, fun in zip(list(condlist), functions[1:]):
         out = util._where(condition, _piece(fun, x, args, kw), out)
     return out
@@ -398,7 +398,7 @@ def argwhere(a: ArrayLike, *, size: int | None = None, fill_value: Any = None) -
     found = nonzero(a if a.ndim else ravel(a), size=size, fill_value=fill_value)
     if not a.ndim:
         return lax.full((found[0].shape[0], 0), 0, found[0].dtype)
-    return lax.stack(found, 1)
+    return lax.stack(util.promote_dtypes(*found), 1)
 
 
 # ---------------------------------------------------------------------------------------------------

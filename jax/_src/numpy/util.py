@@ -15,6 +15,7 @@ from jax._src.core import ShapedArray
 from jax._src.lax import lax
 from jax._src.lib import Device
 from jax._src.library_jit import inline_jit
+from jax._src.sharding import Sharding
 from jax._src.sharding_impls import canonicalize_sharding
 from jax._src.typing import ArrayLike, DTypeLike
 from jax._src.util import set_module
@@ -424,4 +425,11 @@ def placement(fun_name: str, device: Any, out_sharding: Any) -> Any:
     check_one_placement(fun_name, device, out_sharding)
     if device is None:
         return canonicalize_sharding(out_sharding, fun_name)
-    return device_sharding(device) if isinstance(device, Device) else device
+    if isinstance(device, Device):
+        return device_sharding(device)
+    if not isinstance(device, Sharding):
+        raise TypeError(
+            f"{fun_name}: device must be a jax.Device or a jax.sharding.Sharding, got {device!r} of type"
+            f" {type(device).__name__}"
+        )
+    return device

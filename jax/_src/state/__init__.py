@@ -17,6 +17,7 @@ from jax._src.state import (
     discharge_rules as discharge_rules,
     indexing as indexing,
     primitives as primitives,
+    rules as rules,
     types as types,
 )
 from jax._src.state.types import (

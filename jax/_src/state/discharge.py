@@ -27,7 +27,7 @@ from jax._src.core import (
 from jax._src.device_transfer import device_put
 from jax._src.interpreters import partial_eval as pe
 from jax._src.memory import MemorySpace
-from jax._src.state import primitives as prims
+from jax._src.state import primitives as prims, rules as _rules
 from jax._src.tree_util import tree_flatten, tree_unflatten, treedef_tuple
 
 traceback_util.register_exclusion(__file__)
@@ -110,6 +110,7 @@ def _discharged(
         return [*outs, *[env[closed.jaxpr.invars[i]] for i in finals]]
 
     jaxpr, _, consts = pe.trace_to_jaxpr_dynamic(run, in_avals, closed.debug_info)
+    jaxpr, _ = pe.dce_jaxpr(jaxpr, [True] * len(jaxpr.outvars), True)
     return ClosedJaxpr(jaxpr, consts)
 
 

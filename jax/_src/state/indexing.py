@@ -329,8 +329,8 @@ def _convert(entry: Any, size: int, index: Any) -> Any:
         ) from None
     if not dtypes.issubdtype(aval.dtype, np.integer):
         raise TypeError(
-            f"Indexer must have integer or boolean type, got indexer with type {aval.str_short()}, in "
-            f"the index {index}"
+            f"an index of a reference must be an integer, a slice, or an array of integers or booleans; got "
+            f"the type {aval.str_short()} in the index {index}"
         )
     if isinstance(entry, np.ndarray) and not entry.ndim:
         entry = entry[()]

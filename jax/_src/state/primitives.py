@@ -1,10 +1,7 @@
 """The operations on references, with their rules.
 
-Each is one statement with its rules beside it. Lowering has none: programs are discharged of references
-before (`jax._src.state.discharge`), where `discharge` rules say what becomes of an operation.
-
-Tangents of references are references. In reverse mode so are their cotangents: a read adds to it, a write
-takes what is there and leaves zeros.
+What transformations do with reading and writing is in `jax._src.state.rules`. There are no lowerings:
+programs are discharged of references before (`jax._src.state.discharge`).
 """
 
 from __future__ import annotations
@@ -14,7 +11,15 @@ from typing import Any
 
 import numpy as np
 
-from jax._src import ad_util, core, dispatch, dtypes, pretty_printer as pp, traceback_util
+from jax._src import (
+    ad_util,
+    core,
+    dispatch,
+    dtypes,
+    pretty_printer as pp,
+    source_info_util,
+    traceback_util,
+)
 from jax._src.ad_util import Zero
 from jax._src.core import (
     AbstractRef,
@@ -46,7 +51,7 @@ from jax._src.tree_util import tree_flatten, tree_unflatten
 
 traceback_util.register_exclusion(__file__)
 
-_NO_GRAD = "no_grad_no_remat"
+NO_GRAD = "no_grad_no_remat"
 
 # Views of arrays
 
@@ -226,8 +231,8 @@ def new_ref(init_val: Any, *, memory_space: Any = None, kind: str | None = None)
         ) from None
     if type(aval) is AbstractRef:
         raise TypeError(f"new_ref takes an array, got a reference of type {aval}: pass ref[...]")
-    if kind not in (None, _NO_GRAD):
-        raise ValueError(f"kind must be None or {_NO_GRAD!r}, got {kind!r}")
+    if kind not in (None, NO_GRAD):
+        raise ValueError(f"kind must be None or {NO_GRAD!r}, got {kind!r}")
     return new_ref_p.bind(init_val, memory_space=memory_space, kind=kind)
 
 
@@ -300,6 +305,8 @@ def _new_ref_impl(x: Any, *, memory_space: Any, kind: Any) -> Ref:
 
 
 def _copied(x: Any) -> Any:
+    if isinstance(typeof(x).dtype, dtypes.ExtendedDType):
+        return lax.copy_p.bind(x)
     return dispatch.device_put_value(x, None, dispatch.ALWAYS_COPY)
 
 
@@ -315,7 +322,7 @@ def _new_ref_types(aval: Any, *, memory_space: Any, kind: Any) -> Any:
 def _new_ref_jvp(primals: Any, tangents: Any, **params: Any) -> Any:
     (x,), (t,) = primals, tangents
     ref = new_ref_p.bind(x, **params)
-    if params["kind"] == _NO_GRAD or not _has_tangent(t):
+    if params["kind"] == NO_GRAD or not _has_tangent(t):
         return ref, ad.zero_of(ref)
     return ref, new_ref_p.bind(ad.instantiate_zeros(t), **params)
 
@@ -330,11 +337,19 @@ def _new_ref_linearize(primals: Any, tangents: Any, **params: Any) -> Any:
     tape = trace_ctx.trace
     with core.set_current_trace(tape.parent):  # type: ignore[attr-defined]
         ref = new_ref_p.bind(x, **params)
-        if params["kind"] == _NO_GRAD or not _has_tangent(t):
+        if params["kind"] == NO_GRAD or not _has_tangent(t):
             return ref, ad.zero_of(ref)
-        t = ad.instantiate_zeros(t)
     # On the tape whatever the tangent is: linear values may be written later.
-    return ref, tape.record_eqn(new_ref_p, [t], params)  # type: ignore[attr-defined]
+    return ref, _recorded(tape, new_ref_p, [t], params, ref)
+
+
+def _recorded(tape: Any, primitive: Primitive, inputs: Any, params: Any, ref: Any) -> Any:
+    """The tangent of a new reference, made by an operation on the tape."""
+    out = ad.TapeTracer(tape, typeof(ref).to_tangent_aval(), tape.num_slots)
+    tape.num_slots += 1
+    source_info = source_info_util.current()
+    tape.eqns.append(ad.TapeEqn(primitive, inputs, params, [out], source_info))
+    return out
 
 
 def _new_ref_batch(axis_data: Any, args: Any, dims: Any, **params: Any) -> Any:
@@ -377,7 +392,7 @@ def _empty_ref_linearize(primals: Any, tangents: Any, *, ty: Any, memory_space: 
     if tangent.dtype == dtypes.float0:
         return ref, ad.zero_of(ref)
     params = dict(ty=tangent, memory_space=memory_space)
-    return ref, tape.record_eqn(empty_ref_p, [], params)  # type: ignore[attr-defined]
+    return ref, _recorded(tape, empty_ref_p, [], params, ref)
 
 
 def _empty_ref_batch(axis_data: Any, args: Any, dims: Any, *, ty: Any, memory_space: Any) -> Any:
@@ -581,266 +596,6 @@ def _addupdate_types(ref_aval: Any, val: Any, *idx: Any, tree: Any) -> Any:
 def _addupdate_impl(ref: Any, value: Any, *idx: Any, tree: Any) -> Any:
     _write(ref, value, idx, tree, "addupdate")
     return []
-
-
-# Derivatives
-
-
-def _get_jvp(primals: Any, tangents: Any, *, tree: Any) -> Any:
-    ref, *idx = primals
-    out = get_p.bind(ref, *idx, tree=tree)
-    t = tangents[0]
-    return out, ad.zero_of(out) if type(t) is Zero else get_p.bind(t, *idx, tree=tree)
-
-
-def _check_no_tangent(ref: Any, t: Any, what: str) -> None:
-    if type(t) is not Zero and typeof(ref).kind != _NO_GRAD:  # type: ignore[attr-defined]
-        raise ValueError(
-            f"performing {what} operation with a differentiated value on a non-differentiated array "
-            f"reference of type {typeof(ref)}. Move the array reference to be an argument of the "
-            "differentiated function? Or write jax.lax.stop_gradient of the value, or make the reference "
-            f"with kind={_NO_GRAD!r}."
-        )
-
-
-def _swap_jvp(primals: Any, tangents: Any, *, tree: Any) -> Any:
-    ref, val, *idx = primals
-    t_ref, t_val, *_ = tangents
-    if type(t_ref) is Zero:
-        _check_no_tangent(ref, t_val, "a set/swap")
-        out = swap_p.bind(ref, val, *idx, tree=tree)
-        return out, ad.zero_of(out)
-    out = swap_p.bind(ref, val, *idx, tree=tree)
-    return out, swap_p.bind(t_ref, ad.instantiate_zeros(t_val), *idx, tree=tree)
-
-
-def _addupdate_jvp(primals: Any, tangents: Any, *, tree: Any) -> Any:
-    ref, val, *idx = primals
-    t_ref, t_val, *_ = tangents
-    if type(t_ref) is Zero:
-        _check_no_tangent(ref, t_val, "an addupdate")
-    addupdate_p.bind(ref, val, *idx, tree=tree)
-    if type(t_ref) is not Zero and type(t_val) is not Zero:
-        addupdate_p.bind(t_ref, t_val, *idx, tree=tree)
-    return [], []
-
-
-get_p.jvp = _get_jvp
-swap_p.jvp = _swap_jvp
-addupdate_p.jvp = _addupdate_jvp
-
-
-# Transposes: `rule(ct_ref, ct, *args, **params)`, where `ct_ref(make)` is the cotangent of the reference: a
-# reference, or None if there is none yet; with `make` it is made. They give the cotangent of the value.
-
-
-def _new_ref_transpose(ct_ref: Any, ct: Any, x: Any, **params: Any) -> Any:
-    acc = ct_ref(False)
-    return None if acc is None else freeze_p.bind(acc)
-
-
-def _get_transpose(ct_ref: Any, ct: Any, ref: Any, *idx: Any, tree: Any) -> Any:
-    if type(ct) is not Zero:
-        addupdate_p.bind(ct_ref(True), ct, *idx, tree=tree)
-
-
-def _swap_transpose(ct_ref: Any, ct: Any, ref: Any, val: Any, *idx: Any, tree: Any) -> Any:
-    acc = ct_ref(type(ct) is not Zero)
-    if acc is None:
-        return None
-    if type(ct) is Zero:
-        ct = Zero(ct.aval.strip_weak_type())
-    return swap_p.bind(acc, ad.instantiate_zeros(ct), *idx, tree=tree)
-
-
-def _addupdate_transpose(ct_ref: Any, ct: Any, ref: Any, val: Any, *idx: Any, tree: Any) -> Any:
-    acc = ct_ref(False)
-    return None if acc is None else get_p.bind(acc, *idx, tree=tree)
-
-
-def _freeze_transpose(ct_ref: Any, ct: Any, ref: Any) -> Any:
-    if type(ct) is not Zero:
-        addupdate_p.bind(ct_ref(True), ct, tree=_whole)
-
-
-_whole = tree_flatten(())[1]
-new_ref_p.ref_transpose = _new_ref_transpose
-empty_ref_p.ref_transpose = lambda ct_ref, ct, **params: None
-get_p.ref_transpose = _get_transpose
-swap_p.ref_transpose = _swap_transpose
-addupdate_p.ref_transpose = _addupdate_transpose
-freeze_p.ref_transpose = _freeze_transpose
-free_ref_p.ref_transpose = lambda ct_ref, ct, ref: None
-
-# Batching
-
-
-def _lifted(tree: Any, idx: Sequence[Any], dim: int) -> tuple[list[Any], int] | None:
-    """The transforms of a batch of arrays, and where the batch dimension gets; None if they have no form."""
-    out: list[Any] = []
-    for t in tree_unflatten(tree, idx):
-        if type(t) is NDIndexer:
-            shape = list(t.shape)
-            indices = list(t.indices)
-            places = [i for i, e in enumerate(indices) if type(e) is not Slice and np.ndim(e)]
-            if places and places[0] < dim <= places[-1]:
-                return None
-            slices_before = sum(type(e) is Slice for e in indices[:dim])
-            shape.insert(dim, 1)  # the size of the batch; see `_with_size`
-            indices.insert(dim, None)
-            out.append(_PendingIndexer(indices, shape, t.int_indexer_shape, dim))
-            if places and (places[-1] - places[0] != len(places) - 1 or places[0] < dim):
-                slices_before += len(t.int_indexer_shape)  # the arrays' dimensions come before
-            dim = slices_before
-        elif type(t) is TransposeTransform:
-            out.append(TransposeTransform((dim, *[p + (p >= dim) for p in t.permutation])))
-            dim = 0
-        elif type(t) is ReshapeTransform and dim == 0:
-            out.append(t)
-        elif type(t) is BitcastTransform and dim == 0:
-            out.append(t)
-        else:
-            return None
-    return out, dim
-
-
-class _PendingIndexer:
-    """An indexer but for the size of the batch."""
-
-    __slots__ = ("indices", "shape", "int_shape", "dim")
-
-    def __init__(self, indices: Any, shape: Any, int_shape: Any, dim: int):
-        self.indices, self.shape, self.int_shape, self.dim = indices, shape, int_shape, dim
-
-    def with_size(self, size: int) -> NDIndexer:
-        self.shape[self.dim] = size
-        self.indices[self.dim] = Slice(0, size)
-        return NDIndexer(self.indices, self.shape, self.int_shape)
-
-
-def _batched_transforms(tree: Any, idx: Any, dim: int, size: int) -> Any:
-    lifted = _lifted(tree, idx, dim)
-    if lifted is None:
-        return None
-    transforms, out_dim = lifted
-    done: list[Any] = []
-    for t in transforms:
-        if type(t) is _PendingIndexer:
-            t = t.with_size(size)
-        elif type(t) is ReshapeTransform:
-            t = ReshapeTransform((size, *t.shape), (size, *t.own_shape))
-        done.append(t)
-    flat, new_tree = tree_flatten(tuple(done))
-    return flat, new_tree, out_dim
-
-
-def _run_batched(axis_data: Any, fun: Callable[..., Any], args: Any, dims: Any) -> Any:
-    return batching.batch(lambda *xs: [fun(*xs)], axis_data, dims, [0])(*args)[0]
-
-
-def _get_batch(axis_data: Any, args: Any, dims: Any, *, tree: Any) -> Any:
-    ref, *idx = args
-    dim, *idx_dims = dims
-    if all(d is None for d in dims):
-        return get_p.bind(*args, tree=tree), None
-    if all(d is None for d in idx_dims):
-        lifted = _batched_transforms(tree, idx, dim, axis_data.size)
-        if lifted is not None:
-            flat, new_tree, out_dim = lifted
-            return get_p.bind(ref, *flat, tree=new_tree), out_dim
-    x = get_p.bind(ref, tree=_whole)
-    fun = lambda x, *idx: apply_transforms(x, tree_unflatten(tree, idx))
-    return _run_batched(axis_data, fun, [x, *idx], dims), 0
-
-
-def _raise_unbatched(ref: Any, what: str) -> None:
-    raise ValueError(
-        f"performing {what} operation with vmapped value on an unbatched array reference of type "
-        f"{typeof(ref)}. Move the array reference to be an argument to the vmapped function?"
-    )
-
-
-def _write_batch(primitive: Primitive, what: str, axis_data: Any, args: Any, dims: Any, tree: Any):
-    ref, val, *idx = args
-    dim, val_dim, *idx_dims = dims
-    if dim is None:
-        _raise_unbatched(ref, what)
-    size = axis_data.size
-    if all(d is None for d in idx_dims):
-        lifted = _batched_transforms(tree, idx, dim, size)
-        if lifted is not None:
-            flat, new_tree, out_dim = lifted
-            if val_dim is None:
-                val = batching.broadcast(val, size, out_dim)
-            else:
-                val = batching.moveaxis(val, val_dim, out_dim)
-            return primitive.bind(ref, val, *flat, tree=new_tree), out_dim
-    # The whole batch is read, changed and written.
-    x = get_p.bind(ref, tree=_whole)
-    accumulate = primitive is addupdate_p
-
-    def change(x, val, *idx):
-        return update_view(x, tree_unflatten(tree, idx), val, accumulate)
-
-    new = _run_batched(axis_data, change, [x, val, *idx], [dim, val_dim, *idx_dims])
-    swap_p.bind(ref, batching.moveaxis(new, 0, dim), tree=_whole)
-    if accumulate:
-        return [], 0
-    old = lambda x, *idx: apply_transforms(x, tree_unflatten(tree, idx))
-    return _run_batched(axis_data, old, [x, *idx], [dim, *idx_dims]), 0
-
-
-def _swap_batch(axis_data: Any, args: Any, dims: Any, *, tree: Any) -> Any:
-    return _write_batch(swap_p, "a set/swap", axis_data, args, dims, tree)
-
-
-def _addupdate_batch(axis_data: Any, args: Any, dims: Any, *, tree: Any) -> Any:
-    return _write_batch(addupdate_p, "an addupdate", axis_data, args, dims, tree)
-
-
-get_p.axis_batch = _get_batch
-swap_p.axis_batch = _swap_batch
-addupdate_p.axis_batch = _addupdate_batch
-
-# Printing
-
-
-def _view_doc(context: Any, ref: Any, transforms: Sequence[Any]) -> Any:
-    doc = pp.text(core.pp_var(ref, context))
-    if not transforms:
-        return doc + pp.text("[...]")
-    for t in transforms:
-        doc = doc + t.pretty_print(context)
-    return doc if type(transforms[-1]) is NDIndexer else doc + pp.text("[...]")
-
-
-def _get_pp(eqn: Any, context: Any, settings: Any) -> Any:
-    ref, *idx = eqn.invars
-    lhs = core.pp_vars(eqn.outvars, context, print_shapes=settings.print_shapes)
-    view = _view_doc(context, ref, tree_unflatten(eqn.params["tree"], idx))
-    return pp.concat([lhs, pp.text(" <- "), view])
-
-
-def _swap_pp(eqn: Any, context: Any, settings: Any) -> Any:
-    (out,) = eqn.outvars
-    ref, val, *idx = eqn.invars
-    view = _view_doc(context, ref, tree_unflatten(eqn.params["tree"], idx))
-    value = pp.text(core.pp_var(val, context))
-    if type(out) is core.DropVar or context.var_names[out] == "_":
-        return pp.concat([view, pp.text(" <- "), value])
-    lhs = core.pp_vars([out], context, print_shapes=settings.print_shapes)
-    return pp.concat([lhs, pp.text(", "), view, pp.text(" <- "), view, pp.text(", "), value])
-
-
-def _addupdate_pp(eqn: Any, context: Any, settings: Any) -> Any:
-    ref, val, *idx = eqn.invars
-    view = _view_doc(context, ref, tree_unflatten(eqn.params["tree"], idx))
-    return pp.concat([view, pp.text(" += "), pp.text(core.pp_var(val, context))])
-
-
-get_p.pp = _get_pp
-swap_p.pp = _swap_pp
-addupdate_p.pp = _addupdate_pp
 
 
 def get_ref_and_transforms(ref_or_view: Any, idx: Any, function_name: str) -> Any:

@@ -37,7 +37,7 @@ class TapeEqn:
         source_info: Any,
     ) -> None:
         self.primitive = primitive
-        self.inputs = inputs  # TapeTracers of this tape, and residual values
+        self.inputs = inputs  # TapeTracers of this tape, residual values; of new references `Zero`
         self.params = params
         self.outs = outs
         self.source_info = source_info
@@ -232,7 +232,11 @@ class Linearized:
         slots: list[Any] = list(tangents) + [None] * (tape.num_slots - len(self.in_avals))
         for eqn in tape.eqns:
             args = [
-                slots[x.index] if type(x) is TapeTracer and x._trace is tape else x
+                slots[x.index]
+                if type(x) is TapeTracer and x._trace is tape
+                else zeros_like_aval(x.aval)
+                if type(x) is Zero
+                else x
                 for x in eqn.inputs
             ]
             out = eqn.primitive.bind(*args, **eqn.params)
@@ -275,7 +279,7 @@ class Linearized:
         def atom(x: Any) -> Any:
             if type(x) is TapeTracer and x._trace is tape:
                 return vars_[x.index]
-            return builder.to_atom(x)
+            return builder.to_atom(_zero_literal(x) if type(x) is Zero else x)
 
         for eqn in kept:
             for o in eqn.outs:
@@ -286,7 +290,7 @@ class Linearized:
                     [vars_[o.index] for o in eqn.outs],
                     eqn.primitive,
                     eqn.params,
-                    eqn.primitive.eval_types([typeof(x) for x in eqn.inputs], eqn.params)[1]
+                    eqn.primitive.eval_types([_type_of(x) for x in eqn.inputs], eqn.params)[1]
                     if eqn.primitive.effectful_abstract_eval
                     else core.no_effects,
                     eqn.source_info,
@@ -315,6 +319,10 @@ def _ct_aval(aval: AbstractValue) -> AbstractValue:
 def _ct_value(ct: Any, aval: AbstractValue) -> Any:
     """A cotangent; that of a reference is what it holds at first."""
     return ct[...] if type(aval) is core.AbstractRef else ct
+
+
+def _type_of(x: Any) -> AbstractValue:
+    return x.aval if type(x) is Zero else typeof(x)
 
 
 def _is_live(x: Any, tape: TapeTrace, live: list[bool]) -> bool:

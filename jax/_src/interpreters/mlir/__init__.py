@@ -5,6 +5,7 @@ called with a `LoweringRuleContext`, its operands as IR values and its parameter
 at the insertion point.
 """
 
+from jax._src.interpreters.mlir.callbacks import emit_python_callback as emit_python_callback
 from jax._src.interpreters.mlir.constants import (
     ConstantHandler as ConstantHandler,
     dense_bool_array as dense_bool_array,

@@ -388,9 +388,12 @@ class _LoweredFunction:
     def trace(self, avals: Sequence[Any], params: dict[str, Any]) -> core.ClosedJaxpr:
         fun, multiple_results = self.fun, self.multiple_results
         key: Any
+        # What is made for a jaxpr goes when the jaxpr goes.
+        owner = next(iter(core.jaxprs_in_params(params)), None)
+        traces: dict[Any, Any] = self.traces if owner is None else owner._cache
         try:
-            key = (tuple(avals), tuple(params.items()), config.trace_context())
-            closed = self.traces.get(key)
+            key = (self, tuple(avals), tuple(params.items()), config.trace_context())
+            closed = traces.get(key)
         except TypeError:  # a parameter that cannot be hashed
             key = closed = None
         if closed is None:
@@ -404,9 +407,9 @@ class _LoweredFunction:
                 jaxpr, _, consts = pe.trace_to_jaxpr_dynamic(flat_fun, avals, info)
             closed = core.ClosedJaxpr(jaxpr, consts)
             if key is not None:
-                if len(self.traces) >= _MAX_CACHED_TRACES:
-                    self.traces.clear()
-                self.traces[key] = closed
+                if owner is None and len(traces) >= _MAX_CACHED_TRACES:
+                    traces.clear()
+                traces[key] = closed
         return closed
 
 

@@ -220,6 +220,11 @@ _PARAM_NAMES = (
 _param_names: dict[core.Primitive, tuple[tuple[str, ...], tuple[str, ...]]] = {}
 
 
+def ignore_shardings_of(primitive: core.Primitive) -> None:
+    """Lets shardings in the parameters of a primitive have no say in where programs run."""
+    _param_names[primitive] = ((), ())
+
+
 def _interesting_params(eqn: Any) -> tuple[tuple[str, ...], tuple[str, ...]]:
     names = _param_names.get(eqn.primitive)
     if names is None:

@@ -87,6 +87,7 @@ def def_compiled_impl(primitive: core.Primitive, name: str, one_by_one: Callable
             run = lambda *args: primitive.bind(
                 *(args if pattern is None else [args[i] for i in pattern]), **params
             )
+            run = api_util.with_own_traces(run)
             call = cache[key] = dispatch.jit_hook(run, primitive.name)
         return call(*args)
 

@@ -15,6 +15,7 @@ from jax._src.lax import rules
 from jax._src.lax.lax.shape import broadcast_in_dim
 from jax._src.lax.rules import ZERO, standard_primitive
 from jax._src.lib.mlir.dialects import hlo
+from jax._src.mesh import Mesh
 from jax._src.named_sharding import NamedSharding
 from jax._src.sharding import Sharding
 from jax._src.sharding_impls import canonicalize_sharding
@@ -62,7 +63,7 @@ def full(
         if not shape:
             return scalar if isinstance(scalar, Array) else hooks.to_array(scalar)
         return broadcast_in_dim(scalar, shape, ())
-    if _is_auto(sharding) and not isinstance(scalar, core.Tracer):
+    if not isinstance(scalar, core.Tracer) and (_is_auto(sharding) or _is_placed_now(sharding)):
         return _place(scalar, shape, dtype, sharding)
     return broadcast_in_dim(scalar, shape, (), out_sharding=sharding)
 
@@ -123,6 +124,17 @@ def _is_auto(sharding: Any) -> bool:
         return False
     return not isinstance(sharding, NamedSharding) or not (
         sharding.mesh._any_axis_explicit or sharding.mesh._any_axis_manual
+    )
+
+
+def _is_placed_now(sharding: Any) -> bool:
+    """Whether a sharding names devices, and no function is being traced whose context names them."""
+    return (
+        core.trace_ctx.trace is core.eval_trace
+        and isinstance(sharding, NamedSharding)
+        and not sharding.mesh._any_axis_manual
+        and not sharding.mesh.empty
+        and isinstance(sharding.mesh, Mesh)
     )
 
 

@@ -13,6 +13,7 @@ import numpy as np
 
 from jax._src import config, core, dtypes
 from jax._src.array import ArrayImpl
+from jax._src.explicit_sharding import auto_axes
 from jax._src.lax import lax, slicing
 from jax._src.lax.slicing import GatherDimensionNumbers, GatherScatterMode
 from jax._src.lax.slicing.gathers import default_fill_value
@@ -34,6 +35,7 @@ from jax._src.numpy.indexing.parse import (
     is_eager_array,
     parse_index,
 )
+from jax._src.sharding_impls import canonicalize_sharding
 
 _PROMISE = GatherScatterMode.PROMISE_IN_BOUNDS
 _trace_ctx = core.trace_ctx
@@ -103,11 +105,11 @@ def rewriting_take(
     entries = parse_index(idx, arr.shape, normalize_indices)
     if gather_mode is _PROMISE and config.check_static_indices.value:
         _check_static_indices(entries, arr.shape, normalize_indices)
-    if out_sharding is not None:
-        return _take_with_sharding(
-            arr, entries, gather_mode, fill_value, indices_are_sorted, unique_indices, out_sharding
-        )
     flags = (gather_mode, fill_value, bool(indices_are_sorted), bool(unique_indices))
+    if out_sharding is not None:
+        sharding = canonicalize_sharding(out_sharding, "x.at[...].get")
+        skeleton, leaves = split(entries, arr.shape)
+        return auto_axes(_program(skeleton, flags), out_sharding=sharding)(arr, *leaves)
     if is_eager_array(arr):
         if not _changes(arr.shape, entries):
             return arr
@@ -198,12 +200,6 @@ def _changes(shape, entries) -> bool:
         elif kind in (INT, DYN, ARR, FLAG, NEW):
             return True
     return False
-
-
-def _take_with_sharding(x, entries, mode, fill_value, is_sorted, unique, out_sharding):
-    raise NotImplementedError(
-        "out_sharding of an indexed get() is not supported yet: use jax.sharding.reshard on the result"
-    )
 
 
 # ---------------------------------------------------------------------------------------------------

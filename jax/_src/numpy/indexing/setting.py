@@ -11,6 +11,7 @@ import numpy as np
 from jax._src import config, core, dtypes
 from jax._src.array import ArrayImpl
 from jax._src.basearray import Array
+from jax._src.explicit_sharding import auto_axes
 from jax._src.lax import lax, slicing
 from jax._src.lax.slicing import GatherScatterMode, ScatterDimensionNumbers
 from jax._src.library_jit import inline_jit
@@ -18,6 +19,7 @@ from jax._src.numpy.array_constructors import asarray
 from jax._src.numpy.indexing.getting import join, split
 from jax._src.numpy.indexing.lower import make_plan
 from jax._src.numpy.indexing.parse import ARR, DYN, FLAG, GAP, INT, NEW, SLICE, parse_index
+from jax._src.sharding_impls import canonicalize_sharding
 
 _trace_ctx = core.trace_ctx
 _eval_trace = core.eval_trace
@@ -58,12 +60,13 @@ def scatter_update(
     scatter_mode = _DROP if mode is None else GatherScatterMode.from_any(mode)
     if type(y) is not ArrayImpl or y.dtype != x.dtype:
         y = checked_values(x, y)
-    if out_sharding is not None:
-        raise NotImplementedError(
-            "out_sharding of an indexed update is not supported yet: use jax.sharding.reshard on the result"
-        )
     entries = parse_index(idx, x.shape, normalize_indices)
     flags = (bool(indices_are_sorted), bool(unique_indices), scatter_mode)
+    if out_sharding is not None:
+        sharding = canonicalize_sharding(out_sharding, "x.at[...].set")
+        skeleton, leaves = split(entries, x.shape)
+        program = _program(scatter_op, skeleton, flags)
+        return auto_axes(program, out_sharding=sharding)(x, y, *leaves)
     if compiled and type(x) is ArrayImpl and _trace_ctx.trace is _eval_trace:
         skeleton, leaves = split(entries, x.shape)
         return _program(scatter_op, skeleton, flags)(x, y, *leaves)

@@ -1,0 +1,221 @@
+"""Calls of Python functions on the host, from lowered modules."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from jax._src import config, core, lib
+from jax._src.interpreters.mlir.context import LoweringRuleContext
+from jax._src.interpreters.mlir.custom_call import custom_call
+from jax._src.interpreters.mlir.shardings import (
+    is_single_device,
+    set_sharding,
+    wrap_with_sharding_op,
+)
+from jax._src.interpreters.mlir.types import aval_to_ir_type, token_type
+from jax._src.lib.mlir import ir
+from jax._src.named_sharding import SdyArray, SdyDim
+from jax._src.sharding_impls import (
+    SdyArrayList,
+    SingleDeviceSharding,
+    SPMDAxisContext,
+    replicated_hlo_sharding,
+)
+
+# The calling convention is the same on all: an index into the callbacks of the executable.
+_TARGETS = {"cpu": "cpu", "cuda": "gpu", "rocm": "gpu"}
+
+
+def emit_python_callback(
+    ctx: LoweringRuleContext,
+    callback: Callable[..., Sequence[Any]],
+    token: Any,
+    operands: Sequence[Any],
+    operand_avals: Sequence[core.AbstractValue],
+    result_avals: Sequence[core.AbstractValue],
+    *,
+    has_side_effect: bool,
+    returns_token: bool = True,
+    partitioned: bool = False,
+    sharding: SingleDeviceSharding | None = None,
+) -> tuple[Sequence[Any], Any, Any]:
+    """Calls `callback` when the program gets there.
+
+    Args:
+      callback: takes NumPy arrays, which are valid during the call only; gives a sequence of arrays.
+      token: a token value that orders the call, or None.
+      operands: IR values of types `operand_avals`.
+      result_avals: types of what the callback gives.
+      has_side_effect: whether it is called even if nothing uses its results.
+      returns_token: whether there is a token after the call; only if there is one before.
+      partitioned: whether each device calls it with its shards. There can be no results then.
+      sharding: the device that calls it, in a program for several; the first one if it is None.
+
+    Returns:
+      IR values of the results, the token after the call, and the function that the program calls.
+
+    Raises:
+      NotImplementedError: the module is for several platforms, or for one without callbacks.
+      ValueError: there are results of a partitioned callback.
+    """
+    module_ctx = ctx.module_context
+    platforms = module_ctx.platforms
+    if len(platforms) != 1 or platforms[0] not in _TARGETS:
+        raise NotImplementedError(
+            f"Python callbacks can be lowered for one of the platforms {', '.join(_TARGETS)}, not for "
+            f"{', '.join(platforms)}."
+        )
+    if partitioned and result_avals:
+        raise ValueError("A partitioned callback, which every device calls, cannot return values.")
+    operand_avals = [core.physical_aval(a) for a in operand_avals]
+    result_avals = [core.physical_aval(a) for a in result_avals]
+    operand_layouts = [_row_major(a) for a in operand_avals]
+    result_layouts = [_row_major(a) for a in result_avals]
+    result_types = [aval_to_ir_type(a) for a in result_avals]
+    ordered = token is not None
+    if ordered:
+        operands = [token, *operands]
+        operand_layouts = [(), *operand_layouts]
+        if returns_token:
+            result_types = [token_type(), *result_types]
+            result_layouts = [(), *result_layouts]
+
+    call_on_host = _checked(
+        callback, result_types_of(result_avals), ordered, ordered and returns_token
+    )
+    index = len(module_ctx.host_callbacks)
+    module_ctx.add_host_callback(call_on_host)
+
+    u64 = ir.IntegerType.get_unsigned(64)
+    kind = "partitioned_python" if partitioned else "python"
+    op = custom_call(
+        f"xla_ffi_{kind}_{_TARGETS[platforms[0]]}_callback",
+        result_types=result_types,
+        operands=operands,
+        backend_config={"index": ir.IntegerAttr.get(u64, index)},
+        has_side_effect=has_side_effect,
+        api_version=4,
+        operand_layouts=operand_layouts,
+        result_layouts=result_layouts,
+    )
+    where = _sharding_of_call(ctx, sharding, max(1, len(result_types)))
+    if where is not None:
+        set_sharding(module_ctx, op, where)
+    results = list(op.results)
+    if ordered and returns_token:
+        token, *results = results
+    if where is not None:  # the other devices have no results: they get those of the one
+        results = [
+            wrap_with_sharding_op(ctx, r, a, _replicated(a)) for r, a in zip(results, result_avals)
+        ]
+    return results, token, call_on_host
+
+
+def _row_major(aval: core.AbstractValue) -> tuple[int, ...]:
+    return tuple(range(aval.ndim - 1, -1, -1))
+
+
+def _checked(
+    callback: Callable[..., Sequence[Any]],
+    expected: Sequence[tuple[Any, Any, bool]],
+    token_in: bool,
+    token_out: bool,
+) -> Callable[..., Any]:
+    """What the runtime calls: takes and gives None for tokens, and types what the callback gives."""
+
+    def call_on_host(*args: Any) -> Any:
+        outs = as_results(callback(*args[token_in:]), expected)
+        return (None, *outs) if token_out else outs
+
+    return call_on_host
+
+
+def result_types_of(avals: Sequence[core.AbstractValue]) -> list[tuple[Any, Any, bool]]:
+    """Shapes and dtypes for `as_results`, and whether 64-bit values may be given for 32-bit ones."""
+    x64 = config.enable_x64.value  # now: the callback may run on another thread
+    return [(a.shape, a.dtype, not x64) for a in avals]
+
+
+_NARROW = {"float64": "float32", "int64": "int32", "uint64": "uint32", "complex128": "complex64"}
+
+
+def as_results(outs: Sequence[Any], expected: Sequence[tuple[Any, Any, bool]]) -> tuple[Any, ...]:
+    """What a callback gives as NumPy arrays of the shapes and dtypes of its results.
+
+    Raises:
+      RuntimeError: it has other shapes or dtypes, or more or fewer leaves.
+      TypeError: it is not made of numbers.
+    """
+    if len(outs) != len(expected):
+        raise RuntimeError(
+            f"Mismatched number of outputs from callback. Expected: {len(expected)}, Actual: "
+            f"{len(outs)}. It must return a tree of arrays like result_shape_dtypes."
+        )
+    arrays = []
+    for i, (out, (shape, dtype, narrow)) in enumerate(zip(outs, expected)):
+        array = np.asarray(out)
+        if array.dtype.kind in "OSUMm":
+            raise TypeError(
+                f"The callback returned {out!r} (return value #{i}), which is no array."
+            )
+        if narrow and array.dtype.name in _NARROW:
+            array = array.astype(_NARROW[array.dtype.name])
+        if array.shape != shape:
+            raise RuntimeError(
+                f"Incorrect output shape for return value #{i}: Expected: {shape}, Actual: "
+                f"{array.shape}"
+            )
+        if array.dtype != dtype:
+            raise RuntimeError(
+                f"Incorrect output dtype for return value #{i}: Expected: {dtype}, Actual: "
+                f"{array.dtype}"
+            )
+        arrays.append(array)
+    return tuple(arrays)
+
+
+def _sharding_of_call(
+    ctx: LoweringRuleContext, sharding: SingleDeviceSharding | None, num_results: int
+) -> Any:
+    """One device for the call, in programs for several."""
+    axis_context = ctx.module_context.axis_context
+    if is_single_device(ctx.module_context):
+        return None
+    if isinstance(axis_context, SPMDAxisContext) and axis_context.manual_axes:
+        return None  # every device runs this part of the program by itself
+    device = 0
+    if sharding is not None:
+        (wanted,) = sharding.device_set
+        assignment = getattr(axis_context, "device_assignment", None)
+        if assignment is None or wanted not in assignment:
+            raise ValueError(
+                f"The callback is to run on {wanted}, which is not one of the devices of the program: "
+                f"{assignment}"
+            )
+        device = assignment.index(wanted)
+    if config.use_shardy_partitioner.value:
+        one = SdyArray(mesh_shape=(), dim_shardings=(), logical_device_ids=(device,))
+        return SdyArrayList((one,) * num_results)
+    proto = lib._hlo.OpSharding()
+    proto.type = lib._hlo.OpSharding.Type.MAXIMAL
+    proto.tile_assignment_dimensions = [1]
+    proto.tile_assignment_devices = [device]
+    if num_results == 1:
+        return proto
+    return _tuple_of(proto, num_results)
+
+
+def _replicated(aval: core.AbstractValue) -> Any:
+    if config.use_shardy_partitioner.value:
+        return SdyArray(mesh_shape=None, dim_shardings=(SdyDim((), False),) * aval.ndim)
+    return replicated_hlo_sharding().to_proto()
+
+
+def _tuple_of(proto: Any, n: int) -> Any:
+    out = lib._hlo.OpSharding()
+    out.type = lib._hlo.OpSharding.Type.TUPLE
+    out.tuple_shardings = [proto] * n
+    return out
