@@ -15,6 +15,8 @@ import jax.numpy as jnp
 from jax import lax
 from jax._src import ad_checkpoint, ad_util
 from jax._src.lax import lax as lax_internal, windowed_reductions
+from jax._src.lax.linalg.qr import geqp3, geqrf
+from jax.lax import linalg
 
 FLOATS = ("float16", "bfloat16", "float32", "float64")
 COMPLEX = ("complex64", "complex128")
@@ -80,6 +82,7 @@ FRACTION = numbers(4, 3, low=0.1, high=0.9)
 I, J = ints(4, 3, low=1), ints(4, 3, low=1, seed=1)
 B = bools(4, 3)
 SYMMETRIC = numbers(3, 3) + numbers(3, 3).T + 4 * np.eye(3)
+UPPER = np.triu(numbers(3, 3)) + np.diag([1.0, 2.0, 4.0])
 KEY = np.array([1, 2], np.uint32)
 
 
@@ -97,6 +100,19 @@ def compare(name, fun=None):
 
 def bitwise(name, fun=None):
     return Row(name, fun, [I, J], 0, dtypes=INTS)
+
+
+def matrix(name, fun, args, diff=2, dtypes=("float32", "complex64"), **options):
+    return Row(name, fun, args, diff, dtypes=dtypes, sharded=False, **options)
+
+
+def of_eigenvectors(v, w):
+    """Without the signs, which are not determined."""
+    return w, v @ jnp.diag(w**2) @ v.T.conj()
+
+
+def of_singular_vectors(u, s, vh):
+    return s, (u * s**2) @ vh
 
 
 def scan_step(c, x):
@@ -265,6 +281,8 @@ ROWS = [
     binary("dot_general", X, numbers(3, 2, seed=1), fun=lambda x, y: lax.dot_general(x, y, (((1,), (0,)), ((), ())))),
     Row("ragged_dot_general", lambda x, y, n: lax.ragged_dot(x, y, n),
         [numbers(6, 3), numbers(2, 3, 2, seed=1), np.array([2, 4], np.int32)], vmap=(0, 1), sharded=False),
+    Row("scaled_dot", lambda x, y, a: lax.scaled_dot(x, y, lhs_scale=a, preferred_element_type=np.float32),
+        [numbers(2, 4), numbers(4, 3), POSITIVE[:2, :2]], 0, dtypes=("float32", "bfloat16"), sharded=False),
     Row("conv_general_dilated", conv, [IMAGE, KERNEL], dtypes=("float32", "float64", "bfloat16")),
     # Control flow and calls
     Row("cond", lambda p, x: lax.cond(p, lambda x: x * 2, jnp.sin, x), [np.bool_(True), X]),
@@ -295,7 +313,8 @@ ROWS = [
     # Placement and markers
     unary("device_put", dtypes=ALL, fun=lambda x: jax.device_put(x, jax.devices()[0]), sharded=False),
     unary("sharding_constraint", dtypes=ALL, fun=lambda x: lax.with_sharding_constraint(x, replicated()), sharded=False),
-    unary("composite", dtypes=FLOATS, fun=lax.composite(lambda x: jnp.sin(x) * 2, "my.op"), diff=0),
+    unary("composite", dtypes=FLOATS, fun=lax.composite(lambda x: jnp.sin(x) * 2, "my.op"), diff=0,
+          vmap=()),  # opaque on purpose
     # Random numbers
     Row("rng_uniform", lambda x: 0 * lax.rng_uniform(np.float64(0), np.float64(1), (4, 3)) + x, [X], 0),
     Row("threefry2x32", lambda k, x: jax.extend.random.threefry_2x32(k, x), [KEY, np.arange(6, dtype=np.uint32)], 0, vmap=(1,), sharded=False),
@@ -311,19 +330,42 @@ ROWS = [
     Row("random_bits", lambda k: jax.random.bits(jax.random.wrap_key_data(k), (3,)), [KEY], 0, sharded=False),
     Row("random_gamma", lambda k, a: jax.random.gamma(jax.random.wrap_key_data(k), a), [KEY, POSITIVE], 0, sharded=False),
     # Linear algebra
-    Row("cholesky", lambda x: lax.linalg.cholesky(x, symmetrize_input=True), [SYMMETRIC], dtypes=("float32", "complex64"), sharded=False),
-    Row("triangular_solve", lambda a, b: lax.linalg.triangular_solve(a, b, left_side=True, lower=True),
-        [np.tril(SYMMETRIC), numbers(3, 2)], dtypes=("float32", "complex64"), sharded=False),
+    matrix("cholesky", linalg.cholesky, [SYMMETRIC]),
+    matrix("cholesky_update", linalg.cholesky_update, [np.triu(SYMMETRIC), numbers(3)], 0, dtypes=("float32",)),
+    matrix("triangular_solve", lambda a, b: linalg.triangular_solve(a, b, left_side=True, lower=True),
+           [np.tril(SYMMETRIC), numbers(3, 2)]),
+    matrix("lu", lambda x: linalg.lu(x)[0], [SYMMETRIC]),
+    matrix("lu_pivots_to_permutation", lambda p: linalg.lu_pivots_to_permutation(p, 3), [np.array([1, 2, 2], np.int32)], 0, dtypes=()),
+    matrix("qr", lambda x: linalg.qr(x, full_matrices=False), [numbers(4, 3)]),
+    matrix("geqrf", geqrf, [numbers(4, 3)], 0),
+    matrix("geqp3", geqp3, [numbers(4, 3), np.zeros(3, np.int32)], 0),
+    matrix("householder_product", linalg.householder_product, [numbers(4, 3), FRACTION[0]], 0),
+    matrix("ormqr", linalg.ormqr, [numbers(4, 3), FRACTION[0], numbers(4, 2, seed=1)], 0),
+    matrix("eigh", lambda x: of_eigenvectors(*linalg.eigh(x)), [SYMMETRIC]),
+    matrix("eig", lambda x: linalg.eig(x, compute_left_eigenvectors=False, compute_right_eigenvectors=False), [UPPER], 1),
+    matrix("svd", lambda x: of_singular_vectors(*linalg.svd(x, full_matrices=False)), [numbers(4, 3)]),
+    matrix("hessenberg", linalg.hessenberg, [SYMMETRIC], 0),
+    matrix("schur", linalg.schur, [UPPER], 0),
+    matrix("tridiagonal", linalg.tridiagonal, [SYMMETRIC], 0),
+    matrix("tridiagonal_solve", linalg.tridiagonal_solve,
+           [np.array([0, 0.3, 0.5]), np.array([2.0, 3.0, 2.5]), np.array([0.4, 0.2, 0.0]), numbers(3, 2)]),
+    matrix("symmetric_product", lambda a, c: linalg.symmetric_product(a, c, beta=0.5, symmetrize_output=True),
+           [numbers(3, 2), SYMMETRIC], dtypes=("float32",)),
+    unary("fft", X + 1j * Y, COMPLEX, fun=lambda x: lax.fft(x, lax.FftType.FFT, (3,)), sharded=False),
 ]  # fmt: skip
 ROWS = [row for row in ROWS if row is not None]
 
 
 def lowest(x):
-    return np.array(-np.inf if jnp.issubdtype(x.dtype, np.floating) else np.iinfo(x.dtype).min, x.dtype)
+    return np.array(
+        -np.inf if jnp.issubdtype(x.dtype, np.floating) else np.iinfo(x.dtype).min, x.dtype
+    )
 
 
 def highest(x):
-    return np.array(np.inf if jnp.issubdtype(x.dtype, np.floating) else np.iinfo(x.dtype).max, x.dtype)
+    return np.array(
+        np.inf if jnp.issubdtype(x.dtype, np.floating) else np.iinfo(x.dtype).max, x.dtype
+    )
 
 
 # Not bound by themselves, and why there is no row.
@@ -333,6 +375,15 @@ WITHOUT_ROW = {
     "custom_lin": "the linear part of a custom_vjp until it is transposed: the row of custom_vjp_call",
     "dce_sink": "has no result",
     "ffi_call": "needs a native function: ffi_test.py",
+    **dict.fromkeys(
+        ("debug_callback", "debug_print", "io_callback", "pure_callback", "inspect_sharding"),
+        "call Python functions: callback_test.py",
+    ),
+    **dict.fromkeys(
+        ("addupdate", "empty_ref", "free_ref", "freeze", "get", "new_ref", "run_state", "swap"),
+        "read and write mutable arrays: ref_test.py",
+    ),
+    "pvary": "needs the axes of a shard_map",
     "reshard": "needs a mesh with explicit axes: explicit_sharding_test.py",
     "stage": "is an operation only where nothing is staged: it is the identity in a jaxpr",
     "create_token": "makes a token, which carries no value",

@@ -127,7 +127,9 @@ def test_derivatives(row: Row):
     jtu.check_grads(jax.jit(f), xs, order=row.diff, modes=row.modes, atol=2e-4, rtol=2e-4)
     if "fwd" not in row.modes:
         return
-    tangents = [np.cos(np.arange(x.size) + i).reshape(x.shape).astype(x.dtype) for i, x in enumerate(xs)]
+    tangents = [
+        np.cos(np.arange(x.size) + i).reshape(x.shape).astype(x.dtype) for i, x in enumerate(xs)
+    ]
     out, out_tangent = jax.jvp(f, xs, tangents)
     linear_out, f_lin = jax.linearize(f, *xs)
     assert_close(linear_out, out)
@@ -159,7 +161,10 @@ def test_vmap(row: Row):
     args = [x if a is None else np.stack([x, varied(x)], a) for x, a in zip(row.args, choices[0])]
     args = [x if a is None else np.stack([x, x], a) for x, a in zip(args, choices[-1])]
     inner = jax.vmap(row.call, choices[0])
-    each = [inner(*(x if a is None else np.take(x, i, a) for x, a in zip(args, choices[-1]))) for i in range(2)]
+    each = [
+        inner(*(x if a is None else np.take(x, i, a) for x, a in zip(args, choices[-1])))
+        for i in range(2)
+    ]
     assert_close(jax.jit(twice)(*args), jax.tree.map(lambda *xs: jnp.stack(xs), *each))
 
 
@@ -198,17 +203,23 @@ def test_explicit_sharding(row: Row):
     plain = row.call(*row.args)
     with jax.set_mesh(mesh):
         args = [
-            jax.device_put(x, NamedSharding(mesh, P("x") if np.ndim(x) and x.shape[0] % 2 == 0 else P()))
+            jax.device_put(
+                x, NamedSharding(mesh, P("x") if np.ndim(x) and x.shape[0] % 2 == 0 else P())
+            )
             for x in row.args
         ]
         types = jax.eval_shape(row.call, *args)
         out = row.call(*args)
         for x, y, t in zip(leaves(out), leaves(plain), leaves(types)):
             assert jax.typeof(x).sharding.spec == t.sharding.spec
-            assert x.sharding.spec == t.sharding.spec
+            assert [*x.sharding.spec, *[None] * (x.ndim - len(x.sharding.spec))] == [
+                *t.sharding.spec
+            ]
             np.testing.assert_allclose(np.asarray(x), np.asarray(y), rtol=1e-9, atol=1e-9)
         if row.diff and "rev" in row.modes:
             where = [i for i, x in enumerate(args) if is_inexact(x)]
-            total = lambda *xs: sum(jnp.sum(jnp.abs(y)) for y in leaves(row.call(*xs)) if is_inexact(y))
+            total = lambda *xs: sum(
+                jnp.sum(jnp.abs(y)) for y in leaves(row.call(*xs)) if is_inexact(y)
+            )
             for i, grad in zip(where, jax.jit(jax.grad(total, where))(*args)):
                 assert jax.typeof(grad).sharding.spec == jax.typeof(args[i]).sharding.spec

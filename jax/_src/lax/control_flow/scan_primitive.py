@@ -651,7 +651,8 @@ def _stack(length: int, aval):
     shape = (length, *aval.shape)
     if isinstance(aval.dtype, core.dtypes.ExtendedDType):
         return lax.empty(shape, aval.dtype)
-    stack = lax.full(shape, 0, aval.dtype)
+    sharding = None if aval._sharding is None else core.unmapped_aval(length, 0, aval).sharding
+    stack = lax.full(shape, 0, aval.dtype, sharding=sharding)
     if aval.memory_space is MemorySpace.Host:
         (stack,) = dispatch.device_put_p.bind(
             stack, devices=(aval.memory_space,), srcs=(None,), copy_semantics=(dispatch.REUSE,)
