@@ -61,6 +61,13 @@ class CacheTest(jtu.JaxTestCase):
         counts = self.counts(lambda: [jax.jit(fun)(1.0) for _ in range(5)])
         self.assertEqual(counts, (1, 1, 1))
 
+    def test_copied_attributes(self):
+        f = jax.custom_vjp(lambda x: x)
+        f.defvjp(lambda x: (x, None), lambda _, g: (3 * g,))
+        self.assertEqual(jax.jit(f)(2.0), 2.0)
+        self.assertEqual(jax.jit(functools.wraps(f)(lambda x: f(x) + 1))(2.0), 3.0)
+        self.assertEqual(jax.jit(jax.grad(f))(2.0), 3.0)
+
     def test_static_values(self):
         f = jax.jit(lambda x, n: lax.mul(x, float(n)), static_argnums=1)
         self.assertEqual(self.counts(f, 1.0, 2), (1, 1, 1))

@@ -2,10 +2,11 @@
 
 import itertools
 
-import jax
 import numpy as np
-from jax.lax import linalg
 from op_cases import Case, values
+
+import jax
+from jax.lax import linalg
 
 DTYPES = ("float32", "float64", "complex64", "complex128")
 
@@ -38,148 +39,184 @@ def projectors(w, v):
 
 def cases():
     for dtype in DTYPES:
-        x64 = dtype in ("float64", "complex128")
-        kw = dict(x64=x64, tol=1e-9 if x64 else 5e-4)
-        a = general((2, 3, 3), dtype, "a")
-        tall, wide = general((4, 3), dtype, "tall"), general((3, 4), dtype, "wide")
-        b = values((2, 3, 2), dtype, "b")
-        full = dtype in ("float32", "complex128")
-        pd = definite((2, 3, 3), dtype, "pd")
-        yield Case(f"cholesky_{dtype}", linalg.cholesky, [pd], **kw)
-        for left, lower, t, c, unit in (
-            (True, True, False, False, False),
-            (True, False, True, True, False),
-            (False, True, False, True, True),
-            (False, False, True, False, False),
-        ):
-            if not full and left:
+        yield from decompositions(dtype)
+        yield from systems(dtype)
+
+
+def make(dtype, name, fun, args, **kw):
+    """Derivatives of two dtypes, batches of one."""
+    x64 = dtype in ("float64", "complex128")
+    if dtype not in ("float32", "complex128"):
+        kw["diff"] = ""
+    if dtype != "float32":
+        kw["vmap"] = False
+    return Case(f"{name}_{dtype}", fun, args, x64=x64, tol=1e-9 if x64 else 5e-4, **kw)
+
+
+def decompositions(dtype):
+    a = general((2, 3, 3), dtype, "a")
+    tall, wide = general((4, 3), dtype, "tall"), general((3, 4), dtype, "wide")
+    yield make(dtype, "cholesky", linalg.cholesky, [definite((2, 3, 3), dtype, "pd")])
+    for name, x in (("square", a), ("tall", tall), ("wide", wide)):
+        kw = {} if name == "square" else {"vmap": False}
+        yield make(dtype, f"lu_{name}", linalg.lu, [x], **kw)
+        for pivoting, whole in itertools.product((False, True), repeat=2):
+            if pivoting and dtype != "float32":
                 continue
-
-            def solve(a, b, left=left, lower=lower, t=t, c=c, unit=unit):
-                return linalg.triangular_solve(
-                    a,
-                    b,
-                    left_side=left,
-                    lower=lower,
-                    transpose_a=t,
-                    conjugate_a=c,
-                    unit_diagonal=unit,
-                )
-
-            rhs = b if left else np.swapaxes(b, -1, -2)
-            yield Case(f"triangular_solve_{dtype}_{left}{lower}{t}{c}", solve, [a, rhs], **kw)
-            yield Case(
-                f"triangular_solve_{dtype}_{left}{lower}{t}{c}_2d", solve, [a[0], rhs[0]], **kw
+            yield make(
+                dtype,
+                f"qr_{name}_{pivoting}_{whole}",
+                lambda x, p=pivoting, w=whole: linalg.qr(x, pivoting=p, full_matrices=w),
+                [x[0] if pivoting and name == "square" else x],
+                **kw,
             )
-        yield Case(
-            f"triangular_solve_vector_{dtype}",
-            lambda a, b: linalg.triangular_solve(a, b, left_side=True, lower=True),
-            [a[0], b[0, :, 0]],
-            diff="", vmap=False, **kw,
-        )  # fmt: skip
-        for name, x in (("square", a), ("tall", tall), ("wide", wide)):
-            light = {} if full else {"vmap": False}
-            yield Case(f"lu_{name}_{dtype}", linalg.lu, [x], **kw, **light)
-            for pivoting, whole in itertools.product((False, True), repeat=2):
-                if pivoting and not full:
-                    continue
-                yield Case(
-                    f"qr_{name}_{dtype}_{pivoting}{whole}",
-                    lambda x, p=pivoting, w=whole: linalg.qr(x, pivoting=p, full_matrices=w),
-                    [x], **kw, **light,
-                )  # fmt: skip
-            yield Case(
-                f"svd_{name}_{dtype}",
-                lambda x: gauge_free(*linalg.svd(x, full_matrices=False)),
-                [x], **kw, **light,
-            )  # fmt: skip
-            yield Case(
-                f"svd_full_{name}_{dtype}",
-                lambda x: gauge_free(*linalg.svd(x, full_matrices=True)),
-                [x], diff="" if name != "square" else "both", **kw, **light,
-            )  # fmt: skip
-            yield Case(
-                f"svdvals_{name}_{dtype}",
-                lambda x: linalg.svd(x, compute_uv=False),
-                [x], **kw, **light,
-            )  # fmt: skip
-        yield Case(
-            f"svd_qr_{dtype}",
-            lambda x: gauge_free(
-                *linalg.svd(x, full_matrices=False, algorithm=linalg.SvdAlgorithm.QR)
-            ),
-            [tall], diff="", vmap=False, **kw,
-        )  # fmt: skip
-        herm = (a + np.conj(np.swapaxes(a, -1, -2))).astype(a.dtype)
-        for lower, sym in ((True, True), (False, False)):
-            yield Case(
-                f"eigh_{dtype}_{lower}",
-                lambda x, lower=lower, sym=sym: projectors(
-                    *linalg.eigh(x, lower=lower, symmetrize_input=sym)[::-1]
-                ),
-                [herm], **kw,
-            )  # fmt: skip
-        yield Case(
-            f"eig_values_{dtype}",
-            lambda x: linalg.eig(
-                x, compute_left_eigenvectors=False, compute_right_eigenvectors=False
-            ),
-            [a], **kw,
-        )  # fmt: skip
-        yield Case(f"eig_{dtype}", lambda x: linalg.eig(x, enable_eigvec_derivs=True), [a], **kw)
-        rotation = np.array([[1, -2, 0.3], [2, 1, 0.5], [0.2, 0.1, 3]]).astype(dtype)
-        yield Case(
-            f"eig_rotation_{dtype}",
-            lambda x: linalg.eig(x, enable_eigvec_derivs=True, compute_left_eigenvectors=False),
-            [rotation], vmap=False, **kw,
-        )  # fmt: skip
-        for name in ("hessenberg", "schur"):
-            yield Case(f"{name}_{dtype}", getattr(linalg, name), [a], diff="", **kw)
-        yield Case(
-            f"schur_form_{dtype}",
-            lambda x: linalg.schur(x, compute_schur_vectors=False),
-            [rotation], diff="", vmap=False, **kw,
-        )  # fmt: skip
-        for lower in (True, False):
-            yield Case(
-                f"tridiagonal_{dtype}_{lower}",
-                lambda x, lower=lower: linalg.tridiagonal(x, lower=lower),
-                [herm], diff="", **kw,
-            )  # fmt: skip
-        dl, d, du = (values((2, 3), dtype, k) for k in "ldu")
-        d = (d + 6).astype(dtype)
-        yield Case(f"tridiagonal_solve_{dtype}", linalg.tridiagonal_solve, [dl, d, du, b], **kw)
-        yield Case(
-            f"tridiagonal_solve_perturbed_{dtype}",
-            lambda *a: linalg.tridiagonal_solve(*a, perturb_singular=True),
-            [dl[0], d[0], du[0], b[0]], vmap=False, **kw,
-        )  # fmt: skip
-        taus = values((2, 3), dtype, "taus")
-        yield Case(
-            f"householder_product_{dtype}", linalg.householder_product, [a, taus], diff="", **kw
+        yield make(
+            dtype,
+            f"svd_{name}",
+            lambda x: gauge_free(*linalg.svd(x, full_matrices=False)),
+            [x],
+            **kw,
         )
-        for left, transpose in ((True, False), (False, True)):
-            yield Case(
-                f"ormqr_{dtype}_{left}",
-                lambda a, t, c, left=left, tr=transpose: linalg.ormqr(a, t, c, left=left, transpose=tr),
-                [a, taus, b if left else np.swapaxes(b, -1, -2)], diff="", **kw,
-            )  # fmt: skip
-        yield Case(
-            f"qdwh_{dtype}", lambda x: linalg.qdwh(x)[:2], [tall],
-            diff="", vmap=False, **{**kw, "tol": 1e-9 if x64 else 1e-4},
-        )  # fmt: skip
-        if dtype.startswith("float"):
-            r = np.triu(a[0]).astype(dtype)
-            yield Case(f"cholesky_update_{dtype}", linalg.cholesky_update, [r, b[0, :, 0]],
-                       diff="", vmap=False, **kw)  # fmt: skip
-            yield Case(
-                f"symmetric_product_{dtype}",
-                lambda a, c: linalg.symmetric_product(
-                    a, c, alpha=2.0, beta=3.0, symmetrize_output=True
-                ),
-                [b, herm], diff="", **kw,
-            )  # fmt: skip
+        yield make(
+            dtype,
+            f"svd_full_{name}",
+            lambda x: gauge_free(*linalg.svd(x, full_matrices=True)),
+            [x],
+            diff="",
+            vmap=False,
+        )
+    yield make(dtype, "svdvals", lambda x: linalg.svd(x, compute_uv=False), [tall])
+    by_qr = linalg.SvdAlgorithm.QR
+    yield make(
+        dtype,
+        "svd_qr",
+        lambda x: gauge_free(*linalg.svd(x, full_matrices=False, algorithm=by_qr)),
+        [tall],
+        diff="",
+        vmap=False,
+    )
+    herm = (a + np.conj(np.swapaxes(a, -1, -2))).astype(a.dtype)
+    for lower, sym in ((True, True), (False, False)):
+        yield make(
+            dtype,
+            f"eigh_{lower}",
+            lambda x, lower=lower, sym=sym: projectors(
+                *linalg.eigh(x, lower=lower, symmetrize_input=sym)[::-1]
+            ),
+            [herm],
+        )
+    yield make(
+        dtype,
+        "eig_values",
+        lambda x: linalg.eig(x, compute_left_eigenvectors=False, compute_right_eigenvectors=False),
+        [a],
+    )
+    yield make(dtype, "eig", lambda x: linalg.eig(x, enable_eigvec_derivs=True), [a])
+    rotation = np.array([[1, -2, 0.3], [2, 1, 0.5], [0.2, 0.1, 3]]).astype(dtype)
+    yield make(
+        dtype,
+        "eig_rotation",
+        lambda x: linalg.eig(x, enable_eigvec_derivs=True, compute_left_eigenvectors=False),
+        [rotation],
+        vmap=False,
+    )
+    for name in ("hessenberg", "schur"):
+        yield make(dtype, name, getattr(linalg, name), [a], diff="")
+    yield make(
+        dtype,
+        "schur_form",
+        lambda x: linalg.schur(x, compute_schur_vectors=False),
+        [rotation],
+        diff="",
+        vmap=False,
+    )
+    for lower in (True, False):
+        yield make(
+            dtype,
+            f"tridiagonal_{lower}",
+            lambda x, lower=lower: linalg.tridiagonal(x, lower=lower),
+            [herm],
+            diff="",
+        )
+    yield make(dtype, "qdwh", lambda x: linalg.qdwh(x)[:2], [tall], diff="", vmap=False)
 
+
+def systems(dtype):
+    a = general((2, 3, 3), dtype, "a")
+    b = values((2, 3, 2), dtype, "b")
+    c = np.swapaxes(b, -1, -2)
+    for left, lower, t, conj, unit in (
+        (True, True, False, False, False),
+        (True, False, True, True, False),
+        (False, True, False, True, True),
+        (False, False, True, False, False),
+    ):
+
+        def solve(a, b, left=left, lower=lower, t=t, conj=conj, unit=unit):
+            return linalg.triangular_solve(
+                a,
+                b,
+                left_side=left,
+                lower=lower,
+                transpose_a=t,
+                conjugate_a=conj,
+                unit_diagonal=unit,
+            )
+
+        rhs = b if left else c
+        yield make(dtype, f"triangular_solve_{left}{lower}{t}{conj}", solve, [a, rhs])
+        if dtype == "float32":
+            yield make(
+                dtype,
+                f"triangular_solve_2d_{left}{lower}{t}{conj}",
+                solve,
+                [a[0], rhs[0]],
+                diff="",
+            )
+    yield make(
+        dtype,
+        "triangular_solve_vector",
+        lambda a, b: linalg.triangular_solve(a, b, left_side=True, lower=True),
+        [a[0], b[0, :, 0]],
+        diff="",
+        vmap=False,
+    )
+    dl, d, du = (values((2, 3), dtype, k) for k in "ldu")
+    d = (d + 6).astype(dtype)
+    yield make(dtype, "tridiagonal_solve", linalg.tridiagonal_solve, [dl, d, du, b])
+    yield make(
+        dtype,
+        "tridiagonal_solve_perturbed",
+        lambda *args: linalg.tridiagonal_solve(*args, perturb_singular=True),
+        [dl[0], d[0], du[0], b[0]],
+        vmap=False,
+    )
+    taus = values((2, 3), dtype, "taus")
+    yield make(dtype, "householder_product", linalg.householder_product, [a, taus], diff="")
+    for left, transpose in ((True, False), (False, True)):
+        yield make(
+            dtype,
+            f"ormqr_{left}",
+            lambda a, t, c, left=left, tr=transpose: linalg.ormqr(a, t, c, left=left, transpose=tr),
+            [a, taus, b if left else c],
+            diff="",
+        )
+    if dtype.startswith("float"):
+        r = np.triu(a[0]).astype(dtype)
+        w = b[0, :, 0]
+        yield make(dtype, "cholesky_update", linalg.cholesky_update, [r, w], diff="", vmap=False)
+        yield make(
+            dtype,
+            "symmetric_product",
+            lambda a, c: linalg.symmetric_product(
+                a, c, alpha=2.0, beta=3.0, symmetrize_output=True
+            ),
+            [b, (a + np.swapaxes(a, -1, -2)).astype(dtype)],
+            diff="",
+        )
+
+
+def edges():
     # Without elements, without convergence, without an inverse
     for shape in ((0, 0), (0, 3, 3)):
         x = np.zeros(shape, np.float32)
@@ -257,4 +294,4 @@ def cases():
     yield error("svd_derivative", lambda x: jax.jvp(linalg.svd, (x,), (x,)), ones(3, 4))
 
 
-CASES = list(cases())
+CASES = [*cases(), *edges()]

@@ -159,10 +159,16 @@ def offload_dot_with_no_batch_dims(offload_src: str, offload_dst: str) -> Callab
 
 
 def save_from_both_policies(policy_1: Callable, policy_2: Callable) -> Callable:
-    """Store what either policy stores."""
+    """Store what either policy stores; they must return bools."""
 
     def policy(prim, *args, **params):
-        return policy_1(prim, *args, **params) or policy_2(prim, *args, **params)
+        first, second = policy_1(prim, *args, **params), policy_2(prim, *args, **params)
+        if not isinstance(first, bool) or not isinstance(second, bool):
+            raise ValueError(
+                "save_from_both_policies: the policies must return booleans, got "
+                f"{first} and {second}. Write a policy that decides between offloading and storing."
+            )
+        return first or second
 
     return policy
 
@@ -346,8 +352,21 @@ def _remat_jvp(primals, tangents, *, jaxpr, prevent_cse, differentiated, policy)
 remat_p.jvp = _remat_jvp
 
 
+def _check_effects(jaxpr) -> None:
+    """Raise NotImplementedError for effects that may not happen again in the backward pass."""
+    disallowed = core.remat_allowed_effects.filter_not_in(jaxpr.effects)
+    disallowed = [e for e in disallowed if not isinstance(e, core.JaxprInputEffect)]
+    if disallowed:
+        raise NotImplementedError(
+            "Effects not supported in partial-eval of `checkpoint`/`remat`: "
+            f"{', '.join(map(str, disallowed))}. The backward pass would have them a second time: move "
+            "them out of the function."
+        )
+
+
 def _remat_linearize(primals, tangents, *, jaxpr, prevent_cse, differentiated, policy):
     nonzeros = tuple([type(t) is not Zero for t in tangents])
+    _check_effects(jaxpr)
     split = _split(jaxpr, nonzeros, policy)
     n = len(jaxpr.out_avals)
     if config.log_checkpoint_residuals.value:
@@ -513,7 +532,7 @@ class _Plan:
 
     def _add_scan(self, eqn: JaxprEqn) -> None:
         """What is stored in the body of a loop is stored for each step."""
-        body = eqn.params["jaxpr"]
+        body = _inline_calls(eqn.params["jaxpr"])
         plan = _Plan(self.policy)
         plan.add(body.eqns)
         if not plan.saved:
@@ -696,26 +715,24 @@ def saved_residuals(f: Callable, *args, **kwargs) -> list[tuple[core.AbstractVal
         jaxpr, residuals = lin.to_jaxpr()
     index = {t.val: i for i, t in enumerate(tracers)}
     producers = {v: eqn for eqn in trace.eqns for v in eqn.outvars}
-    result = []
+    constants, arguments, computed = [], {}, []
     for r in residuals:
         aval = typeof(r)
-        if not isinstance(r, Tracer) or not hasattr(r, "val"):
-            result.append((aval, "from a constant"))
-        elif r.val in index:
-            result.append((aval, f"from the argument {names[index[r.val]]}"))
-        else:
-            eqn = producers.get(r.val)
-            what = f"output of {eqn.primitive.name}" if eqn is not None else "from a constant"
-            if eqn is not None and eqn.primitive is name_p:
+        val = getattr(r, "val", None) if isinstance(r, Tracer) else None
+        if val in index:
+            arguments[index[val]] = (aval, f"from the argument {names[index[val]]}")
+        elif val in producers:
+            eqn = producers[val]
+            what = f"output of {eqn.primitive.name}"
+            if eqn.primitive is name_p:
                 what = f"named '{eqn.params['name']}'"
-            if eqn is not None:
-                what += f" from {source_info_util.summarize(eqn.source_info)}"
-            result.append((aval, what))
+            elif eqn.primitive.name == "jit":
+                what = f"output of jitted function '{eqn.params['name']}'"
+            computed.append((aval, f"{what} from {source_info_util.summarize(eqn.source_info)}"))
+        else:
+            constants.append((aval, "from a constant"))
     trace.finish()
-    order = ("from a constant", "from the argument")
-    return sorted(
-        result, key=lambda r: not r[1].startswith(order[0]) and 1 + (not r[1].startswith(order[1]))
-    )
+    return [*constants, *[arguments[i] for i in sorted(arguments)], *computed]
 
 
 def print_saved_residuals(f: Callable, *args, **kwargs) -> None:

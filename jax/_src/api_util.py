@@ -402,7 +402,8 @@ _lock = threading.RLock()  # re-entrant: hashing a user's object can run anythin
 class TraceTable(dict):
     """Traces of one function, by the types of its arguments."""
 
-    __slots__ = ("__weakref__",)
+    __slots__ = ("__weakref__", "owner")
+    owner: weakref.ref[Any]  # of a table that is an attribute of its function
     __hash__ = object.__hash__
     __eq__ = object.__eq__
 
@@ -412,9 +413,12 @@ def trace_table(fun: Callable) -> TraceTable:
 
     A function whose traces do hold on to it has them as its attribute (see `with_own_traces`).
     """
-    own = getattr(fun, "_own_traces", None)
-    if type(own) is TraceTable:
-        return own
+    attributes = getattr(fun, "__dict__", None)
+    if attributes and (own := attributes.get("_own_traces")) is not None:
+        if own.owner() is fun:  # `functools.wraps` copies attributes to other functions
+            return own
+    if getattr(type(fun), "_holds_traces", False):
+        return with_own_traces(fun)._own_traces
     try:
         with _lock:
             table = _traces_by_function.get(fun)
@@ -428,9 +432,10 @@ def trace_table(fun: Callable) -> TraceTable:
 
 
 def with_own_traces(fun: Callable) -> Callable:
-    """Let `fun`, a function made here, hold its traces itself, so that both can go together."""
-    fun._own_traces = TraceTable()
-    _other_traces.add(fun._own_traces)
+    """Let `fun`, a callable of our own, hold its traces itself, so that both can go together."""
+    table = fun._own_traces = TraceTable()
+    table.owner = weakref.ref(fun)
+    _other_traces.add(table)
     return fun
 
 

@@ -247,7 +247,7 @@ class ArrayImpl:
     def addressable_shards(self) -> list[Shard]:
         self._check_if_deleted()
         sharding, shape = self._sharding, self.aval.shape
-        return [Shard(a._sharding._device, sharding, shape, a) for a in self._arrays]
+        return [Shard(a._sharding._device_assignment[0], sharding, shape, a) for a in self._arrays]
 
     @property
     def global_shards(self) -> list[Shard]:
@@ -255,7 +255,7 @@ class ArrayImpl:
         sharding = self._sharding
         if sharding.is_fully_addressable:
             return self.addressable_shards
-        data = {a._sharding._device: a for a in self._arrays}
+        data = {a._sharding._device_assignment[0]: a for a in self._arrays}
         shape = self.aval.shape
         return [Shard(d, sharding, shape, data.get(d)) for d in sharding._device_assignment]
 

@@ -46,6 +46,7 @@ class custom_vmap:
     """
 
     vmap_rule: Callable | None = None
+    _holds_traces = True  # which hold on to the function, by its rule
 
     def __init__(self, fun: Callable[..., Any]):
         check_callable(fun)

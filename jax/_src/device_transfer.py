@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from jax._src import core, tree_util, xla_bridge as xb
+from jax._src import core, dtypes, tree_util, xla_bridge as xb
 from jax._src.array_impl import ArrayImpl
 from jax._src.core import eval_trace, trace_ctx, typeof
 from jax._src.dispatch import (
@@ -214,6 +214,8 @@ def device_get(x: Any) -> Any:
 def _get(x: Any) -> Any:
     if type(x) is ArrayImpl:
         return x._value
+    if isinstance(getattr(x, "dtype", None), dtypes.ExtendedDType):
+        return x  # keys have no NumPy type
     to_array = getattr(x, "__array__", None)
     return x if to_array is None else to_array()
 

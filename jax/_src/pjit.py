@@ -363,7 +363,7 @@ def _cpp_callable(state: _Jit):
 
 def _cpp_cache(state: _Jit):
     """Compiled programs of equal functions and options are shared."""
-    if hasattr(state.fun, "_own_traces"):
+    if "_own_traces" in getattr(state.fun, "__dict__", ()):
         return _jax.PjitFunctionCache(4096)
     try:
         with _lock:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -28,18 +28,21 @@ class AbstractValue:
     has_qdd = False
 
     if TYPE_CHECKING:  # what the types of arrays have besides; code that meets others asks first
-        shape: tuple[Any, ...]
-        dtype: Any
-        weak_type: bool
 
+        @property
+        def shape(self) -> tuple[Any, ...]: ...
+        @property
+        def dtype(self) -> Any: ...
+        @property
+        def weak_type(self) -> bool: ...
         @property
         def ndim(self) -> int: ...
         @property
         def size(self) -> int: ...
         @property
         def sharding(self) -> Any: ...
-
-        _sharding: NamedSharding | None
+        @property
+        def _sharding(self) -> NamedSharding | None: ...
 
     def to_tangent_aval(self) -> AbstractValue:
         """The type of a tangent of a value of this type."""
@@ -61,10 +64,10 @@ class AbstractValue:
     def update(self, **kwargs: Any) -> AbstractValue:
         raise NotImplementedError(f"{type(self).__name__} has no fields to update")
 
-    def _getitem(self, tracer: Any, idx: Any) -> NoReturn:
+    def _getitem(self, tracer: Any, idx: Any) -> Any:
         raise TypeError(f"a value of type {self} cannot be indexed")
 
-    def _setitem(self, tracer: Any, idx: Any, value: Any) -> NoReturn:
+    def _setitem(self, tracer: Any, idx: Any, value: Any) -> None:
         raise TypeError(f"a value of type {self} does not support item assignment")
 
 

@@ -102,7 +102,7 @@ def filter_named_axis_effects(effects: Iterable[Effect], names: Any) -> Effects:
 
 def reindexed_effects(effects: Iterable[Effect], positions: Any) -> Effects:
     """`effects` where operand i is at `positions[i]` now, or no operand any longer where that is None."""
-    out = set()
+    out: set[Effect] = set()
     for e in effects:
         if isinstance(e, JaxprInputEffect):
             position = positions[e.input_index]

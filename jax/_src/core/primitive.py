@@ -63,10 +63,12 @@ class Primitive:
     )
     call_primitive = False
     map_primitive = False
-    # Of operations on references (`jax._src.state`): whether they make one; whether a jaxpr in the
-    # parameters may use some; how an application is discharged, and how it is transposed.
+    # Of operations on references (`jax._src.state`): whether transformations see applications without an
+    # operand of theirs; whether a jaxpr in the parameters may use references, and is not differentiated;
+    # how an application is discharged, and how it is transposed.
     ref_primitive = False
     ref_boundary = False
+    ref_opaque = False
     discharge: Callable[..., Any] | None = None
     ref_transpose: Callable[..., Any] | None = None
     is_effectful_fn: Callable[..., Any] | None = None

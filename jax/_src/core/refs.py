@@ -97,15 +97,15 @@ class AbstractRef(AbstractValue):
         self.kind = kind
 
     @property
-    def shape(self) -> tuple[Any, ...]:  # type: ignore[override]
+    def shape(self) -> tuple[Any, ...]:
         return self.inner_aval.shape
 
     @property
-    def dtype(self) -> Any:  # type: ignore[override]
+    def dtype(self) -> Any:
         return self.inner_aval.dtype
 
     @property
-    def weak_type(self) -> bool:  # type: ignore[override]
+    def weak_type(self) -> bool:
         return getattr(self.inner_aval, "weak_type", False)
 
     @property
@@ -151,12 +151,14 @@ class AbstractRef(AbstractValue):
     def _getitem(self, tracer: Any, idx: Any) -> Any:
         return ref_operations.get(tracer, idx)
 
-    def _setitem(self, tracer: Any, idx: Any, value: Any) -> None:  # type: ignore[override]
+    def _setitem(self, tracer: Any, idx: Any, value: Any) -> None:
         ref_operations.set(tracer, idx, value)
 
     # Types derived from it
 
-    def update(self, inner_aval: Any = None, memory_space: Any = None, kind: Any = None) -> Any:
+    def update(  # type: ignore[override]
+        self, inner_aval: Any = None, memory_space: Any = None, kind: Any = None
+    ) -> AbstractRef:
         """A copy with some fields replaced."""
         return AbstractRef(
             self.inner_aval if inner_aval is None else inner_aval,

@@ -80,6 +80,8 @@ def with_nondiff(fun: Callable, nums: Sequence[int], nondiff: Sequence[Any]) -> 
 class CustomFunction:
     """What `custom_jvp` and `custom_vjp` functions have in common."""
 
+    _holds_traces = True  # which hold on to the function, by its rules
+
     kind: str
     ready: bool  # whether there is a rule
 

@@ -157,9 +157,7 @@ class BatchTrace(Trace):
         try:
             axis_rule = primitive.axis_batch
             if axis_rule is not None and (
-                batched
-                or self.axis_data.name is not core.no_axis_name
-                or primitive.ref_primitive
+                batched or self.axis_data.name is not core.no_axis_name or primitive.ref_primitive
             ):
                 out, out_dim = axis_rule(self.axis_data, vals, dims, **params)
             elif not batched:

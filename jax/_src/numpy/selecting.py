@@ -464,6 +464,8 @@ def compress(
 
 
 def _rows(a, positions, *, axis):
+    if not len(positions):
+        return lax.full((*a.shape[:axis], 0, *a.shape[axis + 1 :]), 0, a.dtype)
     kept = tuple([d for d in range(a.ndim) if d != axis])
     return slicing.gather(
         a,

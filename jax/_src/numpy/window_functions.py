@@ -11,7 +11,7 @@ from jax._src.basearray import Array
 from jax._src.lax import lax
 from jax._src.library_jit import nested_jit
 from jax._src.numpy.ufuncs_special import i0
-from jax._src.numpy.util import export
+from jax._src.numpy.util import ensure_arraylike, export
 from jax._src.typing import ArrayLike
 
 
@@ -106,6 +106,9 @@ def kaiser(M: int, beta: ArrayLike) -> Array:
     >>> jnp.kaiser(3, 0.).tolist()
     [1.0, 1.0, 1.0]
     """
+    beta = ensure_arraylike("kaiser", beta)
+    if dtypes.issubdtype(beta.dtype, np.complexfloating):
+        raise ValueError(f"kaiser: beta must be real, got dtype {beta.dtype.name}")
     return _kaiser(beta, m=_size("kaiser", M))
 
 

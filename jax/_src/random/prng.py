@@ -10,15 +10,17 @@ from typing import Any
 
 import numpy as np
 
-from jax._src import config, core, dtypes, sharding_impls
+from jax._src import config, core, dispatch, dtypes, sharding_impls
 from jax._src.api import vmap
 from jax._src.array_impl import ArrayImpl
 from jax._src.basearray import Array
 from jax._src.core import Primitive, ShapedArray, Tracer, physical_aval
 from jax._src.interpreters import ad, batching, mlir, pxla
 from jax._src.lax import lax
+from jax._src.layout import Format
 from jax._src.lib import _jax
 from jax._src.random import ciphers, threefry
+from jax._src.sharding import Sharding
 from jax._src.tree_util import dispatch_registry
 
 
@@ -127,7 +129,7 @@ class KeyTyRules:
         """Makes results of a program into key arrays."""
         phys_sharding = sharding_impls.physical_sharding(aval, sharding)
         handler = _jax.array_result_handler(
-            physical_aval(aval), phys_sharding, committed, _skip_checks=True
+            _unwrap_types(aval), phys_sharding, committed, _skip_checks=True
         )
         impl = aval.dtype._impl
         return handler.wrap(lambda data: PRNGKeyArray._of(impl, data))
@@ -138,7 +140,7 @@ class KeyTyRules:
     def make_sharded_array(aval, sharding, arrays, committed):
         phys_sharding = sharding_impls.physical_sharding(aval, sharding)
         raw = [x._base_array if isinstance(x, PRNGKeyArray) else x for x in arrays]
-        data = ArrayImpl(physical_aval(aval), phys_sharding, raw, committed=committed)
+        data = ArrayImpl(_unwrap_types(aval), phys_sharding, raw, committed=committed)
         return PRNGKeyArray(aval.dtype._impl, data)
 
 
@@ -213,7 +215,8 @@ class PRNGKeyArray(Array):
     @property
     def aval(self) -> ShapedArray:
         if self._aval is None:
-            self._aval = ShapedArray(self.shape, self.dtype)
+            # Where the mesh is explicit, the type of keys says how they are split, as that of data does.
+            self._aval = _wrap_types(self._base_array.aval, impl=self._impl)
         return self._aval
 
     @property
@@ -335,6 +338,9 @@ class PRNGKeyArray(Array):
     def __bool__(self):
         raise TypeError("key array cannot be converted to boolean.")
 
+    def item(self, *args):
+        raise TypeError("keys have no Python value: jax.random.key_data gives their integers")
+
     def __repr__(self) -> str:
         return f"Array({self.shape}, dtype={self.dtype.name}) overlaying:\n{self._base_array}"
 
@@ -390,6 +396,23 @@ def _shard_keys(xs, shardings, layouts, copy_semantics):
 
 pxla.shard_arg_handlers[PRNGKeyArray] = _shard_keys
 dtypes.canonicalize_value_handlers[PRNGKeyArray] = lambda x: x
+mlir.register_constant_handler(
+    PRNGKeyArray, lambda keys, _: mlir.ir_constant(keys._base_array, aval=keys._base_array.aval)
+)
+
+
+def _put_keys(keys, target, copy_semantics):
+    if isinstance(target, Format) and target.sharding is not None:
+        target = Format(target.layout, sharding_impls.physical_sharding(keys.aval, target.sharding))
+    elif isinstance(target, Sharding):
+        dispatch.check_sharding(keys.aval, target)
+        target = sharding_impls.physical_sharding(keys.aval, target)
+    return PRNGKeyArray._of(
+        keys._impl, dispatch.device_put_value(keys._base_array, target, copy_semantics)
+    )
+
+
+dispatch.device_put_handlers[PRNGKeyArray] = _put_keys
 
 
 def is_key_array(x: Any) -> bool:
@@ -418,10 +441,9 @@ def _lower_raw(raw: Callable) -> Callable:
     def rule(ctx, *args, **params):
         if "impl" not in params:
             params["impl"] = getattr(ctx.avals_in[0].dtype, "_impl", None)
-        inner = ctx.replace(
-            avals_in=[physical_aval(a) for a in ctx.avals_in],
-            avals_out=[physical_aval(a) for a in ctx.avals_out],
-        )
+        # How the dimensions of keys are split says nothing about what is done for each of them.
+        plain = lambda avals: [physical_aval(a).update(sharding=None) for a in avals]
+        inner = ctx.replace(avals_in=plain(ctx.avals_in), avals_out=plain(ctx.avals_out))
         return lowered(inner, *args, **params)
 
     return rule
@@ -511,7 +533,16 @@ def _fold_in_types(keys, msgs):
     _check_keys("random_fold_in", keys)
     if keys.shape == msgs.shape:
         return _with_dims(keys if keys._sharding is not None else msgs, (), keys.dtype)
-    return ShapedArray(np.broadcast_shapes(keys.shape, msgs.shape), keys.dtype)
+    shape = np.broadcast_shapes(keys.shape, msgs.shape)
+    out = ShapedArray(shape, keys.dtype, manual_axis_type=keys.manual_axis_type)
+    split = [a for a in (keys, msgs) if a._sharding is not None]
+    if not split:
+        return out
+    spec: list[Any] = [None] * len(shape)
+    for a in split:
+        for i, entry in enumerate(reversed(a.sharding.spec), start=1):
+            spec[-i] = spec[-i] or entry
+    return out.update(sharding=split[0].sharding.update(spec=tuple(spec)))
 
 
 def _fold_in_raw(data, msgs, *, impl):

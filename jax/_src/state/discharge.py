@@ -136,14 +136,13 @@ def discharge_written(
     return _discharged(closed, tuple(which), finals, lower), list(finals)
 
 
-def discharge_all(closed: ClosedJaxpr) -> tuple[ClosedJaxpr, list[int]]:
+def discharge_all(
+    closed: ClosedJaxpr, which: Sequence[bool] | None = None, lower: bool = True
+) -> tuple[ClosedJaxpr, list[int]]:
     """What is compiled for a jaxpr with references; and the arguments whose final values it gives."""
-    which = [type(a) is AbstractRef for a in closed.in_avals]
-    return discharge_written(closed, which, True)
-
-
-def needs_discharge(effects: Any) -> bool:
-    return core.has_ref_effects(effects)
+    if which is None:
+        which = [type(a) is AbstractRef for a in closed.in_avals]
+    return discharge_written(closed, which, lower)
 
 
 def eval_discharged(
@@ -270,6 +269,21 @@ prims.addupdate_p.discharge = _addupdate_discharge
 # Under a transformation that wants values in place of some references
 
 
+@cached_on_jaxpr
+def _makes_refs(jaxpr: Jaxpr) -> bool:
+    """Whether a jaxpr makes references, but for what has derivative rules of its own."""
+    if core.internal_mutable_array_effect not in jaxpr.effects:
+        return False
+    for eqn in jaxpr.eqns:
+        p = eqn.primitive
+        if p is prims.new_ref_p or p is prims.empty_ref_p:
+            return True
+        if p.ref_boundary and not p.ref_opaque:
+            if any(map(_makes_refs, core.jaxprs_in_params(eqn.params))):
+                return True
+    return False
+
+
 def functionalize(
     primitive: Primitive, args: Sequence[Any], params: dict[str, Any], which: Sequence[bool],
     internal: bool,
@@ -279,9 +293,9 @@ def functionalize(
     With `internal` references made in the jaxprs are discharged, too. None if there is nothing to do.
     """
     in_avals = [typeof(x) for x in args]
-    out_avals, effects = primitive.eval_types(in_avals, params)
-    if not any(which) and not (internal and core.internal_mutable_array_effect in effects):
+    if not any(which) and not (internal and any(map(_makes_refs, core.jaxprs_in_params(params)))):
         return None
+    out_avals, _ = primitive.eval_types(in_avals, params)
     vals = [prims.ref_get(x) if w else x for x, w in zip(args, which)]
     aliases = _first_positions(
         [x.get_referent() if isinstance(x, core.Tracer) else x for x in args]

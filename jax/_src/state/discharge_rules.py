@@ -217,3 +217,5 @@ for _primitive, _rule in [
 ]:
     _primitive.discharge = _rule
     _primitive.ref_boundary = True
+custom_jvp_call_p.ref_opaque = True
+custom_vjp_call_p.ref_opaque = True

@@ -190,7 +190,7 @@ def _cast(value: Any, ref_aval: Any, transforms: Sequence[Any]) -> Any:
         dtype = transforms[-1].dtype
     if aval.weak_type:
         if aval.dtype != dtype and not isinstance(dtype, dtypes.ExtendedDType):
-            target, _ = dtypes.lattice_result_type(aval, ShapedArray((), dtype))
+            target, _ = dtypes.lattice_result_type(value, np.dtype(dtype))
             if target != dtype:
                 return value
         return lax._convert_element_type(value, dtype, False)

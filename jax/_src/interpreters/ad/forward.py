@@ -99,7 +99,9 @@ class TangentTrace(Trace):
 
     __slots__ = ("parent", "rule_trace")
     tracer_class: type[TangentTracer]
-    discharges_refs = False  # operations with jaxprs see values in place of references with tangents
+    discharges_refs = (
+        False  # operations with jaxprs see values in place of references with tangents
+    )
     parent: Trace
     rule_trace: Trace
 

@@ -204,11 +204,13 @@ def split_jaxpr(closed: ClosedJaxpr, linear: tuple[Any, ...]) -> SplitJaxpr:
 
 
 def _residual_sources(
-    trace: Trace, args: Sequence[Any], outs: Sequence[Any], constvars: Sequence[Var], residuals: Any
-) -> Any:
+    trace: Trace, args: Sequence[Any], outs: Sequence[Any], constvars: Sequence[Var], residuals: Any,
+    forward: bool = True,
+) -> Any:  # fmt: skip
     """Where residuals of a linear jaxpr come from: arguments, results, or extra results.
 
-    Values that are not of `trace` are constants of the linear jaxpr.
+    Values that are not of `trace` are constants of the linear jaxpr. Without `forward` only references,
+    which cannot be results, come from arguments.
 
     Returns:
       Sources, variables of residuals, variables and values of constants, and the extra results.
@@ -218,7 +220,9 @@ def _residual_sources(
     const_vars: list[Var] = []
     consts: list[Any] = []
     extra: list[Any] = []
-    arg_index = {x.val: i for i, x in enumerate(args)}
+    arg_index = {
+        x.val: i for i, x in enumerate(args) if forward or type(x.aval) is core.AbstractRef
+    }
     out_index: dict[Any, Any] = {}
     for i, x in enumerate(outs):
         if type(x) is pe.DynamicJaxprTracer and x._trace is trace and type(x.val) is Var:
@@ -287,8 +291,7 @@ def linearize_jaxpr(
     primal_outs = [p for p, _ in pairs]
 
     sources, res_vars, const_vars, consts, extra = _residual_sources(
-        trace, args if forward else (), primal_outs if forward else (), tangent_jaxpr.constvars,
-        residuals,
+        trace, args, primal_outs if forward else (), tangent_jaxpr.constvars, residuals, forward,
     )  # fmt: skip
     primal_jaxpr, primal_consts = trace.to_jaxpr([*primal_outs, *extra], info.with_unknown_names())
     primal_jaxpr, _ = pe.dce_jaxpr(primal_jaxpr, [True] * len(primal_jaxpr.outvars), True)

@@ -304,9 +304,7 @@ class Linearized:
                 o = _zero_literal(o)
             outvars.append(atom(o))
         effects = core.effects_of_eqns(builder.constvars, builder.invars, builder.eqns)
-        jaxpr = Jaxpr(
-            builder.constvars, builder.invars, outvars, builder.eqns, effects, debug_info
-        )
+        jaxpr = Jaxpr(builder.constvars, builder.invars, outvars, builder.eqns, effects, debug_info)
         return jaxpr, builder.consts
 
 

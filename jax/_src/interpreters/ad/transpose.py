@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from jax._src import source_info_util
+from jax._src import core, source_info_util
 from jax._src.ad_util import Zero, add_jaxvals
 from jax._src.core import ClosedJaxpr, Jaxpr, Literal, Var, cached_on_jaxpr
 from jax._src.interpreters import partial_eval as pe
@@ -38,6 +38,15 @@ def backward_pass(
             Zero(v.aval.to_ct_aval()) if is_undefined_primal(p) else None
             for v, p in zip(jaxpr.invars, primals_in)
         ]
+    if jaxpr.effects and core.has_ref_effects(jaxpr.effects):
+        return _backward_pass_discharged(jaxpr, transform_stack, consts, primals_in, cotangents_in)
+    return _backward_pass(jaxpr, transform_stack, consts, primals_in, cotangents_in)
+
+
+def _backward_pass(
+    jaxpr: Jaxpr, transform_stack: Any, consts: Sequence[Any], primals_in: Sequence[Any],
+    cotangents_in: Sequence[Any],
+) -> list[Any]:  # fmt: skip
     env: dict[Var, Any] = dict(zip(jaxpr.constvars, consts))
     linear: set[Var] = set()
     for v, p in zip(jaxpr.invars, primals_in):
@@ -103,6 +112,27 @@ def backward_pass(
             if type(atom) is not Literal and atom in linear:
                 add_ct(atom, ct)
     return [cts.get(v, Zero(v.aval.to_ct_aval())) if v in linear else None for v in jaxpr.invars]
+
+
+def _backward_pass_discharged(
+    jaxpr: Jaxpr, transform_stack: Any, consts: Sequence[Any], primals_in: Sequence[Any],
+    cotangents_in: Sequence[Any],
+) -> list[Any]:  # fmt: skip
+    """Transpose a jaxpr with arrays in place of its linear references, and of those made inside."""
+    n = len(consts)
+    closed = pe.close_jaxpr(pe.convert_constvars_jaxpr(jaxpr))
+    primals = [*consts, *primals_in]
+    which = [
+        is_undefined_primal(p) and type(a) is core.AbstractRef
+        for p, a in zip(primals, closed.in_avals)
+    ]
+    new, written = core.hooks.discharge(closed, which, False)
+    primals = [
+        UndefinedPrimal(a) if is_undefined_primal(p) else p for p, a in zip(primals, new.in_avals)
+    ]
+    cts = [*cotangents_in, *[Zero(a.to_ct_aval()) for a in new.out_avals[len(cotangents_in) :]]]
+    cts_in = _backward_pass(new.jaxpr, transform_stack, new.consts, primals, cts)
+    return cts_in[n:]
 
 
 @cached_on_jaxpr

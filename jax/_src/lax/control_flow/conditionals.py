@@ -364,18 +364,23 @@ def _cond_linearize(primals, tangents, *, branches, **params):
     nz_out = tuple([any(c) for c in zip(*[lin.nonzero_outs for lin in lins])])
     lins = [ad.linearize_jaxpr(b, nonzeros, nz_out, False) for b in branches]
     n = len(branches[0].out_avals)
-    # All branches return the residuals of all; those of the others are zeros.
-    res_avals = [lin.residual_avals for lin in lins]
-    layout, total = _share_residuals(res_avals)
+    # All branches return the residuals of all; those of the others are zeros. References are operands.
+    layout, total = _share_residuals([_residual_types(lin) for lin in lins])
+    returned = [i for i, a in enumerate(total) if type(a) is not tuple]
+    place = {slot: k for k, slot in enumerate(returned)}
     primal_branches = tuple(
-        _with_padded_residuals(lin.primal, n, slots, tuple(total))
+        _with_padded_residuals(
+            lin.primal, n, tuple([place[s] for s in slots if s in place]),
+            tuple([total[i] for i in returned]),
+        )  # fmt: skip
         for lin, slots in zip(lins, layout)
     )
     results = cond_p.bind(index, *ops, branches=primal_branches, **params)
-    outs, residuals = results[:n], results[n:]
+    outs, values = results[:n], iter(results[n:])
+    residuals = [ops[a[0]] if type(a) is tuple else next(values) for a in total]
+    res_avals = tuple([a[1] if type(a) is tuple else a for a in total])
     tangent_branches = tuple(
-        _with_selected_residuals(lin.tangent, slots, tuple(total))
-        for lin, slots in zip(lins, layout)
+        _with_selected_residuals(lin.tangent, slots, res_avals) for lin, slots in zip(lins, layout)
     )
     out_tangents = iter(())
     if any(nz_out):
@@ -397,6 +402,14 @@ def _cond_linearize(primals, tangents, *, branches, **params):
 cond_p.linearize = _cond_linearize
 
 
+def _residual_types(lin) -> list:
+    """Types of residuals; for references pairs of the operand they are and their type."""
+    return [
+        (i, a) if kind == "in" else a.strip_weak_type()
+        for (kind, i), a in zip(lin.residual_sources, lin.residual_avals)
+    ]
+
+
 def _share_residuals(res_avals):
     """Slots for the residuals of all branches: branches share slots of equal type.
 
@@ -411,7 +424,6 @@ def _share_residuals(res_avals):
             free.setdefault(a, []).append(i)
         slots = []
         for a in avals:
-            a = a.strip_weak_type()
             if free.get(a):
                 slots.append(free[a].pop(0))
             else:

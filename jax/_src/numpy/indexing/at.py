@@ -7,10 +7,15 @@ from typing import Any
 
 from jax._src.basearray import Array
 from jax._src.core import typeof
+from jax._src.explicit_sharding import reshard
 from jax._src.lax import lax, slicing
 from jax._src.numpy import ufuncs
 from jax._src.numpy.indexing.getting import rewriting_take
 from jax._src.numpy.indexing.setting import scatter_update
+
+
+def _resharded(x, sharding):
+    return x if sharding is None else reshard(x, sharding)
 
 
 class _IndexUpdateHelper:
@@ -243,7 +248,7 @@ class _IndexUpdateRef:
             wrap_negative_indices,
             out_sharding,
         )
-        return ufuncs.divide(self.array, divisor)
+        return ufuncs.divide(_resharded(self.array, out_sharding), divisor)
 
     def power(
         self,
@@ -267,7 +272,7 @@ class _IndexUpdateRef:
             wrap_negative_indices,
             out_sharding,
         )
-        return ufuncs.power(self.array, exponent)
+        return ufuncs.power(_resharded(self.array, out_sharding), exponent)
 
     def min(
         self,

@@ -491,7 +491,7 @@ def tile(A: ArrayLike, reps: Any) -> Array:
     context = "jnp.tile: reps must be concrete"
     reps = tuple(
         [
-            d if core.is_symbolic_dim(d) else core.concrete_or_error(operator.index, d, context)
+            d if core.is_symbolic_dim(d) else core.concrete_or_error(_to_int, d, context)
             for d in reps
         ]
     )

@@ -1,0 +1,321 @@
+"""Functions of matrices with SciPy's names."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from jax._src import api, dtypes
+from jax._src.basearray import Array
+from jax._src.lax import lax, linalg as lax_linalg, slicing
+from jax._src.lax.control_flow import cond, fori_loop, switch
+from jax._src.lax.linalg.common import (
+    complex_dtype,
+    diagonal,
+    eye,
+    eye_like,
+    matmul,
+    mH,
+    real_dtype,
+    triu,
+)
+from jax._src.library_jit import nested_jit
+from jax._src.numpy import reductions, util
+from jax._src.numpy.array_constructors import asarray
+from jax._src.numpy.linalg.norms import norm
+from jax._src.numpy.linalg.solving import linear_solve
+from jax._src.scipy.linalg.common import export, inexact
+from jax._src.typing import ArrayLike
+
+# ---------------------------------------------------------------------------------------------------
+# The exponential: Higham, "The scaling and squaring method for the matrix exponential revisited" (2005)
+
+_PADE = {
+    3: (120.0, 60.0, 12.0, 1.0),
+    5: (30240.0, 15120.0, 3360.0, 420.0, 30.0, 1.0),
+    7: (17297280.0, 8648640.0, 1995840.0, 277200.0, 25200.0, 1512.0, 56.0, 1.0),
+    9: (
+        17643225600.0, 8821612800.0, 2075673600.0, 302702400.0, 30270240.0, 2162160.0, 110880.0,
+        3960.0, 90.0, 1.0,
+    ),
+    13: (
+        64764752532480000.0, 32382376266240000.0, 7771770303897600.0, 1187353796428800.0,
+        129060195264000.0, 10559470521600.0, 670442572800.0, 33522128640.0, 1323241920.0, 40840800.0,
+        960960.0, 16380.0, 182.0, 1.0,
+    ),
+}  # fmt: skip
+# Up to which 1-norm each degree is exact in the precision of the dtype
+_SINGLE = {3: 0.4258730016922831, 5: 1.880152677804762, 7: 3.925724783138660}
+_DOUBLE = {
+    3: 0.01495585217958292,
+    5: 0.2539398330063230,
+    7: 0.9504178996162932,
+    9: 2.097847961257068,
+    13: 5.371920351148152,
+}
+
+
+@export
+def expm(A: ArrayLike, *, upper_triangular: bool = False, max_squarings: int = 16) -> Array:
+    """Exponentials of matrices.
+
+    Args:
+      A: array of shape (..., n, n).
+      upper_triangular: whether A is upper triangular.
+      max_squarings: how often to square at most; with a norm that needs more the result is NaN.
+
+    Returns:
+      Array of that shape.
+
+    Raises:
+      ValueError: for other shapes.
+
+    >>> jax.scipy.linalg.expm(jnp.array([[0.0, 1.0], [0.0, 0.0]])).round(3).tolist()
+    [[1.0, 1.0], [0.0, 1.0]]
+    """
+    A = inexact(A)
+    if A.ndim < 2 or A.shape[-1] != A.shape[-2]:
+        raise ValueError(f"Expected A to be a (batched) square matrix, got A.shape={A.shape}.")
+    return _expm(A, upper_triangular=bool(upper_triangular), max_squarings=int(max_squarings))
+
+
+def _expm_impl(A, *, upper_triangular, max_squarings):
+    if not A.size:
+        return A
+    limits = _SINGLE if dtypes.finfo(real_dtype(A.dtype)).bits <= 32 else _DOUBLE
+    *lower, highest = limits
+    size = norm(lax.stop_gradient(A), 1, (-2, -1))
+    ratio = lax.div(size, np.array(limits[highest], size.dtype))
+    squarings = lax.max(np.array(0, size.dtype), lax.ceil(lax.log(ratio) / np.log(2.0)))
+    squarings = util._where(size > 0, squarings, 0)
+    scale = lax.expand_dims(lax.exp2(lax.neg(squarings)), (size.ndim, size.ndim + 1))
+    A = lax.mul(A, util._broadcast_to(scale, A.shape).astype(A.dtype))
+    # A higher degree than needed does no harm: one for all matrices of a batch.
+    largest = reductions.max(size)
+    degree = sum(lax.convert_element_type(largest > limits[k], np.int32) for k in lower)
+    U, V = switch(degree, [lambda A, k=k: _pade(A, k) for k in limits], A)
+    P, Q = lax.add(U, V), lax.sub(V, U)
+    if upper_triangular:
+        out = lax_linalg.triangular_solve(Q, P, left_side=True, lower=False)
+    else:
+        out = linear_solve(Q, P)
+
+    def square(i, out):
+        more = lax.lt(lax.convert_element_type(i, squarings.dtype), squarings)
+        mask = util._broadcast_to(lax.expand_dims(more, (more.ndim, more.ndim + 1)), out.shape)
+        return cond(
+            reductions.any(more),
+            lambda x: lax.select(mask, matmul(x, x), x),
+            lambda x: x,
+            out,
+        )
+
+    out = fori_loop(0, max_squarings, square, out)
+    fine = lax.expand_dims(squarings <= max_squarings, (size.ndim, size.ndim + 1))
+    return util._where(fine, out, lax.full_like(out, np.nan))
+
+
+_expm_impl.__name__ = "expm"
+_expm = nested_jit(_expm_impl, static_argnames=("upper_triangular", "max_squarings"))
+
+
+def _pade(A, degree):
+    """Odd and even part of the numerator of the Padé approximant."""
+    b = [np.array(x, A.dtype) for x in _PADE[degree]]
+    one = eye_like(A)
+    A2 = matmul(A, A)
+    if degree < 13:
+        odd, even, power = b[1] * one, b[0] * one, None
+        for k in range(2, degree, 2):
+            power = A2 if power is None else matmul(power, A2)
+            odd, even = odd + b[k + 1] * power, even + b[k] * power
+        return matmul(A, odd), even
+    A4 = matmul(A2, A2)
+    A6 = matmul(A4, A2)
+    odd = matmul(A6, b[13] * A6 + b[11] * A4 + b[9] * A2)
+    odd = odd + b[7] * A6 + b[5] * A4 + b[3] * A2 + b[1] * one
+    even = matmul(A6, b[12] * A6 + b[10] * A4 + b[8] * A2)
+    return matmul(A, odd), even + b[6] * A6 + b[4] * A4 + b[2] * A2 + b[0] * one
+
+
+@export
+def expm_frechet(
+    A: ArrayLike, E: ArrayLike, *, method: str | None = None, compute_expm: bool = True
+) -> Any:
+    """The derivative of the matrix exponential in a direction.
+
+    Args:
+      A: array of shape (..., n, n).
+      E: the direction, of the same shape.
+      method: for SciPy only, without effect: forward-mode differentiation is used.
+      compute_expm: whether to return the exponential, too.
+
+    Returns:
+      `(expm(A), derivative)`, or the derivative alone.
+
+    Raises:
+      ValueError: for other shapes.
+
+    >>> A, E = jnp.zeros((2, 2)), jnp.ones((2, 2))
+    >>> jax.scipy.linalg.expm_frechet(A, E, compute_expm=False).tolist()
+    [[1.0, 1.0], [1.0, 1.0]]
+    """
+    A, E = inexact(A, E)
+    if A.ndim < 2 or A.shape[-1] != A.shape[-2]:
+        raise ValueError(f"expected A to be a square matrix, got A.shape={A.shape}")
+    if A.shape != E.shape:
+        raise ValueError(
+            f"expected A and E to be the same shape, got A.shape={A.shape} E.shape={E.shape}"
+        )
+    out, tangent = api.jvp(expm, (A,), (E,))
+    return (out, tangent) if compute_expm else tangent
+
+
+# ---------------------------------------------------------------------------------------------------
+# By the Schur decomposition
+
+
+@export
+def sqrtm(A: ArrayLike, blocksize: int = 1) -> Array:
+    """The principal square root of a matrix, on CPUs.
+
+    Björck and Hammarling, "A Schur method for the square root of a matrix" (1983).
+
+    Args:
+      A: array of shape (..., n, n). Unlike in the original there may be batch dimensions.
+      blocksize: must be 1.
+
+    Returns:
+      Complex array of that shape.
+
+    Raises:
+      NotImplementedError: for other block sizes.
+
+    >>> jax.scipy.linalg.sqrtm(jnp.array([[4.0, 0.0], [0.0, 9.0]])).real.tolist()
+    [[2.0, 0.0], [0.0, 3.0]]
+    """
+    if blocksize > 1:
+        raise NotImplementedError("sqrtm: the blocked version (blocksize > 1) is not implemented.")
+    A = inexact(A)
+    return _sqrtm(A)
+
+
+def _sqrtm_impl(A):
+    T, Z = lax_linalg.schur(lax.convert_element_type(A, complex_dtype(A.dtype)))
+
+    def entry(i, j, R):
+        s = _row(T, i, j) - reductions.sum(_whole_row(R, i) * _whole_column(R, j), axis=-1)
+        d = _row(R, i, i) + _row(R, j, j)
+        zero = (s == 0) & (d == 0)
+        return util._where(zero, 0, s / util._where(zero, 1, d))
+
+    return _from_triangle(_fill_triangle(lax.sqrt(diagonal(T)), T, entry), Z)
+
+
+_sqrtm_impl.__name__ = "sqrtm"
+_sqrtm = nested_jit(_sqrtm_impl)
+
+
+@export
+def funm(A: ArrayLike, func: Callable[[Any], Any], disp: bool = True) -> Any:
+    """A function of a matrix, given by that function of numbers, on CPUs.
+
+    Parlett, "A recurrence among the elements of functions of triangular matrices" (1976); it divides by
+    differences of eigenvalues.
+
+    Args:
+      A: matrix (n, n).
+      func: function of complex arrays, elementwise.
+      disp: whether to return the result alone, without an estimate of its error.
+
+    Returns:
+      Complex array, unlike in SciPy also where it could be real; or `(result, error estimate)`.
+
+    Raises:
+      ValueError: for other shapes.
+
+    >>> jax.scipy.linalg.funm(jnp.array([[0.0, 0.0], [0.0, 1.0]]), jnp.cos).real.round(3).tolist()
+    [[1.0, 0.0], [0.0, 0.5400000214576721]]
+    """
+    A = inexact(A)
+    if A.ndim != 2 or A.shape[0] != A.shape[1]:
+        raise ValueError(f"funm: expected square array_like input, got shape {A.shape}")
+    T, Z = lax_linalg.schur(lax.convert_element_type(A, complex_dtype(A.dtype)))
+    out = _funm(T, Z, asarray(func(diagonal(T))).astype(T.dtype))
+    if disp:
+        return out
+    tol = float(dtypes.finfo(real_dtype(T.dtype)).eps)
+    n = T.shape[-1]
+    t = diagonal(T)
+    pairs = np.triu(np.ones((n, n), bool), 1)
+    gaps = util._where(pairs, lax.abs(t[:, None] - t[None, :]), np.inf)
+    gap = reductions.min(gaps, initial=np.inf)
+    gap = util._where(gap == 0, tol, gap)
+    error = lax.max(lax.full_like(gap, tol), tol / gap * norm(triu(T, 1), 1))
+    error = lax.min(lax.full_like(error, 1), error)
+    finite = reductions.all(lax.is_finite(lax.real(out)) & lax.is_finite(lax.imag(out)))
+    return out, util._where(finite, error, np.inf)
+
+
+def _funm_impl(T, Z, values):
+    def entry(i, j, F):
+        inside = reductions.sum(
+            _strict(_whole_row(T, i), i) * _strict(_whole_column(F, j), j, before=True)
+            - _strict(_whole_row(F, i), i) * _strict(_whole_column(T, j), j, before=True),
+            axis=-1,
+        )
+        s = _row(T, i, j) * (_row(F, j, j) - _row(F, i, i)) + inside
+        d = _row(T, j, j) - _row(T, i, i)
+        return s / util._where(d == 0, 1, d)
+
+    return _from_triangle(_fill_triangle(values, T, entry), Z)
+
+
+_funm_impl.__name__ = "funm"
+_funm = nested_jit(_funm_impl)
+
+
+def _fill_triangle(values, T, entry):
+    """Upper triangular matrices with `values` on the diagonal, filled by columns, and these from below.
+
+    `entry(i, j, F)` has the element (i, j) from those left of it and below it; others above the diagonal
+    are still zero.
+    """
+    n = T.shape[-1]
+    one = lax.broadcast(eye(T.dtype, n), T.shape[:-2])
+    F = lax.mul(one, lax.broadcast_in_dim(values, T.shape, (*range(T.ndim - 2), T.ndim - 1)))
+
+    def column(j, F):
+        def element(k, F):
+            i = j - 1 - k
+            x = lax.expand_dims(entry(i, j, F), (T.ndim - 2, T.ndim - 1))
+            start = [np.int32(0)] * (T.ndim - 2) + [i, j]
+            return slicing.dynamic_update_slice(F, x, start)
+
+        return fori_loop(np.int32(0), j, element, F)
+
+    return fori_loop(np.int32(1), np.int32(n), column, F) if n > 1 else F
+
+
+def _from_triangle(F, Z):
+    return matmul(matmul(Z, F), mH(Z))
+
+
+def _whole_row(x, i):
+    return slicing.dynamic_index_in_dim(x, i, x.ndim - 2, keepdims=False)
+
+
+def _whole_column(x, j):
+    return slicing.dynamic_index_in_dim(x, j, x.ndim - 1, keepdims=False)
+
+
+def _row(x, i, j):
+    return slicing.dynamic_index_in_dim(_whole_row(x, i), j, x.ndim - 2, keepdims=False)
+
+
+def _strict(v, k, before=False):
+    """The elements after k, or before it; others are zero."""
+    iota = lax.iota(np.int32, v.shape[-1])
+    return util._where(iota < k if before else iota > k, v, 0)

@@ -1,0 +1,481 @@
+"""Matrices of special form with SciPy's names."""
+
+from __future__ import annotations
+
+import math
+import operator
+from typing import Any
+
+import numpy as np
+
+from jax._src import core, dtypes
+from jax._src.basearray import Array
+from jax._src.lax import lax
+from jax._src.library_jit import nested_jit
+from jax._src.numpy import util
+from jax._src.numpy.array_constructors import asarray
+from jax._src.scipy.linalg.common import export
+from jax._src.typing import ArrayLike, DTypeLike
+
+# ---------------------------------------------------------------------------------------------------
+# Of arrays
+
+
+@export
+def block_diag(*arrs: ArrayLike) -> Array:
+    """The matrix with the given ones along its diagonal.
+
+    Args:
+      arrs: matrices; vectors count as single rows, numbers as matrices of size 1.
+
+    Raises:
+      ValueError: for arrays of more than two dimensions.
+
+    >>> jax.scipy.linalg.block_diag(jnp.array([[1, 2]]), jnp.array([[3]])).tolist()
+    [[1, 2, 0], [0, 0, 3]]
+    """
+    blocks = util.promote_dtypes(*[asarray(a) for a in arrs]) if arrs else []
+    for i, a in enumerate(blocks):
+        if a.ndim > 2:
+            raise ValueError(
+                "Arguments to jax.scipy.linalg.block_diag must have at most 2 dimensions, got shape "
+                f"{a.shape} at argument {i}."
+            )
+    return _block_diag(blocks)
+
+
+def _block_diag_impl(blocks):
+    if not blocks:
+        return lax.full((1, 0), 0, dtypes.default_float_dtype())
+    blocks = [lax.reshape(a, (1,) * (2 - a.ndim) + a.shape) for a in blocks]
+    total = sum(a.shape[1] for a in blocks)
+    zero = np.zeros((), blocks[0].dtype)
+    out, at = [], 0
+    for a in blocks:
+        out.append(lax.pad(a, zero, [(0, 0, 0), (at, total - at - a.shape[1], 0)]))
+        at += a.shape[1]
+    return lax.concatenate(out, 0)
+
+
+_block_diag_impl.__name__ = "block_diag"
+_block_diag = nested_jit(_block_diag_impl)
+
+
+def _vector(name: str, a: Any) -> Any:
+    a = util.ensure_arraylike(name, a)
+    return lax.reshape(a, (1,)) if a.ndim == 0 else a
+
+
+def _joined(*parts: Any) -> Any:
+    """Vectors one after the other, along the last dimension; batch dimensions broadcast."""
+    lead = lax.broadcast_shapes(*[p.shape[:-1] for p in parts])
+    parts = tuple(util._broadcast_to(p, (*lead, p.shape[-1])) for p in parts)
+    return lax.concatenate(parts, len(lead))
+
+
+@export
+def toeplitz(c: ArrayLike, r: ArrayLike | None = None) -> Array:
+    """The matrix with constant diagonals.
+
+    Args:
+      c: first column, (..., n).
+      r: first row, (..., m), whose first element is not read; by default the conjugate of `c`.
+
+    Returns:
+      Array of shape (..., n, m).
+
+    >>> jax.scipy.linalg.toeplitz(jnp.array([1, 2]), jnp.array([0, 3, 4])).tolist()
+    [[1, 3, 4], [2, 1, 3]]
+    """
+    c = _vector("toeplitz", c)
+    if r is None:
+        r = lax.conj(c) if np.iscomplexobj(c) else c
+    c, r = util.promote_dtypes(c, _vector("toeplitz", r))
+    n, m = c.shape[-1], r.shape[-1]
+    i, j = np.ogrid[:n, :m]
+    return _joined(lax.rev(r[..., 1:], (r.ndim - 1,)), c)[..., max(m - 1, 0) + i - j]
+
+
+@export
+def hankel(c: ArrayLike, r: ArrayLike | None = None) -> Array:
+    """The matrix with constant antidiagonals.
+
+    Args:
+      c: first column, (..., n), n > 0 or both empty.
+      r: last row, (..., m), whose first element is not read; zeros by default.
+
+    Returns:
+      Array of shape (..., n, m).
+
+    Raises:
+      ValueError: for scalars.
+
+    >>> jax.scipy.linalg.hankel(jnp.array([1, 2]), jnp.array([0, 3, 4])).tolist()
+    [[1, 2, 3], [2, 3, 4]]
+    """
+    c = util.ensure_arraylike("hankel", c)
+    r = lax.full_like(c, 0) if r is None else util.ensure_arraylike("hankel", r)
+    for name, x in (("c", c), ("r", r)):
+        if not x.ndim:
+            raise ValueError(f"hankel: {name} must be at least 1-dimensional, got a scalar.")
+    c, r = util.promote_dtypes(c, r)
+    i, j = np.ogrid[: c.shape[-1], : r.shape[-1]]
+    return _joined(c, r[..., 1:])[..., i + j]
+
+
+@export
+def circulant(c: ArrayLike) -> Array:
+    """The matrix whose columns are `c`, each shifted down by one more.
+
+    Args:
+      c: first column, (..., n).
+
+    >>> jax.scipy.linalg.circulant(jnp.array([1, 2, 3])).tolist()
+    [[1, 3, 2], [2, 1, 3], [3, 2, 1]]
+    """
+    c = _vector("circulant", c)
+    n = c.shape[-1]
+    i, j = np.ogrid[:n, :n]
+    return c[..., (i - j) % max(n, 1)]
+
+
+@export
+def companion(a: ArrayLike) -> Array:
+    """The matrix whose eigenvalues are the roots of a polynomial.
+
+    Args:
+      a: coefficients from the highest on, (..., n), n >= 2; the first must not be 0.
+
+    Returns:
+      Array of shape (..., n - 1, n - 1).
+
+    Raises:
+      ValueError: for less than two coefficients.
+
+    >>> jax.scipy.linalg.companion(jnp.array([1.0, -3.0, 2.0])).tolist()
+    [[3.0, -2.0], [1.0, 0.0]]
+    """
+    (a,) = util.promote_dtypes_inexact(_vector("companion", a))
+    n = a.shape[-1] - 1
+    if n < 1:
+        raise ValueError(
+            f"The length of `a` along the last axis must be at least 2; got shape {a.shape}."
+        )
+    below = np.eye(n, k=-1, dtype=a.dtype)
+    first = np.zeros((n, n), bool)
+    first[0] = True
+    row = lax.expand_dims(lax.neg(a[..., 1:] / a[..., :1]), (a.ndim - 1,))
+    return util._where(first, row, below)
+
+
+@export
+def fiedler(a: ArrayLike) -> Array:
+    """The symmetric matrix of distances `abs(a[i] - a[j])`, for an array of shape (..., n).
+
+    >>> jax.scipy.linalg.fiedler(jnp.array([1, 4])).tolist()
+    [[0, 3], [3, 0]]
+    """
+    a = _vector("fiedler", a)
+    d = a.ndim
+    return lax.abs(lax.expand_dims(a, (d,)) - lax.expand_dims(a, (d - 1,)))
+
+
+@export
+def fiedler_companion(a: ArrayLike) -> Array:
+    """A pentadiagonal matrix whose eigenvalues are the roots of a polynomial.
+
+    Fiedler, "A note on companion matrices" (2003).
+
+    Args:
+      a: coefficients from the highest on, (..., n), n >= 1; the first must not be 0.
+
+    Returns:
+      Array of shape (..., n - 1, n - 1).
+
+    Raises:
+      ValueError: for no coefficients.
+
+    >>> jax.scipy.linalg.fiedler_companion(jnp.array([1.0, -3.0, 2.0])).tolist()
+    [[3.0, -2.0], [1.0, 0.0]]
+    """
+    (a,) = util.promote_dtypes_inexact(_vector("fiedler_companion", a))
+    if not a.shape[-1]:
+        raise ValueError(
+            "fiedler_companion requires the last axis of 'a' to have nonzero length, but got an array of "
+            f"shape {a.shape}."
+        )
+    n = a.shape[-1] - 1
+    if not n:
+        return lax.full((*a.shape[:-1], 0, 0), 0, a.dtype)
+    ones, which = np.zeros((n, n), a.dtype), np.zeros((n, n), int)
+    which[0, 0] = 1
+    if n > 1:
+        ones[1, 0] = 1
+    for k in range(n - 1):
+        # Coefficients k + 2 stand beside ones that link every second row.
+        row, column = (k, k + 1) if k % 2 == 0 else (k + 1, k)
+        which[row, column] = k + 2
+        if k + 2 < n:
+            link = (k, k + 2) if k % 2 == 0 else (k + 2, k)
+            ones[link] = 1
+    coefficients = lax.neg(a / a[..., :1])
+    return util._where(which > 0, coefficients[..., which], ones)
+
+
+@export
+def leslie(f: ArrayLike, s: ArrayLike) -> Array:
+    """The matrix of an age-structured population.
+
+    Args:
+      f: fecundities, the first row, (..., n), n >= 2.
+      s: rates of survival, below the diagonal, (..., n - 1).
+
+    Raises:
+      ValueError: for other sizes.
+
+    >>> jax.scipy.linalg.leslie(jnp.array([1.0, 2.0]), jnp.array([0.5])).tolist()
+    [[1.0, 2.0], [0.5, 0.0]]
+    """
+    f, s = util.promote_dtypes(_vector("leslie", f), _vector("leslie", s))
+    n = f.shape[-1]
+    if s.shape[-1] != n - 1:
+        raise ValueError(
+            "Incorrect lengths for f and s. The length of s along the last axis must be one less than the "
+            f"length of f; got f shape {f.shape} and s shape {s.shape}."
+        )
+    if n < 2:
+        raise ValueError(
+            f"The length of f along the last axis must be at least 2; got shape {f.shape}."
+        )
+    which = np.zeros((n, n), int)
+    which[0] = np.arange(1, n + 1)
+    which[np.arange(1, n), np.arange(n - 1)] = np.arange(n + 1, 2 * n)
+    zero = np.zeros((1,), f.dtype)
+    return _joined(util.to_array(zero), f, s)[..., which]
+
+
+@export
+def convolution_matrix(a: ArrayLike, n: int, mode: str = "full") -> Array:
+    """The matrix that convolves with `a`: its product with v is `jnp.convolve(a, v, mode)`.
+
+    Args:
+      a: array of shape (..., m), m >= 1.
+      n: number of columns, the size of v.
+      mode: "full", "same" or "valid".
+
+    Returns:
+      Array of shape (..., k, n), k the size of the convolution.
+
+    Raises:
+      ValueError: for other sizes and modes.
+
+    >>> jax.scipy.linalg.convolution_matrix(jnp.array([1, 2]), 2).tolist()
+    [[1, 0], [2, 1], [0, 2]]
+    """
+    n = operator.index(n)
+    if n <= 0:
+        raise ValueError(f"n must be a positive integer; got {n}.")
+    if mode not in ("full", "valid", "same"):
+        raise ValueError(f"mode must be one of 'full', 'valid', 'same'; got {mode!r}.")
+    a = _vector("convolution_matrix", a)
+    m = a.shape[-1]
+    if not m:
+        raise ValueError(f"convolution_matrix: a must not be empty; got shape {a.shape}.")
+    trim = 0 if mode == "full" else min(m, n) - 1
+    top = trim // 2 if mode == "same" else trim
+    bottom = trim - top if mode == "same" else trim
+    i, j = np.ogrid[top : m + n - 1 - bottom, :n]
+    index = i - j
+    inside = (index >= 0) & (index < m)
+    return util._where(inside, a[..., np.where(inside, index, 0)], np.zeros((), a.dtype))
+
+
+# ---------------------------------------------------------------------------------------------------
+# Of a size
+
+
+def _size(n: Any, name: str) -> int:
+    n = core.concrete_or_error(operator.index, n, f"The argument 'n' of jax.scipy.linalg.{name}.")
+    return max(n, 0)
+
+
+def _as_float(x: Any) -> Array:
+    return asarray(np.array(x, np.float64).astype(dtypes.default_float_dtype()))
+
+
+@export
+def hilbert(n: int) -> Array:
+    """The matrix with the elements `1 / (i + j + 1)`.
+
+    >>> jax.scipy.linalg.hilbert(2)[1].round(2).tolist() == jnp.array([1 / 2, 1 / 3]).round(2).tolist()
+    True
+    """
+    n = _index(n, "hilbert")
+    if n < 0:
+        raise TypeError(f"hilbert: n must not be negative, got {n}")
+    i, j = np.ogrid[:n, :n]
+    return _as_float(1.0 / (i + j + 1))
+
+
+def _index(n, name):
+    return core.concrete_or_error(
+        operator.index, n, f"The argument 'n' of jax.scipy.linalg.{name}."
+    )
+
+
+@export
+def invhilbert(n: int) -> Array:
+    """The inverse of `hilbert(n)`. Unlike the original's, its elements are exact up to one rounding.
+
+    >>> jax.scipy.linalg.invhilbert(2).tolist()
+    [[4.0, -6.0], [-6.0, 12.0]]
+    """
+    n = _size(n, "invhilbert")
+
+    def element(i, j):
+        size = (i + j + 1) * math.comb(n + i, n - j - 1) * math.comb(n + j, n - i - 1)
+        return (-1) ** (i + j) * size * math.comb(i + j, i) ** 2
+
+    return _as_float(
+        [[float(element(i, j)) for j in range(n)] for i in range(n)] or np.zeros((0, 0))
+    )
+
+
+_KINDS = ["symmetric", "lower", "upper"]
+
+
+def _kind(kind):
+    kind = "symmetric" if kind is None else kind
+    if kind not in _KINDS:
+        raise ValueError(f"Expected kind to be one of: {_KINDS}; got {kind}")
+    return kind
+
+
+@export
+def pascal(n: int, kind: str | None = None) -> Array:
+    """The matrix of binomial coefficients.
+
+    Args:
+      n: number of rows and columns.
+      kind: "lower" for `comb(i, j)`, "upper" for its transpose, "symmetric" (or None) for `comb(i + j, i)`.
+
+    Returns:
+      Floating-point array; unlike the original's, its elements are exact up to one rounding.
+
+    Raises:
+      ValueError: for another kind.
+
+    >>> jax.scipy.linalg.pascal(3).tolist()
+    [[1.0, 1.0, 1.0], [1.0, 2.0, 3.0], [1.0, 3.0, 6.0]]
+    """
+    kind, n = _kind(kind), _size(n, "pascal")
+    pick = {
+        "symmetric": lambda i, j: math.comb(i + j, i),
+        "lower": math.comb,
+        "upper": lambda i, j: math.comb(j, i),
+    }[kind]
+    return _as_float([[float(pick(i, j)) for j in range(n)] for i in range(n)] or np.zeros((0, 0)))
+
+
+@export
+def invpascal(n: int, kind: str | None = None) -> Array:
+    """The inverse of `pascal(n, kind)`, exact up to one rounding.
+
+    >>> jax.scipy.linalg.invpascal(2).tolist()
+    [[2.0, -1.0], [-1.0, 1.0]]
+    """
+    kind, n = _kind(kind), _size(n, "invpascal")
+    lower = [
+        [(-1) ** (i - j) * math.comb(i, j) if i >= j else 0 for j in range(n)] for i in range(n)
+    ]
+    if kind == "lower":
+        out = lower
+    elif kind == "upper":
+        out = [list(column) for column in zip(*lower)]
+    else:
+        out = [
+            [sum(lower[k][i] * lower[k][j] for k in range(n)) for j in range(n)] for i in range(n)
+        ]
+    return _as_float([[float(x) for x in row] for row in out] or np.zeros((0, 0)))
+
+
+@export
+def hadamard(n: int, dtype: DTypeLike = int) -> Array:
+    """The matrix of ones and minus ones whose rows are orthogonal, by Sylvester's construction.
+
+    Args:
+      n: number of rows and columns, a power of 2.
+      dtype: of the result.
+
+    Raises:
+      ValueError: for other sizes.
+
+    >>> jax.scipy.linalg.hadamard(2).tolist()
+    [[1, 1], [1, -1]]
+    """
+    dtype = dtypes.check_and_canonicalize_user_dtype(dtype, "hadamard")
+    if not isinstance(n, (int, np.integer)) or n < 1 or n & (n - 1):
+        raise ValueError(f"n must be a positive power of 2; got {n}.")
+    out = np.ones((1, 1))
+    while len(out) < n:
+        out = np.block([[out, out], [out, -out]])
+    return asarray(out.astype(dtype))
+
+
+@export
+def helmert(n: int, full: bool = False) -> Array:
+    """The matrix of orthonormal contrasts of n observations.
+
+    Args:
+      n: positive int.
+      full: whether to add a first row of equal elements, which makes it orthogonal.
+
+    Returns:
+      Array of shape (n - 1, n), or (n, n).
+
+    Raises:
+      ValueError: for n < 1.
+
+    >>> jax.scipy.linalg.helmert(3, full=True).shape
+    (3, 3)
+    """
+    size = _index(n, "helmert")
+    if size < 1:
+        raise ValueError(f"n must be a positive integer; got {n}.")
+    k = np.arange(1, size)[:, None]
+    j = np.arange(size)[None, :]
+    out = np.where(j < k, 1.0, np.where(j == k, -1.0 * k, 0.0)) / np.sqrt(k * (k + 1))
+    if full:
+        out = np.concatenate([np.full((1, size), 1 / np.sqrt(size)), out])
+    return _as_float(out)
+
+
+@export
+def dft(n: int, scale: str | None = None, *, dtype: DTypeLike | None = None) -> Array:
+    """The matrix of the discrete Fourier transform: `dft(n) @ x` is `jnp.fft.fft(x)`.
+
+    Args:
+      n: number of rows and columns.
+      scale: None, "sqrtn" to divide by the square root of n, or "n" to divide by n.
+      dtype: complex dtype of the result.
+
+    Raises:
+      ValueError: for another scale, and dtypes that are not complex.
+
+    >>> jax.scipy.linalg.dft(2).real.tolist()
+    [[1.0, 1.0], [1.0, -1.0]]
+    """
+    if scale not in (None, "sqrtn", "n"):
+        raise ValueError(f"scale must be None, 'sqrtn', or 'n'; got {scale!r}.")
+    if dtype is None:
+        dtype = dtypes.default_complex_dtype()
+    else:
+        dtype = dtypes.check_and_canonicalize_user_dtype(dtype, "dft")
+        if not dtypes.issubdtype(dtype, np.complexfloating):
+            raise ValueError(f"dtype must be a complex floating-point type; got {dtype}.")
+    n = _size(n, "dft")
+    k = np.outer(np.arange(n), np.arange(n)) % max(n, 1)
+    out = np.exp(-2j * np.pi * k / max(n, 1))
+    if scale is not None:
+        out = out / (np.sqrt(n) if scale == "sqrtn" else n)
+    return asarray(out.astype(dtype))

@@ -1,0 +1,191 @@
+"""Callbacks and debugging output beside the reference; and where this library does more."""
+
+import gc
+import logging
+import weakref
+
+import numpy as np
+import pytest
+from scenario_testing import scenario_tests
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+from jax._src import compiler, config, xla_bridge as xb
+from jax.experimental import io_callback
+from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec as P, SingleDeviceSharding
+
+if not xb.backends_are_initialized():
+    config.update("jax_num_cpu_devices", 8)
+
+reference, test_scenario = scenario_tests(__file__)
+
+F = np.float32
+S = jax.ShapeDtypeStruct
+X = np.arange(8, dtype=F)
+
+
+@pytest.fixture
+def mesh():
+    devices = xb.devices("cpu")
+    if len(devices) < 4:
+        pytest.skip("needs 4 CPU devices")
+    return Mesh(np.array(devices[:4]), "x", (AxisType.Auto,))
+
+
+@pytest.fixture(autouse=True)
+def quiet():
+    logging.disable(logging.CRITICAL)
+    yield
+    logging.disable(logging.NOTSET)
+    jax.effects_barrier()
+
+
+def test_errors_have_the_traceback_of_the_callback():
+    def fails_here(x):
+        raise KeyError("what went wrong")
+
+    for run in (jax.jit, lambda f: f):
+        f = run(lambda x: jax.pure_callback(fails_here, S((), F), x))
+        with pytest.raises(jax.errors.JaxRuntimeError, match="(?s)in fails_here.*what went wrong"):
+            np.asarray(f(F(1)))
+
+
+def test_an_error_does_not_stop_later_ordered_callbacks():
+    seen = []
+    fails = jax.jit(lambda x: io_callback(lambda v: 1 / 0, None, x, ordered=True))
+    works = jax.jit(lambda x: io_callback(lambda v: seen.append(int(v)), None, x, ordered=True))
+    with pytest.raises(jax.errors.JaxRuntimeError):
+        fails(1)
+        jax.effects_barrier()
+    works(2)
+    jax.effects_barrier()
+    assert seen == [2]
+
+
+def test_arguments_may_be_kept():
+    kept = []
+    f = jax.jit(lambda x: io_callback(lambda v: kept.append(v), None, x + 1, ordered=True))
+    for i in range(3):
+        f(np.full(100, i, F))
+    jax.effects_barrier()
+    assert [int(v[99]) for v in kept] == [1, 2, 3]
+
+
+def test_eager_calls_compile_nothing():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(compiler, "compile_or_get_cached", None)
+        out = jax.pure_callback(lambda x: 2 * np.asarray(x), S((3,), F), np.ones(3, F))
+    np.testing.assert_array_equal(out, np.full(3, 2))
+    device = xb.devices("cpu")[-1]
+    out = jax.pure_callback(lambda x: x, S((), F), jax.device_put(F(1), device))
+    assert out.devices() == {device}
+
+
+def test_callbacks_do_not_outlive_their_programs():
+    class Callback:
+        def __call__(self, x):
+            return x
+
+    def make():
+        callback = Callback()
+        f = jax.jit(lambda x: jax.pure_callback(callback, S((), F), x))
+        assert f(F(1)) == 1
+        jax.pure_callback(callback, S((), F), F(1))
+        return weakref.ref(callback)
+
+    ref = make()
+    gc.collect()
+    assert ref() is None
+
+
+def test_callbacks_run_where_nothing_is_traced():
+    seen = []
+
+    def callback(x):
+        seen.append(type(jnp.sum(x)).__name__)
+        return x
+
+    jax.grad(lambda y: y * jax.pure_callback(callback, S((), F), lax.stop_gradient(y)))(F(2))
+    jax.make_jaxpr(lambda y: y + jax.pure_callback(callback, S((), F), F(1)))(F(1))
+    assert seen == ["ArrayImpl"]
+
+
+def test_64_bit_results():
+    with jax.enable_x64(True):
+        f = jax.jit(lambda x: jax.pure_callback(lambda v: v * 2, S((), np.float64), x))
+        assert f(np.float64(0.1)).dtype == np.float64
+        with pytest.raises(jax.errors.JaxRuntimeError, match="float32, Actual: float64"):
+            jax.jit(lambda x: jax.pure_callback(lambda v: np.float64(v), S((), F), x))(F(1))
+
+
+def test_sharded_arguments(mesh):
+    x = jax.device_put(X, NamedSharding(mesh, P("x")))
+    f = jax.jit(lambda x: jax.pure_callback(lambda v: v * 2, S((8,), F), x))
+    for out in (f(x), jax.pure_callback(lambda v: v * 2, S((8,), F), x)):
+        for shard in out.addressable_shards:  # all devices have the result
+            np.testing.assert_array_equal(shard.data, 2 * X[shard.index])
+        np.testing.assert_array_equal(jax.jit(lambda y: y + 1)(out), 2 * X + 1)
+    seen = []
+    g = jax.jit(lambda x: io_callback(lambda v: seen.append(v.shape), None, x, ordered=True))
+    g(x)
+    jax.effects_barrier()
+    assert seen == [(8,)]
+    at = SingleDeviceSharding(mesh.devices[2])
+    text = jax.jit(
+        lambda x: jax.pure_callback(np.sin, S((8,), F), x, sharding=at)
+    ).lower(x).as_text()  # fmt: skip
+    assert "device_ids=[2]" in text
+    with pytest.raises(NotImplementedError, match="SingleDeviceSharding"):
+        jax.pure_callback(np.sin, S((8,), F), x, sharding=x.sharding)
+
+
+def test_partitioned_output(mesh, capfd):
+    x = jax.device_put(X, NamedSharding(mesh, P("x")))
+    seen = []
+    jax.jit(lambda x: jax.debug.callback(lambda v: seen.append(v.shape), x, partitioned=True))(x)
+    jax.effects_barrier()
+    assert seen == [(2,)] * 4
+    with pytest.raises(ValueError, match="not supported for more than 1 device"):
+        jax.jit(lambda x: jax.debug.print("{}", x, ordered=True))(x)
+
+
+def test_chosen_shardings(mesh):
+    x = jax.device_put(X, NamedSharding(mesh, P("x")))
+    seen = []
+    jax.jit(lambda x: (jax.debug.inspect_array_sharding(x * 2, callback=seen.append), x * 2)[1])(x)
+    assert seen == [NamedSharding(mesh, P("x"))]
+
+
+def test_lowering():
+    f = jax.jit(lambda x: io_callback(np.sin, S((8,), F), x, ordered=True))
+    text = f.lower(X).as_text()
+    assert "@xla_ffi_python_cpu_callback" in text and "has_side_effect = true" in text
+    with pytest.raises(NotImplementedError, match="for tpu"):
+        f.trace(X).lower(lowering_platforms=("tpu",))
+
+
+def test_arguments_are_checked():
+    with pytest.raises(TypeError, match="callback must be callable"):
+        jax.pure_callback(3, S((), F))
+    with pytest.raises(TypeError, match="arguments of the callback must be arrays"):
+        io_callback(print, None, "text")
+    with pytest.raises(TypeError, match="result_shape_dtypes must be a tree of objects with shape"):
+        jax.pure_callback(print, 3.0)
+
+
+def test_print_options_are_those_of_the_program(capfd):
+    with np.printoptions(precision=2):
+        f = jax.jit(lambda x: jax.debug.print("{} {{}}", x))
+        f(np.array([1.23456], F))
+    jax.effects_barrier()
+    assert capfd.readouterr().out == "[1.23] {}\n"
+
+
+def test_log(caplog):
+    logging.disable(logging.NOTSET)
+    with caplog.at_level(logging.INFO):
+        jax.jit(lambda x: jax.debug.log("x is {}", x))(1.0)
+        jax.effects_barrier()
+    (entry,) = [r for r in caplog.records if "x is" in r.getMessage()]
+    assert (entry.getMessage(), entry.pathname) == ("x is 1.0", __file__)

@@ -1,0 +1,334 @@
+"""Cases of `jax.scipy.linalg`."""
+
+import warnings
+
+import numpy as np
+import scipy.linalg
+from op_cases import Case, values
+
+import jax.numpy as jnp
+import jax.scipy.linalg as linalg
+
+warnings.filterwarnings("ignore", message=".*batched 1D solves.*")
+
+
+def general(shape, dtype, key):
+    x = values(shape, dtype, key)
+    n = min(shape[-2:])
+    x[..., :n, :n] += np.diag(3.0 * np.arange(1, n + 1)).astype(x.dtype)
+    return x
+
+
+def make(dtype, name, fun, args, **kw):
+    x64 = dtype in ("float64", "complex128")
+    if dtype != "float32":
+        kw["vmap"] = False
+    return Case(f"{name}_{dtype}", fun, args, x64=x64, tol=1e-8 if x64 else 1e-3, **kw)
+
+
+def cases():
+    for dtype in ("float32", "complex128"):
+        a = general((2, 3, 3), dtype, "a")
+        b = values((2, 3, 2), dtype, "b")
+        v = values((3,), dtype, "v")
+        tall, wide = general((4, 3), dtype, "tall"), general((3, 4), dtype, "wide")
+        pd = (a @ np.conj(np.swapaxes(a, -1, -2)) + 4 * np.eye(3)).astype(a.dtype)
+        herm = (a + np.conj(np.swapaxes(a, -1, -2))).astype(a.dtype)
+        for lower in (False, True):
+            yield make(
+                dtype,
+                f"cholesky_{lower}",
+                lambda x, lo=lower: linalg.cholesky(x, lo),
+                [pd[0]],
+                vmap=False,
+            )
+            yield make(
+                dtype,
+                f"cho_solve_{lower}",
+                lambda x, y, lo=lower: linalg.cho_solve(linalg.cho_factor(x, lo), y),
+                [pd, b],
+                vmap=not lower,
+            )
+        for trans in (0, 1, 2):
+            yield make(
+                dtype,
+                f"lu_solve_{trans}",
+                lambda x, y, t=trans: linalg.lu_solve(linalg.lu_factor(x), y, t),
+                [a, b],
+                vmap=trans == 0,
+            )
+            yield make(
+                dtype,
+                f"solve_triangular_{trans}",
+                lambda x, y, t=trans: linalg.solve_triangular(x, y, t, lower=t > 0),
+                [a[0], v],
+                vmap=trans == 0,
+            )
+        yield make(
+            dtype,
+            "lu_solve_vector",
+            lambda x, y: linalg.lu_solve(linalg.lu_factor(x), y),
+            [a[0], v],
+            diff="",
+            vmap=False,
+        )
+        for kind, x in (
+            ("gen", a),
+            ("sym", herm if dtype == "float32" else a + np.swapaxes(a, -1, -2)),
+            ("her", herm),
+            ("pos", pd),
+        ):
+            yield make(
+                dtype,
+                f"solve_{kind}",
+                lambda x, y, k=kind: linalg.solve(x, y, assume_a=k),
+                [x, b],
+                diff="both" if kind in ("gen", "pos") else "",
+                vmap=False,
+            )
+        yield make(dtype, "lu", linalg.lu, [tall])
+        yield make(dtype, "lu_permuted", lambda x: linalg.lu(x, permute_l=True), [wide], vmap=False)
+        yield make(dtype, "svd", lambda x: linalg.svd(x, compute_uv=False), [tall], vmap=False)
+        yield make(dtype, "eigh", lambda x: linalg.eigh(x, eigvals_only=True), [herm], vmap=False)
+        for mode in ("full", "r", "economic"):
+            yield make(
+                dtype,
+                f"qr_{mode}",
+                lambda x, m=mode: linalg.qr(x, mode=m),
+                [tall],
+                diff="",
+                vmap=False,
+            )
+        yield make(
+            dtype,
+            "qr_pivoting",
+            lambda x: linalg.qr(x, pivoting=True, mode="r"),
+            [tall],
+            diff="",
+            vmap=False,
+        )
+        for mode, c in (("left", b[0]), ("right", values((2, 4), dtype, "c"))):
+            yield make(
+                dtype,
+                f"qr_multiply_{mode}",
+                lambda x, c, m=mode: linalg.qr_multiply(x, c, m, conjugate=True),
+                [tall, c],
+                diff="",
+                vmap=False,
+            )
+        yield make(
+            dtype,
+            "qr_multiply_vector",
+            lambda x, c: linalg.qr_multiply(x, c, pivoting=True),
+            [a[0], v],
+            diff="",
+            vmap=False,
+        )
+        yield make(dtype, "hessenberg", lambda x: linalg.hessenberg(x, calc_q=True), [a], diff="")
+        yield make(dtype, "schur", linalg.schur, [a[0]], diff="", vmap=False)
+        for side, method, x in (
+            ("right", "qdwh", tall),
+            ("left", "qdwh", wide),
+            ("right", "svd", tall),
+            ("left", "svd", tall),
+            ("right", "svd", wide),
+        ):
+            yield make(
+                dtype,
+                f"polar_{side}_{method}_{len(x)}",
+                lambda x, s=side, m=method: linalg.polar(x, s, method=m),
+                [x],
+                diff="both" if side == "right" and method == "svd" and len(x) == 4 else "",
+                vmap=False,
+            )
+        yield make(dtype, "expm", linalg.expm, [a[0] / 4])
+        yield make(
+            dtype,
+            "expm_batch",
+            linalg.expm,
+            [np.stack([a[0] / 8, a[1] / 20])],
+            diff="jvp",
+            vmap=False,
+        )
+        yield make(dtype, "expm_large", linalg.expm, [a[0]], diff="", vmap=False)
+        yield make(
+            dtype,
+            "expm_upper",
+            lambda x: linalg.expm(x, upper_triangular=True),
+            [np.triu(a[0] / 4)],
+            vmap=False,
+        )
+        yield make(
+            dtype, "expm_frechet", linalg.expm_frechet, [a[0] / 5, a[1]], diff="", vmap=False
+        )
+        yield make(
+            dtype,
+            "expm_overflow",
+            lambda x: linalg.expm(x, max_squarings=2),
+            [a[0] * 100],
+            diff="",
+            vmap=False,
+        )
+        yield make(dtype, "sqrtm", linalg.sqrtm, [a[0]], diff="", vmap=False)
+        yield make(
+            dtype, "funm", lambda x: linalg.funm(x, jnp.cos), [a[0] / 4], diff="", vmap=False
+        )
+        for method in ("schur", "eigen"):
+            yield make(
+                dtype,
+                f"solve_sylvester_{method}",
+                lambda *x, m=method: linalg.solve_sylvester(*x, method=m),
+                [a[0], general((2, 2), dtype, "b"), b[0]],
+                diff="",
+                vmap=method == "schur",
+            )
+        yield make(
+            dtype,
+            "solve_sylvester_singular",
+            linalg.solve_sylvester,
+            [np.eye(2, dtype=dtype), -np.eye(2, dtype=dtype), b[0, :2]],
+            diff="",
+            vmap=False,
+        )
+        c = values((2, 3), dtype, "c")
+        for name in ("toeplitz", "hankel"):
+            yield make(
+                dtype, name, getattr(linalg, name), [c, values((2, 4), dtype, "r")], vmap=False
+            )
+            yield make(dtype, f"{name}_one", getattr(linalg, name), [c[0]], diff="")
+        for name in ("circulant", "companion", "fiedler", "fiedler_companion"):
+            yield make(dtype, name, getattr(linalg, name), [c], vmap=False)
+        for n in (1, 2, 4, 5, 6):
+            yield make(
+                dtype,
+                f"fiedler_companion_{n}",
+                linalg.fiedler_companion,
+                [values((n,), dtype, "f")],
+                diff="",
+                vmap=False,
+            )
+        yield make(dtype, "leslie", linalg.leslie, [c, c[:, 1:].copy()], vmap=False)
+        for mode in ("full", "same", "valid"):
+            for n in (1, 2, 5):
+                yield make(
+                    dtype,
+                    f"convolution_matrix_{mode}_{n}",
+                    lambda x, n=n, m=mode: linalg.convolution_matrix(x, n, m),
+                    [c],
+                    diff="",
+                    vmap=False,
+                )
+        yield make(dtype, "block_diag", lambda *x: linalg.block_diag(*x, 1), [c, v], vmap=False)
+
+    turned = np.array(
+        [[1, -2, 0.3, 1], [2, 1, 0.5, 0], [0.2, 0.1, 3, 1], [0.5, -1, -2, 2]], np.float32
+    )
+
+    def complex_form(x):
+        T, Z = linalg.rsf2csf(*linalg.schur(x))
+        return Z @ T @ jnp.conj(Z).T, jnp.abs(jnp.tril(T, -1)), jnp.abs(jnp.diagonal(T))
+
+    yield Case("rsf2csf", complex_form, [turned], diff="", vmap=False, tol=1e-3)
+    d, e = values((6,), "float32", "d"), values((5,), "float32", "e")
+    for name, kw in (
+        ("all", {}),
+        ("some", dict(select="i", select_range=(1, 3))),
+    ):
+        yield Case(
+            f"eigh_tridiagonal_{name}",
+            lambda d, e, kw=kw: linalg.eigh_tridiagonal(d, e, eigvals_only=True, **kw),
+            [d, e],
+            diff="",
+            vmap=False,
+            tol=1e-4,
+        )
+    yield Case(
+        "eigh_tridiagonal_vectors",
+        lambda d, e: linalg.eigh_tridiagonal(d, e)[0],
+        [d, e],
+        diff="",
+        vmap=False,
+        tol=1e-4,
+    )
+    split = np.array([1, 2, 3], np.float64), np.array([0, 1e-3], np.float64)
+    yield Case(
+        "eigh_tridiagonal_split",
+        lambda d, e: linalg.eigh_tridiagonal(d, e, eigvals_only=True),
+        split,
+        scipy.linalg.eigvalsh_tridiagonal,
+        diff="",
+        vmap=False,
+        x64=True,
+        tol=1e-12,
+    )
+
+    def constant(name, *args, exact=True, **kw):
+        numpy = getattr(scipy.linalg, name)
+        return Case(
+            f"{name}_{args}",
+            lambda x: getattr(linalg, name)(*args, **kw),
+            [np.float32(0)],
+            lambda x: numpy(*args, **kw).astype(np.float32) if exact else numpy(*args, **kw),
+            diff="",
+            vmap=False,
+            tol=1e-3,
+        )
+
+    for n in (1, 4):
+        for name in ("hilbert", "invhilbert", "pascal", "invpascal", "hadamard", "helmert"):
+            yield constant(name, n)
+        yield constant("dft", n, "sqrtn", exact=False)
+    for kind in ("lower", "upper"):
+        yield constant("pascal", 4, kind)
+        yield constant("invpascal", 4, kind)
+    yield constant("helmert", 3, True)
+    yield constant("dft", 5, "n", exact=False)
+    yield constant("hilbert", 0)
+
+    def error(name, fun, *args):
+        return Case(f"error_{name}", fun, args, diff="", vmap=False, ignore=("jit",))
+
+    def ones(*shape):
+        return np.ones(shape, np.float32)
+
+    square = ones(3, 3)
+    yield error("eigh_b", linalg.eigh, square, square)
+    yield error("eigh_type", lambda x: linalg.eigh(x, type=2), square)
+    yield error("schur_output", lambda x: linalg.schur(x, "x"), square)
+    yield error("qr_mode", lambda x: linalg.qr(x, mode="x"), square)
+    yield error("qr_multiply_mode", lambda x: linalg.qr_multiply(x, x, "x"), square)
+    yield error("qr_multiply_shapes", linalg.qr_multiply, square, ones(2, 4))
+    yield error("polar_side", lambda x: linalg.polar(x, "x"), square)
+    yield error("polar_method", lambda x: linalg.polar(x, method="x"), square)
+    yield error("polar_wide", linalg.polar, ones(2, 3))
+    yield error("solve_kind", lambda x: linalg.solve(x, x, assume_a="x"), square)
+    yield error("solve_shapes", linalg.solve, square, ones(4))
+    yield error("triangular_trans", lambda x: linalg.solve_triangular(x, x, trans=3), square)
+    yield error("lu_trans", lambda x: linalg.lu_solve(linalg.lu_factor(x), x, trans=3), square)
+    yield error("cho_solve", lambda x, y: linalg.cho_solve((x, True), y), square, ones(4))
+    yield error("expm", linalg.expm, ones(2, 3))
+    yield error("expm_frechet", linalg.expm_frechet, square, ones(2, 2))
+    yield error("funm", lambda x: linalg.funm(x, jnp.sin), ones(2, 3))
+    yield error("sqrtm_blocks", lambda x: linalg.sqrtm(x, 2), square)
+    yield error("sylvester_method", lambda x: linalg.solve_sylvester(x, x, x, method="x"), square)
+    yield error("sylvester_shapes", linalg.solve_sylvester, square, square, ones(3, 2))
+    yield error("tridiagonal_dtypes", linalg.eigh_tridiagonal, np.arange(3), np.arange(2))
+    yield error(
+        "tridiagonal_select",
+        lambda d, e: linalg.eigh_tridiagonal(d, e, select="v"),
+        ones(3),
+        ones(2),
+    )
+    yield error("block_diag", linalg.block_diag, ones(2, 2, 2))
+    yield error("companion", linalg.companion, ones(1))
+    yield error("leslie", linalg.leslie, ones(3), ones(3))
+    yield error("hankel", linalg.hankel, ones())
+    yield error("convolution_mode", lambda x: linalg.convolution_matrix(x, 2, "x"), ones(3))
+    yield error("convolution_n", lambda x: linalg.convolution_matrix(x, 0), ones(3))
+    yield error("pascal", lambda x: linalg.pascal(3, "x"), ones())
+    yield error("hadamard", lambda x: linalg.hadamard(3), ones())
+    yield error("helmert", lambda x: linalg.helmert(0), ones())
+    yield error("dft", lambda x: linalg.dft(3, "x"), ones())
+
+
+CASES = list(cases())
