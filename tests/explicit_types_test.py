@@ -141,3 +141,13 @@ def test_the_device_of_an_operation_is_that_of_the_program():
         ValueError, match=r"argument x of .* ids \[1\] .* ids \[3\] on platform CPU at"
     ):
         constrain(at[3])(jax.device_put(x, devices()[1]))
+
+
+@pytest.mark.parametrize("axis_type", [AxisType.Explicit, AxisType.Auto])
+def test_arrays_made_under_a_mesh_are_on_all_its_devices(axis_type):
+    mesh = jax.make_mesh((2,), ("x",), axis_types=(axis_type,))
+    with jax.set_mesh(mesh):
+        for x in (jnp.array([1.0, 2.0]), jnp.asarray(np.ones(3)), jnp.asarray(2)):
+            assert x.sharding == NamedSharding(mesh, P()) and x.committed
+            assert x.tolist() == jnp.add(x, 0).tolist()
+        assert jnp.asarray(2).weak_type

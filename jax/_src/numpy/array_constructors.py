@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from jax._src import dlpack, dtypes
+from jax._src import config, dlpack, dtypes
 from jax._src.array import array_from_numpy
 from jax._src.basearray import Array
 from jax._src.core import trace_ctx
@@ -16,8 +16,10 @@ from jax._src.device_transfer import device_put
 from jax._src.interpreters.partial_eval import DynamicJaxprTrace
 from jax._src.lax import lax
 from jax._src.library_jit import inline_jit
+from jax._src.named_sharding import NamedSharding
 from jax._src.numpy import util
 from jax._src.numpy.util import export, lower_jax_array, user_warning
+from jax._src.partition_spec import PartitionSpec
 from jax._src.typing import DTypeLike
 
 _NUMBERS = frozenset({bool, int, float, complex})
@@ -272,7 +274,9 @@ def constant(x: np.ndarray, weak_type: bool = False, may_alias: bool = False) ->
     """
     trace = trace_ctx.trace
     if type(trace) is not DynamicJaxprTrace:
-        return array_from_numpy(x, x.dtype, weak_type)
+        out = array_from_numpy(x, x.dtype, weak_type)
+        mesh = config.device_context.value
+        return out if mesh is None else device_put(out, NamedSharding(mesh, PartitionSpec()))
     if weak_type:
         value = x.item()
         if type(value) in _NUMBERS and dtypes.scalar_type_to_dtype(type(value)) == x.dtype:
@@ -340,7 +344,8 @@ def fromstring(string: str, dtype: DTypeLike = float, count: int = -1, *, sep: s
 
 
 def _host_dtype(dtype):
-    return np.dtype(getattr(dtype, "dtype", dtype))
+    own = getattr(dtype, "dtype", None)  # of jnp.float32; NumPy's scalar types have a descriptor
+    return own if isinstance(own, np.dtype) else np.dtype(dtype)
 
 
 def _impure(name: str, effect: str):
