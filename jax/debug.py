@@ -1,5 +1,6 @@
-"""Looking into compiled programs: printing, callbacks, shardings."""
+"""Looking into compiled programs: printing, callbacks, a debugger, shardings."""
 
+from jax._src.debugger import breakpoint as breakpoint
 from jax._src.debugging import (
     DebugEffect as DebugEffect,
     OrderedDebugEffect as OrderedDebugEffect,
@@ -7,4 +8,8 @@ from jax._src.debugging import (
     debug_log as log,
     debug_print as print,
     inspect_array_sharding as inspect_array_sharding,
+)
+from jax._src.visualize import (
+    visualize_array_sharding as visualize_array_sharding,
+    visualize_sharding as visualize_sharding,
 )

@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 from jax.custom_batching import custom_vmap, sequential_vmap
+from jax.interpreters import ad, batching
 
 reference, test_scenario = scenario_tests(__file__)
 
@@ -115,3 +116,33 @@ class TestSolves:
             return lax.custom_linear_solve(matvec, x, lambda f, b: b / 2, symmetric=True)
 
         assert jax.jvp(jax.jit(f), (F(3),), (F(1),))[1] == 0.5
+
+
+class TestPlatformDependent:
+    def f(self, x):
+        return lax.platform_dependent(x, cuda=only_on_cuda.bind, cpu=jnp.sin, default=jnp.cos)
+
+    @pytest.mark.parametrize("wrap", [jax.vmap, jax.jit, jax.grad, lambda f: jax.jit(jax.vmap(f))])
+    def test_other_platforms_are_not_lowered_for(self, wrap):
+        x = F(0.5) if wrap is jax.grad else v3
+        np.testing.assert_allclose(wrap(self.f)(x), wrap(jnp.sin)(x), rtol=1e-6)
+
+    def test_several_platforms(self):
+        text = lambda *platforms: jax.jit(self.f).trace(v3).lower(lowering_platforms=platforms).as_text()  # fmt: skip
+        two = text("cpu", "tpu")
+        assert "stablehlo.sine" in two and "stablehlo.cosine" in two and "case" in two
+        assert "case" not in text("tpu") and "cosine" in text("tpu")
+        with pytest.raises(NotImplementedError, match="only_on_cuda"):
+            text("cuda")
+
+    def test_errors(self):
+        with pytest.raises(ValueError, match="'cuda' and 'rocm'"):
+            lax.platform_dependent(v3, gpu=jnp.sin, default=jnp.cos)
+        with pytest.raises(NotImplementedError, match="not found for platform cpu"):
+            lax.platform_dependent(v3, cuda=jnp.sin)
+
+
+only_on_cuda = jax.extend.core.Primitive("only_on_cuda")
+only_on_cuda.def_abstract_eval(lambda x: x)
+ad.defjvp(only_on_cuda, lambda t, x: t)
+batching.defvectorized(only_on_cuda)

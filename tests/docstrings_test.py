@@ -12,9 +12,11 @@ import jax.numpy as jnp
 from jax import lax
 
 MODULES = [
-    "jax", "jax.ad_checkpoint", "jax.core", "jax.custom_derivatives", "jax.dlpack", "jax.dtypes",
-    "jax.errors", "jax.extend.core", "jax.flatten_util", "jax.lax", "jax.monitoring", "jax.nn",
-    "jax.nn.initializers", "jax.numpy", "jax.ops", "jax.random", "jax.sharding", "jax.stages",
+    "jax", "jax.ad_checkpoint", "jax.core", "jax.custom_batching", "jax.custom_derivatives", "jax.dlpack", "jax.dtypes",
+    "jax.errors", "jax.example_libraries.optimizers", "jax.example_libraries.stax",
+    "jax.experimental.jet", "jax.extend.core", "jax.flatten_util", "jax.lax", "jax.lax.linalg", "jax.monitoring", "jax.nn",
+    "jax.nn.initializers", "jax.numpy", "jax.numpy.fft", "jax.numpy.linalg", "jax.ops",
+    "jax.random", "jax.scipy.linalg", "jax.sharding", "jax.stages",
     "jax.test_util", "jax.tree", "jax.tree_util", "jax.typing",
 ]  # fmt: skip
 

@@ -63,12 +63,15 @@ def decompositions(dtype):
         for pivoting, whole in itertools.product((False, True), repeat=2):
             if pivoting and dtype != "float32":
                 continue
+            # The reference's derivative of R is wrong where columns are exchanged and left over.
+            wrong = {"diff": ""} if pivoting and name == "wide" else {}
             yield make(
                 dtype,
                 f"qr_{name}_{pivoting}_{whole}",
                 lambda x, p=pivoting, w=whole: linalg.qr(x, pivoting=p, full_matrices=w),
                 [x[0] if pivoting and name == "square" else x],
                 **kw,
+                **wrong,
             )
         yield make(
             dtype,

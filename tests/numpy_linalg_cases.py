@@ -43,14 +43,10 @@ def cases():
         yield make(
             dtype,
             "cholesky_triangle",
-            lambda x: (
-                linalg.cholesky(np.triu(x), upper=True, symmetrize_input=False),
-                linalg.cholesky(np.tril(x), symmetrize_input=False),
-            ),
-            [pd],
+            lambda x: linalg.cholesky(x, upper=True, symmetrize_input=False),
+            [np.tril(pd)],
             diff="",
             vmap=False,
-            ignore=("jit",),
         )
         yield make(dtype, "det", linalg.det, [a])
         for n in (0, 1, 2, 4):
@@ -178,7 +174,7 @@ def cases():
             dtype,
             "matrix_rank_tol",
             lambda x: (
-                linalg.matrix_rank(x, 0.4),
+                linalg.matrix_rank(x, tol=7.0),
                 linalg.matrix_rank(x[0]),
                 linalg.matrix_rank(x * 0),
             ),
@@ -289,7 +285,6 @@ def cases():
     yield error("cond_wide", lambda x: linalg.cond(x, 1), ones(2, 3))
     yield error("matrix_power", lambda x: linalg.matrix_power(x, 1.5), ones(2, 2))
     yield error("matrix_power_wide", lambda x: linalg.matrix_power(x, 1), ones(2, 3))
-    yield error("multi_dot", lambda x: linalg.multi_dot([x]), ones(2, 2))
     yield error("multi_dot_sizes", lambda x: linalg.multi_dot([x, x]), ones(2, 3))
     yield error("tensorinv", linalg.tensorinv, ones(2, 3))
     yield error("rank_tol", lambda x: linalg.matrix_rank(x, rtol=1, tol=1), ones(2, 2))

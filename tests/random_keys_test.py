@@ -1,5 +1,49 @@
-"""The scenarios in random_keys_scenarios.py against the reference build."""
+"""The scenarios in random_keys_scenarios.py against the reference build, and what we do otherwise."""
 
+import numpy as np
+import pytest
 from scenario_testing import scenario_tests
 
+import jax
+import jax.numpy as jnp
+
 reference, test_scenario = scenario_tests(__file__)
+
+NOT_FOR_KEYS = {
+    "astype": lambda k: k.astype("uint32"),
+    "sum": lambda k: k.sum(),
+    "max": lambda k: k.max(),
+    "argmax": lambda k: k.argmax(),
+    "cumsum": lambda k: jnp.cumsum(k),
+    "sort": lambda k: k.sort(),
+    "view": lambda k: k.view("uint32"),
+    "item": lambda k: k[0, 0].item(),
+    "bitcast": lambda k: jax.lax.bitcast_convert_type(k, "uint32"),
+    "from number": lambda k: jnp.array(0, k.dtype),
+    "at add": lambda k: k.at[0].add(k[1]),
+    "at set": lambda k: k.at[0].set(1),
+    "pad": lambda k: jax.lax.pad(k, k[0, 0], [(1, 0, 0), (0, 1, 0)]),
+}
+
+
+@pytest.mark.parametrize("name", list(NOT_FOR_KEYS))
+def test_not_for_keys(name):
+    # The reference raises errors of other classes for some.
+    with pytest.raises((TypeError, ValueError)):
+        NOT_FOR_KEYS[name](jax.random.split(jax.random.key(0), (2, 3)))
+
+
+def test_methods_that_are_fine():
+    # The reference has them in functions, or for tracers, alone.
+    keys = jax.random.split(jax.random.key(0), (2, 3))
+    data = np.asarray(jax.random.key_data(keys))
+    same = lambda k, d: np.testing.assert_array_equal(jax.random.key_data(k), d)
+    same(keys.mT, data.transpose(1, 0, 2))
+    same(keys.repeat(2, axis=0), data.repeat(2, axis=0))
+    same(keys.astype(keys.dtype), data)
+    assert keys[0, 1] in keys
+
+
+def test_shards_are_of_keys():
+    (shard,) = jax.random.split(jax.random.key(0), 4).addressable_shards
+    assert shard.index == (slice(None),) and shard.data.shape == (4,)

@@ -1,7 +1,6 @@
 """Taylor-mode automatic differentiation."""
 
-from jax import lax as lax, numpy as jnp
-from jax._src import api_util as api_util
+from jax import api_util as api_util, lax as lax, numpy as jnp
 from jax._src.jet import (
     JetTrace as JetTrace,
     JetTracer as JetTracer,

@@ -393,6 +393,8 @@ def _tangent_jaxpr(primitive: Primitive, avals, varies, params):
         found = primitive.aval_cache.get(key)
     except TypeError:
         key = found = None
+    if any(True for _ in core.jaxprs_in_params(params)):
+        key = None  # the entry would keep the jaxpr
     if found is None:
         rule = primitive.jvp
         if rule is None:

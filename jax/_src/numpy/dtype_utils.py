@@ -153,7 +153,8 @@ def load(file: Any, *args: Any, **kwargs: Any) -> Any:
       *args, **kwargs: as for `numpy.load`.
 
     Returns:
-      An array, or what `numpy.load` returns for files of several arrays.
+      An array, or what `numpy.load` returns for files of several arrays, and for elements that are no
+      numbers. Of small floats but bfloat16 these are bytes: take a `view` of their dtype.
 
     >>> import io
     >>> f = io.BytesIO()
@@ -167,6 +168,8 @@ def load(file: Any, *args: Any, **kwargs: Any) -> Any:
             # NumPy saves small floats as bytes without their dtype.
             if out.dtype == np.dtype("V2"):
                 out = out.view(dtypes.bfloat16)
+        if out.dtype.kind in "OSUmM" or out.dtype.type is np.void:
+            return out  # no array of JAX can have these elements
         return asarray(out)
     return out
 

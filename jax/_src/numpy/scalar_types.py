@@ -31,6 +31,8 @@ class _ScalarMeta(type):
         return not self == other
 
     def __call__(self, x: Any) -> Array:
+        if isinstance(x, str):
+            x = self.dtype.type(x)
         return asarray(x, dtype=self.dtype)
 
     def __instancecheck__(self, instance: Any) -> bool:

@@ -169,12 +169,15 @@ class ufunc:
 
         Args:
           a: array.
-          axis: the axis; None for that of the flattened array.
+          axis: the axis.
           dtype: of the computation and of the result.
           out: not supported, must be None.
 
         Returns:
           An array of the shape of `a`.
+
+        Raises:
+          ValueError: if the function is not binary, or `axis` is not one axis.
         """
         check_arraylike(f"{self.__name__}.accumulate", a)
         self._only_binary("accumulate")
@@ -184,6 +187,8 @@ class ufunc:
             dtype = dtypes.check_and_canonicalize_user_dtype(dtype, f"{self.__name__}.accumulate")
         if self._accumulate is not None:
             return self._accumulate(a, axis=axis, dtype=dtype)
+        if axis is None or isinstance(axis, (tuple, list)):
+            raise ValueError(f"{self.__name__}.accumulate: axis must be one integer, got {axis}")
         return _accumulate_by_scan(a, ufunc=self, axis=axis, dtype=dtype)
 
     def at(
@@ -206,7 +211,7 @@ class ufunc:
             raise ValueError("at only supported for unary and binary ufuncs")
         check_arraylike(f"{self.__name__}.at", a)
         if (b is None) is not (self.nin == 1):
-            raise ValueError(
+            raise TypeError(
                 f"{self.__name__}.at: the second operand must be given for binary functions, and only for"
                 " them."
             )

@@ -131,13 +131,9 @@ def physical_sharding(aval, sharding: Sharding) -> Sharding:
 
 def make_key_array_phys_sharding(aval, sharding: Sharding) -> Sharding:
     """The sharding of the array that represents values of an extended dtype."""
-    trailing = core.physical_element_aval(aval.dtype).ndim
-    if sharding.is_fully_replicated and not isinstance(sharding, NamedSharding):
+    if isinstance(sharding, NamedSharding) or sharding.is_fully_replicated:
         return sharding
-    if isinstance(sharding, NamedSharding):
-        entries = sharding.spec.partitions
-        entries += (None,) * (aval.ndim + trailing - len(entries))
-        return sharding.update(spec=sharding.spec.update(partitions=entries))
+    trailing = core.physical_element_aval(aval.dtype).ndim
     hlo_sharding = _with_trailing_dims(sharding._to_xla_hlo_sharding(aval.ndim), trailing)
     return GSPMDSharding(
         sharding._internal_device_list, hlo_sharding, memory_kind=sharding.memory_kind

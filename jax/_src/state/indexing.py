@@ -173,6 +173,8 @@ class NDIndexer:
         entries: list[Any] = []
         for entry in indices:
             entries.extend(_expand_mask(entry))
+        if any([e is None for e in entries]):
+            raise TypeError(f"cannot index a reference with None, in the index {indices}")
         is_ellipsis = [e is ... for e in entries]
         if sum(is_ellipsis) > 1:
             raise ValueError(f"an index can only have one `...`, got {indices}")
@@ -318,8 +320,6 @@ def _convert(entry: Any, size: int, index: Any) -> Any:
         return Slice.from_slice(entry, size)
     if isinstance(entry, Slice):
         return entry
-    if entry is None or isinstance(entry, str):
-        raise TypeError(f"cannot index a reference with {entry!r}, in the index {index}")
     try:
         aval = typeof(entry)
     except TypeError:
@@ -459,9 +459,9 @@ def _print_slice(s: Slice, size: int, context: Any) -> str:
     stride = "" if s.stride == 1 else f":{s.stride}"
     if s.is_dynamic_start:
         start = _name(s.start, context)
-        return f"{start}:{start}+{s.span}{stride}"
+        return f"{start}:{start}+{s.size * s.stride}{stride}"
     if s.is_full(size):
         return ":"
-    end = s.start + s.span
+    end = s.start + s.size * s.stride
     start = "" if s.start == 0 and end else str(s.start)
     return f"{start}:{'' if end >= size and s.size else end}{stride}"

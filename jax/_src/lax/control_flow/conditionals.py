@@ -143,7 +143,7 @@ def cond(
     return _bind("cond", index, (false_fun, true_fun), operands)
 
 
-def _bind(name: str, index, branches: Sequence[Callable], operands):
+def _bind(name: str, index, branches: Sequence[Callable], operands, **params):
     flat, in_tree = tree_flatten(tuple(operands))
     for x in flat:
         if not core.valid_jaxtype(x):
@@ -161,7 +161,7 @@ def _bind(name: str, index, branches: Sequence[Callable], operands):
     closed, consts = share_consts(jaxprs[order], [s[1] for s in staged[order]])
     closed = closed[order]
     check_effects(name, *closed)
-    outs = cond_p.bind(index, *consts, *flat, branches=tuple(closed))
+    outs = cond_p.bind(index, *consts, *flat, branches=tuple(closed), **params)
     return tree_unflatten(trees[0], outs)
 
 
@@ -370,7 +370,9 @@ def _cond_linearize(primals, tangents, *, branches, **params):
     place = {slot: k for k, slot in enumerate(returned)}
     primal_branches = tuple(
         _with_padded_residuals(
-            lin.primal, n, tuple([place[s] for s in slots if s in place]),
+            lin.primal,
+            n,
+            tuple([place[s] for s in slots if s in place]),
             tuple([total[i] for i in returned]),
         )  # fmt: skip
         for lin, slots in zip(lins, layout)
@@ -607,13 +609,17 @@ def _cond_dependence(marked, *, branches, **_):
 cond_p.dependence = _cond_dependence
 
 
-def _cond_lowering(ctx, index, *ops, branches, **_):
+def _cond_lowering(ctx, index, *ops, branches, branches_platforms=None):
+    if branches_platforms is not None:
+        index, branches = _platform_branches(ctx, index, branches, branches_platforms)
     effects = [e for e in ctx.tokens_in.effects() if any(e in b.effects for b in branches)]
     tokens = ctx.tokens_in.subset(effects)
     out_types = [
         *[t for e in effects for t in [mlir.token_type()]],
         *mlir.flatten_ir_types([mlir.aval_to_ir_type(a) for a in ctx.avals_out]),
     ]
+    if len(branches) == 1:
+        return mlir.lower_jaxpr_inline(ctx, branches[0], "branch_0_fun", *ops)
     case = hlo.CaseOp(out_types, index=index, num_branches=len(branches))
     for i, b in enumerate(branches):
         block = case.regions[i].blocks.append()
@@ -659,6 +665,11 @@ def platform_dependent(*args: Any, default: Callable | None = None, **per_platfo
       The result of the chosen function.
     """
     platforms = list(per_platform)
+    if "gpu" in platforms:
+        raise ValueError(
+            "platform_dependent takes functions for 'cuda' and 'rocm', not for 'gpu': use one of these "
+            "names, or both."
+        )
     branches = [per_platform[p] for p in platforms] + ([default] if default is not None else [])
     known = tuple((p,) for p in platforms) + ((None,) if default is not None else ())
     if not branches:
@@ -668,14 +679,16 @@ def platform_dependent(*args: Any, default: Callable | None = None, **per_platfo
     index = platform_index_p.bind(platforms=known)
     if core.is_concrete(index):
         return branches[int(index)](*args)
-    return switch(index, branches, *args)
+    return _bind("platform_dependent", index, branches, args, branches_platforms=known)
 
 
 platform_index_p = Primitive("platform_index")
 platform_index_p.def_abstract_eval(lambda *, platforms: core.ShapedArray((), np.int32))
 
 
-def _platform_index_lowering(ctx, *, platforms):
+def _platform_indices(ctx, platforms) -> list[int]:
+    """For each platform that is lowered for, which branch it takes."""
+
     def find(platform: str) -> int:
         for i, names in enumerate(platforms):
             if names is None or platform in names:
@@ -685,8 +698,22 @@ def _platform_index_lowering(ctx, *, platforms):
             f"platform_dependent has functions for {[n for n in platforms if n]} and no default"
         )
 
-    available = ctx.platforms or ctx.module_context.platforms
-    indices = [find(p) for p in available]
+    return [find(p) for p in ctx.platforms or ctx.module_context.platforms]
+
+
+def _platform_branches(ctx, index, branches, platforms):
+    """The branches that are lowered, since others may not be possible, and the index among them."""
+    used = sorted(set(_platform_indices(ctx, platforms)))
+    if len(used) < len(branches) and len(used) > 1:
+        table = [used.index(i) if i in used else 0 for i in range(len(branches))]
+        table = mlir.ir_constant(np.array(table, np.int32))
+        picked = hlo.dynamic_slice(table, [index], mlir.dense_int_array([1]))
+        index = hlo.reshape(index.type, picked)
+    return index, [branches[i] for i in used]
+
+
+def _platform_index_lowering(ctx, *, platforms):
+    indices = _platform_indices(ctx, platforms)
     if len(set(indices)) == 1:
         return [mlir.ir_constant(np.int32(indices[0]))]
     table = mlir.ir_constant(np.array(indices, np.int32))

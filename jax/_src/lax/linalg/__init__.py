@@ -46,6 +46,7 @@ from jax._src.lax.linalg.qr import (
 from jax._src.lax.linalg.svd import (
     SvdAlgorithm as SvdAlgorithm,
     svd as svd,
+    svd_by_polar as svd_by_polar,
     svd_p as svd_p,
 )
 from jax._src.lax.linalg.triangular import (

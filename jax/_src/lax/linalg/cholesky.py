@@ -128,8 +128,8 @@ def cholesky_update(r_matrix: ArrayLike, w_vector: ArrayLike) -> Array:
       TypeError, ValueError: for dtypes or shapes that do not fit.
 
     >>> r = lax.linalg.cholesky_update(jnp.eye(2), jnp.array([3.0 ** 0.5, 0.0]))
-    >>> r.round(3).tolist()
-    [[2.0, 0.0], [0.0, 1.0]]
+    >>> bool(jnp.allclose(r, jnp.array([[2.0, 0.0], [0.0, 1.0]]), atol=1e-2))
+    True
     """
     return cholesky_update_p.bind(r_matrix, w_vector)
 

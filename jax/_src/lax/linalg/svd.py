@@ -324,7 +324,7 @@ def _gpu_with_vh(ctx, x, full_matrices, compute_uv, algorithm, gpu):
     return _finish(ctx, status, [s_out, u_out, vh_out], [s, u, vh], compute_uv)
 
 
-def _svd_by_polar(x, *, full_matrices, compute_uv):
+def svd_by_polar(x, *, full_matrices, compute_uv):
     """From the polar decomposition x = W H and the eigendecomposition of H.
 
     Nakatsukasa and Higham, "Stable and efficient spectral divide and conquer algorithms for the symmetric
@@ -332,7 +332,7 @@ def _svd_by_polar(x, *, full_matrices, compute_uv):
     """
     m, n = x.shape[-2:]
     if m < n:
-        out = _svd_by_polar(mH(x), full_matrices=full_matrices, compute_uv=compute_uv)
+        out = svd_by_polar(mH(x), full_matrices=full_matrices, compute_uv=compute_uv)
         return [out[0], mH(out[2]), mH(out[1])] if compute_uv else out
     q = None
     if m > n:
@@ -364,7 +364,7 @@ def _orthonormal(u):
     return scale_columns(q, phase)
 
 
-_polar_rule = mlir.lower_fun(_svd_by_polar, multiple_results=True)
+_polar_rule = mlir.lower_fun(svd_by_polar, multiple_results=True)
 
 
 def _lower_tpu(ctx, x, *, algorithm, **params):

@@ -57,7 +57,7 @@ def cholesky(a: ArrayLike, *, upper: bool = False, symmetrize_input: bool = True
       a: array of shape (..., n, n).
       upper: whether to return L^H.
       symmetrize_input: whether to decompose (a + a^H) / 2, which makes derivatives symmetric; otherwise only
-        one triangle is read: the lower one, or the upper one with `upper`.
+        the lower triangle is read.
 
     Returns:
       Array of that shape; NaNs if `a` is not positive definite, where NumPy raises an error.
@@ -70,8 +70,6 @@ def cholesky(a: ArrayLike, *, upper: bool = False, symmetrize_input: bool = True
 
 
 def _cholesky(a, *, upper, symmetrize_input):
-    if upper and not symmetrize_input and a.ndim >= 2:
-        a = mH(a)
     out = lax_linalg.cholesky(a, symmetrize_input=symmetrize_input)
     return mH(out) if upper else out
 
@@ -128,8 +126,8 @@ def eigh(a: ArrayLike, UPLO: str | None = None, symmetrize_input: bool = True) -
       ValueError: for another UPLO.
 
     >>> w, v = jnp.linalg.eigh(jnp.array([[2.0, 1.0], [1.0, 2.0]]))
-    >>> w.round(3).tolist()
-    [1.0, 3.0]
+    >>> bool(jnp.allclose(w, jnp.array([1.0, 3.0]), atol=1e-2))
+    True
     """
     v, w = _eigh(inexact("eigh", a), lower=_is_lower(UPLO), symmetrize_input=bool(symmetrize_input))
     return EighResult(w, v)
@@ -153,8 +151,9 @@ _eigh = nested_jit(_eigh, static_argnames=("lower", "symmetrize_input"))
 def eigvalsh(a: ArrayLike, UPLO: str | None = "L", *, symmetrize_input: bool = True) -> Array:
     """Eigenvalues of Hermitian matrices, ascending; arguments as for `eigh`.
 
-    >>> jnp.linalg.eigvalsh(jnp.array([[2.0, 1.0], [1.0, 2.0]])).round(3).tolist()
-    [1.0, 3.0]
+    >>> want = jnp.array([1.0, 3.0])
+    >>> bool(jnp.allclose(jnp.linalg.eigvalsh(jnp.array([[2.0, 1.0], [1.0, 2.0]])), want, atol=1e-2))
+    True
     """
     a = inexact("eigvalsh", a)
     return _eigh(a, lower=_is_lower(UPLO), symmetrize_input=bool(symmetrize_input))[1]
@@ -179,8 +178,8 @@ def qr(a: ArrayLike, mode: str = "reduced") -> Any:
       ValueError: for another mode.
 
     >>> q, r = jnp.linalg.qr(jnp.array([[3.0, 1.0], [4.0, 2.0]]))
-    >>> jnp.abs(r).round(2).tolist()
-    [[5.0, 2.2], [0.0, 0.4]]
+    >>> bool(jnp.allclose(jnp.abs(r), jnp.array([[5.0, 2.2], [0.0, 0.4]]), atol=1e-2))
+    True
     """
     a = inexact("qr", a)
     if mode == "raw":

@@ -131,8 +131,8 @@ def eigh(
       NotImplementedError: for what is not implemented.
 
     >>> w, v = jax.scipy.linalg.eigh(jnp.array([[2.0, 1.0], [1.0, 2.0]]))
-    >>> w.round(3).tolist()
-    [1.0, 3.0]
+    >>> bool(jnp.allclose(w, jnp.array([1.0, 3.0]), atol=1e-2))
+    True
     """
     if b is not None:
         raise NotImplementedError("Only the b=None case of eigh is implemented")
@@ -160,8 +160,8 @@ def schur(a: ArrayLike, output: str = "real") -> tuple[Array, Array]:
       ValueError: for another output.
 
     >>> T, Z = jax.scipy.linalg.schur(jnp.array([[0.0, 2.0], [2.0, 0.0]]))
-    >>> (Z @ T @ Z.T).round(3).tolist()
-    [[0.0, 2.0], [2.0, 0.0]]
+    >>> bool(jnp.allclose((Z @ T @ Z.T), jnp.array([[0.0, 2.0], [2.0, 0.0]]), atol=1e-2))
+    True
     """
     a = inexact(a)
     if output not in ("real", "complex"):
@@ -364,8 +364,8 @@ def qr(
       ValueError: for another mode.
 
     >>> q, r = jax.scipy.linalg.qr(jnp.array([[3.0, 1.0], [4.0, 2.0]]))
-    >>> jnp.abs(r).round(2).tolist()
-    [[5.0, 2.2], [0.0, 0.4]]
+    >>> bool(jnp.allclose(jnp.abs(r), jnp.array([[5.0, 2.2], [0.0, 0.4]]), atol=1e-2))
+    True
     """
     if mode not in ("full", "r", "economic"):
         raise ValueError(
@@ -403,8 +403,8 @@ def qr_multiply(
 
     >>> a = jnp.array([[3.0, 1.0], [4.0, 2.0]])
     >>> product, r = jax.scipy.linalg.qr_multiply(a, jnp.eye(2), "left")
-    >>> (product @ r).round(3).tolist()
-    [[3.0, 1.0], [4.0, 2.0]]
+    >>> bool(jnp.allclose((product @ r), jnp.array([[3.0, 1.0], [4.0, 2.0]]), atol=1e-2))
+    True
     """
     if mode not in ("left", "right"):
         raise ValueError(f"mode must be 'right' or 'left', got {mode!r}")
@@ -482,8 +482,8 @@ def polar(
       NotImplementedError: for sizes that "qdwh" does not take.
 
     >>> u, p = jax.scipy.linalg.polar(jnp.array([[0.0, -2.0], [1.0, 0.0]]))
-    >>> p.round(3).tolist()
-    [[1.0, 0.0], [0.0, 2.0]]
+    >>> bool(jnp.allclose(p, jnp.array([[1.0, 0.0], [0.0, 2.0]]), atol=1e-2))
+    True
     """
     a = inexact(a)
     if a.ndim < 2:
@@ -558,8 +558,9 @@ def eigh_tridiagonal(
       ValueError, TypeError: for other arguments that do not fit.
 
     >>> d, e = jnp.array([2.0, 2.0]), jnp.array([1.0])
-    >>> jax.scipy.linalg.eigh_tridiagonal(d, e, eigvals_only=True).round(3).tolist()
-    [1.0, 3.0]
+    >>> want = jnp.array([1.0, 3.0])
+    >>> bool(jnp.allclose(jax.scipy.linalg.eigh_tridiagonal(d, e, eigvals_only=True), want, atol=1e-2))
+    True
     """
     d, e = asarray(d), asarray(e)
     if d.dtype != e.dtype:

@@ -1,0 +1,60 @@
+"""The cases in numpy_arguments_cases.py against the reference build; files; what we accept beyond it."""
+
+import io
+
+import numpy as np
+import pytest
+from op_testing import case_tests
+
+import jax
+import jax.numpy as jnp
+
+reference, test_reference, test_numpy = case_tests(__file__)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "bool", "complex64"])
+def test_save_and_load(dtype):
+    x = jnp.arange(4).astype(dtype)
+    file = io.BytesIO()
+    jnp.save(file, x)
+    file.seek(0)
+    out = jnp.load(file)
+    assert isinstance(out, jnp.ndarray) and out.dtype == dtype
+    np.testing.assert_array_equal(out, x)
+
+
+def test_load_what_is_no_jax_array():
+    file = io.BytesIO()
+    jnp.save(file, jnp.arange(3).astype("float8_e4m3fn"))
+    file.seek(0)
+    out = jnp.load(file)
+    assert isinstance(out, np.ndarray)
+    np.testing.assert_array_equal(out.view("float8_e4m3fn").astype(int), [0, 1, 2])
+
+
+def test_vectorized_function_gets_keywords():
+    f = jnp.vectorize(lambda a, *, b=2: a * b)
+    np.testing.assert_array_equal(f(jnp.arange(3), b=3), [0, 3, 6])
+
+
+def test_known_masks_of_traced_arrays():
+    x, mask = np.arange(12.0).reshape(3, 4), np.array([True, False, True])
+    rows = jax.jit(lambda x: jnp.compress(mask, x, axis=0))(x)
+    np.testing.assert_array_equal(rows, x[mask])
+    np.testing.assert_array_equal(jax.jit(lambda x: jnp.extract(x_large, x))(x), x[x_large])
+    with pytest.raises(jax.errors.NonConcreteBooleanIndexError):
+        jax.jit(lambda m: jnp.compress(m, x, axis=0))(mask)
+
+
+x_large = np.arange(12).reshape(3, 4) > 6
+
+
+def test_device_is_no_name():
+    with pytest.raises(TypeError, match="zeros: device must be a jax.Device"):
+        jnp.zeros(3, device="cpu")
+
+
+def test_bounds_of_geomspace_are_exact():
+    out = jnp.geomspace(3.0, 7.0, 5)
+    assert out[0] == 3 and out[-1] == 7
+    assert jnp.geomspace(1, 1000, 4, dtype=int).tolist()[-1] == 1000
