@@ -663,5 +663,5 @@ def test_devices_that_share_a_part_get_copies(devices, spec, shape):
         jax.numpy.array(data, device=sharding),
     ]
     data[:] = 0
-    for array in made:
-        np.testing.assert_array_equal(array, np.ones(shape))
+    for made_array in made:
+        np.testing.assert_array_equal(made_array, np.ones(shape))

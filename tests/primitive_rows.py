@@ -250,7 +250,7 @@ ROWS = [
     unary("sort", dtypes=REAL, fun=lambda x: lax.sort(x, dimension=1)),
     unary("top_k", dtypes=REAL, fun=lambda x: lax.top_k(x, 2)),
     unary("approx_top_k", dtypes=FLOATS, fun=lambda x: lax.approx_max_k(x, 2)),
-    unary("reduce_window_sum", dtypes=NUMBERS, 
+    unary("reduce_window_sum", dtypes=NUMBERS,
           fun=lambda x: lax.reduce_window(x, np.zeros((), x.dtype), lax.add, (1, 2), (1, 1), "VALID")),
     unary("reduce_window_max", dtypes=("float32", "float64", "int32"),
           fun=lambda x: lax.reduce_window(x, lowest(x), lax.max, (1, 2), (1, 1), "VALID")),

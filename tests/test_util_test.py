@@ -13,7 +13,10 @@ from jax._src import test_util as jtu
 def test_counters():
     x = jnp.float32(1)
     f = jax.jit(lambda x: x * 3.25 + 7)
-    with jtu.count_jit_tracing_cache_miss() as traced, jtu.count_jit_and_pmap_lowerings() as lowered:
+    with (
+        jtu.count_jit_tracing_cache_miss() as traced,
+        jtu.count_jit_and_pmap_lowerings() as lowered,
+    ):
         with jtu.count_jit_compilation_cache_miss() as compiled:
             f(x), f(x)
     assert (traced(), lowered(), compiled()) == (1, 1, 1)

@@ -635,9 +635,11 @@ random_unwrap_p = _primitive("random_unwrap", _unwrap_types, lambda data, *, imp
 random_unwrap_p.def_impl(lambda keys: keys._base_array)
 random_clone_p = _primitive("random_clone", lambda keys: keys, lambda data, *, impl: data)
 random_clone_p.def_impl(
-    lambda keys: PRNGKeyArray._of(keys._impl, keys._base_array)
-    if type(keys) is PRNGKeyArray
-    else core.hooks.to_array(keys)
+    lambda keys: (
+        PRNGKeyArray._of(keys._impl, keys._base_array)
+        if type(keys) is PRNGKeyArray
+        else core.hooks.to_array(keys)
+    )
 )
 
 

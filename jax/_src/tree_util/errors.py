@@ -153,9 +153,7 @@ def _equality_errors(path, t1, t2, is_leaf):
         return
     keys1, keys2 = [key for key, _ in pairs1], [key for key, _ in pairs2]
     if n != m:
-        difference = " ".join(
-            [repr(getattr(k, "key", k)) for k in _key_difference(keys1, keys2)]
-        )
+        difference = " ".join([repr(getattr(k, "key", k)) for k in _key_difference(keys1, keys2)])
         yield (
             path,
             f"{kind} with {n} child{'ren' * (n != 1)}",

@@ -219,6 +219,10 @@ from jax._src.lax.lax.logical import (
     shift_right_logical_p as shift_right_logical_p,
     xor_p as xor_p,
 )
+from jax._src.lax.lax.mulhi import (
+    mulhi as mulhi,
+    mulhi_p as mulhi_p,
+)
 from jax._src.lax.lax.precision import (
     CanonicalPrecision as CanonicalPrecision,
     DotAlgorithm as DotAlgorithm,
@@ -233,10 +237,6 @@ from jax._src.lax.lax.ragged import (
     ragged_dot as ragged_dot,
     ragged_dot_general as ragged_dot_general,
     ragged_dot_general_p as ragged_dot_general_p,
-)
-from jax._src.lax.lax.mulhi import (
-    mulhi as mulhi,
-    mulhi_p as mulhi_p,
 )
 from jax._src.lax.lax.reductions import (
     argmax as argmax,
