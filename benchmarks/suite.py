@@ -266,7 +266,7 @@ def nested_control_flow_arguments():
 
 def new_thousand_equations():
     def f(x):
-        for i in range(250):
+        for _ in range(250):
             x = jnp.where(jnp.sin(x) > 0.5, x * 1.5, x)
         return x
 

@@ -9,10 +9,13 @@ from scenario_testing import scenario_tests
 import jax
 import jax.numpy as jnp
 from jax import lax
-from jax._src import core
+from jax._src import config, core, xla_bridge
 from jax._src.state.discharge import discharge_state, run_state
 
 reference, test_scenario = scenario_tests(__file__)
+
+if not xla_bridge.backends_are_initialized():
+    config.update("jax_num_cpu_devices", 8)
 
 
 def ref(*shape):

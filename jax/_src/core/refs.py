@@ -176,6 +176,15 @@ class AbstractRef(AbstractValue):
         inner = self.inner_aval.strip_weak_type()
         return self if inner is self.inner_aval else self.update(inner_aval=inner)
 
+    def normalize(self) -> AbstractRef:
+        return self.strip_weak_type()
+
+    def dec_rank(self, size: int, spec: Any) -> AbstractValue:
+        return mapped_aval(size, spec, self)
+
+    def inc_rank(self, size: int, spec: Any) -> AbstractValue:
+        return unmapped_aval(size, spec, self)
+
     def to_tangent_aval(self) -> AbstractRef:
         return AbstractRef(self.inner_aval.to_tangent_aval(), self.memory_space, self.kind)
 
