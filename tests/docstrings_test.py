@@ -12,7 +12,7 @@ import jax.numpy as jnp
 from jax import lax
 
 MODULES = [
-    "jax", "jax.ad_checkpoint", "jax.core", "jax.custom_batching", "jax.custom_derivatives", "jax.dlpack", "jax.dtypes",
+    "jax", "jax.ad_checkpoint", "jax.core", "jax.custom_batching", "jax.custom_derivatives", "jax.debug", "jax.dlpack", "jax.dtypes",
     "jax.errors", "jax.example_libraries.optimizers", "jax.example_libraries.stax",
     "jax.experimental.jet", "jax.extend.core", "jax.flatten_util", "jax.lax", "jax.lax.linalg", "jax.monitoring", "jax.nn",
     "jax.nn.initializers", "jax.numpy", "jax.numpy.fft", "jax.numpy.linalg", "jax.ops",

@@ -182,6 +182,24 @@ def test_elimination_without_kernels():
     np.testing.assert_allclose(got, want, atol=1e-5)
 
 
+@pytest.mark.parametrize(
+    "name", ["cholesky", "lu", "qr", "eigh", "svd", "eig", "fft", "det", "inv"]
+)
+def test_sharded_batches(name):
+    fun = next(getattr(m, name) for m in (linalg, jnp.linalg, jnp.fft) if hasattr(m, name))
+    mesh = jax.make_mesh((1, 1), ("x", "y"), axis_types=(jax.sharding.AxisType.Explicit,) * 2)
+    with jax.set_mesh(mesh):
+        batch = np.stack([np.eye(3, dtype=np.float32)] * 2)
+        x = jax.device_put(batch, jax.NamedSharding(mesh, jax.P("x", None, None)))
+        for out in jax.tree.leaves(fun(x)):
+            assert jax.typeof(out).sharding.spec[0] == "x"
+        if name == "fft":
+            return
+        whole = jax.device_put(batch, jax.NamedSharding(mesh, jax.P(None, "x", None)))
+        with pytest.raises(jax.errors.ShardingTypeError):
+            fun(whole)
+
+
 def test_nothing_is_loaded_early():
     code = "import jax, sys; jax.numpy.ones(2); print([m for m in sys.modules if 'linalg' in m or m == 'scipy'])"
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

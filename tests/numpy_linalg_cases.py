@@ -1,5 +1,7 @@
 """Cases of `jax.numpy.linalg`."""
 
+import re
+
 import numpy as np
 from op_cases import Case, values
 
@@ -28,7 +30,20 @@ def make(dtype, name, fun, args, **kw):
     return Case(f"{name}_{dtype}", fun, args, x64=x64, tol=1e-9 if x64 else 1e-3, **kw)
 
 
+# Of these, complex numbers take another path; the others are compared for real ones alone.
+COMPLEX = re.compile(
+    "cholesky_(complex|upper)|det_[24]|slogdet|inv|solve_complex|pinv_complex|pinv_hermitian|lstsq_complex|eig|svd_"
+    "|qr_complete|matrix_norm_(nuc|1_)|norm_(None|3)|norm_all|vecdot"
+)
+
+
 def cases():
+    for case in all_cases():
+        if not case.name.endswith("complex128") or COMPLEX.match(case.name):
+            yield case
+
+
+def all_cases():
     for dtype in ("float32", "complex128"):
         a = general((2, 3, 3), dtype, "a")
         big = general((4, 4), dtype, "big")

@@ -96,6 +96,13 @@ class DeviceTest(parameterized.TestCase):
             self.assertTrue(MAKE[name](sharding).sharding.is_equivalent_to(sharding, out.ndim))
 
     @parameterized.parameters(*MAKE)
+    def test_mesh_of_one_device(self, name):
+        one = Mesh(np.array(xb.devices("cpu")[:1]), ("x",), (AxisType.Explicit,))
+        with jax.set_mesh(one):
+            self.assertEqual(MAKE[name](None).devices(), {xb.devices("cpu")[0]})
+            self.assertEqual((MAKE[name](None) + 1).sharding.mesh, one)
+
+    @parameterized.parameters(*MAKE)
     def test_device(self, name):
         device = xb.devices("cpu")[-1]
         self.assertEqual(MAKE[name](device).devices(), {device})

@@ -12,10 +12,10 @@ from jax import lax
 from jax._src import config, core, xla_bridge
 from jax._src.state.discharge import discharge_state, run_state
 
-reference, test_scenario = scenario_tests(__file__)
-
 if not xla_bridge.backends_are_initialized():
     config.update("jax_num_cpu_devices", 8)
+
+reference, test_scenario = scenario_tests(__file__)
 
 
 def ref(*shape):
@@ -325,6 +325,38 @@ def test_gradients_by_what_refs_hold():
     y, f_vjp = jax.vjp(lambda r, x: (r.__setitem__(0, x), (r[...] * x).sum())[1], r, 2.0)
     r_bar, x_bar = f_vjp(1.0)
     assert y == 14 and r_bar.tolist() == [0, 2, 2] and x_bar == 9
+
+
+def test_derivatives_of_derivatives():
+    def f(x):
+        r = jax.new_ref(x)
+        r[1:] = r[:-1] * r[1:]
+        old = jax.ref.swap(r, np.array([2, 0]), r[0:2])
+        jax.ref.addupdate(r, np.array([1, 1]), old)
+        return (r[...] * x).sum()
+
+    def pure(x):
+        a, b, c = x
+        return (b * a) * a + (a * b + b * c + a) * b + a * c
+
+    x = jnp.array([0.5, 1.5, -1.0])
+    np.testing.assert_allclose(jax.grad(jax.jit(f))(x), jax.grad(pure)(x), rtol=1e-6)
+    np.testing.assert_allclose(jax.jacrev(jax.grad(f))(x), jax.hessian(pure)(x), rtol=1e-6)
+    np.testing.assert_allclose(jax.jit(jax.hessian(f))(x), jax.hessian(pure)(x), rtol=1e-6)
+
+
+def test_jacobians():
+    def f(x):
+        r = jax.new_ref(x)
+        r[0] = r[0] * r[1]
+        r[1] += jnp.sin(r[0])
+        return r[...]
+
+    x = jnp.array([0.5, 1.5])
+    np.testing.assert_allclose(jax.jacfwd(f)(x), jax.jacrev(f)(x), rtol=1e-6)
+    pure = lambda x: (x[0] * x[1]) ** 2 + (x[1] + jnp.sin(x[0] * x[1])) ** 2
+    hessian = jax.hessian(lambda x: (f(x) ** 2).sum())(x)
+    np.testing.assert_allclose(hessian, jax.hessian(pure)(x), rtol=1e-5)
 
 
 def test_linear_parts():

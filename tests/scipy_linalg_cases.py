@@ -1,5 +1,6 @@
 """Cases of `jax.scipy.linalg`."""
 
+import re
 import warnings
 
 import numpy as np
@@ -26,7 +27,21 @@ def make(dtype, name, fun, args, **kw):
     return Case(f"{name}_{dtype}", fun, args, x64=x64, tol=1e-8 if x64 else 1e-3, **kw)
 
 
+# Of these, complex numbers take another path; the others are compared for real ones alone.
+COMPLEX = re.compile(
+    "cho_solve_True|lu_solve_[12]|solve_triangular_2|solve_(sym|her|pos)|lu_complex|qr_multiply_left|hessenberg"
+    "|schur|polar_.*qdwh|expm_complex|expm_frechet|sqrtm|funm|solve_sylvester_schur|toeplitz_one|hankel_complex"
+    "|companion_complex"
+)
+
+
 def cases():
+    for case in all_cases():
+        if not case.name.endswith("complex128") or COMPLEX.match(case.name):
+            yield case
+
+
+def all_cases():
     for dtype in ("float32", "complex128"):
         a = general((2, 3, 3), dtype, "a")
         b = values((2, 3, 2), dtype, "b")
@@ -83,7 +98,8 @@ def cases():
                 f"solve_{kind}",
                 lambda x, y, k=kind: linalg.solve(x, y, assume_a=k),
                 [x, b],
-                diff="both" if kind in ("gen", "pos") else "",
+                # The reference transposes Hermitian systems as if they were symmetric.
+                diff={"gen": "both", "pos": "both" if dtype == "float32" else "jvp"}.get(kind, ""),
                 vmap=False,
             )
         yield make(dtype, "lu", linalg.lu, [tall])

@@ -67,7 +67,9 @@ def jacfwd(
             tangent = tree_map(_without_float0, out[1], out[0])
             return (tangent, out[0], out[2]) if has_aux else (tangent, out[0])
 
-        out = vmap(push, in_axes=0, out_axes=(-1, None, None) if has_aux else (-1, None))(basis)
+        # Results pass through references maybe, which are mapped: they are equal all the same.
+        out_axes = (-1, None, None) if has_aux else (-1, None)
+        out = vmap(push, in_axes=0, out_axes=out_axes, sum_match="first")(basis)  # type: ignore[arg-type]
         jac, y = out[0], out[1]
         for leaf in tree_leaves(y):
             _check_jac_output("jacfwd", holomorphic, leaf)

@@ -11,7 +11,7 @@ from typing import Any
 from jax._src import core
 from jax._src.callback import pure_callback
 from jax._src.custom_derivatives import custom_jvp
-from jax._src.debugger.frames import CapturedStack
+from jax._src.debugger.frames import capture_stack
 from jax._src.debugging import debug_callback
 from jax._src.tree_util import tree_flatten, tree_unflatten
 
@@ -86,14 +86,14 @@ def breakpoint(
 
     Raises:
       ValueError: there is no such backend, both `token` and `ordered`, or `num_frames` below 1.
-      TypeError: the debugger has no such argument.
+      TypeError: the debugger has no such argument, or `token` has random keys.
       SystemExit: by `q`; a JaxRuntimeError that names it where a compiled program is stopped.
 
     >>> import io
     >>> @jax.jit
     ... def f(x):
     ...   y = x + 1
-    ...   jax.debug.breakpoint(stdin=io.StringIO("p y * 2; c".replace("; ", chr(10))))
+    ...   jax.debug.breakpoint(stdin=io.StringIO("p y * 2\\nc\\n"))
     ...   return y
     >>> f(jnp.float32(3)), jax.effects_barrier()
     Entering jdb:
@@ -105,16 +105,19 @@ def breakpoint(
     if num_frames is not None and num_frames < 1:
         raise ValueError(f"breakpoint: num_frames must be at least 1, got {num_frames}.")
     debugger = get_debugger(backend)
-    inspect.signature(debugger).bind((), 0, **kwargs)
-    stack = CapturedStack(sys._getframe(1), filter_frames, num_frames)
+    try:
+        inspect.signature(debugger).bind((), 0, **kwargs)
+    except TypeError as e:
+        raise TypeError(f"breakpoint: the debugger (backend={backend!r}) {e}.") from None
+    stack, tracers = capture_stack(sys._getframe(1), filter_frames, num_frames)
 
     def stop(*values):
         debugger(stack.with_values(values), threading.get_ident(), **kwargs)
 
     if token is None:
-        debug_callback(stop, *stack.operands, ordered=ordered)
+        debug_callback(stop, *tracers, ordered=ordered)
         return None
-    return _stop_at_token(stop, token, stack.operands)
+    return _stop_at_token(stop, token, tracers)
 
 
 def _stop_at_token(stop: Callable[..., None], token: Any, operands: Sequence[core.Tracer]) -> Any:

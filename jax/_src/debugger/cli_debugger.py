@@ -46,6 +46,16 @@ class CliDebugger(cmd.Cmd):
     def _print(self, text: str) -> None:
         print(text, file=self.stdout, flush=True)
 
+    def do_help(self, arg: str) -> None:
+        """help [command]
+        Lists the commands, or says what one does."""
+        text = getattr(getattr(self, f"do_{arg}", None), "__doc__", None) if arg else None
+        if text is None:
+            super().do_help(arg)
+        else:
+            usage, *rest = text.splitlines()
+            self._print("\n".join([usage, *(f"    {line.strip()}" for line in rest)]))
+
     # Looking at values
 
     def do_p(self, arg: str) -> None:

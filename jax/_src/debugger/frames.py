@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import dataclasses
 import inspect
 import itertools
 import types
+import warnings
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from jax._src import core, traceback_util
+from jax._src.interpreters.ad import TapeTracer
 from jax._src.tree_util import tree_flatten, tree_unflatten
 
 
-@dataclasses.dataclass(frozen=True)
-class DebuggerFrame:
+class DebuggerFrame(NamedTuple):
     """A function call on the stack.
 
     Attributes:
@@ -39,38 +39,16 @@ class DebuggerFrame:
 
 
 class CapturedStack:
-    """The innermost functions on a stack, with `operands`: the tracers among their variables.
+    """The innermost functions on a stack, without the tracers among their variables.
 
-    `with_values(values of the operands)` are the frames, the innermost first.
+    `with_values(values of the tracers)` are the frames, the innermost first.
     """
 
-    __slots__ = ("operands", "_frames", "_variables", "_positions")
+    __slots__ = ("_frames", "_variables")
 
-    def __init__(self, frame: types.FrameType, filter_frames: bool, num_frames: int | None):
-        self.operands: list[core.Tracer] = []
-        self._positions: dict[int, int] = {}
-        frames = list(itertools.islice(_visible(frame, filter_frames), num_frames)) or [frame]
-        self._frames = [_describe(f) for f in frames]
-        # At the top of a module the variables are what they are when somebody looks.
-        self._variables = [
-            None
-            if f.f_locals is f.f_globals
-            else {name: self._capture(x) for name, x in f.f_locals.items()}
-            for f in frames
-        ]
-
-    def _capture(self, value: Any) -> tuple[list[Any], Any]:
-        try:
-            leaves, tree = tree_flatten(value)
-        except Exception:
-            return [value], None
-        return [self._operand(x) if _is_staged(x) else x for x in leaves], tree
-
-    def _operand(self, tracer: core.Tracer) -> _Operand:
-        position = self._positions.setdefault(id(tracer), len(self.operands))
-        if position == len(self.operands):
-            self.operands.append(tracer)
-        return _Operand(position)
+    def __init__(self, frames: list[DebuggerFrame], variables: list[Any]):
+        self._frames = frames
+        self._variables = variables
 
     def with_values(self, values: Sequence[Any]) -> list[DebuggerFrame]:
         def value_of(leaves, tree):
@@ -80,22 +58,83 @@ class CapturedStack:
         return [
             frame
             if variables is None
-            else dataclasses.replace(
-                frame, locals={name: value_of(*x) for name, x in variables.items()}
-            )
+            else frame._replace(locals={name: value_of(*x) for name, x in variables.items()})
             for frame, variables in zip(self._frames, self._variables)
         ]
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class _Operand:
+class _Operand(NamedTuple):
     position: int
 
 
-def _is_staged(x: Any) -> bool:
-    # A tracer that has outlived its trace has no value any more; references are no operands.
+class _Unknown(NamedTuple):
+    """Stands for a tracer without a value, which must not outlive its trace here."""
+
+    text: str
+
+    def __repr__(self) -> str:
+        return self.text
+
+
+def capture_stack(
+    frame: types.FrameType, filter_frames: bool, num_frames: int | None
+) -> tuple[CapturedStack, list[core.Tracer]]:
+    """The stack from `frame` on, and the tracers whose values it needs."""
+    tracers: list[core.Tracer] = []
+    positions: dict[int, int] = {}
+
+    def replaced(x):
+        if not isinstance(x, core.Tracer):
+            return x
+        if not _has_value(x):
+            return _Unknown(repr(x))
+        position = positions.setdefault(id(x), len(tracers))
+        if position == len(tracers):
+            tracers.append(x)
+        return _Operand(position)
+
+    def capture(value):
+        leaves, tree = _flatten(value)
+        return [replaced(x) for x in leaves], tree
+
+    frames = list(itertools.islice(_visible(frame, filter_frames), num_frames)) or [frame]
+    # At the top of a module the variables are what they are when somebody looks.
+    variables = [
+        None if f.f_locals is f.f_globals else {name: capture(x) for name, x in f.f_locals.items()}
+        for f in frames
+    ]
+    return CapturedStack([_describe(f) for f in frames], variables), tracers
+
+
+def _flatten(value: Any) -> tuple[list[Any], Any]:
+    """As tree_flatten; what is no tree is a leaf, with None for the structure."""
+    try:
+        if not _is_cyclic(value, ()):
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", DeprecationWarning)  # iterators are leaves
+                return tree_flatten(value)
+    except Exception:
+        pass  # such as a dict whose keys have no order
+    return [value], None
+
+
+def _is_cyclic(x: Any, above: tuple[int, ...]) -> bool:
+    # Not left to tree_flatten: what it then raises cannot be relied on.
+    if type(x) not in (list, tuple, dict):
+        return False
+    if id(x) in above:
+        return True
+    children = x.values() if type(x) is dict else x
+    return any(_is_cyclic(child, (*above, id(x))) for child in children)
+
+
+def _has_value(x: core.Tracer) -> bool:
+    # No value have references, tracers that have outlived their trace, and tangents of which only
+    # reverse mode makes use: it transposes them away, and would do so with the breakpoint.
     return (
-        isinstance(x, core.Tracer) and isinstance(x.aval, core.ShapedArray) and x._trace.is_valid()
+        isinstance(x.aval, core.ShapedArray)
+        and x._trace.is_valid()
+        and not isinstance(x, TapeTracer)
     )
 
 
@@ -119,7 +158,7 @@ def _describe(frame: types.FrameType) -> DebuggerFrame:
         end_offset = (info.lineno if end is None else max(end, info.lineno)) - first
     return DebuggerFrame(
         filename=info.filename,
-        locals=frame.f_locals,
+        locals=frame.f_globals,
         globals=frame.f_globals,
         code_context="".join(info.code_context or ()).strip() or "<no source>",
         source=[line.rstrip("\n") for line in source],

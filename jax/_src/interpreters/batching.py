@@ -411,12 +411,13 @@ class _NullContext:
 
 def batch(
     fun: Callable[..., Any], axis_data: AxisData, in_dims: Sequence[Any], out_dim_dests: Sequence[Any] | Callable[..., Any],
-    sum_match: bool = False,
+    sum_match: bool | str = False,
 ) -> Callable[..., Any]:  # fmt: skip
     """`fun` (flat) mapped over `axis_data`, with results' batch dimensions at `out_dim_dests`.
 
     An output that is not mapped though its destination is an int is broadcast; one that is mapped
-    though its destination is None is summed with `sum_match`, and raises SpecMatchError without.
+    though its destination is None is summed with `sum_match`, and raises SpecMatchError without;
+    with `sum_match="first"` all elements are known to be equal, and the first one is taken.
     """
 
     def run(*vals: Any) -> Any:
@@ -433,7 +434,10 @@ def batch(
             if dest is None and d is not None:
                 if not sum_match:
                     raise SpecMatchError(d, dest, i)
-                outs.append(hooks.reduce_sum(v, (d,)))
+                if sum_match == "first":
+                    outs.append(hooks.index_in_dim(v, 0, d))
+                else:
+                    outs.append(hooks.reduce_sum(v, (d,)))
             else:
                 outs.append(from_batch(axis_data, v, d, dest))
         return outs

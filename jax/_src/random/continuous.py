@@ -83,7 +83,8 @@ def multivariate_normal(
       mean: array of shape (..., n).
       cov: array of shape (..., n, n).
       shape: batch shape of the result; that of mean and cov by default.
-      dtype: float dtype.
+      dtype: float dtype of the normal numbers; the result has this or that of mean and cov, whichever
+        is greater.
       method: 'cholesky', 'eigh' or 'svd': how the covariance is factored.
       out_sharding: placement of the result.
 
@@ -123,7 +124,6 @@ def multivariate_normal(
 
 
 def _multivariate_normal(key, mean, cov, *, shape, dtype, method):
-    mean, cov = lax.convert_element_type(mean, dtype), lax.convert_element_type(cov, dtype)
     if method == "svd":
         u, s, _ = linear_algebra().svd(cov)
         factor = u * lax.sqrt(s[..., None, :])
@@ -134,6 +134,7 @@ def _multivariate_normal(key, mean, cov, *, shape, dtype, method):
         factor = linear_algebra().cholesky(cov)
     n = mean.shape[-1]
     samples = _normal(key, shape=(*shape, n), dtype=dtype)
+    mean, factor, samples = promote_dtypes_inexact(mean, factor, samples)
     # einsum("...ij,...j->...i", factor, samples), where factor may have fewer batch dimensions
     batch = factor.ndim - 2
     if not batch:
@@ -595,6 +596,8 @@ def orthogonal(
         m = core.concrete_or_error(
             core.canonicalize_dim, m, "The error occurred in jax.random.orthogonal()"
         )
+    if n < 0 or m < 0:
+        raise ValueError(f"orthogonal: n and m must not be negative, got {n} and {m}")
     return _jit_orthogonal(
         "orthogonal", key, shape=shape, dtype=dtype, n=n, m=m, out_sharding=out_sharding
     )

@@ -48,6 +48,7 @@ from jax._src.state.types import (
     transform_type,
 )
 from jax._src.tree_util import tree_flatten, tree_unflatten
+from jax._src.util import register_cache
 
 traceback_util.register_exclusion(__file__)
 
@@ -492,6 +493,13 @@ def _check_concrete_ref(ref: Any, name: str) -> None:
 
 
 _programs: dict[Any, Callable[..., Any]] = {}
+
+
+class _Programs:
+    cache_clear = staticmethod(_programs.clear)
+
+
+register_cache(_Programs, "operations on references")
 
 
 def _compiled(name: str, tree: Any, ref_aval: AbstractRef) -> Callable[..., Any]:

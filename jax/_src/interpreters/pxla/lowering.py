@@ -248,9 +248,9 @@ def lower(
     kept_avals = closed_jaxpr.in_avals
     placement = find_placement(jaxpr, in_shardings, out_shardings, ctx_mesh, name, arg_names)
     multiple_devices = placement.num_devices > 1
+    in_shardings = concretize(in_shardings, placement.mesh)
+    out_shardings = concretize(out_shardings, placement.mesh)
     if multiple_devices:
-        in_shardings = concretize(in_shardings, placement.mesh)
-        out_shardings = concretize(out_shardings, placement.mesh)
         check_divisible(in_shardings, kept_avals, "arguments", arg_names)
         check_divisible(
             out_shardings,

@@ -110,6 +110,16 @@ def _permutation(pivots, *, permutation_size):
     return fori_loop(0, k, exchange, iota)
 
 
+_emit_permutation = mlir.lower_fun(_permutation, multiple_results=False)
+
+
+def _permutation_rule(ctx, pivots, *, permutation_size):
+    # Batches may be sharded, which what the loop makes anew is not: the types inside do without.
+    plain = [[a.update(sharding=None) for a in avals] for avals in (ctx.avals_in, ctx.avals_out)]
+    ctx = ctx.replace(avals_in=plain[0], avals_out=plain[1])
+    return _emit_permutation(ctx, pivots, permutation_size=permutation_size)
+
+
 def _permutation_gpu(ctx, pivots, *, permutation_size, gpu):
     (aval,) = ctx.avals_in
     return kernels.call(
@@ -124,7 +134,7 @@ lu_pivots_to_permutation_p = linalg_primitive(
     (1,),
     _permutation_shape,
     lower={
-        None: mlir.lower_fun(_permutation, multiple_results=False),
+        None: _permutation_rule,
         **kernels.on_gpus(_permutation_gpu),
     },
     jvp=ZERO,
@@ -201,9 +211,6 @@ def _getrf(ctx, x, target, permutation_rule):
     )
     (permutation,) = permutation_rule(sub, pivots, permutation_size=aval.shape[-2])
     return [out, pivots, permutation]
-
-
-_permutation_rule = mlir.lower_fun(_permutation, multiple_results=False)
 
 
 def _lower_tpu(ctx, x):

@@ -16,6 +16,7 @@ from jax._src.lax.linalg.common import (
     along_rows,
     diagonal,
     eye,
+    eye_like,
     is_complex,
     matmul,
     mH,
@@ -161,7 +162,7 @@ def inv(a: ArrayLike) -> Array:
 
 
 def _inv_impl(a):
-    return linear_solve(a, lax.broadcast(eye(a.dtype, a.shape[-1]), a.shape[:-2]))
+    return linear_solve(a, eye_like(a))
 
 
 _inv_impl.__name__ = "inv"

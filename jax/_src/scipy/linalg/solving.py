@@ -8,6 +8,7 @@ import numpy as np
 
 from jax._src import dtypes
 from jax._src.basearray import Array
+from jax._src.custom_derivatives import custom_jvp
 from jax._src.lax import lax, linalg as lax_linalg
 from jax._src.lax.control_flow import scan
 from jax._src.lax.linalg.common import (
@@ -91,14 +92,32 @@ def solve(
 
 def _solve_impl(a, b, *, kind, lower):
     if kind == "pos":
-        return solve_batches(
-            "solve", lambda c, b: _cho_solve(c, b, lower=lower), (cholesky(a, lower),), (2,), b
-        )
+        run = _solve_lower if lower else _solve_upper
+        return solve_batches("solve", run, (a,), (2,), b)
     if kind in ("sym", "her"):
         flip = mT if kind == "sym" else mH
         a = lax.add(tril(a), flip(tril(a, -1))) if lower else lax.add(triu(a), flip(triu(a, 1)))
     return solve_batches("solve", linear_solve, (a,), (2,), b)
 
+
+def _solve_definite(lower):
+    """a^-1 b by Cholesky's decomposition; its derivative is that of any solution, of all elements of a."""
+
+    @custom_jvp
+    def run(a, b):
+        return _cho_solve(cholesky(a, lower), b, lower=lower)
+
+    @run.defjvp
+    def rule(primals, tangents):
+        (a, b), (da, db) = primals, tangents
+        c = cholesky(a, lower)
+        x = _cho_solve(c, b, lower=lower)
+        return x, _cho_solve(c, lax.sub(db, matmul(da, x)), lower=lower)
+
+    return run
+
+
+_solve_lower, _solve_upper = _solve_definite(True), _solve_definite(False)
 
 _solve_impl.__name__ = "solve"
 _solve = nested_jit(_solve_impl, static_argnames=("kind", "lower"))
