@@ -22,8 +22,14 @@ from jax._src.lax.control_flow import (
     scan_p as scan_p,
     while_p as while_p,
 )
+from jax._src.lax.control_flow.solves import (
+    linear_solve_p as linear_solve_p,
+)
 from jax._src.lax.convolution import (
     conv_general_dilated_p as conv_general_dilated_p,
+)
+from jax._src.lax.fft import (
+    fft_p as fft_p,
 )
 from jax._src.lax.lax import (
     abs_p as abs_p,
@@ -127,6 +133,29 @@ from jax._src.lax.lax import (
     transpose_p as transpose_p,
     xor_p as xor_p,
 )
+from jax._src.lax.linalg import (
+    cholesky_p as cholesky_p,
+    eig_p as eig_p,
+    eigh_p as eigh_p,
+    hessenberg_p as hessenberg_p,
+    householder_product_p as householder_product_p,
+    lu_p as lu_p,
+    qr_p as qr_p,
+    schur_p as schur_p,
+    svd_p as svd_p,
+    triangular_solve_p as triangular_solve_p,
+    tridiagonal_p as tridiagonal_p,
+    tridiagonal_solve_p as tridiagonal_solve_p,
+)
+from jax._src.lax.parallel import (
+    all_gather_p as all_gather_p,
+    all_to_all_p as all_to_all_p,
+    axis_index_p as axis_index_p,
+    pmax_p as pmax_p,
+    pmin_p as pmin_p,
+    ppermute_p as ppermute_p,
+    psum_p as psum_p,
+)
 from jax._src.lax.resharding import (
     sharding_constraint_p as sharding_constraint_p,
 )
@@ -168,6 +197,9 @@ from jax._src.lax.windowed_reductions import (
 from jax._src.pjit import (
     jit_p as jit_p,
 )
+from jax._src.random.gamma import (
+    random_gamma_p as random_gamma_p,
+)
 from jax._src.random.prng import (
     random_bits_p as random_bits_p,
     random_fold_in_p as random_fold_in_p,
@@ -176,4 +208,8 @@ from jax._src.random.prng import (
 )
 from jax._src.random.threefry import (
     threefry2x32_p as threefry2x32_p,
+)
+from jax._src.state.primitives import (
+    get_p as get_p,
+    swap_p as swap_p,
 )
