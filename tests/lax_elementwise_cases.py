@@ -296,6 +296,8 @@ binary("shift_left", lax.shift_left, INTS + UINTS)
 binary("shift_right_arithmetic", lax.shift_right_arithmetic, INTS + UINTS)
 binary("shift_right_logical", lax.shift_right_logical, INTS + UINTS)
 binary("mulhi", lax.mulhi, INTS + UINTS)
+# the reference cannot compile it where the operands are transposed; primitives_test.py batches it so
+CASES[-2].ignore += ("vmap1",)
 for op in ("eq", "ne"):
     binary(op, getattr(lax, op), NUMERIC + BOOL)
 for op in ("lt", "le", "gt", "ge"):
