@@ -131,6 +131,12 @@ class ThreadsTest(jtu.JaxTestCase):
 class InterruptTest(jtu.JaxTestCase):
     """Ctrl-C at chosen moments; then the same call works, from sound caches."""
 
+    def setUp(self):
+        super().setUp()
+        # a shell's background jobs are started deaf to Ctrl-C
+        handler = signal.signal(signal.SIGINT, signal.default_int_handler)
+        self.addCleanup(signal.signal, signal.SIGINT, handler)
+
     def interrupted(self, call, expected, interrupt=contextlib.nullcontext):
         with interrupt(), self.assertRaises(KeyboardInterrupt):
             call()

@@ -362,6 +362,11 @@ module @jit_double {
 class CompilerTest(parameterized.TestCase):
     def setUp(self):
         super().setUp()
+        self.module = self.parse()
+        self.backend = xb.get_backend("cpu")
+        self.devices = self.backend.local_devices()[:1]
+
+    def parse(self):
         context = ir.Context()
         dialects = ir.DialectRegistry()
         jax_mlir_ext.register_dialects(dialects)
@@ -369,14 +374,12 @@ class CompilerTest(parameterized.TestCase):
         context.load_all_available_dialects()
         stablehlo.register_dialect(context)
         with context, ir.Location.unknown():
-            self.module = ir.Module.parse(MODULE)
-        self.backend = xb.get_backend("cpu")
-        self.devices = self.backend.local_devices()[:1]
+            return ir.Module.parse(MODULE)
 
-    def compile(self, **options):
+    def compile(self, module=None, **options):
         return compiler.compile_or_get_cached(
             self.backend,
-            self.module,
+            self.module if module is None else module,
             np.array(self.devices),
             compiler.get_compile_options(1, 1, self.devices, **options),
             [],
@@ -459,8 +462,12 @@ class CompilerTest(parameterized.TestCase):
             self.assertFalse(compiler.use_detailed_logging(self.module))
 
     def test_compile_in_threads(self):
+        # a module belongs to one thread at a time, as the lowering makes one for each program
         out = []
-        threads = [threading.Thread(target=lambda: out.append(self.compile())) for _ in range(4)]
+        modules = [self.parse() for _ in range(4)]
+        threads = [
+            threading.Thread(target=lambda m=m: out.append(self.compile(m))) for m in modules
+        ]
         for t in threads:
             t.start()
         for t in threads:
