@@ -357,6 +357,19 @@ def run_scan():
     return lambda: f(w, xs)
 
 
+@timed("running", "1,000 products of 8×8 matrices", mark=0.5)
+def run_small_products():
+    x = jnp.full((8, 8), 0.1)
+    f = jax.jit(lambda x: lax.fori_loop(0, 1000, lambda i, y: jnp.tanh(y @ x), x))
+    return lambda: f(x)
+
+
+@timed("running", "1,000 products of 6×6 matrices, batched", mark=0.5)
+def run_small_batches():
+    x = jnp.full((1000, 6, 6), 0.1)
+    return lambda: x @ x
+
+
 # Memory that stays after many functions have come and gone
 
 

@@ -4,25 +4,13 @@ import itertools
 import re
 
 import numpy as np
+from formula_cases import definite, general
 from op_cases import Case, values
 
 import jax
 from jax.lax import linalg
 
 DTYPES = ("float32", "float64", "complex64", "complex128")
-
-
-def definite(shape, dtype, key):
-    x = values(shape, dtype, key)
-    return (x @ np.conj(np.swapaxes(x, -1, -2)) + 4 * np.eye(shape[-1])).astype(x.dtype)
-
-
-def general(shape, dtype, key):
-    """Well-conditioned matrices with separate eigenvalues and singular values."""
-    x = values(shape, dtype, key)
-    n = min(shape[-2:])
-    x[..., :n, :n] += np.diag(3.0 * np.arange(1, n + 1)).astype(x.dtype)
-    return x
 
 
 def gauge_free(u, s, vh):

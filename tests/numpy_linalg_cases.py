@@ -3,23 +3,12 @@
 import re
 
 import numpy as np
+from formula_cases import definite, general
 from op_cases import Case, values
 
 import jax
 import jax.numpy as jnp
 from jax.numpy import linalg
-
-
-def general(shape, dtype, key):
-    x = values(shape, dtype, key)
-    n = min(shape[-2:])
-    x[..., :n, :n] += np.diag(3.0 * np.arange(1, n + 1)).astype(x.dtype)
-    return x
-
-
-def definite(shape, dtype, key):
-    x = values(shape, dtype, key)
-    return (x @ np.conj(np.swapaxes(x, -1, -2)) + 4 * np.eye(shape[-1])).astype(x.dtype)
 
 
 def make(dtype, name, fun, args, **kw):

@@ -1,42 +1,16 @@
 """Cases for functions of jax.numpy that reshape, join, cut, pad, edit, select and compare arrays."""
 
 import numpy as np
-from op_cases import Case, values
+from formula_cases import Formulas
+from op_cases import values
 
 import jax
 import jax.numpy as jnp
 
-CASES: list[Case] = []
+CASES = Formulas()
+add, same, given, error = CASES.add, CASES.same, CASES.given, CASES.error
 DTYPES = ["bool", "int8", "uint8", "int32", "float16", "bfloat16", "float32", "complex64"]
 X64 = ["int64", "float64", "complex128"]
-
-
-def add(name, fun, *shapes, dtypes=("float32",), special=False, ties=False, **kwargs):
-    for dtype in dtypes:
-        args = [values(s, dtype, f"{name}{i}", special, ties) for i, s in enumerate(shapes)]
-        modes = {} if dtype in ("float32", "complex64") else {"diff": "", "vmap": False}
-        CASES.append(Case(f"{name}_{dtype}", fun, args, x64=dtype in X64, **{**modes, **kwargs}))
-
-
-def same(name, fun, *shapes, dtypes=("float32",), **kwargs):
-    """A case that is the same formula in NumPy: `fun` takes the module first."""
-    add(
-        name,
-        lambda *xs: fun(jnp, *xs),
-        *shapes,
-        dtypes=dtypes,
-        numpy=lambda *xs: fun(np, *xs),
-        **kwargs,
-    )
-
-
-def given(name, fun, *args, **kwargs):
-    """A case with arguments that are given as they are."""
-    CASES.append(Case(name, fun, [np.asarray(a) for a in args], **kwargs))
-
-
-def error(name, fun, *args):
-    given(f"error_{name}", fun, *args, diff="", vmap=False)
 
 
 # Shapes

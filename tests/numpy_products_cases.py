@@ -1,34 +1,15 @@
 """Cases for products of arrays in jax.numpy: dot, matmul, einsum and their kin, and vectorize."""
 
 import numpy as np
+from formula_cases import Formulas
 from op_cases import Case, values
 
 import jax.numpy as jnp
 
-CASES: list[Case] = []
+CASES = Formulas()
+add, same = CASES.add, CASES.same
 DTYPES = ["int8", "uint8", "int32", "float16", "bfloat16", "float32", "complex64"]
 X64 = ["int64", "float64", "complex128"]
-
-
-def add(name, fun, *shapes, dtypes=("float32",), **kwargs):
-    for dtype in dtypes:
-        args = [values(s, dtype, f"{name}{i}") for i, s in enumerate(shapes)]
-        modes = {} if dtype in ("float32", "complex64") else {"diff": "", "vmap": False}
-        CASES.append(
-            Case(f"{name}_{dtype}", fun, args, x64=dtype in X64, **{"tol": None, **modes, **kwargs})
-        )
-
-
-def same(name, fun, *shapes, dtypes=("float32",), **kwargs):
-    """A case that is the same formula in NumPy: `fun` takes the module first."""
-    add(
-        name,
-        lambda *xs: fun(jnp, *xs),
-        *shapes,
-        dtypes=dtypes,
-        numpy=lambda *xs: fun(np, *xs),
-        **kwargs,
-    )
 
 
 def mixed(name, fun, *dtypes, shape=(3, 3)):

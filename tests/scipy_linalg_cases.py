@@ -5,19 +5,13 @@ import warnings
 
 import numpy as np
 import scipy.linalg
+from formula_cases import general
 from op_cases import Case, values
 
 import jax.numpy as jnp
 import jax.scipy.linalg as linalg
 
 warnings.filterwarnings("ignore", message=".*batched 1D solves.*")
-
-
-def general(shape, dtype, key):
-    x = values(shape, dtype, key)
-    n = min(shape[-2:])
-    x[..., :n, :n] += np.diag(3.0 * np.arange(1, n + 1)).astype(x.dtype)
-    return x
 
 
 def make(dtype, name, fun, args, **kw):

@@ -14,6 +14,7 @@ from jax._src.lax import lax, slicing
 from jax._src.library_jit import nested_jit
 from jax._src.numpy import util
 from jax._src.numpy.array_creation import _user_dtype, arange
+from jax._src.numpy.reductions import promote_integer_dtype
 from jax._src.numpy.ufuncs_binary import power
 from jax._src.numpy.util import (
     _broadcast_to,
@@ -444,7 +445,7 @@ def _trace_impl(a, offset, *, axis1, axis2, dtype):
         raise ValueError("trace requires an array of at least two dimensions.")
     a = _matrix_axes_last(a, axis1, axis2)
     if dtype is None:
-        dtype = _sum_dtype(a.dtype)
+        dtype = promote_integer_dtype(a.dtype)
     shape = a.shape[-2:]
     rows = lax.broadcasted_iota(np.int32, shape, 0)
     columns = lax.broadcasted_iota(np.int32, shape, 1)
@@ -454,18 +455,6 @@ def _trace_impl(a, offset, *, axis1, axis2, dtype):
     if dtype == np.bool_:
         return lax.reduce_or(kept, (a.ndim - 2, a.ndim - 1))
     return lax.reduce_sum(kept, (a.ndim - 2, a.ndim - 1))
-
-
-def _sum_dtype(dtype):
-    if dtype == np.bool_:
-        return dtypes.default_int_dtype()
-    if dtypes.issubdtype(dtype, np.unsignedinteger):
-        default = dtypes.default_uint_dtype()
-    elif dtypes.issubdtype(dtype, np.integer):
-        default = dtypes.default_int_dtype()
-    else:
-        return dtype
-    return default if dtypes.bit_width(dtype) < dtypes.bit_width(default) else dtype
 
 
 _trace_impl.__name__ = "trace"

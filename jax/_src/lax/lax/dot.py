@@ -22,6 +22,7 @@ from jax._src.lax.lax.precision import (
     precision_attr,
 )
 from jax._src.lax.lax.shape import transpose
+from jax._src.lax.lax.small_products import is_small_product, lower_small_product
 from jax._src.lax.rules import BILINEAR, standard_primitive
 from jax._src.lax.utils import check_vma, insert_pvary
 from jax._src.lib.mlir.dialects import hlo
@@ -305,27 +306,47 @@ def dtype_bits(dtype: Any) -> int:
 def _dot_general_sharding(
     lhs, rhs, *, dimension_numbers, precision, preferred_element_type, out_sharding
 ):
+    return sharding_of_product("dot_general", lhs, rhs, dimension_numbers, out_sharding)
+
+
+def sharding_of_product(name, lhs, rhs, dimension_numbers, out_sharding=None, remedy=None):
+    """The sharding of a product of two operands, of which at least one has one.
+
+    Args:
+      name: of the operation, for errors.
+      lhs, rhs: types.
+      dimension_numbers: as for `dot_general`.
+      out_sharding: what the user asks for, or None.
+      remedy: what a user can do where the operands do not tell the sharding of the result.
+
+    Raises:
+      ShardingTypeError: if dimensions that go together are sharded differently, or the sharding of the
+        result is not told by those of the operands.
+    """
+    remedy = remedy or "Please specify the output sharding via the `out_sharding` parameter."
     (lc, rc), (lb, rb) = dimension_numbers
     lhs_spec, rhs_spec = shardings.entries(lhs), shardings.entries(rhs)
     for l, r in zip(lb, rb):
         a, b = lhs_spec[l], rhs_spec[r]
         if a is not None and b is not None and a != b:
             raise core.ShardingTypeError(
-                "dot_general requires lhs batch dimensions and rhs batch dimensions to have the consistent "
-                f"sharding, got {a} and {b} for {lhs.str_short()} and {rhs.str_short()}."
+                f"{name} requires lhs batch dimensions and rhs batch dimensions to have the consistent "
+                f"sharding, got {a} and {b} for dimension {l} of {lhs.str_short()} and {r} of "
+                f"{rhs.str_short()}. Make them agree with `jax.sharding.reshard`."
             )
     for l, r in zip(lc, rc):
         a, b = lhs_spec[l], rhs_spec[r]
         if a is not None and b is not None and a != b:
             raise core.ShardingTypeError(
-                "dot_general requires contracting dimensions to have consistent sharding, got "
-                f"{a} and {b} for {lhs.str_short()} and {rhs.str_short()}."
+                f"{name} requires contracting dimensions to have consistent sharding, got {a} and {b} for "
+                f"dimension {l} of {lhs.str_short()} and {r} of {rhs.str_short()}. Make them agree with "
+                "`jax.sharding.reshard`."
             )
         if a is not None and b is not None and out_sharding is None:
             raise core.ShardingTypeError(
                 "Contracting dimensions are sharded and it is ambiguous how the output should be sharded. "
-                "Please specify the output sharding via the `out_sharding` parameter. Got lhs_contracting "
-                f"spec {[lhs_spec[d] for d in lc]} and rhs_contracting spec {[rhs_spec[d] for d in rc]}."
+                f"{remedy} Got lhs_contracting spec {[lhs_spec[d] for d in lc]} and rhs_contracting spec "
+                f"{[rhs_spec[d] for d in rc]}."
             )
     if out_sharding is not None:
         return out_sharding
@@ -337,9 +358,8 @@ def _dot_general_sharding(
     used = [n for e in spec if e is not None for n in (e if isinstance(e, tuple) else (e,))]
     if len(used) != len(set(used)):
         raise core.ShardingTypeError(
-            f"dot_general operation with inputs: {lhs.str_short()}, {rhs.str_short()} produces an illegally "
-            f"sharded result: one mesh axis would shard two dimensions, {spec}. Please specify the output "
-            "sharding via the `out_sharding` parameter."
+            f"{name} operation with inputs: {lhs.str_short()}, {rhs.str_short()} produces an illegally "
+            f"sharded result: one mesh axis would shard two dimensions, {spec}. {remedy}"
         )
     return shardings.with_entries(lhs if lhs._sharding is not None else rhs, spec)
 
@@ -512,6 +532,15 @@ def _dot_general_lower(platform):
     return rule
 
 
+def _dot_general_cpu_lower(ctx, lhs, rhs, *, dimension_numbers, precision, **params):
+    small = is_small_product(ctx, dimension_numbers, precision)
+    rule = lower_small_product if small else _dot_general_on_cpu
+    return rule(ctx, lhs, rhs, dimension_numbers=dimension_numbers, precision=precision, **params)
+
+
+_dot_general_on_cpu = _dot_general_lower("cpu")
+
+
 def _dimension_numbers_attr(lc, rc, lb, rb):
     return hlo.DotDimensionNumbers.get(
         lhs_batching_dimensions=list(lb),
@@ -554,7 +583,7 @@ dot_general_p = standard_primitive(
     unreduced=_dot_general_unreduced,
     lower={
         None: _dot_general_lower("default"),
-        "cpu": _dot_general_lower("cpu"),
+        "cpu": _dot_general_cpu_lower,
     },
     jvp=BILINEAR,
     transpose=_dot_general_transpose,

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from jax._src import core
+from jax._src import core, dtypes
 from jax._src.basearray import Array
 from jax._src.interpreters import mlir
 from jax._src.lax.rules import (
@@ -46,10 +46,10 @@ def _lower_on_cpu(ctx: Any, x: Any, y: Any) -> Any:
     """By multiplication of wider numbers: XLA's CPU compiler does not know the operation everywhere."""
     (aval,) = ctx.avals_out
     x, y = broadcast_operands(ctx, (x, y), aval)
-    bits = core.dtypes.iinfo(aval.dtype).bits
+    bits = dtypes.iinfo(aval.dtype).bits
     if bits == 64:
         return [with_sharding(ctx, _of_halves(ctx, x, y, aval), aval)]
-    signed = np.issubdtype(aval.dtype, np.signedinteger) or aval.dtype.name.startswith("int")
+    signed = dtypes.issubdtype(aval.dtype, np.signedinteger)
     wide = aval.update(dtype=np.dtype(f"{'int' if signed else 'uint'}{max(2 * bits, 8)}"))
     x, y = (mlir.convert_hlo(ctx, v, aval, wide) for v in (x, y))
     shift = hlo.shift_right_arithmetic if signed else hlo.shift_right_logical
