@@ -233,6 +233,14 @@ given("where_mixed", lambda c, x, y: jnp.where(c, x, y), MASK, values((2, 3), "i
 given("where_scalar", lambda c, x, y: jnp.where(c, x, y), True, values((2, 3), "float32", "w"),
       values((2, 3), "float32", "v"))  # fmt: skip
 add("where_float", lambda x: jnp.where(x, x, 7.0), (2, 3), ties=True)
+for number in (0, 1, False, 0.0, -0.0, np.inf, -np.inf):
+    for dtype in ("int8", "float32"):
+        given(
+            f"where_else_{number!r}_{dtype}",
+            lambda c, x, n=number: (y := jnp.where(c, x, n), 1 / y.astype(float)),
+            MASK,
+            np.full((2, 3), 2, dtype),
+        )
 given("where_one", lambda c: jnp.where(c, size=4, fill_value=-1), MASK)
 given("nonzero", lambda c: jnp.nonzero(c), MASK, vmap=False)
 for size in [0, 2, 5]:

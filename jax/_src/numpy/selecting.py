@@ -62,6 +62,10 @@ def where(
             raise ValueError(
                 "size and fill_value arguments cannot be used in three-term where function."
             )
+        if type(y) in (int, float):
+            filled = util._where_or_number.get(repr(y))
+            if filled is not None:
+                return filled(condition, x)
         return util._where(condition, x, y)
     if x is None and y is None:
         util.check_arraylike("where", condition)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -13,6 +14,8 @@ from jax._src.array_impl import device_sharding
 from jax._src.basearray import Array
 from jax._src.core import ShapedArray
 from jax._src.lax import lax
+from jax._src.lax.checks import broadcasting_sharding
+from jax._src.lax.resharding import reshard
 from jax._src.lib import Device
 from jax._src.library_jit import inline_jit
 from jax._src.sharding import Sharding
@@ -382,7 +385,10 @@ def _where(condition: Any, x: Any, y: Any) -> Array:
         x, y = promote_dtypes(lower_jax_array(x), lower_jax_array(y))
     shapes = np.shape(condition), np.shape(x), np.shape(y)
     shape = lax.broadcast_shapes(*shapes)
-    sharding = _sharding_of_shape((x, y, condition), shape)
+    sharding = None
+    if any(s != shape for s in shapes):
+        condition, x, y = _sharded_alike((condition, x, y), shape)
+        sharding = _sharding_of_shape((x, y, condition), shape)
     if shapes[0] and shapes[0] != shape:
         condition = _broadcast_to(condition, shape, sharding)
     x, y = [
@@ -394,6 +400,44 @@ def _where(condition: Any, x: Any, y: Any) -> Array:
         for v, s in zip((x, y), shapes[1:])
     ]
     return lax.select_n(condition, y, x)
+
+
+def _sharded_alike(arrays: Sequence[Any], shape: tuple) -> Sequence[Any]:
+    """Arrays that broadcast to `shape`; those of that shape in the sharding of them all together."""
+    avals = [core.typeof(x) for x in arrays]
+    if all(a._sharding is None for a in avals):
+        return arrays
+    sharding = broadcasting_sharding("where", *[_padded(a, len(shape)) for a in avals])
+    return [
+        reshard(x, sharding) if a.shape == shape and a._sharding != sharding else x
+        for x, a in zip(arrays, avals)
+    ]
+
+
+def _padded(aval: Any, ndim: int) -> Any:
+    """The type with leading dimensions of size 1."""
+    extra = ndim - len(aval.shape)
+    if not extra or not aval.shape:
+        return aval
+    sharding = aval._sharding
+    if sharding is not None:
+        spec = sharding.spec
+        sharding = sharding.update(
+            spec=spec.update(partitions=(None,) * extra + tuple(spec.partitions))
+        )
+    return aval.update(shape=(1,) * extra + aval.shape, sharding=sharding)
+
+
+def _where_or(number: float) -> Callable[[Any, Any], Array]:
+    def where(condition: Any, x: Any) -> Array:
+        return _where.__wrapped__(condition, x, number)
+
+    return inline_jit(where)
+
+
+# Numbers that fill what a mask leaves out are constants of programs of their own: to hand over a number
+# takes a third of the time of a call.
+_where_or_number = {repr(n): _where_or(n) for n in (0, 0.0, -math.inf)}
 
 
 def _sharding_of_shape(arrays: Sequence[Any], shape: tuple) -> Any:
