@@ -13,7 +13,7 @@ from unittest import mock
 import numpy as np
 from absl.testing import absltest, parameterized
 
-from jax._src import compiler, config, hardware_utils, monitoring, xla_bridge as xb
+from jax._src import compiler, config, hardware_utils, lib, monitoring, xla_bridge as xb
 from jax._src.lib import DeviceList, _jax
 from jax._src.lib.mlir import ir, jax_mlir_ext
 from jax._src.lib.mlir.dialects import stablehlo
@@ -213,6 +213,68 @@ class StartTest(parameterized.TestCase):
         )
         self.assertEqual(out.strip(), "1 8 1")
 
+    def test_backends_that_ask_for_backends(self):
+        out = run(
+            """
+            import warnings; warnings.simplefilter("always")
+            xb.register_backend_factory("toy", lambda: xb.devices("cpu")[0].client, priority=9,
+                                        fail_quietly=False)
+            show(xb.devices)
+            """
+        )
+        self.assertRegex(
+            out, "RuntimeWarning: Unable to initialize backend 'toy': The backends are asked"
+        )
+        self.assertEqual(out.splitlines()[0], "[CpuDevice(id=0)]")
+
+    def test_threads_that_ask_for_topologies(self):
+        out = run(
+            """
+            import threading
+            barrier = threading.Barrier(2)
+            def topology():
+                barrier.wait()
+                show(lambda: xb.make_pjrt_topology("abacus"))
+            other = threading.Thread(target=topology)
+            from jax._src.xla_bridge import plugins
+            def discover():
+                barrier.wait()
+                other.join(0.2)  # in which it would take a lock of its own
+            plugins.discover_pjrt_plugins = discover
+            other.start()
+            show(xb.devices)
+            other.join()
+            """
+        )
+        self.assertCountEqual(
+            out.splitlines(),
+            ["[CpuDevice(id=0)]", "NotImplementedError topology not implemented for abacus"],
+        )
+
+    @parameterized.parameters(
+        ("toy,cpu", "RuntimeError Unable to initialize backend 'toy': No toy."),
+        ("cuda,cpu", "cpu"),
+        ("cuda", "RuntimeError Unable to initialize backend 'cuda': No toy."),
+        ("gpu", "RuntimeError Unable to initialize backend 'cuda': No toy."),
+        ("", "cpu"),
+    )
+    def test_platforms_that_are_not_available(self, platforms, expected):
+        out = run(
+            """
+            from jax._src.xla_bridge import plugins
+            def absent(for_devices): raise xb.PlatformUnavailable("No toy.")
+            def discover():
+                for name in ("toy", "cuda"):
+                    xb.register_deferred_plugin(name, absent)
+            plugins.discover_pjrt_plugins = discover
+            show(xb.default_backend)
+            """,
+            JAX_PLATFORMS=platforms,
+        )
+        self.assertStartsWith(out, expected)
+        if expected == "cpu":
+            self.assertEqual(out.count("JAX goes on without the platform 'cuda'. No toy."), 1)
+
     def test_fork(self):
         if not hasattr(os, "fork"):
             self.skipTest("no fork here")
@@ -279,6 +341,40 @@ class PluginsTest(parameterized.TestCase):
         self.assertIn("CpuDevice", out)
         out = run("show(lambda: xb.devices())", path=[path], JAX_PLATFORMS="toy")
         self.assertRegex(out, "RuntimeError Unable to initialize backend 'toy': no driver")
+
+    def test_initialize_asks_for_devices(self):
+        path = self.plugin("import jax\ndef initialize(): jax.devices()")
+        out = run("show(lambda: xb.devices())", path=[path])
+        self.assertRegex(
+            out, "could not be initialized and is left out: .*asked for while they start"
+        )
+        self.assertEqual(out.splitlines()[0], "[CpuDevice(id=0)]")
+
+    def test_a_module_of_a_vendor_gives_way(self):
+        modules = {
+            "jax_plugins.xla_cuda13": "x",
+            "jax_plugins.xla_rocm7": "y",
+            "jax_plugins.cuda": "z",
+        }
+        kept = [name for name in modules if plugins._replacement(name) not in modules]
+        self.assertEqual(kept, ["jax_plugins.xla_rocm7", "jax_plugins.cuda"])
+
+    def test_native_functions_of_plugins(self):
+        toy = xb.BackendRegistration(None, 0, c_api=object())
+        with (
+            mock.patch.object(lib.xla_client, "register_custom_call_target") as target,
+            mock.patch.object(lib.xla_client, "register_custom_type") as types,
+            mock.patch.object(_jax, "register_custom_call_as_batch_partitionable") as batched,
+            mock.patch.dict(registry._backend_factories, {"toy": toy}),
+            mock.patch.object(plugins, "_plugin_callbacks", []),
+        ):
+            xb.backends()
+            xb.register_custom_call_target("f", "capsule", "CUDA", traits=1)
+            xb.register_custom_type("t", {}, "ROCM")
+            xb.register_batch_partitionable("f")
+        target.assert_called_once_with("f", "capsule", platform="CUDA", api_version=1, traits=1)
+        types.assert_called_once_with("t", {}, platform="ROCM")
+        self.assertEqual(batched.mock_calls, [mock.call("f"), mock.call("f", c_api=toy.c_api)])
 
     def test_register_plugin_arguments(self):
         for kwargs in ({}, dict(library_path="a", c_api=object())):

@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from jax._src import core, dtypes, effects, vmap_methods
+from jax._src import core, dtypes, effects, vmap_methods, xla_bridge
 from jax._src.interpreters import batching, mlir
 from jax._src.interpreters.mlir.ffi import FfiLayout
 from jax._src.layout import Layout
-from jax._src.lib import _jax, jaxlib_folder
+from jax._src.lib import jaxlib_folder
 from jax._src.util import HashableArray, HashableDict
 
 # Registration
@@ -35,7 +35,7 @@ def register_ffi_target(
     Raises:
       jax.errors.JaxRuntimeError: if jaxlib does not take it, for example no capsules.
     """
-    _jax.register_custom_call_target(
+    xla_bridge.register_custom_call_target(
         name, fn, xla_platform(platform), api_version=api_version, **kwargs
     )
 
@@ -49,12 +49,9 @@ def register_ffi_type(name: str, type_registration: Any, platform: str = "cpu") 
       platform: where it is used; each has its own types.
 
     Raises:
-      ValueError: if the platform has no such types.
       jax.errors.JaxRuntimeError: if jaxlib does not take it.
     """
-    if xla_platform(platform) != "Host":
-        raise ValueError(f"register_ffi_type is for the CPU, but got {platform=}")
-    _jax.register_custom_type(name, type_registration)
+    xla_bridge.register_custom_type(name, type_registration, xla_platform(platform))
 
 
 def register_ffi_type_id(name: str, obj: Any, platform: str = "cpu") -> None:
@@ -77,7 +74,7 @@ def register_ffi_target_as_batch_partitionable(name: str) -> None:
     Args:
       name: the name of the target.
     """
-    _jax.register_custom_call_as_batch_partitionable(name)
+    xla_bridge.register_batch_partitionable(name)
 
 
 def xla_platform(platform: str) -> str:

@@ -9,11 +9,18 @@ from jax._src.xla_bridge.clients import (
     make_pjrt_c_api_client as make_pjrt_c_api_client,
     make_tpu_client as make_tpu_client,
 )
+from jax._src.xla_bridge.custom_calls import (
+    register_batch_partitionable as register_batch_partitionable,
+    register_custom_call_target as register_custom_call_target,
+    register_custom_type as register_custom_type,
+)
+from jax._src.xla_bridge.libraries import PlatformUnavailable as PlatformUnavailable
 from jax._src.xla_bridge.plugins import (
     _discover_and_register_pjrt_plugins as _discover_and_register_pjrt_plugins,
     _get_pjrt_plugin_config as _get_pjrt_plugin_config,
     _get_pjrt_plugin_names_and_library_paths as _get_pjrt_plugin_names_and_library_paths,
     discover_pjrt_plugins as discover_pjrt_plugins,
+    register_deferred_plugin as register_deferred_plugin,
     register_pjrt_plugin_factories_from_env as register_pjrt_plugin_factories_from_env,
     register_plugin as register_plugin,
     register_plugin_callbacks as register_plugin_callbacks,

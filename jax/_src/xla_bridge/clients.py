@@ -12,8 +12,9 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from jax._src import config, hardware_utils
+from jax._src import config, hardware_utils, lib
 from jax._src.lib import Client, _jax
+from jax._src.xla_bridge import libraries
 
 logger = logging.getLogger("jax._src.xla_bridge")
 
@@ -136,7 +137,7 @@ def _options_from_jax_configs(plugin_name: str) -> dict[str, Any]:
     options: dict[str, Any] = {}
     visible = getattr(config, f"{plugin_name}_visible_devices").value
     if visible != "all":
-        options["visible_devices"] = [int(i) for i in visible.split(",")]
+        options["visible_devices"] = _device_numbers(f"jax_{plugin_name}_visible_devices", visible)
     if plugin_name in ("cuda", "rocm"):
         topology = config.mock_gpu_topology.value or None
         num_processes = (
@@ -150,6 +151,15 @@ def _options_from_jax_configs(plugin_name: str) -> dict[str, Any]:
             if topology:
                 options["mock_gpu_topology"] = topology
     return options | _user_options()
+
+
+def _device_numbers(option: str, text: str) -> list[int]:
+    try:
+        return [int(i) for i in text.split(",")]
+    except ValueError as e:
+        raise ValueError(
+            f"{option} must be 'all' or numbers of devices like '0,2', got {text!r}."
+        ) from e
 
 
 def _user_options() -> dict[str, Any]:
@@ -198,24 +208,50 @@ def make_tpu_client(library_path: str | None = None, options: OptionsDict | None
     Args:
       library_path: the library; by default $TPU_LIBRARY_PATH, or the one of the package libtpu.
       options: the plugin's options.
+
+    Raises:
+      PlatformUnavailable: there is no library, or no TPU.
     """
-    if not _jax.pjrt_plugin_loaded("tpu"):
-        _jax.load_pjrt_plugin("tpu", library_path or _libtpu_path() or "libtpu.so", None)
-    if not _jax.pjrt_plugin_initialized("tpu"):
-        _jax.initialize_pjrt_plugin("tpu")
+    initialize_libtpu(library_path)
     options = {"max_inflight_computations": 32, **(options or {}), **_user_options()}
     with _hint_when_slow(60.0):
         return _jax.get_c_api_client("tpu", options, distributed_state.client)
 
 
-def _libtpu_path() -> str | None:
-    if path := os.environ.get("TPU_LIBRARY_PATH"):
-        return path
-    try:
-        import libtpu  # only where it is installed
-    except ImportError:
-        return None
-    return libtpu.get_library_path()
+def initialize_libtpu(library_path: str | None = None, *, for_devices: bool = True) -> None:
+    """Loads libtpu.
+
+    Args:
+      library_path: the library; by default $TPU_LIBRARY_PATH, or the one of the package libtpu.
+      for_devices: whether devices are wanted, not only descriptions of them.
+
+    Raises:
+      PlatformUnavailable: there is no library, or no TPU.
+    """
+    if not _jax.pjrt_plugin_loaded("tpu"):
+        found = libraries.find_libraries(libraries.TPU_LIBRARY_VARIABLE, [libraries.LIBTPU])
+        path = library_path or (found[0].path if found else "libtpu.so")
+        num_chips, _ = hardware_utils.num_available_tpu_chips_and_device_id()
+        if not num_chips:
+            # libtpu would ask the servers of Google's cloud about this machine, for minutes.
+            os.environ.setdefault("TPU_SKIP_MDS_QUERY", "1")
+        if for_devices and not _tpu_is_asked_for() and not libraries.seems_to_have_tpus(num_chips):
+            raise libraries.PlatformUnavailable("No TPU is found on this machine.", expected=True)
+        try:
+            c_api = _jax.load_pjrt_plugin("tpu", path, None)
+        except _jax.JaxRuntimeError as e:
+            raise libraries.PlatformUnavailable(
+                f"The TPU library {path} cannot be loaded ({e}): install it with `pip install libtpu`,"
+                f" or name it in {libraries.TPU_LIBRARY_VARIABLE}.",
+                expected=not num_chips,
+            ) from e
+        lib._profiler.register_plugin_profiler(c_api)
+    if not _jax.pjrt_plugin_initialized("tpu"):
+        _jax.initialize_pjrt_plugin("tpu")
+
+
+def _tpu_is_asked_for() -> bool:
+    return "tpu" in map(str.strip, (config.jax_platforms.value or "").split(","))
 
 
 @contextmanager

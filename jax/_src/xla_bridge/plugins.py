@@ -13,20 +13,23 @@ import json
 import logging
 import os
 import pkgutil
+import re
 import sys
-import threading
 import warnings
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from jax._src import lib
 from jax._src.lib import Client, _jax
 from jax._src.xla_bridge import registry
 from jax._src.xla_bridge.clients import OptionsDict, make_pjrt_c_api_client
 
 logger = logging.getLogger("jax._src.xla_bridge")
 
-_plugin_lock = threading.RLock()
+# One lock with the backends', since each is used inside the other.
+_plugin_lock = registry._backend_lock
 _plugins_registered = False
+_is_discovering = False
 _plugin_callbacks: list[Callable[..., None]] = []
 
 
@@ -69,7 +72,7 @@ def register_plugin(
         _jax.load_pjrt_plugin(plugin_name, None, c_api)
     else:
         logger.debug("Loading the plugin %s from %s", plugin_name, library_path)
-        c_api = _jax.load_pjrt_plugin(plugin_name, library_path, None)
+        c_api = load_plugin(plugin_name, library_path)
     if make_topology is None and c_api is not None:
         make_topology = functools.partial(_make_topology, c_api)
     registry.register_backend_factory(
@@ -84,12 +87,63 @@ def register_plugin(
     return c_api
 
 
+def load_plugin(name: str, library_path: str) -> Any:
+    """Loads a plugin's library; returns its PJRT C API in a capsule."""
+    c_api = _jax.load_pjrt_plugin(name, library_path, None)
+    lib._profiler.register_plugin_profiler(c_api)
+    return c_api
+
+
+def register_deferred_plugin(
+    plugin_name: str,
+    load: Callable[[bool], Any],
+    *,
+    priority: int = 500,
+    options: OptionsDict | Callable[[], OptionsDict] | None = None,
+) -> None:
+    """Registers a platform whose plugin is loaded when it starts, not before.
+
+    Args:
+      plugin_name: the platform's name.
+      load: loads the plugin, unless it is loaded, and returns its PJRT C API in a capsule. It is called
+        with whether devices are wanted, not only descriptions of them, and raises `PlatformUnavailable`
+        where the platform cannot be used.
+      priority: the platform with the highest is the default.
+      options: options of its client, or a function that returns them.
+    """
+
+    def loaded(for_devices):
+        with _plugin_lock:
+            c_api = load(for_devices)
+            registration = registry._backend_factories[plugin_name]
+            if registration.c_api is None:
+                registration.c_api = c_api
+                for callback in _plugin_callbacks:
+                    callback(c_api=c_api)
+            return c_api
+
+    def make_client():
+        loaded(for_devices=True)
+        return make_pjrt_c_api_client(plugin_name, options)
+
+    def make_topology(topology_name="", **kwargs):
+        return _make_topology(loaded(for_devices=False), topology_name, **kwargs)
+
+    registry.register_backend_factory(
+        plugin_name,
+        make_client,
+        priority=priority,
+        fail_quietly=False,
+        make_topology=make_topology,
+    )
+
+
 def _make_topology(c_api, topology_name="", **kwargs):
     return _jax.get_c_api_topology(c_api, topology_name, dict(**kwargs))
 
 
 def register_plugin_callbacks(callback: Callable[..., None]) -> None:
-    """Calls a function with `c_api=` for each plugin: when they are found, or now if they are."""
+    """Calls a function with `c_api=` for each plugin that is loaded, now or later."""
     with _plugin_lock:
         _plugin_callbacks.append(callback)
         if _plugins_registered:
@@ -105,15 +159,19 @@ def _call_back(callbacks):
 
 def _discover_and_register_pjrt_plugins() -> None:
     """Finds and registers all plugins, once."""
-    global _plugins_registered
+    global _plugins_registered, _is_discovering
     if _plugins_registered:
         return
     with _plugin_lock:
-        if _plugins_registered:
+        if _plugins_registered or _is_discovering:  # the lock lets its own thread in
             return
-        discover_pjrt_plugins()
-        register_pjrt_plugin_factories_from_env()
-        _plugins_registered = True
+        _is_discovering = True
+        try:
+            discover_pjrt_plugins()
+            register_pjrt_plugin_factories_from_env()
+            _plugins_registered = True
+        finally:
+            _is_discovering = False
         _call_back(_plugin_callbacks)
 
 
@@ -145,7 +203,13 @@ def _find_plugins() -> list[tuple[str, Callable[[], Any]]]:
 
     for entry_point in entry_points(group="jax_plugins"):
         found.setdefault(entry_point.value, entry_point.load)
-    return list(found.items())
+    return [(name, load) for name, load in found.items() if _replacement(name) not in found]
+
+
+def _replacement(module: str) -> str | None:
+    """`jax_plugins.cuda` of `jax_plugins.xla_cuda13`: the former uses the library of the latter."""
+    match = re.fullmatch(r"jax_plugins\.xla_([a-z]+)\d*", module)
+    return f"jax_plugins.{match.group(1)}" if match else None
 
 
 def register_pjrt_plugin_factories_from_env() -> None:

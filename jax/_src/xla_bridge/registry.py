@@ -15,7 +15,8 @@ from typing import Any
 
 from jax._src import config, hardware_utils, util
 from jax._src.lib import Client, Device, _jax
-from jax._src.xla_bridge.clients import make_cpu_client, make_tpu_client
+from jax._src.xla_bridge.clients import initialize_libtpu, make_cpu_client, make_tpu_client
+from jax._src.xla_bridge.libraries import PlatformUnavailable
 
 logger = logging.getLogger("jax._src.xla_bridge")
 
@@ -40,6 +41,8 @@ _platform_aliases = {"cuda": "gpu", "rocm": "gpu", "oneapi": "gpu"}
 _alias_to_platforms = {"gpu": ["cuda", "rocm", "oneapi"]}
 _nonexperimental_plugins = {"cuda", "rocm"}
 _experimental_plugins = {"oneapi"}
+# Where one is absent, the rest of the list goes on, like the CPU in JAX_PLATFORMS=cuda,cpu.
+_OPTIONAL = _nonexperimental_plugins | _experimental_plugins
 
 _backend_factories: dict[str, BackendRegistration] = {}
 _topology_factories: dict[str, TopologyFactory] = {}
@@ -50,6 +53,7 @@ _backend_lock = threading.RLock()
 _backends: dict[str, Client] = {}
 _backend_errors: dict[str, str] = {}
 _default_backend: Client | None = None
+_is_starting = False
 _warns_of_forks = False
 
 
@@ -111,11 +115,8 @@ def make_pjrt_topology(platform: str, topology_name="", **kwargs):
 
 
 def make_pjrt_tpu_topology(topology_name="", **kwargs):
-    if not _jax.pjrt_plugin_loaded("tpu"):
-        make_library_path = os.environ.get("TPU_LIBRARY_PATH", "libtpu.so")
-        _jax.load_pjrt_plugin("tpu", make_library_path, None)
-    if not _jax.pjrt_plugin_initialized("tpu"):
-        _jax.initialize_pjrt_plugin("tpu")
+    """Describes TPUs that need not be there: see `make_pjrt_topology`."""
+    initialize_libtpu(for_devices=False)
     return _jax.get_default_c_api_topology("tpu", topology_name, dict(**kwargs))
 
 
@@ -202,17 +203,26 @@ def backends() -> dict[str, Client]:
     are registered.
 
     Raises:
-      RuntimeError: a platform that was asked for does not start.
+      RuntimeError: a platform that was asked for does not start, or what starts one asks for them.
     """
-    global _default_backend
+    global _default_backend, _is_starting
     if _backends:
         return _backends
     with _backend_lock:
         if _backends:
             return _backends
-        for discover in _plugin_discovery:
-            discover()
-        started, errors = _start_platforms(config.jax_platforms.value)
+        if _is_starting:
+            raise RuntimeError(
+                "The backends are asked for while they start: neither `initialize()` of a plugin nor what"
+                " makes a backend's client may use devices or arrays."
+            )
+        _is_starting = True
+        try:
+            for discover in _plugin_discovery:
+                discover()
+            started, errors = _start_platforms(config.jax_platforms.value)
+        finally:
+            _is_starting = False
         _backend_errors.clear()
         _backend_errors.update(errors)
         _default_backend = next(iter(started.values()))
@@ -232,61 +242,84 @@ def backends() -> dict[str, Client]:
 
 def _start_platforms(wanted: str | None) -> tuple[dict[str, Client], dict[str, str]]:
     """Clients by platform, the preferred one first, and errors of those that were not needed."""
+    return _start_wanted(wanted) if wanted else _start_all()
+
+
+def _start_all() -> tuple[dict[str, Client], dict[str, str]]:
     started: dict[str, Client] = {}
     errors: dict[str, str] = {}
-    if not wanted:
-        names = sorted(_backend_factories, key=lambda n: -_backend_factories[n].priority)
-        for name in names:
-            try:
-                started[name] = _start(name)
-            except Exception as e:
-                problem = f"Unable to initialize backend '{name}': {e}"
-                if name == "cpu":
-                    raise RuntimeError(problem) from e
-                errors[name] = str(e)
-                if _backend_factories[name].fail_quietly:
-                    logger.info(problem)
-                else:
-                    warnings.warn(
-                        f"{problem} (programs run without it; you may need to uninstall the failing"
-                        " plugin package, or set JAX_PLATFORMS=cpu to skip this backend.)",
-                        RuntimeWarning,
-                        stacklevel=3,
-                    )
-        if not started:
-            raise RuntimeError(f"No backend could be initialized: {errors}")
-        return started, errors
+    for name in sorted(_backend_factories, key=lambda n: -_backend_factories[n].priority):
+        try:
+            started[name] = _start(name)
+        except PlatformUnavailable as e:
+            errors[name] = str(e)
+            _go_on_without(name, e)
+        except Exception as e:
+            problem = f"Unable to initialize backend '{name}': {e}"
+            if name == "cpu":
+                raise RuntimeError(problem) from e
+            errors[name] = str(e)
+            if _backend_factories[name].fail_quietly:
+                logger.info(problem)
+            else:
+                warnings.warn(
+                    f"{problem} (programs run without it; you may need to uninstall the failing"
+                    " plugin package, or set JAX_PLATFORMS=cpu to skip this backend.)",
+                    RuntimeWarning,
+                    stacklevel=4,
+                )
+    if not started:
+        raise RuntimeError(f"No backend could be initialized: {errors}")
+    return started, errors
 
-    problems: list[str] = []
-    for name in [part.strip() for part in wanted.split(",") if part.strip()]:
+
+def _go_on_without(platform: str, reason: PlatformUnavailable) -> None:
+    if reason.expected:
+        logger.info("The platform '%s' is left out: %s", platform, reason)
+    else:
+        warnings.warn(
+            f"JAX goes on without the platform '{platform}'. {reason}", RuntimeWarning, stacklevel=5
+        )
+
+
+def _start_wanted(wanted: str) -> tuple[dict[str, Client], dict[str, str]]:
+    started: dict[str, Client] = {}
+    errors: dict[str, Exception] = {}
+    unknown: dict[str, str] = {}
+    for name in filter(None, map(str.strip, wanted.split(","))):
         candidates = expand_platform_alias(name)
         for platform in candidates:
             if platform in started:
                 continue
+            problem = f"Unable to initialize backend '{platform}'"
             if platform not in _backend_factories:
-                problem = (
-                    f"Unable to initialize backend '{platform}': Backend '{platform}' is not in the"
-                    f" list of known backends: {list(_backend_factories)}."
+                problem += (
+                    f": Backend '{platform}' is not in the list of known backends:"
+                    f" {list(_backend_factories)}."
                 )
-                # Like 'cuda,cpu' on a machine without the plugin: the rest of the list goes on.
-                if platform not in _nonexperimental_plugins | _experimental_plugins:
+                if platform not in _OPTIONAL:
                     raise RuntimeError(problem + _CHOOSE)
-                problems.append(problem)
+                unknown[platform] = problem
                 continue
             try:
                 started[platform] = _start(platform)
             except Exception as e:
-                problem = f"Unable to initialize backend '{platform}': {e}"
-                if len(candidates) == 1:
-                    raise RuntimeError(problem + _CHOOSE) from e
-                errors[platform] = str(e)
-                problems.append(problem)
+                absent = isinstance(e, PlatformUnavailable) and platform in _OPTIONAL
+                if not absent and len(candidates) == 1:
+                    raise RuntimeError(f"{problem}: {e}{_CHOOSE}") from e
+                errors[platform] = e
     if not started:
-        text = " ".join(problems) or f"JAX_PLATFORMS={wanted!r} names no platform."
+        failed = [f"Unable to initialize backend '{p}': {e}" for p, e in errors.items()]
+        text = (
+            " ".join(failed or unknown.values()) or f"JAX_PLATFORMS={wanted!r} names no platform."
+        )
         raise RuntimeError(text + _CHOOSE)
-    for problem in problems:
-        logger.info(problem)
-    return started, errors
+    for platform, e in errors.items():
+        if isinstance(e, PlatformUnavailable):
+            _go_on_without(platform, e)
+        else:
+            logger.info("Unable to initialize backend '%s': %s", platform, e)
+    return started, {platform: str(e) for platform, e in errors.items()}
 
 
 _CHOOSE = " (set JAX_PLATFORMS='' to automatically choose an available backend)"

@@ -12,9 +12,10 @@ from typing import Any
 
 import numpy as np
 
-from jax._src import core, dtypes, lib
+from jax._src import core, dtypes, lib, xla_bridge
 from jax._src.interpreters import mlir
 from jax._src.interpreters.mlir.constants import ir_attribute
+from jax._src.lax.batch_partitioning import batch_attributes
 from jax._src.lib.mlir import ir
 
 # ---------------------------------------------------------------------------------------------------
@@ -66,11 +67,11 @@ def _register(module: Any) -> None:
     for platform, targets in module.registrations().items():
         platform = "Host" if platform == "cpu" else platform
         for name, capsule, api_version in targets:
-            lib._jax.register_custom_call_target(
+            xla_bridge.register_custom_call_target(
                 name, capsule, platform=platform, api_version=api_version
             )
     for name in module.batch_partitionable_targets():
-        lib._jax.register_custom_call_as_batch_partitionable(name)
+        xla_bridge.register_batch_partitionable(name)
 
 
 def on_gpus(rule: Callable[..., Any]) -> dict[str, Callable[..., Any]]:
@@ -120,13 +121,7 @@ def call(
     if core.is_empty_shape(avals_in[0].shape) or core.is_empty_shape(avals_out[0].shape):
         # The routines divide by sizes. There is nothing to compute, and status 0 is success.
         return [mlir.full_like_aval(ctx, 0, a) for a in avals_out]
-    extra = {}
-    if batch_dims is not None:
-        number = ir.StringAttr.get(str(batch_dims))
-        extra["mhlo.frontend_attributes"] = ir.DictAttr.get({"num_batch_dims": number})
-        if all(core.is_constant_shape(a.shape) for a in (*avals_in, *avals_out)):
-            rule = _sharding_rule(batch_dims, avals_in, avals_out)
-            extra["sdy.sharding_rule"] = ir.Attribute.parse(rule)
+    extra = {} if batch_dims is None else batch_attributes(batch_dims, avals_in, avals_out)
     shapes = None
     if not all(core.is_constant_shape(a.shape) for a in avals_out):
         shapes = [mlir.eval_dynamic_shape_as_tensor(ctx, a.shape) for a in avals_out]
@@ -154,29 +149,6 @@ def _layout(ndim: int, batch_dims: int, row_major: bool) -> tuple[int, ...]:
     if not row_major and ndim - batch_dims >= 2:
         order[:2] = order[1], order[0]
     return tuple(order)
-
-
-def _sharding_rule(batch_dims: int, avals_in, avals_out) -> str:
-    """Shardy's rule: batch dimensions correspond, all others are on their own."""
-    sizes: list[int] = []
-
-    def factors(aval):
-        out = []
-        for d, size in enumerate(aval.shape):
-            if d < batch_dims and len(sizes) > d:
-                out.append(d)
-            else:
-                out.append(len(sizes))
-                sizes.append(size)
-        return f"[{', '.join(map(_factor_name, out))}]"
-
-    ins, outs = ", ".join(map(factors, avals_in)), ", ".join(map(factors, avals_out))
-    named = ", ".join(f"{_factor_name(i)}={size}" for i, size in enumerate(sizes))
-    return f"#sdy.op_sharding_rule<({ins})->({outs}) {{{named}}}, custom>"
-
-
-def _factor_name(i: int) -> str:
-    return chr(ord("i") + i) if i < 18 else f"z_{i - 17}"
 
 
 # ---------------------------------------------------------------------------------------------------

@@ -1,0 +1,80 @@
+"""Compilers of Triton kernels, one a platform, which GPU plugins bring; and jaxlib's dialect."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any, Protocol
+
+
+class CompilationResult(Protocol):
+    """What a compiler returns."""
+
+    asm: str
+    hsaco_path: str
+    smem_bytes: int
+
+
+class CompilationHandler(Protocol):
+    """A compiler: Triton IR as bytes, the architecture, warps, blocks of a cluster, pipeline stages."""
+
+    def __call__(
+        self, module: bytes, arch_name: str, num_warps: int, num_ctas: int, num_stages: int
+    ) -> CompilationResult: ...
+
+
+_compilation_handlers: dict[str, CompilationHandler] = {}
+
+
+def register_compilation_handler(platform: str, handler: CompilationHandler) -> None:
+    """Registers the compiler of a platform.
+
+    Args:
+      platform: "CUDA" or "ROCM".
+      handler: the compiler.
+
+    Raises:
+      RuntimeError: the platform has one already.
+    """
+    if _compilation_handlers.setdefault(platform, handler) is not handler:
+        raise RuntimeError(f"Platform {platform} already has a compiler of Triton kernels")
+
+
+def has_compilation_handler(platform: str) -> bool:
+    """Whether a platform has a compiler."""
+    return platform in _compilation_handlers
+
+
+def compile(
+    platform: str,
+    module: bytes,
+    arch_name: str,
+    *,
+    num_warps: int,
+    num_ctas: int,
+    num_stages: int,
+) -> CompilationResult:
+    """Compiles a kernel.
+
+    Args:
+      platform: "CUDA" or "ROCM".
+      module: Triton IR.
+      arch_name: architecture of the device.
+      num_warps: warps of a block.
+      num_ctas: blocks of a cluster.
+      num_stages: stages of software pipelines.
+
+    Raises:
+      RuntimeError: the platform has no compiler.
+    """
+    handler = _compilation_handlers.get(platform)
+    if handler is None:
+        raise RuntimeError(
+            f"No compiler of Triton kernels for {platform}: its plugin is not installed, or did not start."
+        )
+    return handler(module, arch_name, num_warps, num_ctas, num_stages)
+
+
+def __getattr__(name: str) -> Any:
+    if name == "dialect":
+        return importlib.import_module("jaxlib.triton.dialect")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,0 +1,93 @@
+"""AMD GPUs: runs the PJRT library of the wheel jax-rocm7-pjrt on ROCm.
+
+`initialize()` only registers the platform. When it starts, the library is found, driver and devices are
+looked at, ROCm's libraries are loaded, and what is wrong is said in a sentence.
+"""
+
+from __future__ import annotations
+
+import os
+
+from jax._src import hardware_utils
+from jax._src.xla_bridge import vendors
+from jax._src.xla_bridge.vendors import Library, PlatformUnavailable, WheelLibrary
+
+_FILE = "xla_rocm_plugin.so"
+_WHEELS = [WheelLibrary("jax-rocm7-pjrt", "jax_plugins.xla_rocm7", _FILE)]
+_DRIVER = "/dev/kfd"
+_VISIBLE = ("ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "GPU_DEVICE_ORDINAL")
+
+# ROCm 7's, each after those that it needs. The PJRT library asks the loader for some of them and opens
+# others: which, differs between its releases, so that only the load itself tells what is missing.
+_LIBRARIES = (
+    "librocm_sysdeps_numa.so.1", "librocm_sysdeps_drm.so.2", "librocm_sysdeps_drm_amdgpu.so.1",
+    "libhsa-runtime64.so.1", "libamd_comgr.so.3", "libamdhip64.so.7", "libhiprtc.so.7",
+    "libroctx64.so.4", "librocprofiler-register.so.0", "librocprofiler-sdk.so.1", "libamd_smi.so.26",
+    "librocm_smi64.so.1", "libhipblaslt.so.1", "librocblas.so.5", "librocsolver.so.0",
+    "librocsparse.so.1", "libhipblas.so.3", "libhipsolver.so.1", "libhipsparse.so.4", "libhipfft.so.0",
+    "libMIOpen.so.1", "librccl.so.1",
+)  # fmt: skip
+
+
+def initialize() -> None:
+    """Registers the platform "rocm"."""
+    vendors.register_gpus(
+        "rocm",
+        variable="JAX_ROCM_LIBRARY_PATH",
+        wheels=_WHEELS,
+        local=os.path.join(os.path.dirname(os.path.abspath(__file__)), _FILE),
+        is_wanted=lambda: hardware_utils.num_available_amd_gpus(stop_at=1) > 0,
+        prepare=prepare,
+        kernels="jax_rocm{0}_plugin",
+        xla_platform="ROCM",
+    )
+
+
+def prepare(library: Library) -> None:
+    """Checks driver and devices, and loads ROCm's libraries.
+
+    Raises:
+      PlatformUnavailable: something is missing.
+    """
+    _check_driver()
+    vendors.preload(_LIBRARIES, rocm_folders())
+
+
+def rocm_folders() -> list[str]:
+    """Where ROCm's libraries may lie: wheels first, then $ROCM_PATH, then the usual place."""
+    folders = vendors.package_folders("rocm", "lib")
+    folders += vendors.package_folders("_rocm_sdk_core", "lib")
+    for package in _sdk_libraries():
+        folders += vendors.package_folders(package, "lib")
+    for root in (os.environ.get("ROCM_PATH"), "/opt/rocm"):
+        if root and os.path.isdir(os.path.join(root, "lib")):
+            folders.append(os.path.join(root, "lib"))
+    return folders
+
+
+def _sdk_libraries() -> list[str]:
+    """Packages of the wheels rocm-sdk-libraries, which carry the name of a family of GPUs."""
+    beside = {os.path.dirname(f) for f in vendors.package_folders("_rocm_sdk_core", ".")}
+    names = {name for f in beside for name in os.listdir(os.path.dirname(f))}
+    return sorted(name for name in names if name.startswith("_rocm_sdk_libraries"))
+
+
+def _check_driver() -> None:
+    if not os.path.exists(_DRIVER):
+        raise PlatformUnavailable(
+            f"No driver for AMD GPUs is found ({_DRIVER} does not exist): install amdgpu, or give the"
+            f" container the devices {_DRIVER} and /dev/dri."
+        )
+    if not os.access(_DRIVER, os.R_OK | os.W_OK):
+        raise PlatformUnavailable(
+            f"The driver of AMD GPUs may not be used ({_DRIVER} cannot be opened): add the user to the"
+            " groups render and video."
+        )
+    count = hardware_utils.num_available_amd_gpus()
+    hidden = {name: os.environ[name] for name in _VISIBLE if name in os.environ}
+    if count == 0 or any(value.strip() in ("", "-1") for value in hidden.values()):
+        settings = ", ".join(f"{name}={value!r}" for name, value in hidden.items())
+        raise PlatformUnavailable(
+            f"No AMD GPU is found{settings and f' (the environment has {settings})'}."
+        )
+    vendors.check_visible_devices("jax_rocm_visible_devices", count, "AMD GPUs are")
