@@ -10,6 +10,7 @@ from jax._src.custom_derivatives import (
     custom_vjp as custom_vjp,
     custom_vjp_call_p as custom_vjp_call_p,
     custom_vjp_primal_tree_values as custom_vjp_primal_tree_values,
+    remat_opt_p as remat_opt_p,
     zero_from_primal as zero_from_primal,
 )
 from jax._src.linear_call import linear_call as linear_call

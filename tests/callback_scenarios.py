@@ -187,6 +187,12 @@ add(
     vmap_result=lambda: jax.vmap(lambda v: io_callback(lambda v: v * 2, S((), F), v))(X),
     vmap_ordered=lambda: jax.vmap(lambda v: io_ordered("v", v))(X),
     vmap_unmapped=lambda: jax.vmap(lambda v: then(io_ordered("v", 1.0), v))(X),
+    vmap_cond=lambda: jax.vmap(
+        lambda v: lax.cond(v > 0, lambda: io_callback(record("v"), None, v), lambda: None)
+    )(X),
+    vmap_cond_ordered=lambda: jax.vmap(
+        lambda v: lax.cond(v > 0, lambda: io_ordered("v", 1.0), lambda: None)
+    )(X),
     grad=lambda: jax.grad(lambda x: io_callback(lambda v: v, S((), F), x))(1.0),
     grad_unused=lambda: jax.grad(lambda x: then(io_callback(record("g"), None, x), x))(1.0),
     grad_constant=lambda: jax.grad(lambda x: then(io_callback(record("g"), None, 1.0), x))(1.0),
@@ -265,6 +271,14 @@ add(
     while_vmap=lambda: jax.vmap(
         lambda v: lax.while_loop(lambda c: c < v, lambda c: then(P("w {}", c), c + 1), F(0))
     )(X),
+    cond_vmap_ordered=lambda: jax.vmap(
+        lambda v: lax.cond(v > 0, lambda: P("t {}", v, ordered=True), lambda: None)
+    )(X),
+    while_vmap_twice=lambda: jax.vmap(jax.vmap(
+        lambda v, w: lax.while_loop(
+            lambda c: c < v, lambda c: then(P("w {} {}", c, w, ordered=True), c + 1), F(0)
+        ), (0, None)), (None, 0)
+    )(X, X),
 )  # fmt: skip
 add(
     "debug_callback",

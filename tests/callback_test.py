@@ -72,6 +72,40 @@ def test_arguments_may_be_kept():
     assert [int(v[99]) for v in kept] == [1, 2, 3]
 
 
+@pytest.mark.parametrize("ordered", [False, True])
+def test_loops_of_a_batch_that_would_call_for_finished_elements(ordered):
+    def body(c):
+        io_callback(lambda c: None, None, 0.0, ordered=ordered)
+        return c + 1
+
+    f = lambda v: lax.while_loop(lambda c: c < v, body, F(0))
+    with pytest.raises(NotImplementedError, match="while_loop with a mapped predicate.*lax.map"):
+        jax.vmap(f)(X)
+
+
+def test_effects_of_conditions_of_a_batch(capsys):
+    def f(v):
+        def cond(c):
+            jax.debug.print("{}", c, ordered=True)
+            return c < v
+
+        def body(c):
+            jax.debug.print("b", ordered=True)
+            return c + 1
+
+        return lax.while_loop(cond, body, 0)
+
+    assert jax.vmap(f)(np.array([0, 1])).tolist() == [0, 1]
+    jax.effects_barrier()
+    # The condition is computed before each step and, to see which elements go on, with it.
+    assert capsys.readouterr().out.split() == list("0000b01")
+    seen = []
+    f = lambda v: lax.cond(True, lambda: io_callback(seen.append, None, v), lambda: None)
+    jax.vmap(f)(X)
+    jax.effects_barrier()
+    assert len(seen) == len(X)
+
+
 def test_eager_calls_compile_nothing():
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(compiler, "compile_or_get_cached", None)

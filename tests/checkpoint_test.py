@@ -9,7 +9,8 @@ from absl.testing import absltest
 import jax
 import jax.numpy as jnp
 from jax import lax
-from jax._src import test_util as jtu
+from jax._src import core, test_util as jtu
+from jax._src.interpreters import ad, mlir, partial_eval as pe
 from jax.ad_checkpoint import checkpoint_name, print_saved_residuals
 
 F = np.float32
@@ -167,6 +168,130 @@ class CheckpointTest(jtu.JaxTestCase):
                 self.assertAllClose(jax.jit(grad)(F(0.3)), jax.grad(f)(F(0.3)))
         saved = jax._src.ad_checkpoint.saved_residuals(jax.checkpoint(loop, policy=policy), F(0.3))
         self.assertIn((4,), [aval.shape for aval, _ in saved])
+
+    def test_policies_look_into_functions(self):
+        kept = lambda x: jnp.sin(checkpoint_name(jnp.sin(x), "kept"))
+        calls = dict(
+            cond=lambda x: lax.cond(x > 0, kept, jnp.cos, x),
+            nested=lambda x: lax.cond(x > 0, lambda x: lax.cond(x < 2, kept, jnp.cos, x), kept, x),
+            switch=lambda x: lax.switch(1, [jnp.cos, kept, jnp.tanh], x),
+            jit=jax.jit(kept),
+            jit_cond=jax.jit(lambda x: lax.cond(x > 0, kept, jnp.cos, x)),
+            scan=lambda x: lax.scan(lambda c, _: (kept(c), None), x, None, length=3)[0],
+            scan_cond=lambda x: lax.scan(
+                lambda c, y: (lax.cond(y, kept, jnp.cos, c), None), x, np.array([True, False])
+            )[0],
+        )
+        policy = policies.save_only_these_names("kept")
+        for name, f in calls.items():
+            with self.subTest(name):
+                g = jax.checkpoint(f, policy=policy)
+                self.assertAllClose(jax.grad(g)(F(0.7)), jax.grad(f)(F(0.7)), rtol=1e-5)
+                self.assertAllClose(jax.jit(jax.grad(g))(F(0.7)), jax.grad(f)(F(0.7)), rtol=1e-5)
+                saved = [w for _, w in jax._src.ad_checkpoint.saved_residuals(g, F(0.7))]
+                self.assertLen([w for w in saved if "output" in w], 1, saved)
+                # Of the operations only those after the stored value are repeated.
+                once = lambda policy: grad_count(jax.checkpoint(f, policy=policy), "sin", F(0.7))
+                self.assertLess(once(policy), once(None))
+
+    def test_calls_stay_calls(self):
+        @jax.jit
+        def double_sine(x):
+            return jnp.sin(checkpoint_name(jnp.sin(x), "kept"))
+
+        def f(x):
+            for _ in range(4):
+                x = double_sine(x)
+            return x
+
+        policy = policies.save_only_these_names("kept")
+        closed = jax.make_jaxpr(jax.grad(jax.checkpoint(f, policy=policy)))(F(1))
+        forward = [e.params["jaxpr"] for e in closed.eqns if e.primitive.name == "jit"]
+        self.assertLen(forward, 4)
+        self.assertLen(set(map(id, forward)), 1)
+        text = jax.jit(jax.grad(jax.checkpoint(f))).lower(F(1)).as_text()
+        self.assertLessEqual(text.count("func.func"), 6)
+        (line,) = {
+            w for _, w in jax._src.ad_checkpoint.saved_residuals(jax.checkpoint(f, policy=policy), F(1))
+            if "argument" not in w
+        }  # fmt: skip
+        self.assertRegex(line, "output of jitted function 'double_sine' from .*checkpoint_test.py")
+
+    def test_stored_once_for_all_steps(self):
+        def f(x):
+            step = lambda c, _: (c * jnp.sin(checkpoint_name(jnp.cos(x), "kept")) + c, None)
+            return lax.scan(step, x, None, length=4)[0].sum()
+
+        g = jax.checkpoint(f, policy=policies.save_only_these_names("kept"))
+        x = np.ones(3, F)
+        self.assertAllClose(jax.grad(g)(x), jax.grad(f)(x), rtol=1e-5)
+        shapes = {a.shape for a, _ in jax._src.ad_checkpoint.saved_residuals(g, x)}
+        self.assertEqual(shapes, {(3,)})
+
+    def test_donated_arguments_of_functions_inside(self):
+        f = jax.jit(lambda x: jnp.sin(x) * x, donate_argnums=0)
+        x = jnp.ones(3)
+        for policy in (None, policies.everything_saveable):
+            g = jax.grad(jax.checkpoint(lambda x: f(f(x)).sum(), policy=policy))
+            self.assertAllClose(g(x), jax.grad(lambda x: f(f(x)).sum())(x + 0))
+
+    def test_refs_and_policies(self):
+        def f(x):
+            r = jax.new_ref(x)
+
+            def step(c, _):
+                r[...] = jnp.sin(r[...] * checkpoint_name(jnp.cos(c), "kept"))
+                return lax.cond(c[0] > 0, lambda: r[...] * c, lambda: c), None
+
+            return (lax.scan(step, x, None, length=3)[0] * r[...]).sum()
+
+        x = np.array([0.5, 1.5], F)
+        for policy in (None, policies.everything_saveable, policies.save_only_these_names("kept"),
+                       lambda prim, *_, **__: prim.name in ("get", "swap")):  # fmt: skip
+            g = jax.grad(jax.checkpoint(f, policy=policy))
+            self.assertAllClose(g(x), jax.grad(f)(x), rtol=1e-5)
+            self.assertAllClose(jax.jit(g)(x), jax.grad(f)(x), rtol=1e-5)
+
+    def test_offloading_within_branches_and_loops(self):
+        policy = policies.save_and_offload_only_these_names(
+            names_which_can_be_saved=[], names_which_can_be_offloaded=["away"],
+            offload_src="device", offload_dst="pinned_host",
+        )  # fmt: skip
+
+        def f(x):
+            away = lambda c: jnp.sin(checkpoint_name(jnp.sin(c), "away"))
+            step = lambda c, y: (lax.cond(y, away, jnp.cos, c), None)
+            return lax.scan(step, jax.jit(away)(x), np.array([True, False]))[0]
+
+        g = jax.grad(jax.checkpoint(f, policy=policy))
+        text = str(jax.make_jaxpr(g)(F(1)))
+        self.assertIn("<host>[2]", text)
+        self.assertAllClose(g(F(1)), jax.grad(f)(F(1)), rtol=1e-5)
+
+    def test_equal_policies(self):
+        for make in (policies.save_only_these_names, policies.save_any_names_but_these,
+                     policies.save_anything_except_these_names):  # fmt: skip
+            self.assertEqual(make("a", "b"), make("b", "a"))
+            self.assertNotEqual(make("a"), make("b"))
+        self.assertIn("SaveOnlyTheseNames", str(policies.save_only_these_names("a")))
+
+    def test_rules_of_outside_code(self):
+        p = core.Primitive("test_checkpoint_rule")
+        p.def_impl(lambda x: jnp.sin(x))
+        p.def_abstract_eval(lambda x: x)
+        ad.defjvp(p, lambda t, x: jnp.cos(x) * t)
+        mlir.register_lowering(p, mlir.lower_fun(jnp.sin, multiple_results=False))
+        asked = []
+
+        def rule(saveable, unknown, instantiated, eqn):
+            asked.append((unknown, instantiated))
+            return eqn, None, [False], [False], []
+
+        pe.partial_eval_jaxpr_custom_rules[p] = rule
+        f = jax.checkpoint(lambda x: jnp.sin(p.bind(x)))
+        self.assertAllClose(jax.grad(f)(F(1)), np.cos(np.sin(F(1))) * np.cos(F(1)), rtol=1e-5)
+        self.assertEqual(asked, [([False], [True])])
+        self.assertEqual(grad_count(f, p.name, F(1)), 1)
 
     def test_static_arguments_by_name_and_position(self):
         f = jax.checkpoint(lambda x, up: x * x if up else -x, static_argnames="up")

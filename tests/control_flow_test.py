@@ -68,6 +68,50 @@ class ScanTest(jtu.JaxTestCase):
         self.assertEqual(out.dtype, F)
         out, _ = lax.scan(lambda c, x: (c * 2, None), 1.0, None, length=2)
         self.assertTrue(out.weak_type)
+        for init, step, dtype in [
+            (1, jnp.int8(1), "int8"), (1, 1.5, "float32"), (1, jnp.float16(1), "float16"),
+            (1.0, jnp.float16(1), "float16"), (1.0, jnp.bfloat16(1), "bfloat16"), (1, 1j, "complex64"),
+        ]:  # fmt: skip
+            body = lambda c: c + step
+            outs = [
+                lax.scan(lambda c, _: (body(c), None), init, None, length=2)[0],
+                lax.while_loop(lambda c: c[0] < 2, lambda c: (c[0] + 1, body(c[1])), (0, init))[1],
+                lax.fori_loop(0, 2, lambda i, c: body(c), init),
+            ]
+            for out in outs:
+                want = init + 2 * np.asarray(step, np.complex64)
+                self.assertEqual((out.dtype.name, complex(out)), (dtype, complex(want)))
+                self.assertEqual(out.weak_type, isinstance(step, (float, complex)))
+        with self.assertRaisesRegex(TypeError, "int8.*float32.*dtypes do not match"):
+            lax.scan(lambda c, _: (c + 1.5, None), np.int8(1), None, length=2)
+
+    def test_linearized_while_loops_run_once(self):
+        w = np.eye(3, dtype=F)
+
+        def f(w, x):
+            step = lambda c: (c[0] + 1, jnp.sin(c[1]) @ w)
+            return lax.while_loop(lambda c: c[0] < 3, step, (0, x))[1].sum()
+
+        jaxpr = jax.make_jaxpr(lambda *args: jax.linearize(f, *args)[0])(w, w[0])
+        self.assertEqual(sum(e.primitive is lax.while_p for e in jaxpr.eqns), 1)
+        value, apply = jax.linearize(f, w, w[0])
+        out = jax.jvp(f, (w, w[0]), (w, w[1]))
+        self.assertAllClose((value, apply(w, w[1])), out)
+
+    def test_no_residuals_of_unused_results(self):
+        def f(x):
+            c, (y, _) = lax.scan(lambda c, x: (c + x, (c * x, jnp.exp(c))), x, np.ones((4, 3), F))
+            return y.sum()
+
+        jaxpr = jax.make_jaxpr(jax.grad(jax.jit(f)))(np.ones(3, F))
+        self.assertNotIn("exp", str(jaxpr))
+
+    def test_branches_do_not_promote(self):
+        for x, y in ((1, 1.0), (1, F(1)), (1.0, np.float16(1)), (True, 1)):
+            for a, b in ((x, y), (y, x)):
+                with self.assertRaisesRegex(TypeError, "(?s)true_fun is.*control_flow_test.py.*The output of true_fun has type.*dtypes"):  # fmt: skip
+                    lax.cond(True, lambda: a, lambda: b)
+        self.assertFalse(lax.cond(True, lambda: 1.0, lambda: F(1)).weak_type)
 
     def test_errors_have_paths(self):
         xs = np.ones(3, F)

@@ -325,5 +325,99 @@ class CustomVjpTest(jtu.JaxTestCase):
             converted(x1)
 
 
+class OptimizeRematTest(jtu.JaxTestCase):
+    """The forward pass runs the function where nobody needs residuals, else the forward rule."""
+
+    def setUp(self):
+        super().setUp()
+        self.f = self.make()
+
+    def make(self, **kwargs):
+        f = jax.custom_vjp(
+            lambda x, y: jnp.tanh(x) * y
+        )  # another function than the rule's, to see which runs
+
+        def fwd(x, y):
+            if kwargs:
+                x, y = x.value, y.value
+            return jnp.sin(x) * y, (jnp.cos(x), y)
+
+        f.defvjp(fwd, lambda r, g: (7 * r[0] * g * r[1], None), optimize_remat=True, **kwargs)
+        return f
+
+    def assert_runs(self, fun, name):
+        """Which of the two the compiled program runs."""
+        text = jax.jit(fun).lower(x1).as_text()
+        self.assertEqual(("sine" in text, "tanh" in text), (name == "fwd", name == "fun"), text)
+
+    def test_derivatives(self):
+        y = F(2)
+        for f in (self.f, self.make(symbolic_zeros=True)):
+            g = jax.grad(f)
+            want = 7 * np.cos(x1) * y
+            for run in (g, jax.jit(g), jax.grad(jax.jit(f)), jax.grad(jax.checkpoint(f))):
+                self.assertAllClose(run(x1, y), want)
+            ones = np.full(3, x1)
+            self.assertAllClose(jax.vmap(g, (0, None))(ones, y), np.full(3, want))
+            summed = lambda x: jax.checkpoint(jax.vmap(f, (0, None)))(x, y).sum()
+            self.assertAllClose(jax.grad(summed)(ones), np.full(3, want))
+            second = -7 * np.sin(x1) * y
+            self.assertAllClose(jax.grad(g)(x1, y), second)
+            self.assertAllClose(jax.jit(jax.grad(jax.jit(g)))(x1, y), second)
+            self.assertAllClose(jax.jvp(lambda x: g(x, y), (x1,), (F(1),))[1], second)
+            loop = lambda f: jax.grad(
+                lambda x: lax.scan(lambda c, _: (f(c, y), None), x, None, length=3)[0]
+            )
+            self.assertAllClose(loop(jax.jit(f))(x1), loop(f)(x1))
+
+    def test_which_runs(self):
+        f = lambda x: self.f(x, F(2))
+        self.assert_runs(f, "fun")
+        self.assert_runs(jax.grad(f), "fwd")
+        self.assert_runs(lambda x: jax.vjp(f, x)[0], "fun")
+        self.assert_runs(lambda x: jax.vjp(jax.checkpoint(f), x)[0], "fun")
+        self.assert_runs(lambda x: jax.vjp(jax.vmap(jax.checkpoint(f)), x[None])[0], "fun")
+        self.assert_runs(lambda x: jax.vjp(jax.checkpoint(lambda x: lax.cond(x > 0, f, f, x)), x)[0],
+                         "fun")  # fmt: skip
+        jvp_of = lambda h: lambda x: jax.jvp(lambda x: jax.vjp(h, x)[0], (x,), (x,))[0]
+        self.assert_runs(jvp_of(f), "fun")
+
+    def test_equation(self):
+        jaxpr = jax.make_jaxpr(jax.grad(self.f))(x1, F(2))
+        (eqn,) = [e for e in jaxpr.eqns if e.primitive is jax.custom_derivatives.remat_opt_p]
+        self.assertEqual(eqn.params["num_res"], 1)  # y is handed on, not returned
+        self.assertLen(eqn.outvars, 2)
+        core.check_jaxpr(jaxpr)
+
+    def test_closing_over_traced_values(self):
+        def outer(z):
+            f = jax.custom_vjp(lambda x: jnp.tanh(x) * z)
+            f.defvjp(
+                lambda x: (jnp.sin(x) * z, jnp.cos(x) * z),
+                lambda r, g: (g * r,),
+                optimize_remat=True,
+            )
+            return jax.value_and_grad(jax.checkpoint(f))(x1)
+
+        z = np.array([1, 2], F)
+        values, grads = jax.vmap(outer)(z)
+        self.assertAllClose(values, np.tanh(x1) * z)
+        self.assertAllClose(grads, np.cos(x1) * z)
+        self.assertAllClose(jax.jit(outer)(F(2))[1], np.cos(x1) * F(2))
+
+    def test_refs_inside(self):
+        f = jax.custom_vjp(lambda x: x * 2)
+
+        def fwd(x):
+            r = jax.new_ref(x)
+            r[...] *= 2.0
+            return r[...], jnp.cos(x)
+
+        f.defvjp(fwd, lambda r, g: (r * g,), optimize_remat=True)
+        for g in (f, jax.jit(f), jax.checkpoint(f)):
+            self.assertAllClose(jax.jit(jax.value_and_grad(g))(x1), (x1 * 2, np.cos(x1)))
+            self.assertAllClose(jax.value_and_grad(g)(x1), (x1 * 2, np.cos(x1)))
+
+
 if __name__ == "__main__":
     absltest.main(testLoader=jtu.JaxTestLoader())

@@ -93,6 +93,20 @@ class TestSavedResiduals:
             jax.grad(jax.checkpoint(lambda x: (x @ x).sum(), policy=policy))(np.ones((2, 2), F))
 
 
+def test_explained_misses_are_of_user_functions_and_name_the_closest_call(caplog):
+    f = jax.jit(lambda x, y: x)
+    x4 = np.ones(4, F)
+    with jax.explain_cache_misses(True), caplog.at_level(logging.WARNING):
+        f(x3, 1.0)
+        f(1.0, x3)
+        f(x4, 1.0)
+        jax.lax.while_loop(lambda c: c[0] < 0, lambda c: c, jax.lax.exp(np.ones(7, F)))
+    misses = caplog.messages
+    assert not any("_src" in m for m in misses), misses
+    assert "* at x, now f32[4] and before f32[3]" in misses[2]
+    assert "at y" not in misses[2]
+
+
 def test_explained_misses_name_static_arguments(caplog):
     f = jax.jit(lambda x, s=1, *, k=2: x * s * k, static_argnums=1, static_argnames="k")
     f(x3, 1, k=2)

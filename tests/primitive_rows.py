@@ -134,6 +134,11 @@ def cosine(x):
 
 cosine.defvjp(lambda x: (cosine(x), x), lambda x, ct: (-ct * jnp.sin(x),))
 
+optimized = jax.custom_vjp(lambda x: jnp.cos(x) * x)
+optimized.defvjp(
+    lambda x: (jnp.cos(x) * x, jnp.sin(x)), lambda res, ct: (ct * res,), optimize_remat=True
+)
+
 
 @jax.custom_batching.custom_vmap
 def triple(x):
@@ -282,7 +287,7 @@ ROWS = [
     Row("ragged_dot_general", lambda x, y, n: lax.ragged_dot(x, y, n),
         [numbers(6, 3), numbers(2, 3, 2, seed=1), np.array([2, 4], np.int32)], vmap=(0, 1), sharded=False),
     Row("scaled_dot", lambda x, y, a: lax.scaled_dot(x, y, lhs_scale=a, preferred_element_type=np.float32),
-        [numbers(2, 4), numbers(4, 3), POSITIVE[:2, :2]], 0, dtypes=("float32", "bfloat16"), sharded=False),
+        [numbers(2, 4), numbers(4, 3), POSITIVE[:2, :2]], 0, dtypes=("float32", "bfloat16")),
     Row("conv_general_dilated", conv, [IMAGE, KERNEL], dtypes=("float32", "float64", "bfloat16")),
     # Control flow and calls
     Row("cond", lambda p, x: lax.cond(p, lambda x: x * 2, jnp.sin, x), [np.bool_(True), X]),
@@ -293,6 +298,7 @@ ROWS = [
     Row("remat2", jax.checkpoint(lambda x: jnp.sin(jnp.sin(x))), [X]),
     Row("custom_jvp_call", sine, [X]),
     Row("custom_vjp_call", cosine, [X], modes=("rev",)),
+    Row("remat_opt", lambda x: jax.vjp(optimized, x)[0], [X]),
     Row("custom_vmap_call", triple, [X]),
     Row("platform_index", lambda x: lax.platform_dependent(x, cpu=jnp.sin, default=jnp.cos), [X]),
     Row("custom_linear_solve", lambda b: lax.custom_linear_solve(

@@ -487,3 +487,127 @@ def test_sharded_refs():
     r[0] = 7.0
     jax.jit(lambda r: r.__setitem__(1, r[0] + 1))(r)
     assert r.sharding == sharding and r[...].tolist() == [7, 8, 2, 3]
+
+
+def marked(kind, symbolic_zeros):
+    """2 x, which writes to two references; the rule takes 5 for its derivative."""
+    f = getattr(jax, kind)(lambda r, n, x: (change(r, n, x), x * 2)[1])
+
+    def change(r, n, x):
+        r[...] = jnp.sin(x) * r[...]
+        n[...] += 1
+
+    is_zero = lambda t: isinstance(t, jax.custom_derivatives.SymbolicZero)
+    if kind == "custom_jvp":
+        rule = lambda p, t: (f(*p), jnp.zeros(()) if is_zero(t[2]) else 5.0 * t[2])
+        f.defjvp(rule, symbolic_zeros=symbolic_zeros)
+    else:
+        fwd = lambda *args: (f(*[a.value for a in args] if symbolic_zeros else args), None)
+        bwd = lambda _, g: (None, None, 0.0 if is_zero(g) else 5 * g)
+        f.defvjp(fwd, bwd, symbolic_zeros=symbolic_zeros)
+    return f
+
+
+@pytest.mark.parametrize("symbolic_zeros", [False, True])
+@pytest.mark.parametrize("kind", ["custom_jvp", "custom_vjp"])
+def test_functions_with_rules_that_write_to_differentiated_refs(kind, symbolic_zeros):
+    f = marked(kind, symbolic_zeros)
+    scan = lambda r, n, x: lax.scan(lambda c, _: (f(r, n, c), None), x, None, length=2)[0]
+    calls = dict(
+        plain=f,
+        jit=jax.jit(f),
+        remat=jax.checkpoint(f),
+        cond=lambda r, n, x: lax.cond(x > 0, lambda: f(r, n, x), lambda: x),
+        nested=jax.jit(jax.checkpoint(lambda r, n, x: lax.cond(x > 0, jax.jit(f), f, r, n, x))),
+        scan=scan,
+        jit_scan=jax.jit(scan),
+    )
+    # What the function writes has no derivative: after it the tangent of r is what it was before, 1.
+    want = dict.fromkeys(calls, (2 * 1.5 + 5 * np.sin(1.5) * 1.5) * 2)
+    want["scan"] = want["jit_scan"] = (4 * 1.5 + 25 * np.sin(3.0) * np.sin(1.5) * 1.5) * 3
+    for name, call in calls.items():
+
+        def outer(x):
+            r, n = jax.new_ref(x), jax.new_ref(0)
+            y = call(r, n, x)
+            return y * r[...] * (1.0 + n[...])
+
+        for grad in (jax.grad(outer), jax.jit(jax.grad(outer))):
+            np.testing.assert_allclose(grad(1.5), want[name], rtol=1e-5, err_msg=name)
+        np.testing.assert_allclose(
+            jax.vmap(jax.grad(outer))(jnp.array([1.5])), want[name], rtol=1e-5
+        )
+
+
+def test_residuals_that_are_differentiated_refs():
+    @jax.custom_vjp
+    def f(r, x):
+        return r[...] * x
+
+    f.defvjp(lambda r, x: (f(r, x), r), lambda r, g: (None, r[...] * g))
+    with pytest.raises(NotImplementedError, match="no_grad_no_remat"):
+        jax.grad(lambda x: jax.jit(f)(jax.new_ref(x), x))(1.0)
+
+
+def test_solves_with_refs():
+    def root(x):
+        r = jax.new_ref(x)
+
+        def square(y):
+            s = jax.new_ref(y)
+            s[...] *= y
+            return s[...] - r[...]
+
+        return lax.custom_root(square, x, lambda f, _: jnp.sqrt(r[...]), lambda g, y: y / g(1.0))
+
+    def solution(x):
+        r = jax.new_ref(x)
+
+        def matvec(y):
+            s = jax.new_ref(y)
+            s[...] *= r[...]
+            return s[...]
+
+        return lax.custom_linear_solve(matvec, 1.0, lambda _, b: b / r[...], symmetric=True)
+
+    for f, value, grad in ((root, 2.0, 0.25), (solution, 0.25, -1 / 16)):
+        for g in (f, jax.jit(f)):
+            assert jax.value_and_grad(g)(4.0) == (value, grad)
+            assert jax.vmap(jax.grad(g))(jnp.array([4.0])) == grad
+        assert jax.jvp(f, (4.0,), (2.0,)) == (value, 2 * grad)
+    outer = jax.new_ref(4.0)
+    assert jax.jit(lambda: lax.custom_root(
+        lambda y: y**2 - outer[...], 1.0, lambda *_: jnp.sqrt(outer[...]), lambda g, y: y / g(1.0)
+    ))() == 2  # fmt: skip
+
+    def counted(x):
+        """A root whose solver counts its calls."""
+
+        def solve(f, guess):
+            outer[...] += 1.0
+            return jnp.sqrt(x)
+
+        return lax.custom_root(lambda y: y**2 - x, 1.0, solve, lambda g, y: y / g(1.0))
+
+    assert (counted(9.0), jax.jit(counted)(9.0), outer[...]) == (3, 3, 6)
+
+    def writes(x):
+        r = jax.new_ref(x)
+        return lax.custom_root(
+            lambda y: y - x, 1.0, lambda *_: r.swap(3.0), lambda g, y: y / g(1.0)
+        )
+
+    with pytest.raises(NotImplementedError, match="writes to a mutable array"):
+        jax.grad(writes)(1.0)
+
+
+def test_linear_calls_with_refs():
+    def times(k, x):
+        r = jax.new_ref(x)
+        r[...] *= k
+        return r[...]
+
+    f = lambda x: jax.custom_derivatives.linear_call(times, times, 3.0, x)
+    for g in (f, jax.jit(f), jax.checkpoint(f)):
+        assert jax.value_and_grad(g)(2.0) == (6, 3)
+        assert jax.linear_transpose(g, 1.0)(2.0) == (6,)

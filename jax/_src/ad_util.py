@@ -5,7 +5,8 @@ from typing import Any
 import numpy as np
 
 from jax._src import dtypes
-from jax._src.core import AbstractValue, ShapedArray, Tracer, hooks, typeof
+from jax._src.core import AbstractValue, Primitive, ShapedArray, Tracer, hooks, typeof
+from jax._src.memory import MemorySpace
 
 
 class Zero:
@@ -38,6 +39,8 @@ def zeros_like_aval(aval: AbstractValue) -> Any:
 
 def _zeros_like_shaped_array(aval: ShapedArray):
     zeros = _invariant_zeros(aval)
+    if aval.memory_space is not MemorySpace.Device:
+        zeros = hooks.device_put(zeros, aval.memory_space)
     return hooks.pvary(zeros, tuple(sorted(aval.vma, key=str))) if aval.vma else zeros
 
 
@@ -129,3 +132,6 @@ def replace_rule_output_symbolic_zeros(x: Any) -> Any:
 
 def is_tracer(x: Any) -> bool:
     return isinstance(x, Tracer)
+
+
+stop_gradient_p: Primitive  # made by `lax`, with its rules

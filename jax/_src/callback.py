@@ -45,6 +45,7 @@ for _kinds in (
     effects.lowerable_effects,
     effects.control_flow_allowed_effects,
     effects.custom_derivatives_allowed_effects,
+    effects.exact_effects,
 ):
     _kinds.add_type(IOEffect)
     _kinds.add_type(OrderedIOEffect)

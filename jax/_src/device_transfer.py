@@ -327,3 +327,6 @@ ArrayImpl.to_device = _to_device
 core.Tracer.to_device = _to_device
 ArrayImpl.__copy__ = _copy
 ArrayImpl.__deepcopy__ = _deepcopy
+
+
+core.hooks.device_put = device_put

@@ -8,6 +8,7 @@ from jax._src.core.effects import (
     NamedAxisEffect,
     control_flow_allowed_effects,
     custom_derivatives_allowed_effects,
+    exact_effects,
     lowerable_effects,
     no_effects,
     ordered_effects,

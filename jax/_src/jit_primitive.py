@@ -163,6 +163,24 @@ def _staging_rule(trace, source_info, *args, **params):
 pe.custom_staging_rules[jit_p] = _staging_rule
 
 
+def call_params(jaxpr: ClosedJaxpr, name: str) -> dict:
+    """Parameters of a plain call of a function."""
+    n, m = len(jaxpr.in_avals), len(jaxpr.out_avals)
+    return dict(
+        jaxpr=jaxpr,
+        in_shardings=(UNSPECIFIED,) * n,
+        out_shardings=(UNSPECIFIED,) * m,
+        in_layouts=(None,) * n,
+        out_layouts=(None,) * m,
+        donated_invars=(False,) * n,
+        ctx_mesh=None,
+        name=name,
+        keep_unused=False,
+        inline=False,
+        compiler_options_kvs=(),
+    )
+
+
 def _with(params: dict, jaxpr: ClosedJaxpr, in_kept: Sequence, out_kept: Sequence) -> dict:
     """Parameters for a jaxpr made from the given inputs and outputs of another (by index), then extras."""
     in_sh, out_sh = params["in_shardings"], params["out_shardings"]
@@ -341,6 +359,8 @@ def _jit_dce(used_outputs, eqn):
         return [False] * len(eqn.invars), None
     closed = eqn.params["jaxpr"]
     jaxpr, used_inputs = pe.dce_jaxpr(closed.jaxpr, used_outputs)
+    if jaxpr is closed.jaxpr:
+        return used_inputs, eqn
     ins = [i for i, u in enumerate(used_inputs) if u]
     outs = [i for i, u in enumerate(used_outputs) if u]
     if not jaxpr.constvars:

@@ -29,22 +29,23 @@ def explain_miss(
       previous: the keys that are in the cache.
       arg_names: gives the names of the arguments.
     """
+    if getattr(fun, "_apply_primitive", False):  # ours, which says nothing to users
+        return
     frame = source_info_util.summarize(source_info_util.current())
     lines = [f"TRACING CACHE MISS at {frame or '<unknown>'}:"]
     name, _, where = fun_source_info(fun).partition(" at ")
     name, where = name or fun_name(fun), where or "<unknown>"
     previous = list(previous)
+    previous.reverse()  # of several that are as close the latest
     if previous:
-        differences = min(
-            (_differences(key, old, arg_names) for old in previous), key=lambda d: (d[0], len(d[1]))
-        )[1]
+        _, differences = min(
+            [_differences(key, old, arg_names) for old in previous], key=lambda d: d[0]
+        )
         lines.append(f"  for {name} defined at {where}")
         lines.append("  all previously seen cache keys differ. For the closest previous key:")
         lines += [f"  {line}" for line in differences]
     else:
         lines.append(f"  never seen function:\n    {name} id={id(fun)} defined at {where}")
-        if getattr(fun, "_apply_primitive", False):  # all of them are made on one line
-            where = name
         with _lock:
             again = _seen_lines.get(where) == name
             _seen_lines[where] = name
@@ -56,27 +57,35 @@ def explain_miss(
     logger.warning("\n".join(lines))
 
 
-def _differences(key: tuple, old: tuple, arg_names: Callable) -> tuple[int, list[str]]:
-    """How two keys differ, and how far apart that makes them."""
+def _differences(key: tuple, old: tuple, arg_names: Callable) -> tuple[tuple[int, int], list[str]]:
+    """How far apart two keys are, and how they differ."""
     signature, avals, options, context = key
     old_signature, old_avals, old_options, old_context = old
     if lines := _signature_differences(signature, old_signature):
-        return 4, lines
+        return (4, len(lines)), lines
     if options != old_options:
-        return 3, ["different options of jit"]
+        return (3, 0), ["different options of jit"]
     if avals != old_avals:
         lines = ["different input types:"]
         names = arg_names()
+        distance = 0
         for i, (now, before) in enumerate(zip(avals, old_avals)):
             if now != before:
                 name = names[i] if i < len(names) and names[i] else f"argument {i}"
                 lines.append(f"* at {name}, now {_type_text(now)} and before {_type_text(before)}")
-        return 2, lines
+                distance += _distance(now, before)
+        return (2, distance), lines
     lines = ["Tracing context doesn't match, e.g. due to config or context manager."]
     for name, now, before in zip(config.trace_context_names(), context, old_context):
         if now != before:
             lines.append(f"* {name} differs: now {now} and before {before}")
-    return 1, lines
+    return (1, len(lines)), lines
+
+
+def _distance(now: Any, before: Any) -> int:
+    """In how many ways two types differ."""
+    names = ("shape", "dtype", "weak_type", "sharding")
+    return sum(getattr(now, name, None) != getattr(before, name, None) for name in names)
 
 
 def _type_text(aval: Any) -> str:

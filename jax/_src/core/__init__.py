@@ -7,7 +7,7 @@ from jax._src.core.dims import *
 from jax._src.core.effects import *
 from jax._src.core.hooks import hooks
 from jax._src.core.jaxpr import *
-from jax._src.core.primitive import Primitive, RuleView
+from jax._src.core.primitive import Primitive, RuleView, with_subfuns
 from jax._src.core.printing import *
 from jax._src.core.refs import *
 from jax._src.core.structs import ShapeDtypeStruct

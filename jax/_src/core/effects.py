@@ -68,6 +68,9 @@ control_flow_allowed_effects = EffectTypeSet()
 custom_derivatives_allowed_effects = EffectTypeSet()
 custom_derivatives_allowed_effects.add_type(JaxprInputEffect)
 remat_allowed_effects = EffectTypeSet()
+# Of what must happen exactly as often as the program says: not also for elements of a batch whose branch
+# or iteration it is not.
+exact_effects = EffectTypeSet()
 partial_eval_kept_effects = EffectTypeSet()
 
 

@@ -29,6 +29,7 @@ class _Hooks:
         "dynamic_slice_in_dim",  # (x, start_index >= 0, slice_size, axis) -> array
         "reshard",  # (x, sharding) -> array with that sharding in its type
         "pvary",  # (x, axis_names) -> array
+        "device_put",  # (x, memory_space) -> array
         "to_array",  # (python or numpy value) -> Array
         "discharge",  # (closed jaxpr) -> closed jaxpr without references, positions of those written
         "functionalize",  # (primitive, args, params, whether each is discharged) -> results, or None

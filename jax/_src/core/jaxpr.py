@@ -485,7 +485,7 @@ def eval_jaxpr(
     name_stack = source_info_util.current_name_stack()
     last_use = last_used(jaxpr)
     for eqn in jaxpr.eqns:
-        funs, params = eqn.primitive.get_bind_params(eqn.params)
+        params = eqn.primitive.get_bind_params(eqn.params)
         vals = [v.val if type(v) is Literal else env[v] for v in eqn.invars]
         info = eqn.source_info
         with (
@@ -495,7 +495,7 @@ def eval_jaxpr(
             ),
             eqn.ctx.manager,
         ):
-            out = eqn.primitive.bind(*funs, *vals, **params)
+            out = eqn.primitive.bind(*vals, **params)
         if eqn.primitive.multiple_results:
             env.update(zip(eqn.outvars, out))
         else:

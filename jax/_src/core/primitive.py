@@ -63,6 +63,8 @@ class Primitive:
     )
     call_primitive = False
     map_primitive = False
+    # Whether an application is another one (what the rule `dce` gives) where some results are not used.
+    depends_on_use = False
     # Of operations on references (`jax._src.state`): whether transformations see applications without an
     # operand of theirs; whether a jaxpr in the parameters may use references, and is not differentiated;
     # how an application is discharged, and how it is transposed.
@@ -155,15 +157,23 @@ class Primitive:
         self.bind = lambda *args, **params: rule(trace_ctx.trace, args, params)  # type: ignore[method-assign]
         return rule
 
-    def get_bind_params(self, params: dict[str, Any]) -> tuple[tuple[Any, ...], dict[Any, Any]]:
-        """Functions and parameters to `bind` with, from the parameters of an equation."""
-        return (), params
+    def get_bind_params(self, params: dict[str, Any]) -> dict[str, Any]:
+        """Parameters to `bind` with, from those of an equation; functions among them are `subfuns`."""
+        return params
 
     def is_effectful(self, params: dict[str, Any]) -> bool:
         return self.effectful_abstract_eval is not None
 
     def __repr__(self) -> str:
         return self.name
+
+
+def with_subfuns(args: Sequence[Any], params: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+    """Arguments and parameters of a primitive that is bound to functions, these as leading arguments."""
+    if "subfuns" not in params:
+        return args, params
+    params = dict(params)
+    return (*params.pop("subfuns"), *args), params
 
 
 class RuleView(MutableMapping[Primitive, Callable[..., Any]]):

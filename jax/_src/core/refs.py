@@ -218,6 +218,48 @@ aval_mapping_handlers[AbstractRef] = (
 )
 
 
+class RefLike:
+    """What can be read and written by indexing: a reference, or a view of a part of what it holds."""
+
+    __slots__ = ()
+    shape: Any
+
+    def get(self, idx: Any = ()) -> Any:
+        """As `ref[idx]`; see `jax.ref.get`."""
+        return ref_operations.get(self, idx)
+
+    def set(self, value: Any, idx: Any = ()) -> None:
+        """As `ref[idx] = value`; see `jax.ref.set`."""
+        ref_operations.set(self, idx, value)
+
+    def swap(self, value: Any, idx: Any = ()) -> Any:
+        """Write and return what was there; see `jax.ref.swap`."""
+        return ref_operations.swap(self, idx, value)
+
+    def addupdate(self, value: Any, idx: Any = ()) -> None:
+        """Add to what is there; see `jax.ref.addupdate`."""
+        ref_operations.addupdate(self, idx, value)
+
+    @property
+    def at(self) -> Any:
+        """Views: `ref.at[idx]` is a part that can be read and written like a reference."""
+        return ref_operations.view(self)
+
+    def __getitem__(self, idx: Any) -> Any:
+        return ref_operations.get(self, idx)
+
+    def __setitem__(self, idx: Any, value: Any) -> None:
+        ref_operations.set(self, idx, value)
+
+    def __len__(self) -> int:
+        if not self.shape:
+            raise TypeError("len() of unsized object")
+        return int(self.shape[0])
+
+    def __iter__(self) -> Iterator[Any]:
+        return (self[i] for i in range(len(self)))
+
+
 class _RefMeta(type):
     """Lets `isinstance(x, jax.Ref)` hold for tracers of references."""
 
@@ -227,7 +269,7 @@ class _RefMeta(type):
         return isinstance(x, Tracer) and type(x.aval) is AbstractRef
 
 
-class Ref(metaclass=_RefMeta):
+class Ref(RefLike, metaclass=_RefMeta):
     """A reference to a mutable array, made by `jax.new_ref`.
 
     It is read by `ref[idx]` and written by `ref[idx] = value` and `ref[idx] += value`; `ref[...]` is the
@@ -299,44 +341,9 @@ class Ref(metaclass=_RefMeta):
         """Layout and sharding of the array."""
         return self._array().format
 
-    @property
-    def at(self) -> Any:
-        """Views: `ref.at[idx]` is a part of the array that can be read and written like a reference."""
-        return ref_operations.view(self)
-
     def unsafe_buffer_pointer(self) -> int:
         """The address of the buffer, until the next write."""
         return int(self._array().unsafe_buffer_pointer())
-
-    def get(self, idx: Any = ()) -> Any:
-        """As `ref[idx]`; see `jax.ref.get`."""
-        return ref_operations.get(self, idx)
-
-    def set(self, value: Any, idx: Any = ()) -> None:
-        """As `ref[idx] = value`; see `jax.ref.set`."""
-        ref_operations.set(self, idx, value)
-
-    def swap(self, value: Any, idx: Any = ()) -> Any:
-        """Write and return what was there; see `jax.ref.swap`."""
-        return ref_operations.swap(self, idx, value)
-
-    def addupdate(self, x: Any, idx: Any = ()) -> None:
-        """Add to what is there; see `jax.ref.addupdate`."""
-        ref_operations.addupdate(self, idx, x)
-
-    def __getitem__(self, idx: Any) -> Any:
-        return ref_operations.get(self, idx)
-
-    def __setitem__(self, idx: Any, value: Any) -> None:
-        ref_operations.set(self, idx, value)
-
-    def __len__(self) -> int:
-        if not self._aval.shape:
-            raise TypeError("len() of unsized object")
-        return int(self._aval.shape[0])
-
-    def __iter__(self) -> Iterator[Any]:
-        return (self[i] for i in range(len(self)))
 
     def __array__(self, dtype: Any = None, copy: Any = None) -> Any:
         return np.array(self._array(), dtype=dtype)

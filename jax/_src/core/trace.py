@@ -49,6 +49,12 @@ class Trace:
         """Apply `primitive` to `args` in this trace."""
         raise NotImplementedError(f"{type(self).__name__} cannot process {primitive}")
 
+    def process_call(
+        self, call_primitive: Any, f: Callable[..., Any], tracers: Sequence[Any], params: Any, /
+    ) -> Any:
+        """Apply a primitive that calls the function `f`, a `CallPrimitive`."""
+        return call_primitive.call_in(self, f, tracers, params)
+
     def process_custom_jvp_call(
         self,
         primitive: Primitive,
@@ -72,6 +78,11 @@ class Trace:
         symbolic_zeros: bool,
     ) -> Any:
         raise NotImplementedError(f"{type(self).__name__} cannot process {primitive}")
+
+    @property
+    def main(self) -> Any:
+        """What the traces of one transformation have in common."""
+        return getattr(self, "tag", None) or self
 
     def invalidate(self) -> None:
         """Mark the trace as ended: its tracers are leaks from now on."""

@@ -8,6 +8,7 @@ from jax._src.custom_derivatives.gradient import (
     zero_from_primal,
 )
 from jax._src.custom_derivatives.jvp import custom_jvp, custom_jvp_call_p
+from jax._src.custom_derivatives.remat_opt import remat_opt_p
 from jax._src.custom_derivatives.vjp import (
     CustomVJPException,
     CustomVJPPrimal,

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from jax._src import api_util, core, traceback_util
+from jax._src import api_util, core, dtypes, literals, traceback_util
 from jax._src.ad_util import SymbolicZero, Zero
 from jax._src.api_util import check_callable
 from jax._src.array_impl import ArrayImpl
@@ -178,6 +178,34 @@ class BoundCustom:
         return getattr(self._custom, name)
 
 
+def typed(args: Sequence[Any]) -> list[Any]:
+    """Arguments with Python numbers as scalars that have a shape and a dtype, too."""
+    return [_TYPED[type(x)](x) if type(x) in _TYPED else x for x in args]
+
+
+_TYPED: dict[type, Callable[[Any], Any]] = {
+    bool: np.bool_,
+    int: lambda x: literals.TypedInt(x, dtypes.scalar_type_to_dtype(int, x)),
+    float: lambda x: literals.TypedFloat(x, dtypes.scalar_type_to_dtype(float)),
+    complex: lambda x: literals.TypedComplex(x, dtypes.scalar_type_to_dtype(complex)),
+}
+
+
+class OnArrays:
+    """A rule that is called from an equation: the literals among its operands are arrays for it."""
+
+    def __init__(self, rule: Callable):
+        self.rule = rule
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.__dict__["rule"], name)
+
+    def __call__(self, *args: Any) -> Any:
+        return self.rule(
+            *[core.hooks.to_array(x) if isinstance(x, (int, float, complex)) else x for x in args]
+        )
+
+
 class FlatFun:
     """A function of a tree of positional arguments as one of flat arguments.
 
@@ -194,7 +222,7 @@ class FlatFun:
         self.out_avals: Any = None
 
     def __call__(self, *flat):
-        out, tree = tree_flatten(self.fun(*tree_unflatten(self.in_tree, flat)))
+        out, tree = tree_flatten(self.fun(*tree_unflatten(self.in_tree, typed(flat))))
         self.out_avals = [typeof(x) for x in out]
         self.out_tree = tree
         return out

@@ -16,6 +16,7 @@ from jax._src.tree_util import (
     register_pytree_node,
     tree_flatten,
     tree_leaves,
+    tree_map,
     tree_structure,
     tree_unflatten,
 )
@@ -122,7 +123,11 @@ def closure_convert(fun: Callable, *example_args) -> tuple[Callable, list]:
 
 
 def zero_from_primal(val: Any, symbolic_zeros: bool = False):
-    """The zero tangent of a value, as an array or (with `symbolic_zeros`) as a `SymbolicZero`."""
+    """The zero tangent of a tree of values: arrays, or (with `symbolic_zeros`) `SymbolicZero`s.
+
+    >>> jax.custom_derivatives.zero_from_primal({'a': jnp.ones(2)})
+    {'a': Array([0., 0.], dtype=float32)}
+    """
     if symbolic_zeros:
-        return SymbolicZero.from_primal_value(val)
-    return ad.instantiate_zeros(ad.zero_of(val))
+        return tree_map(SymbolicZero.from_primal_value, val)
+    return tree_map(lambda x: ad.instantiate_zeros(ad.zero_of(x)), val)

@@ -12,6 +12,7 @@ from jax._src.custom_derivatives.common import (
     BoundCustom,
     CustomFunction,
     FlatFun,
+    OnArrays,
     call_dce,
     call_lowering,
     call_transpose,
@@ -22,6 +23,7 @@ from jax._src.custom_derivatives.common import (
     nondiff_positions,
     resolve_kwargs,
     split_nondiff,
+    typed,
     with_nondiff,
 )
 from jax._src.interpreters import ad, mlir
@@ -131,6 +133,7 @@ class _flat_jvp:
         self.out_tree: Any = None
 
     def __call__(self, *args):
+        args = typed(args)
         in_tree, n = self.fun.in_tree, len(args) // 2
         pair = self.jvp(tree_unflatten(in_tree, args[:n]), tree_unflatten(in_tree, args[n:]))
         if not isinstance(pair, (list, tuple)) or len(pair) != 2:
@@ -178,6 +181,7 @@ custom_jvp_call_p = Primitive("custom_jvp_call", multiple_results=True)
 
 
 def _custom_jvp_bind_with_trace(trace, args, params):
+    args, params = core.with_subfuns(args, params)
     fun, jvp, *args = args
     return trace.process_custom_jvp_call(custom_jvp_call_p, fun, jvp, args, **params)
 
@@ -190,7 +194,9 @@ def _custom_jvp_bind_params(params):
     jvp = params["jvp_jaxpr_fun"]
     if n:
         jvp = _lifted_jvp(n, jvp)
-    return (core.jaxpr_as_fun(closed), jvp), dict(symbolic_zeros=params["symbolic_zeros"])
+    return dict(
+        subfuns=(core.jaxpr_as_fun(closed), OnArrays(jvp)), symbolic_zeros=params["symbolic_zeros"]
+    )
 
 
 custom_jvp_call_p.get_bind_params = _custom_jvp_bind_params

@@ -13,6 +13,7 @@ from jax._src.custom_derivatives.common import (
     BoundCustom,
     CustomFunction,
     FlatFun,
+    OnArrays,
     call_dce,
     call_lowering,
     call_transpose,
@@ -23,8 +24,10 @@ from jax._src.custom_derivatives.common import (
     nondiff_positions,
     resolve_kwargs,
     split_nondiff,
+    typed,
     with_nondiff,
 )
+from jax._src.custom_derivatives.remat_opt import OptimizedFwd
 from jax._src.interpreters import ad, batching, mlir
 from jax._src.literals import TypedNdArray, typed_scalar_types
 from jax._src.tree_util import (
@@ -96,8 +99,8 @@ class custom_vjp(CustomFunction):
             differentiable arguments; None stands for zeros.
           symbolic_zeros: whether `fwd` gets `CustomVJPPrimal` objects and `bwd` `SymbolicZero`
             cotangents.
-          optimize_remat: whether inside `jax.checkpoint` the forward pass runs `fun`, where it need not
-            keep residuals, in place of `fwd`. Here it does so anyway.
+          optimize_remat: whether the forward pass runs `fun` in place of `fwd` where nobody needs the
+            residuals, as inside `jax.checkpoint`: for functions and rules that XLA cannot simplify.
         """
         self.fwd = fwd
         self.bwd = bwd
@@ -117,10 +120,13 @@ class custom_vjp(CustomFunction):
         check_leaves("custom_vjp", name, flat)
         flat_fun = FlatFun("custom_vjp", fun, self.fun, in_tree)
         flat_fwd = _flat_fwd(fwd, name, fun_name(self.fwd), flat_fun, self.symbolic_zeros)
+        run_fwd: Any = flat_fwd
+        if self.optimize_remat:
+            run_fwd = OptimizedFwd(flat_fwd, flat_fun, self.symbolic_zeros)
         in_avals = [typeof(x) for x in flat]
         flat_bwd = _flat_bwd(self.bwd, nondiff, fun_name(self.bwd), in_tree, in_avals)
         outs = custom_vjp_call_p.bind(
-            flat_fun, flat_fwd, flat_bwd, *flat, out_trees=flat_fwd.out_trees,
+            flat_fun, run_fwd, flat_bwd, *flat, out_trees=flat_fwd.out_trees,
             symbolic_zeros=self.symbolic_zeros,
         )  # fmt: skip
         # If the function itself did not run, its forward rule did.
@@ -157,6 +163,7 @@ class _flat_fwd:
         return self.trees
 
     def __call__(self, *args):
+        args = typed(args)
         if self.symbolic_zeros:
             n = len(args) // 2
             args = [CustomVJPPrimal(v, bool(f)) for f, v in zip(args[:n], args[n:])]
@@ -289,6 +296,7 @@ custom_vjp_call_p = Primitive("custom_vjp_call", multiple_results=True)
 
 
 def _custom_vjp_bind_with_trace(trace, args, params):
+    args, params = core.with_subfuns(args, params)
     fun, fwd, bwd, *args = args
     return trace.process_custom_vjp_call(custom_vjp_call_p, fun, fwd, bwd, args, **params)
 
@@ -328,8 +336,10 @@ def _custom_vjp_bind_params(params):
     fwd, bwd = params["fwd_jaxpr_thunk"], params["bwd"]
     if n:
         fwd, bwd = _lifted_fwd(n, fwd, params["symbolic_zeros"]), _lifted_bwd(n, bwd)
-    funs = (core.jaxpr_as_fun(closed), fwd, bwd)
-    return funs, dict(out_trees=params["out_trees"], symbolic_zeros=params["symbolic_zeros"])
+    funs = (core.jaxpr_as_fun(closed), OnArrays(fwd), bwd)
+    return dict(
+        subfuns=funs, out_trees=params["out_trees"], symbolic_zeros=params["symbolic_zeros"]
+    )
 
 
 custom_vjp_call_p.get_bind_params = _custom_vjp_bind_params

@@ -618,7 +618,7 @@ def dce_jaxpr(
       instantiate: arguments to keep though unused (True for all).
 
     Returns:
-      The smaller jaxpr, and which arguments it keeps.
+      The smaller jaxpr (the same one if nothing is dead), and which arguments it keeps.
     """
     if type(instantiate) is bool:
         instantiate = (instantiate,) * len(jaxpr.invars)
@@ -645,7 +645,9 @@ def _dce_jaxpr(jaxpr: Jaxpr, used_outputs: tuple[Any, ...], instantiate: tuple[A
             eqns.append(new_eqn)
             live.update(v for v in new_eqn.invars if type(v) is not Literal)
     eqns.reverse()
-    used_inputs = tuple(v in live or inst for v, inst in zip(jaxpr.invars, instantiate))
+    used_inputs = tuple([v in live or inst for v, inst in zip(jaxpr.invars, instantiate)])
+    if all(used_inputs) and all(used_outputs) and eqns == jaxpr.eqns:
+        return jaxpr, used_inputs  # nothing is dead
     invars = [v for v, used in zip(jaxpr.invars, used_inputs) if used]
     effects = core.effects_of_eqns(jaxpr.constvars, invars, eqns)
     info = jaxpr.debug_info
@@ -761,6 +763,8 @@ def dce_jaxpr_closed_call_rule(used_outputs: list[bool], eqn: JaxprEqn) -> Any:
     name = "call_jaxpr" if "call_jaxpr" in eqn.params else "jaxpr"
     closed = eqn.params[name]
     jaxpr, used_inputs = dce_jaxpr(closed.jaxpr, used_outputs)
+    if jaxpr is closed.jaxpr:
+        return used_inputs, eqn
     params = dict(eqn.params, **{name: ClosedJaxpr(jaxpr, closed.consts)})
     new_eqn = eqn.replace(
         invars=[v for v, u in zip(eqn.invars, used_inputs) if u],

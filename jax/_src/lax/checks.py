@@ -219,12 +219,15 @@ def common_vma(name: str, *avals: ShapedArray) -> frozenset:
 
 
 def common_memory_space(name: str, *avals: ShapedArray) -> Any:
-    """The memory space of all operands; ValueError if they differ."""
+    """The memory space of all operands but scalars, which go anywhere; ValueError if they differ."""
     if not avals:
         return MemorySpace.Device
-    first = avals[0].memory_space
-    for a in avals[1:]:
+    arrays = [a for a in avals if a.shape] or avals
+    first = arrays[0].memory_space
+    for a in arrays[1:]:
         if a.memory_space is not first:
+            if not a.shape:
+                return MemorySpace.Device
             raise ValueError(
                 f"memory_space of all inputs passed to `{name}` must be the same, got "
                 f"{', '.join(a.str_short() for a in avals)}. Move them with `jax.device_put`."

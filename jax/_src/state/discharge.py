@@ -197,8 +197,7 @@ def eval_discharged(
                         env[v] = prims.like_ref(x, v.aval)  # type: ignore[index]
                 env.update(zip(eqn.outvars, outs))
                 continue
-            funs, params = p.get_bind_params(eqn.params)
-            out = p.bind(*funs, *vals, **params)
+            out = p.bind(*vals, **p.get_bind_params(eqn.params))
         if p.multiple_results:
             env.update(zip(eqn.outvars, out))
         else:

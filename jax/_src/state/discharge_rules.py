@@ -7,14 +7,16 @@ compiled and not differentiated any more, and `aliases`, for each operand the fi
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
-from jax._src import core
+from jax._src import ad_util, core
 from jax._src.ad_checkpoint import remat_p
+from jax._src.ad_util import SymbolicZero
 from jax._src.core import ClosedJaxpr, Primitive, typeof
 from jax._src.custom_batching import custom_vmap_p
 from jax._src.custom_derivatives.jvp import custom_jvp_call_p
+from jax._src.custom_derivatives.remat_opt import remat_opt_p
 from jax._src.custom_derivatives.vjp import custom_vjp_call_p
 from jax._src.interpreters import partial_eval as pe
 from jax._src.jit_primitive import _with as jit_params, jit_p
@@ -23,7 +25,10 @@ from jax._src.lax.control_flow.common import hoist, split_at
 from jax._src.lax.control_flow.conditionals import cond_p
 from jax._src.lax.control_flow.loops import while_p
 from jax._src.lax.control_flow.scan_primitive import scan_p
+from jax._src.lax.control_flow.solves import custom_root_p, linear_solve_p, solve_operands
+from jax._src.linear_call import linear_call_p
 from jax._src.state.discharge import _discharged, discharge_written, eval_discharged, written
+from jax._src.state.primitives import freeze, new_ref
 
 
 def _new_values(n: int, positions: Sequence[int], values: Sequence[Any]) -> list[Any]:
@@ -57,25 +62,175 @@ def _composite(should, in_avals, out_avals, *args, lower, aliases, jaxpr, **para
     return (None,) * len(args), composite_p.bind(*args, jaxpr=new, **params)
 
 
-def _inline(p: Primitive, jaxpr_name: str):
-    """The rule of a function with rules of its own, which matter no more once it is lowered."""
+def _inlined(jaxpr_name: str):
+    """The rule of a function whose own rules matter no more once it is lowered."""
+
+    def rule(should, args, params):
+        closed = params[jaxpr_name]
+        outs, env = eval_discharged(closed.jaxpr, closed.consts, args, should, True)
+        found = sorted(i for i in written(closed) if should[i])
+        return _new_values(len(args), found, [env[closed.jaxpr.invars[i]] for i in found]), outs
+
+    return rule
+
+
+def _custom(p: Primitive, jaxpr_name: str, with_refs: Callable | None = None):
+    """The rule of a function with rules of its own.
+
+    `with_refs(funs, refs, symbolic_zeros)` gives functions of arrays in place of the functions that `p` is bound to, where
+    arguments `refs` are references; they give what these hold in the end as further results.
+    """
+    inlined = _inlined(jaxpr_name)
 
     def rule(should, in_avals, out_avals, *args, lower, aliases, **params):
         if lower:
-            closed = params[jaxpr_name]
-            outs, env = eval_discharged(closed.jaxpr, closed.consts, args, should, True)
-            found = sorted(i for i in written(closed) if should[i])
-            new = _new_values(len(args), found, [env[closed.jaxpr.invars[i]] for i in found])
-            return new, outs
-        if any(should):
+            return inlined(should, args, params)
+        refs = tuple([i for i, s in enumerate(should) if s])
+        if refs and with_refs is None:
             raise NotImplementedError(
-                f"a function with a derivative rule of its own ({p.name}) gets a mutable array reference "
-                "that is differentiated: pass it what the reference holds, and write the result."
+                f"a function with rules of its own ({p.name}) gets a mutable array reference that is "
+                "differentiated: pass it what the reference holds, and write the result."
             )
-        funs, bind_params = p.get_bind_params(params)
-        return (None,) * len(args), p.bind(*funs, *args, **bind_params)
+        bind_params = dict(p.get_bind_params(params))
+        funs = bind_params.pop("subfuns", ())
+        if refs:
+            funs = with_refs(funs, refs, bind_params["symbolic_zeros"])
+        outs = p.bind(*funs, *args, **bind_params)
+        n = len(out_avals)
+        return _new_values(len(args), refs, outs[n:]), outs[:n]
 
     return rule
+
+
+class _OnRefs:
+    """A function of references as one of arrays: it returns what they hold in the end, too."""
+
+    def __init__(self, fun: Callable, refs: Sequence[int]):
+        self.fun, self.refs = fun, refs
+
+    def __getattr__(self, name):
+        return getattr(self.__dict__["fun"], name)
+
+    def call(self, args: Sequence[Any], refs: Sequence[int]) -> tuple[list[Any], list[Any]]:
+        args = list(args)
+        for i in refs:
+            x = args[i]
+            args[i] = new_ref(ad_util.zeros_like_aval(x.aval) if type(x) is SymbolicZero else x)
+        outs = list(self.fun(*args))
+        return outs, [freeze(args[i]) for i in refs]
+
+    def __call__(self, *args):
+        outs, finals = self.call(args, self.refs)
+        return [*outs, *finals]
+
+
+class _JvpOnRefs(_OnRefs):
+    """As `_OnRefs`, of (primals, tangents)."""
+
+    def __call__(self, *args):
+        n, k = len(args) // 2, len(self.refs)
+        outs, finals = self.call(args, [*self.refs, *[n + i for i in self.refs]])
+        m = len(outs) // 2
+        return [*outs[:m], *finals[:k], *outs[m:], *finals[k:]]
+
+
+class _FwdOnRefs(_OnRefs):
+    """As `_OnRefs`, of a forward rule; its residuals cannot be references."""
+
+    def __init__(self, fun: Callable, refs: Sequence[int], symbolic_zeros: bool):
+        super().__init__(fun, refs)
+        self.symbolic_zeros = symbolic_zeros
+
+    def __call__(self, *args):
+        first = len(args) // 2 if self.symbolic_zeros else 0  # flags come before the arguments
+        outs, finals = self.call(args, [first + i for i in self.refs])
+        for x in outs:
+            if type(typeof(x)) is core.AbstractRef:
+                raise NotImplementedError(
+                    f"the forward rule {self.fwd_name} of a custom_vjp function returns a mutable array "
+                    f"reference of type {typeof(x)} as a residual, though the reference is differentiated: "
+                    "make it with jax.new_ref(..., kind='no_grad_no_remat'), or outside of the "
+                    "differentiated function."
+                )
+        return [*outs, *finals]
+
+
+class _BwdOnRefs(_OnRefs):
+    """A backward rule that also gets cotangents of what references hold in the end.
+
+    What the function writes has no derivative: these cotangents are those of what they held before.
+    """
+
+    def __call__(self, trees, *args):
+        n = len(args) - len(self.refs)
+        cts = list(self.fun(trees, *args[:n]))
+        for i, ct in zip(self.refs, args[n:]):
+            cts[i] = ct
+        return cts
+
+
+def _custom_jvp_with_refs(funs, refs, symbolic_zeros):
+    fun, jvp = funs
+    return _OnRefs(fun, refs), _JvpOnRefs(jvp, refs)
+
+
+def _custom_vjp_with_refs(funs, refs, symbolic_zeros):
+    fun, fwd, bwd = funs
+    fwd = _FwdOnRefs(fwd, refs, symbolic_zeros)
+    return _OnRefs(fun, refs), fwd, _BwdOnRefs(bwd, refs)
+
+
+def _remat_opt(should, in_avals, out_avals, *args, lower, aliases, **params):
+    closed = params["fwd_jaxpr"]
+    outs, env = eval_discharged(closed.jaxpr, closed.consts, args, should, lower)
+    found = sorted(i for i in written(closed) if should[i])
+    return _new_values(len(args), found, [env[closed.jaxpr.invars[i]] for i in found]), outs
+
+
+def _read_only(what: str, closed: ClosedJaxpr, should: Sequence[bool]) -> ClosedJaxpr:
+    """The jaxpr of what references hold, which it must not write: it may be differentiated."""
+    which = [*should, *[False] * (len(closed.in_avals) - len(should))]
+    new, finals = discharge_written(closed, which, False)
+    if finals:
+        raise NotImplementedError(
+            f"a function given to {what} writes to a mutable array reference that it closes over, which is "
+            "differentiated: it can only read it, and write to references that it makes."
+        )
+    return new
+
+
+def _solve(p: Primitive):
+    """The rule of `custom_root` and `custom_linear_solve`, of functions that close over references."""
+    run_solve = _inlined("solve")
+
+    def rule(should, in_avals, out_avals, *args, lower, aliases, const_lengths, jaxprs):
+        if lower:
+            used = solve_operands(const_lengths, len(args))
+            new, outs = run_solve(
+                [should[i] for i in used], [args[i] for i in used], jaxprs._asdict()
+            )
+            return _new_values(len(args), used, new), outs
+        parts = split_at(should, *const_lengths)
+        new = type(jaxprs)(
+            *[
+                None if j is None else _read_only(f"lax.{p.name}", j, part)
+                for j, part in zip(jaxprs, parts)
+            ]
+        )
+        outs = p.bind(*args, const_lengths=const_lengths, jaxprs=new)
+        return (None,) * len(args), outs
+
+    return rule
+
+
+def _linear_call(should, in_avals, out_avals, *args, lower, aliases, **params):
+    if lower:
+        return _inlined("callee")(should, args, params)
+    callee, thunk = params["callee"], params["transpose_thunk"]
+    consts = should[: params["num_callee_consts"] + params["num_res"]]
+    arrays = lambda closed: _read_only("linear_call", closed, consts)
+    params.update(callee=arrays(callee), transpose_thunk=lambda: arrays(thunk()))
+    return (None,) * len(args), linear_call_p.bind(*args, **params)
 
 
 def _cond(should, in_avals, out_avals, index, *ops, lower, aliases, branches, **params):
@@ -208,12 +363,16 @@ for _primitive, _rule in [
     (jit_p, _jit),
     (remat_p, _remat),
     (composite_p, _composite),
-    (custom_jvp_call_p, _inline(custom_jvp_call_p, "call_jaxpr")),
-    (custom_vjp_call_p, _inline(custom_vjp_call_p, "call_jaxpr")),
-    (custom_vmap_p, _inline(custom_vmap_p, "call")),
+    (custom_jvp_call_p, _custom(custom_jvp_call_p, "call_jaxpr", _custom_jvp_with_refs)),
+    (custom_vjp_call_p, _custom(custom_vjp_call_p, "call_jaxpr", _custom_vjp_with_refs)),
+    (remat_opt_p, _remat_opt),
+    (custom_vmap_p, _custom(custom_vmap_p, "call")),
     (cond_p, _cond),
     (scan_p, _scan),
     (while_p, _while),
+    (custom_root_p, _solve(custom_root_p)),
+    (linear_solve_p, _solve(linear_solve_p)),
+    (linear_call_p, _linear_call),
 ]:
     _primitive.discharge = _rule
     _primitive.ref_boundary = True

@@ -18,7 +18,7 @@ from jax._src.core import (
     WriteEffect as WriteEffect,
     typeof,
 )
-from jax._src.core.refs import ref_operations
+from jax._src.core.refs import RefLike, ref_operations
 from jax._src.lax import lax
 from jax._src.state.indexing import NDIndexer
 from jax._src.tree_util import register_pytree_node
@@ -211,7 +211,7 @@ class RefIndexer:
         return f"RefIndexer(ref_or_view={self.ref_or_view})"
 
 
-class TransformedRef:
+class TransformedRef(RefLike):
     """A view of a part of what a reference holds: it is read and written like a reference.
 
     Attributes:
@@ -234,7 +234,6 @@ class TransformedRef:
     dtype = property(lambda self: self.type.dtype)
     ndim = property(lambda self: len(self.type.shape))
     size = property(lambda self: math.prod(self.type.shape))
-    at = property(RefIndexer)
     T = property(lambda self: transposed(self))
 
     def reshape(self, *shape: Any) -> TransformedRef:
@@ -248,32 +247,6 @@ class TransformedRef:
     def bitcast(self, dtype: Any) -> TransformedRef:
         """A view of the same bits as another dtype."""
         return bitcast(self, dtype)
-
-    def get(self, idx: Any = ()) -> Any:
-        return ref_operations.get(self, idx)
-
-    def set(self, value: Any, idx: Any = ()) -> None:
-        ref_operations.set(self, idx, value)
-
-    def swap(self, value: Any, idx: Any = ()) -> Any:
-        return ref_operations.swap(self, idx, value)
-
-    def addupdate(self, value: Any, idx: Any = ()) -> None:
-        ref_operations.addupdate(self, idx, value)
-
-    def __getitem__(self, idx: Any) -> Any:
-        return ref_operations.get(self, idx)
-
-    def __setitem__(self, idx: Any, value: Any) -> None:
-        ref_operations.set(self, idx, value)
-
-    def __len__(self) -> int:
-        if not self.shape:
-            raise TypeError("len() of unsized object")
-        return int(self.shape[0])
-
-    def __iter__(self) -> Any:
-        return (self[i] for i in range(len(self)))
 
     def __repr__(self) -> str:
         return f"TransformedRef(ref={self.ref}, transforms={self.transforms})"

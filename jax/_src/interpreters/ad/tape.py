@@ -262,11 +262,14 @@ class Linearized:
             if type(o) is TapeTracer and o._trace is tape:
                 live[o.index] = True
         kept = []
+        partly_dead = False
         for eqn in reversed(tape.eqns):
-            if any([live[o.index] for o in eqn.outs]) or (
+            used = [live[o.index] for o in eqn.outs]
+            if any(used) or (
                 eqn.primitive.ref_primitive and eqn.inputs and _is_live(eqn.inputs[0], tape, live)
             ):
                 kept.append(eqn)
+                partly_dead = partly_dead or not all(used)
                 for x in eqn.inputs:
                     if type(x) is TapeTracer and x._trace is tape:
                         live[x.index] = True
@@ -305,7 +308,11 @@ class Linearized:
             outvars.append(atom(o))
         effects = core.effects_of_eqns(builder.constvars, builder.invars, builder.eqns)
         jaxpr = Jaxpr(builder.constvars, builder.invars, outvars, builder.eqns, effects, debug_info)
-        return jaxpr, builder.consts
+        if not partly_dead:
+            return jaxpr, builder.consts
+        # Loops and calls less the results that nobody uses, and so without the residuals of these.
+        jaxpr, used, _ = pe.dce_jaxpr_consts(jaxpr, [True] * len(outvars), True)
+        return jaxpr, [x for x, u in zip(builder.consts, used) if u]
 
 
 def _ct_aval(aval: AbstractValue) -> AbstractValue:

@@ -67,13 +67,13 @@ def _backward_pass(
                 continue
             eqn = known
         vals = [v.val if type(v) is Literal else env[v] for v in eqn.invars]
-        funs, params = eqn.primitive.get_bind_params(eqn.params)
+        params = eqn.primitive.get_bind_params(eqn.params)
         info = eqn.source_info
         with (
             source_info_util.user_context(info.traceback, name_stack=base_stack + info.name_stack),
             eqn.ctx.manager,
         ):
-            out = eqn.primitive.bind(*funs, *vals, **params)
+            out = eqn.primitive.bind(*vals, **params)
         env.update(
             zip(eqn.outvars, out) if eqn.primitive.multiple_results else [(eqn.outvars[0], out)]
         )

@@ -27,7 +27,6 @@ class UndefinedPrimal:
 
 register_pytree_node(UndefinedPrimal, lambda x: ((), x.aval), lambda aval, _: UndefinedPrimal(aval))
 register_pytree_node(Zero, lambda z: ((), z.aval), lambda aval, _: Zero(aval))
-register_pytree_node(SymbolicZero, lambda z: ((), z.aval), lambda aval, _: SymbolicZero(aval))
 
 
 def is_undefined_primal(x: Any) -> bool:

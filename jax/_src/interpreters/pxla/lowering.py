@@ -27,6 +27,7 @@ from jax._src.interpreters.pxla.placement import (
     resolve_in_layouts,
     resolve_in_shardings,
 )
+from jax._src.layout import AutoLayout
 from jax._src.lib import _jax
 from jax._src.memory import MemorySpace
 from jax._src.sharding_impls import UNSPECIFIED, ShardingContext, UnspecifiedValue
@@ -226,6 +227,7 @@ def lower(
 
     in_shardings = resolve_in_shardings(args, in_shardings, in_avals, api_name, arg_names)
     in_layouts = resolve_in_layouts(args, in_layouts, in_shardings, in_avals, api_name)
+    out_layouts = _constrained_layouts(jaxpr, out_layouts)
     out_shardings = tuple([
         _sharding_of_type(a) if isinstance(s, UnspecifiedValue) or s is None else s
         for a, s in zip(out_avals, out_shardings, strict=True)
@@ -287,8 +289,12 @@ def lower(
 
     if platforms is None:
         platforms = (_platform_of(placement),)
-    default_memory = _all_default_memory(in_shardings) and _all_default_memory(out_shardings)
-    annotate = multiple_devices or not default_memory
+    default_memory = (
+        _all_default_memory(in_shardings)
+        and _all_default_memory(out_shardings)
+        and all(_memory_kind_of_type(a) is None for a in out_avals)
+    )
+    annotate = multiple_devices or placement.mesh is not None or not default_memory
     with log_elapsed_time(
         "Finished jaxpr to MLIR module conversion {fun_name} in {elapsed_time:.9f} sec",
         fun_name,
@@ -364,6 +370,7 @@ def prune_unused(
     live = {v for v in jaxpr.outvars if type(v) is not Literal}
     add = live.add
     eqns = []
+    changed = False
     for eqn in reversed(jaxpr.eqns):
         if not eqn.effects:
             for v in eqn.outvars:
@@ -371,12 +378,15 @@ def prune_unused(
                     break
             else:
                 continue
+        if eqn.primitive.depends_on_use and eqn.primitive.dce is not None:
+            _, eqn = eqn.primitive.dce([v in live for v in eqn.outvars], eqn)
+            changed = True
         eqns.append(eqn)
         for x in eqn.invars:
             if type(x) is not Literal:
                 add(x)
     kept = tuple([i for i, v in enumerate(jaxpr.invars) if v in live])
-    if len(eqns) == len(jaxpr.eqns) and len(kept) == len(jaxpr.invars):
+    if len(eqns) == len(jaxpr.eqns) and len(kept) == len(jaxpr.invars) and not changed:
         pruned = closed, None
     else:
         eqns.reverse()
@@ -433,12 +443,26 @@ def _warn_of_large_constants(closed: core.ClosedJaxpr, fun_name: str) -> None:
     warnings.warn(message, stacklevel=2)
 
 
+def _constrained_layouts(jaxpr: core.Jaxpr, out_layouts: Sequence[Any]) -> Sequence[Any]:
+    """The layouts of results: those that the program constrains are kept."""
+    constrained = {
+        v for eqn in jaxpr.eqns if eqn.primitive.name == "layout_constraint" for v in eqn.outvars
+    }
+    if not constrained:
+        return out_layouts
+    return [
+        AutoLayout if layout is None and type(v) is core.Var and v in constrained else layout
+        for v, layout in zip(jaxpr.outvars, out_layouts)
+    ]
+
+
 def _sharding_of_type(aval: Any) -> Any:
     """The sharding that a result's type has over explicit mesh axes, if it says all."""
     sharding = getattr(aval, "_sharding", None)
     if sharding is None or not sharding.mesh.are_all_axes_explicit:
         return UNSPECIFIED
-    return sharding
+    kind = _memory_kind_of_type(aval)
+    return sharding if kind is None else sharding.with_memory_kind(kind)
 
 
 def _specified(shardings: Sequence[Any]) -> list[Any]:

@@ -5,7 +5,7 @@ from typing import Any
 
 from jax._src import api_util, config, core, dispatch, dtypes
 from jax._src.core import ClosedJaxpr, typeof
-from jax._src.core.effects import control_flow_allowed_effects
+from jax._src.core.effects import control_flow_allowed_effects, exact_effects
 from jax._src.interpreters import partial_eval as pe
 from jax._src.tree_util import (
     PyTreeDef,
@@ -88,6 +88,7 @@ def def_compiled_impl(primitive: core.Primitive, name: str, one_by_one: Callable
                 *(args if pattern is None else [args[i] for i in pattern]), **params
             )
             run = api_util.with_own_traces(run)
+            run._apply_primitive = True
             call = cache[key] = dispatch.jit_hook(run, primitive.name)
         return call(*args)
 
@@ -142,6 +143,19 @@ def check_effects(name: str, *jaxprs: ClosedJaxpr) -> None:
             raise NotImplementedError(f"Effects not supported in `{name}`: {disallowed}")
 
 
+def check_maskable(name: str, *jaxprs: ClosedJaxpr) -> None:
+    """Raise NotImplementedError for effects that a batch must not have where single elements do not."""
+    for jaxpr in jaxprs:
+        found = exact_effects.filter_in(jaxpr.effects)
+        if found:
+            raise NotImplementedError(
+                f"{', '.join(sorted(map(str, found)))} effect not supported in vmap of {name} with a mapped "
+                "predicate: all elements of the batch take part in what any of them does, so that callbacks "
+                "would be called for elements that must not call them. Use jax.lax.map in place of vmap, or "
+                "jax.debug.callback."
+            )
+
+
 def leaf_paths(tree: PyTreeDef) -> list[str]:
     """A path string for each leaf."""
     dummies = tree_unflatten(tree, [0] * tree.num_leaves)
@@ -149,7 +163,7 @@ def leaf_paths(tree: PyTreeDef) -> list[str]:
 
 
 def promote_weak_types(in_avals: Sequence[Any], out_avals: Sequence[Any]) -> list[Any] | None:
-    """Input types that give way to those of the results, where they are weak and promotion says so.
+    """Input types where those that are weak give way to what the results are.
 
     None if nothing changes.
     """
@@ -158,16 +172,29 @@ def promote_weak_types(in_avals: Sequence[Any], out_avals: Sequence[Any]) -> lis
 
 
 def _promote_weak_type(a, b):
-    if not getattr(a, "weak_type", False) or getattr(b, "weak_type", True) or a.shape != b.shape:
+    if not getattr(a, "weak_type", False) or core.typematch(a, b) and b.weak_type:
         return a
-    dtype, weak_type = dtypes.lattice_result_type(a, b)
-    return a.update(dtype=dtype, weak_type=weak_type) if dtype == b.dtype else a
+    if not isinstance(b, core.ShapedArray) or a.shape != b.shape:
+        return a
+    dtype, weak_type = dtypes.lattice_result_type(_OfType(a), _OfType(b))
+    if dtype == a.dtype and weak_type == a.weak_type:
+        return a
+    return a.update(dtype=dtype, weak_type=weak_type)
+
+
+class _OfType:
+    """Stands for a value of a type, for promotion."""
+
+    __slots__ = ("aval", "dtype")
+
+    def __init__(self, aval):
+        self.aval, self.dtype = aval, aval.dtype
 
 
 def describe_type_mismatch(
     in_avals: Sequence[Any], out_avals: Sequence[Any], in_paths: Sequence[str], in_name: str
 ) -> list[str]:
-    """One line for each leaf whose types differ, with its path and what differs."""
+    """A sentence for each leaf whose types differ, with its path and what differs."""
     lines = []
     for a, b, in_path in zip(in_avals, out_avals, in_paths):
         if core.typematch(a, b):
@@ -179,6 +206,14 @@ def describe_type_mismatch(
             f"component has type {b.str_short()}, so {what}"
         )
     return lines
+
+
+def as_text(lines: Sequence[str]) -> str:
+    """One difference as a sentence, several as a list."""
+    if len(lines) == 1:
+        (line,) = lines
+        return f"{'T' + line[1:] if line.startswith('the ') else line}."
+    return ";\n".join(f"  * {line}" for line in lines) + "."
 
 
 def difference(a, b) -> str:
@@ -206,14 +241,13 @@ def check_same_carry(
     """Raise TypeError if a body's result does not have the tree and types of its carry."""
     if in_tree != out_tree:
         lines = [
-            f"the input carry component {arg_name}{keystr(path)} is a {a} but the corresponding component "
+            f"the input carry {'component ' if path else ''}{arg_name}{keystr(path)} is a {a} but the corresponding component "
             f"of the carry output is a {b}, so {why}"
             for path, a, b, why in equality_errors_pytreedef(in_tree, out_tree)
         ]
-        detail = "\n".join(f"  * {line}" for line in lines)
         raise TypeError(
             f"{name} function carry input and carry output must have the same pytree structure, but "
-            f"they differ:\n\n{detail}\n\n"
+            f"they differ:\n\n{as_text(lines)}\n\n"
             "Revise the function so that the carry output has the same pytree structure as the carry "
             "input."
         )
@@ -221,10 +255,9 @@ def check_same_carry(
         return
     paths = leaf_paths(in_tree)
     lines = describe_type_mismatch(in_avals, out_avals, paths, arg_name)
-    detail = "\n".join(f"  * {line}" for line in lines)
     raise TypeError(
         f"{name} function carry input and carry output must have equal types, but they differ:\n\n"
-        f"{detail}\n\nRevise the function so that all output types match the corresponding input types."
+        f"{as_text(lines)}\n\nRevise the function so that all output types match the corresponding input types."
     )
 
 

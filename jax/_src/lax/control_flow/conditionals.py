@@ -11,7 +11,9 @@ from jax._src.core import ClosedJaxpr, Primitive, typeof
 from jax._src.interpreters import ad, batching, mlir, partial_eval as pe
 from jax._src.lax import lax
 from jax._src.lax.control_flow.common import (
+    as_text,
     check_effects,
+    check_maskable,
     def_compiled_impl,
     difference,
     leaf_paths,
@@ -167,75 +169,55 @@ def _bind(name: str, index, branches: Sequence[Callable], operands, **params):
 
 def _promote_results(name: str, jaxprs, trees):
     """Make results agree where only weak types differ; raise where more does."""
-    names = ("true_fun", "false_fun") if name == "cond" else None
     first = len(trees) - 1 if name == "cond" else 0
     for i, tree in enumerate(trees):
         if tree != trees[first]:
-            a = names[0] if names else "branch 0"
-            b = names[1] if names else f"branch {i}"
-            detail = "\n".join(
-                f"  * {a} output{keystr(path)} is a {x} but {b} output{keystr(path)} is a {y}, so {why}"
+            what = _Pair(name, jaxprs, first, i)
+            lines = [
+                f"{what.first} output{keystr(path)} is a {x} but {what.other} output{keystr(path)} is a "
+                f"{y}, so {why}"
                 for path, x, y, why in equality_errors_pytreedef(trees[first], tree)
-            )
+            ]
             raise TypeError(
-                f"{name} branch outputs must have the same pytree structure, but they differ:\n\n{detail}"
-                f"\n\nRevise {a} and {b} so that they have the same pytree structure."
+                f"{name} branch outputs must have the same pytree structure, but they differ:\n\n"
+                f"{what.sources}\n\n{as_text(lines)}\n\n"
+                f"Revise {what.first} and/or {what.other} so that they have the same pytree structure."
             )
     outs = [j.out_avals for j in jaxprs]
-    columns = list(zip(*outs)) if outs[0] else []
-    paths = leaf_paths(trees[0])
-    new_columns = []
-    changed = False
-    problems = []
-    for path, column in zip(paths, columns):
-        if all(a is column[0] or a == column[0] for a in column):
-            new_columns.append(column[0])
-            continue
-        target = _common_type(column)
-        if target is None:
-            i = next(i for i, a in enumerate(column) if not core.typematch(a, column[first]))
-            a = names[0] if names else "branch 0"
-            b = names[1] if names else f"branch {i}"
-            problems.append(
-                f"  * the output of {a}{f' at path {path}' if path else ''} has type "
-                f"{column[first].str_short()} but the corresponding output of {b} has type "
-                f"{column[i].str_short()}, so {difference(column[first], column[i])}"
+    for i, avals in enumerate(outs):
+        if not all(map(core.typematch, outs[first], avals)):
+            what = _Pair(name, jaxprs, first, i)
+            lines = [
+                f"the output of {what.first}{f' at path {path}' if path else ''} has type {x.str_short()} "
+                f"but the corresponding output of {what.other} has type {y.str_short()}, so "
+                f"{difference(x, y)}"
+                for path, x, y in zip(leaf_paths(trees[0]), outs[first], avals)
+                if not core.typematch(x, y)
+            ]
+            raise TypeError(
+                f"{name} branches must have equal output types but they differ.\n\n{what.sources}\n\n"
+                f"{as_text(lines)}\n\nRevise {what.first} and/or {what.other} so that all output types "
+                "match."
             )
-            new_columns.append(column[0])
-            continue
-        changed = True
-        new_columns.append(target)
-    if problems:
-        what = "true_fun and false_fun" if names else "branches"
-        raise TypeError(
-            f"{name} branches must have equal output types but they differ:\n\n"
-            + "\n".join(problems)
-            + f"\n\nRevise {what} so that all output types match."
-        )
-    if not changed:
+    if all(avals == outs[0] for avals in outs):
         return jaxprs
-    return [_convert_results(j, tuple(new_columns)) for j in jaxprs]
+    # Where some are weakly typed and some are not, none is.
+    common = [next((a for a in c if not getattr(a, "weak_type", False)), c[0]) for c in zip(*outs)]
+    return [_convert_results(j, tuple(common)) for j in jaxprs]
 
 
-def _common_type(column):
-    strong = [a for a in column if not getattr(a, "weak_type", False)]
-    target = strong[0] if strong else column[0]
-    for a in column:
-        if core.typematch(a, target):
-            continue
-        if not getattr(a, "weak_type", False) or a.shape != target.shape:
-            return None
-        promoted, _ = dtypes.lattice_result_type(_typed(a), _typed(target))
-        if promoted != target.dtype:
-            return None
-    return target
+class _Pair:
+    """What error texts call two functions whose results differ."""
 
-
-class _typed:
-    """A stand-in with dtype and weak type, for promotion."""
-
-    def __init__(self, aval):
-        self.dtype, self.weak_type, self.shape = aval.dtype, aval.weak_type, aval.shape
+    def __init__(self, name: str, jaxprs, first: int, other: int):
+        if name == "cond":
+            self.first, self.other = "true_fun", "false_fun"
+        else:
+            self.first, self.other = f"branch {first}", f"branch {other}"
+        self.sources = "\n".join(
+            f"{name} is {jaxprs[i].debug_info.func_src_info}"
+            for name, i in ((self.first, first), (self.other, other))
+        )
 
 
 @core.cached_on_jaxpr
@@ -365,11 +347,11 @@ def _cond_linearize(primals, tangents, *, branches, **params):
     lins = [ad.linearize_jaxpr(b, nonzeros, nz_out, False) for b in branches]
     n = len(branches[0].out_avals)
     # All branches return the residuals of all; those of the others are zeros. References are operands.
-    layout, total = _share_residuals([_residual_types(lin) for lin in lins])
+    layout, total = share_residuals([_residual_types(lin) for lin in lins])
     returned = [i for i, a in enumerate(total) if type(a) is not tuple]
     place = {slot: k for k, slot in enumerate(returned)}
     primal_branches = tuple(
-        _with_padded_residuals(
+        with_padded_residuals(
             lin.primal,
             n,
             tuple([place[s] for s in slots if s in place]),
@@ -382,7 +364,7 @@ def _cond_linearize(primals, tangents, *, branches, **params):
     residuals = [ops[a[0]] if type(a) is tuple else next(values) for a in total]
     res_avals = tuple([a[1] if type(a) is tuple else a for a in total])
     tangent_branches = tuple(
-        _with_selected_residuals(lin.tangent, slots, res_avals) for lin, slots in zip(lins, layout)
+        with_selected_residuals(lin.tangent, slots, res_avals) for lin, slots in zip(lins, layout)
     )
     out_tangents = iter(())
     if any(nz_out):
@@ -412,7 +394,7 @@ def _residual_types(lin) -> list:
     ]
 
 
-def _share_residuals(res_avals):
+def share_residuals(res_avals):
     """Slots for the residuals of all branches: branches share slots of equal type.
 
     Returns:
@@ -436,7 +418,7 @@ def _share_residuals(res_avals):
 
 
 @core.cached_on_jaxpr
-def _with_padded_residuals(primal: ClosedJaxpr, n: int, slots: tuple, total: tuple) -> ClosedJaxpr:
+def with_padded_residuals(primal: ClosedJaxpr, n: int, slots: tuple, total: tuple) -> ClosedJaxpr:
     def run(*args):
         outs = core.eval_jaxpr(primal.jaxpr, primal.consts, *args)
         padded: list = [None] * len(total)
@@ -453,7 +435,7 @@ def _with_padded_residuals(primal: ClosedJaxpr, n: int, slots: tuple, total: tup
 
 
 @core.cached_on_jaxpr
-def _with_selected_residuals(tangent: ClosedJaxpr, slots: tuple, total: tuple) -> ClosedJaxpr:
+def with_selected_residuals(tangent: ClosedJaxpr, slots: tuple, total: tuple) -> ClosedJaxpr:
     m = len(slots)
     jaxpr = tangent.jaxpr
     invars: list = [core.Var(a) for a in total]
@@ -516,11 +498,7 @@ def _cond_batch(axis_data, args, dims, *, branches, **params):
     index, *ops = args
     index_dim, *op_dims = dims
     if index_dim is not None:
-        if any(core.ordered_effects.filter_in(b.effects) for b in branches):
-            raise NotImplementedError(
-                "IO effect (or another ordered effect) not supported in vmap-of-cond with a batched "
-                "predicate: both branches would run."
-            )
+        check_maskable("cond", *branches)
         # Every branch runs on the whole batch, and each element takes the result of its own.
         index = batching.bdim_at_front(index, index_dim, axis_data.size)
         ops = [
@@ -574,11 +552,7 @@ def _cond_dce(used_outputs, eqn):
         _, u = pe.dce_jaxpr(b.jaxpr, used_outputs)
         used = [x or y for x, y in zip(used, u)]
     new = tuple(_dce_closed(b, tuple(used_outputs), tuple(used)) for b in branches)
-    if (
-        all(used)
-        and all(used_outputs)
-        and all(len(n.jaxpr.eqns) == len(b.jaxpr.eqns) for n, b in zip(new, branches))
-    ):
+    if all(n.jaxpr is b.jaxpr for n, b in zip(new, branches)):
         return [True] * len(eqn.invars), eqn
     new_eqn = eqn.replace(
         invars=[eqn.invars[0], *[v for v, u in zip(eqn.invars[1:], used) if u]],

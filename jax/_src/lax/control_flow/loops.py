@@ -13,6 +13,7 @@ from jax._src.interpreters import ad, batching, mlir, partial_eval as pe
 from jax._src.lax import lax
 from jax._src.lax.control_flow.common import (
     check_effects,
+    check_maskable,
     check_same_carry,
     def_compiled_impl,
     hoist,
@@ -112,7 +113,7 @@ def fori_loop(
 
     Args:
       lower: first integer.
-      upper: last integer plus one. With concrete bounds the loop is a `scan` and can be differentiated
+      upper: last integer plus one, of the same type (Python's integers take the other's). With concrete bounds the loop is a `scan` and can be differentiated
         in reverse mode.
       body_fun: `body_fun(i, val) -> val`, of the same type.
       init_val: the initial value.
@@ -131,8 +132,14 @@ def fori_loop(
             raise TypeError(f"fori_loop {name} bound must be an integer, got {typeof(x)}")
         if typeof(x).shape:
             raise TypeError(f"fori_loop {name} bound must be a scalar, got shape {typeof(x).shape}")
+    first, last = typeof(lower), typeof(upper)
+    if first.dtype != last.dtype and not (first.weak_type or last.weak_type):
+        raise TypeError(
+            "lower and upper arguments to fori_loop must have equal types, got "
+            f"{first.dtype.name} and {last.dtype.name}: convert one of them."
+        )
     dtype = dtypes.result_type(lower, upper)
-    weak = typeof(lower).weak_type and typeof(upper).weak_type
+    weak = first.weak_type and last.weak_type
     if core.is_concrete(lower) and core.is_concrete(upper):
         lo, hi = int(core.to_concrete_value(lower)), int(core.to_concrete_value(upper))
         length = max(hi - lo, 0)
@@ -326,18 +333,6 @@ def _with_unused_carry(cond: ClosedJaxpr, avals: tuple) -> ClosedJaxpr:
     )
 
 
-def _while_linearize(primals, tangents, *, cond_nconsts, **params):
-    """Run the loop now; what is recorded runs it again, with tangents."""
-    outs = while_p.bind(*primals, cond_nconsts=cond_nconsts, **params)
-    if all(type(t) is Zero for t in tangents[cond_nconsts:]):
-        return outs, [ad.zero_of(x) for x in outs]
-    _, t_outs = _while_jvp(primals, tangents, cond_nconsts=cond_nconsts, **params)
-    return outs, t_outs
-
-
-while_p.linearize = _while_linearize
-
-
 def _while_transpose(*_, **__):
     raise ValueError(
         "Reverse-mode differentiation does not work for lax.while_loop or lax.fori_loop with dynamic "
@@ -365,12 +360,7 @@ def _while_batch(axis_data, args, dims, *, cond_nconsts, cond_jaxpr, body_nconst
     cconsts = [batching.moveaxis(x, d, 0) if d is not None else x for x, d in zip(cconsts, cd)]
     bconsts = [batching.moveaxis(x, d, 0) if d is not None else x for x, d in zip(bconsts, bd)]
     if pred_b:
-        if core.ordered_effects.filter_in(
-            core.join_effects(cond_jaxpr.effects, body_jaxpr.effects)
-        ):
-            raise NotImplementedError(
-                "ordered effects are not supported in vmap of while_loop with a batched predicate"
-            )
+        check_maskable("while_loop", cond_jaxpr, body_jaxpr)
         # Elements that are done keep their value while the others go on.
         carry_b = [True] * len(carry_b)
         cond, _ = batching.batch_jaxpr(cond_jaxpr, axis_data, (*cconsts_b, *carry_b), True)
@@ -438,7 +428,7 @@ def _while_dce(used_outputs, eqn):
         if new == used:
             break
         used = new
-    if all(used) and all(used_c[:nc]) and all(used_b[:nb]) and len(body_dce.eqns) == len(body.eqns):
+    if body_dce is body.jaxpr and all(used_c[:nc]) and cond_dce.eqns == cond.eqns:
         return [True] * len(eqn.invars), eqn
     key = ("while dce", cond, tuple(used))
     closed = body._cache.get(key)

@@ -557,7 +557,7 @@ def _scan_dce(used_outputs, eqn):
         if new == used_carry:
             break
         used_carry = new
-    if all(used_in) and all(used_carry) and all(used_ys) and len(jaxpr.eqns) == len(closed.eqns):
+    if jaxpr is closed.jaxpr:
         return list(used_in), eqn
     key = ("scan dce", tuple(used_carry), tuple(used_ys))
     new_closed = closed._cache.get(key)

@@ -254,8 +254,19 @@ def _solve(*args, const_lengths, jaxprs):
     return [core.hooks.to_array(x) for x in core.jaxpr_as_fun(jaxprs.solve)(*consts.solve, *rest)]
 
 
-def _types(*_, const_lengths, jaxprs):
-    return jaxprs.solve.out_avals, jaxprs.solve.effects
+def solve_operands(const_lengths, num_operands: int) -> list[int]:
+    """Positions of the operands that `solve` takes."""
+    start = sum(const_lengths[: const_lengths._fields.index("solve")])
+    return [
+        *range(start, start + const_lengths.solve), *range(sum(const_lengths), num_operands)
+    ]  # fmt: skip
+
+
+def _types(*avals, const_lengths, jaxprs):
+    effects = jaxprs.solve.effects
+    if effects:
+        effects = core.reindexed_effects(effects, solve_operands(const_lengths, len(avals)))
+    return jaxprs.solve.out_avals, effects
 
 
 def _lowering(ctx, *args, const_lengths, jaxprs):

@@ -59,7 +59,7 @@ def full(
         dtypes.dtype(fill_value) if dtype is None else dtype, "full"
     )
     scalar = _as_scalar(fill_value, dtype, weak_type)
-    if sharding is None:
+    if sharding is None or not sharding._is_concrete and _is_auto(sharding):
         if not shape:
             return scalar if isinstance(scalar, Array) else hooks.to_array(scalar)
         return broadcast_in_dim(scalar, shape, ())
@@ -285,6 +285,21 @@ empty_p = standard_primitive(
     lower=_empty_lower,
     jvp=ZERO,
 )
+
+
+# A scalar to be broadcast to an array in a memory space.
+empty2_p = core.Primitive("empty2")
+empty2_p.def_abstract_eval(
+    lambda *, dtype, memory_space: core.ShapedArray((), dtype, memory_space=memory_space)
+)
+ad.defjvp_zero(empty2_p)
+
+
+def _empty2_lower(ctx, *, dtype, memory_space):
+    return [mlir.full_like_aval(ctx, 0, ctx.avals_out[0])]
+
+
+mlir.register_lowering(empty2_p, _empty2_lower)
 
 
 # ---------------------------------------------------------------------------------------------------
