@@ -370,6 +370,48 @@ def run_small_batches():
     return lambda: x @ x
 
 
+# Sorting a million elements, with the kernels of jaxlib-ext where it is installed
+
+MILLION = 1_000_000
+
+
+def million(dtype="float32"):
+    random = np.random.default_rng(0)
+    if dtype == "int32":
+        return jnp.asarray(random.integers(-(2**31), 2**31, MILLION, np.int32))
+    return jnp.asarray(random.standard_normal(MILLION, np.float32))
+
+
+def sorting(name, f, mark, make=million):
+    @timed("sorting", name, mark=mark)
+    def prepare():
+        x, compiled = make(), jax.jit(f)
+        return lambda: compiled(x)
+
+
+def square():
+    return million().reshape(1000, 1000)
+
+
+sorting("sort, float32", jnp.sort, 0.03)
+sorting("sort, int32", jnp.sort, 0.1, lambda: million("int32"))
+sorting("sort, rows of 1000x1000", jnp.sort, 0.06, square)
+sorting("sort, columns of 1000x1000", lambda x: jnp.sort(x, axis=0), 0.15, square)
+sorting("argsort", jnp.argsort, 0.1)
+sorting("median", jnp.median, 0.05)
+sorting("random permutation", lambda x: jax.random.permutation(jax.random.key(0), x), 0.15)
+sorting("top_k, 100 of a million", lambda x: lax.top_k(x, 100), 1.0)
+sorting("sort, 16 elements", jnp.sort, 1.0, lambda: million()[:16])
+sorting("sort, 256 elements", jnp.sort, 1.0, lambda: million()[:256])
+sorting("argsort, 256 elements", jnp.argsort, 1.0, lambda: million()[:256])
+
+
+@timed("sorting", "unique", mark=0.1)
+def unique():
+    x = million("int32")
+    return lambda: jnp.unique(x)
+
+
 # Memory that stays after many functions have come and gone
 
 

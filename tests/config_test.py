@@ -15,7 +15,7 @@ from jax._src import (
 )
 from jax._src.lib import _jax, guard_lib
 
-ROOT = pathlib.Path(__file__).resolve().parents[1]
+ROOT = pathlib.Path(__file__).absolute().parents[1]
 
 LIST_OPTIONS = """
 import json

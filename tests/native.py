@@ -1,27 +1,83 @@
-"""Compiles a C++ file of the tests against jaxlib's headers, once a process."""
+"""Compiles C++ of the tests and of `jaxlib/` against jaxlib's headers, and loads it."""
 
 import ctypes
 import functools
+import hashlib
+import importlib.util
 import os
 import pathlib
 import shutil
 import subprocess
+import sys
 import tempfile
+import types
 
 import jax.ffi
 
-HERE = pathlib.Path(__file__).resolve().parent
+HERE = pathlib.Path(__file__).absolute().parent
+ROOT = HERE.parent
+
+
+def compiler() -> str:
+    found = os.environ.get("CXX") or shutil.which("c++") or shutil.which("g++")
+    if found is None:
+        raise RuntimeError("the tests of native code need a C++ compiler: set CXX, or install g++")
+    return found
 
 
 @functools.cache
 def load(source: str) -> ctypes.CDLL:
     """The library made of `source`, a file beside this one."""
-    compiler = os.environ.get("CXX") or shutil.which("c++") or shutil.which("g++")
-    if compiler is None:
-        raise RuntimeError("the tests of native code need a C++ compiler: set CXX, or install g++")
     with tempfile.TemporaryDirectory() as folder:
         library = pathlib.Path(folder) / "library.so"
-        command = [compiler, "-std=c++17", "-O1", "-shared", "-fPIC", "-Wall", "-Wextra", "-Werror"]
-        command += ["-isystem", jax.ffi.include_dir(), str(HERE / source), "-o", str(library)]
-        subprocess.run(command, check=True)
+        _compile([HERE / source], library, "-std=c++17", "-O1")
         return ctypes.CDLL(str(library))
+
+
+def _compile(sources: list[pathlib.Path], library: pathlib.Path, *flags: str) -> None:
+    command = [compiler(), *flags, "-shared", "-fPIC", "-Wall", "-Wextra", "-Werror", f"-I{ROOT}"]
+    command += ["-isystem", jax.ffi.include_dir(), *map(str, sources), "-o", str(library)]
+    subprocess.run(command, check=True)
+
+
+@functools.cache
+def extension() -> types.ModuleType:
+    """The module `jaxlib_ext`: the one that is installed, or one made of this checkout's sources.
+
+    The latter sorts without vector instructions, as their library is not at hand outside of Bazel's builds. It is
+    kept among pytest's files until a source changes.
+    """
+    if importlib.util.find_spec("jaxlib_ext") is not None:
+        import jaxlib_ext
+
+        return jaxlib_ext
+    kernels = ctypes.CDLL(str(_kernels_library()))
+    module = types.ModuleType("jaxlib_ext._kernels")
+    module.handlers = lambda: {
+        "jaxlib_ext_sort": jax.ffi.pycapsule(kernels.JaxlibExtSort),
+        "jaxlib_ext_top_k": jax.ffi.pycapsule(kernels.JaxlibExtTopK),
+    }
+    module.vector_target = lambda: "none"
+    sys.modules["jaxlib_ext._kernels"] = module
+    spec = importlib.util.spec_from_file_location(
+        "jaxlib_ext", ROOT / "jaxlib" / "jaxlib_ext" / "__init__.py"
+    )
+    package = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(package)
+    return package
+
+
+def _kernels_library() -> pathlib.Path:
+    folder = ROOT / "jaxlib" / "kernels"
+    sources = [s for s in sorted(folder.glob("*.cc")) if s.name != "vector_sort.cc"]
+    digest = hashlib.sha256(f"{compiler()} {jax.ffi.include_dir()} {sys.platform}".encode())
+    for file in sorted(folder.iterdir()):
+        digest.update(file.read_bytes())
+    library = ROOT / ".pytest_cache" / "d" / f"jaxlib_ext-{digest.hexdigest()[:20]}.so"
+    if not library.exists():
+        library.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=library.parent) as temporary:
+            made = pathlib.Path(temporary) / "library.so"
+            _compile(sources, made, "-std=c++20", "-O2")
+            made.replace(library)  # whole or not at all, also where several tests make it
+    return library

@@ -10,6 +10,7 @@ import sys
 import numpy as np
 
 from jax._src import lib, xla_bridge
+from jax._src.lib import native_kernels
 from jax.version import __version__
 
 # Variables that change what JAX and XLA do start with one of these.
@@ -25,12 +26,14 @@ def print_environment_info(return_string: bool = False) -> str | None:
     >>> jax.print_environment_info()  # doctest: +SKIP
     jax:    0.10.2
     jaxlib: 0.10.2
+    jaxlib-ext: 0.10.2, vectors: AVX2
     ...
     """
     python = sys.version.replace("\n", " ")
     lines = [
         f"jax:    {__version__}",
         f"jaxlib: {lib.version_str}",
+        f"jaxlib-ext: {_extension_info()}",
         f"numpy:  {np.__version__}",
         f"python: {python}",
         f"device info: {_device_info()}",
@@ -45,6 +48,13 @@ def print_environment_info(return_string: bool = False) -> str | None:
         return text
     print(text)
     return None
+
+
+def _extension_info() -> str:
+    extension = native_kernels.extension()
+    if extension is None:
+        return "not used"
+    return f"{extension.__version__}, vectors: {extension.vector_target()}"
 
 
 def _device_info() -> str:

@@ -99,7 +99,7 @@ _LAZY = {
     "gpu_sparse": "jaxlib.gpu_sparse",
     "gpu_triton": "jaxlib.gpu_triton",
     "plugin_support": "jaxlib.plugin_support",
-    "triton": "jaxlib.triton",
+    "triton": "jax._src.lib.triton",
     "mosaic_gpu_dialect": "jaxlib.mosaic.dialect.gpu",
     "tpu": "jaxlib.mosaic.python.tpu",
     "jax_mlir_ext": "jaxlib.mlir._mlir_libs._jax_mlir_ext",

@@ -106,7 +106,7 @@ def _argsort(a, *, dimension, stable, descending, dtype=None):
     if dtype is None:
         use_64 = type(a.shape[dimension]) is int and a.shape[dimension] >= 2**31
         dtype = dtypes.canonicalize_dtype(np.int64 if use_64 else dtypes.default_int_dtype())
-    places = lax.broadcasted_iota(dtype, a.shape, dimension)
+    places = lax.broadcasted_iota(dtype, a.shape, dimension, out_sharding=core.typeof(a)._sharding)
     # Equal elements keep their order when they are sorted back to front, and the result reversed.
     if descending and stable:
         a, places = lax.rev(a, (dimension,)), lax.rev(places, (dimension,))
@@ -158,7 +158,9 @@ def lexsort(keys: Array | np.ndarray | Sequence[ArrayLike], axis: int = -1) -> A
 
 
 def _lexsort(*keys, axis):
-    places = lax.broadcasted_iota(dtypes.default_int_dtype(), keys[0].shape, axis)
+    sharding = core.typeof(keys[0])._sharding
+    dtype = dtypes.default_int_dtype()
+    places = lax.broadcasted_iota(dtype, keys[0].shape, axis, out_sharding=sharding)
     return lax.sort((*keys[::-1], places), dimension=axis, num_keys=len(keys))[-1]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import operator
 from collections.abc import Sequence
@@ -15,7 +16,7 @@ from jax._src.basearray import Array
 from jax._src.core.hooks import hooks
 from jax._src.interpreters import mlir
 from jax._src.lax import rules
-from jax._src.lax.lax import monoids, sharding as shardings
+from jax._src.lax.lax import monoids, sharding as shardings, sort_kernels
 from jax._src.lax.lax.arithmetic import imag, real
 from jax._src.lax.lax.convert import bitcast_convert_type, convert_element_type
 from jax._src.lax.lax.create import broadcasted_iota, full_like
@@ -209,6 +210,8 @@ def _canonical(x, dtype):
     return hlo.select(mlir.compare_hlo(x, x, "NE"), nan, no_sign)
 
 
+# Where the package jaxlib-ext is installed, CPUs sort with its kernels. Without it:
+#
 # On CPUs the compiler sorts single arrays by `<` about five times as fast as by any other comparison, or
 # with other arrays alongside. Large sorts are made of such: keys of up to 32 bits become the upper half of
 # integers whose lower half is the position; the sorted positions then permute all operands.
@@ -217,22 +220,47 @@ _MIN_PACKED_SIZE = 1024
 
 
 def _lower_cpu(ctx, *xs, dimension, is_stable, num_keys):
-    params = dict(dimension=dimension, is_stable=is_stable, num_keys=num_keys)
-    if not _can_pack(ctx.avals_in, dimension, num_keys):
-        return _lower_total_order(ctx, *xs, **params)
-    with config.enable_x64(True):
-        return _lower_packed(ctx, *xs, dimension=dimension, num_keys=num_keys)
+    # XLA's CPU compiler cannot sort integers of less than a byte, nor can the kernels.
+    wide = [_widened(a) for a in ctx.avals_in]
+    wide_ctx = ctx.replace(avals_in=wide, avals_out=[_widened(a) for a in ctx.avals_out])
+    xs = [
+        mlir.convert_hlo(ctx, x, a, w) if a is not w else x
+        for x, a, w in zip(xs, ctx.avals_in, wide)
+    ]
+    if sort_kernels.can_sort(wide_ctx, dimension):
+        results = sort_kernels.sort(wide_ctx, xs, dimension, num_keys)
+    elif _can_pack(wide, dimension, num_keys):
+        with config.enable_x64(True):
+            results = _lower_packed(wide_ctx, *xs, dimension=dimension, num_keys=num_keys)
+    else:
+        params = dict(dimension=dimension, is_stable=is_stable, num_keys=num_keys)
+        results = _lower_total_order(wide_ctx, *xs, **params)
+    return [
+        rules.with_sharding(ctx, r if a is w else mlir.convert_hlo(ctx, r, w, a), a)
+        for r, a, w in zip(results, ctx.avals_out, wide_ctx.avals_out)
+    ]
+
+
+def _widened(aval):
+    """With integers of less than a byte as bytes."""
+    dtype = aval.dtype
+    if not dtypes.issubdtype(dtype, np.integer) or dtypes.itemsize_bits(dtype) >= 8:
+        return aval
+    return aval.update(
+        dtype=np.dtype(np.uint8 if dtypes.issubdtype(dtype, np.unsignedinteger) else np.int8)
+    )
 
 
 def _can_pack(avals, dimension, num_keys) -> bool:
     shape = avals[0].shape
-    if not core.is_constant_shape(shape) or not (
-        math.prod(shape) >= _MIN_PACKED_SIZE and shape[dimension] < 2**32
-    ):
+    keys = [a.dtype for a in avals[:num_keys]]
+    if not core.is_constant_shape(shape) or shape[dimension] >= 2**32:
+        return False
+    # The compiler gets the order of some types wrong, which packing takes as float32.
+    if math.prod(shape) < _MIN_PACKED_SIZE and not any(d.name.endswith("fnuz") for d in keys):
         return False
     if any(a._sharding is not None for a in avals):
         return False
-    keys = [a.dtype for a in avals[:num_keys]]
     if len(avals) == 1 and dtypes.issubdtype(keys[0], np.integer):
         return False  # that is the fast case
     return all(
@@ -360,26 +388,31 @@ def _top_k_batch(args, bdims, *, k, axis):
     return outs, [bdim, bdim]
 
 
-def _top_k_lower(ctx, x, *, k, axis):
+def _top_k_hlo(ctx, x, k):
+    op = chlo.TopKOp(x, mlir.i64_attr(k))
+    return op.values, op.indices
+
+
+def _top_k_cpu(ctx, x, k):
+    if sort_kernels.can_top_k(ctx):
+        return sort_kernels.top_k(ctx, x, _widened(ctx.avals_in[0]).dtype, k)
+    return _top_k_hlo(ctx, x, k)
+
+
+def _top_k_lower(find, ctx, x, *, k, axis):
     (aval,) = ctx.avals_in
     last = len(aval.shape) - 1
     perm = list(range(last + 1))
     perm[axis], perm[last] = perm[last], perm[axis]
-    # XLA's CPU compiler cannot pair numbers of less than a byte with indices
-    narrow = dtypes.itemsize_bits(aval.dtype) < 8 and aval.dtype != np.bool_
-    if narrow:
-        byte = np.dtype(np.uint8 if aval.dtype.name.startswith("uint") else np.int8)
-        x = mlir.convert_hlo(ctx, x, aval, aval.update(dtype=byte))
+    wide = _widened(aval)  # XLA's CPU compiler cannot pair numbers of less than a byte with indices
+    if wide is not aval:
+        x = mlir.convert_hlo(ctx, x, aval, wide)
     if axis != last:
         x = hlo.transpose(x, mlir.dense_int_array(perm))
-    op = chlo.TopKOp(x, mlir.i64_attr(k))
-    outs = [op.values, op.indices]
-    if narrow:
-        aval_out = ctx.avals_out[0]
-        shape = list(aval_out.shape)
-        shape[axis], shape[last] = shape[last], shape[axis]
-        aval_out = core.ShapedArray(shape, aval_out.dtype)
-        outs[0] = mlir.convert_hlo(ctx, outs[0], aval_out.update(dtype=byte), aval_out)
+    outs = list(find(ctx, x, k))
+    if wide is not aval:
+        shape = ir.RankedTensorType(outs[0].type).shape
+        outs[0] = mlir.convert_hlo(ctx, outs[0], wide.update(shape=shape), aval.update(shape=shape))
     if axis != last:
         outs = [hlo.transpose(o, mlir.dense_int_array(perm)) for o in outs]
     return [rules.with_sharding(ctx, o, a) for o, a in zip(outs, ctx.avals_out)]
@@ -391,7 +424,10 @@ top_k_p = standard_primitive(
     dtype=lambda x, *, k, axis: [x.dtype, np.dtype(np.int32)],
     weak_type=lambda x, *, k, axis: [x.weak_type, False],
     sharding=_top_k_sharding,
-    lower=_top_k_lower,
+    lower={
+        None: functools.partial(_top_k_lower, _top_k_hlo),
+        "cpu": functools.partial(_top_k_lower, _top_k_cpu),
+    },
     multiple_results=True,
     jvp=_top_k_jvp,
     batch=_top_k_batch,

@@ -1,0 +1,552 @@
+"""Functions of arrays as sets: unique elements, unions, intersections, differences, membership."""
+
+from __future__ import annotations
+
+import builtins
+import math
+import operator
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from jax._src import core, dtypes
+from jax._src.basearray import Array
+from jax._src.lax import lax
+from jax._src.library_jit import nested_jit
+from jax._src.numpy import reductions, util
+from jax._src.numpy.manipulation.shape import operand, ravel
+from jax._src.numpy.searching import _at, searchsorted
+from jax._src.numpy.selecting import nonzero
+from jax._src.numpy.util import export
+from jax._src.typing import ArrayLike
+from jax._src.util import canonicalize_axis
+
+# ---------------------------------------------------------------------------------------------------
+# Unique elements
+
+
+@export
+def unique(
+    ar: ArrayLike,
+    return_index: bool = False,
+    return_inverse: bool = False,
+    return_counts: bool = False,
+    axis: int | None = None,
+    *,
+    equal_nan: bool = True,
+    size: int | None = None,
+    fill_value: ArrayLike | None = None,
+    sorted: bool = True,
+) -> Any:
+    """The different elements of an array, or slices along an axis, in ascending order.
+
+    Args:
+      ar: array.
+      return_index: whether to return where each first occurs.
+      return_inverse: whether to return which of them each element is.
+      return_counts: whether to return how often each occurs.
+      axis: slices along which are compared; None for the elements.
+      equal_nan: whether NaNs are equal to each other.
+      size: how many to return: the first, or padded by `fill_value`. It must be given where `ar` is traced.
+      fill_value: what to pad with; the smallest if None. Indices are padded by the first, counts by 0.
+      sorted: makes no difference.
+
+    Returns:
+      The values, and what was asked for besides: indices, inverse (of the shape of `ar` if `axis` is None) and
+      counts.
+
+    Raises:
+      ValueError: if `axis` is out of range, or there is nothing to pad an empty array with.
+      TypeError: if `size` is negative.
+      ConcretizationTypeError: if `ar` is traced and `size` is None.
+
+    >>> values, counts = jnp.unique(jnp.array([3, 1, 3]), return_counts=True)
+    >>> values.tolist(), counts.tolist()
+    ([1, 3], [1, 2])
+    >>> jnp.unique(jnp.array([3, 1, 3]), size=4).tolist()
+    [1, 3, 1, 1]
+    """
+    ar = operand("unique", ar)
+    size = _static_size("unique", size, ar)
+    if axis is None:
+        x, shape = ravel(ar), ar.shape
+    else:
+        axis = canonicalize_axis(axis, ar.ndim)
+        x, shape = _axis_first(ar, axis), (ar.shape[axis],)
+    if x.shape[0] == 0:
+        outs = _unique_of_none(x, size, fill_value)
+    else:
+        outs = _unique(
+            x, size, fill_value, bool(equal_nan), return_index, return_inverse, return_counts
+        )
+    values, index, inverse, counts = outs
+    if axis is not None:
+        values = _axis_back(values, axis)
+    if return_inverse:
+        inverse = lax.reshape(inverse, shape)
+    wanted = [(index, return_index), (inverse, return_inverse), (counts, return_counts)]
+    extra = [out for out, is_wanted in wanted if is_wanted]
+    return (values, *extra) if extra else values
+
+
+def _static_size(name: str, size: Any, *operands: Any) -> int | None:
+    if size is None:
+        for x in operands:
+            core.concrete_or_error(
+                None,
+                x,
+                f"The number of elements that jnp.{name} returns depends on their values: say it by the "
+                "argument `size` to use the function within JAX transformations.",
+            )
+        return None
+    size = core.concrete_dim_or_error(
+        operator.index, size, f"The argument `size` of jnp.{name} must be static."
+    )
+    if size < 0:
+        raise TypeError(f"jnp.{name}: size must be nonnegative, got {size}")
+    return size
+
+
+def _axis_first(x, axis):
+    return lax.transpose(x, [axis, *[d for d in range(x.ndim) if d != axis]])
+
+
+def _axis_back(x, axis):
+    order = list(range(1, x.ndim))
+    order.insert(axis, 0)
+    return lax.transpose(x, order)
+
+
+def _unique_of_none(x, size, fill_value):
+    size = size or 0
+    if size and fill_value is None:
+        raise ValueError(
+            f"jnp.unique: there is no element to pad the result with, as the array {x.aval.str_short()} is "
+            "empty: give a fill_value, or size=0."
+        )
+    none = lax.full((size,), 0, dtypes.default_int_dtype())
+    fill = util.to_array(0 if fill_value is None else fill_value)
+    values = util._broadcast_to(lax.convert_element_type(fill, x.dtype), (size, *x.shape[1:]))
+    return values, none, lax.full((0,), 0, dtypes.default_int_dtype()), none
+
+
+def _unique(x, size, fill_value, equal_nan, return_index, return_inverse, return_counts):
+    values, order, first = _runs(
+        x, equal_nan=equal_nan, ordered=bool(return_index or return_inverse) or x.ndim > 1
+    )
+    n = x.shape[0]
+    # One place more than is wanted, so that each has a next one: past the end there is none.
+    if size is None:
+        (places,) = nonzero(first)
+        ends = lax.concatenate([places[1:], lax._const(places, [n])], 0) if return_counts else None
+    else:
+        (ends,) = nonzero(first, size=size + 1, fill_value=n)
+        places, ends = ends[:-1], ends[1:]
+    out = _pick_unique(values, order, places, fill_value)
+    index = inverse = counts = None
+    if return_index:
+        index = _at(order, lax.rem(places, lax._const(places, n)))
+    if return_inverse:
+        inverse = _inverse(order, first)
+    if return_counts:
+        counts = lax.sub(ends, places)
+    return out, index, inverse, counts
+
+
+def _runs(x, *, equal_nan, ordered):
+    """`x` (or its slices) in ascending order, that order if it is needed, and where equal ones begin."""
+    order = None
+    if x.ndim == 1:
+        columns = [x]
+    else:
+        flat = lax.reshape(x, (x.shape[0], math.prod(x.shape[1:])))
+        columns = [lax.squeeze(c, (1,)) for c in lax.split(flat, (1,) * flat.shape[1], 1)]
+    if not columns:  # slices without elements are equal
+        order = lax.iota(dtypes.default_int_dtype(), x.shape[0])
+    elif ordered:
+        places = lax.iota(dtypes.default_int_dtype(), x.shape[0])
+        *columns, order = lax.sort((*columns, places), num_keys=len(columns))
+    else:
+        columns = [lax.sort(columns[0])]
+    begins = lax.full((x.shape[0],), False, np.bool_)
+    for column in columns:
+        begins = lax.bitwise_or(begins, _differs_from_previous(column, equal_nan))
+    is_first = lax.eq(lax.iota(np.int32, x.shape[0]), np.int32(0))
+    values = columns[0] if x.ndim == 1 else x
+    return values, order, lax.bitwise_or(begins, is_first)
+
+
+_runs = nested_jit(_runs, static_argnames=("equal_nan", "ordered"))
+
+
+def _differs_from_previous(x, equal_nan):
+    before = lax.concatenate([x[:1], x[:-1]], 0)
+    differs = lax.ne(x, before)
+    if equal_nan and dtypes.issubdtype(x.dtype, np.inexact):
+        both = lax.bitwise_and(lax.ne(x, x), lax.ne(before, before))
+        differs = lax.bitwise_and(differs, lax.bitwise_not(both))
+    return differs
+
+
+def _pick_unique(values, order, places, fill_value):
+    n = values.shape[0]
+    inside = lax.rem(places, lax._const(places, n))  # those past the end become the first
+    if values.ndim == 1:
+        out = _at(values, inside)
+    else:
+        out = values[_at(order, inside)]
+    if fill_value is None:
+        return out
+    fill = lax.convert_element_type(util.to_array(fill_value), out.dtype)
+    fill = util._broadcast_to(fill, out.shape)
+    missing = lax.broadcast_in_dim(lax.eq(places, lax._const(places, n)), out.shape, (0,))
+    return lax.select(missing, fill, out)
+
+
+def _inverse(order, first):
+    rank = lax.sub(lax.cumsum(lax.convert_element_type(first, order.dtype)), lax._one(order))
+    return lax.full_like(order, 0).at[order].set(rank, unique_indices=True)
+
+
+_inverse = nested_jit(_inverse)
+
+
+class _UniqueAllResult(NamedTuple):
+    values: Array
+    indices: Array
+    inverse_indices: Array
+    counts: Array
+
+
+class _UniqueCountsResult(NamedTuple):
+    values: Array
+    counts: Array
+
+
+class _UniqueInverseResult(NamedTuple):
+    values: Array
+    inverse_indices: Array
+
+
+@export
+def unique_all(
+    x: ArrayLike, /, *, size: int | None = None, fill_value: ArrayLike | None = None
+) -> _UniqueAllResult:
+    """Different elements, where each first occurs, which each element is, and how often each occurs.
+
+    NaNs differ from each other. For `size` and `fill_value` see `unique`.
+
+    >>> jnp.unique_all(jnp.array([3, 1, 3])).indices.tolist()
+    [1, 0]
+    """
+    options = dict(equal_nan=False, size=size, fill_value=fill_value)
+    return _UniqueAllResult(*unique(x, True, True, True, **options))
+
+
+@export
+def unique_counts(
+    x: ArrayLike, /, *, size: int | None = None, fill_value: ArrayLike | None = None
+) -> _UniqueCountsResult:
+    """Different elements, and how often each occurs; see `unique_all`.
+
+    >>> jnp.unique_counts(jnp.array([3, 1, 3])).counts.tolist()
+    [1, 2]
+    """
+    options = dict(equal_nan=False, size=size, fill_value=fill_value)
+    return _UniqueCountsResult(*unique(x, return_counts=True, **options))
+
+
+@export
+def unique_inverse(
+    x: ArrayLike, /, *, size: int | None = None, fill_value: ArrayLike | None = None
+) -> _UniqueInverseResult:
+    """Different elements, and which of them each element is; see `unique_all`.
+
+    >>> jnp.unique_inverse(jnp.array([3, 1, 3])).inverse_indices.tolist()
+    [1, 0, 1]
+    """
+    options = dict(equal_nan=False, size=size, fill_value=fill_value)
+    return _UniqueInverseResult(*unique(x, return_inverse=True, **options))
+
+
+@export
+def unique_values(
+    x: ArrayLike, /, *, size: int | None = None, fill_value: ArrayLike | None = None
+) -> Array:
+    """The different elements; see `unique_all`.
+
+    >>> jnp.unique_values(jnp.array([3, 1, 3])).tolist()
+    [1, 3]
+    """
+    return unique(x, equal_nan=False, size=size, fill_value=fill_value)
+
+
+# ---------------------------------------------------------------------------------------------------
+# Sets
+
+
+@export
+def union1d(
+    ar1: ArrayLike,
+    ar2: ArrayLike,
+    *,
+    size: int | None = None,
+    fill_value: ArrayLike | None = None,
+) -> Array:
+    """The elements that are in one array or the other, in ascending order.
+
+    Args:
+      ar1, ar2: arrays.
+      size, fill_value: as for `unique`.
+
+    >>> jnp.union1d(jnp.array([1, 2]), jnp.array([2, 3])).tolist()
+    [1, 2, 3]
+    """
+    both = _vectors("union1d", ar1, ar2)
+    size = _static_size("union1d", size, *both)
+    return unique(lax.concatenate(both, 0), size=size, fill_value=fill_value)
+
+
+def _vectors(name, ar1, ar2):
+    ar1, ar2 = util.promote_dtypes(*util.ensure_arraylike(name, ar1, ar2))
+    return [ravel(util.to_array(x)) for x in (ar1, ar2)]
+
+
+@export
+def intersect1d(
+    ar1: ArrayLike,
+    ar2: ArrayLike,
+    assume_unique: bool = False,
+    return_indices: bool = False,
+    *,
+    size: int | None = None,
+    fill_value: ArrayLike | None = None,
+) -> Any:
+    """The elements that are in both arrays, in ascending order.
+
+    Args:
+      ar1, ar2: arrays.
+      assume_unique: says that no element occurs twice in an array; it makes no difference.
+      return_indices: whether to return where in the flattened arrays each first occurs.
+      size: how many to return: the first, or padded by `fill_value`; indices are padded by the size of their
+        array. It must be given where an array is traced.
+      fill_value: what to pad with; the smallest of the result if None.
+
+    Raises:
+      ConcretizationTypeError: if an array is traced and `size` is None.
+
+    >>> jnp.intersect1d(jnp.array([3, 1, 2]), jnp.array([2, 3, 5])).tolist()
+    [2, 3]
+    """
+    ar1, ar2 = _vectors("intersect1d", ar1, ar2)
+    size = _static_size("intersect1d", size, ar1, ar2)
+    values, order, _, _, crossing, start = _merged(ar1, ar2)
+    n = values.shape[0]
+    places = _places(crossing, size)
+    out = _pick(values, places, fill_value, smallest=True)
+    if not return_indices:
+        return out
+    n1, n2 = ar1.shape[0], ar2.shape[0]
+    if n == 0:
+        return (
+            out,
+            lax.full(places.shape, n1, places.dtype),
+            lax.full(places.shape, n2, places.dtype),
+        )
+    inside = lax.min(places, lax._const(places, n - 1))
+    next_place = lax.min(lax.add(inside, lax._one(inside)), lax._const(inside, n - 1))
+    missing = lax.eq(places, lax._const(places, n))
+    in_first = _at(order, _at(start, inside))
+    in_second = lax.sub(_at(order, next_place), lax._const(order, n1))
+    return (
+        out,
+        lax.select(missing, lax.full_like(in_first, n1), in_first),
+        lax.select(missing, lax.full_like(in_second, n2), in_second),
+    )
+
+
+def _merged(ar1, ar2):
+    """Both arrays sorted together: equal elements of the first come before those of the second.
+
+    Returns the values, their positions in one array behind the other, where elements that differ from the one
+    before begin, whether such a run has elements of both, the last elements of the first array in those, and the
+    beginning of each element's run.
+    """
+    both = lax.concatenate([ar1, ar2], 0)
+    n = both.shape[0]
+    places = lax.iota(dtypes.default_int_dtype(), n)
+    values, order = lax.sort((both, places), num_keys=1)
+    of_second = lax.ge(order, lax._const(order, ar1.shape[0]))
+    differs = _differs_from_previous(values, equal_nan=True)
+    # NaNs are equal within an array, but not to those of the other.
+    nan = lax.ne(values, values)
+    changes = lax.ne(of_second, lax.concatenate([of_second[:1], of_second[:-1]], 0))
+    first = lax.bitwise_or(differs, lax.eq(places, lax._const(places, 0)))
+    first = lax.bitwise_or(first, lax.bitwise_and(nan, changes))
+    crosses = lax.bitwise_and(changes, lax.bitwise_not(first))
+    crossing = lax.concatenate([crosses[1:], lax.full((builtins.min(n, 1),), False, np.bool_)], 0)
+    run = lax.sub(lax.cumsum(lax.convert_element_type(first, places.dtype)), lax._const(places, 1))
+    mixed = lax.full((n,), False, np.bool_).at[run].max(crosses)[run]
+    start = lax.cummax(lax.select(first, places, lax.full_like(places, 0)))
+    return values, order, first, mixed, crossing, start
+
+
+_merged = nested_jit(_merged)
+
+
+def _places(mask, size):
+    """Where a mask is set; past the end where there are too few."""
+    if size is None:
+        return nonzero(mask)[0]
+    return nonzero(mask, size=size, fill_value=mask.shape[0])[0]
+
+
+def _pick(values, places, fill_value, smallest):
+    """Elements at places, and others past the end."""
+    n = values.shape[0]
+    fill = 0 if fill_value is None else fill_value
+    fill = lax.convert_element_type(util.to_array(fill), values.dtype)
+    fill = util._broadcast_to(fill, places.shape)
+    if n == 0 or places.shape[0] == 0:
+        return fill
+    out = _at(values, lax.min(places, lax._const(places, n - 1)))
+    missing = lax.eq(places, lax._const(places, n))
+    if fill_value is None and smallest:
+        there = lax.select(missing, util._broadcast_to(out[:1], out.shape), out)
+        least = lax.broadcast(reductions.min(there), out.shape)  # NaN if there is one
+        fill = lax.select(util._broadcast_to(missing[:1], out.shape), fill, least)
+    return lax.select(missing, fill, out)
+
+
+@export
+def setdiff1d(
+    ar1: ArrayLike,
+    ar2: ArrayLike,
+    assume_unique: bool = False,
+    *,
+    size: int | None = None,
+    fill_value: ArrayLike | None = None,
+) -> Array:
+    """The elements of one array that are not in another, in ascending order.
+
+    Args:
+      ar1: array.
+      ar2: what to leave out.
+      assume_unique: says that no element occurs twice; the others then come in the order of `ar1`.
+      size: how many to return: the first, or padded by `fill_value`. It must be given where an array is traced.
+      fill_value: what to pad with; 0 if None.
+
+    Raises:
+      ConcretizationTypeError: if an array is traced and `size` is None.
+
+    >>> jnp.setdiff1d(jnp.array([3, 1, 2]), jnp.array([2, 5])).tolist()
+    [1, 3]
+    """
+    ar1, ar2 = util.ensure_arraylike("setdiff1d", ar1, ar2)
+    size = _static_size("setdiff1d", size, ar1, ar2)
+    x = ravel(util.to_array(ar1))
+    keep = lax.full(x.shape, True, np.bool_)
+    if not assume_unique and x.shape[0]:
+        x, _, keep = _runs(x, equal_nan=True, ordered=False)
+    keep = lax.bitwise_and(keep, isin(x, ar2, invert=True))
+    return _pick(x, _places(keep, size), fill_value, smallest=False)
+
+
+@export
+def setxor1d(
+    ar1: ArrayLike,
+    ar2: ArrayLike,
+    assume_unique: bool = False,
+    *,
+    size: int | None = None,
+    fill_value: ArrayLike | None = None,
+) -> Array:
+    """The elements that are in one of two arrays only, in ascending order.
+
+    Args:
+      ar1, ar2: arrays.
+      assume_unique: says that no element occurs twice in an array; it makes no difference.
+      size: how many to return: the first, or padded by `fill_value`. It must be given where an array is traced.
+      fill_value: what to pad with; the smallest of the result if None.
+
+    Raises:
+      ConcretizationTypeError: if an array is traced and `size` is None.
+
+    >>> jnp.setxor1d(jnp.array([1, 2]), jnp.array([2, 3])).tolist()
+    [1, 3]
+    """
+    ar1, ar2 = _vectors("setxor1d", ar1, ar2)
+    size = _static_size("setxor1d", size, ar1, ar2)
+    values, _, first, mixed, _, _ = _merged(ar1, ar2)
+    places = _places(lax.bitwise_and(first, lax.bitwise_not(mixed)), size)
+    return _pick(values, places, fill_value, smallest=True)
+
+
+# ---------------------------------------------------------------------------------------------------
+# Membership
+
+_METHODS = ("compare_all", "binary_search", "sort", "auto")
+# Up to so many elements it is fastest to compare with each.
+_FEW = 32
+
+
+@export
+def isin(
+    element: ArrayLike,
+    test_elements: ArrayLike,
+    assume_unique: bool = False,
+    invert: bool = False,
+    *,
+    method: str = "auto",
+) -> Array:
+    """Which elements of an array are in another.
+
+    Args:
+      element: array.
+      test_elements: what to look in.
+      assume_unique: makes no difference.
+      invert: whether to tell which are not.
+      method: "compare_all" compares each with each, "binary_search" and "sort" look in sorted elements as
+        `searchsorted` does by "scan" and "sort"; "auto" chooses.
+
+    Returns:
+      A boolean array of the shape of `element`. NaNs are in no array.
+
+    Raises:
+      ValueError: for another `method`.
+
+    >>> jnp.isin(jnp.array([1, 2, 3]), jnp.array([3, 1])).tolist()
+    [True, False, True]
+    """
+    element, test_elements = util.ensure_arraylike("isin", element, test_elements)
+    if method not in _METHODS:
+        raise ValueError(
+            f"method={method!r} is not implemented; options are 'compare_all', 'binary_search', 'sort', and "
+            "'auto'"
+        )
+    return _isin(element, test_elements, invert=bool(invert), method=method)
+
+
+def _isin(element, test_elements, *, invert, method):
+    x, among = util.promote_dtypes(element, test_elements)
+    x, among = util.to_array(x), ravel(util.to_array(among))
+    n = among.shape[0]
+    if method == "auto":
+        method = "compare_all" if n <= _FEW else "binary_search"
+    if n == 0 or x.size == 0:
+        found = lax.full(x.shape, False, np.bool_)
+    elif method == "compare_all":
+        shape = (*x.shape, n)
+        same = lax.eq(
+            lax.broadcast_in_dim(x, shape, range(x.ndim)),
+            lax.broadcast_in_dim(among, shape, (x.ndim,)),
+        )
+        found = lax.reduce_or(same, axes=(x.ndim,))
+    else:
+        among = lax.sort(among)
+        places = searchsorted(among, x, method="sort" if method == "sort" else "scan")
+        found = lax.eq(_at(among, lax.min(places, lax._const(places, n - 1))), x)
+    return lax.bitwise_not(found) if invert else found
+
+
+_isin = nested_jit(_isin, static_argnames=("invert", "method"))

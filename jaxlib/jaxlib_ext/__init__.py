@@ -1,0 +1,16 @@
+"""CPU kernels that jax uses where this package is installed.
+
+The names here are for jax alone, which checks `INTERFACE_VERSION`; they change without notice.
+"""
+
+from jaxlib_ext._kernels import handlers as handlers, vector_target as vector_target
+
+__version__ = "0.10.2"
+
+# As in jax/_src/lib/native_kernels.py.
+INTERFACE_VERSION = 1
+
+
+def batch_partitionable_targets() -> list[str]:
+    """The targets that treat all dimensions but the last of their operands as a batch."""
+    return list(handlers())

@@ -1,0 +1,250 @@
+#include "jaxlib/kernels/handlers.h"
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <new>
+#include <optional>
+#include <sstream>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "jaxlib/kernels/element_type.h"
+#include "jaxlib/kernels/lanes.h"
+#include "jaxlib/kernels/parallel.h"
+#include "jaxlib/kernels/sort.h"
+#include "jaxlib/kernels/top_k.h"
+#include "xla/ffi/api/ffi.h"
+
+namespace jaxlib_ext {
+namespace {
+
+namespace ffi = ::xla::ffi;
+using Dimensions = ffi::AnyBuffer::Dimensions;
+
+class PoolRunner final : public TaskRunner {
+ public:
+  explicit PoolRunner(ffi::ThreadPool& pool) : pool_(pool) {}
+
+  size_t num_threads() const override {
+    // None where XLA runs without a pool.
+    const int64_t threads = pool_.num_threads();
+    return threads < 1 ? 1 : static_cast<size_t>(threads);
+  }
+  void Schedule(std::function<void()> task) override { pool_.Schedule(std::move(task)); }
+
+ private:
+  ffi::ThreadPool& pool_;
+};
+
+std::optional<ElementType> ElementTypeOf(ffi::DataType type) {
+  switch (type) {
+    case ffi::PRED:
+      return ElementType::kBool;
+    case ffi::S8:
+      return ElementType::kInt8;
+    case ffi::S16:
+      return ElementType::kInt16;
+    case ffi::S32:
+      return ElementType::kInt32;
+    case ffi::S64:
+      return ElementType::kInt64;
+    case ffi::U8:
+      return ElementType::kUint8;
+    case ffi::U16:
+      return ElementType::kUint16;
+    case ffi::U32:
+      return ElementType::kUint32;
+    case ffi::U64:
+      return ElementType::kUint64;
+    case ffi::F16:
+      return ElementType::kFloat16;
+    case ffi::BF16:
+      return ElementType::kBfloat16;
+    case ffi::F32:
+      return ElementType::kFloat32;
+    case ffi::F64:
+      return ElementType::kFloat64;
+    case ffi::C64:
+      return ElementType::kComplex64;
+    case ffi::C128:
+      return ElementType::kComplex128;
+    case ffi::DataType::F8E3M4:
+      return ElementType::kFloat8E3M4;
+    case ffi::DataType::F8E4M3:
+      return ElementType::kFloat8E4M3;
+    case ffi::DataType::F8E4M3FN:
+      return ElementType::kFloat8E4M3Fn;
+    case ffi::DataType::F8E4M3B11FNUZ:
+      return ElementType::kFloat8E4M3B11Fnuz;
+    case ffi::DataType::F8E4M3FNUZ:
+      return ElementType::kFloat8E4M3Fnuz;
+    case ffi::DataType::F8E5M2:
+      return ElementType::kFloat8E5M2;
+    case ffi::DataType::F8E5M2FNUZ:
+      return ElementType::kFloat8E5M2Fnuz;
+    case ffi::DataType::F8E8M0FNU:
+      return ElementType::kFloat8E8M0Fnu;
+    default:
+      return std::nullopt;
+  }
+}
+
+std::string ToString(const ffi::AnyBuffer& buffer) {
+  std::ostringstream text;
+  text << buffer.element_type() << "[";
+  const char* separator = "";
+  for (const int64_t size : buffer.dimensions()) {
+    text << separator << size;
+    separator = ",";
+  }
+  text << "]";
+  return text.str();
+}
+
+bool SameDimensions(const ffi::AnyBuffer& a, const ffi::AnyBuffer& b) {
+  const Dimensions x = a.dimensions();
+  const Dimensions y = b.dimensions();
+  if (x.size() != y.size()) return false;
+  for (size_t i = 0; i < x.size(); ++i) {
+    if (x[i] != y[i]) return false;
+  }
+  return true;
+}
+
+bool SameType(const ffi::AnyBuffer& a, const ffi::AnyBuffer& b) {
+  return a.element_type() == b.element_type() && SameDimensions(a, b);
+}
+
+// The product of the sizes from `begin` to `end`.
+size_t Size(const Dimensions& dimensions, size_t begin, size_t end) {
+  size_t size = 1;
+  for (size_t i = begin; i < end; ++i) size *= static_cast<size_t>(dimensions[i]);
+  return size;
+}
+
+// Exceptions must not reach XLA, which is built without.
+template <typename Run>
+ffi::Error Guard(const char* kernel, Run&& run) {
+  try {
+    run();
+    return ffi::Error::Success();
+  } catch (const std::bad_alloc&) {
+    return ffi::Error(ffi::ErrorCode::kResourceExhausted,
+                      std::string(kernel) + ": out of memory");
+  }
+}
+
+ffi::Error SortImpl(ffi::ThreadPool pool, ffi::RemainingArgs args, ffi::RemainingRets results,
+                    int64_t dimension, int64_t num_keys) {
+  const auto invalid = [](const std::string& what) {
+    return ffi::Error::InvalidArgument("sort: " + what);
+  };
+  if (args.size() == 0) return invalid("there must be an operand");
+  if (args.size() != results.size()) {
+    return invalid("there must be as many results as operands, got " +
+                   std::to_string(args.size()) + " operands and " +
+                   std::to_string(results.size()) + " results");
+  }
+  if (num_keys < 1 || static_cast<size_t>(num_keys) > args.size()) {
+    return invalid("num_keys must be between 1 and the number of operands, " +
+                   std::to_string(args.size()) + ", got " + std::to_string(num_keys));
+  }
+  const ffi::ErrorOr<ffi::AnyBuffer> first = args.get<ffi::AnyBuffer>(0);
+  if (first.has_error()) return first.error();
+  const Dimensions dimensions = first->dimensions();
+  if (dimension < 0 || static_cast<size_t>(dimension) >= dimensions.size()) {
+    return invalid("dimension must be one of the " + std::to_string(dimensions.size()) +
+                   " of the operands, got " + std::to_string(dimension));
+  }
+  const auto axis = static_cast<size_t>(dimension);
+  const LaneShape shape{Size(dimensions, 0, axis), static_cast<size_t>(dimensions[axis]),
+                        Size(dimensions, axis + 1, dimensions.size())};
+  if (shape.size > kMaxSortSize) {
+    return invalid("at most " + std::to_string(kMaxSortSize) + " elements can be sorted, got " +
+                   std::to_string(shape.size));
+  }
+  std::vector<SortOperand> operands;
+  for (size_t i = 0; i < args.size(); ++i) {
+    const ffi::ErrorOr<ffi::AnyBuffer> in = args.get<ffi::AnyBuffer>(i);
+    if (in.has_error()) return in.error();
+    const ffi::ErrorOr<ffi::Result<ffi::AnyBuffer>> result = results.get<ffi::AnyBuffer>(i);
+    if (result.has_error()) return result.error();
+    ffi::Result<ffi::AnyBuffer> out = *result;
+    const std::string number = std::to_string(i);
+    if (!SameDimensions(*in, *first)) {
+      return invalid("operands must have one shape, but operand 0 is " + ToString(*first) +
+                     " and operand " + number + " is " + ToString(*in));
+    }
+    if (!SameType(*in, *out)) {
+      return invalid("operand " + number + " is " + ToString(*in) + ", but result " + number +
+                     " is " + ToString(*out));
+    }
+    const std::optional<ElementType> type = ElementTypeOf(in->element_type());
+    if (!type.has_value()) {
+      return invalid("operand " + number + " has a type that is not supported: " + ToString(*in));
+    }
+    operands.push_back({*type, in->untyped_data(), out->untyped_data()});
+  }
+  return Guard("sort", [&] {
+    PoolRunner runner(pool);
+    Sort(runner, shape, operands, static_cast<size_t>(num_keys));
+  });
+}
+
+ffi::Error TopKImpl(ffi::ThreadPool pool, ffi::AnyBuffer operand,
+                    ffi::Result<ffi::AnyBuffer> values, ffi::Result<ffi::AnyBuffer> indices) {
+  const auto invalid = [](const std::string& what) {
+    return ffi::Error::InvalidArgument("top_k: " + what);
+  };
+  const Dimensions dimensions = operand.dimensions();
+  const Dimensions result = values->dimensions();
+  if (dimensions.size() == 0) return invalid("the operand must have a dimension");
+  const std::optional<ElementType> type = ElementTypeOf(operand.element_type());
+  if (!type.has_value() || IsComplex(*type)) {
+    return invalid("the operand has a type that is not supported: " + ToString(operand));
+  }
+  if (values->element_type() != operand.element_type() || indices->element_type() != ffi::S32 ||
+      !SameDimensions(*values, *indices)) {
+    return invalid("for an operand " + ToString(operand) +
+                   " the results must be of its type and S32, and of one shape, got " +
+                   ToString(*values) + " and " + ToString(*indices));
+  }
+  const size_t last = dimensions.size() - 1;
+  bool fits = result.size() == dimensions.size() && result[last] <= dimensions[last];
+  for (size_t i = 0; fits && i < last; ++i) fits = result[i] == dimensions[i];
+  if (!fits) {
+    return invalid("the results must have the shape of the operand but for a smaller last dimension, got " +
+                   ToString(operand) + " and " + ToString(*values));
+  }
+  const auto size = static_cast<size_t>(dimensions[last]);
+  if (size > kMaxTopKSize) {
+    return invalid("the last dimension must have at most " + std::to_string(kMaxTopKSize) +
+                   " elements, got " + std::to_string(size));
+  }
+  return Guard("top_k", [&] {
+    PoolRunner runner(pool);
+    TopK(runner, *type, operand.untyped_data(), Size(dimensions, 0, last), size,
+         static_cast<size_t>(result[last]), values->untyped_data(),
+         static_cast<int32_t*>(indices->untyped_data()));
+  });
+}
+
+}  // namespace
+}  // namespace jaxlib_ext
+
+XLA_FFI_DEFINE_HANDLER_SYMBOL(JaxlibExtSort, jaxlib_ext::SortImpl,
+                              xla::ffi::Ffi::Bind()
+                                  .Ctx<xla::ffi::ThreadPool>()
+                                  .RemainingArgs()
+                                  .RemainingRets()
+                                  .Attr<int64_t>("dimension")
+                                  .Attr<int64_t>("num_keys"));
+
+XLA_FFI_DEFINE_HANDLER_SYMBOL(JaxlibExtTopK, jaxlib_ext::TopKImpl,
+                              xla::ffi::Ffi::Bind()
+                                  .Ctx<xla::ffi::ThreadPool>()
+                                  .Arg<xla::ffi::AnyBuffer>()
+                                  .Ret<xla::ffi::AnyBuffer>()
+                                  .Ret<xla::ffi::AnyBuffer>());

@@ -1,0 +1,244 @@
+#include "jaxlib/kernels/sort_integers.h"
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cstring>
+#include <functional>
+#include <utility>
+#include <vector>
+
+#include "jaxlib/kernels/vector_sort.h"
+
+namespace jaxlib_ext {
+namespace {
+
+// Shorter arrays are sorted by comparing: counting digits costs more than it saves.
+constexpr size_t kShort = 64;
+// Radix sort with this many passes or fewer is faster than any other, from kManyForRadix elements on.
+constexpr unsigned kFewPasses = 2;
+constexpr size_t kManyForRadix = 2048;
+// An array is sorted by several threads if each gets this many elements.
+constexpr size_t kParallelGrain = 1 << 15;
+
+void CountingSort(uint8_t* data, size_t size) {
+  std::array<size_t, 256> counts{};
+  for (size_t i = 0; i < size; ++i) ++counts[data[i]];
+  for (size_t value = 0; value < counts.size(); ++value) {
+    std::memset(data, static_cast<int>(value), counts[value]);
+    data += counts[value];
+  }
+}
+
+// Sorts by digits of eight bits, the lowest first. Digits that all elements share take no pass.
+template <typename Packed>
+void RadixSort(Packed* data, Packed* scratch, size_t size, unsigned low_bit, unsigned high_bit) {
+  using Counts = std::array<size_t, 256>;
+  const unsigned first = low_bit / 8;
+  const unsigned passes = (high_bit + 7) / 8 - first;
+  std::array<Counts, sizeof(Packed)> counts;
+  for (unsigned pass = 0; pass < passes; ++pass) counts[pass].fill(0);
+  for (size_t i = 0; i < size; ++i) {
+    const Packed x = data[i];
+    for (unsigned pass = 0; pass < passes; ++pass) ++counts[pass][Digit(x, 8 * (first + pass))];
+  }
+  Packed* from = data;
+  Packed* to = scratch;
+  for (unsigned pass = 0; pass < passes; ++pass) {
+    const unsigned shift = 8 * (first + pass);
+    Counts& places = counts[pass];
+    if (places[Digit(from[0], shift)] == size) continue;
+    size_t sum = 0;
+    for (size_t& place : places) sum += std::exchange(place, sum);
+    for (size_t i = 0; i < size; ++i) {
+      const Packed x = from[i];
+      to[places[Digit(x, shift)]++] = x;
+    }
+    std::swap(from, to);
+  }
+  if (from != data) std::memcpy(data, from, size * sizeof(Packed));
+}
+
+// How many of the first `count` elements of the merged array come from `a`.
+template <typename Packed>
+size_t MergedFromFirst(const Packed* a, size_t a_size, const Packed* b, size_t b_size,
+                       size_t count) {
+  size_t low = count > b_size ? count - b_size : 0;
+  size_t high = std::min(count, a_size);
+  while (low < high) {
+    const size_t mid = low + (high - low) / 2;
+    if (b[count - mid - 1] < a[mid]) {
+      high = mid;
+    } else {
+      low = mid + 1;
+    }
+  }
+  return low;
+}
+
+// Two sorted runs that are being merged.
+template <typename Packed>
+struct Merging {
+  const Packed* a;
+  const Packed* a_end;
+  const Packed* b;
+  const Packed* b_end;
+  Packed* out;
+
+  // So many steps can be taken, whatever the data, before a run ends.
+  size_t SafeSteps() const { return static_cast<size_t>(std::min(a_end - a, b_end - b)); }
+
+  // Without a branch: which of the two comes next is a toss-up.
+  void Step() {
+    const Packed x = *a;
+    const Packed y = *b;
+    const bool from_b = y < x;
+    *out++ = from_b ? y : x;
+    a += !from_b;
+    b += from_b;
+  }
+
+  void Finish() {
+    while (a != a_end && b != b_end) Step();
+    out = std::copy(a, a_end, out);
+    std::copy(b, b_end, out);
+  }
+};
+
+// Every step waits for the one before: four merges at a time keep the processor busy.
+template <typename Packed>
+void Merge(const Packed* a, const Packed* a_end, const Packed* b, const Packed* b_end,
+           Packed* out) {
+  constexpr size_t kAtOnce = 4;
+  const auto a_size = static_cast<size_t>(a_end - a);
+  const auto b_size = static_cast<size_t>(b_end - b);
+  std::array<Merging<Packed>, kAtOnce> all;
+  const Packed* a_next = a;
+  const Packed* b_next = b;
+  for (size_t i = 0; i < kAtOnce; ++i) {
+    const size_t count = (a_size + b_size) * (i + 1) / kAtOnce;
+    const Packed* a_stop = a + MergedFromFirst(a, a_size, b, b_size, count);
+    const Packed* b_stop = b + (count - static_cast<size_t>(a_stop - a));
+    all[i] = {a_next, a_stop, b_next, b_stop, out + (a_next - a) + (b_next - b)};
+    a_next = a_stop;
+    b_next = b_stop;
+  }
+  for (;;) {
+    size_t steps = all[0].SafeSteps();
+    for (const Merging<Packed>& m : all) steps = std::min(steps, m.SafeSteps());
+    if (steps == 0) break;
+    auto local = all;  // in registers
+    for (; steps > 0; --steps) {
+      for (Merging<Packed>& m : local) m.Step();
+    }
+    all = local;
+  }
+  for (Merging<Packed>& m : all) m.Finish();
+}
+
+// Merges neighboring sorted runs of `from` into `to`; `ends` are where they end, and end up where the merged
+// ones do. Every thread makes an equal part of each merged run, and calls `made` for it.
+template <typename Packed>
+void MergePairs(TaskRunner& runner, const Packed* from, Packed* to, std::vector<size_t>& ends,
+                const std::function<void(size_t begin, size_t end)>& made) {
+  struct Part {
+    size_t a, a_end, b, b_end, out;
+  };
+  std::vector<Part> parts;
+  std::vector<size_t> merged;
+  size_t begin = 0;
+  for (size_t run = 0; run < ends.size(); run += 2) {
+    const size_t middle = ends[run];
+    const size_t end = run + 1 < ends.size() ? ends[run + 1] : middle;
+    const size_t size = end - begin;
+    const size_t cuts = runner.num_threads();
+    size_t a = begin;
+    size_t b = middle;
+    for (size_t cut = 1; cut <= cuts; ++cut) {
+      const size_t upto = size * cut / cuts;
+      const size_t a_next = begin + MergedFromFirst(from + begin, middle - begin, from + middle,
+                                                    end - middle, upto);
+      const size_t b_next = middle + upto - (a_next - begin);
+      parts.push_back({a, a_next, b, b_next, a + b - middle});
+      a = a_next;
+      b = b_next;
+    }
+    merged.push_back(end);
+    begin = end;
+  }
+  ParallelFor(runner, parts.size(), [&](size_t, size_t i) {
+    const Part& p = parts[i];
+    Merge(from + p.a, from + p.a_end, from + p.b, from + p.b_end, to + p.out);
+    made(p.out, p.out + (p.a_end - p.a) + (p.b_end - p.b));
+  });
+  ends = std::move(merged);
+}
+
+}  // namespace
+
+template <typename Packed>
+void SortIntegers(Packed* data, Packed* scratch, size_t size, unsigned low_bit,
+                  unsigned high_bit) {
+  if (size < 2) return;
+  if constexpr (sizeof(Packed) >= 4) {
+    const bool radix = high_bit - low_bit <= 8 * kFewPasses && size >= kManyForRadix;
+    if (!radix && size <= VectorSortLimit()) {
+      VectorSort(data, size);
+      return;
+    }
+  }
+  if (size <= kShort) {
+    std::sort(data, data + size);
+  } else if constexpr (sizeof(Packed) == 1) {
+    CountingSort(data, size);
+  } else {
+    RadixSort(data, scratch, size, low_bit, high_bit);
+  }
+}
+
+template <typename Packed>
+void SortIntegersInParallel(TaskRunner& runner, Packed* data, Packed* scratch, size_t size,
+                            unsigned low_bit, unsigned high_bit,
+                            const std::function<void(Packed*, size_t, size_t)>& load,
+                            const std::function<void(size_t, size_t)>& store) {
+  const size_t chunks = std::clamp<size_t>(size / kParallelGrain, 1, runner.num_threads());
+  if (chunks == 1) {
+    load(data, 0, size);
+    SortIntegers(data, scratch, size, low_bit, high_bit);
+    store(0, size);
+    return;
+  }
+  std::vector<size_t> ends;
+  for (size_t chunk = 1; chunk <= chunks; ++chunk) ends.push_back(size * chunk / chunks);
+  // Every round of merging goes from one place to the other, the last one to `data`.
+  const bool odd = std::bit_width(chunks - 1) % 2 == 1;
+  Packed* from = odd ? scratch : data;
+  Packed* to = odd ? data : scratch;
+  ParallelFor(runner, chunks, [&](size_t, size_t chunk) {
+    const size_t begin = chunk == 0 ? 0 : ends[chunk - 1];
+    load(from, begin, ends[chunk]);
+    SortIntegers(from + begin, to + begin, ends[chunk] - begin, low_bit, high_bit);
+  });
+  while (ends.size() > 1) {
+    const bool last = ends.size() == 2;
+    MergePairs(runner, from, to, ends, [&](size_t begin, size_t end) {
+      if (last) store(begin, end);
+    });
+    std::swap(from, to);
+  }
+}
+
+#define JAXLIB_EXT_INSTANTIATE(Packed)                                                  \
+  template void SortIntegers(Packed*, Packed*, size_t, unsigned, unsigned);             \
+  template void SortIntegersInParallel(                                                 \
+      TaskRunner&, Packed*, Packed*, size_t, unsigned, unsigned,                        \
+      const std::function<void(Packed*, size_t, size_t)>&,                              \
+      const std::function<void(size_t, size_t)>&);
+JAXLIB_EXT_INSTANTIATE(uint8_t)
+JAXLIB_EXT_INSTANTIATE(uint16_t)
+JAXLIB_EXT_INSTANTIATE(uint32_t)
+JAXLIB_EXT_INSTANTIATE(uint64_t)
+JAXLIB_EXT_INSTANTIATE(Wide)
+#undef JAXLIB_EXT_INSTANTIATE
+
+}  // namespace jaxlib_ext

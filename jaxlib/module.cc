@@ -1,0 +1,32 @@
+// The Python module `jaxlib_ext._kernels`.
+
+#include <nanobind/nanobind.h>
+
+#include "jaxlib/kernels/handlers.h"
+#include "jaxlib/kernels/vector_sort.h"
+
+namespace nb = nanobind;
+
+namespace {
+
+template <typename Handler>
+nb::capsule Capsule(Handler* handler) {
+  return nb::capsule(reinterpret_cast<void*>(handler));
+}
+
+// By name: what `jax.ffi.register_ffi_target` takes.
+nb::dict Handlers() {
+  nb::dict handlers;
+  handlers["jaxlib_ext_sort"] = Capsule(JaxlibExtSort);
+  handlers["jaxlib_ext_top_k"] = Capsule(JaxlibExtTopK);
+  return handlers;
+}
+
+}  // namespace
+
+NB_MODULE(_kernels, m) {
+  m.doc() = "CPU kernels for jax, as handlers of XLA's foreign function interface.";
+  m.def("handlers", &Handlers, "Capsules with the handlers, by the name of their target.");
+  m.def("vector_target", &jaxlib_ext::VectorSortTarget,
+        "The vector instruction set that sorting uses, or 'none'.");
+}

@@ -1,0 +1,93 @@
+#include "jaxlib/kernels/sort_integers.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <random>
+#include <vector>
+
+#include "jaxlib/tests/threads.h"
+
+namespace jaxlib_ext {
+namespace {
+
+template <typename Packed>
+Packed Draw(std::mt19937_64& random, unsigned bits) {
+  const uint64_t x = random() >> (64 - std::min(bits, 64u));
+  return FromUint64<Packed>(x);
+}
+
+template <>
+Wide Draw(std::mt19937_64& random, unsigned bits) {
+  if (bits <= 64) return {random() >> (64 - bits), 0};
+  return {random(), random() >> (128 - bits)};
+}
+
+// Copies each range as soon as it is ready.
+template <typename Packed>
+std::vector<Packed> SortedInParallel(size_t num_threads, const std::vector<Packed>& x,
+                                     unsigned low_bit, unsigned high_bit) {
+  Threads threads(num_threads);
+  std::vector<Packed> data(x.size());
+  std::vector<Packed> scratch(x.size());
+  std::vector<Packed> result(x.size());
+  SortIntegersInParallel<Packed>(
+      threads, data.data(), scratch.data(), x.size(), low_bit, high_bit,
+      [&](Packed* to, size_t begin, size_t end) {
+        std::copy(x.data() + begin, x.data() + end, to + begin);
+      },
+      [&](size_t begin, size_t end) {
+        std::copy(data.data() + begin, data.data() + end, result.data() + begin);
+      });
+  return result;
+}
+
+template <typename Packed>
+class SortIntegersTest : public testing::Test {};
+
+using Types = testing::Types<uint8_t, uint16_t, uint32_t, uint64_t, Wide>;
+TYPED_TEST_SUITE(SortIntegersTest, Types);
+
+TYPED_TEST(SortIntegersTest, Sorts) {
+  std::mt19937_64 random(1);
+  for (const size_t size : {0, 1, 2, 3, 17, 64, 65, 1000, 2048, 5000, 131072, 200001}) {
+    for (const unsigned bits : {1u, 7u, kBits<TypeParam>}) {
+      std::vector<TypeParam> data(size);
+      for (TypeParam& x : data) x = Draw<TypeParam>(random, bits);
+      std::vector<TypeParam> expected = data;
+      std::sort(expected.begin(), expected.end());
+      std::vector<TypeParam> scratch(size);
+      std::vector<TypeParam> sorted = data;
+      SortIntegers(sorted.data(), scratch.data(), size, 0, bits);
+      EXPECT_EQ(sorted, expected);
+      for (const size_t num_threads : {1, 2, 3, 4, 5}) {
+        EXPECT_EQ(SortedInParallel(num_threads, data, 0, bits), expected);
+      }
+    }
+  }
+}
+
+TEST(SortPositionsTest, KeepsPositionsBelowKeys) {
+  constexpr size_t kSize = 100000;
+  std::mt19937_64 random(1);
+  for (const unsigned key_bits : {8u, 40u}) {
+    std::vector<uint64_t> data(kSize);
+    for (size_t i = 0; i < kSize; ++i) data[i] = (random() >> (64 - key_bits)) << 24 | i;
+    std::vector<uint64_t> expected = data;
+    std::sort(expected.begin(), expected.end());
+    EXPECT_EQ(SortedInParallel(4, data, 24, 24 + key_bits), expected);
+  }
+}
+
+TEST(WideTest, Appends) {
+  const Wide x = Append(Append(Wide{5, 0}, 0xFFFFFFFFFFFFFFFF, 64), 3, 2);
+  EXPECT_EQ(x, (Wide{0xFFFFFFFFFFFFFFFF, 5 * 4 + 3}));
+  EXPECT_EQ(Append(x, 0, 0), x);
+  EXPECT_EQ(Digit(x, 64), 23u);
+  EXPECT_LT((Wide{9, 1}), (Wide{0, 2}));
+  EXPECT_LT((Wide{8, 1}), (Wide{9, 1}));
+}
+
+}  // namespace
+}  // namespace jaxlib_ext

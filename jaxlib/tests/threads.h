@@ -1,0 +1,33 @@
+// A runner of tasks for tests: every task gets a thread.
+
+#ifndef JAXLIB_TESTS_THREADS_H_
+#define JAXLIB_TESTS_THREADS_H_
+
+#include <cstddef>
+#include <functional>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "jaxlib/kernels/parallel.h"
+
+namespace jaxlib_ext {
+
+class Threads final : public TaskRunner {
+ public:
+  explicit Threads(size_t num_threads) : num_threads_(num_threads) {}
+  ~Threads() override {
+    for (std::thread& thread : threads_) thread.join();
+  }
+
+  size_t num_threads() const override { return num_threads_; }
+  void Schedule(std::function<void()> task) override { threads_.emplace_back(std::move(task)); }
+
+ private:
+  const size_t num_threads_;
+  std::vector<std::thread> threads_;
+};
+
+}  // namespace jaxlib_ext
+
+#endif  // JAXLIB_TESTS_THREADS_H_
