@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parent
+ROOT = Path(__file__).absolute().parent
 ORACLE = ROOT / ".oracle" / "bin" / "python"
 
 if ORACLE.exists():

@@ -32,6 +32,10 @@ class SetupError(Exception):
     """Something outside this program is wrong; the message says what and what to do."""
 
 
+class UsageError(Exception):
+    """The command line is wrong."""
+
+
 @dataclasses.dataclass(frozen=True)
 class Environment:
     """A virtual environment of the checkout `root`.

@@ -8,9 +8,17 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from environment import SetupError, oracle_environment, prepare, project_environment, say
+from bazel_commands import bazel, build, requirements_update
+from environment import (
+    SetupError,
+    UsageError,
+    oracle_environment,
+    prepare,
+    project_environment,
+    say,
+)
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).absolute().parent.parent
 
 USAGE = """\
 usage: python3 build/build.py COMMAND [ARGS]
@@ -19,14 +27,13 @@ usage: python3 build/build.py COMMAND [ARGS]
   test [ARGS]          run the tests; ARGS go to pytest (tests/jit_test.py, -k NAME, -x, -n 0, ...)
   bench [ARGS]         time this jax beside PyPI's, alternately (bench --help)
   oracle               make the environment with PyPI's jax, and print its Python
+  build --wheels=...   build wheels with Bazel (build --help)
+  bazel ARGS           run Bazel: bazel test //tests:cpu_tests; --bazel_path=, --python_version= first
+  requirements_update  resolve the pinned requirements anew
 
 The first call makes .venv (and .oracle where a command needs it) from build/requirements; later
 calls find them ready. Needs Python 3.11 or newer, and nothing besides it.
 """
-
-
-class UsageError(Exception):
-    """The command line is wrong."""
 
 
 def main(arguments: list[str]) -> int:
@@ -94,6 +101,9 @@ COMMANDS: dict[str, Callable[[list[str]], int]] = {
     "test": test,
     "bench": bench,
     "oracle": oracle,
+    "build": build,
+    "bazel": bazel,
+    "requirements_update": requirements_update,
 }
 
 

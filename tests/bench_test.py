@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).absolute().parent.parent
 RUN = ROOT / "benchmarks" / "run.py"
 
 sys.path.insert(0, str(RUN.parent))

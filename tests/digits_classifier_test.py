@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-PROGRAM = Path(__file__).resolve().parent.parent / "examples" / "digits_classifier.py"
+PROGRAM = Path(__file__).absolute().parent.parent / "examples" / "digits_classifier.py"
 
 sys.path.insert(0, str(PROGRAM.parent))
 import digits_classifier  # noqa: E402 (it is found through the line above)

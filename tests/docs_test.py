@@ -8,7 +8,7 @@ import pytest
 
 from jax._src import config, xla_bridge
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).absolute().parent.parent
 PAGES = sorted((ROOT / "docs").glob("*.md"))
 
 if not xla_bridge.backends_are_initialized():

@@ -4,7 +4,7 @@ import doctest
 import re
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).absolute().parent.parent
 README = ROOT / "README.md"
 
 

@@ -54,6 +54,9 @@ def _plain(x):
 
 def reference_results(path):
     """What the reference build gives, kept beside it until the scenarios change; None without it."""
+    if op_cases.MADE_BEFOREHAND:
+        file = Path(op_cases.MADE_BEFOREHAND, f"{Path(path).stem}.pickle")
+        return pickle.loads(file.read_bytes())
     if not op_cases.REFERENCE_PYTHON.exists():
         return None
     sources = [Path(path), *sorted(Path(path).parent.glob("random_programs.py"))]

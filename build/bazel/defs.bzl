@@ -1,0 +1,374 @@
+"""The macros of this repository's BUILD files.
+
+| macro | makes |
+| --- | --- |
+| `jax_py_library` | a Python library |
+| `jax_multiplatform_test` | a pytest file's tests on each kind of device, `<name>_cpu`, `<name>_gpu`, ... |
+| `jax_py_test` | a pytest file's tests, once |
+| `jax_mypy_test` | mypy's check of packages |
+| `reference_results` | what PyPI's jax answers to a file of cases |
+| `nanobind_extension` | a Python module in C++ |
+| `ffi_library` | XLA FFI handlers in C++ |
+| `cc_fuzz_test` | a fuzz target with the driver that feeds it |
+| `jax_wheel` | a wheel, and the test that installs it |
+
+BUILD files of `jax/` and the `deps` of tests are written by build/build_files.py from what the sources import.
+"""
+
+load("@pypi//:python.bzl", "PYTHON_VERSION")
+load("@rules_cc//cc:defs.bzl", "cc_binary", "cc_library", "cc_test")
+load("@rules_python//python:defs.bzl", "py_library", "py_test")
+load(":wheel.bzl", "wheel")
+
+_BACKENDS = ["cpu", "gpu", "tpu"]
+_PYTEST = "//build/bazel:pytest_main.py"
+_TEST_DATA = ["//:conftest.py", "//:pyproject.toml"]
+_TEST_DEPS = ["@pypi//pytest", "@pypi//hypothesis"]
+
+def jax_py_library(name, srcs = None, data = None, deps = None, **kwargs):
+    """A Python library of this repository, found by its path from the repository's root.
+
+    Args:
+      name: of the target.
+      srcs: Python files.
+      data: other files that are read at run time.
+      deps: the targets of everything that `srcs` import.
+      **kwargs: attributes of `py_library`.
+    """
+    py_library(
+        name = name,
+        srcs = srcs or [],
+        data = data or [],
+        deps = deps or [],
+        **kwargs
+    )
+
+def _of(choice, backend, default):
+    """What a backend gets of an argument: the value for all, or that under its name in a dictionary."""
+    if choice == None:
+        return default
+    if type(choice) == "dict" and [key for key in choice if key in _BACKENDS]:
+        return choice.get(backend, default)
+    return choice
+
+def jax_multiplatform_test(
+        name,
+        srcs = None,
+        deps = None,
+        data = None,
+        backends = None,
+        cpu_devices = None,
+        shard_count = None,
+        size = "medium",
+        tags = None,
+        args = None,
+        env = None,
+        cases = None,
+        **kwargs):
+    """The tests of a pytest file, once for each kind of device.
+
+    Makes `<name>_cpu` (and `<name>_cpu_8` where 8 virtual devices are asked for besides 1), `<name>_gpu` and
+    `<name>_tpu`. The latter two are built and run with `--config=cuda`, `rocm` or `tpu` only, one test at a
+    time on each device. `bazel test //tests:cpu_tests` runs the former of all files.
+
+    `tags`, `args`, `env` and `shard_count` are for all backends, or dictionaries with one value per backend.
+
+    Args:
+      name: of the area: `sort` for sort_test.py.
+      srcs: the test file first, then what else belongs to it; `[<name>_test.py]` by default.
+      deps: libraries that it imports.
+      data: files that it reads.
+      backends: on what it runs, of "cpu", "gpu" and "tpu"; all of them by default.
+      cpu_devices: with how many virtual devices it runs on the CPU: [1] (the default), [8] or [1, 8].
+      shard_count: into how many processes its tests are split.
+      size: how long it takes, in Bazel's words: small, medium, large, enormous.
+      tags: Bazel's tags; each test is also tagged with its backend.
+      args: arguments of pytest.
+      env: environment variables.
+      cases: a file of cases or scenarios whose answers by PyPI's jax the tests compare with.
+      **kwargs: attributes of `py_test`.
+    """
+    data = (data or []) + _TEST_DATA
+    variables = {}
+    if cases:
+        reference_results(
+            name = name + "_reference",
+            cases = cases,
+        )
+        data = data + [cases, ":" + name + "_reference"]
+        variables = {"JAX_REFERENCE_RESULTS": native.package_name()}
+    for backend in backends or _BACKENDS:
+        for devices in ((cpu_devices or [1]) if backend == "cpu" else [None]):
+            suffix = backend
+            own = {"JAX_PLATFORMS": {"cpu": "cpu", "gpu": "cuda,rocm,cpu", "tpu": "tpu,cpu"}[backend]}
+            compatible = []
+            if backend == "cpu":
+                own["JAX_NUM_CPU_DEVICES"] = str(devices)
+                suffix += "" if devices == (cpu_devices or [1])[0] else "_%d" % devices
+            else:
+                compatible = select({
+                    "//build/bazel:with_" + backend: [],
+                    "//conditions:default": ["@platforms//:incompatible"],
+                })
+            _pytest(
+                name = "%s_%s" % (name, suffix),
+                srcs = srcs or [name + "_test.py"],
+                deps = (deps or []) + ([] if backend == "cpu" else ["//build/bazel:%s_plugin" % backend]),
+                data = data,
+                args = _of(args, backend, []),
+                env = own | variables | _of(env, backend, {}),
+                shard_count = _of(shard_count, backend, None),
+                size = size,
+                tags = _of(tags, backend, []) + [backend],
+                target_compatible_with = compatible,
+                exec_properties = {"test.Pool": backend},
+                **kwargs
+            )
+
+def jax_py_test(name, srcs = None, deps = None, data = None, tags = None, args = None, env = None, **kwargs):
+    """The tests of a pytest file, once, on the CPU.
+
+    Args:
+      name: of the area: `build` for build_test.py; the target is `<name>_test`.
+      srcs: the test file first; `[<name>_test.py]` by default.
+      deps: libraries that it imports.
+      data: files that it reads.
+      tags: Bazel's tags.
+      args: arguments of pytest.
+      env: environment variables.
+      **kwargs: attributes of `py_test`.
+    """
+    _pytest(
+        name = name + "_test",
+        srcs = srcs or [name + "_test.py"],
+        deps = deps or [],
+        data = (data or []) + _TEST_DATA,
+        args = args or [],
+        env = {"JAX_PLATFORMS": "cpu"} | (env or {}),
+        tags = (tags or []) + ["cpu"],
+        **kwargs
+    )
+
+def _pytest(name, srcs, deps, data, args, env, **kwargs):
+    py_test(
+        name = name,
+        srcs = srcs + [_PYTEST],
+        main = _PYTEST,
+        imports = ["."],
+        args = ["$(rootpath %s)" % srcs[0]] + args,
+        deps = deps + [dep for dep in _TEST_DEPS if dep not in deps],
+        data = data + srcs[:1] + ["@zig_linux_x86_64//:all_files", "@zig_linux_x86_64//:cc"],
+        # what is compiled in a test is compiled by the toolchain, not by what the host has
+        env = {"CXX": "$(rootpath @zig_linux_x86_64//:cc)"} | env,
+        legacy_create_init = False,
+        **kwargs
+    )
+
+def reference_results(name, cases):
+    """The answers of PyPI's jax to a file of cases or scenarios, made once for each content of the file.
+
+    Args:
+      name: of the target; its file is `<cases>.pickle`.
+      cases: a file `..._cases.py` or `..._scenarios.py`.
+    """
+    kind = "scenario" if cases.endswith("_scenarios.py") else "op"
+    native.genrule(
+        name = name,
+        testonly = True,
+        srcs = [cases],
+        outs = [cases.removesuffix(".py") + ".pickle"],
+        cmd = "JAX_PLATFORMS=cpu $(execpath :reference_%s) $< $@ >/dev/null" % kind,
+        message = "Asking PyPI's jax about",
+        tools = [":reference_%s" % kind],
+    )
+
+def jax_mypy_test(name, deps, **kwargs):
+    """mypy's check, with the settings of pyproject.toml.
+
+    Args:
+      name: of the test.
+      deps: the libraries that pyproject.toml's `files` belong to.
+      **kwargs: attributes of `py_test`.
+    """
+    py_test(
+        name = name,
+        srcs = ["//build/bazel:mypy_main.py"],
+        main = "//build/bazel:mypy_main.py",
+        data = ["//:pyproject.toml"],
+        legacy_create_init = False,
+        deps = deps + ["@pypi//mypy"],
+        **kwargs
+    )
+
+_CXX = [
+    "-fvisibility=hidden",
+    "-fvisibility-inlines-hidden",
+    "-Wextra",
+    "-Wno-unused-parameter",
+]
+
+def nanobind_extension(name, srcs, deps = None, copts = None, data = None, package_dir = "", **kwargs):
+    """A Python module in C++, with nanobind linked in.
+
+    From Python 3.12 on it keeps to the stable ABI and runs on every later version.
+
+    Args:
+      name: of the module, which `NB_MODULE` in `srcs` names too; `<name>.so` is the file.
+      srcs: C++ files.
+      deps: C++ libraries.
+      copts: flags of the compiler.
+      data: files that it reads at run time.
+      package_dir: the folder under this package in which Python looks for it.
+      **kwargs: attributes of both targets.
+    """
+    stable = PYTHON_VERSION != "3.11"
+    file = (package_dir + "/" if package_dir else "") + name + (".abi3.so" if stable else ".so")
+    cc_binary(
+        name = file,
+        srcs = srcs,
+        copts = _CXX + (["-DPy_LIMITED_API=0x030c0000"] if stable else []) + (copts or []),
+        linkopts = ["-Wl,-Bsymbolic"],
+        linkshared = True,
+        linkstatic = True,
+        deps = (deps or []) + ["@pypi//nanobind:cc"],
+        **kwargs
+    )
+    py_library(
+        name = name,
+        data = [file] + (data or []),
+        **kwargs
+    )
+
+def ffi_library(name, srcs, hdrs = None, deps = None, copts = None, **kwargs):
+    """Handlers of XLA's FFI in C++: a library that has jaxlib's headers, and keeps its symbols to itself.
+
+    Args:
+      name: of the target.
+      srcs: C++ files.
+      hdrs: its headers.
+      deps: other C++ libraries.
+      copts: flags of the compiler.
+      **kwargs: attributes of `cc_library`.
+    """
+    cc_library(
+        name = name,
+        srcs = srcs,
+        hdrs = hdrs or [],
+        copts = _CXX + (copts or []),
+        deps = (deps or []) + ["@pypi//jaxlib:ffi_headers"],
+        **kwargs
+    )
+
+def cc_fuzz_test(name, srcs, deps = None, corpus = None, runs = 20000, copts = None, **kwargs):
+    """A fuzz target: `LLVMFuzzerTestOneInput`, fed by a driver that mutates a corpus.
+
+    The driver is a plain program, so it runs under every toolchain: `--config=asan` and `ubsan` find what
+    an input breaks. What it feeds depends on `--test_env=FUZZ_SEED` alone; a failing input is kept under the
+    test's undeclared outputs, and `bazel run <name> -- FILE` runs it again.
+
+    Args:
+      name: of the test.
+      srcs: C++ files with the function.
+      deps: C++ libraries.
+      corpus: files to start from.
+      runs: how many inputs it makes.
+      copts: flags of the compiler.
+      **kwargs: attributes of `cc_test`.
+    """
+    corpus = corpus or []
+    cc_test(
+        name = name,
+        srcs = srcs + ["//build/bazel:fuzz_driver.cc"],
+        args = ["-runs=%d" % runs] + ["$(rootpaths %s)" % label for label in corpus],
+        copts = copts or [],
+        data = corpus,
+        tags = kwargs.pop("tags", []) + ["fuzz"],
+        deps = deps or [],
+        **kwargs
+    )
+
+def jax_wheel(
+        name,
+        pyproject,
+        deps,
+        top_level,
+        strip_prefix = "",
+        native_code = False,
+        requires = None,
+        notices = None,
+        readme = "//:README.md",
+        without = None,
+        absent = None,
+        smoke = None,
+        sdist = False,
+        test_data = None):
+    """A wheel, and `<name>_test`, which checks it, installs it into an empty environment and runs a program there.
+
+    The wheel has the Python files and data of `deps` that are this repository's. Its metadata is the `[project]`
+    table of a pyproject.toml; its version MODULE.bazel's. The same inputs give the same bytes.
+
+    Args:
+      name: of the target, the distribution's name with `_`.
+      pyproject: the pyproject.toml.
+      deps: libraries.
+      top_level: folders that the wheel may have at its top: anything elsewhere is an error.
+      strip_prefix: a folder that is left out of the paths.
+      native_code: whether there is machine code in it, which ties the wheel to Linux and a Python version.
+      requires: labels of wheels that are installed beside it for the test.
+      notices: labels of the licences of what is linked in, with names.
+      readme: the description that pyproject.toml's `readme` means.
+      without: libraries that `deps` stand on and that other wheels have.
+      absent: distributions that it requires and that the test does without.
+      smoke: a Python file, run where it is installed.
+      sdist: whether to make `<name>_sdist` too, an archive of the sources.
+      test_data: more files that the test's program reads.
+    """
+    short = PYTHON_VERSION.replace(".", "")
+    interpreter = "cp311-cp311" if short == "311" else "cp312-abi3"
+    tag = interpreter + "-manylinux_2_27_x86_64" if native_code else "py3-none-any"
+    version = native.module_version()
+    common = dict(
+        pyproject = pyproject,
+        license = "//:LICENSE",
+        notices = notices or {},
+        readme = readme,
+        without = without or [],
+        strip_prefix = strip_prefix,
+        top_level = top_level,
+        version = version,
+        visibility = ["//visibility:public"],
+        deps = deps,
+    )
+    wheel(
+        name = name,
+        filename = "%s-%s-%s.whl" % (name, version, tag),
+        tag = tag,
+        **common
+    )
+    wheels = [":" + name] + (requires or [])
+    arguments = ["--wheel=$(rootpath :%s)" % name]
+    arguments += ["--requires=$(rootpath %s)" % label for label in requires or []]
+    arguments += ["--absent=" + distribution for distribution in absent or []]
+    if sdist:
+        wheel(
+            name = name + "_sdist",
+            filename = "%s-%s.tar.gz" % (name, version),
+            sdist = True,
+            **common
+        )
+        wheels.append(":%s_sdist" % name)
+        arguments.append("--sdist=$(rootpath :%s_sdist)" % name)
+        wheels.append("@pypi//setuptools:wheel")
+        arguments.append("--setuptools=$(rootpath @pypi//setuptools:wheel)")
+    if smoke:
+        arguments.append("--smoke=$(rootpath %s)" % smoke)
+    py_test(
+        name = name + "_test",
+        srcs = ["//build/bazel:wheel_test.py"],
+        main = "//build/bazel:wheel_test.py",
+        args = arguments,
+        data = wheels + ([smoke] if smoke else []) + (test_data or []),
+        legacy_create_init = False,
+        tags = ["cpu", "wheel"],
+        deps = ["@pypi//auditwheel", "@pypi//packaging", "@pypi//pip"],
+    )

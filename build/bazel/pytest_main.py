@@ -1,0 +1,102 @@
+"""Runs one file's tests under Bazel: its shard of them, its filter, its report.
+
+    pytest_main.py FILE [ARGUMENTS OF PYTEST]
+
+The tests run in a virtual environment that has the target's dependencies, so that a program which a test
+starts with `sys.executable` has them too.
+"""
+
+import os
+import sys
+import sysconfig
+from pathlib import Path
+
+NO_TESTS = 5
+INSIDE = "JAX_PYTEST_ENVIRONMENT"
+
+
+class Shard:
+    """Keeps the tests of one shard: every n-th, so that slow neighbours are spread."""
+
+    def __init__(self, index: int, total: int):
+        self.index, self.total = index, total
+        self.collected = 0
+
+    def pytest_collection_modifyitems(self, config, items):
+        self.collected = len(items)
+        kept = items[self.index :: self.total]
+        config.hook.pytest_deselected(
+            items=[i for k, i in enumerate(items) if k % self.total != self.index]
+        )
+        items[:] = kept
+
+
+def enter_environment(arguments: list[str]) -> None:
+    """Starts this program again in an environment made of the folders that Bazel put on `sys.path`."""
+    folder = Path(os.environ["TEST_TMPDIR"], "environment")
+    packages = (
+        folder / "lib" / f"python{sys.version_info[0]}.{sys.version_info[1]}" / "site-packages"
+    )
+    packages.mkdir(parents=True)
+    (folder / "bin").mkdir()
+    executable = Path(sys._base_executable).resolve()
+    (folder / "bin" / "python").symlink_to(executable)
+    (folder / "pyvenv.cfg").write_text(
+        f"home = {executable.parent}\ninclude-system-site-packages = false\n"
+    )
+    standard = sysconfig.get_path(
+        "stdlib"
+    )  # and the interpreter's own packages, which are not declared
+    here = os.path.dirname(os.path.realpath(__file__))
+    added = [os.path.abspath(path) for path in sys.path if path and os.path.isdir(path)]
+    added = [p for p in added if p not in (standard, here) and not p.startswith(f"{standard}/")]
+    (packages / "bazel.pth").write_text("\n".join(dict.fromkeys(added)) + "\n")
+    variables = {
+        k: v
+        for k, v in os.environ.items()
+        if k not in ("PYTHONPATH", "PYTHONHOME", "PYTHONSAFEPATH")
+    }
+    python = str(folder / "bin" / "python")
+    sys.stdout.flush()
+    os.execve(python, [python, "-P", __file__, *arguments], variables | {INSIDE: str(folder)})
+
+
+def main(arguments: list[str]) -> int:
+    if INSIDE not in os.environ:
+        enter_environment(arguments)
+    import pytest  # which the interpreter outside does not have
+
+    shard = Shard(
+        int(os.environ.get("TEST_SHARD_INDEX", 0)), int(os.environ.get("TEST_TOTAL_SHARDS", 1))
+    )
+    if "TEST_SHARD_STATUS_FILE" in os.environ:
+        Path(os.environ["TEST_SHARD_STATUS_FILE"]).touch()  # tells Bazel that shards are known here
+    arguments = [
+        os.path.abspath(arguments[0]),
+        *arguments[1:],
+        "-p",
+        "no:cacheprovider",
+        "-p",
+        "no:xdist",
+        "--rootdir",
+        os.getcwd(),
+    ]
+    arguments += ["-c", "pyproject.toml"]
+    if report := os.environ.get("XML_OUTPUT_FILE"):
+        arguments += ["--junit-xml", report]
+    if names := os.environ.get("TESTBRIDGE_TEST_ONLY"):
+        arguments += ["-k", names]
+    if os.environ.get("TESTBRIDGE_TEST_RUNNER_FAIL_FAST") == "1":
+        arguments += ["-x"]
+    scratch = os.environ.get("TEST_TMPDIR", "/tmp")
+    os.environ.setdefault("HYPOTHESIS_STORAGE_DIRECTORY", os.path.join(scratch, "hypothesis"))
+    os.environ.setdefault("HOME", scratch)
+    if "CXX" in os.environ:
+        os.environ["CXX"] = os.path.abspath(os.environ["CXX"])
+    status = int(pytest.main(arguments, plugins=[shard]))
+    # a shard may have no tests; a file may not
+    return 0 if status == NO_TESTS and shard.collected else status
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

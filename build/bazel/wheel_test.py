@@ -1,0 +1,150 @@
+"""Checks a wheel, installs it into an empty environment, and runs a program there. See `jax_wheel`."""
+
+import argparse
+import base64
+import csv
+import email.parser
+import hashlib
+import io
+import json
+import os
+import re
+import subprocess
+import sys
+import tarfile
+import venv
+import zipfile
+from pathlib import Path
+
+from packaging.tags import sys_tags
+from packaging.utils import parse_wheel_filename
+
+QUICK = ("--no-index", "--no-deps", "--no-compile")
+NEWEST_GLIBC = (2, 28)  # which pip 20.3 and Debian 10 have
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--wheel", type=Path, required=True)
+    parser.add_argument("--requires", type=Path, action="append", default=[])
+    parser.add_argument("--sdist", type=Path)
+    parser.add_argument("--setuptools", type=Path)
+    parser.add_argument("--smoke", type=Path)
+    parser.add_argument("--absent", action="append", default=[])
+    options = parser.parse_args()
+    wheel = options.wheel.resolve()
+    check_content(wheel)
+    if not wheel.name.endswith("-none-any.whl"):
+        check_platform(wheel)
+    scratch = Path(os.environ["TEST_TMPDIR"])
+    python = make_environment(scratch / "environment")
+    others = [path.resolve() for path in options.requires]
+    call(sys.executable, "-m", "pip", "--python", python, "install", *QUICK, *others, wheel)
+    check_requirements(python, options.absent)
+    if options.smoke:
+        empty = scratch / "empty"
+        empty.mkdir()
+        variables = {k: v for k, v in os.environ.items() if not k.startswith("PYTHON")}
+        call(python, "-I", options.smoke.resolve(), cwd=empty, env=variables)
+    if options.sdist:
+        check_sdist(
+            options.sdist.resolve(), wheel, options.setuptools.resolve(), scratch / "from_sdist"
+        )
+    print(f"{wheel.name}: fit for use")
+
+
+def check_requirements(python: Path, absent: list[str]) -> None:
+    """Every requirement is there, in a version that will do, but for those left out on purpose."""
+    command = [sys.executable, "-m", "pip", "--python", python, "check"]
+    output = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False).stdout
+    known = [f"requires {name}, which is not installed" for name in absent]
+    lines = [line for line in output.splitlines() if line != "No broken requirements found."]
+    for text in known:
+        assert any(text in line for line in lines), f"nothing {text}: it need not be named"
+    wrong = [line for line in lines if not any(text in line for text in known)]
+    assert not wrong, "\n".join(wrong)
+
+
+def check_content(wheel: Path) -> None:
+    """The record is right, the names agree, and nothing is there that should not be."""
+    name, version, _, tags = parse_wheel_filename(wheel.name)
+    assert tags & set(sys_tags()), f"{wheel.name} cannot be installed here"
+    with zipfile.ZipFile(wheel) as archive:
+        names = archive.namelist()
+        (info,) = {n.split("/")[0] for n in names if ".dist-info/" in n}
+        content = {n: archive.read(n) for n in names}
+    assert len(content) == len(names), "a file is there twice"
+    record = {
+        row[0]: row[1:] for row in csv.reader(io.StringIO(content[f"{info}/RECORD"].decode()))
+    }
+    assert set(record) == set(names)
+    for path, (digest, size) in record.items():
+        if path != f"{info}/RECORD":
+            actual = base64.urlsafe_b64encode(hashlib.sha256(content[path]).digest()).rstrip(b"=")
+            assert (digest, size) == (f"sha256={actual.decode()}", str(len(content[path]))), path
+    metadata = email.parser.BytesParser().parsebytes(content[f"{info}/METADATA"])
+    assert re.sub(r"[-_.]+", "-", metadata["Name"]).lower() == name
+    assert metadata["Version"] == str(version)
+    assert metadata["License-Expression"].startswith("Apache-2.0")
+    assert b"Apache License" in content[f"{info}/licenses/LICENSE"]
+    for licence in metadata.get_all("License-File"):
+        assert content[f"{info}/licenses/{licence}"], licence
+    assert metadata["Summary"]
+    assert metadata["Requires-Python"] == ">=3.11"
+
+
+def check_platform(wheel: Path) -> None:
+    """auditwheel agrees with the tag: no library and no symbol that an old system lacks."""
+    output = call(sys.executable, "-m", "auditwheel", "show", "--json", wheel)
+    found = json.loads(output)
+    tag = re.search(r"manylinux_(\d+)_(\d+)_\w+\.whl", wheel.name)
+    assert tag, f"{wheel.name} has machine code and no manylinux tag"
+    policy = re.search(r"manylinux_(\d+)_(\d+)", json.dumps(found.get("overall_tag", found)))
+    assert policy, f"auditwheel says {found}"
+    versions = [tuple(map(int, match.groups())) for match in (policy, tag)]
+    assert versions[0] <= versions[1] <= NEWEST_GLIBC, (
+        f"the tag is for {versions[1]}, auditwheel finds {versions[0]}"
+    )
+
+
+def check_sdist(sdist: Path, wheel: Path, setuptools: Path, folder: Path) -> None:
+    """A wheel that setuptools builds from the sources has the same files."""
+    with tarfile.open(sdist) as archive:
+        archive.extractall(folder, filter="data")
+    (source,) = folder.iterdir()
+    python = make_environment(folder / "environment")
+    pip = [sys.executable, "-m", "pip", "--python", python]
+    call(*pip, "install", *QUICK, setuptools)
+    command = ["wheel", "--no-index", "--no-deps", "--no-build-isolation", "--no-cache-dir"]
+    call(*pip, *command, "--wheel-dir", folder / "dist", source)
+    (built,) = (folder / "dist").iterdir()
+    with zipfile.ZipFile(built) as ours, zipfile.ZipFile(wheel) as theirs:
+        content = [
+            {n for n in archive.namelist() if ".dist-info" not in n} for archive in (ours, theirs)
+        ]
+    assert content[0] == content[1], f"only in one: {content[0] ^ content[1]}"
+
+
+def make_environment(folder: Path) -> Path:
+    venv.EnvBuilder(with_pip=False, symlinks=True).create(folder)
+    return folder / "bin" / "python"
+
+
+def call(*command, **options) -> str:
+    result = subprocess.run(
+        list(map(str, command)),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
+        **options,
+    )
+    if result.returncode:
+        sys.exit(
+            f"{' '.join(map(str, command))}\nfailed with status {result.returncode}:\n{result.stdout}"
+        )
+    return result.stdout
+
+
+if __name__ == "__main__":
+    main()

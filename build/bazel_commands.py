@@ -1,0 +1,273 @@
+"""The commands of build.py that go to Bazel: `build`, `bazel` and `requirements_update`."""
+
+import argparse
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from environment import LOCKS, SetupError, UsageError, python_version, say
+
+ROOT = Path(__file__).absolute().parent.parent
+OFFLINE = ROOT / "ci" / "offline_bazel.sh"
+# Where rules_python's own interpreter is used, with ordinary internet access.
+HERMETIC_PYTHON = "3.11"
+WHEELS = {
+    "jax": "//build/wheels:jax",
+    "jaxlib-ext": "//build/wheels:jaxlib_ext",
+    "jax-cuda-plugin": "//build/wheels:jax_cuda_plugin",
+    "jax-rocm-plugin": "//build/wheels:jax_rocm_plugin",
+    "jax-tpu-plugin": "//build/wheels:jax_tpu_plugin",
+}
+HOW_TO_GET_BAZEL = """\
+  - With ordinary internet access: Bazelisk (https://github.com/bazelbuild/bazelisk; npm: @bazel/bazelisk) as
+    `bazelisk` or `bazel` on PATH. It fetches the version in .bazelversion.
+  - On Linux with Debian's packages in reach: ci/offline_bazel.sh prepare, as root or with sudo.
+  - A Bazel {version} elsewhere: --bazel_path=FILE, or JAX_BAZEL=FILE."""
+
+
+class Parser(argparse.ArgumentParser):
+    """An argument parser whose errors are build.py's."""
+
+    def error(self, message: str):
+        raise UsageError(f"{self.prog.split()[-1]}: {message}")
+
+
+def add_bazel_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--bazel_path", help="the Bazel to use; otherwise one is looked for")
+    parser.add_argument(
+        "--python_version",
+        help="of the interpreter that the build is for, as 3.11; default: this one's",
+    )
+
+
+def build(arguments: list[str]) -> int:
+    """Builds wheels and copies them into a folder."""
+    parser = Parser(prog="build.py build", description=build.__doc__)
+    parser.add_argument(
+        "--wheels",
+        required=True,
+        help=f"names with commas between them, of {', '.join(WHEELS)}; or all",
+    )
+    parser.add_argument("--output_path", default="dist", help="where they go; default: dist")
+    parser.add_argument("--sdist", action="store_true", help="jax's source archive too")
+    parser.add_argument("--config", action="append", default=[], help="a configuration of .bazelrc")
+    parser.add_argument(
+        "--bazel_options",
+        action="append",
+        default=[],
+        help="an option of bazel build; may be repeated",
+    )
+    parser.add_argument(
+        "--bazel_startup_options", action="append", default=[], help="an option of bazel itself"
+    )
+    add_bazel_arguments(parser)
+    options = parser.parse_args(arguments)
+    names = list(WHEELS) if options.wheels == "all" else options.wheels.split(",")
+    if unknown := [name for name in names if name not in WHEELS]:
+        raise UsageError(f"build: there is no wheel {unknown[0]!r}; there are {', '.join(WHEELS)}")
+    targets = [WHEELS[name] for name in dict.fromkeys(names)]
+    targets += ["//build/wheels:jax_sdist"] if options.sdist else []
+    output = Path(options.output_path).absolute()
+    output.mkdir(parents=True, exist_ok=True)
+    bazel, variables = find_bazel(options.bazel_path, options.python_version)
+    bazel += options.bazel_startup_options
+    settings = [f"--config={name}" for name in options.config] + options.bazel_options
+    settings += _python_settings(bazel, variables)
+    status = subprocess.run(
+        [*bazel, "build", *settings, *targets], cwd=ROOT, env=variables, check=False
+    ).returncode
+    if status:
+        return status
+    query = ["cquery", *settings, "--output=files", "--ui_event_filters=-info", "--noshow_progress"]
+    files = _output([*bazel, *query, " + ".join(targets)], variables).splitlines()
+    (base,) = _output([*bazel, "info", *settings, "execution_root"], variables).splitlines()
+    for file in files:
+        made = output / Path(file).name
+        # a file of Bazel's cannot be written to, nor could its copy be
+        made.unlink(missing_ok=True)
+        shutil.copyfile(Path(base, file), made)
+        say(f"made {os.path.relpath(made)}")
+    return 0
+
+
+def bazel(arguments: list[str]) -> int:
+    """Runs Bazel with what follows."""
+    path = version = None
+    while arguments and (
+        match := re.fullmatch(r"--(bazel_path|python_version)=(.+)", arguments[0])
+    ):
+        path, version = (match[2], version) if match[1] == "bazel_path" else (path, match[2])
+        arguments = arguments[1:]
+    if not arguments:
+        raise UsageError("bazel: say what Bazel is to do")
+    command, variables = find_bazel(path, version)
+    first = next((i for i, a in enumerate(arguments) if not a.startswith("-")), len(arguments)) + 1
+    if arguments[first - 1 : first] not in (["version"], ["shutdown"], ["help"], ["clean"], []):
+        arguments = [*arguments[:first], *_python_settings(command, variables), *arguments[first:]]
+    sys.stdout.flush()
+    with subprocess.Popen([*command, *arguments], env=variables) as process:
+        while True:
+            try:
+                return process.wait()
+            except KeyboardInterrupt:
+                continue  # Bazel got the same signal and stops in its own time
+
+
+def requirements_update(arguments: list[str]) -> int:
+    """Resolves build/requirements/*.in anew and writes the lock files, with hashes."""
+    parser = Parser(prog="build.py requirements_update", description=requirements_update.__doc__)
+    parser.add_argument(
+        "--python_version", action="append", help="only for these; default: 3.11, 3.12 and 3.13"
+    )
+    parser.add_argument(
+        "--upgrade_package", action="append", default=[], help="only this package moves"
+    )
+    options = parser.parse_args(arguments)
+    folder = ROOT / LOCKS
+    with tempfile.TemporaryDirectory() as tools:
+        for command in (
+            [sys.executable, "-m", "venv", tools],
+            [f"{tools}/bin/python", "-m", "pip", "install", "--quiet", "uv"],
+        ):
+            _checked(command, folder)
+        for version in options.python_version or ["3.11", "3.12", "3.13"]:
+            # bazel.in's packages have to get along with those of lock.in
+            for name in ("lock", "oracle", "bazel"):
+                output = f"{name}-{version}.txt"
+                command = [
+                    f"{tools}/bin/uv",
+                    "pip",
+                    "compile",
+                    "--quiet",
+                    "--generate-hashes",
+                    "--no-header",
+                ]
+                command += ["--no-annotate", "--no-emit-index-url", "--no-emit-find-links"]
+                command += ["--python-version", version, f"{name}.in", "--output-file", output]
+                command += [f"--upgrade-package={p}" for p in options.upgrade_package] or [
+                    "--upgrade"
+                ]
+                command += ["--constraint", f"lock-{version}.txt"] if name == "bazel" else []
+                say(f"resolving {output}")
+                _checked(command, folder)
+    return 0
+
+
+def find_bazel(
+    path: str | None = None, version: str | None = None
+) -> tuple[list[str], dict[str, str]]:
+    """The command that runs Bazel, and its environment.
+
+    Looked for in this order: `path`, JAX_BAZEL, `bazelisk` and `bazel` on PATH, the root of ci/offline_bazel.sh,
+    which is made where it can be.
+
+    Raises:
+      SetupError: there is none, or it is of another version, or there is no interpreter of the wanted version.
+    """
+    variables = dict(os.environ)
+    variables["JAX_BAZEL_PYTHON_VERSION"] = version or python_version()
+    variables["JAX_BAZEL_PYTHON"] = find_python(version)
+    wanted = (ROOT / ".bazelversion").read_text().strip()
+    named = path or os.environ.get("JAX_BAZEL")
+    if named:
+        file = shutil.which(named)
+        if file is None:
+            raise SetupError(
+                f"{named} cannot be run: --bazel_path and JAX_BAZEL name a Bazel {wanted}"
+            )
+        _check_version(file, wanted)
+        return [os.path.abspath(file)], variables
+    for name in ("bazelisk", "bazel"):
+        if file := shutil.which(name):
+            _check_version(file, wanted)
+            return [file], variables
+    if reason := _no_offline_root():
+        raise SetupError(
+            f"there is no Bazel here, and {reason}. Ways to get one:\n"
+            + HOW_TO_GET_BAZEL.format(version=wanted)
+        )
+    status = subprocess.run([OFFLINE, "prepare"], env=variables, check=False).returncode
+    if status:
+        raise SetupError(
+            "Debian's Bazel cannot be had (see above). Ways to get one:\n"
+            + HOW_TO_GET_BAZEL.format(version=wanted)
+        )
+    return [str(OFFLINE), "bazel"], variables
+
+
+def find_python(version: str | None) -> str:
+    """The interpreter that a build is for: this one, or one of `version` on PATH."""
+    if version is None or version == python_version():
+        return os.path.realpath(sys._base_executable)
+    if not re.fullmatch(r"3\.\d+", version):
+        raise UsageError(f"--python_version is {version!r}: it should be like 3.11")
+    if not (ROOT / LOCKS / f"lock-{version}.txt").exists():
+        raise SetupError(
+            f"there is no lock-{version}.txt in {LOCKS}: no packages are pinned for Python {version}"
+        )
+    file = shutil.which(f"python{version}")
+    if file is None:
+        raise SetupError(
+            f"there is no python{version} on PATH, and --python_version={version} needs one"
+        )
+    return _output(
+        [file, "-c", "import os, sys; print(os.path.realpath(sys._base_executable))"]
+    ).strip()
+
+
+def _python_settings(bazel: list[str], variables: dict[str, str]) -> list[str]:
+    if bazel[0] == str(OFFLINE) or variables["JAX_BAZEL_PYTHON_VERSION"] == HERMETIC_PYTHON:
+        return []
+    return ["--config=local_python"]
+
+
+def _check_version(file: str, wanted: str) -> None:
+    result = subprocess.run(
+        [file, "--version"], capture_output=True, text=True, check=False, cwd=ROOT
+    )
+    found = re.search(r"(\d+\.\d+\.\d+)", result.stdout)
+    if result.returncode or not found:
+        raise SetupError(
+            f"{file} --version fails. If it is Bazelisk, can it reach its downloads?\n"
+            + "\n".join(f"    {line}" for line in (result.stdout + result.stderr).splitlines()[-5:])
+            + "\n  Ways to get a Bazel:\n"
+            + HOW_TO_GET_BAZEL.format(version=wanted)
+        )
+    if found[1] != wanted:
+        raise SetupError(
+            f"{file} is Bazel {found[1]}, and this project is built with {wanted} (.bazelversion). Ways to get that:\n"
+            + HOW_TO_GET_BAZEL.format(version=wanted)
+        )
+
+
+def _no_offline_root() -> str | None:
+    """Why ci/offline_bazel.sh cannot work here, or None."""
+    if not sys.platform.startswith("linux"):
+        return "Debian's Bazel runs on Linux only"
+    if os.getuid() != 0 and shutil.which("sudo") is None:
+        return "making or entering the root with Debian's Bazel takes root's rights, which this user has not"
+    if shutil.which("mmdebstrap") is None and shutil.which("apt-get") is None:
+        return "Debian's Bazel cannot be installed without mmdebstrap or apt-get"
+    return None
+
+
+def _output(command: list[str], variables: dict[str, str] | None = None) -> str:
+    result = subprocess.run(
+        command, stdout=subprocess.PIPE, text=True, env=variables, cwd=ROOT, check=False
+    )
+    if result.returncode:
+        raise SetupError(f"{' '.join(command[:3])} ... failed with exit status {result.returncode}")
+    return result.stdout
+
+
+def _checked(command: list[str], folder: Path) -> None:
+    result = subprocess.run(command, capture_output=True, text=True, cwd=folder, check=False)
+    if result.returncode:
+        lines = (result.stdout + result.stderr).strip().splitlines()[-12:]
+        raise SetupError(
+            f"{' '.join(command[:4])} ... failed:\n" + "\n".join(f"    {line}" for line in lines)
+        )

@@ -1,0 +1,463 @@
+#!/usr/bin/env python3
+"""Keeps the BUILD files' dependencies what the sources import.
+
+    python3 build/build_files.py           says what is wrong, and fails if anything is
+    python3 build/build_files.py --write   writes it right
+
+The BUILD files of `jax/` are written whole. In `tests/BUILD.bazel` and the like (`HANDWRITTEN`), where
+people write the targets, only the lists `deps` are compared and written, and what is marked `# keep` stays. The layers are those of
+pyproject.toml, for import-linter and for this: a dependency that goes up is an error that `--write` does
+not mend.
+"""
+
+import argparse
+import ast
+import dataclasses
+import re
+import sys
+import tomllib
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).absolute().parent.parent
+# Packages whose modules are targets of their own; any other folder is one target.
+FLAT = ("jax", "jax._src")
+HANDWRITTEN = ("tests", "jax_plugins/cuda", "jax_plugins/rocm", "jax_plugins/tpu")
+PROGRAMS = ("tests", "build", "build/bazel", "benchmarks", "examples")
+TEST_MACROS = ("jax_multiplatform_test", "jax_py_library", "jax_py_test")
+# Import names of packages on PyPI that are called differently there.
+DISTRIBUTIONS = {
+    "absl": "absl-py",
+    "google": "protobuf",
+    "importlinter": "import-linter",
+    "ml_dtypes": "ml-dtypes",
+    "opt_einsum": "opt-einsum",
+    "sklearn": "scikit-learn",
+}
+# What `jax` uses where it is installed and never needs: a target that wants them says so.
+OPTIONAL = {
+    "jaxlib_ext",
+    "libtpu",
+    "jax_plugins",
+    "IPython",
+    "portpicker",
+    "etils",
+    "cupy",
+    "torch",
+}
+HEADER = """\
+load("//build/bazel:defs.bzl", "jax_py_library")
+
+package(default_visibility = ["//visibility:public"])
+
+licenses(["notice"])
+"""
+
+
+class BuildError(Exception):
+    """The sources cannot be given BUILD files; the message says why."""
+
+
+@dataclasses.dataclass
+class Module:
+    """A Python file: its dotted name, and what it imports, by dotted names of modules."""
+
+    name: str
+    path: Path
+    imports: set[str]
+
+    @property
+    def is_package(self) -> bool:
+        return self.path.name == "__init__.py"
+
+
+@dataclasses.dataclass
+class Target:
+    """A library of the modules that stand or fall together.
+
+    Attributes:
+      name: the dotted name of its module or folder; the outermost one if several folders import each other.
+      folders: those folders' dotted names, or none for a single module.
+      modules: all its modules.
+    """
+
+    name: str
+    folders: list[str]
+    modules: list[Module]
+
+    @property
+    def label(self) -> str:
+        folder, _, last = self.name.rpartition(".")
+        if self.name == "jax" or self.folders or self.modules[0].is_package:
+            return "//" + self.name.replace(".", "/")
+        return f"//{folder.replace('.', '/')}:{last}"
+
+
+def main(arguments: list[str]) -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--write", action="store_true", help="write the files")
+    options = parser.parse_args(arguments)
+    try:
+        wanted = build_files(ROOT)
+    except BuildError as error:
+        print(f"build_files.py: error: {error}", file=sys.stderr)
+        return 1
+    wrong = [path for path, content in wanted.items() if _content(path) != content]
+    stale = sorted(set(_generated(ROOT)) - set(wanted))
+    for path in wrong:
+        if options.write:
+            path.write_text(wanted[path])
+    for path in stale:
+        if options.write:
+            path.unlink()
+    verb = "written" if options.write else "not what the sources import"
+    for path in [*wrong, *stale]:
+        print(f"{path.relative_to(ROOT)}: {'removed' if options.write and path in stale else verb}")
+    if (wrong or stale) and not options.write:
+        print("python3 build/build_files.py --write mends this", file=sys.stderr)
+        return 1
+    return 0
+
+
+def build_files(root: Path) -> dict[Path, str]:
+    """The BUILD files that the sources under `root` want, by path.
+
+    Raises:
+      BuildError: a target depends on a higher layer, or targets depend on each other in a circle.
+    """
+    modules = read_modules(root, "jax")
+    targets = group(modules)
+    owner = {m.name: target for target in targets for m in target.modules}
+    depends = {t.name: _dependencies(t, owner) for t in targets}
+    _hand_on(targets, depends)
+    check_layers(root, depends)
+    check_circles(depends)
+    by_name = {t.name: t for t in targets}
+    files: dict[Path, list[str]] = {}
+    for folder in sorted({m.path.parent for m in modules.values() if m.is_package}):
+        files[folder / "BUILD.bazel"] = [HEADER]
+    for target in sorted(targets, key=lambda t: t.name):
+        deps = [_external(d) for d in _external_imports(target, modules)]
+        deps += [by_name[d].label for d in depends[target.name]]
+        _render(root, target, deps, files)
+    used = {d for others in depends.values() for d in others}
+    everything = [
+        t.label.removeprefix("//jax") if t.label.startswith("//jax:") else t.label
+        for t in targets
+        if t.name not in used
+    ]
+    files[root / "jax" / "BUILD.bazel"].append(
+        "# All of it: what a wheel has.\n"
+        f'jax_py_library(\n    name = "everything",\n    deps = {_list(everything)},\n)\n'
+    )
+    out = {path: "\n".join(parts) for path, parts in files.items()}
+    for folder in HANDWRITTEN:
+        path = root / folder / "BUILD.bazel"
+        if path.exists():
+            out[path] = with_dependencies(root, path, owner)
+    return out
+
+
+def read_modules(root: Path, package: str) -> dict[str, Module]:
+    """The modules of a package under `root`, by name."""
+    modules = {}
+    for path in sorted((root / package).rglob("*.py")):
+        if any(part.startswith(".") for part in path.relative_to(root).parts):
+            continue
+        parts = path.relative_to(root).with_suffix("").parts
+        name = ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+        modules[name] = Module(name, path, set())
+    for module in modules.values():
+        names = imports_of(module.path, module.name, module.is_package)
+        module.imports = {_module_of(n, modules) for n in names}
+    return modules
+
+
+def imports_of(path: Path, name: str, is_package: bool) -> set[str]:
+    """The dotted names that a file imports, also late ones; not those for type checkers only."""
+    package = name.split(".") if is_package else name.split(".")[:-1]
+    names: set[str] = set()
+    pending: list[ast.AST] = [ast.parse(path.read_text(), str(path))]
+    while pending:
+        node = pending.pop()
+        if isinstance(node, ast.If) and _last_name(node.test).endswith("TYPE_CHECKING"):
+            pending += node.orelse
+            continue
+        if isinstance(node, ast.Call) and _last_name(node.func) == "getLogger":
+            continue
+        if isinstance(node, ast.Assign) and _last_name(node.targets[0]) == "__module__":
+            continue
+        if isinstance(node, ast.Import):
+            names |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            base = package[: len(package) - node.level + 1] if node.level else []
+            base = [*base, *filter(None, [node.module])]
+            names |= {".".join([*base, alias.name]) for alias in node.names}
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+            # what a module loads when it is first used is named as a text
+            if re.fullmatch(r"jax\._src(\.\w+)+", node.value):
+                names.add(node.value)
+        pending += ast.iter_child_nodes(node)
+    return names
+
+
+def _last_name(node: ast.AST) -> str:
+    return getattr(node, "attr", None) or getattr(node, "id", "")
+
+
+def _module_of(name: str, modules: dict[str, Module]) -> str:
+    """The module that has the dotted `name`, or the first part of what is not ours."""
+    if name.split(".")[0] not in {m.split(".")[0] for m in modules}:
+        return name.split(".")[0]
+    while name not in modules:
+        if "." not in name:
+            raise BuildError(f"nothing here is called {name}")
+        name = name.rpartition(".")[0]
+    return name
+
+
+def group(modules: dict[str, Module]) -> list[Target]:
+    """One target a module in flat packages, one a folder elsewhere; folders that import each other are one."""
+
+    def folder_of(name: str) -> str:
+        if modules[name].is_package:
+            return name
+        parent = name.rpartition(".")[0]
+        return name if parent in FLAT else parent
+
+    members: dict[str, list[Module]] = {}
+    for module in modules.values():
+        members.setdefault(folder_of(module.name), []).append(module)
+    edges: dict[str, set[str]] = {name: set() for name in members}
+    for name, its in members.items():
+        for module in its:
+            edges[name] |= {folder_of(i) for i in module.imports if i in modules} - {name}
+    targets = []
+    for component in components(edges):
+        names = sorted(component, key=lambda n: (n.count("."), n))
+        outer = names[0]
+        if any(not n.startswith(f"{outer}.") for n in names[1:]):
+            raise BuildError(f"these import each other in a circle: {', '.join(names)}")
+        its = [m for n in names for m in members[n]]
+        folders = [] if outer not in modules or not modules[outer].is_package else names
+        targets.append(Target(outer, [] if outer in FLAT else folders, its))
+    return targets
+
+
+def components(edges: dict[str, set[str]]) -> list[set[str]]:
+    """The strongly connected components of a graph (Tarjan's algorithm)."""
+    index: dict[str, int] = {}
+    low: dict[str, int] = {}
+    stack: list[str] = []
+    found: list[set[str]] = []
+
+    def visit(node: str) -> None:
+        index[node] = low[node] = len(index)
+        stack.append(node)
+        for other in sorted(edges[node]):
+            if other not in index:
+                visit(other)
+                low[node] = min(low[node], low[other])
+            elif other in stack:
+                low[node] = min(low[node], index[other])
+        if low[node] == index[node]:
+            component = set()
+            while node not in component:
+                component.add(stack.pop())
+            found.append(component)
+
+    for node in sorted(edges):
+        if node not in index:
+            visit(node)
+    return found
+
+
+def _dependencies(target: Target, owner: dict[str, Target]) -> set[str]:
+    found = {owner[i].name for m in target.modules for i in m.imports if i in owner}
+    return found - {target.name}
+
+
+def _hand_on(targets: list[Target], depends: dict[str, set[str]]) -> None:
+    """Public packages load parts of theirs on first use: they depend on those, and `jax` on all of them."""
+
+    def reaches(name: str, goal: str, seen: set[str]) -> bool:
+        if name in seen:
+            return False
+        seen.add(name)
+        return name == goal or any(reaches(d, goal, seen) for d in depends[name])
+
+    public = [t.name for t in targets if not t.name.startswith("jax._src")]
+    for name in sorted(public, key=lambda n: -n.count(".")):
+        inner = [n for n in public if n != name and n.startswith(f"{name}.")]
+        # the test utilities and what else stands on `jax` itself is not part of it
+        depends[name] |= {n for n in inner if not reaches(n, name, set())}
+
+
+def check_layers(root: Path, depends: dict[str, set[str]]) -> None:
+    """Raises BuildError where a target of `jax._src` depends on a higher layer, or on the public API."""
+    rank = layers(root)
+    for name, others in depends.items():
+        if not name.startswith("jax._src."):
+            continue
+        unit = name.split(".")[2]
+        for other in sorted(others):
+            if other.split(".")[:2] != ["jax", "_src"]:
+                if unit not in ("test_util", "public_test_util") and other != "jax.version":
+                    raise BuildError(
+                        f"{name} depends on the public {other}: use what is under jax/_src"
+                    )
+            elif other.count(".") > 1 and rank[other.split(".")[2]] > rank[unit]:
+                raise BuildError(
+                    f"{name} depends on {other}, which is on a higher layer (pyproject.toml)"
+                )
+
+
+def layers(root: Path) -> dict[str, int]:
+    """The layer of each part of `jax._src`, 0 the lowest, from import-linter's contract in pyproject.toml."""
+    contracts = tomllib.loads((root / "pyproject.toml").read_text())["tool"]["importlinter"][
+        "contracts"
+    ]
+    (contract,) = [c for c in contracts if c["type"] == "layers"]
+    return {
+        name: height
+        for height, layer in enumerate(reversed(contract["layers"]))
+        for name in re.findall(r"\w+", layer)
+    }
+
+
+def check_circles(depends: dict[str, set[str]]) -> None:
+    for component in components(depends):
+        if len(component) > 1:
+            raise BuildError(
+                f"these depend on each other in a circle: {', '.join(sorted(component))}"
+            )
+
+
+def _external_imports(target: Target, modules: dict[str, Module]) -> set[str]:
+    found = {i for m in target.modules for i in m.imports if i not in modules}
+    return found - sys.stdlib_module_names - OPTIONAL - {"__future__"}
+
+
+def _external(name: str) -> str:
+    return f"@pypi//{DISTRIBUTIONS.get(name, name.replace('_', '-'))}"
+
+
+def _render(root: Path, target: Target, deps: list[str], files: dict[Path, list[str]]) -> None:
+    home = root / Path(*target.name.split("."))
+    if target.name in FLAT:
+        sources = '["__init__.py"]'
+    elif not target.folders:
+        home = home.parent
+        sources = f'["{target.modules[0].path.name}"]'
+    else:
+        sources = 'glob(["*.py"])'
+        inner_sources = [f"//{inner.replace('.', '/')}:sources" for inner in target.folders[1:]]
+        sources += f" + {_list(inner_sources)}" if inner_sources else ""
+        for inner in target.folders[1:]:
+            folder = root / Path(*inner.split("."))
+            files[folder / "BUILD.bazel"] = [
+                HEADER.partition("\n\n")[2],
+                'filegroup(\n    name = "sources",\n    srcs = glob(["*.py"]),\n)\n',
+                f'alias(\n    name = "{folder.name}",\n    actual = "{target.label}",\n)\n',
+            ]
+    here = f"//{home.relative_to(root)}"
+    deps = [d.removeprefix(here) if d.startswith(f"{here}:") else d for d in deps]
+    text = (
+        f'jax_py_library(\n    name = "{target.name.rpartition(".")[2]}",\n    srcs = {sources},\n'
+    )
+    data = sorted(p.name for p in home.iterdir() if p.name == "py.typed" or p.suffix == ".pyi")
+    if data and target.name in (".".join(home.relative_to(root).parts),):
+        text += f"    data = {_list(data)},\n"
+    if deps:
+        text += f"    deps = {_list(deps)},\n"
+    files[home / "BUILD.bazel"].append(text + ")\n")
+
+
+def _list(items: Iterable[str], kept: Iterable[str] = ()) -> str:
+    # buildifier's order: what is in the same package first, then ours, then others'
+    def key(item: str) -> tuple:
+        kind = (
+            1
+            if item.startswith(":")
+            else 2
+            if item.startswith("//")
+            else 4
+            if item.startswith("@")
+            else 0
+        )
+        return kind, item.replace(":", ".").split(".")
+
+    items = sorted(set(items), key=key)
+    if len(items) == 1 and not kept:
+        return f'["{items[0]}"]'
+    lines = (f'        "{item}",{"  # keep" if item in kept else ""}\n' for item in items)
+    return "[\n" + "".join(lines) + "    ]"
+
+
+def with_dependencies(root: Path, path: Path, owner: dict[str, Target]) -> str:
+    """The content of a BUILD file that people write, with the `deps` that its sources want."""
+    text = path.read_text()
+    lines = text.splitlines(keepends=True)
+    calls = [n.value for n in ast.parse(text).body if isinstance(n, ast.Expr)]
+    calls = [
+        c for c in calls if isinstance(c, ast.Call) and getattr(c.func, "id", "") in TEST_MACROS
+    ]
+    own: dict[str, str] = {}
+    sources: dict[int, list[str]] = {}
+    for call in calls:
+        values = {k.arg: k.value for k in call.keywords}
+        name = ast.literal_eval(values["name"])
+        srcs = ast.literal_eval(values["srcs"]) if "srcs" in values else [f"{name}_test.py"]
+        srcs = srcs + ([ast.literal_eval(values["cases"])] if "cases" in values else [])
+        sources[id(call)] = srcs
+        if call.func.id == "jax_py_library":
+            own |= {Path(s).stem: f":{name}" for s in srcs if "/" not in s}
+    for call in sorted(calls, key=lambda c: -c.lineno):
+        values = {k.arg: k.value for k in call.keywords}
+        wanted = set()
+        for source in sources[id(call)]:
+            wanted |= set(_test_dependencies(path.parent / source, owner, own))
+        wanted -= {own.get(Path(s).stem, "") for s in sources[id(call)]}
+        kept = [
+            v for v in getattr(values.get("deps"), "elts", []) if "# keep" in lines[v.lineno - 1]
+        ]
+        kept = [ast.literal_eval(v) for v in kept]
+        block = f"    deps = {_list([*wanted, *kept], kept)},\n" if wanted or kept else ""
+        if "deps" in values:
+            lines[values["deps"].lineno - 1 : values["deps"].end_lineno] = [block]
+        else:
+            lines.insert(call.end_lineno - 1, block)
+    return "".join(lines)
+
+
+def _test_dependencies(path: Path, owner: dict[str, Target], own: dict[str, str]) -> Iterator[str]:
+    for name in imports_of(path, path.stem, is_package=False):
+        first = name.split(".")[0]
+        if first == "jax":
+            inner = name
+            while inner not in owner:
+                inner = inner.rpartition(".")[0]
+            # a test stands on the whole of jax, as a user's program does, and names what jax is without
+            yield "//jax"
+            if owner[inner].name.split(".")[-1] in ("test_util", "public_test_util"):
+                yield owner[inner].label
+        elif first in own:
+            yield own[first]
+        elif first not in sys.stdlib_module_names and first not in OPTIONAL | {"__future__"}:
+            # programs of the checkout, which a test finds by their folder
+            if not any((ROOT / folder / f"{first}.py").exists() for folder in PROGRAMS):
+                yield _external(first)
+
+
+def _generated(root: Path) -> Iterator[Path]:
+    for path in (root / "jax").rglob("BUILD.bazel"):
+        if not any(part.startswith(".") for part in path.relative_to(root).parts):
+            yield path
+
+
+def _content(path: Path) -> str | None:
+    return path.read_text() if path.exists() else None
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,11 @@
+"""What a new installation of the wheel `jax` has to do."""
+
+import jax
+import jax.numpy as jnp
+
+assert jax.__version__ == jax.version.__version__
+assert [d.platform for d in jax.devices()] == ["cpu"]
+x = jnp.arange(4.0)
+assert jax.jit(jax.grad(lambda x: (x**2).sum()))(x).tolist() == [0.0, 2.0, 4.0, 6.0]
+assert jax.vmap(jnp.sort)(-x.reshape(2, 2)).tolist() == [[-1.0, 0.0], [-3.0, -2.0]]
+assert "site-packages" in jax.__file__

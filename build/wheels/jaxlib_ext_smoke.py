@@ -1,0 +1,14 @@
+"""What a new installation of the wheel `jaxlib-ext`, beside that of `jax`, has to do."""
+
+import jaxlib_ext
+import numpy as np
+
+import jax
+import jax.numpy as jnp
+
+assert jaxlib_ext.__version__ == jax.__version__
+assert "site-packages" in jaxlib_ext.__file__
+assert jaxlib_ext.handlers()
+x = np.random.RandomState(0).randn(20000).astype(np.float32)
+np.testing.assert_array_equal(jnp.sort(x), np.sort(x))
+assert "jaxlib-ext" in str(jax.print_environment_info(return_string=True))

@@ -1,0 +1,8 @@
+#!/bin/bash
+# All wheels and the source archive into a folder, each checked and installed: ci/wheels.sh [FOLDER]
+set -euo pipefail
+. "$(dirname "${BASH_SOURCE[0]}")/common.sh"
+need_bazel
+settings=("${bazel_settings[@]/#/--bazel_options=}")
+"$python" build/build.py build --wheels=all --sdist --output_path="${1:-dist}" "${settings[@]}"
+bazel test --config=cpu //build/wheels:all
