@@ -102,6 +102,13 @@ def test_debug_nans_inside_control_flow():
         lax.scan(lambda c, x: (c * x / 0, c), 1.0, X)
 
 
+@pytest.mark.parametrize("transform", [jax.jit, lambda f: f])
+def test_debug_nans_inside_checkpoint(transform):
+    f = transform(jax.grad(jax.checkpoint(lambda x: lax.sqrt(x) * 0.0)))
+    with jax.debug_nans(True), pytest.raises(FloatingPointError, match="in mul"):
+        f(0.0)
+
+
 def test_calls_after_debugging_are_native_again():
     f = jax.jit(lambda x: lax.neg(x))
     x = jnp.float32(1)

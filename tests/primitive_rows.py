@@ -16,6 +16,8 @@ from jax import lax
 from jax._src import ad_checkpoint, ad_util
 from jax._src.lax import lax as lax_internal, windowed_reductions
 from jax._src.lax.linalg.qr import geqp3, geqrf
+from jax.experimental.layout import Layout, with_layout_constraint
+from jax.extend.core.primitives import call_p, closed_call_p
 from jax.lax import linalg
 
 FLOATS = ("float16", "bfloat16", "float32", "float64")
@@ -317,6 +319,9 @@ ROWS = [
         ("axis_index", lambda x: x * lax.axis_index("i"), 2),
     ]),
     # Placement and markers
+    *(binary(p.name, fun=lambda x, y, p=p: p.bind(x, y, subfuns=(lambda x, y: [jnp.sin(x) * y],), name="f")[0],
+        dtypes=("float32", "complex64")) for p in (call_p, closed_call_p)),
+    unary("layout_constraint", dtypes=ALL, fun=lambda x: with_layout_constraint(x, Layout((1, 0))), sharded=False),
     unary("device_put", dtypes=ALL, fun=lambda x: jax.device_put(x, jax.devices()[0]), sharded=False),
     unary("sharding_constraint", dtypes=ALL, fun=lambda x: lax.with_sharding_constraint(x, replicated()), sharded=False),
     unary("composite", dtypes=FLOATS, fun=lax.composite(lambda x: jnp.sin(x) * 2, "my.op"), diff=0,
@@ -380,6 +385,7 @@ WITHOUT_ROW = {
     "cumulative_loop": "emitted by the lowering of cumsum and its kin, and by nothing else",
     "custom_lin": "the linear part of a custom_vjp until it is transposed: the row of custom_vjp_call",
     "dce_sink": "has no result",
+    "empty2": "a scalar without a specified value, in a memory space",
     "ffi_call": "needs a native function: ffi_test.py",
     **dict.fromkeys(
         ("debug_callback", "debug_print", "io_callback", "pure_callback", "inspect_sharding"),

@@ -19,6 +19,7 @@ from jax._src import basearray as basearray, config, core, dtypes, xla_bridge as
 from jax._src.abstract_arrays import canonical_dtype
 from jax._src.layout import Format, Layout
 from jax._src.lib import Device, _jax
+from jax._src.memory import SPACE_OF_KIND
 from jax._src.mesh import AxisType
 from jax._src.named_sharding import NamedSharding
 from jax._src.sharding import Sharding, extend_cpp_class
@@ -496,8 +497,16 @@ def array_from_numpy(
 
 @functools.lru_cache(maxsize=4096)
 def aval_with_sharding(aval: Any, sharding: Sharding | None) -> Any:
-    """The type of an array of type `aval` that has a sharding: explicit mesh axes are part of it."""
-    if type(sharding) is not NamedSharding or type(aval) is not ShapedArray:
+    """The type of an array of type `aval` that has a sharding.
+
+    Explicit mesh axes are part of it, and the memory space, where the sharding tells.
+    """
+    if type(aval) is not ShapedArray:
+        return aval
+    space = SPACE_OF_KIND.get(getattr(sharding, "memory_kind", None), aval.memory_space)
+    if space is not aval.memory_space:
+        aval = aval.update(memory_space=space)
+    if type(sharding) is not NamedSharding:
         return aval
     mesh = sharding.mesh.abstract_mesh
     if AxisType.Explicit not in mesh.axis_types:

@@ -35,7 +35,7 @@ from jax._src.core import Primitive, ShapedArray, Tracer, eval_trace, trace_ctx,
 from jax._src.interpreters import ad, mlir, pxla
 from jax._src.layout import AutoLayout, Format, Layout, get_layout_for_vmap
 from jax._src.lib import Device, DeviceList, _jax
-from jax._src.memory import MemorySpace
+from jax._src.memory import SPACE_OF_KIND, MemorySpace
 from jax._src.mesh import Mesh
 from jax._src.named_sharding import NamedSharding
 from jax._src.op_shardings import are_hlo_shardings_equal
@@ -359,6 +359,8 @@ def _from_host(x: Any, aval: Any, sharding: Sharding, copy: ArrayCopySemantics) 
                 f" {device.client.process_index()}. Put data on a device of this process, or on a"
                 " sharding that spans processes."
             )
+        if sharding._memory_kind != "device":
+            aval = aval_with_sharding(aval, sharding)
         return _batched_device_put(aval, sharding, [x], [device], True, force)
     check_sharding(aval, sharding)
     x = np.asarray(x)
@@ -428,6 +430,8 @@ def _move(x: ArrayImpl, sharding: Sharding, copy: ArrayCopySemantics) -> ArrayIm
     if type(sharding) is SingleDeviceSharding and type(source) is SingleDeviceSharding:
         if aval._sharding is not None:
             aval = aval.update(sharding=None)
+        if source._memory_kind != sharding._memory_kind:
+            aval = aval_with_sharding(aval, sharding)
         if source == sharding:
             if copy is ALWAYS_COPY:
                 x = _copy(x)
@@ -605,11 +609,6 @@ def _put_format(x: Any, aval: Any, target: Format, copy: ArrayCopySemantics) -> 
 # Memory spaces
 
 _KIND_OF_SPACE = {MemorySpace.Device: "device", MemorySpace.Host: "pinned_host"}
-_SPACE_OF_KIND = {
-    "device": MemorySpace.Device,
-    "pinned_host": MemorySpace.Host,
-    "unpinned_host": MemorySpace.Host,
-}
 
 
 def memory_space_to_kind(space: MemorySpace) -> str:
@@ -624,9 +623,9 @@ def memory_space_to_kind(space: MemorySpace) -> str:
 
 def memory_kind_to_space(kind: str) -> MemorySpace:
     """The memory space of a kind of memory."""
-    space = _SPACE_OF_KIND.get(kind)
+    space = SPACE_OF_KIND.get(kind)
     if space is None:
-        raise ValueError(f"unknown memory kind {kind!r}: expected one of {sorted(_SPACE_OF_KIND)}")
+        raise ValueError(f"unknown memory kind {kind!r}: expected one of {sorted(SPACE_OF_KIND)}")
     return space
 
 
@@ -658,8 +657,7 @@ def placed_aval(aval: Any, target: Any) -> Any:
     if sharding is None:
         return aval
     check_sharding(aval, sharding)
-    space = _SPACE_OF_KIND.get(sharding.memory_kind, aval.memory_space)
-    return aval_with_sharding(aval.update(sharding=None, memory_space=space), sharding)
+    return aval_with_sharding(aval.update(sharding=None), sharding)
 
 
 def _device_put_jvp(primals, tangents, *, devices, srcs, copy_semantics):

@@ -21,3 +21,10 @@ class MemorySpace(enum.Enum):
 
 
 Space = MemorySpace
+
+# What devices call the memory spaces.
+SPACE_OF_KIND = {
+    "device": MemorySpace.Device,
+    "pinned_host": MemorySpace.Host,
+    "unpinned_host": MemorySpace.Device,  # where it is the device's own
+}

@@ -8,7 +8,7 @@ import numpy as np
 from jax._src import api_util, core, traceback_util
 from jax._src.api_util import check_callable, flatten_axes, flatten_fun
 from jax._src.core import typeof
-from jax._src.interpreters import batching, partial_eval as pe
+from jax._src.interpreters import batching, partial_eval as pe, vmappables
 from jax._src.lax.control_flow.scan import vmap_hook
 from jax._src.tree_util import (
     generate_key_paths,
@@ -51,7 +51,7 @@ def vmap(
     check_callable(fun)
     if isinstance(in_axes, list):
         in_axes = tuple(in_axes)
-    if not (in_axes is None or type(in_axes) in {int, tuple} or isinstance(in_axes, (tuple,))):
+    if not (in_axes is None or isinstance(in_axes, (int, tuple)) or vmappables.is_spec(in_axes)):
         raise TypeError(
             "vmap in_axes must be an int, None, or a tuple of entries corresponding to the positional "
             f"arguments passed to the function, but got {in_axes}."
@@ -84,6 +84,8 @@ def vmap(
                 "positional arguments passed to the function, but got "
                 f"len(in_axes)={len(in_axes)}, len(args)={len(args)}"
             )
+        if vmappables.vmappables:
+            return call_with_containers(args, kwargs)
         flat, in_tree = tree_flatten((args, kwargs))
         in_axes_flat = flatten_axes("vmap in_axes", in_tree, (in_axes, 0), kws=True)
         size = _mapped_axis_size(fun, in_tree, flat, in_axes_flat, axis_size)
@@ -107,11 +109,38 @@ def vmap(
             raise ValueError(_out_axes_error(fun, out_tree(), err.index)) from None
         return tree_unflatten(out_tree(), outs)
 
+    def call_with_containers(args, kwargs):
+        is_leaf = vmappables.is_vmappable
+        flat, in_tree = tree_flatten((args, kwargs), is_leaf=is_leaf)
+        axes = flatten_axes("vmap in_axes", in_tree, (in_axes, 0), kws=True)
+        dims = [None if is_leaf(x) else a for x, a in zip(flat, axes)]
+        size = _mapped_axis_size(fun, in_tree, flat, dims, axis_size)
+        mesh_axis = batching.mapped_mesh_axis(flat, dims)
+        axis_data = batching.AxisData(name, size, spmd, mesh_axis)
+        out_tree = None
+
+        def flat_fun(*flat):
+            nonlocal out_tree
+            args, kwargs = tree_unflatten(in_tree, flat)
+            outs, out_tree = tree_flatten(fun(*args, **kwargs), is_leaf=is_leaf)
+            return outs
+
+        def dests():
+            return flatten_axes("vmap out_axes", out_tree, out_axes)
+
+        try:
+            outs = vmappables.batch(flat_fun, axis_data, axes, dests)(*flat)
+        except batching.SpecMatchError as err:
+            raise ValueError(_out_axes_error(fun, out_tree, err.index)) from None
+        return tree_unflatten(out_tree, outs)
+
     return vmap_f
 
 
 def _is_axis(x) -> bool:
-    return x is None or (isinstance(x, (int, np.integer)) and not isinstance(x, bool))
+    if x is None or (isinstance(x, (int, np.integer)) and not isinstance(x, bool)):
+        return True
+    return vmappables.is_spec(x)
 
 
 def _out_axes_error(fun, tree, index) -> str:

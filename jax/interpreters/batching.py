@@ -10,3 +10,7 @@ from jax._src.interpreters.batching import (
     fancy_primitive_batchers as fancy_primitive_batchers,
     primitive_batchers as primitive_batchers,
 )
+from jax._src.interpreters.vmappables import (
+    register_vmappable as register_vmappable,
+    unregister_vmappable as unregister_vmappable,
+)

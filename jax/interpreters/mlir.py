@@ -59,3 +59,7 @@ def __getattr__(name: str) -> _Any:
     if name == "ir_tree_registry":
         return _make_ir_tree_registry()
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), "Token", "Value", "ir_tree_registry"})

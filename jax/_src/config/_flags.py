@@ -200,6 +200,12 @@ legacy_prng_key = enum_class_state(
     LegacyPrngKeyState.ALLOW,
     "What happens when a raw uint32 key reaches jax.random: allow, warn or error.",
 )
+native_kernels = bool_state(
+    "jax_native_kernels",
+    True,
+    "Whether programs for CPUs use the kernels of the package jaxlib-ext where it is installed.",
+    **_KEYED,
+)
 threefry_partitionable = bool_state(
     "jax_threefry_partitionable",
     True,

@@ -55,6 +55,7 @@ from jax._src.dtypes._scalars import (
     to_numeric_dtype as to_numeric_dtype,
 )
 from jax._src.dtypes._types import (
+    DType as DType,
     ExtendedDType as ExtendedDType,
     _bool_types as _bool_types,
     _complex_types as _complex_types,

@@ -246,7 +246,14 @@ def promote_types(a: DTypeLike, b: DTypeLike) -> DType:
       (dtype('int16'), dtype(bfloat16))
     """
     strict = config.numpy_dtype_promotion.value is NumpyDtypePromotion.STRICT
-    nodes = [t if isinstance(t, type) and t in _weak_types else jax_dtype(t) for t in (a, b)]
+    nodes = [
+        t
+        if isinstance(t, type) and t in _weak_types
+        else np.dtype(None)  # as NumPy has it
+        if t is None
+        else jax_dtype(t)
+        for t in (a, b)
+    ]
     node = _least_upper_bound(strict, config.enable_x64.value, *nodes)
     return node if isinstance(node, ExtendedDType) else np.dtype(node)
 

@@ -29,7 +29,20 @@ from jax._src.util import canonicalize_axis, safe_map, safe_zip, split_list, unz
 
 primitive_batchers = RuleView("batch")
 fancy_primitive_batchers = RuleView("axis_batch")
-axis_primitive_batchers = fancy_primitive_batchers
+
+
+class _AxisRuleView(RuleView):
+    """Rules of the older form `rule(axis_size, axis_name, trace_type, args, dims, **params)`."""
+
+    def __setitem__(self, primitive: Primitive, rule: Callable[..., Any]) -> None:
+        @functools.wraps(rule)
+        def with_axis_data(axis_data: AxisData, args: Any, dims: Any, **params: Any) -> Any:
+            return rule(axis_data.size, axis_data.name, None, args, dims, **params)
+
+        super().__setitem__(primitive, with_axis_data)
+
+
+axis_primitive_batchers = _AxisRuleView("axis_batch")
 
 not_mapped = None
 NotMapped = type(None)

@@ -122,13 +122,8 @@ def _dtype(x, *, fft_type, fft_lengths):
 
 
 def _sharding(x, *, fft_type, fft_lengths):
-    entries = shardings.entries(x)
-    if any(entries[x.ndim - len(fft_lengths) :]):
-        raise core.ShardingTypeError(
-            f"fft needs the dimensions that it transforms whole: the last {len(fft_lengths)} of "
-            f"{x.str_short()} must not be sharded. Replicate them first with `jax.sharding.reshard`."
-        )
-    return x.sharding
+    shape = _shape(x, fft_type=fft_type, fft_lengths=fft_lengths)
+    return shardings.resized(fft_type.name.lower(), x, shape)
 
 
 def _transpose(ct, x, *, fft_type, fft_lengths):

@@ -7,15 +7,19 @@ from typing import Any
 from jax._src import core, dispatch
 from jax._src.array_impl import ArrayImpl, aval_with_sharding
 from jax._src.core.printing import default_pp_eqn
+from jax._src.device_transfer import device_put
 from jax._src.interpreters import ad, mlir
-from jax._src.interpreters.mlir.shardings import is_single_device
+from jax._src.interpreters.mlir.shardings import needs_no_shardings
 from jax._src.layout import Format, Layout
+from jax._src.lib import Device
 from jax._src.mesh import (
     AbstractMesh,
     AxisType,
+    Mesh,
     empty_concrete_mesh,
     get_abstract_mesh,
     get_concrete_mesh,
+    thread_resources,
 )
 from jax._src.named_sharding import NamedSharding
 from jax._src.partition_spec import PartitionSpec
@@ -218,13 +222,16 @@ def _constrain(x, sharding, layout, name):
         )
     context_mesh = get_abstract_mesh()
     if isinstance(sharding, PartitionSpec):
-        if context_mesh.empty:
+        mesh: Mesh | AbstractMesh = context_mesh
+        if mesh.empty:
+            mesh = thread_resources.env.physical_mesh  # that of `with mesh:`
+        if mesh.empty:
             raise RuntimeError(
                 f"{name} requires a non-empty mesh in context if you are passing `PartitionSpec`s to"
                 " shardings. You can define a context mesh via `jax.set_mesh(mesh)`. Alternatively,"
                 " provide `Sharding`s to shardings: then no mesh in context is needed."
             )
-        sharding = NamedSharding(context_mesh, sharding)
+        sharding = NamedSharding(mesh, sharding)
     aval = core.typeof(x)
     try:
         sharding.check_compatible_aval(aval.shape)
@@ -308,7 +315,9 @@ def _constraint_impl(x, *, sharding, layout, context_mesh, unconstrained_dims):
 def _constraint_lower(ctx, x, *, sharding, layout, context_mesh, unconstrained_dims):
     (aval,) = ctx.avals_out
     out = x
-    if not isinstance(sharding, SingleDeviceSharding) and not is_single_device(ctx.module_context):
+    if not isinstance(sharding, SingleDeviceSharding) and not needs_no_shardings(
+        ctx.module_context
+    ):
         sharding = _with_explicit_axes(sharding, aval)
         ir_sharding = mlir.to_ir_sharding(aval, sharding)
         out = mlir.wrap_with_sharding_op(ctx, out, aval, ir_sharding, set(unconstrained_dims))
@@ -359,6 +368,27 @@ ad.deflinear2(
 )
 sharding_constraint_p.axis_batch = _constraint_batch
 mlir.register_lowering(sharding_constraint_p, _constraint_lower)
+
+
+# Both, and device_put: what the arguments `device` and `out_sharding` of library functions ask for
+
+
+def place(x: Any, where: Any, may_alias: bool | None = None) -> Any:
+    """`x` on a device or in a sharding: in a traced function, its computation runs there.
+
+    Args:
+      x: array.
+      where: a device, a sharding, or a PartitionSpec over the mesh in context.
+      may_alias: as of `device_put`, for arrays that are not traced.
+    """
+    if not isinstance(x, core.Tracer):
+        return device_put(x, where, may_alias=may_alias)
+    if isinstance(where, Device):
+        where = SingleDeviceSharding(where)
+    mesh = where.mesh if isinstance(where, NamedSharding) else get_abstract_mesh()
+    if isinstance(where, (NamedSharding, PartitionSpec)) and mesh._any_axis_explicit:
+        return reshard(x, where)
+    return with_sharding_constraint(x, where)
 
 
 def _broadcast(name: str, prefix: Any, x: Any) -> list[Any]:

@@ -8,7 +8,11 @@ from jax._src import dtypes
 from jax._src.interpreters import batching, partial_eval as pe
 from jax._src.lax import lax
 from jax._src.lax.composite import composite_lowering
-from jax._src.lax.rules import standard_primitive
+from jax._src.lax.lax.dot import sharding_of_product
+from jax._src.lax.rules import standard_primitive, with_sharding
+from jax._src.mesh import empty_abstract_mesh, use_abstract_mesh
+from jax._src.named_sharding import NamedSharding
+from jax._src.partition_spec import PartitionSpec
 from jax._src.typing import Array
 
 
@@ -118,6 +122,14 @@ def _dtype(*_, preferred_element_type, **__):
     return preferred_element_type
 
 
+def _sharding(lhs, rhs, *scales, dimension_numbers, **_):
+    if lhs._sharding is None and rhs._sharding is None:  # a scale alone has one
+        mesh = next(a._sharding.mesh for a in scales if a._sharding is not None)
+        lhs = lhs.update(sharding=NamedSharding(mesh, PartitionSpec()))
+    remedy = "Replicate one of the operands first with `jax.sharding.reshard`."
+    return sharding_of_product("scaled_dot", lhs, rhs, dimension_numbers, remedy=remedy)
+
+
 def _decomposed(lhs, rhs, lhs_scale, rhs_scale, *, dimension_numbers, preferred_element_type):
     (lc, rc), _ = dimension_numbers
     dtype = preferred_element_type
@@ -157,10 +169,15 @@ def _batch(axis_data, args, dims, *, dimension_numbers, preferred_element_type):
 
 
 def _lowering(ctx, *args, **params):
-    jaxpr, consts = pe.trace_to_closed(lambda *xs: [_decomposed(*xs, **params)], ctx.avals_in)
+    plain = [a.update(sharding=None) for a in ctx.avals_in]
+    with use_abstract_mesh(empty_abstract_mesh):  # the compiler shards what is between
+        jaxpr, consts = pe.trace_to_closed(lambda *xs: [_decomposed(*xs, **params)], plain)
     assert not consts
-    return composite_lowering(ctx, "xla.scaled_dot", jaxpr, args, params)
+    (out,) = composite_lowering(ctx, "xla.scaled_dot", jaxpr, args, params)
+    return [with_sharding(ctx, out, ctx.avals_out[0])]
 
 
-scaled_dot_p = standard_primitive("scaled_dot", shape=_shape, dtype=_dtype, lower=_lowering)
+scaled_dot_p = standard_primitive(
+    "scaled_dot", shape=_shape, dtype=_dtype, sharding=_sharding, lower=_lowering
+)
 scaled_dot_p.axis_batch = _batch

@@ -15,6 +15,7 @@ from jax._src.core.hooks import hooks
 from jax._src.device_transfer import device_put
 from jax._src.interpreters.partial_eval import DynamicJaxprTrace
 from jax._src.lax import lax
+from jax._src.lax.resharding import place
 from jax._src.library_jit import inline_jit
 from jax._src.named_sharding import NamedSharding
 from jax._src.numpy import util
@@ -70,7 +71,7 @@ def array(
     out = _array(object, dtype, False, ndmin)
     if out is object and copy:
         out = lax.copy_p.bind(out)
-    return device_put(out, device if out_sharding is None else out_sharding)
+    return place(out, device if out_sharding is None else out_sharding)
 
 
 def _positional(args, *defaults):

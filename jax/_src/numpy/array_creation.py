@@ -12,8 +12,8 @@ import numpy as np
 from jax._src import core, dtypes
 from jax._src.api import vmap
 from jax._src.basearray import Array
-from jax._src.device_transfer import device_put
 from jax._src.lax import lax, slicing
+from jax._src.lax.resharding import place
 from jax._src.library_jit import nested_jit
 from jax._src.numpy import util
 from jax._src.numpy.array_constructors import asarray
@@ -154,7 +154,7 @@ def _placed(name, x, device, out_sharding):
     util.check_one_placement(name, device, out_sharding)
     if device is None and out_sharding is None:
         return x
-    return device_put(x, device if out_sharding is None else out_sharding)
+    return place(x, device if out_sharding is None else out_sharding)
 
 
 @export
@@ -360,7 +360,7 @@ def arange(
     """
     sharding = util.placement("arange", device, out_sharding)
     if sharding is not None and device is not None:
-        return device_put(_arange(start, stop, step, dtype), sharding)
+        return place(_arange(start, stop, step, dtype), sharding)
     return _arange(start, stop, step, dtype, sharding)
 
 
@@ -478,7 +478,7 @@ def linspace(
     )
     if device is None:
         return out
-    return device_put(out, device)
+    return place(out, device)
 
 
 def _known_num(num):

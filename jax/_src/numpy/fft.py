@@ -11,9 +11,9 @@ import numpy as np
 
 from jax._src import core, dtypes
 from jax._src.basearray import Array
-from jax._src.device_transfer import device_put
 from jax._src.lax import fft as lax_fft, lax, slicing
 from jax._src.lax.fft import FftType
+from jax._src.lax.resharding import place
 from jax._src.library_jit import nested_jit
 from jax._src.numpy import util
 from jax._src.numpy.array_creation import arange
@@ -443,7 +443,7 @@ def _frequencies(name, n, d, dtype):
 
 
 def _placed(x, device):
-    return x if device is None else device_put(x, device)
+    return x if device is None else place(x, device)
 
 
 @export

@@ -101,7 +101,7 @@ def _triangle(name, m, k):
     if m.ndim < 2:
         raise ValueError(f"Argument to jax.numpy.{name} must be at least 2D, got shape {m.shape}")
     mask = lax._tri(np.bool_, m.shape[-2:], k)
-    return m, lax.broadcast(mask, m.shape[:-2])
+    return m, lax.broadcast(mask, m.shape[:-2], out_sharding=core.typeof(m)._sharding)
 
 
 _tril_impl.__name__, _triu_impl.__name__ = "tril", "triu"

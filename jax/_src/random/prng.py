@@ -338,6 +338,14 @@ class PRNGKeyArray(Array):
     def __bool__(self):
         raise TypeError("key array cannot be converted to boolean.")
 
+    def _no_number(self, *args):
+        raise NotImplementedError(
+            "keys are no numbers: jax.random.key_data gives the integers that they consist of."
+        )
+
+    real = imag = property(_no_number)
+    conj = conjugate = _no_number
+
     def item(self, *args):
         raise TypeError("keys have no Python value: jax.random.key_data gives their integers")
 

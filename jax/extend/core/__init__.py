@@ -1,5 +1,6 @@
 """Primitives, jaxprs and traces, for libraries that add primitives or transformations."""
 
+from jax._src.call_primitives import CallPrimitive as CallPrimitive
 from jax._src.core import (
     AbstractToken as AbstractToken,
     ClosedJaxpr as ClosedJaxpr,

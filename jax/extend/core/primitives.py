@@ -4,6 +4,10 @@ from jax._src.ad_checkpoint import (
     name_p as name_p,
     remat_p as remat_p,
 )
+from jax._src.call_primitives import (
+    call_p as call_p,
+    closed_call_p as closed_call_p,
+)
 from jax._src.custom_derivatives import (
     custom_jvp_call_p as custom_jvp_call_p,
     custom_vjp_call_p as custom_vjp_call_p,
@@ -67,6 +71,7 @@ from jax._src.lax.lax import (
     cumsum_p as cumsum_p,
     div_p as div_p,
     dot_general_p as dot_general_p,
+    empty2_p as empty2_p,
     eq_p as eq_p,
     eq_to_p as eq_to_p,
     exp2_p as exp2_p,

@@ -34,6 +34,7 @@ from jax._src.interpreters.mlir.context import (
     ModuleContext as ModuleContext,
     ShapePolyLoweringState as ShapePolyLoweringState,
     TokenSet as TokenSet,
+    ir_context_class as ir_context_class,
     make_ir_context as make_ir_context,
     upstream_dialects as upstream_dialects,
 )

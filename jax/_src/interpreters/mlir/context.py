@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import sys
 import threading
@@ -39,10 +40,23 @@ def upstream_dialects() -> Any:
     return _registry
 
 
+@functools.cache
+def ir_context_class() -> Any:
+    """The class of the contexts of modules that programs are lowered to."""
+
+    class JaxIrContext(ir.Context):
+        """An MLIR context without threads of its own."""
+
+        def __init__(self, *args: Any, **kwargs: Any) -> None:
+            super().__init__(*args, **kwargs)
+            self.enable_multithreading(False)
+
+    return JaxIrContext
+
+
 def make_ir_context() -> Any:
     """A new MLIR context for lowering: dialects registered, no threads of its own."""
-    context = ir.Context()
-    context.enable_multithreading(False)
+    context = ir_context_class()()
     # Registered dialects are found when a module that uses them is parsed; operations are only made
     # of loaded ones. Loading takes time: those that no imported code can make stay unloaded.
     context.append_dialect_registry(upstream_dialects())

@@ -26,7 +26,7 @@ from jax._src.interpreters.mlir.shardings import (
     contains_unconstrained,
     get_mem_kind,
     get_sharding_attr,
-    is_single_device,
+    needs_no_shardings,
     replicate_trailing_dims,
     to_ir_sharding,
     to_xla_layout,
@@ -127,12 +127,12 @@ def lower_jaxpr_to_fun(
     flat_in_avals = all_in if plain_in else for_args(in_avals)
     flat_out_avals = all_out if plain_out else for_results(out_avals)
     ir_arg_shardings = ir_result_shardings = None
-    single_device = getattr(ctx.axis_context, "num_devices", None) == 1
-    if arg_shardings is not None and not single_device:
+    unsharded = needs_no_shardings(ctx)
+    if arg_shardings is not None and not unsharded:
         ir_arg_shardings = for_args(
             [to_ir_sharding(a, s) for a, s in zip(in_avals, arg_shardings, strict=True)]
         )
-    if result_shardings is not None and not single_device:
+    if result_shardings is not None and not unsharded:
         ir_result_shardings = for_results(
             [to_ir_sharding(a, s) for a, s in zip(out_avals, result_shardings, strict=True)]
         )
@@ -222,7 +222,7 @@ def lower_jaxpr_to_fun(
         if not plain_in:
             args = unflatten_ir_values_like_types(args, in_types[pad_in:])
         stack = source_info_util.new_name_stack()
-        if not single_device:
+        if not unsharded:
             rule_ctx = LoweringRuleContext(ctx, stack, None, None, (), None)
             args = [
                 _constrain_argument(rule_ctx, o, a, use_sharding_annotations, s)
@@ -247,7 +247,7 @@ def lower_jaxpr_to_fun(
             dim_var_values=dim_var_values,
         )
         outs = flatten_ir_values([*(tokens_out.get(eff) for eff in effects), *results])
-        if not single_device:
+        if not unsharded:
             outs = _constrain_results(
                 ctx, outs, flat_out_avals, ir_result_shardings,
                 for_results(list(result_shardings)) if result_shardings is not None else None,
@@ -316,7 +316,9 @@ def _constrain_results(
             if isinstance(aval.dtype, dtypes.ExtendedDType):
                 value = replicate_trailing_dims(rule_ctx, value, aval)
             if memory_kinds is not None and memory_kinds[i] is not None:
+                # Elsewhere the operations that move it have said so.
                 known = propagated_kinds is not None and propagated_kinds[i] is not None
+                known = known and "cpu" not in ctx.platforms
                 # For modules of several devices XLA does not move results by their attribute alone.
                 if not known and memory_kinds[i] != "device":
                     value = wrap_with_memory_kind(ctx, value, memory_kinds[i], aval)
@@ -526,7 +528,7 @@ def _constrained(
     layouts: Any,
 ) -> Sequence[Any]:
     module_ctx = ctx.module_context
-    if shardings and not is_single_device(module_ctx):
+    if shardings and not needs_no_shardings(module_ctx):
         values = [
             v
             if isinstance(s, UnspecifiedValue) or s is None

@@ -110,6 +110,11 @@ def lower_jaxpr_to_module(
             arg_memory_kinds = [get_mem_kind(s) for s in arg_shardings]
         if result_shardings is not None:
             result_memory_kinds = [get_mem_kind(s) for s in result_shardings]
+            if propagated_out_mem_kinds is not None:
+                result_memory_kinds = [
+                    kind or known
+                    for kind, known in zip(result_memory_kinds, propagated_out_mem_kinds)
+                ]
 
     xla_donated_args = None
     if donated_args is not None and any(donated_args):

@@ -55,7 +55,7 @@ def _create(*args: Any) -> Any:
 # Shapes
 
 
-def shape_tensor(sizes: Sequence[Any]) -> Any:
+def shape_tensor(ctx: LoweringRuleContext, sizes: Sequence[Any]) -> Any:
     """A 1-d int32 tensor of `sizes`, which are ints or 0-d integer IR values."""
     int1d = aval_to_ir_type(core.ShapedArray((1,), np.dtype(np.int32)))
     i32 = aval_to_ir_type(core.ShapedArray((), np.dtype(np.int32)))
@@ -102,7 +102,7 @@ eval_dynamic_shape_as_ivals = eval_dynamic_shape
 
 def eval_dynamic_shape_as_tensor(ctx: LoweringRuleContext, shape: Sequence[Any]) -> Any:
     """`shape` as a 1-d int32 tensor."""
-    return shape_tensor(eval_dynamic_shape(ctx, shape))
+    return shape_tensor(ctx, eval_dynamic_shape(ctx, shape))
 
 
 # Operations of known result type
@@ -228,9 +228,9 @@ def dynamic_slice(
         out = hlo.dynamic_slice(x, start_indices, dense_int_array(slice_sizes))
     else:
         # A slice of symbolic size: clamp the start as dynamic_slice does, then slice.
-        starts = shape_tensor(start_indices)
+        starts = shape_tensor(ctx, start_indices)
         sizes = eval_dynamic_shape_as_tensor(ctx, slice_sizes)
-        x_shape = shape_tensor([hlo.get_dimension_size(x, i) for i in range(len(slice_sizes))])
+        x_shape = shape_tensor(ctx, [hlo.get_dimension_size(x, i) for i in range(len(slice_sizes))])
         limit = hlo.subtract(x_shape, sizes)
         zeros = ir_constant(np.zeros((len(slice_sizes),), np.int32))
         starts = hlo.clamp(zeros, starts, limit)
@@ -447,7 +447,7 @@ def reduce_window(
     block = reducer.add_entry_block()
     with ir.InsertionPoint(block):
         func_dialect.ReturnOp(reducer_body(block))
-    pads = shape_tensor([d for pair in padding for d in eval_dynamic_shape(ctx, pair)])
+    pads = shape_tensor(ctx, [d for pair in padding for d in eval_dynamic_shape(ctx, pair)])
     pads = hlo.reshape(
         ir.RankedTensorType.get((len(padding), 2), ir.IntegerType.get_signless(32)), pads
     )

@@ -66,8 +66,14 @@ _to_physical_op_sharding = lambda ctx, aval, sharding: to_ir_sharding(aval, shar
 
 
 def is_single_device(ctx: ModuleContext) -> bool:
-    """Whether the module runs on one device, where shardings say nothing."""
+    """Whether the module runs on one device."""
     return getattr(ctx.axis_context, "num_devices", None) == 1
+
+
+def needs_no_shardings(ctx: ModuleContext) -> bool:
+    """Whether shardings say nothing: of one device, which is in no mesh."""
+    mesh = getattr(ctx.axis_context, "abstract_mesh", None)
+    return is_single_device(ctx) and (mesh is None or mesh.empty)
 
 
 # Operations that fix a sharding
@@ -180,7 +186,7 @@ def all_unconstrained(s: Any, aval: Any) -> bool:
 
 def replicate_trailing_dims(ctx: LoweringRuleContext, val: Any, aval: Any) -> Any:
     """Array of an extended dtype: its physical trailing dimensions are not split over devices."""
-    if is_single_device(ctx.module_context):
+    if needs_no_shardings(ctx.module_context):
         return val
     physical = core.physical_aval(aval)
     if physical is aval:

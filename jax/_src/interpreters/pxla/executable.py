@@ -161,7 +161,7 @@ def create_compile_options(
 
 def _final_shardings(xla_executable: Any, info: Any, placement: Any, device_list: Any) -> Any:
     """Shardings of arguments and results, with those that the compiler has chosen."""
-    if placement.num_devices == 1:
+    if placement.num_devices == 1 and not isinstance(placement.mesh, Mesh):
         default = device_sharding(placement.devices[0])
         ins = tuple([_or_default(s, default) for s in info.in_shardings])
         outs = tuple([_or_default(s, default) for s in info.out_shardings])
@@ -187,8 +187,34 @@ def _final_shardings(xla_executable: Any, info: Any, placement: Any, device_list
     if any(isinstance(s, UnspecifiedValue) for s in outs):
         chosen = xla_executable.get_output_shardings()
         kinds = xla_executable.get_output_memory_kinds()[0][skip:]
-        outs = _fill_in(outs, chosen, skip, info.out_avals, device_list, mesh, kinds)
+        filled = _fill_in(outs, chosen, skip, info.out_avals, device_list, mesh, kinds)
+        outs = [
+            _as_argument(s, a, info) if isinstance(o, UnspecifiedValue) else s
+            for s, o, a in zip(filled, outs, info.out_avals)
+        ]
     return tuple(ins), tuple(outs)
+
+
+def _as_argument(chosen: Any, aval: Any, info: ProgramInfo) -> Any:
+    """What the compiler has chosen for a result, in the words of an argument that is sharded alike.
+
+    On a mesh of one device that is every one of as many dimensions; the compiler tells nothing then.
+    """
+    if not isinstance(chosen, NamedSharding) or not isinstance(aval, core.ShapedArray):
+        return chosen
+    if chosen.mesh.abstract_mesh._any_axis_explicit:  # the type tells
+        return chosen
+    for s, a in zip(info.in_shardings, info.in_avals):
+        if (
+            isinstance(s, NamedSharding)
+            and getattr(a, "ndim", None) == aval.ndim
+            and s.mesh == chosen.mesh
+            and s.memory_kind == chosen.memory_kind
+            and len(s.spec) <= aval.ndim
+            and (s.spec == chosen.spec or s.is_equivalent_to(chosen, aval.ndim))
+        ):
+            return s
+    return chosen
 
 
 def _or_default(sharding: Any, default: Any) -> Any:
@@ -234,6 +260,8 @@ def _named(s: Any, mesh: Any, aval: Any) -> Any:
         (spec,) = parse_flatten_op_sharding(s._hlo_sharding, mesh)
     except (ValueError, NotImplementedError):
         return s
+    if mesh.abstract_mesh._any_axis_explicit:  # as in types, with an entry for each dimension
+        spec = spec._normalized_spec_for_aval(aval.ndim)
     return NamedSharding(mesh, spec, memory_kind=s.memory_kind)
 
 
@@ -543,10 +571,20 @@ def _assemble_token(bufs: Sequence[Any], devices: Sequence[Any]) -> Any:
 
 def _result_types(executable: MeshExecutable) -> list[Any]:
     """The types of the results, with the sharding that they have where a mesh has Explicit axes."""
+    info = executable._info
     return [
-        aval_with_sharding(a, s) if getattr(a, "_sharding", s) is None else a
-        for a, s in zip(executable._info.out_avals, executable._out_shardings)
+        _result_type(a, asked, s)
+        for a, asked, s in zip(info.out_avals, info.out_shardings, executable._out_shardings)
     ]
+
+
+def _result_type(aval: Any, asked: Any, sharding: Any) -> Any:
+    typed = getattr(aval, "_sharding", None)
+    if typed is None:
+        return aval_with_sharding(aval, sharding)
+    if isinstance(asked, UnspecifiedValue):  # the compiler does not tell all that the type does
+        return aval_with_sharding(aval.update(sharding=None), sharding).update(sharding=typed)
+    return aval_with_sharding(aval.update(sharding=None), sharding)
 
 
 # The native call path
@@ -625,7 +663,7 @@ def check_arg_avals_for_call(
     mismatches = []
     for i, (ref, arg) in enumerate(zip(ref_avals, args)):
         aval = arg.aval if type(arg) is ArrayImpl else core.typeof(arg)
-        if aval is ref or core.typematch(ref, aval):
+        if aval is ref or core.typematch(ref, aval) or _differ_in_memory_only(ref, aval):
             continue
         name = debug_info.safe_arg_names(len(ref_avals) + offset)[i + offset]
         label = f"Argument '{name}'" if name else f"Argument at flat index {i}"
@@ -641,6 +679,13 @@ def check_arg_avals_for_call(
             "are calling the compiled executable with a different enable_x64 mode than when it was AOT "
             f"compiled? The mismatches are:\n{shown}"
         )
+
+
+def _differ_in_memory_only(ref: Any, aval: Any) -> bool:
+    """Whether types are the same but for the memory space: the shardings of arguments tell it."""
+    if type(ref) is not core.ShapedArray or type(aval) is not core.ShapedArray:
+        return False
+    return core.typematch(ref, aval.update(memory_space=ref.memory_space))
 
 
 _MAX_SHOWN = 5

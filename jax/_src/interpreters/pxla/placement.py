@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from jax._src import core, source_info_util, xla_bridge as xb
 from jax._src.array_impl import ArrayImpl, default_device
 from jax._src.layout import AutoLayout
+from jax._src.memory import MemorySpace
 from jax._src.mesh import AbstractMesh, Mesh, get_abstract_mesh, get_concrete_mesh
 from jax._src.named_sharding import NamedSharding
 from jax._src.op_shardings import get_num_ways_dim_sharded
@@ -316,7 +319,15 @@ def find_placement(
         if abstract is not None and abstract.size > 1:
             return Placement(None, abstract.size, None, True, abstract)
         device = default_device()
-        return Placement((device,), 1, device.client, False, None)
+        if abstract is not None:  # of one device, any one will do
+            mesh = Mesh(
+                np.array([device]).reshape(abstract.axis_sizes),
+                abstract.axis_names,
+                abstract.axis_types,
+            )
+            return Placement((device,), 1, device.client, True, mesh)
+        committed = any(_is_in_host_memory(v.aval) for v in jaxpr.outvars)
+        return Placement((device,), 1, device.client, committed, None)
 
     devices = tuple(_devices(first.sharding))
     if concrete_mesh is not None and _mesh_is_set(ctx_mesh):
@@ -338,6 +349,10 @@ def find_placement(
     if mesh is None:
         mesh = concrete_mesh
     return Placement(devices, len(devices), devices[0].client, True, mesh)
+
+
+def _is_in_host_memory(aval: Any) -> bool:
+    return getattr(aval, "memory_space", None) is MemorySpace.Host
 
 
 def _mesh_is_set(ctx_mesh: Any) -> bool:

@@ -94,6 +94,7 @@ from jax._src.lax.lax.create import (
     create_token as create_token,
     create_token_p as create_token_p,
     empty as empty,
+    empty2_p as empty2_p,
     empty_p as empty_p,
     full as full,
     full_like as full_like,

@@ -75,29 +75,51 @@ def axes_size(sharding: NamedSharding, entry: Any) -> int:
 def reshaped(aval: ShapedArray, new_sizes: Sequence[Any], api_name: str) -> NamedSharding:
     """The sharding of a reshape: groups of dimensions with equal products are seen one by one.
 
-    A group keeps its sharding if it is one dimension before and after. A dimension that is split hands it
-    to the first of its parts, dimensions that merge take that of the first, or of all together.
+    A group keeps its sharding if it is one dimension before and after. A dimension that is split hands
+    its mesh axes to its parts in order, dimensions that merge take those of the first ones together.
     """
     spec, out = entries(aval), [None] * len(new_sizes)
     for old_dims, new_dims in _groups(aval.shape, new_sizes):
         used = [spec[d] for d in old_dims]
         if all(e is None for e in used):
             continue
-        entry = None
+        parts = None
         if len(old_dims) == 1 and new_dims:
-            entry = used[0]
-        elif len(new_dims) == 1 and all(e is None for e in used[1:]):
-            entry = used[0]
-        elif len(new_dims) == 1 and all(e is not None for e in used):
-            entry = sum((e if isinstance(e, tuple) else (e,) for e in used), ())
-        if entry is None or new_sizes[new_dims[0]] % axes_size(aval.sharding, entry):
-            raise core.ShardingTypeError(
-                "This reshape is not supported. Please specify the sharding of the output via the "
-                f"`out_sharding` argument of {api_name}. Got operand type: {aval.str_short()}, new "
-                f"sizes: {tuple(new_sizes)}"
-            )
-        out[new_dims[0]] = entry
+            parts = _split_entry(aval.sharding, used[0], [new_sizes[d] for d in new_dims])
+        elif len(new_dims) == 1 and used[0] is not None:
+            merged = [e for e in used if e is not None]
+            if any(used[len(merged) :]):  # one between them is whole
+                raise _unsupported_reshape(aval, new_sizes, api_name)
+            entry = sum((e if isinstance(e, tuple) else (e,) for e in merged), ())
+            if new_sizes[new_dims[0]] % axes_size(aval.sharding, entry) == 0:
+                parts = [merged[0] if len(merged) == 1 else entry]
+        if parts is None:
+            raise _unsupported_reshape(aval, new_sizes, api_name)
+        for d, entry in zip(new_dims, parts):
+            out[d] = entry
     return with_entries(aval, out)
+
+
+def _unsupported_reshape(aval: ShapedArray, new_sizes: Sequence[Any], api_name: str) -> Exception:
+    return core.ShardingTypeError(
+        "This reshape is not supported. Please specify the sharding of the output via the `out_sharding` "
+        f"argument of {api_name}. Got operand type: {aval.str_short()}, new sizes: {tuple(new_sizes)}"
+    )
+
+
+def _split_entry(sharding: NamedSharding, entry: Any, sizes: Sequence[Any]) -> list[Any] | None:
+    """For the parts of a dimension the mesh axes of its `entry`; None if shards would be torn apart."""
+    axes = list(entry) if isinstance(entry, tuple) else [entry]
+    parts: list[Any] = []
+    for size in sizes:
+        taken = []
+        while axes and size % sharding.mesh.shape[axes[0]] == 0:
+            size //= sharding.mesh.shape[axes[0]]
+            taken.append(axes.pop(0))
+        if axes and size != 1:
+            return None
+        parts.append((taken[0] if len(taken) == 1 else tuple(taken)) if taken else None)
+    return None if axes else parts
 
 
 def _groups(old: Sequence[Any], new: Sequence[Any]):

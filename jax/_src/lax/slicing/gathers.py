@@ -300,7 +300,7 @@ def _gather_lower(
         out = hlo.dynamic_gather(
             operand,
             indices,
-            mlir.shape_tensor(mlir.eval_dynamic_shape(ctx, sizes)),
+            mlir.shape_tensor(ctx, mlir.eval_dynamic_shape(ctx, sizes)),
             attr,
             indices_are_sorted=is_sorted,
         )
@@ -329,8 +329,9 @@ def _fill(operand, indices, *, dimension_numbers, slice_sizes, fill_value, **par
         **params,
     )
     dims = [d for d in range(len(out.shape)) if d not in dnums.offset_dims]
-    ok = lax.broadcast_in_dim(ok, out.shape, dims)
-    return lax.select(ok, out, lax.full(out.shape, fill_value, out.dtype))
+    sharding = core.typeof(out)._sharding
+    ok = lax.broadcast_in_dim(ok, out.shape, dims, out_sharding=sharding)
+    return lax.select(ok, out, lax.full(out.shape, fill_value, out.dtype, sharding=sharding))
 
 
 def _in_bounds(shape, indices, index_map, window):

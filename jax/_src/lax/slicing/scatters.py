@@ -13,7 +13,7 @@ from jax._src.basearray import Array
 from jax._src.interpreters import batching, mlir, partial_eval as pe
 from jax._src.lax import lax, rules
 from jax._src.lax.lax import sharding as shardings
-from jax._src.lax.rules import standard_primitive
+from jax._src.lax.rules import common_memory_space, standard_primitive
 from jax._src.lax.slicing import checks, gathers, scatter_ad
 from jax._src.lax.slicing.types import GatherScatterMode, ScatterDimensionNumbers
 from jax._src.lax.utils import check_vma, insert_pvary
@@ -323,7 +323,7 @@ def _scatter_shape(operand, indices, updates, *, dimension_numbers, **kwargs):
 
 
 def _scatter_sharding(operand, indices, updates, *, dimension_numbers, **kwargs):
-    """The operand's sharding, if no indexed dimension is sharded and windows are sharded as it is."""
+    """The operand's sharding, if no indexed dimension is sharded, and windows as it is or not at all."""
     window_dims, inserted, index_map, batching_dims, index_batching_dims = dimension_numbers
     dropped = {*inserted, *batching_dims}
     spec = shardings.entries(operand)
@@ -335,7 +335,7 @@ def _scatter_sharding(operand, indices, updates, *, dimension_numbers, **kwargs)
     kept = [e for d, e in enumerate(spec) if d not in dropped]
     if (
         any(spec[d] is not None for d in index_map)
-        or kept != [update_spec[d] for d in window_dims]
+        or any(update_spec[d] not in (e, None) for d, e in zip(window_dims, kept))
         or any(e is not None for e in index_spec)
     ):
         raise core.ShardingTypeError(
@@ -481,6 +481,7 @@ def _scatter_primitive(name, *, lower=_scatter_lower, jvp, transpose=None):
         dtype=_scatter_dtype(name.replace("-", "_")),
         weak_type=lambda operand, *_, **__: operand.weak_type,
         sharding=_scatter_sharding,
+        memory_space=lambda x, _, updates, **__: common_memory_space(name, x, updates),
         lower=lower,
         transpose=transpose,
     )

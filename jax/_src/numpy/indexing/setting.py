@@ -13,6 +13,7 @@ from jax._src.array import ArrayImpl
 from jax._src.basearray import Array
 from jax._src.explicit_sharding import auto_axes
 from jax._src.lax import lax, slicing
+from jax._src.lax.resharding import reshard
 from jax._src.lax.slicing import GatherScatterMode, ScatterDimensionNumbers
 from jax._src.library_jit import inline_jit
 from jax._src.numpy.array_constructors import asarray
@@ -149,6 +150,10 @@ def checked_values(x, y):
         key = (x.dtype, y.dtype, core.typeof(y).weak_type, config.numpy_dtype_promotion.value)
     safe = _safe.get(key)
     if safe is None:
+        if isinstance(x.dtype, dtypes.ExtendedDType) and dtypes.dtype(y) != x.dtype:
+            raise TypeError(
+                f"An array of dtype {x.dtype} takes elements of that dtype only, got {dtypes.dtype(y)}."
+            )
         safe = _safe[key] = dtypes.safe_to_cast(y, x)
     if not safe:
         warnings.warn(
@@ -242,9 +247,28 @@ def _update_slice(x, entries, y, combine):
     static = all(type(s) is int for s in starts)
     if combine is not _COMBINERS[slicing.scatter]:
         y = combine(slicing.dynamic_slice(x, starts, window, allow_negative_indices=False), y)
+    aval = core.typeof(x)
+    if core.typeof(y).memory_space is not aval.memory_space:
+        y = core.hooks.device_put(y, aval.memory_space)
+    sharding = aval._sharding
+    if sharding is not None:
+        y = _sharded_window(x, y, sharding)
     if static and window == shape:
         return y
     return slicing.dynamic_update_slice(x, y, starts, allow_negative_indices=False)
+
+
+def _sharded_window(x, y, sharding):
+    """The values of a window of `x` in the sharding of `x`: no dimension that it cuts may have one."""
+    spec = sharding.spec.partitions
+    if any(e is not None and n != y.shape[d] for d, (e, n) in enumerate(zip(spec, x.shape))):
+        raise core.ShardingTypeError(
+            "The sharding of this update could not be resolved unambiguously: use "
+            "`.at[...].set(..., out_sharding=)` (or `.add`, ...), or `jax.sharding.reshard`. Got an array "
+            f"{core.typeof(x).str_short()} and values for a part of it of shape {y.shape}, which cuts "
+            "sharded dimensions."
+        )
+    return y if core.typeof(y)._sharding == sharding else reshard(y, sharding)
 
 
 class _Window:

@@ -12,8 +12,8 @@ import numpy as np
 from jax._src import core, dtypes
 from jax._src.array import ArrayImpl
 from jax._src.basearray import Array
-from jax._src.device_transfer import device_put
 from jax._src.lax import lax, slicing
+from jax._src.lax.resharding import place
 from jax._src.library_jit import nested_jit
 from jax._src.numpy import util
 from jax._src.numpy.util import export
@@ -688,7 +688,7 @@ def astype(
     else:
         out = lax.convert_element_type(x, dtype)
     if device is not None:
-        return device_put(out, device, may_alias=not copy)
+        return place(out, device, may_alias=not copy)
     if copy and out is x:
         return lax.copy_p.bind(out)
     return out

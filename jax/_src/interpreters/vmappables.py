@@ -1,0 +1,123 @@
+"""Containers that `vmap` takes apart by rules of their own, told how by axis specifications of their own."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from jax._src import core, dtypes
+from jax._src.core import trace_ctx
+from jax._src.interpreters import batching
+
+# Class of container to the classes of its axis specification and of its axis size, and to its rules.
+vmappables: dict[type, tuple[type, type]] = {}
+spec_types: set[type] = set()
+to_elt_handlers: dict[type, Callable[..., Any]] = {}
+from_elt_handlers: dict[type, Callable[..., Any]] = {}
+make_iota_handlers: dict[type, Callable[..., Any]] = {}
+
+
+def register_vmappable(
+    data_type: type,
+    spec_type: type,
+    axis_size_type: type,
+    to_elt: Callable,
+    from_elt: Callable,
+    make_iota: Callable | None,
+) -> None:
+    """Lets `jax.vmap` map over containers of a class.
+
+    Args:
+      data_type: the class of the containers, which are leaves for `vmap` from then on.
+      spec_type: the class of what stands for such a container in `in_axes` and `out_axes`.
+      axis_size_type: the class of sizes of the mapped axis; `int` if it is an ordinary one.
+      to_elt: `to_elt(cont, get_idx, container, spec)` gives one element: `cont(x, axis)` gives that of a
+        part of the container, and `get_idx()` its number.
+      from_elt: `from_elt(cont, axis_size, element, spec)` gives the container of all elements:
+        `cont(axis_size, x, axis)` gives that of a part of the element.
+      make_iota: `make_iota(axis_size)` gives the numbers of all elements; None for 0, 1, 2, ...
+    """
+    vmappables[data_type] = (spec_type, axis_size_type)
+    spec_types.add(spec_type)
+    to_elt_handlers[data_type] = to_elt
+    from_elt_handlers[data_type] = from_elt
+    if make_iota is not None:
+        make_iota_handlers[axis_size_type] = make_iota
+
+
+def unregister_vmappable(data_type: type) -> None:
+    """Undoes `register_vmappable`."""
+    spec_type, axis_size_type = vmappables.pop(data_type)
+    if all(spec is not spec_type for spec, _ in vmappables.values()):
+        spec_types.discard(spec_type)
+    del to_elt_handlers[data_type], from_elt_handlers[data_type]
+    if all(size is not axis_size_type for _, size in vmappables.values()):
+        make_iota_handlers.pop(axis_size_type, None)
+
+
+def is_vmappable(x: Any) -> bool:
+    """Whether `x` is a container of a registered class."""
+    return type(x) in vmappables
+
+
+def is_spec(x: Any) -> bool:
+    """Whether `x` is an axis specification of a registered class."""
+    return type(x) in spec_types
+
+
+def batch(
+    fun: Callable[..., Any], axis_data: batching.AxisData, in_axes: Sequence[Any], out_axes: Callable
+) -> Callable[..., Any]:  # fmt: skip
+    """`fun` (flat, of arrays and containers) mapped over `axis_data`; `out_axes()` once it has run."""
+
+    def run(*args: Any) -> Any:
+        trace = batching.BatchTrace(trace_ctx.trace, axis_data)
+        with core.set_current_trace(trace), batching._axis_in_scope(axis_data):
+            get_idx = functools.lru_cache(1)(lambda: _element_numbers(trace))
+            elements = [_to_elt(trace, get_idx, x, axis) for x, axis in zip(args, in_axes)]
+            outs = fun(*elements)
+        axes = out_axes()
+        results = [
+            _from_elt(trace, axis_data.size, i, x, axis)
+            for i, (x, axis) in enumerate(zip(outs, axes))
+        ]
+        trace.invalidate()
+        return results
+
+    return run
+
+
+def _element_numbers(trace: batching.BatchTrace) -> Any:
+    size = trace.axis_data.size
+    make = make_iota_handlers.get(type(size))
+    with core.set_current_trace(trace.parent):
+        numbers: Any = np.arange(size, dtype=dtypes.default_int_dtype())
+        numbers = core.hooks.to_array(numbers) if make is None else make(size)
+    return batching.BatchTracer(trace, numbers, 0)
+
+
+def _to_elt(trace: batching.BatchTrace, get_idx: Callable, x: Any, axis: Any) -> Any:
+    handler = to_elt_handlers.get(type(x))
+    if handler is not None:
+        return handler(functools.partial(_to_elt, trace, get_idx), get_idx, x, axis)
+    if axis is None:
+        return x
+    ndim = core.typeof(x).ndim
+    return batching.BatchTracer(trace, x, axis + ndim if axis < 0 else axis)
+
+
+def _from_elt(trace: batching.BatchTrace, axis_size: Any, index: int, x: Any, axis: Any) -> Any:
+    handler = from_elt_handlers.get(type(x))
+    if handler is not None:
+
+        def cont(axis_size: Any, element: Any, axis: Any) -> Any:
+            return _from_elt(trace, axis_size, index, element, axis)
+
+        return handler(cont, axis_size, x, axis)
+    val, dim = trace.to_batch_info(x)
+    if axis is None and dim is not None:
+        raise batching.SpecMatchError(dim, axis, index)
+    return batching.from_batch(trace.axis_data, val, dim, axis)
