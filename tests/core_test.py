@@ -358,8 +358,11 @@ class EffectsTest(jtu.JaxTestCase):
 
     def test_vmap_of_ordered_effects_in_branches(self):
         p = effectful_primitive("ordered_eff2", ordered)
-        with self.assertRaisesRegex(NotImplementedError, "vmap-of-cond"):
-            jax.vmap(lambda x: lax.cond(lax.lt(x, F(0)), p.bind, lambda x: x, x))(np.ones(2, F))
+        f = lambda x: lax.cond(lax.lt(x, F(0)), p.bind, lambda x: x, x)
+        jaxpr = jax.make_jaxpr(jax.vmap(f))(np.ones(2, F))
+        self.assertEqual(jaxpr.effects, {ordered})
+        self.assertEqual(str(jaxpr).count("ordered_eff2"), 1)
+        np.testing.assert_array_equal(jax.vmap(f)(np.array([-1, 1], F)), [-1, 1])
 
     def test_effects_not_allowed(self):
         class Forbidden(effects.Effect):

@@ -169,7 +169,7 @@ def test_protocol(x, devices):
         x.__dlpack__(dl_device=(7, 1))
     with pytest.raises(ValueError, match="requires a copy"):
         x.__dlpack__(dl_device=(1, 1), copy=False)
-    with pytest.raises(RuntimeError, match="Unknown backend"):
+    with pytest.raises(RuntimeError, match="Unknown backend|Backend 'cuda' failed to initialize"):
         x.__dlpack__(dl_device=(2, 0))
 
 

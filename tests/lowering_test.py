@@ -54,9 +54,8 @@ class MultiDeviceTest(parameterized.TestCase):
         outs = f(self.x)
         self.assertEqual(
             [o.sharding for o in outs],
-            [NamedSharding(self.mesh, P("x")), NamedSharding(self.mesh, P(None, "x")),
-             NamedSharding(self.mesh, P())],
-        )  # fmt: skip
+            [self.sharding, NamedSharding(self.mesh, P(None, "x")), NamedSharding(self.mesh, P())],
+        )
         np.testing.assert_array_equal(outs[2], np.full(8, 8))
         again = f(self.x)
         self.assertEqual([o.sharding for o in again], [o.sharding for o in outs])

@@ -741,3 +741,16 @@ value("seed_large", lambda _: random.key_data(random.key(2**40 + 3)))
 value("seed_huge", lambda _: random.key_data(random.key(2**64)))
 value("seed_array", lambda _: random.key(np.arange(2)))
 value("seed_key", lambda k: random.key(k[0, 0]))
+
+
+def _three():
+    return jax.random.split(jax.random.key(0), 3)
+
+
+SCENARIOS |= {
+    "set_to_number": lambda: _three().at[0].set(1),
+    "set_to_other_keys": lambda: _three().at[0].set(jax.random.key(0, impl="rbg")),
+    "imag": lambda: _three().imag,
+    "conj": lambda: _three().conj(),
+    "promotion_with_none": lambda: str((jnp.promote_types(None, "int32"), jnp.promote_types("float32", None))),
+}  # fmt: skip

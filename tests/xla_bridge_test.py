@@ -26,9 +26,10 @@ def run(program, *, path=(), **env):
     from jax._src import config, xla_bridge as xb
     def show(f):
         try:
-            print(f())
+            out = f"{f()}"
         except Exception as e:
-            print(type(e).__name__, e)
+            out = f"{type(e).__name__} {e}"
+        print(out + "\\n", end="")  # at once: threads show things too
     """
     names = ("JAX_PLATFORMS", "JAX_PLATFORM_NAME", "JAX_NUM_CPU_DEVICES", "XLA_FLAGS")
     environ = {k: v for k, v in os.environ.items() if k not in names} | env

@@ -26,7 +26,7 @@ from jax._src.interpreters.ad.tape import TapeTrace
 custom_partial_eval_rules: dict[Primitive, Callable[..., Any]] = {}
 
 
-class PartialVal(tuple):
+class PartialVal(tuple[Any, Any]):
     """A value that is known, `(None, value)`, or known by its type only, `(aval, None)`.
 
     Args:
@@ -187,7 +187,7 @@ class JaxprTrace(TapeTrace):
         return self._custom(primitive, (fun, fwd, bwd), args, params)
 
     def _custom(
-        self, primitive: Primitive, funs: Sequence[Any], args: Sequence[Any], params: dict
+        self, primitive: Primitive, funs: Sequence[Any], args: Sequence[Any], params: dict[str, Any]
     ) -> Any:
         """A function with derivatives of its own, which keeps them as an equation."""
         if not any(map(self.is_linear, args)):

@@ -24,9 +24,9 @@ def register_vmappable(
     data_type: type,
     spec_type: type,
     axis_size_type: type,
-    to_elt: Callable,
-    from_elt: Callable,
-    make_iota: Callable | None,
+    to_elt: Callable[..., Any],
+    from_elt: Callable[..., Any],
+    make_iota: Callable[..., Any] | None,
 ) -> None:
     """Lets `jax.vmap` map over containers of a class.
 
@@ -69,7 +69,7 @@ def is_spec(x: Any) -> bool:
 
 
 def batch(
-    fun: Callable[..., Any], axis_data: batching.AxisData, in_axes: Sequence[Any], out_axes: Callable
+    fun: Callable[..., Any], axis_data: batching.AxisData, in_axes: Sequence[Any], out_axes: Callable[..., Any]
 ) -> Callable[..., Any]:  # fmt: skip
     """`fun` (flat, of arrays and containers) mapped over `axis_data`; `out_axes()` once it has run."""
 
@@ -99,7 +99,7 @@ def _element_numbers(trace: batching.BatchTrace) -> Any:
     return batching.BatchTracer(trace, numbers, 0)
 
 
-def _to_elt(trace: batching.BatchTrace, get_idx: Callable, x: Any, axis: Any) -> Any:
+def _to_elt(trace: batching.BatchTrace, get_idx: Callable[..., Any], x: Any, axis: Any) -> Any:
     handler = to_elt_handlers.get(type(x))
     if handler is not None:
         return handler(functools.partial(_to_elt, trace, get_idx), get_idx, x, axis)

@@ -405,7 +405,7 @@ def get_backend(platform: None | str | Client = None) -> Client:
         return backend
     if platform in _backend_errors:
         raise RuntimeError(
-            f"Backend '{platform}' failed to initialize: {_backend_errors[platform]}."
+            f"Backend '{platform}' failed to initialize: {_backend_errors[platform].rstrip('.')}."
             f" Available backends are {list(running)}"
         )
     raise RuntimeError(f"Unknown backend {platform}. Available backends are {list(running)}")

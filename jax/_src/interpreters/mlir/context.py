@@ -44,7 +44,9 @@ def upstream_dialects() -> Any:
 def ir_context_class() -> Any:
     """The class of the contexts of modules that programs are lowered to."""
 
-    class JaxIrContext(ir.Context):
+    base: Any = ir.Context
+
+    class JaxIrContext(base):  # type: ignore[misc]
         """An MLIR context without threads of its own."""
 
         def __init__(self, *args: Any, **kwargs: Any) -> None:

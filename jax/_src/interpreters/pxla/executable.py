@@ -188,10 +188,10 @@ def _final_shardings(xla_executable: Any, info: Any, placement: Any, device_list
         chosen = xla_executable.get_output_shardings()
         kinds = xla_executable.get_output_memory_kinds()[0][skip:]
         filled = _fill_in(outs, chosen, skip, info.out_avals, device_list, mesh, kinds)
-        outs = [
+        outs = tuple([
             _as_argument(s, a, info) if isinstance(o, UnspecifiedValue) else s
             for s, o, a in zip(filled, outs, info.out_avals)
-        ]
+        ])  # fmt: skip
     return tuple(ins), tuple(outs)
 
 

@@ -320,12 +320,9 @@ def find_placement(
             return Placement(None, abstract.size, None, True, abstract)
         device = default_device()
         if abstract is not None:  # of one device, any one will do
-            mesh = Mesh(
-                np.array([device]).reshape(abstract.axis_sizes),
-                abstract.axis_names,
-                abstract.axis_types,
-            )
-            return Placement((device,), 1, device.client, True, mesh)
+            grid = np.array([device]).reshape(abstract.axis_sizes)
+            made = Mesh(grid, abstract.axis_names, abstract.axis_types)
+            return Placement((device,), 1, device.client, True, made)
         committed = any(_is_in_host_memory(v.aval) for v in jaxpr.outvars)
         return Placement((device,), 1, device.client, committed, None)
 
