@@ -22,7 +22,16 @@ from pathlib import Path
 ROOT = Path(__file__).absolute().parent.parent
 # Packages whose modules are targets of their own; any other folder is one target.
 FLAT = ("jax", "jax._src")
-HANDWRITTEN = ("tests", "jax_plugins/cuda", "jax_plugins/rocm", "jax_plugins/tpu")
+HANDWRITTEN = (
+    "tests",
+    "benchmarks",
+    "examples",
+    "jax_plugins/cuda",
+    "jax_plugins/rocm",
+    "jax_plugins/tpu",
+)
+# Tests that look at the checkout itself, which no target is.
+OF_THE_CHECKOUT = ("bazel", "layers")
 PROGRAMS = ("tests", "build", "build/bazel", "benchmarks", "examples")
 TEST_MACROS = ("jax_multiplatform_test", "jax_py_library", "jax_py_test")
 # Import names of packages on PyPI that are called differently there.
@@ -397,6 +406,8 @@ def _list(items: Iterable[str], kept: Iterable[str] = ()) -> str:
 def with_dependencies(root: Path, path: Path, owner: dict[str, Target]) -> str:
     """The content of a BUILD file that people write, with the `deps` that its sources want."""
     text = path.read_text()
+    if path.parent == root / "tests":
+        text += "".join(_new_test(file) for file in unlisted_tests(path.parent, text))
     lines = text.splitlines(keepends=True)
     calls = [n.value for n in ast.parse(text).body if isinstance(n, ast.Expr)]
     calls = [
@@ -428,6 +439,27 @@ def with_dependencies(root: Path, path: Path, owner: dict[str, Target]) -> str:
         else:
             lines.insert(call.end_lineno - 1, block)
     return "".join(lines)
+
+
+def unlisted_tests(folder: Path, text: str) -> list[Path]:
+    """The test files that no target of a BUILD file's `text` has."""
+    names = {file: file.name.removesuffix("_test.py") for file in sorted(folder.glob("*_test.py"))}
+    return [
+        file
+        for file, name in names.items()
+        if name not in OF_THE_CHECKOUT and f'    name = "{name}",' not in text
+    ]
+
+
+def _new_test(file: Path) -> str:
+    name = file.name.removesuffix("_test.py")
+    lines = ["", "jax_multiplatform_test(", f'    name = "{name}",']
+    for kind in ("cases", "scenarios"):
+        if (file.parent / f"{name}_{kind}.py").exists():
+            lines.append(f'    cases = "{name}_{kind}.py",')
+    if re.search(r"""["']jax_num_cpu_devices["'], 8""", file.read_text()):
+        lines.append("    cpu_devices = [8],")
+    return "\n".join([*lines, ")", ""])
 
 
 def _test_dependencies(path: Path, owner: dict[str, Target], own: dict[str, str]) -> Iterator[str]:
