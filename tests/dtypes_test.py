@@ -89,7 +89,7 @@ print(json.dumps(out))
 def tables(python, **env):
     keep = {k: v for k, v in os.environ.items() if not k.startswith(("JAX_", "PYTHONPATH"))}
     done = subprocess.run(
-        [python, "-c", TABLES],
+        [python, "-P", "-c", TABLES],
         capture_output=True,
         text=True,
         env={**keep, "JAX_PLATFORMS": "cpu", **env},
