@@ -78,6 +78,6 @@ def _kernels_library() -> pathlib.Path:
         library.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=library.parent) as temporary:
             made = pathlib.Path(temporary) / "library.so"
-            _compile(sources, made, "-std=c++20", "-O2")
+            _compile(sources, made, "-std=c++20", "-O3")
             made.replace(library)  # whole or not at all, also where several tests make it
     return library

@@ -11,7 +11,9 @@
 
 // A single array is sorted by its keys (element_type.h), which are then turned back into elements.
 //
-// Several arrays, and complex numbers, are sorted through positions: keys are packed into an integer, the
+// Two long arrays of small elements are sorted as pairs, by radix sort, which keeps the order of equal keys.
+//
+// Other arrays, and complex numbers, are sorted through positions: keys are packed into an integer, the
 // first uppermost, with the position lowest. Those integers are all different, so every way of sorting them is
 // stable. Keys that do not fit into 128 bits are sorted by in several steps, the last keys first.
 
@@ -36,6 +38,37 @@ using LanePointers = std::array<const T*, kMaxLanes>;
 
 // ---------------------------------------------------------------------------------------------------
 // One array
+
+// Where the first element of a sorted lane is whose key is not below `key`.
+template <typename Order, typename Word>
+size_t FirstNotBelow(const Word* lane, size_t stride, size_t size, Word key) {
+  size_t low = 0;
+  size_t high = size;
+  while (low < high) {
+    const size_t middle = low + (high - low) / 2;
+    if (Order::ToKey(lane[middle * stride]) < key) {
+      low = middle + 1;
+    } else {
+      high = middle;
+    }
+  }
+  return low;
+}
+
+// Zeros and NaNs of a sorted lane lost their bits with their keys: they come in the order of the operand.
+template <typename Order, typename Word>
+void RestoreTies(const Word* in, Word* out, size_t stride, size_t size) {
+  size_t zero = FirstNotBelow<Order, Word>(out, stride, size, Order::kZeroKey);
+  size_t nan = FirstNotBelow<Order, Word>(out, stride, size, Order::kNanKey);
+  const bool no_zeros = zero == size || Order::ToKey(out[zero * stride]) != Order::kZeroKey;
+  if (no_zeros && nan == size) return;
+  for (size_t i = 0; i < size; ++i) {
+    const Word bits = in[i * stride];
+    const Word key = Order::ToKey(bits);
+    if (key == Order::kZeroKey) out[zero++ * stride] = bits;
+    if (key == Order::kNanKey) out[nan++ * stride] = bits;
+  }
+}
 
 template <typename Order>
 class ValueSorter {
@@ -76,7 +109,9 @@ class ValueSorter {
       }
     }
     if constexpr (Order::kTies) {
-      for (size_t lane = 0; lane < lanes_.count; ++lane) RestoreTies(lane);
+      for (size_t lane = 0; lane < lanes_.count; ++lane) {
+        RestoreTies<Order>(in_ + lane, out_ + lane, lanes_.stride, lanes_.size);
+      }
     }
   }
 
@@ -111,38 +146,6 @@ class ValueSorter {
     }
   }
 
-  // Zeros and NaNs lost their bits with their keys: they come in the order of the operand.
-  void RestoreTies(size_t lane) const {
-    const Word* in = in_ + lane;
-    Word* out = out_ + lane;
-    size_t zero = FirstNotBelow(out, Order::kZeroKey);
-    size_t nan = FirstNotBelow(out, Order::kNanKey);
-    const bool no_zeros =
-        zero == lanes_.size || Order::ToKey(out[zero * lanes_.stride]) != Order::kZeroKey;
-    if (no_zeros && nan == lanes_.size) return;
-    for (size_t i = 0; i < lanes_.size; ++i) {
-      const Word bits = in[i * lanes_.stride];
-      const Word key = Order::ToKey(bits);
-      if (key == Order::kZeroKey) out[zero++ * lanes_.stride] = bits;
-      if (key == Order::kNanKey) out[nan++ * lanes_.stride] = bits;
-    }
-  }
-
-  // Where the first element of a sorted lane is whose key is not below `key`.
-  size_t FirstNotBelow(const Word* out, Word key) const {
-    size_t low = 0;
-    size_t high = lanes_.size;
-    while (low < high) {
-      const size_t middle = low + (high - low) / 2;
-      if (Order::ToKey(out[middle * lanes_.stride]) < key) {
-        low = middle + 1;
-      } else {
-        high = middle;
-      }
-    }
-    return low;
-  }
-
   const Word* const in_;
   Word* const out_;
   const Lanes lanes_;
@@ -165,6 +168,73 @@ void SortValues(TaskRunner& runner, const LaneShape& shape, const SortOperand& o
     workspaces[worker].Reset();
     Sorter(operand, lanes).Run(lane_runner, workspaces[worker]);
   });
+}
+
+// ---------------------------------------------------------------------------------------------------
+// Two arrays
+
+// Fewer pairs are sorted faster through positions.
+constexpr size_t kManyPairs = 1 << 15;
+
+// Whether there is one key, and it and the other array fit into a pair.
+bool ArePairs(const LaneShape& shape, std::span<const SortOperand> operands, size_t num_keys) {
+  return operands.size() == 2 && num_keys == 1 && shape.inner == 1 && shape.size >= kManyPairs &&
+         !IsComplex(operands[0].type) && SizeOf(operands[0].type) <= sizeof(uint32_t) &&
+         SizeOf(operands[1].type) <= sizeof(uint32_t);
+}
+
+template <typename Order, typename Value>
+void SortPairs(TaskRunner& runner, const LaneShape& shape, const SortOperand& key_operand,
+               const SortOperand& value_operand) {
+  using Word = typename Order::Word;
+  const LanePlan plan(runner, shape, 2 * sizeof(uint64_t));
+  const size_t bytes = 2 * Workspace::RoundUp(shape.size * sizeof(uint64_t));
+  std::vector<Workspace> workspaces = MakeWorkspaces(plan, bytes);
+  plan.Run(runner, [&](TaskRunner& lane_runner, size_t worker, const Lanes& lane) {
+    workspaces[worker].Reset();
+    uint64_t* pairs = workspaces[worker].Take<uint64_t>(lane.size);
+    uint64_t* scratch = workspaces[worker].Take<uint64_t>(lane.size);
+    const Word* keys = static_cast<const Word*>(key_operand.in) + lane.offset;
+    const Value* values = static_cast<const Value*>(value_operand.in) + lane.offset;
+    Word* keys_out = static_cast<Word*>(key_operand.out) + lane.offset;
+    Value* values_out = static_cast<Value*>(value_operand.out) + lane.offset;
+    SortPairsInParallel(
+        lane_runner, pairs, scratch, lane.size, kBits<Word>,
+        [&](uint64_t* to, size_t begin, size_t end) {
+          for (size_t i = begin; i < end; ++i) {
+            to[i] = uint64_t{Order::ToKey(keys[i])} << 32 | values[i];
+          }
+        },
+        [&](size_t begin, size_t end) {
+          for (size_t i = begin; i < end; ++i) {
+            keys_out[i] = Order::FromKey(static_cast<Word>(pairs[i] >> 32));
+            values_out[i] = static_cast<Value>(pairs[i]);
+          }
+        });
+    if constexpr (Order::kTies) RestoreTies<Order>(keys, keys_out, 1, lane.size);
+  });
+}
+
+template <typename Value>
+void SortPairsOf(TaskRunner& runner, const LaneShape& shape,
+                 std::span<const SortOperand> operands) {
+  VisitOrder(operands[0].type, [&](auto order) {
+    using Order = decltype(order);
+    if constexpr (sizeof(typename Order::Word) <= sizeof(uint32_t)) {
+      SortPairs<Order, Value>(runner, shape, operands[0], operands[1]);
+    }
+  });
+}
+
+void SortPairs(TaskRunner& runner, const LaneShape& shape, std::span<const SortOperand> operands) {
+  switch (SizeOf(operands[1].type)) {
+    case 1:
+      return SortPairsOf<uint8_t>(runner, shape, operands);
+    case 2:
+      return SortPairsOf<uint16_t>(runner, shape, operands);
+    default:
+      return SortPairsOf<uint32_t>(runner, shape, operands);
+  }
 }
 
 // ---------------------------------------------------------------------------------------------------
@@ -395,6 +465,8 @@ void Sort(TaskRunner& runner, const LaneShape& shape, std::span<const SortOperan
     VisitOrder(operands[0].type, [&](auto order) {
       SortValues<decltype(order)>(runner, shape, operands[0]);
     });
+  } else if (ArePairs(shape, operands, num_keys)) {
+    SortPairs(runner, shape, operands);
   } else {
     SortByKeys(runner, shape, operands, num_keys);
   }

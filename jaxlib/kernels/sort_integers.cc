@@ -59,15 +59,26 @@ void RadixSort(Packed* data, Packed* scratch, size_t size, unsigned low_bit, uns
   if (from != data) std::memcpy(data, from, size * sizeof(Packed));
 }
 
+struct Less {
+  template <typename Packed>
+  bool operator()(Packed x, Packed y) const {
+    return x < y;
+  }
+};
+
+struct LessUpperHalf {
+  bool operator()(uint64_t x, uint64_t y) const { return x >> 32 < y >> 32; }
+};
+
 // How many of the first `count` elements of the merged array come from `a`.
-template <typename Packed>
+template <typename Before, typename Packed>
 size_t MergedFromFirst(const Packed* a, size_t a_size, const Packed* b, size_t b_size,
                        size_t count) {
   size_t low = count > b_size ? count - b_size : 0;
   size_t high = std::min(count, a_size);
   while (low < high) {
     const size_t mid = low + (high - low) / 2;
-    if (b[count - mid - 1] < a[mid]) {
+    if (Before()(b[count - mid - 1], a[mid])) {
       high = mid;
     } else {
       low = mid + 1;
@@ -77,7 +88,7 @@ size_t MergedFromFirst(const Packed* a, size_t a_size, const Packed* b, size_t b
 }
 
 // Two sorted runs that are being merged.
-template <typename Packed>
+template <typename Before, typename Packed>
 struct Merging {
   const Packed* a;
   const Packed* a_end;
@@ -92,7 +103,7 @@ struct Merging {
   void Step() {
     const Packed x = *a;
     const Packed y = *b;
-    const bool from_b = y < x;
+    const bool from_b = Before()(y, x);
     *out++ = from_b ? y : x;
     a += !from_b;
     b += from_b;
@@ -106,18 +117,18 @@ struct Merging {
 };
 
 // Every step waits for the one before: four merges at a time keep the processor busy.
-template <typename Packed>
+template <typename Before, typename Packed>
 void Merge(const Packed* a, const Packed* a_end, const Packed* b, const Packed* b_end,
            Packed* out) {
   constexpr size_t kAtOnce = 4;
   const auto a_size = static_cast<size_t>(a_end - a);
   const auto b_size = static_cast<size_t>(b_end - b);
-  std::array<Merging<Packed>, kAtOnce> all;
+  std::array<Merging<Before, Packed>, kAtOnce> all;
   const Packed* a_next = a;
   const Packed* b_next = b;
   for (size_t i = 0; i < kAtOnce; ++i) {
     const size_t count = (a_size + b_size) * (i + 1) / kAtOnce;
-    const Packed* a_stop = a + MergedFromFirst(a, a_size, b, b_size, count);
+    const Packed* a_stop = a + MergedFromFirst<Before>(a, a_size, b, b_size, count);
     const Packed* b_stop = b + (count - static_cast<size_t>(a_stop - a));
     all[i] = {a_next, a_stop, b_next, b_stop, out + (a_next - a) + (b_next - b)};
     a_next = a_stop;
@@ -125,21 +136,21 @@ void Merge(const Packed* a, const Packed* a_end, const Packed* b, const Packed* 
   }
   for (;;) {
     size_t steps = all[0].SafeSteps();
-    for (const Merging<Packed>& m : all) steps = std::min(steps, m.SafeSteps());
+    for (const Merging<Before, Packed>& m : all) steps = std::min(steps, m.SafeSteps());
     if (steps == 0) break;
     auto local = all;  // in registers
     for (; steps > 0; --steps) {
-      for (Merging<Packed>& m : local) m.Step();
+      for (Merging<Before, Packed>& m : local) m.Step();
     }
     all = local;
   }
-  for (Merging<Packed>& m : all) m.Finish();
+  for (Merging<Before, Packed>& m : all) m.Finish();
 }
 
 // Merges neighboring sorted runs of `from` into `to`; `ends` are where they end, and end up where the merged
 // ones do. Every thread makes an equal part of each merged run, and calls `made` for it.
-template <typename Packed>
-void MergePairs(TaskRunner& runner, const Packed* from, Packed* to, std::vector<size_t>& ends,
+template <typename Before, typename Packed>
+void MergeRuns(TaskRunner& runner, const Packed* from, Packed* to, std::vector<size_t>& ends,
                 const std::function<void(size_t begin, size_t end)>& made) {
   struct Part {
     size_t a, a_end, b, b_end, out;
@@ -156,8 +167,8 @@ void MergePairs(TaskRunner& runner, const Packed* from, Packed* to, std::vector<
     size_t b = middle;
     for (size_t cut = 1; cut <= cuts; ++cut) {
       const size_t upto = size * cut / cuts;
-      const size_t a_next = begin + MergedFromFirst(from + begin, middle - begin, from + middle,
-                                                    end - middle, upto);
+      const size_t a_next = begin + MergedFromFirst<Before>(from + begin, middle - begin,
+                                                            from + middle, end - middle, upto);
       const size_t b_next = middle + upto - (a_next - begin);
       parts.push_back({a, a_next, b, b_next, a + b - middle});
       a = a_next;
@@ -168,7 +179,7 @@ void MergePairs(TaskRunner& runner, const Packed* from, Packed* to, std::vector<
   }
   ParallelFor(runner, parts.size(), [&](size_t, size_t i) {
     const Part& p = parts[i];
-    Merge(from + p.a, from + p.a_end, from + p.b, from + p.b_end, to + p.out);
+    Merge<Before>(from + p.a, from + p.a_end, from + p.b, from + p.b_end, to + p.out);
     made(p.out, p.out + (p.a_end - p.a) + (p.b_end - p.b));
   });
   ends = std::move(merged);
@@ -196,15 +207,18 @@ void SortIntegers(Packed* data, Packed* scratch, size_t size, unsigned low_bit,
   }
 }
 
-template <typename Packed>
-void SortIntegersInParallel(TaskRunner& runner, Packed* data, Packed* scratch, size_t size,
-                            unsigned low_bit, unsigned high_bit,
-                            const std::function<void(Packed*, size_t, size_t)>& load,
-                            const std::function<void(size_t, size_t)>& store) {
+namespace {
+
+// Sorts parts by `sort(data, scratch, size)`, and merges them.
+template <typename Before, typename Packed, typename SortPart>
+void SortInParallel(TaskRunner& runner, Packed* data, Packed* scratch, size_t size,
+                    const SortPart& sort,
+                    const std::function<void(Packed*, size_t, size_t)>& load,
+                    const std::function<void(size_t, size_t)>& store) {
   const size_t chunks = std::clamp<size_t>(size / kParallelGrain, 1, runner.num_threads());
   if (chunks == 1) {
     load(data, 0, size);
-    SortIntegers(data, scratch, size, low_bit, high_bit);
+    sort(data, scratch, size);
     store(0, size);
     return;
   }
@@ -217,15 +231,38 @@ void SortIntegersInParallel(TaskRunner& runner, Packed* data, Packed* scratch, s
   ParallelFor(runner, chunks, [&](size_t, size_t chunk) {
     const size_t begin = chunk == 0 ? 0 : ends[chunk - 1];
     load(from, begin, ends[chunk]);
-    SortIntegers(from + begin, to + begin, ends[chunk] - begin, low_bit, high_bit);
+    sort(from + begin, to + begin, ends[chunk] - begin);
   });
   while (ends.size() > 1) {
     const bool last = ends.size() == 2;
-    MergePairs(runner, from, to, ends, [&](size_t begin, size_t end) {
+    MergeRuns<Before>(runner, from, to, ends, [&](size_t begin, size_t end) {
       if (last) store(begin, end);
     });
     std::swap(from, to);
   }
+}
+
+}  // namespace
+
+template <typename Packed>
+void SortIntegersInParallel(TaskRunner& runner, Packed* data, Packed* scratch, size_t size,
+                            unsigned low_bit, unsigned high_bit,
+                            const std::function<void(Packed*, size_t, size_t)>& load,
+                            const std::function<void(size_t, size_t)>& store) {
+  const auto sort = [&](Packed* part, Packed* part_scratch, size_t part_size) {
+    SortIntegers(part, part_scratch, part_size, low_bit, high_bit);
+  };
+  SortInParallel<Less>(runner, data, scratch, size, sort, load, store);
+}
+
+void SortPairsInParallel(TaskRunner& runner, uint64_t* data, uint64_t* scratch, size_t size,
+                         unsigned key_bits,
+                         const std::function<void(uint64_t*, size_t, size_t)>& load,
+                         const std::function<void(size_t, size_t)>& store) {
+  const auto sort = [&](uint64_t* part, uint64_t* part_scratch, size_t part_size) {
+    RadixSort(part, part_scratch, part_size, 32, 32 + key_bits);
+  };
+  SortInParallel<LessUpperHalf>(runner, data, scratch, size, sort, load, store);
 }
 
 #define JAXLIB_EXT_INSTANTIATE(Packed)                                                  \

@@ -30,6 +30,13 @@ void SortIntegersInParallel(
     unsigned high_bit, const std::function<void(Packed* to, size_t begin, size_t end)>& load,
     const std::function<void(size_t begin, size_t end)>& store);
 
+// Sorts pairs in the same way by their upper halves, of which only the `key_bits` lowest bits are not zero. Those
+// with equal upper halves keep their order.
+void SortPairsInParallel(
+    TaskRunner& runner, uint64_t* data, uint64_t* scratch, size_t size, unsigned key_bits,
+    const std::function<void(uint64_t* to, size_t begin, size_t end)>& load,
+    const std::function<void(size_t begin, size_t end)>& store);
+
 }  // namespace jaxlib_ext
 
 #endif  // JAXLIB_KERNELS_SORT_INTEGERS_H_

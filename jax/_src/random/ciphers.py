@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from jax._src import config
 from jax._src.lax import lax, slicing
 from jax._src.random.threefry import counters, join_words, rotate_left, seed_words
 
@@ -140,11 +139,8 @@ def _mix(word, key):
 
 def _multiply(x, factor: np.uint32):
     """The high and the low word of a product."""
-    with config.enable_x64(True):
-        wide = lax.convert_element_type(x, np.uint64)
-        wide = lax.mul(wide, lax.full_like(wide, int(factor)))
-        high = lax.shift_right_logical(wide, lax.full_like(wide, 32))
-        return lax.convert_element_type(high, np.uint32), lax.convert_element_type(wide, np.uint32)
+    factor = lax.full_like(x, factor)
+    return lax.mulhi(x, factor), lax.mul(x, factor)
 
 
 threefry4x32 = _generator(_threefry4x32, 4, 4, used=4, seed_is_key=True)
