@@ -25,7 +25,7 @@ WHEELS = {
 HOW_TO_GET_BAZEL = """\
   - With ordinary internet access: Bazelisk (https://github.com/bazelbuild/bazelisk; npm: @bazel/bazelisk) as
     `bazelisk` or `bazel` on PATH. It fetches the version in .bazelversion.
-  - On Linux with Debian's packages in reach: ci/offline_bazel.sh prepare, as root or with sudo.
+  - On Debian or Ubuntu with Debian's packages in reach: ci/offline_bazel.sh prepare.
   - A Bazel {version} elsewhere: --bazel_path=FILE, or JAX_BAZEL=FILE."""
 
 
@@ -136,7 +136,7 @@ def requirements_update(arguments: list[str]) -> int:
             _checked(command, folder)
         for version in options.python_version or ["3.11", "3.12", "3.13"]:
             # bazel.in's packages have to get along with those of lock.in
-            for name in ("lock", "oracle", "bazel"):
+            for name in ("lock", "oracle", "bazel", "plugins"):
                 output = f"{name}-{version}.txt"
                 command = [
                     f"{tools}/bin/uv",
@@ -248,10 +248,8 @@ def _no_offline_root() -> str | None:
     """Why ci/offline_bazel.sh cannot work here, or None."""
     if not sys.platform.startswith("linux"):
         return "Debian's Bazel runs on Linux only"
-    if os.getuid() != 0 and shutil.which("sudo") is None:
-        return "making or entering the root with Debian's Bazel takes root's rights, which this user has not"
-    if shutil.which("mmdebstrap") is None and shutil.which("apt-get") is None:
-        return "Debian's Bazel cannot be installed without mmdebstrap or apt-get"
+    if missing := [name for name in ("apt-get", "dpkg-deb") if shutil.which(name) is None]:
+        return f"Debian's Bazel cannot be fetched without {missing[0]}"
     return None
 
 

@@ -3,6 +3,7 @@
 set -euo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 need_bazel
+command -v g++ >/dev/null || install_packages g++ # its sanitizers: Zig has none
 [[ $# -gt 0 ]] || set -- asan ubsan tsan
 for sanitizer in "$@"; do
     say "$sanitizer"

@@ -3,6 +3,7 @@
 import io
 import os
 import select
+import shutil
 import subprocess
 import sys
 import tarfile
@@ -307,10 +308,9 @@ def test_wrong_settings_of_slots(variables, message):
 
 @pytest.fixture
 def machine(tmp_path, monkeypatch):
-    """A machine without Bazel and without root's rights; returns a function that puts programs on its PATH."""
+    """A machine without Bazel and Debian's packages; returns a function that puts programs on its PATH."""
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.delenv("JAX_BAZEL", raising=False)
-    monkeypatch.setattr(os, "getuid", lambda: 1000)
 
     def program(name, text):
         file = tmp_path / name
@@ -355,11 +355,27 @@ def test_a_bazel_that_will_not_do(machine, text, message):
 def test_no_bazel_at_all(machine):
     with pytest.raises(
         environment.SetupError,
-        match="takes root's rights(.|\n)*Bazelisk(.|\n)*ci/offline_bazel.sh prepare",
+        match="without apt-get(.|\n)*Bazelisk(.|\n)*ci/offline_bazel.sh prepare",
     ):
         bazel_commands.find_bazel()
     with pytest.raises(environment.SetupError, match="/no/bazel cannot be run"):
         bazel_commands.find_bazel("/no/bazel")
+
+
+def test_the_offline_root_cannot_be_made(tmp_path):
+    """Nothing is left that looks like a root, and a sentence says what is missing."""
+    programs = tmp_path / "bin"
+    programs.mkdir()
+    for name in ("cat", "dirname", "flock", "mkdir", "sha256sum"):
+        (programs / name).symlink_to(shutil.which(name))
+    variables = {"PATH": str(programs), "JAX_BAZEL_ROOT": str(tmp_path / "bazel-root")}
+    command = [shutil.which("bash"), str(bazel_commands.OFFLINE), "bazel", "version"]
+    result = subprocess.run(command, env=variables, capture_output=True, text=True, check=False)
+    assert result.returncode == 1
+    assert result.stderr == (
+        "offline_bazel: error: there is no apt-get, which fetches Debian's packages.\n"
+    )
+    assert not (tmp_path / "bazel-root").exists()
 
 
 @pytest.mark.parametrize(

@@ -593,5 +593,24 @@ def test_packages(plugin, name):
     assert {"jax", wheels[0].package} <= required
 
 
+def test_extras_of_jax():
+    """`pip install jax[cuda13]` brings the plugin of this release, and with it what the vendor publishes."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    extras = project["optional-dependencies"]
+    files = ["jaxlib", *(f"jax_plugins/{name}" for name in ("cuda", "rocm", "tpu"))]
+    packages = {
+        package["name"]: package.get("optional-dependencies", {})
+        for file in files
+        for package in [tomllib.loads((ROOT / file / "pyproject.toml").read_text())["project"]]
+    }
+    assert {"cpu", "cuda", "cuda13", "cuda13-local", "rocm", "rocm7-local", "tpu"} <= set(extras)
+    for extra, (requirement,) in ((e, r) for e, r in extras.items() if r):
+        name, options, version = re.fullmatch(
+            r"([a-z-]+)(?:\[([a-z-]+)\])?==([0-9.]+)", requirement
+        ).groups()
+        assert version == jax.__version__, extra
+        assert options is None or options in packages[name], extra
+
+
 if __name__ == "__main__":
     raise SystemExit(pytest.main([__file__]))

@@ -226,7 +226,8 @@ def nanobind_extension(name, srcs, deps = None, copts = None, data = None, packa
     cc_binary(
         name = file,
         srcs = srcs,
-        copts = _CXX + (["-DPy_LIMITED_API=0x030c0000"] if stable else []) + (copts or []),
+        # nanobind's headers name `stderr`, which Python's bring along outside of the stable ABI only
+        copts = _CXX + ["-include", "stdio.h"] + (copts or []),
         linkopts = ["-Wl,-Bsymbolic"],
         linkshared = True,
         linkstatic = True,

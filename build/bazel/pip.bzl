@@ -7,7 +7,7 @@
 makes `@pypi//numpy` a `py_library` for every package of `build/requirements/lock-<version>.txt` and
 `bazel-<version>.txt`, with the packages it needs as `deps`. Each is fetched when something needs it,
 by `pip download --require-hashes` for the target (Linux, the Python version): pip's own settings say
-from which index. `@pypi//numpy:wheel` is the wheel's file, `@pypi//numpy:files` all its files.
+from which index. `@pypi//numpy:wheel` is the wheel's file.
 
 JAX_BAZEL_PYTHON (in the environment, or `--repo_env`) is the interpreter that runs pip, python3 by
 default; JAX_BAZEL_PYTHON_VERSION the version the packages are for, 3.11 by default.
@@ -20,17 +20,10 @@ load("@rules_python//python:defs.bzl", "py_library")
 
 package(default_visibility = ["//visibility:public"])
 
+# `site-packages` is a folder as one file: tests need not lay out its thousands of files one by one.
 py_library(
     name = "{name}",
-    srcs = glob(
-        ["site-packages/**/*.py"],
-        allow_empty = True,
-        exclude = {exclude},
-    ),
-    data = glob(
-        ["site-packages/**/*"],
-        exclude = ["site-packages/**/*.py"] + {exclude},
-    ),
+    data = ["site-packages"],
     imports = ["site-packages"],
     deps = {deps},
 )
@@ -39,15 +32,7 @@ filegroup(
     name = "wheel",
     srcs = ["wheel/{wheel}"],
 )
-
-filegroup(
-    name = "files",
-    srcs = glob(["site-packages/**/*"]),
-)
 """
-
-# names that are no labels, and what nobody imports
-_EXCLUDE = ["site-packages/**/tests/**", "site-packages/**/* *"]
 
 def interpreter(ctx):
     """The path of the interpreter that repository rules run.
@@ -109,7 +94,6 @@ def _pip_package_impl(ctx):
     content = _BUILD.format(
         name = ctx.attr.package,
         deps = ["@@%s%s//:%s" % (ctx.name[:-len(ctx.attr.package)], name, name) for name in found.needs],
-        exclude = _EXCLUDE,
         wheel = found.wheel,
     )
     if ctx.attr.extra_build_file:
@@ -177,7 +161,7 @@ done
 def _hub_impl(ctx):
     for package in ctx.attr.packages:
         repository = "@@%s_%s//:" % (ctx.name, package)
-        names = {package: package, "files": "files", "wheel": "wheel"}
+        names = {package: package, "wheel": "wheel"}
         names |= {name: name for name in ctx.attr.extra.get(package, [])}
         content = 'package(default_visibility = ["//visibility:public"])\n'
         for name, actual in names.items():

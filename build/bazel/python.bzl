@@ -27,6 +27,8 @@ py_runtime(
     name = "runtime",
     interpreter_path = "{executable}",
     python_version = "PY3",
+    # the host may have no python3 on the path of actions
+    stub_shebang = "#!{executable}",
 )
 
 py_runtime_pair(
