@@ -423,7 +423,7 @@ def left_by_dropped_functions():
             jax.block_until_ready(jax.jit(lambda x: jnp.sin(x) + 1)(x))
         gc.collect()
 
-    churn(100)
+    churn(1500)  # allocators and bounded caches fill up first
     before = resident_bytes()
     churn(1000)
     return float(max(resident_bytes() - before, 0))

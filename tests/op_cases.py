@@ -4,6 +4,7 @@ A module of cases has a list `CASES`. `evaluate` runs one in all modes; `python 
 does so for all cases of a module with whatever `jax` is installed, and pickles the results.
 """
 
+import ast
 import hashlib
 import importlib.util
 import itertools
@@ -22,7 +23,6 @@ import ml_dtypes
 import numpy as np
 
 BATCH = 3
-FORMAT = 1  # of results: to change when `evaluate` does
 REFERENCE_PYTHON = Path(__file__).absolute().parent.parent / ".oracle" / "bin" / "python"
 MADE_BEFOREHAND = os.environ.get("JAX_REFERENCE_RESULTS") and os.path.abspath(
     os.environ["JAX_REFERENCE_RESULTS"]
@@ -174,17 +174,22 @@ def load(path: str | Path) -> list[Case]:
     return module.CASES
 
 
-def reference_results(path: str | Path) -> dict[str, dict[str, Any]] | None:
+def reference_results(path: str | Path, evaluator: str = __file__) -> dict[str, Any] | None:
     """What the reference build gives for all cases of a module; None if it is not installed.
 
-    The results are kept beside the build, until the cases change; or they are in JAX_REFERENCE_RESULTS,
-    a folder, made beforehand.
+    The results are kept beside the build, until a source that has part in them changes; or they are in
+    JAX_REFERENCE_RESULTS, a folder, made beforehand.
+
+    Args:
+      path: of the module of cases.
+      evaluator: the program that evaluates them: `python evaluator PATH OUT` with the reference's Python.
     """
     if MADE_BEFOREHAND:
         return pickle.loads(Path(MADE_BEFOREHAND, f"{Path(path).stem}.pickle").read_bytes())
     if not REFERENCE_PYTHON.exists():
         return None
-    key = hashlib.sha256(b"%d" % FORMAT + Path(path).read_bytes()).hexdigest()[:24]
+    sources = sorted(sources_of(path) | sources_of(evaluator))
+    key = hashlib.sha256(b"".join(s.read_bytes() for s in sources)).hexdigest()[:24]
     cached = REFERENCE_PYTHON.parent.parent / "results" / f"{Path(path).stem}-{key}.pickle"
     if not cached.exists():
         cached.parent.mkdir(exist_ok=True)
@@ -192,10 +197,30 @@ def reference_results(path: str | Path) -> dict[str, dict[str, Any]] | None:
         env["PYTHONPATH"] = str(Path(__file__).parent)
         with tempfile.TemporaryDirectory(dir=cached.parent) as tmp:
             out = Path(tmp) / "results.pickle"
-            command = [str(REFERENCE_PYTHON), "-P", __file__, str(path), str(out)]
-            subprocess.run(command, check=True, env=env, cwd=tmp)
+            command = [str(REFERENCE_PYTHON), "-P", evaluator, str(path), str(out)]
+            subprocess.run(command, check=True, env=env, cwd=tmp, stdout=subprocess.DEVNULL)
             out.rename(cached)
     return pickle.loads(cached.read_bytes())
+
+
+def sources_of(path: str | Path) -> set[Path]:
+    """A module and those beside it that it imports, at any depth."""
+    found, waiting = set(), [Path(path).absolute()]
+    while waiting:
+        source = waiting.pop()
+        if source in found:
+            continue
+        found.add(source)
+        for node in ast.walk(ast.parse(source.read_bytes())):
+            if isinstance(node, ast.Import):
+                names = [alias.name for alias in node.names]
+            elif isinstance(node, ast.ImportFrom):
+                names = [node.module or ""]
+            else:
+                continue
+            beside = (source.parent / f"{name}.py" for name in names)
+            waiting += (file for file in beside if file.exists())
+    return found
 
 
 def assert_same(ours: Any, theirs: Any, tol: float | None = None) -> None:

@@ -5,19 +5,13 @@ and texts, must be the same; so must the class of an exception. `python scenario
 runs them with whatever `jax` is installed, and pickles the results.
 """
 
-import hashlib
 import importlib.util
-import os
 import pickle
-import subprocess
 import sys
-import tempfile
 from pathlib import Path
 
 import numpy as np
 import op_cases
-
-FORMAT = 1  # of results: to change when `evaluate` does
 
 
 def load(path):
@@ -52,29 +46,6 @@ def _plain(x):
     return array, weak
 
 
-def reference_results(path):
-    """What the reference build gives, kept beside it until the scenarios change; None without it."""
-    if op_cases.MADE_BEFOREHAND:
-        file = Path(op_cases.MADE_BEFOREHAND, f"{Path(path).stem}.pickle")
-        return pickle.loads(file.read_bytes())
-    if not op_cases.REFERENCE_PYTHON.exists():
-        return None
-    sources = [Path(path), *sorted(Path(path).parent.glob("random_programs.py"))]
-    digest = hashlib.sha256(b"%d" % FORMAT + b"".join(p.read_bytes() for p in sources))
-    folder = op_cases.REFERENCE_PYTHON.parent.parent / "results"
-    cached = folder / f"{Path(path).stem}-{digest.hexdigest()[:24]}.pickle"
-    if not cached.exists():
-        folder.mkdir(exist_ok=True)
-        env = {k: v for k, v in os.environ.items() if not k.startswith(("JAX_", "PYTHONPATH"))}
-        env["PYTHONPATH"] = str(Path(__file__).parent)
-        with tempfile.TemporaryDirectory(dir=folder) as tmp:
-            out = Path(tmp) / "results.pickle"
-            command = [str(op_cases.REFERENCE_PYTHON), "-P", __file__, str(path), str(out)]
-            subprocess.run(command, check=True, env=env, cwd=tmp, stdout=subprocess.DEVNULL)
-            out.rename(cached)
-    return pickle.loads(cached.read_bytes())
-
-
 def assert_same(ours, theirs, tol=None, weak_types=True):
     """Fails unless two results of `evaluate` are equal up to rounding."""
     assert ours[0] == theirs[0], f"we {ours}, the reference {theirs}"
@@ -101,7 +72,7 @@ def scenario_tests(path):
 
     @pytest.fixture(scope="module")
     def reference():
-        results = reference_results(module)
+        results = op_cases.reference_results(module, __file__)
         if results is None:
             pytest.skip("the reference build is not installed: python3 build/build.py oracle")
         return results
