@@ -63,9 +63,6 @@ TOLD = {
     "clamp": (
         jax.vmap(lax.clamp, (0, None, None)), (XY, of((8,), "y"), of((8,), "y")), "float32[8@x,8@y]"
     ),
-    "scan": (
-        lambda x: lax.scan(lambda c, y: (c + y, None), jnp.zeros(8), x)[0], (X0,), "float32[8]"
-    ),
 }  # fmt: skip
 
 

@@ -22,6 +22,7 @@ from jax._src.lib import Device, _jax
 from jax._src.memory import SPACE_OF_KIND
 from jax._src.mesh import AxisType
 from jax._src.named_sharding import NamedSharding
+from jax._src.partition_spec import PartitionSpec
 from jax._src.sharding import Sharding, extend_cpp_class
 from jax._src.sharding_impls import (
     SingleDeviceSharding,
@@ -511,6 +512,11 @@ def aval_with_sharding(aval: Any, sharding: Sharding | None) -> Any:
     mesh = sharding.mesh.abstract_mesh
     if AxisType.Explicit not in mesh.axis_types:
         return aval
+    if PartitionSpec.UNCONSTRAINED in sharding.spec.partitions and not mesh._any_axis_auto:
+        raise ValueError(
+            f"{sharding.spec} cannot contain `P.UNCONSTRAINED` when no mesh axis_types are `Auto`."
+            f" Got mesh axis_types: {mesh.axis_types}"
+        )
     entries = [_explicit_axes(mesh, entry) for entry in sharding.spec.partitions]
     entries += [None] * (len(aval.shape) - len(entries))
     return aval.update(
@@ -539,11 +545,18 @@ def _check_and_rearrange(arrays: Sequence[Any], sharding: Sharding, aval: Any) -
             f"Expected {len(devices)} per-device arrays (this is how many devices are addressable by"
             f" the sharding), but got {len(arrays)}"
         )
-    by_device = {a._sharding._device: a for a in arrays}
+    for a in arrays:
+        if a._sharding.num_devices != 1:
+            raise ValueError(
+                "When making an array from single-device arrays the input arrays must have one shard"
+                f" each. An argument array had {a._sharding.num_devices} shard(s)."
+            )
+    ids = [device.id for a in arrays for device in a._sharding.device_set]
+    by_device = {device: a for a in arrays for device in a._sharding.device_set}
     if len(by_device) != len(arrays):
         raise ValueError(
             "When making an array from single-device arrays, the input arrays must be from distinct"
-            f" devices, but got device IDs {[a._sharding._device.id for a in arrays]}"
+            f" devices, but got device IDs {ids}"
         )
     if by_device.keys() != set(devices):
         missing = sorted(d.id for d in set(devices) - by_device.keys())

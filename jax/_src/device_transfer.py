@@ -77,9 +77,9 @@ def device_put(
     else:
         targets = [_resolve(d) for d in _broadcast("device", device, x, _TARGETS)]
     copies = _copy_semantics(x, donate, may_alias, len(leaves))
+    srcs = [src] * len(leaves) if src is None else _broadcast("source", src, x, _TARGETS)
     if trace_ctx.trace is eval_trace:
         return treedef.unflatten([_put_now(*args) for args in zip(leaves, targets, copies)])
-    srcs = [src] * len(leaves) if src is None else _broadcast("source", src, x, _TARGETS)
     for leaf in leaves:
         typeof(leaf)  # before anything is recorded
     return treedef.unflatten(
@@ -100,9 +100,20 @@ def _put_now(x: Any, target: Any, copy: Any) -> Any:
     before = state.explicit_device_put
     state.explicit_device_put = True
     try:
+        if type(target) is NamedSharding and target.spec.unreduced:
+            return _put_unreduced(x, target, copy)
         return device_put_value(x, target, copy)
     finally:
         state.explicit_device_put = before
+
+
+def _put_unreduced(x: Any, target: NamedSharding, copy: Any) -> Any:
+    """An array that is the sum of what devices along the unreduced axes have."""
+    if type(x) is ArrayImpl and x._sharding == target:
+        return device_put_value(x, None, copy)
+    whole = target.update(spec=target.spec.update(unreduced=frozenset()))
+    x = device_put_value(x, whole, copy)
+    return core.hooks.reshard(x, NamedSharding(target.mesh.abstract_mesh, target.spec), target.mesh)
 
 
 def _resolve(device: Any) -> Any:

@@ -57,6 +57,8 @@ def auto_axes(f: Callable | None = None, /, *, axes=None, out_sharding=None) -> 
         if mesh.empty:
             return f(*args, **kwargs)
         new_mesh = _with_types(mesh, axes, AxisType.Auto, "auto_axes")
+        if new_mesh is mesh:  # the compiler decides already
+            return f(*args, **kwargs)
         args, kwargs = tree_map(functools.partial(_cast, new_mesh), (args, kwargs))
         with _use_mesh(new_mesh):
             out = f(*args, **kwargs)

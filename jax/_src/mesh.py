@@ -314,7 +314,7 @@ class Mesh(BaseMesh, contextlib.ContextDecorator):
     def __str__(self):
         if self.empty:
             return "Mesh()"
-        sizes = ", ".join(f"{n!r}: {s}" for n, s in self.shape_tuple)
+        sizes = ", ".join(f"'{n}': {s}" for n, s in self.shape_tuple)
         return f"Mesh({sizes}, axis_types={_types_repr(self.axis_types)})"
 
     def __repr__(self):
@@ -446,7 +446,7 @@ class AbstractMesh(BaseMesh):
         raise _no_devices("__exit__")
 
     def __repr__(self):
-        sizes = ", ".join(f"{n!r}: {s}" for n, s in self.shape_tuple) if self.axis_names else "()"
+        sizes = ", ".join(f"'{n}': {s}" for n, s in self.shape_tuple) if self.axis_names else "()"
         device = f", {self.abstract_device._repr()}" if self.abstract_device is not None else ""
         return f"AbstractMesh({sizes}, axis_types={_types_repr(self.axis_types)}{device})"
 
@@ -501,7 +501,9 @@ def _normalize_axis_names(axis_names, what) -> tuple[MeshAxisName, ...]:
 def _normalize_axis_types(axis_names, axis_types, what) -> tuple[AxisType, ...]:
     if axis_types is None:
         return (AxisType.Auto,) * len(axis_names)
-    axis_types = (axis_types,) if isinstance(axis_types, AxisType) else tuple(axis_types)
+    if isinstance(axis_types, (AxisType, dict)):
+        axis_types = (axis_types,)
+    axis_types = tuple(axis_types)
     if not all(isinstance(t, AxisType) for t in axis_types):
         raise TypeError(
             f"axis_types passed to {what} must be of type `jax.sharding.AxisType`. Got {axis_types}"

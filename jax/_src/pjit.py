@@ -322,6 +322,8 @@ def _flat_shardings(name: str, tree: Any, value_tree, is_input: bool = False) ->
                     "pjit does not support kwargs when in_shardings is specified: pass the arguments by "
                     "position."
                 )
+            if type(tree) is list:
+                tree = tuple(tree)
             flat = api_util.flatten_axes(name, args_tree, tree, tupled_args=True)
     else:
         flat = api_util.flatten_axes(name, value_tree, tree)

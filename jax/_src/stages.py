@@ -11,6 +11,8 @@ import numpy as np
 
 from jax._src import config, core, tree_util
 from jax._src.api_util import shaped_abstractify
+from jax._src.mesh import Mesh
+from jax._src.named_sharding import NamedSharding, UnspecifiedValue
 from jax._src.tree_util import (
     equality_errors_pytreedef,
     keystr,
@@ -130,9 +132,9 @@ class Traced(_Stage):
 
     @property
     def out_info(self):
-        """Shapes and dtypes of the results, as a tree of `ShapeDtypeStruct`."""
-        from_aval = core.ShapeDtypeStruct.from_aval
-        return tree_unflatten(self._out_tree, [from_aval(a) for a in self.jaxpr.out_avals])
+        """Types of the results, as a tree of `ShapeDtypeStruct`; with shardings that `jit` was given."""
+        structs = _out_structs(self.jaxpr.out_avals, self._params["out_shardings"])
+        return tree_unflatten(self._out_tree, structs)
 
     def lower(self, *, lowering_platforms: tuple[str, ...] | None = None, _private_parameters=None):
         """Lower to StableHLO.
@@ -143,26 +145,50 @@ class Traced(_Stage):
         lowering = self._lower(
             self._params, [*self._consts, *self._flat], platforms=lowering_platforms
         )
-        return Lowered(lowering, self.args_info, self._out_tree, self._consts)
+        return Lowered(
+            lowering, self.args_info, self._out_tree, self._consts, self._params["out_shardings"]
+        )
+
+
+def _out_structs(avals, out_shardings):
+    structs = [core.ShapeDtypeStruct.from_aval(a) for a in avals]
+    if out_shardings is None:
+        return structs
+    return [
+        struct if isinstance(s, UnspecifiedValue) else struct.update(sharding=s)
+        for struct, s in zip(structs, out_shardings)
+    ]
+
+
+def _on_devices(struct, mesh):
+    """`struct` with a sharding over the mesh of devices in place of its abstract mesh."""
+    sharding = struct.sharding
+    if isinstance(sharding, NamedSharding) and sharding.mesh is mesh.abstract_mesh:
+        return struct.update(sharding=NamedSharding(mesh, sharding.spec))
+    return struct
 
 
 class Lowered(_Stage):
     """A function lowered to StableHLO, ready to compile."""
 
-    __slots__ = ("_lowering", "args_info", "out_tree", "_consts")
+    __slots__ = ("_lowering", "args_info", "out_tree", "_consts", "_out_shardings")
 
-    def __init__(self, lowering, args_info, out_tree, consts=()):
+    def __init__(self, lowering, args_info, out_tree, consts=(), out_shardings=None):
         self._lowering = lowering
+        self._out_shardings = out_shardings
         self.args_info = args_info
         self.out_tree = out_tree
         self._consts = list(consts)
 
     @property
     def out_info(self):
-        """Shapes and dtypes of the results, as a tree of `ShapeDtypeStruct`."""
-        from_aval = core.ShapeDtypeStruct.from_aval
-        avals = self._lowering.out_avals
-        return tree_unflatten(self.out_tree, [from_aval(a.strip_weak_type()) for a in avals])
+        """Types of the results, as a tree of `ShapeDtypeStruct`; with shardings that `jit` was given."""
+        avals = [a.strip_weak_type() for a in self._lowering.out_avals]
+        structs = _out_structs(avals, self._out_shardings)
+        mesh = self._lowering.mesh
+        if isinstance(mesh, Mesh):
+            structs = [_on_devices(s, mesh) for s in structs]
+        return tree_unflatten(self.out_tree, structs)
 
     def compile(self, compiler_options: CompilerOptions | None = None, *, device_assignment=None):
         """Compile.

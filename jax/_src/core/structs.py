@@ -148,14 +148,21 @@ class ShapeDtypeStruct:
         super().__setattr__(name, value)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return (_rebuild, (self.shape, self.dtype, self._sharding, self.weak_type, self.is_ref))
+        placed = self._sharding if self._layout is None else self.format
+        kwargs = dict(
+            sharding=placed,
+            weak_type=self.weak_type,
+            manual_axis_type=self.manual_axis_type,
+            is_ref=self.is_ref,
+        )
+        return (_rebuild, (self.shape, self.dtype, kwargs))
 
     def __repr__(self) -> str:
         parts = [f"shape={self.shape}", f"dtype={_dtype_text(self.dtype)}"]
         if self._sharding is not None:
             parts.append(f"sharding={self._sharding}")
         if self._layout is not None:
-            parts.append(f"format={self.format}")
+            parts.append(f"format={self._layout}")
         if self.weak_type:
             parts.append("weak_type=True")
         if self.manual_axis_type:
@@ -171,8 +178,8 @@ def _dtype_text(dtype: Any) -> str:
     return dtype.name if isinstance(dtype, np.dtype) else str(dtype)
 
 
-def _rebuild(shape: Any, dtype: Any, sharding: Any, weak_type: bool, is_ref: bool) -> Any:
-    return ShapeDtypeStruct(shape, dtype, sharding=sharding, weak_type=weak_type, is_ref=is_ref)
+def _rebuild(shape: Any, dtype: Any, kwargs: dict[str, Any]) -> Any:
+    return ShapeDtypeStruct(shape, dtype, **kwargs)
 
 
 def _struct_aval(x: ShapeDtypeStruct) -> ShapedArray:

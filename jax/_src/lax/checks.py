@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from jax._src import core, dtypes
+from jax._src.config import abstract_mesh_context_manager as context_mesh
 from jax._src.core.avals import ShapedArray
 from jax._src.memory import Space as MemorySpace
 from jax._src.named_sharding import NamedSharding
@@ -195,14 +196,32 @@ def broadcasting_sharding(name: str, *avals: ShapedArray) -> NamedSharding | Non
 
 
 def common_mesh(name: str, shardings: Sequence[NamedSharding]) -> Any:
-    """The abstract mesh of all shardings; ShardingTypeError if they differ."""
+    """The abstract mesh of all shardings; ValueError if they differ."""
     mesh = shardings[0].mesh
     for s in shardings[1:]:
         if s.mesh is not mesh and s.mesh != mesh:
-            raise core.ShardingTypeError(
-                f"{name} got operands on different meshes: {', '.join(str(s.mesh) for s in shardings)}."
+            raise ValueError(
+                f"{name}: the meshes of all operands should be equal, got"
+                f" {', '.join(str(s.mesh) for s in shardings)}. Move them to one mesh with"
+                " `jax.device_put`."
             )
     return mesh
+
+
+def check_context_mesh(name: str, avals: Sequence[ShapedArray]) -> None:
+    """Raises ValueError if an operand is sharded over another mesh than that in context."""
+    context = context_mesh.value
+    if context is None or not context.axis_names:
+        return
+    for a in avals:
+        sharding = a._sharding
+        if sharding is not None and sharding.mesh is not context and sharding.mesh != context:
+            raise ValueError(
+                f"For primitive {name}, context mesh {context} should match the aval mesh"
+                f" {sharding.mesh} for shape {a.str_short()}. Move the operand to the mesh in context"
+                " with `jax.device_put`; in `jax.sharding.auto_axes`, pass it as an argument rather"
+                " than closing over it."
+            )
 
 
 def common_vma(name: str, *avals: ShapedArray) -> frozenset:

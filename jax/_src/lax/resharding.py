@@ -100,12 +100,13 @@ def _reshard_impl(x, *, dst_sharding, concrete_mesh):
     source = x._sharding if type(x) is ArrayImpl else None
     if type(source) is NamedSharding and source.mesh.shape_tuple == mesh.shape_tuple:
         # Only the types of the mesh's axes change, not where the elements are.
+        spec = source.spec.update(reduced=frozenset())._normalized_spec_for_aval(aval.ndim)
+        if source.spec.unreduced != dst_sharding.spec.unreduced:
+            spec = PartitionSpec()
+        if not mesh._any_axis_explicit:
+            spec = _without_trailing_nones(spec)
         cast = NamedSharding(
-            source.mesh.update(axis_types=mesh.axis_types),
-            source.spec.update(unreduced=dst_sharding.spec.unreduced, reduced=frozenset())
-            if source.spec.unreduced == dst_sharding.spec.unreduced
-            else PartitionSpec(),
-            memory_kind=source.memory_kind,
+            source.mesh.update(axis_types=mesh.axis_types), spec, memory_kind=source.memory_kind
         )
         if (
             source.spec.unreduced == dst_sharding.spec.unreduced
@@ -113,14 +114,40 @@ def _reshard_impl(x, *, dst_sharding, concrete_mesh):
         ):
             return x._rewrap_with_aval_and_sharding(out_aval, cast)
     if not mesh._any_axis_explicit:
-        return x
+        return _anyhow_on(mesh, x, concrete_mesh)
     if mesh._any_axis_auto:
         concrete = concrete_mesh if concrete_mesh is not None else _concrete_mesh(mesh)
-        sharding = NamedSharding(concrete.update(axis_types=mesh.axis_types), dst_sharding.spec)
+        spec = dst_sharding.spec._normalized_spec_for_aval(aval.ndim)
+        sharding = NamedSharding(concrete.update(axis_types=mesh.axis_types), spec)
         return dispatch.device_put_value(x, sharding, dispatch.REUSE)
     return dispatch.apply_primitive(
         reshard_p, x, dst_sharding=dst_sharding, concrete_mesh=concrete_mesh
     )
+
+
+def _anyhow_on(mesh, x, concrete_mesh):
+    """`x` on the devices of a mesh without Explicit axes; what is there stays as it is."""
+    concrete = get_concrete_mesh() if concrete_mesh is None else concrete_mesh
+    committed = type(x) is ArrayImpl and x._committed
+    if committed and x._sharding.num_devices > 1:
+        return x
+    if concrete.empty or concrete.shape_tuple != mesh.shape_tuple:
+        return dispatch.device_put_value(x, None, dispatch.REUSE)
+    if committed and concrete.size > 1:
+        raise ValueError(
+            "Received incompatible devices for reshard: the array is on device"
+            f" {[d.id for d in x._sharding.device_set]}, the mesh in context on devices"
+            f" {sorted(d.id for d in concrete.devices.flat)}. Use jax.device_put to move it."
+        )
+    sharding = NamedSharding(concrete.update(axis_types=mesh.axis_types), PartitionSpec())
+    return dispatch.device_put_value(x, sharding, dispatch.REUSE)
+
+
+def _without_trailing_nones(spec):
+    entries = list(spec.partitions)
+    while entries and entries[-1] is None:
+        entries.pop()
+    return spec.update(partitions=tuple(entries))
 
 
 def _concrete_mesh(abstract_mesh):
@@ -188,8 +215,9 @@ def with_sharding_constraint(x: Any, shardings: Any) -> Any:
 
     Raises:
       TypeError: a leaf of ``shardings`` is something else.
-      ValueError: a leaf is None, needs a higher rank, does not divide a dimension evenly, or names
-        axes that are not Auto.
+      ValueError: a leaf is None, needs a higher rank, or names axes that are not Auto; outside of
+        ``jax.jit`` also if it does not divide a dimension evenly, or the array is committed to other
+        devices.
       RuntimeError: there is no mesh for a :class:`jax.P`.
       AssertionError: all axes are Explicit, and a value has another sharding.
 
@@ -239,7 +267,6 @@ def _constrain(x, sharding, layout, name):
         raise ValueError(
             f"One of {name} arguments is incompatible with its sharding annotation {sharding}: {e}"
         ) from e
-    sharding.shard_shape(aval.shape)  # raises an error that names the dimension
     if isinstance(layout, Layout):
         layout.check_compatible_aval(aval.shape)
     unconstrained = frozenset()
@@ -298,9 +325,10 @@ def _constraint_impl(x, *, sharding, layout, context_mesh, unconstrained_dims):
             spec = spec._normalized_spec_for_aval(core.typeof(x).ndim)
         sharding = NamedSharding(mesh, spec, memory_kind=sharding.memory_kind)
         sharding = _with_explicit_axes(sharding, core.typeof(x))
+    sharding.shard_shape(core.typeof(x).shape)  # raises an error that names the dimension
     if type(x) is ArrayImpl and x._committed:
         source = x._sharding
-        if source.device_set != sharding.device_set and source.num_devices > 1:
+        if source.device_set != sharding.device_set:
             raise ValueError(
                 "Received incompatible devices for with_sharding_constraint: the array is on devices"
                 f" {sorted(d.id for d in source.device_set)}, the sharding {sharding} on devices"
@@ -330,6 +358,8 @@ def _with_explicit_axes(sharding, aval):
     """The constraint together with the sharding over Explicit axes that is part of the type."""
     typed = aval._sharding
     if typed is None or not isinstance(sharding, NamedSharding):
+        return sharding
+    if typed.mesh is not sharding.mesh.abstract_mesh:
         return sharding
     entries = []
     unconstrained = PartitionSpec.UNCONSTRAINED

@@ -37,6 +37,7 @@ from jax._src.lax.checks import (
     bilinear_unreduced as bilinear_unreduced,
     broadcasting_shape as broadcasting_shape,
     broadcasting_sharding as broadcasting_sharding,
+    check_context_mesh as check_context_mesh,
     check_dtypes as check_dtypes,
     check_same_dtypes as check_same_dtypes,
     common_memory_space as common_memory_space,
@@ -146,6 +147,7 @@ def standard_primitive(
                 ShapedArray(s, d, w, sharding=replicated(s))
                 for s, d, w in zip(out_shape, out_dtype, weak)
             ]
+        check_context_mesh(name, avals)
         if sharding is None and sharding_free(params) and _all_replicated(avals):
             mesh = next(a._sharding.mesh for a in avals if a._sharding is not None)
             shapes = out_shape if multiple_results else [out_shape]
@@ -461,7 +463,7 @@ def nary_primitive(
       extended: whether extended dtypes are taken.
     """
     p = core.Primitive(name)
-    unreduced = unreduced or nonlinear_unreduced(name)
+    unreduced = _as_other_operands(unreduced or nonlinear_unreduced(name))
     checked: set[Any] = set()  # tuples of dtypes seen to be right
     n = len(accepts)
     is_rule = callable(out_dtype) and not isinstance(out_dtype, type)
@@ -518,6 +520,7 @@ def nary_primitive(
             if mesh is None or not mesh._any_axis_explicit:
                 return ShapedArray(shape, dtype, weak)
             return ShapedArray(shape, dtype, weak, sharding=_replicated(mesh, shape))
+        check_context_mesh(name, avals)
         return ShapedArray(
             shape,
             dtype,
@@ -538,6 +541,19 @@ def nary_primitive(
     else:
         p.batch = _broadcasting_batch(p)
     return p
+
+
+def _as_other_operands(rule):
+    """A rule for unreduced and reduced axes in which scalars are reduced as the arrays are."""
+
+    def with_scalars(pairs, *avals, **params):
+        if not any(u for u, _ in pairs):
+            reduced = next((p for p in pairs if any(p)), None)
+            if reduced is not None:
+                pairs = [p if a.shape or any(p) else reduced for p, a in zip(pairs, avals)]
+        return rule(pairs, *avals, **params)
+
+    return with_scalars
 
 
 def _broadcasting_batch(p):

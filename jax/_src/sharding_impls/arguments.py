@@ -120,6 +120,13 @@ def canonicalize_jit_sharding(sharding: Any, arg_name: str, api_name: str = "jit
     if sharding is None:
         return UNSPECIFIED
     if isinstance(sharding, (Sharding, UnspecifiedValue, Format)):
+        if (
+            isinstance(sharding, NamedSharding)
+            and PartitionSpec.UNCONSTRAINED in sharding.spec.partitions
+        ):
+            raise ValueError(
+                f"Unconstrained dims are not allowed when passed to {arg_name}: {sharding}"
+            )
         return sharding
     if not isinstance(sharding, PartitionSpec):
         raise TypeError(

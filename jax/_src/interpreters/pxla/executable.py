@@ -196,24 +196,26 @@ def _final_shardings(xla_executable: Any, info: Any, placement: Any, device_list
 
 
 def _as_argument(chosen: Any, aval: Any, info: ProgramInfo) -> Any:
-    """What the compiler has chosen for a result, in the words of an argument that is sharded alike.
+    """What the compiler has chosen for a result, in the words of the first argument if that is alike.
 
-    On a mesh of one device that is every one of as many dimensions; the compiler tells nothing then.
+    On a mesh of one device that is one of as many dimensions; the compiler tells nothing then.
     """
     if not isinstance(chosen, NamedSharding) or not isinstance(aval, core.ShapedArray):
         return chosen
     if chosen.mesh.abstract_mesh._any_axis_explicit:  # the type tells
         return chosen
-    for s, a in zip(info.in_shardings, info.in_avals):
-        if (
-            isinstance(s, NamedSharding)
-            and getattr(a, "ndim", None) == aval.ndim
-            and s.mesh == chosen.mesh
-            and s.memory_kind == chosen.memory_kind
-            and len(s.spec) <= aval.ndim
-            and (s.spec == chosen.spec or s.is_equivalent_to(chosen, aval.ndim))
-        ):
-            return s
+    if not info.in_shardings:
+        return chosen
+    s, a = info.in_shardings[0], info.in_avals[0]
+    if (
+        isinstance(s, NamedSharding)
+        and getattr(a, "ndim", None) == aval.ndim
+        and s.mesh == chosen.mesh
+        and s.memory_kind == chosen.memory_kind
+        and len(s.spec) <= aval.ndim
+        and (s.spec == chosen.spec or s.is_equivalent_to(chosen, aval.ndim))
+    ):
+        return s
     return chosen
 
 

@@ -116,6 +116,11 @@ class MeshComputation:
         )
         return costs
 
+    @property
+    def mesh(self) -> Any:
+        """The mesh of the devices that the program is for; None if it is for no mesh."""
+        return self._placement.mesh
+
     def compile(
         self, compiler_options: dict[str, Any] | None = None, *, device_assignment: Any = None
     ) -> MeshExecutable:

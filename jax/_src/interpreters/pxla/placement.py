@@ -14,7 +14,7 @@ from jax._src.memory import MemorySpace
 from jax._src.mesh import AbstractMesh, Mesh, get_abstract_mesh, get_concrete_mesh
 from jax._src.named_sharding import NamedSharding
 from jax._src.op_shardings import get_num_ways_dim_sharded
-from jax._src.sharding import Sharding
+from jax._src.sharding import IndivisibleError, Sharding
 from jax._src.sharding_impls import UNSPECIFIED, UnspecifiedValue
 
 
@@ -206,7 +206,7 @@ def check_divisible(
             if type(size) is int and size % n:
                 name = names()[i]
                 path = f" with pytree key path {name}" if name else ""
-                raise ValueError(
+                raise IndivisibleError(
                     f"One of jit {what}{path} was given the sharding of {s}, which implies that the "
                     f"global size of its dimension {dim} should be divisible by {n}, but it is equal "
                     f"to {size} (full shape: {aval.shape})"

@@ -430,6 +430,7 @@ reduce_precision_p = standard_primitive(
     shape=_reduce_precision_shape,
     dtype=lambda x, **_: x.dtype,
     sharding=lambda x, **_: x._sharding,
+    unreduced=lambda pairs, *_, **__: pairs[0],
     lower=_reduce_precision_lower,
     jvp=LINEAR,
     transpose=lambda ct, x, **params: [

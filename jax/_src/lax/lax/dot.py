@@ -349,9 +349,13 @@ def sharding_of_product(name, lhs, rhs, dimension_numbers, out_sharding=None, re
                 f"{[rhs_spec[d] for d in rc]}."
             )
     if out_sharding is not None:
+        if out_sharding.spec.unreduced:
+            _check_unreduced(
+                name, out_sharding, [lhs_spec[d] for d in lc], [rhs_spec[d] for d in rc]
+            )
         return out_sharding
     spec = [
-        *[lhs_spec[l] if lhs_spec[l] is not None else rhs_spec[r] for l, r in zip(lb, rb)],
+        *[lhs_spec[l] for l in lb],
         *[e for d, e in enumerate(lhs_spec) if d not in lc and d not in lb],
         *[e for d, e in enumerate(rhs_spec) if d not in rc and d not in rb],
     ]
@@ -364,10 +368,30 @@ def sharding_of_product(name, lhs, rhs, dimension_numbers, out_sharding=None, re
     return shardings.with_entries(lhs if lhs._sharding is not None else rhs, spec)
 
 
+def _check_unreduced(name, out_sharding, lhs_entries, rhs_entries):
+    """Checks that a result is unreduced over the axes that shard the contracted dimensions."""
+    if lhs_entries != rhs_entries:
+        raise core.ShardingTypeError(
+            f"lhs and rhs contracting dims should be sharded identically when out_sharding provided to"
+            f" {name} mentions unreduced axes. Got {out_sharding.spec} and contracting dimensions"
+            f" sharded as {lhs_entries} and {rhs_entries}."
+        )
+    axes = [n for e in lhs_entries if e is not None for n in (e if isinstance(e, tuple) else (e,))]
+    if frozenset(axes) != frozenset(out_sharding.spec.unreduced):
+        raise core.ShardingTypeError(
+            f"out_sharding's unreduced axes should be those of the contracting dimensions of {name}. Got"
+            f" unreduced axes {sorted(out_sharding.spec.unreduced)} and contracting dimensions sharded"
+            f" as {lhs_entries}."
+        )
+
+
 def _dot_general_unreduced(pairs, lhs, rhs, *, out_sharding, **params):
-    if any(u or r for u, r in pairs):
-        return rules.bilinear_unreduced("dot_general")(pairs, lhs, rhs)
-    return frozenset(), frozenset()
+    if any(u for u, _ in pairs):
+        raise core.ShardingTypeError(
+            f"lhs or rhs passed to dot_general cannot be unreduced, got {lhs.str_short()} and"
+            f" {rhs.str_short()}. Reduce them first with `jax.sharding.reshard`."
+        )
+    return out_sharding.spec.unreduced if out_sharding is not None else frozenset(), frozenset()
 
 
 # ---------------------------------------------------------------------------------------------------
@@ -447,7 +471,9 @@ def _sharding_of_product(aval, batch, kept, contracting, other_contracting):
     spec = shardings.entries(aval)
     order = sorted(range(len(contracting)), key=other_contracting.__getitem__)
     dims = [*batch, *kept, *[contracting[j] for j in order]]
-    return shardings.with_entries(aval, [spec[d] for d in dims])
+    out = shardings.with_entries(aval, [spec[d] for d in dims])
+    # The cotangent of what is reduced over axes is unreduced over them.
+    return out.update(spec=out.spec.update(unreduced=aval._sharding.spec.reduced))
 
 
 def _dot_general_batch(
@@ -569,7 +595,8 @@ def _convert(ctx, x, aval, dtype):
 
 
 def _dot_general_pp(eqn, context, settings):
-    params = {k: v for k, v in eqn.params.items() if v is not None}
+    # The sharding of the result is in its type.
+    params = {k: v for k, v in eqn.params.items() if v is not None and k != "out_sharding"}
     (lc, rc), (lb, rb) = params["dimension_numbers"]
     params["dimension_numbers"] = (([*lc], [*rc]), ([*lb], [*rb]))
     return core.default_pp_eqn(eqn.replace(params=params), context, settings)

@@ -500,6 +500,7 @@ pad_p = standard_primitive(
     shape=_pad_shape,
     dtype=_pad_dtype,
     sharding=_pad_sharding,
+    unreduced=lambda pairs, *_, **__: pairs[0],
     lower=_pad_lower,
     jvp=LINEAR,
     transpose=_pad_transpose,

@@ -98,14 +98,20 @@ def _select_dtype(which, *cases):
 def _select_sharding(which, *cases):
     sharded = [a._sharding for a in (which, *cases) if a._sharding is not None]
     mesh = common_mesh("select", sharded)
-    spec = cases[0].sharding.spec
-    for case in cases:
+    on_mesh = [case for case in cases if case._sharding is not None]
+    spec = (on_mesh or cases)[0].sharding.spec
+    for case in on_mesh:
         if case.sharding.spec != spec:
             raise core.ShardingTypeError(
                 f"select cases must have the same shardings, got {[c.sharding for c in cases]}. Make "
                 "them agree with `jax.sharding.reshard`."
             )
-    if which.shape and which.sharding.spec.partitions != spec.partitions:
+    if (
+        which.shape
+        and on_mesh
+        and which._sharding is not None
+        and which._sharding.spec.partitions != spec.partitions
+    ):
         raise core.ShardingTypeError(
             "select `which` must be scalar or have the same sharding as cases, got `which` sharding "
             f"{which.sharding} but case sharding {cases[0].sharding}. Make them agree with "
@@ -115,12 +121,15 @@ def _select_sharding(which, *cases):
 
 
 def _select_unreduced(pairs, which, *cases):
-    if pairs[0][0] or any(pair != pairs[1] for pair in pairs[1:]):
+    if which._sharding is None or not (which.shape or any(pairs[0])):  # as the cases are
+        pairs = [(frozenset(), pairs[1][1]), *pairs[1:]]
+    on_mesh = [p for p, case in zip(pairs[1:], cases) if case._sharding is not None] or pairs[1:]
+    if pairs[0][0] or any(pair != on_mesh[0] for pair in on_mesh):
         raise core.ShardingTypeError(
             "select takes a reduced `which`, and cases unreduced and reduced over the same mesh axes, "
             f"got {pairs}."
         )
-    return pairs[1]
+    return on_mesh[0]
 
 
 def _select_jvp(primals, tangents):

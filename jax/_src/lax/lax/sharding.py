@@ -43,7 +43,9 @@ def common(name: str, avals: Sequence[ShapedArray]) -> ShapedArray:
     """The first of `avals`, all of which must be sharded alike."""
     first = next((a for a in avals if a._sharding is not None), avals[0])
     for a in avals:
-        if a._sharding != first._sharding and a.sharding.spec != first.sharding.spec:
+        if a._sharding is None or a._sharding == first._sharding:
+            continue
+        if a._sharding.spec != first.sharding.spec:
             raise core.ShardingTypeError(
                 f"{name}: all operands should have the same sharding, got "
                 f"{', '.join(a.str_short() for a in avals)}. Make them agree with "
@@ -151,8 +153,9 @@ def batched(sharding: NamedSharding | None, operand: Any, bdim: int, at: int = 0
 
 def same_unreduced(pairs, *avals: ShapedArray, **_) -> tuple[frozenset, frozenset]:
     """For linear operations: the result is unreduced and reduced over mesh axes as all operands are."""
-    first = pairs[0]
-    if any(pair != first for pair in pairs):
+    on_mesh = [pair for pair, a in zip(pairs, avals) if a._sharding is not None] or pairs
+    first = on_mesh[0]
+    if any(pair != first for pair in on_mesh):
         raise core.ShardingTypeError(
             "Operands should be unreduced and reduced over the same mesh axes, got "
             f"{', '.join(map(str, avals))}. Reduce them first with `jax.sharding.reshard`."

@@ -333,8 +333,10 @@ def _scatter_sharding(operand, indices, updates, *, dimension_numbers, **kwargs)
         if index_spec[i] == spec[d]:
             index_spec[i] = None
     kept = [e for d, e in enumerate(spec) if d not in dropped]
+    sizes = dict(zip([d for d in range(operand.ndim) if d not in dropped], window_dims))
+    whole = [d for d, w in sizes.items() if updates.shape[w] == operand.shape[d]]
     if (
-        any(spec[d] is not None for d in index_map)
+        any(spec[d] is not None and d not in whole for d in index_map)
         or any(update_spec[d] not in (e, None) for d, e in zip(window_dims, kept))
         or any(e is not None for e in index_spec)
     ):

@@ -615,12 +615,22 @@ def _dynamic_slice_lower(ctx, x, *starts, slice_sizes):
     return [mlir.dynamic_slice(ctx, aval_out, x, start_indices=starts)]
 
 
+def _dynamic_slice_unreduced(pairs, operand, *indices, **params):
+    if any(u for u, _ in pairs):
+        raise core.ShardingTypeError(
+            f"dynamic_slice does not take operands that are unreduced, got {operand.str_short()}. Reduce"
+            " them first with `jax.sharding.reshard`."
+        )
+    return pairs[0]
+
+
 dynamic_slice_p = standard_primitive(
     "dynamic_slice",
     shape=_dynamic_slice_shape,
     dtype=_dynamic_slice_dtype,
     weak_type=_first_weak,
     sharding=_dynamic_slice_sharding,
+    unreduced=_dynamic_slice_unreduced,
     memory_space=lambda operand, *_, **__: operand.memory_space,
     lower=_dynamic_slice_lower,
     jvp=_dynamic_slice_jvp,
@@ -721,6 +731,7 @@ dynamic_update_slice_p = standard_primitive(
     dtype=_dynamic_update_slice_dtype,
     weak_type=_first_weak,
     sharding=_dynamic_update_slice_sharding,
+    unreduced=lambda pairs, x, update, *_: shardings.same_unreduced(pairs[:2], x, update),
     memory_space=lambda x, update, *_: common_memory_space("dynamic_update_slice", x, update),
     lower=_dynamic_update_slice_lower,
     jvp=_dynamic_update_slice_jvp,

@@ -1,0 +1,375 @@
+"""Sharded programs as users write them, on eight CPU devices: see scenario_testing.py."""
+
+import functools
+
+import numpy as np
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+from jax.sharding import (
+    AbstractMesh,
+    AxisType,
+    NamedSharding,
+    PartitionSpec as P,
+    SingleDeviceSharding,
+    auto_axes,
+    explicit_axes,
+    reshard,
+    use_abstract_mesh,
+)
+
+try:
+    jax.config.update("jax_num_cpu_devices", 8)
+except RuntimeError:  # devices are there already
+    pass
+
+SCENARIOS = {}
+AUTO, EXPLICIT = AxisType.Auto, AxisType.Explicit
+VALUES = np.arange(128, dtype=np.float32).reshape(8, 16)
+UNCONSTRAINED = P.UNCONSTRAINED
+constrain = lax.with_sharding_constraint
+
+
+def mesh_of(axis_type=EXPLICIT, sizes=(2, 4)):
+    return jax.make_mesh(sizes, ("x", "y"), axis_types=(axis_type,) * 2)
+
+
+def named(*spec, axis_type=EXPLICIT, **axes):
+    return NamedSharding(mesh_of(axis_type), P(*spec, **axes))
+
+
+auto = functools.partial(named, axis_type=AUTO)
+
+
+def sharded(*spec, values=VALUES, axis_type=EXPLICIT):
+    return jax.device_put(values, named(*spec, axis_type=axis_type))
+
+
+def on(device, values=VALUES):
+    return jax.device_put(values, jax.devices()[device])
+
+
+def show(x):
+    if isinstance(x, (tuple, list)):
+        return " | ".join(map(show, x))
+    if isinstance(x, dict):
+        return show([f"{k}: {show(v)}" for k, v in x.items()])
+    if isinstance(x, jax.Array):
+        values = "unreduced"
+        if not (isinstance(x.sharding, NamedSharding) and x.sharding.spec.unreduced):
+            values = f"{np.asarray(x, np.float64).sum():.4g}"
+        return f"{jax.typeof(x)} {x.sharding} {x.committed} {values}"
+    return str(x)
+
+
+def scenario(name, fun, context=None):
+    """`fun` as a scenario; in the context of a mesh of this axis type, or of these."""
+
+    def run():
+        try:
+            if context is None:
+                return show(fun())
+            types = context if isinstance(context, tuple) else (context,) * 2
+            with jax.set_mesh(jax.make_mesh((2, 4), ("x", "y"), axis_types=types)):
+                return show(fun())
+        except Exception as err:
+            return f"raises {type(err).__name__}"
+
+    SCENARIOS[name] = run
+
+
+# jit: arguments that say where
+
+
+def double(a):
+    return a * 2
+
+
+def pair(a, b):
+    return a + 1, {"k": b * 2}
+
+
+two = lambda a: (a * 2, a.sum())
+struct = jax.ShapeDtypeStruct((8,), np.float32)
+for name, fun in {
+    "in_list": lambda: jax.jit(pair, in_shardings=[auto("x"), None])(VALUES, VALUES),
+    "in_unconstrained": lambda: jax.jit(double, in_shardings=auto(UNCONSTRAINED, "x"))(VALUES),
+    "out_unconstrained": lambda: jax.jit(double, out_shardings=auto(UNCONSTRAINED, "x"))(VALUES),
+    "in_uneven": lambda: jax.jit(double, in_shardings=auto("x"))(np.ones(3)),
+    "out_uneven": lambda: jax.jit(double, out_shardings=auto("x"))(np.ones(3)),
+    "meshes": lambda: sharded("x") + jax.device_put(VALUES, NamedSharding(mesh_of(sizes=(4, 2)), P())),
+    "constraint_uneven": lambda: jax.jit(lambda a: constrain(a, auto("x")) * 2)(np.ones((3, 4))),
+    "constraint_uneven_eager": lambda: constrain(np.ones((3, 4)), auto("x")),
+    "constraint_uneven_text": lambda: jax.jit(lambda a: constrain(a, auto("x"))).lower(
+        np.ones((3, 4))).as_text(),
+    "constraint_elsewhere": lambda: constrain(on(3), auto("x")),
+    "constraint_from_one": lambda: constrain(on(3), SingleDeviceSharding(jax.devices()[2])),
+    "constraint_jaxpr": lambda: jax.make_jaxpr(
+        lambda a: constrain(a, auto(UNCONSTRAINED, UNCONSTRAINED)))(VALUES),
+    "words_of_results": lambda: jax.jit(lambda *xs: [x * 2 for x in xs])(
+        sharded("x", None, axis_type=AUTO), sharded("y", None, axis_type=AUTO)),
+    "eval_shape": lambda: jax.eval_shape(jax.jit(two, out_shardings=(auto("x"), None)), VALUES),
+    "eval_shape_explicit": lambda: jax.eval_shape(
+        jax.jit(two, out_shardings=(named("x"), named())), VALUES),
+    "out_info": lambda: jax.jit(two, out_shardings=auto()).lower(VALUES).out_info,
+    "out_info_explicit": lambda: jax.jit(two).lower(sharded("x")).out_info,
+    "out_info_compiled": lambda: jax.jit(two).lower(sharded("x")).compile().out_info,
+    "put_unconstrained": lambda: jax.device_put(VALUES, named(UNCONSTRAINED)),
+    "put_source": lambda: jax.device_put((VALUES, VALUES), named("y"), src=(named("y"),)),
+    "from_sharded_parts": lambda: jax.make_array_from_single_device_arrays(
+        (8, 16), named("x"), [sharded("x")] * 8),
+    "type_dict": lambda: jax.sharding.Mesh(jax.devices(), ("x",), {EXPLICIT: "x"}),
+    "mesh_of_numbers": lambda: jax.sharding.Mesh(jax.devices(), (0,)),
+}.items():  # fmt: skip
+    scenario(f"jit_{name}", fun)
+
+# Functions in which mesh axes have another type
+
+ascending = lambda a: jnp.sin(a) + jax.typeof(a).sharding.mesh.axis_types.count(AUTO)
+inner = lambda a: explicit_axes(jnp.sin, in_sharding=P("x"))(a) * 2
+for name, fun in {
+    "type": lambda: auto_axes(ascending, out_sharding=P("x"))(sharded("x")),
+    "call": lambda: auto_axes(ascending)(sharded("x"), out_sharding=P("y")),
+    "some": lambda: auto_axes(jnp.cumsum, axes="x", out_sharding=P("x"))(sharded("x", values=VALUES[0])),
+    "host": lambda: auto_axes(ascending, out_sharding=P("x"))(VALUES),
+    "twice": lambda: auto_axes(auto_axes(jnp.sin, out_sharding=P("x")), out_sharding=P("x"))(sharded("x")),
+    "explicit": lambda: auto_axes(inner, out_sharding=P("y"))(sharded("x")),
+    "jaxpr": lambda: jax.make_jaxpr(auto_axes(ascending, out_sharding=P("x")))(sharded("x", "y")),
+    "text": lambda: jax.jit(auto_axes(ascending, out_sharding=P("x"))).lower(sharded("x")).as_text(),
+    "vmap": lambda: jax.vmap(auto_axes(ascending, out_sharding=P("y")))(sharded("x")),
+    "jvp": lambda: jax.jvp(auto_axes(ascending, out_sharding=P("y")), (sharded("x"),), (sharded("x"),)),
+    "grad": lambda: jax.grad(lambda a: auto_axes(jnp.cumsum, out_sharding=P("y"))(a).sum())(
+        sharded("x", values=VALUES[0])),
+    "closure": lambda: (lambda c: auto_axes(lambda a: a + c, out_sharding=P("x"))(VALUES))(sharded("x")),
+    "keys": lambda: jax.typeof(jax.random.key_data(
+        auto_axes(lambda k: jax.random.split(k, 8), out_sharding=P("x"))(jax.random.key(0)))),
+    "random": lambda: [jax.random.normal(jax.random.key(0), (8, 16), out_sharding=P("x", "y"))],
+}.items():  # fmt: skip
+    scenario(f"auto_axes_{name}", fun, EXPLICIT)
+total = lambda a: f"{np.asarray(a).sum():.4f}"
+explicitly = lambda f: explicit_axes(f, in_sharding=P("x"))
+for name, fun in {
+    "grad": lambda: total(jax.grad(lambda a: explicitly(lambda b: jnp.sin(b).sum())(a))(VALUES)),
+    "vjp_outside": lambda: _vjp_outside(),
+    "mixed_grad": lambda: total(
+        jax.jit(jax.grad(lambda a: explicitly(jnp.sin)(a * 2).sum()))(VALUES)
+    ),
+    "reshard_scalar": lambda: reshard(1.0, P()),
+    "reshard_host": lambda: reshard(VALUES, P()),
+    "reshard_elsewhere": lambda: reshard(on(3), P()),
+    "other_mesh": lambda: sharded("x") * 2,
+}.items():
+    scenario(f"explicit_axes_{name}", fun, AUTO)
+scenario("other_mesh_explicit", lambda: jax.jit(double)(
+    jax.device_put(VALUES, NamedSharding(mesh_of(sizes=(4, 2)), P("x")))), EXPLICIT)  # fmt: skip
+scenario(
+    "mixed_reshard", lambda: reshard(jax.device_put(VALUES, P("x")), P(None)), (EXPLICIT, AUTO)
+)
+scenario("mixed_auto", lambda: auto_axes(double, out_sharding=P("x"))(
+    jax.device_put(VALUES, P("x"))), (EXPLICIT, AUTO))  # fmt: skip
+
+
+def _vjp_outside():
+    out, pull = jax.vjp(lambda a: explicitly(jnp.sin)(a), VALUES)
+    with jax.set_mesh(mesh_of(EXPLICIT, (4, 2))):
+        return total(pull(out)[0])
+
+
+# Loops and branches over sharded values
+
+for name, fun in {
+    "leading": lambda: lax.scan(lambda c, y: (c + y.sum(), y), 0.0, sharded("x")),
+    "leading_of_tree": lambda: lax.scan(
+        lambda c, y: (c, y[0]), 0.0, (sharded(None, "y"), sharded("y"))),
+    "leading_of_map": lambda: lax.map(double, sharded("x")),
+    "carry_from_host": lambda: lax.scan(
+        lambda c, y: (c + y, y), np.zeros(16, np.float32), sharded(None, "y")),
+    "carry_differs": lambda: lax.scan(lambda c, y: (c + y, y), jnp.zeros(16), sharded(None, "y")),
+    "while_from_host": lambda: lax.while_loop(
+        lambda c: c.sum() < 1e4, lambda c: c + sharded("x"), np.ones((8, 16), np.float32)),
+    "cond_with_host": lambda: lax.cond(True, lambda: VALUES, lambda: sharded("x")).sum(),
+    "set_all": lambda: sharded("x", "y").at[:].set(1.0),
+    "concatenate_host": lambda: jnp.concatenate([sharded("x"), VALUES]),
+    "select_host": lambda: lax.select(VALUES > 3, sharded("x"), VALUES),
+    "unwrap": lambda: jnp.unwrap(sharded("x")),
+    "jacrev": lambda: jax.jacrev(jnp.sin)(sharded("x", values=VALUES[0, :8])),
+    "cotangent_elsewhere": lambda: jax.vjp(jnp.sin, sharded("x"))[1](sharded("y")),
+    "cotangent_replicated": lambda: jax.vjp(jnp.sin, sharded("x"))[1](jnp.ones((8, 16))),
+    "cotangent_host": lambda: jax.vjp(jnp.sin, sharded("x"))[1](VALUES),
+    "linearize_host": lambda: jax.linearize(jnp.sin, sharded("x"))[1](VALUES),
+    "embedding_grad": lambda: jax.grad(lambda w: w.at[np.array([[0, 1], [2, 3]])].get(
+        out_sharding=P("x", None, None)).sum())(sharded(None, "y")),
+}.items():  # fmt: skip
+    scenario(f"loop_{name}", fun, EXPLICIT)
+
+# Sums that are not reduced yet: unreduced and reduced axes
+
+weights = lambda *spec, **axes: jax.device_put(VALUES.T[:, :8] / 100, P(*spec, **axes))
+partial_product = lambda **axes: jnp.dot(
+    sharded("x", "y"), weights("y"), out_sharding=P("x", **axes)
+)
+
+
+def squares(w):
+    return ((sharded("x") @ w) ** 2).sum()
+
+
+def accumulate():
+    """Sums the gradients of three batches; the devices add theirs up once, at the end."""
+
+    @jax.jit
+    def summed(batches):
+        w = reshard(weights(), P(None, None, reduced={"x"}))
+        grads = [jax.grad(lambda w, b=b: ((b @ w) ** 2).sum())(w) for b in batches]
+        return grads[0] + grads[1] + grads[2]
+
+    grads = summed([sharded("x", values=VALUES / 10 + i) for i in range(3)])
+    return grads, reshard(grads, P()), reshard(grads, P("x"))
+
+
+for name, fun in {
+    "dot": lambda: reshard(partial_product(unreduced={"y"}), P("x")),
+    "dot_wrong": lambda: partial_product(unreduced=set()) + jnp.dot(
+        sharded("x"), weights(), out_sharding=P("x", unreduced={"y"})),
+    "dot_jaxpr": lambda: jax.make_jaxpr(lambda: partial_product(unreduced={"y"}))(),
+    "put": lambda: reshard(jax.device_put(VALUES, P("x", unreduced={"y"})), P("x")),
+    "put_again": lambda: (lambda u: jax.device_put(u, u.sharding) is u)(
+        jax.device_put(VALUES, P("x", unreduced={"y"}))),
+    "grad": lambda: reshard(jax.grad(squares)(weights(reduced={"x"})), P()),
+    "grad_jit": lambda: jax.jit(jax.grad(squares))(weights(reduced={"x"})),
+    "grad_through": lambda: jax.grad(lambda w: squares(reshard(w, P(None, None, reduced={"x"}))))(
+        weights()),
+    "accumulate": accumulate,
+    "types": lambda: [jax.typeof(weights(reduced={"x", "y"})), jax.typeof(
+        weights(reduced={"x"})).to_ct_aval()],
+    "mean": lambda: weights(reduced={"x"}).mean() * 2.0,
+    "relu": lambda: jax.nn.relu(weights(reduced={"x"})),
+    "pad": lambda: jnp.pad(weights(reduced={"x"}), 1),
+    "slice": lambda: lax.dynamic_slice(weights(reduced={"x"}), (0, 1), (2, 2)),
+    "update": lambda: lax.dynamic_update_slice(weights(reduced={"x"}), weights(reduced={"x"}), (0, 0)),
+}.items():  # fmt: skip
+    scenario(f"unreduced_{name}", fun, EXPLICIT)
+
+# The types of contractions of operands that are sharded over some axes and reduced over others
+
+ABSTRACT = AbstractMesh((2, 4), ("x", "y"), (EXPLICIT,) * 2)
+OPERANDS = {
+    "X": P("x"), "XY": P("x", "y"), "O": P(), "OY": P(None, "y"), "rx": P(reduced={"x"}),
+    "Xry": P("x", reduced={"y"}), "ux": P(unreduced={"x"}),
+}  # fmt: skip
+CONTRACTIONS = {
+    "dot": ((((1,), (1,)), ((), ())), None),
+    "dot_out": ((((1,), (1,)), ((), ())), P("x", None)),
+    "dot_partial": ((((1,), (1,)), ((), ())), P("x", None, unreduced={"y"})),
+    "dot_batch": ((((1,), (1,)), ((0,), (0,))), None),
+}
+
+
+def contraction_types(dims, out):
+    def types(x, y):
+        f = lambda x, y: lax.dot_general(x, y, dims, out_sharding=out)
+        lines = []
+        for g in (f, lambda x, y: jax.grad(lambda x, y: f(x, y).sum(), (0, 1))(x, y)):
+            try:
+                with use_abstract_mesh(ABSTRACT):
+                    avals = jax.make_jaxpr(g)(x, y).out_avals
+                lines.append(", ".join([str(a) for a in avals]))
+            except Exception as err:
+                lines.append(type(err).__name__)
+        return ": ".join(lines)
+
+    structs = {
+        k: jax.ShapeDtypeStruct((8, 16), np.float32, sharding=NamedSharding(ABSTRACT, spec))
+        for k, spec in OPERANDS.items()
+    }
+    return "\n".join(f"{a} {b} {types(structs[a], structs[b])}" for a in structs for b in structs)
+
+
+for name, (dims, out) in CONTRACTIONS.items():
+    scenario(f"types_{name}", lambda dims=dims, out=out: contraction_types(dims, out))
+
+# Training, with tensor and data parallelism, and donated state sharded like the parameters
+
+RNG = np.random.default_rng(0)
+INPUTS, TARGETS = (RNG.normal(size=(16, n)).astype(np.float32) for n in (8, 4))
+PARAMS = {
+    "w1": (RNG.normal(size=(8, 32)) / 3).astype(np.float32), "b1": np.zeros(32, np.float32),
+    "w2": (RNG.normal(size=(32, 4)) / 6).astype(np.float32), "b2": np.zeros(4, np.float32),
+}  # fmt: skip
+SPECS = {"w1": P(None, "y"), "b1": P("y"), "w2": P("y", None), "b2": P()}
+
+
+def forward(p, x):
+    h = jax.nn.relu(x @ p["w1"] + p["b1"])
+    out = jax.typeof(h).sharding.mesh._any_axis_explicit and P("x", None)
+    return jnp.dot(h, p["w2"], out_sharding=out or None) + p["b2"]
+
+
+def loss(p, x, y):
+    return jnp.mean((forward(p, x) - y) ** 2)
+
+
+def adam(p, m, v, g):
+    m = jax.tree.map(lambda m, g: 0.9 * m + 0.1 * g, m, g)
+    v = jax.tree.map(lambda v, g: 0.99 * v + 0.01 * g * g, v, g)
+    return jax.tree.map(lambda p, m, v: p - 0.1 * m / (jnp.sqrt(v) + 1e-6), p, m, v), m, v
+
+
+def train(specs=SPECS, **options):
+    p = jax.tree.map(jax.device_put, PARAMS, specs)
+    m, v = (jax.tree.map(jnp.zeros_like, p) for _ in range(2))
+
+    @functools.partial(jax.jit, donate_argnums=(0, 1, 2), **options)
+    def step(p, m, v, x, y):
+        value, g = jax.value_and_grad(loss)(p, x, y)
+        return adam(p, m, v, g), value
+
+    x, y = jax.device_put(INPUTS, P("x")), jax.device_put(TARGETS, P("x"))
+    values = []
+    for _ in range(3):
+        first = p["w1"]
+        (p, m, v), value = step(p, m, v, x, y)
+        values.append(f"{float(value):.4f}")
+    return values, first.is_deleted(), [str(jax.typeof(a)) for a in jax.tree.leaves((p, m, v))], p
+
+
+for axis_type in (AUTO, EXPLICIT):
+    scenario(f"train_{axis_type}", train, axis_type)
+    scenario(f"train_out_{axis_type}", lambda: train(
+        out_shardings=((SPECS,) * 3, P())), axis_type)  # fmt: skip
+
+
+def layers(remat):
+    """Layers in a scan, whose weights are split over all devices and gathered one at a time."""
+
+    def layer(h, w):
+        return jnp.tanh(h @ reshard(w, P())) + h, None
+
+    def f(w, x):
+        return (lax.scan(jax.checkpoint(layer) if remat else layer, x, w)[0] ** 2).sum()
+
+    w = jax.device_put(np.stack([np.eye(8, dtype=np.float32)] * 3) / 3, P(None, "x", "y"))
+    return jax.jit(jax.value_and_grad(f))(w, jax.device_put(INPUTS, P("x")))
+
+
+def restore():
+    """Arrays read in parts, as the types of an initializer's results say."""
+    init = jax.jit(
+        lambda key: {k: jax.random.normal(key, a.shape) for k, a in PARAMS.items()},
+        out_shardings=SPECS,
+    )
+    types = jax.eval_shape(init, jax.random.key(0))
+    read = jax.tree.map(
+        lambda t, a: jax.make_array_from_callback(t.shape, t.sharding, lambda i: a[i]),
+        types,
+        PARAMS,
+    )
+    return str(types), read, [[(s.device.id, s.index, s.replica_id, s.data.shape)
+                               for s in a.addressable_shards] for a in read.values()]  # fmt: skip
+
+
+scenario("layers", lambda: layers(False), EXPLICIT)
+scenario("layers_remat", lambda: layers(True), EXPLICIT)
+for axis_type in (AUTO, EXPLICIT):
+    scenario(f"restore_{axis_type}", restore, axis_type)
