@@ -15,7 +15,7 @@ from jax._src import test_util as jtu
 from jax.custom_derivatives import linear_call
 from jax.extend import core, linear_util as lu, source_info_util
 from jax.extend.core import primitives
-from jax.interpreters import ad, batching, mlir
+from jax.interpreters import ad, batching, mlir, partial_eval
 
 
 def divide(x, y):
@@ -307,6 +307,91 @@ class QueriesTest(jtu.JaxTestCase):
         self.assertIn(np.ndarray, core.array_types)
         self.assertIn(np.float32, core.array_types)
         self.assertNotIn(float, core.array_types)
+
+
+class MembersTest(jtu.JaxTestCase):
+    """Members of core classes and keywords of functions, as the reference has them."""
+
+    def test_types(self):
+        aval = jax.core.ShapedArray((2, 3), np.float32, weak_type=True)
+        x = jnp.ones((2, 3))
+        self.assertEqual((aval.lo_ty(), aval.lower_val(x), aval.is_high), ([aval], [x], False))
+        self.assertIs(aval.raise_val(x), x)
+        row = aval.dec_rank(2, aval.leading_axis_spec())
+        self.assertEqual((row.shape, row.inc_rank(2, 0)), ((3,), aval))
+        self.assertFalse(aval.normalize().weak_type)
+        self.assertEqual(jax.typeof(3).at_least_vspace().dtype, jax.dtypes.float0)
+        self.assertAllClose(aval.vspace_add(x, x), 2 * x)
+        token = core.AbstractToken()
+        self.assertEqual(token.lo_ty(), [token])
+        closed = jax.make_jaxpr(jnp.sin)(1.0)
+        self.assertEqual(closed.in_aval_qdds, closed.jaxpr.final_aval_qdds)
+        (eqn,) = closed.eqns
+        self.assertFalse(eqn.primitive.is_high(*closed.in_avals))
+        (eqn,) = jax.make_jaxpr(lambda x: (jax.new_ref(x), None)[1])(1.0).eqns
+        self.assertTrue(eqn.primitive.ref_allocating)
+        self.assertEqual(core.Literal(1.0, jax.typeof(1.0)).pretty_print(None), "1.0:f32[]")
+        self.assertEqual(
+            core.Literal(2, jax.typeof(np.int8(2))).pretty_print(None, print_dtype=False), "2"
+        )
+
+    def test_traces(self):
+        def f(x):
+            trace = x._trace
+            self.assertIs(trace.full_raise(x), x)
+            self.assertIs(trace.stage_value(x), x)
+            self.assertFalse(trace.requires_low)
+            self.assertRaises(jax.errors.ConcretizationTypeError, getattr, x, "traceback")
+            return x * trace.stage_value(2.0)
+
+        self.assertEqual(jax.jit(f)(3.0), 6.0)
+        self.assertEqual(jax.grad(f)(3.0), 2.0)
+        self.assertIn("mul a 2.0:f32[]", str(jax.make_jaxpr(f)(3.0)))
+
+    def test_jvp(self):
+        with_data = lambda x, y: ((x * y, jnp.float32(3.0)), {"y": y})
+        outs, tangents, data = ad.jvp(
+            with_data, (2.0, 5.0), (1.0, 0.0), has_aux=True, instantiate=[True, False]
+        )
+        self.assertEqual((outs[0], tangents[0], data), (10.0, 5.0, {"y": 5.0}))
+        self.assertIsInstance(tangents[1], ad.Zero)
+        _, tangents = ad.jvp(lambda x: [np.float32(3)], (2.0,), (1.0,), instantiate=True)
+        self.assertEqual(tangents, [0.0])
+        text = jax.jit(
+            lambda x: ad.jvp(lambda x: [jnp.sin(x)], (x,), (x,), transform_stack=True)[1]
+        )
+        self.assertIn("jvp(", text.lower(1.0).as_text(debug_info=True))
+
+    def test_constants_as_arguments_of_functions(self):
+        table = np.arange(3, dtype=np.float32)
+        closed = jax.make_jaxpr(lambda x: x + jnp.asarray(table))(table)
+        options = dict(
+            ordered_effects=[], platforms=("cpu",), backend=None, axis_context=None,
+            donated_args=None, lowering_parameters=mlir.LoweringParameters(),
+        )  # fmt: skip
+        for count in (0, len(closed.consts)):
+            avals = [jax.typeof(table)] * (count + 1)
+            result = mlir.lower_jaxpr_to_module(
+                "m", closed, num_const_args=count, in_avals=avals, **options
+            )
+            text = str(result.module)
+            self.assertEqual(text.count("%arg"), text.count("%arg0") + text.count("%arg1"))
+            self.assertEqual("%arg1: tensor<3xf32>" in text, count == 1)
+            self.assertEqual("dense<[0.0" in text, count == 0)
+        with self.assertRaisesRegex(ValueError, "num_const_args is 2"):
+            mlir.lower_jaxpr_to_module("m", closed, num_const_args=2, in_avals=None, **options)
+        with self.assertRaisesRegex(ValueError, "in_avals has 0 types for 1"):
+            mlir.lower_jaxpr_to_module("m", closed, num_const_args=0, in_avals=[], **options)
+
+    def test_staging(self):
+        fun = lu.wrap_init(
+            lambda x: [(x + 1, x * 2)[1]], debug_info=jax.api_util.debug_info("t", len, (1,), {})
+        )
+        aval = jax.typeof(1.0)
+        jaxpr, avals, consts = partial_eval.trace_to_jaxpr_dynamic(
+            fun, [aval, aval], keep_inputs=[False, True], auto_dce=True, lower=True
+        )
+        self.assertEqual((len(jaxpr.eqns), avals, consts), (1, [aval], []))
 
 
 class ModulesTest(jtu.JaxTestCase):

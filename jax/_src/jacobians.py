@@ -141,7 +141,7 @@ def jacrev(
         for leaf in tree_leaves(y):
             _check_output_dtype("jacrev", holomorphic, leaf)
         pull = lambda ct: tree_map(_without_float0, pullback(ct), dyn_args)
-        jac = vmap(pull)(_std_basis(y))
+        jac = vmap(pull)(_std_basis(y, of_cotangents=True))
         jac = jac[0] if isinstance(argnums, int) else jac
         example = dyn_args[0] if isinstance(argnums, int) else dyn_args
         jac_tree = tree_map(lambda j: _unravel(y, 0, j), jac)
@@ -180,7 +180,7 @@ def hessian(
     )  # fmt: skip
 
 
-def _std_basis(pytree):
+def _std_basis(pytree, of_cotangents: bool = False):
     """The standard basis of the tree's space: each leaf with a leading axis over all entries."""
     leaves, tree = tree_flatten(pytree)
     sizes = [int(np.prod(np.shape(x), dtype=np.int64)) for x in leaves]
@@ -195,7 +195,12 @@ def _std_basis(pytree):
         if tangent_dtype == dtypes.float0:
             tangent_dtype = dtype
         block = core.hooks.convert_element_type(block, tangent_dtype, typeof(x).weak_type)
-        out.append(core.hooks.reshape(block, (total, *np.shape(x))))
+        block = core.hooks.reshape(block, (total, *np.shape(x)))
+        aval = typeof(x).to_ct_aval() if of_cotangents else typeof(x)
+        if (sharding := getattr(aval, "_sharding", None)) is not None:
+            spec = sharding.spec.update(partitions=(None, *sharding.spec.partitions))
+            block = core.hooks.reshard(block, sharding.update(spec=spec))
+        out.append(block)
     return tree_unflatten(tree, out)
 
 

@@ -7,6 +7,7 @@ from jax._src import config, core, dispatch, sharding_impls, traceback_util
 from jax._src.array_impl import ArrayImpl
 from jax._src.core import ClosedJaxpr, Primitive
 from jax._src.interpreters import ad, batching, mlir, partial_eval as pe, pxla
+from jax._src.interpreters.known_part import divide_closed
 from jax._src.lib import _jax
 from jax._src.sharding_impls import UNSPECIFIED, UnspecifiedValue
 from jax._src.tree_util import dispatch_registry, tree_flatten, tree_structure
@@ -293,6 +294,33 @@ def _jit_record(tape, args, params):
 
 jit_p.record = _jit_record
 jit_p.dependence = pe.dependence_of("jaxpr")
+
+
+def _jit_divide(eqn, known):
+    parts = divide_closed(eqn.params["jaxpr"], tuple(known))
+    if parts is None:
+        return None, eqn
+    params = dict(eqn.params, donated_invars=(False,) * len(known))
+    known_ins = [i for i, k in enumerate(known) if k]
+    known_outs = [i for i, k in enumerate(parts.known_outs) if k]
+    rest_ins = [i for i, k in enumerate(parts.rest_ins) if k]
+    rest_outs = [i for i, k in enumerate(parts.known_outs) if not k]
+    handed = [core.Var(a) for a in parts.known.out_avals[len(known_outs) :]]
+    unknown = [None] * len(handed)
+    before = eqn.replace(
+        invars=[eqn.invars[i] for i in known_ins],
+        outvars=[*[eqn.outvars[i] for i in known_outs], *handed],
+        params=_with(params, parts.known, known_ins, [*known_outs, *unknown]),
+    )
+    rest = eqn.replace(
+        invars=[*handed, *[eqn.invars[i] for i in rest_ins]],
+        outvars=[eqn.outvars[i] for i in rest_outs],
+        params=_with(params, parts.rest, [*unknown, *rest_ins], rest_outs),
+    )
+    return before, rest
+
+
+jit_p.divide = _jit_divide
 
 
 def _jit_transpose(cts, *args, **params):

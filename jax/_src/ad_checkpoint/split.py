@@ -10,8 +10,15 @@ variables whose values are stored. Here all inputs are known, and at hand in bot
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from jax._src import core, dispatch
-from jax._src.ad_checkpoint.policies import Offloadable, nothing_saveable
+from jax._src.ad_checkpoint.policies import (
+    Offloadable,
+    RecomputeType,
+    SaveableType,
+    nothing_saveable,
+)
 from jax._src.core import ClosedJaxpr, DropVar, Jaxpr, JaxprEqn, Literal, Var, cached_on_jaxpr
 from jax._src.interpreters import ad, partial_eval as pe
 from jax._src.jit_primitive import _with as jit_params, jit_p
@@ -150,6 +157,12 @@ class _Plan:
                 self.again.append(fetch)
                 self.saved.append(away)
                 self.arrived.append(back)
+        elif not isinstance(decision, (bool, np.bool_, RecomputeType, SaveableType)):
+            raise TypeError(
+                "A checkpoint policy must return a bool, or Recompute, Saveable or an Offloadable of"
+                f" jax.ad_checkpoint; for {eqn.primitive} it returned {decision!r} of type"
+                f" {type(decision)}."
+            )
         elif decision:
             for v in eqn.outvars:
                 self._store(v)

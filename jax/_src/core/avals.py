@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from jax._src import dtypes, literals
+from jax._src.config import abstract_mesh_context_manager as _context_mesh
+from jax._src.core.hooks import hooks
 from jax._src.memory import MemorySpace
 from jax._src.mesh import empty_abstract_mesh
 from jax._src.named_sharding import NamedSharding
@@ -51,6 +53,45 @@ class AbstractValue:
     def to_ct_aval(self) -> AbstractValue:
         """The type of a cotangent of a value of this type."""
         return self.to_tangent_aval()
+
+    def at_least_vspace(self) -> AbstractValue:
+        """The type of tangents, which can be added."""
+        return self.to_tangent_aval()
+
+    def vspace_add(self, x: Any, y: Any) -> Any:
+        """The sum of two tangents of values of this type."""
+        return hooks.add_any(x, y)
+
+    def dec_rank(self, size: int, spec: Any) -> AbstractValue:
+        """The type of a value without an axis that has this size and place."""
+        return mapped_aval(size, spec, self)
+
+    def inc_rank(self, size: int, spec: Any) -> AbstractValue:
+        """The type of a value with such an axis more."""
+        return unmapped_aval(size, spec, self)
+
+    def normalize(self) -> AbstractValue:
+        """The type without what promotion alone looks at."""
+        return self.strip_weak_type()
+
+    def update_manual_axis_type(self, mat: ManualAxisType) -> AbstractValue:
+        return self
+
+    def leading_axis_spec(self) -> Any:
+        """What `dec_rank` and `inc_rank` take for an axis that comes first."""
+        return 0
+
+    def lo_ty(self) -> list[AbstractValue]:
+        """The types of the arrays that represent a value: this one."""
+        return [self]
+
+    def lower_val(self, val: Any) -> list[Any]:
+        """The arrays that represent a value: itself."""
+        return [val]
+
+    def raise_val(self, val: Any) -> Any:
+        """The value that an array represents: itself."""
+        return val
 
     def str_short(self, short_dtypes: bool = False, mesh_axis_types: bool = False) -> str:
         return str(self)
@@ -291,7 +332,10 @@ class ShapedArray(AbstractValue):
     def sharding(self) -> Any:
         if self._sharding is not None:
             return self._sharding
-        return NamedSharding(empty_abstract_mesh, PartitionSpec(*([None] * len(self.shape))))
+        mesh = _context_mesh.value
+        if mesh is None or mesh._any_axis_explicit:
+            mesh = empty_abstract_mesh
+        return NamedSharding(mesh, PartitionSpec(*([None] * len(self.shape))))
 
     @property
     def vma(self) -> frozenset[Any]:
@@ -350,15 +394,6 @@ class ShapedArray(AbstractValue):
         if sharding is not None:
             sharding = sharding.update(spec=sharding.spec.to_ct_spec())
         return tangent.update(sharding=sharding, manual_axis_type=self.manual_axis_type.to_ct_mat())
-
-    def dec_rank(self, size: int, spec: Any) -> AbstractValue:
-        return mapped_aval(size, spec, self)
-
-    def inc_rank(self, size: int, spec: Any) -> AbstractValue:
-        return unmapped_aval(size, spec, self)
-
-    def normalize(self) -> ShapedArray:
-        return self.strip_weak_type()
 
     def __eq__(self, other: object) -> bool:
         if self is other:
@@ -421,6 +456,9 @@ def _normalize_sharding(sharding: Any, ndim: int) -> Any:
         raise ValueError(
             f"The sharding {spec} has {len(spec)} entries for an array with {ndim} dimensions."
         )
+    if PartitionSpec.UNCONSTRAINED in spec.partitions:  # tells the compiler, not the type
+        entries = (None if e is PartitionSpec.UNCONSTRAINED else e for e in spec.partitions)
+        spec = spec.update(partitions=tuple(entries))
     if len(spec) < ndim:
         spec = spec.update(partitions=spec.partitions + (None,) * (ndim - len(spec)))
     if abstract is mesh and spec is sharding.spec:
@@ -450,7 +488,8 @@ def _manual_string(aval: ShapedArray) -> str:
     parts = []
     for mark, axes in (("V", mat.varying), ("U", unreduced), ("R", reduced)):
         if axes:
-            parts.append(f"{mark}:" + ",".join(sorted(map(str, axes))))
+            names = ",".join(sorted(map(str, axes)))
+            parts.append(f"{mark}:({names})" if len(axes) > 1 else f"{mark}:{names}")
     return "{" + ", ".join(parts) + "}" if parts else ""
 
 
@@ -606,7 +645,7 @@ def valid_jaxtype(x: Any) -> bool:
 def typematch(t1: AbstractValue, t2: AbstractValue) -> bool:
     """Whether two types agree up to weak types.
 
-    In explicit mode a value on no mesh agrees with one that is not sharded over any axis of a mesh.
+    In explicit mode a value on no mesh agrees with one on a mesh, however that is sharded.
     """
     if t1 is t2:
         return True
@@ -616,18 +655,8 @@ def typematch(t1: AbstractValue, t2: AbstractValue) -> bool:
     if type(t1) is not ShapedArray or type(t2) is not ShapedArray:
         return False
     return (t1._sharding is None) is not (t2._sharding is None) and (
-        _without_mesh(t1) == _without_mesh(t2)
+        t1.update(sharding=None) == t2.update(sharding=None)
     )
-
-
-def _without_mesh(aval: ShapedArray) -> ShapedArray:
-    """The type of a value that no mesh axis has a part in, as one on no mesh."""
-    if aval._sharding is None:
-        return aval
-    spec = aval._sharding.spec
-    if spec.unreduced or spec.reduced or any(e is not None for e in spec.partitions):
-        return aval
-    return aval.update(sharding=None)
 
 
 def typecompat(aval_ref: AbstractValue, aval: AbstractValue) -> bool:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast, final
 
 import numpy as np
 
-from jax._src import config, source_info_util
+from jax._src import config, dtypes, source_info_util
 from jax._src.core.avals import AbstractValue, typeof
 from jax._src.core.effects import (
     Effect,
@@ -140,6 +140,17 @@ class Literal:
         except TypeError:
             return None
 
+    def pretty_print(self, context: Any, *, print_dtype: bool = True) -> str:
+        """The text in jaxprs, like `1.0:f32[]`."""
+        val, aval = self.val, self.aval
+        dtype = getattr(aval, "dtype", None)
+        if type(dtype) is np.dtype and not aval.shape:
+            is_float0 = dtype == dtypes.float0
+            text = "float0" if is_float0 else str(np.asarray(val, dtype=dtype).item())
+        else:
+            text = str(val)
+        return f"{text}:{aval.str_short(short_dtypes=True)}" if print_dtype else text
+
     __hash__ = None  # type: ignore[assignment]
 
     def __repr__(self) -> str:
@@ -209,18 +220,30 @@ _CONTEXT_FLAGS = (
 class JaxprEqnContextManager:
     """Context manager that puts the settings of an equation in force again."""
 
-    __slots__ = ("ctx", "prev")
+    __slots__ = ("ctx", "prev", "prev_mesh")
 
     def __init__(self, ctx: JaxprEqnContext):
         self.ctx = ctx
 
     def __enter__(self) -> None:
-        self.prev = None
+        self.prev = self.prev_mesh = None
         if self.ctx is current_jaxpr_eqn_context():
             return
         self.prev = [flag.swap_local(v) for flag, v in zip(_CONTEXT_FLAGS, self.ctx._key())]
+        # The mesh of devices, if any, must be like it: in `auto_axes` it has other axis types.
+        mesh, concrete = self.ctx.cur_abstract_mesh, config.device_context.value
+        if mesh is None or mesh.empty or concrete is None or concrete.empty:
+            return
+        if concrete.axis_types != mesh.axis_types or concrete.shape_tuple != mesh.shape_tuple:
+            same = concrete.shape_tuple == mesh.shape_tuple
+            self.prev_mesh = concrete
+            config.device_context.set_local(
+                concrete.update(axis_types=mesh.axis_types) if same else None
+            )
 
     def __exit__(self, exc_type: Any, exc: Any, tb: Any) -> None:
+        if self.prev_mesh is not None:
+            config.device_context.set_local(self.prev_mesh)
         if self.prev is not None:
             for flag, v in zip(_CONTEXT_FLAGS, self.prev):
                 flag.set_local(v)
@@ -355,6 +378,9 @@ class Jaxpr:
     def out_avals(self) -> list[AbstractValue]:
         return [v.aval for v in self.outvars]
 
+    # Types with what is known of the values' contents, which no type says anything about.
+    in_aval_qdds = final_aval_qdds = in_avals
+
     def replace(self, **kwargs: Any) -> Jaxpr:
         """A copy with some fields replaced."""
         fields = {name: getattr(self, name) for name in self.__slots__[:7]}
@@ -403,6 +429,8 @@ class ClosedJaxpr:
 
     in_avals = property(lambda self: self.jaxpr.in_avals)
     out_avals = property(lambda self: self.jaxpr.out_avals)
+    in_aval_qdds = property(lambda self: self.jaxpr.in_avals)
+    final_aval_qdds = property(lambda self: self.jaxpr.in_avals)
     constvars = property(lambda self: self.jaxpr.constvars)
     invars = property(lambda self: self.jaxpr.invars)
     outvars = property(lambda self: self.jaxpr.outvars)

@@ -28,6 +28,8 @@ class Primitive:
     - `batch(args, dims, **params)` and `axis_batch(axis_data, args, dims, **params)`.
     - `partial_eval_custom(saveable, unknowns, instantiated, eqn)`, `dce(used_outputs, eqn)`.
     - `dependence(marked_inputs, **params)`: which results depend on the marked arguments (None: all).
+    - `divide(eqn, known_inputs)`: an equation for what the known inputs determine inside of it (None where
+      that is nothing), and one for the rest.
     - `record(tape, args, params)`: how an application to tangents among other values is recorded.
     - `lowerings`: platform (None for any) to lowering rule.
     - `pp(eqn, context, settings)`, `typecheck(ctx, *in_atoms, **params)`.
@@ -47,6 +49,7 @@ class Primitive:
         "partial_eval_custom",
         "dce",
         "dependence",
+        "divide",
         "record",
         "lowerings",
         "lowering_flags",
@@ -63,6 +66,7 @@ class Primitive:
     )
     call_primitive = False
     map_primitive = False
+    ref_allocating = False  # whether the results are new references
     # Whether an application is another one (what the rule `dce` gives) where some results are not used.
     depends_on_use = False
     # Of operations on references (`jax._src.state`): whether transformations see applications without an
@@ -92,6 +96,7 @@ class Primitive:
         self.partial_eval_custom: Callable[..., Any] | None = None
         self.dce: Callable[..., Any] | None = None
         self.dependence: Callable[..., Any] | None = None
+        self.divide: Callable[..., Any] | None = None
         self.record: Callable[..., Any] | None = None
         self.lowerings: dict[str | None, Callable[..., Any]] = {}
         self.lowering_flags: dict[str | None, Any] = {}
@@ -151,6 +156,8 @@ class Primitive:
         self.effectful_abstract_eval = rule
         return rule
 
+    def_effectful_abstract_eval2 = def_effectful_abstract_eval
+
     def def_bind_with_trace(self, rule: Callable[..., Any]) -> Callable[..., Any]:
         """Replace how the primitive is applied: `rule(trace, args, params)`."""
         self.bind_with_trace = rule  # type: ignore[method-assign]
@@ -160,6 +167,10 @@ class Primitive:
     def get_bind_params(self, params: dict[str, Any]) -> dict[str, Any]:
         """Parameters to `bind` with, from those of an equation; functions among them are `subfuns`."""
         return params
+
+    def is_high(self, *avals: AbstractValue, **params: Any) -> bool:
+        """Whether it has to be applied to types that arrays of other types represent."""
+        return any([a.is_high for a in avals])
 
     def is_effectful(self, params: dict[str, Any]) -> bool:
         return self.effectful_abstract_eval is not None

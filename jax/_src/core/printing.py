@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -23,6 +24,8 @@ from jax._src.core.jaxpr import (
 from jax._src.core.primitive import RuleView
 
 pp_eqn_rules = RuleView("pp")
+
+_ADDRESS = re.compile(r"(?<= at 0x)[0-9a-f]+")  # of objects; texts of equal jaxprs are equal
 
 
 class JaxprPpSettings:
@@ -94,27 +97,9 @@ class JaxprPpContext:
 
 def pp_var(v: Any, context: JaxprPpContext, *, print_dtype: bool = True) -> str:
     if type(v) is Literal:
-        return _literal_string(v, print_dtype)
+        return v.pretty_print(context, print_dtype=print_dtype)
     name: str = context.var_names[v]
     return name
-
-
-def _literal_string(lit: Literal, print_dtype: bool = True) -> str:
-    val, aval = lit.val, lit.aval
-    if (
-        isinstance(aval, ShapedArray)
-        and not aval.shape
-        and not isinstance(aval.dtype, dtypes.ExtendedDType)
-    ):
-        if aval.dtype == dtypes.float0:
-            text = "float0"
-        else:
-            text = str(np.asarray(val, dtype=aval.dtype).item())
-    else:
-        text = str(val)
-    if print_dtype and aval is not None:
-        return f"{text}:{aval.str_short(short_dtypes=True)}"
-    return text
 
 
 def pp_aval(aval: AbstractValue, context: JaxprPpContext) -> str:
@@ -142,8 +127,12 @@ def pp_kv_pair(k: str, v: Any, context: JaxprPpContext, settings: JaxprPpSetting
         doc = pp_jaxpr(v, context, settings)
     elif isinstance(v, ClosedJaxpr):
         doc = pp_jaxpr(v.jaxpr, context, settings)
+    elif isinstance(v, (set, frozenset)):  # in an order that does not depend on hashes
+        doc = pp.text(f"{type(v).__name__}({{{', '.join(sorted(map(repr, v)))}}})")
+    elif isinstance(v, str):
+        doc = pp.text(v)
     else:
-        doc = pp.text(str(v))
+        doc = pp.text(_ADDRESS.sub(lambda m: "X" * len(m[0]), str(v)))
     return pp.text(f"{k}=") + doc
 
 

@@ -170,7 +170,7 @@ class AbstractRef(AbstractValue):
         return self.update(inner_aval=self.inner_aval.update_weak_type(weak_type))
 
     def update_manual_axis_type(self, mat: Any) -> AbstractRef:
-        return self.update(inner_aval=self.inner_aval.update_manual_axis_type(mat))  # type: ignore[attr-defined]
+        return self.update(inner_aval=self.inner_aval.update_manual_axis_type(mat))
 
     def strip_weak_type(self) -> AbstractRef:
         inner = self.inner_aval.strip_weak_type()

@@ -18,6 +18,7 @@ import numpy as np
 
 from jax._src import config, dtypes, source_info_util
 from jax._src.core.avals import AbstractValue, ShapedArray, pytype_aval_mappings
+from jax._src.core.hooks import hooks
 from jax._src.errors import (
     ConcretizationTypeError,
     TracerArrayConversionError,
@@ -39,9 +40,18 @@ class Trace:
     """What happens to each operation while a function is transformed."""
 
     __slots__ = ("__weakref__", "_valid")
+    requires_low = False
 
     def __init__(self) -> None:
         self._valid = True
+
+    def full_raise(self, x: Any) -> Any:
+        """A value as one of this trace, where it needs values of its own."""
+        return x
+
+    def stage_value(self, val: Any) -> Any:
+        """As if an operation of this trace had given a value."""
+        return val if isinstance(val, Tracer) else hooks.to_array(val)
 
     def process_primitive(
         self, primitive: Primitive, args: Sequence[Any], params: dict[str, Any]
@@ -546,6 +556,12 @@ class Tracer:
         if getattr(self.aval, "_sharding", None) is not None:
             return self.aval.sharding
         raise AttributeError  # __getattr__ explains
+
+    @property
+    def traceback(self) -> NoReturn:
+        raise ConcretizationTypeError(
+            self, f"The 'traceback' attribute is not available on {self._error_repr()}."
+        )
 
     @property
     def committed(self) -> NoReturn:

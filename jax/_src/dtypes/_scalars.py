@@ -490,7 +490,11 @@ class _CanonicalizeValueHandlers:
         _handlers[typ] = handler
 
     def __getitem__(self, typ: type) -> Callable[[Any], Any]:
-        return _handlers[typ]
+        # The extension itself handles arrays and scalars; outside code borrows their handler for
+        # types of its own that `__array__` turns into them.
+        return _handlers.get(typ) or (
+            _canonicalize_array if typ is np.ndarray else canonicalize_value
+        )
 
     def __contains__(self, typ: Any) -> bool:
         return typ in _handlers
@@ -501,3 +505,7 @@ class _CanonicalizeValueHandlers:
 
 canonicalize_value_handlers = _CanonicalizeValueHandlers()
 canonicalize_value = _jax.canonicalize_value
+
+
+def _canonicalize_array(x: Any) -> Any:
+    return canonicalize_value(np.asarray(x))

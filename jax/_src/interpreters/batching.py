@@ -25,6 +25,8 @@ from jax._src.core import (
     unmapped_aval,
 )
 from jax._src.interpreters import partial_eval as pe
+from jax._src.named_sharding import NamedSharding
+from jax._src.partition_spec import PartitionSpec
 from jax._src.util import canonicalize_axis, safe_map, safe_zip, split_list, unzip2
 
 primitive_batchers = RuleView("batch")
@@ -574,8 +576,14 @@ def broadcast(x: Any, sz: int, axis: int, mesh_axis: Any = None) -> Any:
     dims = tuple(i for i in range(len(shape)) if i != axis)
     sharding = None
     mesh_axis = mesh_axis or trace_ctx.batch_mesh_axis
-    if mesh_axis is not None and aval._sharding is not None:
-        sharding = unmapped_aval(sz, axis, aval, mesh_axis)._sharding
+    if mesh_axis is not None:
+        if aval._sharding is None:  # a number, which is on no mesh
+            mesh = config.abstract_mesh_context_manager.value
+            if mesh is not None and mesh._any_axis_explicit:
+                spec = PartitionSpec(*[None] * aval.ndim)
+                aval = aval.update(sharding=NamedSharding(mesh, spec))
+        if aval._sharding is not None:
+            sharding = unmapped_aval(sz, axis, aval, mesh_axis)._sharding
     return hooks.broadcast_in_dim(x, tuple(shape), dims, out_sharding=sharding)
 
 

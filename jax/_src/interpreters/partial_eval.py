@@ -170,6 +170,8 @@ class DynamicJaxprTrace(Trace):
             return x
         return self.new_const(x)
 
+    full_raise = stage_value = to_jaxpr_tracer  # type: ignore[assignment]
+
     def process_primitive(
         self, primitive: Primitive, args: Sequence[Any], params: dict[str, Any]
     ) -> Any:
@@ -367,7 +369,6 @@ def trace_to_jaxpr_dynamic(
     fun: Callable[..., Any],
     in_avals: Sequence[AbstractValue],
     debug_info: DebugInfo | None = None,
-    **kwargs: Any,
 ) -> tuple[Jaxpr, list[AbstractValue], list[Any]]:
     """Stage a flat function out to a jaxpr.
 

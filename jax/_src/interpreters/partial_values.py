@@ -253,6 +253,42 @@ def trace_to_jaxpr_nounits(
     return jaxpr, out_pvals, consts
 
 
+def stage_wrapped_fun(
+    fun: Any,
+    in_avals: Sequence[AbstractValue],
+    *,
+    keep_inputs: Sequence[bool] | None = None,
+    lower: bool = False,
+    auto_dce: bool = False,
+) -> tuple[Jaxpr, list[AbstractValue], list[Any]]:
+    """Stages a function of flat arguments out to a jaxpr.
+
+    Args:
+      fun: the function, returning a sequence; a `linear_util.WrappedFun` says what it is traced for.
+      in_avals: types of the arguments.
+      keep_inputs: which of them the function takes, and the jaxpr has; all if None.
+      lower: whether the jaxpr must have no types that arrays of other types represent; there are none.
+      auto_dce: whether equations that no result needs are left out.
+
+    Returns:
+      The jaxpr, the types of its results, and the values of its constants.
+
+    >>> from jax.interpreters import partial_eval as pe
+    >>> aval = jax.typeof(1.)
+    >>> print(pe.trace_to_jaxpr_dynamic(lambda x: [x * 2], [aval, aval], keep_inputs=[True, False])[0])
+    { lambda ; a:f32[]. let b:f32[] = mul a 2.0:f32[] in (b,) }
+    """
+    if keep_inputs is not None:
+        in_avals = [a for a, keep in zip(in_avals, keep_inputs, strict=True) if keep]
+    flat = getattr(fun, "call_wrapped", fun)
+    info = getattr(fun, "debug_info", None)
+    jaxpr, out_avals, consts = pe.trace_to_jaxpr_dynamic(flat, in_avals, info)
+    if auto_dce:
+        jaxpr, used_consts, _ = pe.dce_jaxpr_consts(jaxpr, [True] * len(out_avals), True)
+        consts = [c for c, used in zip(consts, used_consts) if used]
+    return jaxpr, out_avals, consts
+
+
 def dce_jaxpr_call_rule(
     used_outputs: list[bool], eqn: JaxprEqn
 ) -> tuple[list[bool], JaxprEqn | None]:

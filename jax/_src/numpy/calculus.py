@@ -294,7 +294,8 @@ def _unwrap(p, discont, period, *, axis):
     half = lax.div(period, two)
     steps = _steps(p, axis)
     zero = lax.full_like(steps, 0)
-    full = lax.broadcast_in_dim(half, steps.shape, ())
+    sharding = core.typeof(steps)._sharding
+    full = lax.broadcast_in_dim(half, steps.shape, (), out_sharding=sharding)
     integers = dtypes.issubdtype(p.dtype, np.integer)
     wrapped = lax.sub(remainder(lax.add(steps, full), period), full)
     at_edge = lax.bitwise_and(lax.eq(wrapped, lax.neg(full)), lax.gt(steps, zero))

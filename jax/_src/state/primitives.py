@@ -295,6 +295,7 @@ ref_operations.addupdate = ref_addupdate
 # Making and ending references
 
 new_ref_p = Primitive("new_ref")
+new_ref_p.ref_allocating = True
 new_ref_p.ref_primitive = True
 ref_p = new_ref_p
 

@@ -22,6 +22,7 @@ from jax._src.tree_util.registry import (
     Partial as Partial,
     PyTreeDef as PyTreeDef,
     PyTreeRegistry as PyTreeRegistry,
+    _registry as _registry,
     default_registry as default_registry,
     dispatch_registry as dispatch_registry,
     flatten_one_level as flatten_one_level,

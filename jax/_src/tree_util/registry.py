@@ -6,7 +6,7 @@ import collections
 import dataclasses
 import functools
 from collections.abc import Callable, Hashable, Iterable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from jax._src.lib import pytree
 from jax._src.util import set_module
@@ -409,3 +409,40 @@ def _register_standard_containers():
 
 
 _register_standard_containers()
+
+
+class _Node(NamedTuple):
+    to_iter: Callable[[Any], tuple[Iterable[Any], Hashable]]
+    from_iter: Callable[[Any, Iterable[Any]], Any]
+
+
+class _NodeTypes:
+    """The types of nodes, as outside code looks them up: ``typ in``, ``[typ].to_iter(node)``."""
+
+    def __contains__(self, typ: type) -> bool:
+        return default_registry.is_node(typ) and not _is_namedtuple(typ)
+
+    def __getitem__(self, typ: type) -> _Node:
+        if typ not in self:
+            raise KeyError(typ)
+        return _Node(flatten_one_level, functools.partial(_make_node, typ))
+
+    def get(self, typ: type, default: Any = None) -> Any:
+        return self[typ] if typ in self else default
+
+
+def _make_node(typ: type, aux_data: Hashable, children: Iterable[Any]) -> Any:
+    if typ is type(None):
+        return None
+    children = list(children)
+    leaves = [_leaf] * len(children)
+    tree = PyTreeDef.from_node_data_and_children(default_registry, (typ, aux_data), leaves)
+    return tree.unflatten(children)
+
+
+def _is_namedtuple(typ: type) -> bool:
+    return issubclass(typ, tuple) and typ is not tuple and hasattr(typ, "_fields")
+
+
+_leaf = default_registry.flatten(0)[1]
+_registry = _NodeTypes()

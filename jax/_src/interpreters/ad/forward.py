@@ -6,7 +6,7 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
-from jax._src import core, dtypes
+from jax._src import core, dtypes, source_info_util
 from jax._src.ad_util import (
     Zero,
     replace_internal_symbolic_zeros,
@@ -27,22 +27,33 @@ from jax._src.core import (
 )
 from jax._src.interpreters import partial_eval as pe
 from jax._src.interpreters.ad.values import instantiate_zeros, no_rule, zero_of
+from jax._src.tree_util import tree_map
 from jax._src.util import split_list
 
 
 def jvp(
-    fun: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any]
-) -> tuple[list[Any], list[Any]]:
+    fun: Callable[..., Any],
+    primals: Sequence[Any],
+    tangents: Sequence[Any],
+    has_aux: bool = False,
+    instantiate: bool | Sequence[bool] = False,
+    transform_stack: bool = False,
+) -> Any:
     """Results and tangents of a flat function.
 
     Args:
       fun: function of flat arguments returning a sequence.
       primals: argument values.
       tangents: their tangents; may be `Zero`.
+      has_aux: whether `fun` returns a pair of the sequence and further data.
+      instantiate: which results get arrays of zeros as tangents in place of `Zero`; True for all.
+      transform_stack: whether operations have `jvp` in their name.
 
     Returns:
-      Results, and their tangents (which may be `Zero`).
+      Results, and their tangents (which may be `Zero`); the data, without tangents, if there is some.
     """
+    if has_aux or instantiate or transform_stack:
+        return _jvp_with_options(fun, primals, tangents, has_aux, instantiate, transform_stack)
     trace = JVPTrace(trace_ctx.trace)
     args = [
         p
@@ -56,6 +67,29 @@ def jvp(
         del args, outs
     trace.invalidate()
     return [p for p, _ in pairs], [t for _, t in pairs]
+
+
+def _jvp_with_options(
+    fun: Any, primals: Any, tangents: Any, has_aux: bool, instantiate: Any, transform_stack: bool
+) -> Any:
+    aux = []
+
+    def without_aux(*args: Any) -> Any:
+        outs, data = fun(*args)
+        aux.append(tree_map(lambda x: x.primal if isinstance(x, JVPTracer) else x, data))
+        return outs
+
+    stack = source_info_util.current_name_stack()
+    if transform_stack:
+        stack = stack.transform("jvp")
+    with source_info_util.user_context(None, name_stack=stack):
+        outs, tangents = jvp(without_aux if has_aux else fun, primals, tangents)
+    if isinstance(instantiate, bool):
+        instantiate = [instantiate] * len(outs)
+    tangents = [
+        instantiate_zeros(t) if i else t for t, i in zip(tangents, instantiate, strict=True)
+    ]
+    return (outs, tangents, *aux)
 
 
 class TangentTracer(Tracer):

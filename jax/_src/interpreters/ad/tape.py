@@ -26,7 +26,7 @@ from jax._src.interpreters.ad.values import UndefinedPrimal, as_cotangent, no_ru
 class TapeEqn:
     """A recorded linear operation: transposing it needs its primitive, inputs and parameters."""
 
-    __slots__ = ("primitive", "inputs", "params", "outs", "source_info")
+    __slots__ = ("primitive", "inputs", "params", "outs", "source_info", "ctx")
 
     def __init__(
         self,
@@ -41,6 +41,7 @@ class TapeEqn:
         self.params = params
         self.outs = outs
         self.source_info = source_info
+        self.ctx = core.current_jaxpr_eqn_context()
 
 
 class TapeTracer(Tracer):
@@ -209,18 +210,16 @@ class Linearized:
         for out, ct in zip(self.outs, cts):
             if type(out) is TapeTracer and type(ct) is not Zero:
                 _accumulate(slots, out.index, ct)
-        if trace_ctx.trace is eval_trace:
-            for eqn in reversed(tape.eqns):
-                _backward_eqn(tape, eqn, slots)
-        else:
-            for eqn in reversed(tape.eqns):
-                info = eqn.source_info
-                if info is None:
-                    _backward_eqn(tape, eqn, slots)
-                else:
-                    stack = info.name_stack.transform("transpose")
-                    with source_info_util.user_context(info.traceback, name_stack=stack):
-                        _backward_eqn(tape, eqn, slots)
+        ctx = core.current_jaxpr_eqn_context()
+        concrete = trace_ctx.trace is eval_trace
+        for eqn in reversed(tape.eqns):
+            info = None if concrete else eqn.source_info
+            if info is None:
+                _backward_in_context(tape, eqn, slots, ctx)
+            else:
+                stack = info.name_stack.transform("transpose")
+                with source_info_util.user_context(info.traceback, name_stack=stack):
+                    _backward_in_context(tape, eqn, slots, ctx)
         return [
             Zero(_ct_aval(a)) if slots[i] is None else _ct_value(slots[i], a)
             for i, a in enumerate(self.in_avals)
@@ -230,6 +229,7 @@ class Linearized:
         """Tangents of the results from tangents of the inputs: run the tape forwards."""
         tape = self.tape
         slots: list[Any] = list(tangents) + [None] * (tape.num_slots - len(self.in_avals))
+        ctx = core.current_jaxpr_eqn_context()
         for eqn in tape.eqns:
             args = [
                 slots[x.index]
@@ -239,7 +239,11 @@ class Linearized:
                 else x
                 for x in eqn.inputs
             ]
-            out = eqn.primitive.bind(*args, **eqn.params)
+            if eqn.ctx is ctx:
+                out = eqn.primitive.bind(*args, **eqn.params)
+            else:
+                with eqn.ctx.manager:
+                    out = eqn.primitive.bind(*args, **eqn.params)
             if eqn.primitive.multiple_results:
                 for slot, o in zip(eqn.outs, out):
                     slots[slot.index] = o
@@ -297,6 +301,7 @@ class Linearized:
                     if eqn.primitive.effectful_abstract_eval
                     else core.no_effects,
                     eqn.source_info,
+                    eqn.ctx,
                 )
             )
         outvars = []
@@ -342,6 +347,14 @@ def _zero_literal(z: Zero) -> Any:
 def _accumulate(slots: list[Any], index: int, ct: Any) -> None:
     old = slots[index]
     slots[index] = ct if old is None else add_jaxvals(old, ct)
+
+
+def _backward_in_context(tape: TapeTrace, eqn: TapeEqn, slots: list[Any], ctx: Any) -> None:
+    if eqn.ctx is ctx:
+        _backward_eqn(tape, eqn, slots)
+    else:
+        with eqn.ctx.manager:
+            _backward_eqn(tape, eqn, slots)
 
 
 def _backward_eqn(tape: TapeTrace, eqn: TapeEqn, slots: list[Any]) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 import ml_dtypes
 import numpy as np
@@ -230,9 +230,12 @@ def _array_constant(val: ArrayImpl, aval: Any) -> Any:
     return _ndarray_constant(np.asarray(val), aval)
 
 
-# Class of value to a function of (value, abstract value or None) that emits it and returns the IR
-# value(s).
-ConstantHandler = Callable[[Any, Any], IrValues]
+class ConstantHandler(Protocol):
+    """Emits constants of a class, as IR values: see `register_constant_handler`."""
+
+    def __call__(self, val: Any, aval: core.AbstractValue | None) -> IrValues: ...
+
+
 _constant_handlers: dict[type, ConstantHandler] = {
     np.ndarray: _ndarray_constant,
     np.generic: _numpy_scalar_constant,

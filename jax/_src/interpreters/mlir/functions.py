@@ -53,8 +53,10 @@ def lower_jaxpr_to_fun(
     jaxpr: core.ClosedJaxpr,
     effects: Sequence[Any],
     *,
+    num_const_args: int = 0,
     main_function: bool = False,
     replicated_args: Sequence[bool] | None = None,
+    in_avals: Sequence[Any] | None = None,
     arg_shardings: Sequence[Any] | None = None,
     result_shardings: Sequence[Any] | None = None,
     use_sharding_annotations: bool = True,
@@ -78,8 +80,11 @@ def lower_jaxpr_to_fun(
       name: the function's name; a number is added if it is taken.
       jaxpr: the jaxpr with its constants.
       effects: ordered effects, in the order of their tokens.
+      num_const_args: how many arguments, before those of the jaxpr, stand for its constants: none, or one
+        for each of `jaxpr.consts`.
       main_function: whether it is the module's public entry.
       replicated_args: whether arguments are the same on all replicas.
+      in_avals: types of the arguments, with those that stand for constants.
       arg_shardings, result_shardings: shardings, None where unspecified.
       use_sharding_annotations: whether shardings become attributes, and not only operations.
       input_output_aliases: for each argument the result that may use its buffer, or None.
@@ -96,7 +101,18 @@ def lower_jaxpr_to_fun(
     dim_vars = ctx.shape_poly_state.dim_vars
     num_dims = len(dim_vars)
     num_tokens = len(effects)
-    in_avals = jaxpr.in_avals
+    if num_const_args not in (0, len(jaxpr.consts)):
+        raise ValueError(
+            f"num_const_args is {num_const_args} for a jaxpr with {len(jaxpr.consts)} constants."
+        )
+    constvars = inner.constvars if num_const_args else []
+    if in_avals is None:
+        in_avals = [v.aval for v in constvars] + jaxpr.in_avals
+    elif len(in_avals) != num_const_args + len(jaxpr.in_avals):
+        raise ValueError(
+            f"in_avals has {len(in_avals)} types for {num_const_args + len(jaxpr.in_avals)} arguments."
+        )
+    in_avals = list(in_avals)
     out_avals = jaxpr.out_avals
     all_in = [_dim_aval] * num_dims + [core.abstract_token] * num_tokens + in_avals
     all_out = [core.abstract_token] * num_tokens + list(out_avals)
@@ -236,7 +252,12 @@ def lower_jaxpr_to_fun(
             ]
         if main_function:
             stack = source_info_util.new_name_stack(_main_scope(inner))
-        consts = ir_consts(jaxpr.consts, [v.aval for v in inner.constvars]) if jaxpr.consts else ()
+        if num_const_args:
+            consts, args = args[:num_const_args], args[num_const_args:]
+        elif jaxpr.consts:
+            consts = ir_consts(jaxpr.consts, [v.aval for v in inner.constvars])
+        else:
+            consts = []
         results, tokens_out = jaxpr_subcomp(
             ctx,
             inner,

@@ -51,6 +51,8 @@ def lower_jaxpr_to_module(
     module_name: str,
     jaxpr: core.ClosedJaxpr,
     *,
+    num_const_args: int = 0,
+    in_avals: Sequence[Any] | None = None,
     platforms: Sequence[str],
     backend: Any = None,
     axis_context: Any = None,
@@ -75,6 +77,7 @@ def lower_jaxpr_to_module(
     Args:
       module_name: the name, like `jit_f`.
       jaxpr: the jaxpr with its constants.
+      num_const_args, in_avals: arguments that stand for constants, and types; see `lower_jaxpr_to_fun`.
       platforms: what to lower for. If several, `main` takes an index into them first.
       backend: the client, if there is one platform and it is here.
       axis_context: a `ShardingContext` or `SPMDAxisContext`; one device if None.
@@ -94,7 +97,9 @@ def lower_jaxpr_to_module(
       ValueError: if the jaxpr has effects that cannot be lowered, or the module is not valid.
     """
     util.test_event("lower_jaxpr_to_module")
-    num_args = len(jaxpr.in_avals)
+    if in_avals is None:
+        in_avals = [v.aval for v in jaxpr.constvars[:num_const_args]] + jaxpr.in_avals
+    num_args = len(in_avals)
     unlowerable = effects_lib.lowerable_effects.filter_not_in(jaxpr.effects)
     if unlowerable:
         raise ValueError(f"Cannot lower jaxpr with effects: {set(jaxpr.effects)}")
@@ -119,13 +124,13 @@ def lower_jaxpr_to_module(
     xla_donated_args = None
     if donated_args is not None and any(donated_args):
         input_output_aliases, xla_donated_args = _set_up_donation(
-            jaxpr, platforms, num_partitions, donated_args, input_output_aliases, arg_shardings,
+            in_avals, jaxpr.out_avals, platforms, num_partitions, donated_args, input_output_aliases, arg_shardings,
             result_shardings, arg_memory_kinds, result_memory_kinds, in_layouts, out_layouts,
         )  # fmt: skip
     if arg_names is not None and len(arg_names) != num_args:
         raise ValueError(f"{len(arg_names)} names for {num_args} arguments")
 
-    dim_vars = _dim_vars(jaxpr.in_avals)
+    dim_vars = _dim_vars(in_avals)
     context = make_ir_context()
     ctx = ModuleContext(
         context=context,
@@ -147,7 +152,9 @@ def lower_jaxpr_to_module(
             "main",
             jaxpr,
             ordered_effects,
+            num_const_args=num_const_args,
             main_function=True,
+            in_avals=in_avals,
             replicated_args=replicated_args,
             arg_shardings=arg_shardings,
             result_shardings=result_shardings,
@@ -221,7 +228,8 @@ def sanitize_name(name: str) -> str:
 
 
 def _set_up_donation(
-    jaxpr: core.ClosedJaxpr,
+    in_avals: Sequence[Any],
+    out_avals: Sequence[Any],
     platforms: Sequence[str],
     num_partitions: int,
     donated_args: Sequence[bool],
@@ -242,7 +250,6 @@ def _set_up_donation(
             stacklevel=2,
         )
         return input_output_aliases, None
-    in_avals, out_avals = jaxpr.in_avals, jaxpr.out_avals
     donated = list(donated_args)
     aliases: list[int | None] = (
         [None] * len(in_avals) if input_output_aliases is None else list(input_output_aliases)

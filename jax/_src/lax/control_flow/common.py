@@ -1,7 +1,9 @@
 """What the control-flow primitives share: staging their functions, and errors about mismatched types."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from typing import Any
+
+import numpy as np
 
 from jax._src import api_util, config, core, dispatch, dtypes
 from jax._src.core import ClosedJaxpr, typeof
@@ -87,12 +89,26 @@ def def_compiled_impl(primitive: core.Primitive, name: str, one_by_one: Callable
             run = lambda *args: primitive.bind(
                 *(args if pattern is None else [args[i] for i in pattern]), **params
             )
-            run = api_util.with_own_traces(run)
-            run._apply_primitive = True
-            call = cache[key] = dispatch.jit_hook(run, primitive.name)
+            call = cache[key] = _compiled(run, primitive.name)
         return call(*args)
 
     primitive.def_impl(impl)
+
+
+def _compiled(run: Callable, name: str) -> Callable:
+    run = api_util.with_own_traces(run)
+    run._apply_primitive = True
+    return dispatch.jit_hook(run, name)
+
+
+def run_compiled(owner: ClosedJaxpr, key: Any, run: Callable, args: Sequence[Any], name: str):
+    """Apply a function as a compiled program, which is kept on the jaxpr `owner`."""
+    if config.disable_jit.value:
+        return run(*args)
+    call = owner._cache.get(key)
+    if call is None:
+        call = owner._cache[key] = _compiled(run, name)
+    return call(*args)
 
 
 def hoist(jaxpr: core.Jaxpr) -> ClosedJaxpr:
@@ -163,7 +179,7 @@ def leaf_paths(tree: PyTreeDef) -> list[str]:
 
 
 def promote_weak_types(in_avals: Sequence[Any], out_avals: Sequence[Any]) -> list[Any] | None:
-    """Input types where those that are weak give way to what the results are.
+    """Input types where those that are weak give way to other dtypes that the results have.
 
     None if nothing changes.
     """
@@ -172,14 +188,12 @@ def promote_weak_types(in_avals: Sequence[Any], out_avals: Sequence[Any]) -> lis
 
 
 def _promote_weak_type(a, b):
-    if not getattr(a, "weak_type", False) or core.typematch(a, b) and b.weak_type:
+    if not getattr(a, "weak_type", False) or core.typematch(a, b):
         return a
     if not isinstance(b, core.ShapedArray) or a.shape != b.shape:
         return a
-    dtype, weak_type = dtypes.lattice_result_type(_OfType(a), _OfType(b))
-    if dtype == a.dtype and weak_type == a.weak_type:
-        return a
-    return a.update(dtype=dtype, weak_type=weak_type)
+    dtype, _ = dtypes.lattice_result_type(_OfType(a), _OfType(b))
+    return a if dtype == a.dtype else a.update(dtype=dtype, weak_type=False)
 
 
 class _OfType:
@@ -259,6 +273,36 @@ def check_same_carry(
         f"{name} function carry input and carry output must have equal types, but they differ:\n\n"
         f"{as_text(lines)}\n\nRevise the function so that all output types match the corresponding input types."
     )
+
+
+def as_result(x: Any) -> Any:
+    """An operand that is a result as well: an array where the operand is NumPy's or a number."""
+    if not isinstance(x, (np.ndarray, np.generic, int, float, complex)):
+        return x
+    trace = core.trace_ctx.trace
+    if type(trace) is pe.DynamicJaxprTrace:
+        return trace.new_const(x)
+    return core.hooks.to_array(x)
+
+
+def without_results(
+    closed: ClosedJaxpr, dropped: Container[int], order: Sequence[int] | None = None
+) -> ClosedJaxpr:
+    """The jaxpr without some of its results, and with its arguments in another order."""
+    jaxpr, info = closed.jaxpr, closed.debug_info
+    order = range(len(jaxpr.invars)) if order is None else order
+    names = info.safe_arg_names(len(jaxpr.invars))
+    paths = info.safe_result_paths(len(jaxpr.outvars))
+    kept = [i for i in range(len(jaxpr.outvars)) if i not in dropped]
+    new = jaxpr.replace(
+        invars=[jaxpr.invars[i] for i in order],
+        outvars=[jaxpr.outvars[i] for i in kept],
+        debug_info=info._replace(
+            arg_names=tuple([names[i] for i in order]),
+            result_paths=tuple([paths[i] for i in kept]),
+        ),
+    )
+    return ClosedJaxpr(new, closed.consts)
 
 
 def split_at(xs: Sequence[Any], *sizes: int) -> list[list]:

@@ -11,6 +11,7 @@ from jax._src.core import ClosedJaxpr, Primitive, typeof
 from jax._src.interpreters import ad, batching, mlir, partial_eval as pe
 from jax._src.lax import lax
 from jax._src.lax.control_flow.common import (
+    as_result,
     as_text,
     check_effects,
     check_maskable,
@@ -19,6 +20,7 @@ from jax._src.lax.control_flow.common import (
     leaf_paths,
     share_consts,
     stage,
+    without_results,
 )
 from jax._src.lib.mlir import ir
 from jax._src.lib.mlir.dialects import hlo
@@ -159,16 +161,43 @@ def _bind(name: str, index, branches: Sequence[Callable], operands, **params):
     staged = [stage(name, f, in_tree, avals, operands) for f in branches[order]][order]
     trees = [s[2] for s in staged]
     jaxprs = [s[0] for s in staged]
-    jaxprs = _promote_results(name, jaxprs, trees)
+    _check_results(name, jaxprs, trees)
     closed, consts = share_consts(jaxprs[order], [s[1] for s in staged[order]])
     closed = closed[order]
     check_effects(name, *closed)
-    outs = cond_p.bind(index, *consts, *flat, branches=tuple(closed), **params)
+    operands = [*consts, *flat]
+    branches, forwarded = _without_forwarded(closed[0], tuple(closed[1:]))
+    outs = cond_p.bind(index, *operands, branches=branches, **params)
+    if forwarded:
+        computed = iter(outs)
+        outs = [
+            as_result(operands[forwarded[i]]) if i in forwarded else next(computed)
+            for i in range(len(outs) + len(forwarded))
+        ]
     return tree_unflatten(trees[0], outs)
 
 
-def _promote_results(name: str, jaxprs, trees):
-    """Make results agree where only weak types differ; raise where more does."""
+@core.cached_on_jaxpr
+def _without_forwarded(first: ClosedJaxpr, others: tuple):
+    """Branches without the results that are the same operand in all of them.
+
+    Returns:
+      The branches, and for these results (by their positions) which operand.
+    """
+    branches = (first, *others)
+    places = [{v: i for i, v in enumerate(b.jaxpr.invars)} for b in branches]
+    forwarded = {}
+    for i, column in enumerate(zip(*[b.jaxpr.outvars for b in branches])):
+        found = {at.get(v) if type(v) is core.Var else None for v, at in zip(column, places)}
+        if len(found) == 1 and None not in found:
+            (forwarded[i],) = found
+    if not forwarded:
+        return branches, forwarded
+    return tuple([without_results(b, forwarded) for b in branches]), forwarded
+
+
+def _check_results(name: str, jaxprs, trees) -> None:
+    """Raise TypeError where results differ in more than weak types."""
     first = len(trees) - 1 if name == "cond" else 0
     for i, tree in enumerate(trees):
         if tree != trees[first]:
@@ -199,11 +228,6 @@ def _promote_results(name: str, jaxprs, trees):
                 f"{as_text(lines)}\n\nRevise {what.first} and/or {what.other} so that all output types "
                 "match."
             )
-    if all(avals == outs[0] for avals in outs):
-        return jaxprs
-    # Where some are weakly typed and some are not, none is.
-    common = [next((a for a in c if not getattr(a, "weak_type", False)), c[0]) for c in zip(*outs)]
-    return [_convert_results(j, tuple(common)) for j in jaxprs]
 
 
 class _Pair:
@@ -218,24 +242,6 @@ class _Pair:
             f"{name} is {jaxprs[i].debug_info.func_src_info}"
             for name, i in ((self.first, first), (self.other, other))
         )
-
-
-@core.cached_on_jaxpr
-def _convert_results(jaxpr: core.Jaxpr, avals: tuple) -> core.Jaxpr:
-    """The jaxpr with its results converted to the given types."""
-
-    def run(*args):
-        consts, args = args[: len(jaxpr.constvars)], args[len(jaxpr.constvars) :]
-        outs = core.eval_jaxpr(jaxpr, consts, *args)
-        return [
-            x if typeof(x) == a else lax._convert_element_type(x, a.dtype, a.weak_type)
-            for x, a in zip(outs, avals)
-        ]
-
-    in_avals = [v.aval for v in (*jaxpr.constvars, *jaxpr.invars)]
-    new, _, consts = pe.trace_to_jaxpr_dynamic(run, in_avals, jaxpr.debug_info)
-    assert not consts
-    return pe.convert_invars_to_constvars(new, len(jaxpr.constvars))
 
 
 # The primitive
@@ -256,14 +262,7 @@ def _cond_types(index, *avals, branches, **_):
         e.replace(input_index=e.input_index + 1) if isinstance(e, core.JaxprInputEffect) else e
         for e in effects
     )
-    outs = []
-    for column in zip(*[b.out_avals for b in branches]):
-        outs.append(
-            column[0]
-            if all(getattr(a, "weak_type", False) for a in column)
-            else column[0].strip_weak_type()
-        )
-    return outs, shifted
+    return branches[0].out_avals, shifted
 
 
 cond_p.def_effectful_abstract_eval(_cond_types)

@@ -1,5 +1,6 @@
 """`while_loop` and `fori_loop`."""
 
+import operator
 import weakref
 from collections.abc import Callable
 from typing import Any
@@ -12,6 +13,7 @@ from jax._src.core import ClosedJaxpr, Primitive, typeof
 from jax._src.interpreters import ad, batching, mlir, partial_eval as pe
 from jax._src.lax import lax
 from jax._src.lax.control_flow.common import (
+    as_result,
     check_effects,
     check_maskable,
     check_same_carry,
@@ -21,6 +23,7 @@ from jax._src.lax.control_flow.common import (
     promote_weak_types,
     split_at,
     stage,
+    without_results,
 )
 from jax._src.lax.control_flow.scan import _carry_name, scan
 from jax._src.lax.control_flow.scan_primitive import while_hook
@@ -98,11 +101,43 @@ def while_loop(cond_fun: Callable, body_fun: Callable, init_val: Any):
     )
     cond_closed, body_closed = hoist(cond_jaxpr), hoist(body_jaxpr)
     check_effects("while_loop", cond_closed, body_closed)
+    num_consts = len(cond_consts), len(body_consts)
+    cond_closed, body_closed, fixed = _without_forwarded(body_closed, cond_closed, *num_consts)
+    carry = init_flat
+    if fixed:
+        body_consts = [*[init_flat[i] for i in fixed], *body_consts]
+        carry = [x for i, x in enumerate(init_flat) if i not in fixed]
     outs = while_p.bind(
-        *cond_consts, *body_consts, *init_flat, cond_nconsts=len(cond_consts), cond_jaxpr=cond_closed,
+        *cond_consts, *body_consts, *carry, cond_nconsts=len(cond_consts), cond_jaxpr=cond_closed,
         body_nconsts=len(body_consts), body_jaxpr=body_closed,
     )  # fmt: skip
+    if fixed:
+        computed = iter(outs)
+        outs = [as_result(x) if i in fixed else next(computed) for i, x in enumerate(init_flat)]
     return tree_unflatten(body_tree, outs)
+
+
+@core.cached_on_jaxpr
+def _without_forwarded(body: ClosedJaxpr, cond: ClosedJaxpr, cond_nconsts: int, body_nconsts: int):
+    """Makes values that never change, and that the condition does not look at, constants of the body.
+
+    Returns:
+      The condition and the body, and which values became the first constants of the body.
+    """
+    outvars, carry = body.jaxpr.outvars, body.jaxpr.invars[body_nconsts:]
+    if not any(map(operator.is_, outvars, carry)):
+        return cond, body, ()
+    used = pe.dce_jaxpr(cond.jaxpr, [True])[1][cond_nconsts:]
+    fixed = [i for i, v in enumerate(carry) if outvars[i] is v and not used[i]]
+    if not fixed:
+        return cond, body, ()
+    changing = [i for i in range(len(carry)) if i not in fixed]
+    order = [
+        *[body_nconsts + i for i in fixed], *range(body_nconsts),
+        *[body_nconsts + i for i in changing],
+    ]  # fmt: skip
+    cond_order = [*range(cond_nconsts), *[cond_nconsts + i for i in changing]]
+    return without_results(cond, (), cond_order), without_results(body, fixed, order), tuple(fixed)
 
 
 @traceback_util.api_boundary
@@ -113,8 +148,9 @@ def fori_loop(
 
     Args:
       lower: first integer.
-      upper: last integer plus one, of the same type (Python's integers take the other's). With concrete bounds the loop is a `scan` and can be differentiated
-        in reverse mode.
+      upper: last integer plus one, of the same type (Python's integers take the other's). With concrete
+        bounds the loop is a `scan`, which can be differentiated in reverse mode, and its integers are
+        weakly typed as Python's are.
       body_fun: `body_fun(i, val) -> val`, of the same type.
       init_val: the initial value.
       unroll: how many steps are put into one iteration; needs concrete bounds.
@@ -148,6 +184,9 @@ def fori_loop(
             for i in range(lo, hi):
                 val = body_fun(core.hooks.to_array(_bound(i, dtype, weak)), val)
             return val
+        counter = dtypes.result_type(0)  # whatever the bounds are, if they fit
+        if np.iinfo(counter).min <= lo and hi <= np.iinfo(counter).max:
+            dtype, weak = counter, True
         body = _step_function(body_fun, "scan", dtype, weak)
         init = (_bound(lo, dtype, weak), init_val)
         unroll = 1 if unroll is None else unroll

@@ -9,12 +9,14 @@ from jax._src import api_util, config, core, traceback_util
 from jax._src.core import typeof
 from jax._src.lax import lax, slicing
 from jax._src.lax.control_flow.common import (
+    as_result,
     check_effects,
     check_same_carry,
     hoist,
     leaf_paths,
     promote_weak_types,
     stage,
+    without_results,
 )
 from jax._src.lax.control_flow.scan_primitive import scan_p
 from jax._src.tree_util import (
@@ -52,7 +54,7 @@ def scan(
 
     Raises:
       TypeError: if the carry changes its type, naming the leaf.
-      ValueError: if the arrays' leading axes differ.
+      ValueError: if the arrays' leading axes differ, or are sharded over explicit mesh axes.
 
     >>> carry, ys = jax.lax.scan(lambda c, x: (c + x, c * x), 0., jnp.arange(4.))
     >>> print(carry, ys)
@@ -72,6 +74,7 @@ def scan(
                 f"lax.scan: the initial carry at path init{path} has type {type(x)}, which is not a "
                 "valid JAX type: it must consist of arrays and numbers."
             )
+    _check_replicated_steps(xs_flat)
     xs_avals = [core.mapped_aval(length, 0, typeof(x)) for x in xs_flat]
     init_avals = [typeof(x) for x in init_flat]
 
@@ -107,11 +110,64 @@ def scan(
             f"lax.scan: `unroll` must be a `bool` or a non-negative `int`, got {unroll}."
         )
     unroll = max(unroll, 1)
+    closed, fixed, forwarded = _without_forwarded(closed, len(consts), n)
+    if fixed:
+        consts = [*[init_flat[i] for i in fixed], *consts]
+    carry = [x for i, x in enumerate(init_flat) if i not in fixed] if fixed else init_flat
     outs = scan_p.bind(
-        *consts, *init_flat, *xs_flat, reverse=bool(reverse), length=length, jaxpr=closed,
-        num_consts=len(consts), num_carry=n, unroll=unroll, _split_transpose=_split_transpose,
+        *consts, *carry, *xs_flat, reverse=bool(reverse), length=length, jaxpr=closed,
+        num_consts=len(consts), num_carry=len(carry), unroll=unroll, _split_transpose=_split_transpose,
     )  # fmt: skip
+    if fixed or forwarded:
+        given = {i: init_flat[i] for i in fixed} | {i: xs_flat[j] for i, j in forwarded.items()}
+        computed = iter(outs)
+        outs = [
+            as_result(given[i]) if i in given else next(computed)
+            for i in range(len(outs) + len(given))
+        ]
     return tree_unflatten(treedef_tuple((carry_tree, ys_tree)), outs)
+
+
+def _check_replicated_steps(xs_flat) -> None:
+    specs = [
+        sharding.spec
+        for x in xs_flat
+        if (sharding := getattr(typeof(x), "_sharding", None)) is not None
+    ]
+    if any(spec.partitions[0] is not None for spec in specs):
+        raise ValueError(
+            "0th dimension of all xs should be replicated, since each step takes a slice of it. Got"
+            f" {', '.join([str(spec) for spec in specs])}. Replicate it first with `jax.sharding.reshard`."
+        )
+
+
+@core.cached_on_jaxpr
+def _without_forwarded(closed: core.ClosedJaxpr, num_consts: int, num_carry: int):
+    """A loop's body without the results that are arguments.
+
+    Carries that never change become constants, its first ones; slices that are results are not stacked
+    again.
+
+    Returns:
+      The body, which carries do not change, and for results that are slices (by their positions) which.
+    """
+    invars, outvars = closed.jaxpr.invars, closed.jaxpr.outvars
+    start = num_consts + num_carry
+    fixed = [i for i in range(num_carry) if outvars[i] is invars[num_consts + i]]
+    xs = {v: j for j, v in enumerate(invars[start:])}
+    forwarded = {
+        i: xs[v]
+        for i, v in enumerate(outvars[num_carry:], num_carry)
+        if type(v) is core.Var and v in xs
+    }
+    if not (fixed or forwarded):
+        return closed, (), {}
+    changing = [i for i in range(num_carry) if i not in fixed]
+    order = [
+        *[num_consts + i for i in fixed], *range(num_consts), *[num_consts + i for i in changing],
+        *range(start, len(invars)),
+    ]  # fmt: skip
+    return without_results(closed, {*fixed, *forwarded}, order), tuple(fixed), forwarded
 
 
 def _is_pair(tree) -> bool:

@@ -10,10 +10,11 @@ import numpy as np
 
 from jax._src import ad_util, core, dispatch, traceback_util
 from jax._src.ad_util import Zero
-from jax._src.core import ClosedJaxpr, Primitive, typeof
+from jax._src.core import ClosedJaxpr, Primitive, no_effects, typeof
 from jax._src.interpreters import ad, batching, mlir, partial_eval as pe
 from jax._src.lax import lax, slicing
-from jax._src.lax.control_flow.common import def_compiled_impl, hoist, split_at
+from jax._src.lax.control_flow.common import def_compiled_impl, hoist, run_compiled, split_at
+from jax._src.lax.control_flow.scan_primal import PrimalParts, primal_parts
 from jax._src.memory import MemorySpace
 
 traceback_util.register_exclusion(__file__)
@@ -169,40 +170,28 @@ def _scan_linearize(primals, tangents, *, reverse, length, jaxpr, num_consts, nu
     n_out = num_carry + num_ys
 
     # Residuals: constants of the loop stay constants, slices scanned over are scanned over again,
-    # results are there already, and the rest is stacked. Carries are stacked too.
-    invariant, hoisted = _loop_invariant_residuals(lin, num_consts)
-    const_res, stacked_res, carry_in_res = [], [], []
-    for i, (kind, j) in enumerate(lin.residual_sources):
-        if kind == "in" and j < num_consts:
-            const_res.append(i)
-        elif i in invariant:
-            const_res.append(i)
-        elif kind == "in" and j < num_consts + num_carry:
-            carry_in_res.append(i)
-            stacked_res.append(i)
-        elif kind == "out" and j < num_carry:
-            stacked_res.append(i)
-        else:
-            stacked_res.append(i)
-    primal, where = _primal_body(lin, num_consts, num_carry, num_ys, tuple(sorted(invariant)))
-    outs = scan_p.bind(
-        *primals, reverse=reverse, length=length, jaxpr=primal, num_consts=num_consts,
-        num_carry=num_carry, **params,
-    )  # fmt: skip
+    # results are there already, what constants alone determine is computed once, and the rest is
+    # stacked, as are carries.
+    parts = primal_parts(lin, num_consts, num_carry)
+    common = dict(reverse=reverse, length=length, num_carry=num_carry, **params)
+    once, outs = _run_primal(parts, num_consts, primals, common)
     consts, _, xs = split_at(primals, num_consts, num_carry)
-    computed = hoisted(consts) if invariant else {}
+    const_res, stacked_res = [], []
+    for i, (kind, j) in enumerate(lin.residual_sources):
+        is_const = i in parts.once or kind == "in" and j < num_consts
+        (const_res if is_const else stacked_res).append(i)
 
     def residual(i):
         kind, j = lin.residual_sources[i]
-        if i in invariant:
-            return computed[i]
+        if i in parts.once:
+            return once[parts.once[i]]
         if kind == "in" and j < num_consts:
             return consts[j]
         if kind == "in" and j >= num_consts + num_carry:
             return xs[j - num_consts - num_carry]
         if kind == "out" and j >= num_carry:
             return outs[j]
-        return outs[where[i]]
+        return outs[parts.where[i]]
 
     primal_outs = outs[:n_out]
     out_avals = [typeof(x) for x in primal_outs]
@@ -242,71 +231,27 @@ def _scan_linearize(primals, tangents, *, reverse, length, jaxpr, num_consts, nu
 scan_p.linearize = _scan_linearize
 
 
-def _loop_invariant_residuals(lin, num_consts: int):
-    """Residuals that depend on the loop's constants alone, and a function that computes them."""
-    jaxpr = lin.primal.jaxpr
-    n_out = len(lin.nonzero_outs)
-    if not any(kind == "res" for kind, _ in lin.residual_sources):
-        return set(), None
-    known = set(jaxpr.invars[:num_consts]) | set(jaxpr.constvars)
-    for eqn in jaxpr.eqns:
-        if not eqn.effects and all(type(v) is core.Literal or v in known for v in eqn.invars):
-            known.update(eqn.outvars)
-    invariant = {
-        i
-        for i, (kind, j) in enumerate(lin.residual_sources)
-        if kind == "res"
-        and type(jaxpr.outvars[n_out + j]) is not core.Literal
-        and jaxpr.outvars[n_out + j] in known
-    }
-    if not invariant:
-        return invariant, None
+def _run_primal(parts: PrimalParts, num_consts: int, primals, params: dict):
+    """What is computed once, and the results of the loop."""
 
-    def compute(consts):
-        order = sorted(invariant)
-        used = [False] * len(jaxpr.outvars)
-        for i in order:
-            used[n_out + lin.residual_sources[i][1]] = True
-        hoisted, _ = pe.dce_jaxpr(
-            jaxpr, used, [True] * num_consts + [False] * (len(jaxpr.invars) - num_consts)
+    def run(*args):
+        consts, rest = args[:num_consts], args[num_consts:]
+        once = core.eval_jaxpr(parts.hoisted.jaxpr, parts.hoisted.consts, *consts)
+        consts = [
+            *once[: parts.num_used], *[x for x, kept in zip(consts, parts.used_consts) if kept]
+        ]  # fmt: skip
+        outs = scan_p.bind(*consts, *rest, jaxpr=parts.body, num_consts=len(consts), **params)
+        return [*once, *outs]
+
+    eager = getattr(core.trace_ctx.trace, "parent", None) is core.eval_trace
+    if eager and parts.hoisted.eqns and not any(type(x) is core.Ref for x in primals):
+        outs = run_compiled(
+            parts.body, ("scan primal", tuple(params.items())), run, primals, "scan"
         )
-        values = core.eval_jaxpr(hoisted, lin.primal.consts, *consts)
-        positions = sorted(n_out + lin.residual_sources[i][1] for i in order)
-        by_position = dict(zip(positions, values))
-        return {i: by_position[n_out + lin.residual_sources[i][1]] for i in order}
-
-    return invariant, compute
-
-
-def _primal_body(lin, num_consts: int, num_carry: int, num_ys: int, invariant: tuple):
-    """The body that also stacks the residuals that are not at hand otherwise.
-
-    Returns:
-      The body, and for each such residual the index among its results.
-    """
-    jaxpr = lin.primal.jaxpr
-    n_out = num_carry + num_ys
-    outvars = list(jaxpr.outvars[:n_out])
-    where: dict[int, int] = {}
-    for i, (kind, j) in enumerate(lin.residual_sources):
-        if i in invariant or (kind == "in" and (j < num_consts or j >= num_consts + num_carry)):
-            continue
-        if kind == "out" and j >= num_carry:
-            continue
-        where[i] = len(outvars)
-        source = {"in": jaxpr.invars, "out": jaxpr.outvars}.get(kind)
-        outvars.append(source[j] if source is not None else jaxpr.outvars[n_out + j])
-    cache = lin.primal._cache
-    key = ("scan primal body", num_consts, num_carry, invariant)
-    body = cache.get(key)
-    if body is None:
-        new, _ = pe.dce_jaxpr(
-            jaxpr.replace(outvars=outvars, debug_info=jaxpr.debug_info.with_unknown_names()),
-            [True] * len(outvars),
-            True,
-        )
-        body = cache[key] = ClosedJaxpr(new, lin.primal.consts)
-    return body, where
+    else:
+        outs = run(*primals)
+    n = len(parts.hoisted.jaxpr.outvars)
+    return outs[:n], outs[n:]
 
 
 def _scan_transpose(
@@ -334,10 +279,11 @@ def _scan_transpose(
     known_consts = [x for x, u in zip(known_consts, used) if u]
     known_xs = [x for x, u in zip(known_xs, used[len(used) - len(known_xs) :]) if u]
     ct_consts = [ad_util.zeros_like_aval(a.to_ct_aval()) for a in lin_const_avals]
-    outs = scan_p.bind(
-        *known_consts, *ct_consts, *ct_carry, *[ct for ct in ct_ys if type(ct) is not Zero], *known_xs,
-        reverse=not reverse, length=length, jaxpr=body, num_consts=len(known_consts),
-        num_carry=len(ct_consts) + num_carry, unroll=unroll, _split_transpose=_split_transpose,
+    ct_ys = [ct for ct in ct_ys if type(ct) is not Zero]
+    run = _transposed_in_two if _split_transpose else _transposed_in_one
+    outs = run(
+        body, known_consts, ct_consts, ct_carry, [*ct_ys, *known_xs],
+        dict(reverse=not reverse, length=length, unroll=unroll, _split_transpose=_split_transpose),
     )  # fmt: skip
     ct_consts, ct_init, ct_xs = split_at(outs, len(ct_consts), num_carry)
     ct_consts, ct_xs = iter(ct_consts), iter(ct_xs)
@@ -354,6 +300,73 @@ def _scan_transpose(
 
 
 scan_p.transpose = _scan_transpose
+
+
+def _transposed_in_one(body, consts, ct_consts, ct_carry, xs, params):
+    return scan_p.bind(
+        *consts, *ct_consts, *ct_carry, *xs, jaxpr=body, num_consts=len(consts),
+        num_carry=len(ct_consts) + len(ct_carry), **params,
+    )  # fmt: skip
+
+
+def _transposed_in_two(body, consts, ct_consts, ct_carry, xs, params):
+    """One loop for the cotangent of the carry, and another for what does not feed into it."""
+    first, rest = _split_body(body, len(consts), len(ct_consts), len(ct_carry))
+    if rest is None:
+        return _transposed_in_one(body, consts, ct_consts, ct_carry, xs, params)
+    outs = scan_p.bind(
+        *consts,
+        *ct_carry,
+        *xs,
+        jaxpr=first,
+        num_consts=len(consts),
+        num_carry=len(ct_carry),
+        **params,
+    )
+    ct_carry, stacked = outs[: len(ct_carry)], outs[len(ct_carry) :]
+    outs = scan_p.bind(
+        *consts, *ct_consts, *stacked, *xs, jaxpr=rest, num_consts=len(consts),
+        num_carry=len(ct_consts), **params,
+    )  # fmt: skip
+    return [*outs[: len(ct_consts)], *ct_carry, *outs[len(ct_consts) :]]
+
+
+@core.cached_on_jaxpr
+def _split_body(body: ClosedJaxpr, num_consts: int, num_sums: int, num_carry: int):
+    """The body of a transposed loop in two: what the carry's cotangent needs, and the rest.
+
+    Returns:
+      A body (constants, carry, slices) -> (carry, values for the rest), and a body (constants, sums,
+      these values, slices) -> (sums, results), None if there is nothing left to do.
+    """
+    jaxpr = body.jaxpr
+    consts, sums, carry, xs = split_at(jaxpr.invars, num_consts, num_sums, num_carry)
+    new_sums, new_carry, results = split_at(jaxpr.outvars, num_sums, num_carry)
+    live = {v for v in new_carry if type(v) is core.Var}
+    first, rest = [], []
+    for eqn in reversed(jaxpr.eqns):
+        if eqn.effects or any(v in live for v in eqn.outvars):
+            first.append(eqn)
+            live.update(v for v in eqn.invars if type(v) is core.Var)
+        else:
+            rest.append(eqn)
+    if not rest or not live.isdisjoint(sums):
+        return body, None
+    first.reverse()
+    rest.reverse()
+    made = {*carry, *[v for eqn in first for v in eqn.outvars]}
+    wanted = [*[v for eqn in rest for v in eqn.invars], *new_sums, *results]
+    stacked = list(dict.fromkeys([v for v in wanted if type(v) is core.Var and v in made]))
+    info = jaxpr.debug_info.with_unknown_names()
+    one = jaxpr.replace(
+        invars=[*consts, *carry, *xs], outvars=[*new_carry, *stacked], eqns=first, debug_info=info,
+        effects=core.effects_of_eqns(jaxpr.constvars, [*consts, *carry, *xs], first),
+    )  # fmt: skip
+    two = jaxpr.replace(
+        invars=[*consts, *sums, *stacked, *xs], outvars=[*new_sums, *results], eqns=rest,
+        debug_info=info, effects=no_effects,
+    )  # fmt: skip
+    return ClosedJaxpr(one, body.consts), ClosedJaxpr(two, body.consts)
 
 
 @core.cached_on_jaxpr

@@ -427,6 +427,7 @@ def _reflect(a, taus, c, *, left, transpose):
 
     def step(j, c):
         # Q = H_0 H_1 ...: Q c applies the last one first.
+        j = lax.convert_element_type(j, np.int32)
         i = j if left == transpose else lax.sub(np.int32(k - 1), j)
         v = vector(i)
         tau = lax.expand_dims(slicing.dynamic_index_in_dim(taus, i, d - 1), (d,))

@@ -30,8 +30,8 @@ from jax._src.lax.utils import check_vma, const, insert_pvary
 from jax._src.typing import ArrayLike
 
 
-def in_float32(impl: Callable[..., Any]) -> Any:
-    """Lowering by a function, which computes with float32 for narrower dtypes."""
+def wide_enough(impl: Callable[..., Any]) -> Callable[..., Any]:
+    """The function, computing with float32 for narrower dtypes."""
 
     def wide(*args):
         dtype = core.typeof(args[0]).dtype
@@ -40,7 +40,12 @@ def in_float32(impl: Callable[..., Any]) -> Any:
         out = impl(*[hooks.convert_element_type(a, np.float32) for a in args])
         return hooks.convert_element_type(out, dtype)
 
-    return mlir.lower_fun(wide, multiple_results=False)
+    return wide
+
+
+def in_float32(impl: Callable[..., Any]) -> Any:
+    """Lowering by a function, which computes with float32 for narrower dtypes."""
+    return mlir.lower_fun(wide_enough(impl), multiple_results=False)
 
 
 class _chlo_or_wider:

@@ -10,6 +10,7 @@ import numpy as np
 
 from jax._src import core, dtypes
 from jax._src.basearray import Array
+from jax._src.interpreters import ad
 from jax._src.lax.control_flow import while_loop
 from jax._src.lax.lax.arithmetic import abs, add, div, max, mul, neg, sub
 from jax._src.lax.lax.convert import convert_element_type
@@ -19,7 +20,7 @@ from jax._src.lax.lax.logical import bitwise_and, bitwise_not, bitwise_or, eq, g
 from jax._src.lax.lax.reductions import reduce_or
 from jax._src.lax.lax.select import select
 from jax._src.lax.rules import FLOAT, binary_primitive, nary_primitive
-from jax._src.lax.special.basic import digamma, in_float32, lgamma
+from jax._src.lax.special.basic import digamma, in_float32, lgamma, wide_enough
 from jax._src.lax.utils import check_vma, const, insert_pvary
 from jax._src.typing import ArrayLike
 
@@ -298,8 +299,6 @@ igammac_p = binary_primitive(
 def igamma_grad_a(a: ArrayLike, x: ArrayLike) -> Array:
     """Elementwise derivative of :func:`igamma` with respect to `a`; operands as for that.
 
-    It is not differentiable itself.
-
     >>> lax.igamma_grad_a(1.0, 2.0)
     Array(-0.22082..., dtype=float32, weak_type=True)
     """
@@ -308,7 +307,33 @@ def igamma_grad_a(a: ArrayLike, x: ArrayLike) -> Array:
     return igamma_grad_a_p.bind(a, x)
 
 
-igamma_grad_a_p = binary_primitive("igamma_grad_a", FLOAT, lower=in_float32(_igamma_grad_a))
+def _derivative_by_a(impl):
+    """A rule that differentiates the loops forward: what is linear in the tangent is one product."""
+
+    def rule(g, out, a, x):
+        def derivative(a, x):
+            fun = lambda a: [impl(a, x)]
+            return ad.jvp(fun, [a], [full_like(a, 1)], instantiate=True)[1][0]
+
+        return mul(g, wide_enough(derivative)(*_same_shape(a, x)))
+
+    return rule
+
+
+def _density_slope(a, x):
+    """The derivative of the logarithm of the density of the gamma distribution with respect to `a`."""
+    return sub(log(x), digamma(a))
+
+
+igamma_grad_a_p = binary_primitive(
+    "igamma_grad_a",
+    FLOAT,
+    lower=in_float32(_igamma_grad_a),
+    jvp=(
+        _derivative_by_a(_igamma_grad_a),
+        lambda g, out, a, x: mul(g, mul(_gamma_density(a, x), _density_slope(a, x))),
+    ),
+)
 
 
 def random_gamma_grad(a: ArrayLike, x: ArrayLike) -> Array:
@@ -328,8 +353,17 @@ def random_gamma_grad(a: ArrayLike, x: ArrayLike) -> Array:
     return random_gamma_grad_p.bind(a, x)
 
 
+def _random_gamma_grad_slope(g, out, a, x):
+    # The result is the quotient of the derivatives of P by a and x, and that by x is the density.
+    by_log_density = mul(out, sub(div(sub(a, const(a, 1)), x), const(x, 1)))
+    return neg(mul(g, add(_density_slope(a, x), by_log_density)))
+
+
 random_gamma_grad_p = binary_primitive(
-    "random_gamma_grad", FLOAT, lower=in_float32(_random_gamma_grad)
+    "random_gamma_grad",
+    FLOAT,
+    lower=in_float32(_random_gamma_grad),
+    jvp=(_derivative_by_a(_random_gamma_grad), _random_gamma_grad_slope),
 )
 
 

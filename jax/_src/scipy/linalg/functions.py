@@ -293,12 +293,12 @@ def _fill_triangle(values, T, entry):
         def element(k, F):
             i = j - 1 - k
             x = lax.expand_dims(entry(i, j, F), (T.ndim - 2, T.ndim - 1))
-            start = [np.int32(0)] * (T.ndim - 2) + [i, j]
+            start = [0] * (T.ndim - 2) + [i, j]
             return slicing.dynamic_update_slice(F, x, start)
 
-        return fori_loop(np.int32(0), j, element, F)
+        return fori_loop(0, j, element, F)
 
-    return fori_loop(np.int32(1), np.int32(n), column, F) if n > 1 else F
+    return fori_loop(1, n, column, F) if n > 1 else F
 
 
 def _from_triangle(F, Z):

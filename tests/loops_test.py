@@ -1,0 +1,5 @@
+"""Types of control flow, and what its derivatives compute in loops, beside the reference build."""
+
+from scenario_testing import scenario_tests
+
+reference, test_scenario = scenario_tests(__file__)
