@@ -373,3 +373,31 @@ scenario("layers", lambda: layers(False), EXPLICIT)
 scenario("layers_remat", lambda: layers(True), EXPLICIT)
 for axis_type in (AUTO, EXPLICIT):
     scenario(f"restore_{axis_type}", restore, axis_type)
+
+
+def solve(a_spec, b_spec, b_shape=(4, 8), **kwargs):
+    a = np.triu(np.arange(16, dtype=np.float32).reshape(4, 4) / 8 + 1) + 2 * np.eye(
+        4, dtype=np.float32
+    )
+    b = np.linspace(1, 2, 32, dtype=np.float32).reshape(b_shape)
+
+    def f(a, b):
+        x = lax.linalg.triangular_solve(a, b, **kwargs)
+        return (x**2).sum(), x
+
+    grads, x = jax.grad(f, (0, 1), has_aux=True)(
+        jax.device_put(a, P(*a_spec)), jax.device_put(b, P(*b_spec))
+    )
+    return [(str(jax.typeof(y)), y) for y in (x, *grads)]
+
+
+left, right = dict(left_side=True), dict(left_side=False, b_shape=(8, 4))
+for name, args, kwargs in [
+    ("columns", ((), (None, "x")), left),
+    ("columns_transposed", ((), (None, "x")), left | dict(transpose_a=True)),
+    ("contracted", ((), ("x",)), left),
+    ("right_rows", ((), ("x",)), right),
+    ("right_contracted", ((), (None, "x")), right),
+    ("matrix_contracted", ((None, "x"), ()), left),
+]:
+    scenario(f"solve_{name}", functools.partial(solve, *args, **kwargs), EXPLICIT)

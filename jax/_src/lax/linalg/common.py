@@ -27,6 +27,7 @@ def linalg_primitive(
     dtype: Callable[..., Any] | None = None,
     multiple_results: bool = False,
     same_dtypes: bool = True,
+    element_sharding: Callable[..., Any] | None = None,
     lower: Any,
     jvp: Any = None,
     transpose: Any = None,
@@ -43,6 +44,8 @@ def linalg_primitive(
       dtype: `(*dtypes, **params)` to the dtype of the result (a list); by default that of the first operand
         for all.
       same_dtypes: whether operands must have equal dtypes.
+      element_sharding: `(*specs, **params)` from the mesh axes of the dimensions of one element of each
+        operand to those of the result; by default no dimension of an element may be sharded.
       lower, jvp, transpose, batch: as of `rules.standard_primitive`.
     """
 
@@ -65,19 +68,30 @@ def linalg_primitive(
     def sharding(*avals, **params):
         sharded = next(a for a in avals if a._sharding is not None)
         lead = len(sharded.shape) - ranks[avals.index(sharded)]
+        batch = shardings.entries(sharded)[:lead]
+        specs = []
         for a in avals:
-            if a._sharding is not None and any(shardings.entries(a)[lead:]):
+            spec = (None,) * a.ndim if a._sharding is None else shardings.entries(a)
+            if any(spec[:lead]) and any(batch) and spec[:lead] != batch:
                 raise core.ShardingTypeError(
-                    f"Input {avals.index(a)} to {name} must be unsharded on non-batch dimensions, but got "
-                    f"{a.sharding.spec}. Replicate them first with `jax.sharding.reshard`."
+                    f"All inputs to {name} must have the same batch sharding, but got "
+                    f"{', '.join(a.str_short() for a in avals)}. Make them agree with "
+                    "`jax.sharding.reshard`."
                 )
-        entries = shardings.entries(sharded)[:lead]
+            batch = batch if any(batch) else spec[:lead]
+            specs.append(spec[lead:])
+        if element_sharding is not None:
+            return shardings.with_entries(sharded, (*batch, *element_sharding(*specs, **params)))
+        for i, spec in enumerate(specs):
+            if any(spec):
+                raise core.ShardingTypeError(
+                    f"Input {i} to {name} must be unsharded on non-batch dimensions, but got "
+                    f"{avals[i].sharding.spec}. Replicate them first with `jax.sharding.reshard`."
+                )
         out = full_shape(*avals, **params)
-        specs = [
-            (*entries, *[None] * (len(s) - lead)) for s in (out if multiple_results else [out])
-        ]
         made = [
-            sharded.sharding.update(spec=sharded.sharding.spec.update(partitions=s)) for s in specs
+            shardings.with_entries(sharded, (*batch, *[None] * (len(s) - lead)))
+            for s in (out if multiple_results else [out])
         ]
         return made if multiple_results else made[0]
 

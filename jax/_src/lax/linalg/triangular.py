@@ -167,11 +167,28 @@ def _lower_cpu(ctx, a, b, **params):
 
 _emit_conj = mlir.lower_fun(lax.conj, multiple_results=False)
 
+
+def _element_sharding(a, b, *, left_side, transpose_a, **_):
+    """That of a product of the inverse of `a` and `b`, whose contracted dimensions lie on one device."""
+    rows, columns = reversed(a) if transpose_a else a
+    contracted, kept = (columns, rows) if left_side else (rows, columns)
+    along, free = b if left_side else reversed(b)
+    for operand, axes, spec in (("a", contracted, a), ("b", along, b)):
+        if axes is not None:
+            raise core.ShardingTypeError(
+                f"triangular_solve: the dimension of `{operand}` that is contracted with left_side="
+                f"{left_side} and transpose_a={transpose_a} must be unsharded, but the matrices are "
+                f"sharded by {spec}. Replicate it first with `jax.sharding.reshard`."
+            )
+    return (kept, free) if left_side else (free, kept)
+
+
 triangular_solve_p = linalg_primitive(
     "triangular_solve",
     FLOAT | COMPLEX,
     (2, 2),
     _shape,
+    element_sharding=_element_sharding,
     lower={None: _lower, "cpu": _lower_cpu},
     jvp=(_tangent_of_a, _tangent_of_b),
     transpose=_transpose,
