@@ -8,7 +8,7 @@ import numpy as np
 
 from jax._src import core
 from jax._src.basearray import Array
-from jax._src.interpreters import batching, mlir
+from jax._src.interpreters import ad, batching, mlir
 from jax._src.lax import lax, rules, slicing
 from jax._src.lax.control_flow import fori_loop
 from jax._src.lax.linalg import kernels
@@ -180,7 +180,9 @@ def _givens(x, y):
     length = lax.sqrt(lax.add(lax.mul(x, x), lax.mul(y, y)))
     length = lax.select(none, lax.full_like(length, 1), length)
     cos = lax.select(none, lax.full_like(x, 1), lax.div(x, length))
-    return cos, lax.neg(lax.select(none, lax.full_like(y, 0), lax.div(y, length)))
+    # without a y the rotation is none, but changes with y
+    nonzero = lax.select(lax.eq(x, lax.full_like(x, 0)), lax.full_like(x, 1), x)
+    return cos, lax.neg(lax.div(y, lax.select(none, nonzero, length)))
 
 
 def _update_batch(args, dims):
@@ -198,11 +200,17 @@ def _update_cuda(ctx, r, w):
     return [out]
 
 
+def _update_jvp(primals, tangents):
+    out = cholesky_update_p.bind(*primals)
+    return out, ad.jvp(lambda r, w: [_update(r, w)], primals, tangents)[1][0]
+
+
 cholesky_update_p = rules.standard_primitive(
     "cholesky_update",
     shape=_update_shape,
     dtype=_update_dtype,
     weak_type=lambda r, w: False,
+    jvp=_update_jvp,
     lower={None: mlir.lower_fun(_update, multiple_results=False), "cuda": _update_cuda},
     batch=_update_batch,
 )

@@ -9,7 +9,7 @@ import numpy as np
 from jax._src import config, core, lib
 from jax._src.ad_util import Zero
 from jax._src.basearray import Array
-from jax._src.interpreters import mlir
+from jax._src.interpreters import ad, mlir
 from jax._src.lax import lax, slicing
 from jax._src.lax.control_flow import fori_loop
 from jax._src.lax.linalg import kernels
@@ -373,11 +373,19 @@ def _product_default(ctx, a, taus):
     return _xla_call(ctx, "ProductOfElementaryHouseholderReflectors", a, taus)
 
 
+def _product_jvp(primals, tangents):
+    def product(a, taus):
+        return [_reflect(a, taus, eye_like(a), left=True, transpose=False)]
+
+    return householder_product_p.bind(*primals), ad.jvp(product, primals, tangents)[1][0]
+
+
 householder_product_p = linalg_primitive(
     "householder_product",
     FLOAT | COMPLEX,
     (2, 1),
     _product_shape,
+    jvp=_product_jvp,
     lower={None: _product_default, "cpu": _product_cpu, **kernels.on_gpus(_product_gpu)},
 )
 
@@ -440,11 +448,19 @@ def _reflect(a, taus, c, *, left, transpose):
     return fori_loop(np.int32(0), np.int32(k), step, c) if k else c
 
 
+def _ormqr_jvp(primals, tangents, **params):
+    def reflect(*args):
+        return [_reflect(*args, **params)]
+
+    return ormqr_p.bind(*primals, **params), ad.jvp(reflect, primals, tangents)[1][0]
+
+
 ormqr_p = linalg_primitive(
     "ormqr",
     FLOAT | COMPLEX,
     (2, 1, 2),
     _ormqr_shape,
+    jvp=_ormqr_jvp,
     lower={
         None: mlir.lower_fun(_reflect, multiple_results=False),
         "cpu": _ormqr_cpu,
