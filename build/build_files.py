@@ -202,6 +202,8 @@ def imports_of(path: Path, name: str, is_package: bool) -> set[str]:
             base = package[: len(package) - node.level + 1] if node.level else []
             base = [*base, *filter(None, [node.module])]
             names |= {".".join([*base, alias.name]) for alias in node.names}
+        elif isinstance(node, ast.Call) and _last_name(node.func).endswith("import_module"):
+            names |= {a.value for a in node.args[:1] if isinstance(a, ast.Constant)}
         elif isinstance(node, ast.Constant) and isinstance(node.value, str):
             # what a module loads when it is first used is named as a text
             if re.fullmatch(r"jax\._src(\.\w+)+", node.value):

@@ -71,6 +71,13 @@ def test_targets_and_their_dependencies(package):
     assert '    srcs = ["__init__.py"],\n    deps = ["//jax/_src/lax"],' in text["jax"]
 
 
+def test_what_is_imported_when_it_is_needed(package):
+    core = package / "jax/_src/core.py"
+    core.write_text(core.read_text() + 'def f(): return importlib.import_module("opt_einsum")\n')
+    text = build_files.build_files(package)[package / "jax/_src/BUILD.bazel"]
+    assert '":lib",\n        "@pypi//opt-einsum",' in text
+
+
 @pytest.mark.parametrize(
     ("file", "line", "message"),
     [
