@@ -22,7 +22,7 @@ from rich.markup import escape
 from rich.table import Table
 from tqdm import tqdm
 
-HERE = pathlib.Path(__file__).resolve().parent
+HERE = pathlib.Path(__file__).absolute().parent
 ROOT = HERE.parent
 # a batch of calls should take this long: far above the clock's grain, far below the machine's moods
 BATCH_SECONDS = 0.02
@@ -111,9 +111,11 @@ class Side:
 
     def ask(self, do: str, **request) -> dict:
         if self._worker is None:
+            # suite.py lies beside this file, but not always beside what a link to worker.py points to
+            path = os.pathsep.join(filter(None, [self.variables.get("PYTHONPATH"), str(HERE)]))
             self._worker = subprocess.Popen(
                 [self.python, str(HERE / "worker.py")],
-                env=self.variables,
+                env=self.variables | {"PYTHONPATH": path},
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 text=True,
