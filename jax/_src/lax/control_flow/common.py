@@ -275,7 +275,16 @@ def check_same_carry(
     )
 
 
-def as_result(x: Any) -> Any:
+def with_forwarded(computed: Sequence[Any], forwarded: dict[int, Any]) -> list[Any]:
+    """All results of a function: those computed, and by their positions operands that are results."""
+    rest = iter(computed)
+    return [
+        _as_result(forwarded[i]) if i in forwarded else next(rest)
+        for i in range(len(computed) + len(forwarded))
+    ]
+
+
+def _as_result(x: Any) -> Any:
     """An operand that is a result as well: an array where the operand is NumPy's or a number."""
     if not isinstance(x, (np.ndarray, np.generic, int, float, complex)):
         return x

@@ -11,7 +11,6 @@ from jax._src.core import ClosedJaxpr, Primitive, typeof
 from jax._src.interpreters import ad, batching, mlir, partial_eval as pe
 from jax._src.lax import lax
 from jax._src.lax.control_flow.common import (
-    as_result,
     as_text,
     check_effects,
     check_maskable,
@@ -20,6 +19,7 @@ from jax._src.lax.control_flow.common import (
     leaf_paths,
     share_consts,
     stage,
+    with_forwarded,
     without_results,
 )
 from jax._src.lib.mlir import ir
@@ -169,11 +169,7 @@ def _bind(name: str, index, branches: Sequence[Callable], operands, **params):
     branches, forwarded = _without_forwarded(closed[0], tuple(closed[1:]))
     outs = cond_p.bind(index, *operands, branches=branches, **params)
     if forwarded:
-        computed = iter(outs)
-        outs = [
-            as_result(operands[forwarded[i]]) if i in forwarded else next(computed)
-            for i in range(len(outs) + len(forwarded))
-        ]
+        outs = with_forwarded(outs, {i: operands[j] for i, j in forwarded.items()})
     return tree_unflatten(trees[0], outs)
 
 

@@ -13,7 +13,6 @@ from jax._src.core import ClosedJaxpr, Primitive, typeof
 from jax._src.interpreters import ad, batching, mlir, partial_eval as pe
 from jax._src.lax import lax
 from jax._src.lax.control_flow.common import (
-    as_result,
     check_effects,
     check_maskable,
     check_same_carry,
@@ -23,6 +22,7 @@ from jax._src.lax.control_flow.common import (
     promote_weak_types,
     split_at,
     stage,
+    with_forwarded,
     without_results,
 )
 from jax._src.lax.control_flow.scan import _carry_name, scan
@@ -112,8 +112,7 @@ def while_loop(cond_fun: Callable, body_fun: Callable, init_val: Any):
         body_nconsts=len(body_consts), body_jaxpr=body_closed,
     )  # fmt: skip
     if fixed:
-        computed = iter(outs)
-        outs = [as_result(x) if i in fixed else next(computed) for i, x in enumerate(init_flat)]
+        outs = with_forwarded(outs, {i: init_flat[i] for i in fixed})
     return tree_unflatten(body_tree, outs)
 
 

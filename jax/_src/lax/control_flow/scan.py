@@ -9,13 +9,13 @@ from jax._src import api_util, config, core, traceback_util
 from jax._src.core import typeof
 from jax._src.lax import lax, slicing
 from jax._src.lax.control_flow.common import (
-    as_result,
     check_effects,
     check_same_carry,
     hoist,
     leaf_paths,
     promote_weak_types,
     stage,
+    with_forwarded,
     without_results,
 )
 from jax._src.lax.control_flow.scan_primitive import scan_p
@@ -120,11 +120,7 @@ def scan(
     )  # fmt: skip
     if fixed or forwarded:
         given = {i: init_flat[i] for i in fixed} | {i: xs_flat[j] for i, j in forwarded.items()}
-        computed = iter(outs)
-        outs = [
-            as_result(given[i]) if i in given else next(computed)
-            for i in range(len(outs) + len(given))
-        ]
+        outs = with_forwarded(outs, given)
     return tree_unflatten(treedef_tuple((carry_tree, ys_tree)), outs)
 
 
