@@ -6,6 +6,7 @@ from scenario_testing import scenario_tests
 
 import jax
 import jax.numpy as jnp
+from jax._src.random import prng
 
 reference, test_scenario = scenario_tests(__file__)
 
@@ -47,3 +48,17 @@ def test_methods_that_are_fine():
 def test_shards_are_of_keys():
     (shard,) = jax.random.split(jax.random.key(0), 4).addressable_shards
     assert shard.index == (slice(None),) and shard.data.shape == (4,)
+
+
+@pytest.mark.parametrize("partitionable", [True, False])
+@pytest.mark.parametrize("impl", ["threefry2x32", "rbg"])
+def test_bits_for_one_use(impl, partitionable):
+    with jax.threefry_partitionable(partitionable):
+        keys = jax.random.split(jax.random.key(1, impl=impl), 2)
+        for width in (8, 32, 64):
+            draw = lambda key, **how: prng.random_bits(key, width, (3, 5), **how)
+            with jax.enable_x64(True):
+                np.testing.assert_array_equal(
+                    jax.jit(lambda keys: jax.vmap(lambda k: draw(k, once=True))(keys))(keys),
+                    jax.jit(lambda keys: jax.vmap(draw)(keys))(keys),
+                )

@@ -18,6 +18,13 @@ constexpr size_t kShort = 64;
 // Radix sort with this many passes or fewer is faster than any other, from kManyForRadix elements on.
 constexpr unsigned kFewPasses = 2;
 constexpr size_t kManyForRadix = 2048;
+// From so many elements on it is faster to distribute them among buckets first; but more than the second number do
+// not fit into the processor's cache, where distributing is slow.
+constexpr size_t kManyForBuckets = 1 << 16;
+constexpr size_t kMostForBuckets = 1 << 19;
+// The more buckets there are, the less is left to sort, and the slower they are filled. Pairs need many.
+constexpr unsigned kBucketBits = 8;
+constexpr unsigned kPairBucketBits = 11;
 // An array is sorted by several threads if each gets this many elements.
 constexpr size_t kParallelGrain = 1 << 15;
 
@@ -57,6 +64,79 @@ void RadixSort(Packed* data, Packed* scratch, size_t size, unsigned low_bit, uns
     std::swap(from, to);
   }
   if (from != data) std::memcpy(data, from, size * sizeof(Packed));
+}
+
+// Buckets for integers that are spread evenly: by the highest bits in which they differ, those from `low_bit`.
+template <typename Packed>
+class Buckets {
+ public:
+  Buckets(const Packed* data, size_t size, unsigned low_bit, unsigned most_bits)
+      : one_(data[0]) {
+    // At no regular distances.
+    const auto sample = [&](size_t i) {
+      const size_t step = size / kSample;
+      return data[i * step + (i * 0x9E3779B1 >> 8) % step];
+    };
+    for (size_t i = 0; i < kSample; ++i) differences_ |= sample(i) ^ one_;
+    const auto width = static_cast<unsigned>(std::bit_width(differences_));
+    const unsigned bits = std::min(static_cast<unsigned>(std::bit_width(size)) / 2 + 1, most_bits);
+    shift_ = std::max(low_bit, width - std::min(width, bits));
+    mask_ = (size_t{1} << bits) - 1;
+    std::array<size_t, kSample / kShare> counts{};
+    for (size_t i = 0; i < kSample; ++i) ++counts[Of(sample(i)) * counts.size() / count()];
+    even_ = *std::max_element(counts.begin(), counts.end()) <= 4 * kShare;
+  }
+
+  // Whether all differ as a sample does, which is spread evenly.
+  bool Fit(const Packed* data, size_t size) const {
+    if (!even_) return false;
+    Packed differences = 0;
+    for (size_t i = 0; i < size; ++i) differences |= data[i] ^ one_;
+    return std::bit_width(differences) == std::bit_width(differences_);
+  }
+
+  size_t count() const { return mask_ + 1; }
+  // The integers of a bucket differ in lower bits only.
+  unsigned shift() const { return shift_; }
+  size_t Of(Packed x) const { return static_cast<size_t>(x >> shift_) & mask_; }
+
+ private:
+  static constexpr size_t kSample = 1024;
+  static constexpr size_t kShare = 16;
+
+  Packed one_;
+  Packed differences_ = 0;
+  unsigned shift_;
+  size_t mask_;
+  bool even_;
+};
+
+// Distributes integers among buckets, and has `sort(from, to, size, bits)` sort each: from one place to another,
+// by the lowest `bits` bits, in which alone they differ. The order of equal ones is kept if it keeps it.
+// Returns false, having done nothing, if that does not pay.
+template <typename Packed, typename SortBucket>
+bool SortInBuckets(Packed* data, Packed* scratch, size_t size, unsigned low_bit,
+                   unsigned most_bits, const SortBucket& sort) {
+  if (size < kManyForBuckets || size > kMostForBuckets) return false;
+  const Buckets<Packed> buckets(data, size, low_bit, most_bits);
+  if (!buckets.Fit(data, size)) return false;
+  std::array<uint32_t, size_t{1} << kPairBucketBits> places{};
+  for (size_t i = 0; i < size; ++i) ++places[buckets.Of(data[i])];
+  uint32_t sum = 0;
+  for (size_t bucket = 0; bucket < buckets.count(); ++bucket) {
+    sum += std::exchange(places[bucket], sum);
+  }
+  for (size_t i = 0; i < size; ++i) {
+    const Packed x = data[i];
+    scratch[places[buckets.Of(x)]++] = x;
+  }
+  size_t begin = 0;
+  for (size_t bucket = 0; bucket < buckets.count(); ++bucket) {
+    const size_t end = places[bucket];
+    sort(scratch + begin, data + begin, end - begin, buckets.shift());
+    begin = end;
+  }
+  return true;
 }
 
 struct Less {
@@ -194,6 +274,13 @@ void SortIntegers(Packed* data, Packed* scratch, size_t size, unsigned low_bit,
   if constexpr (sizeof(Packed) >= 4) {
     const bool radix = high_bit - low_bit <= 8 * kFewPasses && size >= kManyForRadix;
     if (!radix && size <= VectorSortLimit()) {
+      if constexpr (sizeof(Packed) <= 8) {
+        const auto sort = [](Packed* from, Packed* to, size_t bucket_size, unsigned) {
+          std::copy(from, from + bucket_size, to);
+          VectorSort(to, bucket_size);
+        };
+        if (SortInBuckets(data, scratch, size, low_bit, kBucketBits, sort)) return;
+      }
       VectorSort(data, size);
       return;
     }
@@ -242,6 +329,27 @@ void SortInParallel(TaskRunner& runner, Packed* data, Packed* scratch, size_t si
   }
 }
 
+// Sorts a bucket of pairs (sort_integers.h).
+void SortBucketOfPairs(uint64_t* from, uint64_t* to, size_t size, unsigned bits) {
+  constexpr size_t kMost = 2048;
+  const auto place_bits = static_cast<unsigned>(std::bit_width(size));
+  if (size > kMost || bits + place_bits > 64) {
+    RadixSort(from, to, size, 32, bits);
+    std::copy(from, from + size, to);
+    return;
+  }
+  // What differs in the keys fits into an integer above the place in the bucket.
+  std::array<uint32_t, kMost> packed;
+  std::array<uint32_t, kMost> scratch;
+  const uint64_t key_mask = (uint64_t{1} << bits) - 1;
+  for (size_t i = 0; i < size; ++i) {
+    packed[i] = static_cast<uint32_t>((from[i] & key_mask) >> 32 << place_bits | i);
+  }
+  SortIntegers(packed.data(), scratch.data(), size, place_bits, bits - 32 + place_bits);
+  const uint32_t place_mask = (uint32_t{1} << place_bits) - 1;
+  for (size_t i = 0; i < size; ++i) to[i] = from[packed[i] & place_mask];
+}
+
 }  // namespace
 
 template <typename Packed>
@@ -260,7 +368,10 @@ void SortPairsInParallel(TaskRunner& runner, uint64_t* data, uint64_t* scratch, 
                          const std::function<void(uint64_t*, size_t, size_t)>& load,
                          const std::function<void(size_t, size_t)>& store) {
   const auto sort = [&](uint64_t* part, uint64_t* part_scratch, size_t part_size) {
-    RadixSort(part, part_scratch, part_size, 32, 32 + key_bits);
+    if (key_bits <= 8 * kFewPasses ||
+        !SortInBuckets(part, part_scratch, part_size, 32, kPairBucketBits, SortBucketOfPairs)) {
+      RadixSort(part, part_scratch, part_size, 32, 32 + key_bits);
+    }
   };
   SortInParallel<LessUpperHalf>(runner, data, scratch, size, sort, load, store);
 }

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <random>
+#include <utility>
 #include <vector>
 
 #include "jaxlib/tests/threads.h"
@@ -81,11 +82,38 @@ TEST(SortPositionsTest, KeepsPositionsBelowKeys) {
   }
 }
 
+// Integers that are spread evenly are put into buckets, others are not.
+TYPED_TEST(SortIntegersTest, SortsSpreadIntegers) {
+  constexpr size_t kSize = 100001;
+  constexpr unsigned kShift = kBits<TypeParam> > 32 ? 24 : 0;
+  std::mt19937_64 random(1);
+  for (const unsigned bits : {10u, 20u, 31u}) {
+    for (const bool outlier : {false, true}) {
+      std::vector<TypeParam> data(kSize);
+      for (TypeParam& x : data) {
+        x = FromUint64<TypeParam>(uint64_t{1} << 40 | (random() >> (64 - bits)) << kShift);
+      }
+      if (outlier) data[77] = FromUint64<TypeParam>(~uint64_t{0});
+      std::vector<TypeParam> expected = data;
+      std::sort(expected.begin(), expected.end());
+      std::vector<TypeParam> scratch(kSize);
+      SortIntegers(data.data(), scratch.data(), kSize);
+      EXPECT_EQ(data, expected);
+    }
+  }
+}
+
 TEST(SortPairsTest, KeepsOrderOfEqualKeys) {
   std::mt19937_64 random(1);
-  for (const unsigned key_bits : {1u, 8u, 16u, 32u}) {
+  // The last are few keys that are spread evenly: large buckets.
+  using Bits = std::pair<unsigned, unsigned>;
+  for (const auto& [key_bits, zero_bits] :
+       {Bits{1, 0}, Bits{8, 0}, Bits{16, 0}, Bits{20, 0}, Bits{32, 0}, Bits{32, 26}}) {
     std::vector<uint64_t> x(150001);
-    for (uint64_t& pair : x) pair = (random() >> (64 - key_bits)) << 32 | (random() & 0xFFFFFFFF);
+    for (uint64_t& pair : x) {
+      const uint64_t key = random() >> (64 - key_bits) >> zero_bits << zero_bits;
+      pair = key << 32 | (random() & 0xFFFFFFFF);
+    }
     std::vector<uint64_t> expected = x;
     std::stable_sort(expected.begin(), expected.end(),
                      [](uint64_t a, uint64_t b) { return a >> 32 < b >> 32; });

@@ -10,7 +10,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from jax._src import core, dtypes
+from jax._src.array import ArrayImpl
 from jax._src.basearray import Array
+from jax._src.device_transfer import device_put
 from jax._src.lax import lax
 from jax._src.library_jit import nested_jit
 from jax._src.numpy import reductions, util
@@ -135,6 +137,8 @@ def _unique(x, size, fill_value, equal_nan, return_index, return_inverse, return
         x, equal_nan=equal_nan, ordered=bool(return_index or return_inverse) or x.ndim > 1
     )
     n = x.shape[0]
+    if size is None and order is None and not return_counts and _is_on_host(values):
+        return _choose_now(values, first), None, None, None
     # One place more than is wanted, so that each has a next one: past the end there is none.
     if size is None:
         (places,) = nonzero(first)
@@ -186,6 +190,22 @@ def _differs_from_previous(x, equal_nan):
         both = lax.bitwise_and(lax.ne(x, x), lax.ne(before, before))
         differs = lax.bitwise_and(differs, lax.bitwise_not(both))
     return differs
+
+
+def _is_on_host(x):
+    if type(x) is not ArrayImpl or core.trace_ctx.trace is not core.eval_trace or x.weak_type:
+        return False
+    if dtypes.canonicalize_dtype(x.dtype) != x.dtype:  # made where 64-bit types are on
+        return False
+    return len(x.devices()) == 1 and x.device.platform == "cpu"
+
+
+def _choose_now(x, chosen):
+    """The elements of a vector that a mask chooses: how many is no static shape of a program to compile."""
+    mask = np.asarray(chosen)
+    if np.count_nonzero(mask) == len(mask):
+        return x
+    return device_put(np.asarray(x)[mask], x.device if x.committed else None)
 
 
 def _pick_unique(values, order, places, fill_value):

@@ -601,22 +601,30 @@ _UINTS = {
 }
 
 
-def _bits_types(keys, *, bit_width, shape):
+def _bits_types(keys, *, bit_width, shape, once=False):
     _check_keys("random_bits", keys)
     if bit_width not in _UINTS:
         raise TypeError(f"random_bits: bit_width must be 8, 16, 32 or 64, got {bit_width}")
     return _with_dims(keys, shape, _UINTS[bit_width])
 
 
-def _bits_raw(data, *, impl, bit_width, shape):
-    return _over_array(lambda k: impl.random_bits(k, bit_width, shape), impl, data)
+def _bits_raw(data, *, impl, bit_width, shape, once=False):
+    bits = impl.random_bits
+    if once and bits is threefry.random_bits:
+        bits = threefry.random_bits_once
+    return _over_array(lambda k: bits(k, bit_width, shape), impl, data)
 
 
 random_bits_p = _primitive("random_bits", _bits_types, _bits_raw)
 
 
-def random_bits(keys, bit_width: int, shape: tuple[int, ...]):
-    """Unsigned integers of `bit_width` bits, of shape (*keys.shape, *shape)."""
+def random_bits(keys, bit_width: int, shape: tuple[int, ...], *, once: bool = False):
+    """Unsigned integers of `bit_width` bits, of shape (*keys.shape, *shape).
+
+    `once` promises that what uses them reads each once, as a sort does: they are then made faster.
+    """
+    if once:
+        return random_bits_p.bind(keys, bit_width=bit_width, shape=shape, once=True)
     return random_bits_p.bind(keys, bit_width=bit_width, shape=shape)
 
 

@@ -212,8 +212,20 @@ def fold_in(key, data):
 
 def random_bits(key, bit_width: int, shape):
     """Unsigned integers of `bit_width` bits."""
+    return _random_bits(threefry2x32_p.bind, key, bit_width, shape)
+
+
+def random_bits_once(key, bit_width: int, shape):
+    """The same bits for a consumer that reads each once, so that the compiler may fuse their making."""
+    return _random_bits(_hash_broadcast, key, bit_width, shape)
+
+
+def _random_bits(hash_, key, bit_width, shape):
     if config.threefry_partitionable.value:
-        return _random_bits_partitionable(key, bit_width, shape)
+        high, low = hash_(*_words(key), *counters(shape))
+        if bit_width == 64:
+            return join_words(high, low)
+        return lax.convert_element_type(lax.bitwise_xor(high, low), _UINTS[bit_width])
     return _random_bits_original(key, bit_width, shape)
 
 
@@ -221,13 +233,6 @@ def join_words(high, low):
     """64-bit integers from two words."""
     high, low = (lax.convert_element_type(x, np.uint64) for x in (high, low))
     return lax.bitwise_or(lax.shift_left(high, lax.full_like(high, 32)), low)
-
-
-def _random_bits_partitionable(key, bit_width, shape):
-    high, low = threefry2x32_p.bind(*_words(key), *counters(shape))
-    if bit_width == 64:
-        return join_words(high, low)
-    return lax.convert_element_type(lax.bitwise_xor(high, low), _UINTS[bit_width])
 
 
 def _random_bits_original(key, bit_width, shape):

@@ -275,7 +275,7 @@ def shuffle(key, x, *, axis):
     rounds = math.ceil(3 * math.log(max(1, x.size)) / math.log(np.iinfo(np.uint32).max))
     for _ in range(rounds):
         key, subkey = pair(key)
-        sort_keys = prng.random_bits(subkey, 32, x.shape)
+        sort_keys = prng.random_bits(subkey, 32, x.shape, once=True)
         _, x = lax.sort_key_val(sort_keys, x, axis)
     return x
 
