@@ -10,6 +10,9 @@ ORACLE = ROOT / ".oracle" / "bin" / "python"
 
 if ORACLE.exists():
     os.environ.setdefault("JAX_ORACLE_PYTHON", str(ORACLE))
+# Most of a run's time goes into compiling small programs that run once. Their machine code need not be fast; what
+# XLA does before stays the same. With 0, tests are compiled as users' programs are.
+os.environ.setdefault("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")
 # what a test starts in a process of its own imports this checkout too
 os.environ["PYTHONPATH"] = os.pathsep.join(
     dict.fromkeys([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])

@@ -45,7 +45,11 @@ def add(
             return out, jax.vmap(call)(jax.random.split(key), *batch)
 
     args = [key, *(np.asarray(a) for a in args)]
-    CASES.append(Case(name, run, args, diff=diff, vmap=False, x64=x64, tol=tol, ignore=["jit"]))
+    CASES.append(
+        Case(
+            name, run, args, diff=diff, vmap=False, x64=x64, tol=tol, ignore=["jit"], optimized=True
+        )
+    )
 
 
 R = jax.random

@@ -411,7 +411,7 @@ enable_remat_opt_pass = bool_state(
     "jax_compiler_enable_remat_pass", True, "XLA's pass that recomputes to save memory."
 )
 disable_most_optimizations = bool_flag(
-    "jax_disable_most_optimizations", False, "Compiles fast code slowly less, for tests."
+    "jax_disable_most_optimizations", False, "Compiles quickly what then runs slowly, for tests."
 )
 compiler_detailed_logging_min_ops = int_flag(
     "jax_compiler_detailed_logging_min_ops",
