@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <bit>
 #include <cstring>
 #include <functional>
@@ -22,9 +23,13 @@ constexpr size_t kManyForRadix = 2048;
 // not fit into the processor's cache, where distributing is slow.
 constexpr size_t kManyForBuckets = 1 << 16;
 constexpr size_t kMostForBuckets = 1 << 19;
-// The more buckets there are, the less is left to sort, and the slower they are filled. Pairs need many.
+// The more buckets there are, the less is left to sort, and the slower they are filled; those that threads have in
+// common save merging. Pairs need many.
 constexpr unsigned kBucketBits = 8;
+constexpr unsigned kCommonBucketBits = 9;
 constexpr unsigned kPairBucketBits = 11;
+// What is loaded is counted while it is in the nearest cache.
+constexpr size_t kChunk = 1 << 12;
 // An array is sorted by several threads if each gets this many elements.
 constexpr size_t kParallelGrain = 1 << 15;
 
@@ -70,29 +75,32 @@ void RadixSort(Packed* data, Packed* scratch, size_t size, unsigned low_bit, uns
 template <typename Packed>
 class Buckets {
  public:
-  Buckets(const Packed* data, size_t size, unsigned low_bit, unsigned most_bits)
-      : one_(data[0]) {
-    // At no regular distances.
-    const auto sample = [&](size_t i) {
-      const size_t step = size / kSample;
-      return data[i * step + (i * 0x9E3779B1 >> 8) % step];
-    };
-    for (size_t i = 0; i < kSample; ++i) differences_ |= sample(i) ^ one_;
+  // From a sample of `size` integers: `get(i)` is one of them.
+  template <typename Get>
+  Buckets(size_t size, unsigned low_bit, unsigned most_bits, const Get& get) : one_(get(0)) {
+    std::array<Packed, kSample> sample;
+    const size_t step = size / kSample;
+    for (size_t i = 0; i < kSample; ++i) {
+      sample[i] = get(i * step + (i * 0x9E3779B1 >> 8) % step);  // at no regular distances
+      differences_ |= sample[i] ^ one_;
+    }
     const auto width = static_cast<unsigned>(std::bit_width(differences_));
     const unsigned bits = std::min(static_cast<unsigned>(std::bit_width(size)) / 2 + 1, most_bits);
     shift_ = std::max(low_bit, width - std::min(width, bits));
     mask_ = (size_t{1} << bits) - 1;
     std::array<size_t, kSample / kShare> counts{};
-    for (size_t i = 0; i < kSample; ++i) ++counts[Of(sample(i)) * counts.size() / count()];
+    for (const Packed x : sample) ++counts[Of(x) * counts.size() / count()];
     even_ = *std::max_element(counts.begin(), counts.end()) <= 4 * kShare;
   }
 
-  // Whether all differ as a sample does, which is spread evenly.
+  // Whether the sample is spread evenly.
+  bool even() const { return even_; }
+
+  // Whether integers differ in no higher bits than the sample does.
   bool Fit(const Packed* data, size_t size) const {
-    if (!even_) return false;
     Packed differences = 0;
     for (size_t i = 0; i < size; ++i) differences |= data[i] ^ one_;
-    return std::bit_width(differences) == std::bit_width(differences_);
+    return std::bit_width(differences) <= std::bit_width(differences_);
   }
 
   size_t count() const { return mask_ + 1; }
@@ -118,8 +126,9 @@ template <typename Packed, typename SortBucket>
 bool SortInBuckets(Packed* data, Packed* scratch, size_t size, unsigned low_bit,
                    unsigned most_bits, const SortBucket& sort) {
   if (size < kManyForBuckets || size > kMostForBuckets) return false;
-  const Buckets<Packed> buckets(data, size, low_bit, most_bits);
-  if (!buckets.Fit(data, size)) return false;
+  const auto get = [data](size_t i) { return data[i]; };
+  const Buckets<Packed> buckets(size, low_bit, most_bits, get);
+  if (!buckets.even() || !buckets.Fit(data, size)) return false;
   std::array<uint32_t, size_t{1} << kPairBucketBits> places{};
   for (size_t i = 0; i < size; ++i) ++places[buckets.Of(data[i])];
   uint32_t sum = 0;
@@ -350,6 +359,65 @@ void SortBucketOfPairs(uint64_t* from, uint64_t* to, size_t size, unsigned bits)
   for (size_t i = 0; i < size; ++i) to[i] = from[packed[i] & place_mask];
 }
 
+// Distributes integers among buckets that the threads have in common, and sorts those: nothing is left to merge.
+// Returns false if that does not pay.
+template <typename Packed>
+bool SortInCommonBuckets(TaskRunner& runner, Packed* data, Packed* scratch, size_t size,
+                         unsigned low_bit,
+                         const std::function<void(Packed*, size_t, size_t)>& load,
+                         const std::function<void(size_t, size_t)>& store) {
+  const size_t threads = runner.num_threads();
+  if (threads == 1 || size < kManyForBuckets * threads || size > kMostForBuckets * threads ||
+      size > VectorSortLimit()) {
+    return false;
+  }
+  const Buckets<Packed> buckets(size, low_bit, kCommonBucketBits, [&](size_t i) {
+    load(scratch, i, i + 1);
+    return scratch[i];
+  });
+  if (!buckets.even()) return false;
+  const auto begin = [&](size_t thread) { return size * thread / threads; };
+
+  using Counts = std::array<uint32_t, size_t{1} << kCommonBucketBits>;
+  std::vector<Counts> places(threads);
+  std::atomic<bool> fit = true;
+  ParallelFor(runner, threads, [&](size_t, size_t thread) {
+    Counts counts{};
+    for (size_t i = begin(thread); i < begin(thread + 1);) {
+      const size_t end = std::min(i + kChunk, begin(thread + 1));
+      load(scratch, i, end);
+      if (!buckets.Fit(scratch + i, end - i)) fit = false;
+      for (; i < end; ++i) ++counts[buckets.Of(scratch[i])];
+    }
+    places[thread] = counts;
+  });
+  if (!fit) return false;
+
+  std::array<uint32_t, (size_t{1} << kCommonBucketBits) + 1> starts;
+  uint32_t sum = 0;
+  for (size_t bucket = 0; bucket < buckets.count(); ++bucket) {
+    starts[bucket] = sum;
+    for (Counts& of_thread : places) sum += std::exchange(of_thread[bucket], sum);
+  }
+  starts[buckets.count()] = sum;
+  ParallelFor(runner, threads, [&](size_t, size_t thread) {
+    Counts next = places[thread];
+    for (size_t i = begin(thread); i < begin(thread + 1); ++i) {
+      const Packed x = scratch[i];
+      data[next[buckets.Of(x)]++] = x;
+    }
+  });
+  const size_t groups = 8 * threads;
+  ParallelFor(runner, groups, [&](size_t, size_t group) {
+    const size_t end = buckets.count() * (group + 1) / groups;
+    for (size_t bucket = buckets.count() * group / groups; bucket < end; ++bucket) {
+      VectorSort(data + starts[bucket], starts[bucket + 1] - starts[bucket]);
+      store(starts[bucket], starts[bucket + 1]);
+    }
+  });
+  return true;
+}
+
 }  // namespace
 
 template <typename Packed>
@@ -357,6 +425,10 @@ void SortIntegersInParallel(TaskRunner& runner, Packed* data, Packed* scratch, s
                             unsigned low_bit, unsigned high_bit,
                             const std::function<void(Packed*, size_t, size_t)>& load,
                             const std::function<void(size_t, size_t)>& store) {
+  if constexpr (sizeof(Packed) == 4 || sizeof(Packed) == 8) {
+    const bool radix = high_bit - low_bit <= 8 * kFewPasses;
+    if (!radix && SortInCommonBuckets(runner, data, scratch, size, low_bit, load, store)) return;
+  }
   const auto sort = [&](Packed* part, Packed* part_scratch, size_t part_size) {
     SortIntegers(part, part_scratch, part_size, low_bit, high_bit);
   };

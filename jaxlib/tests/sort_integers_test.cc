@@ -84,7 +84,7 @@ TEST(SortPositionsTest, KeepsPositionsBelowKeys) {
 
 // Integers that are spread evenly are put into buckets, others are not.
 TYPED_TEST(SortIntegersTest, SortsSpreadIntegers) {
-  constexpr size_t kSize = 100001;
+  constexpr size_t kSize = 140001;
   constexpr unsigned kShift = kBits<TypeParam> > 32 ? 24 : 0;
   std::mt19937_64 random(1);
   for (const unsigned bits : {10u, 20u, 31u}) {
@@ -97,6 +97,7 @@ TYPED_TEST(SortIntegersTest, SortsSpreadIntegers) {
       std::vector<TypeParam> expected = data;
       std::sort(expected.begin(), expected.end());
       std::vector<TypeParam> scratch(kSize);
+      EXPECT_EQ(SortedInParallel(2, data, 0, kBits<TypeParam>), expected);
       SortIntegers(data.data(), scratch.data(), kSize);
       EXPECT_EQ(data, expected);
     }
