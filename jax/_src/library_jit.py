@@ -104,8 +104,3 @@ def _native(state: pjit._Jit) -> Any:
     call.__wrapped__ = fun
     call._jit_state = state
     return call
-
-
-def is_eager() -> bool:
-    """Whether operations run at once: no transformation is in progress in this thread."""
-    return core.trace_ctx.trace is core.eval_trace

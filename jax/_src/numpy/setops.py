@@ -10,12 +10,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from jax._src import core, dtypes
-from jax._src.array import ArrayImpl
 from jax._src.basearray import Array
 from jax._src.device_transfer import device_put
 from jax._src.lax import lax
 from jax._src.library_jit import nested_jit
 from jax._src.numpy import reductions, util
+from jax._src.numpy.indexing.parse import is_eager_array
 from jax._src.numpy.manipulation.shape import operand, ravel
 from jax._src.numpy.searching import _at, searchsorted
 from jax._src.numpy.selecting import nonzero
@@ -193,7 +193,7 @@ def _differs_from_previous(x, equal_nan):
 
 
 def _is_on_host(x):
-    if type(x) is not ArrayImpl or core.trace_ctx.trace is not core.eval_trace or x.weak_type:
+    if not is_eager_array(x) or x.weak_type:
         return False
     if dtypes.canonicalize_dtype(x.dtype) != x.dtype:  # made where 64-bit types are on
         return False

@@ -35,18 +35,23 @@ class PRNGImpl:
       fold_in: (key, uint32 scalar) -> key.
       name: as given to `jax.random.key(impl=...)`.
       tag: short name, as printed in dtypes.
+      random_bits_once: the same bits as `random_bits`, for what reads each once; the same function by default.
     """
 
-    __slots__ = ("key_shape", "seed", "split", "random_bits", "fold_in", "name", "tag")
+    __slots__ = (
+        "key_shape", "seed", "split", "random_bits", "random_bits_once", "fold_in", "name", "tag",
+    )  # fmt: skip
 
     def __init__(
         self, key_shape: tuple[int, ...], seed: Callable, split: Callable, random_bits: Callable,
         fold_in: Callable, name: str = "<unnamed>", tag: str = "?",
+        random_bits_once: Callable | None = None,
     ):  # fmt: skip
         self.key_shape = tuple(key_shape)
         self.seed = seed
         self.split = split
         self.random_bits = random_bits
+        self.random_bits_once = random_bits_once or random_bits
         self.fold_in = fold_in
         self.name = name
         self.tag = tag
@@ -609,9 +614,7 @@ def _bits_types(keys, *, bit_width, shape, once=False):
 
 
 def _bits_raw(data, *, impl, bit_width, shape, once=False):
-    bits = impl.random_bits
-    if once and bits is threefry.random_bits:
-        bits = threefry.random_bits_once
+    bits = impl.random_bits_once if once else impl.random_bits
     return _over_array(lambda k: bits(k, bit_width, shape), impl, data)
 
 
@@ -623,9 +626,8 @@ def random_bits(keys, bit_width: int, shape: tuple[int, ...], *, once: bool = Fa
 
     `once` promises that what uses them reads each once, as a sort does: they are then made faster.
     """
-    if once:
-        return random_bits_p.bind(keys, bit_width=bit_width, shape=shape, once=True)
-    return random_bits_p.bind(keys, bit_width=bit_width, shape=shape)
+    how = {"once": True} if once else {}
+    return random_bits_p.bind(keys, bit_width=bit_width, shape=shape, **how)
 
 
 # wrap, unwrap, clone
@@ -681,7 +683,7 @@ def random_clone(keys):
 
 threefry_prng_impl = PRNGImpl(
     (2,), threefry.seed, threefry.split, threefry.random_bits, threefry.fold_in,
-    name="threefry2x32", tag="fry",
+    name="threefry2x32", tag="fry", random_bits_once=threefry.random_bits_once,
 )  # fmt: skip
 register_prng(threefry_prng_impl)
 
