@@ -89,7 +89,8 @@ class Side:
 
     def __init__(self, name: str, python: str, path: str | None):
         self.name, self.python = name, python
-        kept = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
+        paths = ("PYTHONPATH", "PYTHONSAFEPATH")
+        kept = {key: value for key, value in os.environ.items() if key not in paths}
         self.variables = kept | ({"PYTHONPATH": path} if path else {})
         self._worker = None
 
@@ -111,11 +112,11 @@ class Side:
 
     def ask(self, do: str, **request) -> dict:
         if self._worker is None:
-            # suite.py lies beside this file, but not always beside what a link to worker.py points to
-            path = os.pathsep.join(filter(None, [self.variables.get("PYTHONPATH"), str(HERE)]))
+            # as a module, from its folder: a link to worker.py may point to where suite.py does not lie
             self._worker = subprocess.Popen(
-                [self.python, str(HERE / "worker.py")],
-                env=self.variables | {"PYTHONPATH": path},
+                [self.python, "-m", "worker"],
+                env=self.variables,
+                cwd=HERE,
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 text=True,
@@ -338,7 +339,12 @@ def oracle_python() -> str:
     python = os.environ.get("JAX_ORACLE_PYTHON") or str(ROOT / ".oracle" / "bin" / "python")
     if not os.access(python, os.X_OK):
         raise BenchError(f"there is no oracle at {python}: run python3 build/build.py oracle")
-    return python
+    return os.path.abspath(python)  # workers run in other folders
+
+
+def own_path() -> str:
+    # with where this process has its packages from: under Bazel each has a folder
+    return os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
 
 
 def run(arguments) -> list[Row]:
@@ -347,7 +353,7 @@ def run(arguments) -> list[Row]:
     ours = (
         Side("oracle again", python, None)
         if arguments.noise
-        else Side("ours", sys.executable, str(ROOT))
+        else Side("ours", sys.executable, own_path())
     )
     sides = [ours, oracle]
     try:

@@ -9,4 +9,5 @@ if __name__ == "__main__":
     # the folder of the standard library's own third-party packages is not meant
     packages = [path for path in packages if not path.startswith(sys.base_prefix)]
     os.environ["PYTHONPATH"] = os.pathsep.join(packages)
+    os.environ.pop("PYTHONSAFEPATH", None)  # Bazel's, not the caller's
     os.execv(sys.executable, [sys.executable, *sys.argv[1:]])
