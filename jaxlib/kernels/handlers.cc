@@ -1,7 +1,9 @@
 #include "jaxlib/kernels/handlers.h"
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <exception>
 #include <functional>
 #include <new>
 #include <optional>
@@ -18,6 +20,60 @@
 #include "xla/ffi/api/ffi.h"
 
 namespace jaxlib_ext {
+
+std::optional<ElementType> ElementTypeOf(XLA_FFI_DataType type) {
+  switch (type) {
+    case XLA_FFI_DataType_PRED:
+      return ElementType::kBool;
+    case XLA_FFI_DataType_S8:
+      return ElementType::kInt8;
+    case XLA_FFI_DataType_S16:
+      return ElementType::kInt16;
+    case XLA_FFI_DataType_S32:
+      return ElementType::kInt32;
+    case XLA_FFI_DataType_S64:
+      return ElementType::kInt64;
+    case XLA_FFI_DataType_U8:
+      return ElementType::kUint8;
+    case XLA_FFI_DataType_U16:
+      return ElementType::kUint16;
+    case XLA_FFI_DataType_U32:
+      return ElementType::kUint32;
+    case XLA_FFI_DataType_U64:
+      return ElementType::kUint64;
+    case XLA_FFI_DataType_F16:
+      return ElementType::kFloat16;
+    case XLA_FFI_DataType_BF16:
+      return ElementType::kBfloat16;
+    case XLA_FFI_DataType_F32:
+      return ElementType::kFloat32;
+    case XLA_FFI_DataType_F64:
+      return ElementType::kFloat64;
+    case XLA_FFI_DataType_C64:
+      return ElementType::kComplex64;
+    case XLA_FFI_DataType_C128:
+      return ElementType::kComplex128;
+    case XLA_FFI_DataType_F8E3M4:
+      return ElementType::kFloat8E3M4;
+    case XLA_FFI_DataType_F8E4M3:
+      return ElementType::kFloat8E4M3;
+    case XLA_FFI_DataType_F8E4M3FN:
+      return ElementType::kFloat8E4M3Fn;
+    case XLA_FFI_DataType_F8E4M3B11FNUZ:
+      return ElementType::kFloat8E4M3B11Fnuz;
+    case XLA_FFI_DataType_F8E4M3FNUZ:
+      return ElementType::kFloat8E4M3Fnuz;
+    case XLA_FFI_DataType_F8E5M2:
+      return ElementType::kFloat8E5M2;
+    case XLA_FFI_DataType_F8E5M2FNUZ:
+      return ElementType::kFloat8E5M2Fnuz;
+    case XLA_FFI_DataType_F8E8M0FNU:
+      return ElementType::kFloat8E8M0Fnu;
+    default:
+      return std::nullopt;
+  }
+}
+
 namespace {
 
 namespace ffi = ::xla::ffi;
@@ -37,59 +93,6 @@ class PoolRunner final : public TaskRunner {
  private:
   ffi::ThreadPool& pool_;
 };
-
-std::optional<ElementType> ElementTypeOf(ffi::DataType type) {
-  switch (type) {
-    case ffi::PRED:
-      return ElementType::kBool;
-    case ffi::S8:
-      return ElementType::kInt8;
-    case ffi::S16:
-      return ElementType::kInt16;
-    case ffi::S32:
-      return ElementType::kInt32;
-    case ffi::S64:
-      return ElementType::kInt64;
-    case ffi::U8:
-      return ElementType::kUint8;
-    case ffi::U16:
-      return ElementType::kUint16;
-    case ffi::U32:
-      return ElementType::kUint32;
-    case ffi::U64:
-      return ElementType::kUint64;
-    case ffi::F16:
-      return ElementType::kFloat16;
-    case ffi::BF16:
-      return ElementType::kBfloat16;
-    case ffi::F32:
-      return ElementType::kFloat32;
-    case ffi::F64:
-      return ElementType::kFloat64;
-    case ffi::C64:
-      return ElementType::kComplex64;
-    case ffi::C128:
-      return ElementType::kComplex128;
-    case ffi::DataType::F8E3M4:
-      return ElementType::kFloat8E3M4;
-    case ffi::DataType::F8E4M3:
-      return ElementType::kFloat8E4M3;
-    case ffi::DataType::F8E4M3FN:
-      return ElementType::kFloat8E4M3Fn;
-    case ffi::DataType::F8E4M3B11FNUZ:
-      return ElementType::kFloat8E4M3B11Fnuz;
-    case ffi::DataType::F8E4M3FNUZ:
-      return ElementType::kFloat8E4M3Fnuz;
-    case ffi::DataType::F8E5M2:
-      return ElementType::kFloat8E5M2;
-    case ffi::DataType::F8E5M2FNUZ:
-      return ElementType::kFloat8E5M2Fnuz;
-    case ffi::DataType::F8E8M0FNU:
-      return ElementType::kFloat8E8M0Fnu;
-    default:
-      return std::nullopt;
-  }
-}
 
 std::string ToString(const ffi::AnyBuffer& buffer) {
   std::ostringstream text;
@@ -117,6 +120,21 @@ bool SameType(const ffi::AnyBuffer& a, const ffi::AnyBuffer& b) {
   return a.element_type() == b.element_type() && SameDimensions(a, b);
 }
 
+std::optional<ElementType> ElementTypeOf(const ffi::AnyBuffer& buffer) {
+  return jaxlib_ext::ElementTypeOf(static_cast<XLA_FFI_DataType>(buffer.element_type()));
+}
+
+// Whether sizes are those of an array.
+bool AreSizes(const Dimensions& dimensions) {
+  int64_t elements = 1;
+  bool too_many = false;
+  for (const int64_t size : dimensions) {
+    if (size < 0) return false;
+    too_many |= __builtin_mul_overflow(elements, std::max<int64_t>(size, 1), &elements);
+  }
+  return !too_many;
+}
+
 // The product of the sizes from `begin` to `end`.
 size_t Size(const Dimensions& dimensions, size_t begin, size_t end) {
   size_t size = 1;
@@ -124,23 +142,23 @@ size_t Size(const Dimensions& dimensions, size_t begin, size_t end) {
   return size;
 }
 
-// Exceptions must not reach XLA, which is built without.
+// Returns the error that `run` returns. Exceptions must not reach XLA, which is built without.
 template <typename Run>
-ffi::Error Guard(const char* kernel, Run&& run) {
+ffi::Error Guard(Run&& run) {
   try {
-    run();
-    return ffi::Error::Success();
+    return run();
   } catch (const std::bad_alloc&) {
-    return ffi::Error(ffi::ErrorCode::kResourceExhausted,
-                      std::string(kernel) + ": out of memory");
+    return ffi::Error(ffi::ErrorCode::kResourceExhausted, "out of memory");
+  } catch (const std::exception& error) {
+    return ffi::Error::Internal(error.what());
   }
 }
 
-ffi::Error SortImpl(ffi::ThreadPool pool, ffi::RemainingArgs args, ffi::RemainingRets results,
-                    int64_t dimension, int64_t num_keys) {
-  const auto invalid = [](const std::string& what) {
-    return ffi::Error::InvalidArgument("sort: " + what);
-  };
+ffi::Error Invalid(const std::string& what) { return ffi::Error::InvalidArgument(what); }
+
+ffi::Error CheckedSort(ffi::ThreadPool& pool, ffi::RemainingArgs& args,
+                       ffi::RemainingRets& results, int64_t dimension, int64_t num_keys) {
+  const auto invalid = [](const std::string& what) { return Invalid("sort: " + what); };
   if (args.size() == 0) return invalid("there must be an operand");
   if (args.size() != results.size()) {
     return invalid("there must be as many results as operands, got " +
@@ -158,6 +176,7 @@ ffi::Error SortImpl(ffi::ThreadPool pool, ffi::RemainingArgs args, ffi::Remainin
     return invalid("dimension must be one of the " + std::to_string(dimensions.size()) +
                    " of the operands, got " + std::to_string(dimension));
   }
+  if (!AreSizes(dimensions)) return invalid("no array has the shape " + ToString(*first));
   const auto axis = static_cast<size_t>(dimension);
   const LaneShape shape{Size(dimensions, 0, axis), static_cast<size_t>(dimensions[axis]),
                         Size(dimensions, axis + 1, dimensions.size())};
@@ -181,27 +200,30 @@ ffi::Error SortImpl(ffi::ThreadPool pool, ffi::RemainingArgs args, ffi::Remainin
       return invalid("operand " + number + " is " + ToString(*in) + ", but result " + number +
                      " is " + ToString(*out));
     }
-    const std::optional<ElementType> type = ElementTypeOf(in->element_type());
+    const std::optional<ElementType> type = ElementTypeOf(*in);
     if (!type.has_value()) {
       return invalid("operand " + number + " has a type that is not supported: " + ToString(*in));
     }
     operands.push_back({*type, in->untyped_data(), out->untyped_data()});
   }
-  return Guard("sort", [&] {
-    PoolRunner runner(pool);
-    Sort(runner, shape, operands, static_cast<size_t>(num_keys));
-  });
+  PoolRunner runner(pool);
+  Sort(runner, shape, operands, static_cast<size_t>(num_keys));
+  return ffi::Error::Success();
 }
 
-ffi::Error TopKImpl(ffi::ThreadPool pool, ffi::AnyBuffer operand,
-                    ffi::Result<ffi::AnyBuffer> values, ffi::Result<ffi::AnyBuffer> indices) {
-  const auto invalid = [](const std::string& what) {
-    return ffi::Error::InvalidArgument("top_k: " + what);
-  };
+ffi::Error SortImpl(ffi::ThreadPool pool, ffi::RemainingArgs args, ffi::RemainingRets results,
+                    int64_t dimension, int64_t num_keys) {
+  return Guard([&] { return CheckedSort(pool, args, results, dimension, num_keys); });
+}
+
+ffi::Error CheckedTopK(ffi::ThreadPool& pool, ffi::AnyBuffer& operand,
+                       ffi::Result<ffi::AnyBuffer>& values,
+                       ffi::Result<ffi::AnyBuffer>& indices) {
+  const auto invalid = [](const std::string& what) { return Invalid("top_k: " + what); };
   const Dimensions dimensions = operand.dimensions();
   const Dimensions result = values->dimensions();
   if (dimensions.size() == 0) return invalid("the operand must have a dimension");
-  const std::optional<ElementType> type = ElementTypeOf(operand.element_type());
+  const std::optional<ElementType> type = ElementTypeOf(operand);
   if (!type.has_value() || IsComplex(*type)) {
     return invalid("the operand has a type that is not supported: " + ToString(operand));
   }
@@ -212,6 +234,9 @@ ffi::Error TopKImpl(ffi::ThreadPool pool, ffi::AnyBuffer operand,
                    ToString(*values) + " and " + ToString(*indices));
   }
   const size_t last = dimensions.size() - 1;
+  if (!AreSizes(dimensions) || !AreSizes(result)) {
+    return invalid("no arrays have the shapes " + ToString(operand) + " and " + ToString(*values));
+  }
   bool fits = result.size() == dimensions.size() && result[last] <= dimensions[last];
   for (size_t i = 0; fits && i < last; ++i) fits = result[i] == dimensions[i];
   if (!fits) {
@@ -223,12 +248,16 @@ ffi::Error TopKImpl(ffi::ThreadPool pool, ffi::AnyBuffer operand,
     return invalid("the last dimension must have at most " + std::to_string(kMaxTopKSize) +
                    " elements, got " + std::to_string(size));
   }
-  return Guard("top_k", [&] {
-    PoolRunner runner(pool);
-    TopK(runner, *type, operand.untyped_data(), Size(dimensions, 0, last), size,
-         static_cast<size_t>(result[last]), values->untyped_data(),
-         static_cast<int32_t*>(indices->untyped_data()));
-  });
+  PoolRunner runner(pool);
+  TopK(runner, *type, operand.untyped_data(), Size(dimensions, 0, last), size,
+       static_cast<size_t>(result[last]), values->untyped_data(),
+       static_cast<int32_t*>(indices->untyped_data()));
+  return ffi::Error::Success();
+}
+
+ffi::Error TopKImpl(ffi::ThreadPool pool, ffi::AnyBuffer operand,
+                    ffi::Result<ffi::AnyBuffer> values, ffi::Result<ffi::AnyBuffer> indices) {
+  return Guard([&] { return CheckedTopK(pool, operand, values, indices); });
 }
 
 }  // namespace

@@ -3,7 +3,17 @@
 #ifndef JAXLIB_KERNELS_HANDLERS_H_
 #define JAXLIB_KERNELS_HANDLERS_H_
 
+#include <optional>
+
+#include "jaxlib/kernels/element_type.h"
 #include "xla/ffi/api/c_api.h"
+
+namespace jaxlib_ext {
+
+// None if there are no kernels for it.
+std::optional<ElementType> ElementTypeOf(XLA_FFI_DataType type);
+
+}  // namespace jaxlib_ext
 
 // The handlers check what they are called with: a call that does not fit gets an error of class
 // InvalidArgument.

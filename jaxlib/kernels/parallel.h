@@ -28,11 +28,12 @@ class SerialRunner final : public TaskRunner {
 };
 
 // Called with the number of the worker, below `num_threads()`, and that of the task. No two calls with
-// the same worker run at the same time. It must not throw.
+// the same worker run at the same time.
 using Task = std::function<void(size_t worker, size_t task)>;
 
 // Calls `run` for every task below `num_tasks` and returns when all have ended. The caller works too, and
-// waits for no task that has not begun: a kernel that itself runs on the pool cannot block it.
+// waits for no task that has not begun: a kernel that itself runs on the pool cannot block it. If a call
+// throws, those that have begun end, no others begin, and the first exception is thrown again on the caller's thread.
 void ParallelFor(TaskRunner& runner, size_t num_tasks, const Task& run);
 
 // Cuts [0, size) into ranges of at least `grain`, at most one a thread, and calls `run(begin, end)` for each.

@@ -9,8 +9,12 @@
 #include <cstdlib>
 #include <cstring>
 #include <iterator>
+#include <numeric>
+#include <optional>
+#include <random>
 #include <vector>
 
+#include "jaxlib/kernels/element_type.h"
 #include "jaxlib/kernels/handlers.h"
 #include "jaxlib/tests/fake_xla.h"
 
@@ -20,6 +24,10 @@ namespace {
 constexpr size_t kMaxDimensions = 3;
 constexpr size_t kMaxOperands = 4;
 constexpr size_t kMaxElements = 1 << 12;
+// Few arrays are so large that threads share their work.
+constexpr size_t kMaxLarge = 300000;
+
+using Bytes = std::vector<uint8_t>;
 
 class Input {
  public:
@@ -27,6 +35,8 @@ class Input {
 
   uint8_t Byte() { return size_ == 0 ? 0 : data_[next_++ % size_]; }
   size_t Below(size_t limit) { return Byte() % limit; }
+  // Not of zero, as which an input that is too short reads.
+  bool Rarely() { return Below(32) == 9; }
 
  private:
   const uint8_t* const data_;
@@ -34,89 +44,184 @@ class Input {
   size_t next_ = 0;
 };
 
-// Every type that XLA has, among them those that handlers do not take.
+// Every type that XLA has. Handlers do not take those in the last line.
+constexpr XLA_FFI_DataType kTypes[] = {
+    XLA_FFI_DataType_PRED,          XLA_FFI_DataType_S8,         XLA_FFI_DataType_S16,
+    XLA_FFI_DataType_S32,           XLA_FFI_DataType_S64,        XLA_FFI_DataType_U8,
+    XLA_FFI_DataType_U16,           XLA_FFI_DataType_U32,        XLA_FFI_DataType_U64,
+    XLA_FFI_DataType_F16,           XLA_FFI_DataType_BF16,       XLA_FFI_DataType_F32,
+    XLA_FFI_DataType_F64,           XLA_FFI_DataType_C64,        XLA_FFI_DataType_C128,
+    XLA_FFI_DataType_F8E3M4,        XLA_FFI_DataType_F8E4M3,     XLA_FFI_DataType_F8E4M3FN,
+    XLA_FFI_DataType_F8E4M3B11FNUZ, XLA_FFI_DataType_F8E5M2,     XLA_FFI_DataType_F8E5M2FNUZ,
+    XLA_FFI_DataType_F8E4M3FNUZ,    XLA_FFI_DataType_F8E8M0FNU,
+    // those
+    XLA_FFI_DataType_INVALID,       XLA_FFI_DataType_S1,         XLA_FFI_DataType_S2,
+    XLA_FFI_DataType_S4,            XLA_FFI_DataType_U1,         XLA_FFI_DataType_U2,
+    XLA_FFI_DataType_U4,            XLA_FFI_DataType_TOKEN,      XLA_FFI_DataType_F4E2M1FN,
+};
+constexpr size_t kTaken = 23;
+
 XLA_FFI_DataType DrawType(Input& input) {
-  constexpr XLA_FFI_DataType kTypes[] = {
-      XLA_FFI_DataType_INVALID,       XLA_FFI_DataType_PRED,         XLA_FFI_DataType_S1,
-      XLA_FFI_DataType_S2,            XLA_FFI_DataType_S4,           XLA_FFI_DataType_S8,
-      XLA_FFI_DataType_S16,           XLA_FFI_DataType_S32,          XLA_FFI_DataType_S64,
-      XLA_FFI_DataType_U1,            XLA_FFI_DataType_U2,           XLA_FFI_DataType_U4,
-      XLA_FFI_DataType_U8,            XLA_FFI_DataType_U16,          XLA_FFI_DataType_U32,
-      XLA_FFI_DataType_U64,           XLA_FFI_DataType_F16,          XLA_FFI_DataType_F32,
-      XLA_FFI_DataType_F64,           XLA_FFI_DataType_BF16,         XLA_FFI_DataType_C64,
-      XLA_FFI_DataType_C128,          XLA_FFI_DataType_TOKEN,        XLA_FFI_DataType_F8E5M2,
-      XLA_FFI_DataType_F8E3M4,        XLA_FFI_DataType_F8E4M3,       XLA_FFI_DataType_F8E4M3FN,
-      XLA_FFI_DataType_F8E4M3B11FNUZ, XLA_FFI_DataType_F8E5M2FNUZ,   XLA_FFI_DataType_F8E4M3FNUZ,
-      XLA_FFI_DataType_F4E2M1FN,      XLA_FFI_DataType_F8E8M0FNU,
-  };
-  return kTypes[input.Below(std::size(kTypes))];
+  return kTypes[input.Below(input.Rarely() ? std::size(kTypes) : kTaken)];
+}
+
+size_t Elements(const std::vector<int64_t>& shape) {
+  size_t elements = 1;
+  for (const int64_t size : shape) elements *= static_cast<size_t>(size);
+  return elements;
 }
 
 std::vector<int64_t> DrawShape(Input& input) {
   constexpr int64_t kSizes[] = {0, 1, 2, 3, 5, 17, 64, 70, 130, 2000};
+  constexpr int64_t kLarge[] = {1, 2, 40000, 70000, 140000, 280000};
+  const bool large = input.Below(8) == 5;
   std::vector<int64_t> shape(input.Below(kMaxDimensions + 1));
   size_t elements = 1;
   for (int64_t& size : shape) {
-    size = kSizes[input.Below(std::size(kSizes))];
-    if (elements * static_cast<size_t>(size) > kMaxElements) size = 1;
+    size = large ? kLarge[input.Below(std::size(kLarge))] : kSizes[input.Below(std::size(kSizes))];
+    if (elements * static_cast<size_t>(size) > (large ? kMaxLarge : kMaxElements)) size = 1;
     elements *= static_cast<size_t>(size);
   }
   return shape;
 }
 
-// As large as the array is, so that sanitizers see what is beyond; 16 bytes an element are enough for each type.
-std::vector<uint8_t> Memory(const std::vector<int64_t>& shape) {
-  size_t elements = 1;
-  for (const int64_t size : shape) elements *= static_cast<size_t>(size);
-  return std::vector<uint8_t>(16 * elements);
+// As large as the array is, so that sanitizers see what is beyond.
+Bytes Memory(XLA_FFI_DataType type, const std::vector<int64_t>& shape) {
+  const std::optional<ElementType> known = ElementTypeOf(type);
+  return Bytes(known.has_value() ? SizeOf(*known) * Elements(shape) : 0);
+}
+
+// What the input has, over and over, or numbers that are spread evenly.
+Bytes DrawElements(Input& input, XLA_FFI_DataType type, const std::vector<int64_t>& shape) {
+  Bytes memory = Memory(type, shape);
+  if (input.Below(2) == 0) {
+    for (uint8_t& byte : memory) byte = input.Byte();
+  } else {
+    std::minstd_rand random(input.Byte() + 1u);
+    for (uint8_t& byte : memory) byte = static_cast<uint8_t>(random() >> 8);
+  }
+  if (type == XLA_FFI_DataType_PRED) {
+    for (uint8_t& byte : memory) byte &= 1;
+  }
+  return memory;
 }
 
 void Check(bool holds) {
   if (!holds) std::abort();
 }
 
-// The handlers that take numbers: what is sorted has the elements of the operand.
-template <typename T>
-void CheckSorted(std::vector<uint8_t> in, std::vector<uint8_t> out, size_t count) {
-  std::vector<T> x(count);
-  std::vector<T> y(count);
-  std::memcpy(x.data(), in.data(), count * sizeof(T));
-  std::memcpy(y.data(), out.data(), count * sizeof(T));
-  std::sort(x.begin(), x.end());
-  Check(x == y);
+struct Array {
+  XLA_FFI_DataType type;
+  std::vector<int64_t> shape;
+  Bytes memory;
+};
+
+// The keys of all numbers in order of memory: an element has one, or two if it is complex.
+template <bool total>
+std::vector<uint64_t> Keys(const Array& array) {
+  return VisitOrder(*ElementTypeOf(array.type), [&](auto order) {
+    using Word = typename decltype(order)::Word;
+    std::vector<uint64_t> keys(array.memory.size() / sizeof(Word));
+    for (size_t i = 0; i < keys.size(); ++i) {
+      Word bits;
+      std::memcpy(&bits, array.memory.data() + i * sizeof(Word), sizeof(Word));
+      keys[i] = total ? order.ToTotalKey(bits) : order.ToKey(bits);
+    }
+    return keys;
+  });
+}
+
+// The results are what std::stable_sort makes of the operands.
+void CheckSorted(const std::vector<Array>& operands, const std::vector<Array>& results,
+                 size_t dimension, size_t num_keys) {
+  const std::vector<int64_t>& shape = operands[0].shape;
+  const size_t elements = Elements(shape);
+  if (elements == 0) return;
+  std::vector<std::vector<uint64_t>> keys;
+  for (size_t i = 0; i < num_keys; ++i) keys.push_back(Keys<false>(operands[i]));
+  const auto before = [&](size_t x, size_t y) {
+    for (const std::vector<uint64_t>& of : keys) {
+      const size_t words = of.size() / elements;
+      for (size_t word = 0; word < words; ++word) {
+        const uint64_t a = of[x * words + word];
+        const uint64_t b = of[y * words + word];
+        if (a != b) return a < b;
+      }
+    }
+    return false;
+  };
+  const auto size = static_cast<size_t>(shape[dimension]);
+  const size_t stride = Elements({shape.begin() + static_cast<int64_t>(dimension) + 1, shape.end()});
+  std::vector<size_t> lane(size);
+  for (size_t start = 0; start < elements; ++start) {
+    if (start / stride % size != 0) continue;
+    for (size_t i = 0; i < size; ++i) lane[i] = start + i * stride;
+    std::stable_sort(lane.begin(), lane.end(), before);
+    for (size_t operand = 0; operand < operands.size(); ++operand) {
+      const size_t bytes = operands[operand].memory.size() / elements;
+      const uint8_t* in = operands[operand].memory.data();
+      const uint8_t* out = results[operand].memory.data();
+      for (size_t i = 0; i < size; ++i) {
+        Check(std::memcmp(in + lane[i] * bytes, out + (start + i * stride) * bytes, bytes) == 0);
+      }
+    }
+  }
 }
 
 void FuzzSort(Input& input) {
   const std::vector<int64_t> shape = DrawShape(input);
-  const size_t num_operands = input.Below(kMaxOperands + 1);
-  const size_t num_results = input.Below(8) == 0 ? input.Below(kMaxOperands + 1) : num_operands;
-  std::vector<XLA_FFI_DataType> types;
-  std::vector<std::vector<uint8_t>> operands;
-  std::vector<std::vector<uint8_t>> results;
-  FakeCall call;
+  const size_t num_operands = input.Rarely() ? 0 : 1 + input.Below(kMaxOperands);
+  const size_t num_results = input.Rarely() ? input.Below(kMaxOperands + 1) : num_operands;
+  std::vector<Array> operands;
+  std::vector<Array> results;
   for (size_t i = 0; i < num_operands; ++i) {
-    const std::vector<int64_t> own = input.Below(16) == 0 ? DrawShape(input) : shape;
-    types.push_back(DrawType(input));
-    operands.push_back(Memory(own));
-    for (uint8_t& byte : operands.back()) byte = input.Byte();
-    call.AddOperand(types.back(), own, operands.back().data());
+    const std::vector<int64_t> own = input.Rarely() ? DrawShape(input) : shape;
+    const XLA_FFI_DataType type = DrawType(input);
+    operands.push_back({type, own, DrawElements(input, type, own)});
   }
   for (size_t i = 0; i < num_results; ++i) {
-    const bool same = i < num_operands && input.Below(16) != 0;
-    const std::vector<int64_t> own = input.Below(16) == 0 ? DrawShape(input) : shape;
-    results.push_back(Memory(own));
-    call.AddResult(same ? types[i] : DrawType(input), own, results.back().data());
+    const std::vector<int64_t> own = input.Rarely() ? DrawShape(input) : shape;
+    const bool same = i < num_operands && !input.Rarely();
+    const XLA_FFI_DataType type = same ? operands[i].type : DrawType(input);
+    results.push_back({type, own, Memory(type, own)});
   }
-  const auto dimension = static_cast<int64_t>(input.Below(kMaxDimensions + 2)) - 1;
-  const auto num_keys = static_cast<int64_t>(input.Below(kMaxOperands + 2)) - 1;
+  const size_t axes = std::max<size_t>(shape.size(), 1);
+  const auto wild = [&](size_t limit) { return static_cast<int64_t>(input.Below(limit + 3)) - 1; };
+  const int64_t dimension =
+      input.Rarely() ? wild(axes) : static_cast<int64_t>(input.Below(axes));
+  const int64_t num_keys = input.Rarely() || num_operands == 0
+                               ? wild(num_operands)
+                               : static_cast<int64_t>(1 + input.Below(num_operands));
+  FakeCall call;
+  for (Array& operand : operands) call.AddOperand(operand.type, operand.shape, operand.memory.data());
+  for (Array& result : results) call.AddResult(result.type, result.shape, result.memory.data());
   call.AddAttribute("dimension", dimension);
   call.AddAttribute("num_keys", num_keys);
-  const bool failed = call.Run(JaxlibExtSort, static_cast<int64_t>(input.Below(4))).has_value();
-  if (!failed && num_operands == 1 && shape.size() == 1) {
-    const auto count = static_cast<size_t>(shape[0]);
-    if (types[0] == XLA_FFI_DataType_U32) CheckSorted<uint32_t>(operands[0], results[0], count);
-    if (types[0] == XLA_FFI_DataType_S64) CheckSorted<int64_t>(operands[0], results[0], count);
-    if (types[0] == XLA_FFI_DataType_S8) CheckSorted<int8_t>(operands[0], results[0], count);
+  if (call.Run(JaxlibExtSort, static_cast<int64_t>(input.Below(4))).has_value()) return;
+  CheckSorted(operands, results, static_cast<size_t>(dimension), static_cast<size_t>(num_keys));
+}
+
+// The results are the first of what std::stable_sort makes of the rows.
+void CheckTopK(const Array& operand, const Array& values, const Array& indices) {
+  const auto size = static_cast<size_t>(operand.shape.back());
+  const auto k = static_cast<size_t>(values.shape.back());
+  const size_t elements = Elements(operand.shape);
+  if (elements == 0 || k == 0) return;
+  const std::vector<uint64_t> keys = Keys<true>(operand);
+  const size_t bytes = operand.memory.size() / elements;
+  std::vector<size_t> row(size);
+  for (size_t start = 0; start < elements; start += size) {
+    std::iota(row.begin(), row.end(), 0);
+    std::stable_sort(row.begin(), row.end(),
+                     [&](size_t i, size_t j) { return keys[start + i] > keys[start + j]; });
+    for (size_t i = 0; i < k; ++i) {
+      const size_t place = start / size * k + i;
+      int32_t index;
+      std::memcpy(&index, indices.memory.data() + place * sizeof(index), sizeof(index));
+      Check(index == static_cast<int32_t>(row[i]));
+      Check(std::memcmp(operand.memory.data() + (start + row[i]) * bytes,
+                        values.memory.data() + place * bytes, bytes) == 0);
+    }
   }
 }
 
@@ -124,25 +229,19 @@ void FuzzTopK(Input& input) {
   const std::vector<int64_t> shape = DrawShape(input);
   std::vector<int64_t> smaller = shape;
   if (!smaller.empty()) smaller.back() = static_cast<int64_t>(input.Byte()) * shape.back() / 250;
-  if (input.Below(16) == 0) smaller = DrawShape(input);
+  if (input.Rarely()) smaller = DrawShape(input);
   const XLA_FFI_DataType type = DrawType(input);
-  const XLA_FFI_DataType value_type = input.Below(16) == 0 ? DrawType(input) : type;
-  const XLA_FFI_DataType index_type = input.Below(16) == 0 ? DrawType(input) : XLA_FFI_DataType_S32;
-  std::vector<uint8_t> operand = Memory(shape);
-  for (uint8_t& byte : operand) byte = input.Byte();
-  std::vector<uint8_t> values = Memory(smaller);
-  std::vector<uint8_t> indices = Memory(smaller);
+  const XLA_FFI_DataType value_type = input.Rarely() ? DrawType(input) : type;
+  const XLA_FFI_DataType index_type = input.Rarely() ? DrawType(input) : XLA_FFI_DataType_S32;
+  Array operand = {type, shape, DrawElements(input, type, shape)};
+  Array values = {value_type, smaller, Memory(value_type, smaller)};
+  Array indices = {index_type, smaller, Memory(index_type, smaller)};
   FakeCall call;
-  call.AddOperand(type, shape, operand.data());
-  call.AddResult(value_type, smaller, values.data());
-  call.AddResult(index_type, smaller, indices.data());
+  call.AddOperand(type, shape, operand.memory.data());
+  call.AddResult(value_type, smaller, values.memory.data());
+  call.AddResult(index_type, smaller, indices.memory.data());
   if (call.Run(JaxlibExtTopK, static_cast<int64_t>(input.Below(4))).has_value()) return;
-  const size_t count = indices.size() / 16;
-  for (size_t i = 0; i < count; ++i) {
-    int32_t index;
-    std::memcpy(&index, indices.data() + i * sizeof(index), sizeof(index));
-    Check(0 <= index && index < shape.back());
-  }
+  CheckTopK(operand, values, indices);
 }
 
 }  // namespace

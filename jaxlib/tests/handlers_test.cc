@@ -85,6 +85,21 @@ TEST_F(HandlersTest, RefusesOtherOperands) {
   ExpectInvalid(Sort(scalar, 0), "dimension must be one of the 0");
 }
 
+TEST_F(HandlersTest, RefusesShapesOfNoArray) {
+  for (const std::vector<int64_t>& shape :
+       {std::vector<int64_t>{-2, 3}, {2, -3}, {int64_t{1} << 40, int64_t{1} << 40}}) {
+    FakeCall sort;
+    sort.AddOperand(kF32, shape, x_.data());
+    sort.AddResult(kF32, shape, x_out_.data());
+    ExpectInvalid(Sort(sort), "no array has the shape F32[" + std::to_string(shape[0]));
+    FakeCall top_k;
+    top_k.AddOperand(kF32, shape, x_.data());
+    top_k.AddResult(kF32, {2, 1}, x_out_.data());
+    top_k.AddResult(kS32, {2, 1}, y_out_.data());
+    ExpectInvalid(top_k.Run(JaxlibExtTopK, 2), "no arrays have the shapes");
+  }
+}
+
 TEST_F(HandlersTest, FindsTheLargest) {
   FakeCall call;
   call.AddOperand(kF32, {2, 3}, x_.data());

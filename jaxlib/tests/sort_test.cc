@@ -60,6 +60,32 @@ TEST_P(SortTest, Values) {
   EXPECT_EQ(out, Permuted(x, Order(shape_, [&](size_t i, size_t j) { return x[i] < x[j]; })));
 }
 
+// Spread evenly among what has the same highest bits, as buckets want it.
+TEST_P(SortTest, SpreadValues) {
+  std::vector<float> x(shape_.num_elements());
+  for (float& e : x) e = 1.0f + static_cast<float>(random_() >> 9) * 0x1p-23f;
+  std::vector<float> out(x.size());
+  const SortOperand operand{ElementType::kFloat32, x.data(), out.data()};
+  Sort(threads_, shape_, {&operand, 1}, 1);
+  EXPECT_EQ(out, Permuted(x, Order(shape_, [&](size_t i, size_t j) { return x[i] < x[j]; })));
+}
+
+TEST_P(SortTest, SpreadPairs) {
+  std::vector<uint32_t> x(shape_.num_elements());
+  for (uint32_t& e : x) e = static_cast<uint32_t>(random_()) & ~uint32_t{15};
+  std::vector<int32_t> positions(x.size());
+  std::iota(positions.begin(), positions.end(), 0);
+  std::vector<uint32_t> x_out(x.size());
+  std::vector<int32_t> positions_out(x.size());
+  const std::vector<SortOperand> operands = {
+      {ElementType::kUint32, x.data(), x_out.data()},
+      {ElementType::kInt32, positions.data(), positions_out.data()}};
+  Sort(threads_, shape_, operands, 1);
+  const auto order = Order(shape_, [&](size_t i, size_t j) { return x[i] < x[j]; });
+  EXPECT_EQ(x_out, Permuted(x, order));
+  EXPECT_EQ(positions_out, Permuted(positions, order));
+}
+
 TEST_P(SortTest, Bytes) {
   const auto x = Draw<int8_t>(100);
   std::vector<int8_t> out(x.size());
