@@ -18,6 +18,7 @@ BUILD files of `jax/` and the `deps` of tests are written by build/build_files.p
 load("@pypi//:python.bzl", "PYTHON_VERSION")
 load("@rules_cc//cc:defs.bzl", "cc_binary", "cc_library", "cc_test")
 load("@rules_python//python:defs.bzl", "py_library", "py_test")
+load("//build/bazel/toolchain:zig.bzl", "ZIG_TARGETS", "manylinux_tag")
 load(":wheel.bzl", "wheel")
 
 _BACKENDS = ["cpu", "gpu", "tpu"]
@@ -69,7 +70,8 @@ def jax_multiplatform_test(
 
     Makes `<name>_cpu` (and `<name>_cpu_8` where 8 virtual devices are asked for besides 1), `<name>_gpu` and
     `<name>_tpu`. The latter two are built and run with `--config=cuda`, `rocm` or `tpu` only, one test at a
-    time on each device. `bazel test //tests:cpu_tests` runs the former of all files.
+    time on each device, and fail where that is not JAX's default backend. `bazel test //tests:cpu_tests` runs
+    the former of all files.
 
     `tags`, `args`, `env` and `shard_count` are for all backends, or dictionaries with one value per backend.
 
@@ -102,10 +104,13 @@ def jax_multiplatform_test(
             suffix = backend
             own = {"JAX_PLATFORMS": {"cpu": "cpu", "gpu": "cuda,rocm,cpu", "tpu": "tpu,cpu"}[backend]}
             compatible = []
+            pool = {"test.Pool": backend}
             if backend == "cpu":
                 own["JAX_NUM_CPU_DEVICES"] = str(devices)
                 suffix += "" if devices == (cpu_devices or [1])[0] else "_%d" % devices
             else:
+                # where the device does not start, JAX goes on with the CPU, and tests must not (conftest.py)
+                own["JAX_TEST_BACKEND"] = backend
                 compatible = select({
                     "//build/bazel:with_" + backend: [],
                     "//conditions:default": ["@platforms//:incompatible"],
@@ -121,7 +126,11 @@ def jax_multiplatform_test(
                 size = size,
                 tags = _of(tags, backend, []) + [backend],
                 target_compatible_with = compatible,
-                exec_properties = {"test.Pool": backend},
+                exec_properties = pool if backend != "gpu" else select({
+                    # containers get NVIDIA's driver by it
+                    "//build/bazel:with_cuda": pool | {"test.dockerRuntime": "nvidia"},
+                    "//conditions:default": pool,
+                }),
                 **kwargs
             )
 
@@ -157,9 +166,9 @@ def _pytest(name, srcs, deps, data, args, env, **kwargs):
         imports = ["."],
         args = ["$(rootpath %s)" % srcs[0]] + args,
         deps = deps + [dep for dep in _TEST_DEPS if dep not in deps],
-        data = data + srcs[:1] + ["@zig_linux_x86_64//:all_files", "@zig_linux_x86_64//:cc"],
+        data = data + srcs[:1] + ["//build/bazel/toolchain:cc", "//build/bazel/toolchain:cc_files"],
         # what is compiled in a test is compiled by the toolchain, not by what the host has
-        env = {"CXX": "$(rootpath @zig_linux_x86_64//:cc)"} | env,
+        env = {"CXX": "$(rootpath //build/bazel/toolchain:cc)"} | env,
         legacy_create_init = False,
         **kwargs
     )
@@ -207,17 +216,17 @@ _CXX = [
     "-Wno-unused-parameter",
 ]
 
-def nanobind_extension(name, srcs, deps = None, copts = None, data = None, package_dir = "", **kwargs):
-    """A Python module in C++, with nanobind linked in.
+def nanobind_extension(name, srcs, deps = None, copts = None, package_dir = "", **kwargs):
+    """A Python module in C++, with nanobind and the C++ library linked in.
 
-    From Python 3.12 on it keeps to the stable ABI and runs on every later version.
+    From Python 3.12 on it keeps to the stable ABI and runs on every later version. It has no symbol for
+    others but what Python calls to import it.
 
     Args:
       name: of the module, which `NB_MODULE` in `srcs` names too; `<name>.so` is the file.
       srcs: C++ files.
       deps: C++ libraries.
       copts: flags of the compiler.
-      data: files that it reads at run time.
       package_dir: the folder under this package in which Python looks for it.
       **kwargs: attributes of both targets.
     """
@@ -228,7 +237,8 @@ def nanobind_extension(name, srcs, deps = None, copts = None, data = None, packa
         srcs = srcs,
         # nanobind's headers name `stderr`, which Python's bring along outside of the stable ABI only
         copts = _CXX + ["-include", "stdio.h"] + (copts or []),
-        linkopts = ["-Wl,-Bsymbolic"],
+        additional_linker_inputs = ["//build/bazel:module_symbols.map"],
+        linkopts = ["-Wl,--version-script=$(location //build/bazel:module_symbols.map)"],
         linkshared = True,
         linkstatic = True,
         deps = (deps or []) + ["@pypi//nanobind:cc"],
@@ -236,12 +246,12 @@ def nanobind_extension(name, srcs, deps = None, copts = None, data = None, packa
     )
     py_library(
         name = name,
-        data = [file] + (data or []),
+        data = [file],
         **kwargs
     )
 
 def ffi_library(name, srcs, hdrs = None, deps = None, copts = None, **kwargs):
-    """Handlers of XLA's FFI in C++: a library that has jaxlib's headers, and keeps its symbols to itself.
+    """Handlers of XLA's FFI in C++: a library that has jaxlib's headers, whose symbols stay in what it is linked into.
 
     Args:
       name: of the target.
@@ -260,8 +270,8 @@ def ffi_library(name, srcs, hdrs = None, deps = None, copts = None, **kwargs):
         **kwargs
     )
 
-def cc_fuzz_test(name, srcs, deps = None, corpus = None, runs = 20000, copts = None, **kwargs):
-    """A fuzz target: `LLVMFuzzerTestOneInput`, fed by a driver that mutates a corpus.
+def cc_fuzz_test(name, srcs, deps = None, runs = 20000, copts = None, **kwargs):
+    """A fuzz target: `LLVMFuzzerTestOneInput`, fed by a driver that makes inputs up and mutates them.
 
     The driver is a plain program, so it runs under every toolchain: `--config=asan` and `ubsan` find what
     an input breaks. What it feeds depends on `--test_env=FUZZ_SEED` alone; a failing input is kept under the
@@ -271,18 +281,15 @@ def cc_fuzz_test(name, srcs, deps = None, corpus = None, runs = 20000, copts = N
       name: of the test.
       srcs: C++ files with the function.
       deps: C++ libraries.
-      corpus: files to start from.
       runs: how many inputs it makes.
       copts: flags of the compiler.
       **kwargs: attributes of `cc_test`.
     """
-    corpus = corpus or []
     cc_test(
         name = name,
         srcs = srcs + ["//build/bazel:fuzz_driver.cc"],
-        args = ["-runs=%d" % runs] + ["$(rootpaths %s)" % label for label in corpus],
+        args = ["-runs=%d" % runs],
         copts = copts or [],
-        data = corpus,
         tags = kwargs.pop("tags", []) + ["fuzz"],
         deps = deps or [],
         **kwargs
@@ -301,8 +308,7 @@ def jax_wheel(
         without = None,
         absent = None,
         smoke = None,
-        sdist = False,
-        test_data = None):
+        sdist = False):
     """A wheel, and `<name>_test`, which checks it, installs it into an empty environment and runs a program there.
 
     The wheel has the Python files and data of `deps` that are this repository's. Its metadata is the `[project]`
@@ -314,7 +320,7 @@ def jax_wheel(
       deps: libraries.
       top_level: folders that the wheel may have at its top: anything elsewhere is an error.
       strip_prefix: a folder that is left out of the paths.
-      native_code: whether there is machine code in it, which ties the wheel to Linux and a Python version.
+      native_code: whether there is machine code in it, which ties the wheel to the target's Linux and Python.
       requires: labels of wheels that are installed beside it for the test.
       notices: labels of the licences of what is linked in, with names.
       readme: the description that pyproject.toml's `readme` means.
@@ -322,12 +328,15 @@ def jax_wheel(
       absent: distributions that it requires and that the test does without.
       smoke: a Python file, run where it is installed.
       sdist: whether to make `<name>_sdist` too, an archive of the sources.
-      test_data: more files that the test's program reads.
     """
     short = PYTHON_VERSION.replace(".", "")
     interpreter = "cp311-cp311" if short == "311" else "cp312-abi3"
-    tag = interpreter + "-manylinux_2_27_x86_64" if native_code else "py3-none-any"
     version = native.module_version()
+    tags = {
+        "//build/bazel/toolchain:on_linux_" + machine: "%s-%s" % (interpreter, manylinux_tag(machine))
+        for machine in ZIG_TARGETS
+    } if native_code else {"//conditions:default": "py3-none-any"}
+    remedy = "a wheel with machine code is for Linux: --config=x86_64 or --config=aarch64"
     common = dict(
         pyproject = pyproject,
         license = "//:LICENSE",
@@ -342,8 +351,11 @@ def jax_wheel(
     )
     wheel(
         name = name,
-        filename = "%s-%s-%s.whl" % (name, version, tag),
-        tag = tag,
+        filename = select(
+            {setting: "%s-%s-%s.whl" % (name, version, tag) for setting, tag in tags.items()},
+            no_match_error = remedy,
+        ),
+        tag = select(tags, no_match_error = remedy),
         **common
     )
     wheels = [":" + name] + (requires or [])
@@ -368,8 +380,8 @@ def jax_wheel(
         srcs = ["//build/bazel:wheel_test.py"],
         main = "//build/bazel:wheel_test.py",
         args = arguments,
-        data = wheels + ([smoke] if smoke else []) + (test_data or []),
+        data = wheels + ([smoke] if smoke else []),
         legacy_create_init = False,
         tags = ["cpu", "wheel"],
-        deps = ["@pypi//auditwheel", "@pypi//packaging", "@pypi//pip"],
+        deps = ["@pypi//auditwheel", "@pypi//packaging", "@pypi//pip", "@pypi//pyelftools"],
     )

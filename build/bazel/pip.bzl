@@ -6,8 +6,9 @@
 
 makes `@pypi//numpy` a `py_library` for every package of `build/requirements/lock-<version>.txt` and
 `bazel-<version>.txt`, with the packages it needs as `deps`. Each is fetched when something needs it,
-by `pip download --require-hashes` for the target (Linux, the Python version): pip's own settings say
-from which index. `@pypi//numpy:wheel` is the wheel's file.
+by `pip download --require-hashes` for Linux, the Python version and the host's machine: pip's own settings
+say from which index. A build for another machine takes headers from them only, which are the same.
+`@pypi//numpy:wheel` is the wheel's file.
 
 JAX_BAZEL_PYTHON (in the environment, or `--repo_env`) is the interpreter that runs pip, python3 by
 default; JAX_BAZEL_PYTHON_VERSION the version the packages are for, 3.11 by default.
@@ -49,7 +50,7 @@ def interpreter(ctx):
         fail("there is no interpreter %s: set JAX_BAZEL_PYTHON to a Python 3.11 or newer with pip" % name)
     return path
 
-def fetch_wheel(ctx, package, version, hashes, python_version, known = []):
+def fetch_wheel(ctx, package, version, hashes, python_version, known = [], machine = None, platform = None):
     """Fetches a wheel by hash and unpacks it into `site-packages`.
 
     Args:
@@ -59,11 +60,13 @@ def fetch_wheel(ctx, package, version, hashes, python_version, known = []):
       hashes: `sha256:...`, one of which the file must have.
       python_version: of the target, as "3.11".
       known: names of the packages that may be dependencies.
+      machine: what it is for, as "aarch64"; the host's by default.
+      platform: the wheel's platform tag, as "macosx_13_0_arm64"; that of a Linux by default.
 
     Returns:
       A struct of `wheel`, the file's name, and `needs`, names of packages.
     """
-    machine = {"amd64": "x86_64", "arm64": "aarch64"}.get(ctx.os.arch, ctx.os.arch)
+    host = {"amd64": "x86_64", "arm64": "aarch64"}.get(ctx.os.arch, ctx.os.arch)
     command = [
         interpreter(ctx),
         "-I",
@@ -72,8 +75,9 @@ def fetch_wheel(ctx, package, version, hashes, python_version, known = []):
         "--python-version",
         python_version,
         "--machine",
-        machine,
+        machine or host,
     ]
+    command += ["--platform=" + platform] if platform else []
     command += ["--hash=" + value for value in hashes]
     command += ["--known=" + name for name in known]
     result = ctx.execute(command, timeout = 1200)
@@ -117,47 +121,6 @@ _pip_package = repository_rule(
     environ = ["JAX_BAZEL_PYTHON"],
 )
 
-def _zig_impl(ctx):
-    fetch_wheel(ctx, "ziglang", ctx.attr.version, ctx.attr.hashes, ctx.attr.python_version)
-    ctx.execute(["mv", "site-packages/ziglang/zig", "site-packages/ziglang/lib", "."])
-    ctx.delete("site-packages")
-    ctx.delete("wheel")
-    for name, content in ctx.attr.tools.items():
-        ctx.file(name, content, executable = True)
-    ctx.file("BUILD.bazel", ctx.read(ctx.attr.build_file).replace("{repository}", ctx.name))
-
-_zig = repository_rule(
-    implementation = _zig_impl,
-    doc = "The C and C++ compiler of PyPI's package `ziglang`.",
-    attrs = {
-        "build_file": attr.label(default = Label("//build/bazel:toolchain/zig.BUILD")),
-        "hashes": attr.string_list(),
-        "python_version": attr.string(),
-        "tools": attr.string_dict(),
-        "version": attr.string(),
-        "_script": _SCRIPT,
-    },
-    environ = ["JAX_BAZEL_PYTHON"],
-)
-
-# Zig keeps the C and C++ libraries that it builds for a target, addressed by content: the first link
-# takes a minute, and the place has to outlive an action. See --sandbox_writable_path in .bazelrc.
-_ZIG_TOOL = """\
-#!/bin/sh
-here=${{0%/*}}
-{prelude}export ZIG_LIB_DIR="$here/lib"
-export ZIG_GLOBAL_CACHE_DIR=/var/tmp/jax-zig-cache-$(id -u) ZIG_LOCAL_CACHE_DIR=/var/tmp/jax-zig-cache-$(id -u)
-exec "$here/zig" {command} "$@"
-"""
-
-# Bazel has one compiler for both languages and for linking.
-_ZIG_LANGUAGE = """\
-command=c++
-for argument; do
-    case $argument in *.c) command=cc ;; esac
-done
-"""
-
 def _hub_impl(ctx):
     for package in ctx.attr.packages:
         repository = "@@%s_%s//:" % (ctx.name, package)
@@ -200,16 +163,40 @@ def parse_lock(text):
         packages[name.replace("_", "-").replace(".", "-").lower()] = (version, hashes)
     return packages
 
+def target_python_version(ctx):
+    """The version of Python that the build is for.
+
+    Args:
+      ctx: of a module extension with JAX_BAZEL_PYTHON_VERSION in its `environ`.
+
+    Returns:
+      As "3.11".
+    """
+    return ctx.os.environ.get("JAX_BAZEL_PYTHON_VERSION", "") or DEFAULT_PYTHON_VERSION
+
+def read_lock(ctx, lock):
+    """Reads a lock file of build/requirements.
+
+    Args:
+      ctx: of a module extension with JAX_BAZEL_PYTHON_VERSION in its `environ`.
+      lock: its name without the version.
+
+    Returns:
+      What `parse_lock` makes of it.
+    """
+    python_version = target_python_version(ctx)
+    path = Label("//build/requirements:%s-%s.txt" % (lock, python_version))
+    if not ctx.path(path).exists:
+        fail("there is no lock file %s: JAX_BAZEL_PYTHON_VERSION=%s is not among the versions" % (path, python_version))
+    return parse_lock(ctx.read(path))
+
 def _pip_impl(ctx):
-    python_version = ctx.os.environ.get("JAX_BAZEL_PYTHON_VERSION", "") or DEFAULT_PYTHON_VERSION
+    python_version = target_python_version(ctx)
     for module in ctx.modules:
         for hub in module.tags.hub:
             packages = {}
             for lock in hub.locks:
-                path = Label("//build/requirements:%s-%s.txt" % (lock, python_version))
-                if not ctx.path(path).exists:
-                    fail("there is no lock file %s: JAX_BAZEL_PYTHON_VERSION=%s is not among the versions" % (path, python_version))
-                packages |= parse_lock(ctx.read(path))
+                packages |= read_lock(ctx, lock)
             extra = {
                 extension.package: extension
                 for extension in module.tags.extend
@@ -231,21 +218,6 @@ def _pip_impl(ctx):
                 extra = {name: tag.targets for name, tag in extra.items()},
                 python_version = python_version,
             )
-        for zig in module.tags.zig:
-            path = Label("//build/requirements:%s-%s.txt" % (zig.lock, python_version))
-            version, hashes = parse_lock(ctx.read(path))["ziglang"]
-            tools = {
-                "ar": _ZIG_TOOL.format(prelude = "", command = "ar"),
-                "cc": _ZIG_TOOL.format(prelude = _ZIG_LANGUAGE, command = '"$command" -target ' + zig.target),
-                "objcopy": _ZIG_TOOL.format(prelude = "", command = "objcopy"),
-            }
-            _zig(
-                name = zig.name,
-                version = version,
-                hashes = hashes,
-                python_version = python_version,
-                tools = tools,
-            )
 
 pip = module_extension(
     implementation = _pip_impl,
@@ -264,14 +236,6 @@ pip = module_extension(
             attrs = {
                 "locks": attr.string_list(mandatory = True),
                 "name": attr.string(mandatory = True),
-            },
-        ),
-        "zig": tag_class(
-            doc = "A C/C++ compiler for a target, as `x86_64-linux-gnu.2.27`.",
-            attrs = {
-                "lock": attr.string(mandatory = True),
-                "name": attr.string(mandatory = True),
-                "target": attr.string(mandatory = True),
             },
         ),
     },

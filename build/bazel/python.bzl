@@ -3,6 +3,7 @@
 For `--config=local_python`, which `--config=offline` includes; otherwise rules_python's own is used.
 """
 
+load("//build/bazel/toolchain:zig.bzl", "ZIG_TARGETS")
 load(":pip.bzl", "interpreter")
 
 _PROBE = """\
@@ -75,10 +76,12 @@ def _local_python_impl(ctx):
     if headers:
         ctx.symlink(headers[0], "include")
 
-    # where Debian keeps pyconfig.h, which that in `include` only points to
-    inner = "%s/python%s" % (found["multiarch"], found["version"])
-    if found["multiarch"] and ctx.path("/usr/include/%s/pyconfig.h" % inner).exists:
-        ctx.symlink("/usr/include/" + inner, "multiarch/" + inner)
+    # where Debian keeps pyconfig.h, which that in `include` only points to, by the machine that is compiled
+    # for: to the compiler the two machines are the same
+    folder = "/usr/include/%s/python%s" % (found["multiarch"], found["version"])
+    if found["multiarch"] and ctx.path(folder + "/pyconfig.h").exists:
+        for machine in ZIG_TARGETS:
+            ctx.symlink(folder, "multiarch/%s-linux-gnu/python%s" % (machine, found["version"]))
     ctx.file("BUILD.bazel", _BUILD.format(executable = found["executable"]))
 
 local_python = repository_rule(

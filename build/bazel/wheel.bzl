@@ -52,7 +52,11 @@ wheel = rule(
         "deps": attr.label_list(doc = "What is packed: the files in them that are of this repository."),
         "filename": attr.string(doc = "The name of the file.", mandatory = True),
         "license": attr.label(doc = "The text of the licence.", allow_single_file = True, mandatory = True),
-        "notices": attr.label_keyed_string_dict(doc = "Licences of what is linked in, with names.", allow_files = True),
+        "notices": attr.label_keyed_string_dict(
+            doc = "Licences of what is linked in, with names.",
+            allow_files = True,
+            cfg = "exec",
+        ),
         "pyproject": attr.label(doc = "Its `[project]` is the metadata.", allow_single_file = True, mandatory = True),
         "readme": attr.label(doc = "What pyproject.toml's `readme` means.", allow_single_file = True, mandatory = True),
         "sdist": attr.bool(doc = "Makes a source archive."),

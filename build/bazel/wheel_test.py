@@ -8,6 +8,7 @@ import hashlib
 import io
 import json
 import os
+import platform
 import re
 import subprocess
 import sys
@@ -16,11 +17,19 @@ import venv
 import zipfile
 from pathlib import Path
 
+from elftools.elf.elffile import ELFFile
 from packaging.tags import sys_tags
 from packaging.utils import parse_wheel_filename
 
 QUICK = ("--no-index", "--no-deps", "--no-compile")
 NEWEST_GLIBC = (2, 28)  # which pip 20.3 and Debian 10 have
+# What machine code has linked in: the licence, and words of its text.
+LINKED = {
+    "highway": ("Apache-2.0", b"Apache License"),
+    "libcxx": ("Apache-2.0 WITH LLVM-exception", b"LLVM Exceptions to the Apache 2.0 License"),
+    "nanobind": ("BSD-3-Clause", b"Neither the name of the copyright holder"),
+    "robin_map": ("MIT", b"Thibaut Goetghebuer-Planchon"),
+}
 
 
 def main() -> None:
@@ -33,9 +42,14 @@ def main() -> None:
     parser.add_argument("--absent", action="append", default=[])
     options = parser.parse_args()
     wheel = options.wheel.resolve()
-    check_content(wheel)
+    content = check_content(wheel)
     if not wheel.name.endswith("-none-any.whl"):
         check_platform(wheel)
+        check_machine_code(wheel, content)
+        if not wheel.stem.endswith(platform.machine()):
+            print(f"{wheel.name}: not for this machine, so not installed")
+            return
+    check_installable(wheel)
     scratch = Path(os.environ["TEST_TMPDIR"])
     python = make_environment(scratch / "environment")
     others = [path.resolve() for path in options.requires]
@@ -65,10 +79,14 @@ def check_requirements(python: Path, absent: list[str]) -> None:
     assert not wrong, "\n".join(wrong)
 
 
-def check_content(wheel: Path) -> None:
-    """The record is right, the names agree, and nothing is there that should not be."""
-    name, version, _, tags = parse_wheel_filename(wheel.name)
+def check_installable(wheel: Path) -> None:
+    tags = parse_wheel_filename(wheel.name)[-1]
     assert tags & set(sys_tags()), f"{wheel.name} cannot be installed here"
+
+
+def check_content(wheel: Path) -> dict[str, bytes]:
+    """The record is right, the names agree, and nothing is there that should not be."""
+    name, version, *_ = parse_wheel_filename(wheel.name)
     with zipfile.ZipFile(wheel) as archive:
         names = archive.namelist()
         (info,) = {n.split("/")[0] for n in names if ".dist-info/" in n}
@@ -91,17 +109,40 @@ def check_content(wheel: Path) -> None:
         assert content[f"{info}/licenses/{licence}"], licence
     assert metadata["Summary"]
     assert metadata["Requires-Python"] == ">=3.11"
+    return content
+
+
+def check_machine_code(wheel: Path, content: dict[str, bytes]) -> None:
+    """It is for the tag's machine, shows nothing to others but modules, and has the licences of what is in it."""
+    for path in (path for path in content if path.endswith(".so")):
+        elf = ELFFile(io.BytesIO(content[path]))
+        machine = {"EM_X86_64": "x86_64", "EM_AARCH64": "aarch64"}[elf["e_machine"]]
+        assert wheel.stem.endswith(machine), f"{path} is for {machine}"
+        defined = {
+            symbol.name
+            for symbol in elf.get_section_by_name(".dynsym").iter_symbols()
+            if symbol["st_shndx"] != "SHN_UNDEF"
+        }
+        assert defined == {"PyInit_" + Path(path).name.split(".")[0]}, f"{path} exports {defined}"
+    metadata = next(text for path, text in content.items() if path.endswith("/METADATA"))
+    expression = re.search(rb"^License-Expression: (.*)$", metadata, re.MULTILINE)[1].decode()
+    assert set(expression.split(" AND ")) == {licence for licence, _ in LINKED.values()}
+    for name, (_, words) in LINKED.items():
+        (text,) = (t for path, t in content.items() if path.endswith(f"/licenses/LICENSE.{name}"))
+        assert words in text, f"LICENSE.{name}"
 
 
 def check_platform(wheel: Path) -> None:
     """auditwheel agrees with the tag: no library and no symbol that an old system lacks."""
     output = call(sys.executable, "-m", "auditwheel", "show", "--json", wheel)
     found = json.loads(output)
-    tag = re.search(r"manylinux_(\d+)_(\d+)_\w+\.whl", wheel.name)
+    tag = re.search(r"manylinux_(\d+)_(\d+)_(\w+)\.whl", wheel.name)
     assert tag, f"{wheel.name} has machine code and no manylinux tag"
-    policy = re.search(r"manylinux_(\d+)_(\d+)", json.dumps(found.get("overall_tag", found)))
+    policy = re.search(
+        rf"manylinux_(\d+)_(\d+)_{tag[3]}", json.dumps(found.get("overall_tag", found))
+    )
     assert policy, f"auditwheel says {found}"
-    versions = [tuple(map(int, match.groups())) for match in (policy, tag)]
+    versions = [tuple(map(int, match.group(1, 2))) for match in (policy, tag)]
     assert versions[0] <= versions[1] <= NEWEST_GLIBC, (
         f"the tag is for {versions[1]}, auditwheel finds {versions[0]}"
     )

@@ -11,4 +11,5 @@ assert "site-packages" in jaxlib_ext.__file__
 assert jaxlib_ext.handlers()
 x = np.random.RandomState(0).randn(20000).astype(np.float32)
 np.testing.assert_array_equal(jnp.sort(x), np.sort(x))
-assert "jaxlib-ext" in str(jax.print_environment_info(return_string=True))
+info = jax.print_environment_info(return_string=True)
+assert f"jaxlib-ext: {jaxlib_ext.__version__}, vectors: " in str(info)

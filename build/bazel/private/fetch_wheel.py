@@ -1,9 +1,10 @@
 """Fetches one wheel by its hash and unpacks it, for the repositories of pip.bzl.
 
-    python fetch_wheel.py REQUIREMENT --hash=sha256:... --python-version 3.11 --lock FILE
+    python fetch_wheel.py NAME==VERSION --hash=sha256:... --python-version 3.11 --machine x86_64
+        [--platform TAG] [--known NAME ...]
 
 Writes into the current folder: the wheel itself (`wheel/`), its files (`site-packages/`), and
-`requirements.json`, the names of the packages of the lock file that it needs on the target.
+`requirements.json`: its file name, and which of the packages `--known` it needs on the target.
 """
 
 import argparse
@@ -43,6 +44,7 @@ def main() -> None:
     parser.add_argument("--hash", action="append", required=True)
     parser.add_argument("--python-version", required=True)
     parser.add_argument("--machine", required=True)
+    parser.add_argument("--platform", help="a platform tag instead of the machine's Linux")
     parser.add_argument("--known", action="append", default=[])
     arguments = parser.parse_args()
     wheel = download(arguments)
@@ -68,6 +70,9 @@ def download(arguments: argparse.Namespace) -> Path:
     platforms += [
         f"{name}_{machine}" for name in ("manylinux2014", "manylinux2010", "manylinux1", "linux")
     ]
+    # last, where a vendor has no other: libtpu wants a glibc that is newer than what workers need have
+    platforms += [f"manylinux_2_{n}_{machine}" for n in range(29, 40)]
+    platforms = [arguments.platform] if arguments.platform else platforms
     command = [*PIP, "download", "--no-deps", "--only-binary=:all:"]
     command += ["--require-hashes", "-r", "requirement.txt", "-d", str(folder), "--quiet"]
     command += ["--disable-pip-version-check", "--no-input", "--progress-bar=off"]
