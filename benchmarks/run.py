@@ -2,7 +2,7 @@
 
 Each side runs in a process of its own (worker.py), and only one of them works at a time. A row's ratio is the
 median over the rounds of ours/oracle, its spread the middle half of them: what slows the machine for a while
-slows both sides of a round.
+slows both sides of a round. In some rows the oracle's side runs NumPy: they are a table of their own.
 """
 
 import argparse
@@ -42,8 +42,14 @@ except OSError:
 print(seconds, peak)
 """
 STARTUP_ROWS = (
-    {"name": "import jax", "group": "start", "mark": 0.5, "unit": "s"},
-    {"name": "peak memory after import", "group": "start", "mark": 1.0, "unit": "B"},
+    {"name": "import jax", "group": "start", "mark": 0.5, "unit": "s", "beside": "oracle"},
+    {
+        "name": "peak memory after import",
+        "group": "start",
+        "mark": 1.0,
+        "unit": "B",
+        "beside": "oracle",
+    },
 )
 
 
@@ -53,12 +59,16 @@ class BenchError(Exception):
 
 @dataclasses.dataclass(frozen=True)
 class Row:
-    """The outcome of one benchmark: `ours` and `oracle` are medians, `ratios` has one number a round."""
+    """The outcome of one benchmark: `ours` and `oracle` are medians, `ratios` has one number a round.
+
+    `beside` says what the oracle's side ran: "oracle" or "NumPy".
+    """
 
     name: str
     group: str
     unit: str
     mark: float | None
+    beside: str
     ours: float | None
     oracle: float | None
     ratios: list[float]
@@ -85,10 +95,14 @@ class Row:
 
 
 class Side:
-    """One implementation: its Python, the folders it imports from, and its worker."""
+    """One implementation: its Python, the folders it imports from, and its worker.
+
+    Without such folders it is the oracle, and runs NumPy where a benchmark says so.
+    """
 
     def __init__(self, name: str, python: str, path: str | None):
         self.name, self.python = name, python
+        self.is_oracle = path is None
         paths = ("PYTHONPATH", "PYTHONSAFEPATH")
         kept = {key: value for key, value in os.environ.items() if key not in paths}
         self.variables = kept | ({"PYTHONPATH": path} if path else {})
@@ -160,7 +174,7 @@ def measure(row: dict, sides: list[Side], rounds: int) -> Row:
     answers = {}
     try:
         for side in sides:
-            answers[side] = side.ask("prepare", name=row["name"])
+            answers[side] = side.ask("prepare", name=row["name"], as_oracle=side.is_oracle)
             if "error" in answers[side]:
                 return failed(row, f"{side.name}: {answers[side]['error']}")
         if row["unit"] != "s":
@@ -216,7 +230,14 @@ def cells(row: Row) -> list[str]:
     ]
 
 
-HEADINGS = ("benchmark", "ours", "oracle", "ratio", "middle half", "mark", "")
+def headings(beside: str) -> tuple[str, ...]:
+    return ("benchmark", "ours", beside, "ratio", "middle half", "mark", "")
+
+
+def by_side(rows: list[Row]) -> dict[str, list[Row]]:
+    """The tables: rows beside the oracle, then those beside NumPy."""
+    tables = {side: [r for r in rows if r.beside == side] for side in ("oracle", "NumPy")}
+    return {side: rows for side, rows in tables.items() if rows}
 
 
 def format_mark(mark: float | None) -> str:
@@ -240,42 +261,49 @@ def print_table(rows: list[Row]) -> None:
         print_plain(rows)
         return
     colors = {"met": "green", "missed": "red", "failed": "red bold"}
-    table = Table(title="this jax / PyPI's jax")
-    for heading in HEADINGS:
-        table.add_column(heading, justify="left" if heading in ("benchmark", "") else "right")
-    group = None
-    for row in rows:
-        if group not in (None, row.group):
-            table.add_section()
-        group = row.group
-        table.add_row(
-            *map(escape, cells(row)),
-            style=colors.get(row.verdict) if row.verdict != "met" else None,
-        )
-    console.print(table)
+    for beside, some in by_side(rows).items():
+        table = Table(title="this jax / " + ("NumPy" if beside == "NumPy" else "PyPI's jax"))
+        for heading in headings(beside):
+            table.add_column(heading, justify="left" if heading in ("benchmark", "") else "right")
+        group = None
+        for row in some:
+            if group not in (None, row.group):
+                table.add_section()
+            group = row.group
+            table.add_row(
+                *map(escape, cells(row)),
+                style=colors.get(row.verdict) if row.verdict != "met" else None,
+            )
+        console.print(table)
 
 
 def print_plain(rows: list[Row]) -> None:
-    lines = [list(HEADINGS), *map(cells, rows)]
-    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    for line in lines:
-        first, *others = (
-            cell.ljust(w) if i in (0, 6) else cell.rjust(w)
-            for i, (cell, w) in enumerate(zip(line, widths, strict=True))
-        )
-        print("  ".join([first, *others]).rstrip())
+    tables = [[list(headings(beside)), *map(cells, some)] for beside, some in by_side(rows).items()]
+    widths = [max(map(len, column)) for column in zip(*sum(tables, []), strict=True)]
+    for i, lines in enumerate(tables):
+        if i:
+            print()
+        for line in lines:
+            first, *others = (
+                cell.ljust(w) if i in (0, 6) else cell.rjust(w)
+                for i, (cell, w) in enumerate(zip(line, widths, strict=True))
+            )
+            print("  ".join([first, *others]).rstrip())
 
 
 def print_markdown(rows: list[Row]) -> None:
-    print("| benchmark | ours | oracle | ratio | middle half | mark |")
-    print("| --- | ---: | ---: | ---: | ---: | ---: |")
-    for row in rows:
-        name, ours, oracle, ratio, spread, mark, verdict = cells(row)
-        code = re.fullmatch(r"(jnp|jax|x)\b.*|import jax", name)
-        ratio = ratio if verdict in ("met", "") else f"**{ratio}**"
-        print(
-            f"| {f'`{name}`' if code else name} | {ours} | {oracle} | {ratio} | {spread} | {mark} |"
-        )
+    for i, (beside, some) in enumerate(by_side(rows).items()):
+        if i:
+            print()
+        print("|", " | ".join(headings(beside)[:-1]), "|")
+        print("| --- | ---: | ---: | ---: | ---: | ---: |")
+        for row in some:
+            name, *others, verdict = cells(row)
+            if re.fullmatch(r"(jnp|jax|x)\b.*|import jax", name):
+                name = f"`{name}`"
+            if verdict not in ("met", ""):
+                others[2] = f"**{others[2]}**"
+            print("|", " | ".join([name, *others]), "|")
 
 
 # Command line

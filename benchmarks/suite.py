@@ -2,7 +2,8 @@
 
 One process runs this file with this checkout's jax, another with PyPI's: nothing here may depend on which.
 A timed benchmark is a function that makes its data, and returns the call to be timed. A measured one returns
-a number. Add one by writing it here; `mark=None` shows a ratio without judging it.
+a number. Add one by writing it here; `mark=None` shows a ratio without judging it. One that has `numpy` is
+timed beside NumPy: the other process runs that in place of PyPI's jax.
 """
 
 import dataclasses
@@ -28,6 +29,7 @@ class Benchmark:
       mark: the greatest ratio ours/oracle that is good enough, or None.
       unit: "s" for a time; another unit for a number that `make` returns itself.
       make: prepares, and returns the call to be timed (or the number).
+      numpy: where NumPy takes the oracle's place, prepares its best way of the same, and returns that call.
     """
 
     name: str
@@ -35,6 +37,12 @@ class Benchmark:
     mark: float | None
     unit: str
     make: Callable[[], Any]
+    numpy: Callable[[], Any] | None = None
+
+    @property
+    def beside(self) -> str:
+        """Whose time ours is divided by."""
+        return "oracle" if self.numpy is None else "NumPy"
 
 
 BENCHMARKS: dict[str, Benchmark] = {}
@@ -382,34 +390,126 @@ def million(dtype="float32"):
     return jnp.asarray(random.standard_normal(MILLION, np.float32))
 
 
-def sorting(name, f, mark, make=million):
-    @timed("sorting", name, mark=mark)
+def sorting(name, f, mark, make=million, numpy=None):
+    """A row beside the oracle; with `numpy`, which does what `f` does, also one beside NumPy."""
+
     def prepare():
-        x, compiled = make(), jax.jit(f)
-        return lambda: compiled(x)
+        args, compiled = _tuple(make()), jax.jit(f)
+        return lambda: compiled(*args)
+
+    _sorting(name, prepare, mark, make, numpy)
+
+
+def _sorting(name, prepare, mark, make, numpy):
+    def prepare_numpy():
+        args = [np.asarray(x) for x in _tuple(make())]
+        return lambda: numpy(*args)
+
+    timed("sorting", name, mark=mark)(prepare)
+    if numpy is not None:
+        beside = f"{name}, beside NumPy"
+        BENCHMARKS[beside] = Benchmark(beside, "sorting", 1.5, "s", prepare, prepare_numpy)
+
+
+def _tuple(args):
+    return args if isinstance(args, tuple) else (args,)
 
 
 def square():
-    return million().reshape(1000, 1000)
+    return million().reshape(1000, -1)
 
 
-sorting("sort, float32", jnp.sort, 0.03)
-sorting("sort, int32", jnp.sort, 0.1, lambda: million("int32"))
-sorting("sort, rows of 1000x1000", jnp.sort, 0.06, square)
-sorting("sort, columns of 1000x1000", lambda x: jnp.sort(x, axis=0), 0.15, square)
-sorting("argsort", jnp.argsort, 0.1)
-sorting("median", jnp.median, 0.05)
-sorting("random permutation", lambda x: jax.random.permutation(jax.random.key(0), x), 0.15)
-sorting("top_k, 100 of a million", lambda x: lax.top_k(x, 100), 1.0)
+def with_few_values():
+    return million(), million("int32") % 100
+
+
+def with_sorted():
+    x = million()
+    return jnp.sort(x), x[::-1]
+
+
+# Of the ways that NumPy has, each of these is the fastest.
+
+
+def np_unique(x):
+    x = np.sort(x)
+    is_first = np.empty(x.size, bool)
+    is_first[0] = True
+    np.not_equal(x[1:], x[:-1], out=is_first[1:])
+    return x[is_first]
+
+
+def np_top_100(x):
+    least = np.partition(x, -100)[-100]
+    places = np.flatnonzero(x >= least)
+    places = places[np.argsort(-x[places], kind="stable")[:100]]
+    return x[places], places
+
+
+def np_permutation(x):
+    return np.random.default_rng(0).permutation(x)
+
+
+FRACTIONS = np.float32([0.1, 0.5, 0.9])
+
+sorting("sort, float32", jnp.sort, 0.03, numpy=np.sort)
+sorting("sort, int32", jnp.sort, 0.1, lambda: million("int32"), numpy=np.sort)
+sorting("sort, rows of 1000x1000", jnp.sort, 0.06, square, numpy=np.sort)
+sorting(
+    "sort, columns of 1000x1000",
+    lambda x: jnp.sort(x, axis=0),
+    0.15,
+    square,
+    numpy=lambda x: np.sort(x, axis=0),
+)
+sorting("argsort", jnp.argsort, 0.1, numpy=np.argsort)
+sorting("median", jnp.median, 0.05, numpy=np.median)
+sorting(
+    "quantile",
+    lambda x: jnp.quantile(x, FRACTIONS),
+    1.0,
+    numpy=lambda x: np.quantile(x, FRACTIONS),
+)
+sorting("percentile", lambda x: jnp.percentile(x, 30), 1.0, numpy=lambda x: np.percentile(x, 30))
+sorting(
+    "lexsort",
+    lambda *keys: jnp.lexsort(keys),
+    1.0,
+    with_few_values,
+    numpy=lambda *keys: np.lexsort(keys),
+)
+sorting(
+    "searchsorted, by sorting",
+    lambda a, x: jnp.searchsorted(a, x, method="sort"),
+    1.0,
+    with_sorted,
+    numpy=np.searchsorted,
+)
+sorting(
+    "random permutation",
+    lambda x: jax.random.permutation(jax.random.key(0), x),
+    0.15,
+    numpy=np_permutation,
+)
+sorting(
+    "random permutation of a range",
+    lambda data: jax.random.permutation(jax.random.wrap_key_data(data), MILLION),
+    0.15,
+    lambda: jax.random.key_data(jax.random.key(0)),
+    numpy=lambda data: np_permutation(MILLION),
+)
+sorting("top_k, 100 of a million", lambda x: lax.top_k(x, 100), 1.0, numpy=np_top_100)
 sorting("sort, 16 elements", jnp.sort, 1.0, lambda: million()[:16])
 sorting("sort, 256 elements", jnp.sort, 1.0, lambda: million()[:256])
 sorting("argsort, 256 elements", jnp.argsort, 1.0, lambda: million()[:256])
 
 
-@timed("sorting", "unique", mark=0.1)
 def unique():
     x = million("int32")
     return lambda: jnp.unique(x)
+
+
+_sorting("unique", unique, 0.1, lambda: million("int32"), np_unique)
 
 
 # Memory that stays after many functions have come and gone

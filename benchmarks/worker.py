@@ -4,7 +4,7 @@ Reads one JSON object a line from standard input and answers each with one on wh
 what the benchmarks print goes to standard error.
 
     {"do": "list"}                                       -> {"benchmarks": [...], "jax": path, "jaxlib": version}
-    {"do": "prepare", "name": NAME}                      -> {"seconds": of one call} or {"value": number}
+    {"do": "prepare", "name": NAME, "as_oracle": BOOL}   -> {"seconds": of one call} or {"value": number}
     {"do": "time", "name": NAME, "calls": N}             -> {"seconds": of one call}
     {"do": "forget", "name": NAME}                       -> {}
 
@@ -30,15 +30,15 @@ class Worker:
 
     def list(self):
         rows = [
-            {"name": b.name, "group": b.group, "mark": b.mark, "unit": b.unit}
+            {"name": b.name, "group": b.group, "mark": b.mark, "unit": b.unit, "beside": b.beside}
             for b in suite.BENCHMARKS.values()
         ]
         folder = os.path.dirname(os.path.dirname(jax.version.__file__))
         return {"benchmarks": rows, "jax": folder, "jaxlib": jaxlib.version.__version__}
 
-    def prepare(self, name):
+    def prepare(self, name, as_oracle):
         benchmark = suite.BENCHMARKS[name]
-        made = benchmark.make()
+        made = (benchmark.numpy if as_oracle and benchmark.numpy else benchmark.make)()
         if benchmark.unit != "s":
             return {"value": made}
         self._calls[name] = made

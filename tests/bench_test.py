@@ -8,15 +8,18 @@ import sys
 from contextlib import redirect_stdout
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 ROOT = Path(__file__).absolute().parent.parent
 RUN = ROOT / "benchmarks" / "run.py"
 
 sys.path.insert(0, str(RUN.parent))
-import run as bench  # noqa: E402 (it is found through the line above)
+import run as bench  # noqa: E402 (they are found through the line above)
+import suite  # noqa: E402
+import worker  # noqa: E402
 
-ROW = {"name": "x + x", "group": "eager", "unit": "s", "mark": 1.05}
+ROW = {"name": "x + x", "group": "eager", "unit": "s", "mark": 1.05, "beside": "oracle"}
 
 
 def call(*arguments, **variables):
@@ -72,6 +75,45 @@ def test_tables():
     lines = markdown.getvalue().splitlines()
     assert lines[2] == "| `x + x` | 2 s | 2 s | 1.00 | 1.00 – 1.00 | ≤ 1.05 |"
     assert "| **1.50** |" in lines[4]
+
+
+def test_rows_beside_numpy_are_a_table_of_their_own():
+    rows = [bench.compare(ROW | {"beside": side}, [3.0], [2.0]) for side in ("NumPy", "oracle")]
+    for print_rows, header in ((bench.print_plain, "benchmark"), (bench.print_markdown, "| bench")):
+        with redirect_stdout(io.StringIO()) as printed:
+            print_rows(rows)
+        tables = printed.getvalue().split("\n\n")
+        assert [t.startswith(header) for t in tables] == [True, True]
+        assert ["oracle" in t for t in tables] == [True, False]
+        assert ["NumPy" in t for t in tables] == [False, True]
+    with redirect_stdout(io.StringIO()) as printed:
+        bench.print_plain(rows[:1])
+    assert "oracle" not in printed.getvalue()
+
+
+def sides(name):
+    """What the two sides of a benchmark compute."""
+    results = []
+    for as_oracle in (False, True):
+        side = worker.Worker()
+        side.prepare(name, as_oracle)
+        results.append(side._calls[name]())
+    return results
+
+
+@pytest.mark.parametrize("name", [n for n, b in suite.BENCHMARKS.items() if b.numpy])
+def test_numpy_does_the_same(name, monkeypatch):
+    monkeypatch.setattr(suite, "MILLION", 3000)
+    monkeypatch.setattr(worker.Worker, "time", lambda *args: {})
+    ours, theirs = sides(name)
+    if "permutation" in name:
+        ours, theirs = np.sort(ours), np.sort(theirs)
+    for x, y in zip(*(r if isinstance(r, (tuple, list)) else [r] for r in (ours, theirs))):
+        assert not isinstance(y, suite.jax.Array)
+        np.testing.assert_allclose(x, y, rtol=1e-6)
+    (row,) = [r for r in worker.Worker().list()["benchmarks"] if r["name"] == name]
+    assert row["beside"] == "NumPy"
+    assert suite.BENCHMARKS[name.removesuffix(", beside NumPy")].numpy is None
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,11 @@
 """The kernels of jaxlib-ext: the same results as without them, bit for bit; calls that do not fit are errors."""
 
-import contextlib
+import importlib.machinery
 import sys
+import threading
+import time
+import types
+import warnings
 
 import ml_dtypes
 import native
@@ -25,13 +29,13 @@ if not jax._src.xla_bridge.backends_are_initialized():
 def extension():
     installed = sys.modules.get("jaxlib_ext")
     sys.modules["jaxlib_ext"] = native.extension()
-    native_kernels.extension.cache_clear()
+    native_kernels._load_once.cache_clear()
     jax.clear_caches()
     yield
     jax.clear_caches()
     if installed is None:
         del sys.modules["jaxlib_ext"]
-    native_kernels.extension.cache_clear()
+    native_kernels._load_once.cache_clear()
 
 
 # The tests of sorting, once more with kernels.
@@ -86,10 +90,15 @@ def compare(f, *args):
         args = [jnp.asarray(x) for x in args]
         text = jax.jit(f).lower(*args).as_text()
         assert "jaxlib_ext_" in text
-        ours = jax.tree.leaves(jax.jit(f)(*args))
+        ours = jax.jit(f)(*args)
         with config.native_kernels(False):
             assert "jaxlib_ext_" not in jax.jit(f).lower(*args).as_text()
-            expected = jax.tree.leaves(jax.jit(f)(*args))
+            expected = jax.jit(f)(*args)
+    assert_same_bits(ours, expected)
+
+
+def assert_same_bits(ours, expected):
+    ours, expected = jax.tree.leaves(ours), jax.tree.leaves(expected)
     assert len(ours) == len(expected) > 0
     for x, y in zip(ours, expected):
         assert x.dtype == y.dtype and x.shape == y.shape
@@ -152,6 +161,55 @@ def test_large(dtype):
     )
 
 
+def draw_evenly(dtype, differing_bits, shape):
+    """Elements that are spread evenly: sorting distributes them among buckets first."""
+    bits = np.random.default_rng(0).integers(0, 2**32, shape, np.uint32)
+    return (bits & (2**differing_bits - 1) | (0 if differing_bits == 32 else 0x3F800000)).view(
+        dtype
+    )
+
+
+@pytest.mark.parametrize("differing_bits", [32, 23])
+@pytest.mark.parametrize("dtype", ["int32", "uint32", "float32"])
+def test_large_and_even(dtype, differing_bits):
+    """Through the buckets of all threads, and of one."""
+    x = draw_evenly(dtype, differing_bits, 180_001)
+    rows = draw_evenly(dtype, differing_bits, (8, 70_001))
+
+    def f(x, rows):
+        places = jnp.arange(x.size, dtype=np.int32)
+        return (
+            lax.sort(x),
+            jnp.argsort(x),
+            lax.sort((x, places)),
+            lax.sort((places // 9, x)),
+            lax.sort(rows),
+        )
+
+    compare(f, x, rows)
+
+
+def test_large_permutation():
+    x = draw_evenly("float32", 32, 180_001)
+    key = jax.random.key(3)
+    compare(lambda x: (jax.random.permutation(key, x), jax.random.permutation(key, x.size)), x)
+
+
+@pytest.mark.parametrize("dtype", ["int32", "uint32", "float32"])
+def test_large_unique(dtype):
+    x = draw_evenly(dtype, 23, 180_001)  # among which are some twice
+
+    def f(x):
+        return jnp.unique(x), jnp.unique(
+            x, return_index=True, return_inverse=True, return_counts=True
+        )
+
+    ours = f(x)
+    with config.native_kernels(False):
+        assert_same_bits(ours, f(x))
+    np.testing.assert_array_equal(ours[0], np.unique(x))
+
+
 @pytest.mark.parametrize("kind", ["random", "ascending", "descending", "equal"])
 def test_large_top_k(kind):
     size = 600_000
@@ -181,6 +239,7 @@ FUNCTIONS = {
     "percentile": lambda x: jnp.percentile(x, 30, axis=1, method="lower"),
     "nanmedian": lambda x: jnp.nanmedian(x),
     "partition": lambda x: jnp.partition(x, 3),
+    "unique": lambda x: jnp.unique(jnp.round(x, 1), True, True, True, size=600),
     "searchsorted": lambda x: jnp.searchsorted(jnp.sort(x[0]), x, method="sort"),
     "permutation": lambda x: jax.random.permutation(jax.random.key(3), x, axis=1),
     "vmap": lambda x: jax.vmap(lambda row: lax.sort((row, row[::-1])), 1, 1)(x),
@@ -231,16 +290,6 @@ def test_sharded_sorting_dimension():
     placed = jax.device_put(x, NamedSharding(mesh, P(None, "x")))
     np.testing.assert_array_equal(jax.jit(lax.sort)(placed), np.sort(x))
     np.testing.assert_array_equal(jax.jit(lambda x: lax.top_k(x, 8)[0])(placed), -np.sort(-x))
-
-
-def test_shard_map():
-    if jax.device_count() < 8:
-        pytest.skip("needs 8 CPU devices")
-    mesh = jax.make_mesh((8,), ("x",))
-    x = np.random.default_rng(0).random((16, 8), np.float32)
-    with contextlib.suppress(AttributeError):  # while there is no shard_map
-        f = jax.shard_map(jnp.sort, mesh=mesh, in_specs=P("x"), out_specs=P("x"))
-        np.testing.assert_array_equal(jax.jit(f)(x), np.sort(x))
 
 
 # Errors
@@ -317,14 +366,90 @@ def test_exported_programs_need_no_kernels():
         assert ("jaxlib_ext_" in str(module)) != for_export
 
 
-def test_extension_that_does_not_fit(monkeypatch):
-    monkeypatch.setattr(native.extension(), "INTERFACE_VERSION", -1)
-    native_kernels.extension.cache_clear()
-    try:
-        with pytest.warns(UserWarning, match="does not fit this version of jax"):
-            assert native_kernels.extension() is None
-        with config.enable_x64(True):
-            text = jax.jit(lambda x: lax.sort(x * 2)).lower(F).as_text()
-        assert "jaxlib_ext_" not in text
-    finally:
-        native_kernels.extension.cache_clear()
+# What does not work
+
+
+@pytest.fixture
+def anew(monkeypatch):
+    """Has the extension looked for once more in the test, and after it."""
+    native.extension()
+    for name in ("jaxlib_ext", "jaxlib_ext._kernels"):
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    native_kernels._load_once.cache_clear()
+    yield
+    native_kernels._load_once.cache_clear()
+
+
+def extension_like(**changed):
+    module = native.extension()
+    names = ("__version__", "INTERFACE_VERSION", "handlers", "batch_partitionable_targets")
+    return types.SimpleNamespace(**{name: getattr(module, name) for name in names} | changed)
+
+
+def swapped_handlers():
+    """The first is accepted, the second is not: there is another one of its name."""
+    sort, top_k = native.extension().handlers().values()
+    return {"jaxlib_ext_of_a_test": top_k, "jaxlib_ext_top_k": sort}
+
+
+LIBRARY = "_kernels" + importlib.machinery.EXTENSION_SUFFIXES[0]
+BROKEN = {
+    "truncated": ({LIBRARY: b"\x7fELF"}, f"{LIBRARY} cannot be used .ImportError: .*too short"),
+    "missing": ({}, "jaxlib_ext/__init__.py cannot be used .ModuleNotFoundError: .*_kernels"),
+    "rejected": (dict(handlers=swapped_handlers), "cannot be used .JaxRuntimeError: .*jaxlib_ext_top_k"),
+    "older": (dict(INTERFACE_VERSION=-1), "does not fit this version of jax"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", BROKEN)
+def test_jax_goes_on_without_an_extension_that_does_not_work(kind, anew, tmp_path, monkeypatch):
+    what, message = BROKEN[kind]
+    if kind in ("truncated", "missing"):
+        package = tmp_path / "jaxlib_ext"
+        package.mkdir()
+        init = native.ROOT / "jaxlib" / "jaxlib_ext" / "__init__.py"
+        for name, content in {"__init__.py": init.read_bytes(), **what}.items():
+            (package / name).write_bytes(content)
+        monkeypatch.syspath_prepend(tmp_path)
+    else:
+        monkeypatch.setitem(sys.modules, "jaxlib_ext", extension_like(**what))
+    with pytest.warns(UserWarning, match=message) as caught:
+        text = jax.jit(lambda x: lax.sort(x * 2)).lower(F).as_text()
+    assert "jaxlib_ext_" not in text
+    (warning,) = caught
+    assert "pip install" in str(warning.message)
+    assert "jax_native_kernels=False" in str(warning.message)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # it is said once
+        np.testing.assert_array_equal(jax.jit(lambda x: lax.sort(-x))(F), -F)
+        info = jax.print_environment_info(return_string=True)
+    assert f"jaxlib-ext: not used ({native_kernels.problem()})" in info
+
+
+def test_an_extension_that_is_off_is_not_looked_for(anew, monkeypatch):
+    monkeypatch.setitem(sys.modules, "jaxlib_ext", extension_like(INTERFACE_VERSION=-1))
+    with warnings.catch_warnings(), config.native_kernels(False):
+        warnings.simplefilter("error")
+        jax.jit(lambda x: lax.sort(x * 3)).lower(F)
+        info = jax.print_environment_info(return_string=True)
+    assert "jaxlib-ext: not used (jax_native_kernels is False)" in info
+
+
+def test_threads_load_one_extension(anew, monkeypatch):
+    loads, found = [], []
+
+    def handlers():
+        loads.append(1)
+        time.sleep(0.05)  # for the other threads to come
+        return native.extension().handlers()
+
+    module = extension_like(handlers=handlers)
+    monkeypatch.setitem(sys.modules, "jaxlib_ext", module)
+    threads = [
+        threading.Thread(target=lambda: found.append(native_kernels.extension())) for _ in range(4)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(loads) == 1 and found == [module] * 4

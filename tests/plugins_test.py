@@ -206,6 +206,14 @@ def test_cuda_machines_that_work(cuda_machine):
     cuda.prepare(CUDA_12)
 
 
+def test_visible_devices_of_vendors_plugins(monkeypatch):
+    monkeypatch.setattr(config, "oneapi_visible_devices", types.SimpleNamespace(value="0,2"))
+    assert clients._options_from_jax_configs("oneapi")["visible_devices"] == [0, 2]
+    monkeypatch.setattr(config, "oneapi_visible_devices", types.SimpleNamespace(value="0;2"))
+    with pytest.raises(PlatformUnavailable, match="jax_oneapi_visible_devices must be 'all' or"):
+        clients._options_from_jax_configs("oneapi")
+
+
 @pytest.mark.parametrize(
     "value, message",
     [("0,3", "names device 3, but 1 NVIDIA GPUs"), ("first", "must be 'all' or numbers.*'first'")],
@@ -429,6 +437,8 @@ def rocm_machine(site, monkeypatch):
         (dict(access=False), {}, "may not be used .*groups render and video"),
         (dict(count=0), {}, "No AMD GPU is found[.]"),
         ({}, {"HIP_VISIBLE_DEVICES": "-1"}, "No AMD GPU is found .*HIP_VISIBLE_DEVICES='-1'"),
+        ({}, {"ROCR_VISIBLE_DEVICES": ""}, "No AMD GPU is found .*ROCR_VISIBLE_DEVICES=''"),
+        ({}, {"ROCR_VISIBLE_DEVICES": "2"}, "No AMD GPU is found .*ROCR_VISIBLE_DEVICES='2'"),
     ],
 )
 def test_what_is_wrong_with_rocm(rocm_machine, monkeypatch, machine, environment, message):
@@ -439,6 +449,44 @@ def test_what_is_wrong_with_rocm(rocm_machine, monkeypatch, machine, environment
     rocm_machine(**machine)
     with pytest.raises(PlatformUnavailable, match=message):
         rocm.prepare(Library("/lib.so"))
+
+
+@pytest.mark.parametrize(
+    "rocr, hip, option, count",
+    [
+        ("0", None, "1", 1),
+        ("GPU-1f3a", None, "0,1", 1),
+        ("3,1,0", "2,1", "2", 2),
+        ("0,9,1", None, "1", 1),
+        (None, "1,1", "1", 1),
+    ],
+)
+def test_devices_that_the_environment_hides(rocm_machine, monkeypatch, rocr, hip, option, count):
+    for name, value in zip(rocm._VISIBLE, (rocr, hip, None), strict=True):
+        monkeypatch.delenv(name, raising=False)
+        if value is not None:
+            monkeypatch.setenv(name, value)
+    monkeypatch.setattr(config, "rocm_visible_devices", types.SimpleNamespace(value=option))
+    rocm_machine(count=4)
+    with pytest.raises(PlatformUnavailable, match=f"names device {count}, but {count} AMD GPUs"):
+        rocm.prepare(Library("/lib.so"))
+
+
+def test_versions_of_rocm(rocm_machine, site, monkeypatch):
+    rocm_machine()
+    monkeypatch.setattr(vendors, "preload", lambda names, folders: {})
+    monkeypatch.setattr(rocm, "_installations", lambda: [str(site / "old"), str(site / "unknown")])
+    (site / "old" / ".info").mkdir(parents=True)
+    (site / "old" / ".info" / "version").write_text("6.4.1-83\n")
+    with pytest.raises(
+        PlatformUnavailable, match="needs ROCm 7, but finds 6.4.1-83 in .*old: inst"
+    ):
+        rocm.prepare(Library("/lib.so"))
+    (site / "old" / ".info" / "version").unlink()
+    rocm.prepare(Library("/lib.so"))  # nothing is known
+    (site / "old" / ".info" / "version").write_text("6.4.1-83")
+    install(site, "rocm-sdk-core", "7.1.0", {})
+    rocm.prepare(Library("/lib.so"))
 
 
 def test_folders_of_rocm(rocm_machine, site, monkeypatch):
@@ -481,7 +529,6 @@ def tpu_machine(site, monkeypatch):
 @pytest.mark.parametrize(
     "machine, environment, message",
     [
-        (dict(version=None), {}, "not installed: .*pip install libtpu.*TPU_LIBRARY_PATH"),
         (dict(chips=0, files=()), {}, "No TPU is found"),
         (dict(version="0.0.9"), {}, 'libtpu 0.0.9 is too old.*"libtpu>=0.0.42"'),
         (dict(access=False), {}, "/dev/accel0 cannot be opened"),
@@ -510,6 +557,30 @@ def test_tpu_machines_that_work(tpu_machine, factories, monkeypatch):
     tpu_machine(chips=0, files=())
     monkeypatch.setenv("JAX_FORCE_TPU_INIT", "1")
     assert tpu.make_client() == "client of /libtpu.so"
+    monkeypatch.delenv("JAX_FORCE_TPU_INIT")
+    monkeypatch.setattr(config, "jax_platforms", types.SimpleNamespace(value="tpu,cpu"))
+    assert tpu.make_client() == "client of /libtpu.so"
+    tpu_machine(version=None)
+    assert tpu.make_client() == "client of None"
+
+
+@pytest.mark.parametrize("chips", [0, 4])
+def test_libtpu_of_the_system(tpu_machine, monkeypatch, chips):
+    """The system's loader looks for it where the package is not installed."""
+    tpu_machine(chips, version=None, files=())
+    loaded = []
+
+    def load(*args):
+        loaded.append(args)
+        raise lib._jax.JaxRuntimeError("libtpu.so: cannot open")
+
+    monkeypatch.setattr(lib._jax, "load_pjrt_plugin", load)
+    monkeypatch.setattr(tpu, "make_tpu_client", clients.make_tpu_client)
+    message = "libtpu.so cannot be loaded .*pip install libtpu.*TPU_LIBRARY_PATH"
+    with pytest.raises(PlatformUnavailable, match=message if chips else "No TPU is") as caught:
+        tpu.make_client()
+    assert caught.value.expected == (not chips)
+    assert loaded == [("tpu", "libtpu.so", None)] * bool(chips)
 
 
 def test_tpus_without_the_plugin(tpu_machine, monkeypatch):

@@ -9,7 +9,7 @@ import sys
 
 import numpy as np
 
-from jax._src import lib, xla_bridge
+from jax._src import config, lib, xla_bridge
 from jax._src.lib import native_kernels
 from jax.version import __version__
 
@@ -51,9 +51,11 @@ def print_environment_info(return_string: bool = False) -> str | None:
 
 
 def _extension_info() -> str:
+    if not config.native_kernels.value:
+        return "not used (jax_native_kernels is False)"
     extension = native_kernels.extension()
     if extension is None:
-        return "not used"
+        return f"not used ({native_kernels.problem()})"
     return f"{extension.__version__}, vectors: {extension.vector_target()}"
 
 

@@ -14,6 +14,7 @@ from jax._src.xla_bridge.vendors import Library, PlatformUnavailable, WheelLibra
 
 _FILE = "xla_rocm_plugin.so"
 _WHEELS = [WheelLibrary("jax-rocm7-pjrt", "jax_plugins.xla_rocm7", _FILE)]
+_MAJOR = 7  # of ROCm, which the libraries below and the package's name have as well
 _DRIVER = "/dev/kfd"
 _VISIBLE = ("ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "GPU_DEVICE_ORDINAL")
 
@@ -47,9 +48,10 @@ def prepare(library: Library) -> None:
     """Checks driver and devices, and loads ROCm's libraries.
 
     Raises:
-      PlatformUnavailable: something is missing.
+      PlatformUnavailable: something is missing, or of another version.
     """
     _check_driver()
+    _check_version()
     vendors.preload(_LIBRARIES, rocm_folders())
 
 
@@ -59,10 +61,13 @@ def rocm_folders() -> list[str]:
     folders += vendors.package_folders("_rocm_sdk_core", "lib")
     for package in _sdk_libraries():
         folders += vendors.package_folders(package, "lib")
-    for root in (os.environ.get("ROCM_PATH"), "/opt/rocm"):
-        if root and os.path.isdir(os.path.join(root, "lib")):
-            folders.append(os.path.join(root, "lib"))
-    return folders
+    return folders + [os.path.join(root, "lib") for root in _installations()]
+
+
+def _installations() -> list[str]:
+    """The folders in which ROCm is installed."""
+    roots = (os.environ.get("ROCM_PATH"), "/opt/rocm")
+    return [root for root in roots if root and os.path.isdir(os.path.join(root, "lib"))]
 
 
 def _sdk_libraries() -> list[str]:
@@ -85,9 +90,42 @@ def _check_driver() -> None:
         )
     count = hardware_utils.num_available_amd_gpus()
     hidden = {name: os.environ[name] for name in _VISIBLE if name in os.environ}
-    if count == 0 or any(value.strip() in ("", "-1") for value in hidden.values()):
+    for value in hidden.values():
+        count = _count_visible(value, count)
+    if count == 0:
         settings = ", ".join(f"{name}={value!r}" for name, value in hidden.items())
         raise PlatformUnavailable(
             f"No AMD GPU is found{settings and f' (the environment has {settings})'}."
         )
     vendors.check_visible_devices("jax_rocm_visible_devices", count, "AMD GPUs are")
+
+
+def _count_visible(value: str, count: int) -> int:
+    """How many of `count` GPUs are left by a list of numbers and names, like '0,GPU-1f3a': it ends where one is wrong."""
+    visible: set[str] = set()
+    for device in map(str.strip, value.split(",")):
+        if not device.startswith("GPU-") and not (device.isdigit() and int(device) < count):
+            break
+        visible.add(device)
+    return min(len(visible), count)
+
+
+def _check_version() -> None:
+    """Raises PlatformUnavailable if versions of ROCm are known, and none is that of the plugin."""
+    found = {root: _read_version(root) for root in _installations()}
+    found["the package rocm-sdk-core"] = vendors.package_version("rocm-sdk-core")
+    known = {place: version for place, version in found.items() if version}
+    if known and all(vendors.version_numbers(v)[:1] != (_MAJOR,) for v in known.values()):
+        versions = ", ".join(f"{version} in {place}" for place, version in known.items())
+        raise PlatformUnavailable(
+            f"The plugin needs ROCm {_MAJOR}, but finds {versions}: install ROCm {_MAJOR}, and name its folder"
+            " in ROCM_PATH if it is not /opt/rocm."
+        )
+
+
+def _read_version(root: str) -> str | None:
+    try:
+        with open(os.path.join(root, ".info", "version"), encoding="utf-8") as file:
+            return file.read().strip()
+    except (OSError, UnicodeDecodeError):
+        return None

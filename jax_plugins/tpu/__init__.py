@@ -11,7 +11,7 @@ import os
 from jax._src import hardware_utils
 from jax._src.lib import Client
 from jax._src.xla_bridge import libraries, registry, vendors
-from jax._src.xla_bridge.clients import make_tpu_client
+from jax._src.xla_bridge.clients import make_tpu_client, tpu_is_asked_for
 from jax._src.xla_bridge.vendors import PlatformUnavailable
 
 # With 0.0.42 the PJRT C API of jaxlib 0.10.2 was released.
@@ -38,27 +38,22 @@ def make_client() -> Client:
     """
     num_chips, _ = hardware_utils.num_available_tpu_chips_and_device_id()
     found = vendors.find_libraries(libraries.TPU_LIBRARY_VARIABLE, [libraries.LIBTPU])
-    is_there = libraries.seems_to_have_tpus(num_chips)
-    if not found:
-        raise PlatformUnavailable(
-            "The library of TPUs is not installed: install it with `pip install libtpu`, or name it in"
-            f" {libraries.TPU_LIBRARY_VARIABLE}.",
-            expected=not is_there,
-        )
-    if not is_there:
+    if not tpu_is_asked_for() and not libraries.seems_to_have_tpus(num_chips):
         raise PlatformUnavailable(
             "No TPU is found: the PCI bus shows none, and there is no device file /dev/accel*"
-            " (JAX_FORCE_TPU_INIT=1 starts libtpu all the same)."
+            " (JAX_PLATFORMS=tpu or JAX_FORCE_TPU_INIT=1 starts libtpu all the same).",
+            expected=not found,
         )
-    library = found[0]
-    if library.version and vendors.version_numbers(library.version) < _MINIMUM_LIBTPU:
+    library = found[0] if found else None  # which may be the system's
+    version = library and library.version
+    if version and vendors.version_numbers(version) < _MINIMUM_LIBTPU:
         needed = ".".join(map(str, _MINIMUM_LIBTPU))
         raise PlatformUnavailable(
-            f"The installed libtpu {library.version} is too old: install one that fits with"
+            f"The installed libtpu {version} is too old: install one that fits with"
             f' `pip install "libtpu>={needed}"`.'
         )
     _check_devices(num_chips)
-    return make_tpu_client(library.path)
+    return make_tpu_client(library and library.path)
 
 
 def _check_devices(num_chips: int) -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import functools
+import threading
 import warnings
+from importlib.machinery import PathFinder
 from typing import Any
 
 from jax._src.lib import _jax
@@ -11,25 +13,62 @@ from jax._src.lib import _jax
 # Which handlers there are, and what they are called with: raised with every change to either.
 INTERFACE_VERSION = 1
 
+# One thread loads the extension, others wait. Reentrant: what shows a warning may sort.
+_lock = threading.RLock()
+
+
+def extension() -> Any | None:
+    """The module `jaxlib_ext`, all its kernels registered with XLA; None where `problem()` tells why not."""
+    return _load()[0]
+
+
+def problem() -> str | None:
+    """Why the extension is not used; None if it is."""
+    return _load()[1]
+
+
+def _load() -> tuple[Any | None, str | None]:
+    with _lock:
+        return _load_once()
+
 
 @functools.cache
-def extension() -> Any | None:
-    """The module `jaxlib_ext`, its kernels registered with XLA; None if it is not installed or does not fit."""
+def _load_once() -> tuple[Any | None, str | None]:
+    """The extension, or why not. jax never needs it: one that does not work is a warning, and left out."""
     try:
         import jaxlib_ext
-    except ModuleNotFoundError as err:
-        if err.name != "jaxlib_ext":
-            raise
-        return None
-    if jaxlib_ext.INTERFACE_VERSION != INTERFACE_VERSION:
-        warnings.warn(
-            f"jaxlib-ext {jaxlib_ext.__version__} is installed, but it does not fit this version of jax, which "
-            "goes on without it. Install the two in the same version: pip install --upgrade jax jaxlib-ext",
-            stacklevel=2,
-        )
-        return None
-    for name, handler in jaxlib_ext.handlers().items():
+
+        fits = jaxlib_ext.INTERFACE_VERSION == INTERFACE_VERSION
+        if fits:
+            _register(jaxlib_ext)
+    except Exception as err:
+        # whatever a damaged package, or a jaxlib that rejects a kernel, can raise
+        if isinstance(err, ModuleNotFoundError) and err.name == "jaxlib_ext":
+            return None, "not installed"
+        wrong = f"{_file(err)} cannot be used ({type(err).__name__}: {err})"
+        remedy = "Install it anew: pip install --force-reinstall --no-deps jaxlib-ext"
+    else:
+        if fits:
+            return jaxlib_ext, None
+        wrong = f"version {jaxlib_ext.__version__} does not fit this version of jax"
+        remedy = "Install the two in the same version: pip install --upgrade jax jaxlib-ext"
+    warnings.warn(
+        f"jaxlib-ext is installed, but {wrong}. jax goes on with XLA's own code. {remedy}; or set"
+        " jax_native_kernels=False, and it is not looked for.",
+        stacklevel=4,
+    )
+    return None, wrong
+
+
+def _register(module: Any) -> None:
+    # What is registered before another kernel is rejected does no harm: nothing calls it.
+    for name, handler in module.handlers().items():
         _jax.register_custom_call_target(name, handler, platform="Host", api_version=1)
-    for name in jaxlib_ext.batch_partitionable_targets():
+    for name in module.batch_partitionable_targets():
         _jax.register_custom_call_as_batch_partitionable(name)
-    return jaxlib_ext
+
+
+def _file(err: Exception) -> str:
+    """The file that could not be loaded, or the one of the package that it belongs to."""
+    spec = PathFinder.find_spec("jaxlib_ext")
+    return getattr(err, "path", None) or (spec and spec.origin) or "the package jaxlib_ext"

@@ -135,9 +135,9 @@ def _options_from_jax_configs(plugin_name: str) -> dict[str, Any]:
     if plugin_name not in ("cuda", "rocm", "oneapi"):
         return _user_options()
     options: dict[str, Any] = {}
-    visible = getattr(config, f"{plugin_name}_visible_devices").value
-    if visible != "all":
-        options["visible_devices"] = _device_numbers(f"jax_{plugin_name}_visible_devices", visible)
+    visible = libraries.visible_devices(f"jax_{plugin_name}_visible_devices")
+    if visible is not None:
+        options["visible_devices"] = visible
     if plugin_name in ("cuda", "rocm"):
         topology = config.mock_gpu_topology.value or None
         num_processes = (
@@ -151,15 +151,6 @@ def _options_from_jax_configs(plugin_name: str) -> dict[str, Any]:
             if topology:
                 options["mock_gpu_topology"] = topology
     return options | _user_options()
-
-
-def _device_numbers(option: str, text: str) -> list[int]:
-    try:
-        return [int(i) for i in text.split(",")]
-    except ValueError as e:
-        raise ValueError(
-            f"{option} must be 'all' or numbers of devices like '0,2', got {text!r}."
-        ) from e
 
 
 def _user_options() -> dict[str, Any]:
@@ -206,7 +197,8 @@ def make_tpu_client(library_path: str | None = None, options: OptionsDict | None
     """Makes the client of the TPU platform, from libtpu.
 
     Args:
-      library_path: the library; by default $TPU_LIBRARY_PATH, or the one of the package libtpu.
+      library_path: the library; by default $TPU_LIBRARY_PATH, the one of the package libtpu, or the
+        system's.
       options: the plugin's options.
 
     Raises:
@@ -222,7 +214,8 @@ def initialize_libtpu(library_path: str | None = None, *, for_devices: bool = Tr
     """Loads libtpu.
 
     Args:
-      library_path: the library; by default $TPU_LIBRARY_PATH, or the one of the package libtpu.
+      library_path: the library; by default $TPU_LIBRARY_PATH, the one of the package libtpu, or the
+        system's.
       for_devices: whether devices are wanted, not only descriptions of them.
 
     Raises:
@@ -232,10 +225,11 @@ def initialize_libtpu(library_path: str | None = None, *, for_devices: bool = Tr
         found = libraries.find_libraries(libraries.TPU_LIBRARY_VARIABLE, [libraries.LIBTPU])
         path = library_path or (found[0].path if found else "libtpu.so")
         num_chips, _ = hardware_utils.num_available_tpu_chips_and_device_id()
+        is_there = libraries.seems_to_have_tpus(num_chips)
         if not num_chips:
             # libtpu would ask the servers of Google's cloud about this machine, for minutes.
             os.environ.setdefault("TPU_SKIP_MDS_QUERY", "1")
-        if for_devices and not _tpu_is_asked_for() and not libraries.seems_to_have_tpus(num_chips):
+        if for_devices and not tpu_is_asked_for() and not is_there:
             raise libraries.PlatformUnavailable("No TPU is found on this machine.", expected=True)
         try:
             c_api = _jax.load_pjrt_plugin("tpu", path, None)
@@ -243,14 +237,15 @@ def initialize_libtpu(library_path: str | None = None, *, for_devices: bool = Tr
             raise libraries.PlatformUnavailable(
                 f"The TPU library {path} cannot be loaded ({e}): install it with `pip install libtpu`,"
                 f" or name it in {libraries.TPU_LIBRARY_VARIABLE}.",
-                expected=not num_chips,
+                expected=not is_there,
             ) from e
         lib._profiler.register_plugin_profiler(c_api)
     if not _jax.pjrt_plugin_initialized("tpu"):
         _jax.initialize_pjrt_plugin("tpu")
 
 
-def _tpu_is_asked_for() -> bool:
+def tpu_is_asked_for() -> bool:
+    """Whether the option `jax_platforms` names TPUs, so that libtpu is to say what is wrong."""
     return "tpu" in map(str.strip, (config.jax_platforms.value or "").split(","))
 
 

@@ -10,7 +10,7 @@ import os
 import re
 from collections.abc import Iterable, Sequence
 
-from jax._src import lib
+from jax._src import config, lib
 
 
 class PlatformUnavailable(RuntimeError):
@@ -147,6 +147,19 @@ def preload(names: Iterable[str], folders: Sequence[str]) -> dict[str, str]:
             except OSError as e:
                 problems.setdefault(name, str(e))
     return problems
+
+
+def visible_devices(option: str) -> list[int] | None:
+    """The devices that the option `jax_<platform>_visible_devices` names; None for all."""
+    value = getattr(config, option.removeprefix("jax_")).value
+    if value == "all":
+        return None
+    try:
+        return [int(i) for i in value.split(",")]
+    except ValueError as e:
+        raise PlatformUnavailable(
+            f"The option {option} must be 'all' or numbers of devices like '0,2', got {value!r}."
+        ) from e
 
 
 def missing_library(error: str) -> str | None:

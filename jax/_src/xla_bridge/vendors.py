@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from jax._src import config, lib
+from jax._src import lib
 from jax._src.lib import triton
 from jax._src.xla_bridge import libraries
 from jax._src.xla_bridge.libraries import (
@@ -20,6 +20,7 @@ from jax._src.xla_bridge.libraries import (
     package_version as package_version,
     preload as preload,
     version_numbers as version_numbers,
+    visible_devices as visible_devices,
 )
 from jax._src.xla_bridge.plugins import load_plugin, register_deferred_plugin
 
@@ -114,19 +115,6 @@ def _check_number(name: str, meaning: str, parse: Callable[[str], float]) -> Non
     except ValueError:
         pass
     raise ValueError(f"The environment variable {name} must be {meaning}, got {text!r}.")
-
-
-def visible_devices(option: str) -> list[int] | None:
-    """The devices that the option `jax_<platform>_visible_devices` names; None for all."""
-    value = getattr(config, option.removeprefix("jax_")).value
-    if value == "all":
-        return None
-    try:
-        return [int(i) for i in value.split(",")]
-    except ValueError as e:
-        raise PlatformUnavailable(
-            f"The option {option} must be 'all' or numbers of devices like '0,2', got {value!r}."
-        ) from e
 
 
 def check_visible_devices(option: str, count: int, names: str) -> None:
