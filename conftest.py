@@ -19,6 +19,24 @@ os.environ["PYTHONPATH"] = os.pathsep.join(
 )
 
 
+def pytest_collection_finish(session):
+    """Refuses tests of a device where JAX would go on without it, on the CPU."""
+    wanted = os.environ.get("JAX_TEST_BACKEND")
+    if not wanted or session.config.option.collectonly:
+        return
+    import jax  # here: only these runs start the backends before the tests do
+
+    found = jax.default_backend()
+    if found in {"gpu": ("gpu", "cuda", "rocm")}.get(wanted, (wanted,)):
+        return
+    try:
+        reason = f"it has {jax.devices(os.environ.get('JAX_ACCELERATOR_KIND', wanted))}"
+    except RuntimeError as error:
+        reason = str(error)
+    message = f"These are tests of the backend {wanted!r} (JAX_TEST_BACKEND), and JAX's default here is {found!r}"
+    pytest.exit(f"{message}: {reason}", returncode=1)
+
+
 @pytest.fixture
 def checkout() -> Path:
     return ROOT

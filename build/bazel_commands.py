@@ -10,6 +10,7 @@ import tempfile
 from pathlib import Path
 
 from environment import LOCKS, SetupError, UsageError, python_version, say
+from processes import call
 
 ROOT = Path(__file__).absolute().parent.parent
 OFFLINE = ROOT / "ci" / "offline_bazel.sh"
@@ -77,10 +78,7 @@ def build(arguments: list[str]) -> int:
     bazel += options.bazel_startup_options
     settings = [f"--config={name}" for name in options.config] + options.bazel_options
     settings += _python_settings(bazel, variables)
-    status = subprocess.run(
-        [*bazel, "build", *settings, *targets], cwd=ROOT, env=variables, check=False
-    ).returncode
-    if status:
+    if status := call([*bazel, "build", *settings, *targets], variables, ROOT):
         return status
     query = ["cquery", *settings, "--output=files", "--ui_event_filters=-info", "--noshow_progress"]
     files = _output([*bazel, *query, " + ".join(targets)], variables).splitlines()
@@ -109,12 +107,7 @@ def bazel(arguments: list[str]) -> int:
     if arguments[first - 1 : first] not in (["version"], ["shutdown"], ["help"], ["clean"], []):
         arguments = [*arguments[:first], *_python_settings(command, variables), *arguments[first:]]
     sys.stdout.flush()
-    with subprocess.Popen([*command, *arguments], env=variables) as process:
-        while True:
-            try:
-                return process.wait()
-            except KeyboardInterrupt:
-                continue  # Bazel got the same signal and stops in its own time
+    return call([*command, *arguments], variables)
 
 
 def requirements_update(arguments: list[str]) -> int:
@@ -128,32 +121,27 @@ def requirements_update(arguments: list[str]) -> int:
     )
     options = parser.parse_args(arguments)
     folder = ROOT / LOCKS
+    versions = options.python_version or ["3.11", "3.12", "3.13"]
+    files = [
+        (f"{name}.in", f"{name}-{version}.txt", ["--python-version", version])
+        for version in versions
+        for name in ("lock", "oracle", "bazel", "plugins")
+    ]
+    if not options.python_version:
+        files.append(("uv.in", "uv.txt", ["--universal", "--python-version", versions[0]]))
     with tempfile.TemporaryDirectory() as tools:
-        for command in (
-            [sys.executable, "-m", "venv", tools],
-            [f"{tools}/bin/python", "-m", "pip", "install", "--quiet", "uv"],
-        ):
-            _checked(command, folder)
-        for version in options.python_version or ["3.11", "3.12", "3.13"]:
+        install = ["install", "--quiet", "--require-hashes", "--requirement", "uv.txt"]
+        _checked([sys.executable, "-m", "venv", tools], folder)
+        _checked([f"{tools}/bin/python", "-m", "pip", *install], folder)
+        command = [f"{tools}/bin/uv", "pip", "compile", "--quiet", "--generate-hashes"]
+        command += ["--no-header", "--no-annotate", "--no-emit-index-url", "--no-emit-find-links"]
+        command += [f"--upgrade-package={p}" for p in options.upgrade_package] or ["--upgrade"]
+        for wanted, output, settings in files:
             # bazel.in's packages have to get along with those of lock.in
-            for name in ("lock", "oracle", "bazel", "plugins"):
-                output = f"{name}-{version}.txt"
-                command = [
-                    f"{tools}/bin/uv",
-                    "pip",
-                    "compile",
-                    "--quiet",
-                    "--generate-hashes",
-                    "--no-header",
-                ]
-                command += ["--no-annotate", "--no-emit-index-url", "--no-emit-find-links"]
-                command += ["--python-version", version, f"{name}.in", "--output-file", output]
-                command += [f"--upgrade-package={p}" for p in options.upgrade_package] or [
-                    "--upgrade"
-                ]
-                command += ["--constraint", f"lock-{version}.txt"] if name == "bazel" else []
-                say(f"resolving {output}")
-                _checked(command, folder)
+            if wanted == "bazel.in":
+                settings += ["--constraint", output.replace("bazel", "lock")]
+            say(f"resolving {output}")
+            _checked([*command, *settings, wanted, "--output-file", output], folder)
     return 0
 
 
@@ -162,16 +150,18 @@ def find_bazel(
 ) -> tuple[list[str], dict[str, str]]:
     """The command that runs Bazel, and its environment.
 
-    Looked for in this order: `path`, JAX_BAZEL, `bazelisk` and `bazel` on PATH, the root of ci/offline_bazel.sh,
-    which is made where it can be.
+    `path` or JAX_BAZEL, where they name one; otherwise the first of `bazelisk` and `bazel` on PATH that is of the
+    project's version, then the root of ci/offline_bazel.sh, which is made where it can be.
 
     Raises:
-      SetupError: there is none, or it is of another version, or there is no interpreter of the wanted version.
+      SetupError: there is none, or the one that was named is of another version, or there is no interpreter of
+        the wanted version.
     """
     variables = dict(os.environ)
     variables["JAX_BAZEL_PYTHON_VERSION"] = version or python_version()
     variables["JAX_BAZEL_PYTHON"] = find_python(version)
     wanted = (ROOT / ".bazelversion").read_text().strip()
+    how_to_get_one = "Ways to get one:\n" + HOW_TO_GET_BAZEL.format(version=wanted)
     named = path or os.environ.get("JAX_BAZEL")
     if named:
         file = shutil.which(named)
@@ -179,24 +169,29 @@ def find_bazel(
             raise SetupError(
                 f"{named} cannot be run: --bazel_path and JAX_BAZEL name a Bazel {wanted}"
             )
-        _check_version(file, wanted)
+        if trouble := _trouble_with(file, wanted):
+            raise SetupError(f"{trouble}. {how_to_get_one}")
         return [os.path.abspath(file)], variables
-    for name in ("bazelisk", "bazel"):
-        if file := shutil.which(name):
-            _check_version(file, wanted)
+    for file in _bazels_on_path():
+        trouble = _trouble_with(file, wanted)
+        if trouble is None:
             return [file], variables
+        say(f"{trouble}: it is left out")
     if reason := _no_offline_root():
-        raise SetupError(
-            f"there is no Bazel here, and {reason}. Ways to get one:\n"
-            + HOW_TO_GET_BAZEL.format(version=wanted)
-        )
+        raise SetupError(f"there is no Bazel here that will do, and {reason}. {how_to_get_one}")
     status = subprocess.run([OFFLINE, "prepare"], env=variables, check=False).returncode
     if status:
-        raise SetupError(
-            "Debian's Bazel cannot be had (see above). Ways to get one:\n"
-            + HOW_TO_GET_BAZEL.format(version=wanted)
-        )
+        raise SetupError(f"Debian's Bazel cannot be had (see above). {how_to_get_one}")
     return [str(OFFLINE), "bazel"], variables
+
+
+def _bazels_on_path() -> list[str]:
+    found: dict[str, str] = {}  # by where links lead: one file may have several names
+    for name in ("bazelisk", "bazel"):
+        for folder in filter(None, os.environ.get("PATH", os.defpath).split(os.pathsep)):
+            if file := shutil.which(name, path=folder):
+                found.setdefault(os.path.realpath(file), file)
+    return list(found.values())
 
 
 def find_python(version: str | None) -> str:
@@ -225,23 +220,24 @@ def _python_settings(bazel: list[str], variables: dict[str, str]) -> list[str]:
     return ["--config=local_python"]
 
 
-def _check_version(file: str, wanted: str) -> None:
-    result = subprocess.run(
-        [file, "--version"], capture_output=True, text=True, check=False, cwd=ROOT
-    )
+def _trouble_with(file: str, wanted: str) -> str | None:
+    """Why a Bazel will not do, or None."""
+    try:
+        result = subprocess.run(
+            [file, "--version"], capture_output=True, text=True, check=False, cwd=ROOT
+        )
+    except OSError as error:
+        return f"{file} cannot be run ({error.strerror})"
     found = re.search(r"(\d+\.\d+\.\d+)", result.stdout)
     if result.returncode or not found:
-        raise SetupError(
-            f"{file} --version fails. If it is Bazelisk, can it reach its downloads?\n"
-            + "\n".join(f"    {line}" for line in (result.stdout + result.stderr).splitlines()[-5:])
-            + "\n  Ways to get a Bazel:\n"
-            + HOW_TO_GET_BAZEL.format(version=wanted)
-        )
+        lines = (result.stdout + result.stderr).strip().splitlines()[-5:]
+        said = "".join(f"\n    {line}" for line in lines)
+        return f"{file} --version fails (if it is Bazelisk, can it reach its downloads?){said}"
     if found[1] != wanted:
-        raise SetupError(
-            f"{file} is Bazel {found[1]}, and this project is built with {wanted} (.bazelversion). Ways to get that:\n"
-            + HOW_TO_GET_BAZEL.format(version=wanted)
+        return (
+            f"{file} is Bazel {found[1]}, and this project is built with {wanted} (.bazelversion)"
         )
+    return None
 
 
 def _no_offline_root() -> str | None:

@@ -2,7 +2,6 @@
 
 import os
 import signal
-import subprocess
 import sys
 import time
 from collections.abc import Callable
@@ -17,6 +16,7 @@ from environment import (
     project_environment,
     say,
 )
+from processes import call
 
 ROOT = Path(__file__).absolute().parent.parent
 
@@ -75,7 +75,7 @@ def test(arguments: list[str]) -> int:
     if not _chooses_workers(arguments):
         command += ["-n", "2", "--dist", "loadfile"]
     start = time.monotonic()
-    status = _call([*command, *map(_from_here, arguments)], variables)
+    status = call([*command, *map(_from_here, arguments)], variables, ROOT)
     outcome = "passed" if status == 0 else f"failed (exit status {status})"
     say(f"tests {outcome} in {time.monotonic() - start:.0f} s")
     return status
@@ -84,7 +84,7 @@ def test(arguments: list[str]) -> int:
 def bench(arguments: list[str]) -> int:
     python = prepare(project_environment(ROOT))
     variables = _variables(JAX_ORACLE_PYTHON=prepare(oracle_environment(ROOT)))
-    return _call(
+    return call(
         [str(python), str(ROOT / "benchmarks" / "run.py"), *arguments], variables, os.getcwd()
     )
 
@@ -148,17 +148,3 @@ def _from_here(argument: str) -> str:
     if argument.startswith("-") or not path or not os.path.exists(path):
         return argument
     return os.path.abspath(path) + argument[len(path) :]
-
-
-def _call(command: list[str], variables: dict[str, str], folder: str | Path = ROOT) -> int:
-    with subprocess.Popen(command, env=variables, cwd=folder) as process:
-        while True:
-            try:
-                status = process.wait()
-                return 128 - status if status < 0 else status
-            except KeyboardInterrupt:
-                # the program got the same signal and decides what to do
-                continue
-            except SystemExit:
-                process.terminate()
-                raise

@@ -1,6 +1,6 @@
 # Sourced by the lanes: goes to the checkout's top, finds a Python, installs what a new machine lacks.
 # shellcheck shell=bash
-cd "$(dirname "${BASH_SOURCE[0]}")/.."
+cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit
 
 say() { echo "ci: $*" >&2; }
 fail() {
@@ -21,22 +21,25 @@ install_packages() {
     $sudo env DEBIAN_FRONTEND=noninteractive apt-get install -qy --no-install-recommends "$@"
 }
 
+# Whether a Python makes environments and has packages pinned for it.
 usable_python() {
-    "$1" -c 'import sys, ensurepip, venv; sys.exit(sys.version_info < (3, 11))' 2>/dev/null
+    "$1" -c 'import os, sys, ensurepip, venv
+sys.exit(not os.path.exists("build/requirements/lock-%d.%d.txt" % sys.version_info[:2]))' 2>/dev/null
 }
 
-# Sets `python`: a Python 3.11 or newer with venv.
+# Sets `python`: one that the pinned requirements are for, with venv.
 need_python() {
-    local candidate
-    python=
-    for candidate in python3 python3.11 python3.12 python3.13; do
-        if command -v "$candidate" >/dev/null && usable_python "$candidate"; then
-            python=$candidate
+    local candidate versions=(build/requirements/lock-*.txt)
+    versions=("${versions[@]#*lock-}")
+    for candidate in python3 "${versions[@]/#/python}" /usr/bin/python3; do
+        python=${candidate%.txt}
+        if command -v "$python" >/dev/null && usable_python "$python"; then
             return
         fi
     done
     install_packages python3 python3-venv
-    python=/usr/bin/python3
+    usable_python "$python" ||
+        fail "there is no Python here that packages are pinned for: install one of ${versions[*]%.txt}, with venv."
 }
 
 # What building the native extension takes besides: the interpreter's headers.
@@ -51,11 +54,26 @@ need_compiler() {
     [[ -n ${CXX:-} ]] || command -v c++ >/dev/null || command -v g++ >/dev/null || install_packages g++
 }
 
-# Sets `bazel`: build.py's Bazel, with the settings of lanes. What was built or tested once is kept in
-# JAX_BAZEL_DISK_CACHE, also for other checkouts.
+# Sets `count`: how many accelerators of a kind (cuda, rocm, tpu) the tests may use here. Fails where there are none.
+count_accelerators() {
+    need_python
+    count=$("$python" ci/count_accelerators.py "$1") || fail "this lane needs an accelerator (see above)."
+    say "tests run on $count"
+}
+
+# Where there is no Bazel: the keys that tell that packages of ci/offline_bazel.sh are Debian's, which Ubuntu lacks.
+need_debian_keys() {
+    [[ -n ${JAX_BAZEL:-} || -f /usr/share/keyrings/debian-archive-keyring.gpg ]] ||
+        type -P bazelisk >/dev/null || type -P bazel >/dev/null || ! type -P apt-get >/dev/null ||
+        install_packages debian-archive-keyring
+}
+
+# Sets `bazel_settings`, those of lanes, with which `bazel` runs build.py's Bazel. What was built or tested once is kept
+# in JAX_BAZEL_DISK_CACHE, also for other checkouts.
 need_bazel() {
     need_python
     need_python_headers
+    need_debian_keys
     local cache=${JAX_BAZEL_DISK_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/jax-build/disk-cache}
     mkdir -p "$cache"
     bazel_settings=(--config=ci "--disk_cache=$cache" "--jobs=$(nproc)" "--local_test_jobs=$(nproc)")

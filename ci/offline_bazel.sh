@@ -79,7 +79,7 @@ mirror() {
 
 # Debian's packages, checked against its signatures, into $partial/apt
 fetch() {
-    local apt=$partial/apt entry names=() checks= found
+    local apt=$partial/apt entry names=() checks="" found
     mkdir -p "$apt"/{lists/partial,cache/archives/partial,parts,debs,sources}
     : >"$apt/status"
     printf 'deb [signed-by=%s] %s sid main\ndeb-src [signed-by=%s] %s %s main\n' \

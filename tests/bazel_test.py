@@ -1,9 +1,12 @@
-"""What stands around Bazel: BUILD files, wheels, shards, slots of accelerators, how Bazel is found."""
+"""What stands around Bazel: BUILD files, wheels, shards, accelerators, how Bazel is found, lanes."""
 
 import io
 import os
+import re
+import runpy
 import select
 import shutil
+import signal
 import subprocess
 import sys
 import tarfile
@@ -16,10 +19,11 @@ import pytest
 ROOT = Path(__file__).absolute().parent.parent
 MACROS = ROOT / "build" / "bazel"
 
-sys.path[:0] = [str(ROOT / "build"), str(MACROS)]
+sys.path[:0] = [str(ROOT / "build"), str(MACROS), str(ROOT / "ci")]
 import accelerator_slot  # noqa: E402 (they are found through the line above)
 import bazel_commands  # noqa: E402
 import build_files  # noqa: E402
+import count_accelerators  # noqa: E402
 import environment  # noqa: E402
 import pack_wheel  # noqa: E402
 import pytest_main  # noqa: E402
@@ -212,44 +216,93 @@ def test_shards_split_the_tests(total):
     assert sorted(seen) == list(range(10))
 
 
-def test_shards_under_bazel(tmp_path):
-    """The program that Bazel runs: each test once, in one shard; an empty shard is no failure, an empty file is one."""
+@pytest.fixture
+def run_shard(tmp_path):
+    """Runs the program that Bazel runs; returns its exit status, what it prints, and whether it ended too early."""
     (tmp_path / "pyproject.toml").write_text("[tool.pytest.ini_options]\n")
-    (tmp_path / "x_test.py").write_text(
-        "import sys\nfor i in range(3): exec(f'def test_{i}(): print(\"ran\", {i})')\n"
-    )
-    (tmp_path / "none_test.py").write_text("")
 
-    def run(file, index, total):
-        folder = tmp_path / f"scratch-{file}-{index}"
+    def run(file, text, index=0, total=1, **variables):
+        (tmp_path / file).write_text(text)
+        folder = tmp_path / f"scratch-{len(list(tmp_path.iterdir()))}"
         folder.mkdir()
-        status = folder / "status"
+        status, running = folder / "status", folder / "running"
         env = os.environ | {
             "TEST_SHARD_INDEX": str(index),
             "TEST_TOTAL_SHARDS": str(total),
             "TEST_SHARD_STATUS_FILE": str(status),
+            "TEST_PREMATURE_EXIT_FILE": str(running),
             "TEST_TMPDIR": str(folder),
+            "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
             "XML_OUTPUT_FILE": str(folder / "test.xml"),
             "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
+            **variables,
         }
         command = [sys.executable, str(MACROS / "pytest_main.py"), file, "-s"]
         result = subprocess.run(
             command, cwd=tmp_path, env=env, capture_output=True, text=True, check=False
         )
         assert status.exists(), result.stderr
-        return result.returncode, result.stdout
+        return result.returncode, result.stdout, running.exists()
 
-    outputs = [run("x_test.py", index, 4) for index in range(4)]
-    assert [status for status, _ in outputs] == [0] * 4
-    assert sorted(i for i in range(3) for _, text in outputs if f"ran {i}" in text) == [0, 1, 2]
-    assert run("none_test.py", 0, 1)[0] == pytest_main.NO_TESTS
+    return run
+
+
+THREE = "for i in range(3): exec(f'def test_{i}(): print(\"ran\", {i})')\n"
+
+
+def ran(outputs):
+    return [int(i) for _, text, _ in outputs for i in re.findall(r"ran (\d)", text)]
+
+
+def test_shards_under_bazel(run_shard):
+    """Each test runs once, in one shard; an empty shard is no failure, an empty file is one."""
+    outputs = [run_shard("x_test.py", THREE, index, 4) for index in range(4)]
+    assert [(status, early) for status, _, early in outputs] == [(0, False)] * 4
+    assert sorted(ran(outputs)) == [0, 1, 2]
+    assert run_shard("none_test.py", "")[0] == pytest_main.NO_TESTS
+
+
+def test_a_filter_chooses_before_shards_do(run_shard):
+    chosen = {"TESTBRIDGE_TEST_ONLY": "test_1 or test_2"}
+    assert ran([run_shard("x_test.py", THREE, 1, 2, **chosen)]) == [2]
+    status, text, _ = run_shard("x_test.py", THREE, 1, 2, TESTBRIDGE_TEST_ONLY="nosuchname")
+    assert status == pytest_main.NO_TESTS
+    assert "No test of x_test.py has a name that the filter 'nosuchname' chooses." in text
+
+
+def test_a_test_that_ends_the_process_is_seen(run_shard):
+    text = THREE + "def test_ends(): import os; os._exit(0)\n"
+    status, text, early = run_shard("x_test.py", text)
+    assert (status, early) == (1, True)
+    assert "A test ended the whole process" in text
+
+
+@pytest.mark.parametrize(
+    ("wanted", "found", "passes"),
+    [("gpu", "cuda", True), ("gpu", "cpu", False)],
+)
+def test_tests_of_a_device_do_not_go_on_with_the_cpu(run_shard, tmp_path, wanted, found, passes):
+    shutil.copy(ROOT / "conftest.py", tmp_path)
+    (tmp_path / "jax.py").write_text(
+        f"def default_backend(): return {found!r}\n"
+        "def devices(kind): raise RuntimeError(f'{kind} has no driver')\n"
+    )
+    status, text, early = run_shard(
+        "x_test.py", THREE, JAX_TEST_BACKEND=wanted, JAX_ACCELERATOR_KIND="cuda"
+    )
+    said = f"backend {wanted!r} (JAX_TEST_BACKEND), and JAX's default here is {found!r}: cuda has no driver"
+    assert (status == 0, ran([(status, text, early)]) == [0, 1, 2], said not in text) == (
+        passes,
+    ) * 3
 
 
 # Slots of accelerators, of pretend devices
 
+NAMES = [name for names in accelerator_slot.VARIABLES.values() for name in names]
+
 
 def start(folder, *program, count=2, **variables):
-    env = os.environ | {
+    env = {k: v for k, v in os.environ.items() if k not in NAMES} | {
         "JAX_ACCELERATOR_COUNT": str(count),
         "JAX_ACCELERATOR_LOCKS": str(folder),
         **variables,
@@ -269,10 +322,9 @@ SHOW = (
 
 @pytest.mark.parametrize("kind", list(accelerator_slot.VARIABLES))
 def test_each_gets_a_device_of_its_own_and_frees_it(tmp_path, kind):
-    clean = dict.fromkeys(("CUDA_VISIBLE_DEVICES", "TPU_VISIBLE_CHIPS", "ROCR_VISIBLE_DEVICES"), "")
-    running = [start(tmp_path, *SHOW, JAX_ACCELERATOR_KIND=kind, **clean) for _ in range(2)]
+    running = [start(tmp_path, *SHOW, JAX_ACCELERATOR_KIND=kind) for _ in range(2)]
     assert sorted(process.stdout.readline() for process in running) == ["0\n", "1\n"]
-    third = start(tmp_path, *SHOW, JAX_ACCELERATOR_KIND=kind, **clean)
+    third = start(tmp_path, *SHOW, JAX_ACCELERATOR_KIND=kind)
     assert not select.select([third.stdout], [], [], 0.5)[0]  # it waits
     freed = running[0]
     freed.kill()  # however a test ends, its device is free
@@ -290,9 +342,53 @@ def test_a_device_may_be_shared(tmp_path):
         process.communicate("done\n")
 
 
+def test_devices_are_those_that_were_given(tmp_path):
+    given = {"CUDA_VISIBLE_DEVICES": "5,GPU-8f"}
+    taken = [start(tmp_path, *SHOW, **given) for _ in range(2)]
+    assert sorted(process.stdout.readline() for process in taken) == ["5\n", "GPU-8f\n"]
+    # others, with another list, wait for the same lock
+    third = start(tmp_path, *SHOW, count=1, CUDA_VISIBLE_DEVICES="5")
+    assert not select.select([third.stdout], [], [], 0.5)[0]
+    for process in (*taken, third):
+        process.communicate("done\n")
+        assert process.returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("kind", "variables", "given"),
+    [
+        ("cuda", {}, None),
+        ("cuda", {"CUDA_VISIBLE_DEVICES": " 4, 6,-1,7"}, ["4", "6"]),
+        ("rocm", {"HIP_VISIBLE_DEVICES": "2"}, ["2"]),
+        ("rocm", {"ROCR_VISIBLE_DEVICES": "4,6,7", "HIP_VISIBLE_DEVICES": "0,2"}, ["4", "7"]),
+        ("tpu", {"TPU_VISIBLE_CHIPS": "3", "TPU_VISIBLE_DEVICES": "1"}, ["3"]),
+        ("tpu", {"TPU_VISIBLE_DEVICES": "1"}, ["1"]),
+    ],
+)
+def test_what_a_process_was_given(kind, variables, given):
+    assert accelerator_slot.allocated(kind, variables) == given
+
+
+ONE = {"JAX_ACCELERATOR_COUNT": "1"}
+
+
 @pytest.mark.parametrize(
     ("variables", "message"),
     [
+        (ONE | {"CUDA_VISIBLE_DEVICES": ""}, "CUDA_VISIBLE_DEVICES is '', which hides all"),
+        (
+            {"JAX_ACCELERATOR_COUNT": "2", "CUDA_VISIBLE_DEVICES": "5"},
+            "JAX_ACCELERATOR_COUNT is 2, and of them 5 may be used here",
+        ),
+        (
+            ONE
+            | {
+                "JAX_ACCELERATOR_KIND": "rocm",
+                "ROCR_VISIBLE_DEVICES": "4",
+                "HIP_VISIBLE_DEVICES": "1",
+            },
+            "HIP_VISIBLE_DEVICES is '1', and ROCR_VISIBLE_DEVICES names 1",
+        ),
         ({}, "JAX_ACCELERATOR_COUNT is not set"),
         (
             {"JAX_ACCELERATOR_COUNT": "0"},
@@ -310,6 +406,26 @@ def test_wrong_settings_of_slots(variables, message):
         accelerator_slot.settings(variables)
 
 
+def test_accelerators_of_lanes_are_counted(machine, monkeypatch):
+    for name in NAMES:
+        monkeypatch.delenv(name, raising=False)
+    with pytest.raises(SystemExit, match="no nvidia-smi"):
+        count_accelerators.main("cuda")
+    machine("nvidia-smi", "printf 'GPU 0\\nGPU 1\\nGPU 2\\n'")
+    assert count_accelerators.main("cuda") == 3
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "4,5")
+    assert count_accelerators.main("cuda") == 2
+    # device files under /dev do not count: vfio serves devices of other kinds
+    hardware = {
+        "num_available_tpu_chips_and_device_id": lambda: (4, None),
+        "num_available_amd_gpus": lambda: 0,
+    }
+    monkeypatch.setattr(runpy, "run_path", lambda _: hardware)
+    assert count_accelerators.main("tpu") == 4
+    with pytest.raises(SystemExit, match="no AMD GPU"):
+        count_accelerators.main("rocm")
+
+
 # How Bazel is found
 
 
@@ -321,7 +437,7 @@ def machine(tmp_path, monkeypatch):
 
     def program(name, text):
         file = tmp_path / name
-        file.write_text(f"#!/bin/sh\n{text}\n")
+        file.write_text(f"#!/bin/bash\n{text}\n")
         file.chmod(0o755)
         return str(file)
 
@@ -349,14 +465,43 @@ def test_bazel_on_the_path(machine):
         ("echo bazel 4.2.3", f"is Bazel 4.2.3, and this project is built with {VERSION}"),
         (
             "echo could not download >&2; exit 1",
-            "--version fails(.|\n)*could not download(.|\n)*JAX_BAZEL=FILE",
+            "--version fails \\(if it is Bazelisk(.|\n)*could not download",
         ),
     ],
 )
-def test_a_bazel_that_will_not_do(machine, text, message):
-    machine("bazel", text)
-    with pytest.raises(environment.SetupError, match=message):
+def test_a_bazel_that_will_not_do(machine, tmp_path, monkeypatch, capsys, text, message):
+    """Named, it is an error; found on PATH, it is left out with a word, and what comes next is used."""
+    wrong = machine("bazelisk", text)
+    with pytest.raises(environment.SetupError, match=message + "(.|\n)*JAX_BAZEL=FILE"):
+        bazel_commands.find_bazel(wrong)
+    with pytest.raises(
+        environment.SetupError, match="no Bazel here that will do, and(.|\n)*apt-get"
+    ):
         bazel_commands.find_bazel()
+    assert re.search(message + "(.|\n)*: it is left out", capsys.readouterr().err)
+    machine("bazel", text)
+    (tmp_path / "later").mkdir()
+    good = machine("later/bazel", f"echo bazel {VERSION}")
+    monkeypatch.setenv("PATH", os.pathsep.join([str(tmp_path), str(tmp_path / "later")]))
+    assert bazel_commands.find_bazel()[0] == [good]
+
+
+def test_a_kill_of_build_py_stops_bazel(machine, tmp_path):
+    """It does not wait for Bazel to finish the work."""
+    program = f"""\
+case $1 in --version) echo bazel {VERSION}; exit ;; esac
+trap ': >{tmp_path}/stopped; exit 0' TERM
+echo works
+for i in {{1..30}}; do read -t 1 line <>{tmp_path}/nothing; done"""
+    os.mkfifo(tmp_path / "nothing")
+    machine("bazel", program)
+    command = [sys.executable, str(ROOT / "build" / "build.py"), "bazel", "build", "//..."]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    assert process.stdout.readline() == "works\n"
+    process.terminate()
+    assert process.wait(timeout=10) == 128 + signal.SIGTERM
+    process.stdout.close()
+    assert (tmp_path / "stopped").exists()
 
 
 def test_no_bazel_at_all(machine):
@@ -397,6 +542,17 @@ def test_python_versions(version, error, message):
         bazel_commands.find_python(version)
 
 
+def test_requirements_are_resolved_by_a_pinned_program(monkeypatch):
+    commands = []
+    monkeypatch.setattr(bazel_commands, "_checked", lambda command, _: commands.append(command))
+    assert bazel_commands.requirements_update(["--python_version=3.12"]) == 0
+    assert commands[1][-3:] == ["--require-hashes", "--requirement", "uv.txt"]
+    pinned = (ROOT / environment.LOCKS / "uv.txt").read_text()
+    assert re.match(r"uv==[\d.]+( \\\n +--hash=sha256:[0-9a-f]{64})+\n$", pinned)
+    written = [command[-1] for command in commands[2:]]
+    assert written == [f"{name}-3.12.txt" for name in ("lock", "oracle", "bazel", "plugins")]
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -419,3 +575,21 @@ def test_lanes(lane):
     if lane not in ("common.sh", "offline_bazel.sh"):
         assert lane in workflows
         assert f"`{lane}`" in (ROOT / "ci" / "README.md").read_text()
+
+
+def test_a_lane_takes_a_python_that_packages_are_pinned_for(machine, tmp_path):
+    """Not the first that is new enough."""
+    newer = (
+        f'exec {sys.executable} -c "import sys; sys.version_info = (3, 99); exec(sys.argv[1])" "$2"'
+    )
+    machine("python3", newer)
+    mine = f"python{environment.python_version()}"
+    (tmp_path / mine).symlink_to(sys.executable)
+    result = subprocess.run(
+        ["bash", "-c", f". {ROOT}/ci/common.sh; need_python; echo $python"],
+        env={"PATH": f"{tmp_path}:/usr/bin:/bin"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (result.stdout, result.stderr) == (f"{mine}\n", "")

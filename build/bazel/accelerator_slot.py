@@ -4,7 +4,8 @@
 
 Takes the first free slot of JAX_ACCELERATOR_COUNT accelerators, each with JAX_TESTS_PER_ACCELERATOR slots (1 by
 default), by a lock on a file of its own, waits where all are taken, and tells the command which one it got:
-CUDA_VISIBLE_DEVICES, ROCR_VISIBLE_DEVICES or TPU_VISIBLE_CHIPS by JAX_ACCELERATOR_KIND (cuda, rocm, tpu). The
+CUDA_VISIBLE_DEVICES, ROCR_VISIBLE_DEVICES or TPU_VISIBLE_CHIPS by JAX_ACCELERATOR_KIND (cuda, rocm, tpu). Where
+such a variable is set already, the accelerators are those that it names, and no others of the machine. The
 system frees the lock when the command and what it started have ended, however they end.
 """
 
@@ -12,12 +13,15 @@ import fcntl
 import os
 import sys
 import time
+from itertools import takewhile
 from pathlib import Path
 
+# What names the accelerators of a kind that a process may use. The first one tells the command; of ROCm's, the
+# second one counts among those of the first; TPUs have two names for one thing.
 VARIABLES = {
     "cuda": ("CUDA_VISIBLE_DEVICES",),
-    "rocm": ("ROCR_VISIBLE_DEVICES",),
-    "tpu": ("TPU_VISIBLE_CHIPS",),
+    "rocm": ("ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES"),
+    "tpu": ("TPU_VISIBLE_CHIPS", "TPU_VISIBLE_DEVICES"),
 }
 
 
@@ -25,8 +29,28 @@ class SlotError(Exception):
     """The settings are wrong; the message names the one."""
 
 
-def settings(environment: dict[str, str]) -> tuple[str, int, int]:
-    """The kind of accelerator, how many there are, and how many tests share one."""
+def allocated(kind: str, environment: dict[str, str]) -> list[str] | None:
+    """The accelerators that were given to this process, or None where it may use all."""
+    found = None
+    for name in VARIABLES[kind]:
+        if name not in environment or (found and kind != "rocm"):
+            continue
+        # as the vendors' libraries read it: nothing counts from an empty or negative entry on
+        entries = map(str.strip, environment[name].split(","))
+        entries = list(takewhile(lambda e: e and not e.startswith("-"), entries))
+        if not entries:
+            raise SlotError(f"{name} is {environment[name]!r}, which hides all accelerators")
+        try:
+            found = [found[int(e)] if found and e.isdigit() else e for e in entries]
+        except IndexError:
+            raise SlotError(
+                f"{name} is {environment[name]!r}, and {VARIABLES[kind][0]} names {len(found)}"
+            ) from None
+    return found
+
+
+def settings(environment: dict[str, str]) -> tuple[str, list[str], int]:
+    """The kind of accelerator, which ones there are, and how many tests share one."""
     kind = environment.get("JAX_ACCELERATOR_KIND", "cuda")
     if kind not in VARIABLES:
         raise SlotError(
@@ -40,17 +64,27 @@ def settings(environment: dict[str, str]) -> tuple[str, int, int]:
         if not text.isdigit() or int(text) < 1:
             raise SlotError(f"{name} is {text!r}: it should be a positive number")
         numbers.append(int(text))
-    return kind, *numbers
+    count, per_accelerator = numbers
+    accelerators = allocated(kind, environment)
+    if accelerators is None:
+        accelerators = [str(i) for i in range(count)]
+    if count > len(accelerators):
+        raise SlotError(
+            f"JAX_ACCELERATOR_COUNT is {count}, and of them {', '.join(accelerators)} may be used here"
+            f" ({' and '.join(VARIABLES[kind])})"
+        )
+    return kind, accelerators[:count], per_accelerator
 
 
-def take_slot(folder: Path, count: int, per_accelerator: int) -> int:
-    """The number of an accelerator with a free slot. The lock lives as long as the process and its children."""
+def take_slot(folder: Path, accelerators: list[str], per_accelerator: int) -> str:
+    """An accelerator with a free slot. The lock lives as long as the process and its children."""
     folder.mkdir(parents=True, exist_ok=True)
     while True:
         # all accelerators are filled once before one gets a second test
         for slot in range(per_accelerator):
-            for accelerator in range(count):
-                file = os.open(folder / f"{accelerator}.{slot}.lock", os.O_RDWR | os.O_CREAT, 0o666)
+            for accelerator in accelerators:
+                lock = folder / f"{accelerator.replace('/', '_')}.{slot}.lock"
+                file = os.open(lock, os.O_RDWR | os.O_CREAT, 0o666)
                 try:
                     fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 except BlockingIOError:
@@ -65,14 +99,16 @@ def main(command: list[str]) -> None:
     if not command:
         sys.exit(__doc__)
     try:
-        kind, count, per_accelerator = settings(dict(os.environ))
+        kind, accelerators, per_accelerator = settings(dict(os.environ))
     except SlotError as error:
         sys.exit(f"accelerator_slot: {error}")
     default = Path("/var/tmp", f"jax-accelerators-{os.getuid()}")
     folder = Path(os.environ.get("JAX_ACCELERATOR_LOCKS", default)) / kind
-    accelerator = take_slot(folder, count, per_accelerator)
-    for name in VARIABLES[kind]:
-        os.environ[name] = str(accelerator)
+    accelerator = take_slot(folder, accelerators, per_accelerator)
+    told, *others = VARIABLES[kind]
+    os.environ[told] = accelerator
+    for name in others:
+        os.environ.pop(name, None)
     os.execvp(command[0], command)
 
 

@@ -7,6 +7,7 @@ starts with `sys.executable` has them too.
 """
 
 import os
+import subprocess
 import sys
 import sysconfig
 from pathlib import Path
@@ -16,7 +17,7 @@ INSIDE = "JAX_PYTEST_ENVIRONMENT"
 
 
 class Shard:
-    """Keeps the tests of one shard: every n-th, so that slow neighbours are spread."""
+    """Keeps the tests of one shard: every n-th of those that the filter chose, so that slow neighbours are spread."""
 
     def __init__(self, index: int, total: int):
         self.index, self.total = index, total
@@ -31,8 +32,8 @@ class Shard:
         items[:] = kept
 
 
-def enter_environment(arguments: list[str]) -> None:
-    """Starts this program again in an environment made of the folders that Bazel put on `sys.path`."""
+def run_in_environment(arguments: list[str]) -> int:
+    """Runs this program again, in an environment made of the folders that Bazel put on `sys.path`."""
     folder = Path(os.environ["TEST_TMPDIR"], "environment")
     packages = (
         folder / "lib" / f"python{sys.version_info[0]}.{sys.version_info[1]}" / "site-packages"
@@ -57,23 +58,44 @@ def enter_environment(arguments: list[str]) -> None:
         if k not in ("PYTHONPATH", "PYTHONHOME", "PYTHONSAFEPATH")
     }
     python = str(folder / "bin" / "python")
+    # there from the first test to the last; Bazel names it, and looks at it in some of its versions
+    variables.setdefault("TEST_PREMATURE_EXIT_FILE", str(folder / "running"))
+    variables[INSIDE] = str(folder)
     sys.stdout.flush()
-    os.execve(python, [python, "-P", __file__, *arguments], variables | {INSIDE: str(folder)})
+    # what holds an accelerator's slot is open in both
+    status = subprocess.run(
+        [python, "-P", __file__, *arguments], env=variables, close_fds=False, check=False
+    ).returncode
+    if status == 0 and os.path.exists(variables["TEST_PREMATURE_EXIT_FILE"]):
+        print("A test ended the whole process, and no test after it ran.", flush=True)
+        return 1
+    return 128 - status if status < 0 else status
 
 
 def main(arguments: list[str]) -> int:
     if INSIDE not in os.environ:
-        enter_environment(arguments)
+        return run_in_environment(arguments)
+    running = Path(os.environ["TEST_PREMATURE_EXIT_FILE"])
+    running.touch()
+    status = run(arguments)
+    running.unlink(missing_ok=True)
+    return status
+
+
+def run(arguments: list[str]) -> int:
     import pytest  # which the interpreter outside does not have
 
+    # the filter (-k) comes first
+    pytest.hookimpl(trylast=True)(Shard.pytest_collection_modifyitems)
     shard = Shard(
         int(os.environ.get("TEST_SHARD_INDEX", 0)), int(os.environ.get("TEST_TOTAL_SHARDS", 1))
     )
     if "TEST_SHARD_STATUS_FILE" in os.environ:
         Path(os.environ["TEST_SHARD_STATUS_FILE"]).touch()  # tells Bazel that shards are known here
+    file, *others = arguments
     arguments = [
-        os.path.abspath(arguments[0]),
-        *arguments[1:],
+        os.path.abspath(file),
+        *others,
         "-p",
         "no:cacheprovider",
         "-p",
@@ -94,8 +116,12 @@ def main(arguments: list[str]) -> int:
     if "CXX" in os.environ:
         os.environ["CXX"] = os.path.abspath(os.environ["CXX"])
     status = int(pytest.main(arguments, plugins=[shard]))
-    # a shard may have no tests; a file may not
-    return 0 if status == NO_TESTS and shard.collected else status
+    # a shard may have no tests; a file may not, nor what is chosen of it
+    if status == NO_TESTS and shard.collected:
+        return 0
+    if status == NO_TESTS and names:
+        print(f"No test of {file} has a name that the filter {names!r} chooses.")
+    return status
 
 
 if __name__ == "__main__":
