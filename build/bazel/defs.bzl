@@ -266,7 +266,7 @@ def ffi_library(name, srcs, hdrs = None, deps = None, copts = None, **kwargs):
         srcs = srcs,
         hdrs = hdrs or [],
         copts = _CXX + (copts or []),
-        deps = (deps or []) + ["@pypi//jaxlib:ffi_headers"],
+        deps = (deps or []) + ["//build/bazel/toolchain:ffi_headers"],
         **kwargs
     )
 

@@ -146,11 +146,10 @@ class ArrayImpl:
             self, aval: Any, sharding: Any, arrays: Any, committed: bool, _skip_checks: bool = False
         ) -> None: ...
 
-    # Called by the constructor, unless checks are skipped.
-    def _check_and_rearrange(
-        self, arrays: Sequence[Any], sharding: Sharding, aval: Any
-    ) -> list[Any]:
-        return _check_and_rearrange(arrays, sharding, aval)
+    # Called by the constructor, unless checks are skipped: with the array first, or without it in newer jaxlibs.
+    @staticmethod
+    def _check_and_rearrange(*args: Any) -> list[Any]:
+        return _check_and_rearrange(*args[-3:])
 
     # What it is
 

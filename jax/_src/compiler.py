@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from jax._src import config, monitoring
+from jax._src import config, lib, monitoring
 from jax._src.lib import Client, CompileOptions, DeviceList, _jax
 
 if TYPE_CHECKING:
@@ -94,8 +94,9 @@ def get_compile_options(
     build.use_spmd_partitioning = True
     build.use_auto_spmd_partitioning = False
     build.use_shardy_partitioner = config.use_shardy_partitioner.value
-    build.exec_time_optimization_effort = config.exec_time_optimization_effort.value
-    build.memory_fitting_effort = config.memory_fitting_effort.value
+    if lib.has_efforts:
+        build.exec_time_optimization_effort = config.exec_time_optimization_effort.value
+        build.memory_fitting_effort = config.memory_fitting_effort.value
     build.optimization_level = config.EffortLevel[config.optimization_level.value].value
     build.memory_fitting_level = config.EffortLevel[config.memory_fitting_level.value].value
     if fdo_profile is not None:

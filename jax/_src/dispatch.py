@@ -34,7 +34,7 @@ from jax._src.compiler import (
 from jax._src.core import Primitive, ShapedArray, Tracer, eval_trace, trace_ctx, typeof
 from jax._src.interpreters import ad, mlir, pxla
 from jax._src.layout import AutoLayout, Format, Layout, get_layout_for_vmap
-from jax._src.lib import Device, DeviceList, _jax
+from jax._src.lib import Device, DeviceList, _jax, array_result_handler
 from jax._src.memory import SPACE_OF_KIND, MemorySpace
 from jax._src.mesh import Mesh
 from jax._src.named_sharding import NamedSharding
@@ -420,7 +420,7 @@ def _copy(x: ArrayImpl) -> ArrayImpl:
 
 def _commit(x: ArrayImpl, aval: Any, sharding: Sharding) -> ArrayImpl:
     """The same buffers as a committed array."""
-    return _jax.array_result_handler(aval, sharding, True, True)(x)
+    return array_result_handler(aval, sharding, True)(x)
 
 
 def _move(x: ArrayImpl, sharding: Sharding, copy: ArrayCopySemantics) -> ArrayImpl:

@@ -1,10 +1,18 @@
-"""Options of parts of JAX that are not there yet: setting one gives a warning.
+"""Options of parts of JAX that are not there yet, or not in this jaxlib: setting one gives a warning.
 
 Whoever adds the part takes its options out of here.
 """
 
+from jax._src import lib
 from jax._src.config import _flags
 from jax._src.config._state import without_effect
+
+if not lib.has_efforts:
+    without_effect(
+        "number for XLA's effort, only levels (jax_optimization_level, jax_memory_fitting_level)",
+        _flags.exec_time_optimization_effort,
+        _flags.memory_fitting_effort,
+    )
 
 without_effect(
     "persistent compilation cache",

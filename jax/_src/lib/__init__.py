@@ -6,6 +6,7 @@ are imported when their name is first read.
 
 from __future__ import annotations
 
+import functools
 import gc
 import importlib
 import os
@@ -77,6 +78,14 @@ from jaxlib._jax import (  # noqa: E402
 config_ext = _jax.config
 ifrt_version: int = _jax.ifrt_version_number
 
+# Whether XLA takes efforts as numbers besides levels: newer versions do not.
+has_efforts = hasattr(_jax.ExecutableBuildOptions, "exec_time_optimization_effort")
+
+# (aval, sharding, committed) -> what makes an array of buffers. Older versions check these, where they are not told not to.
+array_result_handler = _jax.array_result_handler
+if "_skip_checks" in (array_result_handler.__doc__ or ""):
+    array_result_handler = functools.partial(array_result_handler, _skip_checks=True)
+
 _LAZY = {
     "xla_client": "jaxlib.xla_client",
     "xla_extension": "jaxlib._jax",
@@ -137,6 +146,7 @@ __all__ = [
     "DeviceList",
     "Traceback",
     "_jax",
+    "array_result_handler",
     "check_jaxlib_version",
     "config_ext",
     "cpu_feature_guard",

@@ -18,7 +18,7 @@ from jax._src.core import Primitive, ShapedArray, Tracer, physical_aval
 from jax._src.interpreters import ad, batching, mlir, pxla
 from jax._src.lax import lax
 from jax._src.layout import Format
-from jax._src.lib import _jax
+from jax._src.lib import array_result_handler
 from jax._src.random import ciphers, threefry
 from jax._src.sharding import Sharding
 from jax._src.tree_util import dispatch_registry
@@ -133,9 +133,7 @@ class KeyTyRules:
     def global_sharded_result_handler(aval, sharding, committed):
         """Makes results of a program into key arrays."""
         phys_sharding = sharding_impls.physical_sharding(aval, sharding)
-        handler = _jax.array_result_handler(
-            _unwrap_types(aval), phys_sharding, committed, _skip_checks=True
-        )
+        handler = array_result_handler(_unwrap_types(aval), phys_sharding, committed)
         impl = aval.dtype._impl
         return handler.wrap(lambda data: PRNGKeyArray._of(impl, data))
 

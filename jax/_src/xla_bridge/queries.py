@@ -165,9 +165,10 @@ def backend_stablehlo_version(platform=None) -> list[int] | None:
 def backend_pjrt_c_api_version(platform=None) -> tuple[int, int] | None:
     """The version of the PJRT C API of a platform's plugin; None for one that is built in."""
     backend = get_backend(platform)
-    if hasattr(backend, "pjrt_c_api_major_version"):
-        return (backend.pjrt_c_api_major_version, backend.pjrt_c_api_minor_version)
-    return None
+    if not hasattr(backend, "pjrt_c_api_major_version"):
+        return None
+    version = (backend.pjrt_c_api_major_version, backend.pjrt_c_api_minor_version)
+    return None if version == (0, 0) else version  # which newer jaxlibs say of what is built in
 
 
 def using_pjrt_c_api(backend=None) -> bool:

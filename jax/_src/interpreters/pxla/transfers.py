@@ -10,7 +10,7 @@ import numpy as np
 from jax._src import core, dtypes
 from jax._src.array_impl import ArrayImpl
 from jax._src.layout import Format
-from jax._src.lib import _jax
+from jax._src.lib import _jax, array_result_handler
 
 _REUSE = _jax.ArrayCopySemantics.REUSE_INPUT
 
@@ -121,13 +121,12 @@ def _array_result_handler(aval: core.AbstractValue, sharding: Any, committed: bo
         return aval.dtype._rules.global_sharded_result_handler(aval, sharding, committed)
     if aval.dtype == dtypes.float0:
         return lambda _: np.zeros(aval.shape, dtypes.float0)
-    return _jax.array_result_handler(aval, sharding, committed, _skip_checks=True)
+    return array_result_handler(aval, sharding, committed)
 
 
 def _token_result_handler(aval: core.AbstractValue, sharding: Any, committed: bool) -> Any:
-    array = _jax.array_result_handler(
-        core.ShapedArray((0,), np.dtype(np.bool_)), sharding, committed, _skip_checks=True
-    )
+    aval = core.ShapedArray((0,), np.dtype(np.bool_))
+    array = array_result_handler(aval, sharding, committed)
     return lambda bufs: core.Token(array(bufs))
 
 
