@@ -144,21 +144,22 @@ size_t Size(const Dimensions& dimensions, size_t begin, size_t end) {
 
 // Returns the error that `run` returns. Exceptions must not reach XLA, which is built without.
 template <typename Run>
-ffi::Error Guard(Run&& run) {
+ffi::Error Guard(const char* kernel, Run&& run) {
   try {
     return run();
   } catch (const std::bad_alloc&) {
-    return ffi::Error(ffi::ErrorCode::kResourceExhausted, "out of memory");
+    return ffi::Error(ffi::ErrorCode::kResourceExhausted,
+                      std::string(kernel) + ": out of memory");
   } catch (const std::exception& error) {
-    return ffi::Error::Internal(error.what());
+    return ffi::Error::Internal(std::string(kernel) + ": " + error.what());
   }
 }
 
-ffi::Error Invalid(const std::string& what) { return ffi::Error::InvalidArgument(what); }
-
 ffi::Error CheckedSort(ffi::ThreadPool& pool, ffi::RemainingArgs& args,
                        ffi::RemainingRets& results, int64_t dimension, int64_t num_keys) {
-  const auto invalid = [](const std::string& what) { return Invalid("sort: " + what); };
+  const auto invalid = [](const std::string& what) {
+    return ffi::Error::InvalidArgument("sort: " + what);
+  };
   if (args.size() == 0) return invalid("there must be an operand");
   if (args.size() != results.size()) {
     return invalid("there must be as many results as operands, got " +
@@ -213,13 +214,15 @@ ffi::Error CheckedSort(ffi::ThreadPool& pool, ffi::RemainingArgs& args,
 
 ffi::Error SortImpl(ffi::ThreadPool pool, ffi::RemainingArgs args, ffi::RemainingRets results,
                     int64_t dimension, int64_t num_keys) {
-  return Guard([&] { return CheckedSort(pool, args, results, dimension, num_keys); });
+  return Guard("sort", [&] { return CheckedSort(pool, args, results, dimension, num_keys); });
 }
 
 ffi::Error CheckedTopK(ffi::ThreadPool& pool, ffi::AnyBuffer& operand,
                        ffi::Result<ffi::AnyBuffer>& values,
                        ffi::Result<ffi::AnyBuffer>& indices) {
-  const auto invalid = [](const std::string& what) { return Invalid("top_k: " + what); };
+  const auto invalid = [](const std::string& what) {
+    return ffi::Error::InvalidArgument("top_k: " + what);
+  };
   const Dimensions dimensions = operand.dimensions();
   const Dimensions result = values->dimensions();
   if (dimensions.size() == 0) return invalid("the operand must have a dimension");
@@ -257,7 +260,7 @@ ffi::Error CheckedTopK(ffi::ThreadPool& pool, ffi::AnyBuffer& operand,
 
 ffi::Error TopKImpl(ffi::ThreadPool pool, ffi::AnyBuffer operand,
                     ffi::Result<ffi::AnyBuffer> values, ffi::Result<ffi::AnyBuffer> indices) {
-  return Guard([&] { return CheckedTopK(pool, operand, values, indices); });
+  return Guard("top_k", [&] { return CheckedTopK(pool, operand, values, indices); });
 }
 
 }  // namespace

@@ -16,8 +16,8 @@ namespace {
 
 // Shorter arrays are sorted by comparing: counting digits costs more than it saves.
 constexpr size_t kShort = 64;
-// Radix sort with this many passes or fewer is faster than any other, from kManyForRadix elements on.
-constexpr unsigned kFewPasses = 2;
+// Radix sort by this many bits or fewer, two passes, is faster than any other, from kManyForRadix elements on.
+constexpr unsigned kFewBits = 16;
 constexpr size_t kManyForRadix = 2048;
 // From so many elements on it is faster to distribute them among buckets first; but more than the second number do
 // not fit into the processor's cache, where distributing is slow.
@@ -281,7 +281,7 @@ void SortIntegers(Packed* data, Packed* scratch, size_t size, unsigned low_bit,
                   unsigned high_bit) {
   if (size < 2) return;
   if constexpr (sizeof(Packed) >= 4) {
-    const bool radix = high_bit - low_bit <= 8 * kFewPasses && size >= kManyForRadix;
+    const bool radix = high_bit - low_bit <= kFewBits && size >= kManyForRadix;
     if (!radix && size <= VectorSortLimit()) {
       if constexpr (sizeof(Packed) <= 8) {
         const auto sort = [](Packed* from, Packed* to, size_t bucket_size, unsigned) {
@@ -426,7 +426,7 @@ void SortIntegersInParallel(TaskRunner& runner, Packed* data, Packed* scratch, s
                             const std::function<void(Packed*, size_t, size_t)>& load,
                             const std::function<void(size_t, size_t)>& store) {
   if constexpr (sizeof(Packed) == 4 || sizeof(Packed) == 8) {
-    const bool radix = high_bit - low_bit <= 8 * kFewPasses;
+    const bool radix = high_bit - low_bit <= kFewBits;
     if (!radix && SortInCommonBuckets(runner, data, scratch, size, low_bit, load, store)) return;
   }
   const auto sort = [&](Packed* part, Packed* part_scratch, size_t part_size) {
@@ -440,7 +440,7 @@ void SortPairsInParallel(TaskRunner& runner, uint64_t* data, uint64_t* scratch, 
                          const std::function<void(uint64_t*, size_t, size_t)>& load,
                          const std::function<void(size_t, size_t)>& store) {
   const auto sort = [&](uint64_t* part, uint64_t* part_scratch, size_t part_size) {
-    if (key_bits <= 8 * kFewPasses ||
+    if (key_bits <= kFewBits ||
         !SortInBuckets(part, part_scratch, part_size, 32, kPairBucketBits, SortBucketOfPairs)) {
       RadixSort(part, part_scratch, part_size, 32, 32 + key_bits);
     }

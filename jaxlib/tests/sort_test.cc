@@ -50,24 +50,23 @@ class SortTest : public testing::TestWithParam<std::tuple<LaneShape, size_t>> {
     for (T& e : x) e = static_cast<T>(static_cast<int>(random_() % static_cast<unsigned>(different)) - different / 2);
     return x;
   }
+
+  template <typename T>
+  void CheckValues(ElementType type, const std::vector<T>& x) {
+    std::vector<T> out(x.size());
+    const SortOperand operand{type, x.data(), out.data()};
+    Sort(threads_, shape_, {&operand, 1}, 1);
+    EXPECT_EQ(out, Permuted(x, Order(shape_, [&](size_t i, size_t j) { return x[i] < x[j]; })));
+  }
 };
 
-TEST_P(SortTest, Values) {
-  const auto x = Draw<float>(1000000);
-  std::vector<float> out(x.size());
-  const SortOperand operand{ElementType::kFloat32, x.data(), out.data()};
-  Sort(threads_, shape_, {&operand, 1}, 1);
-  EXPECT_EQ(out, Permuted(x, Order(shape_, [&](size_t i, size_t j) { return x[i] < x[j]; })));
-}
+TEST_P(SortTest, Values) { CheckValues(ElementType::kFloat32, Draw<float>(1000000)); }
 
 // Spread evenly among what has the same highest bits, as buckets want it.
 TEST_P(SortTest, SpreadValues) {
   std::vector<float> x(shape_.num_elements());
   for (float& e : x) e = 1.0f + static_cast<float>(random_() >> 9) * 0x1p-23f;
-  std::vector<float> out(x.size());
-  const SortOperand operand{ElementType::kFloat32, x.data(), out.data()};
-  Sort(threads_, shape_, {&operand, 1}, 1);
-  EXPECT_EQ(out, Permuted(x, Order(shape_, [&](size_t i, size_t j) { return x[i] < x[j]; })));
+  CheckValues(ElementType::kFloat32, x);
 }
 
 TEST_P(SortTest, SpreadPairs) {
@@ -86,13 +85,7 @@ TEST_P(SortTest, SpreadPairs) {
   EXPECT_EQ(positions_out, Permuted(positions, order));
 }
 
-TEST_P(SortTest, Bytes) {
-  const auto x = Draw<int8_t>(100);
-  std::vector<int8_t> out(x.size());
-  const SortOperand operand{ElementType::kInt8, x.data(), out.data()};
-  Sort(threads_, shape_, {&operand, 1}, 1);
-  EXPECT_EQ(out, Permuted(x, Order(shape_, [&](size_t i, size_t j) { return x[i] < x[j]; })));
-}
+TEST_P(SortTest, Bytes) { CheckValues(ElementType::kInt8, Draw<int8_t>(100)); }
 
 // 16, 32, 64, 96, 160 and 224 bits of keys.
 TEST_P(SortTest, Keys) {
