@@ -65,6 +65,7 @@ def jax_multiplatform_test(
         args = None,
         env = None,
         cases = None,
+        with_kernels = None,
         **kwargs):
     """The tests of a pytest file, once for each kind of device.
 
@@ -88,6 +89,8 @@ def jax_multiplatform_test(
       args: arguments of pytest.
       env: environment variables.
       cases: a file of cases or scenarios whose answers by PyPI's jax the tests compare with.
+      with_kernels: arguments of pytest with which `<name>_with_kernels_cpu` runs the tests once more, on a CPU with
+        jaxlib-ext: [] for all of them; by default there is no such test.
       **kwargs: attributes of `py_test`.
     """
     data = (data or []) + _TEST_DATA
@@ -99,40 +102,49 @@ def jax_multiplatform_test(
         )
         data = data + [cases, ":" + name + "_reference"]
         variables = {"JAX_REFERENCE_RESULTS": native.package_name()}
+    cpu_devices = cpu_devices or [1]
+    variants = []  # suffix of the name, backend, virtual devices, arguments, libraries
     for backend in backends or _BACKENDS:
-        for devices in ((cpu_devices or [1]) if backend == "cpu" else [None]):
-            suffix = backend
-            own = {"JAX_PLATFORMS": {"cpu": "cpu", "gpu": "cuda,rocm,cpu", "tpu": "tpu,cpu"}[backend]}
-            compatible = []
-            pool = {"test.Pool": backend}
-            if backend == "cpu":
-                own["JAX_NUM_CPU_DEVICES"] = str(devices)
-                suffix += "" if devices == (cpu_devices or [1])[0] else "_%d" % devices
-            else:
-                # where the device does not start, JAX goes on with the CPU, and tests must not (conftest.py)
-                own["JAX_TEST_BACKEND"] = backend
-                compatible = select({
-                    "//build/bazel:with_" + backend: [],
-                    "//conditions:default": ["@platforms//:incompatible"],
-                })
-            _pytest(
-                name = "%s_%s" % (name, suffix),
-                srcs = srcs or [name + "_test.py"],
-                deps = (deps or []) + ([] if backend == "cpu" else ["//build/bazel:%s_plugin" % backend]),
-                data = data,
-                args = _of(args, backend, []),
-                env = own | variables | _of(env, backend, {}),
-                shard_count = _of(shard_count, backend, None),
-                size = size,
-                tags = _of(tags, backend, []) + [backend],
-                target_compatible_with = compatible,
-                exec_properties = pool if backend != "gpu" else select({
-                    # containers get NVIDIA's driver by it
-                    "//build/bazel:with_cuda": pool | {"test.dockerRuntime": "nvidia"},
-                    "//conditions:default": pool,
-                }),
-                **kwargs
-            )
+        if backend == "cpu":
+            for devices in cpu_devices:
+                suffix = "cpu" if devices == cpu_devices[0] else "cpu_%d" % devices
+                variants.append((suffix, backend, devices, [], []))
+        else:
+            variants.append((backend, backend, None, [], ["//build/bazel:%s_plugin" % backend]))
+    if with_kernels != None:
+        plugin = ["-p", "require_kernels"]
+        variants.append(("with_kernels_cpu", "cpu", cpu_devices[0], plugin + with_kernels, [":require_kernels"]))
+    for suffix, backend, devices, more_args, more_deps in variants:
+        own = {"JAX_PLATFORMS": {"cpu": "cpu", "gpu": "cuda,rocm,cpu", "tpu": "tpu,cpu"}[backend]}
+        compatible = []
+        pool = {"test.Pool": backend}
+        if backend == "cpu":
+            own["JAX_NUM_CPU_DEVICES"] = str(devices)
+        else:
+            # where the device does not start, JAX goes on with the CPU, and tests must not (conftest.py)
+            own["JAX_TEST_BACKEND"] = backend
+            compatible = select({
+                "//build/bazel:with_" + backend: [],
+                "//conditions:default": ["@platforms//:incompatible"],
+            })
+        _pytest(
+            name = "%s_%s" % (name, suffix),
+            srcs = srcs or [name + "_test.py"],
+            deps = (deps or []) + more_deps,
+            data = data,
+            args = _of(args, backend, []) + more_args,
+            env = own | variables | _of(env, backend, {}),
+            shard_count = _of(shard_count, backend, None),
+            size = size,
+            tags = _of(tags, backend, []) + [backend],
+            target_compatible_with = compatible,
+            exec_properties = pool if backend != "gpu" else select({
+                # containers get NVIDIA's driver by it
+                "//build/bazel:with_cuda": pool | {"test.dockerRuntime": "nvidia"},
+                "//conditions:default": pool,
+            }),
+            **kwargs
+        )
 
 def jax_py_test(name, srcs = None, deps = None, data = None, tags = None, args = None, env = None, **kwargs):
     """The tests of a pytest file, once, on the CPU.

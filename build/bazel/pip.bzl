@@ -104,19 +104,21 @@ def _pip_package_impl(ctx):
         content += "\n" + ctx.read(ctx.attr.extra_build_file)
     ctx.file("BUILD.bazel", content)
 
-_SCRIPT = attr.label(default = Label("//build/bazel:private/fetch_wheel.py"), allow_single_file = True)
+# What a repository rule that calls fetch_wheel has.
+FETCH_ATTRS = {
+    "hashes": attr.string_list(),
+    "python_version": attr.string(),
+    "version": attr.string(),
+    "_script": attr.label(default = Label("//build/bazel:private/fetch_wheel.py"), allow_single_file = True),
+}
 
 _pip_package = repository_rule(
     implementation = _pip_package_impl,
     doc = "One package of a lock file.",
-    attrs = {
+    attrs = FETCH_ATTRS | {
         "extra_build_file": attr.label(),
-        "hashes": attr.string_list(),
         "known": attr.string_list(),
         "package": attr.string(),
-        "python_version": attr.string(),
-        "version": attr.string(),
-        "_script": _SCRIPT,
     },
     environ = ["JAX_BAZEL_PYTHON"],
 )

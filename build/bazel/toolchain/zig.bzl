@@ -8,7 +8,7 @@ makes a repository for each of ZIG_HOSTS, by the hashes of `build/requirements/b
 fetched is the one that a build's actions run on. Each has a toolchain for every one of ZIG_TARGETS.
 """
 
-load("//build/bazel:pip.bzl", "fetch_wheel", "read_lock", "target_python_version")
+load("//build/bazel:pip.bzl", "FETCH_ATTRS", "fetch_wheel", "read_lock", "target_python_version")
 
 # The oldest C library that what is built runs with.
 GLIBC = (2, 27)
@@ -82,14 +82,10 @@ def _repository_impl(ctx):
 _repository = repository_rule(
     implementation = _repository_impl,
     doc = "Zig for one kind of host.",
-    attrs = {
-        "hashes": attr.string_list(),
+    attrs = FETCH_ATTRS | {
         "machine": attr.string(),
         "platform": attr.string(),
-        "python_version": attr.string(),
-        "version": attr.string(),
         "_build_file": attr.label(default = Label("//build/bazel/toolchain:zig.BUILD")),
-        "_script": attr.label(default = Label("//build/bazel:private/fetch_wheel.py"), allow_single_file = True),
     },
     environ = ["JAX_BAZEL_PYTHON"],
 )
