@@ -105,6 +105,18 @@ def test_copies(x, devices):
     assert from_dlpack(x, copy=True).unsafe_buffer_pointer() != x.unsafe_buffer_pointer()
     with pytest.raises(ValueError, match="requires a copy"):
         from_dlpack(x, device=devices[1], copy=False)
+    with pytest.raises(ValueError, match="not aligned"):
+        from_dlpack(aligned((9,))[1:], copy=False)
+    misaligned = aligned((9,))[1:]
+    assert from_dlpack(misaligned).unsafe_buffer_pointer() != misaligned.ctypes.data
+
+
+def test_copies_to_numpy(x):
+    assert np.from_dlpack(x, copy=False).ctypes.data == x.unsafe_buffer_pointer()
+    assert np.from_dlpack(x, copy=True).ctypes.data != x.unsafe_buffer_pointer()
+    assert np.asarray(x, copy=False).ctypes.data == x.unsafe_buffer_pointer()
+    with pytest.raises(ValueError, match="copy"):
+        np.asarray(x, dtype=np.float64, copy=False)
 
 
 def test_devices(x, devices):

@@ -68,3 +68,16 @@ static ffi::Error InMemoryImpl(ffi::Buffer<ffi::F32> x, ffi::ResultBuffer<ffi::F
 XLA_FFI_DEFINE_HANDLER_SYMBOL(
     InMemory, InMemoryImpl,
     ffi::Ffi::Bind().Arg<ffi::Buffer<ffi::F32>>().Ret<ffi::Buffer<ffi::F32>>());
+
+// The words of arrays that represent elements of extended dtypes.
+static ffi::Error CopyWordsImpl(ffi::Buffer<ffi::U32> x, ffi::ResultBuffer<ffi::U32> y) {
+  if (x.element_count() != y->element_count()) {
+    return ffi::Error::InvalidArgument("copy_words: operand and result of one size");
+  }
+  for (size_t i = 0; i < x.element_count(); ++i) y->typed_data()[i] = x.typed_data()[i];
+  return ffi::Error::Success();
+}
+
+XLA_FFI_DEFINE_HANDLER_SYMBOL(
+    CopyWords, CopyWordsImpl,
+    ffi::Ffi::Bind().Arg<ffi::Buffer<ffi::U32>>().Ret<ffi::Buffer<ffi::U32>>());

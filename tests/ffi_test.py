@@ -2,7 +2,10 @@
 
 import ctypes
 import pathlib
+import subprocess
+import sys
 
+import ml_dtypes
 import native
 import numpy as np
 import pytest
@@ -20,7 +23,7 @@ EPS = np.float32(1e-3)
 @pytest.fixture(scope="module", autouse=True)
 def library():
     library = native.load("ffi_library.cc")
-    for name in ("RmsNorm", "SumAndDifference", "InMemory"):
+    for name in ("RmsNorm", "SumAndDifference", "InMemory", "CopyWords"):
         jax.ffi.register_ffi_target(f"test_{name}", jax.ffi.pycapsule(getattr(library, name)))
     return library
 
@@ -194,6 +197,81 @@ def test_attributes_of_different_types_are_different_programs():
     assert one["attributes"] != true["attributes"]
     nested = lower({"b": {"c": np.int32(7)}, "d": (1, 2.5)})
     assert "c = 7 : i32" in nested and "[1, 2.5" in nested
+
+
+def test_attributes_of_every_kind():
+    """As text, since nothing is called: what XLA hands to the native function."""
+    kinds = {
+        "a": (True, "true"),
+        "b": (np.int8(-3), "-3 : i8"),
+        "c": (np.uint64(2**64 - 1), "18446744073709551615 : ui64"),
+        "d": (ml_dtypes.bfloat16(1), "1.000000e+00 : bf16"),
+        "e": (np.arange(3, dtype=np.int16), "dense<[0, 1, 2]> : tensor<3xi16>"),
+        "f": (np.zeros((0,), np.float32), "dense<> : tensor<0xf32>"),
+        "g": (
+            np.ones(2, np.complex64),
+            "dense<(1.000000e+00,0.000000e+00)> : tensor<2xcomplex<f32>>",
+        ),
+        "h": ("text", '"text"'),
+        "i": (b"bytes", '"bytes"'),
+        "j": (np.dtype("float32"), "f32"),
+        "k": ((1, "a", (2.5,)), '[1, "a", [2.500000e+00]]'),
+        "l": ({"x": np.float16(1)}, "{x = 1.000000e+00 : f16}"),
+        "m": ((), "[]"),
+        "n": (float("inf"), "0x7FF0000000000000 : f64"),
+    }
+    call = jax.ffi.ffi_call("target", S)
+    attributes = {key: value for key, (value, _) in kinds.items()}
+    text = jax.jit(lambda x: call(x, **attributes)).lower(X).as_text()
+    for key, (_, expected) in kinds.items():
+        assert f"{key} = {expected}" in text, key
+    with pytest.raises(OverflowError, match="attribute n is 9223372036854775808.*np.uint64"):
+        call(X, n=2**63)
+
+
+def test_64_bit_results_without_64_bit_types():
+    call = jax.ffi.ffi_call("target", jax.ShapeDtypeStruct((3,), np.float64))
+    assert jax.eval_shape(call, X).dtype == np.float64
+
+
+def test_keys():
+    """Operands and results of an extended dtype are the arrays that represent them."""
+    keys = jax.random.split(jax.random.key(0), (2, 3))
+    result = jax.ShapeDtypeStruct(keys.shape, keys.dtype)
+    copy = lambda keys, **kwargs: jax.ffi.ffi_call(
+        "test_CopyWords", result, vmap_method="broadcast_all", **kwargs
+    )(keys)
+    for f in (copy, jax.jit(copy), lambda keys: copy(keys, input_output_aliases={0: 0})):
+        out = f(keys)
+        assert out.dtype == keys.dtype
+        np.testing.assert_array_equal(jax.random.key_data(out), jax.random.key_data(keys))
+    out = jax.vmap(copy)(jnp.stack([keys, keys]))
+    np.testing.assert_array_equal(jax.random.key_data(out[1]), jax.random.key_data(keys))
+    out = copy(keys, input_layouts=[(1, 0)], output_layouts=(1, 0))
+    np.testing.assert_array_equal(jax.random.key_data(out), jax.random.key_data(keys))
+
+
+@pytest.mark.parametrize("routine", ["spotrf", "sgetrf"])
+def test_lapack_is_registered_for_direct_calls(routine):
+    """In a new process, where nothing else has loaded LAPACK."""
+    result = subprocess.run(
+        [sys.executable, "-c", LAPACK_PROGRAM, routine], capture_output=True, text=True, check=False
+    )
+    assert result.returncode == 0, result.stderr
+
+
+LAPACK_PROGRAM = """
+import sys, numpy as np, jax
+S, x = jax.ShapeDtypeStruct, np.array([[4, 1], [1, 3]], np.float32)
+more = [S((2,), np.int32)] if sys.argv[1] == "sgetrf" else []
+results = [S((2, 2), np.float32), *more, S((), np.int32)]
+layouts = [(1, 0)] + [None] * (len(results) - 1)
+attributes = {} if more else {"uplo": np.uint8(ord("L"))}
+call = jax.ffi.ffi_call(f"lapack_{sys.argv[1]}_ffi", results, input_layouts=[(1, 0)], output_layouts=layouts)
+factor, *_, info = call(x, **attributes)
+assert info == 0
+np.testing.assert_allclose(factor[1, 0], 0.25 if more else 0.5)
+"""
 
 
 def test_lowering_rule_of_a_primitive():

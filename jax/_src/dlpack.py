@@ -10,6 +10,7 @@ from jax._src import core, dtypes, xla_bridge as xb
 from jax._src.abstract_arrays import canonical_dtype
 from jax._src.array_impl import ArrayImpl
 from jax._src.device_transfer import device_put
+from jax._src.errors import JaxRuntimeError
 from jax._src.lib import Device, _jax
 from jax._src.sharding import Sharding
 from jax._src.typing import Array, DLDeviceType, DTypeLike
@@ -117,12 +118,7 @@ def from_dlpack(
     else:
         stream = source.get_stream_for_external_ready_events()
         capsule = external_array.__dlpack__(stream=stream)
-    if int(dl_device_type) == DLDeviceType.kDLCUDAHost:
-        array = _jax.dlpack_managed_tensor_to_buffer(
-            capsule, source, stream, dl_device_type=int(dl_device_type)
-        )
-    else:
-        array = _jax.dlpack_managed_tensor_to_buffer(capsule, source, stream)
+    array = _import_capsule(capsule, source, stream, int(dl_device_type), copy)
     dtype = canonical_dtype(array.dtype)
     if dtype != array.dtype:
         array = core.hooks.convert_element_type(array, dtype)
@@ -130,6 +126,27 @@ def from_dlpack(
     return device_put(
         array, device if isinstance(device, Sharding) else target, may_alias=False if copy else None
     )
+
+
+def _import_capsule(
+    capsule: Any, source: Device, stream: int | None, dl_device_type: int, copy: bool | None
+) -> ArrayImpl:
+    """A view of the memory where that is possible; else a copy, unless `copy` is False."""
+    try:
+        return _jax.dlpack_managed_tensor_to_buffer(
+            capsule,
+            source,
+            stream,
+            copy=False if copy is False else None,
+            dl_device_type=dl_device_type if dl_device_type == DLDeviceType.kDLCUDAHost else None,
+        )
+    except JaxRuntimeError as error:
+        if copy is False and "not aligned" in str(error):
+            raise ValueError(
+                "from_dlpack: the memory of the array is not aligned to 64 bytes, so that it has to be "
+                "copied, and copy=False. Call it with copy=None or copy=True."
+            ) from error
+        raise
 
 
 def _needs_copy(target: Device, source: Device) -> str:

@@ -12,6 +12,7 @@ import numpy as np
 from jax._src import core, dtypes, effects, vmap_methods, xla_bridge
 from jax._src.interpreters import batching, mlir
 from jax._src.interpreters.mlir.ffi import FfiLayout
+from jax._src.lax.linalg import kernels as linalg_kernels
 from jax._src.layout import Layout
 from jax._src.lib import jaxlib_folder
 from jax._src.util import HashableArray, HashableDict
@@ -179,7 +180,7 @@ def ffi_call(
         output_layouts = [None] * len(result_avals)
     elif not multiple_results:
         output_layouts = [output_layouts]  # type: ignore[list-item]
-    out_layouts = _major_to_minor("output", output_layouts, result_avals)
+    out_layouts = _minor_to_major("output", output_layouts, result_avals)
 
     def call(*args: Any, **attributes: Any) -> Any:
         avals = [core.typeof(x) for x in args]
@@ -190,7 +191,7 @@ def ffi_call(
             result_avals=result_avals,
             has_side_effect=has_side_effect,
             vmap_method=vmap_method,
-            input_layouts=_major_to_minor("input", layouts, avals),
+            input_layouts=_minor_to_major("input", layouts, avals),
             output_layouts=out_layouts,
             input_output_aliases=_aliases(input_output_aliases, avals, result_avals),
             custom_call_api_version=custom_call_api_version,
@@ -212,9 +213,11 @@ def _result_aval(position: int, result: Any) -> core.AbstractValue:
             "ffi_call: elements of result_shape_dtypes must have the attributes 'shape' and 'dtype', as "
             f"jax.ShapeDtypeStruct has. Got {result!r} at position {position}."
         )
-    return core.ShapedArray(
-        core.canonicalize_shape(result.shape), dtypes.canonicalize_dtype(result.dtype)
-    )
+    # as it is: what a native function writes does not depend on `jax_enable_x64`
+    dtype = result.dtype
+    if not isinstance(dtype, dtypes.ExtendedDType):
+        dtype = np.dtype(dtype)
+    return core.ShapedArray(core.canonicalize_shape(result.shape), dtype)
 
 
 def _hashable(where: str, value: Any) -> Any:
@@ -225,6 +228,11 @@ def _hashable(where: str, value: Any) -> Any:
         return tuple(_hashable(f"{where}[{i}]", v) for i, v in enumerate(value))
     if isinstance(value, np.ndarray):
         return HashableArray(value)
+    if type(value) is int and not -(2**63) <= value < 2**63:
+        raise OverflowError(
+            f"ffi_call: {where} is {value}, which does not fit into a signed 64-bit integer. Pass it as a "
+            "NumPy scalar of another type, such as np.uint64."
+        )
     try:
         hash(value)
     except TypeError:
@@ -264,7 +272,7 @@ def _plain(value: Any) -> Any:
     return tuple(map(_plain, value)) if isinstance(value, tuple) else value
 
 
-def _major_to_minor(
+def _minor_to_major(
     what: str, layouts: Sequence[FfiLayout], avals: Sequence[Any]
 ) -> tuple[tuple[int, ...] | None, ...]:
     if len(layouts) != len(avals):
@@ -291,7 +299,7 @@ def _major_to_minor(
                 f"ffi_call: {what}_layouts[{i}] must be a permutation of the {ndim} dimensions of "
                 f"{aval.str_short()}, got {layout}"
             )
-        out.append(order)
+        out.append(order[::-1])
     return tuple(out)
 
 
@@ -376,7 +384,7 @@ batching.fancy_primitive_batchers[ffi_call_p] = _batch
 
 
 def _with_batch_axis(layout: tuple[int, ...] | None) -> tuple[int, ...] | None:
-    return None if layout is None else (0, *(i + 1 for i in layout))
+    return None if layout is None else (*(i + 1 for i in layout), 0)
 
 
 def _lower(
@@ -392,11 +400,13 @@ def _lower(
     attributes: Any,
     **_: Any,
 ) -> Any:
+    if target_name.startswith("lapack_"):
+        linalg_kernels.prepare_lapack_target(target_name)
     rule = mlir.ffi_lowering(
         target_name,
         has_side_effect=has_side_effect,
-        operand_layouts=[None if x is None else x[::-1] for x in input_layouts],
-        result_layouts=[None if x is None else x[::-1] for x in output_layouts],
+        operand_layouts=input_layouts,
+        result_layouts=output_layouts,
         operand_output_aliases=dict(input_output_aliases) or None,
         api_version=custom_call_api_version,
         backend_config=legacy_backend_config,

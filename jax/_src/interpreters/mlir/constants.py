@@ -83,6 +83,8 @@ def _scalar_attribute(dtype: np.dtype, val: Any) -> Any:
     if isinstance(element_type, ir.IntegerType):
         if dtype == np.bool_:
             return ir.BoolAttr.get(bool(val))
+        if dtype == np.uint64:  # the bindings take signed 64-bit numbers, and keep the bits
+            val = np.uint64(val).view(np.int64)
         return ir.IntegerAttr.get(element_type, int(val))
     if isinstance(element_type, ir.FloatType):
         return ir.FloatAttr.get(element_type, float(val))

@@ -112,10 +112,15 @@ def _layouts(avals: Sequence[Any], layouts: Sequence[FfiLayout] | None) -> list[
 
 
 def _minor_to_major(aval: Any, layout: FfiLayout) -> Sequence[int]:
+    ndim = len(getattr(aval, "shape", ()))
     if layout is None:
-        return tuple(range(len(getattr(aval, "shape", ())) - 1, -1, -1))
-    if isinstance(layout, Layout):
+        order: Sequence[int] = range(ndim - 1, -1, -1)
+    elif isinstance(layout, Layout):
         if layout.tiling is not None:
             raise ValueError(f"An FFI call cannot ask for a tiled layout, got {layout}")
-        return layout.major_to_minor[::-1]
-    return tuple(layout)
+        order = layout.major_to_minor[::-1]
+    else:
+        order = layout
+    # an element of an extended dtype is itself an array, whose dimensions come last
+    physical_ndim = len(getattr(core.physical_aval(aval), "shape", ()))
+    return (*range(physical_ndim - 1, ndim - 1, -1), *order)

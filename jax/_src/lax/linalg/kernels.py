@@ -41,6 +41,15 @@ def lapack_target(ctx: Any, routine: str) -> str:
     return lib.lapack.prepare_lapack_call(routine, dtype)
 
 
+def prepare_lapack_target(target: str) -> None:
+    """Registers LAPACK's kernels and loads LAPACK, for a user's own call of `target`."""
+    _register_lapack()
+    dtypes_by_letter = {letter: dtype for dtype, letter in lib.lapack.LAPACK_DTYPE_PREFIX.items()}
+    letter, routine = target.removeprefix("lapack_")[:1], target.removeprefix("lapack_")[1:]
+    if letter in dtypes_by_letter:
+        lib.lapack.prepare_lapack_call(routine, dtypes_by_letter[letter])
+
+
 def check_kernel_dtype(ctx: Any, where: str) -> None:
     """Raises NotImplementedError unless the kernels know the dtype of the operands."""
     name = str(ctx.avals_in[0].dtype)
