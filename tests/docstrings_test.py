@@ -17,7 +17,7 @@ MODULES = [
     "jax.experimental.jet", "jax.extend.core", "jax.flatten_util", "jax.lax", "jax.lax.linalg", "jax.monitoring", "jax.nn",
     "jax.nn.initializers", "jax.numpy", "jax.numpy.fft", "jax.numpy.linalg", "jax.ops",
     "jax.random", "jax.scipy.linalg", "jax.sharding", "jax.stages",
-    "jax.test_util", "jax.tree", "jax.tree_util", "jax.typing",
+    "jax.test_util", "jax.tools.jax_to_ir", "jax.tree", "jax.tree_util", "jax.typing",
 ]  # fmt: skip
 
 
@@ -25,10 +25,7 @@ def _documented():
     """Public objects with examples, each once, by the first name they go by."""
     seen = set()
     for name in MODULES:
-        try:
-            module = importlib.import_module(name)
-        except ImportError:
-            continue
+        module = importlib.import_module(name)
         objects = [(name, module)]
         for attr in sorted(a for a in dir(module) if not a.startswith("_")):
             value = getattr(module, attr, None)
