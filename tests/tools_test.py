@@ -19,12 +19,12 @@ def fn(x, y, z):
 
 def test_jax_to_hlo():
     shapes = [(name, jax_to_ir.parse_shape_str("f32[2]")) for name in ("b", "a")]
-    program, text = jax_to_ir.jax_to_hlo(lambda a, b, c: a - b * c, shapes, {"c": jnp.ones(2)})
+    program, text = jax_to_ir.jax_to_hlo(lambda a, b, c: c * a - b, shapes, {"c": 2.5})
     assert isinstance(program, bytes) and program
     assert "entry_computation_layout={(f32[2]{0}, f32[2]{0})->f32[2]{0}}" in text
     [first] = [line.split(" = ")[0].strip() for line in text.splitlines() if "parameter(0)" in line]
-    [product] = [line for line in text.splitlines() if "multiply(" in line]
-    assert f"multiply({first}," in product  # `b` is the first parameter
+    [difference] = [line for line in text.splitlines() if "subtract(" in line]
+    assert f", {first})" in difference  # `b` is the first parameter
 
 
 @pytest.mark.parametrize(
