@@ -31,7 +31,7 @@ HANDWRITTEN = (
     "jax_plugins/tpu",
 )
 # Tests that look at the checkout itself, which no target is.
-OF_THE_CHECKOUT = ("bazel", "layers")
+OF_THE_CHECKOUT = ("bazel", "late_binding", "layers")
 PROGRAMS = ("tests", "build", "build/bazel", "benchmarks", "examples")
 TEST_MACROS = ("jax_multiplatform_test", "jax_py_library", "jax_py_test")
 # Import names of packages on PyPI that are called differently there.

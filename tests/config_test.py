@@ -286,8 +286,11 @@ class ConfigTest(parameterized.TestCase):
 
     def test_hooks(self):
         seen = []
-        state = config.int_state("jax_test_option_with_hook", 1, "For this test.")
-        state._add_hooks(lambda v: seen.append(("global", v)), lambda v: seen.append(("local", v)))
+        state = config.int_state(
+            "jax_test_option_with_hook", 1, "For this test.",
+            update_global_hook=lambda v: seen.append(("global", v)),
+            update_thread_local_hook=lambda v: seen.append(("local", v)),
+        )  # fmt: skip
         config.config.update("jax_test_option_with_hook", 2)
         with state(3):
             pass

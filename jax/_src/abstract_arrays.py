@@ -65,12 +65,6 @@ def _typed_scalar_aval(x: Any) -> ShapedArray:
     return ShapedArray((), x.dtype, True)
 
 
-def _make_aval(shape: tuple[int, ...], dtype: np.dtype, weak_type: bool) -> ShapedArray:
-    return ShapedArray(shape, dtype, weak_type)
-
-
-literals.make_aval = _make_aval
-
 pytype_aval_mappings.update(
     {
         bool: lambda x: _bool_aval,

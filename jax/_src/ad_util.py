@@ -5,7 +5,8 @@ from typing import Any
 import numpy as np
 
 from jax._src import dtypes
-from jax._src.core import AbstractValue, Primitive, ShapedArray, Tracer, hooks, typeof
+from jax._src.core import AbstractValue, Primitive, ShapedArray, Tracer, typeof
+from jax._src.late_binding import late
 from jax._src.memory import MemorySpace
 
 
@@ -40,8 +41,8 @@ def zeros_like_aval(aval: AbstractValue) -> Any:
 def _zeros_like_shaped_array(aval: ShapedArray):
     zeros = _invariant_zeros(aval)
     if aval.memory_space is not MemorySpace.Device:
-        zeros = hooks.device_put(zeros, aval.memory_space)
-    return hooks.pvary(zeros, tuple(sorted(aval.vma, key=str))) if aval.vma else zeros
+        zeros = late.device_put(zeros, aval.memory_space)
+    return late.pvary(zeros, tuple(sorted(aval.vma, key=str))) if aval.vma else zeros
 
 
 def _invariant_zeros(aval: ShapedArray):
@@ -52,19 +53,19 @@ def _invariant_zeros(aval: ShapedArray):
         return (
             aval.dtype._rules.zero(aval)
             if hasattr(aval.dtype._rules, "zero")
-            else hooks.full(aval.shape, 0, aval.dtype)
+            else late.full(aval.shape, 0, aval.dtype)
         )
     sharding = aval._sharding
     if aval.weak_type:
         if aval.dtype == dtypes.canonicalize_dtype(np.float64):
             if not aval.shape:
                 return 0.0
-            return hooks.broadcast_in_dim(0.0, aval.shape, (), out_sharding=sharding)
-        zeros = hooks.full(aval.shape, 0, aval.dtype, sharding=sharding)
-        return hooks.convert_element_type(zeros, aval.dtype, True)
+            return late.broadcast_in_dim(0.0, aval.shape, (), out_sharding=sharding)
+        zeros = late.full(aval.shape, 0, aval.dtype, sharding=sharding)
+        return late.convert_element_type(zeros, aval.dtype, True)
     if not aval.shape:
         return np.zeros((), aval.dtype)
-    return hooks.full(aval.shape, 0, aval.dtype, sharding=sharding)
+    return late.full(aval.shape, 0, aval.dtype, sharding=sharding)
 
 
 aval_zeros_likers: dict[type, Any] = {ShapedArray: _zeros_like_shaped_array}
@@ -96,7 +97,7 @@ def add_jaxvals(x: Any, y: Any) -> Any:
     """The sum of two values as cotangents."""
     if getattr(x, "dtype", None) == dtypes.float0:
         return x
-    return hooks.add_any(x, y)
+    return late.add_any(x, y)
 
 
 class SymbolicZero:

@@ -23,6 +23,7 @@ from jax._src.array_impl import (
 )
 from jax._src.device_transfer import device_put
 from jax._src.dlpack import to_dlpack as to_dlpack  # and the protocol's methods on arrays
+from jax._src.late_binding import late
 from jax._src.layout import AutoLayout, Format, Layout
 from jax._src.lib import Device, _jax
 from jax._src.sharding import Sharding
@@ -346,17 +347,17 @@ def _rows(x: ArrayImpl, count: int) -> Iterator[Any]:
 @functools.cache
 def _unstack_program(count: int) -> Callable:
     def unstack(x):
-        return [core.hooks.index_in_dim(x, i, 0) for i in range(count)]
+        return [late.index_in_dim(x, i, 0) for i in range(count)]
 
-    return dispatch.jit_hook(unstack, "unstack")
+    return late.compile_eager(unstack, "unstack")
 
 
 @functools.cache
 def _rows_at_program(count: int) -> Callable:
     def rows_at(x, start):
-        return core.hooks.dynamic_slice_in_dim(x, start, count, 0)
+        return late.dynamic_slice_in_dim(x, start, count, 0)
 
-    return dispatch.jit_hook(rows_at, "rows_at")
+    return late.compile_eager(rows_at, "rows_at")
 
 
 register_cache(_unstack_program, "iteration")

@@ -14,6 +14,7 @@ from jax._src.custom_derivatives.common import (
     resolve_kwargs,
 )
 from jax._src.interpreters import ad, batching, mlir, partial_eval as pe
+from jax._src.late_binding import late
 from jax._src.lax.control_flow.common import hoist, stage
 from jax._src.lax.control_flow.scan import map as lax_map
 from jax._src.lax.lax import convert_element_type
@@ -311,7 +312,7 @@ class HoistedRule:
 
 custom_vmap_p = Primitive("custom_vmap_call", multiple_results=True)
 custom_vmap_p.def_impl(
-    lambda *args, call, rule: [core.hooks.to_array(x) for x in core.jaxpr_as_fun(call)(*args)]
+    lambda *args, call, rule: [late.to_array(x) for x in core.jaxpr_as_fun(call)(*args)]
 )
 custom_vmap_p.def_effectful_abstract_eval(lambda *_, call, rule: (call.out_avals, call.effects))
 custom_vmap_p.dce = call_dce

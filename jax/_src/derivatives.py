@@ -17,6 +17,7 @@ from jax._src.api_util import (
 )
 from jax._src.core import typeof
 from jax._src.interpreters import ad, partial_eval as pe
+from jax._src.late_binding import late
 from jax._src.literals import TypedComplex, TypedFloat
 from jax._src.tree_util import (
     Partial,
@@ -157,7 +158,7 @@ def _finish_ct(ct):
         isinstance(ct, (float, np.ndarray, np.generic))
         and getattr(ct, "dtype", None) != dtypes.float0
     ):
-        return core.hooks.to_array(ct)
+        return late.to_array(ct)
     return ct
 
 

@@ -17,6 +17,7 @@ from jax._src.dispatch import (
     device_put_value,
     wait_for_tokens,
 )
+from jax._src.late_binding import late
 from jax._src.layout import Format
 from jax._src.lib import Device, _jax, guard_lib
 from jax._src.memory import MemorySpace
@@ -113,7 +114,7 @@ def _put_unreduced(x: Any, target: NamedSharding, copy: Any) -> Any:
         return device_put_value(x, None, copy)
     whole = target.update(spec=target.spec.update(unreduced=frozenset()))
     x = device_put_value(x, whole, copy)
-    return core.hooks.reshard(x, NamedSharding(target.mesh.abstract_mesh, target.spec), target.mesh)
+    return late.reshard(x, NamedSharding(target.mesh.abstract_mesh, target.spec), target.mesh)
 
 
 def _resolve(device: Any) -> Any:
@@ -340,4 +341,4 @@ ArrayImpl.__copy__ = _copy
 ArrayImpl.__deepcopy__ = _deepcopy
 
 
-core.hooks.device_put = device_put
+late.device_put = device_put

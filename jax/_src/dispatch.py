@@ -33,6 +33,7 @@ from jax._src.compiler import (
 )
 from jax._src.core import Primitive, ShapedArray, Tracer, eval_trace, trace_ctx, typeof
 from jax._src.interpreters import ad, mlir, pxla
+from jax._src.late_binding import late
 from jax._src.layout import AutoLayout, Format, Layout, get_layout_for_vmap
 from jax._src.lib import Device, DeviceList, _jax, array_result_handler
 from jax._src.memory import SPACE_OF_KIND, MemorySpace
@@ -47,14 +48,6 @@ ArrayCopySemantics = _jax.ArrayCopySemantics
 REUSE = ArrayCopySemantics.REUSE_INPUT
 ALWAYS_COPY = ArrayCopySemantics.ALWAYS_COPY
 DONATE = ArrayCopySemantics.DONATE_INPUT
-
-
-def jit_hook(fun: Callable, name: str, **options: Any) -> Callable:
-    """The compiled form of a function of arrays, a native callable: `pjit`, above, puts it here.
-
-    The options are those of `jit`: `out_shardings`, `donate_argnums`.
-    """
-    raise NotImplementedError("jax._src.pjit has not been imported")
 
 
 # Primitives
@@ -91,9 +84,9 @@ def _compile_primitive(primitive: Primitive, params: dict[str, Any]) -> Callable
         call = owner._cache.get(key)
         if call is None:
             run = api_util.with_own_traces(run)
-            call = owner._cache[key] = jit_hook(run, primitive.name)
+            call = owner._cache[key] = late.compile_eager(run, primitive.name)
         return call
-    call = jit_hook(run, primitive.name)
+    call = late.compile_eager(run, primitive.name)
     if params:
         cache = primitive.eager_cache
         if len(cache) >= _MAX_PROGRAMS:
@@ -116,9 +109,7 @@ class _EagerPrograms:
 
 register_cache(_EagerPrograms, "eager primitives")
 
-# Primitives made from now on have it as their `impl`, those made before reach it in two steps.
-Primitive._default_impl = apply_primitive  # type: ignore[method-assign]
-Primitive.default_impl = staticmethod(apply_primitive)  # type: ignore[assignment]
+late.apply_primitive = apply_primitive
 
 
 def xla_primitive_callable(primitive: Primitive, **params: Any) -> Callable:
@@ -259,27 +250,6 @@ def check_special_array(name: str, arr: Any) -> Any:
     return arr
 
 
-def set_native_call_check(check: Callable) -> None:
-    """Let jaxlib call `check(callable, args, kwargs, result)` after calls that skip Python.
-
-    It does where one of the options looks for special values: globally, or in a thread's context.
-    """
-    flags = (config.debug_nans, config.debug_infs)
-
-    def update_global(other, value):
-        config.post_hook.set_global(check if value or other.get_global() else None)
-
-    def update_local(other, value):
-        local = other.get_local()
-        on = value or (local is not config.unset and local)
-        config.post_hook.set_local(check if on else config.unset)
-
-    for flag, other in (flags, flags[::-1]):
-        flag._add_hooks(
-            functools.partial(update_global, other), functools.partial(update_local, other)
-        )
-
-
 # Placing concrete values
 
 _batched_device_put = _jax.batched_device_put
@@ -344,8 +314,8 @@ def device_put_value(x: Any, target: Any, copy: ArrayCopySemantics) -> Any:
     )
 
 
-pxla.array_layer.device_put_value = device_put_value
-pxla.array_layer.runtime_tokens = runtime_tokens
+late.device_put_value = device_put_value
+late.runtime_tokens = runtime_tokens
 
 
 def _from_host(x: Any, aval: Any, sharding: Sharding, copy: ArrayCopySemantics) -> ArrayImpl:
@@ -566,14 +536,16 @@ def _slices(x: ArrayImpl, sharding: Sharding) -> list[Any]:
 @functools.lru_cache(maxsize=512)
 def _multi_slice_jit(bounds: tuple[tuple[Any, Any], ...]) -> Callable:
     def multi_slice(x):
-        return [core.hooks.slice(x, start, stop) for start, stop in bounds]
+        return [late.slice(x, start, stop) for start, stop in bounds]
 
-    return jit_hook(multi_slice, "multi_slice")
+    return late.compile_eager(multi_slice, "multi_slice")
 
 
 @functools.lru_cache(maxsize=512)
 def _identity_jit(out: Any, donate_argnums: tuple[int, ...]) -> Callable:
-    return jit_hook(lambda x: x, "device_put", out_shardings=out, donate_argnums=donate_argnums)
+    return late.compile_eager(
+        lambda x: x, "device_put", out_shardings=out, donate_argnums=donate_argnums
+    )
 
 
 register_cache(_multi_slice_jit, "device_put slices")
@@ -775,18 +747,3 @@ def _placed_ir(ctx, x, target, aval):
 mlir.register_lowering(device_put_p, _device_put_lowering)
 for _platform in ("tpu", "gpu"):
     mlir.register_lowering(device_put_p, _accelerator_device_put_lowering, _platform)
-
-
-def to_array(x: Any) -> Any:
-    """A value as an array (or the tracer it is)."""
-    if isinstance(x, (ArrayImpl, Tracer)):
-        return x
-    aval = typeof(x)
-    if type(aval) is not ShapedArray or isinstance(x, core.ShapeDtypeStruct):
-        raise TypeError(f"{x!r} of type {type(x)} is not an array or a number")
-    if hasattr(x, "_base_array"):  # keys are arrays of their own kind
-        return x
-    return array_from_numpy(np.asarray(x, dtype=aval.dtype), weak_type=aval.weak_type)
-
-
-core.hooks.to_array = to_array

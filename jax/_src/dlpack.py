@@ -11,6 +11,7 @@ from jax._src.abstract_arrays import canonical_dtype
 from jax._src.array_impl import ArrayImpl
 from jax._src.device_transfer import device_put
 from jax._src.errors import JaxRuntimeError
+from jax._src.late_binding import late
 from jax._src.lib import Device, _jax
 from jax._src.sharding import Sharding
 from jax._src.typing import Array, DLDeviceType, DTypeLike
@@ -121,7 +122,7 @@ def from_dlpack(
     array = _import_capsule(capsule, source, stream, int(dl_device_type), copy)
     dtype = canonical_dtype(array.dtype)
     if dtype != array.dtype:
-        array = core.hooks.convert_element_type(array, dtype)
+        array = late.convert_element_type(array, dtype)
         copy = None if copy else copy
     return device_put(
         array, device if isinstance(device, Sharding) else target, may_alias=False if copy else None

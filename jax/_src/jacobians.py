@@ -9,6 +9,10 @@ from jax._src import core, dtypes, traceback_util
 from jax._src.api_util import argnums_partial, check_callable, ensure_index
 from jax._src.core import typeof
 from jax._src.derivatives import _check_input_dtype, _check_output_dtype, jvp, vjp
+from jax._src.late_binding import late
+from jax._src.lax import lax, slicing
+from jax._src.lax.lax.convert import to_dtype
+from jax._src.lax.resharding import bind_reshard
 from jax._src.tree_util import (
     tree_flatten,
     tree_leaves,
@@ -85,9 +89,7 @@ def _without_float0(derivative, value):
     if getattr(derivative, "dtype", None) != dtypes.float0:
         return derivative
     aval = typeof(value)
-    return core.hooks.convert_element_type(
-        np.zeros(aval.shape, np.bool_), aval.dtype, aval.weak_type
-    )
+    return to_dtype(np.zeros(aval.shape, np.bool_), aval.dtype, aval.weak_type)
 
 
 def _check_jac_output(name, holomorphic, x) -> None:
@@ -194,12 +196,12 @@ def _std_basis(pytree, of_cotangents: bool = False):
         tangent_dtype = typeof(x).to_tangent_aval().dtype
         if tangent_dtype == dtypes.float0:
             tangent_dtype = dtype
-        block = core.hooks.convert_element_type(block, tangent_dtype, typeof(x).weak_type)
-        block = core.hooks.reshape(block, (total, *np.shape(x)))
+        block = to_dtype(block, tangent_dtype, typeof(x).weak_type)
+        block = lax.reshape(block, (total, *np.shape(x)))
         aval = typeof(x).to_ct_aval() if of_cotangents else typeof(x)
         if (sharding := getattr(aval, "_sharding", None)) is not None:
             spec = sharding.spec.update(partitions=(None, *sharding.spec.partitions))
-            block = core.hooks.reshard(block, sharding.update(spec=spec))
+            block = bind_reshard(block, sharding.update(spec=spec))
         out.append(block)
     return tree_unflatten(tree, out)
 
@@ -215,7 +217,7 @@ def _unravel(pytree, axis: int, arr):
         n = int(np.prod(np.shape(x), dtype=np.int64))
         part = arr
         if len(leaves) > 1:
-            part = core.hooks.slice_in_dim(arr, start, start + n, axis)
+            part = slicing.slice_in_dim(arr, start, start + n, axis=axis)
         start += n
-        parts.append(core.hooks.reshape(part, (*shape[:axis], *np.shape(x), *shape[axis + 1 :])))
+        parts.append(lax.reshape(part, (*shape[:axis], *np.shape(x), *shape[axis + 1 :])))
     return tree_unflatten(tree, parts)

@@ -8,6 +8,7 @@ from jax._src.array_impl import ArrayImpl
 from jax._src.core import ClosedJaxpr, Primitive
 from jax._src.interpreters import ad, batching, mlir, partial_eval as pe, pxla
 from jax._src.interpreters.known_part import divide_closed
+from jax._src.late_binding import late
 from jax._src.lib import _jax
 from jax._src.sharding_impls import UNSPECIFIED, UnspecifiedValue
 from jax._src.tree_util import dispatch_registry, tree_flatten, tree_structure
@@ -77,7 +78,7 @@ def _check_native_call(call, args: tuple, kwargs: dict, result: Any) -> None:
         raise FloatingPointError(str(err)) from None
 
 
-dispatch.set_native_call_check(_check_native_call)
+late.native_call_check = _check_native_call
 
 
 def _any_deleted(args) -> bool:

@@ -8,6 +8,7 @@ from typing import Any
 from jax._src import api_util, core, traceback_util
 from jax._src.core import ClosedJaxpr, Primitive, typeof
 from jax._src.interpreters import ad, batching, mlir, partial_eval as pe
+from jax._src.late_binding import late
 from jax._src.tree_util import tree_flatten, tree_unflatten
 
 traceback_util.register_exclusion(__file__)
@@ -125,7 +126,7 @@ linear_call_p.def_effectful_abstract_eval(_types)
 
 
 def _impl(*args, callee, **_):
-    return [core.hooks.to_array(x) for x in core.jaxpr_as_fun(callee)(*args)]
+    return [late.to_array(x) for x in core.jaxpr_as_fun(callee)(*args)]
 
 
 linear_call_p.def_impl(_impl)

@@ -11,12 +11,8 @@ from typing import Any
 import numpy as np
 
 from jax._src import dtypes
+from jax._src.late_binding import late
 from jax._src.lib import _jax
-
-
-# Makes the type of an array of shape, dtype and weakness. The core, which is above, replaces it.
-def make_aval(shape: tuple[int, ...], dtype: np.dtype, weak_type: bool) -> Any:
-    raise RuntimeError("the types of arrays are defined in jax._src.core: import it first")
 
 
 class TypedInt(int):
@@ -31,7 +27,7 @@ class TypedInt(int):
 
     @property
     def aval(self) -> Any:
-        return make_aval((), self.dtype, True)
+        return late.make_aval((), self.dtype, True)
 
     def __repr__(self) -> str:
         return f"TypedInt({int(self)}, dtype={self.dtype.name})"
@@ -55,7 +51,7 @@ class TypedFloat(float):
 
     @property
     def aval(self) -> Any:
-        return make_aval((), self.dtype, True)
+        return late.make_aval((), self.dtype, True)
 
     def __repr__(self) -> str:
         return f"TypedFloat({float(self)}, dtype={self.dtype.name})"
@@ -79,7 +75,7 @@ class TypedComplex(complex):
 
     @property
     def aval(self) -> Any:
-        return make_aval((), self.dtype, True)
+        return late.make_aval((), self.dtype, True)
 
     def __repr__(self) -> str:
         return f"TypedComplex({complex(self)}, dtype={self.dtype.name})"
@@ -116,7 +112,7 @@ class TypedNdArray(np.ndarray):
     @property
     def aval(self) -> Any:
         if self._aval is None:
-            self._aval = make_aval(self.shape, self.dtype, False)
+            self._aval = late.make_aval(self.shape, self.dtype, False)
         return self._aval
 
     @property

@@ -35,6 +35,7 @@ from jax._src.core import (
 from jax._src.core.jaxpr import DebugInfo, fun_source_info
 from jax._src.interpreters import ad, batching, mlir, partial_eval as pe, pxla
 from jax._src.jit_primitive import call_compiled, jit_p, lower, pjit_p as pjit_p
+from jax._src.late_binding import late
 from jax._src.lib import _jax, jax_jit
 from jax._src.mesh import get_concrete_mesh
 from jax._src.sharding import Sharding
@@ -464,4 +465,4 @@ def make_primitive_call(fun: Callable, name: str, **options):
     return _cpp_callable(state)
 
 
-dispatch.jit_hook = make_primitive_call
+late.compile_eager = make_primitive_call

@@ -9,12 +9,12 @@ from __future__ import annotations
 import functools
 import sys
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 from jax._src import config
 from jax._src.lib import _pretty_printer
 
-Doc = _pretty_printer.Doc
+Doc: TypeAlias = _pretty_printer.Doc
 Color = _pretty_printer.Color
 Intensity = _pretty_printer.Intensity
 OutputFormat = _pretty_printer.OutputFormat

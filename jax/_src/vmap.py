@@ -9,7 +9,6 @@ from jax._src import api_util, core, traceback_util
 from jax._src.api_util import check_callable, flatten_axes, flatten_fun
 from jax._src.core import typeof
 from jax._src.interpreters import batching, partial_eval as pe, vmappables
-from jax._src.lax.control_flow.scan import vmap_hook
 from jax._src.tree_util import (
     generate_key_paths,
     keystr,
@@ -214,7 +213,3 @@ def _mapped_axis_size(fun, tree, vals, dims, given: int | None) -> int:
 def _arg_path(fun, tree, index: int) -> str:
     names = api_util.arg_names_thunk(fun, tree)()
     return f"argument {names[index]}" if names[index] else f"argument number {index}"
-
-
-# `lax.map` in batches is below this layer and needs `vmap`.
-vmap_hook[0] = vmap

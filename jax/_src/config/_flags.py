@@ -11,6 +11,7 @@ from typing import Any
 
 from jax._src import logging_config
 from jax._src.config._state import (
+    State,
     bool_flag,
     bool_state,
     context_config,
@@ -26,7 +27,9 @@ from jax._src.config._state import (
     string_flag,
     string_or_object_state,
     string_state,
+    unset,
 )
+from jax._src.late_binding import late
 from jax._src.lib import _jax, guard_lib, jax_jit
 
 _TRACED: dict[str, Any] = {"include_in_trace_context": True}
@@ -231,13 +234,45 @@ debug_key_reuse = bool_state(
 
 # Debugging
 
-debug_nans = bool_state(
-    "jax_debug_nans", False, "Checks every result for NaNs and raises FloatingPointError for one."
+post_hook = _jax.config.Config("post_hook", None)
+jax_jit.set_post_hook_state(post_hook)
+_special_value_checks: dict[str, State] = {}
+
+
+def _check_native_call(*args: Any) -> None:
+    late.native_call_check(*args)
+
+
+def _special_value_check(name: str, help: str) -> State:
+    """An option for which jaxlib has the results of calls that skip Python checked.
+
+    It does while one such option is on: globally, or in a thread's context.
+    """
+
+    def others() -> list[State]:
+        return [s for other, s in _special_value_checks.items() if other != name]
+
+    def update_global(value):
+        on = value or any(state.get_global() for state in others())
+        post_hook.set_global(_check_native_call if on else None)
+
+    def update_local(value):
+        on = value or any(state.get_local() not in (None, unset, False) for state in others())
+        post_hook.set_local(_check_native_call if on else unset)
+
+    state = bool_state(
+        name, False, help,
+        update_global_hook=update_global, update_thread_local_hook=update_local,
+    )  # fmt: skip
+    _special_value_checks[name] = state
+    return state
+
+
+debug_nans = _special_value_check(
+    "jax_debug_nans", "Checks every result for NaNs and raises FloatingPointError for one."
 )
-debug_infs = bool_state(
-    "jax_debug_infs",
-    False,
-    "Checks every result for infinities and raises FloatingPointError for one.",
+debug_infs = _special_value_check(
+    "jax_debug_infs", "Checks every result for infinities and raises FloatingPointError for one."
 )
 disable_jit = bool_state(
     "jax_disable_jit",
@@ -802,5 +837,3 @@ send_traceback_to_runtime = enum_class_state(
 
 jax_jit.set_enable_x64_state(enable_x64)
 jax_jit.set_disable_jit_state(disable_jit)
-post_hook = _jax.config.Config("post_hook", None)
-jax_jit.set_post_hook_state(post_hook)

@@ -106,15 +106,6 @@ class State(config_ext.Config):
         if self._missing_part is not None and value not in (self.get_global(), self._default):
             _warn_without_effect(self._name, self._missing_part, stacklevel)
 
-    def _add_hooks(
-        self, update_global_hook: Hook | None, update_thread_local_hook: Hook | None
-    ) -> None:
-        """Lets a later module act when the value changes; the first call is made at once."""
-        self._update_global_hook = update_global_hook
-        self._update_thread_local_hook = update_thread_local_hook
-        if update_global_hook is not None:
-            update_global_hook(self.get_global())
-
 
 class StateContextManager:
     """What calling a `State` returns; can be entered again, by other threads too if a decorator."""

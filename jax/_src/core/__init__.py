@@ -5,7 +5,6 @@ from jax._src.core.avals import _interned
 from jax._src.core.compile_time import CompileTimeTrace, ensure_compile_time_eval
 from jax._src.core.dims import *
 from jax._src.core.effects import *
-from jax._src.core.hooks import hooks
 from jax._src.core.jaxpr import *
 from jax._src.core.primitive import Primitive, RuleView, with_subfuns
 from jax._src.core.printing import *

@@ -15,7 +15,7 @@ import numpy as np
 
 from jax._src import dtypes, literals
 from jax._src.config import abstract_mesh_context_manager as _context_mesh
-from jax._src.core.hooks import hooks
+from jax._src.late_binding import late
 from jax._src.memory import MemorySpace
 from jax._src.mesh import empty_abstract_mesh
 from jax._src.named_sharding import NamedSharding
@@ -60,7 +60,7 @@ class AbstractValue:
 
     def vspace_add(self, x: Any, y: Any) -> Any:
         """The sum of two tangents of values of this type."""
-        return hooks.add_any(x, y)
+        return late.add_any(x, y)
 
     def dec_rank(self, size: int, spec: Any) -> AbstractValue:
         """The type of a value without an axis that has this size and place."""
@@ -591,7 +591,7 @@ aval_mapping_handlers: dict[type, tuple[Callable[..., Any], Callable[..., Any]]]
 # The types of values: filled by the array layer (arrays, NumPy types) and by traces (tracers).
 pytype_aval_mappings: dict[type, Callable[[Any], AbstractValue]] = {}
 
-literals.make_aval = ShapedArray
+late.make_aval = ShapedArray
 for _typed in (*literals.typed_scalar_types, literals.TypedNdArray):
     pytype_aval_mappings[_typed] = operator.attrgetter("aval")
 

@@ -19,6 +19,7 @@ from jax._src.core.effects import (
     no_effects,
 )
 from jax._src.core.primitive import Primitive
+from jax._src.late_binding import late
 from jax._src.literals import TypedComplex, TypedFloat, TypedInt
 
 if TYPE_CHECKING:
@@ -305,12 +306,7 @@ class JaxprEqn:
         )
 
     def __repr__(self) -> str:
-        from_printing = pp_hooks["eqn"]
-        return from_printing(self)
-
-
-# Printing stands on top of this module; it fills these in.
-pp_hooks: dict[str, Callable[..., str]] = {}
+        return late.eqn_to_string(self)
 
 
 def new_jaxpr_eqn(
@@ -393,15 +389,15 @@ class Jaxpr:
         return Jaxpr(**fields)
 
     def pretty_print(self, **kwargs: Any) -> str:
-        return pp_hooks["pretty_print"](self, **kwargs)
+        return late.pretty_print(self, **kwargs)
 
     def __str__(self) -> str:
-        return pp_hooks["jaxpr"](self)
+        return late.jaxpr_to_string(self)
 
     __repr__ = __str__
 
     def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
-        printer.text(pp_hooks["pretty_print"](self, use_color=True))
+        printer.text(late.pretty_print(self, use_color=True))
 
     def __reduce__(self) -> tuple[Any, ...]:
         raise TypeError("a Jaxpr cannot be pickled; use jax.export to store a traced function")
@@ -451,7 +447,7 @@ class ClosedJaxpr:
         )
 
     def pretty_print(self, **kwargs: Any) -> str:
-        return pp_hooks["pretty_print"](self.jaxpr, **kwargs)
+        return late.pretty_print(self.jaxpr, **kwargs)
 
     def __str__(self) -> str:
         return str(self.jaxpr)

@@ -8,6 +8,7 @@ from typing import Any
 from jax._src.core.avals import AbstractValue
 from jax._src.core.effects import Effects, no_effects
 from jax._src.core.trace import Trace, eval_trace, trace_ctx
+from jax._src.late_binding import late
 
 
 class Primitive:
@@ -79,9 +80,6 @@ class Primitive:
     ref_transpose: Callable[..., Any] | None = None
     is_effectful_fn: Callable[..., Any] | None = None
 
-    # Computes results of a primitive with no `impl` of its own; the dispatch layer installs it.
-    default_impl: Callable[..., Any] | None = None
-
     def __init__(self, name: str, multiple_results: bool = False):
         self.name = name
         self.multiple_results = multiple_results
@@ -123,9 +121,7 @@ class Primitive:
         return trace.process_primitive(self, args, params)
 
     def _default_impl(self, *args: Any, **params: Any) -> Any:
-        if Primitive.default_impl is None:
-            raise NotImplementedError(f"Evaluation rule for '{self.name}' not implemented")
-        return Primitive.default_impl(self, *args, **params)
+        return late.apply_primitive(self, *args, **params)
 
     def eval_types(self, avals: Sequence[AbstractValue], params: dict[str, Any]) -> Any:
         """Result type(s) and effects of an application to operands of types `avals`."""

@@ -19,9 +19,9 @@ from jax._src.core.jaxpr import (
     Literal,
     Var,
     jaxprs_in_params,
-    pp_hooks,
 )
 from jax._src.core.primitive import RuleView
+from jax._src.late_binding import late
 
 pp_eqn_rules = RuleView("pp")
 
@@ -332,4 +332,6 @@ def _eqn_string(eqn: JaxprEqn) -> str:
     return str(pp_eqn(eqn, JaxprPpContext(), JaxprPpSettings()).format(use_color=False))
 
 
-pp_hooks.update(pretty_print=pretty_print, jaxpr=jaxpr_to_string, eqn=_eqn_string)
+late.pretty_print = pretty_print
+late.jaxpr_to_string = jaxpr_to_string
+late.eqn_to_string = _eqn_string

@@ -1,12 +1,11 @@
 """Mutable arrays: the type of a reference, the reference that eager code holds, and its effects.
 
-What can be done with references is in `jax._src.state`; it fills in `ref_operations` here.
+What can be done with references is in `jax._src.state`; it fills in the slots `ref_*` of `late`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -26,6 +25,7 @@ from jax._src.core.effects import (
     remat_allowed_effects,
 )
 from jax._src.core.trace import Tracer, aval_method, aval_property
+from jax._src.late_binding import late
 
 # Effects
 
@@ -71,10 +71,6 @@ for _allowed in (
 ):
     _allowed.add_type(RefEffect)
     _allowed.add_type(InternalMutableArrayEffect)
-
-# What `jax._src.state` can do with references: get, set, swap, addupdate, view, transposed, reshaped,
-# bitcast.
-ref_operations: Any = SimpleNamespace()
 
 
 class AbstractRef(AbstractValue):
@@ -136,23 +132,21 @@ class AbstractRef(AbstractValue):
 
     # Properties and methods of tracers of this type
 
-    at = aval_property(lambda tracer: ref_operations.view(tracer))
-    T = aval_property(lambda tracer: ref_operations.transposed(tracer))
-    get = aval_method(lambda tracer, idx=(): ref_operations.get(tracer, idx))
-    set = aval_method(lambda tracer, value, idx=(): ref_operations.set(tracer, idx, value))
-    swap = aval_method(lambda tracer, value, idx=(): ref_operations.swap(tracer, idx, value))
-    addupdate = aval_method(
-        lambda tracer, value, idx=(): ref_operations.addupdate(tracer, idx, value)
-    )
-    reshape = aval_method(lambda tracer, *shape: ref_operations.reshaped(tracer, *shape))
-    transpose = aval_method(lambda tracer, *perm: ref_operations.transposed(tracer, *perm))
-    bitcast = aval_method(lambda tracer, dtype: ref_operations.bitcast(tracer, dtype))
+    at = aval_property(lambda tracer: late.ref_view(tracer))
+    T = aval_property(lambda tracer: late.ref_transposed(tracer))
+    get = aval_method(lambda tracer, idx=(): late.ref_get(tracer, idx))
+    set = aval_method(lambda tracer, value, idx=(): late.ref_set(tracer, idx, value))
+    swap = aval_method(lambda tracer, value, idx=(): late.ref_swap(tracer, idx, value))
+    addupdate = aval_method(lambda tracer, value, idx=(): late.ref_addupdate(tracer, idx, value))
+    reshape = aval_method(lambda tracer, *shape: late.ref_reshaped(tracer, *shape))
+    transpose = aval_method(lambda tracer, *perm: late.ref_transposed(tracer, *perm))
+    bitcast = aval_method(lambda tracer, dtype: late.ref_bitcast(tracer, dtype))
 
     def _getitem(self, tracer: Any, idx: Any) -> Any:
-        return ref_operations.get(tracer, idx)
+        return late.ref_get(tracer, idx)
 
     def _setitem(self, tracer: Any, idx: Any, value: Any) -> None:
-        ref_operations.set(tracer, idx, value)
+        late.ref_set(tracer, idx, value)
 
     # Types derived from it
 
@@ -226,30 +220,30 @@ class RefLike:
 
     def get(self, idx: Any = ()) -> Any:
         """As `ref[idx]`; see `jax.ref.get`."""
-        return ref_operations.get(self, idx)
+        return late.ref_get(self, idx)
 
     def set(self, value: Any, idx: Any = ()) -> None:
         """As `ref[idx] = value`; see `jax.ref.set`."""
-        ref_operations.set(self, idx, value)
+        late.ref_set(self, idx, value)
 
     def swap(self, value: Any, idx: Any = ()) -> Any:
         """Write and return what was there; see `jax.ref.swap`."""
-        return ref_operations.swap(self, idx, value)
+        return late.ref_swap(self, idx, value)
 
     def addupdate(self, value: Any, idx: Any = ()) -> None:
         """Add to what is there; see `jax.ref.addupdate`."""
-        ref_operations.addupdate(self, idx, value)
+        late.ref_addupdate(self, idx, value)
 
     @property
     def at(self) -> Any:
         """Views: `ref.at[idx]` is a part that can be read and written like a reference."""
-        return ref_operations.view(self)
+        return late.ref_view(self)
 
     def __getitem__(self, idx: Any) -> Any:
-        return ref_operations.get(self, idx)
+        return late.ref_get(self, idx)
 
     def __setitem__(self, idx: Any, value: Any) -> None:
-        ref_operations.set(self, idx, value)
+        late.ref_set(self, idx, value)
 
     def __len__(self) -> int:
         if not self.shape:

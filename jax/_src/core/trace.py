@@ -18,7 +18,6 @@ import numpy as np
 
 from jax._src import config, dtypes, source_info_util
 from jax._src.core.avals import AbstractValue, ShapedArray, pytype_aval_mappings
-from jax._src.core.hooks import hooks
 from jax._src.errors import (
     ConcretizationTypeError,
     TracerArrayConversionError,
@@ -26,6 +25,7 @@ from jax._src.errors import (
     TracerIntegerConversionError,
     UnexpectedTracerError,
 )
+from jax._src.late_binding import late
 from jax._src.lib import _jax, config_ext
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ class Trace:
 
     def stage_value(self, val: Any) -> Any:
         """As if an operation of this trace had given a value."""
-        return val if isinstance(val, Tracer) else hooks.to_array(val)
+        return val if isinstance(val, Tracer) else late.to_array(val)
 
     def process_primitive(
         self, primitive: Primitive, args: Sequence[Any], params: dict[str, Any]

@@ -11,6 +11,7 @@ from jax._src.api_util import check_callable
 from jax._src.array_impl import ArrayImpl
 from jax._src.core import eval_trace, trace_ctx, typeof
 from jax._src.interpreters import ad, mlir, partial_eval as pe
+from jax._src.late_binding import late
 from jax._src.tree_util import tree_flatten, tree_leaves, tree_unflatten
 from jax._src.util import fun_name
 
@@ -202,7 +203,7 @@ class OnArrays:
 
     def __call__(self, *args: Any) -> Any:
         return self.rule(
-            *[core.hooks.to_array(x) if isinstance(x, (int, float, complex)) else x for x in args]
+            *[late.to_array(x) if isinstance(x, (int, float, complex)) else x for x in args]
         )
 
 

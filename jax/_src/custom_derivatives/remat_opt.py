@@ -13,6 +13,7 @@ from jax._src.ad_util import Zero
 from jax._src.core import ClosedJaxpr, Primitive, typeof
 from jax._src.interpreters import ad, batching, mlir, partial_eval as pe
 from jax._src.jit_primitive import call_params, jit_p
+from jax._src.late_binding import late
 from jax._src.lax.control_flow.common import share_consts
 
 # Operands: values closed over, then arguments. Results: residuals, then those of the function. The function
@@ -90,7 +91,7 @@ def _types(*_, fwd_jaxpr, **__):
 
 
 def _apply(*args, fwd_jaxpr, **_):
-    return [core.hooks.to_array(x) for x in core.jaxpr_as_fun(fwd_jaxpr)(*args)]
+    return [late.to_array(x) for x in core.jaxpr_as_fun(fwd_jaxpr)(*args)]
 
 
 def _hoist(args, params):

@@ -29,6 +29,8 @@ from jax._src.custom_derivatives.common import (
 )
 from jax._src.custom_derivatives.remat_opt import OptimizedFwd
 from jax._src.interpreters import ad, batching, mlir
+from jax._src.late_binding import late
+from jax._src.lax.lax.convert import convert_element_type
 from jax._src.literals import TypedNdArray, typed_scalar_types
 from jax._src.tree_util import (
     generate_key_paths,
@@ -209,7 +211,7 @@ _HOST_TYPES = frozenset({np.ndarray, float, complex, *typed_scalar_types, TypedN
 
 def _as_array(ct: Any):
     """A constant cotangent as the array that rules expect, with its methods."""
-    return ct if typeof(ct).dtype == dtypes.float0 else core.hooks.to_array(ct)
+    return ct if typeof(ct).dtype == dtypes.float0 else late.to_array(ct)
 
 
 class _flat_bwd:
@@ -243,7 +245,7 @@ class _flat_bwd:
             return ct
         is_complex = (dtypes.issubdtype(a.dtype, np.complexfloating) for a in (got, want))
         if got.shape == want.shape and (got.dtype == want.dtype or not any(is_complex)):
-            return core.hooks.convert_element_type(ct, want.dtype)
+            return convert_element_type(ct, want.dtype)
         if config.disable_bwd_checks.value:
             return ct
         dummy = tree_unflatten(self.in_tree, list(range(self.in_tree.num_leaves)))

@@ -18,13 +18,13 @@ from jax._src.core import (
     Tracer,
     TraceTag,
     cached_on_jaxpr,
-    hooks,
     mapped_aval,
     trace_ctx,
     typeof,
     unmapped_aval,
 )
 from jax._src.interpreters import partial_eval as pe
+from jax._src.late_binding import late
 from jax._src.named_sharding import NamedSharding
 from jax._src.partition_spec import PartitionSpec
 from jax._src.util import canonicalize_axis, safe_map, safe_zip, split_list, unzip2
@@ -162,7 +162,7 @@ class BatchTrace(Trace):
                 d is not None and type(typeof(v)) is core.AbstractRef for v, d in zip(vals, dims)
             ]
             if any(refs):
-                outs = core.hooks.functionalize(primitive, args, params, refs, False)
+                outs = late.functionalize(primitive, args, params, refs, False)
                 if outs is not None:
                     return outs
         outer = trace_ctx.trace
@@ -402,7 +402,7 @@ def _match_and_sum(axis_data: AxisData, src: int | None, dst: int | None, x: Any
             return x
         return type(x)(unmapped_aval(axis_data.size, dst, x.aval, axis_data.explicit_mesh_axis))
     if dst is None and src is not None:
-        return hooks.reduce_sum(x, (src,))
+        return late.reduce_sum(x, (src,))
     return (
         matchaxis(None, axis_data.size, axis_data.explicit_mesh_axis, src, dst, x)
         if src != dst
@@ -450,9 +450,9 @@ def batch(
                 if not sum_match:
                     raise SpecMatchError(d, dest, i)
                 if sum_match == "first":
-                    outs.append(hooks.index_in_dim(v, 0, d))
+                    outs.append(late.index_in_dim(v, 0, d))
                 else:
-                    outs.append(hooks.reduce_sum(v, (d,)))
+                    outs.append(late.reduce_sum(v, (d,)))
             else:
                 outs.append(from_batch(axis_data, v, d, dest))
         return outs
@@ -561,7 +561,7 @@ def moveaxis(x: Any, src: int, dst: int) -> Any:
         return x
     perm = [i for i in range(ndim) if i != src]
     perm.insert(dst, src)
-    return hooks.transpose(x, tuple(perm))
+    return late.transpose(x, tuple(perm))
 
 
 def broadcast(x: Any, sz: int, axis: int, mesh_axis: Any = None) -> Any:
@@ -584,7 +584,7 @@ def broadcast(x: Any, sz: int, axis: int, mesh_axis: Any = None) -> Any:
                 aval = aval.update(sharding=NamedSharding(mesh, spec))
         if aval._sharding is not None:
             sharding = unmapped_aval(sz, axis, aval, mesh_axis)._sharding
-    return hooks.broadcast_in_dim(x, tuple(shape), dims, out_sharding=sharding)
+    return late.broadcast_in_dim(x, tuple(shape), dims, out_sharding=sharding)
 
 
 def mapped_mesh_axis(vals: Sequence[Any], dims: Sequence[int | None]) -> Any:
@@ -635,8 +635,8 @@ def matchaxis(
         return moveaxis(x, src, dst)
     if src is None and dst is not None:
         return broadcast(x, size, canonicalize_axis(dst, typeof(x).ndim + 1), mesh_axis)
-    if sum_match:
-        return hooks.reduce_sum(x, (src,))
+    if sum_match and src is not None:
+        return late.reduce_sum(x, (src,))
     raise SpecMatchError(src, dst)
 
 
@@ -703,7 +703,7 @@ def _to_full(x: Any, d: int | None, shape: Any) -> Any:
         return broadcast(x, shape[0], 0)
     trailing = len(own) - (d is not None)
     dims = (*([] if d is None else [0]), *range(len(shape) - trailing, len(shape)))
-    return hooks.broadcast_in_dim(x, shape, dims)
+    return late.broadcast_in_dim(x, shape, dims)
 
 
 def defreducer(prim: Primitive) -> None:

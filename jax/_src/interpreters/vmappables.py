@@ -11,6 +11,7 @@ import numpy as np
 from jax._src import core, dtypes
 from jax._src.core import trace_ctx
 from jax._src.interpreters import batching
+from jax._src.late_binding import late
 
 # Class of container to the classes of its axis specification and of its axis size, and to its rules.
 vmappables: dict[type, tuple[type, type]] = {}
@@ -95,7 +96,7 @@ def _element_numbers(trace: batching.BatchTrace) -> Any:
     make = make_iota_handlers.get(type(size))
     with core.set_current_trace(trace.parent):
         numbers: Any = np.arange(size, dtype=dtypes.default_int_dtype())
-        numbers = core.hooks.to_array(numbers) if make is None else make(size)
+        numbers = late.to_array(numbers) if make is None else make(size)
     return batching.BatchTracer(trace, numbers, 0)
 
 

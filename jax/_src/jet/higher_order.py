@@ -9,12 +9,8 @@ from jax._src.interpreters import partial_eval as pe
 from jax._src.jet.trace import instantiate as instantiate_terms, jet_flat, rule_for, zero_series
 from jax._src.lax.control_flow.common import split_at
 from jax._src.lax.control_flow.conditionals import cond_p
-from jax._src.lax.control_flow.loops import (
-    _reordered as reordered,
-    _with_unused_carry as with_unused_carry,
-    while_p,
-)
 from jax._src.lax.control_flow.scan_primitive import _interleave as interleave, scan_p
+from jax._src.lax.control_flow.while_primitive import reordered, while_p, with_unused_carry
 
 traceback_util.register_exclusion(__file__)
 

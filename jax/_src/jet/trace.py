@@ -23,6 +23,7 @@ from jax._src.ad_util import (
 )
 from jax._src.core import Primitive, Trace, Tracer, trace_ctx, typeof
 from jax._src.interpreters import ad, partial_eval as pe
+from jax._src.late_binding import late
 from jax._src.lax import lax
 from jax._src.lax.special import lgamma
 from jax._src.lax.utils import const
@@ -91,8 +92,8 @@ def jet(
         terms = instantiate(y, terms, order)
         if factorial_scaled:
             terms = [times(t, math.factorial(k)) for k, t in count_terms(terms)]
-        results.append([core.hooks.to_array(t) for t in terms])
-    outs = [core.hooks.to_array(y) for y in outs]
+        results.append([late.to_array(t) for t in terms])
+    outs = [late.to_array(y) for y in outs]
     return tree_unflatten(trees[0], outs), tree_unflatten(trees[0], results)
 
 

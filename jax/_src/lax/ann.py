@@ -11,8 +11,8 @@ import numpy as np
 from jax._src import core, dtypes
 from jax._src.ad_util import Zero
 from jax._src.basearray import Array
-from jax._src.core.hooks import hooks
 from jax._src.interpreters import mlir
+from jax._src.late_binding import late
 from jax._src.lax import lax, rules, slicing
 from jax._src.lax.lax import monoids, sharding as shardings
 from jax._src.lax.rules import standard_primitive
@@ -238,4 +238,4 @@ def take_along(x: Any, indices: Any, axis: int) -> Any:
     )
 
 
-hooks.take_along = take_along
+late.take_along = take_along

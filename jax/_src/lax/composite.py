@@ -10,6 +10,7 @@ from jax._src import core, effects, traceback_util
 from jax._src.core import ClosedJaxpr, Primitive, Tracer, typeof
 from jax._src.errors import UnexpectedTracerError
 from jax._src.interpreters import mlir
+from jax._src.late_binding import late
 from jax._src.lax.control_flow.common import hoist, stage
 from jax._src.lib.mlir import ir
 from jax._src.lib.mlir.dialects import hlo
@@ -81,7 +82,7 @@ def _attributes(kwargs: dict[str, Any]) -> tuple:
 composite_p = Primitive("composite", multiple_results=True)
 composite_p.def_effectful_abstract_eval(lambda *_, jaxpr, **__: (jaxpr.out_avals, jaxpr.effects))
 composite_p.def_impl(
-    lambda *args, jaxpr, **_: [core.hooks.to_array(x) for x in core.jaxpr_as_fun(jaxpr)(*args)]
+    lambda *args, jaxpr, **_: [late.to_array(x) for x in core.jaxpr_as_fun(jaxpr)(*args)]
 )
 
 

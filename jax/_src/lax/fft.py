@@ -12,6 +12,7 @@ import numpy as np
 from jax._src import core, dtypes
 from jax._src.basearray import Array
 from jax._src.interpreters import batching, mlir
+from jax._src.late_binding import late
 from jax._src.lax import lax
 from jax._src.lax.lax import sharding as shardings
 from jax._src.lax.rules import LINEAR, standard_primitive
@@ -48,7 +49,7 @@ def fft(x: ArrayLike, fft_type: FftType | str, fft_lengths: Sequence[int]) -> Ar
     """
     kind = _kind(fft_type)
     lengths = core.canonicalize_shape(tuple(fft_lengths), "the fft_lengths of lax.fft")
-    x = core.hooks.to_array(x)
+    x = late.to_array(x)
     if kind == FftType.RFFT:
         if dtypes.issubdtype(x.dtype, np.complexfloating):
             raise ValueError(

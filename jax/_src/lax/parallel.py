@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 
 from jax._src.ad_util import Zero
-from jax._src.core import NamedAxisEffect, Primitive, ShapedArray, get_axis_env, hooks, typeof
+from jax._src.core import NamedAxisEffect, Primitive, ShapedArray, get_axis_env, typeof
 from jax._src.interpreters import ad, batching, mlir
+from jax._src.late_binding import late
 from jax._src.lax import lax, slicing
 from jax._src.tree_util import tree_flatten, tree_map, tree_unflatten
 
@@ -243,7 +244,7 @@ pvary_p.def_abstract_eval(lambda x, *, axes: x.update(vma=x.vma.union(axes)))
 ad.deflinear2(pvary_p, lambda ct, x, *, axes: psum_p.bind(ct, axes=axes, axis_index_groups=None))
 batching.defvectorized(pvary_p)
 mlir.register_lowering(pvary_p, lambda ctx, x, *, axes: [x])
-hooks.pvary = pvary
+late.pvary = pvary
 
 pmax_p = _collective("pmax", _reduction_types, multiple_results=True)
 pmax_p.axis_batch = _reduction_batch(pmax_p, lax.reduce_max, lambda x, n: x)

@@ -10,6 +10,7 @@ from jax._src.core.printing import default_pp_eqn
 from jax._src.device_transfer import device_put
 from jax._src.interpreters import ad, mlir
 from jax._src.interpreters.mlir.shardings import needs_no_shardings
+from jax._src.late_binding import late
 from jax._src.layout import Format, Layout
 from jax._src.lib import Device
 from jax._src.mesh import (
@@ -188,7 +189,7 @@ def _reshard_lower(ctx, x, *, dst_sharding, concrete_mesh):
     return [mlir.lower_with_sharding_in_types(ctx, x, ctx.avals_out[0])]
 
 
-core.hooks.reshard = bind_reshard
+late.reshard = bind_reshard
 ad.deflinear2(reshard_p, _reshard_transpose)
 reshard_p.axis_batch = _reshard_batch
 mlir.register_lowering(reshard_p, _reshard_lower)

@@ -22,8 +22,8 @@ from jax._src import core, dtypes
 from jax._src.ad_util import Zero
 from jax._src.config import abstract_mesh_context_manager as context_mesh
 from jax._src.core.avals import ManualAxisType, ShapedArray, empty_mat
-from jax._src.core.hooks import hooks
 from jax._src.interpreters import ad, batching, mlir
+from jax._src.late_binding import late
 from jax._src.lax.checks import (
     ANY as ANY,
     BOOL as BOOL,
@@ -577,14 +577,14 @@ def _with_batch_dim(x, bdim, d, ndim):
     if bdim is None:
         if not shape:
             return x
-        return hooks.broadcast_in_dim(
+        return late.broadcast_in_dim(
             x, (*shape[:d], 1, *shape[d:]), tuple(i for i in range(ndim) if i != d)
         )
     if len(shape) == ndim:
         return batching.moveaxis(x, bdim, d)
     full = [1] * ndim  # a scalar of each example
     full[d] = shape[0]
-    return hooks.broadcast_in_dim(x, tuple(full), (d,))
+    return late.broadcast_in_dim(x, tuple(full), (d,))
 
 
 # ---------------------------------------------------------------------------------------------------

@@ -10,7 +10,8 @@ import numpy as np
 
 from jax._src import config, core, dtypes
 from jax._src.core.avals import ShapedArray
-from jax._src.core.hooks import hooks
+from jax._src.late_binding import late
+from jax._src.lax.lax.shape import reshape
 from jax._src.lax.rules import (
     broadcasting_shape,
     broadcasting_sharding,
@@ -53,7 +54,7 @@ def insert_pvary(*args: Any) -> Sequence[Any]:
         return args
     union = frozenset().union(*vmas)
     return [
-        x if vma == union else hooks.pvary(x, tuple(sorted(union - vma, key=str)))
+        x if vma == union else late.pvary(x, tuple(sorted(union - vma, key=str)))
         for x, vma in zip(args, vmas)
     ]
 
@@ -65,9 +66,9 @@ def unbroadcast(aval: ShapedArray, x: Any) -> Any:
     if shape == target:
         return x
     if not target:
-        return hooks.reduce_sum(x, tuple(range(len(shape))))
+        return late.reduce_sum(x, tuple(range(len(shape))))
     axes = tuple([i for i, (a, b) in enumerate(zip(shape, target)) if a != b])
-    return hooks.reshape(hooks.reduce_sum(x, axes), target)
+    return reshape(late.reduce_sum(x, axes), target)
 
 
 def broadcast_shapes(*shapes: Any) -> tuple[int, ...]:

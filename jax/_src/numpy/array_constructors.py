@@ -11,9 +11,9 @@ from jax._src import config, dlpack, dtypes
 from jax._src.array import array_from_numpy
 from jax._src.basearray import Array
 from jax._src.core import trace_ctx
-from jax._src.core.hooks import hooks
 from jax._src.device_transfer import device_put
 from jax._src.interpreters.partial_eval import DynamicJaxprTrace
+from jax._src.late_binding import late
 from jax._src.lax import lax
 from jax._src.lax.resharding import place
 from jax._src.library_jit import inline_jit
@@ -292,7 +292,7 @@ def _to_array(x: Any) -> Any:
     return _array(x, None, False, 0)
 
 
-hooks.to_array = _to_array
+late.to_array = _to_array
 
 
 @export

@@ -13,6 +13,7 @@ from jax._src import config, core, dtypes, traceback_util
 from jax._src.array_impl import device_sharding
 from jax._src.basearray import Array
 from jax._src.core import ShapedArray
+from jax._src.late_binding import late
 from jax._src.lax import lax
 from jax._src.lax.checks import broadcasting_sharding
 from jax._src.lax.resharding import reshard
@@ -115,7 +116,7 @@ def to_array(x: Any) -> Any:
         return x
     if hasattr(x, "__jax_array__"):
         return to_array(x.__jax_array__())
-    return core.hooks.to_array(x)
+    return late.to_array(x)
 
 
 def lower_jax_array(x: Any) -> Any:

@@ -9,6 +9,7 @@ import numpy as np
 
 from jax._src import core, dtypes
 from jax._src.basearray import Array
+from jax._src.late_binding import late
 from jax._src.lax import lax, slicing
 from jax._src.lax.slicing import GatherScatterMode
 from jax._src.numpy import util
@@ -56,7 +57,7 @@ def segment_sum(
         indices_are_sorted,
         unique_indices,
         bucket_size,
-        lambda x: core.hooks.reduce_sum(x, (0,)),
+        lambda x: lax.reduce_sum(x, (0,)),
         mode,
         out_sharding,
     )

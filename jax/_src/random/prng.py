@@ -19,6 +19,7 @@ from jax._src.interpreters import ad, batching, mlir, pxla
 from jax._src.lax import lax
 from jax._src.layout import Format
 from jax._src.lib import array_result_handler
+from jax._src.numpy.util import to_array
 from jax._src.random import ciphers, threefry
 from jax._src.sharding import Sharding
 from jax._src.tree_util import dispatch_registry
@@ -359,7 +360,7 @@ class PRNGKeyArray(Array):
 
 
 def _unpickle_key(name: str, data: np.ndarray) -> PRNGKeyArray:
-    return PRNGKeyArray(find_impl(name), core.hooks.to_array(data))
+    return PRNGKeyArray(find_impl(name), to_array(data))
 
 
 def check_key_data(impl: PRNGImpl, data: Any) -> None:
@@ -511,9 +512,9 @@ def random_seed(seeds: Any, impl: PRNGImpl) -> Any:
             if not config.enable_x64.value:
                 seeds = seeds.astype(np.int32)
     elif not isinstance(seeds, Tracer):
-        seeds = core.hooks.to_array(seeds)
+        seeds = to_array(seeds)
     if offset := config.random_seed_offset.value:
-        seeds = core.hooks.to_array(seeds) + offset
+        seeds = to_array(seeds) + offset
     return random_seed_p.bind(seeds, impl=impl)
 
 
@@ -646,7 +647,7 @@ def _unwrap_types(keys):
 
 
 random_wrap_p = _primitive("random_wrap", _wrap_types, lambda data, *, impl: data)
-random_wrap_p.def_impl(lambda data, *, impl: PRNGKeyArray(impl, core.hooks.to_array(data)))
+random_wrap_p.def_impl(lambda data, *, impl: PRNGKeyArray(impl, to_array(data)))
 random_unwrap_p = _primitive("random_unwrap", _unwrap_types, lambda data, *, impl: data)
 random_unwrap_p.def_impl(lambda keys: keys._base_array)
 random_clone_p = _primitive("random_clone", lambda keys: keys, lambda data, *, impl: data)
@@ -654,7 +655,7 @@ random_clone_p.def_impl(
     lambda keys: (
         PRNGKeyArray._of(keys._impl, keys._base_array)
         if type(keys) is PRNGKeyArray
-        else core.hooks.to_array(keys)
+        else to_array(keys)
     )
 )
 
@@ -716,13 +717,13 @@ register_prng(rbg_prng_impl)
 def _unsafe_rbg_split(key, shape):
     num = int(np.prod(shape, dtype=np.int64))
     _, keys = lax.rng_bit_generator(key, (10 * num, 4), dtype=np.uint32)
-    rows = core.hooks.slice(keys, (0, 0), keys.shape, (10, 1))
+    rows = lax.slice(keys, (0, 0), keys.shape, (10, 1))
     return lax.reshape(rows, (*shape, 4))
 
 
 def _unsafe_rbg_fold_in(key, data):
     _, bits = lax.rng_bit_generator(_rbg_seed(data), (10, 4), dtype=np.uint32)
-    return lax.bitwise_xor(key, core.hooks.index_in_dim(bits, 9, 0))
+    return lax.bitwise_xor(key, lax.index_in_dim(bits, 9, 0, keepdims=False))
 
 
 unsafe_rbg_prng_impl = PRNGImpl(

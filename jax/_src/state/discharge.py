@@ -26,6 +26,7 @@ from jax._src.core import (
 )
 from jax._src.device_transfer import device_put
 from jax._src.interpreters import partial_eval as pe
+from jax._src.late_binding import late
 from jax._src.memory import MemorySpace
 from jax._src.state import primitives as prims, rules as _rules
 from jax._src.tree_util import tree_flatten, tree_unflatten, treedef_tuple
@@ -306,8 +307,8 @@ def functionalize(
     return list(outs)
 
 
-core.hooks.discharge = discharge_all
-core.hooks.functionalize = functionalize
+late.discharge = discharge_all
+late.functionalize = functionalize
 
 # Functions of references as functions of arrays
 

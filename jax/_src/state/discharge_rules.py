@@ -23,9 +23,9 @@ from jax._src.jit_primitive import _with as jit_params, jit_p
 from jax._src.lax.composite import composite_p
 from jax._src.lax.control_flow.common import hoist, split_at
 from jax._src.lax.control_flow.conditionals import cond_p
-from jax._src.lax.control_flow.loops import while_p
 from jax._src.lax.control_flow.scan_primitive import scan_p
 from jax._src.lax.control_flow.solves import custom_root_p, linear_solve_p, solve_operands
+from jax._src.lax.control_flow.while_primitive import while_p
 from jax._src.linear_call import linear_call_p
 from jax._src.state.discharge import _discharged, discharge_written, eval_discharged, written
 from jax._src.state.primitives import freeze, new_ref

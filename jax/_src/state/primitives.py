@@ -34,11 +34,12 @@ from jax._src.core import (
     trace_ctx,
     typeof,
 )
-from jax._src.core.refs import ref_operations
 from jax._src.device_transfer import device_put
 from jax._src.interpreters import ad, batching, partial_eval as pe
+from jax._src.late_binding import late
 from jax._src.lax import lax
 from jax._src.memory import MemorySpace
+from jax._src.pjit import make_primitive_call
 from jax._src.state.indexing import NDIndexer, Slice
 from jax._src.state.types import (
     BitcastTransform,
@@ -287,10 +288,10 @@ def _whole_ref(ref: Any, name: str) -> Any:
     return ref
 
 
-ref_operations.get = ref_get
-ref_operations.set = ref_set
-ref_operations.swap = ref_swap
-ref_operations.addupdate = ref_addupdate
+late.ref_get = ref_get
+late.ref_set = ref_set
+late.ref_swap = ref_swap
+late.ref_addupdate = ref_addupdate
 
 # Making and ending references
 
@@ -369,7 +370,7 @@ empty_ref_p.ref_primitive = True
 
 @empty_ref_p.def_impl
 def _empty_ref_impl(*, ty: Any, memory_space: Any) -> Ref:
-    zeros = core.hooks.to_array(ad_util.zeros_like_aval(ty))
+    zeros = late.to_array(ad_util.zeros_like_aval(ty))
     return Ref(AbstractRef(ty, memory_space), _place(_copied(zeros), memory_space))
 
 
@@ -529,7 +530,7 @@ def _compiled(name: str, tree: Any, ref_aval: AbstractRef) -> Callable[..., Any]
         options = {} if name == "get" else {"donate_argnums": (0,)}
         if len(_programs) > 4096:
             _programs.clear()
-        call = _programs[key] = dispatch.jit_hook(fun, name, **options)
+        call = _programs[key] = make_primitive_call(fun, name, **options)
     return call
 
 
@@ -568,7 +569,7 @@ def _printed_name(name: str) -> str:
 
 def _like_buffer(value: Any, x: Any) -> Any:
     """A copy of `value`, placed like `x`."""
-    value = core.hooks.to_array(value)
+    value = late.to_array(value)
     if value.sharding != x.sharding and x.committed:
         return dispatch.device_put_value(value, x.sharding, dispatch.ALWAYS_COPY)
     return _copied(value)

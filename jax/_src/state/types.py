@@ -18,7 +18,8 @@ from jax._src.core import (
     WriteEffect as WriteEffect,
     typeof,
 )
-from jax._src.core.refs import RefLike, ref_operations
+from jax._src.core.refs import RefLike
+from jax._src.late_binding import late
 from jax._src.lax import lax
 from jax._src.state.indexing import NDIndexer
 from jax._src.tree_util import register_pytree_node
@@ -309,7 +310,7 @@ def bitcast(x: Any, dtype: Any) -> TransformedRef:
     return TransformedRef(ref, (*transforms, BitcastTransform(dtype, aval.dtype)))
 
 
-ref_operations.view = RefIndexer
-ref_operations.transposed = transposed
-ref_operations.reshaped = reshaped
-ref_operations.bitcast = bitcast
+late.ref_view = RefIndexer
+late.ref_transposed = transposed
+late.ref_reshaped = reshaped
+late.ref_bitcast = bitcast

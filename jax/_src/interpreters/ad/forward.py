@@ -27,6 +27,7 @@ from jax._src.core import (
 )
 from jax._src.interpreters import partial_eval as pe
 from jax._src.interpreters.ad.values import instantiate_zeros, no_rule, zero_of
+from jax._src.late_binding import late
 from jax._src.tree_util import tree_map
 from jax._src.util import split_list
 
@@ -188,7 +189,7 @@ class TangentTrace(Trace):
                     type(t) is not Zero and type(typeof(p)) is core.AbstractRef
                     for p, t in zip(primals, tangents)
                 ]
-                outs = core.hooks.functionalize(primitive, args, params, refs, True)
+                outs = late.functionalize(primitive, args, params, refs, True)
                 if outs is not None:
                     return outs
             rule = self._rule(primitive)

@@ -15,6 +15,7 @@ from jax._src.interpreters.ad.values import (
     is_undefined_primal,
     no_rule,
 )
+from jax._src.late_binding import late
 
 
 def backward_pass(
@@ -126,7 +127,7 @@ def _backward_pass_discharged(
         is_undefined_primal(p) and type(a) is core.AbstractRef
         for p, a in zip(primals, closed.in_avals)
     ]
-    new, written = core.hooks.discharge(closed, which, False)
+    new, written = late.discharge(closed, which, False)
     primals = [
         UndefinedPrimal(a) if is_undefined_primal(p) else p for p, a in zip(primals, new.in_avals)
     ]

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from jax._src.ad_util import SymbolicZero, Zero, zeros_like_aval
-from jax._src.core import AbstractValue, Primitive, RuleView, hooks, typeof
+from jax._src.core import AbstractValue, Primitive, RuleView, typeof
+from jax._src.late_binding import late
 from jax._src.tree_util import register_pytree_node
 
 primitive_jvps = RuleView("jvp")
@@ -58,7 +59,7 @@ def as_cotangent(ct: Any, aval: AbstractValue) -> Any:
     has = getattr(typeof(ct), "_sharding", None)
     if has is None or sharding is None or has == sharding or has.mesh != sharding.mesh:
         return ct
-    return hooks.reshard(ct, sharding)
+    return late.reshard(ct, sharding)
 
 
 def no_rule(what: str, primitive: Primitive) -> NotImplementedError:

@@ -33,7 +33,6 @@ from jax._src.interpreters.pxla.placement import (
     resolve_in_shardings as resolve_in_shardings,
 )
 from jax._src.interpreters.pxla.transfers import (
-    array_layer as array_layer,
     global_aval_to_result_handler as global_aval_to_result_handler,
     global_result_handlers as global_result_handlers,
     shard_arg_fallback as shard_arg_fallback,

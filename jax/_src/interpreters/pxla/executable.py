@@ -11,11 +11,11 @@ from jax._src import compiler, config, core, dtypes, lib
 from jax._src.array_impl import ArrayImpl, aval_with_sharding, device_sharding
 from jax._src.interpreters.pxla.placement import Placement, layouts_equal
 from jax._src.interpreters.pxla.transfers import (
-    array_layer,
     global_aval_to_result_handler,
     shard_arg_fallback,
     shard_args,
 )
+from jax._src.late_binding import late
 from jax._src.layout import AutoLayout, Format, Layout
 from jax._src.lib import DeviceList, _jax
 from jax._src.memory import MemorySpace
@@ -537,7 +537,7 @@ class ExecuteReplicated:
         return self.xla_executable.execute_sharded(buffers).consume_with_handlers(self.handlers)
 
     def _call_with_tokens(self, buffers: list[Any]) -> Any:
-        tokens = array_layer.runtime_tokens
+        tokens = late.runtime_tokens
         if self.ordered_effects:
             buffers = [
                 tokens.get_token_input(eff, self.devices)._buf for eff in self.ordered_effects

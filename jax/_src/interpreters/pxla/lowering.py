@@ -27,6 +27,7 @@ from jax._src.interpreters.pxla.placement import (
     resolve_in_layouts,
     resolve_in_shardings,
 )
+from jax._src.late_binding import late
 from jax._src.layout import AutoLayout
 from jax._src.lib import _jax
 from jax._src.memory import MemorySpace
@@ -215,7 +216,7 @@ def lower(
     arg_types = closed_jaxpr.in_avals
     written: list[int] = []
     if core.has_ref_effects(closed_jaxpr.effects) or core.AbstractRef in map(type, arg_types):
-        closed_jaxpr, written = core.hooks.discharge(closed_jaxpr)
+        closed_jaxpr, written = late.discharge(closed_jaxpr)
         donated = tuple([
             i in written if type(a) is core.AbstractRef else d
             for i, (a, d) in enumerate(zip(arg_types, donated))

@@ -9,27 +9,12 @@ import numpy as np
 
 from jax._src import core, dtypes
 from jax._src.array_impl import ArrayImpl
+from jax._src.late_binding import late
 from jax._src.layout import Format
 from jax._src.lib import _jax, array_result_handler
 
 _REUSE = _jax.ArrayCopySemantics.REUSE_INPUT
 
-
-class ArrayLayer:
-    """What running a program needs of the layer of arrays, which is above and fills it in.
-
-    Attributes:
-      device_put_value: (value, sharding or format, copy semantics) to an array there.
-      runtime_tokens: tokens of the effects of programs that have run.
-    """
-
-    __slots__ = ("device_put_value", "runtime_tokens")
-
-    device_put_value: Callable[[Any, Any, Any], Any]
-    runtime_tokens: Any
-
-
-array_layer = ArrayLayer()
 
 # Class of argument to a function of (values, shardings, layouts, copy semantics) that gives arrays,
 # for classes that `device_put` does not handle by itself.
@@ -70,9 +55,9 @@ def shard_args(
             out.extend(handler([arg], [sharding], [layout], [copy]))
             continue
         target = sharding if layout is None else Format(layout, sharding)
-        value = array_layer.device_put_value(arg, target, copy)
+        value = late.device_put_value(arg, target, copy)
         if getattr(value, "dtype", None) == dtypes.float0:
-            value = array_layer.device_put_value(np.zeros(value.shape, np.bool_), target, copy)
+            value = late.device_put_value(np.zeros(value.shape, np.bool_), target, copy)
         out.append(value)
     return out
 

@@ -10,6 +10,7 @@ import numpy as np
 
 from jax._src import core
 from jax._src.core import typeof
+from jax._src.late_binding import late
 from jax._src.lax import lax, slicing
 from jax._src.tree_util import tree_flatten, tree_unflatten
 from jax._src.util import canonicalize_axis
@@ -39,7 +40,7 @@ def associative_scan(fn: Callable, elems: Any, reverse: bool = False, axis: int 
     flat, tree = tree_flatten(elems)
     if not flat:
         return elems
-    flat = [core.hooks.to_array(x) for x in flat]
+    flat = [late.to_array(x) for x in flat]
     axis = canonicalize_axis(axis, typeof(flat[0]).ndim)
     sizes = {typeof(x).shape[axis] for x in flat}
     if len(sizes) > 1:

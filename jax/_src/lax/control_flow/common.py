@@ -9,6 +9,7 @@ from jax._src import api_util, config, core, dispatch, dtypes
 from jax._src.core import ClosedJaxpr, typeof
 from jax._src.core.effects import control_flow_allowed_effects, exact_effects
 from jax._src.interpreters import partial_eval as pe
+from jax._src.late_binding import late
 from jax._src.tree_util import (
     PyTreeDef,
     equality_errors_pytreedef,
@@ -98,7 +99,7 @@ def def_compiled_impl(primitive: core.Primitive, name: str, one_by_one: Callable
 def _compiled(run: Callable, name: str) -> Callable:
     run = api_util.with_own_traces(run)
     run._apply_primitive = True
-    return dispatch.jit_hook(run, name)
+    return late.compile_eager(run, name)
 
 
 def run_compiled(owner: ClosedJaxpr, key: Any, run: Callable, args: Sequence[Any], name: str):
@@ -291,7 +292,7 @@ def _as_result(x: Any) -> Any:
     trace = core.trace_ctx.trace
     if type(trace) is pe.DynamicJaxprTrace:
         return trace.new_const(x)
-    return core.hooks.to_array(x)
+    return late.to_array(x)
 
 
 def without_results(

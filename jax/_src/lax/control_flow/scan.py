@@ -7,6 +7,8 @@ import numpy as np
 
 from jax._src import api_util, config, core, traceback_util
 from jax._src.core import typeof
+from jax._src.interpreters import batching
+from jax._src.late_binding import late
 from jax._src.lax import lax, slicing
 from jax._src.lax.control_flow.common import (
     check_effects,
@@ -236,7 +238,7 @@ def _scan_eagerly(f, init, xs_flat, xs_tree, length, reverse):
         ys.reverse()
     leaves = [tree_flatten(y)[0] for y in ys]
     stacked = [
-        lax.concatenate([lax.expand_dims(core.hooks.to_array(v), (0,)) for v in column], 0)
+        lax.concatenate([lax.expand_dims(late.to_array(v), (0,)) for v in column], 0)
         for column in zip(*leaves)
     ]
     return carry, tree_unflatten(tree_structure(ys[0]), stacked)
@@ -264,10 +266,12 @@ def map(f: Callable, xs: Any, *, batch_size: int | None = None):
     leaves, tree = tree_flatten(xs)
     n = _scan_length(xs, leaves, None)
     groups, rest = divmod(n, batch_size)
-    mapped = vmap_hook[0](f)
 
     def part(start, stop):
         return [slicing.slice_in_dim(x, start, stop) for x in leaves]
+
+    def together(slices):
+        return _map_together(f, slices)
 
     outs = []
     if groups:
@@ -275,17 +279,31 @@ def map(f: Callable, xs: Any, *, batch_size: int | None = None):
             lax.reshape(x, (groups, batch_size, *np.shape(x)[1:]))
             for x in part(0, groups * batch_size)
         ]
-        _, ys = scan(lambda _, x: ((), mapped(x)), (), tree_unflatten(tree, grouped))
+        _, ys = scan(lambda _, x: ((), together(x)), (), tree_unflatten(tree, grouped))
         ys_leaves, ys_tree = tree_flatten(ys)
         outs.append([lax.reshape(y, (groups * batch_size, *y.shape[2:])) for y in ys_leaves])
     if rest or not groups:
         ys_leaves, ys_tree = tree_flatten(
-            mapped(tree_unflatten(tree, part(groups * batch_size, n)))
+            together(tree_unflatten(tree, part(groups * batch_size, n)))
         )
         outs.append(ys_leaves)
     joined = outs[0] if len(outs) == 1 else [lax.concatenate(list(p), 0) for p in zip(*outs)]
     return tree_unflatten(ys_tree, joined)
 
 
-# `jax.vmap`, from the layer above.
-vmap_hook: list = [None]
+def _map_together(f: Callable, slices: Any) -> Any:
+    """What `f` gives for several slices at once: batching, as `jax.vmap` does it."""
+    leaves, tree = tree_flatten(slices)
+    dims = [0] * len(leaves)
+    out_tree = None
+
+    def flat_fun(*args):
+        nonlocal out_tree
+        outs, out_tree = tree_flatten(f(tree_unflatten(tree, args)))
+        return outs
+
+    axis_data = batching.AxisData(
+        core.no_axis_name, np.shape(leaves[0])[0], None, batching.mapped_mesh_axis(leaves, dims)
+    )
+    outs = batching.batch(flat_fun, axis_data, dims, lambda: [0] * out_tree.num_leaves)(*leaves)
+    return tree_unflatten(out_tree, outs)

@@ -15,6 +15,7 @@ from jax._src.interpreters import ad, batching, mlir, partial_eval as pe
 from jax._src.lax import lax, slicing
 from jax._src.lax.control_flow.common import def_compiled_impl, hoist, run_compiled, split_at
 from jax._src.lax.control_flow.scan_primal import PrimalParts, primal_parts
+from jax._src.lax.control_flow.while_primitive import while_p
 from jax._src.memory import MemorySpace
 
 traceback_util.register_exclusion(__file__)
@@ -695,16 +696,13 @@ def _counted_loop(steps: int, body: Callable, state: list) -> list:
 
     cond_jaxpr, _, cond_consts = pe.trace_to_jaxpr_dynamic(cond, avals)
     body_jaxpr, _, body_consts = pe.trace_to_jaxpr_dynamic(run, avals)
-    outs = while_hook[0].bind(
+    outs = while_p.bind(
         *cond_consts, *body_consts, from_zero, *state,
         cond_nconsts=len(cond_consts), cond_jaxpr=hoist(cond_jaxpr),
         body_nconsts=len(body_consts), body_jaxpr=hoist(body_jaxpr),
     )  # fmt: skip
     return outs[1:]
 
-
-# The `while` primitive, which scan is lowered with; set by the loops module.
-while_hook: list = [None]
 
 mlir.register_lowering(scan_p, mlir.lower_fun(_scan_impl, multiple_results=True))
 

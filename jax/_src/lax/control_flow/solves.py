@@ -13,6 +13,7 @@ from jax._src.ad_util import Zero
 from jax._src.api_util import check_callable
 from jax._src.core import ClosedJaxpr, Primitive, typeof
 from jax._src.interpreters import ad, batching, mlir, partial_eval as pe
+from jax._src.late_binding import late
 from jax._src.lax import lax
 from jax._src.lax.control_flow.common import hoist, split_at, stage
 from jax._src.tree_util import tree_flatten, tree_unflatten, treedef_children, treedef_is_leaf
@@ -251,7 +252,7 @@ def _parts(args: Sequence[Any], const_lengths) -> tuple[Any, list]:
 
 def _solve(*args, const_lengths, jaxprs):
     consts, rest = _parts(args, const_lengths)
-    return [core.hooks.to_array(x) for x in core.jaxpr_as_fun(jaxprs.solve)(*consts.solve, *rest)]
+    return [late.to_array(x) for x in core.jaxpr_as_fun(jaxprs.solve)(*consts.solve, *rest)]
 
 
 def solve_operands(const_lengths, num_operands: int) -> list[int]:

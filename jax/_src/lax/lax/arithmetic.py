@@ -10,11 +10,13 @@ import numpy as np
 from jax._src import core, dtypes
 from jax._src.ad_util import Zero
 from jax._src.basearray import Array
-from jax._src.core.hooks import hooks
 from jax._src.interpreters import ad, mlir
+from jax._src.late_binding import late
 from jax._src.lax.lax.accuracy import RoundingMethod
+from jax._src.lax.lax.convert import convert_element_type
 from jax._src.lax.lax.logical import eq, ge
 from jax._src.lax.lax.select import filled, replace_zero, select
+from jax._src.lax.lax.shape import broadcast_in_dim
 from jax._src.lax.rules import (
     ANY,
     BILINEAR,
@@ -92,7 +94,7 @@ def _spread(g, out):
     own = core.typeof(g).shape
     if own == shape:
         return g
-    return hooks.broadcast_in_dim(g, shape, tuple(range(len(shape))) if own else ())
+    return broadcast_in_dim(g, shape, tuple(range(len(shape))) if own else ())
 
 
 def _add_jvp(primals, tangents):
@@ -140,7 +142,7 @@ def _add_any(x, y):
     return add_any_p.bind(x, y)
 
 
-hooks.add_any = _add_any
+late.add_any = _add_any
 
 
 def sub(x: ArrayLike, y: ArrayLike) -> Array:
@@ -466,7 +468,7 @@ def _real_dtype(dtype, **_):
 
 def _abs_jvp(g, out, x):
     if dtypes.issubdtype(core.typeof(x).dtype, np.complexfloating):
-        norm = replace_zero(hooks.convert_element_type(out, core.typeof(x).dtype))
+        norm = replace_zero(convert_element_type(out, core.typeof(x).dtype))
         return real(mul(g, div(conj(x), norm)))
     return select(ge(x, const(x, 0)), g, neg(g))
 

@@ -11,9 +11,10 @@ import numpy as np
 from jax._src import dtypes
 from jax._src.basearray import Array
 from jax._src.core.avals import ShapedArray
-from jax._src.core.hooks import hooks
+from jax._src.late_binding import late
 from jax._src.lax.lax.arithmetic import add
-from jax._src.lax.lax.create import broadcasted_iota, full_like
+from jax._src.lax.lax.convert import convert_element_type
+from jax._src.lax.lax.create import broadcasted_iota, full, full_like
 from jax._src.lax.lax.logical import bitwise_and, eq, ge, ne
 from jax._src.lax.utils import const as _const
 from jax._src.typing import ArrayLike, DTypeLike, Shape
@@ -36,7 +37,7 @@ zeros_like = zeros_like_array
 
 def zeros_like_shaped_array(aval: ShapedArray) -> Array:
     """Zeros of the type `aval`."""
-    return hooks.full(aval.shape, 0, aval.dtype)
+    return full(aval.shape, 0, aval.dtype)
 
 
 def _isnan(x: ArrayLike) -> Array:
@@ -52,7 +53,7 @@ def _eye(dtype: DTypeLike, shape: Shape, offset: int = 0) -> Array:
     n, m = shape
     rows = broadcasted_iota(np.int32, (n, m), 0)
     columns = broadcasted_iota(np.int32, (n, m), 1)
-    return hooks.convert_element_type(eq(add(rows, np.int32(offset)), columns), dtype)
+    return convert_element_type(eq(add(rows, np.int32(offset)), columns), dtype)
 
 
 def _delta(dtype: DTypeLike, shape: Shape, axes: Sequence[int]) -> Array:
@@ -62,7 +63,7 @@ def _delta(dtype: DTypeLike, shape: Shape, axes: Sequence[int]) -> Array:
     equal = eq(index[0], index[1])
     for i, j in zip(index[1:], index[2:]):
         equal = bitwise_and(equal, eq(i, j))
-    return hooks.convert_element_type(equal, dtype)
+    return convert_element_type(equal, dtype)
 
 
 def _tri(dtype: DTypeLike, shape: Shape, offset: int) -> Array:
@@ -70,7 +71,7 @@ def _tri(dtype: DTypeLike, shape: Shape, offset: int) -> Array:
     n, m = shape
     rows = broadcasted_iota(np.int32, (n, m), 0)
     columns = broadcasted_iota(np.int32, (n, m), 1)
-    return hooks.convert_element_type(ge(add(rows, np.int32(offset)), columns), dtype)
+    return convert_element_type(ge(add(rows, np.int32(offset)), columns), dtype)
 
 
 def _dtype(x: Any) -> np.dtype:
@@ -79,4 +80,4 @@ def _dtype(x: Any) -> np.dtype:
 
 def empty_like_shaped_array(aval: ShapedArray) -> Array:
     """An array of the type `aval`, of any contents."""
-    return hooks.full(aval.shape, 0, aval.dtype)
+    return full(aval.shape, 0, aval.dtype)

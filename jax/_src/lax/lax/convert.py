@@ -10,8 +10,8 @@ import numpy as np
 
 from jax._src import ad_util, core, dtypes, tree_util
 from jax._src.basearray import Array
-from jax._src.core.hooks import hooks
 from jax._src.interpreters import ad, batching, mlir, partial_eval as pe
+from jax._src.late_binding import late
 from jax._src.lax.rules import (
     ANY,
     FLOAT,
@@ -152,7 +152,7 @@ def _convert_element_type(
         and isinstance(operand, (np.ndarray, np.generic))
     ):
         if core.trace_ctx.trace is core.eval_trace:
-            return hooks.to_array(operand)
+            return late.to_array(operand)
         return stage_p.bind(operand)
     if not isinstance(sharding, NamedSharding):
         sharding = None
@@ -277,7 +277,9 @@ def _convert_batch(args, dims, *, new_dtype, weak_type, sharding):
 
 
 convert_element_type_p.batch = _convert_batch
-hooks.convert_element_type = _convert_element_type
+# With the weak type of the result.
+to_dtype = _convert_element_type
+late.convert_element_type = to_dtype
 
 # ---------------------------------------------------------------------------------------------------
 # bitcast_convert_type

@@ -9,9 +9,10 @@ import numpy as np
 from jax._src import core, dtypes
 from jax._src.array import ArrayImpl, make_array_from_callback
 from jax._src.basearray import Array
-from jax._src.core.hooks import hooks
 from jax._src.interpreters import ad, mlir
+from jax._src.late_binding import late
 from jax._src.lax import rules
+from jax._src.lax.lax.convert import to_dtype
 from jax._src.lax.lax.shape import broadcast_in_dim
 from jax._src.lax.rules import ZERO, standard_primitive
 from jax._src.lib.mlir.dialects import hlo
@@ -61,7 +62,7 @@ def full(
     scalar = _as_scalar(fill_value, dtype, weak_type)
     if sharding is None or not sharding._is_concrete and _is_auto(sharding):
         if not shape:
-            return scalar if isinstance(scalar, Array) else hooks.to_array(scalar)
+            return scalar if isinstance(scalar, Array) else late.to_array(scalar)
         return broadcast_in_dim(scalar, shape, ())
     if not isinstance(scalar, core.Tracer) and (_is_auto(sharding) or _is_placed_now(sharding)):
         return _place(scalar, shape, dtype, sharding)
@@ -104,7 +105,7 @@ def full_like(
     if sharding is None:
         out = broadcast_in_dim(scalar, fill_shape, ())
         vma = getattr(core.typeof(x), "vma", None) if isinstance(x, core.Tracer) else None
-        return hooks.pvary(out, tuple(vma)) if vma else out
+        return late.pvary(out, tuple(vma)) if vma else out
     return full(fill_shape, scalar, None if weak_type else dtype, sharding=sharding)
 
 
@@ -156,7 +157,7 @@ def _as_scalar(value: Any, dtype: Any, weak_type: bool) -> Any:
             python = dtypes.scalar_type_of(np.empty((), dtype))(number.astype(dtype))
             if dtypes.dtype(python) == dtype:
                 return python
-    return hooks.convert_element_type(value, dtype, weak_type=weak_type)
+    return to_dtype(value, dtype, weak_type=weak_type)
 
 
 def _converts(number: np.ndarray, dtype: Any) -> bool:
@@ -383,4 +384,4 @@ after_all_p.def_abstract_eval(_after_all_abstract_eval)
 mlir.register_lowering(after_all_p, lambda ctx, *operands: [hlo.after_all(operands)])
 
 
-hooks.full = full
+late.full = full

@@ -9,8 +9,8 @@ import numpy as np
 
 from jax._src import core, dtypes
 from jax._src.basearray import Array
-from jax._src.core.hooks import hooks
 from jax._src.interpreters import mlir
+from jax._src.late_binding import late
 from jax._src.lax.lax.accuracy import (
     Accuracy,
     accuracy_attr,
@@ -19,8 +19,10 @@ from jax._src.lax.lax.accuracy import (
     pp_accuracy,
 )
 from jax._src.lax.lax.arithmetic import add, div, integer_pow, mul, neg, square, sub
+from jax._src.lax.lax.convert import convert_element_type
 from jax._src.lax.lax.logical import eq
 from jax._src.lax.lax.select import filled, replace_zero, select
+from jax._src.lax.lax.shape import broadcast_in_dim
 from jax._src.lax.rules import (
     FLOAT,
     INEXACT,
@@ -210,9 +212,9 @@ def _pow_jvp_x(g, out, x, y):
         # The derivative of x**0 is 0 even where 0 * x**-1 is not.
         x_dtype = core.typeof(x).dtype
         if not core.typeof(y).shape and core.typeof(x).shape:
-            y = hooks.broadcast_in_dim(y, core.typeof(x).shape, ())
+            y = broadcast_in_dim(y, core.typeof(x).shape, ())
         is_zero = eq(y, const(y, 0))
-        y = hooks.convert_element_type(y, x_dtype)
+        y = convert_element_type(y, x_dtype)
         slope = mul(replace_zero(y), pow(x, sub(y, const(y, 1))))
         slope = select(is_zero, filled(slope, 0), slope)
     else:

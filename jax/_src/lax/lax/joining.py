@@ -9,11 +9,12 @@ import numpy as np
 
 from jax._src import core, dtypes
 from jax._src.basearray import Array
-from jax._src.core.hooks import hooks
 from jax._src.interpreters import ad, batching, mlir
+from jax._src.late_binding import late
 from jax._src.lax import rules
 from jax._src.lax.lax import sharding as shardings
 from jax._src.lax.lax.arithmetic import sub
+from jax._src.lax.lax.select import select
 from jax._src.lax.lax.shape import broadcast_in_dim, expand_dims, squeeze
 from jax._src.lax.rules import LINEAR, check_same_dtypes, standard_primitive
 from jax._src.lib.mlir.dialects import hlo
@@ -451,7 +452,7 @@ def _pad_transpose(ct, operand, padding_value, *, padding_config):
         ct_operand = inner
     if ad.is_undefined_primal(padding_value):
         axes = tuple(range(len(padding_config)))
-        total, kept = hooks.reduce_sum(ct, axes), hooks.reduce_sum(inner, axes)
+        total, kept = late.reduce_sum(ct, axes), late.reduce_sum(inner, axes)
         ct_value = sub(total, kept)
     return [ct_operand, ct_value]
 
@@ -464,7 +465,7 @@ def _unpad(x, padding_config):
     start = [max(lo, 0) for lo, _, _ in padding_config]
     limit = [d - max(hi, 0) for d, (_, hi, _) in zip(x.shape, padding_config)]
     strides = [mid + 1 for _, _, mid in padding_config]
-    return hooks.slice(x, start, limit, strides)
+    return late.slice(x, start, limit, strides)
 
 
 def _pad_batch(args, bdims, *, padding_config):
@@ -482,7 +483,7 @@ def _pad_batch(args, bdims, *, padding_config):
     kept = pad_p.bind(one, np.zeros((), np.bool_), padding_config=padding_config)
     dims = tuple([d for d in range(out.ndim) if d != xdim])
     kept = broadcast_in_dim(kept, out.shape, dims)
-    return hooks.select(kept, out, broadcast_in_dim(value, out.shape, (xdim,))), xdim
+    return select(kept, out, broadcast_in_dim(value, out.shape, (xdim,))), xdim
 
 
 def _pad_lower(ctx, x, padding_value, *, padding_config):

@@ -12,8 +12,8 @@ import numpy as np
 from jax._src import config, core, dtypes
 from jax._src.ad_util import Zero
 from jax._src.basearray import Array
-from jax._src.core.hooks import hooks
 from jax._src.interpreters import ad, batching, mlir, partial_eval as pe
+from jax._src.late_binding import late
 from jax._src.lax import rules
 from jax._src.lax.lax import arithmetic, monoids, sharding as shardings
 from jax._src.lax.lax.convert import convert_element_type
@@ -684,4 +684,4 @@ _MONOID_REDUCERS: dict[Any, tuple[Callable, Callable, frozenset]] = {
     bitwise_xor: (reduce_xor, monoids.sum_identity, INT | BOOL),
 }
 
-hooks.reduce_sum = reduce_sum
+late.reduce_sum = reduce_sum

@@ -9,10 +9,12 @@ import numpy as np
 from jax._src import core, dtypes
 from jax._src.ad_util import Zero, instantiate
 from jax._src.basearray import Array
-from jax._src.core.hooks import hooks
 from jax._src.interpreters import ad, batching, mlir
+from jax._src.late_binding import late
+from jax._src.lax.lax.convert import convert_element_type
 from jax._src.lax.lax.create import full_like
 from jax._src.lax.lax.logical import bitwise_and, eq, gt, lt
+from jax._src.lax.lax.shape import broadcast_in_dim
 from jax._src.lax.rules import (
     ANY,
     check_dtypes,
@@ -42,9 +44,6 @@ def select(pred: ArrayLike, on_true: ArrayLike, on_false: ArrayLike) -> Array:
     Array([1, 4], dtype=int32)
     """
     return select_n(pred, on_false, on_true)
-
-
-hooks.select = select
 
 
 def select_n(which: ArrayLike, *cases: ArrayLike) -> Array:
@@ -152,7 +151,7 @@ def _select_transpose(ct, which, *cases):
             else None
             for i, case in enumerate(cases)
         ]
-    which = hooks.convert_element_type(which, np.int32)
+    which = convert_element_type(which, np.int32)
     which = clamp(np.int32(0), which, np.int32(len(cases) - 1))
     return [None] + [
         select(eq(which, np.int32(i)), ct, zeros) if ad.is_undefined_primal(case) else None
@@ -176,7 +175,7 @@ def _select_batch(args, dims):
         which = batching.moveaxis(which, which_dim, d)
     else:  # a scalar of each example
         aval = core.typeof(cases[0])
-        which = hooks.broadcast_in_dim(which, aval.shape, (d,), out_sharding=aval._sharding)
+        which = broadcast_in_dim(which, aval.shape, (d,), out_sharding=aval._sharding)
     return select_n_p.bind(which, *cases), d
 
 
@@ -307,7 +306,7 @@ def _where_active(mask, g):
     """`g` where `mask` holds, else zero; the mask may be scalar, or `g`."""
     shape = core.typeof(mask).shape
     if core.typeof(g).shape != shape and shape:
-        g = hooks.broadcast_in_dim(g, shape, ())
+        g = broadcast_in_dim(g, shape, ())
     return select(mask, g, filled(g, 0))
 
 
@@ -330,7 +329,7 @@ def _clamp_batch(args, dims):
             bound = batching.moveaxis(bound, bdim, d)
         else:  # a scalar of each example
             sharding = core.typeof(x)._sharding
-            bound = hooks.broadcast_in_dim(bound, shape, (d,), out_sharding=sharding)
+            bound = broadcast_in_dim(bound, shape, (d,), out_sharding=sharding)
         bounds.append(bound)
     return clamp_p.bind(bounds[0], x, bounds[1]), d
 

@@ -11,8 +11,8 @@ import numpy as np
 
 from jax._src import core, dtypes
 from jax._src.basearray import Array
-from jax._src.core.hooks import hooks
 from jax._src.interpreters import ad, batching, mlir
+from jax._src.late_binding import late
 from jax._src.lax import rules
 from jax._src.lax.lax import sharding as shardings
 from jax._src.lax.rules import LINEAR, standard_primitive
@@ -121,7 +121,7 @@ def broadcast_to_rank(x: ArrayLike, rank: int) -> Array:
     """
     ndim = np.ndim(x)
     if ndim >= rank:
-        return x if isinstance(x, Array) else hooks.to_array(x)
+        return x if isinstance(x, Array) else late.to_array(x)
     return expand_dims(x, tuple(range(rank - ndim)))
 
 
@@ -174,7 +174,7 @@ def _broadcast_in_dim_transpose(ct, operand, *, shape, broadcast_dimensions, sha
         return [None]
     repeated = [core.definitely_equal(d, 1) for d in aval.shape]
     kept = [d for d, rep in zip(broadcast_dimensions, repeated) if not rep]
-    out = hooks.reduce_sum(ct, tuple(d for d in range(len(shape)) if d not in kept))
+    out = late.reduce_sum(ct, tuple(d for d in range(len(shape)) if d not in kept))
     order = sorted(kept)
     if kept != order:
         out = transpose(out, [order.index(d) for d in kept])
@@ -614,7 +614,7 @@ def _split_repeats(shape, reps):
 
 def _tile_transpose(ct, operand, *, reps):
     apart = reshape(ct, _split_repeats(operand.aval.shape, reps))
-    return [hooks.reduce_sum(apart, tuple(range(0, 2 * len(reps), 2)))]
+    return [late.reduce_sum(apart, tuple(range(0, 2 * len(reps), 2)))]
 
 
 def _tile_batch(args, bdims, *, reps):
@@ -666,6 +666,5 @@ def _check_sizes(fun_name: str, arg_name: str, sizes: Sequence[Any]) -> None:
             )
 
 
-hooks.broadcast_in_dim = broadcast_in_dim
-hooks.reshape = reshape
-hooks.transpose = transpose
+late.broadcast_in_dim = broadcast_in_dim
+late.transpose = transpose

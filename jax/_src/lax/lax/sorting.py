@@ -13,8 +13,8 @@ import numpy as np
 from jax._src import config, core, dtypes
 from jax._src.ad_util import Zero
 from jax._src.basearray import Array
-from jax._src.core.hooks import hooks
 from jax._src.interpreters import mlir
+from jax._src.late_binding import late
 from jax._src.lax import rules
 from jax._src.lax.lax import monoids, sharding as shardings, sort_kernels
 from jax._src.lax.lax.arithmetic import imag, real
@@ -136,7 +136,7 @@ def _sort_jvp(primals, tangents, *, dimension, is_stable, num_keys):
     index = broadcasted_iota(index_dtype, shape, dimension, out_sharding=sharding)
     *outs, index = sort_p.bind(*primals, index, **params)
     tangents_out = [
-        Zero.from_primal_value(o) if type(t) is Zero else hooks.take_along(t, index, dimension)
+        Zero.from_primal_value(o) if type(t) is Zero else late.take_along(t, index, dimension)
         for o, t in zip(outs, tangents)
     ]
     return outs, tangents_out
@@ -278,12 +278,12 @@ def _sort_packed(*operands, dimension, num_keys):
     order = None
     for key in reversed(keys):
         if order is not None:
-            key = hooks.take_along(key, order, dimension)
+            key = late.take_along(key, order, dimension)
         packed = bitwise_or(shift_left(key, full_like(key, 32)), positions)
         (packed,) = sort_p.bind(packed, dimension=dimension, is_stable=False, num_keys=1)
         picked = bitwise_and(packed, low_half)
-        order = picked if order is None else hooks.take_along(order, picked, dimension)
-    return [hooks.take_along(x, order, dimension) for x in operands]
+        order = picked if order is None else late.take_along(order, picked, dimension)
+    return [late.take_along(x, order, dimension) for x in operands]
 
 
 def _key_parts(x) -> list[Any]:
@@ -378,7 +378,7 @@ def _top_k_jvp(primals, tangents, *, k, axis):
     if type(t) is Zero:
         t_out = Zero.from_primal_value(values)
     else:
-        t_out = hooks.take_along(t, indices, axis)
+        t_out = late.take_along(t, indices, axis)
     return [values, indices], [t_out, Zero.from_primal_value(indices)]
 
 

@@ -8,9 +8,11 @@ import numpy as np
 
 from jax._src import core, effects, tree_util
 from jax._src.ad_util import Zero
-from jax._src.core.hooks import hooks
 from jax._src.interpreters import mlir
+from jax._src.late_binding import late
+from jax._src.lax.lax.convert import convert_element_type
 from jax._src.lax.lax.joining import concatenate
+from jax._src.lax.lax.shape import reshape
 from jax._src.lib.mlir.dialects import hlo
 from jax._src.typing import ArrayLike, Shape
 
@@ -90,7 +92,7 @@ def shape_as_value(shape: Shape) -> ArrayLike:
         [
             np.array([d], np.int32)
             if core.is_constant_dim(d)
-            else hooks.reshape(hooks.convert_element_type(d.dimension_as_value(), np.int32), (1,))
+            else reshape(convert_element_type(d.dimension_as_value(), np.int32), (1,))
             for d in shape
         ],
         0,

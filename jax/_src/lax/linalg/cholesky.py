@@ -9,6 +9,7 @@ import numpy as np
 from jax._src import core
 from jax._src.basearray import Array
 from jax._src.interpreters import ad, batching, mlir
+from jax._src.late_binding import late
 from jax._src.lax import lax, rules, slicing
 from jax._src.lax.control_flow import fori_loop
 from jax._src.lax.linalg import kernels
@@ -44,7 +45,7 @@ def cholesky(x: ArrayLike, *, symmetrize_input: bool = True) -> Array:
     >>> lax.linalg.cholesky(jnp.array([[4.0, 2.0], [2.0, 5.0]])).tolist()
     [[2.0, 0.0], [1.0, 2.0]]
     """
-    x = core.hooks.to_array(x)
+    x = late.to_array(x)
     if symmetrize_input:
         _check_input(x)
         x = symmetrize(x)

@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 
 from jax._src import core, dtypes
-from jax._src.core.hooks import hooks
 from jax._src.interpreters import batching
+from jax._src.late_binding import late
 from jax._src.lax import lax, rules, slicing
+from jax._src.lax.ann import take_along
 from jax._src.lax.checks import check_dtypes
 from jax._src.lax.lax import sharding as shardings
 
@@ -264,9 +265,9 @@ def pad_to(x: Any, rows_: int, columns_: int) -> Any:
 
 def permute_rows(x: Any, permutation: Any) -> Any:
     """x[..., permutation, :], with one permutation for each matrix."""
-    return hooks.take_along(x, along_columns(permutation, x.shape), x.ndim - 2)
+    return take_along(x, along_columns(permutation, x.shape), x.ndim - 2)
 
 
 def permute_columns(x: Any, permutation: Any) -> Any:
     """x[..., permutation], with one permutation for each matrix."""
-    return hooks.take_along(x, along_rows(permutation, x.shape), x.ndim - 1)
+    return take_along(x, along_rows(permutation, x.shape), x.ndim - 1)

@@ -11,6 +11,7 @@ from jax._src import core
 from jax._src.ad_util import Zero
 from jax._src.basearray import Array
 from jax._src.interpreters import mlir
+from jax._src.late_binding import late
 from jax._src.lax import lax, slicing
 from jax._src.lax.linalg import kernels
 from jax._src.lax.linalg.common import (
@@ -70,7 +71,7 @@ def eigh(
     >>> bool(jnp.allclose(w, jnp.array([1.0, 3.0]), atol=1e-2))
     True
     """
-    x = core.hooks.to_array(x)
+    x = late.to_array(x)
     if implementation is not None:
         implementation = EighImplementation(implementation)
     if symmetrize_input:

@@ -9,6 +9,7 @@ import numpy as np
 
 from jax._src import core, dtypes
 from jax._src.basearray import Array
+from jax._src.late_binding import late
 from jax._src.lax import lax
 from jax._src.lax.control_flow import while_loop
 from jax._src.lax.linalg.cholesky import cholesky
@@ -59,7 +60,7 @@ def qdwh(
     >>> bool(jnp.allclose(h, jnp.diag(jnp.array([1.0, 2.0])), atol=1e-5)), bool(ok)
     (True, True)
     """
-    x = core.hooks.to_array(x)
+    x = late.to_array(x)
     if not dtypes.issubdtype(x.dtype, np.inexact):
         raise ValueError(f"qdwh takes floating-point and complex matrices, got dtype {x.dtype}")
     if x.ndim < 2 or x.shape[-2] < x.shape[-1]:

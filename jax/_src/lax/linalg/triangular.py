@@ -10,6 +10,7 @@ from jax._src import core
 from jax._src.ad_util import Zero
 from jax._src.basearray import Array
 from jax._src.interpreters import ad, batching, mlir
+from jax._src.late_binding import late
 from jax._src.lax import lax
 from jax._src.lax.linalg import kernels
 from jax._src.lax.linalg.common import (
@@ -57,7 +58,7 @@ def triangular_solve(
     >>> lax.linalg.triangular_solve(a, jnp.array([2.0, 9.0]), left_side=True, lower=True).tolist()
     [1.0, 2.0]
     """
-    a, b = core.hooks.to_array(a), core.hooks.to_array(b)
+    a, b = late.to_array(a), late.to_array(b)
     vector = b.ndim == a.ndim - 1
     if vector:
         b = lax.expand_dims(b, (b.ndim if left_side else b.ndim - 1,))

@@ -13,6 +13,7 @@ from jax._src import core, dtypes
 from jax._src.ad_util import Zero
 from jax._src.basearray import Array
 from jax._src.interpreters import ad, batching, mlir
+from jax._src.late_binding import late
 from jax._src.lax import lax, rules
 from jax._src.lax.lax import sharding as shardings
 from jax._src.lax.rules import LINEAR, common_memory_space, standard_primitive
@@ -742,9 +743,8 @@ dynamic_update_slice_p = standard_primitive(
 
 # What the layers below need
 
-core.hooks.slice = slice
-core.hooks.slice_in_dim = lambda x, start, stop, axis: slice_in_dim(x, start, stop, axis=axis)
-core.hooks.index_in_dim = lambda x, i, axis: index_in_dim(x, i, axis, keepdims=False)
-core.hooks.dynamic_slice_in_dim = lambda x, start, size, axis: dynamic_slice_in_dim(
+late.slice = slice
+late.index_in_dim = lambda x, i, axis: index_in_dim(x, i, axis, keepdims=False)
+late.dynamic_slice_in_dim = lambda x, start, size, axis: dynamic_slice_in_dim(
     x, start, size, axis, allow_negative_indices=False
 )

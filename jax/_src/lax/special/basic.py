@@ -9,8 +9,8 @@ import numpy as np
 
 from jax._src import core, dtypes
 from jax._src.basearray import Array
-from jax._src.core.hooks import hooks
 from jax._src.interpreters import mlir
+from jax._src.late_binding import late
 from jax._src.lax.lax.arithmetic import (
     abs,
     add,
@@ -22,6 +22,7 @@ from jax._src.lax.lax.arithmetic import (
     square,
     sub,
 )
+from jax._src.lax.lax.convert import convert_element_type
 from jax._src.lax.lax.elementary import exp, sqrt
 from jax._src.lax.lax.logical import gt, le
 from jax._src.lax.lax.select import filled, select
@@ -37,8 +38,8 @@ def wide_enough(impl: Callable[..., Any]) -> Callable[..., Any]:
         dtype = core.typeof(args[0]).dtype
         if dtypes.itemsize_bits(dtype) >= 32:
             return impl(*args)
-        out = impl(*[hooks.convert_element_type(a, np.float32) for a in args])
-        return hooks.convert_element_type(out, dtype)
+        out = impl(*[convert_element_type(a, np.float32) for a in args])
+        return convert_element_type(out, dtype)
 
     return wide
 

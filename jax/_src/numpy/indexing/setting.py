@@ -11,7 +11,9 @@ import numpy as np
 from jax._src import config, core, dtypes
 from jax._src.array import ArrayImpl
 from jax._src.basearray import Array
+from jax._src.device_transfer import device_put
 from jax._src.explicit_sharding import auto_axes
+from jax._src.late_binding import late
 from jax._src.lax import lax, slicing
 from jax._src.lax.resharding import reshard
 from jax._src.lax.slicing import GatherScatterMode, ScatterDimensionNumbers
@@ -249,7 +251,7 @@ def _update_slice(x, entries, y, combine):
         y = combine(slicing.dynamic_slice(x, starts, window, allow_negative_indices=False), y)
     aval = core.typeof(x)
     if core.typeof(y).memory_space is not aval.memory_space:
-        y = core.hooks.device_put(y, aval.memory_space)
+        y = device_put(y, aval.memory_space)
     sharding = aval._sharding
     if sharding is not None:
         y = _sharded_window(x, y, sharding)

@@ -7,8 +7,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from jax._src.basearray import Array
-from jax._src.core.hooks import hooks
+from jax._src.late_binding import late
 from jax._src.lax import lax, linalg as lax_linalg
+from jax._src.lax.ann import take_along
 from jax._src.lax.linalg.common import columns, mH, permute_columns, rows, scale_columns
 from jax._src.library_jit import nested_jit
 from jax._src.numpy import util
@@ -236,8 +237,8 @@ def _hermitian_svd(a, *, compute_uv, subset_by_index):
     s = lax.abs(w)
     order = lax.broadcasted_iota(np.int32, s.shape, s.ndim - 1)
     _, order = lax.sort([lax.neg(s), order], dimension=s.ndim - 1, num_keys=1)
-    s = hooks.take_along(s, order, s.ndim - 1)
-    w = hooks.take_along(w, order, s.ndim - 1)
+    s = take_along(s, order, s.ndim - 1)
+    w = take_along(w, order, s.ndim - 1)
     v = permute_columns(v, order)
     start, stop = (0, s.shape[-1]) if subset_by_index is None else subset_by_index
     s = columns(s, start, stop)

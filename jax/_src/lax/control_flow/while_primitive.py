@@ -1,0 +1,378 @@
+"""The primitive `while`, which `while_loop`, `fori_loop` and the lowering of `scan` apply."""
+
+import operator
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from jax._src import api_util, config, core, dtypes, traceback_util
+from jax._src.ad_util import Zero
+from jax._src.core import ClosedJaxpr, Primitive, typeof
+from jax._src.interpreters import ad, batching, mlir, partial_eval as pe
+from jax._src.late_binding import late
+from jax._src.lax import lax
+from jax._src.lax.control_flow.common import (
+    check_effects,
+    check_maskable,
+    check_same_carry,
+    def_compiled_impl,
+    hoist,
+    leaf_paths,
+    promote_weak_types,
+    split_at,
+    stage,
+    with_forwarded,
+    without_results,
+)
+from jax._src.lib.mlir import ir
+from jax._src.lib.mlir.dialects import hlo
+from jax._src.literals import TypedInt
+from jax._src.tree_util import tree_flatten, tree_structure, tree_unflatten, treedef_tuple
+
+traceback_util.register_exclusion(__file__)
+
+# The primitive: operands (constants of the condition, constants of the body, carry)
+
+while_p = Primitive("while", multiple_results=True)
+
+
+def _while_one_by_one(*args, cond_jaxpr, body_jaxpr, cond_nconsts, body_nconsts):
+    cconsts, bconsts, carry = split_at(args, cond_nconsts, body_nconsts)
+    cond, body = core.jaxpr_as_fun(cond_jaxpr), core.jaxpr_as_fun(body_jaxpr)
+    while cond(*cconsts, *carry)[0]:
+        carry = body(*bconsts, *carry)
+    return carry
+
+
+def_compiled_impl(while_p, "body_jaxpr", _while_one_by_one)
+
+
+def _while_types(*avals, cond_jaxpr, body_jaxpr, body_nconsts, cond_nconsts, **_):
+    return body_jaxpr.out_avals, _while_effects(cond_jaxpr, body_jaxpr, cond_nconsts)
+
+
+def _while_effects(cond_jaxpr, body_jaxpr, cond_nconsts: int):
+    body_effects = body_jaxpr.effects
+    if body_effects:  # operands of the condition come before those of the body
+        positions = [cond_nconsts + i for i in range(len(body_jaxpr.in_avals))]
+        body_effects = core.reindexed_effects(body_effects, positions)
+    return core.join_effects(cond_jaxpr.effects, body_effects)
+
+
+while_p.def_effectful_abstract_eval(_while_types)
+
+
+def _hoist(args, params):
+    cond, cond_tracers = pe.hoist_tracers(params["cond_jaxpr"])
+    body, body_tracers = pe.hoist_tracers(params["body_jaxpr"])
+    if cond_tracers or body_tracers:
+        nc, nb = params["cond_nconsts"], params["body_nconsts"]
+        args = (*cond_tracers, *args[:nc], *body_tracers, *args[nc:])
+        params = dict(
+            params, cond_jaxpr=cond, body_jaxpr=body, cond_nconsts=nc + len(cond_tracers),
+            body_nconsts=nb + len(body_tracers),
+        )  # fmt: skip
+    return args, params
+
+
+pe.def_hoisting(while_p, _hoist)
+
+
+def _while_typecheck(_, *atoms, cond_jaxpr, body_jaxpr, cond_nconsts, body_nconsts):
+    avals = [a.aval for a in atoms]
+    cc, bc, carry = split_at(avals, cond_nconsts, body_nconsts)
+    for name, jaxpr, got in (("cond", cond_jaxpr, cc + carry), ("body", body_jaxpr, bc + carry)):
+        if len(jaxpr.in_avals) != len(got) or not all(map(core.typecompat, jaxpr.in_avals, got)):
+            raise core.JaxprTypeError(
+                f"while {name} jaxpr takes {jaxpr.in_avals}, called with {got}"
+            )
+    for a, b in zip(carry, body_jaxpr.out_avals):
+        if not core.typematch(a, b):
+            raise core.JaxprTypeError(f"while body input and output types differ: {a} and {b}")
+    return _while_types(
+        *avals, cond_jaxpr=cond_jaxpr, body_jaxpr=body_jaxpr, cond_nconsts=cond_nconsts,
+        body_nconsts=body_nconsts,
+    )  # fmt: skip
+
+
+while_p.typecheck = _while_typecheck
+
+
+def _while_jvp(primals, tangents, *, cond_nconsts, cond_jaxpr, body_nconsts, body_jaxpr):
+    nonzeros = [type(t) is not Zero for t in tangents]
+    _, nz_bconsts, nz_init = split_at(nonzeros, cond_nconsts, body_nconsts)
+    nz_carry = list(nz_init)
+    for _ in range(len(nz_carry) + 1):
+        jvp, nz_out = ad.jvp_jaxpr(body_jaxpr, (*nz_bconsts, *nz_carry), nz_carry)
+        new = [a or b for a, b in zip(nz_carry, nz_out)]
+        if new == nz_carry:
+            break
+        nz_carry = new
+    cconsts, bconsts, init = split_at(primals, cond_nconsts, body_nconsts)
+    _, t_bconsts, t_init = split_at(tangents, cond_nconsts, body_nconsts)
+    t_bconsts = [t for t in t_bconsts if type(t) is not Zero]
+    t_init = [ad.instantiate_zeros(t) for t, nz in zip(t_init, nz_carry) if nz]
+    # body: [consts, carry, t_consts, t_carry] -> [consts, t_consts, carry, t_carry]
+    nb, nc, ntb, ntc = len(bconsts), len(init), len(t_bconsts), len(t_init)
+    order = [
+        *range(nb),
+        *range(nb + nc, nb + nc + ntb),
+        *range(nb, nb + nc),
+        *range(nb + nc + ntb, nb + nc + ntb + ntc),
+    ]
+    body = reordered(jvp, tuple(order))
+    cond = with_unused_carry(
+        cond_jaxpr,
+        tuple(a.to_tangent_aval() for a, nz in zip(body_jaxpr.out_avals, nz_carry) if nz),
+    )
+    outs = while_p.bind(
+        *cconsts, *bconsts, *t_bconsts, *init, *t_init, cond_nconsts=cond_nconsts, cond_jaxpr=cond,
+        body_nconsts=nb + ntb, body_jaxpr=body,
+    )  # fmt: skip
+    out, t_out = outs[:nc], iter(outs[nc:])
+    return out, [
+        next(t_out) if nz else Zero(typeof(x).to_tangent_aval()) for x, nz in zip(out, nz_carry)
+    ]
+
+
+while_p.jvp = _while_jvp
+
+
+@core.cached_on_jaxpr
+def reordered(closed: ClosedJaxpr, order: tuple) -> ClosedJaxpr:
+    jaxpr = closed.jaxpr
+    return ClosedJaxpr(
+        jaxpr.replace(
+            invars=[jaxpr.invars[i] for i in order],
+            debug_info=jaxpr.debug_info.with_unknown_names(),
+        ),
+        closed.consts,
+    )
+
+
+@core.cached_on_jaxpr
+def with_unused_carry(cond: ClosedJaxpr, avals: tuple) -> ClosedJaxpr:
+    jaxpr = cond.jaxpr
+    return ClosedJaxpr(
+        jaxpr.replace(
+            invars=jaxpr.invars + [core.Var(a) for a in avals],
+            debug_info=jaxpr.debug_info.with_unknown_names(),
+        ),
+        cond.consts,
+    )
+
+
+def _while_transpose(*_, **__):
+    raise ValueError(
+        "Reverse-mode differentiation does not work for lax.while_loop or lax.fori_loop with dynamic "
+        "start/stop values. Try using lax.scan, or using fori_loop with static start/stop."
+    )
+
+
+while_p.transpose = _while_transpose
+
+
+def _while_batch(axis_data, args, dims, *, cond_nconsts, cond_jaxpr, body_nconsts, body_jaxpr):
+    size = axis_data.size
+    batched = [d is not None for d in dims]
+    cconsts_b, bconsts_b, init_b = split_at(batched, cond_nconsts, body_nconsts)
+    carry_b = list(init_b)
+    for _ in range(len(carry_b) + 1):
+        _, out_b = batching.batch_jaxpr(body_jaxpr, axis_data, (*bconsts_b, *carry_b), carry_b)
+        new = [a or b for a, b in zip(carry_b, out_b)]
+        if new == carry_b:
+            break
+        carry_b = new
+    _, (pred_b,) = batching.batch_jaxpr(cond_jaxpr, axis_data, (*cconsts_b, *carry_b))
+    cconsts, bconsts, init = split_at(args, cond_nconsts, body_nconsts)
+    cd, bd, id_ = split_at(dims, cond_nconsts, body_nconsts)
+    cconsts = [batching.moveaxis(x, d, 0) if d is not None else x for x, d in zip(cconsts, cd)]
+    bconsts = [batching.moveaxis(x, d, 0) if d is not None else x for x, d in zip(bconsts, bd)]
+    if pred_b:
+        check_maskable("while_loop", cond_jaxpr, body_jaxpr)
+        # Elements that are done keep their value while the others go on.
+        carry_b = [True] * len(carry_b)
+        cond, _ = batching.batch_jaxpr(cond_jaxpr, axis_data, (*cconsts_b, *carry_b), True)
+        body, _ = batching.batch_jaxpr(body_jaxpr, axis_data, (*bconsts_b, *carry_b), True)
+        any_cond, guarded = _guarded(cond, body, cond_nconsts, body_nconsts)
+        cond_jaxpr, body_jaxpr = any_cond, guarded
+        body_args = [*cconsts, *bconsts]
+    else:
+        cond_jaxpr, _ = batching.batch_jaxpr(cond_jaxpr, axis_data, (*cconsts_b, *carry_b))
+        body_jaxpr, _ = batching.batch_jaxpr(body_jaxpr, axis_data, (*bconsts_b, *carry_b), carry_b)
+        body_args = bconsts
+    init = [batching.bdim_at_front(x, d, size) if b else x for x, d, b in zip(init, id_, carry_b)]
+    outs = while_p.bind(
+        *cconsts, *body_args, *init, cond_nconsts=len(cconsts), cond_jaxpr=cond_jaxpr,
+        body_nconsts=len(body_args), body_jaxpr=body_jaxpr,
+    )  # fmt: skip
+    return outs, [0 if b else None for b in carry_b]
+
+
+while_p.axis_batch = _while_batch
+
+
+def _guarded(cond: ClosedJaxpr, body: ClosedJaxpr, cond_nconsts: int, body_nconsts: int):
+    """A condition that holds while any element's does, and a body that leaves finished ones alone."""
+    cache = body._cache
+    key = ("guarded", cond, cond_nconsts, body_nconsts)
+    if key in cache:
+        return cache[key]
+    cconst_avals = cond.in_avals[:cond_nconsts]
+
+    def any_cond(*args):
+        (pred,) = core.eval_jaxpr(cond.jaxpr, cond.consts, *args)
+        return [lax.reduce_or(pred, (0,))]
+
+    def run(*args):
+        cconsts, bconsts, carry = split_at(args, cond_nconsts, body_nconsts)
+        (pred,) = core.eval_jaxpr(cond.jaxpr, cond.consts, *cconsts, *carry)
+        new = core.eval_jaxpr(body.jaxpr, body.consts, *bconsts, *carry)
+        return [
+            lax.select(
+                lax.broadcast_in_dim(pred, typeof(x).shape, (0,), out_sharding=typeof(x)._sharding),
+                x,
+                old,
+            )
+            for x, old in zip(new, carry)
+        ]
+
+    cond_jaxpr, _, c_consts = pe.trace_to_jaxpr_dynamic(any_cond, cond.in_avals)
+    body_jaxpr, _, b_consts = pe.trace_to_jaxpr_dynamic(run, [*cconst_avals, *body.in_avals])
+    result = ClosedJaxpr(cond_jaxpr, c_consts), ClosedJaxpr(body_jaxpr, b_consts)
+    cache[key] = result
+    return result
+
+
+def _while_dce(used_outputs, eqn):
+    if not any(used_outputs) and not pe.has_effects(eqn):
+        return [False] * len(eqn.invars), None
+    cond, body = eqn.params["cond_jaxpr"], eqn.params["body_jaxpr"]
+    nc, nb = eqn.params["cond_nconsts"], eqn.params["body_nconsts"]
+    cond_dce, used_c = pe.dce_jaxpr(cond.jaxpr, [True])
+    used = [a or b for a, b in zip(used_outputs, used_c[nc:])]
+    while True:
+        body_dce, used_b = pe.dce_jaxpr(body.jaxpr, used, [False] * nb + used)
+        new = [a or b for a, b in zip(used, used_b[nb:])]
+        if new == used:
+            break
+        used = new
+    if body_dce is body.jaxpr and all(used_c[:nc]) and cond_dce.eqns == cond.eqns:
+        return [True] * len(eqn.invars), eqn
+    key = ("while dce", cond, tuple(used))
+    closed = body._cache.get(key)
+    if closed is None:
+        cond_dce, used_c = pe.dce_jaxpr(cond.jaxpr, [True], [False] * nc + used)
+        closed = ClosedJaxpr(cond_dce, cond.consts), ClosedJaxpr(body_dce, body.consts), used_c
+        body._cache[key] = closed
+    new_cond, new_body, used_c = closed
+    used_ins = [*used_c[:nc], *used_b[:nb], *used]
+    new_eqn = eqn.replace(
+        invars=[v for v, u in zip(eqn.invars, used_ins) if u],
+        outvars=[
+            v if wanted else core.DropVar(v.aval)
+            for v, wanted, u in zip(eqn.outvars, used_outputs, used)
+            if u
+        ],
+        params=dict(
+            eqn.params, cond_jaxpr=new_cond, body_jaxpr=new_body, cond_nconsts=sum(used_c[:nc]),
+            body_nconsts=sum(used_b[:nb]),
+        ),
+        effects=_while_effects(new_cond, new_body, sum(used_c[:nc])),
+    )  # fmt: skip
+    return used_ins, new_eqn
+
+
+while_p.dce = _while_dce
+
+
+def _while_dependence(marked, *, cond_jaxpr, cond_nconsts, body_jaxpr, body_nconsts):
+    cconsts, bconsts, flows = split_at(marked, cond_nconsts, body_nconsts)
+    while True:
+        if any(pe.dependent_outs(cond_jaxpr, (*cconsts, *flows))):
+            return [True] * len(flows)
+        outs = pe.dependent_outs(body_jaxpr, (*bconsts, *flows))
+        new = [a or b for a, b in zip(flows, outs)]
+        if new == flows:
+            return flows
+        flows = new
+
+
+while_p.dependence = _while_dependence
+
+
+def _while_lowering(ctx, *args, cond_jaxpr, body_jaxpr, cond_nconsts, body_nconsts):
+    cconsts, bconsts, init = split_at(args, cond_nconsts, body_nconsts)
+    carry_avals = ctx.avals_out
+    carry_types = [mlir.aval_to_ir_type(a) for a in carry_avals]
+    effects = [
+        e for e in ctx.tokens_in.effects() if e in body_jaxpr.effects or e in cond_jaxpr.effects
+    ]
+    if any(e in cond_jaxpr.effects for e in effects):
+        return _while_with_effects_in_condition(
+            ctx, *args, cond_jaxpr=cond_jaxpr, body_jaxpr=body_jaxpr, cond_nconsts=cond_nconsts,
+            body_nconsts=body_nconsts,
+        )  # fmt: skip
+    tokens = ctx.tokens_in.subset(effects)
+    n_tok = len(effects)
+    flat_types = [*[mlir.token_type()] * n_tok, *mlir.flatten_ir_types(carry_types)]
+    flat_init = [*[tokens.get(e) for e in effects], *mlir.flatten_ir_values(init)]
+    op = hlo.WhileOp(flat_types, flat_init)
+
+    def run(block, jaxpr, consts, scope):
+        operands = list(block.arguments)
+        carry = mlir.unflatten_ir_values_like_types(operands[n_tok:], carry_types)
+        inner = mlir.TokenSet(zip(effects, operands[:n_tok]))
+        lowered_consts = mlir.ir_consts(jaxpr.consts, [v.aval for v in jaxpr.jaxpr.constvars])
+        return mlir.jaxpr_subcomp(
+            ctx.module_context, jaxpr.jaxpr, ctx.name_stack.extend(scope), inner, lowered_consts,
+            *consts, *carry, dim_var_values=ctx.dim_var_values, const_lowering=ctx.const_lowering,
+            outer_traceback=ctx.traceback,
+        )  # fmt: skip
+
+    cond_block = op.regions[0].blocks.append(*flat_types)
+    with ir.InsertionPoint(cond_block):
+        (pred,), _ = run(cond_block, cond_jaxpr, cconsts, "cond")
+        hlo.return_([pred])
+    body_block = op.regions[1].blocks.append(*flat_types)
+    with ir.InsertionPoint(body_block):
+        outs, tokens_out = run(body_block, body_jaxpr, bconsts, "body")
+        hlo.return_([*[tokens_out.get(e) for e in effects], *mlir.flatten_ir_values(outs)])
+    results = list(op.results)
+    if effects:
+        ctx.set_tokens_out(mlir.TokenSet(zip(effects, results[:n_tok])))
+    return mlir.unflatten_ir_values_like_types(results[n_tok:], carry_types)
+
+
+def _while_with_effects_in_condition(
+    ctx, *args, cond_jaxpr, body_jaxpr, cond_nconsts, body_nconsts
+):
+    """Carry the predicate, computed before the loop and at the end of the body."""
+
+    def new_cond(pred, *_):
+        return [pred]
+
+    def run(*args):
+        cconsts, bconsts, init = split_at(args, cond_nconsts, body_nconsts)
+        (pred,) = core.eval_jaxpr(cond_jaxpr.jaxpr, cond_jaxpr.consts, *cconsts, *init)
+
+        def body(_, *carry):
+            outs = core.eval_jaxpr(body_jaxpr.jaxpr, body_jaxpr.consts, *bconsts, *carry)
+            (pred,) = core.eval_jaxpr(cond_jaxpr.jaxpr, cond_jaxpr.consts, *cconsts, *outs)
+            return [pred, *outs]
+
+        avals = [typeof(pred), *[typeof(x) for x in init]]
+        cj, _, cc = pe.trace_to_jaxpr_dynamic(new_cond, avals)
+        bj, _, bc = pe.trace_to_jaxpr_dynamic(body, avals)
+        outs = while_p.bind(
+            *cc, *bc, pred, *init, cond_nconsts=len(cc), cond_jaxpr=hoist(cj), body_nconsts=len(bc),
+            body_jaxpr=hoist(bj),
+        )  # fmt: skip
+        return outs[1:]
+
+    return mlir.lower_fun(run, multiple_results=True)(ctx, *args)
+
+
+mlir.register_lowering(while_p, _while_lowering)
