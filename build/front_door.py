@@ -27,6 +27,7 @@ usage: python3 build/build.py COMMAND [ARGS]
   test [ARGS]          run the tests; ARGS go to pytest (tests/jit_test.py, -k NAME, -x, -n 0, ...)
   bench [ARGS]         time this jax beside PyPI's, alternately (bench --help)
   oracle               make the environment with PyPI's jax, and print its Python
+  oracle --update [TABLES]  store what PyPI's jax answers to tests/*_cases.py that have changed
   build --wheels=...   build wheels with Bazel (build --help)
   bazel ARGS           run Bazel: bazel test //tests:cpu_tests; --bazel_path=, --python_version= first
   requirements_update  resolve the pinned requirements anew
@@ -90,10 +91,14 @@ def bench(arguments: list[str]) -> int:
 
 
 def oracle(arguments: list[str]) -> int:
-    if arguments:
-        raise UsageError(f"oracle takes no arguments, got {' '.join(arguments)}")
-    print(prepare(oracle_environment(ROOT)))
-    return 0
+    if arguments and arguments[0] not in ("--update", "--verify", "--check"):
+        raise UsageError(f"oracle takes --update, --verify or --check, got {arguments[0]}")
+    python = prepare(oracle_environment(ROOT))
+    if not arguments:
+        print(python)
+        return 0
+    program = [str(python), str(ROOT / "tests" / "oracle_results.py")]
+    return call([*program, *arguments], dict(os.environ), ROOT)
 
 
 COMMANDS: dict[str, Callable[[list[str]], int]] = {

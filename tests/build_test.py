@@ -40,7 +40,7 @@ def call(*arguments, **options):
         (["run", "--fast", "x.py"], "the program comes before its flags, got --fast"),
         (["run", "no_such_program.py"], "there is no program no_such_program.py"),
         (["run", "examples"], "examples is a folder"),
-        (["oracle", "--now"], "oracle takes no arguments, got --now"),
+        (["oracle", "--now"], "oracle takes --update, --verify or --check, got --now"),
     ],
 )
 def test_wrong_usage(arguments, message):

@@ -1,19 +1,13 @@
 """Cases of operations, evaluated in the same way by this library and by the reference build.
 
-A module of cases has a list `CASES`. `evaluate` runs one in all modes; `python op_cases.py MODULE OUT`
-does so for all cases of a module with whatever `jax` is installed, and pickles the results.
+A table is a module with a list `CASES`, or with a dictionary `SCENARIOS` of functions without arguments. `evaluate` runs a
+case in all modes, `evaluate_scenario` a scenario. The stored results of the reference build depend on this file: what only
+compares or stores is elsewhere.
 """
 
-import ast
 import functools
-import hashlib
 import importlib.util
 import itertools
-import os
-import pickle
-import subprocess
-import sys
-import tempfile
 import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -24,10 +18,6 @@ import ml_dtypes
 import numpy as np
 
 BATCH = 3
-REFERENCE_PYTHON = Path(__file__).absolute().parent.parent / ".oracle" / "bin" / "python"
-MADE_BEFOREHAND = os.environ.get("JAX_REFERENCE_RESULTS") and os.path.abspath(
-    os.environ["JAX_REFERENCE_RESULTS"]
-)
 
 
 @dataclass
@@ -214,98 +204,64 @@ def _batch(a, axis):
     return np.stack(rolled, axis)
 
 
+def evaluate_scenario(fun: Callable[[], Any]) -> tuple[Any, ...]:
+    """The leaves of the result, with types; or what was raised."""
+    import jax
+
+    try:
+        leaves, tree = jax.tree.flatten(fun())
+    except Exception as err:
+        return "raised", type(err).__name__
+    return "returned", str(tree), [_plain(x) for x in leaves]
+
+
+def _plain(x):
+    if isinstance(x, str):
+        return x
+    weak = bool(
+        getattr(getattr(x, "aval", None), "weak_type", isinstance(x, (int, float, complex)))
+    )
+    array = np.asarray(x)
+    if array.dtype in (np.float64, np.int64, np.complex128) and isinstance(
+        x, (int, float, complex)
+    ):
+        array = array.astype({"f": np.float32, "i": np.int32, "c": np.complex64}[array.dtype.kind])
+    return array, weak
+
+
+def evaluate_table(path: str | Path) -> dict[str, Any]:
+    """The results of all cases or scenarios of a table, by name; of errors the classes only."""
+    module = _load(path)
+    if hasattr(module, "SCENARIOS"):
+        return {name: evaluate_scenario(fun) for name, fun in module.SCENARIOS.items()}
+    return {c.name: _without_texts(evaluate(c)) for c in load(path)}
+
+
+def _without_texts(results):
+    return {m: r[:1] if isinstance(r[0], str) else r for m, r in results.items()}
+
+
 def load(path: str | Path) -> list[Case]:
+    """The cases of a table."""
+    cases = _load(path).CASES
+    names = [c.name for c in cases]
+    assert len(set(names)) == len(names), [n for n in names if names.count(n) > 1]
+    return cases
+
+
+def load_scenarios(path: str | Path) -> dict[str, Callable[[], Any]]:
+    """The scenarios of a table, by name."""
+    return _load(path).SCENARIOS
+
+
+def _load(path):
     spec = importlib.util.spec_from_file_location(Path(path).stem, path)
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    names = [c.name for c in module.CASES]
-    assert len(set(names)) == len(names), [n for n in names if names.count(n) > 1]
-    return module.CASES
-
-
-def reference_results(path: str | Path, evaluator: str = __file__) -> dict[str, Any] | None:
-    """What the reference build gives for all cases of a module; None if it is not installed.
-
-    The results are kept beside the build, until a source that has part in them changes; or they are in
-    JAX_REFERENCE_RESULTS, a folder, made beforehand.
-
-    Args:
-      path: of the module of cases.
-      evaluator: the program that evaluates them: `python evaluator PATH OUT` with the reference's Python.
-    """
-    if MADE_BEFOREHAND:
-        return pickle.loads(Path(MADE_BEFOREHAND, f"{Path(path).stem}.pickle").read_bytes())
-    if not REFERENCE_PYTHON.exists():
-        return None
-    sources = sorted(sources_of(path) | sources_of(evaluator))
-    key = hashlib.sha256(b"".join(s.read_bytes() for s in sources)).hexdigest()[:24]
-    cached = REFERENCE_PYTHON.parent.parent / "results" / f"{Path(path).stem}-{key}.pickle"
-    if not cached.exists():
-        cached.parent.mkdir(exist_ok=True)
-        env = {k: v for k, v in os.environ.items() if not k.startswith(("JAX_", "PYTHONPATH"))}
-        env["PYTHONPATH"] = str(Path(__file__).parent)
-        env["JAX_DISABLE_MOST_OPTIMIZATIONS"] = "1"
-        with tempfile.TemporaryDirectory(dir=cached.parent) as tmp:
-            out = Path(tmp) / "results.pickle"
-            command = [str(REFERENCE_PYTHON), "-P", evaluator, str(path), str(out)]
-            subprocess.run(command, check=True, env=env, cwd=tmp, stdout=subprocess.DEVNULL)
-            out.rename(cached)
-    return pickle.loads(cached.read_bytes())
-
-
-def sources_of(path: str | Path) -> set[Path]:
-    """A module and those beside it that it imports, at any depth."""
-    found, waiting = set(), [Path(path).absolute()]
-    while waiting:
-        source = waiting.pop()
-        if source in found:
-            continue
-        found.add(source)
-        for node in ast.walk(ast.parse(source.read_bytes())):
-            if isinstance(node, ast.Import):
-                names = [alias.name for alias in node.names]
-            elif isinstance(node, ast.ImportFrom):
-                names = [node.module or ""]
-            else:
-                continue
-            beside = (source.parent / f"{name}.py" for name in names)
-            waiting += (file for file in beside if file.exists())
-    return found
-
-
-def assert_same(ours: Any, theirs: Any, tol: float | None = None) -> None:
-    """Fails unless two results are equal up to rounding, with the same dtypes and weak types."""
-    if isinstance(theirs[0], str):
-        assert isinstance(ours[0], str), f"the reference raises {theirs}, we return {ours}"
-        return
-    assert not isinstance(ours[0], str), f"we raise {ours}, the reference returns {theirs}"
-    assert len(ours[0]) == len(theirs[0])
-    for x, y in zip(ours[0], theirs[0]):
-        assert x.dtype == y.dtype, (x.dtype, y.dtype)
-        assert x.shape == y.shape, (x.shape, y.shape)
-        close(x, y, tol)
-    assert ours[1] == theirs[1], f"weak types: {ours[1]} vs. {theirs[1]}"
-
-
-def close(x: np.ndarray, y: np.ndarray, tol: float | None = None) -> None:
-    if x.dtype.kind in "biu" or not is_inexact(x.dtype):
-        if x.dtype.itemsize and x.dtype.names is None:
-            np.testing.assert_array_equal(x, y)
-        return
-    wide = np.complex128 if np.issubdtype(x.dtype, np.complexfloating) else np.float64
-    if tol is None:
-        tol = {8: 1e-12, 4: 2e-5, 2: 2e-2, 1: 0.3}[
-            x.dtype.itemsize // (2 if wide == np.complex128 else 1)
-        ]
-    np.testing.assert_allclose(x.astype(wide), y.astype(wide), rtol=tol, atol=tol)
+    return module
 
 
 def product(**choices: Sequence[Any]):
     """Dicts with one choice each, in all combinations."""
     for combination in itertools.product(*choices.values()):
         yield dict(zip(choices, combination))
-
-
-if __name__ == "__main__":
-    cases = load(sys.argv[1])
-    Path(sys.argv[2]).write_bytes(pickle.dumps({c.name: evaluate(c) for c in cases}))

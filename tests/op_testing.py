@@ -3,7 +3,10 @@
 import warnings
 from pathlib import Path
 
+import comparison
+import numpy as np
 import op_cases
+import oracle_results
 import pytest
 
 
@@ -21,10 +24,7 @@ def case_tests(path: str):
 
     @pytest.fixture(scope="module")
     def reference():
-        results = op_cases.reference_results(module)
-        if results is None:
-            pytest.skip("the reference build is not installed: python3 build/build.py oracle")
-        return results
+        return oracle_results.read(module)
 
     @pytest.mark.parametrize("name", list(cases))
     def test_reference(name, reference):
@@ -34,7 +34,7 @@ def case_tests(path: str):
             ours = op_cases.evaluate(case)
         for mode, theirs in reference[name].items():
             try:
-                op_cases.assert_same(ours[mode], theirs, case.tol)
+                comparison.assert_same(ours[mode], theirs, case.tol)
             except AssertionError as err:
                 raise AssertionError(f"{name}, {mode}: {err}") from None
             if name.startswith("error_") and isinstance(theirs[0], str):
@@ -48,7 +48,7 @@ def case_tests(path: str):
         want = want if isinstance(want, (tuple, list)) else [want]
         assert len(outs) == len(want)
         for x, y in zip(outs, want):
-            op_cases.close(x, op_cases.np.asarray(y).astype(x.dtype), case.tol)
+            comparison.close(x, np.asarray(y).astype(x.dtype), case.tol)
 
     with_formula = any(c.numpy for c in cases.values())
     return reference, test_reference, test_numpy if with_formula else None

@@ -6,7 +6,6 @@
 | `jax_multiplatform_test` | a pytest file's tests on each kind of device, `<name>_cpu`, `<name>_gpu`, ... |
 | `jax_py_test` | a pytest file's tests, once |
 | `jax_mypy_test` | mypy's check of packages |
-| `reference_results` | what PyPI's jax answers to a file of cases |
 | `nanobind_extension` | a Python module in C++ |
 | `ffi_library` | XLA FFI handlers in C++ |
 | `cc_fuzz_test` | a fuzz target with the driver that feeds it |
@@ -88,20 +87,14 @@ def jax_multiplatform_test(
       tags: Bazel's tags; each test is also tagged with its backend.
       args: arguments of pytest.
       env: environment variables.
-      cases: a file of cases or scenarios whose answers by PyPI's jax the tests compare with.
+      cases: a table of cases or scenarios; the answers of PyPI's jax are beside it, in `testdata`.
       with_kernels: arguments of pytest with which `<name>_with_kernels_cpu` runs the tests once more, on a CPU with
         jaxlib-ext: [] for all of them; by default there is no such test.
       **kwargs: attributes of `py_test`.
     """
     data = (data or []) + _TEST_DATA
-    variables = {}
     if cases:
-        reference_results(
-            name = name + "_reference",
-            cases = cases,
-        )
-        data = data + [cases, ":" + name + "_reference"]
-        variables = {"JAX_REFERENCE_RESULTS": native.package_name()}
+        data = data + [cases, "testdata/" + cases.removesuffix(".py") + ".xz"]
     cpu_devices = cpu_devices or [1]
     variants = []  # suffix of the name, backend, virtual devices, arguments, libraries
     for backend in backends or _BACKENDS:
@@ -133,7 +126,7 @@ def jax_multiplatform_test(
             deps = (deps or []) + more_deps,
             data = data,
             args = _of(args, backend, []) + more_args,
-            env = own | variables | _of(env, backend, {}),
+            env = own | _of(env, backend, {}),
             shard_count = _of(shard_count, backend, None),
             size = size,
             tags = _of(tags, backend, []) + [backend],
@@ -183,24 +176,6 @@ def _pytest(name, srcs, deps, data, args, env, **kwargs):
         env = {"CXX": "$(rootpath //build/bazel/toolchain:cc)"} | env,
         legacy_create_init = False,
         **kwargs
-    )
-
-def reference_results(name, cases):
-    """The answers of PyPI's jax to a file of cases or scenarios, made once for each content of the file.
-
-    Args:
-      name: of the target; its file is `<cases>.pickle`.
-      cases: a file `..._cases.py` or `..._scenarios.py`.
-    """
-    kind = "scenario" if cases.endswith("_scenarios.py") else "op"
-    native.genrule(
-        name = name,
-        testonly = True,
-        srcs = [cases],
-        outs = [cases.removesuffix(".py") + ".pickle"],
-        cmd = "JAX_PLATFORMS=cpu JAX_DISABLE_MOST_OPTIMIZATIONS=1 $(execpath :reference_%s) $< $@ >/dev/null" % kind,
-        message = "Asking PyPI's jax about",
-        tools = [":reference_%s" % kind],
     )
 
 def jax_mypy_test(name, deps, **kwargs):
