@@ -54,6 +54,11 @@ def test_import_loads_only_what_most_programs_use():
     ] == []
 
 
+def test_stored_results_are_of_the_tables_as_they_are():
+    status, output = call(sys.executable, "tests/oracle_results.py", "--check")
+    assert status == 0, f"{output}python3 build/build.py oracle --update makes them anew"
+
+
 def test_nothing_shadows_the_packages_of_others():
     for folder in ("jaxlib", "jax_plugins"):
         assert (ROOT / folder / "README.md").exists()
