@@ -1,5 +1,6 @@
 """When a result is the same as the oracle's."""
 
+import difflib
 from typing import Any
 
 import numpy as np
@@ -44,12 +45,19 @@ def assert_same_scenario(
     assert ours[1] == theirs[1], f"trees differ: {ours[1]} and {theirs[1]}"
     for x, y in zip(ours[2], theirs[2]):
         if isinstance(x, str) or isinstance(y, str):
-            assert x == y, f"ours:\n{x}\nreference:\n{y}"
+            assert x == y, _difference(x, y)
             continue
         (x, x_weak), (y, y_weak) = x, y
         assert (x.dtype, x.shape) == (y.dtype, y.shape), f"{x!r} and {y!r}"
         close(x, y, tol)
         assert x_weak == y_weak or not weak_types, f"weak types: {x_weak} and {y_weak} of {x!r}"
+
+
+def _difference(ours, theirs):
+    lines = difflib.unified_diff(
+        str(theirs).splitlines(), str(ours).splitlines(), "the reference", "ours", lineterm=""
+    )
+    return "\n".join(lines)
 
 
 def close(x: np.ndarray, y: np.ndarray, tol: float | None = None) -> None:

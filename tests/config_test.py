@@ -7,6 +7,8 @@ import subprocess
 import sys
 import threading
 
+import op_cases
+import oracle_results
 from absl.testing import absltest, parameterized
 
 from jax._src import (
@@ -16,21 +18,6 @@ from jax._src import (
 from jax._src.lib import _jax, guard_lib
 
 ROOT = pathlib.Path(__file__).absolute().parents[1]
-
-LIST_OPTIONS = """
-import json
-from jax._src import config
-print(json.dumps({
-    "values": {k: str(v) for k, v in config.config.values.items()},
-    "traced": sorted(n for n in config.trace_context_names() if n in config.config.values),
-}))
-"""
-
-
-def oracle_python():
-    """The interpreter that has the reference build, or None."""
-    path = os.environ.get("JAX_ORACLE_PYTHON") or ROOT / ".oracle" / "bin" / "python"
-    return str(path) if os.path.exists(path) else None
 
 
 def run_python(code, **env):
@@ -381,33 +368,14 @@ class ConfigTest(parameterized.TestCase):
         self.assertEqual(str(_jax.canonicalize_value(1.0).dtype), "float32")
 
     def test_same_options_and_defaults_as_the_oracle(self):
-        python = oracle_python()
-        if python is None:
-            self.skipTest("no oracle: run build/build.py oracle")
-        env = {k: v for k, v in os.environ.items() if not k.startswith(("JAX_", "PYTHONPATH"))}
-        env["JAX_PLATFORMS"] = "cpu"
-        done = subprocess.run(
-            [python, "-P", "-c", "import jax" + LIST_OPTIONS],
-            capture_output=True,
-            text=True,
-            env=env,
-            check=True,
-        )
-        theirs = json.loads(done.stdout)
-        done = subprocess.run(
-            [sys.executable, "-c", LIST_OPTIONS],
-            capture_output=True,
-            text=True,
-            env={**env, "PYTHONPATH": str(ROOT)},
-            check=True,
-        )
-        ours = json.loads(done.stdout)
-        for name, value in theirs["values"].items():
-            self.assertIn(name, ours["values"])
-            self.assertEqual(ours["values"][name], value, name)
-        self.assertNotIn("jax_native_kernels", theirs["values"])  # else this jax is the oracle
+        table = pathlib.Path(__file__).with_name("config_scenarios.py")
+        (_, _, (theirs,)) = oracle_results.read(table)["options"]
+        values, traced = map(json.loads, op_cases.load_scenarios(table)["options"]().splitlines())
+        their_values, their_traced = map(json.loads, theirs.splitlines())
         own = {"jax_native_kernels"}
-        self.assertEqual(sorted({*ours["traced"]} - own), sorted(set(theirs["traced"])))
+        self.assertEmpty(own & their_values.keys())  # else this jax was the oracle
+        self.assertEqual({n: values.get(n) for n in their_values}, their_values)
+        self.assertEqual(sorted({*traced} - own), their_traced)
 
 
 if __name__ == "__main__":

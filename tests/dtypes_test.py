@@ -1,19 +1,15 @@
-"""Types: defaults, canonicalization, promotion (whole table against the oracle), classes, names."""
+"""Types: defaults, canonicalization, promotion (beside the oracle in dtypes_scenarios.py), classes, names."""
 
 import copy
 import enum
 import itertools
-import json
-import os
-import pathlib
 import pickle
-import subprocess
-import sys
 import warnings
 
 import ml_dtypes
 import numpy as np
 from absl.testing import absltest, parameterized
+from scenario_testing import scenario_tests
 
 from jax._src import (
     config,
@@ -23,81 +19,7 @@ from jax._src import (
 )
 from jax._src.lib import _jax
 
-ROOT = pathlib.Path(__file__).absolute().parents[1]
-
-# Run by this project's jax and by the oracle; prints what both have to agree on.
-TABLES = """
-import itertools, json, warnings
-warnings.simplefilter("ignore")
-import numpy as np
-from jax._src import config, dtypes
-
-names = [t.name for t in dtypes._jax_types]
-weak_names = "uint8 int8 int32 int64 bfloat16 float16 float32 float64 complex64 complex128".split()
-
-class Value:
-    def __init__(self, name, weak):
-        self.dtype, self.shape, self.ndim = np.dtype(name), (), 0
-        self.aval = type("Aval", (), {"weak_type": weak})
-
-def outcome(f, *args):
-    try:
-        result = f(*args)
-    except Exception as err:
-        return type(err).__name__
-    return [str(r) for r in result] if isinstance(result, tuple) else str(result)
-
-values = [(n, Value(n, False)) for n in names]
-values += [(n + "*", Value(n, True)) for n in weak_names]
-values += [("True", True), ("1", 1), ("1.0", 1.0), ("1j", 1j)]
-values += [(t.__name__, t) for t in (bool, int, float, complex)]
-few = values[::3]
-values += [("dtype " + n, np.dtype(n)) for n in names]
-out = {"types": sorted(map(str, dtypes._jax_dtype_set))}
-for x64, mode, explicit in itertools.product(
-    (False, True), ("standard", "strict"), ("warn", "allow")
-):
-    config.update("jax_enable_x64", x64)
-    config.update("jax_numpy_dtype_promotion", mode)
-    config.update("jax_explicit_x64_dtypes", explicit)
-    key = f" {x64} {mode} {explicit}"
-    for (a, x), (b, y) in itertools.product(values, values):
-        out[f"combine {a} {b}{key}"] = outcome(dtypes.lattice_result_type, x, y)
-        out[f"safe {a} {b}{key}"] = outcome(dtypes.safe_to_cast, x, y)
-    for (a, x), (b, y), (c, z) in itertools.product(few, few, few):
-        out[f"combine {a} {b} {c}{key}"] = outcome(dtypes.lattice_result_type, x, y, z)
-    for a, b in itertools.product([*names, bool, int, float, complex], repeat=2):
-        out[f"promote {a} {b}{key}"] = outcome(dtypes.promote_types, a, b)
-    for f, n in itertools.product(
-        ("to_numeric_dtype", "to_complex_dtype", "short_dtype_name", "itemsize_bits",
-         "canonicalize_dtype", "scalar_type_of", "dtype", "check_and_canonicalize_user_dtype",
-         "jax_dtype"), names
-    ):
-        out[f"{f} {n}{key}"] = outcome(getattr(dtypes, f), np.dtype(n))
-classes = [np.generic, np.number, np.integer, np.signedinteger, np.unsignedinteger, np.inexact,
-           np.floating, np.complexfloating, np.bool_, np.character, dtypes.extended,
-           dtypes.prng_key, int, float, complex, bool, dtypes.float0]
-every = [*classes, *names, *(np.dtype(n).type for n in names), *map(np.dtype, names)]
-for a, b in itertools.product(every, every):
-    out[f"issubdtype {a!r} {b!r}"] = outcome(dtypes.issubdtype, a, b)
-for n, kind in itertools.product(names, [*dtypes._dtype_kinds, *names, ("bool", "integral")]):
-    out[f"isdtype {n} {kind}"] = outcome(dtypes.isdtype, n, kind)
-print(json.dumps(out))
-"""
-
-
-def tables(python, **env):
-    keep = {k: v for k, v in os.environ.items() if not k.startswith(("JAX_", "PYTHONPATH"))}
-    done = subprocess.run(
-        [python, "-P", "-c", TABLES],
-        capture_output=True,
-        text=True,
-        env={**keep, "JAX_PLATFORMS": "cpu", **env},
-        timeout=300,
-    )
-    if done.returncode:
-        raise RuntimeError(done.stderr)
-    return json.loads(done.stdout)
+reference, test_scenario = scenario_tests(__file__)
 
 
 class Color(enum.IntEnum):
@@ -105,16 +27,6 @@ class Color(enum.IntEnum):
 
 
 class DtypesTest(parameterized.TestCase):
-    def test_against_the_oracle(self):
-        python = os.environ.get("JAX_ORACLE_PYTHON") or ROOT / ".oracle" / "bin" / "python"
-        if not os.path.exists(python):
-            self.skipTest("no oracle: run build/build.py oracle")
-        theirs = tables(str(python))
-        ours = tables(sys.executable, PYTHONPATH=str(ROOT))
-        self.assertEqual(list(ours), list(theirs))
-        wrong = {k: (ours[k], theirs[k]) for k in theirs if ours[k] != theirs[k]}
-        self.assertEmpty(wrong)
-
     @parameterized.parameters(False, True)
     def test_promotion_is_commutative_and_idempotent(self, x64):
         types = [*dtypes._jax_types, int, float, complex]

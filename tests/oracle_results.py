@@ -215,7 +215,9 @@ def _run_all(chosen: Iterable[Path], options: argparse.Namespace) -> int:
         unwanted = ("JAX_", "XLA_", "PYTHON")
         env = {k: v for k, v in os.environ.items() if not k.startswith(unwanted)}
         env |= {"JAX_PLATFORMS": "cpu", "JAX_DISABLE_MOST_OPTIMIZATIONS": "1"}
-        return subprocess.run(command, env=env, capture_output=True, text=True, check=False)
+        return subprocess.run(
+            command, env=env, cwd=HERE, capture_output=True, text=True, check=False
+        )
 
     status = 0
     with ThreadPoolExecutor(options.jobs) as pool:
