@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import enum
+import functools
+import math
 from typing import Any
 
 import numpy as np
@@ -13,6 +15,7 @@ from jax._src.basearray import Array
 from jax._src.interpreters import mlir
 from jax._src.late_binding import late
 from jax._src.lax import lax, slicing
+from jax._src.lax.control_flow import map as map_over_first
 from jax._src.lax.linalg import kernels
 from jax._src.lax.linalg.common import (
     check_square,
@@ -26,7 +29,10 @@ from jax._src.lax.linalg.common import (
     real,
     real_dtype,
     symmetrize,
+    tril,
+    triu,
 )
+from jax._src.lax.linalg.spectral import sorted_by_value, spectral_eigh
 from jax._src.lax.rules import COMPLEX, FLOAT
 from jax._src.typing import ArrayLike
 
@@ -186,22 +192,29 @@ def _take_last(ctx, x, aval, subset, out):
     return y
 
 
-_JACOBI_LIMIT = 256  # up to this size QDWH's recursion ends in Jacobi's iteration
+# Larger matrices take polar decompositions, until their blocks are of this size.
+_JACOBI_LIMIT = 256
 
 
-def _lower_tpu(ctx, x, *, lower, sort_eigenvalues, subset_by_index, algorithm):
+def _lower_tpu(ctx, x, *, algorithm, **params):
     (aval,) = ctx.avals_in
     n = aval.shape[-1]
     if algorithm is EighImplementation.QR:
         raise NotImplementedError("eigh: the QR algorithm is not supported on TPU")
-    large = core.is_constant_shape(aval.shape) and n > _JACOBI_LIMIT
-    if algorithm is EighImplementation.QDWH and large:
+    if algorithm is EighImplementation.QDWH and not core.is_constant_shape((n,)):
         raise NotImplementedError(
-            f"eigh: the QDWH implementation is not there for matrices larger than {_JACOBI_LIMIT}, got size "
-            f"{n}. Use EighImplementation.JACOBI."
+            f"eigh: the QDWH implementation needs matrices of known size, got shape {aval.shape}"
         )
-    v_aval, w_aval = ctx.avals_out
-    full = [aval, core.ShapedArray(aval.shape[:-1], w_aval.dtype)]
+    small = not core.is_constant_shape((n,)) or n <= _JACOBI_LIMIT
+    if algorithm is EighImplementation.JACOBI or (algorithm is None and small):
+        return _jacobi_call(ctx, x, **params)
+    rule = mlir.lower_fun(functools.partial(eigh_by_polar, **params), multiple_results=True)
+    return rule(ctx, x)
+
+
+def _jacobi_call(ctx, x, *, lower, sort_eigenvalues, subset_by_index):
+    (aval,) = ctx.avals_in
+    full = [aval, core.ShapedArray(aval.shape[:-1], real_dtype(aval.dtype))]
     out = mlir.custom_call(
         "Eigh",
         result_types=[mlir.aval_to_ir_type(ctx.module_context, a) for a in full],
@@ -209,11 +222,42 @@ def _lower_tpu(ctx, x, *, lower, sort_eigenvalues, subset_by_index, algorithm):
         backend_config=f"{int(lower)},{int(sort_eigenvalues)},100,1e-6",
         api_version=1,
     ).results
-    if subset_by_index is None or subset_by_index == (0, n):
+    if subset_by_index is None or subset_by_index == (0, aval.shape[-1]):
         return out
     return [
         _take_last(ctx, a, av, subset_by_index, o) for a, av, o in zip(out, full, ctx.avals_out)
     ]
+
+
+def eigh_by_polar(
+    x: Any,
+    *,
+    lower: bool,
+    sort_eigenvalues: bool,
+    subset_by_index: tuple[int, int] | None,
+    termination_size: int = _JACOBI_LIMIT,
+) -> tuple[Any, Any]:
+    """(eigenvectors, eigenvalues) of Hermitian matrices (..., n, n), one after the other; see `spectral`."""
+    n = x.shape[-1]
+    subset = (0, n) if subset_by_index is None else subset_by_index
+
+    def of_one(h):
+        half = tril(h, -1) if lower else triu(h, 1)
+        h = lax.add(lax.add(half, mH(half)), lax.mul(real(h).astype(h.dtype), eye(h.dtype, n)))
+        w, v = spectral_eigh(
+            h,
+            lambda block: eigh(block, symmetrize_input=False),
+            termination_size=min(termination_size, n),
+            subset=subset,
+        )
+        w, v = (slicing.slice_in_dim(a, *subset, axis=a.ndim - 1) for a in (w, v))
+        return sorted_by_value(w, v)[::-1] if sort_eigenvalues else (v, w)
+
+    lead = x.shape[:-2]
+    if not lead:
+        return of_one(x)
+    v, w = map_over_first(of_one, lax.reshape(x, (math.prod(lead), n, n)))
+    return lax.reshape(v, (*lead, *v.shape[1:])), lax.reshape(w, (*lead, *w.shape[1:]))
 
 
 eigh_p = linalg_primitive(

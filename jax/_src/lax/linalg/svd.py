@@ -99,15 +99,20 @@ def _shape(x, *, full_matrices, compute_uv, subset_by_index, algorithm):
     m, n = x
     k = core.min_dim(m, n)
     if subset_by_index is not None:
-        check_subset(subset_by_index, k, "singular values")
-        if full_matrices and subset_by_index != (0, k):
-            raise ValueError(
-                "full_matrices and subset_by_index cannot both be set: pass full_matrices=False"
-            )
+        check_svd_subset(subset_by_index, k, full_matrices)
         k = subset_by_index[1] - subset_by_index[0]
     if not compute_uv:
         return [(k,)]
     return [(k,), (m, m if full_matrices else k), (n if full_matrices else k, n)]
+
+
+def check_svd_subset(subset: tuple[int, int], k: Any, full_matrices: bool) -> None:
+    """ValueError unless `subset` is a range of indices of k singular values, and the matrices have as many columns."""
+    check_subset(subset, k, "singular values")
+    if full_matrices and subset != (0, k):
+        raise ValueError(
+            "full_matrices and subset_by_index cannot both be set: pass full_matrices=False"
+        )
 
 
 def _dtype(x, *, compute_uv, **_):
@@ -324,22 +329,40 @@ def _gpu_with_vh(ctx, x, full_matrices, compute_uv, algorithm, gpu):
     return _finish(ctx, status, [s_out, u_out, vh_out], [s, u, vh], compute_uv)
 
 
-def svd_by_polar(x, *, full_matrices, compute_uv):
-    """From the polar decomposition x = W H and the eigendecomposition of H.
+def svd_by_polar(
+    x: Any,
+    *,
+    full_matrices: bool,
+    compute_uv: bool,
+    hermitian: bool = False,
+    max_iterations: int | None = None,
+    subset_by_index: tuple[int, int] | None = None,
+) -> list[Any]:
+    """[s, U, Vh] or [s], from the polar decomposition x = W H and the eigendecomposition of H.
 
     Nakatsukasa and Higham, "Stable and efficient spectral divide and conquer algorithms for the symmetric
     eigenvalue decomposition and the SVD" (2013).
     """
     m, n = x.shape[-2:]
     if m < n:
-        out = svd_by_polar(mH(x), full_matrices=full_matrices, compute_uv=compute_uv)
+        out = svd_by_polar(
+            mH(x),
+            full_matrices=full_matrices,
+            compute_uv=compute_uv,
+            max_iterations=max_iterations,
+            subset_by_index=subset_by_index,
+        )
         return [out[0], mH(out[2]), mH(out[1])] if compute_uv else out
     q = None
     if m > n:
         q, x = qr(x, full_matrices=full_matrices)
         x = rows(x, 0, n)
-    w, h, _, _ = qdwh(x)
-    v, s = eigh(h, symmetrize_input=False)
+    if subset_by_index is not None:  # eigenvalues come in ascending order
+        subset_by_index = (n - subset_by_index[1], n - subset_by_index[0])
+        if subset_by_index == (0, n):
+            subset_by_index = None
+    w, h, _, _ = qdwh(x, is_hermitian=hermitian, max_iterations=max_iterations)
+    v, s = eigh(h, symmetrize_input=False, subset_by_index=subset_by_index)
     v, s = lax.rev(v, (v.ndim - 1,)), lax.rev(s, (s.ndim - 1,))
     # Rounding may leave small negative ones.
     s = lax.max(s, lax.full_like(s, 0))

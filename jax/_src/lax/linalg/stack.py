@@ -1,0 +1,62 @@
+"""A stack of bounded size for compiled programs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from jax._src import core
+from jax._src.basearray import Array
+from jax._src.lax import lax, slicing
+from jax._src.tree_util import register_pytree_node_class, tree_map
+
+
+@register_pytree_node_class
+class Stack:
+    """A stack whose operations return a new one, so that loops can carry it.
+
+    Elements are trees of arrays, all of one structure, shapes and dtypes. More elements than fit replace the
+    topmost; there is no check, since the size is known only when the program runs.
+    """
+
+    __slots__ = ("_data", "_size")
+
+    def __init__(self, size: Any, data: Any):
+        self._size = size
+        self._data = data
+
+    def __repr__(self) -> str:
+        return f"Stack({self._size}, {self._data})"
+
+    @staticmethod
+    def create(capacity: int, prototype: Any) -> Stack:
+        """An empty stack of up to `capacity` elements like `prototype`, whose values do not matter."""
+
+        def empty(x: Any) -> Array:
+            aval = core.typeof(x)
+            return lax.full((capacity, *aval.shape), 0, aval.dtype)
+
+        return Stack(lax.full((), 0, np.int32), tree_map(empty, prototype))
+
+    def empty(self) -> Array:
+        """Whether there are no elements, a scalar."""
+        return lax.eq(self._size, np.int32(0))
+
+    def push(self, elem: Any) -> Stack:
+        """The stack with one element more."""
+        put = lambda x, data: slicing.dynamic_update_index_in_dim(data, x, self._size, 0)
+        return Stack(lax.add(self._size, np.int32(1)), tree_map(put, elem, self._data))
+
+    def pop(self) -> tuple[Any, Stack]:
+        """The topmost element, and the stack without it."""
+        size = lax.sub(self._size, np.int32(1))
+        take = lambda data: slicing.dynamic_index_in_dim(data, size, 0, keepdims=False)
+        return tree_map(take, self._data), Stack(size, self._data)
+
+    def tree_flatten(self) -> tuple[tuple[Any, Any], None]:
+        return (self._size, self._data), None
+
+    @classmethod
+    def tree_unflatten(cls, _: None, children: tuple[Any, Any]) -> Stack:
+        return cls(*children)

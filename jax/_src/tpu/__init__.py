@@ -1,0 +1,1 @@
+"""What TPUs compute with general operations, since they have no kernels for it."""

@@ -1,0 +1,1 @@
+"""Decompositions that need nothing but products, QR and Cholesky decompositions."""
