@@ -372,6 +372,11 @@ class SourceInfoTest(parameterized.TestCase):
         self.assertEqual((str(both), len(both)), ("a/b", 2))
         self.assertEqual(both[1:], stack().extend("b"))
         self.assertEqual(hash(both), hash(stack().extend("a").extend("b")))
+        self.assertEqual(str(both.extend("c").relative_to(both)), "c")
+        mapped = stack().transform("vmap")
+        self.assertEqual(str(mapped.within("while/body").extend("b")), "vmap()/while/body/b")
+        self.assertEqual(str(mapped.within().extend("b")), "vmap()/b")
+        self.assertEqual(str(stack().within()), "")
 
     def test_contexts(self):
         name = lambda: str(source_info_util.current_name_stack())

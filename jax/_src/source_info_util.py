@@ -6,7 +6,6 @@ the stack; frames are decoded when somebody asks for them.
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import itertools
 import os
@@ -96,22 +95,48 @@ class Transform(NamedTuple):
             stack.append(f"{self.name}()")
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
 class NameStack:
     """Scopes and transformations from the outermost to the innermost.
+
+    Immutable. A stack is made for each call of a transformation and many are concatenated, so it is a
+    plain class, and remembers the stacks that `transform` makes of it.
 
     Example:
       >>> str(NameStack().extend("layer").transform("jvp").extend("dot"))
       'layer/jvp(dot)'
     """
 
-    stack: tuple[Scope | Transform, ...] = ()
+    __slots__ = ("stack", "_transformed")
+
+    def __init__(self, stack: tuple[Scope | Transform, ...] = ()):
+        self.stack = stack
+        self._transformed: dict[str, NameStack] | None = None
 
     def extend(self, name: str) -> NameStack:
         return NameStack((*self.stack, Scope(name)))
 
     def transform(self, transform_name: str) -> NameStack:
-        return NameStack((*self.stack, Transform(transform_name)))
+        if self._transformed is None:
+            self._transformed = {}
+        made = self._transformed.get(transform_name)
+        if made is None:
+            made = NameStack((*self.stack, Transform(transform_name)))
+            self._transformed[transform_name] = made
+        return made
+
+    def relative_to(self, base: NameStack) -> NameStack:
+        """What this stack adds to `base`, from which it was made."""
+        return NameStack(self.stack[len(base.stack) :]) if base.stack else self
+
+    def within(self, name: str = "") -> NameStack:
+        """The stack of the body of an operation: transformations around it are not around each name inside.
+
+        Example:
+          >>> str(NameStack().transform("vmap").within("while/body").extend("dot"))
+          'vmap()/while/body/dot'
+        """
+        text = "/".join(filter(None, (str(self), name)))
+        return NameStack((Scope(text),)) if text else self
 
     def __getitem__(self, idx: slice) -> NameStack:
         return NameStack(self.stack[idx])
@@ -120,10 +145,21 @@ class NameStack:
         return len(self.stack)
 
     def __add__(self, other: NameStack) -> NameStack:
-        return NameStack(self.stack + other.stack)
+        if not other.stack:
+            return self
+        return NameStack(self.stack + other.stack) if self.stack else other
 
     def __radd__(self, other: NameStack) -> NameStack:
-        return NameStack(other.stack + self.stack)
+        return other + self
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, NameStack) and self.stack == other.stack
+
+    def __hash__(self) -> int:
+        return hash(self.stack)
+
+    def __repr__(self) -> str:
+        return f"NameStack(stack={self.stack!r})"
 
     def __str__(self) -> str:
         names: list[str] = []
@@ -178,6 +214,12 @@ def current() -> SourceInfo:
     context = _source_info_context
     traceback = context.traceback
     return SourceInfo(_get_traceback() if traceback is None else traceback, context.name_stack)
+
+
+def current_traceback() -> Traceback:
+    """The call stack of an operation that is made now."""
+    traceback = _source_info_context.traceback
+    return _get_traceback() if traceback is None else traceback
 
 
 def current_name_stack() -> NameStack:

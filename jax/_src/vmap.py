@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from jax._src import api_util, core, traceback_util
+from jax._src import api_util, core, source_info_util, traceback_util
 from jax._src.api_util import check_callable, flatten_axes, flatten_fun
 from jax._src.core import typeof
 from jax._src.interpreters import batching, partial_eval as pe, vmappables
@@ -103,7 +103,8 @@ def vmap(
             return flatten_axes("vmap out_axes", out_tree(), out_axes)
 
         try:
-            outs = batching.batch(flat_fun, axis_data, in_axes_flat, dests, sum_match)(*flat)
+            with source_info_util.transform_name_stack("vmap"):
+                outs = batching.batch(flat_fun, axis_data, in_axes_flat, dests, sum_match)(*flat)
         except batching.SpecMatchError as err:
             raise ValueError(_out_axes_error(fun, out_tree(), err.index)) from None
         return tree_unflatten(out_tree(), outs)
@@ -128,7 +129,8 @@ def vmap(
             return flatten_axes("vmap out_axes", out_tree, out_axes)
 
         try:
-            outs = vmappables.batch(flat_fun, axis_data, axes, dests)(*flat)
+            with source_info_util.transform_name_stack("vmap"):
+                outs = vmappables.batch(flat_fun, axis_data, axes, dests)(*flat)
         except batching.SpecMatchError as err:
             raise ValueError(_out_axes_error(fun, out_tree, err.index)) from None
         return tree_unflatten(out_tree, outs)

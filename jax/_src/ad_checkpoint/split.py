@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from jax._src import core, dispatch
+from jax._src import core, dispatch, source_info_util
 from jax._src.ad_checkpoint.policies import (
     Offloadable,
     RecomputeType,
@@ -60,7 +60,7 @@ def split(closed: ClosedJaxpr, nonzeros: tuple, policy: Callable | None) -> Spli
     where = {"in": jaxpr.invars, "out": jaxpr.outvars, "res": jaxpr.outvars[num_outs:]}
     residuals = [where[kind][i] for kind, i in lin.residual_sources]
     env = dict(zip(linear.invars, residuals))
-    eqns = [*plan.again, *[_renamed(eqn, env) for eqn in linear.eqns]]
+    eqns = [*map(_marked, plan.again), *[_renamed(eqn, env) for eqn in linear.eqns]]
     tangent = _with_eqns(
         linear,
         eqns,
@@ -201,6 +201,15 @@ def _rename(v, env: dict):
 
 def _renamed(eqn: JaxprEqn, env: dict) -> JaxprEqn:
     return eqn.replace(invars=[_rename(v, env) for v in eqn.invars])
+
+
+_scope = source_info_util.new_name_stack("rematted_computation")
+
+
+def _marked(eqn: JaxprEqn) -> JaxprEqn:
+    """The equation with a name that tells profilers that it is computed again."""
+    info = eqn.source_info
+    return eqn.replace(source_info=info.replace(name_stack=_scope + info.name_stack))
 
 
 # Rules of primitives that call functions. What these store are further results of the forward pass and

@@ -177,8 +177,11 @@ def pp_kv_pairs(kv_pairs: Any, context: JaxprPpContext, settings: JaxprPpSetting
 def pp_eqn(eqn: JaxprEqn, context: JaxprPpContext, settings: JaxprPpSettings) -> pp.Doc:
     rule = eqn.primitive.pp if settings.custom_pp_eqn_rules else None
     doc = (rule or default_pp_eqn)(eqn, context, settings)
+    # Comments at the end of the line where the equation begins.
+    if settings.name_stack:
+        doc = pp.text("", f"[{eqn.source_info.name_stack}]") + doc
     if settings.source_info:
-        doc = doc + pp.text(f" # {source_info_util.summarize(eqn.source_info)}")
+        doc = pp.text("", source_info_util.summarize(eqn.source_info)) + doc
     return doc
 
 
@@ -191,12 +194,8 @@ def default_pp_eqn(
     """`outs = primitive[k=v ...] ins`; `params` limits the parameters shown."""
     names = sorted(eqn.params) if params is None else params
     lhs = pp_vars(eqn.outvars, context, print_shapes=settings.print_shapes)
-    name_stack = ""
-    if settings.name_stack:
-        name_stack = f"[{eqn.source_info.name_stack}]"
-    annotation = name_stack
     rhs = [
-        pp.text(eqn.primitive.name + annotation),
+        pp.text(eqn.primitive.name),
         pp_kv_pairs([(p, eqn.params[p]) for p in names], context, settings),
         pp.text(" ") + pp_vars(eqn.invars, context),
     ]

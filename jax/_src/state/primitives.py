@@ -350,8 +350,7 @@ def _recorded(tape: Any, primitive: Primitive, inputs: Any, params: Any, ref: An
     """The tangent of a new reference, made by an operation on the tape."""
     out = ad.TapeTracer(tape, typeof(ref).to_tangent_aval(), tape.num_slots)
     tape.num_slots += 1
-    source_info = source_info_util.current()
-    tape.eqns.append(ad.TapeEqn(primitive, inputs, params, [out], source_info))
+    tape.eqns.append(ad.TapeEqn(primitive, inputs, params, [out], tape.source_info()))
     return out
 
 

@@ -38,7 +38,7 @@ def jvp(
     tangents: Sequence[Any],
     has_aux: bool = False,
     instantiate: bool | Sequence[bool] = False,
-    transform_stack: bool = False,
+    transform_stack: bool = True,
 ) -> Any:
     """Results and tangents of a flat function.
 
@@ -53,8 +53,11 @@ def jvp(
     Returns:
       Results, and their tangents (which may be `Zero`); the data, without tangents, if there is some.
     """
-    if has_aux or instantiate or transform_stack:
+    if has_aux or instantiate:
         return _jvp_with_options(fun, primals, tangents, has_aux, instantiate, transform_stack)
+    if transform_stack:
+        with source_info_util.transform_name_stack("jvp"):
+            return jvp(fun, primals, tangents, transform_stack=False)
     trace = JVPTrace(trace_ctx.trace)
     args = [
         p
@@ -80,11 +83,9 @@ def _jvp_with_options(
         aux.append(tree_map(lambda x: x.primal if isinstance(x, JVPTracer) else x, data))
         return outs
 
-    stack = source_info_util.current_name_stack()
-    if transform_stack:
-        stack = stack.transform("jvp")
-    with source_info_util.user_context(None, name_stack=stack):
-        outs, tangents = jvp(without_aux if has_aux else fun, primals, tangents)
+    outs, tangents = jvp(
+        without_aux if has_aux else fun, primals, tangents, transform_stack=transform_stack
+    )
     if isinstance(instantiate, bool):
         instantiate = [instantiate] * len(outs)
     tangents = [
@@ -393,7 +394,9 @@ def _jvp_jaxpr(closed: ClosedJaxpr, nonzeros: tuple[Any, ...], instantiate: tupl
         primals = args[: len(nonzeros)]
         rest = iter(args[len(nonzeros) :])
         tangents = [next(rest) if nz else zero_of(p) for p, nz in zip(primals, nonzeros)]
-        outs, tangents_out = jvp(core.jaxpr_as_fun(closed), primals, tangents)
+        outs, tangents_out = jvp(
+            core.jaxpr_as_fun(closed), primals, tangents, transform_stack=False
+        )
         out_nonzeros[:] = [
             type(t) is not Zero or inst for t, inst in zip(tangents_out, instantiate)
         ]

@@ -42,7 +42,10 @@ def linearize(fun: Callable[..., Any], primals: Sequence[Any]) -> tuple[list[Any
             args.append(p)
         else:
             args.append(LinearizeTracer(trace, p, tangent))
-    with core.set_current_trace(trace, check_leaks=True):
+    with (
+        source_info_util.transform_name_stack("jvp"),
+        core.set_current_trace(trace, check_leaks=True),
+    ):
         outs = fun(*args)
         pairs = [trace.to_primal_tangent_pair(x) for x in outs]
         del args, outs
@@ -173,12 +176,14 @@ def split_jaxpr(closed: ClosedJaxpr, linear: tuple[Any, ...]) -> SplitJaxpr:
     """Split a jaxpr, linear in some arguments once the others are known, into known and linear parts."""
     info = closed.debug_info.with_unknown_names()
     trace = pe.DynamicJaxprTrace(info, trace_ctx.trace)
-    tape = TapeTrace(trace)
-    args = [
-        tape.new_input(a) if lin else trace.new_arg(a) for a, lin in zip(closed.in_avals, linear)
-    ]
-    with source_info_util.reset_name_stack(), core.set_current_trace(tape):
-        outs = core.eval_jaxpr(closed.jaxpr, closed.consts, *args)
+    with source_info_util.reset_name_stack():
+        tape = TapeTrace(trace)
+        args = [
+            tape.new_input(a) if is_lin else trace.new_arg(a)
+            for a, is_lin in zip(closed.in_avals, linear)
+        ]
+        with core.set_current_trace(tape):
+            outs = core.eval_jaxpr(closed.jaxpr, closed.consts, *args)
     tape.invalidate()
     depends = tuple([tape.is_linear(x) for x in outs])
     lin = Linearized(
@@ -267,7 +272,8 @@ def linearize_jaxpr(
     parent = trace_ctx.trace
     trace = pe.DynamicJaxprTrace(info, parent)
     args = [trace.new_arg(a) for a in closed.in_avals]
-    lin = LinearizeTrace(trace)
+    with source_info_util.reset_name_stack():
+        lin = LinearizeTrace(trace)
     lin_args: list[Tracer] = []
     tangent_avals = []
     for x, nz in zip(args, nonzeros):

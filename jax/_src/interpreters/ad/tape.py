@@ -34,7 +34,7 @@ class TapeEqn:
         inputs: list[Any],
         params: dict[str, Any],
         outs: list[TapeTracer],
-        source_info: Any,
+        source_info: source_info_util.SourceInfo,
     ) -> None:
         self.primitive = primitive
         self.inputs = inputs  # TapeTracers of this tape, residual values; of new references `Zero`
@@ -64,9 +64,13 @@ core.register_tracer_class(TapeTracer)
 
 
 class TapeTrace(Trace):
-    """Runs operations on known values in the parent trace; records those on tangents."""
+    """Runs operations on known values in the parent trace; records those on tangents.
 
-    __slots__ = ("parent", "eqns", "num_slots", "num_inputs")
+    The names of recorded operations are relative to the scopes around the tape, so that they can be
+    put below the names of the place where the tape is played.
+    """
+
+    __slots__ = ("parent", "eqns", "num_slots", "num_inputs", "_base", "_seen", "_info")
 
     def __init__(self, parent: Trace):
         self._valid = True
@@ -74,6 +78,20 @@ class TapeTrace(Trace):
         self.eqns: list[TapeEqn] = []
         self.num_slots = 0
         self.num_inputs = 0
+        self._base = self._seen = source_info_util.current_name_stack()
+        self._info = source_info_util.new_source_info()
+
+    def source_info(self) -> source_info_util.SourceInfo:
+        """Where an operation that is recorded now comes from; without its call stack if it runs at once."""
+        stack = source_info_util.current_name_stack()
+        if stack is not self._seen:
+            self._seen = stack
+            self._info = source_info_util.SourceInfo(None, stack.relative_to(self._base))
+        if self.parent is eval_trace:
+            return self._info
+        return source_info_util.SourceInfo(
+            source_info_util.current_traceback(), self._info.name_stack
+        )
 
     def new_input(self, aval: AbstractValue) -> TapeTracer:
         tracer = TapeTracer(self, aval, self.num_slots)
@@ -136,7 +154,7 @@ class TapeTrace(Trace):
     def record_eqn(self, primitive: Primitive, args: Sequence[Any], params: dict[str, Any]) -> Any:
         """Record an application all of whose results are tangents."""
         avals = tuple([typeof(x) for x in args])
-        source_info = None if self.parent is eval_trace else source_info_util.current()
+        source_info = self.source_info()
         if primitive.multiple_results:
             out_avals, _ = primitive.eval_types(avals, params)
             n = self.num_slots
@@ -211,13 +229,17 @@ class Linearized:
             if type(out) is TapeTracer and type(ct) is not Zero:
                 _accumulate(slots, out.index, ct)
         ctx = core.current_jaxpr_eqn_context()
-        concrete = trace_ctx.trace is eval_trace
-        for eqn in reversed(tape.eqns):
-            info = None if concrete else eqn.source_info
-            if info is None:
+        if trace_ctx.trace is eval_trace:
+            for eqn in reversed(tape.eqns):
                 _backward_in_context(tape, eqn, slots, ctx)
-            else:
-                stack = info.name_stack.transform("transpose")
+        else:
+            base = source_info_util.current_name_stack().transform("transpose")
+            names = stack = None
+            for eqn in reversed(tape.eqns):
+                info = eqn.source_info
+                if info.name_stack is not names:
+                    names = info.name_stack
+                    stack = base + names
                 with source_info_util.user_context(info.traceback, name_stack=stack):
                     _backward_in_context(tape, eqn, slots, ctx)
         return [

@@ -56,6 +56,7 @@ def _backward_pass(
         else:
             env[v] = p
     base_stack = source_info_util.current_name_stack()
+    linear_stack = base_stack.transform("transpose") if transform_stack else base_stack
     linear_eqns = []
     for eqn in jaxpr.eqns:
         marked = [type(v) is not Literal and v in linear for v in eqn.invars]
@@ -104,14 +105,12 @@ def _backward_pass(
             for v in eqn.invars
         ]
         info = eqn.source_info
-        stack = (
-            base_stack + info.name_stack.transform("transpose") if transform_stack else base_stack
-        )
+        stack = linear_stack + info.name_stack
         with source_info_util.user_context(info.traceback, name_stack=stack), eqn.ctx.manager:
             cts_in = rule(outs if eqn.primitive.multiple_results else outs[0], *args, **eqn.params)
-        for atom, ct in zip(eqn.invars, cts_in):
-            if type(atom) is not Literal and atom in linear:
-                add_ct(atom, ct)
+            for atom, ct in zip(eqn.invars, cts_in):
+                if type(atom) is not Literal and atom in linear:
+                    add_ct(atom, ct)
     return [cts.get(v, Zero(v.aval.to_ct_aval())) if v in linear else None for v in jaxpr.invars]
 
 

@@ -585,7 +585,7 @@ def lower_jaxpr_inline(
     outs, tokens_out = jaxpr_subcomp(
         ctx.module_context,
         call_jaxpr.jaxpr,
-        ctx.name_stack.extend(scope) if scope else ctx.name_stack,
+        ctx.name_stack.within(scope),
         ctx.tokens_in,
         consts,
         *args,

@@ -161,6 +161,8 @@ def jaxpr_subcomp(
     caches = ctx.traceback_caches
     locate = caches.traceback_to_location.get
     rules = ctx.rules
+    if name_stack.stack and type(name_stack.stack[-1]) is source_info_util.Transform:
+        name_stack = name_stack.within()
     stacks: dict[tuple[Any, ...], tuple[Any, str]] = {}
     stack = seen_names = None
     prefix = ""
@@ -593,12 +595,18 @@ def _emit_rule_as_function(
     func_op.attributes["sym_visibility"] = ir.StringAttr.get("private")
     module_ctx.symbol_table.insert(func_op)
     block = func_op.add_entry_block()
-    with ir.InsertionPoint(block):
+    # Equal equations elsewhere share the function: XLA puts the name of each call before names inside.
+    with ir.InsertionPoint(block), ir.Location.unknown(module_ctx.context):
         values = list(block.arguments)
         dims, values = values[: len(dim_types)], values[len(dim_types) :]
         tokens = TokenSet(dict(zip(ordered, values)))
         operands = unflatten_ir_values_like_types(values[len(ordered) :], operand_types)
-        inner = ctx.replace(tokens_in=tokens, dim_var_values=dims, const_lowering=None)
+        inner = ctx.replace(
+            name_stack=source_info_util.new_name_stack(),
+            tokens_in=tokens,
+            dim_var_values=dims,
+            const_lowering=None,
+        )
         outs = rule(inner, *operands, **params)
         if isinstance(outs, ir.Value):
             outs = [outs]

@@ -588,14 +588,14 @@ def _cond_lowering(ctx, index, *ops, branches, branches_platforms=None):
         *mlir.flatten_ir_types([mlir.aval_to_ir_type(a) for a in ctx.avals_out]),
     ]
     if len(branches) == 1:
-        return mlir.lower_jaxpr_inline(ctx, branches[0], "branch_0_fun", *ops)
+        return mlir.lower_jaxpr_inline(ctx, branches[0], "cond/branch_0_fun", *ops)
     case = hlo.CaseOp(out_types, index=index, num_branches=len(branches))
     for i, b in enumerate(branches):
         block = case.regions[i].blocks.append()
         with ir.InsertionPoint(block):
             consts = mlir.ir_consts(b.consts, [v.aval for v in b.jaxpr.constvars])
             outs, tokens_out = mlir.jaxpr_subcomp(
-                ctx.module_context, b.jaxpr, ctx.name_stack.extend(f"branch_{i}_fun"), tokens,
+                ctx.module_context, b.jaxpr, ctx.name_stack.within(f"cond/branch_{i}_fun"), tokens,
                 consts, *ops, dim_var_values=ctx.dim_var_values, const_lowering=ctx.const_lowering,
                 outer_traceback=ctx.traceback,
             )  # fmt: skip

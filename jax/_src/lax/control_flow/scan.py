@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from jax._src import api_util, config, core, traceback_util
+from jax._src import api_util, config, core, source_info_util, traceback_util
 from jax._src.core import typeof
 from jax._src.interpreters import batching
 from jax._src.late_binding import late
@@ -268,6 +268,8 @@ def map(f: Callable, xs: Any, *, batch_size: int | None = None):
     groups, rest = divmod(n, batch_size)
 
     def part(start, stop):
+        if stop - start == n:
+            return leaves
         return [slicing.slice_in_dim(x, start, stop) for x in leaves]
 
     def together(slices):
@@ -305,5 +307,6 @@ def _map_together(f: Callable, slices: Any) -> Any:
     axis_data = batching.AxisData(
         core.no_axis_name, np.shape(leaves[0])[0], None, batching.mapped_mesh_axis(leaves, dims)
     )
-    outs = batching.batch(flat_fun, axis_data, dims, lambda: [0] * out_tree.num_leaves)(*leaves)
+    with source_info_util.transform_name_stack("vmap"):
+        outs = batching.batch(flat_fun, axis_data, dims, lambda: [0] * out_tree.num_leaves)(*leaves)
     return tree_unflatten(out_tree, outs)

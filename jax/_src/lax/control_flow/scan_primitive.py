@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from jax._src import ad_util, core, dispatch, traceback_util
+from jax._src import ad_util, core, dispatch, source_info_util, traceback_util
 from jax._src.ad_util import Zero
 from jax._src.core import ClosedJaxpr, Primitive, no_effects, typeof
 from jax._src.interpreters import ad, batching, mlir, partial_eval as pe
@@ -605,7 +605,8 @@ def _scan_impl(*args, reverse, length, jaxpr, num_consts, num_carry, unroll, _sp
     y_avals = jaxpr.out_avals[num_carry:]
 
     def step(carry, x_slices):
-        outs = core.eval_jaxpr(jaxpr.jaxpr, jaxpr.consts, *consts, *carry, *x_slices)
+        with source_info_util.extend_name_stack("closed_call"):
+            outs = core.eval_jaxpr(jaxpr.jaxpr, jaxpr.consts, *consts, *carry, *x_slices)
         return outs[:num_carry], outs[num_carry:]
 
     if length == 0:
@@ -676,11 +677,13 @@ def _stack(length: int, aval):
 
 def _slice_at(x, i):
     """`x[i]` where `i` is known to be in bounds."""
-    return slicing.dynamic_index_in_dim(x, i, keepdims=False, allow_negative_indices=False)
+    with source_info_util.extend_name_stack("jit(dynamic_index_in_dim)"):
+        return slicing.dynamic_index_in_dim(x, i, keepdims=False, allow_negative_indices=False)
 
 
 def _update_at(stack, value, i):
-    return slicing.dynamic_update_index_in_dim(stack, value, i, 0, allow_negative_indices=False)
+    with source_info_util.extend_name_stack("jit(dynamic_update_index_in_dim)"):
+        return slicing.dynamic_update_index_in_dim(stack, value, i, 0, allow_negative_indices=False)
 
 
 def _counted_loop(steps: int, body: Callable, state: list) -> list:

@@ -327,18 +327,18 @@ def _while_lowering(ctx, *args, cond_jaxpr, body_jaxpr, cond_nconsts, body_ncons
         inner = mlir.TokenSet(zip(effects, operands[:n_tok]))
         lowered_consts = mlir.ir_consts(jaxpr.consts, [v.aval for v in jaxpr.jaxpr.constvars])
         return mlir.jaxpr_subcomp(
-            ctx.module_context, jaxpr.jaxpr, ctx.name_stack.extend(scope), inner, lowered_consts,
+            ctx.module_context, jaxpr.jaxpr, ctx.name_stack.within(scope), inner, lowered_consts,
             *consts, *carry, dim_var_values=ctx.dim_var_values, const_lowering=ctx.const_lowering,
             outer_traceback=ctx.traceback,
         )  # fmt: skip
 
     cond_block = op.regions[0].blocks.append(*flat_types)
     with ir.InsertionPoint(cond_block):
-        (pred,), _ = run(cond_block, cond_jaxpr, cconsts, "cond")
+        (pred,), _ = run(cond_block, cond_jaxpr, cconsts, "while/cond")
         hlo.return_([pred])
     body_block = op.regions[1].blocks.append(*flat_types)
     with ir.InsertionPoint(body_block):
-        outs, tokens_out = run(body_block, body_jaxpr, bconsts, "body")
+        outs, tokens_out = run(body_block, body_jaxpr, bconsts, "while/body")
         hlo.return_([*[tokens_out.get(e) for e in effects], *mlir.flatten_ir_values(outs)])
     results = list(op.results)
     if effects:
