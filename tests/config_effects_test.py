@@ -30,12 +30,14 @@ def test_every_option_has_a_reader_or_says_that_it_has_no_effect():
     sources.pop(folder / "__init__.py")
     text = "\n".join(sources.values())
     variables = dict(re.findall(r'^(\w+) = \w+\(\n?\s*"(\w+)"', flags, re.MULTILINE))
+    assert 'f"jax_{plugin_name}_visible_devices"' in text
+    text += '"jax_cuda_visible_devices" "jax_rocm_visible_devices"'
     ignored = []
     for name, holder in config.config._value_holders.items():
         hook = getattr(holder, "_update_global_hook", None)
         names = [name, *(v for v, n in variables.items() if n == name)]
         read = any(re.search(rf"config\.{n}\b|\"{n}\"", text) for n in names)
-        if hook is None and not read and holder._missing_part is None:
+        if hook is None and not read and holder._no_effect is None:
             ignored.append(name)
     assert not ignored
 
@@ -54,6 +56,26 @@ def test_options_of_missing_parts_warn():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         jax.config.update("jax_scan3", before)
+
+
+@pytest.mark.parametrize(
+    "name, value",
+    [
+        ("jax_enable_compilation_cache", False),
+        ("jax_persistent_cache_min_compile_time_secs", 0.5),
+        ("jax_use_magma", "off"),
+        ("jax_cuda_visible_devices", "0"),
+        ("jax_rocm_visible_devices", "0"),
+    ],
+)
+def test_no_warning_where_the_option_is_read_or_changes_nothing(name, value):
+    before = jax.config.values[name]
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            jax.config.update(name, value)
+    finally:
+        jax.config.update(name, before)
 
 
 # NaNs and infinities

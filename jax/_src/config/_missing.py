@@ -1,23 +1,28 @@
-"""Options of parts of JAX that are not there yet, or not in this jaxlib: setting one gives a warning.
+"""Options that do nothing here, because their part of JAX is not there yet or works in one way only.
 
-Whoever adds the part takes its options out of here.
+Setting one gives a warning that says so, unless it changes nothing that a program could notice. Whoever adds
+the part takes its options out of here.
 """
 
 from jax._src import lib
 from jax._src.config import _flags
-from jax._src.config._state import without_effect
+from jax._src.config._state import without_effect, without_effect_alone
 
 if not lib.has_efforts:
     without_effect(
-        "number for XLA's effort, only levels (jax_optimization_level, jax_memory_fitting_level)",
+        "this jaxlib has no numbers for XLA's effort, only levels (jax_optimization_level, "
+        "jax_memory_fitting_level)",
         _flags.exec_time_optimization_effort,
         _flags.memory_fitting_effort,
     )
 
 without_effect(
-    "persistent compilation cache",
-    _flags.enable_compilation_cache,
+    "there is no persistent compilation cache yet",
     _flags.compilation_cache_dir,
+)
+# A cache needs a folder, and naming one gives the warning.
+without_effect_alone(
+    _flags.enable_compilation_cache,
     _flags.compilation_cache_max_size,
     _flags.compilation_cache_include_metadata_in_key,
     _flags.compilation_cache_check_contents,
@@ -28,25 +33,27 @@ without_effect(
     _flags.remove_custom_partitioning_ptr_from_cache_key,
     _flags.share_binary_between_hosts,
     _flags.share_binary_between_hosts_timeout_ms,
-)
-without_effect(
-    "profile-guided latency estimation",
-    _flags.enable_pgle,
-    _flags.pgle_profiling_runs,
-    _flags.pgle_aggregation_percentile,
     _flags.compilation_cache_expect_pgle,
 )
 without_effect(
-    "jax.export",
+    "there is no profile-guided latency estimation yet",
+    _flags.enable_pgle,
+    _flags.pgle_profiling_runs,
+    _flags.pgle_aggregation_percentile,
+)
+without_effect(
+    "there is no jax.export yet",
     _flags.serialization_version,
     _flags.export_calling_convention_version,
     _flags.export_ignore_forward_compatibility,
 )
 without_effect(
-    "jax2tf", _flags.jax2tf_associative_scan_reductions, _flags.jax2tf_default_native_serialization
+    "there is no jax2tf",
+    _flags.jax2tf_associative_scan_reductions,
+    _flags.jax2tf_default_native_serialization,
 )
 without_effect(
-    "Pallas",
+    "there is no Pallas yet",
     _flags.pallas_enable_debug_checks,
     _flags.pallas_use_mosaic_gpu,
     _flags.pallas_verbose_errors,
@@ -55,43 +62,41 @@ without_effect(
     _flags.use_emit_pipeline_primitive,
 )
 without_effect(
-    "kernels for accelerators",
+    "there is no such kernel for accelerators yet",
     _flags.threefry_gpu_kernel_lowering,
-    _flags.gpu_use_magma,
     _flags.bcoo_cusparse_lowering,
     _flags.ragged_dot_use_gpu_pallas_triton_lowering,
     _flags.ragged_dot_use_ragged_dot_instruction,
 )
 without_effect(
-    "plugin for that platform",
-    _flags.cuda_visible_devices,
-    _flags.rocm_visible_devices,
+    "there is no plugin for that platform",
     _flags.oneapi_visible_devices,
     _flags.backend_target,
 )
 without_effect(
-    "multi-process runs",
+    "there are no runs of several processes yet",
     _flags.check_proxy_envs,
     _flags.enable_recoverability,
     _flags.enable_preemption_service,
 )
 without_effect(
-    "error checks inside computations",
+    "there are no error checks inside computations yet",
     _flags.error_checking_behavior_nan,
     _flags.error_checking_behavior_divide,
     _flags.error_checking_behavior_oob,
     _flags.xla_runtime_errors,
 )
-without_effect("mutable references", _flags.mutable_array_checks, _flags.refs_to_pins)
-without_effect("shard_map", _flags.auto_pcast, _flags.disable_vmap_shmap_error)
-without_effect("check of how often keys are used", _flags.debug_key_reuse)
+without_effect("references are always checked for aliases", _flags.mutable_array_checks)
+without_effect("references are not lowered to pinned buffers", _flags.refs_to_pins)
+without_effect("there is no shard_map yet", _flags.auto_pcast, _flags.disable_vmap_shmap_error)
+without_effect("there is no check of how often keys are used yet", _flags.debug_key_reuse)
 without_effect(
-    "array constants inside jaxprs",
+    "array constants become arguments of what is compiled",
     _flags.use_simplified_jaxpr_constants,
     _flags.embedded_constants_max_bytes,
 )
-without_effect("jaxprs as HTML", _flags.source_url_schema)
-without_effect("second implementation of scan", _flags.scan3)
-without_effect("second implementation of checkpoint", _flags.remat3)
-without_effect("second implementation of custom_vjp", _flags.custom_vjp3)
-without_effect("linearization by way of a JVP", _flags.use_direct_linearize)
+without_effect("jaxprs are not printed as HTML", _flags.source_url_schema)
+without_effect("there is one implementation of scan", _flags.scan3)
+without_effect("there is one implementation of checkpoint", _flags.remat3)
+without_effect("there is one implementation of custom_vjp", _flags.custom_vjp3)
+without_effect("linearization is always direct", _flags.use_direct_linearize)

@@ -65,7 +65,7 @@ class State(config_ext.Config):
         self._default_context_manager_value = default_context_manager_value
         self._update_global_hook = update_global_hook
         self._update_thread_local_hook = update_thread_local_hook
-        self._missing_part: str | None = None
+        self._no_effect: str | None = None
         self._default = default
         if update_global_hook is not None:
             update_global_hook(default)
@@ -103,8 +103,8 @@ class State(config_ext.Config):
         return self._parser(self._name, value)
 
     def _warn_if_without_effect(self, value: Any, stacklevel: int) -> None:
-        if self._missing_part is not None and value not in (self.get_global(), self._default):
-            _warn_without_effect(self._name, self._missing_part, stacklevel)
+        if self._no_effect and value not in (self.get_global(), self._default):
+            _warn_without_effect(self._name, self._no_effect, stacklevel)
 
 
 class StateContextManager:
@@ -145,12 +145,12 @@ def _swap(state: State, new: Any) -> Any:
 
 # An option with one value for all threads, usually read once (when a backend starts).
 class Flag(Generic[T]):
-    __slots__ = ("_name", "_parser", "_missing_part", "_default", "__doc__", "value")
+    __slots__ = ("_name", "_parser", "_no_effect", "_default", "__doc__", "value")
 
     def __init__(self, name: str, default: T, help: str, parser: Parser):
         self._name = name
         self._parser = parser
-        self._missing_part: str | None = None
+        self._no_effect: str | None = None
         self._default = default
         self.__doc__ = help
         self.value: T = default
@@ -170,24 +170,27 @@ class Flag(Generic[T]):
 
     def _set(self, value: Any) -> None:
         value = self._parser(self._name, value)
-        if self._missing_part is not None and value not in (self.value, self._default):
-            _warn_without_effect(self._name, self._missing_part)
+        if self._no_effect and value not in (self.value, self._default):
+            _warn_without_effect(self._name, self._no_effect)
         self.value = value
 
 
-def without_effect(missing_part: str, *options: State | Flag) -> None:
-    """Declares options of a part of JAX that is not there: to set one gives a warning."""
+def without_effect(reason: str, *options: State | Flag) -> None:
+    """Declares options that do nothing here: to set one gives a warning with the reason."""
     for option in options:
-        option._missing_part = missing_part
+        option._no_effect = reason
         if option._name.upper() in os.environ:
-            _warn_without_effect(option._name, missing_part)
+            _warn_without_effect(option._name, reason)
 
 
-def _warn_without_effect(name: str, missing_part: str, stacklevel: int = 4) -> None:
-    warnings.warn(
-        f"the option {name} has no effect: this version of JAX has no {missing_part}",
-        stacklevel=stacklevel,
-    )
+def without_effect_alone(*options: State | Flag) -> None:
+    """Declares options that refine another option that does nothing here: only that one gives a warning."""
+    for option in options:
+        option._no_effect = ""
+
+
+def _warn_without_effect(name: str, reason: str, stacklevel: int = 4) -> None:
+    warnings.warn(f"the option {name} has no effect: {reason}", stacklevel=stacklevel)
 
 
 class Config:
