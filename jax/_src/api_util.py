@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import operator
 import threading
+import types
 import weakref
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
@@ -14,11 +15,13 @@ import numpy as np
 from jax._src import config, core, dtypes
 from jax._src.core.jaxpr import DebugInfo, fun_source_info
 from jax._src.tree_util import (
+    FlattenedIndexKey,
+    KeyPath,
     PyTreeDef,
-    broadcast_prefix,
-    generate_key_paths,
-    keystr,
-    prefix_errors,
+    broadcast_flattened_prefix_with_treedef,
+    leaf_key_paths,
+    paths_of,
+    prefix_errors_pytreedef,
     tree_flatten,
     tree_map,
     tree_structure,
@@ -198,17 +201,17 @@ def flatten_axes(
     Raises:
       ValueError: if `axis_tree` is not a tree prefix, naming where.
     """
-    dummy = tree_unflatten(treedef, [object()] * treedef.num_leaves)
+    is_leaf = lambda x: x is None
     try:
-        return broadcast_prefix(axis_tree, dummy, is_leaf=lambda x: x is None)
+        return broadcast_flattened_prefix_with_treedef(*tree_flatten(axis_tree, is_leaf), treedef)
     except ValueError:
         pass
     if kws:  # the error is about the positional arguments
-        axis_tree, dummy = axis_tree[0], dummy[0]
+        axis_tree, treedef = axis_tree[0], treedef_children(treedef)[0]
     hint = ""
     if tupled_args and not isinstance(axis_tree, tuple):
         hint = f" For a function of one argument, give ({axis_tree},)."
-    errors = list(prefix_errors(axis_tree, dummy, is_leaf=lambda x: x is None))
+    errors = prefix_errors_pytreedef(axis_tree, treedef, is_leaf)
     details = "\n".join(str(e(name)) for e in errors).replace("\n", "\n  ")
     raise ValueError(
         f"{name} specification must be a tree prefix of the corresponding value.{hint}\n"
@@ -238,25 +241,33 @@ def argnums_partial(fun: Callable, dyn_argnums, args: Sequence[Any]) -> tuple[Ca
 
 
 def arg_names_thunk(
-    fun: Callable, in_tree: PyTreeDef, static_argnums=(), static_argnames=(), signature=None
-):
+    fun: Callable, in_tree: PyTreeDef, static_argnums=(), signature=None,
+    paths: Callable[[], Sequence[KeyPath]] | None = None,
+):  # fmt: skip
     """A function that gives path strings of the flat arguments (or None for unknown ones).
 
-    `in_tree` is the tree of (dynamic args, dynamic kwargs). `fun` is held weakly.
+    Args:
+      fun: the function, which is held weakly.
+      in_tree: the tree of (dynamic args, dynamic kwargs).
+      static_argnums: positions of static arguments.
+      signature: the signature of `fun`, if it does not tell.
+      paths: gives the key paths of the arguments, as of `paths_of`; by default those that `in_tree` tells.
     """
     try:
         ref: Callable = weakref.ref(fun)
     except TypeError:
         ref = lambda: fun
 
+    code = None
+    if type(fun) is types.FunctionType and not hasattr(fun, "__wrapped__"):
+        code = fun.__code__
+
     def names():
         f = ref()
         sig = signature
         if sig is None and f is not None:
             sig = fun_signature(f)
-        dummies = tree_unflatten(in_tree, [0] * in_tree.num_leaves)
-        args, kwargs = dummies
-        total = len(args) + len(static_argnums)
+        total = len(treedef_children(treedef_children(in_tree)[0])) + len(static_argnums)
         positional, var = [], None
         if sig is not None:
             for p in sig.parameters.values():
@@ -264,22 +275,32 @@ def arg_names_thunk(
                     positional.append(p.name)
                 elif p.kind == p.VAR_POSITIONAL:
                     var = p.name
+        elif code is not None:  # of a function that is gone
+            positional = list(code.co_varnames[: code.co_argcount])
+            if code.co_flags & inspect.CO_VARARGS:
+                var = code.co_varnames[code.co_argcount + code.co_kwonlyargcount]
         statics = {i + total if i < 0 else i for i in static_argnums}
         slots = [i for i in range(total) if i not in statics]
         out: list[str | None] = []
-        for i, arg in zip(slots, args):
-            if i < len(positional):
+        for path in leaf_key_paths(in_tree) if paths is None else paths():
+            (kind, key), rest = path[:2], path[2:]
+            if kind.idx == 1:
+                name = str(key.key)
+            elif (i := slots[key.idx]) < len(positional):
                 name = positional[i]
             elif var is not None:
                 name = f"{var}[{i - len(positional)}]"
             else:
                 name = f"args[{i}]"
-            out.extend(name + keystr(path) for path, _ in generate_key_paths(arg))
-        for k, v in sorted(kwargs.items()):
-            out.extend(str(k) + keystr(path) for path, _ in generate_key_paths(v))
+            out.append(name + _path_in_name(rest))
         return tuple(out)
 
     return names
+
+
+def _path_in_name(path: KeyPath) -> str:
+    """A key path as names of arguments and results have it: children without keys are numbered."""
+    return "".join([f"[{k.key}]" if type(k) is FlattenedIndexKey else str(k) for k in path])
 
 
 def debug_info(
@@ -302,57 +323,84 @@ def debug_info(
     dyn = tuple(a for i, a in enumerate(args) if i not in statics)
     kw = {k: v for k, v in (kwargs or {}).items() if k not in static_argnames}
     in_tree = tree_structure((dyn, kw))
+    paths = paths_of((dyn, kw), in_tree)
     return DebugInfo(
         traced_for,
         fun_source_info(fun) if sourceinfo is None else sourceinfo,
-        arg_names_thunk(fun, in_tree, static_argnums, static_argnames, signature),
+        arg_names_thunk(fun, in_tree, static_argnums, signature, paths),
         result_paths_thunk,
     )
 
 
-def result_paths_thunk(out_tree_fn: Callable[[], PyTreeDef]) -> Callable:
-    """A function that gives path strings of flat results, like `result['a'][0]`."""
+class FlatResult:
+    """The tree of what a flattened function returned; calling it gives the tree.
+
+    Attributes:
+      named: whether key paths of the result are wanted too. They are taken from the result where classes
+        tell them for instances alone.
+    """
+
+    __slots__ = ("tree", "paths", "named")
+
+    def __init__(self):
+        self.tree: PyTreeDef | None = None
+        self.paths: Callable[[], Sequence[KeyPath]] | None = None
+        self.named = False
+
+    def flatten(self, result: Any) -> list:
+        """The leaves of a result, whose tree is kept."""
+        leaves, tree = tree_flatten(result)
+        self.tree = tree
+        if self.named:
+            self.paths = paths_of(result, tree)
+        return leaves
+
+    def __call__(self) -> PyTreeDef:
+        assert self.tree is not None, "the function has not run"
+        return self.tree
+
+
+def result_paths_thunk(result: FlatResult) -> Callable:
+    """A function that gives path strings of flat results, like `result['a'][0]`.
+
+    It is made before the function runs, and called afterwards.
+    """
+    result.named = True
 
     def paths():
-        tree = out_tree_fn()
-        dummies = tree_unflatten(tree, [0] * tree.num_leaves)
-        return tuple("result" + keystr(path) for path, _ in generate_key_paths(dummies))
+        return tuple(["result" + _path_in_name(path) for path in result.paths()])
 
     return paths
 
 
-def flatten_fun(fun: Callable, in_tree: PyTreeDef) -> tuple[Callable, Callable]:
+def flatten_fun(fun: Callable, in_tree: PyTreeDef) -> tuple[Callable, FlatResult]:
     """`fun(*args, **kwargs)` as a function of flat arguments, and a function giving its result tree."""
-    store: list[PyTreeDef] = []
+    result = FlatResult()
 
     def flat(*leaves):
         args, kwargs = tree_unflatten(in_tree, leaves)
-        out, tree = tree_flatten(fun(*args, **kwargs))
-        store[:] = [tree]
-        return out
+        return result.flatten(fun(*args, **kwargs))
 
-    return flat, lambda: store[0]
+    return flat, result
 
 
-def flatten_fun_nokwargs(fun: Callable, in_tree: PyTreeDef) -> tuple[Callable, Callable]:
+def flatten_fun_nokwargs(fun: Callable, in_tree: PyTreeDef) -> tuple[Callable, FlatResult]:
     """As `flatten_fun`, for functions of positional arguments alone."""
-    store: list[PyTreeDef] = []
+    result = FlatResult()
 
     def flat(*leaves):
-        out, tree = tree_flatten(fun(*tree_unflatten(in_tree, leaves)))
-        store[:] = [tree]
-        return out
+        return result.flatten(fun(*tree_unflatten(in_tree, leaves)))
 
-    return flat, lambda: store[0]
+    return flat, result
 
 
-def flatten_fun_aux(fun: Callable, in_tree: PyTreeDef) -> tuple[Callable, Callable, Callable]:
+def flatten_fun_aux(fun: Callable, in_tree: PyTreeDef) -> tuple[Callable, FlatResult, Callable]:
     """A function returning (result, aux), flattened: the flat function returns the result's leaves.
 
     The other functions give the result's tree, and the auxiliary data: any objects, of which arrays
     are the values they have outside.
     """
-    store: list = []
+    result, store = FlatResult(), []
 
     def flat(*leaves):
         res = fun(*tree_unflatten(in_tree, leaves))
@@ -361,13 +409,12 @@ def flatten_fun_aux(fun: Callable, in_tree: PyTreeDef) -> tuple[Callable, Callab
                 "expected function with aux output to return a two-element tuple, but got type "
                 f"{type(res)} with value {res!r}"
             )
-        out, out_tree = tree_flatten(res[0])
         primal = core.trace_ctx.trace.to_primal_tangent_pair
         aux = tree_map(lambda x: primal(x)[0] if isinstance(x, core.Tracer) else x, res[1])
-        store[:] = [out_tree, aux]
-        return out
+        store[:] = [aux]
+        return result.flatten(res[0])
 
-    return flat, lambda: store[0], lambda: store[1]
+    return flat, result, lambda: store[0]
 
 
 def shaped_abstractify(x: Any) -> core.AbstractValue:

@@ -22,8 +22,8 @@ from jax._src.literals import TypedComplex, TypedFloat
 from jax._src.tree_util import (
     Partial,
     equality_errors_pytreedef,
-    generate_key_paths,
     keystr,
+    leaf_key_paths,
     register_pytree_node,
     register_static,
     tree_flatten,
@@ -478,8 +478,7 @@ def _checked_cotangent(ct, aval, index: int, vjp_fun: VJP):
         shardings = getattr(got, "_sharding", None), getattr(expected, "_sharding", None)
         if None in shardings or shardings[0] == shardings[1]:
             return ct
-    dummies = tree_unflatten(vjp_fun.out_tree, [0] * vjp_fun.out_tree.num_leaves)
-    path = keystr([p for p, _ in generate_key_paths(dummies)][index])
+    path = keystr(leaf_key_paths(vjp_fun.out_tree)[index])
     where = f" at path {path}" if path else ""
     raise ValueError(
         f"unexpected JAX type (e.g. shape/dtype) for argument to VJP function{where}: got "

@@ -43,7 +43,9 @@ from jax._src.sharding_impls import UNSPECIFIED, UnspecifiedValue
 from jax._src.tree_util import (
     default_registry,
     dispatch_registry,
+    paths_of,
     tree_flatten,
+    tree_leaves,
     tree_structure,
     tree_unflatten,
     treedef_children,
@@ -175,13 +177,7 @@ class _Jit:
         opts = self.options
 
         def arg_names():
-            statics = set(_normalize_nums(opts.static_argnums, len(args)))
-            dyn_args = tuple(a for i, a in enumerate(args) if i not in statics)
-            dyn_kwargs = {k: v for k, v in kwargs.items() if k not in opts.static_argnames}
-            tree = tree_structure((dyn_args, dyn_kwargs))
-            return api_util.arg_names_thunk(
-                self.fun, tree, opts.static_argnums, opts.static_argnames
-            )()
+            return _arg_names(self.fun, args, kwargs, opts)
 
         previous = [k for k in self.traces.keys() if type(k[0]) is type(key[0])]
         trace_misses.explain_miss(self.fun, key, previous, arg_names)
@@ -205,7 +201,9 @@ class _Jit:
         info = DebugInfo(
             "jit",
             fun_source_info(fun),
-            api_util.arg_names_thunk(fun, in_tree, opts.static_argnums, opts.static_argnames),
+            api_util.arg_names_thunk(
+                fun, in_tree, opts.static_argnums, paths=paths_of((dyn_args, dyn_kwargs), in_tree)
+            ),
             api_util.result_paths_thunk(out_tree),
         )
         with dispatch.log_elapsed_time(
@@ -276,16 +274,21 @@ def _normalize_nums(nums, n: int) -> tuple[int, ...]:
     return tuple(i + n if i < 0 else i for i in nums)
 
 
+def _arg_names(fun, args, kwargs, opts) -> tuple[str | None, ...]:
+    """Names of the flat dynamic arguments of a call, as in the function's signature."""
+    info = api_util.debug_info(
+        "jit", fun, args, kwargs, static_argnums=opts.static_argnums,
+        static_argnames=opts.static_argnames,
+    )  # fmt: skip
+    return info.arg_names
+
+
 def _raise_bad_argument(fun, args, kwargs, opts):
     """Raise the error that names the argument which is not an array."""
     statics = set(_normalize_nums(opts.static_argnums, len(args)))
     dyn = tuple(a for i, a in enumerate(args) if i not in statics)
     kw = {k: v for k, v in kwargs.items() if k not in opts.static_argnames}
-    names = api_util.arg_names_thunk(
-        fun, tree_structure((dyn, kw)), opts.static_argnums, opts.static_argnames
-    )()
-    leaves = tree_flatten((dyn, kw))[0]
-    for name, x in zip(names, leaves):
+    for name, x in zip(_arg_names(fun, args, kwargs, opts), tree_leaves((dyn, kw))):
         if type(x) is ShapeDtypeStruct:
             raise TypeError(
                 f"Argument {name!r} of shape {typeof(x).str_short()} of type {type(x)} is not a valid JAX "

@@ -9,11 +9,12 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 
-from jax._src import config, core, tree_util
+from jax._src import config, core
 from jax._src.api_util import shaped_abstractify
 from jax._src.mesh import Mesh
 from jax._src.named_sharding import NamedSharding, UnspecifiedValue
 from jax._src.tree_util import (
+    PyTreeDef,
     equality_errors_pytreedef,
     keystr,
     tree_flatten,
@@ -64,22 +65,26 @@ class OutInfo(NamedTuple):
 
 
 class _Stage:
-    args_info: Any
+    __slots__ = ("in_tree", "_infos")
+
+    def __init__(self, in_tree: PyTreeDef, infos: Sequence[ArgInfo]):
+        self.in_tree = in_tree  # of (args, kwargs)
+        self._infos = infos
 
     @property
-    def in_tree(self):
-        """Tree of (args, kwargs)."""
-        return tree_util.tree_structure(self.args_info)
+    def args_info(self) -> Any:
+        """Types of the arguments and whether they are donated, as a tree of (args, kwargs)."""
+        return tree_unflatten(self.in_tree, self._infos)
 
     @property
     def in_avals(self):
         """Types of the arguments, as a tree of (args, kwargs)."""
-        return tree_util.tree_map(lambda x: x._aval, self.args_info)
+        return tree_unflatten(self.in_tree, [x._aval for x in self._infos])
 
     @property
     def donate_argnums(self) -> tuple[int, ...]:
         """Flat positions of donated arguments."""
-        return tuple(i for i, x in enumerate(tree_util.tree_leaves(self.args_info)) if x.donated)
+        return tuple(i for i, x in enumerate(self._infos) if x.donated)
 
 
 class Traced(_Stage):
@@ -91,27 +96,22 @@ class Traced(_Stage):
 
     __slots__ = (
         "_params",
-        "_in_tree",
         "_out_tree",
         "_consts",
         "_flat",
         "_lower",
-        "args_info",
         "fun_name",
     )
 
     def __init__(self, params, in_tree, out_tree, consts, flat, lower):
+        donated = params["donated_invars"][len(consts) :]
+        infos = [ArgInfo(shaped_abstractify(x), d) for x, d in zip(flat, donated)]
+        super().__init__(in_tree, infos)
         self._params = params
-        self._in_tree = in_tree
         self._out_tree = out_tree
         self._consts = consts
         self._flat = flat
         self._lower = lower
-        n = len(consts)
-        donated = params["donated_invars"][n:]
-        self.args_info = tree_unflatten(
-            in_tree, [ArgInfo(shaped_abstractify(x), d) for x, d in zip(flat, donated)]
-        )
         self.fun_name = params["name"]
 
     @property
@@ -145,9 +145,8 @@ class Traced(_Stage):
         lowering = self._lower(
             self._params, [*self._consts, *self._flat], platforms=lowering_platforms
         )
-        return Lowered(
-            lowering, self.args_info, self._out_tree, self._consts, self._params["out_shardings"]
-        )
+        shardings = self._params["out_shardings"]
+        return Lowered(lowering, self.in_tree, self._infos, self._out_tree, self._consts, shardings)
 
 
 def _out_structs(avals, out_shardings):
@@ -171,12 +170,12 @@ def _on_devices(struct, mesh):
 class Lowered(_Stage):
     """A function lowered to StableHLO, ready to compile."""
 
-    __slots__ = ("_lowering", "args_info", "out_tree", "_consts", "_out_shardings")
+    __slots__ = ("_lowering", "out_tree", "_consts", "_out_shardings")
 
-    def __init__(self, lowering, args_info, out_tree, consts=(), out_shardings=None):
+    def __init__(self, lowering, in_tree, infos, out_tree, consts=(), out_shardings=None):
+        super().__init__(in_tree, infos)
         self._lowering = lowering
         self._out_shardings = out_shardings
-        self.args_info = args_info
         self.out_tree = out_tree
         self._consts = list(consts)
 
@@ -199,7 +198,8 @@ class Lowered(_Stage):
         kwargs = {} if device_assignment is None else {"device_assignment": device_assignment}
         return Compiled(
             self._lowering.compile(compiler_options, **kwargs),
-            self.args_info,
+            self.in_tree,
+            self._infos,
             self.out_tree,
             self._consts,
         )
@@ -220,11 +220,11 @@ class Lowered(_Stage):
 class Compiled(_Stage):
     """A compiled function: call it with arguments of the types it was compiled for."""
 
-    __slots__ = ("_executable", "args_info", "out_tree", "_consts", "_call")
+    __slots__ = ("_executable", "out_tree", "_consts", "_call")
 
-    def __init__(self, executable, args_info, out_tree, consts=()):
+    def __init__(self, executable, in_tree, infos, out_tree, consts=()):
+        super().__init__(in_tree, infos)
         self._executable = executable
-        self.args_info = args_info
         self.out_tree = out_tree
         self._consts = list(consts)
         self._call = None

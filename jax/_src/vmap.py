@@ -10,8 +10,9 @@ from jax._src.api_util import check_callable, flatten_axes, flatten_fun
 from jax._src.core import typeof
 from jax._src.interpreters import batching, partial_eval as pe, vmappables
 from jax._src.tree_util import (
-    generate_key_paths,
     keystr,
+    leaf_key_paths,
+    paths_of,
     tree_flatten,
     tree_leaves,
     tree_unflatten,
@@ -93,7 +94,7 @@ def vmap(
             for a, x in zip(in_axes_flat, flat)
         ]
         if any([isinstance(x, core.Ref) for x in flat]):
-            names = api_util.arg_names_thunk(fun, in_tree)
+            names = lambda: api_util.debug_info("vmap", fun, args, kwargs).arg_names
             pe.check_ref_aliasing("vmap", fun, flat, (), names)
         flat_fun, out_tree = flatten_fun(fun, in_tree)
         mesh_axis = batching.mapped_mesh_axis(flat, in_axes_flat)
@@ -145,8 +146,8 @@ def _is_axis(x) -> bool:
 
 
 def _out_axes_error(fun, tree, index) -> str:
-    paths = [keystr(p) for p, _ in generate_key_paths(tree_unflatten(tree, [0] * tree.num_leaves))]
-    where = f" at tree path result{paths[index]}" if index is not None and paths[index] else ""
+    path = "" if index is None else keystr(leaf_key_paths(tree)[index])
+    where = f" at tree path result{path}" if path else ""
     return (
         f"vmap has mapped output but out_axes is None{where}: the result of "
         f"{getattr(fun, '__name__', fun)} varies over the mapped axis, so its out_axes must be an int."
@@ -165,11 +166,11 @@ def _mapped_axis_size(fun, tree, vals, dims, given: int | None) -> int:
         except (IndexError, TypeError):
             if not core.valid_jaxtype(x):
                 raise TypeError(
-                    f"vmap: {_arg_path(fun, tree, i)} is {x!r} of type {type(x)}, which is not a valid "
+                    f"vmap: {_arg_path(fun, tree, vals, i)} is {x!r} of type {type(x)}, which is not a valid "
                     "JAX type."
                 ) from None
             ndim = np.ndim(x)
-            path = _arg_path(fun, tree, i)
+            path = _arg_path(fun, tree, vals, i)
             min_rank = d + 1 if d >= 0 else -d
             raise ValueError(
                 "vmap was requested to map its argument along axis "
@@ -197,7 +198,7 @@ def _mapped_axis_size(fun, tree, vals, dims, given: int | None) -> int:
     groups: dict[int, list[str]] = {}
     for i, (x, d) in enumerate(zip(vals, dims)):
         if d is not None:
-            text = f"axis {d} of {_arg_path(fun, tree, i)} of type {typeof(x).str_short()}"
+            text = f"axis {d} of {_arg_path(fun, tree, vals, i)} of type {typeof(x).str_short()}"
             groups.setdefault(np.shape(x)[d], []).append(text)
     if given is not None:
         groups.setdefault(given, []).append("the argument axis_size")
@@ -212,6 +213,7 @@ def _mapped_axis_size(fun, tree, vals, dims, given: int | None) -> int:
     raise ValueError("\n".join(lines)[:-1] + ".")
 
 
-def _arg_path(fun, tree, index: int) -> str:
-    names = api_util.arg_names_thunk(fun, tree)()
-    return f"argument {names[index]}" if names[index] else f"argument number {index}"
+def _arg_path(fun, tree, vals, index: int) -> str:
+    paths = paths_of(tree_unflatten(tree, vals), tree)
+    name = api_util.arg_names_thunk(fun, tree, paths=paths)()[index]
+    return f"argument {name}" if name else f"argument number {index}"

@@ -38,7 +38,7 @@ class DebugInfo:
       result_paths: a path string for each flat result, or None.
     """
 
-    __slots__ = ("traced_for", "func_src_info", "arg_names", "_result_paths")
+    __slots__ = ("traced_for", "func_src_info", "_arg_names", "_result_paths")
 
     def __init__(
         self,
@@ -49,8 +49,15 @@ class DebugInfo:
     ) -> None:
         self.traced_for = traced_for
         self.func_src_info = func_src_info
-        self.arg_names = arg_names
+        self._arg_names = arg_names
         self._result_paths = result_paths
+
+    @property
+    def arg_names(self) -> Any:
+        names = self._arg_names
+        if callable(names):
+            self._arg_names = names = names()
+        return names
 
     @property
     def result_paths(self) -> Any:
@@ -64,15 +71,13 @@ class DebugInfo:
         return self.func_src_info.split(" ")[0]
 
     def with_results(self, result_paths: tuple[str, ...] | None) -> DebugInfo:
-        return DebugInfo(self.traced_for, self.func_src_info, self.arg_names, result_paths)
+        return DebugInfo(self.traced_for, self.func_src_info, self._arg_names, result_paths)
 
     def with_unknown_names(self) -> DebugInfo:
         return DebugInfo(self.traced_for, self.func_src_info)
 
     def safe_arg_names(self, n: int) -> tuple[Any, ...]:
         names = self.arg_names
-        if callable(names):
-            self.arg_names = names = names()
         return tuple(names) if names is not None and len(names) == n else (None,) * n
 
     def safe_result_paths(self, n: int) -> tuple[Any, ...]:
@@ -83,7 +88,7 @@ class DebugInfo:
         fields = dict(
             traced_for=self.traced_for,
             func_src_info=self.func_src_info,
-            arg_names=self.arg_names,
+            arg_names=self._arg_names,
             result_paths=self._result_paths,
         )
         return DebugInfo(**{**fields, **kwargs})

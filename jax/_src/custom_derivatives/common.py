@@ -12,7 +12,16 @@ from jax._src.array_impl import ArrayImpl
 from jax._src.core import eval_trace, trace_ctx, typeof
 from jax._src.interpreters import ad, mlir, partial_eval as pe
 from jax._src.late_binding import late
-from jax._src.tree_util import tree_flatten, tree_leaves, tree_unflatten
+from jax._src.tree_util import (
+    SequenceKey,
+    paths_of,
+    structure_text,
+    tree_flatten,
+    tree_leaves,
+    tree_structure,
+    tree_unflatten,
+    treedef_tuple,
+)
 from jax._src.util import fun_name
 
 traceback_util.register_exclusion(__file__)
@@ -214,11 +223,12 @@ class FlatFun:
       out_tree, out_avals: tree and types of the results of the last run; None before one.
     """
 
-    __slots__ = ("fun", "original", "kind", "in_tree", "out_tree", "out_avals")
+    __slots__ = ("fun", "original", "kind", "in_tree", "_paths", "out_tree", "out_avals")
 
-    def __init__(self, kind: str, fun: Callable, original: Callable, in_tree):
+    def __init__(self, kind: str, fun: Callable, original: Callable, in_tree, args: tuple):
         self.kind, self.fun, self.original = kind, fun, original
         self.in_tree = in_tree
+        self._paths = paths_of(args, in_tree)
         self.out_tree: Any = None
         self.out_avals: Any = None
 
@@ -230,9 +240,13 @@ class FlatFun:
 
     @property
     def debug_info(self):
-        # positions in place of the arguments: a jaxpr keeps this object, and must not keep tracers
-        args = tree_unflatten(self.in_tree, range(self.in_tree.num_leaves))
-        return api_util.debug_info(f"{self.kind} fun", self.original, args)
+        tree = treedef_tuple((self.in_tree, tree_structure({})))
+        paths = lambda: [(SequenceKey(0), *path) for path in self._paths()]
+        return core.DebugInfo(
+            f"{self.kind} fun",
+            core.fun_source_info(self.original),
+            api_util.arg_names_thunk(self.original, tree, paths=paths),
+        )
 
     def mismatch(self, tree, avals) -> str:
         """How results of a rule differ from those of the function, if these are known; or ''."""
@@ -250,7 +264,7 @@ class FlatFun:
         else:
             what = "with leaves of the same shape/dtype", "shapes/dtypes"
             seen, wanted = (
-                str(tree_unflatten(tree, [a.str_short() for a in types])).replace("'", "")
+                structure_text(tree, [a.str_short() for a in types])
                 for types in (avals, self.out_avals)
             )
         name = fun_name(self.original)

@@ -105,7 +105,7 @@ class custom_jvp(CustomFunction):
             jvp = functools.partial(jvp, *nondiff)
         flat, in_tree = tree_flatten(dyn)
         check_leaves("custom_jvp", name, flat)
-        flat_fun = FlatFun("custom_jvp", fun, self.fun, in_tree)
+        flat_fun = FlatFun("custom_jvp", fun, self.fun, in_tree, dyn)
         flat_jvp = _flat_jvp(jvp, name, fun_name(self.jvp), flat_fun)
         outs = custom_jvp_call_p.bind(flat_fun, flat_jvp, *flat, symbolic_zeros=self.symbolic_zeros)
         # If the function itself did not run, its rule did.

@@ -33,13 +33,14 @@ from jax._src.late_binding import late
 from jax._src.lax.lax.convert import convert_element_type
 from jax._src.literals import TypedNdArray, typed_scalar_types
 from jax._src.tree_util import (
-    generate_key_paths,
     keystr,
+    leaf_key_paths,
     tree_flatten,
     tree_leaves,
     tree_map,
     tree_structure,
     tree_unflatten,
+    treedef_children,
 )
 from jax._src.util import fun_name, split_list
 
@@ -120,7 +121,7 @@ class custom_vjp(CustomFunction):
             fun, fwd = (with_nondiff(f, self.nondiff_argnums, nondiff) for f in (fun, fwd))
         flat, in_tree = tree_flatten(dyn)
         check_leaves("custom_vjp", name, flat)
-        flat_fun = FlatFun("custom_vjp", fun, self.fun, in_tree)
+        flat_fun = FlatFun("custom_vjp", fun, self.fun, in_tree, dyn)
         flat_fwd = _flat_fwd(fwd, name, fun_name(self.fwd), flat_fun, self.symbolic_zeros)
         run_fwd: Any = flat_fwd
         if self.optimize_remat:
@@ -248,8 +249,7 @@ class _flat_bwd:
             return convert_element_type(ct, want.dtype)
         if config.disable_bwd_checks.value:
             return ct
-        dummy = tree_unflatten(self.in_tree, list(range(self.in_tree.num_leaves)))
-        path = keystr(list(generate_key_paths(dummy))[i][0])
+        path = keystr(leaf_key_paths(self.in_tree)[i])
         raise ValueError(
             f"Custom VJP bwd rule {self.name} must produce a cotangent of the same shape and dtype as the "
             f"argument at path args{path}: expected {want.str_short()} but got {got.str_short()}."
@@ -263,35 +263,31 @@ class _flat_bwd:
             raise TypeError(
                 f"Custom VJP bwd rule {self.name} must produce an output with the same container (pytree) "
                 "structure as the args tuple of the primal function, and in particular must produce a "
-                f"tuple of length {len(dummy)}, but got bwd output structure {tree_structure(result)} for "
+                f"tuple of length {len(treedef_children(self.in_tree))}, but got bwd output structure {tree_structure(result)} for "
                 f"primal input structure {self.in_tree}."
             )
 
-        def walk(ct, tree):
+        def walk(ct, tree, start):
             if ct is None or is_zero(ct):
                 return
-            if type(tree) is int:
+            node = tree.node_data()
+            if node is None:
                 if not core.valid_jaxtype(ct):
                     fail()
-                out[tree] = ct
+                out[start] = ct
                 return
-            children, node = _one_level(tree)
-            ct_children, ct_node = _one_level(ct)
-            if node != ct_node:
+            children = treedef_children(tree)
+            ct_children, ct_tree = tree_flatten(ct, is_leaf=lambda x: x is not ct)
+            if node != ct_tree.node_data() or len(children) != len(ct_children):
                 fail()
             for c, t in zip(ct_children, children):
-                walk(c, t)
+                walk(c, t, start)
+                start += t.num_leaves
 
-        dummy = tree_unflatten(self.in_tree, list(range(self.in_tree.num_leaves)))
         if result is None:
             fail()
-        walk(result, dummy)
+        walk(result, self.in_tree, 0)
         return out
-
-
-def _one_level(tree):
-    leaves, structure = tree_flatten(tree, is_leaf=lambda x: x is not tree)
-    return leaves, structure
 
 
 custom_vjp_call_p = Primitive("custom_vjp_call", multiple_results=True)

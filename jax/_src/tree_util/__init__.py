@@ -4,6 +4,7 @@ from jax._src.tree_util.errors import (
     equality_errors as equality_errors,
     equality_errors_pytreedef as equality_errors_pytreedef,
     prefix_errors as prefix_errors,
+    prefix_errors_pytreedef as prefix_errors_pytreedef,
 )
 from jax._src.tree_util.paths import (
     DictKey as DictKey,
@@ -36,10 +37,15 @@ from jax._src.tree_util.registry import (
     register_pytree_with_keys_class as register_pytree_with_keys_class,
     register_static as register_static,
 )
+from jax._src.tree_util.structures import (
+    broadcast_flattened_prefix_with_treedef as broadcast_flattened_prefix_with_treedef,
+    leaf_key_paths as leaf_key_paths,
+    paths_of as paths_of,
+    structure_text as structure_text,
+)
 from jax._src.tree_util.traversal import (
     Unspecified as Unspecified,
     all_leaves as all_leaves,
-    broadcast_flattened_prefix_with_treedef as broadcast_flattened_prefix_with_treedef,
     broadcast_prefix as broadcast_prefix,
     tree_all as tree_all,
     tree_broadcast as tree_broadcast,

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 from jax._src.tree_util.paths import DictKey, KeyPath, keystr
 from jax._src.tree_util.registry import PyTreeDef, default_registry, flatten_one_level_with_keys
+from jax._src.tree_util.structures import child_keys, probed_keys
 
 
 def prefix_errors(
@@ -23,12 +24,53 @@ def prefix_errors(
       A list of functions: each takes the name of the argument and returns a ValueError which names
       the place and the difference. Empty if it is a prefix.
     """
-    return list(_prefix_errors((), prefix_tree, full_tree, is_leaf))
+    return list(_prefix_errors((), prefix_tree, full_tree, is_leaf, _node_of_tree))
 
 
-def _prefix_errors(path, prefix, full, is_leaf) -> Iterator[Callable[[str], ValueError]]:
+def prefix_errors_pytreedef(
+    prefix_tree: Any, full_treedef: PyTreeDef, is_leaf: Callable[[Any], bool] | None = None
+) -> list[Callable[[str], ValueError]]:
+    """Like :func:`prefix_errors`, for a tree of a structure."""
+    return list(_prefix_errors((), prefix_tree, full_treedef, is_leaf, _node_of_structure))
+
+
+class _Node(NamedTuple):
+    """The top of a tree or structure."""
+
+    kind: type | None  # None: a leaf of a structure
+    keys: list[Any]
+    children: list[Any]
+    aux: Any
+
+
+def _node_of_tree(tree: Any) -> _Node:
+    if not default_registry.is_node(type(tree)):
+        return _Node(type(tree), [], [], None)
+    pairs, aux = flatten_one_level_with_keys(tree)
+    pairs = list(pairs)
+    return _Node(type(tree), [key for key, _ in pairs], [child for _, child in pairs], aux)
+
+
+def _node_of_structure(treedef: PyTreeDef) -> _Node:
+    data = treedef.node_data()
+    if data is None:
+        return _Node(None, [], [], None)
+    kind, aux = data
+    children = treedef.children()
+    keys = child_keys(treedef, len(children))
+    if keys is None:
+        keys = probed_keys(treedef, len(children))
+    if kind is dict:
+        aux = tuple(aux)
+    elif aux is None and issubclass(kind, tuple) and kind is not tuple:
+        aux = kind  # as an instance of a named tuple gives it
+    return _Node(kind, list(keys), children, aux)
+
+
+def _prefix_errors(path, prefix, full, is_leaf, node_of) -> Iterator[Callable[[str], ValueError]]:
     if _is_leaf(prefix, is_leaf):
         return
+    prefix, full = _node_of_tree(prefix), node_of(full)
 
     def error(what, *details):
         def make(name):
@@ -44,23 +86,21 @@ def _prefix_errors(path, prefix, full, is_leaf) -> Iterator[Callable[[str], Valu
 
         return make
 
-    kind = type(prefix)
-    if kind is not type(full):
+    kind = prefix.kind
+    if kind is not full.kind:
         details = [
-            f"There {{prefix}} has a {_escape(kind)}, while {{full}} has a {_escape(type(full))}."
+            f"There {{prefix}} has a {_escape(kind)}, while {{full}} has a {_kind_text(full)}."
         ]
-        if prefix is None:
+        if kind is type(None):
             details.append("None is a pytree without leaves, it matches nothing but None.")
-        elif {kind, type(full)} == {list, tuple}:
+        elif {kind, full.kind} == {list, tuple}:
             details.append(
                 "A list does not match a tuple: convert one of them to the other's type."
             )
         yield error("types", *details)
         return
 
-    prefix_pairs, prefix_aux = _one_level(prefix)
-    full_pairs, full_aux = _one_level(full)
-    n, m = len(prefix_pairs), len(full_pairs)
+    n, m = len(prefix.children), len(full.children)
     if n != m and kind in (list, tuple):
         yield error(
             f"lengths of {kind.__name__}",
@@ -68,33 +108,35 @@ def _prefix_errors(path, prefix, full, is_leaf) -> Iterator[Callable[[str], Valu
             f" while {{full}} has a {kind.__name__} of length {m}.",
         )
         return
-    prefix_keys = [key for key, _ in prefix_pairs]
-    full_keys = [key for key, _ in full_pairs]
     if n != m:
         yield error(
             "numbers of pytree children",
             f"There both have a {_escape(kind)}: {{prefix}} with {n} children,",
-            f"    {_escape(_show_keys(prefix_keys))}",
+            f"    {_escape(_show_keys(prefix.keys))}",
             f"and {{full}} with {m} children,",
-            f"    {_escape(_show_keys(full_keys))}",
+            f"    {_escape(_show_keys(full.keys))}",
             "so the symmetric difference on key sets is",
-            f"    {_escape(_show_keys(_key_difference(prefix_keys, full_keys)))}",
+            f"    {_escape(_show_keys(_key_difference(prefix.keys, full.keys)))}",
         )
         return
-    if kind is dict and prefix_keys != full_keys or prefix_aux != full_aux:
+    if kind is dict and prefix.keys != full.keys or prefix.aux != full.aux:
         yield error(
             "pytree metadata",
             f"There both have a {_escape(kind)}, but their metadata (static fields, or keys) differ:"
             " {prefix} has",
-            f"    {_escape(prefix_aux)}",
+            f"    {_escape(prefix.aux)}",
             "and {full} has",
-            f"    {_escape(full_aux)}",
+            f"    {_escape(full.aux)}",
             "so the diff in the metadata at these pytree nodes is",
-            _escape(_diff(prefix_aux, full_aux)),
+            _escape(_diff(prefix.aux, full.aux)),
         )
         return
-    for (key, child), (_, full_child) in zip(prefix_pairs, full_pairs):
-        yield from _prefix_errors((*path, key), child, full_child, is_leaf)
+    for key, child, full_child in zip(prefix.keys, prefix.children, full.children):
+        yield from _prefix_errors((*path, key), child, full_child, is_leaf, node_of)
+
+
+def _kind_text(node: _Node) -> str:
+    return "leaf" if node.kind is None else _escape(node.kind)
 
 
 def equality_errors(
@@ -106,54 +148,42 @@ def equality_errors(
       For each subtree where they differ: its key path, what the first and what the second tree has
       there, and an explanation.
     """
-    return _equality_errors((), tree1, tree2, is_leaf)
+    return _equality_errors((), tree1, tree2, is_leaf, _node_of_tree)
 
 
 def equality_errors_pytreedef(
     tree1: PyTreeDef, tree2: PyTreeDef
 ) -> Iterable[tuple[KeyPath, str, str, str]]:
     """Like :func:`equality_errors`, on structures."""
-    try:
-        dummy1 = tree1.unflatten([_Leaf()] * tree1.num_leaves)
-        dummy2 = tree2.unflatten([_Leaf()] * tree2.num_leaves)
-    except Exception:  # a class that cannot be built from dummies: no path to give
-        if tree1 == tree2:
-            return []
-        return [((), str(tree1), str(tree2), "the tree structures do not match")]
-    return equality_errors(dummy1, dummy2)
+    return _equality_errors((), tree1, tree2, None, _node_of_structure)
 
 
-class _Leaf:
-    """Stands for a leaf of unknown type."""
-
-
-def _type_text(x) -> str:
-    return "pytree leaf" if type(x) is _Leaf else str(type(x))
-
-
-def _equality_errors(path, t1, t2, is_leaf):
-    leaf1, leaf2 = _is_leaf(t1, is_leaf), _is_leaf(t2, is_leaf)
+def _equality_errors(path, t1, t2, is_leaf, node_of):
+    node1, node2 = node_of(t1), node_of(t2)
+    if node_of is _node_of_structure:
+        leaf1, leaf2 = node1.kind is None, node2.kind is None
+    else:
+        leaf1, leaf2 = _is_leaf(t1, is_leaf), _is_leaf(t2, is_leaf)
     if leaf1 and leaf2:
         return
-    kind = type(t1)
-    if kind is not type(t2):
-        yield path, _type_text(t1), _type_text(t2), "their Python types differ"
+    kind = node1.kind
+    if kind is not node2.kind:
+        texts = ["pytree leaf" if n.kind is None else str(n.kind) for n in (node1, node2)]
+        yield path, *texts, "their Python types differ"
         return
     if leaf1 or leaf2:
         names = ("a leaf", "a subtree") if leaf1 else ("a subtree", "a leaf")
         yield path, f"{kind}, {names[0]}", f"{kind}, {names[1]}", "only one of them is a leaf"
         return
 
-    pairs1, aux1 = _one_level(t1)
-    pairs2, aux2 = _one_level(t2)
-    n, m = len(pairs1), len(pairs2)
+    n, m = len(node1.children), len(node2.children)
     if n != m and kind in (list, tuple):
         name = kind.__name__
         yield path, f"{name} of length {n}", f"{name} of length {m}", "the lengths do not match"
         return
-    keys1, keys2 = [key for key, _ in pairs1], [key for key, _ in pairs2]
     if n != m:
-        difference = " ".join([repr(getattr(k, "key", k)) for k in _key_difference(keys1, keys2)])
+        different = _key_difference(node1.keys, node2.keys)
+        difference = " ".join([repr(getattr(k, "key", k)) for k in different])
         yield (
             path,
             f"{kind} with {n} child{'ren' * (n != 1)}",
@@ -162,27 +192,22 @@ def _equality_errors(path, t1, t2, is_leaf):
             + f", with the symmetric difference of key sets: {{{difference}}}" * bool(difference),
         )
         return
-    if kind is dict and keys1 != keys2 or aux1 != aux2:
+    if kind is dict and node1.keys != node2.keys or node1.aux != node2.aux:
         yield (
             path,
-            f"{kind} with pytree metadata {aux1}",
-            f"{kind} with pytree metadata {aux2}",
+            f"{kind} with pytree metadata {node1.aux}",
+            f"{kind} with pytree metadata {node2.aux}",
             "the pytree node metadata does not match",
         )
         return
-    for (key, child1), (_, child2) in zip(pairs1, pairs2):
-        yield from _equality_errors((*path, key), child1, child2, is_leaf)
+    for key, child1, child2 in zip(node1.keys, node1.children, node2.children):
+        yield from _equality_errors((*path, key), child1, child2, is_leaf, node_of)
 
 
 def _is_leaf(tree, is_leaf):
     if is_leaf is not None and is_leaf(tree):
         return True
     return not default_registry.is_node(type(tree))
-
-
-def _one_level(tree):
-    pairs, aux_data = flatten_one_level_with_keys(tree)
-    return list(pairs), aux_data
 
 
 def _show_keys(keys):

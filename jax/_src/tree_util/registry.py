@@ -32,6 +32,17 @@ for _name in ("default_registry", "none_leaf_registry", "dispatch_registry"):
     globals()[_name].__module__ = "jax._src.tree_util"
     globals()[_name].__name__ = _name
 
+KeysOfNode = Callable[[Any, int], tuple[Any, ...]]
+# For each registered class a function of a node's auxiliary data and its number of children that gives the
+# children's keys; None where only an instance tells them.
+keys_by_type: dict[type, KeysOfNode | None] = {}
+keyed_by_instances: set[type] = set()  # the classes for which it is None
+
+
+def indices_as_keys(_, n: int) -> tuple[Any, ...]:
+    """The keys of children that have no others."""
+    return tuple(map(pytree.FlattenedIndexKey, range(n)))
+
 
 @export
 def register_pytree_node(
@@ -66,6 +77,11 @@ def register_pytree_node(
     _check_type("register_pytree_node", nodetype)
     for registry in _registries:
         registry.register_node(nodetype, flatten_func, unflatten_func, flatten_with_keys_func)
+    if flatten_with_keys_func is None:
+        keys_by_type[nodetype] = indices_as_keys
+    else:
+        keys_by_type[nodetype] = None
+        keyed_by_instances.add(nodetype)
 
 
 @export
@@ -211,6 +227,8 @@ def register_dataclass(
     _check_dataclass_fields(nodetype, data_fields, meta_fields, drop_fields)
     for registry in _registries:
         registry.register_dataclass_node(nodetype, data_fields, meta_fields)
+    keys = tuple(map(pytree.GetAttrKey, data_fields))
+    keys_by_type[nodetype] = lambda *_: keys
     return nodetype
 
 
@@ -406,6 +424,9 @@ def _register_standard_containers():
         lambda p: ((p.args, p.keywords), p.func),
         lambda func, children: Partial(func, *children[0], **children[1]),
     )
+    keys_by_type[ordered] = lambda keys, _: tuple(map(dict_key, keys))
+    keys_by_type[collections.defaultdict] = lambda aux, _: tuple(map(dict_key, aux[1]))
+    keyed_by_instances.clear()
 
 
 _register_standard_containers()

@@ -385,27 +385,6 @@ def broadcast_prefix(
     return out
 
 
-def broadcast_flattened_prefix_with_treedef(
-    prefix_leaves: list[Any], prefix_treedef: PyTreeDef, full_treedef: PyTreeDef
-) -> list[Any]:
-    """Like :func:`broadcast_prefix`, on leaves and structures."""
-    out = []
-    remaining = iter(prefix_leaves)
-
-    def walk(prefix, full):
-        if treedef_is_strict_leaf(prefix):
-            out.extend([next(remaining)] * full.num_leaves)
-            return
-        prefix_children, full_children = prefix.children(), full.children()
-        if prefix.node_data() != full.node_data() or len(prefix_children) != len(full_children):
-            raise ValueError(f"{prefix_treedef} is not a prefix of {full_treedef}.")
-        for p, f in zip(prefix_children, full_children):
-            walk(p, f)
-
-    walk(prefix_treedef, full_treedef)
-    return out
-
-
 def _flatten_rest(treedef, tree, other, index, what, is_leaf):
     """Flattens `other` up to the leaves of `tree`, whose structure is `treedef`."""
     try:

@@ -13,10 +13,9 @@ from jax._src.late_binding import late
 from jax._src.tree_util import (
     PyTreeDef,
     equality_errors_pytreedef,
-    generate_key_paths,
     keystr,
+    leaf_key_paths,
     tree_leaves,
-    tree_unflatten,
 )
 
 
@@ -175,8 +174,17 @@ def check_maskable(name: str, *jaxprs: ClosedJaxpr) -> None:
 
 def leaf_paths(tree: PyTreeDef) -> list[str]:
     """A path string for each leaf."""
-    dummies = tree_unflatten(tree, [0] * tree.num_leaves)
-    return [keystr(path) for path, _ in generate_key_paths(dummies)]
+    return [keystr(path) for path in leaf_key_paths(tree)]
+
+
+def check_initial(loop: str, what: str, name: str, values: Sequence[Any], tree: PyTreeDef) -> None:
+    """Raise TypeError if a leaf of a loop's initial value is no array or number."""
+    for i, x in enumerate(values):
+        if not core.valid_jaxtype(x):
+            raise TypeError(
+                f"lax.{loop}: the initial {what} at path {name}{leaf_paths(tree)[i]} has type {type(x)}, "
+                "which is not a valid JAX type: it must consist of arrays and numbers."
+            )
 
 
 def promote_weak_types(in_avals: Sequence[Any], out_avals: Sequence[Any]) -> list[Any] | None:

@@ -15,11 +15,11 @@ from jax._src.late_binding import late
 from jax._src.lax import lax
 from jax._src.lax.control_flow.common import (
     check_effects,
+    check_initial,
     check_maskable,
     check_same_carry,
     def_compiled_impl,
     hoist,
-    leaf_paths,
     promote_weak_types,
     split_at,
     stage,
@@ -68,12 +68,7 @@ def while_loop(cond_fun: Callable, body_fun: Callable, init_val: Any):
         except core.ConcretizationTypeError:
             pass  # under another transformation: stage it after all
     init_flat, tree = tree_flatten(init_val)
-    for x, path in zip(init_flat, leaf_paths(tree)):
-        if not core.valid_jaxtype(x):
-            raise TypeError(
-                f"lax.while_loop: the initial value at path init_val{path} has type {type(x)}, which is "
-                "not a valid JAX type: it must consist of arrays and numbers."
-            )
+    check_initial("while_loop", "value", "init_val", init_flat, tree)
     avals = [typeof(x) for x in init_flat]
     in_tree = treedef_tuple((tree,))
 

@@ -12,9 +12,9 @@ from jax._src.late_binding import late
 from jax._src.lax import lax, slicing
 from jax._src.lax.control_flow.common import (
     check_effects,
+    check_initial,
     check_same_carry,
     hoist,
-    leaf_paths,
     promote_weak_types,
     stage,
     with_forwarded,
@@ -24,6 +24,7 @@ from jax._src.lax.control_flow.scan_primitive import scan_p
 from jax._src.tree_util import (
     generate_key_paths,
     keystr,
+    structure_text,
     tree_flatten,
     tree_structure,
     tree_unflatten,
@@ -70,12 +71,7 @@ def scan(
         return _scan_eagerly(f, init, xs_flat, xs_tree, length, reverse)
     init_flat, init_tree = tree_flatten(init)
     in_tree = treedef_tuple((init_tree, xs_tree))
-    for x, path in zip(init_flat, leaf_paths(init_tree)):
-        if not core.valid_jaxtype(x):
-            raise TypeError(
-                f"lax.scan: the initial carry at path init{path} has type {type(x)}, which is not a "
-                "valid JAX type: it must consist of arrays and numbers."
-            )
+    check_initial("scan", "carry", "init", init_flat, init_tree)
     _check_replicated_steps(xs_flat)
     xs_avals = [core.mapped_aval(length, 0, typeof(x)) for x in xs_flat]
     init_avals = [typeof(x) for x in init_flat]
@@ -85,7 +81,8 @@ def scan(
         children = treedef_children(out_tree)
         if len(children) != 2 or not _is_pair(out_tree):
             raise TypeError(
-                f"scan body output must be a pair, got {tree_unflatten(out_tree, jaxpr.out_avals)}."
+                "scan body output must be a pair, got "
+                f"{structure_text(out_tree, [str(a) for a in jaxpr.out_avals])}."
             )
         return jaxpr, consts, *children
 

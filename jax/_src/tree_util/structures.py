@@ -1,0 +1,150 @@
+"""What a structure alone tells: its nodes, the key paths of its leaves, which tree prefixes fit it.
+
+Nothing here makes instances of users' classes, whose constructors may look at their children. The one
+exception are errors: see `probed_keys`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from jax._src.lib import pytree
+from jax._src.tree_util.paths import KeyPath
+from jax._src.tree_util.registry import (
+    PyTreeDef,
+    default_registry,
+    flatten_one_level_with_keys,
+    indices_as_keys,
+    keyed_by_instances,
+    keys_by_type,
+)
+
+
+def child_keys(treedef: PyTreeDef, n: int) -> KeyPath | None:
+    """The keys of a node's `n` children; None where only an instance of its class tells them."""
+    kind, aux = treedef.node_data()
+    if kind in keys_by_type:
+        keys = keys_by_type[kind]
+        return keys(aux, n) if keys is not None else None if n else ()
+    if kind is dict:
+        return tuple(map(pytree.DictKey, aux))
+    if kind is not tuple and issubclass(kind, tuple):
+        return tuple(map(pytree.GetAttrKey, kind._fields))
+    return tuple(map(pytree.SequenceKey, range(n)))
+
+
+def probed_keys(treedef: PyTreeDef, n: int) -> KeyPath:
+    """As `child_keys`, where only an instance tells them: an instance of placeholders, if there can be one.
+
+    For errors alone, since a class may refuse placeholders; children are numbered then.
+    """
+    kind, aux = treedef.node_data()
+    node = PyTreeDef.from_node_data_and_children(default_registry, (kind, aux), [_leaf] * n)
+    try:
+        pairs, _ = flatten_one_level_with_keys(node.unflatten([object()] * n))
+        keys = tuple([key for key, _ in pairs])
+    except Exception:  # whatever a class raises that wants arrays
+        return indices_as_keys(aux, n)
+    return keys if len(keys) == n else indices_as_keys(aux, n)
+
+
+_leaf = default_registry.flatten(0)[1]
+
+
+def needs_instance(treedef: PyTreeDef) -> bool:
+    """Whether there are nodes in a structure whose children's keys only instances tell."""
+    if not keyed_by_instances:
+        return False
+    data = treedef.node_data()
+    if data is None or treedef.num_leaves == 0:
+        return False
+    if data[0] in keyed_by_instances:
+        return True
+    return any([needs_instance(child) for child in treedef.children() if child.num_nodes > 1])
+
+
+def leaf_key_paths(treedef: PyTreeDef) -> list[KeyPath]:
+    """The key path of each leaf of a structure."""
+    paths: list[KeyPath] = []
+
+    def walk(tree: PyTreeDef, path: KeyPath) -> None:
+        if tree.node_data() is None:
+            paths.append(path)
+            return
+        children = tree.children()
+        keys = child_keys(tree, len(children))
+        if keys is None:
+            keys = probed_keys(tree, len(children))
+        for key, child in zip(keys, children):
+            walk(child, (*path, key))
+
+    walk(treedef, ())
+    return paths
+
+
+def paths_of(tree: Any, treedef: PyTreeDef) -> Callable[[], Sequence[KeyPath]]:
+    """A function that gives the key paths of a tree's leaves, without keeping the leaves.
+
+    Most structures tell the paths when they are asked for; they are taken now only where instances of
+    classes must tell them.
+    """
+    if needs_instance(treedef):
+        paths = [path for path, _ in default_registry.flatten_with_path(tree)[0]]
+        return lambda: paths
+    return lambda: leaf_key_paths(treedef)
+
+
+def structure_text(treedef: PyTreeDef, texts: Iterable[str]) -> str:
+    """A structure in words, with a text for each leaf: `{'a': f32[3]}`."""
+    remaining = iter(texts)
+
+    def walk(tree: PyTreeDef) -> str:
+        data = tree.node_data()
+        if data is None:
+            return next(remaining)
+        kind, aux = data
+        children = [walk(child) for child in tree.children()]
+        if kind is type(None):
+            return "None"
+        if kind is tuple:
+            return f"({', '.join(children)}{',' * (len(children) == 1)})"
+        if kind is list:
+            return f"[{', '.join(children)}]"
+        if kind is dict:
+            return f"{{{', '.join([f'{k!r}: {c}' for k, c in zip(aux, children)])}}}"
+        keys = child_keys(tree, len(children)) or indices_as_keys(aux, len(children))
+        named = [
+            f"{key.name}={c}" if isinstance(key, pytree.GetAttrKey) else c
+            for key, c in zip(keys, children)
+        ]
+        return f"{kind.__name__}({', '.join(named)})"
+
+    return walk(treedef)
+
+
+def broadcast_flattened_prefix_with_treedef(
+    prefix_leaves: Sequence[Any], prefix_treedef: PyTreeDef, full_treedef: PyTreeDef
+) -> list[Any]:
+    """Like `broadcast_prefix`, on leaves and structures.
+
+    Raises:
+      ValueError: one structure is no prefix of the other.
+    """
+    out: list[Any] = []
+    remaining = iter(prefix_leaves)
+
+    def walk(prefix: PyTreeDef, full: PyTreeDef) -> None:
+        data = prefix.node_data()
+        if data is None:
+            n = full.num_leaves
+            out.extend([next(remaining)] * n)
+            return
+        prefix_children, full_children = prefix.children(), full.children()
+        if data != full.node_data() or len(prefix_children) != len(full_children):
+            raise ValueError(f"{prefix_treedef} is not a prefix of {full_treedef}.")
+        for p, f in zip(prefix_children, full_children):
+            walk(p, f)
+
+    walk(prefix_treedef, full_treedef)
+    return out
