@@ -245,7 +245,7 @@ def register_static(cls: type) -> type:
       >>> jax.tree.leaves([Name("a"), 1])
       [1]
     """
-    register_pytree_node(cls, lambda obj: ((), obj), lambda obj, _: obj, lambda obj: ((), obj))
+    register_pytree_node(cls, lambda obj: ((), obj), lambda obj, _: obj)
     return cls
 
 
