@@ -193,6 +193,10 @@ def donation_vector(
     return tuple(res)
 
 
+def _is_none(x: Any) -> bool:
+    return x is None
+
+
 def flatten_axes(
     name: str, treedef: PyTreeDef, axis_tree: Any, *, kws: bool = False, tupled_args=False
 ):
@@ -201,9 +205,13 @@ def flatten_axes(
     Raises:
       ValueError: if `axis_tree` is not a tree prefix, naming where.
     """
-    is_leaf = lambda x: x is None
+    if axis_tree is None or type(axis_tree) is int:
+        return [axis_tree] * treedef.num_leaves
+    leaves, prefix = tree_flatten(axis_tree, _is_none)
+    if prefix == treedef:
+        return leaves
     try:
-        return broadcast_flattened_prefix_with_treedef(*tree_flatten(axis_tree, is_leaf), treedef)
+        return broadcast_flattened_prefix_with_treedef(leaves, prefix, treedef)
     except ValueError:
         pass
     if kws:  # the error is about the positional arguments
@@ -211,7 +219,7 @@ def flatten_axes(
     hint = ""
     if tupled_args and not isinstance(axis_tree, tuple):
         hint = f" For a function of one argument, give ({axis_tree},)."
-    errors = prefix_errors_pytreedef(axis_tree, treedef, is_leaf)
+    errors = prefix_errors_pytreedef(axis_tree, treedef, _is_none)
     details = "\n".join(str(e(name)) for e in errors).replace("\n", "\n  ")
     raise ValueError(
         f"{name} specification must be a tree prefix of the corresponding value.{hint}\n"

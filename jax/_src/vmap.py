@@ -16,6 +16,7 @@ from jax._src.tree_util import (
     tree_flatten,
     tree_leaves,
     tree_unflatten,
+    treedef_children,
 )
 from jax._src.util import wraps
 
@@ -87,7 +88,10 @@ def vmap(
         if vmappables.vmappables:
             return call_with_containers(args, kwargs)
         flat, in_tree = tree_flatten((args, kwargs))
-        in_axes_flat = flatten_axes("vmap in_axes", in_tree, (in_axes, 0), kws=True)
+        if kwargs:
+            in_axes_flat = flatten_axes("vmap in_axes", in_tree, (in_axes, 0), kws=True)
+        else:
+            in_axes_flat = flatten_axes("vmap in_axes", treedef_children(in_tree)[0], in_axes)
         size = _mapped_axis_size(fun, in_tree, flat, in_axes_flat, axis_size)
         in_axes_flat = [
             None if a is None else a + np.ndim(x) if a < 0 else a

@@ -69,17 +69,26 @@ def leaf_key_paths(treedef: PyTreeDef) -> list[KeyPath]:
     paths: list[KeyPath] = []
 
     def walk(tree: PyTreeDef, path: KeyPath) -> None:
-        if tree.node_data() is None:
-            paths.append(path)
-            return
-        children = tree.children()
-        keys = child_keys(tree, len(children))
+        n = tree.num_leaves
+        only_leaves = tree.num_nodes == n + 1
+        children = () if only_leaves else tree.children()
+        count = n if only_leaves else len(children)
+        keys = child_keys(tree, count)
         if keys is None:
-            keys = probed_keys(tree, len(children))
+            keys = probed_keys(tree, count)
+        if only_leaves:
+            paths.extend([(*path, key) for key in keys])
+            return
         for key, child in zip(keys, children):
-            walk(child, (*path, key))
+            if child.num_nodes > 1:
+                walk(child, (*path, key))
+            elif child.num_leaves:
+                paths.append((*path, key))
 
-    walk(treedef, ())
+    if treedef.num_nodes > 1:
+        walk(treedef, ())
+    elif treedef.num_leaves:
+        paths.append(())
     return paths
 
 
