@@ -119,6 +119,13 @@ def test_debug_nans_of_donated_arguments():
             f(jax.device_put(NAN))
 
 
+def test_debug_nans_tells_that_a_jitted_function_runs_again(capsys):
+    log = jax.jit(lambda x: jnp.sin(jnp.log(x)))
+    with jax.debug_nans(True), pytest.raises(FloatingPointError, match="in log"):
+        log(-1.0)
+    assert "the jitted function <lambda> has an invalid value (nan)" in capsys.readouterr().out
+
+
 def test_debug_nans_inside_control_flow():
     with jax.debug_nans(True), pytest.raises(FloatingPointError, match="in div"):
         lax.scan(lambda c, x: (c * x / 0, c), 1.0, X)

@@ -404,6 +404,10 @@ class PrimitiveTest(jtu.JaxTestCase):
         self.assertAllClose(jax.hessian(f)(F(2)), F(6))
         self.assertIn(p, ad.primitive_transposes)
 
+    def test_traced_shapes_are_traced_back(self):
+        with self.assertRaisesRegex(TypeError, "depends on the value of the argument n"):
+            jax.jit(lambda n: lax.full((n,), 0.0))(3)
+
     def test_missing_rules_are_named(self):
         p = core.Primitive("ruleless")
         x = F(1)
@@ -411,6 +415,10 @@ class PrimitiveTest(jtu.JaxTestCase):
             NotImplementedError, "Abstract evaluation for 'ruleless' not implemented"
         ):
             jax.jit(p.bind)(x)
+        with self.assertRaisesRegex(
+            NotImplementedError, "Evaluation rule for 'ruleless' not implemented"
+        ):
+            p.bind(x)
         p.def_abstract_eval(lambda x: x)
         with self.assertRaisesRegex(NotImplementedError, "rule for primitive 'ruleless' not found"):
             jax.jit(p.bind)(x)

@@ -319,6 +319,14 @@ class AxesTest(parameterized.TestCase):
             jaxpr = jax.make_jaxpr(lambda x: reshard(x, P("x")))(X)
         self.assertIn("f32[8@x,2] = reshard", str(jaxpr))
 
+    def test_bwd_rules_keep_shardings(self):
+        f = jax.custom_vjp(lambda x: x * 2.0)
+        f.defvjp(lambda x: (x * 2.0, None), lambda _, ct: (reshard(ct, P(None, "y")),))
+        with jax.set_mesh(explicit()):
+            x = jax.device_put(X, P("x", None))
+            with self.assertRaisesRegex(ValueError, r"expected .*8@x,2\] but got .*8,2@y\]"):
+                jax.grad(lambda x: f(x).sum())(x)
+
 
 if __name__ == "__main__":
     absltest.main()

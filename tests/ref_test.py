@@ -611,3 +611,25 @@ def test_linear_calls_with_refs():
     for g in (f, jax.jit(f), jax.checkpoint(f)):
         assert jax.value_and_grad(g)(2.0) == (6, 3)
         assert jax.linear_transpose(g, 1.0)(2.0) == (6,)
+
+
+@pytest.mark.parametrize(
+    "name, fun",
+    [
+        ("sin", jnp.sin),
+        ("add", lambda ref: jnp.add(ref, 1)),
+        ("sum", jnp.sum),
+        ("dot", lambda ref: jnp.dot(ref, jnp.arange(3.0))),
+        ("concatenate", lambda ref: jnp.concatenate([ref, ref[...]])),
+        ("sort", jnp.sort),
+        ("sin", jax.jit(jnp.sin)),
+    ],
+)
+def test_functions_of_arrays_refuse_refs_by_name(name, fun):
+    with pytest.raises(TypeError, match=rf"^{name} requires .*Ref{{float32\[3\]}}"):
+        fun(jax.new_ref(jnp.arange(3.0)))
+
+
+def test_operations_refuse_refs_by_name():
+    with pytest.raises(ValueError, match="^sin got an operand of type Ref"):
+        lax.sin(jax.new_ref(1.0))

@@ -61,6 +61,10 @@ def _call_checked(executable, args, params):
             raise FloatingPointError(str(err)) from None
         if _any_deleted(args):
             raise _cannot_run_again(err) from None
+        print(
+            f"A result of the jitted function {params['name']} has an invalid value ({err.ty}). "
+            "Running its operations one by one, to find the first that gives one."
+        )
         with config.disable_jit(True):
             core.jaxpr_as_fun(params["jaxpr"])(*args)
         raise FloatingPointError(str(err)) from None

@@ -217,8 +217,10 @@ def _invalid_shape(shape: Any, context: str) -> TypeError:
     if context:
         msg += f" {context}."
     dims = shape if isinstance(shape, (list, tuple)) else (shape,)
-    if any(hasattr(d, "_is_traced_array") for d in dims):
+    traced = [d for d in dims if hasattr(d, "_is_traced_array")]
+    if traced:
         msg += "\nIf using `jit`, try using `static_argnums` or applying `jit` to smaller subfunctions."
+        msg += traced[0]._origin_msg()
     return TypeError(msg)
 
 

@@ -121,6 +121,11 @@ class Primitive:
         return trace.process_primitive(self, args, params)
 
     def _default_impl(self, *args: Any, **params: Any) -> Any:
+        if self.abstract_eval is None and self.effectful_abstract_eval is None:
+            raise NotImplementedError(
+                f"Evaluation rule for '{self.name}' not implemented: give the primitive one with "
+                "`def_impl`, or rules of abstract evaluation and lowering, by which it is compiled."
+            )
         return late.apply_primitive(self, *args, **params)
 
     def eval_types(self, avals: Sequence[AbstractValue], params: dict[str, Any]) -> Any:

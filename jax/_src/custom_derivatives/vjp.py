@@ -242,17 +242,21 @@ class _flat_bwd:
         if ct is None or is_zero(ct) or want.dtype == dtypes.float0:
             return SymbolicZero(want)
         got = typeof(ct)
-        if got is want or core.typematch(got, want):
+        if got is want:
             return ct
-        is_complex = (dtypes.issubdtype(a.dtype, np.complexfloating) for a in (got, want))
-        if got.shape == want.shape and (got.dtype == want.dtype or not any(is_complex)):
-            return convert_element_type(ct, want.dtype)
+        shardings = getattr(got, "_sharding", None), getattr(want, "_sharding", None)
+        if None in shardings or shardings[0] == shardings[1]:
+            if core.typematch(got, want):
+                return ct
+            is_complex = (dtypes.issubdtype(a.dtype, np.complexfloating) for a in (got, want))
+            if got.shape == want.shape and (got.dtype == want.dtype or not any(is_complex)):
+                return convert_element_type(ct, want.dtype)
         if config.disable_bwd_checks.value:
             return ct
         path = keystr(leaf_key_paths(self.in_tree)[i])
         raise ValueError(
-            f"Custom VJP bwd rule {self.name} must produce a cotangent of the same shape and dtype as the "
-            f"argument at path args{path}: expected {want.str_short()} but got {got.str_short()}."
+            f"Custom VJP bwd rule {self.name} must produce a cotangent of the same shape, dtype and sharding "
+            f"as the argument at path args{path}: expected {want.str_short()} but got {got.str_short()}."
         )
 
     def _match(self, result):

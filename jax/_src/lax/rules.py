@@ -206,10 +206,10 @@ def _set_rules(p, lower, jvp, transpose, batch, axis_batch, linearize, dce, pp) 
         p.pp = pp
 
 
-def _not_an_array(name: str, aval: Any) -> TypeError:
+def _not_an_array(name: str, aval: Any) -> TypeError | ValueError:
     msg = f"{name} got an operand of type {aval}, but takes arrays only."
     if getattr(aval, "inner_aval", None) is not None:
-        msg += " Read the reference first, with `ref[...]`."
+        return ValueError(msg + " Read the reference first, with `ref[...]`.")
     return TypeError(msg)
 
 

@@ -37,12 +37,21 @@ _scalar_dtypes = {float: dtypes.default_float_dtype, complex: dtypes.default_com
 
 
 def _arraylike(x: Any) -> bool:
+    if is_ref(x):
+        return False
     return (
         isinstance(x, _ARRAYLIKE)
         or hasattr(x, "__jax_array__")
         or dtypes.is_weakly_typed(x)
         or type(x) in core.pytype_aval_mappings
     )
+
+
+def is_ref(x: Any) -> bool:
+    """Whether `x` is a mutable array, or a tracer that stands for one."""
+    if isinstance(x, core.Tracer):
+        return type(x.aval) is core.AbstractRef
+    return isinstance(x, core.Ref)
 
 
 def check_arraylike(fun_name: str, *args: Any, emit_warning: bool = False, stacklevel: int = 3):
@@ -53,7 +62,10 @@ def check_arraylike(fun_name: str, *args: Any, emit_warning: bool = False, stack
     """
     for pos, arg in enumerate(args):
         if not _arraylike(arg):
-            msg = f"{fun_name} requires ndarray or scalar arguments, got {type(arg)} at position {pos}."
+            kind = f"the reference {core.typeof(arg)}" if is_ref(arg) else str(type(arg))
+            msg = f"{fun_name} requires ndarray or scalar arguments, got {kind} at position {pos}."
+            if is_ref(arg):
+                msg += " Read it first, with `ref[...]`."
             if not emit_warning:
                 raise TypeError(msg)
             warnings.warn(
