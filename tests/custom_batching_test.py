@@ -146,3 +146,12 @@ only_on_cuda = jax.extend.core.Primitive("only_on_cuda")
 only_on_cuda.def_abstract_eval(lambda x: x)
 ad.defjvp(only_on_cuda, lambda t, x: t)
 batching.defvectorized(only_on_cuda)
+
+
+def test_methods_of_wrapped_functions():
+    f = custom_vmap(jax.custom_jvp(lambda x: 2 * x))
+    f.defjvp(lambda p, t: (2 * p[0], 5 * t[0]))
+    f.def_vmap(lambda n, batched, x: (x + 100, True))
+    assert jax.jvp(f, (1.0,), (1.0,)) == (2, 5)
+    with pytest.raises(AttributeError, match="nothing"):
+        f.nothing  # noqa: B018

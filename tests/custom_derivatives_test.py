@@ -3,6 +3,7 @@
 import functools
 
 import numpy as np
+import pytest
 from absl.testing import absltest
 
 import jax
@@ -417,6 +418,29 @@ class OptimizeRematTest(jtu.JaxTestCase):
         for g in (f, jax.jit(f), jax.checkpoint(f)):
             self.assertAllClose(jax.jit(jax.value_and_grad(g))(x1), (x1 * 2, np.cos(x1)))
             self.assertAllClose(jax.value_and_grad(g)(x1), (x1 * 2, np.cos(x1)))
+
+
+class TestRulesArguments:
+    def make(self, bwd):
+        f = jax.custom_vjp(lambda n, x: x, nondiff_argnums=(0,))
+        f.defvjp(lambda n, x: (x, (2.0, 3)), bwd)
+        return f
+
+    @pytest.mark.parametrize("wrap", [lambda n: n, lambda n: {"a": [n]}], ids=["value", "tree"])
+    def test_traced_nondiff_arguments_are_refused(self, wrap):
+        f = self.make(lambda n, r, g: (g,))
+        for run in (jax.jit, jax.grad, jax.vmap):
+            with pytest.raises(jax.errors.UnexpectedTracerError, match="nondiff_argnums"):
+                run(lambda n: f(wrap(n), 1.0))(np.ones(2, np.float32) if run is jax.vmap else 1.0)
+
+    def test_residuals_that_are_numbers_have_types(self):
+        f = self.make(lambda n, r, g: (g * r[0].dtype.itemsize + r[1].dtype.itemsize,))
+        assert jax.grad(f, 1)(0, 1.0) == 8
+
+    def test_one_cotangent_for_a_subtree(self):
+        f = jax.custom_vjp(lambda x: x["a"])
+        f.defvjp(lambda x: (x["a"], None), lambda r, g: (3 * g,))
+        assert jax.grad(f)({"a": 1.0, "b": 2.0}) == {"a": 3, "b": 3}
 
 
 if __name__ == "__main__":

@@ -54,6 +54,11 @@ class custom_vmap:
         copy_metadata(self, fun)
         self.fun = fun
 
+    def __getattr__(self, name: str) -> Any:
+        if name == "fun":  # not yet initialised (unpickling)
+            raise AttributeError(name)
+        return getattr(self.fun, name)
+
     def def_vmap(self, vmap_rule: Callable[..., tuple[Any, Any]]) -> Callable:
         """Set the rule.
 

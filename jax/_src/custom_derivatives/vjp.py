@@ -139,7 +139,7 @@ class custom_vjp(CustomFunction):
 
 def _check_nondiff(name: str, x: Any) -> None:
     for leaf in tree_leaves(x):
-        if isinstance(leaf, Tracer) and isinstance(leaf, (ad.JVPTracer, ad.LinearizeTracer)):
+        if isinstance(leaf, Tracer):
             raise UnexpectedTracerErrorForNondiff(
                 f"Found a JAX Tracer object passed as an argument to a custom_vjp function {name} in a "
                 "position indicated by nondiff_argnums as non-differentiable. Tracers cannot be passed "
@@ -226,7 +226,9 @@ class _flat_bwd:
         res, cts = split_list(args, [trees.num_res])
         cts = [_as_array(ct) if type(ct) in _HOST_TYPES else ct for ct in cts]
         result = self.bwd(
-            *self.nondiff, tree_unflatten(trees.res_tree, res), tree_unflatten(trees.out_tree, cts)
+            *self.nondiff,
+            tree_unflatten(trees.res_tree, typed(res)),
+            tree_unflatten(trees.out_tree, cts),
         )
         if isinstance(result, list) and self.in_tree != tree_structure(result):
             result = tuple(result)
@@ -260,7 +262,7 @@ class _flat_bwd:
         )
 
     def _match(self, result):
-        """Cotangents for each flat argument; a None inside the tuple covers a whole subtree."""
+        """Cotangents for each flat argument; None or one cotangent may stand for a whole subtree."""
         out: list = [None] * self.in_tree.num_leaves
 
         def fail():
@@ -274,12 +276,12 @@ class _flat_bwd:
         def walk(ct, tree, start):
             if ct is None or is_zero(ct):
                 return
+            if core.valid_jaxtype(ct) and tree is not self.in_tree:
+                out[start : start + tree.num_leaves] = [ct] * tree.num_leaves
+                return
             node = tree.node_data()
             if node is None:
-                if not core.valid_jaxtype(ct):
-                    fail()
-                out[start] = ct
-                return
+                fail()
             children = treedef_children(tree)
             ct_children, ct_tree = tree_flatten(ct, is_leaf=lambda x: x is not ct)
             if node != ct_tree.node_data() or len(children) != len(ct_children):
