@@ -35,6 +35,8 @@ def _param(x, dtype, shape):
 def normal(key, shape=(), dtype: Any = None, *, out_sharding=None):
     """Standard normal numbers; for complex dtypes real and imaginary parts have variance 1/2.
 
+    The density is exp(-x**2 / 2) / sqrt(2 pi); for complex dtypes it is exp(-abs(z)**2) / pi.
+
     Args:
       key: a key.
       shape: shape of the result.
@@ -77,6 +79,8 @@ def multivariate_normal(
     key, mean, cov, shape=None, dtype: Any = None, method: str = "cholesky", *, out_sharding=None
 ):
     """Multivariate normal vectors.
+
+    The density is exp(-(x - mean)^T inv(cov) (x - mean) / 2) / sqrt((2 pi)**n det(cov)).
 
     Args:
       key: a key.
@@ -159,6 +163,8 @@ def linear_algebra():
 def truncated_normal(key, lower, upper, shape=None, dtype: Any = None, *, out_sharding=None):
     """Standard normal numbers between two bounds.
 
+    The density is proportional to exp(-x**2 / 2) for lower < x < upper, and 0 elsewhere.
+
     Args:
       key: a key.
       lower, upper: bounds, of shapes that broadcast to `shape`.
@@ -199,6 +205,8 @@ _ONE = np.float32(1.0)
 def lognormal(key, sigma=_ONE, shape=None, dtype: Any = None, *, out_sharding=None):
     """Log-normal numbers.
 
+    The density is exp(-log(x)**2 / (2 sigma**2)) / (x sigma sqrt(2 pi)) for x > 0.
+
     Args:
       key: a key.
       sigma: standard deviation of the logarithm.
@@ -233,6 +241,8 @@ def _simple(name: str, call, key, shape, dtype, out_sharding):
 def exponential(key, shape=(), dtype: Any = None, *, out_sharding=None):
     """Exponentially distributed numbers of rate one.
 
+    The density is exp(-x) for x >= 0.
+
     Args:
       key: a key.
       shape: shape of the result.
@@ -256,6 +266,8 @@ _jit_exponential = keyed_jit(exponential_of, ("shape", "dtype"))
 
 def gumbel(key, shape=(), dtype: Any = None, mode: str | None = None, *, out_sharding=None):
     """Gumbel distributed numbers.
+
+    The density is exp(-(x + exp(-x))).
 
     Args:
       key: a key.
@@ -312,6 +324,8 @@ def two_floats(key, shape, dtype):
 def laplace(key, shape=(), dtype: Any = None, *, out_sharding=None):
     """Laplace distributed numbers.
 
+    The density is exp(-abs(x)) / 2.
+
     Args:
       key: a key.
       shape: shape of the result.
@@ -334,6 +348,8 @@ _jit_laplace = keyed_jit(_laplace, ("shape", "dtype"))
 def logistic(key, shape=(), dtype: Any = None, *, out_sharding=None):
     """Logistically distributed numbers.
 
+    The density is exp(-x) / (1 + exp(-x))**2.
+
     Args:
       key: a key.
       shape: shape of the result.
@@ -353,6 +369,8 @@ _jit_logistic = keyed_jit(_logistic, ("shape", "dtype"))
 
 def cauchy(key, shape=(), dtype: Any = None, *, out_sharding=None):
     """Cauchy distributed numbers.
+
+    The density is 1 / (pi (1 + x**2)).
 
     Args:
       key: a key.
@@ -374,6 +392,8 @@ _jit_cauchy = keyed_jit(_cauchy, ("shape", "dtype"))
 
 def maxwell(key, shape=(), dtype: Any = None, *, out_sharding=None):
     """Numbers of the Maxwell distribution with scale one: norms of normal vectors of length three.
+
+    The density is sqrt(2 / pi) x**2 exp(-x**2 / 2) for x >= 0.
 
     Args:
       key: a key.
@@ -397,6 +417,8 @@ _jit_maxwell = keyed_jit(_maxwell, ("shape", "dtype"))
 
 def double_sided_maxwell(key, loc, scale, shape=(), dtype: Any = None):
     """Numbers of the Maxwell distribution with a random sign, shifted and scaled.
+
+    The density is z**2 exp(-z**2 / 2) / (scale sqrt(2 pi)) with z = (x - loc) / scale.
 
     Args:
       key: a key.
@@ -439,6 +461,8 @@ rademacher_of.__name__ = "_rademacher"
 def weibull_min(key, scale, concentration, shape=(), dtype: Any = None):
     """Numbers of the Weibull distribution of minima.
 
+    With z = x / scale and c the concentration, the density is (c / scale) z**(c - 1) exp(-z**c) for x >= 0.
+
     Args:
       key: a key.
       scale, concentration: parameters, of shapes that broadcast with `shape`.
@@ -461,6 +485,8 @@ _jit_weibull_min = keyed_jit(_weibull_min, ("shape", "dtype"))
 
 def pareto(key, b, shape=None, dtype: Any = None, *, out_sharding=None):
     """Pareto distributed numbers.
+
+    The density is b / x**(b + 1) for x >= 1.
 
     Args:
       key: a key.
@@ -485,6 +511,8 @@ _jit_pareto = keyed_jit(_pareto, ("shape", "dtype"))
 
 def rayleigh(key, scale, shape=None, dtype: Any = None, *, out_sharding=None):
     """Rayleigh distributed numbers.
+
+    The density is x / scale**2 exp(-x**2 / (2 scale**2)) for x >= 0.
 
     Args:
       key: a key.
@@ -511,6 +539,8 @@ _jit_rayleigh = keyed_jit(_rayleigh, ("shape", "dtype"))
 
 def wald(key, mean, shape=None, dtype: Any = None, *, out_sharding=None):
     """Wald (inverse Gaussian) distributed numbers.
+
+    The density is exp(-(x - mean)**2 / (2 mean**2 x)) / sqrt(2 pi x**3) for x > 0.
 
     Args:
       key: a key.
@@ -541,6 +571,8 @@ _jit_wald = keyed_jit(_wald, ("shape", "dtype"))
 
 def triangular(key, left, mode, right, shape=None, dtype: Any = None, *, out_sharding=None):
     """Numbers of a triangular distribution.
+
+    The density rises linearly from 0 at `left` to 2 / (right - left) at `mode`, and falls to 0 at `right`.
 
     Args:
       key: a key.
@@ -573,6 +605,8 @@ def orthogonal(
     key, n: int, shape=(), dtype: Any = None, m: int | None = None, *, out_sharding=None
 ):
     """Random orthogonal (or unitary) matrices, uniformly distributed.
+
+    The distribution is that which no multiplication by an orthogonal matrix changes (Haar measure).
 
     Args:
       key: a key.

@@ -117,6 +117,8 @@ _jit_choose_distinct = keyed_jit(_choose_distinct, ("shape", "mode"))
 def bernoulli(key, p: Any = 0.5, shape=None, mode: str = "low", *, out_sharding=None):
     """Booleans that are true with a probability.
 
+    The result is True with the probability p.
+
     Args:
       key: a key.
       p: probability; float scalar or array.
@@ -159,6 +161,8 @@ _jit_bernoulli = keyed_jit(_bernoulli, ("shape", "mode"))
 def rademacher(key, shape=(), dtype: Any = None, *, out_sharding=None):
     """Minus one or one with equal probability.
 
+    Both values have the probability 1/2.
+
     Args:
       key: a key.
       shape: shape of the result.
@@ -184,6 +188,8 @@ def categorical(
     out_sharding=None,
 ):
     """Categories drawn by their log probabilities.
+
+    Category i has the probability exp(logits[i]) / sum_j exp(logits[j]).
 
     Args:
       key: a key.
@@ -256,6 +262,8 @@ _jit_categorical = keyed_jit(_categorical, ("axis", "shape", "replace", "mode"))
 def geometric(key, p, shape=None, dtype: Any = None, *, out_sharding=None):
     """Geometrically distributed integers: trials until the first success.
 
+    The probability of k is (1 - p)**(k - 1) p, for k = 1, 2, ...
+
     Args:
       key: a key.
       p: probability of success.
@@ -291,6 +299,8 @@ _jit_geometric = keyed_jit(_geometric, ("shape", "dtype"))
 
 def poisson(key, lam, shape=None, dtype: Any = None, *, out_sharding=None):
     """Poisson distributed integers; for keys of the threefry2x32 implementation only.
+
+    The probability of k is exp(-lam) lam**k / k!, for k = 0, 1, ...
 
     Args:
       key: a key.
@@ -388,6 +398,8 @@ _jit_poisson = keyed_jit(_poisson, ("shape", "dtype"))
 
 def binomial(key, n, p, shape=None, dtype: Any = None):
     """Binomially distributed numbers.
+
+    The probability of k is n! / (k! (n - k)!) p**k (1 - p)**(n - k), for k = 0, ..., n.
 
     Args:
       key: a key.
@@ -511,6 +523,8 @@ _jit_binomial = keyed_jit(_binomial, ("shape", "dtype"))
 
 def multinomial(key, n, p, *, shape=None, dtype: Any = None, unroll: int | bool = 1):
     """Multinomially distributed counts.
+
+    The probability of counts k is n! prod_i p[i]**k[i] / k[i]!, where they sum to n.
 
     Args:
       key: a key.

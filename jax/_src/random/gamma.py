@@ -157,6 +157,8 @@ mlir.register_lowering(
 def gamma(key, a, shape=None, dtype: Any = None, *, out_sharding=None):
     """Gamma distributed numbers of rate one.
 
+    The density is x**(a - 1) exp(-x) / Gamma(a) for x > 0.
+
     Args:
       key: a key.
       a: shape parameter of the distribution.
@@ -174,7 +176,10 @@ def gamma(key, a, shape=None, dtype: Any = None, *, out_sharding=None):
 
 
 def loggamma(key, a, shape=None, dtype: Any = None, *, out_sharding=None):
-    """Logarithms of gamma distributed numbers, accurate where the numbers are tiny; as `gamma`."""
+    """Logarithms of gamma distributed numbers, accurate where the numbers are tiny; as `gamma`.
+
+    The density of y = log(x) is exp(a y - exp(y)) / Gamma(a).
+    """
     return _gamma_call("loggamma", key, a, shape, dtype, out_sharding, log_space=True)
 
 
@@ -197,6 +202,8 @@ _jit_gamma = keyed_jit(_gamma, ("shape", "dtype", "log_space"))
 
 def beta(key, a, b, shape=None, dtype: Any = None, *, out_sharding=None):
     """Beta distributed numbers.
+
+    The density is x**(a - 1) (1 - x)**(b - 1) Gamma(a + b) / (Gamma(a) Gamma(b)) for 0 < x < 1.
 
     Args:
       key: a key.
@@ -225,6 +232,8 @@ _jit_beta = keyed_jit(_beta, ("shape", "dtype"))
 
 def dirichlet(key, alpha, shape=None, dtype: Any = None, *, out_sharding=None):
     """Dirichlet distributed vectors.
+
+    The density is proportional to prod_i x[i]**(alpha[i] - 1) where all x[i] > 0 and they sum to 1.
 
     Args:
       key: a key.
@@ -266,6 +275,8 @@ _jit_dirichlet = keyed_jit(_dirichlet, ("shape", "dtype"))
 def chisquare(key, df, shape=None, dtype: Any = None, *, out_sharding=None):
     """Chi-square distributed numbers.
 
+    The density is x**(df/2 - 1) exp(-x / 2) / (2**(df/2) Gamma(df / 2)) for x > 0.
+
     Args:
       key: a key.
       df: degrees of freedom.
@@ -290,6 +301,8 @@ _jit_chisquare = keyed_jit(_chisquare, ("shape", "dtype"))
 
 def t(key, df, shape=None, dtype: Any = None, *, out_sharding=None):
     """Numbers of Student's t distribution.
+
+    The density is proportional to (1 + x**2 / df)**(-(df + 1) / 2).
 
     Args:
       key: a key.
@@ -317,6 +330,8 @@ _jit_t = keyed_jit(_t, ("shape", "dtype"))
 
 def f(key, dfnum, dfden, shape=None, dtype: Any = None, *, out_sharding=None):
     """Numbers of the F distribution.
+
+    The density is proportional to x**(dfnum/2 - 1) (1 + x dfnum / dfden)**(-(dfnum + dfden) / 2) for x > 0.
 
     Args:
       key: a key.
@@ -373,6 +388,8 @@ _jit_generalized_normal = keyed_jit(_generalized_normal, ("shape", "dtype"))
 
 def ball(key, d: int, p: float = 2, shape=(), dtype: Any = None, *, out_sharding=None):
     """Points of the unit ball of the p-norm.
+
+    The density is constant where sum_i abs(x[i])**p <= 1, and 0 elsewhere.
 
     Args:
       key: a key.

@@ -78,6 +78,8 @@ def uniform(
 ):
     """Uniform numbers of [minval, maxval).
 
+    The density is 1 / (maxval - minval) between the bounds, and 0 elsewhere.
+
     Args:
       key: a key.
       shape: shape of the result.
@@ -145,6 +147,8 @@ _jit_uniform = keyed_jit(uniform_between, ("shape", "dtype"))
 
 def randint(key, shape, minval, maxval, dtype: Any = None, *, out_sharding=None):
     """Uniform integers of [minval, maxval).
+
+    Each integer k, minval <= k < maxval, has the probability 1 / (maxval - minval).
 
     Args:
       key: a key.
