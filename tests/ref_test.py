@@ -633,3 +633,29 @@ def test_functions_of_arrays_refuse_refs_by_name(name, fun):
 def test_operations_refuse_refs_by_name():
     with pytest.raises(ValueError, match="^sin got an operand of type Ref"):
         lax.sin(jax.new_ref(1.0))
+
+
+def test_effects_name_variables():
+    def double(ref):
+        ref[...] = ref[...] * 2
+        return ref[0]
+
+    jaxpr = jax.make_jaxpr(lambda ref, y: double(ref) + y)(jax.new_ref(jnp.arange(3.0)), 1.0)
+    text = jaxpr.pretty_print(print_effects=True)
+    assert ": { Read<a>, Write<a> } }" in text
+    ref = jax.new_ref(jnp.arange(3.0))
+    text = jax.make_jaxpr(lambda: double(ref))().pretty_print(print_effects=True)
+    assert "{ lambda a:Ref" in text and ": { Read<a>, Write<a> } }" in text
+
+
+def test_run_state_inside_control_flow():
+    def start_with_five(ref):
+        ref[0] = 5.0
+
+    def fun(x):
+        return lax.cond(x[1] > 0, run_state(start_with_five), lambda x: x, x)
+
+    x = jnp.arange(3.0)
+    np.testing.assert_array_equal(jax.jit(fun)(x), [5.0, 1.0, 2.0])
+    np.testing.assert_array_equal(jax.jit(fun)(-x), -x)
+    np.testing.assert_array_equal(jax.vmap(fun)(jnp.stack([x, -x])), [[5.0, 1.0, 2.0], -x])

@@ -11,6 +11,7 @@ import numpy as np
 
 from jax._src import config, dtypes, pretty_printer as pp, source_info_util
 from jax._src.core.avals import AbstractValue, ShapedArray
+from jax._src.core.effects import JaxprInputEffect
 from jax._src.core.jaxpr import (
     ClosedJaxpr,
     DropVar,
@@ -204,6 +205,20 @@ def default_pp_eqn(
     return pp.concat([lhs, pp.text(" = "), *rhs])
 
 
+def _effect_names(jaxpr: Jaxpr, context: JaxprPpContext) -> list[str]:
+    """Effects as text; those on arguments and constants name the variable: `Read<a>`."""
+    names = []
+    for eff in jaxpr.effects:
+        if isinstance(eff, JaxprInputEffect):
+            i = eff.input_index  # constants have negative numbers
+            var = jaxpr.invars[i] if i >= 0 else jaxpr.constvars[i]
+            kind = type(eff).__name__.removesuffix("Effect")
+            names.append(f"{kind}<{pp_var(var, context)}>")
+        else:
+            names.append(str(eff))
+    return sorted(names)
+
+
 def _drop_unused(jaxpr: Jaxpr, context: JaxprPpContext) -> None:
     used = {v for v in jaxpr.outvars if type(v) is not Literal}
     for eqn in jaxpr.eqns:
@@ -236,7 +251,7 @@ def pp_jaxpr_skeleton(
     head = pp.concat([pp.text("{ lambda "), constvars, pp.text("; "), invars, pp.text(". ")])
     effects = pp.nil()
     if settings.print_effects and jaxpr.effects:
-        effects = pp.text(" : {" + ", ".join(map(str, jaxpr.effects)) + "}")
+        effects = pp.text(f" : {{ {', '.join(_effect_names(jaxpr, context))} }}")
     return pp.group(
         pp.concat(
             [

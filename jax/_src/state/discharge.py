@@ -25,7 +25,7 @@ from jax._src.core import (
     typeof,
 )
 from jax._src.device_transfer import device_put
-from jax._src.interpreters import partial_eval as pe
+from jax._src.interpreters import mlir, partial_eval as pe
 from jax._src.late_binding import late
 from jax._src.memory import MemorySpace
 from jax._src.state import primitives as prims, rules as _rules
@@ -412,5 +412,7 @@ def _discharge(should: Any, in_avals: Any, out_avals: Any, *args: Any, lower: bo
     return (None,) * len(args), _apply(*args, **params)
 
 
+# Programs have no references left, but the bodies of control flow may have this operation.
+mlir.register_lowering(run_state_p, mlir.lower_fun(_apply, multiple_results=True))
 run_state_p.discharge = _discharge
 run_state_p.ref_boundary = True
