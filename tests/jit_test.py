@@ -6,12 +6,12 @@ import logging
 import weakref
 
 import numpy as np
-from absl.testing import absltest
+from absl.testing import absltest, parameterized
 
 import jax
 import jax.numpy as jnp
 from jax import lax
-from jax._src import core, test_util as jtu
+from jax._src import core, lib, test_util as jtu
 
 F = np.float32
 
@@ -52,7 +52,9 @@ class CacheTest(jtu.JaxTestCase):
 
         self.assertEqual(self.counts(jax.jit(fun), 1.0), (1, 1, 1))
         self.assertEqual(self.counts(jax.jit(fun), 1.0), (0, 0, 0))
-        self.assertEqual(self.counts(jax.jit(fun, keep_unused=True), 1.0)[1:], (1, 1))
+        # Options that make no difference to the program share its trace and its module.
+        self.assertEqual(self.counts(jax.jit(fun, keep_unused=True), 1.0), (0, 0, 0))
+        self.assertEqual(self.counts(jax.jit(fun, donate_argnums=0), 1.0), (0, 1, 1))
 
     def test_jit_in_a_loop(self):
         def fun(x):
@@ -277,6 +279,153 @@ class LifetimeTest(jtu.JaxTestCase):
         self.assertEqual([r() for r in refs], [None, None])
 
 
+def freed(use) -> bool:
+    """Whether an array goes with what `use` makes of it, without the garbage collector."""
+    gc.collect()
+    gc.disable()
+    try:
+        x = jnp.arange(7.0) + 1
+        ref = weakref.ref(x)
+        kept = use(x)
+        del x, kept
+        return ref() is None
+    finally:
+        gc.enable()
+
+
+def called(f):
+    f(2.0)
+    return f
+
+
+CLOSURES = {
+    "jit": lambda x: called(jax.jit(lambda y: x * y)),
+    "lower": lambda x: jax.jit(lambda y: x * y).lower(1.0),
+    "compile": lambda x: called(jax.jit(lambda y: x * y).lower(1.0).compile()),
+    "nested": lambda x: called(jax.jit(lambda y: jax.jit(lambda z: x * z)(y))),
+    "grad": lambda x: called(jax.grad(lambda y: (x * y).sum())),
+    "grad_of_jit": lambda x: called(jax.grad(jax.jit(lambda y: (x * jnp.sin(y)).sum()))),
+    "jit_of_grad": lambda x: called(jax.jit(jax.grad(lambda y: (x * jnp.sin(y)).sum()))),
+    "hessian": lambda x: called(jax.jit(jax.hessian(lambda y: (x * jnp.sin(y)).sum()))),
+    "vjp": lambda x: jax.vjp(jax.jit(lambda y: x * jnp.sin(y)), 1.0),
+    "linearize": lambda x: jax.linearize(jax.jit(lambda y: x * jnp.sin(y)), 1.0)[1](1.0),
+    "vmap": lambda x: jax.vmap(jax.jit(lambda y: x * jnp.sin(y)))(jnp.ones(2)),
+    "scan": lambda x: called(
+        jax.jit(lambda y: lax.scan(lambda c, _: (c * x, None), x * y, None, length=2))
+    ),
+    "scan_of_jit": lambda x: called(
+        jax.jit(lambda y: lax.scan(jax.jit(lambda c, _: (c * x, None)), x * y, None, length=2))
+    ),
+    "grad_of_scan": lambda x: called(
+        jax.grad(lambda y: lax.scan(lambda c, _: (c * x, None), x * y, None, 2)[0].sum())
+    ),
+    "while": lambda x: called(
+        jax.jit(lambda y: lax.while_loop(lambda c: c.sum() < x.sum(), lambda c: c + x, y * x))
+    ),
+    "checkpoint": lambda x: called(
+        jax.jit(jax.grad(jax.checkpoint(lambda y: jnp.sin(x * y).sum())))
+    ),
+}
+
+
+class ClosuresTest(parameterized.TestCase):
+    @parameterized.parameters(*CLOSURES)
+    def test_arrays_go_with_their_functions(self, name):
+        self.assertTrue(freed(CLOSURES[name]))
+
+
+class CheckedArgumentsTest(parameterized.TestCase):
+    @parameterized.parameters("static_argnames", "donate_argnames")
+    def test_names(self, option):
+        def f(x, /, y, *args):
+            return y
+
+        for name in ("x", "args"):
+            with self.assertRaisesRegex(ValueError, f"{name}.* These are positional-only"):
+                jax.jit(f, **{option: name})
+        with self.assertRaisesRegex(ValueError, "Function does not take these args"):
+            jax.jit(f, **{option: "z"})
+        jax.jit(f, **{option: "y"})
+
+    def test_both(self):
+        def f(x, y):
+            return y
+
+        for options in (
+            dict(static_argnums=0, donate_argnums=0),
+            dict(static_argnames="x", donate_argnames=("x", "y")),
+        ):
+            with self.assertRaisesRegex(ValueError, "cannot intersect"):
+                jax.jit(f, **options)
+
+    def test_no_signature(self):
+        with self.assertRaisesRegex(ValueError, "Pass donate_argnums instead"):
+            jax.jit(max, donate_argnames="x")
+
+    def test_functions_that_cannot_be_keys(self):
+        class NoWeakReference:
+            __slots__ = ()
+
+            def __call__(self, x):
+                return x
+
+        class NoHash:
+            __hash__ = None
+
+            def __call__(self, x):
+                return x
+
+        for transform in (jax.jit, jax.checkpoint):
+            with self.assertRaisesRegex(TypeError, "cannot create weak reference"):
+                transform(NoWeakReference())(1.0)
+            with self.assertRaisesRegex(TypeError, "unhashable type"):
+                transform(NoHash())(1.0)
+
+    def test_positions_from_the_end(self):
+        with self.assertRaisesRegex(ValueError, "-2 for len\\(args\\) == 1"):
+            jax.jit(lambda *args: args, static_argnums=-2)(1.0)
+
+    @parameterized.parameters(
+        {"optimization_level": 2}, {"memory_fitting_level": 1},
+        {"exec_time_optimization_effort": 0.5, "memory_fitting_effort": -0.5},
+    )  # fmt: skip
+    def test_compiler_options(self, **options):
+        if "effort" in str(options) and not lib.has_efforts:
+            with self.assertRaisesRegex(ValueError, "no compiler option"):
+                jax.jit(lax.sin, compiler_options=options)(1.0)
+        else:
+            self.assertEqual(jax.jit(lambda x: x + 1, compiler_options=options)(1.0), 2.0)
+        with self.assertRaisesRegex(TypeError, "must be of type"):
+            jax.jit(lax.sin, compiler_options=dict.fromkeys(options, "O1"))(1.0)
+
+
+class LoweredOnceTest(jtu.JaxTestCase):
+    def test_lowered_and_compiled_again(self):
+        f = jax.jit(lambda x: lax.sin(x))
+        with (
+            jtu.count_jit_and_pmap_lowerings() as lowerings,
+            jtu.count_jit_compilation_cache_miss() as compilations,
+        ):
+            f(1.0)
+            compiled = f.lower(1.0).compile()
+            f.lower(1.0).compile()
+        self.assertEqual((lowerings(), compilations()), (1, 1))
+        self.assertEqual(compiled(0.0), 0.0)
+
+    def test_eval_shape_and_make_jaxpr_share_traces(self):
+        calls = []
+
+        def f(x):
+            calls.append(1)
+            return lax.sin(x)
+
+        jax.eval_shape(f, 1.0)
+        jax.make_jaxpr(f)(1.0)
+        jax.jit(f)(1.0)
+        jax.jit(f, donate_argnums=0)(1.0)
+        self.assertLen(calls, 1)
+
+
 class FunctionsTest(jtu.JaxTestCase):
     def test_methods_and_descriptors(self):
         class A:
@@ -317,12 +466,8 @@ class FunctionsTest(jtu.JaxTestCase):
             def __call__(self, x):
                 return lax.mul(x, 2.0)
 
-        class Unhashable(C):
-            __hash__ = None
-
         for c in (
             C(),
-            Unhashable(),
             functools.partial(lax.mul, 2.0),
             functools.partial(lax.mul, y=2.0),
         ):

@@ -5,8 +5,8 @@ from contextlib import contextmanager
 from typing import Any
 
 from jax._src import api_util, config, core, pjit, source_info_util, traceback_util
-from jax._src.api_util import check_callable, flatten_fun
-from jax._src.core import ShapeDtypeStruct, Tracer
+from jax._src.api_util import check_callable
+from jax._src.core import ShapeDtypeStruct
 from jax._src.derivatives import (
     VJP as VJP,
     NotNeeded as NotNeeded,
@@ -18,15 +18,15 @@ from jax._src.derivatives import (
     value_and_grad as value_and_grad,
     vjp as vjp,
 )
-from jax._src.interpreters import partial_eval as pe
 from jax._src.jacobians import (
     hessian as hessian,
     jacfwd as jacfwd,
     jacobian as jacobian,
     jacrev as jacrev,
 )
+from jax._src.lib import jax_jit
 from jax._src.sharding_impls import UNSPECIFIED
-from jax._src.tree_util import tree_flatten, tree_unflatten
+from jax._src.tree_util import default_registry, tree_unflatten
 from jax._src.util import clear_all_caches, wraps
 from jax._src.vmap import vmap as vmap
 
@@ -145,28 +145,12 @@ def make_jaxpr(
     @wraps(fun)
     @api_boundary
     def make_jaxpr_f(*args, **kwargs):
-        statics = {i + len(args) if i < 0 else i for i in static_argnums}
-        for i in statics:
-            if i < len(args):
-                api_util.check_hashable_static([args[i]])
-        dyn = tuple(a for i, a in enumerate(args) if i not in statics)
-
-        def call(*dyn_args, **kw):
-            it = iter(dyn_args)
-            return fun(*[args[i] if i in statics else next(it) for i in range(len(args))], **kw)
-
-        flat, in_tree = tree_flatten((dyn, kwargs))
-        flat_fun, out_tree = flatten_fun(call if statics else fun, in_tree)
-        api_util.check_may_trace(fun, "make_jaxpr")
-        info = api_util.debug_info(
-            "make_jaxpr", fun, args, kwargs, static_argnums=static_argnums,
-            result_paths_thunk=api_util.result_paths_thunk(out_tree),
-        )  # fmt: skip
-        avals = [api_util.shaped_abstractify(x) for x in flat]
+        statics = api_util.normalize_argnums(static_argnums, len(args))
+        api_util.check_hashable_static([args[i] for i in statics if i < len(args)])
         with core.extend_axis_env_nd(axis_env or ()):
-            jaxpr, out_avals, consts = pe.trace_to_jaxpr_dynamic(flat_fun, avals, info)
-        tree = out_tree()
-        closed = core.ClosedJaxpr(jaxpr, consts)
+            traced = _trace(fun, args, kwargs, static_argnums)
+        tree, out_avals = traced.out_tree, traced.jaxpr.out_avals
+        closed = core.ClosedJaxpr(traced.jaxpr, traced.consts)
         if return_shape:
             return closed, tree_unflatten(tree, [ShapeDtypeStruct.from_aval(a) for a in out_avals])
         return closed
@@ -192,23 +176,19 @@ def eval_shape(fun: Callable, *args, **kwargs):
     if hasattr(fun, "eval_shape") and hasattr(fun, "_jit_state"):
         return fun.eval_shape(*args, **kwargs)
     check_callable(fun)
-    flat, in_tree = tree_flatten((args, kwargs))
-    avals = [api_util.shaped_abstractify(x) for x in flat]
-    try:
-        key = (in_tree, tuple(avals), config.trace_context())
-        table = api_util.trace_table(fun)
-        cached = table.get(("eval_shape", key))
-    except TypeError:
-        table, cached = None, None
-    if cached is None:
-        api_util.check_may_trace(fun, "eval_shape")
-        flat_fun, out_tree = flatten_fun(fun, in_tree)
-        info = api_util.debug_info("eval_shape", fun, args, kwargs)
-        _, out_avals, consts = pe.trace_to_jaxpr_dynamic(flat_fun, avals, info)
-        cached = (out_tree(), [ShapeDtypeStruct.from_aval(a) for a in out_avals])
-        if table is not None and not any(isinstance(c, Tracer) for c in consts):
-            table[("eval_shape", key)] = cached
-    return tree_unflatten(*cached)
+    traced = _trace(fun, args, kwargs)
+    return tree_unflatten(
+        traced.out_tree, [ShapeDtypeStruct.from_aval(a) for a in traced.jaxpr.out_avals]
+    )
+
+
+def _trace(fun: Callable, args: tuple, kwargs: dict, static_argnums: Sequence[int] = ()):
+    """The trace of a call, as `jit` has it; values or types are the arguments."""
+    signature, flat = jax_jit.parse_arguments(
+        args, tuple(kwargs.values()), tuple(kwargs), static_argnums, (), default_registry
+    )
+    avals = tuple([api_util.shaped_abstractify(x) for x in flat])
+    return pjit.trace_function(fun, args, kwargs, signature, avals, static_argnums)
 
 
 # Names, caches

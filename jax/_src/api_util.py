@@ -62,7 +62,7 @@ def ensure_str_tuple(x: str | Iterable[str]) -> tuple[str, ...]:
     x = tuple(x)
     for name in x:
         if not isinstance(name, str):
-            raise TypeError(f"argument names must be strings, got {name!r} of type {type(name)}")
+            raise TypeError(f"argument is not a string: {name!r}, a name of type {type(name)}")
     return x
 
 
@@ -90,8 +90,8 @@ def infer_argnums_and_argnames(sig, argnums, argnames) -> tuple[tuple[int, ...],
     elif not given_names:
         argnames = tuple(
             positional[i].name
-            for i in argnums
-            if -len(positional) <= i < len(positional)
+            for i in argnums  # counted from the end they may be any of a call's
+            if 0 <= i < len(positional)
             and positional[i].kind == inspect.Parameter.POSITIONAL_OR_KEYWORD
         )
     return argnums, argnames
@@ -103,27 +103,46 @@ def check_argnums_names(fun, sig, argnums, argnames, kind: str) -> None:
         return
     params = list(sig.parameters.values())
     n_positional = sum(p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD) for p in params)
-    has_var_args = any(p.kind == p.VAR_POSITIONAL for p in params)
-    has_kwargs = any(p.kind == p.VAR_KEYWORD for p in params)
-    if not has_var_args:
+    if not any(p.kind == p.VAR_POSITIONAL for p in params):
         for i in argnums:
             if not -n_positional <= i < n_positional:
                 raise ValueError(
-                    f"jitted function has {kind}_argnums={argnums} but only accepts {n_positional} "
-                    f"positional arguments."
+                    f"Jitted function has {kind}_argnums={argnums}, but only accepts {n_positional} "
+                    "positional arguments."
                 )
-    if not has_kwargs:
-        names = {p.name for p in params if p.kind != p.POSITIONAL_ONLY}
-        for name in argnames:
-            if name not in names:
-                raise ValueError(
-                    f"jitted function has invalid argnames {{{name!r}}} in {kind}_argnames. "
-                    f"Function does not take these args. Valid names are {sorted(names)}."
-                )
+    names = set(argnames)
+    by_position = {p.name for p in params if p.kind in (p.POSITIONAL_ONLY, p.VAR_POSITIONAL)}
+    if wrong := names & by_position:
+        raise ValueError(
+            f"Jitted function has invalid argnames {_names_text(wrong)} in {kind}_argnames. These are "
+            f"positional-only: give their positions in {kind}_argnums."
+        )
+    if any(p.kind == p.VAR_KEYWORD for p in params):
+        return
+    valid = {p.name for p in params} - by_position
+    if wrong := names - valid:
+        raise ValueError(
+            f"Jitted function has invalid argnames {_names_text(wrong)} in {kind}_argnames. Function "
+            f"does not take these args. Valid names are {sorted(valid)}."
+        )
+
+
+def _names_text(names: set[str]) -> str:
+    return f"{{{', '.join(map(repr, sorted(names)))}}}"
 
 
 def resolve_argnums(fun, sig, donate_argnums, donate_argnames, static_argnums, static_argnames):
-    """Static and donated arguments of `jit`, checked against the signature and each other."""
+    """Static and donated arguments of `jit`, checked against the signature and each other.
+
+    Raises:
+      ValueError: for arguments that `fun` does not have or that are both static and donated, and for
+        names to donate where Python does not know the signature.
+    """
+    if sig is None and donate_argnames is not None:
+        raise ValueError(
+            f"Getting the signature of function {fun} failed. Pass donate_argnums instead of "
+            "donate_argnames."
+        )
     static_argnums, static_argnames = infer_argnums_and_argnames(
         sig, static_argnums, static_argnames
     )
@@ -132,26 +151,39 @@ def resolve_argnums(fun, sig, donate_argnums, donate_argnames, static_argnums, s
     )
     check_argnums_names(fun, sig, static_argnums, static_argnames, "static")
     check_argnums_names(fun, sig, donate_argnums, donate_argnames, "donate")
-    overlap = set(static_argnums) & set(donate_argnums) or set(static_argnames) & set(
-        donate_argnames
-    )
-    if overlap:
+    if both := set(static_argnames) & set(donate_argnames):
         raise ValueError(
-            f"static_argnums {static_argnums} and donate_argnums {donate_argnums} cannot intersect: "
-            "a static argument is no array, so it cannot be donated."
+            "static_argnames and donate_argnames cannot intersect. Argument names "
+            f"{_names_text(both)} appear in both static_argnames and donate_argnames"
         )
     return donate_argnums, donate_argnames, static_argnums, static_argnames
+
+
+def normalize_argnums(nums: Iterable[int], num_args: int) -> tuple[int, ...]:
+    """Positions counted from the front in a call with `num_args` positional arguments.
+
+    Raises:
+      ValueError: for a position counted from the end that the call does not have.
+    """
+    for i in nums:
+        if i < -num_args:
+            raise ValueError(
+                "Positional argument indices, e.g. for `static_argnums`, must have value greater than "
+                f"or equal to -len(args) and less than len(args), but got value {i} for len(args) == "
+                f"{num_args}."
+            )
+    return tuple([i + num_args if i < 0 else i for i in nums])
 
 
 def check_hashable_static(static_args: Sequence[Any]) -> None:
     for val in static_args:
         try:
             hash(val)
-        except TypeError:
+        except TypeError as err:
             raise ValueError(
                 "Non-hashable static arguments are not supported. An error occurred while trying to "
-                f"hash an object of type {type(val)}, {val}. Make it hashable (a tuple instead of a "
-                "list), or pass it as a traced argument."
+                f"hash an object of type {type(val)}, {val}. The error was:\n{err}\nMake it hashable "
+                "(a tuple instead of a list), or pass it as a traced argument."
             ) from None
 
 
@@ -499,6 +531,12 @@ def clear_trace_tables() -> None:
     with _lock:
         for table in list(_traces_by_function.values()) + list(_other_traces):
             table.clear()
+
+
+def check_can_be_key(fun: Callable) -> None:
+    """Raise TypeError unless what is traced of `fun` can be found again by it, and forgotten with it."""
+    hash(fun)
+    weakref.ref(fun)
 
 
 def check_may_trace(fun: Callable, kind: str) -> None:

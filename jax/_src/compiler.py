@@ -78,14 +78,16 @@ def get_compile_options(
       num_partitions: devices that share one replica.
       device_assignment: array of devices or their ids, of shape ``(num_replicas, num_partitions)``,
         or ``(num_replicas,)`` for one partition.
-      env_options_overrides: XLA's options by name (those of ``XLA_FLAGS``), for this program alone.
+      env_options_overrides: for this program alone: XLA's options by name (those of ``XLA_FLAGS``),
+        ``optimization_level``, ``memory_fitting_level``, ``exec_time_optimization_effort`` and
+        ``memory_fitting_effort``.
       fdo_profile: a profile for feedback-directed optimisation.
       detailed_logging: whether XLA annotates the program for profilers.
       backend: the client that will compile.
 
     Raises:
       ValueError: the device assignment does not have that shape.
-      TypeError: an option's value is no str, bool, int or float.
+      TypeError: an option's value is not of its type.
     """
     options = CompileOptions()
     options.num_replicas = num_replicas
@@ -101,10 +103,18 @@ def get_compile_options(
     build.memory_fitting_level = config.EffortLevel[config.memory_fitting_level.value].value
     if fdo_profile is not None:
         build.fdo_profile = fdo_profile
-    if env_options_overrides:
+    overrides = dict(env_options_overrides or {})
+    own_options = {
+        name: _build_option(name, kind, overrides.pop(name))
+        for name, kind in _BUILD_OPTIONS.items()
+        if name in overrides
+    }
+    if overrides:
         options.env_option_overrides = [
-            (name, _option_value(name, value)) for name, value in env_options_overrides.items()
+            (name, _option_value(name, value)) for name, value in overrides.items()
         ]
+    for name, value in own_options.items():
+        setattr(build, name, value)
     debug = build.debug_options
     debug.xla_detailed_logging = detailed_logging
     if config.disable_most_optimizations.value:
@@ -120,6 +130,49 @@ def get_compile_options(
     if backend is not None:
         options.profile_version = get_latest_profile_version(backend)
     return options
+
+
+def config_key() -> tuple[Any, ...]:
+    """The configuration that programs are compiled with, as part of a key."""
+    return tuple([option.value for option in _CONFIGURATION])
+
+
+_CONFIGURATION = (
+    config.use_shardy_partitioner,
+    config.exec_time_optimization_effort,
+    config.memory_fitting_effort,
+    config.optimization_level,
+    config.memory_fitting_level,
+    config.compiler_detailed_logging_min_ops,
+    config.disable_most_optimizations,
+    config.enable_remat_opt_pass,
+    config.xla_profile_version,
+)
+
+# Options that are not XLA's flags but of the build of one program, and their types.
+_BUILD_OPTIONS: dict[str, type] = {
+    "optimization_level": int,
+    "memory_fitting_level": int,
+    "exec_time_optimization_effort": float,
+    "memory_fitting_effort": float,
+}
+
+
+def _build_option(name: str, kind: type, value: Any) -> int | float:
+    numbers: tuple[type, ...] = (int, np.integer)
+    if kind is float:
+        numbers = (*numbers, float, np.floating)
+    if not isinstance(value, numbers):
+        raise TypeError(
+            f"The value of the compiler option {name!r} must be of type {kind.__name__}, got {value!r} of"
+            f" type {type(value)}."
+        )
+    if name.endswith("effort") and not lib.has_efforts:
+        raise ValueError(
+            f"This version of jaxlib has no compiler option {name!r}: use 'optimization_level' or"
+            " 'memory_fitting_level'."
+        )
+    return kind(value)
 
 
 def _option_value(name: str, value: Any) -> str | bool | int | float:

@@ -1,9 +1,10 @@
 """The primitive of `jit`: how a call is compiled and run, and its rules."""
 
-from collections.abc import Sequence
+import weakref
+from collections.abc import Callable, Sequence
 from typing import Any
 
-from jax._src import config, core, dispatch, sharding_impls, traceback_util
+from jax._src import config, core, dispatch, sharding_impls, source_info_util, traceback_util
 from jax._src.array_impl import ArrayImpl
 from jax._src.core import ClosedJaxpr, Primitive
 from jax._src.interpreters import ad, batching, mlir, partial_eval as pe, pxla
@@ -100,17 +101,26 @@ def _hashable_params(params: dict) -> tuple:
     return tuple(v for k, v in params.items() if k != "jaxpr")
 
 
+def _weak(closed: ClosedJaxpr) -> Callable[[], ClosedJaxpr]:
+    """A function that gives the jaxpr while it lives: for what is kept in its cache."""
+    if closed.consts:
+        return weakref.ref(closed)  # type: ignore[return-value]
+    ref = weakref.ref(closed.jaxpr)
+    return lambda: pe.close_jaxpr(ref())
+
+
 def _eager_call(params: dict):
     """A C++ callable for `jit_p` on concrete arguments, kept on the jaxpr."""
     cache = params["jaxpr"]._cache
     key = ("eager", _hashable_params(params))
     call = cache.get(key)
     if call is None:
-        kept = dict(params)
+        kept = dict(params, jaxpr=None)
+        jaxpr = _weak(params["jaxpr"])  # which holds on to this callable
 
         def cache_miss(*args):
             core.check_eval_args(args)
-            outs, executable = call_compiled(list(args), kept)
+            outs, executable = call_compiled(list(args), dict(kept, jaxpr=jaxpr()))
             tree = tree_structure(list(outs))
             return list(outs), pxla.fastpath_data(executable, outs, tree, args), False
 
@@ -157,6 +167,12 @@ pe.def_hoisting(jit_p, _hoist)
 
 def _staging_rule(trace, source_info, *args, **params):
     closed = params["jaxpr"]
+    if params["compiler_options_kvs"]:
+        raise ValueError(
+            "`compiler_options` can only be passed to top-level `jax.jit`. Got compiler_options="
+            f"{dict(params['compiler_options_kvs'])} specified on a nested jit with name: "
+            f"{params['name']} and source info: {source_info_util.summarize(source_info)}"
+        )
     if params["inline"] and all(
         isinstance(s, UnspecifiedValue) for s in (*params["in_shardings"], *params["out_shardings"])
     ):

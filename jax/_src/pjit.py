@@ -147,7 +147,7 @@ class _Jit:
             )  # fmt: skip
         except ValueError:
             api_util.check_hashable_static(
-                [args[i] for i in _normalize_nums(opts.static_argnums, len(args)) if i < len(args)]
+                [args[i] for i in opts.static_argnums if -len(args) <= i < len(args)]
                 + [kwargs[k] for k in opts.static_argnames if k in kwargs]
             )
             raise
@@ -165,10 +165,10 @@ class _Jit:
         entry = self.traces.get(key)
         if entry is not None and entry.is_valid():
             return entry, flat
-        api_util.check_may_trace(self.fun, "jit")
+        api_util.check_can_be_key(self.fun)
         if config.explain_cache_misses.value:
             self._explain_miss(key, args, kwargs)
-        entry = self._make_trace(args, kwargs, avals)
+        entry = self._make_trace(args, kwargs, signature, avals)
         if not (config.check_tracer_leaks.value and entry.consts):
             self.traces[key] = entry
         return entry, flat
@@ -182,48 +182,25 @@ class _Jit:
         previous = [k for k in self.traces.keys() if type(k[0]) is type(key[0])]
         trace_misses.explain_miss(self.fun, key, previous, arg_names)
 
-    def _make_trace(self, args, kwargs, avals) -> _TraceEntry:
-        opts, fun = self.options, self.fun
-        statics = set(_normalize_nums(opts.static_argnums, len(args)))
-        dyn_args = tuple(a for i, a in enumerate(args) if i not in statics)
-        dyn_kwargs = {k: v for k, v in kwargs.items() if k not in opts.static_argnames}
-        _, in_tree = tree_flatten((dyn_args, dyn_kwargs))
-        static_kwargs = {k: v for k, v in kwargs.items() if k in opts.static_argnames}
-
-        def call(*dyn_args, **dyn_kwargs):
-            it = iter(dyn_args)
-            full = [args[i] if i in statics else next(it) for i in range(len(args))]
-            return fun(*full, **dyn_kwargs, **static_kwargs)
-
-        flat_fun, out_tree = api_util.flatten_fun(
-            call if statics or static_kwargs else fun, in_tree
+    def _make_trace(self, args, kwargs, signature, avals) -> _TraceEntry:
+        opts = self.options
+        traced = trace_function(
+            self.fun, args, kwargs, signature, avals, opts.static_argnums, opts.static_argnames
         )
-        info = DebugInfo(
-            "jit",
-            fun_source_info(fun),
-            api_util.arg_names_thunk(
-                fun, in_tree, opts.static_argnums, paths=paths_of((dyn_args, dyn_kwargs), in_tree)
-            ),
-            api_util.result_paths_thunk(out_tree),
-        )
-        with dispatch.log_elapsed_time(
-            "Finished tracing + transforming {fun_name} for jit in {elapsed_time:.9f} sec",
-            self.name,
-            dispatch.JAXPR_TRACE_EVENT,
-        ):
-            jaxpr, out_avals, consts = pe.trace_to_jaxpr_dynamic(flat_fun, avals, info)
-        tree = out_tree()
-        if any(map(core.is_tracer_or_ref, consts)):
-            closed = pe.close_jaxpr(pe.convert_constvars_jaxpr(jaxpr))
-        else:
-            closed, consts = ClosedJaxpr(jaxpr, consts), []
+        closed, consts, tree = traced.closed, traced.hoisted, traced.out_tree
         in_shardings = _flat_shardings(
-            "jit in_shardings", opts.in_shardings, in_tree, is_input=True
+            "jit in_shardings", opts.in_shardings, traced.in_tree, is_input=True
         )
         out_shardings = _flat_shardings("jit out_shardings", opts.out_shardings, tree)
         in_shardings, in_layouts = _split_formats(in_shardings, avals)
-        out_shardings, out_layouts = _split_formats(out_shardings, out_avals)
+        out_shardings, out_layouts = _split_formats(out_shardings, traced.jaxpr.out_avals)
         n = len(consts)
+        statics = set(_normalize_nums(opts.static_argnums, len(args)))
+        donated = [
+            i - sum(s < i for s in statics)
+            for i in _normalize_nums(opts.donate_argnums, len(args))
+            if i not in statics
+        ]
         params = dict(
             jaxpr=closed,
             in_shardings=(UNSPECIFIED,) * n + in_shardings,
@@ -231,21 +208,14 @@ class _Jit:
             in_layouts=(None,) * n + in_layouts,
             out_layouts=out_layouts,
             donated_invars=(False,) * n
-            + api_util.donation_vector(
-                [
-                    i - sum(s < i for s in statics)
-                    for i in _normalize_nums(opts.donate_argnums, len(args))
-                ],
-                opts.donate_argnames,
-                in_tree,
-            ),
+            + api_util.donation_vector(donated, opts.donate_argnames, traced.in_tree),
             ctx_mesh=get_concrete_mesh(),
             name=self.name,
             keep_unused=opts.keep_unused,
             inline=opts.inline,
             compiler_options_kvs=opts.compiler_options,
         )
-        return _TraceEntry(params, consts, tree, in_tree)
+        return _TraceEntry(params, consts, tree, traced.in_tree)
 
     # Calling
 
@@ -268,6 +238,85 @@ class _Jit:
         if not entry.consts:
             fastpath = pxla.fastpath_data(executable, outs, entry.out_tree, flat)
         return result, fastpath, False
+
+
+class _TracedFunction:
+    """What tracing a function gave: its jaxpr, the constants, and the trees of arguments and results."""
+
+    __slots__ = ("jaxpr", "consts", "in_tree", "out_tree", "_closed")
+
+    def __init__(self, jaxpr, consts, in_tree, out_tree):
+        self.jaxpr: core.Jaxpr = jaxpr
+        self.consts: list = consts
+        self.in_tree = in_tree
+        self.out_tree = out_tree
+        self._closed: ClosedJaxpr | None = None
+
+    @property
+    def hoisted(self) -> list:
+        """The constants that are arguments of `closed`: all of them, if there are tracers among them."""
+        return self.consts if any(map(core.is_tracer_or_ref, self.consts)) else []
+
+    @property
+    def closed(self) -> ClosedJaxpr:
+        """The jaxpr as `jit` calls it, closed over values alone; the same object each time."""
+        if self._closed is None:
+            if self.hoisted:
+                self._closed = pe.close_jaxpr(pe.convert_constvars_jaxpr(self.jaxpr))
+            else:
+                self._closed = ClosedJaxpr(self.jaxpr, self.consts)
+        return self._closed
+
+
+def trace_function(
+    fun: Callable, args: tuple, kwargs: dict, signature, avals: tuple, static_argnums=(),
+    static_argnames=(),
+) -> _TracedFunction:  # fmt: skip
+    """Trace a function for a call, or find its trace: `jit`, `eval_shape` and `make_jaxpr` share them.
+
+    Args:
+      fun: the function.
+      args, kwargs: the arguments.
+      signature: their trees and static values, as `jax_jit.parse_arguments` tells them.
+      avals: the types of the flat dynamic arguments.
+      static_argnums, static_argnames: the arguments that are not traced.
+    """
+    statics = api_util.normalize_argnums(static_argnums, len(args))
+    table = api_util.trace_table(fun)
+    key = ("traced", signature, avals, statics, config.trace_context())
+    traced = table.get(key)
+    if traced is not None and api_util.all_valid(traced.consts):
+        return traced
+    api_util.check_may_trace(fun, "jit")
+    dyn_args = tuple(a for i, a in enumerate(args) if i not in statics)
+    dyn_kwargs = {k: v for k, v in kwargs.items() if k not in static_argnames}
+    static_kwargs = {k: v for k, v in kwargs.items() if k in static_argnames}
+    _, in_tree = tree_flatten((dyn_args, dyn_kwargs))
+
+    def call(*dyn_args, **dyn_kwargs):
+        it = iter(dyn_args)
+        full = [args[i] if i in statics else next(it) for i in range(len(args))]
+        return fun(*full, **dyn_kwargs, **static_kwargs)
+
+    flat_fun, out_tree = api_util.flatten_fun(call if statics or static_kwargs else fun, in_tree)
+    info = DebugInfo(
+        "jit",
+        fun_source_info(fun),
+        api_util.arg_names_thunk(
+            fun, in_tree, static_argnums, paths=paths_of((dyn_args, dyn_kwargs), in_tree)
+        ),
+        api_util.result_paths_thunk(out_tree),
+    )
+    with dispatch.log_elapsed_time(
+        "Finished tracing + transforming {fun_name} for jit in {elapsed_time:.9f} sec",
+        fun_name(fun),
+        dispatch.JAXPR_TRACE_EVENT,
+    ):
+        jaxpr, _, consts = pe.trace_to_jaxpr_dynamic(flat_fun, avals, info)
+    traced = _TracedFunction(jaxpr, consts, in_tree, out_tree())
+    if not (config.check_tracer_leaks.value and any(isinstance(c, Tracer) for c in consts)):
+        table[key] = traced
+    return traced
 
 
 def _normalize_nums(nums, n: int) -> tuple[int, ...]:

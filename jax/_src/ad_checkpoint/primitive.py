@@ -103,6 +103,7 @@ def checkpoint(
             table, staged = {}, None
             key = None
         if staged is None or not api_util.all_valid(staged[1]):
+            api_util.check_can_be_key(fun)
             api_util.check_may_trace(fun, "checkpoint")
             flat_fun, out_tree = flatten_fun(call, in_tree)
             info = api_util.debug_info(

@@ -463,17 +463,90 @@ class ClosedJaxpr:
         self.jaxpr._repr_pretty_(printer, cycle)
 
 
+class _Owner:
+    """In a cached result, the place of the jaxpr that has the cache.
+
+    A jaxpr that led back to itself would keep the arrays that functions close over until the garbage
+    collector runs. So nothing in its cache, keys included, may hold on to it.
+    """
+
+
+_owner = _Owner()
+
+
+class _WithOwner:
+    """A cached tuple or list, in which the jaxpr that has the cache has places."""
+
+    __slots__ = ("items",)
+
+    def __init__(self, items: Any):
+        self.items = items
+
+
+def _is_owner(x: Any, owner: Jaxpr | ClosedJaxpr) -> bool:
+    if x is owner or type(x) is not ClosedJaxpr or type(owner) is not ClosedJaxpr:
+        return x is owner
+    return x.jaxpr is owner.jaxpr and not x.consts
+
+
+def _replace_items(old: Any, new: list[Any]) -> Any:
+    return type(old)(*new) if hasattr(old, "_fields") else type(old)(new)
+
+
+def without_owner(result: Any, owner: Jaxpr | ClosedJaxpr) -> Any:
+    """What to keep of `result` in the cache of `owner`; `with_owner` gives the result again."""
+    if isinstance(result, (tuple, list)):
+        places = [_is_owner(x, owner) for x in result]
+        if any(places):
+            items = [_owner if is_owner else x for x, is_owner in zip(result, places)]
+            return _WithOwner(_replace_items(result, items))
+        return result
+    return _owner if _is_owner(result, owner) else result
+
+
+def with_owner(cached: Any, owner: Jaxpr | ClosedJaxpr) -> Any:
+    """The result that the cache of `owner` has in the form of `without_owner`."""
+    if cached is _owner:
+        return owner
+    if type(cached) is _WithOwner:
+        items = cached.items
+        return _replace_items(items, [owner if x is _owner else x for x in items])
+    return cached
+
+
+def owner_and_key(params: dict[str, Any]) -> tuple[Jaxpr | ClosedJaxpr | None, tuple[Any, ...]]:
+    """The first jaxpr among parameters, and a key of them that does not hold on to it.
+
+    What is made for the parameters is kept in the jaxpr's cache, by this key.
+    """
+    owner: Jaxpr | ClosedJaxpr | None = None
+    items = []
+    for name, value in params.items():
+        if isinstance(value, (ClosedJaxpr, Jaxpr)):
+            owner = owner or value
+            value = without_owner(value, owner)
+        elif isinstance(value, tuple):
+            if owner is None:
+                owner = next((x for x in value if isinstance(x, (ClosedJaxpr, Jaxpr))), None)
+            if owner is not None:
+                value = tuple([without_owner(x, owner) for x in value])
+        items.append((name, value))
+    return owner, tuple(items)
+
+
 def cached_on_jaxpr(fun: F) -> F:
     """Memoise `fun(jaxpr, *hashable_args)` on the jaxpr itself, so that it dies with it."""
 
     @functools.wraps(fun)
-    def wrapper(jaxpr: Jaxpr, *args: Any) -> Any:
+    def wrapper(jaxpr: Jaxpr | ClosedJaxpr, *args: Any) -> Any:
         key = (fun, config.trace_context(), args)
         try:
-            return jaxpr._cache[key]
+            cached = jaxpr._cache[key]
         except KeyError:
-            result = jaxpr._cache[key] = fun(jaxpr, *args)
+            result = fun(jaxpr, *args)
+            jaxpr._cache[key] = without_owner(result, jaxpr)
             return result
+        return with_owner(cached, jaxpr)
 
     return cast("F", wrapper)
 

@@ -503,10 +503,12 @@ def abstract_eval_fun(
 
 
 def close_jaxpr(jaxpr: Jaxpr) -> ClosedJaxpr:
-    """The closed form of a jaxpr without constants; the same object each time."""
-    closed = jaxpr._cache.get(close_jaxpr)
+    """The closed form of a jaxpr without constants; the same object for as long as it is used."""
+    found = jaxpr._cache.get(close_jaxpr)
+    closed: ClosedJaxpr | None = None if found is None else found()
     if closed is None:
-        closed = jaxpr._cache[close_jaxpr] = ClosedJaxpr(jaxpr, ())
+        closed = ClosedJaxpr(jaxpr, ())
+        jaxpr._cache[close_jaxpr] = weakref.ref(closed)
     return closed
 
 
@@ -626,9 +628,11 @@ def dce_jaxpr(
     key = (dce_jaxpr, tuple(used_outputs), tuple(instantiate))
     cached = jaxpr._cache.get(key)
     if cached is None:
-        cached = jaxpr._cache[key] = _dce_jaxpr(jaxpr, *key[1:])
-    new_jaxpr, used_inputs = cached
-    return new_jaxpr, list(used_inputs)
+        new_jaxpr, used_inputs = _dce_jaxpr(jaxpr, *key[1:])
+        jaxpr._cache[key] = None if new_jaxpr is jaxpr else new_jaxpr, used_inputs
+    else:
+        new_jaxpr, used_inputs = cached
+    return new_jaxpr or jaxpr, list(used_inputs)
 
 
 def _dce_jaxpr(jaxpr: Jaxpr, used_outputs: tuple[Any, ...], instantiate: tuple[Any, ...]) -> Any:

@@ -71,8 +71,7 @@ def count_jit_tracing_cache_miss():
 
 def count_jit_and_pmap_lowerings():
     """Count programs lowered."""
-    from_pxla = jax._src.interpreters.pxla
-    return _count_calls(from_pxla, "lower")
+    return _count_calls(jax._src.interpreters.mlir, "lower_jaxpr_to_module")
 
 
 def count_jit_compilation_cache_miss():

@@ -209,15 +209,18 @@ class Linearized:
     """The linear part of a function at a point: a tape, its inputs' types, and its outputs.
 
     Attributes:
-      tape: recorded operations.
+      tape: the trace that recorded the operations; it no longer has them, since they lead back to it.
+      eqns: the operations.
       in_avals: tangent types of the inputs; the first slots of the tape.
       outs: tangents of the results: slots, known values (constants) or `Zero`.
     """
 
-    __slots__ = ("tape", "in_avals", "outs")
+    __slots__ = ("tape", "eqns", "in_avals", "outs")
 
     def __init__(self, tape: TapeTrace, in_avals: list[Any], outs: list[Any]):
         self.tape = tape
+        self.eqns = tape.eqns
+        tape.eqns = []
         self.in_avals = in_avals
         self.outs = outs
 
@@ -230,12 +233,12 @@ class Linearized:
                 _accumulate(slots, out.index, ct)
         ctx = core.current_jaxpr_eqn_context()
         if trace_ctx.trace is eval_trace:
-            for eqn in reversed(tape.eqns):
+            for eqn in reversed(self.eqns):
                 _backward_in_context(tape, eqn, slots, ctx)
         else:
             base = source_info_util.current_name_stack().transform("transpose")
             names = stack = None
-            for eqn in reversed(tape.eqns):
+            for eqn in reversed(self.eqns):
                 info = eqn.source_info
                 if info.name_stack is not names:
                     names = info.name_stack
@@ -252,7 +255,7 @@ class Linearized:
         tape = self.tape
         slots: list[Any] = list(tangents) + [None] * (tape.num_slots - len(self.in_avals))
         ctx = core.current_jaxpr_eqn_context()
-        for eqn in tape.eqns:
+        for eqn in self.eqns:
             args = [
                 slots[x.index]
                 if type(x) is TapeTracer and x._trace is tape
@@ -289,7 +292,7 @@ class Linearized:
                 live[o.index] = True
         kept = []
         partly_dead = False
-        for eqn in reversed(tape.eqns):
+        for eqn in reversed(self.eqns):
             used = [live[o.index] for o in eqn.outs]
             if any(used) or (
                 eqn.primitive.ref_primitive and eqn.inputs and _is_live(eqn.inputs[0], tape, live)

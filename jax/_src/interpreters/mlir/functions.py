@@ -506,17 +506,10 @@ def lower_jit_call(
 ) -> Sequence[IrValues]:
     """Lowers a jit inside a program: a call of a function, its shardings and layouts constraints.
 
-    What only says how a program is called (donation, unused arguments) means nothing inside one.
-
-    Raises:
-      ValueError: if it has compiler options of its own.
+    What only says how a program is compiled and called (donation, unused arguments) means nothing
+    inside one.
     """
     module_ctx = ctx.module_context
-    if compiler_options_kvs:
-        raise ValueError(
-            "`compiler_options` can only be passed to top-level `jax.jit`. Got compiler_options="
-            f"{dict(compiler_options_kvs)} specified on a nested jit with name: {name}"
-        )
     args = _constrained(ctx, args, ctx.avals_in, in_shardings, in_layouts)
     if inline:
         outs = lower_jaxpr_inline(ctx, jaxpr, util.wrap_name("jit", name), *args)

@@ -391,10 +391,10 @@ class _LoweredFunction:
         fun, multiple_results = self.fun, self.multiple_results
         key: Any
         # What is made for a jaxpr goes when the jaxpr goes.
-        owner = next(iter(core.jaxprs_in_params(params)), None)
+        owner, params_key = core.owner_and_key(params)
         traces: dict[Any, Any] = self.traces if owner is None else owner._cache
         try:
-            key = (self, tuple(avals), tuple(params.items()), config.trace_context())
+            key = (self, tuple(avals), params_key, config.trace_context())
             closed = traces.get(key)
         except TypeError:  # a parameter that cannot be hashed
             key = closed = None

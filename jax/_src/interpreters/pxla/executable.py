@@ -286,6 +286,7 @@ class MeshExecutable:
     __slots__ = (
         "xla_executable", "_info", "_placement", "_device_list", "_in_shardings", "_out_shardings",
         "_keepalive", "_has_host_callbacks", "_unsafe_call", "_layouts", "_in_device_layouts",
+        "__weakref__",
     )  # fmt: skip
 
     def __init__(

@@ -16,9 +16,10 @@ from jax._src import (
     util,
     xla_bridge as xb,
 )
-from jax._src.compiler import JAXPR_TO_MLIR_MODULE_EVENT, log_elapsed_time
+from jax._src.compiler import JAXPR_TO_MLIR_MODULE_EVENT, config_key, log_elapsed_time
 from jax._src.interpreters import mlir, partial_eval as pe
 from jax._src.interpreters.pxla.executable import MeshExecutable, ProgramInfo, compile_lowered
+from jax._src.interpreters.pxla.lowered_modules import LoweredModule, find_or_lower
 from jax._src.interpreters.pxla.placement import (
     Placement,
     check_divisible,
@@ -45,13 +46,13 @@ class MeshComputation:
     """
 
     __slots__ = (
-        "_name", "_lowered", "_hlo", "_info", "_placement", "_platforms", "_compiler_options_kvs",
-        "_executable",
+        "_name", "_module", "_lowered", "_hlo", "_info", "_placement", "_platforms", "_compiler_options_kvs",
     )  # fmt: skip
 
     def __init__(
         self,
         name: Any,
+        module: Any,
         lowered: Any,
         info: Any,
         placement: Any,
@@ -59,13 +60,13 @@ class MeshComputation:
         compiler_options_kvs: Any,
     ) -> None:
         self._name: str = name
+        self._module: LoweredModule = module
         self._lowered: mlir.LoweringResult = lowered
         self._hlo = lowered.module
         self._info: ProgramInfo = info
         self._placement: Placement = placement
         self._platforms: tuple[str, ...] = platforms
         self._compiler_options_kvs = tuple(compiler_options_kvs)
-        self._executable: MeshExecutable | None = None
 
     in_avals = property(lambda self: self._info.in_avals)
     out_avals = property(lambda self: self._info.out_avals[: self._info.num_outs])
@@ -134,8 +135,6 @@ class MeshComputation:
         Raises:
           ValueError: if the program was lowered for several platforms, or without devices.
         """
-        if self._executable is not None and compiler_options is None and device_assignment is None:
-            return self._executable
         options = dict(self._compiler_options_kvs)
         options.update(compiler_options or {})
         placement = self._placement
@@ -157,9 +156,17 @@ class MeshComputation:
                 f"The program was lowered for several platforms, {self._platforms}: lower it for one "
                 "to compile it, or use jax.export."
             )
-        executable = compile_lowered(self._lowered, self._info, placement, options)
-        if compiler_options is None and device_assignment is None:
-            self._executable = executable
+        lowered, info = self._lowered, self._info
+        if info.const_args or lowered.keepalive or lowered.host_callbacks:
+            return compile_lowered(lowered, info, placement, options)
+        key = (
+            placement, info.in_shardings, info.out_shardings, info.kept_var_idx, info.written_refs,
+            frozenset(options.items()), config_key(),
+        )  # fmt: skip
+        executable: MeshExecutable | None = self._module.executables.get(key)
+        if executable is None:
+            executable = compile_lowered(lowered, info, placement, options)
+            self._module.executables[key] = executable
         return executable
 
 
@@ -301,38 +308,50 @@ def lower(
         and all(_memory_kind_of_type(a) is None for a in out_avals)
     )
     annotate = multiple_devices or placement.mesh is not None or not default_memory
-    with log_elapsed_time(
-        "Finished jaxpr to MLIR module conversion {fun_name} in {elapsed_time:.9f} sec",
-        fun_name,
-        JAXPR_TO_MLIR_MODULE_EVENT,
-    ):
-        lowered = mlir.lower_jaxpr_to_module(
-            f"{api_name}_{name}",
-            closed_jaxpr,
-            platforms=platforms,
-            backend=placement.backend,
-            axis_context=ShardingContext(
-                placement.num_devices, placement.devices, _abstract(placement)
-            ),
-            ordered_effects=ordered,
-            donated_args=donated,
-            arg_shardings=_specified(in_shardings) if annotate else None,
-            result_shardings=_specified(out_shardings) if annotate else None,
-            in_layouts=in_layouts,
-            out_layouts=out_layouts,
-            arg_names=jaxpr.debug_info.safe_arg_names(len(kept_avals)),
-            result_names=jaxpr.debug_info.safe_result_paths(len(out_avals)),
-            num_partitions=placement.num_devices,
-            all_default_mem_kind=default_memory,
-            propagated_out_mem_kinds=None
-            if default_memory
-            else [_memory_kind_of_type(a) for a in out_avals],
-            lowering_parameters=parameters,
-        )
+
+    def lower_to_module() -> mlir.LoweringResult:
+        with log_elapsed_time(
+            "Finished jaxpr to MLIR module conversion {fun_name} in {elapsed_time:.9f} sec",
+            fun_name,
+            JAXPR_TO_MLIR_MODULE_EVENT,
+        ):
+            return mlir.lower_jaxpr_to_module(
+                f"{api_name}_{name}",
+                closed_jaxpr,
+                platforms=platforms,
+                backend=placement.backend,
+                axis_context=ShardingContext(
+                    placement.num_devices, placement.devices, _abstract(placement)
+                ),
+                ordered_effects=ordered,
+                donated_args=donated,
+                arg_shardings=_specified(in_shardings) if annotate else None,
+                result_shardings=_specified(out_shardings) if annotate else None,
+                in_layouts=in_layouts,
+                out_layouts=out_layouts,
+                arg_names=jaxpr.debug_info.safe_arg_names(len(kept_avals)),
+                result_names=jaxpr.debug_info.safe_result_paths(len(out_avals)),
+                num_partitions=placement.num_devices,
+                all_default_mem_kind=default_memory,
+                propagated_out_mem_kinds=None
+                if default_memory
+                else [_memory_kind_of_type(a) for a in out_avals],
+                lowering_parameters=parameters,
+            )
+
+    choices = (
+        f"{api_name}_{name}", tuple(platforms), placement.backend, placement.num_devices,
+        _abstract(placement), tuple(donated), annotate, default_memory, tuple(in_layouts),
+        tuple(out_layouts), parameters,
+    )  # fmt: skip
+    module, lowered = find_or_lower(
+        closed_jaxpr, placement.devices, in_shardings, out_shardings, choices, lower_to_module
+    )
     mlir.dump_module_to_file(lowered.module, "compile")
     mlir.dump_jaxpr_to_file(closed_jaxpr, fun_name)
     return MeshComputation(
         fun_name,
+        module,
         lowered,
         ProgramInfo(
             name=fun_name,
@@ -370,7 +389,7 @@ def prune_unused(
         return closed, None
     pruned: tuple[core.ClosedJaxpr, tuple[int, ...] | None]
     if prune_unused in closed._cache:
-        pruned = closed._cache[prune_unused]
+        pruned = core.with_owner(closed._cache[prune_unused], closed)
         return pruned
     Literal = core.Literal
     live = {v for v in jaxpr.outvars if type(v) is not Literal}
@@ -409,7 +428,7 @@ def prune_unused(
             core.ClosedJaxpr(new, [closed.consts[i] for i in consts]),
             None if len(kept) == len(jaxpr.invars) else kept,
         )
-    closed._cache[prune_unused] = pruned
+    closed._cache[prune_unused] = core.without_owner(pruned, closed)
     return pruned
 
 
