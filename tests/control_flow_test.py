@@ -295,8 +295,28 @@ class WhileTest(jtu.JaxTestCase):
             self.assertEqual(
                 lax.fori_loop(np.int32(0), np.int32(4), body, np.int32(0)).dtype, np.int32
             )
-        with self.assertRaisesRegex(TypeError, "lower bound must be an integer"):
+        with self.assertRaisesRegex(TypeError, "must have equal types, got float32 and int32"):
             lax.fori_loop(0.0, 3, body, 0)
+        with self.assertRaisesRegex(TypeError, "lower bound must be a real number"):
+            lax.fori_loop(0j, 3j, body, 0)
+
+    def test_fori_bounds_that_are_no_integers(self):
+        types = []
+
+        def body(i, x):
+            types.append((i.dtype, i.weak_type))
+            return x + 1
+
+        for bounds, count in (((0.0, 3.5), 3), ((0.7, 3.2), 3), ((False, True), 1)):
+            for unroll in (1, 2):
+                self.assertEqual(lax.fori_loop(*bounds, body, 0, unroll=unroll), count)
+        self.assertEqual(set(types), {(np.dtype(np.int32), True)})
+        types.clear()
+        self.assertEqual(jax.jit(lambda n: lax.fori_loop(0.0, n, body, 0))(3.5), 4)
+        self.assertEqual(set(types), {(np.dtype(np.float32), True)})
+        self.assertEqual(
+            jax.grad(lambda x: lax.fori_loop(0.0, 3.0, lambda i, y: y * x, x))(2.0), 32
+        )
 
     def test_errors(self):
         with self.assertRaisesRegex(TypeError, r"boolean scalar, but got output type"):

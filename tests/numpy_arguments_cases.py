@@ -86,6 +86,40 @@ case("error_accumulate_axis", lambda x: jnp.frompyfunc(lambda a, b: a - b, 2, 1)
 case("accumulate_flat", lambda x: jnp.add.accumulate(x, axis=None), [X])
 case("error_at_without_operand", lambda x: jnp.frompyfunc(lambda a, b: a - b, 2, 1).at(x, 0, inplace=False), [X])  # fmt: skip
 
+# Arrays, and traced arrays, where numbers are common
+
+I8 = np.array([[2, 0, -1]], np.int8)
+case("linspace_of_arrays", lambda a, b: (jnp.linspace(a, b, 4, axis=1), jnp.linspace(a, 2, np.array(3)), jnp.logspace(a, b, 3), jnp.linspace(a, b, 3, retstep=True)), [X[0], X[1]])  # fmt: skip
+case("tri_traced", lambda k: (jnp.tri(3, 4, k), jnp.tri(3, k=k, dtype=int), jnp.eye(3, k=k)), [np.int32(1)])  # fmt: skip
+case("tri_traced_int8", lambda k: jnp.tri(3, 4, k), [np.int8(-1)])
+case("tri_batched", lambda k: jax.vmap(lambda k: jnp.tri(3, k=k))(k), [np.arange(-1, 2)])
+case("error_tri_traced", lambda k: jax.jit(lambda k: jnp.tri(3, k=k))(k), [np.arange(2)])
+case("grids_of_nothing", lambda: (jnp.mgrid[()], list(jnp.ogrid[()]), len(jnp.ogrid[()])))
+case("unravel_index_traced", lambda i, s: (jnp.unravel_index(i, s), jnp.unravel_index(i, (s[0], 3))), [np.array([5, -4, 0, 90, -90]), np.array([2, 3])])  # fmt: skip
+case("unravel_index_kinds", lambda i, s: jnp.unravel_index(i, s), [np.uint8(5), np.array([2, 3], np.uint8)])  # fmt: skip
+case("unravel_index_shapes", lambda: [jnp.unravel_index(5, s) for s in ((2, 3), np.array([2, 3]), (np.int64(2), 3), jnp.array(6), (2.0, 3), np.array([2, 3], np.int8), 6, iter((2, 3)))])  # fmt: skip
+case("unravel_index_of_floats", lambda i: jnp.unravel_index(i, (2, 3)), [np.array([5.0, -4.0, 90.0], np.float32)])  # fmt: skip
+case("error_unravel_index_matrix", lambda: jnp.unravel_index(5, np.array([[2, 3]])))
+case("axes_of_arrays", lambda x: (jnp.sum(x, axis=(np.array(0), 1)), jnp.any(x, axis=(jnp.array(0),)), jnp.max(x, (np.int8(1), np.array(0)))), [X], ignore=("jit",))  # fmt: skip
+case("trapezoid_steps", lambda y, d: (jnp.trapezoid(y, dx=d), jnp.trapezoid(y, dx=d[:2, None], axis=0), jnp.trapezoid(y, dx=[1.0, 2.0, 3.0])), [X, np.array([1, 2, 4], np.float32)])  # fmt: skip
+case("trapezoid_ranks", lambda y, x: (jnp.trapezoid(y[0], x), jnp.trapezoid(y, x[0]), jnp.trapezoid(y[None], x, axis=-1), jnp.trapezoid(y, x[:, 0], axis=0)), [X, X**2])  # fmt: skip
+case("take_along_small", lambda x, i: (jnp.take_along_axis(x, i, 1), jnp.take_along_axis(x, i, 1, mode="fill"), jnp.take_along_axis(x.astype(np.int8), i, 1)), [X, I8])  # fmt: skip
+for dtype in ("int8", "int32", "uint16", "float32", "float16", "bfloat16", "bool"):
+    case(f"byteswap_{dtype}", lambda x: jnp.asarray(x).byteswap(), [values((2, 3), dtype, "swap")])
+case("byteswap_complex", lambda x: jnp.asarray(x).byteswap().byteswap(), [values((3,), "complex64", "swap")])  # fmt: skip
+case("contains", lambda: [v in jnp.arange(3) for v in (1, 4, 1.5, 1j, True, np.int8(2), jnp.array(2))])  # fmt: skip
+for name, value in dict(
+    vector=np.array([0]), str="a", none=None, object=object(), list=[1]
+).items():
+    case(f"error_contains_{name}", lambda v=value: v in jnp.arange(3))
+case("error_contains_matrix", lambda x: 1 in jnp.asarray(x), [X])
+case("error_contains_scalar", lambda: 1 in jnp.array(1))
+case("cov_of_nothing", lambda x: (jnp.cov(x), jnp.cov(x.T), jnp.cov(x[:, 0]), jnp.cov(x.T, bias=True), jnp.cov(x.astype("complex64").T), jnp.corrcoef(x)), [EMPTY])  # fmt: skip
+case("cov_kinds", lambda m, u: (jnp.cov(m), jnp.cov(u), jnp.cov(u, m), jnp.cov(u, aweights=m), jnp.corrcoef(m, u)), [MASK, np.array([1, 200, 7], np.uint8)])  # fmt: skip
+case("frexp_weak", lambda: (jax.grad(lambda x: jnp.frexp(x)[0])(3.0), jax.grad(lambda x: jnp.ldexp(x, 3))(3.0)))  # fmt: skip
+case("frexp_derivative", lambda x: jax.jvp(lambda x: jnp.frexp(x)[0], (x,), (jnp.ones_like(x),)), [np.array([0, -3, 0.5, 4, 1e38], np.float32)])  # fmt: skip
+case("cumulative_of_bools", lambda x: (jnp.cumulative_sum(x), jnp.cumulative_sum(x, include_initial=True), jnp.cumulative_prod(x), jnp.cumsum(x, dtype=bool)), [MASK])  # fmt: skip
+
 # Text
 
 case("printing", lambda: [np.frombuffer(s.encode(), np.uint8) for s in _texts()])

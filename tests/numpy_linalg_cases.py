@@ -90,6 +90,7 @@ def all_cases():
         yield make(
             dtype, "lstsq", linalg.lstsq, [tall, values((4, 2), dtype, "b")], diff="jvp", vmap=False
         )
+        yield make(dtype, "lstsq_zero", linalg.lstsq, [0 * tall, values((4,), dtype, "b")], diff="")
         yield make(dtype, "lstsq_wide", linalg.lstsq, [wide, vector], diff="", vmap=False)
         deficient = (matrix @ matrix.T).astype(dtype)
         for rcond in (None, 0.3):

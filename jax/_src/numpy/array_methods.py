@@ -27,6 +27,7 @@ from jax._src.numpy import (
     tensor_products,
     ufuncs,
 )
+from jax._src.numpy.util import check_arraylike
 
 _ACCEPTED = (int, float, complex, np.generic, np.ndarray, Array)
 _REJECTED = (list, tuple, set, dict)
@@ -159,7 +160,19 @@ def _setitem(self, i, x):
 
 
 def _contains(self, x):
-    return bool(reductions.any(self == x))
+    if x is None or isinstance(x, str):
+        raise TypeError(f"Array.__contains__: unsupported operand type {type(x)}.")
+    check_arraylike("Array.__contains__", x)
+    if np.ndim(x):
+        raise ValueError(
+            f"Array.__contains__: query value must be a scalar, got query.shape={np.shape(x)}"
+        )
+    if self.ndim != 1:
+        raise ValueError(
+            "Array.__contains__: search array must be one-dimensional, got arr.shape="
+            f"{self.shape}. Use jnp.isin, or (arr == value).any()."
+        )
+    return bool(reductions.any(ufuncs.equal(self, x)))
 
 
 def _tracer_iter(self):
@@ -246,10 +259,18 @@ def _clip(self, min: Any = None, max: Any = None) -> Array:
 
 
 def _byteswap(self) -> Array:
-    """Not available: elements have the byte order of the machine."""
-    raise NotImplementedError(
-        "jax.Array.byteswap is not implemented: use np.asarray(x).byteswap()."
-    )
+    """The elements with their bytes in reverse order; the two parts of a complex number each for itself.
+
+    >>> jnp.array([1, 256], dtype="int16").byteswap().tolist()
+    [256, 1]
+    """
+    if dtypes.issubdtype(self.dtype, np.complexfloating):
+        return lax.complex(_byteswap(lax.real(self)), _byteswap(lax.imag(self)))
+    if dtypes.itemsize_bits(self.dtype) <= 8:
+        return _copy(self)
+    # A last dimension of bytes.
+    reverse = lax.rev(lax.bitcast_convert_type(self, np.uint8), (self.ndim,))
+    return lax.bitcast_convert_type(reverse, self.dtype)
 
 
 def _view(self, dtype: Any = None, type: None = None) -> Array:

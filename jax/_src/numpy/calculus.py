@@ -13,6 +13,7 @@ from jax._src.basearray import Array
 from jax._src.lax import lax, slicing
 from jax._src.library_jit import nested_jit
 from jax._src.numpy import util
+from jax._src.numpy.array_constructors import asarray
 from jax._src.numpy.manipulation.joining import concatenate
 from jax._src.numpy.manipulation.shape import moveaxis, operand, ravel
 from jax._src.numpy.searching import _at, _searchsorted
@@ -226,26 +227,32 @@ def trapezoid(
 
     Args:
       y: samples.
-      x: coordinates: a vector, or an array of the shape of `y`; None where they are `dx` apart.
-      dx: distance of the samples.
+      x: coordinates: a vector, or an array that has the axis, too; None where they are `dx` apart.
+      dx: distances of the samples: a scalar, a vector, or an array that has the axis, too.
       axis: along which dimension.
+
+    Raises:
+      TypeError, ValueError: for arguments that are not arrays, and shapes that do not broadcast.
 
     >>> jnp.trapezoid(jnp.array([1., 2., 3.]), dx=2.).item()
     8.0
     """
     util.check_arraylike_or_none("trapezoid", x)
     y = operand("trapezoid", y)
-    return _trapezoid(y, x, None if x is not None else dx, axis=canonicalize_axis(axis, y.ndim))
+    canonicalize_axis(axis, y.ndim)
+    if x is not None:
+        return _trapezoid(y, x, None, axis=operator.index(axis))
+    return _trapezoid(y, None, asarray(dx), axis=operator.index(axis))
 
 
 def _trapezoid(y, x, dx, *, axis):
     (y,) = util.promote_dtypes_inexact(y)
-    if x is None:
-        y, width = (util.to_array(v) for v in util.promote_dtypes_inexact(y, dx))
-    else:
-        y, x = (util.to_array(v) for v in util.promote_dtypes_inexact(y, x))
-        width = _steps(x if x.ndim == 1 else moveaxis(x, axis, -1), x.ndim - 1)
+    # The axis, if negative, counts from the end of each array, whose numbers of dimensions may differ.
+    y, apart = (util.to_array(v) for v in util.promote_dtypes_inexact(y, dx if x is None else x))
     y = moveaxis(y, axis, -1)
+    if apart.ndim > 1:
+        apart = moveaxis(apart, axis, -1)
+    width = apart if x is None else _steps(apart, apart.ndim - 1)
     last, n = y.ndim - 1, y.shape[-1]
     heights = lax.add(_part(y, min(1, n), n, last), _part(y, 0, max(n - 1, 0), last))
     areas = lax.mul(*util._broadcast_arrays(heights, width))

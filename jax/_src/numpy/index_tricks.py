@@ -28,7 +28,7 @@ def _range_of(s: slice, name: str) -> Array:
 
 
 def _ranges(key: tuple, name: str) -> list[Array]:
-    return promote_dtypes(*[_range_of(s, name) for s in key])
+    return promote_dtypes(*[_range_of(s, name) for s in key]) if key else []
 
 
 class _Mgrid:

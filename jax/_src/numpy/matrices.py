@@ -30,14 +30,17 @@ from jax._src.util import canonicalize_axis
 
 
 @export
-def tri(N: int, M: int | None = None, k: int = 0, dtype: DTypeLike | None = None) -> Array:
+def tri(N: int, M: int | None = None, k: int | Array = 0, dtype: DTypeLike | None = None) -> Array:
     """A matrix with ones on and below a diagonal, zeros above.
 
     Args:
       N: number of rows.
       M: number of columns; None for as many.
-      k: which diagonal: positive ones are above the main one, negative ones below.
+      k: which diagonal: positive ones are above the main one, negative ones below. It may be traced.
       dtype: of the result; by default floating point.
+
+    Raises:
+      TypeError: if `k` is no integer scalar.
 
     >>> jnp.tri(2, 3, dtype=int).tolist()
     [[1, 0, 0], [1, 1, 0]]
@@ -45,6 +48,10 @@ def tri(N: int, M: int | None = None, k: int = 0, dtype: DTypeLike | None = None
     dtype = _user_dtype(dtype, "tri")
     rows = _size(N, "'N' argument of jnp.tri()")
     columns = rows if M is None else _size(M, "'M' argument of jnp.tri()")
+    if isinstance(k, core.Tracer):
+        if k.ndim or not dtypes.issubdtype(k.dtype, np.integer):
+            raise TypeError(f"jnp.tri: the argument `k` must be an integer, got {k}")
+        return lax._tri(dtype, (rows, columns), lax.convert_element_type(k, np.int32))
     return lax._tri(dtype, (rows, columns), _offset(k, "tri"))
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,7 +12,7 @@ from jax._src import core, dtypes
 from jax._src.basearray import Array
 from jax._src.lax import lax
 from jax._src.library_jit import nested_jit
-from jax._src.numpy import util
+from jax._src.numpy import ufuncs, util
 from jax._src.numpy.util import export
 from jax._src.typing import ArrayLike, DTypeLike
 
@@ -23,24 +23,50 @@ def unravel_index(indices: ArrayLike, shape: Any) -> tuple[Array, ...]:
 
     Args:
       indices: integers; negative ones count from the end, those out of bounds are brought into bounds.
-      shape: of the array.
+      shape: of the array: a size, a sequence of sizes or an array of them, which may be traced.
 
     Returns:
       For each dimension an array of the shape of `indices`.
+
+    Raises:
+      ValueError: if `shape` has more than one dimension.
 
     >>> i, j = jnp.unravel_index(jnp.array([1, 5]), (2, 3))
     >>> i.tolist(), j.tolist()
     ([0, 1], [1, 2])
     """
     indices = util.ensure_arraylike("unravel_index", indices)
-    if not dtypes.issubdtype(indices.dtype, np.integer):
-        raise TypeError(f"unravel_index: indices must be integers, got dtype {indices.dtype}")
-    if isinstance(shape, (int, np.integer)) or np.ndim(shape) == 0:
+    if isinstance(shape, Iterable) and not isinstance(shape, (np.ndarray, Array)):
+        shape = tuple(shape)
+    elif np.ndim(shape) == 0:
         shape = (shape,)
-    shape = tuple(
-        [core.concrete_or_error(operator.index, d, "shape of unravel_index") for d in shape]
-    )
-    return _unravel_index(indices, shape=shape)
+    if any(np.ndim(d) for d in shape):
+        raise ValueError("unravel_index: shape should be a scalar or 1D sequence.")
+    known = all(type(d) is int for d in shape)
+    if known and dtypes.issubdtype(indices.dtype, np.integer):
+        return _unravel_index(indices, shape=shape)
+    return _unravel_by_sizes(indices, *shape)
+
+
+def _unravel_by_sizes(indices, *sizes):
+    """As `_unravel_index`, for sizes that are not Python's integers: their dtypes take part."""
+    rest, out = indices, []
+    for size in reversed(sizes):
+        rest, index = ufuncs.divmod(rest, size)
+        out.append(index)
+    above = ufuncs.greater(rest, 0)
+    if dtypes.issubdtype(rest.dtype, np.unsignedinteger):
+        below = np.bool_(False)
+    else:
+        below = ufuncs.less(rest, -1)
+    return tuple([
+        util._where(above, ufuncs.subtract(size, 1), util._where(below, 0, index))
+        for size, index in zip(sizes, reversed(out))
+    ])  # fmt: skip
+
+
+_unravel_by_sizes.__name__ = "unravel_index"
+_unravel_by_sizes = nested_jit(_unravel_by_sizes)
 
 
 def _unravel_index(indices, *, shape):

@@ -160,6 +160,7 @@ def _unique(x, size, fill_value, equal_nan, return_index, return_inverse, return
 def _runs(x, *, equal_nan, ordered):
     """`x` (or its slices) in ascending order, that order if it is needed, and where equal ones begin."""
     order = None
+    x = _one_nan(x)
     if x.ndim == 1:
         columns = [x]
     else:
@@ -181,6 +182,13 @@ def _runs(x, *, equal_nan, ordered):
 
 
 _runs = nested_jit(_runs, static_argnames=("equal_nan", "ordered"))
+
+
+def _one_nan(x):
+    """`x` with all complex NaNs the same, so that parts that are numbers do not part them when sorted."""
+    if not dtypes.issubdtype(x.dtype, np.complexfloating):
+        return x
+    return util._where(lax.ne(x, x), np.array(np.nan, x.dtype), x)
 
 
 def _differs_from_previous(x, equal_nan):
@@ -392,7 +400,7 @@ def _merged(ar1, ar2):
     before begin, whether such a run has elements of both, the last elements of the first array in those, and the
     beginning of each element's run.
     """
-    both = lax.concatenate([ar1, ar2], 0)
+    both = _one_nan(lax.concatenate([ar1, ar2], 0))
     n = both.shape[0]
     places = lax.iota(dtypes.default_int_dtype(), n)
     values, order = lax.sort((both, places), num_keys=1)

@@ -79,7 +79,7 @@ def cov(
         value = core.to_concrete_value(w)
         if name == "fweights" and value is not None and (np.asarray(value) < 0).any():
             raise ValueError("fweights cannot be negative")
-        weights.append(lax.abs(w))
+        weights.append(w if w.dtype == np.bool_ else lax.abs(w))
     return _cov(
         arrays[0],
         arrays[1] if y is not None else None,
@@ -115,6 +115,9 @@ def _cov(m, y, fweights, aweights, *, rowvar, ddof):
             more = lax.transpose(more, (1, 0))
         x = lax.concatenate([x, more], 0)
     n = x.shape[1]
+    if n == 0:  # means of nothing
+        out = lax.full((x.shape[0], x.shape[0]), np.nan, x.dtype)
+        return lax.squeeze(out, [d for d in (0, 1) if out.shape[d] == 1])
     real = util._complex_elem_type(x.dtype)
     w = None
     for weights in (fweights, aweights):

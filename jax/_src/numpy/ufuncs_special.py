@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from jax._src import dtypes
+from jax._src import core, dtypes
 from jax._src.basearray import Array
 from jax._src.custom_derivatives import custom_jvp
 from jax._src.lax import control_flow, lax, special
@@ -261,7 +261,8 @@ def _frexp(x):
 def _frexp_jvp(primals, tangents):
     (x,), (t,) = primals, tangents
     mantissa, exponent = _frexp(x)
-    scale = lax.pow(lax._const(x, 2), lax.neg(lax.convert_element_type(exponent, dtype_of(x))))
+    power = lax.neg(lax._convert_element_type(exponent, dtype_of(x), core.typeof(x).weak_type))
+    scale = lax.pow(lax._const(x, 2), power)
     no_tangent = np.zeros(exponent.shape, dtypes.float0)
     return (mantissa, exponent), (lax.mul(t, scale), no_tangent)
 

@@ -1,6 +1,6 @@
 """What the functions of `jax.random` share: their arguments made canonical, and how they are compiled."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -59,7 +59,7 @@ def shape_of(name: str, shape: Any) -> tuple[int, ...]:
         else:
             return shape
     elif np.ndim(shape) == 0 and not isinstance(shape, (list, tuple)):
-        shape = (shape,)
+        shape = tuple(shape) if isinstance(shape, Iterator) else (shape,)
     shape = core.canonicalize_shape(shape)
     for d in shape:
         if isinstance(d, int) and d < 0:

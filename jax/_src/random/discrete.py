@@ -1,6 +1,7 @@
 """Discrete distributions, choices."""
 
 import math
+import operator
 from typing import Any
 
 import numpy as np
@@ -209,6 +210,10 @@ def categorical(
     check_arraylike("categorical", logits)
     logits_shape = np.shape(logits)
     ndim = len(logits_shape)
+    if type(axis) is not int:
+        axis = core.concrete_or_error(
+            operator.index, axis, "The axis argument of jax.random.categorical."
+        )
     if not -ndim <= axis < ndim:
         raise IndexError(
             f"categorical: axis {axis} is out of bounds for logits of shape {logits_shape}"

@@ -139,13 +139,14 @@ def _without_forwarded(body: ClosedJaxpr, cond: ClosedJaxpr, cond_nconsts: int, 
 def fori_loop(
     lower: Any, upper: Any, body_fun: Callable, init_val: Any, *, unroll: int | bool | None = None
 ):
-    """Apply a function for each integer of a range.
+    """Apply a function for each number of a range.
 
     Args:
-      lower: first integer.
-      upper: last integer plus one, of the same type (Python's integers take the other's). With concrete
-        bounds the loop is a `scan`, which can be differentiated in reverse mode, and its integers are
-        weakly typed as Python's are.
+      lower: first number, a real scalar.
+      upper: the bound that numbers stay below, of the same dtype (Python's integers take that of the other
+        integer). With concrete bounds, whose fractions are dropped, the loop is a `scan`, which can be
+        differentiated in reverse mode, and its numbers are integers, weakly typed as Python's are.
+        Otherwise they are of the dtype of the bounds.
       body_fun: `body_fun(i, val) -> val`, of the same type.
       init_val: the initial value.
       unroll: how many steps are put into one iteration; needs concrete bounds.
@@ -158,13 +159,21 @@ def fori_loop(
     """
     if not callable(body_fun):
         raise TypeError("lax.fori_loop: body_fun argument should be callable.")
-    for name, x in (("lower", lower), ("upper", upper)):
-        if not dtypes.issubdtype(typeof(x).dtype, np.integer):
-            raise TypeError(f"fori_loop {name} bound must be an integer, got {typeof(x)}")
-        if typeof(x).shape:
-            raise TypeError(f"fori_loop {name} bound must be a scalar, got shape {typeof(x).shape}")
     first, last = typeof(lower), typeof(upper)
-    if first.dtype != last.dtype and not (first.weak_type or last.weak_type):
+    for name, aval in (("lower", first), ("upper", last)):
+        if not (
+            aval.dtype == np.bool_
+            or dtypes.issubdtype(aval.dtype, np.integer)
+            or dtypes.issubdtype(aval.dtype, np.floating)
+        ):
+            raise TypeError(f"fori_loop {name} bound must be a real number, got {aval}")
+        if aval.shape:
+            raise TypeError(f"fori_loop {name} bound must be a scalar, got shape {aval.shape}")
+    if first.dtype != last.dtype and not (
+        (first.weak_type or last.weak_type)
+        and dtypes.issubdtype(first.dtype, np.integer)
+        and dtypes.issubdtype(last.dtype, np.integer)
+    ):
         raise TypeError(
             "lower and upper arguments to fori_loop must have equal types, got "
             f"{first.dtype.name} and {last.dtype.name}: convert one of them."

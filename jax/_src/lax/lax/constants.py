@@ -66,12 +66,13 @@ def _delta(dtype: DTypeLike, shape: Shape, axes: Sequence[int]) -> Array:
     return convert_element_type(equal, dtype)
 
 
-def _tri(dtype: DTypeLike, shape: Shape, offset: int) -> Array:
-    """Ones on and below the diagonal `offset` above the main one, else zeros."""
+def _tri(dtype: DTypeLike, shape: Shape, offset: int | Array) -> Array:
+    """Ones on and below the diagonal `offset` above the main one, else zeros; an array of int32 may be traced."""
     n, m = shape
     rows = broadcasted_iota(np.int32, (n, m), 0)
     columns = broadcasted_iota(np.int32, (n, m), 1)
-    return convert_element_type(ge(add(rows, np.int32(offset)), columns), dtype)
+    offset = np.int32(offset) if isinstance(offset, int) else offset
+    return convert_element_type(ge(add(rows, offset), columns), dtype)
 
 
 def _dtype(x: Any) -> np.dtype:

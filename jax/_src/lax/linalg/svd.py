@@ -237,7 +237,7 @@ def _lower_cpu(ctx, x, *, full_matrices, compute_uv, algorithm):
         )
     routine = "gesvd_ffi" if algorithm is SvdAlgorithm.QR else "gesdd_ffi"
     mode = ("A" if full_matrices else "S") if compute_uv else "N"
-    full = full_matrices or not compute_uv
+    full = full_matrices and compute_uv
     aval, s, u, vh, info = _avals(ctx, full, full)
     _, s_out, u_out, vh_out, status = kernels.call(
         ctx, kernels.lapack_target(ctx, routine), [x], [aval], [aval, s, u, vh, info],

@@ -15,7 +15,6 @@ from jax._src.lax import lax, linalg as lax_linalg
 from jax._src.lax.linalg.common import (
     along_rows,
     diagonal,
-    eye,
     eye_like,
     is_complex,
     matmul,
@@ -299,7 +298,7 @@ def _lstsq_impl(a, b, rcond):
         else:
             rcond = lax.select(lax.lt(rcond, np.zeros((), real)), util.to_array(eps), rcond)
         u, s, vh = lax_linalg.svd(a, full_matrices=False)
-        keep = s >= rcond * s[0]
+        keep = lax.bitwise_and(s >= rcond * s[0], s > 0)
         rank = reductions.sum(keep, dtype=int_dtype)
         one = lax.full_like(s, 1)
         inverse = lax.select(keep, lax.div(one, lax.select(keep, s, one)), lax.full_like(s, 0))
@@ -368,14 +367,20 @@ def _pinv_impl(a, rtol, *, hermitian):
         # whose variables separate" (1973), for matrices that keep their rank.
         (a, rtol), (da, _) = primals, tangents
         p = pseudo_inverse(a, rtol)
-        m, n = a.shape[-2:]
-        out = lax.neg(matmul(matmul(p, da), p))
-        left = lax.sub(lax.broadcast(eye(a.dtype, n), a.shape[:-2]), matmul(p, a))
-        right = lax.sub(lax.broadcast(eye(a.dtype, m), a.shape[:-2]), matmul(a, p))
-        out = lax.add(out, matmul(matmul(matmul(p, mH(p)), mH(da)), right))
-        return p, lax.add(out, matmul(matmul(left, mH(da)), matmul(mH(p), p)))
+        out = lax.neg(_triple(p, da, p))
+        right = _triple(p, mH(p), mH(da))
+        out = lax.add(out, lax.sub(right, _triple(right, a, p)))
+        left = _triple(mH(da), mH(p), p)
+        return p, lax.add(out, lax.sub(left, _triple(p, a, left)))
 
     return pseudo_inverse(a, rtol)
+
+
+def _triple(x, y, z):
+    """x @ y @ z, by way of the smaller of the matrices x @ y and y @ z."""
+    if x.shape[-2] * y.shape[-1] <= y.shape[-2] * z.shape[-1]:
+        return matmul(matmul(x, y), z)
+    return matmul(x, matmul(y, z))
 
 
 _pinv_impl.__name__ = "pinv"

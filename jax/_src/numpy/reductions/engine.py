@@ -91,8 +91,8 @@ class Reduction:
         if dtype is not None:
             dtype = dtypes.check_and_canonicalize_user_dtype(dtype, self.name)
         reject_out(self.name, out)
-        if axis is not None and not isinstance(axis, (int, tuple)):
-            axis = static_axis(axis, self.name)
+        if axis is not None and type(axis) is not int:
+            axis = hashable_axis(axis, self.name)
         compute = self.general if trace_ctx.trace is eval_trace else self.compute
         return compute(
             a,
@@ -182,13 +182,13 @@ def static_axis(axis: Any, name: str) -> Any:
     return core.concrete_or_error(operator.index, axis, f"axis argument to jnp.{name}().")
 
 
-def hashable_axis(axis: Any) -> Any:
-    """The `axis` argument in a form that may be a static argument."""
+def hashable_axis(axis: Any, name: str = "reduction") -> Any:
+    """The `axis` argument of a function of that name in a form that may be a static argument."""
     if axis is None or isinstance(axis, (int, str)):
         return axis
     if isinstance(axis, tuple):
-        return tuple(map(hashable_axis, axis))
-    return static_axis(axis, "reduction")
+        return tuple([i if type(i) is int else hashable_axis(i, name) for i in axis])
+    return static_axis(axis, name)
 
 
 def canonical_axes(axis: Any, ndim: int) -> tuple[Any, ...]:
