@@ -41,7 +41,7 @@ def solve_batches(
     """
     a = matrices[0]
     vector = b.ndim == 1
-    if not vector and b.ndim == a.ndim - 1:
+    if not vector and b.ndim == a.ndim - 1 and b.shape[-1] == a.shape[-1]:
         util.user_warning(
             f"jax.scipy.linalg.{name}: batched 1D solves with b.ndim > 1 are deprecated, and in the future "
             f"will be treated as a batched 2D solve. Use {name}(a, b[..., None])[..., 0] to keep the "

@@ -222,13 +222,13 @@ def _rsf2csf_impl(T, Z):
         pair = slicing.dynamic_slice_in_dim(T, k, 2, d)
         block = slicing.dynamic_slice_in_dim(pair, k, 2, d + 1)
         a, b, c, e = (block[..., i, j] for i in (0, 1) for j in (0, 1))
-        half = (a - e) / 2
-        mu = half + lax.sqrt(half * half + b * c)
-        size = lax.sqrt(lax.square(lax.abs(mu)) + lax.square(lax.abs(c)))
         needed = lax.abs(c) > eps * (lax.abs(a) + lax.abs(e))
-        size = util._where(needed, size, 1).astype(T.dtype)
-        cos = util._where(needed, mu / size, 1)[..., None, None]
-        sin = util._where(needed, c / size, 0)[..., None, None]
+        half = (a - e) / 2
+        # Where nothing is to be turned, numbers whose roots have derivatives stand in.
+        mu = half + lax.sqrt(util._where(needed, half * half + b * c, 1))
+        mu, c = util._where(needed, mu, 1), util._where(needed, c, 0)
+        size = lax.sqrt(_square_of_size(mu) + _square_of_size(c)).astype(T.dtype)
+        cos, sin = (mu / size)[..., None, None], (c / size)[..., None, None]
         G = lax.concatenate(
             [
                 lax.concatenate([conj(cos), sin], d + 1),
@@ -238,13 +238,17 @@ def _rsf2csf_impl(T, Z):
         )
         turned = util._where(lane >= k, matmul(G, pair), pair)
         T = slicing.dynamic_update_slice_in_dim(T, turned, k, d)
-        T = _turn_columns(T, G, k)
+        T = util._where(row_ids <= k + 1, _turn_columns(T, G, k), T)
         below = (row_ids == k + 1) & (column_ids == k)
         return util._where(below, lax.full_like(T, 0), T), _turn_columns(Z, G, k)
 
     if n < 2:
         return T, Z
     return fori_loop(0, n - 1, step, (T, Z))
+
+
+def _square_of_size(x):
+    return lax.square(lax.real(x)) + lax.square(lax.imag(x))
 
 
 def _turn_columns(x, G, k):
