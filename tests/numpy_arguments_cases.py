@@ -101,6 +101,7 @@ case("unravel_index_shapes", lambda: [jnp.unravel_index(5, s) for s in ((2, 3), 
 case("unravel_index_of_floats", lambda i: jnp.unravel_index(i, (2, 3)), [np.array([5.0, -4.0, 90.0], np.float32)])  # fmt: skip
 case("error_unravel_index_matrix", lambda: jnp.unravel_index(5, np.array([[2, 3]])))
 case("axes_of_arrays", lambda x: (jnp.sum(x, axis=(np.array(0), 1)), jnp.any(x, axis=(jnp.array(0),)), jnp.max(x, (np.int8(1), np.array(0)))), [X], ignore=("jit",))  # fmt: skip
+case("axes_in_arrays", lambda x: (jnp.squeeze(x[None], jnp.array([0])), jnp.moveaxis(x, jnp.array([0, 1]), np.array([1, 0])), jnp.flip(x, jnp.array([0, 1])), jnp.roll(x, (1, 2), jnp.array([0, 1]))), [X], ignore=("jit",))  # fmt: skip
 case("trapezoid_steps", lambda y, d: (jnp.trapezoid(y, dx=d), jnp.trapezoid(y, dx=d[:2, None], axis=0), jnp.trapezoid(y, dx=[1.0, 2.0, 3.0])), [X, np.array([1, 2, 4], np.float32)])  # fmt: skip
 case("trapezoid_ranks", lambda y, x: (jnp.trapezoid(y[0], x), jnp.trapezoid(y, x[0]), jnp.trapezoid(y[None], x, axis=-1), jnp.trapezoid(y, x[:, 0], axis=0)), [X, X**2])  # fmt: skip
 case("take_along_small", lambda x, i: (jnp.take_along_axis(x, i, 1), jnp.take_along_axis(x, i, 1, mode="fill"), jnp.take_along_axis(x.astype(np.int8), i, 1)), [X, I8])  # fmt: skip

@@ -233,7 +233,7 @@ def canonicalize_axis_tuple(
     """One axis, several or None for all, as a tuple counted from the front."""
     if axis is None:
         return tuple(range(ndim))
-    if isinstance(axis, (np.ndarray, list, tuple)) and not getattr(axis, "ndim", 1) == 0:
+    if isinstance(axis, (list, tuple)) or getattr(axis, "ndim", 0):
         out = tuple(canonicalize_axis(i, ndim) for i in axis)
         if not allow_duplicate and len(set(out)) != len(out):
             raise ValueError(f"repeated axis: {tuple(axis)}")
