@@ -27,11 +27,6 @@ for dtype in ["bool", "uint8", "int32", "bfloat16", "float32", "complex64"]:
     x = values((3, 7), dtype, "unique", special=True, ties=True)
     unique(dtype, x, sizes=(None, 20), **ALL)
 unique("values", values((3, 7), "float32", "values", ties=True), sizes=(None, 0, 2))
-NANS = np.array([1 + 1j, complex(np.nan, 1), complex(1, np.nan), complex(np.nan, 2)], np.complex64)
-unique("complex_nans", NANS, **ALL)
-unique("complex_nans_apart", NANS, equal_nan=False, **ALL)
-unique("complex_nan_rows", np.stack([NANS, NANS[::-1], NANS]), axis=0, **ALL)
-given("complex_nan_sets", lambda x: (jnp.union1d(x, x[:2], size=3), jnp.setdiff1d(x, x[:1], size=3), jnp.setxor1d(x, x[:1], size=3)), NANS, diff="", vmap=False)  # fmt: skip
 same("unique_numpy", lambda m, x: m.unique(x), (30,), ties=True, vmap=False, diff="")
 unique("special", SPECIAL, sizes=(None, 20), **ALL)
 unique("unequal_nans", SPECIAL, sizes=(None, 20), equal_nan=False, **ALL)

@@ -330,8 +330,6 @@ for mode in ("low", "high"):
     add(f"categorical_distinct_{mode}", distinct, L)
 add("categorical_distinct_0", lambda k, x: R.categorical(k, x, 0, (2, 2, 3), False), L)
 add("categorical_broadcast", lambda k, x: R.categorical(k, x, -1, (2, 4)), L[:1], vmap=True)
-add("categorical_axis_array", lambda k, x: R.categorical(k, x, np.array(0)), L)
-add("shape_of_iterator", lambda k: R.normal(k, iter((2, 3))))
 add("categorical_x64", lambda k, x: R.categorical(k, x), L.astype(np.float64), x64=True)
 add("categorical_bf16", lambda k, x: R.categorical(k, x), L.astype(dtype_of("bfloat16")))
 add("geometric", lambda k, p: R.geometric(k, p, (2, 3)), np.array([0.1, 0.5, 1.0], f32))

@@ -4,6 +4,7 @@ import numpy as np
 from op_testing import case_tests
 
 import jax
+import jax.numpy as jnp
 
 reference, test_reference, test_numpy = case_tests(__file__)
 
@@ -21,3 +22,13 @@ def test_f_of_parameters_of_several_ranks():
     num, den = np.float32([0.5, 1.0, 2.5]), np.float32([[0.3], [1.7]])
     out = jax.eval_shape(jax.random.f, jax.random.key(0), num, den)
     assert out.shape == (2, 3) and out.dtype == np.float32
+
+
+def test_arrays_where_numbers_are_common():
+    key, logits = jax.random.key(0), np.arange(12, dtype=np.float32).reshape(3, 4)
+    expected = jax.random.categorical(key, logits, 0)
+    for axis in (np.array(0), jnp.array(-2), np.int8(0)):
+        np.testing.assert_array_equal(jax.random.categorical(key, logits, axis), expected)
+    expected = jax.random.normal(key, (2, 3))
+    for shape in (iter((2, 3)), np.array([2, 3]), [jnp.array(2), 3]):
+        np.testing.assert_array_equal(jax.random.normal(key, shape), expected)

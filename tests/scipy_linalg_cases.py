@@ -8,7 +8,6 @@ import scipy.linalg
 from formula_cases import general
 from op_cases import Case, values
 
-import jax
 import jax.numpy as jnp
 import jax.scipy.linalg as linalg
 
@@ -240,23 +239,6 @@ def all_cases():
         return Z @ T @ jnp.conj(Z).T, jnp.abs(jnp.tril(T, -1)), jnp.abs(jnp.diagonal(T))
 
     yield Case("rsf2csf", complex_form, [turned], diff="", vmap=False, tol=1e-3)
-    form = np.array([[0.5, -2.0, 0.3], [1.0, 0.5, -0.7], [0.0, 0.0, 1.5]], np.float32)
-    for name, T in (("rsf2csf_turned", form), ("rsf2csf_as_it_is", np.triu(form))):
-        yield Case(name, lambda T: linalg.rsf2csf(T, np.eye(3, dtype=T.dtype)), [T], diff="jvp")
-        yield Case(
-            f"{name}_gradient",
-            lambda T: jax.grad(
-                lambda T: jnp.abs(linalg.rsf2csf(T, np.eye(3, dtype=T.dtype))[0]).sum()
-            )(T),
-            [T],
-            diff="",
-        )
-    triangles = np.stack([np.triu(form) + np.eye(3, dtype=np.float32)] * 2)
-    for name, solve in (
-        ("cho_solve", lambda a, b: linalg.cho_solve((a, False), b)),
-        ("solve_triangular", linalg.solve_triangular),
-    ):
-        yield Case(f"{name}_of_many_by_one", solve, [triangles, form[:, :2]])
     d, e = values((6,), "float32", "d"), values((5,), "float32", "e")
     for name, kw in (
         ("all", {}),
