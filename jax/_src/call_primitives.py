@@ -11,9 +11,34 @@ from typing import Any
 
 from jax._src import core
 from jax._src.core import ClosedJaxpr, Jaxpr, Primitive, Trace, eval_trace, trace_ctx, typeof
-from jax._src.interpreters import ad, batching, mlir, partial_eval as pe
-from jax._src.interpreters.partial_values import JaxprTrace, dce_jaxpr_call_rule
+from jax._src.interpreters import mlir, partial_eval as pe
+from jax._src.interpreters.calls import CallRules
+from jax._src.interpreters.partial_values import JaxprTrace
 from jax._src.trace_queries import call_impl
+
+
+class _Rules(CallRules):
+    """What transformations of a call primitive give: equations with a jaxpr in `call_jaxpr`."""
+
+    primitive: CallPrimitive
+
+    def closed_jaxpr(self, params: dict[str, Any]) -> ClosedJaxpr:
+        """The function of an equation with these parameters."""
+        jaxpr = params["call_jaxpr"]
+        return pe.close_jaxpr(jaxpr) if isinstance(jaxpr, Jaxpr) else jaxpr
+
+    def params_for(self, params, closed, ins, outs):
+        return dict(params, call_jaxpr=closed if self.primitive.closed else closed.jaxpr)
+
+    def application(self, args, params, closed, ins, outs):
+        if not self.primitive.closed:  # a jaxpr without values: they are operands
+            args = (*closed.consts, *args)
+            closed = pe.close_jaxpr(pe.convert_constvars_jaxpr(closed.jaxpr))
+        return super().application(args, params, closed, ins, outs)
+
+    def call(self, args, params, closed, ins, outs):
+        operands, params = self.application(args, params, closed, ins, outs)
+        return self.primitive.bind_with_trace(trace_ctx.trace, operands, params)
 
 
 class CallPrimitive(Primitive):
@@ -44,16 +69,15 @@ class CallPrimitive(Primitive):
     def __init__(self, name: str):
         super().__init__(name, multiple_results=True)
         self.impl = self._no_impl
-        self.effectful_abstract_eval = self._types
-        self.jvp = self._jvp
-        self.linearize = self._linearize
-        self.record = self._record
-        self.transpose = self._transpose
-        self.axis_batch = self._batch
-        self.dce = pe.dce_jaxpr_closed_call_rule if self.closed else dce_jaxpr_call_rule
-        self.dependence = lambda marked, **params: pe.dependent_outs(
-            self.closed_jaxpr(params), tuple(marked)
-        )
+        self.rules = rules = _Rules(self)
+        self.effectful_abstract_eval = rules.types
+        self.jvp = rules.jvp
+        self.linearize = rules.linearize
+        self.record = rules.record
+        self.transpose = rules.transpose
+        self.axis_batch = rules.batch
+        self.dependence = rules.dependence
+        self.dce = rules.dce
 
     def _no_impl(self, *args: Any, **params: Any) -> Any:
         raise NotImplementedError(
@@ -90,97 +114,18 @@ class CallPrimitive(Primitive):
                 return flat(*args)
         info = getattr(fun, "debug_info", None)
         closed, consts = pe.trace_to_closed(flat, [typeof(x) for x in args], info)
-        return trace.process_primitive(self, *self._as_eqn([*consts, *args], closed, params))
+        operands = [*consts, *args]
+        ins, outs = range(len(operands)), range(len(closed.out_avals))
+        return trace.process_primitive(
+            self, *self.rules.application(operands, params, closed, ins, outs)
+        )
 
     def get_bind_params(self, params: dict[str, Any]) -> dict[str, Any]:
         """Parameters to `bind` with, from those of an equation: the jaxpr as a function."""
         params = dict(params)
-        closed = self.closed_jaxpr(params)
+        closed = self.rules.closed_jaxpr(params)
         del params["call_jaxpr"]
         return dict(params, subfuns=(core.jaxpr_as_fun(closed),))
-
-    def closed_jaxpr(self, params: dict[str, Any]) -> ClosedJaxpr:
-        """The function of an equation with these parameters."""
-        jaxpr = params["call_jaxpr"]
-        return pe.close_jaxpr(jaxpr) if isinstance(jaxpr, Jaxpr) else jaxpr
-
-    def _as_eqn(self, args: Sequence[Any], closed: ClosedJaxpr, params: dict) -> Any:
-        """Operands and parameters of a call of a jaxpr."""
-        if self.closed:
-            closed, consts = pe.hoist_tracers(closed)
-            return (*consts, *args), dict(params, call_jaxpr=closed)
-        jaxpr = pe.convert_constvars_jaxpr(closed.jaxpr)
-        return (*closed.consts, *args), dict(params, call_jaxpr=jaxpr)
-
-    def _call(self, args: Sequence[Any], closed: ClosedJaxpr, params: dict) -> Any:
-        operands, params = self._as_eqn(args, closed, params)
-        return self.bind_with_trace(trace_ctx.trace, operands, params)
-
-    # Rules
-
-    def _types(self, *avals: Any, **params: Any) -> Any:
-        closed = self.closed_jaxpr(params)
-        return closed.out_avals, closed.effects
-
-    def _jvp(self, primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> Any:
-        closed = self.closed_jaxpr(params)
-        live = [t for t in tangents if type(t) is not ad.Zero]
-        jvp, nonzero = ad.jvp_jaxpr(closed, tuple([type(t) is not ad.Zero for t in tangents]))
-        outs = self._call([*primals, *live], jvp, params)
-        n = len(closed.out_avals)
-        return outs[:n], _fill_in(outs[n:], nonzero, closed.out_avals)
-
-    def _linearize(self, primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> Any:
-        closed = self.closed_jaxpr(params)
-        live = [t for t in tangents if type(t) is not ad.Zero]
-        lin = ad.linearize_jaxpr(closed, tuple([type(t) is not ad.Zero for t in tangents]))
-        outs = self._call(primals, lin.primal, params)
-        n = len(closed.out_avals)
-        out_tangents: Any = ()
-        if any(lin.nonzero_outs):
-            residuals = lin.residuals(primals, outs)
-            out_tangents = self._call([*residuals, *live], lin.tangent, params)
-        return outs[:n], _fill_in(out_tangents, lin.nonzero_outs, closed.out_avals)
-
-    def _record(self, tape: Any, args: Sequence[Any], params: dict) -> Any:
-        closed = self.closed_jaxpr(params)
-        linear = tuple([tape.is_linear(x) for x in args])
-        if pe.all_dependent(closed, linear):
-            return tape.record_eqn(self, args, params)
-        split = ad.split_jaxpr(closed, linear)
-        known_args = [x for x, lin in zip(args, linear) if not lin]
-        known: Any = []
-        if split.known.out_avals or split.known.effects:
-            with core.set_current_trace(tape.parent):
-                known = self._call(known_args, split.known, params)
-        where = {"in": known_args, "res": known[len(split.depends) - sum(split.depends) :]}
-        residuals = [where[kind][i] for kind, i in split.residual_sources]
-        recorded: Any = ()
-        if any(split.depends):
-            operands = [*residuals, *[x for x, lin in zip(args, linear) if lin]]
-            recorded = tape.record_eqn(self, *self._as_eqn(operands, split.tangent, params))
-        values, dependent = iter(known), iter(recorded)
-        return [next(dependent) if dep else next(values) for dep in split.depends]
-
-    def _transpose(self, cts: Sequence[Any], *args: Any, **params: Any) -> Any:
-        closed = self.closed_jaxpr(params)
-        linear = tuple([ad.is_undefined_primal(x) for x in args])
-        live = [ct for ct in cts if type(ct) is not ad.Zero]
-        transposed, nonzero = ad.transpose_jaxpr(
-            closed, linear, tuple([type(ct) is not ad.Zero for ct in cts])
-        )
-        others = [x for x, lin in zip(args, linear) if not lin]
-        results = iter(self._call([*others, *live], transposed, params))
-        nonzero = iter(nonzero)
-        return [
-            (next(results) if next(nonzero) else ad.Zero(x.aval.to_ct_aval())) if lin else None
-            for x, lin in zip(args, linear)
-        ]
-
-    def _batch(self, axis_data: Any, args: Sequence[Any], dims: Sequence[Any], **params: Any):
-        closed = self.closed_jaxpr(params)
-        batched, out_dims = batching.batch_jaxpr2(closed, axis_data, dims)
-        return self._call(args, batched, params), list(out_dims)
 
 
 class ClosedCallPrimitive(CallPrimitive):
@@ -195,11 +140,6 @@ def _is_staging(trace: Any) -> bool:
             return True
         trace = getattr(trace, "parent", None)
     return False
-
-
-def _fill_in(tangents: Sequence[Any], nonzero: Sequence[bool], avals: Sequence[Any]) -> list[Any]:
-    live = iter(tangents)
-    return [next(live) if nz else ad.Zero(a.to_tangent_aval()) for a, nz in zip(avals, nonzero)]
 
 
 call_p = CallPrimitive("call")

@@ -8,7 +8,7 @@ from jax._src import config, core, dispatch, sharding_impls, source_info_util, t
 from jax._src.array_impl import ArrayImpl
 from jax._src.core import ClosedJaxpr, Primitive
 from jax._src.interpreters import ad, batching, mlir, partial_eval as pe, pxla
-from jax._src.interpreters.known_part import divide_closed
+from jax._src.interpreters.calls import CallRules
 from jax._src.late_binding import late
 from jax._src.lib import _jax
 from jax._src.sharding_impls import UNSPECIFIED, UnspecifiedValue
@@ -145,19 +145,12 @@ def _jit_impl(*args, **params):
 jit_p.def_impl(_jit_impl)
 
 
-def _jit_types(*avals, jaxpr, **_):
-    return jaxpr.out_avals, jaxpr.effects
-
-
-jit_p.def_effectful_abstract_eval(_jit_types)
-
-
 def _hoist(args, params):
     if params["jaxpr"].consts:
         closed, tracers = pe.hoist_tracers(params["jaxpr"])
         if tracers:
             n, outs = len(args), range(len(closed.out_avals))
-            params = _with(params, closed, [*[None] * len(tracers), *range(n)], outs)
+            params = with_jaxpr(params, closed, [*[None] * len(tracers), *range(n)], outs)
             args = (*tracers, *args)
     return args, params
 
@@ -203,7 +196,7 @@ def call_params(jaxpr: ClosedJaxpr, name: str) -> dict:
     )
 
 
-def _with(params: dict, jaxpr: ClosedJaxpr, in_kept: Sequence, out_kept: Sequence) -> dict:
+def with_jaxpr(params: dict, jaxpr: ClosedJaxpr, in_kept: Sequence, out_kept: Sequence) -> dict:
     """Parameters for a jaxpr made from the given inputs and outputs of another (by index), then extras."""
     in_sh, out_sh = params["in_shardings"], params["out_shardings"]
     in_lay, out_lay = params["in_layouts"], params["out_layouts"]
@@ -219,216 +212,52 @@ def _with(params: dict, jaxpr: ClosedJaxpr, in_kept: Sequence, out_kept: Sequenc
     )
 
 
-def _jit_jvp(primals, tangents, **params):
-    closed = params["jaxpr"]
-    nonzeros = tuple([type(t) is not ad.Zero for t in tangents])
-    jvp, nonzero_outs = ad.jvp_jaxpr(closed, nonzeros)
-    ins = [*range(len(primals)), *[i for i, nz in enumerate(nonzeros) if nz]]
-    outs = [*range(len(closed.out_avals)), *[i for i, nz in enumerate(nonzero_outs) if nz]]
-    results = jit_p.bind(
-        *primals, *[t for t in tangents if type(t) is not ad.Zero], **_with(params, jvp, ins, outs)
-    )
-    n = len(closed.out_avals)
-    out_tangents = iter(results[n:])
-    return results[:n], [
-        next(out_tangents) if nz else ad.Zero(a.to_tangent_aval())
-        for a, nz in zip(closed.out_avals, nonzero_outs)
-    ]
+class _JitRules(CallRules):
+    def params_for(self, params, closed, ins, outs):
+        return with_jaxpr(params, closed, ins, outs)
 
-
-jit_p.jvp = _jit_jvp
-
-
-def _jit_linearize(primals, tangents, **params):
-    closed = params["jaxpr"]
-    nonzeros = tuple([type(t) is not ad.Zero for t in tangents])
-    lin = ad.linearize_jaxpr(closed, nonzeros)
-    kept_args = {i for kind, i in lin.residual_sources if kind == "in"}
-    params["donated_invars"] = tuple(
-        [d and i not in kept_args for i, d in enumerate(params["donated_invars"])]
-    )
-    n = len(closed.out_avals)
-    extra = len(lin.primal.out_avals) - n
-    results = jit_p.bind(
-        *primals,
-        **_with(params, lin.primal, range(len(primals)), [*range(n), *[None] * extra]),
-    )
-    residuals = lin.residuals(primals, results)
-    kept = [i for i, nz in enumerate(nonzeros) if nz]
-    tangent_params = _with(
-        dict(params, donated_invars=(False,) * len(primals)),
-        lin.tangent,
-        [*[None] * len(residuals), *kept],
-        [i for i, nz in enumerate(lin.nonzero_outs) if nz],
-    )
-    out_tangents = iter(
-        jit_p.bind(*residuals, *[tangents[i] for i in kept], **tangent_params)
-        if any(lin.nonzero_outs)
-        else ()
-    )
-    return results[:n], [
-        next(out_tangents) if nz else ad.Zero(a.to_tangent_aval())
-        for a, nz in zip(closed.out_avals, lin.nonzero_outs)
-    ]
-
-
-jit_p.linearize = _jit_linearize
-
-
-def _jit_record(tape, args, params):
-    """Record a call with tangents among its arguments: what is known is computed by a call now."""
-    closed = params["jaxpr"]
-    linear = tuple([tape.is_linear(x) for x in args])
-    if pe.all_dependent(closed, linear):
-        return tape.record_eqn(jit_p, args, params)
-    split = ad.split_jaxpr(closed, linear)
-    known_idx = [i for i, lin in enumerate(linear) if not lin]
-    linear_idx = [i for i, lin in enumerate(linear) if lin]
-    known_outs = [i for i, dep in enumerate(split.depends) if not dep]
-    linear_outs = [i for i, dep in enumerate(split.depends) if dep]
-    known_args = [args[i] for i in known_idx]
-    results: list = []
-    if split.known.out_avals or split.known.effects:
-        extra = [None] * (len(split.known.out_avals) - len(known_outs))
-        with core.set_current_trace(tape.parent):
-            results = jit_p.bind(
-                *known_args,
-                **_with(
-                    dict(params, donated_invars=(False,) * len(args)), split.known, known_idx,
-                    [*known_outs, *extra],
-                ),
-            )  # fmt: skip
-    where = {"in": known_args, "res": results[len(known_outs) :]}
-    residuals = [where[kind][i] for kind, i in split.residual_sources]
-    tangents: list = []
-    if linear_outs:
-        tangent_params = _with(
-            dict(params, donated_invars=(False,) * len(args)), split.tangent,
-            [*[None] * len(residuals), *linear_idx], linear_outs,
-        )  # fmt: skip
-        tangents = tape.record_eqn(
-            jit_p, *_hoist((*residuals, *[args[i] for i in linear_idx]), tangent_params)
+    def keeping_args(self, params, kept=None):
+        donated = params["donated_invars"]
+        kept = range(len(donated)) if kept is None else kept
+        return dict(
+            params, donated_invars=tuple([d and i not in kept for i, d in enumerate(donated)])
         )
-    known, dependent = iter(results), iter(tangents)
-    return [next(dependent) if dep else next(known) for dep in split.depends]
 
-
-jit_p.record = _jit_record
-jit_p.dependence = pe.dependence_of("jaxpr")
-
-
-def _jit_divide(eqn, known):
-    parts = divide_closed(eqn.params["jaxpr"], tuple(known))
-    if parts is None:
-        return None, eqn
-    params = dict(eqn.params, donated_invars=(False,) * len(known))
-    known_ins = [i for i, k in enumerate(known) if k]
-    known_outs = [i for i, k in enumerate(parts.known_outs) if k]
-    rest_ins = [i for i, k in enumerate(parts.rest_ins) if k]
-    rest_outs = [i for i, k in enumerate(parts.known_outs) if not k]
-    handed = [core.Var(a) for a in parts.known.out_avals[len(known_outs) :]]
-    unknown = [None] * len(handed)
-    before = eqn.replace(
-        invars=[eqn.invars[i] for i in known_ins],
-        outvars=[*[eqn.outvars[i] for i in known_outs], *handed],
-        params=_with(params, parts.known, known_ins, [*known_outs, *unknown]),
-    )
-    rest = eqn.replace(
-        invars=[*handed, *[eqn.invars[i] for i in rest_ins]],
-        outvars=[eqn.outvars[i] for i in rest_outs],
-        params=_with(params, parts.rest, [*unknown, *rest_ins], rest_outs),
-    )
-    return before, rest
-
-
-jit_p.divide = _jit_divide
-
-
-def _jit_transpose(cts, *args, **params):
-    closed = params["jaxpr"]
-    linear = tuple([ad.is_undefined_primal(x) for x in args])
-    ct_nonzero = tuple([type(ct) is not ad.Zero for ct in cts])
-    transposed, nonzero_outs = ad.transpose_jaxpr(closed, linear, ct_nonzero)
-    nonlinear_idx = [i for i, lin in enumerate(linear) if not lin]
-    linear_idx = [i for i, lin in enumerate(linear) if lin]
-    # A cotangent of a result has the result's sharding; of an argument, the argument's.
-    swapped = dict(
-        params,
-        in_shardings=params["in_shardings"] + params["out_shardings"],
-        in_layouts=params["in_layouts"] + params["out_layouts"],
-        donated_invars=(False,) * (len(linear) + len(ct_nonzero)),
-        out_shardings=params["in_shardings"],
-        out_layouts=params["in_layouts"],
-    )
-    ins = nonlinear_idx + [len(linear) + i for i, nz in enumerate(ct_nonzero) if nz]
-    outs = [i for i, nz in zip(linear_idx, nonzero_outs) if nz]
-    results = iter(
-        jit_p.bind(
-            *[args[i] for i in nonlinear_idx],
-            *[ct for ct in cts if type(ct) is not ad.Zero],
-            **_with(swapped, transposed, ins, outs),
-        )
-    )
-    nonzero = iter(nonzero_outs)
-    return [
-        (next(results) if next(nonzero) else ad.Zero(x.aval.to_ct_aval())) if lin else None
-        for x, lin in zip(args, linear)
-    ]
-
-
-jit_p.transpose = _jit_transpose
-
-
-def _jit_batch(axis_data, args, dims, **params):
-    closed = params["jaxpr"]
-    batched, out_dims = batching.batch_jaxpr2(closed, axis_data, dims)
-    if axis_data.spmd_name is not None or any(
-        not isinstance(s, UnspecifiedValue)
-        for s in (*params["in_shardings"], *params["out_shardings"])
-    ):
-        params = dict(
+    def transposed_params(self, params):
+        # A cotangent of a result has the result's sharding; of an argument, the argument's.
+        n = len(params["in_shardings"]) + len(params["out_shardings"])
+        return dict(
             params,
-            in_shardings=tuple(
-                sharding_impls.batched_sharding(s, d, axis_data)
-                for s, d in zip(params["in_shardings"], dims)
-            ),
-            out_shardings=tuple(
-                sharding_impls.batched_sharding(s, d, axis_data)
-                for s, d in zip(params["out_shardings"], out_dims)
-            ),
+            in_shardings=params["in_shardings"] + params["out_shardings"],
+            in_layouts=params["in_layouts"] + params["out_layouts"],
+            donated_invars=(False,) * n,
+            out_shardings=params["in_shardings"],
+            out_layouts=params["in_layouts"],
         )
-    return jit_p.bind(*args, **dict(params, jaxpr=batched)), list(out_dims)
+
+    def batched_params(self, params, axis_data, dims, out_dims):
+        shardings = params["in_shardings"], params["out_shardings"]
+        if axis_data.spmd_name is None and all(
+            isinstance(s, UnspecifiedValue) for group in shardings for s in group
+        ):
+            return params
+        in_shardings, out_shardings = [
+            tuple([sharding_impls.batched_sharding(s, d, axis_data) for s, d in zip(group, where)])
+            for group, where in zip(shardings, (dims, out_dims))
+        ]
+        return dict(params, in_shardings=in_shardings, out_shardings=out_shardings)
 
 
-jit_p.axis_batch = _jit_batch
-
-
-def _jit_dce(used_outputs, eqn):
-    if not any(used_outputs) and not pe.has_effects(eqn):
-        return [False] * len(eqn.invars), None
-    closed = eqn.params["jaxpr"]
-    jaxpr, used_inputs = pe.dce_jaxpr(closed.jaxpr, used_outputs)
-    if jaxpr is closed.jaxpr:
-        return used_inputs, eqn
-    ins = [i for i, u in enumerate(used_inputs) if u]
-    outs = [i for i, u in enumerate(used_outputs) if u]
-    if not jaxpr.constvars:
-        new_closed = pe.close_jaxpr(jaxpr)
-    else:
-        key = ("dce closed", jaxpr)
-        new_closed = closed._cache.get(key)
-        if new_closed is None:
-            new_closed = closed._cache[key] = ClosedJaxpr(jaxpr, closed.consts)
-    new_eqn = eqn.replace(
-        invars=[eqn.invars[i] for i in ins],
-        outvars=[eqn.outvars[i] for i in outs],
-        params=_with(eqn.params, new_closed, ins, outs),
-        effects=jaxpr.effects,
-    )
-    return used_inputs, new_eqn
-
-
-jit_p.dce = _jit_dce
+_rules = _JitRules(jit_p)
+jit_p.def_effectful_abstract_eval(_rules.types)
+jit_p.jvp = _rules.jvp
+jit_p.linearize = _rules.linearize
+jit_p.record = _rules.record
+jit_p.transpose = _rules.transpose
+jit_p.axis_batch = _rules.batch
+jit_p.dependence = _rules.dependence
+jit_p.dce = _rules.dce
+jit_p.divide = _rules.divide
 
 _HIDDEN_IF_DEFAULT = {
     "keep_unused": False,

@@ -12,6 +12,7 @@ from jax._src.api_util import check_callable, flatten_fun
 from jax._src.core import Jaxpr, Primitive, typeof
 from jax._src.errors import ConcretizationTypeError
 from jax._src.interpreters import ad, batching, mlir, partial_eval as pe
+from jax._src.interpreters.calls import CallRules, with_zeros
 from jax._src.lax.control_flow.common import def_compiled_impl
 from jax._src.lib.mlir.dialects import hlo
 from jax._src.tree_util import tree_flatten, tree_unflatten
@@ -151,11 +152,8 @@ def remat(
 remat_p = Primitive("remat2", multiple_results=True)
 
 
-def _remat_types(*avals, jaxpr, **_):
-    return jaxpr.out_avals, jaxpr.effects
-
-
-remat_p.def_effectful_abstract_eval(_remat_types)
+_rules = CallRules(remat_p)
+remat_p.def_effectful_abstract_eval(_rules.types)
 def_compiled_impl(remat_p, "jaxpr", lambda *args, jaxpr, **_: core.jaxpr_as_fun(jaxpr)(*args))
 
 
@@ -169,22 +167,7 @@ def _hoist(args, params):
 pe.def_hoisting(remat_p, _hoist)
 
 
-def _remat_jvp(primals, tangents, *, jaxpr, prevent_cse, differentiated, policy):
-    nonzeros = [type(t) is not Zero for t in tangents]
-    jvp, nonzero_outs = ad.jvp_jaxpr(jaxpr, nonzeros)
-    outs = remat_p.bind(
-        *primals, *[t for t in tangents if type(t) is not Zero], jaxpr=jvp,
-        prevent_cse=prevent_cse, differentiated=differentiated, policy=policy,
-    )  # fmt: skip
-    n = len(jaxpr.out_avals)
-    out_tangents = iter(outs[n:])
-    return outs[:n], [
-        next(out_tangents) if nz else Zero(a.to_tangent_aval())
-        for a, nz in zip(jaxpr.out_avals, nonzero_outs)
-    ]
-
-
-remat_p.jvp = _remat_jvp
+remat_p.jvp = _rules.jvp
 
 
 def _check_effects(jaxpr) -> None:
@@ -208,23 +191,18 @@ def _remat_linearize(primals, tangents, *, jaxpr, prevent_cse, differentiated, p
         _log_residuals(parts.primal.jaxpr, n, parts.needed)
     results = core.eval_jaxpr(parts.primal.jaxpr, parts.primal.consts, *primals)
     outs, saved = results[:n], results[n:]
-    out_tangents = iter(())
+    out_tangents = []
     if any(parts.nonzero_outs):
-        out_tangents = iter(
-            remat_p.bind(
-                *saved,
-                *[x for x, needed in zip(primals, parts.needed) if needed],
-                *[t for t in tangents if type(t) is not Zero],
-                jaxpr=parts.tangent,
-                prevent_cse=prevent_cse,
-                differentiated=True,
-                policy=policy,
-            )
+        out_tangents = remat_p.bind(
+            *saved,
+            *[x for x, needed in zip(primals, parts.needed) if needed],
+            *[t for t in tangents if type(t) is not Zero],
+            jaxpr=parts.tangent,
+            prevent_cse=prevent_cse,
+            differentiated=True,
+            policy=policy,
         )
-    return outs, [
-        next(out_tangents) if nz else Zero(a.to_tangent_aval())
-        for a, nz in zip(jaxpr.out_avals, parts.nonzero_outs)
-    ]
+    return outs, with_zeros(out_tangents, parts.nonzero_outs, jaxpr)
 
 
 remat_p.linearize = _remat_linearize
@@ -251,38 +229,10 @@ def _log_residuals(primal: Jaxpr, num_results: int, needed: Sequence[bool]) -> N
         logger.warning("\n".join(lines))
 
 
-def _remat_transpose(cts, *args, jaxpr, prevent_cse, differentiated, policy):
-    linear = tuple([ad.is_undefined_primal(x) for x in args])
-    ct_nonzero = tuple([type(ct) is not Zero for ct in cts])
-    transposed, nonzero_outs = ad.transpose_jaxpr(jaxpr, linear, ct_nonzero)
-    outs = iter(
-        remat_p.bind(
-            *[x for x, lin in zip(args, linear) if not lin],
-            *[ct for ct in cts if type(ct) is not Zero],
-            jaxpr=transposed,
-            prevent_cse=prevent_cse,
-            differentiated=differentiated,
-            policy=policy,
-        )  # fmt: skip
-    )
-    nonzero = iter(nonzero_outs)
-    return [
-        (next(outs) if next(nonzero) else Zero(x.aval.to_ct_aval())) if lin else None
-        for x, lin in zip(args, linear)
-    ]
-
-
-remat_p.transpose = _remat_transpose
-
-
-def _remat_batch(axis_data, args, dims, *, jaxpr, **params):
-    batched, out_dims = batching.batch_jaxpr2(jaxpr, axis_data, dims)
-    return remat_p.bind(*args, jaxpr=batched, **params), list(out_dims)
-
-
-remat_p.axis_batch = _remat_batch
-remat_p.dce = pe.dce_jaxpr_closed_call_rule
-remat_p.dependence = pe.dependence_of("jaxpr")
+remat_p.transpose = _rules.transpose
+remat_p.axis_batch = _rules.batch
+remat_p.dce = _rules.dce
+remat_p.dependence = _rules.dependence
 remat_p.partial_eval_custom = split_call(
     "jaxpr", lambda params, jaxpr, *_: dict(params, jaxpr=jaxpr)
 )

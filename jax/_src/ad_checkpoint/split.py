@@ -21,7 +21,8 @@ from jax._src.ad_checkpoint.policies import (
 )
 from jax._src.core import ClosedJaxpr, DropVar, Jaxpr, JaxprEqn, Literal, Var, cached_on_jaxpr
 from jax._src.interpreters import ad, partial_eval as pe
-from jax._src.jit_primitive import _with as jit_params, jit_p
+from jax._src.interpreters.splitting import has_any_effect, split_by_unknown
+from jax._src.jit_primitive import jit_p, with_jaxpr
 from jax._src.lax.control_flow.conditionals import (
     cond_p,
     share_residuals,
@@ -277,7 +278,7 @@ def split_call(name: str, params_of: Callable) -> Callable:
 
 def _jit_params(params, jaxpr, ins, outs):
     # Both passes need the arguments.
-    return jit_params(dict(params, donated_invars=(False,) * len(ins)), jaxpr, ins, outs)
+    return with_jaxpr(dict(params, donated_invars=(False,) * len(ins)), jaxpr, ins, outs)
 
 
 jit_p.partial_eval_custom = split_call("jaxpr", _jit_params)
@@ -350,10 +351,10 @@ def _scan_parts(
     closed: ClosedJaxpr, policy: Callable, num_consts: int, num_carry: int
 ) -> _ScanParts:
     plan, body = _plan(closed, policy), closed.jaxpr
-    same = set(body.invars[:num_consts])
-    for eqn in plan.first:
-        if not eqn.effects and all(type(v) is Literal or v in same for v in eqn.invars):
-            same.update(eqn.outvars)
+    # The values that are the same in all steps.
+    differ = {*body.constvars, *body.invars[num_consts:]}
+    known, _ = split_by_unknown(plan.first, differ, lambda eqn, _: (None, eqn), has_any_effect)
+    same = {*body.invars[:num_consts], *[v for eqn in known for v in eqn.outvars]}
     once = [v for v in plan.saved if v in same]
     each = [v for v in plan.saved if v not in same]
     results = _positions(each, body.outvars, num_carry)

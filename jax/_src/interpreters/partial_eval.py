@@ -33,6 +33,15 @@ from jax._src.core import (
 )
 from jax._src.core.jaxpr import DebugInfo, is_literalable, unknown_debug_info
 from jax._src.errors import UnexpectedTracerError
+from jax._src.interpreters.splitting import (
+    all_dependent as all_dependent,
+    dependence_of as dependence_of,
+    dependent_outs as dependent_outs,
+    has_effects as has_effects,
+    keep_or_drop,
+    split_by_need,
+    split_eqn as split_eqn,
+)
 from jax._src.tree_util import tree_flatten
 
 dce_rules = RuleView("dce")
@@ -638,18 +647,15 @@ def dce_jaxpr(
 def _dce_jaxpr(jaxpr: Jaxpr, used_outputs: tuple[Any, ...], instantiate: tuple[Any, ...]) -> Any:
     outvars = [v for v, used in zip(jaxpr.outvars, used_outputs) if used]
     live: set[Var] = {v for v in outvars if type(v) is not Literal}
-    eqns: list[JaxprEqn] = []
     inputs: set[Var] = {*jaxpr.constvars, *jaxpr.invars} if jaxpr.effects else set()
-    for eqn in reversed(jaxpr.eqns):
-        used_outs = [v in live for v in eqn.outvars]
+
+    def shrink(eqn: JaxprEqn, used_outs: list[bool]) -> JaxprEqn | None:
         if eqn.effects and not any(used_outs) and _only_dead_refs(eqn, live, inputs):
-            continue
-        rule = eqn.primitive.dce or _default_dce_rule
-        used_ins, new_eqn = rule(used_outs, eqn)
-        if new_eqn is not None:
-            eqns.append(new_eqn)
-            live.update(v for v in new_eqn.invars if type(v) is not Literal)
-    eqns.reverse()
+            return None
+        smaller: JaxprEqn | None = (eqn.primitive.dce or keep_or_drop)(used_outs, eqn)[1]
+        return smaller
+
+    eqns, _ = split_by_need(jaxpr.eqns, live, shrink)
     used_inputs = tuple([v in live or inst for v, inst in zip(jaxpr.invars, instantiate)])
     if all(used_inputs) and all(used_outputs) and eqns == jaxpr.eqns:
         return jaxpr, used_inputs  # nothing is dead
@@ -678,72 +684,6 @@ def _only_dead_refs(eqn: JaxprEqn, live: set[Var], inputs: set[Var]) -> bool:
         elif not isinstance(e, (core.InternalMutableArrayEffect, core.NamedAxisEffect)):
             return False
     return True
-
-
-def has_effects(eqn: JaxprEqn) -> bool:
-    """Whether an equation must stay though nothing reads its results."""
-    return any(not isinstance(e, (core.NamedAxisEffect, core.ReadEffect)) for e in eqn.effects)
-
-
-def _default_dce_rule(used_outs: Any, eqn: JaxprEqn) -> Any:
-    if not any(used_outs) and not has_effects(eqn):
-        return [False] * len(eqn.invars), None
-    return [True] * len(eqn.invars), eqn
-
-
-# What depends on what
-
-
-@core.cached_on_jaxpr
-def dependent_outs(jaxpr: Jaxpr | ClosedJaxpr, marked: tuple[Any, ...]) -> tuple[bool, ...]:
-    """Which results of a jaxpr depend on the marked arguments."""
-    found = {v for v, m in zip(jaxpr.invars, marked) if m}
-    for eqn in jaxpr.eqns:
-        ins = [type(v) is not Literal and v in found for v in eqn.invars]
-        if any(ins):
-            rule = eqn.primitive.dependence
-            outs = rule(ins, **eqn.params) if rule else (True,) * len(eqn.outvars)
-            found.update([v for v, dep in zip(eqn.outvars, outs) if dep])
-    return tuple([type(v) is not Literal and v in found for v in jaxpr.outvars])
-
-
-@core.cached_on_jaxpr
-def all_dependent(jaxpr: Jaxpr | ClosedJaxpr, marked: tuple[Any, ...]) -> bool:
-    """Whether every equation and every result depends on the marked arguments alone, or constants."""
-    found = {v for v, m in zip(jaxpr.invars, marked) if m}
-    for eqn in jaxpr.eqns:
-        if not any(type(v) is not Literal and v in found for v in eqn.invars):
-            return False
-        found.update(eqn.outvars)
-    return all(type(v) is not Literal and v in found for v in jaxpr.outvars)
-
-
-def dependence_of(name: str) -> Callable[..., Any]:
-    """The `dependence` rule of a primitive that calls the jaxpr in its parameter `name`."""
-    return lambda marked, **params: dependent_outs(params[name], tuple(marked))
-
-
-def split_eqn(eqn: JaxprEqn, marked: Sequence[bool]) -> tuple[JaxprEqn | None, JaxprEqn | None]:
-    """Split an equation by whether its results depend on the marked arguments.
-
-    Returns:
-      An equation for the results that do not (None if all do), and one for those that do.
-    """
-    rule = eqn.primitive.dependence
-    if rule is None:
-        return None, eqn
-    outs = list(rule(marked, **eqn.params))
-    if all(outs):
-        return None, eqn
-    dce = eqn.primitive.dce or _default_dce_rule
-    _, known = dce([not dep for dep in outs], eqn)
-    _, rest = dce(outs, eqn)
-    if rest is not None:  # it may compute known results on the way
-        dependent = {v for v, dep in zip(eqn.outvars, outs) if dep}
-        rest = rest.replace(
-            outvars=[v if v in dependent else DropVar(v.aval) for v in rest.outvars]
-        )
-    return known, rest
 
 
 def dce_jaxpr_consts(

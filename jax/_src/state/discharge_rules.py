@@ -19,7 +19,7 @@ from jax._src.custom_derivatives.jvp import custom_jvp_call_p
 from jax._src.custom_derivatives.remat_opt import remat_opt_p
 from jax._src.custom_derivatives.vjp import custom_vjp_call_p
 from jax._src.interpreters import partial_eval as pe
-from jax._src.jit_primitive import _with as jit_params, jit_p
+from jax._src.jit_primitive import jit_p, with_jaxpr
 from jax._src.lax.composite import composite_p
 from jax._src.lax.control_flow.common import hoist, split_at
 from jax._src.lax.control_flow.conditionals import cond_p
@@ -42,7 +42,7 @@ def _jit(should, in_avals, out_avals, *args, lower, aliases, jaxpr, **params):
     new, finals = discharge_written(jaxpr, should, lower)
     n = len(out_avals)
     kept = [*range(n), *[None] * len(finals)]
-    outs = jit_p.bind(*args, **jit_params(params, new, range(len(args)), kept))
+    outs = jit_p.bind(*args, **with_jaxpr(params, new, range(len(args)), kept))
     return _new_values(len(args), finals, outs[n:]), outs[:n]
 
 

@@ -108,67 +108,83 @@ class LinearizeTrace(TangentTrace):
         return LinearizeTracer(self, primal, tangent)
 
 
-class LinearizedJaxpr:
-    """A jaxpr taken apart into a primal and a linear one (see `linearize_jaxpr`).
+class SplitJaxpr:
+    """A jaxpr taken apart into what is computed at once and what is linear in tangents.
 
     Attributes:
-      primal: from arguments to (results, residuals that are not forwarded).
+      primal: from the arguments that are known to (results that are known, residuals that are not forwarded).
       tangent: from (residuals, nonzero tangents) to the nonzero tangents of results.
-      num_residuals: how many residuals `tangent` takes, forwarded ones included.
       residual_sources: for each residual `('in', i)`, `('out', i)` or `('res', i)`: an argument, a
         result, or an extra result of `primal`.
-      nonzero_outs: which results have a tangent.
+      num_outs: how many results that are no residuals `primal` has.
+      nonzero_outs: which results of the jaxpr have a tangent, or are one.
+      residual_avals: types of the residuals.
     """
 
     __slots__ = (
-        "primal", "tangent", "num_residuals", "residual_sources", "nonzero_outs", "residual_avals",
+        "primal", "tangent", "residual_sources", "num_outs", "nonzero_outs", "residual_avals",
     )  # fmt: skip
 
     def __init__(
         self,
-        primal: Any,
-        tangent: Any,
+        primal: ClosedJaxpr,
+        tangent: ClosedJaxpr,
         residual_sources: list[tuple[str, int]],
+        num_outs: int,
         nonzero_outs: list[bool],
-        residual_avals: list[AbstractValue],
     ) -> None:
-        self.primal: ClosedJaxpr = primal
-        self.tangent: ClosedJaxpr = tangent
+        self.primal = primal
+        self.tangent = tangent
         self.residual_sources = residual_sources
-        self.num_residuals = len(residual_sources)
-        self.nonzero_outs: list[bool] = nonzero_outs
-        self.residual_avals = residual_avals
+        self.num_outs = num_outs
+        self.nonzero_outs = nonzero_outs
+        self.residual_avals = tangent.in_avals[: len(residual_sources)]
+
+    @property
+    def num_residuals(self) -> int:
+        return len(self.residual_sources)
 
     def residuals(self, args: Sequence[Any], outs_and_res: Sequence[Any]) -> list[Any]:
         """Values of the residuals, from arguments and from results of `primal`."""
-        num_outs = len(self.nonzero_outs)
-        where = {"in": args, "out": outs_and_res, "res": outs_and_res[num_outs:]}
+        where = {"in": args, "out": outs_and_res, "res": outs_and_res[self.num_outs :]}
         return [where[kind][i] for kind, i in self.residual_sources]
 
 
-class SplitJaxpr:
-    """A jaxpr split into what is known and what depends on tangents (see `split_jaxpr`).
+LinearizedJaxpr = SplitJaxpr
 
-    Attributes:
-      known: from known arguments to (known results, residuals that are not known arguments).
-      tangent: from (residuals, tangents) to the results that depend on tangents.
-      residual_sources: for each residual `('in', i)`, a known argument, or `('res', i)`.
-      depends: which results depend on tangents.
+
+def _split_at_tape(
+    trace: pe.DynamicJaxprTrace,
+    tape: Linearized,
+    args: Sequence[Any],
+    outs: Sequence[Any],
+    nonzero_outs: list[bool],
+    forward_args: bool = True,
+    forward_outs: bool = True,
+) -> SplitJaxpr:
+    """The two jaxprs of a function that has run, with equations in `trace` and on a tape.
+
+    Args:
+      trace: what the first jaxpr is made of; it ends.
+      tape: the linear part.
+      args: the arguments of `trace`.
+      outs: the results of the first jaxpr, before residuals.
+      nonzero_outs: which results of the function have a tangent.
+      forward_args: whether residuals may be arguments; references, which cannot be results, always are.
+      forward_outs: whether residuals may be among `outs`.
     """
-
-    __slots__ = ("known", "tangent", "residual_sources", "depends")
-
-    def __init__(
-        self,
-        known: ClosedJaxpr,
-        tangent: Any,
-        residual_sources: list[tuple[str, int]],
-        depends: Any,
-    ) -> None:
-        self.known: ClosedJaxpr = known
-        self.tangent: ClosedJaxpr = tangent
-        self.residual_sources = residual_sources
-        self.depends = depends
+    info = trace.debug_info.with_unknown_names()
+    tangent, residuals = tape.to_jaxpr(info)
+    sources, res_vars, const_vars, consts, extra = _residual_sources(
+        trace, args, outs if forward_outs else (), tangent.constvars, residuals, forward_args
+    )
+    primal, primal_consts = trace.to_jaxpr([*outs, *extra], info)
+    primal, _ = pe.dce_jaxpr(primal, [True] * len(primal.outvars), True)
+    trace.finish()
+    tangent = tangent.replace(constvars=const_vars, invars=res_vars + tangent.invars)
+    return SplitJaxpr(
+        ClosedJaxpr(primal, primal_consts), ClosedJaxpr(tangent, consts), sources, len(outs), nonzero_outs
+    )  # fmt: skip
 
 
 @cached_on_jaxpr
@@ -185,27 +201,15 @@ def split_jaxpr(closed: ClosedJaxpr, linear: tuple[Any, ...]) -> SplitJaxpr:
         with core.set_current_trace(tape):
             outs = core.eval_jaxpr(closed.jaxpr, closed.consts, *args)
     tape.invalidate()
-    depends = tuple([tape.is_linear(x) for x in outs])
+    depends = [tape.is_linear(x) for x in outs]
     lin = Linearized(
         tape,
         [a for a, is_lin in zip(closed.in_avals, linear) if is_lin],
         [x for x, dep in zip(outs, depends) if dep],
     )
-    tangent_jaxpr, residuals = lin.to_jaxpr(info)
     known_args = [x for x, is_lin in zip(args, linear) if not is_lin]
-    sources, res_vars, const_vars, consts, extra = _residual_sources(
-        trace, known_args, (), tangent_jaxpr.constvars, residuals
-    )
     known_outs = [x for x, dep in zip(outs, depends) if not dep]
-    known_jaxpr, known_consts = trace.to_jaxpr([*known_outs, *extra], info)
-    known_jaxpr, _ = pe.dce_jaxpr(known_jaxpr, [True] * len(known_jaxpr.outvars), True)
-    trace.finish()
-    tangent_jaxpr = tangent_jaxpr.replace(
-        constvars=const_vars, invars=res_vars + tangent_jaxpr.invars
-    )
-    return SplitJaxpr(
-        ClosedJaxpr(known_jaxpr, known_consts), ClosedJaxpr(tangent_jaxpr, consts), sources, depends
-    )
+    return _split_at_tape(trace, lin, known_args, known_outs, depends, forward_outs=False)
 
 
 def _residual_sources(
@@ -258,7 +262,7 @@ def linearize_jaxpr(
     nonzeros: tuple[Any, ...],
     instantiate: tuple[Any, ...] = (),
     forward: bool = True,
-) -> LinearizedJaxpr:
+) -> SplitJaxpr:
     """Take a jaxpr apart into a primal part with residuals and a linear part.
 
     Args:
@@ -293,22 +297,5 @@ def linearize_jaxpr(
             kept = [instantiate_zeros(t) for t, nz in zip(tangents, nonzero_outs) if nz]
     lin.invalidate()
     tape = Linearized(lin.tape, tangent_avals, kept)
-    tangent_jaxpr, residuals = tape.to_jaxpr(info.with_unknown_names())
     primal_outs = [p for p, _ in pairs]
-
-    sources, res_vars, const_vars, consts, extra = _residual_sources(
-        trace, args, primal_outs if forward else (), tangent_jaxpr.constvars, residuals, forward,
-    )  # fmt: skip
-    primal_jaxpr, primal_consts = trace.to_jaxpr([*primal_outs, *extra], info.with_unknown_names())
-    primal_jaxpr, _ = pe.dce_jaxpr(primal_jaxpr, [True] * len(primal_jaxpr.outvars), True)
-    trace.finish()
-    tangent_jaxpr = tangent_jaxpr.replace(
-        constvars=const_vars, invars=res_vars + tangent_jaxpr.invars
-    )
-    return LinearizedJaxpr(
-        ClosedJaxpr(primal_jaxpr, primal_consts),
-        ClosedJaxpr(tangent_jaxpr, consts),
-        sources,
-        nonzero_outs,
-        [v.aval for v in res_vars],
-    )
+    return _split_at_tape(trace, tape, args, primal_outs, nonzero_outs, forward, forward)

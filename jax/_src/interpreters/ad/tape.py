@@ -41,7 +41,7 @@ class TapeEqn:
         self.params = params
         self.outs = outs
         self.source_info = source_info
-        self.ctx = core.current_jaxpr_eqn_context()
+        self.ctx = ctx
 
 
 class TapeTracer(Tracer):
@@ -155,18 +155,31 @@ class TapeTrace(Trace):
         """Record an application all of whose results are tangents."""
         avals = tuple([typeof(x) for x in args])
         source_info = self.source_info()
+        ctx = core.current_jaxpr_eqn_context()
         if primitive.multiple_results:
             out_avals, _ = primitive.eval_types(avals, params)
-            n = self.num_slots
-            outs = [TapeTracer(self, a, n + i) for i, a in enumerate(out_avals)]
-            self.num_slots = n + len(outs)
-            self.eqns.append(TapeEqn(primitive, list(args), params, outs, source_info))
-            return outs
+            return self.add_eqn(primitive, list(args), params, out_avals, source_info, ctx)
         out_aval, _ = pe.cached_types(primitive, avals, params)
         out = TapeTracer(self, out_aval, self.num_slots)
         self.num_slots += 1
-        self.eqns.append(TapeEqn(primitive, list(args), params, [out], source_info))
+        self.eqns.append(TapeEqn(primitive, list(args), params, [out], source_info, ctx))
         return out
+
+    def add_eqn(
+        self,
+        primitive: Primitive,
+        inputs: list[Any],
+        params: dict[str, Any],
+        out_avals: Sequence[AbstractValue],
+        source_info: Any,
+        ctx: core.JaxprEqnContext,
+    ) -> list[TapeTracer]:
+        """Append an operation; gives tracers for its results."""
+        n = self.num_slots
+        outs = [TapeTracer(self, a, n + i) for i, a in enumerate(out_avals)]
+        self.num_slots = n + len(outs)
+        self.eqns.append(TapeEqn(primitive, inputs, params, outs, source_info, ctx))
+        return outs
 
     def process_custom_jvp_call(
         self,
@@ -224,8 +237,11 @@ class Linearized:
         self.in_avals = in_avals
         self.outs = outs
 
-    def backward(self, cts: Sequence[Any]) -> list[Any]:
-        """Cotangents of the inputs, from cotangents of the results (either may be `Zero`)."""
+    def backward(self, cts: Sequence[Any], transform_stack: bool = True) -> list[Any]:
+        """Cotangents of the inputs, from cotangents of the results (either may be `Zero`).
+
+        With `transform_stack` operations have `transpose` in their name.
+        """
         tape = self.tape
         slots: list[Any] = [None] * tape.num_slots
         for out, ct in zip(self.outs, cts):
@@ -236,7 +252,9 @@ class Linearized:
             for eqn in reversed(self.eqns):
                 _backward_in_context(tape, eqn, slots, ctx)
         else:
-            base = source_info_util.current_name_stack().transform("transpose")
+            base = source_info_util.current_name_stack()
+            if transform_stack:
+                base = base.transform("transpose")
             names = stack = None
             for eqn in reversed(self.eqns):
                 info = eqn.source_info

@@ -15,6 +15,7 @@ from jax._src.interpreters.ad.values import (
     is_undefined_primal,
     no_rule,
 )
+from jax._src.interpreters.splitting import split_by_unknown, split_eqn
 from jax._src.late_binding import late
 
 
@@ -48,26 +49,14 @@ def _backward_pass(
     jaxpr: Jaxpr, transform_stack: Any, consts: Sequence[Any], primals_in: Sequence[Any],
     cotangents_in: Sequence[Any],
 ) -> list[Any]:  # fmt: skip
+    tape = TapeTrace(trace_ctx.trace)
     env: dict[Var, Any] = dict(zip(jaxpr.constvars, consts))
-    linear: set[Var] = set()
+    linear = [v for v, p in zip(jaxpr.invars, primals_in) if is_undefined_primal(p)]
     for v, p in zip(jaxpr.invars, primals_in):
-        if is_undefined_primal(p):
-            linear.add(v)
-        else:
-            env[v] = p
+        env[v] = tape.new_input(v.aval) if is_undefined_primal(p) else p
     base_stack = source_info_util.current_name_stack()
-    linear_stack = base_stack.transform("transpose") if transform_stack else base_stack
-    linear_eqns = []
-    for eqn in jaxpr.eqns:
-        marked = [type(v) is not Literal and v in linear for v in eqn.invars]
-        if any(marked):
-            known, rest = pe.split_eqn(eqn, marked)
-            if rest is not None:
-                linear_eqns.append(rest)
-                linear.update(rest.outvars)
-            if known is None:
-                continue
-            eqn = known
+    known_eqns, linear_eqns = split_by_unknown(jaxpr.eqns, set(linear), split_eqn)
+    for eqn in known_eqns:
         vals = [v.val if type(v) is Literal else env[v] for v in eqn.invars]
         params = eqn.primitive.get_bind_params(eqn.params)
         info = eqn.source_info
@@ -80,38 +69,21 @@ def _backward_pass(
             zip(eqn.outvars, out) if eqn.primitive.multiple_results else [(eqn.outvars[0], out)]
         )
 
-    cts: dict[Var, Any] = {}
-
-    def add_ct(v: Any, ct: Any) -> None:
-        if ct is None or type(ct) is Zero or type(v) is Literal:
-            return
-        if getattr(v.aval, "_sharding", None) is not None:
-            ct = as_cotangent(ct, v.aval)
-        cts[v] = add_jaxvals(cts[v], ct) if v in cts else ct
-
-    for atom, ct in zip(jaxpr.outvars, cotangents_in):
-        if type(atom) is not Literal and atom in linear:
-            add_ct(atom, ct)
-    for eqn in reversed(linear_eqns):
-        outs = [cts.pop(v, None) for v in eqn.outvars]
-        if all(c is None for c in outs):
-            continue
-        outs = [Zero(v.aval.to_ct_aval()) if c is None else c for v, c in zip(eqn.outvars, outs)]
-        rule = eqn.primitive.transpose
-        if rule is None:
-            raise no_rule("Transpose rule (for reverse-mode differentiation)", eqn.primitive)
-        args = [
-            v.val if type(v) is Literal else UndefinedPrimal(v.aval) if v in linear else env[v]
-            for v in eqn.invars
-        ]
-        info = eqn.source_info
-        stack = linear_stack + info.name_stack
-        with source_info_util.user_context(info.traceback, name_stack=stack), eqn.ctx.manager:
-            cts_in = rule(outs if eqn.primitive.multiple_results else outs[0], *args, **eqn.params)
-            for atom, ct in zip(eqn.invars, cts_in):
-                if type(atom) is not Literal and atom in linear:
-                    add_ct(atom, ct)
-    return [cts.get(v, Zero(v.aval.to_ct_aval())) if v in linear else None for v in jaxpr.invars]
+    for eqn in linear_eqns:
+        inputs = [v.val if type(v) is Literal else env[v] for v in eqn.invars]
+        outs = tape.add_eqn(
+            eqn.primitive,
+            inputs,
+            eqn.params,
+            [v.aval for v in eqn.outvars],
+            eqn.source_info,
+            eqn.ctx,
+        )
+        env.update(zip(eqn.outvars, outs))
+    results = [v.val if type(v) is Literal else env[v] for v in jaxpr.outvars]
+    lin = Linearized(tape, [v.aval for v in linear], results)
+    cts = iter(lin.backward(cotangents_in, transform_stack))
+    return [next(cts) if is_undefined_primal(p) else None for p in primals_in]
 
 
 def _backward_pass_discharged(

@@ -5,7 +5,7 @@ from typing import NamedTuple
 from jax._src import core
 from jax._src.core import ClosedJaxpr, no_effects
 from jax._src.interpreters import partial_eval as pe
-from jax._src.interpreters.known_part import divide
+from jax._src.interpreters.splitting import divide_eqn, has_any_effect, split_by_unknown
 
 
 class PrimalParts(NamedTuple):
@@ -41,7 +41,8 @@ def _split_primal(lin, num_consts: int, num_carry: int) -> PrimalParts:
     jaxpr = lin.primal.jaxpr
     n_out = len(lin.nonzero_outs)
     consts = jaxpr.invars[:num_consts]
-    first, rest = divide(jaxpr, {*consts, *jaxpr.constvars})
+    steps = set(jaxpr.invars[num_consts:])
+    first, rest = split_by_unknown(jaxpr.eqns, steps, divide_eqn, has_any_effect)
     producers = {v: eqn for eqn in first for v in eqn.outvars}
 
     outvars = list(jaxpr.outvars[:n_out])

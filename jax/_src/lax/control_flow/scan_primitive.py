@@ -12,6 +12,7 @@ from jax._src import ad_util, core, dispatch, source_info_util, traceback_util
 from jax._src.ad_util import Zero
 from jax._src.core import ClosedJaxpr, Primitive, no_effects, typeof
 from jax._src.interpreters import ad, batching, mlir, partial_eval as pe
+from jax._src.interpreters.splitting import split_by_need, whole_if_used
 from jax._src.lax import lax, slicing
 from jax._src.lax.control_flow.common import def_compiled_impl, hoist, run_compiled, split_at
 from jax._src.lax.control_flow.scan_primal import PrimalParts, primal_parts
@@ -344,17 +345,9 @@ def _split_body(body: ClosedJaxpr, num_consts: int, num_sums: int, num_carry: in
     consts, sums, carry, xs = split_at(jaxpr.invars, num_consts, num_sums, num_carry)
     new_sums, new_carry, results = split_at(jaxpr.outvars, num_sums, num_carry)
     live = {v for v in new_carry if type(v) is core.Var}
-    first, rest = [], []
-    for eqn in reversed(jaxpr.eqns):
-        if eqn.effects or any(v in live for v in eqn.outvars):
-            first.append(eqn)
-            live.update(v for v in eqn.invars if type(v) is core.Var)
-        else:
-            rest.append(eqn)
+    first, rest = split_by_need(jaxpr.eqns, live, whole_if_used)
     if not rest or not live.isdisjoint(sums):
         return body, None
-    first.reverse()
-    rest.reverse()
     made = {*carry, *[v for eqn in first for v in eqn.outvars]}
     wanted = [*[v for eqn in rest for v in eqn.invars], *new_sums, *results]
     stacked = list(dict.fromkeys([v for v in wanted if type(v) is core.Var and v in made]))
