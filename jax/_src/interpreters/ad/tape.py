@@ -35,6 +35,7 @@ class TapeEqn:
         params: dict[str, Any],
         outs: list[TapeTracer],
         source_info: source_info_util.SourceInfo,
+        ctx: core.JaxprEqnContext,
     ) -> None:
         self.primitive = primitive
         self.inputs = inputs  # TapeTracers of this tape, residual values; of new references `Zero`
@@ -245,7 +246,9 @@ class Linearized:
         tape = self.tape
         slots: list[Any] = [None] * tape.num_slots
         for out, ct in zip(self.outs, cts):
-            if type(out) is TapeTracer and type(ct) is not Zero:
+            if ct is None or type(ct) is Zero:
+                continue
+            if type(out) is TapeTracer and out._trace is tape:
                 _accumulate(slots, out.index, ct)
         ctx = core.current_jaxpr_eqn_context()
         if trace_ctx.trace is eval_trace:

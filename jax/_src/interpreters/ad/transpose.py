@@ -6,15 +6,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from jax._src import core, source_info_util
-from jax._src.ad_util import Zero, add_jaxvals
-from jax._src.core import ClosedJaxpr, Jaxpr, Literal, Var, cached_on_jaxpr
+from jax._src.ad_util import Zero
+from jax._src.core import ClosedJaxpr, Jaxpr, Literal, Var, cached_on_jaxpr, trace_ctx
 from jax._src.interpreters import partial_eval as pe
-from jax._src.interpreters.ad.values import (
-    UndefinedPrimal,
-    as_cotangent,
-    is_undefined_primal,
-    no_rule,
-)
+from jax._src.interpreters.ad.tape import Linearized, TapeTrace
+from jax._src.interpreters.ad.values import UndefinedPrimal, is_undefined_primal
 from jax._src.interpreters.splitting import split_by_unknown, split_eqn
 from jax._src.late_binding import late
 
