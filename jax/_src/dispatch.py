@@ -58,10 +58,7 @@ _compiled_primitives: weakref.WeakSet[Primitive] = weakref.WeakSet()
 
 def apply_primitive(primitive: Primitive, *args: Any, **params: Any) -> Any:
     """Compute the results of a primitive for concrete arguments, as a compiled program."""
-    if params:
-        call = primitive.eager_cache.get(tuple(params.items()))
-    else:
-        call = primitive.eager_no_params
+    call = primitive.eager_program(params)
     if call is None:
         call = _compile_primitive(primitive, params)
     return call(*args)
@@ -87,13 +84,10 @@ def _compile_primitive(primitive: Primitive, params: dict[str, Any]) -> Callable
             call = owner._cache[key] = late.compile_eager(run, primitive.name)
         return call
     call = late.compile_eager(run, primitive.name)
-    if params:
-        cache = primitive.eager_cache
-        if len(cache) >= _MAX_PROGRAMS:
-            cache.pop(next(iter(cache)), None)
-        cache[tuple(params.items())] = call
-    else:
-        primitive.eager_no_params = call
+    cache = primitive.eager_cache
+    if len(cache) >= _MAX_PROGRAMS:
+        cache.pop(next(iter(cache)), None)
+    cache[tuple(params.items())] = call
     _compiled_primitives.add(primitive)
     return call
 
@@ -103,7 +97,6 @@ class _EagerPrograms:
     def cache_clear() -> None:
         for primitive in list(_compiled_primitives):
             primitive.eager_cache.clear()
-            primitive.eager_no_params = None
         _compiled_primitives.clear()
 
 
@@ -114,7 +107,7 @@ late.apply_primitive = apply_primitive
 
 def xla_primitive_callable(primitive: Primitive, **params: Any) -> Callable:
     """The compiled program of a primitive with these parameters."""
-    call = primitive.eager_cache.get(tuple(params.items())) if params else primitive.eager_no_params
+    call = primitive.eager_program(params)
     return _compile_primitive(primitive, params) if call is None else call
 
 

@@ -60,7 +60,6 @@ class Primitive:
         "padding",
         "skip_canonicalization",
         "eager_cache",
-        "eager_no_params",
         "aval_cache",
         "__dict__",
         "__weakref__",
@@ -104,17 +103,20 @@ class Primitive:
         self.padding: Callable[..., Any] | None = None
         self.skip_canonicalization = False
         self.eager_cache: dict[Any, Any] = {}
-        self.eager_no_params: Callable[..., Any] | None = None
         self.aval_cache: dict[Any, Any] = {}
 
     def bind(self, *args: Any, **params: Any) -> Any:
         """Apply the primitive to `args` in the current trace."""
         trace = trace_ctx.trace
         if trace is eval_trace:  # the most common case: a compiled program is there
-            call = self.eager_cache.get(tuple(params.items())) if params else self.eager_no_params
+            call = self.eager_cache.get(tuple(params.items()) if params else ())
             if call is not None:
                 return call(*args)
         return trace.process_primitive(self, args, params)
+
+    def eager_program(self, params: dict[str, Any]) -> Callable[..., Any] | None:
+        """The compiled program for applications with these parameters, if there is one."""
+        return self.eager_cache.get(tuple(params.items()))
 
     def bind_with_trace(self, trace: Trace, args: Sequence[Any], params: dict[str, Any]) -> Any:
         """Apply the primitive in `trace`; primitives that call functions override it."""
@@ -143,7 +145,6 @@ class Primitive:
         """Set the rule that computes results of concrete arguments."""
         self.impl = impl
         self.eager_cache.clear()
-        self.eager_no_params = None
         return impl
 
     def def_abstract_eval(self, rule: Callable[..., Any]) -> Callable[..., Any]:

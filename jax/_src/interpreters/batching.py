@@ -269,11 +269,7 @@ class _Batched:
         return [trace.to_batch_info(x) for x in outs]
 
     def match(self, x: Any, src: int, dst: int) -> Any:
-        return (
-            matchaxis(None, self.axis_data.size, self.axis_data.explicit_mesh_axis, src, dst, x)
-            if src != dst
-            else x
-        )
+        return match_axis(self.axis_data, x, src, dst)
 
 
 class _BatchedFun(_Batched):
@@ -379,7 +375,7 @@ class _BatchedBwd(_Batched):
         bwd, axis_data = self.fun, self.axis_data
         run = _Batched(functools.partial(bwd, trees.inner), self.tag, axis_data).run
         pairs = run(vals, trees.dims)
-        return [_match_and_sum(axis_data, d, dst, x) for (x, d), dst in zip(pairs, self.in_dims)]
+        return _match_and_sum(axis_data, pairs, self.in_dims)
 
 
 def batched_bwd(
@@ -389,25 +385,16 @@ def batched_bwd(
 
     def run(*vals: Any) -> Any:
         pairs = _Batched(bwd, TraceTag(), axis_data).run(vals, in_dims)
-        return [_match_and_sum(axis_data, d, dst, x) for (x, d), dst in zip(pairs, out_dims)]
+        return _match_and_sum(axis_data, pairs, out_dims)
 
     return run
 
 
-def _match_and_sum(axis_data: AxisData, src: int | None, dst: int | None, x: Any) -> Any:
-    if x is None:
-        return None
-    if type(x) in (Zero, SymbolicZero):
-        if dst is None:
-            return x
-        return type(x)(unmapped_aval(axis_data.size, dst, x.aval, axis_data.explicit_mesh_axis))
-    if dst is None and src is not None:
-        return late.reduce_sum(x, (src,))
-    return (
-        matchaxis(None, axis_data.size, axis_data.explicit_mesh_axis, src, dst, x)
-        if src != dst
-        else x
-    )
+def _match_and_sum(axis_data: AxisData, pairs: Any, dims: Sequence[int | None]) -> list[Any]:
+    return [
+        x if x is None else match_axis(axis_data, x, d, dst, True)
+        for (x, d), dst in zip(pairs, dims)
+    ]
 
 
 def _axis_in_scope(axis_data: AxisData) -> Any:
@@ -444,34 +431,12 @@ def batch(
             del args, outs
         trace.invalidate()
         dests = out_dim_dests() if callable(out_dim_dests) else out_dim_dests
-        outs = []
-        for i, ((v, d), dest) in enumerate(zip(pairs, dests)):
-            if dest is None and d is not None:
-                if not sum_match:
-                    raise SpecMatchError(d, dest, i)
-                if sum_match == "first":
-                    outs.append(late.index_in_dim(v, 0, d))
-                else:
-                    outs.append(late.reduce_sum(v, (d,)))
-            else:
-                outs.append(from_batch(axis_data, v, d, dest))
-        return outs
+        return [
+            match_axis(axis_data, v, d, dest, sum_match, i)
+            for i, ((v, d), dest) in enumerate(zip(pairs, dests))
+        ]
 
     return run
-
-
-def from_batch(axis_data: AxisData, val: Any, dim: int | None, dest: int | None) -> Any:
-    """A mapped value with its batch dimension at `dest`."""
-    if dest is None:
-        if dim is not None:
-            raise SpecMatchError(dim, dest)
-        return val
-    ndim = typeof(val).ndim
-    if dim is None:
-        axis = canonicalize_axis(dest, ndim + 1)
-        return broadcast(val, axis_data.size, axis, axis_data.explicit_mesh_axis)
-    dest = canonicalize_axis(dest, ndim)
-    return val if dim == dest else moveaxis(val, dim, dest)
 
 
 # Batching of jaxprs
@@ -535,7 +500,7 @@ def _batch_jaxpr_axes(
             if dest is zero_if_mapped:
                 dest = None if d is None else 0
             out_dims.append(dest)
-            results.append(from_batch(axis_data, v, d, dest))
+            results.append(match_axis(axis_data, v, d, dest))
         return results
 
     in_avals = [
@@ -611,9 +576,22 @@ def mapped_mesh_axis(vals: Sequence[Any], dims: Sequence[int | None]) -> Any:
 
 def bdim_at_front(x: Any, bdim: int | None, size: int, mesh_axis: Any = None) -> Any:
     """`x` with its batch dimension first (made by repetition if it has none)."""
-    if bdim is None:
-        return broadcast(x, size, 0, mesh_axis)
-    return moveaxis(x, bdim, 0)
+    return matchaxis(None, size, mesh_axis, bdim, 0, x)
+
+
+def match_axis(
+    axis_data: AxisData,
+    x: Any,
+    src: int | None,
+    dst: int | None,
+    sum_match: bool | str = False,
+    index: int | None = None,
+) -> Any:
+    """As `matchaxis`, for the mapped axis `axis_data`."""
+    if src == dst and type(x) not in (Zero, SymbolicZero):
+        return x
+    mesh_axis = axis_data.explicit_mesh_axis
+    return matchaxis(axis_data.name, axis_data.size, mesh_axis, src, dst, x, sum_match, index)
 
 
 def matchaxis(
@@ -623,9 +601,25 @@ def matchaxis(
     src: int | None,
     dst: int | None,
     x: Any,
-    sum_match: bool = False,
+    sum_match: bool | str = False,
+    index: int | None = None,
 ) -> Any:
-    """`x` with its batch dimension moved from `src` to `dst`; either may be None."""
+    """`x` with its batch dimension at `dst` in place of `src`; None is for a value without one.
+
+    Args:
+      axis_name: unused.
+      size: of the mapped axis.
+      mesh_axis: the mesh axes over which it is sharded, in explicit mode.
+      src: where the batch dimension is.
+      dst: where it is wanted.
+      x: a value, or a symbolic zero.
+      sum_match: what a value becomes that must not have a batch dimension: True for its sum over it,
+        "first" for its first element.
+      index: which result of the function this is, for the error.
+
+    Raises:
+      SpecMatchError: if `x` has a batch dimension and must not have one, without `sum_match`.
+    """
     if type(x) in (Zero, SymbolicZero):
         aval = mapped_aval(size, src, x.aval)
         return type(x)(unmapped_aval(size, dst, aval, mesh_axis))
@@ -635,9 +629,10 @@ def matchaxis(
         return moveaxis(x, src, dst)
     if src is None and dst is not None:
         return broadcast(x, size, canonicalize_axis(dst, typeof(x).ndim + 1), mesh_axis)
-    if sum_match and src is not None:
-        return late.reduce_sum(x, (src,))
-    raise SpecMatchError(src, dst)
+    assert src is not None
+    if not sum_match:
+        raise SpecMatchError(src, dst, index)
+    return late.index_in_dim(x, 0, src) if sum_match == "first" else late.reduce_sum(x, (src,))
 
 
 class SpecMatchError(Exception):

@@ -121,4 +121,4 @@ def _from_elt(trace: batching.BatchTrace, axis_size: Any, index: int, x: Any, ax
     val, dim = trace.to_batch_info(x)
     if axis is None and dim is not None:
         raise batching.SpecMatchError(dim, axis, index)
-    return batching.from_batch(trace.axis_data, val, dim, axis)
+    return batching.match_axis(trace.axis_data, val, dim, axis)

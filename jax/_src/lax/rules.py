@@ -303,74 +303,15 @@ def _out_manual_axes(name, vma, unreduced, avals, params) -> ManualAxisType:
 def set_jvp(p: core.Primitive, jvp: Any) -> None:
     """Gives `p` the jvp rule that `jvp` (see `standard_primitive`) describes."""
     if jvp is ZERO:
-        p.jvp = _zero_jvp(p)
+        ad.defjvp_zero(p)
     elif jvp is LINEAR:
-        p.jvp = _linear_jvp(p)
+        p.jvp = functools.partial(ad.linear_jvp, p)
     elif jvp is BILINEAR:
-        p.jvp = _operand_jvp(p, (_replacing(p, 0), _replacing(p, 1)))
+        p.jvp = ad.operand_jvp(p, (ad.replacing(p, 0), ad.replacing(p, 1)))
     elif isinstance(jvp, tuple):
-        p.jvp = _operand_jvp(p, jvp)
+        p.jvp = ad.operand_jvp(p, jvp)
     else:
         p.jvp = jvp
-
-
-def _zero_jvp(p):
-    def jvp(primals, tangents, **params):
-        out = p.bind(*primals, **params)
-        if p.multiple_results:
-            return out, [Zero.from_primal_value(o) for o in out]
-        return out, Zero.from_primal_value(out)
-
-    return jvp
-
-
-def _linear_jvp(p):
-    def jvp(primals, tangents, **params):
-        out = p.bind(*primals, **params)
-        if all(type(t) is Zero for t in tangents):
-            if p.multiple_results:
-                return out, [Zero.from_primal_value(o) for o in out]
-            return out, Zero.from_primal_value(out)
-        return out, p.bind(*map(ad.instantiate_zeros, tangents), **params)
-
-    return jvp
-
-
-def _operand_jvp(p, rules):
-    if len(rules) == 1 and rules[0] is not None:
-        (rule,) = rules
-
-        def unary_jvp(primals, tangents, **params):
-            (x,), (t,) = primals, tangents
-            out = p.bind(x, **params)
-            tangent = None if type(t) is Zero else rule(t, out, x, **params)
-            return out, Zero.from_primal_value(out) if tangent is None else tangent
-
-        return unary_jvp
-
-    def jvp(primals, tangents, **params):
-        out = p.bind(*primals, **params)
-        total = None
-        for i, (rule, t) in enumerate(zip(rules, tangents)):
-            if type(t) is Zero:
-                continue
-            if rule is None:
-                raise NotImplementedError(
-                    f"Differentiation rule for '{p.name}' not implemented with respect to operand {i}"
-                )
-            part = rule(t, out, *primals, **params)
-            if part is not None and type(part) is not Zero:
-                total = part if total is None else ad.add_tangents(total, part)
-        return out, Zero.from_primal_value(out) if total is None else total
-
-    return jvp
-
-
-def _replacing(p, i):
-    def rule(g, out, *operands, **params):
-        return p.bind(*operands[:i], g, *operands[i + 1 :], **params)
-
-    return rule
 
 
 # ---------------------------------------------------------------------------------------------------

@@ -16,17 +16,19 @@ from jax._src.ad_util import (
     replace_rule_output_symbolic_zeros as replace_rule_output_symbolic_zeros,
     zeros_like_aval as zeros_like_aval,
 )
-from jax._src.interpreters.ad.forward import (
+from jax._src.interpreters.ad.custom_linear import (
     CustomVJPException as CustomVJPException,
+    custom_lin_p as custom_lin_p,
+    custom_vjp_linearize as custom_vjp_linearize,
+    raise_custom_vjp_error_on_jvp as raise_custom_vjp_error_on_jvp,
+)
+from jax._src.interpreters.ad.forward import (
     JVPTrace as JVPTrace,
     JVPTracer as JVPTracer,
     TangentTrace as TangentTrace,
     TangentTracer as TangentTracer,
-    custom_lin_p as custom_lin_p,
-    custom_vjp_linearize as custom_vjp_linearize,
     jvp as jvp,
     jvp_jaxpr as jvp_jaxpr,
-    raise_custom_vjp_error_on_jvp as raise_custom_vjp_error_on_jvp,
 )
 from jax._src.interpreters.ad.linearize import (
     LinearizedJaxpr as LinearizedJaxpr,
@@ -48,6 +50,8 @@ from jax._src.interpreters.ad.rules import (
     deflinear2 as deflinear2,
     get_primitive_transpose as get_primitive_transpose,
     linear_jvp as linear_jvp,
+    operand_jvp as operand_jvp,
+    replacing as replacing,
     standard_jvp as standard_jvp,
     standard_jvp2 as standard_jvp2,
     zero_jvp as zero_jvp,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 from jax._src.ad_util import Zero, add_tangents
 from jax._src.core import Primitive
@@ -56,13 +56,13 @@ def standard_jvp(
     tangents: Sequence[Any],
     **params: Any,
 ) -> Any:
-    out = primitive.bind(*primals, **params)
-    total = None
-    for rule, t in zip(rules, tangents):
-        if rule is not None and type(t) is not Zero:
-            contribution = rule(t, *primals, **params)
-            total = contribution if total is None else add_tangents(total, contribution)
-    return out, zero_of(out) if total is None else total
+    """As `standard_jvp2`, for rules that do not get the result."""
+    with_result = [rule and _without_result(rule) for rule in rules]
+    return standard_jvp2(with_result, primitive, primals, tangents, **params)
+
+
+def _without_result(rule: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda g, _, *primals, **params: rule(g, *primals, **params)
 
 
 def defjvp2(primitive: Primitive, *jvprules: Callable[..., Any] | None) -> None:
@@ -77,13 +77,54 @@ def standard_jvp2(
     tangents: Sequence[Any],
     **params: Any,
 ) -> Any:
+    """A JVP rule as the sum of what the operands' rules give; there is no tangent where a rule is None."""
     out = primitive.bind(*primals, **params)
     total = None
     for rule, t in zip(rules, tangents):
         if rule is not None and type(t) is not Zero:
-            contribution = rule(t, out, *primals, **params)
-            total = contribution if total is None else add_tangents(total, contribution)
+            part = rule(t, out, *primals, **params)
+            if part is not None and type(part) is not Zero:
+                total = part if total is None else add_tangents(total, part)
     return out, zero_of(out) if total is None else total
+
+
+def operand_jvp(
+    primitive: Primitive, rules: Sequence[Callable[..., Any] | None]
+) -> Callable[..., Any]:
+    """The JVP rule made of one `(tangent, result, *primals, **params)` to tangent per operand.
+
+    A tangent of an operand whose rule is None is an error.
+    """
+    if len(rules) == 1 and rules[0] is not None:
+        rule = rules[0]
+
+        def unary_jvp(primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> Any:
+            (x,), (t,) = primals, tangents
+            out = primitive.bind(x, **params)
+            tangent = None if type(t) is Zero else rule(t, out, x, **params)
+            return out, zero_of(out) if tangent is None else tangent
+
+        return unary_jvp
+    checked = [_missing_rule(primitive, i) if r is None else r for i, r in enumerate(rules)]
+    return functools.partial(standard_jvp2, checked, primitive)
+
+
+def _missing_rule(primitive: Primitive, i: int) -> Callable[..., Any]:
+    def rule(*_: Any, **__: Any) -> NoReturn:
+        raise NotImplementedError(
+            f"Differentiation rule for '{primitive.name}' not implemented with respect to operand {i}"
+        )
+
+    return rule
+
+
+def replacing(primitive: Primitive, i: int) -> Callable[..., Any]:
+    """The rule for operand `i` of a primitive that is linear in it: the tangent in its place."""
+
+    def rule(g: Any, out: Any, *operands: Any, **params: Any) -> Any:
+        return primitive.bind(*operands[:i], g, *operands[i + 1 :], **params)
+
+    return rule
 
 
 def defjvp_zero(primitive: Primitive) -> None:
@@ -108,14 +149,7 @@ def defbilinear(
     `lhs_rule(ct, x, y, **params)` and `rhs_rule(ct, x, y, **params)` give the cotangent of one
     argument, which is then an `UndefinedPrimal`.
     """
-    prim.jvp = functools.partial(
-        standard_jvp,
-        (
-            lambda g, x, y, **kw: prim.bind(g, y, **kw),
-            lambda g, x, y, **kw: prim.bind(x, g, **kw),
-        ),
-        prim,
-    )
+    prim.jvp = operand_jvp(prim, (replacing(prim, 0), replacing(prim, 1)))
     prim.transpose = functools.partial(bilinear_transpose, lhs_rule, rhs_rule)
 
 
