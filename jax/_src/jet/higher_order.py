@@ -90,7 +90,7 @@ def _jit(primals, series, **params):
     n = len(closed.out_avals)
     ins = [*range(len(primals)), *[i for i, v in enumerate(varies) if v for _ in range(order)]]
     outs = [*range(n), *[i for i, v in enumerate(out_varies) if v for _ in range(order)]]
-    params = jit_primitive._with(params, jaxpr, ins, outs)
+    params = jit_primitive.with_jaxpr(params, jaxpr, ins, outs)
     terms = _flat_terms(primals, series, varies, order)
     results = jit_primitive.jit_p.bind(*primals, *terms, **params)
     return _paired(results, n, out_varies, order)

@@ -350,7 +350,11 @@ def _recorded(tape: Any, primitive: Primitive, inputs: Any, params: Any, ref: An
     """The tangent of a new reference, made by an operation on the tape."""
     out = ad.TapeTracer(tape, typeof(ref).to_tangent_aval(), tape.num_slots)
     tape.num_slots += 1
-    tape.eqns.append(ad.TapeEqn(primitive, inputs, params, [out], tape.source_info()))
+    tape.eqns.append(
+        ad.TapeEqn(
+            primitive, inputs, params, [out], tape.source_info(), core.current_jaxpr_eqn_context()
+        )
+    )
     return out
 
 
