@@ -348,13 +348,8 @@ def _new_ref_linearize(primals: Any, tangents: Any, **params: Any) -> Any:
 
 def _recorded(tape: Any, primitive: Primitive, inputs: Any, params: Any, ref: Any) -> Any:
     """The tangent of a new reference, made by an operation on the tape."""
-    out = ad.TapeTracer(tape, typeof(ref).to_tangent_aval(), tape.num_slots)
-    tape.num_slots += 1
-    tape.eqns.append(
-        ad.TapeEqn(
-            primitive, inputs, params, [out], tape.source_info(), core.current_jaxpr_eqn_context()
-        )
-    )
+    aval, ctx = typeof(ref).to_tangent_aval(), core.current_jaxpr_eqn_context()
+    (out,) = tape.add_eqn(primitive, inputs, params, [aval], tape.source_info(), ctx)
     return out
 
 
