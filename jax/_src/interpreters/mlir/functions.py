@@ -34,6 +34,7 @@ from jax._src.interpreters.mlir.shardings import (
     wrap_with_memory_kind,
     wrap_with_sharding_op,
 )
+from jax._src.interpreters.mlir.signatures import ArgSpecs, ResultSpecs, Signature
 from jax._src.interpreters.mlir.types import (
     IrValues,
     aval_to_ir_types,
@@ -96,204 +97,103 @@ def lower_jaxpr_to_fun(
     Returns:
       The `func.func` operation.
     """
-    util.test_event("lower_jaxpr_to_fun", name)
-    inner = jaxpr.jaxpr
-    dim_vars = ctx.shape_poly_state.dim_vars
-    num_dims = len(dim_vars)
-    num_tokens = len(effects)
+    constvars = jaxpr.jaxpr.constvars if num_const_args else []
     if num_const_args not in (0, len(jaxpr.consts)):
         raise ValueError(
             f"num_const_args is {num_const_args} for a jaxpr with {len(jaxpr.consts)} constants."
         )
-    constvars = inner.constvars if num_const_args else []
     if in_avals is None:
         in_avals = [v.aval for v in constvars] + jaxpr.in_avals
     elif len(in_avals) != num_const_args + len(jaxpr.in_avals):
         raise ValueError(
             f"in_avals has {len(in_avals)} types for {num_const_args + len(jaxpr.in_avals)} arguments."
         )
-    in_avals = list(in_avals)
-    out_avals = jaxpr.out_avals
-    all_in = [_dim_aval] * num_dims + [core.abstract_token] * num_tokens + in_avals
-    all_out = [core.abstract_token] * num_tokens + list(out_avals)
-    in_types = [aval_to_ir_types(ctx, a) for a in all_in]
-    out_types = [aval_to_ir_types(ctx, a) for a in all_out]
-    flat_in_types = flatten_ir_types(in_types)
-    flat_out_types = flatten_ir_types(out_types)
+    args = ArgSpecs(
+        in_avals, arg_names, replicated_args, arg_shardings, arg_memory_kinds, arg_layouts,
+        xla_donated_args, input_output_aliases,
+    )  # fmt: skip
+    results = ResultSpecs(
+        jaxpr.out_avals, result_names, result_shardings, result_memory_kinds, result_layouts,
+        propagated_out_mem_kinds,
+    )  # fmt: skip
+    return lower_function(
+        ctx, name, jaxpr, effects, args, results, num_const_args, main_function,
+        use_sharding_annotations,
+    )  # fmt: skip
+
+
+def lower_function(
+    ctx: ModuleContext,
+    name: str,
+    jaxpr: core.ClosedJaxpr,
+    effects: Sequence[core.Effect],
+    args: ArgSpecs,
+    results: ResultSpecs,
+    num_const_args: int = 0,
+    main_function: bool = False,
+    use_sharding_annotations: bool = True,
+) -> Any:
+    """As `lower_jaxpr_to_fun`, from what is known of arguments and results."""
+    util.test_event("lower_jaxpr_to_fun", name)
+    signature = Signature(ctx, len(effects), args, results, use_sharding_annotations)
+    ins, outs = signature.ins, signature.outs
     unknown = ctx.traceback_caches.unknown
     with unknown:
         func_op = func_dialect.FuncOp(
-            name, ir.FunctionType.get(flat_in_types, flat_out_types), ip=ctx.ip
+            name, ir.FunctionType.get(ins.flat_types, outs.flat_types), ip=ctx.ip
         )
         func_op.attributes["sym_visibility"] = ir.StringAttr.get(
             "public" if main_function else "private"
         )
         ctx.symbol_table.insert(func_op)
-
-    pad_in, pad_out = num_dims + num_tokens, num_tokens
-    plain_in = len(flat_in_types) == len(in_types)
-    plain_out = len(flat_out_types) == len(out_types)
-
-    def for_args(values: Sequence[Any], default: Any = None) -> Any:
-        return _flat_values(values, pad_in, in_types, plain_in, default)
-
-    def for_results(values: Sequence[Any], default: Any = None) -> Any:
-        return _flat_values(values, pad_out, out_types, plain_out, default)
-
-    flat_in_avals = all_in if plain_in else for_args(in_avals)
-    flat_out_avals = all_out if plain_out else for_results(out_avals)
-    ir_arg_shardings = ir_result_shardings = None
-    unsharded = needs_no_shardings(ctx)
-    if arg_shardings is not None and not unsharded:
-        ir_arg_shardings = for_args(
-            [to_ir_sharding(a, s) for a, s in zip(in_avals, arg_shardings, strict=True)]
-        )
-    if result_shardings is not None and not unsharded:
-        ir_result_shardings = for_results(
-            [to_ir_sharding(a, s) for a, s in zip(out_avals, result_shardings, strict=True)]
-        )
-
-    sharding_key = "sdy.sharding" if config.use_shardy_partitioner.value else "mhlo.sharding"
-
-    # Attributes of arguments
-    if (
-        num_dims or num_tokens or ir_arg_shardings or replicated_args or input_output_aliases
-        or xla_donated_args or arg_memory_kinds or arg_layouts
-    ):  # fmt: skip
-        arg_attrs: list[dict[str, Any]] = [{} for _ in flat_in_types]
-        if ctx.lowering_parameters.global_constant_computation or main_function:
-            for attrs, dim_var in zip(arg_attrs, dim_vars):
-                attrs["jax.global_constant"] = ir.StringAttr.get(dim_var)
-        for attrs in arg_attrs[num_dims:pad_in]:
-            attrs["jax.token"] = ir.BoolAttr.get(True)
-        if replicated_args is not None:
-            for attrs, replicated in zip(arg_attrs, for_args(replicated_args)):
-                if replicated:
-                    attrs["mhlo.is_same_data_across_replicas"] = ir.BoolAttr.get(True)
-        if use_sharding_annotations and ir_arg_shardings is not None:
-            for attrs, sharding in zip(arg_attrs, ir_arg_shardings):
-                if sharding is not None:
-                    attrs[sharding_key] = get_sharding_attr(ctx, sharding)
-        if arg_memory_kinds is not None:
-            for attrs, kind in zip(arg_attrs, for_args(arg_memory_kinds)):
-                if kind is not None:
-                    attrs["mhlo.memory_kind"] = ir.StringAttr.get(kind)
-        if arg_layouts is not None:
-            for attrs, layout, aval in zip(arg_attrs, for_args(arg_layouts), flat_in_avals):
-                if layout is not None:
-                    attrs["mhlo.layout_mode"] = ir.StringAttr.get(to_xla_layout(layout, aval))
-        if xla_donated_args is not None:
-            for attrs, donated in zip(arg_attrs, for_args(xla_donated_args)):
-                if donated:
-                    attrs["jax.buffer_donor"] = ir.BoolAttr.get(True)
-        if input_output_aliases is not None:
-            starts = np.cumsum([0] + [len(t) if type(t) is tuple else 1 for t in out_types])
-            for attrs, alias in zip(arg_attrs, for_args(input_output_aliases)):
-                if alias is not None:
-                    attrs["tf.aliasing_output"] = i32_attr(int(starts[num_tokens + alias]))
-        if any(arg_attrs):
-            func_op.arg_attrs = ir.ArrayAttr.get([ir.DictAttr.get(attrs) for attrs in arg_attrs])
-
-    # Attributes of results
-    if num_tokens or result_names or ir_result_shardings or result_memory_kinds or result_layouts:
-        result_attrs: list[dict[str, Any]] = [{} for _ in flat_out_types]
-        for attrs in result_attrs[:num_tokens]:
-            attrs["jax.token"] = ir.BoolAttr.get(True)
-        if result_names:
-            for attrs, result_name in zip(result_attrs, for_results(result_names)):
-                if result_name:
-                    attrs["jax.result_info"] = ir.StringAttr.get(result_name)
-        if use_sharding_annotations and ir_result_shardings is not None:
-            flat = for_results(list(result_shardings or ()))
-            for attrs, sharding, s in zip(result_attrs, ir_result_shardings, flat):
-                if sharding is not None and not contains_unconstrained(s):
-                    attrs[sharding_key] = get_sharding_attr(ctx, sharding)
-        if result_memory_kinds is not None:
-            for attrs, kind in zip(result_attrs, for_results(result_memory_kinds)):
-                if kind is not None:
-                    attrs["mhlo.memory_kind"] = ir.StringAttr.get(kind)
-        if result_layouts is not None:
-            for attrs, layout, aval in zip(
-                result_attrs, for_results(result_layouts), flat_out_avals
-            ):
-                if layout is not None:
-                    attrs["mhlo.layout_mode"] = ir.StringAttr.get(to_xla_layout(layout, aval))
-        if any(result_attrs):
-            func_op.result_attrs = ir.ArrayAttr.get(
-                [ir.DictAttr.get(attrs) for attrs in result_attrs]
-            )
-
-    if arg_names:
-        name_of = ir.Location.name
-        arg_locs = [unknown if n is None else name_of(n, unknown) for n in for_args(arg_names)]
-        block = func_op.add_entry_block(arg_locs)
-    else:
-        block = func_op.add_entry_block([unknown] * len(flat_in_types))
-
+    arg_attrs, result_attrs = signature.arg_attrs(main_function), signature.result_attrs()
+    if arg_attrs is not None:
+        func_op.arg_attrs = ir.ArrayAttr.get([ir.DictAttr.get(attrs) for attrs in arg_attrs])
+    if result_attrs is not None:
+        func_op.result_attrs = ir.ArrayAttr.get([ir.DictAttr.get(attrs) for attrs in result_attrs])
+    names = ins.flat(args.names) if args.names else [None] * len(ins.flat_types)
+    name_of = ir.Location.name
+    locs = [unknown if n is None else name_of(n, unknown) for n in names or ()]
+    block = func_op.add_entry_block(locs)
     with ir.InsertionPoint(block), unknown:
-        values = list(block.arguments)
-        dim_var_values, values = values[:num_dims], values[num_dims:]
-        tokens_in = TokenSet(dict(zip(effects, values)))
-        args: list[IrValues] = values[num_tokens:]
-        if not plain_in:
-            args = unflatten_ir_values_like_types(args, in_types[pad_in:])
-        stack = source_info_util.new_name_stack()
-        if not unsharded:
-            rule_ctx = LoweringRuleContext(ctx, stack, None, None, (), None)
-            args = [
-                _constrain_argument(rule_ctx, o, a, use_sharding_annotations, s)
-                for o, a, s in zip(
-                    args,
-                    in_avals,
-                    [None] * len(args)
-                    if use_sharding_annotations or ir_arg_shardings is None
-                    else ir_arg_shardings[pad_in:],
-                )
-            ]
-        if main_function:
-            stack = source_info_util.new_name_stack(_main_scope(inner))
-        if num_const_args:
-            consts, args = args[:num_const_args], args[num_const_args:]
-        elif jaxpr.consts:
-            consts = ir_consts(jaxpr.consts, [v.aval for v in inner.constvars])
-        else:
-            consts = []
-        results, tokens_out = jaxpr_subcomp(
-            ctx,
-            inner,
-            stack,
-            tokens_in,
-            consts,
-            *args,
-            dim_var_values=dim_var_values,
-        )
-        outs = flatten_ir_values([*(tokens_out.get(eff) for eff in effects), *results])
-        if not unsharded:
-            outs = _constrain_results(
-                ctx, outs, flat_out_avals, ir_result_shardings,
-                for_results(list(result_shardings)) if result_shardings is not None else None,
-                use_sharding_annotations,
-                for_results(result_memory_kinds) if result_memory_kinds is not None else None,
-                for_results(propagated_out_mem_kinds)
-                if propagated_out_mem_kinds is not None
-                else None,
-            )  # fmt: skip
-        func_dialect.ReturnOp(outs)
+        values = _lower_body(ctx, jaxpr, effects, signature, block, num_const_args, main_function)
+        if not signature.unsharded:
+            values = _constrain_results(ctx, values, signature)
+        func_dialect.ReturnOp(values)
     return func_op
 
 
-_dim_aval = core.ShapedArray((), np.dtype(np.int32))
-
-
-def _flat_values(values: Sequence[Any], pad: Any, types: Any, plain: Any, default: Any) -> Any:
-    """`values` after `pad` defaults; repeated for values that several IR values represent."""
-    values = list(values)
-    if plain:
-        return [default] * pad + values
-    out = [default] * pad
-    for v, t in zip(values, types[pad:], strict=True):
-        out.extend([v] * (len(t) if type(t) is tuple else 1))
-    return out
+def _lower_body(
+    ctx: ModuleContext,
+    jaxpr: core.ClosedJaxpr,
+    effects: Sequence[core.Effect],
+    signature: Signature,
+    block: Any,
+    num_const_args: int,
+    main_function: bool,
+) -> list[Any]:
+    """Lowers a jaxpr in the function's block; gives the tokens and the results."""
+    inner, ins = jaxpr.jaxpr, signature.ins
+    values = list(block.arguments)
+    dim_var_values, values = values[: signature.num_dims], values[signature.num_dims :]
+    tokens_in = TokenSet(dict(zip(effects, values)))
+    args: list[IrValues] = values[len(effects) :]
+    if not ins.plain:
+        args = unflatten_ir_values_like_types(args, ins.types[ins.pad :])
+    stack = source_info_util.new_name_stack()
+    if not signature.unsharded:
+        args = _constrain_arguments(ctx, args, signature)
+    if main_function:
+        stack = source_info_util.new_name_stack(_main_scope(inner))
+    consts: Sequence[IrValues] = ()
+    if num_const_args:
+        consts, args = args[:num_const_args], args[num_const_args:]
+    elif jaxpr.consts:
+        consts = ir_consts(jaxpr.consts, [v.aval for v in inner.constvars])
+    results, tokens_out = jaxpr_subcomp(
+        ctx, inner, stack, tokens_in, consts, *args, dim_var_values=dim_var_values
+    )
+    return flatten_ir_values([*(tokens_out.get(eff) for eff in effects), *results])
 
 
 def _main_scope(jaxpr: core.Jaxpr) -> str:
@@ -301,48 +201,54 @@ def _main_scope(jaxpr: core.Jaxpr) -> str:
     return util.wrap_name(info.traced_for or "jit", info.func_name or "unknown")
 
 
-def _constrain_argument(
-    ctx: Any, value: Any, aval: core.AbstractValue, annotated: Any, sharding: Any
-) -> Any:
-    if not isinstance(aval, core.ShapedArray):
-        return value
-    if not annotated and sharding is not None:
-        value = wrap_with_sharding_op(ctx, value, aval, sharding)
-    if isinstance(aval.dtype, dtypes.ExtendedDType):
-        value = replicate_trailing_dims(ctx, value, aval)
-    return value
+def _constrain_arguments(
+    ctx: ModuleContext, args: Sequence[IrValues], signature: Signature
+) -> list[IrValues]:
+    rule_ctx = LoweringRuleContext(ctx, source_info_util.new_name_stack(), None, None, (), None)
+    shardings: Sequence[Any] = [None] * len(args)
+    if not signature.annotated and signature.arg_shardings is not None:
+        shardings = signature.arg_shardings[signature.ins.pad :]
+    out: list[Any] = []
+    for value, aval, sharding in zip(args, signature.args.avals, shardings):
+        if isinstance(aval, core.ShapedArray):
+            if sharding is not None:
+                value = wrap_with_sharding_op(rule_ctx, value, aval, sharding)
+            if isinstance(aval.dtype, dtypes.ExtendedDType):
+                value = replicate_trailing_dims(rule_ctx, value, aval)
+        out.append(value)
+    return out
 
 
 def _constrain_results(
-    ctx: Any,
-    outs: Sequence[Any],
-    avals: Sequence[core.AbstractValue],
-    ir_shardings: Any,
-    shardings: Any,
-    annotated: Any,
-    memory_kinds: Any,
-    propagated_kinds: Any,
-) -> Any:
+    ctx: ModuleContext, values: Sequence[IrValues], signature: Signature
+) -> list[Any]:
     rule_ctx = LoweringRuleContext(ctx, None, None, None, (), None)
+    outs, results = signature.outs, signature.results
+    none = [None] * len(values)
+    avals = outs.avals if outs.plain else outs.flat(results.avals) or none
+    ir_shardings = signature.result_shardings or none
+    shardings = outs.flat(results.shardings) or none
+    kinds = outs.flat(results.memory_kinds) or none
+    known_kinds = outs.flat(results.known_memory_kinds) or none
     out = []
-    for i, (value, aval) in enumerate(zip(outs, avals)):
+    for value, aval, ir_sharding, sharding, kind, known in zip(
+        values, avals, ir_shardings, shardings, kinds, known_kinds
+    ):
         if isinstance(aval, core.ShapedArray):
-            ir_sharding = ir_shardings[i] if ir_shardings is not None else None
-            sharding = shardings[i] if shardings is not None else None
-            if ir_sharding is not None and (not annotated or contains_unconstrained(sharding)):
+            if ir_sharding is not None and (
+                not signature.annotated or contains_unconstrained(sharding)
+            ):
                 if not all_unconstrained(sharding, aval):
                     value = wrap_with_sharding_op(
                         rule_ctx, value, aval, ir_sharding, _unconstrained_dims(sharding)
                     )
             if isinstance(aval.dtype, dtypes.ExtendedDType):
                 value = replicate_trailing_dims(rule_ctx, value, aval)
-            if memory_kinds is not None and memory_kinds[i] is not None:
-                # Elsewhere the operations that move it have said so.
-                known = propagated_kinds is not None and propagated_kinds[i] is not None
-                known = known and "cpu" not in ctx.platforms
-                # For modules of several devices XLA does not move results by their attribute alone.
-                if not known and memory_kinds[i] != "device":
-                    value = wrap_with_memory_kind(ctx, value, memory_kinds[i], aval)
+            # Elsewhere the operations that move it have said so. For modules of several devices XLA
+            # does not move results by their attribute alone.
+            said = known is not None and "cpu" not in ctx.platforms
+            if kind is not None and kind != "device" and not said:
+                value = wrap_with_memory_kind(ctx, value, kind, aval)
         out.append(value)
     return out
 
@@ -390,13 +296,13 @@ def lower_called_computation(
     key = (fn_name, inner, tuple(map(id, call_jaxpr.consts)), tuple(effects))
     entry = ctx.lowering_cache.get(key)
     if entry is None:
-        func_op = lower_jaxpr_to_fun(
+        func_op = lower_function(
             ctx,
             fn_name,
             call_jaxpr,
             effects,
-            arg_names=arg_names,
-            result_names=result_names,
+            ArgSpecs(call_jaxpr.in_avals, arg_names),
+            ResultSpecs(call_jaxpr.out_avals, result_names),
         )
         entry = (func_op, func_op.type.results, effects, call_jaxpr)
         ctx.lowering_cache[key] = entry

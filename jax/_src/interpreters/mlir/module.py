@@ -20,8 +20,9 @@ from jax._src.interpreters.mlir.context import (
     ShapePolyLoweringState,
     make_ir_context,
 )
-from jax._src.interpreters.mlir.functions import lower_jaxpr_to_fun
+from jax._src.interpreters.mlir.functions import lower_function
 from jax._src.interpreters.mlir.shardings import get_mem_kind
+from jax._src.interpreters.mlir.signatures import ArgSpecs, ResultSpecs
 from jax._src.layout import AutoLayout
 from jax._src.lib import _jax
 from jax._src.lib.mlir import ir, passmanager
@@ -147,30 +148,18 @@ def lower_jaxpr_to_module(
         attrs["sym_name"] = ir.StringAttr.get(sanitize_name(module_name).rstrip("_"))
         attrs["mhlo.num_replicas"] = i32_attr(num_replicas)
         attrs["mhlo.num_partitions"] = i32_attr(num_partitions)
-        lower_jaxpr_to_fun(
-            ctx,
-            "main",
-            jaxpr,
-            ordered_effects,
-            num_const_args=num_const_args,
-            main_function=True,
-            in_avals=in_avals,
-            replicated_args=replicated_args,
-            arg_shardings=arg_shardings,
-            result_shardings=result_shardings,
-            input_output_aliases=input_output_aliases,
-            xla_donated_args=xla_donated_args,
-            arg_names=arg_names,
-            result_names=result_names,
-            arg_memory_kinds=arg_memory_kinds,
-            result_memory_kinds=result_memory_kinds,
-            arg_layouts=in_layouts
-            if in_layouts and any(l is not None for l in in_layouts)
-            else None,
-            result_layouts=out_layouts
-            if out_layouts and any(l is not None for l in out_layouts)
-            else None,
-            propagated_out_mem_kinds=propagated_out_mem_kinds,
+        args = ArgSpecs(
+            in_avals, arg_names, replicated_args, arg_shardings, arg_memory_kinds,
+            in_layouts if any(l is not None for l in in_layouts or ()) else None,
+            xla_donated_args, input_output_aliases,
+        )  # fmt: skip
+        results = ResultSpecs(
+            jaxpr.out_avals, result_names, result_shardings, result_memory_kinds,
+            out_layouts if any(l is not None for l in out_layouts or ()) else None,
+            propagated_out_mem_kinds,
+        )  # fmt: skip
+        lower_function(
+            ctx, "main", jaxpr, ordered_effects, args, results, num_const_args, main_function=True
         )
         _verify(ctx.module, module_name)
         if ctx.sharding_attr_cache and config.use_shardy_partitioner.value:
