@@ -173,7 +173,7 @@ _lazy_names: dict[str, tuple[str, str]] = {
     "empty_ref": ("jax.ref", "empty_ref"),
     "free_ref": ("jax.ref", "free_ref"),
     "freeze": ("jax.ref", "freeze"),
-    "ds": ("jax._src.state.indexing", "ds"),
+    "ds": ("jax._src.indexing", "ds"),
 }
 
 

@@ -215,6 +215,56 @@ add(
     (0, 3),
 )
 
+# jax.ds: slices of a static size
+DS = {
+    "first": lambda i: jax.ds(i, 2), "second": lambda i: s_[1, jax.ds(i, 3)], "last": lambda i: s_[..., jax.ds(i, 2)],
+    "two": lambda i: s_[jax.ds(i, 2), None, jax.ds(0, 3), 1], "stepped": lambda i: jax.ds(i, 2, 2),
+    "beside_steps": lambda i: s_[::2, jax.ds(i, 2)], "beside_reverse": lambda i: s_[::-1, jax.ds(i, 2)],
+    "beside_array": lambda i: s_[A, jax.ds(i, 2)], "between_arrays": lambda i: s_[A, jax.ds(i, 2), A],
+    "beside_mask": lambda i: s_[jax.ds(i, 2), M01[0]], "whole": lambda i: jax.ds(i, 4), "none": lambda i: s_[jax.ds(None), jax.ds(i, 0)],
+}  # fmt: skip
+for name, make in DS.items():
+    for start in (1, 3, -2, 9):
+        traced = lambda x, i, make=make: (
+            x[make(i)],
+            x.at[make(i)].get(mode="fill"),
+            x.at[make(i)].set(7),
+            x.at[make(i)].mul(3, mode="clip"),
+            x.at[make(i)].get(wrap_negative_indices=False),
+        )
+        apply = lambda x, i, make=make: x.at[make(i)].apply(jnp.sin)
+        some = {"diff": "both" if start == 1 else "", "vmap": name in ("first", "stepped")}
+        add(f"ds_{name}_{start}", lambda x, f=traced, i=start: f(x, i), SHAPE, diff="", vmap=False)
+        add(f"ds_{name}_traced_{start}", traced, SHAPE, np.int8(start), **some)
+        add(f"ds_{name}_apply_{start}", apply, SHAPE, np.int8(start), diff="", vmap=False)
+for name, fun in {
+    "too_large": lambda x: x[jax.ds(0, 7)],
+    "in_list": lambda x: x[[jax.ds(1, 2)]],
+    "too_many": lambda x: x[jax.ds(0, 1), 0, 0, 0],
+}.items():
+    add(f"error_ds_{name}", fun, SHAPE, vmap=False, diff="")
+
+# Masks without elements, and positions along dimensions without any
+NO_ROWS = np.zeros((0, 4), bool)
+for name, index in {
+    "mask": NO_ROWS, "mask_of_rows": NO_ROWS[:, 0], "mask_and_int": s_[NO_ROWS[:, 0], 1], "columns": s_[:, np.zeros(4, bool)],
+    "mask_and_new": s_[None, NO_ROWS], "array": s_[:, A], "empty_array": np.zeros((0, 3), int), "false": False, "flag": np.array(True),
+}.items():  # fmt: skip
+    add(
+        f"empty_{name}",
+        lambda x, i=index: (x[i], x.at[i].set(1), x.at[i].get(mode="fill"), x.at[i].apply(jnp.sin)),
+        (0, 4),
+        vmap=False,
+        diff="",
+    )
+for name, fun in {
+    "set": lambda x: x.at[0].set(1),
+    "add": lambda x: x.at[jnp.array(0), 1].add(1),
+    "fill": lambda x: x.at[0].get(mode="fill"),
+    "mask_shape": lambda x: x[np.zeros((0, 3), bool)],
+}.items():
+    add(f"error_empty_{name}", fun, (0, 4), vmap=False, diff="")
+
 # jnp.take, take_along_axis, put, put_along_axis
 for mode in (None, "fill", "clip", "wrap"):
     add(

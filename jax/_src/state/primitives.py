@@ -35,12 +35,13 @@ from jax._src.core import (
     typeof,
 )
 from jax._src.device_transfer import device_put
+from jax._src.indexing import Slice
 from jax._src.interpreters import ad, batching, partial_eval as pe
 from jax._src.late_binding import late
 from jax._src.lax import lax
 from jax._src.memory import MemorySpace
 from jax._src.pjit import make_primitive_call
-from jax._src.state.indexing import NDIndexer, Slice
+from jax._src.state.indexing import NDIndexer
 from jax._src.state.types import (
     BitcastTransform,
     ReshapeTransform,

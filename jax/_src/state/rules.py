@@ -14,8 +14,9 @@ import numpy as np
 from jax._src import core, pretty_printer as pp
 from jax._src.ad_util import Zero
 from jax._src.core import Primitive, typeof
+from jax._src.indexing import Slice
 from jax._src.interpreters import ad, batching
-from jax._src.state.indexing import NDIndexer, Slice
+from jax._src.state.indexing import NDIndexer
 from jax._src.state.primitives import (
     NO_GRAD,
     addupdate_p,

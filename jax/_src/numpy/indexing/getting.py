@@ -24,16 +24,16 @@ from jax._src.numpy.indexing.lower import (
     take_slice,
 )
 from jax._src.numpy.indexing.parse import (
-    ARR,
-    DYN,
-    FLAG,
     GAP,
-    INT,
     NEW,
-    SLICE,
     Entry,
+    Flag,
+    Position,
+    Positions,
+    Slice,
     is_eager_array,
     parse_index,
+    whole,
 )
 from jax._src.sharding_impls import canonicalize_sharding
 
@@ -120,16 +120,19 @@ def rewriting_take(
 
 def _check_static_indices(entries: list[Entry], shape, normalized: bool) -> None:
     axis = 0
-    for kind, *rest in entries:
-        if kind is INT:
-            i, size = rest[0], shape[axis]
+    for e in entries:
+        if type(e) is Position and type(e.index) is int:
+            i, size = e.index, shape[axis]
             if not 0 <= i < size:
                 given = i - size if i < 0 and normalized else i
                 raise IndexError(
                     f"index {given} out of bounds for axis {axis} with size {size}"
                     f" (normalize_indices={normalized})"
                 )
-        axis += kind not in (NEW, GAP, FLAG)
+        axis += type(e) in _ALONG_AXIS
+
+
+_ALONG_AXIS = (Position, Positions, Slice)
 
 
 def _static_scalar(fill_value: Any) -> Any:
@@ -145,11 +148,10 @@ def _static_scalar(fill_value: Any) -> Any:
 
 def take_entries(x, entries, mode, fill_value, is_sorted, unique):
     """`x` at parsed entries, by operations of lax."""
-    kinds = {e[0] for e in entries}
-    if ARR not in kinds and FLAG not in kinds and _can_slice(x.shape, entries, mode):
+    if _can_slice(x.shape, entries, mode):
         return take_slice(x, entries)
     if not x.shape:
-        x, entries = lax.expand_dims(x, (0,)), [(INT, 0), *entries]
+        x, entries = lax.expand_dims(x, (0,)), [Position(0), *entries]
     plan = make_plan(x.shape, entries)
     shape = plan.result_shape
     if plan.is_empty:
@@ -175,29 +177,31 @@ def take_entries(x, entries, mode, fill_value, is_sorted, unique):
 
 
 def _can_slice(shape, entries, mode) -> bool:
-    """Whether a slice, which clamps, does what `mode` asks for."""
-    if mode is not GatherScatterMode.FILL_OR_DROP and mode is not GatherScatterMode.ONE_HOT:
-        return True
+    """Whether a slice, which is moved inside as a whole, does what `mode` asks for."""
+    fills = mode is GatherScatterMode.FILL_OR_DROP or mode is GatherScatterMode.ONE_HOT
+    moves = strided = False
     axis = 0
     for e in entries:
-        kind = e[0]
-        if kind == DYN and len(e) == 3:
+        if type(e) is Slice:
+            moves = moves or not e.inside
+            strided = strided or e.step != 1
+        elif type(e) is Position:
+            if fills and not (e.inside or (type(e.index) is int and 0 <= e.index < shape[axis])):
+                return False
+        elif type(e) is Positions or type(e) is Flag:
             return False
-        if kind == INT and not 0 <= e[1] < shape[axis]:
-            return False
-        axis += kind in (INT, DYN, SLICE)
-    return True
+        axis += type(e) in _ALONG_AXIS
+    return not moves or not (fills or strided)
 
 
 def _changes(shape, entries) -> bool:
     axis = 0
     for e in entries:
-        kind = e[0]
-        if kind == SLICE:
-            if e[3] != 1 or e[2] != shape[axis]:
+        if type(e) is Slice:
+            if e.step != 1 or e.reverse or e.size != shape[axis]:
                 return True
             axis += 1
-        elif kind in (INT, DYN, ARR, FLAG, NEW):
+        elif e is not GAP:
             return True
     return False
 
@@ -206,54 +210,58 @@ def _changes(shape, entries) -> bool:
 # Compiled programs
 
 
-def split(entries: list[Entry], shape) -> tuple[tuple[Any, ...], list[Any]]:
-    """Entries as a hashable skeleton, and the positions that a compiled program takes as arguments."""
-    skeleton: list[Any] = []
+def split(entries: list[Entry], shape) -> tuple[tuple[Entry, ...], list[Any]]:
+    """Entries as a hashable skeleton, and the positions that a compiled program takes as arguments.
+
+    These are None in the skeleton.
+    """
+    skeleton: list[Entry] = []
     leaves: list[Any] = []
     axis = 0
     for e in entries:
-        kind = e[0]
-        if kind == INT:
-            i, size = e[1], shape[axis]
-            if 0 <= i < size:
-                skeleton.append((INT,))
+        t = type(e)
+        if t is Position:
+            i = e.index
+            if type(i) is not int:
+                skeleton.append(Position(None, e.wrap))
+            elif 0 <= i < shape[axis]:
+                skeleton.append(_INSIDE)
             else:  # out of bounds: what it gives depends on the mode
-                i = min(max(i, -1), size)
-                skeleton.append((DYN, False))
+                skeleton.append(_ANYWHERE)
+                i = min(max(i, -1), shape[axis])
             leaves.append(i)
             axis += 1
-        elif kind == SLICE:
-            _, start, size, step = e
-            if size == 0 or (step == 1 and size == shape[axis]):
+        elif t is Slice:
+            if e.inside and (e.size == 0 or (e.step == 1 and e.size == shape[axis])):
                 skeleton.append(e)
             else:
-                skeleton.append((SLICE, size, step))
-                leaves.append(start if step > 0 else start + (size - 1) * step)
+                start, size, step, _, reverse, inside, wrap = e
+                if (
+                    not inside and type(start) is int
+                ):  # anywhere before the array is the same, or behind
+                    start = min(max(start, -(shape[axis] + e.span + 1)), shape[axis])
+                skeleton.append(Slice(None, size, step, None, reverse, inside, wrap))
+                leaves.append(start)
             axis += 1
-        elif kind == DYN or kind == ARR:
-            skeleton.append((kind, e[2]))
-            leaves.append(e[1])
+        elif t is Positions:
+            skeleton.append(Positions(None, e.wrap))
+            leaves.append(e.array)
             axis += 1
         else:
             skeleton.append(e)
     return tuple(skeleton), leaves
 
 
-def join(skeleton, leaves) -> list[Entry]:
+_INSIDE, _ANYWHERE = Position(None, False, True), Position(None)
+
+
+def join(skeleton: tuple[Entry, ...], leaves) -> list[Entry]:
     """The entries of a skeleton, at given positions."""
     leaves = iter(leaves)
-    entries: list[Entry] = []
-    for e in skeleton:
-        kind, n = e[0], len(e)
-        if kind == INT:
-            entries.append((DYN, next(leaves), False, True))
-        elif kind == SLICE and n == 3:
-            entries.append((SLICE, next(leaves), *e[1:]))
-        elif kind == DYN or kind == ARR:
-            entries.append((kind, next(leaves), e[1]))
-        else:
-            entries.append(e)
-    return entries
+    return [
+        e._replace(**{e._fields[0]: next(leaves)}) if type(e) in _ALONG_AXIS and e[0] is None else e
+        for e in skeleton
+    ]
 
 
 _MAX_PROGRAMS = 4096
@@ -276,7 +284,7 @@ def _program(skeleton, flags) -> Callable:
 
 @inline_jit
 def _take_row(x, i):
-    return take_slice(x, [(DYN, i, False), *[(SLICE, 0, n, 1) for n in x.shape[1:]]])
+    return take_slice(x, [Position(i, False, True), *map(whole, x.shape[1:])])
 
 
 _row_programs: dict[int, Callable] = {}
@@ -287,9 +295,7 @@ def _take_rows(size: int) -> Callable:
     if program is None:
 
         def take(x, start):
-            return take_slice(
-                x, [(SLICE, start, size, 1), *[(SLICE, 0, n, 1) for n in x.shape[1:]]]
-            )
+            return take_slice(x, [Slice(start, size), *map(whole, x.shape[1:])])
 
         if len(_row_programs) >= _MAX_PROGRAMS:
             _row_programs.clear()
@@ -299,7 +305,7 @@ def _take_rows(size: int) -> Callable:
 
 @inline_jit
 def _take_at(x, i):
-    kind = ARR if i.ndim else DYN
     wrap = dtypes.issubdtype(i.dtype, np.signedinteger)
-    entries = [(kind, i, wrap), *[(SLICE, 0, n, 1) for n in x.shape[1:]]]
+    entry = Positions(i, wrap) if i.ndim else Position(i, wrap)
+    entries = [entry, *map(whole, x.shape[1:])]
     return take_entries(x, entries, _PROMISE, None, False, False)

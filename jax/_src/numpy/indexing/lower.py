@@ -2,60 +2,62 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import numpy as np
 
 from jax._src import core, dtypes
 from jax._src.lax import lax, slicing
-from jax._src.numpy.indexing.parse import ARR, DYN, FLAG, GAP, INT, NEW, SLICE, Entry
+from jax._src.numpy.indexing.parse import (
+    GAP,
+    NEW,
+    Entry,
+    Flag,
+    Position,
+    Positions,
+    Slice,
+)
 
 # ---------------------------------------------------------------------------------------------------
 # Integers, slices and new dimensions: one slice
 
 
 def take_slice(x: Any, entries: list[Entry]) -> Any:
-    """`x` at entries of kinds INT, DYN, SLICE and NEW. Positions out of bounds are clamped.
-
-    A traced start of a slice is that of its lowest position, also where the step is negative.
-    """
+    """`x` at positions, slices and new dimensions. What is out of bounds is moved inside."""
     shape = x.shape
     starts: list[Any] = []
-    sizes: list[Any] = []
-    strides: list[int] = []
+    limits: list[Any] = []
+    windows: list[Any] = []
+    steps: list[int] = []
     reverse, drop, new = [], [], []
     out_dim = 0
     for e in entries:
-        kind, axis = e[0], len(starts)
-        if kind == GAP:
-            continue
-        if kind == NEW:
+        axis = len(starts)
+        if type(e) is Slice:
+            span = e.span
+            if e.reverse:
+                reverse.append(axis)
+            starts.append(
+                e.start if e.inside else _window_start(e.start, span, shape[axis], e.wrap)
+            )
+            limits.append(e.limit)
+            windows.append(span)
+            steps.append(e.step)
+            out_dim += 1
+        elif type(e) is Position:
+            size = shape[axis]
+            if type(size) is int and size == 0:
+                raise empty_axis_error(axis)
+            starts.append(_window_start(e.index, 1, size, e.wrap))
+            limits.append(None)
+            windows.append(1)
+            steps.append(1)
+            drop.append(axis)
+        elif e is NEW:
             new.append(out_dim)
             out_dim += 1
-            continue
-        if kind == SLICE:
-            _, start, size, step = e
-            if step < 0:
-                reverse.append(axis)
-                start, step = start + (size - 1) * step if type(start) is int else start, -step
-            window = size if step == 1 else core.max_dim(0, (size - 1) * step + 1)
-            starts.append(0 if type(window) is int and window == 0 else start)
-            sizes.append(window)
-            strides.append(step)
-            out_dim += 1
-            continue
-        bound = shape[axis]
-        if type(bound) is int and bound == 0:
-            raise empty_axis_error(axis)
-        if kind == INT:
-            i = e[1]
-            starts.append(0 if i < 0 else core.min_dim(i, bound - 1))
-        else:
-            starts.append(slicing.count_from_front(e[1], bound) if e[2] else e[1])
-        sizes.append(1)
-        strides.append(1)
-        drop.append(axis)
-    x = _slice(x, starts, sizes, strides)
+    x = _slice(x, starts, limits, windows, steps)
     if reverse:
         x = lax.rev(x, reverse)
     if drop:
@@ -67,61 +69,76 @@ def empty_axis_error(axis: int) -> IndexError:
     return IndexError(f"index is out of bounds for axis {axis} with size 0")
 
 
-def _slice(x, starts, sizes, strides):
+def _window_start(start: Any, span: Any, size: Any, wrap: bool) -> Any:
+    """Where a window of `span` positions starts; a static start is moved inside."""
+    if type(start) is not int:
+        if core.is_symbolic_dim(start):
+            return start
+        start = as_index(start, common_index_dtype([start], (size,)))
+        return slicing.count_from_front(start, size) if wrap else start
+    if start < 0 and wrap:
+        start += size
+    return 0 if type(start) is int and start < 0 else core.min_dim(start, size - span)
+
+
+def _slice(x, starts, limits, windows, steps):
+    """The windows at these starts, with every `steps[i]`-th of their positions.
+
+    The limits are those of static slices as they were written, or None.
+    """
     shape = x.shape
-    strided = any(s != 1 for s in strides)
+    strided = any(s != 1 for s in steps)
     if all(type(s) is int or core.is_symbolic_dim(s) for s in starts):
-        if tuple(sizes) == shape and not strided:
+        if tuple(windows) == shape and not strided:
             return x
+        ends = [a + n if b is None else b for a, n, b in zip(starts, windows, limits)]
         return slicing.slice_p.bind(
             x,
             start_indices=tuple(starts),
-            limit_indices=tuple([a + n for a, n in zip(starts, sizes)]),
-            strides=tuple(strides) if strided else None,
+            limit_indices=tuple(ends),
+            strides=tuple(steps) if strided else None,
         )
     dtype = common_index_dtype([s for s in starts if type(s) is not int], shape)
     starts = [as_index(s, dtype) for s in starts]
-    x = slicing.dynamic_slice(x, starts, sizes, allow_negative_indices=False)
+    x = slicing.dynamic_slice(x, starts, windows, allow_negative_indices=False)
     if not strided:
         return x
     return slicing.slice_p.bind(
-        x, start_indices=(0,) * len(shape), limit_indices=tuple(sizes), strides=tuple(strides)
+        x, start_indices=(0,) * len(shape), limit_indices=tuple(windows), strides=tuple(steps)
     )
 
 
 # ---------------------------------------------------------------------------------------------------
 # Dtypes of positions
 
-_INT32 = np.dtype(np.int32)
-
 
 def common_index_dtype(arrays: list[Any], shape) -> np.dtype:
-    """A dtype for all positions in an array of that shape: their own if they agree and it is wide enough."""
+    """A dtype for all positions in an array of that shape: int32, unless some have 64 bits.
+
+    Those keep them, since what int32 cannot hold would have to be clamped to stay out of bounds.
+    """
     found = {core.typeof(a).dtype for a in arrays}
-    if len(found) == 1:
-        (dtype,) = found
-        largest = max([d for d in shape if type(d) is int], default=0)
-        if dtype.kind in "iu" and largest - 1 <= slicing.int_range(dtype)[1]:
-            return dtype
-    if any(dtypes.itemsize_bits(d) == 64 for d in found):
-        return dtypes.canonicalize_dtype(np.dtype(np.int64))
-    return slicing.index_dtype(shape)
+    wide = [d for d in found if dtypes.itemsize_bits(d) == 64]
+    if not wide:
+        return slicing.index_dtype(shape)
+    return wide[0] if len(found) == 1 else dtypes.canonicalize_dtype(np.dtype(np.int64))
 
 
 def as_index(i: Any, dtype: np.dtype) -> Any:
-    """Static or traced positions in another dtype; those that it cannot hold stay out of bounds."""
+    """Static or traced positions in a common dtype of indices; those of 64 bits stay out of bounds."""
     if isinstance(i, (int, np.integer)):
         low, high = slicing.int_range(dtype)
         return np.array(min(max(int(i), low), high), dtype)[()]
     have = core.typeof(i).dtype
     if have == dtype:
         return i
-    (a, b), (c, d) = slicing.int_range(have), slicing.int_range(dtype)
-    low, high = max(a, c), min(b, d)
-    if isinstance(i, np.ndarray):
-        return np.clip(i, low, high).astype(dtype)
-    if low > a or high < b:
-        i = lax.clamp(np.array(low, have)[()], i, np.array(high, have)[()])
+    if isinstance(i, np.ndarray) or dtypes.itemsize_bits(have) == 64:
+        (a, b), (c, d) = slicing.int_range(have), slicing.int_range(dtype)
+        low, high = max(a, c), min(b, d)
+        if isinstance(i, np.ndarray):
+            return np.clip(i, low, high).astype(dtype)
+        if low > a or high < b:
+            i = lax.clamp(np.array(low, have)[()], i, np.array(high, have)[()])
     return lax.convert_element_type(i, dtype)
 
 
@@ -129,6 +146,7 @@ def as_index(i: Any, dtype: np.dtype) -> Any:
 # Arrays of positions: gathers and scatters
 
 
+@dataclasses.dataclass(slots=True)
 class Plan:
     """How entries of any kind become one gather or scatter.
 
@@ -145,29 +163,32 @@ class Plan:
       empty_axis: an axis of size 0 of which positions are asked for, so that none is in bounds.
     """
 
-    __slots__ = (
-        "indices",
-        "axes",
-        "sizes",
-        "collapsed",
-        "offset_dims",
-        "shape",
-        "reverse",
-        "new",
-        "unique",
-        "empty_axis",
-    )
+    indices: Any
+    axes: tuple[int, ...]
+    sizes: tuple[Any, ...]
+    collapsed: tuple[int, ...]
+    offset_dims: tuple[int, ...]
+    shape: tuple[Any, ...]
+    reverse: list[int]
+    new: list[int]
+    unique: bool
+    empty_axis: int | None
 
     @property
     def result_shape(self) -> tuple[Any, ...]:
-        shape = list(self.shape)
-        for d in self.new:
-            shape.insert(d, 1)
-        return tuple(shape)
+        return with_new(self.shape, self.new)
 
     @property
     def is_empty(self) -> bool:
         return 0 in self.shape
+
+
+def with_new(shape: tuple[Any, ...], new: list[int]) -> tuple[Any, ...]:
+    """The shape with dimensions of size 1 at these places, given in increasing order."""
+    out = list(shape)
+    for d in new:
+        out.insert(d, 1)
+    return tuple(out)
 
 
 def make_plan(shape: tuple[Any, ...], entries: list[Entry]) -> Plan:
@@ -176,121 +197,154 @@ def make_plan(shape: tuple[Any, ...], entries: list[Entry]) -> Plan:
     Where arrays are among the entries, integers count as arrays of shape `()`. All of them are broadcast
     together; their dimensions stand where the first array stood if nothing came between them, or else first.
     """
-    has_arrays = any(e[0] in (ARR, FLAG) for e in entries)
-    advanced = (ARR, FLAG, INT, DYN) if has_arrays else ()
-    places = [i for i, e in enumerate(entries) if e[0] in advanced]
-    together = not places or places[-1] - places[0] + 1 == len(places)
-    spread = _broadcast_shape(entries) if has_arrays else ()
+    spread = _broadcast_shape(entries)
+    layout = _Layout(shape)
+    if spread is None:
+        for axis, e in _with_axes(entries):
+            if e is not GAP:
+                layout.add(axis, e)
+        return layout.plan(unique=all(type(e) is not Slice or e.step for e in entries))
+    advanced = [i for i, e in enumerate(entries) if type(e) in (Positions, Position, Flag)]
+    first = advanced[0] if advanced[-1] - advanced[0] + 1 == len(advanced) else 0
+    together = [(axis, e) for axis, e in _with_axes(entries) if type(e) in (Positions, Position)]
+    for i, (axis, e) in enumerate(_with_axes(entries)):
+        if i == first:
+            layout.add_together(together, spread)
+        if e is NEW or type(e) is Slice:
+            layout.add(axis, e)
+    return layout.plan(unique=False)
 
-    # The result, dimension by dimension: NEW, (SLICE, axis, start, size, step) or ARR for all arrays.
-    layout: list[Any] = []
-    parts: list[
-        tuple[int, Any, Any]
-    ] = []  # axis, positions, dimension of the layout or ARR or None
-    window_starts: list[tuple[int, Any]] = []
-    at = None
-    axis = 0
-    plan = Plan()
-    plan.empty_axis = None
+
+def _with_axes(entries: list[Entry]) -> list[tuple[int, Entry]]:
+    """The entries, each with the dimension of the operand that it is about or comes before."""
+    out, axis = [], 0
     for e in entries:
-        kind = e[0]
-        if kind == GAP:
-            continue
-        if kind == NEW:
-            layout.append((NEW,))
-            continue
-        if kind == SLICE:
-            layout.append((SLICE, axis, *e[1:]))
-        else:
-            if has_arrays and at is None:
-                at = len(layout)
-            if kind != FLAG:
-                if type(shape[axis]) is int and shape[axis] == 0 and plan.empty_axis is None:
-                    plan.empty_axis = axis
-                positions = e[1]
-                if kind != INT and e[2]:
-                    positions = _count_from_front(positions, shape[axis])
-                parts.append((axis, positions, ARR if has_arrays else None))
-        axis += kind != FLAG
-    if has_arrays:
-        layout.insert(at if together else 0, (ARR,))
+        out.append((axis, e))
+        axis += type(e) in (Positions, Position, Slice)
+    return out
 
-    batch: list[Any] = []  # sizes of the batch dimensions
-    out, offset_dims, reverse, new = [], [], [], []
-    sizes = list(shape)
-    collapsed = [a for a, _, _ in parts]
-    arrays_at = 0
-    final_dim = 0
-    for item in layout:
-        kind = item[0]
-        if kind == NEW:
-            new.append(final_dim)
-            final_dim += 1
-        elif kind == ARR:
-            arrays_at = len(batch)
-            batch += spread
-            out += spread
-            final_dim += len(spread)
+
+def _broadcast_shape(entries: list[Entry]) -> tuple[Any, ...] | None:
+    """The shape of all arrays together, or None if there are none."""
+    shapes: list[tuple[Any, ...]] = []
+    n_arrays = 0
+    for e in entries:
+        if type(e) is Positions:
+            shapes.append(np.shape(e.array))
+        elif type(e) is Flag:
+            shapes.append((int(e.value),))
+        elif type(e) is Position:
+            shapes.append(())
+            continue
         else:
-            _, a, start, size, step = item
-            if step < 0:
-                reverse.append(len(out))
-                start, step = start + (size - 1) * step if type(start) is int else start, -step
-            if step == 1:
-                offset_dims.append(len(out))
-                sizes[a] = size
-                if not (type(start) is int and start == 0):
-                    window_starts.append((a, start))
+            continue
+        n_arrays += 1
+    if not n_arrays:
+        return None
+    return shapes[0] if len(shapes) == 1 else lax.broadcast_shapes(*shapes)
+
+
+class _Layout:
+    """The dimensions of a result, which are added one after the other."""
+
+    def __init__(self, shape: tuple[Any, ...]):
+        self.shape = shape
+        self.sizes = list(shape)
+        # Of each component of the index vectors: a dimension of the operand, positions, and the dimensions
+        # of `batch` that they have.
+        self.components: list[tuple[int, Any, tuple[int, ...]]] = []
+        self.batch: list[Any] = []
+        self.out: list[Any] = []
+        self.n_result = 0  # dimensions of the result so far: those of `out` and `new`
+        self.offset_dims: list[int] = []
+        self.collapsed: list[int] = []
+        self.reverse: list[int] = []
+        self.new: list[int] = []
+        self.empty_axis: int | None = None
+
+    def add(self, axis: int, e: Entry) -> None:
+        """Adds an entry of which the result has one dimension or none."""
+        if type(e) is Position:
+            self._collapse(axis)
+            if self.empty_axis is not None:
+                raise empty_axis_error(axis)
+            self.components.append((axis, self._from_front(axis, e), ()))
+            return
+        if type(e) is Slice:
+            if e.reverse:
+                self.reverse.append(len(self.out))
+            if e.step == 1:
+                self._add_window(axis, e)
             else:
-                positions = lax.iota(np.int32, size)
-                if step != 1:
-                    positions = lax.mul(np.int32(step), positions)
-                positions = lax.add(_as_scalar(start), positions)
-                parts.append((a, positions, len(batch)))
-                collapsed.append(a)
-                batch.append(size)
-            out.append(size)
-            final_dim += 1
-    parts += [(a, start, None) for a, start in window_starts]
-    parts.sort(key=lambda p: p[0])
-    for a in collapsed:
-        sizes[a] = 1
-    if not parts:  # a gather needs something to index
-        parts.append((0, 0, None))
-    dtype = common_index_dtype([p for _, p, _ in parts if not isinstance(p, int)], shape)
-    index_shape = (*batch, 1)
-    columns = []
-    for _, positions, where in parts:
-        positions = as_index(positions, dtype)
-        ndim = np.ndim(positions)
-        if where is ARR:
-            end = arrays_at + len(spread)
-            dims = range(end - ndim, end)
+                self._add_strided(axis, e)
+            self.out.append(e.size)
         else:
-            dims = () if where is None or ndim == 0 else (where,)
-        columns.append(lax.broadcast_in_dim(positions, index_shape, dims))
-    plan.indices = columns[0] if len(columns) == 1 else lax.concatenate(columns, len(batch))
-    plan.axes = tuple([a for a, _, _ in parts])
-    plan.sizes = tuple(sizes)
-    plan.collapsed = tuple(sorted(collapsed))
-    plan.offset_dims = tuple(offset_dims)
-    plan.shape = tuple(out)
-    plan.reverse = reverse
-    plan.new = new
-    plan.unique = not has_arrays
-    return plan
+            self.new.append(self.n_result)
+        self.n_result += 1
+
+    def add_together(self, entries: list[tuple[int, Entry]], spread: tuple[Any, ...]) -> None:
+        """Adds positions that are broadcast to one shape."""
+        end = len(self.batch) + len(spread)
+        for axis, e in entries:
+            self._collapse(axis)
+            positions = self._from_front(axis, e)
+            self.components.append((axis, positions, tuple(range(end - np.ndim(positions), end))))
+        self.batch += spread
+        self.out += spread
+        self.n_result += len(spread)
+
+    def _from_front(self, axis: int, e: Any) -> Any:
+        positions = e[0]
+        return _count_from_front(positions, self.shape[axis]) if e.wrap else positions
+
+    def _collapse(self, axis: int) -> None:
+        size = self.shape[axis]
+        if type(size) is int and size == 0 and self.empty_axis is None:
+            self.empty_axis = axis
+        self.sizes[axis] = 1
+        self.collapsed.append(axis)
+
+    def _add_window(self, axis: int, e: Slice) -> None:
+        self.offset_dims.append(len(self.out))
+        self.sizes[axis] = e.size
+        if not (type(e.start) is int and e.start == 0):
+            self.components.append((axis, e.start, ()))
+
+    def _add_strided(self, axis: int, e: Slice) -> None:
+        positions = lax.mul(np.int32(e.step), lax.iota(np.int32, e.size))
+        start = np.int32(e.start) if type(e.start) is int else as_index(e.start, _INT32)
+        self.components.append((axis, lax.add(start, positions), (len(self.batch),)))
+        self.sizes[axis] = 1
+        self.collapsed.append(axis)
+        self.batch.append(e.size)
+
+    def plan(self, unique: bool) -> Plan:
+        return Plan(
+            indices=self._indices(),
+            axes=tuple([axis for axis, _, _ in self.components]),
+            sizes=tuple(self.sizes),
+            collapsed=tuple(sorted(self.collapsed)),
+            offset_dims=tuple(self.offset_dims),
+            shape=tuple(self.out),
+            reverse=self.reverse,
+            new=self.new,
+            unique=unique,
+            empty_axis=self.empty_axis,
+        )
+
+    def _indices(self) -> Any:
+        if not self.components:  # a gather needs something to index
+            self.components.append((0, 0, ()))
+        positions = [p for _, p, _ in self.components]
+        dtype = common_index_dtype([p for p in positions if type(p) is not int], self.shape)
+        columns = [
+            lax.broadcast_in_dim(as_index(p, dtype), (*self.batch, 1), dims)
+            for _, p, dims in self.components
+        ]
+        return columns[0] if len(columns) == 1 else lax.concatenate(columns, len(self.batch))
 
 
-def _as_scalar(start):
-    return np.int32(start) if type(start) is int else start
-
-
-def _broadcast_shape(entries) -> tuple[Any, ...]:
-    shapes = [np.shape(e[1]) for e in entries if e[0] == ARR]
-    shapes += [(int(e[1]),) for e in entries if e[0] == FLAG]
-    if len(shapes) == 1:
-        return shapes[0]
-    return lax.broadcast_shapes(*shapes)
+_INT32 = np.dtype(np.int32)
 
 
 def _count_from_front(positions, size):

@@ -1,33 +1,105 @@
 """What an index means: from what stands between the brackets to one entry a dimension.
 
-An entry is a tuple whose first element is its kind:
-
-    (NEW,)                        a new dimension of size 1
-    (INT, i)                      position i along a dimension; negative ones are counted from the end
-    (DYN, scalar, wrap)           a traced position; `wrap` says whether it may be negative. A fourth
-                                  element, True, says that it is within bounds
-    (SLICE, start, size, step)    `size` positions from `start` (static, or a traced scalar), `step` apart
-    (ARR, array, wrap)            many positions
-    (FLAG, bool)                  a 0-d mask: a new dimension of size 0 or 1
-    (GAP,)                        where the ellipsis stood, before its slices
+The entries are named tuples of different lengths: tuples compare by value alone, and entries are parts of
+keys of compiled programs.
 """
 
 from __future__ import annotations
 
+import functools
 import operator
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from jax._src import config, core, dtypes
+from jax._src import config, core, dtypes, indexing
 from jax._src.array import ArrayImpl
 from jax._src.basearray import Array
 from jax._src.errors import NonConcreteBooleanIndexError
 from jax._src.lax import lax
 
-NEW, INT, DYN, SLICE, ARR, FLAG, GAP = range(7)
-Entry = tuple[Any, ...]
+
+class Flag(NamedTuple):
+    """A 0-d mask: a new dimension of size 0 or 1."""
+
+    value: bool
+
+
+class Positions(NamedTuple):
+    """Many positions along a dimension.
+
+    Attributes:
+      array: integers, static or traced.
+      wrap: whether they may be negative, and count from the end then.
+    """
+
+    array: Any
+    wrap: bool
+
+
+class Position(NamedTuple):
+    """One position along a dimension, which the result lacks.
+
+    Attributes:
+      index: a Python integer, which has been counted from the front, or a traced scalar.
+      wrap: whether a traced one may be negative, and counts from the end then.
+      inside: whether it is known to be within bounds.
+    """
+
+    index: Any
+    wrap: bool = False
+    inside: bool = False
+
+
+class Slice(NamedTuple):
+    """Positions `start`, `start + step`, ... along a dimension.
+
+    Attributes:
+      start: the lowest position; a Python integer, or a traced scalar.
+      size: how many.
+      step: distance of two of them, not negative.
+      limit: the end of a static slice, as it was written; only printed programs show it.
+      reverse: whether the result has them from the highest to the lowest.
+      inside: whether they are known to be within bounds.
+      wrap: whether a start that is not known to be within bounds may be negative, and counts from the
+        end where the result is one window of the array.
+    """
+
+    start: Any
+    size: Any
+    step: Any = 1
+    limit: Any = None
+    reverse: bool = False
+    inside: bool = True
+    wrap: bool = False
+
+    @property
+    def span(self) -> Any:
+        """From the lowest position to the highest one, both included."""
+        return self.size if self.step == 1 else core.max_dim(0, (self.size - 1) * self.step + 1)
+
+
+class NewAxis:
+    """A new dimension of size 1."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return "NEW"
+
+
+class Gap:
+    """Where the ellipsis stood, before its slices."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return "GAP"
+
+
+NEW, GAP = NewAxis(), Gap()
+Entry = Flag | Positions | Position | Slice | NewAxis | Gap
 
 
 def parse_index(idx: Any, shape: tuple[int, ...], wrap: bool = True) -> list[Entry]:
@@ -46,70 +118,92 @@ def parse_index(idx: Any, shape: tuple[int, ...], wrap: bool = True) -> list[Ent
     items = idx if isinstance(idx, tuple) else (idx,)
     if items and items[0] is idx:
         _refuse_sequence(idx)
-    elements = []
-    n_used, ellipsis = 0, False
-    for position, e in enumerate(items):
-        e = _element(e, position)
-        kind = e[0]
-        if kind is _MASK:
-            n_used += np.ndim(e[1])
-        elif kind is GAP:
-            if ellipsis:
-                raise IndexError("an index can only have a single ellipsis ('...')")
-            ellipsis = True
-        elif kind is not NEW and kind is not FLAG:
-            n_used += 1
-        elements.append(e)
-    if n_used > len(shape):
+    elements = [_element(e, position) for position, e in enumerate(items)]
+    rest = len(shape) - _count_dimensions(elements)
+    if rest < 0:
         raise IndexError(
-            f"Too many indices: array is {len(shape)}-dimensional, but {n_used} were indexed"
+            f"Too many indices: array is {len(shape)}-dimensional, but {len(shape) - rest} were indexed"
         )
     entries: list[Entry] = []
     axis = 0
-    if not ellipsis:
-        elements += [_FULL] * (len(shape) - n_used)
     for position, e in enumerate(elements):
-        kind = e[0]
-        if kind is GAP:
-            entries.append(e)
-            for _ in range(len(shape) - n_used):
-                entries.append((SLICE, 0, shape[axis], 1))
-                axis += 1
-        elif kind is NEW or kind is FLAG:
-            entries.append(e)
-        elif kind is INT:
-            i, size = e[1], shape[axis]
-            if i < 0 and wrap:
-                i += size
-            entries.append((INT, i))
+        t = type(e)
+        if t is int:
+            size = shape[axis]
+            i = e + size if e < 0 and wrap else e
+            entries.append(_static_position(i))
             axis += 1
-        elif kind is _SLICE:
-            entries.append(_sized_slice(e[1], shape[axis]))
+        elif t is slice:
+            entries.append(_sized_slice(e, shape[axis]))
             axis += 1
-        elif kind is _MASK:
-            mask = e[1]
-            expected = shape[axis : axis + mask.ndim]
-            if mask.shape != expected:
-                raise IndexError(
-                    f"boolean index did not match shape of indexed array in index {position}: got "
-                    f"{mask.shape}, expected {[*expected]}"
-                )
-            for positions in np.nonzero(mask):
-                entries.append((ARR, positions.astype(np.int32), False))
-                axis += 1
+        elif e is GAP:
+            entries.append(e)
+            entries += [whole(n) for n in shape[axis : axis + rest]]
+            axis += rest
+        elif e is NEW or t is Flag:
+            entries.append(e)
+        elif t is _Mask:
+            positions = e.positions(shape[axis : axis + e.array.ndim], position)
+            entries += positions
+            axis += len(positions)
+        elif t is indexing.Slice:
+            entries.append(_sized_window(e, shape[axis], wrap))
+            axis += 1
         else:
-            entries.append((kind, e[1], wrap and _may_be_negative(e[1])))
+            kind = Positions if e.ndim else Position
+            entries.append(kind(e, wrap and _may_be_negative(e)))
             axis += 1
+    if axis < len(shape):
+        entries += [whole(n) for n in shape[axis:]]
     return entries
 
 
-_SLICE, _MASK = 7, 8  # slices and masks that have not met their dimension yet
-_FULL = (_SLICE, slice(None))
+# Most indices have few different entries: a look-up is faster than making a named tuple.
+@functools.lru_cache(maxsize=4096)
+def whole(size: Any) -> Slice:
+    """All positions along a dimension of that size."""
+    return Slice(0, size, 1, size)
+
+
+_static_position = functools.lru_cache(maxsize=4096)(Position)
+
+
+def _count_dimensions(elements: list[Any]) -> int:
+    """How many dimensions of an array the elements of an index take up, an ellipsis aside."""
+    n = len(elements)
+    gaps = 0
+    for e in elements:
+        if e is GAP:
+            gaps += 1
+            n -= 1
+        elif e is NEW or type(e) is Flag:
+            n -= 1
+        elif type(e) is _Mask:
+            n += e.array.ndim - 1
+    if gaps > 1:
+        raise IndexError("an index can only have a single ellipsis ('...')")
+    return n
+
+
+class _Mask(NamedTuple):
+    """A mask that has not met its dimensions yet."""
+
+    array: np.ndarray
+
+    def positions(self, shape: tuple[Any, ...], position: int) -> list[Positions]:
+        mask = self.array
+        if mask.shape != shape:
+            raise IndexError(
+                f"boolean index did not match shape of indexed array in index {position}: got "
+                f"{mask.shape}, expected {[*shape]}"
+            )
+        return [Positions(where.astype(np.int32), False) for where in np.nonzero(mask)]
 
 
 def _refuse_sequence(idx: Any) -> None:
     if _is_sequence(idx):
-        how = "tuple" if any(_is_sequence(i) or isinstance(i, slice) for i in idx) else "array"
+        indices = (slice, indexing.Slice)
+        how = "tuple" if any(_is_sequence(i) or isinstance(i, indices) for i in idx) else "array"
         raise TypeError(
             "Using a non-tuple sequence for multidimensional indexing is not allowed; use "
             f"`arr[{how}(seq)]` instead of `arr[seq]`. See https://github.com/jax-ml/jax/issues/4564 for "
@@ -121,26 +215,31 @@ def _is_sequence(x: Any) -> bool:
     return isinstance(x, Sequence) and not isinstance(x, str)
 
 
-def _element(e: Any, position: int) -> Entry:
+def _element(e: Any, position: int) -> Any:
+    """What an element of an index means whatever the array's shape.
+
+    Returns:
+      An int, a slice of static bounds, a `jax.ds`, an array of integers, NEW, GAP, a Flag or a _Mask.
+    """
     t = type(e)
-    if t is int:
-        return (INT, e)
+    if t is int or t is indexing.Slice:
+        return e
     if t is slice:
-        return (_SLICE, _static_slice(e, position))
+        return _static_slice(e, position)
     if e is None:
-        return (NEW,)
+        return NEW
     if e is Ellipsis:
-        return (GAP,)
+        return GAP
     if t is bool or t is np.bool_:
-        return (FLAG, bool(e))
+        return Flag(bool(e))
     if isinstance(e, np.integer):
-        return (INT, int(e))
+        return int(e)
     if isinstance(e, (Array, np.ndarray)):
         return _array_element(e)
     if isinstance(e, str):
         raise TypeError(f"JAX does not support string indexing; got idx={e!r}")
     if isinstance(e, slice):
-        return (_SLICE, _static_slice(e, position))
+        return _static_slice(e, position)
     if isinstance(e, (float, complex, np.generic)):
         raise _wrong_dtype(np.asarray(e).dtype)
     if hasattr(e, "__jax_array__"):
@@ -148,7 +247,7 @@ def _element(e: Any, position: int) -> Entry:
     if _is_sequence(e):
         return _array_element(_array_of(e))
     try:
-        return (INT, operator.index(e))
+        return operator.index(e)
     except TypeError:
         raise IndexError(
             "only integers, slices (`:`), ellipsis (`...`), newaxis (`None`) and integer or boolean arrays "
@@ -156,20 +255,20 @@ def _element(e: Any, position: int) -> Entry:
         ) from None
 
 
-def _array_element(a: Any) -> Entry:
+def _array_element(a: Any) -> Any:
     dtype = a.dtype
     if dtype == np.bool_:
         if isinstance(a, core.Tracer) and not core.is_concrete(a):
             raise NonConcreteBooleanIndexError(a)
         mask = np.asarray(core.to_concrete_value(a) if isinstance(a, core.Tracer) else a)
-        return (_MASK, mask) if mask.ndim else (FLAG, bool(mask))
+        return _Mask(mask) if mask.ndim else Flag(bool(mask))
     if not dtypes.issubdtype(dtype, np.integer):
         raise _wrong_dtype(dtype)
     if a.ndim:
         if dtype.itemsize == 8 and isinstance(a, np.ndarray) and not config.enable_x64.value:
             a = np.clip(a, *_INT32_RANGE).astype(np.int32)  # wrapping around would change positions
-        return (ARR, a)
-    return (DYN, a) if isinstance(a, Array) else (INT, int(a))
+        return a
+    return a if isinstance(a, Array) else int(a)
 
 
 _INT32_RANGE = (np.iinfo(np.int32).min, np.iinfo(np.int32).max)
@@ -220,14 +319,19 @@ def _static_slice(s: slice, position: int) -> slice:
     )
 
 
-def _sized_slice(s: slice, size: Any) -> Entry:
+def _sized_slice(s: slice, size: Any) -> Slice:
     if not core.is_constant_dim(size) or any(core.is_symbolic_dim(v) for v in (s.start, s.stop)):
         return _symbolic_slice(s, size)
     start, stop, step = s.indices(size)
-    return (SLICE, start, len(range(start, stop, step)), step)
+    if step == 1:
+        return Slice(start, stop - start, 1, stop) if stop > start else Slice(start, 0, 1, start)
+    n = len(range(start, stop, step))
+    if step > 0:
+        return Slice(start, n, step, stop if n else start)
+    return Slice(start + (n - 1) * step if n else 0, n, -step, start + 1 if n else 0, True)
 
 
-def _symbolic_slice(s: slice, size: Any) -> Entry:
+def _symbolic_slice(s: slice, size: Any) -> Slice:
     """A slice of a dimension of symbolic size; limits must be known to be within it."""
     step = 1 if s.step is None else s.step
 
@@ -241,12 +345,35 @@ def _symbolic_slice(s: slice, size: Any) -> Entry:
     if step > 0:
         start, stop = clamped(s.start, 0), clamped(s.stop, size)
         n = core.max_dim(stop - start, 0)
-        return (SLICE, start, n if step == 1 else -(-n // step), step)
+        if step == 1:
+            return Slice(start, n, 1, start + n)
+        return Slice(start, -(-n // step), step, start + n)
     if s.start is not None or s.stop is not None:
         raise IndexError(
             f"slices with negative step and limits are not supported along a dimension of symbolic size {size}"
         )
-    return (SLICE, size - 1, size if step == -1 else -(-size // -step), step)
+    n = size if step == -1 else -(-size // -step)
+    return Slice(size - 1 + (n - 1) * step, n, -step, size, True)
+
+
+def _sized_window(s: indexing.Slice, size: Any, wrap: bool) -> Slice:
+    """A `jax.ds` along a dimension.
+
+    It is a plain slice if it is known to be within bounds. One as long as the dimension means all of it,
+    wherever it starts.
+    """
+    start, n, step = s.start, s.size, s.stride
+    if step == 1 and core.definitely_equal(n, size):
+        return whole(size)
+    if step == 1 and core.is_constant_dim(size) and core.is_constant_dim(n) and n > size:
+        raise TypeError(f"a slice of {n} elements does not fit a dimension of size {size}")
+    if isinstance(start, Array):
+        return Slice(start, n, step, inside=False, wrap=wrap and _may_be_negative(start))
+    start = operator.index(start)
+    limit = start + s.span
+    if step and start >= 0 and core.is_constant_dim(size) and limit <= size:
+        return Slice(start, n, step, limit)
+    return Slice(start, n, step, inside=False, wrap=wrap)
 
 
 def is_eager_array(x: Any) -> bool:

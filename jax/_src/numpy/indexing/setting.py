@@ -20,8 +20,15 @@ from jax._src.lax.slicing import GatherScatterMode, ScatterDimensionNumbers
 from jax._src.library_jit import inline_jit
 from jax._src.numpy.array_constructors import asarray
 from jax._src.numpy.indexing.getting import join, split
-from jax._src.numpy.indexing.lower import make_plan
-from jax._src.numpy.indexing.parse import ARR, DYN, FLAG, GAP, INT, NEW, SLICE, parse_index
+from jax._src.numpy.indexing.lower import make_plan, with_new
+from jax._src.numpy.indexing.parse import (
+    NEW,
+    Flag,
+    Position,
+    Positions,
+    Slice,
+    parse_index,
+)
 from jax._src.sharding_impls import canonicalize_sharding
 
 _trace_ctx = core.trace_ctx
@@ -80,9 +87,9 @@ def update_entries(x, entries, y, scatter_op, is_sorted, unique, mode):
     """`x` updated at parsed entries, by operations of lax."""
     dtype, weak_type, shape = x.dtype, core.typeof(x).weak_type, x.shape
     if not shape:
-        x, entries = lax.expand_dims(x, (0,)), [(INT, 0), *entries]
+        x, entries = lax.expand_dims(x, (0,)), [Position(0), *entries]
     plan = make_plan(x.shape, entries)
-    y = _fit(_converted(y, dtype, weak_type), plan)
+    y = _fit(_converted(y, dtype, weak_type), plan.shape, plan.new, plan.reverse)
     if plan.is_empty or plan.empty_axis is not None:
         return x if shape else lax.squeeze(x, (0,))
     dnums = ScatterDimensionNumbers(plan.offset_dims, plan.collapsed, plan.axes)
@@ -111,16 +118,23 @@ def _converted(y, dtype, weak_type):
     return lax._convert_element_type(y, dtype, weak_type)
 
 
-def _fit(y, plan):
-    """The values as updates of the scatter."""
-    shape = plan.result_shape
+def _fit(y, update_shape, new, reverse):
+    """The values in the shape of the updates.
+
+    Args:
+      y: values that broadcast to the shape of the updates and dimensions of size 1 at `new`.
+      update_shape: shape of the updates.
+      new: dimensions that the updates lack.
+      reverse: dimensions of the updates in which they stand in reverse.
+    """
+    shape = with_new(update_shape, new)
     n, ndim = np.ndim(y), len(shape)
     if n > ndim:
         raise ValueError(
             f"Cannot broadcast to shape with fewer dimensions: arr_shape={np.shape(y)} shape={shape}"
         )
     if n == 0:
-        return lax.broadcast_in_dim(y, plan.shape, ()) if plan.shape else y
+        return lax.broadcast_in_dim(y, update_shape, ()) if update_shape else y
     if any(
         not (core.definitely_equal(d, 1) or core.definitely_equal(d, size))
         for d, size in zip(np.shape(y), shape[ndim - n :])
@@ -132,9 +146,9 @@ def _fit(y, plan):
         )
     if np.shape(y) != shape:
         y = lax.broadcast_in_dim(y, shape, range(ndim - n, ndim))
-    if plan.new:
-        y = lax.squeeze(y, plan.new)
-    return lax.rev(y, plan.reverse) if plan.reverse else y
+    if new:
+        y = lax.squeeze(y, new)
+    return lax.rev(y, reverse) if reverse else y
 
 
 # ---------------------------------------------------------------------------------------------------
@@ -212,8 +226,13 @@ _COMBINERS: dict[Callable, Callable] = {
 def _is_one_slice(skeleton) -> bool:
     """Whether the elements are known to lie within one window of the array."""
     for e in skeleton:
-        kind = e[0]
-        if kind in (DYN, ARR, FLAG) or (kind == SLICE and abs(e[-1]) != 1):
+        if type(e) is Slice:
+            if e.step != 1 or not e.inside:
+                return False
+        elif type(e) is Position:
+            if not e.inside:
+                return False
+        elif type(e) is Positions or type(e) is Flag:
             return False
     return True
 
@@ -224,26 +243,21 @@ def _update_slice(x, entries, y, combine):
     starts, sizes, reverse, new, kept = [], [], [], [], []
     out_dim = 0
     for e in entries:
-        kind, axis = e[0], len(starts)
-        if kind == GAP:
-            continue
-        if kind == NEW:
+        if e is NEW:
             new.append(out_dim)
             out_dim += 1
-        elif kind == SLICE:
-            _, start, size, step = e
-            if step < 0:
+        elif type(e) is Slice:
+            if e.reverse:
                 reverse.append(len(kept))
-            starts.append(0 if size == 0 else start)
-            sizes.append(size)
-            kept.append(axis)
+            kept.append(len(starts))
+            starts.append(0 if e.size == 0 else e.start)
+            sizes.append(e.size)
             out_dim += 1
-        else:
-            starts.append(e[1])
+        elif type(e) is Position:
+            starts.append(e.index)
             sizes.append(1)
-    plan = _Window()
-    plan.shape, plan.new, plan.reverse = tuple([sizes[a] for a in kept]), new, reverse
-    y = _fit(_converted(y, x.dtype, core.typeof(x).weak_type), plan)
+    y = _converted(y, x.dtype, core.typeof(x).weak_type)
+    y = _fit(y, tuple([sizes[a] for a in kept]), new, reverse)
     window = tuple(sizes)
     y = lax.broadcast_in_dim(y, window, kept)
     static = all(type(s) is int for s in starts)
@@ -271,16 +285,3 @@ def _sharded_window(x, y, sharding):
             "sharded dimensions."
         )
     return y if core.typeof(y)._sharding == sharding else reshard(y, sharding)
-
-
-class _Window:
-    """The part of a `Plan` that says how values are laid out."""
-
-    __slots__ = ("shape", "new", "reverse")
-
-    @property
-    def result_shape(self):
-        shape = list(self.shape)
-        for d in self.new:
-            shape.insert(d, 1)
-        return tuple(shape)

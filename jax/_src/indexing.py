@@ -1,0 +1,153 @@
+"""`jax.ds`: slices of a static size that may start at a traced position."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from jax._src import core, dtypes
+from jax._src.tree_util import register_pytree_node
+
+
+class Slice:
+    """Elements `start`, `start + stride`, ...: `size` of them.
+
+    Args:
+      start: the first one; an integer or a traced integer scalar.
+      size: how many, a static integer.
+      stride: the distance of two of them.
+
+    Raises:
+      ValueError: if the size or the stride is negative.
+    """
+
+    __slots__ = ("start", "size", "stride")
+
+    def __init__(self, start: Any, size: Any, stride: int = 1):
+        if isinstance(stride, int) and stride < 0:
+            raise ValueError(f"slice must have a stride >= 0 (found: {stride})")
+        if isinstance(size, int) and size < 0:
+            raise ValueError(f"slice must have a size >= 0 (found: {size})")
+        self.start = start
+        self.size = size
+        self.stride = stride
+
+    @classmethod
+    def from_slice(cls, s: slice, size: int) -> Slice:
+        """The elements that a Python slice means in a dimension of the given size."""
+        step = 1 if s.step is None else s.step
+        if step < 1:
+            raise ValueError(f"slice must have a step >= 1 (found: {step})")
+        try:
+            start, stop, step = s.indices(size)
+        except TypeError:
+            raise TypeError(
+                f"the bounds of {s} must be concrete integers: use jax.ds(start, size) for a slice "
+                "that starts at a traced position"
+            ) from None
+        return cls(start, max(-((start - stop) // step), 0), step)
+
+    @property
+    def is_dynamic_start(self) -> bool:
+        """Whether the start is known only by its type."""
+        return not isinstance(self.start, (int, np.integer))
+
+    @property
+    def is_dynamic_size(self) -> bool:
+        return not isinstance(self.size, (int, np.integer))
+
+    @property
+    def span(self) -> int:
+        """From the first element to the last one, both included."""
+        return (self.size - 1) * self.stride + 1 if self.size else 0
+
+    def is_full(self, size: int) -> bool:
+        """Whether it means all elements of a dimension."""
+        return (
+            not self.is_dynamic_start
+            and self.start == 0
+            and self.size == size
+            and (self.stride == 1 or size <= 1)
+        )
+
+    def _key(self) -> tuple[Any, ...]:
+        return (self.start, self.size, self.stride)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Slice) and self._key() == other._key()
+
+    def __hash__(self) -> int:
+        return hash(self._key())
+
+    def __repr__(self) -> str:
+        return f"Slice(start={self.start!r}, size={self.size!r}, stride={self.stride!r})"
+
+
+def _flatten_slice(s: Slice) -> Any:
+    if s.is_dynamic_start:
+        return (s.start,), (None, s.size, s.stride)
+    return (), (int(s.start), s.size, s.stride)
+
+
+def _unflatten_slice(aux: Any, children: Any) -> Slice:
+    start, size, stride = aux
+    s = object.__new__(Slice)
+    s.start, s.size, s.stride = children[0] if start is None else start, size, stride
+    return s
+
+
+register_pytree_node(Slice, _flatten_slice, _unflatten_slice)
+
+
+def ds(start: Any, size: Any = None, stride: int | None = None) -> Slice | slice:
+    """A slice of a static size that may start at a traced position, to index arrays and references with.
+
+    Args:
+      start: position of the first element; None means all elements, whatever `size` says. If it is the
+        only argument: the size of a slice from 0.
+      size: how many elements.
+      stride: distance of two of them; 1 if None.
+
+    Returns:
+      What to index with. Where `x[ds(start, size)]` reaches out of bounds, it is moved inside; updates
+      `x.at[ds(start, size)].set(y)` do nothing there.
+
+    Raises:
+      TypeError: if the start is not an integer scalar, or the size not a static integer.
+      ValueError: if the size or the stride is negative.
+
+    >>> x = jnp.arange(6)
+    >>> x[jax.ds(2, 3)]
+    Array([2, 3, 4], dtype=int32)
+    >>> jax.vmap(lambda i: x[jax.ds(i, 2)])(jnp.array([0, 3]))
+    Array([[0, 1],
+           [3, 4]], dtype=int32)
+    >>> x.at[jax.ds(1, 2, 3)].set(9)
+    Array([0, 9, 2, 3, 9, 5], dtype=int32)
+    >>> ref = jax.new_ref(x)
+    >>> ref[jax.ds(2, 3)]
+    Array([2, 3, 4], dtype=int32)
+    """
+    if start is None:
+        return slice(None)
+    if size is None:
+        start, size = 0, start
+    try:
+        size = core.canonicalize_dim(size)
+    except TypeError:
+        raise TypeError(
+            f"the size of a slice must be a static integer, got {size!r}: write ds(start, size)"
+        ) from None
+    if not isinstance(start, (int, np.integer)) and not core.is_symbolic_dim(start):
+        dtype = getattr(start, "dtype", None)
+        if dtype is None or not dtypes.issubdtype(dtype, np.integer) or np.ndim(start):
+            raise TypeError(f"the start of a slice must be an integer scalar, got {start!r}")
+    if stride is None:
+        stride = 1
+    elif not isinstance(stride, (int, np.integer)):
+        raise ValueError(f"the stride of a slice must be a static integer, got {stride!r}")
+    return Slice(start, size, stride)
+
+
+dslice = ds
