@@ -10,7 +10,14 @@ from jax._src.custom_derivatives import custom_jvp
 from jax._src.lax import lax, parallel, special as lax_special
 from jax._src.library_jit import inline_jit, nested_jit
 from jax._src.numpy import reductions, ufuncs
-from jax._src.numpy.util import _where, check_arraylike, promote_dtypes_inexact, to_array
+from jax._src.numpy.util import (
+    _where,
+    arraylike,
+    check_arraylike,
+    lower_jax_array,
+    promote_dtypes_inexact,
+    to_array,
+)
 from jax._src.typing import Array, ArrayLike
 from jax._src.util import canonicalize_axis, set_module
 
@@ -149,6 +156,7 @@ def silu(x: ArrayLike) -> Array:
     Args:
       x: floating point array.
     """
+    x = lower_jax_array(x)
     return lax.mul(x, lax.logistic(x))
 
 
@@ -163,8 +171,7 @@ def softplus(x: ArrayLike) -> Array:
     Args:
       x: array.
     """
-    check_arraylike("softplus", x)
-    (x,) = promote_dtypes_inexact(x)
+    (x,) = promote_dtypes_inexact(*arraylike("softplus", x))
     return ufuncs.logaddexp(x, 0.0)
 
 
@@ -351,8 +358,7 @@ def log1mexp(x: ArrayLike) -> Array:
     Args:
       x: array.
     """
-    check_arraylike("log1mexp", x)
-    (x,) = promote_dtypes_inexact(x)
+    (x,) = promote_dtypes_inexact(*arraylike("log1mexp", x))
     x = to_array(x)
     threshold = np.array(np.log(2), x.dtype)
     return _where(x < threshold, lax.log(-lax.expm1(-x)), lax.log1p(-lax.exp(-x)))
@@ -379,7 +385,7 @@ def softmax(x: ArrayLike, axis: Any = -1, where: ArrayLike | None = None) -> Arr
     >>> print(jax.nn.softmax(jax.numpy.array([0.0, 0.0])))
     [0.5 0.5]
     """
-    check_arraylike("softmax", x)
+    (x,) = arraylike("softmax", x)
     axes = reductions.canonical_axes(axis, np.ndim(x))
     if config.softmax_custom_jvp.value:
         return _softmax_with_jvp(x, where, axes)
@@ -428,7 +434,7 @@ def log_softmax(x: ArrayLike, axis: Any = -1, where: ArrayLike | None = None) ->
     Returns:
       Array of the shape of `x`.
     """
-    check_arraylike("log_softmax", x)
+    (x,) = arraylike("log_softmax", x)
     return _log_softmax(x, where, axes=reductions.canonical_axes(axis, np.ndim(x)))
 
 
@@ -472,7 +478,7 @@ def standardize(
     """
     if algorithm not in ("fast", "stable"):
         raise ValueError(f"Unknown algorithm {algorithm!r}. Expected 'fast' or 'stable'.")
-    check_arraylike("standardize", x, epsilon)
+    x, epsilon = arraylike("standardize", x, epsilon)
     axes = reductions.canonical_axes(axis, np.ndim(x))
     return _standardize(x, mean, variance, epsilon, where, axes=axes, algorithm=algorithm)
 

@@ -466,7 +466,7 @@ def linspace(
         dtype = dtypes.check_and_canonicalize_user_dtype(dtype, "linspace")
     num = core.concrete_dim_or_error(_known_num, num, "'num' argument of jnp.linspace")
     axis = core.concrete_or_error(operator.index, axis, "'axis' argument of jnp.linspace")
-    check_arraylike("linspace", start, stop)
+    start, stop = util.arraylike("linspace", start, stop)
     out = _linspace(
         start,
         stop,

@@ -237,7 +237,8 @@ def trapezoid(
     >>> jnp.trapezoid(jnp.array([1., 2., 3.]), dx=2.).item()
     8.0
     """
-    util.check_arraylike_or_none("trapezoid", x)
+    if x is not None:
+        (x,) = util.arraylike("trapezoid", x)
     y = operand("trapezoid", y)
     canonicalize_axis(axis, y.ndim)
     if x is not None:
@@ -356,7 +357,7 @@ def interp(
     >>> jnp.interp(jnp.array([0.5, 9.]), jnp.array([0., 1., 2.]), jnp.array([1., 3., 2.])).tolist()
     [2.0, 2.0]
     """
-    util.check_arraylike("interp", x, xp, fp)
+    x, xp, fp = util.arraylike("interp", x, xp, fp)
     for name, value in (("left", left), ("right", right)):
         if isinstance(value, str) and value != "extrapolate":
             raise ValueError(
@@ -369,7 +370,7 @@ def interp(
     if dtypes.issubdtype(dtypes.result_type(x, xp), np.complexfloating):
         raise ValueError("jnp.interp: complex x values not supported.")
     if period is not None:
-        util.check_arraylike("interp", period)
+        (period,) = util.arraylike("interp", period)
         if np.ndim(period) != 0:
             raise ValueError(f"period must be a scalar; got {period}")
         known = core.to_concrete_value(period)

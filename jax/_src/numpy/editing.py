@@ -137,7 +137,7 @@ def delete(
     if isinstance(obj, slice):
         kept = np.delete(np.arange(n), obj)
         return _take(arr, kept.astype(np.int32), axis)
-    util.check_arraylike("delete", 0, obj)
+    _, obj = util.arraylike("delete", 0, obj)
     dtype = dtypes.dtype(obj)
     if dtypes.issubdtype(dtype, np.bool_):
         if np.shape(obj) != (n,):

@@ -61,7 +61,7 @@ def pad(
     [3, 2, 1, 2, 3, 2, 1]
     """
     array = operand("pad", array)
-    width = _widths(pad_width, array.ndim)
+    width = _widths(util.lower_jax_array(pad_width), array.ndim)
     if callable(mode):
         return _pad_by_function(array, width, mode, kwargs)
     if mode not in _KEYWORDS:

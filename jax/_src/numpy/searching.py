@@ -369,11 +369,11 @@ def histogram(
     if isinstance(bins, str):
         raise NotImplementedError("string values for `bins` not implemented.")
     if weights is None:
-        util.check_arraylike("histogram", a, bins)
+        a, bins = util.arraylike("histogram", a, bins)
         (a,) = util.promote_dtypes_inexact(a)
         weights = lax.full(np.shape(a), 1, dtypes.dtype(a))
     else:
-        util.check_arraylike("histogram", a, bins, weights)
+        a, bins, weights = util.arraylike("histogram", a, bins, weights)
         if np.shape(a) != np.shape(weights):
             raise ValueError("weights should have the same shape as a.")
         a, weights = util.promote_dtypes_inexact(a, weights)
@@ -468,11 +468,10 @@ def histogramdd(
     [[1, 1]]
     """
     if weights is None:
-        util.check_arraylike("histogramdd", sample)
-        (sample,) = util.promote_dtypes_inexact(sample)
+        (sample,) = util.promote_dtypes_inexact(*util.arraylike("histogramdd", sample))
     else:
-        util.check_arraylike("histogramdd", sample, weights)
-        sample, weights = util.promote_dtypes_inexact(sample, weights)
+        arrays = util.arraylike("histogramdd", sample, weights)
+        sample, weights = util.promote_dtypes_inexact(*arrays)
     sample = util.to_array(sample)
     if sample.ndim != 2:
         raise ValueError(f"histogramdd: sample must be of shape (n, d), got {sample.shape}")

@@ -98,7 +98,9 @@ def select(
     if not len(condlist):
         raise ValueError("condlist must be non-empty")
     condlist, choicelist = list(condlist), list(choicelist)
-    util.check_arraylike("select", *condlist, *choicelist, default)
+    n = len(condlist)
+    arrays = util.arraylike("select", *condlist, *choicelist, default)
+    condlist, choicelist, default = arrays[:n], arrays[n:-1], arrays[-1]
     return _select(condlist, choicelist, default)
 
 
@@ -242,9 +244,8 @@ def clip(
     """
     if arr is None:
         raise ValueError("No input was provided to the clip function.")
-    util.check_arraylike("clip", arr)
-    for bound in (min, max):
-        util.check_arraylike_or_none("clip", bound)
+    (arr,) = util.arraylike("clip", arr)
+    min, max = (b if b is None else util.arraylike("clip", b)[0] for b in (min, max))
     for x in (arr, min, max):
         if x is not None and dtypes.issubdtype(dtypes.dtype(x), np.complexfloating):
             raise ValueError(

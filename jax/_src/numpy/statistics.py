@@ -53,11 +53,9 @@ def cov(
     if dtype is not None:
         dtype = _inexact("cov", dtype)
     if y is None:
-        util.check_arraylike("cov", m)
-        arrays = [m]
+        arrays = util.arraylike("cov", m)
     else:
-        util.check_arraylike("cov", m, y)
-        arrays = [m, y]
+        arrays = util.arraylike("cov", m, y)
     arrays = [util.to_array(a) for a in util.promote_dtypes_inexact(*arrays)]
     for name, a in zip("my", arrays):
         if a.ndim > 2:
@@ -245,7 +243,7 @@ def correlate(
 
 
 def _signals(op, a, v, mode, precision, preferred):
-    util.check_arraylike(op, a, v)
+    a, v = util.arraylike(op, a, v)
     if np.ndim(a) != 1 or np.ndim(v) != 1:
         raise ValueError(f"{op}() only support 1-dimensional inputs.")
     if np.shape(a)[0] == 0 or np.shape(v)[0] == 0:

@@ -349,7 +349,7 @@ def outer(a: ArrayLike, b: ArrayLike, out: None = None) -> Array:
     [[3, 4, 5], [6, 8, 10]]
     """
     util.reject_out("outer", out)
-    util.check_arraylike("outer", a, b)
+    a, b = util.arraylike("outer", a, b)
     return _outer(a, b)
 
 
@@ -395,7 +395,7 @@ def tensordot(
     >>> jnp.tensordot(jnp.ones((2, 3, 4)), jnp.ones((4, 3, 5)), axes=((1, 2), (1, 0))).shape
     (2, 5)
     """
-    util.check_arraylike("tensordot", a, b)
+    a, b = util.arraylike("tensordot", a, b)
     pairs = _tensordot_axes(np.shape(a), np.shape(b), axes)
     if out_sharding is not None:
         out_sharding = canonicalize_sharding(out_sharding, "tensordot")
@@ -489,7 +489,7 @@ def cross(
     >>> jnp.cross(jnp.array([1., 0., 0.]), jnp.array([0., 1., 0.])).tolist()
     [0.0, 0.0, 1.0]
     """
-    util.check_arraylike("cross", a, b)
+    a, b = util.arraylike("cross", a, b)
     if axis is not None:
         axisa = axisb = axisc = axis
     return _cross(a, b, axisa=axisa, axisb=axisb, axisc=axisc)

@@ -75,6 +75,16 @@ def check_arraylike(fun_name: str, *args: Any, emit_warning: bool = False, stack
             )
 
 
+def arraylike(fun_name: str, *args: Any) -> list[Any]:
+    """The arguments, with arrays in place of those that have `__jax_array__`; numbers stay what they are.
+
+    Raises:
+      TypeError: as `check_arraylike`.
+    """
+    check_arraylike(fun_name, *args)
+    return [x if isinstance(x, _ARRAYLIKE) else lower_jax_array(x) for x in args]
+
+
 def check_arraylike_or_none(fun_name: str, *args: Any) -> None:
     """As `check_arraylike`, where arguments may be None."""
     for pos, arg in enumerate(args):

@@ -10,7 +10,7 @@ from jax._src.library_jit import inline_jit
 from jax._src.numpy import reductions
 from jax._src.numpy.util import (
     _where,
-    check_arraylike,
+    arraylike,
     promote_args_inexact,
     promote_dtypes_inexact,
 )
@@ -45,11 +45,9 @@ def logsumexp(
     1000.6932
     """
     if b is None:
-        check_arraylike("logsumexp", a)
-        (a,) = promote_dtypes_inexact(a)
+        (a,) = promote_dtypes_inexact(*arraylike("logsumexp", a))
     else:
-        check_arraylike("logsumexp", a, b)
-        a, b = promote_args_inexact("logsumexp", a, b)
+        a, b = promote_args_inexact("logsumexp", *arraylike("logsumexp", a, b))
     axes = reductions.canonical_axes(axis, np.ndim(a) if b is None else max(np.ndim(a), np.ndim(b)))
     out, sign = _logsumexp(
         a, b, where, axes=axes, keepdims=bool(keepdims), return_sign=bool(return_sign)
@@ -103,8 +101,7 @@ def logmeanexp(
     >>> print(jax.nn.logmeanexp(jax.numpy.array([1000.0, 1000.0])))
     1000.0
     """
-    check_arraylike("logmeanexp", x)
-    (x,) = promote_dtypes_inexact(x)
+    (x,) = promote_dtypes_inexact(*arraylike("logmeanexp", x))
     axes = reductions.canonical_axes(axis, np.ndim(x))
     return _logmeanexp(x, where, axes=axes, keepdims=bool(keepdims))
 

@@ -11,7 +11,12 @@ from jax._src.core import typeof
 from jax._src.lax import control_flow, lax, slicing, special as lax_special
 from jax._src.numpy.indexing import take
 from jax._src.numpy.searching import searchsorted
-from jax._src.numpy.util import check_arraylike, promote_dtypes_inexact, to_array
+from jax._src.numpy.util import (
+    arraylike,
+    check_arraylike,
+    promote_dtypes_inexact,
+    to_array,
+)
 from jax._src.random import prng
 from jax._src.random.calls import (
     any_dtype,
@@ -51,7 +56,7 @@ def choice(key, a, shape=(), replace: bool = True, p=None, axis: int = 0, mode: 
     if not isinstance(shape, (tuple, list)) and not np.ndim(shape):
         raise TypeError(f"shape argument of jax.random.choice must be a sequence, got {shape}")
     shape = shape_of("choice", shape)
-    check_arraylike("choice", a)
+    (a,) = arraylike("choice", a)
     ndim = np.ndim(a)
     if not ndim:
         n_inputs = core.concrete_or_error(int, a, "The error occurred in jax.random.choice()")
@@ -76,8 +81,7 @@ def choice(key, a, shape=(), replace: bool = True, p=None, axis: int = 0, mode: 
             "'replace=False'"
         )
     if p is not None:
-        check_arraylike("choice", p)
-        (p,) = promote_dtypes_inexact(p)
+        (p,) = promote_dtypes_inexact(*arraylike("choice", p))
         if np.shape(p) != (n_inputs,):
             raise ValueError(
                 "p must be None or a 1D vector with the same size as a.shape[axis]. p has shape "

@@ -571,6 +571,7 @@ def roll(
     [3, 4, 0, 1, 2]
     """
     a = operand("roll", a)
+    shift = util.lower_jax_array(shift)
     if np.ndim(shift) > 1 or np.ndim(axis) > 1:
         raise ValueError("'shift' and 'axis' arguments to roll must be scalars or 1D arrays")
     if not isinstance(shift, (int, np.integer)):
