@@ -574,7 +574,7 @@ def test_type_of_explicitly_sharded_arrays(devices):
     assert jax.typeof(made) == jax.typeof(x)
 
 
-# Types of values that are no arrays
+# Types of values that are not arrays
 
 TYPES = [
     (1, "int32[]", True),

@@ -1,4 +1,4 @@
-"""`custom_jvp`, `custom_vjp` and their kin: that the rules are used. Arguments in full: transforms_test."""
+"""`custom_jvp`, `custom_vjp` and related decorators: that the rules are used. Arguments in full: transforms_test."""
 
 import functools
 
@@ -386,7 +386,7 @@ class OptimizeRematTest(jtu.JaxTestCase):
     def test_equation(self):
         jaxpr = jax.make_jaxpr(jax.grad(self.f))(x1, F(2))
         (eqn,) = [e for e in jaxpr.eqns if e.primitive is jax.custom_derivatives.remat_opt_p]
-        self.assertEqual(eqn.params["num_res"], 1)  # y is handed on, not returned
+        self.assertEqual(eqn.params["num_res"], 1)  # y is forwarded, not returned
         self.assertLen(eqn.outvars, 2)
         core.check_jaxpr(jaxpr)
 

@@ -1,4 +1,4 @@
-"""Placing arrays: `device_put` and its kin, the primitive and its rules, eager primitives."""
+"""Placing arrays: `device_put` and related functions, the primitive and its rules, eager primitives."""
 
 import logging
 import re

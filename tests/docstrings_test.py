@@ -34,7 +34,7 @@ def _documented():
         for path, value in objects:
             doc = getattr(value, "__doc__", None)
             if not (getattr(value, "__module__", None) or "jax").startswith("jax"):
-                continue  # handed on from NumPy
+                continue  # re-exported from NumPy
             if isinstance(doc, str) and ">>>" in doc and id(doc) not in seen:
                 seen.add(id(doc))
                 yield path, doc

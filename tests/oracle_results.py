@@ -160,7 +160,7 @@ def _dtype_name(dtype: np.dtype) -> str:
 
 
 def _planes(data: bytes, itemsize: int) -> bytes:
-    """The first bytes of all numbers, then the second ones, and so on, which are more alike; back if negative."""
+    """The first bytes of all numbers, then the second ones, and so on, which repeat more often; back if negative."""
     if abs(itemsize) < 2:
         return data
     shape = (-1, itemsize) if itemsize > 0 else (-itemsize, -1)

@@ -382,7 +382,7 @@ def highest(x):
 # Not bound by themselves, and why there is no row.
 WITHOUT_ROW = {
     "after_all": "joins tokens, which carry no values",
-    "cumulative_loop": "emitted by the lowering of cumsum and its kin, and by nothing else",
+    "cumulative_loop": "emitted by the lowering of cumsum and related functions, and by nothing else",
     "custom_lin": "the linear part of a custom_vjp until it is transposed: the row of custom_vjp_call",
     "dce_sink": "has no result",
     "empty2": "a scalar without a specified value, in a memory space",

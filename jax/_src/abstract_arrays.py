@@ -1,4 +1,4 @@
-"""The types of values that are no arrays yet: Python scalars, NumPy scalars and arrays."""
+"""The types of values that are not arrays yet: Python scalars, NumPy scalars and arrays."""
 
 from __future__ import annotations
 

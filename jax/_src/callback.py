@@ -230,7 +230,7 @@ def pure_callback(
       What the callback returns, as arrays.
 
     Raises:
-      TypeError: an argument is no array, or a leaf of `result_shape_dtypes` has no shape and dtype.
+      TypeError: an argument is not an array, or a leaf of `result_shape_dtypes` has no shape and dtype.
       ValueError: for an unknown `vmap_method`, 64-bit results without `jax_enable_x64`; or it is
         differentiated: `jax.custom_jvp` can give the derivative.
       JaxRuntimeError: the callback raised an exception, or returned something else than promised; the
@@ -343,7 +343,7 @@ def io_callback(
       What the callback returns, as arrays.
 
     Raises:
-      TypeError: an argument is no array, or a leaf of `result_shape_dtypes` has no shape and dtype.
+      TypeError: an argument is not an array, or a leaf of `result_shape_dtypes` has no shape and dtype.
       ValueError: for 64-bit results without `jax_enable_x64`; or it is differentiated, or mapped
         though it is ordered.
       JaxRuntimeError: the callback raised an exception, or returned something else than promised; the

@@ -196,7 +196,7 @@ def debug_callback(
 
     Args:
       callback: what it returns is ignored.
-      *args, **kwargs: its arguments: trees. It gets arrays on the CPU, and what is no array as it is.
+      *args, **kwargs: its arguments: trees. It gets arrays on the CPU, and what is not an array as it is.
       ordered: whether it is called after the ordered ones before it; for programs on one device.
       partitioned: whether each device calls it with its shards, instead of one with whole arrays.
 
@@ -230,7 +230,7 @@ def _debug_callback(ordered: bool, partitioned: bool, callback: Any, /, *args, *
 
 
 class _Static:
-    """A value that is no array, as part of a parameter: equal to itself only if it has no hash."""
+    """A value that is not an array, as part of a parameter: equal to itself only if it has no hash."""
 
     __slots__ = ("value",)
 

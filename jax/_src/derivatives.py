@@ -1,4 +1,4 @@
-"""Derivatives: `grad`, `vjp`, `jvp`, `linearize` and their kin."""
+"""Derivatives: `grad`, `vjp`, `jvp`, `linearize` and related functions."""
 
 import functools
 from collections.abc import Callable, Sequence

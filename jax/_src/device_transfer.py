@@ -43,7 +43,7 @@ def device_put(
       x: a pytree of arrays, NumPy arrays and scalars.
       device: where to put it: a :class:`jax.Device`, a :class:`jax.sharding.Sharding`, a
         `PartitionSpec` for the mesh of :func:`jax.set_mesh`, a `Format`, or a `jax.memory.Space`; or a
-        tree of them, a prefix of `x`. None is the default device for what is no array yet, and leaves
+        tree of them, a prefix of `x`. None is the default device for what is not an array yet, and leaves
         arrays where they are.
       src: where `x` is, for the gradient; found out if None. A tree prefix of `x` too.
       donate: whether the buffers of `x` may be taken over, which deletes `x`. A tree prefix of `x` too.
@@ -238,7 +238,7 @@ def block_until_ready(x: Any) -> Any:
     Computations run in the background; errors of the computation are raised here.
 
     Args:
-      x: a pytree; leaves that are no arrays are passed over.
+      x: a pytree; leaves that are not arrays are passed over.
 
     Returns:
       `x`.
@@ -265,7 +265,7 @@ def copy_to_host_async(x: Any) -> Any:
     """Starts to copy arrays to the host, and does not wait for it.
 
     Args:
-      x: a pytree; leaves that are no arrays are passed over.
+      x: a pytree; leaves that are not arrays are passed over.
 
     Returns:
       `x`.

@@ -335,7 +335,7 @@ class AbstractMesh(BaseMesh):
 
     Raises:
       ValueError: the numbers of sizes, names and types differ, or a name occurs twice.
-      TypeError: a size is no integer, or a type is not an :class:`AxisType`.
+      TypeError: a size is not an integer, or a type is not an :class:`AxisType`.
 
     Equal meshes are the same object.
 

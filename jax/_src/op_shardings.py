@@ -35,7 +35,7 @@ def is_hlo_sharding_replicated(hc: _hlo.HloSharding) -> bool:
 
 
 def are_hlo_shardings_equal(hc1: _hlo.HloSharding, hc2: _hlo.HloSharding) -> bool:
-    """Whether two shardings split a value alike, however they are written."""
+    """Whether two shardings split a value in the same way, however they are written."""
     if hc1 is hc2:
         return True
     if is_hlo_sharding_replicated(hc1) and is_hlo_sharding_replicated(hc2):

@@ -147,7 +147,7 @@ class _Sharding:
         return _common_shard_shape(self, tuple(global_shape))
 
     def is_equivalent_to(self, other: Sharding, ndim: int) -> bool:
-        """Whether both lay out arrays of a rank alike, on the same devices in the same order.
+        """Whether both lay out arrays of a rank in the same way, on the same devices in the same order.
 
         Args:
           other: a sharding.

@@ -104,7 +104,7 @@ def parse_shape_str(s: str) -> core.ShapedArray:
     """The type that XLA writes as, for example, `f32[2,3]`.
 
     Raises:
-      ValueError: if `s` is no such text.
+      ValueError: if `s` is not such a text.
 
     >>> from jax.tools import jax_to_ir
     >>> jax_to_ir.parse_shape_str("s8[2,3]")

@@ -432,7 +432,7 @@ def int_env(varname: str, default: int) -> int:
     try:
         return int(text)
     except ValueError:
-        raise ValueError(f"environment variable {varname} is no integer: {text!r}") from None
+        raise ValueError(f"environment variable {varname} is not an integer: {text!r}") from None
 
 
 def parse_bool(name: str, value: Any) -> bool:
@@ -581,7 +581,7 @@ class UserConfig:
 def make_user_context(default_value: Any = None) -> UserConfig:
     """Makes a context value of your own that traced functions may depend on.
 
-    Functions that `jit` and its kin have compiled under one value are traced again under another,
+    Functions that `jit` and similar transformations have compiled under one value are traced again under another,
     because the value is part of the caches' keys.
 
     Args:

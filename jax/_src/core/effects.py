@@ -99,7 +99,7 @@ remat_allowed_effects.add_type(NamedAxisEffect)
 
 
 def filter_named_axis_effects(effects: Iterable[Effect], names: Any) -> Effects:
-    """`effects` less the uses of the axes `names`."""
+    """`effects` without the uses of the axes `names`."""
     return frozenset(e for e in effects if not (isinstance(e, NamedAxisEffect) and e.name in names))
 
 

@@ -55,7 +55,7 @@ class OptimizedFwd:
 
 @core.cached_on_jaxpr
 def _forwarded(fwd: ClosedJaxpr, num_res: int) -> Any:
-    """The rule less those residuals that are operands, and for each residual which operand it is."""
+    """The rule without those residuals that are operands, and for each residual which operand it is."""
     jaxpr = fwd.jaxpr
     position = {v: i for i, v in enumerate(jaxpr.invars)}
     res, outs = jaxpr.outvars[:num_res], jaxpr.outvars[num_res:]

@@ -107,7 +107,7 @@ def capture_stack(
 
 
 def _flatten(value: Any) -> tuple[list[Any], Any]:
-    """As tree_flatten; what is no tree is a leaf, with None for the structure."""
+    """As tree_flatten; what is not a tree is a leaf, with None for the structure."""
     try:
         if not _is_cyclic(value, ()):
             with warnings.catch_warnings():

@@ -137,7 +137,7 @@ def scalar_type_of(x: Any) -> type:
       x: an array, a scalar or a type.
 
     Raises:
-      TypeError: the elements are no numbers or booleans.
+      TypeError: the elements are not numbers or booleans.
 
     Example:
       >>> import jax, jax.numpy as jnp
@@ -376,7 +376,7 @@ def _dtype_named(x: Any) -> DType:
             return default()
         _refuse_abstract_type(x)
         of_class = x.__dict__.get("dtype")
-        if isinstance(of_class, np.dtype):  # jnp.float32 and its kin
+        if isinstance(of_class, np.dtype):  # jnp.float32 and the like
             return of_class if config.enable_x64.value else _to_32bit[of_class]
         if issubclass(x, np.generic):
             out = np.dtype(x)
@@ -473,7 +473,7 @@ def to_complex_dtype(dtype: DTypeLike) -> DType:
 
 
 class InvalidInputException(Exception):
-    """An argument that is no array and no scalar; jaxlib raises it, `jit` explains it."""
+    """An argument that is not an array and no scalar; jaxlib raises it, `jit` explains it."""
 
 
 _jax.set_valid_dtypes(_jax_dtype_set)

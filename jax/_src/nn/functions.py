@@ -393,7 +393,7 @@ def softmax(x: ArrayLike, axis: Any = -1, where: ArrayLike | None = None) -> Arr
 
 
 def _shifted(x, where, axes):
-    """`x` less its largest element, and the exponentials."""
+    """`x` minus its largest element, and the exponentials."""
     is_float = dtypes.issubdtype(x.dtype, np.inexact)
     lowest = -np.inf if is_float else dtypes.iinfo(x.dtype).min
     largest = reductions.max(lax.stop_gradient(x), axes, keepdims=True, initial=lowest, where=where)
@@ -459,7 +459,7 @@ def standardize(
     *,
     algorithm: str = "fast",
 ) -> Array:
-    """x less its mean, divided by its standard deviation.
+    """x minus its mean, divided by its standard deviation.
 
     Args:
       x: array.

@@ -52,7 +52,7 @@ def array(
       An array. A Python number gives a weakly typed one without `dtype`.
 
     Raises:
-      TypeError: if elements are no numbers.
+      TypeError: if elements are not numbers.
       OverflowError: if an integer does not fit the dtype.
 
     >>> jnp.array([[1, 2], [3, 4]], dtype=float)

@@ -37,7 +37,7 @@ def canonicalize_shape(shape: Any, context: str = "") -> tuple:
     """A shape given as a sequence of sizes, or as one size.
 
     Raises:
-      TypeError: if sizes are no known integers.
+      TypeError: if sizes are not known integers.
     """
     if type(shape) is tuple:
         for d in shape:
@@ -131,7 +131,7 @@ def full(
       device, out_sharding: as for `zeros`.
 
     Raises:
-      TypeError: if `fill_value` is no array, or sizes are no known integers.
+      TypeError: if `fill_value` is not an array, or sizes are not known integers.
 
     >>> jnp.full((2, 2), jnp.array([1, 2])).tolist()
     [[1, 2], [1, 2]]

@@ -28,7 +28,7 @@ def _part(x, start, stop, axis):
 
 
 def _steps(x, axis):
-    """Each element less the one before it."""
+    """The differences of neighbouring elements."""
     n = x.shape[axis]
     later, earlier = _part(x, min(1, n), n, axis), _part(x, 0, max(n - 1, 0), axis)
     return lax.ne(later, earlier) if x.dtype == np.bool_ else lax.sub(later, earlier)

@@ -1,5 +1,5 @@
 """Products of two arrays whose dimensions have labels, as one dot product: what `einsum`, `matmul` and
-their kin are made of."""
+related functions are made of."""
 
 from __future__ import annotations
 

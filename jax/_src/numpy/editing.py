@@ -34,7 +34,7 @@ def insert(
       axis: along which dimension; None for the flattened array.
 
     Raises:
-      ValueError: if positions are no integers, or `axis` is out of range.
+      ValueError: if positions are not integers, or `axis` is out of range.
 
     >>> jnp.insert(jnp.array([1, 2, 3]), 1, 9).tolist()
     [1, 9, 2, 3]

@@ -53,7 +53,7 @@ def pad(
 
     Raises:
       ValueError: for widths of another shape or negative ones, and keywords the mode has not.
-      TypeError: for widths that are no integers.
+      TypeError: for widths that are not integers.
 
     >>> jnp.pad(jnp.array([1, 2, 3]), (1, 2)).tolist()
     [0, 1, 2, 3, 0, 0]

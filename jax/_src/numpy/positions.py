@@ -114,7 +114,7 @@ def ravel_multi_index(
       dtype: of the result; None for the one that combines those of the indices.
 
     Raises:
-      ValueError: for indices out of bounds in mode "raise", those that are no integers, or another number of
+      ValueError: for indices out of bounds in mode "raise", those that are not integers, or another number of
         them.
 
     >>> jnp.ravel_multi_index((jnp.array([0, 1]), jnp.array([1, 2])), (2, 3)).tolist()

@@ -1,4 +1,4 @@
-"""`jnp.float32` and its kin: types of elements that make arrays when they are called."""
+"""`jnp.float32` and the like: types of elements that make arrays when they are called."""
 
 from __future__ import annotations
 

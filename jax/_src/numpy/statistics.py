@@ -36,7 +36,7 @@ def cov(
       m: a variable in each row, an observation in each column; or one variable.
       y: more variables.
       rowvar: False if variables are in columns.
-      bias: whether to divide by the number of observations, not by that less one.
+      bias: whether to divide by the number of observations, not by that number minus one.
       ddof: what to subtract from that number; None for `1 - bias`.
       fweights: how often each observation occurs, integers.
       aweights: weights of observations.
@@ -44,7 +44,7 @@ def cov(
 
     Raises:
       ValueError: for more than two dimensions, or a `dtype` that is not inexact.
-      TypeError: for `fweights` that are no integers.
+      TypeError: for `fweights` that are not integers.
       RuntimeError: for weights of another size.
 
     >>> jnp.cov(jnp.array([[0., 1., 2.], [0., 2., 4.]])).tolist()

@@ -1,4 +1,4 @@
-"""The elementwise functions that have methods: `jnp.add` and its kin."""
+"""The elementwise functions that have methods: `jnp.add` and the like."""
 
 from __future__ import annotations
 

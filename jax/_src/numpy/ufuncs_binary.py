@@ -60,7 +60,7 @@ def add(x: ArrayLike, y: ArrayLike, /) -> Array:
       An array. The sum of booleans is their logical or; integers wrap.
 
     Raises:
-      TypeError: if an argument is no array, or shapes or dtypes do not fit.
+      TypeError: if an argument is not an array, or shapes or dtypes do not fit.
 
     >>> jnp.add(jnp.arange(3), 10)
     Array([10, 11, 12], dtype=int32)

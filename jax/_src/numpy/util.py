@@ -281,7 +281,7 @@ def promote_args(fun_name: str, *args: Any) -> list[Any]:
     """The arguments of an operation, checked, of one dtype and with shapes that broadcast.
 
     Raises:
-      TypeError: if one is no array.
+      TypeError: if one is not an array.
     """
     check_arraylike(fun_name, *args)
     check_no_float0s(fun_name, *args)

@@ -41,7 +41,7 @@ def vectorize(
         is for functions of scalars to scalars.
 
     Returns:
-      A function of arrays whose other dimensions broadcast. An argument None is handed on.
+      A function of arrays whose other dimensions broadcast. An argument None is passed through.
 
     Calling it raises:
       ValueError: if shapes do not fit the signature.

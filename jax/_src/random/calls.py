@@ -88,7 +88,7 @@ def check_params(name: str, dtype: np.dtype, *params: Any) -> None:
     """Raise unless parameters are arrays, or scalars, that `dtype` can hold by JAX's promotion rules.
 
     Raises:
-      TypeError: if one is no array.
+      TypeError: if one is not an array.
       TypePromotionError: if one is of a greater dtype.
     """
     check_arraylike(name, *params)

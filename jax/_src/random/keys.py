@@ -90,7 +90,7 @@ def key(seed: int | Any, *, impl: Any = None, dtype: Any = None):
       A scalar array of a key dtype.
 
     Raises:
-      TypeError: for seeds that are no integers, arrays of seeds, and keys.
+      TypeError: for seeds that are not integers, arrays of seeds, and keys.
       ValueError: for unknown implementations.
 
     >>> jax.random.key(0)

@@ -344,7 +344,7 @@ class PRNGKeyArray(Array):
 
     def _no_number(self, *args):
         raise NotImplementedError(
-            "keys are no numbers: jax.random.key_data gives the integers that they consist of."
+            "keys are not numbers: jax.random.key_data gives the integers that they consist of."
         )
 
     real = imag = property(_no_number)

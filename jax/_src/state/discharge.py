@@ -1,4 +1,4 @@
-"""Discharge: programs with references become programs without, that hand on the arrays instead.
+"""Discharge: programs with references become programs without, that pass the arrays along instead.
 
 An equation that uses references becomes one or more without: its reference operands are arrays, and what
 it writes are new arrays. Primitives with jaxprs as parameters have rules for that in

@@ -214,7 +214,7 @@ def new_ref(init_val: Any, *, memory_space: Any = None, kind: str | None = None)
       The reference: `ref[idx]` reads, `ref[idx] = value` and `ref[idx] += value` write.
 
     Raises:
-      TypeError: if `init_val` is no array.
+      TypeError: if `init_val` is not an array.
 
     >>> ref = jax.new_ref(jnp.zeros(3))
     >>> @jax.jit

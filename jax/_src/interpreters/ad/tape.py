@@ -361,7 +361,7 @@ class Linearized:
         jaxpr = Jaxpr(builder.constvars, builder.invars, outvars, builder.eqns, effects, debug_info)
         if not partly_dead:
             return jaxpr, builder.consts
-        # Loops and calls less the results that nobody uses, and so without the residuals of these.
+        # Loops and calls without the results that nobody uses, and so without their residuals.
         jaxpr, used, _ = pe.dce_jaxpr_consts(jaxpr, [True] * len(outvars), True)
         return jaxpr, [x for x, u in zip(builder.consts, used) if u]
 

@@ -159,7 +159,7 @@ def as_results(outs: Sequence[Any], expected: Sequence[tuple[Any, Any, bool]]) -
         array = np.asarray(out)
         if array.dtype.kind in "OSUMm":
             raise TypeError(
-                f"The callback returned {out!r} (return value #{i}), which is no array."
+                f"The callback returned {out!r} (return value #{i}), which is not an array."
             )
         if narrow and array.dtype.name in _NARROW:
             array = array.astype(_NARROW[array.dtype.name])

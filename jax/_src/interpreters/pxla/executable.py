@@ -196,7 +196,7 @@ def _final_shardings(xla_executable: Any, info: Any, placement: Any, device_list
 
 
 def _as_argument(chosen: Any, aval: Any, info: ProgramInfo) -> Any:
-    """What the compiler has chosen for a result, in the words of the first argument if that is alike.
+    """What the compiler has chosen for a result, written as the first argument is, if they are equivalent.
 
     On a mesh of one device that is one of as many dimensions; the compiler tells nothing then.
     """

@@ -178,7 +178,7 @@ def leaf_paths(tree: PyTreeDef) -> list[str]:
 
 
 def check_initial(loop: str, what: str, name: str, values: Sequence[Any], tree: PyTreeDef) -> None:
-    """Raise TypeError if a leaf of a loop's initial value is no array or number."""
+    """Raise TypeError if a leaf of a loop's initial value is not an array or number."""
     for i, x in enumerate(values):
         if not core.valid_jaxtype(x):
             raise TypeError(

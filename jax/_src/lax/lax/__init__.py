@@ -1,4 +1,4 @@
-"""Operations on arrays, one module a family; this package hands on their names."""
+"""Operations on arrays, one module a family; this package re-exports their names."""
 
 from jax._src.lax.lax.accuracy import (
     AccuracyMode as AccuracyMode,

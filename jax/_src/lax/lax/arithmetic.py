@@ -362,7 +362,7 @@ def integer_pow(x: ArrayLike, y: int) -> Array:
       y: integer, known when the program is traced.
 
     Raises:
-      TypeError: if `x` has integers and `y` is negative, or `y` is no integer.
+      TypeError: if `x` has integers and `y` is negative, or `y` is not an integer.
 
     >>> lax.integer_pow(jnp.array([1., 2., 3.]), -2)
     Array([1.        , 0.25      , 0.11111111], dtype=float32)

@@ -97,7 +97,7 @@ def convert_element_type(operand: ArrayLike, new_dtype: DTypeLike | dtypes.Exten
 
     Raises:
       ValueError: if `new_dtype` is None.
-      TypeError: if arrays cannot have it, or `operand` is no array.
+      TypeError: if arrays cannot have it, or `operand` is not an array.
 
     >>> lax.convert_element_type(jnp.array([0.5, 1.5, -2.7]), jnp.int32)
     Array([ 0,  1, -2], dtype=int32)
@@ -393,7 +393,7 @@ def reduce_precision(operand: ArrayLike, exponent_bits: int, mantissa_bits: int)
       mantissa_bits: number of bits of the mantissa, at least 0.
 
     Raises:
-      TypeError: if `operand` is not floating point, or a number of bits is no integer.
+      TypeError: if `operand` is not floating point, or a number of bits is not an integer.
       ValueError: if a number of bits is out of range.
 
     >>> lax.reduce_precision(3.14159, exponent_bits=5, mantissa_bits=2)
@@ -452,7 +452,7 @@ def stop_gradient(x: Any) -> Any:
       x: pytree of arrays.
 
     Raises:
-      TypeError: if a leaf is no array or scalar.
+      TypeError: if a leaf is not an array or scalar.
 
     >>> jax.grad(lambda x: x * lax.stop_gradient(x))(3.0)
     Array(3., dtype=float32, weak_type=True)

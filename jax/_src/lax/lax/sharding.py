@@ -40,7 +40,7 @@ def unsharded_over(aval: ShapedArray, dims: Sequence[int], what: str) -> NamedSh
 
 
 def common(name: str, avals: Sequence[ShapedArray]) -> ShapedArray:
-    """The first of `avals`, all of which must be sharded alike."""
+    """The first of `avals`, all of which must have the same sharding."""
     first = next((a for a in avals if a._sharding is not None), avals[0])
     for a in avals:
         if a._sharding is None or a._sharding == first._sharding:

@@ -1,4 +1,4 @@
-"""NumPy-style indexing: `x[...]`, `x.at[...]`, `jnp.take` and its kin."""
+"""NumPy-style indexing: `x[...]`, `x.at[...]`, `jnp.take` and similar functions."""
 
 from jax._src.numpy.indexing.at import _IndexUpdateHelper, _IndexUpdateRef
 from jax._src.numpy.indexing.functions import (

@@ -1,4 +1,4 @@
-"""Updating elements: what `x.at[...].set()` and its kin do."""
+"""Updating elements: what `x.at[...].set()` and its other methods do."""
 
 from __future__ import annotations
 

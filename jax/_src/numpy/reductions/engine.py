@@ -205,7 +205,7 @@ def canonical_axes(axis: Any, ndim: int) -> tuple[Any, ...]:
 
 
 def is_axis_name(axis: Any) -> bool:
-    """Whether this names a mapped axis, as any object may that is no number."""
+    """Whether this names a mapped axis, as any object may that is not a number."""
     return isinstance(axis, str) or not (
         hasattr(axis, "__index__") or axis is None or isinstance(axis, numbers.Number)
     )
