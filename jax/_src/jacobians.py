@@ -78,7 +78,7 @@ def jacfwd(
         for leaf in tree_leaves(y):
             _check_jac_output("jacfwd", holomorphic, leaf)
         example = dyn_args[0] if isinstance(argnums, int) else dyn_args
-        jac_tree = tree_map(lambda j: _unravel(example, -1, j), jac)
+        jac_tree = tree_map(lambda j, of: _unravel(example, -1, _typed_like(of, j)), jac, y)
         return (jac_tree, out[2]) if has_aux else jac_tree
 
     return jacfun
@@ -146,7 +146,7 @@ def jacrev(
         jac = vmap(pull)(_std_basis(y, of_cotangents=True))
         jac = jac[0] if isinstance(argnums, int) else jac
         example = dyn_args[0] if isinstance(argnums, int) else dyn_args
-        jac_tree = tree_map(lambda j: _unravel(y, 0, j), jac)
+        jac_tree = tree_map(lambda j, by: _unravel(y, 0, _typed_like(by, j)), jac, example)
         jac_tree = tree_util_transpose(tree_structure(example), tree_structure(y), jac_tree)
         return (jac_tree, aux) if has_aux else jac_tree
 
@@ -204,6 +204,14 @@ def _std_basis(pytree, of_cotangents: bool = False):
             block = bind_reshard(block, sharding.update(spec=spec))
         out.append(block)
     return tree_unflatten(tree, out)
+
+
+def _typed_like(value, derivative):
+    """The derivative, weakly typed if and only if the value is."""
+    aval, weak_type = typeof(derivative), typeof(value).weak_type
+    if aval.weak_type == weak_type:
+        return derivative
+    return core.hooks.convert_element_type(derivative, aval.dtype, weak_type)
 
 
 def _unravel(pytree, axis: int, arr):

@@ -150,7 +150,7 @@ class Literal:
         """The text in jaxprs, like `1.0:f32[]`."""
         val, aval = self.val, self.aval
         dtype = getattr(aval, "dtype", None)
-        if type(dtype) is np.dtype and not aval.shape:
+        if isinstance(dtype, np.dtype) and not aval.shape:
             is_float0 = dtype == dtypes.float0
             text = "float0" if is_float0 else str(np.asarray(val, dtype=dtype).item())
         else:

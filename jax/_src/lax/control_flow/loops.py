@@ -179,7 +179,7 @@ def fori_loop(
             f"{first.dtype.name} and {last.dtype.name}: convert one of them."
         )
     dtype = dtypes.result_type(lower, upper)
-    weak = first.weak_type and last.weak_type
+    weak = first.weak_type and first.dtype == dtype  # the index has the type of the lower bound
     if core.is_concrete(lower) and core.is_concrete(upper):
         lo, hi = int(core.to_concrete_value(lower)), int(core.to_concrete_value(upper))
         length = max(hi - lo, 0)
@@ -200,7 +200,8 @@ def fori_loop(
         raise ValueError(
             "Can only use `unroll` in `fori_loop` if the loop bounds are statically known."
         )
-    init = (_bound(lower, dtype, weak), _bound(upper, dtype, weak), init_val)
+    last_weak = last.weak_type and last.dtype == dtype
+    init = (_bound(lower, dtype, weak), _bound(upper, dtype, last_weak), init_val)
     _, _, result = while_loop(_is_before_end, _step_function(body_fun, "while", dtype, weak), init)
     return result
 

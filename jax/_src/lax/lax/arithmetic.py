@@ -645,8 +645,13 @@ def real(x: ArrayLike) -> Array:
     return real_p.bind(x)
 
 
+def _strong_zero(ct):
+    """Zero in the dtype of `ct`, not weakly typed: nor are derivatives by complex Python numbers."""
+    return core.typeof(ct).dtype.type(0)
+
+
 def _real_transpose(ct, x):
-    return [Zero(x.aval) if type(ct) is Zero else complex(ct, const(ct, 0))]
+    return [Zero(x.aval) if type(ct) is Zero else complex(ct, _strong_zero(ct))]
 
 
 real_p = unary_primitive(
@@ -673,7 +678,7 @@ def imag(x: ArrayLike) -> Array:
 
 
 def _imag_transpose(ct, x):
-    return [Zero(x.aval) if type(ct) is Zero else complex(const(ct, 0), neg(ct))]
+    return [Zero(x.aval) if type(ct) is Zero else complex(_strong_zero(ct), neg(ct))]
 
 
 imag_p = unary_primitive(

@@ -215,15 +215,21 @@ def _pow_jvp_x(g, out, x, y):
             y = broadcast_in_dim(y, core.typeof(x).shape, ())
         is_zero = eq(y, const(y, 0))
         y = convert_element_type(y, x_dtype)
-        slope = mul(replace_zero(y), pow(x, sub(y, const(y, 1))))
+        slope = mul(replace_zero(y), pow(_not_weak(x), sub(y, const(y, 1))))
         slope = select(is_zero, filled(slope, 0), slope)
     else:
+        x, y = _not_weak(x), _not_weak(y)
         slope = mul(y, pow(x, sub(y, const(y, 1))))
     return mul(g, slope)
 
 
 def _pow_jvp_y(g, out, x, y):
-    return mul(g, mul(log(replace_zero(x)), out))
+    return _not_weak(mul(g, mul(log(replace_zero(x)), out)))
+
+
+def _not_weak(x):
+    aval = core.typeof(x)
+    return convert_element_type(x, aval.dtype) if aval.weak_type else x
 
 
 def _pow_lower(ctx, x, y):

@@ -730,7 +730,7 @@ dynamic_update_slice_p = standard_primitive(
     "dynamic_update_slice",
     shape=_dynamic_update_slice_shape,
     dtype=_dynamic_update_slice_dtype,
-    weak_type=_first_weak,
+    weak_type=lambda *_, **__: False,
     sharding=_dynamic_update_slice_sharding,
     unreduced=lambda pairs, x, update, *_: shardings.same_unreduced(pairs[:2], x, update),
     memory_space=lambda x, update, *_: common_memory_space("dynamic_update_slice", x, update),

@@ -1,0 +1,142 @@
+"""Which results are weakly typed: programs of Python numbers and arrays. See scenario_testing.py."""
+
+import numpy as np
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+SCENARIOS = {}
+INPUTS = {
+    "float": 2.0,
+    "int": 3,
+    "complex": 1 + 2j,
+    "bool": True,
+    "weak_array": jnp.asarray(2.0),
+    "weak_vector": lax.broadcast(2.0, (3,)),
+    "float32": np.float32(2),
+    "int32": np.int32(3),
+    "bfloat16": jnp.bfloat16(2),
+    "vector": np.arange(3, dtype=np.float32),
+}
+
+
+def types(fun, x):
+    """Dtypes, shapes, weak types and shardings of the results."""
+    try:
+        out = jax.eval_shape(fun, x)
+    except Exception as err:
+        return type(err).__name__
+    return str(
+        [(str(y.dtype), y.shape, y.weak_type, str(y.sharding)) for y in jax.tree.leaves(out)]
+    )
+
+
+def program(name, fun, but=()):
+    """One scenario: the types of a program's results for each input, some inputs excepted."""
+    inputs = {k: x for k, x in INPUTS.items() if k not in but}
+    SCENARIOS[name] = lambda: {k: types(fun, x) for k, x in inputs.items()}
+
+
+def total(fun):
+    return lambda x: jnp.sum(fun(x))
+
+
+FUNCTIONS = {
+    "square": lambda y: y * y,
+    "triple": lambda y: y * 3,
+    "relu": jax.nn.relu,
+    "where": lambda y: jnp.where(y > 0, y, 0.0),
+    "maximum": lambda y: jnp.maximum(y, 0.0),
+    "constant": lambda y: 1.0,
+    "power": lambda y: y**2,
+    "root": lambda y: y**2.5,
+    "exponential": lambda y: 2**y,
+    "identity": lambda y: y,
+    "reciprocal": lambda y: 1 / y,
+    "clip": lambda y: jnp.clip(y, 0, 5),
+}
+for name, f in FUNCTIONS.items():
+    program(f"plain_{name}", f)
+    program(f"jit_{name}", jax.jit(f))
+    program(f"grad_{name}", lambda x, f=f: jax.grad(total(f))(x))
+    program(f"grad_of_jit_{name}", lambda x, f=f: jax.grad(jax.jit(total(f)))(x))
+    program(f"grad_of_checkpoint_{name}", lambda x, f=f: jax.grad(jax.checkpoint(total(f)))(x))
+    program(f"jvp_{name}", lambda x, f=f: jax.jvp(f, (x,), (x,)))
+    program(f"linearize_{name}", lambda x, f=f: jax.linearize(f, x)[1](x))
+    program(f"vjp_{name}", lambda x, f=f: jax.vjp(f, x)[1](f(x)))
+    program(f"jacfwd_{name}", lambda x, f=f: jax.jacfwd(f)(x))
+    program(f"jacrev_{name}", lambda x, f=f: jax.jacrev(f)(x))
+    program(f"hessian_{name}", lambda x, f=f: jax.hessian(total(f))(x))
+
+product = lambda xs: xs[0] ** 2.5 * xs[1]
+program("jacfwd_of_two", lambda x: jax.jacfwd(product)((x, np.float32(2))), but=("bfloat16",))
+program("jacrev_of_two", lambda x: jax.jacrev(product)((x, np.float32(2))), but=("bfloat16",))
+program("grad_real", lambda x: jax.grad(total(jnp.real))(x))
+program("grad_imag", lambda x: jax.grad(total(jnp.imag))(x))
+program("grad_real_of_product", lambda x: jax.grad(total(lambda y: jnp.real(y * 1j)))(x))
+program("grad_holomorphic", lambda x: jax.grad(total(lambda y: y * y), holomorphic=True)(x))
+
+# Loops and branches
+
+program("scan_carry", lambda x: lax.scan(lambda c, _: (c + 1, c), x, None, length=3))
+program("scan_carry_float", lambda x: lax.scan(lambda c, _: (c * 1.5, c), x, None, length=3))
+program("scan_constant_ys", lambda x: lax.scan(lambda c, _: (c, 2), x, None, length=3))
+program("scan_xs", lambda x: lax.scan(lambda c, y: (c + y, c), 0, jnp.atleast_1d(x)))
+program("scan_xs_float", lambda x: lax.scan(lambda c, y: (c + y, y * 2), 0.0, jnp.atleast_1d(x)))
+program("scan_grad", lambda x: jax.grad(total(lambda x: lax.scan(lambda c, _: (c * 2, c), x, None, length=3)[1]))(x))  # fmt: skip
+program("scan_jvp", lambda x: jax.jvp(lambda x: lax.scan(lambda c, _: (c * 2, c), x, None, length=3), (x,), (x,)))  # fmt: skip
+program("while", lambda x: lax.while_loop(lambda c: c[0] < 3, lambda c: (c[0] + 1, c[1] * 2), (0, x)))  # fmt: skip
+program("while_sum", lambda x: lax.while_loop(lambda c: c[0] < 3, lambda c: (c[0] + 1, x + c[1]), (0, 0)))  # fmt: skip
+program("fori", lambda x: lax.fori_loop(0, 3, lambda i, c: c + i, x))
+program("fori_sum", lambda x: lax.fori_loop(0, np.int32(3), lambda i, c: c + x, 0))
+program("fori_bound", lambda x: lax.fori_loop(0, x, lambda i, c: c + i, 0))
+program("fori_from", lambda x: lax.fori_loop(x, 7, lambda i, c: c + i, 0))
+program("cond", lambda x: lax.cond(True, lambda y: y, lambda y: 0 * y + 1.0, x))
+program("cond_constant", lambda x: lax.cond(True, lambda y: 1.0, lambda y: y, x))
+program("switch", lambda x: lax.switch(1, [lambda y: y, lambda y: y + 1, lambda y: y * 2], x))
+program("map", lambda x: lax.map(lambda y: y * 2, jnp.atleast_1d(x)))
+program("vmap_constants", lambda x: jax.vmap(lambda y: (1.0, 2, y))(jnp.atleast_1d(x)))
+
+# Refs
+
+
+def updated(start, step):
+    def fun(x):
+        ref = jax.new_ref(start if start is not None else x)
+
+        def body(i, carry):
+            ref[...] = step(ref[...], x)
+            return carry
+
+        lax.fori_loop(0, 3, body, None)
+        return ref[...], jax.freeze(ref)
+
+    return fun
+
+
+program("ref_of_zero", updated(0, lambda r, x: r + 1))
+program("ref_of_zero_jit", jax.jit(updated(0, lambda r, x: r + 1)))
+program("ref_of_input", updated(None, lambda r, x: r * 2))
+program("ref_of_input_jit", jax.jit(updated(None, lambda r, x: r * 2)))
+
+# Calls and structure
+
+program("nested_jits", lambda x: jax.jit(lambda y: jax.jit(lambda z: (z, z + 1, 3))(y))(x))
+program("checkpoint", lambda x: jax.checkpoint(lambda y: (y * 2, 1, 2.0))(x))
+program("device_put", lambda x: (jax.device_put(x), lax.optimization_barrier(x)))
+program("update_slice", lambda x: lax.dynamic_update_slice(jnp.atleast_1d(x), jnp.atleast_1d(x), (0,)))  # fmt: skip
+program("stack", lambda x: (jnp.stack([x, x]), jnp.concatenate([jnp.atleast_1d(x)] * 2)))
+program("dot", lambda x: jnp.dot(x, 2.0))
+
+
+def structs():
+    """Nested jits of ShapeDtypeStructs, whose results have no sharding."""
+    x = jax.ShapeDtypeStruct((3,), np.float32)
+    f = jax.jit(lambda x: jax.jit(lambda y: {"a": y * 2, "b": jnp.sum(y)})(x))
+    once = jax.eval_shape(f, x)
+    again = jax.eval_shape(f, once["a"])
+    return str((once, again, f.eval_shape(x), f.lower(x).out_info))
+
+
+SCENARIOS["structs"] = structs
