@@ -211,7 +211,7 @@ def _typed_like(value, derivative):
     aval, weak_type = typeof(derivative), typeof(value).weak_type
     if aval.weak_type == weak_type:
         return derivative
-    return core.hooks.convert_element_type(derivative, aval.dtype, weak_type)
+    return to_dtype(derivative, aval.dtype, weak_type)
 
 
 def _unravel(pytree, axis: int, arr):

@@ -94,7 +94,7 @@ def contract(
     out_sharding: Any = None,
     dot_general: Callable[..., Any] | None = None,
 ) -> Any:
-    """Contracts two arrays of one dtype by a plan."""
+    """Contracts two arrays by a plan."""
     if p.lhs != _NOTHING:
         lhs = _reduced(lhs, *p.lhs)
     if p.rhs != _NOTHING:

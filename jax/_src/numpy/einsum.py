@@ -306,8 +306,8 @@ def _einsum_as_it_is(
     else:
         preferred = dtypes.check_and_canonicalize_user_dtype(preferred_element_type, "einsum")
         weak_type = False
-    arrays = util.promote_dtypes(*arrays)
-    terms = list(zip(arrays, inputs))
+    # Products of two take different dtypes as they are.
+    terms = list(zip(map(util.to_array, arrays), inputs))
     path = _path(inputs, result, shapes, optimize)
     if out_sharding is not None and len(path) > 1:
         raise NotImplementedError(

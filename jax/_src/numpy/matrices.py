@@ -12,9 +12,8 @@ from jax._src import core, dtypes
 from jax._src.basearray import Array
 from jax._src.lax import lax, slicing
 from jax._src.library_jit import nested_jit
-from jax._src.numpy import util
+from jax._src.numpy import reductions, util
 from jax._src.numpy.array_creation import _user_dtype, arange
-from jax._src.numpy.reductions import promote_integer_dtype
 from jax._src.numpy.ufuncs_binary import power
 from jax._src.numpy.util import (
     _broadcast_to,
@@ -350,12 +349,11 @@ def _diag_impl(v, *, k):
         return _diagonal_impl(v, offset=k, axis1=0, axis2=1)
     if v.ndim != 1:
         raise ValueError(f"diag input must be 1d or 2d, got shape {v.shape}")
-    zero = np.zeros((), v.dtype)
-    padded = lax.pad(v, zero, [(max(-k, 0), max(k, 0), 0)])
+    padded = lax.pad(v, lax._zero(v), [(max(-k, 0), max(k, 0), 0)])
     n = v.shape[0] + abs(k)
     mask = lax._eye(np.bool_, (n, n), k)
     spread = lax.broadcast_in_dim(padded, (n, n), (0,))
-    return lax.select_n(mask, lax.full_like(spread, 0), spread)
+    return util._where(mask, spread, 0)
 
 
 _diag_impl.__name__ = "_diag"
@@ -451,17 +449,13 @@ def _trace_impl(a, offset, *, axis1, axis2, dtype):
     if a.ndim < 2:
         raise ValueError("trace requires an array of at least two dimensions.")
     a = _matrix_axes_last(a, axis1, axis2)
-    if dtype is None:
-        dtype = promote_integer_dtype(a.dtype)
     shape = a.shape[-2:]
     rows = lax.broadcasted_iota(np.int32, shape, 0)
     columns = lax.broadcasted_iota(np.int32, shape, 1)
     mask = lax.eq(lax.add(rows, lax.convert_element_type(offset, np.int32)), columns)
     mask = lax.broadcast(mask, a.shape[:-2])
-    kept = lax.convert_element_type(lax.select_n(mask, lax.full_like(a, 0), a), dtype)
-    if dtype == np.bool_:
-        return lax.reduce_or(kept, (a.ndim - 2, a.ndim - 1))
-    return lax.reduce_sum(kept, (a.ndim - 2, a.ndim - 1))
+    kept = lax.select_n(mask, lax.full_like(a, 0), a)
+    return reductions.sum(kept, (a.ndim - 2, a.ndim - 1), dtype)
 
 
 _trace_impl.__name__ = "trace"

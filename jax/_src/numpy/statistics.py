@@ -10,7 +10,7 @@ from jax._src import core, dtypes
 from jax._src.basearray import Array
 from jax._src.lax import convolution, lax, slicing
 from jax._src.library_jit import nested_jit
-from jax._src.numpy import util
+from jax._src.numpy import reductions, util
 from jax._src.numpy.manipulation.shape import operand
 from jax._src.numpy.util import export
 from jax._src.typing import ArrayLike, DTypeLike
@@ -123,7 +123,7 @@ def _cov(m, y, fweights, aweights, *, rowvar, ddof):
             weights = lax.convert_element_type(weights, real)
             w = weights if w is None else lax.mul(w, weights)
     if w is None:
-        mean = lax.div(lax.reduce_sum(x, axes=(1,)), lax._const(x, n))
+        mean = reductions.mean(x, axis=1)
         freedom = lax.full((), n - ddof, real)
     else:
         total = lax.reduce_sum(w, axes=(0,))
@@ -140,7 +140,7 @@ def _cov(m, y, fweights, aweights, *, rowvar, ddof):
     other = x if w is None else lax.mul(x, row)
     if dtypes.issubdtype(x.dtype, np.complexfloating):
         other = lax.conj(other)
-    products = lax.dot_general(x, other, (((1,), (1,)), ((), ())))
+    products = lax.dot_general(x, other, (((1,), (1,)), ((), ())), preferred_element_type=x.dtype)
     out = lax.div(products, lax.convert_element_type(freedom, x.dtype))
     return lax.squeeze(out, [d for d in (0, 1) if out.shape[d] == 1])
 
@@ -258,7 +258,8 @@ def _signals(op, a, v, mode, precision, preferred):
 
 
 def _convolve(a, v, *, op, mode, precision, preferred):
-    a, v = (util.to_array(x) for x in util.promote_dtypes_inexact(a, v))
+    promote = util.promote_dtypes_inexact if preferred is None else util.promote_dtypes
+    a, v = map(util.to_array, promote(a, v))
     swapped = a.shape[0] < v.shape[0]
     if op == "correlate":
         v = lax.conj(v) if dtypes.issubdtype(v.dtype, np.complexfloating) else v

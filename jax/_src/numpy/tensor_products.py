@@ -15,6 +15,7 @@ from jax._src.library_jit import inline_jit, nested_jit
 from jax._src.numpy import util
 from jax._src.numpy.contraction import contract, plan
 from jax._src.numpy.manipulation.shape import moveaxis, ravel
+from jax._src.numpy.ufuncs_binary import multiply
 from jax._src.numpy.util import export
 from jax._src.sharding_impls import canonicalize_sharding
 from jax._src.typing import ArrayLike, DTypeLike
@@ -24,7 +25,10 @@ _STATIC = ("precision", "preferred_element_type", "out_sharding")
 
 
 def operands(name: str, a: Any, b: Any, preferred: Any = None) -> tuple[Any, Any, Any, bool]:
-    """Two arrays of one dtype, the dtype of their product, and whether it is weakly typed."""
+    """Two arrays, the dtype of their product, and whether it is weakly typed.
+
+    The arrays keep their dtypes: dot_general takes different ones, and hardware may have units for them.
+    """
     util.check_arraylike(name, a, b)
     x, y = getattr(a, "aval", None), getattr(b, "aval", None)
     if (
@@ -35,12 +39,10 @@ def operands(name: str, a: Any, b: Any, preferred: Any = None) -> tuple[Any, Any
     ):
         if preferred is None:
             return a, b, x.dtype, False
-    a, b = util.lower_jax_array(a), util.lower_jax_array(b)
-    dtype, weak_type = dtypes.result_type(a, b, return_weak_type_flag=True)
-    a, b = util.promote_dtypes(a, b)
+    a, b = util.to_array(util.lower_jax_array(a)), util.to_array(util.lower_jax_array(b))
     if preferred is not None:
-        dtype = dtypes.check_and_canonicalize_user_dtype(preferred, name)
-        weak_type = False
+        return a, b, dtypes.check_and_canonicalize_user_dtype(preferred, name), False
+    dtype, weak_type = dtypes.result_type(a, b, return_weak_type_flag=True)
     return a, b, dtype, weak_type
 
 
@@ -326,7 +328,11 @@ def inner(
     """
     a, b, dtype, weak_type = operands("inner", a, b, preferred_element_type)
     m, n = np.ndim(a), np.ndim(b)
-    dims: Any = (((), ()), ((), ())) if m == 0 or n == 0 else (((m - 1,), (n - 1,)), ((), ()))
+    if m == 0 or n == 0:
+        if preferred_element_type is not None:
+            a, b = lax.convert_element_type(a, dtype), lax.convert_element_type(b, dtype)
+        return multiply(a, b)
+    dims = (((m - 1,), (n - 1,)), ((), ()))
     return _finish(lax.dot_general(a, b, dims, precision, dtype), dtype, weak_type)
 
 
@@ -360,9 +366,7 @@ def _outer(a, b):
 
 
 def _product(a, b):
-    if dtypes.dtype(a) == np.bool_:
-        return lax.bitwise_and(*util._broadcast_arrays(a, b))
-    return lax.mul(a, b)
+    return lax.bitwise_and(a, b) if dtypes.dtype(a) == np.bool_ else lax.mul(a, b)
 
 
 _outer = inline_jit(_outer)

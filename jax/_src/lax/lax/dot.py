@@ -538,7 +538,7 @@ def _dot_general_lower(platform):
                 out_dtype = _nearest(outputs, out_dtype)
             algorithm = precision._convert_to_hlo_attr(lhs_dtype, rhs_dtype)
         elif lhs_dtype != rhs_dtype and not (_is_small(lhs_dtype) and _is_small(rhs_dtype)):
-            lhs_dtype = rhs_dtype = product_dtype("dot_general", lhs_dtype, rhs_dtype)
+            lhs_dtype = rhs_dtype = out_dtype
         lhs = _convert(ctx, lhs, lhs_aval, lhs_dtype)
         rhs = _convert(ctx, rhs, rhs_aval, rhs_dtype)
         (lc, rc), (lb, rb) = dimension_numbers

@@ -125,9 +125,9 @@ def _norm_impl(x, *, ord, axes, keepdims):
     if ord == np.inf:
         return reductions.max(lax.abs(x), initial=0, **kw)
     if ord == -np.inf:
-        return reductions.min(lax.abs(x), initial=np.inf, **kw)
+        return reductions.min(lax.abs(x), **kw)
     if ord == 0:
-        return reductions.sum(lax.ne(x, lax.full_like(x, 0)), dtype=real, **kw)
+        return reductions.sum(lax.ne(x, lax._zero(x)), dtype=real, **kw)
     if ord == 1:
         return reductions.sum(lax.abs(x), **kw)
     p = np.array(ord, real)
@@ -154,7 +154,7 @@ def _matrix_norm_impl(x, *, ord, axes, keepdims):
         first, second = axes if abs(ord) == 1 else axes[::-1]
         sums = reductions.sum(lax.abs(x), axis=first, keepdims=True)
         pick = reductions.max if ord > 0 else reductions.min
-        out = pick(sums, axis=second, keepdims=True, initial=0 if ord > 0 else np.inf)
+        out = pick(sums, axis=second, keepdims=True, initial=0 if ord > 0 else None)
         return out if keepdims else lax.squeeze(out, axes)
     if ord in (2, -2, "nuc"):
         s = lax_linalg.svd(moveaxis(x, axes, (-2, -1)), compute_uv=False)

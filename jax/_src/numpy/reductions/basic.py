@@ -16,9 +16,9 @@ from jax._src.typing import ArrayLike, DTypeLike
 _or = (lax.reduce_or, lax.bitwise_or, parallel.pmax)
 _and = (lax.reduce_and, lax.bitwise_and, parallel.pmin)
 _sum = Reduction(
-    "sum", lax.reduce_sum, lax.add, lambda d: 0, parallel.psum, upcast=True, of_bools=_or
+    "sum", lax.reduce_sum, lax.add, lambda d: 0, parallel.psum, arithmetic=True, of_bools=_or
 )
-_prod = Reduction("prod", lax.reduce_prod, lax.mul, lambda d: 1, upcast=True, of_bools=_and)
+_prod = Reduction("prod", lax.reduce_prod, lax.mul, lambda d: 1, arithmetic=True, of_bools=_and)
 _max = Reduction("max", lax.reduce_max, lax.max, least, parallel.pmax, has_identity=False)
 _min = Reduction("min", lax.reduce_min, lax.min, greatest, parallel.pmin, has_identity=False)
 _all = Reduction(
@@ -51,7 +51,7 @@ def sum(
       axis: an axis, a sequence of axes, or None for all. The name of a mapped axis, as in `jax.vmap(f,
         axis_name="i")`, is an axis too.
       dtype: of the result; by default that of `a`, or the default integer for booleans and small integers.
-        Small floats are added up as float32.
+        Without it, float16 and bfloat16 are added up as float32.
       out: not supported, must be None.
       keepdims: whether the axes stay, with size 1.
       initial: scalar to start from.

@@ -27,6 +27,9 @@ from jax._src.numpy.util import (
 from jax._src.typing import ArrayLike
 from jax._src.util import canonicalize_axis
 
+_FLOAT32 = np.dtype("float32")
+_HALF_PRECISION = (np.dtype("float16"), np.dtype(dtypes.bfloat16))
+
 # None, an integer, the name of a mapped axis, or a sequence of integers and names
 Axis = Any
 
@@ -43,7 +46,8 @@ class Reduction:
         gathered and reduced.
       has_identity: whether the reduction of no elements is defined.
       logical: whether elements are taken as booleans.
-      upcast: whether small floats are added up as float32.
+      arithmetic: whether booleans count as integers, and 16-bit floats are reduced as float32 unless a
+        dtype is given.
       of_bools: what stands for `reduce`, `combine` and `collective` where the elements are boolean.
     """
 
@@ -57,7 +61,7 @@ class Reduction:
         *,
         has_identity: bool = True,
         logical: bool = False,
-        upcast: bool = False,
+        arithmetic: bool = False,
         of_bools: tuple[Callable, Callable, Callable] | None = None,
     ):
         self.name = name
@@ -66,7 +70,7 @@ class Reduction:
         self.identity = identity
         self.has_identity = has_identity
         self.logical = logical
-        self.upcast = upcast
+        self.arithmetic = arithmetic
         self.programs: dict[Any, Callable] = {}
         impl = partial(self.compute)
         impl.__name__ = impl.__qualname__ = f"_reduce_{name}"  # type: ignore[attr-defined]
@@ -138,13 +142,17 @@ class Reduction:
                     raise ValueError(
                         f"zero-size array to reduction operation {name} which has no identity"
                     )
+        if self.arithmetic and a.dtype == np.bool_:
+            a = lax.convert_element_type(a, np.int32)
         if self.logical:
             result_dtype = compute_dtype = np.dtype(bool)
+        elif dtype is not None:
+            result_dtype = compute_dtype = dtype
         else:
-            result_dtype = a.dtype if dtype is None else dtype
-            if dtype is None and promote_integers and self.has_identity:
+            result_dtype = a.dtype
+            if promote_integers and self.has_identity:
                 result_dtype = promote_integer_dtype(result_dtype)
-            compute_dtype = upcast(result_dtype) if self.upcast else result_dtype
+            compute_dtype = upcast(result_dtype) if self.arithmetic else result_dtype
         if a.dtype != compute_dtype or a.weak_type:
             a = lax.convert_element_type(a, compute_dtype)
         is_bool = compute_dtype == np.bool_
@@ -257,10 +265,8 @@ def promote_integer_dtype(dtype: Any) -> Any:
 
 
 def upcast(dtype: Any) -> Any:
-    """float32 for the floats with less bits, in which sums would lose too much."""
-    if dtypes.issubdtype(dtype, np.floating) and dtypes.itemsize_bits(dtype) < 32:
-        return np.dtype("float32")
-    return dtype
+    """float32 for 16-bit floats, in which sums would lose too much. Smaller ones stay: who uses them scales."""
+    return _FLOAT32 if dtype in _HALF_PRECISION else dtype
 
 
 def least(dtype):

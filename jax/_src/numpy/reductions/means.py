@@ -43,12 +43,9 @@ def _mean_impl(a, where=None, *, axis, dtype, keepdims):
     axes = canonical_axes(axis, a.ndim)
     if dtype is None:
         result_dtype = dtypes.canonicalize_dtype(dtypes.to_inexact_dtype(a.dtype))
+        compute_dtype = upcast(result_dtype)
     else:
-        result_dtype = dtype
-    # Integers asked for are divided as floats: their mean is truncated at the end.
-    compute_dtype = upcast(dtypes.canonicalize_dtype(dtypes.to_inexact_dtype(result_dtype)))
-    if a.dtype == np.bool_:
-        a = lax.convert_element_type(a, np.int32)
+        result_dtype = compute_dtype = dtype
     total = sum(a, axis, dtype=compute_dtype, keepdims=keepdims, where=where)
     if where is None:
         count = element_count(a.shape, axes, compute_dtype)
@@ -306,6 +303,8 @@ def variance_dtypes(name, a_dtype, dtype):
         )
     if not dtypes.issubdtype(dtype, np.inexact):
         return dtype, dtype
+    if min(dtypes.itemsize_bits(a_dtype), dtypes.itemsize_bits(dtype)) < 16:
+        return upcast(dtype), dtype  # small floats promote to no other dtype
     return upcast(dtypes.result_type(a_dtype, dtype)), dtype
 
 

@@ -1,0 +1,5 @@
+"""In which dtypes reductions and products compute, beside the reference build."""
+
+from scenario_testing import scenario_tests
+
+reference, test_scenario = scenario_tests(__file__)
