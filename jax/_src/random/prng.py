@@ -16,7 +16,7 @@ from jax._src.array_impl import ArrayImpl
 from jax._src.basearray import Array
 from jax._src.core import Primitive, ShapedArray, Tracer, physical_aval
 from jax._src.interpreters import ad, batching, mlir, pxla
-from jax._src.lax import lax
+from jax._src.lax import lax, slicing
 from jax._src.layout import Format
 from jax._src.lib import array_result_handler
 from jax._src.numpy.util import to_array
@@ -717,13 +717,13 @@ register_prng(rbg_prng_impl)
 def _unsafe_rbg_split(key, shape):
     num = int(np.prod(shape, dtype=np.int64))
     _, keys = lax.rng_bit_generator(key, (10 * num, 4), dtype=np.uint32)
-    rows = lax.slice(keys, (0, 0), keys.shape, (10, 1))
+    rows = slicing.slice(keys, (0, 0), keys.shape, (10, 1))
     return lax.reshape(rows, (*shape, 4))
 
 
 def _unsafe_rbg_fold_in(key, data):
     _, bits = lax.rng_bit_generator(_rbg_seed(data), (10, 4), dtype=np.uint32)
-    return lax.bitwise_xor(key, lax.index_in_dim(bits, 9, 0, keepdims=False))
+    return lax.bitwise_xor(key, slicing.index_in_dim(bits, 9, 0, keepdims=False))
 
 
 unsafe_rbg_prng_impl = PRNGImpl(
