@@ -1,56 +1,46 @@
-"""When a result is the same as the oracle's."""
+"""When the results of a case are the oracle's."""
 
 import difflib
 from typing import Any
 
 import numpy as np
-from op_cases import is_inexact
+from op_cases import Case, is_inexact
 
 
-def assert_same_results(ours: Any, theirs: Any, what: str) -> None:
-    """Fails unless the results of all modes of a case, or those of a scenario, are equal up to rounding."""
-    try:
-        if not isinstance(theirs, dict):
-            return assert_same_scenario(ours, theirs)
-        assert list(ours) == list(theirs), "the modes differ"
-        for mode, result in theirs.items():
-            what += f", {mode}"
-            assert_same(ours[mode], result)
-    except AssertionError as err:
-        raise AssertionError(f"{what}: {err}") from None
+def assert_same_results(case: Case, ours: dict[str, Any], theirs: dict[str, Any]) -> None:
+    """Fails unless the results in all of the oracle's modes are equal up to rounding, with the same types.
+
+    Args:
+      case: the case, which says how exact they have to be.
+      ours: what `op_cases.evaluate` gives here.
+      theirs: what was stored of the oracle's.
+    """
+    for mode, result in theirs.items():
+        try:
+            _assert_same(case, ours[mode], result)
+        except AssertionError as err:
+            raise AssertionError(f"{case.name}, {mode}: {err}") from None
 
 
-def assert_same(ours: Any, theirs: Any, tol: float | None = None) -> None:
-    """Fails unless the results of one mode of a case are equal up to rounding, with the same dtypes and weak types."""
-    if isinstance(theirs[0], str):
-        assert isinstance(ours[0], str), f"the reference raises {theirs}, we return {ours}"
+def _assert_same(case, ours, theirs):
+    if isinstance(theirs[0], str) or isinstance(ours[0], str):
+        assert ours[0] == theirs[0], f"ours: {_outcome(ours)}\nthe reference: {_outcome(theirs)}"
         return
-    assert not isinstance(ours[0], str), f"we raise {ours}, the reference returns {theirs}"
-    assert len(ours[0]) == len(theirs[0])
-    for x, y in zip(ours[0], theirs[0]):
-        assert x.dtype == y.dtype, (x.dtype, y.dtype)
-        assert x.shape == y.shape, (x.shape, y.shape)
-        close(x, y, tol)
-    assert ours[1] == theirs[1], f"weak types: {ours[1]} vs. {theirs[1]}"
-
-
-def assert_same_scenario(
-    ours: Any, theirs: Any, tol: float | None = None, weak_types: bool = True
-) -> None:
-    """Fails unless two results of a scenario are equal up to rounding."""
-    assert ours[0] == theirs[0], f"we {ours}, the reference {theirs}"
-    if ours[0] == "raised":
-        assert ours[1] == theirs[1], f"we raise {ours[1]}, the reference {theirs[1]}"
-        return
-    assert ours[1] == theirs[1], f"trees differ: {ours[1]} and {theirs[1]}"
-    for x, y in zip(ours[2], theirs[2]):
+    (outs, weak, *tree), (their_outs, their_weak, *their_tree) = ours, theirs
+    assert tree == their_tree, f"trees: {tree} and {their_tree}"
+    assert len(outs) == len(their_outs)
+    for x, y in zip(outs, their_outs):
         if isinstance(x, str) or isinstance(y, str):
             assert x == y, _difference(x, y)
             continue
-        (x, x_weak), (y, y_weak) = x, y
         assert (x.dtype, x.shape) == (y.dtype, y.shape), f"{x!r} and {y!r}"
-        close(x, y, tol)
-        assert x_weak == y_weak or not weak_types, f"weak types: {x_weak} and {y_weak} of {x!r}"
+        close(x, y, case.tol)
+    if case.weak_types:
+        assert weak == their_weak, f"weak types: {weak} and {their_weak} of {outs}"
+
+
+def _outcome(result):
+    return f"raises {': '.join(result)}" if isinstance(result[0], str) else f"returns {result[0]}"
 
 
 def _difference(ours, theirs):

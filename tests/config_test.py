@@ -369,8 +369,9 @@ class ConfigTest(parameterized.TestCase):
 
     def test_same_options_and_defaults_as_the_oracle(self):
         table = pathlib.Path(__file__).with_name("config_scenarios.py")
-        (_, _, (theirs,)) = oracle_results.read(table)["options"]
-        values, traced = map(json.loads, op_cases.load_scenarios(table)["options"]().splitlines())
+        ((theirs,), *_) = oracle_results.read(table)["options"]["call"]
+        (case,) = op_cases.load(table)
+        values, traced = map(json.loads, case.fun().splitlines())
         their_values, their_traced = map(json.loads, theirs.splitlines())
         own = {"jax_native_kernels"}
         self.assertEmpty(own & their_values.keys())  # else this jax was the oracle

@@ -1,8 +1,8 @@
-"""Cases of operations, evaluated in the same way by this library and by the reference build.
+"""Cases of operations and programs, evaluated in the same way by this library and by the reference build.
 
-A table is a module with a list `CASES`, or with a dictionary `SCENARIOS` of functions without arguments. `evaluate` runs a
-case in all modes, `evaluate_scenario` a scenario. The stored results of the reference build depend on this file: what only
-compares or stores is elsewhere.
+A table is a module with a list `CASES`, or with a dictionary `SCENARIOS` of functions without arguments, which stand for
+cases that are programs. `evaluate` runs a case in all modes. The stored results of the reference build depend on this file:
+what only compares or stores is elsewhere.
 """
 
 import functools
@@ -22,10 +22,10 @@ BATCH = 3
 
 @dataclass
 class Case:
-    """One operation on operands of given shapes and dtypes.
+    """One operation on operands of given shapes and dtypes; or a program.
 
     Attributes:
-      name: unique among the cases of a module.
+      name: unique among the cases of a table. Nothing depends on it.
       fun: a function of arrays, in terms of `jax`.
       args: NumPy arrays.
       numpy: the same in NumPy, or None.
@@ -35,11 +35,13 @@ class Case:
       tol: relative and absolute tolerance, None for a default by dtype.
       ignore: modes that are left out.
       optimized: whether to compile as for users, where other cases are compiled quickly (see conftest.py).
+      program: whether `fun`, which takes no arguments, is only called, and returns a tree of arrays, numbers and texts.
+      weak_types: whether the results have to be weakly typed where the reference's are.
     """
 
     name: str
     fun: Callable[..., Any]
-    args: Sequence[np.ndarray]
+    args: Sequence[np.ndarray] = ()
     numpy: Callable[..., Any] | None = None
     diff: str = "both"
     vmap: bool = True
@@ -47,6 +49,8 @@ class Case:
     tol: float | None = None
     ignore: Sequence[str] = field(default_factory=tuple)
     optimized: bool = False
+    program: bool = False
+    weak_types: bool = True
 
 
 def dtype_of(name: str) -> np.dtype:
@@ -81,7 +85,9 @@ def values(shape: Sequence[int], dtype: str, key: str, special: bool = False, ti
 
 
 def evaluate(case: Case) -> dict[str, Any]:
-    """The results in each mode: a list of NumPy arrays, or the error's class and text."""
+    """The results in each mode: NumPy arrays and which are weakly typed, or the error's class and text; see `_call`."""
+    if case.program:
+        return {"call": _call(case.fun)}
     import jax
 
     quickly = jax.config.values["jax_disable_most_optimizations"]
@@ -204,61 +210,39 @@ def _batch(a, axis):
     return np.stack(rolled, axis)
 
 
-def evaluate_scenario(fun: Callable[[], Any]) -> tuple[Any, ...]:
-    """The leaves of the result, with types; or what was raised."""
+def _call(fun):
+    """Of a program: its leaves, arrays and texts; which are weakly typed; the tree."""
     import jax
 
     try:
         leaves, tree = jax.tree.flatten(fun())
     except Exception as err:
-        return "raised", type(err).__name__
-    return "returned", str(tree), [_plain(x) for x in leaves]
+        return _error(err)
+    weak = [
+        bool(getattr(getattr(x, "aval", None), "weak_type", isinstance(x, (int, float, complex))))
+        for x in leaves
+    ]
+    return [x if isinstance(x, str) else _array(x) for x in leaves], weak, str(tree)
 
 
-def _plain(x):
-    if isinstance(x, str):
-        return x
-    weak = bool(
-        getattr(getattr(x, "aval", None), "weak_type", isinstance(x, (int, float, complex)))
-    )
+def _array(x):
     array = np.asarray(x)
-    if array.dtype in (np.float64, np.int64, np.complex128) and isinstance(
-        x, (int, float, complex)
-    ):
+    if isinstance(x, (int, float, complex)) and array.dtype in (np.int64, np.float64, complex):
         array = array.astype({"f": np.float32, "i": np.int32, "c": np.complex64}[array.dtype.kind])
-    return array, weak
-
-
-def evaluate_table(path: str | Path) -> dict[str, Any]:
-    """The results of all cases or scenarios of a table, by name; of errors the classes only."""
-    module = _load(path)
-    if hasattr(module, "SCENARIOS"):
-        return {name: evaluate_scenario(fun) for name, fun in module.SCENARIOS.items()}
-    return {c.name: _without_texts(evaluate(c)) for c in load(path)}
-
-
-def _without_texts(results):
-    return {m: r[:1] if isinstance(r[0], str) else r for m, r in results.items()}
+    return array
 
 
 def load(path: str | Path) -> list[Case]:
     """The cases of a table."""
-    cases = _load(path).CASES
-    names = [c.name for c in cases]
-    assert len(set(names)) == len(names), [n for n in names if names.count(n) > 1]
-    return cases
-
-
-def load_scenarios(path: str | Path) -> dict[str, Callable[[], Any]]:
-    """The scenarios of a table, by name."""
-    return _load(path).SCENARIOS
-
-
-def _load(path):
     spec = importlib.util.spec_from_file_location(Path(path).stem, path)
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    return module
+    cases = [*getattr(module, "CASES", ())]
+    for name, fun in getattr(module, "SCENARIOS", {}).items():
+        cases.append(fun if isinstance(fun, Case) else Case(name, fun, program=True))
+    names = [c.name for c in cases]
+    assert len(set(names)) == len(names), [n for n in names if names.count(n) > 1]
+    return cases
 
 
 def product(**choices: Sequence[Any]):

@@ -1,4 +1,4 @@
-"""Makes pytest tests of a module of cases (see op_cases.py)."""
+"""Makes pytest tests of a table of cases (see op_cases.py)."""
 
 import warnings
 from pathlib import Path
@@ -14,17 +14,18 @@ def case_tests(path: str):
     """A test of each case against the reference build, and one against NumPy where there is a formula.
 
     Args:
-      path: of the test module; its cases are in the file with `_cases` in place of `_test`.
+      path: of the test module; its table is the file with `_cases` or `_scenarios` in place of `_test`.
 
     Returns:
       A fixture, the test against the reference, and that against NumPy (None if no case has a formula).
     """
-    module = Path(path.replace("_test.py", "_cases.py"))
-    cases = {c.name: c for c in op_cases.load(module)}
+    names = [path.replace("_test.py", f"_{kind}.py") for kind in ("cases", "scenarios")]
+    (table,) = filter(Path.exists, map(Path, names))
+    cases = {c.name: c for c in op_cases.load(table)}
 
     @pytest.fixture(scope="module")
     def reference():
-        return oracle_results.read(module)
+        return oracle_results.read(table)
 
     @pytest.mark.parametrize("name", list(cases))
     def test_reference(name, reference):
@@ -32,13 +33,7 @@ def case_tests(path: str):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             ours = op_cases.evaluate(case)
-        for mode, theirs in reference[name].items():
-            try:
-                comparison.assert_same(ours[mode], theirs, case.tol)
-            except AssertionError as err:
-                raise AssertionError(f"{name}, {mode}: {err}") from None
-            if name.startswith("error_") and isinstance(theirs[0], str):
-                assert ours[mode][0] == theirs[0], f"we raise {ours[mode]}, expected {theirs}"
+        comparison.assert_same_results(case, ours, reference[name])
 
     @pytest.mark.parametrize("name", [n for n, c in cases.items() if c.numpy])
     def test_numpy(name):

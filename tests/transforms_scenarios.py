@@ -3,6 +3,7 @@
 import functools
 
 import numpy as np
+from op_cases import Case
 
 import jax
 import jax.ad_checkpoint
@@ -22,6 +23,11 @@ def scenario(fun):
 
 def add(prefix, **scenarios):
     SCENARIOS.update({f"{prefix}_{name}": fun for name, fun in scenarios.items()})
+
+
+def with_any_weak_types(name):
+    """Whether its numbers are weakly typed depends on the path that derivatives take."""
+    SCENARIOS[name] = Case(name, SCENARIOS[name], program=True, weak_types=False)
 
 
 def total(x):
@@ -775,3 +781,7 @@ def _compile_time(x):
     with jax.ensure_compile_time_eval():
         n = int(total(np.arange(4)))
     return lax.mul(x, F(n))
+
+
+with_any_weak_types("reverse_map_grad_weak")
+with_any_weak_types("grad_real_of_complex")
