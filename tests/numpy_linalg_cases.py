@@ -54,7 +54,7 @@ def all_cases():
         )
         yield make(dtype, "det", linalg.det, [a])
         for n in (0, 1, 2, 4):
-            yield make(dtype, f"det_{n}", linalg.det, [big[:n, :n]], vmap=False)
+            yield make(dtype, f"det_{n}", linalg.det, [big[:n, :n]], vmap=False, any_error=n == 0)
         for method in ("lu", "qr") if dtype == "float32" else ("lu",):
             yield make(
                 dtype, f"slogdet_{method}", lambda x, m=method: linalg.slogdet(x, method=m), [a]

@@ -37,6 +37,7 @@ class Case:
       optimized: whether to compile as for users, where other cases are compiled quickly (see conftest.py).
       program: whether `fun`, which takes no arguments, is only called, and returns a tree of arrays, numbers and texts.
       weak_types: whether the results have to be weakly typed where the reference's are.
+      any_error: whether exceptions may be of other classes than the reference's.
     """
 
     name: str
@@ -51,6 +52,7 @@ class Case:
     optimized: bool = False
     program: bool = False
     weak_types: bool = True
+    any_error: bool = False
 
 
 def dtype_of(name: str) -> np.dtype:
