@@ -10,7 +10,7 @@ import oracle_results
 import pytest
 
 MODULE = Path(__file__.replace("_test.py", "_scenarios.py"))
-SCENARIOS = op_cases.load_scenarios(MODULE)
+CASES = {case.name: case for case in op_cases.load(MODULE)}
 
 
 @pytest.fixture(scope="module")
@@ -18,9 +18,9 @@ def reference():
     return oracle_results.read(MODULE)
 
 
-@pytest.mark.parametrize("name", list(SCENARIOS))
+@pytest.mark.parametrize("name", list(CASES))
 def test_accepts_objects_with_jax_array(name, reference):
-    ours = SCENARIOS[name]()
-    _, _, theirs = reference[name]
+    ours = CASES[name].fun()
+    theirs, *_ = reference[name]["call"]
     for x, y in zip(ours, theirs, strict=True):
         assert x == y or y.endswith("Error"), f"ours: {ours}\nreference: {theirs}"
