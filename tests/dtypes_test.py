@@ -29,13 +29,13 @@ class Color(enum.IntEnum):
 class DtypesTest(parameterized.TestCase):
     @parameterized.parameters(False, True)
     def test_promotion_is_commutative_and_idempotent(self, x64):
-        types = [*dtypes._jax_types, int, float, complex]
+        types = [*dtypes.jax_types, int, float, complex]
         if not x64:
-            types = [t for t in types if t not in dtypes._dtype_to_32bit_dtype]
+            types = [t for t in types if t not in dtypes.dtype_to_32bit_dtype]
 
         def combine(a, b):
             try:
-                return dtypes._jax_type(*dtypes.lattice_result_type(a, b))
+                return dtypes.jax_type(*dtypes.lattice_result_type(a, b))
             except dtypes.TypePromotionError:
                 return None
 
@@ -82,7 +82,7 @@ class DtypesTest(parameterized.TestCase):
 
     def test_canonicalize(self):
         for name in ("float64", "int64", "uint64", "complex128"):
-            narrow = dtypes._dtype_to_32bit_dtype[np.dtype(name)]
+            narrow = dtypes.dtype_to_32bit_dtype[np.dtype(name)]
             self.assertEqual(dtypes.canonicalize_dtype(name), narrow)
             with config.enable_x64(True):
                 self.assertEqual(dtypes.canonicalize_dtype(name), np.dtype(name))
@@ -154,7 +154,7 @@ class DtypesTest(parameterized.TestCase):
         self.assertEqual(dtypes.to_complex_dtype("float64"), np.dtype("complex128"))
 
     def test_supports_inf(self):
-        for t in [*dtypes._float_types, *dtypes._complex_types]:
+        for t in [*dtypes.float_types, *dtypes.complex_types]:
             if t == np.dtype(ml_dtypes.float8_e8m0fnu):
                 self.assertFalse(dtypes.supports_inf(t))
                 continue

@@ -417,8 +417,8 @@ class CompilerFormsTest(parameterized.TestCase):
         manual = mesh(MANUAL, AUTO, AUTO, shape=(2, 2, 2))
         hlo = NamedSharding(manual, P("y"))._to_xla_hlo_sharding(1)
         self.assertEqual(parse_flatten_op_sharding(hlo, manual), [P("y")])
-        pair = lib._hlo.OpSharding()
-        pair.type = lib._hlo.OpSharding.Type.TUPLE
+        pair = lib.hlo.OpSharding()
+        pair.type = lib.hlo.OpSharding.Type.TUPLE
         pair.tuple_shardings = [
             NamedSharding(the_mesh, P(name))._to_xla_hlo_sharding(1).to_proto() for name in "xy"
         ]
@@ -437,10 +437,10 @@ class CompilerFormsTest(parameterized.TestCase):
         self.assertEqual(get_num_ways_dim_sharded(hlo), ([4, 1], 2))
         indices = op_sharding_to_indices(hlo, (8, 3), 8)
         self.assertEqual(indices[5], (slice(4, 6), slice(None)))
-        replicated = lib._hlo.HloSharding.replicate()
+        replicated = lib.hlo.HloSharding.replicate()
         self.assertEqual(op_sharding_to_indices(replicated, (3,), 2), ((slice(None),),) * 2)
         self.assertTrue(
-            are_hlo_shardings_equal(hlo, lib._hlo.HloSharding.from_proto(hlo.to_proto()))
+            are_hlo_shardings_equal(hlo, lib.hlo.HloSharding.from_proto(hlo.to_proto()))
         )
         for shape, n in (((7, 3), 8), ((8,), 8), ((8, 3), 4)):
             with self.assertRaises(ValueError):
@@ -506,7 +506,7 @@ class OtherShardingsTest(parameterized.TestCase):
                 return tuple(devices(2))
 
             def _to_xla_hlo_sharding(self, num_dimensions):
-                return lib._hlo.HloSharding.replicate()
+                return lib.hlo.HloSharding.replicate()
 
         s = Whole()
         self.assertEqual(s.shard_shape((3,)), (3,))

@@ -15,11 +15,11 @@ _x64 = config.enable_x64
 
 # For each valid type of elements, the type that arrays get: without and with 64-bit types.
 _canonical_dtypes: tuple[dict[Any, Any], dict[Any, Any]] = tuple(
-    {d: dtypes._canonicalize_dtype(x64, False, d) for d in dtypes._jax_dtype_set}
+    {d: dtypes.canonical_dtype_for(x64, False, d) for d in dtypes.jax_dtype_set}
     for x64 in (False, True)
 )  # type: ignore[assignment]
 
-numpy_scalar_types: set[type] = {d.type for d in dtypes._jax_types} | {np.longlong}
+numpy_scalar_types: set[type] = {d.type for d in dtypes.jax_types} | {np.longlong}
 array_types: set[type] = numpy_scalar_types | {np.ndarray, literals.TypedNdArray}
 
 

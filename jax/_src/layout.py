@@ -117,11 +117,11 @@ class Layout:
         sub_byte_size = self.sub_byte_element_size_in_bits
         if self.tiling is None:
             if not sub_byte_size:
-                return lib._hlo.Layout(minor_to_major)
-            return lib._hlo.Layout(minor_to_major, [], sub_byte_size)
+                return lib.hlo.Layout(minor_to_major)
+            return lib.hlo.Layout(minor_to_major, [], sub_byte_size)
         if not sub_byte_size and not isinstance(dtype, dtypes.ExtendedDType):
             sub_byte_size = _PACKED_BITS.get(np.dtype(dtype).name, 0)
-        return lib._hlo.Layout(minor_to_major, list(self.tiling), sub_byte_size)
+        return lib.hlo.Layout(minor_to_major, list(self.tiling), sub_byte_size)
 
     def check_compatible_aval(self, aval_shape: Shape) -> None:
         """Raises ValueError if the layout is not for arrays of the shape's rank."""

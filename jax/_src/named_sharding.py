@@ -212,8 +212,8 @@ def _unpickle_named_sharding(mesh, spec, memory_kind, logical_device_ids):
 @functools.lru_cache(maxsize=4096)
 def named_sharding_to_xla_hlo_sharding(self, num_dimensions: int):
     self.check_compatible_aval((0,) * num_dimensions)
-    hlo_sharding = lib._hlo.HloSharding
-    kinds = lib._hlo.OpSharding.Type
+    hlo_sharding = lib.hlo.HloSharding
+    kinds = lib.hlo.OpSharding.Type
     mesh, spec = self.mesh, self.spec
     names, sizes = mesh.axis_names, mesh.axis_sizes
 

@@ -11,10 +11,10 @@ import numpy as np
 from jax._src import lib
 
 if TYPE_CHECKING:
-    from jax._src.lib import _hlo
+    from jax._src.lib import hlo
 
 
-def get_num_ways_dim_sharded(hlo_sharding: _hlo.HloSharding) -> tuple[list[int], int]:
+def get_num_ways_dim_sharded(hlo_sharding: hlo.HloSharding) -> tuple[list[int], int]:
     """In how many parts each dimension is split, and how many devices hold each part."""
     if is_hlo_sharding_replicated(hlo_sharding) or hlo_sharding.is_unreduced():
         return [], 1
@@ -30,11 +30,11 @@ def get_num_ways_dim_sharded(hlo_sharding: _hlo.HloSharding) -> tuple[list[int],
     return partitions, num_replicas
 
 
-def is_hlo_sharding_replicated(hc: _hlo.HloSharding) -> bool:
+def is_hlo_sharding_replicated(hc: hlo.HloSharding) -> bool:
     return hc.num_devices() == 1 or hc.is_replicated()
 
 
-def are_hlo_shardings_equal(hc1: _hlo.HloSharding, hc2: _hlo.HloSharding) -> bool:
+def are_hlo_shardings_equal(hc1: hlo.HloSharding, hc2: hlo.HloSharding) -> bool:
     """Whether two shardings split a value in the same way, however they are written."""
     if hc1 is hc2:
         return True
@@ -44,10 +44,10 @@ def are_hlo_shardings_equal(hc1: _hlo.HloSharding, hc2: _hlo.HloSharding) -> boo
 
 
 def op_sharding_to_numpy_indices(
-    hlo_sharding: _hlo.HloSharding, shape: Sequence[int], num_devices: int
+    hlo_sharding: hlo.HloSharding, shape: Sequence[int], num_devices: int
 ) -> np.ndarray:
     """For each logical device the tuple of slices of its shard, as an array of objects."""
-    if hlo_sharding.is_unreduced() or lib._hlo.OpSharding.Type.UNREDUCED in (
+    if hlo_sharding.is_unreduced() or lib.hlo.OpSharding.Type.UNREDUCED in (
         hlo_sharding.subgroup_types()
     ):
         raise NotImplementedError(
@@ -89,31 +89,31 @@ def op_sharding_to_numpy_indices(
 
 
 def op_sharding_to_indices(
-    op_sharding: _hlo.HloSharding, shape: Sequence[int], num_devices: int
+    op_sharding: hlo.HloSharding, shape: Sequence[int], num_devices: int
 ) -> tuple[tuple[slice, ...], ...]:
     """For each logical device the tuple of slices of its shard."""
     return tuple(op_sharding_to_numpy_indices(op_sharding, shape, num_devices).flat)
 
 
-def as_hlo_sharding(sharding) -> _hlo.HloSharding:
+def as_hlo_sharding(sharding) -> hlo.HloSharding:
     """An `OpSharding` protocol buffer, or an `HloSharding`, as the latter."""
-    if isinstance(sharding, lib._hlo.OpSharding):
-        return lib._hlo.HloSharding.from_proto(sharding)
+    if isinstance(sharding, lib.hlo.OpSharding):
+        return lib.hlo.HloSharding.from_proto(sharding)
     return sharding
 
 
-def get_op_sharding_from_serialized_proto(sharding: bytes) -> _hlo.OpSharding:
+def get_op_sharding_from_serialized_proto(sharding: bytes) -> hlo.OpSharding:
     """The `OpSharding` with this serialized protocol buffer."""
-    proto = lib._hlo.OpSharding()
+    proto = lib.hlo.OpSharding()
     proto.ParseFromString(sharding)
     return proto
 
 
-def get_hlo_sharding_from_serialized_proto(sharding: bytes) -> _hlo.HloSharding:
+def get_hlo_sharding_from_serialized_proto(sharding: bytes) -> hlo.HloSharding:
     """The `HloSharding` whose `OpSharding` has this serialized protocol buffer."""
-    return lib._hlo.HloSharding.from_proto(get_op_sharding_from_serialized_proto(sharding))
+    return lib.hlo.HloSharding.from_proto(get_op_sharding_from_serialized_proto(sharding))
 
 
-def get_serialized_proto_from_hlo_sharding(sharding: _hlo.HloSharding) -> bytes:
+def get_serialized_proto_from_hlo_sharding(sharding: hlo.HloSharding) -> bytes:
     """The serialized protocol buffer of an `HloSharding`."""
     return sharding.to_proto().SerializeToString()

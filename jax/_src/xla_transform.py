@@ -50,9 +50,9 @@ def register_hlo_module_transformation(
     _check(stage)
     for client in _clients(platforms):
         if client is None:
-            lib._xla.register_xla_transform(name, stage.value, callback)
+            lib.xla.register_xla_transform(name, stage.value, callback)
         else:
-            lib._xla.register_xla_transform_c_api(client, name, stage.value, callback)
+            lib.xla.register_xla_transform_c_api(client, name, stage.value, callback)
 
 
 def clear_hlo_module_transformation(
@@ -75,9 +75,9 @@ def clear_hlo_module_transformation(
     found = False
     for client in _clients(platforms):
         if client is None:
-            found |= lib._xla.clear_xla_transform(name, stage.value)
+            found |= lib.xla.clear_xla_transform(name, stage.value)
         else:
-            found |= lib._xla.clear_xla_transform_c_api(client, name, stage.value)
+            found |= lib.xla.clear_xla_transform_c_api(client, name, stage.value)
     return found
 
 

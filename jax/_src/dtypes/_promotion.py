@@ -10,28 +10,28 @@ import numpy as np
 from jax._src import config
 from jax._src.config import NumpyDtypePromotion
 from jax._src.dtypes._scalars import (
-    _registered_weak_types,
-    _scalar_dtypes,
     default_float_dtype,
     dtype,
     is_weakly_typed,
     jax_dtype,
+    registered_weak_types,
+    scalar_dtypes,
 )
 from jax._src.dtypes._types import (
     ExtendedDType,
-    _bfloat16_dtype,
-    _bits,
-    _bool,
-    _complex_types,
-    _float32,
-    _float64,
-    _float_types,
-    _int_types,
-    _intn_dtypes,
-    _jax_types,
-    _mini_float_dtypes,
-    _weak_types,
+    bfloat16_dtype,
+    bits_of,
+    bool_dtype,
+    complex_types,
     export,
+    float32_dtype,
+    float64_dtype,
+    float_types,
+    int_types,
+    intn_dtypes,
+    jax_types,
+    mini_float_dtypes,
+    weak_types,
 )
 from jax._src.typing import DType, DTypeLike
 from jax._src.util import set_module
@@ -58,28 +58,28 @@ export(TypePromotionError)
 JAXType = Any  # a type, or `int`, `float` or `complex` for a weak one
 
 
-def _type_promotion_lattice(strict: bool, x64: bool) -> dict[JAXType, list[JAXType]]:
+def type_promotion_lattice(strict: bool, x64: bool) -> dict[JAXType, list[JAXType]]:
     """Each type and what lies right above it. There is a unique least upper bound of any two, or
     none."""
-    i_, f_, c_ = _weak_types
+    i_, f_, c_ = weak_types
     out: dict[JAXType, list[JAXType]]
     if strict:
-        out = {t: [] for t in _jax_types}
+        out = {t: [] for t in jax_types}
         out |= {
-            i_: [f_, *_int_types],
-            f_: [c_, *_float_types],
-            c_: [*_complex_types],
+            i_: [f_, *int_types],
+            f_: [c_, *float_types],
+            c_: [*complex_types],
         }
         return out
-    b1 = _bool
+    b1 = bool_dtype
     u1, u2, u4, u8 = (np.dtype(f"uint{n}") for n in (8, 16, 32, 64))
     i1, i2, i4, i8 = (np.dtype(f"int{n}") for n in (8, 16, 32, 64))
-    bf, f2, f4, f8 = _bfloat16_dtype, np.dtype("float16"), _float32, _float64
-    c4, c8 = _complex_types
-    out = {t: [] for t in [*_mini_float_dtypes, *_intn_dtypes]}
+    bf, f2, f4, f8 = bfloat16_dtype, np.dtype("float16"), float32_dtype, float64_dtype
+    c4, c8 = complex_types
+    out = {t: [] for t in [*mini_float_dtypes, *intn_dtypes]}
     out |= {
         b1: [i_],
-        i_: [u1, i1, *_intn_dtypes],
+        i_: [u1, i1, *intn_dtypes],
         u1: [i2, u2],
         # Without 64-bit types, int32 has to do for uint32 and a signed type.
         u2: [i4, u4] if x64 else [u4],
@@ -89,7 +89,7 @@ def _type_promotion_lattice(strict: bool, x64: bool) -> dict[JAXType, list[JAXTy
         i2: [i4],
         i4: [i8],
         i8: [f_],
-        f_: [*_mini_float_dtypes, bf, f2, c_],
+        f_: [*mini_float_dtypes, bf, f2, c_],
         bf: [f4],
         f2: [f4],
         f4: [f8, c4],
@@ -103,7 +103,7 @@ def _type_promotion_lattice(strict: bool, x64: bool) -> dict[JAXType, list[JAXTy
 
 @functools.cache
 def _lattice_upper_bounds(strict: bool, x64: bool) -> dict[JAXType, set[JAXType]]:
-    lattice = _type_promotion_lattice(strict, x64)
+    lattice = type_promotion_lattice(strict, x64)
     upper_bounds = {node: {node} for node in lattice}
     for bounds in upper_bounds.values():
         while True:
@@ -114,14 +114,14 @@ def _lattice_upper_bounds(strict: bool, x64: bool) -> dict[JAXType, set[JAXType]
     return upper_bounds
 
 
-def _jax_type(dtype: DType, weak_type: bool) -> JAXType:
-    if weak_type and dtype != _bool and not isinstance(dtype, ExtendedDType):
+def jax_type(dtype: DType, weak_type: bool) -> JAXType:
+    if weak_type and dtype != bool_dtype and not isinstance(dtype, ExtendedDType):
         return type(dtype.type(0).item())
     return dtype
 
 
 @functools.cache
-def _least_upper_bound(strict: bool, x64: bool, *nodes: JAXType) -> JAXType:
+def least_upper_bound(strict: bool, x64: bool, *nodes: JAXType) -> JAXType:
     # The smallest of the common upper bounds is the one that all the others lie above.
     first, *rest = nodes
     if any(isinstance(n, ExtendedDType) for n in nodes):
@@ -149,9 +149,9 @@ def _no_promotion_message(strict: bool, nodes: tuple[JAXType, ...]) -> str:
             f"{message} when jax_numpy_dtype_promotion=strict. Cast them to the type you want"
             " explicitly, or set jax_numpy_dtype_promotion=standard."
         )
-    small = [n for n in nodes if n in _mini_float_dtypes]
+    small = [n for n in nodes if n in mini_float_dtypes]
     if small:
-        kind, example = f"{_bits[small[0]]}-bit floats", "float32"
+        kind, example = f"{bits_of[small[0]]}-bit floats", "float32"
     else:
         kind, example = "1-bit, 2-bit and 4-bit integers", "int32"
     return (
@@ -160,10 +160,10 @@ def _no_promotion_message(strict: bool, nodes: tuple[JAXType, ...]) -> str:
     )
 
 
-def _dtype_and_weaktype(value: Any) -> tuple[DType, bool]:
+def dtype_and_weak_type(value: Any) -> tuple[DType, bool]:
     """The type of `value` (or the type it names), and whether it is weak."""
     if isinstance(value, type):
-        return dtype(value), value in _registered_weak_types
+        return dtype(value), value in registered_weak_types
     return dtype(value), is_weakly_typed(value)
 
 
@@ -172,7 +172,7 @@ def lattice_result_type(*args: Any) -> tuple[DType, bool]:
     return _combine(
         config.numpy_dtype_promotion.value is NumpyDtypePromotion.STRICT,
         config.enable_x64.value,
-        *[_dtype_and_weaktype(arg) for arg in args],
+        *[dtype_and_weak_type(arg) for arg in args],
     )
 
 
@@ -183,18 +183,18 @@ def _combine(strict: bool, x64: bool, *types: tuple[DType, bool]) -> tuple[DType
         return first, first_is_weak
     all_weak = all(weak for _, weak in types)
     if strict and all_weak:
-        node = _least_upper_bound(strict, x64, *dict.fromkeys(_jax_type(*t) for t in types))
+        node = least_upper_bound(strict, x64, *dict.fromkeys(jax_type(*t) for t in types))
         return _canonical_node(node, x64), True
     if all(t == first for t, _ in types):
         return first, all_weak
     # Weak types alone combine as their strong ones do.
-    nodes = dict.fromkeys(_jax_type(t, weak and not all_weak) for t, weak in types)
-    node = _least_upper_bound(strict, x64, *nodes)
+    nodes = dict.fromkeys(jax_type(t, weak and not all_weak) for t, weak in types)
+    node = least_upper_bound(strict, x64, *nodes)
     return _canonical_node(node, x64), all_weak or isinstance(node, type)
 
 
 def _canonical_node(node: JAXType, x64: bool) -> DType:
-    return _scalar_dtypes[node][x64] if isinstance(node, type) else node
+    return scalar_dtypes[node][x64] if isinstance(node, type) else node
 
 
 @export
@@ -248,13 +248,13 @@ def promote_types(a: DTypeLike, b: DTypeLike) -> DType:
     strict = config.numpy_dtype_promotion.value is NumpyDtypePromotion.STRICT
     nodes = [
         t
-        if isinstance(t, type) and t in _weak_types
+        if isinstance(t, type) and t in weak_types
         else np.dtype(None)  # as NumPy has it
         if t is None
         else jax_dtype(t)
         for t in (a, b)
     ]
-    node = _least_upper_bound(strict, config.enable_x64.value, *nodes)
+    node = least_upper_bound(strict, config.enable_x64.value, *nodes)
     return node if isinstance(node, ExtendedDType) else np.dtype(node)
 
 
@@ -266,7 +266,7 @@ def safe_to_cast(input_dtype_or_value: Any, output_dtype_or_value: Any) -> bool:
     Raises:
       TypePromotionError: the types have no common type.
     """
-    input_type = _dtype_and_weaktype(input_dtype_or_value)
+    input_type = dtype_and_weak_type(input_dtype_or_value)
     output_dtype = dtype(output_dtype_or_value)
     if input_type[0] == output_dtype:
         return True

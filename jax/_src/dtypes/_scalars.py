@@ -13,21 +13,21 @@ from jax._src import config, traceback_util
 from jax._src.config import ExplicitX64Mode
 from jax._src.dtypes._types import (
     ExtendedDType,
-    _abstract_types,
-    _bool,
-    _complex_types,
-    _custom_float_dtypes,
-    _dtype_kinds,
-    _dtype_to_32bit_dtype,
-    _float32,
-    _float64,
-    _int_types,
-    _intn_dtypes,
-    _jax_dtype_set,
-    _to_32bit,
+    abstract_types,
+    bool_dtype,
+    complex_types,
+    custom_float_dtypes,
+    dtype_kinds,
+    dtype_to_32bit_dtype,
     export,
     finfo,
+    float32_dtype,
+    float64_dtype,
     iinfo,
+    int_types,
+    intn_dtypes,
+    jax_dtype_set,
+    to_32bit,
 )
 from jax._src.lib import _jax
 from jax._src.typing import Array, DType, DTypeLike
@@ -37,7 +37,7 @@ from jax._src.util import set_module
 
 
 def _default_bool_dtype() -> DType:
-    return _bool
+    return bool_dtype
 
 
 def default_int_dtype() -> DType:
@@ -78,41 +78,41 @@ _python_defaults: dict[Any, Callable[[], DType]] = {
     complex: default_complex_dtype,
 }
 # The same by type, for scalars of either width: (x64 off, x64 on).
-_scalar_dtypes: dict[Any, tuple[DType, DType]] = {
-    bool: (_bool, _bool),
+scalar_dtypes: dict[Any, tuple[DType, DType]] = {
+    bool: (bool_dtype, bool_dtype),
     int: _int_defaults,
     float: _float_defaults,
     complex: _complex_defaults,
 }
 python_scalar_types: set[type] = {bool, int, float, complex}
 python_scalar_types_to_dtypes: dict[type, DType] = {
-    bool: _bool,
+    bool: bool_dtype,
     int: np.dtype("int64"),
     float: np.dtype("float64"),
     complex: np.dtype("complex128"),
 }
 python_scalar_dtypes = python_scalar_types_to_dtypes
 
-_registered_weak_types: set[type] = {int, float, complex}
+registered_weak_types: set[type] = {int, float, complex}
 
 
 def register_weak_scalar_type(typ: type) -> None:
     """Makes instances of `typ` weakly typed, as Python's scalars are."""
-    _registered_weak_types.add(typ)
+    registered_weak_types.add(typ)
 
 
 def register_python_scalar_type(typ: type, like: type) -> None:
     """Makes instances of `typ` scalars of the same type as those of `like`."""
     python_scalar_types.add(typ)
     python_scalar_types_to_dtypes[typ] = python_scalar_types_to_dtypes[like]
-    _scalar_dtypes[typ] = _scalar_dtypes[like]
+    scalar_dtypes[typ] = scalar_dtypes[like]
     _python_defaults[typ] = _python_defaults[like]
     register_weak_scalar_type(typ)
 
 
 def default_scalar_dtype(value: Any) -> DType:
     """The type of the Python scalar `value`; of an int, the unsigned or 64-bit one is never it."""
-    return _scalar_dtypes[type(value)][config.enable_x64.value]
+    return scalar_dtypes[type(value)][config.enable_x64.value]
 
 
 def scalar_type_to_dtype(typ: type, value: Any = None) -> DType:
@@ -121,7 +121,7 @@ def scalar_type_to_dtype(typ: type, value: Any = None) -> DType:
     Raises:
       OverflowError: the int `value` is too large for it.
     """
-    dtype = _scalar_dtypes[typ][config.enable_x64.value]
+    dtype = scalar_dtypes[typ][config.enable_x64.value]
     if typ is int and value is not None:
         info = iinfo(dtype)
         if not info.min <= value <= info.max:
@@ -146,9 +146,9 @@ def scalar_type_of(x: Any) -> type:
     """
     typ = dtype(x)
     if not isinstance(typ, ExtendedDType):
-        if typ in _custom_float_dtypes or np.issubdtype(typ, np.floating):
+        if typ in custom_float_dtypes or np.issubdtype(typ, np.floating):
             return float
-        if typ in _intn_dtypes or np.issubdtype(typ, np.integer):
+        if typ in intn_dtypes or np.issubdtype(typ, np.integer):
             return int
         if np.issubdtype(typ, np.bool_):
             return bool
@@ -160,9 +160,7 @@ def scalar_type_of(x: Any) -> type:
 def is_weakly_typed(x: Any) -> bool:
     """Whether `x` gives way to the types it is combined with: Python scalars and what comes of
     them."""
-    return type(x) in _registered_weak_types or getattr(
-        getattr(x, "aval", None), "weak_type", False
-    )
+    return type(x) in registered_weak_types or getattr(getattr(x, "aval", None), "weak_type", False)
 
 
 def is_weakly_typed_scalar(x: Any) -> bool:
@@ -193,11 +191,11 @@ def canonicalize_dtype(dtype: Any, allow_extended_dtype: bool = False) -> DType 
       >>> jax.dtypes.canonicalize_dtype("bfloat16")
       dtype(bfloat16)
     """
-    return _canonicalize_dtype(config.enable_x64.value, allow_extended_dtype, dtype)
+    return canonical_dtype_for(config.enable_x64.value, allow_extended_dtype, dtype)
 
 
 @functools.cache
-def _canonicalize_dtype(x64: bool, allow_extended: bool, dtype: Any) -> DType | ExtendedDType:
+def canonical_dtype_for(x64: bool, allow_extended: bool, dtype: Any) -> DType | ExtendedDType:
     if isinstance(dtype, ExtendedDType):
         if not allow_extended:
             raise ValueError(f"the extended type {dtype} cannot be used here")
@@ -206,11 +204,11 @@ def _canonicalize_dtype(x64: bool, allow_extended: bool, dtype: Any) -> DType | 
         out = np.dtype(dtype)
     except TypeError as err:
         raise TypeError(f"dtype {dtype!r} not understood") from err
-    if dtype in _scalar_dtypes:
-        return _scalar_dtypes[dtype][x64]
+    if dtype in scalar_dtypes:
+        return scalar_dtypes[dtype][x64]
     if dtype is None:
         return _float_defaults[x64]
-    return out if x64 else _dtype_to_32bit_dtype.get(out, out)
+    return out if x64 else dtype_to_32bit_dtype.get(out, out)
 
 
 def jax_dtype(obj: DTypeLike | None, *, align: bool = False, copy: bool = False) -> DType:
@@ -253,7 +251,7 @@ def check_and_canonicalize_user_dtype(dtype: Any, fun_name: str | None = None) -
             "an array cannot stand for a type: in place of dtype=arr write dtype=arr.dtype"
         )
     np_dtype = np.dtype(dtype)
-    canonical = _to_32bit.get(np_dtype)
+    canonical = to_32bit.get(np_dtype)
     if canonical is None:
         raise TypeError(
             f"JAX only supports number, bool, and string dtypes, got dtype {dtype}"
@@ -292,7 +290,7 @@ def _in_fun(fun_name: str | None, verb: str = "") -> str:
 
 def _refuse_abstract_type(dtype: type) -> None:
     # NumPy takes these for float64 or void, with a warning.
-    if dtype in _abstract_types:
+    if dtype in abstract_types:
         raise TypeError(
             f"{dtype.__name__} is an abstract class of types: name one of its types, such as"
             " float32"
@@ -320,14 +318,14 @@ def isdtype(dtype: DTypeLike, kind: str | DTypeLike | tuple[str | DTypeLike, ...
     kinds = kind if isinstance(kind, tuple) else (kind,)
     options: set[DType] = set()
     for one in kinds:
-        if isinstance(one, str) and one in _dtype_kinds:
-            options |= _dtype_kinds[one]
+        if isinstance(one, str) and one in dtype_kinds:
+            options |= dtype_kinds[one]
             continue
         try:
             options.add(jax_dtype(one))
         except TypeError as err:
             raise ValueError(
-                f"kind must be a type, one of {sorted(_dtype_kinds)}, or a tuple of these; got"
+                f"kind must be a type, one of {sorted(dtype_kinds)}, or a tuple of these; got"
                 f" {one!r}"
             ) from err
     return the_dtype in options
@@ -335,7 +333,7 @@ def isdtype(dtype: DTypeLike, kind: str | DTypeLike | tuple[str | DTypeLike, ...
 
 def check_valid_dtype(dtype: DType) -> None:
     """Raises TypeError unless arrays can have elements of the type `dtype`."""
-    if dtype not in _jax_dtype_set and not isinstance(dtype, ExtendedDType):
+    if dtype not in jax_dtype_set and not isinstance(dtype, ExtendedDType):
         raise TypeError(
             f"Dtype {dtype} is not a valid JAX array type. Only arrays of numeric types are"
             " supported by JAX."
@@ -351,13 +349,13 @@ def dtype(x: Any) -> DType:
     Raises:
       TypeError: `x` is neither, or arrays cannot have elements of that type.
     """
-    scalar = _scalar_dtypes.get(type(x))
+    scalar = scalar_dtypes.get(type(x))
     if scalar is not None:
         return scalar[config.enable_x64.value]
     out = None if isinstance(x, type) else getattr(x, "dtype", None)
     if out is None:
         return _dtype_named(x)
-    canonical = _to_32bit.get(out)
+    canonical = to_32bit.get(out)
     if canonical is None:
         if isinstance(out, ExtendedDType):
             return out  # type: ignore[return-value]
@@ -377,32 +375,32 @@ def _dtype_named(x: Any) -> DType:
         _refuse_abstract_type(x)
         of_class = x.__dict__.get("dtype")
         if isinstance(of_class, np.dtype):  # jnp.float32 and the like
-            return of_class if config.enable_x64.value else _to_32bit[of_class]
+            return of_class if config.enable_x64.value else to_32bit[of_class]
         if issubclass(x, np.generic):
             out = np.dtype(x)
-            return _asked_for(out) if out in _jax_dtype_set else out
+            return _asked_for(out) if out in jax_dtype_set else out
         out = getattr(x, "dtype", None)
         if not isinstance(out, np.dtype):
             out = np.dtype(x)
     elif isinstance(x, str):
         out = np.dtype(x)
-        if out in _jax_dtype_set:
+        if out in jax_dtype_set:
             return _asked_for(out)
     elif isinstance(x, np.dtype):
         out = x
-        if out in _jax_dtype_set:
+        if out in jax_dtype_set:
             return _asked_for(out)
     else:
         for base in type(x).__mro__:  # subclasses of Python's scalars, such as IntEnum
-            if base in _scalar_dtypes:
-                return _scalar_dtypes[base][config.enable_x64.value]
+            if base in scalar_dtypes:
+                return scalar_dtypes[base][config.enable_x64.value]
         out = getattr(x, "dtype", None)
         if out is None:
             raise TypeError(f"Cannot determine dtype of {x!r}")
         if not isinstance(out, np.dtype):
             out = np.dtype(out)
-            if out in _jax_dtype_set:
-                return out if config.enable_x64.value else _to_32bit[out]
+            if out in jax_dtype_set:
+                return out if config.enable_x64.value else to_32bit[out]
     raise TypeError(
         f"Value {x!r} with dtype {out} is not a valid JAX array type. Only arrays of numeric types"
         " are supported by JAX."
@@ -410,7 +408,7 @@ def _dtype_named(x: Any) -> DType:
 
 
 def _asked_for(out: DType) -> DType:
-    canonical = _to_32bit[out]
+    canonical = to_32bit[out]
     if canonical is out or config.enable_x64.value:
         return out
     return _check_explicit_x64_dtype(out, canonical, "dtype")
@@ -431,7 +429,7 @@ def _keeps_its_dtype(x: Any) -> bool:
 
 def coerce_to_array(x: Any, dtype: DTypeLike | None = None) -> np.ndarray:
     """`np.asarray(x, dtype)`, where Python scalars get JAX's types."""
-    if dtype is None and type(x) in _scalar_dtypes:
+    if dtype is None and type(x) in scalar_dtypes:
         dtype = scalar_type_to_dtype(type(x), x)
     return np.asarray(x, dtype)
 
@@ -446,14 +444,14 @@ def to_inexact_dtype(dtype: DTypeLike) -> DType:
 
 
 _to_inexact: dict[DType, DType] = {
-    d: (_float64 if d.itemsize == 8 else _float32) for d in [_bool, *_int_types]
+    d: (float64_dtype if d.itemsize == 8 else float32_dtype) for d in [bool_dtype, *int_types]
 }
 
 
 def to_numeric_dtype(dtype: DTypeLike) -> DType:
     """The type of numbers for values of `dtype`: int32 for booleans."""
     out = np.dtype(dtype)
-    return np.dtype("int32") if out == _bool else out
+    return np.dtype("int32") if out == bool_dtype else out
 
 
 def to_floating_dtype(dtype: DTypeLike) -> DType:
@@ -464,9 +462,9 @@ def to_floating_dtype(dtype: DTypeLike) -> DType:
 def to_complex_dtype(dtype: DTypeLike) -> DType:
     """The complex type for values of `dtype`."""
     out = to_inexact_dtype(dtype)
-    if out in _complex_types:
+    if out in complex_types:
         return out
-    return _complex_types[out == _float64]
+    return complex_types[out == float64_dtype]
 
 
 # What jaxlib has to know of types
@@ -476,7 +474,7 @@ class InvalidInputException(Exception):
     """An argument that is not an array and no scalar; jaxlib raises it, `jit` explains it."""
 
 
-_jax.set_valid_dtypes(_jax_dtype_set)
+_jax.set_valid_dtypes(jax_dtype_set)
 _jax.set_invalid_input_exception(InvalidInputException)
 
 _handlers: dict[type, Callable[[Any], Any]] = {}

@@ -89,9 +89,9 @@ def _dtypes_of(*scalar_types: Any) -> list[np.dtype]:
     return [np.dtype(t) for t in scalar_types]
 
 
-_float4_dtypes = _dtypes_of(float4_e2m1fn)
-_float6_dtypes = _dtypes_of(float6_e2m3fn, float6_e3m2fn)
-_float8_dtypes = _dtypes_of(
+float4_dtypes = _dtypes_of(float4_e2m1fn)
+float6_dtypes = _dtypes_of(float6_e2m3fn, float6_e3m2fn)
+float8_dtypes = _dtypes_of(
     float8_e3m4,
     float8_e4m3,
     float8_e8m0fnu,
@@ -101,53 +101,53 @@ _float8_dtypes = _dtypes_of(
     float8_e5m2,
     float8_e5m2fnuz,
 )
-_mini_float_dtypes = [*_float4_dtypes, *_float6_dtypes, *_float8_dtypes]
-_bfloat16_dtype = np.dtype(bfloat16)
-_intn_dtypes = _dtypes_of(int2, uint2, int4, uint4)
-_signed_types = _dtypes_of(int2, int4, np.int8, np.int16, np.int32, np.int64)
-_unsigned_types = _dtypes_of(uint2, uint4, np.uint8, np.uint16, np.uint32, np.uint64)
+mini_float_dtypes = [*float4_dtypes, *float6_dtypes, *float8_dtypes]
+bfloat16_dtype = np.dtype(bfloat16)
+intn_dtypes = _dtypes_of(int2, uint2, int4, uint4)
+signed_types = _dtypes_of(int2, int4, np.int8, np.int16, np.int32, np.int64)
+unsigned_types = _dtypes_of(uint2, uint4, np.uint8, np.uint16, np.uint32, np.uint64)
 ml_dtypes_has_int1 = hasattr(ml_dtypes, "int1")  # 0.6 and above
 if ml_dtypes_has_int1:
     int1: type = ml_dtypes.int1
     uint1: type = ml_dtypes.uint1
-    _intn_dtypes += _dtypes_of(int1, uint1)
-    _signed_types.insert(0, np.dtype(int1))
-    _unsigned_types.insert(0, np.dtype(uint1))
+    intn_dtypes += _dtypes_of(int1, uint1)
+    signed_types.insert(0, np.dtype(int1))
+    unsigned_types.insert(0, np.dtype(uint1))
 
-_custom_float_dtypes = [*_mini_float_dtypes, _bfloat16_dtype]
-_custom_float_scalar_types = [d.type for d in _custom_float_dtypes]
-_bool_types = _dtypes_of(np.bool_)
-_int_types = [*_unsigned_types, *_signed_types]
-_float_types = [*_custom_float_dtypes, *_dtypes_of(np.float16, np.float32, np.float64)]
-_complex_types = _dtypes_of(np.complex64, np.complex128)
-_jax_types = [*_bool_types, *_int_types, *_float_types, *_complex_types]
-_weak_types: list[Any] = [int, float, complex]
+custom_float_dtypes = [*mini_float_dtypes, bfloat16_dtype]
+custom_float_scalar_types = [d.type for d in custom_float_dtypes]
+bool_types = _dtypes_of(np.bool_)
+int_types = [*unsigned_types, *signed_types]
+float_types = [*custom_float_dtypes, *_dtypes_of(np.float16, np.float32, np.float64)]
+complex_types = _dtypes_of(np.complex64, np.complex128)
+jax_types = [*bool_types, *int_types, *float_types, *complex_types]
+weak_types: list[Any] = [int, float, complex]
 
 string_dtype: Any = np.dtypes.StringDType() if hasattr(np.dtypes, "StringDType") else None
-_jax_dtype_set = {float0, *_jax_types} | ({string_dtype} if string_dtype is not None else set())
+jax_dtype_set = {float0, *jax_types} | ({string_dtype} if string_dtype is not None else set())
 
-_dtype_kinds: dict[str, set[DType]] = {
-    "bool": set(_bool_types),
-    "signed integer": set(_signed_types),
-    "unsigned integer": set(_unsigned_types),
-    "integral": set(_int_types),
-    "real floating": set(_float_types),
-    "complex floating": set(_complex_types),
-    "numeric": {*_int_types, *_float_types, *_complex_types},
+dtype_kinds: dict[str, set[DType]] = {
+    "bool": set(bool_types),
+    "signed integer": set(signed_types),
+    "unsigned integer": set(unsigned_types),
+    "integral": set(int_types),
+    "real floating": set(float_types),
+    "complex floating": set(complex_types),
+    "numeric": {*int_types, *float_types, *complex_types},
 }
 
 # Every valid type and the one it becomes while jax_enable_x64 is off.
-_dtype_to_32bit_dtype: dict[DType, DType] = {
+dtype_to_32bit_dtype: dict[DType, DType] = {
     np.dtype("int64"): np.dtype("int32"),
     np.dtype("uint64"): np.dtype("uint32"),
     np.dtype("float64"): np.dtype("float32"),
     np.dtype("complex128"): np.dtype("complex64"),
 }
-_to_32bit: dict[DType, DType] = {d: _dtype_to_32bit_dtype.get(d, d) for d in _jax_dtype_set}
+to_32bit: dict[DType, DType] = {d: dtype_to_32bit_dtype.get(d, d) for d in jax_dtype_set}
 
-_float32 = np.dtype("float32")
-_float64 = np.dtype("float64")
-_bool = np.dtype("bool")
+float32_dtype = np.dtype("float32")
+float64_dtype = np.dtype("float64")
+bool_dtype = np.dtype("bool")
 
 
 def supports_inf(dtype: DTypeLike) -> bool:
@@ -157,8 +157,8 @@ def supports_inf(dtype: DTypeLike) -> bool:
 
 _types_with_inf = frozenset(
     d
-    for d in [*_float_types, *_complex_types]
-    if d not in _mini_float_dtypes or d in _dtypes_of(float8_e3m4, float8_e4m3, float8_e5m2)
+    for d in [*float_types, *complex_types]
+    if d not in mini_float_dtypes or d in _dtypes_of(float8_e3m4, float8_e4m3, float8_e5m2)
 )
 
 
@@ -177,16 +177,16 @@ def itemsize_bits(dtype: DTypeLike) -> int:
     if isinstance(dtype, ExtendedDType):
         bits = None
     else:
-        bits = _bits.get(np.dtype(dtype))
+        bits = bits_of.get(np.dtype(dtype))
     if bits is None:
         raise ValueError(f"itemsize_bits takes a type of numbers or booleans, got {dtype!r}")
     return bits
 
 
 bit_width = itemsize_bits
-_bits: dict[DType, int] = {d: 8 * d.itemsize for d in _jax_types}
-_bits.update({d: int(d.name.removeprefix("u").removeprefix("int")) for d in _intn_dtypes})
-_bits.update({d: 4 for d in _float4_dtypes} | {d: 6 for d in _float6_dtypes})
+bits_of: dict[DType, int] = {d: 8 * d.itemsize for d in jax_types}
+bits_of.update({d: int(d.name.removeprefix("u").removeprefix("int")) for d in intn_dtypes})
+bits_of.update({d: 4 for d in float4_dtypes} | {d: 6 for d in float6_dtypes})
 
 
 # Names
@@ -208,7 +208,7 @@ def dtype_name(dtype: Any) -> str:
     return str(dtype) if isinstance(dtype, ExtendedDType) else _long_names.get(dtype, dtype.name)
 
 
-_long_names: dict[DType, str] = {d: d.name for d in _jax_types} | {float0: "float0"}
+_long_names: dict[DType, str] = {d: d.name for d in jax_types} | {float0: "float0"}
 
 
 def _shorten(name: str) -> str:
@@ -217,7 +217,7 @@ def _shorten(name: str) -> str:
     return name
 
 
-_short_names: dict[DType, str] = {d: _shorten(d.name) for d in _jax_types} | {float0: "float0"}
+_short_names: dict[DType, str] = {d: _shorten(d.name) for d in jax_types} | {float0: "float0"}
 if string_dtype is not None:
     _short_names[string_dtype] = "str"
 
@@ -225,7 +225,7 @@ if string_dtype is not None:
 # Relations between types
 
 
-def _issubclass(a: Any, b: Any) -> bool:
+def is_subclass(a: Any, b: Any) -> bool:
     try:
         return issubclass(a, b)
     except TypeError:  # not classes
@@ -259,13 +259,13 @@ def issubdtype(a: Any, b: Any) -> bool:
 def _issubdtype_cached(a: Any, b: Any) -> bool:
     a_is_extended = isinstance(a, ExtendedDType)
     b_is_extended = isinstance(b, ExtendedDType)
-    if _issubclass(a, extended) or _issubclass(b, extended) or a_is_extended or b_is_extended:
+    if is_subclass(a, extended) or is_subclass(b, extended) or a_is_extended or b_is_extended:
         if b_is_extended:
             return bool(a_is_extended and a == b)
-        return _issubclass(a.type if a_is_extended else a, b)
+        return is_subclass(a.type if a_is_extended else a, b)
 
-    a_class = a if _issubclass(a, np.generic) else np.dtype(a).type
-    b_class = b if _issubclass(b, np.generic) else np.dtype(b).type
+    a_class = a if is_subclass(a, np.generic) else np.dtype(a).type
+    b_class = b if is_subclass(b, np.generic) else np.dtype(b).type
     above = _classes_above.get(a_class)
     if above is not None:
         return b_class is a_class or b_class in above
@@ -277,11 +277,11 @@ _FLOATING = (np.floating, np.inexact, np.number, np.generic)
 _SIGNED = (np.signedinteger, np.integer, np.number, np.generic)
 _UNSIGNED = (np.unsignedinteger, np.integer, np.number, np.generic)
 _classes_above: dict[type, tuple[type, ...]] = {
-    **{d.type: _FLOATING for d in _custom_float_dtypes},
-    **{d.type: _SIGNED if d in _signed_types else _UNSIGNED for d in _intn_dtypes},
+    **{d.type: _FLOATING for d in custom_float_dtypes},
+    **{d.type: _SIGNED if d in signed_types else _UNSIGNED for d in intn_dtypes},
 }
 
-_abstract_types: tuple[Any, ...] = (
+abstract_types: tuple[Any, ...] = (
     np.generic,
     np.number,
     np.inexact,

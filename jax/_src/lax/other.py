@@ -46,7 +46,7 @@ def conv_general_dilated_patches(
     dnums = convolution.conv_dimension_numbers(shape, (1, 1, *filter_shape), dimension_numbers)
     lhs_spec, rhs_spec, _ = dnums
     size, channels = math.prod(filter_shape), shape[lhs_spec[1]]
-    eye = lax.broadcast_in_dim(lax._eye(dtype, (size, size)), (channels, size, size), (1, 2))
+    eye = lax.broadcast_in_dim(lax.eye(dtype, (size, size)), (channels, size, size), (1, 2))
     kernel = lax.reshape(eye, (channels * size, 1, *filter_shape))
     order = [rhs_spec.index(d) for d in range(len(rhs_spec))]
     if order != sorted(order):

@@ -208,7 +208,7 @@ def _reduction_batch(primitive: Primitive, reduce: Callable, unbatched: Callable
 
 psum_p = _collective("psum", _reduction_types, multiple_results=True)
 psum_p.axis_batch = _reduction_batch(
-    psum_p, lax.reduce_sum, lambda x, n: lax.mul(x, lax._const(x, n))
+    psum_p, lax.reduce_sum, lambda x, n: lax.mul(x, lax.const(x, n))
 )
 
 

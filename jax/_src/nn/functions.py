@@ -11,11 +11,11 @@ from jax._src.lax import lax, parallel, special as lax_special
 from jax._src.library_jit import inline_jit, nested_jit
 from jax._src.numpy import reductions, ufuncs
 from jax._src.numpy.util import (
-    _where,
     arraylike,
     check_arraylike,
     lower_jax_array,
     promote_dtypes_inexact,
+    select_where,
     to_array,
 )
 from jax._src.typing import Array, ArrayLike
@@ -82,7 +82,7 @@ def leaky_relu(x: ArrayLike, negative_slope: ArrayLike = 1e-2) -> Array:
     """
     check_arraylike("leaky_relu", x)
     x = to_array(x)
-    return _where(x >= 0, x, negative_slope * x)
+    return select_where(x >= 0, x, negative_slope * x)
 
 
 @export
@@ -101,7 +101,7 @@ def elu(x: ArrayLike, alpha: ArrayLike = 1.0) -> Array:
 def _elu(x, alpha):
     positive = x > 0
     # Positive values would overflow, and make the derivative NaN.
-    return _where(positive, x, alpha * ufuncs.expm1(_where(positive, 0.0, x)))
+    return select_where(positive, x, alpha * ufuncs.expm1(select_where(positive, 0.0, x)))
 
 
 @export
@@ -297,7 +297,7 @@ def hard_tanh(x: ArrayLike) -> Array:
     """
     check_arraylike("hard_tanh", x)
     x = to_array(x)
-    return _where(x > 1, 1, _where(x < -1, -1, x))
+    return select_where(x > 1, 1, select_where(x < -1, -1, x))
 
 
 @export
@@ -335,7 +335,7 @@ def sparse_plus(x: ArrayLike) -> Array:
     """
     check_arraylike("sparse_plus", x)
     x = to_array(x)
-    return _where(x <= -1.0, 0.0, _where(x >= 1.0, x, (x + 1.0) ** 2 / 4))
+    return select_where(x <= -1.0, 0.0, select_where(x >= 1.0, x, (x + 1.0) ** 2 / 4))
 
 
 @export
@@ -361,7 +361,7 @@ def log1mexp(x: ArrayLike) -> Array:
     (x,) = promote_dtypes_inexact(*arraylike("log1mexp", x))
     x = to_array(x)
     threshold = np.array(np.log(2), x.dtype)
-    return _where(x < threshold, lax.log(-lax.expm1(-x)), lax.log1p(-lax.exp(-x)))
+    return select_where(x < threshold, lax.log(-lax.expm1(-x)), lax.log1p(-lax.exp(-x)))
 
 
 log1mexp.defjvps(lambda g, ans, x: g / ufuncs.expm1(x))
@@ -397,14 +397,14 @@ def _shifted(x, where, axes):
     is_float = dtypes.issubdtype(x.dtype, np.inexact)
     lowest = -np.inf if is_float else dtypes.iinfo(x.dtype).min
     largest = reductions.max(lax.stop_gradient(x), axes, keepdims=True, initial=lowest, where=where)
-    shifted = (x if where is None else _where(where, x, lowest)) - largest
+    shifted = (x if where is None else select_where(where, x, lowest)) - largest
     return shifted, ufuncs.exp(shifted)
 
 
 def _softmax_impl(x, where, *, axes):
     _, exps = _shifted(x, where, axes)
     out = exps / reductions.sum(exps, axes, keepdims=True, where=where)
-    return out if where is None else _where(where, out, 0)
+    return out if where is None else select_where(where, out, 0)
 
 
 _softmax = inline_jit(_softmax_impl, static_argnames=("axes",))
@@ -441,7 +441,7 @@ def log_softmax(x: ArrayLike, axis: Any = -1, where: ArrayLike | None = None) ->
 def _log_softmax_impl(x, where, *, axes):
     shifted, exps = _shifted(x, where, axes)
     out = shifted - ufuncs.log(reductions.sum(exps, axes, keepdims=True, where=where))
-    return out if where is None else _where(where, out, -np.inf)
+    return out if where is None else select_where(where, out, -np.inf)
 
 
 _log_softmax_impl.__name__ = "log_softmax"

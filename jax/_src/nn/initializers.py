@@ -10,7 +10,7 @@ from jax._src import dtypes
 from jax._src.lax import lax
 from jax._src.lax.resharding import bind_reshard
 from jax._src.numpy import array_constructors
-from jax._src.numpy.util import _broadcast_to
+from jax._src.numpy.util import broadcast_to
 from jax._src.random import continuous, keys, uniform as uniform_numbers
 from jax._src.sharding_impls import canonicalize_sharding
 from jax._src.typing import Array, ArrayLike
@@ -69,7 +69,7 @@ def constant(value: ArrayLike, dtype: Any = None) -> Initializer:
 
     def init(key, shape, dtype=dtype, out_sharding=None):
         x = array_constructors.asarray(value, dtype=_dtype_of(dtype))
-        return _placed("constant", _broadcast_to(x, shape), out_sharding)
+        return _placed("constant", broadcast_to(x, shape), out_sharding)
 
     return init
 

@@ -145,7 +145,7 @@ def full(
         if device is None or core.trace_ctx.trace is core.eval_trace:
             sharding = util.placement("full", device, out_sharding)
             return lax.full(shape, fill_value, dtype, sharding=sharding)
-    out = util._broadcast_to(asarray(fill_value, dtype=dtype), shape)
+    out = util.broadcast_to(asarray(fill_value, dtype=dtype), shape)
     return _placed("full", out, device, out_sharding)
 
 
@@ -250,14 +250,14 @@ def _filled_like(name, a, value, dtype, shape, device, out_sharding):
     sharding = util.placement(name, device, out_sharding)
     if type(value) in (int, float, complex, bool):
         return lax.full_like(a, value, dtype, shape, sharding=sharding)
-    if not util._arraylike(value):
+    if not util.is_arraylike(value):
         raise TypeError(
             f"{name} requires ndarray or scalar arguments, got {type(value)} at position 1."
         )
     value = util.lower_jax_array(value)
     if np.ndim(value) == 0:
         return lax.full_like(a, value, dtype, shape, sharding=sharding)
-    out = util._broadcast_to(
+    out = util.broadcast_to(
         asarray(value, dtype=dtypes.dtype(a) if dtype is None else dtype),
         np.shape(a) if shape is None else shape,
     )
@@ -312,7 +312,7 @@ def _size(n: Any, context: str) -> Any:
 
 
 def _eye(*, rows, columns, offset, dtype):
-    return lax._eye(dtype, (rows, columns), offset)
+    return lax.eye(dtype, (rows, columns), offset)
 
 
 _eye.__name__ = "eye"
@@ -495,7 +495,7 @@ def _linspace_impl(start, stop, *, num, endpoint, retstep, dtype, axis):
     start = lax.convert_element_type(start, compute_dtype)
     stop = lax.convert_element_type(stop, compute_dtype)
     shape = list(lax.broadcast_shapes(start.shape, stop.shape))
-    start, stop = util._broadcast_to(start, shape), util._broadcast_to(stop, shape)
+    start, stop = util.broadcast_to(start, shape), util.broadcast_to(stop, shape)
     axis = canonicalize_axis(axis, len(shape) + 1) if len(shape) + 1 > 0 else axis
     with_axis = [*shape[:axis], 1, *shape[axis:]]
     div = num - 1 if endpoint else num
@@ -508,7 +508,7 @@ def _linspace_impl(start, stop, *, num, endpoint, retstep, dtype, axis):
         step = lax.convert_element_type(lax.div(step, _scalar(div, real_dtype)), compute_dtype)
         first = lax.reshape(start, with_axis)
         last = lax.reshape(stop, with_axis)
-        out = lax.add(lax.mul(first, lax.sub(lax._one(step), step)), lax.mul(last, step))
+        out = lax.add(lax.mul(first, lax.sub(lax.one(step), step)), lax.mul(last, step))
         if endpoint:
             out = lax.concatenate([out, lax.expand_dims(stop, (axis,))], axis)
     elif num == 1:

@@ -50,7 +50,7 @@ def packbits(a: ArrayLike, axis: int | None = None, bitorder: str = "big") -> Ar
 
 def _packbits(a, *, axis, bitorder):
     bits = lax.convert_element_type(
-        lax.ne(a, lax._const(a, 0)) if a.dtype != np.bool_ else a, np.uint8
+        lax.ne(a, lax.const(a, 0)) if a.dtype != np.bool_ else a, np.uint8
     )
     n = bits.shape[axis]
     config = [(0, 0, 0)] * a.ndim

@@ -177,7 +177,7 @@ def gradient(
 
 def _gradient(f, spacing, *, axes):
     f, *spacing = (util.to_array(x) for x in util.promote_dtypes_inexact(f, *spacing))
-    spacing = spacing or [lax._const(f, 1)] * len(axes)
+    spacing = spacing or [lax.const(f, 1)] * len(axes)
     return [_gradient_along(f, h, d) for h, d in zip(spacing, axes)]
 
 
@@ -194,7 +194,7 @@ def _gradient_along(f, h, d):
     if not np.ndim(h):
         inner = lax.sub(_part(f, 2, n, d), _part(f, 0, n - 2, d))
         return lax.concatenate(
-            [over(left, h), lax.mul(over(inner, h), lax._const(f, 0.5)), over(right, h)], d
+            [over(left, h), lax.mul(over(inner, h), lax.const(f, 0.5)), over(right, h)], d
         )
     steps = _steps(h, 0)
     before, after = _part(steps, 0, n - 2, 0), _part(steps, 1, n - 1, 0)
@@ -256,9 +256,9 @@ def _trapezoid(y, x, dx, *, axis):
     width = apart if x is None else _steps(apart, apart.ndim - 1)
     last, n = y.ndim - 1, y.shape[-1]
     heights = lax.add(_part(y, min(1, n), n, last), _part(y, 0, max(n - 1, 0), last))
-    areas = lax.mul(*util._broadcast_arrays(heights, width))
+    areas = lax.mul(*util.broadcast_arrays(heights, width))
     total = lax.reduce_sum(areas, axes=(areas.ndim - 1,))
-    return lax.mul(total, lax._const(total, 0.5))
+    return lax.mul(total, lax.const(total, 0.5))
 
 
 _trapezoid = nested_jit(_trapezoid, static_argnames=("axis",))
@@ -298,7 +298,7 @@ def unwrap(
 def _unwrap(p, discont, period, *, axis):
     dtype = dtypes.result_type(p, period)
     p, period = lax.convert_element_type(p, dtype), lax.convert_element_type(period, dtype)
-    two = lax._const(period, 2)
+    two = lax.const(period, 2)
     half = lax.div(period, two)
     steps = _steps(p, axis)
     zero = lax.full_like(steps, 0)
@@ -308,18 +308,18 @@ def _unwrap(p, discont, period, *, axis):
     wrapped = lax.sub(remainder(lax.add(steps, full), period), full)
     at_edge = lax.bitwise_and(lax.eq(wrapped, lax.neg(full)), lax.gt(steps, zero))
     if integers:
-        even = lax.eq(lax.rem(period, two), lax._const(period, 0))
+        even = lax.eq(lax.rem(period, two), lax.const(period, 0))
         at_edge = lax.bitwise_and(at_edge, lax.broadcast_in_dim(even, at_edge.shape, ()))
     wrapped = lax.select(at_edge, full, wrapped)
     if discont is None:
         limit = half
         if integers:
-            limit = lax.div(lax.add(period, lax._const(period, 1)), two)
+            limit = lax.div(lax.add(period, lax.const(period, 1)), two)
         limit = lax.broadcast_in_dim(limit, steps.shape, ())
         small = lax.lt(lax.abs(steps), limit)
     else:
         a, b = util.promote_args("unwrap", lax.abs(steps), discont)
-        small = util._broadcast_to(lax.lt(a, b), steps.shape)
+        small = util.broadcast_to(lax.lt(a, b), steps.shape)
     correction = lax.select(small, zero, lax.sub(wrapped, steps))
     moved = lax.add(_part(p, 1, p.shape[axis], axis), lax.cumsum(correction, axis))
     return lax.concatenate([_part(p, 0, 1, axis), moved], axis)
@@ -399,25 +399,25 @@ def _interp(x, xp, fp, left, right, period, *, extrapolate):
         fp = lax.concatenate([_part(fp, n - 1, n, 0), fp, _part(fp, 0, 1, 0)], 0)
     n = xp.shape[0]
     place = _searchsorted(xp, x, None, side="right", method="scan")
-    place = lax.clamp(lax._const(place, min(1, n - 1)), place, lax._const(place, n - 1))
-    before = lax.max(lax.sub(place, lax._const(place, 1)), lax._const(place, 0))
+    place = lax.clamp(lax.const(place, min(1, n - 1)), place, lax.const(place, n - 1))
+    before = lax.max(lax.sub(place, lax.const(place, 1)), lax.const(place, 0))
     x0, f0 = _at(xp, before), _at(fp, before)
     dx = lax.sub(_at(xp, place), x0)
     df = lax.sub(_at(fp, place), f0)
     tiny = np.spacing(np.finfo(dtypes.dtype(xp)).eps) if xp.dtype.kind == "f" else 0
-    jump = lax.le(lax.abs(dx), lax._const(dx, tiny))
+    jump = lax.le(lax.abs(dx), lax.const(dx, tiny))
     slope = lax.div(lax.sub(x, x0), lax.select(jump, lax.full_like(dx, 1), dx))
     rise = lax.mul(*util.promote_dtypes(slope, df))
-    out = util._where(jump, f0, lax.add(*util.promote_dtypes(f0, rise)))
+    out = util.select_where(jump, f0, lax.add(*util.promote_dtypes(f0, rise)))
     if period is None:
         if not extrapolate[0]:
             first = slicing.index_in_dim(xp, 0, keepdims=False)
             value = slicing.index_in_dim(fp, 0, keepdims=False) if left is None else left
-            out = util._where(lax.lt(x, first), value, out)
+            out = util.select_where(lax.lt(x, first), value, out)
         if not extrapolate[1]:
             last = slicing.index_in_dim(xp, -1, keepdims=False)
             value = slicing.index_in_dim(fp, -1, keepdims=False) if right is None else right
-            out = util._where(lax.gt(x, last), value, out)
+            out = util.select_where(lax.gt(x, last), value, out)
     return out
 
 

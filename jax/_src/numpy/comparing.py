@@ -58,7 +58,7 @@ def _isclose(a, b, rtol, atol, *, equal_nan):
     if dtypes.issubdtype(dtype, np.integer):
         a, b = util.promote_args_inexact("isclose", a, b)
         dtype = dtypes.dtype(a)
-    real = util._complex_elem_type(dtype)
+    real = util.complex_elem_type(dtype)
     a, b, rtol, atol = util.promote_shapes(
         "isclose",
         lax.convert_element_type(a, dtype),
@@ -203,13 +203,13 @@ def _nan_to_num(x, nan, posinf, neginf):
     out = _replace(x, lax.ne(x, x), nan)
     if dtypes.supports_inf(x.dtype):
         inf = np.array(np.inf, x.dtype)
-        out = _replace(out, lax.eq(x, lax._const(x, inf)), info.max if posinf is None else posinf)
-        out = _replace(out, lax.eq(x, lax._const(x, -inf)), info.min if neginf is None else neginf)
+        out = _replace(out, lax.eq(x, lax.const(x, inf)), info.max if posinf is None else posinf)
+        out = _replace(out, lax.eq(x, lax.const(x, -inf)), info.min if neginf is None else neginf)
     return out
 
 
 def _replace(x, mask, value):
-    return util._where(mask, lax.convert_element_type(value, x.dtype), x)
+    return util.select_where(mask, lax.convert_element_type(value, x.dtype), x)
 
 
 _nan_to_num = nested_jit(_nan_to_num)

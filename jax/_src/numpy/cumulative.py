@@ -15,7 +15,7 @@ from jax._src.library_jit import inline_jit
 from jax._src.numpy import util
 from jax._src.numpy.reductions import promote_integer_dtype
 from jax._src.numpy.ufuncs_unary import isnan
-from jax._src.numpy.util import _where, check_arraylike, ensure_arraylike, export, reject_out
+from jax._src.numpy.util import check_arraylike, ensure_arraylike, export, reject_out, select_where
 from jax._src.typing import ArrayLike, DTypeLike
 from jax._src.util import canonicalize_axis
 
@@ -30,7 +30,7 @@ def _cumulative(name: str, operation: Any, identity: int, ignore_nan: bool) -> A
             axis = 0 if axis is None else canonicalize_axis(axis, 1)
         axis = canonicalize_axis(axis, a.ndim)
         if ignore_nan and dtypes.issubdtype(a.dtype, np.inexact):
-            a = _where(isnan(a), np.asarray(identity, a.dtype)[()], a)
+            a = select_where(isnan(a), np.asarray(identity, a.dtype)[()], a)
         if dtype is None:
             dtype = a.dtype
             if dtype == np.bool_ or promote_integers:

@@ -68,7 +68,7 @@ def insert(
     values = lax.convert_element_type(values, arr.dtype)
     count = values.shape[axis] if indices.size == 1 else indices.size
     shape = (*arr.shape[:axis], count, *arr.shape[axis + 1 :])
-    return _insert(arr, ravel(indices), util._broadcast_to(values, shape), axis=axis)
+    return _insert(arr, ravel(indices), util.broadcast_to(values, shape), axis=axis)
 
 
 def _insert(arr, indices, values, *, axis):

@@ -338,7 +338,7 @@ def _einsum_as_it_is(
     aval = getattr(out, "aval", None)
     if aval is not None and aval.dtype == preferred and aval.weak_type == weak_type:
         return out
-    return lax._convert_element_type(out, preferred, weak_type)
+    return lax.convert_type(out, preferred, weak_type)
 
 
 @functools.lru_cache(4096)

@@ -16,7 +16,7 @@ from jax._src.numpy import reductions, util
 from jax._src.numpy.array_creation import _user_dtype, arange
 from jax._src.numpy.ufuncs_binary import power
 from jax._src.numpy.util import (
-    _broadcast_to,
+    broadcast_to,
     check_arraylike,
     ensure_arraylike,
     export,
@@ -50,8 +50,8 @@ def tri(N: int, M: int | None = None, k: int | Array = 0, dtype: DTypeLike | Non
     if isinstance(k, core.Tracer):
         if k.ndim or not dtypes.issubdtype(k.dtype, np.integer):
             raise TypeError(f"jnp.tri: the argument `k` must be an integer, got {k}")
-        return lax._tri(dtype, (rows, columns), lax.convert_element_type(k, np.int32))
-    return lax._tri(dtype, (rows, columns), _offset(k, "tri"))
+        return lax.tri(dtype, (rows, columns), lax.convert_element_type(k, np.int32))
+    return lax.tri(dtype, (rows, columns), _offset(k, "tri"))
 
 
 def _size(n: Any, context: str) -> Any:
@@ -106,7 +106,7 @@ def _triangle(name, m, k):
     m = ensure_arraylike(name, m)
     if m.ndim < 2:
         raise ValueError(f"Argument to jax.numpy.{name} must be at least 2D, got shape {m.shape}")
-    mask = lax._tri(np.bool_, m.shape[-2:], k)
+    mask = lax.tri(np.bool_, m.shape[-2:], k)
     return m, lax.broadcast(mask, m.shape[:-2], out_sharding=core.typeof(m)._sharding)
 
 
@@ -210,14 +210,14 @@ def _nonzero(mask, size):
         value = core.concrete_or_error(np.asarray, mask, "mask_indices without `size`")
         dtype = dtypes.default_int_dtype()
         return tuple(util.to_array(i.astype(dtype)) for i in np.nonzero(value))
-    flat = lax.reshape(lax.ne(mask, lax._zero(mask)), (mask.size,))
+    flat = lax.reshape(lax.ne(mask, lax.zero(mask)), (mask.size,))
     counts = lax.cumsum(lax.convert_element_type(flat, np.int32), 0)
     # The i-th index is the number of places before which less than i + 1 are set.
     wanted = lax.broadcasted_iota(np.int32, (size, mask.size), 0)
     below = lax.le(lax.broadcast_in_dim(counts, (size, mask.size), (1,)), wanted)
     position = lax.reduce_sum(lax.convert_element_type(below, np.int32), (1,))
     exists = lax.lt(lax.iota(np.int32, size), counts[-1] if mask.size else np.int32(0))
-    position = util._where(exists, position, np.int32(0))
+    position = util.select_where(exists, position, np.int32(0))
     columns = np.int32(mask.shape[1])
     dtype = dtypes.default_int_dtype()
     return (
@@ -349,11 +349,11 @@ def _diag_impl(v, *, k):
         return _diagonal_impl(v, offset=k, axis1=0, axis2=1)
     if v.ndim != 1:
         raise ValueError(f"diag input must be 1d or 2d, got shape {v.shape}")
-    padded = lax.pad(v, lax._zero(v), [(max(-k, 0), max(k, 0), 0)])
+    padded = lax.pad(v, lax.zero(v), [(max(-k, 0), max(k, 0), 0)])
     n = v.shape[0] + abs(k)
-    mask = lax._eye(np.bool_, (n, n), k)
+    mask = lax.eye(np.bool_, (n, n), k)
     spread = lax.broadcast_in_dim(padded, (n, n), (0,))
-    return util._where(mask, spread, 0)
+    return util.select_where(mask, spread, 0)
 
 
 _diag_impl.__name__ = "_diag"
@@ -400,14 +400,14 @@ def fill_diagonal(
     if a.ndim > 2 and len(set(a.shape)) > 1:
         raise ValueError(f"All dimensions of input must be of equal length, got shape {a.shape}")
     n = min(a.shape)
-    val = lax._convert_element_type(val, a.dtype, False, warn_on_complex_to_real_cast=False)
+    val = lax.convert_type(val, a.dtype, False, warn_on_complex_to_real_cast=False)
     if val.ndim == 0:
         val = lax.broadcast(val, (n,))
     else:
         val = lax.reshape(val, (val.size,))
         repeats = -(-n // val.size) if val.size else 0
         val = slicing.slice_in_dim(lax.concatenate([val] * max(repeats, 1), 0), 0, n)
-    on_diagonal = lax._delta(np.bool_, a.shape, tuple(range(a.ndim)))
+    on_diagonal = lax.delta(np.bool_, a.shape, tuple(range(a.ndim)))
     # Each element of the diagonal has its place along every axis: spread along the first will do.
     padded = lax.pad(val, np.zeros((), a.dtype), [(0, a.shape[0] - n, 0)])
     spread = lax.broadcast_in_dim(padded, a.shape, (0,))

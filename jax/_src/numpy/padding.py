@@ -158,7 +158,7 @@ def _pairs(name: str, values: Any, array: Array) -> Array:
         values = _stacked(values)
     values = lax.convert_element_type(util.to_array(values), array.dtype)
     _check_shape(name, values.shape, array.ndim)
-    return util._broadcast_to(values, (array.ndim, 2))
+    return util.broadcast_to(values, (array.ndim, 2))
 
 
 def _stacked(values: Any) -> Any:
@@ -198,7 +198,7 @@ def _pad_value(array, value, *, width):
     config = [(lo, hi, 0) for lo, hi in width]
     if not dtypes.issubdtype(array.dtype, dtypes.extended):
         value = lax.convert_element_type(value, array.dtype)
-    return lax._convert_element_type(lax.pad(array, value, config), array.dtype, array.weak_type)
+    return lax.convert_type(lax.pad(array, value, config), array.dtype, array.weak_type)
 
 
 def _pad_zeros(array, *, width):
@@ -219,7 +219,7 @@ def _pad_constants(array, values, *, width):
             config[d] = amount
             value = lax.squeeze(slicing.slice(values, (d, side), (d + 1, side + 1)), (0, 1))
             out = lax.pad(out, value, config)
-    return lax._convert_element_type(out, array.dtype, array.weak_type)
+    return lax.convert_type(out, array.dtype, array.weak_type)
 
 
 _pad_constants = nested_jit(_pad_constants, static_argnames=("width",))
@@ -298,7 +298,7 @@ def _mirrored(x, amount, d, offset, odd):
         last = _part(x, n - 1, n, d)
         x = flip(x, d)
         if odd:
-            x = lax.sub(lax.mul(lax._const(x, 2), last), x)
+            x = lax.sub(lax.mul(lax.const(x, 2), last), x)
         count = min(amount, n - offset)
         parts.append(_part(x, offset, offset + count, d))
         amount -= count
@@ -333,8 +333,8 @@ def _ramp(edge, end, n, d):
     shape = list(edge.shape)
     shape[d] = n
     t = lax.div(
-        lax.broadcasted_iota(util._complex_elem_type(edge.dtype), shape, d),
-        lax._const(np.zeros((), util._complex_elem_type(edge.dtype)), n),
+        lax.broadcasted_iota(util.complex_elem_type(edge.dtype), shape, d),
+        lax.const(np.zeros((), util.complex_elem_type(edge.dtype)), n),
     )
     t = lax.convert_element_type(t, edge.dtype)
     end = lax.broadcast_in_dim(end, shape, ())
@@ -378,11 +378,11 @@ def _statistic(x, mode, d):
             else lax.convert_element_type(x, dtypes.default_float_dtype())
         )
         if mode == "mean" or n == 0:
-            out = lax.div(lax.reduce_sum(wide, axes=(d,)), lax._const(wide, n))
+            out = lax.div(lax.reduce_sum(wide, axes=(d,)), lax.const(wide, n))
         else:
             ordered = lax.sort(wide, dimension=d)
             mid = _part(ordered, (n - 1) // 2, n // 2 + 1, d)
-            out = lax.div(lax.reduce_sum(mid, axes=(d,)), lax._const(wide, mid.shape[d]))
+            out = lax.div(lax.reduce_sum(mid, axes=(d,)), lax.const(wide, mid.shape[d]))
         if not dtypes.issubdtype(dtype, np.inexact):
             out = lax.round(out, lax.RoundingMethod.TO_NEAREST_EVEN)
     return lax.expand_dims(lax.convert_element_type(out, dtype), (d,))

@@ -60,7 +60,7 @@ def _unravel_by_sizes(indices, *sizes):
     else:
         below = ufuncs.less(rest, -1)
     return tuple([
-        util._where(above, ufuncs.subtract(size, 1), util._where(below, 0, index))
+        util.select_where(above, ufuncs.subtract(size, 1), util.select_where(below, 0, index))
         for size, index in zip(sizes, reversed(out))
     ])  # fmt: skip
 
@@ -75,18 +75,18 @@ def _unravel_index(indices, *, shape):
         return tuple([lax.full_like(indices, 0)] * len(shape))
     if dtypes.iinfo(indices.dtype).max < total:
         indices = lax.convert_element_type(indices, np.int32 if total < 2**31 else np.int64)
-    size = lax._const(indices, total)
+    size = lax.const(indices, total)
     if dtypes.issubdtype(indices.dtype, np.signedinteger):
-        low, high = lax._const(indices, -total), lax._const(indices, total - 1)
+        low, high = lax.const(indices, -total), lax.const(indices, total - 1)
         indices = lax.clamp(low, indices, high)
         indices = lax.select(
-            lax.lt(indices, lax._const(indices, 0)), lax.add(indices, size), indices
+            lax.lt(indices, lax.const(indices, 0)), lax.add(indices, size), indices
         )
     else:
-        indices = lax.min(indices, lax._const(indices, total - 1))
+        indices = lax.min(indices, lax.const(indices, total - 1))
     out = []
     for d in reversed(shape):
-        n = lax._const(indices, d)
+        n = lax.const(indices, d)
         out.append(lax.rem(indices, n))
         indices = lax.div(indices, n)
     return tuple(out[::-1])
@@ -152,7 +152,7 @@ def ravel_multi_index(
 def _ravel_multi_index(*arrays, dims, mode, order, dtype):
     if dtype is None:
         dtype = dtypes.result_type(*arrays) if arrays else dtypes.default_int_dtype()
-    arrays = util._broadcast_arrays(*arrays)
+    arrays = util.broadcast_arrays(*arrays)
     if not arrays:
         return lax.full((), 0, dtype)
     total = int(np.prod(dims))
@@ -162,10 +162,10 @@ def _ravel_multi_index(*arrays, dims, mode, order, dtype):
     for x, n in pairs if order == "F" else pairs[::-1]:
         x = lax.convert_element_type(x, wide)
         if mode == "wrap":
-            x = lax.rem(lax.add(lax.rem(x, lax._const(x, n)), lax._const(x, n)), lax._const(x, n))
+            x = lax.rem(lax.add(lax.rem(x, lax.const(x, n)), lax.const(x, n)), lax.const(x, n))
         elif mode == "clip":
-            x = lax.clamp(lax._const(x, 0), x, lax._const(x, n - 1))
-        term = lax.mul(x, lax._const(x, stride))
+            x = lax.clamp(lax.const(x, 0), x, lax.const(x, n - 1))
+        term = lax.mul(x, lax.const(x, stride))
         out = term if out is None else lax.add(out, term)
         stride *= n
     return lax.convert_element_type(out, dtype)

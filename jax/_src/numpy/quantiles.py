@@ -15,11 +15,11 @@ from jax._src.numpy import cumulative, reductions, util
 from jax._src.numpy.reductions import Axis, hashable_axis
 from jax._src.numpy.ufuncs_unary import isnan
 from jax._src.numpy.util import (
-    _where,
     check_arraylike,
     ensure_arraylike,
     export,
     promote_dtypes_inexact,
+    select_where,
 )
 from jax._src.sharding_impls import canonicalize_sharding
 from jax._src.typing import ArrayLike
@@ -203,7 +203,7 @@ def _quantile(name, a, q, weights, *, axis, method, keepdims, scale):
     (a,) = promote_dtypes_inexact(a)
     (q,) = promote_dtypes_inexact(q)
     if scale != 1:
-        q = lax.div(q, lax._const(q, scale))
+        q = lax.div(q, lax.const(q, scale))
     if q.ndim > 1:
         raise ValueError(f"q must be have rank <= 1, got shape {q.shape}")
     dtype, shape = a.dtype, a.shape
@@ -252,25 +252,25 @@ def _unweighted(a, q, method, ignore_nan):
     is_nan = isnan(a)
     if ignore_nan:
         # All NaNs are made the same, and sorted to the end.
-        a = lax.sort(_where(is_nan, np.nan, a), dimension=axis)
+        a = lax.sort(select_where(is_nan, np.nan, a), dimension=axis)
         count = reductions.sum(lax.bitwise_not(is_nan), axis=-1, dtype=q.dtype)
         count = lax.broadcast(count, q.shape)
         position_q = lax.broadcast_in_dim(q, count.shape, range(q.ndim))
     else:
         a = lax.sort(
-            _where(reductions.any(is_nan, axis=-1, keepdims=True), np.nan, a), dimension=axis
+            select_where(reductions.any(is_nan, axis=-1, keepdims=True), np.nan, a), dimension=axis
         )
-        count, position_q = lax._const(q, n), q
-    last = lax.sub(count, lax._one(q))
+        count, position_q = lax.const(q, n), q
+    last = lax.sub(count, lax.one(q))
     if method == "inverted_cdf":
-        position = lax.sub(lax.ceil(lax.mul(position_q, count)), lax._one(q))
+        position = lax.sub(lax.ceil(lax.mul(position_q, count)), lax.one(q))
     else:
         position = lax.mul(position_q, last)
     low, high = lax.floor(position), lax.ceil(position)
     high_weight = lax.sub(position, low)
-    low_weight = lax.sub(lax._one(q), high_weight)
+    low_weight = lax.sub(lax.one(q), high_weight)
     low, high = [
-        lax.max(lax._zero(q), lax.min(*util.promote_shapes("quantile", i, last)))
+        lax.max(lax.zero(q), lax.min(*util.promote_shapes("quantile", i, last)))
         for i in (low, high)
     ]
     low, high = [lax.convert_element_type(i, np.int32) for i in (low, high)]
@@ -293,10 +293,10 @@ def _unweighted(a, q, method, ignore_nan):
     if method == "higher":
         return high_value
     if method == "nearest":
-        nearer = lax.le(high_weight, lax._const(high_weight, 0.5))
+        nearer = lax.le(high_weight, lax.const(high_weight, 0.5))
         nearer = lax.broadcast_in_dim(nearer, low_value.shape, range(nearer.ndim))
         return lax.select_n(nearer, high_value, low_value)
-    return lax.mul(lax.add(low_value, high_value), lax._const(low_value, 0.5))
+    return lax.mul(lax.add(low_value, high_value), lax.const(low_value, 0.5))
 
 
 def _pick(a, index, q_ndim):
@@ -328,12 +328,12 @@ def _weighted(a, w, q, ignore_nan):
     axis, n = a.ndim - 1, a.shape[-1]
     is_nan = isnan(a)
     if not ignore_nan:
-        a = _where(reductions.any(is_nan, axis=-1, keepdims=True), np.nan, a)
-    a, w = lax.sort((_where(is_nan, np.nan, a), w), dimension=axis, num_keys=1)
+        a = select_where(reductions.any(is_nan, axis=-1, keepdims=True), np.nan, a)
+    a, w = lax.sort((select_where(is_nan, np.nan, a), w), dimension=axis, num_keys=1)
     is_nan = isnan(a)
-    zero = lax._zero(w)
+    zero = lax.zero(w)
     invalid = lax.bitwise_or(lax.lt(w, zero), isnan(w))
-    w = _where(lax.bitwise_or(invalid, is_nan), zero, w)
+    w = select_where(lax.bitwise_or(invalid, is_nan), zero, w)
     reached = cumulative.cumsum(w, axis=axis)
     total = slicing.index_in_dim(reached, n - 1, axis, keepdims=False)
     batch = a.shape[:-1]
@@ -352,7 +352,7 @@ def _weighted(a, w, q, ignore_nan):
     bad = reductions.any(invalid, axis=-1)
     if not ignore_nan:
         bad = lax.bitwise_or(bad, reductions.any(is_nan, axis=-1))
-    return _where(lax.broadcast(bad, q.shape), np.nan, out)
+    return select_where(lax.broadcast(bad, q.shape), np.nan, out)
 
 
 def _program(name):

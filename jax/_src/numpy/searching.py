@@ -128,9 +128,9 @@ def _search_by_sorting(a, v, side, dtype):
     places = lax.iota(dtype, n + m)
     _, order = lax.sort((lax.concatenate(both, 0), places), num_keys=1)
     if side == "left":
-        is_mine = lax.lt(order, lax._const(order, m))
+        is_mine = lax.lt(order, lax.const(order, m))
     else:
-        is_mine = lax.ge(order, lax._const(order, n))
+        is_mine = lax.ge(order, lax.const(order, n))
     counts = lax.cumsum(lax.convert_element_type(lax.bitwise_not(is_mine), dtype))
     # Back to the order of the queries: their number, then how many of `a` come before.
     _, found = lax.sort((order, counts), num_keys=1)
@@ -144,11 +144,11 @@ def _bisect(a, v, side, dtype, unrolled):
 
     def halve(_, state):
         low, high = state
-        mid = lax.div(lax.add(low, high), lax._const(low, 2))
+        mid = lax.div(lax.add(low, high), lax.const(low, 2))
         # The middle of an empty interval may be n.
-        smaller = _before(_at(a, lax.min(mid, lax._const(mid, n - 1))), v, side == "left")
+        smaller = _before(_at(a, lax.min(mid, lax.const(mid, n - 1))), v, side == "left")
         active = lax.lt(low, high)
-        one = lax._const(mid, 1)
+        one = lax.const(mid, 1)
         low, high = (
             lax.select(lax.bitwise_and(active, smaller), lax.add(mid, one), low),
             lax.select(lax.bitwise_and(active, lax.bitwise_not(smaller)), mid, high),
@@ -199,7 +199,7 @@ def _digitize(x, bins, *, right, method):
     if n == 1:
         return rising
     falling = _searchsorted(lax.rev(bins, (0,)), x, None, side=side, method=method)
-    falling = lax.sub(lax._const(falling, n), falling)
+    falling = lax.sub(lax.const(falling, n), falling)
     first = slicing.index_in_dim(bins, 0, keepdims=False)
     last = slicing.index_in_dim(bins, -1, keepdims=False)
     return lax.select(lax.ge(last, first), rising, falling)
@@ -273,7 +273,7 @@ def bincount(
 def _bincount(x, weights, *, length, out_sharding=None):
     if x.dtype == np.bool_:
         x = lax.convert_element_type(x, np.int32)
-    x = lax.max(x, lax._const(x, 0))
+    x = lax.max(x, lax.const(x, 0))
     zeros = lax.full((length,), 0, weights.dtype)
     if out_sharding is not None:
         zeros = lax.reshape(zeros, (length,), out_sharding=out_sharding)
@@ -334,7 +334,7 @@ def histogram_bin_edges(
     low, high = lax.convert_element_type(low, dtype), lax.convert_element_type(high, dtype)
     # An interval of no width gets one around it.
     flat_range = lax.eq(low, high)
-    half = lax._const(low, 0.5)
+    half = lax.const(low, 0.5)
     low = lax.select(flat_range, lax.sub(low, half), low)
     high = lax.select(flat_range, lax.add(high, half), high)
     return linspace(low, high, count + 1, dtype=dtype)
@@ -510,11 +510,11 @@ def _histogramdd(sample, weights, edges, *, density):
         last = slicing.index_in_dim(e, -1, keepdims=False)
         place = lax.select(lax.eq(column, last), lax.full_like(place, size), place)
         beyond = lax.bitwise_or(
-            lax.lt(place, lax._const(place, 1)), lax.gt(place, lax._const(place, size))
+            lax.lt(place, lax.const(place, 1)), lax.gt(place, lax.const(place, size))
         )
-        place = lax.sub(place, lax._const(place, 1))
+        place = lax.sub(place, lax.const(place, 1))
         outside = beyond if outside is None else lax.bitwise_or(outside, beyond)
-        flat = place if flat is None else lax.add(lax.mul(flat, lax._const(flat, size)), place)
+        flat = place if flat is None else lax.add(lax.mul(flat, lax.const(flat, size)), place)
     total = int(np.prod(sizes))
     flat = lax.select(outside, lax.full_like(flat, total), flat)
     counts = lax.reshape(_bincount(flat, weights, length=total), sizes)

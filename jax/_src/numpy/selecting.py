@@ -63,10 +63,10 @@ def where(
                 "size and fill_value arguments cannot be used in three-term where function."
             )
         if type(y) in (int, float):
-            filled = util._where_or_number.get(repr(y))
+            filled = util.where_or_number.get(repr(y))
             if filled is not None:
                 return filled(condition, x)
-        return util._where(condition, x, y)
+        return util.select_where(condition, x, y)
     if x is None and y is None:
         util.check_arraylike("where", condition)
         return nonzero(condition, size=size, fill_value=fill_value)
@@ -107,7 +107,7 @@ def select(
 def _select(condlist, choicelist, default):
     *choices, out = util.promote_dtypes(*choicelist, default)
     for condition, choice in zip(condlist[::-1], choices[::-1]):
-        out = util._where(condition, choice, out)
+        out = util.select_where(condition, choice, out)
     return out
 
 
@@ -156,10 +156,10 @@ def choose(
 def _choose(a, choices, *, wrap):
     if dtypes.iinfo(a.dtype).bits < 32:
         a = lax.convert_element_type(a, np.int32)
-    n = lax._const(a, len(choices))
+    n = lax.const(a, len(choices))
     if wrap:
         a = lax.rem(lax.add(lax.rem(a, n), n), n)
-    which = lax.clamp(lax._const(a, 0), a, lax._const(a, len(choices) - 1))
+    which = lax.clamp(lax.const(a, 0), a, lax.const(a, len(choices) - 1))
     dtype = dtypes.result_type(*choices)
     choices = [lax.convert_element_type(c, dtype) for c in choices]
     which, *choices = broadcast_arrays(which, *choices)
@@ -202,9 +202,9 @@ def piecewise(x: ArrayLike, condlist: Any, funclist: Sequence[Any], *args: Any, 
         raise ValueError(
             f"with {nc} condition(s), either {nc} or {nc + 1} functions are expected; got {nf}"
         )
-    out = util._broadcast_to(_piece(functions[0], x, args, kw), x.shape)
+    out = util.broadcast_to(_piece(functions[0], x, args, kw), x.shape)
     for condition, fun in zip(list(condlist), functions[1:]):
-        out = util._where(condition, _piece(fun, x, args, kw), out)
+        out = util.select_where(condition, _piece(fun, x, args, kw), out)
     return out
 
 
@@ -322,7 +322,7 @@ def nonzero(a: ArrayLike, *, size: int | None = None, fill_value: Any = None) ->
             )
     if not a.size or not size:
         fills = (0,) * a.ndim if fill_value is None else fill_value
-        return tuple([util._broadcast_to(_filled(False, 0, v), (size,)) for v in fills])
+        return tuple([util.broadcast_to(_filled(False, 0, v), (size,)) for v in fills])
     return _nonzero(a, fill_value, size=size)
 
 
@@ -335,7 +335,7 @@ def _nonzero_now(a: ArrayImpl) -> tuple[Array, ...]:
 
 
 def _as_mask(a):
-    return a if a.dtype == np.bool_ else lax.ne(a, lax._const(a, 0))
+    return a if a.dtype == np.bool_ else lax.ne(a, lax.const(a, 0))
 
 
 def _count_nonzero(a):
@@ -349,7 +349,7 @@ _count_nonzero = inline_jit(_count_nonzero)
 def _filled(exists, position, fill):
     """Positions with a value where they do not exist: default integers, unless the value is none."""
     dtype = dtypes.default_int_dtype()
-    out = util._where(exists, lax.convert_element_type(position, dtype), fill)
+    out = util.select_where(exists, lax.convert_element_type(position, dtype), fill)
     is_integer = dtypes.issubdtype(out.dtype, np.integer)
     return lax.convert_element_type(out, dtype) if is_integer else out
 
@@ -368,12 +368,12 @@ def _nonzero(a, fill_value, *, size):
         mode=slicing.GatherScatterMode.FILL_OR_DROP,
     )
     place = lax.cumsum(marks)
-    exists = lax.lt(place, lax._const(place, a.size))
+    exists = lax.lt(place, lax.const(place, a.size))
     out = []
     stride = a.size
     for i, d in enumerate(a.shape):
         stride = stride // d
-        position = lax.rem(lax.div(place, lax._const(place, stride)), lax._const(place, d))
+        position = lax.rem(lax.div(place, lax.const(place, stride)), lax.const(place, d))
         position = lax.convert_element_type(position, dtype)
         out.append(_filled(exists, position, 0 if fill_value is None else fill_value[i]))
     return tuple(out)
@@ -486,7 +486,7 @@ def _compress(mask, a, fill_value, *, axis, size):
     (place,) = nonzero(mask, size=size, fill_value=mask.shape[0])
     place = lax.convert_element_type(place, np.int32)
     chosen = _rows(a, lax.expand_dims(place, (1,)), axis=axis)
-    exists = lax.lt(place, lax._const(place, mask.shape[0]))
+    exists = lax.lt(place, lax.const(place, mask.shape[0]))
     exists = lax.broadcast_in_dim(exists, chosen.shape, (axis,))
     fill = lax.convert_element_type(fill_value, a.dtype)
     return lax.select(exists, chosen, lax.broadcast_in_dim(fill, chosen.shape, ()))

@@ -128,7 +128,7 @@ def _unique_of_none(x, size, fill_value):
         )
     none = lax.full((size,), 0, dtypes.default_int_dtype())
     fill = util.to_array(0 if fill_value is None else fill_value)
-    values = util._broadcast_to(lax.convert_element_type(fill, x.dtype), (size, *x.shape[1:]))
+    values = util.broadcast_to(lax.convert_element_type(fill, x.dtype), (size, *x.shape[1:]))
     return values, none, lax.full((0,), 0, dtypes.default_int_dtype()), none
 
 
@@ -142,14 +142,14 @@ def _unique(x, size, fill_value, equal_nan, return_index, return_inverse, return
     # One place more than is wanted, so that each has a next one: past the end there is none.
     if size is None:
         (places,) = nonzero(first)
-        ends = lax.concatenate([places[1:], lax._const(places, [n])], 0) if return_counts else None
+        ends = lax.concatenate([places[1:], lax.const(places, [n])], 0) if return_counts else None
     else:
         (ends,) = nonzero(first, size=size + 1, fill_value=n)
         places, ends = ends[:-1], ends[1:]
     out = _pick_unique(values, order, places, fill_value)
     index = inverse = counts = None
     if return_index:
-        index = _at(order, lax.rem(places, lax._const(places, n)))
+        index = _at(order, lax.rem(places, lax.const(places, n)))
     if return_inverse:
         inverse = _inverse(order, first)
     if return_counts:
@@ -188,7 +188,7 @@ def _one_nan(x):
     """`x` with all complex NaNs the same, so that parts that are numbers do not part them when sorted."""
     if not dtypes.issubdtype(x.dtype, np.complexfloating):
         return x
-    return util._where(lax.ne(x, x), np.array(np.nan, x.dtype), x)
+    return util.select_where(lax.ne(x, x), np.array(np.nan, x.dtype), x)
 
 
 def _differs_from_previous(x, equal_nan):
@@ -218,7 +218,7 @@ def _choose_now(x, chosen):
 
 def _pick_unique(values, order, places, fill_value):
     n = values.shape[0]
-    inside = lax.rem(places, lax._const(places, n))  # those past the end become the first
+    inside = lax.rem(places, lax.const(places, n))  # those past the end become the first
     if values.ndim == 1:
         out = _at(values, inside)
     else:
@@ -226,13 +226,13 @@ def _pick_unique(values, order, places, fill_value):
     if fill_value is None:
         return out
     fill = lax.convert_element_type(util.to_array(fill_value), out.dtype)
-    fill = util._broadcast_to(fill, out.shape)
-    missing = lax.broadcast_in_dim(lax.eq(places, lax._const(places, n)), out.shape, (0,))
+    fill = util.broadcast_to(fill, out.shape)
+    missing = lax.broadcast_in_dim(lax.eq(places, lax.const(places, n)), out.shape, (0,))
     return lax.select(missing, fill, out)
 
 
 def _inverse(order, first):
-    rank = lax.sub(lax.cumsum(lax.convert_element_type(first, order.dtype)), lax._one(order))
+    rank = lax.sub(lax.cumsum(lax.convert_element_type(first, order.dtype)), lax.one(order))
     return lax.full_like(order, 0).at[order].set(rank, unique_indices=True)
 
 
@@ -381,11 +381,11 @@ def intersect1d(
             lax.full(places.shape, n1, places.dtype),
             lax.full(places.shape, n2, places.dtype),
         )
-    inside = lax.min(places, lax._const(places, n - 1))
-    next_place = lax.min(lax.add(inside, lax._one(inside)), lax._const(inside, n - 1))
-    missing = lax.eq(places, lax._const(places, n))
+    inside = lax.min(places, lax.const(places, n - 1))
+    next_place = lax.min(lax.add(inside, lax.one(inside)), lax.const(inside, n - 1))
+    missing = lax.eq(places, lax.const(places, n))
     in_first = _at(order, _at(start, inside))
-    in_second = lax.sub(_at(order, next_place), lax._const(order, n1))
+    in_second = lax.sub(_at(order, next_place), lax.const(order, n1))
     return (
         out,
         lax.select(missing, lax.full_like(in_first, n1), in_first),
@@ -404,16 +404,16 @@ def _merged(ar1, ar2):
     n = both.shape[0]
     places = lax.iota(dtypes.default_int_dtype(), n)
     values, order = lax.sort((both, places), num_keys=1)
-    of_second = lax.ge(order, lax._const(order, ar1.shape[0]))
+    of_second = lax.ge(order, lax.const(order, ar1.shape[0]))
     differs = _differs_from_previous(values, equal_nan=True)
     # NaNs are equal within an array, but not to those of the other.
     nan = lax.ne(values, values)
     changes = lax.ne(of_second, lax.concatenate([of_second[:1], of_second[:-1]], 0))
-    first = lax.bitwise_or(differs, lax.eq(places, lax._const(places, 0)))
+    first = lax.bitwise_or(differs, lax.eq(places, lax.const(places, 0)))
     first = lax.bitwise_or(first, lax.bitwise_and(nan, changes))
     crosses = lax.bitwise_and(changes, lax.bitwise_not(first))
     crossing = lax.concatenate([crosses[1:], lax.full((builtins.min(n, 1),), False, np.bool_)], 0)
-    run = lax.sub(lax.cumsum(lax.convert_element_type(first, places.dtype)), lax._const(places, 1))
+    run = lax.sub(lax.cumsum(lax.convert_element_type(first, places.dtype)), lax.const(places, 1))
     mixed = lax.full((n,), False, np.bool_).at[run].max(crosses)[run]
     start = lax.cummax(lax.select(first, places, lax.full_like(places, 0)))
     return values, order, first, mixed, crossing, start
@@ -434,15 +434,15 @@ def _pick(values, places, fill_value, smallest):
     n = values.shape[0]
     fill = 0 if fill_value is None else fill_value
     fill = lax.convert_element_type(util.to_array(fill), values.dtype)
-    fill = util._broadcast_to(fill, places.shape)
+    fill = util.broadcast_to(fill, places.shape)
     if n == 0 or places.shape[0] == 0:
         return fill
-    out = _at(values, lax.min(places, lax._const(places, n - 1)))
-    missing = lax.eq(places, lax._const(places, n))
+    out = _at(values, lax.min(places, lax.const(places, n - 1)))
+    missing = lax.eq(places, lax.const(places, n))
     if fill_value is None and smallest:
-        there = lax.select(missing, util._broadcast_to(out[:1], out.shape), out)
+        there = lax.select(missing, util.broadcast_to(out[:1], out.shape), out)
         least = lax.broadcast(reductions.min(there), out.shape)  # NaN if there is one
-        fill = lax.select(util._broadcast_to(missing[:1], out.shape), fill, least)
+        fill = lax.select(util.broadcast_to(missing[:1], out.shape), fill, least)
     return lax.select(missing, fill, out)
 
 
@@ -573,7 +573,7 @@ def _isin(element, test_elements, *, invert, method):
     else:
         among = lax.sort(among)
         places = searchsorted(among, x, method="sort" if method == "sort" else "scan")
-        found = lax.eq(_at(among, lax.min(places, lax._const(places, n - 1))), x)
+        found = lax.eq(_at(among, lax.min(places, lax.const(places, n - 1))), x)
     return lax.bitwise_not(found) if invert else found
 
 

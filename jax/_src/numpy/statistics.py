@@ -116,7 +116,7 @@ def _cov(m, y, fweights, aweights, *, rowvar, ddof):
     if n == 0:  # means of nothing
         out = lax.full((x.shape[0], x.shape[0]), np.nan, x.dtype)
         return lax.squeeze(out, [d for d in (0, 1) if out.shape[d] == 1])
-    real = util._complex_elem_type(x.dtype)
+    real = util.complex_elem_type(x.dtype)
     w = None
     for weights in (fweights, aweights):
         if weights is not None:
@@ -131,7 +131,7 @@ def _cov(m, y, fweights, aweights, *, rowvar, ddof):
         mean = lax.div(
             lax.reduce_sum(lax.mul(x, row), axes=(1,)), lax.convert_element_type(total, x.dtype)
         )
-        less = lax._const(total, ddof)
+        less = lax.const(total, ddof)
         if aweights is not None and ddof != 0:
             square = lax.reduce_sum(lax.mul(w, lax.convert_element_type(aweights, real)), axes=(0,))
             less = lax.div(lax.mul(less, square), total)
@@ -187,7 +187,7 @@ def _corrcoef(c):
 
 
 def _within_one(x):
-    return lax.min(lax.max(x, lax._const(x, -1)), lax._const(x, 1))
+    return lax.min(lax.max(x, lax.const(x, -1)), lax.const(x, 1))
 
 
 _corrcoef = nested_jit(_corrcoef)

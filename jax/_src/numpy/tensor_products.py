@@ -51,7 +51,7 @@ def _finish(out, dtype, weak_type):
     aval = getattr(out, "aval", None)
     if aval is not None and aval.dtype == dtype and aval.weak_type == weak_type:
         return out
-    return lax._convert_element_type(out, dtype, weak_type)
+    return lax.convert_type(out, dtype, weak_type)
 
 
 # ---------------------------------------------------------------------------------------------------
@@ -506,9 +506,7 @@ def _cross(a, b, *, axisa, axisb, axisc):
         raise ValueError("Dimension must be either 2 or 3 for cross product")
     u, v = _components(a), _components(b)
     shape = lax.broadcast_shapes(u[0].shape, v[0].shape)
-    u, v = (
-        [None if p is None else util._broadcast_to(p, shape) for p in parts] for parts in (u, v)
-    )
+    u, v = ([None if p is None else util.broadcast_to(p, shape) for p in parts] for parts in (u, v))
     z = _minor(u, v, 0, 1)
     if u[2] is None and v[2] is None:
         return z

@@ -96,7 +96,7 @@ class ufunc:
 
     def _call_vectorized(self, *args):
         check_arraylike(self.__name__, *args)
-        args = util._broadcast_arrays(*args)
+        args = util.broadcast_arrays(*args)
         shape = args[0].shape if args else ()
         func = self._func
         for _ in shape:
@@ -282,8 +282,8 @@ class ufunc:
         )
         flat, positions_flat = lax.reshape(a, (a.size,)), lax.reshape(positions, (positions.size,))
         if b is not None:
-            b = lax._convert_element_type(util.to_array(b), None, False)
-            b = lax.reshape(util._broadcast_to(b, positions.shape), (positions.size,))
+            b = lax.convert_type(util.to_array(b), None, False)
+            b = lax.reshape(util.broadcast_to(b, positions.shape), (positions.size,))
         if positions.size == 0:
             return a
 
@@ -313,7 +313,7 @@ def _apply(ufunc, x, y):
 def _reduce_by_scan(a, initial, where, *, ufunc, axis, dtype, keepdims):
     ndim = np.ndim(a)
     if where is not None:
-        where = util._broadcast_to(where, np.shape(a))
+        where = util.broadcast_to(where, np.shape(a))
     if axis is None and where is not None:
         where = manipulation.ravel(where)
     elif where is not None:
@@ -333,11 +333,11 @@ def _reduce_by_scan(a, initial, where, *, ufunc, axis, dtype, keepdims):
             raise ValueError(
                 f"initial value must be a scalar. Got array of shape {np.shape(start)}"
             )
-        carry = util._broadcast_to(start, a.shape[1:])
+        carry = util.broadcast_to(start, a.shape[1:])
 
     def body(i, carry):
         new = _apply(ufunc, carry, a[i])
-        return new if where is None else util._where(where[i], new, carry)
+        return new if where is None else util.select_where(where[i], new, carry)
 
     out = control_flow.fori_loop(first, a.shape[0], body, carry) if a.shape[0] else carry
     if keepdims:
@@ -371,7 +371,7 @@ def _reduceat_by_scan(a, indices, *, ufunc, axis, dtype):
 
     def body(i, out):
         inside = lax.bitwise_and(lax.lt(indices, i), lax.lt(i, ends))
-        return util._where(inside, _apply(ufunc, out, a[i][None]), out)
+        return util.select_where(inside, _apply(ufunc, out, a[i][None]), out)
 
     out = control_flow.fori_loop(
         np.zeros((), indices.dtype)[()], np.asarray(size, indices.dtype)[()], body, out

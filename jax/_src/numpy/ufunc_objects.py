@@ -58,9 +58,11 @@ def _log_sum(combine, exp, log):
             a = lax.convert_element_type(a, dtype)
         minus_inf = np.asarray(-np.inf, a.dtype)[()]
         if where is not None:
-            a = util._where(where, a, minus_inf)
+            a = util.select_where(where, a, minus_inf)
         top = reductions.max(ufuncs.real(a), axis, keepdims=True, initial=-np.inf)
-        top = lax.stop_gradient(util._where(ufuncs.isfinite(top), top, np.zeros((), top.dtype)[()]))
+        top = lax.stop_gradient(
+            util.select_where(ufuncs.isfinite(top), top, np.zeros((), top.dtype)[()])
+        )
         out = log(reductions.sum(exp(ufuncs.subtract(a, top)), axis, keepdims=keepdims))
         out = ufuncs.add(out, top if keepdims else lax.reshape(top, out.shape))
         if initial is not None:

@@ -15,7 +15,6 @@ from jax._src.custom_derivatives import custom_jvp
 from jax._src.lax import lax
 from jax._src.library_jit import inline_jit, nested_jit
 from jax._src.numpy.util import (
-    _where,
     check_arraylike,
     check_no_float0s,
     convert,
@@ -27,17 +26,18 @@ from jax._src.numpy.util import (
     promote_dtypes_numeric,
     promote_pair,
     promote_shapes,
+    select_where,
 )
 from jax._src.typing import ArrayLike
 
 _bool = np.dtype("bool")
 
 
-def _op(fun):
+def op(fun):
     return inline_jit(export(fun))
 
 
-def _composite(fun):
+def composite(fun):
     return nested_jit(export(fun))
 
 
@@ -49,7 +49,7 @@ def dtype_of(x: Any) -> Any:
 # Arithmetic
 
 
-@_op
+@op
 def add(x: ArrayLike, y: ArrayLike, /) -> Array:
     """Elementwise sum.
 
@@ -69,7 +69,7 @@ def add(x: ArrayLike, y: ArrayLike, /) -> Array:
     return lax.bitwise_or(x, y) if dtype_of(x) == _bool else lax.add(x, y)
 
 
-@_op
+@op
 def subtract(x: ArrayLike, y: ArrayLike, /) -> Array:
     """Elementwise difference `x - y`; arguments as for `add`, booleans excepted.
 
@@ -79,7 +79,7 @@ def subtract(x: ArrayLike, y: ArrayLike, /) -> Array:
     return lax.sub(*promote_pair("subtract", x, y))
 
 
-@_op
+@op
 def multiply(x: ArrayLike, y: ArrayLike, /) -> Array:
     """Elementwise product; arguments as for `add`. The product of booleans is their logical and.
 
@@ -90,7 +90,7 @@ def multiply(x: ArrayLike, y: ArrayLike, /) -> Array:
     return lax.bitwise_and(x, y) if dtype_of(x) == _bool else lax.mul(x, y)
 
 
-@_op
+@op
 def true_divide(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     """Elementwise quotient; integers and booleans are converted to floating point first.
 
@@ -102,7 +102,7 @@ def true_divide(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     return lax.div(*promote_args_inexact("true_divide", x1, x2))
 
 
-@_op
+@op
 def divide(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     """Elementwise quotient: alias of `true_divide`.
 
@@ -115,7 +115,7 @@ def divide(x1: ArrayLike, x2: ArrayLike, /) -> Array:
 _true_divide = true_divide.__wrapped__
 
 
-@_composite
+@composite
 def floor_divide(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     """Elementwise quotient, rounded down.
 
@@ -132,20 +132,20 @@ def floor_divide(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     Array([-4,  3], dtype=int32)
     """
     x1, x2 = promote_args_numeric("floor_divide", x1, x2)
-    kind = _kind(x1)
+    kind = dtype_kind(x1)
     if kind == "u":
         return lax.div(x1, x2)
     if kind == "i":
         q = lax.div(x1, x2)
-        inexact = lax.ne(lax.rem(x1, x2), lax._zero(x1))
+        inexact = lax.ne(lax.rem(x1, x2), lax.zero(x1))
         down = lax.bitwise_and(lax.ne(lax.sign(x1), lax.sign(x2)), inexact)
-        return _where(down, lax.sub(q, _one_like(q)), q)
+        return select_where(down, lax.sub(q, _one_like(q)), q)
     if kind == "c":
         raise TypeError("floor_divide does not support complex-valued inputs")
     return _float_divmod(x1, x2)[0]
 
 
-@_composite
+@composite
 def remainder(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     """Elementwise remainder, with the sign of the divisor: `x1 - floor_divide(x1, x2) * x2`.
 
@@ -159,16 +159,16 @@ def remainder(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     Array([1, 3], dtype=int32)
     """
     x1, x2 = promote_args_numeric("remainder", x1, x2)
-    if _kind(x1) in "iu":
+    if dtype_kind(x1) in "iu":
         x2 = _one_for_zero(x2)
     rem = lax.rem(x1, x2)
-    zero = lax._zero(rem)
+    zero = lax.zero(rem)
     nonzero = lax.ne(rem, zero)
-    signs_differ = lax.ne(lax.lt(rem, zero), lax.lt(x2, lax._zero(x2)))
-    return _select(lax.bitwise_and(signs_differ, nonzero), lax.add(rem, x2), rem)
+    signs_differ = lax.ne(lax.lt(rem, zero), lax.lt(x2, lax.zero(x2)))
+    return select(lax.bitwise_and(signs_differ, nonzero), lax.add(rem, x2), rem)
 
 
-@_op
+@op
 def mod(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     """Elementwise remainder: alias of `remainder`.
 
@@ -178,7 +178,7 @@ def mod(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     return remainder(x1, x2)
 
 
-@_composite
+@composite
 def fmod(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     """Elementwise remainder, with the sign of the dividend.
 
@@ -190,12 +190,12 @@ def fmod(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     """
     check_arraylike("fmod", x1, x2)
     x1, x2 = promote_args_numeric("fmod", x1, x2)
-    if _kind(x1) in "iu":
+    if dtype_kind(x1) in "iu":
         x2 = _one_for_zero(x2)
     return lax.rem(x1, x2)
 
 
-@_composite
+@composite
 def divmod(x1: ArrayLike, x2: ArrayLike, /) -> tuple[Array, Array]:
     """Elementwise quotient, rounded down, and remainder.
 
@@ -209,12 +209,12 @@ def divmod(x1: ArrayLike, x2: ArrayLike, /) -> tuple[Array, Array]:
     (Array([-4,  3], dtype=int32), Array([1, 1], dtype=int32))
     """
     x1, x2 = promote_args_numeric("divmod", x1, x2)
-    if _kind(x1) in "iu":
+    if dtype_kind(x1) in "iu":
         return floor_divide(x1, x2), remainder(x1, x2)
     return _float_divmod(x1, x2)
 
 
-def _kind(x):
+def dtype_kind(x):
     """b, i, u, f or c: the kind of the elements, of small floats and integers as well."""
     dtype = dtype_of(x)
     kind = getattr(dtype, "kind", "O")  # of no kind: extended types, as those of keys
@@ -226,14 +226,14 @@ def _kind(x):
 
 
 def _one_for_zero(x):
-    return _where(lax.eq(x, lax._zero(x)), lax._ones(x), x)
+    return select_where(lax.eq(x, lax.zero(x)), lax.ones_like_array(x), x)
 
 
-def _select(pred, on_true, on_false):
+def select(pred, on_true, on_false):
     """`lax.select` of operands that may be scalars."""
     shape = np.shape(on_true)
     if np.shape(pred) != shape or np.shape(on_false) != shape:
-        return _where(pred, on_true, on_false)
+        return select_where(pred, on_true, on_false)
     return lax.select_n(pred, on_false, on_true)
 
 
@@ -245,11 +245,13 @@ def _one_like(x):
 def _float_divmod(x1, x2):
     # As CPython: the quotient is found from the remainder, so that both fit together.
     rem = lax.rem(x1, x2)
-    exact = _where(lax.eq(x2, lax._zero(x2)), x1, lax.sub(x1, rem))  # inf or NaN for zero divisors
+    exact = select_where(
+        lax.eq(x2, lax.zero(x2)), x1, lax.sub(x1, rem)
+    )  # inf or NaN for zero divisors
     quotient = lax.div(exact, x2)
-    down = lax.bitwise_and(lax.ne(rem, lax._zero(rem)), lax.ne(lax.sign(x2), lax.sign(rem)))
-    rem = _select(down, lax.add(rem, x2), rem)
-    quotient = _select(down, lax.sub(quotient, _one_like(quotient)), quotient)
+    down = lax.bitwise_and(lax.ne(rem, lax.zero(rem)), lax.ne(lax.sign(x2), lax.sign(rem)))
+    rem = select(down, lax.add(rem, x2), rem)
+    quotient = select(down, lax.sub(quotient, _one_like(quotient)), quotient)
     return lax.round(quotient), rem
 
 
@@ -318,9 +320,9 @@ def _power(x1, x2):
     check_arraylike("power", x1, x2)
     check_no_float0s("power", x1, x2)
     base, exponent = promote_args_numeric("power", x1, x2)
-    if _kind(base) in "iu":
+    if dtype_kind(base) in "iu":
         return _integer_power(base, exponent)
-    if _kind(lower_jax_array(x2)) in "iu":
+    if dtype_kind(lower_jax_array(x2)) in "iu":
         # An integer exponent need not be a number of the base's dtype: it stays one.
         base, exponent = promote_shapes("power", base, lower_jax_array(x2))
         if type(exponent) is not int or np.shape(base):
@@ -333,16 +335,16 @@ def _integer_power(x1, x2):
     # By squaring. No power with a greater exponent than 6 bits hold fits in 64 bits.
     dtype = dtype_of(x1)
     zero, one = np.zeros((), dtype)[()], np.ones((), dtype)[()]
-    out = _where(lax.bitwise_and(lax.eq(x1, zero), lax.ne(x2, zero)), zero, one)
+    out = select_where(lax.bitwise_and(lax.eq(x1, zero), lax.ne(x2, zero)), zero, one)
     for bit in range(6):
-        out = _where(lax.bitwise_and(x2, one), lax.mul(out, x1), out)
+        out = select_where(lax.bitwise_and(x2, one), lax.mul(out, x1), out)
         if bit < 5:
             x1 = lax.mul(x1, x1)
             x2 = lax.shift_right_logical(x2, one)
     return out
 
 
-@_op
+@op
 def float_power(x: ArrayLike, y: ArrayLike, /) -> Array:
     """Elementwise power in floating point; arguments are as for `add`.
 
@@ -354,7 +356,7 @@ def float_power(x: ArrayLike, y: ArrayLike, /) -> Array:
     return lax.pow(*promote_args_inexact("float_power", x, y))
 
 
-@_op
+@op
 def logaddexp(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     """Elementwise logarithm of the sum of exponentials, `log(exp(x1) + exp(x2))`, without overflow.
 
@@ -377,7 +379,7 @@ def _logaddexp_jvp(primals, tangents):
     return _log_add_jvp(_logaddexp, lax.exp, primals, tangents)
 
 
-@_op
+@op
 def logaddexp2(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     """Elementwise `log2(2**x1 + 2**x2)`, without overflow; see `logaddexp`.
 
@@ -404,25 +406,25 @@ _logaddexp2.__name__ = "logaddexp2"
 def _log_add(x1, x2, exp, scale):
     """The logarithm of exp(x1) + exp(x2); `scale` turns natural logarithms into ones of exp's base."""
     top = lax.max(x1, x2)
-    if _kind(top) == "c":
-        delta = lax.sub(lax.add(x1, x2), lax.mul(top, lax._const(top, 2)))
+    if dtype_kind(top) == "c":
+        delta = lax.sub(lax.add(x1, x2), lax.mul(top, lax.const(top, 2)))
         out = lax.add(top, _scaled(lax.log1p(exp(delta)), scale))
         return lax.complex(lax.real(out), _wrap_angle(lax.imag(out), np.pi * scale))
     delta = lax.sub(x1, x2)
     out = lax.add(top, _scaled(lax.log1p(exp(lax.neg(lax.abs(delta)))), scale))
     # NaN differences are those of NaNs, and of equal infinities.
-    return _select(lax.ne(delta, delta), lax.add(x1, x2), out)
+    return select(lax.ne(delta, delta), lax.add(x1, x2), out)
 
 
 def _scaled(x, scale):
-    return x if scale == 1.0 else lax.mul(lax._const(x, scale), x)
+    return x if scale == 1.0 else lax.mul(lax.const(x, scale), x)
 
 
 def _wrap_angle(x, half):
     """`x` modulo two halves, from -half to half."""
-    period, half = lax._const(x, 2 * half), lax._const(x, half)
+    period, half = lax.const(x, 2 * half), lax.const(x, half)
     rem = lax.rem(lax.add(x, half), period)
-    rem = _select(lax.lt(rem, lax._zero(rem)), lax.add(rem, period), rem)
+    rem = select(lax.lt(rem, lax.zero(rem)), lax.add(rem, period), rem)
     return lax.sub(rem, half)
 
 
@@ -436,13 +438,13 @@ def _log_add_jvp(fun, exp, primals, tangents):
 
 
 def _inf_to_zero(x):
-    return _where(lax.eq(x, lax._const(x, np.inf)), lax._zero(x), x)
+    return select_where(lax.eq(x, lax.const(x, np.inf)), lax.zero(x), x)
 
 
 # Extrema
 
 
-@_op
+@op
 def maximum(x: ArrayLike, y: ArrayLike, /) -> Array:
     """Elementwise maximum; NaN where either is NaN. Complex numbers compare lexicographically.
 
@@ -454,7 +456,7 @@ def maximum(x: ArrayLike, y: ArrayLike, /) -> Array:
     return lax.max(*promote_pair("maximum", x, y))
 
 
-@_op
+@op
 def minimum(x: ArrayLike, y: ArrayLike, /) -> Array:
     """Elementwise minimum; NaN where either is NaN. Complex numbers compare lexicographically.
 
@@ -469,7 +471,7 @@ def minimum(x: ArrayLike, y: ArrayLike, /) -> Array:
 # Angles and signs
 
 
-@_op
+@op
 def arctan2(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     """Elementwise angle of the point with abscissa `x2` and ordinate `x1`, in radians.
 
@@ -485,7 +487,7 @@ def arctan2(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     return lax.atan2(*promote_args_inexact("arctan2", x1, x2))
 
 
-@_op
+@op
 def atan2(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     """Elementwise angle of a point: alias of `arctan2`.
 
@@ -495,7 +497,7 @@ def atan2(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     return lax.atan2(*promote_args_inexact("atan2", x1, x2))
 
 
-@_op
+@op
 def nextafter(x: ArrayLike, y: ArrayLike, /) -> Array:
     """Elementwise next floating-point number after `x` in the direction of `y`.
 
@@ -516,15 +518,15 @@ def _comparison(name, compare, doc):
         x, y = promote_pair(name, x, y)
         if dtypes.issubdtype(dtype_of(x), np.complexfloating):
             rx, ry = lax.real(x), lax.real(y)
-            return _select(lax.eq(rx, ry), compare(lax.imag(x), lax.imag(y)), compare(rx, ry))
+            return select(lax.eq(rx, ry), compare(lax.imag(x), lax.imag(y)), compare(rx, ry))
         return compare(x, y)
 
     fun.__name__ = fun.__qualname__ = name
     fun.__doc__ = doc
-    return _op(fun)
+    return op(fun)
 
 
-@_op
+@op
 def equal(x: ArrayLike, y: ArrayLike, /) -> Array:
     """Elementwise `x == y`, an array of booleans; arguments as for `add`.
 
@@ -534,7 +536,7 @@ def equal(x: ArrayLike, y: ArrayLike, /) -> Array:
     return lax.eq(*promote_pair("equal", x, y))
 
 
-@_op
+@op
 def not_equal(x: ArrayLike, y: ArrayLike, /) -> Array:
     """Elementwise `x != y`, an array of booleans; arguments as for `add`.
 
@@ -573,7 +575,7 @@ less_equal = _comparison(
 # Bits
 
 
-@_op
+@op
 def bitwise_and(x: ArrayLike, y: ArrayLike, /) -> Array:
     """Elementwise and of the bits of integers or booleans; arguments as for `add`.
 
@@ -583,7 +585,7 @@ def bitwise_and(x: ArrayLike, y: ArrayLike, /) -> Array:
     return lax.bitwise_and(*promote_pair("bitwise_and", x, y))
 
 
-@_op
+@op
 def bitwise_or(x: ArrayLike, y: ArrayLike, /) -> Array:
     """Elementwise or of the bits of integers or booleans; arguments as for `add`.
 
@@ -593,7 +595,7 @@ def bitwise_or(x: ArrayLike, y: ArrayLike, /) -> Array:
     return lax.bitwise_or(*promote_pair("bitwise_or", x, y))
 
 
-@_op
+@op
 def bitwise_xor(x: ArrayLike, y: ArrayLike, /) -> Array:
     """Elementwise exclusive or of the bits of integers or booleans; arguments as for `add`.
 
@@ -603,7 +605,7 @@ def bitwise_xor(x: ArrayLike, y: ArrayLike, /) -> Array:
     return lax.bitwise_xor(*promote_pair("bitwise_xor", x, y))
 
 
-@_op
+@op
 def left_shift(x: ArrayLike, y: ArrayLike, /) -> Array:
     """Elementwise `x << y`: the bits of integers shifted to the left; arguments as for `add`.
 
@@ -613,7 +615,7 @@ def left_shift(x: ArrayLike, y: ArrayLike, /) -> Array:
     return lax.shift_left(*promote_args_numeric("left_shift", x, y))
 
 
-@_op
+@op
 def bitwise_left_shift(x: ArrayLike, y: ArrayLike, /) -> Array:
     """Elementwise `x << y`: alias of `left_shift`.
 
@@ -623,7 +625,7 @@ def bitwise_left_shift(x: ArrayLike, y: ArrayLike, /) -> Array:
     return lax.shift_left(*promote_args_numeric("bitwise_left_shift", x, y))
 
 
-@_op
+@op
 def right_shift(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     """Elementwise `x1 >> x2`: the bits of integers shifted to the right; arguments as for `add`.
 
@@ -635,7 +637,7 @@ def right_shift(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     return _shift_right("right_shift", x1, x2)
 
 
-@_op
+@op
 def bitwise_right_shift(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     """Elementwise `x1 >> x2`: alias of `right_shift`.
 
@@ -655,35 +657,35 @@ def _shift_right(name, x1, x2):
 # Logic
 
 
-def _as_bool(x):
-    return x if dtype_of(x) == _bool else lax.ne(x, lax._zero(x))
+def as_bool(x):
+    return x if dtype_of(x) == _bool else lax.ne(x, lax.zero(x))
 
 
-@_op
+@op
 def logical_and(x: ArrayLike, y: ArrayLike, /) -> Array:
     """Elementwise logical and, an array of booleans; arguments as for `add`. Zero is False.
 
     >>> jnp.logical_and(jnp.arange(3), True)
     Array([False,  True,  True], dtype=bool)
     """
-    return lax.bitwise_and(*map(_as_bool, promote_args("logical_and", x, y)))
+    return lax.bitwise_and(*map(as_bool, promote_args("logical_and", x, y)))
 
 
-@_op
+@op
 def logical_or(x: ArrayLike, y: ArrayLike, /) -> Array:
     """Elementwise logical or, an array of booleans; arguments as for `add`. Zero is False.
 
     >>> jnp.logical_or(jnp.arange(3), False)
     Array([False,  True,  True], dtype=bool)
     """
-    return lax.bitwise_or(*map(_as_bool, promote_args("logical_or", x, y)))
+    return lax.bitwise_or(*map(as_bool, promote_args("logical_or", x, y)))
 
 
-@_op
+@op
 def logical_xor(x: ArrayLike, y: ArrayLike, /) -> Array:
     """Elementwise logical exclusive or, an array of booleans; arguments as for `add`. Zero is False.
 
     >>> jnp.logical_xor(jnp.arange(3), True)
     Array([ True, False, False], dtype=bool)
     """
-    return lax.bitwise_xor(*map(_as_bool, promote_args("logical_xor", x, y)))
+    return lax.bitwise_xor(*map(as_bool, promote_args("logical_xor", x, y)))

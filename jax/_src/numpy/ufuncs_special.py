@@ -12,11 +12,10 @@ from jax._src.basearray import Array
 from jax._src.custom_derivatives import custom_jvp
 from jax._src.lax import control_flow, lax, special
 from jax._src.library_jit import nested_jit
-from jax._src.numpy.ufuncs_binary import _composite, _kind, _op, dtype_of, floor_divide
+from jax._src.numpy.ufuncs_binary import composite, dtype_kind, dtype_of, floor_divide, op
 from jax._src.numpy.ufuncs_unary import _is_inf, _strong, signbit
 from jax._src.numpy.util import (
-    _broadcast_arrays,
-    _where,
+    broadcast_arrays,
     check_arraylike,
     ensure_arraylike,
     export,
@@ -25,13 +24,14 @@ from jax._src.numpy.util import (
     promote_args_numeric,
     promote_inexact,
     reject_out,
+    select_where,
 )
 from jax._src.typing import ArrayLike
 
 # Extrema that ignore NaN
 
 
-@_composite
+@composite
 def fmax(x1: ArrayLike, x2: ArrayLike) -> Array:
     """Elementwise maximum; where one is NaN, the other. Arguments are as for `add`.
 
@@ -39,10 +39,10 @@ def fmax(x1: ArrayLike, x2: ArrayLike) -> Array:
     Array([2., 2.], dtype=float32)
     """
     x1, x2 = promote_args("fmax", x1, x2)
-    return _where(lax.bitwise_or(_greater(x1, x2), lax.ne(x2, x2)), x1, x2)
+    return select_where(lax.bitwise_or(_greater(x1, x2), lax.ne(x2, x2)), x1, x2)
 
 
-@_composite
+@composite
 def fmin(x1: ArrayLike, x2: ArrayLike) -> Array:
     """Elementwise minimum; where one is NaN, the other. Arguments are as for `add`.
 
@@ -50,20 +50,20 @@ def fmin(x1: ArrayLike, x2: ArrayLike) -> Array:
     Array([1., 2.], dtype=float32)
     """
     x1, x2 = promote_args("fmin", x1, x2)
-    return _where(lax.bitwise_or(_greater(x2, x1), lax.ne(x2, x2)), x1, x2)
+    return select_where(lax.bitwise_or(_greater(x2, x1), lax.ne(x2, x2)), x1, x2)
 
 
 def _greater(x, y):
-    if _kind(x) != "c":
+    if dtype_kind(x) != "c":
         return lax.gt(x, y)
     rx, ry = lax.real(x), lax.real(y)
-    return _where(lax.eq(rx, ry), lax.gt(lax.imag(x), lax.imag(y)), lax.gt(rx, ry))
+    return select_where(lax.eq(rx, ry), lax.gt(lax.imag(x), lax.imag(y)), lax.gt(rx, ry))
 
 
 # Signs and lengths
 
 
-@_composite
+@composite
 def copysign(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     """Elementwise: the absolute value of `x1` with the sign of `x2`.
 
@@ -77,12 +77,12 @@ def copysign(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     Array([ 2., -2.], dtype=float32)
     """
     x1, x2 = promote_args_inexact("copysign", x1, x2)
-    if _kind(x1) == "c":
+    if dtype_kind(x1) == "c":
         raise TypeError("copysign does not support complex-valued inputs")
-    return _where(signbit(x2), lax.neg(lax.abs(x1)), lax.abs(x1))
+    return select_where(signbit(x2), lax.neg(lax.abs(x1)), lax.abs(x1))
 
 
-@_composite
+@composite
 def heaviside(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     """Elementwise step function: 0 where `x1 < 0`, `x2` where it is 0, 1 where it is positive.
 
@@ -94,13 +94,13 @@ def heaviside(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     """
     check_arraylike("heaviside", x1, x2)
     x1, x2 = promote_args_inexact("heaviside", x1, x2)
-    zero, one = lax._zero(x1), lax._one(x1)
-    out = _where(lax.ne(x1, x1), x1, x2)
-    out = _where(lax.gt(x1, zero), one, out)
-    return _where(lax.lt(x1, zero), zero, out)
+    zero, one = lax.zero(x1), lax.one(x1)
+    out = select_where(lax.ne(x1, x1), x1, x2)
+    out = select_where(lax.gt(x1, zero), one, out)
+    return select_where(lax.lt(x1, zero), zero, out)
 
 
-@_composite
+@composite
 def hypot(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     """Elementwise `sqrt(x1**2 + x2**2)`, without overflow in between.
 
@@ -114,27 +114,25 @@ def hypot(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     Array(5., dtype=float32, weak_type=True)
     """
     x1, x2 = promote_args_inexact("hypot", x1, x2)
-    if _kind(x1) == "c":
+    if dtype_kind(x1) == "c":
         raise ValueError(
             "jnp.hypot is not well defined for complex-valued inputs. Convert them to real values "
             "first, such as by jnp.hypot(jnp.abs(x1), jnp.abs(x2))."
         )
     x1, x2 = lax.abs(x1), lax.abs(x2)
-    infinite = lax.bitwise_or(
-        lax.eq(x1, lax._const(x1, np.inf)), lax.eq(x2, lax._const(x2, np.inf))
-    )
+    infinite = lax.bitwise_or(lax.eq(x1, lax.const(x1, np.inf)), lax.eq(x2, lax.const(x2, np.inf)))
     large, small = lax.max(x1, x2), lax.min(x1, x2)
-    is_zero = lax.eq(large, lax._zero(large))
-    ratio = lax.div(small, _where(is_zero, lax._one(large), large))
-    out = lax.mul(large, lax.sqrt(lax.add(lax._one(ratio), lax.square(ratio))))
-    out = _where(is_zero, large, out)
-    return _where(infinite, lax._const(out, np.inf), out)
+    is_zero = lax.eq(large, lax.zero(large))
+    ratio = lax.div(small, select_where(is_zero, lax.one(large), large))
+    out = lax.mul(large, lax.sqrt(lax.add(lax.one(ratio), lax.square(ratio))))
+    out = select_where(is_zero, large, out)
+    return select_where(infinite, lax.const(out, np.inf), out)
 
 
 # Special functions
 
 
-@_composite
+@composite
 def sinc(x: ArrayLike, /) -> Array:
     """Elementwise normalized sinc function, `sin(pi x) / (pi x)`, 1 at 0; smooth there as well.
 
@@ -146,17 +144,17 @@ def sinc(x: ArrayLike, /) -> Array:
     """
     check_arraylike("sinc", x)
     x = promote_inexact("sinc", x)
-    is_zero = lax.eq(x, lax._zero(x))
-    pi_x = lax.mul(lax._const(x, np.pi), x)
-    safe = _where(is_zero, lax._const(x, 1), pi_x)
-    return _where(is_zero, _sinc_maclaurin(0, pi_x), lax.div(lax.sin(safe), safe))
+    is_zero = lax.eq(x, lax.zero(x))
+    pi_x = lax.mul(lax.const(x, np.pi), x)
+    safe = select_where(is_zero, lax.const(x, 1), pi_x)
+    return select_where(is_zero, _sinc_maclaurin(0, pi_x), lax.div(lax.sin(safe), safe))
 
 
 @partial(custom_jvp, nondiff_argnums=(0,))
 def _sinc_maclaurin(k, x):
     # The derivative of order k of sin(x) / x at 0: derivatives of any order are constants.
     value = 0.0 if k % 2 else (-1) ** (k // 2) / (k + 1)
-    return lax.add(lax.mul(x, lax._zero(x)), lax._const(x, value))
+    return lax.add(lax.mul(x, lax.zero(x)), lax.const(x, value))
 
 
 @_sinc_maclaurin.defjvp
@@ -165,7 +163,7 @@ def _sinc_maclaurin_jvp(k, primals, tangents):
     return _sinc_maclaurin(k, x), lax.mul(_sinc_maclaurin(k + 1, x), t)
 
 
-@_composite
+@composite
 def i0(x: ArrayLike) -> Array:
     """Elementwise modified Bessel function of the first kind and order zero, of real numbers.
 
@@ -176,7 +174,7 @@ def i0(x: ArrayLike) -> Array:
     Array(1.266066, dtype=float32, weak_type=True)
     """
     x = promote_inexact("i0", x)
-    if _kind(x) != "f":
+    if dtype_kind(x) != "f":
         raise ValueError(f"Unsupported input type to jax.numpy.i0: {dtype_of(x)}")
     return _i0(x)
 
@@ -203,7 +201,7 @@ def _float_format(dtype: Any) -> tuple[int, int, int]:
     return info.bits, info.nmant, 2 ** (info.bits - info.nmant - 2) - 1
 
 
-@_composite
+@composite
 def frexp(x: ArrayLike, /) -> tuple[Array, Array]:
     """Elementwise mantissa and exponent: `x = mantissa * 2**exponent`.
 
@@ -222,7 +220,7 @@ def frexp(x: ArrayLike, /) -> tuple[Array, Array]:
     """
     check_arraylike("frexp", x)
     x = promote_inexact("frexp", x)
-    if _kind(x) == "c":
+    if dtype_kind(x) == "c":
         raise TypeError("frexp does not support complex-valued inputs")
     return _frexp(x)
 
@@ -234,9 +232,9 @@ def _frexp(x):
     one = int_type.type(1)
 
     # Subnormal numbers are scaled up first.
-    subnormal = lax.lt(lax.abs(x), lax._const(x, dtypes.finfo(dtype_of(x)).tiny))
-    scaled = _where(subnormal, lax.mul(x, lax._const(x, 2**mantissa_bits)), x)
-    shift = _where(subnormal, int_type.type(-mantissa_bits), int_type.type(0))
+    subnormal = lax.lt(lax.abs(x), lax.const(x, dtypes.finfo(dtype_of(x)).tiny))
+    scaled = select_where(subnormal, lax.mul(x, lax.const(x, 2**mantissa_bits)), x)
+    shift = select_where(subnormal, int_type.type(-mantissa_bits), int_type.type(0))
 
     as_int = lax.bitcast_convert_type(scaled, int_type)
     exponent_mask = int_type.type(2 ** (bits - mantissa_bits - 1) - 1)
@@ -251,9 +249,9 @@ def _frexp(x):
     mantissa = lax.bitcast_convert_type(
         lax.bitwise_or(lax.bitwise_and(as_int, rest), half), dtype_of(x)
     )
-    itself = lax.bitwise_or(lax.bitwise_or(_is_inf(x), lax.ne(x, x)), lax.eq(x, lax._zero(x)))
-    exponent = _where(itself, int_type.type(0), exponent)
-    mantissa = _where(itself, x, mantissa)
+    itself = lax.bitwise_or(lax.bitwise_or(_is_inf(x), lax.ne(x, x)), lax.eq(x, lax.zero(x)))
+    exponent = select_where(itself, int_type.type(0), exponent)
+    mantissa = select_where(itself, x, mantissa)
     return mantissa, lax.convert_element_type(exponent, np.int32)
 
 
@@ -261,13 +259,13 @@ def _frexp(x):
 def _frexp_jvp(primals, tangents):
     (x,), (t,) = primals, tangents
     mantissa, exponent = _frexp(x)
-    power = lax.neg(lax._convert_element_type(exponent, dtype_of(x), core.typeof(x).weak_type))
-    scale = lax.pow(lax._const(x, 2), power)
+    power = lax.neg(lax.convert_type(exponent, dtype_of(x), core.typeof(x).weak_type))
+    scale = lax.pow(lax.const(x, 2), power)
     no_tangent = np.zeros(exponent.shape, dtypes.float0)
     return (mantissa, exponent), (lax.mul(t, scale), no_tangent)
 
 
-@_composite
+@composite
 def ldexp(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     """Elementwise `x1 * 2**x2`, the inverse of `frexp`.
 
@@ -281,7 +279,7 @@ def ldexp(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     >>> jnp.ldexp(0.75, 3)
     Array(6., dtype=float32)
     """
-    x1, x2 = _broadcast_arrays(x1, x2)
+    x1, x2 = broadcast_arrays(x1, x2)
     d1, d2 = x1.dtype, x2.dtype
     if dtypes.issubdtype(d1, np.complexfloating) or not (
         dtypes.issubdtype(d2, np.integer) or d2 == np.bool_
@@ -289,20 +287,20 @@ def ldexp(x1: ArrayLike, x2: ArrayLike, /) -> Array:
         raise ValueError(f"ldexp not supported for input types {(d1, d2)}")
     x1, x2 = promote_args_inexact("ldexp", x1, x2)
     mantissa, exponent = frexp(x1)
-    exponent = lax.add(lax._convert_element_type(exponent, x1.dtype, x1.weak_type), x2)
+    exponent = lax.add(lax.convert_type(exponent, x1.dtype, x1.weak_type), x2)
     # A mantissa from 1 to 2 lets the largest exponent be reached.
-    positive = lax.gt(exponent, lax._zero(exponent))
-    mantissa = _where(positive, lax.mul(mantissa, lax._const(mantissa, 2)), mantissa)
-    exponent = _where(positive, lax.sub(exponent, lax._one(exponent)), exponent)
-    out = lax.mul(mantissa, lax.pow(lax._const(exponent, 2), exponent))
-    return _where(lax.bitwise_or(_is_inf(x1), lax.eq(x1, lax._zero(x1))), x1, out)
+    positive = lax.gt(exponent, lax.zero(exponent))
+    mantissa = select_where(positive, lax.mul(mantissa, lax.const(mantissa, 2)), mantissa)
+    exponent = select_where(positive, lax.sub(exponent, lax.one(exponent)), exponent)
+    out = lax.mul(mantissa, lax.pow(lax.const(exponent, 2), exponent))
+    return select_where(lax.bitwise_or(_is_inf(x1), lax.eq(x1, lax.zero(x1))), x1, out)
 
 
 @nested_jit
 def _modf(x):
     check_arraylike("modf", x)
     x = promote_inexact("modf", x)
-    whole = _where(lax.ge(x, lax._zero(x)), lax.floor(x), lax.ceil(x))
+    whole = select_where(lax.ge(x, lax.zero(x)), lax.floor(x), lax.ceil(x))
     return lax.sub(x, whole), whole
 
 
@@ -317,7 +315,7 @@ def modf(x: ArrayLike, /, out: None = None) -> tuple[Array, Array]:
     return _modf(x)
 
 
-@_op
+@op
 def spacing(x: ArrayLike, /) -> Array:
     """Elementwise distance to the next floating-point number away from zero.
 
@@ -329,7 +327,7 @@ def spacing(x: ArrayLike, /) -> Array:
     """
     check_arraylike("spacing", x)
     x = promote_inexact("spacing", x)
-    if _kind(x) == "c":
+    if dtype_kind(x) == "c":
         raise ValueError("jnp.spacing is not defined for complex inputs.")
     dtype = dtype_of(x)
     if dtype == np.float16:  # always positive, as NumPy's
@@ -337,13 +335,13 @@ def spacing(x: ArrayLike, /) -> Array:
     distance = lax.sub(lax.nextafter(x, copysign(_strong(x, np.inf), x)), x)
     # Where subnormal numbers are flushed to zero, the distance from zero would be zero.
     smallest = _strong(x, dtypes.finfo(dtype).smallest_subnormal)
-    return _where(lax.eq(distance, lax._zero(distance)), copysign(smallest, x), distance)
+    return select_where(lax.eq(distance, lax.zero(distance)), copysign(smallest, x), distance)
 
 
 # Divisors
 
 
-@_composite
+@composite
 def gcd(x1: ArrayLike, x2: ArrayLike) -> Array:
     """Elementwise greatest common divisor of integers, by Euclid's algorithm.
 
@@ -357,23 +355,23 @@ def gcd(x1: ArrayLike, x2: ArrayLike) -> Array:
     Array([4, 3], dtype=int32)
     """
     x1, x2 = _integers("gcd", x1, x2)
-    x1, x2 = _broadcast_arrays(x1, x2)
+    x1, x2 = broadcast_arrays(x1, x2)
     return control_flow.while_loop(_gcd_goes_on, _gcd_step, (_magnitude(x1), _magnitude(x2)))[0]
 
 
 def _gcd_goes_on(pair):
     _, x2 = pair
-    return lax.reduce_or(lax.ne(x2, lax._zero(x2)), tuple(range(x2.ndim)))
+    return lax.reduce_or(lax.ne(x2, lax.zero(x2)), tuple(range(x2.ndim)))
 
 
 def _gcd_step(pair):
     x1, x2 = pair
-    zero = lax._zero(x2)
+    zero = lax.zero(x2)
     going = lax.ne(x2, zero)
-    return _where(going, x2, x1), _where(going, lax.rem(x1, x2), zero)
+    return select_where(going, x2, x1), select_where(going, lax.rem(x1, x2), zero)
 
 
-@_composite
+@composite
 def lcm(x1: ArrayLike, x2: ArrayLike) -> Array:
     """Elementwise least common multiple of integers.
 
@@ -389,19 +387,19 @@ def lcm(x1: ArrayLike, x2: ArrayLike) -> Array:
     x1, x2 = _integers("lcm", x1, x2)
     x1, x2 = _magnitude(x1), _magnitude(x2)
     divisor = gcd(x1, x2)
-    zero = lax._zero(divisor)
+    zero = lax.zero(divisor)
     is_zero = lax.eq(divisor, zero)
-    return _where(is_zero, zero, lax.mul(*_broadcast_arrays(x1, floor_divide(x2, divisor))))
+    return select_where(is_zero, zero, lax.mul(*broadcast_arrays(x1, floor_divide(x2, divisor))))
 
 
 def _magnitude(x):
-    return lax.abs(x) if _kind(x) == "i" else x
+    return lax.abs(x) if dtype_kind(x) == "i" else x
 
 
 def _integers(name, x1, x2):
     check_arraylike(name, x1, x2)
     x1, x2 = ensure_arraylike(name, x1, x2)
     x1, x2 = promote_args(name, x1, x2)
-    if _kind(x1) not in "iu":
+    if dtype_kind(x1) not in "iu":
         raise ValueError(f"Arguments to jax.numpy.{name} must be integers.")
     return x1, x2

@@ -11,9 +11,8 @@ from jax._src import core, dtypes
 from jax._src.basearray import Array
 from jax._src.lax import lax
 from jax._src.library_jit import inline_jit, nested_jit
-from jax._src.numpy.ufuncs_binary import _as_bool, _composite, _kind, _op, _select, dtype_of
+from jax._src.numpy.ufuncs_binary import as_bool, composite, dtype_kind, dtype_of, op, select
 from jax._src.numpy.util import (
-    _where,
     check_arraylike,
     check_no_float0s,
     ensure_arraylike,
@@ -24,6 +23,7 @@ from jax._src.numpy.util import (
     promote_args_numeric,
     promote_inexact,
     reject_out,
+    select_where,
     to_array,
 )
 from jax._src.typing import ArrayLike
@@ -53,7 +53,7 @@ def _inexact(name: str, fun: Any, summary: str, arg: str, value: str, more: str 
     if more:
         more = "\n\n    " + more
     ufunc.__doc__ = _NUMBER_DOC.format(summary=summary, name=name, arg=arg, value=value, more=more)
-    return _op(ufunc)
+    return op(ufunc)
 
 
 # Exponentials, logarithms and roots
@@ -137,8 +137,8 @@ def _acosh(x):
     out = lax.acosh(x)
     if dtypes.issubdtype(dtype_of(out), np.complexfloating):
         # The branch with a real part that is not negative, as NumPy's.
-        negative = lax.lt(lax.real(out), lax._zero(lax.real(out)))
-        out = _where(negative, lax.neg(out), out)
+        negative = lax.lt(lax.real(out), lax.zero(lax.real(out)))
+        out = select_where(negative, lax.neg(out), out)
     return out
 
 
@@ -148,28 +148,28 @@ arccosh, acosh = _inverse(
 
 deg2rad = _inexact(
     "deg2rad",
-    lambda x: lax.mul(x, lax._const(x, np.pi / 180)),
+    lambda x: lax.mul(x, lax.const(x, np.pi / 180)),
     "Elementwise angle in radians, from one in degrees.",
     "180.",
     "3.1415927",
 )
 rad2deg = _inexact(
     "rad2deg",
-    lambda x: lax.mul(x, lax._const(x, 180 / np.pi)),
+    lambda x: lax.mul(x, lax.const(x, 180 / np.pi)),
     "Elementwise angle in degrees, from one in radians.",
     "jnp.pi",
     "180.",
 )
 radians = _inexact(
     "radians",
-    lambda x: lax.mul(x, lax._const(x, np.pi / 180)),
+    lambda x: lax.mul(x, lax.const(x, np.pi / 180)),
     "Elementwise angle in radians: alias of `deg2rad`.",
     "180.",
     "3.1415927",
 )
 degrees = _inexact(
     "degrees",
-    lambda x: lax.mul(x, lax._const(x, 180 / np.pi)),
+    lambda x: lax.mul(x, lax.const(x, 180 / np.pi)),
     "Elementwise angle in degrees: alias of `rad2deg`.",
     "jnp.pi",
     "180.",
@@ -179,7 +179,7 @@ degrees = _inexact(
 # Signs and simple powers
 
 
-@_op
+@op
 def negative(x: ArrayLike, /) -> Array:
     """Elementwise negation of numbers; unsigned integers wrap.
 
@@ -201,7 +201,7 @@ def positive(x: ArrayLike, /) -> Array:
     return to_array(x)
 
 
-@_op
+@op
 def absolute(x: ArrayLike, /) -> Array:
     """Elementwise absolute value; a real array for complex numbers.
 
@@ -209,10 +209,10 @@ def absolute(x: ArrayLike, /) -> Array:
     Array([2, 3], dtype=int32)
     """
     (x,) = promote_args("absolute", x)
-    return to_array(x) if _kind(x) in "bu" else lax.abs(x)
+    return to_array(x) if dtype_kind(x) in "bu" else lax.abs(x)
 
 
-@_op
+@op
 def abs(x: ArrayLike, /) -> Array:
     """Elementwise absolute value: alias of `absolute`.
 
@@ -220,11 +220,11 @@ def abs(x: ArrayLike, /) -> Array:
     Array(5., dtype=float32, weak_type=True)
     """
     (x,) = promote_args("abs", x)
-    return to_array(x) if _kind(x) in "bu" else lax.abs(x)
+    return to_array(x) if dtype_kind(x) in "bu" else lax.abs(x)
 
 
 def _real_abs(x):
-    if _kind(x) == "c":
+    if dtype_kind(x) == "c":
         raise TypeError("ufunc 'fabs' does not support complex dtypes")
     return lax.abs(x)
 
@@ -234,7 +234,7 @@ fabs = _inexact(
 )
 
 
-@_op
+@op
 def sign(x: ArrayLike, /) -> Array:
     """Elementwise sign: -1, 0 or 1; NaN for NaN; `x / abs(x)` for complex numbers.
 
@@ -244,7 +244,7 @@ def sign(x: ArrayLike, /) -> Array:
     return lax.sign(*promote_args("sign", x))
 
 
-@_op
+@op
 def square(x: ArrayLike, /) -> Array:
     """Elementwise square; booleans count as integers.
 
@@ -270,7 +270,7 @@ def _rounding(name, fun, summary, arg, value):
     def ufunc(x: ArrayLike, /) -> Array:
         check_arraylike(name, x)
         (x,) = promote_args(name, x)
-        return to_array(x) if _kind(x) in "biu" else fun(x)
+        return to_array(x) if dtype_kind(x) in "biu" else fun(x)
 
     ufunc.__name__ = ufunc.__qualname__ = name
     ufunc.__doc__ = f"""{summary} Integers and booleans stay as they are.
@@ -281,7 +281,7 @@ def _rounding(name, fun, summary, arg, value):
     return ufunc
 
 
-floor = _op(
+floor = op(
     _rounding(
         "floor",
         lax.floor,
@@ -290,7 +290,7 @@ floor = _op(
         "Array([-2.,  1.], dtype=float32)",
     )
 )
-ceil = _op(
+ceil = op(
     _rounding(
         "ceil",
         lax.ceil,
@@ -301,7 +301,7 @@ ceil = _op(
 )
 
 
-@_composite
+@composite
 def trunc(x: ArrayLike) -> Array:
     """Elementwise integer part of real numbers: rounded towards zero. Integers stay as they are.
 
@@ -309,12 +309,12 @@ def trunc(x: ArrayLike) -> Array:
     Array([-1.,  1.], dtype=float32)
     """
     x = ensure_arraylike("trunc", x)
-    if _kind(x) in "biu":
+    if dtype_kind(x) in "biu":
         return x
-    return _where(lax.lt(x, lax._zero(x)), lax.ceil(x), lax.floor(x))
+    return select_where(lax.lt(x, lax.zero(x)), lax.ceil(x), lax.floor(x))
 
 
-@_op
+@op
 def rint(x: ArrayLike, /) -> Array:
     """Elementwise nearest integer, as floating-point numbers; halves go to the even one.
 
@@ -322,7 +322,7 @@ def rint(x: ArrayLike, /) -> Array:
     Array([0., 1., 2.], dtype=float32)
     """
     x = ensure_arraylike("rint", x)
-    if _kind(x) in "biu":
+    if dtype_kind(x) in "biu":
         x = lax.convert_element_type(x, dtypes.default_float_dtype())
     return _by_parts(x, lambda v: lax.round(v, lax.RoundingMethod.TO_NEAREST_EVEN))
 
@@ -383,9 +383,9 @@ def _round_real(x, decimals):
     dtype, weak = x.dtype, x.weak_type
     if dtypes.finfo(dtype).bits < 32:  # such floats have no room for the factor
         x = lax.convert_element_type(x, np.float32)
-    factor = lax._const(x, 10**decimals)
+    factor = lax.const(x, 10**decimals)
     out = lax.div(lax.round(lax.mul(x, factor), even), factor)
-    return lax._convert_element_type(out, dtype, weak)
+    return lax.convert_type(out, dtype, weak)
 
 
 _round_impl.__name__ = _round_impl.__qualname__ = "round"
@@ -403,7 +403,7 @@ def real(val: ArrayLike, /) -> Array:
     Array([1.], dtype=float32)
     """
     val = ensure_arraylike("real", val)
-    return lax.real(val) if _kind(val) == "c" else val
+    return lax.real(val) if dtype_kind(val) == "c" else val
 
 
 @export
@@ -414,7 +414,7 @@ def imag(val: ArrayLike, /) -> Array:
     Array([2.], dtype=float32)
     """
     val = ensure_arraylike("imag", val)
-    return lax.imag(val) if _kind(val) == "c" else lax.full_like(val, 0)
+    return lax.imag(val) if dtype_kind(val) == "c" else lax.full_like(val, 0)
 
 
 @export
@@ -425,7 +425,7 @@ def conjugate(x: ArrayLike, /) -> Array:
     Array([1.-2.j], dtype=complex64)
     """
     x = ensure_arraylike("conjugate", x)
-    return lax.conj(x) if _kind(x) == "c" else x
+    return lax.conj(x) if dtype_kind(x) == "c" else x
 
 
 @export
@@ -440,14 +440,14 @@ def conj(x: ArrayLike, /) -> Array:
 
 def _angle_impl(z, *, deg=False):
     z = ensure_arraylike("angle", z)
-    if _kind(z) == "c":
+    if dtype_kind(z) == "c":
         out = lax.atan2(lax.imag(z), lax.real(z))
     else:
         # The sign of the zero decides for negative numbers.
-        if _kind(z) != "f" or z.ndim == 0:
+        if dtype_kind(z) != "f" or z.ndim == 0:
             z = lax.convert_element_type(z, dtypes.default_float_dtype())
         out = lax.atan2(lax.full_like(z, 0), z)
-    return lax.mul(out, lax._const(out, 180 / np.pi)) if deg else out
+    return lax.mul(out, lax.const(out, 180 / np.pi)) if deg else out
 
 
 _angle_impl.__name__ = _angle_impl.__qualname__ = "angle"
@@ -478,7 +478,7 @@ def _strong(x, value):
 
 def _predicate(of_real, combine, of_integer):
     def fun(x):
-        kind = _kind(x)
+        kind = dtype_kind(x)
         if kind == "c":
             return combine(of_real(lax.real(x)), of_real(lax.imag(x)))
         if kind == "f":
@@ -492,7 +492,7 @@ _is_finite = _predicate(lax.is_finite, lax.bitwise_and, True)
 _is_inf = _predicate(lambda x: lax.eq(lax.abs(x), _strong(x, np.inf)), lax.bitwise_or, False)
 
 
-@_op
+@op
 def isfinite(x: ArrayLike, /) -> Array:
     """Elementwise: whether a number is neither infinite nor NaN.
 
@@ -502,7 +502,7 @@ def isfinite(x: ArrayLike, /) -> Array:
     return _is_finite(*promote_args("isfinite", x))
 
 
-@_op
+@op
 def isinf(x: ArrayLike, /) -> Array:
     """Elementwise: whether a number, or a part of a complex one, is infinite.
 
@@ -512,7 +512,7 @@ def isinf(x: ArrayLike, /) -> Array:
     return _is_inf(*promote_args("isinf", x))
 
 
-@_op
+@op
 def isnan(x: ArrayLike, /) -> Array:
     """Elementwise: whether a number, or a part of a complex one, is NaN.
 
@@ -526,7 +526,7 @@ def isnan(x: ArrayLike, /) -> Array:
 def _is_signed_inf(name, value, x, out):
     reject_out(name, out)
     (x,) = promote_args(name, x)
-    kind = _kind(x)
+    kind = dtype_kind(x)
     if kind == "c":
         raise ValueError("isposinf/isneginf are not well defined for complex types")
     if kind == "f":
@@ -554,7 +554,7 @@ def isneginf(x: ArrayLike, /, out: None = None) -> Array:
     return _is_signed_inf("isneginf", -np.inf, x, out)
 
 
-@_op
+@op
 def isreal(x: ArrayLike) -> Array:
     """Elementwise: whether the imaginary part is zero.
 
@@ -562,10 +562,10 @@ def isreal(x: ArrayLike) -> Array:
     Array([ True, False], dtype=bool)
     """
     i = imag(x)
-    return lax.eq(i, lax._zero(i))
+    return lax.eq(i, lax.zero(i))
 
 
-@_op
+@op
 def iscomplex(x: ArrayLike) -> Array:
     """Elementwise: whether the imaginary part is other than zero.
 
@@ -573,10 +573,10 @@ def iscomplex(x: ArrayLike) -> Array:
     Array([False,  True], dtype=bool)
     """
     i = imag(x)
-    return lax.ne(i, lax._zero(i))
+    return lax.ne(i, lax.zero(i))
 
 
-@_composite
+@composite
 def signbit(x: ArrayLike, /) -> Array:
     """Elementwise: whether the sign bit is set, as it is for negative numbers and -0.
 
@@ -584,7 +584,7 @@ def signbit(x: ArrayLike, /) -> Array:
     Array([ True,  True, False], dtype=bool)
     """
     (x,) = promote_args("signbit", x)
-    kind = _kind(x)
+    kind = dtype_kind(x)
     dtype = dtype_of(x)
     if kind == "c":
         raise ValueError(f"jax.numpy.signbit is not well defined for {dtype}")
@@ -596,14 +596,14 @@ def signbit(x: ArrayLike, /) -> Array:
     if bits < 8:
         x, bits = lax.convert_element_type(x, np.float32), 32
     as_int = lax.bitcast_convert_type(x, np.dtype(f"int{bits}"))
-    shifted = lax.shift_right_arithmetic(as_int, lax._const(as_int, bits - 1))
+    shifted = lax.shift_right_arithmetic(as_int, lax.const(as_int, bits - 1))
     return lax.convert_element_type(shifted, np.bool_)
 
 
 # Bits and logic
 
 
-@_op
+@op
 def logical_not(x: ArrayLike, /) -> Array:
     """Elementwise logical not, an array of booleans. Zero is False.
 
@@ -611,10 +611,10 @@ def logical_not(x: ArrayLike, /) -> Array:
     Array([ True, False, False], dtype=bool)
     """
     (x,) = promote_args("logical_not", x)
-    return lax.bitwise_not(_as_bool(x))
+    return lax.bitwise_not(as_bool(x))
 
 
-@_op
+@op
 def invert(x: ArrayLike, /) -> Array:
     """Elementwise not of the bits of integers or booleans.
 
@@ -624,7 +624,7 @@ def invert(x: ArrayLike, /) -> Array:
     return lax.bitwise_not(*promote_args("invert", x))
 
 
-@_op
+@op
 def bitwise_not(x: ArrayLike, /) -> Array:
     """Elementwise not of bits: alias of `invert`.
 
@@ -634,7 +634,7 @@ def bitwise_not(x: ArrayLike, /) -> Array:
     return lax.bitwise_not(*promote_args("bitwise_not", x))
 
 
-@_op
+@op
 def bitwise_invert(x: ArrayLike, /) -> Array:
     """Elementwise not of bits: alias of `invert`.
 
@@ -644,7 +644,7 @@ def bitwise_invert(x: ArrayLike, /) -> Array:
     return lax.bitwise_not(*promote_args("bitwise_invert", x))
 
 
-@_op
+@op
 def bitwise_count(x: ArrayLike, /) -> Array:
     """Elementwise number of bits set in the absolute value of integers, an array of uint8.
 

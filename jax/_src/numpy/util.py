@@ -29,14 +29,14 @@ export = set_module("jax.numpy")
 _NUMBERS = (bool, int, float, complex)
 _ARRAYLIKE = (Array, np.ndarray, np.generic, *_NUMBERS)
 _PYTHON_NUMBERS = frozenset(_NUMBERS)
-_FLOATS = frozenset([*dtypes._float_types])
-_INEXACT = frozenset([*dtypes._float_types, *dtypes._complex_types])
+_FLOATS = frozenset([*dtypes.float_types])
+_INEXACT = frozenset([*dtypes.float_types, *dtypes.complex_types])
 _scalar_dtypes = {float: dtypes.default_float_dtype, complex: dtypes.default_complex_dtype}
 
 # Checks
 
 
-def _arraylike(x: Any) -> bool:
+def is_arraylike(x: Any) -> bool:
     if is_ref(x):
         return False
     return (
@@ -61,7 +61,7 @@ def check_arraylike(fun_name: str, *args: Any, emit_warning: bool = False, stack
       TypeError: naming the first that is not, and its position. With `emit_warning` that is a warning.
     """
     for pos, arg in enumerate(args):
-        if not _arraylike(arg):
+        if not is_arraylike(arg):
             kind = f"the reference {core.typeof(arg)}" if is_ref(arg) else str(type(arg))
             msg = f"{fun_name} requires ndarray or scalar arguments, got {kind} at position {pos}."
             if is_ref(arg):
@@ -88,7 +88,7 @@ def arraylike(fun_name: str, *args: Any) -> list[Any]:
 def check_arraylike_or_none(fun_name: str, *args: Any) -> None:
     """As `check_arraylike`, where arguments may be None."""
     for pos, arg in enumerate(args):
-        if arg is not None and not _arraylike(arg):
+        if arg is not None and not is_arraylike(arg):
             raise TypeError(
                 f"{fun_name} requires ndarray, scalar, or None arguments, got {type(arg)} at position"
                 f" {pos}."
@@ -212,7 +212,7 @@ def convert(x: Any, dtype: Any, weak_type: bool = False) -> Any:
         aval = getattr(x, "aval", None)
         if type(aval) is ShapedArray and aval.dtype == dtype and aval.weak_type == weak_type:
             return x
-    return lax._convert_element_type(x, dtype, weak_type)
+    return lax.convert_type(x, dtype, weak_type)
 
 
 def _number(x: Any, kind: type, dtype: Any, weak_type: bool) -> Any:
@@ -228,7 +228,7 @@ def _number(x: Any, kind: type, dtype: Any, weak_type: bool) -> Any:
             return float(x)
         if dtype == dtypes.default_complex_dtype():
             return complex(x)
-        return lax._convert_element_type(x, dtype, True)
+        return lax.convert_type(x, dtype, True)
     if isinstance(dtype, dtypes.ExtendedDType):
         return x
     with np.errstate(all="ignore"):
@@ -348,17 +348,17 @@ def promote_pair(fun_name: str, x: Any, y: Any) -> Any:
 # Broadcasting and selection, for the functions below jnp.broadcast_to and jnp.where
 
 
-def _broadcast_arrays(*args: Any) -> list[Array]:
+def broadcast_arrays(*args: Any) -> list[Array]:
     """As `numpy.broadcast_arrays`."""
     args = ensure_arraylike_tuple("broadcast_arrays", args)
     shapes = [arg.shape for arg in args]
     if len(set(shapes)) <= 1:
         return list(args)
     shape = lax.broadcast_shapes(*shapes)
-    return [_broadcast_to(arg, shape) for arg in args]
+    return [broadcast_to(arg, shape) for arg in args]
 
 
-def _broadcast_to(arr: ArrayLike, shape: Any, sharding: Any = None) -> Array:
+def broadcast_to(arr: ArrayLike, shape: Any, sharding: Any = None) -> Array:
     """As `numpy.broadcast_to`, with the sharding of the result."""
     arr = ensure_arraylike("broadcast_to", arr)
     if not isinstance(shape, tuple):
@@ -379,7 +379,7 @@ def _broadcast_to(arr: ArrayLike, shape: Any, sharding: Any = None) -> Array:
 
 
 @inline_jit
-def _where(condition: Any, x: Any, y: Any) -> Array:
+def select_where(condition: Any, x: Any, y: Any) -> Array:
     c, a, b = (getattr(v, "aval", None) for v in (condition, x, y))
     if (
         type(a) is type(b) is type(c) is ShapedArray
@@ -394,7 +394,7 @@ def _where(condition: Any, x: Any, y: Any) -> Array:
     check_no_float0s("where", x, y)
     condition = lower_jax_array(condition)
     if dtypes.dtype(condition) != np.bool_:
-        condition = lax.ne(condition, lax._const(condition, 0))
+        condition = lax.ne(condition, lax.const(condition, 0))
     if (
         type(a) is ShapedArray
         and type(y) in (float, int)
@@ -413,11 +413,11 @@ def _where(condition: Any, x: Any, y: Any) -> Array:
         condition, x, y = _sharded_alike((condition, x, y), shape)
         sharding = _sharding_of_shape((x, y, condition), shape)
     if shapes[0] and shapes[0] != shape:
-        condition = _broadcast_to(condition, shape, sharding)
+        condition = broadcast_to(condition, shape, sharding)
     x, y = [
         v
         if s == shape
-        else _broadcast_to(v, shape, sharding)
+        else broadcast_to(v, shape, sharding)
         if s
         else lax.broadcast_in_dim(v, shape, (), out_sharding=sharding)
         for v, s in zip((x, y), shapes[1:])
@@ -453,14 +453,14 @@ def _padded(aval: Any, ndim: int) -> Any:
 
 def _where_or(number: float) -> Callable[[Any, Any], Array]:
     def where(condition: Any, x: Any) -> Array:
-        return _where.__wrapped__(condition, x, number)
+        return select_where.__wrapped__(condition, x, number)
 
     return inline_jit(where)
 
 
 # Numbers that fill what a mask leaves out are constants of programs of their own: to hand over a number
 # takes a third of the time of a call.
-_where_or_number = {repr(n): _where_or(n) for n in (0, 0.0, -math.inf)}
+where_or_number = {repr(n): _where_or(n) for n in (0, 0.0, -math.inf)}
 
 
 def _sharding_of_shape(arrays: Sequence[Any], shape: tuple) -> Any:
@@ -472,7 +472,7 @@ def _sharding_of_shape(arrays: Sequence[Any], shape: tuple) -> Any:
     return None
 
 
-def _complex_elem_type(dtype: DTypeLike) -> Any:
+def complex_elem_type(dtype: DTypeLike) -> Any:
     """The real dtype of the parts of complex numbers; a real dtype is itself."""
     dtype = np.dtype(dtype)
     return np.finfo(dtype).dtype if dtype.kind == "c" else dtype

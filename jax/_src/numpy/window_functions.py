@@ -32,8 +32,8 @@ def _cosines(m, coefficients):
     n = _steps(m)
     out = lax.full_like(n, coefficients[0])
     for k, c in enumerate(coefficients[1:], 1):
-        angle = lax.mul(n, lax._const(n, 2 * np.pi * k / (m - 1)))
-        out = lax.add(out, lax.mul(lax._const(n, c), lax.cos(angle)))
+        angle = lax.mul(n, lax.const(n, 2 * np.pi * k / (m - 1)))
+        out = lax.add(out, lax.mul(lax.const(n, c), lax.cos(angle)))
     return out
 
 
@@ -88,8 +88,8 @@ def _bartlett(*, m):
     if m <= 1:
         return _ones(m)
     n = _steps(m)
-    half = lax._const(n, (m - 1) / 2)
-    return lax.sub(lax._const(n, 1), lax.abs(lax.div(lax.sub(n, half), half)))
+    half = lax.const(n, (m - 1) / 2)
+    return lax.sub(lax.const(n, 1), lax.abs(lax.div(lax.sub(n, half), half)))
 
 
 _bartlett = nested_jit(_bartlett, static_argnames=("m",))
@@ -117,9 +117,9 @@ def _kaiser(beta, *, m):
         return _ones(m)
     n = _steps(m)
     beta = lax.convert_element_type(beta, n.dtype)
-    half = lax._const(n, (m - 1) / 2)
+    half = lax.const(n, (m - 1) / 2)
     x = lax.div(lax.sub(n, half), half)
-    root = lax.sqrt(lax.max(lax.sub(lax._const(n, 1), lax.square(x)), lax._const(n, 0)))
+    root = lax.sqrt(lax.max(lax.sub(lax.const(n, 1), lax.square(x)), lax.const(n, 0)))
     return lax.div(i0(lax.mul(beta, root)), i0(beta))
 
 

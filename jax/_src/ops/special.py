@@ -9,10 +9,10 @@ from jax._src.lax import lax
 from jax._src.library_jit import inline_jit
 from jax._src.numpy import reductions
 from jax._src.numpy.util import (
-    _where,
     arraylike,
     promote_args_inexact,
     promote_dtypes_inexact,
+    select_where,
 )
 from jax._src.typing import Array, ArrayLike
 from jax._src.util import set_module
@@ -57,9 +57,9 @@ def logsumexp(
 
 def _logsumexp_impl(a, b, where, *, axes, keepdims, return_sign):
     if where is not None:
-        a = _where(where, a, 0)
+        a = select_where(where, a, 0)
     if b is not None:
-        a = _where(b != 0, a, -np.inf)
+        a = select_where(b != 0, a, -np.inf)
     is_complex = dtypes.issubdtype(a.dtype, np.complexfloating)
     real = lax.stop_gradient(lax.real(a) if is_complex else a)
     largest = reductions.max(real, axes, keepdims=True, initial=-np.inf, where=where)

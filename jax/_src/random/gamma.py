@@ -28,15 +28,15 @@ from jax._src.random.uniform import pair, unit_floats
 
 
 def _gamma_one(key, alpha, log_space: bool):
-    zero, one = (lax._const(alpha, v) for v in (0, 1))
-    squeeze = lax._const(alpha, 0.0331)
+    zero, one = (lax.const(alpha, v) for v in (0, 1))
+    squeeze = lax.const(alpha, 0.0331)
     dtype = alpha.dtype
     # For alpha < 1: gamma(alpha) is gamma(alpha + 1) * u ** (1 / alpha).
     boost_mask = lax.ge(alpha, one)
     alpha_orig = alpha
     alpha = lax.select(boost_mask, alpha, lax.add(alpha, one))
-    d = lax.sub(alpha, lax._const(alpha, 1 / 3))
-    c = lax.div(lax._const(alpha, 1 / 3), lax.sqrt(d))
+    d = lax.sub(alpha, lax.const(alpha, 1 / 3))
+    c = lax.div(lax.const(alpha, 1 / 3), lax.sqrt(d))
 
     def rejected(state):
         _, x, v, u = state
@@ -45,7 +45,7 @@ def _gamma_one(key, alpha, log_space: bool):
             lax.ge(
                 lax.log(u),
                 lax.add(
-                    lax.mul(x, lax._const(alpha, 0.5)),
+                    lax.mul(x, lax.const(alpha, 0.5)),
                     lax.mul(d, lax.add(lax.sub(one, v), lax.log(v))),
                 ),
             ),
@@ -58,13 +58,13 @@ def _gamma_one(key, alpha, log_space: bool):
             return key, x, lax.add(one, lax.mul(x, c))
 
         key, x_key, u_key = prng.random_split(state[0], (3,))
-        init = (x_key, zero, lax._const(alpha, -1))
+        init = (x_key, zero, lax.const(alpha, -1))
         _, x, v = control_flow.while_loop(lambda kxv: lax.le(kxv[2], zero), next_kxv, init)
         u = unit_floats(u_key, (), dtype)
         return key, lax.mul(x, x), lax.mul(lax.mul(v, v), v), u
 
     key, subkey = pair(key)
-    _, _, v, _ = control_flow.while_loop(rejected, draw, (key, zero, one, lax._const(alpha, 2)))
+    _, _, v, _ = control_flow.while_loop(rejected, draw, (key, zero, one, lax.const(alpha, 2)))
     if log_space:
         log_samples = lax.neg(exponential_of(subkey, shape=(), dtype=dtype))
         log_boost = lax.select(

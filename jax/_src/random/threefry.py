@@ -181,7 +181,7 @@ def seed_words(value):
         raise TypeError(f"PRNG key seed must be an integer; got {value!r}")
     if value.dtype.itemsize == 8:
         bits = lax.convert_element_type(value, np.uint64)
-        high = lax.shift_right_logical(bits, lax._const(bits, 32))
+        high = lax.shift_right_logical(bits, lax.const(bits, 32))
         high = lax.convert_element_type(high, np.uint32)
     else:
         high = lax.full((), 0, np.uint32)

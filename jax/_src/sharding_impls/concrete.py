@@ -148,7 +148,7 @@ def make_single_device_sharding(device, *, memory_kind=None):
 
 @functools.cache
 def replicated_hlo_sharding():
-    return lib._hlo.HloSharding.replicate()
+    return lib.hlo.HloSharding.replicate()
 
 
 @functools.cache

@@ -29,8 +29,8 @@ def parse_flatten_op_sharding(hlo_sharding, mesh: Mesh | AbstractMesh) -> Sequen
     Raises:
       IndivisibleError: the mesh's axes cannot describe it.
     """
-    if isinstance(hlo_sharding, lib._hlo.OpSharding):
-        if hlo_sharding.type == lib._hlo.OpSharding.Type.TUPLE:
+    if isinstance(hlo_sharding, lib.hlo.OpSharding):
+        if hlo_sharding.type == lib.hlo.OpSharding.Type.TUPLE:
             return [
                 spec
                 for part in hlo_sharding.tuple_shardings
@@ -55,7 +55,7 @@ def _tiles_to_spec(hlo_sharding, mesh):
             f"{hlo_sharding} is for {devices.size} devices, the mesh {mesh} has {math.prod(sizes)}."
         )
     subgroups = list(hlo_sharding.subgroup_types())
-    kinds = lib._hlo.OpSharding.Type
+    kinds = lib.hlo.OpSharding.Type
     if hlo_sharding.replicate_on_last_tile_dim() and not subgroups:
         subgroups = [kinds.REPLICATED]
     rank = len(tiles) - len(subgroups)

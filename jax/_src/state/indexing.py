@@ -271,7 +271,7 @@ def _bounds(indexer: NDIndexer, shape: Sequence[int]) -> Any:
             else:
                 static = False
                 if dtypes.issubdtype(typeof(e).dtype, np.signedinteger):
-                    e = lax.select(lax.lt(e, lax._const(e, 0)), lax.add(e, lax._const(e, size)), e)
+                    e = lax.select(lax.lt(e, lax.const(e, 0)), lax.add(e, lax.const(e, size)), e)
             starts.append(e)
             spans.append(1)
             strides.append(1)

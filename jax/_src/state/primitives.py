@@ -196,7 +196,7 @@ def _cast(value: Any, ref_aval: Any, transforms: Sequence[Any]) -> Any:
             target, _ = dtypes.lattice_result_type(value, np.dtype(dtype))
             if target != dtype:
                 return value
-        return lax._convert_element_type(value, dtype, False)
+        return lax.convert_type(value, dtype, False)
     return value
 
 
@@ -539,7 +539,7 @@ def like_ref(x: Any, ref_aval: Any) -> Any:
     inner = ref_aval.inner_aval
     if aval.weak_type == inner.weak_type and aval.dtype == inner.dtype:
         return x
-    return lax._convert_element_type(x, inner.dtype, inner.weak_type)
+    return lax.convert_type(x, inner.dtype, inner.weak_type)
 
 
 def _write(ref: Ref, value: Any, idx: Any, tree: Any, name: str) -> Any:

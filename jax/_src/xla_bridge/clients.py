@@ -239,7 +239,7 @@ def initialize_libtpu(library_path: str | None = None, *, for_devices: bool = Tr
                 f" or name it in {libraries.TPU_LIBRARY_VARIABLE}.",
                 expected=not is_there,
             ) from e
-        lib._profiler.register_plugin_profiler(c_api)
+        lib.profiler.register_plugin_profiler(c_api)
     if not _jax.pjrt_plugin_initialized("tpu"):
         _jax.initialize_pjrt_plugin("tpu")
 

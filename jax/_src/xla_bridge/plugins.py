@@ -90,7 +90,7 @@ def register_plugin(
 def load_plugin(name: str, library_path: str) -> Any:
     """Loads a plugin's library; returns its PJRT C API in a capsule."""
     c_api = _jax.load_pjrt_plugin(name, library_path, None)
-    lib._profiler.register_plugin_profiler(c_api)
+    lib.profiler.register_plugin_profiler(c_api)
     return c_api
 
 

@@ -199,8 +199,8 @@ def _sharding_of_call(
     if config.use_shardy_partitioner.value:
         one = SdyArray(mesh_shape=(), dim_shardings=(), logical_device_ids=(device,))
         return SdyArrayList((one,) * num_results)
-    proto = lib._hlo.OpSharding()
-    proto.type = lib._hlo.OpSharding.Type.MAXIMAL
+    proto = lib.hlo.OpSharding()
+    proto.type = lib.hlo.OpSharding.Type.MAXIMAL
     proto.tile_assignment_dimensions = [1]
     proto.tile_assignment_devices = [device]
     if num_results == 1:
@@ -215,7 +215,7 @@ def _replicated(aval: core.AbstractValue) -> Any:
 
 
 def _tuple_of(proto: Any, n: int) -> Any:
-    out = lib._hlo.OpSharding()
-    out.type = lib._hlo.OpSharding.Type.TUPLE
+    out = lib.hlo.OpSharding()
+    out.type = lib.hlo.OpSharding.Type.TUPLE
     out.tuple_shardings = [proto] * n
     return out

@@ -30,11 +30,11 @@ def get_sharding_attr(ctx: ModuleContext, sharding: Any) -> Any:
     """
     if isinstance(sharding, (SdyArray, SdyArrayList)):
         return sharding.build(ctx.sharding_attr_cache)
-    if isinstance(sharding, lib._hlo.OpSharding):
+    if isinstance(sharding, lib.hlo.OpSharding):
         # The text keeps all of it; the binary form is for what has none.
         if len(sharding.tile_assignment_devices) > 100:
             return ir.StringAttr.get(sharding.SerializeToString())
-        sharding = lib._hlo.HloSharding.from_proto(sharding)
+        sharding = lib.hlo.HloSharding.from_proto(sharding)
     return ir.StringAttr.get(repr(sharding))
 
 

@@ -232,7 +232,7 @@ def _fill_in(
     mesh: Any,
     kinds: Any,
 ) -> Any:
-    replicated = lib._hlo.HloSharding.replicate()
+    replicated = lib.hlo.HloSharding.replicate()
     if chosen is None:
         chosen = [None] * len(shardings)
     elif len(chosen) == 1 and len(shardings) + skip != 1:
@@ -243,7 +243,7 @@ def _fill_in(
     out = []
     for i, (s, op, aval) in enumerate(zip(shardings, chosen, avals, strict=True)):
         if isinstance(s, UnspecifiedValue):
-            hlo_sharding = replicated if op is None else lib._hlo.HloSharding.from_proto(op)
+            hlo_sharding = replicated if op is None else lib.hlo.HloSharding.from_proto(op)
             kind = kinds[i] if kinds is not None else None
             s = GSPMDSharding(device_list, hlo_sharding, memory_kind=kind)
             if isinstance(aval, core.ShapedArray):

@@ -95,7 +95,7 @@ class MeshComputation:
         if dialect is None or dialect == "stablehlo":
             return mlir.module_to_string(self._hlo, enable_debug_info=debug_info)
         if dialect == "hlo":
-            options = lib._hlo.HloPrintOptions.short_parsable()
+            options = lib.hlo.HloPrintOptions.short_parsable()
             options.print_metadata = debug_info
             return str(self.hlo().get_hlo_module().to_string(options))
         raise ValueError(f"unknown dialect: {dialect}")

@@ -82,7 +82,7 @@ def _interleave(a, b, axis: int):
         zero = np.False_
         join = lax.bitwise_or
     else:
-        zero = lax._const(a, 0)
+        zero = lax.const(a, 0)
         join = lax.add
     config = [(0, 0, 0)] * a.ndim
     config_a, config_b = list(config), list(config)

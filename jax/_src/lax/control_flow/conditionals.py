@@ -142,7 +142,7 @@ def cond(
     if config.disable_jit.value and core.is_concrete(pred):
         return (true_fun if bool(core.to_concrete_value(pred)) else false_fun)(*operands)
     if dtype != np.bool_:
-        pred = lax.ne(pred, lax._const(pred, 0))
+        pred = lax.ne(pred, lax.const(pred, 0))
     index = lax.convert_element_type(pred, np.int32)
     return _bind("cond", index, (false_fun, true_fun), operands)
 
@@ -418,9 +418,7 @@ def with_padded_residuals(primal: ClosedJaxpr, n: int, slots: tuple, total: tupl
         outs = core.eval_jaxpr(primal.jaxpr, primal.consts, *args)
         padded: list = [None] * len(total)
         for slot, r in zip(slots, outs[n:]):
-            padded[slot] = (
-                lax._convert_element_type(r, weak_type=False) if typeof(r).weak_type else r
-            )
+            padded[slot] = lax.convert_type(r, weak_type=False) if typeof(r).weak_type else r
         return outs[:n] + [
             ad_util.zeros_like_aval(a) if p is None else p for p, a in zip(padded, total)
         ]
@@ -505,7 +503,7 @@ def _cond_batch(axis_data, args, dims, *, branches, **params):
         results = []
         for i, b in enumerate(batched):
             # What an element does not take must not give its derivative NaNs either.
-            mask = lax.eq(index, lax._const(index, i))
+            mask = lax.eq(index, lax.const(index, i))
             guarded = [
                 lax.select(
                     lax.broadcast_in_dim(mask, typeof(x).shape, (0,)), x, lax.stop_gradient(x)

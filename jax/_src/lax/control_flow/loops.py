@@ -87,7 +87,7 @@ def while_loop(cond_fun: Callable, body_fun: Callable, init_val: Any):
         new = promote_weak_types(avals, body_jaxpr.out_avals)
         if new is not None:
             init_flat = [
-                x if a is b else lax._convert_element_type(x, b.dtype, b.weak_type)
+                x if a is b else lax.convert_type(x, b.dtype, b.weak_type)
                 for x, a, b in zip(init_flat, avals, new)
             ]
             avals = new
@@ -241,5 +241,5 @@ def _step_function(body_fun: Callable, loop: str, dtype, weak: bool) -> Callable
 def _bound(x, dtype, weak: bool):
     """A bound of the loop as an integer of the loop's type; those of Python become literals."""
     if not isinstance(x, (int, np.generic)):
-        return lax._convert_element_type(x, dtype, weak)
+        return lax.convert_type(x, dtype, weak)
     return TypedInt(x, np.dtype(dtype)) if weak else np.dtype(dtype).type(x)

@@ -92,7 +92,7 @@ def scan(
         new_avals = promote_weak_types(init_avals, jaxpr.out_avals[:n])
         if new_avals is not None:
             init_flat = [
-                x if a is b else lax._convert_element_type(x, b.dtype, b.weak_type)
+                x if a is b else lax.convert_type(x, b.dtype, b.weak_type)
                 for x, a, b in zip(init_flat, init_avals, new_avals)
             ]
             init_avals = new_avals

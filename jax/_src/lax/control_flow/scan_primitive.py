@@ -643,9 +643,9 @@ def _scan_impl(*args, reverse, length, jaxpr, num_consts, num_carry, unroll, _sp
     def body(i, state):
         carry, ys = state[:num_carry], state[num_carry:]
         for k in range(unroll):
-            at = lax.add(lax.mul(i, lax._const(i, unroll)), lax._const(i, k)) if unroll > 1 else i
+            at = lax.add(lax.mul(i, lax.const(i, unroll)), lax.const(i, k)) if unroll > 1 else i
             if reverse:
-                at = lax.sub(lax._const(i, length - 1), at)
+                at = lax.sub(lax.const(i, length - 1), at)
             slices = [_slice_at(x, at) for x in xs]
             carry, y = step(carry, slices)
             ys = [_update_at(stack, v, at) for stack, v in zip(ys, y)]

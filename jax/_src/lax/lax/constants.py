@@ -1,4 +1,4 @@
-"""Constants with the shape or dtype of an example, and tests of the kind of dtype."""
+"""Constants with the shape or dtype of an example, and small constant matrices."""
 
 from __future__ import annotations
 
@@ -16,20 +16,22 @@ from jax._src.lax.lax.arithmetic import add
 from jax._src.lax.lax.convert import convert_element_type
 from jax._src.lax.lax.create import broadcasted_iota, full, full_like
 from jax._src.lax.lax.logical import bitwise_and, eq, ge, ne
-from jax._src.lax.utils import const as _const
+from jax._src.lax.utils import const as const
 from jax._src.typing import ArrayLike, DTypeLike, Shape
 
-_zero = partial(_const, value=0)
-_one = partial(_const, value=1)
-_two = partial(_const, value=2)
-_zeros = partial(full_like, fill_value=0)
-_ones = partial(full_like, fill_value=1)
-_twos = partial(full_like, fill_value=2)
+# scalars of the dtype of an example
+zero = partial(const, value=0)
+one = partial(const, value=1)
 
 
 def zeros_like_array(x: ArrayLike) -> Array:
     """Zeros with the shape and dtype of `x`."""
     return full_like(x, 0)
+
+
+def ones_like_array(x: ArrayLike) -> Array:
+    """Ones with the shape and dtype of `x`."""
+    return full_like(x, 1)
 
 
 zeros_like = zeros_like_array
@@ -40,15 +42,7 @@ def zeros_like_shaped_array(aval: ShapedArray) -> Array:
     return full(aval.shape, 0, aval.dtype)
 
 
-def _isnan(x: ArrayLike) -> Array:
-    return ne(x, x)
-
-
-def _iscomplex(x: Any) -> bool:
-    return dtypes.issubdtype(dtypes.dtype(x), np.complexfloating)
-
-
-def _eye(dtype: DTypeLike, shape: Shape, offset: int = 0) -> Array:
+def eye(dtype: DTypeLike, shape: Shape, offset: int = 0) -> Array:
     """Ones on the diagonal `offset` above the main one, else zeros."""
     n, m = shape
     rows = broadcasted_iota(np.int32, (n, m), 0)
@@ -56,7 +50,7 @@ def _eye(dtype: DTypeLike, shape: Shape, offset: int = 0) -> Array:
     return convert_element_type(eq(add(rows, np.int32(offset)), columns), dtype)
 
 
-def _delta(dtype: DTypeLike, shape: Shape, axes: Sequence[int]) -> Array:
+def delta(dtype: DTypeLike, shape: Shape, axes: Sequence[int]) -> Array:
     """Ones where the indices along all of `axes` are equal, else zeros."""
     axes = [int(a) for a in axes]
     index = [broadcasted_iota(np.uint32, tuple(shape), a) for a in axes]
@@ -66,17 +60,13 @@ def _delta(dtype: DTypeLike, shape: Shape, axes: Sequence[int]) -> Array:
     return convert_element_type(equal, dtype)
 
 
-def _tri(dtype: DTypeLike, shape: Shape, offset: int | Array) -> Array:
+def tri(dtype: DTypeLike, shape: Shape, offset: int | Array) -> Array:
     """Ones on and below the diagonal `offset` above the main one, else zeros; an array of int32 may be traced."""
     n, m = shape
     rows = broadcasted_iota(np.int32, (n, m), 0)
     columns = broadcasted_iota(np.int32, (n, m), 1)
     offset = np.int32(offset) if isinstance(offset, int) else offset
     return convert_element_type(ge(add(rows, offset), columns), dtype)
-
-
-def _dtype(x: Any) -> np.dtype:
-    return dtypes.dtype(x)
 
 
 def empty_like_shaped_array(aval: ShapedArray) -> Array:

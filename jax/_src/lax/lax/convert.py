@@ -103,10 +103,10 @@ def convert_element_type(operand: ArrayLike, new_dtype: DTypeLike | dtypes.Exten
     Array([ 0,  1, -2], dtype=int32)
     """
     new_dtype = dtypes.check_and_canonicalize_user_dtype(new_dtype, "convert_element_type")
-    return _convert_element_type(operand, new_dtype, weak_type=False)
+    return convert_type(operand, new_dtype, weak_type=False)
 
 
-def _convert_element_type(
+def convert_type(
     operand: Any,
     new_dtype: Any = None,
     weak_type: bool = False,
@@ -278,7 +278,7 @@ def _convert_batch(args, dims, *, new_dtype, weak_type, sharding):
 
 convert_element_type_p.batch = _convert_batch
 # With the weak type of the result.
-to_dtype = _convert_element_type
+to_dtype = convert_type
 late.convert_element_type = to_dtype
 
 # ---------------------------------------------------------------------------------------------------

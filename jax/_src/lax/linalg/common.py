@@ -188,7 +188,7 @@ def matmul(x: Any, y: Any, precision: Any = lax.Precision.HIGHEST) -> Any:
 
 def eye(dtype: Any, n: int, m: int | None = None) -> Any:
     """A matrix with ones on its diagonal."""
-    return lax._eye(dtype, (n, n if m is None else m))
+    return lax.eye(dtype, (n, n if m is None else m))
 
 
 def eye_like(x: Any) -> Any:
@@ -198,13 +198,13 @@ def eye_like(x: Any) -> Any:
 
 def tril(x: Any, k: int = 0) -> Any:
     """`x` with zeros above the diagonal `k`."""
-    mask = _mask_like(lax._tri(np.bool_, x.shape[-2:], k), x)
+    mask = _mask_like(lax.tri(np.bool_, x.shape[-2:], k), x)
     return lax.select(mask, x, lax.full_like(x, 0))
 
 
 def triu(x: Any, k: int = 0) -> Any:
     """`x` with zeros below the diagonal `k`."""
-    mask = _mask_like(lax._tri(np.bool_, x.shape[-2:], k - 1), x)
+    mask = _mask_like(lax.tri(np.bool_, x.shape[-2:], k - 1), x)
     return lax.select(mask, lax.full_like(x, 0), x)
 
 
@@ -221,7 +221,7 @@ def symmetrize(x: Any) -> Any:
 
 def diagonal(x: Any) -> Any:
     """The main diagonals of square matrices."""
-    mask = _mask_like(lax._eye(np.bool_, x.shape[-2:]), x)
+    mask = _mask_like(lax.eye(np.bool_, x.shape[-2:]), x)
     return lax.reduce_sum(lax.select(mask, x, lax.full_like(x, 0)), (x.ndim - 1,))
 
 

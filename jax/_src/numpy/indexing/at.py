@@ -146,7 +146,7 @@ class _IndexUpdateRef:
         return scatter_update(
             self.array,
             self.index,
-            lax._zero(self.array),
+            lax.zero(self.array),
             scatter_apply,
             indices_are_sorted,
             unique_indices,

@@ -393,9 +393,7 @@ def _put_along(arr, indices, values, *, axis, mode):
             f"arr.ndim={arr.ndim} and indices.ndim={indices.ndim}."
         )
     out_shape, index, dnums, _ = _along_axis(arr, indices, axis, True)
-    values = lax._convert_element_type(
-        checked_values(arr, values), arr.dtype, core.typeof(arr).weak_type
-    )
+    values = lax.convert_type(checked_values(arr, values), arr.dtype, core.typeof(arr).weak_type)
     if 0 in out_shape or arr.shape[axis] == 0:
         return lax.reshape(arr, shape)
     out = slicing.scatter(

@@ -115,7 +115,7 @@ def _converted(y, dtype, weak_type):
             dtype.kind in "iu" and slicing.int_range(dtype)[0] <= y <= slicing.int_range(dtype)[1]
         ):
             return np.array(y, dtype)[()]
-    return lax._convert_element_type(y, dtype, weak_type)
+    return lax.convert_type(y, dtype, weak_type)
 
 
 def _fit(y, update_shape, new, reverse):

@@ -127,7 +127,7 @@ def _norm_impl(x, *, ord, axes, keepdims):
     if ord == -np.inf:
         return reductions.min(lax.abs(x), **kw)
     if ord == 0:
-        return reductions.sum(lax.ne(x, lax._zero(x)), dtype=real, **kw)
+        return reductions.sum(lax.ne(x, lax.zero(x)), dtype=real, **kw)
     if ord == 1:
         return reductions.sum(lax.abs(x), **kw)
     p = np.array(ord, real)

@@ -83,8 +83,8 @@ def _solve_impl(a, b):
     if a.ndim == 2 and b.ndim > 2 or (vector and a.ndim == 2):
         x = _solve_many(a, b)
     else:
-        a = util._broadcast_to(a, (*lead, *a.shape[-2:]))
-        b = util._broadcast_to(b, (*lead, *b.shape[-2:]))
+        a = util.broadcast_to(a, (*lead, *a.shape[-2:]))
+        b = util.broadcast_to(b, (*lead, *b.shape[-2:]))
         x = linear_solve(a, b)
     return lax.squeeze(x, (x.ndim - 1,)) if vector else x
 
@@ -347,7 +347,7 @@ def pinv(
     real = real_dtype(a.dtype)
     if rtol is None:
         rtol = np.array(10.0 * max(a.shape[-2:]) * float(dtypes.finfo(real).eps), real)
-    rtol = util._broadcast_to(lax.convert_element_type(rtol, real), a.shape[:-2])
+    rtol = util.broadcast_to(lax.convert_element_type(rtol, real), a.shape[:-2])
     return _pinv(a, rtol, hermitian=bool(hermitian))
 
 
@@ -358,7 +358,7 @@ def _pinv_impl(a, rtol, *, hermitian):
             return lax.full((*a.shape[:-2], a.shape[-1], a.shape[-2]), 0, a.dtype)
         u, s, vh = svd(a, full_matrices=False, hermitian=hermitian)
         cutoff = lax.mul(rtol, s[..., 0])[..., None]
-        s = util._where(s > cutoff, s, np.array(np.inf, s.dtype))
+        s = util.select_where(s > cutoff, s, np.array(np.inf, s.dtype))
         return matmul(mH(vh), lax.div(mH(u), lax.expand_dims(s, (s.ndim,)).astype(u.dtype)))
 
     @pseudo_inverse.defjvp
@@ -472,7 +472,7 @@ def cond(x: ArrayLike, p: Any = None) -> Array:
             )
         out = norm(x, p, (-2, -1)) * norm(inv(x), p, (-2, -1))
     was_nan = reductions.any(lax.ne(x, x), axis=(-2, -1))
-    return util._where(lax.ne(out, out) & ~was_nan, np.array(np.inf, out.dtype), out)
+    return util.select_where(lax.ne(out, out) & ~was_nan, np.array(np.inf, out.dtype), out)
 
 
 # ---------------------------------------------------------------------------------------------------
@@ -552,18 +552,18 @@ def _det_jvp(primals, tangents):
     n = a.shape[-1]
     k = lax.argmin(lax.abs(d), d.ndim - 1, np.int32)[..., None]
     at_k = lax.broadcasted_iota(np.int32, d.shape, d.ndim - 1) == k
-    r = reductions.sum(util._where(at_k, d, 0), axis=-1)[..., None, None]
-    others = util._where(at_k, lax.full_like(d, 1), d)
+    r = reductions.sum(util.select_where(at_k, d, 0), axis=-1)[..., None, None]
+    others = util.select_where(at_k, lax.full_like(d, 1), d)
     # Two pivots of zero: a matrix of rank n - 2, whose adjugate is 0, is the case in practice.
     lower_rank = reductions.any(lax.eq(others, lax.full_like(d, 0)), axis=-1, keepdims=True)
     scale = _product(others) * sign
-    fixed = util._where(lower_rank, lax.full_like(d, 1), others)
-    lane = lax.broadcast(lax._eye(np.bool_, (n, n)), lu.shape[:-2])
-    regular = util._where(lane, fixed[..., None], lu)
+    fixed = util.select_where(lower_rank, lax.full_like(d, 1), others)
+    lane = lax.broadcast(lax.eye(np.bool_, (n, n)), lu.shape[:-2])
+    regular = util.select_where(lane, fixed[..., None], lu)
     # trace(adj(U) g), g = L^-1 P da
     g = permute_rows(da, permutation)
     g = lax_linalg.triangular_solve(lu, g, left_side=True, lower=True, unit_diagonal=True)
-    unit = util._where(at_k, lax.full_like(d, 1), lax.full_like(d, 0))
+    unit = util.select_where(at_k, lax.full_like(d, 1), lax.full_like(d, 0))
     row = lax_linalg.triangular_solve(regular, unit[..., None, :], left_side=False, lower=False)
     column = lax_linalg.triangular_solve(regular, unit[..., None], left_side=True, lower=False)
     solved = lax_linalg.triangular_solve(regular, g, left_side=True, lower=False)
@@ -571,7 +571,7 @@ def _det_jvp(primals, tangents):
     second = matmul(matmul(row, g), column)[..., 0, 0]
     r = r[..., 0, 0]
     tangent = scale * (r * first + (1 - r) * second)
-    tangent = util._where(lower_rank[..., 0], lax.full_like(tangent, 0), tangent)
+    tangent = util.select_where(lower_rank[..., 0], lax.full_like(tangent, 0), tangent)
     return _product(d) * sign, tangent
 
 
@@ -616,7 +616,7 @@ _slogdet = nested_jit(_slogdet_impl, static_argnames=("method",))
 def _from_diagonal(d, sign):
     size = lax.abs(d)
     zero = lax.eq(d, lax.full_like(d, 0))
-    phase = lax.div(d, util._where(zero, lax.full_like(size, 1), size).astype(d.dtype))
+    phase = lax.div(d, util.select_where(zero, lax.full_like(size, 1), size).astype(d.dtype))
     return sign.astype(d.dtype) * _product(phase), reductions.sum(lax.log(size), axis=-1)
 
 

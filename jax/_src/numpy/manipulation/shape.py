@@ -228,7 +228,7 @@ def broadcast_to(array: ArrayLike, shape: Any, *, out_sharding: Any = None) -> A
     >>> jnp.broadcast_to(jnp.array([1, 2]), (2, 2)).tolist()
     [[1, 2], [1, 2]]
     """
-    return util._broadcast_to(
+    return util.broadcast_to(
         array, shape, sharding=canonicalize_sharding(out_sharding, "broadcast_to")
     )
 
@@ -244,7 +244,7 @@ def broadcast_arrays(*args: ArrayLike) -> list[Array]:
     >>> x.shape, y.shape
     ((2, 3), (2, 3))
     """
-    return util._broadcast_arrays(*args)
+    return util.broadcast_arrays(*args)
 
 
 @export
@@ -642,7 +642,7 @@ def _roll_by(a, shift, *, axes):
             if not shift.ndim
             else slicing.index_in_dim(shift, min(i, shift.shape[0] - 1), keepdims=False)
         )
-        size = lax._const(by, n)
+        size = lax.const(by, n)
         start = lax.rem(lax.sub(size, lax.rem(by, size)), size)
         a = slicing.dynamic_slice_in_dim(lax.concatenate([a, a], axis), start, n, axis)
     return a

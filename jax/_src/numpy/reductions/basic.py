@@ -9,7 +9,7 @@ from jax._src.core import eval_trace, trace_ctx
 from jax._src.lax import lax, parallel
 from jax._src.library_jit import nested_jit
 from jax._src.numpy.reductions.engine import Axis, Reduction, greatest, hashable_axis, least
-from jax._src.numpy.ufuncs_binary import _as_bool
+from jax._src.numpy.ufuncs_binary import as_bool
 from jax._src.numpy.util import check_arraylike, ensure_arraylike, export, reject_out
 from jax._src.typing import ArrayLike, DTypeLike
 
@@ -268,7 +268,7 @@ def _logical(reduction, a, axis, out, keepdims, where):
 
 def _count_nonzero_impl(a, *, axis, keepdims):
     a = ensure_arraylike("count_nonzero", a)
-    return sum(_as_bool(a), axis=axis, dtype=dtypes.default_int_dtype(), keepdims=keepdims)
+    return sum(as_bool(a), axis=axis, dtype=dtypes.default_int_dtype(), keepdims=keepdims)
 
 
 _count_nonzero_impl.__name__ = "count_nonzero"

@@ -18,11 +18,11 @@ from jax._src.lax import lax, parallel
 from jax._src.library_jit import inline_jit
 from jax._src.numpy import util
 from jax._src.numpy.util import (
-    _where,
     check_arraylike,
     check_no_float0s,
     ensure_arraylike,
     reject_out,
+    select_where,
 )
 from jax._src.typing import ArrayLike
 from jax._src.util import canonicalize_axis
@@ -158,7 +158,7 @@ class Reduction:
         is_bool = compute_dtype == np.bool_
         reduce, combine, collective = self.of_bools if is_bool else self.operations
         if where is not None:
-            a = _where(where, a, np.asarray(self.identity(compute_dtype), compute_dtype)[()])
+            a = select_where(where, a, np.asarray(self.identity(compute_dtype), compute_dtype)[()])
         out = reduce(a, axes)
         if names:
             if collective is None:

@@ -17,23 +17,23 @@ from jax._src.numpy.reductions.means import (
     variance_arguments,
     variance_dtypes,
 )
-from jax._src.numpy.ufuncs_binary import _kind
+from jax._src.numpy.ufuncs_binary import dtype_kind
 from jax._src.numpy.ufuncs_unary import isnan
-from jax._src.numpy.util import _where, check_arraylike, ensure_arraylike, export, reject_out
+from jax._src.numpy.util import check_arraylike, ensure_arraylike, export, reject_out, select_where
 from jax._src.typing import ArrayLike, DTypeLike
 
 
 def _nan_reduction(a, name, reduction, fill, nan_if_all_nan, where, **kwargs):
     check_arraylike(name, a)
     a = util.to_array(a)
-    if _kind(a) not in "fc":
+    if dtype_kind(a) not in "fc":
         return reduction(a, where=where, **kwargs)
     fill_value = np.asarray(fill(a.dtype), a.dtype)[()]
-    out = reduction(_where(isnan(a), fill_value, a), where=where, **kwargs)
+    out = reduction(select_where(isnan(a), fill_value, a), where=where, **kwargs)
     if not nan_if_all_nan:
         return out
     only_nan = all(isnan(a), axis=kwargs["axis"], keepdims=kwargs["keepdims"])
-    return _where(only_nan, np.asarray(np.nan, a.dtype)[()], out)
+    return select_where(only_nan, np.asarray(np.nan, a.dtype)[()], out)
 
 
 def _nan_impl(name, reduction, fill, nan_if_all_nan, with_dtype):
@@ -138,7 +138,7 @@ def nanmin(
 
 def _nanmean_impl(a, where, *, axis, dtype, keepdims):
     a = ensure_arraylike("nanmean", a)
-    if _kind(a) not in "fc":
+    if dtype_kind(a) not in "fc":
         return mean(a, axis, dtype, keepdims=keepdims, where=where)
     if dtype is None:
         dtype = a.dtype
@@ -226,8 +226,8 @@ def _nanvar_impl(a, where, known_mean, ddof, *, axis, dtype, keepdims):
     else:
         center = lax.convert_element_type(util.to_array(known_mean), compute_dtype)
     is_nan = isnan(a)
-    centered = _where(is_nan, 0, lax.sub(*util.promote_shapes("nanvar", a, center)))
-    if _kind(centered) == "c":
+    centered = select_where(is_nan, 0, lax.sub(*util.promote_shapes("nanvar", a, center)))
+    if dtype_kind(centered) == "c":
         squared = lax.real(lax.mul(centered, lax.conj(centered)))
     else:
         squared = lax.square(centered)
@@ -235,10 +235,10 @@ def _nanvar_impl(a, where, known_mean, ddof, *, axis, dtype, keepdims):
     # `ddof` may be fractional.
     count = lax.convert_element_type(count, dtypes.to_inexact_dtype(squared.dtype))
     count = lax.sub(count, lax.convert_element_type(ddof, count.dtype))
-    too_few = lax.le(count, lax._zero(count))
+    too_few = lax.le(count, lax.zero(count))
     out = sum(squared, axis, squared.dtype, keepdims=keepdims, where=where)
-    out = lax.div(lax.convert_element_type(out, count.dtype), _where(too_few, 1, count))
-    return lax.convert_element_type(_where(too_few, np.nan, out), dtype)
+    out = lax.div(lax.convert_element_type(out, count.dtype), select_where(too_few, 1, count))
+    return lax.convert_element_type(select_where(too_few, np.nan, out), dtype)
 
 
 def _nanstd_impl(a, where, mean, ddof, *, axis, dtype, keepdims):

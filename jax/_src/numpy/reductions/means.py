@@ -24,14 +24,14 @@ from jax._src.numpy.reductions.engine import (
     split_axes,
     upcast,
 )
-from jax._src.numpy.ufuncs_binary import _kind
+from jax._src.numpy.ufuncs_binary import dtype_kind
 from jax._src.numpy.util import (
-    _where,
     check_arraylike,
     ensure_arraylike,
     export,
     promote_dtypes_inexact,
     reject_out,
+    select_where,
 )
 from jax._src.typing import ArrayLike, DTypeLike
 
@@ -50,7 +50,7 @@ def _mean_impl(a, where=None, *, axis, dtype, keepdims):
     if where is None:
         count = element_count(a.shape, axes, compute_dtype)
     else:
-        where = util._broadcast_to(where, a.shape)
+        where = util.broadcast_to(where, a.shape)
         count = sum(where, axis, dtype=compute_dtype, keepdims=keepdims)
     out = lax.div(total, count)
     return lax.convert_element_type(out, result_dtype) if compute_dtype != result_dtype else out
@@ -156,7 +156,7 @@ def _average_impl(a, weights, *, axis, keepdims):
         (a,) = promote_dtypes_inexact(a)
         out = mean(a, axis=axis, keepdims=keepdims)
         count = element_count(a.shape, canonical_axes(axis, a.ndim), out.dtype)
-        return out, util._broadcast_to(count, out.shape)
+        return out, util.broadcast_to(count, out.shape)
     a, weights = promote_dtypes_inexact(a, util.to_array(weights))
     a_shape, a_ndim = a.shape, a.ndim
     if a_shape != weights.shape:
@@ -174,7 +174,7 @@ def _average_impl(a, weights, *, axis, keepdims):
         weights = lax.reshape(weights, [d if i in axes else 1 for i, d in enumerate(a_shape)])
     total = sum(weights, axis=axis, keepdims=keepdims)
     out = lax.div(sum(lax.mul(a, weights), axis=axis, keepdims=keepdims), total)
-    return out, util._broadcast_to(total, out.shape)
+    return out, util.broadcast_to(total, out.shape)
 
 
 _average_impl.__name__ = "average"
@@ -272,7 +272,7 @@ def _var_impl(a, where, known_mean, ddof, *, axis, dtype, keepdims):
     else:
         center = lax.convert_element_type(util.to_array(known_mean), compute_dtype)
     centered = lax.sub(*util.promote_shapes("var", a, center))
-    if _kind(centered) == "c":
+    if dtype_kind(centered) == "c":
         squared = lax.real(lax.mul(centered, lax.conj(centered)))
         compute_dtype = squared.dtype
     else:
@@ -280,19 +280,19 @@ def _var_impl(a, where, known_mean, ddof, *, axis, dtype, keepdims):
     if where is None:
         count = element_count(a.shape, axes, compute_dtype)
     else:
-        where = util._broadcast_to(where, a.shape)
+        where = util.broadcast_to(where, a.shape)
         count = sum(where, axis, dtype=compute_dtype, keepdims=keepdims)
     count = lax.sub(count, lax.convert_element_type(ddof, compute_dtype))
     out = lax.div(sum(squared, axis, squared.dtype, keepdims=keepdims, where=where), count)
     out = lax.convert_element_type(out, dtype)
-    return _where(lax.gt(count, lax._zero(count)), out, np.nan)
+    return select_where(lax.gt(count, lax.zero(count)), out, np.nan)
 
 
 def variance_dtypes(name, a_dtype, dtype):
     """The dtypes to compute in and to return."""
     if dtype is None:
         inexact = dtypes.canonicalize_dtype(dtypes.to_inexact_dtype(a_dtype))
-        return upcast(inexact), util._complex_elem_type(inexact)
+        return upcast(inexact), util.complex_elem_type(inexact)
     if not dtypes.issubdtype(dtype, np.complexfloating) and dtypes.issubdtype(
         a_dtype, np.complexfloating
     ):

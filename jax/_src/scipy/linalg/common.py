@@ -59,6 +59,6 @@ def solve_batches(
     lead = lax.broadcast_shapes(
         b.shape[:-2], *[m.shape[: m.ndim - r] for m, r in zip(matrices, ranks)]
     )
-    full = [util._broadcast_to(m, (*lead, *m.shape[m.ndim - r :])) for m, r in zip(matrices, ranks)]
-    x = solve(*full, util._broadcast_to(b, (*lead, *b.shape[-2:])))
+    full = [util.broadcast_to(m, (*lead, *m.shape[m.ndim - r :])) for m, r in zip(matrices, ranks)]
+    x = solve(*full, util.broadcast_to(b, (*lead, *b.shape[-2:])))
     return lax.squeeze(x, (x.ndim - 1,)) if vector else x

@@ -201,7 +201,7 @@ def rsf2csf(T: ArrayLike, Z: ArrayLike, check_finite: bool = True) -> tuple[Arra
     lead = lax.broadcast_shapes(T.shape[:-2], Z.shape[:-2])
     dtype = complex_dtype(T.dtype)
     T, Z = (
-        lax.convert_element_type(util._broadcast_to(x, (*lead, *x.shape[-2:])), dtype)
+        lax.convert_element_type(util.broadcast_to(x, (*lead, *x.shape[-2:])), dtype)
         for x in (T, Z)
     )
     return _rsf2csf(T, Z)
@@ -225,8 +225,8 @@ def _rsf2csf_impl(T, Z):
         needed = lax.abs(c) > eps * (lax.abs(a) + lax.abs(e))
         half = (a - e) / 2
         # Where nothing is to be turned, numbers whose roots have derivatives stand in.
-        mu = half + lax.sqrt(util._where(needed, half * half + b * c, 1))
-        mu, c = util._where(needed, mu, 1), util._where(needed, c, 0)
+        mu = half + lax.sqrt(util.select_where(needed, half * half + b * c, 1))
+        mu, c = util.select_where(needed, mu, 1), util.select_where(needed, c, 0)
         size = lax.sqrt(_square_of_size(mu) + _square_of_size(c)).astype(T.dtype)
         cos, sin = (mu / size)[..., None, None], (c / size)[..., None, None]
         G = lax.concatenate(
@@ -236,11 +236,11 @@ def _rsf2csf_impl(T, Z):
             ],
             d,
         )
-        turned = util._where(lane >= k, matmul(G, pair), pair)
+        turned = util.select_where(lane >= k, matmul(G, pair), pair)
         T = slicing.dynamic_update_slice_in_dim(T, turned, k, d)
-        T = util._where(row_ids <= k + 1, _turn_columns(T, G, k), T)
+        T = util.select_where(row_ids <= k + 1, _turn_columns(T, G, k), T)
         below = (row_ids == k + 1) & (column_ids == k)
-        return util._where(below, lax.full_like(T, 0), T), _turn_columns(Z, G, k)
+        return util.select_where(below, lax.full_like(T, 0), T), _turn_columns(Z, G, k)
 
     if n < 2:
         return T, Z
@@ -441,8 +441,8 @@ def _qr_multiply_impl(a, c, *, left, pivoting, conjugate):
         h, taus = lax_linalg.geqrf(a)
     r = triu(rows(h, 0, k))
     lead = lax.broadcast_shapes(a.shape[:-2], c.shape[:-2])
-    h, c = (util._broadcast_to(x, (*lead, *x.shape[-2:])) for x in (h, c))
-    taus = util._broadcast_to(taus, (*lead, k))
+    h, c = (util.broadcast_to(x, (*lead, *x.shape[-2:])) for x in (h, c))
+    taus = util.broadcast_to(taus, (*lead, k))
     if conjugate:
         c = conj(c)
     if left:
@@ -608,7 +608,7 @@ def _eigh_tridiagonal_impl(d, e):
     diagonal = lax.mul(eye(d.dtype, n), lax.broadcast(d, (n,)))
     if is_complex(d):
         diagonal = lax.complex(lax.real(diagonal), lax.full_like(lax.real(diagonal), 0))
-    below = lax._convert_element_type(lax._eye(np.bool_, (n, n), -1), d.dtype)
+    below = lax.convert_type(lax.eye(np.bool_, (n, n), -1), d.dtype)
     low = lax.mul(below, lax.broadcast(lax.pad(e, zero, [(0, n - e.shape[0], 0)]), (n,)))
     v, w = lax_linalg.eigh(lax.add(diagonal, lax.add(low, mH(low))), symmetrize_input=False)
     return w, v
@@ -651,11 +651,11 @@ def _bisect_impl(d, e, *, first, last, tol):
             here = slicing.dynamic_index_in_dim(d, i, 0, keepdims=False)
             square = slicing.dynamic_index_in_dim(squares, i - 1, 0, keepdims=False)
             q = here - x - square / q
-            q = util._where(lax.abs(q) <= tiny, -tiny, q)
+            q = util.select_where(lax.abs(q) <= tiny, -tiny, q)
             return q, below + lax.convert_element_type(q < 0, np.int32)
 
         q = d[0] - x
-        q = util._where(lax.abs(q) <= tiny, -tiny, q)
+        q = util.select_where(lax.abs(q) <= tiny, -tiny, q)
         below = lax.convert_element_type(q < 0, np.int32)
         return fori_loop(1, n, step, (q, below))[1] if n > 1 else below
 
@@ -663,7 +663,7 @@ def _bisect_impl(d, e, *, first, last, tol):
         low, high = bounds
         middle = low + (high - low) / 2
         up = count(middle) <= targets
-        return util._where(up, middle, low), util._where(up, high, middle)
+        return util.select_where(up, middle, low), util.select_where(up, high, middle)
 
     shape = targets.shape
     steps = finfo.nmant + 3 - int(finfo.minexp) // 8

@@ -90,9 +90,9 @@ def _expm_impl(A, *, upper_triangular, max_squarings):
     size = norm(lax.stop_gradient(A), 1, (-2, -1))
     ratio = lax.div(size, np.array(limits[highest], size.dtype))
     squarings = lax.max(np.array(0, size.dtype), lax.ceil(lax.log(ratio) / np.log(2.0)))
-    squarings = util._where(size > 0, squarings, 0)
+    squarings = util.select_where(size > 0, squarings, 0)
     scale = lax.expand_dims(lax.exp2(lax.neg(squarings)), (size.ndim, size.ndim + 1))
-    A = lax.mul(A, util._broadcast_to(scale, A.shape).astype(A.dtype))
+    A = lax.mul(A, util.broadcast_to(scale, A.shape).astype(A.dtype))
     # A higher degree than needed does no harm: one for all matrices of a batch.
     largest = reductions.max(size)
     degree = sum(lax.convert_element_type(largest > limits[k], np.int32) for k in lower)
@@ -105,7 +105,7 @@ def _expm_impl(A, *, upper_triangular, max_squarings):
 
     def square(i, out):
         more = lax.lt(lax.convert_element_type(i, squarings.dtype), squarings)
-        mask = util._broadcast_to(lax.expand_dims(more, (more.ndim, more.ndim + 1)), out.shape)
+        mask = util.broadcast_to(lax.expand_dims(more, (more.ndim, more.ndim + 1)), out.shape)
         return cond(
             reductions.any(more),
             lambda x: lax.select(mask, matmul(x, x), x),
@@ -115,7 +115,7 @@ def _expm_impl(A, *, upper_triangular, max_squarings):
 
     out = fori_loop(0, max_squarings, square, out)
     fine = lax.expand_dims(squarings <= max_squarings, (size.ndim, size.ndim + 1))
-    return util._where(fine, out, lax.full_like(out, np.nan))
+    return util.select_where(fine, out, lax.full_like(out, np.nan))
 
 
 _expm_impl.__name__ = "expm"
@@ -210,7 +210,7 @@ def _sqrtm_impl(A):
         s = _row(T, i, j) - reductions.sum(_whole_row(R, i) * _whole_column(R, j), axis=-1)
         d = _row(R, i, i) + _row(R, j, j)
         zero = (s == 0) & (d == 0)
-        return util._where(zero, 0, s / util._where(zero, 1, d))
+        return util.select_where(zero, 0, s / util.select_where(zero, 1, d))
 
     return _from_triangle(_fill_triangle(lax.sqrt(diagonal(T)), T, entry), Z)
 
@@ -252,13 +252,13 @@ def funm(A: ArrayLike, func: Callable[[Any], Any], disp: bool = True) -> Any:
     n = T.shape[-1]
     t = diagonal(T)
     pairs = np.triu(np.ones((n, n), bool), 1)
-    gaps = util._where(pairs, lax.abs(t[:, None] - t[None, :]), np.inf)
+    gaps = util.select_where(pairs, lax.abs(t[:, None] - t[None, :]), np.inf)
     gap = reductions.min(gaps, initial=np.inf)
-    gap = util._where(gap == 0, tol, gap)
+    gap = util.select_where(gap == 0, tol, gap)
     error = lax.max(lax.full_like(gap, tol), tol / gap * norm(triu(T, 1), 1))
     error = lax.min(lax.full_like(error, 1), error)
     finite = reductions.all(lax.is_finite(lax.real(out)) & lax.is_finite(lax.imag(out)))
-    return out, util._where(finite, error, np.inf)
+    return out, util.select_where(finite, error, np.inf)
 
 
 def _funm_impl(T, Z, values):
@@ -270,7 +270,7 @@ def _funm_impl(T, Z, values):
         )
         s = _row(T, i, j) * (_row(F, j, j) - _row(F, i, i)) + inside
         d = _row(T, j, j) - _row(T, i, i)
-        return s / util._where(d == 0, 1, d)
+        return s / util.select_where(d == 0, 1, d)
 
     return _from_triangle(_fill_triangle(values, T, entry), Z)
 
@@ -320,4 +320,4 @@ def _row(x, i, j):
 def _strict(v, k, before=False):
     """The elements after k, or before it; others are zero."""
     iota = lax.iota(np.int32, v.shape[-1])
-    return util._where(iota < k if before else iota > k, v, 0)
+    return util.select_where(iota < k if before else iota > k, v, 0)

@@ -331,7 +331,7 @@ def solve_sylvester(
             f"Incompatible shapes for Sylvester equation:\nA: {A.shape}\nB: {B.shape}\nC: {C.shape}"
         )
     lead = lax.broadcast_shapes(A.shape[:-2], B.shape[:-2], C.shape[:-2])
-    A, B, C = (util._broadcast_to(x, (*lead, *x.shape[-2:])) for x in (A, B, C))
+    A, B, C = (util.broadcast_to(x, (*lead, *x.shape[-2:])) for x in (A, B, C))
     return _sylvester(A, B, C, np.array(tol, real_dtype(A.dtype)), method=method)
 
 
@@ -355,7 +355,7 @@ def _sylvester_impl(A, B, C, tol, *, method):
         X = matmul(matmul(U, _triangular_sylvester(R, S, F)), mH(V))
     smallest = reductions.min(lax.abs(sums), axis=(-2, -1), keepdims=True, initial=np.inf)
     X = lax.real(X) if real else X
-    return util._where(smallest >= tol, X, lax.full_like(X, np.nan))
+    return util.select_where(smallest >= tol, X, lax.full_like(X, np.nan))
 
 
 def _triangular_sylvester(R, S, F):
@@ -365,13 +365,13 @@ def _triangular_sylvester(R, S, F):
     iota = lax.iota(np.int32, n)
 
     def step(Y, j):
-        s = reductions.sum(util._where(iota == j, S, 0), axis=-1)  # column j
-        f = reductions.sum(util._where(iota == j, F, 0), axis=-1, keepdims=True)
+        s = reductions.sum(util.select_where(iota == j, S, 0), axis=-1)  # column j
+        f = reductions.sum(util.select_where(iota == j, F, 0), axis=-1, keepdims=True)
         # Columns of Y from j on are still zero.
         f = f - matmul(Y, lax.expand_dims(s, (s.ndim,)))
-        corner = reductions.sum(util._where(iota == j, s, 0), axis=-1)[..., None, None]
+        corner = reductions.sum(util.select_where(iota == j, s, 0), axis=-1)[..., None, None]
         y = lax_linalg.triangular_solve(R + corner * one, f, left_side=True, lower=False)
-        return util._where(iota == j, y, Y), None
+        return util.select_where(iota == j, y, Y), None
 
     return scan(step, lax.full_like(F, 0), iota)[0]
 

@@ -69,7 +69,7 @@ def _vector(name: str, a: Any) -> Any:
 def _joined(*parts: Any) -> Any:
     """Vectors one after the other, along the last dimension; batch dimensions broadcast."""
     lead = lax.broadcast_shapes(*[p.shape[:-1] for p in parts])
-    parts = tuple(util._broadcast_to(p, (*lead, p.shape[-1])) for p in parts)
+    parts = tuple(util.broadcast_to(p, (*lead, p.shape[-1])) for p in parts)
     return lax.concatenate(parts, len(lead))
 
 
@@ -165,7 +165,7 @@ def companion(a: ArrayLike) -> Array:
     first = np.zeros((n, n), bool)
     first[0] = True
     row = lax.expand_dims(lax.neg(a[..., 1:] / a[..., :1]), (a.ndim - 1,))
-    return util._where(first, row, below)
+    return util.select_where(first, row, below)
 
 
 @export
@@ -219,7 +219,7 @@ def fiedler_companion(a: ArrayLike) -> Array:
             link = (k, k + 2) if k % 2 == 0 else (k + 2, k)
             ones[link] = 1
     coefficients = lax.neg(a / a[..., :1])
-    return util._where(which > 0, coefficients[..., which], ones)
+    return util.select_where(which > 0, coefficients[..., which], ones)
 
 
 @export
@@ -287,7 +287,7 @@ def convolution_matrix(a: ArrayLike, n: int, mode: str = "full") -> Array:
     i, j = np.ogrid[top : m + n - 1 - bottom, :n]
     index = i - j
     inside = (index >= 0) & (index < m)
-    return util._where(inside, a[..., np.where(inside, index, 0)], np.zeros((), a.dtype))
+    return util.select_where(inside, a[..., np.where(inside, index, 0)], np.zeros((), a.dtype))
 
 
 # ---------------------------------------------------------------------------------------------------
