@@ -1,12 +1,14 @@
 """Settings of every test run. This file also puts the checkout on `sys.path`, for pytest on its own."""
 
 import os
+import zlib
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).absolute().parent
 ORACLE = ROOT / ".oracle" / "bin" / "python"
+QUICK = 40
 
 if ORACLE.exists():
     os.environ.setdefault("JAX_ORACLE_PYTHON", str(ORACLE))
@@ -17,6 +19,30 @@ os.environ.setdefault("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")
 os.environ["PYTHONPATH"] = os.pathsep.join(
     dict.fromkeys([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
 )
+
+
+def pytest_addoption(parser):
+    parser.addoption(
+        "--quick", action="store_true", help="run one test in QUICK only, of every file"
+    )
+
+
+def pytest_collection_modifyitems(config, items):
+    """Keeps a selection with `--quick`: the same tests every time, whatever others are added or removed."""
+    if not config.option.quick:
+        return
+    chosen = {item for item in items if "slow" not in item.keywords and _drawn(item.nodeid)}
+    files = {item.path for item in chosen}
+    for item in items:  # of each file at least one test
+        if item.path not in files and "slow" not in item.keywords:
+            files.add(item.path)
+            chosen.add(item)
+    config.hook.pytest_deselected(items=[item for item in items if item not in chosen])
+    items[:] = [item for item in items if item in chosen]
+
+
+def _drawn(nodeid: str) -> bool:
+    return zlib.crc32(nodeid.encode()) % QUICK == 0
 
 
 def pytest_collection_finish(session):

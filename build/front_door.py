@@ -25,6 +25,7 @@ usage: python3 build/build.py COMMAND [ARGS]
 
   run PROGRAM [ARGS]   run a Python program (a file, or -m MODULE) with this checkout's jax
   test [ARGS]          run the tests; ARGS go to pytest (tests/jit_test.py, -k NAME, -x, -n 0, ...)
+  test --quick         run a selection of all files' tests, in three minutes
   bench [ARGS]         time this jax beside PyPI's, alternately (bench --help)
   oracle               make the environment with PyPI's jax, and print its Python
   oracle --update [TABLES]  store what PyPI's jax answers to tests/*_cases.py that have changed
