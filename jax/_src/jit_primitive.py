@@ -19,20 +19,19 @@ traceback_util.register_exclusion(__file__)
 
 def lower(params: dict, args: Sequence[Any], *, platforms=None, private_parameters=None):
     """Lower a call of `jit_p`: `args` are values or types."""
-    return pxla.lower(
-        params["jaxpr"],
+    request = pxla.Request(
+        name=params["name"],
         args=args,
         in_shardings=params["in_shardings"],
         out_shardings=params["out_shardings"],
         in_layouts=params["in_layouts"],
         out_layouts=params["out_layouts"],
         donated=params["donated_invars"],
-        name=params["name"],
         keep_unused=params["keep_unused"],
         ctx_mesh=params["ctx_mesh"],
         compiler_options_kvs=params["compiler_options_kvs"],
-        platforms=platforms,
     )
+    return pxla.lower(params["jaxpr"], request, platforms=platforms)
 
 
 def call_compiled(args: list, params: dict):

@@ -1,6 +1,6 @@
 """From a jaxpr to a program on devices.
 
-computation = lower(closed_jaxpr, args=..., in_shardings=..., ...)   # MeshComputation: StableHLO
+computation = lower(closed_jaxpr, Request(name, args, in_shardings, ...))   # MeshComputation: StableHLO
 executable = computation.compile(options)                            # MeshExecutable
 outs = executable.call(*args)            # checks types and placement; `unsafe_call` does not
 data = fastpath_data(executable, outs, out_tree, args)    # lets the native cache call it
@@ -20,6 +20,7 @@ from jax._src.interpreters.pxla.executable import (
 )
 from jax._src.interpreters.pxla.lowering import (
     MeshComputation as MeshComputation,
+    Request as Request,
     lower as lower,
     prune_unused as prune_unused,
 )

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 import logging
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from jax._src import (
@@ -170,80 +171,151 @@ class MeshComputation:
         return executable
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class Request:
+    """What is asked of a program: how it is called, and on what.
+
+    Attributes:
+      name: the name of the function.
+      api_name: what the user called.
+      args: the arguments, values or types; committed arrays decide the devices.
+      in_shardings, out_shardings: as the user asks; unspecified elsewhere.
+      in_layouts, out_layouts: as the user asks; None elsewhere.
+      donated: which arguments' buffers may be reused.
+      keep_unused: whether arguments that the results do not depend on stay arguments.
+      ctx_mesh: the mesh in context, or None.
+      compiler_options_kvs: XLA options, pairs of name and value.
+    """
+
+    name: str
+    args: Sequence[Any]
+    in_shardings: Sequence[Any]
+    out_shardings: Sequence[Any]
+    in_layouts: Sequence[Any]
+    out_layouts: Sequence[Any]
+    donated: Sequence[bool]
+    keep_unused: bool = False
+    ctx_mesh: Any = None
+    compiler_options_kvs: Sequence[tuple[str, Any]] = ()
+    api_name: str = "jit"
+
+    @property
+    def fun_name(self) -> str:
+        """The name in logs and of the program."""
+        return util.wrap_name(self.api_name, self.name)
+
+    @property
+    def module_name(self) -> str:
+        return f"{self.api_name}_{self.name}"
+
+
 def lower(
-    closed_jaxpr: core.ClosedJaxpr,
+    closed: core.ClosedJaxpr,
+    request: Request,
     *,
-    args: Sequence[Any],
-    in_shardings: Sequence[Any],
-    out_shardings: Sequence[Any],
-    in_layouts: Sequence[Any],
-    out_layouts: Sequence[Any],
-    donated: Sequence[bool],
-    name: str,
-    keep_unused: bool = False,
-    ctx_mesh: Any = None,
-    compiler_options_kvs: Sequence[tuple[str, Any]] = (),
     platforms: Sequence[str] | None = None,
     lowering_parameters: mlir.LoweringParameters | None = None,
-    api_name: str = "jit",
 ) -> MeshComputation:
     """Lowers a jaxpr for arguments.
 
     Args:
-      closed_jaxpr: the program.
-      args: its arguments, values or types; committed arrays decide the devices.
-      in_shardings, out_shardings: as the user asks; unspecified elsewhere.
-      in_layouts, out_layouts: as the user asks; None elsewhere.
-      donated: which arguments' buffers may be reused.
-      name: the name of the function.
-      keep_unused: whether arguments that the results do not depend on stay arguments.
-      ctx_mesh: the mesh in context, or None.
-      compiler_options_kvs: XLA options, pairs of name and value.
+      closed: the program.
+      request: how it is called.
       platforms: what to lower for; that of the devices if None.
       lowering_parameters: see `mlir.LoweringParameters`.
-      api_name: what the user called.
 
     Raises:
       ValueError: if arguments are on different devices, or elsewhere than the user asks.
     """
     parameters = lowering_parameters or mlir.LoweringParameters()
     const_args: list[Any] = []
-    if closed_jaxpr.consts and parameters.hoist_constants_as_args:
-        const_args, closed_jaxpr = (
-            closed_jaxpr.consts,
-            pe.close_jaxpr(pe.convert_constvars_jaxpr(closed_jaxpr.jaxpr)),
-        )
-        n = len(const_args)
-        args = [*const_args, *args]
-        in_shardings = (UNSPECIFIED,) * n + tuple(in_shardings)
-        in_layouts = (None,) * n + tuple(in_layouts)
-        donated = (False,) * n + tuple(donated)
-
-    # What a program writes to references are further results, in the place of their buffers.
-    arg_types = closed_jaxpr.in_avals
+    if closed.consts and parameters.hoist_constants_as_args:
+        const_args = list(closed.consts)
+        closed, request = _consts_as_args(closed, request)
+    arg_types = closed.in_avals
     written: list[int] = []
-    if core.has_ref_effects(closed_jaxpr.effects) or core.AbstractRef in map(type, arg_types):
-        closed_jaxpr, written = late.discharge(closed_jaxpr)
-        donated = tuple([
-            i in written if type(a) is core.AbstractRef else d
-            for i, (a, d) in enumerate(zip(arg_types, donated))
-        ])  # fmt: skip
-        out_layouts = (*out_layouts, *[None] * len(written))
-        out_shardings = (*out_shardings, *[UNSPECIFIED] * len(written))
+    if core.has_ref_effects(closed.effects) or core.AbstractRef in map(type, arg_types):
+        closed, written = late.discharge(closed)
+        request = _written_as_results(request, arg_types, written)
+    request = _resolved(closed, request, written)
+    whole = closed
+    closed, kept = prune_unused(whole, request.keep_unused)
+    if kept is not None:  # where unused arguments are does not matter
+        request = dataclasses.replace(
+            request,
+            in_shardings=tuple([request.in_shardings[i] for i in kept]),
+            in_layouts=tuple([request.in_layouts[i] for i in kept]),
+            donated=tuple([request.donated[i] for i in kept]),
+        )
+    request, placement = _placed(closed, request)
+    _report(closed, request)
+    ordered, unordered = _effects_of(closed, request, placement)
+    platforms = (_platform_of(placement),) if platforms is None else tuple(platforms)
+    module, lowered = _find_or_lower(closed, request, placement, platforms, ordered, parameters)
+    mlir.dump_module_to_file(lowered.module, "compile")
+    mlir.dump_jaxpr_to_file(closed, request.fun_name)
+    info = ProgramInfo(
+        name=request.fun_name,
+        const_args=const_args,
+        all_in_avals=arg_types,
+        written_refs=tuple(written),
+        in_avals=closed.in_avals,
+        out_avals=closed.out_avals,
+        in_shardings=request.in_shardings,
+        out_shardings=request.out_shardings,
+        in_layouts=request.in_layouts,
+        out_layouts=request.out_layouts,
+        kept_var_idx=kept,
+        ordered_effects=ordered,
+        unordered_effects=unordered,
+        debug_info=whole.jaxpr.debug_info,
+    )
+    return MeshComputation(
+        request.fun_name, module, lowered, info, placement, platforms, request.compiler_options_kvs
+    )
 
-    jaxpr = closed_jaxpr.jaxpr
-    in_avals, out_avals = closed_jaxpr.in_avals, closed_jaxpr.out_avals
-    fun_name = util.wrap_name(api_name, name)
 
-    def arg_names() -> tuple[str | None, ...]:
-        return jaxpr.debug_info.safe_arg_names(len(jaxpr.invars))
+def _consts_as_args(closed: core.ClosedJaxpr, request: Request) -> tuple[core.ClosedJaxpr, Request]:
+    """The program with its constants as leading arguments."""
+    n = len(closed.consts)
+    request = dataclasses.replace(
+        request,
+        args=[*closed.consts, *request.args],
+        in_shardings=(UNSPECIFIED,) * n + tuple(request.in_shardings),
+        in_layouts=(None,) * n + tuple(request.in_layouts),
+        donated=(False,) * n + tuple(request.donated),
+    )
+    return pe.close_jaxpr(pe.convert_constvars_jaxpr(closed.jaxpr)), request
 
-    in_shardings = resolve_in_shardings(args, in_shardings, in_avals, api_name, arg_names)
-    in_layouts = resolve_in_layouts(args, in_layouts, in_shardings, in_avals, api_name)
-    out_layouts = _constrained_layouts(jaxpr, out_layouts)
+
+def _written_as_results(
+    request: Request, arg_types: Sequence[core.AbstractValue], written: Sequence[int]
+) -> Request:
+    """What a program writes to references are further results, in the place of their buffers."""
+    donated = [
+        i in written if type(a) is core.AbstractRef else d
+        for i, (a, d) in enumerate(zip(arg_types, request.donated))
+    ]
+    return dataclasses.replace(
+        request,
+        donated=tuple(donated),
+        out_layouts=(*request.out_layouts, *[None] * len(written)),
+        out_shardings=(*request.out_shardings, *[UNSPECIFIED] * len(written)),
+    )
+
+
+def _resolved(closed: core.ClosedJaxpr, request: Request, written: Sequence[int]) -> Request:
+    """The request with the shardings and layouts that follow from arguments and types."""
+    jaxpr, in_avals = closed.jaxpr, closed.in_avals
+    in_shardings = resolve_in_shardings(
+        request.args, request.in_shardings, in_avals, request.api_name, _arg_names_of(jaxpr)
+    )
+    in_layouts = resolve_in_layouts(
+        request.args, request.in_layouts, in_shardings, in_avals, request.api_name
+    )
     out_shardings = tuple([
         _sharding_of_type(a) if isinstance(s, UnspecifiedValue) or s is None else s
-        for a, s in zip(out_avals, out_shardings, strict=True)
+        for a, s in zip(closed.out_avals, request.out_shardings, strict=True)
     ])  # fmt: skip
     if written:  # a reference stays where it is
         out_shardings = (
@@ -253,84 +325,108 @@ def lower(
                 for i, s in zip(written, out_shardings[-len(written) :])
             ],
         )
-    whole = closed_jaxpr
-    closed_jaxpr, kept = prune_unused(whole, keep_unused)
-    jaxpr = closed_jaxpr.jaxpr
-    if kept is not None:  # where unused arguments are does not matter
-        in_shardings = tuple([in_shardings[i] for i in kept])
-        in_layouts = tuple([in_layouts[i] for i in kept])
-        donated = tuple([donated[i] for i in kept])
-    kept_avals = closed_jaxpr.in_avals
-    placement = find_placement(jaxpr, in_shardings, out_shardings, ctx_mesh, name, arg_names)
-    multiple_devices = placement.num_devices > 1
+    return dataclasses.replace(
+        request,
+        in_shardings=in_shardings,
+        in_layouts=in_layouts,
+        out_shardings=out_shardings,
+        out_layouts=tuple(_constrained_layouts(jaxpr, request.out_layouts)),
+    )
+
+
+def _arg_names_of(jaxpr: core.Jaxpr) -> Callable[[], tuple[str | None, ...]]:
+    return lambda: jaxpr.debug_info.safe_arg_names(len(jaxpr.invars))
+
+
+def _placed(closed: core.ClosedJaxpr, request: Request) -> tuple[Request, Placement]:
+    """The request with shardings on devices, and where the program runs."""
+    in_shardings, out_shardings = request.in_shardings, request.out_shardings
+    names = _arg_names_of(closed.jaxpr)
+    placement = find_placement(
+        closed.jaxpr, in_shardings, out_shardings, request.ctx_mesh, request.name, names
+    )
     in_shardings = concretize(in_shardings, placement.mesh)
     out_shardings = concretize(out_shardings, placement.mesh)
-    if multiple_devices:
-        check_divisible(in_shardings, kept_avals, "arguments", arg_names)
-        check_divisible(
-            out_shardings,
-            out_avals,
-            "outputs",
-            lambda: jaxpr.debug_info.safe_result_paths(len(out_avals)),
-        )
+    if placement.num_devices > 1:
+        out_avals = closed.out_avals
+        paths = lambda: closed.jaxpr.debug_info.safe_result_paths(len(out_avals))
+        check_divisible(in_shardings, closed.in_avals, "arguments", names)
+        check_divisible(out_shardings, out_avals, "outputs", paths)
+    request = dataclasses.replace(request, in_shardings=in_shardings, out_shardings=out_shardings)
+    return request, placement
 
-    if closed_jaxpr.consts:
-        _warn_of_large_constants(closed_jaxpr, fun_name)
 
+def _report(closed: core.ClosedJaxpr, request: Request) -> None:
+    if closed.consts:
+        _warn_of_large_constants(closed, request.fun_name)
     level = logging.WARNING if config.log_compiles.value else logging.DEBUG
     if logger.isEnabledFor(level):
         logger.log(
             level,
             "Compiling %s with global shapes and types %s. Argument mapping: %s.",
-            fun_name,
-            tuple(kept_avals),
-            in_shardings,
+            request.fun_name,
+            tuple(closed.in_avals),
+            request.in_shardings,
         )
 
-    ordered: list[Any] = []
-    unordered: list[Any] = []
-    if jaxpr.effects:
-        ordered = sorted(effects_lib.ordered_effects.filter_in(jaxpr.effects), key=str)
-        unordered = effects_lib.ordered_effects.filter_not_in(jaxpr.effects)
-        if ordered and multiple_devices:
-            unsupported = effects_lib.shardable_ordered_effects.filter_not_in(ordered)
-            if unsupported:
-                raise ValueError(
-                    f"The following ordered effects are not supported for more than 1 device: "
-                    f"{unsupported}, in {fun_name}"
-                )
 
-    if platforms is None:
-        platforms = (_platform_of(placement),)
+def _effects_of(
+    closed: core.ClosedJaxpr, request: Request, placement: Placement
+) -> tuple[list[core.Effect], list[core.Effect]]:
+    """The ordered effects of a program, in the order of their tokens, and the others."""
+    effects = closed.jaxpr.effects
+    if not effects:
+        return [], []
+    ordered = sorted(effects_lib.ordered_effects.filter_in(effects), key=str)
+    if ordered and placement.num_devices > 1:
+        unsupported = effects_lib.shardable_ordered_effects.filter_not_in(ordered)
+        if unsupported:
+            raise ValueError(
+                f"The following ordered effects are not supported for more than 1 device: "
+                f"{unsupported}, in {request.fun_name}"
+            )
+    return ordered, effects_lib.ordered_effects.filter_not_in(effects)
+
+
+def _find_or_lower(
+    closed: core.ClosedJaxpr,
+    request: Request,
+    placement: Placement,
+    platforms: tuple[str, ...],
+    ordered: Sequence[core.Effect],
+    parameters: mlir.LoweringParameters,
+) -> tuple[LoweredModule, mlir.LoweringResult]:
+    out_avals = closed.out_avals
     default_memory = (
-        _all_default_memory(in_shardings)
-        and _all_default_memory(out_shardings)
+        _all_default_memory(request.in_shardings)
+        and _all_default_memory(request.out_shardings)
         and all(_memory_kind_of_type(a) is None for a in out_avals)
     )
-    annotate = multiple_devices or placement.mesh is not None or not default_memory
+    annotate = placement.num_devices > 1 or placement.mesh is not None or not default_memory
 
     def lower_to_module() -> mlir.LoweringResult:
+        info = closed.jaxpr.debug_info
         with log_elapsed_time(
             "Finished jaxpr to MLIR module conversion {fun_name} in {elapsed_time:.9f} sec",
-            fun_name,
+            request.fun_name,
             JAXPR_TO_MLIR_MODULE_EVENT,
         ):
             return mlir.lower_jaxpr_to_module(
-                f"{api_name}_{name}",
-                closed_jaxpr,
+                request.module_name,
+                closed,
                 platforms=platforms,
                 backend=placement.backend,
                 axis_context=ShardingContext(
                     placement.num_devices, placement.devices, _abstract(placement)
                 ),
                 ordered_effects=ordered,
-                donated_args=donated,
-                arg_shardings=_specified(in_shardings) if annotate else None,
-                result_shardings=_specified(out_shardings) if annotate else None,
-                in_layouts=in_layouts,
-                out_layouts=out_layouts,
-                arg_names=jaxpr.debug_info.safe_arg_names(len(kept_avals)),
-                result_names=jaxpr.debug_info.safe_result_paths(len(out_avals)),
+                donated_args=request.donated,
+                arg_shardings=_specified(request.in_shardings) if annotate else None,
+                result_shardings=_specified(request.out_shardings) if annotate else None,
+                in_layouts=request.in_layouts,
+                out_layouts=request.out_layouts,
+                arg_names=info.safe_arg_names(len(closed.in_avals)),
+                result_names=info.safe_result_paths(len(out_avals)),
                 num_partitions=placement.num_devices,
                 all_default_mem_kind=default_memory,
                 propagated_out_mem_kinds=None
@@ -340,39 +436,14 @@ def lower(
             )
 
     choices = (
-        f"{api_name}_{name}", tuple(platforms), placement.backend, placement.num_devices,
-        _abstract(placement), tuple(donated), annotate, default_memory, tuple(in_layouts),
-        tuple(out_layouts), parameters,
+        request.module_name, platforms, placement.backend, placement.num_devices,
+        _abstract(placement), tuple(request.donated), annotate, default_memory,
+        tuple(request.in_layouts), tuple(request.out_layouts), parameters,
     )  # fmt: skip
-    module, lowered = find_or_lower(
-        closed_jaxpr, placement.devices, in_shardings, out_shardings, choices, lower_to_module
-    )
-    mlir.dump_module_to_file(lowered.module, "compile")
-    mlir.dump_jaxpr_to_file(closed_jaxpr, fun_name)
-    return MeshComputation(
-        fun_name,
-        module,
-        lowered,
-        ProgramInfo(
-            name=fun_name,
-            const_args=const_args,
-            all_in_avals=arg_types,
-            written_refs=tuple(written),
-            in_avals=kept_avals,
-            out_avals=out_avals,
-            in_shardings=in_shardings,
-            out_shardings=out_shardings,
-            in_layouts=in_layouts,
-            out_layouts=tuple(out_layouts),
-            kept_var_idx=kept,
-            ordered_effects=ordered,
-            unordered_effects=unordered,
-            debug_info=whole.jaxpr.debug_info,
-        ),
-        placement,
-        tuple(platforms),
-        compiler_options_kvs,
-    )
+    return find_or_lower(
+        closed, placement.devices, request.in_shardings, request.out_shardings, choices,
+        lower_to_module,
+    )  # fmt: skip
 
 
 def prune_unused(
