@@ -156,55 +156,18 @@ def jaxpr_subcomp(
     env: dict[Any, IrValues] = dict(zip(jaxpr.constvars, consts_for_constvars))
     env.update(zip(jaxpr.invars, args))
     Literal = core.Literal
-    Location = ir.Location
-    Value = ir.Value
-    caches = ctx.traceback_caches
-    locate = caches.traceback_to_location.get
     rules = ctx.rules
-    if name_stack.stack and type(name_stack.stack[-1]) is source_info_util.Transform:
-        name_stack = name_stack.within()
-    stacks: dict[tuple[Any, ...], tuple[Any, str]] = {}
-    stack = seen_names = None
-    prefix = ""
-    seen_tb = tb_loc = None
-    eqn_ctx = None
-    manager = None
+    where = _Where(ctx, name_stack, outer_traceback, traceback)
     eqn = None
     try:
         for eqn in jaxpr.eqns:
             prim = eqn.primitive
-            info = eqn.source_info
-            names = info.name_stack
-            if names is not seen_names:
-                seen_names = names
-                known = stacks.get(names.stack)
-                if known is None:
-                    stack = name_stack + names if names.stack else name_stack
-                    text = str(stack)
-                    known = stacks[names.stack] = stack, f"{text}/" if text else ""
-                stack, prefix = known
-            tb = info.traceback if traceback is None else traceback
-            if tb is not seen_tb or tb is None:
-                seen_tb = tb
-                if outer_traceback is None and tb is not None:
-                    tb_loc = locate(tb)
-                else:
-                    tb_loc = traceback_to_location(ctx, tb, outer_traceback)
-            if eqn.ctx is not eqn_ctx:
-                if manager is not None:
-                    manager.__exit__(None, None, None)
-                    manager = None
-                eqn_ctx = eqn.ctx
-                if eqn_ctx is not core.current_jaxpr_eqn_context():
-                    entering = eqn_ctx.manager
-                    entering.__enter__()
-                    manager = entering
-            invars = eqn.invars
-            outvars = eqn.outvars
+            location = where.enter(eqn)
+            invars, outvars = eqn.invars, eqn.outvars
             rule_ctx = LoweringRuleContext(
                 ctx,
-                stack,
-                tb,
+                where.stack,
+                where.traceback,
                 prim,
                 [v.aval for v in invars],
                 [v.aval for v in outvars],
@@ -213,7 +176,7 @@ def jaxpr_subcomp(
                 const_lowering,
                 None,
                 dim_var_values,
-                eqn_ctx,
+                eqn.ctx,
             )
             ordered: Sequence[Any] = ()
             if eqn.effects:
@@ -221,7 +184,7 @@ def jaxpr_subcomp(
                 if ordered:
                     rule_ctx.tokens_in = tokens.subset(ordered)
             rule = rules.get(prim) or rule_for(ctx, prim)
-            with Location.name(prefix + prim.name, tb_loc):
+            with location:
                 outs = rule(
                     rule_ctx,
                     *[
@@ -232,7 +195,7 @@ def jaxpr_subcomp(
                     ],
                     **eqn.params,
                 )
-                if eqn_ctx.compute_type is not None or eqn_ctx.xla_metadata is not None:
+                if eqn.ctx.compute_type is not None or eqn.ctx.xla_metadata is not None:
                     annotate_with_eqn_context(rule_ctx, outs)
             if ordered:
                 if rule_ctx.tokens_out is None:
@@ -241,19 +204,7 @@ def jaxpr_subcomp(
                         f"effects: {eqn.effects}."
                     )
                 tokens = tokens.update_tokens(rule_ctx.tokens_out)
-            if isinstance(outs, Value):
-                outs = (outs,)
-            try:
-                n = len(outs)
-            except TypeError:
-                n = -1
-            if n != len(outvars):
-                raise ValueError(
-                    f"Lowering rule for '{prim.name}' must return {len(outvars)} IR value(s), "
-                    f"got {outs if n < 0 else n}."
-                )
-            for v, out in zip(outvars, outs):
-                env[v] = out
+            env.update(zip(outvars, _checked_results(eqn, outs)))
         out_values = [
             ir_constant(v.val, const_lowering=const_lowering, aval=v.aval)
             if type(v) is Literal
@@ -266,9 +217,90 @@ def jaxpr_subcomp(
         with source_info_util.user_context(tb):
             raise
     finally:
-        if manager is not None:
-            manager.__exit__(None, None, None)
+        where.leave()
     return out_values, tokens
+
+
+def _checked_results(eqn: core.JaxprEqn, outs: Any) -> Sequence[IrValues]:
+    """The IR values of an equation's results, as its lowering rule gave them."""
+    if isinstance(outs, ir.Value):
+        outs = (outs,)
+    try:
+        n = len(outs)
+    except TypeError:
+        n = -1
+    if n != len(eqn.outvars):
+        raise ValueError(
+            f"Lowering rule for '{eqn.primitive.name}' must return {len(eqn.outvars)} IR value(s), "
+            f"got {outs if n < 0 else n}."
+        )
+    values: Sequence[IrValues] = outs
+    return values
+
+
+class _Where:
+    """Where the equations of a jaxpr are: names, call stacks and settings, most of them as the last one's.
+
+    Attributes:
+      stack: the name stack of the equation that was entered last.
+      traceback: its call stack.
+    """
+
+    __slots__ = (
+        "stack", "traceback", "ctx", "name_stack", "outer_traceback", "given", "names", "prefix", "stacks",
+        "location", "eqn_ctx", "manager", "located",
+    )  # fmt: skip
+
+    def __init__(
+        self, ctx: ModuleContext, name_stack: Any, outer_traceback: Any, traceback: Any
+    ) -> None:
+        if name_stack.stack and type(name_stack.stack[-1]) is source_info_util.Transform:
+            name_stack = name_stack.within()
+        self.ctx = ctx
+        self.name_stack = name_stack
+        self.outer_traceback = outer_traceback
+        self.given = traceback
+        self.stacks: dict[tuple[Any, ...], tuple[Any, str]] = {}
+        self.stack = self.names = self.traceback = self.location = None
+        self.eqn_ctx: Any = None
+        self.manager: Any = None
+        self.prefix = ""
+        self.located = False
+
+    def enter(self, eqn: core.JaxprEqn) -> Any:
+        """The location of an equation's operations; makes its settings current."""
+        info = eqn.source_info
+        names = info.name_stack
+        if names is not self.names:
+            self.names = names
+            known = self.stacks.get(names.stack)
+            if known is None:
+                stack = self.name_stack + names if names.stack else self.name_stack
+                text = str(stack)
+                known = self.stacks[names.stack] = stack, f"{text}/" if text else ""
+            self.stack, self.prefix = known
+        tb = info.traceback if self.given is None else self.given
+        if tb is not self.traceback or not self.located:
+            self.traceback = tb
+            self.located = True
+            if self.outer_traceback is None and tb is not None:
+                self.location = self.ctx.traceback_caches.traceback_to_location.get(tb)
+            else:
+                self.location = traceback_to_location(self.ctx, tb, self.outer_traceback)
+        if eqn.ctx is not self.eqn_ctx:
+            self.leave()
+            self.eqn_ctx = eqn.ctx
+            if eqn.ctx is not core.current_jaxpr_eqn_context():
+                manager = eqn.ctx.manager
+                manager.__enter__()
+                self.manager = manager
+        return ir.Location.name(self.prefix + eqn.primitive.name, self.location)
+
+    def leave(self) -> None:
+        """Ends the settings of the last equation."""
+        if self.manager is not None:
+            self.manager.__exit__(None, None, None)
+            self.manager = None
 
 
 # Settings of an equation that its operations carry
