@@ -329,13 +329,15 @@ class OneDeviceTest(parameterized.TestCase):
         )
         computation = pxla.lower(
             core.ClosedJaxpr(jaxpr, consts),
-            args=[ones(3), ones(3)],
-            in_shardings=(UNSPECIFIED,) * 2,
-            out_shardings=(UNSPECIFIED,),
-            in_layouts=(None,) * 2,
-            out_layouts=(None,),
-            donated=(False,) * 2,
-            name="f",
+            pxla.Request(
+                name="f",
+                args=[ones(3), ones(3)],
+                in_shardings=(UNSPECIFIED,) * 2,
+                out_shardings=(UNSPECIFIED,),
+                in_layouts=(None,) * 2,
+                out_layouts=(None,),
+                donated=(False,) * 2,
+            ),
             lowering_parameters=mlir.LoweringParameters(hoist_constants_as_args=True),
         )
         self.assertNotIn("dense<", computation.as_text())

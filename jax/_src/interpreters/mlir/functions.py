@@ -98,16 +98,8 @@ def lower_jaxpr_to_fun(
       The `func.func` operation.
     """
     constvars = jaxpr.jaxpr.constvars if num_const_args else []
-    if num_const_args not in (0, len(jaxpr.consts)):
-        raise ValueError(
-            f"num_const_args is {num_const_args} for a jaxpr with {len(jaxpr.consts)} constants."
-        )
     if in_avals is None:
         in_avals = [v.aval for v in constvars] + jaxpr.in_avals
-    elif len(in_avals) != num_const_args + len(jaxpr.in_avals):
-        raise ValueError(
-            f"in_avals has {len(in_avals)} types for {num_const_args + len(jaxpr.in_avals)} arguments."
-        )
     args = ArgSpecs(
         in_avals, arg_names, replicated_args, arg_shardings, arg_memory_kinds, arg_layouts,
         xla_donated_args, input_output_aliases,
@@ -135,6 +127,14 @@ def lower_function(
 ) -> Any:
     """As `lower_jaxpr_to_fun`, from what is known of arguments and results."""
     util.test_event("lower_jaxpr_to_fun", name)
+    if num_const_args not in (0, len(jaxpr.consts)):
+        raise ValueError(
+            f"num_const_args is {num_const_args} for a jaxpr with {len(jaxpr.consts)} constants."
+        )
+    if len(args.avals) != num_const_args + len(jaxpr.in_avals):
+        raise ValueError(
+            f"in_avals has {len(args.avals)} types for {num_const_args + len(jaxpr.in_avals)} arguments."
+        )
     signature = Signature(ctx, len(effects), args, results, use_sharding_annotations)
     ins, outs = signature.ins, signature.outs
     unknown = ctx.traceback_caches.unknown
