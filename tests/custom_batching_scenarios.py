@@ -65,6 +65,79 @@ add(
     no_array=lambda: f("x", F(2)),
 )
 
+
+def seen(transform, fun=lambda x, y: x * y):
+    """What the rule is told, and the result of transforming the function."""
+    calls = []
+
+    def rule(n, batched, *xs):
+        calls.append((n, *batched, *[x.shape for x in xs]))
+        return fun(*xs), jax.tree.map(lambda _: any(batched), fun(*xs))
+
+    result = transform(make(fun, rule))
+    return str(calls), result
+
+
+def seen_jvp(*axes):
+    """Of jvp under vmap: the primals, then the tangents."""
+    values = [v3 if a == 0 else F(2) for a in axes]
+    return lambda: seen(
+        lambda f: jax.vmap(lambda x, y, s, t: jax.jvp(f, (x, y), (s, t)), axes)(*values)
+    )
+
+
+add(
+    "seen",
+    **{
+        "".join("ub"[a == 0] for a in axes): seen_jvp(*axes)
+        for axes in [
+            (x, y, s, t) for x in (0, None) for y in (0, None) for s in (0, None) for t in (0, None)
+        ]
+        # An array batched with its tangent beside one batched alone has the wrong shape there.
+        if {(0, 0), (None, None)} >= {axes[::2], axes[1::2]}
+        or (0, 0) not in (axes[::2], axes[1::2])
+        if 0 in axes
+    },
+    jit=lambda: seen(
+        lambda f: jax.vmap(jax.jit(lambda t: jax.jvp(f, (F(2), F(3)), (t, F(1)))))(v3)
+    ),
+    one_tangent=lambda: seen(
+        lambda f: jax.vmap(lambda t: jax.jvp(lambda x: f(x, F(3)), (F(2),), (t,)))(v3)
+    ),
+    integer=lambda: seen(
+        lambda f: jax.vmap(lambda x, i: jax.jvp(lambda x: f(x, i), (x,), (F(1),)))(v3, np.arange(3))
+    ),
+    two_results=lambda: seen(
+        lambda f: jax.vmap(lambda t: jax.jvp(f, (F(2), F(3)), (t, F(1))))(v3),
+        lambda x, y: (x * y, [y * 2]),
+    ),
+    nested=lambda: seen(
+        lambda f: jax.vmap(lambda s: jax.vmap(lambda t: jax.jvp(f, (F(2), F(3)), (t, s)))(v3))(
+            w3[:2]
+        )
+    ),
+    nested_both=lambda: seen(
+        lambda f: jax.vmap(lambda x: jax.vmap(lambda t: jax.jvp(f, (x, F(3)), (t, F(1))))(v3))(w3)
+    ),
+    jvp_jvp=lambda: seen(
+        lambda f: jax.vmap(
+            lambda t: jax.jvp(lambda x: jax.jvp(lambda x: f(x, x), (x,), (F(1),))[1], (F(2),), (t,))
+        )(v3)
+    ),
+    jacfwd=lambda: seen(lambda f: jax.jacfwd(lambda x: f(x, F(3)))(F(2))),
+    jacfwd_vector=lambda: seen(lambda f: jax.jacfwd(lambda x: f(x, x))(v3)),
+    jacfwd_vmap=lambda: seen(lambda f: jax.jacfwd(jax.vmap(f), argnums=(0, 1))(v3, w3)),
+    jacfwd_unbatched=lambda: seen(lambda f: jax.jacfwd(jax.vmap(f, (0, None)), 1)(v3, F(2))),
+    vmap_jacfwd=lambda: seen(lambda f: jax.vmap(jax.jacfwd(lambda x: f(x, x)))(m23)),
+    jacfwd_jacfwd=lambda: seen(lambda f: jax.jacfwd(jax.jacfwd(lambda x: f(x, x).sum()))(v3)),
+    jacfwd_both=lambda: seen(
+        lambda f: jax.jacfwd(lambda z: jax.vmap(lambda x: f(x, z.sum()))(z))(v3)
+    ),
+    linearize=lambda: seen(lambda f: jax.linearize(jax.vmap(lambda x: f(x, F(3))), v3)[1](w3)),
+    jacrev=lambda: seen(lambda f: jax.jacrev(lambda x: jax.vmap(f, (0, None))(x, F(3)))(v3)),
+    always_batched=lambda: jax.jacfwd(make(lambda x: x * 2, lambda n, b, x: (x * 2, True)))(v3),
+)
+
 dot = sequential_vmap(lambda x, y: x @ y)
 add(
     "sequential",

@@ -31,6 +31,8 @@ class custom_vmap:
       fun: the function.
 
     Give the rule with `def_vmap`. Derivatives of the function under `vmap` are derivatives of the rule.
+    Forward mode under `vmap` applies the rule to arguments that are batched with their tangents; where
+    none is, the derivative of the rule, told that nothing is batched, is mapped over those batched alone.
     Differences: reverse mode works, by transposing forward mode of the function or of its rule; a rule
     whose results do not have the types of the function's is an error.
 
@@ -215,17 +217,26 @@ class JvpRule:
         if any(c and nz for c, nz in zip(self.rule.consts, self.nonzeros)):
             raise self.closure_error("differentiated by, under vmap,")
         given = iter(zip(args[n:], in_batched[n:]))
+        pairs = [
+            (x, b, *(next(given) if nz else (None, False)))
+            for x, b, nz in zip(args[:n], in_batched[:n], self.nonzeros)
+        ]
+        if any(in_batched) and not any(b and tb for _, b, _, tb in pairs):
+            return self.call_mapped(axis_size, pairs)
         primals, tangents, batched = [], [], []
-        for x, b, nz in zip(args[:n], in_batched[:n], self.nonzeros):
-            t, tb = next(given) if nz else (ad.zero_of(x), b)
-            # A rule sees one array with its tangent: both are batched if one is.
+        for x, b, t, tb in pairs:
+            # Some array is batched with its tangent: the rule sees all as one batch, so that results that
+            # depend on two arrays have one batch axis.
             if tb and not b:
                 x = batching.broadcast(x, axis_size, 0)
-            elif b and not tb:
+            elif b and not tb and t is not None:
                 t = batching.broadcast(t, axis_size, 0)
             primals.append(x)
-            tangents.append(t)
+            tangents.append(ad.zero_of(x) if t is None else t)
             batched.append(b or tb)
+        return self.call(axis_size, batched, primals, tangents)
+
+    def call(self, axis_size, batched, primals, tangents):
         out_batched: list[bool] = []
 
         def run(*primals):
@@ -238,6 +249,20 @@ class JvpRule:
             if nz:
                 results.append((ad.instantiate_zeros(t), b))
         return [x for x, _ in results], [b for _, b in results]
+
+    def call_mapped(self, axis_size, pairs):
+        """No array is batched together with its tangent: map over an application to no batch."""
+        values = [v for x, b, t, tb in pairs for v in ((x, b), (t, tb)) if v[0] is not None]
+
+        def apply(*args):
+            args = iter(args)
+            primals, tangents = [], []
+            for nz in self.nonzeros:
+                primals.append(next(args))
+                tangents.append(next(args) if nz else ad.zero_of(primals[-1]))
+            return self.call(axis_size, [False] * len(primals), primals, tangents)
+
+        return map_unbatched(apply, axis_size, values, self)
 
     def closure_error(self, what):
         return self.rule.closure_error(what)
@@ -263,13 +288,18 @@ class TransposedRule:
         given = iter(zip(args[num_known:], in_batched[num_known:]))
         if any(c and lin for c, lin in zip(self.rule.consts, self.linear)):
             raise self.closure_error("differentiated by, under vmap,")
-        batched_aval = lambda a: core.unmapped_aval(axis_size, 0, a)
+        # Each element of a batch has a cotangent of its own, so all linear arguments are batched.
+        in_batch = any(in_batched)
+        batched_aval = lambda a: core.unmapped_aval(axis_size, 0, a) if in_batch else a
 
-        # Each element of the batch has a cotangent of its own, so all linear arguments are batched.
         def run(*linear_args):
             linear_args, rest = iter(linear_args), iter(known)
-            pairs = [(next(linear_args), True) if lin else next(rest) for lin in self.linear]
+            pairs = [(next(linear_args), in_batch) if lin else next(rest) for lin in self.linear]
             outs, batched = self.rule(axis_size, [b for _, b in pairs], [x for x, _ in pairs])
+            if not in_batch:
+                if any(batched):
+                    raise unbatched_error(self)
+                return outs
             return [batching.bdim_at_front(x, 0 if b else None, axis_size) for x, b in zip(outs, batched)]  # fmt: skip
 
         avals = [batched_aval(a) for a, lin in zip(self.call.in_avals, self.linear) if lin]
@@ -278,13 +308,15 @@ class TransposedRule:
         for a, nz in zip(self.call.out_avals, self.ct_nonzero):
             if nz:
                 ct, b = next(given)
-                cts.append(batching.bdim_at_front(ct, 0 if b else None, axis_size))
+                cts.append(
+                    batching.bdim_at_front(ct, 0 if b else None, axis_size) if in_batch else ct
+                )
             else:
                 cts.append(ad.Zero(batched_aval(a.to_ct_aval())))
         undefined = [ad.UndefinedPrimal(a) for a in avals]
         cts = ad.backward_pass(jaxpr, False, consts, undefined, cts)
         outs = [ad.instantiate_zeros(ct) for ct, nz in zip(cts, self.out_nonzero) if nz]
-        return outs, [True] * len(outs)
+        return outs, [in_batch] * len(outs)
 
     def closure_error(self, what):
         return self.rule.closure_error(what)
@@ -313,6 +345,42 @@ class HoistedRule:
 
     def __repr__(self):
         return repr(self.rule)
+
+
+def map_unbatched(fun: Callable, axis_size: int, values: Sequence[tuple[Any, bool]], rule: Any):
+    """Map a function that calls a rule for arguments of which none is batched.
+
+    Args:
+      fun: function of the values; its results and what the rule says of them: whether they are batched.
+      axis_size: size of the axis.
+      values: the values, and which of them have the axis in front.
+      rule: the rule, for the error.
+
+    Returns:
+      The results with the axis in front, and True for each.
+    """
+    out_batched: list[bool] = []
+
+    def run(*args):
+        outs, out_batched[:] = fun(*args)
+        return outs
+
+    axis = batching.AxisData(core.no_axis_name, axis_size)
+    dims = [0 if b else None for _, b in values]
+    mapped = batching.batch(run, axis, dims, lambda: [None if b else 0 for b in out_batched])
+    try:
+        outs = mapped(*[x for x, _ in values])
+    except batching.SpecMatchError:
+        raise unbatched_error(rule) from None
+    return outs, [True] * len(outs)
+
+
+def unbatched_error(rule: Any) -> ValueError:
+    return ValueError(
+        f"custom vmap rule {rule} says that some of its results are batched, though none of its arguments "
+        "is: no argument is batched together with its tangent, so the rule is mapped over those that are. "
+        "Let the second result depend on `in_batched`."
+    )
 
 
 custom_vmap_p = Primitive("custom_vmap_call", multiple_results=True)
