@@ -21,6 +21,11 @@ from jax._src.mesh import empty_abstract_mesh
 from jax._src.named_sharding import NamedSharding
 from jax._src.partition_spec import PartitionSpec
 
+if TYPE_CHECKING:
+    from jax._src.core.trace import Tracer
+    from jax._src.mesh import Mesh
+    from jax._src.sharding import Sharding
+
 
 class AbstractValue:
     """The type of a value that a trace can carry."""
@@ -58,7 +63,7 @@ class AbstractValue:
         """The type of tangents, which can be added."""
         return self.to_tangent_aval()
 
-    def vspace_add(self, x: Any, y: Any) -> Any:
+    def vspace_add(self, x: object, y: object) -> Any:
         """The sum of two tangents of values of this type."""
         return late.add_any(x, y)
 
@@ -85,11 +90,11 @@ class AbstractValue:
         """The types of the arrays that represent a value: this one."""
         return [self]
 
-    def lower_val(self, val: Any) -> list[Any]:
+    def lower_val(self, val: object) -> list[Any]:
         """The arrays that represent a value: itself."""
         return [val]
 
-    def raise_val(self, val: Any) -> Any:
+    def raise_val(self, val: object) -> Any:
         """The value that an array represents: itself."""
         return val
 
@@ -105,10 +110,10 @@ class AbstractValue:
     def update(self, **kwargs: Any) -> AbstractValue:
         raise NotImplementedError(f"{type(self).__name__} has no fields to update")
 
-    def _getitem(self, tracer: Any, idx: Any) -> Any:
+    def _getitem(self, tracer: Tracer, idx: object) -> Any:
         raise TypeError(f"a value of type {self} cannot be indexed")
 
-    def _setitem(self, tracer: Any, idx: Any, value: Any) -> None:
+    def _setitem(self, tracer: Tracer, idx: object, value: object) -> None:
         raise TypeError(f"a value of type {self} does not support item assignment")
 
 
@@ -151,7 +156,7 @@ class ManualAxisType:
         """The axes with any role."""
         return self.varying | self.unreduced | self.reduced
 
-    def invarying(self, mesh: Any) -> frozenset[Any]:
+    def invarying(self, mesh: Mesh) -> frozenset[Any]:
         """The manual axes of a mesh without a role."""
         return frozenset(mesh.manual_axes) - self.vur
 
@@ -185,16 +190,16 @@ def canonicalize_dim(d: Any) -> Any:
     return operator.index(d)
 
 
-def is_symbolic_dim(d: Any) -> bool:
+def is_symbolic_dim(d: object) -> bool:
     """Whether `d` is a symbolic dimension of shape polymorphism."""
     return hasattr(d, "_is_symbolic_dim")
 
 
-def is_constant_dim(d: Any) -> bool:
+def is_constant_dim(d: int | None) -> bool:
     return type(d) is int or not is_symbolic_dim(d)
 
 
-def is_constant_shape(shape: Any) -> bool:
+def is_constant_shape(shape: Sequence[Any]) -> bool:
     return all(map(is_constant_dim, shape))
 
 
@@ -212,7 +217,7 @@ def canonicalize_shape(shape: Any, context: str = "") -> tuple[int, ...]:
         raise _invalid_shape(shape, context) from None
 
 
-def _invalid_shape(shape: Any, context: str) -> TypeError:
+def _invalid_shape(shape: object, context: str) -> TypeError:
     msg = f"Shapes must be 1D sequences of concrete values of integer type, got {shape}."
     if context:
         msg += f" {context}."
@@ -262,11 +267,11 @@ class ShapedArray(AbstractValue):
 
     def __new__(
         cls,
-        shape: Any,
-        dtype: Any,
+        shape: Sequence[Any],
+        dtype: np.dtype[Any],
         weak_type: bool = False,
         *,
-        sharding: Any = None,
+        sharding: Sharding | None = None,
         manual_axis_type: Any = empty_mat,
         memory_space: Any = MemorySpace.Device,
     ) -> ShapedArray:
@@ -353,7 +358,7 @@ class ShapedArray(AbstractValue):
         return int(self.shape[0])
 
     def update(
-        self, shape: Any = None, dtype: Any = None, weak_type: bool | None = None, **kwargs: Any
+        self, shape: Any = None, dtype: object = None, weak_type: bool | None = None, **kwargs: Any
     ) -> ShapedArray:
         """A copy with some fields replaced (shape, dtype, weak_type, sharding, ...)."""
         new_shape = self.shape if shape is None else shape
@@ -441,13 +446,13 @@ class ShapedArray(AbstractValue):
         return f"ShapedArray({self.str_short()}{weak})"
 
 
-def _rebuild_shaped_array(shape: Any, dtype: Any, weak_type: bool, kwargs: Any) -> Any:
+def _rebuild_shaped_array(shape: object, dtype: object, weak_type: bool, kwargs: Any) -> Any:
     if not kwargs["manual_axis_type"]:
         kwargs["manual_axis_type"] = empty_mat
     return ShapedArray(shape, dtype, weak_type, **kwargs)
 
 
-def _normalize_sharding(sharding: Any, ndim: int) -> Any:
+def _normalize_sharding(sharding: Sharding, ndim: int) -> Any:
     """A sharding over an abstract mesh with one entry a dimension; None for the empty mesh."""
     mesh = sharding.mesh
     abstract = getattr(mesh, "abstract_mesh", mesh)
@@ -495,7 +500,7 @@ def _manual_string(aval: ShapedArray) -> str:
     return "{" + ", ".join(parts) + "}" if parts else ""
 
 
-def primal_dtype_to_tangent_dtype(primal_dtype: Any) -> Any:
+def primal_dtype_to_tangent_dtype(primal_dtype: object) -> Any:
     """The dtype of tangents: the dtype itself if it is inexact, `float0` otherwise."""
     if isinstance(primal_dtype, dtypes.ExtendedDType):
         return primal_dtype._rules.tangent_dtype(primal_dtype)
@@ -540,7 +545,7 @@ def _map_shaped_array(size: int, axis: int | None, aval: ShapedArray) -> Any:
 
 
 def _unmap_shaped_array(
-    size: int, axis: int | None, explicit_mesh_axis: Any, aval: ShapedArray
+    size: int, axis: int | None, explicit_mesh_axis: object, aval: ShapedArray
 ) -> Any:
     if axis is None:
         return aval
@@ -598,7 +603,7 @@ for _typed in (*literals.typed_scalar_types, literals.TypedNdArray):
     pytype_aval_mappings[_typed] = operator.attrgetter("aval")
 
 
-def typeof(x: Any) -> AbstractValue:
+def typeof(x: object) -> AbstractValue:
     """The type of an array, a tracer, a NumPy array or a scalar, as used in traces.
 
     Args:
@@ -635,7 +640,7 @@ get_aval = typeof
 shaped_abstractify = typeof
 
 
-def valid_jaxtype(x: Any) -> bool:
+def valid_jaxtype(x: object) -> bool:
     """Whether `x` is a value that traces can carry."""
     try:
         typeof(x)
@@ -679,5 +684,5 @@ def physical_element_aval(edtype: Any) -> ShapedArray:
     return aval
 
 
-def physical_shape(logical_shape: Sequence[Any], dtype: Any) -> tuple[Any, ...]:
+def physical_shape(logical_shape: Sequence[Any], dtype: np.dtype[Any]) -> tuple[Any, ...]:
     return tuple(logical_shape) + physical_element_aval(dtype).shape

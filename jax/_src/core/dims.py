@@ -10,7 +10,7 @@ from jax._src.core.avals import is_constant_shape, is_symbolic_dim
 from jax._src.errors import InconclusiveDimensionOperation
 
 
-def definitely_equal(d1: Any, d2: Any) -> bool:
+def definitely_equal(d1: object, d2: object) -> bool:
     """Whether two sizes are equal for all values of their dimension variables."""
     if d1 is d2:
         return True
@@ -20,7 +20,7 @@ def definitely_equal(d1: Any, d2: Any) -> bool:
         return False
 
 
-def definitely_equal_one_of_dim(d: Any, options: Sequence[Any]) -> bool:
+def definitely_equal_one_of_dim(d: int | None, options: Sequence[Any]) -> bool:
     return any(definitely_equal(d, o) for o in options)
 
 
@@ -46,7 +46,7 @@ def dilate_dim(d: Any, dilation: int) -> Any:
     return 0 if d == 0 else 1 + dilation * (d - 1)
 
 
-def stride_dim(d: Any, window_size: Any, window_stride: int) -> Any:
+def stride_dim(d: object, window_size: Any, window_stride: int) -> Any:
     """The number of positions of a window along a dimension; 0 if it does not fit."""
     if is_symbolic_dim(d) or is_symbolic_dim(window_size):
         return max_dim(0, 1 + (d - window_size) // window_stride)

@@ -23,6 +23,8 @@ from jax._src.late_binding import late
 from jax._src.literals import TypedComplex, TypedFloat, TypedInt
 
 if TYPE_CHECKING:
+    from types import TracebackType
+
     from jax._src.core.printing import JaxprPpContext
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -146,7 +148,7 @@ class Literal:
         except TypeError:
             return None
 
-    def pretty_print(self, context: Any, *, print_dtype: bool = True) -> str:
+    def pretty_print(self, context: object, *, print_dtype: bool = True) -> str:
         """The text in jaxprs, like `1.0:f32[]`."""
         val, aval = self.val, self.aval
         dtype = getattr(aval, "dtype", None)
@@ -247,7 +249,12 @@ class JaxprEqnContextManager:
                 concrete.update(axis_types=mesh.axis_types) if same else None
             )
 
-    def __exit__(self, exc_type: Any, exc: Any, tb: Any) -> None:
+    def __exit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        tb: TracebackType | None,
+    ) -> None:
         if self.prev_mesh is not None:
             config.device_context.set_local(self.prev_mesh)
         if self.prev is not None:
@@ -382,7 +389,7 @@ class Jaxpr:
     # Types with what is known of the values' contents, which no type says anything about.
     in_aval_qdds = final_aval_qdds = in_avals
 
-    def replace(self, **kwargs: Any) -> Jaxpr:
+    def replace(self, **kwargs: object) -> Jaxpr:
         """A copy with some fields replaced."""
         fields = {name: getattr(self, name) for name in self.__slots__[:7]}
         fields.update(kwargs)
@@ -393,7 +400,7 @@ class Jaxpr:
                 )
         return Jaxpr(**fields)
 
-    def pretty_print(self, **kwargs: Any) -> str:
+    def pretty_print(self, **kwargs: object) -> str:
         return late.pretty_print(self, **kwargs)
 
     def __str__(self) -> str:
@@ -451,7 +458,7 @@ class ClosedJaxpr:
             self.jaxpr if jaxpr is None else jaxpr, self.consts if consts is None else consts
         )
 
-    def pretty_print(self, **kwargs: Any) -> str:
+    def pretty_print(self, **kwargs: object) -> str:
         return late.pretty_print(self.jaxpr, **kwargs)
 
     def __str__(self) -> str:
@@ -459,7 +466,7 @@ class ClosedJaxpr:
 
     __repr__ = __str__
 
-    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
+    def _repr_pretty_(self, printer: object, cycle: bool) -> None:
         self.jaxpr._repr_pretty_(printer, cycle)
 
 
@@ -483,7 +490,7 @@ class _WithOwner:
         self.items = items
 
 
-def _is_owner(x: Any, owner: Jaxpr | ClosedJaxpr) -> bool:
+def _is_owner(x: object, owner: Jaxpr | ClosedJaxpr) -> bool:
     if x is owner or type(x) is not ClosedJaxpr or type(owner) is not ClosedJaxpr:
         return x is owner
     return x.jaxpr is owner.jaxpr and not x.consts
@@ -493,7 +500,7 @@ def _replace_items(old: Any, new: list[Any]) -> Any:
     return type(old)(*new) if hasattr(old, "_fields") else type(old)(new)
 
 
-def without_owner(result: Any, owner: Jaxpr | ClosedJaxpr) -> Any:
+def without_owner(result: object, owner: Jaxpr | ClosedJaxpr) -> Any:
     """What to keep of `result` in the cache of `owner`; `with_owner` gives the result again."""
     if isinstance(result, (tuple, list)):
         places = [_is_owner(x, owner) for x in result]
@@ -538,7 +545,7 @@ def cached_on_jaxpr(fun: F) -> F:
     """Memoise `fun(jaxpr, *hashable_args)` on the jaxpr itself, so that it dies with it."""
 
     @functools.wraps(fun)
-    def wrapper(jaxpr: Jaxpr | ClosedJaxpr, *args: Any) -> Any:
+    def wrapper(jaxpr: Jaxpr | ClosedJaxpr, *args: object) -> Any:
         key = (fun, config.trace_context(), args)
         try:
             cached = jaxpr._cache[key]
@@ -625,13 +632,13 @@ def clean_up_dead_vars(eqn: JaxprEqn, env: dict[Var, Any], last_use: Any) -> Non
             env.pop(v, None)
 
 
-def jaxpr_as_fun(closed_jaxpr: ClosedJaxpr, *args: Any) -> Callable[..., Any]:
+def jaxpr_as_fun(closed_jaxpr: ClosedJaxpr, *args: object) -> Callable[..., Any]:
     """The function of flat arguments that a jaxpr stands for; it returns a list.
 
     `args` are its first arguments, if they are known already.
     """
 
-    def run(*rest: Any) -> Any:
+    def run(*rest: object) -> Any:
         return eval_jaxpr(closed_jaxpr.jaxpr, closed_jaxpr.consts, *args, *rest)
 
     return run

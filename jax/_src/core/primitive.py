@@ -105,7 +105,7 @@ class Primitive:
         self.eager_cache: dict[Any, Any] = {}
         self.aval_cache: dict[Any, Any] = {}
 
-    def bind(self, *args: Any, **params: Any) -> Any:
+    def bind(self, *args: object, **params: object) -> Any:
         """Apply the primitive to `args` in the current trace."""
         trace = trace_ctx.trace
         if trace is eval_trace:  # the most common case: a compiled program is there
@@ -122,7 +122,7 @@ class Primitive:
         """Apply the primitive in `trace`; primitives that call functions override it."""
         return trace.process_primitive(self, args, params)
 
-    def _default_impl(self, *args: Any, **params: Any) -> Any:
+    def _default_impl(self, *args: object, **params: object) -> Any:
         if self.abstract_eval is None and self.effectful_abstract_eval is None:
             raise NotImplementedError(
                 f"Evaluation rule for '{self.name}' not implemented: give the primitive one with "
@@ -170,7 +170,7 @@ class Primitive:
         """Parameters to `bind` with, from those of an equation; functions among them are `subfuns`."""
         return params
 
-    def is_high(self, *avals: AbstractValue, **params: Any) -> bool:
+    def is_high(self, *avals: AbstractValue, **params: object) -> bool:
         """Whether it has to be applied to types that arrays of other types represent."""
         return any([a.is_high for a in avals])
 

@@ -96,7 +96,7 @@ class JaxprPpContext:
                 self.var_names[v] = name
 
 
-def pp_var(v: Any, context: JaxprPpContext, *, print_dtype: bool = True) -> str:
+def pp_var(v: object, context: JaxprPpContext, *, print_dtype: bool = True) -> str:
     if type(v) is Literal:
         return v.pretty_print(context, print_dtype=print_dtype)
     name: str = context.var_names[v]
@@ -121,7 +121,7 @@ def pp_vars(
     return pp.nest(2, pp.group(pp.join(pp.text(separator) + pp.group(pp.brk()), items)))
 
 
-def pp_kv_pair(k: str, v: Any, context: JaxprPpContext, settings: JaxprPpSettings) -> pp.Doc:
+def pp_kv_pair(k: str, v: object, context: JaxprPpContext, settings: JaxprPpSettings) -> pp.Doc:
     if type(v) is tuple and all(isinstance(j, (ClosedJaxpr, Jaxpr)) for j in v):
         doc = _pp_jaxprs(v, context, settings)
     elif isinstance(v, Jaxpr):

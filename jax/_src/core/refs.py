@@ -6,7 +6,7 @@ What can be done with references is in `jax._src.state`; it fills in the slots `
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -26,6 +26,9 @@ from jax._src.core.effects import (
 )
 from jax._src.core.trace import Tracer, aval_method, aval_property
 from jax._src.late_binding import late
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 # Effects
 
@@ -142,10 +145,10 @@ class AbstractRef(AbstractValue):
     transpose = aval_method(lambda tracer, *perm: late.ref_transposed(tracer, *perm))
     bitcast = aval_method(lambda tracer, dtype: late.ref_bitcast(tracer, dtype))
 
-    def _getitem(self, tracer: Any, idx: Any) -> Any:
+    def _getitem(self, tracer: Tracer, idx: object) -> Any:
         return late.ref_get(tracer, idx)
 
-    def _setitem(self, tracer: Any, idx: Any, value: Any) -> None:
+    def _setitem(self, tracer: Tracer, idx: object, value: object) -> None:
         late.ref_set(tracer, idx, value)
 
     # Types derived from it
@@ -218,19 +221,19 @@ class RefLike:
     __slots__ = ()
     shape: Any
 
-    def get(self, idx: Any = ()) -> Any:
+    def get(self, idx: object = ()) -> Any:
         """As `ref[idx]`; see `jax.ref.get`."""
         return late.ref_get(self, idx)
 
-    def set(self, value: Any, idx: Any = ()) -> None:
+    def set(self, value: object, idx: object = ()) -> None:
         """As `ref[idx] = value`; see `jax.ref.set`."""
         late.ref_set(self, idx, value)
 
-    def swap(self, value: Any, idx: Any = ()) -> Any:
+    def swap(self, value: object, idx: object = ()) -> Any:
         """Write and return what was there; see `jax.ref.swap`."""
         return late.ref_swap(self, idx, value)
 
-    def addupdate(self, value: Any, idx: Any = ()) -> None:
+    def addupdate(self, value: object, idx: object = ()) -> None:
         """Add to what is there; see `jax.ref.addupdate`."""
         late.ref_addupdate(self, idx, value)
 
@@ -239,10 +242,10 @@ class RefLike:
         """Views: `ref.at[idx]` is a part that can be read and written like a reference."""
         return late.ref_view(self)
 
-    def __getitem__(self, idx: Any) -> Any:
+    def __getitem__(self, idx: object) -> Any:
         return late.ref_get(self, idx)
 
-    def __setitem__(self, idx: Any, value: Any) -> None:
+    def __setitem__(self, idx: object, value: object) -> None:
         late.ref_set(self, idx, value)
 
     def __len__(self) -> int:
@@ -257,7 +260,7 @@ class RefLike:
 class _RefMeta(type):
     """Lets `isinstance(x, jax.Ref)` hold for tracers of references."""
 
-    def __instancecheck__(cls, x: Any) -> bool:
+    def __instancecheck__(cls, x: object) -> bool:
         if type(x) is cls:
             return True
         return isinstance(x, Tracer) and type(x.aval) is AbstractRef
@@ -354,17 +357,17 @@ class Ref(RefLike, metaclass=_RefMeta):
 pytype_aval_mappings[Ref] = lambda ref: ref._aval
 
 
-def is_ref_type(aval: Any) -> bool:
+def is_ref_type(aval: AbstractValue) -> bool:
     """Whether a type is that of references."""
     return type(aval) is AbstractRef
 
 
-def is_tracer_or_ref(x: Any) -> bool:
+def is_tracer_or_ref(x: object) -> bool:
     """Whether a value that a function closes over has to become an operand."""
     return isinstance(x, Tracer) or type(x) is Ref
 
 
-def read_only_effects(effects: Any) -> bool:
+def read_only_effects(effects: Sequence[Effect]) -> bool:
     """Whether `effects` are none but reads of references."""
     return all(type(e) is ReadEffect for e in effects)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -18,6 +18,11 @@ from jax._src.layout import Format
 from jax._src.mesh import get_abstract_mesh
 from jax._src.named_sharding import NamedSharding
 from jax._src.partition_spec import PartitionSpec
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from jax._src.sharding import Sharding
 
 
 class ShapeDtypeStruct:
@@ -50,7 +55,7 @@ class ShapeDtypeStruct:
         shape: Any,
         dtype: Any,
         *,
-        sharding: Any = None,
+        sharding: Sharding = None,
         weak_type: bool = False,
         manual_axis_type: Any = None,
         is_ref: bool = False,
@@ -139,7 +144,7 @@ class ShapeDtypeStruct:
     def __hash__(self) -> int:
         return hash(self._key())
 
-    def __setattr__(self, name: Any, value: Any) -> None:
+    def __setattr__(self, name: str, value: object) -> None:
         if hasattr(self, name) and name in ("shape", "dtype", "weak_type"):
             raise AttributeError(
                 f"Cannot set attribute {name!r}: ShapeDtypeStruct is immutable. Use "
@@ -174,11 +179,11 @@ class ShapeDtypeStruct:
     __str__ = __repr__
 
 
-def _dtype_text(dtype: Any) -> str:
+def _dtype_text(dtype: object) -> str:
     return dtype.name if isinstance(dtype, np.dtype) else str(dtype)
 
 
-def _rebuild(shape: Any, dtype: Any, kwargs: dict[str, Any]) -> Any:
+def _rebuild(shape: Sequence[Any], dtype: np.dtype[Any], kwargs: dict[str, Any]) -> Any:
     return ShapeDtypeStruct(shape, dtype, **kwargs)
 
 

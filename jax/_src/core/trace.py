@@ -29,6 +29,8 @@ from jax._src.late_binding import late
 from jax._src.lib import _jax, config_ext
 
 if TYPE_CHECKING:
+    from types import TracebackType
+
     from jax._src.core.primitive import Primitive
 
 # Whether a trace is current, as part of every jit cache key: a call that meets only concrete arguments
@@ -45,11 +47,11 @@ class Trace:
     def __init__(self) -> None:
         self._valid = True
 
-    def full_raise(self, x: Any) -> Any:
+    def full_raise(self, x: object) -> Any:
         """A value as one of this trace, where it needs values of its own."""
         return x
 
-    def stage_value(self, val: Any) -> Any:
+    def stage_value(self, val: object) -> Any:
         """As if an operation of this trace had given a value."""
         return val if isinstance(val, Tracer) else late.to_array(val)
 
@@ -60,7 +62,7 @@ class Trace:
         raise NotImplementedError(f"{type(self).__name__} cannot process {primitive}")
 
     def process_call(
-        self, call_primitive: Any, f: Callable[..., Any], tracers: Sequence[Any], params: Any, /
+        self, call_primitive: Any, f: Callable[..., Any], tracers: Sequence[Any], params: object, /
     ) -> Any:
         """Apply a primitive that calls the function `f`, a `CallPrimitive`."""
         return call_primitive.call_in(self, f, tracers, params)
@@ -199,7 +201,7 @@ class AxisEnv:
     def axis_sizes(self) -> dict[Any, Any]:
         return self.sizes
 
-    def axis_size(self, name: Any) -> Any:
+    def axis_size(self, name: str) -> Any:
         if name not in self.sizes:
             raise NameError(
                 f"unbound axis name: {name}. Axes in scope are {tuple(self.sizes) or 'none'}: name the "
@@ -207,13 +209,13 @@ class AxisEnv:
             )
         return self.sizes[name]
 
-    def axis_exists(self, name: Any) -> bool:
+    def axis_exists(self, name: str) -> bool:
         return name in self.sizes
 
     def axis_names(self) -> list[Any]:
         return list(self.sizes)
 
-    def extend(self, pairs: Any) -> AxisEnv:
+    def extend(self, pairs: Sequence[tuple[Any, Any]]) -> AxisEnv:
         sizes = dict(self.sizes)
         sizes.update(pairs)
         return AxisEnv(sizes, self.spmd_axis_names, self.explicit_mesh_axis_names)
@@ -250,7 +252,12 @@ class set_current_trace:
         trace_ctx.set_trace(self.trace)
         return self.trace
 
-    def __exit__(self, exc_type: Any, exc: Any, tb: Any) -> None:
+    def __exit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        tb: TracebackType | None,
+    ) -> None:
         trace_ctx.set_trace(self.prev)
         if self.check_leaks and exc_type is None and config.check_tracer_leaks.value:
             trace = weakref.ref(self.trace)
@@ -268,7 +275,12 @@ class take_current_trace:
         trace_ctx.set_trace(eval_trace)
         return self.prev
 
-    def __exit__(self, exc_type: Any, exc: Any, tb: Any) -> None:
+    def __exit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        tb: TracebackType | None,
+    ) -> None:
         trace_ctx.set_trace(self.prev)
 
 
@@ -277,14 +289,19 @@ class extend_axis_env:
 
     __slots__ = ("pairs", "prev")
 
-    def __init__(self, pairs: Any) -> None:
+    def __init__(self, pairs: Sequence[tuple[Any, Any]]) -> None:
         self.pairs = tuple(pairs)
 
     def __enter__(self) -> None:
         self.prev = trace_ctx.axis_env
         trace_ctx.set_axis_env(self.prev.extend(self.pairs))
 
-    def __exit__(self, exc_type: Any, exc: Any, tb: Any) -> None:
+    def __exit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        tb: TracebackType | None,
+    ) -> None:
         trace_ctx.set_axis_env(self.prev)
 
 
@@ -462,13 +479,13 @@ class Tracer:
     def __oct__(self) -> str:
         return oct(self.__index__())
 
-    def __round__(self, ndigits: Any = None) -> NoReturn:
+    def __round__(self, ndigits: object = None) -> NoReturn:
         raise ConcretizationTypeError(self, "The problem arose with the `round` function. ")
 
-    def __array__(self, *args: Any, **kwargs: Any) -> NoReturn:
+    def __array__(self, *args: object, **kwargs: object) -> NoReturn:
         raise TracerArrayConversionError(self)
 
-    def __dlpack__(self, *args: Any, **kwargs: Any) -> NoReturn:
+    def __dlpack__(self, *args: object, **kwargs: object) -> NoReturn:
         raise ConcretizationTypeError(
             self, f"The __dlpack__() method was called on {self._error_repr()}."
         )
@@ -569,7 +586,7 @@ class Tracer:
             self, f"The 'committed' attribute is not available on {self._error_repr()}."
         )
 
-    def __getattr__(self, name: Any) -> Any:
+    def __getattr__(self, name: str) -> Any:
         # Only reached when normal lookup fails, or a property raises AttributeError.
         if name in _ONLY_ON_ARRAYS:
             raise AttributeError(
@@ -728,19 +745,19 @@ def leaked_tracer_error(name: str, value: Any, tracers: Any) -> Exception:
     return Exception(f"Leaked {name} {value}. Leaked tracer(s): {', '.join(map(str, tracers))}.")
 
 
-def is_concrete(x: Any) -> bool:
+def is_concrete(x: object) -> bool:
     """Whether a concrete value is known for `x`."""
     return to_concrete_value(x) is not None
 
 
-def to_concrete_value(x: Any) -> Any:
+def to_concrete_value(x: object) -> Any:
     """The concrete value of `x`, or None for a value known only by its type."""
     if isinstance(x, Tracer):
         return x.to_concrete_value()
     return x
 
 
-def concrete_or_error(force: Callable[[Any], Any] | None, val: Any, context: str = "") -> Any:
+def concrete_or_error(force: Callable[[Any], Any] | None, val: object, context: str = "") -> Any:
     """`force(val)` for a concrete value.
 
     Raises:
@@ -757,11 +774,11 @@ def concrete_or_error(force: Callable[[Any], Any] | None, val: Any, context: str
 concrete_dim_or_error = concrete_or_error
 
 
-def full_lower(x: Any) -> Any:
+def full_lower(x: object) -> Any:
     return x
 
 
-def find_top_trace(_: Any) -> Trace:
+def find_top_trace(_: object) -> Trace:
     """The current trace, whatever the arguments are."""
     return trace_ctx.trace
 

@@ -38,7 +38,9 @@ class _AxisRuleView(RuleView):
 
     def __setitem__(self, primitive: Primitive, rule: Callable[..., Any]) -> None:
         @functools.wraps(rule)
-        def with_axis_data(axis_data: AxisData, args: Any, dims: Any, **params: Any) -> Any:
+        def with_axis_data(
+            axis_data: AxisData, args: Sequence[Any], dims: object, **params: object
+        ) -> Any:
             return rule(axis_data.size, axis_data.name, None, args, dims, **params)
 
         super().__setitem__(primitive, with_axis_data)
@@ -137,7 +139,7 @@ class BatchTrace(Trace):
     def parent_trace(self) -> Trace:
         return self.parent
 
-    def to_batch_info(self, x: Any) -> tuple[Any, Any]:
+    def to_batch_info(self, x: object) -> tuple[Any, Any]:
         if type(x) is BatchTracer and x._trace.tag is self.tag:
             return x.val, x.batch_dim
         return x, None
@@ -249,7 +251,7 @@ class _Batched:
     ) -> None:
         self.fun, self.tag, self.axis_data, self.in_dims = fun, tag, axis_data, in_dims
 
-    def __getattr__(self, name: Any) -> Any:
+    def __getattr__(self, name: str) -> Any:
         return getattr(self.__dict__["fun"], name)
 
     def run(self, vals: Sequence[Any], dims: Sequence[int | None]) -> Any:
@@ -268,7 +270,7 @@ class _Batched:
             outs = self.fun(*args)
         return [trace.to_batch_info(x) for x in outs]
 
-    def match(self, x: Any, src: int, dst: int) -> Any:
+    def match(self, x: object, src: int, dst: int) -> Any:
         return match_axis(self.axis_data, x, src, dst)
 
 
@@ -285,7 +287,7 @@ class _BatchedFun(_Batched):
         pairs = self.run(vals, self.in_dims)
         return self.match_results(pairs)
 
-    def match_results(self, pairs: Any) -> Any:
+    def match_results(self, pairs: Sequence[tuple[Any, Any]]) -> Any:
         if self.out_dims is None:
             any_batched = any(d is not None for d in self.in_dims)
             self.out_dims = [0 if d is None and any_batched else d for _, d in pairs]
@@ -383,14 +385,16 @@ def batched_bwd(
 ) -> Callable[..., Any]:
     """A backward rule on batches, of its own mapping: sums over it where `out_dims` is None."""
 
-    def run(*vals: Any) -> Any:
+    def run(*vals: object) -> Any:
         pairs = _Batched(bwd, TraceTag(), axis_data).run(vals, in_dims)
         return _match_and_sum(axis_data, pairs, out_dims)
 
     return run
 
 
-def _match_and_sum(axis_data: AxisData, pairs: Any, dims: Sequence[int | None]) -> list[Any]:
+def _match_and_sum(
+    axis_data: AxisData, pairs: Sequence[tuple[Any, Any]], dims: Sequence[int | None]
+) -> list[Any]:
     return [
         x if x is None else match_axis(axis_data, x, d, dst, True)
         for (x, d), dst in zip(pairs, dims)
@@ -407,7 +411,7 @@ class _NullContext:
     def __enter__(self) -> Any:
         return None
 
-    def __exit__(self, *exc: Any) -> None:
+    def __exit__(self, *exc: object) -> None:
         return None
 
 
@@ -422,7 +426,7 @@ def batch(
     with `sum_match="first"` all elements are known to be equal, and the first one is taken.
     """
 
-    def run(*vals: Any) -> Any:
+    def run(*vals: object) -> Any:
         trace = BatchTrace(trace_ctx.trace, axis_data)
         args = [v if d is None else BatchTracer(trace, v, d) for v, d in zip(vals, in_dims)]
         with core.set_current_trace(trace, check_leaks=True), _axis_in_scope(axis_data):
@@ -485,7 +489,7 @@ def _batch_jaxpr_axes(
 ) -> Any:
     out_dims: list[Any] = []
 
-    def run(*vals: Any) -> Any:
+    def run(*vals: object) -> Any:
         trace = BatchTrace(trace_ctx.trace, axis_data)
         args = [v if d is None else BatchTracer(trace, v, d) for v, d in zip(vals, in_dims)]
         with core.set_current_trace(trace), _axis_in_scope(axis_data):
@@ -516,7 +520,7 @@ def _batch_jaxpr_axes(
 # Moving and making batch dimensions
 
 
-def moveaxis(x: Any, src: int, dst: int) -> Any:
+def moveaxis(x: object, src: int, dst: int) -> Any:
     """`x` with dimension `src` moved to `dst`."""
     if src == dst:
         return x
@@ -529,7 +533,7 @@ def moveaxis(x: Any, src: int, dst: int) -> Any:
     return late.transpose(x, tuple(perm))
 
 
-def broadcast(x: Any, sz: int, axis: int, mesh_axis: Any = None) -> Any:
+def broadcast(x: object, sz: int, axis: int, mesh_axis: object = None) -> Any:
     """`x` repeated `sz` times along a new batch dimension `axis`.
 
     In explicit mode it is sharded over `mesh_axis`; None is for that of the mapped axis whose batching
@@ -574,7 +578,7 @@ def mapped_mesh_axis(vals: Sequence[Any], dims: Sequence[int | None]) -> Any:
     return entry
 
 
-def bdim_at_front(x: Any, bdim: int | None, size: int, mesh_axis: Any = None) -> Any:
+def bdim_at_front(x: object, bdim: int | None, size: int, mesh_axis: object = None) -> Any:
     """`x` with its batch dimension first (made by repetition if it has none)."""
     return matchaxis(None, size, mesh_axis, bdim, 0, x)
 
@@ -595,7 +599,7 @@ def match_axis(
 
 
 def matchaxis(
-    axis_name: Any,
+    axis_name: object,
     size: int,
     mesh_axis: Any,
     src: int | None,
@@ -654,7 +658,7 @@ def defvectorized(prim: Primitive) -> None:
 
 
 def vectorized_batcher(
-    primitive: Primitive, args: Sequence[Any], dims: Sequence[int | None], **params: Any
+    primitive: Primitive, args: Sequence[Any], dims: Sequence[int | None], **params: object
 ) -> Any:
     return primitive.bind(*args, **params), dims[0]
 
@@ -665,7 +669,7 @@ def defbroadcasting(prim: Primitive) -> None:
 
 
 def broadcast_batcher(
-    primitive: Primitive, args: Sequence[Any], dims: Sequence[int | None], **params: Any
+    primitive: Primitive, args: Sequence[Any], dims: Sequence[int | None], **params: object
 ) -> Any:
     """Batching of elementwise operations: give the operands one batch dimension in one place."""
     first_dim, first_shape = None, None
@@ -690,7 +694,7 @@ def broadcast_batcher(
     return out, ((0,) * len(out) if primitive.multiple_results else 0)
 
 
-def _to_full(x: Any, d: int | None, shape: Any) -> Any:
+def _to_full(x: object, d: int | None, shape: Sequence[Any]) -> Any:
     own = typeof(x).shape
     if own == shape or (d is None and own == ()):
         return x
@@ -707,7 +711,11 @@ def defreducer(prim: Primitive) -> None:
 
 
 def reducer_batcher(
-    primitive: Primitive, args: Sequence[Any], dims: Sequence[int | None], axes: Any, **params: Any
+    primitive: Primitive,
+    args: Sequence[Any],
+    dims: Sequence[int | None],
+    axes: Any,
+    **params: object,
 ) -> Any:
     (x,), (d,) = args, dims
     axes = tuple(a + (a >= d) for a in axes)
@@ -716,7 +724,7 @@ def reducer_batcher(
 
 
 def expand_dims_batcher(
-    primitive: Primitive, args: Sequence[Any], dims: Sequence[int | None], **params: Any
+    primitive: Primitive, args: Sequence[Any], dims: Sequence[int | None], **params: object
 ) -> Any:
     """Batching by a leading dimension of every operand."""
     size = next(typeof(x).shape[d] for x, d in zip(args, dims) if d is not None)

@@ -99,7 +99,7 @@ class CallRules:
 
     # The rules
 
-    def types(self, *avals: Any, **params: Any) -> tuple[Sequence[Any], core.Effects]:
+    def types(self, *avals: object, **params: object) -> tuple[Sequence[Any], core.Effects]:
         closed = self.closed_jaxpr(params)
         return closed.out_avals, closed.effects
 
@@ -113,7 +113,7 @@ class CallRules:
         results = self.call(args, params, jvp, ins, [*range(n), *positions(nonzero_outs)])
         return results[:n], with_zeros(results[n:], nonzero_outs, closed)
 
-    def linearize(self, primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> Any:
+    def linearize(self, primals: Sequence[Any], tangents: Sequence[Any], **params: object) -> Any:
         closed = self.closed_jaxpr(params)
         nonzeros = tuple([type(t) is not ad.Zero for t in tangents])
         lin = ad.linearize_jaxpr(closed, nonzeros)
@@ -182,14 +182,18 @@ class CallRules:
         ]
 
     def batch(
-        self, axis_data: batching.AxisData, args: Sequence[Any], dims: Sequence[Any], **params: Any
+        self,
+        axis_data: batching.AxisData,
+        args: Sequence[Any],
+        dims: Sequence[Any],
+        **params: object,
     ) -> tuple[list[Any], list[Any]]:
         batched, out_dims = batching.batch_jaxpr2(self.closed_jaxpr(params), axis_data, dims)
         params = self.batched_params(params, axis_data, dims, out_dims)
         results = self.call(args, params, batched, range(len(args)), range(len(out_dims)))
         return results, list(out_dims)
 
-    def dependence(self, marked: Marks, **params: Any) -> Marks:
+    def dependence(self, marked: Marks, **params: object) -> Marks:
         return dependent_outs(self.closed_jaxpr(params), tuple(marked))
 
     def dce(self, used_outputs: Marks, eqn: JaxprEqn) -> tuple[list[bool], JaxprEqn | None]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from jax._src import config, core, source_info_util
 from jax._src.core import (
@@ -43,6 +43,9 @@ from jax._src.interpreters.splitting import (
     split_eqn as split_eqn,
 )
 from jax._src.tree_util import tree_flatten
+
+if TYPE_CHECKING:
+    from jax._src.source_info_util import SourceInfo
 
 dce_rules = RuleView("dce")
 partial_eval_jaxpr_custom_rules = RuleView("partial_eval_custom")
@@ -147,17 +150,19 @@ class DynamicJaxprTrace(Trace):
         self.effects: set[Any] = set()
         self.tag = None
 
-    def new_arg(self, aval: AbstractValue, source_info: Any = None) -> DynamicJaxprTracer:
+    def new_arg(
+        self, aval: AbstractValue, source_info: SourceInfo | None = None
+    ) -> DynamicJaxprTracer:
         """A tracer for a new argument of type `aval`."""
         var = Var(aval)
         self.invars.append(var)
         return DynamicJaxprTracer(self, aval, var, source_info)
 
-    def new_const(self, x: Any) -> DynamicJaxprTracer:
+    def new_const(self, x: object) -> DynamicJaxprTracer:
         atom = self.to_atom(x)
         return DynamicJaxprTracer(self, atom.aval, atom, None)
 
-    def to_atom(self, x: Any) -> Var | Literal:
+    def to_atom(self, x: object) -> Var | Literal:
         """The variable or literal for a value used in this trace."""
         if type(x) is DynamicJaxprTracer and x._trace is self:
             return x.val
@@ -174,7 +179,9 @@ class DynamicJaxprTrace(Trace):
             self.consts.append(x)  # keeps x alive, so that its id stays its own
         return var
 
-    def to_jaxpr_tracer(self, x: Any, source_info: Any = None) -> DynamicJaxprTracer:
+    def to_jaxpr_tracer(
+        self, x: object, source_info: SourceInfo | None = None
+    ) -> DynamicJaxprTracer:
         if type(x) is DynamicJaxprTracer and x._trace is self:
             return x
         return self.new_const(x)
@@ -420,7 +427,7 @@ def trace_to_jaxpr_dynamic(
 trace_to_jaxpr = trace_to_jaxpr_dynamic
 
 
-def check_returned_value(x: Any, trace: DynamicJaxprTrace, index: int) -> None:
+def check_returned_value(x: object, trace: DynamicJaxprTrace, index: int) -> None:
     if type(x) is DynamicJaxprTracer and x._trace is trace:
         if type(x.aval) is core.AbstractRef:
             raise _returned_ref_error(x, trace, index)
@@ -729,7 +736,7 @@ def prune_closed_jaxpr_outputs(closed: ClosedJaxpr, used_outputs: Sequence[bool]
 def flat_results(out_tree_store: list[Any], fun: Callable[..., Any]) -> Callable[..., Any]:
     """`fun` returning its result flattened; the tree is appended to `out_tree_store`."""
 
-    def flat(*args: Any) -> Any:
+    def flat(*args: object) -> Any:
         leaves, tree = tree_flatten(fun(*args))
         out_tree_store.append(tree)
         return leaves

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from jax._src import core, source_info_util
 from jax._src.core import (
@@ -21,6 +21,9 @@ from jax._src.core import (
 from jax._src.core.jaxpr import is_literalable, unknown_debug_info
 from jax._src.interpreters import partial_eval as pe
 from jax._src.interpreters.ad.tape import TapeTrace
+
+if TYPE_CHECKING:
+    from jax._src.core.jaxpr import DebugInfo
 
 # rule(trace, *args, **params) gives the results of a primitive some of whose arguments are unknown.
 custom_partial_eval_rules: dict[Primitive, Callable[..., Any]] = {}
@@ -46,7 +49,7 @@ class PartialVal(tuple[Any, Any]):
         return tuple.__new__(cls, (aval, value))
 
     @classmethod
-    def known(cls, const: Any) -> PartialVal:
+    def known(cls, const: object) -> PartialVal:
         return cls((None, const))
 
     @classmethod
@@ -131,7 +134,7 @@ class JaxprTrace(TapeTrace):
             return pval.get_known()
         return JaxprTracer(self, pval, LambdaBinding())
 
-    def is_linear(self, x: Any) -> bool:
+    def is_linear(self, x: object) -> bool:
         return type(x) is JaxprTracer and x._trace is self
 
     def process_primitive(
@@ -194,7 +197,7 @@ class JaxprTrace(TapeTrace):
             with core.set_current_trace(self.parent):
                 return primitive.bind_with_trace(self.parent, (*funs, *args), params)
 
-        def call(*xs: Any) -> Any:
+        def call(*xs: object) -> Any:
             return primitive.bind_with_trace(trace_ctx.trace, (*funs, *xs), params)
 
         jaxpr, _, consts = pe.trace_to_jaxpr_dynamic(call, [typeof(x) for x in args])
@@ -209,7 +212,7 @@ class JaxprTrace(TapeTrace):
 
 
 def trace_to_jaxpr_nounits(
-    fun: Any, pvals: Sequence[PartialVal], instantiate: bool | Sequence[bool] = False
+    fun: Callable[..., Any], pvals: Sequence[PartialVal], instantiate: bool | Sequence[bool] = False
 ) -> tuple[Jaxpr, list[PartialVal], list[Any]]:
     """Evaluates a function partially: what depends on known arguments only is computed.
 
@@ -254,7 +257,7 @@ def trace_to_jaxpr_nounits(
 
 
 def stage_wrapped_fun(
-    fun: Any,
+    fun: Callable[..., Any],
     in_avals: Sequence[AbstractValue],
     *,
     keep_inputs: Sequence[bool] | None = None,
@@ -313,7 +316,7 @@ def dce_jaxpr_call_rule(
     return used_inputs, new_eqn
 
 
-def _to_jaxpr(trace: JaxprTrace, args: Sequence[Any], outs: Sequence[Any], info: Any) -> Any:
+def _to_jaxpr(trace: JaxprTrace, args: Sequence[Any], outs: Sequence[Any], info: DebugInfo) -> Any:
     """The jaxpr of unknown results, without dead equations; known values are its constants."""
     constvars: dict[int, Var] = {}
     consts: list[Any] = []

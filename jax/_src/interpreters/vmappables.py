@@ -59,12 +59,12 @@ def unregister_vmappable(data_type: type) -> None:
         make_iota_handlers.pop(axis_size_type, None)
 
 
-def is_vmappable(x: Any) -> bool:
+def is_vmappable(x: object) -> bool:
     """Whether `x` is a container of a registered class."""
     return type(x) in vmappables
 
 
-def is_spec(x: Any) -> bool:
+def is_spec(x: object) -> bool:
     """Whether `x` is an axis specification of a registered class."""
     return type(x) in spec_types
 
@@ -74,7 +74,7 @@ def batch(
 ) -> Callable[..., Any]:  # fmt: skip
     """`fun` (flat, of arrays and containers) mapped over `axis_data`; `out_axes()` once it has run."""
 
-    def run(*args: Any) -> Any:
+    def run(*args: object) -> Any:
         trace = batching.BatchTrace(trace_ctx.trace, axis_data)
         with core.set_current_trace(trace), batching._axis_in_scope(axis_data):
             get_idx = functools.lru_cache(1)(lambda: _element_numbers(trace))
@@ -110,11 +110,13 @@ def _to_elt(trace: batching.BatchTrace, get_idx: Callable[..., Any], x: Any, axi
     return batching.BatchTracer(trace, x, axis + ndim if axis < 0 else axis)
 
 
-def _from_elt(trace: batching.BatchTrace, axis_size: Any, index: int, x: Any, axis: Any) -> Any:
+def _from_elt(
+    trace: batching.BatchTrace, axis_size: object, index: int, x: object, axis: Any
+) -> Any:
     handler = from_elt_handlers.get(type(x))
     if handler is not None:
 
-        def cont(axis_size: Any, element: Any, axis: Any) -> Any:
+        def cont(axis_size: object, element: object, axis: object) -> Any:
             return _from_elt(trace, axis_size, index, element, axis)
 
         return handler(cont, axis_size, x, axis)

@@ -68,7 +68,7 @@ custom_lin_p = Primitive("custom_lin", multiple_results=True)
 custom_lin_p.def_abstract_eval(lambda *_, out_avals, **__: list(out_avals))
 
 
-def raise_custom_vjp_error_on_jvp(*args: Any, **params: Any) -> NoReturn:
+def raise_custom_vjp_error_on_jvp(*args: object, **params: object) -> NoReturn:
     raise TypeError(
         "can't apply forward-mode differentiation (jvp) to a custom_vjp function: it defines only a "
         "reverse-mode rule. Define the function with jax.custom_jvp for both modes."
@@ -85,7 +85,7 @@ class CustomVJPException(Exception):
 
 def _custom_lin_transpose(
     cts: Sequence[Any],
-    *args: Any,
+    *args: object,
     num_res: int,
     bwd: Callable[..., Any],
     out_avals: Sequence[AbstractValue],

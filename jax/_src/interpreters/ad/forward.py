@@ -149,7 +149,7 @@ class TangentTrace(Trace):
     def _rule(self, primitive: Primitive) -> Callable[..., Any] | None:
         raise NotImplementedError
 
-    def to_primal_tangent_pair(self, x: Any) -> tuple[Any, Any]:
+    def to_primal_tangent_pair(self, x: object) -> tuple[Any, Any]:
         if type(x) is self.tracer_class and x._trace is self:
             return x.primal, x.tangent
         return x, Zero(typeof(x).to_tangent_aval())
@@ -297,7 +297,7 @@ def _jvp_jaxpr(closed: ClosedJaxpr, nonzeros: tuple[Any, ...], instantiate: tupl
     info = closed.debug_info
     out_nonzeros: list[bool] = []
 
-    def run(*args: Any) -> Any:
+    def run(*args: object) -> Any:
         primals = args[: len(nonzeros)]
         rest = iter(args[len(nonzeros) :])
         tangents = [next(rest) if nz else zero_of(p) for p, nz in zip(primals, nonzeros)]

@@ -103,7 +103,7 @@ class LinearizeTrace(TangentTrace):
             return primitive.bind_with_trace(self.parent, primals, params)
         return outs
 
-    def new_arg(self, primal: Any) -> LinearizeTracer:
+    def new_arg(self, primal: object) -> LinearizeTracer:
         tangent = self.tape.new_input(typeof(primal).to_tangent_aval())
         return LinearizeTracer(self, primal, tangent)
 

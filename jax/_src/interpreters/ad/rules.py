@@ -24,7 +24,7 @@ def deflinear2(primitive: Primitive, transpose_rule: Callable[..., Any]) -> None
 
 
 def _linear_transpose(
-    transpose_rule: Callable[..., Any], ct: Any, *args: Any, **params: Any
+    transpose_rule: Callable[..., Any], ct: object, *args: Any, **params: object
 ) -> Sequence[Any]:
     if type(ct) is Zero:
         return [Zero(x.aval) if is_undefined_primal(x) else None for x in args]
@@ -33,7 +33,7 @@ def _linear_transpose(
 
 
 def linear_jvp(
-    primitive: Primitive, primals: Sequence[Any], tangents: Sequence[Any], **params: Any
+    primitive: Primitive, primals: Sequence[Any], tangents: Sequence[Any], **params: object
 ) -> Any:
     """The JVP rule of a linear primitive: apply it to the tangents."""
     out = primitive.bind(*primals, **params)
@@ -54,7 +54,7 @@ def standard_jvp(
     primitive: Primitive,
     primals: Sequence[Any],
     tangents: Sequence[Any],
-    **params: Any,
+    **params: object,
 ) -> Any:
     """As `standard_jvp2`, for rules that do not get the result."""
     with_result = [rule and _without_result(rule) for rule in rules]
@@ -75,7 +75,7 @@ def standard_jvp2(
     primitive: Primitive,
     primals: Sequence[Any],
     tangents: Sequence[Any],
-    **params: Any,
+    **params: object,
 ) -> Any:
     """A JVP rule as the sum of what the operands' rules give; there is no tangent where a rule is None."""
     out = primitive.bind(*primals, **params)
@@ -98,7 +98,7 @@ def operand_jvp(
     if len(rules) == 1 and rules[0] is not None:
         rule = rules[0]
 
-        def unary_jvp(primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> Any:
+        def unary_jvp(primals: Sequence[Any], tangents: Sequence[Any], **params: object) -> Any:
             (x,), (t,) = primals, tangents
             out = primitive.bind(x, **params)
             tangent = None if type(t) is Zero else rule(t, out, x, **params)
@@ -110,7 +110,7 @@ def operand_jvp(
 
 
 def _missing_rule(primitive: Primitive, i: int) -> Callable[..., Any]:
-    def rule(*_: Any, **__: Any) -> NoReturn:
+    def rule(*_: object, **__: object) -> NoReturn:
         raise NotImplementedError(
             f"Differentiation rule for '{primitive.name}' not implemented with respect to operand {i}"
         )
@@ -121,7 +121,7 @@ def _missing_rule(primitive: Primitive, i: int) -> Callable[..., Any]:
 def replacing(primitive: Primitive, i: int) -> Callable[..., Any]:
     """The rule for operand `i` of a primitive that is linear in it: the tangent in its place."""
 
-    def rule(g: Any, out: Any, *operands: Any, **params: Any) -> Any:
+    def rule(g: object, out: object, *operands: object, **params: object) -> Any:
         return primitive.bind(*operands[:i], g, *operands[i + 1 :], **params)
 
     return rule
@@ -133,7 +133,7 @@ def defjvp_zero(primitive: Primitive) -> None:
 
 
 def zero_jvp(
-    primitive: Primitive, primals: Sequence[Any], tangents: Sequence[Any], **params: Any
+    primitive: Primitive, primals: Sequence[Any], tangents: Sequence[Any], **params: object
 ) -> Any:
     out = primitive.bind(*primals, **params)
     if primitive.multiple_results:
@@ -156,10 +156,10 @@ def defbilinear(
 def bilinear_transpose(
     lhs_rule: Callable[..., Any],
     rhs_rule: Callable[..., Any],
-    ct: Any,
+    ct: object,
     x: Any,
     y: Any,
-    **params: Any,
+    **params: object,
 ) -> Any:
     if is_undefined_primal(x) == is_undefined_primal(y):
         raise TypeError("a bilinear operation is transposed in exactly one of its arguments")

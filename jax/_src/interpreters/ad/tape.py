@@ -100,7 +100,7 @@ class TapeTrace(Trace):
         self.num_inputs += 1
         return tracer
 
-    def is_linear(self, x: Any) -> bool:
+    def is_linear(self, x: object) -> bool:
         return type(x) is TapeTracer and x._trace is self
 
     def process_primitive(
@@ -329,7 +329,7 @@ class Linearized:
         for i, aval in enumerate(self.in_avals):
             vars_[i] = builder.new_arg(aval).val
 
-        def atom(x: Any) -> Any:
+        def atom(x: object) -> Any:
             if type(x) is TapeTracer and x._trace is tape:
                 return vars_[x.index]
             return builder.to_atom(_zero_literal(x) if type(x) is Zero else x)
@@ -377,11 +377,11 @@ def _ct_value(ct: Any, aval: AbstractValue) -> Any:
     return ct[...] if type(aval) is core.AbstractRef else ct
 
 
-def _type_of(x: Any) -> AbstractValue:
+def _type_of(x: object) -> AbstractValue:
     return x.aval if type(x) is Zero else typeof(x)
 
 
-def _is_live(x: Any, tape: TapeTrace, live: list[bool]) -> bool:
+def _is_live(x: object, tape: TapeTrace, live: list[bool]) -> bool:
     return type(x) is TapeTracer and x._trace is tape and live[x.index]
 
 
@@ -390,12 +390,12 @@ def _zero_literal(z: Zero) -> Any:
         return zeros_like_aval(z.aval)
 
 
-def _accumulate(slots: list[Any], index: int, ct: Any) -> None:
+def _accumulate(slots: list[Any], index: int, ct: object) -> None:
     old = slots[index]
     slots[index] = ct if old is None else add_jaxvals(old, ct)
 
 
-def _backward_in_context(tape: TapeTrace, eqn: TapeEqn, slots: list[Any], ctx: Any) -> None:
+def _backward_in_context(tape: TapeTrace, eqn: TapeEqn, slots: list[Any], ctx: object) -> None:
     if eqn.ctx is ctx:
         _backward_eqn(tape, eqn, slots)
     else:

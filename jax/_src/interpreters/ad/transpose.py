@@ -83,7 +83,7 @@ def _backward_pass(
 
 
 def _backward_pass_discharged(
-    jaxpr: Jaxpr, transform_stack: Any, consts: Sequence[Any], primals_in: Sequence[Any],
+    jaxpr: Jaxpr, transform_stack: object, consts: Sequence[Any], primals_in: Sequence[Any],
     cotangents_in: Sequence[Any],
 ) -> list[Any]:  # fmt: skip
     """Transpose a jaxpr with arrays in place of its linear references, and of those made inside."""
@@ -121,7 +121,7 @@ def transpose_jaxpr(
     out_nonzero: list[bool] = []
     num_nonlinear = len(linear) - sum(linear)
 
-    def run(*args: Any) -> Any:
+    def run(*args: object) -> Any:
         nonlinear, given = iter(args[:num_nonlinear]), iter(args[num_nonlinear:])
         primals = [
             UndefinedPrimal(a) if lin else next(nonlinear)

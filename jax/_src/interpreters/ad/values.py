@@ -30,17 +30,17 @@ register_pytree_node(UndefinedPrimal, lambda x: ((), x.aval), lambda aval, _: Un
 register_pytree_node(Zero, lambda z: ((), z.aval), lambda aval, _: Zero(aval))
 
 
-def is_undefined_primal(x: Any) -> bool:
+def is_undefined_primal(x: object) -> bool:
     """Whether `x` stands for a linear argument in a transpose rule."""
     return type(x) is UndefinedPrimal
 
 
-def instantiate_zeros(tangent: Any) -> Any:
+def instantiate_zeros(tangent: object) -> Any:
     """The tangent, as an array of zeros if it is a symbolic zero."""
     return zeros_like_aval(tangent.aval) if type(tangent) is Zero else tangent
 
 
-def zero_of(x: Any) -> Zero:
+def zero_of(x: object) -> Zero:
     """The zero tangent of a value."""
     return Zero(typeof(x).to_tangent_aval())
 
@@ -48,12 +48,12 @@ def zero_of(x: Any) -> Zero:
 p2tz = zero_of
 
 
-def p2cz(x: Any) -> Zero:
+def p2cz(x: object) -> Zero:
     """The zero cotangent of a value."""
     return Zero(typeof(x).to_ct_aval())
 
 
-def as_cotangent(ct: Any, aval: AbstractValue) -> Any:
+def as_cotangent(ct: object, aval: AbstractValue) -> Any:
     """A cotangent with the sharding that one of a value of type `aval` has, in explicit mode."""
     sharding = aval.to_ct_aval()._sharding
     has = getattr(typeof(ct), "_sharding", None)

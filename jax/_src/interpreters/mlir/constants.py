@@ -134,7 +134,7 @@ def get_attribute_handler(type_: type) -> AttributeHandler | None:
     return None
 
 
-def ir_attribute(val: Any) -> Any:
+def ir_attribute(val: object) -> Any:
     """A Python or NumPy value as an MLIR attribute.
 
     Numbers become integer and float attributes (64 bits for Python's), arrays dense elements, lists
@@ -188,7 +188,7 @@ def _ndarray_constant(val: np.ndarray, aval: Any) -> Any:
     return _constant(val)
 
 
-def _numpy_scalar_constant(val: np.generic, aval: Any) -> Any:
+def _numpy_scalar_constant(val: np.generic, aval: object) -> Any:
     return _ndarray_constant(np.asarray(val), aval)
 
 
@@ -200,7 +200,7 @@ def _python_scalar_constant(val: Any, aval: Any) -> Any:
     return _constant(_cast_scalar(val, dtype))
 
 
-def _cast_scalar(val: Any, dtype: np.dtype) -> np.ndarray:
+def _cast_scalar(val: object, dtype: np.dtype) -> np.ndarray:
     try:
         return np.asarray(val, dtype)
     except OverflowError:
@@ -210,11 +210,11 @@ def _cast_scalar(val: Any, dtype: np.dtype) -> np.ndarray:
         ) from None
 
 
-def _token_constant(val: Any, aval: Any) -> Any:
+def _token_constant(val: Any, aval: object) -> Any:
     return hlo.create_token()
 
 
-def _typed_array_constant(val: Any, aval: Any) -> Any:
+def _typed_array_constant(val: Any, aval: object) -> Any:
     return _ndarray_constant(np.asarray(val), aval)
 
 
@@ -222,7 +222,7 @@ def _typed_scalar_constant(val: Any, aval: Any) -> Any:
     return _constant(_cast_scalar(val, val.dtype if aval is None else aval.dtype))
 
 
-def _array_constant(val: ArrayImpl, aval: Any) -> Any:
+def _array_constant(val: ArrayImpl, aval: object) -> Any:
     if not val.is_fully_addressable and not val.is_fully_replicated:
         raise RuntimeError(
             f"Closing over jax.Array that spans non-addressable (non process local) devices is not "
@@ -307,7 +307,7 @@ def ir_constant(val: Any, *, const_lowering: dict[Any, Any] | None = None, aval:
 
 
 def ir_constants(
-    val: Any, *, const_lowering: dict[Any, Any] | None = None, aval: Any = None
+    val: Any, *, const_lowering: dict[Any, Any] | None = None, aval: object = None
 ) -> tuple[Any, ...]:
     """As `ir_constant`, always a tuple."""
     out = ir_constant(val, const_lowering=const_lowering, aval=aval)

@@ -90,7 +90,7 @@ class TokenSet:
     def __len__(self) -> int:
         return len(self._tokens)
 
-    def get(self, effect: Any) -> Any:
+    def get(self, effect: object) -> Any:
         return self._tokens[effect]
 
     @classmethod
@@ -155,7 +155,7 @@ class LoweringParameters:
     def _key(self) -> tuple[Any, ...]:
         return tuple(getattr(self, name) for name in self.__slots__)
 
-    def replace(self, **kw: Any) -> LoweringParameters:
+    def replace(self, **kw: object) -> LoweringParameters:
         return LoweringParameters(**{**dict(zip(self.__slots__, self._key())), **kw})
 
     def __eq__(self, other: object) -> bool:
@@ -286,7 +286,7 @@ class ModuleContext:
         # The lowering rule in force, by primitive.
         self.rules = {} if rules is None else rules
 
-    def replace(self, **kw: Any) -> ModuleContext:
+    def replace(self, **kw: object) -> ModuleContext:
         """A context of the same module with some fields replaced."""
         fields = {name: getattr(self, name) for name in self.__slots__}
         if "platforms" in kw or "lowering_parameters" in kw:
@@ -298,7 +298,7 @@ class ModuleContext:
         fields.update(kw)
         return ModuleContext(**fields)
 
-    def attribute(self, make: Callable[..., Any], *args: Any) -> Any:
+    def attribute(self, make: Callable[..., Any], *args: object) -> Any:
         """`make(*args)`, an attribute or type, made once in this module; `args` are hashable."""
         key = (make, args)
         attr = self.attribute_cache.get(key)
@@ -310,10 +310,10 @@ class ModuleContext:
         """A channel id that no other operation of the module has."""
         return next(self.channel_iterator)
 
-    def add_host_callback(self, host_callback: Any) -> None:
+    def add_host_callback(self, host_callback: object) -> None:
         self.host_callbacks.append(host_callback)
 
-    def add_keepalive(self, keepalive: Any) -> None:
+    def add_keepalive(self, keepalive: object) -> None:
         """Keeps `keepalive` alive as long as the compiled module."""
         self.keepalives.append(keepalive)
 
@@ -408,7 +408,7 @@ class LoweringRuleContext:
             raise ValueError("the lowering rule has already set its tokens")
         self.tokens_out = tokens_out
 
-    def replace(self, **kw: Any) -> LoweringRuleContext:
+    def replace(self, **kw: object) -> LoweringRuleContext:
         """A context with some fields replaced; `tokens_out` is never carried over."""
         fields = {name: getattr(self, name) for name in self.__slots__}
         fields["tokens_out"] = None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from jax._src import core
 from jax._src.interpreters.mlir.constants import ir_attribute
@@ -12,6 +12,9 @@ from jax._src.interpreters.mlir.custom_call import custom_call
 from jax._src.interpreters.mlir.ops import eval_dynamic_shape_as_tensor
 from jax._src.interpreters.mlir.types import aval_to_ir_type
 from jax._src.layout import Layout
+
+if TYPE_CHECKING:
+    from jax._src.core.avals import AbstractValue
 
 FfiLayout = Layout | Sequence[int] | None
 
@@ -66,7 +69,7 @@ def ffi_lowering(
     result_layouts: Sequence[FfiLayout] | None = None,
     backend_config: Mapping[str, Any] | str | None = None,
     skip_ffi_layout_processing: bool = False,
-    **lowering_args: Any,
+    **lowering_args: object,
 ) -> Callable[..., Any]:
     """Makes a lowering rule that calls a native function registered with XLA's FFI.
 
@@ -94,13 +97,13 @@ def ffi_lowering(
         **lowering_args,
     )
 
-    def rule(ctx: LoweringRuleContext, *operands: Any, **params: Any) -> Sequence[Any]:
+    def rule(ctx: LoweringRuleContext, *operands: object, **params: object) -> Sequence[Any]:
         return build(ctx, *operands, **params).results  # type: ignore[no-any-return]
 
     return rule
 
 
-def _is_static(aval: Any) -> bool:
+def _is_static(aval: AbstractValue) -> bool:
     return core.is_constant_shape(getattr(aval, "shape", ()))
 
 
@@ -111,7 +114,7 @@ def _layouts(avals: Sequence[Any], layouts: Sequence[FfiLayout] | None) -> list[
     return [_minor_to_major(aval, layout) for aval, layout in zip(avals, layouts, strict=True)]
 
 
-def _minor_to_major(aval: Any, layout: FfiLayout) -> Sequence[int]:
+def _minor_to_major(aval: AbstractValue, layout: FfiLayout) -> Sequence[int]:
     ndim = len(getattr(aval, "shape", ()))
     if layout is None:
         order: Sequence[int] = range(ndim - 1, -1, -1)

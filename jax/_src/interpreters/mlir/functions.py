@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -46,6 +46,9 @@ from jax._src.layout import Layout
 from jax._src.lib.mlir import ir
 from jax._src.lib.mlir.dialects import func as func_dialect
 from jax._src.named_sharding import UnspecifiedValue
+
+if TYPE_CHECKING:
+    from jax._src.sharding import Sharding
 
 
 def lower_jaxpr_to_fun(
@@ -253,7 +256,7 @@ def _constrain_results(
     return out
 
 
-def _unconstrained_dims(sharding: Any) -> Any:
+def _unconstrained_dims(sharding: Sharding) -> Any:
     return {
         i for i, p in enumerate(sharding.spec.partitions) if p is type(sharding.spec).UNCONSTRAINED
     } or None

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import re
 import types
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from jax._src import config, source_info_util
 from jax._src.lib.mlir import ir, jax_mlir_ext
+
+if TYPE_CHECKING:
+    from jax._src.interpreters.mlir.context import ModuleContext
 
 
 class TracebackCaches:
@@ -40,7 +43,7 @@ def _filename_of(pattern: str | None) -> Any:
     return code_to_filename
 
 
-def name_stack_prefix(caches: TracebackCaches, name_stack: Any) -> str:
+def name_stack_prefix(caches: TracebackCaches, name_stack: object) -> str:
     """`'jit(f)/scope/'` for the name stack of `jit(f)` and `scope`."""
     entry = caches.prefixes.get(id(name_stack))
     if entry is not None and entry[0] is name_stack:
@@ -51,7 +54,7 @@ def name_stack_prefix(caches: TracebackCaches, name_stack: Any) -> str:
     return prefix
 
 
-def traceback_to_location(ctx: Any, traceback: Any, outer: Any = None) -> Any:
+def traceback_to_location(ctx: ModuleContext, traceback: Any, outer: Any = None) -> Any:
     """The location of a call stack, as called from `outer`; unknown without user frames."""
     caches = ctx.traceback_caches
     if traceback is None:
@@ -69,7 +72,7 @@ def traceback_to_location(ctx: Any, traceback: Any, outer: Any = None) -> Any:
 
 
 def source_info_to_location(
-    ctx: Any, primitive: Any, name_stack: Any, traceback: Any, outer_traceback: Any = None
+    ctx: ModuleContext, primitive: Any, name_stack: Any, traceback: Any, outer_traceback: Any = None
 ) -> Any:
     """The location of an operation.
 

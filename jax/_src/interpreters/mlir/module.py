@@ -9,7 +9,7 @@ import pathlib
 import re
 import warnings
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from jax._src import config, core, effects as effects_lib, util
 from jax._src.interpreters.mlir.constants import i32_attr
@@ -27,6 +27,9 @@ from jax._src.layout import AutoLayout
 from jax._src.lib import _jax
 from jax._src.lib.mlir import ir, passmanager
 from jax._src.sharding_impls import ShardingContext
+
+if TYPE_CHECKING:
+    from jax._src.sharding import Sharding
 
 
 class LoweringResult(NamedTuple):
@@ -299,7 +302,7 @@ def _set_up_donation(
     )
 
 
-def _unused_buffer(aval: core.AbstractValue, sharding: Any) -> str:
+def _unused_buffer(aval: core.AbstractValue, sharding: Sharding | None) -> str:
     if sharding is not None and isinstance(aval, core.ShapedArray):
         try:
             aval = aval.update(shape=sharding.shard_shape(aval.shape), sharding=None)
@@ -316,8 +319,8 @@ def build_mlir_module_helper(
     *,
     name: str,
     platforms: Sequence[str],
-    backend: Any = None,
-    axis_context: Any = None,
+    backend: str | None = None,
+    axis_context: object = None,
 ) -> Any:
     """A module for a jaxpr without ordered effects."""
     unlowerable = effects_lib.lowerable_effects.filter_not_in(closed_jaxpr.effects)
@@ -433,7 +436,7 @@ def _dump(file_name: str, text: Callable[[], str]) -> str | None:
     return file_name
 
 
-def dump_module_message(module: Any, stage_name: str) -> str:
+def dump_module_message(module: object, stage_name: str) -> str:
     """A sentence that says where the module was written, or how to have it written."""
     dumped_to = dump_module_to_file(module, stage_name)
     if dumped_to:
@@ -454,7 +457,7 @@ def _dump_dir() -> str | None:
     return out_dir
 
 
-def refine_polymorphic_shapes(module: Any) -> Any:
+def refine_polymorphic_shapes(module: object) -> Any:
     """The module with dynamic shapes made static, where they follow from the arguments' shapes."""
     refined = _jax.mlir.refine_polymorphic_shapes(
         module_to_bytecode(module),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -20,13 +20,16 @@ from jax._src.interpreters.mlir.types import aval_to_ir_type, aval_to_ir_types, 
 from jax._src.lib.mlir import ir
 from jax._src.lib.mlir.dialects import func as func_dialect, hlo
 
+if TYPE_CHECKING:
+    from jax._src.core.avals import AbstractValue
+
 # Any operation
 
 
 def emit(
     name: str,
     operands: Sequence[Any],
-    result_type: Any = None,
+    result_type: object = None,
     attributes: dict[str, Any] | None = None,
 ) -> Any:
     """An operation of one result, made without the checks and conversions of its Python builder.
@@ -45,7 +48,7 @@ def emit(
     return _create(name, [result_type], operands, attributes).result
 
 
-def _create(*args: Any) -> Any:
+def _create(*args: object) -> Any:
     # MLIR is loaded when something is first lowered.
     global _create
     _create = ir.Operation.create
@@ -108,7 +111,7 @@ def eval_dynamic_shape_as_tensor(ctx: LoweringRuleContext, shape: Sequence[Any])
 # Operations of known result type
 
 
-def _sharded(ctx: LoweringRuleContext, op: Any, aval_out: Any) -> Any:
+def _sharded(ctx: LoweringRuleContext, op: object, aval_out: AbstractValue) -> Any:
     if getattr(aval_out, "_sharding", None) is None:
         return op
     return lower_with_sharding_in_types(ctx, op, aval_out)
@@ -309,7 +312,7 @@ def iota(ctx: LoweringRuleContext, aval_out: core.ShapedArray, *, dimension: int
     return _sharded(ctx, out, aval_out)
 
 
-def full_like_aval(ctx: LoweringRuleContext, value: Any, aval: core.ShapedArray) -> Any:
+def full_like_aval(ctx: LoweringRuleContext, value: object, aval: core.ShapedArray) -> Any:
     """An array of the type `aval` filled with the (Python or NumPy) scalar `value`."""
     zero = ir_constant(np.array(value, aval.dtype), aval=core.ShapedArray((), aval.dtype))
     return broadcast_in_dim(ctx, zero, aval, broadcast_dimensions=())
@@ -327,7 +330,7 @@ def add_jaxvals_lowering(ctx: LoweringRuleContext, x: Any, y: Any) -> Sequence[A
 # Comparisons, minimum and maximum
 
 
-def compare_hlo(x: Any, y: Any, direction: str, comparison_type: str | None = None) -> Any:
+def compare_hlo(x: Any, y: object, direction: str, comparison_type: str | None = None) -> Any:
     """`x <direction> y`, elementwise.
 
     Args:
@@ -350,7 +353,7 @@ def compare_hlo(x: Any, y: Any, direction: str, comparison_type: str | None = No
     )
 
 
-def _minmax_hlo(op: Callable[..., Any], cmp: str, x: Any, y: Any) -> Any:
+def _minmax_hlo(op: Callable[..., Any], cmp: str, x: Any, y: object) -> Any:
     """Minimum or maximum; complex numbers compare lexicographically, real part first."""
     tensor_type = ir.RankedTensorType(x.type)
     if not isinstance(tensor_type.element_type, ir.ComplexType):
@@ -363,11 +366,11 @@ def _minmax_hlo(op: Callable[..., Any], cmp: str, x: Any, y: Any) -> Any:
     return hlo.select(which, x, y)
 
 
-def min_hlo(x: Any, y: Any) -> Any:
+def min_hlo(x: object, y: object) -> Any:
     return _minmax_hlo(hlo.minimum, "LT", x, y)
 
 
-def max_hlo(x: Any, y: Any) -> Any:
+def max_hlo(x: object, y: object) -> Any:
     return _minmax_hlo(hlo.maximum, "GT", x, y)
 
 

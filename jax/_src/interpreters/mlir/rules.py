@@ -432,7 +432,7 @@ class _LoweredFunction:
             key = closed = None
         if closed is None:
 
-            def flat_fun(*xs: Any) -> Any:
+            def flat_fun(*xs: object) -> Any:
                 out = fun(*xs, **params)
                 return out if multiple_results else (out,)
 
@@ -461,8 +461,8 @@ def lower_fun(fun: Callable[..., Any], multiple_results: bool = True) -> Lowerin
 def delegate_lowering(
     ctx: LoweringRuleContext,
     lowering_fun: Callable[..., Any],
-    *args: Any,
-    **ctx_override_kwargs: Any,
+    *args: object,
+    **ctx_override_kwargs: object,
 ) -> Any:
     """Applies another rule inside a rule, with some fields of the context replaced.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -18,10 +18,14 @@ from jax._src.named_sharding import NamedSharding, SdyArray, SdyDim
 from jax._src.partition_spec import PartitionSpec
 from jax._src.sharding_impls import SdyArrayList
 
+if TYPE_CHECKING:
+    from jax._src.core.avals import AbstractValue
+    from jax._src.sharding import Sharding
+
 UNCONSTRAINED = PartitionSpec.UNCONSTRAINED
 
 
-def get_sharding_attr(ctx: ModuleContext, sharding: Any) -> Any:
+def get_sharding_attr(ctx: ModuleContext, sharding: Sharding | None) -> Any:
     """The attribute for a sharding in the compiler's form.
 
     Args:
@@ -38,7 +42,7 @@ def get_sharding_attr(ctx: ModuleContext, sharding: Any) -> Any:
     return ir.StringAttr.get(repr(sharding))
 
 
-def set_sharding(ctx: ModuleContext, op: Any, sharding: Any) -> None:
+def set_sharding(ctx: ModuleContext, op: Any, sharding: Sharding) -> None:
     """Annotates the results of the operation `op` with a sharding in the compiler's form."""
     if isinstance(sharding, SdyArray):
         sharding = SdyArrayList((sharding,))
@@ -46,7 +50,9 @@ def set_sharding(ctx: ModuleContext, op: Any, sharding: Any) -> None:
     op.attributes[name] = get_sharding_attr(ctx, sharding)
 
 
-def to_ir_sharding(aval: Any, sharding: Any, modify_wrt_axis_types: bool = False) -> Any:
+def to_ir_sharding(
+    aval: AbstractValue, sharding: Sharding | None, modify_wrt_axis_types: bool = False
+) -> Any:
     """A sharding of values of type `aval` in the compiler's form: Shardy's or GSPMD's.
 
     Extended dtypes get the sharding of the arrays that represent them; None stays None.
@@ -83,7 +89,7 @@ def wrap_with_sharding_op(
     ctx: LoweringRuleContext,
     x: Any,
     aval_out: Any,
-    sharding: Any,
+    sharding: object,
     unspecified_dims: set[int] | None = None,
     has_side_effect: bool = False,
     allow_shardy_lowering: bool = True,
@@ -106,7 +112,7 @@ def wrap_with_full_to_shard_op(
     ctx: LoweringRuleContext,
     x: Any,
     aval_out: Any,
-    sharding: Any,
+    sharding: object,
     unspecified_dims: set[int] | None = None,
     has_side_effect: bool = False,
     allow_shardy_lowering: bool = False,
@@ -121,7 +127,7 @@ def wrap_with_shard_to_full_op(
     ctx: LoweringRuleContext,
     x: Any,
     aval_out: Any,
-    sharding: Any,
+    sharding: object,
     unspecified_dims: set[int] | None = None,
     has_side_effect: bool = False,
     allow_shardy_lowering: bool = False,
@@ -137,7 +143,7 @@ def _spmd_custom_call(
     ctx: Any,
     x: Any,
     aval_out: core.AbstractValue,
-    sharding: Any,
+    sharding: object,
     unspecified_dims: Any,
     has_side_effect: bool,
 ) -> Any:
@@ -158,7 +164,7 @@ def _spmd_custom_call(
     return op.result
 
 
-def lower_with_sharding_in_types(ctx: LoweringRuleContext, op: Any, aval: Any) -> Any:
+def lower_with_sharding_in_types(ctx: LoweringRuleContext, op: object, aval: AbstractValue) -> Any:
     """`op`, constrained to the sharding that its type has over explicit mesh axes, if any."""
     sharding = getattr(aval, "_sharding", None)
     if sharding is None or sharding.mesh._are_all_axes_auto_or_manual:
@@ -172,19 +178,19 @@ def lower_with_sharding_in_types(ctx: LoweringRuleContext, op: Any, aval: Any) -
     return wrap_with_sharding_op(ctx, op, aval, ir_sharding, unspecified)
 
 
-def contains_unconstrained(s: Any) -> bool:
+def contains_unconstrained(s: object) -> bool:
     """Whether the compiler may choose how some dimension is sharded."""
     return isinstance(s, NamedSharding) and UNCONSTRAINED in s.spec.partitions
 
 
-def all_unconstrained(s: Any, aval: Any) -> bool:
+def all_unconstrained(s: object, aval: AbstractValue) -> bool:
     """Whether the compiler may choose how every dimension is sharded."""
     if not isinstance(s, NamedSharding) or aval.ndim != len(s.spec):
         return False
     return all(p is UNCONSTRAINED for p in s.spec.partitions)
 
 
-def replicate_trailing_dims(ctx: LoweringRuleContext, val: Any, aval: Any) -> Any:
+def replicate_trailing_dims(ctx: LoweringRuleContext, val: object, aval: AbstractValue) -> Any:
     """Array of an extended dtype: its physical trailing dimensions are not split over devices."""
     if needs_no_shardings(ctx.module_context):
         return val
@@ -201,7 +207,7 @@ def _trailing_replicated(aval: Any, physical: Any) -> Any:
     return sharding_impls.replicated_hlo_sharding().to_proto()
 
 
-def add_manual_axes(axis_ctx: Any, sharding: Any, ndim: int) -> Any:
+def add_manual_axes(axis_ctx: Any, sharding: Sharding, ndim: int) -> Any:
     """`sharding` with the manual axes of an enclosing `shard_map` in the mesh (GSPMD)."""
     mesh = axis_ctx.mesh
     mesh = getattr(mesh, "abstract_mesh", mesh)
@@ -215,7 +221,7 @@ def add_manual_axes(axis_ctx: Any, sharding: Any, ndim: int) -> Any:
     return NamedSharding(mesh.update_axis_types(types), spec)
 
 
-def sharded_aval(aval: Any, sharding: Any) -> Any:
+def sharded_aval(aval: AbstractValue, sharding: Sharding | None) -> Any:
     """The type of one device's shard of a value."""
     if sharding is None or not isinstance(aval, core.ShapedArray):
         return aval
@@ -225,7 +231,7 @@ def sharded_aval(aval: Any, sharding: Any) -> Any:
 # Memory kinds and layouts
 
 
-def wrap_with_memory_kind(ctx: Any, x: Any, memory_kind: str, aval_out: Any) -> Any:
+def wrap_with_memory_kind(ctx: ModuleContext, x: Any, memory_kind: str, aval_out: object) -> Any:
     """`x`, placed in the memory of the given kind."""
     if aval_out is None:
         result_type = x.type
@@ -274,7 +280,7 @@ def dense_index_elements(xs: Sequence[int]) -> Any:
     return ir.DenseIntElementsAttr.get(values, type=ir.IndexType.get(), shape=values.shape)
 
 
-def to_xla_layout(layout: Any, aval: Any) -> str | None:
+def to_xla_layout(layout: Any, aval: AbstractValue) -> str | None:
     """The text of `mhlo.layout_mode`: a layout, "default" or "auto"."""
     if layout is None:
         return "default"

@@ -71,7 +71,7 @@ for _name, _signed in (("int1", True), ("uint1", False)):
         _dtype_to_ir_type[np.dtype(getattr(ml_dtypes, _name))] = _int(1, _signed)
 
 
-def dtype_to_ir_type(dtype: Any) -> Any:
+def dtype_to_ir_type(dtype: np.dtype[Any]) -> Any:
     """The element type for `dtype`, in the current MLIR context; TypeError if it has none."""
     make = _dtype_to_ir_type.get(dtype)
     if make is None:
@@ -128,7 +128,7 @@ def aval_to_ir_types(ctx: Any, aval: Any = None) -> IrTypes:
     return types
 
 
-def aval_to_ir_type(ctx: Any, aval: Any = None) -> Any:
+def aval_to_ir_type(ctx: object, aval: Any = None) -> Any:
     """As `aval_to_ir_types`, for an abstract value that one IR value represents."""
     types = aval_to_ir_types(ctx, aval)
     if isinstance(types, tuple):
@@ -138,7 +138,7 @@ def aval_to_ir_type(ctx: Any, aval: Any = None) -> Any:
     return types
 
 
-def _lookup(aval: Any) -> Callable[[Any], IrTypes]:
+def _lookup(aval: object) -> Callable[[Any], IrTypes]:
     for cls in type(aval).__mro__:
         handler = ir_type_handlers.get(cls)
         if handler is not None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple, NoReturn
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 import numpy as np
 
@@ -30,6 +30,9 @@ from jax._src.sharding_impls import (
     physical_sharding,
 )
 from jax._src.tree_util import dispatch_registry, tree_flatten
+
+if TYPE_CHECKING:
+    from jax._src.core.avals import AbstractValue
 
 
 class ProgramInfo:
@@ -118,11 +121,11 @@ def compile_lowered(
 
 
 def create_compile_options(
-    computation: Any,
+    computation: object,
     tuple_args: bool,
     allow_prop_to_inputs: Sequence[bool],
     allow_prop_to_outputs: Sequence[bool],
-    backend: Any,
+    backend: str | None,
     np_dev: np.ndarray,
     compiler_options: dict[str, Any] | None,
 ) -> Any:
@@ -219,7 +222,7 @@ def _as_argument(chosen: Any, aval: Any, info: ProgramInfo) -> Any:
     return chosen
 
 
-def _or_default(sharding: Any, default: Any) -> Any:
+def _or_default(sharding: Sharding | None, default: object) -> Any:
     return default if isinstance(sharding, UnspecifiedValue) else sharding
 
 
@@ -228,7 +231,7 @@ def _fill_in(
     chosen: Any,
     skip: Any,
     avals: Sequence[core.AbstractValue],
-    device_list: Any,
+    device_list: object,
     mesh: Any,
     kinds: Any,
 ) -> Any:
@@ -254,7 +257,7 @@ def _fill_in(
     return out
 
 
-def _named(s: Any, mesh: Any, aval: Any) -> Any:
+def _named(s: Any, mesh: object, aval: Any) -> Any:
     """A sharding of the compiler as one over the mesh, if there is one."""
     if not isinstance(mesh, Mesh) or not isinstance(s, GSPMDSharding):
         return s
@@ -581,7 +584,7 @@ def _result_types(executable: MeshExecutable) -> list[Any]:
     ]
 
 
-def _result_type(aval: Any, asked: Any, sharding: Any) -> Any:
+def _result_type(aval: AbstractValue, asked: object, sharding: Sharding | None) -> Any:
     typed = getattr(aval, "_sharding", None)
     if typed is None:
         return aval_with_sharding(aval, sharding)
@@ -684,7 +687,7 @@ def check_arg_avals_for_call(
         )
 
 
-def _differ_in_memory_only(ref: Any, aval: Any) -> bool:
+def _differ_in_memory_only(ref: object, aval: AbstractValue) -> bool:
     """Whether types are the same but for the memory space: the shardings of arguments tell it."""
     if type(ref) is not core.ShapedArray or type(aval) is not core.ShapedArray:
         return False

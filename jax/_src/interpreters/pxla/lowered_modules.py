@@ -10,7 +10,7 @@ from __future__ import annotations
 import collections
 import weakref
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from jax._src import config, core
 from jax._src.interpreters import mlir
@@ -18,6 +18,9 @@ from jax._src.interpreters.pxla.placement import jaxpr_shardings
 from jax._src.mesh import Mesh
 from jax._src.named_sharding import NamedSharding
 from jax._src.sharding_impls import SingleDeviceSharding
+
+if TYPE_CHECKING:
+    from jax._src.sharding import Sharding
 
 _MAX_KEPT = 64
 _latest: collections.deque[weakref.ref[LoweredModule]] = collections.deque()
@@ -35,7 +38,7 @@ class LoweredModule:
 
 def find_or_lower(
     closed: core.ClosedJaxpr,
-    devices: Any,
+    devices: object,
     in_shardings: Sequence[Any],
     out_shardings: Sequence[Any],
     choices: tuple[Any, ...],
@@ -82,7 +85,7 @@ def _keep(module: LoweredModule, result: mlir.LoweringResult) -> None:
             oldest.result = None
 
 
-def _without_devices(sharding: Any) -> Any:
+def _without_devices(sharding: Sharding | None) -> Any:
     """A sharding as a module has it."""
     if type(sharding) is NamedSharding and isinstance(sharding.mesh, Mesh):
         mesh = sharding.mesh.abstract_mesh

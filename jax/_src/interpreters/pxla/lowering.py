@@ -6,7 +6,7 @@ import dataclasses
 import logging
 import warnings
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from jax._src import (
     config,
@@ -34,6 +34,9 @@ from jax._src.layout import AutoLayout
 from jax._src.lib import _jax
 from jax._src.memory import MemorySpace
 from jax._src.sharding_impls import UNSPECIFIED, ShardingContext, UnspecifiedValue
+
+if TYPE_CHECKING:
+    from jax._src.core.avals import AbstractValue
 
 logger = logging.getLogger("jax._src.interpreters.pxla")
 
@@ -552,7 +555,7 @@ def _constrained_layouts(jaxpr: core.Jaxpr, out_layouts: Sequence[Any]) -> Seque
     ]
 
 
-def _sharding_of_type(aval: Any) -> Any:
+def _sharding_of_type(aval: AbstractValue) -> Any:
     """The sharding that a result's type has over explicit mesh axes, if it says all."""
     sharding = getattr(aval, "_sharding", None)
     if sharding is None or not sharding.mesh.are_all_axes_explicit:
@@ -578,7 +581,7 @@ def _all_default_memory(shardings: Sequence[Any]) -> bool:
     return True
 
 
-def _memory_kind_of_type(aval: Any) -> str | None:
+def _memory_kind_of_type(aval: AbstractValue) -> str | None:
     space = getattr(aval, "memory_space", MemorySpace.Device)
     return "pinned_host" if space is MemorySpace.Host else None
 

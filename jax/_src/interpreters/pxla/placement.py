@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -16,6 +16,9 @@ from jax._src.named_sharding import NamedSharding
 from jax._src.op_shardings import get_num_ways_dim_sharded
 from jax._src.sharding import IndivisibleError, Sharding
 from jax._src.sharding_impls import UNSPECIFIED, UnspecifiedValue
+
+if TYPE_CHECKING:
+    from jax._src.core.avals import AbstractValue
 
 
 class Placement(NamedTuple):
@@ -44,7 +47,7 @@ class Source(NamedTuple):
     index: Any  # of the argument or result; the equation
 
 
-def arg_sharding(arg: Any) -> Any:
+def arg_sharding(arg: object) -> Any:
     """The sharding that an argument is committed to, or None. `arg` is a value or a type."""
     if isinstance(arg, ArrayImpl):
         return arg._sharding if arg._committed else None
@@ -168,13 +171,13 @@ def layouts_equal(asked: Any, has: Any) -> bool:
     )
 
 
-def _is_default(layout: Any, sharding: Any, aval: Any) -> bool:
+def _is_default(layout: Any, sharding: Sharding, aval: object) -> bool:
     return tuple(layout.major_to_minor) == tuple(range(len(layout.major_to_minor))) and not getattr(
         layout, "sub_byte_element_size_in_bits", 0
     )
 
 
-def concretize(shardings: Sequence[Any], mesh: Any) -> tuple[Any, ...]:
+def concretize(shardings: Sequence[Any], mesh: Mesh) -> tuple[Any, ...]:
     """Shardings over abstract meshes as the same over `mesh`, where its shape is theirs."""
     if not isinstance(mesh, Mesh):
         return tuple(shardings)
@@ -348,16 +351,16 @@ def find_placement(
     return Placement(devices, len(devices), devices[0].client, True, mesh)
 
 
-def _is_in_host_memory(aval: Any) -> bool:
+def _is_in_host_memory(aval: AbstractValue) -> bool:
     return getattr(aval, "memory_space", None) is MemorySpace.Host
 
 
-def _mesh_is_set(ctx_mesh: Any) -> bool:
+def _mesh_is_set(ctx_mesh: object) -> bool:
     # The mesh of `jax.set_mesh`: the abstract one is set as well. That of `with mesh:` decides nothing.
     return not get_abstract_mesh().empty
 
 
-def _mesh_of(s: Any) -> Any:
+def _mesh_of(s: object) -> Any:
     if isinstance(s, Mesh):
         return s
     if isinstance(s, NamedSharding) and isinstance(s.mesh, Mesh):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -12,6 +12,11 @@ from jax._src.array_impl import ArrayImpl
 from jax._src.late_binding import late
 from jax._src.layout import Format
 from jax._src.lib import _jax, array_result_handler
+
+if TYPE_CHECKING:
+    from jax._src.core.avals import AbstractValue
+    from jax._src.layout import Layout
+    from jax._src.sharding import Sharding
 
 _REUSE = _jax.ArrayCopySemantics.REUSE_INPUT
 
@@ -62,7 +67,7 @@ def shard_args(
     return out
 
 
-def shard_arg_fallback(arg: Any, sharding: Any, layout: Any = None) -> Any:
+def shard_arg_fallback(arg: object, sharding: Sharding | None, layout: Layout | None = None) -> Any:
     """Puts one argument where a program takes it; called by the native call path."""
     return shard_args([sharding], [layout], None, [arg])[0]
 
@@ -87,7 +92,9 @@ shard_arg_handlers[core.Ref] = _shard_ref
 global_result_handlers: dict[type, Callable[[Any, Any, bool], Any]] = {}
 
 
-def global_aval_to_result_handler(aval: Any, sharding: Any, committed: bool) -> Any:
+def global_aval_to_result_handler(
+    aval: AbstractValue, sharding: Sharding | None, committed: bool
+) -> Any:
     """The handler of a result of type `aval`.
 
     Args:
@@ -101,7 +108,9 @@ def global_aval_to_result_handler(aval: Any, sharding: Any, committed: bool) -> 
     return make(aval, sharding, committed)
 
 
-def _array_result_handler(aval: core.AbstractValue, sharding: Any, committed: bool) -> Any:
+def _array_result_handler(
+    aval: core.AbstractValue, sharding: Sharding | None, committed: bool
+) -> Any:
     if isinstance(aval.dtype, dtypes.ExtendedDType):
         return aval.dtype._rules.global_sharded_result_handler(aval, sharding, committed)
     if aval.dtype == dtypes.float0:
@@ -109,7 +118,9 @@ def _array_result_handler(aval: core.AbstractValue, sharding: Any, committed: bo
     return array_result_handler(aval, sharding, committed)
 
 
-def _token_result_handler(aval: core.AbstractValue, sharding: Any, committed: bool) -> Any:
+def _token_result_handler(
+    aval: core.AbstractValue, sharding: Sharding | None, committed: bool
+) -> Any:
     aval = core.ShapedArray((0,), np.dtype(np.bool_))
     array = array_result_handler(aval, sharding, committed)
     return lambda bufs: core.Token(array(bufs))
