@@ -781,6 +781,58 @@ def run_state():
     return run_state(f)((jnp.arange(3.0), jnp.zeros(3)))
 
 
+def _closing_over(outer):
+    """A function from arrays to arrays: run_state of one that reads and writes `outer`, too."""
+    from jax._src.state.discharge import run_state
+
+    def body(x):
+        x[...] += outer[...]
+        outer[...] = x[...] * 2
+
+    return run_state(body)
+
+
+@scenario
+def run_state_closing_over_arguments():
+    outer = ref(3)
+    return jax.jit(lambda outer, x: _closing_over(outer)(x))(outer, jnp.arange(3.0)), outer[...]
+
+
+def _in_control_flow(name, make):
+    """Rows with the function inside control flow, which gets it and its argument."""
+
+    def created():
+        def fun(x):
+            outer = jax.new_ref(x * 2)
+            return make(_closing_over(outer), x), outer[...]
+
+        return jax.jit(fun)(jnp.arange(3.0))
+
+    def closed_over():
+        outer = ref(3)
+        return jax.jit(lambda x: make(_closing_over(outer), x))(jnp.arange(3.0)), outer[...]
+
+    SCENARIOS[f"run_state_closing_over_{name}"] = created
+    SCENARIOS[f"run_state_closing_over_{name}_outside"] = closed_over
+
+
+_in_control_flow("jit", lambda fun, x: jax.jit(fun)(x))
+_in_control_flow("cond", lambda fun, x: lax.cond(x[1] > 0, fun, lambda x: x, x))
+_in_control_flow("not_cond", lambda fun, x: lax.cond(x[1] < 0, fun, lambda x: x, x))
+_in_control_flow("scan", lambda fun, x: lax.scan(lambda c, _: (fun(c), c), x, length=3))
+_in_control_flow("while", lambda fun, x: lax.while_loop(lambda c: c[0] < 3.5, fun, x + 1))
+_in_control_flow("fori", lambda fun, x: lax.fori_loop(0, 3, lambda i, c: fun(c), x))
+
+
+@scenario
+def run_state_closing_over_discharged():
+    from jax._src.state.discharge import discharge_state
+
+    closed = jax.make_jaxpr(lambda outer, x: _closing_over(outer)(x))(ref(3), jnp.arange(3.0))
+    pure = discharge_state(closed, should_discharge=[True, False])
+    return jax.core.eval_jaxpr(pure.jaxpr, pure.consts, jnp.ones(3), jnp.arange(3.0))
+
+
 # Errors
 
 

@@ -1,5 +1,6 @@
 """References to mutable arrays: beside the reference, and what we do besides."""
 
+import functools
 import re
 
 import numpy as np
@@ -659,3 +660,71 @@ def test_run_state_inside_control_flow():
     np.testing.assert_array_equal(jax.jit(fun)(x), [5.0, 1.0, 2.0])
     np.testing.assert_array_equal(jax.jit(fun)(-x), -x)
     np.testing.assert_array_equal(jax.vmap(fun)(jnp.stack([x, -x])), [[5.0, 1.0, 2.0], -x])
+
+
+_CLOSING_OVER = {  # calls of the function that `run_state` returns, once
+    "itself": lambda fun, x: fun(x),
+    "jit": lambda fun, x: jax.jit(fun)(x),
+    "cond": lambda fun, x: lax.cond(x[1] > -9, fun, lambda x: x, x),
+    "scan": lambda fun, x: lax.scan(lambda c, _: (fun(c), None), x, length=1)[0],
+    "while": lambda fun, x: lax.fori_loop(0, 1, lambda i, c: fun(c), x),
+    "remat": lambda fun, x: jax.checkpoint(fun)(x),
+    "run_state": lambda fun, x: run_state(lambda r: r.__setitem__(..., fun(r[...])))(x),
+}
+
+
+@pytest.mark.parametrize("where", _CLOSING_OVER)
+def test_run_state_closing_over_references(where):
+    def fun(x):
+        outer = jax.new_ref(x * 2)
+
+        def body(ref):
+            ref[...] += jnp.sin(outer[...])
+            outer[0] = ref[1] * x[2]
+
+        y = _CLOSING_OVER[where](run_state(body), x)
+        return y * outer[...], outer[...]
+
+    def arrays(x):
+        y = x + jnp.sin(x * 2)
+        outer = (x * 2).at[0].set(y[1] * x[2])
+        return y * outer, outer
+
+    x = jnp.arange(3.0) / 2
+    transformed = [
+        lambda f: f(x),
+        lambda f: jax.jvp(f, (x,), (x + 1,)),
+        lambda f: jax.jacrev(f)(x),
+        lambda f: jax.vmap(f)(jnp.stack([x, -x])),
+        lambda f: jax.vmap(jax.jacfwd(f))(jnp.stack([x, -x])),
+    ]
+    for transform in transformed:
+        expected = transform(arrays)
+        for f in (fun, jax.jit(fun)):
+            assert_allclose = functools.partial(np.testing.assert_allclose, rtol=1e-5, atol=1e-6)
+            jax.tree.map(assert_allclose, transform(f), expected)
+
+
+@pytest.mark.parametrize("should", [(True, False), (False, True), (True, True)])
+def test_run_state_closing_over_references_partly_discharged(should):
+    def fun(a, b, x):
+        def body(ref):
+            lax.cond(x[0] > 0, lambda: ref.__setitem__(..., a[...]), lambda: b.__setitem__(..., x))
+            a[...] += ref[...] + b[...]
+
+        return run_state(body)(x)
+
+    make = lambda: [jax.new_ref(jnp.ones(3)), jax.new_ref(jnp.full(3, 2.0))]
+    x = jnp.arange(3.0)
+    a, b = make()
+    expected = fun(a, b, x)
+    closed = discharge_state(jax.make_jaxpr(fun)(a, b, x), should_discharge=[*should, False])
+    refs = make()
+    args = [r[...] if s else r for r, s in zip(refs, should)]
+    y, *finals = core.eval_jaxpr(closed.jaxpr, closed.consts, *args, x)
+    np.testing.assert_array_equal(y, expected)
+    for i, s in enumerate(should):
+        if s:
+            refs[i][...] = finals.pop(0)
+    np.testing.assert_array_equal(refs[0][...], a[...])
+    np.testing.assert_array_equal(refs[1][...], b[...])

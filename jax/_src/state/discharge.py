@@ -370,32 +370,44 @@ def _staged(f: Callable[..., Any], in_tree: Any, avals: Any, args: Any) -> Any:
     return pe.close_jaxpr(pe.convert_constvars_jaxpr(jaxpr)), consts
 
 
-# Operands are arrays (or references closed over), results are the final values of all of them.
+# Operands are arrays, and references that the function closes over. Results are what all hold in the
+# end, and these references. The jaxpr has references for the arrays it is given, but not for those
+# that it closes over.
 run_state_p = Primitive("run_state", multiple_results=True)
 
 
 @run_state_p.def_effectful_abstract_eval
 def _types(*avals: Any, jaxpr: ClosedJaxpr, **_: Any) -> Any:
-    outer = {i for i, a in enumerate(avals) if type(a) is AbstractRef}
+    inner = _inner_references(avals, jaxpr)
     effects = {
-        e for e in jaxpr.effects if not isinstance(e, core.RefEffect) or e.input_index in outer
+        e for e in jaxpr.effects if not isinstance(e, core.RefEffect) or not inner[e.input_index]
     }
-    if outer:
-        raise NotImplementedError(
-            "a function given to run_state closes over a mutable array reference: pass it as an argument"
-        )
     return list(avals), frozenset(effects)
 
 
-def pure_jaxpr(jaxpr: ClosedJaxpr, lower: bool) -> ClosedJaxpr:
-    """From the initial to the final values of all arguments."""
-    which = tuple(type(a) is AbstractRef for a in jaxpr.in_avals)
-    return _discharged(jaxpr, which, tuple(range(len(which))), lower)
+def _inner_references(outer: Sequence[Any], jaxpr: ClosedJaxpr) -> tuple[bool, ...]:
+    """Which arguments of the jaxpr are references to operands (of types `outer`) that are arrays."""
+    return tuple(
+        [
+            type(a) is AbstractRef and type(o) is not AbstractRef
+            for a, o in zip(jaxpr.in_avals, outer)
+        ]
+    )
+
+
+def _final_values(which: tuple[bool, ...], args: Any, jaxpr: ClosedJaxpr, lower: bool) -> list[Any]:
+    """Run the function with values in place of the marked references: what its operands hold then."""
+    finals = tuple([i for i, w in enumerate(which) if w])
+    pure = _discharged(jaxpr, which, finals, lower)
+    outs = list(args)
+    for i, x in zip(finals, core.eval_jaxpr(pure.jaxpr, pure.consts, *args)):
+        outs[i] = x
+    return outs
 
 
 def _apply(*args: Any, jaxpr: ClosedJaxpr, **_: Any) -> Any:
-    pure = pure_jaxpr(jaxpr, False)
-    return core.eval_jaxpr(pure.jaxpr, pure.consts, *args)
+    inner = _inner_references([typeof(x) for x in args], jaxpr)
+    return _final_values(inner, args, jaxpr, False)
 
 
 def _bind_with_trace(trace: Trace, args: Any, params: Any) -> Any:
@@ -408,8 +420,13 @@ def _bind_with_trace(trace: Trace, args: Any, params: Any) -> Any:
 run_state_p.def_bind_with_trace(_bind_with_trace)
 
 
-def _discharge(should: Any, in_avals: Any, out_avals: Any, *args: Any, lower: bool, **params: Any):
-    return (None,) * len(args), _apply(*args, **params)
+def _discharge(
+    should: Any, in_avals: Any, out_avals: Any, *args: Any, lower: bool, aliases: Any,
+    jaxpr: ClosedJaxpr, **_: Any,
+) -> Any:  # fmt: skip
+    inner = _inner_references(in_avals, jaxpr)
+    outs = _final_values(tuple([i or bool(s) for i, s in zip(inner, should)]), args, jaxpr, lower)
+    return [x if s else None for x, s in zip(outs, should)], outs
 
 
 # Programs have no references left, but the bodies of control flow may have this operation.
