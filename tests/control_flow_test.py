@@ -384,3 +384,15 @@ class StagingTest(jtu.JaxTestCase):
 
 if __name__ == "__main__":
     absltest.main(testLoader=jtu.JaxTestLoader())
+
+
+def test_while_condition_with_unused_results_of_values_that_never_change():
+    def fun(x):
+        cond = lambda c: (jnp.sin(c[0]), c[1] < 3)[1]
+        return lax.while_loop(cond, lambda c: (c[0], c[1] + 1), (x, 0))
+
+    x = jnp.arange(3.0)
+    for y, n in (fun(x), jax.jit(fun)(x)):
+        np.testing.assert_array_equal(y, x)
+        assert n == 3
+    assert "sin" not in str(jax.make_jaxpr(fun)(x))

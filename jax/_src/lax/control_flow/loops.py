@@ -132,6 +132,8 @@ def _without_forwarded(body: ClosedJaxpr, cond: ClosedJaxpr, cond_nconsts: int, 
         *[body_nconsts + i for i in changing],
     ]  # fmt: skip
     cond_order = [*range(cond_nconsts), *[cond_nconsts + i for i in changing]]
+    # Equations that nothing uses may read the values that are constants of the body now.
+    cond = ClosedJaxpr(pe.dce_jaxpr(cond.jaxpr, [True], True)[0], cond.consts)
     return without_results(cond, (), cond_order), without_results(body, fixed, order), tuple(fixed)
 
 
