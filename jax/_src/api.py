@@ -216,7 +216,8 @@ def named_call(fun: Callable, *, name: str | None = None) -> Callable:
     """`fun` with `name` (by default its own) added to the names of its operations."""
     check_callable(fun)
     name = getattr(fun, "__name__", "fun") if name is None else name
-    return wraps(fun)(lambda *args, **kwargs: _in_scope(name, fun, args, kwargs))
+    run = lambda *args, **kwargs: _in_scope(name, fun, args, kwargs)
+    return wraps(fun)(traceback_util.api_boundary(run))
 
 
 def _in_scope(name, fun, args, kwargs):

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from jax._src import config, core, dispatch, dtypes, effects, util, xla_bridge as xb
+from jax._src import config, core, dispatch, dtypes, effects, traceback_util, util, xla_bridge as xb
 from jax._src.array_impl import ArrayImpl, device_sharding
 from jax._src.errors import JaxRuntimeError
 from jax._src.interpreters import mlir
@@ -204,6 +204,7 @@ def _flat_args(name: str, callback: Any, args: Any, kwargs: Any, sharding: Any) 
 pure_callback_p = core.Primitive("pure_callback", multiple_results=True)
 
 
+@traceback_util.api_boundary
 def pure_callback(
     callback: Callable[..., Any],
     result_shape_dtypes: Any,
@@ -319,6 +320,7 @@ ignore_shardings_of(pure_callback_p)
 io_callback_p = core.Primitive("io_callback", multiple_results=True)
 
 
+@traceback_util.api_boundary
 def io_callback(
     callback: Callable[..., Any],
     result_shape_dtypes: Any,

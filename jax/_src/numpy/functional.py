@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from jax._src import api
+from jax._src import api, traceback_util
 from jax._src.basearray import Array
 from jax._src.lax import lax
 from jax._src.numpy import util
@@ -16,6 +16,7 @@ from jax._src.util import canonicalize_axis
 
 
 @export
+@traceback_util.api_boundary
 def apply_along_axis(
     func1d: Callable[..., Any], axis: int, arr: ArrayLike, *args: Any, **kwargs: Any
 ) -> Array:
@@ -47,6 +48,7 @@ def apply_along_axis(
 
 
 @export
+@traceback_util.api_boundary
 def apply_over_axes(func: Callable[..., Any], a: ArrayLike, axes: Sequence[int]) -> Array:
     """Applies a function along one dimension after the other.
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from jax._src import api, core, dtypes
+from jax._src import api, core, dtypes, traceback_util
 from jax._src.array import ArrayImpl
 from jax._src.basearray import Array
 from jax._src.device_transfer import device_put
@@ -170,6 +170,7 @@ _choose = nested_jit(_choose, static_argnames=("wrap",))
 
 
 @export
+@traceback_util.api_boundary
 def piecewise(x: ArrayLike, condlist: Any, funclist: Sequence[Any], *args: Any, **kw: Any) -> Array:
     """Evaluates a function that is defined piece by piece.
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from jax._src import api
+from jax._src import api, traceback_util
 from jax._src.lax import lax
 from jax._src.numpy import util
 from jax._src.numpy.array_constructors import asarray
@@ -65,6 +65,7 @@ def vectorize(
     context = f"on vectorized function with {excluded=!r} and {signature=!r}"
 
     @wraps(pyfunc)
+    @traceback_util.api_boundary
     def wrapped(*args, **kwargs):
         mapped = [i for i in range(len(args)) if i not in excluded]
         names = sorted(k for k in kwargs if k not in excluded)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from jax._src import config, core, mesh_utils, xla_bridge as xb
+from jax._src import config, core, mesh_utils, traceback_util, xla_bridge as xb
 from jax._src.lib import Device
 from jax._src.mesh import (
     AxisType,
@@ -19,6 +19,7 @@ from jax._src.mesh import (
 )
 
 
+@traceback_util.api_boundary
 def make_mesh(
     axis_shapes: Sequence[int],
     axis_names: Sequence[str],

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from jax._src import core
+from jax._src import core, traceback_util
 from jax._src.core import typeof
 from jax._src.late_binding import late
 from jax._src.lax import lax, slicing
@@ -16,6 +16,7 @@ from jax._src.tree_util import tree_flatten, tree_unflatten
 from jax._src.util import canonicalize_axis
 
 
+@traceback_util.api_boundary
 def associative_scan(fn: Callable, elems: Any, reverse: bool = False, axis: int = 0) -> Any:
     """Combine all prefixes of arrays along an axis with an associative operation.
 
