@@ -42,7 +42,7 @@ def test_methods_that_are_fine():
     same(keys.mT, data.transpose(1, 0, 2))
     same(keys.repeat(2, axis=0), data.repeat(2, axis=0))
     same(keys.astype(keys.dtype), data)
-    assert keys[0, 1] in keys
+    assert keys[0, 1] in keys[0]
 
 
 def test_shards_are_of_keys():
