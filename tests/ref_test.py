@@ -728,3 +728,15 @@ def test_run_state_closing_over_references_partly_discharged(should):
             refs[i][...] = finals.pop(0)
     np.testing.assert_array_equal(refs[0][...], a[...])
     np.testing.assert_array_equal(refs[1][...], b[...])
+
+
+def test_printed_writes_name_their_result_in_nested_jaxprs():
+    def write(ref, x):
+        ref[...] = x
+        jnp.sin(x)
+
+    r, x = jax.new_ref(jnp.zeros(3)), jnp.arange(3.0)
+    outer = str(jax.make_jaxpr(write)(r, x))
+    assert "a[...] <- b" in outer and "_:f32[3] = sin b" in outer
+    inner = str(jax.make_jaxpr(jax.jit(write))(r, x))
+    assert "c:f32[3], a[...] <- a[...], b" in inner and "d:f32[3] = sin b" in inner

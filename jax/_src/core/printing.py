@@ -220,6 +220,7 @@ def _effect_names(jaxpr: Jaxpr, context: JaxprPpContext) -> list[str]:
 
 
 def _drop_unused(jaxpr: Jaxpr, context: JaxprPpContext) -> None:
+    """Print results that nothing in the outermost jaxpr uses as `_`."""
     used = {v for v in jaxpr.outvars if type(v) is not Literal}
     for eqn in jaxpr.eqns:
         used.update(v for v in eqn.invars if type(v) is not Literal)
@@ -240,7 +241,6 @@ def pp_jaxpr_skeleton(
     context: JaxprPpContext,
     settings: JaxprPpSettings,
 ) -> pp.Doc:
-    _drop_unused(jaxpr, context)
     constvars = pp_vars(jaxpr.constvars, context, print_shapes=settings.print_shapes)
     invars = pp_vars(jaxpr.invars, context, print_shapes=settings.print_shapes)
     eqns = eqns_fn()
@@ -313,6 +313,7 @@ def pp_toplevel_jaxpr(
     settings = JaxprPpSettings(
         print_shapes, source_info, name_stack, custom_pp_eqn_rules, print_effects
     )
+    _drop_unused(jaxpr, context)
     lets = []
     for shared, suggestion in _shared_jaxprs(jaxpr):
         name = _plain_name(suggestion)
