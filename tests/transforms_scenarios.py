@@ -783,5 +783,25 @@ def _compile_time(x):
     return lax.mul(x, F(n))
 
 
+arrays = lambda tree: str([isinstance(x, jax.Array) for x in jax.tree.leaves(tree)])
+
+
+def zero_cotangent(shape, dtype):
+    f = jax.custom_vjp(lambda x: lax.sin(x))
+    zero = jax.custom_derivatives.SymbolicZero(jax.core.ShapedArray(shape, np.dtype(dtype)))
+    f.defvjp(lambda x: (f(x), None), lambda res, ct: (zero,))
+    return jax.grad(f)(x1), jax.jit(jax.grad(f))(x1)
+
+
+add(
+    "given",
+    jvp=lambda: arrays(jax.jvp(lambda x, y: (x, (y, x + 1)), (2.0, v3), (1.0, v3))),
+    vjp=lambda: arrays(jax.vjp(lambda x, y: (x, y), 2.0, v3)[1]((1.0, v3))),
+    value_and_grad=lambda: arrays(jax.value_and_grad(lambda x: (x, v3), has_aux=True)(2.0)),
+    zero=lambda: zero_cotangent((), "float32"),
+    zero_of_wrong_shape=lambda: zero_cotangent((3,), "float32"),
+    zero_of_wrong_dtype=lambda: zero_cotangent((), "int32"),
+)
+
 with_any_weak_types("reverse_map_grad_weak")
 with_any_weak_types("grad_real_of_complex")

@@ -151,12 +151,13 @@ def _one(aval):
     return np.ones((), aval.dtype)
 
 
-def _finish_ct(ct):
-    """A cotangent as the array users get."""
+def _finish_ct(ct, given=()):
+    """A (co)tangent as users get it: an array, or what they gave where it is passed on unchanged."""
     ct = ad.instantiate_zeros(ct)
     if (
         isinstance(ct, (float, np.ndarray, np.generic))
         and getattr(ct, "dtype", None) != dtypes.float0
+        and not any(ct is x for x in given)
     ):
         return late.to_array(ct)
     return ct
@@ -377,7 +378,7 @@ class VJP:
             consts = [next(opaque) if i is None else self._args_res[i] for i in self._slots]
             primals = [ad.UndefinedPrimal(a) for a in self._jaxpr.in_avals]
             grads = ad.backward_pass(self._jaxpr, True, consts, primals, cts)
-        return [_finish_ct(g) for g in grads]
+        return [_finish_ct(g, cts) for g in grads]
 
     def _name(self) -> str:
         return "the function" if self._fun is None else core.fun_source_info(self._fun)
@@ -601,7 +602,12 @@ def jvp(fun: Callable, primals, tangents, has_aux: bool = False):
         flat_fun, out_tree = flatten_fun_nokwargs(fun, tree)
     outs, outs_t = ad.jvp(flat_fun, flat, flat_t)
     answer = tree_unflatten(out_tree(), outs)
-    tangent = tree_unflatten(out_tree(), [_finish_ct(t) for t in outs_t])
+    outs_t = [
+        # Of an argument that is returned as it is, its tangent is too.
+        _finish_ct(t, [given for x, given in zip(flat, flat_t) if x is out])
+        for out, t in zip(outs, outs_t)
+    ]
+    tangent = tree_unflatten(out_tree(), outs_t)
     return (answer, tangent, get_aux()) if has_aux else (answer, tangent)
 
 

@@ -241,11 +241,15 @@ class _flat_bwd:
         """A cotangent as the type of its argument: a rule may compute in another precision."""
         aval = self.in_avals[i]
         want = aval.to_ct_aval()
-        if ct is None or is_zero(ct) or want.dtype == dtypes.float0:
+        if ct is None or want.dtype == dtypes.float0:
             return SymbolicZero(want)
-        got = typeof(ct)
-        if got is want:
+        got = ct.aval if is_zero(ct) else typeof(ct)
+        if got is want and not is_zero(ct):
             return ct
+        if is_zero(ct) or got.dtype == dtypes.float0:
+            if got.shape == want.shape and got.dtype in (want.dtype, dtypes.float0):
+                return SymbolicZero(want)
+            self._refuse(i, want, got)
         shardings = getattr(got, "_sharding", None), getattr(want, "_sharding", None)
         if None in shardings or shardings[0] == shardings[1]:
             if core.typematch(got, want):
@@ -255,6 +259,9 @@ class _flat_bwd:
                 return convert_element_type(ct, want.dtype)
         if config.disable_bwd_checks.value:
             return ct
+        self._refuse(i, want, got)
+
+    def _refuse(self, i: int, want, got) -> NoReturn:
         path = keystr(leaf_key_paths(self.in_tree)[i])
         raise ValueError(
             f"Custom VJP bwd rule {self.name} must produce a cotangent of the same shape, dtype and sharding "
