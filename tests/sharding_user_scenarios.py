@@ -147,6 +147,80 @@ for name, fun in {
     "random": lambda: [jax.random.normal(jax.random.key(0), (8, 16), out_sharding=P("x", "y"))],
 }.items():  # fmt: skip
     scenario(f"auto_axes_{name}", fun, EXPLICIT)
+
+
+def twice_with_key(make, fun, **kwargs):
+    """Twice, for the second call goes another way."""
+    f = auto_axes(fun, **kwargs)
+    return [str(jax.typeof(f(make()))) for _ in range(2)]
+
+
+split_keys = lambda: jax.random.split(jax.random.key(0), 8)
+for name, fun in {
+    "key": lambda: twice_with_key(lambda: jax.random.key(0), lambda k: jax.random.uniform(k, (8, 16)),
+        out_sharding=P("x", None)),
+    "raw_key": lambda: twice_with_key(lambda: jax.random.PRNGKey(0),
+        lambda k: jax.random.uniform(k, (8, 16)) + 1, out_sharding=P("x", None)),
+    "keys": lambda: twice_with_key(split_keys, lambda k: k, out_sharding=P("x")),
+    "fold_in": lambda: twice_with_key(split_keys, lambda k: jax.random.fold_in(k[0], 8),
+        out_sharding=P()),
+    "key_vmap": lambda: twice_with_key(split_keys, jax.vmap(lambda k: jax.random.normal(k, (4,))),
+        out_sharding=P(None, "x")),
+    "key_reshard": lambda: [str(jax.typeof(reshard(split_keys(), P("x")))) for _ in range(2)],
+    "key_some": lambda: twice_with_key(lambda: jax.random.key(0), lambda k: jax.random.uniform(k, (8, 16)),
+        axes="y", out_sharding=P("x", None)),
+}.items():  # fmt: skip
+    for types in (EXPLICIT, (EXPLICIT, AUTO), AUTO):
+        scenario(f"auto_axes_{name}_{types}", fun, types)
+for axes in (None, "x", "y", ("x", "y")):
+    for spec in (P(), P("x"), P("y"), P("q")):
+        f = auto_axes(double, axes=axes, out_sharding=spec)
+        for types in (EXPLICIT, AUTO, (EXPLICIT, AUTO), (AUTO, EXPLICIT)):
+            scenario(f"auto_axes_{axes}_{spec}_{types}",
+                functools.partial(lambda f: str(jax.make_jaxpr(f)(VALUES)), f), types)  # fmt: skip
+
+# einsum of more than two arrays, and of one, with a sharding of the result
+
+SQUARE = np.arange(64, dtype=np.float32).reshape(8, 8)
+
+
+def three(subscripts, spec, **kwargs):
+    operands = sharded("x"), sharded(None, "y", values=VALUES.T), sharded("y", values=SQUARE)
+
+    def f(*operands):
+        return jnp.einsum(subscripts, *operands, out_sharding=spec, **kwargs)
+
+    grads = jax.grad(lambda *xs: f(*xs).sum(), (0, 1, 2))(*operands)
+    types = [str(jax.typeof(x)) for x in (jax.jit(f)(*operands), *grads)]
+    return [*types, f(*operands), f(*map(np.asarray, operands))]
+
+
+for name, args, kwargs in [
+    ("matrix", ("ij,jk,kl->il", P("x", None)), {}),
+    ("matrix_both", ("ij,jk,kl->il", P(("x", "y"))), {}),
+    ("swapped", ("ij,jk,kl->li", P("y", "x")), {}),
+    ("replicated", ("ij,jk,kl->il", P()), {}),
+    ("scalar", ("ij,jk,kl->", P()), {}),
+    ("outer", ("ij,jk,kl->ijl", P("x", None, "y")), {}),
+    ("greedy", ("ij,jk,kl->il", P("x", "y")), dict(optimize="greedy")),
+    ("in_order", ("ij,jk,kl->il", P("x", "y")), dict(optimize=False)),
+    ("unknown", ("ij,jk,kl->il", P("q")), {}),
+]:
+    for types in (EXPLICIT, AUTO, (EXPLICIT, AUTO)):
+        if types is EXPLICIT:
+            scenario(f"einsum_{name}", functools.partial(three, *args, **kwargs), types)
+        else:
+            numbers = (VALUES, VALUES.T, SQUARE)
+            scenario(f"einsum_{name}_{types}", functools.partial(
+                jnp.einsum, args[0], *numbers, out_sharding=args[1], **kwargs), types)  # fmt: skip
+for name, fun in {
+    "rows": lambda: jnp.einsum("ij->i", sharded("x", "y"), out_sharding=P("y")),
+    "all": lambda: jnp.einsum("ij->", sharded("x", "y"), out_sharding=P()),
+    "transpose": lambda: jnp.einsum("ij->ji", sharded("x", "y"), out_sharding=P("y", "x")),
+    "rows_jaxpr": lambda: jax.make_jaxpr(
+        lambda a: jnp.einsum("ij->j", a, out_sharding=P("x")))(sharded("x", "y")),
+}.items():  # fmt: skip
+    scenario(f"einsum_one_{name}", fun, EXPLICIT)
 total = lambda a: f"{np.asarray(a).sum():.4f}"
 explicitly = lambda f: explicit_axes(f, in_sharding=P("x"))
 for name, fun in {

@@ -56,9 +56,10 @@ def auto_axes(f: Callable | None = None, /, *, axes=None, out_sharding=None) -> 
         mesh = _mesh_of(shardings)
         if mesh.empty:
             return f(*args, **kwargs)
-        new_mesh = _with_types(mesh, axes, AxisType.Auto, "auto_axes")
-        if new_mesh is mesh:  # the compiler decides already
+        names = _axis_names(mesh, axes, "auto_axes")
+        if {*names} == {*mesh.auto_axes}:  # the compiler decides already
             return f(*args, **kwargs)
+        new_mesh = mesh.update_axis_types(dict.fromkeys(names, AxisType.Auto))
         args, kwargs = tree_map(functools.partial(_cast, new_mesh), (args, kwargs))
         with _use_mesh(new_mesh):
             out = f(*args, **kwargs)
@@ -107,7 +108,8 @@ def explicit_axes(f: Callable | None = None, /, *, axes=None, in_sharding=None) 
                 "Context mesh cannot be empty. Please use `jax.set_mesh` API to enter into a mesh"
                 " context when using `explicit_axes` API."
             )
-        new_mesh = _with_types(mesh, axes, AxisType.Explicit, "explicit_axes")
+        names = _axis_names(mesh, axes, "explicit_axes")
+        new_mesh = mesh.update_axis_types(dict.fromkeys(names, AxisType.Explicit))
         with _use_mesh(new_mesh):
             if args:
                 # One sharding is for all arguments, a tuple has one for each.
@@ -130,12 +132,13 @@ def _mesh_of(shardings) -> AbstractMesh:
     return mesh
 
 
-def _with_types(mesh: AbstractMesh, axes, axis_type: AxisType, name: str) -> AbstractMesh:
+def _axis_names(mesh: AbstractMesh, axes, name: str) -> tuple:
+    """The mesh axes that the user of the function `name` means: all of them by default."""
     axes = mesh.axis_names if axes is None else axes
-    axes = axes if isinstance(axes, (tuple, list, set, frozenset)) else (axes,)
+    axes = tuple(axes) if isinstance(axes, (tuple, list, set, frozenset)) else (axes,)
     if unknown := [a for a in axes if a not in mesh.axis_names]:
         raise ValueError(f"{name}: axes={unknown} are not axes of the mesh {mesh}.")
-    return mesh.update_axis_types(dict.fromkeys(axes, axis_type))
+    return axes
 
 
 def _cast(mesh: AbstractMesh, x: Any) -> Any:
@@ -153,8 +156,6 @@ def _cast(mesh: AbstractMesh, x: Any) -> Any:
             unreduced=frozenset(a for a in has.spec.unreduced if a in explicit),
             reduced=frozenset(a for a in has.spec.reduced if a in explicit),
         )
-    elif not explicit:
-        return x  # there is nothing about shardings in the type
     return bind_reshard(x, NamedSharding(mesh, spec))
 
 

@@ -102,7 +102,7 @@ def contract(
     if p.swap:
         lhs, rhs = rhs, lhs
     if out_sharding is not None and p.permutation is not None:
-        out_sharding = _before_transpose(out_sharding, p.permutation)
+        out_sharding = before_transpose(out_sharding, p.permutation)
     if dot_general is None:
         out = lax.dot_general(
             lhs, rhs, p.dims, precision, preferred_element_type, out_sharding=out_sharding
@@ -115,7 +115,7 @@ def contract(
     return out if p.permutation is None else lax.transpose(out, p.permutation)
 
 
-def _before_transpose(sharding, permutation):
+def before_transpose(sharding, permutation):
     """The sharding of what has `sharding` after a transpose."""
     sharding = canonicalize_sharding(sharding, "dot_general")
     entries = [None] * len(permutation)
@@ -133,9 +133,9 @@ def _reduced(x, axes, drop):
     return lax.squeeze(x, drop) if drop else x
 
 
-def total(x: Any, axes: Sequence[int]) -> Any:
-    """The sum over `axes`; of booleans whether any is True."""
+def total(x: Any, axes: Sequence[int], out_sharding: Any = None) -> Any:
+    """The sum over `axes`, sharded as `out_sharding` says; of booleans whether any is True."""
     axes = tuple(axes)
     if dtypes.dtype(x) == np.bool_:
         return lax.reduce_or(x, axes=axes)
-    return lax.reduce_sum(x, axes=axes)
+    return lax.reduce_sum(x, axes=axes, out_sharding=out_sharding)

@@ -12,11 +12,13 @@ import numpy as np
 from jax._src import core, dtypes
 from jax._src.basearray import Array
 from jax._src.core import ShapedArray
+from jax._src.explicit_sharding import auto_axes
 from jax._src.lax import lax, slicing
 from jax._src.library_jit import inline_jit
 from jax._src.numpy import util
-from jax._src.numpy.contraction import Labels, contract, plan, total
+from jax._src.numpy.contraction import Labels, before_transpose, contract, plan, total
 from jax._src.numpy.util import export
+from jax._src.sharding_impls import canonicalize_sharding
 from jax._src.typing import ArrayLike, DTypeLike
 
 _DEFAULT_DOT_GENERAL = lax.dot_general
@@ -75,6 +77,8 @@ def einsum(
         _dot_general = None  # type: ignore[assignment]
     else:
         run = _einsum_as_it_is
+    if out_sharding is not None:
+        out_sharding = canonicalize_sharding(out_sharding, "einsum")
     return run(
         *operands,
         subscripts=subscripts,
@@ -298,6 +302,16 @@ def _einsum_as_it_is(
             ):
                 return contract(*operands, p, precision, a.dtype, out_sharding, dot_general)
     util.check_arraylike("einsum", *operands)
+    if out_sharding is not None and len(operands) > 2:
+        return _without_shardings(
+            operands,
+            out_sharding,
+            subscripts=subscripts,
+            optimize=optimize,
+            precision=precision,
+            preferred_element_type=preferred_element_type,
+            dot_general=dot_general,
+        )
     arrays = [util.lower_jax_array(x) for x in operands]
     shapes = tuple([np.shape(x) for x in arrays])
     inputs, result = _resolve(subscripts, shapes)
@@ -309,10 +323,6 @@ def _einsum_as_it_is(
     # Products of two take different dtypes as they are.
     terms = list(zip(map(util.to_array, arrays), inputs))
     path = _path(inputs, result, shapes, optimize)
-    if out_sharding is not None and len(path) > 1:
-        raise NotImplementedError(
-            "einsum with out_sharding takes at most two operands: contract them step by step."
-        )
     for step in path:
         # The last ones first, so that the positions of the others stay.
         chosen = [terms[i] for i in step]
@@ -334,11 +344,17 @@ def _einsum_as_it_is(
         )
     ((out, labels),) = terms
     if labels != result:
-        out, _ = _single(out, labels, result)
+        out, _ = _single(out, labels, result, out_sharding)
     aval = getattr(out, "aval", None)
     if aval is not None and aval.dtype == preferred and aval.weak_type == weak_type:
         return out
     return lax.convert_type(out, preferred, weak_type)
+
+
+def _without_shardings(operands, out_sharding, **options):
+    """The result for more than two operands: the compiler decides the shardings of the steps."""
+    fun = functools.partial(_einsum_as_it_is, **options)
+    return auto_axes(fun, out_sharding=out_sharding)(*operands)
 
 
 @functools.lru_cache(4096)
@@ -385,7 +401,8 @@ def _contract_all(terms, result, others, options):
                 ]
             )
         )
-        x, labels = _single(_widened(x, options[1]), labels, wanted)
+        out_sharding = None if others else options[2]
+        x, labels = _single(_widened(x, options[1]), labels, wanted, out_sharding)
     return x, labels
 
 
@@ -404,14 +421,17 @@ def _natural_order(lhs, rhs, wanted):
     return (*both, *left, *[label for label in rhs if label not in lhs and label in wanted])
 
 
-def _single(x, labels, wanted):
+def _single(x, labels, wanted, out_sharding):
     """One operand: diagonals, sums, and a transpose."""
     x, labels = _diagonals(x, labels, wanted)
     axes = tuple([i for i, label in enumerate(labels) if label not in wanted])
+    labels = tuple([label for label in labels if label in wanted])
+    permutation = tuple(map(labels.index, wanted))
     if axes:
-        x = total(util.to_array(x), axes)
-        labels = tuple([label for label in labels if label in wanted])
-    return lax.transpose(x, tuple(map(labels.index, wanted))), tuple(wanted)
+        if out_sharding is not None:
+            out_sharding = before_transpose(out_sharding, permutation)
+        x = total(util.to_array(x), axes, out_sharding)
+    return lax.transpose(x, permutation), tuple(wanted)
 
 
 def _diagonals(x, labels, wanted):

@@ -618,7 +618,10 @@ def fastpath_data(
             if len(outs) != len(out_avals) or not all(type(x) is ArrayImpl for x in outs):
                 return None
             out_shardings = _physical_shardings(out_avals, out_shardings)
-            out_avals = [core.physical_aval(a) for a in out_avals]
+            out_avals = [
+                a if core.physical_aval(a) is a else aval_with_sharding(core.physical_aval(a), s)
+                for a, s in zip(out_avals, out_shardings)
+            ]
             break
     for x in args_flat:
         if isinstance(x, core.Tracer) or type(x) in _python_only_types:
