@@ -475,3 +475,29 @@ for name, args, kwargs in [
     ("matrix_contracted", ((None, "x"), ()), left),
 ]:
     scenario(f"solve_{name}", functools.partial(solve, *args, **kwargs), EXPLICIT)
+
+# Data of this process, by a spec over the mesh in context
+
+local = jax.make_array_from_process_local_data
+for name, spec in {
+    "rows": P("x"),
+    "both": P("x", "y"),
+    "replicated": P(),
+    "together": P(("x", "y")),
+    "reduced": P(reduced={"x"}),
+    "unknown": P("q"),
+}.items():
+    for types in (EXPLICIT, AUTO, (EXPLICIT, AUTO), None):
+        scenario(f"local_{name}_{types}", functools.partial(local, spec, VALUES), types)
+scenario("local_tree", lambda: local({"a": P("x"), "b": P(None, "y")},
+    {"a": VALUES, "b": VALUES}, (8, 16)), EXPLICIT)  # fmt: skip
+
+# Values that devices have to add
+
+summands = lambda spec: jax.device_put(sharded("x", None), spec)
+for name, fun in {
+    "repr": lambda: repr(summands(P(None, None, unreduced={"x"}))),
+    "str": lambda: str(summands(P(None, None, unreduced={"x"}))),
+    "add": lambda: reshard(summands(P(unreduced={"x"})) + summands(P(unreduced={"x"})), P("x")),
+}.items():
+    scenario(f"unreduced_{name}", fun, EXPLICIT)

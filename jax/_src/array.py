@@ -21,11 +21,12 @@ from jax._src.array_impl import (
     default_sharding as default_sharding,
     device_sharding,
 )
-from jax._src.device_transfer import device_put
+from jax._src.device_transfer import device_put, over_context_mesh
 from jax._src.dlpack import to_dlpack as to_dlpack  # and the protocol's methods on arrays
 from jax._src.late_binding import late
 from jax._src.layout import AutoLayout, Format, Layout
 from jax._src.lib import Device, _jax
+from jax._src.partition_spec import PartitionSpec
 from jax._src.sharding import Sharding
 from jax._src.sharding_impls import (
     SingleDeviceSharding,
@@ -106,7 +107,8 @@ def make_array_from_process_local_data(
     """Makes arrays from the part of the data that this process has.
 
     Args:
-      sharding: a :class:`jax.sharding.Sharding`, or a tree of them, a prefix of `local_data`.
+      sharding: a :class:`jax.sharding.Sharding`, a :class:`jax.P` over the mesh of `jax.set_mesh`, or a
+        tree of them, a prefix of `local_data`.
       local_data: a pytree of arrays: all rows that this process holds, or all rows there are.
       global_shape: the shape of the whole array, or a tree of shapes. If None it is found from the
         sharding: a dimension that processes split is as many times longer.
@@ -149,6 +151,8 @@ def _from_local_data(data: Any, sharding: Any, global_shape: Any) -> ArrayImpl:
     fun_name = "make_array_from_process_local_data"
     if isinstance(sharding, Device):
         sharding = device_sharding(sharding)
+    elif isinstance(sharding, PartitionSpec):
+        sharding = over_context_mesh(sharding, fun_name)
     target = sharding
     sharding, _ = _split_format(sharding, "jax." + fun_name)
     data = _as_shard(data, fun_name)

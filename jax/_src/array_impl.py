@@ -363,6 +363,8 @@ class ArrayImpl:
 
     def _has_value(self) -> bool:
         sharding = self._sharding
+        if type(sharding) is NamedSharding and sharding.spec.unreduced:
+            return False  # the value is a sum over devices, which nobody has computed
         return (
             sharding.is_fully_replicated
             or sharding.is_fully_addressable
@@ -374,7 +376,7 @@ class ArrayImpl:
         rest = f"dtype={dtypes.dtype_name(aval.dtype)}" + (", weak_type=True" * aval.weak_type)
         if not self._has_value():
             self._check_if_deleted()
-            return f"Array(shape={aval.shape}, {rest})"
+            return f"Array(shape={aval.shape}, {rest}, sharding={self._sharding})"
         width = np.get_printoptions()["linewidth"]
         if self.size == 0:
             text = f"[], shape={aval.shape}"

@@ -129,17 +129,22 @@ def _resolve(device: Any) -> Any:
             )
         return device
     if isinstance(device, PartitionSpec):
-        mesh = get_concrete_mesh()
-        if mesh is None or mesh.empty:
-            raise ValueError(
-                "Please set a mesh via `jax.set_mesh` if a PartitionSpec is passed to device_put"
-            )
-        return NamedSharding(mesh, device)
+        return over_context_mesh(device, "device_put")
     raise ValueError(
         "`jax.device_put` only accepts `None`, `jax.sharding.Sharding`, `jax.Device`, `Format`,"
         " `jax.memory.Space` or a pytree of these values. Received invalid value:"
         f" {device}"
     )
+
+
+def over_context_mesh(spec: PartitionSpec, fun_name: str) -> NamedSharding:
+    """The sharding over the devices of the mesh in context that a user of `fun_name` means by `spec`."""
+    mesh = get_concrete_mesh()
+    if mesh is None or mesh.empty:
+        raise ValueError(
+            f"Please set a mesh via `jax.set_mesh` if a PartitionSpec is passed to {fun_name}"
+        )
+    return NamedSharding(mesh, spec)
 
 
 def _broadcast(what: str, prefix: Any, x: Any, leaf_types: Any = ()) -> list[Any]:
