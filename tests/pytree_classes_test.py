@@ -49,12 +49,12 @@ double = lambda p: jax.tree.map(lambda x: 2 * x, p)
     [
         jax.jit(double, donate_argnums=0),
         jax.vmap(double, in_axes=(0,), out_axes=0),
-        jax.make_jaxpr(double),
+        jax.make_jaxpr(lambda p: double(p)),  # traces of one function are shared
         lambda p: lax.scan(lambda c, _: (double(c), None), p, None, length=2),
         lambda p: lax.while_loop(lambda q: jnp.sum(q.a) < 9, double, p),
         lambda p: jax.jit(lambda b, p: lax.cond(b, double, lambda p: p, p))(True, p),
         lambda p: jax.grad(lambda p: jnp.sum(p.a * p.b))(p),
-        lambda p: jax.jit(double).lower(p).as_text(debug_info=True),
+        lambda p: jax.jit(lambda p: double(p)).lower(p).as_text(debug_info=True),
     ],
 )  # fmt: skip
 def test_constructors_get_arrays_and_tracers_alone(run):
