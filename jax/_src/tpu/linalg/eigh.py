@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from jax._src import core
 from jax._src.basearray import Array
 from jax._src.lax import lax
 from jax._src.lax.linalg.common import columns
@@ -12,6 +11,7 @@ from jax._src.lax.linalg.eigh import check_subset, eigh as lax_eigh
 from jax._src.lax.linalg.spectral import sorted_by_value, spectral_eigh
 from jax._src.lax.slicing import slice_in_dim
 from jax._src.library_jit import nested_jit
+from jax._src.numpy.util import to_array
 from jax._src.typing import ArrayLike
 
 
@@ -47,7 +47,7 @@ def eigh(
     >>> bool(jnp.allclose(values, jnp.array([1.0, 3.0]), atol=1e-5))
     True
     """
-    h = core.hooks.to_array(H)
+    h = to_array(H)
     if h.ndim != 2 or h.shape[0] != h.shape[1]:
         raise TypeError(f"eigh: H must be a square matrix, got shape {h.shape}")
     size = h.shape[0]

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from jax._src import core
 from jax._src.lax.linalg.svd import check_svd_subset, svd_by_polar
 from jax._src.library_jit import nested_jit
+from jax._src.numpy.util import to_array
 from jax._src.typing import ArrayLike
 
 
@@ -38,7 +38,7 @@ def svd(
     >>> bool(jnp.allclose(svd(jnp.diag(jnp.array([3.0, -4.0])), False, False), jnp.array([4.0, 3.0])))
     True
     """
-    x = core.hooks.to_array(a)
+    x = to_array(a)
     if x.ndim != 2:
         raise ValueError(f"svd: a must be a matrix, got shape {x.shape}")
     if subset_by_index is not None:
