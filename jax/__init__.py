@@ -58,12 +58,11 @@ from jax._src.array import (
     make_array_from_process_local_data as make_array_from_process_local_data,
     make_array_from_single_device_arrays as make_array_from_single_device_arrays,
 )
-from jax._src.device_transfer import (
+from jax._src.device_put.functions import (
     block_until_ready as block_until_ready,
     copy_to_host_async as copy_to_host_async,
     device_get as device_get,
     device_put as device_put,
-    effects_barrier as effects_barrier,
     live_arrays as live_arrays,
 )
 from jax._src.api import (
@@ -100,6 +99,7 @@ from jax._src.custom_derivatives import (
 )
 from jax._src.callback import pure_callback as pure_callback
 from jax._src.lib import Device as Device
+from jax._src.runtime_tokens import effects_barrier as effects_barrier
 from jax._src.sharding_impls import set_mesh as set_mesh
 from jax._src.named_sharding import NamedSharding as NamedSharding
 from jax._src.partition_spec import PartitionSpec as P
@@ -126,7 +126,7 @@ from jax import sharding as sharding
 from jax import tree as tree
 from jax import tree_util as tree_util
 from jax import typing as typing
-from jax._src import derivatives as _derivatives_module
+from jax._src.transforms import derivatives as _derivatives_module
 from jax._src import memory as _memory_module
 # isort: on
 

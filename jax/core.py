@@ -5,7 +5,11 @@ Libraries that transform programs find more in `jax.extend.core`.
 
 from typing import Any as _Any
 
-from jax._src import core as _core, deprecations as _deprecations_module, trace_queries as _queries
+from jax._src import (
+    active_traces as _active_traces,
+    core as _core,
+    deprecations as _deprecations_module,
+)
 from jax._src.core import (
     AbstractValue as AbstractValue,
     Atom as Atom,
@@ -37,7 +41,7 @@ _going = (
     "custom_typechecks", "is_concrete", "is_constant_dim", "is_constant_shape", "literalable_types",
     "no_axis_name", "pytype_aval_mappings", "trace_ctx",
 )  # fmt: skip
-_going_queries = (
+_going_questions = (
     "nonempty_axis_env_DO_NOT_USE", "unsafe_am_i_under_a_jit_DO_NOT_USE",
     "unsafe_am_i_under_a_vmap_DO_NOT_USE", "unsafe_get_axis_names_DO_NOT_USE",
 )  # fmt: skip
@@ -53,8 +57,8 @@ _deprecations = (
     }
     | {name: (f"jax.core.{name} is deprecated.", getattr(_core, name)) for name in _going}
     | {
-        name: (f"jax.core.{name} is deprecated.", getattr(_queries, name))
-        for name in _going_queries
+        name: (f"jax.core.{name} is deprecated.", getattr(_active_traces, name))
+        for name in _going_questions
     }
     | {name: (f"jax.core.{name} was removed: use {place}.", None) for name, place in _gone.items()}
 )

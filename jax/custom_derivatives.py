@@ -13,4 +13,4 @@ from jax._src.custom_derivatives import (
     remat_opt_p as remat_opt_p,
     zero_from_primal as zero_from_primal,
 )
-from jax._src.linear_call import linear_call as linear_call
+from jax._src.transforms.linear_call import linear_call as linear_call

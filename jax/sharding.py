@@ -1,7 +1,6 @@
 """Shardings: how arrays are laid out over devices."""
 
 from jax._src.core import ManualAxisType as ManualAxisType
-from jax._src.explicit_sharding import auto_axes as auto_axes, explicit_axes as explicit_axes
 from jax._src.lax.resharding import reshard as reshard
 from jax._src.mesh import (
     AbstractDevice as AbstractDevice,
@@ -19,4 +18,8 @@ from jax._src.sharding_impls import (
     get_mesh as get_mesh,
     make_single_device_sharding as make_single_device_sharding,
     set_mesh as set_mesh,
+)
+from jax._src.transforms.explicit_sharding import (
+    auto_axes as auto_axes,
+    explicit_axes as explicit_axes,
 )

@@ -10,6 +10,8 @@ import pytest
 import jax
 from jax import lax
 from jax._src import array, config, core, dispatch, sharding_impls, xla_bridge
+from jax._src.device_put import values as placing
+from jax._src.device_put.primitive import device_put_p
 from jax._src.layout import Format, Layout
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec as P, SingleDeviceSharding
 
@@ -181,7 +183,7 @@ def test_how_processes_move_arrays(spec, order, named, mesh2):
     value = np.arange(32, dtype=np.float32).reshape(8, 4)
     for source in (P("x"), P(None, "x")):
         x = put(value, NamedSharding(mesh2, source))
-        y = dispatch._move_between_processes(x, x.aval, sharding, dispatch.REUSE)
+        y = placing._move_between_processes(x, x.aval, sharding, placing.REUSE)
         check(y, value, sharding)
 
 
@@ -431,7 +433,7 @@ def test_dead_code(x, devices):
     jaxpr = jax.make_jaxpr(f)(x).jaxpr
     clean, _ = pe.dce_jaxpr(jaxpr, [True])
     [eqn] = clean.eqns
-    assert eqn.primitive is dispatch.device_put_p and len(eqn.invars) == 1
+    assert eqn.primitive is device_put_p and len(eqn.invars) == 1
     assert eqn.params["devices"] == (devices[0],)
 
 

@@ -4,10 +4,13 @@ from collections.abc import Callable, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from jax._src import api_util, config, core, pjit, source_info_util, traceback_util
+from jax._src import api_util, config, core, source_info_util, traceback_util
 from jax._src.api_util import check_callable
 from jax._src.core import ShapeDtypeStruct
-from jax._src.derivatives import (
+from jax._src.jit import jitted
+from jax._src.lib import jax_jit
+from jax._src.sharding_impls import UNSPECIFIED
+from jax._src.transforms.derivatives import (
     VJP as VJP,
     NotNeeded as NotNeeded,
     fwd_and_bwd as fwd_and_bwd,
@@ -18,17 +21,15 @@ from jax._src.derivatives import (
     value_and_grad as value_and_grad,
     vjp as vjp,
 )
-from jax._src.jacobians import (
+from jax._src.transforms.jacobians import (
     hessian as hessian,
     jacfwd as jacfwd,
     jacobian as jacobian,
     jacrev as jacrev,
 )
-from jax._src.lib import jax_jit
-from jax._src.sharding_impls import UNSPECIFIED
+from jax._src.transforms.vmap import vmap as vmap
 from jax._src.tree_util import default_registry, tree_unflatten
 from jax._src.util import clear_all_caches, wraps
-from jax._src.vmap import vmap as vmap
 
 traceback_util.register_exclusion(__file__)
 api_boundary = traceback_util.api_boundary
@@ -93,7 +94,7 @@ def jit(
     if isinstance(fun, NotSpecified):
         return lambda fun: jit(fun, **options)
     check_callable(fun)
-    return pjit.make_jit(fun, **options)
+    return jitted.make_jit(fun, **options)
 
 
 @contextmanager
@@ -188,7 +189,7 @@ def _trace(fun: Callable, args: tuple, kwargs: dict, static_argnums: Sequence[in
         args, tuple(kwargs.values()), tuple(kwargs), static_argnums, (), default_registry
     )
     avals = tuple([api_util.shaped_abstractify(x) for x in flat])
-    return pjit.trace_function(fun, args, kwargs, signature, avals, static_argnums)
+    return jitted.trace_function(fun, args, kwargs, signature, avals, static_argnums)
 
 
 # Names, caches

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from jax._src import basearray, core, dispatch, dtypes, tree_util, xla_bridge as xb
+from jax._src import basearray, core, dtypes, tree_util, xla_bridge as xb
 from jax._src.abstract_arrays import is_masked_array
 from jax._src.array_impl import (
     ArrayImpl as ArrayImpl,
@@ -21,7 +21,8 @@ from jax._src.array_impl import (
     default_sharding as default_sharding,
     device_sharding,
 )
-from jax._src.device_transfer import device_put, over_context_mesh
+from jax._src.device_put import values as placing
+from jax._src.device_put.functions import device_put, over_context_mesh
 from jax._src.dlpack import to_dlpack as to_dlpack  # and the protocol's methods on arrays
 from jax._src.late_binding import late
 from jax._src.layout import AutoLayout, Format, Layout
@@ -98,7 +99,7 @@ def make_array_from_callback(
         shards = [
             device_put(s, d) if isinstance(s, ArrayImpl) else s for s, d in zip(shards, devices)
         ]
-    return dispatch.put_copies(aval, sharding, shards, devices)
+    return placing.put_copies(aval, sharding, shards, devices)
 
 
 def make_array_from_process_local_data(

@@ -1,7 +1,7 @@
 """`ArrayImpl`: what concrete arrays know about themselves.
 
 The class is jaxlib's; shape, conversions, printing, shards and pickling are set on it here. What needs
-transfers or programs is set by `jax._src.device_transfer` and `jax._src.array`, operators and NumPy
+transfers or programs is set by `jax._src.device_put.functions` and `jax._src.array`, operators and NumPy
 methods by `jax._src.numpy.array_methods`.
 """
 

@@ -14,7 +14,13 @@ from jax._src.core import ClosedJaxpr, Jaxpr, Primitive, Trace, eval_trace, trac
 from jax._src.interpreters import mlir, partial_eval as pe
 from jax._src.interpreters.calls import CallRules
 from jax._src.interpreters.partial_values import JaxprTrace
-from jax._src.trace_queries import call_impl
+
+
+def call_impl(f: Any, *args: Any, **params: Any) -> Any:
+    """Calls `f`, a function or a `WrappedFun`, on `args` at once."""
+    del params  # of the primitive, which say how to stage the call
+    with core.eval_context():
+        return f.call_wrapped(*args) if hasattr(f, "call_wrapped") else f(*args)
 
 
 class _Rules(CallRules):

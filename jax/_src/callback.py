@@ -9,15 +9,16 @@ from typing import Any
 
 import numpy as np
 
-from jax._src import config, core, dispatch, dtypes, effects, traceback_util, util, xla_bridge as xb
+from jax._src import config, core, dispatch, dtypes, effects, traceback_util, xla_bridge as xb
 from jax._src.array_impl import ArrayImpl, device_sharding
+from jax._src.device_put import values as placing
 from jax._src.errors import JaxRuntimeError
 from jax._src.interpreters import mlir
 from jax._src.interpreters.mlir.callbacks import as_results, result_types_of
 from jax._src.interpreters.pxla.placement import ignore_shardings_of
 from jax._src.sharding_impls import SingleDeviceSharding
-from jax._src.tree_util import tree_flatten, tree_leaves, tree_map, tree_unflatten
-from jax._src.vmap_methods import batch_by_method, check_vmap_method
+from jax._src.transforms.vmap_methods import batch_by_method, check_vmap_method
+from jax._src.tree_util import tree_flatten, tree_leaves, tree_unflatten
 
 logger = logging.getLogger(__name__)
 
@@ -113,7 +114,7 @@ class on_host:
         for context in self._contexts:
             context.__enter__()
         sharding = device_sharding(device)
-        return lambda x: dispatch.device_put_value(np.array(x), sharding, dispatch.REUSE)
+        return lambda x: placing.device_put_value(np.array(x), sharding, placing.REUSE)
 
     def __exit__(self, *exc: Any) -> None:
         for context in reversed(self._contexts):
@@ -149,7 +150,7 @@ def call_now(
         text = "".join(traceback.format_exception(err))
         raise JaxRuntimeError(f"INTERNAL: CpuCallback error calling callback: {text}") from err
     target = next(iter(shardings), None)
-    return [dispatch.device_put_value(x, target, dispatch.REUSE) for x in outs]
+    return [placing.device_put_value(x, target, placing.REUSE) for x in outs]
 
 
 def _physical(x: Any) -> np.ndarray:

@@ -15,6 +15,7 @@ import numpy as np
 from jax._src import core, dispatch, effects, lib, source_info_util
 from jax._src.ad_util import Zero
 from jax._src.callback import call_now, on_host
+from jax._src.device_put import values as placing
 from jax._src.interpreters import batching, mlir
 from jax._src.lax.control_flow import scan
 from jax._src.mesh import Mesh
@@ -434,7 +435,7 @@ def _inspect_types(aval, **_):
 @inspect_sharding_p.def_impl
 def _inspect_impl(x, *, callback):
     if not hasattr(x, "sharding"):
-        x = dispatch.device_put_value(x, None, dispatch.REUSE)
+        x = placing.device_put_value(x, None, placing.REUSE)
     callback(x.sharding)
     return []
 

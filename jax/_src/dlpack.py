@@ -9,7 +9,7 @@ import numpy as np
 from jax._src import core, dtypes, xla_bridge as xb
 from jax._src.abstract_arrays import canonical_dtype
 from jax._src.array_impl import ArrayImpl
-from jax._src.device_transfer import device_put
+from jax._src.device_put.functions import device_put
 from jax._src.errors import JaxRuntimeError
 from jax._src.late_binding import late
 from jax._src.lib import Device, _jax

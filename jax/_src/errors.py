@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeVar
 
 from jax._src.lib import _jax
-from jax._src.util import set_module
 
-export = set_module("jax.errors")
+E = TypeVar("E", bound=Exception)
+
+
+def export(cls: type[E]) -> type[E]:
+    """Class decorator: shows a class as a member of `jax.errors`."""
+    cls.__module__ = "jax.errors"
+    return cls
+
 
 # Raised by jaxlib: a computation failed to compile or to run.
 JaxRuntimeError = _jax.JaxRuntimeError
@@ -244,3 +250,71 @@ class InconclusiveDimensionOperation(Exception):
     Raised when a function is traced for `jax.export` with symbolic shapes. Remedy: state the
     constraints that hold in `jax.export.symbolic_shape(..., constraints=...)`.
     """
+
+
+# Errors of single parts, which hand them on under their own names
+
+
+class ShardingTypeError(Exception):
+    """The shardings of operands disagree, or an operation cannot tell the sharding of its result."""
+
+
+class IndivisibleError(ValueError):
+    """A dimension cannot be split evenly."""
+
+
+class DuplicateSpecError(Exception):
+    """A partition spec uses a mesh axis twice. Has the attributes `message`, `mesh` and `pspec`."""
+
+    def __init__(self, message, mesh, pspec):
+        super().__init__(message)
+        self.message = message
+        self.mesh = mesh
+        self.pspec = pspec
+
+    def __str__(self):
+        return self.message
+
+
+class NonUniformShardingError(ValueError):
+    """A dimension is not split uniformly among processes."""
+
+
+class InternalFloatingPointError(Exception):
+    """A result has a NaN or an infinity, where jax_debug_nans or jax_debug_infs looks for them."""
+
+    def __init__(self, name: str, ty: str):
+        super().__init__(name, ty)
+        self.name = name
+        self.ty = ty
+
+    def __str__(self) -> str:
+        return f"invalid value ({self.ty}) encountered in {self.name}"
+
+
+class TypePromotionError(ValueError):
+    """Operands' types have no common type to be promoted to.
+
+    Raised for the small floats and integers, which never change by themselves, and for all
+    different types if `jax_numpy_dtype_promotion` is 'strict'.
+
+    Example:
+      >>> import jax, jax.numpy as jnp
+      >>> with jax.numpy_dtype_promotion("strict"):
+      ...   jnp.float32(1) + jnp.int32(1)  # doctest: +IGNORE_EXCEPTION_DETAIL
+      Traceback (most recent call last):
+      TypePromotionError: Input dtypes ('float32', 'int32') have no available implicit dtype ...
+      >>> jnp.float32(1) + jnp.int32(1).astype("float32")
+      Array(2., dtype=float32)
+    """
+
+
+TypePromotionError.__module__ = "jax.dtypes"
+
+
+class InvalidInputException(Exception):
+    """An argument that is not an array and no scalar; jaxlib raises it, `jit` explains it."""
+
+
+class StoreException(Exception):
+    """An auxiliary result was read before the function ran, or written twice."""

@@ -9,12 +9,13 @@ from typing import Any
 
 import numpy as np
 
-from jax._src import core, dtypes, effects, vmap_methods, xla_bridge
+from jax._src import core, dtypes, effects, xla_bridge
 from jax._src.interpreters import batching, mlir
 from jax._src.interpreters.mlir.ffi import FfiLayout
 from jax._src.lax.linalg import kernels as linalg_kernels
 from jax._src.layout import Layout
 from jax._src.lib import jaxlib_folder
+from jax._src.transforms import vmap_methods
 from jax._src.util import HashableArray, HashableDict
 
 # Registration

@@ -16,12 +16,9 @@ from typing import Any
 from jax._src import config
 from jax._src.core import DebugInfo
 from jax._src.core.jaxpr import fun_source_info, unknown_debug_info
+from jax._src.errors import StoreException as StoreException
 from jax._src.tree_util import PyTreeDef, tree_flatten, tree_unflatten
 from jax._src.util import fun_name, register_cache
-
-
-class StoreException(Exception):
-    """An auxiliary result was read before the function ran, or written twice."""
 
 
 class Store:

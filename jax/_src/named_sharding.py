@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from jax._src import lib, mesh as mesh_lib
+from jax._src.errors import DuplicateSpecError as DuplicateSpecError
 from jax._src.lib import Device, _jax
 from jax._src.lib.mlir import dialects, ir
 from jax._src.mesh import AxisType
@@ -31,19 +32,6 @@ class UnspecifiedValue:
 
 
 UNSPECIFIED = UnspecifiedValue()
-
-
-class DuplicateSpecError(Exception):
-    """A partition spec uses a mesh axis twice. Has the attributes `message`, `mesh` and `pspec`."""
-
-    def __init__(self, message, mesh, pspec):
-        super().__init__(message)
-        self.message = message
-        self.mesh = mesh
-        self.pspec = pspec
-
-    def __str__(self):
-        return self.message
 
 
 @extend_cpp_class(_jax.NamedSharding)

@@ -6,6 +6,7 @@ import functools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from jax._src.errors import IndivisibleError as IndivisibleError
 from jax._src.lib import Device, DeviceList, _jax
 from jax._src.op_shardings import (
     are_hlo_shardings_equal,
@@ -18,10 +19,6 @@ Shape = tuple[int, ...]
 Index = tuple[slice, ...]
 
 Sharding = _jax.Sharding
-
-
-class IndivisibleError(ValueError):
-    """A dimension cannot be split evenly."""
 
 
 def extend_cpp_class(cpp_class: type):

@@ -2,7 +2,7 @@
 
 from importlib import import_module as _import_module
 
-from jax._src.dispatch import device_put_p as device_put_p
+from jax._src.device_put.primitive import device_put_p as device_put_p
 from jax._src.lax.ann import (
     approx_max_k as approx_max_k,
     approx_min_k as approx_min_k,

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from jax._src import core, dispatch, source_info_util
+from jax._src import core, source_info_util
 from jax._src.ad_checkpoint.policies import (
     Offloadable,
     RecomputeType,
@@ -20,9 +20,11 @@ from jax._src.ad_checkpoint.policies import (
     nothing_saveable,
 )
 from jax._src.core import ClosedJaxpr, DropVar, Jaxpr, JaxprEqn, Literal, Var, cached_on_jaxpr
+from jax._src.device_put import values as placing
+from jax._src.device_put.primitive import device_put_p
 from jax._src.interpreters import ad, partial_eval as pe
 from jax._src.interpreters.splitting import has_any_effect, split_by_unknown
-from jax._src.jit_primitive import jit_p, with_jaxpr
+from jax._src.jit.primitive import jit_p, with_jaxpr
 from jax._src.lax.control_flow.conditionals import (
     cond_p,
     share_residuals,
@@ -189,11 +191,11 @@ def _with_eqns(jaxpr: Jaxpr, eqns: list[JaxprEqn], **changes) -> Jaxpr:
 
 def _transfer(v: Var, kind: str, to: Var | None = None) -> tuple[Var, JaxprEqn]:
     """An equation that moves a value to another memory: into a new variable, or the given one."""
-    space = dispatch.memory_kind_to_space(kind)
-    params = dict(devices=(space,), srcs=(None,), copy_semantics=(dispatch.ALWAYS_COPY,))
-    (aval,), effects = dispatch.device_put_p.eval_types([v.aval], params)
+    space = placing.memory_kind_to_space(kind)
+    params = dict(devices=(space,), srcs=(None,), copy_semantics=(placing.ALWAYS_COPY,))
+    (aval,), effects = device_put_p.eval_types([v.aval], params)
     to = Var(aval) if to is None else to
-    return to, core.new_jaxpr_eqn([v], [to], dispatch.device_put_p, params, effects)
+    return to, core.new_jaxpr_eqn([v], [to], device_put_p, params, effects)
 
 
 def _rename(v, env: dict):

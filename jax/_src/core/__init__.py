@@ -14,12 +14,9 @@ from jax._src.core.trace import *
 from jax._src.core.typecheck import JaxprTypeError, check_jaxpr, custom_typechecks
 from jax._src.errors import (
     ConcretizationTypeError,
+    ShardingTypeError as ShardingTypeError,
     TracerArrayConversionError,
     TracerBoolConversionError,
     TracerIntegerConversionError,
     UnexpectedTracerError,
 )
-
-
-class ShardingTypeError(Exception):
-    """The shardings of operands disagree, or an operation cannot tell the sharding of its result."""

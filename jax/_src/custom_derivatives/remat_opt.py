@@ -12,7 +12,7 @@ from jax._src import core, dtypes
 from jax._src.ad_util import Zero
 from jax._src.core import ClosedJaxpr, Primitive, typeof
 from jax._src.interpreters import ad, batching, mlir, partial_eval as pe
-from jax._src.jit_primitive import call_params, jit_p
+from jax._src.jit.primitive import call_params, jit_p
 from jax._src.late_binding import late
 from jax._src.lax.control_flow.common import share_consts
 

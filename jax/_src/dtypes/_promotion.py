@@ -33,28 +33,10 @@ from jax._src.dtypes._types import (
     mini_float_dtypes,
     weak_types,
 )
+from jax._src.errors import TypePromotionError as TypePromotionError
 from jax._src.typing import DType, DTypeLike
 from jax._src.util import set_module
 
-
-class TypePromotionError(ValueError):
-    """Operands' types have no common type to be promoted to.
-
-    Raised for the small floats and integers, which never change by themselves, and for all
-    different types if `jax_numpy_dtype_promotion` is 'strict'.
-
-    Example:
-      >>> import jax, jax.numpy as jnp
-      >>> with jax.numpy_dtype_promotion("strict"):
-      ...   jnp.float32(1) + jnp.int32(1)  # doctest: +IGNORE_EXCEPTION_DETAIL
-      Traceback (most recent call last):
-      TypePromotionError: Input dtypes ('float32', 'int32') have no available implicit dtype ...
-      >>> jnp.float32(1) + jnp.int32(1).astype("float32")
-      Array(2., dtype=float32)
-    """
-
-
-export(TypePromotionError)
 JAXType = Any  # a type, or `int`, `float` or `complex` for a weak one
 
 

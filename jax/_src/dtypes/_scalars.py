@@ -29,6 +29,7 @@ from jax._src.dtypes._types import (
     jax_dtype_set,
     to_32bit,
 )
+from jax._src.errors import InvalidInputException as InvalidInputException
 from jax._src.lib import _jax
 from jax._src.typing import Array, DType, DTypeLike
 from jax._src.util import set_module
@@ -468,10 +469,6 @@ def to_complex_dtype(dtype: DTypeLike) -> DType:
 
 
 # What jaxlib has to know of types
-
-
-class InvalidInputException(Exception):
-    """An argument that is not an array and no scalar; jaxlib raises it, `jit` explains it."""
 
 
 _jax.set_valid_dtypes(jax_dtype_set)

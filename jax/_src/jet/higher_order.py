@@ -2,11 +2,12 @@
 
 from collections.abc import Sequence
 
-from jax._src import core, dtypes, jit_primitive, traceback_util
+from jax._src import core, dtypes, traceback_util
 from jax._src.ad_checkpoint import remat_p
 from jax._src.core import ClosedJaxpr, typeof
 from jax._src.interpreters import partial_eval as pe
 from jax._src.jet.trace import instantiate as instantiate_terms, jet_flat, rule_for, zero_series
+from jax._src.jit import primitive as jit_primitive
 from jax._src.lax.control_flow.common import split_at
 from jax._src.lax.control_flow.conditionals import cond_p
 from jax._src.lax.control_flow.scan_primitive import _interleave as interleave, scan_p

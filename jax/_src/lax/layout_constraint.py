@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from jax._src import core, dispatch
+from jax._src import core
 from jax._src.array_impl import ArrayImpl, default_sharding
+from jax._src.device_put import values as placing
 from jax._src.interpreters import ad, mlir
 from jax._src.layout import AutoLayoutSingleton, Format, Layout, get_layout_for_vmap
 from jax._src.tree_util import broadcast_prefix, prefix_errors, tree_flatten
@@ -68,7 +69,7 @@ layout_constraint_p.def_abstract_eval(lambda aval, *, layout: aval)
 @layout_constraint_p.def_impl
 def _impl(x: Any, *, layout: Layout) -> Any:
     sharding = x._sharding if type(x) is ArrayImpl else default_sharding()
-    return dispatch.device_put_value(x, Format(layout, sharding), dispatch.REUSE)
+    return placing.device_put_value(x, Format(layout, sharding), placing.REUSE)
 
 
 def _lower(ctx: Any, x: Any, *, layout: Layout) -> Any:

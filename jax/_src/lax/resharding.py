@@ -7,7 +7,8 @@ from typing import Any
 from jax._src import core, dispatch
 from jax._src.array_impl import ArrayImpl, aval_with_sharding
 from jax._src.core.printing import default_pp_eqn
-from jax._src.device_transfer import device_put
+from jax._src.device_put import values as placing
+from jax._src.device_put.functions import device_put
 from jax._src.interpreters import ad, mlir
 from jax._src.interpreters.mlir.shardings import needs_no_shardings
 from jax._src.late_binding import late
@@ -120,7 +121,7 @@ def _reshard_impl(x, *, dst_sharding, concrete_mesh):
         concrete = concrete_mesh if concrete_mesh is not None else _concrete_mesh(mesh)
         spec = dst_sharding.spec._normalized_spec_for_aval(aval.ndim)
         sharding = NamedSharding(concrete.update(axis_types=mesh.axis_types), spec)
-        return dispatch.device_put_value(x, sharding, dispatch.REUSE)
+        return placing.device_put_value(x, sharding, placing.REUSE)
     return dispatch.apply_primitive(
         reshard_p, x, dst_sharding=dst_sharding, concrete_mesh=concrete_mesh
     )
@@ -133,7 +134,7 @@ def _anyhow_on(mesh, x, concrete_mesh):
     if committed and x._sharding.num_devices > 1:
         return x
     if concrete.empty or concrete.shape_tuple != mesh.shape_tuple:
-        return dispatch.device_put_value(x, None, dispatch.REUSE)
+        return placing.device_put_value(x, None, placing.REUSE)
     if committed and concrete.size > 1:
         raise ValueError(
             "Received incompatible devices for reshard: the array is on device"
@@ -141,7 +142,7 @@ def _anyhow_on(mesh, x, concrete_mesh):
             f" {sorted(d.id for d in concrete.devices.flat)}. Use jax.device_put to move it."
         )
     sharding = NamedSharding(concrete.update(axis_types=mesh.axis_types), PartitionSpec())
-    return dispatch.device_put_value(x, sharding, dispatch.REUSE)
+    return placing.device_put_value(x, sharding, placing.REUSE)
 
 
 def _without_trailing_nones(spec):
@@ -338,7 +339,7 @@ def _constraint_impl(x, *, sharding, layout, context_mesh, unconstrained_dims):
         if layout is None and source.is_equivalent_to(sharding, x.ndim):
             return x
     target = sharding if layout is None else Format(layout, sharding)
-    return dispatch.device_put_value(x, target, dispatch.REUSE)
+    return placing.device_put_value(x, target, placing.REUSE)
 
 
 def _constraint_lower(ctx, x, *, sharding, layout, context_mesh, unconstrained_dims):

@@ -6,9 +6,9 @@ from typing import Any
 import numpy as np
 
 from jax._src import dtypes
+from jax._src.jit.library import inline_jit
 from jax._src.lax import lax
 from jax._src.lax.lax import DotAlgorithmPreset
-from jax._src.library_jit import inline_jit
 from jax._src.nn.functions import _softmax_impl
 from jax._src.numpy.util import check_arraylike, to_array
 from jax._src.ops.special import _logsumexp_impl

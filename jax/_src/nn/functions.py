@@ -7,8 +7,8 @@ import numpy as np
 
 from jax._src import config, core, dtypes
 from jax._src.custom_derivatives import custom_jvp
+from jax._src.jit.library import inline_jit, nested_jit
 from jax._src.lax import lax, parallel, special as lax_special
-from jax._src.library_jit import inline_jit, nested_jit
 from jax._src.numpy import reductions, ufuncs
 from jax._src.numpy.util import (
     arraylike,

@@ -12,8 +12,8 @@ import numpy as np
 
 from jax._src import dtypes
 from jax._src.custom_derivatives import custom_vjp
+from jax._src.jit.library import nested_jit
 from jax._src.lax import lax
-from jax._src.library_jit import nested_jit
 from jax._src.numpy.util import check_arraylike, to_array
 from jax._src.typing import Array, ArrayLike
 from jax._src.util import set_module

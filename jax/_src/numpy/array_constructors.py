@@ -11,12 +11,12 @@ from jax._src import config, dlpack, dtypes
 from jax._src.array import array_from_numpy
 from jax._src.basearray import Array
 from jax._src.core import trace_ctx
-from jax._src.device_transfer import device_put
+from jax._src.device_put.functions import device_put
 from jax._src.interpreters.partial_eval import DynamicJaxprTrace
+from jax._src.jit.library import inline_jit
 from jax._src.late_binding import late
 from jax._src.lax import lax
 from jax._src.lax.resharding import place
-from jax._src.library_jit import inline_jit
 from jax._src.named_sharding import NamedSharding
 from jax._src.numpy import util
 from jax._src.numpy.util import export, lower_jax_array, user_warning

@@ -12,9 +12,9 @@ from jax._src import core, dtypes
 from jax._src.array import ArrayImpl
 from jax._src.basearray import Array
 from jax._src.core import Tracer
-from jax._src.device_transfer import device_put
+from jax._src.device_put.functions import device_put
+from jax._src.jit.library import binary_method
 from jax._src.lax import lax
-from jax._src.library_jit import binary_method
 from jax._src.numpy import (
     cumulative,
     indexing,

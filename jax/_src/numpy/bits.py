@@ -8,8 +8,8 @@ import numpy as np
 
 from jax._src import core, dtypes
 from jax._src.basearray import Array
+from jax._src.jit.library import nested_jit
 from jax._src.lax import lax, slicing
-from jax._src.library_jit import nested_jit
 from jax._src.numpy.manipulation.shape import operand, ravel
 from jax._src.numpy.util import export
 from jax._src.typing import ArrayLike

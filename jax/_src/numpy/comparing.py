@@ -8,8 +8,8 @@ import numpy as np
 
 from jax._src import dtypes
 from jax._src.basearray import Array
+from jax._src.jit.library import inline_jit, nested_jit
 from jax._src.lax import lax
-from jax._src.library_jit import inline_jit, nested_jit
 from jax._src.numpy import util
 from jax._src.numpy.util import export
 from jax._src.typing import ArrayLike

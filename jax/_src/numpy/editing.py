@@ -11,8 +11,8 @@ import numpy as np
 from jax._src import core, dtypes
 from jax._src.basearray import Array
 from jax._src.errors import ConcretizationTypeError
+from jax._src.jit.library import nested_jit
 from jax._src.lax import lax, slicing
-from jax._src.library_jit import nested_jit
 from jax._src.numpy import util
 from jax._src.numpy.manipulation.joining import concatenate
 from jax._src.numpy.manipulation.shape import moveaxis, operand, ravel

@@ -12,13 +12,13 @@ import numpy as np
 from jax._src import core, dtypes
 from jax._src.basearray import Array
 from jax._src.core import ShapedArray
-from jax._src.explicit_sharding import auto_axes
+from jax._src.jit.library import inline_jit
 from jax._src.lax import lax, slicing
-from jax._src.library_jit import inline_jit
 from jax._src.numpy import util
 from jax._src.numpy.contraction import Labels, before_transpose, contract, plan, total
 from jax._src.numpy.util import export
 from jax._src.sharding_impls import canonicalize_sharding
+from jax._src.transforms.explicit_sharding import auto_axes
 from jax._src.typing import ArrayLike, DTypeLike
 
 _DEFAULT_DOT_GENERAL = lax.dot_general

@@ -11,10 +11,10 @@ import numpy as np
 
 from jax._src import core, dtypes
 from jax._src.basearray import Array
+from jax._src.jit.library import nested_jit
 from jax._src.lax import fft as lax_fft, lax, slicing
 from jax._src.lax.fft import FftType
 from jax._src.lax.resharding import place
-from jax._src.library_jit import nested_jit
 from jax._src.numpy import util
 from jax._src.numpy.array_creation import arange
 from jax._src.numpy.manipulation.joining import concatenate

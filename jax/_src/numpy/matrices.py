@@ -10,8 +10,8 @@ import numpy as np
 
 from jax._src import core, dtypes
 from jax._src.basearray import Array
+from jax._src.jit.library import nested_jit
 from jax._src.lax import lax, slicing
-from jax._src.library_jit import nested_jit
 from jax._src.numpy import reductions, util
 from jax._src.numpy.array_creation import _user_dtype, arange
 from jax._src.numpy.ufuncs_binary import power

@@ -9,8 +9,8 @@ import numpy as np
 
 from jax._src import dtypes
 from jax._src.basearray import Array
+from jax._src.jit.library import nested_jit
 from jax._src.lax import lax, slicing
-from jax._src.library_jit import nested_jit
 from jax._src.numpy import cumulative, reductions, util
 from jax._src.numpy.reductions import Axis, hashable_axis
 from jax._src.numpy.ufuncs_unary import isnan

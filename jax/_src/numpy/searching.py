@@ -10,10 +10,10 @@ import numpy as np
 
 from jax._src import core, dtypes
 from jax._src.basearray import Array
+from jax._src.jit.library import nested_jit
 from jax._src.lax import lax, slicing
 from jax._src.lax.control_flow import fori_loop
 from jax._src.lax.utils import index_dtype_for_axis_size
-from jax._src.library_jit import nested_jit
 from jax._src.numpy import util
 from jax._src.numpy.array_creation import linspace
 from jax._src.numpy.manipulation.shape import operand, ravel

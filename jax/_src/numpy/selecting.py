@@ -11,10 +11,10 @@ import numpy as np
 from jax._src import api, core, dtypes, traceback_util
 from jax._src.array import ArrayImpl
 from jax._src.basearray import Array
-from jax._src.device_transfer import device_put
+from jax._src.device_put.functions import device_put
 from jax._src.errors import NonConcreteBooleanIndexError
+from jax._src.jit.library import inline_jit, nested_jit
 from jax._src.lax import lax, slicing
-from jax._src.library_jit import inline_jit, nested_jit
 from jax._src.numpy import util
 from jax._src.numpy.manipulation import broadcast_arrays, ravel, reshape
 from jax._src.numpy.manipulation.shape import operand

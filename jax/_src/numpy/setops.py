@@ -11,9 +11,9 @@ import numpy as np
 
 from jax._src import core, dtypes
 from jax._src.basearray import Array
-from jax._src.device_transfer import device_put
+from jax._src.device_put.functions import device_put
+from jax._src.jit.library import nested_jit
 from jax._src.lax import lax
-from jax._src.library_jit import nested_jit
 from jax._src.numpy import reductions, util
 from jax._src.numpy.indexing.parse import is_eager_array
 from jax._src.numpy.manipulation.shape import operand, ravel

@@ -11,8 +11,8 @@ import numpy as np
 
 from jax._src import api, core, dtypes
 from jax._src.basearray import Array
+from jax._src.jit.library import nested_jit
 from jax._src.lax import control_flow, lax
-from jax._src.library_jit import nested_jit
 from jax._src.numpy import indexing, manipulation, reductions, util
 from jax._src.numpy.util import check_arraylike, export
 from jax._src.typing import ArrayLike, DTypeLike

@@ -12,8 +12,8 @@ from jax._src import core, dtypes
 from jax._src.array import ArrayImpl
 from jax._src.basearray import Array
 from jax._src.custom_derivatives import custom_jvp
+from jax._src.jit.library import inline_jit, nested_jit
 from jax._src.lax import lax
-from jax._src.library_jit import inline_jit, nested_jit
 from jax._src.numpy.util import (
     check_arraylike,
     check_no_float0s,

@@ -10,8 +10,8 @@ import numpy as np
 from jax._src import core, dtypes
 from jax._src.basearray import Array
 from jax._src.custom_derivatives import custom_jvp
+from jax._src.jit.library import nested_jit
 from jax._src.lax import control_flow, lax, special
-from jax._src.library_jit import nested_jit
 from jax._src.numpy.ufuncs_binary import composite, dtype_kind, dtype_of, floor_divide, op
 from jax._src.numpy.ufuncs_unary import _is_inf, _strong, signbit
 from jax._src.numpy.util import (

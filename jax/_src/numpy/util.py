@@ -13,12 +13,12 @@ from jax._src import config, core, dtypes, traceback_util
 from jax._src.array_impl import device_sharding
 from jax._src.basearray import Array
 from jax._src.core import ShapedArray
+from jax._src.jit.library import inline_jit
 from jax._src.late_binding import late
 from jax._src.lax import lax
 from jax._src.lax.checks import broadcasting_sharding
 from jax._src.lax.resharding import reshard
 from jax._src.lib import Device
-from jax._src.library_jit import inline_jit
 from jax._src.sharding import Sharding
 from jax._src.sharding_impls import canonicalize_sharding
 from jax._src.typing import ArrayLike, DTypeLike

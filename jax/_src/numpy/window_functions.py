@@ -8,8 +8,8 @@ import numpy as np
 
 from jax._src import core, dtypes
 from jax._src.basearray import Array
+from jax._src.jit.library import nested_jit
 from jax._src.lax import lax
-from jax._src.library_jit import nested_jit
 from jax._src.numpy.ufuncs_special import i0
 from jax._src.numpy.util import ensure_arraylike, export
 from jax._src.typing import ArrayLike

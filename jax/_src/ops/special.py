@@ -5,8 +5,8 @@ from typing import Any
 import numpy as np
 
 from jax._src import dtypes
+from jax._src.jit.library import inline_jit
 from jax._src.lax import lax
-from jax._src.library_jit import inline_jit
 from jax._src.numpy import reductions
 from jax._src.numpy.util import (
     arraylike,

@@ -7,9 +7,9 @@ import numpy as np
 
 from jax._src import core, dtypes
 from jax._src.core import typeof
+from jax._src.jit.library import nested_jit
 from jax._src.lax.resharding import bind_reshard
 from jax._src.lax.utils import broadcast_shapes
-from jax._src.library_jit import nested_jit
 from jax._src.numpy.util import check_arraylike
 from jax._src.random.keys import check_prng_key
 from jax._src.random.prng import PRNGKeyArray

@@ -10,11 +10,12 @@ from typing import Any
 
 import numpy as np
 
-from jax._src import config, core, dispatch, dtypes, sharding_impls
+from jax._src import config, core, dtypes, sharding_impls
 from jax._src.api import vmap
 from jax._src.array_impl import ArrayImpl
 from jax._src.basearray import Array
 from jax._src.core import Primitive, ShapedArray, Tracer, physical_aval
+from jax._src.device_put import values as placing
 from jax._src.interpreters import ad, batching, mlir, pxla
 from jax._src.lax import lax, slicing
 from jax._src.layout import Format
@@ -417,14 +418,14 @@ def _put_keys(keys, target, copy_semantics):
     if isinstance(target, Format) and target.sharding is not None:
         target = Format(target.layout, sharding_impls.physical_sharding(keys.aval, target.sharding))
     elif isinstance(target, Sharding):
-        dispatch.check_sharding(keys.aval, target)
+        placing.check_sharding(keys.aval, target)
         target = sharding_impls.physical_sharding(keys.aval, target)
     return PRNGKeyArray._of(
-        keys._impl, dispatch.device_put_value(keys._base_array, target, copy_semantics)
+        keys._impl, placing.device_put_value(keys._base_array, target, copy_semantics)
     )
 
 
-dispatch.device_put_handlers[PRNGKeyArray] = _put_keys
+placing.device_put_handlers[PRNGKeyArray] = _put_keys
 
 
 def is_key_array(x: Any) -> bool:

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from jax._src import core, lib
+from jax._src.errors import NonUniformShardingError as NonUniformShardingError
 from jax._src.mesh import AbstractMesh, Mesh
 from jax._src.named_sharding import NamedSharding
 from jax._src.op_shardings import (
@@ -189,10 +190,6 @@ def get_logical_gspmd_sharding(logical_shape, dtype, phys_sharding) -> GSPMDShar
 
 
 # Several processes
-
-
-class NonUniformShardingError(ValueError):
-    """A dimension is not split uniformly among processes."""
 
 
 @functools.lru_cache(maxsize=4096)

@@ -24,7 +24,7 @@ from jax._src.core import (
     cached_on_jaxpr,
     typeof,
 )
-from jax._src.device_transfer import device_put
+from jax._src.device_put.functions import device_put
 from jax._src.interpreters import mlir, partial_eval as pe
 from jax._src.late_binding import late
 from jax._src.memory import MemorySpace

@@ -19,16 +19,16 @@ from jax._src.custom_derivatives.jvp import custom_jvp_call_p
 from jax._src.custom_derivatives.remat_opt import remat_opt_p
 from jax._src.custom_derivatives.vjp import custom_vjp_call_p
 from jax._src.interpreters import partial_eval as pe
-from jax._src.jit_primitive import jit_p, with_jaxpr
+from jax._src.jit.primitive import jit_p, with_jaxpr
 from jax._src.lax.composite import composite_p
 from jax._src.lax.control_flow.common import hoist, split_at
 from jax._src.lax.control_flow.conditionals import cond_p
 from jax._src.lax.control_flow.scan_primitive import scan_p
 from jax._src.lax.control_flow.solves import custom_root_p, linear_solve_p, solve_operands
 from jax._src.lax.control_flow.while_primitive import while_p
-from jax._src.linear_call import linear_call_p
 from jax._src.state.discharge import _discharged, discharge_written, eval_discharged, written
 from jax._src.state.primitives import freeze, new_ref
+from jax._src.transforms.linear_call import linear_call_p
 
 
 def _new_values(n: int, positions: Sequence[int], values: Sequence[Any]) -> list[Any]:

@@ -14,10 +14,7 @@ import numpy as np
 from jax._src import (
     ad_util,
     core,
-    dispatch,
     dtypes,
-    pretty_printer as pp,
-    source_info_util,
     traceback_util,
 )
 from jax._src.ad_util import Zero
@@ -34,18 +31,16 @@ from jax._src.core import (
     trace_ctx,
     typeof,
 )
-from jax._src.device_transfer import device_put
-from jax._src.indexing import Slice
+from jax._src.device_put import values as placing
+from jax._src.device_put.functions import device_put
 from jax._src.interpreters import ad, batching, partial_eval as pe
+from jax._src.jit.jitted import make_primitive_call
 from jax._src.late_binding import late
 from jax._src.lax import lax
 from jax._src.memory import MemorySpace
-from jax._src.pjit import make_primitive_call
 from jax._src.state.indexing import NDIndexer
 from jax._src.state.types import (
     BitcastTransform,
-    ReshapeTransform,
-    TransposeTransform,
     ref_and_transforms,
     transform_type,
 )
@@ -311,7 +306,7 @@ def _new_ref_impl(x: Any, *, memory_space: Any, kind: Any) -> Ref:
 def _copied(x: Any) -> Any:
     if isinstance(typeof(x).dtype, dtypes.ExtendedDType):
         return lax.copy_p.bind(x)
-    return dispatch.device_put_value(x, None, dispatch.ALWAYS_COPY)
+    return placing.device_put_value(x, None, placing.ALWAYS_COPY)
 
 
 def _place(x: Any, memory_space: Any) -> Any:
@@ -570,7 +565,7 @@ def _like_buffer(value: Any, x: Any) -> Any:
     """A copy of `value`, placed like `x`."""
     value = late.to_array(value)
     if value.sharding != x.sharding and x.committed:
-        return dispatch.device_put_value(value, x.sharding, dispatch.ALWAYS_COPY)
+        return placing.device_put_value(value, x.sharding, placing.ALWAYS_COPY)
     return _copied(value)
 
 

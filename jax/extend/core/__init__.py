@@ -1,6 +1,13 @@
 """Primitives, jaxprs and traces, for libraries that add primitives or transformations."""
 
-from jax._src.call_primitives import CallPrimitive as CallPrimitive
+from jax._src.active_traces import (
+    array_types as array_types,
+    nonempty_axis_env_DO_NOT_USE as nonempty_axis_env_DO_NOT_USE,
+    unsafe_am_i_under_a_jit_DO_NOT_USE as unsafe_am_i_under_a_jit_DO_NOT_USE,
+    unsafe_am_i_under_a_vmap_DO_NOT_USE as unsafe_am_i_under_a_vmap_DO_NOT_USE,
+    unsafe_get_axis_names_DO_NOT_USE as unsafe_get_axis_names_DO_NOT_USE,
+)
+from jax._src.call_primitives import CallPrimitive as CallPrimitive, call_impl as call_impl
 from jax._src.core import (
     AbstractToken as AbstractToken,
     ClosedJaxpr as ClosedJaxpr,
@@ -33,13 +40,5 @@ from jax._src.core import (
     take_current_trace as take_current_trace,
     unmapped_aval as unmapped_aval,
     valid_jaxtype as valid_jaxtype,
-)
-from jax._src.trace_queries import (
-    array_types as array_types,
-    call_impl as call_impl,
-    nonempty_axis_env_DO_NOT_USE as nonempty_axis_env_DO_NOT_USE,
-    unsafe_am_i_under_a_jit_DO_NOT_USE as unsafe_am_i_under_a_jit_DO_NOT_USE,
-    unsafe_am_i_under_a_vmap_DO_NOT_USE as unsafe_am_i_under_a_vmap_DO_NOT_USE,
-    unsafe_get_axis_names_DO_NOT_USE as unsafe_get_axis_names_DO_NOT_USE,
 )
 from jax.extend.core import primitives as primitives

@@ -12,11 +12,14 @@ from jax._src.custom_derivatives import (
     custom_jvp_call_p as custom_jvp_call_p,
     custom_vjp_call_p as custom_vjp_call_p,
 )
-from jax._src.dispatch import (
+from jax._src.device_put.primitive import (
     device_put_p as device_put_p,
 )
 from jax._src.interpreters.ad import (
     custom_lin_p as custom_lin_p,
+)
+from jax._src.jit.primitive import (
+    jit_p as jit_p,
 )
 from jax._src.lax.ann import (
     approx_top_k_p as approx_top_k_p,
@@ -198,9 +201,6 @@ from jax._src.lax.windowed_reductions import (
     select_and_gather_add_p as select_and_gather_add_p,
     select_and_scatter_add_p as select_and_scatter_add_p,
     select_and_scatter_p as select_and_scatter_p,
-)
-from jax._src.pjit import (
-    jit_p as jit_p,
 )
 from jax._src.random.gamma import (
     random_gamma_p as random_gamma_p,

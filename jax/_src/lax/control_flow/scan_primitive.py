@@ -8,9 +8,11 @@ from collections.abc import Callable
 
 import numpy as np
 
-from jax._src import ad_util, core, dispatch, source_info_util, traceback_util
+from jax._src import ad_util, core, source_info_util, traceback_util
 from jax._src.ad_util import Zero
 from jax._src.core import ClosedJaxpr, Primitive, no_effects, typeof
+from jax._src.device_put import values as placing
+from jax._src.device_put.primitive import device_put_p
 from jax._src.interpreters import ad, batching, mlir, partial_eval as pe
 from jax._src.interpreters.splitting import split_by_need, whole_if_used
 from jax._src.lax import lax, slicing
@@ -662,8 +664,8 @@ def _stack(length: int, aval):
     sharding = None if aval._sharding is None else core.unmapped_aval(length, 0, aval).sharding
     stack = lax.full(shape, 0, aval.dtype, sharding=sharding)
     if aval.memory_space is MemorySpace.Host:
-        (stack,) = dispatch.device_put_p.bind(
-            stack, devices=(aval.memory_space,), srcs=(None,), copy_semantics=(dispatch.REUSE,)
+        (stack,) = device_put_p.bind(
+            stack, devices=(aval.memory_space,), srcs=(None,), copy_semantics=(placing.REUSE,)
         )
     return stack
 

@@ -7,11 +7,11 @@ from typing import Any
 
 from jax._src.basearray import Array
 from jax._src.core import typeof
-from jax._src.explicit_sharding import reshard
 from jax._src.lax import lax, slicing
 from jax._src.numpy import ufuncs
 from jax._src.numpy.indexing.getting import rewriting_take
 from jax._src.numpy.indexing.setting import scatter_update
+from jax._src.transforms.explicit_sharding import reshard
 
 
 def _resharded(x, sharding):

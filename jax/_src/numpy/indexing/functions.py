@@ -11,6 +11,7 @@ import numpy as np
 from jax._src import core, dtypes
 from jax._src.array import ArrayImpl
 from jax._src.basearray import Array
+from jax._src.jit.library import nested_jit
 from jax._src.lax import lax, slicing
 from jax._src.lax.slicing import (
     GatherDimensionNumbers,
@@ -18,7 +19,6 @@ from jax._src.lax.slicing import (
     ScatterDimensionNumbers,
 )
 from jax._src.lax.slicing.gathers import default_fill_value
-from jax._src.library_jit import nested_jit
 from jax._src.numpy import util
 from jax._src.numpy.indexing.lower import as_index, common_index_dtype
 from jax._src.numpy.indexing.setting import checked_values, scatter_update

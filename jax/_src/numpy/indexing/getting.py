@@ -13,11 +13,10 @@ import numpy as np
 
 from jax._src import config, core, dtypes
 from jax._src.array import ArrayImpl
-from jax._src.explicit_sharding import auto_axes
+from jax._src.jit.library import inline_jit
 from jax._src.lax import lax, slicing
 from jax._src.lax.slicing import GatherDimensionNumbers, GatherScatterMode
 from jax._src.lax.slicing.gathers import default_fill_value
-from jax._src.library_jit import inline_jit
 from jax._src.numpy.indexing.lower import (
     empty_axis_error,
     make_plan,
@@ -36,6 +35,7 @@ from jax._src.numpy.indexing.parse import (
     whole,
 )
 from jax._src.sharding_impls import canonicalize_sharding
+from jax._src.transforms.explicit_sharding import auto_axes
 
 _PROMISE = GatherScatterMode.PROMISE_IN_BOUNDS
 _trace_ctx = core.trace_ctx

@@ -11,13 +11,12 @@ import numpy as np
 from jax._src import config, core, dtypes
 from jax._src.array import ArrayImpl
 from jax._src.basearray import Array
-from jax._src.device_transfer import device_put
-from jax._src.explicit_sharding import auto_axes
+from jax._src.device_put.functions import device_put
+from jax._src.jit.library import inline_jit
 from jax._src.late_binding import late
 from jax._src.lax import lax, slicing
 from jax._src.lax.resharding import reshard
 from jax._src.lax.slicing import GatherScatterMode, ScatterDimensionNumbers
-from jax._src.library_jit import inline_jit
 from jax._src.numpy.array_constructors import asarray
 from jax._src.numpy.indexing.getting import join, split
 from jax._src.numpy.indexing.lower import make_plan, with_new
@@ -30,6 +29,7 @@ from jax._src.numpy.indexing.parse import (
     parse_index,
 )
 from jax._src.sharding_impls import canonicalize_sharding
+from jax._src.transforms.explicit_sharding import auto_axes
 
 _trace_ctx = core.trace_ctx
 _eval_trace = core.eval_trace

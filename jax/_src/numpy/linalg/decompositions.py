@@ -7,11 +7,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from jax._src.basearray import Array
+from jax._src.jit.library import nested_jit
 from jax._src.late_binding import late
 from jax._src.lax import lax, linalg as lax_linalg
 from jax._src.lax.ann import take_along
 from jax._src.lax.linalg.common import columns, mH, permute_columns, rows, scale_columns
-from jax._src.library_jit import nested_jit
 from jax._src.numpy import util
 from jax._src.numpy.linalg.common import export, inexact
 from jax._src.typing import ArrayLike

@@ -9,9 +9,9 @@ import numpy as np
 
 from jax._src import core
 from jax._src.basearray import Array
+from jax._src.jit.library import nested_jit
 from jax._src.lax import lax, linalg as lax_linalg
 from jax._src.lax.linalg.common import real_dtype
-from jax._src.library_jit import nested_jit
 from jax._src.numpy import reductions
 from jax._src.numpy.linalg.common import export, inexact
 from jax._src.numpy.manipulation.shape import moveaxis

@@ -11,6 +11,7 @@ import numpy as np
 from jax._src import core, dtypes
 from jax._src.basearray import Array
 from jax._src.custom_derivatives import custom_jvp
+from jax._src.jit.library import nested_jit
 from jax._src.lax import lax, linalg as lax_linalg
 from jax._src.lax.linalg.common import (
     along_rows,
@@ -23,7 +24,6 @@ from jax._src.lax.linalg.common import (
     real_dtype,
     tril,
 )
-from jax._src.library_jit import nested_jit
 from jax._src.numpy import reductions, util
 from jax._src.numpy.linalg.common import check_matrix, check_square, export, inexact
 from jax._src.numpy.linalg.decompositions import svd

@@ -11,8 +11,8 @@ import numpy as np
 from jax._src import core, dtypes
 from jax._src.basearray import Array
 from jax._src.core import ShapedArray
+from jax._src.jit.library import inline_jit, nested_jit
 from jax._src.lax import lax, slicing
-from jax._src.library_jit import inline_jit, nested_jit
 from jax._src.numpy import util
 from jax._src.numpy.manipulation.shape import (
     atleast_1d,

@@ -12,9 +12,9 @@ import numpy as np
 from jax._src import core, dtypes
 from jax._src.array import ArrayImpl
 from jax._src.basearray import Array
+from jax._src.jit.library import nested_jit
 from jax._src.lax import lax, slicing
 from jax._src.lax.resharding import place
-from jax._src.library_jit import nested_jit
 from jax._src.numpy import util
 from jax._src.numpy.util import export
 from jax._src.sharding_impls import canonicalize_sharding

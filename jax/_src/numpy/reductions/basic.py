@@ -6,8 +6,8 @@ from jax._src import dtypes
 from jax._src.array import ArrayImpl
 from jax._src.basearray import Array
 from jax._src.core import eval_trace, trace_ctx
+from jax._src.jit.library import nested_jit
 from jax._src.lax import lax, parallel
-from jax._src.library_jit import nested_jit
 from jax._src.numpy.reductions.engine import Axis, Reduction, greatest, hashable_axis, least
 from jax._src.numpy.ufuncs_binary import as_bool
 from jax._src.numpy.util import check_arraylike, ensure_arraylike, export, reject_out

@@ -14,8 +14,8 @@ import numpy as np
 from jax._src import core, dtypes
 from jax._src.basearray import Array
 from jax._src.core import eval_trace, trace_ctx
+from jax._src.jit.library import inline_jit
 from jax._src.lax import lax, parallel
-from jax._src.library_jit import inline_jit
 from jax._src.numpy import util
 from jax._src.numpy.util import (
     check_arraylike,

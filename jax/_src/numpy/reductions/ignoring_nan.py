@@ -6,8 +6,8 @@ import numpy as np
 
 from jax._src import dtypes
 from jax._src.basearray import Array
+from jax._src.jit.library import nested_jit
 from jax._src.lax import lax
-from jax._src.library_jit import nested_jit
 from jax._src.numpy import util
 from jax._src.numpy.reductions.basic import all, max, min, prod, sum
 from jax._src.numpy.reductions.engine import Axis, check_where, greatest, hashable_axis, least

@@ -11,8 +11,8 @@ from jax._src import dtypes
 from jax._src.array import ArrayImpl
 from jax._src.basearray import Array
 from jax._src.core import eval_trace, trace_ctx
+from jax._src.jit.library import inline_jit, nested_jit
 from jax._src.lax import lax
-from jax._src.library_jit import inline_jit, nested_jit
 from jax._src.numpy import util
 from jax._src.numpy.reductions.basic import sum
 from jax._src.numpy.reductions.engine import (

@@ -9,6 +9,7 @@ import numpy as np
 
 from jax._src import api, dtypes
 from jax._src.basearray import Array
+from jax._src.jit.library import nested_jit
 from jax._src.lax import lax, linalg as lax_linalg, slicing
 from jax._src.lax.control_flow import cond, fori_loop, switch
 from jax._src.lax.linalg.common import (
@@ -21,7 +22,6 @@ from jax._src.lax.linalg.common import (
     real_dtype,
     triu,
 )
-from jax._src.library_jit import nested_jit
 from jax._src.numpy import reductions, util
 from jax._src.numpy.array_constructors import asarray
 from jax._src.numpy.linalg.norms import norm

@@ -9,6 +9,7 @@ import numpy as np
 from jax._src import dtypes
 from jax._src.basearray import Array
 from jax._src.custom_derivatives import custom_jvp
+from jax._src.jit.library import nested_jit
 from jax._src.lax import lax, linalg as lax_linalg
 from jax._src.lax.control_flow import scan
 from jax._src.lax.linalg.common import (
@@ -23,7 +24,6 @@ from jax._src.lax.linalg.common import (
     tril,
     triu,
 )
-from jax._src.library_jit import nested_jit
 from jax._src.numpy import linalg as np_linalg, reductions, util
 from jax._src.numpy.array_constructors import asarray
 from jax._src.numpy.linalg.solving import linear_solve, lu_solve as _solve_lu

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from jax._src.basearray import Array
+from jax._src.jit.library import nested_jit
 from jax._src.lax import lax
 from jax._src.lax.linalg.common import columns
 from jax._src.lax.linalg.eigh import check_subset, eigh as lax_eigh
 from jax._src.lax.linalg.spectral import sorted_by_value, spectral_eigh
 from jax._src.lax.slicing import slice_in_dim
-from jax._src.library_jit import nested_jit
 from jax._src.numpy.util import to_array
 from jax._src.typing import ArrayLike
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from jax._src.jit.library import nested_jit
 from jax._src.lax.linalg.svd import check_svd_subset, svd_by_polar
-from jax._src.library_jit import nested_jit
 from jax._src.numpy.util import to_array
 from jax._src.typing import ArrayLike
 

@@ -12,8 +12,9 @@ import functools
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from jax._src import core, pjit, traceback_util
+from jax._src import core, traceback_util
 from jax._src.core import eval_trace, trace_ctx
+from jax._src.jit import jitted
 from jax._src.lib import _jax
 from jax._src.tree_util import dispatch_registry
 
@@ -38,10 +39,10 @@ def nested_jit(fun: F, *, static_argnames: tuple[str, ...] = ()) -> F:
 
     Arguments and result are those of `inline_jit`.
     """
-    return _native(pjit._Jit(fun, _options(static_argnames)))
+    return _native(jitted._Jit(fun, _options(static_argnames)))
 
 
-class _InlineJit(pjit._Jit):
+class _InlineJit(jitted._Jit):
     @traceback_util.api_boundary
     def cache_miss(self, *args, **kwargs):
         if trace_ctx.trace is eval_trace:
@@ -77,14 +78,14 @@ def binary_method(fun: Callable, prepare: Callable[[Any], Any]) -> Callable:
 
 @functools.cache
 def _options(static_argnames: tuple[str, ...]):
-    opts = pjit.make_options(None)
+    opts = jitted.make_options(None)
     if static_argnames:
         opts.static_argnames = static_argnames
         opts.key = (*opts.key[:2], static_argnames, *opts.key[3:])
     return opts
 
 
-def _native(state: pjit._Jit) -> Any:
+def _native(state: jitted._Jit) -> Any:
     fun = state.fun
     opts = state.options
     call = _jax.pjit(
@@ -95,7 +96,7 @@ def _native(state: pjit._Jit) -> Any:
         list(opts.static_argnames),
         (),
         dispatch_registry,
-        pjit.pxla.shard_arg_fallback,
+        jitted.pxla.shard_arg_fallback,
     )
     call.__name__ = state.name
     call.__qualname__ = fun.__qualname__

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from jax._src import api_util, core, dtypes, pjit, traceback_util
+from jax._src import api_util, core, dtypes, traceback_util
 from jax._src.ad_util import Zero
 from jax._src.api_util import (
     argnums_partial,
@@ -17,6 +17,7 @@ from jax._src.api_util import (
 )
 from jax._src.core import typeof
 from jax._src.interpreters import ad, partial_eval as pe
+from jax._src.jit.jitted import make_jit
 from jax._src.late_binding import late
 from jax._src.literals import TypedComplex, TypedFloat
 from jax._src.tree_util import (
@@ -553,7 +554,7 @@ def fwd_and_bwd(
         g = f_vjp(outgrad)
         return g[0] if isinstance(argnums, int) else g
 
-    return (pjit.make_jit(fwd), pjit.make_jit(bwd)) if jitted else (fwd, bwd)
+    return (make_jit(fwd), make_jit(bwd)) if jitted else (fwd, bwd)
 
 
 # Forward mode

@@ -47,10 +47,3 @@ def nonempty_axis_env_DO_NOT_USE() -> bool:
 def unsafe_get_axis_names_DO_NOT_USE() -> list[Any]:
     """The names of the axes in scope, outermost first."""
     return core.unsafe_get_axis_names()
-
-
-def call_impl(f: Any, *args: Any, **params: Any) -> Any:
-    """Calls `f`, a function or a `WrappedFun`, on `args` at once."""
-    del params  # of the primitive, which say how to stage the call
-    with core.eval_context():
-        return f.call_wrapped(*args) if hasattr(f, "call_wrapped") else f(*args)

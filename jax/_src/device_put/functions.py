@@ -9,14 +9,8 @@ import numpy as np
 from jax._src import core, dtypes, tree_util, xla_bridge as xb
 from jax._src.array_impl import ArrayImpl
 from jax._src.core import eval_trace, trace_ctx, typeof
-from jax._src.dispatch import (
-    ALWAYS_COPY,
-    DONATE,
-    REUSE,
-    device_put_p,
-    device_put_value,
-    wait_for_tokens,
-)
+from jax._src.device_put.primitive import device_put_p
+from jax._src.device_put.values import ALWAYS_COPY, DONATE, REUSE, device_put_value
 from jax._src.late_binding import late
 from jax._src.layout import Format
 from jax._src.lib import Device, _jax, guard_lib
@@ -284,15 +278,6 @@ def copy_to_host_async(x: Any) -> Any:
         if copy is not None:
             copy()
     return x
-
-
-def effects_barrier() -> None:
-    """Waits until all effects of programs that were started (callbacks, prints) have happened.
-
-    Example:
-      >>> jax.effects_barrier()
-    """
-    wait_for_tokens()
 
 
 def live_arrays(platform: str | None = None) -> list[ArrayImpl]:

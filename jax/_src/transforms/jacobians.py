@@ -8,11 +8,12 @@ import numpy as np
 from jax._src import core, dtypes, traceback_util
 from jax._src.api_util import argnums_partial, check_callable, ensure_index
 from jax._src.core import typeof
-from jax._src.derivatives import _check_input_dtype, _check_output_dtype, jvp, vjp
 from jax._src.late_binding import late
 from jax._src.lax import lax, slicing
 from jax._src.lax.lax.convert import to_dtype
 from jax._src.lax.resharding import bind_reshard
+from jax._src.transforms.derivatives import _check_input_dtype, _check_output_dtype, jvp, vjp
+from jax._src.transforms.vmap import vmap
 from jax._src.tree_util import (
     tree_flatten,
     tree_leaves,
@@ -21,7 +22,6 @@ from jax._src.tree_util import (
     tree_unflatten,
 )
 from jax._src.util import wraps
-from jax._src.vmap import vmap
 
 traceback_util.register_exclusion(__file__)
 api_boundary = traceback_util.api_boundary

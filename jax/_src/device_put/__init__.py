@@ -1,0 +1,1 @@
+"""Moving values to devices and back: concrete values, the primitive, and the public functions."""

@@ -1,0 +1,520 @@
+"""`jit`: tracing, caching and calling compiled functions.
+
+The callable a user holds is C++ (`_jax.pjit`): it finds a compiled program by the arguments' types and
+runs it. Python runs on a miss: `_Jit.cache_miss` finds or makes the trace of the function (cached by the
+function and the arguments' types), and under no transformation compiles and runs it; under one it binds
+`jit_p` (see `jit.primitive`).
+"""
+
+import functools
+import threading
+import weakref
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from jax._src import (
+    api_util,
+    config,
+    core,
+    dispatch,
+    sharding_impls,
+    stages,
+    traceback_util,
+)
+from jax._src.array_impl import ArrayImpl
+from jax._src.core import (
+    ClosedJaxpr,
+    Primitive,
+    ShapeDtypeStruct,
+    Tracer,
+    eval_trace,
+    trace_ctx,
+    typeof,
+)
+from jax._src.core.jaxpr import DebugInfo, fun_source_info
+from jax._src.interpreters import ad, batching, mlir, partial_eval as pe, pxla
+from jax._src.jit import trace_misses
+from jax._src.jit.primitive import call_compiled, jit_p, lower, pjit_p as pjit_p
+from jax._src.late_binding import late
+from jax._src.lib import _jax, jax_jit
+from jax._src.mesh import get_concrete_mesh
+from jax._src.sharding import Sharding
+from jax._src.sharding_impls import UNSPECIFIED, UnspecifiedValue
+from jax._src.tree_util import (
+    default_registry,
+    dispatch_registry,
+    paths_of,
+    tree_flatten,
+    tree_leaves,
+    tree_structure,
+    tree_unflatten,
+    treedef_children,
+)
+from jax._src.util import fun_name, register_cache, wraps
+
+traceback_util.register_exclusion(__file__)
+
+
+class _TraceEntry:
+    """What one trace of a function gave: parameters to bind with, and the shape of the result."""
+
+    __slots__ = ("params", "consts", "out_tree", "in_tree")
+
+    def __init__(self, params, consts, out_tree, in_tree):
+        self.params: dict = params
+        self.consts: list = consts  # tracers the function closes over
+        self.out_tree = out_tree
+        self.in_tree = in_tree
+
+    def arg_names(self) -> tuple:
+        """Names of the flat arguments, as in the function's signature."""
+        avals = self.params["jaxpr"].in_avals
+        return self.params["jaxpr"].debug_info.safe_arg_names(len(avals))[len(self.consts) :]
+
+    def is_valid(self) -> bool:
+        """Whether the tracers closed over are still alive."""
+        return api_util.all_valid(self.consts)
+
+
+_cpp_caches: "weakref.WeakKeyDictionary[Any, dict]" = weakref.WeakKeyDictionary()
+_lock = threading.RLock()  # re-entrant: hashing a user's object can run anything
+
+
+class _ClearTraces:
+    @staticmethod
+    def cache_clear() -> None:
+        api_util.clear_trace_tables()
+        _jax.PjitFunctionCache.clear_all()
+
+
+register_cache(_ClearTraces, "jit traces")
+
+
+class _Options:
+    """The options of one `jit` call; hashable, since they are part of what is cached."""
+
+    __slots__ = (
+        "in_shardings", "out_shardings", "static_argnums", "static_argnames", "donate_argnums",
+        "donate_argnames", "keep_unused", "inline", "compiler_options", "device", "backend",
+        "in_shardings_key", "key",
+    )  # fmt: skip
+
+
+class _Jit:
+    """The Python side of one jitted function."""
+
+    def __init__(self, fun: Callable, options: _Options):
+        self.fun = fun
+        self.options = options
+        self.traces = api_util.trace_table(fun)  # shared, so that jit(f) made twice traces once
+        self.name = fun_name(fun)
+        self.call: Callable[[], Any]  # the C++ callable, if it is still there
+
+    # What the callable has besides being called
+
+    @traceback_util.api_boundary
+    def trace(self, *args, **kwargs) -> stages.Traced:
+        """Trace the function for these arguments (values or `ShapeDtypeStruct`s)."""
+        entry, flat = self.trace_call(args, kwargs, abstract=True)
+        return stages.Traced(entry.params, entry.in_tree, entry.out_tree, entry.consts, flat, lower)
+
+    @traceback_util.api_boundary
+    def lower(self, *args, **kwargs) -> stages.Lowered:
+        """Trace and lower the function for these arguments (values or `ShapeDtypeStruct`s)."""
+        return self.trace(*args, **kwargs).lower()
+
+    @traceback_util.api_boundary
+    def eval_shape(self, *args, **kwargs):
+        """Types of the results for these arguments."""
+        return self.trace(*args, **kwargs).out_info
+
+    def clear_cache(self) -> None:
+        """Forget the function's traces and compiled programs."""
+        call = self.call()
+        if call is not None:
+            call._clear_cache()
+        self.traces.clear()
+
+    # From a call to a trace
+
+    def trace_call(self, args, kwargs, abstract: bool = False) -> tuple[_TraceEntry, list]:
+        """The trace for a call, and the flat dynamic arguments: types will do if `abstract`."""
+        opts = self.options
+        try:
+            signature, flat = jax_jit.parse_arguments(
+                args, tuple(kwargs.values()), tuple(kwargs), opts.static_argnums,
+                opts.static_argnames, default_registry,
+            )  # fmt: skip
+        except ValueError:
+            api_util.check_hashable_static(
+                [args[i] for i in opts.static_argnums if -len(args) <= i < len(args)]
+                + [kwargs[k] for k in opts.static_argnames if k in kwargs]
+            )
+            raise
+        try:
+            if abstract:
+                avals = tuple([api_util.shaped_abstractify(x) for x in flat])
+            else:
+                avals = tuple([typeof(x) for x in flat])
+                if ShapeDtypeStruct in map(type, flat):
+                    raise TypeError("a type where a value is needed")
+        except (TypeError, OverflowError):
+            _raise_bad_argument(self.fun, args, kwargs, opts)
+            raise
+        key = (signature, avals, opts.key, config.trace_context())
+        entry = self.traces.get(key)
+        if entry is not None and entry.is_valid():
+            return entry, flat
+        api_util.check_can_be_key(self.fun)
+        if config.explain_cache_misses.value:
+            self._explain_miss(key, args, kwargs)
+        entry = self._make_trace(args, kwargs, signature, avals)
+        if not (config.check_tracer_leaks.value and entry.consts):
+            self.traces[key] = entry
+        return entry, flat
+
+    def _explain_miss(self, key, args, kwargs) -> None:
+        opts = self.options
+
+        def arg_names():
+            return _arg_names(self.fun, args, kwargs, opts)
+
+        previous = [k for k in self.traces.keys() if type(k[0]) is type(key[0])]
+        trace_misses.explain_miss(self.fun, key, previous, arg_names)
+
+    def _make_trace(self, args, kwargs, signature, avals) -> _TraceEntry:
+        opts = self.options
+        traced = trace_function(
+            self.fun, args, kwargs, signature, avals, opts.static_argnums, opts.static_argnames
+        )
+        closed, consts, tree = traced.closed, traced.hoisted, traced.out_tree
+        in_shardings = _flat_shardings(
+            "jit in_shardings", opts.in_shardings, traced.in_tree, is_input=True
+        )
+        out_shardings = _flat_shardings("jit out_shardings", opts.out_shardings, tree)
+        in_shardings, in_layouts = _split_formats(in_shardings, avals)
+        out_shardings, out_layouts = _split_formats(out_shardings, traced.jaxpr.out_avals)
+        n = len(consts)
+        statics = set(_normalize_nums(opts.static_argnums, len(args)))
+        donated = [
+            i - sum(s < i for s in statics)
+            for i in _normalize_nums(opts.donate_argnums, len(args))
+            if i not in statics
+        ]
+        params = dict(
+            jaxpr=closed,
+            in_shardings=(UNSPECIFIED,) * n + in_shardings,
+            out_shardings=out_shardings,
+            in_layouts=(None,) * n + in_layouts,
+            out_layouts=out_layouts,
+            donated_invars=(False,) * n
+            + api_util.donation_vector(donated, opts.donate_argnames, traced.in_tree),
+            ctx_mesh=get_concrete_mesh(),
+            name=self.name,
+            keep_unused=opts.keep_unused,
+            inline=opts.inline,
+            compiler_options_kvs=opts.compiler_options,
+        )
+        return _TraceEntry(params, consts, tree, traced.in_tree)
+
+    # Calling
+
+    @traceback_util.api_boundary
+    def cache_miss(self, *args, **kwargs):
+        """Called from C++ where it has no program for the arguments."""
+        if config.disable_jit.value:
+            return self.fun(*args, **kwargs), None, False
+        entry, flat = self.trace_call(args, kwargs)
+        if core.AbstractRef in map(type, entry.params["jaxpr"].in_avals):
+            pe.check_ref_aliasing("jit", self.fun, flat, entry.consts, lambda: entry.arg_names())
+        flat = [*entry.consts, *flat]
+        if trace_ctx.trace is not eval_trace:
+            outs = jit_p.bind(*flat, **entry.params)
+            return tree_unflatten(entry.out_tree, outs), None, False
+        core.check_eval_args(flat)
+        outs, executable = call_compiled(flat, entry.params)
+        result = tree_unflatten(entry.out_tree, outs)
+        fastpath = None
+        if not entry.consts:
+            fastpath = pxla.fastpath_data(executable, outs, entry.out_tree, flat)
+        return result, fastpath, False
+
+
+class _TracedFunction:
+    """What tracing a function gave: its jaxpr, the constants, and the trees of arguments and results."""
+
+    __slots__ = ("jaxpr", "consts", "in_tree", "out_tree", "_closed")
+
+    def __init__(self, jaxpr, consts, in_tree, out_tree):
+        self.jaxpr: core.Jaxpr = jaxpr
+        self.consts: list = consts
+        self.in_tree = in_tree
+        self.out_tree = out_tree
+        self._closed: ClosedJaxpr | None = None
+
+    @property
+    def hoisted(self) -> list:
+        """The constants that are arguments of `closed`: all of them, if there are tracers among them."""
+        return self.consts if any(map(core.is_tracer_or_ref, self.consts)) else []
+
+    @property
+    def closed(self) -> ClosedJaxpr:
+        """The jaxpr as `jit` calls it, closed over values alone; the same object each time."""
+        if self._closed is None:
+            if self.hoisted:
+                self._closed = pe.close_jaxpr(pe.convert_constvars_jaxpr(self.jaxpr))
+            else:
+                self._closed = ClosedJaxpr(self.jaxpr, self.consts)
+        return self._closed
+
+
+def trace_function(
+    fun: Callable, args: tuple, kwargs: dict, signature, avals: tuple, static_argnums=(),
+    static_argnames=(),
+) -> _TracedFunction:  # fmt: skip
+    """Trace a function for a call, or find its trace: `jit`, `eval_shape` and `make_jaxpr` share them.
+
+    Args:
+      fun: the function.
+      args, kwargs: the arguments.
+      signature: their trees and static values, as `jax_jit.parse_arguments` tells them.
+      avals: the types of the flat dynamic arguments.
+      static_argnums, static_argnames: the arguments that are not traced.
+    """
+    statics = api_util.normalize_argnums(static_argnums, len(args))
+    table = api_util.trace_table(fun)
+    key = ("traced", signature, avals, statics, config.trace_context())
+    traced = table.get(key)
+    if traced is not None and api_util.all_valid(traced.consts):
+        return traced
+    api_util.check_may_trace(fun, "jit")
+    dyn_args = tuple(a for i, a in enumerate(args) if i not in statics)
+    dyn_kwargs = {k: v for k, v in kwargs.items() if k not in static_argnames}
+    static_kwargs = {k: v for k, v in kwargs.items() if k in static_argnames}
+    _, in_tree = tree_flatten((dyn_args, dyn_kwargs))
+
+    def call(*dyn_args, **dyn_kwargs):
+        it = iter(dyn_args)
+        full = [args[i] if i in statics else next(it) for i in range(len(args))]
+        return fun(*full, **dyn_kwargs, **static_kwargs)
+
+    flat_fun, out_tree = api_util.flatten_fun(call if statics or static_kwargs else fun, in_tree)
+    info = DebugInfo(
+        "jit",
+        fun_source_info(fun),
+        api_util.arg_names_thunk(
+            fun, in_tree, static_argnums, paths=paths_of((dyn_args, dyn_kwargs), in_tree)
+        ),
+        api_util.result_paths_thunk(out_tree),
+    )
+    with dispatch.log_elapsed_time(
+        "Finished tracing + transforming {fun_name} for jit in {elapsed_time:.9f} sec",
+        fun_name(fun),
+        dispatch.JAXPR_TRACE_EVENT,
+    ):
+        jaxpr, _, consts = pe.trace_to_jaxpr_dynamic(flat_fun, avals, info)
+    traced = _TracedFunction(jaxpr, consts, in_tree, out_tree())
+    if not (config.check_tracer_leaks.value and any(isinstance(c, Tracer) for c in consts)):
+        table[key] = traced
+    return traced
+
+
+def _normalize_nums(nums, n: int) -> tuple[int, ...]:
+    return tuple(i + n if i < 0 else i for i in nums)
+
+
+def _arg_names(fun, args, kwargs, opts) -> tuple[str | None, ...]:
+    """Names of the flat dynamic arguments of a call, as in the function's signature."""
+    info = api_util.debug_info(
+        "jit", fun, args, kwargs, static_argnums=opts.static_argnums,
+        static_argnames=opts.static_argnames,
+    )  # fmt: skip
+    return info.arg_names
+
+
+def _raise_bad_argument(fun, args, kwargs, opts):
+    """Raise the error that names the argument which is not an array."""
+    statics = set(_normalize_nums(opts.static_argnums, len(args)))
+    dyn = tuple(a for i, a in enumerate(args) if i not in statics)
+    kw = {k: v for k, v in kwargs.items() if k not in opts.static_argnames}
+    for name, x in zip(_arg_names(fun, args, kwargs, opts), tree_leaves((dyn, kw))):
+        if type(x) is ShapeDtypeStruct:
+            raise TypeError(
+                f"Argument {name!r} of shape {typeof(x).str_short()} of type {type(x)} is not a valid JAX "
+                "type: it is only a type. Pass a value, or use the function's `lower`, `trace` or "
+                "`eval_shape`."
+            ) from None
+        try:
+            typeof(x)
+        except OverflowError as err:
+            raise OverflowError(
+                "An overflow was encountered while parsing an argument to a jitted computation, whose "
+                f"argument path is {name}. {err}"
+            ) from None
+        except TypeError:
+            raise TypeError(
+                f"Error interpreting argument to {fun} as an abstract array. The problematic value is of "
+                f"type {type(x)} and was passed to the function at path {name}.\n"
+                "This typically means that a jit-wrapped function was called with a non-array argument, "
+                "and this argument was not marked as static using the static_argnums or static_argnames "
+                "parameters of jax.jit."
+            ) from None
+
+
+def _flat_shardings(name: str, tree: Any, value_tree, is_input: bool = False) -> tuple:
+    """One sharding for each leaf of `value_tree` (for inputs: of its positional part, kwargs after)."""
+    if isinstance(tree, UnspecifiedValue):
+        return (UNSPECIFIED,) * value_tree.num_leaves
+    if is_input:
+        args_tree, kwargs_tree = treedef_children(value_tree)
+        if isinstance(tree, Sharding) or tree is None or sharding_impls.is_leaf_sharding(tree):
+            flat = [tree] * value_tree.num_leaves
+        else:
+            if kwargs_tree.num_leaves:
+                raise ValueError(
+                    "pjit does not support kwargs when in_shardings is specified: pass the arguments by "
+                    "position."
+                )
+            if type(tree) is list:
+                tree = tuple(tree)
+            flat = api_util.flatten_axes(name, args_tree, tree, tupled_args=True)
+    else:
+        flat = api_util.flatten_axes(name, value_tree, tree)
+    return tuple(sharding_impls.canonicalize_jit_sharding(s, name) for s in flat)
+
+
+def _split_formats(shardings, avals) -> tuple[tuple, tuple]:
+    """Shardings and layouts from a mixture of shardings and `Format`s."""
+    outs, layouts = [], []
+    for s, aval in zip(shardings, avals):
+        layout = None
+        if hasattr(s, "layout") and hasattr(s, "sharding"):
+            layout, s = s.layout, s.sharding
+            s = UNSPECIFIED if s is None else s
+        if isinstance(s, Sharding):
+            s.check_compatible_aval(aval.shape)
+        outs.append(s)
+        layouts.append(layout)
+    return tuple(outs), tuple(layouts)
+
+
+# Making jitted functions
+
+
+def _cpp_callable(state: _Jit):
+    opts = state.options
+    return _jax.pjit(
+        state.name,
+        state.fun,
+        state.cache_miss,
+        list(opts.static_argnums),
+        list(opts.static_argnames),
+        (),
+        dispatch_registry,
+        pxla.shard_arg_fallback,
+        _cpp_cache(state),
+    )
+
+
+def _cpp_cache(state: _Jit):
+    """Compiled programs of equal functions and options are shared."""
+    if "_own_traces" in getattr(state.fun, "__dict__", ()):
+        return _jax.PjitFunctionCache(4096)
+    try:
+        with _lock:
+            caches = _cpp_caches.setdefault(state.fun, {})
+            if state.options.key not in caches:
+                caches[state.options.key] = _jax.PjitFunctionCache(4096)
+            return caches[state.options.key]
+    except TypeError:
+        return _jax.PjitFunctionCache(4096)
+
+
+@functools.cache
+def _default_options() -> _Options:
+    return make_options(None)
+
+
+def make_options(
+    sig, *, in_shardings=UNSPECIFIED, out_shardings=UNSPECIFIED, static_argnums=None,
+    static_argnames=None, donate_argnums=None, donate_argnames=None, keep_unused=False, device=None,
+    backend=None, inline=False, compiler_options=None, fun=None,
+) -> _Options:  # fmt: skip
+    """Options of `jit`, checked.
+
+    Raises:
+      ValueError, TypeError: for arguments the function does not have, and options that exclude each other.
+    """
+    if device is not None or backend is not None:
+        if not all(
+            s is None or isinstance(s, UnspecifiedValue) for s in (in_shardings, out_shardings)
+        ):
+            raise ValueError(
+                "If backend or device is specified on jit, then in_shardings and out_shardings should "
+                "not be specified."
+            )
+        if device is not None and backend is not None:
+            raise ValueError(
+                f"can't specify both a device and a backend for jit, got device={device} and "
+                f"backend={backend}"
+            )
+        from_device = sharding_impls.sharding_of_device_or_backend(device, backend)
+        in_shardings = out_shardings = from_device
+    if compiler_options is not None and not isinstance(compiler_options, dict):
+        raise TypeError(f"compiler_options must be a dictionary, got {compiler_options!r}")
+    opts = _Options()
+    opts.donate_argnums, opts.donate_argnames, opts.static_argnums, opts.static_argnames = (
+        api_util.resolve_argnums(
+            fun, sig, donate_argnums, donate_argnames, static_argnums, static_argnames
+        )
+    )
+    opts.in_shardings = in_shardings
+    opts.out_shardings = out_shardings
+    opts.keep_unused = bool(keep_unused)
+    opts.inline = bool(inline)
+    opts.device = device
+    opts.backend = backend
+    opts.compiler_options = tuple(sorted(compiler_options.items())) if compiler_options else ()
+    shardings = tuple(
+        (tuple(tree_flatten(s, is_leaf=lambda x: x is None)[0]), str(tree_structure(s)))
+        for s in (in_shardings, out_shardings)
+    )
+    opts.key = (
+        shardings, opts.static_argnums, opts.static_argnames, opts.donate_argnums,
+        opts.donate_argnames, opts.keep_unused, opts.inline, opts.compiler_options,
+    )  # fmt: skip
+    hash(opts.key)
+    return opts
+
+
+def make_jit(fun: Callable, **options):
+    """The jitted form of `fun`; see `jax.jit`."""
+    if any(v is not None for k, v in options.items() if "arg" in k):
+        sig = api_util.fun_signature(fun)
+    else:
+        sig = None
+    state = _Jit(fun, make_options(sig, fun=fun, **options))
+    call = _cpp_callable(state)
+    wrapped = wraps(fun)(call)
+    _attach(wrapped, state)
+    return wrapped
+
+
+def _attach(call, state: _Jit) -> None:
+    state.call = weakref.ref(call)
+    call.trace = state.trace
+    call.lower = state.lower
+    call.eval_shape = state.eval_shape
+    call.clear_cache = state.clear_cache
+    call._fun = state.fun
+    call._jit_state = state
+
+
+def make_primitive_call(fun: Callable, name: str, **options):
+    """A C++ callable that compiles `fun`, a function of arrays that binds one primitive."""
+    state = _Jit(fun, make_options(None, fun=fun, **options) if options else _default_options())
+    state.name = name
+    return _cpp_callable(state)
+
+
+late.compile_eager = make_primitive_call
