@@ -1,30 +1,23 @@
-"""Arguments and errors of the transformations: see scenario_testing.py."""
+"""Arguments and errors of the transformations: see op_cases.py."""
 
 import functools
 
 import numpy as np
+from op_cases import Programs
 
 import jax
 import jax.ad_checkpoint
 import jax.numpy as jnp
 from jax import lax
 
-SCENARIOS = {}
+CASES = Programs()
+scenario, add = CASES.define, CASES.group
 F = np.float32
 v3 = np.array([0.3, -1.2, 2.1], F)
 m23 = np.arange(6, dtype=F).reshape(2, 3) / 4 - 0.5
 float0 = np.zeros((), jax.dtypes.float0)
 times = lambda x, y: x * y
 square = lambda x: x * x
-
-
-def scenario(fun):
-    SCENARIOS[fun.__name__] = fun
-    return fun
-
-
-def add(prefix, **scenarios):
-    SCENARIOS.update({f"{prefix}_{name}": fun for name, fun in scenarios.items()})
 
 
 class OnlyShaped:

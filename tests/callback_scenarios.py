@@ -6,13 +6,14 @@ import io
 import logging
 
 import numpy as np
+from op_cases import Programs
 
 import jax
 import jax.numpy as jnp
 from jax import lax
 from jax.experimental import io_callback
 
-SCENARIOS = {}
+CASES = Programs()
 F = np.float32
 X = np.arange(3, dtype=F)
 S = jax.ShapeDtypeStruct
@@ -21,7 +22,7 @@ called: list = []
 
 def add(prefix, **functions):
     for name, fun in functions.items():
-        SCENARIOS[f"{prefix}_{name}"] = functools.partial(run, fun)
+        CASES.add(f"{prefix}_{name}", functools.partial(run, fun))
 
 
 def run(fun):

@@ -6,7 +6,7 @@ import weakref
 
 import numpy as np
 import pytest
-from scenario_testing import scenario_tests
+from op_testing import case_tests
 
 import jax
 import jax.numpy as jnp
@@ -18,7 +18,7 @@ from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec as P, Sing
 if not xb.backends_are_initialized():
     config.update("jax_num_cpu_devices", 8)
 
-reference, test_scenario = scenario_tests(__file__)
+reference, test_reference, _ = case_tests(__file__)
 
 F = np.float32
 S = jax.ShapeDtypeStruct

@@ -1,14 +1,15 @@
-"""At which points `check_grads` evaluates functions, and what it compares. See scenario_testing.py."""
+"""At which points `check_grads` evaluates functions, and what it compares. See op_cases.py."""
 
 import re
 
 import numpy as np
+from op_cases import Programs
 
 import jax
 import jax.numpy as jnp
 from jax import test_util
 
-SCENARIOS = {}
+CASES = Programs()
 X = np.linspace(0.2, 1.3, 3)
 
 
@@ -74,11 +75,12 @@ for dtype in ("float32", "float16", "bfloat16", "complex64"):
     for name, (fun, arguments) in FUNCTIONS.items():
         args = arguments(value)
         for key, options in OPTIONS.items():
-            SCENARIOS[f"{name}_{key}_{dtype}"] = lambda f=fun, a=args, o=options: outcome(
-                test_util.check_grads, f, a, **o
+            CASES.add(
+                f"{name}_{key}_{dtype}",
+                lambda f=fun, a=args, o=options: outcome(test_util.check_grads, f, a, **o),
             )
-        SCENARIOS[f"{name}_jvp_{dtype}"] = lambda f=fun, a=args: outcome(check_jvp, f, a)
-        SCENARIOS[f"{name}_vjp_{dtype}"] = lambda f=fun, a=args: outcome(check_vjp, f, a)
+        CASES.add(f"{name}_jvp_{dtype}", lambda f=fun, a=args: outcome(check_jvp, f, a))
+        CASES.add(f"{name}_vjp_{dtype}", lambda f=fun, a=args: outcome(check_vjp, f, a))
 
 
 def inner_tangents():
@@ -96,7 +98,7 @@ def inner_tangents():
     return seen
 
 
-SCENARIOS["inner_tangents"] = inner_tangents
+CASES.add("inner_tangents", inner_tangents)
 
 
 def doubles():
@@ -105,4 +107,4 @@ def doubles():
         test_util.check_close(np.float64(1), np.float64(1) + 1e-9, atol=1e-12, rtol=1e-12)
 
 
-SCENARIOS["doubles"] = doubles
+CASES.add("doubles", doubles)

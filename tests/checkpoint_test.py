@@ -1,10 +1,11 @@
-"""`checkpoint`: what is stored and what is computed again. Policies beside the reference: transforms_test."""
+"""`checkpoint`: what is stored and what is computed again; policies, in the table."""
 
 import contextlib
 import io
 
 import numpy as np
 from absl.testing import absltest
+from op_testing import case_tests
 
 import jax
 import jax.numpy as jnp
@@ -13,6 +14,7 @@ from jax._src import core, test_util as jtu
 from jax._src.interpreters import ad, mlir, partial_eval as pe
 from jax.ad_checkpoint import checkpoint_name, print_saved_residuals
 
+reference, test_reference, _ = case_tests(__file__)
 F = np.float32
 policies = jax.checkpoint_policies
 

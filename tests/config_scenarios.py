@@ -4,6 +4,8 @@ import os
 import subprocess
 import sys
 
+from op_cases import Case
+
 PROGRAM = """
 import json, jax
 from jax._src import config
@@ -21,4 +23,4 @@ def options():
     return subprocess.run(command, env=env, capture_output=True, text=True, check=True).stdout
 
 
-SCENARIOS = {"options": options}
+CASES = [Case("options", options, program=True)]

@@ -1,21 +1,19 @@
-"""Scenarios of `custom_vmap`, `custom_root` and `custom_linear_solve`: see scenario_testing.py."""
+"""Scenarios of `custom_vmap`, `custom_root` and `custom_linear_solve`: see op_cases.py."""
 
 import numpy as np
+from op_cases import Programs
 
 import jax
 import jax.numpy as jnp
 from jax import lax
 from jax.custom_batching import custom_vmap, sequential_vmap
 
-SCENARIOS = {}
+CASES = Programs()
+add = CASES.group
 F = np.float32
 v3 = np.array([0.3, -1.2, 2.1], F)
 w3 = np.array([1.5, 0.5, -0.7], F)
 m23 = np.arange(6, dtype=F).reshape(2, 3) / 4 - 0.5
-
-
-def add(prefix, **scenarios):
-    SCENARIOS.update({f"{prefix}_{name}": fun for name, fun in scenarios.items()})
 
 
 def make(fun=lambda x, y: jnp.sin(x) * y, rule=None):

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from scenario_testing import scenario_tests
+from op_testing import case_tests
 
 import jax
 import jax.numpy as jnp
@@ -10,7 +10,7 @@ from jax import lax
 from jax.custom_batching import custom_vmap, sequential_vmap
 from jax.interpreters import ad, batching
 
-reference, test_scenario = scenario_tests(__file__)
+reference, test_reference, _ = case_tests(__file__)
 
 F = np.float32
 v3 = np.array([0.3, -1.2, 2.1], F)

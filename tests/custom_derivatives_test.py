@@ -1,16 +1,18 @@
-"""`custom_jvp`, `custom_vjp` and related decorators: that the rules are used. Arguments in full: transforms_test."""
+"""`custom_jvp`, `custom_vjp` and related decorators: that the rules are used, and the programs of the table."""
 
 import functools
 
 import numpy as np
 import pytest
 from absl.testing import absltest
+from op_testing import case_tests
 
 import jax
 import jax.numpy as jnp
 from jax import lax
 from jax._src import core, test_util as jtu
 
+reference, test_reference, _ = case_tests(__file__)
 F = np.float32
 x1 = F(1.3)
 

@@ -5,6 +5,7 @@ import itertools
 import warnings
 
 import numpy as np
+from op_cases import Programs
 
 from jax._src import config, dtypes
 
@@ -19,7 +20,8 @@ OF_ONE = [
     "to_numeric_dtype", "to_complex_dtype", "short_dtype_name", "itemsize_bits", "canonicalize_dtype",
     "scalar_type_of", "dtype", "check_and_canonicalize_user_dtype", "jax_dtype",
 ]  # fmt: skip
-SCENARIOS = {}
+CASES = Programs()
+scenario = CASES.define
 
 
 class Value:
@@ -55,11 +57,6 @@ def table(f, *columns):
     )
 
 
-def scenario(fun):
-    SCENARIOS[fun.__name__] = fun
-    return fun
-
-
 def types_in(x64, mode, explicit):
     with (
         warnings.catch_warnings(action="ignore"),
@@ -79,7 +76,7 @@ def types_in(x64, mode, explicit):
 
 for _options in itertools.product((False, True), ("standard", "strict"), ("warn", "allow")):
     _name = f"types_{'x64' if _options[0] else 'x32'}_{_options[1]}_{_options[2]}"
-    SCENARIOS[_name] = functools.partial(types_in, *_options)
+    CASES.add(_name, functools.partial(types_in, *_options))
 
 
 @scenario

@@ -9,7 +9,7 @@ import warnings
 import ml_dtypes
 import numpy as np
 from absl.testing import absltest, parameterized
-from scenario_testing import scenario_tests
+from op_testing import case_tests
 
 from jax._src import (
     config,
@@ -19,7 +19,7 @@ from jax._src import (
 )
 from jax._src.lib import _jax
 
-reference, test_scenario = scenario_tests(__file__)
+reference, test_reference, _ = case_tests(__file__)
 
 
 class Color(enum.IntEnum):

@@ -1,20 +1,18 @@
-"""Scenarios of the example libraries and of `composite` and `scaled_dot`: see scenario_testing.py."""
+"""Scenarios of the example libraries and of `composite` and `scaled_dot`: see op_cases.py."""
 
 import functools
 
 import numpy as np
+from op_cases import Programs
 
 import jax
 import jax.numpy as jnp
 from jax import lax
 from jax.example_libraries import optimizers, stax
 
-SCENARIOS = {}
+CASES = Programs()
+add = CASES.group
 F = np.float32
-
-
-def add(prefix, **scenarios):
-    SCENARIOS.update({f"{prefix}_{name}": fun for name, fun in scenarios.items()})
 
 
 # Optimizers

@@ -1,5 +1,5 @@
 """Example libraries, `composite` and `scaled_dot`, beside the reference (example_libraries_scenarios.py)."""
 
-from scenario_testing import scenario_tests
+from op_testing import case_tests
 
-reference, test_scenario = scenario_tests(__file__)
+reference, test_reference, _ = case_tests(__file__)

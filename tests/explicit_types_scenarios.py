@@ -1,14 +1,15 @@
-"""Types under an explicit mesh, of results, derivatives and mapped results: see scenario_testing.py."""
+"""Types under an explicit mesh, of results, derivatives and mapped results: see op_cases.py."""
 
 import functools
 
 import numpy as np
+from op_cases import Programs
 
 import jax
 from jax import lax
 from jax.sharding import AbstractMesh, AxisType, NamedSharding, PartitionSpec as P
 
-SCENARIOS = {}
+CASES = Programs()
 MESH = AbstractMesh((2, 4, 2), ("x", "y", "z"), (AxisType.Explicit,) * 3)
 
 
@@ -64,7 +65,7 @@ def add(name, fun, *args, grad=True, vmap=True):
                 lines.append("vmap first: " + types(f, *mixed, *args[1:]))
         return "\n".join(lines)
 
-    SCENARIOS[name] = scenario
+    CASES.add(name, scenario)
 
 
 MESH = AbstractMesh((2, 4, 2), ("x", "y", "z"), (AxisType.Explicit,) * 3)

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from scenario_testing import scenario_tests
+from op_testing import case_tests
 
 import jax
 import jax.numpy as jnp
@@ -17,7 +17,7 @@ from jax.sharding import (
     SingleDeviceSharding,
 )
 
-reference, test_scenario = scenario_tests(__file__)
+reference, test_reference, _ = case_tests(__file__)
 
 if not xb.backends_are_initialized():
     config.update("jax_num_cpu_devices", 8)

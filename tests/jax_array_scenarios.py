@@ -1,4 +1,4 @@
-"""Objects with `__jax_array__` as arguments of library functions: see scenario_testing.py.
+"""Objects with `__jax_array__` as arguments of library functions: see op_cases.py.
 
 Each function is traced with every argument in turn as such an object: what counts is the type of its results
 or the error. It is called eagerly with all arguments such objects, for the values.
@@ -7,12 +7,13 @@ or the error. It is called eagerly with all arguments such objects, for the valu
 import itertools
 
 import numpy as np
+from op_cases import Programs
 
 import jax
 import jax.numpy as jnp
 import jax.scipy.linalg
 
-SCENARIOS = {}
+CASES = Programs()
 F = np.float32
 ARGUMENTS = {
     "V": np.array([0.5, 0.25, 0.75, 0.125], F),
@@ -69,10 +70,13 @@ def agreement(fun, args):
 
 
 def scenario(name, fun, args):
-    SCENARIOS[name] = lambda: [
-        *[outcome(lambda i=i: traced_types(fun, args, i)) for i in range(len(args))],
-        outcome(lambda: agreement(fun, args)),
-    ]
+    CASES.add(
+        name,
+        lambda: [
+            *[outcome(lambda i=i: traced_types(fun, args, i)) for i in range(len(args))],
+            outcome(lambda: agreement(fun, args)),
+        ],
+    )
 
 
 def add(module, prefix, groups):

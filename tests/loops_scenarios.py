@@ -3,18 +3,15 @@
 import itertools
 
 import numpy as np
+from op_cases import Programs
 
 import jax
 import jax.numpy as jnp
 from jax import lax
 
-SCENARIOS = {}
+CASES = Programs()
+scenario = CASES.define
 F = np.float32
-
-
-def scenario(fun):
-    SCENARIOS[fun.__name__] = fun
-    return fun
 
 
 def text(fun, *args):
@@ -51,7 +48,7 @@ def add_types(name, fun, seconds=SCALARS):
             lines.append(f"{n} {m}: {'; '.join(found)}")
         return "\n".join(lines)
 
-    SCENARIOS[f"types_{name}"] = run
+    CASES.add(f"types_{name}", run)
 
 
 def tangent(x):
@@ -188,7 +185,7 @@ def add_loop(name, body, **params):
         lines += [str(equations(jit.jaxpr)), str(equations(primal.jaxpr))]
         return "\n".join(lines), *jax.grad(fun, (0, 1, 2))(*args)
 
-    SCENARIOS[f"loop_{name}"] = run
+    CASES.add(f"loop_{name}", run)
 
 
 inner = jax.jit(lambda w: jnp.sin(w) * 2)

@@ -1,15 +1,16 @@
-"""In which dtypes reductions and products compute: their equations. See scenario_testing.py."""
+"""In which dtypes reductions and products compute: their equations. See op_cases.py."""
 
 import itertools
 
 import numpy as np
 from equations import equations
+from op_cases import Programs
 
 import jax
 import jax.numpy as jnp
 from jax import lax
 
-SCENARIOS = {}
+CASES = Programs()
 HALF = ("bfloat16", "float16")
 FLOATS = (*HALF, "float8_e5m2", "float8_e4m3fn", "float32")
 MASK = np.array([[True, False, True, True]] * 3)
@@ -30,7 +31,7 @@ def attempt(fun, *args):
 def each(name, cases):
     """One scenario: the equations of several programs, by name."""
     cases = dict(cases)
-    SCENARIOS[name] = lambda: {k: attempt(*case) for k, case in cases.items()}
+    CASES.add(name, lambda: {k: attempt(*case) for k, case in cases.items()})
 
 
 # Reductions
@@ -186,7 +187,7 @@ def values():
     ]
 
 
-SCENARIOS["values"] = values
+CASES.add("values", values)
 
 # Precision
 
@@ -215,9 +216,12 @@ def under_precision(precision):
 
 x33 = struct((3, 3), "float32")
 for name, precision in PRECISIONS.items():
-    SCENARIOS[f"precision_{name}"] = lambda p=precision: (
-        printed(lambda x: lax.dot(x, x, precision=p), x33),
-        printed(jax.grad(lambda x: jnp.dot(x, x, precision=p).sum()), x33),
-        printed(lambda x: jnp.einsum("ij,jk", x, x, precision=p), x33),
-        under_precision(p),
+    CASES.add(
+        f"precision_{name}",
+        lambda p=precision: (
+            printed(lambda x: lax.dot(x, x, precision=p), x33),
+            printed(jax.grad(lambda x: jnp.dot(x, x, precision=p).sum()), x33),
+            printed(lambda x: jnp.einsum("ij,jk", x, x, precision=p), x33),
+            under_precision(p),
+        ),
     )

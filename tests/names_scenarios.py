@@ -1,4 +1,4 @@
-"""Names of operations, as profilers show them: see scenario_testing.py. Texts are names, sorted.
+"""Names of operations, as profilers show them: see op_cases.py. Texts are names, sorted.
 
 `traced` gives those of the equations of a jaxpr and of what it calls, `compiled` those of what XLA makes.
 """
@@ -6,12 +6,13 @@
 import re
 
 import numpy as np
+from op_cases import Programs
 
 import jax
 import jax.numpy as jnp
 from jax import lax
 
-SCENARIOS = {}
+CASES = Programs()
 F = np.float32
 v4 = np.arange(4, dtype=F) + 1
 m44 = np.outer(v4, v4) / 16
@@ -116,7 +117,7 @@ def total(fun):
 
 
 def add(how, name, fun, *args):
-    SCENARIOS[f"{how.__name__}_{name}"] = lambda: how(fun, *args)
+    CASES.add(f"{how.__name__}_{name}", lambda: how(fun, *args))
 
 
 def vjp_elsewhere(x):

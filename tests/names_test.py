@@ -4,12 +4,12 @@ import unittest
 
 import names_scenarios as programs
 import numpy as np
-from scenario_testing import scenario_tests
+from op_testing import case_tests
 
 import jax
 import jax.numpy as jnp
 
-reference, test_scenario = scenario_tests(__file__)
+reference, test_reference, _ = case_tests(__file__)
 x = np.arange(4, dtype=np.float32)
 
 

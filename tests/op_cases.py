@@ -1,8 +1,7 @@
 """Cases of operations and programs, evaluated in the same way by this library and by the reference build.
 
-A table is a module with a list `CASES`, or with a dictionary `SCENARIOS` of functions without arguments, which stand for
-cases that are programs. `evaluate` runs a case in all modes. The stored results of the reference build depend on this file:
-what only compares or stores is elsewhere.
+A table is a module with a list `CASES`. `evaluate` runs a case in all modes. The stored results of the reference build
+depend on this file: what only compares or stores is elsewhere.
 """
 
 import functools
@@ -38,6 +37,8 @@ class Case:
       program: whether `fun`, which takes no arguments, is only called, and returns a tree of arrays, numbers and texts.
       weak_types: whether the results have to be weakly typed where the reference's are.
       any_error: whether exceptions may be of other classes than the reference's.
+      warns: a regular expression, found in each warning that is given here, of which there is at least one. Without it,
+        a warning is an error.
     """
 
     name: str
@@ -53,6 +54,26 @@ class Case:
     program: bool = False
     weak_types: bool = True
     any_error: bool = False
+    warns: str = ""
+
+
+class Programs(list[Case]):
+    """A table of programs."""
+
+    def add(self, name: str, fun: Callable[[], Any], **options: Any) -> None:
+        self.append(Case(name, fun, program=True, **options))
+
+    def group(self, prefix: str, /, **funs: Callable[[], Any]) -> None:
+        """Adds functions by the names `{prefix}_{keyword}`."""
+        for name, fun in funs.items():
+            self.add(f"{prefix}_{name}", fun)
+
+    def define(self, fun: Any = None, /, **options: Any) -> Any:
+        """A decorator, with options or without, that adds a function by its own name."""
+        if fun is None:
+            return lambda fun: self.define(fun, **options)
+        self.add(fun.__name__, fun, **options)
+        return fun
 
 
 def dtype_of(name: str) -> np.dtype:
@@ -239,12 +260,9 @@ def load(path: str | Path) -> list[Case]:
     spec = importlib.util.spec_from_file_location(Path(path).stem, path)
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    cases = [*getattr(module, "CASES", ())]
-    for name, fun in getattr(module, "SCENARIOS", {}).items():
-        cases.append(fun if isinstance(fun, Case) else Case(name, fun, program=True))
-    names = [c.name for c in cases]
+    names = [c.name for c in module.CASES]
     assert len(set(names)) == len(names), [n for n in names if names.count(n) > 1]
-    return cases
+    return module.CASES
 
 
 def product(**choices: Sequence[Any]):

@@ -1,4 +1,4 @@
-"""Scenarios of pytree classes whose constructors look at their children: see scenario_testing.py.
+"""Scenarios of pytree classes whose constructors look at their children: see op_cases.py.
 
 Their constructors need arrays, tracers or types; a placeholder in a child's place is an error. The names of
 scenarios are the constructor's and the program's.
@@ -9,6 +9,7 @@ import dataclasses
 import functools
 
 import numpy as np
+from op_cases import Programs
 
 import jax
 import jax.ad_checkpoint
@@ -20,7 +21,7 @@ import jax.test_util
 from jax import lax
 from jax.sharding import Mesh, NamedSharding, PartitionSpec, SingleDeviceSharding
 
-SCENARIOS = {}
+CASES = Programs()
 F = np.float32
 jtu = jax.tree_util
 v3 = np.array([0.3, -1.2, 2.1], F)
@@ -706,4 +707,4 @@ FOR_ALL = """
 for _name, _fun in PROGRAMS.items():
     for _kind, _cls in KINDS.items():
         if _name not in OURS and (_kind == "ByShape" or _name in FOR_ALL):
-            SCENARIOS[f"{_kind}_{_name}"] = functools.partial(_fun, _cls)
+            CASES.add(f"{_kind}_{_name}", functools.partial(_fun, _cls))

@@ -1,14 +1,14 @@
 """Pytree classes whose constructors look at their children (see pytree_classes_scenarios.py)."""
 
 import pytest
+from op_testing import case_tests
 from pytree_classes_scenarios import KINDS, OURS, PROGRAMS
-from scenario_testing import scenario_tests
 
 import jax
 import jax.numpy as jnp
 from jax import lax, tree_util
 
-reference, test_scenario = scenario_tests(__file__)
+reference, test_reference, _ = case_tests(__file__)
 
 
 @pytest.mark.parametrize("kind", ["ByShape", "KeyedConverting"])

@@ -4,12 +4,13 @@ import copy
 import pickle
 
 import numpy as np
+from op_cases import Programs
 
 import jax
 import jax.numpy as jnp
 from jax import lax, random
 
-SCENARIOS = {}
+CASES = Programs()
 
 
 def is_key(x):
@@ -31,24 +32,24 @@ def data(keys):
 
 
 def scenario(fun):
-    SCENARIOS[fun.__name__] = lambda: opened(fun())
+    CASES.add(fun.__name__, lambda: opened(fun()))
     return fun
 
 
 def case(name, fun, *, jit=True):
     """Scenarios that return `data(fun(keys))` for keys of shape (2, 3), as it is and compiled."""
     keys = lambda: random.split(random.key(3), (2, 3))
-    SCENARIOS[name] = lambda: data(fun(keys()))
+    CASES.add(name, lambda: data(fun(keys())))
     if jit:
-        SCENARIOS[f"{name}_jit"] = lambda: data(jax.jit(fun)(keys()))
+        CASES.add(f"{name}_jit", lambda: data(jax.jit(fun)(keys())))
 
 
 def value(name, fun, *, jit=False):
     """A scenario of arrays, texts and numbers from keys of shape (2, 3)."""
     keys = lambda: random.split(random.key(3), (2, 3))
-    SCENARIOS[name] = lambda: opened(fun(keys()))
+    CASES.add(name, lambda: opened(fun(keys())))
     if jit:
-        SCENARIOS[f"{name}_jit"] = lambda: opened(jax.jit(fun)(keys()))
+        CASES.add(f"{name}_jit", lambda: opened(jax.jit(fun)(keys())))
 
 
 # Indexing and shapes
@@ -123,7 +124,7 @@ case("unpack", lambda k: dict(zip("ab", k)))
 case("convert", lambda k: lax.convert_element_type(k, k.dtype))
 case("stop_gradient", lambda k: lax.stop_gradient(k))
 case("insert", lambda k: jnp.insert(k[0], 1, k[1, 1]))
-case("delete", lambda k: jnp.delete(k, 1, axis=1))
+case("delete_column", lambda k: jnp.delete(k, 1, axis=1))
 case("zeros_like", lambda k: jnp.zeros_like(k))
 case("ones_like", lambda k: jnp.ones_like(k))
 value("astype_key", lambda k: jnp.zeros(3, "uint32").astype(k.dtype))
@@ -747,10 +748,11 @@ def _three():
     return jax.random.split(jax.random.key(0), 3)
 
 
-SCENARIOS |= {
-    "set_to_number": lambda: _three().at[0].set(1),
-    "set_to_other_keys": lambda: _three().at[0].set(jax.random.key(0, impl="rbg")),
-    "imag": lambda: _three().imag,
-    "conj": lambda: _three().conj(),
-    "promotion_with_none": lambda: str((jnp.promote_types(None, "int32"), jnp.promote_types("float32", None))),
-}  # fmt: skip
+CASES.add("set_to_number", lambda: _three().at[0].set(1))
+CASES.add("set_to_other_keys", lambda: _three().at[0].set(jax.random.key(0, impl="rbg")))
+CASES.add("imag", lambda: _three().imag)
+CASES.add("conj", lambda: _three().conj())
+CASES.add(
+    "promotion_with_none",
+    lambda: str((jnp.promote_types(None, "int32"), jnp.promote_types("float32", None))),
+)

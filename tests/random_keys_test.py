@@ -2,13 +2,13 @@
 
 import numpy as np
 import pytest
-from scenario_testing import scenario_tests
+from op_testing import case_tests
 
 import jax
 import jax.numpy as jnp
 from jax._src.random import prng
 
-reference, test_scenario = scenario_tests(__file__)
+reference, test_reference, _ = case_tests(__file__)
 
 NOT_FOR_KEYS = {
     "astype": lambda k: k.astype("uint32"),

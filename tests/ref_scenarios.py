@@ -1,25 +1,18 @@
 """References to mutable arrays: programs whose results, jaxprs and errors must be the reference's."""
 
 import numpy as np
-from op_cases import Case
+from op_cases import Programs
 
 import jax
 import jax.numpy as jnp
 from jax import lax
 
-SCENARIOS = {}
+CASES = Programs()
+scenario = CASES.define
 
 
-def scenario(fun):
-    SCENARIOS[fun.__name__] = fun
-    return fun
-
-
-def with_any_weak_types(fun):
-    """Of programs whose numbers are weakly typed or not depending on the path that derivatives take."""
-    name = fun.__name__
-    SCENARIOS[name] = Case(name, fun, program=True, weak_types=False)
-    return fun
+# of programs whose numbers are weakly typed or not depending on the path that derivatives take
+with_any_weak_types = scenario(weak_types=False)
 
 
 def ref(*shape):
@@ -71,15 +64,15 @@ def _set(index):
 
 
 for _name, _index in INDICES.items():
-    SCENARIOS[f"get_{_name}"] = _get(_index)
-    SCENARIOS[f"set_{_name}"] = _set(_index)
+    CASES.add(f"get_{_name}", _get(_index))
+    CASES.add(f"set_{_name}", _set(_index))
 
 for _name, _bad in {
     "beyond": 7,
     "too_many": (0, 0, 0, 0),
     "negative_step": slice(None, None, -1),
 }.items():
-    SCENARIOS[f"get_{_name}"] = _get(_bad)
+    CASES.add(f"get_{_name}", _get(_bad))
 
 
 @scenario
@@ -812,8 +805,8 @@ def _in_control_flow(name, make):
         outer = ref(3)
         return jax.jit(lambda x: make(_closing_over(outer), x))(jnp.arange(3.0)), outer[...]
 
-    SCENARIOS[f"run_state_closing_over_{name}"] = created
-    SCENARIOS[f"run_state_closing_over_{name}_outside"] = closed_over
+    CASES.add(f"run_state_closing_over_{name}", created)
+    CASES.add(f"run_state_closing_over_{name}_outside", closed_over)
 
 
 _in_control_flow("jit", lambda fun, x: jax.jit(fun)(x))

@@ -5,7 +5,7 @@ import re
 
 import numpy as np
 import pytest
-from scenario_testing import scenario_tests
+from op_testing import case_tests
 
 import jax
 import jax.numpy as jnp
@@ -16,7 +16,7 @@ from jax._src.state.discharge import discharge_state, run_state
 if not xla_bridge.backends_are_initialized():
     config.update("jax_num_cpu_devices", 8)
 
-reference, test_scenario = scenario_tests(__file__)
+reference, test_reference, _ = case_tests(__file__)
 
 
 def ref(*shape):

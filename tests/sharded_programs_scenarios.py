@@ -1,9 +1,10 @@
-"""Programs on eight CPU devices, on meshes of one device, and in host memory: see scenario_testing.py.
+"""Programs on eight CPU devices, on meshes of one device, and in host memory: see op_cases.py.
 
 Each gives the types, shardings and values of its results, or the class of the error.
 """
 
 import numpy as np
+from op_cases import Programs
 
 import jax
 import jax.numpy as jnp
@@ -15,7 +16,7 @@ try:
 except RuntimeError:  # devices are there already
     pass
 
-SCENARIOS = {}
+CASES = Programs()
 AUTO, EXPLICIT = AxisType.Auto, AxisType.Explicit
 VALUES = np.arange(128, dtype=np.float32).reshape(8, 16) % 7 + 1
 
@@ -56,7 +57,7 @@ def scenario(name, fun, mesh=None):
         except Exception as err:
             return f"raises {type(err).__name__}"
 
-    SCENARIOS[name] = run
+    CASES.add(name, run)
 
 
 def sharded(*spec, values=VALUES, dtype=None):

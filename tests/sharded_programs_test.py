@@ -1,5 +1,5 @@
 """Programs on several devices, meshes of one device and in host memory, beside the reference."""
 
-from scenario_testing import scenario_tests
+from op_testing import case_tests
 
-reference, test_scenario = scenario_tests(__file__)
+reference, test_reference, _ = case_tests(__file__)

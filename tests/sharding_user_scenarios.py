@@ -1,8 +1,9 @@
-"""Sharded programs as users write them, on eight CPU devices: see scenario_testing.py."""
+"""Sharded programs as users write them, on eight CPU devices: see op_cases.py."""
 
 import functools
 
 import numpy as np
+from op_cases import Programs
 
 import jax
 import jax.numpy as jnp
@@ -24,7 +25,7 @@ try:
 except RuntimeError:  # devices are there already
     pass
 
-SCENARIOS = {}
+CASES = Programs()
 AUTO, EXPLICIT = AxisType.Auto, AxisType.Explicit
 VALUES = np.arange(128, dtype=np.float32).reshape(8, 16)
 UNCONSTRAINED = P.UNCONSTRAINED
@@ -76,7 +77,7 @@ def scenario(name, fun, context=None):
         except Exception as err:
             return f"raises {type(err).__name__}"
 
-    SCENARIOS[name] = run
+    CASES.add(name, run)
 
 
 # jit: arguments that say where

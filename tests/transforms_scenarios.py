@@ -1,100 +1,35 @@
-"""Scenarios of transformations: see scenario_testing.py. Texts are jaxprs, the same in both."""
+"""Scenarios of transformations: see op_cases.py. Texts are jaxprs, the same in both."""
 
 import functools
 
 import numpy as np
-from op_cases import Case
+from op_cases import Programs
+from transform_functions import (
+    FUNCTIONS,
+    REVERSE,
+    F,
+    branch,
+    cj,
+    cube,
+    cv,
+    loop3,
+    m23,
+    poly,
+    scan_sin,
+    text,
+    total,
+    until10,
+    v3,
+    x1,
+)
 
 import jax
 import jax.ad_checkpoint
 from jax import lax
 
-SCENARIOS = {}
-F = np.float32
-x1 = F(1.3)
-v3 = np.array([0.3, -1.2, 2.1], F)
-m23 = np.arange(6, dtype=F).reshape(2, 3) / 4 - 0.5
+CASES = Programs()
+add = CASES.group
 
-
-def scenario(fun):
-    SCENARIOS[fun.__name__] = fun
-    return fun
-
-
-def add(prefix, **scenarios):
-    SCENARIOS.update({f"{prefix}_{name}": fun for name, fun in scenarios.items()})
-
-
-def with_any_weak_types(name):
-    """Whether its numbers are weakly typed depends on the path that derivatives take."""
-    SCENARIOS[name] = Case(name, SCENARIOS[name], program=True, weak_types=False)
-
-
-def total(x):
-    return lax.reduce_sum(x, tuple(range(np.ndim(x))))
-
-
-def text(fun, *args):
-    return str(jax.make_jaxpr(fun)(*args))
-
-
-# Functions used by many
-
-cube = lambda x: lax.mul(x, lax.mul(x, x))
-poly = lambda x, y: lax.add(lax.mul(x, lax.sin(y)), lax.mul(x, x))
-
-
-def make_custom_jvp():
-    f = jax.custom_jvp(lambda x: lax.sin(x))
-    f.defjvp(lambda p, t: (f(*p), lax.mul(lax.mul(F(2), lax.cos(p[0])), t[0])))
-    return f
-
-
-def make_custom_vjp():
-    f = jax.custom_vjp(lambda x: lax.sin(x))
-    f.defvjp(lambda x: (f(x), lax.cos(x)), lambda r, g: (lax.mul(lax.mul(F(3), r), g),))
-    return f
-
-
-def make_sine():
-    """A rule that agrees with the function, so that how often it is applied does not matter."""
-    f = jax.custom_jvp(lambda x: lax.sin(x))
-    f.defjvp(lambda p, t: (f(*p), lax.mul(lax.cos(p[0]), t[0])))
-    return f
-
-
-cj, cv, sine = make_custom_jvp(), make_custom_vjp(), make_sine()
-scan_sin = lambda x: lax.scan(lambda c, y: (lax.sin(lax.mul(c, y)), lax.add(c, y)), x, v3)
-loop3 = lambda x: lax.fori_loop(0, 3, lambda i, c: lax.sin(lax.add(c, x)), x)
-branch = lambda x: lax.cond(lax.gt(x, F(0)), lax.sin, lambda x: lax.mul(x, x), x)
-until10 = lambda x: lax.while_loop(
-    lambda c: lax.lt(c, F(10)), lambda c: lax.add(lax.mul(c, c), F(1)), x
-)
-remat_sin = jax.checkpoint(lambda x: lax.sin(lax.sin(x)))
-FUNCTIONS = dict(
-    cube=cube, jit=jax.jit(cube), jit_jit=jax.jit(lambda x: jax.jit(cube)(lax.sin(x))), custom_jvp=cj,
-    scan=lambda x: scan_sin(x)[0], scan_ys=lambda x: total(scan_sin(x)[1]), fori=loop3, cond=branch,
-    switch=lambda x: lax.switch(2, [lax.sin, lax.cos, cube], x), remat=remat_sin,
-    scan_cond=lambda x: lax.scan(lambda c, y: (branch(lax.mul(c, y)), None), x, v3)[0],
-    cond_scan=lambda x: lax.cond(True, lambda x: scan_sin(x)[0], cube, x),
-    scan_scan=lambda x: lax.scan(lambda c, y: (lax.mul(scan_sin(c)[0], y), None), x, v3)[0],
-    scan_remat=lambda x: lax.scan(lambda c, y: (remat_sin(lax.mul(c, y)), None), x, v3)[0],
-    remat_scan=jax.checkpoint(lambda x: scan_sin(x)[0]),
-    scan_jit=lambda x: lax.scan(lambda c, y: (jax.jit(cube)(lax.mul(c, y)), None), x, v3)[0],
-    scan_custom=lambda x: lax.scan(lambda c, y: (sine(lax.mul(c, y)), None), x, v3)[0],
-    vmap=lambda x: total(jax.vmap(lambda y: lax.sin(lax.mul(x, y)))(v3)),
-    vmap_scan=lambda x: total(jax.vmap(lambda y: scan_sin(lax.mul(x, y))[0])(v3)),
-    vmap_cond=lambda x: total(jax.vmap(lambda y: branch(lax.mul(x, y)))(v3)),
-    map=lambda x: total(lax.map(lambda y: cube(lax.mul(x, y)), v3)),
-    jvp=lambda x: jax.jvp(cube, (x,), (lax.sin(x),))[1],
-    grad=jax.grad(cube), grad_scan=jax.grad(lambda x: scan_sin(x)[0]), grad_jit=jax.jit(jax.grad(loop3)),
-    unrolled=lambda x: lax.scan(lambda c, y: (lax.sin(lax.mul(c, y)), None), x, v3, unroll=2)[0],
-    reverse=lambda x: lax.scan(lambda c, y: (lax.sin(lax.mul(c, y)), None), x, v3, reverse=True)[0],
-    inline=jax.jit(cube, inline=True), closure=lambda x: jax.jit(lambda y: lax.mul(y, lax.sin(x)))(x),
-    scan_closure=lambda x: lax.scan(lambda c, y: (lax.mul(lax.sin(x), c), None), x, v3)[0],
-    while_jit=lambda x: lax.while_loop(lambda c: lax.lt(c[0], 3), lambda c: (lax.add(c[0], 1), cube(c[1])), (0, x))[1],
-)  # fmt: skip
-REVERSE = {k: f for k, f in FUNCTIONS.items() if k != "while_jit"}
 for _name, _f in FUNCTIONS.items():
     add(
         f"forward_{_name}",
@@ -114,10 +49,14 @@ for _name, _f in FUNCTIONS.items():
         jit_vmap=functools.partial(jax.jit(jax.vmap(_f)), v3),
     )
 for _name, _f in REVERSE.items():
+    CASES.add(
+        f"reverse_{_name}_grad_weak",
+        functools.partial(jax.value_and_grad(_f), 1.3),
+        weak_types=_name != "map",  # there they depend on the path that derivatives take
+    )
     add(
         f"reverse_{_name}",
         grad=functools.partial(jax.value_and_grad(_f), x1),
-        grad_weak=functools.partial(jax.value_and_grad(_f), 1.3),
         grad_jit=functools.partial(jax.grad(jax.jit(_f)), x1),
         jit_grad=functools.partial(jax.jit(jax.grad(_f)), x1),
         vmap_grad=functools.partial(jax.vmap(jax.grad(_f)), v3),
@@ -139,6 +78,11 @@ for _name, _f in REVERSE.items():
 # Gradients: arguments and errors
 
 i0 = np.zeros((), jax.float0)
+CASES.add(
+    "grad_real_of_complex",
+    lambda: jax.grad(lambda z: lax.real(lax.mul(z, z)))(1 + 2j),
+    weak_types=False,  # they depend on the path that derivatives take
+)
 add(
     "grad",
     argnums=lambda: jax.grad(poly, argnums=1)(x1, F(2)),
@@ -156,7 +100,6 @@ add(
     holomorphic=lambda: jax.grad(cube, holomorphic=True)(1 + 2j),
     holomorphic_error=lambda: jax.grad(cube, holomorphic=True)(1.0),
     holomorphic_out_error=lambda: jax.grad(lax.real, holomorphic=True)(1j),
-    real_of_complex=lambda: jax.grad(lambda z: lax.real(lax.mul(z, z)))(1 + 2j),
     abs_of_complex=lambda: jax.grad(lax.abs)(3 + 4j),
     vector_error=lambda: jax.grad(lax.sin)(v3),
     tuple_error=lambda: jax.grad(lambda x: (x, x))(x1),
@@ -295,171 +238,6 @@ add(
     random=lambda: jax.vmap(lambda k: jax.random.uniform(k, (2,)))(jax.random.split(jax.random.key(0), 3)),
 )  # fmt: skip
 
-# Functions with rules of their own
-
-
-def symbolic_jvp():
-    seen = []
-    f = jax.custom_jvp(lambda x, y: lax.mul(x, y))
-
-    def rule(primals, tangents):
-        seen.append([type(t).__name__ == "SymbolicZero" for t in tangents])
-        (x, y), (dx, dy) = primals, tangents
-        out = lax.mul(x, y)
-        return out, lax.mul(dx, y) if type(dy).__name__ == "SymbolicZero" else lax.mul(x, dy)
-
-    f.defjvp(rule, symbolic_zeros=True)
-    return jax.grad(f)(x1, F(2)), jax.grad(f, 1)(x1, F(2)), str(seen)
-
-
-def symbolic_vjp():
-    seen = []
-    f = jax.custom_vjp(lambda x, y: (lax.mul(x, y), x))
-
-    def fwd(x, y):
-        seen.append((x.perturbed, y.perturbed))
-        return (lax.mul(x.value, y.value), x.value), (x.value, y.value)
-
-    def bwd(res, cts):
-        seen.append([type(ct).__name__ == "SymbolicZero" for ct in cts])
-        return lax.mul(res[1], cts[0]), None
-
-    f.defvjp(fwd, bwd, symbolic_zeros=True)
-    grads = jax.grad(lambda x: f(x, F(2))[0])(x1), jax.jit(jax.grad(lambda x: f(x, F(2))[0]))(x1)
-    return grads, jax.vmap(jax.grad(lambda x: f(x, F(2))[0]))(v3), str(seen)
-
-
-def defjvps():
-    f = jax.custom_jvp(poly)
-    f.defjvps(lambda t, out, x, y: lax.mul(t, F(10)), None)
-    return jax.grad(f, (0, 1))(x1, F(2)), jax.jvp(f, (x1, x1), (x1, x1))
-
-
-def nondiff_jvp():
-    f = jax.custom_jvp(lambda g, x, n: lax.mul(g(x), float(n)), nondiff_argnums=(0, 2))
-    f.defjvp(lambda g, n, p, t: (f(g, p[0], n), lax.mul(t[0], F(n))))
-    return jax.grad(f, 1)(lax.sin, x1, 3), jax.jit(lambda x: jax.grad(f, 1)(lax.sin, x, 3))(x1)
-
-
-def nondiff_vjp():
-    f = jax.custom_vjp(lambda g, x, n: lax.mul(g(x), float(n)), nondiff_argnums=(0, 2))
-    f.defvjp(lambda g, x, n: (f(g, x, n), x), lambda g, n, x, ct: (lax.mul(ct, F(n)),))
-    return jax.grad(f, 1)(lax.sin, x1, 3), jax.vmap(lambda x: jax.grad(f, 1)(lax.sin, x, 3))(v3)
-
-
-def jitted_jvp_rule():
-    f = jax.custom_jvp(lambda x: (lax.sin(x), x))
-    f.defjvp(jax.jit(lambda p, t: ((lax.sin(p[0]), p[0]), (lax.mul(lax.cos(p[0]), t[0]), t[0]))))
-    g = lambda x: lax.mul(*f(x))
-    return jax.value_and_grad(g)(x1), jax.jit(jax.value_and_grad(g))(x1), jax.hessian(g)(x1)
-
-
-def rule_by_jvp(fun):
-    """Rules that push tangents through loops and branches together with the values."""
-
-    def run():
-        f = jax.custom_jvp(fun)
-        f.defjvp(lambda p, t: jax.jvp(fun, p, t))
-        outs = [jax.jvp(f, (x1,), (F(2),)), jax.linearize(f, x1)[1](F(2)), jax.linearize(f, x1)[0]]
-        if fun is not FUNCTIONS["while_jit"]:
-            outs += [
-                jax.value_and_grad(f)(x1),
-                jax.jit(jax.value_and_grad(f))(x1),
-                jax.hessian(f)(x1),
-            ]
-            outs += [jax.vmap(jax.value_and_grad(f))(v3)]
-        return outs
-
-    return run
-
-
-def closing_over(make):
-    """Rules that close over traced values, under every transformation of these."""
-    scanned = lambda x: lambda y: lax.scan(lambda c, _: (make(x)(c), None), y, None, length=3)[0]
-    return [
-        jax.vmap(lambda x: jax.grad(make(x))(F(2)))(v3),
-        jax.grad(lambda x: jax.grad(make(x))(F(2)))(x1),
-        jax.jit(lambda x: jax.grad(make(x))(F(2)))(x1),
-        jax.jit(lambda x: jax.grad(scanned(x))(F(2)))(x1),
-        jax.jit(lambda x: jax.grad(jax.checkpoint(make(x)))(F(2)))(x1),
-    ]
-
-
-def closed_jvp(x):
-    f = jax.custom_jvp(lambda y: lax.mul(y, x))
-    f.defjvp(lambda p, t: (lax.mul(p[0], x), lax.mul(t[0], x)))
-    return f
-
-
-def closed_vjp(x):
-    f = jax.custom_vjp(lambda y: lax.mul(y, x))
-    f.defvjp(lambda y: (lax.mul(y, x), x), lambda r, g: (lax.mul(g, r),))
-    return f
-
-
-@jax.custom_gradient
-def custom_gradient_fun(x, y):
-    return lax.mul(x, y), lambda ct: (lax.mul(ct, F(7)), lax.mul(ct, lax.sin(x)))
-
-
-def bad_jvp(rule):
-    f = jax.custom_jvp(lambda x: lax.sin(x))
-    f.defjvp(rule)
-    return lambda: jax.grad(f)(x1)
-
-
-def bad_vjp(fwd, bwd):
-    f = jax.custom_vjp(lambda x, y: lax.mul(x, y))
-    f.defvjp(fwd, bwd)
-    return lambda: jax.grad(f)(x1, F(2))
-
-
-ok_fwd = lambda x, y: (lax.mul(x, y), (x, y))
-ok_bwd = lambda r, g: (lax.mul(g, r[1]), lax.mul(g, r[0]))
-add(
-    "custom",
-    symbolic_jvp=symbolic_jvp, symbolic_vjp=symbolic_vjp, defjvps=defjvps,
-    nondiff_jvp=nondiff_jvp, nondiff_vjp=nondiff_vjp, jitted_jvp_rule=jitted_jvp_rule,
-    **{f"jvp_rule_{k}": rule_by_jvp(FUNCTIONS[k]) for k in ("scan", "cond", "fori", "remat", "jit_jit", "scan_cond", "while_jit", "vmap_scan")},
-    closure_jvp=lambda: closing_over(closed_jvp),
-    closure_vjp=lambda: closing_over(closed_vjp),
-    closure_vjp_error=lambda: jax.grad(lambda x: lax.scan(lambda c, _: (closed_vjp(x)(c), None), F(2), None, length=3)[0])(x1),
-    vjp=lambda: [jax.value_and_grad(cv)(x1), jax.grad(jax.jit(cv))(x1), jax.jit(jax.grad(cv))(x1), jax.vmap(jax.grad(cv))(v3)],
-    vjp_scan=lambda: jax.value_and_grad(lambda x: lax.scan(lambda c, y: (cv(lax.mul(c, y)), cv(y)), x, v3)[0])(x1),
-    vjp_cond=lambda: jax.vmap(jax.value_and_grad(lambda x: lax.cond(lax.gt(x, F(0)), cv, cube, x)))(v3),
-    vjp_remat=lambda: [jax.grad(jax.checkpoint(cv))(x1), jax.vmap(jax.grad(jax.checkpoint(cv)))(v3)],
-    vjp_vmap_jit=lambda: jax.grad(lambda x: total(jax.jit(jax.vmap(cv))(x)))(v3),
-    vjp_unbatched=lambda: jax.vmap(jax.grad(lambda y, x: lax.mul(cv(y), x)), (None, 0))(x1, v3),
-    vjp_hessian=lambda: [jax.grad(jax.grad(cv))(x1), jax.jacfwd(jax.grad(cv))(x1), jax.hessian(cv)(x1)],
-    vjp_while=lambda: lax.while_loop(lambda x: lax.gt(x, F(0.5)), cv, x1),
-    vjp_jvp_error=lambda: jax.jvp(cv, (x1,), (x1,)),
-    vjp_jit_jvp_error=lambda: jax.jit(lambda x: jax.jvp(cv, (x,), (x,)))(x1),
-    vjp_jacfwd_error=lambda: jax.jacfwd(cv)(x1),
-    vjp_linearize_error=lambda: jax.linearize(cv, x1)[1](x1),
-    jvp_no_rule=lambda: jax.custom_jvp(cube)(x1),
-    vjp_no_rule=lambda: jax.custom_vjp(cube)(x1),
-    jvp_bad_pair=bad_jvp(lambda p, t: p[0]),
-    jvp_bad_tree=bad_jvp(lambda p, t: (p[0], (t[0], t[0]))),
-    jvp_bad_primal_tree=bad_jvp(lambda p, t: ((p[0],), (t[0],))),
-    jvp_bad_shape=bad_jvp(lambda p, t: (p[0], v3)),
-    jvp_bad_dtype=bad_jvp(lambda p, t: (p[0], np.float16(1))),
-    vjp_bad_fwd=bad_vjp(lambda x, y: lax.mul(x, y), ok_bwd),
-    vjp_bad_fwd_tree=bad_vjp(lambda x, y: ((x, y), x), ok_bwd),
-    vjp_bad_bwd_length=bad_vjp(ok_fwd, lambda r, g: (g,)),
-    vjp_bad_bwd_shape=bad_vjp(ok_fwd, lambda r, g: (v3, None)),
-    vjp_bad_bwd_scalar=bad_vjp(ok_fwd, lambda r, g: g),
-    vjp_bad_args=lambda: jax.custom_vjp(cube)(object()),
-    vjp_none=bad_vjp(ok_fwd, lambda r, g: (g, None)),
-    vjp_residual_tree=bad_vjp(lambda x, y: (lax.mul(x, y), {"a": (x, None), "b": 3.0}), lambda r, g: (lax.mul(g, r["b"]), None)),
-    vjp_nondiff_tracer=lambda: jax.grad(lambda x: jax.custom_vjp(lambda n, y: y, nondiff_argnums=(0,))(x, x))(x1),
-    vjp_kwargs=lambda: (lambda f: (f.defvjp(ok_fwd, ok_bwd), jax.grad(lambda x: f(y=F(2), x=x))(x1))[1])(jax.custom_vjp(lambda x, y: lax.mul(x, y))),
-    vjp_default=lambda: (lambda f: (f.defvjp(ok_fwd, ok_bwd), jax.grad(f)(x1))[1])(jax.custom_vjp(lambda x, y=2.0: lax.mul(x, y))),
-    vjp_int_argument=lambda: (lambda f: (f.defvjp(lambda n, x: (lax.mul(x, x), x), lambda r, g: (None, lax.mul(g, r))), jax.grad(f, 1)(3, x1))[1])(jax.custom_vjp(lambda n, x: lax.mul(x, x))),
-    vjp_int_result=lambda: (lambda f: (f.defvjp(lambda x: ((x, 3), x), lambda r, g: (lax.mul(g[0], r),)), jax.grad(lambda x: f(x)[0])(x1))[1])(jax.custom_vjp(lambda x: (x, 3))),
-    gradient=lambda: [jax.grad(custom_gradient_fun, (0, 1))(x1, F(2)), jax.jit(jax.grad(custom_gradient_fun))(x1, F(2)), jax.vmap(jax.grad(custom_gradient_fun, 1))(v3, v3)],
-    jvp_float0=lambda: (lambda f: (f.defjvp(lambda p, t: (p[0], t[0])), jax.grad(f)(x1, 3))[1])(jax.custom_jvp(lambda x, n: x)),
-)  # fmt: skip
-
 # Control flow: arguments and errors
 
 pair = lambda c, x: (lax.add(c, x), lax.mul(c, x))
@@ -547,71 +325,6 @@ def _disabled(fun):
     with jax.disable_jit():
         return fun()
 
-
-# checkpoint
-
-names = jax.ad_checkpoint.checkpoint_name
-policies = jax.checkpoint_policies
-mlp = lambda w, x: lax.sin(lax.dot(lax.sin(lax.dot(w, x)), x))
-w33 = (np.arange(9, dtype=F).reshape(3, 3) - 4) / 5
-
-
-def saved(fun, *args):
-    import contextlib
-    import io
-    import re
-
-    out = io.StringIO()
-    with contextlib.redirect_stdout(out):
-        jax.ad_checkpoint.print_saved_residuals(fun, *args)
-    # Types only, in any order: the places are another matter.
-    return sorted(re.match(r"\S+", line)[0] for line in out.getvalue().splitlines())
-
-
-def named(x):
-    y = names(lax.sin(x), "y")
-    return lax.sin(names(lax.cos(y), "z"))
-
-
-add(
-    "remat",
-    **{
-        f"policy_{name}": lambda p=p: [
-            jax.grad(jax.checkpoint(lambda w: mlp(w, v3), policy=p))(w33),
-            jax.jit(jax.grad(jax.checkpoint(lambda w: mlp(w, v3), policy=p)))(w33),
-            jax.vmap(jax.grad(jax.checkpoint(lambda w: mlp(w, v3), policy=p)))(np.stack([w33, w33])),
-            jax.grad(lambda w: lax.scan(lambda c, x: (lax.add(c, jax.checkpoint(lambda w: mlp(w, lax.mul(v3, x)), policy=p)(w)), None), F(0), v3)[0])(w33),
-            jax.hessian(jax.checkpoint(lambda w: mlp(w, v3), policy=p))(w33),
-        ]
-        for name, p in dict(
-            none=None, everything=policies.everything_saveable, nothing=policies.nothing_saveable,
-            dots=policies.dots_saveable, dots_no_batch=policies.dots_with_no_batch_dims_saveable,
-        ).items()
-    },
-    **{
-        f"names_{name}": lambda p=p: [jax.grad(jax.checkpoint(named, policy=p))(x1)]
-        for name, p in dict(
-            only=policies.save_only_these_names("y"), any_but=policies.save_any_names_but_these("y"),
-            anything_except=policies.save_anything_except_these_names("y"), only_two=policies.save_only_these_names("y", "z"),
-            both=policies.save_from_both_policies(policies.save_only_these_names("y"), policies.save_only_these_names("z")),
-        ).items()
-    },
-    saved_plain=lambda: saved(lambda w: mlp(w, v3), w33),
-    static=lambda: jax.grad(jax.checkpoint(lambda x, n: lax.mul(x, float(n)) if n > 1 else x, static_argnums=1))(x1, 3),
-    static_negative=lambda: jax.grad(jax.checkpoint(lambda x, n: lax.mul(x, float(n)), static_argnums=-1))(x1, 3),
-    concrete_error=lambda: jax.checkpoint(cube, concrete=True),
-    if_error=lambda: jax.checkpoint(lambda x: x if x > 0 else -x)(x1),
-    kwargs=lambda: jax.grad(jax.checkpoint(poly))(x1, y=F(2)),
-    tree=lambda: jax.grad(jax.checkpoint(lambda d: {"o": lax.mul(d["a"], lax.sin(d["b"]))}["o"]))({"a": x1, "b": F(2)}),
-    closure=lambda: jax.grad(lambda w: jax.checkpoint(lambda x: lax.sin(lax.mul(w, x)))(w))(x1),
-    nested=lambda: jax.grad(jax.checkpoint(lambda x: jax.checkpoint(lax.sin)(lax.sin(jax.checkpoint(lax.cos)(x)))))(x1),
-    jit_inside=lambda: jax.grad(jax.checkpoint(jax.jit(lambda x: lax.sin(lax.sin(x)))))(x1),
-    while_inside=lambda: jax.jvp(jax.checkpoint(until10), (x1,), (x1,)),
-    prevent_cse=lambda: jax.grad(jax.checkpoint(lambda x: lax.sin(lax.sin(x)), prevent_cse=False))(x1),
-    offload_error=lambda: policies.save_and_offload_only_these_names(names_which_can_be_saved=["a"], names_which_can_be_offloaded=["a"], offload_src="device", offload_dst="pinned_host"),
-    name_tree=lambda: names({"a": x1, "b": v3}, "n"),
-    int_argument=lambda: jax.grad(jax.checkpoint(lambda x, n: lax.mul(x, lax.convert_element_type(n, F))))(x1, 3),
-)  # fmt: skip
 
 # Jaxprs as texts
 
@@ -802,6 +515,3 @@ add(
     zero_of_wrong_shape=lambda: zero_cotangent((3,), "float32"),
     zero_of_wrong_dtype=lambda: zero_cotangent((), "int32"),
 )
-
-with_any_weak_types("reverse_map_grad_weak")
-with_any_weak_types("grad_real_of_complex")

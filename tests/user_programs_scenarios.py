@@ -1,8 +1,9 @@
-"""What programs and libraries of users do, each thing small: see scenario_testing.py."""
+"""What programs and libraries of users do, each thing small: see op_cases.py."""
 
 import collections
 
 import numpy as np
+from op_cases import Programs
 
 import jax
 import jax.ad_checkpoint
@@ -12,12 +13,8 @@ from jax._src import tree_util  # as libraries do, for its registry
 from jax.extend.core import Primitive
 from jax.interpreters import xla
 
-SCENARIOS = {}
-
-
-def scenario(fun):
-    SCENARIOS[fun.__name__] = fun
-    return fun
+CASES = Programs()
+scenario = CASES.define
 
 
 def policy_answering(answer):
@@ -29,7 +26,7 @@ for _name, _answer in {
     "none": None, "zero": 0, "one": 1, "text": "save", "true": True, "false": False,
     "recompute": jax.ad_checkpoint.Recompute, "saveable": jax.ad_checkpoint.Saveable,
 }.items():  # fmt: skip
-    SCENARIOS[f"checkpoint_policy_answers_{_name}_weak"] = policy_answering(_answer)
+    CASES.add(f"checkpoint_policy_answers_{_name}_weak", policy_answering(_answer))
 
 
 class Opaque:

@@ -2,13 +2,13 @@
 
 import numpy as np
 import pytest
-from scenario_testing import scenario_tests
+from op_testing import case_tests
 
 import jax
 from jax import lax
 from jax._src import test_util as jtu
 
-reference, test_scenario = scenario_tests(__file__)
+reference, test_reference, _ = case_tests(__file__)
 
 A = np.array([0.3, 1.5, 3.0, 20.0, 8.0, 2.0])
 X = np.array([0.2, 2.0, 1.0, 25.0, 0.5, 30.0])

@@ -1,12 +1,13 @@
-"""Which results are weakly typed: programs of Python numbers and arrays. See scenario_testing.py."""
+"""Which results are weakly typed: programs of Python numbers and arrays. See op_cases.py."""
 
 import numpy as np
+from op_cases import Programs
 
 import jax
 import jax.numpy as jnp
 from jax import lax
 
-SCENARIOS = {}
+CASES = Programs()
 INPUTS = {
     "float": 2.0,
     "int": 3,
@@ -35,7 +36,7 @@ def types(fun, x):
 def program(name, fun, but=()):
     """One scenario: the types of a program's results for each input, some inputs excepted."""
     inputs = {k: x for k, x in INPUTS.items() if k not in but}
-    SCENARIOS[name] = lambda: {k: types(fun, x) for k, x in inputs.items()}
+    CASES.add(name, lambda: {k: types(fun, x) for k, x in inputs.items()})
 
 
 def total(fun):
@@ -139,4 +140,4 @@ def structs():
     return str((once, again, f.eval_shape(x), f.lower(x).out_info))
 
 
-SCENARIOS["structs"] = structs
+CASES.add("structs", structs)

@@ -1,5 +1,5 @@
 """Which results are weakly typed, beside the reference build."""
 
-from scenario_testing import scenario_tests
+from op_testing import case_tests
 
-reference, test_scenario = scenario_tests(__file__)
+reference, test_reference, _ = case_tests(__file__)
