@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from jax._src import core
-from jax._src.core import ClosedJaxpr, Jaxpr, Primitive, Trace, eval_trace, trace_ctx, typeof
+from jax._src.core import Primitive, Trace, eval_trace, trace_ctx, typeof
 from jax._src.interpreters import mlir, partial_eval as pe
 from jax._src.interpreters.calls import CallRules
 from jax._src.interpreters.partial_values import JaxprTrace
@@ -27,11 +27,6 @@ class _Rules(CallRules):
     """What transformations of a call primitive give: equations with a jaxpr in `call_jaxpr`."""
 
     primitive: CallPrimitive
-
-    def closed_jaxpr(self, params: dict[str, Any]) -> ClosedJaxpr:
-        """The function of an equation with these parameters."""
-        jaxpr = params["call_jaxpr"]
-        return pe.close_jaxpr(jaxpr) if isinstance(jaxpr, Jaxpr) else jaxpr
 
     def params_for(self, params, closed, ins, outs):
         return dict(params, call_jaxpr=closed if self.primitive.closed else closed.jaxpr)
@@ -75,15 +70,8 @@ class CallPrimitive(Primitive):
     def __init__(self, name: str):
         super().__init__(name, multiple_results=True)
         self.impl = self._no_impl
-        self.rules = rules = _Rules(self)
-        self.effectful_abstract_eval = rules.types
-        self.jvp = rules.jvp
-        self.linearize = rules.linearize
-        self.record = rules.record
-        self.transpose = rules.transpose
-        self.axis_batch = rules.batch
-        self.dependence = rules.dependence
-        self.dce = rules.dce
+        self.rules = _Rules(self, "call_jaxpr")
+        self.rules.install()
 
     def _no_impl(self, *args: Any, **params: Any) -> Any:
         raise NotImplementedError(

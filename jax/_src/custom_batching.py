@@ -9,7 +9,6 @@ from jax._src import core, dtypes, traceback_util
 from jax._src.api_util import check_callable
 from jax._src.core import ClosedJaxpr, Primitive, typeof
 from jax._src.custom_derivatives.common import (
-    call_dce,
     copy_metadata,
     resolve_kwargs,
 )
@@ -388,7 +387,6 @@ custom_vmap_p.def_impl(
     lambda *args, call, rule: [late.to_array(x) for x in core.jaxpr_as_fun(call)(*args)]
 )
 custom_vmap_p.def_effectful_abstract_eval(lambda *_, call, rule: (call.out_avals, call.effects))
-custom_vmap_p.dce = call_dce
 mlir.register_lowering(
     custom_vmap_p, lambda ctx, *args, call, rule: mlir.lower_jaxpr_inline(ctx, call, "", *args)
 )

@@ -6,7 +6,7 @@ from typing import Any
 
 from jax._src import api_util, config, core, source_info_util, traceback_util
 from jax._src.ad_checkpoint.names import name_p
-from jax._src.ad_checkpoint.split import split, split_call
+from jax._src.ad_checkpoint.split import split
 from jax._src.ad_util import Zero
 from jax._src.api_util import check_callable, flatten_fun
 from jax._src.core import Jaxpr, Primitive, typeof
@@ -152,8 +152,8 @@ def remat(
 remat_p = Primitive("remat2", multiple_results=True)
 
 
-_rules = CallRules(remat_p)
-remat_p.def_effectful_abstract_eval(_rules.types)
+# A call that is differentiated computes again what it needs: nothing is handed on when it is divided.
+CallRules(remat_p, hands_on=False).install()
 def_compiled_impl(remat_p, "jaxpr", lambda *args, jaxpr, **_: core.jaxpr_as_fun(jaxpr)(*args))
 
 
@@ -165,9 +165,6 @@ def _hoist(args, params):
 
 
 pe.def_hoisting(remat_p, _hoist)
-
-
-remat_p.jvp = _rules.jvp
 
 
 def _check_effects(jaxpr) -> None:
@@ -227,15 +224,6 @@ def _log_residuals(primal: Jaxpr, num_results: int, needed: Sequence[bool]) -> N
         lines.append(f"  {v.aval.str_short()} from {name} from {where}")
     if lines:
         logger.warning("\n".join(lines))
-
-
-remat_p.transpose = _rules.transpose
-remat_p.axis_batch = _rules.batch
-remat_p.dce = _rules.dce
-remat_p.dependence = _rules.dependence
-remat_p.partial_eval_custom = split_call(
-    "jaxpr", lambda params, jaxpr, *_: dict(params, jaxpr=jaxpr)
-)
 
 
 def _remat_lowering(ctx, *args, jaxpr, prevent_cse, differentiated, policy):

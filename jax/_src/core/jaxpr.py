@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar, cast, final
 
@@ -556,6 +557,16 @@ def cached_on_jaxpr(fun: F) -> F:
         return with_owner(cached, jaxpr)
 
     return cast("F", wrapper)
+
+
+def close_jaxpr(jaxpr: Jaxpr) -> ClosedJaxpr:
+    """The closed form of a jaxpr without constants; the same object for as long as it is used."""
+    found = jaxpr._cache.get(close_jaxpr)
+    closed: ClosedJaxpr | None = None if found is None else found()
+    if closed is None:
+        closed = ClosedJaxpr(jaxpr, ())
+        jaxpr._cache[close_jaxpr] = weakref.ref(closed)
+    return closed
 
 
 def subjaxprs(jaxpr: Jaxpr) -> Iterator[Jaxpr]:

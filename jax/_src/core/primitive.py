@@ -27,11 +27,8 @@ class Primitive:
     - `linearize(primals, tangents, **params)`: the same, where work on primals happens once, now.
     - `transpose(cotangent, *args, **params)`: cotangents of the linear arguments.
     - `batch(args, dims, **params)` and `axis_batch(axis_data, args, dims, **params)`.
-    - `partial_eval_custom(saveable, unknowns, instantiated, eqn)`, `dce(used_outputs, eqn)`.
-    - `dependence(marked_inputs, **params)`: which results depend on the marked arguments (None: all).
-    - `divide(eqn, known_inputs)`: an equation for what the known inputs determine inside of it (None where
-      that is nothing), and one for the rest.
-    - `record(tape, args, params)`: how an application to tangents among other values is recorded.
+    - `split`: how applications are taken apart into what is known and what is not, needed and not; an
+      object (`interpreters.splitting.SplitRules`). None: they are taken as a whole.
     - `lowerings`: platform (None for any) to lowering rule.
     - `pp(eqn, context, settings)`, `typecheck(ctx, *in_atoms, **params)`.
     """
@@ -47,11 +44,7 @@ class Primitive:
         "transpose",
         "batch",
         "axis_batch",
-        "partial_eval_custom",
-        "dce",
-        "dependence",
-        "divide",
-        "record",
+        "split",
         "lowerings",
         "lowering_flags",
         "pp",
@@ -67,8 +60,6 @@ class Primitive:
     call_primitive = False
     map_primitive = False
     ref_allocating = False  # whether the results are new references
-    # Whether an application is another one (what the rule `dce` gives) where some results are not used.
-    depends_on_use = False
     # Of operations on references (`jax._src.state`): whether transformations see applications without an
     # operand of theirs; whether a jaxpr in the parameters may use references, and is not differentiated;
     # how an application is discharged, and how it is transposed.
@@ -90,11 +81,7 @@ class Primitive:
         self.transpose: Callable[..., Any] | None = None
         self.batch: Callable[..., Any] | None = None
         self.axis_batch: Callable[..., Any] | None = None
-        self.partial_eval_custom: Callable[..., Any] | None = None
-        self.dce: Callable[..., Any] | None = None
-        self.dependence: Callable[..., Any] | None = None
-        self.divide: Callable[..., Any] | None = None
-        self.record: Callable[..., Any] | None = None
+        self.split: Any = None
         self.lowerings: dict[str | None, Callable[..., Any]] = {}
         self.lowering_flags: dict[str | None, Any] = {}
         self.pp: Callable[..., Any] | None = None

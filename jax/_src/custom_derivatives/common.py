@@ -305,12 +305,6 @@ def call_types(*avals, call_jaxpr, **_):
     return call_jaxpr.out_avals, call_jaxpr.effects
 
 
-def call_dce(used_outputs, eqn):
-    if not any(used_outputs) and not pe.has_effects(eqn):
-        return [False] * len(eqn.invars), None
-    return [True] * len(eqn.invars), eqn
-
-
 def call_transpose(cts, *args, call_jaxpr, **_):
     # Where a function is used linearly, it is its own rule.
     return ad.backward_pass(call_jaxpr.jaxpr, False, call_jaxpr.consts, args, cts)

@@ -13,7 +13,6 @@ from jax._src.custom_derivatives.common import (
     CustomFunction,
     FlatFun,
     OnArrays,
-    call_dce,
     call_lowering,
     call_transpose,
     call_types,
@@ -217,7 +216,6 @@ class _lifted_jvp:
 
 
 custom_jvp_call_p.def_effectful_abstract_eval(call_types)
-custom_jvp_call_p.dce = call_dce
 custom_jvp_call_p.transpose = call_transpose
 mlir.register_lowering(custom_jvp_call_p, call_lowering)
 

@@ -12,6 +12,8 @@ from jax._src import core, dtypes
 from jax._src.ad_util import Zero
 from jax._src.core import ClosedJaxpr, Primitive, typeof
 from jax._src.interpreters import ad, batching, mlir, partial_eval as pe
+from jax._src.interpreters.split_rules import CallSplitRules
+from jax._src.interpreters.splitting import keep_or_drop
 from jax._src.jit.primitive import call_params, jit_p
 from jax._src.late_binding import late
 from jax._src.lax.control_flow.common import share_consts
@@ -166,11 +168,6 @@ def _linearize(primals, tangents, *, fwd_jaxpr, **_):
     ]
 
 
-def _record(tape, args, params):
-    with core.set_current_trace(tape):
-        return core.jaxpr_as_fun(params["fwd_jaxpr"])(*args)
-
-
 def _transpose(cts, *args, fwd_jaxpr, **_):
     return ad.backward_pass(fwd_jaxpr.jaxpr, False, fwd_jaxpr.consts, args, cts)
 
@@ -191,11 +188,24 @@ def _batch(axis_data, args, dims, *, fun_jaxpr_thunk, fwd_jaxpr, num_consts, num
     return outs, [0] * len(outs)
 
 
-def _dce(used_outputs, eqn):
-    num_res = eqn.params["num_res"]
-    if not any(used_outputs[:num_res]) and not pe.has_effects(eqn):
-        if not any(used_outputs):
-            return [False] * len(eqn.invars), None
+class _OptSplitRules(CallSplitRules):
+    """The forward rule as a call of its jaxpr; without its residuals it is a call of the function."""
+
+    depends_on_use = True
+
+    def in_two(self, eqn, plan):
+        return None  # the policy is asked about the rule as a whole
+
+    def divide(self, eqn, marked, effects_wait):
+        # Where some operands are tangents, somebody differentiates the rule: it is used as it is.
+        fwd = eqn.params["fwd_jaxpr"]
+        call = eqn.replace(primitive=jit_p, params=call_params(fwd, "fwd"))
+        return jit_p.split.divide(call, marked, effects_wait)
+
+    def dce(self, used_outputs, eqn):
+        num_res = eqn.params["num_res"]
+        if any(used_outputs[:num_res]) or not any(used_outputs) or pe.has_effects(eqn):
+            return keep_or_drop(used_outputs, eqn)
         thunk = eqn.params["fun_jaxpr_thunk"]
         fun = thunk()
         call = eqn.replace(
@@ -204,8 +214,7 @@ def _dce(used_outputs, eqn):
             params=call_params(fun, thunk.name),
             effects=fun.effects,
         )
-        return jit_p.dce(used_outputs[num_res:], call)
-    return [True] * len(eqn.invars), eqn
+        return jit_p.split.dce(used_outputs[num_res:], call)
 
 
 def _lowering(ctx, *args, fwd_jaxpr, **_):
@@ -217,10 +226,7 @@ remat_opt_p.def_impl(_apply)
 pe.def_hoisting(remat_opt_p, _hoist)
 remat_opt_p.jvp = _jvp
 remat_opt_p.linearize = _linearize
-remat_opt_p.record = _record
-remat_opt_p.dependence = pe.dependence_of("fwd_jaxpr")
+remat_opt_p.split = _OptSplitRules("fwd_jaxpr")
 remat_opt_p.transpose = _transpose
 remat_opt_p.axis_batch = _batch
-remat_opt_p.dce = _dce
-remat_opt_p.depends_on_use = True
 mlir.register_lowering(remat_opt_p, _lowering)

@@ -14,7 +14,6 @@ from jax._src.custom_derivatives.common import (
     CustomFunction,
     FlatFun,
     OnArrays,
-    call_dce,
     call_lowering,
     call_transpose,
     call_types,
@@ -314,7 +313,6 @@ def _custom_vjp_bind_with_trace(trace, args, params):
 
 custom_vjp_call_p.def_bind_with_trace(_custom_vjp_bind_with_trace)
 custom_vjp_call_p.def_effectful_abstract_eval(call_types)
-custom_vjp_call_p.dce = call_dce
 custom_vjp_call_p.transpose = call_transpose
 mlir.register_lowering(custom_vjp_call_p, call_lowering)
 

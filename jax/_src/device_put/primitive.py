@@ -22,6 +22,7 @@ from jax._src.device_put.values import (
     memory_space_to_kind,
 )
 from jax._src.interpreters import ad, mlir
+from jax._src.interpreters.splitting import SplitRules
 from jax._src.layout import Format, Layout, get_layout_for_vmap
 from jax._src.lib import Device
 from jax._src.memory import MemorySpace
@@ -129,23 +130,31 @@ def _batched_target(target: Any, dim: int | None, axis_data: Any) -> Any:
     return target
 
 
-def _device_put_dce(used_outputs, eqn):
-    if not any(used_outputs):
-        return [False] * len(eqn.invars), None
-    if all(used_outputs):
-        return [True] * len(eqn.invars), eqn
-    kept = [i for i, used in enumerate(used_outputs) if used]
-    params = {k: tuple(v[i] for i in kept) for k, v in eqn.params.items()}
-    new_eqn = eqn.replace(
-        invars=[eqn.invars[i] for i in kept], outvars=[eqn.outvars[i] for i in kept], params=params
-    )
-    return list(used_outputs), new_eqn
+class _EachSplitRules(SplitRules):
+    """Each result is one operand elsewhere."""
+
+    def dependence(self, marked, params):
+        return marked
+
+    def dce(self, used_outputs, eqn):
+        if not any(used_outputs):
+            return [False] * len(eqn.invars), None
+        if all(used_outputs):
+            return [True] * len(eqn.invars), eqn
+        kept = [i for i, used in enumerate(used_outputs) if used]
+        params = {k: tuple(v[i] for i in kept) for k, v in eqn.params.items()}
+        new_eqn = eqn.replace(
+            invars=[eqn.invars[i] for i in kept],
+            outvars=[eqn.outvars[i] for i in kept],
+            params=params,
+        )
+        return list(used_outputs), new_eqn
 
 
 device_put_p.jvp = _device_put_jvp
 device_put_p.transpose = _device_put_transpose
 device_put_p.axis_batch = _device_put_batch
-device_put_p.dce = _device_put_dce
+device_put_p.split = _EachSplitRules()
 
 
 def _device_put_lowering(ctx, *xs, devices, srcs, copy_semantics):

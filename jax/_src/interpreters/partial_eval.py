@@ -26,6 +26,7 @@ from jax._src.core import (
     Trace,
     Tracer,
     Var,
+    close_jaxpr as close_jaxpr,
     current_jaxpr_eqn_context,
     no_effects,
     trace_ctx,
@@ -34,21 +35,18 @@ from jax._src.core import (
 from jax._src.core.jaxpr import DebugInfo, is_literalable, unknown_debug_info
 from jax._src.errors import UnexpectedTracerError
 from jax._src.interpreters.splitting import (
-    all_dependent as all_dependent,
-    dependence_of as dependence_of,
+    SplitRuleView,
+    dce_jaxpr as dce_jaxpr,
     dependent_outs as dependent_outs,
     has_effects as has_effects,
-    keep_or_drop,
-    split_by_need,
-    split_eqn as split_eqn,
 )
 from jax._src.tree_util import tree_flatten
 
 if TYPE_CHECKING:
     from jax._src.source_info_util import SourceInfo
 
-dce_rules = RuleView("dce")
-partial_eval_jaxpr_custom_rules = RuleView("partial_eval_custom")
+dce_rules = SplitRuleView("dce")
+partial_eval_jaxpr_custom_rules = SplitRuleView("partial_eval_custom")
 forwarding_rules = RuleView("forwarding")
 # Primitives that may be staged otherwise than as themselves: rule(trace, source_info, *args, **params)
 # gives the results, or NotImplemented to leave an application as it is.
@@ -518,16 +516,6 @@ def abstract_eval_fun(
 # Moving constants and arguments about
 
 
-def close_jaxpr(jaxpr: Jaxpr) -> ClosedJaxpr:
-    """The closed form of a jaxpr without constants; the same object for as long as it is used."""
-    found = jaxpr._cache.get(close_jaxpr)
-    closed: ClosedJaxpr | None = None if found is None else found()
-    if closed is None:
-        closed = ClosedJaxpr(jaxpr, ())
-        jaxpr._cache[close_jaxpr] = weakref.ref(closed)
-    return closed
-
-
 def convert_constvars_jaxpr(jaxpr: Jaxpr) -> Jaxpr:
     """The jaxpr with its constants as leading arguments."""
     if not jaxpr.constvars:
@@ -626,73 +614,6 @@ def _move_binders(closed: ClosedJaxpr, to_move: tuple[Any, ...], _: bool) -> Clo
 # Dead code elimination
 
 
-def dce_jaxpr(
-    jaxpr: Jaxpr, used_outputs: Sequence[bool], instantiate: bool | Sequence[bool] = False
-) -> tuple[Jaxpr, list[bool]]:
-    """Remove the equations that the used results do not need.
-
-    Args:
-      jaxpr: the jaxpr.
-      used_outputs: which results are wanted.
-      instantiate: arguments to keep though unused (True for all).
-
-    Returns:
-      The smaller jaxpr (the same one if nothing is dead), and which arguments it keeps.
-    """
-    if type(instantiate) is bool:
-        instantiate = (instantiate,) * len(jaxpr.invars)
-    key = (dce_jaxpr, tuple(used_outputs), tuple(instantiate))
-    cached = jaxpr._cache.get(key)
-    if cached is None:
-        new_jaxpr, used_inputs = _dce_jaxpr(jaxpr, *key[1:])
-        jaxpr._cache[key] = None if new_jaxpr is jaxpr else new_jaxpr, used_inputs
-    else:
-        new_jaxpr, used_inputs = cached
-    return new_jaxpr or jaxpr, list(used_inputs)
-
-
-def _dce_jaxpr(jaxpr: Jaxpr, used_outputs: tuple[Any, ...], instantiate: tuple[Any, ...]) -> Any:
-    outvars = [v for v, used in zip(jaxpr.outvars, used_outputs) if used]
-    live: set[Var] = {v for v in outvars if type(v) is not Literal}
-    inputs: set[Var] = {*jaxpr.constvars, *jaxpr.invars} if jaxpr.effects else set()
-
-    def shrink(eqn: JaxprEqn, used_outs: list[bool]) -> JaxprEqn | None:
-        if eqn.effects and not any(used_outs) and _only_dead_refs(eqn, live, inputs):
-            return None
-        smaller: JaxprEqn | None = (eqn.primitive.dce or keep_or_drop)(used_outs, eqn)[1]
-        return smaller
-
-    eqns, _ = split_by_need(jaxpr.eqns, live, shrink)
-    used_inputs = tuple([v in live or inst for v, inst in zip(jaxpr.invars, instantiate)])
-    if all(used_inputs) and all(used_outputs) and eqns == jaxpr.eqns:
-        return jaxpr, used_inputs  # nothing is dead
-    invars = [v for v, used in zip(jaxpr.invars, used_inputs) if used]
-    effects = core.effects_of_eqns(jaxpr.constvars, invars, eqns)
-    info = jaxpr.debug_info
-    info = info._replace(
-        arg_names=tuple(
-            n for n, used in zip(info.safe_arg_names(len(jaxpr.invars)), used_inputs) if used
-        ),
-        result_paths=tuple(
-            p for p, used in zip(info.safe_result_paths(len(jaxpr.outvars)), used_outputs) if used
-        ),
-    )
-    return Jaxpr(jaxpr.constvars, invars, outvars, eqns, effects, info), used_inputs
-
-
-def _only_dead_refs(eqn: JaxprEqn, live: set[Var], inputs: set[Var]) -> bool:
-    """Whether an equation does nothing but use references, and write none that is read later."""
-    for e in eqn.effects:
-        if isinstance(e, core.RefEffect):
-            if type(e) is not core.ReadEffect:
-                v = eqn.invars[e.input_index]
-                if v in live or v in inputs:
-                    return False
-        elif not isinstance(e, (core.InternalMutableArrayEffect, core.NamedAxisEffect)):
-            return False
-    return True
-
-
 def dce_jaxpr_consts(
     jaxpr: Jaxpr, used_outputs: Sequence[bool], instantiate: bool | Sequence[bool] = False
 ) -> Any:
@@ -706,25 +627,6 @@ def dce_jaxpr_consts(
     if sum(used_consts):
         new = convert_invars_to_constvars(new, sum(used_consts))
     return new, used_consts, used_inputs
-
-
-def dce_jaxpr_closed_call_rule(used_outputs: list[bool], eqn: JaxprEqn) -> Any:
-    """DCE of a primitive that calls the closed jaxpr in its parameter `call_jaxpr` or `jaxpr`."""
-    if not any(used_outputs) and not has_effects(eqn):
-        return [False] * len(eqn.invars), None
-    name = "call_jaxpr" if "call_jaxpr" in eqn.params else "jaxpr"
-    closed = eqn.params[name]
-    jaxpr, used_inputs = dce_jaxpr(closed.jaxpr, used_outputs)
-    if jaxpr is closed.jaxpr:
-        return used_inputs, eqn
-    params = dict(eqn.params, **{name: ClosedJaxpr(jaxpr, closed.consts)})
-    new_eqn = eqn.replace(
-        invars=[v for v, u in zip(eqn.invars, used_inputs) if u],
-        outvars=[v for v, u in zip(eqn.outvars, used_outputs) if u],
-        params=params,
-        effects=jaxpr.effects,
-    )
-    return used_inputs, new_eqn
 
 
 def prune_closed_jaxpr_outputs(closed: ClosedJaxpr, used_outputs: Sequence[bool]) -> ClosedJaxpr:

@@ -292,30 +292,6 @@ def stage_wrapped_fun(
     return jaxpr, out_avals, consts
 
 
-def dce_jaxpr_call_rule(
-    used_outputs: list[bool], eqn: JaxprEqn
-) -> tuple[list[bool], JaxprEqn | None]:
-    """DCE of a primitive that calls the jaxpr in its parameter `call_jaxpr`.
-
-    Args:
-      used_outputs: which results of the equation are wanted.
-      eqn: the equation.
-
-    Returns:
-      Which operands are used then, and the smaller equation; None if there is nothing left to do.
-    """
-    if not any(used_outputs) and not pe.has_effects(eqn):
-        return [False] * len(eqn.invars), None
-    jaxpr, used_inputs = pe.dce_jaxpr(eqn.params["call_jaxpr"], used_outputs)
-    new_eqn = eqn.replace(
-        invars=[v for v, used in zip(eqn.invars, used_inputs) if used],
-        outvars=[v for v, used in zip(eqn.outvars, used_outputs) if used],
-        params=dict(eqn.params, call_jaxpr=jaxpr),
-        effects=jaxpr.effects,
-    )
-    return used_inputs, new_eqn
-
-
 def _to_jaxpr(trace: JaxprTrace, args: Sequence[Any], outs: Sequence[Any], info: DebugInfo) -> Any:
     """The jaxpr of unknown results, without dead equations; known values are its constants."""
     constvars: dict[int, Var] = {}

@@ -247,16 +247,7 @@ class _JitRules(CallRules):
         return dict(params, in_shardings=in_shardings, out_shardings=out_shardings)
 
 
-_rules = _JitRules(jit_p)
-jit_p.def_effectful_abstract_eval(_rules.types)
-jit_p.jvp = _rules.jvp
-jit_p.linearize = _rules.linearize
-jit_p.record = _rules.record
-jit_p.transpose = _rules.transpose
-jit_p.axis_batch = _rules.batch
-jit_p.dependence = _rules.dependence
-jit_p.dce = _rules.dce
-jit_p.divide = _rules.divide
+_JitRules(jit_p).install()
 
 _HIDDEN_IF_DEFAULT = {
     "keep_unused": False,

@@ -90,7 +90,6 @@ def standard_primitive(
     batch: Callable[..., Any] | None = None,
     axis_batch: Callable[..., Any] | None = None,
     linearize: Callable[..., Any] | None = None,
-    dce: Callable[..., Any] | None = None,
     pp: Callable[..., Any] | None = None,
 ) -> core.Primitive:
     """A primitive on arrays, with all its rules.
@@ -113,7 +112,7 @@ def standard_primitive(
       jvp: None (an error), ZERO, LINEAR, BILINEAR, a tuple with one
         `(tangent, out, *operands, **params)` to tangent (or None) an operand, or a full rule
         `(primals, tangents, **params)` to `(out, tangent_out)`.
-      transpose, batch, axis_batch, linearize, dce, pp: rules as `core.Primitive` documents them.
+      transpose, batch, axis_batch, linearize, pp: rules as `core.Primitive` documents them.
     """
     p = core.Primitive(name, multiple_results=multiple_results)
     weak_type = weak_type or _all_weak
@@ -177,7 +176,7 @@ def standard_primitive(
         ]
 
     p.def_abstract_eval(abstract_eval)
-    _set_rules(p, lower, jvp, transpose, batch, axis_batch, linearize, dce, pp)
+    _set_rules(p, lower, jvp, transpose, batch, axis_batch, linearize, pp)
     return p
 
 
@@ -186,7 +185,7 @@ def sharding_free(params: dict[str, Any]) -> bool:
     return params.get("sharding") is None and params.get("out_sharding") is None
 
 
-def _set_rules(p, lower, jvp, transpose, batch, axis_batch, linearize, dce, pp) -> None:
+def _set_rules(p, lower, jvp, transpose, batch, axis_batch, linearize, pp) -> None:
     if lower is not None:
         for platform, rule in (lower if isinstance(lower, dict) else {None: lower}).items():
             mlir.register_lowering(p, rule, platform=platform)
@@ -200,8 +199,6 @@ def _set_rules(p, lower, jvp, transpose, batch, axis_batch, linearize, dce, pp) 
         p.axis_batch = axis_batch
     if linearize is not None:
         p.linearize = linearize
-    if dce is not None:
-        p.dce = dce
     if pp is not None:
         p.pp = pp
 
@@ -476,7 +473,7 @@ def nary_primitive(
 
     p.def_abstract_eval(abstract_eval)
     full = jvp.rule if isinstance(jvp, FullRule) else jvp
-    _set_rules(p, lower, full, transpose, None, None, linearize, None, pp)
+    _set_rules(p, lower, full, transpose, None, None, linearize, pp)
     if n == 1:
         batching.defvectorized(p)
     else:

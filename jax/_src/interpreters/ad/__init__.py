@@ -34,10 +34,8 @@ from jax._src.interpreters.ad.linearize import (
     LinearizedJaxpr as LinearizedJaxpr,
     LinearizeTrace as LinearizeTrace,
     LinearizeTracer as LinearizeTracer,
-    SplitJaxpr as SplitJaxpr,
     linearize as linearize,
     linearize_jaxpr as linearize_jaxpr,
-    split_jaxpr as split_jaxpr,
     vjp as vjp,
 )
 from jax._src.interpreters.ad.rules import (

@@ -108,16 +108,16 @@ class LinearizeTrace(TangentTrace):
         return LinearizeTracer(self, primal, tangent)
 
 
-class SplitJaxpr:
+class LinearizedJaxpr:
     """A jaxpr taken apart into what is computed at once and what is linear in tangents.
 
     Attributes:
-      primal: from the arguments that are known to (results that are known, residuals that are not forwarded).
+      primal: from arguments to (results, residuals that are not forwarded).
       tangent: from (residuals, nonzero tangents) to the nonzero tangents of results.
       residual_sources: for each residual `('in', i)`, `('out', i)` or `('res', i)`: an argument, a
         result, or an extra result of `primal`.
-      num_outs: how many results that are no residuals `primal` has.
-      nonzero_outs: which results of the jaxpr have a tangent, or are one.
+      num_outs: how many results the jaxpr has.
+      nonzero_outs: which results of the jaxpr have a tangent.
       residual_avals: types of the residuals.
     """
 
@@ -150,76 +150,14 @@ class SplitJaxpr:
         return [where[kind][i] for kind, i in self.residual_sources]
 
 
-LinearizedJaxpr = SplitJaxpr
-
-
-def _split_at_tape(
-    trace: pe.DynamicJaxprTrace,
-    tape: Linearized,
-    args: Sequence[Any],
-    outs: Sequence[Any],
-    nonzero_outs: list[bool],
-    forward_args: bool = True,
-    forward_outs: bool = True,
-) -> SplitJaxpr:
-    """The two jaxprs of a function that has run, with equations in `trace` and on a tape.
-
-    Args:
-      trace: what the first jaxpr is made of; it ends.
-      tape: the linear part.
-      args: the arguments of `trace`.
-      outs: the results of the first jaxpr, before residuals.
-      nonzero_outs: which results of the function have a tangent.
-      forward_args: whether residuals may be arguments; references, which cannot be results, always are.
-      forward_outs: whether residuals may be among `outs`.
-    """
-    info = trace.debug_info.with_unknown_names()
-    tangent, residuals = tape.to_jaxpr(info)
-    sources, res_vars, const_vars, consts, extra = _residual_sources(
-        trace, args, outs if forward_outs else (), tangent.constvars, residuals, forward_args
-    )
-    primal, primal_consts = trace.to_jaxpr([*outs, *extra], info)
-    primal, _ = pe.dce_jaxpr(primal, [True] * len(primal.outvars), True)
-    trace.finish()
-    tangent = tangent.replace(constvars=const_vars, invars=res_vars + tangent.invars)
-    return SplitJaxpr(
-        ClosedJaxpr(primal, primal_consts), ClosedJaxpr(tangent, consts), sources, len(outs), nonzero_outs
-    )  # fmt: skip
-
-
-@cached_on_jaxpr
-def split_jaxpr(closed: ClosedJaxpr, linear: tuple[Any, ...]) -> SplitJaxpr:
-    """Split a jaxpr, linear in some arguments once the others are known, into known and linear parts."""
-    info = closed.debug_info.with_unknown_names()
-    trace = pe.DynamicJaxprTrace(info, trace_ctx.trace)
-    with source_info_util.reset_name_stack():
-        tape = TapeTrace(trace)
-        args = [
-            tape.new_input(a) if is_lin else trace.new_arg(a)
-            for a, is_lin in zip(closed.in_avals, linear)
-        ]
-        with core.set_current_trace(tape):
-            outs = core.eval_jaxpr(closed.jaxpr, closed.consts, *args)
-    tape.invalidate()
-    depends = [tape.is_linear(x) for x in outs]
-    lin = Linearized(
-        tape,
-        [a for a, is_lin in zip(closed.in_avals, linear) if is_lin],
-        [x for x, dep in zip(outs, depends) if dep],
-    )
-    known_args = [x for x, is_lin in zip(args, linear) if not is_lin]
-    known_outs = [x for x, dep in zip(outs, depends) if not dep]
-    return _split_at_tape(trace, lin, known_args, known_outs, depends, forward_outs=False)
-
-
 def _residual_sources(
     trace: Trace, args: Sequence[Any], outs: Sequence[Any], constvars: Sequence[Var], residuals: Any,
-    forward: bool = True,
+    forward: bool,
 ) -> Any:  # fmt: skip
     """Where residuals of a linear jaxpr come from: arguments, results, or extra results.
 
     Values that are not of `trace` are constants of the linear jaxpr. Without `forward` only references,
-    which cannot be results, come from arguments.
+    which cannot be results, come from arguments, and nothing from results.
 
     Returns:
       Sources, variables of residuals, variables and values of constants, and the extra results.
@@ -233,7 +171,7 @@ def _residual_sources(
         x.val: i for i, x in enumerate(args) if forward or type(x.aval) is core.AbstractRef
     }
     out_index: dict[Any, Any] = {}
-    for i, x in enumerate(outs):
+    for i, x in enumerate(outs if forward else ()):
         if type(x) is pe.DynamicJaxprTracer and x._trace is trace and type(x.val) is Var:
             out_index.setdefault(x.val, i)
     for var, value in zip(constvars, residuals):
@@ -262,7 +200,7 @@ def linearize_jaxpr(
     nonzeros: tuple[Any, ...],
     instantiate: tuple[Any, ...] = (),
     forward: bool = True,
-) -> SplitJaxpr:
+) -> LinearizedJaxpr:
     """Take a jaxpr apart into a primal part with residuals and a linear part.
 
     Args:
@@ -296,6 +234,17 @@ def linearize_jaxpr(
         with core.set_current_trace(trace):
             kept = [instantiate_zeros(t) for t, nz in zip(tangents, nonzero_outs) if nz]
     lin.invalidate()
-    tape = Linearized(lin.tape, tangent_avals, kept)
     primal_outs = [p for p, _ in pairs]
-    return _split_at_tape(trace, tape, args, primal_outs, nonzero_outs, forward, forward)
+    info = info.with_unknown_names()
+    tangent, residuals = Linearized(lin.tape, tangent_avals, kept).to_jaxpr(info)
+    sources, res_vars, const_vars, consts, extra = _residual_sources(
+        trace, args, primal_outs, tangent.constvars, residuals, forward
+    )
+    primal, primal_consts = trace.to_jaxpr([*primal_outs, *extra], info)
+    primal, _ = pe.dce_jaxpr(primal, [True] * len(primal.outvars), True)
+    trace.finish()
+    tangent = tangent.replace(constvars=const_vars, invars=res_vars + tangent.invars)
+    return LinearizedJaxpr(
+        ClosedJaxpr(primal, primal_consts), ClosedJaxpr(tangent, consts), sources, len(primal_outs),
+        nonzero_outs,
+    )  # fmt: skip

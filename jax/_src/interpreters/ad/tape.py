@@ -21,6 +21,7 @@ from jax._src.core import (
 )
 from jax._src.interpreters import partial_eval as pe
 from jax._src.interpreters.ad.values import UndefinedPrimal, as_cotangent, no_rule
+from jax._src.interpreters.splitting import SplitRules
 
 
 class TapeEqn:
@@ -118,37 +119,35 @@ class TapeTrace(Trace):
 
     def record(self, primitive: Primitive, args: Sequence[Any], params: dict[str, Any]) -> Any:
         """Apply `primitive` to tangents, maybe among known values."""
-        if primitive.record is not None:
-            return primitive.record(self, args, params)
-        if primitive.dependence is not None:
-            return self.record_split(primitive, primitive.dependence, args, params)
+        rules: SplitRules | None = primitive.split
+        if rules is not None:
+            linear = [self.is_linear(x) for x in args]
+            if not rules.is_whole(linear, params):
+                return self.record_split(primitive, rules, linear, args, params)
         return self.record_eqn(primitive, args, params)
 
     def record_split(
         self,
         primitive: Primitive,
-        dependence: Callable[..., Any],
+        rules: SplitRules,
+        linear: Sequence[bool],
         args: Sequence[Any],
         params: dict[str, Any],
     ) -> Any:
-        """Compute the results that no tangent reaches, and record the application for the others."""
-        linear = [self.is_linear(x) for x in args]
-        outs = list(dependence(linear, **params))
-        if all(outs):
-            return self.record_eqn(primitive, args, params)
+        """Compute what no tangent reaches, and record the application for the rest."""
         avals = [typeof(x) for x in args]
         out_avals, effects = primitive.eval_types(avals, params)
         eqn = core.new_jaxpr_eqn(
             [Var(a) for a in avals], [Var(a) for a in out_avals], primitive, params, effects
         )
-        known, rest = pe.split_eqn(eqn, linear)
+        known, rest = rules.divide(eqn, linear, effects_wait=False)
         env = dict(zip(eqn.invars, args))
         if known is not None:
             with core.set_current_trace(self.parent):
-                values = primitive.bind(*[env[v] for v in known.invars], **known.params)
+                values = known.primitive.bind(*[env[v] for v in known.invars], **known.params)
             env.update(zip(known.outvars, values))
         if rest is not None:
-            recorded = self.record_eqn(primitive, [env[v] for v in rest.invars], rest.params)
+            recorded = self.record_eqn(rest.primitive, [env[v] for v in rest.invars], rest.params)
             env.update(zip(rest.outvars, recorded))
         return [env[v] for v in eqn.outvars]
 

@@ -477,8 +477,9 @@ def prune_unused(
                     break
             else:
                 continue
-        if eqn.primitive.depends_on_use and eqn.primitive.dce is not None:
-            _, eqn = eqn.primitive.dce([v in live for v in eqn.outvars], eqn)
+        rules = eqn.primitive.split
+        if rules is not None and rules.depends_on_use:
+            _, eqn = rules.dce([v in live for v in eqn.outvars], eqn)
             changed = True
         eqns.append(eqn)
         for x in eqn.invars:

@@ -9,6 +9,13 @@ from jax._src import ad_util, api_util, config, core, dtypes, traceback_util
 from jax._src.ad_util import Zero
 from jax._src.core import ClosedJaxpr, Primitive, typeof
 from jax._src.interpreters import ad, batching, mlir, partial_eval as pe
+from jax._src.interpreters.split_rules import (
+    Flow,
+    JaxprSplitRules,
+    TwoEqns,
+    not_results,
+    result_positions,
+)
 from jax._src.lax import lax
 from jax._src.lax.control_flow.common import (
     as_text,
@@ -342,11 +349,11 @@ def _cond_linearize(primals, tangents, *, branches, **params):
     lins = [ad.linearize_jaxpr(b, nonzeros, nz_out, False) for b in branches]
     n = len(branches[0].out_avals)
     # All branches return the residuals of all; those of the others are zeros. References are operands.
-    layout, total = share_residuals([_residual_types(lin) for lin in lins])
+    layout, total = _share_residuals([_residual_types(lin) for lin in lins])
     returned = [i for i, a in enumerate(total) if type(a) is not tuple]
     place = {slot: k for k, slot in enumerate(returned)}
     primal_branches = tuple(
-        with_padded_residuals(
+        _with_padded_residuals(
             lin.primal,
             n,
             tuple([place[s] for s in slots if s in place]),
@@ -359,7 +366,7 @@ def _cond_linearize(primals, tangents, *, branches, **params):
     residuals = [ops[a[0]] if type(a) is tuple else next(values) for a in total]
     res_avals = tuple([a[1] if type(a) is tuple else a for a in total])
     tangent_branches = tuple(
-        with_selected_residuals(lin.tangent, slots, res_avals) for lin, slots in zip(lins, layout)
+        _with_selected_residuals(lin.tangent, slots, res_avals) for lin, slots in zip(lins, layout)
     )
     out_tangents = iter(())
     if any(nz_out):
@@ -389,7 +396,7 @@ def _residual_types(lin) -> list:
     ]
 
 
-def share_residuals(res_avals):
+def _share_residuals(res_avals):
     """Slots for the residuals of all branches: branches share slots of equal type.
 
     Returns:
@@ -413,7 +420,7 @@ def share_residuals(res_avals):
 
 
 @core.cached_on_jaxpr
-def with_padded_residuals(primal: ClosedJaxpr, n: int, slots: tuple, total: tuple) -> ClosedJaxpr:
+def _with_padded_residuals(primal: ClosedJaxpr, n: int, slots: tuple, total: tuple) -> ClosedJaxpr:
     def run(*args):
         outs = core.eval_jaxpr(primal.jaxpr, primal.consts, *args)
         padded: list = [None] * len(total)
@@ -428,7 +435,7 @@ def with_padded_residuals(primal: ClosedJaxpr, n: int, slots: tuple, total: tupl
 
 
 @core.cached_on_jaxpr
-def with_selected_residuals(tangent: ClosedJaxpr, slots: tuple, total: tuple) -> ClosedJaxpr:
+def _with_selected_residuals(tangent: ClosedJaxpr, slots: tuple, total: tuple) -> ClosedJaxpr:
     m = len(slots)
     jaxpr = tangent.jaxpr
     invars: list = [core.Var(a) for a in total]
@@ -536,44 +543,63 @@ def _select_n(index, column):
 cond_p.axis_batch = _cond_batch
 
 
-def _cond_dce(used_outputs, eqn):
-    if not any(used_outputs) and not pe.has_effects(eqn):
-        return [False] * len(eqn.invars), None
-    branches = eqn.params["branches"]
-    used = [False] * (len(eqn.invars) - 1)
-    for b in branches:
-        _, u = pe.dce_jaxpr(b.jaxpr, used_outputs)
-        used = [x or y for x, y in zip(used, u)]
-    new = tuple(_dce_closed(b, tuple(used_outputs), tuple(used)) for b in branches)
-    if all(n.jaxpr is b.jaxpr for n, b in zip(new, branches)):
-        return [True] * len(eqn.invars), eqn
-    new_eqn = eqn.replace(
-        invars=[eqn.invars[0], *[v for v, u in zip(eqn.invars[1:], used) if u]],
-        outvars=[v for v, u in zip(eqn.outvars, used_outputs) if u],
-        params=dict(eqn.params, branches=new),
-        effects=_cond_types(None, branches=new)[1],
-    )
-    return [True, *used], new_eqn
+class _CondSplitRules(JaxprSplitRules):
+    def flow(self, params):
+        branches = params["branches"]
+        n, m, k = len(branches[0].in_avals), len(branches[0].out_avals), len(branches)
+        return Flow(branches, m, [range(1, n + 1)] * k, [range(m)] * k, deciding=(0,))
+
+    def with_jaxprs(self, params, jaxprs, ins, outs):
+        return dict(params, branches=tuple(jaxprs))
+
+    def in_two(self, eqn, plan):
+        branches = eqn.params["branches"]
+        index, *ops = eqn.invars
+        n = len(eqn.outvars)
+        plans = [plan(b) for b in branches]
+        # Results that are stored whichever branch is taken; the others share slots for what they store.
+        as_results = [
+            i
+            for i in range(n)
+            if all(
+                type(p.jaxpr.outvars[i]) is core.Literal or p.jaxpr.outvars[i] in p.saved
+                for p in plans
+            )
+        ]
+        results = [
+            result_positions(p.saved, [p.jaxpr.outvars[i] for i in as_results]) for p in plans
+        ]
+        extra = [not_results(p.saved, rs) for p, rs in zip(plans, results)]
+        layout, total = _share_residuals([[v.aval.strip_weak_type() for v in vs] for vs in extra])
+        types = tuple(total)
+        first = tuple(
+            _with_padded_residuals(p.first_jaxpr(b, vs), n, slots, types)
+            for p, b, vs, slots in zip(plans, branches, extra, layout)
+        )
+        stored = [*[eqn.outvars[i] for i in as_results], *[core.Var(a) for a in types]]
+        stored = [core.Var(v.aval) if type(v) is core.DropVar else v for v in stored]
+        m = len(as_results)
+        again = []
+        for p, b, rs, slots in zip(plans, branches, results, layout):
+            rest = iter(slots)
+            where = tuple([m + next(rest) if i is None else i for i in rs])
+            all_types = tuple([v.aval for v in stored])
+            again.append(_with_selected_residuals(p.again_jaxpr(b, p.arrived), where, all_types))
+
+        def replaced(branches, invars, outvars):
+            params = dict(eqn.params, branches=branches)
+            effects = self.effects(eqn, params, invars)
+            return eqn.replace(invars=invars, outvars=outvars, params=params, effects=effects)
+
+        place = dict(zip(as_results, stored))
+        first_outs = [place.get(i, v) for i, v in enumerate(eqn.outvars)]
+        again_outs = [core.DropVar(v.aval) if i in place else v for i, v in enumerate(eqn.outvars)]
+        eqn_first = replaced(first, eqn.invars, [*first_outs, *stored[m:]])
+        eqn_again = replaced(tuple(again), [index, *stored, *ops], again_outs)
+        return TwoEqns([eqn_first], eqn_again, stored)
 
 
-@core.cached_on_jaxpr
-def _dce_closed(b: ClosedJaxpr, used_outputs: tuple, instantiate: tuple) -> ClosedJaxpr:
-    jaxpr, kept = pe.dce_jaxpr(b.jaxpr, used_outputs, instantiate)
-    assert list(kept) == list(instantiate)
-    return ClosedJaxpr(jaxpr, b.consts)
-
-
-cond_p.dce = _cond_dce
-
-
-def _cond_dependence(marked, *, branches, **_):
-    if marked[0]:
-        return [True] * len(branches[0].out_avals)
-    columns = zip(*[pe.dependent_outs(b, tuple(marked[1:])) for b in branches])
-    return [any(column) for column in columns]
-
-
-cond_p.dependence = _cond_dependence
+cond_p.split = _CondSplitRules()
 
 
 def _cond_lowering(ctx, index, *ops, branches, branches_platforms=None):

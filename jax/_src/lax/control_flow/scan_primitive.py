@@ -5,6 +5,7 @@ results); the body jaxpr takes (constants, carry, one slice of each) and gives (
 """
 
 from collections.abc import Callable
+from typing import NamedTuple
 
 import numpy as np
 
@@ -14,7 +15,22 @@ from jax._src.core import ClosedJaxpr, Primitive, no_effects, typeof
 from jax._src.device_put import values as placing
 from jax._src.device_put.primitive import device_put_p
 from jax._src.interpreters import ad, batching, mlir, partial_eval as pe
-from jax._src.interpreters.splitting import split_by_need, whole_if_used
+from jax._src.interpreters.split_rules import (
+    Flow,
+    JaxprSplitRules,
+    TwoEqns,
+    not_results,
+    result_positions,
+    stored_outs,
+)
+from jax._src.interpreters.splitting import (
+    has_any_effect,
+    inlined_eqns,
+    split_by_need,
+    split_by_unknown,
+    whole_if_used,
+    with_eqns,
+)
 from jax._src.lax import lax, slicing
 from jax._src.lax.control_flow.common import def_compiled_impl, hoist, run_compiled, split_at
 from jax._src.lax.control_flow.scan_primal import PrimalParts, primal_parts
@@ -266,7 +282,7 @@ def _scan_transpose(
     ct_carry, ct_ys = cts[:num_carry], cts[num_carry:]
     # An initial carry that is known may be followed by carries that are linear: its value (a zero
     # tangent) then matters to nobody. Carries that stay known are computed first.
-    flows = _dependent_carries(jaxpr, tuple(linear), num_consts, num_carry)
+    flows = scan_p.split.dependent_carries(linear, jaxpr, num_consts, num_carry)
     if not all(flows):
         return _scan_transpose_mixed(
             cts, args, linear, flows, reverse, length, jaxpr, num_consts, num_carry, unroll,
@@ -426,28 +442,6 @@ def _transposed_body(
     return ClosedJaxpr(new, consts), tuple(nz_xs), used
 
 
-def _scan_dependence(marked, *, jaxpr, num_consts, num_carry, **_):
-    flows = _dependent_carries(jaxpr, tuple(marked), num_consts, num_carry)
-    ins = (*marked[:num_consts], *flows, *marked[num_consts + num_carry :])
-    return [*flows, *pe.dependent_outs(jaxpr, ins)[num_carry:]]
-
-
-scan_p.dependence = _scan_dependence
-
-
-def _dependent_carries(
-    jaxpr: ClosedJaxpr, marked: tuple, num_consts: int, num_carry: int
-) -> list[bool]:
-    """Which carries depend on marked operands once the loop has run any number of times."""
-    flows = list(marked[num_consts : num_consts + num_carry])
-    while True:
-        ins = (*marked[:num_consts], *flows, *marked[num_consts + num_carry :])
-        new = [a or b for a, b in zip(flows, pe.dependent_outs(jaxpr, ins))]
-        if new == flows:
-            return flows
-        flows = new
-
-
 def _scan_transpose_mixed(
     cts,
     args,
@@ -547,51 +541,87 @@ def _scan_batch(axis_data, args, dims, *, reverse, length, jaxpr, num_consts, nu
 scan_p.axis_batch = _scan_batch
 
 
-def _scan_dce(used_outputs, eqn):
-    if not any(used_outputs) and not pe.has_effects(eqn):
-        return [False] * len(eqn.invars), None
-    closed = eqn.params["jaxpr"]
-    num_consts, num_carry = eqn.params["num_consts"], eqn.params["num_carry"]
-    used_carry, used_ys = list(used_outputs[:num_carry]), list(used_outputs[num_carry:])
-    for _ in range(num_carry + 1):
-        jaxpr, used_in = pe.dce_jaxpr(
-            closed.jaxpr,
-            [*used_carry, *used_ys],
-            [False] * num_consts
-            + used_carry
-            + [False] * (len(closed.in_avals) - num_consts - num_carry),
+class _ScanSplitRules(JaxprSplitRules):
+    def flow(self, params):
+        jaxpr, num_consts, num_carry = params["jaxpr"], params["num_consts"], params["num_carry"]
+        n, m = len(jaxpr.in_avals), len(jaxpr.out_avals)
+        carried = [(i, num_consts + i) for i in range(num_carry)]
+        return Flow((jaxpr,), m, (range(n),), (range(m),), carried)
+
+    def with_jaxprs(self, params, jaxprs, ins, outs):
+        num_consts = sum(i < params["num_consts"] for i in ins)
+        num_carry = sum(i < params["num_carry"] for i in outs)
+        return dict(params, jaxpr=jaxprs[0], num_consts=num_consts, num_carry=num_carry)
+
+    def dependent_carries(self, marked, jaxpr, num_consts, num_carry):
+        """Which carries depend on marked operands once the loop has run any number of times."""
+        params = dict(jaxpr=jaxpr, num_consts=num_consts, num_carry=num_carry)
+        return self.dependence(marked, params)[:num_carry]
+
+    def in_two(self, eqn, plan):
+        num_consts, num_carry = eqn.params["num_consts"], eqn.params["num_carry"]
+        parts = _scan_parts(eqn.params["jaxpr"], plan, num_consts, num_carry)
+        stacked_avals = [core.unmapped_aval(eqn.params["length"], 0, a) for a in parts.avals]
+        stacked, first_outs, again_outs = stored_outs(eqn, stacked_avals, parts.results)
+        consts, rest = eqn.invars[:num_consts], eqn.invars[num_consts:]
+        before, once = inlined_eqns(parts.once, consts)
+        eqn_first = eqn.replace(
+            outvars=first_outs,
+            params=dict(eqn.params, jaxpr=parts.first),
+            effects=parts.first.effects,
         )
-        needed = used_in[num_consts : num_consts + num_carry]
-        new = [a or b for a, b in zip(used_carry, needed)]
-        if new == used_carry:
-            break
-        used_carry = new
-    if jaxpr is closed.jaxpr:
-        return list(used_in), eqn
-    key = ("scan dce", tuple(used_carry), tuple(used_ys))
-    new_closed = closed._cache.get(key)
-    if new_closed is None:
-        new_closed = closed._cache[key] = ClosedJaxpr(jaxpr, closed.consts)
-    outvars = [
-        v if used_outputs[i] else core.DropVar(v.aval)
-        for i, v in enumerate(eqn.outvars)
-        if (used_carry[i] if i < num_carry else used_ys[i - num_carry])
-    ]
-    new_eqn = eqn.replace(
-        invars=[v for v, u in zip(eqn.invars, used_in) if u],
-        outvars=outvars,
-        params=dict(
-            eqn.params,
-            jaxpr=new_closed,
-            num_consts=sum(used_in[:num_consts]),
-            num_carry=sum(used_carry),
-        ),
-        effects=jaxpr.effects,
+        eqn_again = eqn.replace(
+            invars=[*consts, *once, *rest, *stacked],
+            outvars=again_outs,
+            params=dict(eqn.params, jaxpr=parts.again, num_consts=num_consts + len(once)),
+            effects=parts.again.effects,
+        )
+        return TwoEqns([*before, eqn_first], eqn_again, [*once, *stacked])
+
+
+scan_p.split = _ScanSplitRules()
+
+
+class _ScanParts(NamedTuple):
+    """A loop's body for both parts, and what is stored: once, or for each step.
+
+    Attributes:
+      once: a jaxpr that computes from the loop's constants what is stored once.
+      first, again: the bodies.
+      avals: types of what is stored for each step.
+      results: which results of the body these values are, or None.
+    """
+
+    once: core.Jaxpr
+    first: ClosedJaxpr
+    again: ClosedJaxpr
+    avals: list
+    results: list[int | None]
+
+
+@core.cached_on_jaxpr
+def _scan_parts(closed: ClosedJaxpr, planner, num_consts: int, num_carry: int) -> _ScanParts:
+    plan, body = planner(closed), closed.jaxpr
+    # The values that are the same in all steps.
+    differ = {*body.constvars, *body.invars[num_consts:]}
+    known, _ = split_by_unknown(plan.first, differ, lambda eqn, _: (None, eqn), has_any_effect)
+    same = {*body.invars[:num_consts], *[v for eqn in known for v in eqn.outvars]}
+    once = [v for v in plan.saved if v in same]
+    each = [v for v in plan.saved if v not in same]
+    results = result_positions(each, body.outvars, num_carry)
+    before, _ = pe.dce_jaxpr(
+        plan.first_jaxpr(closed, once).jaxpr,
+        [False] * len(body.outvars) + [True] * len(once),
+        [True] * num_consts + [False] * (len(body.invars) - num_consts),
     )
-    return list(used_in), new_eqn
-
-
-scan_p.dce = _scan_dce
+    arrived_once = [w for v, w in zip(plan.saved, plan.arrived) if v in same]
+    arrived_each = [w for v, w in zip(plan.saved, plan.arrived) if v not in same]
+    invars = [
+        *body.invars[:num_consts], *arrived_once, *body.invars[num_consts:], *arrived_each
+    ]  # fmt: skip
+    again = ClosedJaxpr(with_eqns(body, plan.again, invars=invars), closed.consts)
+    first = plan.first_jaxpr(closed, not_results(each, results))
+    return _ScanParts(before, first, again, [v.aval for v in each], results)
 
 
 def _scan_impl(*args, reverse, length, jaxpr, num_consts, num_carry, unroll, _split_transpose):

@@ -11,6 +11,7 @@ from jax._src import api_util, config, core, dtypes, traceback_util
 from jax._src.ad_util import Zero
 from jax._src.core import ClosedJaxpr, Primitive, typeof
 from jax._src.interpreters import ad, batching, mlir, partial_eval as pe
+from jax._src.interpreters.split_rules import Flow, JaxprSplitRules
 from jax._src.late_binding import late
 from jax._src.lax import lax
 from jax._src.lax.control_flow.common import (
@@ -246,61 +247,27 @@ def _guarded(cond: ClosedJaxpr, body: ClosedJaxpr, cond_nconsts: int, body_ncons
     return result
 
 
-def _while_dce(used_outputs, eqn):
-    if not any(used_outputs) and not pe.has_effects(eqn):
-        return [False] * len(eqn.invars), None
-    cond, body = eqn.params["cond_jaxpr"], eqn.params["body_jaxpr"]
-    nc, nb = eqn.params["cond_nconsts"], eqn.params["body_nconsts"]
-    cond_dce, used_c = pe.dce_jaxpr(cond.jaxpr, [True])
-    used = [a or b for a, b in zip(used_outputs, used_c[nc:])]
-    while True:
-        body_dce, used_b = pe.dce_jaxpr(body.jaxpr, used, [False] * nb + used)
-        new = [a or b for a, b in zip(used, used_b[nb:])]
-        if new == used:
-            break
-        used = new
-    if body_dce is body.jaxpr and all(used_c[:nc]) and cond_dce.eqns == cond.eqns:
-        return [True] * len(eqn.invars), eqn
-    key = ("while dce", cond, tuple(used))
-    closed = body._cache.get(key)
-    if closed is None:
-        cond_dce, used_c = pe.dce_jaxpr(cond.jaxpr, [True], [False] * nc + used)
-        closed = ClosedJaxpr(cond_dce, cond.consts), ClosedJaxpr(body_dce, body.consts), used_c
-        body._cache[key] = closed
-    new_cond, new_body, used_c = closed
-    used_ins = [*used_c[:nc], *used_b[:nb], *used]
-    new_eqn = eqn.replace(
-        invars=[v for v, u in zip(eqn.invars, used_ins) if u],
-        outvars=[
-            v if wanted else core.DropVar(v.aval)
-            for v, wanted, u in zip(eqn.outvars, used_outputs, used)
-            if u
-        ],
-        params=dict(
-            eqn.params, cond_jaxpr=new_cond, body_jaxpr=new_body, cond_nconsts=sum(used_c[:nc]),
-            body_nconsts=sum(used_b[:nb]),
-        ),
-        effects=_while_effects(new_cond, new_body, sum(used_c[:nc])),
-    )  # fmt: skip
-    return used_ins, new_eqn
+class _WhileSplitRules(JaxprSplitRules):
+    def flow(self, params):
+        nc, nb = params["cond_nconsts"], params["body_nconsts"]
+        cond, body = params["cond_jaxpr"], params["body_jaxpr"]
+        n = len(body.out_avals)
+        carry = range(nc + nb, nc + nb + n)
+        operands = [*range(nc), *carry], range(nc, nc + nb + n)
+        return Flow((cond, body), n, operands, ((None,), range(n)), list(enumerate(carry)))
+
+    def with_jaxprs(self, params, jaxprs, ins, outs):
+        nc, nb = params["cond_nconsts"], params["body_nconsts"]
+        return dict(
+            params,
+            cond_jaxpr=jaxprs[0],
+            body_jaxpr=jaxprs[1],
+            cond_nconsts=sum(i < nc for i in ins),
+            body_nconsts=sum(nc <= i < nc + nb for i in ins),
+        )
 
 
-while_p.dce = _while_dce
-
-
-def _while_dependence(marked, *, cond_jaxpr, cond_nconsts, body_jaxpr, body_nconsts):
-    cconsts, bconsts, flows = split_at(marked, cond_nconsts, body_nconsts)
-    while True:
-        if any(pe.dependent_outs(cond_jaxpr, (*cconsts, *flows))):
-            return [True] * len(flows)
-        outs = pe.dependent_outs(body_jaxpr, (*bconsts, *flows))
-        new = [a or b for a, b in zip(flows, outs)]
-        if new == flows:
-            return flows
-        flows = new
-
-
-while_p.dependence = _while_dependence
+while_p.split = _WhileSplitRules()
 
 
 def _while_lowering(ctx, *args, cond_jaxpr, body_jaxpr, cond_nconsts, body_nconsts):
