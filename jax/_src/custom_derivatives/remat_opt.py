@@ -196,11 +196,11 @@ class _OptSplitRules(CallSplitRules):
     def in_two(self, eqn, plan):
         return None  # the policy is asked about the rule as a whole
 
-    def divide(self, eqn, marked, effects_wait):
+    def divide(self, eqn, marked, hoisting):
         # Where some operands are tangents, somebody differentiates the rule: it is used as it is.
         fwd = eqn.params["fwd_jaxpr"]
         call = eqn.replace(primitive=jit_p, params=call_params(fwd, "fwd"))
-        return jit_p.split.divide(call, marked, effects_wait)
+        return jit_p.split.divide(call, marked, hoisting)
 
     def dce(self, used_outputs, eqn):
         num_res = eqn.params["num_res"]

@@ -21,7 +21,6 @@ from jax._src.interpreters.splitting import (
     dependent_outs,
     divide_jaxpr,
     has_effects,
-    split_eqn,
     with_eqns,
 )
 
@@ -240,11 +239,11 @@ class CallSplitRules(JaxprSplitRules):
         known = tuple([not m for m in marked])
         return divide_jaxpr(self.closed_jaxpr(params), known, False) is None
 
-    def divide(self, eqn: JaxprEqn, marked: Marks, effects_wait: bool) -> TwoHalves:
+    def divide(self, eqn: JaxprEqn, marked: Marks, hoisting: bool) -> TwoHalves:
         if not self.hands_on:
-            return split_eqn(eqn, marked)
+            return super().divide(eqn, marked, hoisting)
         known = tuple([not m for m in marked])
-        parts = divide_jaxpr(self.closed_jaxpr(eqn.params), known, effects_wait)
+        parts = divide_jaxpr(self.closed_jaxpr(eqn.params), known, hoisting)
         if parts is None:
             return None, eqn
         known_ins, known_outs = positions(known), positions(parts.known_outs)

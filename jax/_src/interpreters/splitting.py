@@ -66,12 +66,13 @@ class SplitRules:
         outs = self.dependence(marked, params)
         return outs is None or all(outs)
 
-    def divide(self, eqn: JaxprEqn, marked: Marks, effects_wait: bool) -> TwoHalves:
+    def divide(self, eqn: JaxprEqn, marked: Marks, hoisting: bool) -> TwoHalves:
         """An equation for what the marked operands do not reach, maybe inside, and one for the rest.
 
-        The first may hand values to the second. With `effects_wait` nothing with effects comes first.
+        The first may hand values to the second. With `hoisting` it moves out of a loop: nothing with effects
+        does, and loops inside stay whole, since both halves of one may count and compute the same.
         """
-        return split_eqn(eqn, marked)
+        return (None, eqn) if hoisting else split_eqn(eqn, marked)
 
     def in_two(self, eqn: JaxprEqn, plan: Callable[[ClosedJaxpr], Plan]) -> TwoEqns | None:
         """Two applications of which the first stores what a plan for each jaxpr says; None: no jaxprs."""
@@ -173,12 +174,12 @@ def split_eqn(eqn: JaxprEqn, marked: Marks) -> TwoHalves:
     return known, rest
 
 
-def divide_eqn(eqn: JaxprEqn, marked: Marks, effects_wait: bool = True) -> TwoHalves:
+def divide_eqn(eqn: JaxprEqn, marked: Marks, hoisting: bool = True) -> TwoHalves:
     """Split an equation inside: what the operands that are not marked determine there comes first.
 
     Unlike with `split_eqn`, the first equation may hand values to the second one.
     """
-    return split_rules_of(eqn.primitive).divide(eqn, marked, effects_wait)
+    return split_rules_of(eqn.primitive).divide(eqn, marked, hoisting)
 
 
 def has_any_effect(eqn: JaxprEqn) -> bool:
@@ -202,14 +203,12 @@ class Divided(NamedTuple):
 
 
 @core.cached_on_jaxpr
-def divide_jaxpr(
-    closed: ClosedJaxpr, known: tuple[bool, ...], effects_wait: bool
-) -> Divided | None:
+def divide_jaxpr(closed: ClosedJaxpr, known: tuple[bool, ...], hoisting: bool) -> Divided | None:
     """Divide a jaxpr; None where known arguments determine nothing."""
     jaxpr = closed.jaxpr
     unknown = {v for v, k in zip(jaxpr.invars, known) if not k}
-    split = functools.partial(divide_eqn, effects_wait=effects_wait)
-    waits = has_any_effect if effects_wait else None
+    split = functools.partial(divide_eqn, hoisting=hoisting)
+    waits = has_any_effect if hoisting else None
     first, rest = split_by_unknown(jaxpr.eqns, unknown, split, waits)
     known_outs = [type(v) is Literal or v not in unknown for v in jaxpr.outvars]
     if not first and not any(known_outs):

@@ -140,7 +140,7 @@ class TapeTrace(Trace):
         eqn = core.new_jaxpr_eqn(
             [Var(a) for a in avals], [Var(a) for a in out_avals], primitive, params, effects
         )
-        known, rest = rules.divide(eqn, linear, effects_wait=False)
+        known, rest = rules.divide(eqn, linear, hoisting=False)
         env = dict(zip(eqn.invars, args))
         if known is not None:
             with core.set_current_trace(self.parent):
