@@ -1,4 +1,4 @@
-"""What the functions of `jax.random` share: their arguments made canonical, and how they are compiled."""
+"""Helpers of the functions of `jax.random`: checks of their arguments, and their compilation."""
 
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -17,15 +17,15 @@ from jax._src.sharding_impls import canonicalize_sharding
 
 
 def keyed_jit(fun: Callable, static_argnames: tuple[str, ...] = ()) -> Callable:
-    """Compiles `fun(key, *arrays, **static)`.
+    """Compile `fun(key, *arrays, **static)`.
 
     Args:
       fun: function of a key, arrays, and keyword-only static arguments.
-      static_argnames: the names of these.
+      static_argnames: names of the static arguments.
 
     Returns:
-      The function of the name of the public function that is called (for errors), a typed or raw key,
-      the arrays, and by name the static arguments and the placement of the result.
+      `call(name, key, *arrays, out_sharding=None, **static)`, where `name` is the public function,
+      for error messages, and `key` is typed or raw.
     """
     jitted = nested_jit(fun, static_argnames=static_argnames)
 
@@ -40,18 +40,18 @@ def keyed_jit(fun: Callable, static_argnames: tuple[str, ...] = ()) -> Callable:
 
 
 def with_sharding(name: str, fun: Callable, key, out_sharding: Any):
-    """`fun(key)`, placed as the user of the function `name` asks."""
+    """Call `fun(key)` and reshard the result as the caller of the public function `name` asks."""
     if out_sharding is None:
         return fun(key)
     sharding = canonicalize_sharding(out_sharding, name)
     out = fun(key)
     sharding.check_compatible_aval(out.shape)
-    sharding.shard_shape(out.shape)  # raises an error that names the dimension
+    sharding.shard_shape(out.shape)  # raises an error that names the dimension that does not divide
     return bind_reshard(out, sharding)
 
 
 def shape_of(name: str, shape: Any) -> tuple[int, ...]:
-    """`shape` as a tuple; an int counts as one dimension."""
+    """Convert `shape` to a tuple; an int means one dimension."""
     if type(shape) is tuple:
         for d in shape:
             if type(d) is not int or d < 0:
@@ -68,10 +68,10 @@ def shape_of(name: str, shape: Any) -> tuple[int, ...]:
 
 
 def param_shape(name: str, shape: Any, *params: Any) -> tuple[int, ...]:
-    """The result's shape: as given, or that of the parameters broadcast together.
+    """Return the result's shape: `shape`, or by default the parameters' broadcast shape.
 
     Raises:
-      ValueError: if the parameters do not broadcast to the shape, adding no dimension to it.
+      ValueError: if the parameters do not broadcast to exactly `shape`.
     """
     shapes = [np.shape(p) for p in params]
     if shape is None:
@@ -85,11 +85,11 @@ def param_shape(name: str, shape: Any, *params: Any) -> tuple[int, ...]:
 
 
 def check_params(name: str, dtype: np.dtype, *params: Any) -> None:
-    """Raise unless parameters are arrays, or scalars, that `dtype` can hold by JAX's promotion rules.
+    """Check that the parameters are arrays or scalars that promote to `dtype`.
 
     Raises:
       TypeError: if one is not an array.
-      TypePromotionError: if one is of a greater dtype.
+      TypePromotionError: if the promotion of one with `dtype` is another dtype.
     """
     check_arraylike(name, *params)
     for x in params:
@@ -102,7 +102,7 @@ def check_params(name: str, dtype: np.dtype, *params: Any) -> None:
 
 
 def check_broadcast(name: str, shape: tuple[int, ...], *param_shapes: tuple[int, ...]) -> None:
-    """Raise ValueError unless parameters broadcast to `shape`, adding no dimension to it."""
+    """Raise ValueError unless the parameters broadcast to exactly `shape`."""
     full = broadcast_shapes(shape, *param_shapes)
     if full != tuple(shape):
         raise ValueError(
@@ -113,7 +113,7 @@ def check_broadcast(name: str, shape: tuple[int, ...], *param_shapes: tuple[int,
 
 
 def float_dtype(name: str, dtype: Any) -> np.dtype:
-    """The dtype (float by default), checked to be a real floating one."""
+    """Check that `dtype` is real floating; None means the default float dtype."""
     if dtype is None:
         return dtypes.default_float_dtype()
     dtype = dtypes.check_and_canonicalize_user_dtype(dtype, name)
@@ -125,7 +125,7 @@ def float_dtype(name: str, dtype: Any) -> np.dtype:
 
 
 def inexact_dtype(name: str, dtype: Any) -> np.dtype:
-    """The dtype (float by default), checked to be a floating or complex one."""
+    """Check that `dtype` is floating or complex; None means the default float dtype."""
     if dtype is None:
         return dtypes.default_float_dtype()
     dtype = dtypes.check_and_canonicalize_user_dtype(dtype, name)
@@ -137,5 +137,5 @@ def inexact_dtype(name: str, dtype: Any) -> np.dtype:
 
 
 def any_dtype(name: str, dtype: Any, default: Any) -> np.dtype:
-    """The dtype, or the canonical form of the default."""
+    """Canonicalize `dtype`, or `default` if it is None."""
     return dtypes.check_and_canonicalize_user_dtype(default if dtype is None else dtype, name)

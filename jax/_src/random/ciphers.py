@@ -1,7 +1,6 @@
-"""Generators that encrypt counters: Threefry-4x32, Philox-2x32 and Philox-4x32.
+"""Counter-based generators: Threefry-4x32 with 20 rounds, Philox-2x32 and Philox-4x32 with 10.
 
-Salmon, Moraes, Dror and Shaw, "Parallel random numbers: as easy as 1, 2, 3", SC 2011; 20 rounds of
-Threefry and 10 of Philox.
+Salmon, Moraes, Dror and Shaw, "Parallel random numbers: as easy as 1, 2, 3", SC 2011.
 """
 
 from collections.abc import Callable
@@ -17,7 +16,7 @@ Words = list[Any]
 
 
 class Generator(NamedTuple):
-    """The functions of an implementation, each of one raw key."""
+    """The functions of an implementation; each takes one raw key."""
 
     key_shape: tuple[int, ...]
     seed: Callable
@@ -29,18 +28,19 @@ class Generator(NamedTuple):
 def _generator(
     encrypt: Callable[[Words, Words], Words], key_size: int, size: int, used: int, seed_is_key=False
 ) -> Generator:
-    """A generator from a cipher.
+    """Build a generator from a cipher.
 
     Args:
       encrypt: (words of the key, words of the block) -> words of the encrypted block.
-      key_size: the number of words of a key.
-      size: the number of words of a block.
-      used: how many words of a block 64-bit numbers are made of.
-      seed_is_key: whether the key for a seed is a block encrypted with it, or the block that has it.
+      key_size: number of words of a key.
+      size: number of words of a block.
+      used: number of words of a block that form a 64-bit number.
+      seed_is_key: whether a seed is the key that encrypts a zero block, or the block that a zero
+        key encrypts.
     """
 
     def block(key: Words, first: Words = (), last: Words = ()) -> Words:
-        """The encrypted block of these words, zero between the first and the last."""
+        """Encrypt a block that starts with `first`, ends with `last`, and is zero in between."""
         given = [*first, *last]
         zeros = [lax.full_like(given[-1], 0)] * (size - len(given))
         return encrypt(key, [*first, *zeros, *last])
@@ -110,7 +110,7 @@ def _threefry4x32(key: Words, x: Words) -> Words:
 
 _MULTIPLIER = np.uint32(0xD256D193)
 _MULTIPLIERS = np.uint32(0xD2511F53), np.uint32(0xCD9E8D57)
-_STEPS = np.uint32(0x9E3779B9), np.uint32(0xBB67AE85)  # of the key from round to round
+_STEPS = np.uint32(0x9E3779B9), np.uint32(0xBB67AE85)  # added to the key after each round
 
 
 def _philox2x32(key: Words, x: Words) -> Words:
@@ -138,7 +138,7 @@ def _mix(word, key):
 
 
 def _multiply(x, factor: np.uint32):
-    """The high and the low word of a product."""
+    """Return the high and the low words of the products with `factor`."""
     factor = lax.full_like(x, factor)
     return lax.mulhi(x, factor), lax.mul(x, factor)
 

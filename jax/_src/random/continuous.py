@@ -21,7 +21,7 @@ from jax._src.random.uniform import between, pair, uniform_between, unit_floats
 
 
 def tiny(dtype: np.dtype) -> np.ndarray:
-    """The smallest positive normal number."""
+    """Return the smallest positive normal number of `dtype`."""
     return np.array(dtypes.finfo(dtype).tiny, dtype)
 
 
@@ -33,15 +33,15 @@ def _param(x, dtype, shape):
 
 
 def normal(key, shape=(), dtype: Any = None, *, out_sharding=None):
-    """Standard normal numbers; for complex dtypes real and imaginary parts have variance 1/2.
+    """Draw from the standard normal distribution.
 
-    The density is exp(-x**2 / 2) / sqrt(2 pi); for complex dtypes it is exp(-abs(z)**2) / pi.
-
+    The density is exp(-x**2 / 2) / sqrt(2 pi) for all real x. For complex dtypes it is
+    exp(-abs(z)**2) / pi: the real and the imaginary part each have variance 1/2.
     Args:
-      key: a key.
+      key: PRNG key, typed or raw.
       shape: shape of the result.
       dtype: float or complex dtype.
-      out_sharding: placement of the result.
+      out_sharding: sharding of the result.
 
     Returns:
       Array of that shape and dtype.
@@ -78,25 +78,25 @@ _jit_normal = keyed_jit(_normal, ("shape", "dtype"))
 def multivariate_normal(
     key, mean, cov, shape=None, dtype: Any = None, method: str = "cholesky", *, out_sharding=None
 ):
-    """Multivariate normal vectors.
+    """Draw vectors from a multivariate normal distribution.
 
-    The density is exp(-(x - mean)^T inv(cov) (x - mean) / 2) / sqrt((2 pi)**n det(cov)).
+    The density is exp(-(x - mean)^T inv(cov) (x - mean) / 2) / sqrt((2 pi)**n det(cov)) on R^n.
 
     Args:
-      key: a key.
+      key: PRNG key, typed or raw.
       mean: array of shape (..., n).
       cov: array of shape (..., n, n).
-      shape: batch shape of the result; that of mean and cov by default.
-      dtype: float dtype of the normal numbers; the result has this or that of mean and cov, whichever
-        is greater.
-      method: 'cholesky', 'eigh' or 'svd': how the covariance is factored.
-      out_sharding: placement of the result.
+      shape: batch shape of the result; by default the batch shapes of mean and cov, broadcast.
+      dtype: float dtype of the standard normal samples. The result has the promotion of this dtype
+        and those of mean and cov.
+      method: 'cholesky', 'eigh' or 'svd': the factorization of the covariance.
+      out_sharding: sharding of the result.
 
     Returns:
       Array of shape (*shape, n).
 
     Raises:
-      ValueError: for shapes that do not fit, and unknown methods.
+      ValueError: if the shapes do not match, or the method is unknown.
     """
     check_arraylike("multivariate_normal", mean, cov)
     mean, cov = promote_dtypes_inexact(mean, cov)
@@ -139,7 +139,7 @@ def _multivariate_normal(key, mean, cov, *, shape, dtype, method):
     n = mean.shape[-1]
     samples = _normal(key, shape=(*shape, n), dtype=dtype)
     mean, factor, samples = promote_dtypes_inexact(mean, factor, samples)
-    # einsum("...ij,...j->...i", factor, samples), where factor may have fewer batch dimensions
+    # This is einsum("...ij,...j->...i", factor, samples); factor may have fewer batch dimensions.
     batch = factor.ndim - 2
     if not batch:
         if not shape:
@@ -156,23 +156,26 @@ _jit_multivariate_normal = keyed_jit(_multivariate_normal, ("shape", "dtype", "m
 
 
 def linear_algebra():
-    """`jax.numpy.linalg`, imported where it is used: most programs do without it."""
+    """Import `jax.numpy.linalg` on first use, because most programs do not need it."""
     return importlib.import_module("jax._src.numpy.linalg")
 
 
 def truncated_normal(key, lower, upper, shape=None, dtype: Any = None, *, out_sharding=None):
-    """Standard normal numbers between two bounds.
+    """Draw from the standard normal distribution truncated to an interval.
 
     The density is proportional to exp(-x**2 / 2) for lower < x < upper, and 0 elsewhere.
 
     Args:
-      key: a key.
+      key: PRNG key, typed or raw.
       lower, upper: bounds, of shapes that broadcast to `shape`.
       shape: shape of the result; that of the bounds by default.
       dtype: float dtype.
-      out_sharding: placement of the result.
+      out_sharding: sharding of the result.
 
     Returns:
+      Array of that shape and dtype.
+
+      Array of that shape and dtype, with values strictly between lower and upper.
       Array of that shape and dtype, with values in the open interval (lower, upper).
     """
     dtype = float_dtype("truncated_normal", dtype)
@@ -188,7 +191,7 @@ def _truncated_normal(key, lower, upper, *, shape, dtype):
     sqrt2 = np.array(np.sqrt(2), dtype)
     a, b = lax_special.erf(lax.div(lower, sqrt2)), lax_special.erf(lax.div(upper, sqrt2))
     out = lax.mul(sqrt2, lax_special.erf_inv(uniform_between(key, a, b, shape=shape, dtype=dtype)))
-    # Rounding must not bring values onto the bounds.
+    # Rounding may yield the bounds themselves; clamp to their neighbors inside the open interval.
     low = lax.nextafter(lax.stop_gradient(lower), np.array(np.inf, dtype))
     high = lax.nextafter(lax.stop_gradient(upper), np.array(-np.inf, dtype))
     return lax.min(
@@ -203,16 +206,19 @@ _ONE = np.float32(1.0)
 
 
 def lognormal(key, sigma=_ONE, shape=None, dtype: Any = None, *, out_sharding=None):
-    """Log-normal numbers.
+    """Draw from a log-normal distribution.
 
     The density is exp(-log(x)**2 / (2 sigma**2)) / (x sigma sqrt(2 pi)) for x > 0.
 
     Args:
-      key: a key.
-      sigma: standard deviation of the logarithm.
+      key: PRNG key, typed or raw.
+      sigma: standard deviation of log(x); its shape broadcasts to `shape`.
       shape: shape of the result; that of `sigma` by default.
       dtype: float or complex dtype.
-      out_sharding: placement of the result.
+      out_sharding: sharding of the result.
+
+    Returns:
+      Array of that shape and dtype.
     """
     dtype = inexact_dtype("normal", dtype)
     check_params("lognormal", dtype, sigma)
@@ -239,15 +245,18 @@ def _simple(name: str, call, key, shape, dtype, out_sharding):
 
 
 def exponential(key, shape=(), dtype: Any = None, *, out_sharding=None):
-    """Exponentially distributed numbers of rate one.
+    """Draw from the exponential distribution of rate one.
 
     The density is exp(-x) for x >= 0.
 
     Args:
-      key: a key.
+      key: PRNG key, typed or raw.
       shape: shape of the result.
       dtype: float dtype.
-      out_sharding: placement of the result.
+      out_sharding: sharding of the result.
+
+    Returns:
+      Array of that shape and dtype.
 
     >>> print(jax.random.exponential(jax.random.key(0), (2,)))
     [2.950128  3.8434246]
@@ -256,7 +265,7 @@ def exponential(key, shape=(), dtype: Any = None, *, out_sharding=None):
 
 
 def exponential_of(key, *, shape, dtype):
-    """The body of `exponential`: u is in [0, 1), so that log1p(-u) is finite."""
+    """Implement `exponential`: u lies in [0, 1), so log1p(-u) is finite."""
     return lax.neg(lax.log1p(lax.neg(unit_floats(key, shape, dtype))))
 
 
@@ -265,17 +274,20 @@ _jit_exponential = keyed_jit(exponential_of, ("shape", "dtype"))
 
 
 def gumbel(key, shape=(), dtype: Any = None, mode: str | None = None, *, out_sharding=None):
-    """Gumbel distributed numbers.
+    """Draw from the standard Gumbel distribution.
 
-    The density is exp(-(x + exp(-x))).
+    The density is exp(-(x + exp(-x))) for all real x.
 
     Args:
-      key: a key.
+      key: PRNG key, typed or raw.
       shape: shape of the result.
       dtype: float dtype.
-      mode: 'high' for more random bits, hence better tails, or 'low'; the default is 'low', unless
-        `jax_high_dynamic_range_gumbel` is on.
-      out_sharding: placement of the result.
+      mode: 'high' uses more random bits to resolve the tails, 'low' uses one draw; the default is
+        'low', unless `jax_high_dynamic_range_gumbel` is on.
+      out_sharding: sharding of the result.
+
+    Returns:
+      Array of that shape and dtype.
     """
     dtype = float_dtype("gumbel", dtype)
     mode = gumbel_mode(mode)
@@ -290,7 +302,7 @@ def gumbel(key, shape=(), dtype: Any = None, mode: str | None = None, *, out_sha
 
 
 def gumbel_mode(mode: str | None) -> str:
-    """The mode meant, checked."""
+    """Return the mode to use, after replacing None by the configured default and checking it."""
     if mode is None:
         return "high" if config.use_high_dynamic_range_gumbel.value else "low"
     if mode not in ("high", "low"):
@@ -299,11 +311,11 @@ def gumbel_mode(mode: str | None) -> str:
 
 
 def gumbel_of(key, *, shape, dtype, mode):
-    """The body of `gumbel`."""
+    """Implement `gumbel`."""
     if mode == "high":
         high, low = two_floats(key, shape, dtype)
         eps = np.array(dtypes.finfo(dtype).eps, dtype)
-        # Below 1/2, where numbers are closer together than those drawn, more bits fill the gaps.
+        # Below 1/2 floats are denser than the multiples of eps drawn: refine with the second draw.
         fine = lax.add(lax.add(high, lax.mul(eps, low)), tiny(dtype))
         u = lax.select(lax.ge(high, np.array(0.5, dtype)), high, fine)
         return lax.neg(lax.log(lax.neg(lax.log1p(lax.neg(u)))))
@@ -316,21 +328,24 @@ _jit_gumbel = keyed_jit(gumbel_of, ("shape", "dtype", "mode"))
 
 
 def two_floats(key, shape, dtype):
-    """Two arrays of uniform numbers of [0, 1)."""
+    """Draw two arrays of uniform numbers in [0, 1)."""
     u = unit_floats(key, (2, *shape), dtype)
     return u[0], u[1]
 
 
 def laplace(key, shape=(), dtype: Any = None, *, out_sharding=None):
-    """Laplace distributed numbers.
+    """Draw from the standard Laplace distribution.
 
-    The density is exp(-abs(x)) / 2.
+    The density is exp(-abs(x)) / 2 for all real x.
 
     Args:
-      key: a key.
+      key: PRNG key, typed or raw.
       shape: shape of the result.
       dtype: float dtype.
-      out_sharding: placement of the result.
+      out_sharding: sharding of the result.
+
+    Returns:
+      Array of that shape and dtype.
     """
     return _simple("laplace", _jit_laplace, key, shape, dtype, out_sharding)
 
@@ -346,15 +361,18 @@ _jit_laplace = keyed_jit(_laplace, ("shape", "dtype"))
 
 
 def logistic(key, shape=(), dtype: Any = None, *, out_sharding=None):
-    """Logistically distributed numbers.
+    """Draw from the standard logistic distribution.
 
-    The density is exp(-x) / (1 + exp(-x))**2.
+    The density is exp(-x) / (1 + exp(-x))**2 for all real x.
 
     Args:
-      key: a key.
+      key: PRNG key, typed or raw.
       shape: shape of the result.
       dtype: float dtype.
-      out_sharding: placement of the result.
+      out_sharding: sharding of the result.
+
+    Returns:
+      Array of that shape and dtype.
     """
     return _simple("logistic", _jit_logistic, key, shape, dtype, out_sharding)
 
@@ -368,15 +386,18 @@ _jit_logistic = keyed_jit(_logistic, ("shape", "dtype"))
 
 
 def cauchy(key, shape=(), dtype: Any = None, *, out_sharding=None):
-    """Cauchy distributed numbers.
+    """Draw from the standard Cauchy distribution.
 
-    The density is 1 / (pi (1 + x**2)).
+    The density is 1 / (pi (1 + x**2)) for all real x.
 
     Args:
-      key: a key.
+      key: PRNG key, typed or raw.
       shape: shape of the result.
       dtype: float dtype.
-      out_sharding: placement of the result.
+      out_sharding: sharding of the result.
+
+    Returns:
+      Array of that shape and dtype.
     """
     return _simple("cauchy", _jit_cauchy, key, shape, dtype, out_sharding)
 
@@ -391,15 +412,18 @@ _jit_cauchy = keyed_jit(_cauchy, ("shape", "dtype"))
 
 
 def maxwell(key, shape=(), dtype: Any = None, *, out_sharding=None):
-    """Numbers of the Maxwell distribution with scale one: norms of normal vectors of length three.
+    """Draw from the Maxwell distribution of scale one: the norm of a 3D standard normal vector.
 
     The density is sqrt(2 / pi) x**2 exp(-x**2 / 2) for x >= 0.
 
     Args:
-      key: a key.
+      key: PRNG key, typed or raw.
       shape: shape of the result.
       dtype: float dtype.
-      out_sharding: placement of the result.
+      out_sharding: sharding of the result.
+
+    Returns:
+      Array of that shape and dtype.
     """
     return _simple("maxwell", _jit_maxwell, key, shape, dtype, out_sharding)
 
@@ -416,15 +440,18 @@ _jit_maxwell = keyed_jit(_maxwell, ("shape", "dtype"))
 
 
 def double_sided_maxwell(key, loc, scale, shape=(), dtype: Any = None):
-    """Numbers of the Maxwell distribution with a random sign, shifted and scaled.
+    """Draw from a two-sided Maxwell distribution: with a random sign, scaled and shifted.
 
-    The density is z**2 exp(-z**2 / 2) / (scale sqrt(2 pi)) with z = (x - loc) / scale.
+    With z = (x - loc) / scale, the density is z**2 exp(-z**2 / 2) / (scale sqrt(2 pi)) for real x.
 
     Args:
-      key: a key.
-      loc, scale: shift and scale.
-      shape: leading shape of the result, which ends with that of `loc` and `scale`.
+      key: PRNG key, typed or raw.
+      loc, scale: shift and scale, of shapes that broadcast.
+      shape: leading shape of the result; the broadcast shape of `loc` and `scale` follows it.
       dtype: float dtype.
+
+    Returns:
+      Array of that shape and dtype.
     """
     dtype = float_dtype("double_sided_maxwell", dtype)
     check_arraylike("double_sided_maxwell", loc, scale)
@@ -446,7 +473,7 @@ _jit_double_sided_maxwell = keyed_jit(_double_sided_maxwell, ("shape", "dtype"))
 
 
 def rademacher_of(key, *, shape, dtype):
-    """Minus one or one with equal probability."""
+    """Draw -1 or 1 with equal probability: implements `rademacher`."""
     float_ = dtypes.default_float_dtype()
     heads = lax.lt(unit_floats(key, shape, float_), np.array(0.5, float_))
     two, one = np.array(2, dtype), np.array(1, dtype)
@@ -459,15 +486,18 @@ rademacher_of.__name__ = "_rademacher"
 
 
 def weibull_min(key, scale, concentration, shape=(), dtype: Any = None):
-    """Numbers of the Weibull distribution of minima.
+    """Draw from the Weibull distribution of minima.
 
-    With z = x / scale and c the concentration, the density is (c / scale) z**(c - 1) exp(-z**c) for x >= 0.
-
+    With z = x / scale and c the concentration, the density is (c / scale) z**(c - 1) exp(-z**c) for
+    x >= 0.
     Args:
-      key: a key.
+      key: PRNG key, typed or raw.
       scale, concentration: parameters, of shapes that broadcast with `shape`.
-      shape: shape of the numbers drawn.
+      shape: shape of the underlying exponential samples.
       dtype: float dtype.
+
+    Returns:
+      Array of that shape and dtype.
     """
     dtype = float_dtype("weibull_min", dtype)
     check_arraylike("weibull_min", scale, concentration)
@@ -484,16 +514,19 @@ _jit_weibull_min = keyed_jit(_weibull_min, ("shape", "dtype"))
 
 
 def pareto(key, b, shape=None, dtype: Any = None, *, out_sharding=None):
-    """Pareto distributed numbers.
+    """Draw from a Pareto distribution.
 
     The density is b / x**(b + 1) for x >= 1.
 
     Args:
-      key: a key.
+      key: PRNG key, typed or raw.
       b: shape parameter of the distribution.
       shape: shape of the result; that of `b` by default.
       dtype: float dtype.
-      out_sharding: placement of the result.
+      out_sharding: sharding of the result.
+
+    Returns:
+      Array of that shape and dtype.
     """
     dtype = float_dtype("pareto", dtype)
     check_params("pareto", dtype, b)
@@ -510,16 +543,19 @@ _jit_pareto = keyed_jit(_pareto, ("shape", "dtype"))
 
 
 def rayleigh(key, scale, shape=None, dtype: Any = None, *, out_sharding=None):
-    """Rayleigh distributed numbers.
+    """Draw from a Rayleigh distribution.
 
-    The density is x / scale**2 exp(-x**2 / (2 scale**2)) for x >= 0.
+    The density is (x / scale**2) exp(-x**2 / (2 scale**2)) for x >= 0.
 
     Args:
-      key: a key.
+      key: PRNG key, typed or raw.
       scale: scale parameter.
       shape: shape of the result; that of `scale` by default.
       dtype: float dtype.
-      out_sharding: placement of the result.
+      out_sharding: sharding of the result.
+
+    Returns:
+      Array of that shape and dtype.
     """
     dtype = float_dtype("rayleigh", dtype)
     check_params("rayleigh", dtype, scale)
@@ -538,16 +574,19 @@ _jit_rayleigh = keyed_jit(_rayleigh, ("shape", "dtype"))
 
 
 def wald(key, mean, shape=None, dtype: Any = None, *, out_sharding=None):
-    """Wald (inverse Gaussian) distributed numbers.
+    """Draw from a Wald (inverse Gaussian) distribution with shape parameter one.
 
     The density is exp(-(x - mean)**2 / (2 mean**2 x)) / sqrt(2 pi x**3) for x > 0.
 
     Args:
-      key: a key.
+      key: PRNG key, typed or raw.
       mean: mean of the distribution.
       shape: shape of the result; that of `mean` by default.
       dtype: float dtype.
-      out_sharding: placement of the result.
+      out_sharding: sharding of the result.
+
+    Returns:
+      Array of that shape and dtype.
     """
     dtype = float_dtype("wald", dtype)
     check_params("wald", dtype, mean)
@@ -556,6 +595,8 @@ def wald(key, mean, shape=None, dtype: Any = None, *, out_sharding=None):
 
 
 def _wald(key, mean, *, shape, dtype):
+    # Michael, Schucany and Haas, 1976: y is chi-square with one degree of freedom, and x and
+    # mean**2 / x are the two values that y corresponds to.
     k1, k2 = pair(key)
     mean = _param(mean, dtype, shape)
     y = _real_normal(k1, shape, dtype) ** 2
@@ -570,16 +611,19 @@ _jit_wald = keyed_jit(_wald, ("shape", "dtype"))
 
 
 def triangular(key, left, mode, right, shape=None, dtype: Any = None, *, out_sharding=None):
-    """Numbers of a triangular distribution.
+    """Draw from a triangular distribution.
 
-    The density rises linearly from 0 at `left` to 2 / (right - left) at `mode`, and falls to 0 at `right`.
-
+    The density rises linearly from 0 at `left` to 2 / (right - left) at `mode`, and falls to 0 at
+    `right`.
     Args:
-      key: a key.
+      key: PRNG key, typed or raw.
       left, mode, right: where the density starts, peaks and ends.
       shape: shape of the result; that of the parameters by default.
       dtype: float dtype.
-      out_sharding: placement of the result.
+      out_sharding: sharding of the result.
+
+    Returns:
+      Array of that shape and dtype.
     """
     dtype = float_dtype("triangular", dtype)
     check_params("triangular", dtype, left, mode, right)
@@ -604,17 +648,16 @@ _jit_triangular = keyed_jit(_triangular, ("shape", "dtype"))
 def orthogonal(
     key, n: int, shape=(), dtype: Any = None, m: int | None = None, *, out_sharding=None
 ):
-    """Random orthogonal (or unitary) matrices, uniformly distributed.
+    """Draw random orthogonal (for complex dtypes unitary) matrices.
 
-    The distribution is that which no multiplication by an orthogonal matrix changes (Haar measure).
-
+    The distribution is uniform (Haar measure): multiplication by an orthogonal matrix preserves it.
     Args:
-      key: a key.
+      key: PRNG key, typed or raw.
       n: number of rows.
       shape: batch shape of the result.
       dtype: float or complex dtype.
       m: number of columns; n by default.
-      out_sharding: placement of the result.
+      out_sharding: sharding of the result.
 
     Returns:
       Array of shape (*shape, n, m); its rows or its columns, whichever are fewer, are orthonormal.
@@ -640,6 +683,7 @@ def orthogonal(
 def _orthogonal(key, *, shape, dtype, n, m):
     z = _normal(key, shape=(*shape, max(n, m), min(n, m)), dtype=dtype)
     q, r = linear_algebra().qr(z)
+    # QR alone does not give Haar measure; multiply by the signs of R's diagonal to make it unique.
     d = linear_algebra().diagonal(r)
     x = q * lax.expand_dims(lax.sign(d), (d.ndim - 1,))
     return x.mT if n < m else x

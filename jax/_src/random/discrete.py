@@ -1,4 +1,4 @@
-"""Discrete distributions, choices."""
+"""Discrete distributions and random choices."""
 
 import math
 import operator
@@ -32,23 +32,26 @@ from jax._src.random.uniform import pair, permutation, randint, unit_floats
 
 
 def choice(key, a, shape=(), replace: bool = True, p=None, axis: int = 0, mode: str | None = None):
-    """Random elements of an array, or of `range(a)` for an integer.
+    """Choose random elements of an array, or of `range(a)` for an integer `a`.
+
+    Element i is chosen with probability p[i] / sum(p), or with equal probability without `p`.
 
     Args:
-      key: a key.
+      key: PRNG key, typed or raw.
       a: integer or array.
       shape: shape of the result.
-      replace: whether elements can come more than once.
+      replace: whether an element may be chosen more than once.
       p: probabilities of the elements, of shape (n,); uniform by default.
       axis: axis of `a` to choose along.
-      mode: 'high' or 'low', as of `gumbel`; used without replacement and with `p`.
+      mode: 'high' or 'low', see `gumbel`; used only with `p` and without replacement.
 
     Returns:
-      Array of that shape (in place of the axis).
+      Array whose shape is that of `a` with the axis replaced by `shape`.
 
     Raises:
-      ValueError: without replacement, if more are asked than there are.
-
+      TypeError: if `shape` is not a sequence.
+      ValueError: if more elements are drawn without replacement than there are, if `a` is empty, if
+        `axis` is out of bounds, or if `p` does not have shape (n,).
     >>> print(jax.random.choice(jax.random.key(0), 5, (3,), replace=False))
     [0 1 4]
     """
@@ -108,7 +111,7 @@ def _choose(key, p, *, shape):
 
 
 def _choose_distinct(key, p, *, shape, mode):
-    # Without replacement: the largest of the logarithms with Gumbel noise.
+    # Gumbel top-k: the k largest log p + Gumbel noise are a sample without replacement.
     noise = gumbel_of(key, shape=p.shape, dtype=p.dtype, mode=mode)
     _, indices = lax.top_k(lax.add(noise, lax.log(p)), math.prod(shape))
     return lax.reshape(indices.astype(dtypes.default_int_dtype()), shape)
@@ -120,16 +123,16 @@ _jit_choose_distinct = keyed_jit(_choose_distinct, ("shape", "mode"))
 
 
 def bernoulli(key, p: Any = 0.5, shape=None, mode: str = "low", *, out_sharding=None):
-    """Booleans that are true with a probability.
+    """Draw booleans from a Bernoulli distribution.
 
-    The result is True with the probability p.
+    The result is True with probability p and False with probability 1 - p.
 
     Args:
-      key: a key.
-      p: probability; float scalar or array.
+      key: PRNG key, typed or raw.
+      p: probability of True; float scalar or array.
       shape: shape of the result; that of `p` by default.
-      mode: 'high' for probabilities resolved to twice as many bits, 'low' for one draw.
-      out_sharding: placement of the result.
+      mode: 'high' resolves the probability to twice as many bits; 'low' uses one draw.
+      out_sharding: sharding of the result.
 
     Returns:
       Boolean array.
@@ -154,7 +157,7 @@ def _bernoulli(key, p, *, shape, mode):
     dtype = p.dtype
     p = lax.broadcast_to(p, shape)
     if mode == "high":
-        # The second number decides among the values that the first cannot tell from p.
+        # u1 + eps * u2 has twice the bits: u2 decides where u1 alone is too coarse to compare to p.
         u1, u2 = two_floats(key, shape, dtype)
         return lax.lt(lax.mul(u2, np.array(dtypes.finfo(dtype).eps, dtype)), lax.sub(p, u1))
     return lax.lt(unit_floats(key, shape, dtype), p)
@@ -164,15 +167,18 @@ _jit_bernoulli = keyed_jit(_bernoulli, ("shape", "mode"))
 
 
 def rademacher(key, shape=(), dtype: Any = None, *, out_sharding=None):
-    """Minus one or one with equal probability.
+    """Draw -1 or 1 with equal probability.
 
-    Both values have the probability 1/2.
+    Each of -1 and 1 has probability 1/2.
 
     Args:
-      key: a key.
+      key: PRNG key, typed or raw.
       shape: shape of the result.
-      dtype: dtype; int by default.
-      out_sharding: placement of the result.
+      dtype: dtype of the result; int by default.
+      out_sharding: sharding of the result.
+
+    Returns:
+      Array of that shape and dtype.
     """
     dtype = any_dtype("rademacher", dtype, int)
     shape = shape_of("rademacher", shape)
@@ -192,21 +198,27 @@ def categorical(
     *,
     out_sharding=None,
 ):
-    """Categories drawn by their log probabilities.
+    """Draw category indices, given the log probabilities of the categories.
 
-    Category i has the probability exp(logits[i]) / sum_j exp(logits[j]).
+    Category i has probability exp(logits[i]) / sum_j exp(logits[j]), for i = 0, ..., n - 1.
 
     Args:
-      key: a key.
+      key: PRNG key, typed or raw.
       logits: unnormalized log probabilities.
       axis: axis of the categories.
-      shape: shape of the result, which ends with that of `logits` without the axis (the default).
-      replace: whether categories can come more than once among the draws of a batch element.
-      mode: as of `gumbel`.
-      out_sharding: placement of the result.
+      shape: shape of the result; it must end with the shape of `logits` without `axis`, which is
+        the default.
+      replace: whether a category may be drawn more than once for the same batch element.
+      mode: 'high' or 'low', see `gumbel`.
+      out_sharding: sharding of the result.
 
     Returns:
-      Integer array.
+      Integer array of that shape, with values in [0, n).
+
+    Raises:
+      IndexError: if `axis` is out of bounds.
+      ValueError: if `logits` is not of a float dtype, if `shape` does not match, or if more
+        categories are drawn without replacement than there are.
 
     >>> print(jax.random.categorical(jax.random.key(0), jax.numpy.zeros((2, 3))))
     [1 1]
@@ -269,16 +281,19 @@ _jit_categorical = keyed_jit(_categorical, ("axis", "shape", "replace", "mode"))
 
 
 def geometric(key, p, shape=None, dtype: Any = None, *, out_sharding=None):
-    """Geometrically distributed integers: trials until the first success.
+    """Draw the number of trials until the first success, from a geometric distribution.
 
     The probability of k is (1 - p)**(k - 1) p, for k = 1, 2, ...
 
     Args:
-      key: a key.
+      key: PRNG key, typed or raw.
       p: probability of success.
       shape: shape of the result; that of `p` by default.
       dtype: integer dtype.
-      out_sharding: placement of the result.
+      out_sharding: sharding of the result.
+
+    Returns:
+      Array of that shape and dtype.
     """
     dtype = any_dtype("geometric", dtype, int)
     if not dtypes.issubdtype(dtype, np.integer):
@@ -294,6 +309,7 @@ def geometric(key, p, shape=None, dtype: Any = None, *, out_sharding=None):
 def _geometric(key, p, *, shape, dtype):
     one = np.array(1, p.dtype)
     u = unit_floats(key, shape, p.dtype)
+    # u lies in [0, 1): replace 0 by 1, so that the logarithm is finite.
     u = lax.select(lax.eq(u, lax.full_like(u, 0)), lax.full_like(u, 1), u)
     ratio = lax.div(lax.log(u), lax.broadcast_to(lax.log1p(lax.neg(p)), shape))
     return lax.convert_element_type(lax.add(lax.floor(ratio), one), dtype)
@@ -302,24 +318,29 @@ def _geometric(key, p, *, shape, dtype):
 _jit_geometric = keyed_jit(_geometric, ("shape", "dtype"))
 
 
-# Poisson: Knuth's multiplication for small rates, Hörmann's transformed rejection (PTRS) for large ones.
-# W. Hörmann, "The transformed rejection method for generating Poisson random variables", 1993.
+# Poisson: Knuth's multiplication method for small rates, Hörmann's transformed rejection (PTRS) for
+# large ones. W. Hörmann, "The transformed rejection method for generating Poisson random
+# variables", 1993.
 
 
 def poisson(key, lam, shape=None, dtype: Any = None, *, out_sharding=None):
-    """Poisson distributed integers; for keys of the threefry2x32 implementation only.
+    """Draw from a Poisson distribution; needs a key of the threefry2x32 implementation.
 
     The probability of k is exp(-lam) lam**k / k!, for k = 0, 1, ...
 
     Args:
-      key: a key.
+      key: PRNG key, typed or raw.
       lam: rate.
       shape: shape of the result; that of `lam` by default.
       dtype: integer dtype.
-      out_sharding: placement of the result.
+      out_sharding: sharding of the result.
 
     Returns:
       Array of that shape and dtype; -1 where the rate is negative or NaN.
+
+    Raises:
+      NotImplementedError: for keys of another implementation.
+      ValueError: if `dtype` is not an integer dtype.
     """
     key, _ = check_prng_key("poisson", key)
     dtype = any_dtype("poisson", dtype, int)
@@ -341,7 +362,8 @@ _MAX_ITERATIONS = int(np.iinfo(np.int32).max)
 
 
 def _poisson_knuth(key, lam, shape, dtype):
-    # The product of uniforms falls below exp(-lam) after k + 1 factors; in logarithms.
+    # Multiply uniforms until the product falls below exp(-lam), after k + 1 factors. The product is
+    # kept as a logarithm.
     def body(carry):
         i, k, key, log_prod = carry
         key, subkey = pair(key)
@@ -386,7 +408,7 @@ def _poisson_rejection(key, lam, shape, dtype):
 
 def _poisson(key, lam, *, shape, dtype):
     lam = lax.broadcast_to(lax.convert_element_type(lam, np.float32), shape)
-    # Both ways are gone for all elements, with harmless rates where the other one counts.
+    # Both methods run for all elements; each gets a harmless rate where the other's result is used.
     use_knuth = (lam != lam) | (lam < 10)
     small = lax.select(use_knuth, lam, lax.full_like(lam, 0.0))
     large = lax.select(use_knuth, lax.full_like(lam, 1e5), lam)
@@ -401,21 +423,21 @@ def _poisson(key, lam, *, shape, dtype):
 _jit_poisson = keyed_jit(_poisson, ("shape", "dtype"))
 
 
-# Binomial: sums of geometric numbers for few expected successes, Hörmann's transformed rejection (BTRS)
-# for many. W. Hörmann, "The generation of binomial random variates", 1993.
+# Binomial: sums of geometric variates if few successes are expected, otherwise Hörmann's
+# transformed rejection (BTRS). W. Hörmann, "The generation of binomial random variates", 1993.
 
 
 def binomial(key, n, p, shape=None, dtype: Any = None):
-    """Binomially distributed numbers.
+    """Draw the number of successes in n trials, from a binomial distribution.
 
     The probability of k is n! / (k! (n - k)!) p**k (1 - p)**(n - k), for k = 0, ..., n.
 
     Args:
-      key: a key.
-      n: number of trials; its integer part counts.
+      key: PRNG key, typed or raw.
+      n: number of trials; it is rounded down.
       p: probability of success.
       shape: shape of the result; that of the parameters by default.
-      dtype: float dtype of the result; the computation is in that of the parameters.
+      dtype: float dtype of the result; the computation uses the dtype of the parameters.
 
     Returns:
       Array of that shape and dtype; NaN where the parameters are not valid.
@@ -429,7 +451,7 @@ def binomial(key, n, p, shape=None, dtype: Any = None):
 
 
 def _stirling_tail(k):
-    """The error of Stirling's approximation of log(k!)."""
+    """Return the error of Stirling's approximation of log(k!)."""
     table = np.array(
         [0.0810614667953272, 0.0413406959554092, 0.0276779256849983, 0.0207906721037650,
          0.0166446911898211, 0.0138761288230707, 0.0118967099458917, 0.0104112652619720,
@@ -512,7 +534,8 @@ def _binomial(key, n, p, *, shape, dtype):
     q_nan, q_negative = q != q, q < 0
     q = lax.select(q_nan | q_negative, lax.full_like(q, 0.01), q)
     use_inversion = bad_n | (n * q <= 10)
-    # Both ways are gone for all elements, with harmless parameters where the other one counts.
+    # Both methods run for all elements; each gets harmless parameters where the other's result is
+    # used.
     count = lax.floor(n)
     few = lax.select(use_inversion, count, lax.full_like(count, 0.0))
     many = lax.select(use_inversion, lax.full_like(count, 1e4), count)
@@ -531,20 +554,20 @@ _jit_binomial = keyed_jit(_binomial, ("shape", "dtype"))
 
 
 def multinomial(key, n, p, *, shape=None, dtype: Any = None, unroll: int | bool = 1):
-    """Multinomially distributed counts.
+    """Draw counts from a multinomial distribution.
 
-    The probability of counts k is n! prod_i p[i]**k[i] / k[i]!, where they sum to n.
+    The probability of counts k >= 0 that sum to n is n! prod_i p[i]**k[i] / k[i]!.
 
     Args:
-      key: a key.
+      key: PRNG key, typed or raw.
       n: number of trials, of shape (...).
       p: probabilities, of shape (..., k).
       shape: shape of the result, (..., k); that of the parameters by default.
-      dtype: dtype of the result; the computation is in that of the parameters.
-      unroll: as of `lax.scan`.
+      dtype: dtype of the result; the computation uses the dtype of the parameters.
+      unroll: see `lax.scan`.
 
     Returns:
-      Array of that shape and dtype; the counts add up to n.
+      Array of that shape and dtype; the counts sum to n.
     """
     dtype = any_dtype("multinomial", dtype, float)
     check_arraylike("multinomial", n, p)
@@ -564,7 +587,7 @@ def _multinomial(key, n, p, *, shape, dtype, unroll):
     n, p = promote_dtypes_inexact(n, p)
     n, p = lax.broadcast_to(n, shape[:-1]), lax.broadcast_to(p, shape)
     last = len(shape) - 1
-    # Of what is left after the categories before, each takes its share.
+    # Category i gets a binomial share p[i] / sum(p[i:]) of the trials that are left.
     rest = lax.cumsum(p, last, reverse=True)
     shares = p / lax.select(rest == 0, lax.full_like(rest, 1), rest)
 

@@ -1,4 +1,4 @@
-"""The gamma distribution and what is made of it: beta, Dirichlet, chi-square, t, F, and points of balls."""
+"""The gamma distribution and distributions derived from it, such as beta, Dirichlet and t."""
 
 import functools
 import math
@@ -31,7 +31,7 @@ def _gamma_one(key, alpha, log_space: bool):
     zero, one = (lax.const(alpha, v) for v in (0, 1))
     squeeze = lax.const(alpha, 0.0331)
     dtype = alpha.dtype
-    # For alpha < 1: gamma(alpha) is gamma(alpha + 1) * u ** (1 / alpha).
+    # For alpha < 1, draw gamma(alpha + 1) and multiply it by u ** (1 / alpha).
     boost_mask = lax.ge(alpha, one)
     alpha_orig = alpha
     alpha = lax.select(boost_mask, alpha, lax.add(alpha, one))
@@ -79,7 +79,7 @@ def _gamma_one(key, alpha, log_space: bool):
 
 
 def _over_elements(fun, args, shape, use_vmap: bool):
-    """`fun` of each element of flat arrays."""
+    """Apply `fun` to each element of flat arrays, by `vmap` or in a loop."""
     if use_vmap:
         out = vmap(fun)(*args)
     else:
@@ -90,7 +90,7 @@ def _over_elements(fun, args, shape, use_vmap: bool):
 def _gamma_grad(sample, alpha, *, log_space):
     samples, alphas = lax.reshape(sample, (sample.size,)), lax.reshape(alpha, (alpha.size,))
     if log_space:
-        # d/da log(x) = (dx/da) / x, and x = exp(sample) may underflow to zero.
+        # d/da log(x) = (dx/da) / x; x = exp(sample) may underflow to zero, so replace it by tiny.
         values = lax.exp(samples)
         zero = lax.full_like(values, 0)
         values = lax.select(lax.eq(values, zero), lax.full_like(values, tiny(values.dtype)), values)
@@ -103,7 +103,7 @@ def _gamma_grad(sample, alpha, *, log_space):
 
 
 def _gamma_impl(key, a, *, log_space, use_vmap: bool):
-    # One key for each element of `a`, whose leading dimensions are those of `key`.
+    # Each element of `a` gets its own key; the leading dimensions of `a` are those of `key`.
     n = math.prod(a.shape[key.ndim :])
     flat = lax.reshape(key, (math.prod(key.shape),))
     keys = lax.reshape(prng.random_split(flat, (n,)), (a.size,))
@@ -146,7 +146,7 @@ random_gamma_p.batch = _gamma_batch
 mlir.register_lowering(
     random_gamma_p, mlir.lower_fun(functools.partial(_gamma_impl, use_vmap=True), False)
 )
-# On a CPU, elements that are done should not wait for those that are not.
+# On CPU run a loop over the elements: under vmap each would wait for the slowest rejection loop.
 mlir.register_lowering(
     random_gamma_p,
     mlir.lower_fun(functools.partial(_gamma_impl, use_vmap=False), False),
@@ -155,19 +155,19 @@ mlir.register_lowering(
 
 
 def gamma(key, a, shape=None, dtype: Any = None, *, out_sharding=None):
-    """Gamma distributed numbers of rate one.
+    """Draw from a gamma distribution of rate one.
 
     The density is x**(a - 1) exp(-x) / Gamma(a) for x > 0.
 
     Args:
-      key: a key.
+      key: PRNG key, typed or raw.
       a: shape parameter of the distribution.
       shape: shape of the result; that of `a` by default.
       dtype: float dtype.
-      out_sharding: placement of the result.
+      out_sharding: sharding of the result.
 
     Returns:
-      Array of that shape and dtype; differentiable by `a`.
+      Array of that shape and dtype; differentiable with respect to `a`.
 
     >>> print(jax.random.gamma(jax.random.key(0), 2.0))
     1.5897877
@@ -176,9 +176,19 @@ def gamma(key, a, shape=None, dtype: Any = None, *, out_sharding=None):
 
 
 def loggamma(key, a, shape=None, dtype: Any = None, *, out_sharding=None):
-    """Logarithms of gamma distributed numbers, accurate where the numbers are tiny; as `gamma`.
+    """Draw the logarithm of a gamma variate, which is accurate where the variate is tiny.
 
-    The density of y = log(x) is exp(a y - exp(y)) / Gamma(a).
+    The density of y = log(x) is exp(a y - exp(y)) / Gamma(a) for all real y.
+
+    Args:
+      key: PRNG key, typed or raw.
+      a: shape parameter of the distribution.
+      shape: shape of the result; that of `a` by default.
+      dtype: float dtype.
+      out_sharding: sharding of the result.
+
+    Returns:
+      Array of that shape and dtype.
     """
     return _gamma_call("loggamma", key, a, shape, dtype, out_sharding, log_space=True)
 
@@ -201,16 +211,19 @@ _jit_gamma = keyed_jit(_gamma, ("shape", "dtype", "log_space"))
 
 
 def beta(key, a, b, shape=None, dtype: Any = None, *, out_sharding=None):
-    """Beta distributed numbers.
+    """Draw from a beta distribution.
 
     The density is x**(a - 1) (1 - x)**(b - 1) Gamma(a + b) / (Gamma(a) Gamma(b)) for 0 < x < 1.
 
     Args:
-      key: a key.
-      a, b: parameters.
+      key: PRNG key, typed or raw.
+      a, b: shape parameters of the distribution, of shapes that broadcast.
       shape: shape of the result; that of the parameters by default.
       dtype: float dtype.
-      out_sharding: placement of the result.
+      out_sharding: sharding of the result.
+
+    Returns:
+      Array of that shape and dtype.
     """
     dtype = float_dtype("beta", dtype)
     check_params("beta", dtype, a, b)
@@ -231,16 +244,16 @@ _jit_beta = keyed_jit(_beta, ("shape", "dtype"))
 
 
 def dirichlet(key, alpha, shape=None, dtype: Any = None, *, out_sharding=None):
-    """Dirichlet distributed vectors.
+    """Draw vectors from a Dirichlet distribution.
 
-    The density is proportional to prod_i x[i]**(alpha[i] - 1) where all x[i] > 0 and they sum to 1.
+    The density is proportional to prod_i x[i]**(alpha[i] - 1), for x[i] > 0 that sum to 1.
 
     Args:
-      key: a key.
+      key: PRNG key, typed or raw.
       alpha: parameters, of shape (..., n).
       shape: batch shape of the result; that of `alpha` by default.
       dtype: float dtype.
-      out_sharding: placement of the result.
+      out_sharding: sharding of the result.
 
     Returns:
       Array of shape (*shape, n).
@@ -263,7 +276,7 @@ def dirichlet(key, alpha, shape=None, dtype: Any = None, *, out_sharding=None):
 def _dirichlet(key, alpha, *, shape, dtype):
     full = (*shape, alpha.shape[-1])
     log_samples = _gamma(key, alpha, shape=full, dtype=dtype, log_space=True)
-    # The largest becomes one, so that not all underflow.
+    # Scale so that the largest sample is one, otherwise all might underflow to zero.
     largest = lax.stop_gradient(lax.reduce_max(log_samples, (len(shape),)))
     exps = lax.exp(lax.sub(log_samples, lax.expand_dims(largest, (len(shape),))))
     return lax.div(exps, exps.sum(-1, keepdims=True))
@@ -273,16 +286,19 @@ _jit_dirichlet = keyed_jit(_dirichlet, ("shape", "dtype"))
 
 
 def chisquare(key, df, shape=None, dtype: Any = None, *, out_sharding=None):
-    """Chi-square distributed numbers.
+    """Draw from a chi-square distribution.
 
     The density is x**(df/2 - 1) exp(-x / 2) / (2**(df/2) Gamma(df / 2)) for x > 0.
 
     Args:
-      key: a key.
+      key: PRNG key, typed or raw.
       df: degrees of freedom.
       shape: shape of the result; that of `df` by default.
       dtype: float dtype.
-      out_sharding: placement of the result.
+      out_sharding: sharding of the result.
+
+    Returns:
+      Array of that shape and dtype.
     """
     dtype = float_dtype("chisquare", dtype)
     check_params("chisquare", dtype, df)
@@ -300,16 +316,19 @@ _jit_chisquare = keyed_jit(_chisquare, ("shape", "dtype"))
 
 
 def t(key, df, shape=None, dtype: Any = None, *, out_sharding=None):
-    """Numbers of Student's t distribution.
+    """Draw from Student's t distribution.
 
-    The density is proportional to (1 + x**2 / df)**(-(df + 1) / 2).
+    The density is proportional to (1 + x**2 / df)**(-(df + 1) / 2) for all real x.
 
     Args:
-      key: a key.
+      key: PRNG key, typed or raw.
       df: degrees of freedom.
       shape: shape of the result; that of `df` by default.
       dtype: float dtype.
-      out_sharding: placement of the result.
+      out_sharding: sharding of the result.
+
+    Returns:
+      Array of that shape and dtype.
     """
     dtype = float_dtype("t", dtype)
     check_params("t", dtype, df)
@@ -329,16 +348,19 @@ _jit_t = keyed_jit(_t, ("shape", "dtype"))
 
 
 def f(key, dfnum, dfden, shape=None, dtype: Any = None, *, out_sharding=None):
-    """Numbers of the F distribution.
+    """Draw from an F distribution.
 
-    The density is proportional to x**(dfnum/2 - 1) (1 + x dfnum / dfden)**(-(dfnum + dfden) / 2) for x > 0.
-
+    The density is proportional to
+    x**(dfnum/2 - 1) (1 + x dfnum / dfden)**(-(dfnum + dfden) / 2) for x > 0.
     Args:
-      key: a key.
-      dfnum, dfden: degrees of freedom of numerator and denominator, of any ranks that broadcast.
+      key: PRNG key, typed or raw.
+      dfnum, dfden: degrees of freedom of the numerator and the denominator; their shapes broadcast.
       shape: shape of the result; that of the parameters by default.
       dtype: float dtype.
-      out_sharding: placement of the result.
+      out_sharding: sharding of the result.
+
+    Returns:
+      Array of that shape and dtype.
     """
     dtype = float_dtype("f", dtype)
     check_params("f", dtype, dfnum, dfden)
@@ -360,14 +382,19 @@ _jit_f = keyed_jit(_f, ("shape", "dtype"))
 
 
 def generalized_normal(key, p, shape=(), dtype: Any = None, *, out_sharding=None):
-    """Numbers whose density is proportional to exp(-abs(x) ** p).
+    """Draw from a generalized normal distribution.
+
+    The density is proportional to exp(-abs(x)**p) for all real x.
 
     Args:
-      key: a key.
+      key: PRNG key, typed or raw.
       p: exponent, of a shape that broadcasts to `shape`.
       shape: shape of the result.
       dtype: float dtype.
-      out_sharding: placement of the result.
+      out_sharding: sharding of the result.
+
+    Returns:
+      Array of that shape and dtype.
     """
     dtype = float_dtype("generalized_normal", dtype)
     check_arraylike("generalized_normal", p)
@@ -387,17 +414,17 @@ _jit_generalized_normal = keyed_jit(_generalized_normal, ("shape", "dtype"))
 
 
 def ball(key, d: int, p: float = 2, shape=(), dtype: Any = None, *, out_sharding=None):
-    """Points of the unit ball of the p-norm.
+    """Draw uniformly from the unit ball of the p-norm.
 
     The density is constant where sum_i abs(x[i])**p <= 1, and 0 elsewhere.
 
     Args:
-      key: a key.
+      key: PRNG key, typed or raw.
       d: dimension.
       p: exponent of the norm.
       shape: batch shape of the result.
       dtype: float dtype.
-      out_sharding: placement of the result.
+      out_sharding: sharding of the result.
 
     Returns:
       Array of shape (*shape, d).

@@ -1,4 +1,4 @@
-"""Making, splitting and inspecting keys."""
+"""Create, split and inspect keys."""
 
 import warnings
 from collections.abc import Hashable
@@ -15,7 +15,7 @@ from jax._src.random.prng import KeyTy, PRNGImpl, PRNGKeyArray
 
 
 class PRNGSpec:
-    """An implementation, as `key_impl` gives for those without a registered name."""
+    """A PRNG implementation, as `key_impl` returns it if its name is not registered."""
 
     __slots__ = ("_impl",)
 
@@ -36,7 +36,7 @@ class PRNGSpec:
 
 
 def resolve_impl(spec: Any) -> PRNGImpl:
-    """The implementation meant by a name, a `PRNGSpec`, a key dtype or None for the default."""
+    """Return the implementation for a name, `PRNGSpec` or key dtype, or the default for None."""
     if spec is None:
         return prng.default_prng_impl()
     if isinstance(spec, str):
@@ -78,20 +78,20 @@ def _make_key(name: str, seed: Any, impl: PRNGImpl):
 
 
 def key(seed: int | Any, *, impl: Any = None, dtype: Any = None):
-    """A key from an integer seed.
+    """Create a key from an integer seed.
 
     Args:
       seed: integer scalar.
       impl: name of the implementation: 'threefry2x32', 'threefry4x32', 'philox2x32', 'philox4x32',
-        'rbg' or 'unsafe_rbg'; the default is what `jax_default_prng_impl` says.
-      dtype: a key dtype, instead of `impl`.
+        'rbg' or 'unsafe_rbg'; the default is the value of `jax_default_prng_impl`.
+      dtype: a key dtype, as an alternative to `impl`.
 
     Returns:
       A scalar array of a key dtype.
 
     Raises:
-      TypeError: for seeds that are not integers, arrays of seeds, and keys.
-      ValueError: for unknown implementations.
+      TypeError: if the seed is a key, an array that is not a scalar, or not an integer.
+      ValueError: if the implementation is unknown, or both `impl` and `dtype` are given.
 
     >>> jax.random.key(0)
     Array((), dtype=key<fry>) overlaying:
@@ -101,9 +101,20 @@ def key(seed: int | Any, *, impl: Any = None, dtype: Any = None):
 
 
 def PRNGKey(seed: int | Any, *, impl: Any = None):
-    """A raw key, an array of `uint32`, from an integer seed; `jax.random.key` makes typed keys.
+    """Create a raw key, an array of `uint32`, from an integer seed.
 
-    With `jax_enable_custom_prng` it makes typed keys, too.
+    `jax.random.key` creates typed keys, and so does this function with `jax_enable_custom_prng`.
+
+    Args:
+      seed: integer scalar.
+      impl: name of the implementation, see `jax.random.key`.
+
+    Returns:
+      Array of dtype `uint32`, of the key shape of the implementation.
+
+    Raises:
+      TypeError: if the seed is a key, an array that is not a scalar, or not an integer.
+      ValueError: if the implementation is unknown.
 
     >>> jax.random.PRNGKey(0)
     Array([0, 0], dtype=uint32)
@@ -113,15 +124,16 @@ def PRNGKey(seed: int | Any, *, impl: Any = None):
 
 
 def is_typed(key: Any) -> bool:
-    """Whether `key` is an array or tracer of a key dtype."""
+    """Return whether `key` is an array or tracer of a key dtype."""
     return type(key) is PRNGKeyArray or isinstance(getattr(key, "dtype", None), KeyTy)
 
 
 def check_prng_key(name: str, key: Any, *, allow_batched: bool = False):
-    """A typed key for a typed or raw one, and whether it was raw.
+    """Return a typed key for a typed or raw key, and whether it was raw.
 
     Raises:
-      TypeError, ValueError: if it is neither, or an array of keys where one is wanted.
+      TypeError: if it is not a key.
+      ValueError: if it is an array of keys and `allow_batched` is false.
     """
     wrapped = not is_typed(key)
     if wrapped:
@@ -155,19 +167,22 @@ def _wrap_raw(key: Any):
 
 
 def return_like(key, wrapped: bool):
-    """A result key, raw if the argument was."""
+    """Unwrap a result key if the argument was raw."""
     return prng.random_unwrap(key) if wrapped else key
 
 
 def split(key, num: int | tuple[int, ...] = 2):
-    """New keys from a key.
+    """Split a key into new keys.
 
     Args:
-      key: a key.
-      num: how many, an int or a shape.
+      key: PRNG key, typed or raw.
+      num: number of new keys: an int, or a shape.
 
     Returns:
-      An array of keys of that shape.
+      An array of keys of that shape, typed if `key` is.
+
+    Raises:
+      TypeError: if `num` is negative.
 
     >>> key, subkey = jax.random.split(jax.random.key(0))
     """
@@ -182,14 +197,17 @@ def split(key, num: int | tuple[int, ...] = 2):
 
 
 def fold_in(key, data: int | Any):
-    """A new key from a key and an integer.
+    """Derive a new key from a key and an integer.
 
     Args:
-      key: a key.
-      data: integer scalar, taken modulo 2**32 if it is an array; a Python integer must be in that range.
+      key: PRNG key, typed or raw.
+      data: integer scalar; arrays are taken modulo 2**32, a Python integer must lie in [0, 2**32).
 
     Returns:
-      A key.
+      A key, typed if `key` is.
+
+    Raises:
+      TypeError: if `data` is not a scalar, or is complex.
     """
     typed, wrapped = check_prng_key("fold_in", key)
     if type(data) is not int:
@@ -206,37 +224,44 @@ def fold_in(key, data: int | Any):
 
 
 def key_data(keys):
-    """The raw data of keys, an array of `uint32` of shape (*keys.shape, *key_shape)."""
+    """Return the raw data of keys.
+
+    Args:
+      keys: keys, typed or raw.
+
+    Returns:
+      Array of dtype `uint32` and shape (*keys.shape, *key_shape).
+    """
     typed, _ = check_prng_key("key_data", keys, allow_batched=True)
     return prng.random_unwrap(typed)
 
 
 def wrap_key_data(key_bits_array, *, impl: Any = None, dtype: Any = None):
-    """Keys from raw data.
+    """Create typed keys from raw data.
 
     Args:
       key_bits_array: array of `uint32` whose shape ends with the implementation's key shape.
       impl: name of the implementation.
-      dtype: a key dtype, instead of `impl`.
+      dtype: a key dtype, as an alternative to `impl`.
 
     Returns:
-      Keys.
+      An array of keys, of the shape of `key_bits_array` without the trailing key shape.
     """
     return prng.random_wrap(key_bits_array, impl=_one_impl("wrap_key_data", impl, dtype))
 
 
 def key_impl(keys) -> Hashable:
-    """The implementation of keys: its name, or a `PRNGSpec` if it is not registered."""
+    """Return the implementation of keys: its name, or a `PRNGSpec` if it is not registered."""
     typed, _ = check_prng_key("key_impl", keys, allow_batched=True)
     impl = typed.dtype._impl
     return impl.name if prng.prngs.get(impl.name) is impl else PRNGSpec(impl)
 
 
 def key_dtype(impl_spec: Any = None) -> KeyTy:
-    """The dtype of keys of an implementation: a name, a dtype of keys, or None for the default."""
+    """Return the key dtype of an implementation: a name, a key dtype, or None for the default."""
     return prng.key_ty(resolve_impl(impl_spec))
 
 
 def clone(key):
-    """A key equal to another, which may be used again where reuse is checked (`jax_debug_key_reuse`)."""
+    """Copy a key, so that the copy may be used where reuse is checked (`jax_debug_key_reuse`)."""
     return prng.random_clone(key)

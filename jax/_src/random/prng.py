@@ -1,7 +1,7 @@
-"""Keys: arrays of an extended dtype, and the primitives that make, split and consume them.
+"""Key arrays: their extended dtype, and the primitives that create, split and consume keys.
 
-A key array is held as an array of `uint32` with the implementation's key shape trailing. An
-implementation (`PRNGImpl`) is a set of functions of one raw key; the primitives map them over arrays.
+A key array wraps an array of `uint32` whose trailing dimensions are the implementation's key shape.
+An implementation (`PRNGImpl`) has functions of one raw key; the primitives map them over arrays.
 """
 
 import functools
@@ -27,7 +27,7 @@ from jax._src.tree_util import dispatch_registry
 
 
 class PRNGImpl:
-    """An implementation of random numbers: functions of one raw key, an array of `key_shape`.
+    """A PRNG implementation: functions of one raw key, which is an array of shape `key_shape`.
 
     Args:
       key_shape: shape of the `uint32` array that represents a key.
@@ -35,9 +35,10 @@ class PRNGImpl:
       split: (key, shape) -> keys of shape (*shape, *key_shape).
       random_bits: (key, bit_width, shape) -> unsigned integers.
       fold_in: (key, uint32 scalar) -> key.
-      name: as given to `jax.random.key(impl=...)`.
-      tag: short name, as printed in dtypes.
-      random_bits_once: the same bits as `random_bits`, for what reads each once; the same function by default.
+      name: the name to give to `jax.random.key(impl=...)`.
+      tag: short name, printed in dtypes.
+      random_bits_once: draws the same bits as `random_bits`, for consumers that read each element
+        once; by default it is the same function.
     """
 
     __slots__ = (
@@ -72,10 +73,10 @@ prngs: dict[str, PRNGImpl] = {}
 
 
 def register_prng(impl: PRNGImpl) -> None:
-    """Make an implementation known by its name.
+    """Register an implementation under its name.
 
     Raises:
-      ValueError: if the name is taken.
+      ValueError: if the name is already registered.
     """
     if impl.name in prngs:
         raise ValueError(f"PRNG with name {impl.name!r} already registered: {prngs[impl.name]}")
@@ -83,10 +84,10 @@ def register_prng(impl: PRNGImpl) -> None:
 
 
 def find_impl(name: str) -> PRNGImpl:
-    """The implementation with this name.
+    """Return the implementation with this name.
 
     Raises:
-      ValueError: if there is none; the text names those there are.
+      ValueError: if there is none; the message lists the registered names.
     """
     impl = prngs.get(name)
     if impl is None:
@@ -101,7 +102,7 @@ def find_impl(name: str) -> PRNGImpl:
 
 
 class KeyTyRules:
-    """What the rest of the system asks of the key dtype."""
+    """The rules that extended dtypes provide to the core, for key dtypes."""
 
     allow_conversion = False
 
@@ -119,7 +120,7 @@ class KeyTyRules:
 
     @staticmethod
     def full(shape, fill_value, dtype: "KeyTy"):
-        """Keys of the shape, all equal to the key or the raw key data `fill_value`."""
+        """Create keys that all equal `fill_value`, a key or raw key data."""
         if dtypes.issubdtype(getattr(fill_value, "dtype", None) or np.uint32, dtypes.prng_key):
             return lax.broadcast_in_dim(
                 fill_value, shape, tuple(range(len(shape) - fill_value.ndim, len(shape)))
@@ -133,7 +134,7 @@ class KeyTyRules:
 
     @staticmethod
     def global_sharded_result_handler(aval, sharding, committed):
-        """Makes results of a program into key arrays."""
+        """Return a handler that wraps a program's outputs in key arrays."""
         phys_sharding = sharding_impls.physical_sharding(aval, sharding)
         handler = array_result_handler(_unwrap_types(aval), phys_sharding, committed)
         impl = aval.dtype._impl
@@ -150,7 +151,7 @@ class KeyTyRules:
 
 
 class KeyTy(dtypes.ExtendedDType):
-    """The dtype of keys of one implementation."""
+    """The dtype of the keys of one implementation."""
 
     _rules = KeyTyRules
     type = dtypes.prng_key
@@ -191,7 +192,7 @@ def key_ty(impl: PRNGImpl) -> KeyTy:
 
 
 class PRNGKeyArray(Array):
-    """An array of keys, over an array of raw key data."""
+    """An array of keys, which wraps an array of raw key data."""
 
     __array_priority__ = 100
     _committed = property(lambda self: self._base_array._committed)
@@ -208,7 +209,7 @@ class PRNGKeyArray(Array):
 
     @classmethod
     def _of(cls, impl: PRNGImpl, data: ArrayImpl) -> "PRNGKeyArray":
-        """Keys over data known to be right."""
+        """Wrap data that is known to be valid, without checks."""
         self = object.__new__(cls)
         self._impl = impl
         self._base_array = data
@@ -220,7 +221,7 @@ class PRNGKeyArray(Array):
     @property
     def aval(self) -> ShapedArray:
         if self._aval is None:
-            # Where the mesh is explicit, the type of keys says how they are split, as that of data does.
+            # Derived from the data's aval, so that its sharding and varying manual axes carry over.
             self._aval = _wrap_types(self._base_array.aval, impl=self._impl)
         return self._aval
 
@@ -365,7 +366,7 @@ def _unpickle_key(name: str, data: np.ndarray) -> PRNGKeyArray:
 
 
 def check_key_data(impl: PRNGImpl, data: Any) -> None:
-    """Raise TypeError unless `data` can be the raw data of keys."""
+    """Raise TypeError unless `data` is valid raw data of keys."""
     n = len(impl.key_shape)
     if not all(hasattr(data, attr) for attr in ("ndim", "shape", "dtype")):
         raise TypeError(
@@ -390,7 +391,7 @@ def check_key_data(impl: PRNGImpl, data: Any) -> None:
 
 core.pytype_aval_mappings[PRNGKeyArray] = lambda x: x.aval
 
-# Native code opens key arrays up to their data; in all other trees they are leaves.
+# The C++ jit dispatch flattens key arrays to their data; in all other pytrees they are leaves.
 dispatch_registry.register_node(
     PRNGKeyArray,
     lambda keys: ((keys._base_array,), keys._impl),
@@ -429,13 +430,13 @@ placing.device_put_handlers[PRNGKeyArray] = _put_keys
 
 
 def is_key_array(x: Any) -> bool:
-    """Whether `x` is an array (or tracer) of keys."""
+    """Return whether `x` is an array or a tracer of keys."""
     return isinstance(x, PRNGKeyArray) or (
         isinstance(x, Tracer) and isinstance(getattr(x.aval, "dtype", None), KeyTy)
     )
 
 
-# The primitives. Each computes with raw keys: `raw(*arrays, impl=, **params)` is what it is lowered as.
+# The primitives. Each is lowered as `raw(*arrays, impl=, **params)`, a function of raw key data.
 
 
 def _over_keys(fun: Callable, ndim: int, operands: int = 1) -> Callable:
@@ -454,7 +455,7 @@ def _lower_raw(raw: Callable) -> Callable:
     def rule(ctx, *args, **params):
         if "impl" not in params:
             params["impl"] = getattr(ctx.avals_in[0].dtype, "_impl", None)
-        # How the dimensions of keys are split says nothing about what is done for each of them.
+        # Each key is processed alone, so the keys' sharding must not constrain the inner code.
         plain = lambda avals: [physical_aval(a).update(sharding=None) for a in avals]
         inner = ctx.replace(avals_in=plain(ctx.avals_in), avals_out=plain(ctx.avals_out))
         return lowered(inner, *args, **params)
@@ -479,7 +480,7 @@ def _front_batch(p, args, dims, params):
 
 
 def _with_dims(aval: ShapedArray, extra: tuple[int, ...], dtype: Any) -> ShapedArray:
-    """The type of an array with new trailing dimensions, which are not split over devices."""
+    """Return `aval` with new trailing dimensions, which are not sharded, and another dtype."""
     out = ShapedArray((*aval.shape, *extra), dtype, manual_axis_type=aval.manual_axis_type)
     if aval._sharding is None:
         return out
@@ -505,10 +506,10 @@ random_seed_p = _primitive(
 
 
 def random_seed(seeds: Any, impl: PRNGImpl) -> Any:
-    """Keys from integer seeds."""
+    """Create keys from integer seeds."""
     if type(seeds) is int:
         if not -(2**31) <= seeds < 2**31:
-            # 64-bit seeds are cut to what the configuration allows.
+            # Without x64 the seed keeps its low 32 bits, as arrays do.
             seeds = np.int64(seeds)
             if not config.enable_x64.value:
                 seeds = seeds.astype(np.int32)
@@ -535,7 +536,7 @@ random_split_p = _primitive("random_split", _split_types, _split_raw)
 
 
 def random_split(keys, shape: tuple[int, ...]):
-    """Keys of shape (*keys.shape, *shape)."""
+    """Split keys, into an array of shape (*keys.shape, *shape)."""
     return random_split_p.bind(keys, shape=tuple(shape))
 
 
@@ -559,7 +560,8 @@ def _fold_in_types(keys, msgs):
 
 
 def _fold_in_raw(data, msgs, *, impl):
-    # What is the same along a dimension stays so: `unsafe_rbg` would give other keys for copies of it.
+    # Do not map over dimensions of size one that broadcast: under vmap `unsafe_rbg` draws different
+    # bits for copies of one key.
     shapes = data.shape[: data.ndim - len(impl.key_shape)], msgs.shape
     full = np.broadcast_shapes(*shapes)
     fun = impl.fold_in
@@ -590,7 +592,7 @@ random_fold_in_p = _primitive("random_fold_in", _fold_in_types, _fold_in_raw, _f
 
 
 def random_fold_in(keys, msgs):
-    """Keys from keys and integers."""
+    """Derive keys from keys and integers, which broadcast."""
     if type(msgs) is int:
         return random_fold_in_p.bind(keys, np.uint32(msgs))
     return random_fold_in_p.bind(keys, lax.convert_element_type(msgs, np.uint32))
@@ -622,9 +624,10 @@ random_bits_p = _primitive("random_bits", _bits_types, _bits_raw)
 
 
 def random_bits(keys, bit_width: int, shape: tuple[int, ...], *, once: bool = False):
-    """Unsigned integers of `bit_width` bits, of shape (*keys.shape, *shape).
+    """Draw unsigned integers of `bit_width` bits, of shape (*keys.shape, *shape).
 
-    `once` promises that what uses them reads each once, as a sort does: they are then made faster.
+    `once` promises that the consumer reads each element once, as a sort does, so that the bits may
+    be fused into it.
     """
     how = {"once": True} if once else {}
     return random_bits_p.bind(keys, bit_width=bit_width, shape=shape, **how)
@@ -662,20 +665,20 @@ random_clone_p.def_impl(
 
 
 def random_wrap(data, *, impl: PRNGImpl):
-    """Keys from their raw data."""
+    """Wrap raw data in keys."""
     check_key_data(impl, data)
     return random_wrap_p.bind(data, impl=impl)
 
 
 def random_unwrap(keys):
-    """The raw data of keys."""
+    """Return the raw data of keys."""
     if not is_key_array(keys):
         raise TypeError(f"random_unwrap takes key array operand, got {type(keys)}")
     return random_unwrap_p.bind(keys)
 
 
 def random_clone(keys):
-    """The same keys, typed or raw, for a second use."""
+    """Copy keys, typed or raw, so that the copy may be used once more."""
     return random_clone_p.bind(keys)
 
 
@@ -744,7 +747,7 @@ for _name, _tag in (("threefry4x32", "fry4"), ("philox2x32", "phx2"), ("philox4x
 
 
 def default_prng_impl() -> PRNGImpl:
-    """The implementation named by `jax_default_prng_impl`."""
+    """Return the implementation named by `jax_default_prng_impl`."""
     return find_impl(config.default_prng_impl.value)
 
 
@@ -756,7 +759,7 @@ def define_prng_impl(
     *, key_shape: tuple[int, ...], seed: Callable, split: Callable, random_bits: Callable,
     fold_in: Callable, name: str = "<unnamed>", tag: str = "?",
 ) -> PRNGImpl:  # fmt: skip
-    """An implementation to give to `jax.random.key(impl=...)`.
+    """Define a PRNG implementation, to give to `jax.random.key(impl=...)`.
 
     Args:
       key_shape: shape of the `uint32` array that represents a key.
@@ -764,7 +767,10 @@ def define_prng_impl(
       split: (key, shape) -> keys of shape (*shape, *key_shape).
       random_bits: (key, bit_width, shape) -> unsigned integers.
       fold_in: (key, uint32 scalar) -> key.
-      name: shown in texts; the implementation is not found by it.
-      tag: short name, as printed in dtypes.
+      name: shown in messages; the implementation is not registered under it.
+      tag: short name, printed in dtypes.
+
+    Returns:
+      The implementation.
     """
     return PRNGImpl(key_shape, seed, split, random_bits, fold_in, name, tag)

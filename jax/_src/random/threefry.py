@@ -1,6 +1,6 @@
-"""Threefry-2x32: a counter-based generator.
+"""Threefry-2x32, a counter-based random number generator, with 20 rounds.
 
-Salmon, Moraes, Dror and Shaw, "Parallel random numbers: as easy as 1, 2, 3", SC 2011; 20 rounds.
+Salmon, Moraes, Dror and Shaw, "Parallel random numbers: as easy as 1, 2, 3", SC 2011.
 """
 
 import functools
@@ -20,14 +20,14 @@ _UINTS = {8: np.uint8, 16: np.uint16, 32: np.uint32, 64: np.uint64}
 
 
 def rotate_left(x, d: int):
-    """`uint32` numbers with their bits rotated left by `d`."""
+    """Rotate the bits of `uint32` numbers left by `d`."""
     return lax.bitwise_or(
         lax.shift_left(x, lax.full_like(x, d)), lax.shift_right_logical(x, lax.full_like(x, 32 - d))
     )
 
 
 def hash_words(k1, k2, x1, x2):
-    """Encrypt the counter (x1, x2) with the key (k1, k2); all `uint32` of one shape."""
+    """Encrypt the counter (x1, x2) with the key (k1, k2); all are `uint32` of the same shape."""
     keys = (k1, k2, lax.bitwise_xor(lax.bitwise_xor(k1, k2), lax.full_like(k1, _PARITY)))
     x1, x2 = lax.add(x1, keys[0]), lax.add(x2, keys[1])
     for i in range(5):
@@ -65,12 +65,13 @@ def _hash_broadcast(*words):
     ])  # fmt: skip
 
 
-_FEW = 4  # so many numbers are not worth a loop
+_FEW = 4  # up to this size, unrolled rounds are faster than a loop
 
 
 def _hash_loop(*words):
-    # On a CPU a consumer that needs an element several times would have it hashed anew for each: a loop
-    # is what the compiler does not fuse. It makes two rounds of two groups, after one group before it.
+    # XLA:CPU would fuse the hash into its consumer and recompute it for each use of an element; it
+    # does not fuse a while loop. The first group of four rounds runs before the loop, and each of
+    # the two iterations runs two groups, so that the carried keys rotate by a fixed amount.
     shape = np.broadcast_shapes(*[w.shape for w in words])
     if math.prod(shape) <= _FEW:
         return _hash_broadcast(*words)
@@ -96,6 +97,7 @@ def _hash_loop(*words):
 
 
 def _group(x1, x2, which: int):
+    # Four rounds, between two injections of the key.
     for r in _ROTATIONS[which]:
         x1 = lax.add(x1, x2)
         x2 = lax.bitwise_xor(x1, rotate_left(x2, r))
@@ -121,8 +123,7 @@ mlir.register_lowering(
 
 @functools.partial(jit, inline=True)
 def threefry_2x32(keypair, count):
-    """Hash an array of counters with a key: their halves, flattened, are the two words.
-
+    """Hash an array of counters; its flattened halves are the two words of the cipher's blocks.
     Args:
       keypair: two `uint32` scalars.
       count: `uint32` array.
@@ -154,7 +155,7 @@ def _words(key):
 
 
 def counters(shape):
-    """High and low words of the flat index of each element."""
+    """Return the high and the low words of the flat index of each element."""
     size = math.prod(shape)
     strides = [math.prod(shape[i + 1 :]) for i in range(len(shape))]
 
@@ -174,7 +175,7 @@ def counters(shape):
 
 
 def seed_words(value):
-    """The high and the low word of an integer scalar."""
+    """Split an integer scalar into its high and its low word."""
     if value.shape:
         raise TypeError(f"PRNG key seed must be a scalar; got {value!r}.")
     if not np.issubdtype(value.dtype, np.integer):
@@ -189,12 +190,12 @@ def seed_words(value):
 
 
 def seed(value):
-    """A key from an integer scalar."""
+    """Create a raw key of shape (2,) from an integer scalar."""
     return lax.concatenate([lax.reshape(w, (1,)) for w in seed_words(value)], 0)
 
 
 def split(key, shape):
-    """Keys of shape (*shape, 2)."""
+    """Split a key into raw keys of shape (*shape, 2)."""
     shape = tuple(shape)
     if config.threefry_partitionable.value:
         high, low = threefry2x32_p.bind(*_words(key), *counters(shape))
@@ -206,17 +207,20 @@ def split(key, shape):
 
 
 def fold_in(key, data):
-    """A key from a key and a `uint32` scalar."""
+    """Derive a key from a key and a `uint32` scalar."""
     return threefry_2x32(_words(key), seed(lax.convert_element_type(data, np.uint32)))
 
 
 def random_bits(key, bit_width: int, shape):
-    """Unsigned integers of `bit_width` bits."""
+    """Draw unsigned integers of `bit_width` bits."""
     return _random_bits(threefry2x32_p.bind, key, bit_width, shape)
 
 
 def random_bits_once(key, bit_width: int, shape):
-    """The same bits for a consumer that reads each once, so that the compiler may fuse their making."""
+    """Draw the same bits as `random_bits`, in a form that the compiler may fuse into a consumer.
+
+    Use it if the consumer reads each element once; otherwise fusion would repeat the hash.
+    """
     return _random_bits(_hash_broadcast, key, bit_width, shape)
 
 
@@ -230,7 +234,7 @@ def _random_bits(hash_, key, bit_width, shape):
 
 
 def join_words(high, low):
-    """64-bit integers from two words."""
+    """Combine high and low words into 64-bit integers."""
     high, low = (lax.convert_element_type(x, np.uint64) for x in (high, low))
     return lax.bitwise_or(lax.shift_left(high, lax.full_like(high, 32)), low)
 
@@ -259,7 +263,7 @@ def _random_bits_original(key, bit_width, shape):
             slicing.slice_in_dim(words, 0, half), slicing.slice_in_dim(words, half, 2 * half)
         )
     elif bit_width in (8, 16):
-        # Each word gives several numbers; the lowest bits of all words come first.
+        # Each word yields several numbers, from its lowest bits to its highest.
         n = 32 // bit_width
         wide = lax.broadcast_in_dim(words, (n, num_words), (1,))
         shifts = lax.mul(lax.broadcasted_iota(np.uint32, (n, num_words), 0), np.uint32(bit_width))

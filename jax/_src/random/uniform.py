@@ -1,4 +1,4 @@
-"""Bits, uniform numbers and integers, permutations."""
+"""Random bits, uniform numbers, random integers and permutations."""
 
 import math
 import operator
@@ -31,7 +31,7 @@ _UINTS = {
 
 
 def pair(key):
-    """Two keys from one; inside a function that is compiled."""
+    """Split a key into two, inside a traced function."""
     keys = prng.random_split(key, (2,))
     return slicing.index_in_dim(keys, 0, keepdims=False), slicing.index_in_dim(
         keys, 1, keepdims=False
@@ -39,19 +39,21 @@ def pair(key):
 
 
 def bits(key, shape=(), dtype: Any = None, *, out_sharding=None):
-    """Random bits, as unsigned integers.
+    """Draw uniformly distributed random bits, as unsigned integers.
+
+    Each integer k, 0 <= k < 2**b for a dtype of b bits, has probability 2**-b.
 
     Args:
-      key: a key.
+      key: PRNG key, typed or raw.
       shape: shape of the result.
       dtype: unsigned integer dtype; `uint` by default.
-      out_sharding: placement of the result.
+      out_sharding: sharding of the result.
 
     Returns:
       Array of that shape and dtype.
 
     Raises:
-      ValueError: if the dtype is no unsigned integer.
+      ValueError: if the dtype is not an unsigned integer dtype of at least 8 bits.
 
     >>> print(jax.random.bits(jax.random.key(0), (2,)))
     [4070199207 4202968722]
@@ -76,16 +78,16 @@ def bits(key, shape=(), dtype: Any = None, *, out_sharding=None):
 def uniform(
     key, shape=(), dtype: Any = None, minval: Any = 0.0, maxval: Any = 1.0, *, out_sharding=None
 ):
-    """Uniform numbers of [minval, maxval).
+    """Draw from the uniform distribution on [minval, maxval).
 
-    The density is 1 / (maxval - minval) between the bounds, and 0 elsewhere.
+    The density is 1 / (maxval - minval) for minval <= x < maxval, and 0 elsewhere.
 
     Args:
-      key: a key.
+      key: PRNG key, typed or raw.
       shape: shape of the result.
       dtype: float dtype.
       minval, maxval: bounds, of shapes that broadcast to `shape`.
-      out_sharding: placement of the result.
+      out_sharding: sharding of the result.
 
     Returns:
       Array of that shape and dtype.
@@ -104,7 +106,10 @@ def uniform(
 
 
 def unit_floats(key, shape: tuple[int, ...], dtype: np.dtype):
-    """Uniform numbers of [0, 1): random mantissa bits with the exponent of one, minus one."""
+    """Draw uniform numbers in [0, 1).
+
+    Random mantissa bits with the exponent of one are uniform in [1, 2); then subtract one.
+    """
     info = dtypes.finfo(dtype)
     nbits, nmant = info.bits, info.nmant
     if nbits not in _UINTS:
@@ -122,7 +127,7 @@ def unit_floats(key, shape: tuple[int, ...], dtype: np.dtype):
 
 
 def between(floats, minval, maxval):
-    """Numbers of [0, 1) brought to [minval, maxval); the bounds are of the same dtype."""
+    """Scale numbers in [0, 1) to [minval, maxval); the bounds have the same dtype."""
     scaled = lax.add(lax.mul(floats, maxval - minval), minval)
     return lax.max(minval, scaled)
 
@@ -132,7 +137,7 @@ def _unit(key, *, shape, dtype):
 
 
 def uniform_between(key, minval, maxval, *, shape, dtype):
-    """The body of `uniform`."""
+    """Implement `uniform`."""
     check_broadcast("uniform", shape, np.shape(minval), np.shape(maxval))
     minval = lax.broadcast_to_rank(lax.convert_element_type(minval, dtype), len(shape))
     maxval = lax.broadcast_to_rank(lax.convert_element_type(maxval, dtype), len(shape))
@@ -146,17 +151,17 @@ _jit_uniform = keyed_jit(uniform_between, ("shape", "dtype"))
 
 
 def randint(key, shape, minval, maxval, dtype: Any = None, *, out_sharding=None):
-    """Uniform integers of [minval, maxval).
+    """Draw from the uniform distribution of the integers in [minval, maxval).
 
-    Each integer k, minval <= k < maxval, has the probability 1 / (maxval - minval).
+    Each integer k, minval <= k < maxval, has probability 1 / (maxval - minval).
 
     Args:
-      key: a key.
+      key: PRNG key, typed or raw.
       shape: shape of the result.
       minval, maxval: bounds, of shapes that broadcast to `shape`; maxval may be one more than the
         dtype can hold.
       dtype: integer dtype.
-      out_sharding: placement of the result.
+      out_sharding: sharding of the result.
 
     Returns:
       Array of that shape and dtype; `minval` where the range is empty.
@@ -180,7 +185,7 @@ def _randint(key, minval, maxval, *, shape, dtype):
     info = dtypes.iinfo(dtype)
     if info.bits >= 32:
         return _randint_wide(key, _integer(minval), _integer(maxval), shape, dtype)
-    # Narrow types are drawn as int32, which holds the bound that is one above the largest value.
+    # Draw narrow types as int32, because maxval may be one more than the largest narrow value.
     minval, maxval = (lax.convert_element_type(x, np.int32) for x in (minval, maxval))
     minval = _clip(minval, info.min, info.max)
     maxval = _clip(maxval, info.min, info.max + 1)
@@ -203,7 +208,7 @@ def _clip(x, low, high):
 
 
 def _clip_to(x, dtype):
-    """`x` as `dtype`, the values it cannot hold replaced by the next it can."""
+    """Convert `x` to `dtype`, clamping values that are out of its range."""
     own, info = dtypes.iinfo(typeof(x).dtype), dtypes.iinfo(dtype)
     return lax.convert_element_type(_clip(x, max(own.min, info.min), min(own.max, info.max)), dtype)
 
@@ -220,11 +225,11 @@ def _randint_wide(key, minval, maxval, shape, dtype):
     higher, lower = (prng.random_bits(k, nbits, shape) for k in pair(key))
     span = lax.convert_element_type(lax.sub(maxval, minval), unsigned)
     one = np.array(1, unsigned)
-    # An empty range gives minval; the whole range of the dtype has a span that wraps to zero, and
-    # then a remainder by it keeps all bits.
+    # An empty range yields minval (span 1). The span of the dtype's full range wraps around to
+    # zero, and a remainder by zero keeps all bits.
     span = _select(lax.le(maxval, minval), one, span)
     span = _select(lax.bitwise_and(beyond, lax.gt(maxval, minval)), lax.add(span, one), span)
-    # Two draws make one number of twice the bits, whose remainder is almost uniform.
+    # Two draws form one number with twice the bits, whose remainder is nearly unbiased.
     multiplier = lax.rem(np.array(2 ** (nbits // 2), unsigned), span)
     multiplier = lax.rem(lax.mul(multiplier, multiplier), span)
     offset = lax.add(lax.mul(lax.rem(higher, span), multiplier), lax.rem(lower, span))
@@ -239,17 +244,23 @@ def _select(which, on_true, on_false):
 
 
 def permutation(key, x, axis: int = 0, independent: bool = False, *, out_sharding=None):
-    """A random permutation of an array, or of `range(x)` for an integer.
+    """Permute an array randomly along an axis, or `range(x)` for an integer `x`.
+
+    All permutations have equal probability.
 
     Args:
-      key: a key.
+      key: PRNG key, typed or raw.
       x: integer or array.
       axis: axis to permute along.
-      independent: whether the slices along the axis are permuted each in its own way.
-      out_sharding: placement of the result.
+      independent: whether each slice along the axis gets a permutation of its own.
+      out_sharding: sharding of the result.
 
     Returns:
-      The permuted array.
+      The permuted array, of the shape and dtype of `x`; shape (x,) for an integer.
+
+    Raises:
+      TypeError: if `x` is a scalar that is not an integer.
+      ValueError: if `axis` is out of bounds.
 
     >>> print(jax.random.permutation(jax.random.key(0), 5))
     [0 1 4 3 2]
@@ -275,7 +286,7 @@ def permutation(key, x, axis: int = 0, independent: bool = False, *, out_shardin
 
 
 def shuffle(key, x, *, axis):
-    """Sort by random numbers, often enough that ties have next to no effect on the distribution."""
+    """Sort by random keys, repeatedly, so that ties have almost no effect on the distribution."""
     rounds = math.ceil(3 * math.log(max(1, x.size)) / math.log(np.iinfo(np.uint32).max))
     for _ in range(rounds):
         key, subkey = pair(key)
