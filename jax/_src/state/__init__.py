@@ -1,8 +1,8 @@
-"""References to mutable arrays: their operations, views and indices, and how programs lose them.
+"""References to mutable arrays: operations, indexing, views, and discharge.
 
-The types are in `jax._src.core.refs`. A reference is an operand like an array, with effects that say how
-it is used; transformations act on the operations (`primitives`), and what is compiled has no references
-left (`discharge`).
+The types are in `jax._src.core.refs`. A reference is an operand, and effects say how an equation
+uses it. Transformations have rules for the operations (`primitives`, `rules`). Discharge turns
+references into arrays before a program is compiled.
 """
 
 from jax._src.core.refs import (

@@ -1,9 +1,9 @@
-"""Discharge: programs with references become programs without, that pass the arrays along instead.
+"""Discharge: rewrites programs with references into pure programs that thread arrays through.
 
-An equation that uses references becomes one or more without: its reference operands are arrays, and what
-it writes are new arrays. Primitives with jaxprs as parameters have rules for that in
-`jax._src.state.discharge_rules`. A reference may also be kept: then it stays an operand, and a primitive
-that uses it stays as it is.
+An equation that uses references becomes equations on arrays: it takes the current values of its
+reference operands, and yields the new values of those that it writes. Rules for primitives with
+jaxpr parameters are in `jax._src.state.discharge_rules`. A reference can be kept: it stays an
+operand, and the primitives that use it stay as they are.
 """
 
 from __future__ import annotations
@@ -33,16 +33,16 @@ from jax._src.tree_util import tree_flatten, tree_unflatten, treedef_tuple
 
 traceback_util.register_exclusion(__file__)
 
-# rule(should_discharge, in_avals, out_avals, *args, **params) -> new values of operands, results.
-# Values of operands are None but for references that are discharged and written.
+# rule(should_discharge, in_avals, out_avals, *args, **params) -> (new operand values, results).
+# The new value of an operand is None, unless it is a discharged reference that is written.
 DischargeRule = Callable[..., tuple[Sequence[Any], Sequence[Any]]]
 
 
 def register_discharge_rule(primitive: Primitive) -> Callable[[DischargeRule], DischargeRule]:
-    """A decorator that gives a primitive its rule, for when all of its references are discharged.
+    """Return a decorator that sets a primitive's rule for discharging all of its references.
 
-    The rule is called with types of operands and results, then operands (arrays for references), then
-    parameters; it gives a value or None for each operand, and the results.
+    The rule takes the avals of operands and results, the operands (arrays in place of references),
+    and the parameters. It returns a new value or None for each operand, and the results.
     """
 
     def register(rule: DischargeRule) -> DischargeRule:
@@ -62,7 +62,7 @@ def register_discharge_rule(primitive: Primitive) -> Callable[[DischargeRule], D
 
 
 def register_partial_discharge_rule(primitive: Primitive) -> Callable[..., Any]:
-    """As `register_discharge_rule`, for rules that first take which references are discharged."""
+    """Do as `register_discharge_rule`, for rules whose first argument says which to discharge."""
 
     def register(rule: DischargeRule) -> DischargeRule:
         primitive.discharge = rule
@@ -74,16 +74,16 @@ def register_partial_discharge_rule(primitive: Primitive) -> Callable[..., Any]:
 def discharge_state(
     closed_jaxpr: ClosedJaxpr, *, should_discharge: bool | Sequence[bool] = True, lower: bool = True
 ) -> ClosedJaxpr:
-    """A jaxpr of arrays in place of references.
+    """Replace the reference arguments of a jaxpr by arrays.
 
     Args:
       closed_jaxpr: the jaxpr.
-      should_discharge: for each argument whether it is discharged, if it is a reference; or for all.
-      lower: whether the result is to be compiled, and not differentiated any more.
+      should_discharge: whether to discharge references: for all, or for each argument.
+      lower: whether the result will only be compiled, and not be differentiated any more.
 
     Returns:
-      A jaxpr of the same arguments, where those discharged are arrays, with their final values as
-      further results.
+      A jaxpr with arrays in place of the discharged references; their final values are additional
+      results.
     """
     n = len(closed_jaxpr.in_avals)
     if isinstance(should_discharge, bool):
@@ -116,7 +116,7 @@ def _discharged(
 
 
 def written(jaxpr: Jaxpr | ClosedJaxpr) -> set[int]:
-    """Positions of the references among the arguments that a jaxpr writes to."""
+    """Return the positions of the reference arguments that a jaxpr writes to."""
     return {
         e.input_index
         for e in jaxpr.effects
@@ -127,10 +127,11 @@ def written(jaxpr: Jaxpr | ClosedJaxpr) -> set[int]:
 def discharge_written(
     closed: ClosedJaxpr, which: Sequence[bool], lower: bool
 ) -> tuple[ClosedJaxpr, list[int]]:
-    """A jaxpr of arrays in place of the marked references.
+    """Replace the marked references by arrays.
 
     Returns:
-      It, and the positions of references whose final values are further results: those written.
+      The new jaxpr, and the positions of the references that it writes, whose final values are its
+      additional results.
     """
     found = written(closed)
     finals = tuple(i for i, w in enumerate(which) if w and i in found)
@@ -140,7 +141,7 @@ def discharge_written(
 def discharge_all(
     closed: ClosedJaxpr, which: Sequence[bool] | None = None, lower: bool = True
 ) -> tuple[ClosedJaxpr, list[int]]:
-    """What is compiled for a jaxpr with references; and the arguments whose final values it gives."""
+    """Discharge all references for compilation; returns the jaxpr and the positions written."""
     if which is None:
         which = [type(a) is AbstractRef for a in closed.in_avals]
     return discharge_written(closed, which, lower)
@@ -149,10 +150,10 @@ def discharge_all(
 def eval_discharged(
     jaxpr: Jaxpr, consts: Sequence[Any], args: Sequence[Any], which: Sequence[bool], lower: bool
 ) -> tuple[list[Any], dict[Var, Any]]:
-    """Apply a jaxpr to arrays in place of the marked references; the others are kept.
+    """Evaluate a jaxpr with arrays in place of the marked references; the others are kept.
 
     Returns:
-      The results, and the values of variables at the end.
+      The results, and the final values of all variables.
     """
     env: dict[Var, Any] = dict(zip(jaxpr.constvars, consts))
     env.update(zip(jaxpr.invars, args))
@@ -208,7 +209,7 @@ def eval_discharged(
 
 
 def _first_positions(xs: Sequence[Any]) -> list[int]:
-    """For each value the position of the first one that is the same."""
+    """Return for each value the position of the first one that is identical to it."""
     first: dict[int, int] = {}
     return [first.setdefault(id(x), i) for i, x in enumerate(xs)]
 
@@ -217,7 +218,7 @@ def discharge_eqn(
     p: Primitive, should: Any, in_avals: Any, out_avals: Any, vals: Any, params: Any, lower: bool,
     aliases: Sequence[int],
 ) -> tuple[Sequence[Any], Sequence[Any]]:  # fmt: skip
-    """New values of the operands of an application, and its results."""
+    """Return the new operand values and the results of a primitive's discharge rule."""
     if p.discharge is None:
         raise NotImplementedError(
             f"No discharge rule for '{p.name}': it cannot have mutable array references as operands, or "
@@ -239,7 +240,7 @@ def _initial(p: Primitive, vals: Any, params: Any, aval: Any) -> Any:
     return prims.like_ref(x, aval)
 
 
-# Rules of the operations
+# Rules of the operations on references
 
 
 def _get_discharge(should: Any, in_avals: Any, out_avals: Any, x: Any, *idx: Any, tree: Any) -> Any:
@@ -266,12 +267,12 @@ prims.get_p.discharge = _get_discharge
 prims.swap_p.discharge = _swap_discharge
 prims.addupdate_p.discharge = _addupdate_discharge
 
-# Under a transformation that wants values in place of some references
+# Discharge of one primitive, for traces that cannot handle some references
 
 
 @cached_on_jaxpr
 def _makes_refs(jaxpr: Jaxpr) -> bool:
-    """Whether a jaxpr makes references, but for what has derivative rules of its own."""
+    """Return whether a jaxpr creates references, outside of calls with custom derivative rules."""
     if core.internal_mutable_array_effect not in jaxpr.effects:
         return False
     for eqn in jaxpr.eqns:
@@ -288,9 +289,10 @@ def functionalize(
     primitive: Primitive, args: Sequence[Any], params: dict[str, Any], which: Sequence[bool],
     internal: bool,
 ) -> list[Any] | None:  # fmt: skip
-    """Apply a primitive with jaxprs to what the marked references hold, and write what they become.
+    """Apply a primitive with jaxprs to the values of the marked references, then write them back.
 
-    With `internal` references made in the jaxprs are discharged, too. None if there is nothing to do.
+    With `internal`, references that the jaxprs create are discharged as well. Returns None if there
+    is nothing to discharge.
     """
     in_avals = [typeof(x) for x in args]
     if not any(which) and not (internal and any(map(_makes_refs, core.jaxprs_in_params(params)))):
@@ -314,13 +316,14 @@ late.functionalize = functionalize
 
 
 def run_state(f: Callable[..., None]) -> Callable[[Any], Any]:
-    """A function of arrays that runs `f` on references to them.
+    """Turn a function of references into a function of arrays.
 
     Args:
-      f: function of a tree of references, returning None.
+      f: function of a pytree of references that returns None.
 
     Returns:
-      A function of a tree of arrays: what the references hold in the end.
+      A function that takes a pytree of arrays, runs `f` on references to them, and returns a pytree
+      of their final values.
 
     >>> from jax._src.state.discharge import run_state
     >>> def double(ref):
@@ -347,7 +350,7 @@ def run_state(f: Callable[..., None]) -> Callable[[Any], Any]:
 
 
 def run_state_reference(f: Callable[..., None]) -> Callable[[Any], Any]:
-    """As `run_state`, computed without an equation of its own."""
+    """Do as `run_state`, but run `f` on new references at once instead of staging one equation."""
 
     def wrapped(init: Any) -> Any:
         flat, tree = tree_flatten(init)
@@ -370,9 +373,9 @@ def _staged(f: Callable[..., Any], in_tree: Any, avals: Any, args: Any) -> Any:
     return pe.close_jaxpr(pe.convert_constvars_jaxpr(jaxpr)), consts
 
 
-# Operands are arrays, and references that the function closes over. Results are what all hold in the
-# end, and these references. The jaxpr has references for the arrays it is given, but not for those
-# that it closes over.
+# Operands are arrays and references that the function closes over; there is one result for each: an
+# array's final value, or the reference itself. The jaxpr takes references for the array operands,
+# and arrays stay arrays where the function closes over them.
 run_state_p = Primitive("run_state", multiple_results=True)
 
 
@@ -386,7 +389,7 @@ def _types(*avals: Any, jaxpr: ClosedJaxpr, **_: Any) -> Any:
 
 
 def _inner_references(outer: Sequence[Any], jaxpr: ClosedJaxpr) -> tuple[bool, ...]:
-    """Which arguments of the jaxpr are references to operands (of types `outer`) that are arrays."""
+    """Mark the jaxpr's arguments that are references, where the operand is an array."""
     return tuple(
         [
             type(a) is AbstractRef and type(o) is not AbstractRef
@@ -396,7 +399,7 @@ def _inner_references(outer: Sequence[Any], jaxpr: ClosedJaxpr) -> tuple[bool, .
 
 
 def _final_values(which: tuple[bool, ...], args: Any, jaxpr: ClosedJaxpr, lower: bool) -> list[Any]:
-    """Run the function with values in place of the marked references: what its operands hold then."""
+    """Run the function with arrays for the marked references; return the final operand values."""
     finals = tuple([i for i, w in enumerate(which) if w])
     pure = _discharged(jaxpr, which, finals, lower)
     outs = list(args)
@@ -429,7 +432,7 @@ def _discharge(
     return [x if s else None for x, s in zip(outs, should)], outs
 
 
-# Programs have no references left, but the bodies of control flow may have this operation.
+# Compiled programs have no references, but control flow bodies may contain this primitive.
 mlir.register_lowering(run_state_p, mlir.lower_fun(_apply, multiple_results=True))
 run_state_p.discharge = _discharge
 run_state_p.ref_boundary = True

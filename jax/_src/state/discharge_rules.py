@@ -1,8 +1,8 @@
-"""What becomes of the primitives with jaxprs as parameters when references are discharged.
+"""Discharge rules of the primitives with jaxpr parameters.
 
-References that the jaxprs write are carried through as arrays: as carries of loops, as further results
-elsewhere. All rules take two parameters besides those of their primitive: `lower`, whether the result is
-compiled and not differentiated any more, and `aliases`, for each operand the first one that is the same.
+The values of references that a jaxpr writes become additional results, or loop carries. Each rule
+takes two extra parameters: `lower` says that the result is compiled and not differentiated any
+more, and `aliases` has for each operand the position of the first operand that is identical to it.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def _composite(should, in_avals, out_avals, *args, lower, aliases, jaxpr, **para
 
 
 def _inlined(jaxpr_name: str):
-    """The rule of a function whose own rules matter no more once it is lowered."""
+    """Return a rule that inlines the function: its custom rules are not needed for lowering."""
 
     def rule(should, args, params):
         closed = params[jaxpr_name]
@@ -75,10 +75,11 @@ def _inlined(jaxpr_name: str):
 
 
 def _custom(p: Primitive, jaxpr_name: str, with_refs: Callable | None = None):
-    """The rule of a function with rules of its own.
+    """Return the rule of a primitive for functions with custom rules.
 
-    `with_refs(funs, refs, symbolic_zeros)` gives functions of arrays in place of the functions that `p` is bound to, where
-    arguments `refs` are references; they give what these hold in the end as further results.
+    `with_refs(funs, refs, symbolic_zeros)` converts the functions that `p` is bound to: the new
+    ones take arrays for the arguments at positions `refs`, which are references, and return the
+    final values of these as additional results.
     """
     inlined = _inlined(jaxpr_name)
 
@@ -103,7 +104,7 @@ def _custom(p: Primitive, jaxpr_name: str, with_refs: Callable | None = None):
 
 
 class _OnRefs:
-    """A function of references as one of arrays: it returns what they hold in the end, too."""
+    """Wraps a function of references: takes arrays instead, and also returns their final values."""
 
     def __init__(self, fun: Callable, refs: Sequence[int]):
         self.fun, self.refs = fun, refs
@@ -125,7 +126,7 @@ class _OnRefs:
 
 
 class _JvpOnRefs(_OnRefs):
-    """As `_OnRefs`, of (primals, tangents)."""
+    """Does as `_OnRefs` for a jvp rule, whose arguments are primals and then tangents."""
 
     def __call__(self, *args):
         n, k = len(args) // 2, len(self.refs)
@@ -135,14 +136,16 @@ class _JvpOnRefs(_OnRefs):
 
 
 class _FwdOnRefs(_OnRefs):
-    """As `_OnRefs`, of a forward rule; its residuals cannot be references."""
+    """Does as `_OnRefs` for a forward rule; its residuals must not be references."""
 
     def __init__(self, fun: Callable, refs: Sequence[int], symbolic_zeros: bool):
         super().__init__(fun, refs)
         self.symbolic_zeros = symbolic_zeros
 
     def __call__(self, *args):
-        first = len(args) // 2 if self.symbolic_zeros else 0  # flags come before the arguments
+        first = (
+            len(args) // 2 if self.symbolic_zeros else 0
+        )  # one argument and one flag for each operand
         outs, finals = self.call(args, [first + i for i in self.refs])
         for x in outs:
             if type(typeof(x)) is core.AbstractRef:
@@ -156,9 +159,10 @@ class _FwdOnRefs(_OnRefs):
 
 
 class _BwdOnRefs(_OnRefs):
-    """A backward rule that also gets cotangents of what references hold in the end.
+    """Wraps a backward rule: it also takes cotangents of the references' final values.
 
-    What the function writes has no derivative: these cotangents are those of what they held before.
+    The writes of a custom function have no derivative, so these are returned as the cotangents of
+    the initial values.
     """
 
     def __call__(self, trees, *args):
@@ -188,7 +192,7 @@ def _remat_opt(should, in_avals, out_avals, *args, lower, aliases, **params):
 
 
 def _read_only(what: str, closed: ClosedJaxpr, should: Sequence[bool]) -> ClosedJaxpr:
-    """The jaxpr of what references hold, which it must not write: it may be differentiated."""
+    """Discharge a jaxpr that may be differentiated, and so must not write to its references."""
     which = [*should, *[False] * (len(closed.in_avals) - len(should))]
     new, finals = discharge_written(closed, which, False)
     if finals:
@@ -200,7 +204,7 @@ def _read_only(what: str, closed: ClosedJaxpr, should: Sequence[bool]) -> Closed
 
 
 def _solve(p: Primitive):
-    """The rule of `custom_root` and `custom_linear_solve`, of functions that close over references."""
+    """Return the rule of `custom_root` or `custom_linear_solve`, which close over references."""
     run_solve = _inlined("solve")
 
     def rule(should, in_avals, out_avals, *args, lower, aliases, const_lengths, jaxprs):
@@ -252,7 +256,7 @@ def _scan(
     start = num_consts + num_carry
     n = len(jaxpr.out_avals)
     order_in = [*stays, *as_carry, *range(num_consts, len(args))]
-    # Results of the body: carry, stacked results, final values.
+    # Written consts become carries. Results of the body: carry, stacked results, final values.
     carry_finals = range(n, n + len(as_carry))
     other_finals = range(n + len(as_carry), n + len(finals))
     order_out = [*carry_finals, *range(n), *other_finals]
@@ -284,7 +288,7 @@ def _while(
     body_which = (*should[cond_nconsts:num_consts], *[False] * len(out_avals))
     cond, cond_finals = discharge_written(cond_jaxpr, cond_which, lower)
     body, body_finals = discharge_written(body_jaxpr, body_which, lower)
-    # Operands that change, each once: `slot[i]` is the place of operand i among them.
+    # Operands that change, each listed once; `slot[i]` is the index of operand i in `changing`.
     changing = sorted(
         {aliases[i] for i in [*cond_finals, *[cond_nconsts + i for i in body_finals]]}
     )
@@ -329,7 +333,7 @@ def _while(
             return [*state, *carry]
 
         init = [*state, *carry]
-    else:  # the condition writes: it is computed before the loop and at the end of its body
+    else:  # the condition writes, so compute it before the loop and at the end of the body
 
         def new_cond(*xs):
             return [xs[nf]]
@@ -343,7 +347,7 @@ def _while(
         pred, state = run_cond(known, state, carry)
         init = [pred, *state, *carry]
     avals = [typeof(x) for x in (*known, *init)]
-    # The carry has the types that the jaxprs say, not those of values that may be weakly typed.
+    # The carry has the avals of the jaxpr: the initial values may be weakly typed.
     avals[len(avals) - len(carry) :] = body_jaxpr.in_avals[body_nconsts:]
     cj, _, cc = pe.trace_to_jaxpr_dynamic(new_cond, avals)
     bj, _, bc = pe.trace_to_jaxpr_dynamic(new_body, avals)

@@ -1,8 +1,9 @@
-"""Indexing of references: what an index is, and which elements it means.
+"""Indexing of references.
 
-An index has one entry for each dimension of the array: a `Slice` of a static size, an integer scalar or
-an array of integers. Arrays are broadcast against each other, and integers among arrays become arrays, so
-that an indexer has either integers or arrays.
+An index has one entry for each dimension of the array: a `Slice` of static size, an integer scalar
+  or
+an integer array. Arrays are broadcast against each other. If there is an array, integer scalars are
+broadcast as well, so that an indexer has scalars or arrays but not both.
 """
 
 from __future__ import annotations
@@ -21,12 +22,12 @@ from jax._src.tree_util import register_pytree_node
 
 
 class NDIndexer:
-    """An index of an array of a given shape: a view of some of its elements.
+    """An index into an array of a given shape, which selects a view of it.
 
     Attributes:
-      indices: for each dimension a `Slice`, an integer scalar, or an array of integers.
-      shape: the shape of the array.
-      int_indexer_shape: the shape that the arrays among the indices share; () without any.
+      indices: for each dimension a `Slice`, an integer scalar, or an integer array.
+      shape: shape of the indexed array.
+      int_indexer_shape: common shape of the integer arrays; () if there are none.
     """
 
     __slots__ = ("indices", "shape", "int_indexer_shape")
@@ -46,10 +47,10 @@ class NDIndexer:
 
     @classmethod
     def from_indices_shape(cls, indices: Any, shape: Sequence[int]) -> NDIndexer:
-        """The indexer for an index as NumPy has it.
+        """Create an indexer from a NumPy-style index.
 
         Raises:
-          IndexError, TypeError, ValueError: for what cannot index an array of this shape.
+          IndexError, TypeError, ValueError: if `indices` cannot index an array of this shape.
         """
         if not isinstance(indices, tuple):
             indices = (indices,)
@@ -90,7 +91,7 @@ class NDIndexer:
 
     @classmethod
     def make_trivial_indexer(cls, shape: Sequence[int]) -> NDIndexer:
-        """The indexer of all elements."""
+        """Create the indexer that selects all elements."""
         return cls([Slice(0, d) for d in shape], shape)
 
     @property
@@ -99,11 +100,11 @@ class NDIndexer:
 
     @property
     def is_trivial(self) -> bool:
-        """Whether it means all elements, in their order."""
+        """Whether it selects all elements, in order."""
         return all(type(e) is Slice and e.is_full(d) for e, d in zip(self.indices, self.shape))
 
     def get_indexer_shape(self) -> tuple[int, ...]:
-        """The shape of the elements."""
+        """Return the shape of the view."""
         slices = [e.size for e in self.indices if type(e) is Slice]
         if not self.has_arrays:
             return tuple(slices)
@@ -111,18 +112,18 @@ class NDIndexer:
         return (*slices[:at], *self.int_indexer_shape, *slices[at:])
 
     def array_dims_position(self) -> int:
-        """Where the dimensions of arrays come: for adjacent arrays in their place, otherwise first."""
+        """Return the position of the arrays' dimensions: in place if adjacent, otherwise first."""
         places = [i for i, e in enumerate(self.indices) if type(e) is not Slice]
         return places[0] if places[-1] - places[0] == len(places) - 1 else 0
 
     def transform_type(self, aval: Any) -> Any:
-        """The type of the elements of an array of type `aval`."""
+        """Return the aval of the view of an array of type `aval`."""
         if tuple(aval.shape) != self.shape:
             raise ValueError(f"an indexer for shape {self.shape} on an array of type {aval}")
         return ShapedArray(self.get_indexer_shape(), aval.dtype, aval.weak_type)
 
     def pretty_print(self, context: Any) -> Any:
-        """The index in brackets."""
+        """Print the index in brackets."""
         entries = []
         for e, size in zip(self.indices, self.shape):
             entries.append(
@@ -133,17 +134,17 @@ class NDIndexer:
     # Applied to arrays
 
     def apply(self, x: Any) -> Any:
-        """The elements of `x`; positions out of bounds are moved to the nearest one."""
+        """Gather the view of `x`; indices out of bounds are clamped."""
         block = _read_block(x, self)
         if not self.has_arrays:
             return block
         return block.at[self._array_index()].get(mode="clip")
 
     def update(self, x: Any, value: Any, accumulate: bool = False) -> Any:
-        """`x` with its elements replaced by `value`, or with `value` added to them.
+        """Replace the view of `x` by `value`, or add `value` to it.
 
-        Slices and integers out of bounds are moved inside; elements of arrays of indices out of bounds
-        are left out.
+        Slices and scalars out of bounds are clamped; updates at array indices out of bounds are
+        dropped.
         """
         if self.is_trivial:
             return lax.add(x, value) if accumulate else value
@@ -185,7 +186,7 @@ register_pytree_node(
 
 
 def _expand_mask(entry: Any) -> Sequence[Any]:
-    """A mask as arrays of positions; other entries as they are."""
+    """Convert a boolean mask to index arrays; return other entries unchanged."""
     if isinstance(entry, (list, np.ndarray, core.Tracer)) or hasattr(entry, "dtype"):
         if isinstance(entry, list):
             entry = np.asarray(entry)
@@ -247,7 +248,7 @@ def _broadcast_to(x: Any, shape: tuple[int, ...]) -> Any:
     return lax.broadcast_in_dim(squeezed, shape, [len(shape) - ndim + i for i in kept])
 
 
-# Blocks: what the slices and integers of an indexer mean, in the whole of the dimensions of its arrays
+# Blocks: what slices and scalars select, while dimensions indexed by arrays are kept whole.
 
 
 def _bounds(indexer: NDIndexer, shape: Sequence[int]) -> Any:
@@ -279,7 +280,7 @@ def _bounds(indexer: NDIndexer, shape: Sequence[int]) -> Any:
 
 
 def _same_dtype(starts: Sequence[Any]) -> list[Any]:
-    """Positions as integers of one type, for `dynamic_slice`."""
+    """Convert start indices to one integer dtype, for `dynamic_slice`."""
     known = [typeof(s).dtype for s in starts if not isinstance(s, (int, np.integer))]
     dtype = known[0]
     for d in known[1:]:
@@ -314,7 +315,7 @@ def _write_block(x: Any, indexer: NDIndexer, block: Any) -> Any:
     if not all(np.shape(block)):
         return x
     if any(s != 1 for s in strides):
-        # Between the elements stay those that were there.
+        # Strided elements cannot be updated alone: read the whole span, and keep what lies between.
         if static:
             around = slicing.slice(x, starts, [a + n for a, n in zip(starts, spans)])
         else:

@@ -1,7 +1,7 @@
-"""The operations on references, with their rules.
+"""The primitives on references, and the functions that bind them.
 
-What transformations do with reading and writing is in `jax._src.state.rules`. There are no lowerings:
-programs are discharged of references before (`jax._src.state.discharge`).
+Derivative, batching and printing rules of reads and writes are in `jax._src.state.rules`. There are
+no lowering rules: references are discharged before lowering (`jax._src.state.discharge`).
 """
 
 from __future__ import annotations
@@ -55,14 +55,14 @@ NO_GRAD = "no_grad_no_remat"
 
 
 def apply_transforms(x: Any, transforms: Sequence[Any]) -> Any:
-    """The view of an array that transforms lead to."""
+    """Apply transforms to an array, one after the other."""
     for t in transforms:
         x = t.apply(x)
     return x
 
 
 def update_view(x: Any, transforms: Sequence[Any], value: Any, accumulate: bool = False) -> Any:
-    """The array with a view of it replaced by `value`, or with `value` added to the view."""
+    """Replace a view of an array by `value`, or add `value` to the view."""
     if not transforms:
         return lax.add(x, value) if accumulate else value
     first, *rest = transforms
@@ -71,7 +71,7 @@ def update_view(x: Any, transforms: Sequence[Any], value: Any, accumulate: bool 
     return first.update(x, update_view(first.apply(x), rest, value, accumulate))
 
 
-# What users call
+# Public functions
 
 
 def _get_operands(ref: Any, idx: Any, name: str) -> tuple[Any, tuple[Any, ...]]:
@@ -90,15 +90,15 @@ def ref_get(ref: Any, idx: Any = None) -> Any:
     """Read from a reference: `ref[idx]` as a function.
 
     Args:
-      ref: reference to a mutable array, or a view of one (`ref.at[...]`).
-      idx: index as in NumPy, of integers, slices with positive steps, `jax.ds`, arrays of integers and
-        masks; None or `...` for all elements.
+      ref: reference, or a view of one (`ref.at[...]`).
+      idx: NumPy-style index of integers, slices with positive steps, `jax.ds`, integer arrays and
+        masks; None or `...` selects all elements.
 
     Returns:
-      The elements as an array. Positions out of bounds that are traced are moved to the nearest one.
+      The selected elements as an array. Traced indices out of bounds are clamped.
 
     Raises:
-      ValueError, TypeError: if `ref` is no reference, or `idx` does not fit its shape.
+      ValueError, TypeError: if `ref` is not a reference, or `idx` does not match its shape.
 
     >>> ref = jax.new_ref(jnp.arange(5))
     >>> jax.ref.get(ref, slice(1, 3))
@@ -114,9 +114,9 @@ def ref_set(ref: Any, idx: Any, value: Any) -> None:
     """Write to a reference: `ref[idx] = value` as a function.
 
     Args:
-      ref: reference to a mutable array, or a view of one.
-      idx: as for `jax.ref.get`.
-      value: array of the shape and dtype of the elements (weakly typed numbers are converted).
+      ref: reference, or a view of one.
+      idx: index, as for `jax.ref.get`.
+      value: array of the shape and dtype of the view; weakly typed values are converted.
 
     Raises:
       ValueError: if `value` has another shape or dtype.
@@ -131,7 +131,18 @@ def ref_set(ref: Any, idx: Any, value: Any) -> None:
 
 @traceback_util.api_boundary
 def ref_swap(ref: Any, idx: Any, value: Any, _function_name: str = "ref_swap") -> Any:
-    """Write to a reference, and return what was there; arguments as for `jax.ref.set`.
+    """Write to a reference, and return the old value of the elements written.
+
+    Args:
+      ref: reference, or a view of one.
+      idx: index, as for `jax.ref.get`.
+      value: array of the shape and dtype of the view; weakly typed values are converted.
+
+    Returns:
+      Array of the shape and dtype of the view.
+
+    Raises:
+      ValueError: if `value` has another shape or dtype.
 
     >>> ref = jax.new_ref(jnp.arange(3))
     >>> jax.ref.swap(ref, 1, 10)
@@ -153,14 +164,17 @@ def _swap(ref: Any, idx: Any, value: Any, name: str) -> Any:
 
 @traceback_util.api_boundary
 def ref_addupdate(ref: Any, idx: Any, x: Any) -> None:
-    """Add to what a reference holds: `ref[idx] += x`, in one operation.
+    """Add to the value of a reference: `ref[idx] += x` as one operation.
 
-    Where `idx` has an element twice, both values are added.
+    If `idx` selects an element more than once, all of its values are added.
 
     Args:
-      ref: reference to a mutable array, or a view of one.
-      idx: as for `jax.ref.get`.
-      x: array of the shape and dtype of the elements.
+      ref: reference, or a view of one.
+      idx: index, as for `jax.ref.get`.
+      x: array of the shape and dtype of the view.
+
+    Raises:
+      ValueError: if `x` has another shape or dtype.
 
     >>> ref = jax.new_ref(jnp.arange(3))
     >>> jax.ref.addupdate(ref, 2, 10)
@@ -173,7 +187,7 @@ def ref_addupdate(ref: Any, idx: Any, x: Any) -> None:
 
 
 def _cast(value: Any, ref_aval: Any, transforms: Sequence[Any]) -> Any:
-    """A weakly typed value as one of the dtype of the reference, if that can hold it."""
+    """Convert a weakly typed value to the dtype of the reference, if it promotes to that."""
     if type(value) is list:
         value = np.asarray(value)
         if value.dtype == np.float64 or value.dtype == np.int64:
@@ -197,12 +211,12 @@ def _cast(value: Any, ref_aval: Any, transforms: Sequence[Any]) -> Any:
 
 @traceback_util.api_boundary
 def new_ref(init_val: Any, *, memory_space: Any = None, kind: str | None = None) -> Any:
-    """A reference to a new mutable array.
+    """Create a reference to a new mutable array.
 
     Args:
-      init_val: array or number it holds at first; it is copied.
-      memory_space: where the array lives; None for the default.
-      kind: `"no_grad_no_remat"` for a reference that differentiation does not see: what is written to it
+      init_val: initial value, an array or a number; it is copied.
+      memory_space: memory space of the array; None for the default.
+      kind: `"no_grad_no_remat"` for a reference that differentiation ignores: what is written to it
         counts as a constant. None otherwise.
 
     Returns:
@@ -210,6 +224,7 @@ def new_ref(init_val: Any, *, memory_space: Any = None, kind: str | None = None)
 
     Raises:
       TypeError: if `init_val` is not an array.
+      ValueError: if `kind` is unknown.
 
     >>> ref = jax.new_ref(jnp.zeros(3))
     >>> @jax.jit
@@ -236,11 +251,14 @@ def new_ref(init_val: Any, *, memory_space: Any = None, kind: str | None = None)
 
 @traceback_util.api_boundary
 def empty_ref(ty: Any, memory_space: Any = None) -> Any:
-    """A reference to a new mutable array of undefined contents.
+    """Create a reference to a new mutable array with undefined contents.
 
     Args:
-      ty: its type, something with shape and dtype.
-      memory_space: where the array lives; None for the default.
+      ty: an object with the shape and the dtype of the array.
+      memory_space: memory space of the array; None for the default.
+
+    Returns:
+      The reference.
 
     >>> ref = jax.empty_ref(jax.ShapeDtypeStruct((2, 3), 'float32'))
     >>> ref.shape
@@ -253,10 +271,16 @@ def empty_ref(ty: Any, memory_space: Any = None) -> Any:
 
 @traceback_util.api_boundary
 def freeze(ref: Any) -> Any:
-    """End a reference, and return what it holds.
+    """End the lifetime of a reference, and return its value.
 
     Args:
-      ref: reference to a mutable array. It must not be used afterwards.
+      ref: reference, which must not be used afterwards.
+
+    Returns:
+      The array that the reference holds.
+
+    Raises:
+      ValueError: if `ref` is not a reference.
 
     >>> ref = jax.new_ref(jnp.arange(3))
     >>> ref[1] = 10
@@ -268,7 +292,13 @@ def freeze(ref: Any) -> Any:
 
 @traceback_util.api_boundary
 def free_ref(ref: Any) -> None:
-    """End a reference: it must not be used afterwards, and its memory can be used again.
+    """End the lifetime of a reference, so that its memory can be reused.
+
+    Args:
+      ref: reference, which must not be used afterwards.
+
+    Raises:
+      ValueError: if `ref` is not a reference.
 
     >>> ref = jax.new_ref(jnp.arange(3))
     >>> jax.free_ref(ref)
@@ -289,7 +319,7 @@ late.ref_set = ref_set
 late.ref_swap = ref_swap
 late.ref_addupdate = ref_addupdate
 
-# Making and ending references
+# Creating and ending references
 
 new_ref_p = Primitive("new_ref")
 new_ref_p.ref_allocating = True
@@ -338,12 +368,12 @@ def _new_ref_linearize(primals: Any, tangents: Any, **params: Any) -> Any:
         ref = new_ref_p.bind(x, **params)
         if params["kind"] == NO_GRAD or not _has_tangent(t):
             return ref, ad.zero_of(ref)
-    # On the tape whatever the tangent is: linear values may be written later.
+    # Record it even if the tangent is zero: nonzero tangents may be written to it later.
     return ref, _recorded(tape, new_ref_p, [t], params, ref)
 
 
 def _recorded(tape: Any, primitive: Primitive, inputs: Any, params: Any, ref: Any) -> Any:
-    """The tangent of a new reference, made by an operation on the tape."""
+    """Record the creation of a reference's tangent on the tape."""
     aval, ctx = typeof(ref).to_tangent_aval(), core.current_jaxpr_eqn_context()
     (out,) = tape.add_eqn(primitive, inputs, params, [aval], tape.source_info(), ctx)
     return out
@@ -403,7 +433,7 @@ empty_ref_p.axis_batch = _empty_ref_batch
 
 
 def _ending(name: str, result: Callable[[Any], Any] | None) -> Primitive:
-    """A primitive that ends a reference; `result` gives the type of its result, if it has one."""
+    """Define a primitive that ends a reference; `result` gives its result type, if it has one."""
     p = Primitive(name, multiple_results=result is None)
 
     def types(ref_aval: Any) -> Any:
@@ -499,7 +529,7 @@ register_cache(_Programs, "operations on references")
 
 
 def _compiled(name: str, tree: Any, ref_aval: AbstractRef) -> Callable[..., Any]:
-    """The compiled form of an operation on the array of a reference, which it may overwrite."""
+    """Return the compiled operation on a reference's array, which it may overwrite (donation)."""
     dtype, weak_type = ref_aval.dtype, ref_aval.weak_type
     key = (name, tree, dtype, weak_type)
     call = _programs.get(key)
@@ -529,7 +559,7 @@ def _compiled(name: str, tree: Any, ref_aval: AbstractRef) -> Callable[..., Any]
 
 
 def like_ref(x: Any, ref_aval: Any) -> Any:
-    """An array with the dtype and weak type that a reference says."""
+    """Convert an array to the dtype and weak type of a reference."""
     aval: Any = typeof(x)
     inner = ref_aval.inner_aval
     if aval.weak_type == inner.weak_type and aval.dtype == inner.dtype:
@@ -538,7 +568,7 @@ def like_ref(x: Any, ref_aval: Any) -> Any:
 
 
 def _write(ref: Ref, value: Any, idx: Any, tree: Any, name: str) -> Any:
-    """Apply an operation that writes to a reference at hand."""
+    """Write to a concrete reference, eagerly."""
     _check_concrete_ref(ref, name)
     aval = ref._aval
     x = ref._array()
@@ -562,7 +592,7 @@ def _printed_name(name: str) -> str:
 
 
 def _like_buffer(value: Any, x: Any) -> Any:
-    """A copy of `value`, placed like `x`."""
+    """Copy `value`, with the sharding of `x` if that is committed."""
     value = late.to_array(value)
     if value.sharding != x.sharding and x.committed:
         return placing.device_put_value(value, x.sharding, placing.ALWAYS_COPY)
@@ -603,12 +633,12 @@ def _addupdate_impl(ref: Any, value: Any, *idx: Any, tree: Any) -> Any:
 
 
 def get_ref_and_transforms(ref_or_view: Any, idx: Any, function_name: str) -> Any:
-    """A reference, and the transforms to what an index of it or of a view means."""
+    """Return the reference and the transforms for an index into a reference or a view."""
     return _get_operands(ref_or_view, idx, function_name)
 
 
 def zeros_like_ref(aval: AbstractRef) -> Any:
-    """A new reference to zeros."""
+    """Create a reference to zeros."""
     zeros = ad_util.zeros_like_aval(aval.inner_aval)
     return new_ref_p.bind(zeros, memory_space=aval.memory_space, kind=None)
 

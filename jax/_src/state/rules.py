@@ -1,7 +1,7 @@
-"""How transformations act on reading and writing references, and how these are printed.
+"""Derivative, batching and printing rules of reads and writes.
 
-Tangents of references are references. In reverse mode so are their cotangents: a read adds to it, a write
-takes what is there and leaves zeros.
+The tangent of a reference is a reference. In reverse mode its cotangent is a reference as well: the
+transpose of a read adds to it; the transpose of a write takes what is there and leaves zeros.
 """
 
 from __future__ import annotations
@@ -79,8 +79,9 @@ swap_p.jvp = _swap_jvp
 addupdate_p.jvp = _addupdate_jvp
 
 
-# Transposes: `rule(ct_ref, ct, *args, **params)`, where `ct_ref(make)` is the cotangent of the reference: a
-# reference, or None if there is none yet; with `make` it is made. They give the cotangent of the value.
+# Transpose rules: `rule(ct_ref, ct, *args, **params)` returns the cotangent of the written value.
+# `ct_ref(make)` returns the reference that accumulates the cotangent of the operand; if there is
+# none yet, it creates one if `make` is true, and otherwise returns None.
 
 
 def _new_ref_transpose(ct_ref: Any, ct: Any, x: Any, **params: Any) -> Any:
@@ -125,7 +126,11 @@ free_ref_p.ref_transpose = lambda ct_ref, ct, ref: None
 
 
 def _lifted(tree: Any, idx: Sequence[Any], dim: int) -> tuple[list[Any], int] | None:
-    """The transforms of a batch of arrays, and where the batch dimension gets; None if they have no form."""
+    """Batch transforms whose indices are unbatched; return None if there is no equivalent.
+
+    Returns:
+      The transforms of an array with a batch dimension `dim`, and the batch dimension of the view.
+    """
     out: list[Any] = []
     for t in tree_unflatten(tree, idx):
         if type(t) is NDIndexer:
@@ -135,11 +140,13 @@ def _lifted(tree: Any, idx: Sequence[Any], dim: int) -> tuple[list[Any], int] | 
             if places and places[0] < dim <= places[-1]:
                 return None
             slices_before = sum(type(e) is Slice for e in indices[:dim])
-            shape.insert(dim, 1)  # the size of the batch; see `_with_size`
+            shape.insert(dim, 1)  # replaced by the batch size in `with_size`
             indices.insert(dim, None)
             out.append(_PendingIndexer(indices, shape, t.int_indexer_shape, dim))
             if places and (places[-1] - places[0] != len(places) - 1 or places[0] < dim):
-                slices_before += len(t.int_indexer_shape)  # the arrays' dimensions come before
+                slices_before += len(
+                    t.int_indexer_shape
+                )  # the arrays' dimensions come before  # the arrays' dimensions come first
             dim = slices_before
         elif type(t) is TransposeTransform:
             out.append(TransposeTransform((dim, *[p + (p >= dim) for p in t.permutation])))
@@ -154,7 +161,7 @@ def _lifted(tree: Any, idx: Sequence[Any], dim: int) -> tuple[list[Any], int] | 
 
 
 class _PendingIndexer:
-    """An indexer but for the size of the batch."""
+    """An indexer of a batched array whose batch size is not yet known."""
 
     __slots__ = ("indices", "shape", "int_shape", "dim")
 
@@ -224,7 +231,7 @@ def _write_batch(primitive: Primitive, what: str, axis_data: Any, args: Any, dim
             else:
                 val = batching.moveaxis(val, val_dim, out_dim)
             return primitive.bind(ref, val, *flat, tree=new_tree), out_dim
-    # The whole batch is read, changed and written.
+    # The index is batched, or has no batched form: update the whole batch as an array.
     x = get_p.bind(ref, tree=_whole)
     accumulate = primitive is addupdate_p
 

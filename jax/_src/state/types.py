@@ -1,4 +1,4 @@
-"""Views of references: a reference and the transforms that lead from its array to the part meant."""
+"""Views of references: a reference, and transforms from its array to the part that is viewed."""
 
 from __future__ import annotations
 
@@ -29,20 +29,20 @@ StateEffect = RefEffect
 
 
 def shaped_array_ref(shape: Sequence[int], dtype: Any, weak_type: bool = False) -> AbstractRef:
-    """The type of a reference to an array of this shape and dtype."""
+    """Return the aval of a reference to an array of this shape and dtype."""
     return AbstractRef(ShapedArray(tuple(shape), dtype, weak_type))
 
 
 def get_ref_aval_from_value(x: Any) -> tuple[AbstractRef, Any]:
-    """The type of a reference that holds `x`, and the array it begins with."""
+    """Return the aval of a reference that holds `x`, and its initial value."""
     return AbstractRef(typeof(x)), x
 
 
 class Transform:
     """A step from an array to a view of it.
 
-    Attributes and methods: `transform_type(aval)` is the type of the view, `apply(x)` the view of an
-    array, and `update(x, value, accumulate)` the array with another view.
+    `transform_type(aval)` returns the aval of the view, `apply(x)` the view of an array, and
+    `update(x, value, accumulate)` the array after its view is replaced or added to.
     """
 
     __slots__ = ()
@@ -54,7 +54,7 @@ class Transform:
         raise NotImplementedError
 
     def undo(self, view: Any) -> Any:
-        """The array that has this view."""
+        """Return the array that has this view."""
         raise NotImplementedError
 
     def update(self, x: Any, value: Any, accumulate: bool = False) -> Any:
@@ -78,7 +78,7 @@ class Transform:
 
 
 class ReshapeTransform(Transform):
-    """The elements in another shape."""
+    """A view with another shape."""
 
     __slots__ = ("shape", "own_shape")
 
@@ -100,7 +100,7 @@ class ReshapeTransform(Transform):
 
 
 class TransposeTransform(Transform):
-    """The array with its dimensions in another order."""
+    """A view with permuted dimensions."""
 
     __slots__ = ("permutation",)
 
@@ -122,7 +122,7 @@ class TransposeTransform(Transform):
 
 
 class BitcastTransform(Transform):
-    """The bits of the elements read as another dtype; its width changes the dimension before the last."""
+    """A view of the bits as another dtype; a different width changes the number of rows."""
 
     __slots__ = ("dtype", "own_dtype")
 
@@ -170,7 +170,7 @@ def _bitcast_shape(shape: Sequence[int], dtype: Any, new: Any) -> tuple[int, ...
 
 
 def bitcast_array(x: Any, dtype: Any) -> Any:
-    """The bits of an array as another dtype, where rows become more or fewer."""
+    """Reinterpret the bits of an array as another dtype, whose width determines the rows."""
     aval = typeof(x)
     shape = _bitcast_shape(aval.shape, aval.dtype, dtype)
     bits, new_bits = dtypes.itemsize_bits(aval.dtype), dtypes.itemsize_bits(dtype)
@@ -187,14 +187,14 @@ def bitcast_array(x: Any, dtype: Any) -> Any:
 
 
 def transform_type(transforms: Sequence[Any], aval: Any) -> Any:
-    """The type of the view that transforms lead to."""
+    """Return the aval of a view, after all transforms."""
     for t in transforms:
         aval = t.transform_type(aval)
     return aval
 
 
 class RefIndexer:
-    """`ref.at`: indexing it gives a view."""
+    """`ref.at`: indexing it returns a view."""
 
     __slots__ = ("ref_or_view",)
 
@@ -213,11 +213,11 @@ class RefIndexer:
 
 
 class TransformedRef(RefLike):
-    """A view of a part of what a reference holds: it is read and written like a reference.
+    """A view of a part of a reference; it is read and written like a reference.
 
     Attributes:
       ref: the reference.
-      transforms: the steps from its array to the part.
+      transforms: the steps from its array to the view.
     """
 
     __slots__ = ("ref", "transforms")
@@ -228,7 +228,7 @@ class TransformedRef(RefLike):
 
     @property
     def type(self) -> Any:
-        """The type of the part."""
+        """The aval of the view."""
         return transform_type(self.transforms, typeof(self.ref).inner_aval)  # type: ignore[attr-defined]
 
     shape = property(lambda self: self.type.shape)
@@ -238,15 +238,15 @@ class TransformedRef(RefLike):
     T = property(lambda self: transposed(self))
 
     def reshape(self, *shape: Any) -> TransformedRef:
-        """A view in another shape, given as ints or as one sequence; one size may be -1."""
+        """Return a view with another shape, given as ints or as a sequence; one size may be -1."""
         return reshaped(self, *shape)
 
     def transpose(self, *permutation: Any) -> TransformedRef:
-        """A view with the dimensions in another order; reversed without an argument."""
+        """Return a view with permuted dimensions, by default reversed."""
         return transposed(self, *permutation)
 
     def bitcast(self, dtype: Any) -> TransformedRef:
-        """A view of the same bits as another dtype."""
+        """Return a view of the same bits as another dtype."""
         return bitcast(self, dtype)
 
     def __repr__(self) -> str:
@@ -261,7 +261,7 @@ register_pytree_node(
 
 
 def ref_and_transforms(x: Any, function_name: str = "") -> tuple[Any, tuple[Any, ...]]:
-    """A reference and the transforms of a view of it.
+    """Return the reference and the transforms of a reference or a view.
 
     Raises:
       ValueError: if `x` is neither a reference nor a view.
