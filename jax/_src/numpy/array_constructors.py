@@ -1,4 +1,4 @@
-"""Arrays from other objects: `array`, `asarray`, and from bytes, text and other libraries' arrays."""
+"""Array constructors: `array`, `asarray`, and conversion from buffers, strings and DLPack."""
 
 from __future__ import annotations
 
@@ -37,23 +37,23 @@ def array(
     device: Any = None,
     out_sharding: Any = None,
 ) -> Array:
-    """Makes an array of numbers, nested sequences of them, NumPy arrays or anything with `__array__`.
+    """Creates an array from numbers, nested sequences, a NumPy array or an object with `__array__`.
 
     Args:
-      object: what to make the array of.
-      dtype: of the result; by default the one that combines those of all elements.
-      copy: whether an array is copied even if that is not needed.
+      object: the value to convert.
+      dtype: dtype of the result; by default the elements' dtypes are promoted to a common one.
+      copy: whether to copy `object` even if it already is a suitable array.
       order: only "K" and None are supported.
-      ndmin: least number of dimensions: others of size 1 are added in front.
-      device: a device or sharding to put the array on; None for the default device.
+      ndmin: minimum number of dimensions; dimensions of size 1 are prepended as needed.
+      device: device or sharding of the result; None for the default device.
       out_sharding: sharding of the result, in explicit mode.
 
     Returns:
-      An array. A Python number gives a weakly typed one without `dtype`.
+      An array. It is weakly typed if `object` is a Python number and `dtype` is None.
 
     Raises:
-      TypeError: if elements are not numbers.
-      OverflowError: if an integer does not fit the dtype.
+      TypeError: if an element is not a number.
+      OverflowError: if an integer is out of range for the dtype.
 
     >>> jnp.array([[1, 2], [3, 4]], dtype=float)
     Array([[1., 2.],
@@ -97,7 +97,7 @@ def asarray(
     device: Any = None,
     out_sharding: Any = None,
 ) -> Array:
-    """Makes an array as `array` does, where an array of the right dtype is not copied.
+    """Converts a value to an array like `array`, without copying an array that already matches.
 
     >>> x = jnp.arange(3)
     >>> jnp.asarray(x) is x
@@ -204,7 +204,7 @@ def _from_sequence(x, dtype):
         else:
             try:
                 dtype = dtypes.lattice_result_type(*examples.values())[0]
-            except TypeError:  # elements that NumPy may know
+            except TypeError:  # NumPy may be able to convert elements that have no JAX dtype.
                 return _from_numpy(np.array(x), None, x)
     elif isinstance(dtype, dtypes.ExtendedDType):
         raise TypeError(f"Cannot make an array of dtype {dtype} of numbers: {x}")
@@ -218,7 +218,7 @@ def _checked(out, original):
 
 
 def _collect(x: Sequence[Any], examples: dict[Any, Any]) -> bool:
-    """Finds one example of each type of element of nested sequences; whether there are arrays of ours."""
+    """Adds an example of each element type to `examples`; returns whether any is a JAX array."""
     kinds = set(map(type, x))
     if kinds <= _NUMBERS:
         examples.update({k: k for k in kinds})
@@ -260,7 +260,7 @@ def _stack_nested(x, dtype, examples):
     return lax.concatenate([_stack(*rows[i : i + _MOST_AT_ONCE]) for i in starts], 0)
 
 
-_MOST_AT_ONCE = 256  # arguments of one program
+_MOST_AT_ONCE = 256  # The most operands that one compiled `_stack` program takes.
 
 
 @inline_jit
@@ -269,9 +269,13 @@ def _stack(*rows):
 
 
 def constant(x: np.ndarray, weak_type: bool = False, may_alias: bool = False) -> Any:
-    """An array with the value of a NumPy array of a valid dtype: a constant in a function being staged.
+    """Converts a NumPy array of a valid dtype to an array; while staging, to a jaxpr constant.
 
-    `may_alias`: whether `x` may belong to the user, who can change it later.
+    Args:
+      x: NumPy array.
+      weak_type: whether the result is weakly typed.
+      may_alias: whether `x` may be the user's own array, which has to be copied because the user
+        can still modify it.
     """
     trace = trace_ctx.trace
     if type(trace) is not DynamicJaxprTrace:
@@ -297,12 +301,13 @@ late.to_array = _to_array
 
 @export
 def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> Array:
-    """An array from one of another library, sharing its memory where that is possible.
+    """Imports an array from another library, sharing its memory where possible.
 
     Args:
-      x: an array with the methods `__dlpack__` and `__dlpack_device__`.
-      device: the device for the array; where the data is if None.
-      copy: whether to copy the data; None for only if needed, False for an error if needed.
+      x: an object with the methods `__dlpack__` and `__dlpack_device__`.
+      device: device of the result; None keeps the data where it is.
+      copy: True always copies, False raises an error if a copy is needed, None copies only if
+        needed.
 
     >>> jnp.from_dlpack(np.arange(3, dtype=np.float32))
     Array([0., 1., 2.], dtype=float32)
@@ -312,13 +317,13 @@ def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> A
 
 @export
 def frombuffer(buffer: Any, dtype: DTypeLike = float, count: int = -1, offset: int = 0) -> Array:
-    """Makes a one-dimensional array of the bytes of an object.
+    """Interprets the bytes of an object as a one-dimensional array.
 
     Args:
       buffer: bytes, or an object with the buffer protocol.
-      dtype: of the elements.
-      count: number of elements; -1 for all.
-      offset: number of bytes to skip.
+      dtype: dtype of the elements.
+      count: number of elements to read; -1 for all.
+      offset: number of bytes to skip at the start.
 
     >>> jnp.frombuffer(b"abc", dtype=jnp.uint8)
     Array([97, 98, 99], dtype=uint8)
@@ -330,13 +335,13 @@ def frombuffer(buffer: Any, dtype: DTypeLike = float, count: int = -1, offset: i
 
 @export
 def fromstring(string: str, dtype: DTypeLike = float, count: int = -1, *, sep: str) -> Array:
-    """Makes a one-dimensional array of numbers in a text.
+    """Parses a string of numbers into a one-dimensional array.
 
     Args:
-      string: the text.
-      dtype: of the elements.
-      count: number of elements; -1 for all.
-      sep: what separates numbers.
+      string: the text to parse.
+      dtype: dtype of the elements.
+      count: number of elements to read; -1 for all.
+      sep: the separator between numbers.
 
     >>> jnp.fromstring("1 2 3", dtype=int, sep=" ")
     Array([1, 2, 3], dtype=int32)
@@ -345,7 +350,9 @@ def fromstring(string: str, dtype: DTypeLike = float, count: int = -1, *, sep: s
 
 
 def _host_dtype(dtype):
-    own = getattr(dtype, "dtype", None)  # of jnp.float32; NumPy's scalar types have a descriptor
+    # jnp.float32 and the other scalar types carry a dtype; on NumPy's types `dtype` is a
+    # descriptor.
+    own = getattr(dtype, "dtype", None)
     return own if isinstance(own, np.dtype) else np.dtype(dtype)
 
 

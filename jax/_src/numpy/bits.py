@@ -1,4 +1,4 @@
-"""Bits in bytes."""
+"""`packbits` and `unpackbits`."""
 
 from __future__ import annotations
 
@@ -25,16 +25,17 @@ def _shifts(bitorder: str) -> np.ndarray:
 
 @export
 def packbits(a: ArrayLike, axis: int | None = None, bitorder: str = "big") -> Array:
-    """Packs booleans into bytes.
+    """Packs groups of eight booleans into bytes.
 
     Args:
-      a: booleans, or integers that are zero or not.
-      axis: along which dimension; None for the flattened array. The last byte is filled with zeros.
-      bitorder: whether the first one is the "big" or the "little" end of a byte.
+      a: boolean or integer array; nonzero elements are ones.
+      axis: axis along which to pack; None for the flattened array. The last byte is padded with
+        zeros.
+      bitorder: whether the first element is the most ("big") or least ("little") significant bit.
 
     Raises:
-      TypeError: for other dtypes.
-      ValueError: for another `bitorder`.
+      TypeError: if `a` is neither boolean nor integer.
+      ValueError: if `bitorder` is unknown.
 
     >>> jnp.packbits(jnp.array([1, 0, 0, 0, 0, 0, 1, 1])).tolist()
     [131]
@@ -73,13 +74,14 @@ def unpackbits(
 
     Args:
       a: uint8 array.
-      axis: along which dimension; None for the flattened array.
-      count: how many bits to return: more are zeros, a negative number leaves out as many at the end.
-      bitorder: whether the "big" or the "little" end of a byte comes first.
+      axis: axis along which to unpack; None for the flattened array.
+      count: number of bits to return, padded with zeros; a negative number drops as many at the
+        end.
+      bitorder: whether the most ("big") or least ("little") significant bit comes first.
 
     Raises:
-      TypeError: for other dtypes.
-      ValueError: for another `bitorder`.
+      TypeError: if `a` is not a uint8 array.
+      ValueError: if `bitorder` is unknown.
 
     >>> jnp.unpackbits(jnp.array([131], dtype="uint8")).tolist()
     [1, 0, 0, 0, 0, 0, 1, 1]

@@ -1,4 +1,4 @@
-"""Functions that compare arrays up to rounding or as a whole, and replace non-finite numbers."""
+"""Approximate and exact array comparison, and replacement of non-finite values."""
 
 from __future__ import annotations
 
@@ -25,19 +25,22 @@ def isclose(
     atol: ArrayLike = _ATOL,
     equal_nan: bool = False,
 ) -> Array:
-    """Whether elements are equal up to rounding: `abs(a - b) <= atol + rtol * abs(b)`.
+    """Tests elementwise whether `abs(a - b) <= atol + rtol * abs(b)`.
 
     Args:
-      a, b: arrays that broadcast.
-      rtol, atol: relative and absolute tolerance.
-      equal_nan: whether NaNs are equal.
+      a, b: arrays of broadcast-compatible shapes.
+      rtol, atol: relative and absolute tolerance; scalars or arrays that broadcast with `a` and
+        `b`.
+      equal_nan: whether two NaNs count as equal.
 
-    Infinities are equal if they have one sign; integers that promotion leaves so are compared as floats.
+    Returns:
+      A boolean array of the broadcast shape. Infinities are close only if they have the same sign.
+      Integers are compared as floating-point numbers.
 
     >>> jnp.isclose(jnp.array([1., jnp.inf]), jnp.array([1.000001, jnp.inf])).tolist()
     [True, True]
     """
-    # The usual tolerances are constants of the program.
+    # Default tolerances become constants of the traced program instead of operands.
     return _isclose(
         a,
         b,
@@ -66,6 +69,7 @@ def _isclose(a, b, rtol, atol, *, equal_nan):
         lax.convert_element_type(rtol, real),
         lax.convert_element_type(atol, real),
     )
+    # For infinities the difference is NaN or infinite, so they are close only where they are equal.
     close = lax.le(lax.abs(lax.sub(a, b)), lax.add(atol, lax.mul(rtol, lax.abs(b))))
     finite = lax.bitwise_and(_isfinite(a), _isfinite(b))
     close = lax.bitwise_or(lax.bitwise_and(close, finite), lax.eq(a, b))
@@ -91,12 +95,12 @@ def allclose(
     atol: ArrayLike = _ATOL,
     equal_nan: bool = False,
 ) -> Array:
-    """Whether all elements are equal up to rounding; see `isclose`.
+    """Tests whether all elements are equal within a tolerance; see `isclose`.
 
     >>> jnp.allclose(jnp.array([1., 2.]), jnp.array([1., 2.00001])).item()
     True
     """
-    # The usual tolerances are constants of the program.
+    # Default tolerances become constants of the traced program instead of operands.
     return _allclose(
         a,
         b,
@@ -121,11 +125,14 @@ _allclose = inline_jit(_allclose, static_argnames=("equal_nan",))
 
 @export
 def array_equal(a1: ArrayLike, a2: ArrayLike, equal_nan: bool = False) -> Array:
-    """Whether two arrays have the same shape and elements.
+    """Tests whether two arrays have the same shape and the same elements.
 
     Args:
-      a1, a2: arrays, or sequences that arrays can be made of.
-      equal_nan: whether NaNs are equal.
+      a1, a2: arrays, or sequences that can be converted to arrays.
+      equal_nan: whether two NaNs count as equal.
+
+    Returns:
+      A boolean scalar.
 
     >>> jnp.array_equal(jnp.array([1, 2]), jnp.array([1, 2])).item()
     True
@@ -153,7 +160,7 @@ _array_equal = nested_jit(_array_equal, static_argnames=("equal_nan",))
 
 @export
 def array_equiv(a1: ArrayLike, a2: ArrayLike) -> Array:
-    """Whether two arrays are equal once they are broadcast; False if they cannot be.
+    """Tests whether two arrays are equal after broadcasting; False if they do not broadcast.
 
     >>> jnp.array_equiv(jnp.array([1, 2]), jnp.array([[1, 2], [1, 2]])).item()
     True
@@ -174,13 +181,14 @@ def nan_to_num(
     posinf: ArrayLike | None = None,
     neginf: ArrayLike | None = None,
 ) -> Array:
-    """Replaces NaNs and infinities.
+    """Replaces NaNs and infinities by finite numbers.
 
     Args:
-      x: array.
-      copy: arrays are immutable, so it makes no difference.
-      nan: for NaNs.
-      posinf, neginf: for infinities; None is the largest and the smallest finite number.
+      x: array of any shape.
+      copy: has no effect, since arrays are immutable.
+      nan: replacement for NaNs.
+      posinf, neginf: replacements for positive and negative infinity; None for the largest and the
+        smallest finite number of the dtype.
 
     >>> jnp.nan_to_num(jnp.array([1., jnp.nan, jnp.inf]), posinf=9.).tolist()
     [1.0, 0.0, 9.0]

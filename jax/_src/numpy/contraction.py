@@ -1,5 +1,4 @@
-"""Products of two arrays whose dimensions have labels, as one dot product: what `einsum`, `matmul` and
-related functions are made of."""
+"""Contraction of two labelled arrays as one `dot_general`, the basis of `einsum` and `matmul`."""
 
 from __future__ import annotations
 
@@ -13,17 +12,17 @@ from jax._src import core, dtypes
 from jax._src.lax import lax
 from jax._src.sharding_impls import canonicalize_sharding
 
-Labels = tuple[Any, ...]  # one for each dimension
+Labels = tuple[Any, ...]  # one label per dimension
 
 
 class Plan(NamedTuple):
-    """How to contract two arrays.
+    """Describes how to contract two arrays.
 
     Attributes:
-      lhs, rhs: for each operand the axes to sum over, and then those of size 1 to drop.
-      swap: whether the right operand goes first.
+      lhs, rhs: for each operand the axes to sum over first, then the axes of size 1 to drop.
+      swap: whether to exchange the operands.
       dims: dimension numbers of the dot product.
-      permutation: of its result, or None.
+      permutation: transposition of the dot product's result, or None.
     """
 
     lhs: tuple[tuple[int, ...], tuple[int, ...]]
@@ -35,9 +34,10 @@ class Plan(NamedTuple):
 
 @functools.lru_cache(4096)
 def plan(lhs: Labels, lhs_shape: tuple, rhs: Labels, rhs_shape: tuple, out: Labels) -> Plan:
-    """The way from operands with labels `lhs` and `rhs`, each without repetition, to `out`.
+    """Plans the contraction of operands with labels `lhs` and `rhs` to a result with labels `out`.
 
-    Labels that `out` lacks are summed over. A dimension of size 1 fits any other of its label.
+    No operand may repeat a label. Labels that are not in `out` are summed over. A dimension of size
+    1 broadcasts against the other operand's dimension of the same label.
     """
     lhs_sum, lhs_drop, rhs_sum, rhs_drop = [], [], [], []
     lhs_left, rhs_left = dict(zip(lhs, lhs_shape)), dict(zip(rhs, rhs_shape))
@@ -66,6 +66,7 @@ def plan(lhs: Labels, lhs_shape: tuple, rhs: Labels, rhs_shape: tuple, out: Labe
     shared = {*batch, *contracted}
     lhs_free = [label for label in lhs_left if label not in shared]
     rhs_free = [label for label in rhs_left if label not in shared]
+    # Exchange the operands if that avoids a transpose of the result.
     swap = tuple([*batch, *rhs_free, *lhs_free]) == out and bool(lhs_free and rhs_free)
     result = [*batch, *rhs_free, *lhs_free] if swap else [*batch, *lhs_free, *rhs_free]
     first, second = (rhs_left, lhs_left) if swap else (lhs_left, rhs_left)
@@ -94,7 +95,7 @@ def contract(
     out_sharding: Any = None,
     dot_general: Callable[..., Any] | None = None,
 ) -> Any:
-    """Contracts two arrays by a plan."""
+    """Contracts two arrays according to a plan."""
     if p.lhs != _NOTHING:
         lhs = _reduced(lhs, *p.lhs)
     if p.rhs != _NOTHING:
@@ -116,7 +117,7 @@ def contract(
 
 
 def before_transpose(sharding, permutation):
-    """The sharding of what has `sharding` after a transpose."""
+    """Returns the sharding of an array whose transpose by `permutation` has `sharding`."""
     sharding = canonicalize_sharding(sharding, "dot_general")
     entries = [None] * len(permutation)
     for d, entry in zip(permutation, tuple(sharding.spec)):
@@ -134,7 +135,7 @@ def _reduced(x, axes, drop):
 
 
 def total(x: Any, axes: Sequence[int], out_sharding: Any = None) -> Any:
-    """The sum over `axes`, sharded as `out_sharding` says; of booleans whether any is True."""
+    """Sums over `axes`, with the result sharded as `out_sharding`; for booleans, computes "any"."""
     axes = tuple(axes)
     if dtypes.dtype(x) == np.bool_:
         return lax.reduce_or(x, axes=axes)

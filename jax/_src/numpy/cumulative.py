@@ -21,7 +21,7 @@ from jax._src.util import canonicalize_axis
 
 
 def _cumulative(name: str, operation: Any, identity: int, ignore_nan: bool) -> Any:
-    """A function of an array and an axis that takes partial sums or products along it."""
+    """Makes a function that computes partial sums or products of an array along an axis."""
 
     def impl(a, *, axis, dtype, promote_integers=False):
         a = ensure_arraylike(name, a)
@@ -36,7 +36,7 @@ def _cumulative(name: str, operation: Any, identity: int, ignore_nan: bool) -> A
             if dtype == np.bool_ or promote_integers:
                 dtype = promote_integer_dtype(dtype)
         if a.dtype != dtype or a.weak_type:
-            # Booleans as a result are true from the first true element on.
+            # bool has no sums or products: compute in int32 and convert at the end.
             a = lax.convert_element_type(a, np.int32 if dtype == np.bool_ else dtype)
         elif dtype == np.bool_:
             a = lax.convert_element_type(a, np.int32)
@@ -68,18 +68,18 @@ _nancumprod = _cumulative("nancumprod", lax.cumprod, 1, True)
 def cumsum(
     a: ArrayLike, axis: int | None = None, dtype: DTypeLike | None = None, out: None = None
 ) -> Array:
-    """Sums of the elements up to each one along an axis.
+    """Cumulative sums along an axis.
 
     Args:
       a: array.
-      axis: the axis; None for that of the flattened array.
-      dtype: of the result; by default that of `a`, or the default integer for booleans.
-      out: not supported, must be None.
+      axis: the axis; None for the flattened array.
+      dtype: dtype of the result; by default that of `a`, or the default integer for booleans.
+      out: must be None.
 
     Returns:
-      An array of the shape of `a`.
+      An array of the shape of `a`, or a vector if `axis` is None.
 
-    Differs from NumPy: small integers stay small.
+    Differs from NumPy: integers narrower than the default are not promoted.
 
     >>> jnp.cumsum(jnp.arange(4))
     Array([0, 1, 3, 6], dtype=int32)
@@ -92,7 +92,7 @@ def cumsum(
 def cumprod(
     a: ArrayLike, axis: int | None = None, dtype: DTypeLike | None = None, out: None = None
 ) -> Array:
-    """Products of the elements up to each one along an axis; arguments as for `cumsum`.
+    """Cumulative products along an axis; takes the arguments of `cumsum`.
 
     >>> jnp.cumprod(jnp.arange(1, 5))
     Array([ 1,  2,  6, 24], dtype=int32)
@@ -105,7 +105,7 @@ def cumprod(
 def nancumsum(
     a: ArrayLike, axis: int | None = None, dtype: DTypeLike | None = None, out: None = None
 ) -> Array:
-    """Cumulative sums where NaN counts as zero; arguments as for `cumsum`.
+    """Cumulative sums that treat NaN as zero; takes the arguments of `cumsum`.
 
     >>> jnp.nancumsum(jnp.array([1., jnp.nan, 2.]))
     Array([1., 1., 3.], dtype=float32)
@@ -118,7 +118,7 @@ def nancumsum(
 def nancumprod(
     a: ArrayLike, axis: int | None = None, dtype: DTypeLike | None = None, out: None = None
 ) -> Array:
-    """Cumulative products where NaN counts as one; arguments as for `cumsum`.
+    """Cumulative products that treat NaN as one; takes the arguments of `cumsum`.
 
     >>> jnp.nancumprod(jnp.array([3., jnp.nan, 2.]))
     Array([3., 3., 6.], dtype=float32)
@@ -136,16 +136,16 @@ def cumulative_sum(
     dtype: DTypeLike | None = None,
     include_initial: bool = False,
 ) -> Array:
-    """Sums of the elements up to each one along an axis (array API).
+    """Cumulative sums along an axis, as the Array API defines them.
 
     Args:
-      x: array with one dimension or more.
-      axis: the axis; None if there is one dimension.
-      dtype: of the result; by default that of `jnp.sum`.
-      include_initial: whether a zero comes first.
+      x: array of at least one dimension.
+      axis: the axis; may be None for one-dimensional arrays.
+      dtype: dtype of the result; by default that of `jnp.sum`.
+      include_initial: whether to prepend a zero.
 
     Raises:
-      ValueError: if `x` is a scalar, or the axis is not clear.
+      ValueError: if `x` is a scalar, or `axis` is None for more than one dimension.
 
     >>> jnp.cumulative_sum(jnp.arange(4), include_initial=True)
     Array([0, 0, 1, 3, 6], dtype=int32)
@@ -162,9 +162,9 @@ def cumulative_prod(
     dtype: DTypeLike | None = None,
     include_initial: bool = False,
 ) -> Array:
-    """Products of the elements up to each one along an axis (array API); see `cumulative_sum`.
+    """Cumulative products along an axis, as the Array API defines them; see `cumulative_sum`.
 
-    Differs from it: small integers stay small.
+    Unlike `cumulative_sum`, it does not promote narrow integers.
 
     >>> jnp.cumulative_prod(jnp.arange(1, 4), include_initial=True)
     Array([1, 1, 2, 6], dtype=int32)

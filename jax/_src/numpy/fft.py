@@ -1,4 +1,4 @@
-"""Fourier transforms with NumPy's names."""
+"""Discrete Fourier transforms: the implementation of `jax.numpy.fft`."""
 
 from __future__ import annotations
 
@@ -25,25 +25,25 @@ from jax._src.util import canonicalize_axis, set_module
 export = set_module("jax.numpy.fft")
 
 # ---------------------------------------------------------------------------------------------------
-# Along one axis
+# Transforms along one axis
 
 
 @export
 def fft(a: ArrayLike, n: int | None = None, axis: int = -1, norm: str | None = None) -> Array:
-    """The discrete Fourier transform along an axis.
+    """Discrete Fourier transform along an axis.
 
     Args:
       a: array.
-      n: number of elements to transform: `a` is cut or padded with zeros; by default all.
-      axis: along which.
-      norm: "backward" (or None): the inverse transform divides by n; "forward": the forward one does; "ortho":
-        both divide by its square root.
+      n: number of elements to transform: `a` is cut off or zero-padded; by default all.
+      axis: axis to transform.
+      norm: normalization: "backward" (or None) divides the inverse transform by n, "forward"
+        divides the forward transform, "ortho" divides both by the square root of n.
 
     Returns:
-      Complex array of the shape of `a`, n along `axis`.
+      Complex array of the shape of `a`, with size n along `axis`.
 
     Raises:
-      ValueError: for sizes below 1, axes out of range, and another norm.
+      ValueError: if `n` is less than 1, `axis` is out of range, or `norm` is unknown.
 
     >>> jnp.fft.fft(jnp.array([1.0, 0.0, 0.0, 0.0])).real.tolist()
     [1.0, 1.0, 1.0, 1.0]
@@ -53,7 +53,7 @@ def fft(a: ArrayLike, n: int | None = None, axis: int = -1, norm: str | None = N
 
 @export
 def ifft(a: ArrayLike, n: int | None = None, axis: int = -1, norm: str | None = None) -> Array:
-    """The inverse of `fft`, with the same arguments.
+    """Inverse of `fft`; takes the same arguments.
 
     >>> jnp.fft.ifft(jnp.array([4.0, 0.0, 0.0, 0.0])).real.tolist()
     [1.0, 1.0, 1.0, 1.0]
@@ -63,10 +63,10 @@ def ifft(a: ArrayLike, n: int | None = None, axis: int = -1, norm: str | None = 
 
 @export
 def rfft(a: ArrayLike, n: int | None = None, axis: int = -1, norm: str | None = None) -> Array:
-    """The half of `fft` that determines all of it, of a real array.
+    """Discrete Fourier transform of a real array, without the redundant negative frequencies.
 
-    Arguments and errors are those of `fft`; complex arrays are an error. The result has n // 2 + 1
-    elements along `axis`.
+    Takes the arguments of `fft`; complex arrays raise an error. The result has n // 2 + 1 elements
+    along `axis`.
 
     >>> jnp.fft.rfft(jnp.array([1.0, 0.0, 0.0, 0.0])).real.tolist()
     [1.0, 1.0, 1.0]
@@ -76,12 +76,12 @@ def rfft(a: ArrayLike, n: int | None = None, axis: int = -1, norm: str | None = 
 
 @export
 def irfft(a: ArrayLike, n: int | None = None, axis: int = -1, norm: str | None = None) -> Array:
-    """The inverse of `rfft`.
+    """Inverse of `rfft`.
 
-    Arguments are those of `fft`, but `n` is the number of elements of the result; by default it is even.
+    Takes the arguments of `fft`, but `n` is the size of the result; the default is 2 * (size - 1).
 
     Returns:
-      Real array.
+      Real array with size n along `axis`.
 
     >>> jnp.fft.irfft(jnp.array([4.0, 0.0, 0.0])).tolist()
     [1.0, 1.0, 1.0, 1.0]
@@ -94,9 +94,9 @@ _SWAPPED = {None: "forward", "backward": "forward", "forward": "backward", "orth
 
 @export
 def hfft(a: ArrayLike, n: int | None = None, axis: int = -1, norm: str | None = None) -> Array:
-    """The transform, which is real, of an array whose other half is its mirrored conjugate.
+    """Discrete Fourier transform of a Hermitian-symmetric array, given by its first half.
 
-    Arguments are those of `irfft`.
+    Takes the arguments of `irfft`; the result is real.
 
     >>> jnp.fft.hfft(jnp.array([1.0, 0.0, 0.0])).tolist()
     [1.0, 1.0, 1.0, 1.0]
@@ -109,7 +109,7 @@ def hfft(a: ArrayLike, n: int | None = None, axis: int = -1, norm: str | None = 
 
 @export
 def ihfft(a: ArrayLike, n: int | None = None, axis: int = -1, norm: str | None = None) -> Array:
-    """The inverse of `hfft`, of a real array; arguments are those of `fft`.
+    """Inverse of `hfft`, for a real array; takes the arguments of `fft`.
 
     >>> jnp.fft.ihfft(jnp.array([4.0, 0.0, 0.0, 0.0])).real.tolist()
     [1.0, 1.0, 1.0]
@@ -129,7 +129,7 @@ def _transform_1d(name, kind, a, n, axis, norm):
 
 
 # ---------------------------------------------------------------------------------------------------
-# Along two axes
+# Transforms along two axes
 
 
 @export
@@ -139,7 +139,7 @@ def fft2(
     axes: Sequence[int] = (-2, -1),
     norm: str | None = None,
 ) -> Array:
-    """`fftn` along two axes.
+    """Discrete Fourier transform along two axes; see `fftn`.
 
     >>> jnp.fft.fft2(jnp.eye(2)).real.tolist()
     [[2.0, 0.0], [0.0, 2.0]]
@@ -154,7 +154,7 @@ def ifft2(
     axes: Sequence[int] = (-2, -1),
     norm: str | None = None,
 ) -> Array:
-    """`ifftn` along two axes.
+    """Inverse Fourier transform along two axes; see `ifftn`.
 
     >>> jnp.fft.ifft2(jnp.eye(2)).real.tolist()
     [[0.5, 0.0], [0.0, 0.5]]
@@ -169,7 +169,7 @@ def rfft2(
     axes: Sequence[int] = (-2, -1),
     norm: str | None = None,
 ) -> Array:
-    """`rfftn` along two axes.
+    """Discrete Fourier transform of a real array along two axes; see `rfftn`.
 
     >>> jnp.fft.rfft2(jnp.eye(2)).real.tolist()
     [[2.0, 0.0], [0.0, 2.0]]
@@ -184,7 +184,7 @@ def irfft2(
     axes: Sequence[int] = (-2, -1),
     norm: str | None = None,
 ) -> Array:
-    """`irfftn` along two axes.
+    """Inverse of `rfft2`; see `irfftn`.
 
     >>> jnp.fft.irfft2(2 * jnp.eye(2)).tolist()
     [[1.0, 0.0], [0.0, 1.0]]
@@ -199,7 +199,7 @@ def _transform_2d(name, kind, a, s, axes, norm):
 
 
 # ---------------------------------------------------------------------------------------------------
-# Along several axes
+# Transforms along several axes
 
 
 @export
@@ -209,19 +209,20 @@ def fftn(
     axes: Sequence[int] | None = None,
     norm: str | None = None,
 ) -> Array:
-    """The discrete Fourier transform along several axes.
+    """Discrete Fourier transform along several axes.
 
     Args:
       a: array.
-      s: sizes along `axes`, to which `a` is cut or padded with zeros; by default its own.
-      axes: which axes, without repetition; by default the last `len(s)`, or all.
+      s: sizes along `axes` to which `a` is cut off or zero-padded; by default its own sizes.
+      axes: distinct axes; by default the last `len(s)`, or all.
       norm: as for `fft`.
 
     Returns:
-      Complex array of the shape of `a`, `s` along `axes`.
+      Complex array of the shape of `a`, with sizes `s` along `axes`.
 
     Raises:
-      ValueError: for sizes below 1, axes out of range or repeated, and another norm.
+      ValueError: if a size is less than 1, an axis is out of range or repeated, or `norm` is
+        unknown.
 
     >>> jnp.fft.fftn(jnp.eye(2)).real.tolist()
     [[2.0, 0.0], [0.0, 2.0]]
@@ -236,7 +237,7 @@ def ifftn(
     axes: Sequence[int] | None = None,
     norm: str | None = None,
 ) -> Array:
-    """The inverse of `fftn`, with the same arguments.
+    """Inverse of `fftn`; takes the same arguments.
 
     >>> jnp.fft.ifftn(jnp.eye(2)).real.tolist()
     [[0.5, 0.0], [0.0, 0.5]]
@@ -251,7 +252,7 @@ def rfftn(
     axes: Sequence[int] | None = None,
     norm: str | None = None,
 ) -> Array:
-    """`rfft` along the last of several axes, then `fft` along the others; arguments are those of `fftn`.
+    """Computes `rfft` along the last of several axes, then `fft` along the others; see `fftn`.
 
     >>> jnp.fft.rfftn(jnp.eye(2)).real.tolist()
     [[2.0, 0.0], [0.0, 2.0]]
@@ -266,7 +267,7 @@ def irfftn(
     axes: Sequence[int] | None = None,
     norm: str | None = None,
 ) -> Array:
-    """The inverse of `rfftn`, with the arguments of `fftn`; `s` has the sizes of the result.
+    """Inverse of `rfftn`; takes the arguments of `fftn`, but `s` gives the sizes of the result.
 
     >>> jnp.fft.irfftn(2 * jnp.eye(2)).tolist()
     [[1.0, 0.0], [0.0, 1.0]]
@@ -275,7 +276,7 @@ def irfftn(
 
 
 # ---------------------------------------------------------------------------------------------------
-# All transforms
+# Implementation of the transforms
 
 
 def _check_norm(norm):
@@ -352,7 +353,7 @@ def _scaled(a, kind, n, norm):
 
 
 def _resized(a, sizes, axes):
-    """`a` cut, or padded with zeros, to `sizes` along `axes`."""
+    """Cuts off or zero-pads `a` to `sizes` along `axes`."""
     limits, padding = list(a.shape), [(0, 0, 0)] * a.ndim
     for n, axis in zip(sizes, axes):
         limits[axis] = core.min_dim(n, a.shape[axis])
@@ -365,10 +366,10 @@ def _resized(a, sizes, axes):
 
 
 def _chunks(a, kind, s):
-    """Transforms the last dimensions, three at a time."""
+    """Transforms the last `len(s)` dimensions in groups of at most three, which is XLA's limit."""
     groups = [(max(i - 3, 0), i) for i in range(len(s), 0, -3)]
     if kind == FftType.IRFFT:
-        groups.reverse()  # the last axis is real in the end
+        groups.reverse()  # real results come last: IRFFT ends with the last axis
     for start, stop in groups:
         last = stop == len(s)
         one = kind
@@ -393,16 +394,16 @@ def _chunks(a, kind, s):
 def fftfreq(
     n: int, d: ArrayLike = 1.0, *, dtype: DTypeLike | None = None, device: Any = None
 ) -> Array:
-    """The frequencies of the elements of `fft`, in the unit in which `1 / d` is.
+    """Returns the frequencies that the elements of `fft` stand for, in cycles per unit of `d`.
 
     Args:
       n: number of samples.
-      d: distance of samples.
-      dtype: of the result; by default floating point.
-      device: a device or sharding for the result.
+      d: distance between samples.
+      dtype: dtype of the result; by default the default float.
+      device: device or sharding of the result.
 
     Raises:
-      ValueError: if `n` or `d` is not a single number.
+      ValueError: if `n` or `d` is not a scalar.
 
     >>> jnp.fft.fftfreq(4).tolist()
     [0.0, 0.25, -0.5, -0.25]
@@ -417,7 +418,7 @@ def fftfreq(
 def rfftfreq(
     n: int, d: ArrayLike = 1.0, *, dtype: DTypeLike | None = None, device: Any = None
 ) -> Array:
-    """The frequencies of the elements of `rfft`; arguments as for `fftfreq`.
+    """Returns the frequencies that the elements of `rfft` stand for; see `fftfreq`.
 
     >>> jnp.fft.rfftfreq(4).tolist()
     [0.0, 0.25, 0.5]
@@ -448,14 +449,14 @@ def _placed(x, device):
 
 @export
 def fftshift(x: ArrayLike, axes: int | Sequence[int] | None = None) -> Array:
-    """Moves frequency zero to the middle.
+    """Moves frequency zero to the center of the axes.
 
     Args:
       x: array.
-      axes: along which axes; None for all.
+      axes: axis or axes to shift; None for all.
 
     Raises:
-      ValueError: for axes out of range.
+      ValueError: if an axis is out of range.
 
     >>> jnp.fft.fftshift(jnp.fft.fftfreq(4)).tolist()
     [-0.5, -0.25, 0.0, 0.25]
@@ -465,7 +466,7 @@ def fftshift(x: ArrayLike, axes: int | Sequence[int] | None = None) -> Array:
 
 @export
 def ifftshift(x: ArrayLike, axes: int | Sequence[int] | None = None) -> Array:
-    """Undoes `fftshift`, with the same arguments.
+    """Inverse of `fftshift`; takes the same arguments.
 
     >>> jnp.fft.ifftshift(jnp.array([-0.5, -0.25, 0.0, 0.25])).tolist()
     [0.0, 0.25, -0.5, -0.25]

@@ -1,4 +1,4 @@
-"""Functions that apply others along dimensions."""
+"""`apply_along_axis` and `apply_over_axes`."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ from jax._src.util import canonicalize_axis
 def apply_along_axis(
     func1d: Callable[..., Any], axis: int, arr: ArrayLike, *args: Any, **kwargs: Any
 ) -> Array:
-    """Applies a function to the vectors along a dimension, by `vmap`.
+    """Applies a function to all one-dimensional slices of an array along an axis, using `vmap`.
 
     Args:
       func1d: function of a vector.
-      axis: which dimension.
-      arr: array.
+      axis: axis along which to slice.
+      arr: array of at least one dimension.
       *args, **kwargs: further arguments of the function.
 
     Returns:
-      An array in which the dimensions of the function's result stand in place of `axis`.
+      An array in which `axis` is replaced by the dimensions of the function's result.
 
     >>> jnp.apply_along_axis(jnp.sum, 1, jnp.arange(6).reshape(2, 3)).tolist()
     [3, 12]
@@ -50,15 +50,18 @@ def apply_along_axis(
 @export
 @traceback_util.api_boundary
 def apply_over_axes(func: Callable[..., Any], a: ArrayLike, axes: Sequence[int]) -> Array:
-    """Applies a function along one dimension after the other.
+    """Applies a reduction-like function along several axes, one after the other.
 
     Args:
-      func: called as `func(a, axis)`; its result has the dimensions of `a`, or lacks `axis`.
+      func: called as `func(a, axis)`; its result must keep all dimensions, or all but `axis`.
       a: array.
-      axes: which dimensions.
+      axes: axes in the order of application.
+
+    Returns:
+      An array of the rank of `a`.
 
     Raises:
-      ValueError: if the function's result has another number of dimensions.
+      ValueError: if the function's result has any other number of dimensions.
 
     >>> jnp.apply_over_axes(jnp.sum, jnp.ones((2, 3, 4)), [0, 2]).shape
     (1, 3, 1)

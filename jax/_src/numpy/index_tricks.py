@@ -1,4 +1,4 @@
-"""Arrays written as indices: `mgrid`, `ogrid`, `r_`, `c_`, and `ix_`."""
+"""Arrays built with indexing syntax: `mgrid`, `ogrid`, `r_`, `c_`; and `ix_`."""
 
 from __future__ import annotations
 
@@ -32,9 +32,10 @@ def _ranges(key: tuple, name: str) -> list[Array]:
 
 
 class _Mgrid:
-    """The coordinates of the points of a grid, as arrays of all points.
+    """Coordinate arrays of a dense grid, built with indexing syntax.
 
-    Slices give the coordinates along axes; an imaginary step is a number of points, the end among them.
+    Each slice gives the coordinates along one axis, as `start:stop:step`. An imaginary step `nj`
+    asks for n evenly spaced points, `stop` included.
 
     >>> jnp.mgrid[0:2, 0:3].tolist()
     [[[0, 0, 0], [1, 1, 1]], [[0, 1, 2], [0, 1, 2]]]
@@ -52,7 +53,7 @@ class _Mgrid:
 
 
 class _Ogrid:
-    """The coordinates of the points of a grid, as arrays that broadcast against each other; see `mgrid`.
+    """Coordinate arrays of an open grid, which broadcast against each other; see `mgrid`.
 
     >>> [x.shape for x in jnp.ogrid[0:2, 0:3]]
     [(2, 1), (1, 3)]
@@ -65,7 +66,7 @@ class _Ogrid:
 
 
 class _Concatenator:
-    """Arrays joined along an axis, written as an index: what `r_` and `c_` have in common."""
+    """Base of `r_` and `c_`: joins arrays that are written as an index."""
 
     axis = 0
     ndmin = 1
@@ -104,7 +105,8 @@ class _Concatenator:
         ndim = out.ndim
         if ndim >= ndmin:
             return out
-        # Where among the new dimensions those of the item go: at the end, or at `place`.
+        # The item's dimensions go among the new ones at position `place`, counted from the end if
+        # negative.
         extra = ndmin - ndim
         front = place + extra + 1 if place < 0 else min(place, extra)
         return lax.expand_dims(out, [*range(front), *range(front + ndim, ndmin)])
@@ -113,9 +115,9 @@ class _Concatenator:
 class RClass(_Concatenator):
     """Arrays, numbers and ranges joined along the first axis.
 
-    Slices are ranges, as in `mgrid`. A first string has up to three numbers: the axis to join along, the least
-    number of dimensions, and where among them those of an array with fewer go. The strings "r" and "c" ask
-    for a matrix of one row or column.
+    Slices are ranges, as in `mgrid`. A leading string may hold up to three integers: the axis to
+    join along, the minimum number of dimensions, and the position of an item's own dimensions if it
+    has fewer. The strings "r" and "c" turn a vector result into a matrix of one row or one column.
 
     >>> jnp.r_[1:4, 7, jnp.array([8, 9])].tolist()
     [1, 2, 3, 7, 8, 9]
@@ -144,16 +146,16 @@ c_ = CClass()
 
 @export
 def ix_(*args: ArrayLike) -> tuple[Array, ...]:
-    """Arrays that index all combinations of given positions.
+    """Returns arrays that index all combinations of the given positions.
 
     Args:
-      *args: one-dimensional arrays of integers, one for each axis.
+      *args: integer arrays of shape `(n_i,)`, one per axis.
 
     Returns:
-      A tuple of arrays that broadcast against each other.
+      A tuple of arrays that broadcast against each other to shape `(n_0, n_1, ...)`.
 
     Raises:
-      NotImplementedError: for arrays of booleans.
+      NotImplementedError: if an array is boolean.
       ValueError: if an array is not one-dimensional.
 
     >>> jnp.arange(6).reshape(2, 3)[jnp.ix_(jnp.array([0, 1]), jnp.array([0, 2]))].tolist()

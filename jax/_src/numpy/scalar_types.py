@@ -1,4 +1,4 @@
-"""`jnp.float32` and the like: types of elements that make arrays when they are called."""
+"""Scalar types such as `jnp.float32`: they name a dtype, and calling one makes an array."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _DOC = """The type {name} of array elements, and a constructor of arrays of that
 
 
 class _ScalarMeta(type):
-    """The class of `jnp.float32`: equal to `np.float32` and to its dtype."""
+    """Metaclass of the scalar types, which equal and hash like the NumPy type of the same dtype."""
 
     dtype: np.dtype
 
@@ -87,7 +87,7 @@ if dtypes.ml_dtypes_has_int1:
     int1 = _scalar_type(dtypes.int1)
     uint1 = _scalar_type(dtypes.uint1)
 
-# Python's types name the widest ones there are.
+# These names stand for the 64-bit types, whatever the default precision.
 int_ = int64
 uint = uint64
 float_ = float64

@@ -1,4 +1,4 @@
-"""Functions that choose elements: by conditions, by positions, or within bounds."""
+"""Functions that select elements by conditions or positions, and `clip`."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from jax._src.typing import ArrayLike
 from jax._src.util import canonicalize_axis
 
 # ---------------------------------------------------------------------------------------------------
-# One of several values for each element
+# Elementwise choice
 
 
 @export
@@ -36,21 +36,22 @@ def where(
     size: int | None = None,
     fill_value: Any = None,
 ) -> Any:
-    """Chooses elements of `x` where `condition` holds, and of `y` elsewhere.
+    """Selects elements from `x` where `condition` is true, and from `y` elsewhere.
 
     With `condition` alone it is `nonzero`.
 
     Args:
-      condition: boolean array; other numbers hold where they are not zero.
-      x, y: arrays that broadcast with it.
-      size, fill_value: for `condition` alone, as for `nonzero`.
+      condition: array; elements that are not boolean count as true if they are nonzero.
+      x, y: arrays that broadcast with `condition`.
+      size, fill_value: only with `condition` alone, as for `nonzero`.
 
     Raises:
       TypeError: if only one of `x` and `y` is given.
-      ValueError: if shapes do not fit, or `size` is given beside `x` and `y`.
+      ValueError: if shapes are incompatible, or `size` is given together with `x` and `y`.
 
-    The gradient flows to both `x` and `y`, weighted by the choice; a NaN derivative of the one not chosen
-    gives NaN (0 times NaN), so make its argument harmless too.
+    Gradients flow to both `x` and `y`, multiplied by 1 or 0. A NaN derivative in the branch that is
+    not selected still gives NaN (0 times NaN), so replace that branch's input by a harmless value
+    too.
 
     >>> jnp.where(jnp.array([True, False]), jnp.array([1, 2]), 0).tolist()
     [1, 0]
@@ -77,15 +78,15 @@ def where(
 def select(
     condlist: Sequence[ArrayLike], choicelist: Sequence[ArrayLike], default: ArrayLike = 0
 ) -> Array:
-    """Chooses for each element from the first array whose condition holds.
+    """Selects each element from the first choice whose condition is true.
 
     Args:
-      condlist: boolean arrays, which broadcast.
-      choicelist: as many arrays.
-      default: for elements for which no condition holds.
+      condlist: sequence of boolean arrays that broadcast.
+      choicelist: sequence of as many arrays.
+      default: value where no condition is true.
 
     Raises:
-      ValueError: if there are no conditions, or not as many choices.
+      ValueError: if there are no conditions, or the sequences differ in length.
 
     >>> x = jnp.arange(5)
     >>> jnp.select([x < 2, x > 3], [-x, 10 * x], default=7).tolist()
@@ -118,17 +119,17 @@ _select = inline_jit(_select)
 def choose(
     a: ArrayLike, choices: Sequence[ArrayLike] | Array, out: None = None, mode: str = "raise"
 ) -> Array:
-    """Chooses for each element from the array with that number.
+    """Selects each element from the choice with the given number.
 
     Args:
-      a: integer array: which one.
+      a: integer array: the number of the choice.
       choices: arrays that broadcast with `a`.
       out: must be None.
-      mode: for numbers out of bounds: "raise" (the default; not possible for traced `a`), "wrap" for the
-        remainder, "clip" for the first or last array.
+      mode: treatment of out-of-bounds numbers: "raise" an error (not possible for traced `a`),
+        "wrap" around, or "clip" to the first or last choice.
 
     Raises:
-      ValueError: if numbers are out of bounds in mode "raise", or not integers.
+      ValueError: if `a` is not of integers, or out of bounds in mode "raise".
 
     >>> jnp.choose(jnp.array([1, 0, 1]), [jnp.array([1, 2, 3]), jnp.array([10, 20, 30])]).tolist()
     [10, 2, 30]
@@ -172,22 +173,24 @@ _choose = nested_jit(_choose, static_argnames=("wrap",))
 @export
 @traceback_util.api_boundary
 def piecewise(x: ArrayLike, condlist: Any, funclist: Sequence[Any], *args: Any, **kw: Any) -> Array:
-    """Evaluates a function that is defined piece by piece.
+    """Evaluates a piecewise-defined function.
 
     Args:
       x: array.
-      condlist: boolean arrays of the shape of `x`, or a boolean array with one more dimension in front.
-      funclist: for each condition a function of one element, or a number; one more is for elements for
-        which no condition holds (otherwise 0). Where several hold, the last one counts.
+      condlist: boolean arrays of the shape of `x`, or one boolean array with an additional leading
+        dimension.
+      funclist: a scalar function or a number per condition. One more may follow, the default where
+        no condition is true; otherwise that is 0. If several conditions are true, the last one
+        counts.
       *args, **kw: further arguments of the functions.
 
     Returns:
       An array of the shape and dtype of `x`.
 
     Raises:
-      ValueError: if there are not as many functions as conditions, or one more.
+      ValueError: if `funclist` does not have as many entries as `condlist`, or one more.
 
-    Differs from NumPy: functions are traced, and applied to single elements.
+    Differs from NumPy: the functions are traced and called on single elements.
 
     >>> x = jnp.array([-2., -1., 1., 3.])
     >>> jnp.piecewise(x, [x < 0, x > 2], [jnp.abs, 9., lambda v: v / 2]).tolist()
@@ -227,18 +230,18 @@ def clip(
     min: ArrayLike | None = None,
     max: ArrayLike | None = None,
 ) -> Array:
-    """Brings elements into bounds.
+    """Limits elements to an interval.
 
     Args:
       arr: real array.
       min: lower bounds, or None.
-      max: upper bounds, or None; where they are less than the lower ones, they count.
+      max: upper bounds, or None; they take precedence where they are less than the lower bounds.
 
     Returns:
-      An array of the shape and dtype that the arguments combine to.
+      An array of the shape and dtype that the arguments promote to.
 
     Raises:
-      ValueError: for complex numbers, which have no order.
+      ValueError: if an argument is complex, since complex numbers have no order.
 
     >>> jnp.clip(jnp.array([-1., 0.5, 3.]), 0, 1).tolist()
     [0.0, 0.5, 1.0]
@@ -266,24 +269,24 @@ clip = export(inline_jit(clip))
 
 
 # ---------------------------------------------------------------------------------------------------
-# Where elements are
+# Positions of elements
 
 
 @export
 def nonzero(a: ArrayLike, *, size: int | None = None, fill_value: Any = None) -> tuple[Array, ...]:
-    """The positions of elements that are not zero.
+    """Finds the positions of nonzero elements.
 
     Args:
       a: array of at least one dimension.
-      size: how many positions to return; the first ones, or padded by `fill_value`. It must be given where
-        `a` is traced.
-      fill_value: an integer, or one for each dimension; None is 0.
+      size: static number of positions to return: further ones are cut off, missing ones are padded
+        with `fill_value`. It is required if `a` is traced.
+      fill_value: an integer, or a tuple with one per dimension; None is 0.
 
     Returns:
-      For each dimension a vector of indices.
+      A tuple with an index vector per dimension.
 
     Raises:
-      ValueError: if `a` is a scalar, or there are not as many fill values as dimensions.
+      ValueError: if `a` is a scalar, or the number of fill values is not the rank of `a`.
       ConcretizationTypeError: if `a` is traced and `size` is None.
 
     >>> rows, columns = jnp.nonzero(jnp.array([[0, 5], [7, 0]]))
@@ -328,7 +331,7 @@ def nonzero(a: ArrayLike, *, size: int | None = None, fill_value: Any = None) ->
 
 
 def _nonzero_now(a: ArrayImpl) -> tuple[Array, ...]:
-    """Positions found on the host: the number of them is no static shape of a program to compile."""
+    """Finds positions on the host, since a result of unknown size cannot be compiled."""
     dtype = dtypes.default_int_dtype()
     found = [i.astype(dtype) for i in np.nonzero(np.asarray(a))]
     device = a.device if a.committed and len(a.devices()) == 1 else None
@@ -348,7 +351,7 @@ _count_nonzero = inline_jit(_count_nonzero)
 
 
 def _filled(exists, position, fill):
-    """Positions with a value where they do not exist: default integers, unless the value is none."""
+    """Replaces missing positions by `fill`; default integers, unless `fill` is not an integer."""
     dtype = dtypes.default_int_dtype()
     out = util.select_where(exists, lax.convert_element_type(position, dtype), fill)
     is_integer = dtypes.issubdtype(out.dtype, np.integer)
@@ -359,7 +362,8 @@ def _nonzero(a, fill_value, *, size):
     dtype = dtypes.default_int_dtype()
     index = np.dtype(np.int32) if type(a.size) is not int or a.size < 2**31 else np.dtype(np.int64)
     rank = lax.cumsum(lax.convert_element_type(ravel(_as_mask(a)), index))
-    # The k-th position is the number of elements up to which at most k are found.
+    # Match k (from 0) is at the position that equals the number of elements with at most k matches
+    # up to and including themselves.
     marks = slicing.scatter_add(
         lax.full((size,), 0, index),
         lax.expand_dims(rank, (1,)),
@@ -385,7 +389,7 @@ _nonzero = nested_jit(_nonzero, static_argnames=("size",))
 
 @export
 def flatnonzero(a: ArrayLike, *, size: int | None = None, fill_value: Any = None) -> Array:
-    """The positions of elements that are not zero in the flattened array; arguments as for `nonzero`.
+    """Finds nonzero elements of the flattened array; takes the arguments of `nonzero`.
 
     >>> jnp.flatnonzero(jnp.array([[0, 5], [7, 0]])).tolist()
     [1, 2]
@@ -395,7 +399,7 @@ def flatnonzero(a: ArrayLike, *, size: int | None = None, fill_value: Any = None
 
 @export
 def argwhere(a: ArrayLike, *, size: int | None = None, fill_value: Any = None) -> Array:
-    """The positions of elements that are not zero, one a row; arguments as for `nonzero`.
+    """Finds nonzero elements and returns one position per row; takes the arguments of `nonzero`.
 
     >>> jnp.argwhere(jnp.array([[0, 5], [7, 0]])).tolist()
     [[0, 1], [1, 0]]
@@ -408,7 +412,7 @@ def argwhere(a: ArrayLike, *, size: int | None = None, fill_value: Any = None) -
 
 
 # ---------------------------------------------------------------------------------------------------
-# The elements for which a condition holds
+# Elements selected by a mask
 
 
 @export
@@ -421,19 +425,20 @@ def compress(
     fill_value: ArrayLike = 0,
     out: None = None,
 ) -> Array:
-    """The elements along a dimension for which a condition holds.
+    """Returns the slices along an axis for which a condition is true.
 
     Args:
-      condition: boolean vector; may be shorter than the dimension.
+      condition: boolean vector; may be shorter than the axis.
       a: array.
-      axis: along which dimension; None for the flattened array.
-      size: size of the result; needed where `condition` is traced. What is missing is `fill_value`.
-      fill_value: a number.
+      axis: axis along which to select; None for the flattened array.
+      size: static size of the result along `axis`, padded with `fill_value`. It is required if
+        `condition` is traced.
+      fill_value: a scalar.
       out: must be None.
 
     Raises:
-      ValueError: if `condition` is no vector or holds for elements that do not exist, or `size` is larger
-        than the dimension.
+      ValueError: if `condition` is not a vector or is true past the end, or `size` is larger than
+        the axis.
 
     >>> jnp.compress(jnp.array([True, False, True]), jnp.array([1, 2, 3])).tolist()
     [1, 3]
@@ -500,7 +505,7 @@ _compress = nested_jit(_compress, static_argnames=("axis", "size"))
 def extract(
     condition: ArrayLike, arr: ArrayLike, *, size: int | None = None, fill_value: ArrayLike = 0
 ) -> Array:
-    """The elements of an array for which a condition holds, in one dimension; see `compress`.
+    """Returns the elements for which a condition is true, as a vector; see `compress`.
 
     >>> x = jnp.array([[1, 2], [3, 4]])
     >>> jnp.extract(x > 1, x).tolist()
@@ -514,16 +519,19 @@ def extract(
 
 @export
 def place(arr: ArrayLike, mask: ArrayLike, vals: ArrayLike, *, inplace: bool = True) -> Array:
-    """Replaces the elements for which a mask holds, by values in order, repeated as often as needed.
+    """Replaces masked elements, in order, by values that are repeated as often as needed.
 
     Args:
       arr: array.
       mask: boolean array of the same size.
-      vals: values.
-      inplace: must be False: arrays are immutable, the result is a new one.
+      vals: nonempty array of replacement values.
+      inplace: must be False, since arrays are immutable.
+
+    Returns:
+      An array of the shape and dtype of `arr`.
 
     Raises:
-      ValueError: if `inplace`, sizes differ, or there are no values.
+      ValueError: if `inplace` is True, the sizes differ, or there are no values.
 
     >>> jnp.place(jnp.zeros(3), jnp.array([True, False, True]), jnp.array([1., 2.]), inplace=False).tolist()
     [1.0, 0.0, 2.0]

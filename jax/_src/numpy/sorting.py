@@ -1,4 +1,4 @@
-"""Functions that sort, and find the greatest and the smallest elements."""
+"""Sorting, partial sorting, and the indices of extreme elements."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ def sort(
     stable: bool = True,
     descending: bool = False,
 ) -> Array:
-    """Sorts along a dimension; NaNs come last.
+    """Sorts an array along a dimension; NaNs come last.
 
     Args:
       a: array.
-      axis: along which dimension; None for the flattened array.
+      axis: dimension along which to sort; None sorts the flattened array.
       kind, order: must be None.
       stable: whether equal elements keep their order.
-      descending: whether the greatest come first (NaNs before them).
+      descending: whether to sort from greatest to smallest, with NaNs first.
 
     Raises:
       TypeError: if `kind` or `order` is given.
@@ -78,11 +78,11 @@ def argsort(
     descending: bool = False,
     dtype: DTypeLike | None = None,
 ) -> Array:
-    """The indices that sort along a dimension; see `sort`.
+    """Returns the indices that sort an array along a dimension; see `sort`.
 
     Args:
       a, axis, kind, order, stable, descending: as for `sort`.
-      dtype: of the indices; None for the default integer.
+      dtype: dtype of the indices; None for the default integer.
 
     >>> jnp.argsort(jnp.array([30, 10, 20])).tolist()
     [1, 2, 0]
@@ -107,7 +107,7 @@ def _argsort(a, *, dimension, stable, descending, dtype=None):
         use_64 = type(a.shape[dimension]) is int and a.shape[dimension] >= 2**31
         dtype = dtypes.canonicalize_dtype(np.int64 if use_64 else dtypes.default_int_dtype())
     places = lax.broadcasted_iota(dtype, a.shape, dimension, out_sharding=core.typeof(a)._sharding)
-    # Equal elements keep their order when they are sorted back to front, and the result reversed.
+    # The final reversal also reverses ties, so a stable descending sort reverses its input first.
     if descending and stable:
         a, places = lax.rev(a, (dimension,)), lax.rev(places, (dimension,))
     _, out = lax.sort((a, places), dimension=dimension, is_stable=stable, num_keys=1)
@@ -119,7 +119,7 @@ _argsort = nested_jit(_argsort, static_argnames=("dimension", "stable", "descend
 
 @export
 def sort_complex(a: ArrayLike) -> Array:
-    """Sorts along the last dimension by real part, then by imaginary part; the result is complex.
+    """Sorts along the last dimension by real, then imaginary part; the result is complex.
 
     >>> jnp.sort_complex(jnp.array([2., 1.]))
     Array([1.+0.j, 2.+0.j], dtype=complex64)
@@ -133,15 +133,15 @@ def sort_complex(a: ArrayLike) -> Array:
 
 @export
 def lexsort(keys: Array | np.ndarray | Sequence[ArrayLike], axis: int = -1) -> Array:
-    """The indices that sort by several keys, the last of which counts first.
+    """Returns the indices that sort by several keys, of which the last is the primary one.
 
     Args:
-      keys: arrays of one shape.
-      axis: along which dimension.
+      keys: sequence of arrays of equal shape.
+      axis: dimension along which to sort.
 
     Raises:
       TypeError: if there are no keys.
-      ValueError: if shapes differ.
+      ValueError: if the shapes differ.
 
     >>> jnp.lexsort((jnp.array([5, 4, 3]), jnp.array([1, 2, 1]))).tolist()
     [2, 0, 1]
@@ -173,18 +173,20 @@ _lexsort = nested_jit(_lexsort, static_argnames=("axis",))
 
 @export
 def partition(a: ArrayLike, kth: int, axis: int = -1) -> Array:
-    """Brings one element to its place in sorted order: smaller ones before it, the others behind.
+    """Partitions an array around the element that sorting puts at index `kth`.
+
+    Elements before it are not greater, elements after it are not smaller.
 
     Args:
       a: array.
-      kth: index of the element.
-      axis: along which dimension.
+      kth: index of the element in sorted order.
+      axis: dimension along which to partition.
 
     Raises:
       ValueError: if `kth` or `axis` is out of range.
-      NotImplementedError: for complex numbers.
+      NotImplementedError: if `a` is complex.
 
-    The elements on each side are in an order that may differ from NumPy's. NaNs are put in last place.
+    The order within the two parts may differ from NumPy's. NaNs are placed last.
 
     >>> jnp.partition(jnp.array([3, 1, 4, 2]), 1).tolist()[:2]
     [1, 2]
@@ -202,16 +204,16 @@ def _partition_arguments(name, a, kth, axis):
 
 
 def _descending(x):
-    """Numbers in the opposite order: what is smallest in `x` is greatest."""
+    """Maps numbers to keys of the opposite order, with NaNs as the smallest key."""
     if dtypes.issubdtype(x.dtype, np.integer) or x.dtype == np.bool_:
         return lax.bitwise_not(x)
-    # Whatever their sign, NaNs are greater than all numbers.
+    # Sorting places NaNs of either sign after all numbers.
     nan = lax.full_like(x, -np.inf if dtypes.supports_inf(x.dtype) else dtypes.finfo(x.dtype).min)
     return lax.select(lax.ne(x, x), nan, lax.neg(x))
 
 
 def _smallest(a, kth):
-    """Indices of the `kth + 1` smallest elements along the last dimension, in order."""
+    """Returns the indices of the `kth + 1` smallest elements along the last dimension, in order."""
     key = _descending(a)
     if key.dtype == np.bool_:
         key = lax.convert_element_type(key, np.int8)
@@ -257,7 +259,7 @@ _partition = nested_jit(_partition, static_argnames=("kth", "axis"))
 
 @export
 def argpartition(a: ArrayLike, kth: int, axis: int = -1) -> Array:
-    """The indices that partition an array; arguments as for `partition`.
+    """Returns the indices that partition an array; takes the arguments of `partition`.
 
     >>> jnp.argpartition(jnp.array([30, 10, 40, 20]), 1).tolist()[:2]
     [1, 3]
@@ -271,7 +273,8 @@ def _argpartition(a, *, kth, axis):
     perm = [*[d for d in range(a.ndim) if d != axis], axis]
     moved = lax.transpose(a, perm)
     low = _smallest(moved, kth)
-    # The others, in the order they have in the array: those marked come first in a stable sort.
+    # The indices not in `low`, in ascending order: a stable sort of the marks brings them to the
+    # front.
     flat = lax.reshape(low, (int(np.prod(low.shape[:-1])), kth + 1))
     rows = lax.broadcasted_iota(np.int32, flat.shape, 0)
     marks = slicing.scatter(
@@ -296,23 +299,23 @@ _argpartition = nested_jit(_argpartition, static_argnames=("kth", "axis"))
 
 
 # ---------------------------------------------------------------------------------------------------
-# The greatest and smallest elements
+# Indices of the greatest and smallest elements
 
 
 @export
 def argmax(
     a: ArrayLike, axis: int | None = None, out: None = None, keepdims: bool | None = None
 ) -> Array:
-    """The index of the greatest element; of equal ones the first, and of a NaN if there is one.
+    """Returns the index of the greatest element: the first of equal ones, or the first NaN.
 
     Args:
       a: real array.
-      axis: along which dimension; None for the flattened array.
+      axis: dimension to search; None searches the flattened array.
       out: must be None.
       keepdims: whether the result keeps the dimension, with size 1.
 
     Raises:
-      ValueError: if there are no elements, or `axis` is out of range.
+      ValueError: if the searched dimension is empty, or `axis` is out of range.
 
     >>> jnp.argmax(jnp.array([[1, 9], [7, 3]]), axis=1).tolist()
     [1, 0]
@@ -324,7 +327,7 @@ def argmax(
 def argmin(
     a: ArrayLike, axis: int | None = None, out: None = None, keepdims: bool | None = None
 ) -> Array:
-    """The index of the smallest element; of equal ones the first, and of a NaN if there is one.
+    """Returns the index of the smallest element: the first of equal ones, or the first NaN.
 
     Args:
       a, axis, out, keepdims: as for `argmax`.
@@ -365,7 +368,7 @@ _arg_of_all = inline_jit(_arg_of_all, static_argnames=("primitive", "keepdims"))
 def nanargmax(
     a: ArrayLike, axis: int | None = None, out: None = None, keepdims: bool | None = None
 ) -> Array:
-    """As `argmax`, where NaNs do not count; -1 if there is nothing else.
+    """Returns the index of the greatest element, ignoring NaNs; -1 if all elements are NaN.
 
     >>> jnp.nanargmax(jnp.array([1., jnp.nan, 3.])).item()
     2
@@ -378,7 +381,7 @@ def nanargmax(
 def nanargmin(
     a: ArrayLike, axis: int | None = None, out: None = None, keepdims: bool | None = None
 ) -> Array:
-    """As `argmin`, where NaNs do not count; -1 if there is nothing else.
+    """Returns the index of the smallest element, ignoring NaNs; -1 if all elements are NaN.
 
     >>> jnp.nanargmin(jnp.array([1., jnp.nan, 3.])).item()
     0

@@ -1,4 +1,4 @@
-"""Covariance and correlation, and correlation in the sense of signals: convolutions."""
+"""Covariance, correlation coefficients, and convolution and correlation of signals."""
 
 from __future__ import annotations
 
@@ -30,22 +30,25 @@ def cov(
     aweights: ArrayLike | None = None,
     dtype: DTypeLike | None = None,
 ) -> Array:
-    """The covariance matrix.
+    """Computes the covariance matrix of variables.
 
     Args:
-      m: a variable in each row, an observation in each column; or one variable.
-      y: more variables.
-      rowvar: False if variables are in columns.
-      bias: whether to divide by the number of observations, not by that number minus one.
-      ddof: what to subtract from that number; None for `1 - bias`.
-      fweights: how often each observation occurs, integers.
-      aweights: weights of observations.
-      dtype: of the result, inexact.
+      m: array of shape (variables, observations), or (observations,) for a single variable.
+      y: further variables, in the same form as `m`.
+      rowvar: whether rows are variables; False if columns are.
+      bias: whether to normalize by the number of observations n instead of n - 1.
+      ddof: normalize by `n - ddof` instead; None for `1 - bias`.
+      fweights: integer vector: how often each observation occurs.
+      aweights: vector of weights of the observations.
+      dtype: dtype of the result, which must be inexact.
+
+    Returns:
+      Array of shape (variables, variables), or a scalar for one variable.
 
     Raises:
-      ValueError: for more than two dimensions, or a `dtype` that is not inexact.
-      TypeError: for `fweights` that are not integers.
-      RuntimeError: for weights of another size.
+      ValueError: if an array has more than two dimensions, or `dtype` is not inexact.
+      TypeError: if `fweights` are not integers.
+      RuntimeError: if weights are not vectors with one entry per observation.
 
     >>> jnp.cov(jnp.array([[0., 1., 2.], [0., 2., 4.]])).tolist()
     [[1.0, 2.0], [2.0, 4.0]]
@@ -113,7 +116,7 @@ def _cov(m, y, fweights, aweights, *, rowvar, ddof):
             more = lax.transpose(more, (1, 0))
         x = lax.concatenate([x, more], 0)
     n = x.shape[1]
-    if n == 0:  # means of nothing
+    if n == 0:  # the mean of no observations is NaN
         out = lax.full((x.shape[0], x.shape[0]), np.nan, x.dtype)
         return lax.squeeze(out, [d for d in (0, 1) if out.shape[d] == 1])
     real = util.complex_elem_type(x.dtype)
@@ -155,7 +158,7 @@ def corrcoef(
     rowvar: bool = True,
     dtype: DTypeLike | None = None,
 ) -> Array:
-    """The matrix of Pearson's correlation coefficients.
+    """Computes the matrix of Pearson correlation coefficients.
 
     Args:
       x, y, rowvar, dtype: as for `cov`.
@@ -206,15 +209,16 @@ def convolve(
     precision: Any = None,
     preferred_element_type: DTypeLike | None = None,
 ) -> Array:
-    """The convolution of two vectors.
+    """Convolves two vectors.
 
     Args:
       a, v: vectors of sizes `m` and `n`.
-      mode: "full" for size `m + n - 1`, "same" for `max(m, n)`, "valid" for `max(m, n) - min(m, n) + 1`.
+      mode: size of the result: "full" for `m + n - 1`, "same" for `max(m, n)`, "valid" for
+        `max(m, n) - min(m, n) + 1`.
       precision, preferred_element_type: as for `jax.numpy.dot`.
 
     Raises:
-      ValueError: for other shapes and modes, and empty vectors.
+      ValueError: if an argument is empty or not a vector, or `mode` is unknown.
 
     >>> jnp.convolve(jnp.array([1., 2., 3.]), jnp.array([1., 1.])).tolist()
     [1.0, 3.0, 5.0, 3.0]
@@ -231,7 +235,7 @@ def correlate(
     precision: Any = None,
     preferred_element_type: DTypeLike | None = None,
 ) -> Array:
-    """The correlation of two vectors, the second one conjugated.
+    """Cross-correlates two vectors, conjugating the second.
 
     Args:
       a, v, mode, precision, preferred_element_type: as for `convolve`.
@@ -260,6 +264,8 @@ def _signals(op, a, v, mode, precision, preferred):
 def _convolve(a, v, *, op, mode, precision, preferred):
     promote = util.promote_dtypes_inexact if preferred is None else util.promote_dtypes
     a, v = map(util.to_array, promote(a, v))
+    # The kernel has to be the shorter vector. Swapping the operands of a correlation reverses its
+    # result, which is undone at the end.
     swapped = a.shape[0] < v.shape[0]
     if op == "correlate":
         v = lax.conj(v) if dtypes.issubdtype(v.dtype, np.complexfloating) else v

@@ -25,9 +25,10 @@ _STATIC = ("precision", "preferred_element_type", "out_sharding")
 
 
 def operands(name: str, a: Any, b: Any, preferred: Any = None) -> tuple[Any, Any, Any, bool]:
-    """Two arrays, the dtype of their product, and whether it is weakly typed.
+    """Returns both operands as arrays, their product's dtype, and whether it is weakly typed.
 
-    The arrays keep their dtypes: dot_general takes different ones, and hardware may have units for them.
+    The arrays keep their dtypes: dot_general accepts mixed dtypes, which hardware may support
+    directly.
     """
     util.check_arraylike(name, a, b)
     x, y = getattr(a, "aval", None), getattr(b, "aval", None)
@@ -47,7 +48,7 @@ def operands(name: str, a: Any, b: Any, preferred: Any = None) -> tuple[Any, Any
 
 
 def _finish(out, dtype, weak_type):
-    """The product in its dtype; weakly typed only if all operands are."""
+    """Converts the product to its dtype and weak type."""
     aval = getattr(out, "aval", None)
     if aval is not None and aval.dtype == dtype and aval.weak_type == weak_type:
         return out
@@ -66,17 +67,17 @@ def dot(
     preferred_element_type: DTypeLike | None = None,
     out_sharding: Any = None,
 ) -> Array:
-    """The dot product: over the last dimension of `a` and the last but one (or only one) of `b`.
+    """Dot product over the last dimension of `a` and the second-to-last (or only) one of `b`.
 
     Args:
-      a, b: arrays; a scalar multiplies the other.
-      precision: of the multiplications on accelerators: None, a `lax.Precision`, a pair of them, or a
-        `lax.DotAlgorithmPreset`.
-      preferred_element_type: dtype to sum in and to return.
+      a, b: arrays; a scalar multiplies the other operand.
+      precision: precision of the multiplications on accelerators: None, a `lax.Precision`, a pair
+        of them, or a `lax.DotAlgorithmPreset`.
+      preferred_element_type: dtype for accumulation and for the result.
       out_sharding: sharding of the result, in explicit mode.
 
     Raises:
-      TypeError: if the sizes differ.
+      TypeError: if the contracted sizes differ.
 
     >>> jnp.dot(jnp.array([[1, 2], [3, 4]]), jnp.array([5, 6])).tolist()
     [17, 39]
@@ -102,7 +103,7 @@ def matmul(
     preferred_element_type: DTypeLike | None = None,
     out_sharding: Any = None,
 ) -> Array:
-    """The matrix product, `a @ b`.
+    """Matrix product, `a @ b`.
 
     Args:
       a: array of shape `(*batch, m, k)`, or a vector `(k,)`.
@@ -110,11 +111,11 @@ def matmul(
       precision, preferred_element_type, out_sharding: as for `dot`.
 
     Returns:
-      An array of shape `(*batch, m, n)`, without the dimensions that vectors lack.
+      An array of shape `(*batch, m, n)`; without m or n for a vector operand.
 
     Raises:
-      ValueError: for scalars, and batch dimensions that do not fit.
-      TypeError: if the sizes to sum over differ.
+      ValueError: if an operand is a scalar, or batch dimensions do not broadcast.
+      TypeError: if the contracted sizes differ.
 
     >>> jnp.matmul(jnp.ones((5, 2, 3)), jnp.ones((3, 4))).shape
     (5, 2, 4)
@@ -142,8 +143,11 @@ matmul = export(inline_jit(matmul, static_argnames=_STATIC))
 
 
 def _batched(name, a, b, core_a, core_b, precision=None, dtype=None, out_sharding=None):
-    """The product of arrays whose last dimensions have labels: those of both are summed over, the others
-    are the result's last ones. The dimensions before them broadcast."""
+    """Contracts arrays whose trailing dimensions are labelled and whose leading ones broadcast.
+
+    Labels in both `core_a` and `core_b` are summed over; the others are the result's last
+    dimensions.
+    """
     shape_a, shape_b = np.shape(a), np.shape(b)
     labels_a, labels_b, labels_out = _batched_labels(name, shape_a, shape_b, core_a, core_b)
     p = plan(labels_a, shape_a, labels_b, shape_b, labels_out)
@@ -181,10 +185,10 @@ def vdot(
     precision: Any = None,
     preferred_element_type: DTypeLike | None = None,
 ) -> Array:
-    """The dot product of the flattened arrays, the first one conjugated.
+    """Dot product of the flattened arrays, conjugating the first.
 
     Args:
-      a, b: arrays of the same number of elements.
+      a, b: arrays with the same number of elements.
       precision, preferred_element_type: as for `dot`.
 
     >>> jnp.vdot(jnp.array([1j, 2.]), jnp.array([1j, 1.]))
@@ -215,11 +219,11 @@ def vecdot(
     precision: Any = None,
     preferred_element_type: DTypeLike | None = None,
 ) -> Array:
-    """Dot products of vectors along a dimension, the first one conjugated; the others broadcast.
+    """Dot products of vectors along an axis, conjugating the first; other dimensions broadcast.
 
     Args:
       x1, x2: arrays of the same size along `axis`.
-      axis: which dimension.
+      axis: the axis to sum over.
       precision, preferred_element_type: as for `dot`.
 
     Raises:
@@ -249,7 +253,7 @@ _vecdot = inline_jit(_vecdot, static_argnames=("i", "j", *_STATIC[:2]))
 
 
 def matvec(x1: ArrayLike, x2: ArrayLike, /) -> Array:
-    """Products of matrices and vectors; the other dimensions broadcast.
+    """Matrix-vector products; batch dimensions broadcast.
 
     Args:
       x1: array of shape `(*batch, m, n)`.
@@ -270,7 +274,7 @@ matvec = export(inline_jit(matvec))
 
 
 def vecmat(x1: ArrayLike, x2: ArrayLike, /) -> Array:
-    """Products of conjugated vectors and matrices; the other dimensions broadcast.
+    """Vector-matrix products, conjugating the vectors; batch dimensions broadcast.
 
     Args:
       x1: array of shape `(*batch, n)`.
@@ -317,10 +321,10 @@ def inner(
     precision: Any = None,
     preferred_element_type: DTypeLike | None = None,
 ) -> Array:
-    """The product summed over the last dimension of both arrays.
+    """Inner product: sums products over the last dimensions of both arrays.
 
     Args:
-      a, b: arrays; a scalar multiplies the other.
+      a, b: arrays; a scalar multiplies the other operand.
       precision, preferred_element_type: as for `dot`.
 
     >>> jnp.inner(jnp.ones((2, 3)), jnp.ones((4, 3))).shape
@@ -341,7 +345,7 @@ inner = export(inline_jit(inner, static_argnames=_STATIC[:2]))
 
 @export
 def outer(a: ArrayLike, b: ArrayLike, out: None = None) -> Array:
-    """All products of an element of the one and an element of the other flattened array.
+    """Outer product of two flattened arrays.
 
     Args:
       a: array of `m` elements.
@@ -382,19 +386,19 @@ def tensordot(
     preferred_element_type: DTypeLike | None = None,
     out_sharding: Any = None,
 ) -> Array:
-    """The product summed over dimensions of both arrays.
+    """Sums products over pairs of dimensions of two arrays.
 
     Args:
       a, b: arrays.
-      axes: how many of the last dimensions of `a` and the first ones of `b`; or a pair: dimensions of `a`,
-        and of `b`.
+      axes: an int n to contract the last n dimensions of `a` with the first n of `b`; or a pair of
+        sequences: dimensions of `a`, and of `b`.
       precision, preferred_element_type, out_sharding: as for `dot`.
 
     Returns:
-      An array of the other dimensions of `a`, and then those of `b`.
+      An array with the remaining dimensions of `a`, then those of `b`.
 
     Raises:
-      TypeError: if axes or sizes do not fit.
+      TypeError: if the axes or the contracted sizes are incompatible.
 
     >>> jnp.tensordot(jnp.ones((2, 3, 4)), jnp.ones((4, 3, 5)), axes=((1, 2), (1, 0))).shape
     (2, 5)
@@ -449,10 +453,10 @@ _tensordot = inline_jit(_tensordot, static_argnames=("pairs", *_STATIC))
 
 
 def kron(a: ArrayLike, b: ArrayLike) -> Array:
-    """The Kronecker product: blocks that are `b` times an element of `a`.
+    """Kronecker product: an array of blocks, each of which is `b` times one element of `a`.
 
     Args:
-      a, b: arrays; dimensions of size 1 are added in front to the one of lower rank.
+      a, b: arrays; dimensions of size 1 are prepended to the one of lower rank.
 
     >>> jnp.kron(jnp.array([1, 10]), jnp.array([1, 2, 3])).tolist()
     [1, 2, 3, 10, 20, 30]
@@ -479,16 +483,16 @@ def cross(
     axisc: int = -1,
     axis: int | None = None,
 ) -> Array:
-    """The cross product of vectors of 2 or 3 components; the other dimensions broadcast.
+    """Cross product of vectors with 2 or 3 components; the other dimensions broadcast.
 
     Args:
       a, b: arrays.
-      axisa, axisb: the dimensions with the components.
-      axisc: that of the result; it has none where all vectors have 2 components.
-      axis: all three of them.
+      axisa, axisb: the dimensions of `a` and `b` that hold the components.
+      axisc: the one of the result; if all vectors have 2 components, there is none.
+      axis: sets all three of them.
 
     Raises:
-      ValueError: for other numbers of components.
+      ValueError: if vectors have neither 2 nor 3 components.
 
     >>> jnp.cross(jnp.array([1., 0., 0.]), jnp.array([0., 1., 0.])).tolist()
     [0.0, 0.0, 1.0]
@@ -520,7 +524,7 @@ def _components(x):
 
 
 def _minor(u, v, i, j):
-    """`u[i] * v[j] - u[j] * v[i]`, where components that are not there are zero."""
+    """Computes `u[i] * v[j] - u[j] * v[i]`, where a missing component (None) is zero."""
     if u[i] is None or v[j] is None:
         return lax.neg(lax.mul(u[j], v[i])) if u[j] is not None and v[i] is not None else None
     if u[j] is None or v[i] is None:

@@ -1,4 +1,4 @@
-"""`jnp.ufunc`: elementwise functions with methods that apply them along axes and in place of elements."""
+"""`jnp.ufunc`: elementwise functions with the methods `reduce`, `accumulate`, `at` and so on."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ _AT_INPLACE = (
 
 @export
 class ufunc:
-    """An elementwise function of arrays, with methods: what `jnp.add` is, and `jnp.frompyfunc` makes.
+    """An elementwise function with NumPy's ufunc methods, such as `jnp.add`; see `jnp.frompyfunc`.
 
     Args:
       func: function of scalars.
       nin: number of arguments.
       nout: number of results.
-      name: to be printed; by default that of `func`.
-      nargs: number of arguments that are arrays; by default `nin`.
-      identity: value of a reduction of no elements, or None.
-      call, reduce, accumulate, at, reduceat: faster implementations of the methods of these names.
+      name: name to print; by default that of `func`.
+      nargs: number of array arguments; by default `nin`.
+      identity: value of an empty reduction, or None.
+      call, reduce, accumulate, at, reduceat: faster implementations of the corresponding methods.
 
     >>> f = jnp.frompyfunc(lambda x, y: x + 2 * y, nin=2, nout=1)
     >>> f(jnp.array([1, 2]), 10)
@@ -117,19 +117,19 @@ class ufunc:
         initial: ArrayLike | None = None,
         where: ArrayLike | None = None,
     ) -> Array:
-        """Applies the function to all elements along an axis, from the first to the last.
+        """Folds the function over all elements along an axis, from first to last.
 
         Args:
           a: array.
-          axis: the axis; None for all of them.
-          dtype: of the computation and of the result.
-          out: not supported, must be None.
-          keepdims: whether the axis stays, with size 1.
-          initial: scalar to start from; by default the identity, or the first element.
-          where: boolean array that is broadcast to `a`: which elements take part.
+          axis: axis to reduce; None for all axes.
+          dtype: dtype of the computation and the result.
+          out: must be None.
+          keepdims: whether the result keeps `axis` with size 1.
+          initial: initial scalar; by default the identity, or else the first element.
+          where: boolean mask that broadcasts to `a`: which elements to include.
 
         Raises:
-          ValueError: if the function is not binary, or there is nothing to start from.
+          ValueError: if the function is not binary, or there is no initial value.
         """
         check_arraylike(f"{self.__name__}.reduce", a)
         self._only_binary("reduce")
@@ -165,19 +165,19 @@ class ufunc:
     def accumulate(
         self, a: ArrayLike, axis: int = 0, dtype: DTypeLike | None = None, out: None = None
     ) -> Array:
-        """Applies the function to the elements up to each one along an axis.
+        """Returns the partial results of `reduce` along an axis.
 
         Args:
           a: array.
-          axis: the axis.
-          dtype: of the computation and of the result.
-          out: not supported, must be None.
+          axis: axis to accumulate along.
+          dtype: dtype of the computation and the result.
+          out: must be None.
 
         Returns:
           An array of the shape of `a`.
 
         Raises:
-          ValueError: if the function is not binary, or `axis` is not one axis.
+          ValueError: if the function is not binary, or `axis` is not a single integer.
         """
         check_arraylike(f"{self.__name__}.accumulate", a)
         self._only_binary("accumulate")
@@ -194,13 +194,16 @@ class ufunc:
     def at(
         self, a: ArrayLike, indices: Any, b: ArrayLike | None = None, /, *, inplace: bool = True
     ) -> Array:
-        """Applies the function to indexed elements, one after the other where they repeat.
+        """Updates the indexed elements with the function, repeated indices one after the other.
 
         Args:
           a: array.
-          indices: what stands between the brackets of `a[...]`.
-          b: second operand of a binary function, broadcast to the indexed elements.
-          inplace: must be False: the result is returned.
+          indices: an index as in `a[indices]`.
+          b: second operand of a binary function; broadcasts to the indexed elements.
+          inplace: must be False, since arrays are immutable.
+
+        Returns:
+          The updated array, of the shape of `a`.
 
         Raises:
           NotImplementedError: if `inplace` is true.
@@ -229,18 +232,18 @@ class ufunc:
         dtype: DTypeLike | None = None,
         out: None = None,
     ) -> Array:
-        """Reduces slices of an axis.
+        """Reduces slices of an array along an axis.
 
         Args:
           a: array.
-          indices: one-dimensional array of starts of slices; each slice ends where the next starts, or is the
-            one element at its start if the next start is not greater.
-          axis: the axis.
-          dtype: of the computation and of the result.
-          out: not supported, must be None.
+          indices: one-dimensional array of slice starts. Each slice ends where the next one starts;
+            it is the single element at its start if the next start is not greater.
+          axis: axis along which to slice.
+          dtype: dtype of the computation and the result.
+          out: must be None.
 
         Returns:
-          An array with one element for each slice along the axis.
+          An array with one element per slice along `axis`.
         """
         check_arraylike(f"{self.__name__}.reduceat", a)
         self._only_binary("reduceat")
@@ -261,7 +264,7 @@ class ufunc:
         return _reduceat_by_scan(a, indices, ufunc=self, axis=axis, dtype=dtype)
 
     def outer(self, A: ArrayLike, B: ArrayLike, /) -> Array:
-        """Applies the function to all pairs of elements.
+        """Applies the function to all pairs of elements of two arrays.
 
         Returns:
           An array of shape `(*A.shape, *B.shape)`.
@@ -271,7 +274,7 @@ class ufunc:
         return self(lax.expand_dims(A, range(A.ndim, A.ndim + B.ndim)), B)
 
     def _element_dtype(self, dtype: Any) -> Any:
-        """The dtype in which elements of `dtype` are combined."""
+        """Returns the dtype of the function's result for elements of `dtype`."""
         scalar = core.ShapeDtypeStruct((), dtype)
         return api.eval_shape(self._call, *[scalar] * self.nin).dtype
 
@@ -381,13 +384,13 @@ def _reduceat_by_scan(a, indices, *, ufunc, axis, dtype):
 
 @export
 def frompyfunc(func: Callable[..., Any], /, nin: int, nout: int, *, identity: Any = None) -> ufunc:
-    """Makes an elementwise function of arrays from one of scalars.
+    """Makes an elementwise function with ufunc methods from a function of scalars.
 
     Args:
       func: function of scalars.
       nin: number of its arguments.
       nout: number of its results.
-      identity: value of a reduction of no elements, or None.
+      identity: value of an empty reduction, or None.
 
     Returns:
       A `jnp.ufunc`.
@@ -399,11 +402,11 @@ def frompyfunc(func: Callable[..., Any], /, nin: int, nout: int, *, identity: An
     return ufunc(func, nin, nout, identity=identity)
 
 
-# Methods of the ufuncs there are
+# Methods of the predefined ufuncs
 
 
 def at_method(name: str) -> Callable:
-    """The implementation of `ufunc.at` by a method of `x.at[...]`."""
+    """Implements `ufunc.at` by a method of `x.at[...]`."""
 
     def at(a, indices, b):
         return getattr(indexing._IndexUpdateHelper(a)[indices], name)(b)
@@ -412,7 +415,7 @@ def at_method(name: str) -> Callable:
 
 
 def reduction_method(reduction: Any) -> Callable:
-    """The implementation of `ufunc.reduce` by a function of `jax.numpy` or a reduction that lacks one."""
+    """Implements `ufunc.reduce` by a `Reduction`."""
 
     def reduce(a, *, axis, dtype, keepdims, initial, where):
         return reduction(a, axis, dtype, None, keepdims, initial, where, False)

@@ -1,4 +1,4 @@
-"""The elementwise functions that have methods: `jnp.add` and the like."""
+"""The predefined ufunc objects, such as `jnp.add`."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def _logical(reduction):
 
 
 def _log_sum(combine, exp, log):
-    """The sum in the domain of logarithms: shifted by the maximum, nothing overflows."""
+    """Makes the `reduce` method of a `logaddexp`: shifting by the maximum prevents overflow."""
 
     def reduce(a, *, axis, dtype, keepdims, initial, where):
         (a,) = util.promote_dtypes_inexact(util.to_array(a))

@@ -1,4 +1,4 @@
-"""Elementwise functions of one array: roots, exponentials, trigonometry, rounding, parts and predicates."""
+"""Elementwise functions of one array: exponentials, trigonometry, rounding, predicates and more."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _NUMBER_DOC = """{summary}
 
 
 def _inexact(name: str, fun: Any, summary: str, arg: str, value: str, more: str = "") -> Any:
-    """The function `jnp.name`: `fun` of a floating-point or complex array."""
+    """Makes the ufunc `jnp.name`: `fun` of the operand as a floating-point or complex array."""
 
     def ufunc(x: ArrayLike, /) -> Array:
         return fun(promote_inexact(name, x))
@@ -136,7 +136,7 @@ arctanh, atanh = _inverse(
 def _acosh(x):
     out = lax.acosh(x)
     if dtypes.issubdtype(dtype_of(out), np.complexfloating):
-        # The branch with a real part that is not negative, as NumPy's.
+        # Choose the branch with a non-negative real part, as NumPy does.
         negative = lax.lt(lax.real(out), lax.zero(lax.real(out)))
         out = select_where(negative, lax.neg(out), out)
     return out
@@ -181,7 +181,7 @@ degrees = _inexact(
 
 @op
 def negative(x: ArrayLike, /) -> Array:
-    """Elementwise negation of numbers; unsigned integers wrap.
+    """Elementwise negation; unsigned integers wrap around.
 
     >>> jnp.negative(jnp.arange(3))
     Array([ 0, -1, -2], dtype=int32)
@@ -191,7 +191,7 @@ def negative(x: ArrayLike, /) -> Array:
 
 @export
 def positive(x: ArrayLike, /) -> Array:
-    """The elements as they are, as an array.
+    """Returns the elements unchanged, as an array.
 
     >>> jnp.positive(jnp.arange(3))
     Array([0, 1, 2], dtype=int32)
@@ -203,7 +203,7 @@ def positive(x: ArrayLike, /) -> Array:
 
 @op
 def absolute(x: ArrayLike, /) -> Array:
-    """Elementwise absolute value; a real array for complex numbers.
+    """Elementwise absolute value; the result is real for complex numbers.
 
     >>> jnp.absolute(jnp.array([-2, 3]))
     Array([2, 3], dtype=int32)
@@ -246,7 +246,7 @@ def sign(x: ArrayLike, /) -> Array:
 
 @op
 def square(x: ArrayLike, /) -> Array:
-    """Elementwise square; booleans count as integers.
+    """Elementwise square; booleans are converted to integers.
 
     >>> jnp.square(jnp.arange(4))
     Array([0, 1, 4, 9], dtype=int32)
@@ -316,7 +316,7 @@ def trunc(x: ArrayLike) -> Array:
 
 @op
 def rint(x: ArrayLike, /) -> Array:
-    """Elementwise nearest integer, as floating-point numbers; halves go to the even one.
+    """Elementwise nearest integer, as a floating-point number; halves round to even.
 
     >>> jnp.rint(jnp.array([0.5, 1.4, 1.5]))
     Array([0., 1., 2.], dtype=float32)
@@ -335,15 +335,15 @@ def _by_parts(x, fun):
 
 @export
 def round(a: ArrayLike, decimals: int = 0, out: None = None) -> Array:
-    """Elementwise rounding to `decimals` places; halves go to the even digit.
+    """Elementwise rounding to `decimals` places; halves round to the even digit.
 
     Args:
-      a: array or scalar. Integers stay as they are.
-      decimals: number of decimal places, a known integer; negative for places left of the point.
-      out: not supported, must be None.
+      a: array or scalar. Integers are returned unchanged.
+      decimals: static number of decimal places; negative for places left of the decimal point.
+      out: must be None.
 
     Raises:
-      NotImplementedError: for integers with negative `decimals`.
+      NotImplementedError: if `a` has an integer dtype and `decimals` is negative.
 
     >>> jnp.round(jnp.array([1.234, 2.5]), 1)
     Array([1.2, 2.5], dtype=float32)
@@ -381,7 +381,7 @@ def _round_real(x, decimals):
     if decimals == 0:
         return lax.round(x, even)
     dtype, weak = x.dtype, x.weak_type
-    if dtypes.finfo(dtype).bits < 32:  # such floats have no room for the factor
+    if dtypes.finfo(dtype).bits < 32:  # the scaled numbers could overflow such dtypes
         x = lax.convert_element_type(x, np.float32)
     factor = lax.const(x, 10**decimals)
     out = lax.div(lax.round(lax.mul(x, factor), even), factor)
@@ -397,7 +397,7 @@ _round = nested_jit(_round_impl, static_argnames=("decimals",))
 
 @export
 def real(val: ArrayLike, /) -> Array:
-    """Elementwise real part; real numbers are their own.
+    """Elementwise real part; real arrays are returned unchanged.
 
     >>> jnp.real(jnp.array([1 + 2j]))
     Array([1.], dtype=float32)
@@ -419,7 +419,7 @@ def imag(val: ArrayLike, /) -> Array:
 
 @export
 def conjugate(x: ArrayLike, /) -> Array:
-    """Elementwise complex conjugate; real numbers are their own.
+    """Elementwise complex conjugate; real arrays are returned unchanged.
 
     >>> jnp.conjugate(jnp.array([1 + 2j]))
     Array([1.-2.j], dtype=complex64)
@@ -443,7 +443,7 @@ def _angle_impl(z, *, deg=False):
     if dtype_kind(z) == "c":
         out = lax.atan2(lax.imag(z), lax.real(z))
     else:
-        # The sign of the zero decides for negative numbers.
+        # atan2 of a zero and a negative number is pi; the zero must be positive.
         if dtype_kind(z) != "f" or z.ndim == 0:
             z = lax.convert_element_type(z, dtypes.default_float_dtype())
         out = lax.atan2(lax.full_like(z, 0), z)
@@ -456,11 +456,11 @@ _angle = nested_jit(_angle_impl, static_argnames=("deg",))
 
 @export
 def angle(z: ArrayLike, deg: bool = False) -> Array:
-    """Elementwise angle of complex numbers in the plane.
+    """Elementwise argument (polar angle) of complex numbers.
 
     Args:
       z: array or scalar.
-      deg: whether the angle is in degrees, not radians.
+      deg: whether to return degrees instead of radians.
 
     >>> jnp.angle(1j)
     Array(1.5707964, dtype=float32, weak_type=True)
@@ -472,7 +472,7 @@ def angle(z: ArrayLike, deg: bool = False) -> Array:
 
 
 def _strong(x, value):
-    """A number as a scalar of the dtype of `x`, not weakly typed."""
+    """Converts a number to a scalar of the dtype of `x` that is not weakly typed."""
     return np.asarray(value, dtype_of(x))[()]
 
 
@@ -494,7 +494,7 @@ _is_inf = _predicate(lambda x: lax.eq(lax.abs(x), _strong(x, np.inf)), lax.bitwi
 
 @op
 def isfinite(x: ArrayLike, /) -> Array:
-    """Elementwise: whether a number is neither infinite nor NaN.
+    """Tests elementwise whether a number is neither infinite nor NaN.
 
     >>> jnp.isfinite(jnp.array([1., jnp.inf, jnp.nan]))
     Array([ True, False, False], dtype=bool)
@@ -504,7 +504,7 @@ def isfinite(x: ArrayLike, /) -> Array:
 
 @op
 def isinf(x: ArrayLike, /) -> Array:
-    """Elementwise: whether a number, or a part of a complex one, is infinite.
+    """Tests elementwise whether a number, or either part of a complex one, is infinite.
 
     >>> jnp.isinf(jnp.array([1., jnp.inf, jnp.nan]))
     Array([False,  True, False], dtype=bool)
@@ -514,7 +514,7 @@ def isinf(x: ArrayLike, /) -> Array:
 
 @op
 def isnan(x: ArrayLike, /) -> Array:
-    """Elementwise: whether a number, or a part of a complex one, is NaN.
+    """Tests elementwise whether a number, or either part of a complex one, is NaN.
 
     >>> jnp.isnan(jnp.array([1., jnp.inf, jnp.nan]))
     Array([False, False,  True], dtype=bool)
@@ -536,7 +536,7 @@ def _is_signed_inf(name, value, x, out):
 
 @export
 def isposinf(x: ArrayLike, /, out: None = None) -> Array:
-    """Elementwise: whether a real number is positive infinity; `out` must be None.
+    """Tests elementwise whether a real number is positive infinity; `out` must be None.
 
     >>> jnp.isposinf(jnp.array([1., jnp.inf, -jnp.inf]))
     Array([False,  True, False], dtype=bool)
@@ -546,7 +546,7 @@ def isposinf(x: ArrayLike, /, out: None = None) -> Array:
 
 @export
 def isneginf(x: ArrayLike, /, out: None = None) -> Array:
-    """Elementwise: whether a real number is negative infinity; `out` must be None.
+    """Tests elementwise whether a real number is negative infinity; `out` must be None.
 
     >>> jnp.isneginf(jnp.array([1., jnp.inf, -jnp.inf]))
     Array([False, False,  True], dtype=bool)
@@ -556,7 +556,7 @@ def isneginf(x: ArrayLike, /, out: None = None) -> Array:
 
 @op
 def isreal(x: ArrayLike) -> Array:
-    """Elementwise: whether the imaginary part is zero.
+    """Tests elementwise whether the imaginary part is zero.
 
     >>> jnp.isreal(jnp.array([1., 1j]))
     Array([ True, False], dtype=bool)
@@ -567,7 +567,7 @@ def isreal(x: ArrayLike) -> Array:
 
 @op
 def iscomplex(x: ArrayLike) -> Array:
-    """Elementwise: whether the imaginary part is other than zero.
+    """Tests elementwise whether the imaginary part is nonzero.
 
     >>> jnp.iscomplex(jnp.array([1., 1j]))
     Array([False,  True], dtype=bool)
@@ -578,7 +578,7 @@ def iscomplex(x: ArrayLike) -> Array:
 
 @composite
 def signbit(x: ArrayLike, /) -> Array:
-    """Elementwise: whether the sign bit is set, as it is for negative numbers and -0.
+    """Tests elementwise whether the sign bit is set, as for negative numbers and -0.
 
     >>> jnp.signbit(jnp.array([-1., -0., 0.]))
     Array([ True,  True, False], dtype=bool)
@@ -605,7 +605,7 @@ def signbit(x: ArrayLike, /) -> Array:
 
 @op
 def logical_not(x: ArrayLike, /) -> Array:
-    """Elementwise logical not, an array of booleans. Zero is False.
+    """Elementwise logical NOT, as booleans; only zero is False.
 
     >>> jnp.logical_not(jnp.arange(3))
     Array([ True, False, False], dtype=bool)
@@ -616,7 +616,7 @@ def logical_not(x: ArrayLike, /) -> Array:
 
 @op
 def invert(x: ArrayLike, /) -> Array:
-    """Elementwise not of the bits of integers or booleans.
+    """Elementwise bitwise NOT of integers or booleans.
 
     >>> jnp.invert(jnp.arange(3))
     Array([-1, -2, -3], dtype=int32)
@@ -626,7 +626,7 @@ def invert(x: ArrayLike, /) -> Array:
 
 @op
 def bitwise_not(x: ArrayLike, /) -> Array:
-    """Elementwise not of bits: alias of `invert`.
+    """Elementwise bitwise NOT: alias of `invert`.
 
     >>> jnp.bitwise_not(True)
     Array(False, dtype=bool)
@@ -636,7 +636,7 @@ def bitwise_not(x: ArrayLike, /) -> Array:
 
 @op
 def bitwise_invert(x: ArrayLike, /) -> Array:
-    """Elementwise not of bits: alias of `invert`.
+    """Elementwise bitwise NOT: alias of `invert`.
 
     >>> jnp.bitwise_invert(True)
     Array(False, dtype=bool)
@@ -646,7 +646,7 @@ def bitwise_invert(x: ArrayLike, /) -> Array:
 
 @op
 def bitwise_count(x: ArrayLike, /) -> Array:
-    """Elementwise number of bits set in the absolute value of integers, an array of uint8.
+    """Elementwise number of bits set in the absolute value of an integer, as uint8.
 
     >>> jnp.bitwise_count(jnp.array([7, -8]))
     Array([3, 1], dtype=uint8)

@@ -1,4 +1,4 @@
-"""`vectorize`: functions of single elements, or of small arrays, for arrays of any shape."""
+"""`vectorize`: turns functions of scalars or small arrays into functions that broadcast."""
 
 from __future__ import annotations
 
@@ -32,20 +32,21 @@ def vectorize(
     excluded: Collection[int | str] = frozenset(),
     signature: str | None = None,
 ) -> Callable[..., Any]:
-    """A function that applies another one to all elements, by `vmap` and with broadcasting.
+    """Makes a function that applies `pyfunc` to all elements, with `vmap` and broadcasting.
 
     Args:
       pyfunc: function of arrays.
-      excluded: positions and names of arguments that it gets as they are.
-      signature: the dimensions of one call, as in "(m,n),(n)->(m)"; those before them are looped over. None
-        is for functions of scalars to scalars.
+      excluded: positions and names of arguments that are passed on unchanged.
+      signature: core dimensions of one call, such as "(m,n),(n)->(m)"; the dimensions before them
+        are vectorized over. None means that arguments and results are scalars.
 
     Returns:
-      A function of arrays whose other dimensions broadcast. An argument None is passed through.
+      A function of arrays whose leading dimensions broadcast. Arguments that are None are passed on
+      unchanged.
 
-    Calling it raises:
-      ValueError: if shapes do not fit the signature.
-      TypeError: if the number of arguments or results does not.
+    Raises (when the result is called):
+      ValueError: if a shape does not match the signature.
+      TypeError: if the number of arguments or results does not match.
 
     >>> @jnp.vectorize
     ... def larger(a, b):
@@ -160,7 +161,7 @@ def _bind_sizes(sizes, core, shape, context):
 
 
 def _checked(fun, sizes, output_core, context):
-    """`fun`, with its results compared with the signature."""
+    """Wraps `fun` to check its results against the signature."""
 
     def checked(*args):
         out = fun(*args)

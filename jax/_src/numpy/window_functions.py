@@ -28,7 +28,7 @@ def _steps(m: int) -> Array:
 
 
 def _cosines(m, coefficients):
-    """The sum of `c_k cos(2 pi k n / (m - 1))`."""
+    """Evaluates `sum_k c_k cos(2 pi k n / (m - 1))` for n = 0, ..., m - 1."""
     n = _steps(m)
     out = lax.full_like(n, coefficients[0])
     for k, c in enumerate(coefficients[1:], 1):
@@ -101,7 +101,7 @@ def kaiser(M: int, beta: ArrayLike) -> Array:
 
     Args:
       M: size.
-      beta: shape: 0 is a rectangle, larger values are narrower.
+      beta: shape parameter; 0 gives a rectangular window, larger values give a narrower one.
 
     >>> jnp.kaiser(3, 0.).tolist()
     [1.0, 1.0, 1.0]

@@ -1,4 +1,4 @@
-"""Linear algebra with NumPy's names."""
+"""Linear algebra functions: the implementation of `jax.numpy.linalg`."""
 
 from jax._src.numpy.linalg.decompositions import (
     EighResult as EighResult,

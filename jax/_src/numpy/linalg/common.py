@@ -1,4 +1,4 @@
-"""Arguments of the functions of `jax.numpy.linalg`."""
+"""Argument conversion and checks for the functions of `jax.numpy.linalg`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ export = set_module("jax.numpy.linalg")
 
 
 def inexact(name: str, *args: Any) -> Any:
-    """The arguments (or the only one) as floating-point or complex arrays of one dtype."""
+    """Promotes the arguments to floating-point or complex arrays of one dtype."""
     arrays = util.ensure_arraylike(f"jnp.linalg.{name}", *args)
     if len(args) == 1:
         return util.promote_dtypes_inexact(arrays)[0]
@@ -19,13 +19,13 @@ def inexact(name: str, *args: Any) -> Any:
 
 
 def check_square(name: str, a: Any) -> None:
-    """ValueError unless the last two dimensions are of one size."""
+    """Raises a ValueError unless `a` has shape (..., n, n)."""
     if a.ndim < 2 or a.shape[-1] != a.shape[-2]:
         raise ValueError(f"Argument to {name}() must have shape [..., n, n], got {a.shape}")
 
 
 def check_matrix(name: str, a: Any) -> None:
-    """ValueError unless there are two dimensions."""
+    """Raises a ValueError unless `a` has at least two dimensions."""
     if a.ndim < 2:
         raise ValueError(
             f"jnp.linalg.{name}: input array must be at least 2D; got arr.shape={a.shape}"

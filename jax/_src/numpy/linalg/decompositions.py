@@ -1,4 +1,4 @@
-"""Decompositions of matrices."""
+"""Matrix decompositions."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from jax._src.typing import ArrayLike
 
 @export
 class EigResult(NamedTuple):
-    """What `eig` returns."""
+    """Result of `eig`."""
 
     eigenvalues: Array
     eigenvectors: Array
@@ -27,7 +27,7 @@ class EigResult(NamedTuple):
 
 @export
 class EighResult(NamedTuple):
-    """What `eigh` returns."""
+    """Result of `eigh`."""
 
     eigenvalues: Array
     eigenvectors: Array
@@ -35,7 +35,7 @@ class EighResult(NamedTuple):
 
 @export
 class QRResult(NamedTuple):
-    """What `qr` returns."""
+    """Result of `qr`."""
 
     Q: Array
     R: Array
@@ -43,7 +43,7 @@ class QRResult(NamedTuple):
 
 @export
 class SVDResult(NamedTuple):
-    """What `svd` returns."""
+    """Result of `svd`."""
 
     U: Array
     S: Array
@@ -52,16 +52,17 @@ class SVDResult(NamedTuple):
 
 @export
 def cholesky(a: ArrayLike, *, upper: bool = False, symmetrize_input: bool = True) -> Array:
-    """The lower triangular L with `a = L @ L^H` of Hermitian positive definite matrices.
+    """Cholesky decomposition of Hermitian positive definite matrices: lower L with `a = L @ L^H`.
 
     Args:
       a: array of shape (..., n, n).
-      upper: whether to return L^H.
-      symmetrize_input: whether to decompose (a + a^H) / 2, which makes derivatives symmetric; otherwise only
-        the lower triangle is read.
+      upper: whether to return L^H instead of L.
+      symmetrize_input: whether to decompose (a + a^H) / 2, which makes derivatives symmetric. If
+        False, only the lower triangle is read.
 
     Returns:
-      Array of that shape; NaNs if `a` is not positive definite, where NumPy raises an error.
+      Array of the same shape. It contains NaNs if `a` is not positive definite, where NumPy raises
+      an error.
 
     >>> jnp.linalg.cholesky(jnp.array([[4.0, 2.0], [2.0, 5.0]])).tolist()
     [[2.0, 0.0], [1.0, 2.0]]
@@ -81,14 +82,15 @@ _cholesky = nested_jit(_cholesky, static_argnames=("upper", "symmetrize_input"))
 
 @export
 def eig(a: ArrayLike) -> EigResult:
-    """Eigenvalues and eigenvectors of general matrices, on CPUs and GPUs.
+    """Eigenvalues and right eigenvectors of general matrices, on CPUs and GPUs.
 
     Args:
       a: array of shape (..., n, n).
 
     Returns:
-      `(eigenvalues, eigenvectors)`: complex (unlike NumPy's also where they could be real), (..., n) and, in
-      columns, (..., n, n). Eigenvectors cannot be differentiated; see `jax.lax.linalg.eig`.
+      `(eigenvalues, eigenvectors)`: complex arrays of shapes (..., n) and (..., n, n), with
+      eigenvectors in columns. Unlike NumPy's, they are complex even if all eigenvalues are real.
+      Eigenvectors cannot be differentiated; see `jax.lax.linalg.eig`.
 
     >>> w, v = jnp.linalg.eig(jnp.array([[0.0, 1.0], [-1.0, 0.0]]))
     >>> w.imag.tolist()
@@ -100,7 +102,7 @@ def eig(a: ArrayLike) -> EigResult:
 
 @export
 def eigvals(a: ArrayLike) -> Array:
-    """Eigenvalues of general matrices: a complex array (..., n) for matrices (..., n, n).
+    """Eigenvalues of general matrices (..., n, n), as a complex array of shape (..., n).
 
     >>> jnp.linalg.eigvals(jnp.array([[0.0, 1.0], [-1.0, 0.0]])).imag.tolist()
     [1.0, -1.0]
@@ -117,14 +119,15 @@ def eigh(a: ArrayLike, UPLO: str | None = None, symmetrize_input: bool = True) -
 
     Args:
       a: array of shape (..., n, n).
-      UPLO: "L" or None, or "U": which triangle is read, if the input is not made symmetric.
+      UPLO: which triangle is read if the input is not symmetrized: "L" (or None) or "U".
       symmetrize_input: whether to decompose (a + a^H) / 2.
 
     Returns:
-      `(eigenvalues, eigenvectors)`: (..., n), ascending, and, in columns, (..., n, n).
+      `(eigenvalues, eigenvectors)`: arrays of shapes (..., n), ascending, and (..., n, n), with
+      eigenvectors in columns.
 
     Raises:
-      ValueError: for another UPLO.
+      ValueError: if UPLO has any other value.
 
     >>> w, v = jnp.linalg.eigh(jnp.array([[2.0, 1.0], [1.0, 2.0]]))
     >>> bool(jnp.allclose(w, jnp.array([1.0, 3.0]), atol=1e-2))
@@ -150,7 +153,7 @@ _eigh = nested_jit(_eigh, static_argnames=("lower", "symmetrize_input"))
 
 @export
 def eigvalsh(a: ArrayLike, UPLO: str | None = "L", *, symmetrize_input: bool = True) -> Array:
-    """Eigenvalues of Hermitian matrices, ascending; arguments as for `eigh`.
+    """Eigenvalues of Hermitian matrices in ascending order; takes the arguments of `eigh`.
 
     >>> want = jnp.array([1.0, 3.0])
     >>> bool(jnp.allclose(jnp.linalg.eigvalsh(jnp.array([[2.0, 1.0], [1.0, 2.0]])), want, atol=1e-2))
@@ -165,18 +168,19 @@ _FULL_MATRICES = {"reduced": False, "r": False, "full": False, "complete": True}
 
 @export
 def qr(a: ArrayLike, mode: str = "reduced") -> Any:
-    """The decomposition `a = Q @ R`, Q with orthonormal columns and R upper triangular.
+    """QR decomposition `a = Q @ R`: Q has orthonormal columns, R is upper triangular.
 
     Args:
       a: array of shape (..., m, n); k is min(m, n).
-      mode: "reduced" for Q (..., m, k) and R (..., k, n); "complete" for (..., m, m) and (..., m, n); "r" for R
-        alone; "raw" for the transposed Householder vectors (..., n, m) and their factors (..., k).
+      mode: "reduced" for Q (..., m, k) and R (..., k, n); "complete" for Q (..., m, m) and
+        R (..., m, n); "r" for R alone; "raw" for the transposed Householder vectors (..., n, m) and
+        their scalar factors (..., k).
 
     Returns:
-      `(Q, R)`, or R.
+      `(Q, R)`, or R in mode "r".
 
     Raises:
-      ValueError: for another mode.
+      ValueError: if `mode` is unknown.
 
     >>> q, r = jnp.linalg.qr(jnp.array([[3.0, 1.0], [4.0, 2.0]]))
     >>> bool(jnp.allclose(jnp.abs(r), jnp.array([[5.0, 2.2], [0.0, 0.4]]), atol=1e-2))
@@ -202,20 +206,22 @@ def svd(
     hermitian: bool = False,
     subset_by_index: tuple[int, int] | None = None,
 ) -> Any:
-    """The decomposition `a = U @ diag(S) @ Vh`, U and Vh with orthonormal columns and rows.
+    """Singular value decomposition `a = U @ diag(S) @ Vh`; U has orthonormal columns, Vh rows.
 
     Args:
       a: array of shape (..., m, n); k is min(m, n).
-      full_matrices: whether U is (..., m, m) and Vh (..., n, n), or (..., m, k) and (..., k, n).
+      full_matrices: whether U is (..., m, m) and Vh (..., n, n) rather than (..., m, k) and (...,
+        k, n).
       compute_uv: whether to return U and Vh.
-      hermitian: whether `a` is Hermitian, which allows for a faster algorithm.
-      subset_by_index: `(start, stop)`: only the singular values with these indices, without `full_matrices`.
+      hermitian: whether `a` is Hermitian, which allows a faster algorithm.
+      subset_by_index: `(start, stop)` to return only the singular values with these indices; it
+        excludes `full_matrices`.
 
     Returns:
-      `(U, S, Vh)`, or S alone: (..., k), in descending order.
+      `(U, S, Vh)`, or S alone. S has shape (..., k) and is in descending order.
 
     Raises:
-      ValueError: for a subset that does not fit.
+      ValueError: if `subset_by_index` is invalid.
 
     >>> jnp.linalg.svd(jnp.array([[3.0, 0.0], [0.0, -4.0]]), compute_uv=False).tolist()
     [4.0, 3.0]
@@ -233,6 +239,8 @@ def svd(
 
 
 def _hermitian_svd(a, *, compute_uv, subset_by_index):
+    # The singular values of a Hermitian matrix are its eigenvalues' absolute values; U takes their
+    # signs.
     v, w = lax_linalg.eigh(a)
     s = lax.abs(w)
     order = lax.broadcasted_iota(np.int32, s.shape, s.ndim - 1)
@@ -255,7 +263,7 @@ _hermitian_svd = nested_jit(_hermitian_svd, static_argnames=("compute_uv", "subs
 
 @export
 def svdvals(x: ArrayLike, /) -> Array:
-    """Singular values in descending order: (..., min(m, n)) for an array of shape (..., m, n).
+    """Singular values of matrices (..., m, n) in descending order, of shape (..., min(m, n)).
 
     >>> jnp.linalg.svdvals(jnp.array([[3.0, 0.0], [0.0, -4.0]])).tolist()
     [4.0, 3.0]

@@ -24,23 +24,23 @@ Axis = Any
 
 @export
 def norm(x: ArrayLike, ord: Any = None, axis: Axis = None, keepdims: bool = False) -> Array:
-    """The norm of vectors or matrices.
+    """Computes the norm of vectors or matrices.
 
     Args:
       x: array.
-      ord: of vectors: 2 (or None), inf, -inf, 0 (the number of elements that are not 0), or another p for
-        `sum(abs(x)**p)**(1/p)`. Of matrices: "fro" (or None), "nuc" for the sum of the singular values, 2 and
-        -2 for the largest and smallest of them, 1 and -1 for the largest and smallest sum of a column's
-        absolute values, inf and -inf for those of rows.
-      axis: an int for vectors, two for matrices; None for all of `x`, which must have one or two dimensions
-        unless `ord` is None.
-      keepdims: whether the result has dimensions of size 1 in place of `axis`.
+      ord: for vectors: 2 (or None), inf, -inf, 0 (the number of nonzero elements), or another p for
+        `sum(abs(x)**p)**(1/p)`. For matrices: "fro" (or None), "nuc" (the sum of the singular
+        values), 2 and -2 (the largest and smallest singular value), 1 and -1 (the largest and
+        smallest absolute column sum), inf and -inf (the largest and smallest absolute row sum).
+      axis: an int for vectors, a pair of ints for matrices; None for all of `x`, which must then
+        have one or two dimensions unless `ord` is None.
+      keepdims: whether the result keeps `axis` with size 1.
 
     Returns:
       Real array.
 
     Raises:
-      ValueError: for other norms and numbers of axes.
+      ValueError: if `ord` is unknown or there are more than two axes.
 
     >>> float(jnp.linalg.norm(jnp.array([3.0, 4.0])))
     5.0
@@ -65,7 +65,7 @@ def norm(x: ArrayLike, ord: Any = None, axis: Axis = None, keepdims: bool = Fals
 
 
 def _order(ord):
-    """A hashable order."""
+    """Converts `ord` to a hashable value, so that it can be a static argument."""
     if ord is None or isinstance(ord, (str, int, float)):
         return ord
     return core.concrete_or_error(float, ord, "The argument 'ord' of jnp.linalg.norm.")
@@ -75,16 +75,16 @@ def _order(ord):
 def vector_norm(
     x: ArrayLike, /, *, axis: Axis = None, keepdims: bool = False, ord: Any = 2
 ) -> Array:
-    """The norm of vectors: all of `x`, or what lies along an axis or several.
+    """Computes the norm of vectors along one or more axes, or of all of `x` as one vector.
 
     Args:
       x: array.
-      axis: an int, several, or None for all.
-      keepdims: whether the result has dimensions of size 1 in place of `axis`.
-      ord: which norm, see `norm`.
+      axis: an int, a tuple of ints, or None for all axes.
+      keepdims: whether the result keeps `axis` with size 1.
+      ord: the norm's order; see `norm`.
 
     Raises:
-      ValueError: for unknown norms.
+      ValueError: if `ord` is unknown.
 
     >>> jnp.linalg.vector_norm(jnp.array([[3.0, 4.0], [0.0, 1.0]]), axis=1).tolist()
     [5.0, 1.0]
@@ -101,12 +101,12 @@ def vector_norm(
 
 @export
 def matrix_norm(x: ArrayLike, /, *, keepdims: bool = False, ord: Any = "fro") -> Array:
-    """The norm of matrices: `norm` over the last two dimensions.
+    """Computes the norm of matrices over the last two dimensions.
 
     Args:
       x: array of shape (..., m, n).
       keepdims: whether the result has shape (..., 1, 1).
-      ord: which norm, see `norm`.
+      ord: the norm's order; see `norm`.
 
     >>> float(jnp.linalg.matrix_norm(jnp.array([[3.0, 0.0], [0.0, 4.0]])))
     5.0

@@ -1,4 +1,4 @@
-"""Products, powers, diagonals and transposes of matrices."""
+"""Matrix products, powers, diagonals and transposes."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from jax._src.util import canonicalize_axis
 
 @export
 def matrix_power(a: ArrayLike, n: int) -> Array:
-    """Powers of matrices with integer exponents.
+    """Raises square matrices to an integer power.
 
     Args:
       a: array of shape (..., m, m).
-      n: int; negative for powers of the inverse.
+      n: exponent; a negative one gives powers of the inverse.
 
     Raises:
-      TypeError: for other exponents and shapes.
+      TypeError: if `n` is not an integer or `a` is not square.
 
     >>> jnp.linalg.matrix_power(jnp.array([[1, 1], [0, 1]]), 3).tolist()
     [[1, 3], [0, 1]]
@@ -51,6 +51,7 @@ def matrix_power(a: ArrayLike, n: int) -> Array:
 def _matrix_power_impl(a, *, n):
     if n == 0:
         return lax.broadcast(eye(a.dtype, a.shape[-1]), a.shape[:-2])
+    # Exponentiation by squaring.
     out = None
     while True:
         if n % 2:
@@ -67,14 +68,14 @@ _matrix_power = nested_jit(_matrix_power_impl, static_argnames=("n",))
 
 @export
 def multi_dot(arrays: Sequence[ArrayLike], *, precision: Any = None) -> Array:
-    """The product of several matrices, in the order that takes the fewest multiplications.
+    """Multiplies two or more matrices in the order that takes the fewest multiplications.
 
     Args:
-      arrays: matrices; the first and the last may be vectors.
-      precision: of the products, see `jax.numpy.dot`.
+      arrays: matrices whose adjacent dimensions match; the first and the last may be vectors.
+      precision: precision of the products; see `jax.numpy.dot`.
 
     Raises:
-      ValueError: for less than two arrays, and shapes that do not fit.
+      ValueError: if there are fewer than two arrays or their shapes are incompatible.
 
     >>> jnp.linalg.multi_dot([jnp.ones((2, 3)), jnp.ones((3, 4)), jnp.ones(4)]).tolist()
     [12.0, 12.0]
@@ -114,7 +115,10 @@ def _multi_dot_impl(arrays, *, precision):
 
 
 def _best_splits(sizes: Sequence[int]) -> dict[tuple[int, int], int]:
-    """For each run of factors after which one to split it; factor i is (sizes[i], sizes[i + 1])."""
+    """Returns for each range (i, j) of factors the factor after which to split it.
+
+    Factor i has shape (sizes[i], sizes[i + 1]). Dynamic programming over ranges of growing length.
+    """
     n = len(sizes) - 1
     cost, split = {(i, i): 0 for i in range(n)}, {}
     for length in range(1, n):
@@ -133,10 +137,10 @@ _multi_dot = nested_jit(_multi_dot_impl, static_argnames=("precision",))
 
 @export
 def cross(x1: ArrayLike, x2: ArrayLike, /, *, axis: int = -1) -> Array:
-    """Cross products of vectors of three components along `axis`.
+    """Cross products of three-dimensional vectors along `axis`.
 
     Raises:
-      ValueError: for other numbers of components.
+      ValueError: if the size along `axis` is not 3.
 
     >>> jnp.linalg.cross(jnp.array([1, 0, 0]), jnp.array([0, 1, 0])).tolist()
     [0, 0, 1]
@@ -153,10 +157,10 @@ def cross(x1: ArrayLike, x2: ArrayLike, /, *, axis: int = -1) -> Array:
 
 @export
 def outer(x1: ArrayLike, x2: ArrayLike, /) -> Array:
-    """The outer product of two vectors.
+    """Outer product of two vectors.
 
     Raises:
-      ValueError: for arrays with other numbers of dimensions.
+      ValueError: if an argument is not one-dimensional.
 
     >>> jnp.linalg.outer(jnp.array([1, 2]), jnp.array([3, 4])).tolist()
     [[3, 4], [6, 8]]
@@ -179,7 +183,7 @@ def vecdot(
     precision: Any = None,
     preferred_element_type: DTypeLike | None = None,
 ) -> Array:
-    """Dot products of vectors along `axis`, the first ones conjugated; see `jax.numpy.vecdot`.
+    """Dot products of vectors along `axis`, conjugating the first; see `jax.numpy.vecdot`.
 
     >>> jnp.linalg.vecdot(jnp.ones((2, 3)), jnp.ones(3)).tolist()
     [3.0, 3.0]
@@ -199,7 +203,7 @@ def matmul(
     precision: Any = None,
     preferred_element_type: DTypeLike | None = None,
 ) -> Array:
-    """The matrix product; see `jax.numpy.matmul`.
+    """Matrix product; see `jax.numpy.matmul`.
 
     >>> jnp.linalg.matmul(jnp.ones((2, 3)), jnp.ones(3)).tolist()
     [3.0, 3.0]
@@ -221,7 +225,7 @@ def tensordot(
     preferred_element_type: DTypeLike | None = None,
     out_sharding: Any = None,
 ) -> Array:
-    """The product summed over several axes; see `jax.numpy.tensordot`.
+    """Sum of products over pairs of axes; see `jax.numpy.tensordot`.
 
     >>> float(jnp.linalg.tensordot(jnp.ones((2, 3)), jnp.ones((2, 3))))
     6.0
@@ -242,7 +246,7 @@ def matrix_transpose(x: ArrayLike, /) -> Array:
     """Transposes the last two dimensions.
 
     Raises:
-      ValueError: for less than two dimensions.
+      ValueError: if `x` has fewer than two dimensions.
 
     >>> jnp.linalg.matrix_transpose(jnp.ones((5, 2, 3))).shape
     (5, 3, 2)
@@ -257,10 +261,10 @@ def diagonal(x: ArrayLike, /, *, offset: int = 0) -> Array:
 
     Args:
       x: array of shape (..., m, n).
-      offset: which diagonal; positive ones are above the main one.
+      offset: which diagonal; positive offsets are above the main diagonal.
 
     Raises:
-      ValueError: for less than two dimensions.
+      ValueError: if `x` has fewer than two dimensions.
 
     >>> jnp.linalg.diagonal(jnp.arange(4).reshape(2, 2)).tolist()
     [0, 3]
@@ -275,11 +279,11 @@ def trace(x: ArrayLike, /, *, offset: int = 0, dtype: DTypeLike | None = None) -
 
     Args:
       x: array of shape (..., m, n).
-      offset: which diagonal; positive ones are above the main one.
-      dtype: of the sum.
+      offset: which diagonal; positive offsets are above the main diagonal.
+      dtype: dtype of the sum.
 
     Raises:
-      ValueError: for less than two dimensions.
+      ValueError: if `x` has fewer than two dimensions.
 
     >>> int(jnp.linalg.trace(jnp.arange(4).reshape(2, 2)))
     3

@@ -1,4 +1,4 @@
-"""Systems of equations, inverses and determinants."""
+"""Linear systems, least squares, inverses, ranks and determinants."""
 
 from __future__ import annotations
 
@@ -33,30 +33,30 @@ from jax._src.typing import ArrayLike
 
 @export
 class SlogdetResult(NamedTuple):
-    """What `slogdet` returns."""
+    """Result of `slogdet`."""
 
     sign: Array
     logabsdet: Array
 
 
 # ---------------------------------------------------------------------------------------------------
-# Systems of equations
+# Linear systems
 
 
 @export
 def solve(a: ArrayLike, b: ArrayLike) -> Array:
-    """Solves `a @ x = b`.
+    """Solves the linear system `a @ x = b`.
 
     Args:
       a: array of shape (..., n, n).
-      b: a vector (n,), or (..., n, k). Batch dimensions broadcast.
+      b: a vector (n,), or an array of shape (..., n, k). Batch dimensions broadcast.
 
     Returns:
-      x, of shape (..., n) for a vector, else (..., n, k); infinities or NaNs if `a` is singular, where NumPy
-      raises an error.
+      Array x of shape (..., n) if `b` is a vector, else (..., n, k). It contains infinities or NaNs
+      if `a` is singular, where NumPy raises an error.
 
     Raises:
-      ValueError: for shapes that do not fit.
+      ValueError: if the shapes are incompatible.
 
     >>> jnp.linalg.solve(jnp.array([[2.0, 1.0], [0.0, 4.0]]), jnp.array([5.0, 8.0])).tolist()
     [1.5, 2.0]
@@ -90,7 +90,7 @@ def _solve_impl(a, b):
 
 
 def _solve_many(a, b):
-    """One matrix for many right-hand sides (..., n, k): they go side by side."""
+    """Solves for right-hand sides (..., n, k) of one matrix by placing them side by side."""
     n = b.shape[-2]
     order = (b.ndim - 2, *range(b.ndim - 2), b.ndim - 1)
     wide = lax.transpose(b, order)
@@ -104,7 +104,7 @@ _solve = nested_jit(_solve_impl)
 
 @custom_jvp
 def linear_solve(a: Any, b: Any) -> Any:
-    """`a^-1 @ b` for matrices (..., n, n) and (..., n, k) of one dtype and batch shape."""
+    """Computes `a^-1 @ b` for (..., n, n) and (..., n, k) arrays of one dtype and batch shape."""
     lu, _, permutation = lax_linalg.lu(a)
     return lu_solve(lu, permutation, b)
 
@@ -113,12 +113,13 @@ def linear_solve(a: Any, b: Any) -> Any:
 def _linear_solve_jvp(primals, tangents):
     (a, b), (da, db) = primals, tangents
     lu, _, permutation = lax_linalg.lu(a)
+    # Differentiating a x = b gives a dx = db - da x, which reuses the factorization.
     x = lu_solve(lu, permutation, b)
     return x, lu_solve(lu, permutation, lax.sub(db, matmul(da, x)))
 
 
 def lu_solve(lu: Any, permutation: Any, b: Any, trans: int = 0) -> Any:
-    """Solves with an LU decomposition; with the transpose (1) or the adjoint (2) of the matrix."""
+    """Solves with the LU decomposition of a matrix, or its transpose (trans=1) or adjoint (2)."""
     solve = lax_linalg.triangular_solve
     if trans == 0:
         b = permute_rows(b, permutation)
@@ -133,23 +134,23 @@ def lu_solve(lu: Any, permutation: Any, b: Any, trans: int = 0) -> Any:
 
 
 def inverse_permutation(permutation: Any) -> Any:
-    """The permutations that undo those along the last dimension."""
+    """Inverts permutations along the last dimension."""
     iota = lax.broadcasted_iota(np.int32, permutation.shape, permutation.ndim - 1)
     return lax.sort([permutation, iota], num_keys=1)[1]
 
 
 @export
 def inv(a: ArrayLike) -> Array:
-    """Inverses of matrices. To solve a system, `solve` is faster and more precise.
+    """Inverts matrices. To solve a linear system, `solve` is faster and more accurate.
 
     Args:
       a: array of shape (..., n, n).
 
     Returns:
-      Array of that shape; infinities or NaNs if `a` is singular.
+      Array of the same shape; it contains infinities or NaNs if `a` is singular.
 
     Raises:
-      ValueError: for other shapes.
+      ValueError: if `a` is not square.
 
     >>> jnp.linalg.inv(jnp.array([[2.0, 0.0], [0.0, 4.0]])).tolist()
     [[0.5, 0.0], [0.0, 0.25]]
@@ -170,15 +171,15 @@ _inv = nested_jit(_inv_impl)
 
 @export
 def tensorsolve(a: ArrayLike, b: ArrayLike, axes: tuple[int, ...] | None = None) -> Array:
-    """Solves `tensordot(a, x, x.ndim) = b`.
+    """Solves the tensor equation `tensordot(a, x, x.ndim) = b` for x.
 
     Args:
-      a: array of shape `b.shape + x.shape`, once `axes` are moved to its end.
-      b: array.
+      a: array of shape `b.shape + x.shape`, after moving `axes` to its end.
+      b: array of any shape.
       axes: dimensions of `a` to move to its end first.
 
     Raises:
-      ValueError: for sizes that do not fit.
+      ValueError: if the shapes are incompatible.
 
     >>> jnp.linalg.tensorsolve(2 * jnp.eye(4).reshape(2, 2, 4), jnp.ones((2, 2))).tolist()
     [0.5, 0.5, 0.5, 0.5]
@@ -199,17 +200,17 @@ def tensorsolve(a: ArrayLike, b: ArrayLike, axes: tuple[int, ...] | None = None)
 
 @export
 def tensorinv(a: ArrayLike, ind: int = 2) -> Array:
-    """The inverse of `tensordot` with `a`.
+    """Inverts the linear map that `tensordot` with `a` performs.
 
     Args:
-      a: array whose first `ind` dimensions have as many elements as the others.
-      ind: positive int.
+      a: array in which the first `ind` dimensions have as many elements as the remaining ones.
+      ind: a positive integer.
 
     Returns:
       Array of shape `a.shape[ind:] + a.shape[:ind]`.
 
     Raises:
-      ValueError: for sizes that do not fit.
+      ValueError: if `ind` is not positive or the numbers of elements differ.
 
     >>> jnp.linalg.tensorinv(2 * jnp.eye(4).reshape(2, 2, 4)).shape
     (4, 2, 2)
@@ -236,21 +237,22 @@ def tensorinv(a: ArrayLike, ind: int = 2) -> Array:
 def lstsq(
     a: ArrayLike, b: ArrayLike, rcond: float | None = None, *, numpy_resid: bool = False
 ) -> tuple[Array, Array, Array, Array]:
-    """The x with the smallest `norm(b - a @ x)`, and of those the shortest.
+    """Finds the least-squares solution of `a @ x = b`, of minimum norm if there are several.
 
     Args:
-      a: matrix (m, n).
-      b: (m,) or (m, k).
-      rcond: singular values below it times the largest one count as zero; None for the precision of the dtype
-        times max(m, n), negative for the precision.
-      numpy_resid: whether `residuals` are empty as NumPy's are, if the rank is less than n or m <= n. That
-        depends on values, so it does not work under `jit`.
+      a: array of shape (m, n).
+      b: array of shape (m,) or (m, k).
+      rcond: singular values below `rcond` times the largest one are treated as zero; None for
+        max(m, n) times the dtype's machine epsilon, a negative number for machine epsilon.
+      numpy_resid: whether to return empty `residuals` like NumPy if the rank is less than n or m <=
+        n. That depends on values, so it does not work under `jit`.
 
     Returns:
-      `(x, residuals, rank, s)`: (n,) or (n, k); sums of squares (1,) or (k,); an int; singular values.
+      `(x, residuals, rank, s)`: the solution, (n,) or (n, k); the sums of squared residuals, (1,)
+      or (k,); the rank of `a`; the singular values of `a`.
 
     Raises:
-      ValueError, TypeError: for shapes that do not fit.
+      ValueError, TypeError: if the shapes are incompatible.
 
     >>> x, *_ = jnp.linalg.lstsq(jnp.array([[1.0], [1.0]]), jnp.array([1.0, 3.0]))
     >>> bool(jnp.allclose(x, jnp.array([2.0]), atol=1e-2))
@@ -320,20 +322,20 @@ def pinv(
     *,
     rcond: ArrayLike | None = None,
 ) -> Array:
-    """Moore-Penrose pseudo-inverses.
+    """Computes Moore-Penrose pseudo-inverses of matrices.
 
     Args:
       a: array of shape (..., m, n).
-      rtol: singular values below it times the largest one count as zero; a number, or one for each matrix. By
-        default `10 * max(m, n)` times the precision of the dtype.
-      hermitian: whether `a` is Hermitian, which allows for a faster algorithm.
-      rcond: another name of `rtol`.
+      rtol: singular values below `rtol` times the largest one are treated as zero; a scalar, or an
+        array of the batch shape. The default is `10 * max(m, n)` times the dtype's machine epsilon.
+      hermitian: whether `a` is Hermitian, which allows a faster algorithm.
+      rcond: alias of `rtol`.
 
     Returns:
       Array of shape (..., n, m).
 
     Raises:
-      ValueError: if both names are used, and for vectors.
+      ValueError: if both `rtol` and `rcond` are given, or `a` has fewer than two dimensions.
 
     >>> jnp.linalg.pinv(jnp.array([[2.0, 0.0], [0.0, 0.0]])).tolist()
     [[0.5, 0.0], [0.0, 0.0]]
@@ -358,13 +360,14 @@ def _pinv_impl(a, rtol, *, hermitian):
             return lax.full((*a.shape[:-2], a.shape[-1], a.shape[-2]), 0, a.dtype)
         u, s, vh = svd(a, full_matrices=False, hermitian=hermitian)
         cutoff = lax.mul(rtol, s[..., 0])[..., None]
+        # Dividing by infinity drops the singular values below the cutoff.
         s = util.select_where(s > cutoff, s, np.array(np.inf, s.dtype))
         return matmul(mH(vh), lax.div(mH(u), lax.expand_dims(s, (s.ndim,)).astype(u.dtype)))
 
     @pseudo_inverse.defjvp
     def rule(primals, tangents):
         # Golub and Pereyra, "The differentiation of pseudo-inverses and nonlinear least squares problems
-        # whose variables separate" (1973), for matrices that keep their rank.
+        # whose variables separate" (1973); it holds where the rank is locally constant.
         (a, rtol), (da, _) = primals, tangents
         p = pseudo_inverse(a, rtol)
         out = lax.neg(_triple(p, da, p))
@@ -377,7 +380,7 @@ def _pinv_impl(a, rtol, *, hermitian):
 
 
 def _triple(x, y, z):
-    """x @ y @ z, by way of the smaller of the matrices x @ y and y @ z."""
+    """Multiplies three matrices, starting with the smaller of the products x @ y and y @ z."""
     if x.shape[-2] * y.shape[-1] <= y.shape[-2] * z.shape[-1]:
         return matmul(matmul(x, y), z)
     return matmul(x, matmul(y, z))
@@ -395,20 +398,21 @@ def matrix_rank(
     hermitian: bool = False,
     tol: ArrayLike | None = None,
 ) -> Array:
-    """Ranks of matrices.
+    """Computes the numerical rank of matrices.
 
     Args:
-      M: array of shape (..., m, n); with less than two dimensions the rank is whether any element is not 0.
-      rtol: singular values up to it times the largest one count as zero; by default the precision of the dtype
-        times max(m, n). The original compares them with `rtol` itself.
-      hermitian: whether `M` is Hermitian, which allows for a faster algorithm.
-      tol: singular values up to it count as zero, as in NumPy.
+      M: array of shape (..., m, n). A scalar or vector has rank 1 if any element is nonzero, else
+        0.
+      rtol: singular values up to `rtol` times the largest one are treated as zero; the default is
+        max(m, n) times the dtype's machine epsilon. The original compares them with `rtol` itself.
+      hermitian: whether `M` is Hermitian, which allows a faster algorithm.
+      tol: absolute threshold instead of `rtol`: singular values up to it are treated as zero.
 
     Returns:
-      int array of shape (...).
+      Integer array of shape (...).
 
     Raises:
-      ValueError: if both names are used.
+      ValueError: if both `tol` and `rtol` are given.
 
     >>> int(jnp.linalg.matrix_rank(jnp.ones((3, 3))))
     1
@@ -441,17 +445,17 @@ _matrix_rank = nested_jit(_matrix_rank_impl, static_argnames=("hermitian", "rela
 
 @export
 def cond(x: ArrayLike, p: Any = None) -> Array:
-    """Condition numbers: `norm(x, p) * norm(inv(x), p)`.
+    """Computes condition numbers `norm(x, p) * norm(inv(x), p)`.
 
     Args:
       x: array of shape (..., m, n); square unless p is None, 2 or -2.
-      p: which norm, see `norm`; None for 2, where it is the ratio of the extreme singular values.
+      p: order of the norm, see `norm`; for None, 2 and -2 the ratio of the extreme singular values.
 
     Returns:
       Array of shape (...); infinite for singular matrices.
 
     Raises:
-      ValueError: for empty or rectangular matrices, and unknown norms.
+      ValueError: if a matrix is empty, or has to be square and is not, or `p` is unknown.
 
     >>> float(jnp.linalg.cond(jnp.array([[1.0, 0.0], [0.0, 4.0]])))
     4.0
@@ -471,6 +475,7 @@ def cond(x: ArrayLike, p: Any = None) -> Array:
                 f"jnp.linalg.cond: for p={p!r}, array must be square; got arr.shape={x.shape}"
             )
         out = norm(x, p, (-2, -1)) * norm(inv(x), p, (-2, -1))
+    # 0 / 0 and inf * 0 come from singular matrices, unless the input already had NaNs.
     was_nan = reductions.any(lax.ne(x, x), axis=(-2, -1))
     return util.select_where(lax.ne(out, out) & ~was_nan, np.array(np.inf, out.dtype), out)
 
@@ -481,16 +486,16 @@ def cond(x: ArrayLike, p: Any = None) -> Array:
 
 @export
 def det(a: ArrayLike) -> Array:
-    """Determinants of matrices.
+    """Computes determinants of matrices.
 
     Args:
       a: array of shape (..., n, n).
 
     Returns:
-      Array of shape (...). The gradient is right for singular matrices of rank n - 1, too.
+      Array of shape (...). The gradient is also correct for singular matrices of rank n - 1.
 
     Raises:
-      ValueError: for other shapes.
+      ValueError: if `a` is not square.
 
     >>> float(jnp.linalg.det(jnp.array([[1.0, 2.0], [3.0, 4.0]])))
     -2.0
@@ -531,7 +536,7 @@ def _product(x):
 
 
 def _parity(pivots):
-    """-1 for an odd number of exchanged rows, else 1."""
+    """Returns the sign of the permutation: -1 for an odd number of row exchanges, else 1."""
     iota = lax.broadcasted_iota(np.int32, pivots.shape, pivots.ndim - 1)
     count = reductions.sum(lax.ne(pivots, iota), axis=-1, dtype=np.int32)
     return 1 - 2 * (count % 2)
@@ -539,10 +544,11 @@ def _parity(pivots):
 
 @_det_by_lu.defjvp
 def _det_jvp(primals, tangents):
-    """d det = trace(adj(a) da), Jacobi's formula.
+    """Jacobi's formula, d det(a) = trace(adj(a) da), valid for singular matrices too.
 
-    With `P a = L U`, adj(a) = det(P) adj(U) L^-1 P. For adj(U) let U' be U with 1 for its smallest pivot r,
-    at k: U' is regular if U has rank n - 1, and
+    With `P a = L U`, adj(a) = det(P) adj(U) L^-1 P. To compute adj(U) for singular U, let r be the
+    pivot of smallest magnitude, k its index, and U' the matrix U with that pivot replaced by 1. U'
+    is regular if U has rank n - 1 or more, and
       adj(U) = det(U') (r U'^-1 + (1 - r) U'^-1 e_k e_k^T U'^-1).
     """
     (a,), (da,) = primals, tangents
@@ -554,13 +560,13 @@ def _det_jvp(primals, tangents):
     at_k = lax.broadcasted_iota(np.int32, d.shape, d.ndim - 1) == k
     r = reductions.sum(util.select_where(at_k, d, 0), axis=-1)[..., None, None]
     others = util.select_where(at_k, lax.full_like(d, 1), d)
-    # Two pivots of zero: a matrix of rank n - 2, whose adjugate is 0, is the case in practice.
+    # Two zero pivots mean, in practice, a rank of at most n - 2, for which the adjugate is 0.
     lower_rank = reductions.any(lax.eq(others, lax.full_like(d, 0)), axis=-1, keepdims=True)
     scale = _product(others) * sign
     fixed = util.select_where(lower_rank, lax.full_like(d, 1), others)
     lane = lax.broadcast(lax.eye(np.bool_, (n, n)), lu.shape[:-2])
     regular = util.select_where(lane, fixed[..., None], lu)
-    # trace(adj(U) g), g = L^-1 P da
+    # The result is trace(adj(U) g) with g = L^-1 P da.
     g = permute_rows(da, permutation)
     g = lax_linalg.triangular_solve(lu, g, left_side=True, lower=True, unit_diagonal=True)
     unit = util.select_where(at_k, lax.full_like(d, 1), lax.full_like(d, 0))
@@ -577,18 +583,18 @@ def _det_jvp(primals, tangents):
 
 @export
 def slogdet(a: ArrayLike, *, method: str | None = None) -> SlogdetResult:
-    """Signs and logarithms of the absolute values of determinants.
+    """Computes the sign and the logarithm of the absolute value of determinants.
 
     Args:
       a: array of shape (..., n, n).
-      method: "lu" (or None), or "qr" for real matrices.
+      method: "lu" (or None) or, for real matrices only, "qr".
 
     Returns:
-      `(sign, logabsdet)`, of shape (...); 0 and -inf for singular matrices.
+      `(sign, logabsdet)`, each of shape (...); 0 and -inf for singular matrices.
 
     Raises:
-      ValueError: for other shapes and methods.
-      NotImplementedError: for "qr" with complex matrices.
+      ValueError: if `a` is not square or `method` is unknown.
+      NotImplementedError: if `method` is "qr" and `a` is complex.
 
     >>> sign, logabsdet = jnp.linalg.slogdet(jnp.array([[0.0, 2.0], [3.0, 0.0]]))
     >>> float(sign), round(float(jnp.exp(logabsdet)), 3)
@@ -631,6 +637,7 @@ def _slogdet_jvp(primals, tangents):
     (a,), (da,) = primals, tangents
     lu, pivots, permutation = lax_linalg.lu(a)
     sign, logabsdet = _from_diagonal(diagonal(lu), _parity(pivots))
+    # d log(det(a)) = trace(a^-1 da); its imaginary part turns the sign of a complex determinant.
     trace = reductions.sum(diagonal(lu_solve(lu, permutation, da)), axis=-1)
     if not is_complex(a):
         return (sign, logabsdet), (lax.full_like(sign, 0), trace)
@@ -641,7 +648,7 @@ def _slogdet_jvp(primals, tangents):
 @custom_jvp
 def _slogdet_by_qr(a):
     h, taus = lax_linalg.geqrf(a)
-    # Each Householder reflection that is not the identity changes the sign.
+    # Each Householder reflection other than the identity has determinant -1.
     count = reductions.sum(lax.ne(taus, lax.full_like(taus, 0)), axis=-1, dtype=np.int32)
     return _from_diagonal(diagonal(h), 1 - 2 * (count % 2))
 

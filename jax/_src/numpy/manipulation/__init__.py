@@ -1,4 +1,4 @@
-"""Functions that reshape, join, cut, repeat, pad and edit arrays."""
+"""Functions that reshape, reorder, join, split and repeat arrays."""
 
 from jax._src.numpy.manipulation.joining import (
     append as append,

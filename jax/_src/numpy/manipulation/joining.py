@@ -1,4 +1,4 @@
-"""Functions that join arrays, cut them into pieces, and repeat them."""
+"""Functions that join, split and repeat arrays."""
 
 from __future__ import annotations
 
@@ -33,17 +33,17 @@ from jax._src.util import canonicalize_axis
 def concatenate(
     arrays: Sequence[ArrayLike] | Array, axis: int | None = 0, dtype: DTypeLike | None = None
 ) -> Array:
-    """Joins arrays along a dimension they have.
+    """Joins arrays along an existing dimension.
 
     Args:
-      arrays: sequence of arrays whose shapes are equal but for `axis`; or one array, whose elements along
-        the first dimension are joined.
-      axis: along which dimension; None joins the flattened arrays.
-      dtype: of the result; None for the one that combines those of the arrays.
+      arrays: sequence of arrays whose shapes are equal except along `axis`; or one array, whose
+        slices along the first dimension are joined.
+      axis: dimension along which to join; None joins the flattened arrays.
+      dtype: dtype of the result; by default the dtypes are promoted to a common one.
 
     Raises:
-      ValueError: if there are no arrays, they have no dimensions, or `axis` is out of range.
-      TypeError: if shapes do not fit.
+      ValueError: if there are no arrays, they are scalars, or `axis` is out of range.
+      TypeError: if the shapes are incompatible.
 
     >>> jnp.concatenate([jnp.ones((2, 1)), jnp.zeros((2, 2))], axis=1).tolist()
     [[1.0, 0.0, 0.0], [1.0, 0.0, 0.0]]
@@ -56,7 +56,7 @@ def concatenate(
 
 
 def _common_rank(arrays: Sequence[Any]) -> int:
-    """The number of dimensions of arrays that need no conversion to be joined, or -1."""
+    """Returns the rank of the first of `arrays` if none needs conversion to be joined, else -1."""
     if not 0 < len(arrays) <= 32:
         return -1
     first = getattr(arrays[0], "aval", None)
@@ -89,14 +89,14 @@ def _concatenate(arrays, axis, dtype):
         raise ValueError("Zero-dimensional arrays cannot be concatenated.")
     axis = canonicalize_axis(axis, arrays[0].ndim)
     arrays = _of_one_dtype("concatenate", arrays, dtype)
-    # Compilers are slow at operations of very many operands.
+    # Compilers are slow on operations with very many operands, so join in groups.
     while len(arrays) > 32:
         arrays = [lax.concatenate(arrays[i : i + 32], axis) for i in range(0, len(arrays), 32)]
     return lax.concatenate(arrays, axis)
 
 
 def _joined_elements(x, axis, dtype):
-    """The elements of `x` along its first dimension, concatenated."""
+    """Concatenates the slices of `x` along its first dimension, with one transpose and reshape."""
     if dtype is not None:
         x = lax.convert_element_type(
             x, dtypes.check_and_canonicalize_user_dtype(dtype, "concatenate")
@@ -131,7 +131,7 @@ def _of_one_dtype(name: str, arrays: Sequence[Any], dtype: Any) -> list[Any]:
 
 @export
 def concat(arrays: Sequence[ArrayLike], /, *, axis: int | None = 0) -> Array:
-    """Joins arrays along a dimension they have: `concatenate` under the name of the Array API.
+    """Joins arrays along an existing dimension; the Array API's name for `concatenate`.
 
     >>> jnp.concat([jnp.arange(2), jnp.arange(3)]).tolist()
     [0, 1, 0, 1, 2]
@@ -147,16 +147,16 @@ def stack(
     out: None = None,
     dtype: DTypeLike | None = None,
 ) -> Array:
-    """Joins arrays of one shape along a new dimension.
+    """Joins arrays of equal shape along a new dimension.
 
     Args:
-      arrays: sequence of arrays, or one array whose elements along the first dimension are stacked.
-      axis: place of the new dimension in the result.
+      arrays: sequence of arrays, or one array whose slices along the first dimension are stacked.
+      axis: position of the new dimension in the result.
       out: must be None.
-      dtype: of the result; None for the one that combines those of the arrays.
+      dtype: dtype of the result; by default the dtypes are promoted to a common one.
 
     Raises:
-      ValueError: if there are no arrays, shapes differ, or `axis` is out of range.
+      ValueError: if there are no arrays, the shapes differ, or `axis` is out of range.
 
     >>> jnp.stack([jnp.zeros(2), jnp.ones(2)], axis=1).tolist()
     [[0.0, 1.0], [0.0, 1.0]]
@@ -207,7 +207,7 @@ def stack(
 
 @export
 def vstack(tup: Sequence[ArrayLike] | Array, dtype: DTypeLike | None = None) -> Array:
-    """Joins arrays along the first dimension; vectors are rows.
+    """Joins arrays along the first dimension; vectors are treated as rows.
 
     >>> jnp.vstack([jnp.arange(2), jnp.ones((1, 2), int)]).tolist()
     [[0, 1], [1, 1]]
@@ -217,7 +217,7 @@ def vstack(tup: Sequence[ArrayLike] | Array, dtype: DTypeLike | None = None) -> 
 
 @export
 def hstack(tup: Sequence[ArrayLike] | Array, dtype: DTypeLike | None = None) -> Array:
-    """Joins arrays along the second dimension; vectors along their only one.
+    """Joins arrays along the second dimension, or vectors along their only one.
 
     >>> jnp.hstack([jnp.arange(2), jnp.ones(1, int)]).tolist()
     [0, 1, 1]
@@ -240,7 +240,7 @@ def dstack(tup: Sequence[ArrayLike] | Array, dtype: DTypeLike | None = None) -> 
 
 @export
 def column_stack(tup: Sequence[ArrayLike] | Array) -> Array:
-    """Joins vectors, or matrices, as columns of a matrix.
+    """Joins vectors and matrices as the columns of a matrix.
 
     >>> jnp.column_stack([jnp.arange(2), jnp.ones((2, 1), int)]).tolist()
     [[0, 1], [1, 1]]
@@ -258,15 +258,15 @@ def _at_least(name, raised, tup):
 
 @export
 def block(arrays: Any) -> Array:
-    """Puts an array together from blocks.
+    """Assembles an array from nested lists of blocks.
 
     Args:
-      arrays: nested lists of arrays: the innermost are joined along the last dimension, those around along
-        the one before, and so on.
+      arrays: nested lists of arrays. The innermost lists are joined along the last dimension, the
+        lists containing them along the one before it, and so on.
 
     Raises:
-      ValueError: if lists are empty, or nested to different depths.
-      TypeError: if shapes do not fit.
+      ValueError: if a list is empty, or lists are nested to different depths.
+      TypeError: if the shapes are incompatible.
 
     >>> jnp.block([[jnp.ones((1, 1)), jnp.zeros((1, 2))], [jnp.ones((1, 3))]]).tolist()
     [[1.0, 0.0, 0.0], [1.0, 1.0, 1.0]]
@@ -309,11 +309,11 @@ _join_blocks = nested_jit(_join_blocks)
 
 @export
 def append(arr: ArrayLike, values: ArrayLike, axis: int | None = None) -> Array:
-    """Joins two arrays.
+    """Joins two arrays along a dimension.
 
     Args:
-      arr, values: arrays whose shapes are equal but for `axis`.
-      axis: along which dimension; None joins the flattened arrays.
+      arr, values: arrays whose shapes are equal except along `axis`.
+      axis: dimension along which to join; None joins the flattened arrays.
 
     >>> jnp.append(jnp.arange(3), 7).tolist()
     [0, 1, 2, 7]
@@ -324,21 +324,21 @@ def append(arr: ArrayLike, values: ArrayLike, axis: int | None = None) -> Array:
 
 
 # ---------------------------------------------------------------------------------------------------
-# Cutting
+# Splitting
 
 
 @export
 def split(ary: ArrayLike, indices_or_sections: Any, axis: int = 0) -> list[Array]:
-    """Cuts an array into pieces.
+    """Splits an array into subarrays.
 
     Args:
       ary: array.
-      indices_or_sections: how many pieces of equal size; or the positions along `axis` at which to cut,
-        in ascending order.
-      axis: along which dimension.
+      indices_or_sections: the number of equal parts; or the positions along `axis` at which to
+        split, in ascending order.
+      axis: dimension along which to split.
 
     Raises:
-      ValueError: if the pieces would be of different or negative size, or `axis` is out of range.
+      ValueError: if the parts would have unequal or negative sizes, or `axis` is out of range.
 
     >>> [p.tolist() for p in jnp.split(jnp.arange(6), 3)]
     [[0, 1], [2, 3], [4, 5]]
@@ -378,8 +378,8 @@ def _split(name, ary, indices_or_sections, axis, equal=True):
     sizes = [d if core.is_symbolic_dim(d) else int(d) for d in sizes]
     negative = [d for d in sizes if type(d) is int and d < 0]
     if negative:
-        # NumPy's positions past the end, or not in order, give empty pieces of an array; the sum would
-        # not be the size here.
+        # For positions out of order or past the end NumPy returns empty parts. lax.split cannot:
+        # the sizes of its parts must add up to the size of the operand.
         raise ValueError(f"Sizes passed to split must be nonnegative, got {sizes}")
     return list(lax.split(ary, sizes, axis=axis))
 
@@ -406,7 +406,7 @@ def _diff(cuts):
 
 @export
 def array_split(ary: ArrayLike, indices_or_sections: Any, axis: int = 0) -> list[Array]:
-    """As `split`, where pieces need not be equal: the first ones are larger by one.
+    """Splits like `split`, but the parts may be unequal: the first ones are larger by one.
 
     >>> [p.tolist() for p in jnp.array_split(jnp.arange(5), 3)]
     [[0, 1], [2, 3], [4]]
@@ -416,7 +416,7 @@ def array_split(ary: ArrayLike, indices_or_sections: Any, axis: int = 0) -> list
 
 @export
 def vsplit(ary: ArrayLike, indices_or_sections: Any) -> list[Array]:
-    """`split` along the first dimension.
+    """Splits an array along the first dimension; see `split`.
 
     >>> [p.shape for p in jnp.vsplit(jnp.ones((4, 3)), 2)]
     [(2, 3), (2, 3)]
@@ -426,7 +426,7 @@ def vsplit(ary: ArrayLike, indices_or_sections: Any) -> list[Array]:
 
 @export
 def hsplit(ary: ArrayLike, indices_or_sections: Any) -> list[Array]:
-    """`split` along the second dimension; along the only one of a vector.
+    """Splits an array along the second dimension, or a vector along its only one; see `split`.
 
     >>> [p.shape for p in jnp.hsplit(jnp.ones((4, 3)), 3)]
     [(4, 1), (4, 1), (4, 1)]
@@ -437,7 +437,7 @@ def hsplit(ary: ArrayLike, indices_or_sections: Any) -> list[Array]:
 
 @export
 def dsplit(ary: ArrayLike, indices_or_sections: Any) -> list[Array]:
-    """`split` along the third dimension.
+    """Splits an array along the third dimension; see `split`.
 
     >>> [p.shape for p in jnp.dsplit(jnp.ones((4, 3, 2)), 2)]
     [(4, 3, 1), (4, 3, 1)]
@@ -447,7 +447,7 @@ def dsplit(ary: ArrayLike, indices_or_sections: Any) -> list[Array]:
 
 @export
 def unstack(x: ArrayLike, /, *, axis: int = 0) -> tuple[Array, ...]:
-    """The elements of an array along a dimension.
+    """Returns a tuple of the slices of an array along a dimension, without that dimension.
 
     Raises:
       ValueError: if `axis` is out of range.
@@ -469,14 +469,15 @@ def unstack(x: ArrayLike, /, *, axis: int = 0) -> tuple[Array, ...]:
 
 @export
 def tile(A: ArrayLike, reps: Any) -> Array:
-    """Puts copies of an array side by side.
+    """Repeats an array along its dimensions by copying it as a whole.
 
     Args:
       A: array.
-      reps: how often along each dimension; missing ones in front are 1, as are missing dimensions of `A`.
+      reps: number of copies along each dimension. If `reps` and `A` differ in length and rank, the
+        shorter one is padded with ones in front.
 
     Raises:
-      ValueError: if one is negative.
+      ValueError: if a number of copies is negative.
 
     >>> jnp.tile(jnp.array([1, 2]), 2).tolist()
     [1, 2, 1, 2]
@@ -514,18 +515,18 @@ def repeat(
     total_repeat_length: int | None = None,
     out_sharding: Any = None,
 ) -> Array:
-    """Repeats each element.
+    """Repeats each element of an array along a dimension.
 
     Args:
       a: array.
-      repeats: how often: an integer, or one for each element along `axis`.
-      axis: along which dimension; None for the flattened array.
-      total_repeat_length: size of the result along `axis`; what is missing is filled with the last
-        element, what is too much is left out. It makes traced `repeats` possible.
+      repeats: number of repetitions: an integer, or one for each element along `axis`.
+      axis: dimension along which to repeat; None repeats the elements of the flattened array.
+      total_repeat_length: size of the result along `axis`: a longer result is cut off, a shorter
+        one is padded with the last element. It is required if `repeats` is traced.
       out_sharding: sharding of the result, in explicit mode.
 
     Raises:
-      ValueError: if shapes do not fit or `axis` is out of range.
+      ValueError: if the shapes are incompatible or `axis` is out of range.
       ConcretizationTypeError: if `repeats` is traced and `total_repeat_length` is None.
 
     >>> jnp.repeat(jnp.array([1, 2]), 2).tolist()
@@ -610,7 +611,7 @@ _repeat_each = inline_jit(_repeat_each, static_argnames=("n", "axis"))
 
 
 def _take(a, positions, axis):
-    """The elements of `a` at positions in bounds, a column of indices, along `axis`."""
+    """Gathers `a` along `axis` at `positions`, in-bounds sorted indices of shape `(n, 1)`."""
     kept = tuple([d for d in range(a.ndim) if d != axis])
     return slicing.gather(
         a,
@@ -627,7 +628,8 @@ def _repeat_to(a, repeats, *, axis, total):
     repeats = lax.convert_element_type(repeats, np.int32)
     if repeats.size == 1:
         repeats = lax.broadcast_in_dim(lax.reshape(repeats, ()), (size,), ())
-    # Element i of the result is the first whose copies, and those before it, are more than i.
+    # Output position p copies element i where i is the number of elements whose copies end at or
+    # before p: mark those ends and count them with a cumulative sum.
     ends = lax.cumsum(repeats)
     ones = lax.full((size,), 1, np.int32)
     marks = slicing.scatter_add(

@@ -1,4 +1,4 @@
-"""Functions that change an array's shape, or the order of its elements."""
+"""Functions that change an array's shape or rearrange its elements."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ Tracer = core.Tracer
 
 
 def operand(name: str, x: Any) -> Any:
-    """The array argument of the function `name`, as an array or tracer."""
+    """Converts an array argument of the function `name` to an array or tracer."""
     if type(x) is ArrayImpl or isinstance(x, Tracer):
         return x
     return util.ensure_arraylike(name, x)
 
 
 # ---------------------------------------------------------------------------------------------------
-# Another shape for the same elements
+# Changing the shape
 
 
 @export
@@ -44,17 +44,18 @@ def reshape(
     copy: bool | None = None,
     out_sharding: Any = None,
 ) -> Array:
-    """Gives an array another shape with the same elements.
+    """Gives an array a new shape with the same elements.
 
     Args:
       a: array of any shape.
-      shape: an int, or ints of which one may be -1: as many as the others leave.
-      order: "C" reads and places elements with the last index changing fastest, "F" with the first.
-      copy: arrays are immutable, so it makes no difference.
+      shape: an int or a sequence of ints; one entry may be -1, which is inferred from the others.
+      order: "C" reads and writes elements with the last index changing fastest, "F" with the first.
+      copy: has no effect, since arrays are immutable.
       out_sharding: sharding of the result, in explicit mode.
 
     Raises:
-      TypeError: if the sizes differ or `shape` is not made of integers.
+      TypeError: if the number of elements differs or `shape` contains something other than
+        integers.
 
     >>> jnp.reshape(jnp.arange(6), (2, -1)).tolist()
     [[0, 1, 2], [3, 4, 5]]
@@ -86,10 +87,10 @@ def _bad_order(name: str, order: Any) -> Exception:
 
 
 def new_shape(old: tuple, shape: Any) -> tuple:
-    """The shape that `reshape` gives an array of shape `old`: what stands for -1 is filled in.
+    """Returns the shape that `reshape` gives an array of shape `old`, with -1 replaced by its size.
 
     Raises:
-      TypeError: if the numbers of elements differ.
+      TypeError: if the number of elements differs.
     """
     if type(shape) is int or isinstance(shape, np.integer) or core.is_symbolic_dim(shape):
         sizes: tuple = (shape,)
@@ -98,6 +99,8 @@ def new_shape(old: tuple, shape: Any) -> tuple:
             sizes = tuple(shape)
         except TypeError:
             sizes = (shape,)
+    # Fast path: plain ints with at most one -1. Everything else, errors included, takes the slow
+    # path.
     unknown, total, plain = -1, 1, True
     for i, d in enumerate(sizes):
         if type(d) is not int:
@@ -152,11 +155,11 @@ def _index(d: Any) -> Any:
 
 @export
 def ravel(a: ArrayLike, order: str = "C", *, out_sharding: Any = None) -> Array:
-    """The elements of an array in one dimension.
+    """Flattens an array to one dimension.
 
     Args:
       a: array of any shape.
-      order: "C" for the last index changing fastest, "F" for the first.
+      order: "C" reads elements with the last index changing fastest, "F" with the first.
       out_sharding: sharding of the result, in explicit mode.
 
     >>> jnp.ravel(jnp.array([[1, 2], [3, 4]]), order="F").tolist()
@@ -177,10 +180,10 @@ def squeeze(a: ArrayLike, axis: int | Sequence[int] | None = None) -> Array:
 
     Args:
       a: array.
-      axis: which; None for all of them.
+      axis: dimension or dimensions to remove; None for all of size 1.
 
     Raises:
-      ValueError: if one is not of size 1 or does not exist.
+      ValueError: if a dimension to remove does not have size 1, or `axis` is out of range.
 
     >>> jnp.squeeze(jnp.ones((1, 3, 1)), axis=0).shape
     (3, 1)
@@ -199,10 +202,10 @@ def expand_dims(a: ArrayLike, axis: int | Sequence[int]) -> Array:
 
     Args:
       a: array.
-      axis: place or places of the new dimensions in the result.
+      axis: position or positions of the new dimensions in the result.
 
     Raises:
-      ValueError: if one is out of range or named twice.
+      ValueError: if a position is out of range or repeated.
 
     >>> jnp.expand_dims(jnp.ones(3), (0, 2)).shape
     (1, 3, 1)
@@ -215,15 +218,15 @@ def expand_dims(a: ArrayLike, axis: int | Sequence[int]) -> Array:
 
 @export
 def broadcast_to(array: ArrayLike, shape: Any, *, out_sharding: Any = None) -> Array:
-    """Repeats an array along new dimensions and along those of size 1.
+    """Broadcasts an array to a shape: repeats it along new dimensions and those of size 1.
 
     Args:
-      array: array whose dimensions are 1 or those at the end of `shape`.
-      shape: of the result.
+      array: array of a shape that broadcasts to `shape`.
+      shape: shape of the result.
       out_sharding: sharding of the result, in explicit mode.
 
     Raises:
-      ValueError: if they do not fit.
+      ValueError: if the shapes are incompatible.
 
     >>> jnp.broadcast_to(jnp.array([1, 2]), (2, 2)).tolist()
     [[1, 2], [1, 2]]
@@ -235,10 +238,10 @@ def broadcast_to(array: ArrayLike, shape: Any, *, out_sharding: Any = None) -> A
 
 @export
 def broadcast_arrays(*args: ArrayLike) -> list[Array]:
-    """Broadcasts arrays to one shape.
+    """Broadcasts arrays to a common shape.
 
     Raises:
-      ValueError: if their shapes do not fit.
+      ValueError: if the shapes are incompatible.
 
     >>> x, y = jnp.broadcast_arrays(jnp.ones((2, 1)), jnp.ones(3))
     >>> x.shape, y.shape
@@ -249,10 +252,10 @@ def broadcast_arrays(*args: ArrayLike) -> list[Array]:
 
 @export
 def broadcast_shapes(*shapes: Any) -> tuple[int, ...]:
-    """The shape that arrays of given shapes broadcast to.
+    """Returns the shape that arrays of the given shapes broadcast to.
 
     Raises:
-      ValueError: if they do not fit.
+      ValueError: if the shapes are incompatible.
 
     >>> jnp.broadcast_shapes((2, 1), (3,), 1)
     (2, 3)
@@ -265,10 +268,10 @@ def broadcast_shapes(*shapes: Any) -> tuple[int, ...]:
 
 @export
 def atleast_1d(*arys: ArrayLike) -> Any:
-    """Arrays with at least one dimension: scalars become arrays of one element.
+    """Converts inputs to arrays of at least one dimension: scalars get shape `(1,)`.
 
     Returns:
-      An array, or a list of several.
+      An array, or a list of arrays for more than one argument.
 
     >>> jnp.atleast_1d(3.).shape
     (1,)
@@ -278,10 +281,10 @@ def atleast_1d(*arys: ArrayLike) -> Any:
 
 @export
 def atleast_2d(*arys: ArrayLike) -> Any:
-    """Arrays with at least two dimensions: missing ones are added in front.
+    """Converts inputs to arrays of at least two dimensions; new ones are prepended.
 
     Returns:
-      An array, or a list of several.
+      An array, or a list of arrays for more than one argument.
 
     >>> jnp.atleast_2d(jnp.ones(3)).shape
     (1, 3)
@@ -295,10 +298,12 @@ def atleast_2d(*arys: ArrayLike) -> Any:
 
 @export
 def atleast_3d(*arys: ArrayLike) -> Any:
-    """Arrays with at least three dimensions: vectors become `(1, n, 1)` and matrices `(m, n, 1)`.
+    """Converts inputs to at least three dimensions.
+
+    A vector `(n,)` becomes `(1, n, 1)` and a matrix `(m, n)` becomes `(m, n, 1)`.
 
     Returns:
-      An array, or a list of several.
+      An array, or a list of arrays for more than one argument.
 
     >>> jnp.atleast_3d(jnp.ones(3)).shape
     (1, 3, 1)
@@ -317,11 +322,11 @@ def _each(name: str, arys: tuple, fun: Callable) -> Any:
 
 @export
 def resize(a: ArrayLike, new_shape: Any) -> Array:
-    """An array of another size, with the elements repeated in order as often as needed.
+    """Gives an array a new shape; its elements are repeated in order or cut off to fill it.
 
     Args:
       a: array.
-      new_shape: of the result.
+      new_shape: shape of the result.
 
     Raises:
       ValueError: if a size is negative.
@@ -345,7 +350,7 @@ def resize(a: ArrayLike, new_shape: Any) -> Array:
 
 
 # ---------------------------------------------------------------------------------------------------
-# Another order of the dimensions
+# Reordering the dimensions
 
 
 @export
@@ -354,11 +359,11 @@ def transpose(a: ArrayLike, axes: Sequence[int] | None = None) -> Array:
 
     Args:
       a: array.
-      axes: for each dimension of the result which one of `a` it is; None reverses their order.
+      axes: entry i is the dimension of `a` that becomes dimension i; None reverses the order.
 
     Raises:
-      TypeError: if `axes` is no permutation.
-      ValueError: if one is out of range.
+      TypeError: if `axes` is not a permutation.
+      ValueError: if an axis is out of range.
 
     >>> jnp.transpose(jnp.ones((2, 3, 4)), (1, 0, 2)).shape
     (3, 2, 4)
@@ -374,7 +379,7 @@ def transpose(a: ArrayLike, axes: Sequence[int] | None = None) -> Array:
 
 @export
 def permute_dims(a: ArrayLike, /, axes: Sequence[int]) -> Array:
-    """Permutes the dimensions of an array: `transpose` under the name of the Array API.
+    """Permutes the dimensions of an array; the Array API's name for `transpose`.
 
     >>> jnp.permute_dims(jnp.ones((2, 3, 4)), (1, 2, 0)).shape
     (3, 4, 2)
@@ -387,7 +392,7 @@ def matrix_transpose(x: ArrayLike, /) -> Array:
     """Exchanges the last two dimensions.
 
     Raises:
-      ValueError: if there are less than two.
+      ValueError: if `x` has fewer than two dimensions.
 
     >>> jnp.matrix_transpose(jnp.ones((5, 2, 3))).shape
     (5, 3, 2)
@@ -406,7 +411,7 @@ def swapaxes(a: ArrayLike, axis1: int, axis2: int) -> Array:
     """Exchanges two dimensions.
 
     Raises:
-      ValueError: if one is out of range.
+      ValueError: if an axis is out of range.
 
     >>> jnp.swapaxes(jnp.ones((2, 3, 4)), 0, 2).shape
     (4, 3, 2)
@@ -420,15 +425,15 @@ def swapaxes(a: ArrayLike, axis1: int, axis2: int) -> Array:
 
 @export
 def moveaxis(a: ArrayLike, source: int | Sequence[int], destination: int | Sequence[int]) -> Array:
-    """Moves dimensions to other places; the others keep their order.
+    """Moves dimensions to new positions; the others keep their order.
 
     Args:
       a: array.
-      source: which dimensions.
-      destination: their places in the result.
+      source: dimensions to move.
+      destination: their positions in the result.
 
     Raises:
-      ValueError: if one is out of range or named twice, or there are not as many places.
+      ValueError: if an axis is out of range or repeated, or the two have different lengths.
 
     >>> jnp.moveaxis(jnp.ones((2, 3, 4)), 0, -1).shape
     (3, 4, 2)
@@ -450,10 +455,10 @@ def moveaxis(a: ArrayLike, source: int | Sequence[int], destination: int | Seque
 
 @export
 def rollaxis(a: ArrayLike, axis: int, start: int = 0) -> Array:
-    """Moves a dimension until it is before the dimension `start`; `moveaxis` is easier to read.
+    """Moves a dimension to just before the dimension `start`; prefer `moveaxis` in new code.
 
     Raises:
-      ValueError: if one is out of range.
+      ValueError: if an axis is out of range.
 
     >>> jnp.rollaxis(jnp.ones((2, 3, 4)), 2, 1).shape
     (2, 4, 3)
@@ -469,19 +474,19 @@ def rollaxis(a: ArrayLike, axis: int, start: int = 0) -> Array:
 
 
 # ---------------------------------------------------------------------------------------------------
-# Another order of the elements
+# Reordering the elements
 
 
 @export
 def flip(m: ArrayLike, axis: int | Sequence[int] | None = None) -> Array:
-    """Reverses the order of elements.
+    """Reverses the order of elements along dimensions.
 
     Args:
       m: array.
-      axis: along which dimensions; None for all.
+      axis: dimension or dimensions; None for all.
 
     Raises:
-      ValueError: if one is out of range.
+      ValueError: if an axis is out of range.
 
     >>> jnp.flip(jnp.array([[1, 2], [3, 4]]), axis=1).tolist()
     [[2, 1], [4, 3]]
@@ -492,7 +497,7 @@ def flip(m: ArrayLike, axis: int | Sequence[int] | None = None) -> Array:
 
 @export
 def fliplr(m: ArrayLike) -> Array:
-    """Reverses the order along the second dimension.
+    """Reverses the order of elements along the second dimension.
 
     >>> jnp.fliplr(jnp.array([[1, 2], [3, 4]])).tolist()
     [[2, 1], [4, 3]]
@@ -502,7 +507,7 @@ def fliplr(m: ArrayLike) -> Array:
 
 @export
 def flipud(m: ArrayLike) -> Array:
-    """Reverses the order along the first dimension.
+    """Reverses the order of elements along the first dimension.
 
     >>> jnp.flipud(jnp.array([[1, 2], [3, 4]])).tolist()
     [[3, 4], [1, 2]]
@@ -512,15 +517,15 @@ def flipud(m: ArrayLike) -> Array:
 
 @export
 def rot90(m: ArrayLike, k: int = 1, axes: tuple[int, int] = (0, 1)) -> Array:
-    """Rotates an array by multiples of 90 degrees.
+    """Rotates an array by multiples of 90 degrees in the plane of two dimensions.
 
     Args:
       m: array of two or more dimensions.
-      k: how many times, from the first of `axes` towards the second.
-      axes: the plane.
+      k: number of rotations, from the first of `axes` towards the second.
+      axes: the two dimensions that span the plane.
 
     Raises:
-      ValueError: if there are less than two dimensions, or axes are equal or out of range.
+      ValueError: if `m` has fewer than two dimensions, or the axes are equal or out of range.
 
     >>> jnp.rot90(jnp.array([[1, 2], [3, 4]])).tolist()
     [[2, 4], [1, 3]]
@@ -557,12 +562,12 @@ _rot90 = nested_jit(_rot90, static_argnames=("k", "axes"))
 def roll(
     a: ArrayLike, shift: ArrayLike | Sequence[int], axis: int | Sequence[int] | None = None
 ) -> Array:
-    """Shifts elements along dimensions; those that leave at the end come in at the beginning.
+    """Shifts elements cyclically along dimensions.
 
     Args:
       a: array.
-      shift: by how much: an integer, or one for each of `axis`. It may be traced.
-      axis: along which dimensions; None for the flattened array.
+      shift: number of positions: an integer, or one per entry of `axis`. It may be traced.
+      axis: dimension or dimensions; None rolls the flattened array.
 
     Raises:
       ValueError: if an axis is out of range, or the numbers of shifts and axes differ.
@@ -591,7 +596,7 @@ def roll(
 
 
 def _static_ints(shift: Any) -> Any:
-    """Integers if they are known, else an array."""
+    """Returns the shifts as a NumPy array if they are known, else as one traced array."""
     if isinstance(shift, Array):
         return shift
     if isinstance(shift, tuple) and any(isinstance(s, Array) for s in shift):
@@ -643,6 +648,7 @@ def _roll_by(a, shift, *, axes):
             else slicing.index_in_dim(shift, min(i, shift.shape[0] - 1), keepdims=False)
         )
         size = lax.const(by, n)
+        # The shift is traced: take a slice of static size from two copies of the array.
         start = lax.rem(lax.sub(size, lax.rem(by, size)), size)
         a = slicing.dynamic_slice_in_dim(lax.concatenate([a, a], axis), start, n, axis)
     return a
@@ -663,12 +669,12 @@ def astype(
 
     Args:
       x: array.
-      dtype: of the result; None is float.
+      dtype: dtype of the result; None for the default float.
       copy: whether the result must be a new array.
-      device: where it is put.
+      device: device or sharding of the result.
 
     Raises:
-      TypeError: if arrays cannot have that dtype.
+      TypeError: if `dtype` is not a valid array dtype.
 
     >>> jnp.astype(jnp.array([0.5, 2.7]), int)
     Array([0, 2], dtype=int32)
@@ -697,14 +703,14 @@ def astype(
 
 @export
 def copy(a: ArrayLike, order: str | None = None) -> Array:
-    """A copy of an array.
+    """Copies an array.
 
     Args:
       a: array.
-      order: None or "K"; memory layouts are the compiler's matter.
+      order: None or "K"; the compiler chooses memory layouts.
 
     Raises:
-      NotImplementedError: for another order.
+      NotImplementedError: for any other order.
 
     >>> x = jnp.arange(3)
     >>> jnp.copy(x) is x
