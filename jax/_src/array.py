@@ -13,10 +13,10 @@ from jax._src.abstract_arrays import is_masked_array
 from jax._src.array_impl import (
     ArrayImpl as ArrayImpl,
     Shard as Shard,
-    _check_shards,
     _reconstruct_array as _reconstruct_array,
     array_from_numpy as array_from_numpy,
     aval_with_sharding as aval_with_sharding,
+    check_shards,
     default_device as default_device,
     default_sharding as default_sharding,
     device_sharding,
@@ -83,7 +83,7 @@ def make_array_from_callback(
         shards = [_as_shard(data_callback(index), fun_name) for index in indices.values()]
     dtype = _shared_dtype(shards, dtype, fun_name)
     aval = _array_aval(shape, dtype, sharding)
-    _check_shards(shards, sharding, aval)
+    check_shards(shards, sharding, aval)
     if isinstance(dtype, dtypes.ExtendedDType):
         arrays = [device_put(s, d) for s, d in zip(shards, indices)]
         return dtype._rules.make_sharded_array(aval, sharding, arrays, committed=True)

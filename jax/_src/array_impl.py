@@ -567,11 +567,11 @@ def _check_and_rearrange(arrays: Sequence[Any], sharding: Sharding, aval: Any) -
             f" {missing} of the sharding have no array, and there are arrays on devices with the IDs"
             f" {extra}, which are not in the sharding."
         )
-    _check_shards(arrays, sharding, aval)
+    check_shards(arrays, sharding, aval)
     return [by_device[d] for d in devices]
 
 
-def _check_shards(arrays: Sequence[Any], sharding: Sharding, aval: Any) -> None:
+def check_shards(arrays: Sequence[Any], sharding: Sharding, aval: Any) -> None:
     expected = sharding.shard_shape(aval.shape)
     for a in arrays:
         if a.dtype != aval.dtype:

@@ -446,12 +446,12 @@ def check_pspec(mesh, spec, _manual_axes=frozenset()) -> None:
             f"NamedSharding: spec must be a jax.sharding.PartitionSpec, got {spec!r} of type"
             f" {type(spec)}. Write PartitionSpec(...)."
         )
-    _check_unique_resources(spec, "NamedSharding spec", mesh)
+    check_unique_resources(spec, "NamedSharding spec", mesh)
     _check_mesh_resource_axis(mesh, spec)
     _check_mesh_unreduced(mesh, spec)
 
 
-def _check_unique_resources(pspec: PartitionSpec, arg_name: str, mesh=None) -> None:
+def check_unique_resources(pspec: PartitionSpec, arg_name: str, mesh=None) -> None:
     counts = collections.Counter(_axes_in(pspec))
     if repeated := [name for name, count in counts.items() if count > 1]:
         raise DuplicateSpecError(

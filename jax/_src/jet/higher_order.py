@@ -10,7 +10,7 @@ from jax._src.jet.trace import instantiate as instantiate_terms, jet_flat, rule_
 from jax._src.jit import primitive as jit_primitive
 from jax._src.lax.control_flow.common import split_at
 from jax._src.lax.control_flow.conditionals import cond_p
-from jax._src.lax.control_flow.scan_primitive import _interleave as interleave, scan_p
+from jax._src.lax.control_flow.scan_primitive import interleaved, scan_p
 from jax._src.lax.control_flow.while_primitive import reordered, while_p, with_unused_carry
 
 traceback_util.register_exclusion(__file__)
@@ -148,10 +148,10 @@ def _scan(primals, series, *, jaxpr, num_consts, num_carry, **params):
         (x, _flat_terms(x, s, v, order)) for x, s, v in zip(*parts)
     ]
     num_ty = order * sum(out_varies[num_carry:])
-    order_in = interleave(
+    order_in = interleaved(
         [len(consts), len(carry), len(xs)], [len(t_consts), len(t_carry), len(t_xs)]
     )
-    order_out = interleave([num_carry, num_ys], [len(t_carry), num_ty])
+    order_out = interleaved([num_carry, num_ys], [len(t_carry), num_ty])
     results = scan_p.bind(
         *consts, *t_consts, *carry, *t_carry, *xs, *t_xs, jaxpr=_permuted(body, order_in, order_out),
         num_consts=len(consts) + len(t_consts), num_carry=num_carry + len(t_carry), **params,
@@ -175,7 +175,7 @@ def _while(primals, series, *, cond_nconsts, cond_jaxpr, body_nconsts, body_jaxp
     _, s_consts, s_init = split_at(series, cond_nconsts, body_nconsts)
     t_consts = _flat_terms(consts, s_consts, v_consts, order)
     t_init = _flat_terms(init, s_init, v_carry, order)
-    order_in = interleave([len(consts), len(init)], [len(t_consts), len(t_init)])
+    order_in = interleaved([len(consts), len(init)], [len(t_consts), len(t_init)])
     results = while_p.bind(
         *cond_consts, *consts, *t_consts, *init, *t_init, cond_nconsts=cond_nconsts,
         cond_jaxpr=with_unused_carry(cond_jaxpr, tuple([typeof(t) for t in t_init])),

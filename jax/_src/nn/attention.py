@@ -9,9 +9,9 @@ from jax._src import dtypes
 from jax._src.jit.library import inline_jit
 from jax._src.lax import lax
 from jax._src.lax.lax import DotAlgorithmPreset
-from jax._src.nn.functions import _softmax_impl
+from jax._src.nn.functions import softmax_impl
 from jax._src.numpy.util import check_arraylike, to_array
-from jax._src.ops.special import _logsumexp_impl
+from jax._src.ops.special import logsumexp_impl
 from jax._src.typing import Array, ArrayLike
 from jax._src.util import set_module
 
@@ -179,7 +179,7 @@ def _attention_impl(
         logits = lax.select(allowed, logits, lax.full_like(logits, _MASKED))
     # Cast before the softmax's sums would lose too much.
     logits = lax.convert_element_type(logits, _accumulator(dtype))
-    weights = lax.convert_element_type(_softmax_impl(logits, None, axes=(4,)), dtype)
+    weights = lax.convert_element_type(softmax_impl(logits, None, axes=(4,)), dtype)
     out = lax.dot_general(
         weights, value, (((4,), (1,)), ((0, 1), (0, 2))), preferred_element_type=dtype
     )
@@ -189,7 +189,7 @@ def _attention_impl(
         out = lax.mul(out, lax.broadcast_in_dim(within.astype(dtype), out.shape, (0, 1)))
     if not return_residual:
         return out, None
-    sums, _ = _logsumexp_impl(logits, None, None, axes=(4,), keepdims=False, return_sign=False)
+    sums, _ = logsumexp_impl(logits, None, None, axes=(4,), keepdims=False, return_sign=False)
     sums = lax.stop_gradient(lax.transpose(sums, (0, 2, 1, 3)))
     return out, lax.reshape(sums, (b, t, n))
 

@@ -401,13 +401,13 @@ def _shifted(x, where, axes):
     return shifted, ufuncs.exp(shifted)
 
 
-def _softmax_impl(x, where, *, axes):
+def softmax_impl(x, where, *, axes):
     _, exps = _shifted(x, where, axes)
     out = exps / reductions.sum(exps, axes, keepdims=True, where=where)
     return out if where is None else select_where(where, out, 0)
 
 
-_softmax = inline_jit(_softmax_impl, static_argnames=("axes",))
+_softmax = inline_jit(softmax_impl, static_argnames=("axes",))
 
 
 @partial(custom_jvp, nondiff_argnums=(2,))

@@ -52,7 +52,7 @@ def canonicalize_shape(shape: Any, context: str = "") -> tuple:
     return core.canonicalize_shape(shape, context)
 
 
-def _user_dtype(dtype: Any, name: str) -> Any:
+def user_dtype(dtype: Any, name: str) -> Any:
     if dtype is None:
         return dtypes.default_float_dtype()
     return dtypes.check_and_canonicalize_user_dtype(dtype, name)
@@ -105,7 +105,7 @@ def empty(
 
 def _filled(name, shape, value, dtype, device, out_sharding):
     shape = canonicalize_shape(shape)
-    dtype = _user_dtype(dtype, name)
+    dtype = user_dtype(dtype, name)
     if device is None and out_sharding is None:
         return lax.full(shape, value, dtype)
     if device is not None and core.trace_ctx.trace is not core.eval_trace:
@@ -283,7 +283,7 @@ def eye(
     >>> jnp.eye(2, 3, k=1, dtype=int).tolist()
     [[0, 1, 0], [0, 0, 1]]
     """
-    dtype = _user_dtype(dtype, "eye")
+    dtype = user_dtype(dtype, "eye")
     rows = _size(N, "'N' argument of jnp.eye()")
     columns = rows if M is None else _size(M, "'M' argument of jnp.eye()")
     if _negative(rows) or _negative(columns):

@@ -16,7 +16,7 @@ from jax._src.numpy import util
 from jax._src.numpy.array_constructors import asarray
 from jax._src.numpy.manipulation.joining import concatenate
 from jax._src.numpy.manipulation.shape import moveaxis, operand, ravel
-from jax._src.numpy.searching import _at, _searchsorted
+from jax._src.numpy.searching import elements_at, searchsorted_arrays
 from jax._src.numpy.ufuncs import remainder
 from jax._src.numpy.util import export
 from jax._src.typing import ArrayLike
@@ -398,12 +398,12 @@ def _interp(x, xp, fp, left, right, period, *, extrapolate):
         )
         fp = lax.concatenate([_part(fp, n - 1, n, 0), fp, _part(fp, 0, 1, 0)], 0)
     n = xp.shape[0]
-    place = _searchsorted(xp, x, None, side="right", method="scan")
+    place = searchsorted_arrays(xp, x, None, side="right", method="scan")
     place = lax.clamp(lax.const(place, min(1, n - 1)), place, lax.const(place, n - 1))
     before = lax.max(lax.sub(place, lax.const(place, 1)), lax.const(place, 0))
-    x0, f0 = _at(xp, before), _at(fp, before)
-    dx = lax.sub(_at(xp, place), x0)
-    df = lax.sub(_at(fp, place), f0)
+    x0, f0 = elements_at(xp, before), elements_at(fp, before)
+    dx = lax.sub(elements_at(xp, place), x0)
+    df = lax.sub(elements_at(fp, place), f0)
     tiny = np.spacing(np.finfo(dtypes.dtype(xp)).eps) if xp.dtype.kind == "f" else 0
     jump = lax.le(lax.abs(dx), lax.const(dx, tiny))
     slope = lax.div(lax.sub(x, x0), lax.select(jump, lax.full_like(dx, 1), dx))

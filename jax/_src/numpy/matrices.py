@@ -13,7 +13,7 @@ from jax._src.basearray import Array
 from jax._src.jit.library import nested_jit
 from jax._src.lax import lax, slicing
 from jax._src.numpy import reductions, util
-from jax._src.numpy.array_creation import _user_dtype, arange
+from jax._src.numpy.array_creation import arange, user_dtype
 from jax._src.numpy.ufuncs_binary import power
 from jax._src.numpy.util import (
     broadcast_to,
@@ -44,7 +44,7 @@ def tri(N: int, M: int | None = None, k: int | Array = 0, dtype: DTypeLike | Non
     >>> jnp.tri(2, 3, dtype=int).tolist()
     [[1, 0, 0], [1, 1, 0]]
     """
-    dtype = _user_dtype(dtype, "tri")
+    dtype = user_dtype(dtype, "tri")
     rows = _size(N, "'N' argument of jnp.tri()")
     columns = rows if M is None else _size(M, "'M' argument of jnp.tri()")
     if isinstance(k, core.Tracer):

@@ -61,17 +61,17 @@ def searchsorted(
         raise ValueError(f"invalid argument method={method!r}, expected one of {[*_METHODS]}")
     if a.ndim != 1:
         raise ValueError("a should be 1-dimensional")
-    return _searchsorted(a, v, sorter, side=side, method=method)
+    return searchsorted_arrays(a, v, sorter, side=side, method=method)
 
 
-def _searchsorted(a, v, sorter, *, side, method):
+def searchsorted_arrays(a, v, sorter, *, side, method):
     a, v = (util.to_array(x) for x in util.promote_dtypes(a, v))
     n = a.shape[0]
     dtype = index_dtype_for_axis_size(n)
     if core.definitely_equal(n, 0):
         return lax.full(v.shape, 0, dtype)
     if sorter is not None:
-        a = _at(a, lax.convert_element_type(sorter, np.int32))
+        a = elements_at(a, lax.convert_element_type(sorter, np.int32))
     if method == "compare_all":
         return _compare_all(a, v, side, dtype)
     if method == "sort":
@@ -79,10 +79,10 @@ def _searchsorted(a, v, sorter, *, side, method):
     return _bisect(a, v, side, dtype, unrolled=method == "scan_unrolled")
 
 
-_searchsorted = nested_jit(_searchsorted, static_argnames=("side", "method"))
+searchsorted_arrays = nested_jit(searchsorted_arrays, static_argnames=("side", "method"))
 
 
-def _at(a, places):
+def elements_at(a, places):
     """Elements of a vector at indices in bounds, of any shape."""
     return slicing.gather(
         a,
@@ -146,7 +146,7 @@ def _bisect(a, v, side, dtype, unrolled):
         low, high = state
         mid = lax.div(lax.add(low, high), lax.const(low, 2))
         # The middle of an empty interval may be n.
-        smaller = _before(_at(a, lax.min(mid, lax.const(mid, n - 1))), v, side == "left")
+        smaller = _before(elements_at(a, lax.min(mid, lax.const(mid, n - 1))), v, side == "left")
         active = lax.lt(low, high)
         one = lax.const(mid, 1)
         low, high = (
@@ -195,10 +195,10 @@ def _digitize(x, bins, *, right, method):
     if n == 0:
         return lax.full(x.shape, 0, dtypes.default_int_dtype())
     side = "left" if right else "right"
-    rising = _searchsorted(bins, x, None, side=side, method=method)
+    rising = searchsorted_arrays(bins, x, None, side=side, method=method)
     if n == 1:
         return rising
-    falling = _searchsorted(lax.rev(bins, (0,)), x, None, side=side, method=method)
+    falling = searchsorted_arrays(lax.rev(bins, (0,)), x, None, side=side, method=method)
     falling = lax.sub(lax.const(falling, n), falling)
     first = slicing.index_in_dim(bins, 0, keepdims=False)
     last = slicing.index_in_dim(bins, -1, keepdims=False)
@@ -386,7 +386,7 @@ def _histogram(a, weights, edges, *, density):
     n = edges.shape[0]
     edges = lax.convert_element_type(edges, dtypes.result_type(a, edges))
     # The last interval includes its right end.
-    place = _searchsorted(edges, a, None, side="right", method="scan")
+    place = searchsorted_arrays(edges, a, None, side="right", method="scan")
     last = slicing.index_in_dim(edges, -1, keepdims=False)
     at_end = lax.eq(lax.convert_element_type(a, edges.dtype), last)
     place = lax.select(at_end, lax.full_like(place, n - 1), place)
@@ -506,7 +506,7 @@ def _histogramdd(sample, weights, edges, *, density):
     outside = None
     sizes = [e.shape[0] - 1 for e in edges]
     for column, e, size in zip(columns, edges, sizes):
-        place = _searchsorted(e, column, None, side="right", method="scan")
+        place = searchsorted_arrays(e, column, None, side="right", method="scan")
         last = slicing.index_in_dim(e, -1, keepdims=False)
         place = lax.select(lax.eq(column, last), lax.full_like(place, size), place)
         beyond = lax.bitwise_or(

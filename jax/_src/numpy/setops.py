@@ -17,7 +17,7 @@ from jax._src.lax import lax
 from jax._src.numpy import reductions, util
 from jax._src.numpy.indexing.parse import is_eager_array
 from jax._src.numpy.manipulation.shape import operand, ravel
-from jax._src.numpy.searching import _at, searchsorted
+from jax._src.numpy.searching import elements_at, searchsorted
 from jax._src.numpy.selecting import nonzero
 from jax._src.numpy.util import export
 from jax._src.typing import ArrayLike
@@ -149,7 +149,7 @@ def _unique(x, size, fill_value, equal_nan, return_index, return_inverse, return
     out = _pick_unique(values, order, places, fill_value)
     index = inverse = counts = None
     if return_index:
-        index = _at(order, lax.rem(places, lax.const(places, n)))
+        index = elements_at(order, lax.rem(places, lax.const(places, n)))
     if return_inverse:
         inverse = _inverse(order, first)
     if return_counts:
@@ -220,9 +220,9 @@ def _pick_unique(values, order, places, fill_value):
     n = values.shape[0]
     inside = lax.rem(places, lax.const(places, n))  # those past the end become the first
     if values.ndim == 1:
-        out = _at(values, inside)
+        out = elements_at(values, inside)
     else:
-        out = values[_at(order, inside)]
+        out = values[elements_at(order, inside)]
     if fill_value is None:
         return out
     fill = lax.convert_element_type(util.to_array(fill_value), out.dtype)
@@ -384,8 +384,8 @@ def intersect1d(
     inside = lax.min(places, lax.const(places, n - 1))
     next_place = lax.min(lax.add(inside, lax.one(inside)), lax.const(inside, n - 1))
     missing = lax.eq(places, lax.const(places, n))
-    in_first = _at(order, _at(start, inside))
-    in_second = lax.sub(_at(order, next_place), lax.const(order, n1))
+    in_first = elements_at(order, elements_at(start, inside))
+    in_second = lax.sub(elements_at(order, next_place), lax.const(order, n1))
     return (
         out,
         lax.select(missing, lax.full_like(in_first, n1), in_first),
@@ -437,7 +437,7 @@ def _pick(values, places, fill_value, smallest):
     fill = util.broadcast_to(fill, places.shape)
     if n == 0 or places.shape[0] == 0:
         return fill
-    out = _at(values, lax.min(places, lax.const(places, n - 1)))
+    out = elements_at(values, lax.min(places, lax.const(places, n - 1)))
     missing = lax.eq(places, lax.const(places, n))
     if fill_value is None and smallest:
         there = lax.select(missing, util.broadcast_to(out[:1], out.shape), out)
@@ -573,7 +573,7 @@ def _isin(element, test_elements, *, invert, method):
     else:
         among = lax.sort(among)
         places = searchsorted(among, x, method="sort" if method == "sort" else "scan")
-        found = lax.eq(_at(among, lax.min(places, lax.const(places, n - 1))), x)
+        found = lax.eq(elements_at(among, lax.min(places, lax.const(places, n - 1))), x)
     return lax.bitwise_not(found) if invert else found
 
 

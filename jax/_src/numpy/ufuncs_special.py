@@ -13,7 +13,7 @@ from jax._src.custom_derivatives import custom_jvp
 from jax._src.jit.library import nested_jit
 from jax._src.lax import control_flow, lax, special
 from jax._src.numpy.ufuncs_binary import composite, dtype_kind, dtype_of, floor_divide, op
-from jax._src.numpy.ufuncs_unary import _is_inf, _strong, signbit
+from jax._src.numpy.ufuncs_unary import is_inf, signbit, strong
 from jax._src.numpy.util import (
     broadcast_arrays,
     check_arraylike,
@@ -249,7 +249,7 @@ def _frexp(x):
     mantissa = lax.bitcast_convert_type(
         lax.bitwise_or(lax.bitwise_and(as_int, rest), half), dtype_of(x)
     )
-    itself = lax.bitwise_or(lax.bitwise_or(_is_inf(x), lax.ne(x, x)), lax.eq(x, lax.zero(x)))
+    itself = lax.bitwise_or(lax.bitwise_or(is_inf(x), lax.ne(x, x)), lax.eq(x, lax.zero(x)))
     exponent = select_where(itself, int_type.type(0), exponent)
     mantissa = select_where(itself, x, mantissa)
     return mantissa, lax.convert_element_type(exponent, np.int32)
@@ -293,7 +293,7 @@ def ldexp(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     mantissa = select_where(positive, lax.mul(mantissa, lax.const(mantissa, 2)), mantissa)
     exponent = select_where(positive, lax.sub(exponent, lax.one(exponent)), exponent)
     out = lax.mul(mantissa, lax.pow(lax.const(exponent, 2), exponent))
-    return select_where(lax.bitwise_or(_is_inf(x1), lax.eq(x1, lax.zero(x1))), x1, out)
+    return select_where(lax.bitwise_or(is_inf(x1), lax.eq(x1, lax.zero(x1))), x1, out)
 
 
 @nested_jit
@@ -331,10 +331,10 @@ def spacing(x: ArrayLike, /) -> Array:
         raise ValueError("jnp.spacing is not defined for complex inputs.")
     dtype = dtype_of(x)
     if dtype == np.float16:  # always positive, as NumPy's
-        return lax.sub(lax.nextafter(x, _strong(x, np.inf)), x)
-    distance = lax.sub(lax.nextafter(x, copysign(_strong(x, np.inf), x)), x)
+        return lax.sub(lax.nextafter(x, strong(x, np.inf)), x)
+    distance = lax.sub(lax.nextafter(x, copysign(strong(x, np.inf), x)), x)
     # Where subnormal numbers are flushed to zero, the distance from zero would be zero.
-    smallest = _strong(x, dtypes.finfo(dtype).smallest_subnormal)
+    smallest = strong(x, dtypes.finfo(dtype).smallest_subnormal)
     return select_where(lax.eq(distance, lax.zero(distance)), copysign(smallest, x), distance)
 
 

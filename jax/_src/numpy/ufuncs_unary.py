@@ -83,14 +83,14 @@ def _scaled_log(divide):
 
 log2 = _inexact(
     "log2",
-    _scaled_log(lambda x: lax.div(x, lax.log(_strong(x, 2)))),
+    _scaled_log(lambda x: lax.div(x, lax.log(strong(x, 2)))),
     "Elementwise logarithm with base 2.",
     "8.",
     "Array(3., dtype=float32)",
 )
 log10 = _inexact(
     "log10",
-    _scaled_log(lambda x: lax.mul(x, _strong(x, 1 / np.log(10)))),
+    _scaled_log(lambda x: lax.mul(x, strong(x, 1 / np.log(10)))),
     "Elementwise logarithm with base 10.",
     "100.",
     "Array(2., dtype=float32)",
@@ -471,7 +471,7 @@ def angle(z: ArrayLike, deg: bool = False) -> Array:
 # Predicates
 
 
-def _strong(x, value):
+def strong(x, value):
     """Converts a number to a scalar of the dtype of `x` that is not weakly typed."""
     return np.asarray(value, dtype_of(x))[()]
 
@@ -489,7 +489,7 @@ def _predicate(of_real, combine, of_integer):
 
 
 _is_finite = _predicate(lax.is_finite, lax.bitwise_and, True)
-_is_inf = _predicate(lambda x: lax.eq(lax.abs(x), _strong(x, np.inf)), lax.bitwise_or, False)
+is_inf = _predicate(lambda x: lax.eq(lax.abs(x), strong(x, np.inf)), lax.bitwise_or, False)
 
 
 @op
@@ -509,7 +509,7 @@ def isinf(x: ArrayLike, /) -> Array:
     >>> jnp.isinf(jnp.array([1., jnp.inf, jnp.nan]))
     Array([False,  True, False], dtype=bool)
     """
-    return _is_inf(*promote_args("isinf", x))
+    return is_inf(*promote_args("isinf", x))
 
 
 @op
@@ -530,7 +530,7 @@ def _is_signed_inf(name, value, x, out):
     if kind == "c":
         raise ValueError("isposinf/isneginf are not well defined for complex types")
     if kind == "f":
-        return lax.eq(x, _strong(x, value))
+        return lax.eq(x, strong(x, value))
     return lax.full_like(x, False, dtype=np.bool_)
 
 
@@ -591,7 +591,7 @@ def signbit(x: ArrayLike, /) -> Array:
     if kind in "bu":
         return lax.full_like(x, False, dtype=np.bool_)
     if kind == "i":
-        return lax.lt(x, _strong(x, 0))
+        return lax.lt(x, strong(x, 0))
     bits = dtypes.finfo(dtype).bits
     if bits < 8:
         x, bits = lax.convert_element_type(x, np.float32), 32

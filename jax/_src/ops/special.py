@@ -55,7 +55,7 @@ def logsumexp(
     return (out, sign) if return_sign else out
 
 
-def _logsumexp_impl(a, b, where, *, axes, keepdims, return_sign):
+def logsumexp_impl(a, b, where, *, axes, keepdims, return_sign):
     if where is not None:
         a = select_where(where, a, 0)
     if b is not None:
@@ -83,7 +83,7 @@ def _logsumexp_impl(a, b, where, *, axes, keepdims, return_sign):
     return out, None
 
 
-_logsumexp = inline_jit(_logsumexp_impl, static_argnames=("axes", "keepdims", "return_sign"))
+_logsumexp = inline_jit(logsumexp_impl, static_argnames=("axes", "keepdims", "return_sign"))
 
 
 @set_module("jax.nn")
@@ -107,7 +107,7 @@ def logmeanexp(
 
 
 def _logmeanexp_impl(x, where, *, axes, keepdims):
-    total, _ = _logsumexp_impl(x, None, where, axes=axes, keepdims=keepdims, return_sign=False)
+    total, _ = logsumexp_impl(x, None, where, axes=axes, keepdims=keepdims, return_sign=False)
     if where is None:
         return total - lax.log(reductions.element_count(x.shape, axes, total.dtype))
     where = lax.broadcast_to(where, np.broadcast_shapes(np.shape(where), x.shape))

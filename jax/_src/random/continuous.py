@@ -54,7 +54,7 @@ def normal(key, shape=(), dtype: Any = None, *, out_sharding=None):
     return _jit_normal("normal", key, shape=shape, dtype=dtype, out_sharding=out_sharding)
 
 
-def _normal(key, *, shape, dtype):
+def normal_of(key, *, shape, dtype):
     if dtypes.issubdtype(dtype, np.complexfloating):
         key_re, key_im = pair(key)
         real_dtype = np.dtype(np.float64 if dtype == np.complex128 else np.float32)
@@ -72,7 +72,7 @@ def _real_normal(key, shape, dtype):
     return lax.mul(np.array(np.sqrt(2), dtype), lax_special.erf_inv(u))
 
 
-_jit_normal = keyed_jit(_normal, ("shape", "dtype"))
+_jit_normal = keyed_jit(normal_of, ("shape", "dtype"))
 
 
 def multivariate_normal(
@@ -137,7 +137,7 @@ def _multivariate_normal(key, mean, cov, *, shape, dtype, method):
     else:
         factor = linear_algebra().cholesky(cov)
     n = mean.shape[-1]
-    samples = _normal(key, shape=(*shape, n), dtype=dtype)
+    samples = normal_of(key, shape=(*shape, n), dtype=dtype)
     mean, factor, samples = promote_dtypes_inexact(mean, factor, samples)
     # This is einsum("...ij,...j->...i", factor, samples); factor may have fewer batch dimensions.
     batch = factor.ndim - 2
@@ -229,7 +229,7 @@ def lognormal(key, sigma=_ONE, shape=None, dtype: Any = None, *, out_sharding=No
 
 
 def _lognormal(key, sigma, *, shape, dtype):
-    normals = _normal(key, shape=shape, dtype=dtype)
+    normals = normal_of(key, shape=shape, dtype=dtype)
     return lax.exp(lax.mul(normals, _param(sigma, dtype, shape)))
 
 
@@ -681,7 +681,7 @@ def orthogonal(
 
 
 def _orthogonal(key, *, shape, dtype, n, m):
-    z = _normal(key, shape=(*shape, max(n, m), min(n, m)), dtype=dtype)
+    z = normal_of(key, shape=(*shape, max(n, m), min(n, m)), dtype=dtype)
     q, r = linear_algebra().qr(z)
     # QR alone does not give Haar measure; multiply by the signs of R's diagonal to make it unique.
     d = linear_algebra().diagonal(r)

@@ -21,7 +21,7 @@ from jax._src.random.calls import (
     param_shape,
     shape_of,
 )
-from jax._src.random.continuous import _normal, exponential_of, rademacher_of, tiny
+from jax._src.random.continuous import exponential_of, normal_of, rademacher_of, tiny
 from jax._src.random.uniform import pair, unit_floats
 
 # Marsaglia and Tsang, "A simple method for generating gamma variables", 2000.
@@ -54,7 +54,7 @@ def _gamma_one(key, alpha, log_space: bool):
     def draw(state):
         def next_kxv(kxv):
             key, subkey = pair(kxv[0])
-            x = _normal(subkey, shape=(), dtype=dtype)
+            x = normal_of(subkey, shape=(), dtype=dtype)
             return key, x, lax.add(one, lax.mul(x, c))
 
         key, x_key, u_key = prng.random_split(state[0], (3,))
@@ -339,7 +339,7 @@ def t(key, df, shape=None, dtype: Any = None, *, out_sharding=None):
 def _t(key, df, *, shape, dtype):
     half = lax.div(lax.convert_element_type(df, dtype), np.array(2, dtype))
     key_n, key_g = pair(key)
-    n = _normal(key_n, shape=shape, dtype=dtype)
+    n = normal_of(key_n, shape=shape, dtype=dtype)
     g = _gamma(key_g, half, shape=shape, dtype=dtype, log_space=False)
     return lax.mul(n, lax.sqrt(lax.div(lax.broadcast_to(half, shape), g)))
 

@@ -12,7 +12,7 @@ from jax._src.named_sharding import (
     UNSPECIFIED,
     NamedSharding,
     UnspecifiedValue,
-    _check_unique_resources,
+    check_unique_resources,
 )
 from jax._src.op_shardings import as_hlo_sharding, is_hlo_sharding_replicated
 from jax._src.partition_spec import PartitionSpec
@@ -36,7 +36,7 @@ def prepare_axis_resources(axis_resources, arg_name, allow_unconstrained_dims=Fa
             raise ValueError(
                 f"Unconstrained dims are not allowed when passed to {arg_name}: {leaf}"
             )
-        _check_unique_resources(leaf, arg_name)
+        check_unique_resources(leaf, arg_name)
     return treedef.unflatten(leaves)
 
 

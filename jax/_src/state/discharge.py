@@ -94,11 +94,11 @@ def discharge_state(
             for s, a in zip(should_discharge, closed_jaxpr.in_avals)
         ]
     )
-    return _discharged(closed_jaxpr, which, tuple(i for i, w in enumerate(which) if w), lower)
+    return discharged_jaxpr(closed_jaxpr, which, tuple(i for i, w in enumerate(which) if w), lower)
 
 
 @cached_on_jaxpr
-def _discharged(
+def discharged_jaxpr(
     closed: ClosedJaxpr, which: tuple[Any, ...], finals: tuple[Any, ...], lower: bool
 ) -> ClosedJaxpr:
     in_avals = [
@@ -135,7 +135,7 @@ def discharge_written(
     """
     found = written(closed)
     finals = tuple(i for i, w in enumerate(which) if w and i in found)
-    return _discharged(closed, tuple(which), finals, lower), list(finals)
+    return discharged_jaxpr(closed, tuple(which), finals, lower), list(finals)
 
 
 def discharge_all(
@@ -401,7 +401,7 @@ def _inner_references(outer: Sequence[Any], jaxpr: ClosedJaxpr) -> tuple[bool, .
 def _final_values(which: tuple[bool, ...], args: Any, jaxpr: ClosedJaxpr, lower: bool) -> list[Any]:
     """Run the function with arrays for the marked references; return the final operand values."""
     finals = tuple([i for i, w in enumerate(which) if w])
-    pure = _discharged(jaxpr, which, finals, lower)
+    pure = discharged_jaxpr(jaxpr, which, finals, lower)
     outs = list(args)
     for i, x in zip(finals, core.eval_jaxpr(pure.jaxpr, pure.consts, *args)):
         outs[i] = x

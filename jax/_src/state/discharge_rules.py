@@ -26,7 +26,7 @@ from jax._src.lax.control_flow.conditionals import cond_p
 from jax._src.lax.control_flow.scan_primitive import scan_p
 from jax._src.lax.control_flow.solves import custom_root_p, linear_solve_p, solve_operands
 from jax._src.lax.control_flow.while_primitive import while_p
-from jax._src.state.discharge import _discharged, discharge_written, eval_discharged, written
+from jax._src.state.discharge import discharge_written, discharged_jaxpr, eval_discharged, written
 from jax._src.state.primitives import freeze, new_ref
 from jax._src.transforms.linear_call import linear_call_p
 
@@ -240,7 +240,7 @@ def _linear_call(should, in_avals, out_avals, *args, lower, aliases, **params):
 def _cond(should, in_avals, out_avals, index, *ops, lower, aliases, branches, **params):
     which = tuple(should[1:])
     finals = sorted({i for b in branches for i in written(b) if which[i]})
-    new = tuple(_discharged(b, which, tuple(finals), lower) for b in branches)
+    new = tuple(discharged_jaxpr(b, which, tuple(finals), lower) for b in branches)
     outs = cond_p.bind(index, *ops, branches=new, **params)
     n = len(out_avals)
     return [None, *_new_values(len(ops), finals, outs[n:])], outs[:n]

@@ -119,8 +119,7 @@ from jax._src.test_util.values import (
     NUMPY_SCALAR_SHAPE as NUMPY_SCALAR_SHAPE,
     PYTHON_SCALAR_SHAPE as PYTHON_SCALAR_SHAPE,
     ScalarShape as ScalarShape,
-    _dtype_name as _dtype_name,
-    _shape_of as _shape_of,
+    dtype_name as dtype_name,
     dtype_str as dtype_str,
     dtypes_under_test as dtypes,
     dtypes_under_test as dtypes_under_test,
@@ -144,4 +143,5 @@ from jax._src.test_util.values import (
     rand_some_zero as rand_some_zero,
     rand_uniform as rand_uniform,
     rand_unique_int as rand_unique_int,
+    shape_of as shape_of,
 )

@@ -37,7 +37,7 @@ NUMPY_SCALAR_SHAPE = _NumpyScalar()
 PYTHON_SCALAR_SHAPE = _PythonScalar()
 
 
-def _shape_of(shape) -> tuple:
+def shape_of(shape) -> tuple:
     return () if isinstance(shape, ScalarShape) else tuple(shape)
 
 
@@ -52,7 +52,7 @@ def _cast_to_shape(value: np.ndarray, shape, dtype) -> Any:
 
 def _rand_dtype(rand: Callable, shape, dtype, scale=1.0, post=lambda x: x):
     def draw():
-        return np.asarray(scale * rand(*_shape_of(shape)))
+        return np.asarray(scale * rand(*shape_of(shape)))
 
     if dtypes.issubdtype(dtype, np.unsignedinteger):
         values = np.abs(draw())
@@ -70,11 +70,11 @@ def rand_fullrange(rng, standardize_nans: bool = False):
 
     def rand(shape, dtype, post=lambda x: x):
         dtype = np.dtype(dtype)
-        size = math.prod(_shape_of(shape)) * dtype.itemsize
+        size = math.prod(shape_of(shape)) * dtype.itemsize
         vals = rng.randint(0, np.iinfo(np.uint8).max + 1, size=size, dtype=np.uint8)
         vals = post(vals).view(dtype)
-        if np.shape(vals) != _shape_of(shape):
-            vals = vals.reshape(_shape_of(shape))
+        if np.shape(vals) != shape_of(shape):
+            vals = vals.reshape(shape_of(shape))
         if standardize_nans and dtypes.issubdtype(dtype, np.floating):
             vals[np.isnan(vals)] = np.nan
         return _cast_to_shape(vals, shape, dtype)
@@ -122,7 +122,7 @@ def rand_uniform(rng, low: float = 0.0, high: float = 1.0):
 
     def rand(shape, dtype):
         return _cast_to_shape(
-            np.asarray(rng.uniform(low, high, _shape_of(shape))).astype(dtype), shape, dtype
+            np.asarray(rng.uniform(low, high, shape_of(shape))).astype(dtype), shape, dtype
         )
 
     return rand
@@ -136,7 +136,7 @@ def rand_int(rng, low: int = 0, high: int | None = None):
         if top is None:
             top = min(np.iinfo(dtype).max, np.iinfo(np.int64).max) if low == 0 else None
         return _cast_to_shape(
-            np.asarray(rng.randint(low, top, size=_shape_of(shape))).astype(dtype), shape, dtype
+            np.asarray(rng.randint(low, top, size=shape_of(shape))).astype(dtype), shape, dtype
         )
 
     return rand
@@ -144,7 +144,7 @@ def rand_int(rng, low: int = 0, high: int | None = None):
 
 def rand_bool(rng):
     def rand(shape, dtype):
-        return _cast_to_shape(np.asarray(rng.rand(*_shape_of(shape)) < 0.5), shape, np.bool_)
+        return _cast_to_shape(np.asarray(rng.rand(*shape_of(shape)) < 0.5), shape, np.bool_)
 
     return rand
 
@@ -166,10 +166,10 @@ def _with_values(rng, base_scale, values):
     base = functools.partial(_rand_dtype, rng.randn, scale=base_scale)
 
     def rand(shape, dtype):
-        out = np.array(base(_shape_of(shape), dtype))
+        out = np.array(base(shape_of(shape), dtype))
         if dtypes.issubdtype(dtype, np.inexact):
             for value, fraction in values:
-                where = rng.rand(*_shape_of(shape)) < fraction
+                where = rng.rand(*shape_of(shape)) < fraction
                 out = np.where(where, np.array(value, dtype), out).astype(dtype)
         return _cast_to_shape(out, shape, dtype)
 
@@ -200,9 +200,9 @@ def rand_some_zero(rng):
 
 def rand_unique_int(rng, high: int | None = None):
     def rand(shape, dtype):
-        n = math.prod(_shape_of(shape))
+        n = math.prod(shape_of(shape))
         return np.asarray(
-            rng.choice(np.arange(high or n, dtype=dtype), size=_shape_of(shape), replace=False)
+            rng.choice(np.arange(high or n, dtype=dtype), size=shape_of(shape), replace=False)
         )
 
     return rand
@@ -228,21 +228,21 @@ def rand_int_scalar(rng, low=0, high=None):
 def format_shape_dtype_string(shape, dtype) -> str:
     """`float32[2,3]`, for names of tests."""
     if isinstance(shape, np.ndarray):
-        return f"{_dtype_name(dtype)}[{shape}]"
+        return f"{dtype_name(dtype)}[{shape}]"
     if isinstance(shape, list):
         shape = tuple(shape)
     if shape is NUMPY_SCALAR_SHAPE:
-        return _dtype_name(dtype)
+        return dtype_name(dtype)
     if shape is PYTHON_SCALAR_SHAPE:
-        return "py" + _dtype_name(dtype)
+        return "py" + dtype_name(dtype)
     if isinstance(shape, tuple):
-        return f"{_dtype_name(dtype)}[{','.join(map(str, shape))}]"
+        return f"{dtype_name(dtype)}[{','.join(map(str, shape))}]"
     if isinstance(shape, int):
-        return f"{_dtype_name(dtype)}[{shape},]"
+        return f"{dtype_name(dtype)}[{shape},]"
     raise TypeError(type(shape))
 
 
-def _dtype_name(dtype) -> str:
+def dtype_name(dtype) -> str:
     return np.dtype(dtype).name if dtype is not None else "None"
 
 

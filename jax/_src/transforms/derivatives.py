@@ -121,7 +121,7 @@ def value_and_grad(
         f = functools.partial(fun, **kwargs) if kwargs else fun
         f_partial, dyn_args = argnums_partial(f, argnums, args)
         for leaf in tree_leaves(dyn_args):
-            _check_input_dtype("grad", holomorphic, allow_int, leaf)
+            check_input_dtype("grad", holomorphic, allow_int, leaf)
         flat, in_tree = tree_flatten(dyn_args)
         if has_aux:
             flat_fun, out_tree, get_aux = flatten_fun_aux(f_partial, in_tree)
@@ -131,7 +131,7 @@ def value_and_grad(
         aux = get_aux() if has_aux else None
         answer = tree_unflatten(out_tree(), outs)
         _check_scalar(answer)
-        _check_output_dtype("grad", holomorphic, answer)
+        check_output_dtype("grad", holomorphic, answer)
         ct = _one(typeof(outs[0]))
         grads = lin.backward([ct])
         grads = [_finish_ct(g) for g in grads]
@@ -184,7 +184,7 @@ def _check_scalar(x) -> None:
         )
 
 
-def _check_input_dtype(name, holomorphic, allow_int, x) -> None:
+def check_input_dtype(name, holomorphic, allow_int, x) -> None:
     try:
         aval = typeof(x)
     except TypeError:
@@ -223,7 +223,7 @@ def _check_input_dtype(name, holomorphic, allow_int, x) -> None:
         )
 
 
-def _check_output_dtype(name, holomorphic, x) -> None:
+def check_output_dtype(name, holomorphic, x) -> None:
     aval = typeof(x)
     text = dtypes.dtype_name(aval.dtype)
     if dtypes.issubdtype(aval.dtype, dtypes.extended):

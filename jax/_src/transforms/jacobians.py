@@ -12,7 +12,7 @@ from jax._src.late_binding import late
 from jax._src.lax import lax, slicing
 from jax._src.lax.lax.convert import to_dtype
 from jax._src.lax.resharding import bind_reshard
-from jax._src.transforms.derivatives import _check_input_dtype, _check_output_dtype, jvp, vjp
+from jax._src.transforms.derivatives import check_input_dtype, check_output_dtype, jvp, vjp
 from jax._src.transforms.vmap import vmap
 from jax._src.tree_util import (
     tree_flatten,
@@ -63,7 +63,7 @@ def jacfwd(
         f = functools.partial(fun, **kwargs) if kwargs else fun
         f_partial, dyn_args = argnums_partial(f, argnums, args)
         for leaf in tree_leaves(dyn_args):
-            _check_input_dtype("jacfwd", holomorphic, False, leaf)
+            check_input_dtype("jacfwd", holomorphic, False, leaf)
         basis = _std_basis(dyn_args)
 
         def push(tangents):
@@ -135,13 +135,13 @@ def jacrev(
         f = functools.partial(fun, **kwargs) if kwargs else fun
         f_partial, dyn_args = argnums_partial(f, argnums, args)
         for leaf in tree_leaves(dyn_args):
-            _check_input_dtype("jacrev", holomorphic, allow_int, leaf)
+            check_input_dtype("jacrev", holomorphic, allow_int, leaf)
         if has_aux:
             y, pullback, aux = vjp(f_partial, *dyn_args, has_aux=True)
         else:
             y, pullback = vjp(f_partial, *dyn_args)
         for leaf in tree_leaves(y):
-            _check_output_dtype("jacrev", holomorphic, leaf)
+            check_output_dtype("jacrev", holomorphic, leaf)
         pull = lambda ct: tree_map(_without_float0, pullback(ct), dyn_args)
         jac = vmap(pull)(_std_basis(y, of_cotangents=True))
         jac = jac[0] if isinstance(argnums, int) else jac

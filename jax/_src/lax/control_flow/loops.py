@@ -26,7 +26,7 @@ from jax._src.lax.control_flow.common import (
     with_forwarded,
     without_results,
 )
-from jax._src.lax.control_flow.scan import _carry_name, scan
+from jax._src.lax.control_flow.scan import carry_name, scan
 from jax._src.lax.control_flow.while_primitive import while_p
 from jax._src.lib.mlir import ir
 from jax._src.lib.mlir.dialects import hlo
@@ -93,7 +93,7 @@ def while_loop(cond_fun: Callable, body_fun: Callable, init_val: Any):
             avals = new
             (cond_jaxpr, cond_consts, _), (body_jaxpr, body_consts, body_tree) = trace(avals)
     check_same_carry(
-        "while_loop body", tree, avals, body_tree, body_jaxpr.out_avals, _carry_name(body_fun)
+        "while_loop body", tree, avals, body_tree, body_jaxpr.out_avals, carry_name(body_fun)
     )
     cond_closed, body_closed = hoist(cond_jaxpr), hoist(body_jaxpr)
     check_effects("while_loop", cond_closed, body_closed)

@@ -98,7 +98,7 @@ def scan(
             init_avals = new_avals
             jaxpr, consts, carry_tree, ys_tree = trace(init_avals)
     check_same_carry(
-        "scan body", init_tree, init_avals, carry_tree, jaxpr.out_avals[:n], _carry_name(f)
+        "scan body", init_tree, init_avals, carry_tree, jaxpr.out_avals[:n], carry_name(f)
     )
     closed = hoist(jaxpr)
     check_effects("scan", closed)
@@ -170,7 +170,7 @@ def _is_pair(tree) -> bool:
     return node is not None and issubclass(node[0], (tuple, list))
 
 
-def _carry_name(f) -> str:
+def carry_name(f) -> str:
     sig = api_util.fun_signature(f)
     if sig is not None:
         for p in sig.parameters.values():

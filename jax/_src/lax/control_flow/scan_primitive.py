@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from jax._src import ad_util, core, source_info_util, traceback_util
+from jax._src import ad_util, core, dtypes, source_info_util, traceback_util
 from jax._src.ad_util import Zero
 from jax._src.core import ClosedJaxpr, Primitive, no_effects, typeof
 from jax._src.device_put import values as placing
@@ -128,11 +128,11 @@ def _scan_jvp(primals, tangents, *, reverse, length, jaxpr, num_consts, num_carr
     consts, carry, xs = split_at(primals, num_consts, num_carry)
     # The jvp jaxpr has all primals before all tangents; scan wants constants, carries, sequences.
     n_xs = len(xs)
-    order_in = _interleave(
+    order_in = interleaved(
         [len(consts), len(carry), n_xs], [len(t_consts), len(t_carry), len(t_xs)]
     )
     n_tys = sum(nz_out[num_carry:])
-    order_out = _interleave([num_carry, num_ys], [len(t_carry), n_tys])
+    order_out = interleaved([num_carry, num_ys], [len(t_carry), n_tys])
     body = _permuted(jvp, tuple(order_in), tuple(order_out))
     outs = scan_p.bind(
         *consts, *t_consts, *carry, *t_carry, *xs, *t_xs, reverse=reverse, length=length, jaxpr=body,
@@ -149,7 +149,7 @@ def _scan_jvp(primals, tangents, *, reverse, length, jaxpr, num_consts, num_carr
 scan_p.jvp = _scan_jvp
 
 
-def _interleave(first: list[int], second: list[int]) -> list[int]:
+def interleaved(first: list[int], second: list[int]) -> list[int]:
     """Positions that bring [f0 f1 ..., s0 s1 ...] into the order [f0, s0, f1, s1, ...]."""
     out, a, b = [], 0, sum(first)
     for n, m in zip(first, second):
@@ -689,7 +689,7 @@ def _scan_impl(*args, reverse, length, jaxpr, num_consts, num_carry, unroll, _sp
 def _stack(length: int, aval):
     """An array for `length` values of type `aval`."""
     shape = (length, *aval.shape)
-    if isinstance(aval.dtype, core.dtypes.ExtendedDType):
+    if isinstance(aval.dtype, dtypes.ExtendedDType):
         return lax.empty(shape, aval.dtype)
     sharding = None if aval._sharding is None else core.unmapped_aval(length, 0, aval).sharding
     stack = lax.full(shape, 0, aval.dtype, sharding=sharding)
