@@ -1,4 +1,4 @@
-"""The types of values that are not arrays yet: Python scalars, NumPy scalars and arrays."""
+"""Abstract values of inputs that are not `jax.Array`: Python scalars, NumPy scalars and arrays."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from jax._src.core.avals import ShapedArray, Token, abstract_token, pytype_aval_
 
 _x64 = config.enable_x64
 
-# For each valid type of elements, the type that arrays get: without and with 64-bit types.
+# The canonical dtype of each valid dtype: with 64-bit types disabled, then enabled.
 _canonical_dtypes: tuple[dict[Any, Any], dict[Any, Any]] = tuple(
     {d: dtypes.canonical_dtype_for(x64, False, d) for d in dtypes.jax_dtype_set}
     for x64 in (False, True)
@@ -24,7 +24,7 @@ array_types: set[type] = numpy_scalar_types | {np.ndarray, literals.TypedNdArray
 
 
 def canonical_dtype(dtype: Any) -> Any:
-    """The type that elements of type `dtype` have in arrays; TypeError if they cannot be in any."""
+    """The dtype that values of type `dtype` get in arrays; TypeError if arrays cannot hold them."""
     canonical = _canonical_dtypes[_x64.value].get(dtype)
     if canonical is None:
         dtypes.check_valid_dtype(dtype)
@@ -42,7 +42,7 @@ def _numpy_scalar_aval(x: np.generic) -> ShapedArray:
     return ShapedArray((), canonical_dtype(x.dtype))
 
 
-# Python scalars: two types each, by whether 64-bit types are enabled.
+# Types of Python scalars: with 64-bit types disabled, then enabled.
 _bool_aval = ShapedArray((), np.bool_)
 _int_avals = tuple(ShapedArray((), d, True) for d in (np.int32, np.int64))
 _float_avals = tuple(ShapedArray((), d, True) for d in (np.float32, np.float64))
@@ -85,7 +85,7 @@ for _t in numpy_scalar_types:
 dtypes.canonicalize_value_handlers[Token] = lambda x: x
 
 
-# Masked arrays are ndarrays, but the mask would be dropped silently.
+# Masked arrays are ndarrays, but conversion would silently drop the mask, so they are refused.
 
 
 def is_masked_array(x: Any) -> bool:

@@ -1,4 +1,4 @@
-"""Questions about the transformations in progress, for libraries that cannot do without."""
+"""Queries about the transformations in progress, for the few libraries that depend on them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from jax._src.interpreters.batching import BatchTrace
 from jax._src.interpreters.partial_eval import DynamicJaxprTrace
 from jax._src.literals import TypedNdArray
 
-# The types whose values hold arrays that are no `jax.Array`.
+# Types of arrays and scalars other than `jax.Array` that operations accept.
 array_types: set[type] = {
     t
     for t in core.pytype_aval_mappings

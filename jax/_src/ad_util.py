@@ -1,4 +1,4 @@
-"""Symbolic zeros: tangents and cotangents known to be zero, which nobody has to compute."""
+"""Symbolic zeros: tangents and cotangents known to be zero, so that nothing computes with them."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ from jax._src.memory import MemorySpace
 
 
 class Zero:
-    """A tangent or cotangent that is zero, of type `aval`."""
+    """A tangent or cotangent of type `aval` that is known to be zero."""
 
     __slots__ = ("aval",)
 
@@ -46,7 +46,7 @@ def _zeros_like_shaped_array(aval: ShapedArray):
 
 
 def _invariant_zeros(aval: ShapedArray):
-    """Zeros, the same along all manual mesh axes."""
+    """Zeros that are the same along all manual mesh axes."""
     if aval.dtype == dtypes.float0:
         return np.zeros(aval.shape, dtypes.float0)
     if isinstance(aval.dtype, dtypes.ExtendedDType):
@@ -94,16 +94,16 @@ def add_tangents(x: Any, y: Any) -> Any:
 
 
 def add_jaxvals(x: Any, y: Any) -> Any:
-    """The sum of two values as cotangents."""
+    """The sum of two cotangents; zeros of dtype float0 stay as they are."""
     if getattr(x, "dtype", None) == dtypes.float0:
         return x
     return late.add_any(x, y)
 
 
 class SymbolicZero:
-    """A zero that custom rules see for arguments that are not perturbed (`symbolic_zeros=True`).
+    """The zero that custom rules get for arguments that are not perturbed (`symbolic_zeros=True`).
 
-    It has the type of the zero (`aval`, `shape`, `dtype`) and no value.
+    It has the type of the zero (`aval`, `shape`, `dtype`) but no data.
     """
 
     def __init__(self, aval: AbstractValue):
@@ -135,4 +135,4 @@ def is_tracer(x: Any) -> bool:
     return isinstance(x, Tracer)
 
 
-stop_gradient_p: Primitive  # made by `lax`, with its rules
+stop_gradient_p: Primitive  # assigned by `lax`, together with its rules

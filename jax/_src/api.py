@@ -1,4 +1,4 @@
-"""The transformations users call: `jit`, `make_jaxpr`, and by name those of the modules beside."""
+"""The public transformations: `jit`, `make_jaxpr` and, by name, those of `jax._src.transforms`."""
 
 from collections.abc import Callable, Sequence
 from contextlib import contextmanager
@@ -36,7 +36,7 @@ api_boundary = traceback_util.api_boundary
 
 
 class NotSpecified:
-    """The place of the function in `jit(static_argnums=...)`, used as a decorator."""
+    """The default of `fun` in `jit(static_argnums=...)`, which is used as a decorator."""
 
     def __repr__(self) -> str:
         return "<not-specified>"
@@ -57,27 +57,27 @@ def jit(
     """Compile a function with XLA, once for each type of its arguments.
 
     Args:
-      fun: a pure function of arrays, numbers and pytrees of them. Without it, a decorator is returned.
+      fun: a pure function of arrays, numbers and pytrees of them. Without it, returns a decorator.
       in_shardings: shardings of the arguments: a tree prefix of the tuple of arguments.
       out_shardings: shardings of the results: a tree prefix of the result.
       static_argnums: positions of arguments that are hashable Python values, not arrays; the function
-        is compiled anew for each value.
-      static_argnames: the same by name.
-      donate_argnums: positions of arguments whose memory the call may use for its results; they are
+        is compiled again for each distinct value.
+      static_argnames: the same, by name.
+      donate_argnums: positions of arguments whose memory may be reused for the results; they are
         deleted.
-      donate_argnames: the same by name.
-      keep_unused: keep arguments that the function does not use in the compiled program.
+      donate_argnames: the same, by name.
+      keep_unused: whether the compiled program keeps arguments that the function does not use.
       device: device to compile for (prefer `in_shardings`).
       backend: platform to compile for.
-      inline: whether, inside other traced functions, the body is put in place of the call.
+      inline: whether the body replaces the call when another function that calls it is traced.
       compiler_options: XLA options by name.
 
     Returns:
-      A function with the same meaning. It has `trace`, `lower`, `eval_shape` and `clear_cache`.
+      A function with the same semantics. It has `trace`, `lower`, `eval_shape` and `clear_cache`.
 
     Raises:
       TypeError: for an argument that is neither an array nor static.
-      ValueError: for positions or names the function does not have.
+      ValueError: for positions or names that are not parameters of the function.
 
     >>> @jax.jit
     ... def selu(x, alpha=1.67, scale=1.05):
@@ -122,17 +122,17 @@ def make_jaxpr(
     fun: Callable, static_argnums: int | Sequence[int] = (), axis_env: Sequence | None = None,
     return_shape: bool = False,
 ) -> Callable:  # fmt: skip
-    """A function that returns the jaxpr of `fun` for given arguments.
+    """Return a function that computes the jaxpr of `fun` for given arguments.
 
     Args:
       fun: function of arrays and pytrees.
       static_argnums: positions of arguments that are not traced.
       axis_env: pairs of names and sizes of axes in scope.
-      return_shape: whether to return the types of the results too.
+      return_shape: whether to return the types of the results as well.
 
     Returns:
       A function of the same arguments (values or `ShapeDtypeStruct`s) returning a `ClosedJaxpr`, or a
-      pair of it and a tree of `ShapeDtypeStruct`.
+      pair of it and a tree of `ShapeDtypeStruct`s.
 
     >>> jax.make_jaxpr(lambda x: jnp.sin(x) * 2.)(1.)
     { lambda ; a:f32[]. let b:f32[] = sin a; c:f32[] = mul b 2.0:f32[] in (c,) }
@@ -169,7 +169,7 @@ def eval_shape(fun: Callable, *args, **kwargs):
       *args, **kwargs: arguments: arrays, or `ShapeDtypeStruct`s in their place.
 
     Returns:
-      A tree like the result, of `ShapeDtypeStruct`.
+      A tree like the result, with a `ShapeDtypeStruct` for each array.
 
     >>> jax.eval_shape(lambda a, x: jnp.dot(a, x), jnp.ones((20, 30)), jnp.ones(30))
     ShapeDtypeStruct(shape=(20,), dtype=float32)
@@ -184,7 +184,7 @@ def eval_shape(fun: Callable, *args, **kwargs):
 
 
 def _trace(fun: Callable, args: tuple, kwargs: dict, static_argnums: Sequence[int] = ()):
-    """The trace of a call, as `jit` has it; values or types are the arguments."""
+    """Trace a call as `jit` does; the arguments may be values or types."""
     signature, flat = jax_jit.parse_arguments(
         args, tuple(kwargs.values()), tuple(kwargs), static_argnums, (), default_registry
     )
@@ -214,7 +214,7 @@ def named_scope(name: str):
 
 
 def named_call(fun: Callable, *, name: str | None = None) -> Callable:
-    """`fun` with `name` (by default its own) added to the names of its operations."""
+    """Add `name` (by default that of `fun`) to the names of the operations of `fun`."""
     check_callable(fun)
     name = getattr(fun, "__name__", "fun") if name is None else name
     run = lambda *args, **kwargs: _in_scope(name, fun, args, kwargs)

@@ -1,4 +1,4 @@
-"""The core: types, primitives, traces, jaxprs, effects and their printing."""
+"""The core of tracing: types, primitives, traces, jaxprs, effects and the printer of jaxprs."""
 
 from jax._src.core.avals import (
     AbstractToken as AbstractToken,

@@ -1,7 +1,7 @@
 """Abstract values: the types of traced values.
 
-`ShapedArray` is interned: equal types are usually the same object, so that caches and comparisons can
-look at identity first.
+`ShapedArray` is interned: equal types are usually the same object, so caches and comparisons can
+test for identity before they compare fields.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class AbstractValue:
     is_high = False
     has_qdd = False
 
-    if TYPE_CHECKING:  # what the types of arrays have besides; code that meets others asks first
+    if TYPE_CHECKING:  # attributes of array types only; code that meets other types tests first
 
         @property
         def shape(self) -> tuple[Any, ...]: ...
@@ -60,7 +60,7 @@ class AbstractValue:
         return self.to_tangent_aval()
 
     def at_least_vspace(self) -> AbstractValue:
-        """The type of tangents, which can be added."""
+        """The type of a tangent, which belongs to a vector space: tangents can be added."""
         return self.to_tangent_aval()
 
     def vspace_add(self, x: object, y: object) -> Any:
@@ -68,34 +68,34 @@ class AbstractValue:
         return late.add_any(x, y)
 
     def dec_rank(self, size: int, spec: Any) -> AbstractValue:
-        """The type of a value without an axis that has this size and place."""
+        """The type of a slice of the value: without the axis of length `size` given by `spec`."""
         return mapped_aval(size, spec, self)
 
     def inc_rank(self, size: int, spec: Any) -> AbstractValue:
-        """The type of a value with such an axis more."""
+        """The type of such values stacked along a new axis of length `size` given by `spec`."""
         return unmapped_aval(size, spec, self)
 
     def normalize(self) -> AbstractValue:
-        """The type without what promotion alone looks at."""
+        """The type without the attributes that only dtype promotion uses (weak type)."""
         return self.strip_weak_type()
 
     def update_manual_axis_type(self, mat: ManualAxisType) -> AbstractValue:
         return self
 
     def leading_axis_spec(self) -> Any:
-        """What `dec_rank` and `inc_rank` take for an axis that comes first."""
+        """The axis spec with which `dec_rank` and `inc_rank` remove or add a leading axis."""
         return 0
 
     def lo_ty(self) -> list[AbstractValue]:
-        """The types of the arrays that represent a value: this one."""
+        """The types of the arrays that represent a value of this type."""
         return [self]
 
     def lower_val(self, val: object) -> list[Any]:
-        """The arrays that represent a value: itself."""
+        """The arrays that represent a value of this type."""
         return [val]
 
     def raise_val(self, val: object) -> Any:
-        """The value that an array represents: itself."""
+        """The value represented by an array; inverse of `lower_val`."""
         return val
 
     def str_short(self, short_dtypes: bool = False, mesh_axis_types: bool = False) -> str:
@@ -148,25 +148,25 @@ class ManualAxisType:
 
     @property
     def empty(self) -> bool:
-        """Whether the value is the same along all mesh axes."""
+        """Whether the value is the same along all manual mesh axes."""
         return not self
 
     @property
     def vur(self) -> frozenset[Any]:
-        """The axes with any role."""
+        """The axes that have any role: varying, unreduced or reduced."""
         return self.varying | self.unreduced | self.reduced
 
     def invarying(self, mesh: Mesh) -> frozenset[Any]:
-        """The manual axes of a mesh without a role."""
+        """The manual axes of `mesh` along which the value is the same."""
         return frozenset(mesh.manual_axes) - self.vur
 
     def update(self, **kwargs: Any) -> ManualAxisType:
-        """A copy with what is given replaced."""
+        """A copy with the given fields replaced."""
         args = dict(varying=self.varying, unreduced=self.unreduced, reduced=self.reduced)
         return ManualAxisType(**{**args, **kwargs})
 
     def to_ct_mat(self) -> ManualAxisType:
-        """How a cotangent varies: unreduced and reduced axes change places."""
+        """How a cotangent varies: unreduced and reduced axes are swapped."""
         return self.update(unreduced=self.reduced, reduced=self.unreduced)
 
     def __repr__(self) -> str:
@@ -182,7 +182,7 @@ _interned: dict[Any, ShapedArray] = {}
 
 
 def canonicalize_dim(d: Any) -> Any:
-    """A dimension size as an `int` (or as the symbolic dimension it is)."""
+    """A dimension size as an `int`; symbolic dimensions are returned unchanged."""
     if type(d) is int:
         return d
     if is_symbolic_dim(d):
@@ -207,7 +207,7 @@ def canonicalize_shape(shape: Any, context: str = "") -> tuple[int, ...]:
     """`shape` as a tuple of ints.
 
     Raises:
-      TypeError: if it is not a sequence of integers; for traced dimensions the text says what to do.
+      TypeError: if it is not a sequence of integers; for traced dimensions with a remedy.
     """
     if isinstance(shape, (int, np.integer)):
         raise _invalid_shape(shape, context)
@@ -235,7 +235,7 @@ class ShapedArray(AbstractValue):
     Args:
       shape: tuple of dimension sizes.
       dtype: NumPy or extended dtype.
-      weak_type: whether the dtype gives way in promotion, as for Python scalars.
+      weak_type: whether the dtype yields to others in promotion, as for Python scalars.
       sharding: `NamedSharding` over an abstract mesh; None is the empty mesh.
       manual_axis_type: how the value varies over manual mesh axes.
       memory_space: where the value lives.
@@ -453,7 +453,7 @@ def _rebuild_shaped_array(shape: object, dtype: object, weak_type: bool, kwargs:
 
 
 def _normalize_sharding(sharding: Sharding, ndim: int) -> Any:
-    """A sharding over an abstract mesh with one entry a dimension; None for the empty mesh."""
+    """A sharding over an abstract mesh with one entry per dimension; None for the empty mesh."""
     mesh = sharding.mesh
     abstract = getattr(mesh, "abstract_mesh", mesh)
     if not abstract.axis_names:
@@ -463,7 +463,7 @@ def _normalize_sharding(sharding: Sharding, ndim: int) -> Any:
         raise ValueError(
             f"The sharding {spec} has {len(spec)} entries for an array with {ndim} dimensions."
         )
-    if PartitionSpec.UNCONSTRAINED in spec.partitions:  # tells the compiler, not the type
+    if PartitionSpec.UNCONSTRAINED in spec.partitions:  # a hint, not part of the type
         entries = (None if e is PartitionSpec.UNCONSTRAINED else e for e in spec.partitions)
         spec = spec.update(partitions=tuple(entries))
     if len(spec) < ndim:
@@ -509,11 +509,11 @@ def primal_dtype_to_tangent_dtype(primal_dtype: object) -> Any:
     return dtypes.float0
 
 
-# A type that a function of mapped values sees, and back.
+# Adding and removing a mapped axis: between the type outside of `vmap` and the type inside.
 
 
 def mapped_aval(size: int, axis: int | None, aval: AbstractValue) -> AbstractValue:
-    """The type of one element of a value of type `aval` along `axis`."""
+    """The type of one slice of a value of type `aval` along `axis`."""
     handler = aval_mapping_handlers.get(type(aval))
     if handler is None:
         raise TypeError(f"no mapping rule for a value of type {aval}")
@@ -595,7 +595,8 @@ aval_mapping_handlers: dict[type, tuple[Callable[..., Any], Callable[..., Any]]]
     AbstractToken: (lambda size, axis, a: a, lambda size, axis, mesh_axis, a: a),
 }
 
-# The types of values: filled by the array layer (arrays, NumPy types) and by traces (tracers).
+# Functions that compute the type of a value, by its Python type: filled in by the array layer
+# (arrays, NumPy types) and by traces (tracers).
 pytype_aval_mappings: dict[type, Callable[[Any], AbstractValue]] = {}
 
 late.make_aval = ShapedArray
@@ -652,7 +653,7 @@ def valid_jaxtype(x: object) -> bool:
 def typematch(t1: AbstractValue, t2: AbstractValue) -> bool:
     """Whether two types agree up to weak types.
 
-    In explicit mode a value on no mesh agrees with one on a mesh, however that is sharded.
+    A value without a mesh agrees with one on an explicit mesh, whatever the sharding of that one.
     """
     if t1 is t2:
         return True
@@ -667,7 +668,7 @@ def typematch(t1: AbstractValue, t2: AbstractValue) -> bool:
 
 
 def typecompat(aval_ref: AbstractValue, aval: AbstractValue) -> bool:
-    """Whether `aval` can stand where `aval_ref` is asked, ignoring weak types."""
+    """Whether a value of type `aval` can be used where `aval_ref` is expected, up to weak types."""
     return typematch(aval_ref, aval)
 
 

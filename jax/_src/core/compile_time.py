@@ -1,4 +1,4 @@
-"""Evaluation while tracing: what depends on no traced value is computed at once."""
+"""Evaluation during tracing: operations on concrete values only are executed immediately."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class CompileTimeTrace(Trace):
-    """Runs operations on concrete values at once; those on traced values go to the trace around."""
+    """Executes operations on concrete values; the parent trace gets those with traced operands."""
 
     __slots__ = ("parent",)
 
@@ -68,9 +68,9 @@ class CompileTimeTrace(Trace):
 
 @contextmanager
 def ensure_compile_time_eval() -> Iterator[None]:
-    """Context manager: run operations on concrete values at once, even while tracing.
+    """Context manager: execute operations on concrete values immediately, even while tracing.
 
-    Operations on traced values are traced as they are outside of it.
+    Operations with a traced operand are traced as usual.
 
     >>> @jax.jit
     ... def f(x):

@@ -38,7 +38,7 @@ def is_empty_shape(s: Sequence[Any]) -> bool:
 
 
 def dilate_dim(d: Any, dilation: int) -> Any:
-    """The size of a dimension with `dilation - 1` values put between its elements."""
+    """The size of a dimension after inserting `dilation - 1` values between its elements."""
     if dilation == 1:
         return d
     if is_symbolic_dim(d):

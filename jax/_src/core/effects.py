@@ -7,7 +7,7 @@ from typing import Any
 
 
 class Effect:
-    """A side effect. Equal effects are the same effect; subclasses give the kinds."""
+    """A side effect. Equal instances are one effect; each kind of effect is a subclass."""
 
     __slots__ = ()
 
@@ -68,14 +68,14 @@ control_flow_allowed_effects = EffectTypeSet()
 custom_derivatives_allowed_effects = EffectTypeSet()
 custom_derivatives_allowed_effects.add_type(JaxprInputEffect)
 remat_allowed_effects = EffectTypeSet()
-# Of what must happen exactly as often as the program says: not also for elements of a batch whose branch
-# or iteration it is not.
+# Effects that must happen exactly as often as the program says. Batching a `cond` or `while_loop`
+# may run a branch or an iteration for elements of the batch that do not take it: not with these.
 exact_effects = EffectTypeSet()
 partial_eval_kept_effects = EffectTypeSet()
 
 
 class NamedAxisEffect(Effect):
-    """The use of a named axis, bound by an enclosing `vmap` or `shard_map`."""
+    """The use of a named axis that an enclosing `vmap` or `shard_map` binds."""
 
     __slots__ = ("name",)
 
@@ -99,12 +99,12 @@ remat_allowed_effects.add_type(NamedAxisEffect)
 
 
 def filter_named_axis_effects(effects: Iterable[Effect], names: Any) -> Effects:
-    """`effects` without the uses of the axes `names`."""
+    """`effects` without the uses of the named axes `names`."""
     return frozenset(e for e in effects if not (isinstance(e, NamedAxisEffect) and e.name in names))
 
 
 def reindexed_effects(effects: Iterable[Effect], positions: Any) -> Effects:
-    """`effects` where operand i is at `positions[i]` now, or no operand any longer where that is None."""
+    """`effects` after operand `i` has moved to `positions[i]`; None drops the effects on it."""
     out: set[Effect] = set()
     for e in effects:
         if isinstance(e, JaxprInputEffect):
@@ -117,9 +117,9 @@ def reindexed_effects(effects: Iterable[Effect], positions: Any) -> Effects:
 
 
 def effects_of_eqns(constvars: Any, invars: Any, eqns: Any) -> Effects:
-    """The effects of equations as seen from outside of a jaxpr.
+    """The effects of equations, as the caller of their jaxpr sees them.
 
-    Those on its arguments name them by position; constants come before, at negative positions.
+    Effects on arguments name them by position. Constants precede them, at negative positions.
     """
     found: set[Any] = set()
     index: dict[Any, int] = {}

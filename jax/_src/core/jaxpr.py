@@ -32,7 +32,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 class DebugInfo:
-    """What a jaxpr was traced for, from which function, and what its arguments and results are called.
+    """Where a jaxpr comes from: transformation, function, and names of arguments and results.
 
     Attributes:
       traced_for: the transformation: `'jit'`, `'grad'`, `'scan'`, ...
@@ -54,6 +54,7 @@ class DebugInfo:
         self.func_src_info = func_src_info
         self._arg_names = arg_names
         self._result_paths = result_paths
+        # The names are strings, or functions that compute them only when they are asked for.
 
     @property
     def arg_names(self) -> Any:
@@ -124,7 +125,7 @@ class Var:
 
 
 class DropVar(Var):
-    """A result that nothing uses."""
+    """A result that no equation reads; it is printed as `_`."""
 
     __slots__ = ()
 
@@ -134,7 +135,7 @@ class DropVar(Var):
 
 @final
 class Literal:
-    """A constant written in place."""
+    """A constant written in place as the operand of an equation."""
 
     __slots__ = ("val", "aval", "_hash")
 
@@ -175,7 +176,7 @@ literalable_types: set[type] = {
 
 
 class JaxprEqnContext:
-    """Settings in force when an equation was made, which its lowering must obey."""
+    """The settings in force when an equation was traced; its lowering must use the same ones."""
 
     __slots__ = (
         "compute_type",
@@ -227,7 +228,7 @@ _CONTEXT_FLAGS = (
 
 
 class JaxprEqnContextManager:
-    """Context manager that puts the settings of an equation in force again."""
+    """Context manager that restores the settings an equation was traced with."""
 
     __slots__ = ("ctx", "prev", "prev_mesh")
 
@@ -239,7 +240,7 @@ class JaxprEqnContextManager:
         if self.ctx is current_jaxpr_eqn_context():
             return
         self.prev = [flag.swap_local(v) for flag, v in zip(_CONTEXT_FLAGS, self.ctx._key())]
-        # The mesh of devices, if any, must be like it: in `auto_axes` it has other axis types.
+        # A concrete mesh in context must match it: inside `auto_axes` its axes have other types.
         mesh, concrete = self.ctx.cur_abstract_mesh, config.device_context.value
         if mesh is None or mesh.empty or concrete is None or concrete.empty:
             return
@@ -268,7 +269,7 @@ _flag_compute, _flag_threefry, _flag_mesh, _flag_size_one, _flag_metadata = _CON
 
 
 def current_jaxpr_eqn_context() -> JaxprEqnContext:
-    """The settings in force now; equal settings give the same object."""
+    """The settings in force now; equal settings are represented by the same object."""
     key = (
         _flag_compute.value,
         _flag_threefry.value,
@@ -331,7 +332,7 @@ def new_jaxpr_eqn(
     source_info: Any = None,
     ctx: Any = None,
 ) -> JaxprEqn:
-    """An equation; context and source default to the current settings and to unknown."""
+    """Make an equation, by default with the current settings and an unknown source."""
     return JaxprEqn(
         list(invars),
         list(outvars),
@@ -344,14 +345,14 @@ def new_jaxpr_eqn(
 
 
 class Jaxpr:
-    """A function of typed variables: equations in order, then results.
+    """A function of typed variables: equations in order, and the variables that are its results.
 
     Args:
       constvars: variables for constants.
       invars: variables for arguments.
       outvars: results: variables or literals.
       eqns: equations.
-      effects: the union of the equations' effects, as seen from outside.
+      effects: the union of the equations' effects, as a caller sees them.
       debug_info: what the jaxpr was traced for.
     """
 
@@ -387,7 +388,7 @@ class Jaxpr:
     def out_avals(self) -> list[AbstractValue]:
         return [v.aval for v in self.outvars]
 
-    # Types with what is known of the values' contents, which no type says anything about.
+    # "qdd" (quasi-dynamic data) is what is known of a value beyond its type; no type has any.
     in_aval_qdds = final_aval_qdds = in_avals
 
     def replace(self, **kwargs: object) -> Jaxpr:
@@ -433,7 +434,7 @@ class ClosedJaxpr:
             raise ValueError(
                 f"ClosedJaxpr got {len(self.consts)} constants for {len(jaxpr.constvars)} constvars"
             )
-        # A jaxpr without constants is the same function wherever it is closed.
+        # Without constants, every ClosedJaxpr of the jaxpr is the same function: share the cache.
         self._cache: dict[Any, Any] = {} if self.consts else jaxpr._cache
 
     in_avals = property(lambda self: self.jaxpr.in_avals)
@@ -472,10 +473,10 @@ class ClosedJaxpr:
 
 
 class _Owner:
-    """In a cached result, the place of the jaxpr that has the cache.
+    """Stands in a cached result for the jaxpr that owns the cache.
 
-    A jaxpr that led back to itself would keep the arrays that functions close over until the garbage
-    collector runs. So nothing in its cache, keys included, may hold on to it.
+    A reference cycle from a jaxpr to itself would keep alive the arrays that functions close over,
+    until the garbage collector runs. So neither keys nor values of a cache may refer to its owner.
     """
 
 
@@ -483,7 +484,7 @@ _owner = _Owner()
 
 
 class _WithOwner:
-    """A cached tuple or list, in which the jaxpr that has the cache has places."""
+    """A cached tuple or list in which `_owner` replaces the jaxpr that owns the cache."""
 
     __slots__ = ("items",)
 
@@ -502,7 +503,7 @@ def _replace_items(old: Any, new: list[Any]) -> Any:
 
 
 def without_owner(result: object, owner: Jaxpr | ClosedJaxpr) -> Any:
-    """What to keep of `result` in the cache of `owner`; `with_owner` gives the result again."""
+    """`result` as stored in the cache of `owner`, without references to it; see `with_owner`."""
     if isinstance(result, (tuple, list)):
         places = [_is_owner(x, owner) for x in result]
         if any(places):
@@ -513,7 +514,7 @@ def without_owner(result: object, owner: Jaxpr | ClosedJaxpr) -> Any:
 
 
 def with_owner(cached: Any, owner: Jaxpr | ClosedJaxpr) -> Any:
-    """The result that the cache of `owner` has in the form of `without_owner`."""
+    """The result that `without_owner` prepared for the cache of `owner`."""
     if cached is _owner:
         return owner
     if type(cached) is _WithOwner:
@@ -523,9 +524,9 @@ def with_owner(cached: Any, owner: Jaxpr | ClosedJaxpr) -> Any:
 
 
 def owner_and_key(params: dict[str, Any]) -> tuple[Jaxpr | ClosedJaxpr | None, tuple[Any, ...]]:
-    """The first jaxpr among parameters, and a key of them that does not hold on to it.
+    """The first jaxpr among the parameters, and a key of the parameters that does not refer to it.
 
-    What is made for the parameters is kept in the jaxpr's cache, by this key.
+    What is computed for these parameters is cached on that jaxpr, under this key.
     """
     owner: Jaxpr | ClosedJaxpr | None = None
     items = []
@@ -543,7 +544,7 @@ def owner_and_key(params: dict[str, Any]) -> tuple[Jaxpr | ClosedJaxpr | None, t
 
 
 def cached_on_jaxpr(fun: F) -> F:
-    """Memoise `fun(jaxpr, *hashable_args)` on the jaxpr itself, so that it dies with it."""
+    """Memoize `fun(jaxpr, *hashable_args)` on the jaxpr itself, so that it is freed with it."""
 
     @functools.wraps(fun)
     def wrapper(jaxpr: Jaxpr | ClosedJaxpr, *args: object) -> Any:
@@ -588,7 +589,7 @@ def jaxprs_in_params(params: dict[str, Any]) -> Iterator[Jaxpr]:
 def eval_jaxpr(
     jaxpr: Jaxpr, consts: Sequence[Any], *args: Any, propagate_source_info: bool = True
 ) -> list[Any]:
-    """Apply a jaxpr: bind each equation in the current trace.
+    """Evaluate a jaxpr: bind each equation's primitive in the current trace.
 
     Args:
       jaxpr: the jaxpr.
@@ -637,16 +638,16 @@ def last_used(jaxpr: Jaxpr) -> dict[Var, JaxprEqn | None]:
 
 
 def clean_up_dead_vars(eqn: JaxprEqn, env: dict[Var, Any], last_use: Any) -> None:
-    """Drop from `env` what no equation after `eqn` reads."""
+    """Drop from `env` the variables that no equation after `eqn` reads."""
     for v in {v for v in eqn.invars if type(v) is not Literal}:
         if last_use[v] is eqn:
             env.pop(v, None)
 
 
 def jaxpr_as_fun(closed_jaxpr: ClosedJaxpr, *args: object) -> Callable[..., Any]:
-    """The function of flat arguments that a jaxpr stands for; it returns a list.
+    """The flat function that a jaxpr represents; it returns a list of results.
 
-    `args` are its first arguments, if they are known already.
+    `args` are values for the leading arguments, if they are already known.
     """
 
     def run(*rest: object) -> Any:

@@ -1,4 +1,4 @@
-"""Primitives: the atomic operations, each the owner of all of its rules."""
+"""Primitives: the atomic operations. Each one holds all of its rules."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class Primitive:
     """An atomic operation and its rules.
 
     Args:
-      name: as printed in jaxprs.
+      name: the name printed in jaxprs.
       multiple_results: whether `bind` returns a list.
 
     The rules are plain attributes (None where there is no rule):
@@ -24,12 +24,12 @@ class Primitive:
     - `abstract_eval(*avals, **params)`: the result types.
     - `effectful_abstract_eval(*avals, **params)`: the result types and the effects.
     - `jvp(primals, tangents, **params)`: results and their tangents.
-    - `linearize(primals, tangents, **params)`: the same, where work on primals happens once, now.
+    - `linearize(primals, tangents, **params)`: like `jvp`, but work on the primals is done once.
     - `transpose(cotangent, *args, **params)`: cotangents of the linear arguments.
     - `batch(args, dims, **params)` and `axis_batch(axis_data, args, dims, **params)`.
-    - `split`: how applications are taken apart into what is known and what is not, needed and not; an
-      object (`interpreters.splitting.SplitRules`). None: they are taken as a whole.
-    - `lowerings`: platform (None for any) to lowering rule.
+    - `split`: how an application is divided into a known and an unknown part, or reduced to the
+      results that are used; an object (`interpreters.splitting.SplitRules`). None: never divided.
+    - `lowerings`: a dict from platform (None for any) to lowering rule.
     - `pp(eqn, context, settings)`, `typecheck(ctx, *in_atoms, **params)`.
     """
 
@@ -60,9 +60,10 @@ class Primitive:
     call_primitive = False
     map_primitive = False
     ref_allocating = False  # whether the results are new references
-    # Of operations on references (`jax._src.state`): whether transformations see applications without an
-    # operand of theirs; whether a jaxpr in the parameters may use references, and is not differentiated;
-    # how an application is discharged, and how it is transposed.
+    # For operations on references (`jax._src.state`). `ref_primitive`: a transformation sees every
+    # application, even one without an operand of its own. `ref_boundary`: a jaxpr in the
+    # parameters may use references. `ref_opaque`: such a jaxpr is not differentiated.
+    # `discharge` and `ref_transpose` are the rules that discharge and transpose an application.
     ref_primitive = False
     ref_boundary = False
     ref_opaque = False
@@ -95,14 +96,14 @@ class Primitive:
     def bind(self, *args: object, **params: object) -> Any:
         """Apply the primitive to `args` in the current trace."""
         trace = trace_ctx.trace
-        if trace is eval_trace:  # the most common case: a compiled program is there
+        if trace is eval_trace:  # the most common case: a program may be compiled already
             call = self.eager_cache.get(tuple(params.items()) if params else ())
             if call is not None:
                 return call(*args)
         return trace.process_primitive(self, args, params)
 
     def eager_program(self, params: dict[str, Any]) -> Callable[..., Any] | None:
-        """The compiled program for applications with these parameters, if there is one."""
+        """The compiled program for applications with these parameters, or None."""
         return self.eager_cache.get(tuple(params.items()))
 
     def bind_with_trace(self, trace: Trace, args: Sequence[Any], params: dict[str, Any]) -> Any:
@@ -148,17 +149,17 @@ class Primitive:
     def_effectful_abstract_eval2 = def_effectful_abstract_eval
 
     def def_bind_with_trace(self, rule: Callable[..., Any]) -> Callable[..., Any]:
-        """Replace how the primitive is applied: `rule(trace, args, params)`."""
+        """Replace the method that applies the primitive with `rule(trace, args, params)`."""
         self.bind_with_trace = rule  # type: ignore[method-assign]
         self.bind = lambda *args, **params: rule(trace_ctx.trace, args, params)  # type: ignore[method-assign]
         return rule
 
     def get_bind_params(self, params: dict[str, Any]) -> dict[str, Any]:
-        """Parameters to `bind` with, from those of an equation; functions among them are `subfuns`."""
+        """Parameters for `bind`, given those of an equation; functions go into `subfuns`."""
         return params
 
     def is_high(self, *avals: AbstractValue, **params: object) -> bool:
-        """Whether it has to be applied to types that arrays of other types represent."""
+        """Whether an operand has a "high" type: one that arrays of other types represent."""
         return any([a.is_high for a in avals])
 
     def is_effectful(self, params: dict[str, Any]) -> bool:
@@ -169,7 +170,7 @@ class Primitive:
 
 
 def with_subfuns(args: Sequence[Any], params: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
-    """Arguments and parameters of a primitive that is bound to functions, these as leading arguments."""
+    """Arguments and parameters for `bind_with_trace`: functions of `subfuns` become arguments."""
     if "subfuns" not in params:
         return args, params
     params = dict(params)
@@ -177,9 +178,9 @@ def with_subfuns(args: Sequence[Any], params: dict[str, Any]) -> tuple[Any, dict
 
 
 class RuleView(MutableMapping[Primitive, Callable[..., Any]]):
-    """A registry keyed by primitive that is really one slot of each primitive.
+    """A mapping from primitives to rules, stored as one attribute of each primitive.
 
-    Outside code registers rules as `ad.primitive_jvps[p] = rule`; the rule lives on the primitive.
+    Libraries register rules like `ad.primitive_jvps[p] = rule`; the rule is kept on the primitive.
     """
 
     def __init__(self, slot: str):

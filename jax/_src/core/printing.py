@@ -26,7 +26,8 @@ from jax._src.late_binding import late
 
 pp_eqn_rules = RuleView("pp")
 
-_ADDRESS = re.compile(r"(?<= at 0x)[0-9a-f]+")  # of objects; texts of equal jaxprs are equal
+# The address in the `repr` of an object is masked, so that equal jaxprs have equal texts.
+_ADDRESS = re.compile(r"(?<= at 0x)[0-9a-f]+")
 
 
 class JaxprPpSettings:
@@ -56,7 +57,7 @@ class JaxprPpSettings:
 
 
 class _VarNames(dict[Any, Any]):
-    """Names for variables in order of first sight: a, b, ..., z, ba, bb, ..."""
+    """Names of variables, in the order of their first use: a, b, ..., z, ba, bb, ..."""
 
     count = 0
 
@@ -75,7 +76,7 @@ class _VarNames(dict[Any, Any]):
 
 
 class JaxprPpContext:
-    """Names given so far: of variables, and of jaxprs printed once and referred to."""
+    """The names given so far: to variables, and to jaxprs that are printed once and referred to."""
 
     def __init__(self) -> None:
         self.var_names = _VarNames()
@@ -83,7 +84,7 @@ class JaxprPpContext:
         self.used_names: Counter[str] = Counter()
 
     def suggest_same_var_names(self, for_vars: Any, like_vars: Any) -> None:
-        """Print `for_vars`, where new, under the names of `like_vars`, each name once."""
+        """Print new variables of `for_vars` under the names of their peers in `like_vars`."""
         used = {
             self.var_names[v] for v in for_vars if type(v) is not Literal and v in self.var_names
         }
@@ -128,7 +129,7 @@ def pp_kv_pair(k: str, v: object, context: JaxprPpContext, settings: JaxprPpSett
         doc = pp_jaxpr(v, context, settings)
     elif isinstance(v, ClosedJaxpr):
         doc = pp_jaxpr(v.jaxpr, context, settings)
-    elif isinstance(v, (set, frozenset)):  # in an order that does not depend on hashes
+    elif isinstance(v, (set, frozenset)):  # sorted: the iteration order depends on hashes
         doc = pp.text(f"{type(v).__name__}({{{', '.join(sorted(map(repr, v)))}}})")
     elif isinstance(v, str):
         doc = pp.text(v)
@@ -178,7 +179,7 @@ def pp_kv_pairs(kv_pairs: Any, context: JaxprPpContext, settings: JaxprPpSetting
 def pp_eqn(eqn: JaxprEqn, context: JaxprPpContext, settings: JaxprPpSettings) -> pp.Doc:
     rule = eqn.primitive.pp if settings.custom_pp_eqn_rules else None
     doc = (rule or default_pp_eqn)(eqn, context, settings)
-    # Comments at the end of the line where the equation begins.
+    # Annotations are comments at the end of the line where the equation begins.
     if settings.name_stack:
         doc = pp.text("", f"[{eqn.source_info.name_stack}]") + doc
     if settings.source_info:
@@ -206,11 +207,11 @@ def default_pp_eqn(
 
 
 def _effect_names(jaxpr: Jaxpr, context: JaxprPpContext) -> list[str]:
-    """Effects as text; those on arguments and constants name the variable: `Read<a>`."""
+    """The effects as text; an effect on an argument or constant names the variable: `Read<a>`."""
     names = []
     for eff in jaxpr.effects:
         if isinstance(eff, JaxprInputEffect):
-            i = eff.input_index  # constants have negative numbers
+            i = eff.input_index  # negative for constants
             var = jaxpr.invars[i] if i >= 0 else jaxpr.constvars[i]
             kind = type(eff).__name__.removesuffix("Effect")
             names.append(f"{kind}<{pp_var(var, context)}>")
@@ -220,7 +221,7 @@ def _effect_names(jaxpr: Jaxpr, context: JaxprPpContext) -> list[str]:
 
 
 def _drop_unused(jaxpr: Jaxpr, context: JaxprPpContext) -> None:
-    """Print results that nothing in the outermost jaxpr uses as `_`."""
+    """Print as `_` the results of outermost equations that nothing reads."""
     used = {v for v in jaxpr.outvars if type(v) is not Literal}
     for eqn in jaxpr.eqns:
         used.update(v for v in eqn.invars if type(v) is not Literal)
@@ -282,7 +283,7 @@ _MAX_INLINE_EQNS = 10
 
 
 def _shared_jaxprs(jaxpr: Jaxpr) -> list[tuple[Jaxpr, str]]:
-    """Jaxprs that occur in several places or are long, inner ones first, with the name to suggest."""
+    """Jaxprs that are printed once, by name, since they recur or are long; inner ones first."""
     counts: Counter[Jaxpr] = Counter()
     names: dict[Jaxpr, str] = {}
     order: list[Jaxpr] = []
@@ -333,7 +334,7 @@ def _plain_name(name: str) -> str:
 def pretty_print(
     jaxpr: Jaxpr, *, width: int | None = None, use_color: bool = False, **kwargs: Any
 ) -> str:
-    """The text of a jaxpr; keywords as of `ClosedJaxpr.pretty_print`."""
+    """The text of a jaxpr; for the keywords see `ClosedJaxpr.pretty_print`."""
     doc = pp_toplevel_jaxpr(jaxpr, **kwargs)
     format_kwargs = {} if width is None else {"width": width}
     return str(doc.format(use_color=use_color, **format_kwargs))

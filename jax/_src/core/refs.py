@@ -1,6 +1,6 @@
-"""Mutable arrays: the type of a reference, the reference that eager code holds, and its effects.
+"""Mutable arrays: the type of references, the concrete reference `Ref`, and effects on references.
 
-What can be done with references is in `jax._src.state`; it fills in the slots `ref_*` of `late`.
+The operations on references are in `jax._src.state`, which fills in the slots `ref_*` of `late`.
 """
 
 from __future__ import annotations
@@ -34,31 +34,31 @@ if TYPE_CHECKING:
 
 
 class RefEffect(JaxprInputEffect):
-    """The use of a reference that is an operand, named by its position."""
+    """An effect on a reference that is an operand; the operand is named by its position."""
 
     __slots__ = ()
 
 
 class ReadEffect(RefEffect):
-    """The reference is read."""
+    """A reference is read."""
 
     __slots__ = ()
 
 
 class WriteEffect(RefEffect):
-    """The reference is written, or read and written."""
+    """A reference is written, or read and written."""
 
     __slots__ = ()
 
 
 class AccumEffect(RefEffect):
-    """Something is added to what the reference holds."""
+    """A value is added to the contents of a reference."""
 
     __slots__ = ()
 
 
 class InternalMutableArrayEffect(Effect):
-    """References are made, and end, inside."""
+    """References are created and freed within the equation."""
 
     __slots__ = ()
 
@@ -82,7 +82,7 @@ class AbstractRef(AbstractValue):
     Args:
       inner_aval: the type of the array.
       memory_space: where it lives; None for the default.
-      kind: `"no_grad_no_remat"` for a reference that differentiation does not see; or None.
+      kind: `"no_grad_no_remat"` for a reference that differentiation ignores, or None.
 
     >>> jax.typeof(jax.new_ref(jnp.zeros((2, 3))))
     Ref{float32[2,3]}
@@ -133,7 +133,7 @@ class AbstractRef(AbstractValue):
     def vma(self) -> Any:
         return self.inner_aval.vma  # type: ignore[attr-defined]
 
-    # Properties and methods of tracers of this type
+    # Properties and methods that tracers of this type get
 
     at = aval_property(lambda tracer: late.ref_view(tracer))
     T = aval_property(lambda tracer: late.ref_transposed(tracer))
@@ -151,7 +151,7 @@ class AbstractRef(AbstractValue):
     def _setitem(self, tracer: Tracer, idx: object, value: object) -> None:
         late.ref_set(tracer, idx, value)
 
-    # Types derived from it
+    # Types derived from this one
 
     def update(  # type: ignore[override]
         self, inner_aval: Any = None, memory_space: Any = None, kind: Any = None
@@ -216,7 +216,7 @@ aval_mapping_handlers[AbstractRef] = (
 
 
 class RefLike:
-    """What can be read and written by indexing: a reference, or a view of a part of what it holds."""
+    """An object that is read and written by indexing: a reference, or a view of part of one."""
 
     __slots__ = ()
     shape: Any
@@ -230,16 +230,16 @@ class RefLike:
         late.ref_set(self, idx, value)
 
     def swap(self, value: object, idx: object = ()) -> Any:
-        """Write and return what was there; see `jax.ref.swap`."""
+        """Write `value` and return the previous contents; see `jax.ref.swap`."""
         return late.ref_swap(self, idx, value)
 
     def addupdate(self, value: object, idx: object = ()) -> None:
-        """Add to what is there; see `jax.ref.addupdate`."""
+        """Add `value` to the contents; see `jax.ref.addupdate`."""
         late.ref_addupdate(self, idx, value)
 
     @property
     def at(self) -> Any:
-        """Views: `ref.at[idx]` is a part that can be read and written like a reference."""
+        """Views: `ref.at[idx]` is a part of the array, read and written like a reference."""
         return late.ref_view(self)
 
     def __getitem__(self, idx: object) -> Any:
@@ -283,9 +283,9 @@ class Ref(RefLike, metaclass=_RefMeta):
 
     def __init__(self, aval: AbstractRef, buffer: Any):
         self._aval = aval
-        self._buffer = (
-            buffer  # the array, which nobody else holds; None once the reference has ended
-        )
+        # The array, to which there is no other reference, so that writes can reuse its buffer; None
+        # after `freeze` or `free_ref`.
+        self._buffer = buffer
 
     @property
     def aval(self) -> AbstractRef:
@@ -339,7 +339,7 @@ class Ref(RefLike, metaclass=_RefMeta):
         return self._array().format
 
     def unsafe_buffer_pointer(self) -> int:
-        """The address of the buffer, until the next write."""
+        """The address of the buffer, valid until the next write."""
         return int(self._array().unsafe_buffer_pointer())
 
     def __array__(self, dtype: Any = None, copy: Any = None) -> Any:
@@ -358,20 +358,20 @@ pytype_aval_mappings[Ref] = lambda ref: ref._aval
 
 
 def is_ref_type(aval: AbstractValue) -> bool:
-    """Whether a type is that of references."""
+    """Whether `aval` is the type of a reference."""
     return type(aval) is AbstractRef
 
 
 def is_tracer_or_ref(x: object) -> bool:
-    """Whether a value that a function closes over has to become an operand."""
+    """Whether a value that a function closes over must become an operand of its jaxpr."""
     return isinstance(x, Tracer) or type(x) is Ref
 
 
 def read_only_effects(effects: Sequence[Effect]) -> bool:
-    """Whether `effects` are none but reads of references."""
+    """Whether all of `effects` are reads of references."""
     return all(type(e) is ReadEffect for e in effects)
 
 
 def has_ref_effects(effects: Any) -> bool:
-    """Whether references are used: some that are operands, or some made inside."""
+    """Whether the effects include uses of references: of operands, or of references made inside."""
     return any(isinstance(e, (RefEffect, InternalMutableArrayEffect)) for e in effects)

@@ -94,7 +94,7 @@ class ShapeDtypeStruct:
 
     @classmethod
     def like(cls, x: Any) -> ShapeDtypeStruct:
-        """The struct of an array (or anything with shape and dtype)."""
+        """The struct of an array, or of any object with a shape and a dtype."""
         return cls(
             x.shape,
             x.dtype,

@@ -33,13 +33,13 @@ if TYPE_CHECKING:
 
     from jax._src.core.primitive import Primitive
 
-# Whether a trace is current, as part of every jit cache key: a call that meets only concrete arguments
-# while tracing must reach Python, not run at once.
+# Whether a trace is current, as part of every jit cache key: while tracing, a call with only
+# concrete arguments must reach Python too instead of executing a cached program directly.
 _trace_state = config_ext.Config("trace_state", False, include_in_jit_key=True)
 
 
 class Trace:
-    """What happens to each operation while a function is transformed."""
+    """An interpretation of operations: what happens to each one while a function is transformed."""
 
     __slots__ = ("__weakref__", "_valid")
     requires_low = False
@@ -48,11 +48,11 @@ class Trace:
         self._valid = True
 
     def full_raise(self, x: object) -> Any:
-        """A value as one of this trace, where it needs values of its own."""
+        """`x` as a tracer of this trace, for traces that require tracers as operands."""
         return x
 
     def stage_value(self, val: object) -> Any:
-        """As if an operation of this trace had given a value."""
+        """`val` as if an operation of this trace had returned it."""
         return val if isinstance(val, Tracer) else late.to_array(val)
 
     def process_primitive(
@@ -93,11 +93,11 @@ class Trace:
 
     @property
     def main(self) -> Any:
-        """What the traces of one transformation have in common."""
+        """The identity shared by all traces of one transformation."""
         return getattr(self, "tag", None) or self
 
     def invalidate(self) -> None:
-        """Mark the trace as ended: its tracers are leaks from now on."""
+        """Mark the trace as ended: a tracer of it that is used from now on has leaked."""
         self._valid = False
 
     def is_valid(self) -> bool:
@@ -159,7 +159,8 @@ class _TraceContext(threading.local):
     def __init__(self) -> None:
         self.trace: Trace = eval_trace
         self.axis_env: AxisEnv = empty_axis_env
-        # In explicit mode what the axis is sharded over whose batching rule is running.
+        # In explicit mode: the mesh axes that the batch axis of the running batching rule is
+        # sharded over.
         self.batch_mesh_axis: Any = None
 
     def set_trace(self, trace: Trace) -> None:
@@ -178,7 +179,7 @@ class _TraceContext(threading.local):
 
 
 class AxisEnv:
-    """Named axes in scope: their sizes, and which of them are `spmd` or explicit mesh axes."""
+    """The named axes in scope: sizes, and which are SPMD axes of `vmap` or explicit mesh axes."""
 
     __slots__ = ("sizes", "spmd_axis_names", "explicit_mesh_axis_names", "_key")
 
@@ -238,7 +239,7 @@ _Tracer_class = None
 class set_current_trace:
     """Context manager: make `trace` the current one.
 
-    With `check_leaks`, the tracers of the trace must be gone at the end (`jax.checking_leaks`).
+    With `check_leaks`, raises at exit if tracers of it are still alive (`jax.checking_leaks`).
     """
 
     __slots__ = ("trace", "check_leaks", "prev")
@@ -266,7 +267,7 @@ class set_current_trace:
 
 
 class take_current_trace:
-    """Context manager: make eager evaluation current; gives the trace that was."""
+    """Context manager: make eager evaluation current; yields the previously current trace."""
 
     __slots__ = ("prev",)
 
@@ -285,7 +286,7 @@ class take_current_trace:
 
 
 class extend_axis_env:
-    """Context manager: bring named axes into scope; `pairs` of (name, size)."""
+    """Context manager: bring named axes into scope, given as pairs of name and size."""
 
     __slots__ = ("pairs", "prev")
 
@@ -313,7 +314,7 @@ def get_axis_env() -> AxisEnv:
 
 
 def eval_context() -> Any:
-    """Context manager in which operations run at once, whatever trace is current."""
+    """Context manager in which operations are executed eagerly, whatever trace is current."""
     return set_current_trace(eval_trace)
 
 
@@ -323,7 +324,7 @@ def trace_state_clean() -> bool:
 
 
 def reset_trace_state() -> bool:
-    """Make eager evaluation current again; returns whether it was already."""
+    """Make eager evaluation current again; returns whether it already was."""
     clean = trace_state_clean()
     trace_ctx.set_trace(eval_trace)
     trace_ctx.set_axis_env(empty_axis_env)
@@ -331,7 +332,7 @@ def reset_trace_state() -> bool:
 
 
 class OpaqueTraceState:
-    """A token for the current tracing state, comparable with another one."""
+    """A token for the current tracing state, to compare with another one."""
 
     __slots__ = ("_trace", "_axes")
 
@@ -352,9 +353,9 @@ class OpaqueTraceState:
 
 
 def get_opaque_trace_state(convention: object | None = None) -> OpaqueTraceState:
-    """A token that is equal while the same transformations are in progress.
+    """A token for the transformations in progress: equal tokens mean the same ones.
 
-    `convention` names the library that asks; all get the same token.
+    `convention` names the calling library; the token does not depend on it.
     """
     return OpaqueTraceState()
 
@@ -386,7 +387,7 @@ class Tracer:
         return True
 
     def _is_traced_array(self) -> bool:
-        """Whether `isinstance(self, jax.Array)`: asked by the native class."""
+        """Whether `isinstance(self, jax.Array)`; called by the native class."""
         return isinstance(self.aval, ShapedArray)
 
     @property
@@ -426,7 +427,7 @@ class Tracer:
         return self
 
     def _origin_msg(self) -> str:
-        """A sentence on where the value comes from, for error texts."""
+        """A sentence on where the value comes from, for error messages."""
         return ""
 
     def _contents(self) -> Sequence[tuple[str, Any]]:
@@ -510,7 +511,7 @@ class Tracer:
 
     @property
     def block_until_ready(self) -> Any:
-        """A method that waits for the value, where there is one: not while staging."""
+        """The method that waits for the value; missing on tracers without one, as in `jit`."""
         value = self._value_for("block_until_ready")
         return lambda: (value.block_until_ready(), self)[1]
 
@@ -563,7 +564,7 @@ class Tracer:
 
     @property
     def __cuda_array_interface__(self) -> NoReturn:
-        raise AttributeError  # not ConcretizationTypeError: libraries ask with hasattr
+        raise AttributeError  # not ConcretizationTypeError: libraries test with hasattr
 
     @property
     def sharding(self) -> Any:
@@ -572,7 +573,7 @@ class Tracer:
             return value.sharding
         if getattr(self.aval, "_sharding", None) is not None:
             return self.aval.sharding
-        raise AttributeError  # __getattr__ explains
+        raise AttributeError  # makes Python call __getattr__, which raises it with an explanation
 
     @property
     def traceback(self) -> NoReturn:
@@ -587,7 +588,7 @@ class Tracer:
         )
 
     def __getattr__(self, name: str) -> Any:
-        # Only reached when normal lookup fails, or a property raises AttributeError.
+        # Called only when normal lookup fails or a property raises AttributeError.
         if name in _ONLY_ON_ARRAYS:
             raise AttributeError(
                 f"The {name!r} attribute is not available on {self._error_repr()}."
@@ -638,14 +639,14 @@ class Tracer:
 
 
 class aval_property:
-    """A property an abstract value gives its tracers: `prop = aval_property(fget)`."""
+    """A property that an abstract value gives to its tracers: `prop = aval_property(fget)`."""
 
     def __init__(self, fget: Callable[..., Any]):
         self.fget = fget
 
 
 class aval_method:
-    """A method an abstract value gives its tracers: `method = aval_method(fun)`."""
+    """A method that an abstract value gives to its tracers: `method = aval_method(fun)`."""
 
     def __init__(self, fun: Callable[..., Any]):
         self.fun = fun
@@ -659,7 +660,7 @@ def _tracer_aval(x: Tracer) -> AbstractValue:
 
 
 def register_tracer_class(cls: type) -> type:
-    """Let `typeof` know the tracer class `cls`."""
+    """Register `cls`, so that `typeof` returns the aval of its instances."""
     pytype_aval_mappings[cls] = _tracer_aval
     return cls
 
@@ -717,14 +718,14 @@ def escaped_tracer_error(tracer: Tracer, detail: str | None = None) -> Unexpecte
 
 
 def check_eval_args(args: Sequence[Any]) -> None:
-    """Raise if an argument of an eager operation is a tracer: it has escaped its trace."""
+    """Raise if an argument of an eager operation is a tracer, which has then escaped its trace."""
     for arg in args:
         if isinstance(arg, Tracer):
             raise escaped_tracer_error(arg)
 
 
 def check_leaks(trace_ref: Any) -> None:
-    """Raise if tracers of an ended trace (given by weak reference) are still alive."""
+    """Raise if tracers of an ended trace (given as a weak reference) are still alive."""
     trace = trace_ref()
     if trace is None:
         return
@@ -751,17 +752,17 @@ def is_concrete(x: object) -> bool:
 
 
 def to_concrete_value(x: object) -> Any:
-    """The concrete value of `x`, or None for a value known only by its type."""
+    """The concrete value of `x`, or None if only its type is known."""
     if isinstance(x, Tracer):
         return x.to_concrete_value()
     return x
 
 
 def concrete_or_error(force: Callable[[Any], Any] | None, val: object, context: str = "") -> Any:
-    """`force(val)` for a concrete value.
+    """Apply `force` to the concrete value of `val`.
 
     Raises:
-      ConcretizationTypeError: if `val` is known only by its type; `context` says why that matters.
+      ConcretizationTypeError: if only the type of `val` is known; `context` says why that matters.
     """
     if force is None:
         force = lambda x: x

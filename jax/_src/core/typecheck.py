@@ -1,4 +1,4 @@
-"""Checking jaxprs: every variable is bound before use, and every equation has the types it claims."""
+"""Checks of jaxprs: variables are bound once, before use; equations have the types they claim."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def check_jaxpr(jaxpr: Jaxpr | ClosedJaxpr) -> None:
     """Check a jaxpr.
 
     Raises:
-      JaxprTypeError: naming the first equation that is wrong, and why.
+      JaxprTypeError: names the first equation that is wrong, and the reason.
     """
     if isinstance(jaxpr, ClosedJaxpr):
         for var, const in zip(jaxpr.constvars, jaxpr.consts):
