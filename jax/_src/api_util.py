@@ -1,4 +1,4 @@
-"""Helpers shared by the transformations: arguments, axes trees, names of arguments and results."""
+"""Helpers of the transformations: arguments, axis trees, names of arguments and results."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def check_callable(fun: Any) -> None:
 
 
 def ensure_index(x: Any) -> int | tuple[int, ...]:
-    """An int, or a tuple of ints."""
+    """`x` as an int if it is an index, otherwise as a tuple of ints."""
     try:
         return operator.index(x)
     except TypeError:
@@ -67,7 +67,7 @@ def ensure_str_tuple(x: str | Iterable[str]) -> tuple[str, ...]:
 
 
 def fun_signature(fun: Callable) -> inspect.Signature | None:
-    """The signature of `fun`, or None where Python cannot tell."""
+    """The signature of `fun`, or None if Python cannot determine it."""
     try:
         return inspect.signature(fun)
     except (ValueError, TypeError):
@@ -75,7 +75,7 @@ def fun_signature(fun: Callable) -> inspect.Signature | None:
 
 
 def infer_argnums_and_argnames(sig, argnums, argnames) -> tuple[tuple[int, ...], tuple[str, ...]]:
-    """Static or donated arguments by position and by name: complete each from the other."""
+    """Static or donated arguments by position and by name, each completed from the other."""
     if argnums is None and argnames is None:
         return (), ()
     given_nums, given_names = argnums is not None, argnames is not None
@@ -90,7 +90,7 @@ def infer_argnums_and_argnames(sig, argnums, argnames) -> tuple[tuple[int, ...],
     elif not given_names:
         argnames = tuple(
             positional[i].name
-            for i in argnums  # counted from the end they may be any of a call's
+            for i in argnums  # a negative position depends on the number of arguments of a call
             if 0 <= i < len(positional)
             and positional[i].kind == inspect.Parameter.POSITIONAL_OR_KEYWORD
         )
@@ -135,8 +135,8 @@ def resolve_argnums(fun, sig, donate_argnums, donate_argnames, static_argnums, s
     """Static and donated arguments of `jit`, checked against the signature and each other.
 
     Raises:
-      ValueError: for arguments that `fun` does not have or that are both static and donated, and for
-        names to donate where Python does not know the signature.
+      ValueError: for arguments that `fun` does not have or that are both static and donated, and
+        for names of donated arguments if the signature of `fun` is not known.
     """
     if sig is None and donate_argnames is not None:
         raise ValueError(
@@ -160,10 +160,10 @@ def resolve_argnums(fun, sig, donate_argnums, donate_argnames, static_argnums, s
 
 
 def normalize_argnums(nums: Iterable[int], num_args: int) -> tuple[int, ...]:
-    """Positions counted from the front in a call with `num_args` positional arguments.
+    """Convert positions to nonnegative ones, for a call with `num_args` positional arguments.
 
     Raises:
-      ValueError: for a position counted from the end that the call does not have.
+      ValueError: for a negative position before the first argument of the call.
     """
     for i in nums:
         if i < -num_args:
@@ -188,7 +188,7 @@ def check_hashable_static(static_args: Sequence[Any]) -> None:
 
 
 def rebase_donate_argnums(donate_argnums, static_argnums) -> tuple[int, ...]:
-    """Positions of donated arguments among those that are not static.
+    """Positions of the donated arguments among the arguments that are not static.
 
     >>> rebase_donate_argnums((3, 4), (0, 1))
     (1, 2)
@@ -204,8 +204,8 @@ def donation_vector(
     """Whether each flat argument is donated.
 
     Args:
-      donate_argnums, donate_argnames: which arguments are, by position and by name.
-      in_tree: the tree of (args, kwargs), or without `kws` of args alone.
+      donate_argnums, donate_argnames: the donated arguments, by position and by name.
+      in_tree: the tree of (args, kwargs), or of args alone if `kws` is False.
     """
     if not kws:
         args_tree = in_tree
@@ -232,10 +232,10 @@ def _is_none(x: Any) -> bool:
 def flatten_axes(
     name: str, treedef: PyTreeDef, axis_tree: Any, *, kws: bool = False, tupled_args=False
 ):
-    """One entry of a prefix tree for each leaf of `treedef`; None counts as an entry.
+    """Broadcast a prefix tree: a list with one entry for each leaf of `treedef`; None is an entry.
 
     Raises:
-      ValueError: if `axis_tree` is not a tree prefix, naming where.
+      ValueError: if `axis_tree` is not a tree prefix; the message names the place.
     """
     if axis_tree is None or type(axis_tree) is int:
         return [axis_tree] * treedef.num_leaves
@@ -246,7 +246,7 @@ def flatten_axes(
         return broadcast_flattened_prefix_with_treedef(leaves, prefix, treedef)
     except ValueError:
         pass
-    if kws:  # the error is about the positional arguments
+    if kws:  # describe the mismatch in the positional arguments
         axis_tree, treedef = axis_tree[0], treedef_children(treedef)[0]
     hint = ""
     if tupled_args and not isinstance(axis_tree, tuple):
@@ -260,7 +260,7 @@ def flatten_axes(
 
 
 def argnums_partial(fun: Callable, dyn_argnums, args: Sequence[Any]) -> tuple[Callable, tuple]:
-    """`fun` as a function of the arguments `dyn_argnums` alone, the others fixed."""
+    """`fun` as a function of the arguments `dyn_argnums` only, with the others fixed."""
     argnums = tuple(i + len(args) if i < 0 else i for i in ensure_index_tuple(dyn_argnums))
     for i, given in zip(argnums, ensure_index_tuple(dyn_argnums)):
         if not 0 <= i < len(args):
@@ -284,14 +284,15 @@ def arg_names_thunk(
     fun: Callable, in_tree: PyTreeDef, static_argnums=(), signature=None,
     paths: Callable[[], Sequence[KeyPath]] | None = None,
 ):  # fmt: skip
-    """A function that gives path strings of the flat arguments (or None for unknown ones).
+    """A function that returns the path strings of the flat arguments (None for unknown names).
 
     Args:
-      fun: the function, which is held weakly.
+      fun: the function; only a weak reference to it is kept.
       in_tree: the tree of (dynamic args, dynamic kwargs).
       static_argnums: positions of static arguments.
-      signature: the signature of `fun`, if it does not tell.
-      paths: gives the key paths of the arguments, as of `paths_of`; by default those that `in_tree` tells.
+      signature: the signature to use in place of that of `fun`.
+      paths: returns the key paths of the arguments, as from `paths_of`; by default those of
+        `in_tree`.
     """
     try:
         ref: Callable = weakref.ref(fun)
@@ -315,7 +316,7 @@ def arg_names_thunk(
                     positional.append(p.name)
                 elif p.kind == p.VAR_POSITIONAL:
                     var = p.name
-        elif code is not None:  # of a function that is gone
+        elif code is not None:  # the function has been collected; its code is enough
             positional = list(code.co_varnames[: code.co_argcount])
             if code.co_flags & inspect.CO_VARARGS:
                 var = code.co_varnames[code.co_argcount + code.co_kwonlyargcount]
@@ -339,7 +340,7 @@ def arg_names_thunk(
 
 
 def _path_in_name(path: KeyPath) -> str:
-    """A key path as names of arguments and results have it: children without keys are numbered."""
+    """A key path as part of an argument's or result's name; children without keys are numbered."""
     return "".join([f"[{k.key}]" if type(k) is FlattenedIndexKey else str(k) for k in path])
 
 
@@ -348,16 +349,16 @@ def debug_info(
     static_argnums=(), static_argnames=(), result_paths_thunk: Callable | None = None,
     sourceinfo: str | None = None, signature: inspect.Signature | None = None,
 ) -> DebugInfo:  # fmt: skip
-    """What a function is traced for, and the names of its arguments (found when first asked for).
+    """The `DebugInfo` of a function to trace; names of arguments are computed when first needed.
 
     Args:
       traced_for: the transformation.
       fun: the function.
       args, kwargs: the arguments it is called with.
       static_argnums, static_argnames: which of them are static.
-      result_paths_thunk: gives the path strings of the flat results, once they are known.
-      sourceinfo: where `fun` is from, if it does not tell.
-      signature: the signature of `fun`, if it does not tell.
+      result_paths_thunk: returns the path strings of the flat results, once they are known.
+      sourceinfo: the source of `fun`, in place of what is found from `fun`.
+      signature: the signature to use in place of that of `fun`.
     """
     statics = {i + len(args) if i < 0 else i for i in static_argnums}
     dyn = tuple(a for i, a in enumerate(args) if i not in statics)
@@ -373,11 +374,11 @@ def debug_info(
 
 
 class FlatResult:
-    """The tree of what a flattened function returned; calling it gives the tree.
+    """The tree of the result of a flattened function; calling the object returns the tree.
 
     Attributes:
-      named: whether key paths of the result are wanted too. They are taken from the result where classes
-        tell them for instances alone.
+      named: whether key paths of the result are needed too. They are taken from the result itself,
+        since some classes define keys for instances only.
     """
 
     __slots__ = ("tree", "paths", "named")
@@ -388,7 +389,7 @@ class FlatResult:
         self.named = False
 
     def flatten(self, result: Any) -> list:
-        """The leaves of a result, whose tree is kept."""
+        """The leaves of a result; its tree is kept."""
         leaves, tree = tree_flatten(result)
         self.tree = tree
         if self.named:
@@ -401,9 +402,9 @@ class FlatResult:
 
 
 def result_paths_thunk(result: FlatResult) -> Callable:
-    """A function that gives path strings of flat results, like `result['a'][0]`.
+    """A function that returns the path strings of flat results, like `result['a'][0]`.
 
-    It is made before the function runs, and called afterwards.
+    It is created before the function runs, and called afterwards.
     """
     result.named = True
 
@@ -414,7 +415,7 @@ def result_paths_thunk(result: FlatResult) -> Callable:
 
 
 def flatten_fun(fun: Callable, in_tree: PyTreeDef) -> tuple[Callable, FlatResult]:
-    """`fun(*args, **kwargs)` as a function of flat arguments, and a function giving its result tree."""
+    """Flatten arguments and result of `fun`; the `FlatResult` returns the tree of the result."""
     result = FlatResult()
 
     def flat(*leaves):
@@ -425,7 +426,7 @@ def flatten_fun(fun: Callable, in_tree: PyTreeDef) -> tuple[Callable, FlatResult
 
 
 def flatten_fun_nokwargs(fun: Callable, in_tree: PyTreeDef) -> tuple[Callable, FlatResult]:
-    """As `flatten_fun`, for functions of positional arguments alone."""
+    """Like `flatten_fun`, for functions that take positional arguments only."""
     result = FlatResult()
 
     def flat(*leaves):
@@ -435,10 +436,10 @@ def flatten_fun_nokwargs(fun: Callable, in_tree: PyTreeDef) -> tuple[Callable, F
 
 
 def flatten_fun_aux(fun: Callable, in_tree: PyTreeDef) -> tuple[Callable, FlatResult, Callable]:
-    """A function returning (result, aux), flattened: the flat function returns the result's leaves.
+    """Flatten a function that returns (result, aux); the flat function returns the result's leaves.
 
-    The other functions give the result's tree, and the auxiliary data: any objects, of which arrays
-    are the values they have outside.
+    The other two functions return the tree of the result, and the auxiliary data. That is a tree of
+    any objects, in which tracers are replaced by their primal values.
     """
     result, store = FlatResult(), []
 
@@ -479,7 +480,7 @@ def tree_types(tree: Any) -> Any:
     return tree_map(core.typeof, tree)
 
 
-# What has been traced of functions: a function takes its traces with it
+# Caches of traces, by function: they are freed together with the function
 
 _traces_by_function: weakref.WeakKeyDictionary[Any, dict] = weakref.WeakKeyDictionary()
 _other_traces: weakref.WeakSet[TraceTable] = weakref.WeakSet()
@@ -490,15 +491,16 @@ class TraceTable(dict):
     """Traces of one function, by the types of its arguments."""
 
     __slots__ = ("__weakref__", "owner")
-    owner: weakref.ref[Any]  # of a table that is an attribute of its function
+    owner: weakref.ref[Any]  # the function, if the table is stored as its attribute
     __hash__ = object.__hash__
     __eq__ = object.__eq__
 
 
 def trace_table(fun: Callable) -> TraceTable:
-    """The traces of `fun`, forgotten with it: they must not hold on to it.
+    """The traces of `fun`, which are freed with it; therefore they must not refer to it.
 
-    A function whose traces do hold on to it has them as its attribute (see `with_own_traces`).
+    If the traces of a function do refer to it, the table is an attribute of the function, so that
+    the garbage collector can free both (see `with_own_traces`).
     """
     attributes = getattr(fun, "__dict__", None)
     if attributes and (own := attributes.get("_own_traces")) is not None:
@@ -512,14 +514,14 @@ def trace_table(fun: Callable) -> TraceTable:
             if table is None:
                 table = _traces_by_function[fun] = TraceTable()
             return table
-    except TypeError:  # not hashable, or not weakly referable
+    except TypeError:  # not hashable, or does not support weak references
         table = TraceTable()
         _other_traces.add(table)
         return table
 
 
 def with_own_traces(fun: Callable) -> Callable:
-    """Let `fun`, a callable of our own, hold its traces itself, so that both can go together."""
+    """Store the traces of `fun`, one of our own callables, on it: both are freed together."""
     table = fun._own_traces = TraceTable()
     table.owner = weakref.ref(fun)
     _other_traces.add(table)
@@ -534,13 +536,13 @@ def clear_trace_tables() -> None:
 
 
 def check_can_be_key(fun: Callable) -> None:
-    """Raise TypeError unless what is traced of `fun` can be found again by it, and forgotten with it."""
+    """Raise TypeError unless `fun` can be a weak key: hashable, and with weak references."""
     hash(fun)
     weakref.ref(fun)
 
 
 def check_may_trace(fun: Callable, kind: str) -> None:
-    """Raise RuntimeError if `jax_no_tracing` says that functions must not be traced."""
+    """Raise RuntimeError if the option `jax_no_tracing` forbids tracing."""
     if config.no_tracing.value:
         raise RuntimeError(
             f"re-tracing function {fun_source_info(fun)} for `{kind}`, but 'no_tracing' is set"
@@ -548,5 +550,5 @@ def check_may_trace(fun: Callable, kind: str) -> None:
 
 
 def all_valid(consts: Iterable[Any]) -> bool:
-    """Whether the tracers among values that a function closed over still belong to a live trace."""
+    """Whether the traces of all tracers among closed-over values are still in progress."""
     return all(not isinstance(c, core.Tracer) or c._trace.is_valid() for c in consts)

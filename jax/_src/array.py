@@ -1,4 +1,4 @@
-"""Arrays made of their shards, and iteration over arrays."""
+"""Making arrays from shards, and iterating over arrays."""
 
 from __future__ import annotations
 
@@ -49,22 +49,22 @@ def make_array_from_callback(
     data_callback: Callable[[Index], Any],
     dtype: Any = None,
 ) -> ArrayImpl:
-    """Makes an array from a function that gives the data of each shard.
+    """Makes an array from a function that returns the data of each shard.
 
     Args:
       shape: the shape of the array.
       sharding: a :class:`jax.sharding.Sharding`, or a `Format` to ask for a layout as well.
-      data_callback: called for each device of this process with the slices of the array that go
-        there; returns them as an array of that shape. It is called once if all devices get the
-        same.
-      dtype: the type of the data, needed only if no device belongs to this process.
+      data_callback: called for each device of this process with the slices of the array that the
+        device holds; returns the data of that part, as an array. It is called only once if all
+        devices hold the same part.
+      dtype: the dtype of the data, needed only if no device belongs to this process.
 
     Returns:
       A committed array.
 
     Raises:
-      TypeError: `sharding` is none.
-      ValueError: the shape or the dtype of what the callback returns does not fit.
+      TypeError: `sharding` is not a sharding.
+      ValueError: the callback returns data of a wrong shape or dtype.
 
     Example:
       >>> mesh = jax.make_mesh((1,), ('x',))
@@ -105,20 +105,21 @@ def make_array_from_callback(
 def make_array_from_process_local_data(
     sharding: Any, local_data: Any, global_shape: Any = None
 ) -> Any:
-    """Makes arrays from the part of the data that this process has.
+    """Makes arrays from the part of the data that this process holds.
 
     Args:
-      sharding: a :class:`jax.sharding.Sharding`, a :class:`jax.P` over the mesh of `jax.set_mesh`, or a
-        tree of them, a prefix of `local_data`.
-      local_data: a pytree of arrays: all rows that this process holds, or all rows there are.
-      global_shape: the shape of the whole array, or a tree of shapes. If None it is found from the
-        sharding: a dimension that processes split is as many times longer.
+      sharding: a :class:`jax.sharding.Sharding`, a :class:`jax.P` over the mesh of `jax.set_mesh`,
+        or a tree prefix of `local_data` with these as leaves.
+      local_data: a pytree of arrays: the part that this process holds, or the whole data.
+      global_shape: the shape of the whole array, or a tree of shapes. If None, it is derived from
+        the
+        sharding: sizes of dimensions that are split over processes are multiplied accordingly.
 
     Returns:
       A pytree of committed arrays.
 
     Raises:
-      ValueError: the local shape fits neither the global one nor this process's part of it.
+      ValueError: the local shape matches neither the global shape nor this process's part of it.
 
     Example:
       >>> sharding = jax.NamedSharding(jax.make_mesh((1,), ('batch',)), jax.P('batch'))
@@ -181,7 +182,8 @@ def _from_local_data(data: Any, sharding: Any, global_shape: Any) -> ArrayImpl:
             f" {global_shape=}."
         )
     index_map = sharding.addressable_devices_indices_map(global_shape)
-    # By dimension: whether the data is this process's part, not all there is.
+    # Per dimension: where the parts are in the local data if it is only this process's share, else
+    # 0.
     offsets = []
     for dim, (size, local_size) in enumerate(zip(global_shape, local_shape)):
         if size == local_size:
@@ -207,7 +209,7 @@ def _from_local_data(data: Any, sharding: Any, global_shape: Any) -> ArrayImpl:
 
 
 def _local_offsets(parts: Sequence[tuple[int, int, int]]) -> dict[tuple[int, int], slice]:
-    """Where the parts of a dimension that this process holds are in its own data."""
+    """Maps each part of a dimension that this process holds to its position in the local data."""
     out = {}
     start = 0
     for lo, hi in sorted({part[:2] for part in parts}):
@@ -219,21 +221,21 @@ def _local_offsets(parts: Sequence[tuple[int, int, int]]) -> dict[tuple[int, int
 def make_array_from_single_device_arrays(
     shape: Shape, sharding: Sharding, arrays: Sequence[Any], *, dtype: Any = None
 ) -> ArrayImpl:
-    """Makes an array of shards that are on their devices already.
+    """Makes an array from shards that are already on their devices.
 
     Args:
       shape: the shape of the array.
       sharding: how it is laid out.
-      arrays: a list or tuple of arrays on one device each, one for each device of the sharding that
-        belongs to this process, in any order. The array uses their buffers.
+      arrays: a list or tuple of single-device arrays, one for each device of the sharding that
+        belongs to this process, in any order. The result uses their buffers.
       dtype: the type of the elements, needed only if no device belongs to this process.
 
     Returns:
       A committed array.
 
     Raises:
-      TypeError: `arrays` is no list or tuple of arrays.
-      ValueError: number, devices, shapes or types of the arrays do not fit.
+      TypeError: `arrays` is not a list or tuple of arrays.
+      ValueError: the number, devices, shapes or dtypes of the arrays do not match the arguments.
 
     Example:
       >>> sharding = jax.NamedSharding(jax.make_mesh((1,), ('x',)), jax.P('x'))
@@ -269,7 +271,7 @@ def _array_aval(shape: Shape, dtype: Any, sharding: Sharding) -> Any:
 
 
 def _shared_dtype(shards: Sequence[Any], dtype: Any, fun_name: str) -> Any:
-    """The dtype of an array with these shards (those of this process), which may be given as well."""
+    """The common dtype of this process's shards; checked against `dtype` if that is given."""
     if dtype is not None and not isinstance(dtype, dtypes.ExtendedDType):
         dtype = dtypes.check_and_canonicalize_user_dtype(dtype, fun_name)
     if not shards:
@@ -304,7 +306,7 @@ def _split_format(sharding: Any, fun_name: str) -> tuple[Sharding, Layout | None
 
 
 def _as_shard(value: Any, fun_name: str) -> Any:
-    """What a callback has returned, as a single-device or NumPy array of a canonical type."""
+    """The result of a callback as a single-device or NumPy array of a canonical dtype."""
     if isinstance(value, core.Tracer):
         raise core.UnexpectedTracerError(
             f"`{fun_name}` cannot be used with callbacks that return traced values: got {value}."
@@ -325,7 +327,7 @@ _ROWS_AT_ONCE = 100
 
 
 def _iter(self: ArrayImpl) -> Iterator[Any]:
-    """The array's elements along its first dimension."""
+    """Iterates over the array's slices along its first dimension."""
     shape = self.aval.shape
     if not shape:
         raise TypeError("iteration over a 0-d array")
@@ -333,7 +335,7 @@ def _iter(self: ArrayImpl) -> Iterator[Any]:
     if self.is_fully_replicated:
         return _rows(self, shape[0])
     if self.is_fully_addressable:
-        # On one device a program gives many rows; on several each row would be gathered for itself.
+        # On one device a single program returns many rows; on several, each row would be gathered.
         aval = self.aval
         return _rows(array_from_numpy(self._value, aval.dtype, aval.weak_type), shape[0])
     return (self[i] for i in range(shape[0]))
@@ -345,7 +347,7 @@ def _rows(x: ArrayImpl, count: int) -> Iterator[Any]:
         return
     for start in range(0, count, _ROWS_AT_ONCE):
         rows = min(_ROWS_AT_ONCE, count - start)
-        # Two programs: in one, each row would read its position anew.
+        # Two programs: in a single one, each row would compute the start index again.
         yield from _unstack_program(rows)(_rows_at_program(rows)(x, np.int32(start)))
 
 

@@ -1,8 +1,8 @@
-"""`ArrayImpl`: what concrete arrays know about themselves.
+"""`ArrayImpl`: the attributes and conversions of concrete arrays.
 
-The class is jaxlib's; shape, conversions, printing, shards and pickling are set on it here. What needs
-transfers or programs is set by `jax._src.device_put.functions` and `jax._src.array`, operators and NumPy
-methods by `jax._src.numpy.array_methods`.
+jaxlib defines the class; shape, conversions, printing, shards and pickling are added here. Methods
+that need transfers or programs are added by `jax._src.device_put.functions` and `jax._src.array`,
+operators and NumPy methods by `jax._src.numpy.array_methods`.
 """
 
 from __future__ import annotations
@@ -43,9 +43,9 @@ class Shard:
 
     Attributes:
       device: the device.
-      index: the slices of the array that the part is.
-      replica_id: which of the equal parts it is: those with the same index are numbered from 0.
-      data: the part, an array on `device` alone; None if another process has it.
+      index: the slices of the array that the shard holds.
+      replica_id: the number of this copy among the shards with the same index, from 0.
+      data: the shard as an array on `device`; None if it belongs to another process.
 
     Example:
       >>> [shard] = jnp.arange(3).addressable_shards
@@ -88,7 +88,7 @@ class Shard:
 
 @functools.lru_cache(maxsize=4096)
 def _owned_shards(sharding: Sharding, shape: Shape) -> list[tuple[int, Index]]:
-    """Positions among the addressable shards, and indices, of one shard of each different part."""
+    """For each distinct part of the array, one addressable shard: its position and its index."""
     seen = set()
     out = []
     for i, index in enumerate(sharding.addressable_devices_indices_map(shape).values()):
@@ -123,7 +123,7 @@ _NOT_FETCHABLE = (
 )
 
 
-# Methods of the extension that crash on deleted arrays, or that are checked below.
+# Native methods that are wrapped below, since they crash on deleted arrays.
 _native_is_ready = _jax.ArrayImpl.is_ready
 _native_clone = _jax.ArrayImpl.clone
 _native_platform = _jax.ArrayImpl.platform
@@ -131,13 +131,13 @@ _native_platform = _jax.ArrayImpl.platform
 
 @extend_cpp_class(_jax.ArrayImpl)
 class ArrayImpl:
-    """A concrete array: a type, a sharding, and a buffer on each device of this process."""
+    """A concrete array: its type, its sharding, and a buffer on each device of this process."""
 
     __module__ = "jaxlib._jax"
     __hash__ = None  # type: ignore[assignment]
     __array_priority__ = 100
 
-    if TYPE_CHECKING:  # what the native class has
+    if TYPE_CHECKING:  # attributes of the native class
         aval: core.ShapedArray
         _sharding: Sharding
         _committed: bool
@@ -146,12 +146,12 @@ class ArrayImpl:
             self, aval: Any, sharding: Any, arrays: Any, committed: bool, _skip_checks: bool = False
         ) -> None: ...
 
-    # Called by the constructor, unless checks are skipped: with the array first, or without it in newer jaxlibs.
+    # Called by the constructor unless `_skip_checks` is set. Older jaxlibs pass the array first.
     @staticmethod
     def _check_and_rearrange(*args: Any) -> list[Any]:
         return _check_and_rearrange(*args[-3:])
 
-    # What it is
+    # Attributes
 
     shape = property(attrgetter("aval.shape"))
     dtype = property(attrgetter("aval.dtype"))
@@ -187,7 +187,7 @@ class ArrayImpl:
         return sharding._device if type(sharding) is SingleDeviceSharding else sharding
 
     def devices(self) -> set[Device]:
-        """The devices that the array is on, of all processes."""
+        """The devices that hold the array, in all processes."""
         self._check_if_deleted()
         sharding = self._sharding
         if type(sharding) is SingleDeviceSharding:
@@ -204,7 +204,7 @@ class ArrayImpl:
         except _jax.JaxRuntimeError as err:
             if "UNIMPLEMENTED" not in str(err):
                 raise
-            layout = None  # the platform does not tell
+            layout = None  # the platform does not report layouts
         return Format(layout, self._sharding)
 
     @property
@@ -217,19 +217,19 @@ class ArrayImpl:
             "x.device_buffers is gone: use [shard.data for shard in x.addressable_shards]."
         )
 
-    # Its buffers
+    # Buffers
 
     def _check_if_deleted(self) -> None:
         if self.is_deleted():
             raise RuntimeError(f"Array has been deleted with shape={self.aval.str_short()}.")
 
     def is_ready(self) -> bool:
-        """Whether the computation of the array is done."""
+        """Whether the computation of the array has finished."""
         self._check_if_deleted()
         return _native_is_ready(self)
 
     def clone(self) -> ArrayImpl:
-        """Another array with the same buffers."""
+        """A new array that shares the buffers."""
         self._check_if_deleted()
         return _native_clone(self)
 
@@ -272,7 +272,7 @@ class ArrayImpl:
         for i, _ in _owned_shards(sharding, self.aval.shape):
             arrays[i]._copy_single_device_array_to_host_async()
 
-    # Its value on the host
+    # The value on the host
 
     @property
     def _value(self) -> np.ndarray:
@@ -302,7 +302,7 @@ class ArrayImpl:
     def __array__(
         self, dtype: Any = None, context: Any = None, copy: bool | None = None
     ) -> np.ndarray:
-        # copy=False and a change of type is NumPy's error to make.
+        # With copy=False and another dtype, NumPy raises the error.
         value = self._value
         if copy is None:
             return value if dtype is None else _asarray(value, dtype=dtype)
@@ -364,7 +364,7 @@ class ArrayImpl:
     def _has_value(self) -> bool:
         sharding = self._sharding
         if type(sharding) is NamedSharding and sharding.spec.unreduced:
-            return False  # the value is a sum over devices, which nobody has computed
+            return False  # the value is a sum over devices that has not been computed
         return (
             sharding.is_fully_replicated
             or sharding.is_fully_addressable
@@ -385,7 +385,7 @@ class ArrayImpl:
                 self._value, prefix="Array(", suffix=",", separator=", ", max_line_width=width
             )
         last_line = len(text) - text.rfind("\n") + 1
-        sep = " " if last_line + len(rest) + 2 <= width else "      "  # documented to look so
+        sep = " " if last_line + len(rest) + 2 <= width else "      "  # the documented format
         return f"Array({text},{sep}{rest})"
 
     def __str__(self) -> str:
@@ -410,18 +410,18 @@ def _reconstruct_array(fun: Any, args: Any, arr_state: Any, aval_state: dict[str
     return array_from_numpy(value, weak_type=aval_state["weak_type"])
 
 
-_reconstruct_array.__module__ = "jax._src.array"  # the name in pickles
+_reconstruct_array.__module__ = "jax._src.array"  # pickles contain this name
 
 
 core.pytype_aval_mappings[ArrayImpl] = attrgetter("aval")
 dtypes.canonicalize_value_handlers[ArrayImpl] = lambda x: x
 
 
-# Where arrays go when nobody says where
+# The default placement of arrays
 
 
 class _DefaultShardings(dict):
-    """Shardings by the value of `jax_default_device`: the default device is looked up once."""
+    """Shardings by the value of `jax_default_device`, so that the device is looked up only once."""
 
     def __missing__(self, setting: Any) -> SingleDeviceSharding:
         if setting is None:
@@ -454,11 +454,11 @@ def default_sharding() -> SingleDeviceSharding:
 
 
 def device_sharding(device: Device) -> SingleDeviceSharding:
-    """The sharding on one device, the same object each time."""
+    """The sharding on one device; the same object at each call."""
     return _device_shardings[device]
 
 
-# From the host
+# Arrays from host data
 
 _batched_device_put = _jax.batched_device_put
 _COPY_DURING_CALL = _jax.HostBufferSemantics.IMMUTABLE_ONLY_DURING_CALL
@@ -472,12 +472,12 @@ def array_from_numpy(
 
     Args:
       x: a NumPy array or scalar, or a Python scalar.
-      dtype: a canonical type of elements; that of `x`, canonicalized, if None.
-      weak_type: whether the type of the array is weak.
-      copy: False lets the array use the memory of `x`, which then must not change.
+      dtype: a canonical dtype; by default that of `x`, canonicalized.
+      weak_type: whether the dtype of the array is weak.
+      copy: False allows the array to share the memory of `x`, which must then not change.
 
     Raises:
-      TypeError: arrays cannot have elements of the type of `x`.
+      TypeError: the dtype of `x` is not supported by arrays.
     """
     if type(x) is not np.ndarray:
         x = _asarray(x)
@@ -494,14 +494,14 @@ def array_from_numpy(
     return _batched_device_put(aval, sharding, [x], [sharding._device], False)
 
 
-# From shards
+# Arrays from shards
 
 
 @functools.lru_cache(maxsize=4096)
 def aval_with_sharding(aval: Any, sharding: Sharding | None) -> Any:
-    """The type of an array of type `aval` that has a sharding.
+    """The type of an array of type `aval` once it has the given sharding.
 
-    Explicit mesh axes are part of it, and the memory space, where the sharding tells.
+    The type includes explicit mesh axes, and the memory space if the sharding specifies one.
     """
     if type(aval) is not ShapedArray:
         return aval
@@ -535,10 +535,10 @@ def _explicit_axes(mesh: Any, entry: Any) -> Any:
 
 
 def _check_and_rearrange(arrays: Sequence[Any], sharding: Sharding, aval: Any) -> list[Any]:
-    """Shards in the order of the sharding's devices.
+    """The shards in the order of the sharding's devices.
 
     Raises:
-      ValueError: their number, devices, shapes or types do not fit.
+      ValueError: the number, devices, shapes or dtypes of the shards do not match.
     """
     devices = sharding._addressable_device_assignment
     if len(arrays) != len(devices):

@@ -1,4 +1,4 @@
-"""`jax.Array`: the class of instance checks and annotations, and what it promises."""
+"""`jax.Array`: the class for instance checks and annotations, and its interface."""
 
 from __future__ import annotations
 

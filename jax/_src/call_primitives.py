@@ -1,7 +1,7 @@
-"""Primitives that call a function, and keep the call as one equation.
+"""Primitives that call a function and keep the call as one equation.
 
-`call_p` and `closed_call_p` mean nothing but the call; outside code makes others with `CallPrimitive`,
-whose equations its interpreters recognise.
+`call_p` and `closed_call_p` have no meaning beyond the call. Libraries define others with
+`CallPrimitive`, which their interpreters recognise in jaxprs.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from jax._src.interpreters.partial_values import JaxprTrace
 
 
 def call_impl(f: Any, *args: Any, **params: Any) -> Any:
-    """Calls `f`, a function or a `WrappedFun`, on `args` at once."""
-    del params  # of the primitive, which say how to stage the call
+    """Calls `f`, a function or a `WrappedFun`, on `args` eagerly."""
+    del params  # parameters of the primitive, which only affect staged calls
     with core.eval_context():
         return f.call_wrapped(*args) if hasattr(f, "call_wrapped") else f(*args)
 
 
 class _Rules(CallRules):
-    """What transformations of a call primitive give: equations with a jaxpr in `call_jaxpr`."""
+    """Transformation rules of a call primitive: they produce equations with a `call_jaxpr`."""
 
     primitive: CallPrimitive
 
@@ -32,7 +32,7 @@ class _Rules(CallRules):
         return dict(params, call_jaxpr=closed if self.primitive.closed else closed.jaxpr)
 
     def application(self, args, params, closed, ins, outs):
-        if not self.primitive.closed:  # a jaxpr without values: they are operands
+        if not self.primitive.closed:  # a jaxpr without constants: they become operands
             args = (*closed.consts, *args)
             closed = pe.close_jaxpr(pe.convert_constvars_jaxpr(closed.jaxpr))
         return super().application(args, params, closed, ins, outs)
@@ -45,14 +45,15 @@ class _Rules(CallRules):
 class CallPrimitive(Primitive):
     """A primitive that calls a function.
 
-    It is bound to arrays and one function, `p.bind(*args, subfuns=(fun,), **params)`; the function, a
-    `linear_util.WrappedFun` or any callable, takes flat arguments and returns a list. Its equations have
-    the function's jaxpr in the parameter `call_jaxpr`, and values that the function closes over as further
-    operands. Every transformation makes calls of the same primitive. `def_impl` and a lowering rule say
-    how to run it; `jax.extend.core.call_impl` and `jax.interpreters.mlir.core_call_lowering` just call.
+    It is bound to arrays and one function, `p.bind(*args, subfuns=(fun,), **params)`. The function,
+    a `linear_util.WrappedFun` or any callable, takes flat arguments and returns a list. Equations
+    have the function's jaxpr in the parameter `call_jaxpr`, and closed-over values as additional
+    operands. Transformations of a call are calls of the same primitive. `def_impl` and a lowering
+    rule define how it is executed; `jax.extend.core.call_impl` and
+    `jax.interpreters.mlir.core_call_lowering` call the function and do nothing else.
 
     Args:
-      name: as printed in jaxprs.
+      name: the name printed in jaxprs.
 
     >>> from jax.extend.core import CallPrimitive, call_impl
     >>> from jax.extend.linear_util import wrap_init
@@ -85,7 +86,7 @@ class CallPrimitive(Primitive):
         return self.bind_with_trace(trace_ctx.trace, args, params)
 
     def bind_with_trace(self, trace: Trace, args: Sequence[Any], params: dict[str, Any]) -> Any:
-        if "subfuns" not in params:  # as in an equation
+        if "subfuns" not in params:  # bound with the parameters of an equation
             if "call_jaxpr" not in params:
                 raise TypeError(
                     f"{self.name} is bound to arrays and one function, subfuns=(fun,): got parameters"
@@ -99,7 +100,7 @@ class CallPrimitive(Primitive):
         return trace.process_call(self, fun, args, params)
 
     def call_in(self, trace: Trace, fun: Callable, args: Sequence[Any], params: dict) -> Any:
-        """Calls a function in a trace: at once, or as an equation of what is being staged."""
+        """Calls a function in a trace: eagerly, or as an equation if the trace stages out."""
         if trace is eval_trace:
             return self.impl(fun, *args, **params)
         flat = getattr(fun, "call_wrapped", fun)
@@ -115,7 +116,7 @@ class CallPrimitive(Primitive):
         )
 
     def get_bind_params(self, params: dict[str, Any]) -> dict[str, Any]:
-        """Parameters to `bind` with, from those of an equation: the jaxpr as a function."""
+        """The parameters for `bind`, given those of an equation: the jaxpr becomes a function."""
         params = dict(params)
         closed = self.rules.closed_jaxpr(params)
         del params["call_jaxpr"]
@@ -123,7 +124,7 @@ class CallPrimitive(Primitive):
 
 
 class ClosedCallPrimitive(CallPrimitive):
-    """A call primitive whose equations have a closed jaxpr."""
+    """A call primitive whose equations hold a closed jaxpr."""
 
     closed = True
 

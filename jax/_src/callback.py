@@ -27,14 +27,14 @@ logger = logging.getLogger(__name__)
 
 
 class IOEffect(effects.Effect):
-    """A callback that is not pure: it is called as often as the program says."""
+    """A callback with side effects: it is called exactly as often as the program says."""
 
     __slots__ = ()
     __str__ = lambda _: "IO"
 
 
 class OrderedIOEffect(effects.Effect):
-    """A callback that is called after those before it in the program."""
+    """A callback with side effects that is called after all earlier ordered callbacks."""
 
     __slots__ = ()
     __str__ = lambda _: "OrderedIO"
@@ -54,11 +54,11 @@ effects.ordered_effects.add_type(OrderedIOEffect)
 effects.shardable_ordered_effects.add_type(OrderedIOEffect)
 
 
-# What runs on the host
+# The functions called on the host
 
 
 class FlatCallback:
-    """A user's function as one of flat arguments, with a flat result. Equal for equal functions."""
+    """A user's function with flat arguments and a flat result; equal for equal functions."""
 
     __slots__ = ("callback_func", "in_tree", "name", "_hash")
 
@@ -72,11 +72,11 @@ class FlatCallback:
             self._hash = id(callback_func)
 
     def __call__(self, *args: Any) -> list[Any]:
-        """Calls the function with NumPy arrays: it gets arrays on the CPU."""
+        """Calls the function; NumPy arrays are converted to arrays on the CPU."""
         try:
             with on_host() as put:
                 args, kwargs = tree_unflatten(self.in_tree, [put(x) for x in args])
-                # The results are read here, where nothing is being traced.
+                # Read the results inside the context, where nothing is being traced.
                 return [np.asarray(x) for x in tree_leaves(self.callback_func(*args, **kwargs))]
         except BaseException:
             logger.exception("%s failed", self.name)
@@ -96,9 +96,10 @@ class FlatCallback:
 
 
 class on_host:
-    """Context of a callback: nothing is traced, and the CPU is the default device.
+    """Context of a callback: eager evaluation, with the CPU as the default device.
 
-    It gives a function that makes arrays of the runtime's, whose memory is only lent, the callback's.
+    It yields a function that copies an array of the runtime, whose memory is only borrowed, into an
+    array that the callback may keep.
     """
 
     __slots__ = ("_contexts",)
@@ -127,13 +128,13 @@ def call_now(
     result_avals: Sequence[Any],
     effect: effects.Effect | None = None,
 ) -> list[Any] | None:
-    """The results of a callback with concrete arguments, called without a program.
+    """Calls a callback on concrete arguments directly, without a compiled program.
 
-    It is called after all callbacks before it if `effect` is an ordered one.
+    If `effect` is ordered, it first waits for all earlier callbacks.
 
     Returns:
-      Arrays on the device of the arguments; or None if a program has to call it, since arguments are
-      on several devices.
+      Arrays on the device of the arguments; or None if the arguments are on several devices, where
+      a compiled program is needed to call it.
     """
     arrays = [x for x in args if type(x) is ArrayImpl]
     shardings = {x._sharding for x in arrays if x._committed}
@@ -216,27 +217,27 @@ def pure_callback(
 ) -> Any:
     """Calls a Python function without side effects, also from compiled programs.
 
-    The program may call it more often than it is written, or not at all if nothing needs its result.
+    The program may call it more than once, or not at all if its result is not used.
 
     Args:
-      callback: takes trees of arrays on the CPU, gives a tree of arrays (NumPy's will do).
-      result_shape_dtypes: what it returns: a tree whose leaves have `shape` and `dtype`.
+      callback: a function from trees of arrays on the CPU to a tree of arrays (NumPy or JAX).
+      result_shape_dtypes: the type of its result: a tree whose leaves have `shape` and `dtype`.
       *args, **kwargs: its arguments: trees of arrays.
-      sharding: the device that calls it, in a program for several.
-      vmap_method: how `vmap` calls it for a batch. "sequential": one example after the other, in a
-        loop; "sequential_unrolled": the same without a loop; "expand_dims": once, with a leading
-        dimension on all arguments, of size 1 on those that are not mapped; "broadcast_all": once, all
-        arguments with the batch dimension. None: `vmap` is an error.
+      sharding: the device that calls it, in a program for several devices.
+      vmap_method: how `vmap` calls it for a batch. "sequential": once per example, in a loop;
+        "sequential_unrolled": the same without a loop; "expand_dims": once, with a leading
+        dimension on all arguments, of size 1 on those that are not mapped; "broadcast_all": once,
+        with all arguments broadcast to the batch dimension. None: `vmap` raises an error.
 
     Returns:
       What the callback returns, as arrays.
 
     Raises:
       TypeError: an argument is not an array, or a leaf of `result_shape_dtypes` has no shape and dtype.
-      ValueError: for an unknown `vmap_method`, 64-bit results without `jax_enable_x64`; or it is
-        differentiated: `jax.custom_jvp` can give the derivative.
-      JaxRuntimeError: the callback raised an exception, or returned something else than promised; the
-        text has its traceback.
+      ValueError: `vmap_method` is unknown, a result is 64-bit without `jax_enable_x64`, or the
+        callback is differentiated (use `jax.custom_jvp` to give it a derivative).
+      JaxRuntimeError: the callback raised an exception, whose traceback is in the message, or it
+        returned a result of another type.
 
     >>> f = jax.jit(lambda x: jax.pure_callback(np.sort, x, x, vmap_method="expand_dims"))
     >>> print(f(jnp.array([3., 1., 2.])))
@@ -335,22 +336,23 @@ def io_callback(
     It is called exactly as often as the program says, whether or not its result is used.
 
     Args:
-      callback: takes trees of arrays on the CPU, gives a tree of arrays (NumPy's will do).
-      result_shape_dtypes: what it returns: a tree whose leaves have `shape` and `dtype`, or None.
+      callback: a function from trees of arrays on the CPU to a tree of arrays (NumPy or JAX).
+      result_shape_dtypes: the type of its result: a tree whose leaves have `shape` and `dtype`, or
+        None.
       *args, **kwargs: its arguments: trees of arrays.
-      sharding: the device that calls it, in a program for several.
-      ordered: whether it is called after the ordered callbacks that come before it, in this program
-        and in those run before.
+      sharding: the device that calls it, in a program for several devices.
+      ordered: whether it is called after all earlier ordered callbacks, both of this program and of
+        programs that ran before.
 
     Returns:
       What the callback returns, as arrays.
 
     Raises:
       TypeError: an argument is not an array, or a leaf of `result_shape_dtypes` has no shape and dtype.
-      ValueError: for 64-bit results without `jax_enable_x64`; or it is differentiated, or mapped
-        though it is ordered.
-      JaxRuntimeError: the callback raised an exception, or returned something else than promised; the
-        text has its traceback.
+      ValueError: a result is 64-bit without `jax_enable_x64`; or the callback is differentiated, or
+        it is ordered and mapped.
+      JaxRuntimeError: the callback raised an exception, whose traceback is in the message, or it
+        returned a result of another type.
 
     >>> from jax.experimental import io_callback
     >>> seen = []

@@ -1,4 +1,4 @@
-"""Compilation: options for XLA, and the call that compiles a module."""
+"""Compilation: the options for XLA, and the call that compiles a module."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from jax._src.lib import Client, CompileOptions, DeviceList, _jax
 if TYPE_CHECKING:
     from jax._src.lib.mlir import ir
 
-logger = logging.getLogger("jax._src.dispatch")  # where users look for these messages
+logger = logging.getLogger("jax._src.dispatch")  # the documented logger of these messages
 
-# What is measured, as `jax.monitoring` names it.
+# Names of the measured durations in `jax.monitoring`.
 JAXPR_TRACE_EVENT = "/jax/core/compile/jaxpr_trace_duration"
 JAXPR_TO_MLIR_MODULE_EVENT = "/jax/core/compile/jaxpr_to_mlir_module_duration"
 BACKEND_COMPILE_EVENT = "/jax/core/compile/backend_compile_duration"
@@ -29,10 +29,10 @@ class log_elapsed_time:
     Args:
       fmt: the message, with fields ``{fun_name}`` and ``{elapsed_time}``.
       fun_name: the function.
-      event: the name that `jax.monitoring` listeners get; None: they get nothing.
+      event: the name passed to `jax.monitoring` listeners; with None they are not called.
 
-    The message is a warning with the option `jax_log_compiles`, for debugging otherwise. Nothing is
-    logged or reported when the stage fails.
+    The message has level WARNING if `jax_log_compiles` is set, DEBUG otherwise. Nothing is logged
+    or reported if the stage fails.
     """
 
     __slots__ = ("fmt", "fun_name", "event", "start")
@@ -78,16 +78,15 @@ def get_compile_options(
       num_partitions: devices that share one replica.
       device_assignment: array of devices or their ids, of shape ``(num_replicas, num_partitions)``,
         or ``(num_replicas,)`` for one partition.
-      env_options_overrides: for this program alone: XLA's options by name (those of ``XLA_FLAGS``),
-        ``optimization_level``, ``memory_fitting_level``, ``exec_time_optimization_effort`` and
-        ``memory_fitting_effort``.
-      fdo_profile: a profile for feedback-directed optimisation.
-      detailed_logging: whether XLA annotates the program for profilers.
+      env_options_overrides: options for this program: XLA's options by name (those of
+        ``XLA_FLAGS``), ``optimization_level``, ``memory_fitting_level``,
+        ``exec_time_optimization_effort`` and ``memory_fitting_effort``.
+      fdo_profile: a profile for feedback-directed optimization.
       backend: the client that will compile.
 
     Raises:
       ValueError: the device assignment does not have that shape.
-      TypeError: an option's value is not of its type.
+      TypeError: an option's value has the wrong type.
     """
     options = CompileOptions()
     options.num_replicas = num_replicas
@@ -133,7 +132,7 @@ def get_compile_options(
 
 
 def config_key() -> tuple[Any, ...]:
-    """The configuration that programs are compiled with, as part of a key."""
+    """The part of the configuration that affects compilation, for use in cache keys."""
     return tuple([option.value for option in _CONFIGURATION])
 
 
@@ -149,7 +148,7 @@ _CONFIGURATION = (
     config.xla_profile_version,
 )
 
-# Options that are not XLA's flags but of the build of one program, and their types.
+# Options of the build of one program rather than XLA flags, and their types.
 _BUILD_OPTIONS: dict[str, type] = {
     "optimization_level": int,
     "memory_fitting_level": int,
@@ -200,7 +199,7 @@ def _device_assignment(devices, num_replicas, num_partitions) -> _jax.DeviceAssi
 
 
 def get_latest_profile_version(backend: Client) -> int:
-    """The version of the profile to compile with: -1 for none."""
+    """The version of the profile to compile with; -1 for none."""
     version = config.xla_profile_version.value
     return version if version else -1
 
@@ -231,10 +230,10 @@ _XLA_RUNTIME_ERROR_HANDLERS: list[Callable[[_jax.JaxRuntimeError], Exception | N
 def register_xla_runtime_error_handler(
     handler_fn: Callable[[_jax.JaxRuntimeError], Exception | None],
 ) -> None:
-    """Lets a function replace errors of the compiler by better ones.
+    """Registers a function that may replace errors of the compiler.
 
     Args:
-      handler_fn: takes the error; returns another to raise in its place, or None.
+      handler_fn: takes the error; returns the error to raise in its place, or None.
     """
     _XLA_RUNTIME_ERROR_HANDLERS.append(handler_fn)
 
@@ -253,10 +252,10 @@ def backend_compile_and_load(
       module: the module, in StableHLO.
       executable_devices: the devices, in order.
       options: see :func:`get_compile_options`.
-      host_callbacks: what the program calls on the host.
+      host_callbacks: functions on the host that the program calls.
 
     Raises:
-      jax.errors.JaxRuntimeError: the compiler refuses.
+      jax.errors.JaxRuntimeError: the compiler reported an error.
     """
     try:
         if host_callbacks:
@@ -287,12 +286,12 @@ def compile_or_get_cached(
     *,
     fun_name: str | None = None,
 ) -> _jax.LoadedExecutable:
-    """Compiles a module, or gets what it was compiled to before; logs and reports how long it took.
+    """Compiles a module, or gets it from the cache; logs and reports how long that took.
 
     Args:
       devices: array of the devices, in the shape of the device assignment.
-      pgle_profiler: gives the profile of earlier runs to compile with, if there is one.
-      fun_name: the function, for the log; the module's name by default.
+      pgle_profiler: provides the profile of earlier runs to compile with, if there is one.
+      fun_name: the name of the function in the log; by default the module's name.
       others: see :func:`backend_compile_and_load`.
     """
     if pgle_profiler is not None and (profile := pgle_profiler.consume_fdo_profile()) is not None:

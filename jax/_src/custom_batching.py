@@ -1,4 +1,4 @@
-"""Functions with a batching rule of their own: `custom_vmap`, `sequential_vmap`."""
+"""Functions with a custom batching rule: `custom_vmap`, `sequential_vmap`."""
 
 from __future__ import annotations
 
@@ -24,16 +24,17 @@ traceback_util.register_exclusion(__file__)
 
 
 class custom_vmap:
-    """A function with a `vmap` rule of its own, used in place of batching its body.
+    """A function with a custom `vmap` rule, used in place of batching its body.
 
     Args:
       fun: the function.
 
-    Give the rule with `def_vmap`. Derivatives of the function under `vmap` are derivatives of the rule.
-    Forward mode under `vmap` applies the rule to arguments that are batched with their tangents; where
-    none is, the derivative of the rule, told that nothing is batched, is mapped over those batched alone.
-    Differences: reverse mode works, by transposing forward mode of the function or of its rule; a rule
-    whose results do not have the types of the function's is an error.
+    Set the rule with `def_vmap`. Under `vmap`, derivatives of the function are derivatives of the
+    rule. Forward mode under `vmap` applies the rule to arguments that are batched together with
+    their tangents. If no argument is batched together with its tangent, the derivative of the rule,
+    called with nothing batched, is mapped over the batched values. Differences from the original:
+    reverse mode works, by transposing forward mode of the function or of its rule; a rule whose
+    results do not have the types of the function's results is an error.
 
     >>> @jax.custom_batching.custom_vmap
     ... def f(x, y):
@@ -48,7 +49,7 @@ class custom_vmap:
     """
 
     vmap_rule: Callable | None = None
-    _holds_traces = True  # which hold on to the function, by its rule
+    _holds_traces = True  # through the rule, the traces refer to the function
 
     def __init__(self, fun: Callable[..., Any]):
         check_callable(fun)
@@ -56,20 +57,20 @@ class custom_vmap:
         self.fun = fun
 
     def __getattr__(self, name: str) -> Any:
-        if name == "fun":  # not yet initialised (unpickling)
+        if name == "fun":  # not initialized yet (unpickling)
             raise AttributeError(name)
         return getattr(self.fun, name)
 
     def def_vmap(self, vmap_rule: Callable[..., tuple[Any, Any]]) -> Callable:
-        """Set the rule.
+        """Set the batching rule.
 
         Args:
           vmap_rule: `vmap_rule(axis_size, in_batched, *args) -> (result, out_batched)`. `in_batched` is a
-            list of the arguments' trees with a bool for each leaf: batched leaves of `args` have the
-            axis first. `out_batched` says the same of the results, and has their tree.
+            tree like the arguments with a bool for each leaf: batched leaves of `args` have the
+            batch axis first. `out_batched` is the same for the results.
 
         Returns:
-          `vmap_rule`, so that this works as a decorator.
+          `vmap_rule`, so that this method works as a decorator.
         """
         check_callable(vmap_rule)
         self.vmap_rule = vmap_rule
@@ -99,7 +100,7 @@ class custom_vmap:
 
 
 def sequential_vmap(f: Callable) -> custom_vmap:
-    """A function that `vmap` calls for one element of the batch after the other, in a loop.
+    """A function that `vmap` calls once for each element of the batch, in a loop.
 
     Args:
       f: the function.
@@ -133,9 +134,9 @@ def sequential_vmap(f: Callable) -> custom_vmap:
     return f
 
 
-# Rules on flat values: `rule(axis_size, in_batched, args) -> (results, out_batched)`, with the axis in
-# front. `consts` says which arguments are values that the function closes over; the rule of the user is
-# not given them.
+# Rules on flat values: `rule(axis_size, in_batched, args) -> (results, out_batched)`, with the
+# batch axis in front. `consts` says which arguments are closed-over values; the user's rule does
+# not get them.
 
 
 class UserRule:
@@ -199,9 +200,9 @@ class UserRule:
 
 
 class JvpRule:
-    """Forward mode of a rule: its arguments are those of the rule and the tangents of some of them.
+    """Forward mode of a rule: takes the rule's arguments and the nonzero tangents.
 
-    Its results are the tangents, after the results of the rule if `with_primals`.
+    The results are the tangents, preceded by the rule's results if `with_primals`.
     """
 
     __slots__ = ("rule", "nonzeros", "out_nonzeros", "with_primals", "consts")
@@ -224,8 +225,8 @@ class JvpRule:
             return self.call_mapped(axis_size, pairs)
         primals, tangents, batched = [], [], []
         for x, b, t, tb in pairs:
-            # Some array is batched with its tangent: the rule sees all as one batch, so that results that
-            # depend on two arrays have one batch axis.
+            # An argument is batched together with its tangent. The rule sees all of them as one
+            # batch, so that a result that depends on two arguments has a single batch axis.
             if tb and not b:
                 x = batching.broadcast(x, axis_size, 0)
             elif b and not tb and t is not None:
@@ -250,7 +251,7 @@ class JvpRule:
         return [x for x, _ in results], [b for _, b in results]
 
     def call_mapped(self, axis_size, pairs):
-        """No array is batched together with its tangent: map over an application to no batch."""
+        """Map over unbatched calls, as no argument is batched together with its tangent."""
         values = [v for x, b, t, tb in pairs for v in ((x, b), (t, tb)) if v[0] is not None]
 
         def apply(*args):
@@ -271,7 +272,7 @@ class JvpRule:
 
 
 class TransposedRule:
-    """Transpose of a rule: its arguments are the nonlinear ones and the cotangents that are not zero."""
+    """Transpose of a rule: takes the nonlinear arguments and the nonzero cotangents."""
 
     __slots__ = ("rule", "call", "linear", "ct_nonzero", "out_nonzero", "consts")
 
@@ -287,7 +288,7 @@ class TransposedRule:
         given = iter(zip(args[num_known:], in_batched[num_known:]))
         if any(c and lin for c, lin in zip(self.rule.consts, self.linear)):
             raise self.closure_error("differentiated by, under vmap,")
-        # Each element of a batch has a cotangent of its own, so all linear arguments are batched.
+        # Each element of a batch has its own cotangent, so all linear arguments are batched.
         in_batch = any(in_batched)
         batched_aval = lambda a: core.unmapped_aval(axis_size, 0, a) if in_batch else a
 
@@ -325,7 +326,7 @@ class TransposedRule:
 
 
 class HoistedRule:
-    """A rule whose function takes values in front that the rule does not know of."""
+    """A rule whose function has leading arguments (hoisted tracers) that the rule does not get."""
 
     __slots__ = ("rule", "consts")
 
@@ -347,16 +348,16 @@ class HoistedRule:
 
 
 def map_unbatched(fun: Callable, axis_size: int, values: Sequence[tuple[Any, bool]], rule: Any):
-    """Map a function that calls a rule for arguments of which none is batched.
+    """Map a function that calls a rule with no batched arguments.
 
     Args:
-      fun: function of the values; its results and what the rule says of them: whether they are batched.
-      axis_size: size of the axis.
-      values: the values, and which of them have the axis in front.
-      rule: the rule, for the error.
+      fun: function of the values; returns its results and, from the rule, whether each is batched.
+      axis_size: size of the batch axis.
+      values: pairs of a value and whether it has the batch axis, in front.
+      rule: the rule, for the error message.
 
     Returns:
-      The results with the axis in front, and True for each.
+      The results with the batch axis in front, and True for each.
     """
     out_batched: list[bool] = []
 
@@ -435,7 +436,7 @@ def _check_result(rule, i: int, x: Any, want: core.ShapedArray, batched: bool) -
 
 
 def _forward(call: ClosedJaxpr, tangents) -> tuple[ClosedJaxpr, tuple, tuple]:
-    """The jaxpr with tangents; which arguments and which results have a tangent."""
+    """The JVP jaxpr; and which arguments and which results have a nonzero tangent."""
     nonzeros = tuple(type(t) is not ad.Zero for t in tangents)
     has_tangent = [a.to_tangent_aval().dtype != dtypes.float0 for a in call.out_avals]
     jaxpr, out_nonzeros = ad.jvp_jaxpr(call, nonzeros, has_tangent)
@@ -461,7 +462,7 @@ custom_vmap_p.jvp = _jvp
 
 
 def _linearize(primals, tangents, *, call: ClosedJaxpr, rule):
-    # The tangents come from an application of their own, which can be transposed.
+    # A separate application computes the tangents, so that it can be transposed.
     jaxpr, nonzeros, out_nonzeros = _forward(call, tangents)
     given = [t for t in tangents if type(t) is not ad.Zero]
     outs = custom_vmap_p.bind(*primals, call=call, rule=rule)

@@ -1,4 +1,4 @@
-"""Looking into compiled programs: `jax.debug.print`, `jax.debug.callback`, shardings of values."""
+"""Inspection of running programs: `jax.debug.print`, `jax.debug.callback`, shardings of values."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ logger = logging.getLogger(__name__)
 
 
 class DebugEffect(effects.Effect):
-    """Debugging output: it may be repeated, left out or reordered with the operations around it."""
+    """Debugging output that may be repeated, dropped or reordered with other operations."""
 
     __slots__ = ()
     __str__ = lambda _: "Debug"
 
 
 class OrderedDebugEffect(effects.Effect):
-    """Debugging output in the order of the program."""
+    """Debugging output in program order."""
 
     __slots__ = ()
     __str__ = lambda _: "OrderedDebug"
@@ -62,13 +62,13 @@ def _effect(ordered: bool) -> effects.Effect:
     return ordered_debug_effect if ordered else debug_effect
 
 
-# Arguments: arrays are operands, anything else is kept aside
+# Arguments: arrays become operands, other values become static parameters
 
 Statics = tuple[tuple[int, Any], ...]
 
 
 def _split(args: Any, kwargs: Any) -> tuple[list[Any], Any, Statics]:
-    """The operands among the leaves of arguments, their tree, and the other leaves with positions."""
+    """Split arguments into operands, their tree, and static leaves with their positions."""
     leaves, tree = tree_flatten((args, kwargs))
     operands, statics = [], []
     for i, x in enumerate(leaves):
@@ -86,7 +86,7 @@ def _merge(operands: Sequence[Any], tree: Any, statics: Statics) -> Any:
     return tree_unflatten(tree, leaves)
 
 
-# Rules that the primitives share: they look at values, and leave derivatives alone
+# Rules shared by the primitives: they only observe values, so derivatives are not affected
 
 
 def _define(
@@ -94,7 +94,7 @@ def _define(
     effect_of: Callable[[dict[str, Any]], effects.Effect],
     host_function: Callable[..., Callable[..., Any]],
 ) -> None:
-    """Gives a primitive its rules. `host_function(**params)` is what is called with NumPy arrays."""
+    """Gives a primitive its rules; `host_function(**params)` returns the function to call."""
 
     def types(*_, **params):
         return [], {effect_of(params)}
@@ -145,7 +145,7 @@ def _define(
 
 
 class _HostFunction:
-    """A function of trees as one of NumPy arrays, which returns nothing. Equal for equal functions."""
+    """A function of trees as one of NumPy arrays, without results; equal for equal functions."""
 
     __slots__ = ("name", "fun", "tree", "statics")
 
@@ -187,23 +187,24 @@ def debug_callback(
     partitioned: bool = False,
     **kwargs: Any,
 ) -> Any:
-    """Calls a Python function with values of a program, to look at them.
+    """Calls a Python function with values of a program, for debugging.
 
-    It disturbs the program as little as possible: where a transformation repeats, drops or reorders
-    operations it does so with the call. Derivatives ignore it.
-
+    It interferes with the program as little as possible: a transformation that repeats, drops or
+    reorders operations does the same with the call. Derivatives ignore it.
     `jax.debug.callback(ordered=True)(callback, x)` is the same as
     `jax.debug.callback(callback, x, ordered=True)`, for callbacks with arguments of these names.
 
     Args:
-      callback: what it returns is ignored.
-      *args, **kwargs: its arguments: trees. It gets arrays on the CPU, and what is not an array as it is.
-      ordered: whether it is called after the ordered ones before it; for programs on one device.
-      partitioned: whether each device calls it with its shards, instead of one with whole arrays.
+      callback: the function; its result is ignored.
+      *args, **kwargs: its arguments: trees. Arrays are passed as arrays on the CPU, other leaves
+        unchanged.
+      ordered: whether it is called after earlier ordered callbacks; for programs on one device.
+      partitioned: whether each device calls it with its shards, instead of one call with whole
+        arrays.
 
     Raises:
-      TypeError: `callback` cannot be called.
-      JaxRuntimeError: the callback raised an exception; the text has its traceback.
+      TypeError: `callback` is not callable.
+      JaxRuntimeError: the callback raised an exception, whose traceback is in the message.
 
     >>> f = jax.jit(lambda x: jax.debug.callback(lambda v: print("x is", v), x))
     >>> f(1.5), jax.effects_barrier()
@@ -231,7 +232,7 @@ def _debug_callback(ordered: bool, partitioned: bool, callback: Any, /, *args, *
 
 
 class _Static:
-    """A value that is not an array, as part of a parameter: equal to itself only if it has no hash."""
+    """A static value as part of a parameter. Unhashable values are compared by identity."""
 
     __slots__ = ("value",)
 
@@ -279,20 +280,22 @@ def debug_print(
 ) -> Any:
     """Prints values of a program, also of a compiled one.
 
-    The text is made when the values are there: pass a format string and values, no f-string.
-    `jax.debug.print(ordered=True)("{x}", x=x)` is the same as `jax.debug.print("{x}", x=x, ordered=True)`.
+    The text is formatted when the values are known: pass a format string and values, not an
+    f-string. `jax.debug.print(ordered=True)("{x}", x=x)` is the same as
+    `jax.debug.print("{x}", x=x, ordered=True)`.
 
     Args:
-      fmt: as of `str.format`.
-      *args, **kwargs: values for it: trees of arrays, or anything else.
-      ordered: whether it is printed after the ordered prints before it; for programs on one device.
-      partitioned: whether each device prints its shards, instead of one the whole arrays.
-      skip_format_check: whether arguments that `fmt` does not use are printed after it, not an error.
+      fmt: a format string as for `str.format`.
+      *args, **kwargs: values to format: trees of arrays, or any other values.
+      ordered: whether it is printed after earlier ordered prints; for programs on one device.
+      partitioned: whether each device prints its shards, instead of one print of whole arrays.
+      skip_format_check: whether arguments that `fmt` does not use are allowed; if it has no
+        placeholders, they are printed after it.
 
     Raises:
       TypeError: `fmt` is not a string.
-      IndexError, KeyError: `fmt` uses an argument that is not there.
-      ValueError: it does not use one that is.
+      IndexError, KeyError: `fmt` refers to a missing argument.
+      ValueError: an argument is not used by `fmt`.
 
     >>> f = jax.jit(lambda x: jax.debug.print("x: {x:.1f}, {}", x.shape, x=x))
     >>> f(jnp.float32(0.25)), jax.effects_barrier()
@@ -334,10 +337,10 @@ def _debug_print(
 
 
 class _CheckedFormatter(string.Formatter):
-    """Checks that a format string and arguments fit; makes no text."""
+    """Checks that a format string matches the arguments; does not format them."""
 
     def get_field(self, field_name, args, kwargs):
-        # Attributes and items are those of the value when it is there.
+        # Attributes and items are looked up later, on the concrete value.
         first = re.split(r"[.\[]", field_name, maxsplit=1)[0]
         first = int(first) if first.isdigit() else first
         return self.get_value(first, args, kwargs), first
@@ -362,7 +365,7 @@ class _CheckedFormatter(string.Formatter):
 
 
 def _print_options() -> tuple[tuple[str, Any], ...]:
-    """NumPy's settings where the print was written, which hold where it is executed."""
+    """NumPy's print options at the call, which are applied when the text is printed."""
     options = np.get_printoptions()
     if options.get("formatter"):
         options["formatter"] = _Static(options["formatter"])
@@ -404,7 +407,7 @@ _define(debug_print_p, lambda params: _effect(params["ordered"]), _print_on_host
 
 
 def debug_log(fmt: str, *args: Any, **kwargs: Any) -> None:
-    """As `jax.debug.print`, to the logger of this module at level INFO."""
+    """Like `jax.debug.print`, but logs with level INFO to the logger of this module."""
     debug_print(fmt, *args, _use_logging=True, **kwargs)
 
 
@@ -414,11 +417,11 @@ inspect_sharding_p = core.Primitive("inspect_sharding", multiple_results=True)
 
 
 def inspect_array_sharding(value: Any, *, callback: Callable[[Sharding], Any]) -> None:
-    """Calls a function with the sharding of an array: in a program, with what the compiler chose.
+    """Calls a function with the sharding of an array; in a program, the one the compiler chose.
 
     Args:
       value: a tree of arrays; `callback` is called for each.
-      callback: is called once: when the program is compiled, or at once outside of programs.
+      callback: called once: when the program is compiled, or immediately in eager execution.
 
     >>> jax.debug.inspect_array_sharding(jnp.ones(3), callback=lambda s: print(s.num_devices))
     1

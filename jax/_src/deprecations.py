@@ -1,4 +1,4 @@
-"""Names of modules that warn when they are read, and behaviour that can turn into an error."""
+"""Module attributes that warn when they are read, and behaviour that can become an error."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from typing import Any
 
 
 def deprecation_getattr(module: str, deprecations: dict[str, tuple[str, Any]]) -> Any:
-    """Makes the `__getattr__` of a module with names that are going or gone.
+    """Makes the `__getattr__` of a module with deprecated or removed names.
 
     Args:
       module: the module's name.
-      deprecations: for each name the message, and its value, or None if it is gone already. A
-        function as the value is no exception: it is handed out, not called.
+      deprecations: for each name, the message and the value, or None if the name is removed. A
+        function as the value is returned, not called.
 
     Example:
       >>> __getattr__ = deprecation_getattr("jax.old", {"one": ("jax.old.one is 1: write 1.", 1)})
@@ -62,7 +62,7 @@ _registered_deprecations: dict[str, DeprecationState] = {}
 
 
 def register(deprecation_id: str, exist_ok: bool = False) -> None:
-    """Adds a behaviour that is going, which `warn` warns of until it is accelerated."""
+    """Registers a deprecated behaviour, of which `warn` warns until it is accelerated."""
     if deprecation_id in _registered_deprecations and not exist_ok:
         raise ValueError(f"deprecation {deprecation_id!r} is already registered")
     _registered_deprecations[deprecation_id] = DeprecationState()
@@ -74,7 +74,7 @@ def unregister(deprecation_id: str) -> None:
 
 
 def accelerate(deprecation_id: str) -> None:
-    """Turns the warning into an error, to see today what will break."""
+    """Turns the warning into an error, to test code against the planned removal."""
     _state(deprecation_id).accelerated = True
 
 

@@ -1,7 +1,7 @@
-"""Running primitives eagerly, and what belongs to every execution.
+"""Eager execution of primitives, and checks that apply to every execution.
 
-`apply_primitive` is the default `impl` of primitives: one compiled program for each primitive and its
-parameters. Below it: checks for NaNs, logs.
+`apply_primitive` is the default `impl` of primitives: it runs one compiled program for each
+primitive and parameters. The module also has the checks for NaNs and the logger of compilations.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ from jax._src.util import register_cache
 
 # Primitives
 
-_MAX_PROGRAMS = 4096  # of one primitive, with different parameters
+_MAX_PROGRAMS = 4096  # per primitive, one for each set of parameters
 _compiled_primitives: weakref.WeakSet[Primitive] = weakref.WeakSet()
 
 
 def apply_primitive(primitive: Primitive, *args: Any, **params: Any) -> Any:
-    """Compute the results of a primitive for concrete arguments, as a compiled program."""
+    """Compute the results of a primitive on concrete arguments with a compiled program."""
     call = primitive.eager_program(params)
     if call is None:
         call = _compile_primitive(primitive, params)
@@ -59,7 +59,7 @@ def _compile_primitive(primitive: Primitive, params: dict[str, Any]) -> Callable
     run.__name__ = run.__qualname__ = primitive.name
     run._apply_primitive = True  # type: ignore[attr-defined]
     owner = next(iter(core.jaxprs_in_params(params)), None)
-    if owner is not None:  # the program goes when the jaxpr goes
+    if owner is not None:  # cache the program on the jaxpr, so that both are freed together
         key = (apply_primitive, primitive, tuple(params.items()))
         call = owner._cache.get(key)
         if call is None:
@@ -89,13 +89,13 @@ late.apply_primitive = apply_primitive
 
 
 def xla_primitive_callable(primitive: Primitive, **params: Any) -> Callable:
-    """The compiled program of a primitive with these parameters."""
+    """The compiled program of a primitive for these parameters."""
     call = primitive.eager_program(params)
     return _compile_primitive(primitive, params) if call is None else call
 
 
 def simple_impl(primitive: Primitive) -> None:
-    """Let a primitive compute its results as a compiled program."""
+    """Make a primitive compute its results with a compiled program."""
     primitive.def_impl(functools.partial(apply_primitive, primitive))
 
 
@@ -107,12 +107,12 @@ LogElapsedTimeContextManager = log_elapsed_time
 
 
 def should_tuple_args(num_args: int, platform: str) -> bool:
-    """Whether a program takes its arguments as one tuple: TPUs limit how many there can be."""
+    """Whether a program takes its arguments as one tuple: TPUs limit the number of arguments."""
     return platform == "tpu" and num_args > 2000
 
 
 def jaxpr_has_primitive(jaxpr: Any, prim_name: str) -> bool:
-    """Whether a primitive of this name occurs in a jaxpr or inside its equations."""
+    """Whether a primitive of this name occurs in a jaxpr or in jaxprs inside its equations."""
     if any(prim_name in eqn.primitive.name for eqn in jaxpr.eqns):
         return True
     return any(jaxpr_has_primitive(sub, prim_name) for sub in core.subjaxprs(jaxpr))
@@ -127,14 +127,14 @@ def needs_check_special() -> bool:
 
 
 def check_special(name: str, bufs: Sequence[Any]) -> None:
-    """Raise InternalFloatingPointError if a result of `name` has a NaN (or an infinity) in it."""
+    """Raise InternalFloatingPointError if a result of `name` contains a NaN (or an infinity)."""
     if needs_check_special():
         for buf in bufs:
             check_special_array(name, buf)
 
 
 def check_special_array(name: str, arr: Any) -> Any:
-    """As `check_special` for one array, which is handed back."""
+    """Like `check_special` for one array, which is returned."""
     dtype = getattr(arr, "dtype", None)
     if dtype is None or isinstance(dtype, dtypes.ExtendedDType):
         return arr

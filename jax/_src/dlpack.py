@@ -1,4 +1,4 @@
-"""Sharing memory with other libraries through the DLPack protocol."""
+"""Memory sharing with other libraries through the DLPack protocol."""
 
 from __future__ import annotations
 
@@ -37,10 +37,10 @@ _DL_DEVICE_TO_PLATFORM = {
 
 
 def is_supported_dtype(dtype: DTypeLike) -> bool:
-    """Whether arrays with elements of a type can be exchanged.
+    """Whether arrays of a dtype can be exchanged.
 
     Args:
-      dtype: a type of elements, or its name.
+      dtype: a dtype, or its name.
 
     Example:
       >>> import jax.dlpack
@@ -55,22 +55,22 @@ def is_supported_dtype(dtype: DTypeLike) -> bool:
 def from_dlpack(
     external_array: Any, device: Device | Sharding | None = None, copy: bool | None = None
 ) -> Array:
-    """An array from one of another library, sharing its memory where that is possible.
+    """Make an array from an array of another library, sharing its memory if possible.
 
-    Memory that is shared must not be changed by the other library.
+    The other library must not modify shared memory.
 
     Args:
       external_array: an array with the methods `__dlpack__` and `__dlpack_device__`, of NumPy,
         PyTorch, CuPy, TensorFlow, ….
-      device: the device for the array, or a sharding of one device; where the data is if None.
-      copy: True copies the data always; False is an error where it has to be copied; None copies only
+      device: the device for the array, or a sharding of one device; by default where the data is.
+      copy: True always copies the data; False raises an error if a copy is needed; None copies only
         if needed.
 
     Returns:
       A committed array. 64-bit types become 32-bit types unless jax_enable_x64 is set.
 
     Raises:
-      TypeError: `external_array` does not speak the protocol.
+      TypeError: `external_array` does not implement the protocol.
       ValueError: the data has to be copied and `copy` is False, or `device` is a sharding of more
         than one device.
 
@@ -158,7 +158,7 @@ def _needs_copy(target: Device, source: Device) -> str:
 
 
 def _is_tensorflow_tensor(x: Any) -> bool:
-    # Its __dlpack__ takes no stream; it waits for the data itself.
+    # TensorFlow's `__dlpack__` takes no stream; it waits for the data itself.
     return any(c.__module__.startswith("tensorflow.") for c in type(x).__mro__)
 
 
@@ -170,13 +170,13 @@ def to_dlpack(
     max_version: tuple[int, int] | None = None,
     copy: bool | None = None,
 ) -> Any:
-    """A capsule of the DLPack protocol with the data of an array on one device.
+    """A DLPack capsule with the data of a single-device array.
 
     Args:
       x: the array.
       stream: on GPUs, the consumer's stream, which waits for the data.
       src_device: the device of `x`, if it is known.
-      dl_device: where the data shall be, as a pair of the protocol's device type and number.
+      dl_device: the requested device, as a pair of the protocol's device type and number.
       max_version: the newest version of the protocol that the consumer knows.
       copy: as for :func:`jax.dlpack.from_dlpack`.
 
@@ -225,7 +225,7 @@ def _hardware_id(device: Device) -> int:
     return 0 if device.platform == "cpu" else device.local_hardware_id
 
 
-# The protocol's methods of arrays
+# The protocol's methods on arrays
 
 
 def _dlpack(

@@ -1,4 +1,4 @@
-"""Effects, under the name published libraries import them by."""
+"""Effects, under the module name that libraries import."""
 
 from jax._src.core.effects import (
     Effect,

@@ -1,4 +1,4 @@
-"""What a bug report needs to say about where JAX runs."""
+"""The description of the environment that bug reports need."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from jax._src import config, lib, xla_bridge
 from jax._src.lib import native_kernels
 from jax.version import __version__
 
-# Variables that change what JAX and XLA do start with one of these.
+# Prefixes of the environment variables that affect JAX and XLA.
 _PREFIXES = ("JAX_", "XLA_", "CUDA_", "ROCM_", "TPU_", "NCCL_")
 
 
 def print_environment_info(return_string: bool = False) -> str | None:
-    """Prints versions, devices and settings: paste it into bug reports.
+    """Prints versions, devices and settings for a bug report.
 
     Args:
-      return_string: whether to return the text in place of printing it.
+      return_string: whether to return the text instead of printing it.
 
     >>> jax.print_environment_info()  # doctest: +SKIP
     jax:    0.10.2

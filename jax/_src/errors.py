@@ -1,4 +1,4 @@
-"""Errors that JAX raises on its own account, each explained in its docstring: `jax.errors`."""
+"""The exceptions that JAX raises, each explained in its docstring: `jax.errors`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ E = TypeVar("E", bound=Exception)
 
 
 def export(cls: type[E]) -> type[E]:
-    """Class decorator: shows a class as a member of `jax.errors`."""
+    """Class decorator: makes `jax.errors` the public module of a class."""
     cls.__module__ = "jax.errors"
     return cls
 
@@ -21,7 +21,7 @@ JaxRuntimeError.__module__ = "jax.errors"
 
 
 class _JAXErrorMixin:
-    """Ends the message with a link to the explanation of the class."""
+    """Ends the message with a link to the documentation of the class."""
 
     _page = "https://docs.jax.dev/en/latest/errors.html"
 
@@ -32,12 +32,12 @@ class _JAXErrorMixin:
 
 @export
 class JAXTypeError(_JAXErrorMixin, TypeError):
-    """Base of the errors about values of a type that an operation cannot take."""
+    """Base class of errors about values of a type that an operation does not support."""
 
 
 @export
 class JAXIndexError(_JAXErrorMixin, IndexError):
-    """Base of the errors about indices that an operation cannot take."""
+    """Base class of errors about indices that an operation does not support."""
 
 
 @export
@@ -47,8 +47,9 @@ class ConcretizationTypeError(JAXTypeError):
     Under `jax.jit`, `jax.vmap`, `jax.grad` of jitted code and control flow such as `jax.lax.scan`,
     the arguments of a function are tracers. They have a shape and a dtype but no value.
 
-    Remedies: compute what needs the value with `jax.numpy`; take it from a static argument, which
-    is known while tracing; or do this step outside the transformed function.
+    Remedies: compute what depends on the value with `jax.numpy`; make the argument static, so that
+      its
+    value is known while tracing; or do this step outside the transformed function.
 
     Example:
       >>> import jax, jax.numpy as jnp
@@ -59,7 +60,7 @@ class ConcretizationTypeError(JAXTypeError):
       Traceback (most recent call last):
       ConcretizationTypeError: Abstract tracer value encountered where concrete value is ...
 
-      The axis is part of what is compiled, so it has to be static:
+      The axis determines the compiled program, so it has to be static:
 
       >>> from functools import partial
       >>> @partial(jax.jit, static_argnames="axis")
@@ -80,8 +81,8 @@ class ConcretizationTypeError(JAXTypeError):
 class NonConcreteBooleanIndexError(JAXIndexError):
     """A traced boolean array was used as an index, so the result's shape is not known.
 
-    Remedies: keep the shape and choose between values with `jnp.where`; or give operations that
-    have one, such as `jnp.nonzero`, the argument `size`; or select outside the traced function.
+    Remedies: keep the shape and choose between values with `jnp.where`; use the argument `size` of
+    operations that have it, such as `jnp.nonzero`; or select outside the traced function.
 
     Example:
       >>> import jax, jax.numpy as jnp
@@ -109,10 +110,11 @@ class NonConcreteBooleanIndexError(JAXIndexError):
 
 @export
 class TracerArrayConversionError(JAXTypeError):
-    """NumPy was asked to compute with a traced value, which has no data.
+    """NumPy was called with a traced value, which has no data.
 
-    Remedies: use the function of the same name in `jax.numpy`; turn a NumPy array that is indexed
-    by a traced value into a JAX array first; or call NumPy at run time by `jax.pure_callback`.
+    Remedies: use the function of the same name in `jax.numpy`; convert a NumPy array that is
+      indexed
+    by a traced value to a JAX array first; or call NumPy at run time with `jax.pure_callback`.
 
     Example:
       >>> import jax, jax.numpy as jnp, numpy as np
@@ -132,9 +134,10 @@ class TracerArrayConversionError(JAXTypeError):
 
 @export
 class TracerIntegerConversionError(JAXTypeError):
-    """Python needed a traced value as an int: as an index of a list, in `range`, …
+    """Python needed a traced value as an int, for example as an index of a list or in `range`.
 
-    Remedies: make the argument static, if few values occur; turn the list that is indexed into a
+    Remedies: make the argument static, if it takes few values; convert the list that is indexed to
+      a
     JAX array; or loop with `jax.lax.fori_loop`, whose bounds may be traced.
 
     Example:
@@ -155,11 +158,12 @@ class TracerIntegerConversionError(JAXTypeError):
 
 @export
 class TracerBoolConversionError(ConcretizationTypeError):
-    """Python needed the truth of a traced value: in `if`, `while`, `and`, `max`, …
+    """Python needed the truth value of a traced value, as in `if`, `while`, `and` or `max`.
 
-    Remedies: choose between values with `jnp.where`; between computations with `jax.lax.cond`; loop
-    with `jax.lax.while_loop`; combine conditions with `&`, `|` and `~`; or make the argument that
-    decides static.
+    Remedies: choose between values with `jnp.where`; choose between computations with
+      `jax.lax.cond`;
+    loop with `jax.lax.while_loop`; combine conditions with `&`, `|` and `~`; or make the argument
+    that the condition depends on static.
 
     Example:
       >>> import jax, jax.numpy as jnp
@@ -186,10 +190,10 @@ class TracerBoolConversionError(ConcretizationTypeError):
 
 @export
 class UnexpectedTracerError(JAXTypeError):
-    """A traced value was used after the function that was traced had returned: it leaked.
+    """A traced value was used after the traced function had returned: it leaked.
 
-    Functions that are transformed must hand out what they compute by returning it. A traced value
-    that they store in a global variable, an attribute or a list has no meaning afterwards.
+    A transformed function must return what it computes. A traced value that it stores in a global
+    variable, an attribute or a list has no meaning after the function has returned.
 
     Remedies: return the value; pass state in and out as arguments and results. To find the place,
     set the environment variable JAX_CHECK_TRACER_LEAKS or use `jax.checking_leaks()`.
@@ -220,10 +224,10 @@ class UnexpectedTracerError(JAXTypeError):
 
 @export
 class KeyReuseError(JAXTypeError):
-    """A random key was used twice, while `jax_debug_key_reuse` is on.
+    """A random key was used twice while `jax_debug_key_reuse` is set.
 
-    Two uses of a key give dependent numbers. Remedy: make a new key for each use by
-    `jax.random.split` or `jax.random.fold_in`.
+    The numbers generated from two uses of a key are not independent. Remedy: make a new key for
+    each use with `jax.random.split` or `jax.random.fold_in`.
 
     Example:
       >>> import jax
@@ -240,7 +244,7 @@ class KeyReuseError(JAXTypeError):
 
 @export
 class JaxprTypeError(TypeError):
-    """A jaxpr is not well typed: `jax.core.check_jaxpr` names the equation and what is wrong."""
+    """A jaxpr is not well typed: the message names the equation and the reason."""
 
 
 @export
@@ -252,11 +256,11 @@ class InconclusiveDimensionOperation(Exception):
     """
 
 
-# Errors of single parts, which hand them on under their own names
+# Errors of single modules, which re-export them
 
 
 class ShardingTypeError(Exception):
-    """The shardings of operands disagree, or an operation cannot tell the sharding of its result."""
+    """Shardings of operands conflict, or the sharding of a result cannot be determined."""
 
 
 class IndivisibleError(ValueError):
@@ -281,7 +285,7 @@ class NonUniformShardingError(ValueError):
 
 
 class InternalFloatingPointError(Exception):
-    """A result has a NaN or an infinity, where jax_debug_nans or jax_debug_infs looks for them."""
+    """A result has a NaN or an infinity while jax_debug_nans or jax_debug_infs is set."""
 
     def __init__(self, name: str, ty: str):
         super().__init__(name, ty)
@@ -293,10 +297,10 @@ class InternalFloatingPointError(Exception):
 
 
 class TypePromotionError(ValueError):
-    """Operands' types have no common type to be promoted to.
+    """The dtypes of operands have no common dtype to be promoted to.
 
-    Raised for the small floats and integers, which never change by themselves, and for all
-    different types if `jax_numpy_dtype_promotion` is 'strict'.
+    Raised for small floats and integers, which are never promoted implicitly, and for any two
+    different dtypes if `jax_numpy_dtype_promotion` is 'strict'.
 
     Example:
       >>> import jax, jax.numpy as jnp
@@ -313,7 +317,7 @@ TypePromotionError.__module__ = "jax.dtypes"
 
 
 class InvalidInputException(Exception):
-    """An argument that is not an array and no scalar; jaxlib raises it, `jit` explains it."""
+    """An argument is neither an array nor a scalar; raised by jaxlib, and explained by `jit`."""
 
 
 class StoreException(Exception):

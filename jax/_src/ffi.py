@@ -28,14 +28,14 @@ def register_ffi_target(
 
     Args:
       name: the name of the target.
-      fn: a capsule with the function's address (see `pycapsule`), or a dict of such by stage:
+      fn: a capsule with the function's address (see `pycapsule`), or a dict of capsules by stage:
         "instantiate", "prepare", "initialize", "execute".
       platform: "cpu", "cuda", "rocm" or "tpu".
       api_version: 1 for handlers of the typed FFI, 0 for the older calling convention.
-      kwargs: passed on to jaxlib, such as `traits`.
+      kwargs: passed to jaxlib, for example `traits`.
 
     Raises:
-      jax.errors.JaxRuntimeError: if jaxlib does not take it, for example no capsules.
+      jax.errors.JaxRuntimeError: if jaxlib rejects it, for example because it is not a capsule.
     """
     xla_bridge.register_custom_call_target(
         name, fn, xla_platform(platform), api_version=api_version, **kwargs
@@ -43,21 +43,21 @@ def register_ffi_target(
 
 
 def register_ffi_type(name: str, type_registration: Any, platform: str = "cpu") -> None:
-    """Registers a type of state that handlers keep between their stages.
+    """Registers a type of state that handlers keep across their stages.
 
     Args:
-      name: the name of the type, once in a process.
-      type_registration: a dict with capsules: "type_id", and "type_info" if there is one.
-      platform: where it is used; each has its own types.
+      name: the name of the type, which can be registered once per process.
+      type_registration: a dict of capsules: "type_id" and, optionally, "type_info".
+      platform: the platform that uses it; each one has its own types.
 
     Raises:
-      jax.errors.JaxRuntimeError: if jaxlib does not take it.
+      jax.errors.JaxRuntimeError: if jaxlib rejects it.
     """
     xla_bridge.register_custom_type(name, type_registration, xla_platform(platform))
 
 
 def register_ffi_type_id(name: str, obj: Any, platform: str = "cpu") -> None:
-    """Registered a type by its id alone, which this jaxlib no longer does: see `register_ffi_type`.
+    """Not supported: this jaxlib does not register a type by its id only; see `register_ffi_type`.
 
     Raises:
       ValueError: always.
@@ -69,9 +69,9 @@ def register_ffi_type_id(name: str, obj: Any, platform: str = "cpu") -> None:
 
 
 def register_ffi_target_as_batch_partitionable(name: str) -> None:
-    """Says that a target treats leading dimensions of its operands independently of each other.
+    """Declares that a target treats leading dimensions of its operands independently of each other.
 
-    A program that shards such dimensions calls it on each shard.
+    If such dimensions are sharded, the program calls the target on each shard.
 
     Args:
       name: the name of the target.
@@ -80,7 +80,7 @@ def register_ffi_target_as_batch_partitionable(name: str) -> None:
 
 
 def xla_platform(platform: str) -> str:
-    """XLA's name of a platform."""
+    """XLA's name for a platform."""
     return {"cpu": "Host", "gpu": "CUDA", "cuda": "CUDA", "rocm": "ROCM"}.get(platform, platform)
 
 
@@ -90,7 +90,7 @@ _new_capsule.argtypes = (ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p)
 
 
 def pycapsule(funcptr: Any) -> Any:
-    """A function of a dynamic library as a capsule, which `register_ffi_target` takes.
+    """A function of a dynamic library as a capsule, for `register_ffi_target`.
 
     Args:
       funcptr: the function, from `ctypes.CDLL(path)`. The library must stay loaded.
@@ -102,7 +102,7 @@ def pycapsule(funcptr: Any) -> Any:
 
 
 def include_dir() -> str:
-    """The folder with the C++ headers (`xla/ffi/api/ffi.h`, …) that jaxlib brings.
+    """The folder of the C++ headers (`xla/ffi/api/ffi.h`, …) in jaxlib.
 
     >>> jax.ffi.include_dir().endswith("include")
     True
@@ -114,7 +114,7 @@ def include_dir() -> str:
 
 
 class FfiEffect(effects.Effect):
-    """A native function does something besides computing its results."""
+    """The side effect of a native function."""
 
     __slots__ = ()
 
@@ -139,29 +139,31 @@ def ffi_call(
     custom_call_api_version: int = 4,
     legacy_backend_config: str | None = None,
 ) -> Callable[..., Any]:
-    """A function that calls a native one.
+    """A function that calls a native function.
 
     Args:
-      target_name: the name it was registered under with `register_ffi_target`.
-      result_shape_dtypes: an object with `shape` and `dtype`, such as a `jax.ShapeDtypeStruct`, or a
-        sequence of such, one a result; or `jax.core.abstract_token`.
-      has_side_effect: whether it is called also if nobody uses its results.
-      vmap_method: what `vmap` does with it; see `jax.pure_callback`.
-      input_layouts, output_layouts: how the native function expects its operands and results in memory: for
-        each the dimensions from major to minor, or a `Layout`, or None for rows one after the other.
-      input_output_aliases: from an input's number to that of the result which may use its memory.
-      custom_call_api_version: 4 for the typed FFI; less for older conventions.
-      legacy_backend_config: what a target of an older convention is told.
+      target_name: the name given to `register_ffi_target`.
+      result_shape_dtypes: an object with `shape` and `dtype`, such as a `jax.ShapeDtypeStruct`, or
+        a sequence of them, one per result; or `jax.core.abstract_token`.
+      has_side_effect: whether it must be called even if its results are not used.
+      vmap_method: how `vmap` calls it; see `jax.pure_callback`.
+      input_layouts, output_layouts: the layouts that the native function expects for its operands
+        and
+        results: for each one the dimensions from major to minor, a `Layout`, or None for row-major.
+      input_output_aliases: a mapping from the position of an input to the position of the result
+        that may reuse its memory.
+      custom_call_api_version: 4 for the typed FFI; lower for older conventions.
+      legacy_backend_config: the configuration string of a target with an older convention.
 
     Returns:
-      A function of arrays. Its keyword arguments are the attributes of the call: numbers, strings, NumPy
-      arrays, and tuples and dicts of them. It returns an array, or a list of arrays if
+      A function of arrays. Its keyword arguments are the attributes of the call: numbers, strings,
+      NumPy arrays, and tuples and dicts of them. It returns an array, or a list of arrays if
       `result_shape_dtypes` is a sequence.
 
     Raises:
       TypeError: for attributes of other types.
-      ValueError: for layouts and aliases that do not fit the arguments, an unknown `vmap_method`, and when the
-        call is differentiated (give it a rule with `jax.custom_vjp` or `jax.custom_jvp`).
+      ValueError: for layouts and aliases that do not match the arguments, an unknown `vmap_method`,
+        or if the call is differentiated (give it a rule with `jax.custom_vjp` or `jax.custom_jvp`).
 
     >>> call = jax.ffi.ffi_call("my_rms_norm", jax.ShapeDtypeStruct((8,), jnp.float32))
     >>> call(jnp.ones(8), eps=np.float32(1e-5))                    # doctest: +SKIP
@@ -214,7 +216,7 @@ def _result_aval(position: int, result: Any) -> core.AbstractValue:
             "ffi_call: elements of result_shape_dtypes must have the attributes 'shape' and 'dtype', as "
             f"jax.ShapeDtypeStruct has. Got {result!r} at position {position}."
         )
-    # as it is: what a native function writes does not depend on `jax_enable_x64`
+    # Not canonicalized: what a native function writes does not depend on `jax_enable_x64`.
     dtype = result.dtype
     if not isinstance(dtype, dtypes.ExtendedDType):
         dtype = np.dtype(dtype)
@@ -222,7 +224,7 @@ def _result_aval(position: int, result: Any) -> core.AbstractValue:
 
 
 def _hashable(where: str, value: Any) -> Any:
-    """An attribute as a value that a jaxpr can hold."""
+    """An attribute as a hashable value, for the parameters of an equation."""
     if isinstance(value, Mapping):
         return HashableDict({k: _hashable(f"{where}[{k!r}]", v) for k, v in value.items()})
     if isinstance(value, tuple):
@@ -245,7 +247,7 @@ def _hashable(where: str, value: Any) -> Any:
 
 
 class Attributes(tuple):
-    """Names and values; unlike in tuples, 1, 1.0 and True are different values."""
+    """Names and values of attributes. Unlike in tuples, 1, 1.0 and True are different values."""
 
     def __hash__(self) -> int:
         return super().__hash__()
@@ -356,7 +358,7 @@ def _batch(axis_data: Any, args: Any, dims: Any, **params: Any) -> Any:
             for layout, mapped in zip(params["input_layouts"], is_mapped)
         )
         aliases = tuple((i, o) for i, o in params["input_output_aliases"] if is_mapped[i])
-        if params["vmap_method"] == "expand_dims":  # of size 1, where nothing was mapped
+        if params["vmap_method"] == "expand_dims":  # unmapped operands got a dimension of size 1
             aliases = tuple((i, o) for i, o in aliases if args[i].shape == avals[o].shape)
         return ffi_call_p.bind(
             *args,

@@ -1,4 +1,4 @@
-"""Pytrees of arrays as one vector."""
+"""Pytrees of arrays as a single vector."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ from jax._src.util import HashablePartial, set_module
 
 @set_module("jax.flatten_util")
 def ravel_pytree(pytree: Any) -> tuple[Array, Callable[[Array], Any]]:
-    """The elements of all arrays of a pytree in one vector, and the way back.
+    """Concatenate the elements of all arrays of a pytree into one vector.
 
     Args:
-      pytree: of arrays and scalars.
+      pytree: a pytree of arrays and scalars.
 
     Returns:
-      A vector of the dtype that combines those of the leaves, and a function from such a vector to a pytree
-      of the same structure, shapes and dtypes. Where all leaves have one dtype, the function takes vectors
-      of any. Functions made from equal structures are equal.
+      A vector whose dtype is the promoted dtype of the leaves, and a function from such a vector to
+      a pytree of the same structure, shapes and dtypes. If all leaves have the same dtype, the
+      function accepts vectors of any dtype. Functions made from equal structures are equal.
 
-    The function raises:
+    The returned function raises:
       ValueError: for an array of another shape.
-      TypeError: for one of another dtype, if those of the leaves differ.
+      TypeError: for one of another dtype, if the leaves have different dtypes.
 
     >>> from jax.flatten_util import ravel_pytree
     >>> flat, unravel = ravel_pytree({"a": jnp.ones(2), "b": jnp.zeros((1, 2))})
@@ -79,6 +79,6 @@ def _unravel(tree, shapes, types, dtype, flat):
     leaves = [lax.reshape(part, shape) for part, shape in zip(parts, shapes)]
     if types is not None:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # the imaginary parts of real leaves
+            warnings.simplefilter("ignore")  # converting to real leaves drops imaginary parts
             leaves = [lax.convert_element_type(x, t) for x, t in zip(leaves, types)]
     return tree_unflatten(tree, leaves)

@@ -1,4 +1,4 @@
-"""What hardware this machine seems to have, found out without drivers."""
+"""Detection of the hardware of this machine, without drivers."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _TPU_PCI_DEVICE_IDS = {
 
 
 def num_available_tpu_chips_and_device_id() -> tuple[int, TpuVersion | None]:
-    """How many TPU chips the PCI bus shows, and of which generation."""
+    """The number of TPU chips on the PCI bus, and their generation."""
     count, version = 0, None
     for device in pathlib.Path("/sys/bus/pci/devices").glob("*"):
         if _read(device / "vendor") != _GOOGLE_PCI_VENDOR_ID:
@@ -47,17 +47,17 @@ def num_available_tpu_chips_and_device_id() -> tuple[int, TpuVersion | None]:
 
 
 def has_visible_nvidia_gpu() -> bool:
-    """Whether a driver's device file is there and $CUDA_VISIBLE_DEVICES does not hide all GPUs."""
+    """Whether there is a driver's device file and $CUDA_VISIBLE_DEVICES does not hide all GPUs."""
     if os.environ.get("CUDA_VISIBLE_DEVICES", "all").strip() in ("", "-1", "none", "NoDevFiles"):
         return False
     return any(map(os.path.exists, _NVIDIA_GPU_DEVICES))
 
 
 def num_available_amd_gpus(stop_at: int | None = None) -> int:
-    """How many AMD GPUs the kernel's compute driver lists.
+    """The number of AMD GPUs that the kernel's compute driver lists.
 
     Args:
-      stop_at: counts no further.
+      stop_at: stop counting at this number.
     """
     count = 0
     for node in pathlib.Path("/sys/class/kfd/kfd/topology/nodes").glob("*/properties"):
@@ -66,7 +66,7 @@ def num_available_amd_gpus(stop_at: int | None = None) -> int:
         properties = dict(
             line.split(maxsplit=1) for line in _read(node).splitlines() if " " in line
         )
-        vendor = properties.get("vendor_id", "0")  # CPUs are nodes too, of vendor 0
+        vendor = properties.get("vendor_id", "0")  # CPUs are listed too, with vendor 0
         if vendor.isdigit() and int(vendor) == _AMD_PCI_VENDOR_ID:
             count += 1
     return count

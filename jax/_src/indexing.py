@@ -11,12 +11,12 @@ from jax._src.tree_util import register_pytree_node
 
 
 class Slice:
-    """Elements `start`, `start + stride`, ...: `size` of them.
+    """The `size` elements `start`, `start + stride`, ... of a dimension.
 
     Args:
-      start: the first one; an integer or a traced integer scalar.
-      size: how many, a static integer.
-      stride: the distance of two of them.
+      start: the first element; an integer or a traced integer scalar.
+      size: the number of elements, a static integer.
+      stride: the distance between two elements.
 
     Raises:
       ValueError: if the size or the stride is negative.
@@ -35,7 +35,7 @@ class Slice:
 
     @classmethod
     def from_slice(cls, s: slice, size: int) -> Slice:
-        """The elements that a Python slice means in a dimension of the given size."""
+        """The elements that a Python slice selects in a dimension of the given size."""
         step = 1 if s.step is None else s.step
         if step < 1:
             raise ValueError(f"slice must have a step >= 1 (found: {step})")
@@ -50,7 +50,7 @@ class Slice:
 
     @property
     def is_dynamic_start(self) -> bool:
-        """Whether the start is known only by its type."""
+        """Whether the start is traced."""
         return not isinstance(self.start, (int, np.integer))
 
     @property
@@ -59,11 +59,11 @@ class Slice:
 
     @property
     def span(self) -> int:
-        """From the first element to the last one, both included."""
+        """The number of elements from the first to the last one, inclusive."""
         return (self.size - 1) * self.stride + 1 if self.size else 0
 
     def is_full(self, size: int) -> bool:
-        """Whether it means all elements of a dimension."""
+        """Whether it selects all elements of a dimension of the given size."""
         return (
             not self.is_dynamic_start
             and self.start == 0
@@ -101,17 +101,17 @@ register_pytree_node(Slice, _flatten_slice, _unflatten_slice)
 
 
 def ds(start: Any, size: Any = None, stride: int | None = None) -> Slice | slice:
-    """A slice of a static size that may start at a traced position, to index arrays and references with.
+    """A slice with a static size whose start may be traced, for indexing arrays and references.
 
     Args:
-      start: position of the first element; None means all elements, whatever `size` says. If it is the
-        only argument: the size of a slice from 0.
-      size: how many elements.
-      stride: distance of two of them; 1 if None.
+      start: position of the first element. None selects all elements, whatever `size` is. If it is
+        the only argument, it is the size of a slice that starts at 0.
+      size: the number of elements.
+      stride: the distance between two elements; 1 if None.
 
     Returns:
-      What to index with. Where `x[ds(start, size)]` reaches out of bounds, it is moved inside; updates
-      `x.at[ds(start, size)].set(y)` do nothing there.
+      An index. If `x[ds(start, size)]` is out of bounds, the slice is shifted into bounds; an
+      update `x.at[ds(start, size)].set(y)` drops the elements that are out of bounds.
 
     Raises:
       TypeError: if the start is not an integer scalar, or the size not a static integer.

@@ -1,14 +1,14 @@
-"""Late binding: operations that a layer needs before the layer above, which has them, is imported.
+"""Late binding: operations that a layer calls although a higher layer defines them.
 
-Differentiation adds cotangents and batching moves axes, but the primitives for that stand above the
-interpreters. So the interpreters call `late.add_any(x, y)`, and the module that defines the operation
-fills the slot in, once, when it is imported:
+Differentiation adds cotangents and batching moves axes, but the primitives for that are defined
+above the interpreters. So the interpreters call `late.add_any(x, y)`, and the module that defines
+the operation assigns the slot when it is imported:
 
     late.add_any = _add_any
 
-There is no other way to call upwards. Each slot says who calls it and what it does; a slot is filled
-in exactly once, and one that is not filled in yet says so when it is used. A module that could import
-the operation does that instead: `tests/late_binding_test.py` holds all of this.
+There is no other way to call upwards. Each slot is documented with its callers and its meaning, and
+is assigned exactly once; using an unassigned slot raises an error that says so. A module that can
+import an operation must not use its slot: `tests/late_binding_test.py` checks all of this.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from jax._src.named_sharding import NamedSharding
 
     Axes = Sequence[int]
-    Shape = Sequence[Any]  # of ints and symbolic dimensions
+    Shape = Sequence[Any]  # ints and symbolic dimensions
 
 
 class BroadcastInDim(Protocol):
@@ -76,35 +76,37 @@ class PrettyPrint(Protocol):
 
 
 class LateBound:
-    """The slots. Arrays are arrays or tracers.
+    """The slots. "Array" means a concrete array or a tracer.
 
-    Types and printing, for base and core:
-      make_aval: (shape, dtype, weak_type) -> type of an array.
+    Types and printing, for the base layer and core:
+      make_aval: (shape, dtype, weak_type) -> the type of an array.
       pretty_print, jaxpr_to_string, eqn_to_string: the text of a jaxpr or equation.
 
     Operations on arrays, for core, differentiation and batching:
       broadcast_in_dim, transpose, full, convert_element_type, reduce_sum, slice, index_in_dim,
-        dynamic_slice_in_dim, pvary: as in `lax`, by position;
-        `index_in_dim` takes that axis away, and `dynamic_slice_in_dim` wants a start >= 0.
-      add_any: (x, y) -> sum of two cotangents of one type.
-      take_along: (x, indices, axis) -> array; indices are in bounds, one each place along the axis.
+        dynamic_slice_in_dim, pvary: as in `lax`, with positional arguments;
+        `index_in_dim` removes the axis, and `dynamic_slice_in_dim` requires a start >= 0.
+      add_any: (x, y) -> the sum of two cotangents of the same type.
+      take_along: (x, indices, axis) -> array; indices are in bounds, one per position along the
+        axis.
       reshard: (x, sharding, concrete mesh) -> array with that sharding in its type.
       device_put: (x, memory space) -> array.
       to_array: number, NumPy array or array -> array.
 
     References to mutable arrays, for their tracers and for transformations:
       ref_get: (ref, index) -> array; ref_set, ref_swap, ref_addupdate: (ref, index, value).
-      ref_view, ref_transposed, ref_reshaped, ref_bitcast: views, `(ref, *how)`.
-      discharge: (closed jaxpr, which, lower) -> the same without references, positions of written ones.
-      functionalize: apply a primitive with jaxprs to what the marked references hold.
+      ref_view, ref_transposed, ref_reshaped, ref_bitcast: views, called as `(ref, *args)`.
+      discharge: (closed jaxpr, which, lower) -> the jaxpr without references, and the positions of
+        the references it writes.
+      functionalize: apply a primitive that has jaxprs to the contents of the marked references.
 
     Running programs:
       apply_primitive: (primitive, *args, **params) -> results, for primitives without `impl`.
       compile_eager: (fun, name, **jit options) -> native callable.
-      device_put_value: (value, target, copy semantics) -> array there.
-      runtime_tokens: the tokens of programs that have run.
-      native_call_check: (callable, args, kwargs, result), after native calls, while a debug option
-        asks for it.
+      device_put_value: (value, target, copy semantics) -> array on the target.
+      runtime_tokens: the tokens of programs that have been started.
+      native_call_check: (callable, args, kwargs, result), called after native calls while a debug
+        option requires it.
     """
 
     __slots__ = (
@@ -159,12 +161,12 @@ class LateBound:
         try:
             object.__getattribute__(self, name)
         except AttributeError:
-            object.__setattr__(self, name, value)  # refuses a name that is no slot
+            object.__setattr__(self, name, value)  # raises AttributeError for an unknown name
             return
         raise AttributeError(f"the late-bound operation {name!r} has been filled in already")
 
     def __getattr__(self, name: str) -> Any:
-        # Only reached where the slot is empty.
+        # Called only if the slot is not assigned.
         if name not in LateBound.__slots__:
             raise AttributeError(f"there is no late-bound operation {name!r}")
         raise AttributeError(

@@ -15,7 +15,7 @@ from jax._src.sharding import Sharding
 Shape = tuple[int, ...]
 
 
-# Tiled layouts pack the elements of these types.
+# Bits per element of the dtypes whose elements tiled layouts pack.
 _PACKED_BITS = {"int2": 2, "uint2": 2, "int4": 4, "uint4": 4, "float4_e2m1fn": 4}
 
 
@@ -44,12 +44,12 @@ class Layout:
     """The order of an array's elements in a device's memory.
 
     Args:
-      major_to_minor: the dimensions, the slowest varying first.
+      major_to_minor: the dimensions, slowest varying first.
       tiling: sizes of tiles, as the device defines them; None for the device's default.
-      sub_byte_element_size_in_bits: bits an element takes where it is packed; 0 for the default.
+      sub_byte_element_size_in_bits: bits per packed element; 0 for the default.
 
     Raises:
-      ValueError: ``major_to_minor`` is no permutation.
+      ValueError: ``major_to_minor`` is not a permutation.
 
     Example:
       >>> from jax.experimental.layout import Layout
@@ -102,7 +102,7 @@ class Layout:
         return self._key() == other._key()
 
     def update(self, **kwargs) -> Layout:
-        """A layout with what is given replaced."""
+        """A copy with the given fields replaced."""
         args = dict(
             major_to_minor=self.major_to_minor,
             tiling=self.tiling,
@@ -124,7 +124,7 @@ class Layout:
         return lib.hlo.Layout(minor_to_major, list(self.tiling), sub_byte_size)
 
     def check_compatible_aval(self, aval_shape: Shape) -> None:
-        """Raises ValueError if the layout is not for arrays of the shape's rank."""
+        """Raises ValueError if the layout does not match the rank of the shape."""
         if len(self.major_to_minor) != len(aval_shape):
             raise ValueError(
                 "Length of major_to_minor and the rank of the value should match. Got"
@@ -137,15 +137,15 @@ ShardingOptions = Sharding | None
 
 
 class Format:
-    """A layout together with a sharding: how and where an array is stored.
+    """A layout together with a sharding: how an array is stored, and where.
 
     Args:
       layout: a :class:`Layout`, ``Layout.AUTO`` or None (not specified).
       sharding: a :class:`jax.sharding.Sharding` or None (not specified).
 
     Raises:
-      TypeError: an argument is none of these.
-      ValueError: ``layout`` is a :class:`Layout`, and ``sharding`` does not say on which devices.
+      TypeError: an argument is not one of these.
+      ValueError: ``layout`` is a :class:`Layout`, but ``sharding`` does not specify the devices.
 
     Example:
       >>> from jax.experimental.layout import Format
@@ -193,6 +193,6 @@ class Format:
 
 
 def get_layout_for_vmap(dim: int, layout: Layout) -> Layout:
-    """The layout of arrays that are stacked along a new dimension, which becomes the slowest."""
+    """The layout of arrays stacked along a new dimension, which becomes the most major one."""
     others = [d + (d >= dim) for d in layout.major_to_minor]
     return layout.update(major_to_minor=(dim, *others))

@@ -1,7 +1,7 @@
-"""Functions with a stack of transformations, for libraries written against them.
+"""Functions with a stack of transformations, for libraries that use this interface.
 
-A `WrappedFun` is a function and the transformations applied to it, outermost last. JAX itself transforms
-plain functions; this module serves code that imports `jax.extend.linear_util`.
+A `WrappedFun` is a function and the transformations applied to it, outermost last. JAX itself
+transforms plain functions; this module serves code that imports `jax.extend.linear_util`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from jax._src.util import fun_name, register_cache
 
 
 class Store:
-    """A place for the auxiliary result of a transformation, written once."""
+    """A cell for the auxiliary result of a transformation, which can be written once."""
 
     __slots__ = ("_value",)
 
@@ -72,7 +72,7 @@ class WrappedFun:
       in_type: types of the arguments, if they are known.
       debug_info: what the function is traced for.
 
-    Two of them are equal if their functions, transformations, static arguments, parameters and types are.
+    Two of them are equal if functions, transformations, static arguments, parameters and types are.
     """
 
     __slots__ = (
@@ -103,7 +103,7 @@ class WrappedFun:
         return fun_name(self.f)
 
     def wrap(self, gen: Callable, gen_static_args: tuple, out_store: Store | None) -> WrappedFun:
-        """The function with one more transformation around it."""
+        """Add one more transformation around the function."""
         if out_store is None:
             transformed = functools.partial(gen, self.f_transformed, *gen_static_args)
         else:
@@ -125,7 +125,7 @@ class WrappedFun:
     __call__ = call_wrapped
 
     def populate_stores(self, stores: Sequence[Store | None]) -> None:
-        """Writes what another run of an equal function stored."""
+        """Fill the stores with the values that another run of an equal function stored."""
         for own, other in zip(self.stores, stores, strict=True):
             if own is not None and other is not None:
                 own.store(other.val)
@@ -164,7 +164,7 @@ def wrap_init(
     Args:
       f: a function.
       params: further keyword arguments of `f`, hashable.
-      debug_info: what the function is traced for; by default only where it is from.
+      debug_info: what the function is traced for; by default only its source location.
 
     Example:
       >>> wrap_init(lambda x, y: x + y, {"y": 2}).call_wrapped(1)
@@ -204,14 +204,14 @@ def transformation_with_aux2(
     use_eq_store: bool = False,
     unk_names: bool = False,
 ) -> Any:
-    """As `transformation2`, for `gen(f, store, *gen_static_args, *args, **kwargs)`.
+    """Like `transformation2`, for `gen(f, store, *gen_static_args, *args, **kwargs)`.
 
     Args:
       use_eq_store: whether the function may run again if it stores an equal auxiliary result.
-      unk_names: whether names of arguments and results no longer fit.
+      unk_names: whether the transformation invalidates the names of arguments and results.
 
     Returns:
-      (transformed function, aux): `aux()` gives what was put in the store.
+      (transformed function, aux): `aux()` returns the stored value.
     """
     if fun is None:
         return functools.partial(
@@ -224,10 +224,10 @@ def transformation_with_aux2(
 
 
 def transformation(gen: Callable, fun: WrappedFun | None = None, *gen_static_args: Any) -> Any:
-    """As `transformation2`, for a generator.
+    """Like `transformation2`, for a generator.
 
-    `gen(*gen_static_args, *args, **kwargs)` yields arguments and keyword arguments for the function, is
-    sent its result, and yields the result of the transformed function.
+    `gen(*gen_static_args, *args, **kwargs)` yields arguments and keyword arguments for the
+    function, is sent its result, and yields the result of the transformed function.
     """
     if fun is None:
         return functools.partial(transformation, gen)
@@ -241,7 +241,7 @@ def transformation(gen: Callable, fun: WrappedFun | None = None, *gen_static_arg
 def transformation_with_aux(
     gen: Callable, fun: WrappedFun | None = None, *gen_static_args: Any
 ) -> Any:
-    """As `transformation`, where `gen` yields a pair in the end: the result and the auxiliary one."""
+    """Like `transformation`; `gen` finally yields a pair of the result and the auxiliary result."""
     if fun is None:
         return functools.partial(transformation_with_aux, gen)
     store = Store()
@@ -255,7 +255,7 @@ def transformation_with_aux(
 
 
 class _Generator:
-    """A generator as a transformation: equal if the generators are, as caches need it."""
+    """A generator as a transformation; equal if the generators are equal, as cache keys require."""
 
     __slots__ = ("run", "gen")
 
@@ -290,7 +290,7 @@ def _run_generator(gen: Callable, f: Callable, args: tuple, kwargs: dict) -> Any
 
 @transformation_with_aux2
 def flatten_fun(f: Callable, store: Store, in_tree: PyTreeDef, *leaves: Any) -> list:
-    """`f(*args, **kwargs)` as a function of flat arguments; the store gets the tree of its result."""
+    """Flatten arguments and result of `f(*args, **kwargs)`; stores the tree of the result."""
     args, kwargs = tree_unflatten(in_tree, leaves)
     out, tree = tree_flatten(f(*args, **kwargs))
     store.store(tree)
@@ -299,7 +299,7 @@ def flatten_fun(f: Callable, store: Store, in_tree: PyTreeDef, *leaves: Any) -> 
 
 @transformation_with_aux2
 def flatten_fun_nokwargs(f: Callable, store: Store, in_tree: PyTreeDef, *leaves: Any) -> list:
-    """As `flatten_fun`, for functions of positional arguments alone."""
+    """Like `flatten_fun`, for functions that take positional arguments only."""
     out, tree = tree_flatten(f(*tree_unflatten(in_tree, leaves)))
     store.store(tree)
     return out
@@ -311,7 +311,7 @@ def argnums_partial(
     args: Sequence[Any],
     require_static_args_hashable: bool = True,
 ) -> tuple[WrappedFun, tuple]:
-    """`f` as a function of the arguments `dyn_argnums` alone, the others fixed.
+    """`f` as a function of the arguments `dyn_argnums` only, with the others fixed.
 
     Raises:
       ValueError: if a fixed argument is not hashable, unless `require_static_args_hashable` is False.
@@ -327,7 +327,7 @@ def argnums_partial(
 
 
 class _Fixed:
-    """A fixed argument: compared by value if that can be hashed, else by identity."""
+    """A fixed argument: compared by value if it is hashable, otherwise by identity."""
 
     __slots__ = ("val",)
 
@@ -367,7 +367,7 @@ def _call_with_fixed(f, nums, num_args, fixed, *dyn_args, **kwargs):
 
 
 def merge_linear_aux(aux1: Callable, aux2: Callable) -> tuple[bool, Any]:
-    """Of two auxiliary results, the one that was stored.
+    """Select from two auxiliary results the one that was stored.
 
     Returns:
       (True, aux1()) or (False, aux2()).
@@ -390,15 +390,15 @@ def merge_linear_aux(aux1: Callable, aux2: Callable) -> tuple[bool, Any]:
 
 
 def cache(call: Callable, *, explain: Callable | None = None) -> Callable:
-    """Remembers the results of `call(fun: WrappedFun, *args)`, as long as `fun.f` lives.
+    """Memoize `call(fun: WrappedFun, *args)` for as long as `fun.f` is alive.
 
     Args:
       call: a function of a `WrappedFun` and hashable arguments.
-      explain: called where there is no result yet, with the function, whether it is new, the results
-        so far, the key and the seconds it took.
+      explain: called at a cache miss with the function, whether it is new, its cached results, the
+        key and the elapsed seconds.
 
     Returns:
-      The function. A repeated call fills the stores of its `fun` as the first one did.
+      The memoized function. A cache hit fills the stores of its `fun` as the first call did.
     """
     results: weakref.WeakKeyDictionary[Callable, dict] = weakref.WeakKeyDictionary()
     lock = threading.Lock()

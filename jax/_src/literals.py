@@ -1,7 +1,7 @@
-"""Python scalars and NumPy arrays that know the type they have in computations.
+"""Python scalars and NumPy arrays that carry the dtype they have in computations.
 
-jaxlib makes them of the arguments it canonicalizes. They are still ints, floats, complexes and
-ndarrays, so that code that knows nothing of them works.
+jaxlib makes them when it canonicalizes arguments. They are subclasses of int, float, complex and
+ndarray, so code that does not know them works unchanged.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from jax._src.lib import _jax
 
 
 class TypedInt(int):
-    """An int that knows if it is an int32 or an int64."""
+    """An int with a dtype: int32 or int64."""
 
     dtype: np.dtype
 
@@ -40,7 +40,7 @@ class TypedInt(int):
 
 
 class TypedFloat(float):
-    """A float that knows if it is a float32 or a float64."""
+    """A float with a dtype: float32 or float64."""
 
     __slots__ = ("dtype",)
 
@@ -64,7 +64,7 @@ class TypedFloat(float):
 
 
 class TypedComplex(complex):
-    """A complex that knows if it is a complex64 or a complex128."""
+    """A complex number with a dtype: complex64 or complex128."""
 
     __slots__ = ("dtype",)
 
@@ -88,7 +88,7 @@ class TypedComplex(complex):
 
 
 class TypedNdArray(np.ndarray):
-    """An ndarray of a valid type, possibly a weak one. Results of operations are plain ndarrays."""
+    """An ndarray of a canonical dtype, possibly weak. Operations on it return plain ndarrays."""
 
     _aval: Any
 

@@ -26,7 +26,7 @@ _initial_levels: dict[str, int] = {}
 
 
 def update_debug_log_modules(module_names: str | None) -> None:
-    """Logs everything that the comma-separated `module_names` say to stderr, and nothing else."""
+    """Logs everything from the comma-separated loggers to stderr; others are reset."""
     for name in _debug_modules:
         module_logger = logging.getLogger(name)
         module_logger.removeHandler(_stderr_handler())
@@ -41,7 +41,7 @@ def update_debug_log_modules(module_names: str | None) -> None:
 
 
 def update_logging_level_global(level: str | None) -> None:
-    """Sets the level of the `jax` and `jaxlib` loggers and of the C++ log to `level`."""
+    """Sets the level of the `jax` and `jaxlib` loggers and of the C++ log."""
     for name in ("jax", "jaxlib"):
         package_logger = logging.getLogger(name)
         _initial_levels.setdefault(name, package_logger.level)

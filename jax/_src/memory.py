@@ -1,10 +1,10 @@
-"""Memory spaces: the kinds of memory a value's type can name."""
+"""Memory spaces that the type of a value can specify."""
 
 import enum
 
 
 class MemorySpace(enum.Enum):
-    """Where a value lives: in the device's own memory, in the host's, or in either.
+    """Where a value is stored: in the device's own memory, in the host's, or in either.
 
     Example:
       >>> import jax
@@ -22,9 +22,9 @@ class MemorySpace(enum.Enum):
 
 Space = MemorySpace
 
-# What devices call the memory spaces.
+# Memory spaces by the names that devices use for kinds of memory.
 SPACE_OF_KIND = {
     "device": MemorySpace.Device,
     "pinned_host": MemorySpace.Host,
-    "unpinned_host": MemorySpace.Device,  # where it is the device's own
+    "unpinned_host": MemorySpace.Device,  # the CPU's own memory
 }

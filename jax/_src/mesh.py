@@ -1,4 +1,4 @@
-"""Meshes: devices, or the mere idea of them, on a grid with named axes."""
+"""Meshes: concrete or abstract devices on a grid with named axes."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ class AxisType(enum.Enum):
     """How the sharding over a mesh axis is decided.
 
     - ``Auto``: by the compiler, with hints from ``with_sharding_constraint``.
-    - ``Explicit``: it is part of each value's type (:func:`jax.typeof`), operations propagate it.
-    - ``Manual``: by the program, which sees one shard, as within :func:`jax.shard_map`.
+    - ``Explicit``: it is part of each value's type (:func:`jax.typeof`); operations propagate it.
+    - ``Manual``: by the program, which sees one shard, as in :func:`jax.shard_map`.
 
     Example:
       >>> import jax
@@ -45,11 +45,11 @@ class AxisType(enum.Enum):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class AbstractDevice:
-    """A kind of device: what an :class:`AbstractMesh` knows about its devices.
+    """A kind of device: what an :class:`AbstractMesh` knows of its devices.
 
     Args:
       device_kind: as in ``jax.devices()[0].device_kind``.
-      num_cores: cores of a TPU chip, None elsewhere.
+      num_cores: number of cores of a TPU chip; None for other devices.
       platform: ``"cpu"``, ``"gpu"`` or ``"tpu"``.
 
     Example:
@@ -72,7 +72,7 @@ class AbstractDevice:
 
 
 class BaseMesh:
-    """What concrete and abstract meshes have in common."""
+    """Attributes common to concrete and abstract meshes."""
 
     axis_names: tuple[MeshAxisName, ...]
     axis_types: tuple[AxisType, ...]
@@ -102,17 +102,17 @@ class BaseMesh:
 
     @functools.cached_property
     def are_all_axes_auto(self) -> bool:
-        """Whether there are axes and each is of type Auto."""
+        """Whether there are axes and all are of type Auto."""
         return all_axis_types_match(self.axis_types, AxisType.Auto)
 
     @functools.cached_property
     def are_all_axes_explicit(self) -> bool:
-        """Whether there are axes and each is of type Explicit."""
+        """Whether there are axes and all are of type Explicit."""
         return all_axis_types_match(self.axis_types, AxisType.Explicit)
 
     @functools.cached_property
     def are_all_axes_manual(self) -> bool:
-        """Whether there are axes and each is of type Manual."""
+        """Whether there are axes and all are of type Manual."""
         return all_axis_types_match(self.axis_types, AxisType.Manual)
 
     @functools.cached_property
@@ -158,14 +158,14 @@ class Mesh(BaseMesh, contextlib.ContextDecorator):
     Args:
       devices: NumPy array of :class:`jax.Device` objects, or a nested sequence of them.
       axis_names: a name for each dimension of ``devices``.
-      axis_types: an :class:`AxisType` for each axis; Auto by default (:func:`jax.make_mesh`: Explicit).
+      axis_types: an :class:`AxisType` per axis; Auto by default (:func:`jax.make_mesh`: Explicit).
 
     Raises:
-      ValueError: the number of names or types is not the number of dimensions, a name is None or
+      ValueError: the number of names or types is not the number of dimensions; a name is None or
         occurs twice.
       TypeError: an axis type is not an :class:`AxisType`.
 
-    Equal meshes are the same object.
+    Meshes are interned: equal ones are the same object.
 
     Example:
       >>> import jax, numpy as np
@@ -292,7 +292,7 @@ class Mesh(BaseMesh, contextlib.ContextDecorator):
         )
 
     def update(self, devices=None, axis_names=None, axis_types=None) -> Mesh:
-        """A mesh with what is given replaced."""
+        """A copy with the given fields replaced."""
         return Mesh(
             self.devices if devices is None else devices,
             self.axis_names if axis_names is None else axis_names,
@@ -323,21 +323,21 @@ class Mesh(BaseMesh, contextlib.ContextDecorator):
 
 
 class AbstractMesh(BaseMesh):
-    """A grid with named axes of given sizes, and no particular devices.
+    """A grid with named axes of given sizes, without particular devices.
 
-    What is traced over an abstract mesh compiles for any concrete mesh of that shape.
+    A function traced over an abstract mesh can be compiled for any concrete mesh of that shape.
 
     Args:
       axis_sizes: the size of each axis.
       axis_names: the name of each axis.
       axis_types: an :class:`AxisType` for each axis; Auto by default.
-      abstract_device: an :class:`AbstractDevice`, the kind of device, where it is known.
+      abstract_device: an :class:`AbstractDevice`, the kind of device, if it is known.
 
     Raises:
       ValueError: the numbers of sizes, names and types differ, or a name occurs twice.
       TypeError: a size is not an integer, or a type is not an :class:`AxisType`.
 
-    Equal meshes are the same object.
+    Meshes are interned: equal ones are the same object.
 
     Example:
       >>> import jax
@@ -400,7 +400,7 @@ class AbstractMesh(BaseMesh):
         return self
 
     def update(self, axis_sizes=None, axis_names=None, axis_types=None, **kwargs) -> AbstractMesh:
-        """A mesh with what is given replaced (also ``abstract_device``)."""
+        """A copy with the given fields (also ``abstract_device``) replaced."""
         kwargs.setdefault("abstract_device", self.abstract_device)
         return AbstractMesh(
             self.axis_sizes if axis_sizes is None else axis_sizes,
@@ -410,7 +410,7 @@ class AbstractMesh(BaseMesh):
         )
 
     def update_axis_types(self, name_to_type: dict[MeshAxisName, AxisType]) -> AbstractMesh:
-        """A mesh with other types for the axes that are named."""
+        """A copy with other types for the named axes."""
         types = tuple(name_to_type.get(n, t) for n, t in zip(self.axis_names, self.axis_types))
         return self.update(axis_types=types)
 
@@ -549,15 +549,15 @@ empty_abstract_mesh = AbstractMesh((), ())
 empty_concrete_mesh = _intern_mesh((None,), (), (), ())
 
 
-# The mesh in context. `set_mesh` sets both an abstract and a concrete one; while tracing there may be
-# an abstract one alone. The states are part of jit's and tracing's keys.
+# The mesh in context. `set_mesh` sets both an abstract and a concrete mesh; while tracing, there
+# may be only an abstract one. Both are part of the cache keys of jit and of tracing.
 
 
 def get_abstract_mesh() -> AbstractMesh:
     """The abstract mesh in context: of :func:`jax.set_mesh`, ``use_abstract_mesh`` or shard_map.
 
     Returns:
-      An :class:`AbstractMesh`; outside of any context an empty one.
+      An :class:`AbstractMesh`; an empty one outside of any context.
 
     Example:
       >>> import jax
@@ -569,7 +569,7 @@ def get_abstract_mesh() -> AbstractMesh:
 
 
 def get_concrete_mesh() -> Mesh:
-    """The mesh that `set_mesh` has set; an empty one if there is none."""
+    """The mesh set by `set_mesh`, or an empty one."""
     mesh = config.device_context.value
     return empty_concrete_mesh if mesh is None else mesh
 
@@ -581,7 +581,8 @@ class use_abstract_mesh:
       mesh: an :class:`AbstractMesh`.
 
     Raises:
-      ValueError: ``mesh`` is none, or its size differs from that of the mesh in context.
+      ValueError: ``mesh`` is not an AbstractMesh, or its size differs from that of the mesh in
+        context.
 
     Example:
       >>> import jax
@@ -615,12 +616,12 @@ class use_abstract_mesh:
 
 
 def swap_abstract_mesh(mesh: AbstractMesh) -> Any:
-    """Sets the abstract mesh of this thread; returns what to `set_local` to undo it."""
+    """Set the abstract mesh of this thread; `set_local` with the returned value restores it."""
     return config.abstract_mesh_context_manager.swap_local(None if mesh.empty else mesh)
 
 
 def swap_concrete_mesh(mesh: Mesh) -> Any:
-    """Sets the concrete mesh of this thread; returns what to `set_local` to undo it."""
+    """Set the concrete mesh of this thread; `set_local` with the returned value restores it."""
     return config.device_context.swap_local(None if mesh.empty else mesh)
 
 

@@ -1,4 +1,4 @@
-"""Orders devices on logical meshes so that neighbours there are neighbours in the network."""
+"""Ordering of devices on logical meshes: neighbours in the mesh are neighbours in the network."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from jax._src import xla_bridge as xb
 
 logger = logging.getLogger(__name__)
 
-# Orders that walk around small boards so that each step is one link.
+# Rings through small boards: consecutive devices are connected by a link.
 _TRAY_2x2_RING_ORDER = (0, 1, 3, 2)
 _TRAY_2x4_RING_ORDER = (0, 1, 2, 3, 7, 6, 5, 4)
 _TRAY_4x4_RING_ORDER = (0, 1, 2, 3, 7, 6, 5, 9, 10, 11, 15, 14, 13, 12, 8, 4)
 _TRAY_2x2x2_RING_ORDER = (0, 1, 3, 2, 6, 7, 5, 4)
 _TRAY_TWO_CORE_RING_ORDER = (0, 1, 2, 3, 6, 7, 4, 5)  # four chips with two cores each
 
-# For a physical mesh and a logical one: how to transpose the physical axes so that each process's
-# devices stay together.
+# By physical and logical mesh: the transposition of the physical axes that keeps the devices of
+# each process together.
 _TRANSPOSE_TRICKS: dict[tuple[int, ...], dict[tuple[int, ...], tuple[int, ...]]] = {
     (2, 2, 1): {(2, 2): (0, 1, 2)},
     (2, 2, 4): {(4, 4): (0, 1, 2)},
@@ -44,18 +44,19 @@ def create_device_mesh(
     """Arranges devices in the shape of a logical mesh, for fast collectives.
 
     Args:
-      mesh_shape: the size of each logical axis; those that communicate most come last.
+      mesh_shape: the size of each logical axis; axes with the most communication come last.
       devices: the devices; all of :func:`jax.devices` by default.
-      contiguous_submeshes: each process's devices must form a contiguous part of the mesh.
-      allow_split_physical_axes: a physical axis of the network may be split over logical axes.
+      contiguous_submeshes: whether each process's devices must form a contiguous part of the mesh.
+      allow_split_physical_axes: whether a physical axis may be split over several logical axes.
 
     Returns:
       An array of the devices, of shape ``mesh_shape``, for :class:`jax.sharding.Mesh`.
 
     Raises:
-      ValueError: the number of devices is not the product of ``mesh_shape``, or there is no mesh with
-        contiguous submeshes.
-      NotImplementedError: logical axes do not map to whole physical axes; allow splitting those.
+      ValueError: the number of devices is not the product of ``mesh_shape``, or there is no mesh
+        with contiguous submeshes.
+      NotImplementedError: logical axes are not products of whole physical axes; allow splitting
+        them.
 
     Example:
       >>> import jax
@@ -99,21 +100,21 @@ def create_hybrid_device_mesh(
     should_sort_granules_by_key: bool = True,
     allow_split_physical_axes: bool = False,
 ) -> np.ndarray:
-    """Arranges devices of several slices, with a fast network within each and a slow one between.
+    """Arranges devices of several slices, with a fast network within and a slow one between them.
 
     Args:
       mesh_shape: the size of each logical axis within a slice.
-      dcn_mesh_shape: the size of each logical axis across slices, as many as ``mesh_shape`` has.
+      dcn_mesh_shape: the size of each logical axis across slices, one for each in ``mesh_shape``.
       devices: the devices; all of :func:`jax.devices` by default.
-      process_is_granule: processes take the place of slices.
-      should_sort_granules_by_key: slices (processes) are sorted by their index.
+      process_is_granule: whether processes take the place of slices.
+      should_sort_granules_by_key: whether slices (processes) are sorted by their index.
       allow_split_physical_axes: see :func:`create_device_mesh`.
 
     Returns:
-      An array of devices, whose shape is the product of both shapes, axis by axis.
+      An array of devices, whose shape is the product of the two shapes, axis by axis.
 
     Raises:
-      ValueError: the numbers of slices, or of devices in one, do not fit the shapes.
+      ValueError: the number of slices, or of devices in a slice, does not match the shapes.
 
     Example:
       >>> import jax
@@ -174,11 +175,11 @@ def _array(devices: Sequence[Any]) -> np.ndarray:
     return out
 
 
-# Small boards, device kind by device kind
+# Small boards, by device kind
 
 
 def _ring(order: Sequence[int], shape, devices) -> np.ndarray:
-    """Devices board by board, each board in the order of a ring."""
+    """Devices board by board, each board in ring order."""
     boards = _array(devices).reshape(-1, len(order))
     return boards[:, list(order)].reshape(shape)
 
@@ -242,7 +243,7 @@ device_kind_handler_dict: dict[str, Callable[..., np.ndarray | None]] = {
 
 
 def _get_physical_tpu_mesh(jax_devices: Sequence[Any]) -> np.ndarray:
-    """The devices in an array whose axes are those of the network (and the chips' cores, if two)."""
+    """The devices as an array with the axes of the network, and of a chip's cores if it has two."""
     lowest = tuple(min(c) for c in zip(*(d.coords for d in jax_devices)))
     dims = _extents(jax_devices)
     cores = max(d.core_on_chip for d in jax_devices) + 1
@@ -265,7 +266,7 @@ def _get_physical_tpu_mesh(jax_devices: Sequence[Any]) -> np.ndarray:
 
 
 def _transpose_trick(physical_mesh: np.ndarray, mesh_shape: Sequence[int]) -> np.ndarray:
-    """Transposes the physical axes so that each process's devices stay together."""
+    """Transposes the physical axes to keep each process's devices together."""
     topology = physical_mesh.shape
     tricks = _TRANSPOSE_TRICKS.get(topology)
     if tricks is None:
@@ -285,23 +286,23 @@ def _transpose_trick(physical_mesh: np.ndarray, mesh_shape: Sequence[int]) -> np
 def _create_device_mesh_for_nd_torus(
     physical_mesh: np.ndarray, mesh_shape: Sequence[int], *, allow_split_physical_axes: bool = False
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Maps logical axes to the axes of a torus.
+    """Assigns logical axes to the axes of a torus.
 
-    Logical axes are served from the last, which communicates most, to the first. Each takes as many
-    whole physical axes as it can: their links add up. Only if there are no such axes, and it is
-    allowed, a physical axis is split.
+    Logical axes are assigned from the last one, which has the most communication, to the first.
+    Each one gets as many whole physical axes as possible, since the bandwidth of their links adds
+    up. A physical axis is split only if that fails and splitting is allowed.
 
     Args:
-      physical_mesh: the devices; the axes are those of the torus.
+      physical_mesh: the devices, in an array with the axes of the torus.
       mesh_shape: the size of each logical axis.
-      allow_split_physical_axes: a physical axis may be split over logical axes.
+      allow_split_physical_axes: whether a physical axis may be split over several logical axes.
 
     Returns:
-      The devices, of shape ``mesh_shape``; and an array that says for each physical axis (row) how
-      much of it went to each logical axis (column).
+      The devices, of shape ``mesh_shape``; and an array with the factor of each physical axis (row)
+      that is assigned to each logical axis (column).
 
     Raises:
-      NotImplementedError: logical axes do not map to whole physical axes.
+      NotImplementedError: logical axes are not products of whole physical axes.
     """
     physical_shape = physical_mesh.shape
     assignment = np.ones((len(physical_shape), len(mesh_shape)), dtype=np.int64)
@@ -325,7 +326,7 @@ def _create_device_mesh_for_nd_torus(
 
 
 def _whole_axes(remaining, physical_shape, size) -> tuple[int, ...] | None:
-    """Untouched physical axes, as many as possible, whose product is `size`."""
+    """Unassigned physical axes, as many as possible, whose product is `size`."""
     free = [i for i, (r, p) in enumerate(zip(remaining, physical_shape)) if r == p and r > 1]
     for count in range(len(free), -1, -1):
         for axes in itertools.combinations(free, count):
@@ -335,7 +336,7 @@ def _whole_axes(remaining, physical_shape, size) -> tuple[int, ...] | None:
 
 
 def _parts_of_axes(remaining, physical_shape, size) -> tuple[int, ...] | None:
-    """Parts of physical axes whose product is `size`, using up axes rather than splitting them."""
+    """Factors of physical axes whose product is `size`; prefers whole axes to splitting them."""
 
     def preference(split):
         whole = [s for s, r, p in zip(split, remaining, physical_shape) if s == r == p and s > 1]
@@ -346,7 +347,7 @@ def _parts_of_axes(remaining, physical_shape, size) -> tuple[int, ...] | None:
 
 
 def _factorizations(bounds: Sequence[int], size: int) -> Iterator[tuple[int, ...]]:
-    """All tuples whose product is `size` and whose elements divide the bounds."""
+    """All tuples with product `size` whose elements divide the bounds."""
     if not bounds:
         if size == 1:
             yield ()
@@ -360,7 +361,7 @@ def _factorizations(bounds: Sequence[int], size: int) -> Iterator[tuple[int, ...
 def _generate_logical_mesh(
     physical_mesh: np.ndarray, logical_mesh_shape: Sequence[int], assignment: np.ndarray
 ) -> np.ndarray:
-    """Splits each physical axis as assigned, and gathers the parts of each logical axis."""
+    """Splits each physical axis as assigned, and merges the parts of each logical axis."""
     num_physical, num_logical = assignment.shape
     parts = physical_mesh.reshape(assignment.ravel())
     order = np.arange(num_physical * num_logical).reshape(num_physical, num_logical).T.ravel()

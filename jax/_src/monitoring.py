@@ -1,6 +1,6 @@
-"""Events that JAX reports to whoever listens: that something happened, how long it took, values.
+"""Events that JAX reports to listeners: occurrences, durations and values.
 
-Listeners are called in the order of their registration, with the event's name and its metadata as
+Listeners are called in the order of registration, with the name of the event and its metadata as
 keyword arguments.
 """
 
@@ -37,8 +37,8 @@ def record_event(event: str, **kwargs: str | int) -> None:
     """Reports that `event` happened.
 
     Args:
-      event: its name, by convention a path such as '/jax/compilation_cache/hits'.
-      kwargs: what more there is to say, for the listeners.
+      event: the name of the event, by convention a path such as '/jax/compilation_cache/hits'.
+      kwargs: metadata, passed to the listeners.
 
     Example:
       >>> import jax
@@ -56,7 +56,7 @@ def record_event(event: str, **kwargs: str | int) -> None:
 
 
 def record_event_duration_secs(event: str, duration: float, **kwargs: str | int) -> None:
-    """Reports that `event` took `duration` seconds; as `record_event`."""
+    """Reports that `event` took `duration` seconds; see `record_event`."""
     for callback in _event_duration_secs_listeners:
         callback(event, duration, **kwargs)
 
@@ -70,48 +70,48 @@ def record_event_time_span(
 
 
 def record_scalar(event: str, value: float | int, **kwargs: str | int) -> None:
-    """Reports the `value` that belongs to `event`; as `record_event`."""
+    """Reports a `value` for `event`; see `record_event`."""
     for callback in _scalar_listeners:
         callback(event, value, **kwargs)
 
 
 def register_event_listener(callback: EventListenerWithMetadata) -> None:
-    """Lets `callback(event, **kwargs)` be called for each `record_event`."""
+    """Registers `callback(event, **kwargs)` to be called for each event."""
     _event_listeners.append(callback)
 
 
 def register_event_duration_secs_listener(callback: EventDurationListenerWithMetadata) -> None:
-    """Lets `callback(event, duration, **kwargs)` be called for each duration."""
+    """Registers `callback(event, duration, **kwargs)` to be called for each duration."""
     _event_duration_secs_listeners.append(callback)
 
 
 def register_event_time_span_listener(callback: EventTimeSpanListenerWithMetadata) -> None:
-    """Lets `callback(event, start_time, end_time, **kwargs)` be called for each time span."""
+    """Registers `callback(event, start_time, end_time, **kwargs)` for each time span."""
     _event_time_span_listeners.append(callback)
 
 
 def register_scalar_listener(callback: ScalarListenerWithMetadata) -> None:
-    """Lets `callback(event, value, **kwargs)` be called for each scalar."""
+    """Registers `callback(event, value, **kwargs)` to be called for each scalar."""
     _scalar_listeners.append(callback)
 
 
 def unregister_event_listener(callback: EventListenerWithMetadata) -> None:
-    """Undoes `register_event_listener`; ValueError if `callback` is not registered."""
+    """Reverts `register_event_listener`; ValueError if `callback` is not registered."""
     _remove(_event_listeners, callback)
 
 
 def unregister_event_duration_listener(callback: EventDurationListenerWithMetadata) -> None:
-    """Undoes `register_event_duration_secs_listener`; ValueError if it is not registered."""
+    """Reverts `register_event_duration_secs_listener`; ValueError if it is not registered."""
     _remove(_event_duration_secs_listeners, callback)
 
 
 def unregister_event_time_span_listener(callback: EventTimeSpanListenerWithMetadata) -> None:
-    """Undoes `register_event_time_span_listener`; ValueError if it is not registered."""
+    """Reverts `register_event_time_span_listener`; ValueError if it is not registered."""
     _remove(_event_time_span_listeners, callback)
 
 
 def unregister_scalar_listener(callback: ScalarListenerWithMetadata) -> None:
-    """Undoes `register_scalar_listener`; ValueError if it is not registered."""
+    """Reverts `register_scalar_listener`; ValueError if it is not registered."""
     _remove(_scalar_listeners, callback)
 
 

@@ -1,4 +1,4 @@
-"""`NamedSharding`: a mesh, and which of its axes split which dimensions."""
+"""`NamedSharding`: a mesh, and the mesh axes that split each dimension."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ MeshAxisName = Any
 
 
 class UnspecifiedValue:
-    """The type of `UNSPECIFIED`: the user has not said how a value is sharded."""
+    """The type of `UNSPECIFIED`: the user has not specified a sharding."""
 
     def __repr__(self):
         return "UnspecifiedValue"
@@ -36,7 +36,7 @@ UNSPECIFIED = UnspecifiedValue()
 
 @extend_cpp_class(_jax.NamedSharding)
 class NamedSharding(Sharding):
-    """Splits arrays over the named axes of a device mesh.
+    """A sharding that splits arrays over the named axes of a device mesh.
 
     Args:
       mesh: a :class:`Mesh` or an :class:`AbstractMesh`.
@@ -69,7 +69,7 @@ class NamedSharding(Sharding):
 
     @property
     def memory_kind(self) -> str | None:
-        """The kind of memory that the array is in; None for an abstract mesh's default."""
+        """The kind of memory that holds the array; None for the default of an abstract mesh."""
         return self._memory_kind
 
     @property
@@ -90,7 +90,7 @@ class NamedSharding(Sharding):
 
     @property
     def addressable_devices(self) -> set[Device]:
-        """The mesh's devices of this process. Raises ValueError if the mesh is abstract."""
+        """The devices of the mesh in this process. Raises ValueError if the mesh is abstract."""
         self._need_devices("addressable_devices")
         return self.mesh._local_devices_set
 
@@ -112,7 +112,7 @@ class NamedSharding(Sharding):
 
     @functools.cached_property
     def is_fully_replicated(self) -> bool:
-        """Whether each device has the whole array."""
+        """Whether each device holds the whole array."""
         if self.mesh.size == 1:
             return True
         if self.spec.unreduced:
@@ -130,7 +130,7 @@ class NamedSharding(Sharding):
         return self.update(memory_kind=kind)
 
     def update(self, **kwargs) -> NamedSharding:
-        """A sharding with what is given (``mesh``, ``spec``, ``memory_kind``) replaced."""
+        """A copy with the given fields (``mesh``, ``spec``, ``memory_kind``) replaced."""
         spec = kwargs.pop("spec", self.spec)
         if not isinstance(spec, PartitionSpec):
             spec = PartitionSpec(spec) if isinstance(spec, str) else PartitionSpec(*spec)
@@ -145,7 +145,7 @@ class NamedSharding(Sharding):
         return _jax.NamedSharding(spec=spec, **args)
 
     def check_compatible_aval(self, aval_shape: Shape) -> None:
-        """Raises ValueError if the sharding needs more dimensions than the shape has."""
+        """Raises ValueError if the shape has fewer dimensions than the sharding needs."""
         if len(aval_shape) < len(self.spec):
             hint = "" if aval_shape else " For scalars the PartitionSpec should be P()"
             raise ValueError(
@@ -154,11 +154,11 @@ class NamedSharding(Sharding):
             )
 
     def is_equivalent_to(self, other: Sharding, ndim: int) -> bool:
-        """Whether both lay out arrays of a rank in the same way, on the same devices in the same order.
+        """Whether both lay out arrays of rank `ndim` in the same way, on the same devices in order.
 
         Args:
           other: a sharding.
-          ndim: the rank.
+          ndim: the rank of the arrays.
         """
         if self is other:
             return True
@@ -194,7 +194,7 @@ def _unpickle_named_sharding(mesh, spec, memory_kind, logical_device_ids):
     )
 
 
-# The compiler's forms
+# Conversions to the compiler's formats
 
 
 @functools.lru_cache(maxsize=4096)
@@ -251,7 +251,7 @@ def named_sharding_to_xla_hlo_sharding(self, num_dimensions: int):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class SdyDim:
-    """How Shardy sees one dimension: mesh axes, and whether the compiler may add some."""
+    """A dimension in Shardy: its mesh axes, and whether the compiler may add more."""
 
     axes: tuple[str, ...]
     is_open: bool
@@ -274,7 +274,7 @@ class SdyDim:
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class SdyArray:
-    """How Shardy sees an array: a sharding of each dimension, over a mesh."""
+    """The sharding of an array in Shardy: one entry per dimension, over a mesh."""
 
     mesh_shape: tuple[tuple[str, int], ...] | None
     dim_shardings: tuple[SdyDim, ...]
@@ -286,10 +286,10 @@ class SdyArray:
         return dataclasses.replace(self, **changes)
 
     def build(self, attr_cache: dict[SdyArray, Any] | None = None):
-        """The attribute, in the MLIR context that is entered.
+        """Build the MLIR attribute in the current context.
 
         Args:
-          attr_cache: attributes of that context, by what they are made from.
+          attr_cache: attributes that were already built in that context.
         """
         if attr_cache is None:
             return self._build()
@@ -330,7 +330,7 @@ class SdyArray:
 def named_sharding_to_sdy_sharding(
     self, num_dimensions: int, modify_wrt_axis_types: bool
 ) -> SdyArray:
-    """The Shardy form. `modify_wrt_axis_types`: leaves the compiler to add axes of type Auto."""
+    """Convert to Shardy. `modify_wrt_axis_types`: the compiler may add mesh axes of type Auto."""
     self.check_compatible_aval((0,) * num_dimensions)
     mesh, spec = self.mesh, self.spec
     let_open = modify_wrt_axis_types and mesh._any_axis_auto
@@ -340,7 +340,7 @@ def named_sharding_to_sdy_sharding(
         for entry in entries
     )
     replicated = frozenset()
-    if let_open:  # what is explicit stays as it is
+    if let_open:  # the compiler must not add explicit axes
         used = {*_axes_in(spec), *spec.unreduced}
         replicated = frozenset(n for n in mesh.explicit_axes if n not in used)
     return SdyArray(
@@ -371,7 +371,7 @@ def _axes_in(spec: PartitionSpec) -> Iterator[MeshAxisName]:
 
 
 def flatten_spec(spec) -> list[Any]:
-    """The entries of a partition spec, those of tuples one by one."""
+    """The entries of a partition spec, with tuples flattened."""
     out = []
     for entry in spec.partitions if isinstance(spec, PartitionSpec) else spec:
         if isinstance(entry, tuple):
@@ -382,7 +382,7 @@ def flatten_spec(spec) -> list[Any]:
 
 
 def get_array_mapping(axis_resources):
-    """A dictionary from mesh axes to the dimensions that they split."""
+    """A dictionary from mesh axes to the dimensions they split."""
     if isinstance(axis_resources, UnspecifiedValue):
         return axis_resources
     mapping = collections.OrderedDict()
@@ -393,7 +393,7 @@ def get_array_mapping(axis_resources):
 
 
 def array_mapping_to_axis_resources(array_mapping) -> PartitionSpec:
-    """The partition spec of a dictionary from mesh axes to dimensions."""
+    """The partition spec for a dictionary from mesh axes to dimensions."""
     if not array_mapping:
         return PartitionSpec()
     entries: list[list[MeshAxisName]] = [[] for _ in range(max(array_mapping.values()) + 1)]
@@ -407,7 +407,7 @@ def get_replicated_axes(spec: PartitionSpec, mesh) -> frozenset[MeshAxisName]:
 
 
 def remove_size_one_mesh_axis(spec: PartitionSpec, mesh) -> PartitionSpec:
-    """A spec without mesh axes of size one, which split nothing."""
+    """A spec without mesh axes of size one, which do not split anything."""
     shape = mesh.shape
     partitions = [
         entry
@@ -423,7 +423,7 @@ def remove_size_one_mesh_axis(spec: PartitionSpec, mesh) -> PartitionSpec:
 
 
 def get_non_one_sized_mesh_spec(mesh, spec: PartitionSpec):
-    """The mesh without axes of size one, abstract and without a kind of device; the spec likewise."""
+    """An abstract mesh without axes of size one and without a device kind, and the spec over it."""
     kept = [i for i, size in enumerate(mesh.axis_sizes) if size != 1]
     new_mesh = mesh_lib.AbstractMesh(
         tuple(mesh.axis_sizes[i] for i in kept),
@@ -435,7 +435,7 @@ def get_non_one_sized_mesh_spec(mesh, spec: PartitionSpec):
 
 @functools.lru_cache(maxsize=4096)
 def check_pspec(mesh, spec, _manual_axes=frozenset()) -> None:
-    """Raises an error unless a partition spec fits a mesh. The constructor, in C++, calls it."""
+    """Raises an error unless a partition spec fits a mesh; called by the constructor, in C++."""
     if not isinstance(mesh, mesh_lib.BaseMesh):
         raise TypeError(
             "NamedSharding: mesh must be a jax.sharding.Mesh or AbstractMesh, got"

@@ -1,4 +1,4 @@
-"""What an `HloSharding`, the compiler's form of a sharding, says about indices."""
+"""Indices of the shards of an `HloSharding`, the compiler's form of a sharding."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def get_num_ways_dim_sharded(hlo_sharding: hlo.HloSharding) -> tuple[list[int], int]:
-    """In how many parts each dimension is split, and how many devices hold each part."""
+    """The number of parts of each dimension, and the number of devices that hold each part."""
     if is_hlo_sharding_replicated(hlo_sharding) or hlo_sharding.is_unreduced():
         return [], 1
     if not hlo_sharding.is_tiled():
@@ -35,7 +35,7 @@ def is_hlo_sharding_replicated(hc: hlo.HloSharding) -> bool:
 
 
 def are_hlo_shardings_equal(hc1: hlo.HloSharding, hc2: hlo.HloSharding) -> bool:
-    """Whether two shardings split a value in the same way, however they are written."""
+    """Whether two shardings split a value in the same way, even if they are written differently."""
     if hc1 is hc2:
         return True
     if is_hlo_sharding_replicated(hc1) and is_hlo_sharding_replicated(hc2):
@@ -46,7 +46,7 @@ def are_hlo_shardings_equal(hc1: hlo.HloSharding, hc2: hlo.HloSharding) -> bool:
 def op_sharding_to_numpy_indices(
     hlo_sharding: hlo.HloSharding, shape: Sequence[int], num_devices: int
 ) -> np.ndarray:
-    """For each logical device the tuple of slices of its shard, as an array of objects."""
+    """The tuple of slices of each logical device's shard, as an array of objects."""
     if hlo_sharding.is_unreduced() or lib.hlo.OpSharding.Type.UNREDUCED in (
         hlo_sharding.subgroup_types()
     ):
@@ -91,12 +91,12 @@ def op_sharding_to_numpy_indices(
 def op_sharding_to_indices(
     op_sharding: hlo.HloSharding, shape: Sequence[int], num_devices: int
 ) -> tuple[tuple[slice, ...], ...]:
-    """For each logical device the tuple of slices of its shard."""
+    """The tuple of slices of each logical device's shard."""
     return tuple(op_sharding_to_numpy_indices(op_sharding, shape, num_devices).flat)
 
 
 def as_hlo_sharding(sharding) -> hlo.HloSharding:
-    """An `OpSharding` protocol buffer, or an `HloSharding`, as the latter."""
+    """Convert an `OpSharding` protocol buffer to an `HloSharding`, which may be given as well."""
     if isinstance(sharding, lib.hlo.OpSharding):
         return lib.hlo.HloSharding.from_proto(sharding)
     return sharding

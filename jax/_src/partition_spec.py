@@ -1,4 +1,4 @@
-"""`PartitionSpec`: over which mesh axes each dimension of an array is split."""
+"""`PartitionSpec`: the mesh axes that each dimension of an array is split over."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _canonicalize_partitions = _jax.canonicalize_partitions
 
 
 class UnconstrainedSingleton:
-    """The type of `PartitionSpec.UNCONSTRAINED`: the compiler may split the dimension as it likes."""
+    """The type of `PartitionSpec.UNCONSTRAINED`: the compiler chooses how to split a dimension."""
 
     __slots__ = ()
 
@@ -31,20 +31,20 @@ def _get_default_unconstrained():
 
 
 class PartitionSpec:
-    """Over which axes of a device mesh each dimension of an array is split.
+    """The axes of a device mesh that each dimension of an array is split over.
 
     Args:
-      *partitions: for each dimension a mesh axis name, a tuple of them (split over all, the first is
-        the slowest), None (not split) or ``PartitionSpec.UNCONSTRAINED`` (left to the compiler).
-        Dimensions that are not listed are not split.
+      *partitions: for each dimension a mesh axis name, a tuple of names (split over all, the first
+        one is the slowest), None (not split) or ``PartitionSpec.UNCONSTRAINED`` (left to the
+        compiler). Dimensions without an entry are not split.
       unreduced: mesh axes over which each device holds a summand of the value.
       reduced: mesh axes over which the value is replicated while its cotangent is unreduced.
 
     Raises:
       TypeError: ``unreduced`` or ``reduced`` is not a set.
-      ValueError: the same axis has two roles.
+      ValueError: an axis has two roles.
 
-    Equal specifications are the same object. It is a leaf of pytrees.
+    Specifications are interned: equal ones are the same object. They are leaves of pytrees.
 
     Example:
       >>> import jax
@@ -128,11 +128,11 @@ class PartitionSpec:
         return self._partitions.index(_jax.canonicalize_partition(value))
 
     def count(self, value) -> int:
-        """How often an entry occurs."""
+        """The number of occurrences of an entry."""
         return self._partitions.count(_jax.canonicalize_partition(value))
 
     def update(self, partitions=None, unreduced=None, reduced=None) -> PartitionSpec:
-        """A copy with what is given replaced.
+        """A copy with the given fields replaced.
 
         Args:
           partitions: a sequence of entries.
@@ -145,19 +145,19 @@ class PartitionSpec:
         )
 
     def to_lo(self) -> list[PartitionSpec]:
-        """Specifications of the arrays that represent a value sharded like this: itself."""
+        """The specifications of the arrays that represent a value with this one, in a list."""
         return [self]
 
     def to_tangent_spec(self) -> PartitionSpec:
-        """The specification of a tangent of a value sharded like this: the same."""
+        """The specification of a tangent, which is the same."""
         return self
 
     def to_ct_spec(self) -> PartitionSpec:
-        """The specification of a cotangent: unreduced and reduced axes change places."""
+        """The specification of a cotangent: unreduced and reduced axes are swapped."""
         return self.update(unreduced=self.reduced, reduced=self.unreduced)
 
     def _normalized_spec_for_aval(self, ndim: int) -> PartitionSpec:
-        """One entry for each of `ndim` dimensions; unconstrained ones are None, as in types."""
+        """The spec with one entry per dimension; unconstrained becomes None, as in types."""
         partitions = [None if p is _UNCONSTRAINED_PARTITION else p for p in self._partitions]
         partitions += [None] * (ndim - len(partitions))
         return self.update(partitions=partitions)
@@ -190,7 +190,7 @@ def _unpickle_partition_spec(partitions, unreduced, reduced):
     return PartitionSpec(*partitions, unreduced=unreduced, reduced=reduced)
 
 
-# Handed to C++: it keeps the specification only as long as somebody else does.
+# Interned weakly, in C++: a specification lives only as long as it is used elsewhere.
 @weakref_lru_cache.weak_value_interner
 def _intern(partitions, unreduced, reduced):
     self = object.__new__(PartitionSpec)

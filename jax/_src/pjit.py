@@ -1,4 +1,4 @@
-"""`jit`'s parts, under the names published libraries import them by: see `jax._src.jit`."""
+"""Parts of `jit`, under the module name that libraries import; see `jax._src.jit`."""
 
 from jax._src import mesh as mesh_lib
 from jax._src.api_util import debug_info

@@ -1,7 +1,7 @@
-"""Documents that are laid out to fit a width: Wadler's algebra, implemented in jaxlib.
+"""Documents that are laid out to fit a width: Wadler's pretty printer, implemented in jaxlib.
 
-`text` and `brk` (a space or a line break) are joined by `concat`; `group` lays out its content on
-one line if that fits; `nest` indents the lines that begin inside.
+`concat` joins `text` and `brk` (a space or a line break); `group` lays out its content on one line
+if it fits; `nest` indents the lines that begin inside it.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ keyword = functools.partial(color, intensity=Intensity.BRIGHT, foreground=Color.
 
 
 def join(sep: Doc, docs: Sequence[Doc]) -> Doc:
-    """The documents with `sep` between them."""
+    """Concatenate the documents with `sep` between them."""
     parts: list[Doc] = []
     for doc in docs:
         if parts:
@@ -52,16 +52,16 @@ def _format(
     annotation_prefix: str = " # ",
     source_map: list[list[tuple[int, int, Any]]] | None = None,
 ) -> str:
-    """The document as text of lines at most `width` long, where it can be.
+    """Lay out the document, in lines of at most `width` characters where possible.
 
     Args:
-      width: of a line.
-      use_color: whether to colour it with ANSI sequences; by default if stdout is a terminal or
-        a notebook and `jax_pprint_use_color` is on.
+      width: the maximal number of characters per line.
+      use_color: whether to use ANSI colour sequences; by default if stdout is a terminal or a
+        notebook and `jax_pprint_use_color` is set.
       output_format: text by default, or HTML.
-      separable_lines: whether each line resets and sets its colours by itself.
-      annotation_prefix: precedes the annotations of texts, at the end of their lines.
-      source_map: a list that takes, for each line, (start, end, source) of what is marked.
+      separable_lines: whether each line sets and resets its colours by itself.
+      annotation_prefix: precedes the annotations of texts, at the ends of lines.
+      source_map: a list that receives, for each line, the (start, end, source) of marked parts.
     """
     if use_color is None:
         use_color = config.pprint_use_color.value and can_use_color()
@@ -88,7 +88,7 @@ Doc.__add__ = _add
 
 @functools.cache
 def can_use_color() -> bool:
-    """Whether what is printed goes to a terminal or notebook that shows colours."""
+    """Whether stdout is a terminal or notebook that supports colours."""
     ipython = sys.modules.get("IPython")
     shell = getattr(ipython, "get_ipython", lambda: None)()
     if shell is not None:

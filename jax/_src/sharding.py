@@ -1,4 +1,4 @@
-"""`Sharding`: on which devices an array lies, and which part on which."""
+"""`Sharding`: how an array is distributed over devices."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Sharding = _jax.Sharding
 
 
 def extend_cpp_class(cpp_class: type):
-    """Class decorator: moves what a class defines to a class of the extension, and returns that."""
+    """Class decorator: moves the attributes of a class to a native class, and returns that."""
     skipped = {"__dict__", "__weakref__", "__annotations__", "__qualname__", "__firstlineno__"}
 
     def move(cls):
@@ -38,24 +38,24 @@ def extend_cpp_class(cpp_class: type):
 class _Sharding:
     """How an array is laid out across devices.
 
-    The base of :class:`NamedSharding` and :class:`SingleDeviceSharding`.
+    The base class of :class:`NamedSharding` and :class:`SingleDeviceSharding`.
     """
 
     __module__ = "jax.sharding"
 
     @property
     def device_set(self) -> set[Device]:
-        """The devices that the sharding spans, of all processes."""
+        """The devices of the sharding, in all processes."""
         raise _not_implemented(self, "device_set")
 
     @property
     def num_devices(self) -> int:
-        """The number of devices that the sharding spans."""
+        """The number of devices of the sharding."""
         raise _not_implemented(self, "num_devices")
 
     @property
     def memory_kind(self) -> str | None:
-        """The kind of memory that the array is in."""
+        """The kind of memory that holds the array."""
         raise _not_implemented(self, "memory_kind")
 
     def with_memory_kind(self, kind: str):
@@ -64,7 +64,7 @@ class _Sharding:
 
     @property
     def is_fully_replicated(self) -> bool:
-        """Whether each device has the whole array."""
+        """Whether each device holds the whole array."""
         raise _not_implemented(self, "is_fully_replicated")
 
     @property
@@ -93,7 +93,7 @@ class _Sharding:
     @functools.cached_property
     def addressable_devices(self) -> set[Device]:
         """The devices of this process."""
-        # Any device of any process knows the client, and that knows which process this is.
+        # Every device, also of another process, refers to this process's client.
         return {d for d in self.device_set if d.process_index == d.client.process_index()}
 
     @property
@@ -127,7 +127,7 @@ class _Sharding:
         return common_devices_indices_map(self, tuple(global_shape))
 
     def shard_shape(self, global_shape: Shape) -> Shape:
-        """The shape of what each device holds.
+        """The shape of the part that each device holds.
 
         Args:
           global_shape: the array's shape.
@@ -144,11 +144,11 @@ class _Sharding:
         return _common_shard_shape(self, tuple(global_shape))
 
     def is_equivalent_to(self, other: Sharding, ndim: int) -> bool:
-        """Whether both lay out arrays of a rank in the same way, on the same devices in the same order.
+        """Whether both lay out arrays of rank `ndim` in the same way, on the same devices in order.
 
         Args:
           other: a sharding.
-          ndim: the rank.
+          ndim: the rank of the arrays.
         """
         return common_is_equivalent_to(self, other, ndim)
 
@@ -181,7 +181,7 @@ def _addressable_devices_indices_map(
 
 @functools.lru_cache(maxsize=4096)
 def common_devices_indices_map(s: Sharding, global_shape: Shape) -> Mapping[Device, Index]:
-    s.shard_shape(global_shape)  # explains what does not fit
+    s.shard_shape(global_shape)  # raises an error with the reason if the shape does not fit
     hlo_sharding = s._to_xla_hlo_sharding(len(global_shape))
     devices = s._device_assignment
     return dict(zip(devices, op_sharding_to_indices(hlo_sharding, global_shape, len(devices))))
@@ -211,6 +211,6 @@ def _common_shard_shape(self: Sharding, global_shape: Shape) -> Shape:
 
 
 def check_rank(sharding: Any, shape: Sequence[int]) -> None:
-    """Raises ValueError if a sharding needs more dimensions than there are."""
+    """Raises ValueError if a sharding needs more dimensions than the shape has."""
     if (check := getattr(sharding, "check_compatible_aval", None)) is not None:
         check(tuple(shape))
