@@ -1,4 +1,4 @@
-"""Approximately the largest or smallest elements: https://arxiv.org/abs/2206.14286."""
+"""Approximate top-k, which is fast on TPUs: https://arxiv.org/abs/2206.14286."""
 
 from __future__ import annotations
 
@@ -30,20 +30,20 @@ def approx_max_k(
     reduction_input_size_override: int = -1,
     aggregate_to_topk: bool = True,
 ) -> tuple[Array, Array]:
-    """About the `k` largest elements along a dimension, and their indices. Fast on TPUs.
+    """Find approximately the `k` largest elements along a dimension, and their indices.
 
     Args:
       operand: floating-point array.
-      k: how many.
-      reduction_dimension: along which to look.
-      recall_target: the share of the true largest elements that should be found.
-      reduction_input_size_override: if positive, the number of elements of which the operand's are a
-        part, for the sake of the recall.
-      aggregate_to_topk: whether to reduce the candidates to `k`, in descending order. Otherwise there
-        are `k` or more, as the device likes, in no order.
+      k: number of elements to find.
+      reduction_dimension: dimension to search along.
+      recall_target: expected fraction of the true top `k` among those found.
+      reduction_input_size_override: if positive, the total number of elements to assume for the
+        recall; use it if `operand` is a part of a larger array.
+      aggregate_to_topk: whether to reduce the candidates to `k`, in descending order. If false,
+        there are `k` or more unsorted candidates, depending on the device.
 
     Returns:
-      Values and int32 indices; other devices than TPUs return the exact ones.
+      Values and int32 indices. The result is exact on devices other than TPUs.
 
     Raises:
       ValueError: if the operand is not floating-point, or `k` is out of range.
@@ -71,7 +71,7 @@ def approx_min_k(
     reduction_input_size_override: int = -1,
     aggregate_to_topk: bool = True,
 ) -> tuple[Array, Array]:
-    """About the `k` smallest elements along a dimension, and their indices; see `approx_max_k`.
+    """Find approximately the `k` smallest elements along a dimension; see `approx_max_k`.
 
     >>> values, indices = lax.approx_min_k(jnp.array([1., 5., 3.]), 2)
     >>> values.tolist(), indices.tolist()
@@ -144,7 +144,7 @@ def _sharding(x, *, reduction_dimension, **_):
 
 
 def _comparator(ctx, dtype, is_max_k) -> Any:
-    """A function of the module that orders (value, index) pairs by value."""
+    """Add a function to the module that compares (value, index) pairs by value."""
     scalar = ir.RankedTensorType.get([], mlir.dtype_to_ir_type(dtype))
     index = ir.RankedTensorType.get([], ir.IntegerType.get_signless(32))
     bool_type = ir.RankedTensorType.get([], ir.IntegerType.get_signless(1))
@@ -210,12 +210,16 @@ approx_top_k_p = standard_primitive(
 
 
 def take_along(x: Any, indices: Any, axis: int) -> Any:
-    """The elements of `x` at `indices` along `axis`, one for each place of all other dimensions.
+    """Take the elements of `x` at `indices` along `axis`; all other dimensions are batched.
 
     Args:
       x: array of rank `n`.
-      indices: integer array of rank `n`, in bounds; sizes differ from those of `x` in `axis` only.
-      axis: along which to pick.
+      indices: integer array of rank `n`, in bounds; its sizes may differ from those of `x` only in
+        `axis`.
+      axis: dimension to index.
+
+    Returns:
+      Array of the shape of `indices` and the dtype of `x`.
     """
     shape = core.typeof(indices).shape
     ndim = len(shape)

@@ -1,4 +1,4 @@
-"""What the compiler must know to cut calls of native kernels along the dimensions of a batch."""
+"""Attributes that let the compiler partition calls of native kernels along batch dimensions."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from jax._src.lib.mlir import ir
 def batch_attributes(
     batch_dims: int, avals_in: Sequence[core.ShapedArray], avals_out: Sequence[core.ShapedArray]
 ) -> dict[str, Any]:
-    """Attributes of a call whose operands and results have `batch_dims` leading dimensions in common.
+    """Return attributes of a call whose operands and results share leading batch dimensions.
 
-    Its target must be registered as partitionable along a batch.
+    The call target must be registered as partitionable along the batch.
     """
     number = ir.StringAttr.get(str(batch_dims))
     attributes = {"mhlo.frontend_attributes": ir.DictAttr.get({"num_batch_dims": number})}
@@ -25,7 +25,7 @@ def batch_attributes(
 
 
 def _sharding_rule(batch_dims: int, avals_in, avals_out) -> str:
-    """Shardy's rule: batch dimensions correspond, all others are on their own."""
+    """Return a Shardy rule in which batch dimensions correspond and all others are independent."""
     sizes: list[int] = []
 
     def factors(aval):

@@ -1,4 +1,4 @@
-"""What operands must have in common: kinds of dtypes, shapes that broadcast, shardings, manual axes."""
+"""Checks that operands are compatible: dtypes, broadcasting shapes, shardings, manual axes."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def check_dtypes(
     same: bool = True,
     extended: bool = False,
 ) -> None:
-    """Raises TypeError unless each dtype is of an accepted kind and (if `same`) all are equal."""
+    """Raise TypeError unless each dtype is of an accepted kind and (if `same`) all are equal."""
     for i, (kinds, dtype) in enumerate(zip(accepts, in_dtypes)):
         if dtypes.issubdtype(dtype, dtypes.extended):
             ok = extended
@@ -52,7 +52,7 @@ def check_dtypes(
 
 
 def check_same_dtypes(name: str, *in_dtypes: Any) -> None:
-    """Raises TypeError unless all dtypes are equal."""
+    """Raise TypeError unless all dtypes are equal."""
     for dtype in in_dtypes[1:]:
         if dtype != in_dtypes[0]:
             tip = ""
@@ -104,7 +104,7 @@ _JNP_EQUIVALENTS = {
 
 
 def dtype_name(dtype: Any) -> str:
-    """`float32`, `bfloat16`, `key<fry>`: a dtype as messages name it."""
+    """Return the name of a dtype for messages, such as `float32`, `bfloat16` or `key<fry>`."""
     try:
         return str(np.dtype(dtype).name)
     except TypeError:
@@ -122,10 +122,12 @@ def kind_names(kinds: frozenset) -> str:
 
 
 def broadcasting_shape(name: str, *avals: ShapedArray) -> tuple[int, ...]:
-    """The shape of an elementwise result; operands are scalars, or of one rank with sizes 1 or equal.
+    """Return the shape of an elementwise result.
+
+    Operands are scalars, or have one rank, with sizes in each dimension that are equal or 1.
 
     Raises:
-      TypeError: if the shapes do not fit.
+      TypeError: if the shapes are incompatible.
     """
     shapes = [a.shape for a in avals if a.shape]
     if not shapes:
@@ -156,7 +158,7 @@ def broadcasting_shape(name: str, *avals: ShapedArray) -> tuple[int, ...]:
 
 
 def broadcasting_sharding(name: str, *avals: ShapedArray) -> NamedSharding | None:
-    """The sharding of an elementwise result: in each dimension that of the operands that have one.
+    """Return the sharding of an elementwise result: each dimension is sharded as in the operands.
 
     Raises:
       ShardingTypeError: if two operands are sharded differently in a dimension.
@@ -196,7 +198,7 @@ def broadcasting_sharding(name: str, *avals: ShapedArray) -> NamedSharding | Non
 
 
 def common_mesh(name: str, shardings: Sequence[NamedSharding]) -> Any:
-    """The abstract mesh of all shardings; ValueError if they differ."""
+    """Return the abstract mesh of all shardings; raise ValueError if they differ."""
     mesh = shardings[0].mesh
     for s in shardings[1:]:
         if s.mesh is not mesh and s.mesh != mesh:
@@ -209,7 +211,7 @@ def common_mesh(name: str, shardings: Sequence[NamedSharding]) -> Any:
 
 
 def check_context_mesh(name: str, avals: Sequence[ShapedArray]) -> None:
-    """Raises ValueError if an operand is sharded over another mesh than that in context."""
+    """Raise ValueError if an operand is sharded over a mesh other than the one in context."""
     context = context_mesh.value
     if context is None or not context.axis_names:
         return
@@ -225,7 +227,7 @@ def check_context_mesh(name: str, avals: Sequence[ShapedArray]) -> None:
 
 
 def common_vma(name: str, *avals: ShapedArray) -> frozenset:
-    """The manual axes over which all operands vary; ValueError if they differ."""
+    """Return the manual axes over which all operands vary; raise ValueError if they differ."""
     first, *rest = avals
     for a in rest:
         if a.vma != first.vma:
@@ -238,7 +240,7 @@ def common_vma(name: str, *avals: ShapedArray) -> frozenset:
 
 
 def common_memory_space(name: str, *avals: ShapedArray) -> Any:
-    """The memory space of all operands but scalars, which go anywhere; ValueError if they differ."""
+    """Return the memory space of all non-scalar operands; raise ValueError if they differ."""
     if not avals:
         return MemorySpace.Device
     arrays = [a for a in avals if a.shape] or avals
@@ -255,11 +257,11 @@ def common_memory_space(name: str, *avals: ShapedArray) -> Any:
 
 
 # ---------------------------------------------------------------------------------------------------
-# Values that are partial sums over mesh axes
+# Unreduced values, which are partial sums over mesh axes
 
 
 def linear_unreduced(name: str) -> Callable[..., tuple[frozenset, frozenset]]:
-    """Unreduced rule of operations linear in all operands: all must be unreduced over the same axes."""
+    """Return the unreduced rule of linear operations: all operands have the same unreduced axes."""
 
     def rule(pairs, *avals, **params):
         for pair in pairs:
@@ -274,7 +276,7 @@ def linear_unreduced(name: str) -> Callable[..., tuple[frozenset, frozenset]]:
 
 
 def bilinear_unreduced(name: str) -> Callable[..., tuple[frozenset, frozenset]]:
-    """Unreduced rule of elementwise products: one factor may be unreduced if the other is reduced."""
+    """Return the rule of products: one factor may be unreduced if the other is reduced."""
 
     def rule(pairs, *avals, **params):
         (u1, r1), (u2, r2) = pairs
@@ -292,7 +294,7 @@ def bilinear_unreduced(name: str) -> Callable[..., tuple[frozenset, frozenset]]:
 
 
 def nonlinear_unreduced(name: str) -> Callable[..., tuple[frozenset, frozenset]]:
-    """Unreduced rule of other operations: no operand may be unreduced, reduced axes must agree."""
+    """Return the unreduced rule of other operations: no unreduced operands, equal reduced axes."""
 
     def rule(pairs, *avals, **params):
         if any(u for u, _ in pairs):

@@ -1,4 +1,4 @@
-"""`composite`: an operation that compilers may know by name, made of others in case they do not."""
+"""`composite`: a named operation with a decomposition, for compilers that do not know the name."""
 
 import functools
 from collections.abc import Callable, Sequence
@@ -21,24 +21,24 @@ traceback_util.register_exclusion(__file__)
 
 
 def composite(decomposition: Callable, name: str, version: int = 0) -> Callable:
-    """An operation with a name, that compilers which know it may compute in their own way.
+    """Define a named operation that a compiler may implement in its own way.
+
+    The operation is neither differentiable nor batchable: call it in functions with rules from
+    `jax.custom_jvp` or `jax.custom_batching.custom_vmap`.
 
     Args:
-      decomposition: function of arrays and pytrees, that gives the operation its meaning. It cannot close
-        over values that are being traced.
-      name: name of the operation, with a namespace in front, as in 'my_library.softmax'.
-      version: version of its meaning.
+      decomposition: function of arrays and pytrees that defines the operation's semantics. It must
+        not close over values that are being traced.
+      name: name of the operation, with a namespace prefix, as in 'my_library.softmax'.
+      version: version of the operation's semantics.
 
     Returns:
-      A function: positional arguments are the operands, keyword arguments are attributes of the
-      operation (numbers, texts, dtypes, NumPy arrays, and tuples, lists and dicts of them). Attributes
-      that are None are left out.
+      A function whose positional arguments are operands and whose keyword arguments are attributes
+      of the operation (numbers, strings, dtypes, NumPy arrays, and tuples, lists and dicts of
+      them). Attributes that are None are omitted.
 
     Raises:
       UnexpectedTracerError: when it is called, if `decomposition` closes over a traced value.
-
-    It is neither differentiable nor can it be batched: use it within `jax.custom_jvp` or
-    `jax.custom_batching.custom_vmap` functions.
 
     >>> tangent = lax.composite(lambda x: lax.sin(x) / lax.cos(x), name="my.tangent")
     >>> tangent(jnp.array([0., 0.5]))
@@ -70,7 +70,7 @@ def composite(decomposition: Callable, name: str, version: int = 0) -> Callable:
 
 
 def _attributes(kwargs: dict[str, Any]) -> tuple:
-    """Keyword arguments in a form that can be hashed."""
+    """Convert keyword arguments to a hashable form."""
     attributes = []
     for key, value in kwargs.items():
         leaves, tree = tree_flatten(value)
@@ -110,7 +110,7 @@ mlir.register_lowering(composite_p, _lowering)
 def composite_lowering(
     ctx, name: str, jaxpr: ClosedJaxpr, args: Sequence[Any], attributes: dict, version: int = 0
 ) -> Sequence[Any]:
-    """Emit an operation of the given name, decomposed by `jaxpr`, that has a value for each result."""
+    """Emit a composite op with the given name whose decomposition is `jaxpr`."""
     if effects.ordered_effects.filter_in(jaxpr.effects):
         raise NotImplementedError(f"composite op '{name}': ordered effects are not supported")
     module_ctx = ctx.module_context

@@ -20,7 +20,7 @@ from jax._src.typing import ArrayLike
 
 
 class FftType(enum.IntEnum):
-    """The kinds of transforms: forward and inverse, of complex and of real arrays."""
+    """The kinds of transforms: forward and inverse, complex and real."""
 
     FFT = 0
     IFFT = 1
@@ -29,20 +29,22 @@ class FftType(enum.IntEnum):
 
 
 def fft(x: ArrayLike, fft_type: FftType | str, fft_lengths: Sequence[int]) -> Array:
-    """The discrete Fourier transform over the last dimensions.
+    """Compute the discrete Fourier transform over the last dimensions.
 
     Args:
-      x: array; complex, or for RFFT real (other dtypes are converted).
+      x: array; complex, or real for RFFT. Other dtypes are converted.
       fft_type: an `FftType` or its name.
-      fft_lengths: sizes of the last one, two or three dimensions in the real or complex signal. For IRFFT the
-        last of them is that of the result, where `x` has `fft_lengths[-1] // 2 + 1` elements.
+      fft_lengths: sizes of the last one, two or three dimensions of the signal. For IRFFT the last
+        length is that of the result, and `x` has `fft_lengths[-1] // 2 + 1` elements there.
 
     Returns:
-      Array of the shape of `x`; the last dimension has n // 2 + 1 elements for RFFT, n for IRFFT. It is
-      complex, or real for IRFFT. Inverse transforms divide by the number of elements.
+      Array of the shape of `x`, except that the last dimension has n // 2 + 1 elements for RFFT and
+      n for IRFFT. It is complex, or real for IRFFT. Inverse transforms divide by the number of
+      elements.
 
     Raises:
-      ValueError: for an unknown kind, lengths that do not fit, and complex or half-precision operands of RFFT.
+      ValueError: if the kind is unknown, the lengths do not match, or the operand of RFFT is
+        complex or of half precision.
 
     >>> lax.fft(jnp.array([1.0, 0.0, 0.0, 0.0]), "RFFT", (4,)).real.tolist()
     [1.0, 1.0, 1.0]
@@ -129,8 +131,9 @@ def _sharding(x, *, fft_type, fft_lengths):
 
 def _transpose(ct, x, *, fft_type, fft_lengths):
     if fft_type == FftType.RFFT:
-        # rfft drops the redundant half of fft(complex(x)), so its transpose is real(fft(pad(ct))): the
-        # inverse transform of a spectrum with halved weights where irfft counts elements twice.
+        # rfft drops the redundant half of fft(complex(x)), so its transpose is real(fft(pad(ct))).
+        # That is the inverse transform of a spectrum whose elements have half the weight where
+        # irfft counts them twice.
         weights = _weights(fft_lengths[-1], ct.dtype)
         spectrum = lax.div(lax.conj(ct), _spread(weights, ct))
         out = fft_p.bind(spectrum, fft_type=FftType.IRFFT, fft_lengths=fft_lengths)
@@ -143,7 +146,7 @@ def _transpose(ct, x, *, fft_type, fft_lengths):
 
 
 def _weights(n: int, dtype: Any) -> np.ndarray:
-    """How often irfft counts each element: those of frequency 0 and n / 2 once, all others twice."""
+    """Return how often irfft counts each element: frequencies 0 and n / 2 once, others twice."""
     out = np.full(n // 2 + 1, 2, dtype)
     out[0] = 1
     if n % 2 == 0:

@@ -1,4 +1,4 @@
-"""`with_layout_constraint`: how a value is laid out in memory, inside compiled functions as well."""
+"""`with_layout_constraint`: constrains the memory layout of values, also inside `jax.jit`."""
 
 from __future__ import annotations
 
@@ -13,17 +13,18 @@ from jax._src.tree_util import broadcast_prefix, prefix_errors, tree_flatten
 
 
 def with_layout_constraint(x: Any, layouts: Any) -> Any:
-    """Lays arrays out in memory as asked, where their values are computed.
+    """Constrain the memory layout of arrays.
 
     Args:
-      x: a tree of arrays.
+      x: a pytree of arrays.
       layouts: a tree prefix of `x` with `Layout` leaves.
 
     Returns:
       Arrays with the same elements. Results of a compiled function keep the layout.
 
     Raises:
-      ValueError: a leaf of `layouts` is no `Layout`, does not fit the rank, or the trees do not match.
+      ValueError: if a leaf of `layouts` is not a `Layout` or has another rank, or the trees do not
+        match.
 
     >>> from jax.experimental.layout import Layout, with_layout_constraint
     >>> by_columns = jax.jit(lambda x: with_layout_constraint(x * 2, Layout((1, 0))))

@@ -1,4 +1,4 @@
-"""Convolutions built from others: patches, and kernels that differ from place to place."""
+"""Operations built on convolutions: patch extraction and unshared convolutions."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ def conv_general_dilated_patches(
     precision: lax.PrecisionLike = None,
     preferred_element_type: DTypeLike | None = None,
 ) -> Array:
-    """The patches that a convolution's kernel sees, as features of the result.
+    """Extract the patches that a convolution's kernel is applied to, as features of the result.
 
     Args:
       lhs: input, of rank `n + 2`.
-      filter_shape: the kernel's `n` spatial sizes.
+      filter_shape: spatial shape of the kernel, `n` sizes.
       window_strides, padding, lhs_dilation, rhs_dilation, dimension_numbers, precision,
-        preferred_element_type: as for `conv_general_dilated`.
+        preferred_element_type: see `conv_general_dilated`.
 
     Returns:
-      An array of rank `n + 2` with `C * prod(filter_shape)` features, of which the channels `C` of the input
-      vary slowest, and then the spatial dimensions of the patch, in order.
+      An array of rank `n + 2` with `C * prod(filter_shape)` features for `C` input channels. Among
+      the features the channel varies slowest, followed by the spatial dimensions of the patch.
 
     >>> x = jnp.arange(4.).reshape(1, 1, 4)
     >>> lax.conv_general_dilated_patches(x, (2,), (1,), "VALID").tolist()
@@ -66,7 +66,7 @@ def conv_general_dilated_patches(
 
 
 def _exact_kernel(precision):
-    """Zeros and ones need no precision: the kernel's is the lowest."""
+    """Use the lowest precision for the kernel, which has only zeros and ones."""
     if isinstance(precision, lax.Precision):
         return (precision, lax.Precision.DEFAULT)
     return precision
@@ -83,15 +83,16 @@ def conv_general_dilated_local(
     dimension_numbers: convolution.ConvGeneralDilatedDimensionNumbers | None = None,
     precision: lax.PrecisionLike = None,
 ) -> Array:
-    """A convolution with a kernel of its own at each place (an "unshared" convolution).
+    """Convolve with a different kernel at each position (an unshared convolution).
 
     Args:
       lhs: input, of rank `n + 2`.
-      rhs: kernels, of rank `n + 2`: output features, `C * prod(filter_shape)` input features in the order of
-        `conv_general_dilated_patches`, and the result's spatial dimensions.
-      window_strides, padding, filter_shape, lhs_dilation, rhs_dilation, dimension_numbers: as for
+      rhs: kernels, of rank `n + 2`. Its dimensions are output features, `C * prod(filter_shape)`
+        input features in the order of `conv_general_dilated_patches`, and the result's spatial
+        dimensions.
+      window_strides, padding, filter_shape, lhs_dilation, rhs_dilation, dimension_numbers: see
         `conv_general_dilated_patches`.
-      precision: as for `dot_general`.
+      precision: see `dot_general`.
 
     Returns:
       An array of rank `n + 2`.
@@ -114,7 +115,7 @@ def conv_general_dilated_local(
     shape = np.shape(lhs)
     dnums = convolution.conv_dimension_numbers(shape, (1, 1, *filter_shape), dimension_numbers)
     _, rhs_spec, out_spec = dnums
-    # The patches have the layout of the result.
+    # The patches have the result's layout, so its spatial dimensions are the batch dimensions here.
     out = lax.dot_general(
         patches,
         rhs,
@@ -122,5 +123,5 @@ def conv_general_dilated_local(
         precision=pair,
     )
     n = len(filter_shape)
-    at = [n, n + 1, *range(n)]  # batch, features, space
+    at = [n, n + 1, *range(n)]  # positions of batch, features, and spatial dimensions in `out`
     return lax.transpose(out, [at[out_spec.index(d)] for d in range(n + 2)])

@@ -1,7 +1,7 @@
-"""Collectives: operations along a named axis, bound by an enclosing `vmap(..., axis_name=...)`.
+"""Collectives: operations along a named axis, which an enclosing `vmap(..., axis_name=...)` binds.
 
-Under `vmap` a collective is an ordinary operation along the batch dimension; these are the `axis_batch`
-rules below. An axis that is still unbound when the program runs is an error.
+Under `vmap` a collective becomes an ordinary operation along the batch dimension; the `axis_batch`
+rules below implement this. It is an error to run a collective whose axis is unbound.
 """
 
 from collections.abc import Callable, Sequence
@@ -26,7 +26,7 @@ def _named(axes: Sequence[Any]) -> tuple:
 
 
 def axis_size(axis_name: Any) -> int:
-    """The size of a named axis (or the product of sizes of several).
+    """Return the size of a named axis, or the product of the sizes of several.
 
     Raises:
       NameError: if the axis is not bound.
@@ -62,12 +62,12 @@ def psum(x: Any, axis_name: Any, *, axis_index_groups: Any = None) -> Any:
     """Sum over a named axis.
 
     Args:
-      x: array or pytree of arrays; a Python number is multiplied by the axis size at once.
-      axis_name: name of the axis, or a tuple of names (and of positions of dimensions).
-      axis_index_groups: lists of axis indices to sum within, of equal sizes.
+      x: array or pytree of arrays; Python numbers are multiplied by the axis size at trace time.
+      axis_name: name of the axis, or a tuple of names and positions of dimensions.
+      axis_index_groups: groups of axis indices to sum within; lists of equal length.
 
     Returns:
-      A tree like `x`, the same for all indices of the axis.
+      A pytree like `x`, equal for all indices of the axis.
 
     >>> print(jax.vmap(lambda x: x / jax.lax.psum(x, "i"), axis_name="i")(jnp.array([1., 3.])))
     [0.25 0.75]
@@ -95,7 +95,7 @@ def psum(x: Any, axis_name: Any, *, axis_index_groups: Any = None) -> Any:
 
 
 def pmean(x: Any, axis_name: Any, *, axis_index_groups: Any = None) -> Any:
-    """Mean over a named axis; arguments as of `psum`."""
+    """Average over a named axis; the arguments are those of `psum`."""
     total = psum(x, axis_name, axis_index_groups=axis_index_groups)
     n = psum(1, axis_name, axis_index_groups=axis_index_groups)
     return tree_map(lambda v: v / n, total)
@@ -116,17 +116,17 @@ def _reduce(
 
 
 def pmax(x: Any, axis_name: Any, *, axis_index_groups: Any = None) -> Any:
-    """Maximum over a named axis; arguments as of `psum`."""
+    """Take the maximum over a named axis; the arguments are those of `psum`."""
     return _reduce(pmax_p, x, axis_name, axis_index_groups, lax.reduce_max)
 
 
 def pmin(x: Any, axis_name: Any, *, axis_index_groups: Any = None) -> Any:
-    """Minimum over a named axis; arguments as of `psum`."""
+    """Take the minimum over a named axis; the arguments are those of `psum`."""
     return _reduce(pmin_p, x, axis_name, axis_index_groups, lax.reduce_min)
 
 
 def _unbound(primitive: Primitive) -> Callable:
-    """The `impl` of a collective: nothing has bound its axis."""
+    """Return the `impl` of a collective, which raises because its axis is unbound."""
 
     def impl(*args, **params):
         names = params.get("axes") or params.get("axis_name")
@@ -158,7 +158,7 @@ def _reduction_types(*avals, axes, axis_index_groups):
 
 
 def _grouped(reduce: Callable, x, d: int, groups):
-    """Reduce within groups of indices along `d`; every index gets the result of its group."""
+    """Reduce within groups of indices along `d`; each index gets the result of its group."""
     x = batching.moveaxis(x, d, 0)
     order = np.array([i for g in groups for i in g])
     parts = lax.reshape(_gather_rows(x, order), (len(groups), len(groups[0]), *x.shape[1:]))
@@ -232,7 +232,7 @@ psum_p.transpose = _psum_transpose
 
 
 def pvary(x: Any, axes: Sequence[Any]) -> Any:
-    """`x`, whose type then says that it varies over the manual mesh axes `axes` too."""
+    """Mark `x` as varying over the manual mesh axes `axes`."""
     axes = tuple(a for a in axes if a not in typeof(x).vma)
     return pvary_p.bind(x, axes=axes) if axes else x
 
@@ -240,7 +240,7 @@ def pvary(x: Any, axes: Sequence[Any]) -> Any:
 pvary_p = Primitive("pvary")
 pvary_p.def_impl(lambda x, *, axes: x)
 pvary_p.def_abstract_eval(lambda x, *, axes: x.update(vma=x.vma.union(axes)))
-# What is the same everywhere is used everywhere: the cotangents of all places add up.
+# Each device uses its replica of the value, so the cotangents of all devices are summed.
 ad.deflinear2(pvary_p, lambda ct, x, *, axes: psum_p.bind(ct, axes=axes, axis_index_groups=None))
 batching.defvectorized(pvary_p)
 mlir.register_lowering(pvary_p, lambda ctx, x, *, axes: [x])
@@ -256,7 +256,7 @@ pmin_p.axis_batch = _reduction_batch(pmin_p, lax.reduce_min, lambda x, n: x)
 
 
 def axis_index(axis_name: Any) -> Any:
-    """The index along a named axis; of several axes the index in row-major order.
+    """Return the index along a named axis, or the row-major index along several.
 
     >>> print(jax.vmap(lambda x: jax.lax.axis_index("i"), axis_name="i")(jnp.ones(3)))
     [0 1 2]
@@ -289,15 +289,15 @@ axis_index_p.axis_batch = _axis_index_batch
 
 
 def ppermute(x: Any, axis_name: Any, perm: Sequence[tuple[int, int]]) -> Any:
-    """Send values from index to index of a named axis.
+    """Send values between the indices of a named axis.
 
     Args:
       x: array or pytree of arrays.
       axis_name: name of the axis.
-      perm: pairs (source, destination); an index that is no destination gets zeros.
+      perm: pairs (source, destination); indices that are not a destination receive zeros.
 
     Returns:
-      A tree like `x`.
+      A pytree like `x`.
     """
     axes = _axes(axis_name)
     n = axis_size(axes)
@@ -311,7 +311,7 @@ def ppermute(x: Any, axis_name: Any, perm: Sequence[tuple[int, int]]) -> Any:
 
 
 def pshuffle(x: Any, axis_name: Any, perm: Sequence[int]) -> Any:
-    """Permute the values along a named axis: index i gets the value of index perm[i]."""
+    """Permute the values along a named axis: index i receives the value of index perm[i]."""
     n = axis_size(_axes(axis_name))
     if set(perm) != set(range(n)):
         raise ValueError(f"`perm` does not represent a permutation of an axis of size {n}: {perm}")
@@ -363,12 +363,12 @@ def all_gather(
       x: array or pytree of arrays.
       axis_name: name of the axis, or a tuple of names.
       axis_index_groups: lists of axis indices to gather within, of equal sizes.
-      axis: dimension of the result that the values are along.
-      tiled: whether they are concatenated along an existing dimension instead of a new one.
-      to: 'varying' or 'reduced': how the result varies over a manual mesh axis.
+      axis: dimension of the result along which values are gathered.
+      tiled: whether to concatenate along an existing dimension instead of stacking along a new one.
+      to: 'varying' or 'reduced': the type of the result over a manual mesh axis.
 
     Returns:
-      A tree like `x`, of larger arrays.
+      A pytree like `x`, of larger arrays.
     """
     if to not in ("varying", "reduced"):
         raise ValueError(f"Got unexpected value for `to`: {to}. Allowed: 'varying' and 'reduced'.")
@@ -418,7 +418,7 @@ def _all_gather_batch(
         raise NotImplementedError("all_gather over several axes is not supported in vmap")
     x = batching.bdim_at_front(x, d, axis_data.size)
     if axis_index_groups is not None:
-        # Row i of the result holds the values of the group of i.
+        # Row i of the result holds the values of the group that contains i.
         rows = np.empty((axis_data.size, axis_size), np.int32)
         for g in axis_index_groups:
             rows[list(g)] = g
@@ -458,14 +458,17 @@ def psum_scatter(
     x: Any, axis_name: Any, *, scatter_dimension: int = 0, axis_index_groups: Any = None,
     tiled: bool = False,
 ) -> Any:  # fmt: skip
-    """Sum over a named axis, of which each index gets its part.
+    """Sum over a named axis, and scatter the result over the axis.
 
     Args:
       x: array or pytree of arrays.
       axis_name: name of the axis, or a tuple of names.
-      scatter_dimension: dimension that is split over the axis.
+      scatter_dimension: dimension of the sum to split over the axis.
       axis_index_groups: lists of axis indices to sum within, of equal sizes.
-      tiled: whether the dimension stays (divided by the axis size) instead of being removed.
+      tiled: whether to keep the dimension, divided by the axis size, instead of removing it.
+
+    Returns:
+      A pytree like `x`, of smaller arrays.
     """
     axes = _axes(axis_name)
     groups = _check_groups(axis_index_groups, axes)
@@ -547,15 +550,18 @@ def all_to_all(
     x: Any, axis_name: Any, split_axis: int, concat_axis: int, *, axis_index_groups: Any = None,
     tiled: bool = False,
 ) -> Any:  # fmt: skip
-    """Split a dimension over a named axis, and put the axis in another dimension.
+    """Split a dimension over a named axis, and gather the values received along another dimension.
 
     Args:
       x: array or pytree of arrays.
       axis_name: name of the axis.
-      split_axis: dimension to split; of the axis size, unless `tiled`.
-      concat_axis: dimension of the result along which what the indices sent is joined.
+      split_axis: dimension to split; its size is the axis size, unless `tiled`.
+      concat_axis: dimension of the result along which the received values are joined.
       axis_index_groups: must be None under `vmap`.
-      tiled: whether blocks of the dimension are exchanged, instead of single slices.
+      tiled: whether to exchange blocks of the dimension, instead of single slices.
+
+    Returns:
+      A pytree like `x`.
     """
     axes = _axes(axis_name)
     groups = _check_groups(axis_index_groups, axes)
@@ -635,12 +641,15 @@ ad.deflinear2(
 
 
 def pbroadcast(x: Any, axis_name: Any, source: int) -> Any:
-    """The value of one index of a named axis, for all its indices.
+    """Broadcast the value of one index of a named axis to all its indices.
 
     Args:
       x: array or pytree of arrays.
       axis_name: name of the axis.
-      source: index whose value is taken.
+      source: index whose value is broadcast.
+
+    Returns:
+      A pytree like `x`.
     """
     n = axis_size(axis_name)
     if not 0 <= source < n:

@@ -1,4 +1,4 @@
-"""Operations that set how values are sharded: `reshard` and `with_sharding_constraint`."""
+"""Operations that change or constrain shardings: `reshard` and `with_sharding_constraint`."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ from jax._src.sharding_impls import (
 )
 from jax._src.tree_util import broadcast_prefix, prefix_errors, tree_flatten
 
-# reshard: changes the sharding over Explicit mesh axes, which is part of a value's type
+# reshard: changes the sharding over Explicit mesh axes, which is part of a value's type.
 
 
 def reshard(xs: Any, out_shardings: Any) -> Any:
-    """Changes the shardings of arrays over Explicit mesh axes.
+    """Change the shardings of arrays over Explicit mesh axes.
 
     Args:
-      xs: a tree of arrays.
+      xs: a pytree of arrays.
       out_shardings: a tree prefix of ``xs`` with :class:`jax.P` (over the mesh of
         :func:`jax.set_mesh`) or :class:`jax.NamedSharding` leaves.
 
@@ -50,8 +50,8 @@ def reshard(xs: Any, out_shardings: Any) -> Any:
       Arrays with the same elements; their types (:func:`jax.typeof`) have the new shardings.
 
     Raises:
-      TypeError: a leaf of ``out_shardings`` is something else.
-      ValueError: a leaf is None or names axes that are not Explicit, a dimension does not divide
+      TypeError: if a leaf of ``out_shardings`` is something else.
+      ValueError: if a leaf is None or names axes that are not Explicit, a dimension does not divide
         evenly, or there is no mesh for a :class:`jax.P`.
 
     Example:
@@ -82,7 +82,7 @@ def _reshard(x, sharding):
 
 
 def bind_reshard(x: Any, destination: NamedSharding, concrete_mesh: Any = None) -> Any:
-    """Binds `reshard_p`: `destination` is over an abstract mesh."""
+    """Bind `reshard_p` with a `destination` over an abstract mesh."""
     return reshard_p.bind(x, dst_sharding=destination, concrete_mesh=concrete_mesh)
 
 
@@ -101,7 +101,7 @@ def _reshard_impl(x, *, dst_sharding, concrete_mesh):
     mesh = dst_sharding.mesh
     source = x._sharding if type(x) is ArrayImpl else None
     if type(source) is NamedSharding and source.mesh.shape_tuple == mesh.shape_tuple:
-        # Only the types of the mesh's axes change, not where the elements are.
+        # If only the types of the mesh's axes change, the shards stay where they are.
         spec = source.spec.update(reduced=frozenset())._normalized_spec_for_aval(aval.ndim)
         if source.spec.unreduced != dst_sharding.spec.unreduced:
             spec = PartitionSpec()
@@ -128,7 +128,7 @@ def _reshard_impl(x, *, dst_sharding, concrete_mesh):
 
 
 def _anyhow_on(mesh, x, concrete_mesh):
-    """`x` on the devices of a mesh without Explicit axes; what is there stays as it is."""
+    """Put `x` on the devices of a mesh without Explicit axes, unless it is already there."""
     concrete = get_concrete_mesh() if concrete_mesh is None else concrete_mesh
     committed = type(x) is ArrayImpl and x._committed
     if committed and x._sharding.num_devices > 1:
@@ -194,21 +194,21 @@ late.reshard = bind_reshard
 ad.deflinear2(reshard_p, _reshard_transpose)
 reshard_p.axis_batch = _reshard_batch
 mlir.register_lowering(reshard_p, _reshard_lower)
-# The result's type says it all.
+# The result's type shows the sharding, so the parameters need not be printed.
 reshard_p.pp = lambda eqn, context, settings: default_pp_eqn(eqn, context, settings, params=[])
 
 
-# with_sharding_constraint: tells the compiler how to shard over Auto mesh axes
+# with_sharding_constraint: tells the compiler how to shard over Auto mesh axes.
 
 
 def with_sharding_constraint(x: Any, shardings: Any) -> Any:
-    """Constrains how the compiler shards values inside ``jax.jit``.
+    """Constrain how the compiler shards values inside ``jax.jit``.
 
-    Over Auto mesh axes it is a constraint, for the value and for its cotangent. Where all axes of the
-    mesh are Explicit, it asserts that the values have these shardings already.
+    It is a constraint over Auto mesh axes, for the value and for its cotangent. If all axes of the
+    mesh are Explicit, it asserts that the values already have these shardings.
 
     Args:
-      x: a tree of arrays.
+      x: a pytree of arrays.
       shardings: a tree prefix of ``x`` with :class:`jax.sharding.Sharding`, :class:`jax.P` (over the
         mesh of :func:`jax.set_mesh`) or ``Format`` leaves.
 
@@ -216,12 +216,12 @@ def with_sharding_constraint(x: Any, shardings: Any) -> Any:
       Arrays with the same elements.
 
     Raises:
-      TypeError: a leaf of ``shardings`` is something else.
-      ValueError: a leaf is None, needs a higher rank, or names axes that are not Auto; outside of
-        ``jax.jit`` also if it does not divide a dimension evenly, or the array is committed to other
-        devices.
-      RuntimeError: there is no mesh for a :class:`jax.P`.
-      AssertionError: all axes are Explicit, and a value has another sharding.
+      TypeError: if a leaf of ``shardings`` is something else.
+      ValueError: if a leaf is None, needs a higher rank, or names axes that are not Auto; outside
+        of ``jax.jit`` also if it does not divide a dimension evenly, or if the array is committed
+        to other devices.
+      RuntimeError: if there is no mesh for a :class:`jax.P`.
+      AssertionError: if all axes are Explicit, and a value has another sharding.
 
     Example:
       >>> import jax
@@ -254,7 +254,7 @@ def _constrain(x, sharding, layout, name):
     if isinstance(sharding, PartitionSpec):
         mesh: Mesh | AbstractMesh = context_mesh
         if mesh.empty:
-            mesh = thread_resources.env.physical_mesh  # that of `with mesh:`
+            mesh = thread_resources.env.physical_mesh  # the mesh of `with mesh:`
         if mesh.empty:
             raise RuntimeError(
                 f"{name} requires a non-empty mesh in context if you are passing `PartitionSpec`s to"
@@ -323,7 +323,7 @@ def _constraint_impl(x, *, sharding, layout, context_mesh, unconstrained_dims):
         if isinstance(mesh, AbstractMesh):
             mesh = _concrete_mesh(mesh)
         spec = sharding.spec
-        if unconstrained_dims:  # any way of sharding them will do
+        if unconstrained_dims:  # any sharding of these dimensions is valid
             spec = spec._normalized_spec_for_aval(core.typeof(x).ndim)
         sharding = NamedSharding(mesh, spec, memory_kind=sharding.memory_kind)
         sharding = _with_explicit_axes(sharding, core.typeof(x))
@@ -357,7 +357,7 @@ def _constraint_lower(ctx, x, *, sharding, layout, context_mesh, unconstrained_d
 
 
 def _with_explicit_axes(sharding, aval):
-    """The constraint together with the sharding over Explicit axes that is part of the type."""
+    """Combine the constraint with the sharding over Explicit axes that is part of the type."""
     typed = aval._sharding
     if typed is None or not isinstance(sharding, NamedSharding):
         return sharding
@@ -402,16 +402,19 @@ sharding_constraint_p.axis_batch = _constraint_batch
 mlir.register_lowering(sharding_constraint_p, _constraint_lower)
 
 
-# Both, and device_put: what the arguments `device` and `out_sharding` of library functions ask for
+# Placement: implements the arguments `device` and `out_sharding` of library functions.
 
 
 def place(x: Any, where: Any, may_alias: bool | None = None) -> Any:
-    """`x` on a device or in a sharding: in a traced function, its computation runs there.
+    """Place `x` on a device or in a sharding; in a traced function, constrain its computation.
 
     Args:
       x: array.
       where: a device, a sharding, or a PartitionSpec over the mesh in context.
-      may_alias: as of `device_put`, for arrays that are not traced.
+      may_alias: see `device_put`; it applies to arrays that are not traced.
+
+    Returns:
+      The placed array.
     """
     if not isinstance(x, core.Tracer):
         return device_put(x, where, may_alias=may_alias)
@@ -424,7 +427,7 @@ def place(x: Any, where: Any, may_alias: bool | None = None) -> Any:
 
 
 def _broadcast(name: str, prefix: Any, x: Any) -> list[Any]:
-    """The leaves of a tree prefix, one for each leaf of `x`; None is a leaf."""
+    """Broadcast a tree prefix to one leaf for each leaf of `x`; None is a leaf."""
 
     def is_leaf(s):
         return s is None or isinstance(s, (Sharding, PartitionSpec, Format))

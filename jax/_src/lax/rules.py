@@ -1,4 +1,4 @@
-"""One statement per primitive: makers that put every rule of a primitive beside its name.
+"""Constructors of primitives that state every rule of a primitive beside its name.
 
     tanh_p = unary_primitive(
         "tanh", FLOAT | COMPLEX,
@@ -6,8 +6,8 @@
         jvp=lambda g, y, x: mul(add(g, mul(g, y)), sub(_one(x), y)),
     )
 
-Families share the rules that follow from their structure: elementwise operations broadcast scalars and
-dimensions of size 1, and take sharding, manual axes and memory space from their operands.
+Families share the rules that follow from their structure: elementwise operations broadcast scalars
+and dimensions of size 1, and propagate sharding, manual axes and memory space from their operands.
 """
 
 from __future__ import annotations
@@ -63,8 +63,8 @@ class _Kind:
         return self.name
 
 
-# How a primitive is differentiated, where that needs no rule of its own:
-ZERO = _Kind("ZERO")  # every tangent is zero: integer results, steps
+# How to differentiate a primitive that needs no derivative rule of its own:
+ZERO = _Kind("ZERO")  # every tangent is zero, as for integer results and step functions
 LINEAR = _Kind("LINEAR")  # linear in all operands together: bind on the tangents
 BILINEAR = _Kind("BILINEAR")  # linear in each operand: the product rule
 
@@ -92,27 +92,31 @@ def standard_primitive(
     linearize: Callable[..., Any] | None = None,
     pp: Callable[..., Any] | None = None,
 ) -> core.Primitive:
-    """A primitive on arrays, with all its rules.
+    """Define a primitive on arrays, with all its rules.
 
     Args:
-      name: as printed in jaxprs.
-      shape, dtype: `(*avals, **params)` to the result's shape and dtype (to lists of them with
+      name: name of the primitive, as jaxprs print it.
+      shape, dtype: `(*avals, **params)` -> the result's shape and dtype (lists of them with
         `multiple_results`).
-      weak_type: `(*avals, **params)` to a bool (list); by default the result is weakly typed when all
-        operands are.
-      sharding: `(*avals, **params)` to a NamedSharding (list) or None. Asked only if some operand is
-        sharded over explicit mesh axes; without it such operands are an error.
-      vma: `(*avals, **params)` to the manual axes over which results vary; by default those of the
+      weak_type: `(*avals, **params)` -> a bool (or list); by default the result is weakly typed if
+        all operands are.
+      sharding: `(*avals, **params)` -> a NamedSharding (or list) or None. It is called only if an
+        operand is sharded over explicit mesh axes; without this rule such operands are an error.
+      vma: `(*avals, **params)` -> the manual axes over which results vary; by default those of the
         operands, which must agree.
-      unreduced: `(pairs, *avals, **params)` to two frozensets of mesh axes, over which results are
-        unreduced and reduced; `pairs` has these two sets for each operand. Asked only if some operand
-        has any; without it that is an error.
-      memory_space: `(*avals, **params)` to the results' memory space; by default that of the operands.
-      lower: a lowering rule, or a dict from platform (None for all others) to one.
-      jvp: None (an error), ZERO, LINEAR, BILINEAR, a tuple with one
-        `(tangent, out, *operands, **params)` to tangent (or None) an operand, or a full rule
-        `(primals, tangents, **params)` to `(out, tangent_out)`.
-      transpose, batch, axis_batch, linearize, pp: rules as `core.Primitive` documents them.
+      unreduced: `(pairs, *avals, **params)` -> two frozensets of mesh axes, over which results are
+        unreduced and reduced; `pairs` has these two sets for each operand. It is called only if an
+        operand has such axes; without this rule such operands are an error.
+      memory_space: `(*avals, **params)` -> the results' memory space; by default that of the
+        operands.
+      lower: a lowering rule, or a dict from platforms (None for all others) to rules.
+      jvp: None (not differentiable), ZERO, LINEAR, BILINEAR, a tuple with one rule
+        `(tangent, out, *operands, **params)` -> tangent (or None) for each operand, or a full rule
+        `(primals, tangents, **params)` -> `(out, tangent_out)`.
+      transpose, batch, axis_batch, linearize, pp: rules, see `core.Primitive`.
+
+    Returns:
+      The primitive.
     """
     p = core.Primitive(name, multiple_results=multiple_results)
     weak_type = weak_type or _all_weak
@@ -181,7 +185,7 @@ def standard_primitive(
 
 
 def sharding_free(params: dict[str, Any]) -> bool:
-    """Whether no parameter asks for a sharding of the result."""
+    """Return whether no parameter requests a sharding of the result."""
     return params.get("sharding") is None and params.get("out_sharding") is None
 
 
@@ -226,7 +230,7 @@ def _replicated(mesh, shape) -> NamedSharding:
 
 
 def _all_replicated(avals) -> bool:
-    """Whether operands have shardings, and all of them are trivial."""
+    """Return whether some operands have shardings, all of which are trivial."""
     specs = [a._sharding.spec for a in avals if a._sharding is not None]
     return bool(specs) and all(
         not s.unreduced and not s.reduced and all(e is None for e in s.partitions) for s in specs
@@ -265,7 +269,8 @@ def _out_shardings(name, sharding, unreduced, avals, params):
 def _with_partial_axes(sharding, unreduced, reduced):
     if sharding is None:
         return None
-    # What is split over an axis is no longer the same along it.
+    # An array that is sharded over a mesh axis is not replicated over it, so drop the axis from
+    # `reduced`.
     split = {a for e in sharding.spec.partitions for a in (e if isinstance(e, tuple) else (e,))}
     return sharding.update(spec=sharding.spec.update(unreduced=unreduced, reduced=reduced - split))
 
@@ -298,7 +303,7 @@ def _out_manual_axes(name, vma, unreduced, avals, params) -> ManualAxisType:
 
 
 def set_jvp(p: core.Primitive, jvp: Any) -> None:
-    """Gives `p` the jvp rule that `jvp` (see `standard_primitive`) describes."""
+    """Set the jvp rule of `p` to the one that `jvp` describes (see `standard_primitive`)."""
     if jvp is ZERO:
         ad.defjvp_zero(p)
     elif jvp is LINEAR:
@@ -329,15 +334,19 @@ def unary_primitive(
     linearize: Callable[..., Any] | None = None,
     pp: Callable[..., Any] | None = None,
 ) -> core.Primitive:
-    """An elementwise primitive of one operand.
+    """Define an elementwise primitive with one operand.
 
     Args:
-      name: as printed in jaxprs.
-      accepts: kinds of dtype it takes, e.g. `FLOAT | COMPLEX`.
-      lower: as for `standard_primitive`.
-      jvp: `(tangent, out, x, **params)` to the tangent of the result, or what `standard_primitive` takes.
-      out_dtype: the result's dtype, a function of `(dtype, **params)` to it, or None for the operand's.
-      extended: whether extended dtypes are taken.
+      name: name of the primitive, as jaxprs print it.
+      accepts: accepted kinds of dtypes, for example `FLOAT | COMPLEX`.
+      lower: lowering, see `standard_primitive`.
+      jvp: `(tangent, out, x, **params)` -> tangent of the result, or as for `standard_primitive`.
+      out_dtype: the result's dtype, a function `(dtype, **params)` -> dtype, or None for the
+        operand's dtype.
+      extended: whether extended dtypes are accepted.
+
+    Returns:
+      The primitive.
     """
     return nary_primitive(
         name,
@@ -355,9 +364,16 @@ def unary_primitive(
 
 
 def binary_primitive(name: str, accepts: Any, **rules: Any) -> core.Primitive:
-    """An elementwise primitive of two operands; `jvp` has one `(tangent, out, x, y, **params)` each.
+    """Define an elementwise primitive with two operands.
 
-    The other arguments are those of `nary_primitive`.
+    Args:
+      name: name of the primitive, as jaxprs print it.
+      accepts: accepted kinds of dtypes, for both operands or one frozenset for each.
+      **rules: keyword arguments of `nary_primitive`; `jvp` is a tuple with one rule
+        `(tangent, out, x, y, **params)` for each operand.
+
+    Returns:
+      The primitive.
     """
     return nary_primitive(
         name, accepts if isinstance(accepts, tuple) else (accepts, accepts), **rules
@@ -365,7 +381,7 @@ def binary_primitive(name: str, accepts: Any, **rules: Any) -> core.Primitive:
 
 
 class FullRule:
-    """Marks `rule(primals, tangents, **params)` where a maker takes rules for single operands."""
+    """Marks a full rule `(primals, tangents, **params)` where rules per operand are expected."""
 
     __slots__ = ("rule",)
 
@@ -388,21 +404,26 @@ def nary_primitive(
     linearize: Callable[..., Any] | None = None,
     pp: Callable[..., Any] | None = None,
 ) -> core.Primitive:
-    """An elementwise primitive: operands of one rank (or scalars), dimensions of size 1 broadcast.
+    """Define an elementwise primitive.
+
+    Operands are scalars or have one common rank; dimensions of size 1 are broadcast.
 
     Args:
-      name: as printed in jaxprs.
-      accepts: for each operand the kinds of dtype it may have.
-      lower: as for `standard_primitive`.
-      jvp: as for `standard_primitive`; a full rule is wrapped in `FullRule`.
-      out_dtype: the result's dtype, a function of `(*dtypes, **params)` to it, or None for that of the
-        first operand.
+      name: name of the primitive, as jaxprs print it.
+      accepts: for each operand, the accepted kinds of dtypes.
+      lower: lowering, see `standard_primitive`.
+      jvp: derivative, see `standard_primitive`; a full rule must be wrapped in `FullRule`.
+      out_dtype: the result's dtype, a function `(*dtypes, **params)` -> dtype, or None for the
+        dtype of the first operand.
       same_dtypes: whether operands must have equal dtypes.
-      extended: whether extended dtypes are taken.
+      extended: whether extended dtypes are accepted.
+
+    Returns:
+      The primitive.
     """
     p = core.Primitive(name)
     unreduced = _as_other_operands(unreduced or nonlinear_unreduced(name))
-    checked: set[Any] = set()  # tuples of dtypes seen to be right
+    checked: set[Any] = set()  # tuples of dtypes that passed the check
     n = len(accepts)
     is_rule = callable(out_dtype) and not isinstance(out_dtype, type)
     fixed_dtype = None if out_dtype is None or is_rule else np.dtype(out_dtype)
@@ -415,6 +436,7 @@ def nary_primitive(
         checked.add(in_dtypes)
 
     def abstract_eval(*avals, **params):
+        # Fast path: all operands have the same (interned) plain aval.
         x = avals[0]
         for a in avals:
             if a is not x:
@@ -482,7 +504,7 @@ def nary_primitive(
 
 
 def _as_other_operands(rule):
-    """A rule for unreduced and reduced axes in which scalars are reduced as the arrays are."""
+    """Wrap an unreduced rule so that scalars have the reduced axes of the array operands."""
 
     def with_scalars(pairs, *avals, **params):
         if not any(u for u, _ in pairs):
@@ -495,7 +517,7 @@ def _as_other_operands(rule):
 
 
 def _broadcasting_batch(p):
-    """Gives operands one batch dimension in one place; the primitive itself broadcasts size 1."""
+    """Return a batching rule that aligns the batch dimensions; the primitive broadcasts size 1."""
 
     def batch(args, dims, **params):
         ranks = [core.typeof(x).ndim - (d is not None) for x, d in zip(args, dims)]
@@ -520,7 +542,7 @@ def _with_batch_dim(x, bdim, d, ndim):
         )
     if len(shape) == ndim:
         return batching.moveaxis(x, bdim, d)
-    full = [1] * ndim  # a scalar of each example
+    full = [1] * ndim  # a batch of scalars
     full[d] = shape[0]
     return late.broadcast_in_dim(x, tuple(full), (d,))
 
@@ -530,14 +552,14 @@ def _with_batch_dim(x, bdim, d, ndim):
 
 
 class hlo_op:
-    """A lowering rule that emits one op; the dialect is loaded when something is first lowered.
+    """A lowering rule that emits one op; the dialect is imported on first use.
 
-    Operands are broadcast to the result's shape, which ops on whole arrays ask for.
+    Operands are first broadcast to the result's shape, because ops do not broadcast implicitly.
 
     Args:
-      name: the op's builder in `stablehlo`.
-      dialect: `"chlo"` for one of that dialect.
-      attrs: None, or `(ctx, **params)` to a dict of keyword arguments of the builder.
+      name: name of the op's builder in the dialect.
+      dialect: `"hlo"` (StableHLO) or `"chlo"`.
+      attrs: None, or `(ctx, **params)` -> dict of keyword arguments for the builder.
     """
 
     __slots__ = ("name", "dialect", "attrs", "full_name", "_op")
@@ -568,7 +590,7 @@ class hlo_op:
 
 
 def broadcast_operands(ctx, args: Sequence[Any], aval_out: ShapedArray) -> Sequence[Any]:
-    """The operands of an elementwise op, broadcast to the result's shape (and sharding)."""
+    """Broadcast the operands of an elementwise op to the result's shape and sharding."""
     shape = aval_out.shape
     for a in ctx.avals_in:
         if a.shape != shape:
@@ -579,7 +601,7 @@ def broadcast_operands(ctx, args: Sequence[Any], aval_out: ShapedArray) -> Seque
 
 
 def with_sharding(ctx, op: Any, aval_out: ShapedArray) -> Any:
-    """`op`, annotated with the explicit sharding of its result where it has one."""
+    """Annotate `op` with the explicit sharding of its result, if there is one."""
     if aval_out._sharding is None:
         return op
     return mlir.lower_with_sharding_in_types(ctx, op, aval_out)

@@ -1,4 +1,4 @@
-"""`scaled_dot`: contraction of block-scaled operands, an operation that compilers know by name."""
+"""`scaled_dot`: contraction of block-scaled operands, lowered to a composite op."""
 
 from typing import Any
 
@@ -20,22 +20,22 @@ def scaled_dot(
     lhs: Array, rhs: Array, *, lhs_scale: Array | None = None, rhs_scale: Array | None = None,
     dimension_numbers: Any = None, preferred_element_type: Any = None,
 ) -> Array:  # fmt: skip
-    """The contraction of (lhs * lhs_scale) with (rhs * rhs_scale).
+    """Contract (lhs * lhs_scale) with (rhs * rhs_scale).
 
     Args:
-      lhs, rhs: operands of two or more dimensions.
-      lhs_scale, rhs_scale: scales of the operands' rank, or None. The contracted size of an operand is a
-        multiple, by two at least, of that of its scale: as many consecutive elements share a scale.
-        Other sizes are those of the operand; where all elements share a scale it may be 1.
-      dimension_numbers: ((lhs contracting, rhs contracting), (lhs batch, rhs batch)); by default that of
-        a matrix product, with leading batch dimensions for operands of more than two dimensions.
+      lhs, rhs: operands of the same rank, at least two.
+      lhs_scale, rhs_scale: scales of the operands' rank, or None. In a contracted dimension the
+        operand's size is a multiple of the scale's size, at least twice; each scale applies to a
+        block of consecutive elements. Other dimensions have the operand's size.
+      dimension_numbers: ((lhs contracting, rhs contracting), (lhs batch, rhs batch)); by default
+        those of a matrix product, whose batch dimensions are the leading ones.
       preferred_element_type: dtype of the computation and of the result; bfloat16 by default.
 
     Returns:
-      An array with the dimensions of `lax.dot_general`. It cannot be differentiated.
+      An array with the dimensions that `lax.dot_general` returns. It is not differentiable.
 
     Raises:
-      TypeError: for ranks or sizes that do not go together.
+      TypeError: if ranks or sizes do not match.
 
     >>> x = jnp.ones((2, 4), jnp.float8_e4m3fn)
     >>> scale = jnp.array([[1, 2], [4, 8]], jnp.float8_e8m0fnu)
@@ -123,7 +123,7 @@ def _dtype(*_, preferred_element_type, **__):
 
 
 def _sharding(lhs, rhs, *scales, dimension_numbers, **_):
-    if lhs._sharding is None and rhs._sharding is None:  # a scale alone has one
+    if lhs._sharding is None and rhs._sharding is None:  # only a scale has a sharding
         mesh = next(a._sharding.mesh for a in scales if a._sharding is not None)
         lhs = lhs.update(sharding=NamedSharding(mesh, PartitionSpec()))
     remedy = "Replicate one of the operands first with `jax.sharding.reshard`."
@@ -153,7 +153,7 @@ def _scaled(x, scale, contracting, dtype):
 
 
 def _batch(axis_data, args, dims, *, dimension_numbers, preferred_element_type):
-    """Another batch dimension, in front."""
+    """Batching rule: adds a leading batch dimension."""
     args = [batching.bdim_at_front(x, d, axis_data.size) for x, d in zip(args, dims)]
     shifted = lambda ds: tuple(d + 1 for d in ds)
     (lc, rc), (lb, rb) = dimension_numbers
@@ -170,7 +170,8 @@ def _batch(axis_data, args, dims, *, dimension_numbers, preferred_element_type):
 
 def _lowering(ctx, *args, **params):
     plain = [a.update(sharding=None) for a in ctx.avals_in]
-    with use_abstract_mesh(empty_abstract_mesh):  # the compiler shards what is between
+    # The compiler propagates shardings inside the composite.
+    with use_abstract_mesh(empty_abstract_mesh):
         jaxpr, consts = pe.trace_to_closed(lambda *xs: [_decomposed(*xs, **params)], plain)
     assert not consts
     (out,) = composite_lowering(ctx, "xla.scaled_dot", jaxpr, args, params)

@@ -1,4 +1,4 @@
-"""Helpers that several families of primitives share."""
+"""Helpers that several families of primitives use."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ __all__ = [
 
 
 def insert_pvary(*args: Any) -> Sequence[Any]:
-    """The operands, made to vary over the manual mesh axes over which any of them varies."""
+    """Make all operands vary over the manual mesh axes that any of them varies over."""
     vmas = [core.typeof(x).vma for x in args]
     first = vmas[0]
     for vma in vmas:
@@ -60,7 +60,7 @@ def insert_pvary(*args: Any) -> Sequence[Any]:
 
 
 def unbroadcast(aval: ShapedArray, x: Any) -> Any:
-    """The cotangent of an operand of type `aval`, from `x`, that of its broadcast form."""
+    """Sum the cotangent `x` of a broadcast operand to the operand's type `aval`."""
     shape = core.typeof(x).shape
     target = aval.shape
     if shape == target:
@@ -72,13 +72,16 @@ def unbroadcast(aval: ShapedArray, x: Any) -> Any:
 
 
 def broadcast_shapes(*shapes: Any) -> tuple[int, ...]:
-    """The shape that arrays of the given shapes broadcast to, by NumPy's rules.
+    """Return the shape that shapes broadcast to by NumPy's rules.
 
     Args:
       *shapes: sequences of dimension sizes.
 
+    Returns:
+      A tuple of sizes.
+
     Raises:
-      ValueError: if they do not fit.
+      ValueError: if the shapes are incompatible.
 
     >>> lax.broadcast_shapes((2, 3), (3,), (1, 1, 1))
     (1, 2, 3)
@@ -106,7 +109,7 @@ def broadcast_shapes(*shapes: Any) -> tuple[int, ...]:
 
 
 def input_dtype(x: ShapedArray, *_: Any, **__: Any) -> Any:
-    """A dtype rule: that of the first operand."""
+    """Dtype rule that returns the dtype of the first operand."""
     return x.dtype
 
 
@@ -115,7 +118,7 @@ _MAX_UINT32 = np.iinfo(np.uint32).max
 
 
 def int_dtype_for_dim(d: Any, *, signed: bool) -> np.dtype:
-    """The smallest integer dtype of at least 32 bits that holds the size `d`."""
+    """Return the smallest integer dtype of at least 32 bits that holds the size `d`."""
     limit = _MAX_INT32 if signed else _MAX_UINT32
     if type(d) is int and d > limit:
         return np.dtype(np.int64 if signed else np.uint64)
@@ -123,18 +126,18 @@ def int_dtype_for_dim(d: Any, *, signed: bool) -> np.dtype:
 
 
 def int_dtype_for_shape(shape: Sequence[Any], *, signed: bool) -> np.dtype:
-    """The smallest integer dtype of at least 32 bits that holds every size in `shape`."""
+    """Return the smallest integer dtype of at least 32 bits that holds every size in `shape`."""
     sizes = [d for d in shape if type(d) is int]
     return int_dtype_for_dim(max(sizes, default=0), signed=signed)
 
 
 def index_dtype_for_axis_size(size: Any) -> np.dtype:
-    """The dtype of signed indices into an axis of the given size, canonicalised."""
+    """Return the canonical dtype of signed indices into an axis of the given size."""
     return dtypes.canonicalize_dtype(int_dtype_for_dim(size, signed=True))
 
 
 def const(example: Any, value: Any) -> Any:
-    """The number `value` as a scalar of the dtype of `example`, weakly typed if that is and a scalar."""
+    """Convert the number `value` to the dtype, and the weak type, of `example`."""
     kind = type(example)
     if kind in _PYTHON_NUMBERS:
         return kind(value)

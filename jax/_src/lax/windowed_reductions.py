@@ -1,4 +1,4 @@
-"""Reductions over sliding windows, and the operations that differentiate them."""
+"""Reductions over sliding windows, and the primitives for their derivatives."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from jax._src.tree_util import tree_flatten, tree_unflatten
 from jax._src.util import split_list, tuple_insert
 
 # ---------------------------------------------------------------------------------------------------
-# Public
+# Public API
 
 
 def reduce_window(
@@ -42,23 +42,23 @@ def reduce_window(
     base_dilation: Sequence[int] | None = None,
     window_dilation: Sequence[int] | None = None,
 ) -> Any:
-    """Combines the elements under a window that slides over the operand.
+    """Reduce the elements in each position of a window that slides over the operand.
 
     Args:
       operand: array, or a pytree of arrays of one shape.
-      init_value: scalar, or a pytree of scalars like `operand`: the neutral element of `computation`.
-      computation: associative function of two scalars (pytrees of scalars like `operand`) to one.
-      window_dimensions: the window's size in each dimension.
-      window_strides: the window's steps; None is 1 each.
-      padding: "VALID", "SAME", "SAME_LOWER" or (low, high) for each dimension.
-      base_dilation: distance of the operand's elements; None is 1 each.
-      window_dilation: distance of the window's elements; None is 1 each.
+      init_value: the identity of `computation`: a scalar, or a pytree of scalars like `operand`.
+      computation: associative function of two scalars (or pytrees of scalars like `operand`).
+      window_dimensions: size of the window in each dimension.
+      window_strides: steps between windows; None means 1.
+      padding: "VALID", "SAME", "SAME_LOWER", or (low, high) for each dimension.
+      base_dilation: spacing of the operand's elements; None means 1.
+      window_dilation: spacing of the window's elements; None means 1.
 
     Returns:
-      An array (a pytree of arrays), with one element for each position of the window.
+      An array (or pytree of arrays) with one element for each window position.
 
     Raises:
-      TypeError, ValueError: if lengths, sizes, structures or dtypes do not fit.
+      TypeError, ValueError: if lengths, sizes, structures or dtypes do not match.
 
     >>> lax.reduce_window(jnp.arange(5.), 1., lax.mul, (2,)).tolist()
     [0.0, 2.0, 6.0, 12.0]
@@ -92,7 +92,7 @@ def reduce_window(
 
 
 def _window(shape, dimensions, strides, padding, base_dilation, window_dilation) -> dict[str, Any]:
-    """The parameters of a window, with None and named paddings replaced by numbers."""
+    """Return a window's parameters, with defaults filled in and named paddings resolved."""
     dimensions = core.canonicalize_shape(dimensions)
     ones = (1,) * len(dimensions)
     strides = ones if strides is None else core.canonicalize_shape(strides)
@@ -116,7 +116,7 @@ def _window(shape, dimensions, strides, padding, base_dilation, window_dilation)
 
 
 def _known_reducer(computation, operand, init):
-    """The primitive for a reduction by a known operation from its neutral element."""
+    """Return the primitive that reduces by a known operation from its identity, or None."""
     if np.ndim(init) or isinstance(init, core.Tracer):
         return None
     known = next((k for k in _KNOWN if k[0] is computation), None)
@@ -127,11 +127,11 @@ def _known_reducer(computation, operand, init):
     return primitive if np.asarray(init) == identity(dtype) else None
 
 
-# Parameters of a window in all primitives below, and what vmap makes of them.
+# The window parameters that all primitives below have, and their batching
 
 
 def _add_dim(window: dict[str, Any], at: int) -> dict[str, Any]:
-    """The window of size 1 along one more dimension."""
+    """Extend a window to one more dimension, in which its size is 1."""
     more = {k: tuple_insert(v, at, 1) for k, v in window.items() if k != "padding"}
     return dict(more, padding=tuple_insert(window["padding"], at, (0, 0)))
 
@@ -198,7 +198,7 @@ def _reduce_known(name: str, monoid: monoids.Monoid, **rules_of_kind: Any) -> co
 def _window_sum_transpose(
     ct, x, *, window_dimensions, window_strides, padding, base_dilation, window_dilation
 ):
-    """The windows that hold an element are those at the places of a window over the cotangent."""
+    """Transpose a window sum: the windows that contain an element form a cotangent window."""
     config = []
     for d, w, s, (lo, _), base, dilation, out in zip(
         x.aval.shape, window_dimensions, window_strides, padding, base_dilation, window_dilation,
@@ -227,8 +227,9 @@ reduce_window_sum_p = _reduce_known(
 
 
 # ---------------------------------------------------------------------------------------------------
-# Extrema. The tangent of an extremum is that of the first element that is one: `select_and_gather_add`
-# picks it, and its transpose `select_and_scatter_add` puts cotangents there.
+# Extrema. The tangent of an extremum is that of the first element that attains it:
+# `select_and_gather_add` gathers it, and its transpose `select_and_scatter_add` scatters
+# cotangents.
 
 
 def _extremum_jvp(select_prim):
@@ -270,7 +271,7 @@ def _gather_transpose(ct, tangents, operand, *, select_prim, **window):
 
 
 def _scatter_unrolled(ct, operand, select_prim, window):
-    """The transpose for dilated windows, one place of the window after the other."""
+    """Transpose `select_and_gather_add` for dilated windows, with one slice per window position."""
     operand = _padded(operand, _least(select_prim, operand.dtype), window)
     places = list(_places(operand.shape, core.typeof(ct).shape, window))
     best = slicing.slice(operand, *places[0])
@@ -295,17 +296,17 @@ def _scatter_unrolled(ct, operand, select_prim, window):
 
 
 def _padded(x, value, window):
-    """`x` with padding and base dilation made explicit."""
+    """Pad and dilate `x` explicitly."""
     config = [(lo, hi, d - 1) for (lo, hi), d in zip(window["padding"], window["base_dilation"])]
     return lax.pad(x, value, config)
 
 
 def _places(padded_shape, out_shape, window):
-    """For each place of a window the (start, limit, strides) of the elements that come to lie there."""
+    """Yield the (start, limit, strides) of the elements at each position in the window."""
     strides = window["window_strides"]
     for place in itertools.product(*map(range, window["window_dimensions"])):
         start = [k * d for k, d in zip(place, window["window_dilation"])]
-        # A limit of 1 past the last element taken; `start` where there is none.
+        # The limit is one past the last element taken, or `start` if there is none.
         limit = [lo + (n - 1) * s + 1 if n else lo for lo, n, s in zip(start, out_shape, strides)]
         yield start, limit, strides
 
@@ -315,7 +316,7 @@ def _least(select_prim, dtype):
 
 
 def _batch_pair(bind):
-    """Batching of an operation of two arrays over one window."""
+    """Return the batching rule of a primitive with two arrays and one window."""
 
     def batch(args, bdims, **params):
         size = next(x.shape[b] for x, b in zip(args, bdims) if b is not None)
@@ -327,7 +328,7 @@ def _batch_pair(bind):
 
 
 def _gather_lower_pairs(ctx, tangents, operand, *, select_prim, **window):
-    """A reduction of (value, tangent) pairs."""
+    """Lower to a reduction of (value, tangent) pairs."""
     (aval_out,) = ctx.avals_out
     scalar = core.ShapedArray((), aval_out.dtype)
     direction = "GE" if select_prim is lax.ge_p else "LE"
@@ -354,9 +355,9 @@ def _gather_lower_pairs(ctx, tangents, operand, *, select_prim, **window):
 
 
 def _gather_lower_packed(ctx, tangents, operand, *, select_prim, **window):
-    """As `_gather_lower_pairs`, with both numbers in one of twice the width.
+    """Lower to a reduction of words of twice the width that hold the value and the tangent.
 
-    Accelerators' compilers reduce windows of single arrays only.
+    The compilers for accelerators only reduce windows of single arrays.
     """
     (aval_out,) = ctx.avals_out
     bits = dtypes.itemsize_bits(aval_out.dtype)
@@ -468,7 +469,7 @@ def _scatter_add_batch(args, bdims, *, select_prim, window_dimensions, window_st
 
 
 def _emit_select_and_scatter(ctx, operand, source, init, select, scatter, window, fill):
-    """The operation on an operand padded beforehand: compilers disagree about its own padding."""
+    """Emit select-and-scatter after an explicit pad, as backends disagree on its own padding."""
     (aval_out,) = ctx.avals_out
     padding = window["padding"]
     if not padding:
@@ -580,7 +581,7 @@ def _generic_sharding(*avals, jaxpr, **window):
 
 
 def _unrolled(combine, operands, inits, window):
-    """The reduction as elementwise operations, one place of the window after the other."""
+    """Reduce by elementwise operations, one position in the window after the other."""
     padded = [_padded(x, i, window) for x, i in zip(operands, inits)]
     shape = padded[0].shape
     out_shape = reduce_window_shape_tuple(core.typeof(operands[0]).shape, **window)
@@ -593,7 +594,7 @@ def _unrolled(combine, operands, inits, window):
 
 
 def _generic_jvp(primals, tangents, *, jaxpr, **window):
-    """Forward: one reduction of primals and tangents together."""
+    """Forward mode: reduce primals and tangents together."""
     n = len(primals) // 2
     if all(type(t) is Zero for t in tangents):
         outs = reduce_window_p.bind(*primals, jaxpr=jaxpr, **window)
@@ -608,7 +609,7 @@ def _generic_jvp(primals, tangents, *, jaxpr, **window):
 
 @core.cached_on_jaxpr
 def _jvp_of_pairs(jaxpr):
-    """The jvp of a computation, with operands in the order of the pairs it combines."""
+    """Return the jvp of a computation as one that combines (primals, tangents) tuples."""
     n = len(jaxpr.out_avals)
     jvp, _ = ad.jvp_jaxpr(jaxpr, [True] * (2 * n), True)
 
@@ -622,7 +623,7 @@ def _jvp_of_pairs(jaxpr):
 
 
 def _generic_linearize(primals, tangents, *, jaxpr, **window):
-    """Reverse mode needs operations whose linear part is known: those of the unrolled window."""
+    """Reverse mode: unroll the window into operations that can be linearized and transposed."""
     n = len(primals) // 2
     outs = reduce_window_p.bind(*primals, jaxpr=jaxpr, **window)
     if all(type(t) is Zero for t in tangents):
@@ -641,7 +642,7 @@ def _generic_batch(args, bdims, *, jaxpr, **window):
     window = _add_dim(window, 0)
     if all(b is None for b in init_dims):
         return reduce_window_p.bind(*operands, *inits, jaxpr=jaxpr, **window), [0] * n
-    # Each element has an initial value of its own: reduce with it as one more element.
+    # The initial values are batched, but lowering needs scalars: unroll the window instead.
     inits = [batching.bdim_at_front(x, b, size) for x, b in zip(inits, init_dims)]
     return _unrolled_batch(combine_jaxpr(jaxpr, n), operands, inits, window), [0] * n
 
@@ -691,20 +692,20 @@ reduce_window_p = standard_primitive(
 
 
 # ---------------------------------------------------------------------------------------------------
-# Selection and scattering by any functions
+# Selection and scattering with arbitrary functions
 
 
 def select_and_scatter(
     operand, select, window_dimensions, window_strides, padding, source, init_value, scatter
 ):
-    """For each window selects one element, and combines the window's `source` into its place.
+    """Select one element in each window, and combine that window's `source` into its position.
 
     Args:
       operand: array.
-      select: function of two scalars: whether the first is preferred.
-      window_dimensions, window_strides, padding: as of `reduce_window`.
+      select: function of two scalars that returns whether the first one is preferred.
+      window_dimensions, window_strides, padding: see `reduce_window`.
       source: array with one element for each window.
-      init_value: scalar, what elements that are not selected get.
+      init_value: scalar, the initial value of all elements of the result.
       scatter: associative function of two scalars.
 
     Returns:
@@ -785,7 +786,7 @@ select_and_scatter_p = standard_primitive(
     batch=_scatter_batch,
 )
 
-# Compared by identity: functions that users pass may be unhashable.
+# Compared by identity, because functions that users pass may be unhashable.
 _KNOWN = (
     (lax.add, reduce_window_sum_p, monoids.sum_identity),
     (lax.max, reduce_window_max_p, monoids.max_identity),

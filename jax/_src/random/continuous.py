@@ -37,6 +37,7 @@ def normal(key, shape=(), dtype: Any = None, *, out_sharding=None):
 
     The density is exp(-x**2 / 2) / sqrt(2 pi) for all real x. For complex dtypes it is
     exp(-abs(z)**2) / pi: the real and the imaginary part each have variance 1/2.
+
     Args:
       key: PRNG key, typed or raw.
       shape: shape of the result.
@@ -173,9 +174,6 @@ def truncated_normal(key, lower, upper, shape=None, dtype: Any = None, *, out_sh
       out_sharding: sharding of the result.
 
     Returns:
-      Array of that shape and dtype.
-
-      Array of that shape and dtype, with values strictly between lower and upper.
       Array of that shape and dtype, with values in the open interval (lower, upper).
     """
     dtype = float_dtype("truncated_normal", dtype)
@@ -490,6 +488,7 @@ def weibull_min(key, scale, concentration, shape=(), dtype: Any = None):
 
     With z = x / scale and c the concentration, the density is (c / scale) z**(c - 1) exp(-z**c) for
     x >= 0.
+
     Args:
       key: PRNG key, typed or raw.
       scale, concentration: parameters, of shapes that broadcast with `shape`.
@@ -615,6 +614,7 @@ def triangular(key, left, mode, right, shape=None, dtype: Any = None, *, out_sha
 
     The density rises linearly from 0 at `left` to 2 / (right - left) at `mode`, and falls to 0 at
     `right`.
+
     Args:
       key: PRNG key, typed or raw.
       left, mode, right: where the density starts, peaks and ends.
@@ -651,6 +651,7 @@ def orthogonal(
     """Draw random orthogonal (for complex dtypes unitary) matrices.
 
     The distribution is uniform (Haar measure): multiplication by an orthogonal matrix preserves it.
+
     Args:
       key: PRNG key, typed or raw.
       n: number of rows.

@@ -52,6 +52,7 @@ def choice(key, a, shape=(), replace: bool = True, p=None, axis: int = 0, mode: 
       TypeError: if `shape` is not a sequence.
       ValueError: if more elements are drawn without replacement than there are, if `a` is empty, if
         `axis` is out of bounds, or if `p` does not have shape (n,).
+
     >>> print(jax.random.choice(jax.random.key(0), 5, (3,), replace=False))
     [0 1 4]
     """

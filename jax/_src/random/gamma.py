@@ -352,6 +352,7 @@ def f(key, dfnum, dfden, shape=None, dtype: Any = None, *, out_sharding=None):
 
     The density is proportional to
     x**(dfnum/2 - 1) (1 + x dfnum / dfden)**(-(dfnum + dfden) / 2) for x > 0.
+
     Args:
       key: PRNG key, typed or raw.
       dfnum, dfden: degrees of freedom of the numerator and the denominator; their shapes broadcast.

@@ -124,6 +124,7 @@ mlir.register_lowering(
 @functools.partial(jit, inline=True)
 def threefry_2x32(keypair, count):
     """Hash an array of counters; its flattened halves are the two words of the cipher's blocks.
+
     Args:
       keypair: two `uint32` scalars.
       count: `uint32` array.

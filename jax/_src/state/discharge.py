@@ -62,7 +62,7 @@ def register_discharge_rule(primitive: Primitive) -> Callable[[DischargeRule], D
 
 
 def register_partial_discharge_rule(primitive: Primitive) -> Callable[..., Any]:
-    """Do as `register_discharge_rule`, for rules whose first argument says which to discharge."""
+    """Like `register_discharge_rule`, for rules whose first argument says which to discharge."""
 
     def register(rule: DischargeRule) -> DischargeRule:
         primitive.discharge = rule
@@ -350,7 +350,7 @@ def run_state(f: Callable[..., None]) -> Callable[[Any], Any]:
 
 
 def run_state_reference(f: Callable[..., None]) -> Callable[[Any], Any]:
-    """Do as `run_state`, but run `f` on new references at once instead of staging one equation."""
+    """Like `run_state`, but run `f` on new references at once instead of staging one equation."""
 
     def wrapped(init: Any) -> Any:
         flat, tree = tree_flatten(init)

@@ -126,7 +126,7 @@ class _OnRefs:
 
 
 class _JvpOnRefs(_OnRefs):
-    """Does as `_OnRefs` for a jvp rule, whose arguments are primals and then tangents."""
+    """Like `_OnRefs`, for a jvp rule, whose arguments are primals and then tangents."""
 
     def __call__(self, *args):
         n, k = len(args) // 2, len(self.refs)
@@ -136,16 +136,15 @@ class _JvpOnRefs(_OnRefs):
 
 
 class _FwdOnRefs(_OnRefs):
-    """Does as `_OnRefs` for a forward rule; its residuals must not be references."""
+    """Like `_OnRefs`, for a forward rule; its residuals must not be references."""
 
     def __init__(self, fun: Callable, refs: Sequence[int], symbolic_zeros: bool):
         super().__init__(fun, refs)
         self.symbolic_zeros = symbolic_zeros
 
     def __call__(self, *args):
-        first = (
-            len(args) // 2 if self.symbolic_zeros else 0
-        )  # one argument and one flag for each operand
+        # With symbolic zeros, one flag for each operand comes before the operands.
+        first = len(args) // 2 if self.symbolic_zeros else 0
         outs, finals = self.call(args, [first + i for i in self.refs])
         for x in outs:
             if type(typeof(x)) is core.AbstractRef:

@@ -1,9 +1,8 @@
 """Indexing of references.
 
 An index has one entry for each dimension of the array: a `Slice` of static size, an integer scalar
-  or
-an integer array. Arrays are broadcast against each other. If there is an array, integer scalars are
-broadcast as well, so that an indexer has scalars or arrays but not both.
+or an integer array. Arrays are broadcast against each other. If there is an array, integer scalars
+are broadcast as well, so that an indexer has scalars or arrays but not both.
 """
 
 from __future__ import annotations

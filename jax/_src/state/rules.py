@@ -144,9 +144,7 @@ def _lifted(tree: Any, idx: Sequence[Any], dim: int) -> tuple[list[Any], int] | 
             indices.insert(dim, None)
             out.append(_PendingIndexer(indices, shape, t.int_indexer_shape, dim))
             if places and (places[-1] - places[0] != len(places) - 1 or places[0] < dim):
-                slices_before += len(
-                    t.int_indexer_shape
-                )  # the arrays' dimensions come before  # the arrays' dimensions come first
+                slices_before += len(t.int_indexer_shape)  # the arrays' dimensions come first
             dim = slices_before
         elif type(t) is TransposeTransform:
             out.append(TransposeTransform((dim, *[p + (p >= dim) for p in t.permutation])))
