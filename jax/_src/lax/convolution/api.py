@@ -1,4 +1,4 @@
-"""The convolution functions."""
+"""Public convolution functions."""
 
 from __future__ import annotations
 
@@ -41,32 +41,33 @@ def conv_general_dilated(
     preferred_element_type: DTypeLike | None = None,
     out_sharding=None,
 ) -> Array:
-    """A convolution over `n` spatial dimensions, with strides, padding, dilations and groups.
+    """Convolve over `n` spatial dimensions, with strides, padding, dilation and groups.
+
+    The kernel is not flipped (this is a cross-correlation).
 
     Args:
       lhs: input, of rank `n + 2`.
       rhs: kernel, of rank `n + 2` and the same dtype.
       window_strides: `n` positive integers.
-      padding: `"VALID"`, `"SAME"` or `"SAME_LOWER"`, or `n` pairs of what is added (or, if negative, cut
-        off) before and after. "SAME" makes the result as large as the input divided by the strides; of odd
-        padding it puts the larger part after, "SAME_LOWER" before.
-      lhs_dilation: `n` positive integers: one less zeros are put between elements of the input.
-      rhs_dilation: the same for the kernel ("atrous" convolution).
-      dimension_numbers: None for `("NCHW", "OIHW", "NCHW")` with any spatial letters, three such strings,
-        or a `ConvDimensionNumbers`.
-      feature_group_count: in how many groups input features are split, each with its own part of the
-        output features ("depthwise" convolution, if there are as many groups as features).
-      batch_group_count: in how many groups the batch is split, each with its own part of the output
-        features.
-      precision, preferred_element_type, out_sharding: as for `dot_general`.
+      padding: `"VALID"`, `"SAME"` or `"SAME_LOWER"`, or `n` pairs (low, high); negative padding
+        crops. "SAME" makes the result's size that of the input divided by the strides, rounded up.
+        If the total padding is odd, "SAME" adds the larger part after, "SAME_LOWER" before.
+      lhs_dilation: `n` positive integers `d`: `d - 1` zeros are inserted between input elements.
+      rhs_dilation: the same for the kernel (atrous convolution).
+      dimension_numbers: None for `("NCHW", "OIHW", "NCHW")` with any number of spatial dimensions,
+        three such strings, or a `ConvDimensionNumbers`.
+      feature_group_count: number of groups that input features are split into. Each group computes
+        its own part of the output features. With one feature per group it is a depthwise
+        convolution.
+      batch_group_count: number of groups that the batch is split into. Each group computes its own
+        part of the output features.
+      precision, preferred_element_type, out_sharding: see `dot_general`.
 
     Returns:
       An array of rank `n + 2`.
 
     Raises:
-      TypeError, ValueError: if shapes, dtypes or arguments do not fit.
-
-    The kernel is not flipped.
+      TypeError, ValueError: if shapes, dtypes or parameters are inconsistent.
 
     >>> x, k = jnp.ones((1, 1, 4)), jnp.ones((1, 1, 3))
     >>> lax.conv_general_dilated(x, k, (1,), "SAME").tolist()
@@ -122,7 +123,15 @@ def conv(
     precision: lax.PrecisionLike = None,
     preferred_element_type: DTypeLike | None = None,
 ) -> Array:
-    """A convolution of arrays in the order batch, features, space; see `conv_general_dilated`.
+    """Convolve arrays with dimensions in the order batch, features, space.
+
+    Args:
+      lhs: input, of rank `n + 2`.
+      rhs: kernel, of rank `n + 2`.
+      window_strides, padding, precision, preferred_element_type: see `conv_general_dilated`.
+
+    Returns:
+      An array of rank `n + 2`.
 
     >>> lax.conv(jnp.ones((1, 1, 4, 4)), jnp.ones((2, 1, 3, 3)), (1, 1), "VALID").shape
     (1, 2, 2, 2)
@@ -147,7 +156,16 @@ def conv_with_general_padding(
     precision: lax.PrecisionLike = None,
     preferred_element_type: DTypeLike | None = None,
 ) -> Array:
-    """A dilated convolution of arrays in the order batch, features, space; see `conv_general_dilated`.
+    """Convolve arrays with dimensions in the order batch, features, space, with dilation.
+
+    Args:
+      lhs: input, of rank `n + 2`.
+      rhs: kernel, of rank `n + 2`.
+      window_strides, padding, lhs_dilation, rhs_dilation, precision, preferred_element_type: see
+        `conv_general_dilated`.
+
+    Returns:
+      An array of rank `n + 2`.
 
     >>> x, k = jnp.ones((1, 1, 4)), jnp.ones((1, 1, 2))
     >>> lax.conv_with_general_padding(x, k, (1,), [(0, 0)], None, (2,)).shape
@@ -177,21 +195,26 @@ def conv_transpose(
     preferred_element_type: DTypeLike | None = None,
     use_consistent_padding: bool = False,
 ) -> Array:
-    """The transpose of a strided convolution ("deconvolution"), which upsamples by the strides.
+    """Transposed convolution ("deconvolution"), which upsamples by the strides.
 
     Args:
       lhs: input, of rank `n + 2`.
       rhs: kernel, of rank `n + 2`.
       strides: `n` positive integers.
-      padding: "SAME" makes the result as large as the input times the strides, "VALID" as large as an
-        input for which a "VALID" convolution gives `lhs`; or `n` pairs of padding.
+      padding: "SAME" makes the result's size that of the input times the strides; "VALID" makes it
+        the input size for which a "VALID" convolution returns the size of `lhs`; or `n` pairs
+        (low, high).
       rhs_dilation: `n` positive integers.
-      dimension_numbers: as for `conv_general_dilated`; None is channels last: `("NHWC", "HWIO", "NHWC")`.
-      transpose_kernel: whether to flip the kernel in space and swap its features, so that the result is
-        the gradient of `conv_general_dilated` with that kernel.
-      precision, preferred_element_type: as for `dot_general`.
-      use_consistent_padding: whether explicit `padding` is that of the convolution which is transposed,
-        not that of the convolution which computes it.
+      dimension_numbers: see `conv_general_dilated`; None means channels last, `("NHWC", "HWIO",
+        "NHWC")`.
+      transpose_kernel: whether to flip the kernel's spatial dimensions and to swap its feature
+        dimensions, so that the result is the gradient of `conv_general_dilated` with that kernel.
+      precision, preferred_element_type: see `dot_general`.
+      use_consistent_padding: whether explicit `padding` is that of the convolution being
+        transposed, instead of that of the dilated convolution that computes the result.
+
+    Returns:
+      An array of rank `n + 2`.
 
     >>> lax.conv_transpose(jnp.ones((1, 4, 2)), jnp.ones((3, 2, 5)), (2,), "SAME").shape
     (1, 8, 5)

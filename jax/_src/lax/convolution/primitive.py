@@ -193,7 +193,7 @@ def _conv_transpose_rule(
     }
 
     if ad.is_undefined_primal(lhs):
-        # The cotangent, upsampled by the strides, meets the flipped kernel with features swapped.
+        # Convolve the cotangent, dilated by the strides, with the flipped kernel, features swapped.
         pads = [(k - lo - 1, size - out + lo) for size, k, out, lo in sizes]
         groups = max(feature_group_count, batch_group_count)
         kernel = rhs
@@ -218,7 +218,8 @@ def _conv_transpose_rule(
             out = _merge(lhs_spec[1], lhs_spec[0], out)
         return [_as_type(out, lhs_aval), None]
 
-    # The input meets the cotangent as a kernel: batch and features swap roles, and so do the groups.
+    # Convolve the input with the cotangent as the kernel: batch and features swap roles, as do the
+    # two kinds of groups.
     pads = [(lo, out + k - size - 1 - lo) for size, k, out, lo in sizes]
     out = conv_general_dilated_p.bind(
         _like(lhs, ct),
@@ -277,7 +278,7 @@ def _conv_batch(
     lhs_spec, rhs_spec, out_spec = dimension_numbers
     params |= {"dimension_numbers": dimension_numbers, "out_sharding": None}
     if l is not None and r is not None:
-        # One more group for each mapped element.
+        # Make one more group for each batch element.
         size = lhs.shape[l]
         if batch_group_count > 1:
             lhs = _merge(l, lhs_spec[0], lhs)
@@ -288,11 +289,11 @@ def _conv_batch(
         rhs = _merge(r, rhs_spec[0], rhs)
         split_at = out_spec[1]
     elif l is not None:
-        # More elements of the batch.
+        # Merge the batch dimension into the convolution's own batch.
         size, split_at = lhs.shape[l], out_spec[0]
         lhs = _merge_into_groups(l, lhs_spec[0], batch_group_count, lhs)
     else:
-        # More output features.
+        # Merge the batch dimension into the output features.
         size, split_at = rhs.shape[r], out_spec[1]
         groups = max(feature_group_count, batch_group_count)
         rhs = _merge_into_groups(r, rhs_spec[0], groups, rhs)
@@ -304,7 +305,7 @@ def _conv_batch(
         **params,
     )
     if l is None and groups > 1:
-        # Features are in order (group, mapped, feature): bring them to (mapped, group, feature).
+        # Reorder the features from (group, batch, feature) to (batch, group, feature).
         out = _split(split_at, groups, out)
         out = _split(split_at + 1, size, out)
         return _merge(split_at, split_at + 1, out), split_at
@@ -329,13 +330,13 @@ def _empty_batch(args, bdims, params, feature_group_count, batch_group_count, di
 
 
 def _split(d: int, size: int, x):
-    """Dimension `d` in two: `size` and the rest."""
+    """Split dimension `d` into `size` and the rest."""
     shape = x.shape
     return lax.reshape(x, (*shape[:d], size, shape[d] // size, *shape[d + 1 :]))
 
 
 def _merge(src: int, dst: int, x):
-    """Dimension `src` removed and multiplied into dimension `dst` of what remains, as the major part."""
+    """Merge dimension `src` into dimension `dst` of the remaining ones, as the major part."""
     order = [d for d in range(x.ndim) if d != src]
     shape = [x.shape[d] for d in order]
     shape[dst] *= x.shape[src]
@@ -344,7 +345,7 @@ def _merge(src: int, dst: int, x):
 
 
 def _merge_into_groups(src: int, dst: int, groups: int, x):
-    """As `_merge`, where `dst` is in order (group, element): the order is then (group, src, element)."""
+    """Like `_merge`, but `dst` is ordered (group, element); make it (group, src, element)."""
     if groups == 1:
         return _merge(src, dst, x)
     x = _split(dst + (src <= dst), groups, x)
@@ -376,7 +377,7 @@ def _conv_lower(
     out_sharding,
 ):
     (aval_out,) = ctx.avals_out
-    if any(d == 0 for aval in ctx.avals_in for d in aval.shape):  # sums of nothing
+    if any(d == 0 for aval in ctx.avals_in for d in aval.shape):  # all sums are empty
         return [mlir.full_like_aval(ctx, 0, aval_out)]
     lhs_spec, rhs_spec, out_spec = dimension_numbers
     n = len(window_strides)
@@ -408,7 +409,7 @@ def _conv_lower(
 
 
 def _conv_lower_by_parts(ctx, lhs, rhs, **params):
-    """Complex convolutions by three real ones, for platforms without complex ones."""
+    """Lower complex convolutions to three real ones, for platforms without complex convolutions."""
     if not dtypes.issubdtype(ctx.avals_in[0].dtype, np.complexfloating):
         return _conv_lower(ctx, lhs, rhs, **params)
     (aval_out,) = ctx.avals_out

@@ -13,7 +13,7 @@ from jax._src.lax.lax.windows import padtype_to_pads
 
 
 class ConvDimensionNumbers(NamedTuple):
-    """Which dimensions of a convolution's arrays are batch, features and space.
+    """The batch, feature and spatial dimensions of a convolution's arrays.
 
     Attributes:
       lhs_spec: (batch dimension, feature dimension, spatial dimensions...).
@@ -37,10 +37,10 @@ def unknown_padding(padding: str) -> RuntimeError:
 
 
 def conv_dimension_numbers(lhs_shape, rhs_shape, dimension_numbers) -> ConvDimensionNumbers:
-    """The dimension numbers that three strings, or None, stand for.
+    """Parse dimension numbers given as three strings, or None for batch, features, space.
 
     Raises:
-      TypeError: if they do not fit the shapes.
+      TypeError: if they do not match the shapes.
 
     >>> lax.conv_dimension_numbers((1, 8, 8, 3), (3, 3, 3, 4), ("NHWC", "HWIO", "NHWC"))
     ConvDimensionNumbers(lhs_spec=(0, 3, 1, 2), rhs_spec=(3, 2, 0, 1), out_spec=(0, 3, 1, 2))
@@ -84,10 +84,10 @@ def conv_dimension_numbers(lhs_shape, rhs_shape, dimension_numbers) -> ConvDimen
 
 
 def conv_general_permutations(dimension_numbers):
-    """The dimensions, in order batch (or output), features (or input), space, that three strings name.
+    """Return the (batch or output, features or input, spatial...) dimensions for three strings.
 
     Raises:
-      TypeError: if the strings have wrong or repeated letters.
+      TypeError: if a string has wrong or repeated letters.
 
     >>> lax.conv_general_permutations(("NHWC", "HWIO", "NHWC"))
     ((0, 3, 1, 2), (3, 2, 0, 1), (0, 3, 1, 2))
@@ -117,7 +117,7 @@ def conv_general_permutations(dimension_numbers):
 
 
 def conv_shape_tuple(lhs_shape, rhs_shape, strides, pads, batch_group_count=1):
-    """The shape of a convolution of shapes in the order batch, features, space.
+    """Return the shape of a convolution of shapes in the order batch, features, space.
 
     >>> lax.conv_shape_tuple((1, 2, 8, 8), (4, 2, 3, 3), (1, 1), "SAME")
     (1, 4, 8, 8)
@@ -147,7 +147,7 @@ def conv_shape_tuple(lhs_shape, rhs_shape, strides, pads, batch_group_count=1):
 
 
 def conv_general_shape_tuple(lhs_shape, rhs_shape, window_strides, padding, dimension_numbers):
-    """The shape of a convolution of shapes in the order that three strings give.
+    """Return the result shape of a convolution whose dimension order is given by three strings.
 
     >>> dims = ("NHWC", "HWIO", "NHWC")
     >>> lax.conv_general_shape_tuple((1, 8, 8, 2), (3, 3, 2, 4), (1, 1), "SAME", dims)
@@ -161,7 +161,7 @@ def conv_general_shape_tuple(lhs_shape, rhs_shape, window_strides, padding, dime
 
 
 def conv_transpose_shape_tuple(lhs_shape, rhs_shape, window_strides, padding, dimension_numbers):
-    """The shape of a transposed convolution of shapes in the order that three strings give.
+    """Return the result shape of a transposed convolution with dimension order given by strings.
 
     >>> dims = ("NHWC", "HWIO", "NHWC")
     >>> lax.conv_transpose_shape_tuple((1, 8, 8, 2), (3, 3, 2, 4), (2, 2), "SAME", dims)
@@ -220,7 +220,7 @@ def check_window(name, n, strides, lhs_dilation, rhs_dilation) -> None:
 
 
 def transpose_padding(k: int, s: int, padding: str) -> tuple[int, int]:
-    """Padding of the dilated input of a transposed convolution with kernel size `k` and stride `s`."""
+    """Return the padding of the dilated input, for kernel size `k` and stride `s`."""
     if padding == "SAME":
         total = k + s - 2
         before = k - 1 if s > k - 1 else -(-total // 2)

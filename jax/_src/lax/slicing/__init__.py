@@ -1,4 +1,4 @@
-"""Slices, gathers and scatters, at static and at traced positions."""
+"""Slicing, gather and scatter, at static and at traced indices."""
 
 from jax._src.lax.slicing.gathers import gather, gather_p
 from jax._src.lax.slicing.scatters import (

@@ -1,4 +1,4 @@
-"""Checks that the dimension numbers of gathers and scatters fit the shapes."""
+"""Checks of the dimension numbers of gather and scatter, and their result shapes."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 
 def gather_shape(shape, index_shape, dimension_numbers, slice_sizes) -> tuple[int, ...]:
-    """The shape of a gather's result.
+    """Return the shape of a gather's result.
 
     Raises:
-      TypeError: if shapes, sizes and dimension numbers do not fit.
+      TypeError: if shapes, sizes and dimension numbers are inconsistent.
     """
     offset_dims, collapsed, index_map, batching_dims, index_batching_dims = dimension_numbers
     if not index_shape:
@@ -75,10 +75,10 @@ def gather_shape(shape, index_shape, dimension_numbers, slice_sizes) -> tuple[in
 
 
 def scatter_shape(shape, index_shape, update_shape, dimension_numbers) -> tuple[int, ...]:
-    """The shape of a scatter's result, the operand's.
+    """Return the shape of a scatter's result, which is the operand's.
 
     Raises:
-      TypeError: if shapes and dimension numbers do not fit.
+      TypeError: if shapes and dimension numbers are inconsistent.
     """
     window_dims, inserted, index_map, batching_dims, index_batching_dims = dimension_numbers
     if not index_shape:

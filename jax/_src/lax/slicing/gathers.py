@@ -1,4 +1,4 @@
-"""The gather primitive: slices of an operand at many positions."""
+"""The gather primitive: slices of an operand at many indices."""
 
 from __future__ import annotations
 
@@ -36,27 +36,29 @@ def gather(
     mode: str | GatherScatterMode | None = None,
     fill_value=None,
 ) -> Array:
-    """Slices of an operand at many positions, as XLA's Gather operation.
+    """Gather slices of an operand at many indices, like XLA's Gather operation.
+
+    Most programs should use NumPy-style indexing instead, `x[i]` or `x.at[i].get(mode=...)`.
 
     Args:
       operand: array of rank `n`.
-      start_indices: integer array of shape `(*batch, k)`: each vector is the start of one slice.
-      dimension_numbers: which dimensions the vectors index and where slices lie in the result.
+      start_indices: integer array of shape `(*batch, k)`: each vector is the start of a slice.
+      dimension_numbers: the dimensions that the vectors index, and those of slices in the result.
       slice_sizes: `n` static sizes of a slice.
-      unique_indices: a promise that no element is gathered twice. Helps derivatives on accelerators.
-      indices_are_sorted: a promise that index vectors are in ascending order.
-      mode: what out-of-bounds indices give; see `GatherScatterMode`.
-      fill_value: what they give in mode "fill"; by default NaN, the least signed or the largest
-        unsigned integer, or True.
+      unique_indices: promises that no element is gathered twice, which makes derivatives faster on
+        accelerators.
+      indices_are_sorted: promises that index vectors are in ascending order.
+      mode: treatment of out-of-bounds indices, see `GatherScatterMode`.
+      fill_value: result at out-of-bounds indices in mode "fill"; by default NaN, the minimum of a
+        signed or the maximum of an unsigned integer dtype, or True.
 
     Returns:
-      An array of the batch dimensions and, at `dimension_numbers.offset_dims`, the slices' dimensions.
+      An array with the batch dimensions and, at `dimension_numbers.offset_dims`, the slice
+      dimensions.
 
     Raises:
-      TypeError: if shapes and dimension numbers do not fit.
+      TypeError: if shapes and dimension numbers are inconsistent.
       ValueError: if indices are not integers or the mode is unknown.
-
-    Most programs want NumPy-style indexing, `x[i]` or `x.at[i].get(mode=...)`.
 
     >>> dnums = lax.GatherDimensionNumbers((1,), (0,), (0,))
     >>> lax.gather(jnp.arange(6).reshape(3, 2), jnp.array([[2], [0]]), dnums, (1, 2)).tolist()
@@ -84,7 +86,7 @@ def gather(
 
 
 def default_fill_value(dtype: Any) -> Any:
-    """What out-of-bounds indices give by default."""
+    """Return the default result of gathers at out-of-bounds indices."""
     if dtypes.issubdtype(dtype, np.inexact):
         return np.nan
     if dtypes.issubdtype(dtype, np.signedinteger):
@@ -110,14 +112,14 @@ def _static_scalar(fill_value: Any) -> Any:
 
 
 def hashable(dnums):
-    """Dimension numbers, of gathers or scatters, given as any sequences."""
+    """Convert the fields of gather or scatter dimension numbers to tuples."""
     if all([type(v) is tuple for v in dnums]):
         return dnums
     return type(dnums)(*[tuple(v) for v in dnums])
 
 
 # ---------------------------------------------------------------------------------------------------
-# Types
+# Shape, dtype and sharding rules
 
 
 def _gather_dtype(operand, indices, *, fill_value, **kwargs):
@@ -131,7 +133,7 @@ def _gather_shape(operand, indices, *, dimension_numbers, slice_sizes, **kwargs)
 
 
 def _gather_sharding(operand, indices, *, dimension_numbers, slice_sizes, **kwargs):
-    """Each result dimension is sharded as the dimension of the operand or the indices it comes from."""
+    """Shard each result dimension like the operand or index dimension that it comes from."""
     offset_dims, collapsed, index_map, batching_dims, index_batching_dims = dimension_numbers
     if operand._sharding is None:
         spec = (None,) * len(operand.shape)
@@ -202,13 +204,13 @@ def _gather_transpose(
 
 
 def zeros_of(aval):
-    """Zeros of that type, up to the manual axes over which it varies."""
+    """Return zeros of an aval's shape, dtype and sharding; varying manual axes are not kept."""
     sharding = None if aval._sharding is None else aval.sharding
     return lax.full(aval.shape, 0, aval.dtype, sharding=sharding)
 
 
 def shifted(dims, start=()):
-    """Dimensions when one is added in front; `start` are new ones."""
+    """Shift dimensions for a new leading dimension, and prepend the dimensions `start`."""
     return (*start, *[d + 1 for d in dims])
 
 
@@ -229,6 +231,7 @@ def _gather_batch(args, dims, *, dimension_numbers, slice_sizes, **params):
     else:
         indices = batching.moveaxis(indices, id_, 0)
         if xd is None:
+            # Several batch elements may gather the same slice, and the order is per element.
             params.update(unique_indices=False, indices_are_sorted=False)
             dnums = GatherDimensionNumbers(
                 shifted(offset_dims),
@@ -280,7 +283,7 @@ def _gather_lower(
         return _lower_one_hot(
             ctx, operand, indices, dimension_numbers=dimension_numbers, slice_sizes=slice_sizes
         )
-    # XLA's Gather clamps the indices: that is CLIP.
+    # XLA's Gather clamps the indices, so CLIP needs no extra code.
     dnums = _physical_dnums(dimension_numbers, ctx.avals_in[0], aval_out)
     attr = hlo.GatherDimensionNumbers.get(
         collapsed_slice_dims=list(dnums.collapsed_slice_dims),
@@ -308,7 +311,7 @@ def _gather_lower(
 
 
 def _physical_dnums(dnums, operand, out):
-    """Dimension numbers for arrays that represent an extended dtype: its dimensions come last."""
+    """Extend dimension numbers to an extended dtype's physical array, with trailing dimensions."""
     n = len(core.physical_aval(out).shape) - len(out.shape)
     if not n:
         return dnums
@@ -335,7 +338,7 @@ def _fill(operand, indices, *, dimension_numbers, slice_sizes, fill_value, **par
 
 
 def _in_bounds(shape, indices, index_map, window):
-    """Which index vectors have their whole window within an array of that shape."""
+    """Return which index vectors have their whole window inside an array of the given shape."""
     dtype = indices.dtype
     limit = dtypes.iinfo(dtype).max
     bounds = np.array([min(shape[d] - window[d], limit) for d in index_map], dtype)

@@ -1,4 +1,4 @@
-"""Gathers as products with one-hot matrices, for hardware that multiplies faster than it gathers."""
+"""Gather as products with one-hot matrices, for hardware that multiplies faster than it gathers."""
 
 from __future__ import annotations
 
@@ -8,11 +8,12 @@ from jax._src.lax import lax
 
 
 def one_hot_gather(operand, indices, *, dimension_numbers, slice_sizes):
-    """The result of a gather, with zeros where the indices are out of bounds.
+    """Gather by contractions with one-hot matrices; the result is zero at out-of-bounds indices.
 
-    Contracts the operand with one matrix of zeros and ones for each indexed dimension. Meanwhile the
-    array has the batch dimensions of the indices first, those tied to the operand's leading, and then the
-    operand's other dimensions, of which the indexed ones become the window's one after the other.
+    There is one contraction for each indexed dimension. The intermediate array first has the batch
+    dimensions of the indices, starting with those paired with the operand's batching dimensions,
+    and then the operand's other dimensions. Each contraction replaces an indexed dimension by the
+    window's dimension.
     """
     offset_dims, collapsed, index_map, batching_dims, tied = dimension_numbers
     n_batch = indices.ndim - 1
@@ -53,7 +54,7 @@ def one_hot_gather(operand, indices, *, dimension_numbers, slice_sizes):
 
 
 def _one_hot(start, window, size):
-    """Matrices of shape `(*batch, window, size)`: row `w` has a one at `start + w`."""
+    """Return matrices of shape `(*batch, window, size)` whose row `w` has a one at `start + w`."""
     n = start.ndim - 1
     shape = (*start.shape[:-1], window, size)
     start = lax.broadcast_in_dim(start, shape, range(n + 1))

@@ -1,4 +1,4 @@
-"""Derivatives of the scatter primitives."""
+"""Derivative rules of the scatter primitives."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from jax._src.lax.slicing.types import GatherDimensionNumbers, GatherScatterMode
 
 
 def window_sizes(operand_shape, update_shape, dnums):
-    """The slice sizes of the gather at the positions of a scatter."""
+    """Return the slice sizes of the gather that reads a scatter's windows."""
     dropped = {*dnums.inserted_window_dims, *dnums.operand_batching_dims}
     sizes = iter([update_shape[d] for d in dnums.update_window_dims])
     return tuple([min(n, 1) if d in dropped else next(sizes) for d, n in enumerate(operand_shape)])
 
 
 def _gather_at(x, indices, update_shape, dnums, mode, **params):
-    """The elements of `x` at the positions of a scatter's updates."""
+    """Gather the windows of `x` that a scatter updates."""
     return gathers.gather(
         x,
         indices,
@@ -88,6 +88,7 @@ def scatter_mul_jvp(primals, tangents, *, update_jaxpr, update_consts, **params)
         parts.append(scatters.scatter_mul(t, indices, updates, **as_arguments(params)))
     if type(u) is not Zero:
         zeros = lax.full_like(operand, 0)
+        # Multiplied by `operand` below, this makes the product of all other factors of each update.
         if not params["unique_indices"]:
             u = lax.mul(u, _product_of_others(operand.shape, indices, updates, params))
         parts.append(
@@ -108,7 +109,7 @@ def as_arguments(params):
 
 
 def _product_of_others(shape, indices, updates, params):
-    """For each update the product of all other updates of the same element, also where some are 0."""
+    """Return for each update the product of all other updates of its element, which may be zero."""
     args = as_arguments(params)
     dnums, mode, dtype = params["dimension_numbers"], params["mode"], updates.dtype
     is_zero = lax.eq(updates, lax.full_like(updates, 0))
@@ -157,7 +158,7 @@ def scatter_mul_transpose(
 
 
 def scatter_extremal_jvp(primitive):
-    """The tangent of an extremum is the mean of the tangents of the operand and updates that attain it."""
+    """Return a jvp rule: the tangent of an extremum is the mean over all values that attain it."""
 
     def rule(primals, tangents, **params):
         operand, indices, updates = primals
@@ -184,7 +185,7 @@ def scatter_extremal_jvp(primitive):
         n_wins = lax.max(at(counts), lax.select(stays, zero, one))
         share = lax.div(one, lax.add(n_wins, lax.select(stays, one, zero)))
         update_share = lax.select(wins, share, zero)
-        # Every update of an element takes an equal part of the operand's tangent away.
+        # Each update of an element takes away an equal part of the operand's tangent.
         lost = lax.sub(lax.select(stays, share, zero), one)
         operand_share = lax.div(lost, lax.max(at(refs), one))
         change = lax.add(lax.mul(at(t), operand_share), lax.mul(u, update_share))
@@ -208,8 +209,8 @@ def scatter_jvp(primals, tangents, *, update_jaxpr, update_consts, **params):
             scatters.scatter(operand, indices, updates, **args),
             scatters.scatter(t, indices, u, **args),
         )
-    # Which of several updates of an element stays is undefined, so find out: scatter numbers of updates,
-    # 0 for none, and see which are there afterwards. The result must come from the same choice.
+    # Which of several updates of an element is kept is undefined. To find out, scatter the numbers
+    # of the updates, from 1, and read them back. The primal result must come from the same choice.
     dnums = params["dimension_numbers"]
     scatter_dims = [d for d in range(updates.ndim) if d not in dnums.update_window_dims]
     batch = [updates.shape[d] for d in scatter_dims]
@@ -250,7 +251,7 @@ def _scatter_apply_jvp(primals, t, update_jaxpr, args):
     aval = closed.in_avals[0]
     jaxpr, _, consts = pe.trace_to_jaxpr(lambda x, _: slope(x), [aval, aval])
     slope_jaxpr = core.ClosedJaxpr(jaxpr, consts) if consts else jaxpr
-    # f'(x) where f was applied and 1 elsewhere: mask the untouched elements.
+    # Scatter f'(x). Untouched elements keep their values, so set their slopes to 1.
     slopes = scatters.scatter_p.bind(
         operand, indices, updates, update_jaxpr=slope_jaxpr, update_consts=(), **args
     )

@@ -1,4 +1,4 @@
-"""The scatter primitives: updates of an operand at many positions."""
+"""The scatter primitives: updates of windows of an operand at many indices."""
 
 from __future__ import annotations
 
@@ -31,27 +31,27 @@ def scatter(
     unique_indices: bool = False,
     mode: str | GatherScatterMode | None = None,
 ) -> Array:
-    """The operand with windows at many positions replaced, as XLA's Scatter operation.
+    """Replace windows of the operand at many indices, like XLA's Scatter operation.
+
+    Most programs should use `x.at[i].set(y, mode=...)` instead.
 
     Args:
       operand: array of rank `n`.
-      scatter_indices: integer array of shape `(*batch, k)`: each vector is the start of one window.
-      updates: array of the batch dimensions and, at `dimension_numbers.update_window_dims`, the windows'
-        dimensions; of the operand's dtype.
-      dimension_numbers: which dimensions the vectors index and where windows lie in the updates.
-      indices_are_sorted: a promise that index vectors are in ascending order.
-      unique_indices: a promise that no element is updated twice. If it is broken the result is undefined;
-        without it, which of several updates of an element stays is undefined, too.
-      mode: what happens to out-of-bounds windows; see `GatherScatterMode`.
+      scatter_indices: integer array of shape `(*batch, k)`: each vector is the start of a window.
+      updates: array of the operand's dtype, with the batch dimensions and, at
+        `dimension_numbers.update_window_dims`, the window dimensions.
+      dimension_numbers: the dimensions that the vectors index, and those of windows in the updates.
+      indices_are_sorted: promises that index vectors are in ascending order.
+      unique_indices: promises that no element is updated twice; if it is broken, the result is
+        undefined. Without it, it is undefined which of several updates of an element is kept.
+      mode: treatment of out-of-bounds windows, see `GatherScatterMode`.
 
     Returns:
-      An array like the operand.
+      An array of the operand's shape and dtype.
 
     Raises:
-      TypeError: if shapes, dtypes and dimension numbers do not fit.
+      TypeError: if shapes, dtypes and dimension numbers are inconsistent.
       ValueError: if indices are not integers or the mode is unknown.
-
-    Most programs want `x.at[i].set(y, mode=...)`.
 
     >>> dnums = lax.ScatterDimensionNumbers((), (0,), (0,))
     >>> lax.scatter(jnp.zeros(3), jnp.array([[2], [0]]), jnp.array([5., 6.]), dnums).tolist()
@@ -80,7 +80,7 @@ def scatter_add(
     unique_indices: bool = False,
     mode: str | GatherScatterMode | None = None,
 ) -> Array:
-    """The operand with `updates` added at many positions; arguments are those of `scatter`.
+    """Add `updates` to the operand at many indices; the arguments are those of `scatter`.
 
     >>> dnums = lax.ScatterDimensionNumbers((), (0,), (0,))
     >>> lax.scatter_add(jnp.zeros(3), jnp.array([[2], [2]]), jnp.array([5., 6.]), dnums).tolist()
@@ -109,7 +109,7 @@ def scatter_sub(
     unique_indices: bool = False,
     mode: str | GatherScatterMode | None = None,
 ) -> Array:
-    """The operand with `updates` subtracted at many positions; arguments are those of `scatter`.
+    """Subtract `updates` from the operand at many indices; the arguments are those of `scatter`.
 
     >>> dnums = lax.ScatterDimensionNumbers((), (0,), (0,))
     >>> lax.scatter_sub(jnp.zeros(3), jnp.array([[2], [2]]), jnp.array([5., 6.]), dnums).tolist()
@@ -138,9 +138,9 @@ def scatter_mul(
     unique_indices: bool = False,
     mode: str | GatherScatterMode | None = None,
 ) -> Array:
-    """The operand multiplied by `updates` at many positions; arguments are those of `scatter`.
+    """Multiply the operand by `updates` at many indices; the arguments are those of `scatter`.
 
-    Differentiable also where positions repeat.
+    It is differentiable also where indices repeat.
 
     >>> dnums = lax.ScatterDimensionNumbers((), (0,), (0,))
     >>> lax.scatter_mul(jnp.ones(3), jnp.array([[2], [2]]), jnp.array([5., 6.]), dnums).tolist()
@@ -169,9 +169,9 @@ def scatter_min(
     unique_indices: bool = False,
     mode: str | GatherScatterMode | None = None,
 ) -> Array:
-    """The minimum of the operand and `updates` at many positions; arguments are those of `scatter`.
+    """Take the minimum of operand and `updates` at many indices; arguments are those of `scatter`.
 
-    The derivative is shared evenly among equal minima.
+    Elements that attain the minimum share the derivative evenly.
 
     >>> dnums = lax.ScatterDimensionNumbers((), (0,), (0,))
     >>> lax.scatter_min(jnp.zeros(3), jnp.array([[2], [0]]), jnp.array([-5., 6.]), dnums).tolist()
@@ -200,9 +200,9 @@ def scatter_max(
     unique_indices: bool = False,
     mode: str | GatherScatterMode | None = None,
 ) -> Array:
-    """The maximum of the operand and `updates` at many positions; arguments are those of `scatter`.
+    """Take the maximum of operand and `updates` at many indices; arguments are those of `scatter`.
 
-    The derivative is shared evenly among equal maxima.
+    Elements that attain the maximum share the derivative evenly.
 
     >>> dnums = lax.ScatterDimensionNumbers((), (0,), (0,))
     >>> lax.scatter_max(jnp.zeros(3), jnp.array([[2], [0]]), jnp.array([-5., 6.]), dnums).tolist()
@@ -232,14 +232,17 @@ def scatter_apply(
     unique_indices: bool = False,
     mode: str | GatherScatterMode | None = None,
 ) -> Array:
-    """The operand with a scalar function applied at many positions.
+    """Apply a scalar function to the operand at many indices.
 
     Args:
-      func: function of one scalar to one scalar of the operand's dtype. It is applied to an element as
-        often as the element is indexed, and may close over constants only.
-      update_shape: the shape that the updates of `scatter` would have.
-      operand, scatter_indices, dimension_numbers, indices_are_sorted, unique_indices, mode: as for
-        `scatter`. The derivative asks for `unique_indices`.
+      operand, scatter_indices, dimension_numbers, indices_are_sorted, unique_indices, mode: see
+        `scatter`. Differentiation requires `unique_indices`.
+      func: function of one scalar that returns a scalar of the operand's dtype. It is applied to an
+        element as many times as the element is indexed, and may only close over constants.
+      update_shape: shape that the updates of a corresponding `scatter` would have.
+
+    Returns:
+      An array of the operand's shape and dtype.
 
     >>> dnums = lax.ScatterDimensionNumbers((), (0,), (0,))
     >>> lax.scatter_apply(jnp.ones(3), jnp.array([[2]]), jnp.negative, dnums, update_shape=(1,)).tolist()
@@ -280,9 +283,10 @@ def _bind(primitive, combiner, operand, indices, updates, dnums, is_sorted, uniq
 
 @lru_cache(maxsize=1024)
 def _update_jaxpr(combiner: core.Primitive, dtype: Any) -> core.Jaxpr:
-    """The jaxpr `{ lambda ; a b. let c = combiner a b in (c,) }` on scalars."""
+    """Return the jaxpr `{ lambda ; a b. let c = combiner a b in (c,) }` on scalars."""
     aval = core.ShapedArray((), dtype)
-    combiner.abstract_eval(aval, aval)  # an error for dtypes that have no such operation
+    # raises an error for dtypes that do not support the operation
+    combiner.abstract_eval(aval, aval)
     a, b, c = core.Var(aval), core.Var(aval), core.Var(aval)
     eqn = core.new_jaxpr_eqn([a, b], [c], combiner, {}, frozenset())
     return core.Jaxpr([], [a, b], [c], [eqn])
@@ -305,7 +309,7 @@ def _applied_jaxpr(func, dtype):
 
 
 # ---------------------------------------------------------------------------------------------------
-# Types of scatters
+# Shape, dtype, sharding and batching rules
 
 
 def _scatter_dtype(name):
@@ -323,7 +327,11 @@ def _scatter_shape(operand, indices, updates, *, dimension_numbers, **kwargs):
 
 
 def _scatter_sharding(operand, indices, updates, *, dimension_numbers, **kwargs):
-    """The operand's sharding, if no indexed dimension is sharded, and windows as it is or not at all."""
+    """Return the operand's sharding.
+
+    Indexed dimensions must not be sharded, unless the windows cover them. Window dimensions of the
+    updates must be sharded as in the operand, or not at all.
+    """
     window_dims, inserted, index_map, batching_dims, index_batching_dims = dimension_numbers
     dropped = {*inserted, *batching_dims}
     spec = shardings.entries(operand)
@@ -378,7 +386,7 @@ def _scatter_batch(primitive):
 
 
 # ---------------------------------------------------------------------------------------------------
-# Lowering of scatters
+# Lowering
 
 
 def _scatter_lower(
@@ -448,7 +456,7 @@ def _scatter_lower(
 
 
 def _clamp(indices, *, shape, index_map, window):
-    """The indices, moved so that every window is within bounds."""
+    """Clamp the indices so that every window is in bounds."""
     limit = dtypes.iinfo(indices.dtype).max
     bounds = np.array([min(shape[d] - window[d], limit) for d in index_map], indices.dtype)
     upper = lax.broadcast_in_dim(bounds, indices.shape, (indices.ndim - 1,))
@@ -459,7 +467,7 @@ _lower_clamp = mlir.lower_fun(_clamp, multiple_results=False)
 
 
 def _scatter_add_lower_gpu(ctx, operand, indices, updates, **params):
-    """complex128 has no atomic addition on GPUs: add real and imaginary parts on their own."""
+    """Add the real and the imaginary parts separately: GPUs have no atomic complex128 addition."""
     if ctx.avals_in[0].dtype != np.complex128:
         return _scatter_lower(ctx, operand, indices, updates, **params)
     return _lower_add_by_parts(ctx, operand, indices, updates, **params)

@@ -1,4 +1,4 @@
-"""Slices at static and at traced positions, and updates of slices."""
+"""Slices at static and at traced indices, and updates of slices."""
 
 from __future__ import annotations
 
@@ -34,18 +34,18 @@ def slice(
     limit_indices: Sequence[int],
     strides: Sequence[int] | None = None,
 ) -> Array:
-    """Takes every `strides[i]`-th element from `start_indices[i]` up to `limit_indices[i]`.
+    """Slice an array: every `strides[i]`-th element from `start_indices[i]` to `limit_indices[i]`.
 
     Args:
       operand: array of rank `n`.
-      start_indices, limit_indices: `n` static integers each, within the shape; no negative ones.
-      strides: `n` positive integers; None is all 1.
+      start_indices, limit_indices: `n` static integers each, not negative and within the shape.
+      strides: `n` positive integers; None means all 1.
 
     Returns:
       An array of rank `n`.
 
     Raises:
-      TypeError: if there are not `n` of each, or one is out of range.
+      TypeError: if a length is not `n`, or a value is out of range.
 
     >>> lax.slice(jnp.arange(12).reshape(3, 4), (1, 0), (3, 3), (1, 2)).tolist()
     [[4, 6], [8, 10]]
@@ -65,7 +65,16 @@ def slice_in_dim(
     stride: int = 1,
     axis: int = 0,
 ) -> Array:
-    """`slice` along one axis; negative and None limits mean what they mean in NumPy.
+    """Slice along one axis; negative and None limits are interpreted as in NumPy.
+
+    Args:
+      operand: array.
+      start_index, limit_index: static limits.
+      stride: positive integer.
+      axis: axis to slice.
+
+    Returns:
+      An array of the operand's rank.
 
     Raises:
       IndexError: if the axis is out of range.
@@ -87,7 +96,16 @@ def slice_in_dim(
 def index_in_dim(
     operand: Array | np.ndarray, index: int, axis: int = 0, keepdims: bool = True
 ) -> Array:
-    """The elements at a static `index` along one axis, without the axis unless `keepdims`.
+    """Index one axis with a static integer; the axis is removed unless `keepdims`.
+
+    Args:
+      operand: array.
+      index: static integer; negative values count from the end.
+      axis: axis to index.
+      keepdims: whether to keep the axis, with size 1.
+
+    Returns:
+      An array of the operand's rank, or one less.
 
     Raises:
       IndexError: if the index or the axis is out of range.
@@ -112,19 +130,22 @@ def dynamic_slice(
     *,
     allow_negative_indices: bool | Sequence[bool] = True,
 ) -> Array:
-    """A slice of static size at traced indices.
+    """Slice an array at traced indices, with static sizes.
 
-    Where the slice would leave the operand, the indices are clamped so that it does not.
+    Indices are clamped so that the slice lies within the operand.
 
     Args:
       operand: array of rank `n`.
-      start_indices: `n` integer scalars, or an array of them.
+      start_indices: `n` integer scalars, or an integer array of shape `(n,)`.
       slice_sizes: `n` static sizes.
-      allow_negative_indices: whether negative indices count from the end; one bool or `n`. Say False where
-        there are none: it saves the test.
+      allow_negative_indices: whether negative indices count from the end; a bool, or one for each
+        dimension. False saves the test for them.
+
+    Returns:
+      An array of shape `slice_sizes`.
 
     Raises:
-      TypeError: if sizes or dtypes do not fit.
+      TypeError: if sizes or dtypes are invalid.
 
     >>> lax.dynamic_slice(jnp.arange(6), (4,), (3,)).tolist()
     [3, 4, 5]
@@ -144,7 +165,7 @@ def dynamic_slice_in_dim(
     *,
     allow_negative_indices: bool = True,
 ) -> Array:
-    """`dynamic_slice` along one axis.
+    """Slice one axis at a traced index; see `dynamic_slice`.
 
     >>> lax.dynamic_slice_in_dim(jnp.arange(6), 2, 3).tolist()
     [2, 3, 4]
@@ -164,7 +185,7 @@ def dynamic_index_in_dim(
     *,
     allow_negative_indices: bool = True,
 ) -> Array:
-    """The elements at a traced `index` along one axis, without the axis unless `keepdims`.
+    """Index one axis with a traced integer; the axis is removed unless `keepdims`.
 
     >>> int(lax.dynamic_index_in_dim(jnp.arange(6), 4, keepdims=False))
     4
@@ -182,17 +203,20 @@ def dynamic_update_slice(
     *,
     allow_negative_indices: bool | Sequence[bool] = True,
 ) -> Array:
-    """The operand with the slice of `update`'s shape at `start_indices` replaced.
+    """Replace a slice of the operand by `update`, at traced indices.
 
-    Where the slice would leave the operand, the indices are clamped so that it does not.
+    Indices are clamped so that the slice lies within the operand.
 
     Args:
       operand: array of rank `n`.
-      update: array of rank `n`, no larger in any dimension, of the same dtype.
-      start_indices, allow_negative_indices: as for `dynamic_slice`.
+      update: array of rank `n` and the same dtype, not larger in any dimension.
+      start_indices, allow_negative_indices: see `dynamic_slice`.
+
+    Returns:
+      An array of the operand's shape and dtype.
 
     Raises:
-      TypeError: if shapes or dtypes do not fit.
+      TypeError: if shapes or dtypes are invalid.
 
     >>> lax.dynamic_update_slice(jnp.zeros(4), jnp.ones(2), (1,)).tolist()
     [0.0, 1.0, 1.0, 0.0]
@@ -211,7 +235,7 @@ def dynamic_update_slice_in_dim(
     *,
     allow_negative_indices: bool = True,
 ) -> Array:
-    """`dynamic_update_slice` along one axis.
+    """Replace a slice of one axis by `update`, at a traced index; see `dynamic_update_slice`.
 
     >>> lax.dynamic_update_slice_in_dim(jnp.zeros(4), jnp.ones(2), 1, 0).tolist()
     [0.0, 1.0, 1.0, 0.0]
@@ -231,10 +255,17 @@ def dynamic_update_index_in_dim(
     *,
     allow_negative_indices: bool = True,
 ) -> Array:
-    """The operand with the elements at `index` along one axis replaced.
+    """Replace the elements at a traced index along one axis by `update`.
 
     Args:
-      update: array with size 1 along the axis, or without the axis.
+      operand: array of rank `n`.
+      update: array of rank `n` with size 1 along the axis, or of rank `n - 1` without the axis.
+      index: integer scalar.
+      axis: axis to index.
+      allow_negative_indices: whether a negative index counts from the end.
+
+    Returns:
+      An array of the operand's shape and dtype.
 
     >>> lax.dynamic_update_index_in_dim(jnp.zeros(3), 7.0, 1, 0).tolist()
     [0.0, 7.0, 0.0]
@@ -253,15 +284,15 @@ def dynamic_update_index_in_dim(
 
 
 def index_take(src: Array, idxs: Array, axes: Sequence[int]) -> Array:
-    """The elements of `src` at index vectors along some axes; indices wrap around.
+    """Gather the elements of `src` at index vectors along some axes; indices wrap around.
 
     Args:
       src: array.
-      idxs: for each of `axes` a 1D integer array, all of one size `n`.
+      idxs: for each of `axes`, an integer array of shape `(n,)`.
       axes: axes of `src`, in ascending order.
 
     Returns:
-      An array of shape `(n, ...)` with the other axes of `src`.
+      An array of shape `(n, ...)`, followed by the other axes of `src`.
 
     >>> lax.index_take(jnp.arange(6).reshape(2, 3), (jnp.array([1, -2]), jnp.array([0, 4])), (0, 1)).tolist()
     [3, 1]
@@ -304,7 +335,7 @@ def _from_end(i: int, size: int) -> int:
 
 
 def _start_indices(operand, indices, allow_negative) -> list[Any]:
-    """The indices as scalars of one integer dtype, those allowed to be negative counted from the front."""
+    """Convert the indices to scalars of one integer dtype, with `size` added to negative ones."""
     shape = np.shape(operand)
     if isinstance(indices, (Array, np.ndarray, np.generic)):
         if np.ndim(indices) != 1:
@@ -351,13 +382,13 @@ def _start_indices(operand, indices, allow_negative) -> list[Any]:
 
 @functools.cache
 def int_range(dtype: Any) -> tuple[int, int]:
-    """The least and the largest integer of a dtype."""
+    """Return the minimum and the maximum of an integer dtype."""
     info = dtypes.iinfo(dtype)
     return int(info.min), int(info.max)
 
 
 def index_dtype(shape: Shape) -> np.dtype:
-    """int32, or int64 where a dimension is too large for it."""
+    """Return int32, or int64 if a dimension is too large for int32."""
     for d in shape:
         if core.is_constant_dim(d) and d > 2**31 - 1:
             return dtypes.canonicalize_dtype(np.dtype(np.int64))
@@ -368,7 +399,7 @@ _INT32 = np.dtype(np.int32)
 
 
 def count_from_front(i: Any, size: Any) -> Any:
-    """Integer array `i`, with `size` added where it is negative."""
+    """Add `size` to the integer array `i` where it is negative."""
     dtype = core.typeof(i).dtype
     if not dtypes.issubdtype(dtype, np.signedinteger):
         return i
@@ -563,7 +594,7 @@ def _dynamic_slice_transpose(ct, operand, *starts, slice_sizes):
 def _dynamic_slice_batch(args, dims, *, slice_sizes):
     (x, *starts), (d, *start_dims) = args, dims
     shape = x.shape if d is None else tuple_delete(x.shape, d)
-    # Where a slice is whole it starts at 0, wherever it is told to.
+    # In dimensions that are sliced whole, the start is clamped to 0, so it may be unbatched.
     part = [i for i, (m, n) in enumerate(zip(slice_sizes, shape)) if m != n]
     if all(start_dims[i] is None for i in part):
         zero = _zero_like(starts)
@@ -597,7 +628,7 @@ def _zero_like(starts) -> Any:
 
 
 def stack_batched(scalars, dims) -> tuple[Any, int]:
-    """Scalars, of which some are mapped, as mapped vectors of shape `(size, n)`."""
+    """Stack scalars, some of which are batched, to batched vectors of shape `(size, n)`."""
     size = next(x.shape[0] for x, d in zip(scalars, dims) if d is not None)
     columns: list[Any] = [
         None if d is None else lax.broadcast_in_dim(x, (size, 1), (0,))
@@ -697,7 +728,7 @@ def _dynamic_update_slice_transpose(ct, operand, update, *starts):
 def _dynamic_update_slice_batch(args, dims):
     (x, u, *starts), (xd, ud, *start_dims) = args, dims
     shapes = [y.shape if d is None else tuple_delete(y.shape, d) for y, d in ((x, xd), (u, ud))]
-    # Where the update is as large as the operand it starts at 0, wherever it is told to.
+    # In dimensions that are updated whole, the start is clamped to 0, so it may be unbatched.
     part = [i for i, (m, n) in enumerate(zip(*shapes)) if m != n]
     if all(start_dims[i] is None for i in part):
         zero = _zero_like(starts)
@@ -741,7 +772,7 @@ dynamic_update_slice_p = standard_primitive(
 )
 
 
-# What the layers below need
+# Late bindings for lower layers
 
 late.slice = slice
 late.index_in_dim = lambda x, i, axis: index_in_dim(x, i, axis, keepdims=False)

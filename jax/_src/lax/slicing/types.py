@@ -7,16 +7,17 @@ from typing import NamedTuple
 
 
 class GatherDimensionNumbers(NamedTuple):
-    """How a gather's operand, indices and result relate, as in XLA's Gather operation.
-
-    Attributes:
-      offset_dims: dimensions of the result that run over a slice of the operand, sorted.
-      collapsed_slice_dims: operand dimensions with slice size 1 that the result lacks, sorted.
-      start_index_map: for each component of an index vector the operand dimension it indexes.
-      operand_batching_dims: operand dimensions that run together with dimensions of the indices, sorted.
-      start_indices_batching_dims: those dimensions of the indices, in the same order.
+    """Relates the dimensions of a gather's operand, indices and result, as in XLA's Gather.
 
     The last dimension of the indices holds the index vectors.
+
+    Attributes:
+      offset_dims: dimensions of the result that come from a slice of the operand, sorted.
+      collapsed_slice_dims: operand dimensions of slice size 1 that the result omits, sorted.
+      start_index_map: the operand dimension that each component of an index vector indexes.
+      operand_batching_dims: operand dimensions that are paired with dimensions of the indices,
+        sorted.
+      start_indices_batching_dims: those dimensions of the indices, in the same order.
     """
 
     offset_dims: tuple[int, ...]
@@ -27,16 +28,18 @@ class GatherDimensionNumbers(NamedTuple):
 
 
 class ScatterDimensionNumbers(NamedTuple):
-    """How a scatter's operand, indices and updates relate, as in XLA's Scatter operation.
-
-    Attributes:
-      update_window_dims: dimensions of the updates that run over a window of the operand, sorted.
-      inserted_window_dims: operand dimensions of window size 1 that the updates lack, sorted.
-      scatter_dims_to_operand_dims: for each component of an index vector the operand dimension.
-      operand_batching_dims: operand dimensions that run together with dimensions of the indices, sorted.
-      scatter_indices_batching_dims: those dimensions of the indices, in the same order.
+    """Relates the dimensions of a scatter's operand, indices and updates, as in XLA's Scatter.
 
     The last dimension of the indices holds the index vectors.
+
+    Attributes:
+      update_window_dims: dimensions of the updates that belong to a window of the operand, sorted.
+      inserted_window_dims: operand dimensions of window size 1 that the updates omit, sorted.
+      scatter_dims_to_operand_dims: the operand dimension that each component of an index vector
+        indexes.
+      operand_batching_dims: operand dimensions that are paired with dimensions of the indices,
+        sorted.
+      scatter_indices_batching_dims: those dimensions of the indices, in the same order.
     """
 
     update_window_dims: tuple[int, ...]
@@ -47,13 +50,14 @@ class ScatterDimensionNumbers(NamedTuple):
 
 
 class GatherScatterMode(enum.Enum):
-    """What happens where an index is out of bounds.
+    """Treatment of out-of-bounds indices in gather and scatter.
 
-    - `CLIP` (`"clip"`): it is clamped so that the slice lies within the operand.
-    - `FILL_OR_DROP` (`"fill"` or `"drop"`): a gather gives a fill value, a scatter drops the update.
-    - `PROMISE_IN_BOUNDS` (`"promise_in_bounds"`): the caller promises that there is none; a gather then
-      behaves like `CLIP`, a scatter like `FILL_OR_DROP`, but programs must not rely on that.
-    - `ONE_HOT` (`"one_hot"`): a gather by products with one-hot matrices, which give zeros there; a
+    - `CLIP` (`"clip"`): the index is clamped so that the slice lies within the operand.
+    - `FILL_OR_DROP` (`"fill"` or `"drop"`): gather returns a fill value, scatter drops the update.
+    - `PROMISE_IN_BOUNDS` (`"promise_in_bounds"`): the caller promises that all indices are in
+    bounds;
+      if not, gather behaves like `CLIP` and scatter like `FILL_OR_DROP`, but do not rely on that.
+    - `ONE_HOT` (`"one_hot"`): gather uses products with one-hot matrices, so that it returns zeros;
       scatter behaves like `FILL_OR_DROP`.
 
     >>> lax.GatherScatterMode.from_any("fill")
@@ -67,10 +71,10 @@ class GatherScatterMode(enum.Enum):
 
     @staticmethod
     def from_any(s: str | GatherScatterMode | None) -> GatherScatterMode:
-        """The mode of that name; None is `FILL_OR_DROP`.
+        """Return the mode with the given name; None means `FILL_OR_DROP`.
 
         Raises:
-          ValueError: for unknown names.
+          ValueError: if the name is unknown.
         """
         if isinstance(s, GatherScatterMode):
             return s

@@ -1,4 +1,4 @@
-"""Special functions: gamma and related functions, zeta, error functions, Bessel functions, with derivatives."""
+"""Special functions: gamma, zeta, error, Bessel and incomplete functions, with derivatives."""
 
 from jax._src.lax.special.basic import (
     bessel_i0e as bessel_i0e,

@@ -1,4 +1,4 @@
-"""Special functions that single operations or short series compute: gamma, zeta, erf, Bessel."""
+"""Special functions computed by single ops or short series: gamma, zeta, erf, Bessel."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from jax._src.typing import ArrayLike
 
 
 def wide_enough(impl: Callable[..., Any]) -> Callable[..., Any]:
-    """The function, computing with float32 for narrower dtypes."""
+    """Wrap a function to compute in float32 for narrower dtypes."""
 
     def wide(*args):
         dtype = core.typeof(args[0]).dtype
@@ -45,12 +45,12 @@ def wide_enough(impl: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def in_float32(impl: Callable[..., Any]) -> Any:
-    """Lowering by a function, which computes with float32 for narrower dtypes."""
+    """Return a lowering rule for a function, which computes in float32 for narrower dtypes."""
     return mlir.lower_fun(wide_enough(impl), multiple_results=False)
 
 
 class _chlo_or_wider:
-    """Lowering to an op that the compiler cannot expand for 8-bit dtypes: those go by float32."""
+    """Lowers to a chlo op; 8-bit dtypes are converted to float32, as XLA cannot expand them."""
 
     __slots__ = ("op", "wide")
 
@@ -68,7 +68,7 @@ class _chlo_or_wider:
 
 
 def lgamma(x: ArrayLike) -> Array:
-    r"""Elementwise log of the absolute value of the gamma function, :math:`\mathrm{log}(|\Gamma(x)|)`.
+    r"""Elementwise log of the absolute value of the gamma function, :math:`\log|\Gamma(x)|`.
 
     Args:
       x: real array.
@@ -88,7 +88,7 @@ lgamma_p = unary_primitive(
 
 
 def digamma(x: ArrayLike) -> Array:
-    r"""Elementwise digamma, :math:`\psi(x)`, the derivative of :func:`lgamma`; NaN at its poles.
+    r"""Elementwise digamma function, :math:`\psi(x)`: derivative of :func:`lgamma`, NaN at poles.
 
     Args:
       x: real array.
@@ -108,13 +108,13 @@ digamma_p = unary_primitive(
 
 
 def polygamma(m: ArrayLike, x: ArrayLike) -> Array:
-    r"""Elementwise polygamma, :math:`\psi^{(m)}(x)`: the derivative of order `m` of :func:`digamma`.
+    r"""Elementwise polygamma function, :math:`\psi^{(m)}(x)`, derivative `m` of :func:`digamma`.
 
-    Differentiable with respect to `x`.
+    It is differentiable with respect to `x`.
 
     Args:
-      m: order, a real array with integers from 0 on (NaN for others).
-      x: real array of the same dtype; shapes are equal, of size 1, or scalar.
+      m: order, a real array of non-negative integers (otherwise the result is NaN).
+      x: real array of the same dtype; the shapes are equal, or one is scalar, or size 1 broadcasts.
 
     >>> lax.polygamma(1.0, 1.0)
     Array(1.6449..., dtype=float32, weak_type=True)
@@ -145,11 +145,11 @@ polygamma_p = binary_primitive(
 def zeta(x: ArrayLike, q: ArrayLike) -> Array:
     r"""Elementwise Hurwitz zeta function, :math:`\zeta(x, q) = \sum_{n \geq 0} (n + q)^{-x}`.
 
-    Differentiable with respect to `q`.
+    It is differentiable with respect to `q`.
 
     Args:
-      x: real array, greater than 1 (else NaN; infinite at 1).
-      q: real array of the same dtype; shapes are equal, of size 1, or scalar.
+      x: real array, greater than 1 (the result is infinite at 1, and NaN below).
+      q: real array of the same dtype; the shapes are equal, or one is scalar, or size 1 broadcasts.
 
     >>> lax.zeta(2.0, 1.0)
     Array(1.6449..., dtype=float32, weak_type=True)
@@ -172,7 +172,7 @@ zeta_p = binary_primitive(
 
 
 def erf(x: ArrayLike) -> Array:
-    r"""Elementwise error function, :math:`\mathrm{erf}(x) = \frac{2}{\sqrt\pi} \int_0^x e^{-t^2} dt`.
+    r"""Elementwise error function, :math:`\frac{2}{\sqrt\pi} \int_0^x e^{-t^2} dt`.
 
     Args:
       x: real array.
@@ -194,8 +194,9 @@ erf_p = unary_primitive(
 
 
 def erfc(x: ArrayLike) -> Array:
-    r"""Elementwise complementary error function, :math:`\mathrm{erfc}(x) = 1 - \mathrm{erf}(x)`, accurate
-    for large `x`.
+    r"""Elementwise complementary error function, :math:`\mathrm{erfc}(x) = 1 - \mathrm{erf}(x)`.
+
+    It is accurate also for large `x`.
 
     Args:
       x: real array.
@@ -218,7 +219,7 @@ def erf_inv(x: ArrayLike) -> Array:
     r"""Elementwise inverse error function, :math:`\mathrm{erf}^{-1}(x)`; infinite at -1 and 1.
 
     Args:
-      x: real array, from -1 to 1 (else NaN).
+      x: real array with values in [-1, 1] (otherwise the result is NaN).
 
     >>> lax.erf_inv(0.0)
     Array(0., dtype=float32, weak_type=True)
@@ -236,8 +237,8 @@ erf_inv_p = unary_primitive(
 # ---------------------------------------------------------------------------------------------------
 # Bessel functions
 
-# Chebyshev series of exp(-x) I0(x) in x / 4 - 1 for x in [0, 8], and of sqrt(x) exp(-x) I0(x) in
-# 16 / x - 1 for x above; leading terms first.
+# Chebyshev coefficients of exp(-x) I0(x) in x / 4 - 1 for x in [0, 8], and of sqrt(x) exp(-x) I0(x)
+# in 16 / x - 1 for larger x; leading terms first.
 _I0E_SMALL = (
     0.6767952744094761, -0.3046826723431984, 0.17162090152220877, -0.09490109704804764,
     0.04930528423967071, -0.02373741480589947, 0.010546460394594998, -0.004324309995050576,
@@ -260,7 +261,7 @@ _I0E_LARGE = (
 
 
 def _chebyshev(t: Array, coefficients: Sequence[float]) -> Array:
-    """The sum of coefficients times Chebyshev polynomials in `t / 2`, the first halved."""
+    """Sum a Chebyshev series in `t / 2`, first coefficient halved, by Clenshaw's recurrence."""
     b0 = b1 = b2 = const(t, 0)
     for c in reversed(coefficients):
         b0, b1, b2 = add(sub(mul(t, b0), b1), const(t, c)), b0, b1
@@ -269,7 +270,7 @@ def _chebyshev(t: Array, coefficients: Sequence[float]) -> Array:
 
 def _bessel_i0e_impl(x):
     small, large = _I0E_SMALL, _I0E_LARGE
-    if core.typeof(x).dtype == np.float32:  # further terms are below its precision
+    if core.typeof(x).dtype == np.float32:  # further terms are below float32 precision
         small, large = small[:18], large[:7]
     x = abs(x)
     half, two = const(x, 0.5), const(x, 2)
@@ -279,7 +280,7 @@ def _bessel_i0e_impl(x):
 
 
 def bessel_i0e(x: ArrayLike) -> Array:
-    r"""Exponentially scaled modified Bessel function of order 0, :math:`\mathrm{i0e}(x) = e^{-|x|} I_0(x)`.
+    r"""Elementwise modified Bessel function of order 0, exponentially scaled: :math:`e^{-|x|} I_0(x)`.
 
     Args:
       x: real array.
@@ -299,7 +300,7 @@ bessel_i0e_p = unary_primitive(
 
 
 def bessel_i1e(x: ArrayLike) -> Array:
-    r"""Exponentially scaled modified Bessel function of order 1, :math:`\mathrm{i1e}(x) = e^{-|x|} I_1(x)`.
+    r"""Elementwise modified Bessel function of order 1, exponentially scaled: :math:`e^{-|x|} I_1(x)`.
 
     Args:
       x: real array.
@@ -311,7 +312,7 @@ def bessel_i1e(x: ArrayLike) -> Array:
 
 
 def _bessel_i1e_jvp(g, y, x):
-    # Near 0, y / x loses its digits; the slope there is 1/2.
+    # Near 0, y / x loses precision; the derivative there is 1/2.
     eps = dtypes.finfo(core.typeof(x).dtype).eps
     away = gt(abs(x), const(x, eps))
     safe = select(away, x, filled(x, eps))

@@ -1,7 +1,7 @@
 """Incomplete gamma and beta functions: power series and continued fractions, summed in loops.
 
-The loops run until every element has converged; elements that have keep their values, so that results
-do not depend on what else is in the array.
+A loop runs until every element has converged. Elements that have converged keep their values, so
+that the result of an element does not depend on the rest of the array.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _MAX_FRACTION_STEPS = 2_000
 
 
 def _same_shape(*args):
-    """The operands, all of the shape they broadcast to."""
+    """Broadcast the operands to their common shape."""
     zero = full_like(args[0], 0)
     for a in args[1:]:
         zero = add(zero, full_like(a, 0))
@@ -41,7 +41,7 @@ def _same_shape(*args):
 
 
 def _loop_while_any(active, carry, body, steps: int):
-    """Runs `active, *carry = body(i, active, *carry)` for i = 1, 2, ... while an element is active."""
+    """Run `active, *carry = body(i, active, *carry)` for i = 1, 2, ... while any is active."""
 
     def go_on(state):
         i, active, *_ = state
@@ -62,7 +62,7 @@ def _as(x, i):
 
 
 class _Gamma:
-    """P(a, x) and its derivatives: what they need of a, x, and where which way to compute holds."""
+    """State shared by P(a, x), Q(a, x) and their derivatives: masks and the common scale."""
 
     def __init__(self, a, x):
         self.a, self.x = a, x
@@ -74,7 +74,7 @@ class _Gamma:
         self.outside = bitwise_or(
             bitwise_or(lt(x, zero), lt(a, zero)), bitwise_and(self.x_is_zero, eq(a, zero))
         )
-        # The fraction converges fast where x is large, the series where it is small.
+        # The continued fraction converges fast for large x, the series for small x.
         self.by_fraction = bitwise_and(gt(x, one), gt(x, a))
         log_scale = sub(sub(mul(a, log(x)), x), lgamma(a))
         self.underflow = lt(log_scale, const(x, -np.log(float(info.max))))
@@ -86,7 +86,7 @@ class _Gamma:
         self.inside = bitwise_not(bad)
 
     def series(self, active):
-        """The sum over n of x**n / ((a + 1) ... (a + n)), from n = 0."""
+        """Sum x**n / ((a + 1) ... (a + n)) over n, from n = 0."""
         a, x, eps = self.a, self.x, self.eps
 
         def body(i, active, term, total):
@@ -99,7 +99,7 @@ class _Gamma:
         return total
 
     def series_and_slope(self, active):
-        """The sum, and its derivative with respect to a."""
+        """Return the series and its derivative with respect to a."""
         a, x, eps = self.a, self.x, self.eps
 
         def body(i, active, term, slope, total, total_slope):
@@ -120,17 +120,18 @@ class _Gamma:
         return total, slope
 
     def fraction(self, active):
-        """The continued fraction that gives Q(a, x) times `scale`: convergents by the recurrence."""
+        """Return the continued fraction that is Q(a, x) / `scale`."""
         return self._fraction(active, slope=False)[0]
 
     def fraction_and_slope(self, active):
-        """The fraction, and its derivative with respect to a."""
+        """Return the continued fraction and its derivative with respect to a."""
         return self._fraction(active, slope=True)
 
     def _fraction(self, active, slope: bool):
         a, x, eps = self.a, self.x, self.eps
         one, two, zero = const(x, 1), const(x, 2), const(x, 0)
-        # Numerators and denominators p, q of the last two convergents (their slopes u, v).
+        # Numerators p and denominators q of the last two convergents; u and v are their
+        # derivatives.
         p0, q0 = full_like(x, 1), x
         p1 = add(x, one)
         q1 = mul(add(sub(x, a), two), x)
@@ -163,7 +164,7 @@ class _Gamma:
                 more = bitwise_or(more, gt(change, mul(eps, size)))
                 terms += [u1, v1, u2, v2]
                 out_slope = select(active, new_slope, old_slope)
-            # Numerators and denominators grow: scale them together before they overflow.
+            # Numerators and denominators grow: rescale them together before they overflow.
             large = gt(abs(p2), div(one, eps))
             terms = [select(large, mul(t, eps), t) for t in terms]
             out += terms[:4]
@@ -175,7 +176,7 @@ class _Gamma:
         return out[0], (out[5] if slope else None)
 
     def finish(self, out, at_zero, a_infinite, x_infinite):
-        """Puts the limits, and NaN where nothing is defined."""
+        """Fill in the limits at 0 and infinity, and NaN where the function is undefined."""
         x = self.x
         out = select(self.x_is_zero, full_like(x, at_zero), out)
         out = select(eq(x, const(x, np.inf)), full_like(x, x_infinite), out)
@@ -186,7 +187,7 @@ class _Gamma:
 
 
 def _tails(a, x):
-    """P(a, x) where the series gives it, Q(a, x) where the fraction does, and which it is."""
+    """Return P(a, x) where the series applies, and Q(a, x) where the continued fraction does."""
     a, x = _same_shape(a, x)
     g = _Gamma(a, x)
     active = bitwise_and(g.inside, bitwise_not(g.underflow))
@@ -225,8 +226,8 @@ def _igamma_grad_a(a, x):
 
 
 def _random_gamma_grad(a, x):
-    # As the derivatives of P with respect to a and x have the factor `scale` in common, it is not
-    # computed: samples far in the tails keep their precision.
+    # The derivatives of P with respect to a and to x share the factor `scale`, which cancels.
+    # Leaving it out keeps samples far in the tails precise.
     a, x = _same_shape(a, x)
     g = _Gamma(a, x)
     log_x = log(x)
@@ -240,12 +241,14 @@ def _random_gamma_grad(a, x):
 
 
 def igamma(a: ArrayLike, x: ArrayLike) -> Array:
-    r"""Elementwise regularized lower incomplete gamma function,
-    :math:`P(a, x) = \frac{1}{\Gamma(a)} \int_0^x t^{a-1} e^{-t} dt`.
+    r"""Elementwise regularized lower incomplete gamma function.
+
+    It is :math:`P(a, x) = \frac{1}{\Gamma(a)} \int_0^x t^{a-1} e^{-t} dt`.
 
     Args:
-      a: real array, from 0 on (else NaN).
-      x: real array of the same dtype, from 0 on (else NaN); shapes are equal, of size 1, or scalar.
+      a: real array, not negative (otherwise the result is NaN).
+      x: real array of the same dtype, not negative (otherwise the result is NaN); the shapes are
+        equal, or one is scalar, or size 1 broadcasts.
 
     >>> lax.igamma(1.0, 2.0)
     Array(0.86466..., dtype=float32, weak_type=True)
@@ -256,7 +259,7 @@ def igamma(a: ArrayLike, x: ArrayLike) -> Array:
 
 
 def _gamma_density(a, x):
-    """The density of the gamma distribution, the derivative of `igamma` with respect to `x`."""
+    """Return the gamma density, which is the derivative of `igamma` with respect to `x`."""
     return exp(sub(add(neg(x), mul(sub(a, const(a, 1)), log(x))), lgamma(a)))
 
 
@@ -275,7 +278,7 @@ def igammac(a: ArrayLike, x: ArrayLike) -> Array:
     r"""Elementwise regularized upper incomplete gamma function, :math:`Q(a, x) = 1 - P(a, x)`.
 
     Args:
-      a, x: as for :func:`igamma`.
+      a, x: see :func:`igamma`.
 
     >>> lax.igammac(1.0, 2.0)
     Array(0.13533..., dtype=float32, weak_type=True)
@@ -297,7 +300,7 @@ igammac_p = binary_primitive(
 
 
 def igamma_grad_a(a: ArrayLike, x: ArrayLike) -> Array:
-    """Elementwise derivative of :func:`igamma` with respect to `a`; operands as for that.
+    """Elementwise derivative of :func:`igamma` with respect to `a`; it takes the same operands.
 
     >>> lax.igamma_grad_a(1.0, 2.0)
     Array(-0.22082..., dtype=float32, weak_type=True)
@@ -308,7 +311,10 @@ def igamma_grad_a(a: ArrayLike, x: ArrayLike) -> Array:
 
 
 def _derivative_by_a(impl):
-    """A rule that differentiates the loops forward: what is linear in the tangent is one product."""
+    """Return a jvp rule that multiplies the tangent by a derivative computed in forward mode.
+
+    Loops cannot be transposed, but the product is linear in the tangent.
+    """
 
     def rule(g, out, a, x):
         def derivative(a, x):
@@ -321,7 +327,7 @@ def _derivative_by_a(impl):
 
 
 def _density_slope(a, x):
-    """The derivative of the logarithm of the density of the gamma distribution with respect to `a`."""
+    """Return the derivative of the gamma distribution's log density with respect to `a`."""
     return sub(log(x), digamma(a))
 
 
@@ -337,13 +343,15 @@ igamma_grad_a_p = binary_primitive(
 
 
 def random_gamma_grad(a: ArrayLike, x: ArrayLike) -> Array:
-    r"""Elementwise derivative of gamma distributed samples with respect to the distribution's shape `a`.
+    r"""Elementwise derivative of gamma distributed samples with respect to the shape `a`.
 
-    The implicit derivative of the sample that keeps :math:`P(a, x)`; see :func:`igamma`.
+    It is the implicit derivative of a sample that keeps :math:`P(a, x)` constant; see
+    :func:`igamma`.
 
     Args:
-      a: real array, the parameter of the distribution.
-      x: real array of the same dtype, the sample; shapes are equal, of size 1, or scalar.
+      a: real array, the shape parameter of the distribution.
+      x: real array of the same dtype, the sample; the shapes are equal, or one is scalar, or size 1
+        broadcasts.
 
     >>> lax.random_gamma_grad(1.0, 2.0)
     Array(1.6316..., dtype=float32, weak_type=True)
@@ -354,7 +362,7 @@ def random_gamma_grad(a: ArrayLike, x: ArrayLike) -> Array:
 
 
 def _random_gamma_grad_slope(g, out, a, x):
-    # The result is the quotient of the derivatives of P by a and x, and that by x is the density.
+    # The result is dP/da / dP/dx up to its sign, and dP/dx is the density.
     by_log_density = mul(out, sub(div(sub(a, const(a, 1)), x), const(x, 1)))
     return neg(mul(g, add(_density_slope(a, x), by_log_density)))
 
@@ -374,7 +382,7 @@ _MAX_BETA_STEPS = 10_000
 
 
 def _beta_fraction(active, a, b, x):
-    """The continued fraction of the incomplete beta function, by Lentz's method."""
+    """Evaluate the continued fraction of the incomplete beta function by Lentz's method."""
     info = dtypes.finfo(core.typeof(x).dtype)
     one, two = const(x, 1), const(x, 2)
     eps, tiny = const(x, info.eps), full_like(x, float(info.tiny) / float(info.eps))
@@ -414,7 +422,7 @@ def _betainc(a, b, x):
     a_infinite, b_infinite = eq(a, inf), eq(b, inf)
     bad = bitwise_or(bitwise_or(outside, is_nan), bitwise_or(a_infinite, b_infinite))
     active = bitwise_not(bitwise_or(bad, at_end))
-    # The fraction converges fast below the mean: above it, the mirror image is computed.
+    # The fraction converges fast for x below the mean; otherwise compute 1 - I_{1-x}(b, a).
     mirrored = gt(x, div(add(a, one), add(add(a, b), two)))
     p, q = select(mirrored, b, a), select(mirrored, a, b)
     y = select(mirrored, sub(one, x), x)
@@ -426,7 +434,7 @@ def _betainc(a, b, x):
     out = select(mirrored, sub(one, part), part)
     out = select(eq(x, zero), full_like(x, 0), out)
     out = select(eq(x, one), full_like(x, 1), out)
-    # All mass is at 1 for an infinite a, at 0 for an infinite b.
+    # The distribution's mass is all at 1 for infinite a, and all at 0 for infinite b.
     out = select(bitwise_and(a_infinite, lt(x, one)), full_like(x, 0), out)
     out = select(bitwise_and(b_infinite, gt(x, zero)), full_like(x, 1), out)
     undefined = bitwise_or(bitwise_or(outside, is_nan), bitwise_and(a_infinite, b_infinite))
@@ -434,14 +442,15 @@ def _betainc(a, b, x):
 
 
 def betainc(a: ArrayLike, b: ArrayLike, x: ArrayLike) -> Array:
-    r"""Elementwise regularized incomplete beta function,
-    :math:`I_x(a, b) = \frac{1}{B(a, b)} \int_0^x t^{a-1} (1-t)^{b-1} dt`.
+    r"""Elementwise regularized incomplete beta function.
 
-    Differentiable with respect to `x`.
+    It is :math:`I_x(a, b) = \frac{1}{B(a, b)} \int_0^x t^{a-1} (1-t)^{b-1} dt`, and differentiable
+    with respect to `x`.
 
     Args:
-      a, b: real arrays, greater than 0 (else NaN).
-      x: real array of the same dtype, from 0 to 1 (else NaN); shapes are equal, of size 1, or scalar.
+      a, b: real arrays, positive (otherwise the result is NaN).
+      x: real array of the same dtype, with values in [0, 1] (otherwise the result is NaN); the
+        shapes are equal, or scalar, or size 1 broadcasts.
 
     >>> lax.betainc(1.0, 2.0, 0.5)
     Array(0.75..., dtype=float32, weak_type=True)
