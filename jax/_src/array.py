@@ -86,7 +86,8 @@ def make_array_from_callback(
     check_shards(shards, sharding, aval)
     if isinstance(dtype, dtypes.ExtendedDType):
         arrays = [device_put(s, d) for s, d in zip(shards, indices)]
-        return dtype._rules.make_sharded_array(aval, sharding, arrays, committed=True)
+        make = dtypes.extended_rule(dtype, "make_sharded_array")
+        return make(aval, sharding, arrays, committed=True)
     if layout is not None:
         arrays = [
             device_put(s, Format(layout, device_sharding(d))) for s, d in zip(shards, indices)
@@ -262,7 +263,8 @@ def make_array_from_single_device_arrays(
     dtype = _shared_dtype(arrays, dtype, fun_name)
     aval = _array_aval(shape, dtype, sharding)
     if isinstance(dtype, dtypes.ExtendedDType):
-        return dtype._rules.make_sharded_array(aval, sharding, arrays, committed=True)
+        make = dtypes.extended_rule(dtype, "make_sharded_array")
+        return make(aval, sharding, arrays, committed=True)
     return _jax.ArrayImpl(aval, sharding, list(arrays), committed=True)
 
 

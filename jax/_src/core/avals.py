@@ -681,8 +681,9 @@ def physical_aval(aval: AbstractValue) -> AbstractValue:
 
 
 def physical_element_aval(edtype: Any) -> ShapedArray:
-    aval: ShapedArray = edtype._rules.physical_element_aval(edtype)
-    return aval
+    """The type of the array that represents one element of an extended dtype."""
+    element = edtype._rules.physical_element_aval(edtype)
+    return ShapedArray(element.shape, element.dtype)
 
 
 def physical_shape(logical_shape: Sequence[Any], dtype: np.dtype[Any]) -> tuple[Any, ...]:

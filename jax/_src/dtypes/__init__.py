@@ -8,6 +8,12 @@ Three ideas:
 - Promotion. Types and weak types form a lattice; a result's type is the least upper bound.
 """
 
+from jax._src.dtypes._extended import (
+    PrimalTangentDType as PrimalTangentDType,
+    extended_rule as extended_rule,
+    primal_tangent_dtype as primal_tangent_dtype,
+    primal_tangent_dtype_scalar as primal_tangent_dtype_scalar,
+)
 from jax._src.dtypes._promotion import (
     TypePromotionError as TypePromotionError,
     dtype_and_weak_type as dtype_and_weak_type,

@@ -42,6 +42,7 @@ def check_dtypes(
         else:
             ok = any(dtypes.issubdtype(dtype, kind) for kind in kinds)
         if not ok:
+            check_no_float0(name, in_dtypes)
             where = f" at position {i}" if len(in_dtypes) > 1 else ""
             raise TypeError(
                 f"{name} does not accept dtype {dtype_name(dtype)}{where}. "
@@ -49,6 +50,19 @@ def check_dtypes(
             )
     if same:
         check_same_dtypes(name, *in_dtypes)
+
+
+def check_no_float0(name: str, in_dtypes: Sequence[Any]) -> None:
+    """Raises TypeError if a dtype is float0, which no arithmetic is for."""
+    for i, dtype in enumerate(in_dtypes):
+        if dtype == dtypes.float0:
+            raise TypeError(
+                f"Called {name} with a float0 at position {i}. float0s do not support any operations by "
+                "design, because they are not compatible with non-trivial vector spaces. No implicit "
+                "dtype conversion is done. You can use np.zeros_like(arr, dtype=np.float32) to cast a "
+                "float0 array to a regular zeros array.\nIf you didn't expect to get a float0 you might "
+                "have accidentally taken a gradient with respect to an integer argument."
+            )
 
 
 def check_same_dtypes(name: str, *in_dtypes: Any) -> None:
@@ -105,6 +119,8 @@ _JNP_EQUIVALENTS = {
 
 def dtype_name(dtype: Any) -> str:
     """Return the name of a dtype for messages, such as `float32`, `bfloat16` or `key<fry>`."""
+    if dtype == dtypes.float0:
+        return "float0"
     try:
         return str(np.dtype(dtype).name)
     except TypeError:

@@ -39,6 +39,7 @@ from jax._src.lax.checks import (
     broadcasting_sharding as broadcasting_sharding,
     check_context_mesh as check_context_mesh,
     check_dtypes as check_dtypes,
+    check_no_float0 as check_no_float0,
     check_same_dtypes as check_same_dtypes,
     common_memory_space as common_memory_space,
     common_mesh as common_mesh,

@@ -387,11 +387,9 @@ def select_where(condition: Any, x: Any, y: Any) -> Array:
         and a.dtype == b.dtype
         and a.weak_type == b.weak_type
         and c.dtype == np.bool_
-        and a.dtype != dtypes.float0
     ):
         return lax.select_n(condition, y, x)
     check_arraylike("where", condition, x, y)
-    check_no_float0s("where", x, y)
     condition = lower_jax_array(condition)
     if dtypes.dtype(condition) != np.bool_:
         condition = lax.ne(condition, lax.const(condition, 0))
@@ -405,7 +403,10 @@ def select_where(condition: Any, x: Any, y: Any) -> Array:
     elif not (
         type(a) is type(b) is ShapedArray and a.dtype == b.dtype and a.weak_type == b.weak_type
     ):
-        x, y = promote_dtypes(lower_jax_array(x), lower_jax_array(y))
+        x, y = lower_jax_array(x), lower_jax_array(y)
+        if any(getattr(v, "dtype", None) != dtypes.float0 for v in (x, y)):
+            check_no_float0s("where", x, y)
+            x, y = promote_dtypes(x, y)
     shapes = np.shape(condition), np.shape(x), np.shape(y)
     shape = lax.broadcast_shapes(*shapes)
     sharding = None

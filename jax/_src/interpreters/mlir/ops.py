@@ -322,7 +322,7 @@ def add_jaxvals_lowering(ctx: LoweringRuleContext, x: Any, y: Any) -> Sequence[A
     """The rule of `add_any`: the sum of two cotangents of one type."""
     (aval,) = ctx.avals_out
     if isinstance(aval.dtype, dtypes.ExtendedDType):
-        return [aval.dtype._rules.add(ctx, x, y)]
+        return [dtypes.extended_rule(aval.dtype, "add")(ctx, x, y)]
     out = emit("stablehlo.add", [x, y])
     return [_sharded(ctx, out, aval)]
 

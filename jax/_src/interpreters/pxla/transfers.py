@@ -112,7 +112,8 @@ def _array_result_handler(
     aval: core.AbstractValue, sharding: Sharding | None, committed: bool
 ) -> Any:
     if isinstance(aval.dtype, dtypes.ExtendedDType):
-        return aval.dtype._rules.global_sharded_result_handler(aval, sharding, committed)
+        make = dtypes.extended_rule(aval.dtype, "global_sharded_result_handler")
+        return make(aval, sharding, committed)
     if aval.dtype == dtypes.float0:
         return lambda _: np.zeros(aval.shape, dtypes.float0)
     return array_result_handler(aval, sharding, committed)

@@ -83,7 +83,8 @@ def _conv_shape(
 
 
 def _conv_dtype(lhs, rhs, *, preferred_element_type, **kwargs):
-    rules.check_same_dtypes("conv_general_dilated", lhs.dtype, rhs.dtype)
+    kinds = (rules.ANY, rules.ANY)
+    rules.check_dtypes("conv_general_dilated", kinds, (lhs.dtype, rhs.dtype))
     if preferred_element_type is None or preferred_element_type == lhs.dtype:
         return lhs.dtype
     _check_preferred(lhs.dtype, preferred_element_type)

@@ -167,6 +167,10 @@ from jax._src.lax.lax.elementary import (
     tanh as tanh,
     tanh_p as tanh_p,
 )
+from jax._src.lax.lax.extended_types import (
+    from_edtype_p as from_edtype_p,
+    to_edtype_p as to_edtype_p,
+)
 from jax._src.lax.lax.joining import (
     concatenate as concatenate,
     concatenate_p as concatenate_p,

@@ -12,6 +12,7 @@ from jax._src import ad_util, core, dtypes, tree_util
 from jax._src.basearray import Array
 from jax._src.interpreters import ad, batching, mlir, partial_eval as pe
 from jax._src.late_binding import late
+from jax._src.lax.lax.extended_types import convert_extended
 from jax._src.lax.rules import (
     ANY,
     FLOAT,
@@ -169,10 +170,8 @@ def _convert_extended(operand, new_dtype, sharding):
         return convert_element_type_p.bind(
             operand, new_dtype=old_dtype, weak_type=False, sharding=sharding
         )
-    raise ValueError(
-        f"Cannot convert_element_type from {dtype_name(old_dtype)} to {dtype_name(new_dtype)}: use "
-        "jax.random.key_data and jax.random.wrap_key_data for the data of random keys."
-    )
+    out = convert_extended(operand, new_dtype)
+    return out if sharding is None else convert_type(out, sharding=sharding)
 
 
 def _stage_convert(trace, source_info, operand, *, new_dtype, weak_type, sharding):
@@ -307,6 +306,8 @@ def bitcast_convert_type(operand: ArrayLike, new_dtype: DTypeLike) -> Array:
 
 
 def _bitcast_shape(x, *, new_dtype):
+    if x.dtype == new_dtype:
+        return x.shape
     old_bits, new_bits = dtypes.itemsize_bits(x.dtype), dtypes.itemsize_bits(new_dtype)
     if old_bits == new_bits:
         return x.shape
@@ -323,12 +324,15 @@ def _bitcast_shape(x, *, new_dtype):
 
 
 def _bitcast_dtype(x, *, new_dtype):
-    if x.dtype != new_dtype and (
-        dtypes.issubdtype(x.dtype, dtypes.extended)
-        or x.dtype.kind in "bc"
-        or dtypes.issubdtype(new_dtype, dtypes.extended)
-        or new_dtype.kind in "bc"
-    ):
+    if x.dtype == new_dtype:
+        return new_dtype
+    for dtype in (x.dtype, new_dtype):
+        if isinstance(dtype, dtypes.ExtendedDType) or dtype == dtypes.float0:
+            raise ValueError(
+                f"lax.bitcast_convert_type from {dtype_name(x.dtype)} to {dtype_name(new_dtype)}: the "
+                f"elements of {dtype_name(dtype)} have no bits of their own."
+            )
+    if x.dtype.kind in "bc" or new_dtype.kind in "bc":
         raise TypeError(
             "lax.bitcast_convert_type does not support bool or complex values unless the operand and "
             f"destination types match. Got operand dtype={dtype_name(x.dtype)}, "

@@ -54,7 +54,7 @@ def full(
             f"full must be called with scalar fill_value, got fill_value.shape {np.shape(fill_value)}."
         )
     if dtypes.issubdtype(dtype, dtypes.extended):
-        return dtype._rules.full(shape, fill_value, dtype)
+        return dtypes.extended_rule(dtype, "full")(shape, fill_value, dtype)
     weak_type = dtype is None and sharding is None and dtypes.is_weakly_typed(fill_value)
     dtype = dtypes.check_and_canonicalize_user_dtype(
         dtypes.dtype(fill_value) if dtype is None else dtype, "full"
@@ -93,7 +93,7 @@ def full_like(
     weak_type = dtype is None and dtypes.is_weakly_typed(x)
     dtype = dtype or dtypes.dtype(x)
     if dtypes.issubdtype(dtype, dtypes.extended):
-        return dtype._rules.full(fill_shape, fill_value, dtype)
+        return dtypes.extended_rule(dtype, "full")(fill_shape, fill_value, dtype)
     if sharding is None and same_shape:
         sharding = _sharding_to_keep(x, weak_type)
     if np.ndim(fill_value):

@@ -261,11 +261,15 @@ _DTYPE_ORDER = (
     "float8_e3m4 float8_e4m3b11fnuz float8_e4m3|float8_e4m3fnuz float8_e4m3fn float8_e5m2|float8_e5m2fnuz "
     "float16 float8_e8m0fnu bfloat16 float32 float64 complex64 complex128"
 )
+_NUMBERS = frozenset(dtypes.jax_types)
 _DTYPE_RANK = {name: i for i, names in enumerate(_DTYPE_ORDER.split()) for name in names.split("|")}
 
 
 def product_dtype(name: str, lhs: Any, rhs: Any) -> Any:
     """The dtype of products of numbers of two dtypes."""
+    if lhs == rhs and lhs in _NUMBERS:
+        return lhs
+    rules.check_dtypes(name, (rules.ANY, rules.ANY), (lhs, rhs), same=False)
     if lhs == rhs:
         return lhs
     i, j = (_DTYPE_RANK.get(rules.dtype_name(d)) for d in (lhs, rhs))

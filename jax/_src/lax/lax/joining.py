@@ -428,9 +428,11 @@ def _pad_shape(operand, padding_value, *, padding_config):
 
 
 def _pad_dtype(operand, padding_value, *, padding_config):
-    if dtypes.issubdtype(operand.dtype, dtypes.extended):
+    dtype = operand.dtype
+    if isinstance(dtype, dtypes.ExtendedDType) and core.physical_element_aval(dtype).shape:
+        # The operation pads with one number, not with an array of them.
         raise TypeError(
-            f"pad does not accept dtype {rules.dtype_name(operand.dtype)}: use lax.concatenate."
+            f"pad does not accept dtype {rules.dtype_name(dtype)}: use lax.concatenate."
         )
     if operand.dtype != padding_value.dtype:
         raise TypeError(
@@ -477,7 +479,11 @@ def _pad_batch(args, bdims, *, padding_config):
     if xdim is None:
         xdim, x = 0, batching.broadcast(x, value.shape[vdim], 0)
     config = tuple_insert(padding_config, xdim, (0, 0, 0))
-    out = pad_p.bind(x, np.zeros((), x.dtype), padding_config=config)
+    if isinstance(x.dtype, dtypes.ExtendedDType):
+        filler = squeeze(late.slice(value, (0,), (1,)), (0,))  # replaced below, as zeros are
+    else:
+        filler = np.zeros((), x.dtype)
+    out = pad_p.bind(x, filler, padding_config=config)
     # The mask is padded once, without the batch dimension.
     one = np.ones(tuple_delete(x.shape, xdim), np.bool_)
     kept = pad_p.bind(one, np.zeros((), np.bool_), padding_config=padding_config)

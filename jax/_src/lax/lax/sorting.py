@@ -111,6 +111,7 @@ def _sort_shape(*operands, dimension, is_stable, num_keys):
     for key in operands[:num_keys]:
         if dtypes.issubdtype(key.dtype, dtypes.extended):
             raise TypeError(f"sort does not accept keys of dtype {rules.dtype_name(key.dtype)}.")
+    rules.check_no_float0("sort", [key.dtype for key in operands[:num_keys]])
     return [shape] * len(operands)
 
 

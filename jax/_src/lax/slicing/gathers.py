@@ -95,7 +95,7 @@ def default_fill_value(dtype: Any) -> Any:
         return int(dtypes.iinfo(dtype).max)
     if dtype == np.bool_:
         return True
-    if dtypes.issubdtype(dtype, dtypes.extended):
+    if dtypes.issubdtype(dtype, dtypes.prng_key):
         return default_fill_value(core.physical_element_aval(dtype).dtype)
     raise ValueError(f"Unsupported dtype for gather fill_value {rules.dtype_name(dtype)}")
 

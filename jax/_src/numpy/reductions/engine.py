@@ -273,11 +273,19 @@ def least(dtype):
     if dtypes.issubdtype(dtype, np.inexact):
         info = dtypes.finfo(dtype)
         return -np.inf if dtypes.supports_inf(dtype) else info.min
-    return False if dtype == np.bool_ else dtypes.iinfo(dtype).min
+    return False if dtype == np.bool_ else _integers(dtype).min
 
 
 def greatest(dtype):
     if dtypes.issubdtype(dtype, np.inexact):
         info = dtypes.finfo(dtype)
         return np.inf if dtypes.supports_inf(dtype) else info.max
-    return True if dtype == np.bool_ else dtypes.iinfo(dtype).max
+    return True if dtype == np.bool_ else _integers(dtype).max
+
+
+def _integers(dtype):
+    if not dtypes.issubdtype(dtype, np.integer):
+        raise TypeError(
+            f"elements of dtype {dtypes.dtype_name(dtype)} have no order: they are not real numbers."
+        )
+    return dtypes.iinfo(dtype)
