@@ -106,9 +106,13 @@ def _put_unreduced(x: Any, target: NamedSharding, copy: Any) -> Any:
     """An array that is the sum of what devices along the unreduced axes have."""
     if type(x) is ArrayImpl and x._sharding == target:
         return device_put_value(x, None, copy)
-    whole = target.update(spec=target.spec.update(unreduced=frozenset()))
-    x = device_put_value(x, whole, copy)
-    return late.reshard(x, NamedSharding(target.mesh.abstract_mesh, target.spec), target.mesh)
+    source = x._sharding if type(x) is ArrayImpl else None
+    if type(source) is not NamedSharding or source.mesh != target.mesh:
+        whole = target.update(spec=target.spec.update(unreduced=frozenset()))
+        x = device_put_value(x, whole, copy)
+    # What is sharded over an unreduced axis stays where it is, among zeros.
+    x = late.reshard(x, NamedSharding(target.mesh.abstract_mesh, target.spec), target.mesh)
+    return x._rewrap_with_aval_and_sharding(x.aval, target)
 
 
 def _resolve(device: Any) -> Any:

@@ -298,6 +298,11 @@ def bilinear_unreduced(name: str) -> Callable[..., tuple[frozenset, frozenset]]:
         (u1, r1), (u2, r2) = pairs
         if not u1 and not u2:
             return linear_unreduced(name)(pairs)
+        # A scalar that is equal everywhere multiplies every summand.
+        if avals and not avals[1].shape and not u2 and not r2:
+            r2 = u1
+        elif avals and not avals[0].shape and not u1 and not r1:
+            r1 = u2
         if (u1 and u2) or (u1 or u2) != (r2 if u1 else r1):
             raise core.ShardingTypeError(
                 f"{name} takes one operand that is unreduced over mesh axes if the other one is reduced "
@@ -314,7 +319,7 @@ def nonlinear_unreduced(name: str) -> Callable[..., tuple[frozenset, frozenset]]
 
     def rule(pairs, *avals, **params):
         if any(u for u, _ in pairs):
-            raise core.ShardingTypeError(
+            raise NotImplementedError(
                 f"{name} is not linear and does not take operands that are unreduced over mesh axes, got "
                 f"{', '.join(str(set(u)) for u, _ in pairs)}. Reduce them first with "
                 "`jax.sharding.reshard`."

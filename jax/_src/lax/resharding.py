@@ -74,7 +74,6 @@ def _reshard(x, sharding):
     destination = canonicalize_sharding(sharding, "reshard", check_mesh_consistency=False)
     aval = core.typeof(x)
     destination.check_compatible_aval(aval.shape)
-    destination.shard_shape(aval.shape)  # raises an error that names the dimension
     mesh = sharding.mesh if isinstance(sharding, NamedSharding) else None
     if isinstance(mesh, AbstractMesh):
         mesh = None
@@ -187,6 +186,14 @@ def _reshard_batch(axis_data, args, dims, *, dst_sharding, concrete_mesh):
 
 
 def _reshard_lower(ctx, x, *, dst_sharding, concrete_mesh):
+    (aval,) = ctx.avals_in
+    source = aval._sharding
+    if source is not None and source.mesh == dst_sharding.mesh:
+        before, after = source.spec.unreduced, dst_sharding.spec.unreduced
+        if before - after and after - before:
+            # The compiler ends the process if sums are to be taken and to be split at once.
+            taken = source.update(spec=source.spec.update(unreduced=before & after))
+            x = mlir.lower_with_sharding_in_types(ctx, x, aval.update(sharding=taken))
     return [mlir.lower_with_sharding_in_types(ctx, x, ctx.avals_out[0])]
 
 

@@ -251,15 +251,16 @@ def _out_shardings(name, sharding, unreduced, avals, params):
             f"{', '.join(a.str_short() for a in avals)}. Run it under `jax.sharding.auto_axes`, or "
             "replicate its operands first with `jax.sharding.reshard`."
         )
-    out = sharding(*avals, **params)
-    if not any(a._sharding is not None and any(_partial_axes(a._sharding.spec)) for a in avals):
-        return out
-    if unreduced is None:
-        raise core.ShardingTypeError(
+    partial = any(a._sharding is not None and any(_partial_axes(a._sharding.spec)) for a in avals)
+    if partial and unreduced is None:
+        raise NotImplementedError(
             f"{name} does not take operands that are unreduced or reduced over mesh axes, got "
             f"{', '.join(str(a._sharding and a._sharding.spec) for a in avals)}. "
             "Reduce them first with `jax.sharding.reshard`."
         )
+    out = sharding(*avals, **params)
+    if not partial:
+        return out
     pairs = [_partial_axes(a._sharding.spec) if a._sharding is not None else _NONE for a in avals]
     u, r = unreduced(pairs, *avals, **params)
     if isinstance(out, (list, tuple)):

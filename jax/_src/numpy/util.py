@@ -19,6 +19,9 @@ from jax._src.lax import lax
 from jax._src.lax.checks import broadcasting_sharding
 from jax._src.lax.resharding import reshard
 from jax._src.lib import Device
+from jax._src.mesh import Mesh
+from jax._src.named_sharding import NamedSharding
+from jax._src.partition_spec import PartitionSpec
 from jax._src.sharding import Sharding
 from jax._src.sharding_impls import canonicalize_sharding
 from jax._src.typing import ArrayLike, DTypeLike
@@ -409,33 +412,41 @@ def select_where(condition: Any, x: Any, y: Any) -> Array:
             x, y = promote_dtypes(x, y)
     shapes = np.shape(condition), np.shape(x), np.shape(y)
     shape = lax.broadcast_shapes(*shapes)
-    sharding = None
     if any(s != shape for s in shapes):
-        condition, x, y = _sharded_alike((condition, x, y), shape)
-        sharding = _sharding_of_shape((x, y, condition), shape)
-    if shapes[0] and shapes[0] != shape:
-        condition = broadcast_to(condition, shape, sharding)
-    x, y = [
-        v
-        if s == shape
-        else broadcast_to(v, shape, sharding)
-        if s
-        else lax.broadcast_in_dim(v, shape, (), out_sharding=sharding)
-        for v, s in zip((x, y), shapes[1:])
-    ]
+        condition, x, y = _broadcast_all((condition, x, y), shape)
     return lax.select_n(condition, y, x)
 
 
-def _sharded_alike(arrays: Sequence[Any], shape: tuple) -> Sequence[Any]:
-    """Arrays that broadcast to `shape`; those of that shape in the sharding of them all together."""
-    avals = [core.typeof(x) for x in arrays]
-    if all(a._sharding is None for a in avals):
-        return arrays
-    sharding = broadcasting_sharding("where", *[_padded(a, len(shape)) for a in avals])
-    return [
-        reshard(x, sharding) if a.shape == shape and a._sharding != sharding else x
-        for x, a in zip(arrays, avals)
-    ]
+def _broadcast_all(operands: Sequence[Any], shape: tuple) -> Sequence[Any]:
+    """The operands of `where` broadcast to `shape`, all in one sharding; a scalar condition stays one."""
+    avals = [core.typeof(x) for x in operands]
+    common = None
+    if any(a._sharding is not None for a in avals):
+        common = broadcasting_sharding("where", *[_padded(a, len(shape)) for a in avals])
+    reduced = frozenset[Any]().union(*(_spec(a).reduced for a in avals))
+    out = []
+    for i, (x, aval) in enumerate(zip(operands, avals)):
+        sharding = common
+        if common is not None:
+            # Summands stay summands. Numbers are reduced as the arrays are.
+            sharding = common.update(
+                spec=common.spec.update(
+                    unreduced=_spec(aval).unreduced,
+                    reduced=_spec(aval).reduced if aval.shape else reduced,
+                )
+            )
+        if i == 0 and not aval.shape:
+            out.append(x)
+            continue
+        if aval.shape != shape:
+            dims = tuple(range(len(shape) - len(aval.shape), len(shape)))
+            x = lax.broadcast_in_dim(x, shape, dims, out_sharding=common)
+        out.append(x if core.typeof(x)._sharding == sharding else reshard(x, sharding))
+    return out
+
+
+def _spec(aval: Any) -> PartitionSpec:
+    return PartitionSpec() if aval._sharding is None else aval._sharding.spec
 
 
 def _padded(aval: Any, ndim: int) -> Any:
@@ -488,11 +499,22 @@ def check_one_placement(fun_name: str, device: Any, out_sharding: Any) -> None:
         )
 
 
+def target_of_type(fun_name: str, out_sharding: Any, ndim: int) -> Any:
+    """What `place` takes for a result of rank `ndim` with the type that `out_sharding` asks for."""
+    sharding = canonicalize_sharding(out_sharding, fun_name)
+    if not sharding.mesh._any_axis_explicit:
+        return out_sharding
+    spec = sharding.spec._normalized_spec_for_aval(ndim)
+    if isinstance(out_sharding, NamedSharding) and isinstance(out_sharding.mesh, Mesh):
+        return out_sharding.update(spec=spec)
+    return spec
+
+
 def placement(fun_name: str, device: Any, out_sharding: Any) -> Any:
     """The sharding that a creation function is asked for: concrete of a device, or of the type."""
     check_one_placement(fun_name, device, out_sharding)
     if device is None:
-        return canonicalize_sharding(out_sharding, fun_name)
+        return canonicalize_sharding(out_sharding, f"jnp.{fun_name}")
     if isinstance(device, Device):
         return device_sharding(device)
     if not isinstance(device, Sharding):

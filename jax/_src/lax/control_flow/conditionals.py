@@ -628,9 +628,11 @@ def _cond_lowering(ctx, index, *ops, branches, branches_platforms=None):
     n = len(effects)
     if effects:
         ctx.set_tokens_out(mlir.TokenSet(zip(effects, results[:n])))
-    return mlir.unflatten_ir_values_like_types(
+    values = mlir.unflatten_ir_values_like_types(
         results[n:], [mlir.aval_to_ir_type(a) for a in ctx.avals_out]
     )
+    # The compiler would add up what devices hold summands of.
+    return [mlir.lower_with_sharding_in_types(ctx, v, a) for v, a in zip(values, ctx.avals_out)]
 
 
 mlir.register_lowering(cond_p, _cond_lowering)

@@ -310,7 +310,13 @@ def _while_lowering(ctx, *args, cond_jaxpr, body_jaxpr, cond_nconsts, body_ncons
     results = list(op.results)
     if effects:
         ctx.set_tokens_out(mlir.TokenSet(zip(effects, results[:n_tok])))
-    return mlir.unflatten_ir_values_like_types(results[n_tok:], carry_types)
+    # The compiler would have each iteration add up a carry that devices hold summands of.
+    return [
+        mlir.lower_with_sharding_in_types(ctx, v, a)
+        for v, a in zip(
+            mlir.unflatten_ir_values_like_types(results[n_tok:], carry_types), carry_avals
+        )
+    ]
 
 
 def _while_with_effects_in_condition(

@@ -344,7 +344,7 @@ def _bitcast_dtype(x, *, new_dtype):
 def _bitcast_sharding(x, *, new_dtype):
     old_bits, new_bits = dtypes.itemsize_bits(x.dtype), dtypes.itemsize_bits(new_dtype)
     sharding = x._sharding
-    entries = tuple(sharding.spec)
+    entries = sharding.spec.partitions
     if old_bits == new_bits:
         return sharding
     if old_bits > new_bits:

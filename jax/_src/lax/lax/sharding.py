@@ -63,7 +63,8 @@ def resized(name: str, aval: ShapedArray, shape: Sequence[Any]) -> NamedSharding
                 f"{name} on sharded dims where out dim ({new}) is not divisible by mesh axes "
                 f"({axes_size(aval.sharding, entry)}) with spec ({entry}) is not implemented. Got "
                 f"input type={aval.str_short(short_dtypes=True)} and output shape={tuple(shape)}. "
-                "Replicate the dimension first with `jax.sharding.reshard`."
+                "Replicate the dimension first with `jax.sharding.reshard`, or say how the result is "
+                "sharded: an index takes it as `x.at[...].get(out_sharding=)`."
             )
     return with_entries(aval, spec)
 

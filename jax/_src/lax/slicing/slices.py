@@ -649,7 +649,7 @@ def _dynamic_slice_lower(ctx, x, *starts, slice_sizes):
 
 def _dynamic_slice_unreduced(pairs, operand, *indices, **params):
     if any(u for u, _ in pairs):
-        raise core.ShardingTypeError(
+        raise NotImplementedError(
             f"dynamic_slice does not take operands that are unreduced, got {operand.str_short()}. Reduce"
             " them first with `jax.sharding.reshard`."
         )
