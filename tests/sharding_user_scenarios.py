@@ -64,8 +64,11 @@ def show(x):
     return str(x)
 
 
-def scenario(name, fun, context=None):
-    """`fun` as a scenario; in the context of a mesh of this axis type, or of these."""
+def scenario(name, fun, context=None, sentences=0):
+    """`fun` as a scenario; in the context of a mesh of this axis type, or of these.
+
+    Of the message of an error the first `sentences` are compared.
+    """
 
     def run():
         try:
@@ -75,7 +78,8 @@ def scenario(name, fun, context=None):
             with jax.set_mesh(jax.make_mesh((2, 4), ("x", "y"), axis_types=types)):
                 return show(fun())
         except Exception as err:
-            return f"raises {type(err).__name__}"
+            words = ". ".join(str(err).split(". ")[:sentences])
+            return f"raises {type(err).__name__}" + (f": {words}" if words else "")
 
     CASES.add(name, run)
 
@@ -502,3 +506,97 @@ for name, fun in {
     "add": lambda: reshard(summands(P(unreduced={"x"})) + summands(P(unreduced={"x"})), P("x")),
 }.items():
     scenario(f"unreduced_{name}", fun, EXPLICIT)
+
+# Sums are taken and split where they are; each device's summand is compared.
+
+LINE = np.arange(8, dtype=np.float32)
+shards = lambda x: (str(jax.typeof(x)), x.sharding, [s.data for s in x.addressable_shards])
+summed = lambda spec: jax.jit(lambda a, b: jnp.einsum("ij,jk->ik", a, b, out_sharding=spec))(
+    sharded(None, "x"), sharded("x", None, values=VALUES.T))  # fmt: skip
+for source in ((), ("x",), ("y",), (("x", "y"),)):
+    for target, parts in {"x": {"x"}, "y": {"y"}}.items():
+        for rest in ((), ("y",) if target == "x" else ("x",)):
+            spec = P(*rest, unreduced=parts)
+            scenario(f"summands_of_{source}_{spec}", lambda source=source, spec=spec: shards(
+                jax.device_put(sharded(*source, values=LINE), spec)), EXPLICIT)  # fmt: skip
+half = P(None, None, unreduced={"x"})
+for name, fun in {
+    "put_other_axis": lambda: shards(jax.device_put(summed(half), P(None, None, unreduced={"y"}))),
+    "put_sharded": lambda: shards(jax.device_put(summed(half), P("y", unreduced={"x"}))),
+    "put_reduced": lambda: jax.device_put(summed(half), P()),
+    "read": lambda: np.asarray(summed(half)),
+    "where": lambda: shards(jnp.where(True, summed(half), summed(half))),
+    "sin": lambda: jnp.sin(summed(half)),
+    "scan": lambda: shards(lax.scan(lambda c, _: (c + c, c), summed(half), length=3)),
+    "while": lambda: shards(lax.fori_loop(0, 3, lambda i, c: c + c, summed(half))),
+    "cond": lambda: shards(lax.cond(VALUES[0, 0] < 1, lambda a: a + a, lambda a: a, summed(half))),
+    "switch_added": lambda: shards(jax.jit(lambda i, a: (lambda v: v + v)(
+        lax.switch(i, [lambda a: a + a, lambda a: a, lambda a: a + a + a], a)))(2, summed(half))),
+    "divided": lambda: summed(half) / 2,
+    "power": lambda: summed(half) ** 3,
+    "grad_number": lambda: shards(
+        jax.grad(lambda a: (2 * a * 3).sum())(jax.device_put(LINE, P(reduced={"x"})))),
+    "grad_scan": lambda: shards(jax.grad(
+        lambda a: lax.scan(lambda c, _: (c * 2.0, None), a, length=3)[0].sum())(
+            jax.device_put(LINE, P(reduced={"x"})))),
+}.items():  # fmt: skip
+    scenario(f"unreduced_{name}", fun, EXPLICIT)
+
+# Dimensions that mesh axes do not divide, and axes that types cannot tell
+
+ODD, SIX = P(None, "y"), np.ones((6, 8), np.float32)
+A, B = np.ones((3, 8), np.float32), np.ones((8, 6), np.float32)
+for name, fun in {
+    "zeros": lambda: jnp.zeros((3, 6), out_sharding=ODD),
+    "full": lambda: jnp.full((3, 6), 1.0, out_sharding=ODD),
+    "arange": lambda: jnp.arange(6, out_sharding=P("y")),
+    "eye": lambda: jnp.eye(6, out_sharding=ODD),
+    "array": lambda: jnp.array(np.zeros((3, 6)), out_sharding=ODD),
+    "array_replicated": lambda: jnp.array(np.zeros((3, 6)), out_sharding=P()),
+    "zeros_like": lambda: jnp.zeros_like(SIX, out_sharding=P("y")),
+    "iota": lambda: lax.broadcasted_iota(np.int32, (3, 6), 1, out_sharding=ODD),
+    "broadcast": lambda: lax.broadcast(1.0, (3, 6), out_sharding=ODD),
+    "reshape": lambda: jnp.reshape(SIX, (8, 6), out_sharding=ODD),
+    "dot": lambda: lax.dot(A, B, out_sharding=ODD),
+    "einsum": lambda: jnp.einsum("ij,jk->ik", A, B, out_sharding=ODD),
+    "reshard": lambda: reshard(SIX, P("y")),
+    "reshard_two": lambda: reshard(SIX, P(("x", "y"))),
+    "reshard_traced": lambda: jax.jit(lambda a: reshard(a, P("y")))(SIX),
+    "put": lambda: jax.device_put(jnp.asarray(SIX), P("y")),
+    "put_numpy": lambda: jax.device_put(SIX, P("y")),
+    "normal": lambda: jax.random.normal(jax.random.key(0), (3, 6), out_sharding=ODD),
+    "struct": lambda: jax.eval_shape(double, jax.ShapeDtypeStruct(
+        (3, 6), np.float32, sharding=named(None, "y"))),
+    "get": lambda: jnp.zeros((6, 8)).at[np.arange(3)].get(out_sharding=P("y")),
+    "auto_axes": lambda: auto_axes(lambda a: a[:3], out_sharding=P("y"))(SIX),
+    "explicit_axes": lambda: explicit_axes(double, in_sharding=P("y"))(SIX),
+    "in_shardings": lambda: jax.jit(double, in_shardings=P("y"))(jnp.asarray(SIX)),
+    "out_shardings": lambda: jax.jit(double, out_shardings=P("y"))(jnp.asarray(SIX)),
+    "shard_shape": lambda: named("y").shard_shape((6, 8)),
+}.items():  # fmt: skip
+    for types in (EXPLICIT, AUTO, (EXPLICIT, AUTO)):
+        worded = types is EXPLICIT and name != "out_shardings"
+        scenario(f"uneven_{name}_{types}", fun, types, sentences=int(worded))
+
+for name, fun in {
+    "sharding": lambda: named(UNCONSTRAINED, "x"),
+    "constraint": lambda: jax.jit(lambda a: constrain(a, P(UNCONSTRAINED)))(VALUES),
+    "constraint_eager": lambda: constrain(VALUES, P(UNCONSTRAINED, "y")),
+    "zeros": lambda: jnp.zeros((4, 8), out_sharding=P(UNCONSTRAINED)),
+    "auto_axes": lambda: auto_axes(double, out_sharding=P(UNCONSTRAINED))(VALUES),
+    "vmap": lambda: jax.vmap(lambda a: constrain(a, P(None)))(VALUES),
+}.items():
+    scenario(f"unconstrained_{name}", fun, EXPLICIT, sentences=2)
+
+sub = lambda: NamedSharding(
+    jax.sharding.Mesh(np.array(jax.devices()[:4]).reshape(2, 2), ("x", "y")), P("x")
+)
+for name, fun in {
+    "argument": lambda: jax.jit(double)(on(0)),
+    "second": lambda: jax.jit(pair)(sharded("x", axis_type=AUTO), on(0)),
+    "result": lambda: jax.jit(double, out_shardings=SingleDeviceSharding(jax.devices()[1]))(
+        sharded("x", axis_type=AUTO)),
+    "submesh": lambda: jax.jit(pair)(sharded("x", axis_type=AUTO), jax.device_put(VALUES, sub())),
+}.items():  # fmt: skip
+    for types in (AUTO, None):
+        scenario(f"devices_{name}_{types}", fun, types, sentences=2)

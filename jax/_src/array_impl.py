@@ -21,7 +21,7 @@ from jax._src.layout import Format, Layout
 from jax._src.lib import Device, _jax
 from jax._src.memory import SPACE_OF_KIND
 from jax._src.mesh import AxisType
-from jax._src.named_sharding import NamedSharding
+from jax._src.named_sharding import NamedSharding, explicit_part
 from jax._src.partition_spec import PartitionSpec
 from jax._src.sharding import Sharding, extend_cpp_class
 from jax._src.sharding_impls import (
@@ -513,25 +513,7 @@ def aval_with_sharding(aval: Any, sharding: Sharding | None) -> Any:
     mesh = sharding.mesh.abstract_mesh
     if AxisType.Explicit not in mesh.axis_types:
         return aval
-    if PartitionSpec.UNCONSTRAINED in sharding.spec.partitions and not mesh._any_axis_auto:
-        raise ValueError(
-            f"{sharding.spec} cannot contain `P.UNCONSTRAINED` when no mesh axis_types are `Auto`."
-            f" Got mesh axis_types: {mesh.axis_types}"
-        )
-    entries = [_explicit_axes(mesh, entry) for entry in sharding.spec.partitions]
-    entries += [None] * (len(aval.shape) - len(entries))
-    return aval.update(
-        sharding=NamedSharding(mesh, sharding.spec.update(partitions=tuple(entries)))
-    )
-
-
-def _explicit_axes(mesh: Any, entry: Any) -> Any:
-    types = mesh._name_to_type
-    if isinstance(entry, tuple):
-        return tuple(name for name in entry if types[name] is AxisType.Explicit) or None
-    if isinstance(entry, str):
-        return entry if types[entry] is AxisType.Explicit else None
-    return None
+    return aval.update(sharding=explicit_part(mesh, sharding.spec))
 
 
 def _check_and_rearrange(arrays: Sequence[Any], sharding: Sharding, aval: Any) -> list[Any]:

@@ -449,6 +449,29 @@ def check_pspec(mesh, spec, _manual_axes=frozenset()) -> None:
     check_unique_resources(spec, "NamedSharding spec", mesh)
     _check_mesh_resource_axis(mesh, spec)
     _check_mesh_unreduced(mesh, spec)
+    if PartitionSpec.UNCONSTRAINED in spec.partitions and not mesh._any_axis_auto:
+        raise ValueError(
+            f"{spec} cannot contain `P.UNCONSTRAINED` when no mesh axis_types are `Auto`. Got mesh"
+            f" axis_types: {mesh.axis_types}"
+        )
+
+
+def explicit_part(mesh, spec: PartitionSpec) -> NamedSharding:
+    """What a type over `mesh` tells of `spec`: the sharding over Explicit axes."""
+    mesh = mesh.abstract_mesh
+    explicit = {*mesh.explicit_axes}
+    entries = []
+    for entry in spec.partitions:
+        kept: Any = tuple(name for name in _entry_axes(entry) if name in explicit)
+        entries.append((kept if isinstance(entry, tuple) else kept[0]) if kept else None)
+    return NamedSharding(
+        mesh,
+        spec.update(
+            partitions=tuple(entries),
+            unreduced=spec.unreduced & explicit,
+            reduced=spec.reduced & explicit,
+        ),
+    )
 
 
 def check_unique_resources(pspec: PartitionSpec, arg_name: str, mesh=None) -> None:

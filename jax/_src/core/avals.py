@@ -296,6 +296,8 @@ class ShapedArray(AbstractValue):
         full_key = (cls, shape, dtype, weak_type, sharding, manual_axis_type, memory_space)
         self = _interned.get(full_key)
         if self is None:
+            if sharding is not None:
+                _check_divisible(shape, sharding)
             self = object.__new__(cls)
             self.shape = shape
             self.dtype = dtype
@@ -471,6 +473,21 @@ def _normalize_sharding(sharding: Sharding, ndim: int) -> Any:
     if abstract is mesh and spec is sharding.spec:
         return sharding
     return NamedSharding(abstract, spec)
+
+
+def _check_divisible(shape: Sequence[Any], sharding: Any) -> None:
+    """Raises ValueError if a dimension cannot be split evenly over its mesh axes."""
+    for dim, (size, entry) in enumerate(zip(shape, sharding.spec.partitions)):
+        if entry is None or type(size) is not int:
+            continue
+        axes = entry if isinstance(entry, tuple) else (entry,)
+        parts = math.prod(sharding.mesh.shape[axis] for axis in axes)
+        if size % parts:
+            raise ValueError(
+                f"Sharding spec {axes} implies that array axis {dim} is partitioned {parts} times, but"
+                f" does not evenly divide the dimension size {size}. Got shape: {tuple(shape)} and"
+                f" sharding {sharding}. Pad the dimension, or do not shard it."
+            )
 
 
 def _dim_strings(aval: ShapedArray) -> list[str]:

@@ -16,7 +16,7 @@ from jax._src.core.avals import (
 )
 from jax._src.layout import Format
 from jax._src.mesh import get_abstract_mesh
-from jax._src.named_sharding import NamedSharding
+from jax._src.named_sharding import NamedSharding, explicit_part
 from jax._src.partition_spec import PartitionSpec
 
 if TYPE_CHECKING:
@@ -190,8 +190,9 @@ def _rebuild(shape: Sequence[Any], dtype: np.dtype[Any], kwargs: dict[str, Any])
 def _struct_aval(x: ShapeDtypeStruct) -> ShapedArray:
     mat = x.manual_axis_type
     sharding = x._sharding if isinstance(x._sharding, NamedSharding) else None
-    if sharding is not None and not sharding.mesh._any_axis_explicit:
-        sharding = None
+    if sharding is not None:
+        mesh = sharding.mesh
+        sharding = explicit_part(mesh, sharding.spec) if mesh._any_axis_explicit else None
     return ShapedArray(
         x.shape,
         dtypes.canonicalize_dtype(x.dtype, allow_extended_dtype=True),

@@ -30,7 +30,7 @@ from jax._src.memory import SPACE_OF_KIND, MemorySpace
 from jax._src.mesh import Mesh
 from jax._src.named_sharding import NamedSharding
 from jax._src.op_shardings import are_hlo_shardings_equal
-from jax._src.sharding import Sharding
+from jax._src.sharding import IndivisibleError, Sharding
 from jax._src.sharding_impls import GSPMDSharding, SingleDeviceSharding
 from jax._src.util import register_cache
 
@@ -156,7 +156,13 @@ def check_sharding(aval: Any, sharding: Sharding) -> None:
         raise ValueError(
             f"One of device_put args is incompatible with its sharding annotation {sharding}: {err}"
         ) from None
-    sharding.shard_shape(aval.shape)  # explains which dimension does not divide
+    try:
+        sharding.shard_shape(aval.shape)  # explains which dimension does not divide
+    except IndivisibleError:
+        aval_with_sharding(
+            aval.update(sharding=None), sharding
+        )  # what types do not allow comes first
+        raise
 
 
 def _check_addressable(x: ArrayImpl, device: Device) -> None:

@@ -71,7 +71,9 @@ def array(
     out = _array(object, dtype, False, ndmin)
     if out is object and copy:
         out = lax.copy_p.bind(out)
-    return place(out, device if out_sharding is None else out_sharding)
+    if out_sharding is not None:
+        device = util.target_of_type("jnp.array", out_sharding, out.ndim)
+    return place(out, device)
 
 
 def _positional(args, *defaults):

@@ -154,7 +154,9 @@ def _placed(name, x, device, out_sharding):
     util.check_one_placement(name, device, out_sharding)
     if device is None and out_sharding is None:
         return x
-    return place(x, device if out_sharding is None else out_sharding)
+    if out_sharding is not None:
+        device = util.target_of_type(f"jnp.{name}", out_sharding, x.ndim)
+    return place(x, device)
 
 
 @export

@@ -79,13 +79,7 @@ def canonicalize_sharding(
             sharding = NamedSharding(mesh, sharding.spec)
     mesh, spec = sharding.mesh, sharding.spec
     for entry in spec.partitions:
-        if entry is PartitionSpec.UNCONSTRAINED:
-            if not mesh._any_axis_auto:
-                raise ValueError(
-                    f"{spec} cannot contain `P.UNCONSTRAINED` when no mesh axis_types are `Auto`."
-                    f" Got mesh axis_types: {mesh.axis_types}"
-                )
-        elif entry is not None:
+        if entry is not None and entry is not PartitionSpec.UNCONSTRAINED:
             for name in entry if isinstance(entry, tuple) else (entry,):
                 if (axis_type := mesh._name_to_type[name]) is not AxisType.Explicit:
                     raise ValueError(
@@ -183,6 +177,8 @@ def batched_sharding(sharding: Any, dim: int | None, axis_data: Any, entry: Any 
                     f" but {show_axes(repeated)} appears in {sharding.spec}"
                 )
             entry = names
+        elif not sharding.mesh._any_axis_auto:
+            entry = None
         entries.insert(dim, entry)
         return sharding.update(spec=sharding.spec.update(partitions=entries))
     if isinstance(sharding, GSPMDSharding):

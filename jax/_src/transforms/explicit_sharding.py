@@ -16,7 +16,7 @@ from jax._src.mesh import (
     get_concrete_mesh,
     use_abstract_mesh,
 )
-from jax._src.named_sharding import NamedSharding
+from jax._src.named_sharding import NamedSharding, explicit_part
 from jax._src.partition_spec import PartitionSpec
 from jax._src.sharding_impls import _internal_use_concrete_mesh
 from jax._src.tree_util import tree_leaves, tree_map
@@ -144,19 +144,8 @@ def _axis_names(mesh: AbstractMesh, axes, name: str) -> tuple:
 def _cast(mesh: AbstractMesh, x: Any) -> Any:
     """`x` with the sharding over those axes of its type that are Explicit in `mesh`."""
     aval = core.typeof(x)
-    has = aval._sharding
-    explicit = mesh.explicit_axes
-    spec = PartitionSpec()
-    if has is not None:
-        spec = PartitionSpec(
-            *[
-                tuple(a for a in (e if isinstance(e, tuple) else (e,)) if a in explicit) or None
-                for e in has.spec.partitions
-            ],
-            unreduced=frozenset(a for a in has.spec.unreduced if a in explicit),
-            reduced=frozenset(a for a in has.spec.reduced if a in explicit),
-        )
-    return bind_reshard(x, NamedSharding(mesh, spec))
+    spec = PartitionSpec() if aval._sharding is None else aval._sharding.spec
+    return bind_reshard(x, explicit_part(mesh, spec))
 
 
 @contextlib.contextmanager

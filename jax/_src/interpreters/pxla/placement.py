@@ -106,6 +106,7 @@ def resolve_in_shardings(
             and not (has.num_devices == 1 and asked.num_devices == 1)
             and not has.is_equivalent_to(asked, aval.ndim)
         ):
+            asked.shard_shape(aval.shape)  # whether it fits at all comes first
             name = names()[i]
             raise ValueError(
                 f"Sharding passed to {api_name} does not match the sharding on the respective arg. Got "
@@ -292,6 +293,10 @@ def find_placement(
     Raises:
       ValueError: if two shardings are over different devices; names what they belong to.
     """
+    concrete_mesh = None
+    if isinstance(ctx_mesh, Mesh) and not ctx_mesh.empty:
+        concrete_mesh = ctx_mesh
+    base = concrete_mesh if concrete_mesh is not None and _mesh_is_set(ctx_mesh) else None
     first: Source | None = None
     abstract = None
     for kind, shardings in (("arg", in_shardings), ("out", out_shardings)):
@@ -304,18 +309,15 @@ def find_placement(
             if first is None:
                 first = Source(s, kind, i)
             elif s is not first.sharding and _devices(s) != _devices(first.sharding):
-                raise _mismatch(first, Source(s, kind, i), jaxpr, fun_name, names)
+                raise _mismatch(base, first, Source(s, kind, i), jaxpr, fun_name, names)
     for source in jaxpr_shardings(jaxpr):
         if first is None:
             first = source
         elif _devices(source.sharding) != _devices(first.sharding):
-            raise _mismatch(first, source, jaxpr, fun_name, names)
+            raise _mismatch(base, first, source, jaxpr, fun_name, names)
 
-    concrete_mesh = None
-    if isinstance(ctx_mesh, Mesh) and not ctx_mesh.empty:
-        concrete_mesh = ctx_mesh
     if first is None:
-        if concrete_mesh is not None and (abstract is not None or _mesh_is_set(ctx_mesh)):
+        if concrete_mesh is not None and (abstract is not None or base is not None):
             devices = tuple(concrete_mesh._flat_devices_tuple)
             backend = xb.get_device_backend(devices[0])
             return Placement(devices, len(devices), backend, True, concrete_mesh)
@@ -330,16 +332,9 @@ def find_placement(
         return Placement((device,), 1, device.client, committed, None)
 
     devices = tuple(_devices(first.sharding))
-    if concrete_mesh is not None and _mesh_is_set(ctx_mesh):
-        if tuple(concrete_mesh._flat_devices_tuple) != devices and (
-            len(devices) > 1 or first.kind != "arg" or concrete_mesh.size > 1
-        ):
-            raise ValueError(
-                f"Received incompatible devices for jitted computation. Got "
-                f"{_describe(first, jaxpr, fun_name, names)} and jit's context mesh with device ids "
-                f"{[d.id for d in concrete_mesh._flat_devices_tuple]} on platform "
-                f"{_platform(concrete_mesh._flat_devices_tuple)}"
-            )
+    if base is not None and tuple(base._flat_devices_tuple) != devices:
+        if len(devices) > 1 or first.kind != "arg" or base.size > 1:
+            raise _differs_from_mesh(base, first, jaxpr, fun_name, names)
     mesh = _mesh_of(first.sharding)
     if mesh is None:
         for s in (*in_shardings, *out_shardings, *(o.sharding for o in jaxpr_shardings(jaxpr))):
@@ -392,8 +387,29 @@ def _describe(source: Source, jaxpr: core.Jaxpr, fun_name: str, names: Callable[
     return f"{eqn.primitive.name} inside jit {where} at {at}"
 
 
-def _mismatch(a: Source, b: Source, jaxpr: core.Jaxpr, fun_name: str, names: Any) -> ValueError:
+def _mismatch(
+    base: Mesh | None, a: Source, b: Source, jaxpr: core.Jaxpr, fun_name: str, names: Any
+) -> ValueError:
+    if base is not None:  # what the user has set decides which one is wrong
+        odd = b if tuple(_devices(a.sharding)) == base._flat_devices_tuple else a
+        return _differs_from_mesh(base, odd, jaxpr, fun_name, names)
     return ValueError(
         "Received incompatible devices for jitted computation. Got "
         f"{_describe(a, jaxpr, fun_name, names)} and {_describe(b, jaxpr, fun_name, names)}"
+    )
+
+
+def _differs_from_mesh(
+    mesh: Mesh, odd: Source, jaxpr: core.Jaxpr, fun_name: str, names: Any
+) -> ValueError:
+    devices = mesh._flat_devices_tuple
+    both = [
+        _describe(odd, jaxpr, fun_name, names),
+        f"jit's context mesh with device ids {[d.id for d in devices]} on platform"
+        f" {_platform(devices)}",
+    ]
+    if odd.kind != "arg":
+        both.reverse()
+    return ValueError(
+        f"Received incompatible devices for jitted computation. Got {both[0]} and {both[1]}"
     )
