@@ -78,6 +78,16 @@ def test_svd_kernels(platform, algorithm, shape, target):
         assert found == [target]
 
 
+def test_svd_without_vectors_makes_no_square_matrix_of_the_longer_side():
+    polar = linalg.SvdAlgorithm.POLAR
+    for shape in ((500, 3), (3, 500)):
+        x = jax.ShapeDtypeStruct(shape, np.float32)
+        values = jax.jit(lambda x: linalg.svd(x, algorithm=polar, compute_uv=False))
+        assert "500x500" not in values.trace(x).lower(lowering_platforms=("cuda",)).as_text()
+        by_polar = jax.jit(lambda x: svd_by_polar(x, full_matrices=True, compute_uv=False))
+        assert "500x500" not in by_polar.lower(x).as_text()
+
+
 @pytest.mark.parametrize("name", ["hessenberg", "schur"])
 def test_missing_kernels(name):
     with pytest.raises(NotImplementedError, match=f"{name}.*cuda"):

@@ -126,6 +126,32 @@ case("frexp_weak", lambda: (jax.grad(lambda x: jnp.frexp(x)[0])(3.0), jax.grad(l
 case("frexp_derivative", lambda x: jax.jvp(lambda x: jnp.frexp(x)[0], (x,), (jnp.ones_like(x),)), [np.array([0, -3, 0.5, 4, 1e38], np.float32)])  # fmt: skip
 case("cumulative_of_bools", lambda x: (jnp.cumulative_sum(x), jnp.cumulative_sum(x, include_initial=True), jnp.cumulative_prod(x), jnp.cumsum(x, dtype=bool)), [MASK])  # fmt: skip
 
+# One element as a number, several axes in an array
+
+ONE, HALF = np.array([3]), np.array([0.5], np.float32)
+MASK4 = np.array([True, False, True, True])
+case("fft_frequencies_of_arrays", lambda d: (jnp.fft.fftfreq(5, d), jnp.fft.rfftfreq(4, d[None]), jnp.fft.fftfreq(3, [2.0, 4.0, 8.0] * d)), [HALF])  # fmt: skip
+case("error_fft_frequencies_of_lists", lambda: jnp.fft.fftfreq(5, [2.0]))
+case("vector_norm_of_arrays", lambda x: [jnp.linalg.vector_norm(x, axis=a, ord=o) for a in (np.array([1]), np.array([0, 1]), [0], jnp.array(1), None) for o in (jnp.array([2]), np.array([np.inf]), np.array(0))] + [jnp.linalg.vector_norm(x, axis=1, ord=ONE)], [X], ignore=("jit",))  # fmt: skip
+case("error_vector_norm_of_orders", lambda x: jnp.linalg.vector_norm(x, ord=np.array([2, 2])), [X])
+case("softmax_axes_in_arrays", lambda x: (jax.nn.softmax(x, np.array([1])), jax.nn.softmax(x, jnp.array([0, 1])), jax.nn.logsumexp(x, np.array([0, 1])), jax.nn.logsumexp(x, np.array([1]))), [X], ignore=("jit",))  # fmt: skip
+case("shift_axes_in_arrays", lambda x: (jnp.fft.fftshift(x, np.array([1])), jnp.fft.ifftshift(x, np.array([0, 1])), jnp.fft.fftshift(x, [0, 1])), [X])  # fmt: skip
+case("pinv_of_arrays", lambda x, r: (jnp.linalg.pinv(x, r), jnp.linalg.pinv(jnp.stack([x, 2 * x]), r[:, None]), jnp.linalg.pinv(x, rtol=[0.1])), [X, np.array([0.01, 0.9], np.float32)], tol=1e-4)  # fmt: skip
+case("lstsq_of_arrays", lambda x, r: (jnp.linalg.lstsq(x.T, x[0], rcond=r)[0], jnp.linalg.lstsq(x.T, x.T, rcond=jnp.array([0.01, 0.01, 0.01]))[0]), [X, HALF / 50], tol=1e-4)  # fmt: skip
+case("unwrap_periods", lambda x, p: (jnp.unwrap(9 * x, period=p[:1]), jnp.unwrap(9 * x, period=p), jnp.unwrap(9 * x, period=p[:, None], discont=p[:1]), jnp.unwrap(np.arange(4) * 3, period=np.array([4]))), [X, np.array([4, 5, 6], np.float32)])  # fmt: skip
+case("error_unwrap_periods", lambda x: jnp.unwrap(x, period=np.ones(4)), [X])
+case("compress_filled_with_arrays", lambda x, v: (jnp.compress(MASK4, x, axis=1, size=4, fill_value=v), jnp.compress(MASK4, x, axis=1, size=3, fill_value=v[:1]), jnp.compress(MASK, x, axis=1, size=3, fill_value=v), jnp.extract(MASK4, x[0], size=4, fill_value=v[:1])), [X, np.array([7, 8, 9], np.float32)])  # fmt: skip
+case("error_compress_filled_with_arrays", lambda x: jnp.compress(MASK4, x, axis=1, size=4, fill_value=np.ones(4)), [X])  # fmt: skip
+case("roll_of_floats", lambda x, k: (jnp.roll(x, k), jnp.roll(x, -k, 0), jnp.roll(x, jnp.stack([k, -2 * k]), (0, 1)), jnp.roll(x, 1.9), jnp.roll(x, -0.5, 0), jnp.roll(x, (1.5, -1.5), (0, 1)), jnp.roll(x, [1.5, 0.5])), [X, np.float32(1.7)])  # fmt: skip
+case("roll_traced_in_tuple", lambda x, k: (jnp.roll(x, (k, 2), (0, 1)), jnp.roll(x, [1, k], (0, 1)), jnp.roll(x, (k, k)), jnp.roll(x, (1.5, k), (0, 1))), [X, np.int32(1)])  # fmt: skip
+case("einsum_of_numpy_text", lambda x: (jnp.einsum(np.str_("ij->i"), x), jnp.einsum(np.str_("ij,kj"), x, x, optimize=np.str_("greedy"))), [X])  # fmt: skip
+case("broadcast_shapes_of_arrays", lambda: [jnp.zeros(f(*s)) for f in (jnp.broadcast_shapes, jax.lax.broadcast_shapes) for s in ((np.array([3, 1]), (1, 4)), ((3, 1), jnp.array([1, 4])), ([3, 1],), (jnp.array([2]), np.array([1])))])  # fmt: skip
+case("qr_of_no_halves", lambda x: [jnp.linalg.qr(y, mode=m) for y in (x, x.T, x[:, :0], jnp.zeros((2, 3, 0), "bfloat16")) for m in ("complete", "reduced")], [EMPTY.astype(np.float16)])  # fmt: skip
+case("orthogonal_of_no_halves", lambda: jax.nn.initializers.orthogonal(dtype="float16")(jax.random.key(0), (0, 3)))  # fmt: skip
+Q4 = values((2, 3, 4, 5), "float32", "queries")
+case("attention_scales", lambda q, c: [jax.nn.dot_product_attention(q, q, q, scale=s) for s in (c, c[0], [0.5], np.array([0.5, 1.0, 2.0]), np.ones((2, 4, 1, 1), np.float32))], [Q4, HALF])  # fmt: skip
+case("attention_windows_of_arrays", lambda q: [jax.nn.dot_product_attention(q, q, q, local_window_size=w) for w in (jnp.array([1, 0]), (np.array(1), jnp.array(2)), [0, 1])], [Q4], ignore=("jit",))  # fmt: skip
+
 # Text
 
 case("printing", lambda: [np.frombuffer(s.encode(), np.uint8) for s in _texts()])

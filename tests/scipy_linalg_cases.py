@@ -169,6 +169,14 @@ def all_cases():
             vmap=False,
         )
         yield make(
+            dtype,
+            "expm_upper_squared",
+            lambda x: [linalg.expm(x, upper_triangular=True, max_squarings=n) for n in (0, 1, 2)],
+            [np.stack([np.triu(a[0] / np.abs(a[0]).sum(0).max()) * k for k in (3, 7, 20)])],
+            diff="",
+            vmap=False,
+        )
+        yield make(
             dtype, "expm_frechet", linalg.expm_frechet, [a[0] / 5, a[1]], diff="", vmap=False
         )
         yield make(

@@ -40,3 +40,10 @@ def test_many_triangles_for_one_matrix():
         gradient = jax.grad(lambda b: solve(many, b).sum())(b)
         expected = sum(jax.grad(lambda b, a=a: solve(a, b).sum())(b) for a in many)
         np.testing.assert_allclose(gradient, expected, rtol=1e-5)
+
+
+def test_expm_keeps_single_precision_where_double_is_enabled():
+    with jax.enable_x64(True):
+        out = linalg.expm(np.diag(np.arange(3, dtype=np.float32)))
+    assert out.dtype == np.float32
+    np.testing.assert_allclose(np.diagonal(out), np.exp(np.arange(3)), rtol=1e-6)

@@ -241,6 +241,11 @@ def canonicalize_axis_tuple(
     return (canonicalize_axis(axis, ndim),)  # type: ignore[arg-type]
 
 
+def listed_axes(axis: Any) -> Any:
+    """Axes in a one-dimensional array as a tuple; anything else as it is."""
+    return tuple(axis) if getattr(axis, "ndim", 0) == 1 else axis
+
+
 def moveaxis_permutation(
     src: int | Sequence[int], dst: int | Sequence[int], ndim: int
 ) -> tuple[int, ...]:

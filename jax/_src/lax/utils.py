@@ -88,6 +88,8 @@ def broadcast_shapes(*shapes: Any) -> tuple[int, ...]:
     """
     first = shapes[0] if shapes else ()
     for s in shapes:
+        if type(s) is not tuple:  # arrays, too
+            return broadcast_shapes(*map(tuple, shapes))
         if s != first:
             break
     else:

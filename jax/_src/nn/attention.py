@@ -1,11 +1,12 @@
 """Attention."""
 
 import math
+import operator
 from typing import Any
 
 import numpy as np
 
-from jax._src import dtypes
+from jax._src import core, dtypes
 from jax._src.jit.library import inline_jit
 from jax._src.lax import lax
 from jax._src.lax.lax import DotAlgorithmPreset
@@ -45,7 +46,7 @@ def dot_product_attention(
       key, value: arrays of shape (B, S, K, H), or (S, K, H).
       bias: array that broadcasts to (B, N, T, S), added to the logits.
       mask: boolean array that broadcasts to (B, N, T, S): which logits count.
-      scale: factor of the logits; 1 / sqrt(H) by default.
+      scale: factor of the logits, which may broadcast to (B, N, T, S); 1 / sqrt(H) by default.
       is_causal: whether a query attends to keys at its own position and before only.
       query_seq_lengths: int32 array of shape (B,): queries beyond are padding, and give zero.
       key_value_seq_lengths: int32 array of shape (B,): keys beyond are padding, and do not count.
@@ -99,10 +100,12 @@ def dot_product_attention(
         lengths.append(x)
     if local_window_size is None:
         window = None
-    elif isinstance(local_window_size, (int, np.integer)):
-        window = (int(local_window_size), int(local_window_size))
+    elif hasattr(local_window_size, "__len__") and getattr(local_window_size, "ndim", 1):
+        window = tuple(
+            [w if isinstance(w, core.Tracer) else operator.index(w) for w in local_window_size]
+        )
     else:
-        window = tuple(local_window_size)
+        window = (operator.index(local_window_size),) * 2
         if len(window) != 2:
             raise ValueError(
                 f"local_window_size must be an int or a pair (before, after), got {local_window_size}"
@@ -114,8 +117,12 @@ def dot_product_attention(
         )
     if implementation not in ("xla", None):
         raise ValueError(f"Unsupported implementation option: {implementation}")
+    if scale is None:
+        scale = 1 / math.sqrt(h)
+    elif np.ndim(scale):
+        scale = _four_dims("scale", scale, (b, n, t, s))
     out, residual = _attention(
-        query, key, value, bias, mask, 1 / math.sqrt(h) if scale is None else scale, *lengths,
+        query, key, value, bias, mask, scale, *lengths,
         is_causal=bool(is_causal), window=window, return_residual=bool(return_residual),
     )  # fmt: skip
     out = lax.reshape(out, output_shape)
@@ -170,7 +177,8 @@ def _attention_impl(
         grouped, key, (((4,), (3,)), ((0, 2), (0, 2))),
         precision=_PRECISIONS.get(dtype), preferred_element_type=_accumulator(dtype),
     )  # fmt: skip
-    logits = lax.mul(logits, lax.convert_element_type(scale, logits.dtype))
+    scale = lax.convert_element_type(scale, logits.dtype)
+    logits = logits * (_grouped(scale, k) if scale.ndim else scale)
     if bias is not None:
         logits = logits + _grouped(bias, k)
     allowed = _allowed(mask, query_lengths, key_lengths, is_causal, window, b, t, s, k)

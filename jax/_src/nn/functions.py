@@ -19,7 +19,7 @@ from jax._src.numpy.util import (
     to_array,
 )
 from jax._src.typing import Array, ArrayLike
-from jax._src.util import canonicalize_axis, set_module
+from jax._src.util import canonicalize_axis, listed_axes, set_module
 
 export = set_module("jax.nn")
 
@@ -386,7 +386,7 @@ def softmax(x: ArrayLike, axis: Any = -1, where: ArrayLike | None = None) -> Arr
     [0.5 0.5]
     """
     (x,) = arraylike("softmax", x)
-    axes = reductions.canonical_axes(axis, np.ndim(x))
+    axes = reductions.canonical_axes(listed_axes(axis), np.ndim(x))
     if config.softmax_custom_jvp.value:
         return _softmax_with_jvp(x, where, axes)
     return _softmax(x, where, axes=axes)
@@ -435,7 +435,7 @@ def log_softmax(x: ArrayLike, axis: Any = -1, where: ArrayLike | None = None) ->
       Array of the shape of `x`.
     """
     (x,) = arraylike("log_softmax", x)
-    return _log_softmax(x, where, axes=reductions.canonical_axes(axis, np.ndim(x)))
+    return _log_softmax(x, where, axes=reductions.canonical_axes(listed_axes(axis), np.ndim(x)))
 
 
 def _log_softmax_impl(x, where, *, axes):
@@ -479,7 +479,7 @@ def standardize(
     if algorithm not in ("fast", "stable"):
         raise ValueError(f"Unknown algorithm {algorithm!r}. Expected 'fast' or 'stable'.")
     x, epsilon = arraylike("standardize", x, epsilon)
-    axes = reductions.canonical_axes(axis, np.ndim(x))
+    axes = reductions.canonical_axes(listed_axes(axis), np.ndim(x))
     return _standardize(x, mean, variance, epsilon, where, axes=axes, algorithm=algorithm)
 
 

@@ -278,7 +278,7 @@ def unwrap(
       p: array.
       discont: differences below are left alone; None, and values less than it, are half the period.
       axis: along which dimension.
-      period: the period.
+      period: the period; a number, or what broadcasts to the differences.
 
     Raises:
       ValueError: for complex numbers.
@@ -298,24 +298,27 @@ def unwrap(
 def _unwrap(p, discont, period, *, axis):
     dtype = dtypes.result_type(p, period)
     p, period = lax.convert_element_type(p, dtype), lax.convert_element_type(period, dtype)
+    steps = _steps(p, axis)
+    if period.ndim:
+        period = util.broadcast_to(period, steps.shape)
     two = lax.const(period, 2)
     half = lax.div(period, two)
-    steps = _steps(p, axis)
     zero = lax.full_like(steps, 0)
     sharding = core.typeof(steps)._sharding
-    full = lax.broadcast_in_dim(half, steps.shape, (), out_sharding=sharding)
+    every = tuple(range(period.ndim))
+    full = lax.broadcast_in_dim(half, steps.shape, every, out_sharding=sharding)
     integers = dtypes.issubdtype(p.dtype, np.integer)
     wrapped = lax.sub(remainder(lax.add(steps, full), period), full)
     at_edge = lax.bitwise_and(lax.eq(wrapped, lax.neg(full)), lax.gt(steps, zero))
     if integers:
         even = lax.eq(lax.rem(period, two), lax.const(period, 0))
-        at_edge = lax.bitwise_and(at_edge, lax.broadcast_in_dim(even, at_edge.shape, ()))
+        at_edge = lax.bitwise_and(at_edge, lax.broadcast_in_dim(even, at_edge.shape, every))
     wrapped = lax.select(at_edge, full, wrapped)
     if discont is None:
         limit = half
         if integers:
             limit = lax.div(lax.add(period, lax.const(period, 1)), two)
-        limit = lax.broadcast_in_dim(limit, steps.shape, ())
+        limit = lax.broadcast_in_dim(limit, steps.shape, every)
         small = lax.lt(lax.abs(steps), limit)
     else:
         a, b = util.promote_args("unwrap", lax.abs(steps), discont)

@@ -63,7 +63,10 @@ def einsum(
     if out is not None:
         raise NotImplementedError("The 'out' argument to jnp.einsum is not supported.")
     if type(subscripts) is not str:
-        subscripts, operands = _from_lists(subscripts, operands)
+        if isinstance(subscripts, str):
+            subscripts = str(subscripts)  # of a subclass, as NumPy's strings are
+        else:
+            subscripts, operands = _from_lists(subscripts, operands)
     if (
         optimize == "auto"
         and precision is None

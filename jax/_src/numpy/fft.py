@@ -20,7 +20,7 @@ from jax._src.numpy.array_creation import arange
 from jax._src.numpy.manipulation.joining import concatenate
 from jax._src.numpy.manipulation.shape import roll
 from jax._src.typing import ArrayLike, DTypeLike
-from jax._src.util import canonicalize_axis, set_module
+from jax._src.util import canonicalize_axis, canonicalize_axis_tuple, set_module
 
 export = set_module("jax.numpy.fft")
 
@@ -398,12 +398,12 @@ def fftfreq(
 
     Args:
       n: number of samples.
-      d: distance between samples.
+      d: distance between samples; may be an array of one element.
       dtype: dtype of the result; by default the default float.
       device: device or sharding of the result.
 
     Raises:
-      ValueError: if `n` or `d` is not a scalar.
+      ValueError: if `n` is not a scalar, or `d` is a list.
 
     >>> jnp.fft.fftfreq(4).tolist()
     [0.0, 0.25, -0.5, -0.25]
@@ -431,7 +431,7 @@ def rfftfreq(
 def _frequencies(name, n, d, dtype):
     if isinstance(n, (list, tuple)) or np.ndim(n):
         raise ValueError(f"The n argument of jax.numpy.fft.{name} only takes an int. Got n = {n}.")
-    if isinstance(d, (list, tuple)) or np.ndim(d):
+    if isinstance(d, (list, tuple)):
         raise ValueError(
             f"The d argument of jax.numpy.fft.{name} only takes a single value. Got d = {d}."
         )
@@ -476,9 +476,5 @@ def ifftshift(x: ArrayLike, axes: int | Sequence[int] | None = None) -> Array:
 
 def _shift(name, x, axes, by):
     x = util.ensure_arraylike(f"jax.numpy.fft.{name}", x)
-    if axes is None:
-        axes = tuple(range(x.ndim))
-    elif not isinstance(axes, (tuple, list)):
-        axes = (axes,)
-    axes = tuple(canonicalize_axis(operator.index(axis), x.ndim) for axis in axes)
+    axes = canonicalize_axis_tuple(axes, x.ndim, allow_duplicate=True)
     return roll(x, tuple(by(x.shape[axis]) for axis in axes), axes)

@@ -16,7 +16,7 @@ from jax._src.errors import NonConcreteBooleanIndexError
 from jax._src.jit.library import inline_jit, nested_jit
 from jax._src.lax import lax, slicing
 from jax._src.numpy import util
-from jax._src.numpy.manipulation import broadcast_arrays, ravel, reshape
+from jax._src.numpy.manipulation import broadcast_arrays, moveaxis, ravel, reshape
 from jax._src.numpy.manipulation.shape import operand
 from jax._src.numpy.util import export
 from jax._src.typing import ArrayLike
@@ -433,7 +433,7 @@ def compress(
       axis: axis along which to select; None for the flattened array.
       size: static size of the result along `axis`, padded with `fill_value`. It is required if
         `condition` is traced.
-      fill_value: a scalar.
+      fill_value: a scalar, or an array that broadcasts to `a` with `axis` first.
       out: must be None.
 
     Raises:
@@ -489,6 +489,8 @@ def _rows(a, positions, *, axis):
 
 
 def _compress(mask, a, fill_value, *, axis, size):
+    if fill_value.ndim:
+        return _compress_with_array(mask, a, fill_value, axis, size)
     (place,) = nonzero(mask, size=size, fill_value=mask.shape[0])
     place = lax.convert_element_type(place, np.int32)
     chosen = _rows(a, lax.expand_dims(place, (1,)), axis=axis)
@@ -496,6 +498,16 @@ def _compress(mask, a, fill_value, *, axis, size):
     exists = lax.broadcast_in_dim(exists, chosen.shape, (axis,))
     fill = lax.convert_element_type(fill_value, a.dtype)
     return lax.select(exists, chosen, lax.broadcast_in_dim(fill, chosen.shape, ()))
+
+
+def _compress_with_array(mask, a, fill_value, axis, size):
+    """Pads with the entries of `fill_value` at the positions of the elements that are left out."""
+    moved = slicing.slice_in_dim(moveaxis(a, axis, 0), 0, mask.shape[0])
+    fill = util.broadcast_to(lax.convert_element_type(fill_value, a.dtype), moved.shape)
+    exists = lax.broadcast_in_dim(mask, moved.shape, (0,))
+    _, order = lax.sort_key_val(lax.bitwise_not(mask), lax.iota(np.int32, mask.shape[0]))
+    order = lax.expand_dims(slicing.slice_in_dim(order, 0, size), (1,))
+    return moveaxis(_rows(lax.select(exists, moved, fill), order, axis=0), 0, axis)
 
 
 _compress = nested_jit(_compress, static_argnames=("axis", "size"))

@@ -15,7 +15,7 @@ from jax._src.numpy.util import (
     select_where,
 )
 from jax._src.typing import Array, ArrayLike
-from jax._src.util import set_module
+from jax._src.util import listed_axes, set_module
 
 
 @set_module("jax.scipy.special")
@@ -48,7 +48,8 @@ def logsumexp(
         (a,) = promote_dtypes_inexact(*arraylike("logsumexp", a))
     else:
         a, b = promote_args_inexact("logsumexp", *arraylike("logsumexp", a, b))
-    axes = reductions.canonical_axes(axis, np.ndim(a) if b is None else max(np.ndim(a), np.ndim(b)))
+    ndim = np.ndim(a) if b is None else max(np.ndim(a), np.ndim(b))
+    axes = reductions.canonical_axes(listed_axes(axis), ndim)
     out, sign = _logsumexp(
         a, b, where, axes=axes, keepdims=bool(keepdims), return_sign=bool(return_sign)
     )

@@ -17,6 +17,7 @@ from jax._src.lax.linalg.common import (
     columns,
     conj,
     diagonal,
+    eye,
     eye_like,
     is_complex,
     linalg_primitive,
@@ -152,7 +153,10 @@ def _qr_dtype(x, *, pivoting, **_):
 
 
 def _qr(x, *, pivoting, full_matrices, use_magma):
-    m, n = x.shape[-2:]
+    *lead, m, n = x.shape
+    if not pivoting and core.is_empty_shape((m, n)):  # of any dtype
+        k = m if full_matrices else 0
+        return lax.broadcast(eye(x.dtype, m, k), lead), rows(x, 0, k)
     if pivoting:
         a, p, taus = geqp3(x, lax.full((*x.shape[:-2], n), 0, np.int32), use_magma=use_magma)
         p = lax.sub(p, lax.full_like(p, 1))

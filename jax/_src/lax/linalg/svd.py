@@ -287,7 +287,7 @@ def _lower_gpu(ctx, x, *, full_matrices, compute_uv, algorithm, gpu):
 def _gpu_with_v(ctx, x, full_matrices, compute_uv, algorithm, gpu):
     """Kernels that return V, not its adjoint."""
     jacobi = algorithm is SvdAlgorithm.JACOBI
-    full = full_matrices or not compute_uv or jacobi
+    full = (full_matrices and compute_uv) or jacobi
     aval, s, u, vh, info = _avals(ctx, full, full)
     v = vh.update(shape=(*vh.shape[:-2], vh.shape[-1], vh.shape[-2]))
     _, s_out, u_out, v_out, status = kernels.call(
@@ -310,7 +310,7 @@ def _gpu_with_v(ctx, x, full_matrices, compute_uv, algorithm, gpu):
 
 
 def _gpu_with_vh(ctx, x, full_matrices, compute_uv, algorithm, gpu):
-    full = full_matrices or not compute_uv
+    full = full_matrices and compute_uv
     aval, s, u, vh, info = _avals(ctx, full, full)
     m, n = aval.shape[-2:]
     # The QR algorithm takes no wide matrices. Read by rows they are tall ones, and U and V change places.
@@ -355,7 +355,7 @@ def svd_by_polar(
         return [out[0], mH(out[2]), mH(out[1])] if compute_uv else out
     q = None
     if m > n:
-        q, x = qr(x, full_matrices=full_matrices)
+        q, x = qr(x, full_matrices=full_matrices and compute_uv)
         x = rows(x, 0, n)
     if subset_by_index is not None:  # eigenvalues come in ascending order
         subset_by_index = (n - subset_by_index[1], n - subset_by_index[0])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 from typing import Any
 
 import numpy as np
@@ -52,8 +51,7 @@ def norm(x: ArrayLike, ord: Any = None, axis: Axis = None, keepdims: bool = Fals
         if ord is None:
             return _norm(x, ord=2, axes=axes, keepdims=bool(keepdims))
     else:
-        axes = axis if isinstance(axis, (tuple, list)) else (axis,)
-        axes = canonicalize_axis_tuple(tuple(map(operator.index, axes)), x.ndim)
+        axes = canonicalize_axis_tuple(axis, x.ndim)
     if len(axes) not in (1, 2):
         raise ValueError(
             f"Improper number of axes for norm: axis={axes}. Pass one axis to compute a vector-norm, or two "
@@ -65,10 +63,15 @@ def norm(x: ArrayLike, ord: Any = None, axis: Axis = None, keepdims: bool = Fals
 
 
 def _order(ord):
-    """Converts `ord` to a hashable value, so that it can be a static argument."""
+    """Converts `ord`, which may be an array of one element, to a hashable value."""
     if ord is None or isinstance(ord, (str, int, float)):
         return ord
-    return core.concrete_or_error(float, ord, "The argument 'ord' of jnp.linalg.norm.")
+    ord = core.concrete_or_error(np.asarray, ord, "The argument 'ord' of jnp.linalg.norm.")
+    if ord.size != 1:
+        raise ValueError(
+            f"norm: the argument ord must be one number, got an array of shape {ord.shape}"
+        )
+    return float(ord.item())
 
 
 @export
@@ -91,11 +94,7 @@ def vector_norm(
     """
     x = inexact("vector_norm", x)
     ord = _order(ord)
-    if axis is None:
-        axes = tuple(range(x.ndim))
-    else:
-        axes = axis if isinstance(axis, (tuple, list)) else (axis,)
-        axes = canonicalize_axis_tuple(tuple(map(operator.index, axes)), x.ndim)
+    axes = canonicalize_axis_tuple(axis, x.ndim)
     return _norm(x, ord=2 if ord is None else ord, axes=axes, keepdims=bool(keepdims))
 
 

@@ -25,6 +25,7 @@ from jax._src.lax.linalg.common import (
     tril,
 )
 from jax._src.numpy import reductions, util
+from jax._src.numpy.array_constructors import asarray
 from jax._src.numpy.linalg.common import check_matrix, check_square, export, inexact
 from jax._src.numpy.linalg.decompositions import svd
 from jax._src.numpy.linalg.norms import norm
@@ -273,6 +274,8 @@ def lstsq(
         )
     if rcond is not None:
         rcond = lax.convert_element_type(rcond, real_dtype(a.dtype))
+        if rcond.ndim:
+            rcond = util.broadcast_to(rcond, (min(a.shape),))
     x, residuals, rank, s = _lstsq(a, b, rcond)
     if numpy_resid:
         m, n = a.shape
@@ -298,7 +301,7 @@ def _lstsq_impl(a, b, rcond):
         if rcond is None:
             rcond = eps * np.array(max(m, n), real)
         else:
-            rcond = lax.select(lax.lt(rcond, np.zeros((), real)), util.to_array(eps), rcond)
+            rcond = util.select_where(rcond < 0, eps, rcond)
         u, s, vh = lax_linalg.svd(a, full_matrices=False)
         keep = lax.bitwise_and(s >= rcond * s[0], s > 0)
         rank = reductions.sum(keep, dtype=int_dtype)
@@ -327,7 +330,8 @@ def pinv(
     Args:
       a: array of shape (..., m, n).
       rtol: singular values below `rtol` times the largest one are treated as zero; a scalar, or an
-        array of the batch shape. The default is `10 * max(m, n)` times the dtype's machine epsilon.
+        array that broadcasts with the batch shape. The default is `10 * max(m, n)` times the dtype's
+        machine epsilon.
       hermitian: whether `a` is Hermitian, which allows a faster algorithm.
       rcond: alias of `rtol`.
 
@@ -349,7 +353,9 @@ def pinv(
     real = real_dtype(a.dtype)
     if rtol is None:
         rtol = np.array(10.0 * max(a.shape[-2:]) * float(dtypes.finfo(real).eps), real)
-    rtol = util.broadcast_to(lax.convert_element_type(rtol, real), a.shape[:-2])
+    rtol = lax.convert_element_type(asarray(rtol), real)
+    lead = lax.broadcast_shapes(rtol.shape, a.shape[:-2])
+    a, rtol = util.broadcast_to(a, (*lead, *a.shape[-2:])), util.broadcast_to(rtol, lead)
     return _pinv(a, rtol, hermitian=bool(hermitian))
 
 

@@ -566,7 +566,8 @@ def roll(
 
     Args:
       a: array.
-      shift: number of positions: an integer, or one per entry of `axis`. It may be traced.
+      shift: number of positions: an integer, or one per entry of `axis`. It may be traced. Fractions are
+        truncated.
       axis: dimension or dimensions; None rolls the flattened array.
 
     Raises:
@@ -577,10 +578,10 @@ def roll(
     """
     a = operand("roll", a)
     shift = util.lower_jax_array(shift)
-    if np.ndim(shift) > 1 or np.ndim(axis) > 1:
-        raise ValueError("'shift' and 'axis' arguments to roll must be scalars or 1D arrays")
     if not isinstance(shift, (int, np.integer)):
         shift = _static_ints(tuple(shift) if isinstance(shift, list) else shift)
+    if np.ndim(shift) > 1 or np.ndim(axis) > 1:
+        raise ValueError("'shift' and 'axis' arguments to roll must be scalars or 1D arrays")
     if axis is None:
         shape = a.shape
         if isinstance(shift, Array):
@@ -605,7 +606,9 @@ def _static_ints(shift: Any) -> Any:
         )
     out = np.asarray(shift)
     if out.dtype.kind not in "iub" and out.size:
-        raise TypeError(f"roll requires integer shifts, got {shift}")
+        if out.dtype.kind != "f" or not np.isfinite(out).all():
+            raise TypeError(f"roll requires integer shifts, got {shift}")
+        out = np.trunc(out).astype(np.int64)
     return out
 
 
@@ -626,7 +629,7 @@ _roll = nested_jit(_roll, static_argnames=("shifts", "axes"))
 
 
 def _roll_by(a, shift, *, axes):
-    if not dtypes.issubdtype(shift.dtype, np.integer) and shift.dtype != np.bool_:
+    if dtypes.issubdtype(shift.dtype, np.complexfloating) or util.is_extended(shift):
         raise TypeError(f"roll requires integer shifts, got an array of dtype {shift.dtype}")
     if shift.ndim > 1 or (shift.ndim and len(axes) not in (1, shift.shape[0])):
         if not (shift.ndim == 1 and shift.shape[0] == 1):
@@ -636,7 +639,7 @@ def _roll_by(a, shift, *, axes):
             )
     if shift.ndim and shift.shape[0] != len(axes) and len(axes) == 1:
         axes = axes * shift.shape[0]
-    if shift.dtype == np.bool_ or dtypes.issubdtype(shift.dtype, np.unsignedinteger):
+    if not dtypes.issubdtype(shift.dtype, np.signedinteger):
         shift = lax.convert_element_type(shift, np.int32)
     for i, axis in enumerate(axes):
         n = a.shape[axis]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -89,7 +90,7 @@ def _expm_impl(A, *, upper_triangular, max_squarings):
     *lower, highest = limits
     size = norm(lax.stop_gradient(A), 1, (-2, -1))
     ratio = lax.div(size, np.array(limits[highest], size.dtype))
-    squarings = lax.max(np.array(0, size.dtype), lax.ceil(lax.log(ratio) / np.log(2.0)))
+    squarings = lax.max(np.array(0, size.dtype), lax.floor(lax.log(ratio) / math.log(2)))
     squarings = util.select_where(size > 0, squarings, 0)
     scale = lax.expand_dims(lax.exp2(lax.neg(squarings)), (size.ndim, size.ndim + 1))
     A = lax.mul(A, util.broadcast_to(scale, A.shape).astype(A.dtype))
