@@ -10,7 +10,7 @@ import jax
 from jax._src import config, dtypes
 from jax._src.tree_util import tree_flatten, tree_map, tree_reduce, tree_unflatten
 
-# How far apart values of a dtype may be, and how far derivatives of it.
+# Tolerances for values of each dtype, and below for derivatives.
 _default_tolerance = {
     "float0": 0, "bool": 0, "int1": 0, "int2": 0, "int4": 0, "int8": 0, "int16": 0, "int32": 0, "int64": 0,
     "uint1": 0, "uint2": 0, "uint4": 0, "uint8": 0, "uint16": 0, "uint32": 0, "uint64": 0,
@@ -29,7 +29,7 @@ def _dtype(x: Any) -> np.dtype:
 
 
 def default_tolerance(dtype: Any) -> float:
-    """The tolerance for values of a dtype; for float64 that of float32 where x64 is off."""
+    """The tolerance for values of a dtype; if 64-bit types are disabled, float64 is float32."""
     return _default_tolerance[np.dtype(dtypes.canonicalize_dtype(dtype)).name]
 
 
@@ -38,7 +38,7 @@ def default_gradient_tolerance(dtype: Any) -> float:
 
 
 def tolerance(dtype: Any, tol: Any = None) -> float:
-    """The tolerance for a dtype: `tol` is None, a number, or a dictionary by dtype."""
+    """The tolerance for a dtype; `tol` is None, a number, or a dictionary by dtype."""
     if tol is None:
         return default_tolerance(dtype)
     if not isinstance(tol, dict):
@@ -49,7 +49,7 @@ def tolerance(dtype: Any, tol: Any = None) -> float:
 
 
 def _to_float(x: np.ndarray) -> np.ndarray:
-    """Small and unusual floats as float32, for comparison by NumPy."""
+    """Convert small and extended floats to float32, so that NumPy can compare them."""
     if x.dtype.kind == "V" or x.dtype.name.startswith(
         ("bfloat", "float8_", "float4_", "float6_", "int4", "int2", "uint4", "uint2")
     ):
@@ -105,7 +105,7 @@ def inner_prod(xs: Any, ys: Any):
 
 
 def _safe_subtract(x, y, *, dtype):
-    """Subtraction in which infinities of one sign cancel."""
+    """Subtract; infinities of the same sign give zero instead of NaN."""
     with np.errstate(invalid="ignore"):
         return np.where(np.equal(x, y), np.array(0, dtype), np.subtract(x, y, dtype=dtype))
 
@@ -124,7 +124,7 @@ def _shift(xs, ys, scale):
 
 
 def numerical_jvp(f: Callable, primals: Any, tangents: Any, eps: float = EPS):
-    """The Jacobian-vector product of a function by central differences."""
+    """The Jacobian-vector product of a function, by central differences."""
     f_pos = f(*_shift(primals, tangents, eps))
     f_neg = f(*_shift(primals, tangents, -eps))
 
@@ -165,17 +165,17 @@ def check_jvp(
       f_jvp: `f_jvp(primals, tangents) -> (result, tangent)`.
       args: tuple of arguments.
       atol, rtol: tolerances: numbers, or dictionaries by dtype.
-      eps: step of the differences.
-      err_msg: text added to errors.
+      eps: step size of the differences.
+      err_msg: text added to error messages.
     """
-    atol = atol or _gradient_tolerance  # by the dtype of what is compared
+    atol = atol or _gradient_tolerance  # looked up by the dtype of the compared values
     rtol = rtol or _gradient_tolerance
     rng = np.random.RandomState(0)
     tangent = tree_map(lambda x: _random_like(rng, x), args)
     v_out, t_out = f_jvp(args, tangent)
     v_expected = f(*args)
     t_expected = numerical_jvp(f, args, tangent, eps=eps)
-    # Values can differ by rounding under jit; derivatives by the error of the differences.
+    # Values may differ by rounding under jit, derivatives by the error of the differences.
     check_close(
         v_out,
         v_expected,
@@ -195,11 +195,11 @@ def check_jvp(
 def check_vjp(
     f: Callable, f_vjp: Callable, args: Sequence, atol=None, rtol=None, eps: float = EPS, err_msg=""
 ):
-    """Check a vector-Jacobian product against finite differences; arguments as of `check_jvp`.
+    """Check a vector-Jacobian product against finite differences; arguments as for `check_jvp`.
 
     `f_vjp(*args) -> (result, vjp_fun)`.
     """
-    atol = atol or _gradient_tolerance  # by the dtype of what is compared
+    atol = atol or _gradient_tolerance  # looked up by the dtype of the compared values
     rtol = rtol or _gradient_tolerance
     rng = np.random.RandomState(0)
     v_out, vjpfun = f_vjp(*args)
@@ -231,7 +231,7 @@ def _conj(x):
 
 
 def _inner(xs, ys) -> np.ndarray:
-    """The real pairing of a tangent with a cotangent, leaf by leaf."""
+    """The real inner product of a tangent and a cotangent, summed over leaves."""
     total: Any = 0
     for x, y in zip(tree_flatten(xs)[0], tree_flatten(ys)[0]):
         x, y = np.asarray(x), np.asarray(y)
@@ -250,18 +250,18 @@ def check_grads(
     f: Callable, args: Sequence, order: int, modes: str | Sequence[str] = ("fwd", "rev"), atol=None, rtol=None,
     eps: float | None = None,
 ) -> None:  # fmt: skip
-    """Check derivatives of a function against finite differences, up to an order.
+    """Check derivatives of a function, up to a given order, against finite differences.
 
     Args:
       f: function of arrays and pytrees.
       args: tuple of arguments.
-      order: how many times to differentiate.
+      order: the highest order of derivatives.
       modes: 'fwd', 'rev' or both.
       atol, rtol: tolerances: numbers, or dictionaries by dtype.
-      eps: step of the differences.
+      eps: step size of the differences.
 
     Raises:
-      AssertionError: if a derivative is off.
+      AssertionError: if a derivative is wrong.
 
     >>> from jax.test_util import check_grads
     >>> check_grads(jnp.sin, (0.5,), order=2)
@@ -295,7 +295,7 @@ def check_grads(
 
 
 def _own_tangents(xs):
-    """The values themselves as their tangents, so that the next order differentiates by these too."""
+    """The values as their own tangents, so that the next order also differentiates by tangents."""
 
     def tangent(x):
         aval = jax.typeof(x).to_tangent_aval()

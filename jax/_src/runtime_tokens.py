@@ -1,4 +1,4 @@
-"""Tokens: what orders the effects of programs that run one after another."""
+"""Tokens: they order the effects of programs that run one after another."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from jax._src.sharding_impls import GSPMDSharding
 
 
 class RuntimeTokenSet(threading.local):
-    """Of this thread: the newest token of each ordered effect, and of each device with others."""
+    """Per thread: the newest token of each ordered effect, and of each device with other ones."""
 
     def __init__(self) -> None:
         self.current_tokens: dict[Any, core.Token] = {}
         self.output_runtime_tokens: dict[Device, Any] = {}
 
     def get_token_input(self, effect: Any, devices: Sequence[Device]) -> core.Token:
-        """The token that the next program with the effect takes, on its devices."""
+        """The token for the next program with the effect, on that program's devices."""
         token = self.current_tokens.get(effect)
         if token is None:
             return core.Token(_replicate(np.zeros((0,), np.bool_), devices))
@@ -36,11 +36,11 @@ class RuntimeTokenSet(threading.local):
         return token
 
     def set_token_result(self, effect: Any, token: core.Token) -> None:
-        """Remember the token that a program with the effect has returned."""
+        """Store the token returned by a program with the effect."""
         self.current_tokens[effect] = token
 
     def set_output_runtime_token(self, device: Device, token: Any) -> None:
-        """Remember the token of a program with unordered effects."""
+        """Store the token of a program with unordered effects."""
         self.output_runtime_tokens[device] = token
 
     def clear(self) -> None:
@@ -48,9 +48,9 @@ class RuntimeTokenSet(threading.local):
         self.output_runtime_tokens = {}
 
     def block_until_ready(self) -> None:
-        """Wait for all programs with effects; raises the first error of theirs."""
+        """Wait for all programs with effects; raises the first of their errors."""
         tokens = [*self.current_tokens.values(), *self.output_runtime_tokens.values()]
-        self.clear()  # also where one has failed: later programs have nothing to do with it
+        self.clear()  # even if a program has failed, so that later programs do not raise its error
         failure = None
         for token in tokens:
             try:
@@ -77,7 +77,7 @@ def wait_for_tokens() -> None:
 
 
 def effects_barrier() -> None:
-    """Waits until all effects of programs that were started (callbacks, prints) have happened.
+    """Waits until all effects (callbacks, prints) of programs started so far have happened.
 
     Example:
       >>> jax.effects_barrier()

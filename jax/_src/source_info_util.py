@@ -1,7 +1,7 @@
-"""Where an operation comes from: the call stack, and the names of scopes and transformations.
+"""Sources of operations: call stacks, and the names of scopes and transformations.
 
-`current()` is called for every eqn that is traced, so it only takes jaxlib's cheap snapshot of
-the stack; frames are decoded when somebody asks for them.
+`current()` is called for every traced equation, so it only takes jaxlib's cheap snapshot of the
+stack; frames are decoded when they are needed.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _exclude_paths: list[str] = [
     os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep,
     _STDLIB,
 ]
-# Installed packages, which may lie below the standard library, are users' code to us.
+# Installed packages count as user code, although they may lie inside the standard library's folder.
 _include_paths: list[str] = [
     os.path.join(_STDLIB, "site-packages") + os.sep,
     os.path.join(_STDLIB, "dist-packages") + os.sep,
@@ -46,36 +46,36 @@ class Frame(NamedTuple):
 
 
 def register_exclusion(path: str) -> None:
-    """Marks the files whose paths start with `path` as a library's, not the user's."""
+    """Marks files whose paths start with `path` as library code, which is not the user's."""
     _exclude_paths.append(path)
     _jax.add_exclude_path(path)
     is_user_filename.cache_clear()
 
 
 def register_inclusion(path: str) -> None:
-    """Marks the files whose paths start with `path` as the user's, whatever is excluded."""
+    """Marks files whose paths start with `path` as user code, even inside an excluded folder."""
     _include_paths.append(path)
     is_user_filename.cache_clear()
 
 
 @functools.lru_cache(maxsize=4096)
 def is_user_filename(filename: str) -> bool:
-    """Whether the code in `filename` is the user's; files of tests are, wherever they lie."""
+    """Whether the code in `filename` is the user's; test files always are."""
     if filename.endswith("_test.py"):
         return True
     if filename.startswith("<frozen"):
         return False
-    # The longest path decides: an excluded package may lie inside an included folder, or around.
+    # The longest path decides, as excluded and included folders can contain each other.
     excluded = max((len(p) for p in _exclude_paths if filename.startswith(p)), default=0)
     included = max((len(p) for p in _include_paths if filename.startswith(p)), default=0)
     return included >= excluded
 
 
-# Names of scopes and transformations around an operation
+# Names of the scopes and transformations of an operation
 
 
 class Scope(NamedTuple):
-    """A name that the user gave to the code inside."""
+    """A name that the user gave to a part of the program."""
 
     name: str
 
@@ -84,7 +84,7 @@ class Scope(NamedTuple):
 
 
 class Transform(NamedTuple):
-    """A transformation applied to the code inside: printed around the next name."""
+    """A transformation of a part of the program: printed around the next name."""
 
     name: str
 
@@ -96,10 +96,10 @@ class Transform(NamedTuple):
 
 
 class NameStack:
-    """Scopes and transformations from the outermost to the innermost.
+    """Scopes and transformations, from the outermost to the innermost; immutable.
 
-    Immutable. A stack is made for each call of a transformation and many are concatenated, so it is a
-    plain class, and remembers the stacks that `transform` makes of it.
+    A stack is made for each call of a transformation, and stacks are concatenated often. So this is
+    a plain class, and it caches the stacks made by `transform`.
 
     Example:
       >>> str(NameStack().extend("layer").transform("jvp").extend("dot"))
@@ -125,11 +125,13 @@ class NameStack:
         return made
 
     def relative_to(self, base: NameStack) -> NameStack:
-        """What this stack adds to `base`, from which it was made."""
+        """The entries that this stack adds to `base`, which must be its prefix."""
         return NameStack(self.stack[len(base.stack) :]) if base.stack else self
 
     def within(self, name: str = "") -> NameStack:
-        """The stack of the body of an operation: transformations around it are not around each name inside.
+        """The stack for the body of an operation: merges all entries and `name` into one scope.
+
+        Transformations of the operation are then not printed around each name inside.
 
         Example:
           >>> str(NameStack().transform("vmap").within("while/body").extend("dot"))
@@ -195,12 +197,12 @@ class SourceInfo:
 
 
 def new_source_info() -> SourceInfo:
-    """Source information that says nothing."""
+    """Source information without a call stack and names."""
     return SourceInfo(None, _empty_name_stack)
 
 
 class _SourceInfoContext(threading.local):
-    # `traceback`, if set, stands for the stack of code that is being transformed or replayed.
+    # `traceback`, if set, replaces the current stack while code is transformed or replayed.
     def __init__(self) -> None:
         self.traceback: Traceback | None = None
         self.name_stack: NameStack = _empty_name_stack
@@ -210,14 +212,14 @@ _source_info_context = _SourceInfoContext()
 
 
 def current() -> SourceInfo:
-    """The source information for an operation that is made now."""
+    """The source information of an operation that is traced now."""
     context = _source_info_context
     traceback = context.traceback
     return SourceInfo(_get_traceback() if traceback is None else traceback, context.name_stack)
 
 
 def current_traceback() -> Traceback:
-    """The call stack of an operation that is made now."""
+    """The call stack of an operation that is traced now."""
     traceback = _source_info_context.traceback
     return _get_traceback() if traceback is None else traceback
 
@@ -227,7 +229,7 @@ def current_name_stack() -> NameStack:
 
 
 class JaxStackTraceBeforeTransformation(Exception):
-    """The cause of an error in transformed code: its traceback is where the user wrote it."""
+    """The cause of an error in transformed code; its traceback shows where the code was written."""
 
 
 _MESSAGE = (
@@ -237,7 +239,7 @@ _MESSAGE = (
 
 
 def has_user_context(e: BaseException | None) -> bool:
-    """Whether the error, or one that caused it, already names the user's code."""
+    """Whether the error, or one of its causes, already names the user's code."""
     while e is not None:
         if isinstance(e, JaxStackTraceBeforeTransformation):
             return True
@@ -246,7 +248,7 @@ def has_user_context(e: BaseException | None) -> bool:
 
 
 class UserContextManager:
-    """Inside, operations come from the given stack; errors are raised from it too."""
+    """Context manager: operations inside have the given stack, and errors show it."""
 
     __slots__ = ("traceback", "name_stack", "prev")
 
@@ -272,7 +274,7 @@ class UserContextManager:
             cause = JaxStackTraceBeforeTransformation(
                 _MESSAGE.format(traceback_util.format_exception_only(exc))
             )
-            # What caused the error so far is shown first.
+            # Earlier causes of the error are shown first.
             cause.__cause__ = exc.__cause__
             cause.__context__ = exc.__context__
             cause.__suppress_context__ = exc.__suppress_context__
@@ -283,7 +285,7 @@ user_context = UserContextManager
 
 
 class _NameStackContextManager:
-    """Sets the name stack inside."""
+    """Context manager: sets the name stack."""
 
     __slots__ = ("name_stack", "prev")
 
@@ -304,7 +306,7 @@ set_name_stack = SetNameStackContextManager = _NameStackContextManager
 
 
 class ExtendNameStackContextManager:
-    """Puts operations inside into the scope `name`."""
+    """Context manager: adds the scope `name` to the name stack."""
 
     __slots__ = ("name", "prev")
 
@@ -325,7 +327,7 @@ extend_name_stack = ExtendNameStackContextManager
 
 
 class TransformNameStackContextManager:
-    """Marks operations inside as made by the transformation `name`."""
+    """Context manager: adds the transformation `name` to the name stack."""
 
     __slots__ = ("name", "prev")
 
@@ -346,7 +348,7 @@ transform_name_stack = TransformNameStackContextManager
 
 
 def reset_name_stack() -> _NameStackContextManager:
-    """Inside, the name stack starts empty."""
+    """Context manager: starts an empty name stack."""
     return _NameStackContextManager(_empty_name_stack)
 
 
@@ -375,12 +377,12 @@ def user_frames(traceback: Traceback | None) -> Iterator[Frame]:
 
 
 def user_frame(traceback: Traceback | None) -> Frame | None:
-    """The user's innermost frame of the call stack, if there is one."""
+    """The user's innermost frame of the call stack, or None."""
     return next(user_frames(traceback), None)
 
 
 def summarize(source_info: SourceInfo, num_frames: int | None = 1) -> str:
-    """The user's innermost frames (None: all) as text: `/home/me/model.py:12:4 (loss)`."""
+    """The user's innermost frames (None: all) as text, like `/home/me/model.py:12:4 (loss)`."""
     frames = itertools.islice(user_frames(source_info.traceback), num_frames)
     return "\n".join(map(_summarize_frame, frames))
 
@@ -393,6 +395,6 @@ def _summarize_frame(frame: Frame) -> str:
 
 
 def canonical_file_name(file_name: str) -> str:
-    """`file_name` without what `jax_hlo_source_file_canonicalization_regex` matches."""
+    """`file_name` without the text that `jax_hlo_source_file_canonicalization_regex` matches."""
     pattern = config.hlo_source_file_canonicalization_regex.value
     return re.sub(pattern, "", file_name) if pattern else file_name

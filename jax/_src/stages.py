@@ -26,7 +26,7 @@ CompilerOptions = dict[str, str | bool | int | float]
 
 
 class ArgInfo:
-    """Type of one argument of a stage, and whether it is donated."""
+    """The type of an argument of a stage, and whether it is donated."""
 
     __slots__ = ("_aval", "donated")
 
@@ -57,7 +57,7 @@ class ArgInfo:
 
 
 class OutInfo(NamedTuple):
-    """Type and sharding of one result of a stage."""
+    """The type and sharding of a result of a stage."""
 
     shape: tuple[int, ...]
     dtype: Any
@@ -88,7 +88,7 @@ class _Stage:
 
 
 class Traced(_Stage):
-    """A function traced to a jaxpr for arguments of given types.
+    """A function that has been traced to a jaxpr, for arguments of given types.
 
     >>> jax.jit(jnp.sin).trace(1.).jaxpr
     { lambda ; a:f32[]. let b:f32[] = sin a in (b,) }
@@ -116,7 +116,7 @@ class Traced(_Stage):
 
     @property
     def jaxpr(self) -> core.ClosedJaxpr:
-        """The jaxpr, of flat arguments and results."""
+        """The jaxpr, with flat arguments and results."""
         return self._params["jaxpr"]
 
     lojax = jaxpr
@@ -132,7 +132,7 @@ class Traced(_Stage):
 
     @property
     def out_info(self):
-        """Types of the results, as a tree of `ShapeDtypeStruct`; with shardings that `jit` was given."""
+        """Types of the results, as a tree of `ShapeDtypeStruct`, with `out_shardings` of `jit`."""
         structs = _out_structs(self.jaxpr.out_avals, self._params["out_shardings"])
         return tree_unflatten(self._out_tree, structs)
 
@@ -140,7 +140,7 @@ class Traced(_Stage):
         """Lower to StableHLO.
 
         Args:
-          lowering_platforms: platforms to lower for; the default is where the arguments live.
+          lowering_platforms: platforms to lower for; by default that of the arguments.
         """
         lowering = self._lower(
             self._params, [*self._consts, *self._flat], platforms=lowering_platforms
@@ -160,7 +160,7 @@ def _out_structs(avals, out_shardings):
 
 
 def _on_devices(struct, mesh):
-    """`struct` with a sharding over the mesh of devices in place of its abstract mesh."""
+    """`struct` with a sharding over the concrete mesh instead of its abstract mesh."""
     sharding = struct.sharding
     if isinstance(sharding, NamedSharding) and sharding.mesh is mesh.abstract_mesh:
         return struct.update(sharding=NamedSharding(mesh, sharding.spec))
@@ -168,7 +168,7 @@ def _on_devices(struct, mesh):
 
 
 class Lowered(_Stage):
-    """A function lowered to StableHLO, ready to compile."""
+    """A function that has been lowered to StableHLO and can be compiled."""
 
     __slots__ = ("_lowering", "out_tree", "_consts", "_out_shardings")
 
@@ -181,7 +181,7 @@ class Lowered(_Stage):
 
     @property
     def out_info(self):
-        """Types of the results, as a tree of `ShapeDtypeStruct`; with shardings that `jit` was given."""
+        """Types of the results, as a tree of `ShapeDtypeStruct`, with `out_shardings` of `jit`."""
         avals = [a.strip_weak_type() for a in self._lowering.out_avals]
         structs = _out_structs(avals, self._out_shardings)
         mesh = self._lowering.mesh
@@ -190,10 +190,10 @@ class Lowered(_Stage):
         return tree_unflatten(self.out_tree, structs)
 
     def compile(self, compiler_options: CompilerOptions | None = None, *, device_assignment=None):
-        """Compile.
+        """Compile the program.
 
         Args:
-          compiler_options: XLA options by name, over those given to `jit`.
+          compiler_options: XLA options by name, which override those given to `jit`.
         """
         kwargs = {} if device_assignment is None else {"device_assignment": device_assignment}
         return Compiled(
@@ -209,11 +209,11 @@ class Lowered(_Stage):
         return self._lowering.as_text(dialect, debug_info=debug_info)
 
     def compiler_ir(self, dialect: str | None = None) -> Any:
-        """The lowered program as an object of the compiler's; None if it has no such form."""
+        """The lowered program as an object of the compiler; None if it has no such form."""
         return self._lowering.compiler_ir(dialect)
 
     def cost_analysis(self) -> Any:
-        """Estimates of the cost of the program before optimisation, as a dictionary."""
+        """Estimates of the cost of the unoptimized program, as a dictionary."""
         return self._lowering.cost_analysis()
 
 
@@ -230,7 +230,7 @@ class Compiled(_Stage):
         self._call = None
 
     def as_text(self) -> str | None:
-        """The optimised program as text."""
+        """The optimized program as text."""
         return self._executable.as_text()
 
     def cost_analysis(self) -> Any:
@@ -279,12 +279,12 @@ class Compiled(_Stage):
         return tree_unflatten(self.out_tree, self._executable.output_formats())
 
     def __call__(self, *args, **kwargs):
-        """Run on arguments of the types the function was compiled for.
+        """Run the program on arguments of the types it was compiled for.
 
         Raises:
-          TypeError: if the trees or the types of the arguments differ, naming the argument.
+          TypeError: if the trees or types of the arguments differ; the message names the argument.
         """
-        if config.disable_jit.value:  # which native calls refuse
+        if config.disable_jit.value:  # native calls do not work then
             return self._python_call(*args, **kwargs)
         call = self._call
         if call is None:
@@ -332,7 +332,7 @@ class Wrapped(Protocol):
     """A jitted function: callable, with ahead-of-time stages."""
 
     def __call__(self, *args, **kwargs):
-        """Run, compiling first if need be."""
+        """Run the function, after compiling it if necessary."""
 
     def trace(self, *args, **kwargs) -> Traced:
         """Trace for arguments of these types."""

@@ -1,4 +1,4 @@
-"""Keeps internal frames out of the tracebacks that users see (`jax_traceback_filtering`)."""
+"""Removal of internal frames from the tracebacks that users see (`jax_traceback_filtering`)."""
 
 from __future__ import annotations
 
@@ -29,16 +29,16 @@ _FILTERED_NOTE = (
 
 
 class UnfilteredStackTrace(Exception):
-    """The cause of an error whose traceback was filtered: has the whole traceback."""
+    """The cause of an error with a filtered traceback; it has the complete traceback."""
 
 
 def register_exclusion(path: str) -> None:
-    """Leaves frames in files whose paths start with `path` out of filtered tracebacks."""
+    """Removes frames of files whose paths start with `path` from filtered tracebacks."""
     _exclude_paths.append(path)
 
 
 def include_filename(filename: str) -> bool:
-    """Whether frames in the file stay in filtered tracebacks."""
+    """Whether filtered tracebacks keep frames of the file."""
     if filename.startswith(tuple(_exclude_paths)):
         return filename.endswith("_test.py") or filename.startswith(tuple(_include_paths))
     return not filename.startswith("<frozen")
@@ -49,7 +49,7 @@ def include_frame(f: types.FrameType) -> bool:
 
 
 def filter_traceback(tb: types.TracebackType | None) -> types.TracebackType | None:
-    """`tb` without internal frames; None if there are only such."""
+    """`tb` without internal frames; None if no frame is left."""
     kept = [t for t in _walk(tb) if include_frame(t.tb_frame)]
     out: types.TracebackType | None = None
     for t in reversed(kept):
@@ -62,9 +62,9 @@ def format_exception_only(e: BaseException) -> str:
 
 
 def api_boundary(fun: C) -> C:
-    """A decorator of functions that users call: errors leave them with filtered tracebacks.
+    """Decorator of public functions: errors leave them with filtered tracebacks.
 
-    Only the outermost such function on the stack filters, and only once something was raised.
+    Only the outermost decorated function on the stack filters, and only after an error was raised.
     """
 
     @functools.wraps(fun)
@@ -76,7 +76,7 @@ def api_boundary(fun: C) -> C:
             mode = _filtering_mode()
             if mode != "off" and not _is_under_boundary(e):
                 _filter_exception(e, mode)
-            # A bare `raise` does not put this frame back into the traceback.
+            # A bare `raise` does not add this frame to the traceback again.
             raise
 
     return reraise_with_filtered_traceback  # type: ignore[return-value]
@@ -118,7 +118,7 @@ def _filter_exception(e: BaseException, mode: str) -> None:
 
 
 def _with_callers(tb: types.TracebackType | None) -> types.TracebackType | None:
-    """`tb` with the frames that called its first one, which unwinding has not reached yet."""
+    """`tb` preceded by the frames of its callers, which the exception has not unwound yet."""
     if tb is None:
         return None
     out = tb
@@ -150,7 +150,7 @@ def _ipython_hides_frames() -> bool:
 
 
 def user_stacklevel() -> int:
-    """The `stacklevel` for a `warnings.warn` in the caller that names the user's line."""
+    """The `stacklevel` with which a `warnings.warn` in the caller names the user's line."""
     frame: types.FrameType | None = sys._getframe(1)
     level = 1
     while frame is not None:

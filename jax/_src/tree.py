@@ -23,10 +23,10 @@ from jax._src.tree_util import (
 
 
 def static(**kwargs: Any) -> Any:
-    """Declares a static field of a dataclass that is a pytree.
+    """Declares a static field of a dataclass that is registered as a pytree.
 
     Args:
-      **kwargs: as of :func:`dataclasses.field`.
+      **kwargs: arguments for :func:`dataclasses.field`.
 
     Returns:
       A field whose metadata has ``static=True``, which :func:`jax.tree_util.register_dataclass` reads.

@@ -1,4 +1,4 @@
-"""Types that annotations use; at run time they cost nothing but these names."""
+"""Types for annotations."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class DuckTypedArray(Protocol):
     def shape(self) -> tuple[int, ...]: ...
 
 
-# What stands for a type: "float32", float, np.float32, np.dtype("float32"), an array, …
+# Anything that stands for a dtype: "float32", float, np.float32, np.dtype("float32"), an array, …
 DTypeLike = Union[str, type[Any], np.dtype, SupportsDType]  # noqa: UP007
 ExtendedDType = Any
 DTypeLikeOrExtended = Any
@@ -66,7 +66,7 @@ StaticScalar = Union[np.bool_, np.number, bool, int, float, complex]  # noqa: UP
 
 
 class DeprecatedArg:
-    """The type of the default of arguments that are going away."""
+    """The type of the default value of deprecated arguments."""
 
     def __repr__(self) -> str:
         return "Deprecated"

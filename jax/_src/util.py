@@ -1,4 +1,4 @@
-"""Small helpers that know nothing of arrays: sequences, caches, names, axes."""
+"""Helpers that do not depend on arrays: sequences, caches, names, axes."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ T2 = TypeVar("T2")
 T3 = TypeVar("T3")
 F = TypeVar("F", bound=Callable)
 
-# Like `map`, `zip` and a loop, but they raise ValueError for sequences of different lengths.
+# Like `map`, `zip` and a loop, but sequences of different lengths raise ValueError.
 safe_map = _jaxlib_utils.safe_map
 safe_zip = _jaxlib_utils.safe_zip
 foreach = _jaxlib_utils.foreach
@@ -41,7 +41,7 @@ _topological_sort = _jaxlib_utils.topological_sort
 
 
 def toposort(end_nodes: Iterable[Any]) -> list[Any]:
-    """All ancestors of `end_nodes` (attribute `parents`), each after its parents."""
+    """All ancestors of `end_nodes` (by the attribute `parents`), each after its parents."""
     return _topological_sort("parents", list(end_nodes))
 
 
@@ -55,7 +55,7 @@ def check_toposort(nodes: Iterable[Any]) -> None:
 
 
 def unzip2(xys: Iterable[tuple[T1, T2]]) -> tuple[tuple[T1, ...], tuple[T2, ...]]:
-    """A sequence of pairs as a pair of tuples, also if it is empty."""
+    """Turn a sequence of pairs into a pair of tuples, also if it is empty."""
     pairs = tuple(zip(*xys, strict=True))
     return pairs if pairs else ((), ())  # type: ignore[return-value]
 
@@ -63,13 +63,13 @@ def unzip2(xys: Iterable[tuple[T1, T2]]) -> tuple[tuple[T1, ...], tuple[T2, ...]
 def unzip3(
     xyzs: Iterable[tuple[T1, T2, T3]],
 ) -> tuple[tuple[T1, ...], tuple[T2, ...], tuple[T3, ...]]:
-    """A sequence of triples as a triple of tuples, also if it is empty."""
+    """Turn a sequence of triples into a triple of tuples, also if it is empty."""
     triples = tuple(zip(*xyzs, strict=True))
     return triples if triples else ((), (), ())  # type: ignore[return-value]
 
 
 def subvals(lst: Sequence[T], replace: Iterable[tuple[int, T]]) -> tuple[T, ...]:
-    """`lst` as a tuple, with `replace`'s (index, value) pairs put in."""
+    """`lst` as a tuple, after the (index, value) pairs of `replace` are assigned."""
     out = list(lst)
     for i, v in replace:
         out[i] = v
@@ -77,7 +77,7 @@ def subvals(lst: Sequence[T], replace: Iterable[tuple[int, T]]) -> tuple[T, ...]
 
 
 def split_list(args: Sequence[T], ns: Sequence[int]) -> list[list[T]]:
-    """Lists of the lengths `ns`, then one of what is left."""
+    """Split `args` into lists of the lengths `ns`, and a list of the rest."""
     args = list(args)
     lists, start = [], 0
     for n in ns:
@@ -88,7 +88,7 @@ def split_list(args: Sequence[T], ns: Sequence[int]) -> list[list[T]]:
 
 
 def split_list_checked(args: Sequence[T], ns: Sequence[int]) -> list[list[T]]:
-    """Lists of the lengths `ns`, which must be all of `args`."""
+    """Split `args` into lists of the lengths `ns`, which must add up to all of it."""
     if sum(ns) != len(args):
         raise ValueError(f"cannot split {len(args)} values into lists of the lengths {list(ns)}")
     return split_list(args, ns)[:-1]
@@ -103,7 +103,7 @@ def partition_list(bs: Sequence[bool], l: Sequence[T]) -> tuple[list[T], list[T]
 
 
 def merge_lists(bs: Sequence[bool], l0: Sequence[T1], l1: Sequence[T2]) -> list[T1 | T2]:
-    """Undoes `partition_list`: takes from `l1` where `bs` is true, else from `l0`."""
+    """Inverse of `partition_list`: takes from `l1` where `bs` is true, else from `l0`."""
     if sum(map(bool, bs)) != len(l1) or len(bs) != len(l0) + len(l1):
         raise ValueError(f"cannot merge lists of lengths {len(l0)} and {len(l1)} by {list(bs)}")
     its = iter(l0), iter(l1)
@@ -111,7 +111,7 @@ def merge_lists(bs: Sequence[bool], l0: Sequence[T1], l1: Sequence[T2]) -> list[
 
 
 def subs_list(subs: Sequence[int | None], src: Sequence[T], base: Sequence[T]) -> list[T]:
-    """`src[i]` for each i in `subs`, and where that is None the next of `base`."""
+    """`src[i]` for each `i` of `subs`, or the next value of `base` where it is None."""
     base_ = iter(base)
     out = [src[i] if i is not None else next(base_) for i in subs]
     if next(base_, unique_sentinel) is not unique_sentinel:
@@ -126,7 +126,7 @@ def subs_list2(
     src2: Sequence[T],
     base: Sequence[T],
 ) -> list[T]:
-    """As `subs_list`, with two sources; `subs1` wins."""
+    """Like `subs_list` with two sources, of which the first takes precedence."""
     base_ = iter(base)
     out = [
         src1[f1] if f1 is not None else src2[f2] if f2 is not None else next(base_)
@@ -148,7 +148,7 @@ unique_sentinel = object()
 
 
 def unflatten(xs: Iterable[T], ns: Sequence[int]) -> list[list[T]]:
-    """Splits `xs` into lists of the lengths `ns`, which must be all of it."""
+    """Splits `xs` into lists of the lengths `ns`, which must add up to all of it."""
     it = iter(xs)
     out = [list(itertools.islice(it, n)) for n in ns]
     if [len(part) for part in out] != list(ns) or next(it, _unflatten_done) is not _unflatten_done:
@@ -175,7 +175,7 @@ def tuple_update(t: tuple[T, ...], idx: int, val: T) -> tuple[T, ...]:
 
 
 def stable_unique(it: Iterable[T]) -> Iterable[T]:
-    """The different values of `it`, in order of first appearance."""
+    """The distinct values of `it`, in order of first appearance."""
     return dict.fromkeys(it).keys()
 
 
@@ -218,7 +218,7 @@ class OrderedSet:
 
 
 def canonicalize_axis(axis: SupportsIndex, num_dims: int) -> int:
-    """`axis` counted from the front, between 0 and `num_dims`."""
+    """Convert a possibly negative axis to one between 0 and `num_dims`."""
     axis = operator.index(axis)
     if 0 <= axis < num_dims:
         return axis
@@ -230,7 +230,7 @@ def canonicalize_axis(axis: SupportsIndex, num_dims: int) -> int:
 def canonicalize_axis_tuple(
     axis: int | Sequence[int] | None, ndim: int, allow_duplicate: bool = False
 ) -> tuple[int, ...]:
-    """One axis, several or None for all, as a tuple counted from the front."""
+    """Convert an axis, several axes, or None for all, to a tuple of nonnegative axes."""
     if axis is None:
         return tuple(range(ndim))
     if isinstance(axis, (list, tuple)) or getattr(axis, "ndim", 0):
@@ -263,7 +263,7 @@ def moveaxis_permutation(
 
 
 def maybe_named_axis(axis: Any, if_pos: Callable[[int], T], if_named: Callable[[Any], T]) -> T:
-    """Calls `if_pos` with a number's index, or `if_named` with the name that `axis` is."""
+    """Calls `if_pos` if `axis` is an integer, otherwise `if_named` with the axis name."""
     try:
         pos = operator.index(axis)
     except TypeError:
@@ -275,15 +275,14 @@ def maybe_named_axis(axis: Any, if_pos: Callable[[int], T], if_named: Callable[[
 
 
 def curry(f: Callable) -> Callable:
-    """Returns a function that takes `f`'s first arguments and returns a partial of it."""
+    """Returns a function of some leading arguments of `f` that returns a partial application."""
     return wraps(f)(partial(partial, f))
 
 
 def wraps(
     wrapped: Callable, namestr: str | None = None, docstr: str | None = None, **kwargs: Any
 ) -> Callable[[T], T]:
-    """Like functools.wraps, with patterns for name and docstring and no copy of `__dict__` entries
-    that must differ.
+    """Like `functools.wraps`, with patterns for the name and the docstring.
 
     `namestr` may contain `{fun}`, the wrapped function's name; `docstr` also `{doc}` and `kwargs`.
     """
@@ -334,7 +333,7 @@ def wrap_name(transform_name: str, name: str) -> str:
 
 
 def set_module(module: str) -> Callable[[T], T]:
-    """A decorator that shows a function or class as a member of the public `module`."""
+    """A decorator that makes `module` the public module of a function or class."""
 
     def wrapper(fun: T) -> T:
         if module is not None:
@@ -375,7 +374,7 @@ def as_hashable_function(closure: Any) -> Callable[[Callable], HashableFunction]
 
 
 class HashablePartial:
-    """A partial application equal to those with the same code and arguments."""
+    """A partial application; equal if the code and the arguments are equal."""
 
     __slots__ = ("f", "args", "kwargs")
 
@@ -456,7 +455,7 @@ class HashableDict:
 
 
 class Unhashable:
-    """A value hashed by identity."""
+    """A value compared and hashed by identity."""
 
     __slots__ = ("val",)
 
@@ -471,7 +470,7 @@ class Unhashable:
 
 
 class HashableWrapper:
-    """A value hashed by its own hash where it has one, otherwise by identity."""
+    """A value hashed by its own hash if it has one, otherwise by identity."""
 
     __slots__ = ("x", "hash")
 
@@ -494,7 +493,7 @@ class HashableWrapper:
 
 
 def WrapHashably(x: Any) -> Hashable | Unhashable:
-    """`x` in a hashable box: by its own hash if it has one, otherwise by identity."""
+    """Wrap `x` in a hashable object: with its own hash if it has one, otherwise by identity."""
     try:
         hash(x)
     except TypeError:
@@ -503,7 +502,7 @@ def WrapHashably(x: Any) -> Hashable | Unhashable:
 
 
 class StrictABCMeta(abc.ABCMeta):
-    """Makes abstract classes whose `isinstance` is the plain, fast one: no virtual subclasses."""
+    """Metaclass without virtual subclasses, so that `isinstance` checks are fast."""
 
     def register(cls, subclass: type) -> type:
         raise NotImplementedError(f"{cls} does not support virtual subclasses")
@@ -515,14 +514,14 @@ class StrictABC(metaclass=StrictABCMeta):
     __slots__ = ()
 
 
-# Caches. All are registered so that `jax.clear_caches` clears them. The trace context (options and
-# context managers that tracing depends on) is part of their keys unless they say otherwise.
+# Caches. All are registered, so that `jax.clear_caches` clears them. Unless stated otherwise, their
+# keys contain the trace context: the options and context managers that tracing depends on.
 
 _caches: dict[int, tuple[weakref.ref, str]] = {}  # by identity: caches may be unhashable
 
 
 def register_cache(cache: Any, for_what: str) -> None:
-    """Lets `clear_all_caches` call `cache.cache_clear()` for as long as the cache lives."""
+    """Makes `clear_all_caches` call `cache.cache_clear()`, for as long as the cache is alive."""
     key = id(cache)
     _caches[key] = weakref.ref(cache, lambda _: _caches.pop(key, None)), for_what
 
@@ -538,12 +537,12 @@ def clear_all_caches() -> None:
 def cache(
     max_size: int | None = 4096, trace_context_in_key: bool | Callable[[], Any] = True
 ) -> Callable[[F], F]:
-    """A decorator that remembers results by (hashable) arguments.
+    """A decorator that memoizes a function of hashable arguments.
 
     Args:
-      max_size: entries kept, None for all.
+      max_size: the maximal number of entries; None for no limit.
       trace_context_in_key: whether the trace context is part of the key, or a function whose
-        result is.
+        result is part of it.
 
     The decorated function has `cache_clear()` and `cache_info()`.
     """
@@ -563,7 +562,7 @@ def cache(
 
         @functools.wraps(f)
         def wrapper(*args, **kwargs):
-            if check_leaks.value:  # a cache would keep what is looked for
+            if check_leaks.value:  # a cache would keep leaked tracers alive
                 return f(*args, **kwargs)
             return cached(context(), *args, **kwargs)
 
@@ -601,10 +600,10 @@ def weakref_lru_cache(
     trace_context_in_key: bool = True,
     explain: Callable | None = None,
 ) -> Any:
-    """A cache whose entries go when the first argument, compared by identity of the key's weak
-    reference, is collected. The other arguments must be hashable.
+    """A cache with a weak reference to the first argument, whose entries are freed with it.
 
-    `explain` is called on a miss if `jax_explain_cache_misses` is on: see jaxlib.
+    All arguments must be hashable. `explain` is called at a cache miss if
+    `jax_explain_cache_misses` is set; see jaxlib.
     """
     if f is None:
         return partial(
@@ -619,15 +618,17 @@ def weakref_lru_cache(
     return cached
 
 
-# Types that `multi_weakref_lru_cache` refers to weakly.
+# Types to which `multi_weakref_lru_cache` keeps weak references.
 weakref_cache_key_types: set[type] = set()
 
 
 def multi_weakref_lru_cache(
     call: Callable, *, maxsize: int | None = 2048, trace_context_in_key: bool = True
 ) -> Any:
-    """As `weakref_lru_cache`, with weak references to every leaf of the arguments whose type is in
-    `weakref_cache_key_types`."""
+    """Like `weakref_lru_cache`, with weak references to several objects.
+
+    These are the leaves of the arguments whose types are in `weakref_cache_key_types`.
+    """
     context = config.trace_context if trace_context_in_key else _no_context
     cached = _jaxlib_weakref_lru_cache.multi_weakref_lru_cache(
         context,
@@ -647,13 +648,13 @@ test_event_listener: Callable | None = None
 
 
 def test_event(name: str, *args: Any) -> None:
-    """Tells the listener of `jax._src.test_util`, if there is one, that something happened."""
+    """Notifies the listener of `jax._src.test_util`, if there is one, of an event."""
     if test_event_listener is not None:
         test_event_listener(name, *args)
 
 
 def distributed_debug_log(*pairs: tuple[str, Any]) -> None:
-    """Logs (name, value) pairs if `jax_distributed_debug` is on."""
+    """Logs (name, value) pairs if `jax_distributed_debug` is set."""
     if config.distributed_debug.value:
         lines = ["\nDISTRIBUTED_DEBUG_BEGIN", *(f"{k}: {v}" for k, v in pairs)]
         lines.append("DISTRIBUTED_DEBUG_END")

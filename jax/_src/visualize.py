@@ -1,4 +1,4 @@
-"""Drawings of which devices hold which part of an array, with the library rich."""
+"""Drawings of how an array is distributed over devices, made with the library rich."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Color = tuple[float, ...]
 ColorMap = Callable[[float], Color]
 
 _LINES = 10
-_COLUMNS_PER_LINE = 2.5  # as high as wide, on the screen
+_COLUMNS_PER_LINE = 2.5  # makes a square array look square on the screen
 
 
 def visualize_sharding(
@@ -28,20 +28,21 @@ def visualize_sharding(
     max_width: int = 80,
     color_map: ColorMap | None = None,
 ) -> None:
-    """Prints which devices hold which part of an array of one or two dimensions.
+    """Prints which part of a one- or two-dimensional array each device holds.
 
     Args:
-      shape: of the array.
+      shape: the shape of the array.
       sharding: a Sharding.
-      use_color: whether parts are colored areas, if the terminal has colors; otherwise boxes.
-      scale: of the height, which is 10 lines; the width goes with the proportions of the array.
-      min_width, max_width: of a part, and of the drawing if `min_width` leaves the choice; in columns.
-      color_map: gives red, green, blue in [0, 1] (more is ignored) for a number in [0, 1), such as
-        color maps of matplotlib do; by default the hues.
+      use_color: whether parts are drawn as colored areas, if the terminal has colors, or as boxes.
+      scale: scales the height of 10 lines; the width follows from the proportions of the array.
+      min_width, max_width: the minimal width of a part, and the width of the drawing unless
+        `min_width` requires more; in columns.
+      color_map: maps a number in [0, 1) to red, green, blue in [0, 1] (other components are
+        ignored), like color maps of matplotlib; by default the hues.
 
     Raises:
       ImportError: rich is not installed.
-      ValueError: the array has no or more than two dimensions, or cannot be sharded so.
+      ValueError: the array does not have one or two dimensions, or the sharding does not fit.
 
     >>> s = jax.sharding.SingleDeviceSharding(jax.devices("cpu")[0])
     >>> jax.debug.visualize_sharding((4,), s, use_color=False)
@@ -94,14 +95,14 @@ def visualize_sharding(
 
 
 def visualize_array_sharding(arr: Any, **kwargs: Any) -> None:
-    """Prints which devices hold which part of an array: in a program, what the compiler chose.
+    """Prints which part of an array each device holds; in a program, as the compiler chose.
 
     Args:
-      arr: an array of one or two dimensions, also one of a program: it prints when that is compiled.
+      arr: a one- or two-dimensional array. Inside a program, it prints when that is compiled.
       **kwargs: those of `jax.debug.visualize_sharding`.
 
     Raises:
-      As `jax.debug.visualize_sharding`.
+      See `jax.debug.visualize_sharding`.
 
     >>> jax.debug.visualize_array_sharding(jnp.ones(4), use_color=False)
     ┌───────┐
@@ -132,7 +133,7 @@ Interval = tuple[int, int]
 
 
 def _cells(shape: tuple[int, ...], sharding: Sharding) -> dict[tuple[Interval, Interval], str]:
-    """Labels of the parts, by their rows and columns."""
+    """The labels of the parts, by rows and columns."""
     devices: dict[tuple[Interval, Interval], list[Any]] = {}
     for device, index in sharding.devices_indices_map(shape).items():
         part = tuple(s.indices(n)[:2] for s, n in zip(index, shape))
@@ -149,7 +150,7 @@ def _fraction(interval: Interval, size: int) -> float:
 
 
 def _styles(n: int, color_map: ColorMap | None) -> Iterator[str]:
-    """Different colors for n parts, quite different ones for parts side by side."""
+    """Colors for n parts, chosen to differ most between adjacent parts."""
     color_of = color_map or (lambda x: colorsys.hls_to_rgb(x, 0.6, 0.6))
     step = next(k for k in range(max(1, round(0.382 * n)), n + 1) if math.gcd(k, n) == 1)
     for i in range(n):

@@ -1,4 +1,4 @@
-"""Passes of one's own in XLA's pipeline of compilation."""
+"""Custom passes in XLA's compilation pipeline."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from jax._src import lib, xla_bridge as xb
 
 
 class PipelineStage(enum.Enum):
-    """When in the pipeline a pass runs: before or after instructions are scheduled."""
+    """When a pass runs: before or after instructions are scheduled."""
 
     PRE_SCHEDULER = 0
     POST_SCHEDULER = 1
@@ -23,20 +23,20 @@ def register_hlo_module_transformation(
     stage: PipelineStage = PipelineStage.PRE_SCHEDULER,
     platforms: Sequence[str] | str | None = None,
 ) -> None:
-    """Registers a pass of one's own over programs that XLA compiles from now on.
+    """Registers a custom pass over the programs that XLA compiles from now on.
 
-    Passes of a stage run in the order in which they were registered.
+    Passes of a stage run in the order of their registration.
 
     Args:
-      callback: a function of a serialized `HloModuleProto`, which gives another one, or None to leave the
-        program as it is. An exception in it fails the compilation.
+      callback: takes a serialized `HloModuleProto` and returns another one, or None to leave the
+        program unchanged. If it raises an exception, the compilation fails.
       name: a name for the pass.
       stage: when it runs.
-      platforms: the platforms that it is for, or one; None for all that there are.
+      platforms: the platform or platforms it applies to; None for all available ones.
 
     Raises:
-      TypeError: `callback` cannot be called, or `stage` is no PipelineStage.
-      RuntimeError: there is no such platform.
+      TypeError: `callback` is not callable, or `stage` is not a PipelineStage.
+      RuntimeError: a platform does not exist.
 
     >>> from jax.extend import xla
     >>> sizes = []
@@ -60,16 +60,16 @@ def clear_hlo_module_transformation(
     stage: PipelineStage = PipelineStage.PRE_SCHEDULER,
     platforms: Sequence[str] | str | None = None,
 ) -> bool:
-    """Removes the passes that were registered with a name; returns whether there were any.
+    """Removes the passes registered under a name; returns whether there were any.
 
     Args:
       name: the name of the pass.
       stage: when it runs.
-      platforms: the platforms that it is removed from, or one; None for all.
+      platforms: the platform or platforms to remove it from; None for all.
 
     Raises:
-      TypeError: `stage` is no PipelineStage.
-      RuntimeError: there is no such platform.
+      TypeError: `stage` is not a PipelineStage.
+      RuntimeError: a platform does not exist.
     """
     _check(stage)
     found = False
@@ -87,7 +87,7 @@ def _check(stage: Any) -> None:
 
 
 def _clients(platforms: Sequence[str] | str | None) -> Iterator[Any]:
-    """The clients of plugins for these platforms; None for the compiler that is built in, of CPUs."""
+    """The plugin clients of these platforms; None stands for the built-in compiler for CPUs."""
     if platforms is None:
         clients = list(xb.backends().values())
     else:

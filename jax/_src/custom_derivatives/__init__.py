@@ -1,4 +1,4 @@
-"""Functions with derivative rules of their own: `custom_jvp`, `custom_vjp`, `custom_gradient`."""
+"""Functions with custom derivative rules: `custom_jvp`, `custom_vjp`, `custom_gradient`."""
 
 from jax._src.ad_util import SymbolicZero
 from jax._src.custom_derivatives.common import resolve_kwargs

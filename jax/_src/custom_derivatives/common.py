@@ -1,4 +1,4 @@
-"""What `custom_jvp` and `custom_vjp` share: their arguments, and rules of their primitives."""
+"""Code shared by `custom_jvp` and `custom_vjp`: arguments, and rules of their primitives."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -28,7 +28,7 @@ traceback_util.register_exclusion(__file__)
 
 
 def resolve_kwargs(fun: Callable, args, kwargs) -> tuple:
-    """Positional arguments for a call, defaults applied.
+    """Convert the arguments of a call to positional arguments, with defaults applied.
 
     Raises:
       TypeError: if an argument can only be passed by keyword.
@@ -76,7 +76,7 @@ def split_nondiff(nums: Sequence[int], args: Sequence[Any]) -> tuple[tuple, tupl
 
 
 def with_nondiff(fun: Callable, nums: Sequence[int], nondiff: Sequence[Any]) -> Callable:
-    """`fun` as a function of its differentiable arguments."""
+    """`fun` as a function of its differentiable arguments only."""
     if not nums:
         return fun
 
@@ -88,12 +88,12 @@ def with_nondiff(fun: Callable, nums: Sequence[int], nondiff: Sequence[Any]) -> 
 
 
 class CustomFunction:
-    """What `custom_jvp` and `custom_vjp` functions have in common."""
+    """The base class of `custom_jvp` and `custom_vjp` functions."""
 
-    _holds_traces = True  # which hold on to the function, by its rules
+    _holds_traces = True  # through its rules, the traces refer to the function
 
     kind: str
-    ready: bool  # whether there is a rule
+    ready: bool  # whether the rule is set
 
     def __init__(
         self,
@@ -111,7 +111,7 @@ class CustomFunction:
         self.nondiff_argnums = nondiff_positions(sig, nondiff_argnums, nondiff_argnames)
 
     def __getattr__(self, name):
-        if name == "fun":  # not yet initialised (unpickling)
+        if name == "fun":  # not initialized yet (unpickling)
             raise AttributeError(name)
         return getattr(self.fun, name)
 
@@ -128,7 +128,7 @@ class CustomFunction:
             and not kwargs
             and not self.nondiff_argnums
             and all([type(x) in _plain_values for x in args])
-        ):  # the common case: arrays, and nothing to differentiate
+        ):  # the common case: a call on arrays outside of any transformation
             out = self.fun(*args)
             if type(out) is not ArrayImpl:
                 for x in tree_leaves(out):
@@ -157,12 +157,12 @@ class CustomFunction:
             ) from None
 
 
-# Types of arguments that a function gets as they are.
+# Types of arguments that are passed to the function unchanged.
 _plain_values = frozenset({ArrayImpl, np.ndarray, float, int, bool, complex})
 
 
 def _fixed_arity(sig) -> int:
-    """How many arguments a call has that needs no resolving; -1 if none is like that."""
+    """The number of arguments of a call that is purely positional; -1 if it is not fixed."""
     if sig is None:
         return -1
     n = 0
@@ -189,7 +189,7 @@ class BoundCustom:
 
 
 def typed(args: Sequence[Any]) -> list[Any]:
-    """Arguments with Python numbers as scalars that have a shape and a dtype, too."""
+    """Arguments with Python numbers replaced by scalars that also have a shape and a dtype."""
     return [_TYPED[type(x)](x) if type(x) in _TYPED else x for x in args]
 
 
@@ -202,7 +202,7 @@ _TYPED: dict[type, Callable[[Any], Any]] = {
 
 
 class OnArrays:
-    """A rule that is called from an equation: the literals among its operands are arrays for it."""
+    """A rule called for an equation: literals among its operands are converted to arrays."""
 
     def __init__(self, rule: Callable):
         self.rule = rule
@@ -217,10 +217,10 @@ class OnArrays:
 
 
 class FlatFun:
-    """A function of a tree of positional arguments as one of flat arguments.
+    """A function of a tree of positional arguments, as a function of flat arguments.
 
     Attributes:
-      out_tree, out_avals: tree and types of the results of the last run; None before one.
+      out_tree, out_avals: tree and types of the results of the last call; None before the first.
     """
 
     __slots__ = ("fun", "original", "kind", "in_tree", "_paths", "out_tree", "out_avals")
@@ -249,7 +249,7 @@ class FlatFun:
         )
 
     def mismatch(self, tree, avals) -> str:
-        """How results of a rule differ from those of the function, if these are known; or ''."""
+        """How results of a rule differ from those of the function (if known); '' if they do not."""
         if self.out_tree is None:
             return ""
         if tree != self.out_tree:
@@ -298,7 +298,7 @@ def is_zero(x) -> bool:
     return type(x) in (Zero, SymbolicZero)
 
 
-# Rules of both primitives
+# Rules shared by both primitives
 
 
 def call_types(*avals, call_jaxpr, **_):
@@ -306,7 +306,7 @@ def call_types(*avals, call_jaxpr, **_):
 
 
 def call_transpose(cts, *args, call_jaxpr, **_):
-    # Where a function is used linearly, it is its own rule.
+    # A function that is applied to linear arguments is transposed itself; the rule is not used.
     return ad.backward_pass(call_jaxpr.jaxpr, False, call_jaxpr.consts, args, cts)
 
 

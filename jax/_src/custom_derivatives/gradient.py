@@ -1,4 +1,4 @@
-"""Derivatives by a function of the cotangent, and functions closing over differentiated values."""
+"""`custom_gradient`, and closures over differentiated values."""
 
 from collections.abc import Callable
 from typing import Any
@@ -25,7 +25,7 @@ traceback_util.register_exclusion(__file__)
 
 
 def custom_gradient(fun: Callable) -> custom_vjp:
-    """A function that returns its result and the function from cotangent to cotangents.
+    """Define a custom derivative by a function that returns the result and a VJP function.
 
     Args:
       fun: function returning (result, vjp_fun).
@@ -67,7 +67,7 @@ def custom_gradient(fun: Callable) -> custom_vjp:
 
 
 class _Residuals:
-    """A staged backward function as a pytree of its constants."""
+    """A traced backward function, as a pytree of its constants."""
 
     def __init__(self, jaxpr, in_tree, out_tree, consts):
         self.jaxpr, self.in_tree, self.out_tree, self.consts = jaxpr, in_tree, out_tree, consts
@@ -81,15 +81,15 @@ register_pytree_node(
 
 
 def closure_convert(fun: Callable, *example_args) -> tuple[Callable, list]:
-    """Make the traced values a function closes over into explicit arguments.
+    """Convert the traced values that a function closes over to explicit arguments.
 
     Args:
-      fun: function of arrays and pytrees, maybe closing over values that are being differentiated.
-      *example_args: arguments of the types `fun` will be called with.
+      fun: function of arrays and pytrees, which may close over values that are differentiated.
+      *example_args: arguments of the types that `fun` will be called with.
 
     Returns:
-      (converted, consts): `converted(*args, *consts)` is `fun(*args)`; `consts` are the floating-point
-      tracers it closed over.
+      (converted, consts): `converted(*args, *consts)` equals `fun(*args)`; `consts` are the
+      floating-point tracers that `fun` closes over.
     """
     flat, in_tree = tree_flatten(example_args)
     flat_fun, out_tree_fn = flatten_fun_nokwargs(fun, in_tree)

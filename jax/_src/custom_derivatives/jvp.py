@@ -1,4 +1,4 @@
-"""`custom_jvp`: a function with a forward-mode rule of its own."""
+"""`custom_jvp`: a function with a custom forward-mode rule."""
 
 import functools
 from collections.abc import Callable
@@ -34,14 +34,14 @@ traceback_util.register_exclusion(__file__)
 
 
 class custom_jvp(CustomFunction):
-    """A function with a forward-mode rule of its own, used in place of differentiating its body.
+    """A function with a custom forward-mode rule, used instead of differentiating its body.
 
     Args:
       fun: the function.
       nondiff_argnums: positions of arguments that are not differentiated (such as functions).
-      nondiff_argnames: the same by name.
+      nondiff_argnames: the same, by name.
 
-    Give the rule with `defjvp` (or `defjvps`).
+    Set the rule with `defjvp` (or `defjvps`).
 
     >>> @jax.custom_jvp
     ... def f(x, y):
@@ -63,12 +63,12 @@ class custom_jvp(CustomFunction):
         """Set the rule.
 
         Args:
-          jvp: `jvp(*nondiff_args, primals, tangents) -> (result, tangent)`, tuples of the differentiable
-            arguments and their tangents.
-          symbolic_zeros: whether tangents that are zero come as `SymbolicZero` objects.
+          jvp: `jvp(*nondiff_args, primals, tangents) -> (result, tangent)`, with tuples of the
+            differentiable arguments and their tangents.
+          symbolic_zeros: whether zero tangents are passed as `SymbolicZero` objects.
 
         Returns:
-          `jvp`, so that this works as a decorator.
+          `jvp`, so that this method works as a decorator.
         """
         self.jvp = jvp
         self.symbolic_zeros = symbolic_zeros
@@ -76,7 +76,7 @@ class custom_jvp(CustomFunction):
         return jvp
 
     def defjvps(self, *jvps: Callable | None) -> None:
-        """Set one rule per argument: `jvp_i(tangent_i, result, *args) -> tangent`; None for zero."""
+        """Set a rule per argument: `jvp_i(tangent_i, result, *args) -> tangent`, or None (zero)."""
         if self.nondiff_argnums:
             raise TypeError("Can't use ``defjvps`` with ``nondiff_argnums``.")
 
@@ -107,13 +107,13 @@ class custom_jvp(CustomFunction):
         flat_fun = FlatFun("custom_jvp", fun, self.fun, in_tree, dyn)
         flat_jvp = _flat_jvp(jvp, name, fun_name(self.jvp), flat_fun)
         outs = custom_jvp_call_p.bind(flat_fun, flat_jvp, *flat, symbolic_zeros=self.symbolic_zeros)
-        # If the function itself did not run, its rule did.
+        # Either the function has run, or its rule.
         tree = flat_jvp.out_tree if flat_fun.out_tree is None else flat_fun.out_tree
         return tree_unflatten(tree, outs)
 
 
 def _constant(x):
-    """An argument that is not differentiated, without the tangent it may have."""
+    """A nondifferentiable argument, without the tangent it may have."""
     return lax.stop_gradient(x) if isinstance(x, core.Tracer) else x
 
 
@@ -202,7 +202,7 @@ custom_jvp_call_p.get_bind_params = _custom_jvp_bind_params
 
 
 class _lifted_jvp:
-    """The rule of a function whose first arguments are values it closed over."""
+    """The rule of a function whose leading arguments are closed-over values."""
 
     def __init__(self, num_consts: int, rule: Callable):
         self.num_consts, self.rule = num_consts, rule

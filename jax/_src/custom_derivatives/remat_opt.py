@@ -1,8 +1,8 @@
-"""Forward rules that give way to their function where nobody needs the residuals.
+"""Forward rules that are replaced by their function if the residuals are not used.
 
-Inside `checkpoint` the forward pass stores nothing, so that `custom_vjp` functions with `optimize_remat=True`
-run themselves there, not their forward rule. The rule is an equation of its own, which also has the
-function; dead code elimination replaces it.
+The forward pass inside `checkpoint` stores nothing, so `custom_vjp` functions with
+`optimize_remat=True` run the function there instead of the forward rule. Such a rule is a separate
+equation that also has the function; dead code elimination replaces it.
 """
 
 from collections.abc import Callable
@@ -18,13 +18,13 @@ from jax._src.jit.primitive import call_params, jit_p
 from jax._src.late_binding import late
 from jax._src.lax.control_flow.common import share_consts
 
-# Operands: values closed over, then arguments. Results: residuals, then those of the function. The function
-# takes the same operands, and gives the same results but for the residuals.
+# Operands: closed-over values, then arguments. Results: residuals, then the function's results. The
+# function takes the same operands, and returns its results only.
 remat_opt_p = Primitive("remat_opt", multiple_results=True)
 
 
 class OptimizedFwd:
-    """A forward rule of flat arguments as one equation."""
+    """A forward rule with flat arguments, as a single equation."""
 
     def __init__(self, fwd: Callable, fun: Callable, symbolic_zeros: bool):
         self.fwd, self.fun, self.symbolic_zeros = fwd, fun, symbolic_zeros
@@ -57,7 +57,7 @@ class OptimizedFwd:
 
 @core.cached_on_jaxpr
 def _forwarded(fwd: ClosedJaxpr, num_res: int) -> Any:
-    """The rule without those residuals that are operands, and for each residual which operand it is."""
+    """Remove residuals that are operands; returns the rule and each residual's operand, or None."""
     jaxpr = fwd.jaxpr
     position = {v: i for i, v in enumerate(jaxpr.invars)}
     res, outs = jaxpr.outvars[:num_res], jaxpr.outvars[num_res:]
@@ -68,7 +68,7 @@ def _forwarded(fwd: ClosedJaxpr, num_res: int) -> Any:
 
 
 class _Function:
-    """A jaxpr that is made when somebody asks for it."""
+    """A jaxpr that is made when it is first needed."""
 
     __slots__ = ("name", "_make", "_jaxpr")
 
@@ -120,7 +120,7 @@ def _with_leading(fun: ClosedJaxpr, avals: tuple) -> ClosedJaxpr:
 def _jvp(primals, tangents, *, fun_jaxpr_thunk, fwd_jaxpr, num_consts, num_res):
     nonzeros = [type(t) is not Zero for t in tangents]
     n = len(fwd_jaxpr.out_avals)
-    # The function and its rule must have tangents of the same results.
+    # The function and its rule must agree on which results have tangents.
     has_tangent = [a.to_tangent_aval().dtype != dtypes.float0 for a in fwd_jaxpr.out_avals]
     wanted = [i >= num_res and h for i, h in enumerate(has_tangent)]
     jvp, nz_outs = ad.jvp_jaxpr(fwd_jaxpr, nonzeros, wanted)
@@ -156,7 +156,7 @@ def _reordered(closed: ClosedJaxpr, order: tuple) -> ClosedJaxpr:
 
 
 def _linearize(primals, tangents, *, fwd_jaxpr, **_):
-    """A rule whose residuals are differentiated is used as it is."""
+    """The residuals are differentiated, so they are needed and the rule is kept."""
     lin = ad.linearize_jaxpr(fwd_jaxpr, tuple([type(t) is not Zero for t in tangents]))
     outs = core.jaxpr_as_fun(lin.primal)(*primals)
     residuals = lin.residuals(primals, outs)

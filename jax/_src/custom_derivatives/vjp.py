@@ -1,4 +1,4 @@
-"""`custom_vjp`: a function with a reverse-mode rule of its own."""
+"""`custom_vjp`: a function with a custom reverse-mode rule."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
@@ -47,8 +47,7 @@ traceback_util.register_exclusion(__file__)
 
 
 class CustomVJPPrimal:
-    """What a forward rule with `symbolic_zeros` gets for each argument: its value, and whether it is
-    perturbed."""
+    """An argument of a forward rule with `symbolic_zeros`: a value, and whether it is perturbed."""
 
     __slots__ = ("value", "perturbed")
 
@@ -58,14 +57,14 @@ class CustomVJPPrimal:
 
 
 class custom_vjp(CustomFunction):
-    """A function with a reverse-mode rule of its own, used in place of differentiating its body.
+    """A function with a custom reverse-mode rule, used instead of differentiating its body.
 
     Args:
       fun: the function.
       nondiff_argnums: positions of arguments that are not differentiated (such as functions).
-      nondiff_argnames: the same by name.
+      nondiff_argnames: the same, by name.
 
-    Give the rule with `defvjp(fwd, bwd)`.
+    Set the rule with `defvjp(fwd, bwd)`.
 
     >>> @jax.custom_vjp
     ... def f(x, y):
@@ -96,13 +95,13 @@ class custom_vjp(CustomFunction):
         """Set the rule.
 
         Args:
-          fwd: function of the arguments of `fun` returning (result, residuals).
-          bwd: `bwd(*nondiff_args, residuals, cotangent)`, returning a tuple of cotangents of the
-            differentiable arguments; None stands for zeros.
+          fwd: function of the arguments of `fun` that returns (result, residuals).
+          bwd: `bwd(*nondiff_args, residuals, cotangent)`, which returns a tuple of cotangents of
+            the differentiable arguments; None stands for zeros.
           symbolic_zeros: whether `fwd` gets `CustomVJPPrimal` objects and `bwd` `SymbolicZero`
             cotangents.
-          optimize_remat: whether the forward pass runs `fun` in place of `fwd` where nobody needs the
-            residuals, as inside `jax.checkpoint`: for functions and rules that XLA cannot simplify.
+          optimize_remat: whether the forward pass runs `fun` instead of `fwd` if the residuals are
+            not used, as inside `jax.checkpoint`: for functions and rules that XLA cannot simplify.
         """
         self.fwd = fwd
         self.bwd = bwd
@@ -131,7 +130,7 @@ class custom_vjp(CustomFunction):
             flat_fun, run_fwd, flat_bwd, *flat, out_trees=flat_fwd.out_trees,
             symbolic_zeros=self.symbolic_zeros,
         )  # fmt: skip
-        # If the function itself did not run, its forward rule did.
+        # Either the function has run, or its forward rule.
         tree = flat_fwd.trees.out_tree if flat_fun.out_tree is None else flat_fun.out_tree
         return tree_unflatten(tree, outs)
 
@@ -154,7 +153,7 @@ CustomVJPException = ad.CustomVJPException
 
 
 class _flat_fwd:
-    """The user's forward rule: flat arguments to (residuals, results)."""
+    """The user's forward rule, as a function from flat arguments to (residuals, results)."""
 
     def __init__(self, fwd, primal_name: str, fwd_name: str, fun: FlatFun, symbolic_zeros: bool):
         self.fwd, self.primal_name, self.fwd_name = fwd, primal_name, fwd_name
@@ -198,7 +197,7 @@ class _flat_fwd:
 
 
 class _Trees:
-    """The trees of the results and of the residuals of one call of a forward rule."""
+    """The trees of the results and of the residuals of a call of a forward rule."""
 
     __slots__ = ("out_tree", "res_tree", "num_res")
 
@@ -210,12 +209,12 @@ _HOST_TYPES = frozenset({np.ndarray, float, complex, *typed_scalar_types, TypedN
 
 
 def _as_array(ct: Any):
-    """A constant cotangent as the array that rules expect, with its methods."""
+    """A constant cotangent as an array, since rules expect the methods of arrays."""
     return ct if typeof(ct).dtype == dtypes.float0 else late.to_array(ct)
 
 
 class _flat_bwd:
-    """The user's backward rule: (trees, residuals, cotangents) to one cotangent per flat argument."""
+    """The user's backward rule, from (trees, residuals, cotangents) to a cotangent per argument."""
 
     def __init__(self, bwd, nondiff, name, in_tree, in_avals):
         self.bwd, self.nondiff, self.name = bwd, nondiff, name
@@ -237,7 +236,7 @@ class _flat_bwd:
         return [self._checked(i, ct) for i, ct in enumerate(flat)]
 
     def _checked(self, i: int, ct):
-        """A cotangent as the type of its argument: a rule may compute in another precision."""
+        """Convert a cotangent to its argument's type: a rule may compute in another precision."""
         aval = self.in_avals[i]
         want = aval.to_ct_aval()
         if ct is None or want.dtype == dtypes.float0:
@@ -268,7 +267,7 @@ class _flat_bwd:
         )
 
     def _match(self, result):
-        """Cotangents for each flat argument; None or one cotangent may stand for a whole subtree."""
+        """One cotangent per flat argument; None or one cotangent may stand for a whole subtree."""
         out: list = [None] * self.in_tree.num_leaves
 
         def fail():
@@ -355,7 +354,7 @@ custom_vjp_call_p.get_bind_params = _custom_vjp_bind_params
 
 
 class _lifted:
-    """A rule of a function whose first arguments are values it closed over."""
+    """A rule of a function whose leading arguments are closed-over values."""
 
     def __init__(self, num_consts: int, rule: Callable, symbolic_zeros: bool = False):
         self.num_consts, self.rule, self.symbolic_zeros = num_consts, rule, symbolic_zeros
@@ -394,7 +393,7 @@ custom_vjp_call_p.pp = _custom_vjp_pp
 
 
 def custom_vjp_primal_tree_values(tree: Any) -> Any:
-    """A tree with the values of its `CustomVJPPrimal` leaves."""
+    """A tree with the `CustomVJPPrimal` leaves replaced by their values."""
     return tree_map(
         lambda leaf: leaf.value if isinstance(leaf, CustomVJPPrimal) else leaf,
         tree,

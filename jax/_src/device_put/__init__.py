@@ -1,1 +1,1 @@
-"""Moving values to devices and back: concrete values, the primitive, and the public functions."""
+"""Transfers of values to and from devices: concrete values, the primitive, public functions."""

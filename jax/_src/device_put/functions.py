@@ -1,4 +1,4 @@
-"""Moving pytrees of arrays: to devices, to the host, and waiting for them."""
+"""Transfers of pytrees of arrays to devices and to the host, and waiting for arrays."""
 
 from __future__ import annotations
 
@@ -30,25 +30,25 @@ def device_put(
 ) -> Any:
     """Puts arrays on devices.
 
-    It works inside transformed functions as well: there it is part of the program, and the gradient
-    comes back to where the argument was.
+    Inside transformed functions it is part of the program; the gradient is moved back to where the
+    argument was.
 
     Args:
       x: a pytree of arrays, NumPy arrays and scalars.
       device: where to put it: a :class:`jax.Device`, a :class:`jax.sharding.Sharding`, a
-        `PartitionSpec` for the mesh of :func:`jax.set_mesh`, a `Format`, or a `jax.memory.Space`; or a
-        tree of them, a prefix of `x`. None is the default device for what is not an array yet, and leaves
-        arrays where they are.
-      src: where `x` is, for the gradient; found out if None. A tree prefix of `x` too.
-      donate: whether the buffers of `x` may be taken over, which deletes `x`. A tree prefix of `x` too.
-      may_alias: whether the result may use the memory of `x`; False makes a copy always. A tree prefix
-        of `x` too.
+        `PartitionSpec` for the mesh of :func:`jax.set_mesh`, a `Format`, or a `jax.memory.Space`;
+        or a tree prefix of `x` with these as leaves. None leaves arrays where they are, and puts
+        other values on the default device.
+      src: the location of `x`, for the gradient; by default it is determined. May be a tree prefix.
+      donate: whether the buffers of `x` may be reused, which deletes `x`. May be a tree prefix.
+      may_alias: whether the result may share the memory of `x`; False always makes a copy. May be a
+        tree prefix.
 
     Returns:
-      A pytree of arrays. They are committed, except where `device` is None.
+      A pytree of arrays, which are committed unless `device` is None.
 
     Raises:
-      ValueError: `device` is none of these, or no prefix of `x`, or does not fit the shape.
+      ValueError: `device` is not one of these, not a prefix of `x`, or does not fit the shape.
       TypeError: a leaf of `x` is neither an array nor a number.
 
     Example:
@@ -76,7 +76,7 @@ def device_put(
     if trace_ctx.trace is eval_trace:
         return treedef.unflatten([_put_now(*args) for args in zip(leaves, targets, copies)])
     for leaf in leaves:
-        typeof(leaf)  # before anything is recorded
+        typeof(leaf)  # raises an error for an invalid type before anything is traced
     return treedef.unflatten(
         device_put_p.bind(
             *leaves,
@@ -103,7 +103,7 @@ def _put_now(x: Any, target: Any, copy: Any) -> Any:
 
 
 def _put_unreduced(x: Any, target: NamedSharding, copy: Any) -> Any:
-    """An array that is the sum of what devices along the unreduced axes have."""
+    """An array that is the sum of the values on the devices along the unreduced axes."""
     if type(x) is ArrayImpl and x._sharding == target:
         return device_put_value(x, None, copy)
     source = x._sharding if type(x) is ArrayImpl else None
@@ -116,7 +116,7 @@ def _put_unreduced(x: Any, target: NamedSharding, copy: Any) -> Any:
 
 
 def _resolve(device: Any) -> Any:
-    """A target of `device_put_p` from what a user gives."""
+    """Convert the user's `device` to a target of `device_put_p`."""
     if device is None or isinstance(device, (Device, Format, MemorySpace)):
         return device
     if isinstance(device, Sharding):
@@ -136,7 +136,7 @@ def _resolve(device: Any) -> Any:
 
 
 def over_context_mesh(spec: PartitionSpec, fun_name: str) -> NamedSharding:
-    """The sharding over the devices of the mesh in context that a user of `fun_name` means by `spec`."""
+    """`spec` over the concrete mesh in context; the error names `fun_name`."""
     mesh = get_concrete_mesh()
     if mesh is None or mesh.empty:
         raise ValueError(
@@ -146,7 +146,7 @@ def over_context_mesh(spec: PartitionSpec, fun_name: str) -> NamedSharding:
 
 
 def _broadcast(what: str, prefix: Any, x: Any, leaf_types: Any = ()) -> list[Any]:
-    """The leaves of `prefix`, one for each leaf of `x`; None is a leaf."""
+    """Broadcast `prefix` to one entry for each leaf of `x`; None is an entry."""
 
     def is_leaf(t):
         return t is None or isinstance(t, leaf_types)
@@ -183,7 +183,7 @@ def _copy_semantic(donate: Any, may_alias: Any) -> Any:
 
 
 def _source(src: Any, x: Any) -> Any:
-    """Where an argument is, so that its cotangent can go back there."""
+    """The location of an argument, to which its cotangent is moved back."""
     if src is not None:
         return src
     value = core.to_concrete_value(x)
@@ -198,10 +198,10 @@ def device_get(x: Any) -> Any:
     """Copies arrays to the host.
 
     Args:
-      x: a pytree. Leaves that are arrays become NumPy arrays; others stay as they are.
+      x: a pytree. Arrays become NumPy arrays; other leaves are returned unchanged.
 
     Returns:
-      The pytree with NumPy arrays. Those of CPU arrays may share their memory, and are read-only.
+      The pytree with read-only NumPy arrays, which may share the memory of arrays on the CPU.
 
     Raises:
       jax.errors.TracerArrayConversionError: inside a transformed function.
@@ -218,7 +218,7 @@ def device_get(x: Any) -> Any:
             return x._value
         leaves, treedef = tree_flatten(x)
         if len(leaves) > 1:
-            for leaf in leaves:  # all copies at the same time
+            for leaf in leaves:  # start all copies before waiting for the first
                 if type(leaf) is ArrayImpl:
                     leaf.copy_to_host_async()
         return treedef.unflatten([_get(leaf) for leaf in leaves])
@@ -230,18 +230,18 @@ def _get(x: Any) -> Any:
     if type(x) is ArrayImpl:
         return x._value
     if isinstance(getattr(x, "dtype", None), dtypes.ExtendedDType):
-        return x  # keys have no NumPy type
+        return x  # NumPy has no type for keys
     to_array = getattr(x, "__array__", None)
     return x if to_array is None else to_array()
 
 
 def block_until_ready(x: Any) -> Any:
-    """Waits until the computations of arrays are done.
+    """Waits until the computations of arrays have finished.
 
-    Computations run in the background; errors of the computation are raised here.
+    Computations run in the background; this call raises their errors.
 
     Args:
-      x: a pytree; leaves that are not arrays are passed over.
+      x: a pytree; leaves that are not arrays are ignored.
 
     Returns:
       `x`.
@@ -265,10 +265,10 @@ def block_until_ready(x: Any) -> Any:
 
 
 def copy_to_host_async(x: Any) -> Any:
-    """Starts to copy arrays to the host, and does not wait for it.
+    """Starts to copy arrays to the host without waiting for the copies.
 
     Args:
-      x: a pytree; leaves that are not arrays are passed over.
+      x: a pytree; leaves that are not arrays are ignored.
 
     Returns:
       `x`.
@@ -285,13 +285,13 @@ def copy_to_host_async(x: Any) -> Any:
 
 
 def live_arrays(platform: str | None = None) -> list[ArrayImpl]:
-    """All arrays on the devices of a platform that the program still holds.
+    """All arrays on the devices of a platform that are still referenced.
 
     Args:
       platform: a platform's name; by default the preferred one.
 
     Raises:
-      RuntimeError: there is no such platform.
+      RuntimeError: the platform does not exist.
 
     Example:
       >>> x = jnp.arange(3)
@@ -305,11 +305,11 @@ def live_arrays(platform: str | None = None) -> list[ArrayImpl]:
 
 
 def _to_device(self: Any, device: Any, *, stream: Any = None) -> Any:
-    """The array on a device or in a sharding.
+    """The array moved to a device or a sharding.
 
     Args:
       device: a :class:`jax.Device` or :class:`jax.sharding.Sharding`.
-      stream: only None.
+      stream: must be None.
 
     Returns:
       A committed array.

@@ -97,7 +97,7 @@ def _device_put_transpose(cts, *args, devices, srcs, copy_semantics):
 
 
 def _source_of(aval: Any, src: Any, dst: Any) -> Any:
-    """Where a cotangent of an argument goes; back to its memory space at least."""
+    """The target of an argument's cotangent; at least in the memory space of the argument."""
     if src is None and placed_aval(aval, dst).memory_space is not aval.memory_space:
         return aval.memory_space
     return src
@@ -114,7 +114,7 @@ def _device_put_batch(axis_data, args, dims, *, devices, srcs, copy_semantics):
 
 
 def _batched_target(target: Any, dim: int | None, axis_data: Any) -> Any:
-    """The target of values with one more dimension, at `dim`."""
+    """The target for values with an additional dimension at `dim`."""
     if dim is None:
         return target
     if isinstance(target, Format) and isinstance(target.layout, Layout):
@@ -158,7 +158,8 @@ device_put_p.split = _EachSplitRules()
 
 
 def _device_put_lowering(ctx, *xs, devices, srcs, copy_semantics):
-    # On CPU the compiler places values; what must be is in the types of the results.
+    # On CPU the compiler chooses the placement; required placements are in the types of the
+    # results.
     return list(xs)
 
 

@@ -1,4 +1,4 @@
-"""Placing concrete values: on devices, in shardings, memory spaces and formats."""
+"""Placement of concrete values on devices, or in shardings, memory spaces and formats."""
 
 from __future__ import annotations
 
@@ -47,18 +47,18 @@ _COPY_DURING_CALL = _jax.HostBufferSemantics.IMMUTABLE_ONLY_DURING_CALL
 
 _HOST_TYPES = frozenset({*array_types, bool, int, float, complex, *literals.typed_scalar_types})
 
-# Values of other classes, such as keys: `handler(x, target, copy)` places one.
+# Placement of values of other classes, such as keys: `handler(x, target, copy)`.
 device_put_handlers: dict[type, Callable[[Any, Any, ArrayCopySemantics], Any]] = {}
 
 
 def device_put_value(x: Any, target: Any, copy: ArrayCopySemantics) -> Any:
-    """A concrete value as an array, on a device or in a sharding, memory space or format.
+    """Place a concrete value on a device, or in a sharding, memory space or format, as an array.
 
     Args:
       x: an array, a NumPy array or a scalar.
-      target: a `Device`, `Sharding`, `MemorySpace` or `Format`; None for the default device, or
-        where an array is already.
-      copy: whether the result may share, must not share, or takes over the buffers of `x`.
+      target: a `Device`, `Sharding`, `MemorySpace` or `Format`; None leaves an array where it is
+        and puts other values on the default device.
+      copy: whether the result may share the buffers of `x`, must not share them, or donates them.
     """
     if type(x) is ArrayImpl:
         if x.is_deleted():
@@ -81,7 +81,7 @@ def device_put_value(x: Any, target: Any, copy: ArrayCopySemantics) -> Any:
             raise TypeError(
                 f"device_put: {x} of type {type(x)} is not a valid JAX type with a value."
             )
-        x = np.asarray(x, aval.dtype)  # of a class derived from a known one
+        x = np.asarray(x, aval.dtype)  # an instance of a subclass of a known class
     if aval.dtype == dtypes.float0:
         return x
     if isinstance(target, Format):
@@ -139,17 +139,20 @@ def _from_host(x: Any, aval: Any, sharding: Sharding, copy: ArrayCopySemantics) 
 def put_copies(
     aval: core.ShapedArray, sharding: Sharding, shards: list[Any], devices: list[Device]
 ) -> ArrayImpl:
-    """A committed array of copies of NumPy arrays (or of arrays on their devices), which may be changed as soon as this returns."""
+    """A committed array of copies of `shards`, which may be modified as soon as this returns.
+
+    Shards are NumPy arrays, or arrays that are already on their devices.
+    """
     hosted = [x.__array_interface__["data"][0] for x in shards if isinstance(x, np.ndarray)]
     if len(set(hosted)) < len(hosted):
-        # the runtime fails when it is to copy the same memory twice in one call
+        # The runtime fails if a single call copies the same memory twice.
         shards = [np.array(x) if isinstance(x, np.ndarray) else x for x in shards]
         return _batched_device_put(aval, sharding, shards, devices, True)
     return _batched_device_put(aval, sharding, shards, devices, True, False, _COPY_DURING_CALL)
 
 
 def check_sharding(aval: Any, sharding: Sharding) -> None:
-    """Raise ValueError if values of type `aval` cannot be laid out as `sharding` says."""
+    """Raise ValueError if `sharding` cannot lay out values of type `aval`."""
     try:
         sharding.check_compatible_aval(aval.shape)
     except ValueError as err:
@@ -157,11 +160,10 @@ def check_sharding(aval: Any, sharding: Sharding) -> None:
             f"One of device_put args is incompatible with its sharding annotation {sharding}: {err}"
         ) from None
     try:
-        sharding.shard_shape(aval.shape)  # explains which dimension does not divide
+        sharding.shard_shape(aval.shape)  # the error names the dimension that is not divisible
     except IndivisibleError:
-        aval_with_sharding(
-            aval.update(sharding=None), sharding
-        )  # what types do not allow comes first
+        # An error of the type takes precedence.
+        aval_with_sharding(aval.update(sharding=None), sharding)
         raise
 
 
@@ -176,7 +178,7 @@ def _check_addressable(x: ArrayImpl, device: Device) -> None:
 
 
 def _copy(x: ArrayImpl) -> ArrayImpl:
-    """The same array in new buffers."""
+    """A copy of an array in new buffers."""
     sharding = x._sharding
     return _jax.batched_copy_array_to_devices_with_sharding(
         [x], [sharding._internal_device_list], [sharding], [ALWAYS_COPY]
@@ -184,12 +186,12 @@ def _copy(x: ArrayImpl) -> ArrayImpl:
 
 
 def _commit(x: ArrayImpl, aval: Any, sharding: Sharding) -> ArrayImpl:
-    """The same buffers as a committed array."""
+    """A committed array with the same buffers."""
     return array_result_handler(aval, sharding, True)(x)
 
 
 def _move(x: ArrayImpl, sharding: Sharding, copy: ArrayCopySemantics) -> ArrayImpl:
-    """A committed array with the elements of `x`, laid out as `sharding` says."""
+    """A committed array with the elements of `x`, laid out according to `sharding`."""
     source = x._sharding
     aval = x.aval
     if type(sharding) is SingleDeviceSharding and type(source) is SingleDeviceSharding:
@@ -218,7 +220,7 @@ def _move(x: ArrayImpl, sharding: Sharding, copy: ArrayCopySemantics) -> ArrayIm
 
 
 def _move_here(x: ArrayImpl, aval: Any, sharding: Sharding, copy: ArrayCopySemantics) -> ArrayImpl:
-    """`_move` where all devices belong to this process."""
+    """`_move` if all devices belong to this process."""
     source = x._sharding
     if _same_parts(source, sharding, len(aval.shape)):
         return _commit(_send(x, sharding, copy), aval, sharding)
@@ -234,7 +236,7 @@ def _move_here(x: ArrayImpl, aval: Any, sharding: Sharding, copy: ArrayCopySeman
 def _move_between_processes(
     x: ArrayImpl, aval: Any, sharding: Sharding, copy: ArrayCopySemantics
 ) -> ArrayImpl:
-    """`_move` where some devices belong to other processes: all processes have to call it."""
+    """`_move` if some devices belong to other processes, which all have to call it."""
     source = x._sharding
     donated = (0,) if copy is DONATE else ()
     if source._internal_device_list == sharding._internal_device_list:
@@ -257,7 +259,7 @@ def _move_between_processes(
 
 
 def _in_order_of(devices: Sequence[Device], sharding: Sharding, ndim: int) -> Sharding:
-    """The same parts on the same devices, for programs that number the devices in another order."""
+    """An equivalent sharding for programs that number the devices in the order of `devices`."""
     position = {d: i for i, d in enumerate(devices)}
     ids = [position[d] for d in sharding._device_assignment]
     if isinstance(sharding, NamedSharding):
@@ -276,7 +278,7 @@ def _in_order_of(devices: Sequence[Device], sharding: Sharding, ndim: int) -> Sh
 
 
 def _send(x: ArrayImpl, sharding: Sharding, copy: ArrayCopySemantics) -> ArrayImpl:
-    """Each shard of `x` on the device at the same position of `sharding`."""
+    """Copy each shard of `x` to the device at the same position in `sharding`."""
     return _jax.batched_copy_array_to_devices_with_sharding(
         [x], [sharding._internal_device_list], [sharding], [copy]
     )[0]
@@ -294,7 +296,7 @@ def _is_accelerator(x: ArrayImpl) -> bool:
 
 
 def _matching_shards(x: ArrayImpl, sharding: Sharding) -> list[ArrayImpl] | None:
-    """For each device of `sharding` a shard of `x` that is what it needs, if there are such shards."""
+    """For each device of `sharding` a shard of `x` with its part; None if some part has none."""
     shape = x.aval.shape
     have: dict[int, dict[Device, ArrayImpl]] = {}
     source_indices = x._sharding.devices_indices_map(shape)
@@ -316,7 +318,7 @@ def _full_index(index: Any, shape: Any) -> tuple[slice, ...]:
 
 
 def _slices(x: ArrayImpl, sharding: Sharding) -> list[Any]:
-    """What each device of `sharding` needs of `x`, cut out on the device or on the host."""
+    """The part of `x` for each device of `sharding`, sliced on the device or on the host."""
     shape = x.aval.shape
     indices = [_full_index(i, shape) for i in sharding.devices_indices_map(shape).values()]
     if type(x._sharding) is SingleDeviceSharding and _is_accelerator(x):
@@ -379,7 +381,7 @@ _KIND_OF_SPACE = {MemorySpace.Device: "device", MemorySpace.Host: "pinned_host"}
 
 
 def memory_space_to_kind(space: MemorySpace) -> str:
-    """What devices call a memory space."""
+    """The name that devices use for a memory space."""
     kind = _KIND_OF_SPACE.get(space)
     if kind is None:
         raise ValueError(
@@ -389,7 +391,7 @@ def memory_space_to_kind(space: MemorySpace) -> str:
 
 
 def memory_kind_to_space(kind: str) -> MemorySpace:
-    """The memory space of a kind of memory."""
+    """The memory space for a device's name of a kind of memory."""
     space = SPACE_OF_KIND.get(kind)
     if space is None:
         raise ValueError(f"unknown memory kind {kind!r}: expected one of {sorted(SPACE_OF_KIND)}")

@@ -1,1 +1,1 @@
-"""The parts of `jit`: its primitive, the jits of library functions, why a call was traced again."""
+"""The parts of `jit`: jitted functions, the primitive, jitted library functions, cache misses."""

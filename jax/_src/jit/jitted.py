@@ -1,9 +1,9 @@
 """`jit`: tracing, caching and calling compiled functions.
 
-The callable a user holds is C++ (`_jax.pjit`): it finds a compiled program by the arguments' types and
-runs it. Python runs on a miss: `_Jit.cache_miss` finds or makes the trace of the function (cached by the
-function and the arguments' types), and under no transformation compiles and runs it; under one it binds
-`jit_p` (see `jit.primitive`).
+The callable that a user gets is native (`_jax.pjit`): it finds a compiled program by the types of
+the arguments and runs it. On a miss it calls Python: `_Jit.cache_miss` finds or makes the trace of
+the function (cached by the function and the types of the arguments). In eager execution it then
+compiles the trace and runs it; inside a transformation it binds `jit_p` (see `jit.primitive`).
 """
 
 import functools
@@ -56,7 +56,7 @@ traceback_util.register_exclusion(__file__)
 
 
 class _TraceEntry:
-    """What one trace of a function gave: parameters to bind with, and the shape of the result."""
+    """One trace of a function: the parameters to bind `jit_p` with, and the tree of the result."""
 
     __slots__ = ("params", "consts", "out_tree", "in_tree")
 
@@ -67,17 +67,17 @@ class _TraceEntry:
         self.in_tree = in_tree
 
     def arg_names(self) -> tuple:
-        """Names of the flat arguments, as in the function's signature."""
+        """Names of the flat arguments, from the function's signature."""
         avals = self.params["jaxpr"].in_avals
         return self.params["jaxpr"].debug_info.safe_arg_names(len(avals))[len(self.consts) :]
 
     def is_valid(self) -> bool:
-        """Whether the tracers closed over are still alive."""
+        """Whether the traces of the closed-over tracers are still in progress."""
         return api_util.all_valid(self.consts)
 
 
 _cpp_caches: "weakref.WeakKeyDictionary[Any, dict]" = weakref.WeakKeyDictionary()
-_lock = threading.RLock()  # re-entrant: hashing a user's object can run anything
+_lock = threading.RLock()  # re-entrant: hashing a user's object can run any code
 
 
 class _ClearTraces:
@@ -91,7 +91,7 @@ register_cache(_ClearTraces, "jit traces")
 
 
 class _Options:
-    """The options of one `jit` call; hashable, since they are part of what is cached."""
+    """The options of a `jit` call; hashable, since they are part of cache keys."""
 
     __slots__ = (
         "in_shardings", "out_shardings", "static_argnums", "static_argnames", "donate_argnums",
@@ -106,11 +106,11 @@ class _Jit:
     def __init__(self, fun: Callable, options: _Options):
         self.fun = fun
         self.options = options
-        self.traces = api_util.trace_table(fun)  # shared, so that jit(f) made twice traces once
+        self.traces = api_util.trace_table(fun)  # shared by all jitted forms of `fun`
         self.name = fun_name(fun)
-        self.call: Callable[[], Any]  # the C++ callable, if it is still there
+        self.call: Callable[[], Any]  # returns the native callable, or None if it was collected
 
-    # What the callable has besides being called
+    # Attributes of the jitted function
 
     @traceback_util.api_boundary
     def trace(self, *args, **kwargs) -> stages.Traced:
@@ -135,10 +135,10 @@ class _Jit:
             call._clear_cache()
         self.traces.clear()
 
-    # From a call to a trace
+    # Tracing
 
     def trace_call(self, args, kwargs, abstract: bool = False) -> tuple[_TraceEntry, list]:
-        """The trace for a call, and the flat dynamic arguments: types will do if `abstract`."""
+        """The trace for a call, and its flat dynamic arguments; they may be types if `abstract`."""
         opts = self.options
         try:
             signature, flat = jax_jit.parse_arguments(
@@ -221,7 +221,7 @@ class _Jit:
 
     @traceback_util.api_boundary
     def cache_miss(self, *args, **kwargs):
-        """Called from C++ where it has no program for the arguments."""
+        """Called by the native callable if it has no program for the arguments."""
         if config.disable_jit.value:
             return self.fun(*args, **kwargs), None, False
         entry, flat = self.trace_call(args, kwargs)
@@ -241,7 +241,7 @@ class _Jit:
 
 
 class _TracedFunction:
-    """What tracing a function gave: its jaxpr, the constants, and the trees of arguments and results."""
+    """The result of tracing a function: jaxpr, constants, and trees of arguments and results."""
 
     __slots__ = ("jaxpr", "consts", "in_tree", "out_tree", "_closed")
 
@@ -254,12 +254,12 @@ class _TracedFunction:
 
     @property
     def hoisted(self) -> list:
-        """The constants that are arguments of `closed`: all of them, if there are tracers among them."""
+        """The constants that are arguments of `closed`: all, if there is a tracer among them."""
         return self.consts if any(map(core.is_tracer_or_ref, self.consts)) else []
 
     @property
     def closed(self) -> ClosedJaxpr:
-        """The jaxpr as `jit` calls it, closed over values alone; the same object each time."""
+        """The jaxpr that `jit` calls, closed over concrete values only; always the same object."""
         if self._closed is None:
             if self.hoisted:
                 self._closed = pe.close_jaxpr(pe.convert_constvars_jaxpr(self.jaxpr))
@@ -272,12 +272,12 @@ def trace_function(
     fun: Callable, args: tuple, kwargs: dict, signature, avals: tuple, static_argnums=(),
     static_argnames=(),
 ) -> _TracedFunction:  # fmt: skip
-    """Trace a function for a call, or find its trace: `jit`, `eval_shape` and `make_jaxpr` share them.
+    """Trace a function for a call, or find its trace, which `jit` and `make_jaxpr` share.
 
     Args:
       fun: the function.
       args, kwargs: the arguments.
-      signature: their trees and static values, as `jax_jit.parse_arguments` tells them.
+      signature: their trees and the static values, from `jax_jit.parse_arguments`.
       avals: the types of the flat dynamic arguments.
       static_argnums, static_argnames: the arguments that are not traced.
     """
@@ -324,7 +324,7 @@ def _normalize_nums(nums, n: int) -> tuple[int, ...]:
 
 
 def _arg_names(fun, args, kwargs, opts) -> tuple[str | None, ...]:
-    """Names of the flat dynamic arguments of a call, as in the function's signature."""
+    """Names of the flat dynamic arguments of a call, from the function's signature."""
     info = api_util.debug_info(
         "jit", fun, args, kwargs, static_argnums=opts.static_argnums,
         static_argnames=opts.static_argnames,
@@ -333,7 +333,7 @@ def _arg_names(fun, args, kwargs, opts) -> tuple[str | None, ...]:
 
 
 def _raise_bad_argument(fun, args, kwargs, opts):
-    """Raise the error that names the argument which is not an array."""
+    """Raise an error that names the argument that is not an array."""
     statics = set(_normalize_nums(opts.static_argnums, len(args)))
     dyn = tuple(a for i, a in enumerate(args) if i not in statics)
     kw = {k: v for k, v in kwargs.items() if k not in opts.static_argnames}
@@ -362,7 +362,7 @@ def _raise_bad_argument(fun, args, kwargs, opts):
 
 
 def _flat_shardings(name: str, tree: Any, value_tree, is_input: bool = False) -> tuple:
-    """One sharding for each leaf of `value_tree` (for inputs: of its positional part, kwargs after)."""
+    """One sharding per leaf of `value_tree`; for inputs, `tree` is a prefix of the args tuple."""
     if isinstance(tree, UnspecifiedValue):
         return (UNSPECIFIED,) * value_tree.num_leaves
     if is_input:
@@ -384,7 +384,7 @@ def _flat_shardings(name: str, tree: Any, value_tree, is_input: bool = False) ->
 
 
 def _split_formats(shardings, avals) -> tuple[tuple, tuple]:
-    """Shardings and layouts from a mixture of shardings and `Format`s."""
+    """Separate the layouts of `Format`s from shardings."""
     outs, layouts = [], []
     for s, aval in zip(shardings, avals):
         layout = None
@@ -417,7 +417,7 @@ def _cpp_callable(state: _Jit):
 
 
 def _cpp_cache(state: _Jit):
-    """Compiled programs of equal functions and options are shared."""
+    """The cache of compiled programs, shared by jitted forms of equal functions and options."""
     if "_own_traces" in getattr(state.fun, "__dict__", ()):
         return _jax.PjitFunctionCache(4096)
     try:
@@ -440,10 +440,11 @@ def make_options(
     static_argnames=None, donate_argnums=None, donate_argnames=None, keep_unused=False, device=None,
     backend=None, inline=False, compiler_options=None, fun=None,
 ) -> _Options:  # fmt: skip
-    """Options of `jit`, checked.
+    """Check and normalize the options of `jit`.
 
     Raises:
-      ValueError, TypeError: for arguments the function does not have, and options that exclude each other.
+      ValueError, TypeError: for arguments that the function does not have, and for conflicting
+        options.
     """
     if device is not None or backend is not None:
         if not all(
@@ -511,7 +512,7 @@ def _attach(call, state: _Jit) -> None:
 
 
 def make_primitive_call(fun: Callable, name: str, **options):
-    """A C++ callable that compiles `fun`, a function of arrays that binds one primitive."""
+    """A native callable that compiles `fun`, a function of arrays that binds a primitive."""
     state = _Jit(fun, make_options(None, fun=fun, **options) if options else _default_options())
     state.name = name
     return _cpp_callable(state)

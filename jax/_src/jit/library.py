@@ -1,9 +1,9 @@
-"""`jit` for the functions of the libraries themselves: cheap to make, and one native call when eager.
+"""`jit` for library functions: cheap to create, and a single native call in eager execution.
 
-A library function of several operations should be one compiled program when it is called on arrays. Inside
-a transformation there are two choices: `inline_jit` runs the function as if it were not decorated, so that
-its operations appear one by one; `nested_jit` traces it once and puts a call in their place, as `jax.jit`
-does, which pays for functions of many operations.
+A library function of several operations should run as one compiled program when it is called on
+arrays. Inside a transformation there are two choices. `inline_jit` runs the function as if it were
+not decorated, so that its operations are traced one by one. `nested_jit` traces it once and
+stages a call, like `jax.jit`, which is cheaper for functions of many operations.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def inline_jit(fun: F, *, static_argnames: tuple[str, ...] = ()) -> F:
-    """Compiles `fun` where it is called on arrays; inside a transformation it runs as it is.
+    """Compiles `fun` for calls on arrays; inside a transformation it is not compiled separately.
 
     Args:
-      fun: function of arrays. What is not an array is keyword-only and listed in `static_argnames`.
+      fun: function of arrays. Other arguments are keyword-only and listed in `static_argnames`.
       static_argnames: names of hashable keyword arguments.
 
     Returns:
@@ -35,9 +35,9 @@ def inline_jit(fun: F, *, static_argnames: tuple[str, ...] = ()) -> F:
 
 
 def nested_jit(fun: F, *, static_argnames: tuple[str, ...] = ()) -> F:
-    """Compiles `fun` as `jax.jit` does, and stays one equation inside a transformation.
+    """Compiles `fun` like `jax.jit`: inside a transformation, a call is one equation.
 
-    Arguments and result are those of `inline_jit`.
+    Arguments and result are as for `inline_jit`.
     """
     return _native(jitted._Jit(fun, _options(static_argnames)))
 
@@ -51,7 +51,7 @@ class _InlineJit(jitted._Jit):
 
 
 class BinaryMethod(_InlineJit):
-    """A function of two arrays as a method of arrays: NotImplemented for operands of other types."""
+    """A function of two arrays as a method: returns NotImplemented for operands of other types."""
 
     def __init__(self, fun: Callable, prepare: Callable[[Any], Any]):
         super().__init__(fun, _options(()))
@@ -71,7 +71,7 @@ def binary_method(fun: Callable, prepare: Callable[[Any], Any]) -> Callable:
 
     Args:
       fun: function of two arrays.
-      prepare: gives the operand to compute with from any object, or NotImplemented, or raises.
+      prepare: converts any object to the operand to use, or returns NotImplemented, or raises.
     """
     return _native(BinaryMethod(fun, prepare))
 

@@ -1,4 +1,4 @@
-"""The primitive of `jit`: how a call is compiled and run, and its rules."""
+"""The primitive of `jit`: compilation and execution of a call, and the rules."""
 
 import weakref
 from collections.abc import Callable, Sequence
@@ -18,7 +18,7 @@ traceback_util.register_exclusion(__file__)
 
 
 def lower(params: dict, args: Sequence[Any], *, platforms=None, private_parameters=None):
-    """Lower a call of `jit_p`: `args` are values or types."""
+    """Lower a call of `jit_p`; `args` may be values or types."""
     request = pxla.Request(
         name=params["name"],
         args=args,
@@ -35,8 +35,8 @@ def lower(params: dict, args: Sequence[Any], *, platforms=None, private_paramete
 
 
 def call_compiled(args: list, params: dict):
-    """Run a call of `jit_p` on concrete arguments: results and the executable."""
-    if config.no_execution.value:  # before compiling for nothing
+    """Run a call of `jit_p` on concrete arguments; returns the results and the executable."""
+    if config.no_execution.value:  # raise before compiling
         pxla.raise_no_execution(params["name"])
     cache = params["jaxpr"]._cache
     key = ("executable", pxla.placement_key(args), _hashable_params(params), config.trace_context())
@@ -49,14 +49,14 @@ def call_compiled(args: list, params: dict):
 
 
 def _call_checked(executable, args, params):
-    """Run and look for NaNs; on finding one, run again operation by operation to say where."""
+    """Run with checks for NaNs; after a failure, run each operation alone to find the first one."""
     try:
         outs = executable.unsafe_call(*args)
         dispatch.check_special(params["name"], outs)
         return outs
     except dispatch.InternalFloatingPointError as err:
         jaxpr = params["jaxpr"].jaxpr
-        if len(jaxpr.eqns) == 1 and not any(core.subjaxprs(jaxpr)):  # nothing smaller to run
+        if len(jaxpr.eqns) == 1 and not any(core.subjaxprs(jaxpr)):  # no smaller part to run
             err.name = jaxpr.eqns[0].primitive.name
             raise FloatingPointError(str(err)) from None
         if _any_deleted(args):
@@ -71,9 +71,10 @@ def _call_checked(executable, args, params):
 
 
 def _check_native_call(call, args: tuple, kwargs: dict, result: Any) -> None:
-    """What jaxlib calls after each native call while NaNs or infinities are looked for."""
+    """Called by jaxlib after each native call while checks for NaNs or infinities are enabled."""
     try:
-        name = getattr(call, "__name__", "a compiled function")  # programs of primitives have none
+        # Programs of primitives have no name
+        name = getattr(call, "__name__", "a compiled function")
         dispatch.check_special(name, tree_flatten(result)[0])
     except dispatch.InternalFloatingPointError as err:
         if _any_deleted(tree_flatten((args, kwargs))[0]):
@@ -101,7 +102,7 @@ def _hashable_params(params: dict) -> tuple:
 
 
 def _weak(closed: ClosedJaxpr) -> Callable[[], ClosedJaxpr]:
-    """A function that gives the jaxpr while it lives: for what is kept in its cache."""
+    """A weak reference to the jaxpr, as a function, for objects that are in the jaxpr's cache."""
     if closed.consts:
         return weakref.ref(closed)  # type: ignore[return-value]
     ref = weakref.ref(closed.jaxpr)
@@ -109,13 +110,13 @@ def _weak(closed: ClosedJaxpr) -> Callable[[], ClosedJaxpr]:
 
 
 def _eager_call(params: dict):
-    """A C++ callable for `jit_p` on concrete arguments, kept on the jaxpr."""
+    """A native callable for `jit_p` on concrete arguments, cached on the jaxpr."""
     cache = params["jaxpr"]._cache
     key = ("eager", _hashable_params(params))
     call = cache.get(key)
     if call is None:
         kept = dict(params, jaxpr=None)
-        jaxpr = _weak(params["jaxpr"])  # which holds on to this callable
+        jaxpr = _weak(params["jaxpr"])  # its cache refers to this callable
 
         def cache_miss(*args):
             core.check_eval_args(args)
@@ -178,7 +179,7 @@ pe.custom_staging_rules[jit_p] = _staging_rule
 
 
 def call_params(jaxpr: ClosedJaxpr, name: str) -> dict:
-    """Parameters of a plain call of a function."""
+    """The parameters of a call without options."""
     n, m = len(jaxpr.in_avals), len(jaxpr.out_avals)
     return dict(
         jaxpr=jaxpr,
@@ -196,7 +197,7 @@ def call_params(jaxpr: ClosedJaxpr, name: str) -> dict:
 
 
 def with_jaxpr(params: dict, jaxpr: ClosedJaxpr, in_kept: Sequence, out_kept: Sequence) -> dict:
-    """Parameters for a jaxpr made from the given inputs and outputs of another (by index), then extras."""
+    """Parameters for a jaxpr, given the index of each input and output in the old one, or None."""
     in_sh, out_sh = params["in_shardings"], params["out_shardings"]
     in_lay, out_lay = params["in_layouts"], params["out_layouts"]
     donated = params["donated_invars"]
@@ -223,7 +224,8 @@ class _JitRules(CallRules):
         )
 
     def transposed_params(self, params):
-        # A cotangent of a result has the result's sharding; of an argument, the argument's.
+        # A cotangent of a result has the sharding of the result; one of an argument, the
+        # argument's.
         n = len(params["in_shardings"]) + len(params["out_shardings"])
         return dict(
             params,
@@ -274,7 +276,7 @@ def _jit_pp(eqn, context, settings):
     jaxpr = params["jaxpr"].jaxpr
     if jaxpr not in context.shared_jaxprs:
         for v in eqn.outvars:
-            context.var_names[v]  # name results before the body, which shares their names
+            context.var_names[v]  # results are named first, since the body reuses their names
         context.suggest_same_var_names(jaxpr.invars, eqn.invars)
         context.suggest_same_var_names(jaxpr.outvars, eqn.outvars)
     names = ["name"] + [n for n in sorted(params) if n != "name"]

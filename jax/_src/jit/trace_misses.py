@@ -14,7 +14,7 @@ from jax._src.util import fun_name
 
 logger = logging.getLogger(__name__)
 
-_seen_lines: dict[str, str] = {}  # where functions were defined, and their names
+_seen_lines: dict[str, str] = {}  # names of functions, by the line that defines them
 _lock = threading.Lock()
 
 
@@ -25,18 +25,18 @@ def explain_miss(
 
     Args:
       fun: the function.
-      key: that of the call: signature, types of the arguments, options, tracing context.
+      key: the key of the call: signature, types of the arguments, options, tracing context.
       previous: the keys that are in the cache.
-      arg_names: gives the names of the arguments.
+      arg_names: returns the names of the arguments.
     """
-    if getattr(fun, "_apply_primitive", False):  # ours, which says nothing to users
+    if getattr(fun, "_apply_primitive", False):  # internal; it would mean nothing to users
         return
     frame = source_info_util.summarize(source_info_util.current())
     lines = [f"TRACING CACHE MISS at {frame or '<unknown>'}:"]
     name, _, where = fun_source_info(fun).partition(" at ")
     name, where = name or fun_name(fun), where or "<unknown>"
     previous = list(previous)
-    previous.reverse()  # of several that are as close the latest
+    previous.reverse()  # of several equally close keys, `min` takes the first: the latest one
     if previous:
         _, differences = min(
             [_differences(key, old, arg_names) for old in previous], key=lambda d: d[0]
@@ -58,7 +58,7 @@ def explain_miss(
 
 
 def _differences(key: tuple, old: tuple, arg_names: Callable) -> tuple[tuple[int, int], list[str]]:
-    """How far apart two keys are, and how they differ."""
+    """The distance of two keys, and a description of their differences."""
     signature, avals, options, context = key
     old_signature, old_avals, old_options, old_context = old
     if lines := _signature_differences(signature, old_signature):
@@ -83,7 +83,7 @@ def _differences(key: tuple, old: tuple, arg_names: Callable) -> tuple[tuple[int
 
 
 def _distance(now: Any, before: Any) -> int:
-    """In how many ways two types differ."""
+    """The number of attributes in which two types differ."""
     names = ("shape", "dtype", "weak_type", "sharding")
     return sum(getattr(now, name, None) != getattr(before, name, None) for name in names)
 

@@ -1,1 +1,1 @@
-"""Functions of functions: derivatives, Jacobians, `vmap`, linear calls, modes of sharding."""
+"""Transformations: derivatives, Jacobians, `vmap`, linear calls, explicit sharding."""

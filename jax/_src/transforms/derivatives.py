@@ -45,19 +45,19 @@ def grad(
     fun: Callable, argnums: int | Sequence[int] = 0, has_aux: bool = False, holomorphic: bool = False,
     allow_int: bool = False, reduce_axes: Sequence = (),
 ) -> Callable:  # fmt: skip
-    """The gradient of a scalar-valued function.
+    """Differentiate a scalar-valued function.
 
     Args:
       fun: function of arrays and pytrees, returning a scalar (or a pair with auxiliary data).
-      argnums: which positional argument(s) to differentiate by.
+      argnums: the positional argument(s) to differentiate with respect to.
       has_aux: whether `fun` returns a pair (scalar, auxiliary data).
       holomorphic: whether `fun` is promised to be holomorphic; arguments and result are then complex.
-      allow_int: whether to allow integer arguments, whose gradients are of type `float0`.
+      allow_int: whether to allow integer arguments, whose gradients have dtype `float0`.
       reduce_axes: must be empty.
 
     Returns:
-      A function of the same arguments that returns the gradient: a tree like the argument, or a tuple
-      of them; with `has_aux` a pair of that and the auxiliary data.
+      A function of the same arguments that returns the gradient: a tree like the argument, or a
+      tuple of them; with `has_aux`, a pair of the gradient and the auxiliary data.
 
     Raises:
       TypeError: if the result is not a scalar, or an argument or result has the wrong dtype.
@@ -93,7 +93,7 @@ def value_and_grad(
     fun: Callable, argnums: int | Sequence[int] = 0, has_aux: bool = False, holomorphic: bool = False,
     allow_int: bool = False, reduce_axes: Sequence = (),
 ) -> Callable:  # fmt: skip
-    """A function that returns the value of `fun` and its gradient; arguments as for `grad`.
+    """Return a function that computes the value of `fun` and its gradient; arguments as for `grad`.
 
     >>> value, slope = jax.value_and_grad(jnp.square)(3.)
     >>> print(value, slope)
@@ -144,7 +144,7 @@ def value_and_grad(
 
 @functools.cache
 def _one(aval):
-    """The cotangent of a scalar: one, as a constant that jaxprs show in place."""
+    """The cotangent of a scalar: one, as a constant that jaxprs print in place."""
     if aval.weak_type and aval.dtype in (np.float32, np.float64):
         return TypedFloat(1.0, aval.dtype)
     if aval.weak_type and aval.dtype in (np.complex64, np.complex128):
@@ -153,7 +153,7 @@ def _one(aval):
 
 
 def _finish_ct(ct, given=()):
-    """A (co)tangent as users get it: an array, or what they gave where it is passed on unchanged."""
+    """A (co)tangent as returned to the user: an array, or one of `given` if it is unchanged."""
     ct = ad.instantiate_zeros(ct)
     if (
         isinstance(ct, (float, np.ndarray, np.generic))
@@ -250,28 +250,28 @@ def check_output_dtype(name, holomorphic, x) -> None:
 
 @dataclass(frozen=True, slots=True)
 class GradValue:
-    """Asks `VJP.with_refs` to return a cotangent."""
+    """Passed to `VJP.with_refs` for a cotangent that is to be returned."""
 
 
 @dataclass(frozen=True, slots=True)
 class DontWant:
-    """Tells `VJP.with_refs` that a cotangent is not needed."""
+    """Passed to `VJP.with_refs` for a cotangent that is not needed."""
 
 
 @register_static
 @dataclass(frozen=True, slots=True)
 class DidntWant:
-    """The place of a cotangent that was not needed."""
+    """Returned in place of a cotangent that was not needed."""
 
 
 @register_static
 @dataclass(frozen=True, slots=True)
 class GradRef:
-    """The place of a cotangent that was added to a mutable array."""
+    """Returned in place of a cotangent that was added to a mutable array."""
 
 
 class NotNeeded:
-    """In `VJP.args_res`: the place of an argument whose value the backward pass does not need."""
+    """In `VJP.args_res`: stands for an argument whose value the backward pass does not need."""
 
     __slots__ = ()
 
@@ -291,23 +291,25 @@ register_pytree_node(NotNeeded, lambda _: ((), None), lambda *_: NotNeeded())
 class VJP:
     """The function from cotangents to cotangents that `jax.vjp` returns.
 
-    It is a pytree of the values it needs, so that traced functions can return and take it.
+    It is a pytree whose leaves are the values it needs, so traced functions can return and accept
+    it.
 
     Attributes:
-      in_tree: tree of the arguments of the differentiated function.
-      out_tree: tree of its result.
-      args_res: for each flat argument its value, or `NotNeeded()`. Entries may be replaced, by arrays of
-        the same type.
+      in_tree: the tree of the arguments of the differentiated function.
+      out_tree: the tree of its result.
+      args_res: for each flat argument its value, or `NotNeeded()`. Entries may be replaced by
+        arrays of the same type.
       opaque_residuals: the other values that are needed.
-      jaxpr: the linear function from tangents to tangents, whose transpose this is.
+      jaxpr: the linear function from tangents to tangents of which this is the transpose.
     """
 
     def __init__(self, fun, lin, args, in_tree, out_tree, out_avals):
         self._fun = fun
-        self._lin = lin  # a tape; None once the values are laid open
+        self._lin = lin  # the tape of linearization; None once it is converted to a jaxpr
         self._args = args
         self._jaxpr = None
-        self._slots: tuple = ()  # for each constant of the jaxpr the argument it is, or None
+        # For each constant of the jaxpr, the index of the argument, or None
+        self._slots: tuple = ()
         self._args_res: list = []
         self._opaque: list = []
         self.in_tree = in_tree
@@ -341,11 +343,11 @@ class VJP:
 
     @property
     def fun(self) -> Callable:
-        """The function of (flat cotangents) to flat cotangents."""
+        """The function from flat cotangents to flat cotangents."""
         return self._backward
 
     def _open(self) -> None:
-        """Turn the tape into a jaxpr, and sort the values it needs."""
+        """Convert the tape to a jaxpr, and split its constants into arguments and residuals."""
         if self._lin is None:
             return
         self._jaxpr, residuals = self._lin.to_jaxpr()
@@ -395,16 +397,15 @@ class VJP:
         )
 
     def with_refs(self, *wanted):
-        """A function like this one that says for each argument what becomes of its cotangent.
+        """A function like this one for which each argument specifies where its cotangent goes.
 
         Args:
-          *wanted: trees like the arguments, with leaves `jax.ad.GradValue()` where the cotangent is to be
-            returned, `jax.ad.DontWant()` where it is not needed, and elsewhere a mutable array that it
-            is added to.
+          *wanted: trees like the arguments. A leaf is `jax.ad.GradValue()` to return the cotangent,
+            `jax.ad.DontWant()` if it is not needed, or a mutable array to add the cotangent to.
 
         Returns:
-          A function of the cotangent of the result. In its result `jax.ad.DidntWant()` and
-          `jax.ad.GradRef()` are in place of the cotangents that are not returned.
+          A function of the cotangent of the result. In its result, `jax.ad.DidntWant()` and
+          `jax.ad.GradRef()` stand for the cotangents that are not returned.
 
         Raises:
           TypeError: for trees or leaves other than these.
@@ -460,7 +461,7 @@ def _is_mutable(x) -> bool:
 
 
 def _deliver(want, ct):
-    """What stands for a cotangent in the result of a function made by `VJP.with_refs`."""
+    """Handle a cotangent as `want` says; returns the entry for the result of the function."""
     if type(want) is GradValue:
         return ct
     if type(want) is DontWant:
@@ -470,12 +471,12 @@ def _deliver(want, ct):
 
 
 def _checked_cotangent(ct, aval, index: int, vjp_fun: VJP):
-    """A cotangent of a result of type `aval`; `Zero` where there is none."""
+    """Check a cotangent of a result of type `aval`; `Zero` if the result has no derivative."""
     got, expected = typeof(ct), aval.to_ct_aval()
     if got.dtype == dtypes.float0 and got.shape == expected.shape:
         return Zero(expected)
     if expected.dtype == dtypes.float0 and got.shape == aval.shape:
-        return Zero(expected)  # whatever an integer's cotangent is, it does not count
+        return Zero(expected)  # a cotangent of an integer is ignored, whatever its value
     if got.dtype == expected.dtype and got.shape == expected.shape:
         shardings = getattr(got, "_sharding", None), getattr(expected, "_sharding", None)
         if None in shardings or shardings[0] == shardings[1]:
@@ -491,11 +492,11 @@ def _checked_cotangent(ct, aval, index: int, vjp_fun: VJP):
 
 @api_boundary
 def vjp(fun: Callable, *primals, has_aux: bool = False, reduce_axes: Sequence = ()):
-    """The value of a function and its vector-Jacobian product.
+    """Compute the value of a function and its vector-Jacobian product.
 
     Args:
       fun: function of arrays and pytrees.
-      *primals: arguments, at which it is differentiated.
+      *primals: the arguments at which to differentiate.
       has_aux: whether `fun` returns a pair (result, auxiliary data).
       reduce_axes: must be empty.
 
@@ -531,17 +532,17 @@ def _check_arg(x) -> None:
 def fwd_and_bwd(
     fun: Callable, argnums: int | Sequence[int], has_aux: bool = False, jitted: bool = True
 ) -> tuple[Callable, Callable]:
-    """Forward and backward passes of a function, as two functions.
+    """Split the derivative of a function into two functions: the forward and the backward pass.
 
     Args:
       fun: function of arrays and pytrees.
-      argnums: which positional argument(s) to differentiate by.
+      argnums: the positional argument(s) to differentiate with respect to.
       has_aux: whether `fun` returns a pair (result, auxiliary data).
       jitted: whether to compile both.
 
     Returns:
-      (fwd, bwd): `fwd(*args)` gives (result, residuals), or (result, residuals, aux);
-      `bwd(residuals, cotangent)` gives the cotangents of the arguments `argnums`.
+      (fwd, bwd): `fwd(*args)` returns (result, residuals), or (result, residuals, aux);
+      `bwd(residuals, cotangent)` returns the cotangents of the arguments `argnums`.
     """
     check_callable(fun)
 
@@ -562,19 +563,19 @@ def fwd_and_bwd(
 
 @api_boundary
 def jvp(fun: Callable, primals, tangents, has_aux: bool = False):
-    """The value of a function and its Jacobian-vector product.
+    """Compute the value of a function and its Jacobian-vector product.
 
     Args:
       fun: function of arrays and pytrees.
       primals: tuple or list of arguments.
-      tangents: tuple or list of tangents, one like each argument.
+      tangents: tuple or list of tangents, each one like its argument.
       has_aux: whether `fun` returns a pair (result, auxiliary data).
 
     Returns:
       (result, tangent), or (result, tangent, aux).
 
     Raises:
-      TypeError: if trees, shapes or dtypes of primals and tangents do not fit.
+      TypeError: if trees, shapes or dtypes of primals and tangents do not match.
 
     >>> y, dy = jax.jvp(jnp.sin, (0.1,), (0.2,))
     >>> print(dy)
@@ -604,7 +605,7 @@ def jvp(fun: Callable, primals, tangents, has_aux: bool = False):
     outs, outs_t = ad.jvp(flat_fun, flat, flat_t)
     answer = tree_unflatten(out_tree(), outs)
     outs_t = [
-        # Of an argument that is returned as it is, its tangent is too.
+        # An argument that is returned unchanged has its tangent returned unchanged as well.
         _finish_ct(t, [given for x, given in zip(flat, flat_t) if x is out])
         for out, t in zip(outs, outs_t)
     ]
@@ -631,16 +632,16 @@ def _check_tangent(name: str, p, t) -> None:
 
 @api_boundary
 def linearize(fun: Callable, *primals, has_aux: bool = False):
-    """The value of a function and its linear approximation at a point.
+    """Compute the value of a function and its linear approximation at a point.
 
     Args:
       fun: function of arrays and pytrees.
-      *primals: arguments, at which it is linearized.
+      *primals: the arguments at which to linearize.
       has_aux: whether `fun` returns a pair (result, auxiliary data).
 
     Returns:
-      (result, f_jvp), or (result, f_jvp, aux): `f_jvp(*tangents)` gives the tangent of the result,
-      without evaluating `fun` again.
+      (result, f_jvp), or (result, f_jvp, aux): `f_jvp(*tangents)` returns the tangent of the
+        result, without evaluating `fun` again.
 
     >>> y, f_jvp = jax.linearize(lambda x: 3. * jnp.sin(x) + jnp.cos(x / 2.), 2.)
     >>> print(f_jvp(3.))
@@ -697,11 +698,11 @@ def _apply_linear(closed, args):
 
 
 def linear_transpose(fun: Callable, *primals, reduce_axes=()) -> Callable:
-    """The transpose of a function that is promised to be linear.
+    """Transpose a function that is promised to be linear.
 
     Args:
       fun: a linear function.
-      *primals: arguments, of which only shapes and dtypes matter.
+      *primals: arguments, of which only shapes and dtypes are used.
       reduce_axes: must be empty.
 
     Returns:

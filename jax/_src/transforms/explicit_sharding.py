@@ -1,4 +1,4 @@
-"""`auto_axes` and `explicit_axes`: functions in which mesh axes have another type."""
+"""`auto_axes` and `explicit_axes`: functions that change the types of mesh axes inside them."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ from jax._src.tree_util import tree_leaves, tree_map
 
 
 def auto_axes(f: Callable | None = None, /, *, axes=None, out_sharding=None) -> Callable:
-    """Lets the compiler decide the shardings within a function.
+    """Let the compiler decide the shardings within a function.
 
     Args:
-      f: the function; without it a decorator is returned.
+      f: the function; without it, returns a decorator.
       axes: names of the mesh axes that become Auto within ``f``; all by default.
-      out_sharding: shardings of the results: :class:`jax.P` or :class:`jax.NamedSharding`, a tree
-        prefix of them. It can also be given as a keyword argument of the call.
+      out_sharding: shardings of the results: a tree prefix of :class:`jax.P` or
+        :class:`jax.NamedSharding`. It can also be passed as a keyword argument of the call.
 
     Returns:
-      A function of the same arguments. Within, types do not show shardings over ``axes``.
+      A function of the same arguments. Inside, types do not contain shardings over ``axes``.
 
     Raises:
       TypeError: ``out_sharding`` is given neither here nor in the call.
@@ -70,16 +70,17 @@ def auto_axes(f: Callable | None = None, /, *, axes=None, out_sharding=None) -> 
 
 
 def explicit_axes(f: Callable | None = None, /, *, axes=None, in_sharding=None) -> Callable:
-    """Makes shardings part of the types within a function.
+    """Make shardings part of the types within a function.
 
     Args:
-      f: the function; without it a decorator is returned.
+      f: the function; without it, returns a decorator.
       axes: names of the mesh axes that become Explicit within ``f``; all by default.
-      in_sharding: shardings of the arguments: :class:`jax.P` or :class:`jax.NamedSharding`, a tree
-        prefix of the tuple of arguments. It can also be given as a keyword argument of the call.
+      in_sharding: shardings of the arguments: a tree prefix of the tuple of arguments, of
+        :class:`jax.P` or :class:`jax.NamedSharding`. It can also be passed as a keyword argument of
+        the call.
 
     Returns:
-      A function of the same arguments. Within, types show shardings over ``axes``.
+      A function of the same arguments. Inside, types contain shardings over ``axes``.
 
     Raises:
       TypeError: ``in_sharding`` is given neither here nor in the call.
@@ -112,7 +113,7 @@ def explicit_axes(f: Callable | None = None, /, *, axes=None, in_sharding=None) 
         new_mesh = mesh.update_axis_types(dict.fromkeys(names, AxisType.Explicit))
         with _use_mesh(new_mesh):
             if args:
-                # One sharding is for all arguments, a tuple has one for each.
+                # A single sharding applies to all arguments; a tuple has one for each.
                 args = reshard(args, shardings)
             kwargs = tree_map(functools.partial(_cast, new_mesh), kwargs)
             out = f(*args, **kwargs)
@@ -123,7 +124,7 @@ def explicit_axes(f: Callable | None = None, /, *, axes=None, in_sharding=None) 
 
 
 def _mesh_of(shardings) -> AbstractMesh:
-    """The mesh in context; without one, that of the first NamedSharding."""
+    """The mesh in context, or else the mesh of the first NamedSharding."""
     mesh = get_abstract_mesh()
     if mesh.empty:
         for s in tree_leaves(shardings):
@@ -133,7 +134,7 @@ def _mesh_of(shardings) -> AbstractMesh:
 
 
 def _axis_names(mesh: AbstractMesh, axes, name: str) -> tuple:
-    """The mesh axes that the user of the function `name` means: all of them by default."""
+    """The mesh axes that were passed to the function `name`; by default all."""
     axes = mesh.axis_names if axes is None else axes
     axes = tuple(axes) if isinstance(axes, (tuple, list, set, frozenset)) else (axes,)
     if unknown := [a for a in axes if a not in mesh.axis_names]:
@@ -142,7 +143,7 @@ def _axis_names(mesh: AbstractMesh, axes, name: str) -> tuple:
 
 
 def _cast(mesh: AbstractMesh, x: Any) -> Any:
-    """`x` with the sharding over those axes of its type that are Explicit in `mesh`."""
+    """`x` with its type resharded over `mesh`: only axes that are Explicit in `mesh` are kept."""
     aval = core.typeof(x)
     spec = PartitionSpec() if aval._sharding is None else aval._sharding.spec
     return bind_reshard(x, explicit_part(mesh, spec))
@@ -150,7 +151,7 @@ def _cast(mesh: AbstractMesh, x: Any) -> Any:
 
 @contextlib.contextmanager
 def _use_mesh(mesh: AbstractMesh) -> Iterator[None]:
-    """Sets the abstract mesh, and gives the concrete one, if any, the same axis types."""
+    """Sets the abstract mesh, and sets its axis types on the concrete mesh, if there is one."""
     concrete = get_concrete_mesh()
     if concrete.empty or concrete.shape_tuple != mesh.shape_tuple:
         with use_abstract_mesh(mesh):

@@ -1,4 +1,4 @@
-"""Whole matrices of derivatives: `jacfwd`, `jacrev`, `hessian`."""
+"""Matrices of derivatives: `jacfwd`, `jacrev`, `hessian`."""
 
 import functools
 from collections.abc import Callable, Sequence
@@ -33,17 +33,18 @@ def jacfwd(
     has_aux: bool = False,
     holomorphic: bool = False,
 ) -> Callable:
-    """The Jacobian of a function, column by column with forward mode.
+    """Compute the Jacobian of a function column by column, in forward mode.
 
     Args:
       fun: function of arrays and pytrees.
-      argnums: which positional argument(s) to differentiate by.
+      argnums: the positional argument(s) to differentiate with respect to.
       has_aux: whether `fun` returns a pair (result, auxiliary data).
       holomorphic: whether `fun` is promised to be holomorphic.
 
     Returns:
-      A function of the same arguments that returns a tree like the result, of trees like the argument:
-      each leaf has the shape of the result's leaf followed by that of the argument's.
+      A function of the same arguments that returns a tree like the result, whose leaves are trees
+      like the argument: a leaf has the shape of the result's leaf followed by that of the
+      argument's leaf.
 
     >>> print(jax.jacfwd(lambda x: jnp.stack([x[0], x[0] * x[1]]))(jnp.array([2., 3.])))
     [[1. 0.]
@@ -71,7 +72,7 @@ def jacfwd(
             tangent = tree_map(_without_float0, out[1], out[0])
             return (tangent, out[0], out[2]) if has_aux else (tangent, out[0])
 
-        # Results pass through references maybe, which are mapped: they are equal all the same.
+        # If results pass through mapped references they look batched, but all examples are equal.
         out_axes = (-1, None, None) if has_aux else (-1, None)
         out = vmap(push, in_axes=0, out_axes=out_axes, sum_match="first")(basis)  # type: ignore[arg-type]
         jac, y = out[0], out[1]
@@ -85,7 +86,7 @@ def jacfwd(
 
 
 def _without_float0(derivative, value):
-    """Derivatives of and by integers as zeros of the value's type, so that Jacobians are arrays."""
+    """Replace float0 derivatives (of or by integers) with zeros of the value's dtype."""
     if getattr(derivative, "dtype", None) != dtypes.float0:
         return derivative
     aval = typeof(value)
@@ -105,17 +106,17 @@ def jacrev(
     fun: Callable, argnums: int | Sequence[int] = 0, has_aux: bool = False, holomorphic: bool = False,
     allow_int: bool = False,
 ) -> Callable:  # fmt: skip
-    """The Jacobian of a function, row by row with reverse mode.
+    """Compute the Jacobian of a function row by row, in reverse mode.
 
     Args:
       fun: function of arrays and pytrees.
-      argnums: which positional argument(s) to differentiate by.
+      argnums: the positional argument(s) to differentiate with respect to.
       has_aux: whether `fun` returns a pair (result, auxiliary data).
       holomorphic: whether `fun` is promised to be holomorphic.
       allow_int: whether to allow integer arguments.
 
     Returns:
-      A function as of `jacfwd`.
+      A function like the one returned by `jacfwd`.
 
     >>> print(jax.jacrev(lambda x: jnp.stack([x[0], x[0] * x[1]]))(jnp.array([2., 3.])))
     [[1. 0.]
@@ -170,7 +171,7 @@ def hessian(
     has_aux: bool = False,
     holomorphic: bool = False,
 ) -> Callable:
-    """The Hessian of a function; arguments as for `jacfwd`.
+    """Compute the Hessian of a function; arguments as for `jacfwd`.
 
     >>> print(jax.hessian(lambda x: x[0] ** 3 * x[1])(jnp.array([1., 2.])))
     [[12.  3.]
@@ -183,7 +184,7 @@ def hessian(
 
 
 def _std_basis(pytree, of_cotangents: bool = False):
-    """The standard basis of the tree's space: each leaf with a leading axis over all entries."""
+    """The standard basis of the tree's space: leaves have a leading axis over all entries."""
     leaves, tree = tree_flatten(pytree)
     sizes = [int(np.prod(np.shape(x), dtype=np.int64)) for x in leaves]
     total = sum(sizes)
@@ -207,7 +208,7 @@ def _std_basis(pytree, of_cotangents: bool = False):
 
 
 def _typed_like(value, derivative):
-    """The derivative, weakly typed if and only if the value is."""
+    """The derivative with the weak type of the value."""
     aval, weak_type = typeof(derivative), typeof(value).weak_type
     if aval.weak_type == weak_type:
         return derivative

@@ -1,4 +1,4 @@
-"""`linear_call`: a linear function with a transpose of its own."""
+"""`linear_call`: a linear function with a custom transpose."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ traceback_util.register_exclusion(__file__)
 def linear_call(
     fun: Callable, fun_transpose: Callable, residual_args: Any, linear_args: Any
 ) -> Any:
-    """Calls a linear function that has a transpose of its own.
+    """Calls a linear function with a custom transpose.
 
     Args:
       fun: (residual_args, linear_args) -> result, linear in its second argument.
-      fun_transpose: (residual_args, cotangent like the result) -> cotangent like `linear_args`, linear
-        in its second argument.
-      residual_args: tree of arrays. It cannot be differentiated by.
+      fun_transpose: (residual_args, cotangent like the result) -> cotangent like `linear_args`,
+        linear in its second argument.
+      residual_args: tree of arrays, which must not be differentiated.
       linear_args: tree of arrays.
 
     Returns:
@@ -58,7 +58,7 @@ def linear_call(
                     "Pass it in residual_args."
                 )
             _check_transpose(ct_tree, closed.out_avals, lin_tree, lin_avals)
-            # It takes the constants of the callee too, so that both have the same residuals.
+            # It also takes the constants of `fun`, so that both functions have the same residuals.
             store.append(_with_leading_args(closed, [typeof(c) for c in consts]))
         return store[0]
 
@@ -75,7 +75,7 @@ def linear_call(
 
 
 def _trace(fun, info, res_tree, res_avals, lin_tree, lin_avals):
-    """`fun` as a jaxpr of (tracers closed over, residuals, operands), these tracers, its result's tree."""
+    """Trace `fun` to a jaxpr of (closed-over tracers, residuals, operands); those, its out tree."""
     n = res_tree.num_leaves
     trees = []
 
@@ -106,7 +106,7 @@ def _check_transpose(tree, avals, lin_tree, lin_avals) -> None:
 
 
 def _with_leading_args(closed: ClosedJaxpr, avals: list) -> ClosedJaxpr:
-    """The jaxpr with further arguments in front, which it does not use."""
+    """Add leading arguments to a jaxpr, which it does not use."""
     if not avals:
         return closed
     jaxpr = closed.jaxpr

@@ -1,4 +1,4 @@
-"""`vmap`: a function of one example as a function of a batch."""
+"""`vmap`: turns a function of one example into a function of a batch."""
 
 from collections.abc import Callable
 from typing import Any
@@ -32,19 +32,19 @@ def vmap(
 
     Args:
       fun: function of arrays and pytrees.
-      in_axes: which axis of each positional argument to map: an int, None for arguments that are the
-        same for all, or a tree prefix of the tuple of arguments.
-      out_axes: where the mapped axis is in the results: an int, None or a tree prefix.
+      in_axes: the axis of each positional argument to map: an int, None for arguments shared by all
+        examples, or a tree prefix of the tuple of arguments.
+      out_axes: the position of the mapped axis in the results: an int, None or a tree prefix.
       axis_name: a name for the axis, for collectives such as `jax.lax.psum`.
-      axis_size: size of the axis; needed only if nothing is mapped.
-      spmd_axis_name: mesh axis (or axes) that the mapped axis is sharded over.
-      sum_match: whether results with out_axes None are summed over the axis.
+      axis_size: the size of the axis; needed only if nothing is mapped.
+      spmd_axis_name: the mesh axis (or axes) that the mapped axis is sharded over.
+      sum_match: whether results whose out_axes is None are summed over the axis.
 
     Returns:
-      A function of arguments with an additional axis; keyword arguments are mapped over their axis 0.
+      A function of arguments with an additional axis; keyword arguments are mapped over axis 0.
 
     Raises:
-      ValueError: if sizes disagree, or axes do not fit the arguments, naming them.
+      ValueError: if sizes disagree or axes do not fit the arguments; the message names them.
 
     >>> print(jax.vmap(jnp.dot, in_axes=(0, None))(jnp.eye(2), jnp.array([1., 2.])))
     [1. 2.]
@@ -159,7 +159,7 @@ def _out_axes_error(fun, tree, index) -> str:
 
 
 def _mapped_axis_size(fun, tree, vals, dims, given: int | None) -> int:
-    """The one size of the mapped axes, checked."""
+    """The common size of the mapped axes; raises an error if they differ."""
     sizes = []
     for i, (x, d) in enumerate(zip(vals, dims)):
         if d is None:

@@ -1,4 +1,4 @@
-"""What `vmap` makes of a call of code it cannot see into: the `vmap_method` of callbacks and FFI calls."""
+"""The `vmap_method` of callbacks and FFI calls: how to batch calls of opaque code."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ METHODS = (*SEQUENTIAL, *VECTORIZED)
 
 
 def check_vmap_method(vmap_method: str | None) -> None:
-    """ValueError if there is no such method."""
+    """Raises ValueError if there is no such method."""
     if vmap_method is not None and vmap_method not in METHODS:
         raise ValueError(
             f"vmap_method must be None or one of {', '.join(map(repr, METHODS))}, got {vmap_method!r}"
@@ -36,19 +36,20 @@ def batch_by_method(
     """The batching rule of an opaque call.
 
     Args:
-      name: the primitive, for errors.
+      name: the primitive's name, for errors.
       vmap_method: how the batch is computed.
-      size: of the batch.
-      args, dims: operands and where their batch axis is.
-      result_avals: types of the results of one call.
-      call: binds the primitive for one example, `call(*args)`.
-      call_batch: binds it for the batch, `call_batch(args, is_mapped, avals)`: the batch axes are in front.
+      size: the size of the batch.
+      args, dims: the operands and the positions of their batch axes.
+      result_avals: the types of the results of one call.
+      call: binds the primitive for one example: `call(*args)`.
+      call_batch: binds it for the batch, `call_batch(args, is_mapped, avals)`, with leading batch
+        axes.
 
     Returns:
-      Results, and their batch axes.
+      The results, and the positions of their batch axes.
 
     Raises:
-      NotImplementedError: there is no `vmap_method`.
+      NotImplementedError: `vmap_method` is None.
     """
     is_mapped = [dim is not batching.not_mapped for dim in dims]
     args = [
