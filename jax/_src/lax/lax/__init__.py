@@ -1,4 +1,4 @@
-"""Operations on arrays, one module a family; this package re-exports their names."""
+"""Operations on arrays, one module for each family; this package re-exports their names."""
 
 from jax._src.lax.lax.accuracy import (
     AccuracyMode as AccuracyMode,
@@ -79,8 +79,6 @@ from jax._src.lax.lax.convert import (
     stop_gradient as stop_gradient,
     stop_gradient_p as stop_gradient_p,
 )
-
-# Shapes, creation, joining, reductions, sorting and random bits
 from jax._src.lax.lax.create import (
     after_all as after_all,
     after_all_p as after_all_p,

@@ -1,4 +1,4 @@
-"""How accurate an elementary function has to be, and how numbers are rounded: options of operations."""
+"""Options of elementwise functions: their accuracy, and the rounding of halves."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from jax._src.lib.mlir.dialects import hlo
 
 
 class RoundingMethod(enum.IntEnum):
-    """Where `lax.round` puts numbers halfway between two integers.
+    """How `lax.round` rounds numbers halfway between two integers.
 
     >>> lax.round(2.5, lax.RoundingMethod.TO_NEAREST_EVEN)
     Array(2., dtype=float32, weak_type=True)
@@ -22,9 +22,9 @@ class RoundingMethod(enum.IntEnum):
 
 
 class AccuracyMode(enum.Enum):
-    """Which implementation of an elementary function to use.
+    """The implementation of an elementary function to use.
 
-    `HIGHEST` asks for the most accurate one, `DEFAULT` for the usual one, which may be faster.
+    `HIGHEST` requests the most accurate one, `DEFAULT` the usual one, which may be faster.
     """
 
     HIGHEST = 1
@@ -32,12 +32,12 @@ class AccuracyMode(enum.Enum):
 
 
 class Tolerance:
-    """How far results may be from the exact ones: the compiler chooses an implementation that fits.
+    """Maximum errors of results; the compiler selects an implementation that satisfies them.
 
     Args:
-      atol: absolute error.
-      rtol: relative error.
-      ulps: error in units of the last place.
+      atol: maximum absolute error.
+      rtol: maximum relative error.
+      ulps: maximum error in units in the last place.
 
     Raises:
       ValueError: if none is set, or one is negative.
@@ -76,7 +76,7 @@ Accuracy = AccuracyMode | Tolerance | None
 
 
 def accuracy_attr(accuracy: Accuracy) -> Any:
-    """The StableHLO attribute that says `accuracy`; None for the default."""
+    """Return the StableHLO attribute for `accuracy`; None for the default."""
     if accuracy is None or accuracy is AccuracyMode.DEFAULT:
         return None
     if accuracy is AccuracyMode.HIGHEST:
@@ -87,7 +87,7 @@ def accuracy_attr(accuracy: Accuracy) -> Any:
 
 
 def check_accuracy(name: str, accuracy: Any) -> None:
-    """Raises TypeError unless `accuracy` is one of the kinds there are."""
+    """Raise TypeError unless `accuracy` is a valid option."""
     if accuracy is not None and not isinstance(accuracy, (AccuracyMode, Tolerance)):
         raise TypeError(
             f"{name}: accuracy must be a lax.AccuracyMode, a lax.Tolerance or None, got {accuracy!r}."
@@ -95,12 +95,12 @@ def check_accuracy(name: str, accuracy: Any) -> None:
 
 
 def accuracy_attrs(ctx: mlir.LoweringRuleContext, *, accuracy: Accuracy) -> dict[str, Any]:
-    """Keyword arguments of a StableHLO builder that takes a `result_accuracy`."""
+    """Return the keyword arguments of a StableHLO builder that takes a `result_accuracy`."""
     attr = accuracy_attr(accuracy)
     return {} if attr is None else {"result_accuracy": attr}
 
 
 def pp_accuracy(eqn, context, settings):
-    """Prints an equation without `accuracy` where it is None, as it nearly always is."""
+    """Print an equation, omitting `accuracy` if it is None."""
     shown = None if eqn.params["accuracy"] is not None else ()
     return core.default_pp_eqn(eqn, context, settings, shown)

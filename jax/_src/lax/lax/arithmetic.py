@@ -72,13 +72,14 @@ def add(x: ArrayLike, y: ArrayLike) -> Array:
     r"""Elementwise sum, :math:`x + y`.
 
     Args:
-      x, y: numeric arrays of one dtype; shapes are equal, or have sizes 1 (repeated), or are scalar.
+      x, y: numeric arrays of one dtype. Their shapes are equal, or one is scalar, or dimensions of
+        size 1 are broadcast.
 
     Returns:
-      An array of the operands' dtype; integers wrap.
+      An array of the operands' dtype; integers wrap around.
 
     Raises:
-      TypeError: if dtypes or shapes do not fit.
+      TypeError: if dtypes or shapes are incompatible.
 
     >>> lax.add(jnp.array([1, 2]), 10)
     Array([11, 12], dtype=int32)
@@ -89,7 +90,7 @@ def add(x: ArrayLike, y: ArrayLike) -> Array:
 
 
 def _spread(g, out):
-    """The tangent `g` of an operand, in the shape of the result."""
+    """Broadcast the tangent `g` of an operand to the shape of the result."""
     shape = core.typeof(out).shape
     own = core.typeof(g).shape
     if own == shape:
@@ -124,7 +125,8 @@ add_p = binary_primitive(
     unreduced=linear_unreduced("add"),
 )
 
-# The sum of two tangents or cotangents: of any kind of array, and never printed as the user's `add`.
+# Adds tangents or cotangents, of any dtype; jaxprs print it with another name than the user's
+# `add`.
 add_any_p = binary_primitive(
     "add_any",
     ANY,
@@ -146,7 +148,7 @@ late.add_any = _add_any
 
 
 def sub(x: ArrayLike, y: ArrayLike) -> Array:
-    r"""Elementwise difference, :math:`x - y`; operands as for :func:`add`.
+    r"""Elementwise difference, :math:`x - y`; the operands are as for :func:`add`.
 
     >>> lax.sub(jnp.array([1, 2]), 10)
     Array([-9, -8], dtype=int32)
@@ -187,10 +189,13 @@ def mul(x: ArrayLike, y: ArrayLike, *, out_dtype: DTypeLike | None = None) -> Ar
 
     Args:
       x, y: numeric arrays, of one dtype unless `out_dtype` is given; shapes as for :func:`add`.
-      out_dtype: dtype to which the operands are converted, and that of the result; None for theirs.
+      out_dtype: dtype to which the operands are converted, and the result's dtype; None for theirs.
+
+    Returns:
+      An array of that dtype.
 
     Raises:
-      TypeError: if dtypes or shapes do not fit.
+      TypeError: if dtypes or shapes are incompatible.
 
     >>> lax.mul(jnp.array([1, 2]), 10)
     Array([10, 20], dtype=int32)
@@ -204,7 +209,7 @@ def mul(x: ArrayLike, y: ArrayLike, *, out_dtype: DTypeLike | None = None) -> Ar
 
 
 def _mul_transpose(ct, x, y, *, out_dtype=None):
-    # The operands keep their places, so that the program is the one a reader expects.
+    # Keep the order of the operands, so that the printed program is as expected.
     if ad.is_undefined_primal(x):
         return [_mul_ct(ct, x.aval, out_dtype, lambda dtype: mul(ct, y, out_dtype=dtype)), None]
     return [None, _mul_ct(ct, y.aval, out_dtype, lambda dtype: mul(x, ct, out_dtype=dtype))]
@@ -251,14 +256,14 @@ mul_p = binary_primitive(
 def div(x: ArrayLike, y: ArrayLike) -> Array:
     r"""Elementwise quotient, :math:`x \over y`.
 
-    Integer division rounds towards zero; division by zero gives -1 (all bits set), and the smallest
-    number divided by -1 is itself.
+    Integer division rounds towards zero. Integer division by zero returns -1 (all bits set), and
+    the minimum divided by -1 is itself.
 
     Args:
       x, y: numeric arrays of one dtype; shapes as for :func:`add`.
 
     Raises:
-      TypeError: if dtypes or shapes do not fit.
+      TypeError: if dtypes or shapes are incompatible.
 
     >>> lax.div(jnp.array([7, -7]), 2)
     Array([ 3, -3], dtype=int32)
@@ -287,7 +292,7 @@ div_p = binary_primitive(
 
 
 def rem(x: ArrayLike, y: ArrayLike) -> Array:
-    r"""Elementwise remainder, :math:`x \bmod y`, with the sign of `x` and a magnitude less than `y`'s.
+    r"""Elementwise remainder, :math:`x \bmod y`, with the sign of `x` and less magnitude than `y`.
 
     The remainder of integers by zero is `x`.
 
@@ -355,14 +360,14 @@ square_p = unary_primitive(
 
 
 def integer_pow(x: ArrayLike, y: int) -> Array:
-    r"""Elementwise power, :math:`x^y`, where `y` is a fixed integer.
+    r"""Elementwise power, :math:`x^y`, with a static integer `y`.
 
     Args:
       x: numeric array.
-      y: integer, known when the program is traced.
+      y: integer, which must be concrete at trace time.
 
     Raises:
-      TypeError: if `x` has integers and `y` is negative, or `y` is not an integer.
+      TypeError: if `y` is not an integer, or `y` is negative and `x` has an integer dtype.
 
     >>> lax.integer_pow(jnp.array([1., 2., 3.]), -2)
     Array([1.        , 0.25      , 0.11111111], dtype=float32)
@@ -392,7 +397,7 @@ def _integer_pow_lower(ctx, x, *, y):
     if y == 0:
         return [mlir.full_like_aval(ctx, 1, aval_out)]
     out, power, n = None, x, y if y > 0 else -y
-    while True:  # by squaring
+    while True:  # exponentiation by squaring
         if n & 1:
             out = power if out is None else hlo.multiply(out, power)
         n >>= 1
@@ -417,7 +422,7 @@ integer_pow_p = unary_primitive(
 
 
 def sign(x: ArrayLike) -> Array:
-    r"""Elementwise sign: -1, 0 (with its sign) or 1; NaN for NaN; :math:`x / |x|` for complex numbers.
+    r"""Elementwise sign: -1, 0 (keeping its sign) or 1; NaN for NaN; :math:`x / |x|` if complex.
 
     Args:
       x: numeric array.
@@ -448,13 +453,13 @@ def abs(x: ArrayLike) -> Array:
     The derivative at 0 is 1 for real numbers, and 0 for complex ones.
 
     Args:
-      x: array of signed integers, real or complex numbers.
+      x: array of a signed integer, real or complex dtype.
 
     Returns:
-      An array of the operand's dtype; of the real one for complex numbers.
+      An array of the operand's dtype, or of the corresponding real dtype if that is complex.
 
     Raises:
-      TypeError: if `x` has unsigned integers or booleans.
+      TypeError: if `x` has an unsigned or boolean dtype.
 
     >>> lax.abs(jnp.array([-2.0, 3.0]))
     Array([2., 3.], dtype=float32)
@@ -507,14 +512,14 @@ ceil_p = unary_primitive("ceil", FLOAT, lower=hlo_op("ceil"), jvp=ZERO)
 
 
 def round(x: ArrayLike, rounding_method: RoundingMethod = RoundingMethod.AWAY_FROM_ZERO) -> Array:
-    """Elementwise rounding to the nearest integer, of real numbers.
+    """Round real numbers to the nearest integer, elementwise.
 
     Args:
       x: real array.
-      rounding_method: where numbers halfway between two integers go: away from zero, or to the even one.
+      rounding_method: how to round halves: away from zero, or to the nearest even integer.
 
     Raises:
-      ValueError: if `rounding_method` is none of `lax.RoundingMethod`.
+      ValueError: if `rounding_method` is not a `lax.RoundingMethod`.
 
     >>> lax.round(jnp.array([0.5, 1.4, -2.5]))
     Array([ 1.,  1., -3.], dtype=float32)
@@ -549,7 +554,7 @@ is_finite_p = unary_primitive(
 
 
 def nextafter(x1: ArrayLike, x2: ArrayLike) -> Array:
-    """Elementwise next number after `x1` in the direction of `x2`; `x2` where they are equal.
+    """Elementwise next representable number after `x1` towards `x2`; `x2` if they are equal.
 
     Args:
       x1, x2: real arrays of one dtype; shapes as for :func:`add`.
@@ -572,10 +577,10 @@ nextafter_p = binary_primitive("nextafter", FLOAT, lower=hlo_op("next_after", "c
 
 
 def max(x: ArrayLike, y: ArrayLike) -> Array:
-    r"""Elementwise maximum, :math:`\mathrm{max}(x, y)`; NaN if one is NaN.
+    r"""Elementwise maximum, :math:`\mathrm{max}(x, y)`; NaN if an operand is NaN.
 
-    Complex numbers compare by real part, then by imaginary part. Where operands are equal, each gets half
-    of the derivative.
+    Complex numbers are compared by real parts, then by imaginary parts. Equal operands each get
+    half of the derivative.
 
     Args:
       x, y: arrays of one dtype; shapes as for :func:`add`.
@@ -603,7 +608,7 @@ def min(x: ArrayLike, y: ArrayLike) -> Array:
 
 
 def _share(x, out, y):
-    """How much of the derivative of an extremum belongs to `x`: 0, 1, or half where both are extreme."""
+    """Return the share of an extremum's derivative for `x`: 0, 1, or 1/2 for equal operands."""
     one = filled(out, 1)
     chosen = select(eq(x, out), one, filled(out, 0))
     return div(chosen, select(eq(y, out), filled(out, 2), one))
@@ -646,7 +651,7 @@ def real(x: ArrayLike) -> Array:
 
 
 def _strong_zero(ct):
-    """Zero in the dtype of `ct`, not weakly typed: nor are derivatives by complex Python numbers."""
+    """Return zero in the dtype of `ct`, not weakly typed, as the cotangent must not be either."""
     return core.typeof(ct).dtype.type(0)
 
 
@@ -693,10 +698,10 @@ imag_p = unary_primitive(
 
 
 def complex(x: ArrayLike, y: ArrayLike) -> Array:
-    r"""Elementwise complex numbers :math:`x + jy` from their parts.
+    r"""Elementwise complex number :math:`x + jy`, from its real and imaginary part.
 
     Args:
-      x: real part, float32 or float64.
+      x: real part, of dtype float32 or float64.
       y: imaginary part, of the same dtype; shapes as for :func:`add`.
 
     Raises:
@@ -740,7 +745,7 @@ def conj(x: ArrayLike) -> Array:
     r"""Elementwise complex conjugate, :math:`\overline{x}`.
 
     Args:
-      x: complex array, or one of float32 or float64, which becomes complex.
+      x: complex array, or array of dtype float32 or float64, which is converted to complex.
 
     Raises:
       TypeError: if `x` has another dtype.

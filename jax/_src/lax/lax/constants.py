@@ -1,4 +1,4 @@
-"""Constants with the shape or dtype of an example, and small constant matrices."""
+"""Constants with the shape or dtype of an example, and constant matrices."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ from jax._src.lax.lax.logical import bitwise_and, eq, ge, ne
 from jax._src.lax.utils import const as const
 from jax._src.typing import ArrayLike, DTypeLike, Shape
 
-# scalars of the dtype of an example
+# Scalars with the dtype of an example.
 zero = partial(const, value=0)
 one = partial(const, value=1)
 
 
 def zeros_like_array(x: ArrayLike) -> Array:
-    """Zeros with the shape and dtype of `x`."""
+    """Return zeros with the shape and dtype of `x`."""
     return full_like(x, 0)
 
 
 def ones_like_array(x: ArrayLike) -> Array:
-    """Ones with the shape and dtype of `x`."""
+    """Return ones with the shape and dtype of `x`."""
     return full_like(x, 1)
 
 
@@ -38,12 +38,12 @@ zeros_like = zeros_like_array
 
 
 def zeros_like_shaped_array(aval: ShapedArray) -> Array:
-    """Zeros of the type `aval`."""
+    """Return zeros with the shape and dtype of `aval`."""
     return full(aval.shape, 0, aval.dtype)
 
 
 def eye(dtype: DTypeLike, shape: Shape, offset: int = 0) -> Array:
-    """Ones on the diagonal `offset` above the main one, else zeros."""
+    """Return a matrix with ones on diagonal `offset` (above the main one) and zeros elsewhere."""
     n, m = shape
     rows = broadcasted_iota(np.int32, (n, m), 0)
     columns = broadcasted_iota(np.int32, (n, m), 1)
@@ -51,7 +51,7 @@ def eye(dtype: DTypeLike, shape: Shape, offset: int = 0) -> Array:
 
 
 def delta(dtype: DTypeLike, shape: Shape, axes: Sequence[int]) -> Array:
-    """Ones where the indices along all of `axes` are equal, else zeros."""
+    """Return ones where the indices along all of `axes` are equal, and zeros elsewhere."""
     axes = [int(a) for a in axes]
     index = [broadcasted_iota(np.uint32, tuple(shape), a) for a in axes]
     equal = eq(index[0], index[1])
@@ -61,7 +61,7 @@ def delta(dtype: DTypeLike, shape: Shape, axes: Sequence[int]) -> Array:
 
 
 def tri(dtype: DTypeLike, shape: Shape, offset: int | Array) -> Array:
-    """Ones on and below the diagonal `offset` above the main one, else zeros; an array of int32 may be traced."""
+    """Return ones on and below diagonal `offset`, zeros elsewhere; `offset` may be traced."""
     n, m = shape
     rows = broadcasted_iota(np.int32, (n, m), 0)
     columns = broadcasted_iota(np.int32, (n, m), 1)
@@ -70,5 +70,5 @@ def tri(dtype: DTypeLike, shape: Shape, offset: int | Array) -> Array:
 
 
 def empty_like_shaped_array(aval: ShapedArray) -> Array:
-    """An array of the type `aval`, of any contents."""
+    """Return an array with the shape and dtype of `aval`, with unspecified values."""
     return full(aval.shape, 0, aval.dtype)

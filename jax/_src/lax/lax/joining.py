@@ -1,4 +1,4 @@
-"""Operations that join and split arrays: concatenate, stack, split, unstack, pad."""
+"""Operations that join, split and pad arrays: concatenate, stack, split, unstack, pad."""
 
 from __future__ import annotations
 
@@ -26,16 +26,19 @@ from jax._src.util import canonicalize_axis, tuple_delete, tuple_insert
 
 
 def concatenate(operands: Array | Sequence[ArrayLike], dimension: int) -> Array:
-    """Joins arrays along an existing dimension.
+    """Concatenate arrays along an existing dimension.
 
     Args:
-      operands: arrays of one dtype and of equal shapes, except in `dimension`; or one array, whose
-        elements along its first dimension are joined.
-      dimension: which, counted from the front.
+      operands: arrays of one dtype, whose shapes are equal except in `dimension`; or one array,
+        which is unstacked along its first dimension.
+      dimension: dimension to join along, not negative.
+
+    Returns:
+      The concatenated array.
 
     Raises:
       ValueError: if there are no operands.
-      TypeError: if shapes, dtypes or the dimension do not fit.
+      TypeError: if shapes or dtypes are incompatible, or the dimension is out of range.
 
     >>> lax.concatenate([jnp.zeros((2, 1)), jnp.ones((2, 3))], 1).shape
     (2, 4)
@@ -98,7 +101,7 @@ def _concatenate_transpose(ct, *operands, dimension):
 
 
 def align_batch(args, bdims):
-    """The operands with their batch dimensions at one place, which is returned too."""
+    """Move or broadcast all batch dimensions to the same position; return that as well."""
     size = next(x.shape[b] for x, b in zip(args, bdims) if b is not None)
     at = next(b for b in bdims if b is not None)
     if any(b is not None and b != at for b in bdims):
@@ -140,14 +143,17 @@ concatenate_p = standard_primitive(
 
 
 def stack(operands: Sequence[ArrayLike], axis: int = 0) -> Array:
-    """Joins arrays of one shape and dtype along a new dimension.
+    """Join arrays of one shape and dtype along a new dimension.
 
     Args:
-      operands: the arrays, or one array whose elements along its first dimension are stacked.
-      axis: the new dimension's place in the result.
+      operands: the arrays, or one array, which is unstacked along its first dimension.
+      axis: position of the new dimension in the result.
+
+    Returns:
+      The stacked array.
 
     Raises:
-      ValueError: if there are no operands, shapes differ or `axis` is out of range.
+      ValueError: if there are no operands, shapes differ, or `axis` is out of range.
 
     >>> lax.stack([jnp.zeros(3), jnp.ones(3)], axis=-1).shape
     (3, 2)
@@ -214,18 +220,18 @@ stack_p = standard_primitive(
 
 
 def split(operand: ArrayLike, sizes: Sequence[int], axis: int = 0) -> Sequence[Array]:
-    """Cuts an array along `axis` into pieces of the given sizes.
+    """Split an array along `axis` into pieces of the given sizes.
 
     Args:
-      operand: array to cut.
-      sizes: sizes of the pieces along `axis`; their sum is the operand's.
-      axis: along which to cut.
+      operand: array to split.
+      sizes: sizes of the pieces along `axis`, whose sum is the operand's size.
+      axis: axis to split along.
 
     Returns:
       A list with one array for each of `sizes`.
 
     Raises:
-      ValueError: if the sizes do not sum up, or `axis` is out of range.
+      ValueError: if the sum of the sizes is wrong, or `axis` is out of range.
 
     >>> [part.tolist() for part in lax.split(jnp.arange(5), (2, 3))]
     [[0, 1], [2, 3, 4]]
@@ -296,7 +302,7 @@ split_p = standard_primitive(
 
 
 def unstack(x: ArrayLike, axis: int = 0) -> tuple[Array, ...]:
-    """The elements of an array along `axis`, as a tuple of arrays without that dimension.
+    """Split an array along `axis` into a tuple of arrays without that dimension.
 
     Raises:
       ValueError: if `axis` is out of range.
@@ -361,17 +367,20 @@ def pad(
     padding_value: ArrayLike,
     padding_config: Sequence[tuple[int, int, int]],
 ) -> Array:
-    """Puts copies of a value around and between an array's elements.
+    """Pad an array with a value around and between its elements.
 
     Args:
       operand: array to pad.
       padding_value: scalar of the operand's dtype.
-      padding_config: for each dimension `(low, high, interior)`: how many values come before, after and
-        between elements. Negative `low` and `high` remove elements.
+      padding_config: for each dimension `(low, high, interior)`: the number of values inserted
+        before, after and between elements. Negative `low` and `high` remove elements.
+
+    Returns:
+      The padded array.
 
     Raises:
       TypeError: if the dtypes differ.
-      ValueError: if the value is no scalar or the configuration does not fit.
+      ValueError: if the value is not a scalar, or the configuration is invalid.
 
     >>> lax.pad(jnp.array([1, 2, 3]), 0, [(1, 2, 1)]).tolist()
     [0, 1, 0, 2, 0, 3, 0, 0]
@@ -396,7 +405,7 @@ def _dim(d):
 
 
 def _python_scalar(value, dtype):
-    """A Python number as a NumPy scalar of `dtype`, unless that would change its kind."""
+    """Convert a Python number to a NumPy scalar of `dtype`, unless that would change its kind."""
     kinds = {bool: np.bool_, int: np.integer, float: np.floating, complex: np.complexfloating}
     if dtypes.issubdtype(dtype, kinds[type(value)]):
         return np.asarray(value, dtype)
@@ -460,7 +469,7 @@ def _pad_transpose(ct, operand, padding_value, *, padding_config):
 
 
 def _unpad(x, padding_config):
-    """The elements of a padded array that are the operand's; zeros for those that were cut off."""
+    """Invert `pad`: return the operand's elements, with zeros for those that were removed."""
     if any(lo < 0 or hi < 0 for lo, hi, _ in padding_config):
         restore = [(max(-lo, 0), max(-hi, 0), 0) for lo, hi, _ in padding_config]
         x = pad(x, np.zeros((), x.dtype), restore)
@@ -480,11 +489,11 @@ def _pad_batch(args, bdims, *, padding_config):
         xdim, x = 0, batching.broadcast(x, value.shape[vdim], 0)
     config = tuple_insert(padding_config, xdim, (0, 0, 0))
     if isinstance(x.dtype, dtypes.ExtendedDType):
-        filler = squeeze(late.slice(value, (0,), (1,)), (0,))  # replaced below, as zeros are
+        filler = squeeze(late.slice(value, (0,), (1,)), (0,))  # replaced below, like the zeros
     else:
         filler = np.zeros((), x.dtype)
     out = pad_p.bind(x, filler, padding_config=config)
-    # The mask is padded once, without the batch dimension.
+    # Pad the mask without the batch dimension, which all batch elements share.
     one = np.ones(tuple_delete(x.shape, xdim), np.bool_)
     kept = pad_p.bind(one, np.zeros((), np.bool_), padding_config=padding_config)
     dims = tuple([d for d in range(out.ndim) if d != xdim])

@@ -1,4 +1,4 @@
-"""The associative operations that reductions, scans and windows know by name."""
+"""The monoids that reductions, scans and windows have primitives for."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from jax._src.lib.mlir.dialects import hlo
 
 
 class Monoid(NamedTuple):
-    """An associative operation on scalars with a neutral element.
+    """An associative operation on scalars, with an identity.
 
     Attributes:
-      identity: dtype to the neutral element, a NumPy scalar of it.
-      emit: two IR values to the IR value of their combination.
+      identity: function from a dtype to the identity, a NumPy scalar of that dtype.
+      emit: function from two IR values to the IR value of their combination.
     """
 
     identity: Callable[[Any], Any]
@@ -72,13 +72,13 @@ xor_monoid = Monoid(sum_identity, lambda x, y: hlo.xor(x, y))
 
 
 def constant(value: np.ndarray) -> Any:
-    """The IR value of a NumPy scalar, in its own dtype also where 64-bit types are off."""
+    """Return a NumPy scalar as an IR value, in its own dtype even if 64-bit dtypes are disabled."""
     value = np.asarray(value)
     return mlir.ir_constant(value, aval=core.ShapedArray(value.shape, value.dtype))
 
 
 def lower_reduce(ctx, monoid: Monoid, x: Any, axes) -> Any:
-    """The reduction of `x` over `axes` to the one result type of `ctx`."""
+    """Reduce `x` over `axes` by a monoid, to the result type of `ctx`."""
     (aval_out,) = ctx.avals_out
     out_type = mlir.aval_to_ir_type(ctx.module_context, aval_out)
     scalar_aval = core.ShapedArray((), aval_out.dtype)
@@ -96,7 +96,7 @@ def lower_reduce(ctx, monoid: Monoid, x: Any, axes) -> Any:
 
 
 def emit_jaxpr(ctx, jaxpr, args) -> list[Any]:
-    """The results of a closed jaxpr of scalars, as the body of an operation."""
+    """Emit a closed jaxpr of scalars inside the body of an op."""
     consts = [mlir.ir_constant(c) for c in jaxpr.consts]
     outs, _ = mlir.jaxpr_subcomp(
         ctx.module_context,
@@ -111,7 +111,7 @@ def emit_jaxpr(ctx, jaxpr, args) -> list[Any]:
 
 
 def check_computation(name: str, jaxpr, dtypes_in) -> None:
-    """Raises unless a traced computation gives scalars of the dtypes it takes."""
+    """Raise unless a traced computation returns scalars of the dtypes that it takes."""
     if any(isinstance(c, core.Tracer) for c in jaxpr.consts):
         raise ValueError(
             f"The computation of {name} uses a traced value of an enclosing function, which is not "

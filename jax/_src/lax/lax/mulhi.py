@@ -1,4 +1,4 @@
-"""The high half of products of integers."""
+"""`mulhi`: the high half of integer products."""
 
 from __future__ import annotations
 
@@ -23,13 +23,16 @@ from jax._src.typing import ArrayLike
 
 
 def mulhi(x: ArrayLike, y: ArrayLike, /) -> Array:
-    r"""Elementwise high half of the product: the bits above those that :func:`mul` gives.
+    r"""Elementwise high half of integer products: the bits above those that :func:`mul` returns.
 
     Args:
       x, y: integer arrays of one dtype; shapes as for :func:`add`.
 
+    Returns:
+      An array of the operands' dtype.
+
     Raises:
-      TypeError: if dtypes or shapes do not fit.
+      TypeError: if dtypes or shapes are incompatible.
 
     >>> lax.mulhi(2**30, 2**5)
     Array(8, dtype=int32, weak_type=True)
@@ -43,7 +46,7 @@ mulhi_p = binary_primitive("mulhi", INT, lower=hlo_op("mulhi", "chlo"), jvp=ZERO
 
 
 def _lower_on_cpu(ctx: Any, x: Any, y: Any) -> Any:
-    """By multiplication of wider numbers: XLA's CPU compiler does not know the operation everywhere."""
+    """Multiply in a wider dtype: XLA's CPU compiler does not support the op for all dtypes."""
     (aval,) = ctx.avals_out
     x, y = broadcast_operands(ctx, (x, y), aval)
     bits = dtypes.iinfo(aval.dtype).bits
@@ -58,7 +61,7 @@ def _lower_on_cpu(ctx: Any, x: Any, y: Any) -> Any:
 
 
 def _of_halves(ctx: Any, x: Any, y: Any, aval: core.ShapedArray) -> Any:
-    """For 64 bits: schoolbook multiplication of 32-bit digits (Warren, Hacker's Delight, 8-2)."""
+    """Multiply 64-bit integers by 32-bit digits (Warren, Hacker's Delight, section 8-2)."""
     unsigned = aval.update(dtype=np.dtype(np.uint64))
     signed = aval.dtype == np.dtype(np.int64)
     half = mlir.full_like_aval(ctx, 32, unsigned)
@@ -75,7 +78,7 @@ def _of_halves(ctx: Any, x: Any, y: Any, aval: core.ShapedArray) -> Any:
     high = hlo.add(hlo.add(hlo.multiply(x1, y1), middle), other)
     if not signed:
         return high
-    # a negative operand was taken for one that is greater by 2**64
+    # The unsigned product interpreted a negative operand as greater by 2**64; subtract the excess.
     zero = mlir.full_like_aval(ctx, 0, aval)
     high = mlir.convert_hlo(ctx, high, unsigned, aval)
     for v, factor in ((x, y), (y, x)):

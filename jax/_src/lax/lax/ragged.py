@@ -1,4 +1,4 @@
-"""Ragged dot products: one operand's dimension is split into groups of traced sizes."""
+"""Ragged dot products: one dimension of the lhs is split into groups of traced sizes."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ from jax._src.typing import DTypeLike
 
 
 class RaggedDotDimensionNumbers:
-    """Which dimensions a ragged dot product sums, maps and splits into groups.
+    """The contracting, batch, ragged and group dimensions of a ragged dot product.
 
     Args:
-      dot_dimension_numbers: as for `dot_general`.
-      lhs_ragged_dimensions: one dimension of `lhs`: its elements belong to groups, in order.
+      dot_dimension_numbers: contracting and batch dimensions, see `dot_general`.
+      lhs_ragged_dimensions: the one dimension of `lhs` that is split into consecutive groups.
       rhs_group_dimensions: if the ragged dimension is neither contracting nor batch, the dimension of
-        `rhs` with one element a group; else empty.
+        `rhs` with one element for each group; otherwise empty.
     """
 
     __slots__ = ("dot_dimension_numbers", "lhs_ragged_dimensions", "rhs_group_dimensions")
@@ -95,21 +95,21 @@ def ragged_dot(
     group_offset: Array | None = None,
     out_sharding=None,
 ) -> Array:
-    """Products of groups of rows, each with the matrix of its group.
+    """Multiply groups of rows, each by the matrix of its group.
 
     Args:
       lhs: array of shape `(m, k)`: the first `group_sizes[0]` rows are group 0, and so on.
       rhs: array of shape `(g, k, n)`.
       group_sizes: integer array of shape `(g,)`.
-      precision, preferred_element_type, out_sharding: as for `dot_general`.
-      group_offset: integer array of shape `(1,)`: the group of which `rhs[0]` is the matrix.
-        `group_sizes` may then be longer than `rhs`; rows of groups without a matrix give zeros.
+      precision, preferred_element_type, out_sharding: see `dot_general`.
+      group_offset: integer array of shape `(1,)`: the group that `rhs[0]` belongs to. `group_sizes`
+        may then be longer than `rhs`; rows of groups without a matrix yield zeros.
 
     Returns:
       An array of shape `(m, n)`; rows beyond the last group are zero.
 
     Raises:
-      TypeError: if shapes or dtypes do not fit.
+      TypeError: if shapes or dtypes are invalid.
 
     >>> x, w = jnp.ones((4, 2)), jnp.arange(1., 4.)[:, None, None] * jnp.ones((3, 2, 1))
     >>> lax.ragged_dot(x, w, jnp.array([1, 0, 2]))[:, 0].tolist()
@@ -137,23 +137,26 @@ def ragged_dot_general(
     group_offset: Array | None = None,
     out_sharding=None,
 ) -> Array:
-    """A `dot_general` where one dimension of `lhs` is split into groups.
+    """Compute a `dot_general` in which one dimension of `lhs` is split into groups.
 
-    - The ragged dimension is neither contracting nor batch: `rhs` has a group dimension, and each group
-      meets its own slice: `(m, k), (g, k, n) -> (m, n)`.
-    - It is contracting: each group is summed by itself: `(m, k), (k, n) -> (g, m, n)`.
-    - It is a batch dimension: as `dot_general`.
+    - If the ragged dimension is neither contracting nor batch, `rhs` has a group dimension, and
+      each group is multiplied by its own slice: `(m, k), (g, k, n) -> (m, n)`.
+    - If it is contracting, each group is summed separately: `(m, k), (k, n) -> (g, m, n)`.
+    - If it is a batch dimension, the result is that of `dot_general`.
 
     Args:
       lhs, rhs: arrays.
-      group_sizes: integer array of shape `(g,)`; or `(*prefix, g)`, where the groups differ along the
-        batch dimensions and those of the ragged one's kind that come before it.
-      ragged_dot_dimension_numbers: which dimensions are which.
-      precision, preferred_element_type, out_sharding: as for `dot_general`.
-      group_offset: as for `ragged_dot`; for a ragged dimension that is not contracting or batch.
+      group_sizes: integer array of shape `(g,)`; or of shape `(*prefix, g)` if the group sizes vary
+        along the dimensions before the ragged one: batch dimensions and those of its kind.
+      ragged_dot_dimension_numbers: a `RaggedDotDimensionNumbers`.
+      precision, preferred_element_type, out_sharding: see `dot_general`.
+      group_offset: see `ragged_dot`; only if there is a group dimension.
+
+    Returns:
+      An array of the shape described above.
 
     Raises:
-      TypeError: if shapes or dtypes do not fit.
+      TypeError: if shapes or dtypes are invalid.
 
     >>> dims = lax.RaggedDotDimensionNumbers((((1,), (0,)), ((), ())), [1], [])
     >>> lax.ragged_dot_general(jnp.ones((1, 5)), jnp.ones((5, 1)), jnp.array([2, 3]), dims).ravel().tolist()
@@ -181,7 +184,7 @@ def ragged_dot_general(
 
 
 def _apply_group_offset(rhs, sizes, offset, dims):
-    """Puts groups of zeros around those of `rhs`, of the sizes that come before and after them."""
+    """Surround the groups of `rhs` by zero groups, which stand for the groups before and after."""
     if len(dims.rhs_group_dimensions) != 1:
         raise TypeError(
             "ragged_dot_general takes a group_offset only where the rhs has a group dimension"
@@ -197,7 +200,7 @@ def _apply_group_offset(rhs, sizes, offset, dims):
     shape[d] = 1
     zeros = full_like(rhs, 0, shape=tuple(shape))
     rhs = concatenate([zeros, rhs, zeros], d)
-    # Given group j becomes group `j - offset + 1`; those outside are counted with the groups of zeros.
+    # Group j is moved to index `j - offset + 1`, clamped so that other groups count as zero groups.
     shape = (n + 2, total)
     offset = broadcast_in_dim(convert_element_type(offset, np.int32), shape, (1,))
     row = add(sub(broadcasted_iota(np.int32, shape, 1), offset), full_like(offset, 1))
@@ -208,7 +211,7 @@ def _apply_group_offset(rhs, sizes, offset, dims):
 
 
 # ---------------------------------------------------------------------------------------------------
-# Types
+# Shape, dtype and sharding rules
 
 
 _FREE, _CONTRACTING, _BATCH = "noncontracting", "contracting", "batch"
@@ -228,7 +231,7 @@ def _mode(lhs_ndim: int, dims: RaggedDotDimensionNumbers) -> str:
 
 
 def _prefix_dims(lhs_ndim: int, dims: RaggedDotDimensionNumbers) -> list[int]:
-    """The lhs dimensions along which group sizes may differ."""
+    """Return the lhs dimensions along which group sizes may vary."""
     (lc, _), (lb, _) = dims.dot_dimension_numbers
     (d,) = dims.lhs_ragged_dimensions
     if d in lb:
@@ -356,7 +359,7 @@ def _ragged_transpose(ct, lhs, rhs, sizes, *, ragged_dot_dimension_numbers, **pa
         )
 
     def ordered(dims_, other):
-        """Contracting dimensions in the order in which the other operand has them in the product."""
+        """Order contracting dimensions as the product has them, by those of the other operand."""
         return [d for _, d in sorted(zip(other, dims_))]
 
     lhs_ct = rhs_ct = None
@@ -426,7 +429,7 @@ def _ragged_batch(args, bdims, *, ragged_dot_dimension_numbers, **params):
 
 
 def _as_dense(lhs, rhs, sizes, *, ragged_dot_dimension_numbers, group_offset, **params):
-    """The product of `lhs`, repeated for each group with zeros at all others, by a dense product."""
+    """Repeat `lhs` for each group, masked to the group, and compute a dense product."""
     dims = ragged_dot_dimension_numbers
     mode = _mode(lhs.ndim, dims)
     (lc, rc), (lb, rb) = dims.dot_dimension_numbers

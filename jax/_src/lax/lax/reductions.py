@@ -1,4 +1,4 @@
-"""Reductions over dimensions: sums, products, extrema, logic, positions of extrema, any monoid."""
+"""Reductions: sums, products, extrema, logical operations, argmax and argmin, and any monoid."""
 
 from __future__ import annotations
 
@@ -33,22 +33,22 @@ from jax._src.typing import ArrayLike, DTypeLike
 from jax._src.util import split_list, weakref_lru_cache
 
 # ---------------------------------------------------------------------------------------------------
-# Reductions by a known operation
+# Reductions by a known monoid
 
 
 def reduce_sum(operand: ArrayLike, axes: Sequence[int], *, out_sharding=None) -> Array:
-    """Sums over `axes`, in the operand's dtype.
+    """Sum over `axes`, in the operand's dtype.
 
     Args:
       operand: numeric array.
-      axes: different dimensions, counted from the front.
+      axes: distinct dimensions, not negative.
       out_sharding: sharding of the result, in explicit mode.
 
     Returns:
       An array without the dimensions `axes`.
 
     Raises:
-      ValueError: if axes repeat or are out of range.
+      ValueError: if axes are repeated or out of range.
       TypeError: if the operand is not numeric.
 
     >>> lax.reduce_sum(jnp.arange(6).reshape(2, 3), (0,)).tolist()
@@ -59,7 +59,7 @@ def reduce_sum(operand: ArrayLike, axes: Sequence[int], *, out_sharding=None) ->
 
 
 def reduce_prod(operand: ArrayLike, axes: Sequence[int]) -> Array:
-    """Products over `axes`, in the operand's dtype; see `reduce_sum`.
+    """Multiply over `axes`, in the operand's dtype; see `reduce_sum`.
 
     >>> lax.reduce_prod(jnp.array([2, 3, 4]), (0,)).item()
     24
@@ -68,9 +68,10 @@ def reduce_prod(operand: ArrayLike, axes: Sequence[int]) -> Array:
 
 
 def reduce_max(operand: ArrayLike, axes: Sequence[int]) -> Array:
-    """Largest elements over `axes`, NaN if one is NaN; complex ones compare lexicographically.
+    """Take the maximum over `axes`; NaN if an element is NaN. See `reduce_sum`.
 
-    Of no elements it is the least value of the dtype (-inf). See `reduce_sum`.
+    Complex numbers are compared lexicographically. The maximum of no elements is the dtype's
+    minimum (-inf for floats).
 
     >>> lax.reduce_max(jnp.array([2, 4, 3]), (0,)).item()
     4
@@ -79,9 +80,10 @@ def reduce_max(operand: ArrayLike, axes: Sequence[int]) -> Array:
 
 
 def reduce_min(operand: ArrayLike, axes: Sequence[int]) -> Array:
-    """Smallest elements over `axes`, NaN if one is NaN; complex ones compare lexicographically.
+    """Take the minimum over `axes`; NaN if an element is NaN. See `reduce_sum`.
 
-    Of no elements it is the greatest value of the dtype (inf). See `reduce_sum`.
+    Complex numbers are compared lexicographically. The minimum of no elements is the dtype's
+    maximum (inf for floats).
 
     >>> lax.reduce_min(jnp.array([2, 4, 3]), (0,)).item()
     2
@@ -90,7 +92,7 @@ def reduce_min(operand: ArrayLike, axes: Sequence[int]) -> Array:
 
 
 def reduce_and(operand: ArrayLike, axes: Sequence[int]) -> Array:
-    """Bitwise (of booleans logical) AND over `axes`; see `reduce_sum`.
+    """Reduce by bitwise AND (logical AND of booleans) over `axes`; see `reduce_sum`.
 
     >>> lax.reduce_and(jnp.array([True, False]), (0,)).item()
     False
@@ -99,7 +101,7 @@ def reduce_and(operand: ArrayLike, axes: Sequence[int]) -> Array:
 
 
 def reduce_or(operand: ArrayLike, axes: Sequence[int]) -> Array:
-    """Bitwise (of booleans logical) OR over `axes`; see `reduce_sum`.
+    """Reduce by bitwise OR (logical OR of booleans) over `axes`; see `reduce_sum`.
 
     >>> lax.reduce_or(jnp.array([True, False]), (0,)).item()
     True
@@ -108,7 +110,7 @@ def reduce_or(operand: ArrayLike, axes: Sequence[int]) -> Array:
 
 
 def reduce_xor(operand: ArrayLike, axes: Sequence[int]) -> Array:
-    """Bitwise (of booleans logical) XOR over `axes`; see `reduce_sum`.
+    """Reduce by bitwise XOR (logical XOR of booleans) over `axes`; see `reduce_sum`.
 
     >>> lax.reduce_xor(jnp.array([5, 3]), (0,)).item()
     6
@@ -244,7 +246,7 @@ def _reduce_prod_jvp(primals, tangents, *, axes):
 
 
 def _reduced_last(x, axes):
-    """`x` with the dimensions to reduce as one, the last."""
+    """Merge the dimensions to reduce into one trailing dimension."""
     shape = core.typeof(x).shape
     kept = [d for d in range(len(shape)) if d not in axes]
     moved = transpose(x, [*kept, *axes])
@@ -252,7 +254,7 @@ def _reduced_last(x, axes):
 
 
 def _products_of_others(x, axis):
-    """For each element the product of all others along the last axis: no division, zeros are fine."""
+    """Return for each element the product of all others along the last axis; zeros are allowed."""
     before = pad(x, np.ones((), x.dtype), [(0, 0, 0)] * axis + [(1, -1, 0)])
     after = pad(x, np.ones((), x.dtype), [(0, 0, 0)] * axis + [(-1, 1, 0)])
     return arithmetic.mul(cumprod(before, axis), cumprod(after, axis, reverse=True))
@@ -262,7 +264,7 @@ reduce_prod_p = _reduction("reduce_prod", monoids.prod_monoid, dtype=_number, jv
 
 
 def _extremum_jvp(g, out, x, *, axes):
-    """The mean of the tangents of all elements equal to the extremum."""
+    """Return the mean of the tangents of all elements that attain the extremum."""
     where = convert_element_type(eq(x, expand_dims(out, axes)), g.dtype)
     count = reduce_sum(where, axes)
     return arithmetic.div(reduce_sum(arithmetic.mul(g, where), axes), count)
@@ -276,20 +278,23 @@ reduce_xor_p = _reduction("reduce_xor", monoids.xor_monoid, dtype=_logical, jvp=
 
 
 # ---------------------------------------------------------------------------------------------------
-# Positions of extrema
+# argmax and argmin
 
 
 def argmax(operand: ArrayLike, axis: int, index_dtype: DTypeLike) -> Array:
-    """The index of the largest element along `axis`: the first, or the first NaN if there is one.
+    """Return the index of the maximum along `axis`: the first one, or the first NaN if any.
 
     Args:
       operand: real array.
-      axis: counted from the front; of size 1 or more.
+      axis: dimension to search, not negative, and of size 1 or more.
       index_dtype: integer dtype of the result.
+
+    Returns:
+      An array of indices, without the dimension `axis`.
 
     Raises:
       ValueError: if `axis` is out of range or of size 0.
-      TypeError: if a dtype does not fit.
+      TypeError: if a dtype is invalid.
 
     >>> lax.argmax(jnp.array([3, 7, 5]), 0, jnp.int32).item()
     1
@@ -298,7 +303,7 @@ def argmax(operand: ArrayLike, axis: int, index_dtype: DTypeLike) -> Array:
 
 
 def argmin(operand: ArrayLike, axis: int, index_dtype: DTypeLike) -> Array:
-    """The index of the smallest element along `axis`; see `argmax`.
+    """Return the index of the minimum along `axis`; see `argmax`.
 
     >>> lax.argmin(jnp.array([3, 7, 5]), 0, jnp.int32).item()
     0
@@ -356,7 +361,7 @@ def _arg_primitive(
 
 def _arg_lowering(direction: str, identity):
     def lower(ctx, x, *, axes, index_dtype):
-        """One reduction of (value, index) pairs."""
+        """Lower to one reduction of (value, index) pairs."""
         (aval,), (aval_out,) = ctx.avals_in, ctx.avals_out
         (axis,) = axes
         index_aval = core.ShapedArray(aval.shape, index_dtype)
@@ -387,7 +392,7 @@ def _arg_lowering(direction: str, identity):
 
 
 def _arg_cpu_lowering(direction: str, identity, reduce_extremum: Callable[..., Any]):
-    """Two plain reductions, which CPUs do with vector instructions: the extremum, then where it is."""
+    """Lower to two reductions, which vectorize on CPU: the extremum, and then its first index."""
 
     def positions(x, *, axes, index_dtype):
         (axis,) = axes
@@ -421,7 +426,7 @@ argmin_p = _arg_primitive("argmin", "LT", monoids.min_identity, reduce_min)
 
 
 # ---------------------------------------------------------------------------------------------------
-# Reductions by any monoid
+# Reductions by an arbitrary monoid
 
 
 def reduce(
@@ -431,21 +436,21 @@ def reduce(
     dimensions: Sequence[int],
     out_sharding=None,
 ) -> Any:
-    """Combines all elements over `dimensions` with an associative function.
+    """Reduce over `dimensions` by an associative function.
 
     Args:
       operands: pytree of arrays of one shape.
-      init_values: pytree of scalars, like `operands`: the neutral element of `computation`.
-      computation: function of two pytrees of scalars like `operands` to one. It must be associative and
-        commutative; the order of combination is not specified.
-      dimensions: to reduce.
+      init_values: the identity of `computation`: a pytree of scalars like `operands`.
+      computation: function of two pytrees of scalars like `operands` that returns one. It must be
+        associative and commutative; the order of evaluation is unspecified.
+      dimensions: dimensions to reduce.
       out_sharding: sharding of the results, in explicit mode.
 
     Returns:
       A pytree like `operands`, of arrays without `dimensions`.
 
     Raises:
-      ValueError, TypeError: if structures, shapes or dtypes do not fit.
+      ValueError, TypeError: if structures, shapes or dtypes are inconsistent.
 
     >>> lax.reduce(jnp.array([1., 2., 4.]), 1., lax.mul, (0,)).item()
     8.0
@@ -490,7 +495,7 @@ def _from_front(d, aval, dimensions):
 
 
 def like_operand(init, aval):
-    """A Python number as a scalar of the operand's dtype, where it is of its kind."""
+    """Convert a Python number to a scalar of the operand's dtype, if it promotes to that."""
     if type(init) in (bool, int, float, complex):
         if dtypes.result_type(init, aval) == aval.dtype:
             return np.asarray(init).astype(aval.dtype)
@@ -498,7 +503,7 @@ def like_operand(init, aval):
 
 
 def monoid_reducer(computation: Callable, operand: Any, init: Any) -> Callable | None:
-    """The reduction that `computation` is known to be from `init`, if it is one."""
+    """Return the function for a reduction by a known monoid from its identity, otherwise None."""
     known = _MONOID_REDUCERS.get(computation) if _hashable(computation) else None
     aval = core.typeof(operand)
     if known is None or np.ndim(init) or isinstance(init, core.Tracer):
@@ -521,10 +526,10 @@ def _hashable(f) -> bool:
 
 
 def trace_computation(name: str, computation: Callable, tree, in_dtypes: Sequence[Any]):
-    """The jaxpr of a function of two pytrees of scalars to one; its arguments are the leaves.
+    """Trace a function of two pytrees of scalars that returns one, to a jaxpr on their leaves.
 
     Raises:
-      TypeError: if it does not return scalars of the dtypes it takes.
+      TypeError: if it does not return scalars of the dtypes that it takes.
     """
     try:
         jaxpr = _traced_computation(computation, tree, tuple(in_dtypes))
@@ -616,7 +621,7 @@ def _generic_jvp(primals, tangents, *, computation, jaxpr, dimensions):
 
 
 def _fold(combine, operands, inits, dimensions):
-    """The reduction as elementwise operations: the initial values, then all elements."""
+    """Reduce by elementwise operations: the initial values, then all elements."""
     shape = core.typeof(operands[0]).shape
     kept = [d for i, d in enumerate(shape) if i not in dimensions]
     inits = [broadcast_in_dim(i, kept, ()) for i in inits]

@@ -1,4 +1,4 @@
-"""Random bits as the compiler makes them."""
+"""Random bits from XLA's own generators."""
 
 from __future__ import annotations
 
@@ -28,14 +28,17 @@ class RandomAlgorithm(enum.IntEnum):
 
 
 def rng_uniform(a, b, shape):
-    """Stateful random numbers, uniform in `[a, b)`. Prefer `jax.random`: results are not reproducible.
+    """Draw stateful random numbers, uniform in `[a, b)`; not reproducible, so prefer `jax.random`.
 
     Args:
       a, b: scalars of one dtype.
-      shape: of the result.
+      shape: shape of the result.
+
+    Returns:
+      An array of that shape and dtype.
 
     Raises:
-      ValueError: if `a` and `b` are no scalars or their dtypes differ.
+      ValueError: if `a` or `b` is not a scalar, or their dtypes differ.
     """
     return rng_uniform_p.bind(a, b, shape=core.canonicalize_shape(shape))
 
@@ -79,20 +82,20 @@ def rng_bit_generator(
     *,
     out_sharding=None,
 ):
-    """Random bits from a key, with the generator of the compiler. Prefer `jax.random`.
+    """Draw random bits from a key by XLA's generator. Prefer `jax.random`.
 
     Args:
       key: four uint32 or two uint64 numbers.
-      shape: of the bits.
-      dtype: of the bits: uint8, uint16, uint32 or uint64.
-      algorithm: a `RandomAlgorithm`; with the default one bits depend on the device.
+      shape: shape of the bits.
+      dtype: dtype of the bits: uint8, uint16, uint32 or uint64.
+      algorithm: a `RandomAlgorithm`; with the default the bits depend on the device.
       out_sharding: sharding of the bits, in explicit mode.
 
     Returns:
       The next key, and the bits.
 
     Raises:
-      TypeError: if the key or a dtype is not one of these.
+      TypeError: if the key or the dtype is invalid.
     """
     if isinstance(shape, (int, np.integer)):
         shape = (shape,)
@@ -136,7 +139,7 @@ def _rng_bit_generator_lower(ctx, key, *, shape, dtype, algorithm, out_sharding)
     (key_aval,), (_, aval_out) = ctx.avals_in, ctx.avals_out
     bits_type = mlir.aval_to_ir_type(ctx.module_context, aval_out)
     state, state_type = key, key.type
-    if key_aval.dtype == np.uint32:  # the compiler's state is two uint64 numbers
+    if key_aval.dtype == np.uint32:  # XLA's generator state is two uint64 numbers
         u64 = ir.IntegerType.get_unsigned(64)
         pairs = hlo.reshape(ir.RankedTensorType.get([2, 2], ir.IntegerType.get_unsigned(32)), key)
         state_type = ir.RankedTensorType.get([2], u64)
@@ -156,7 +159,7 @@ def _rng_bit_generator_lower(ctx, key, *, shape, dtype, algorithm, out_sharding)
 
 
 def _rng_bit_generator_batch(args, bdims, *, shape, dtype, algorithm, out_sharding):
-    # The first key makes the bits of all: keys of one batch are thought of as one stream.
+    # The first key generates the bits of the whole batch; the other keys are returned unchanged.
     (keys,), (bdim,) = args, bdims
     keys = batching.moveaxis(keys, bdim, 0)
     size = keys.shape[0]

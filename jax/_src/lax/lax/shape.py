@@ -1,4 +1,4 @@
-"""Operations that change an array's shape and keep its elements: broadcast, reshape, transpose, ..."""
+"""Operations that change an array's shape or the order of its elements: broadcast, reshape, etc."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from jax._src.util import canonicalize_axis, tuple_insert
 
 
 def broadcast(operand: ArrayLike, sizes: Sequence[int], *, out_sharding=None) -> Array:
-    """Adds new leading dimensions, repeating the operand along them.
+    """Broadcast an array along new leading dimensions.
 
     Args:
       operand: array of shape `s`.
@@ -55,17 +55,20 @@ def broadcast_in_dim(
     *,
     out_sharding=None,
 ) -> Array:
-    """Broadcasts an array to `shape`, placing its dimensions where `broadcast_dimensions` says.
+    """Broadcast an array to `shape`, mapping its dimensions to `broadcast_dimensions`.
 
     Args:
       operand: array of rank `n`.
-      shape: the result's shape.
-      broadcast_dimensions: for each of the `n` dimensions the one of the result it becomes; its size is
-        1 (repeated) or the result's.
+      shape: shape of the result.
+      broadcast_dimensions: `n` dimensions of the result that the operand's dimensions correspond
+        to; the operand's sizes are 1 or those of the result.
       out_sharding: sharding of the result, in explicit mode.
 
+    Returns:
+      An array of shape `shape`.
+
     Raises:
-      TypeError: if the sizes or dimensions do not fit.
+      TypeError: if sizes or dimensions are invalid.
 
     >>> lax.broadcast_in_dim(jnp.arange(3).reshape(3, 1), (2, 3, 4), (1, 2)).shape
     (2, 3, 4)
@@ -88,7 +91,7 @@ def broadcast_in_dim(
 
 
 def broadcast_to(operand: ArrayLike, shape: Shape, *, out_sharding=None) -> Array:
-    """Broadcasts by NumPy's rule: trailing dimensions match, missing leading ones are added."""
+    """Broadcast by NumPy's rules: trailing dimensions match, missing leading ones are added."""
     ndim = len(shape) - np.ndim(operand)
     return broadcast_in_dim(
         operand, shape, range(ndim, ndim + np.ndim(operand)), out_sharding=out_sharding
@@ -96,10 +99,17 @@ def broadcast_to(operand: ArrayLike, shape: Shape, *, out_sharding=None) -> Arra
 
 
 def broadcast_like(arr: ArrayLike, like_arr: ArrayLike) -> Array:
-    """Broadcasts by NumPy's rule to the shape, and in explicit mode the sharding, of another array.
+    """Broadcast by NumPy's rules to the shape, and in explicit mode the sharding, of another array.
+
+    Args:
+      arr: array to broadcast.
+      like_arr: array of the result's shape.
+
+    Returns:
+      An array of the dtype of `arr`.
 
     Raises:
-      TypeError: if the shapes do not fit.
+      TypeError: if the shapes are incompatible.
 
     >>> lax.broadcast_like(jnp.array([1, 2]), jnp.zeros((2, 2))).tolist()
     [[1, 2], [1, 2]]
@@ -114,7 +124,7 @@ def broadcast_like(arr: ArrayLike, like_arr: ArrayLike) -> Array:
 
 
 def broadcast_to_rank(x: ArrayLike, rank: int) -> Array:
-    """Adds leading dimensions of size 1 until `x` has rank `rank`.
+    """Add leading dimensions of size 1 until `x` has at least rank `rank`.
 
     >>> lax.broadcast_to_rank(jnp.ones(3), 3).shape
     (1, 1, 3)
@@ -203,7 +213,7 @@ def _broadcast_in_dim_pp(eqn, context, settings):
     names = []
     if eqn.params["broadcast_dimensions"]:
         names.append("broadcast_dimensions")
-    # The type of the result tells its sharding, as it does its shape.
+    # The result's type shows the shape and the sharding, so these parameters need not be printed.
     return core.default_pp_eqn(eqn, context, settings, params=names)
 
 
@@ -236,17 +246,21 @@ def reshape(
     *,
     out_sharding=None,
 ) -> Array:
-    """Reads the elements in row-major order into an array of another shape.
+    """Reshape an array, reading its elements in row-major order.
 
     Args:
       operand: array to reshape.
-      new_sizes: the result's shape, of as many elements.
-      dimensions: order in which the operand's dimensions are read, slowest first; None for their own.
+      new_sizes: shape of the result, with the same number of elements.
+      dimensions: order in which to read the operand's dimensions, the slowest first; None for their
+        own order.
       out_sharding: sharding of the result, in explicit mode.
+
+    Returns:
+      An array of shape `new_sizes`.
 
     Raises:
       ValueError: if the numbers of elements differ.
-      TypeError: if a size is negative or `dimensions` is no permutation.
+      TypeError: if a size is negative, or `dimensions` is not a permutation.
 
     >>> lax.reshape(jnp.arange(6).reshape(2, 3), (6,), dimensions=(1, 0)).tolist()
     [0, 3, 1, 4, 2, 5]
@@ -268,7 +282,7 @@ def reshape(
 
 
 def collapse(operand: Array, start_dimension: int, stop_dimension: int | None = None) -> Array:
-    """Merges the dimensions from `start_dimension` up to `stop_dimension` (None: the end) into one.
+    """Merge the dimensions from `start_dimension` up to `stop_dimension` (None: the end) into one.
 
     >>> lax.collapse(jnp.ones((2, 3, 4)), 0, 2).shape
     (6, 4)
@@ -284,14 +298,17 @@ def collapse(operand: Array, start_dimension: int, stop_dimension: int | None = 
 
 
 def squeeze(array: ArrayLike, dimensions: Sequence[int]) -> Array:
-    """Removes dimensions of size 1.
+    """Remove dimensions of size 1.
 
     Args:
-      array: array to remove dimensions of.
-      dimensions: which; negative ones count from the end.
+      array: array whose dimensions to remove.
+      dimensions: dimensions to remove; negative values count from the end.
+
+    Returns:
+      An array without these dimensions.
 
     Raises:
-      ValueError: if one is out of range, named twice or not of size 1.
+      ValueError: if a dimension is out of range, repeated, or not of size 1.
 
     >>> lax.squeeze(jnp.ones((1, 3, 1)), (0, -1)).shape
     (3,)
@@ -304,7 +321,7 @@ def squeeze(array: ArrayLike, dimensions: Sequence[int]) -> Array:
 
 
 def expand_dims(array: ArrayLike, dimensions: Sequence[int]) -> Array:
-    """Inserts dimensions of size 1 so that they are `dimensions` of the result.
+    """Insert dimensions of size 1 at the positions `dimensions` of the result.
 
     >>> lax.expand_dims(jnp.ones(3), (0, -1)).shape
     (1, 3, 1)
@@ -441,10 +458,17 @@ squeeze_p = standard_primitive(
 
 
 def transpose(operand: ArrayLike, permutation: Sequence[int] | np.ndarray) -> Array:
-    """Reorders dimensions: dimension `i` of the result is `permutation[i]` of the operand.
+    """Permute dimensions: dimension `i` of the result is `permutation[i]` of the operand.
+
+    Args:
+      operand: array of rank `n`.
+      permutation: permutation of `range(n)`.
+
+    Returns:
+      An array of rank `n`.
 
     Raises:
-      TypeError: if `permutation` is not one of the operand's dimensions.
+      TypeError: if `permutation` is not a permutation of the operand's dimensions.
 
     >>> lax.transpose(jnp.ones((2, 3, 4)), (2, 0, 1)).shape
     (4, 2, 3)
@@ -490,7 +514,7 @@ def _transpose_lower(ctx, x, *, permutation):
 
 
 def _physical_permutation(aval, permutation):
-    """A permutation that leaves the trailing dimensions of extended dtypes' elements in place."""
+    """Extend a permutation to the trailing physical dimensions of extended dtypes, which stay."""
     if isinstance(aval.dtype, dtypes.ExtendedDType):
         n = len(core.physical_aval(aval).shape)
         return (*permutation, *range(len(permutation), n))
@@ -518,7 +542,7 @@ transpose_p = standard_primitive(
 
 
 def rev(operand: ArrayLike, dimensions: Sequence[int]) -> Array:
-    """Reverses the order of elements along each of `dimensions`.
+    """Reverse the order of elements along each of `dimensions`.
 
     Raises:
       TypeError: if dimensions repeat or are out of range.
@@ -574,10 +598,10 @@ rev_p = standard_primitive(
 
 
 def tile(operand: ArrayLike, reps: Sequence[int]) -> Array:
-    """Repeats an array `reps[i]` times along each dimension `i`.
+    """Repeat an array `reps[i]` times along each dimension `i`.
 
     Raises:
-      TypeError: if `reps` has not one nonnegative entry a dimension.
+      TypeError: if `reps` does not have one nonnegative entry for each dimension.
 
     >>> lax.tile(jnp.array([[1], [2]]), (1, 3)).tolist()
     [[1, 1, 1], [2, 2, 2]]
@@ -608,7 +632,7 @@ def _tile_sharding(operand, *, reps):
 
 
 def _split_repeats(shape, reps):
-    """The shape in which repeats are dimensions of their own, each before the one it repeats."""
+    """Return the shape in which each dimension is preceded by one for its repeats."""
     return tuple([size for r, d in zip(reps, shape) for size in (r, d)])
 
 

@@ -1,7 +1,7 @@
-"""Shardings of results in explicit mode, for operations that move, split, join or drop dimensions.
+"""Result shardings in explicit mode, for operations that move, split, merge or drop dimensions.
 
-Each helper takes the operand's type (`aval`, with a sharding over explicit mesh axes) and gives the
-result's `NamedSharding`, or raises `ShardingTypeError` where the result's sharding cannot be told.
+Each helper takes the operand's type (`aval`, with a sharding over explicit mesh axes) and returns
+the result's `NamedSharding`, or raises `ShardingTypeError` if the result's sharding is ambiguous.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ from jax._src.named_sharding import NamedSharding
 
 
 def entries(aval: ShapedArray) -> tuple[Any, ...]:
-    """The mesh axes of each dimension of `aval`."""
+    """Return the spec entry of each dimension of `aval`: mesh axes or None."""
     return aval.sharding.spec.partitions
 
 
 def with_entries(aval: ShapedArray, new: Sequence[Any]) -> NamedSharding:
-    """The sharding of `aval` with one entry a result dimension; unreduced axes are left out."""
+    """Return the sharding of `aval` with new spec entries, without unreduced and reduced axes."""
     sharding = aval.sharding
     spec = sharding.spec.update(partitions=tuple(new), unreduced=frozenset(), reduced=frozenset())
     return sharding.update(spec=spec)
 
 
 def unsharded_over(aval: ShapedArray, dims: Sequence[int], what: str) -> NamedSharding:
-    """The sharding of `aval`, which must be None in `dims`."""
+    """Return the sharding of `aval`; raise if one of `dims` is sharded."""
     spec = entries(aval)
     if any(spec[d] is not None for d in dims):
         raise core.ShardingTypeError(
@@ -40,7 +40,7 @@ def unsharded_over(aval: ShapedArray, dims: Sequence[int], what: str) -> NamedSh
 
 
 def common(name: str, avals: Sequence[ShapedArray]) -> ShapedArray:
-    """The first of `avals`, all of which must have the same sharding."""
+    """Return the first sharded one of `avals`; raise if their shardings differ."""
     first = next((a for a in avals if a._sharding is not None), avals[0])
     for a in avals:
         if a._sharding is None or a._sharding == first._sharding:
@@ -55,7 +55,7 @@ def common(name: str, avals: Sequence[ShapedArray]) -> ShapedArray:
 
 
 def resized(name: str, aval: ShapedArray, shape: Sequence[Any]) -> NamedSharding:
-    """The sharding of `aval` for a result of another `shape`, whose sizes must divide evenly."""
+    """Return the sharding of `aval` for another `shape`, whose sizes must divide evenly."""
     spec = entries(aval)
     for entry, old, new in zip(spec, aval.shape, shape):
         if entry is not None and old != new and new % axes_size(aval.sharding, entry):
@@ -70,16 +70,17 @@ def resized(name: str, aval: ShapedArray, shape: Sequence[Any]) -> NamedSharding
 
 
 def axes_size(sharding: NamedSharding, entry: Any) -> int:
-    """The number of shards that a spec's `entry` makes."""
+    """Return the number of shards for a spec's `entry`."""
     names = entry if isinstance(entry, tuple) else (entry,)
     return math.prod(sharding.mesh.shape[n] for n in names)
 
 
 def reshaped(aval: ShapedArray, new_sizes: Sequence[Any], api_name: str) -> NamedSharding:
-    """The sharding of a reshape: groups of dimensions with equal products are seen one by one.
+    """Return the sharding of a reshape, by groups of dimensions with equal products.
 
-    A group keeps its sharding if it is one dimension before and after. A dimension that is split hands
-    its mesh axes to its parts in order, dimensions that merge take those of the first ones together.
+    A group that is one dimension before and after keeps its sharding. A dimension that is split
+    distributes its mesh axes over its parts, in order. Dimensions that are merged must be sharded
+    in their leading ones only, whose mesh axes are combined.
     """
     spec, out = entries(aval), [None] * len(new_sizes)
     for old_dims, new_dims in _groups(aval.shape, new_sizes):
@@ -91,7 +92,7 @@ def reshaped(aval: ShapedArray, new_sizes: Sequence[Any], api_name: str) -> Name
             parts = _split_entry(aval.sharding, used[0], [new_sizes[d] for d in new_dims])
         elif len(new_dims) == 1 and used[0] is not None:
             merged = [e for e in used if e is not None]
-            if any(used[len(merged) :]):  # one between them is whole
+            if any(used[len(merged) :]):  # an unsharded dimension lies between sharded ones
                 raise _unsupported_reshape(aval, new_sizes, api_name)
             entry = sum((e if isinstance(e, tuple) else (e,) for e in merged), ())
             if new_sizes[new_dims[0]] % axes_size(aval.sharding, entry) == 0:
@@ -111,7 +112,7 @@ def _unsupported_reshape(aval: ShapedArray, new_sizes: Sequence[Any], api_name: 
 
 
 def _split_entry(sharding: NamedSharding, entry: Any, sizes: Sequence[Any]) -> list[Any] | None:
-    """For the parts of a dimension the mesh axes of its `entry`; None if shards would be torn apart."""
+    """Distribute the mesh axes of a split dimension over its parts; None if impossible."""
     axes = list(entry) if isinstance(entry, tuple) else [entry]
     parts: list[Any] = []
     for size in sizes:
@@ -126,7 +127,7 @@ def _split_entry(sharding: NamedSharding, entry: Any, sizes: Sequence[Any]) -> l
 
 
 def _groups(old: Sequence[Any], new: Sequence[Any]):
-    """Smallest runs of dimensions of `old` and `new` with equal products; sizes 1 are skipped."""
+    """Yield the smallest runs of dimensions with equal products, skipping dimensions of size 1."""
     old_dims = [i for i, d in enumerate(old) if d != 1]
     new_dims = [i for i, d in enumerate(new) if d != 1]
     i = j = 0
@@ -143,7 +144,7 @@ def _groups(old: Sequence[Any], new: Sequence[Any]):
 
 
 def batched(sharding: NamedSharding | None, operand: Any, bdim: int, at: int = 0):
-    """A `sharding` parameter under vmap: with the mapped dimension's own sharding put in at `at`."""
+    """Batch a `sharding` parameter: insert the spec entry of the batch dimension at `at`."""
     if sharding is None:
         return None
     aval = core.typeof(operand)
@@ -153,7 +154,7 @@ def batched(sharding: NamedSharding | None, operand: Any, bdim: int, at: int = 0
 
 
 def same_unreduced(pairs, *avals: ShapedArray, **_) -> tuple[frozenset, frozenset]:
-    """For linear operations: the result is unreduced and reduced over mesh axes as all operands are."""
+    """Unreduced rule of linear operations: operands have the same unreduced and reduced axes."""
     on_mesh = [pair for pair, a in zip(pairs, avals) if a._sharding is not None] or pairs
     first = on_mesh[0]
     if any(pair != first for pair in on_mesh):
@@ -165,7 +166,7 @@ def same_unreduced(pairs, *avals: ShapedArray, **_) -> tuple[frozenset, frozense
 
 
 def dropping(*param: str) -> Callable[..., NamedSharding]:
-    """A sharding rule for operations that drop the dimensions in a parameter (the first that is set)."""
+    """Return a sharding rule for operations that drop the dimensions listed in a parameter."""
 
     def rule(*avals, **params):
         aval = avals[0]

@@ -1,8 +1,8 @@
 """Products of small matrices on CPU, as sums of products.
 
-XLA's CPU compiler hands all but the smallest products of matrices to a library, which costs more than the
-product itself, and goes through a batch of them one by one. Sums of broadcast products are one loop that
-vectorizes and takes in the operations around it.
+XLA's CPU compiler passes all but the smallest matrix products to a library, whose call costs more
+than the product itself, and loops over a batch of them. A sum of broadcast products is one loop,
+which vectorizes and is fused with the operations around it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from jax._src.lax.lax.precision import DotAlgorithm, DotAlgorithmPreset
 from jax._src.lax.lax.reductions import reduce_sum
 from jax._src.lax.lax.shape import broadcast_in_dim, transpose
 
-# Found by timing all shapes around them on CPUs with vectors of 256 and 512 bits.
+# Determined by timing a range of shapes on CPUs with vectors of 256 and 512 bits.
 _LEAST_SIDE = 4
 _MOST_TERMS = 16
 _MOST_MULTIPLICATIONS = 512
@@ -29,7 +29,7 @@ _DTYPES = (np.dtype("float32"), np.dtype("float64"))
 
 
 def is_small_product(ctx: mlir.LoweringRuleContext, dimension_numbers: Any, precision: Any) -> bool:
-    """Whether a product of matrices is one that sums compute faster, to the same precision."""
+    """Return whether sums compute a product of matrices faster, to the same precision."""
     (lhs, rhs), (out,) = ctx.avals_in, ctx.avals_out
     if not lhs.dtype == rhs.dtype == out.dtype or out.dtype not in _DTYPES:
         return False
@@ -53,7 +53,7 @@ def _size(aval: core.ShapedArray, dims: Any) -> int:
 
 
 def sum_of_products(lhs: Any, rhs: Any, *, dimension_numbers: Any, **_: Any) -> Any:
-    """A general dot product by multiplication of broadcast operands, and a sum."""
+    """Compute a general dot product by multiplying broadcast operands and summing."""
     (lhs_sum, rhs_sum), (lhs_batch, rhs_batch) = dimension_numbers
     lhs_own = [d for d in range(lhs.ndim) if d not in (*lhs_sum, *lhs_batch)]
     rhs_own = [d for d in range(rhs.ndim) if d not in (*rhs_sum, *rhs_batch)]

@@ -1,4 +1,4 @@
-"""Sorts on CPUs through the kernels of `jaxlib-ext`, where it is installed."""
+"""Sorting on CPU by the kernels of `jaxlib-ext`, if that is installed."""
 
 from __future__ import annotations
 
@@ -15,25 +15,25 @@ from jax._src.lib import native_kernels
 from jax._src.lib.mlir import ir
 from jax._src.lib.mlir.dialects import hlo
 
-# Positions are unsigned numbers of 32 bits in the one kernel, signed ones in the other.
+# The sort kernel uses unsigned 32-bit positions, the top_k kernel signed ones.
 _MAX_SORT_SIZE = 2**32 - 1
 _MAX_TOP_K_SIZE = 2**31 - 1
-# From this jaxlib on, XLA's top_k of bfloat16 has NaNs in the order of their bits; in the kernel they are equal.
+# From this jaxlib version on, XLA's bfloat16 top_k orders NaNs by their bits; the kernel does not.
 TELLS_NANS_APART = (0, 11, 1)
 
 
 def can_sort(ctx: Any, dimension: int) -> bool:
-    """Whether the kernel can sort operands like those of `ctx`."""
+    """Return whether the kernel can sort the operands of `ctx`."""
     return _can_call(ctx) and ctx.avals_in[0].shape[dimension] <= _MAX_SORT_SIZE
 
 
 def sort(ctx: Any, operands: Sequence[Any], dimension: int, num_keys: int) -> Sequence[Any]:
-    """Sorts IR values; equal keys keep their order."""
+    """Sort IR values by the kernel; the sort is stable."""
     avals = ctx.avals_in
     last = avals[0].ndim - 1
     swap = None
     if dimension != last and _is_partitioned(ctx):
-        # The compiler knows of calls only that they can be cut along leading dimensions.
+        # The compiler can partition custom calls along leading dimensions only.
         swap = list(range(last + 1))
         swap[dimension], swap[last] = last, dimension
         avals = [a.update(shape=tuple(a.shape[i] for i in swap)) for a in avals]
@@ -53,7 +53,7 @@ def sort(ctx: Any, operands: Sequence[Any], dimension: int, num_keys: int) -> Se
 
 
 def can_top_k(ctx: Any) -> bool:
-    """Whether the kernel can find the largest elements of an operand like that of `ctx`."""
+    """Return whether the kernel can compute the top_k of the operand of `ctx`."""
     (aval,) = ctx.avals_in
     if aval.dtype == dtypes.bfloat16 and lib.version >= TELLS_NANS_APART:
         return False
@@ -61,7 +61,7 @@ def can_top_k(ctx: Any) -> bool:
 
 
 def top_k(ctx: Any, operand: Any, dtype: Any, k: int) -> Sequence[Any]:
-    """The `k` largest elements of an IR value of `dtype` along its last dimension, and their indices."""
+    """Return the `k` largest elements of an IR value along its last dimension, with indices."""
     shape = ir.RankedTensorType(operand.type).shape
     aval = core.ShapedArray(shape, dtype)
     values = core.ShapedArray((*shape[:-1], k), dtype)
@@ -72,7 +72,7 @@ def top_k(ctx: Any, operand: Any, dtype: Any, k: int) -> Sequence[Any]:
 def _can_call(ctx: Any) -> bool:
     return (
         config.native_kernels.value
-        # What is exported must also run where there are no kernels.
+        # Exported programs must also run where the kernels are not installed.
         and not ctx.module_context.lowering_parameters.for_export
         and all(_has_kernel(a) for a in ctx.avals_in)
         and native_kernels.extension() is not None

@@ -1,4 +1,4 @@
-"""Sorting, and the largest elements."""
+"""Sorting and top-k."""
 
 from __future__ import annotations
 
@@ -48,23 +48,24 @@ def sort(
     is_stable: bool = True,
     num_keys: int = 1,
 ) -> Array | tuple[Array, ...]:
-    """Sorts along a dimension, in ascending order.
+    """Sort along a dimension, in ascending order.
 
-    NaNs come last, 0.0 and -0.0 are equal, complex numbers compare by real part, then imaginary part.
+    NaNs come last, 0.0 and -0.0 are equal, and complex numbers are ordered by their real parts,
+    then by their imaginary parts.
 
     Args:
       operand: an array, or a sequence of arrays of one shape.
-      dimension: along which to sort.
+      dimension: dimension to sort along.
       is_stable: whether equal keys keep their order.
-      num_keys: how many of the arrays are keys, the first being the primary one. The others are
-        permuted in the same way.
+      num_keys: number of leading arrays that are keys, the first being the primary one. The other
+        arrays are permuted accordingly.
 
     Returns:
       The sorted array, or a tuple of arrays.
 
     Raises:
       ValueError: if `dimension` or `num_keys` is out of range.
-      TypeError: if there is no operand, or shapes differ.
+      TypeError: if there are no operands, or shapes differ.
 
     >>> keys, values = lax.sort((jnp.array([3, 1, 2]), jnp.array([30, 10, 20])))
     >>> values.tolist()
@@ -92,7 +93,7 @@ def sort(
 def sort_key_val(
     keys: Array, values: ArrayLike, dimension: int = -1, is_stable: bool = True
 ) -> tuple[Array, Array]:
-    """Sorts `keys` along `dimension`, and permutes `values` in the same way; see `sort`.
+    """Sort `keys` along `dimension`, and permute `values` accordingly; see `sort`.
 
     >>> keys, values = lax.sort_key_val(jnp.array([2, 1]), jnp.array([5., 6.]))
     >>> values.tolist()
@@ -126,7 +127,7 @@ def _sort_sharding(*operands, dimension, is_stable, num_keys):
 
 
 def _sort_jvp(primals, tangents, *, dimension, is_stable, num_keys):
-    """Sorts an index along, then permutes the tangents by it."""
+    """Sort an index array along with the operands, and gather the tangents by it."""
     params = dict(dimension=dimension, is_stable=is_stable, num_keys=num_keys)
     if all(type(t) is Zero for t in tangents):
         outs = sort_p.bind(*primals, **params)
@@ -184,7 +185,7 @@ def _real_parts(x, y, dtype):
 
 
 def _lexicographic(less, keys) -> Any:
-    """Whether the left one of each pair comes first, the first different pair deciding."""
+    """Compare pairs lexicographically: the first pair that differs decides."""
     result = None
     for x, y, dtype in reversed(keys):
         lt, eq = less(x, y, dtype, result is not None)
@@ -193,9 +194,9 @@ def _lexicographic(less, keys) -> Any:
 
 
 def _total_order(x, y, dtype, need_eq):
-    """Comparison in the total order of floats, once zeros and NaNs of both signs are made one.
+    """Compare in the total order of floats, after both zeros are made equal, and so are all NaNs.
 
-    Compilers for accelerators know this form and sort with a library.
+    Accelerator backends recognize this comparison and sort by a library.
     """
     kind = None
     if dtypes.issubdtype(dtype, np.floating):
@@ -211,17 +212,18 @@ def _canonical(x, dtype):
     return hlo.select(mlir.compare_hlo(x, x, "NE"), nan, no_sign)
 
 
-# Where the package jaxlib-ext is installed, CPUs sort with its kernels. Without it:
+# CPUs sort by the kernels of jaxlib-ext if that is installed. Otherwise:
 #
-# On CPUs the compiler sorts single arrays by `<` about five times as fast as by any other comparison, or
-# with other arrays alongside. Large sorts are made of such: keys of up to 32 bits become the upper half of
-# integers whose lower half is the position; the sorted positions then permute all operands.
+# XLA's CPU compiler sorts a single array by `<` about five times as fast as by other comparisons,
+# or together with other arrays. Large sorts are reduced to that case: keys of up to 32 bits become
+# the upper half of 64-bit integers whose lower half is the position. The sorted positions then
+# permute all operands.
 
 _MIN_PACKED_SIZE = 1024
 
 
 def _lower_cpu(ctx, *xs, dimension, is_stable, num_keys):
-    # XLA's CPU compiler cannot sort integers of less than a byte, nor can the kernels.
+    # Neither XLA's CPU compiler nor the kernels sort integers of less than 8 bits.
     wide = [_widened(a) for a in ctx.avals_in]
     wide_ctx = ctx.replace(avals_in=wide, avals_out=[_widened(a) for a in ctx.avals_out])
     xs = [
@@ -243,7 +245,7 @@ def _lower_cpu(ctx, *xs, dimension, is_stable, num_keys):
 
 
 def _widened(aval):
-    """With integers of less than a byte as bytes."""
+    """Widen integers of less than 8 bits to 8 bits."""
     dtype = aval.dtype
     if not dtypes.issubdtype(dtype, np.integer) or dtypes.itemsize_bits(dtype) >= 8:
         return aval
@@ -257,13 +259,13 @@ def _can_pack(avals, dimension, num_keys) -> bool:
     keys = [a.dtype for a in avals[:num_keys]]
     if not core.is_constant_shape(shape) or shape[dimension] >= 2**32:
         return False
-    # The compiler gets the order of some types wrong, which packing takes as float32.
+    # XLA orders the fnuz dtypes wrongly; packing converts them to float32.
     if math.prod(shape) < _MIN_PACKED_SIZE and not any(d.name.endswith("fnuz") for d in keys):
         return False
     if any(a._sharding is not None for a in avals):
         return False
     if len(avals) == 1 and dtypes.issubdtype(keys[0], np.integer):
-        return False  # that is the fast case
+        return False  # the fast case needs no packing
     return all(
         dtypes.itemsize_bits(d) <= (64 if dtypes.issubdtype(d, np.complexfloating) else 32)
         for d in keys
@@ -271,7 +273,7 @@ def _can_pack(avals, dimension, num_keys) -> bool:
 
 
 def _sort_packed(*operands, dimension, num_keys):
-    """Stable sorts by each key, the last one first."""
+    """Sort by packed keys: stable sorts by each key, the last key first."""
     keys = [part for x in operands[:num_keys] for part in _key_parts(x)]
     shape = operands[0].shape
     positions = broadcasted_iota(np.int64, shape, dimension)
@@ -288,7 +290,7 @@ def _sort_packed(*operands, dimension, num_keys):
 
 
 def _key_parts(x) -> list[Any]:
-    """Integers, of 32 bits in an int64, in the order of the real and imaginary parts of `x`."""
+    """Convert the real and imaginary parts of `x` to int64 with an equivalent order, in 32 bits."""
     if dtypes.issubdtype(x.dtype, np.complexfloating):
         return [*_key_parts(real(x)), *_key_parts(imag(x))]
     if dtypes.issubdtype(x.dtype, np.floating):
@@ -297,11 +299,12 @@ def _key_parts(x) -> list[Any]:
         x = select(eq(x, zero), zero, x)
         x = select(ne(x, x), full_like(x, np.nan), x)
         bits = bitcast_convert_type(x, np.int32)
-        # Negative numbers grow with their magnitude: turn them around.
+        # The bits of negative floats increase with the magnitude: invert them.
         x = select(
             lt(bits, full_like(bits, 0)), bitwise_xor(bits, full_like(bits, 2**31 - 1)), bits
         )
-    if x.dtype == np.uint32:  # whose numbers from 2**31 on would be negative in the upper half
+    # Shift the range, otherwise the upper half would be negative from 2**31 on.
+    if x.dtype == np.uint32:
         x = bitcast_convert_type(bitwise_xor(x, full_like(x, 2**31)), np.int32)
     return [convert_element_type(x, np.int64)]
 
@@ -323,19 +326,20 @@ sort_p = standard_primitive(
 
 
 # ---------------------------------------------------------------------------------------------------
-# The largest elements
+# Top-k
 
 
 def top_k(operand: ArrayLike, k: int, *, axis: int = -1) -> tuple[Array, Array]:
-    """The `k` largest elements along an axis, in descending order, and their indices.
+    """Find the `k` largest elements along an axis, in descending order, and their indices.
 
     Args:
       operand: real array.
-      k: how many; at most the size of `axis`.
-      axis: along which to look.
+      k: number of elements, at most the size of `axis`.
+      axis: axis to search.
 
     Returns:
-      Values and int32 indices, of size `k` along `axis`. Of equal elements the first comes first.
+      Values and int32 indices, of size `k` along `axis`. Equal elements are in order of their
+      index.
 
     Raises:
       ValueError: if `k` or `axis` is out of range, or the operand is complex.
@@ -405,7 +409,7 @@ def _top_k_lower(find, ctx, x, *, k, axis):
     last = len(aval.shape) - 1
     perm = list(range(last + 1))
     perm[axis], perm[last] = perm[last], perm[axis]
-    wide = _widened(aval)  # XLA's CPU compiler cannot pair numbers of less than a byte with indices
+    wide = _widened(aval)  # XLA's CPU compiler cannot pair types of less than 8 bits with indices
     if wide is not aval:
         x = mlir.convert_hlo(ctx, x, aval, wide)
     if axis != last:

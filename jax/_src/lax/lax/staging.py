@@ -1,4 +1,4 @@
-"""Operations about tracing itself: keeping work that nothing uses, shapes as values."""
+"""Operations that concern tracing: protecting unused values from DCE, and shapes as values."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from jax._src.typing import ArrayLike, Shape
 
 
 class NoDCEEffect(effects.Effect):
-    """The effect of an equation that must stay though nothing uses its results."""
+    """The effect of equations that DCE must keep although their results are unused."""
 
     __slots__ = ()
 
@@ -38,11 +38,11 @@ for _allowed in (
 
 
 def dce_sink(val: Any, *, prevent_mlir_dce: bool = False) -> None:
-    """Keeps the computation of `val` in the traced program though nothing else uses it.
+    """Keep the computation of `val` in the traced program even if its result is unused.
 
     Args:
       val: pytree of arrays.
-      prevent_mlir_dce: whether the compiler has to keep it too; else only jaxprs do.
+      prevent_mlir_dce: whether the compiler must keep it as well, not only the jaxpr.
 
     >>> jax.make_jaxpr(lambda x: lax.dce_sink(lax.sin(x)))(1.0)
     { lambda ; a:f32[]. let
@@ -78,10 +78,13 @@ mlir.register_lowering(dce_sink_p, _dce_sink_lower)
 
 
 def shape_as_value(shape: Shape) -> ArrayLike:
-    """A shape as an array of int32, which may have symbolic dimensions.
+    """Convert a shape, which may have symbolic dimensions, to an int32 array.
 
     Args:
       shape: sequence of dimension sizes.
+
+    Returns:
+      An int32 array of shape `(len(shape),)`.
 
     >>> lax.shape_as_value((2, 3))
     array([2, 3], dtype=int32)

@@ -1,7 +1,7 @@
-"""Reductions and scans built from an operation on pairs of arrays, as trees of logarithmic depth.
+"""Reductions and scans by an arbitrary associative operation, as trees of logarithmic depth.
 
-They serve as derivatives of reductions by an arbitrary operation: what the operation computes is seen
-by the transformations.
+They serve as derivatives of such reductions, because transformations can trace through the
+operation.
 """
 
 from __future__ import annotations
@@ -16,17 +16,20 @@ from jax._src.interpreters import batching
 from jax._src.lax.lax.joining import concatenate, split, stack, unstack
 from jax._src.lax.lax.shape import reshape, rev, transpose
 
-# A function of the leaves of two values to the leaves of one, elementwise on arrays of any shape.
+# A function from the leaves of two values to the leaves of one, elementwise on arrays of any shape.
 Combine = Callable[[list[Any], list[Any]], list[Any]]
 
 
 def reduce_tree(combine: Combine, xs: Sequence[Any], dims: Sequence[int]) -> list[Any]:
-    """Combines all elements along `dims`, neighbours first; there must be at least one.
+    """Combine all elements along `dims`, neighbors first; there must be at least one.
 
     Args:
       combine: an associative operation.
       xs: arrays of one shape.
-      dims: dimensions to reduce, which the results lack.
+      dims: dimensions to reduce, which are removed.
+
+    Returns:
+      The reduced arrays.
     """
     shape = core.typeof(xs[0]).shape
     kept = [d for d in range(len(shape)) if d not in dims]
@@ -45,13 +48,16 @@ def reduce_tree(combine: Combine, xs: Sequence[Any], dims: Sequence[int]) -> lis
 
 
 def scan_tree(combine: Combine, xs: Sequence[Any], axis: int, reverse: bool = False) -> list[Any]:
-    """All partial results of combining elements along `axis` from the first on.
+    """Compute all partial results of combining elements along `axis`.
 
     Args:
       combine: an associative operation.
-      xs: arrays of equal sizes along `axis`.
-      axis: along which to scan.
+      xs: arrays of equal size along `axis`.
+      axis: axis to scan.
       reverse: whether to start from the last element.
+
+    Returns:
+      Arrays of the shapes of `xs`.
     """
     if reverse:
         xs = [rev(x, (axis,)) for x in xs]
@@ -65,7 +71,8 @@ def _scan(combine, xs, axis, n):
         return xs
     even, odd, last = _pairs(xs, axis, n)
     half = n // 2
-    # Partial results that end at odd places, then those that end at even ones (but the first).
+    # First the partial results ending at odd positions, then those at even positions after the
+    # first.
     ends_odd = _scan(combine, combine(even, odd), axis, half)
     firsts, evens = zip(*[split(x, (1, half - 1), axis) for x in even])
     if n % 2:
@@ -86,7 +93,7 @@ def _scan(combine, xs, axis, n):
 
 
 def _pairs(xs, axis, n):
-    """Elements at even places, at odd places, and the last one where `n` is odd."""
+    """Return the elements at even and at odd positions, and the last one if `n` is odd."""
     half, rest = n // 2, []
     if n % 2:
         xs, rest = zip(*[split(x, (n - 1, 1), axis) for x in xs])
@@ -106,7 +113,7 @@ def _interleave(a, b, axis):
 
 
 def elementwise(closed: ClosedJaxpr) -> Callable[..., list[Any]]:
-    """A function of arrays of one shape from a jaxpr of scalars."""
+    """Apply a jaxpr of scalars elementwise to arrays of one shape, by batching it."""
 
     def apply(*args):
         shape = core.typeof(args[0]).shape
@@ -121,12 +128,12 @@ def elementwise(closed: ClosedJaxpr) -> Callable[..., list[Any]]:
 
 
 def combine_jaxpr(closed: ClosedJaxpr, n: int) -> Combine:
-    """The `Combine` of a jaxpr whose arguments are the `n` leaves of one value, then of the other."""
+    """Return the `Combine` of a jaxpr that takes the `n` leaves of one value, then of the other."""
     apply = elementwise(closed)
     return lambda left, right: apply(*left, *right)
 
 
 def combine_jvp(jvp_jaxpr: ClosedJaxpr, n: int) -> Combine:
-    """As `combine_jaxpr` for the jvp of one: values are `n` primal leaves, then their tangents."""
+    """Like `combine_jaxpr`, for a jvp: a value is `n` primal leaves followed by their tangents."""
     apply = elementwise(jvp_jaxpr)
     return lambda left, right: apply(*left[:n], *right[:n], *left[n:], *right[n:])

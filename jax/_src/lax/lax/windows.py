@@ -1,4 +1,4 @@
-"""Arithmetic of windows: paddings by name, and shapes of reductions and convolutions over windows."""
+"""Window arithmetic: named paddings, and result shapes of window reductions and convolutions."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from jax._src import core
 
 
 class PaddingType(enum.Enum):
-    """Paddings that depend on the operand's shape."""
+    """Named paddings, whose amounts depend on the operand's shape."""
 
     VALID = 1
     SAME = 2
@@ -23,17 +23,21 @@ def padtype_to_pads(
     window_strides: Sequence[int],
     padding: str | PaddingType,
 ) -> list[tuple[int, int]]:
-    """The amounts of padding before and after each dimension that a name stands for.
+    """Return the padding before and after each dimension for a named padding.
 
     Args:
-      in_shape: sizes of the (dilated) operand.
-      window_shape: sizes of the (dilated) window.
-      window_strides: its steps.
-      padding: "VALID": none. "SAME": so that the result has `in_shape / window_strides` elements
-        (rounded up), the odd one at the end; "SAME_LOWER": at the start.
+      in_shape: shape of the (dilated) operand.
+      window_shape: shape of the (dilated) window.
+      window_strides: strides of the window.
+      padding: "VALID": none. "SAME": so that the result has `in_shape / window_strides` elements,
+        rounded up; if the total is odd, the extra element is added at the end. "SAME_LOWER": the
+        same with the extra element at the start.
+
+    Returns:
+      A list of pairs (low, high).
 
     Raises:
-      RuntimeError: if the name is none of these.
+      RuntimeError: if the name is unknown.
 
     >>> lax.padtype_to_pads((5,), (3,), (2,), "SAME")
     [(1, 1)]
@@ -67,7 +71,7 @@ def reduce_window_shape_tuple(
     base_dilation=None,
     window_dilation=None,
 ) -> tuple[Any, ...]:
-    """The shape of a reduction over windows: one element for each position of the window."""
+    """Return the shape of a window reduction: one element for each position of the window."""
     if base_dilation is not None:
         operand_shape = [core.dilate_dim(d, r) for d, r in zip(operand_shape, base_dilation)]
     if window_dilation is not None:
@@ -89,10 +93,10 @@ def windowed_shape(
     base_dilation,
     window_dilation,
 ) -> tuple[Any, ...]:
-    """As `reduce_window_shape_tuple`, after checks of all lengths and sizes.
+    """Check the parameters of a window reduction, and return its shape.
 
     Raises:
-      TypeError: naming the operation, the parameter and the shapes.
+      TypeError: if a length or size is invalid.
     """
     check_window(
         name,
@@ -117,7 +121,7 @@ def check_window(
     base_dilation,
     window_dilation,
 ) -> None:
-    """Raises TypeError unless a window's parameters have one entry a dimension and are in range."""
+    """Raise TypeError unless all window parameters have the operand's rank and are in range."""
     if len(operand_shape) != len(window_dimensions):
         raise TypeError(
             f"{name} got the wrong number of window_dimensions for operand: got operand shape "

@@ -285,7 +285,7 @@ def _bind(primitive, combiner, operand, indices, updates, dnums, is_sorted, uniq
 def _update_jaxpr(combiner: core.Primitive, dtype: Any) -> core.Jaxpr:
     """Return the jaxpr `{ lambda ; a b. let c = combiner a b in (c,) }` on scalars."""
     aval = core.ShapedArray((), dtype)
-    # raises an error for dtypes that do not support the operation
+    # Raise an error for dtypes that do not support the operation.
     combiner.abstract_eval(aval, aval)
     a, b, c = core.Var(aval), core.Var(aval), core.Var(aval)
     eqn = core.new_jaxpr_eqn([a, b], [c], combiner, {}, frozenset())

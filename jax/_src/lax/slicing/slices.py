@@ -292,7 +292,7 @@ def index_take(src: Array, idxs: Array, axes: Sequence[int]) -> Array:
       axes: axes of `src`, in ascending order.
 
     Returns:
-      An array of shape `(n, ...)`, followed by the other axes of `src`.
+      An array of shape `(n, ...)`; its trailing axes are the other axes of `src`.
 
     >>> lax.index_take(jnp.arange(6).reshape(2, 3), (jnp.array([1, -2]), jnp.array([0, 4])), (0, 1)).tolist()
     [3, 1]

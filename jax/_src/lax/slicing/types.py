@@ -54,9 +54,8 @@ class GatherScatterMode(enum.Enum):
 
     - `CLIP` (`"clip"`): the index is clamped so that the slice lies within the operand.
     - `FILL_OR_DROP` (`"fill"` or `"drop"`): gather returns a fill value, scatter drops the update.
-    - `PROMISE_IN_BOUNDS` (`"promise_in_bounds"`): the caller promises that all indices are in
-    bounds;
-      if not, gather behaves like `CLIP` and scatter like `FILL_OR_DROP`, but do not rely on that.
+    - `PROMISE_IN_BOUNDS` (`"promise_in_bounds"`): the caller promises that there are none. If there
+      are, gather behaves like `CLIP` and scatter like `FILL_OR_DROP`, but do not rely on that.
     - `ONE_HOT` (`"one_hot"`): gather uses products with one-hot matrices, so that it returns zeros;
       scatter behaves like `FILL_OR_DROP`.
 

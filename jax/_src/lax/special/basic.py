@@ -280,7 +280,7 @@ def _bessel_i0e_impl(x):
 
 
 def bessel_i0e(x: ArrayLike) -> Array:
-    r"""Elementwise modified Bessel function of order 0, exponentially scaled: :math:`e^{-|x|} I_0(x)`.
+    r"""Elementwise exponentially scaled modified Bessel function, :math:`e^{-|x|} I_0(x)`.
 
     Args:
       x: real array.
@@ -300,7 +300,7 @@ bessel_i0e_p = unary_primitive(
 
 
 def bessel_i1e(x: ArrayLike) -> Array:
-    r"""Elementwise modified Bessel function of order 1, exponentially scaled: :math:`e^{-|x|} I_1(x)`.
+    r"""Elementwise exponentially scaled modified Bessel function, :math:`e^{-|x|} I_1(x)`.
 
     Args:
       x: real array.
