@@ -1,4 +1,4 @@
-"""Conversions between dtypes, and of the precision of numbers."""
+"""Conversions between dtypes and precisions, and `stop_gradient`."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ from jax._src.typing import ArrayLike, DTypeLike
 
 
 def dtype(x: Any) -> np.dtype:
-    """The dtype of an array, or that a scalar has as one.
+    """Return the dtype of an array, or the dtype that a scalar would have as an array.
 
     Args:
-      x: array, scalar, or anything that names a dtype.
+      x: array, scalar, or a dtype-like object.
 
     Raises:
       TypeError: if `x` is none of these.
@@ -49,13 +49,13 @@ def dtype(x: Any) -> np.dtype:
 
 
 def stage(x: ArrayLike, /) -> Array:
-    """Lifts a value into the trace that is running; with none, makes it an array.
+    """Lift a value into the current trace; outside of a trace, convert it to an array.
 
     Args:
       x: array or scalar.
 
     Returns:
-      `x` itself, as a traced value: a Python number becomes a tracer under `jit`.
+      The same value as a tracer of the trace, so that a Python number is traced under `jit`.
 
     >>> lax.stage(3)
     Array(3, dtype=int32, weak_type=True)
@@ -82,12 +82,12 @@ pe.custom_staging_rules[stage_p] = lambda trace, source_info, x: trace.to_jaxpr_
 
 
 def convert_element_type(operand: ArrayLike, new_dtype: DTypeLike | dtypes.ExtendedDType) -> Array:
-    """Converts the elements of an array to another dtype.
+    """Convert the elements of an array to another dtype.
 
-    Floating-point numbers are rounded to the nearest, or towards zero for an integer dtype; where the
-    value does not fit, integers wrap, and the result of floating point to integer is the nearest
-    integer there is (0 for NaN). The real part is taken of complex numbers, with a warning. Numbers
-    other than zero are True as booleans.
+    Floats are rounded to the nearest value, or towards zero for an integer dtype. Integers that are
+    out of range wrap around; floats out of the range of an integer dtype are clamped to it (NaN
+    becomes 0). Complex numbers lose their imaginary part, with a warning. As booleans, nonzero
+    numbers are True.
 
     Args:
       operand: array or scalar.
@@ -98,7 +98,7 @@ def convert_element_type(operand: ArrayLike, new_dtype: DTypeLike | dtypes.Exten
 
     Raises:
       ValueError: if `new_dtype` is None.
-      TypeError: if arrays cannot have it, or `operand` is not an array.
+      TypeError: if `new_dtype` is not a valid dtype, or `operand` is not an array.
 
     >>> lax.convert_element_type(jnp.array([0.5, 1.5, -2.7]), jnp.int32)
     Array([ 0,  1, -2], dtype=int32)
@@ -114,9 +114,9 @@ def convert_type(
     sharding: Sharding | None = None,
     warn_on_complex_to_real_cast: bool = True,
 ) -> Array:
-    """As `convert_element_type`, with the weak type and sharding of the result.
+    """Like `convert_element_type`, with control of the result's weak type and sharding.
 
-    `new_dtype` is canonicalised here; None keeps the operand's.
+    `new_dtype` is canonicalized; None keeps the operand's dtype.
     """
     if hasattr(operand, "__jax_array__"):
         operand = operand.__jax_array__()
@@ -143,7 +143,7 @@ def convert_type(
                 stacklevel=3,
             )
     if type(operand) is int or type(operand) is bool:
-        # Integers may be too large for the dtype they have as arrays.
+        # A Python integer may be too large for its default dtype, so convert it directly.
         operand = np.asarray(operand).astype(new_dtype)
     if (
         not is_array
@@ -175,7 +175,7 @@ def _convert_extended(operand, new_dtype, sharding):
 
 
 def _stage_convert(trace, source_info, operand, *, new_dtype, weak_type, sharding):
-    """Staging: the conversion of a scalar written in place is done now."""
+    """Staging rule: convert a literal scalar at trace time instead of recording an equation."""
     value = operand.val if type(operand) is pe.DynamicJaxprTracer else operand
     if type(value) is core.Literal:
         value = value.val
@@ -187,7 +187,7 @@ def _stage_convert(trace, source_info, operand, *, new_dtype, weak_type, shardin
 
 
 def _converted_scalar(value: Any, new_dtype: Any, weak_type: bool) -> Any:
-    """A scalar in another dtype, or None where NumPy might not give what the operation does."""
+    """Convert a scalar in NumPy; return None if NumPy's result might differ from XLA's."""
     if new_dtype != dtypes.bfloat16 and getattr(new_dtype, "kind", "V") not in "biufc":
         return None
     value = np.asarray(value)
@@ -276,7 +276,7 @@ def _convert_batch(args, dims, *, new_dtype, weak_type, sharding):
 
 
 convert_element_type_p.batch = _convert_batch
-# With the weak type of the result.
+# `convert_type` takes the result's weak type as well.
 to_dtype = convert_type
 late.convert_element_type = to_dtype
 
@@ -285,18 +285,22 @@ late.convert_element_type = to_dtype
 
 
 def bitcast_convert_type(operand: ArrayLike, new_dtype: DTypeLike) -> Array:
-    """Reinterprets the bits of the elements of an array as another dtype.
+    """Reinterpret the bits of an array's elements as another dtype.
 
-    Where the new dtype is smaller, the result has a new last dimension with the parts of each element;
-    where it is larger, the operand's last dimension is merged, and must have the right size.
+    If the new dtype is narrower, the result has a new last dimension for the parts of each element.
+    If it is wider, the operand's last dimension is merged into one element, and must have that
+    size.
 
     Args:
       operand: array or scalar.
-      new_dtype: dtype of the result, neither boolean nor complex unless it is the operand's.
+      new_dtype: dtype of the result; it must not be boolean or complex, unless it is the operand's.
+
+    Returns:
+      An array of dtype `new_dtype`.
 
     Raises:
-      TypeError: if one dtype is boolean or complex and the other one differs.
-      ValueError: if the last dimension does not have the right size.
+      TypeError: if the dtypes differ and one of them is boolean or complex.
+      ValueError: if the last dimension does not have the required size.
 
     >>> lax.bitcast_convert_type(jnp.float32(1.0), jnp.uint32)
     Array(1065353216, dtype=uint32)
@@ -359,7 +363,7 @@ def _bitcast_sharding(x, *, new_dtype):
 
 def _bitcast_batch(args, dims, *, new_dtype):
     (x,), (d,) = args, dims
-    x = batching.moveaxis(x, d, 0)  # the last dimension has to stay last
+    x = batching.moveaxis(x, d, 0)  # the last dimension must stay last
     return bitcast_convert_type_p.bind(x, new_dtype=new_dtype), 0
 
 
@@ -371,7 +375,7 @@ def _bitcast_lower(ctx, x, *, new_dtype):
 
 bitcast_convert_type_p = standard_primitive(
     "bitcast_convert_type",
-    # The dtypes are checked first: what is wrong about them is plainer than sizes in bits.
+    # Check the dtypes first: that error is easier to understand than one about sizes in bits.
     shape=lambda x, *, new_dtype: (
         _bitcast_dtype(x, new_dtype=new_dtype),
         _bitcast_shape(x, new_dtype=new_dtype),
@@ -389,7 +393,7 @@ bitcast_convert_type_p = standard_primitive(
 
 
 def reduce_precision(operand: ArrayLike, exponent_bits: int, mantissa_bits: int) -> Array:
-    """Rounds numbers to what a floating-point format of fewer bits can represent; the dtype stays.
+    """Round to the precision of a floating-point format with fewer bits, in the same dtype.
 
     Args:
       operand: floating-point array.
@@ -450,7 +454,7 @@ batching.defvectorized(reduce_precision_p)
 
 
 def stop_gradient(x: Any) -> Any:
-    """Returns `x`, as a constant to differentiation: no gradient flows through it.
+    """Return `x`, but treat it as a constant in differentiation: no gradient flows through it.
 
     Args:
       x: pytree of arrays.
@@ -481,9 +485,10 @@ stop_gradient_p = unary_primitive(
     ANY,
     lower=lambda ctx, x: [x],
     jvp=FullRule(_stop_gradient_jvp),
-    # A batched `cond` has it among linear values: the rows of the branch not taken have no cotangent.
+    # A batched `cond` applies it to linear values: batch elements of other branches get no
+    # cotangent.
     transpose=lambda ct, x: [ad.Zero(x.aval.to_ct_aval())],
     unreduced=linear_unreduced("stop_gradient"),
     extended=True,
 )
-ad_util.stop_gradient_p = stop_gradient_p  # where libraries look for it
+ad_util.stop_gradient_p = stop_gradient_p  # libraries look it up here

@@ -1,4 +1,4 @@
-"""Arrays from nothing: full, iota, empty; and operations that only order others: barriers and tokens."""
+"""Creation of arrays (full, iota, empty), and operations that only impose an order on others."""
 
 from __future__ import annotations
 
@@ -34,16 +34,20 @@ def full(
     *,
     sharding: Sharding | None = None,
 ) -> Array:
-    """An array with every element equal to `fill_value`.
+    """Create an array whose elements all equal `fill_value`.
 
     Args:
-      shape: of the result: integers, or one.
+      shape: shape of the result: integers, or one integer.
       fill_value: scalar.
-      dtype: of the result; None for that of `fill_value`, weakly typed if that is a Python number.
-      sharding: how the result is placed on devices; None for the default device.
+      dtype: dtype of the result; None for that of `fill_value`, weakly typed if that is a Python
+        number.
+      sharding: sharding of the result; None for the default device.
+
+    Returns:
+      An array of that shape and dtype.
 
     Raises:
-      TypeError: if `fill_value` is no scalar or `shape` is not made of integers.
+      TypeError: if `fill_value` is not a scalar, or `shape` does not consist of integers.
 
     >>> lax.full((2, 3), 1.5).tolist()
     [[1.5, 1.5, 1.5], [1.5, 1.5, 1.5]]
@@ -76,14 +80,17 @@ def full_like(
     shape: Shape | None = None,
     sharding: Sharding | None = None,
 ) -> Array:
-    """An array like `x`, with every element equal to `fill_value`.
+    """Create an array like `x` whose elements all equal `fill_value`.
 
     Args:
-      x: array, or anything with shape and dtype.
+      x: array, or an object with shape and dtype.
       fill_value: scalar.
-      dtype: of the result; None for that of `x`.
-      shape: of the result; None for that of `x`.
-      sharding: None for that of `x` if the result has its shape.
+      dtype: dtype of the result; None for that of `x`.
+      shape: shape of the result; None for that of `x`.
+      sharding: sharding of the result; None for that of `x`, if the result has its shape.
+
+    Returns:
+      An array of that shape and dtype.
 
     >>> lax.full_like(jnp.zeros((2,), jnp.int8), 3)
     Array([3, 3], dtype=int8)
@@ -110,7 +117,7 @@ def full_like(
 
 
 def _sharding_to_keep(x: Any, weak_type: bool) -> Sharding | None:
-    """The sharding of an array that the user placed, or of a type in explicit mode."""
+    """Return the sharding of a committed array, or of an aval in explicit mode."""
     if isinstance(x, core.Tracer):
         aval = core.typeof(x)
         return getattr(aval, "_sharding", None)
@@ -120,7 +127,7 @@ def _sharding_to_keep(x: Any, weak_type: bool) -> Sharding | None:
 
 
 def _is_auto(sharding: Any) -> bool:
-    """Whether a sharding says where to place a result, and is no part of its type."""
+    """Return whether a sharding only places a result, without being part of its type."""
     if not isinstance(sharding, Sharding):
         return False
     return not isinstance(sharding, NamedSharding) or not (
@@ -129,7 +136,7 @@ def _is_auto(sharding: Any) -> bool:
 
 
 def _is_placed_now(sharding: Any) -> bool:
-    """Whether a sharding names devices, and no function is being traced whose context names them."""
+    """Return whether a result is created now, outside of traces, on the devices of a sharding."""
     return (
         core.trace_ctx.trace is core.eval_trace
         and isinstance(sharding, NamedSharding)
@@ -146,7 +153,7 @@ def _place(scalar, shape, dtype, sharding):
 
 
 def _as_scalar(value: Any, dtype: Any, weak_type: bool) -> Any:
-    """`value` as a scalar of `dtype`: a Python or NumPy number where that needs no computation."""
+    """Convert `value` to a scalar of `dtype`, if possible to a Python or NumPy number."""
     if isinstance(value, complex) and not dtypes.issubdtype(dtype, np.complexfloating):
         raise TypeError(f"a complex fill_value, {value}, cannot fill an array of dtype {dtype}")
     if isinstance(value, (bool, int, float, complex, np.generic)):
@@ -161,7 +168,7 @@ def _as_scalar(value: Any, dtype: Any, weak_type: bool) -> Any:
 
 
 def _converts(number: np.ndarray, dtype: Any) -> bool:
-    """Whether NumPy converts a number as the compiler does: not what is out of the range of integers."""
+    """Return whether NumPy converts a number as XLA does: not if it exceeds the integer range."""
     if number.dtype.kind != "f" or not dtypes.issubdtype(dtype, np.integer):
         return True
     info = dtypes.iinfo(dtype)
@@ -175,11 +182,18 @@ def _shape_tuple(shape: Any) -> tuple[int, ...]:
 
 
 # ---------------------------------------------------------------------------------------------------
-# Counting
+# iota
 
 
 def iota(dtype: DTypeLike, size: int) -> Array:
-    """The numbers 0, 1, ..., `size - 1`.
+    """Return the numbers 0, 1, ..., `size - 1`.
+
+    Args:
+      dtype: numeric dtype.
+      size: number of elements.
+
+    Returns:
+      An array of shape `(size,)`.
 
     Raises:
       TypeError: if `dtype` is not numeric or `size` is negative.
@@ -191,7 +205,16 @@ def iota(dtype: DTypeLike, size: int) -> Array:
 
 
 def broadcasted_iota(dtype: DTypeLike, shape: Shape, dimension: int, *, out_sharding=None) -> Array:
-    """An array of `shape` whose elements are their index along `dimension`.
+    """Return an array of `shape` whose elements are their index along `dimension`.
+
+    Args:
+      dtype: numeric dtype.
+      shape: shape of the result.
+      dimension: dimension to count along.
+      out_sharding: sharding of the result, in explicit mode.
+
+    Returns:
+      An array of that shape and dtype.
 
     Raises:
       ValueError: if `dimension` is out of range.
@@ -242,16 +265,19 @@ iota_p = standard_primitive(
 
 
 # ---------------------------------------------------------------------------------------------------
-# Uninitialised arrays
+# Uninitialized arrays
 
 
 def empty(shape, dtype, *, out_sharding=None) -> Array:
-    """An array whose contents are not specified; on some devices that saves writing them.
+    """Create an array with unspecified contents, which need not be written on some devices.
 
     Args:
-      shape: of the result: integers, or one.
-      dtype: of the result.
+      shape: shape of the result: integers, or one integer.
+      dtype: dtype of the result.
       out_sharding: sharding of the result, in explicit mode.
+
+    Returns:
+      An array of that shape and dtype.
 
     >>> lax.empty((2, 3), jnp.float32).shape
     (2, 3)
@@ -288,7 +314,7 @@ empty_p = standard_primitive(
 )
 
 
-# A scalar to be broadcast to an array in a memory space.
+# A scalar in a memory space, which is broadcast to an array there.
 empty2_p = core.Primitive("empty2")
 empty2_p.def_abstract_eval(
     lambda *, dtype, memory_space: core.ShapedArray((), dtype, memory_space=memory_space)
@@ -304,17 +330,20 @@ mlir.register_lowering(empty2_p, _empty2_lower)
 
 
 # ---------------------------------------------------------------------------------------------------
-# Ordering
+# Barriers and tokens
 
 
 def optimization_barrier(operand: Any, /) -> Any:
-    """Returns `operand` unchanged; the compiler moves no operation across.
+    """Return `operand` unchanged, and prevent the compiler from moving operations across.
 
-    What depends on one of the outputs runs after all of the inputs have been computed. The compiler does
-    not fuse operations on both sides, nor find common subexpressions among them.
+    An operation that depends on an output runs after all inputs have been computed. The compiler
+    does not fuse operations on both sides, and does not eliminate common subexpressions among them.
 
     Args:
       operand: pytree of arrays.
+
+    Returns:
+      A pytree like `operand`.
 
     >>> float(lax.optimization_barrier(jnp.sin(0.)))
     0.0
@@ -359,12 +388,12 @@ mlir.register_lowering(optimization_barrier_p, _barrier_lower)
 
 
 def create_token(_=None):
-    """A token, which orders the operations that take and return it."""
+    """Create a token, which orders the operations that take and return it."""
     return create_token_p.bind()
 
 
 def after_all(*operands):
-    """One token that comes after all of the given tokens."""
+    """Return a token that comes after all of the given tokens."""
     return after_all_p.bind(*operands)
 
 

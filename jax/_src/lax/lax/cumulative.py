@@ -1,4 +1,4 @@
-"""Cumulative sums, products, extrema and log-sum-exps."""
+"""Cumulative reductions: sums, products, extrema and log-sum-exp."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ from jax._src.lib.mlir.dialects import hlo
 
 
 def cumsum(operand: Array, axis: int = 0, reverse: bool = False) -> Array:
-    """Sums of all elements up to each along `axis`; of all from it on with `reverse`.
+    """Sum all elements up to each element along `axis`, or from each element on with `reverse`.
 
     Args:
       operand: numeric array of at least one dimension.
-      axis: along which to sum, counted from the front.
+      axis: dimension to sum along, not negative.
       reverse: whether to start at the end.
 
     Returns:
@@ -49,7 +49,7 @@ def cumsum(operand: Array, axis: int = 0, reverse: bool = False) -> Array:
 
 
 def cumprod(operand: Array, axis: int = 0, reverse: bool = False) -> Array:
-    """Products of all elements up to each along `axis`; arguments as of `cumsum`.
+    """Multiply all elements up to each element along `axis`; arguments as for `cumsum`.
 
     >>> lax.cumprod(jnp.arange(1, 5)).tolist()
     [1, 2, 6, 24]
@@ -58,7 +58,7 @@ def cumprod(operand: Array, axis: int = 0, reverse: bool = False) -> Array:
 
 
 def cummax(operand: Array, axis: int = 0, reverse: bool = False) -> Array:
-    """Largest elements up to each along `axis`; arguments as of `cumsum`.
+    """Take the maximum of all elements up to each element along `axis`; arguments as for `cumsum`.
 
     >>> lax.cummax(jnp.array([1, 3, 2, 5])).tolist()
     [1, 3, 3, 5]
@@ -67,7 +67,7 @@ def cummax(operand: Array, axis: int = 0, reverse: bool = False) -> Array:
 
 
 def cummin(operand: Array, axis: int = 0, reverse: bool = False) -> Array:
-    """Smallest elements up to each along `axis`; arguments as of `cumsum`.
+    """Take the minimum of all elements up to each element along `axis`; arguments as for `cumsum`.
 
     >>> lax.cummin(jnp.array([3, 4, 1, 2])).tolist()
     [3, 3, 1, 1]
@@ -76,9 +76,9 @@ def cummin(operand: Array, axis: int = 0, reverse: bool = False) -> Array:
 
 
 def cumlogsumexp(operand: Array, axis: int = 0, reverse: bool = False) -> Array:
-    """Logarithms of the sums of exponentials up to each element along `axis`, without overflow.
+    """Compute log-sum-exp of all elements up to each element along `axis`, without overflow.
 
-    The operand is inexact; the other arguments are those of `cumsum`.
+    The operand has a float or complex dtype; the other arguments are those of `cumsum`.
 
     >>> jnp.exp(lax.cumlogsumexp(jnp.zeros(3))).round().tolist()
     [1.0, 2.0, 3.0]
@@ -104,15 +104,15 @@ def _cumulative_primitive(
     combine: Callable[..., Any] | None = None,
     transpose: Callable[..., Any] | None = None,
 ) -> core.Primitive:
-    """A scan by an associative operation.
+    """Define a scan by an associative operation.
 
     Args:
-      name, accepts: as of `nary_primitive`.
+      name, accepts: see `nary_primitive`.
       op: the operation, elementwise on two arrays.
-      identity: dtype to the operation's neutral element.
+      identity: function from a dtype to the operation's identity.
       costly: whether the operation takes many instructions.
-      combine: the operation on (value, tangent) pairs of arrays, for its derivative; None if the scan is
-        linear, and then `transpose` is its transpose rule.
+      combine: the operation on (value, tangent) pairs of arrays, for the derivative; None if the
+        scan is linear, in which case `transpose` is the transpose rule.
     """
 
     def shape(x, *, axis, reverse):
@@ -165,7 +165,7 @@ def _cumulative_sharding(x, *, axis, reverse):
 
 
 def _window_lowering(op, identity):
-    """A scan as a reduction over windows that reach to the array's end: XLA knows this pattern."""
+    """Lower to a reduction over windows up to the array's end, a pattern that XLA optimizes."""
     emit = mlir.lower_fun(op, multiple_results=False)
 
     def lower(ctx, x, *, axis, reverse):
@@ -197,10 +197,10 @@ def _window_lowering(op, identity):
     return lower
 
 
-# On CPUs XLA makes a dozen passes over an array to reduce such windows, and computes each element several
-# times. A loop over rows does it in one pass, if rows are long. Where they are short and the operation is
-# costly, the array is cut into as many blocks as make a long row; they are scanned side by side, and then
-# what comes before each block is combined into it.
+# On CPU XLA reduces such windows in a dozen passes over the array, and computes elements several
+# times. If rows are long, a loop over rows needs only one pass. If rows are short and the operation
+# is costly, split the array into enough blocks to make a long row, scan the blocks side by side,
+# and finally combine the result before each block into it.
 
 _MIN_LOOP_SIZE = 4096
 _VECTOR = 256
@@ -212,7 +212,7 @@ def _cpu_lowering(op, identity, windows, costly):
             return rev(scan(rev(x, (axis,)), axis=axis, reverse=False), (axis,))
         dtype, shape = x.dtype, x.shape
         if dtypes.issubdtype(dtype, np.floating) and dtypes.itemsize_bits(dtype) < 32:
-            x = convert_element_type(x, np.float32)  # long sums in few bits would stand still
+            x = convert_element_type(x, np.float32)  # long sums in low precision would stop growing
         n, rest = shape[axis], math.prod(shape) // shape[axis]
         perm = [axis, *[d for d in range(len(shape)) if d != axis]]
         x = reshape(transpose(x, perm), (n, rest))
@@ -263,7 +263,7 @@ def _cpu_lowering(op, identity, windows, costly):
 
 
 def _loop_lowering(op, identity):
-    """A scan over the rows of a matrix, one by one, in place."""
+    """Lower to a loop that scans the rows of a matrix in place."""
     emit = mlir.lower_fun(op, multiple_results=False)
 
     def lower(ctx, x):
@@ -294,7 +294,7 @@ def _loop_lowering(op, identity):
     return lower
 
 
-# The operations on (value, tangent) pairs
+# The operations on (value, tangent) pairs of arrays
 
 
 def _prod_combine(a, b):
@@ -308,7 +308,7 @@ def _extremum_combine(op):
         out = op(x, y)
         zero, half, one = full_like(x, 0), full_like(x, 0.5), full_like(x, 1)
         is_x, is_y = eq(x, out), eq(y, out)
-        # Of two equal elements each gets half of the tangent.
+        # Equal elements each get half of the tangent.
         part_x = select(is_x, select(is_y, half, one), zero)
         part_y = select(is_y, select(is_x, half, one), zero)
         return [out, arithmetic.add(arithmetic.mul(tx, part_x), arithmetic.mul(ty, part_y))]
@@ -326,7 +326,7 @@ def _logaddexp_combine(a, b):
 
 
 def _share(x, total):
-    """exp(x - total), where infinite values count as zero so that none is subtracted from another."""
+    """Return exp(x - total), with infinity replaced by 0 to avoid inf - inf."""
     return exp(arithmetic.sub(_no_inf(x), _no_inf(total)))
 
 
@@ -335,10 +335,10 @@ def _no_inf(x):
 
 
 def logaddexp(x: Any, y: Any) -> Any:
-    """log(exp(x) + exp(y)), elementwise on inexact arrays of one dtype, without overflow."""
+    """Compute log(exp(x) + exp(y)) elementwise without overflow, in an inexact dtype."""
     if np.issubdtype(x.dtype, np.complexfloating):
         return _complex_logaddexp(x, y)
-    # The distance as a difference of extrema: its derivative at ties is right, that of |x - y| is not.
+    # Use min - max instead of -|x - y|: its derivative is right also where x and y are equal.
     largest = arithmetic.max(x, y)
     delta = arithmetic.sub(arithmetic.min(x, y), largest)
     special = ne(delta, delta)  # equal infinities, NaN
@@ -347,10 +347,10 @@ def logaddexp(x: Any, y: Any) -> Any:
 
 
 def _complex_logaddexp(x, y):
-    largest = arithmetic.max(x, y)  # by real part
+    largest = arithmetic.max(x, y)  # complex numbers are ordered by real part first
     delta = select(eq(largest, y), arithmetic.sub(x, y), arithmetic.sub(y, x))
     out = arithmetic.add(largest, log1p(exp(delta)))
-    # The imaginary part is brought to (-pi, pi].
+    # Wrap the imaginary part to (-pi, pi].
     re, im = arithmetic.real(out), arithmetic.imag(out)
     two_pi, half = full_like(im, 2 * np.pi), full_like(im, 0.5)
     turns = arithmetic.ceil(arithmetic.sub(arithmetic.div(im, two_pi), half))

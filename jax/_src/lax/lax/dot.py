@@ -43,16 +43,19 @@ def dot(
     preferred_element_type: DTypeLike | None = None,
     out_sharding=None,
 ) -> Array:
-    """A dot product: of vectors, of matrices, or general with `dimension_numbers`.
+    """Multiply vectors or matrices; with `dimension_numbers`, compute a general dot product.
 
     Args:
-      lhs, rhs: arrays; without `dimension_numbers` of rank 1 or 2, and the last dimension of `lhs` is
-        summed with the first of `rhs`.
-      dimension_numbers, precision, preferred_element_type, out_sharding: as for `dot_general`.
+      lhs, rhs: arrays. Without `dimension_numbers` they have rank 1 or 2, and the last dimension of
+        `lhs` is contracted with the first dimension of `rhs`.
+      dimension_numbers, precision, preferred_element_type, out_sharding: see `dot_general`.
+
+    Returns:
+      The product, an array.
 
     Raises:
-      ValueError: if shapes do not fit and `dimension_numbers` is not given.
-      TypeError: if they do not fit `dimension_numbers`.
+      ValueError: if shapes are incompatible and `dimension_numbers` is None.
+      TypeError: if shapes do not match `dimension_numbers`.
 
     >>> lax.dot(jnp.ones((2, 3)), jnp.ones(3)).tolist()
     [3.0, 3.0]
@@ -96,22 +99,22 @@ def dot_general(
     *,
     out_sharding=None,
 ) -> Array:
-    """Products summed over some dimensions, for each index of others.
+    """Contract dimensions of two arrays, for each index of their batch dimensions.
 
     Args:
       lhs, rhs: arrays.
       dimension_numbers: `((lhs_contracting, rhs_contracting), (lhs_batch, rhs_batch))`, tuples of
-        dimensions in pairs of equal size.
-      precision: how precisely to multiply: see `Precision` and `DotAlgorithmPreset`. None is the setting
-        `jax.default_matmul_precision`.
-      preferred_element_type: dtype to sum in and to return, where the hardware can.
+        dimensions, which are paired in order and have equal sizes.
+      precision: precision of the products, see `Precision` and `DotAlgorithmPreset`. None means the
+        value of `jax.default_matmul_precision`.
+      preferred_element_type: dtype of the accumulation and the result, if the hardware supports it.
       out_sharding: sharding of the result, in explicit mode.
 
     Returns:
-      An array of the batch dimensions, the other dimensions of `lhs`, and then those of `rhs`.
+      An array with the batch dimensions, then the other dimensions of `lhs`, then those of `rhs`.
 
     Raises:
-      TypeError: if dimensions or dtypes do not fit.
+      TypeError: if dimensions or dtypes are incompatible.
       ValueError: if the precision is unknown.
 
     >>> x, y = jnp.ones((5, 2, 3)), jnp.ones((5, 3, 4))
@@ -156,18 +159,18 @@ def _canonical_dims(dims: DotDimensionNumbers):
 
 
 def batch_matmul(lhs: Array, rhs: Array, precision: PrecisionLike = None) -> Array:
-    """Matrix products for each index of the leading dimensions.
+    """Multiply matrices, for each index of the leading dimensions.
 
     Args:
       lhs: array of shape `(*batch, m, k)`.
       rhs: array of shape `(*batch, k, n)`.
-      precision: as for `dot_general`.
+      precision: see `dot_general`.
 
     Returns:
       An array of shape `(*batch, m, n)`.
 
     Raises:
-      ValueError: if there are less than two dimensions, or ranks differ.
+      ValueError: if an operand has less than two dimensions, or the ranks differ.
 
     >>> lax.batch_matmul(jnp.ones((5, 2, 3)), jnp.ones((5, 3, 4))).shape
     (5, 2, 4)
@@ -186,7 +189,7 @@ def batch_matmul(lhs: Array, rhs: Array, precision: PrecisionLike = None) -> Arr
 
 
 # ---------------------------------------------------------------------------------------------------
-# Types
+# Shape, dtype and sharding rules
 
 
 def _dot_general_shape(
@@ -202,7 +205,7 @@ def _dot_general_shape(
 
 
 def check_dot_dimensions(name: str, lhs_shape, rhs_shape, dimension_numbers) -> None:
-    """Raises TypeError unless the dimensions exist, are distinct and agree in size."""
+    """Raise TypeError unless the dimensions exist, are distinct, and have equal sizes in pairs."""
     (lc, rc), (lb, rb) = dimension_numbers
     for side, shape, contracting, batch in (("lhs", lhs_shape, lc, lb), ("rhs", rhs_shape, rc, rb)):
         if not all(0 <= d < len(shape) for d in (*contracting, *batch)):
@@ -255,7 +258,7 @@ def _dot_general_dtype(
     return preferred_element_type
 
 
-# What XLA prefers for the result of a product of two dtypes: the later one.
+# XLA's order of preference for the result of a product of two dtypes: the later one wins.
 _DTYPE_ORDER = (
     "bool uint2 int2 uint4 int4 uint8 int8 uint16 int16 uint32 int32 uint64 int64 float4_e2m1fn "
     "float8_e3m4 float8_e4m3b11fnuz float8_e4m3|float8_e4m3fnuz float8_e4m3fn float8_e5m2|float8_e5m2fnuz "
@@ -266,7 +269,7 @@ _DTYPE_RANK = {name: i for i, names in enumerate(_DTYPE_ORDER.split()) for name 
 
 
 def product_dtype(name: str, lhs: Any, rhs: Any) -> Any:
-    """The dtype of products of numbers of two dtypes."""
+    """Return the result dtype of a product of two dtypes."""
     if lhs == rhs and lhs in _NUMBERS:
         return lhs
     rules.check_dtypes(name, (rules.ANY, rules.ANY), (lhs, rhs), same=False)
@@ -281,7 +284,7 @@ def product_dtype(name: str, lhs: Any, rhs: Any) -> Any:
 
 
 def check_preferred_element_type(dtype: Any, preferred: Any) -> None:
-    """Raises TypeError if results of type `dtype` cannot be had as `preferred`."""
+    """Raise TypeError if a product of type `dtype` cannot be returned as `preferred`."""
     is_complex = dtypes.issubdtype(dtype, np.complexfloating)
     if is_complex and not dtypes.issubdtype(preferred, np.complexfloating):
         raise TypeError(
@@ -314,18 +317,21 @@ def _dot_general_sharding(
 
 
 def sharding_of_product(name, lhs, rhs, dimension_numbers, out_sharding=None, remedy=None):
-    """The sharding of a product of two operands, of which at least one has one.
+    """Return the sharding of a product of two operands, at least one of which is sharded.
 
     Args:
-      name: of the operation, for errors.
-      lhs, rhs: types.
-      dimension_numbers: as for `dot_general`.
-      out_sharding: what the user asks for, or None.
-      remedy: what a user can do where the operands do not tell the sharding of the result.
+      name: name of the operation, for errors.
+      lhs, rhs: avals.
+      dimension_numbers: see `dot_general`.
+      out_sharding: sharding that the user requests, or None.
+      remedy: what a user can do if the operands do not determine the sharding of the result.
+
+    Returns:
+      A NamedSharding.
 
     Raises:
-      ShardingTypeError: if dimensions that go together are sharded differently, or the sharding of the
-        result is not told by those of the operands.
+      ShardingTypeError: if paired dimensions are sharded differently, or the operands do not
+        determine the sharding of the result.
     """
     remedy = remedy or "Please specify the output sharding via the `out_sharding` parameter."
     (lc, rc), (lb, rb) = dimension_numbers
@@ -373,7 +379,7 @@ def sharding_of_product(name, lhs, rhs, dimension_numbers, out_sharding=None, re
 
 
 def _check_unreduced(name, out_sharding, lhs_entries, rhs_entries):
-    """Checks that a result is unreduced over the axes that shard the contracted dimensions."""
+    """Check that a result is unreduced over the axes that shard the contracted dimensions."""
     if lhs_entries != rhs_entries:
         raise core.ShardingTypeError(
             f"lhs and rhs contracting dims should be sharded identically when out_sharding provided to"
@@ -414,7 +420,7 @@ def _inverse(permutation: Sequence[int]) -> list[int]:
 
 
 def transpose_to(x, dims: Sequence[int]):
-    """Moves dimension `i` of `x` to `dims[i]`."""
+    """Transpose `x` such that its dimension `i` becomes dimension `dims[i]`."""
     order = _inverse(dims)
     return x if order == list(range(len(order))) else transpose(x, order)
 
@@ -469,14 +475,14 @@ def aval_of(x):
 
 
 def _sharding_of_product(aval, batch, kept, contracting, other_contracting):
-    """The sharding that a cotangent has before its dimensions are put in order."""
+    """Return the sharding of a cotangent before its dimensions are permuted."""
     if aval._sharding is None:
         return None
     spec = shardings.entries(aval)
     order = sorted(range(len(contracting)), key=other_contracting.__getitem__)
     dims = [*batch, *kept, *[contracting[j] for j in order]]
     out = shardings.with_entries(aval, [spec[d] for d in dims])
-    # The cotangent of what is reduced over axes is unreduced over them.
+    # The cotangent of an operand that is reduced over mesh axes is unreduced over them.
     return out.update(spec=out.spec.update(unreduced=aval._sharding.spec.reduced))
 
 
@@ -500,10 +506,10 @@ def _dot_general_batch(
 
 
 def batched_dot_dimensions(ndims, bdims, dimension_numbers):
-    """Dimension numbers when operands have a mapped dimension, and where the result's is.
+    """Return the batched dimension numbers, and the position of the result's batch dimension.
 
-    Mapped in both operands it is a batch dimension, the first; mapped in one it stays with the operand's
-    own dimensions.
+    If both operands are batched, the batch dimension becomes the leading batch dimension of the
+    product. If only one is, it is one more free dimension of that operand.
     """
     (lc, rc), (lb, rb) = dimension_numbers
     l, r = bdims
@@ -581,7 +587,7 @@ def _dimension_numbers_attr(lc, rc, lb, rb):
 
 
 def _nearest(supported: Any, dtype: Any) -> Any:
-    """`dtype` if it is supported, else the first that is."""
+    """Return `dtype` if it is supported, otherwise the first supported dtype."""
     if supported is None:
         return dtype
     supported = [np.dtype(d) for d in supported]
@@ -599,7 +605,7 @@ def _convert(ctx, x, aval, dtype):
 
 
 def _dot_general_pp(eqn, context, settings):
-    # The sharding of the result is in its type.
+    # The result's type shows the sharding, so it need not be printed.
     params = {k: v for k, v in eqn.params.items() if v is not None and k != "out_sharding"}
     (lc, rc), (lb, rb) = params["dimension_numbers"]
     params["dimension_numbers"] = (([*lc], [*rc]), ([*lb], [*rb]))

@@ -1,4 +1,4 @@
-"""Elementary functions: exponentials, logarithms, powers, roots, trigonometric and hyperbolic ones."""
+"""Elementary functions: exponentials, logarithms, powers, roots, trigonometric, hyperbolic."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ from jax._src.typing import ArrayLike
 def _accurate(
     name: str, accepts: frozenset, *, lower: Any, jvp: Callable[..., Any]
 ) -> core.Primitive:
-    """A unary primitive with the parameter `accuracy`, which prints only where it is set."""
+    """Define a unary primitive with the parameter `accuracy`, which is printed only if set."""
     return unary_primitive(name, accepts, lower=lower, jvp=jvp, pp=pp_accuracy)
 
 
@@ -133,7 +133,7 @@ log_p = _accurate(
 
 
 def log1p(x: ArrayLike, *, accuracy: Accuracy = None) -> Array:
-    r"""Elementwise :math:`\mathrm{log}(1 + x)`, accurate for small :math:`x`; arguments as for :func:`exp`.
+    r"""Elementwise :math:`\log(1 + x)`, accurate for small `x`; arguments as for :func:`exp`.
 
     >>> lax.log1p(1e-10)
     Array(1.e-10, dtype=float32, weak_type=True)
@@ -151,8 +151,9 @@ log1p_p = _accurate(
 
 
 def logistic(x: ArrayLike, *, accuracy: Accuracy = None) -> Array:
-    r"""Elementwise logistic (sigmoid) function, :math:`\frac{1}{1 + e^{-x}}`; arguments as for
-    :func:`exp`.
+    r"""Elementwise logistic (sigmoid) function, :math:`\frac{1}{1 + e^{-x}}`.
+
+    The arguments are as for :func:`exp`.
 
     >>> lax.logistic(0.0)
     Array(0.5, dtype=float32, weak_type=True)
@@ -184,10 +185,10 @@ def pow(x: ArrayLike, y: ArrayLike) -> Array:
 
     Args:
       x: real or complex array.
-      y: array of the same dtype, or of integers; shapes are equal, of size 1, or scalar.
+      y: array of the same dtype, or of an integer dtype; shapes as for :func:`add`.
 
     Raises:
-      TypeError: if dtypes or shapes do not fit.
+      TypeError: if dtypes or shapes are incompatible.
 
     >>> lax.pow(jnp.array([1.0, 2.0, 3.0]), 2)
     Array([1., 4., 9.], dtype=float32)
@@ -209,7 +210,7 @@ def _pow_dtype(x, y):
 
 def _pow_jvp_x(g, out, x, y):
     if dtypes.issubdtype(core.typeof(y).dtype, np.integer):
-        # The derivative of x**0 is 0 even where 0 * x**-1 is not.
+        # The derivative of x**0 is 0, also at x = 0, where 0 * x**-1 is NaN.
         x_dtype = core.typeof(x).dtype
         if not core.typeof(y).shape and core.typeof(x).shape:
             y = broadcast_in_dim(y, core.typeof(x).shape, ())
@@ -329,7 +330,7 @@ def cos(x: ArrayLike, *, accuracy: Accuracy = None) -> Array:
 
 
 class _sine_or_cosine:
-    """Lowering of sin and cos; of complex numbers from real functions, exact on the imaginary axis."""
+    """Lowers sin and cos; complex ones by real functions, such that the imaginary axis is exact."""
 
     __slots__ = ("real_op", "is_sine")
 
@@ -346,14 +347,14 @@ class _sine_or_cosine:
         kwargs = accuracy_attrs(ctx, accuracy=accuracy)
         a, b = hlo.real(x), hlo.imag(x)
         sin_a, cos_a = hlo.sine(a, **kwargs), hlo.cosine(a, **kwargs)
-        # sinh and cosh of b, from exp(b) - 1 and exp(-b) - 1 so that small b keep their digits
+        # Compute sinh(b) and cosh(b) by expm1, which keeps precision for small b.
         up = hlo.exponential_minus_one(b, **kwargs)
         down = hlo.exponential_minus_one(hlo.negate(b), **kwargs)
         sinh_b = hlo.divide(hlo.subtract(up, down), two)
         cosh_b = hlo.divide(hlo.add(hlo.add(up, down), two), two)
         on_axis = mlir.compare_hlo(a, zero, "EQ", "FLOAT")
         if self.is_sine:
-            # Where a is 0, sin(a) cosh(b) is 0 even if cosh(b) is infinite.
+            # If a is 0, sin(a) cosh(b) is 0 even if cosh(b) is infinite.
             re, im = hlo.multiply(sin_a, cosh_b), hlo.multiply(cos_a, sinh_b)
             re = hlo.select(on_axis, zero, re)
         else:
@@ -446,13 +447,13 @@ atan_p = unary_primitive(
 
 
 def atan2(x: ArrayLike, y: ArrayLike) -> Array:
-    r"""Elementwise arc tangent of :math:`x \over y`, in the quadrant that both signs say.
+    r"""Elementwise arc tangent of :math:`x \over y`, in the quadrant given by both signs.
 
     Args:
-      x, y: real or complex arrays of one dtype; shapes are equal, of size 1, or scalar.
+      x, y: real or complex arrays of one dtype; shapes as for :func:`add`.
 
     Raises:
-      TypeError: if dtypes or shapes do not fit.
+      TypeError: if dtypes or shapes are incompatible.
 
     >>> lax.atan2(0.0, 1.0)
     Array(0., dtype=float32, weak_type=True)
@@ -518,7 +519,7 @@ tanh_p = _accurate(
     "tanh",
     INEXACT,
     lower=_accurate_op("tanh"),
-    # (1 + y) (1 - y) keeps its digits where y is near 1, as 1 - y**2 does not.
+    # (1 + y) (1 - y) is precise where y is near 1; 1 - y**2 is not.
     jvp=lambda g, y, x, *, accuracy: mul(add(g, mul(g, y)), sub(const(x, 1), y)),
 )
 

@@ -52,10 +52,10 @@ def bitwise_and(x: ArrayLike, y: ArrayLike) -> Array:
     r"""Elementwise bitwise AND, :math:`x \wedge y`.
 
     Args:
-      x, y: integer or boolean arrays of one dtype; shapes are equal, of size 1, or scalar.
+      x, y: integer or boolean arrays of one dtype; shapes as for :func:`add`.
 
     Raises:
-      TypeError: if dtypes or shapes do not fit.
+      TypeError: if dtypes or shapes are incompatible.
 
     >>> lax.bitwise_and(6, 3)
     Array(2, dtype=int32, weak_type=True)
@@ -97,7 +97,7 @@ xor_p = binary_primitive("xor", INT | BOOL, lower=hlo_op("xor"), jvp=ZERO)
 
 
 def population_count(x: ArrayLike) -> Array:
-    """Elementwise number of bits that are set.
+    """Elementwise number of set bits.
 
     Args:
       x: integer array.
@@ -115,7 +115,7 @@ population_count_p = unary_primitive("population_count", INT, lower=hlo_op("popc
 
 
 def clz(x: ArrayLike) -> Array:
-    """Elementwise number of zero bits before the first one that is set.
+    """Elementwise number of leading zero bits.
 
     Args:
       x: integer array.
@@ -133,13 +133,15 @@ clz_p = unary_primitive("clz", INT, lower=hlo_op("count_leading_zeros"), jvp=ZER
 
 
 def shift_left(x: ArrayLike, y: ArrayLike) -> Array:
-    r"""Elementwise left shift, :math:`x \ll y`; zero if `y` is negative or at least the number of bits.
+    r"""Elementwise left shift, :math:`x \ll y`.
+
+    The result is zero if `y` is negative or at least the number of bits.
 
     Args:
-      x, y: integer arrays of one dtype; shapes are equal, of size 1, or scalar.
+      x, y: integer arrays of one dtype; shapes as for :func:`add`.
 
     Raises:
-      TypeError: if dtypes or shapes do not fit.
+      TypeError: if dtypes or shapes are incompatible.
 
     >>> lax.shift_left(3, 2)
     Array(12, dtype=int32, weak_type=True)
@@ -153,7 +155,7 @@ shift_left_p = binary_primitive("shift_left", INT, lower=hlo_op("shift_left"), j
 
 
 def shift_right_arithmetic(x: ArrayLike, y: ArrayLike) -> Array:
-    r"""Elementwise right shift, :math:`x \gg y`, that keeps the sign; operands as for :func:`shift_left`.
+    r"""Elementwise arithmetic (sign-extending) right shift; operands as for :func:`shift_left`.
 
     >>> lax.shift_right_arithmetic(-8, 1)
     Array(-4, dtype=int32, weak_type=True)
@@ -169,8 +171,7 @@ shift_right_arithmetic_p = binary_primitive(
 
 
 def shift_right_logical(x: ArrayLike, y: ArrayLike) -> Array:
-    r"""Elementwise right shift, :math:`x \gg y`, that fills with zeros; operands as for
-    :func:`shift_left`.
+    r"""Elementwise logical (zero-filling) right shift; operands as for :func:`shift_left`.
 
     >>> lax.shift_right_logical(-8, 1)
     Array(2147483644, dtype=int32, weak_type=True)
@@ -189,7 +190,7 @@ shift_right_logical_p = binary_primitive(
 
 
 class _compare:
-    """Lowering rule of a comparison; `total` orders -nan < -inf < ... < -0 < 0 < ... < inf < nan."""
+    """Lowers a comparison; `total` uses the order -nan < -inf < ... < -0 < 0 < ... < inf < nan."""
 
     __slots__ = ("direction", "total")
 
@@ -207,7 +208,7 @@ class _compare:
         return [with_sharding(ctx, mlir.compare_hlo(x, y, self.direction, kind), aval_out)]
 
     def _extended(self, ctx, x, y, dtype, aval_out):
-        # Elements are equal if all parts of their representations are.
+        # Elements are equal if all parts of their physical representations are.
         equal = mlir.compare_hlo(x, y, self.direction)
         element = core.physical_element_aval(dtype)
         if element.shape:
@@ -250,13 +251,13 @@ def eq(x: ArrayLike, y: ArrayLike) -> Array:
     """Elementwise equals, `x == y`.
 
     Args:
-      x, y: arrays of one dtype; shapes are equal, of size 1, or scalar.
+      x, y: arrays of one dtype; shapes as for :func:`add`.
 
     Returns:
-      A boolean array; NaN is equal to nothing.
+      A boolean array; NaN does not equal anything.
 
     Raises:
-      TypeError: if dtypes or shapes do not fit.
+      TypeError: if dtypes or shapes are incompatible.
 
     >>> lax.eq(jnp.array([1, 2]), 2)
     Array([False,  True], dtype=bool)
@@ -281,13 +282,13 @@ def lt(x: ArrayLike, y: ArrayLike) -> Array:
     """Elementwise less-than, `x < y`.
 
     Args:
-      x, y: boolean, integer or real arrays of one dtype; shapes are equal, of size 1, or scalar.
+      x, y: boolean, integer or real arrays of one dtype; shapes as for :func:`add`.
 
     Returns:
       A boolean array, false where an operand is NaN.
 
     Raises:
-      TypeError: if dtypes or shapes do not fit.
+      TypeError: if dtypes or shapes are incompatible.
 
     >>> lax.lt(jnp.array([1, 2]), 2)
     Array([ True, False], dtype=bool)

@@ -1,4 +1,4 @@
-"""How precisely products are computed: precisions and algorithms of dot products and convolutions."""
+"""Precisions and algorithms of dot products and convolutions."""
 
 from __future__ import annotations
 
@@ -16,11 +16,12 @@ from jax._src.typing import DTypeLike
 
 
 class Precision(enum.Enum):
-    """How precisely a TPU or GPU multiplies; CPUs always use the full precision of the dtype.
+    """Precision of products on TPU and GPU; CPUs always use the full precision of the dtype.
 
-    - `DEFAULT` (`"default"`, `"bfloat16"`, `"fastest"`): fastest, rounds float32 factors to bfloat16 on TPU.
+    - `DEFAULT` (`"default"`, `"bfloat16"`, `"fastest"`): fastest; rounds float32 operands to
+      bfloat16 on TPU.
     - `HIGH` (`"high"`, `"bfloat16_3x"`, `"tensorfloat32"`): between the two.
-    - `HIGHEST` (`"highest"`, `"float32"`): all bits of float32.
+    - `HIGHEST` (`"highest"`, `"float32"`): full float32 precision.
 
     >>> lax.Precision("float32")
     Precision.HIGHEST
@@ -54,14 +55,15 @@ _PRECISION_NAMES: dict[Any, Precision] = {
 
 
 class DotAlgorithm(NamedTuple):
-    """An algorithm of dot products, for hardware that knows it.
+    """An algorithm for dot products, for hardware that supports it.
 
     Attributes:
-      lhs_precision_type, rhs_precision_type: what the factors are rounded to.
-      accumulation_type: the type of sums.
-      lhs_component_count, rhs_component_count: how many numbers of that type represent one factor.
-      num_primitive_operations: how many products of components are summed.
-      allow_imprecise_accumulation: whether hardware may accumulate in lower precision for some steps.
+      lhs_precision_type, rhs_precision_type: dtypes that the operands are rounded to.
+      accumulation_type: dtype of the accumulation.
+      lhs_component_count, rhs_component_count: number of components that represent one element.
+      num_primitive_operations: number of products of components that are summed.
+      allow_imprecise_accumulation: whether the hardware may accumulate in lower precision in some
+        steps.
 
     >>> x = jnp.ones((2, 2))
     >>> algorithm = lax.DotAlgorithm(jnp.float32, jnp.float32, jnp.float32)
@@ -101,9 +103,10 @@ class DotAlgorithm(NamedTuple):
 
 
 class DotAlgorithmPreset(enum.Enum):
-    """Named algorithms of dot products: types of the factors, type of sums, number of products.
+    """Named algorithms for dot products: operand types, accumulation type, number of products.
 
-    `ANY_F8` is any 8-bit float type; `BF16_BF16_F32_X3` computes a float32 product with three of bfloat16.
+    `ANY_F8` is any 8-bit float type. `BF16_BF16_F32_X3` computes a float32 product by three
+    bfloat16 products.
 
     >>> x = jnp.ones((2, 2))
     >>> lax.dot(x, x, precision=lax.DotAlgorithmPreset.F32_F32_F32).shape
@@ -135,17 +138,17 @@ class DotAlgorithmPreset(enum.Enum):
 
     @property
     def supported_lhs_types(self) -> tuple[DTypeLike, ...] | None:
-        """Dtypes of the left factor that need no conversion; None for any."""
+        """Dtypes of the left operand that need no conversion; None for any."""
         return _PRESETS[self].factors
 
     @property
     def supported_rhs_types(self) -> tuple[DTypeLike, ...] | None:
-        """Dtypes of the right factor that need no conversion; None for any."""
+        """Dtypes of the right operand that need no conversion; None for any."""
         return _PRESETS[self].factors
 
     @property
     def accumulation_type(self) -> DTypeLike | None:
-        """The dtype of sums; None where the hardware chooses."""
+        """The dtype of the accumulation; None if the hardware chooses it."""
         return _PRESETS[self].sums
 
     @property
@@ -155,7 +158,7 @@ class DotAlgorithmPreset(enum.Enum):
     def supported_output_types(
         self, lhs_dtype: Any, rhs_dtype: Any
     ) -> tuple[DTypeLike, ...] | None:
-        """Dtypes that a product of factors of these dtypes can have; None for any."""
+        """Return the possible result dtypes for operands of these dtypes; None for any."""
         preset = _PRESETS[self]
         if preset.outputs is not None:
             return preset.outputs
@@ -185,7 +188,7 @@ class DotAlgorithmPreset(enum.Enum):
 
 
 class _Preset(NamedTuple):
-    element: Any = None  # dtype of the factors' components, or "tf32"
+    element: Any = None  # dtype of the operands' components, or "tf32"
     sums: Any = None
     factors: Any = None
     products: int = 1
@@ -239,12 +242,12 @@ PrecisionLike = (
 
 
 def canonicalize_precision(precision: PrecisionLike) -> CanonicalPrecision:
-    """A `precision` argument as the pair of precisions of the factors, or as an algorithm.
+    """Convert a `precision` argument to a pair of precisions for the operands, or an algorithm.
 
-    None is the value of `jax.default_matmul_precision`.
+    None means the value of `jax.default_matmul_precision`.
 
     Raises:
-      ValueError: if it is neither.
+      ValueError: if it is not a valid precision.
     """
     if precision is None:
         default = config.default_matmul_precision.value
@@ -278,7 +281,7 @@ def canonicalize_precision(precision: PrecisionLike) -> CanonicalPrecision:
 
 
 def precision_attr(precision: CanonicalPrecision) -> Any:
-    """The precision of both factors, as attribute of StableHLO operations."""
+    """Return the precisions of both operands as an attribute for StableHLO ops."""
     if not isinstance(precision, tuple) or isinstance(precision, DotAlgorithm):
         precision = (Precision.DEFAULT, Precision.DEFAULT)
     return ir.ArrayAttr.get([hlo.PrecisionAttr.get(str(p)) for p in precision])

@@ -1,4 +1,4 @@
-"""Elementwise choice: `select_n` and `clamp`."""
+"""Elementwise selection: `select_n` and `clamp`."""
 
 from __future__ import annotations
 
@@ -30,15 +30,18 @@ from jax._src.typing import ArrayLike
 
 
 def select(pred: ArrayLike, on_true: ArrayLike, on_false: ArrayLike) -> Array:
-    """Chooses elements of one of two arrays by a boolean array.
+    """Select elements of one of two arrays by a boolean array.
 
     Args:
       pred: boolean array, scalar or of the cases' shape.
-      on_true: array to take elements of where `pred` is true.
-      on_false: array of the same shape and dtype, for the other elements.
+      on_true: array whose elements are taken where `pred` is true.
+      on_false: array of the same shape and dtype, whose elements are taken elsewhere.
+
+    Returns:
+      An array of the cases' shape and dtype.
 
     Raises:
-      TypeError: if dtypes or shapes do not fit.
+      TypeError: if dtypes or shapes are incompatible.
 
     >>> lax.select(jnp.array([True, False]), jnp.array([1, 2]), jnp.array([3, 4]))
     Array([1, 4], dtype=int32)
@@ -47,16 +50,19 @@ def select(pred: ArrayLike, on_true: ArrayLike, on_false: ArrayLike) -> Array:
 
 
 def select_n(which: ArrayLike, *cases: ArrayLike) -> Array:
-    """Chooses elements of one of several arrays.
+    """Select elements of one of several arrays.
 
     Args:
-      which: integer array, or boolean for two cases; scalar or of the cases' shape. An element `i` takes
-        the element of `cases[i]`; numbers out of range take the first or the last case.
+      which: integer array, or boolean for two cases; scalar or of the cases' shape. An element `i`
+        selects the element of `cases[i]`; values out of range select the first or the last case.
       *cases: one or more arrays of the same shape and dtype.
+
+    Returns:
+      An array of the cases' shape and dtype.
 
     Raises:
       ValueError: if there are no cases.
-      TypeError: if dtypes or shapes do not fit.
+      TypeError: if dtypes or shapes are incompatible.
 
     >>> lax.select_n(jnp.array([0, 2]), *jnp.array([[1, 2], [3, 4], [5, 6]]))
     Array([1, 6], dtype=int32)
@@ -120,7 +126,8 @@ def _select_sharding(which, *cases):
 
 
 def _select_unreduced(pairs, which, *cases):
-    if which._sharding is None or not (which.shape or any(pairs[0])):  # as the cases are
+    # Treat it as reduced like the cases.
+    if which._sharding is None or not (which.shape or any(pairs[0])):
         pairs = [(frozenset(), pairs[1][1]), *pairs[1:]]
     on_mesh = [p for p, case in zip(pairs[1:], cases) if case._sharding is not None] or pairs[1:]
     if pairs[0][0] or any(pair != on_mesh[0] for pair in on_mesh):
@@ -173,7 +180,7 @@ def _select_batch(args, dims):
             which = batching.broadcast(which, size, d)
     elif core.typeof(which).ndim == ndim:
         which = batching.moveaxis(which, which_dim, d)
-    else:  # a scalar of each example
+    else:  # a batch of scalars
         aval = core.typeof(cases[0])
         which = broadcast_in_dim(which, aval.shape, (d,), out_sharding=aval._sharding)
     return select_n_p.bind(which, *cases), d
@@ -189,7 +196,7 @@ def _select_lower(ctx, which, *cases):
     if isinstance(aval_out.dtype, dtypes.ExtendedDType):
         aval = core.physical_aval(aval)
         if which_aval.shape:
-            # One choice for all parts of an element's representation.
+            # Select all parts of an element's physical representation together.
             target = aval.update(dtype=which_aval.dtype)
             which = mlir.broadcast_in_dim(
                 ctx, which, target, broadcast_dimensions=list(range(which_aval.ndim))
@@ -237,12 +244,12 @@ select_n_p = standard_primitive(
 
 
 def filled(x: ArrayLike, value: Any) -> Any:
-    """`value` in the shape and dtype of `x`: a number where that is a scalar."""
+    """Fill the shape and dtype of `x` with `value`; return a scalar if `x` is one."""
     return full_like(x, value) if core.typeof(x).shape else const(x, value)
 
 
 def replace_zero(x: ArrayLike) -> Array:
-    """`x` with its zeros replaced by ones."""
+    """Replace the zeros of `x` by ones."""
     return select(eq(x, const(x, 0)), filled(x, 1), x)
 
 
@@ -259,7 +266,7 @@ def clamp(min: ArrayLike, x: ArrayLike, max: ArrayLike) -> Array:
       max: upper bound, a scalar or of the shape of `x`.
 
     Raises:
-      TypeError: if dtypes or shapes do not fit.
+      TypeError: if dtypes or shapes are incompatible.
 
     >>> lax.clamp(0, jnp.array([-1, 5, 12]), 9)
     Array([0, 5, 9], dtype=int32)
@@ -303,7 +310,7 @@ def _clamp_jvp_max(g, out, min, x, max):
 
 
 def _where_active(mask, g):
-    """`g` where `mask` holds, else zero; the mask may be scalar, or `g`."""
+    """Return `g` where `mask` holds and zero elsewhere; either may be scalar."""
     shape = core.typeof(mask).shape
     if core.typeof(g).shape != shape and shape:
         g = broadcast_in_dim(g, shape, ())
@@ -327,7 +334,7 @@ def _clamp_batch(args, dims):
                 bound = batching.broadcast(bound, shape[d], d)
         elif ndim == len(shape):
             bound = batching.moveaxis(bound, bdim, d)
-        else:  # a scalar of each example
+        else:  # a batch of scalars
             sharding = core.typeof(x)._sharding
             bound = broadcast_in_dim(bound, shape, (d,), out_sharding=sharding)
         bounds.append(bound)
