@@ -71,10 +71,6 @@ def _invariant_zeros(aval: ShapedArray):
 aval_zeros_likers: dict[type, Any] = {ShapedArray: _zeros_like_shaped_array}
 
 
-def zeros_like_jaxval(val: Any) -> Any:
-    return zeros_like_aval(typeof(val))
-
-
 def instantiate(z: Any) -> Any:
     """`z`, or an array of zeros if it is a symbolic zero."""
     return zeros_like_aval(z.aval) if type(z) is Zero else z

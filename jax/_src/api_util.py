@@ -476,10 +476,6 @@ def shaped_abstractify(x: Any) -> core.AbstractValue:
     return core.ShapedArray(core.canonicalize_shape(x.shape), dtype, weak_type)
 
 
-def tree_types(tree: Any) -> Any:
-    return tree_map(core.typeof, tree)
-
-
 # Caches of traces, by function: they are freed together with the function
 
 _traces_by_function: weakref.WeakKeyDictionary[Any, dict] = weakref.WeakKeyDictionary()

@@ -13,7 +13,7 @@ from jax._src import core
 from jax._src.core import Primitive, Trace, eval_trace, trace_ctx, typeof
 from jax._src.interpreters import mlir, partial_eval as pe
 from jax._src.interpreters.calls import CallRules
-from jax._src.interpreters.partial_values import JaxprTrace
+from jax._src.interpreters.jaxpr_trace import JaxprTrace
 
 
 def call_impl(f: Any, *args: Any, **params: Any) -> Any:

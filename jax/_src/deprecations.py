@@ -49,10 +49,6 @@ def accelerate_getattr_deprecation(module: ModuleType, name: str) -> None:
     accelerate(_attribute_id(module.__name__, name))
 
 
-def is_accelerated_attribute(module: ModuleType, name: str) -> bool:
-    return is_accelerated(_attribute_id(module.__name__, name))
-
-
 @dataclasses.dataclass(slots=True)
 class DeprecationState:
     accelerated: bool = False

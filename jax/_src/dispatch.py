@@ -88,27 +88,9 @@ register_cache(_EagerPrograms, "eager primitives")
 late.apply_primitive = apply_primitive
 
 
-def xla_primitive_callable(primitive: Primitive, **params: Any) -> Callable:
-    """The compiled program of a primitive for these parameters."""
-    call = primitive.eager_program(params)
-    return _compile_primitive(primitive, params) if call is None else call
-
-
-def simple_impl(primitive: Primitive) -> None:
-    """Make a primitive compute its results with a compiled program."""
-    primitive.def_impl(functools.partial(apply_primitive, primitive))
-
-
 # Logs
 
 logger = logging.getLogger(__name__)
-
-LogElapsedTimeContextManager = log_elapsed_time
-
-
-def should_tuple_args(num_args: int, platform: str) -> bool:
-    """Whether a program takes its arguments as one tuple: TPUs limit the number of arguments."""
-    return platform == "tpu" and num_args > 2000
 
 
 def jaxpr_has_primitive(jaxpr: Any, prim_name: str) -> bool:

@@ -16,7 +16,6 @@ from jax._src.lib import Device, _jax
 from jax._src.sharding import Sharding
 from jax._src.typing import Array, DLDeviceType, DTypeLike
 
-DLPACK_VERSION = (0, 8)
 MIN_DLPACK_VERSION = (0, 5)
 
 SUPPORTED_DTYPES_SET = frozenset(
@@ -26,7 +25,6 @@ SUPPORTED_DTYPES_SET = frozenset(
         *map(np.dtype, ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")),
     }
 )
-SUPPORTED_DTYPES = SUPPORTED_DTYPES_SET
 
 _DL_DEVICE_TO_PLATFORM = {
     DLDeviceType.kDLCPU: "cpu",

@@ -120,10 +120,6 @@ class BaseMesh:
         return bool(self.axis_types) and AxisType.Explicit not in self.axis_types
 
     @functools.cached_property
-    def _are_all_axes_explicit_or_manual(self) -> bool:
-        return bool(self.axis_types) and AxisType.Auto not in self.axis_types
-
-    @functools.cached_property
     def _any_axis_auto(self) -> bool:
         return AxisType.Auto in self.axis_types
 
@@ -134,10 +130,6 @@ class BaseMesh:
     @functools.cached_property
     def _any_axis_manual(self) -> bool:
         return AxisType.Manual in self.axis_types
-
-    @functools.cached_property
-    def _any_axis_auto_or_manual(self) -> bool:
-        return any(t is not AxisType.Explicit for t in self.axis_types)
 
     def __setattr__(self, name, value):
         raise AttributeError(f"cannot assign to field {name!r}: a mesh is immutable")
@@ -535,10 +527,6 @@ def _get_local_mesh(global_mesh: Mesh, process_index: int) -> Mesh:
 
 def all_axis_types_match(axis_types: Sequence[AxisType], ty: AxisType) -> bool:
     return bool(axis_types) and all(t is ty for t in axis_types)
-
-
-def any_axis_types_match(axis_types: Sequence[AxisType], ty: AxisType) -> bool:
-    return any(t is ty for t in axis_types)
 
 
 def show_axes(axes: Sequence[MeshAxisName]) -> str:

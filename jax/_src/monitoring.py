@@ -130,19 +130,3 @@ def clear_event_listeners() -> None:
         _scalar_listeners,
     ):
         listeners.clear()
-
-
-def get_event_listeners() -> list[EventListenerWithMetadata]:
-    return list(_event_listeners)
-
-
-def get_event_duration_listeners() -> list[EventDurationListenerWithMetadata]:
-    return list(_event_duration_secs_listeners)
-
-
-def get_event_time_span_listeners() -> list[EventTimeSpanListenerWithMetadata]:
-    return list(_event_time_span_listeners)
-
-
-def get_scalar_listeners() -> list[ScalarListenerWithMetadata]:
-    return list(_scalar_listeners)

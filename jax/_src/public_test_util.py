@@ -241,11 +241,6 @@ def _inner(xs, ys) -> np.ndarray:
     return np.asarray(total)
 
 
-def default_gradient_tolerance_of(args) -> float:
-    names = [_dtype(x) for x in tree_flatten(args)[0] if dtypes.issubdtype(_dtype(x), np.inexact)]
-    return max((default_gradient_tolerance(d) for d in names), default=1e-3)
-
-
 def check_grads(
     f: Callable, args: Sequence, order: int, modes: str | Sequence[str] = ("fwd", "rev"), atol=None, rtol=None,
     eps: float | None = None,

@@ -302,7 +302,7 @@ class _NameStackContextManager:
         _source_info_context.name_stack = self.prev
 
 
-set_name_stack = SetNameStackContextManager = _NameStackContextManager
+set_name_stack = _NameStackContextManager
 
 
 class ExtendNameStackContextManager:

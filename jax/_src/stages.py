@@ -56,14 +56,6 @@ class ArgInfo:
         return f"ArgInfo(_aval={self._aval!r}, donated={self.donated})"
 
 
-class OutInfo(NamedTuple):
-    """The type and sharding of a result of a stage."""
-
-    shape: tuple[int, ...]
-    dtype: Any
-    sharding: Any = None
-
-
 class _Stage:
     __slots__ = ("in_tree", "_infos")
 

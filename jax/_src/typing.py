@@ -21,27 +21,6 @@ class SupportsDType(Protocol):
     def dtype(self) -> DType: ...
 
 
-class SupportsShape(Protocol):
-    """Has a `shape`."""
-
-    @property
-    def shape(self) -> tuple[int, ...]: ...
-
-
-class SupportsNdim(Protocol):
-    """Has an `ndim`."""
-
-    @property
-    def ndim(self) -> int: ...
-
-
-class SupportsSize(Protocol):
-    """Has a `size`."""
-
-    @property
-    def size(self) -> int: ...
-
-
 class DuckTypedArray(Protocol):
     """Has a `shape` and a `dtype`: arrays, avals, `jax.ShapeDtypeStruct`."""
 
@@ -55,7 +34,6 @@ class DuckTypedArray(Protocol):
 # Anything that stands for a dtype: "float32", float, np.float32, np.dtype("float32"), an array, …
 DTypeLike = Union[str, type[Any], np.dtype, SupportsDType]  # noqa: UP007
 ExtendedDType = Any
-DTypeLikeOrExtended = Any
 
 DimSize = Any  # an int, or a symbolic dimension of jax.export
 Shape = Sequence[DimSize]
@@ -63,13 +41,6 @@ Shape = Sequence[DimSize]
 Array = _jax.Array
 ArrayLike = Union[Array, np.ndarray, np.bool_, np.number, bool, int, float, complex]  # noqa: UP007
 StaticScalar = Union[np.bool_, np.number, bool, int, float, complex]  # noqa: UP007
-
-
-class DeprecatedArg:
-    """The type of the default value of deprecated arguments."""
-
-    def __repr__(self) -> str:
-        return "Deprecated"
 
 
 class DLDeviceType(enum.IntEnum):

@@ -274,11 +274,6 @@ def maybe_named_axis(axis: Any, if_pos: Callable[[int], T], if_named: Callable[[
 # Functions and their names
 
 
-def curry(f: Callable) -> Callable:
-    """Returns a function of some leading arguments of `f` that returns a partial application."""
-    return wraps(f)(partial(partial, f))
-
-
 def wraps(
     wrapped: Callable, namestr: str | None = None, docstr: str | None = None, **kwargs: Any
 ) -> Callable[[T], T]:
@@ -367,10 +362,6 @@ class HashableFunction:
 
     def __repr__(self) -> str:
         return f"<hashable {self.f.__name__} with closure={self.closure}>"
-
-
-def as_hashable_function(closure: Any) -> Callable[[Callable], HashableFunction]:
-    return lambda f: HashableFunction(f, closure)
 
 
 class HashablePartial:
@@ -572,9 +563,6 @@ def cache(
         return wrapper
 
     return wrap
-
-
-memoize = cache(max_size=None)
 
 
 class WeakrefCachedFunc(Protocol):

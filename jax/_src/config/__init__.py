@@ -72,7 +72,6 @@ from jax._src.config._flags import (
     error_checking_behavior_oob as error_checking_behavior_oob,
     exec_time_optimization_effort as exec_time_optimization_effort,
     explain_cache_misses as explain_cache_misses,
-    explicit_device_get_scope as explicit_device_get_scope,
     explicit_device_put_scope as explicit_device_put_scope,
     explicit_x64_dtypes as explicit_x64_dtypes,
     export_calling_convention_version as export_calling_convention_version,

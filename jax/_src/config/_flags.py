@@ -795,18 +795,6 @@ def explicit_device_put_scope() -> Iterator[None]:
         state.explicit_device_put = previous
 
 
-@contextlib.contextmanager
-def explicit_device_get_scope() -> Iterator[None]:
-    """Marks transfers to the host inside as asked for by the program."""
-    state = guard_lib.thread_local_state()
-    previous = state.explicit_device_get
-    state.explicit_device_get = True
-    try:
-        yield
-    finally:
-        state.explicit_device_get = previous
-
-
 array_garbage_collection_guard = _guard_state(
     "jax_array_garbage_collection_guard",
     "garbage_collect_array",

@@ -50,7 +50,6 @@ from jax._src.core.effects import (
     custom_derivatives_allowed_effects as custom_derivatives_allowed_effects,
     effects_of_eqns as effects_of_eqns,
     exact_effects as exact_effects,
-    filter_named_axis_effects as filter_named_axis_effects,
     lowerable_effects as lowerable_effects,
     no_effects as no_effects,
     ordered_effects as ordered_effects,
@@ -72,7 +71,6 @@ from jax._src.core.jaxpr import (
     Literal as Literal,
     Var as Var,
     cached_on_jaxpr as cached_on_jaxpr,
-    clean_up_dead_vars as clean_up_dead_vars,
     close_jaxpr as close_jaxpr,
     current_jaxpr_eqn_context as current_jaxpr_eqn_context,
     eval_jaxpr as eval_jaxpr,
@@ -91,7 +89,7 @@ from jax._src.core.jaxpr import (
     with_owner as with_owner,
     without_owner as without_owner,
 )
-from jax._src.core.primitive import Primitive, RuleView, with_subfuns
+from jax._src.core.primitive import Primitive, RuleView, SplitRules as SplitRules, with_subfuns
 from jax._src.core.printing import (
     JaxprPpContext as JaxprPpContext,
     JaxprPpSettings as JaxprPpSettings,
@@ -99,7 +97,6 @@ from jax._src.core.printing import (
     jaxpr_to_string as jaxpr_to_string,
     pp_aval as pp_aval,
     pp_eqn as pp_eqn,
-    pp_eqn_rules as pp_eqn_rules,
     pp_eqns as pp_eqns,
     pp_jaxpr as pp_jaxpr,
     pp_jaxpr_skeleton as pp_jaxpr_skeleton,
@@ -121,9 +118,7 @@ from jax._src.core.refs import (
     WriteEffect as WriteEffect,
     has_ref_effects as has_ref_effects,
     internal_mutable_array_effect as internal_mutable_array_effect,
-    is_ref_type as is_ref_type,
     is_tracer_or_ref as is_tracer_or_ref,
-    read_only_effects as read_only_effects,
 )
 from jax._src.core.structs import ShapeDtypeStruct
 from jax._src.core.trace import (
@@ -142,7 +137,6 @@ from jax._src.core.trace import (
     check_scalar_conversion as check_scalar_conversion,
     concrete_dim_or_error as concrete_dim_or_error,
     concrete_or_error as concrete_or_error,
-    current_source_info as current_source_info,
     empty_axis_env as empty_axis_env,
     escaped_tracer_error as escaped_tracer_error,
     eval_context as eval_context,
@@ -154,7 +148,6 @@ from jax._src.core.trace import (
     get_axis_env as get_axis_env,
     get_opaque_trace_state as get_opaque_trace_state,
     is_concrete as is_concrete,
-    leaked_tracer_error as leaked_tracer_error,
     no_axis_name as no_axis_name,
     nonempty_axis_env as nonempty_axis_env,
     register_tracer_class as register_tracer_class,
@@ -165,7 +158,6 @@ from jax._src.core.trace import (
     trace_ctx as trace_ctx,
     trace_state_clean as trace_state_clean,
     unsafe_get_axis_names as unsafe_get_axis_names,
-    unsafe_get_current_trace as unsafe_get_current_trace,
 )
 from jax._src.core.typecheck import JaxprTypeError, check_jaxpr, custom_typechecks
 from jax._src.errors import (

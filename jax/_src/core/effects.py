@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Hashable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from jax._src.core.jaxpr import JaxprEqn, Var
 
 
 class Effect:
@@ -79,7 +82,7 @@ class NamedAxisEffect(Effect):
 
     __slots__ = ("name",)
 
-    def __init__(self, name: Any) -> None:
+    def __init__(self, name: Hashable) -> None:
         self.name = name
 
     def __eq__(self, other: object) -> bool:
@@ -98,12 +101,7 @@ lowerable_effects.add_type(NamedAxisEffect)
 remat_allowed_effects.add_type(NamedAxisEffect)
 
 
-def filter_named_axis_effects(effects: Iterable[Effect], names: Any) -> Effects:
-    """`effects` without the uses of the named axes `names`."""
-    return frozenset(e for e in effects if not (isinstance(e, NamedAxisEffect) and e.name in names))
-
-
-def reindexed_effects(effects: Iterable[Effect], positions: Any) -> Effects:
+def reindexed_effects(effects: Iterable[Effect], positions: Sequence[int | None]) -> Effects:
     """`effects` after operand `i` has moved to `positions[i]`; None drops the effects on it."""
     out: set[Effect] = set()
     for e in effects:
@@ -116,7 +114,9 @@ def reindexed_effects(effects: Iterable[Effect], positions: Any) -> Effects:
     return frozenset(out)
 
 
-def effects_of_eqns(constvars: Any, invars: Any, eqns: Any) -> Effects:
+def effects_of_eqns(
+    constvars: Sequence[Var], invars: Sequence[Var], eqns: Iterable[JaxprEqn]
+) -> Effects:
     """The effects of equations, as the caller of their jaxpr sees them.
 
     Effects on arguments name them by position. Constants precede them, at negative positions.

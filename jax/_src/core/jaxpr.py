@@ -24,9 +24,9 @@ from jax._src.late_binding import late
 from jax._src.literals import TypedComplex, TypedFloat, TypedInt
 
 if TYPE_CHECKING:
-    from types import TracebackType
-
     from jax._src.core.printing import JaxprPpContext
+    from jax._src.mesh import AbstractMesh
+    from jax._src.source_info_util import SourceInfo
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -47,7 +47,7 @@ class DebugInfo:
         self,
         traced_for: str = "",
         func_src_info: str = "",
-        arg_names: Any = None,
+        arg_names: Sequence[str | None] | None = None,
         result_paths: tuple[str, ...] | None = None,
     ) -> None:
         self.traced_for = traced_for
@@ -73,9 +73,6 @@ class DebugInfo:
     @property
     def func_name(self) -> str:
         return self.func_src_info.split(" ")[0]
-
-    def with_results(self, result_paths: tuple[str, ...] | None) -> DebugInfo:
-        return DebugInfo(self.traced_for, self.func_src_info, self._arg_names, result_paths)
 
     def with_unknown_names(self) -> DebugInfo:
         return DebugInfo(self.traced_for, self.func_src_info)
@@ -188,9 +185,9 @@ class JaxprEqnContext:
 
     def __init__(
         self,
-        compute_type: Any,
-        threefry_partitionable: Any,
-        cur_abstract_mesh: Any,
+        compute_type: str | None,
+        threefry_partitionable: bool,
+        cur_abstract_mesh: AbstractMesh | None,
         remove_size_one_mesh_axis: bool = False,
         xla_metadata: Any = None,
     ) -> None:
@@ -251,12 +248,7 @@ class JaxprEqnContextManager:
                 concrete.update(axis_types=mesh.axis_types) if same else None
             )
 
-    def __exit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        tb: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *exc: object) -> None:
         if self.prev_mesh is not None:
             config.device_context.set_local(self.prev_mesh)
         if self.prev is not None:
@@ -295,7 +287,7 @@ class JaxprEqn:
         primitive: Primitive,
         params: dict[str, Any],
         effects: Effects,
-        source_info: Any,
+        source_info: SourceInfo,
         ctx: JaxprEqnContext,
     ) -> None:
         self.invars = invars
@@ -329,8 +321,8 @@ def new_jaxpr_eqn(
     primitive: Primitive,
     params: dict[str, Any],
     effects: Iterable[Effect] = no_effects,
-    source_info: Any = None,
-    ctx: Any = None,
+    source_info: SourceInfo | None = None,
+    ctx: JaxprEqnContext | None = None,
 ) -> JaxprEqn:
     """Make an equation, by default with the current settings and an unknown source."""
     return JaxprEqn(
@@ -635,13 +627,6 @@ def last_used(jaxpr: Jaxpr) -> dict[Var, JaxprEqn | None]:
             if type(v) is not Literal and v not in uses:
                 uses[v] = eqn
     return uses
-
-
-def clean_up_dead_vars(eqn: JaxprEqn, env: dict[Var, Any], last_use: Any) -> None:
-    """Drop from `env` the variables that no equation after `eqn` reads."""
-    for v in {v for v in eqn.invars if type(v) is not Literal}:
-        if last_use[v] is eqn:
-            env.pop(v, None)
 
 
 def jaxpr_as_fun(closed_jaxpr: ClosedJaxpr, *args: object) -> Callable[..., Any]:

@@ -3,12 +3,38 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, MutableMapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from jax._src.core.avals import AbstractValue
 from jax._src.core.effects import Effects, no_effects
 from jax._src.core.trace import Trace, eval_trace, trace_ctx
 from jax._src.late_binding import late
+
+if TYPE_CHECKING:
+    from jax._src.core.jaxpr import JaxprEqn
+
+
+class SplitRules(Protocol):
+    """How applications of a primitive are divided: see `jax._src.interpreters.splitting.SplitRules`."""
+
+    depends_on_use: bool
+    partial_eval_custom: Callable[..., Any] | None
+
+    def dependence(
+        self, marked: Sequence[bool], params: dict[str, Any]
+    ) -> Sequence[bool] | None: ...
+
+    def dce(
+        self, used_outputs: Sequence[bool], eqn: JaxprEqn
+    ) -> tuple[list[bool], JaxprEqn | None]: ...
+
+    def is_whole(self, marked: Sequence[bool], params: dict[str, Any]) -> bool: ...
+
+    def divide(
+        self, eqn: JaxprEqn, marked: Sequence[bool], hoisting: bool
+    ) -> tuple[JaxprEqn | None, JaxprEqn | None]: ...
+
+    def in_two(self, eqn: JaxprEqn, plan: Callable[..., Any]) -> Any: ...
 
 
 class Primitive:
@@ -29,8 +55,12 @@ class Primitive:
     - `batch(args, dims, **params)` and `axis_batch(axis_data, args, dims, **params)`.
     - `split`: how an application is divided into a known and an unknown part, or reduced to the
       results that are used; an object (`interpreters.splitting.SplitRules`). None: never divided.
-    - `lowerings`: a dict from platform (None for any) to lowering rule.
+    - `lowerings`: a dict from platform (None for any) to lowering rule; `lowering_flags`: from platform
+      to whether a rule is applied in place, and whether its result may be shared.
     - `pp(eqn, context, settings)`, `typecheck(ctx, *in_atoms, **params)`.
+
+    There are two caches: `eager_cache` holds the compiled program for each value of the parameters,
+    `aval_cache` the result types for operand types and parameters.
     """
 
     __slots__ = (
@@ -49,17 +79,16 @@ class Primitive:
         "lowering_flags",
         "pp",
         "typecheck",
-        "forwarding",
-        "padding",
-        "skip_canonicalization",
         "eager_cache",
         "aval_cache",
-        "__dict__",
+        "__dict__",  # outside code overrides methods and sets attributes of its own
         "__weakref__",
     )
+    # Outside code asks: whether equations have the jaxpr of a function as their parameter `call_jaxpr`;
+    # whether the results are new references. It sets `skip_canonicalization`: no argument is canonicalized.
     call_primitive = False
-    map_primitive = False
-    ref_allocating = False  # whether the results are new references
+    ref_allocating = False
+    skip_canonicalization = False
     # For operations on references (`jax._src.state`). `ref_primitive`: a transformation sees every
     # application, even one without an operand of its own. `ref_boundary`: a jaxpr in the
     # parameters may use references. `ref_opaque`: such a jaxpr is not differentiated.
@@ -69,7 +98,6 @@ class Primitive:
     ref_opaque = False
     discharge: Callable[..., Any] | None = None
     ref_transpose: Callable[..., Any] | None = None
-    is_effectful_fn: Callable[..., Any] | None = None
 
     def __init__(self, name: str, multiple_results: bool = False):
         self.name = name
@@ -82,14 +110,11 @@ class Primitive:
         self.transpose: Callable[..., Any] | None = None
         self.batch: Callable[..., Any] | None = None
         self.axis_batch: Callable[..., Any] | None = None
-        self.split: Any = None
+        self.split: SplitRules | None = None
         self.lowerings: dict[str | None, Callable[..., Any]] = {}
         self.lowering_flags: dict[str | None, Any] = {}
         self.pp: Callable[..., Any] | None = None
         self.typecheck: Callable[..., Any] | None = None
-        self.forwarding: Callable[..., Any] | None = None
-        self.padding: Callable[..., Any] | None = None
-        self.skip_canonicalization = False
         self.eager_cache: dict[Any, Any] = {}
         self.aval_cache: dict[Any, Any] = {}
 
@@ -187,23 +212,29 @@ class RuleView(MutableMapping[Primitive, Callable[..., Any]]):
         self._slot = slot
         self._known: dict[Primitive, None] = {}
 
+    def _find(self, primitive: object) -> Callable[..., Any] | None:
+        return getattr(primitive, self._slot, None)
+
+    def _assign(self, primitive: Primitive, rule: Callable[..., Any] | None) -> None:
+        setattr(primitive, self._slot, rule)
+
     def __getitem__(self, primitive: Primitive) -> Callable[..., Any]:
-        rule: Callable[..., Any] | None = getattr(primitive, self._slot)
+        rule = self._find(primitive)
         if rule is None:
             raise KeyError(primitive)
         return rule
 
     def __setitem__(self, primitive: Primitive, rule: Callable[..., Any]) -> None:
-        setattr(primitive, self._slot, rule)
+        self._assign(primitive, rule)
         self._known[primitive] = None
 
     def __delitem__(self, primitive: Primitive) -> None:
         self[primitive]
-        setattr(primitive, self._slot, None)
+        self._assign(primitive, None)
         self._known.pop(primitive, None)
 
     def __contains__(self, primitive: object) -> bool:
-        return getattr(primitive, self._slot, None) is not None
+        return self._find(primitive) is not None
 
     def __iter__(self) -> Iterator[Primitive]:
         return iter(list(self._known))

@@ -13,6 +13,7 @@ from jax._src import config, dtypes, pretty_printer as pp, source_info_util
 from jax._src.core.avals import AbstractValue, ShapedArray
 from jax._src.core.effects import JaxprInputEffect
 from jax._src.core.jaxpr import (
+    Atom,
     ClosedJaxpr,
     DropVar,
     Jaxpr,
@@ -23,8 +24,6 @@ from jax._src.core.jaxpr import (
 )
 from jax._src.core.primitive import RuleView
 from jax._src.late_binding import late
-
-pp_eqn_rules = RuleView("pp")
 
 # The address in the `repr` of an object is masked, so that equal jaxprs have equal texts.
 _ADDRESS = re.compile(r"(?<= at 0x)[0-9a-f]+")
@@ -83,7 +82,7 @@ class JaxprPpContext:
         self.shared_jaxprs: dict[Jaxpr, str] = {}
         self.used_names: Counter[str] = Counter()
 
-    def suggest_same_var_names(self, for_vars: Any, like_vars: Any) -> None:
+    def suggest_same_var_names(self, for_vars: Sequence[Atom], like_vars: Sequence[Atom]) -> None:
         """Print new variables of `for_vars` under the names of their peers in `like_vars`."""
         used = {
             self.var_names[v] for v in for_vars if type(v) is not Literal and v in self.var_names
@@ -109,7 +108,7 @@ def pp_aval(aval: AbstractValue, context: JaxprPpContext) -> str:
 
 
 def pp_vars(
-    vs: Any, context: JaxprPpContext, *, print_shapes: bool = False, separator: str = ""
+    vs: Sequence[Atom], context: JaxprPpContext, *, print_shapes: bool = False, separator: str = ""
 ) -> pp.Doc:
     if print_shapes:
         items = [
@@ -138,8 +137,12 @@ def pp_kv_pair(k: str, v: object, context: JaxprPpContext, settings: JaxprPpSett
     return pp.text(f"{k}=") + doc
 
 
-def _pp_jaxprs(jaxprs: Any, context: JaxprPpContext, settings: JaxprPpSettings) -> pp.Doc:
-    docs = [pp_jaxpr(getattr(j, "jaxpr", j), context, settings) for j in jaxprs]
+def _pp_jaxprs(
+    jaxprs: Sequence[Jaxpr | ClosedJaxpr], context: JaxprPpContext, settings: JaxprPpSettings
+) -> pp.Doc:
+    docs = [
+        pp_jaxpr(j.jaxpr if isinstance(j, ClosedJaxpr) else j, context, settings) for j in jaxprs
+    ]
     return pp.group(
         pp.concat(
             [
@@ -151,7 +154,9 @@ def _pp_jaxprs(jaxprs: Any, context: JaxprPpContext, settings: JaxprPpSettings) 
     )
 
 
-def pp_kv_pairs(kv_pairs: Any, context: JaxprPpContext, settings: JaxprPpSettings) -> pp.Doc:
+def pp_kv_pairs(
+    kv_pairs: Sequence[tuple[str, Any]], context: JaxprPpContext, settings: JaxprPpSettings
+) -> pp.Doc:
     if not kv_pairs:
         return pp.nil()
     return pp.group(

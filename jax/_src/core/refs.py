@@ -5,7 +5,7 @@ The operations on references are in `jax._src.state`, which fills in the slots `
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -357,21 +357,11 @@ class Ref(RefLike, metaclass=_RefMeta):
 pytype_aval_mappings[Ref] = lambda ref: ref._aval
 
 
-def is_ref_type(aval: AbstractValue) -> bool:
-    """Whether `aval` is the type of a reference."""
-    return type(aval) is AbstractRef
-
-
 def is_tracer_or_ref(x: object) -> bool:
     """Whether a value that a function closes over must become an operand of its jaxpr."""
     return isinstance(x, Tracer) or type(x) is Ref
 
 
-def read_only_effects(effects: Sequence[Effect]) -> bool:
-    """Whether all of `effects` are reads of references."""
-    return all(type(e) is ReadEffect for e in effects)
-
-
-def has_ref_effects(effects: Any) -> bool:
+def has_ref_effects(effects: Iterable[Effect]) -> bool:
     """Whether the effects include uses of references: of operands, or of references made inside."""
     return any(isinstance(e, (RefEffect, InternalMutableArrayEffect)) for e in effects)

@@ -11,8 +11,8 @@ import gc
 import operator
 import threading
 import weakref
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, NoReturn
+from collections.abc import Callable, Hashable, Sequence
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
 import numpy as np
 
@@ -29,13 +29,19 @@ from jax._src.late_binding import late
 from jax._src.lib import _jax, config_ext
 
 if TYPE_CHECKING:
-    from types import TracebackType
-
     from jax._src.core.primitive import Primitive
 
 # Whether a trace is current, as part of every jit cache key: while tracing, a call with only
 # concrete arguments must reach Python too instead of executing a cached program directly.
 _trace_state = config_ext.Config("trace_state", False, include_in_jit_key=True)
+
+
+class CallsFunction(Protocol):
+    """A primitive that calls a function: `jax._src.call_primitives.CallPrimitive`."""
+
+    def call_in(
+        self, trace: Trace, fun: Callable[..., Any], args: Sequence[Any], params: dict[str, Any]
+    ) -> Any: ...
 
 
 class Trace:
@@ -62,7 +68,12 @@ class Trace:
         raise NotImplementedError(f"{type(self).__name__} cannot process {primitive}")
 
     def process_call(
-        self, call_primitive: Any, f: Callable[..., Any], tracers: Sequence[Any], params: object, /
+        self,
+        call_primitive: CallsFunction,
+        f: Callable[..., Any],
+        tracers: Sequence[Any],
+        params: dict[str, Any],
+        /,
     ) -> Any:
         """Apply a primitive that calls the function `f`, a `CallPrimitive`."""
         return call_primitive.call_in(self, f, tracers, params)
@@ -185,11 +196,11 @@ class AxisEnv:
 
     def __init__(
         self,
-        sizes: Any,
-        spmd_axis_names: Any = frozenset(),
-        explicit_mesh_axis_names: Any = frozenset(),
+        sizes: dict[Hashable, int],
+        spmd_axis_names: frozenset[Hashable] = frozenset(),
+        explicit_mesh_axis_names: frozenset[Hashable] = frozenset(),
     ) -> None:
-        self.sizes: dict[Any, Any] = sizes
+        self.sizes = sizes
         self.spmd_axis_names = spmd_axis_names
         self.explicit_mesh_axis_names = explicit_mesh_axis_names
         self._key = (
@@ -199,10 +210,10 @@ class AxisEnv:
         )
 
     @property
-    def axis_sizes(self) -> dict[Any, Any]:
+    def axis_sizes(self) -> dict[Hashable, int]:
         return self.sizes
 
-    def axis_size(self, name: str) -> Any:
+    def axis_size(self, name: Hashable) -> int:
         if name not in self.sizes:
             raise NameError(
                 f"unbound axis name: {name}. Axes in scope are {tuple(self.sizes) or 'none'}: name the "
@@ -210,13 +221,10 @@ class AxisEnv:
             )
         return self.sizes[name]
 
-    def axis_exists(self, name: str) -> bool:
-        return name in self.sizes
-
-    def axis_names(self) -> list[Any]:
+    def axis_names(self) -> list[Hashable]:
         return list(self.sizes)
 
-    def extend(self, pairs: Sequence[tuple[Any, Any]]) -> AxisEnv:
+    def extend(self, pairs: Sequence[tuple[Hashable, int]]) -> AxisEnv:
         sizes = dict(self.sizes)
         sizes.update(pairs)
         return AxisEnv(sizes, self.spmd_axis_names, self.explicit_mesh_axis_names)
@@ -233,7 +241,6 @@ class _NoAxisName:
 no_axis_name = _NoAxisName()
 empty_axis_env = AxisEnv({})
 trace_ctx = _TraceContext()
-_Tracer_class = None
 
 
 class set_current_trace:
@@ -253,14 +260,9 @@ class set_current_trace:
         trace_ctx.set_trace(self.trace)
         return self.trace
 
-    def __exit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        tb: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *exc: object) -> None:
         trace_ctx.set_trace(self.prev)
-        if self.check_leaks and exc_type is None and config.check_tracer_leaks.value:
+        if self.check_leaks and exc[0] is None and config.check_tracer_leaks.value:
             trace = weakref.ref(self.trace)
             del self.trace, self.prev
             check_leaks(trace)
@@ -276,12 +278,7 @@ class take_current_trace:
         trace_ctx.set_trace(eval_trace)
         return self.prev
 
-    def __exit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        tb: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *exc: object) -> None:
         trace_ctx.set_trace(self.prev)
 
 
@@ -297,12 +294,7 @@ class extend_axis_env:
         self.prev = trace_ctx.axis_env
         trace_ctx.set_axis_env(self.prev.extend(self.pairs))
 
-    def __exit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        tb: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *exc: object) -> None:
         trace_ctx.set_axis_env(self.prev)
 
 
@@ -724,7 +716,7 @@ def check_eval_args(args: Sequence[Any]) -> None:
             raise escaped_tracer_error(arg)
 
 
-def check_leaks(trace_ref: Any) -> None:
+def check_leaks(trace_ref: weakref.ref[Any]) -> None:
     """Raise if tracers of an ended trace (given as a weak reference) are still alive."""
     trace = trace_ref()
     if trace is None:
@@ -740,10 +732,6 @@ def check_leaks(trace_ref: Any) -> None:
         what + "A value of a traced function was stored where it outlives the call (a global, an "
         "attribute, a closure, a cache). Return it from the function instead."
     )
-
-
-def leaked_tracer_error(name: str, value: Any, tracers: Any) -> Exception:
-    return Exception(f"Leaked {name} {value}. Leaked tracer(s): {', '.join(map(str, tracers))}.")
 
 
 def is_concrete(x: object) -> bool:
@@ -784,17 +772,9 @@ def find_top_trace(_: object) -> Trace:
     return trace_ctx.trace
 
 
-def unsafe_get_current_trace() -> Trace:
-    return trace_ctx.trace
-
-
 def unsafe_get_axis_names() -> list[Any]:
     return [name for name in trace_ctx.axis_env.axis_names() if name is not no_axis_name]
 
 
 def nonempty_axis_env() -> bool:
     return bool(trace_ctx.axis_env.sizes)
-
-
-def current_source_info() -> Any:
-    return source_info_util.current()

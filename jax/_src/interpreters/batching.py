@@ -49,7 +49,6 @@ class _AxisRuleView(RuleView):
 axis_primitive_batchers = _AxisRuleView("axis_batch")
 
 not_mapped = None
-NotMapped = type(None)
 
 
 class ZeroIfMapped:

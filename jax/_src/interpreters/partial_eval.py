@@ -47,7 +47,6 @@ if TYPE_CHECKING:
 
 dce_rules = SplitRuleView("dce")
 partial_eval_jaxpr_custom_rules = SplitRuleView("partial_eval_custom")
-forwarding_rules = RuleView("forwarding")
 # Primitives that may be staged otherwise than as themselves: rule(trace, source_info, *args, **params)
 # gives the results, or NotImplemented to leave an application as it is.
 custom_staging_rules: dict[core.Primitive, Callable[..., Any]] = {}
@@ -223,8 +222,6 @@ class DynamicJaxprTrace(Trace):
             )
         )
         return DynamicJaxprTracer(self, out_aval, var, source_info)
-
-    default_process_primitive = process_primitive
 
     def add_eqn(
         self,
@@ -464,7 +461,11 @@ def _returned_ref_error(x: Any, trace: DynamicJaxprTrace, index: int) -> ValueEr
 
 
 def check_ref_aliasing(
-    kind: str, fun: Callable[..., Any], args: Sequence[Any], consts: Sequence[Any], names: Any
+    kind: str,
+    fun: Callable[..., Any],
+    args: Sequence[Any],
+    consts: Sequence[Any],
+    names: Callable[[], Sequence[str | None]],
 ) -> None:
     """Raise ValueError if a function gets a reference twice, as an argument or by closing over it.
 
@@ -547,11 +548,6 @@ def convert_invars_to_constvars(jaxpr: Jaxpr, n: int) -> Jaxpr:
     )
 
 
-def separate_consts(closed: ClosedJaxpr) -> tuple[ClosedJaxpr, list[Any]]:
-    """A closed jaxpr that takes its constants as leading arguments, and these constants."""
-    return close_jaxpr(convert_constvars_jaxpr(closed.jaxpr)), closed.consts
-
-
 def hoist_tracers(closed: ClosedJaxpr) -> tuple[ClosedJaxpr, list[Any]]:
     """The jaxpr with those of its constants that are tracers as leading arguments; and these tracers.
 
@@ -592,25 +588,6 @@ def def_hoisting(primitive: Primitive, hoist: Callable[..., Any]) -> None:
     primitive.def_bind_with_trace(bind_with_trace)
 
 
-def move_binders_to_front(closed: ClosedJaxpr, to_move: Sequence[bool]) -> ClosedJaxpr:
-    """The jaxpr with the marked arguments before the others."""
-    return _move_binders(closed, tuple(to_move), True)
-
-
-def move_binders_to_back(closed: ClosedJaxpr, to_move: Sequence[bool]) -> ClosedJaxpr:
-    return _move_binders(closed, tuple(not b for b in to_move), True)
-
-
-@core.cached_on_jaxpr
-def _move_binders(closed: ClosedJaxpr, to_move: tuple[Any, ...], _: bool) -> ClosedJaxpr:
-    invars = closed.jaxpr.invars
-    names = closed.jaxpr.debug_info.safe_arg_names(len(invars))
-    order = [i for i, m in enumerate(to_move) if m] + [i for i, m in enumerate(to_move) if not m]
-    info = closed.jaxpr.debug_info._replace(arg_names=tuple(names[i] for i in order))
-    jaxpr = closed.jaxpr.replace(invars=[invars[i] for i in order], debug_info=info)
-    return ClosedJaxpr(jaxpr, closed.consts)
-
-
 # Dead code elimination
 
 
@@ -633,17 +610,6 @@ def prune_closed_jaxpr_outputs(closed: ClosedJaxpr, used_outputs: Sequence[bool]
     """The jaxpr with only the wanted results, and all its arguments."""
     jaxpr, _ = dce_jaxpr(closed.jaxpr, used_outputs, True)
     return ClosedJaxpr(jaxpr, closed.consts)
-
-
-def flat_results(out_tree_store: list[Any], fun: Callable[..., Any]) -> Callable[..., Any]:
-    """`fun` returning its result flattened; the tree is appended to `out_tree_store`."""
-
-    def flat(*args: object) -> Any:
-        leaves, tree = tree_flatten(fun(*args))
-        out_tree_store.append(tree)
-        return leaves
-
-    return flat
 
 
 __all__ = [name for name in dir() if not name.startswith("_")]

@@ -17,7 +17,7 @@ with jaxprs as parameters.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable, Iterator, MutableMapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from jax._src import core
@@ -29,6 +29,7 @@ from jax._src.core import (
     JaxprEqn,
     Literal,
     Primitive,
+    RuleView,
     Var,
     close_jaxpr,
 )
@@ -82,44 +83,23 @@ class SplitRules:
 _whole = SplitRules()
 
 
-def split_rules_of(primitive: Primitive) -> SplitRules:
-    rules: SplitRules | None = primitive.split
-    return _whole if rules is None else rules
+def split_rules_of(primitive: Primitive) -> core.SplitRules:
+    return _whole if primitive.split is None else primitive.split
 
 
-class SplitRuleView(MutableMapping[Primitive, Callable[..., Any]]):
+class SplitRuleView(RuleView):
     """A registry keyed by primitive that is really one of the primitives' rules for splitting."""
 
-    def __init__(self, name: str):
-        self._name = name
-        self._known: dict[Primitive, None] = {}
+    def _find(self, primitive: object) -> Callable[..., Any] | None:
+        return getattr(getattr(primitive, "split", None), self._slot, None)
 
-    def __getitem__(self, primitive: Primitive) -> Callable[..., Any]:
-        rule: Callable[..., Any] | None = getattr(primitive.split, self._name, None)
+    def _assign(self, primitive: Primitive, rule: Callable[..., Any] | None) -> None:
         if rule is None:
-            raise KeyError(primitive)
-        return rule
-
-    def __setitem__(self, primitive: Primitive, rule: Callable[..., Any]) -> None:
+            vars(primitive.split).pop(self._slot, None)  # what the class has remains
+            return
         if primitive.split is None:
             primitive.split = SplitRules()
-        setattr(primitive.split, self._name, rule)
-        self._known[primitive] = None
-
-    def __delitem__(self, primitive: Primitive) -> None:
-        if primitive not in self._known:
-            raise KeyError(primitive)
-        delattr(primitive.split, self._name)
-        del self._known[primitive]
-
-    def __contains__(self, primitive: object) -> bool:
-        return getattr(getattr(primitive, "split", None), self._name, None) is not None
-
-    def __iter__(self) -> Iterator[Primitive]:
-        return iter(list(self._known))
-
-    def __len__(self) -> int:
-        return len(self._known)
+        setattr(primitive.split, self._slot, rule)
 
 
 # Forwards: from unknown operands to unknown results
@@ -380,7 +360,7 @@ def needed_eqns(eqns: Sequence[JaxprEqn], live: set[Var], inputs: set[Var]) -> l
     def shrink(eqn: JaxprEqn, used_outs: list[bool]) -> JaxprEqn | None:
         if eqn.effects and not any(used_outs) and _only_dead_refs(eqn, live, inputs):
             return None
-        rules: SplitRules | None = eqn.primitive.split
+        rules = eqn.primitive.split
         return (keep_or_drop if rules is None else rules.dce)(used_outs, eqn)[1]
 
     return split_by_need(eqns, live, shrink)[0]

@@ -110,9 +110,6 @@ def check_no_float0s(fun_name: str, *args: Any) -> None:
         )
 
 
-_check_no_float0s = check_no_float0s
-
-
 def ensure_arraylike(fun_name: str, *args: Any) -> Any:
     """The argument (or the tuple of several) as arrays.
 
@@ -190,13 +187,6 @@ def promote_dtypes_numeric(*args: ArrayLike) -> list[Any]:
     """As `promote_dtypes`, to a dtype of numbers: booleans become integers."""
     to_dtype, weak_type = dtypes.lattice_result_type(*args)
     to_dtype = dtypes.canonicalize_dtype(dtypes.to_numeric_dtype(to_dtype))
-    return [convert(x, to_dtype, weak_type) for x in args]
-
-
-def promote_dtypes_complex(*args: ArrayLike) -> list[Any]:
-    """As `promote_dtypes`, to a complex dtype."""
-    to_dtype, weak_type = dtypes.lattice_result_type(*args)
-    to_dtype = dtypes.canonicalize_dtype(dtypes.to_complex_dtype(to_dtype))
     return [convert(x, to_dtype, weak_type) for x in args]
 
 

@@ -104,8 +104,6 @@ def find_impl(name: str) -> PRNGImpl:
 class KeyTyRules:
     """The rules that extended dtypes provide to the core, for key dtypes."""
 
-    allow_conversion = False
-
     @staticmethod
     def physical_element_aval(dtype: "KeyTy") -> ShapedArray:
         return ShapedArray(dtype._impl.key_shape, np.dtype(np.uint32))
@@ -139,8 +137,6 @@ class KeyTyRules:
         handler = array_result_handler(_unwrap_types(aval), phys_sharding, committed)
         impl = aval.dtype._impl
         return handler.wrap(lambda data: PRNGKeyArray._of(impl, data))
-
-    result_handler = None
 
     @staticmethod
     def make_sharded_array(aval, sharding, arrays, committed):

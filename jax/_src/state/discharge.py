@@ -61,16 +61,6 @@ def register_discharge_rule(primitive: Primitive) -> Callable[[DischargeRule], D
     return register
 
 
-def register_partial_discharge_rule(primitive: Primitive) -> Callable[..., Any]:
-    """Like `register_discharge_rule`, for rules whose first argument says which to discharge."""
-
-    def register(rule: DischargeRule) -> DischargeRule:
-        primitive.discharge = rule
-        return rule
-
-    return register
-
-
 def discharge_state(
     closed_jaxpr: ClosedJaxpr, *, should_discharge: bool | Sequence[bool] = True, lower: bool = True
 ) -> ClosedJaxpr:
@@ -345,18 +335,6 @@ def run_state(f: Callable[..., None]) -> Callable[[Any], Any]:
             is_initialized=(True,) * (len(consts) + len(flat)),
         )
         return tree_unflatten(tree, outs[len(consts) :])
-
-    return wrapped
-
-
-def run_state_reference(f: Callable[..., None]) -> Callable[[Any], Any]:
-    """Like `run_state`, but run `f` on new references at once instead of staging one equation."""
-
-    def wrapped(init: Any) -> Any:
-        flat, tree = tree_flatten(init)
-        refs = [prims.new_ref(x) for x in flat]
-        f(tree_unflatten(tree, refs))
-        return tree_unflatten(tree, [prims.freeze(r) for r in refs])
 
     return wrapped
 

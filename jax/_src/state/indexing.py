@@ -88,11 +88,6 @@ class NDIndexer:
         _check(indexer)
         return indexer
 
-    @classmethod
-    def make_trivial_indexer(cls, shape: Sequence[int]) -> NDIndexer:
-        """Create the indexer that selects all elements."""
-        return cls([Slice(0, d) for d in shape], shape)
-
     @property
     def has_arrays(self) -> bool:
         return any(type(e) is not Slice and np.ndim(e) for e in self.indices)

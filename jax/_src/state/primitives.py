@@ -324,7 +324,6 @@ late.ref_addupdate = ref_addupdate
 new_ref_p = Primitive("new_ref")
 new_ref_p.ref_allocating = True
 new_ref_p.ref_primitive = True
-ref_p = new_ref_p
 
 
 @new_ref_p.def_impl
@@ -630,11 +629,6 @@ def _addupdate_types(ref_aval: Any, val: Any, *idx: Any, tree: Any) -> Any:
 def _addupdate_impl(ref: Any, value: Any, *idx: Any, tree: Any) -> Any:
     _write(ref, value, idx, tree, "addupdate")
     return []
-
-
-def get_ref_and_transforms(ref_or_view: Any, idx: Any, function_name: str) -> Any:
-    """Return the reference and the transforms for an index into a reference or a view."""
-    return _get_operands(ref_or_view, idx, function_name)
 
 
 def zeros_like_ref(aval: AbstractRef) -> Any:

@@ -72,8 +72,6 @@ from jax._src.xla_bridge.registry import (
 )
 
 # Runtimes that only take lowerings for their own, older version.
-FORCE_FORWARD_COMPAT_LOWERING_RUNTIMES: set[str] = set()
-MIN_COMPUTE_CAPABILITY = 52
 
 
 def __getattr__(name):

@@ -30,7 +30,6 @@ class DistributedState:
     client: Any = None
     service: Any = None
     coordinator_address: str | None = None
-    preemption_sync_manager: Any = None
     slice_index: int | None = None
 
 

@@ -89,7 +89,7 @@ def _custom_lin_transpose(
     num_res: int,
     bwd: Callable[..., Any],
     out_avals: Sequence[AbstractValue],
-    in_zeros: Any,
+    in_zeros: Sequence[AbstractValue | None],
     symbolic_zeros: bool,
 ) -> list[Any]:
     res = args[:num_res]

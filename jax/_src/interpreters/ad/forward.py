@@ -75,7 +75,12 @@ def jvp(
 
 
 def _jvp_with_options(
-    fun: Any, primals: Any, tangents: Any, has_aux: bool, instantiate: Any, transform_stack: bool
+    fun: Callable[..., Any],
+    primals: Sequence[Any],
+    tangents: Sequence[Any],
+    has_aux: bool,
+    instantiate: bool | Sequence[bool],
+    transform_stack: bool,
 ) -> Any:
     aux = []
 

@@ -151,7 +151,7 @@ class LinearizedJaxpr:
 
 
 def _residual_sources(
-    trace: Trace, args: Sequence[Any], outs: Sequence[Any], constvars: Sequence[Var], residuals: Any,
+    trace: Trace, args: Sequence[Any], outs: Sequence[Any], constvars: Sequence[Var], residuals: Sequence[Any],
     forward: bool,
 ) -> Any:  # fmt: skip
     """Where residuals of a linear jaxpr come from: arguments, results, or extra results.

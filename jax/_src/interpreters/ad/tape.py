@@ -21,7 +21,6 @@ from jax._src.core import (
 )
 from jax._src.interpreters import partial_eval as pe
 from jax._src.interpreters.ad.values import UndefinedPrimal, as_cotangent, no_rule
-from jax._src.interpreters.splitting import SplitRules
 
 
 class TapeEqn:
@@ -119,7 +118,7 @@ class TapeTrace(Trace):
 
     def record(self, primitive: Primitive, args: Sequence[Any], params: dict[str, Any]) -> Any:
         """Apply `primitive` to tangents, maybe among known values."""
-        rules: SplitRules | None = primitive.split
+        rules = primitive.split
         if rules is not None:
             linear = [self.is_linear(x) for x in args]
             if not rules.is_whole(linear, params):
@@ -129,7 +128,7 @@ class TapeTrace(Trace):
     def record_split(
         self,
         primitive: Primitive,
-        rules: SplitRules,
+        rules: core.SplitRules,
         linear: Sequence[bool],
         args: Sequence[Any],
         params: dict[str, Any],
@@ -171,7 +170,7 @@ class TapeTrace(Trace):
         inputs: list[Any],
         params: dict[str, Any],
         out_avals: Sequence[AbstractValue],
-        source_info: Any,
+        source_info: source_info_util.SourceInfo,
         ctx: core.JaxprEqnContext,
     ) -> list[TapeTracer]:
         """Append an operation; gives tracers for its results."""

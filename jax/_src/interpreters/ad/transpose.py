@@ -16,7 +16,7 @@ from jax._src.late_binding import late
 
 
 def backward_pass(
-    jaxpr: Jaxpr, transform_stack: Any, consts: Sequence[Any], primals_in: Sequence[Any],
+    jaxpr: Jaxpr, transform_stack: bool, consts: Sequence[Any], primals_in: Sequence[Any],
     cotangents_in: Sequence[Any],
 ) -> list[Any]:  # fmt: skip
     """Transpose a jaxpr at given values of its nonlinear arguments.
@@ -42,7 +42,7 @@ def backward_pass(
 
 
 def _backward_pass(
-    jaxpr: Jaxpr, transform_stack: Any, consts: Sequence[Any], primals_in: Sequence[Any],
+    jaxpr: Jaxpr, transform_stack: bool, consts: Sequence[Any], primals_in: Sequence[Any],
     cotangents_in: Sequence[Any],
 ) -> list[Any]:  # fmt: skip
     tape = TapeTrace(trace_ctx.trace)
@@ -83,7 +83,7 @@ def _backward_pass(
 
 
 def _backward_pass_discharged(
-    jaxpr: Jaxpr, transform_stack: object, consts: Sequence[Any], primals_in: Sequence[Any],
+    jaxpr: Jaxpr, transform_stack: bool, consts: Sequence[Any], primals_in: Sequence[Any],
     cotangents_in: Sequence[Any],
 ) -> list[Any]:  # fmt: skip
     """Transpose a jaxpr with arrays in place of its linear references, and of those made inside."""

@@ -261,7 +261,8 @@ class _Where:
         self.outer_traceback = outer_traceback
         self.given = traceback
         self.stacks: dict[tuple[Any, ...], tuple[Any, str]] = {}
-        self.stack = self.names = self.traceback = self.location = None
+        self.stack = self.traceback = self.location = None
+        self.names: source_info_util.NameStack | None = None
         self.eqn_ctx: Any = None
         self.manager: Any = None
         self.prefix = ""

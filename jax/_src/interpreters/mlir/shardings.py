@@ -68,9 +68,6 @@ def to_ir_sharding(
     return sharding._to_xla_hlo_sharding(aval.ndim).to_proto()
 
 
-_to_physical_op_sharding = lambda ctx, aval, sharding: to_ir_sharding(aval, sharding)
-
-
 def is_single_device(ctx: ModuleContext) -> bool:
     """Whether the module runs on one device."""
     return getattr(ctx.axis_context, "num_devices", None) == 1

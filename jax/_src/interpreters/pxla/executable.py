@@ -320,11 +320,6 @@ class MeshExecutable:
     const_args = property(lambda self: self._info.const_args)
 
     @property
-    def _kept_var_idx(self) -> set[int]:
-        kept = self._info.kept_var_idx
-        return set(range(len(self._info.all_in_avals)) if kept is None else kept)
-
-    @property
     def unsafe_call(self) -> ExecuteReplicated:
         call = self._unsafe_call
         if call is None:
@@ -405,8 +400,6 @@ class MeshExecutable:
     def runtime_executable(self) -> Any:
         """The native executable."""
         return self.xla_executable
-
-    xla_extension_executable = runtime_executable
 
     def _for_all_args(self, values: Sequence[Any]) -> list[Any]:
         kept = self._info.kept_var_idx

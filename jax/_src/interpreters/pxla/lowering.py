@@ -479,8 +479,11 @@ def prune_unused(
                 continue
         rules = eqn.primitive.split
         if rules is not None and rules.depends_on_use:
-            _, eqn = rules.dce([v in live for v in eqn.outvars], eqn)
+            _, smaller = rules.dce([v in live for v in eqn.outvars], eqn)
             changed = True
+            if smaller is None:
+                continue
+            eqn = smaller
         eqns.append(eqn)
         for x in eqn.invars:
             if type(x) is not Literal:
