@@ -1,4 +1,4 @@
-"""Cholesky decompositions."""
+"""Cholesky decomposition, and its rank-1 update."""
 
 from __future__ import annotations
 
@@ -30,17 +30,18 @@ from jax._src.typing import ArrayLike
 
 
 def cholesky(x: ArrayLike, *, symmetrize_input: bool = True) -> Array:
-    """The lower triangular L with `x = L @ L^H` of Hermitian positive definite matrices.
+    """Compute the lower triangular L with `x = L @ L^H`, for Hermitian positive definite `x`.
 
     Args:
       x: matrices of shape (..., n, n), floating point or complex.
       symmetrize_input: whether to decompose (x + x^H) / 2; otherwise only the lower triangle is read.
 
     Returns:
-      Array like `x`, zero above the diagonal; a matrix that is not positive definite gives NaNs.
+      Array of the shape and dtype of `x`, zero above the diagonal. If a matrix is not positive
+      definite, its result is NaN.
 
     Raises:
-      TypeError, ValueError: for dtypes or shapes it does not take.
+      TypeError, ValueError: if the dtype or shape is invalid.
 
     >>> lax.linalg.cholesky(jnp.array([[4.0, 2.0], [2.0, 5.0]])).tolist()
     [[2.0, 0.0], [1.0, 2.0]]
@@ -64,7 +65,8 @@ def _shape(x):
 
 
 def _jvp(g, L, x):
-    # dL = L phi(L^-1 dx L^-H), phi the lower triangle with half of the diagonal (Murray 2016, section 3).
+    # dL = L phi(L^-1 dx L^-H), where phi takes the lower triangle with half of the diagonal
+    # (Murray, "Differentiation of the Cholesky decomposition", 2016, section 3).
     L = tril(L)
     left = triangular_solve(L, g, left_side=False, transpose_a=True, conjugate_a=True, lower=True)
     both = tril(triangular_solve(L, left, left_side=True, lower=True))
@@ -116,17 +118,17 @@ cholesky_p = linalg_primitive(
 
 
 def cholesky_update(r_matrix: ArrayLike, w_vector: ArrayLike) -> Array:
-    """The decomposition `R^T @ R` of a matrix plus `w @ w^T`, in O(n^2) steps.
+    """Update the decomposition `R^T @ R` of a matrix for adding `w @ w^T`, in O(n^2) steps.
 
     Args:
-      r_matrix: the upper triangular R of the matrix before, of shape (n, n), floating point.
+      r_matrix: upper triangular R, floating point, of shape (n, n).
       w_vector: w, of shape (n,).
 
     Returns:
-      The new R. Unlike in the original `vmap` works.
+      The new R, of shape (n, n).
 
     Raises:
-      TypeError, ValueError: for dtypes or shapes that do not fit.
+      TypeError, ValueError: if dtypes or shapes are invalid.
 
     >>> r = lax.linalg.cholesky_update(jnp.eye(2), jnp.array([3.0 ** 0.5, 0.0]))
     >>> bool(jnp.allclose(r, jnp.array([[2.0, 0.0], [0.0, 1.0]]), atol=1e-2))
@@ -156,7 +158,7 @@ def _update_dtype(r, w):
 
 
 def _update(r, w):
-    """Rotates w into the rows of R one after the other; R (..., n, n) and w (..., n)."""
+    """Rotate w into the rows of R, one after the other, for R (..., n, n) and w (..., n)."""
     n = w.shape[-1]
 
     def step(k, carry):
@@ -173,7 +175,7 @@ def _update(r, w):
 
 
 def _givens(x, y):
-    """cos and sin of the rotation that brings (x, y) to (length, 0)."""
+    """Return cos and sin of the rotation that takes (x, y) to (length, 0)."""
     size = lax.max(lax.abs(x), lax.abs(y))
     none = lax.eq(y, lax.full_like(y, 0))
     size = lax.select(none, lax.full_like(size, 1), size)
@@ -181,7 +183,7 @@ def _givens(x, y):
     length = lax.sqrt(lax.add(lax.mul(x, x), lax.mul(y, y)))
     length = lax.select(none, lax.full_like(length, 1), length)
     cos = lax.select(none, lax.full_like(x, 1), lax.div(x, length))
-    # without a y the rotation is none, but changes with y
+    # For y = 0 the rotation is the identity, but its derivative with respect to y is not zero.
     nonzero = lax.select(lax.eq(x, lax.full_like(x, 0)), lax.full_like(x, 1), x)
     return cos, lax.neg(lax.div(y, lax.select(none, nonzero, length)))
 

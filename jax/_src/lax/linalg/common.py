@@ -1,4 +1,4 @@
-"""What the primitives of linear algebra share: batches, shape rules, and small operations on matrices."""
+"""Helpers of the linear algebra primitives: batching, shape rules, small matrix operations."""
 
 from __future__ import annotations
 
@@ -34,20 +34,23 @@ def linalg_primitive(
     transpose: Any = None,
     batch: Any = None,
 ) -> core.Primitive:
-    """A primitive on batches of vectors and matrices.
+    """Define a primitive on batches of vectors and matrices.
 
     Args:
-      name: as printed in jaxprs.
-      accepts: kinds of dtypes.
-      ranks: for each operand the rank of one element of its batch.
-      shape: `(*shapes, **params)` of single elements to the shape of the result (a list of shapes with
-        `multiple_results`). Raises ValueError or TypeError if they do not fit.
-      dtype: `(*dtypes, **params)` to the dtype of the result (a list); by default that of the first operand
-        for all.
+      name: name of the primitive, as jaxprs print it.
+      accepts: accepted kinds of dtypes.
+      ranks: for each operand, its rank without batch dimensions.
+      shape: `(*shapes, **params)` -> the result's shape (a list of shapes with `multiple_results`),
+        all without batch dimensions. It raises ValueError or TypeError for invalid shapes.
+      dtype: `(*dtypes, **params)` -> the result's dtype (a list); by default all results have the
+        dtype of the first operand.
       same_dtypes: whether operands must have equal dtypes.
-      element_sharding: `(*specs, **params)` from the mesh axes of the dimensions of one element of each
-        operand to those of the result; by default no dimension of an element may be sharded.
-      lower, jvp, transpose, batch: as of `rules.standard_primitive`.
+      element_sharding: `(*specs, **params)` -> the result's spec entries, all without batch
+        dimensions; by default only batch dimensions may be sharded.
+      lower, jvp, transpose, batch: see `rules.standard_primitive`.
+
+    Returns:
+      The primitive.
     """
 
     def full_shape(*avals, **params):
@@ -134,18 +137,18 @@ def _batch_shape(name, avals, ranks):
 
 
 def check_square(name: str, shape: Sequence[Any], what: str = "The input to") -> None:
-    """ValueError unless a matrix is square."""
+    """Raise ValueError unless a matrix shape is square."""
     if shape[0] != shape[1]:
         raise ValueError(f"{what} {name} must be a square matrix. Got shape {tuple(shape)}.")
 
 
 def real_dtype(dtype: Any) -> np.dtype:
-    """The dtype of real parts."""
+    """Return the dtype of the real part of `dtype`."""
     return np.empty(0, dtype).real.dtype if is_complex_dtype(dtype) else np.dtype(dtype)
 
 
 def complex_dtype(dtype: Any) -> np.dtype:
-    """The complex dtype whose parts are `dtype`, or `dtype` if it is complex."""
+    """Return the complex dtype with parts of `dtype`, or `dtype` if it is complex."""
     return np.dtype(dtypes.to_complex_dtype(dtype))
 
 
@@ -158,16 +161,16 @@ def is_complex(x: Any) -> bool:
 
 
 # ---------------------------------------------------------------------------------------------------
-# Operations on (batches of) matrices
+# Operations on batches of matrices
 
 
 def mT(x: Any) -> Any:
-    """Transposes the last two dimensions."""
+    """Transpose the last two dimensions."""
     return lax.transpose(x, (*range(x.ndim - 2), x.ndim - 1, x.ndim - 2))
 
 
 def mH(x: Any) -> Any:
-    """Transposes the last two dimensions and takes complex conjugates."""
+    """Return the conjugate transpose in the last two dimensions."""
     return lax.conj(mT(x)) if is_complex(x) else mT(x)
 
 
@@ -180,30 +183,30 @@ def real(x: Any) -> Any:
 
 
 def matmul(x: Any, y: Any, precision: Any = lax.Precision.HIGHEST) -> Any:
-    """The products of two batches of matrices."""
+    """Multiply two batches of matrices."""
     lead = tuple(range(x.ndim - 2))
     dims = (((x.ndim - 1,), (y.ndim - 2,)), (lead, lead))
     return lax.dot_general(x, y, dims, precision=precision)
 
 
 def eye(dtype: Any, n: int, m: int | None = None) -> Any:
-    """A matrix with ones on its diagonal."""
+    """Return a matrix with ones on its diagonal."""
     return lax.eye(dtype, (n, n if m is None else m))
 
 
 def eye_like(x: Any) -> Any:
-    """Identity matrices of the shape of `x`."""
+    """Return identity matrices of the shape and dtype of `x`."""
     return _mask_like(eye(x.dtype, *x.shape[-2:]), x)
 
 
 def tril(x: Any, k: int = 0) -> Any:
-    """`x` with zeros above the diagonal `k`."""
+    """Zero the elements above diagonal `k`."""
     mask = _mask_like(lax.tri(np.bool_, x.shape[-2:], k), x)
     return lax.select(mask, x, lax.full_like(x, 0))
 
 
 def triu(x: Any, k: int = 0) -> Any:
-    """`x` with zeros below the diagonal `k`."""
+    """Zero the elements below diagonal `k`."""
     mask = _mask_like(lax.tri(np.bool_, x.shape[-2:], k - 1), x)
     return lax.select(mask, lax.full_like(x, 0), x)
 
@@ -215,59 +218,59 @@ def _mask_like(mask: Any, x: Any) -> Any:
 
 
 def symmetrize(x: Any) -> Any:
-    """(x + x^H) / 2."""
+    """Return (x + x^H) / 2."""
     return lax.div(lax.add(x, mH(x)), lax.full_like(x, 2))
 
 
 def diagonal(x: Any) -> Any:
-    """The main diagonals of square matrices."""
+    """Return the main diagonals of square matrices."""
     mask = _mask_like(lax.eye(np.bool_, x.shape[-2:]), x)
     return lax.reduce_sum(lax.select(mask, x, lax.full_like(x, 0)), (x.ndim - 1,))
 
 
 def scale_columns(x: Any, s: Any) -> Any:
-    """x @ diag(s)."""
+    """Return x @ diag(s)."""
     return lax.mul(x, along_rows(s, x.shape).astype(x.dtype))
 
 
 def scale_rows(x: Any, s: Any) -> Any:
-    """diag(s) @ x."""
+    """Return diag(s) @ x."""
     return lax.mul(x, along_columns(s, x.shape).astype(x.dtype))
 
 
 def along_rows(v: Any, shape: Sequence[int]) -> Any:
-    """Vectors as the rows of matrices, all equal."""
+    """Broadcast vectors to matrices whose rows all equal the vector."""
     n = len(shape)
     return lax.broadcast_in_dim(v, shape, (*range(n - 2), n - 1))
 
 
 def along_columns(v: Any, shape: Sequence[int]) -> Any:
-    """Vectors as the columns of matrices, all equal."""
+    """Broadcast vectors to matrices whose columns all equal the vector."""
     return lax.broadcast_in_dim(v, shape, tuple(range(len(shape) - 1)))
 
 
 def columns(x: Any, start: int, stop: int) -> Any:
-    """x[..., start:stop]."""
+    """Return x[..., start:stop]."""
     return slicing.slice_in_dim(x, start, stop, axis=x.ndim - 1)
 
 
 def rows(x: Any, start: int, stop: int) -> Any:
-    """x[..., start:stop, :]."""
+    """Return x[..., start:stop, :]."""
     return slicing.slice_in_dim(x, start, stop, axis=x.ndim - 2)
 
 
 def pad_to(x: Any, rows_: int, columns_: int) -> Any:
-    """Matrices with zeros added below and to the right."""
+    """Pad matrices with zeros below and to the right."""
     m, n = x.shape[-2:]
     zero = np.zeros((), x.dtype)
     return lax.pad(x, zero, [(0, 0, 0)] * (x.ndim - 2) + [(0, rows_ - m, 0), (0, columns_ - n, 0)])
 
 
 def permute_rows(x: Any, permutation: Any) -> Any:
-    """x[..., permutation, :], with one permutation for each matrix."""
+    """Return x[..., permutation, :], with one permutation for each matrix."""
     return take_along(x, along_columns(permutation, x.shape), x.ndim - 2)
 
 
 def permute_columns(x: Any, permutation: Any) -> Any:
-    """x[..., permutation], with one permutation for each matrix."""
+    """Return x[..., permutation], with one permutation for each matrix."""
     return take_along(x, along_rows(permutation, x.shape), x.ndim - 1)

@@ -1,4 +1,4 @@
-"""Eigendecompositions of general matrices, Hessenberg forms and Schur decompositions."""
+"""Eigendecomposition of general matrices, Hessenberg reduction and Schur decomposition."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ from jax._src.typing import ArrayLike
 
 
 class EigImplementation(enum.Enum):
-    """Which library computes eigendecompositions of general matrices on GPUs; CPUs have LAPACK only."""
+    """Libraries for the eigendecomposition of general matrices on GPU; CPU supports LAPACK only."""
 
     CUSOLVER = "cusolver"
     MAGMA = "magma"
@@ -55,26 +55,27 @@ def eig(
     implementation: EigImplementation | None = None,
     use_magma: bool | None = None,
 ) -> list[Array]:
-    """Eigenvalues and eigenvectors of general matrices, on CPUs and GPUs.
+    """Compute eigenvalues and eigenvectors of general matrices, on CPU and GPU.
 
     Args:
       x: matrices of shape (..., n, n), floating point or complex.
       compute_left_eigenvectors: whether to return vectors u with `u^H @ x = w u^H`.
       compute_right_eigenvectors: whether to return vectors v with `x @ v = w v`.
-      enable_eigvec_derivs: whether eigenvectors may be differentiated. They have length 1, and their largest
-        component is real; the derivative is right if all eigenvalues differ and no vector has two largest
-        components.
-      implementation: on GPUs: LAPACK on the host, MAGMA, or CUSOLVER (of CUDA 12.6.2 or newer, and without
-        left eigenvectors); None for an automatic choice, in which jax_use_magma has a say.
+      enable_eigvec_derivs: whether eigenvectors may be differentiated. They have norm 1, and their
+        largest component is real. The derivative is valid if all eigenvalues are distinct and the
+        largest component of each vector is unique.
+      implementation: library to use on GPU: LAPACK on the host, MAGMA, or CUSOLVER (CUDA 12.6.2 or
+        newer, without left eigenvectors); None to choose automatically, considering
+        `jax_use_magma`.
       use_magma: deprecated: True for MAGMA, False for LAPACK.
 
     Returns:
-      A list: eigenvalues (..., n), left and right eigenvectors as the columns of arrays (..., n, n), as far
-      as they are asked for. All are complex; NaNs if the decomposition fails.
+      A list of the eigenvalues (..., n), and the requested left and right eigenvectors, as the
+      columns of arrays (..., n, n). All are complex, and NaN if the decomposition fails.
 
     Raises:
-      TypeError, ValueError: for dtypes or shapes it does not take.
-      NotImplementedError: for derivatives of eigenvectors that are not enabled.
+      TypeError, ValueError: if the dtype or shape is invalid.
+      NotImplementedError: if eigenvectors are differentiated without `enable_eigvec_derivs`.
 
     >>> w, _, v = lax.linalg.eig(jnp.array([[0.0, 1.0], [-1.0, 0.0]]))
     >>> w.imag.tolist()
@@ -131,7 +132,7 @@ def _eig_jvp(primals, tangents, *, compute_left_eigenvectors, compute_right_eige
     inner = _solve(vr, matmul(g, vr))
     out, tangent = [w], [diagonal(inner)]
     if left:
-        # Left vectors are the right ones of the adjoint, whose eigenvalues are the conjugates.
+        # Left eigenvectors are right ones of the adjoint, whose eigenvalues are the conjugates.
         (u,) = vl
         out.append(u)
         tangent.append(_vector_tangent(conj(w), u, _solve(u, matmul(mH(g), u))))
@@ -142,7 +143,7 @@ def _eig_jvp(primals, tangents, *, compute_left_eigenvectors, compute_right_eige
 
 
 def _solve(a, b):
-    """a^-1 b."""
+    """Return a^-1 b."""
     factors, _, permutation = lu(a)
     b = permute_rows(b, permutation)
     b = triangular_solve(factors, b, left_side=True, lower=True, unit_diagonal=True)
@@ -150,7 +151,7 @@ def _solve(a, b):
 
 
 def _vector_tangent(w, v, inner):
-    """The tangents of eigenvectors whose length stays 1 and whose largest component stays real."""
+    """Return tangents of eigenvectors whose norm stays 1 and whose largest component stays real."""
     n = v.shape[-1]
     one = lax.broadcast(eye(v.dtype, n), v.shape[:-2])
     differences = lax.sub(along_rows(w, v.shape), along_columns(w, v.shape))
@@ -210,7 +211,7 @@ def _eig_gpu(
     return _geev(ctx, x, f"{gpu}hybrid_eig_{kind}", attributes, left, right)
 
 
-_CUSOLVER_GEEV = 11701  # of CUDA 12.6 update 2
+_CUSOLVER_GEEV = 11701  # the version in CUDA 12.6 update 2
 
 
 @functools.cache
@@ -251,21 +252,21 @@ eig_p = linalg_primitive(
 )
 
 # ---------------------------------------------------------------------------------------------------
-# Hessenberg form
+# Hessenberg reduction
 
 
 def hessenberg(a: ArrayLike) -> list[Array]:
-    """Reduces square matrices to upper Hessenberg form, on CPUs.
+    """Reduce square matrices to upper Hessenberg form, on CPU.
 
     Args:
       a: matrices of shape (..., n, n), floating point or complex.
 
     Returns:
-      A list `(a, taus)`: on and above the first subdiagonal the Hessenberg form, below it the vectors of
-      Householder reflections, whose factors are `taus`, of shape (..., n - 1).
+      A list `(a, taus)`: the Hessenberg form on and above the first subdiagonal of `a`, the vectors
+      of Householder reflections below it, and their factors `taus`, of shape (..., n - 1).
 
     Raises:
-      TypeError, ValueError: for dtypes or shapes it does not take.
+      TypeError, ValueError: if the dtype or shape is invalid.
 
     >>> a, taus = lax.linalg.hessenberg(jnp.ones((3, 3)))
     >>> taus.shape
@@ -313,20 +314,22 @@ def schur(
     sort_eig_vals: bool = False,
     select_callable: Callable[..., Any] | None = None,
 ) -> list[Array]:
-    """The decomposition `x = Q @ T @ Q^H`, Q unitary and T (quasi) upper triangular, on CPUs.
+    """Compute the Schur decomposition `x = Q @ T @ Q^H`, on CPU.
+
+    Q is unitary, and T is upper triangular, or quasi upper triangular for a real matrix.
 
     Args:
-      x: matrices of shape (..., n, n), floating point or complex. T of a real matrix has blocks of size 2
-        where eigenvalues are complex.
+      x: matrices of shape (..., n, n), floating point or complex. For a real matrix, T has blocks
+        of size 2 for pairs of complex eigenvalues.
       compute_schur_vectors: whether to return Q.
-      sort_eig_vals, select_callable: not implemented, as in the original: they must not be set.
+      sort_eig_vals, select_callable: not implemented; they must not be set.
 
     Returns:
-      A list `(T, Q)`, or `(T,)`; NaNs if the decomposition fails.
+      A list `(T, Q)`, or `(T,)`; NaN if the decomposition fails.
 
     Raises:
-      TypeError, ValueError: for dtypes or shapes it does not take.
-      NotImplementedError: if eigenvalues are to be sorted.
+      TypeError, ValueError: if the dtype or shape is invalid.
+      NotImplementedError: if eigenvalues should be sorted.
 
     >>> t, q = lax.linalg.schur(jnp.array([[0.0, 2.0], [2.0, 0.0]]))
     >>> bool(jnp.allclose((q @ t @ q.T), jnp.array([[0.0, 2.0], [2.0, 0.0]]), atol=1e-2))

@@ -1,4 +1,4 @@
-"""Eigendecompositions of Hermitian matrices."""
+"""Eigendecomposition of Hermitian matrices."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from jax._src.typing import ArrayLike
 
 
 class EighImplementation(enum.Enum):
-    """How eigendecompositions of Hermitian matrices are computed."""
+    """Algorithms for the eigendecomposition of Hermitian matrices."""
 
     QR = "qr"
     JACOBI = "jacobi"
@@ -54,24 +54,26 @@ def eigh(
     subset_by_index: tuple[int, int] | None = None,
     implementation: EighImplementation | None = None,
 ) -> tuple[Array, Array]:
-    """Eigenvectors and eigenvalues of Hermitian matrices.
+    """Compute eigenvectors and eigenvalues of Hermitian matrices.
 
     Args:
       x: matrices of shape (..., n, n), floating point or complex.
-      lower: which triangle is read, if the input is not made symmetric.
+      lower: whether to read the lower triangle, otherwise the upper one; with `symmetrize_input`
+        both are used.
       symmetrize_input: whether to decompose (x + x^H) / 2.
-      sort_eigenvalues: whether eigenvalues must come in ascending order.
-      subset_by_index: `(start, stop)`: only the eigenvalues with these indices. Unlike the original, CPUs and
-        GPUs take it: they compute all and drop the rest.
-      implementation: QR (CPUs and GPUs), JACOBI (GPUs and TPUs) or QDWH (TPUs); None for the platform's own.
+      sort_eigenvalues: whether eigenvalues must be in ascending order.
+      subset_by_index: `(start, stop)`: return only the eigenvalues with these indices. CPUs and
+        GPUs compute all of them and drop the rest.
+      implementation: QR (CPU and GPU), JACOBI (GPU and TPU) or QDWH (TPU); None for the platform's
+        default.
 
     Returns:
-      `(v, w)`: eigenvectors, the columns of an array (..., n, d), and real eigenvalues (..., d). NaNs if the
-      decomposition does not converge.
+      `(v, w)`: eigenvectors, as the columns of an array (..., n, d), and real eigenvalues (..., d).
+      They are NaN if the decomposition does not converge.
 
     Raises:
-      TypeError, ValueError: for dtypes, shapes or subsets that do not fit.
-      NotImplementedError: when compiled for a platform that lacks the implementation.
+      TypeError, ValueError: if dtypes, shapes or the subset are invalid.
+      NotImplementedError: when compiled for a platform that does not support the implementation.
 
     >>> v, w = lax.linalg.eigh(jnp.array([[2.0, 1.0], [1.0, 2.0]]))
     >>> bool(jnp.allclose(w, jnp.array([1.0, 3.0]), atol=1e-2))
@@ -105,7 +107,7 @@ def _check(shape):
 
 
 def check_subset(subset: tuple[int, int], n: Any, what: str) -> None:
-    """ValueError unless `subset` is a range of indices below n."""
+    """Raise ValueError unless `subset` is a range of indices below n."""
     start, stop = subset
     if not 0 <= start <= stop <= n:
         raise ValueError(
@@ -192,7 +194,7 @@ def _take_last(ctx, x, aval, subset, out):
     return y
 
 
-# Larger matrices take polar decompositions, until their blocks are of this size.
+# By default, larger matrices are split by polar decompositions into blocks of this size.
 _JACOBI_LIMIT = 256
 
 
@@ -237,7 +239,7 @@ def eigh_by_polar(
     subset_by_index: tuple[int, int] | None,
     termination_size: int = _JACOBI_LIMIT,
 ) -> tuple[Any, Any]:
-    """(eigenvectors, eigenvalues) of Hermitian matrices (..., n, n), one after the other; see `spectral`."""
+    """Decompose Hermitian matrices (..., n, n) into (eigenvectors, eigenvalues), see `spectral`."""
     n = x.shape[-1]
     subset = (0, n) if subset_by_index is None else subset_by_index
 

@@ -1,7 +1,7 @@
-"""Calls of native linear-algebra kernels: LAPACK on CPUs, the vendors' libraries on GPUs.
+"""Calls of native linear algebra kernels: LAPACK on CPU, vendor libraries on GPU.
 
-Kernels treat leading dimensions as a batch. They take matrices column by column, and vectors and scalars of
-a batch one after the other. They are registered with XLA when a program that needs one is lowered.
+Kernels treat leading dimensions as a batch. Matrices are column-major; the vectors and scalars of a
+batch are contiguous. Kernels are registered with XLA when a program that needs them is lowered.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ GPU_PREFIXES = {"cuda": "cu", "rocm": "hip"}
 
 
 def lapack_target(ctx: Any, routine: str) -> str:
-    """The kernel of a LAPACK routine for the dtype of the first operand, like `lapack_spotrf_ffi`.
+    """Return the kernel of a LAPACK routine for the operands' dtype, such as `lapack_spotrf_ffi`.
 
     Args:
-      ctx: context of the lowering.
-      routine: name without the letter for the dtype, and with `_ffi`.
+      ctx: lowering context.
+      routine: name of the routine without the dtype's letter, with the suffix `_ffi`.
 
     Raises:
-      NotImplementedError: for a dtype that LAPACK does not have.
+      NotImplementedError: if LAPACK does not support the dtype.
     """
     dtype = ctx.avals_in[0].dtype
     check_kernel_dtype(ctx, "CPU")
@@ -42,7 +42,7 @@ def lapack_target(ctx: Any, routine: str) -> str:
 
 
 def prepare_lapack_target(target: str) -> None:
-    """Registers LAPACK's kernels and loads LAPACK, for a user's own call of `target`."""
+    """Register LAPACK's kernels and load LAPACK, for a user's own custom call of `target`."""
     _register_lapack()
     dtypes_by_letter = {letter: dtype for dtype, letter in lib.lapack.LAPACK_DTYPE_PREFIX.items()}
     letter, routine = target.removeprefix("lapack_")[:1], target.removeprefix("lapack_")[1:]
@@ -51,7 +51,7 @@ def prepare_lapack_target(target: str) -> None:
 
 
 def check_kernel_dtype(ctx: Any, where: str) -> None:
-    """Raises NotImplementedError unless the kernels know the dtype of the operands."""
+    """Raise NotImplementedError unless the kernels support the dtype of the operands."""
     name = str(ctx.avals_in[0].dtype)
     if name not in _KERNEL_DTYPES:
         raise NotImplementedError(
@@ -67,7 +67,7 @@ def _register_lapack() -> None:
 
 @functools.cache
 def register_gpu_kernels() -> None:
-    """Registers what the installed GPU plugins bring."""
+    """Register the kernels of the installed GPU plugins."""
     for module in (lib.gpu_solver, lib.gpu_linalg, lib.gpu_sparse):
         _register(module)
 
@@ -84,7 +84,7 @@ def _register(module: Any) -> None:
 
 
 def on_gpus(rule: Callable[..., Any]) -> dict[str, Callable[..., Any]]:
-    """Lowering rules for CUDA and ROCm from one that takes a keyword `gpu`, "cu" or "hip"."""
+    """Return CUDA and ROCm lowering rules from a rule that takes a keyword `gpu`, "cu" or "hip"."""
     return {platform: _gpu_rule(rule, prefix) for platform, prefix in GPU_PREFIXES.items()}
 
 
@@ -112,23 +112,23 @@ def call(
     aliases: dict[int, int] | None = None,
     row_major: bool = False,
 ) -> Sequence[Any]:
-    """Emits the call of a kernel.
+    """Emit a call of a kernel.
 
     Args:
-      ctx: context of the lowering.
+      ctx: lowering context.
       target: name of the kernel.
       operands: IR values.
-      avals_in, avals_out: types of operands and results.
+      avals_in, avals_out: avals of operands and results.
       attributes: NumPy scalars, strings and bools for the kernel.
-      batch_dims: how many leading dimensions are a batch; None if the kernel takes none.
-      aliases: operand to the result that may overwrite it.
-      row_major: whether matrices are stored row by row.
+      batch_dims: number of leading batch dimensions; None if the kernel does not support batches.
+      aliases: maps an operand to the result that may overwrite it.
+      row_major: whether matrices are row-major.
 
     Returns:
       The IR values of the results.
     """
     if core.is_empty_shape(avals_in[0].shape) or core.is_empty_shape(avals_out[0].shape):
-        # The routines divide by sizes. There is nothing to compute, and status 0 is success.
+        # LAPACK routines fail for size zero. There is nothing to compute; status 0 means success.
         return [mlir.full_like_aval(ctx, 0, a) for a in avals_out]
     extra = {} if batch_dims is None else batch_attributes(batch_dims, avals_in, avals_out)
     shapes = None
@@ -165,12 +165,12 @@ def _layout(ndim: int, batch_dims: int, row_major: bool) -> tuple[int, ...]:
 
 
 def info_aval(batch: Sequence[Any]) -> core.ShapedArray:
-    """The type of kernels' status: one int32 an element of the batch."""
+    """Return the aval of the kernels' status: an int32 for each batch element."""
     return core.ShapedArray(tuple(batch), np.dtype(np.int32))
 
 
 def nan_unless(ctx: Any, info: Any, outputs: Sequence[Any], avals: Sequence[Any], compare="EQ"):
-    """`outputs`, with NaN in those elements of the batch for which `info` does not compare with 0."""
+    """Replace `outputs` by NaN in batch elements unless `info` compares with 0 as given."""
     batch = avals[0].shape[: ir.RankedTensorType(info.type).rank]
     zero = mlir.full_like_aval(ctx, 0, info_aval(batch))
     ok = mlir.compare_hlo(info, zero, compare, "SIGNED")
@@ -187,10 +187,10 @@ def _select_or_nan(ctx, ok, batch_dims, x, aval):
 
 
 def subtract_one(ctx: Any, x: Any, aval: core.ShapedArray) -> Any:
-    """Fortran's indices as indices from zero."""
+    """Convert Fortran's indices, which start at one, to indices that start at zero."""
     return mlir.hlo.subtract(x, mlir.full_like_aval(ctx, 1, aval))
 
 
 def char(letter: str) -> np.uint8:
-    """A letter as LAPACK's kernels take it."""
+    """Encode a letter as LAPACK's kernels expect it."""
     return np.uint8(ord(letter))

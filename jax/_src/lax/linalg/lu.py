@@ -1,4 +1,4 @@
-"""LU decompositions with row exchanges."""
+"""LU decomposition with partial pivoting."""
 
 from __future__ import annotations
 
@@ -28,18 +28,19 @@ _INT32 = np.dtype(np.int32)
 
 
 def lu(x: ArrayLike) -> tuple[Array, Array, Array]:
-    """The decomposition `x[permutation] = L @ U`, L with ones on its diagonal.
+    """Compute the decomposition `x[permutation] = L @ U`, where L has ones on its diagonal.
 
     Args:
       x: matrices of shape (..., m, n), floating point or complex.
 
     Returns:
-      A list `(lu, pivots, permutation)`: `lu` of the shape of `x` has L below the diagonal and U on and
-      above it. `pivots`, int32 of shape (..., min(m, n)), says which row was exchanged with each row in
-      turn; `permutation`, int32 of shape (..., m), which rows of `x` come after each other in the end.
+      A list `(lu, pivots, permutation)`. `lu` has the shape of `x`, with L below the diagonal, and
+      U on and above it. `pivots`, int32 of shape (..., min(m, n)), is the row that each row was
+      exchanged with, in order; `permutation`, int32 of shape (..., m), is the resulting
+      permutation.
 
     Raises:
-      TypeError: for dtypes or shapes it does not take.
+      TypeError: if the dtype or shape is invalid.
 
     >>> lu, pivots, permutation = lax.linalg.lu(jnp.array([[1.0, 2.0], [2.0, 6.0]]))
     >>> lu.tolist(), pivots.tolist(), permutation.tolist()
@@ -49,7 +50,7 @@ def lu(x: ArrayLike) -> tuple[Array, Array, Array]:
 
 
 def lu_pivots_to_permutation(pivots: ArrayLike, permutation_size: int) -> Array:
-    """The permutation that a sequence of row exchanges makes.
+    """Convert pivots, a sequence of row exchanges, to the resulting permutation.
 
     Args:
       pivots: int32 array of shape (..., k): row i was exchanged with row `pivots[..., i]`.
@@ -59,7 +60,7 @@ def lu_pivots_to_permutation(pivots: ArrayLike, permutation_size: int) -> Array:
       int32 array of shape (..., permutation_size).
 
     Raises:
-      TypeError, ValueError: for other dtypes, and more pivots than rows.
+      TypeError, ValueError: if the dtype is invalid, or there are more pivots than rows.
 
     >>> lax.linalg.lu_pivots_to_permutation(jnp.array([2, 2, 2]), 3).tolist()
     [2, 0, 1]
@@ -114,7 +115,7 @@ _emit_permutation = mlir.lower_fun(_permutation, multiple_results=False)
 
 
 def _permutation_rule(ctx, pivots, *, permutation_size):
-    # Batches may be sharded, which what the loop makes anew is not: the types inside do without.
+    # Batches may be sharded, but arrays created in the loop are not, so drop the shardings here.
     plain = [[a.update(sharding=None) for a in avals] for avals in (ctx.avals_in, ctx.avals_out)]
     ctx = ctx.replace(avals_in=plain[0], avals_out=plain[1])
     return _emit_permutation(ctx, pivots, permutation_size=permutation_size)
@@ -155,8 +156,9 @@ def _jvp(primals, tangents):
     zeros = [Zero.from_primal_value(pivots), Zero.from_primal_value(permutation)]
     if type(g) is Zero:
         return [decomposition, pivots, permutation], [g, *zeros]
-    # With P x = L U: L^-1 P dx U^-1 = L^-1 dL + dU U^-1, of which the first term is strictly lower
-    # triangular, the second upper triangular. L and U are made square with ones on the diagonal.
+    # With P x = L U: L^-1 P dx U^-1 = L^-1 dL + dU U^-1, where the first term is strictly lower
+    # triangular and the second upper triangular. L and U are padded to square matrices, with ones
+    # on the diagonal.
     m, n = x.shape[-2:]
     k = min(m, n)
     dtype, lead = decomposition.dtype, decomposition.shape[:-2]
@@ -176,7 +178,7 @@ def _jvp(primals, tangents):
 
 
 def _leading(x, m, n):
-    """x[..., :m, :n]."""
+    """Return x[..., :m, :n]."""
     start = [0] * x.ndim
     return slicing.slice(x, start, (*x.shape[:-2], m, n))
 
@@ -204,7 +206,7 @@ def _getrf(ctx, x, target, permutation_rule):
         batch_dims=len(lead), aliases={0: 0},
     )  # fmt: skip
     pivots = kernels.subtract_one(ctx, pivots, pivots_aval)
-    # A singular matrix (info > 0) has a decomposition all the same.
+    # A singular matrix (info > 0) has a valid decomposition as well.
     (out,) = kernels.nan_unless(ctx, info, [out], [out_aval], "GE")
     sub = ctx.replace(
         primitive=lu_pivots_to_permutation_p, avals_in=[pivots_aval], avals_out=[permutation_aval]

@@ -20,20 +20,20 @@ def symmetric_product(
     beta: float = 0.0,
     symmetrize_output: bool = False,
 ) -> Array:
-    """`alpha * A @ A^T + beta * C`.
+    """Compute `alpha * A @ A^T + beta * C`; it is differentiable.
 
     Args:
-      a_matrix: A, of shape (..., m, n), floating point.
-      c_matrix: C, symmetric, (..., m, m).
+      a_matrix: A, floating-point matrices of shape (..., m, n).
+      c_matrix: C, symmetric matrices of shape (..., m, m).
       alpha, beta: Python numbers.
-      symmetrize_output: whether the whole result is wanted. Otherwise only its lower triangle is the same on
-        all platforms.
+      symmetrize_output: whether to fill both triangles of the result. If false, only the lower
+        triangle is the same on all platforms.
 
     Returns:
-      (..., m, m). Unlike in the original it can be differentiated.
+      Array of shape (..., m, m).
 
     Raises:
-      TypeError, ValueError: for dtypes or shapes that do not fit.
+      TypeError, ValueError: if dtypes or shapes are invalid.
 
     >>> lax.linalg.symmetric_product(jnp.eye(2), jnp.ones((2, 2)), beta=2.0).tolist()
     [[3.0, 2.0], [2.0, 3.0]]

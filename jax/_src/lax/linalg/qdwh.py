@@ -1,4 +1,4 @@
-"""Polar decompositions by the QDWH iteration, with nothing but products, QR and Cholesky decompositions."""
+"""Polar decomposition by the QDWH iteration, which uses only products, QR and Cholesky."""
 
 from __future__ import annotations
 
@@ -35,26 +35,26 @@ def qdwh(
     eps: float | None = None,
     dynamic_shape: tuple[Any, Any] | None = None,
 ) -> tuple[Array, Array, Array, Array]:
-    """The polar decomposition `x = U @ H`, U with orthonormal columns and H positive semidefinite.
+    """Compute the polar decomposition `x = U @ H`.
 
-    QR-based dynamically weighted Halley iteration: Nakatsukasa, Bai and Gygi, "Optimizing Halley's iteration
+    U has orthonormal columns, and H is positive semidefinite. The algorithm is the QR-based
+    dynamically weighted Halley iteration: Nakatsukasa, Bai and Gygi, "Optimizing Halley's iteration
     for computing the matrix polar decomposition" (2010).
 
     Args:
-      x: matrix of shape (m, n), m >= n, floating point or complex. Unlike in the original there may be batch
-        dimensions before these.
-      is_hermitian: whether `x` is Hermitian, and with it U.
-      max_iterations: 10 by default.
-      eps: by which relative change an iteration counts as converged; the precision of the dtype by default.
-      dynamic_shape: sizes (which may be traced) of the leading block of `x` to decompose; the rest counts as
-        zero.
+      x: matrices of shape (..., m, n) with m >= n, floating point or complex.
+      is_hermitian: whether `x` is Hermitian, and therefore U as well.
+      max_iterations: maximum number of iterations; 10 by default.
+      eps: relative change below which the iteration has converged; by default the machine epsilon.
+      dynamic_shape: sizes (which may be traced) of the leading block of `x` to decompose; the rest
+        is treated as zero.
 
     Returns:
-      `(u, h, iterations, is_converged)`: arrays of shapes (m, n) and (n, n), how many iterations it took, and
-      whether that was enough.
+      `(u, h, iterations, is_converged)`: arrays of shapes (..., m, n) and (..., n, n), the number
+      of iterations, and whether they converged.
 
     Raises:
-      ValueError: for other dtypes, and if m < n.
+      ValueError: if the dtype is not floating point or complex, or m < n.
 
     >>> u, h, _, ok = lax.linalg.qdwh(jnp.array([[0.0, -2.0], [1.0, 0.0]]))
     >>> bool(jnp.allclose(h, jnp.diag(jnp.array([1.0, 2.0])), atol=1e-5)), bool(ok)
@@ -77,7 +77,7 @@ def qdwh(
         h = lax.full((*x.shape[:-2], n, n), 0, x.dtype)
         return x, h, lax.full((), 0, np.int32), lax.full((), True, np.bool_)
     u, iterations, ok = _iterate(x, max_iterations, eps)
-    # One Newton-Schulz step for the last digits.
+    # One Newton-Schulz step improves the accuracy of the last digits.
     u = lax.sub(_times(1.5, u), matmul(_times(0.5, u), matmul(mH(u), u)))
     if is_hermitian:
         u = symmetrize(u)
@@ -96,7 +96,7 @@ def _masked(x, dynamic_shape):
 
 
 def _weights(lower: float) -> tuple[float, float, float, float]:
-    """Weights (a, b, c) for singular values in [lower, 1], and the bound after the step."""
+    """Return the weights (a, b, c) for singular values in [lower, 1], and the next lower bound."""
     l2 = lower * lower
     d = (4 * (1 - l2) / (l2 * l2)) ** (1 / 3)
     root = math.sqrt(1 + d)
@@ -107,7 +107,8 @@ def _weights(lower: float) -> tuple[float, float, float, float]:
 
 
 def _iterate(x, max_iterations, eps):
-    # The scale keeps singular values below 1: ||x||_2^2 <= ||x||_1 ||x||_inf. The smallest that count are eps.
+    # Scale so that singular values are at most 1: ||x||_2^2 <= ||x||_1 ||x||_inf. Assume that the
+    # smallest relevant one is eps.
     one_norm = _max(lax.reduce_sum(lax.abs(x), (x.ndim - 2,)))
     inf_norm = _max(lax.reduce_sum(lax.abs(x), (x.ndim - 1,)))
     scale = lax.mul(lax.rsqrt(one_norm), lax.rsqrt(inf_norm))
@@ -145,7 +146,7 @@ def _max(x):
 
 
 def _spread(scalar, x):
-    """One number for each matrix, at all its elements."""
+    """Broadcast one number for each matrix to all its elements."""
     full = lax.broadcast_in_dim(scalar, x.shape, range(x.ndim - 2))
     return lax.convert_element_type(full, x.dtype)
 
@@ -161,7 +162,7 @@ def _converged(new, old, tolerance):
 
 
 def _qr_step(u, a, b, c):
-    """u (a + b u^H u) / (1 + c u^H u), by the Q of [sqrt(c) u; 1]: for large weights."""
+    """Return u (a + b u^H u) / (1 + c u^H u), by the QR of [sqrt(c) u; 1]; stable for large c."""
     m, n = u.shape[-2:]
     one = lax.broadcast(eye(u.dtype, n), u.shape[:-2])
     stacked = lax.concatenate([_times(math.sqrt(c), u), one], u.ndim - 2)
@@ -171,7 +172,7 @@ def _qr_step(u, a, b, c):
 
 
 def _cholesky_step(u, a, b, c):
-    """The same with a Cholesky decomposition of 1 + c u^H u."""
+    """Do the same as `_qr_step` by a Cholesky decomposition of 1 + c u^H u."""
     gram = matmul(mH(u), u)
     factor = cholesky(lax.add(_times(c, gram), eye_like(gram)), symmetrize_input=False)
     y = triangular_solve(factor, mH(u), left_side=True, lower=True)

@@ -1,4 +1,4 @@
-"""QR decompositions, by Householder reflections."""
+"""QR decomposition by Householder reflections."""
 
 from __future__ import annotations
 
@@ -46,22 +46,22 @@ def qr(
     full_matrices: bool = True,
     use_magma: bool | None = None,
 ) -> Any:
-    """The decomposition `x = Q @ R`, Q with orthonormal columns and R upper triangular.
+    """Compute the decomposition `x = Q @ R`: Q has orthonormal columns, R is upper triangular.
 
     Args:
       x: matrices of shape (..., m, n), floating point or complex.
-      pivoting: whether to exchange columns such that the diagonal of R decreases: `x[..., p] = Q @ R`. Not on
-        TPUs.
-      full_matrices: whether Q is (..., m, m) and R (..., m, n), or, with k = min(m, n), Q is (..., m, k) and R
-        (..., k, n).
-      use_magma: whether GPUs pivot with MAGMA (True) or with LAPACK on the host (False); None for what
-        jax_use_magma says.
+      pivoting: whether to permute columns so that the diagonal of R decreases in magnitude:
+        `x[..., p] = Q @ R`. It is not supported on TPU.
+      full_matrices: if true, Q is (..., m, m) and R is (..., m, n); otherwise, with k = min(m, n),
+        Q is (..., m, k) and R is (..., k, n).
+      use_magma: whether pivoting on GPU uses MAGMA (True), or LAPACK on the host (False); None for
+        the value of `jax_use_magma`.
 
     Returns:
       `(Q, R)`, or with pivoting `(Q, R, p)`, where `p` is int32 of shape (..., n).
 
     Raises:
-      TypeError: for dtypes or shapes it does not take.
+      TypeError: if the dtype or shape is invalid.
 
     >>> q, r = lax.linalg.qr(jnp.array([[3.0, 1.0], [4.0, 2.0]]))
     >>> bool(jnp.allclose(jnp.abs(r), jnp.array([[5.0, 2.2], [0.0, 0.4]]), atol=1e-2))
@@ -75,17 +75,18 @@ def qr(
 
 
 def householder_product(a: ArrayLike, taus: ArrayLike) -> Array:
-    """The first columns of a product of Householder reflections, as `geqrf` leaves them.
+    """Compute the first columns of a product of Householder reflections in the format of `geqrf`.
 
     Args:
-      a: (..., m, n), m >= n: column i has below its diagonal the vector of reflection i (1 at the diagonal).
-      taus: (..., k), k <= n, their factors.
+      a: matrices of shape (..., m, n), m >= n. Column i has below its diagonal the vector of
+        reflection i, which is 1 at the diagonal.
+      taus: factors of the reflections, of shape (..., k), k <= n.
 
     Returns:
-      (..., m, n): the first n columns of Q.
+      The first n columns of Q, of shape (..., m, n).
 
     Raises:
-      TypeError, ValueError: for dtypes or shapes that do not fit.
+      TypeError, ValueError: if dtypes or shapes are invalid.
 
     >>> h, taus = jnp.linalg.qr(jnp.array([[3.0, 1.0], [4.0, 2.0]]), mode="raw")
     >>> want = jnp.array([[0.6, 0.8], [0.8, 0.6]])
@@ -98,19 +99,20 @@ def householder_product(a: ArrayLike, taus: ArrayLike) -> Array:
 def ormqr(
     a: ArrayLike, taus: ArrayLike, c: ArrayLike, *, left: bool = True, transpose: bool = False
 ) -> Array:
-    """`Q @ c`, or `c @ Q`, for the Q of a QR decomposition, without making Q.
+    """Compute `Q @ c` or `c @ Q` for the Q of a QR decomposition, without forming Q.
 
     Args:
-      a, taus: (..., m, n) and (..., k): Householder reflections, as for `householder_product`.
-      c: matrices; (..., m, p) with `left`, else (..., p, m).
-      left: on which side Q is.
-      transpose: whether to take the (conjugate) transpose of Q.
+      a, taus: Householder reflections of shapes (..., m, n) and (..., k), see
+        `householder_product`.
+      c: matrices of shape (..., m, p) with `left`, otherwise (..., p, m).
+      left: whether Q is on the left side.
+      transpose: whether to use the (conjugate) transpose of Q.
 
     Returns:
-      Array of the shape of `c`.
+      Array of the shape and dtype of `c`.
 
     Raises:
-      TypeError, ValueError: for dtypes or shapes that do not fit.
+      TypeError, ValueError: if dtypes or shapes are invalid.
 
     >>> a = jnp.array([[3.0, 1.0], [4.0, 2.0]])
     >>> h, taus = jnp.linalg.qr(a, mode="raw")
@@ -122,18 +124,30 @@ def ormqr(
 
 
 def geqrf(a: ArrayLike) -> tuple[Array, Array]:
-    """R on and above the diagonal, the vectors of Householder reflections below it; and their factors."""
+    """Compute a QR decomposition in terms of Householder reflections.
+
+    Args:
+      a: matrices of shape (..., m, n), floating point or complex.
+
+    Returns:
+      `(a, taus)`: R on and above the diagonal of `a`, the vectors of Householder reflections below
+      it, and their factors, of shape (..., min(m, n)).
+    """
     a, taus = geqrf_p.bind(a)
     return a, taus
 
 
 def geqp3(a: ArrayLike, jpvt: ArrayLike, *, use_magma: bool | None = None) -> Any:
-    """As `geqrf`, with exchanged columns: returns `(a, jpvt, taus)`.
+    """Compute a column-pivoted QR decomposition in terms of Householder reflections.
 
     Args:
-      a: matrices.
-      jpvt: int32 of shape (..., n), not 0 for columns that come first.
-      use_magma: as for `qr`.
+      a: matrices of shape (..., m, n), floating point or complex.
+      jpvt: int32 of shape (..., n); columns with a nonzero entry are moved to the front.
+      use_magma: see `qr`.
+
+    Returns:
+      `(a, jpvt, taus)`: `a` and `taus` as for `geqrf`, and the column permutation, counted from
+      one.
     """
     return tuple(geqp3_p.bind(a, jpvt, use_magma=use_magma))
 
@@ -174,7 +188,8 @@ def _qr(x, *, pivoting, full_matrices, use_magma):
 
 def _qr_jvp(primals, tangents, **params):
     # Walter, Lehmann and Lamour, "On evaluating higher-order derivatives of the QR decomposition of
-    # tall matrices with full column rank in forward and reverse mode algorithmic differentiation" (2012).
+    # tall matrices with full column rank in forward and reverse mode algorithmic differentiation",
+    # 2012.
     (x,), (dx,) = primals, tangents
     q, r, *p = qr_p.bind(x, **params)
     zeros = [Zero.from_primal_value(i) for i in p]
@@ -186,12 +201,12 @@ def _qr_jvp(primals, tangents, **params):
     k = min(m, n)
     q1, r1 = columns(q, 0, k), columns(rows(r, 0, k), 0, k)
     dx_rinv = triangular_solve(r1, columns(dx, 0, k), left_side=False, lower=False)
-    omega = matmul(mH(q), dx_rinv)  # of k columns, and as many rows as Q has columns
+    omega = matmul(mH(q), dx_rinv)  # k columns, and as many rows as Q has columns
     top = rows(omega, 0, k)
     skew = tril(top, -1)
     skew = lax.sub(skew, mH(skew))
     if is_complex(x):
-        # The diagonal of R is real: what is imaginary turns the phases of Q.
+        # The diagonal of R stays real: an imaginary part changes the phases of Q's columns instead.
         turn = lax.sub(top, lax.complex(lax.real(top), lax.full_like(lax.real(top), 0)))
         skew = lax.add(skew, lax.mul(eye_like(turn), turn))
     dr1 = matmul(lax.sub(top, skew), r1)
@@ -212,11 +227,12 @@ def _qr_jvp(primals, tangents, **params):
 
 
 def _complement_tangent(q, dq1, low):
-    """The tangent of the columns of Q that belong to no column of R.
+    """Return the tangent of the columns of Q beyond the first k.
 
-    A product of k Householder reflections is determined by its first k columns: with
-    Q = [[Q11, Q12], [Q21, Q22]] the others are E2 + (E1 - Q1) K^H, K = Q21 (1 - Q11)^-1. Where there is no
-    reflection for a column, the inverse does not exist; then they turn with the first ones alone.
+    A product of k Householder reflections is determined by its first k columns: for
+    Q = [[Q11, Q12], [Q21, Q22]] the other columns are E2 + (E1 - Q1) K^H, with
+    K = Q21 (1 - Q11)^-1. If a reflection is missing, the inverse does not exist; then these columns
+    only rotate along with the first ones.
     """
     m, k = dq1.shape[-2:]
     q1 = columns(q, 0, k)
@@ -231,7 +247,7 @@ def _complement_tangent(q, dq1, low):
     factors = where_none(eye_like(factors), factors)
 
     def divide(x):
-        """x (1 - Q11)^-1"""
+        """Return x (1 - Q11)^-1."""
         x = permute_rows(mT(x), permutation)
         x = triangular_solve(factors, x, left_side=True, lower=True, unit_diagonal=True)
         return mT(triangular_solve(factors, x, left_side=True, lower=False))
@@ -255,7 +271,7 @@ qr_p = linalg_primitive(
 )
 
 # ---------------------------------------------------------------------------------------------------
-# Reflections
+# Householder reflections
 
 
 def _geqrf_shape(a):
@@ -284,7 +300,7 @@ def _geqrf_default(ctx, a):
 
 
 def _xla_call(ctx, target, *operands, **kwargs):
-    """A custom call that XLA itself expands."""
+    """Emit a custom call that XLA expands."""
     types = [mlir.aval_to_ir_type(ctx.module_context, a) for a in ctx.avals_out]
     shapes = None
     if not all(core.is_constant_shape(a.shape) for a in ctx.avals_out):
@@ -427,7 +443,7 @@ def _ormqr_call(ctx, a, taus, c, target, params):
 
 
 def _reflect(a, taus, c, *, left, transpose):
-    """Applies the reflections one after the other."""
+    """Apply the reflections one after the other, by differentiable operations."""
     k = taus.shape[-1]
     d = a.ndim - 1
     below = tril(a, -1)
@@ -438,7 +454,7 @@ def _reflect(a, taus, c, *, left, transpose):
         return lax.add(v, lax.convert_element_type(one, v.dtype))
 
     def step(j, c):
-        # Q = H_0 H_1 ...: Q c applies the last one first.
+        # Q = H_0 H_1 ..., so Q c applies the last reflection first.
         j = lax.convert_element_type(j, np.int32)
         i = j if left == transpose else lax.sub(np.int32(k - 1), j)
         v = vector(i)

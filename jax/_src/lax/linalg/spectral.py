@@ -1,13 +1,12 @@
-"""Eigendecompositions of large Hermitian matrices by spectral divide and conquer.
+"""Eigendecomposition of large Hermitian matrices by spectral divide and conquer.
 
 Nakatsukasa and Higham, "Stable and efficient spectral divide and conquer algorithms for the symmetric
-eigenvalue decomposition and the SVD" (2013): the polar factor U of H - sI has the eigenvalues 1 and -1, on the
-invariant subspaces of the eigenvalues of H above and below s. An orthonormal basis of the two makes H
-block-diagonal; its blocks are split in turn, until they are small.
+eigenvalue decomposition and the SVD" (2013): the polar factor U of H - sI has the eigenvalues 1 and
+-1 on the invariant subspaces of H for eigenvalues above and below s. In an orthonormal basis of
+these subspaces H is block-diagonal. Its blocks are split recursively until they are small.
 
-The sizes of the blocks are known only when the program runs. So a block is worked on in a matrix of the next
-larger size out of a few (`_bucket_sizes`), whose other rows and columns are zero; there is a compiled branch
-for each size.
+The sizes of the blocks are known only at run time. A block is therefore padded with zeros to the
+next larger of a few static sizes (`_bucket_sizes`), for each of which there is a compiled branch.
 """
 
 from __future__ import annotations
@@ -38,16 +37,16 @@ from jax._src.lax.linalg.qdwh import qdwh
 from jax._src.lax.linalg.qr import qr
 from jax._src.lax.linalg.stack import Stack
 
-# Decomposes one small matrix: (eigenvectors, ascending eigenvalues).
+# Decomposes one small matrix into (eigenvectors, ascending eigenvalues).
 SmallEigh = Callable[[Any], tuple[Any, Any]]
 Product = Callable[[Any, Any], Any]
 
-# Split points that are tried one after the other; a block that none of them splits has one eigenvalue, up to rounding.
+# Number of split points to try. If none splits a block, it has one eigenvalue up to rounding.
 _ATTEMPTS = 3
 
 
 class _Block(NamedTuple):
-    """A Hermitian matrix that is still to be decomposed: where it begins, its size, how often splitting it failed."""
+    """A Hermitian block still to be decomposed: its offset, size, and number of failed splits."""
 
     offset: Any
     size: Any
@@ -55,13 +54,14 @@ class _Block(NamedTuple):
 
 
 class _State(NamedTuple):
-    """What the loop carries.
+    """The carry of the loop.
 
     Attributes:
       agenda: `Stack` of blocks.
-      blocks: (n, n); the block at `offset` is in the rows from `offset` on and in the first columns.
-      vectors: (n, n); the columns from `offset` on take the block's coordinates to those of the input.
-      values: (n,) eigenvalues, where they are known.
+      blocks: (n, n); a block is stored in the rows starting at its `offset` and in the first
+        columns.
+      vectors: (n, n); the columns starting at `offset` map the block's coordinates to the input's.
+      values: (n,); the eigenvalues found so far.
     """
 
     agenda: Stack
@@ -79,24 +79,25 @@ def spectral_eigh(
     subset: tuple[int, int] | None = None,
     precision: Any = lax.Precision.HIGHEST,
 ) -> tuple[Array, Array]:
-    """Eigenvalues and eigenvectors of a Hermitian matrix.
+    """Compute the eigenvalues and eigenvectors of a Hermitian matrix.
 
     Args:
-      h: (n, n), of which both triangles are read.
-      small_eigh: decomposes matrices of up to `termination_size` rows.
-      termination_size: blocks of up to that size are not split.
-      size: of the leading part of `h` that is decomposed, which may be traced; all of it if None.
-      subset: indices (start, stop) of the eigenvalues that are wanted; all if None.
-      precision: of the products, other than those of the polar decomposition.
+      h: matrix of shape (n, n); both triangles are read.
+      small_eigh: function that decomposes matrices of up to `termination_size` rows.
+      termination_size: size up to which blocks are not split further.
+      size: size of the leading block of `h` to decompose, which may be traced; None for all of `h`.
+      subset: indices (start, stop) of the eigenvalues to compute; None for all.
+      precision: precision of products, except in the polar decomposition.
 
     Returns:
-      The eigenvalues (n,), and as columns the eigenvectors (n, n). They are in ascending order but for rounding:
-      see `sorted_by_value`. Those that are not in `subset` are undefined; from `size` on, they are NaN and zeros.
+      The eigenvalues (n,), and the eigenvectors as the columns of an (n, n) array. They are in
+      ascending order up to rounding; see `sorted_by_value`. Those outside of `subset` are
+      undefined. Those at `size` and beyond are NaN and zero.
     """
     n = h.shape[-1]
     size = np.int32(n) if size is None else lax.convert_element_type(size, np.int32)
     h = _masked(h, size, size)
-    # norms of squares must neither overflow nor vanish
+    # Scale, so that norms of squares neither overflow nor underflow.
     scale = lax.reduce_max(lax.abs(h), (0, 1))
     scale = lax.select(lax.gt(scale, lax.full_like(scale, 0)), scale, lax.full_like(scale, 1))
     h = lax.div(h, lax.broadcast(scale.astype(h.dtype), h.shape))
@@ -127,7 +128,7 @@ def spectral_eigh(
             lax.lt(block.offset, np.int32(last)),
             lax.gt(lax.add(block.offset, block.size), np.int32(first)),
         )
-        # the first bucket that is large enough
+        # Select the first bucket that is large enough; 0 skips the block.
         fits = [
             lax.convert_element_type(lax.gt(block.size, np.int32(w)), np.int32) for w in buckets
         ]
@@ -140,31 +141,31 @@ def spectral_eigh(
 
 
 def sorted_by_value(values: Any, vectors: Any) -> tuple[Array, Array]:
-    """Eigenvalues in ascending order, NaN last, and their eigenvectors."""
+    """Sort eigenvalues in ascending order, NaN last, along with their eigenvectors."""
     position = lax.iota(np.int32, values.shape[0])
     values, order = lax.sort((values, position), num_keys=1, is_stable=True)
     return values, permute_columns(vectors, order)
 
 
 def _bucket_sizes(n: int, termination_size: int) -> list[int]:
-    """Sizes in ascending order, from `termination_size` to n. Halves of a block fit well into the next smaller one."""
+    """Return ascending sizes up to n; half of a block fits the next smaller size."""
     sizes = [n]
     while sizes[-1] > termination_size:
         sizes.append(max(int(sizes[-1] * 0.6), termination_size))
     return sizes[::-1]
 
 
-# Rules for a block in a matrix of fixed width
+# Branches for a block in a matrix of static width
 
 
 def _solver(
     width: int, small_eigh: SmallEigh, matmul: Product
 ) -> Callable[[_Block, _State], _State]:
-    """Decomposes a small block."""
+    """Return the branch that decomposes a small block."""
 
     def solve(block: _Block, state: _State) -> _State:
         h, v = _load(block, state, width)
-        # Eigenvalues of the padding are larger than all others, so that they come last.
+        # Make the eigenvalues of the padding larger than all others, so that they come last.
         bound = lax.reduce_max(lax.reduce_sum(lax.abs(h), (1,)), (0,))
         bound = lax.select(lax.gt(bound, lax.full_like(bound, 0)), bound, lax.full_like(bound, 1))
         outside = lax.ge(lax.iota(np.int32, width), lax.broadcast(block.size, (width,)))
@@ -181,7 +182,7 @@ def _solver(
 
 
 def _splitter(width: int, matmul: Product) -> Callable[[_Block, _State], _State]:
-    """Splits a block in two, or finds it diagonal."""
+    """Return the branch that splits a block in two, unless it is diagonal already."""
     divide = functools.partial(_divide, matmul)
 
     def split(block: _Block, state: _State) -> _State:
@@ -211,7 +212,8 @@ def _divide(matmul: Product, block: _Block, state: _State, h: Any, v: Any, d: An
     )
     u, _, _, _ = qdwh(shifted, is_hermitian=True)
     inside = _masked(eye(h.dtype, h.shape[0]), size, size)
-    below = lax.mul(np.array(0.5, h.dtype), lax.sub(inside, u))  # projects on eigenvalues below
+    # Projector on the eigenvalues below the split point.
+    below = lax.mul(np.array(0.5, h.dtype), lax.sub(inside, u))
     trace = lax.reduce_sum(real(diagonal(below)), (0,))
     rank = lax.convert_element_type(lax.round(trace), np.int32)
     progress = lax.bitwise_and(lax.gt(rank, np.int32(0)), lax.lt(rank, size))
@@ -236,10 +238,11 @@ def _divide(matmul: Product, block: _Block, state: _State, h: Any, v: Any, d: An
 
 
 def _split_point(block: _Block, h: Any, d: Any) -> Any:
-    """Near the median of the diagonal, which halves the block; else near its mean, which lies between eigenvalues.
+    """Choose a split point: near the median of the diagonal first, then near its mean.
 
-    A point that is an eigenvalue itself leaves the polar factor undefined. Matrices of programs often have
-    eigenvalues there (0, 1), so the point is moved a little, by a part of the eigenvalues' spread.
+    The median tends to halve the block; the mean lies between eigenvalues. At an eigenvalue the
+    polar factor is undefined, and common matrices have eigenvalues such as 0 or 1 there, so the
+    point is shifted by a small fraction of the eigenvalues' spread.
     """
     width = d.shape[0]
     position = lax.iota(np.int32, width)
@@ -261,10 +264,10 @@ def _split_point(block: _Block, h: Any, d: Any) -> Any:
 
 
 def _range_and_complement(matmul: Product, projector: Any, size: Any) -> Any:
-    """Orthonormal columns: first those that span the range of a projector, then those of its complement.
+    """Return orthonormal bases of the range of a projector and of its complement, as columns.
 
-    The range is that of the product with a matrix of no structure; multiplying once more by the projector
-    takes away what rounding added.
+    The range is that of the projector times an unstructured matrix. A second multiplication by the
+    projector removes rounding errors.
     """
     width = projector.shape[0]
     i, j = (lax.broadcasted_iota(np.float32, (width, width), k) for k in (0, 1))
@@ -278,11 +281,11 @@ def _range_and_complement(matmul: Product, projector: Any, size: Any) -> Any:
     return mixed
 
 
-# Parts of the state
+# Access to parts of the state
 
 
 def _load(block: _Block, state: _State, width: int) -> tuple[Any, Any]:
-    """The block, (width, width), and its columns of the vectors, (n, width)."""
+    """Return the block (width, width), and its columns of the vectors (n, width)."""
     h = columns(_window(state.blocks, block.offset, width, 0), 0, width)
     v = _window(state.vectors, block.offset, width, 1)
     return _masked(h, block.size, block.size), _masked(v, np.int32(v.shape[0]), block.size)
@@ -306,14 +309,14 @@ def _store_columns(vectors: Any, v: Any, block: _Block) -> Any:
 
 
 def _window(x: Any, offset: Any, width: int, axis: int) -> Any:
-    """`width` elements along an axis from `offset` on, in circles: a slice may end behind the array."""
+    """Return `width` elements along an axis starting at `offset`, wrapping around the end."""
     start = lax.min(offset, np.int32(x.shape[axis] - width))
     out = slicing.dynamic_slice_in_dim(x, start, width, axis)
     return _shifted(out, lax.sub(offset, start), axis)
 
 
 def _store(x: Any, new: Any, block: _Block, axis: int) -> Any:
-    """Replaces the elements of a block by the first ones of `new`."""
+    """Replace the elements of a block by the leading elements of `new`."""
     width = new.shape[axis]
     start = lax.min(block.offset, np.int32(x.shape[axis] - width))
     before = lax.sub(block.offset, start)
@@ -329,13 +332,13 @@ def _store(x: Any, new: Any, block: _Block, axis: int) -> Any:
 
 
 def _shifted(x: Any, by: Any, axis: int) -> Any:
-    """`x` from its element `by` on, in a circle."""
+    """Rotate `x` such that element `by` comes first."""
     twice = lax.concatenate([x, x], axis)
     return slicing.dynamic_slice_in_dim(twice, by, x.shape[axis], axis)
 
 
 def _masked(x: Any, height: Any, width: Any) -> Any:
-    """A matrix with zeros outside of its leading part."""
+    """Zero a matrix outside of its leading block."""
     for axis, size in enumerate((height, width)):
         inside = lax.lt(
             lax.broadcasted_iota(np.int32, x.shape, axis),
@@ -346,7 +349,7 @@ def _masked(x: Any, height: Any, width: Any) -> Any:
 
 
 def _where_inside(x: Any, size: Any, width: int | None = None) -> Any:
-    """A vector with zeros from `size` on; a scalar is repeated."""
+    """Zero a vector from `size` on; a scalar is broadcast to a vector first."""
     if x.ndim == 0:
         x = lax.broadcast(x, (width,))
     inside = lax.lt(lax.iota(np.int32, x.shape[0]), lax.broadcast(size, x.shape))

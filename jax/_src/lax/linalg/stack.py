@@ -1,4 +1,4 @@
-"""A stack of bounded size for compiled programs."""
+"""A stack of bounded capacity for use in compiled programs."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from jax._src.tree_util import register_pytree_node_class, tree_map
 
 @register_pytree_node_class
 class Stack:
-    """A stack whose operations return a new one, so that loops can carry it.
+    """A stack whose operations return a new stack, so that loops can carry it.
 
-    Elements are trees of arrays, all of one structure, shapes and dtypes. More elements than fit replace the
-    topmost; there is no check, since the size is known only when the program runs.
+    Elements are pytrees of arrays with the same structure, shapes and dtypes. Pushing to a full
+    stack replaces the top element; it is not checked, because the size is traced.
     """
 
     __slots__ = ("_data", "_size")
@@ -31,7 +31,7 @@ class Stack:
 
     @staticmethod
     def create(capacity: int, prototype: Any) -> Stack:
-        """An empty stack of up to `capacity` elements like `prototype`, whose values do not matter."""
+        """Create an empty stack of up to `capacity` elements with the structure of `prototype`."""
 
         def empty(x: Any) -> Array:
             aval = core.typeof(x)
@@ -40,16 +40,16 @@ class Stack:
         return Stack(lax.full((), 0, np.int32), tree_map(empty, prototype))
 
     def empty(self) -> Array:
-        """Whether there are no elements, a scalar."""
+        """Return whether there are no elements, as a scalar."""
         return lax.eq(self._size, np.int32(0))
 
     def push(self, elem: Any) -> Stack:
-        """The stack with one element more."""
+        """Return the stack with one more element."""
         put = lambda x, data: slicing.dynamic_update_index_in_dim(data, x, self._size, 0)
         return Stack(lax.add(self._size, np.int32(1)), tree_map(put, elem, self._data))
 
     def pop(self) -> tuple[Any, Stack]:
-        """The topmost element, and the stack without it."""
+        """Return the top element, and the stack without it."""
         size = lax.sub(self._size, np.int32(1))
         take = lambda data: slicing.dynamic_index_in_dim(data, size, 0, keepdims=False)
         return tree_map(take, self._data), Stack(size, self._data)

@@ -1,4 +1,4 @@
-"""Singular value decompositions."""
+"""Singular value decomposition."""
 
 from __future__ import annotations
 
@@ -37,10 +37,10 @@ from jax._src.typing import ArrayLike
 
 
 class SvdAlgorithm(enum.Enum):
-    """How singular value decompositions are computed.
+    """Algorithms for the singular value decomposition.
 
-    DEFAULT leaves the choice to the platform. QR is for CPUs and GPUs, JACOBI for GPUs, POLAR for TPUs and
-    CUDA, DIVIDE_AND_CONQUER for CPUs and ROCm.
+    DEFAULT is the platform's choice. QR is available on CPU and GPU, JACOBI on GPU, POLAR on TPU
+    and CUDA, DIVIDE_AND_CONQUER on CPU and ROCm.
     """
 
     DEFAULT = "default"
@@ -58,24 +58,26 @@ def svd(
     subset_by_index: tuple[int, int] | None = None,
     algorithm: SvdAlgorithm | None = None,
 ) -> Any:
-    """The decomposition `x = U @ diag(s) @ Vh`, U and Vh with orthonormal columns and rows.
+    """Compute the decomposition `x = U @ diag(s) @ Vh`.
+
+    The columns of U and the rows of Vh are orthonormal.
 
     Args:
       x: matrices of shape (..., m, n), floating point or complex.
-      full_matrices: whether U is (..., m, m) and Vh (..., n, n), or, with k = min(m, n), U is (..., m, k) and
-        Vh (..., k, n).
+      full_matrices: if true, U is (..., m, m) and Vh is (..., n, n); otherwise, with k = min(m, n),
+        U is (..., m, k) and Vh is (..., k, n).
       compute_uv: whether to return U and Vh.
-      subset_by_index: `(start, stop)`: only the singular values with these indices. Unlike the original, CPUs
-        and GPUs take it: they compute all and drop the rest.
-      algorithm: which algorithm to use; None for the platform's own.
+      subset_by_index: `(start, stop)`: return only the singular values with these indices. CPUs and
+        GPUs compute all of them and drop the rest.
+      algorithm: algorithm to use; None for the platform's default.
 
     Returns:
-      `(U, s, Vh)`, or `s` alone: real, (..., k), in descending order. NaNs if the decomposition does not
-      converge.
+      `(U, s, Vh)`, or only `s`: real, of shape (..., k), in descending order. They are NaN if the
+      decomposition does not converge.
 
     Raises:
-      TypeError, ValueError: for dtypes, shapes or subsets that do not fit.
-      NotImplementedError: when compiled for a platform that lacks the algorithm.
+      TypeError, ValueError: if dtypes, shapes or the subset are invalid.
+      NotImplementedError: when compiled for a platform that does not support the algorithm.
 
     >>> lax.linalg.svd(jnp.array([[3.0, 0.0], [0.0, -4.0]]), compute_uv=False).tolist()
     [4.0, 3.0]
@@ -107,7 +109,7 @@ def _shape(x, *, full_matrices, compute_uv, subset_by_index, algorithm):
 
 
 def check_svd_subset(subset: tuple[int, int], k: Any, full_matrices: bool) -> None:
-    """ValueError unless `subset` is a range of indices of k singular values, and the matrices have as many columns."""
+    """Raise ValueError unless `subset` is a range of indices below k; all if full_matrices."""
     check_subset(subset, k, "singular values")
     if full_matrices and subset != (0, k):
         raise ValueError(
@@ -154,7 +156,7 @@ def _vector_tangents(g, s, u, vh, inner):
     differences = lax.mul(lax.add(across, down), lax.sub(across, down))
     weights = lax.sub(lax.reciprocal(lax.add(differences, one)), one)
     by_columns, by_rows = lax.mul(inner, across), lax.mul(down, inner)
-    # The skew part of the diagonal turns phases; half of it goes to each side.
+    # The skew-Hermitian part of the diagonal changes phases; half of it goes to each side.
     zero = lax.convert_element_type(lax.eq(s, lax.full_like(s, 0)), s.dtype)
     inverse = lax.sub(lax.reciprocal(lax.add(s, zero)), zero)
     turn = lax.mul(
@@ -191,7 +193,7 @@ def _subset(out, subset):
 
 
 def _with_subset(rule):
-    """Rule that computes all singular values and keeps those asked for."""
+    """Wrap a rule to compute all singular values and select the requested subset."""
 
     def lower(ctx, x, *, full_matrices, compute_uv, subset_by_index, **params):
         (aval,) = ctx.avals_in
@@ -217,7 +219,7 @@ def _with_subset(rule):
 def _empty(x, *, full_matrices, compute_uv):
     *lead, m, n = x.shape
     s = lax.full((*lead, 0), 0, real_dtype(x.dtype))
-    if m and n:  # no matrix at all
+    if m and n:  # the batch is empty
         s = lax.full((*lead, min(m, n)), 0, s.dtype)
     if not compute_uv:
         return [s]
@@ -264,7 +266,7 @@ def _finish(ctx, info, outputs, avals, compute_uv):
     return kernels.nan_unless(ctx, info, outputs[:count], avals[:count])
 
 
-_JACOBI_LIMIT = 1024  # larger matrices take the QR algorithm, by default
+_JACOBI_LIMIT = 1024  # larger matrices use the QR algorithm by default
 
 
 def _lower_gpu(ctx, x, *, full_matrices, compute_uv, algorithm, gpu):
@@ -285,7 +287,7 @@ def _lower_gpu(ctx, x, *, full_matrices, compute_uv, algorithm, gpu):
 
 
 def _gpu_with_v(ctx, x, full_matrices, compute_uv, algorithm, gpu):
-    """Kernels that return V, not its adjoint."""
+    """Call kernels that return V instead of its adjoint."""
     jacobi = algorithm is SvdAlgorithm.JACOBI
     full = (full_matrices and compute_uv) or jacobi
     aval, s, u, vh, info = _avals(ctx, full, full)
@@ -313,7 +315,8 @@ def _gpu_with_vh(ctx, x, full_matrices, compute_uv, algorithm, gpu):
     full = full_matrices and compute_uv
     aval, s, u, vh, info = _avals(ctx, full, full)
     m, n = aval.shape[-2:]
-    # The QR algorithm takes no wide matrices. Read by rows they are tall ones, and U and V change places.
+    # The QR algorithm does not support wide matrices. Reading one row-major transposes it, which
+    # exchanges U and V.
     transposed = algorithm is SvdAlgorithm.QR and core.is_constant_shape((m, n)) and m < n
     first, second = (vh, u) if transposed else (u, vh)
     if not compute_uv:
@@ -338,10 +341,10 @@ def svd_by_polar(
     max_iterations: int | None = None,
     subset_by_index: tuple[int, int] | None = None,
 ) -> list[Any]:
-    """[s, U, Vh] or [s], from the polar decomposition x = W H and the eigendecomposition of H.
+    """Return [s, U, Vh] or [s], from the polar decomposition x = W H and the eigh of H.
 
-    Nakatsukasa and Higham, "Stable and efficient spectral divide and conquer algorithms for the symmetric
-    eigenvalue decomposition and the SVD" (2013).
+    Nakatsukasa and Higham, "Stable and efficient spectral divide and conquer algorithms for the
+    symmetric eigenvalue decomposition and the SVD" (2013).
     """
     m, n = x.shape[-2:]
     if m < n:
@@ -364,7 +367,7 @@ def svd_by_polar(
     w, h, _, _ = qdwh(x, is_hermitian=hermitian, max_iterations=max_iterations)
     v, s = eigh(h, symmetrize_input=False, subset_by_index=subset_by_index)
     v, s = lax.rev(v, (v.ndim - 1,)), lax.rev(s, (s.ndim - 1,))
-    # Rounding may leave small negative ones.
+    # Rounding may yield small negative singular values.
     s = lax.max(s, lax.full_like(s, 0))
     if not compute_uv:
         return [s]
@@ -376,7 +379,7 @@ def svd_by_polar(
 
 
 def _orthonormal(u):
-    """Completes columns that are zero, as those of W @ V are where singular values are."""
+    """Complete zero columns, which W @ V has for zero singular values, to an orthonormal basis."""
     q, r = qr(u, full_matrices=False)
     d = diagonal(r)
     size = lax.abs(d).astype(d.dtype)

@@ -37,22 +37,22 @@ def triangular_solve(
     conjugate_a: bool = False,
     unit_diagonal: bool = False,
 ) -> Array:
-    """Solves `op(a) @ x = b` (with `left_side`) or `x @ op(a) = b` for x, with triangular `a`.
+    """Solve triangular systems: `op(a) @ x = b` with `left_side`, otherwise `x @ op(a) = b`.
 
     Args:
       a: triangular matrices of shape (..., m, m); the other triangle is not read.
-      b: (..., m, n) with `left_side`, else (..., n, m), of the dtype of `a`. One dimension less is
-        a single vector.
-      left_side: on which side of x the matrix is.
+      b: matrices of the dtype of `a` and shape (..., m, n) with `left_side`, otherwise (..., n, m).
+        If it has one dimension less, it is a batch of vectors.
+      left_side: whether `a` is on the left side of x.
       lower: whether `a` is lower triangular.
-      transpose_a, conjugate_a: what op does to `a`.
-      unit_diagonal: whether to take the diagonal of `a` for ones, without reading it.
+      transpose_a, conjugate_a: whether op transposes and conjugates `a`.
+      unit_diagonal: whether to assume that the diagonal of `a` is one, without reading it.
 
     Returns:
       Array of the shape and dtype of `b`.
 
     Raises:
-      TypeError, ValueError: for dtypes or shapes that do not fit.
+      TypeError, ValueError: if dtypes or shapes are invalid.
 
     >>> a = jnp.array([[2.0, 0.0], [1.0, 4.0]])
     >>> lax.linalg.triangular_solve(a, jnp.array([2.0, 9.0]), left_side=True, lower=True).tolist()
@@ -116,7 +116,7 @@ def _batch(args, dims, *, left_side, **params):
         return batching.expand_dims_batcher(
             triangular_solve_p, args, dims, left_side=left_side, **params
         )
-    # One matrix for all: the right-hand sides go side by side.
+    # All systems share one matrix, so concatenate the right-hand sides.
     at = b.ndim - 1 if left_side else b.ndim - 3
     b = batching.moveaxis(b, b_dim, at)
     *lead, p, q, r = b.shape
@@ -170,7 +170,7 @@ _emit_conj = mlir.lower_fun(lax.conj, multiple_results=False)
 
 
 def _element_sharding(a, b, *, left_side, transpose_a, **_):
-    """That of a product of the inverse of `a` and `b`, whose contracted dimensions lie on one device."""
+    """Return the spec of the product of inv(a) and b; contracted dimensions must be unsharded."""
     rows, columns = reversed(a) if transpose_a else a
     contracted, kept = (columns, rows) if left_side else (rows, columns)
     along, free = b if left_side else reversed(b)

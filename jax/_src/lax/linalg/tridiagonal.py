@@ -1,4 +1,4 @@
-"""Tridiagonal forms of Hermitian matrices, and systems with tridiagonal matrices."""
+"""Tridiagonal reduction of Hermitian matrices, and tridiagonal systems."""
 
 from __future__ import annotations
 
@@ -24,19 +24,20 @@ from jax._src.typing import ArrayLike
 
 
 def tridiagonal(a: ArrayLike, *, lower: bool = True) -> list[Array]:
-    """Reduces Hermitian matrices to tridiagonal form, on CPUs and GPUs.
+    """Reduce Hermitian matrices to tridiagonal form, on CPU and GPU.
 
     Args:
       a: matrices of shape (..., n, n), n > 0, floating point or complex.
-      lower: which triangle is read.
+      lower: whether to read the lower triangle, otherwise the upper one.
 
     Returns:
-      A list `(a, d, e, taus)`: the diagonal (..., n) and the first off-diagonal (..., n - 1) of the form, both
-      real, the factors (..., n - 1) of Householder reflections, and these diagonals and the reflections'
-      vectors in the triangle of `a`. NaNs if the reduction fails.
+      A list `(a, d, e, taus)`. `d` (..., n) and `e` (..., n - 1) are the diagonal and the first
+      off-diagonal of the form, both real; `taus` (..., n - 1) are the factors of Householder
+      reflections. The triangle of `a` has these diagonals and the vectors of the reflections. All
+      are NaN if the reduction fails.
 
     Raises:
-      TypeError, ValueError: for dtypes or shapes it does not take.
+      TypeError, ValueError: if the dtype or shape is invalid.
 
     >>> _, d, e, _ = lax.linalg.tridiagonal(jnp.array([[1.0, 2.0], [2.0, 3.0]]))
     >>> d.tolist(), e.tolist()
@@ -87,26 +88,26 @@ tridiagonal_p = linalg_primitive(
 )
 
 # ---------------------------------------------------------------------------------------------------
-# Systems
+# Linear systems
 
 
 def tridiagonal_solve(
     dl: ArrayLike, d: ArrayLike, du: ArrayLike, b: ArrayLike, *, perturb_singular: bool = False
 ) -> Array:
-    """Solves `A @ x = b` with tridiagonal A.
+    """Solve tridiagonal systems `A @ x = b`.
 
     Args:
-      dl, d, du: diagonals of shape (..., m): A[i, i - 1] = dl[i], A[i, i] = d[i], A[i, i + 1] = du[i];
-        dl[0] and du[m - 1] are not read.
-      b: (..., m, n), of the same dtype.
-      perturb_singular: whether to move pivots away from zero by about the precision of the dtype, so that the
-        result is finite (CPUs and GPUs). Otherwise a singular A gives NaNs or infinities.
+      dl, d, du: diagonals of shape (..., m): A[i, i - 1] = dl[i], A[i, i] = d[i] and
+        A[i, i + 1] = du[i]; dl[0] and du[m - 1] are not read.
+      b: right-hand sides of shape (..., m, n) and the same dtype.
+      perturb_singular: whether to move pivots away from zero by about the machine epsilon, so that
+        the result is finite (CPU and GPU only). Otherwise a singular A yields NaN or infinity.
 
     Returns:
-      Array like `b`.
+      Array of the shape and dtype of `b`.
 
     Raises:
-      TypeError: for dtypes or shapes that do not fit.
+      TypeError: if dtypes or shapes are invalid.
 
     >>> d = jnp.array([2.0, 2.0])
     >>> e = jnp.array([1.0, 1.0])
@@ -132,7 +133,7 @@ def _solve_shape(dl, d, du, b, *, perturb_singular):
 
 
 def _shifted(x: Any, by: int) -> Any:
-    """y[i] = x[i - by], zero outside, along the last dimension."""
+    """Shift the last dimension: y[i] = x[i - by], zero outside of `x`."""
     zero = np.zeros((), x.dtype)
     low, high = (by, -by)
     return lax.pad(x, zero, [(0, 0, 0)] * (x.ndim - 1) + [(low, high, 0)])
@@ -143,7 +144,7 @@ def _solve_jvp(primals, tangents, **params):
     if all(type(t) is Zero for t in tangents):
         return out, Zero.from_primal_value(out)
     *d_diagonals, db = tangents
-    # A dx = db - dA x
+    # A dx = db - dA x.
     rhs = None if type(db) is Zero else db
     for t, by in zip(d_diagonals, (1, 0, -1)):
         if type(t) is Zero:
@@ -170,7 +171,7 @@ def _solve_cpu(ctx, dl, d, du, b, *, perturb_singular):
     avals = ctx.avals_in
     lead = avals[3].shape[:-2]
     if perturb_singular:
-        kernels.lapack_target(ctx, "gtsv_ffi")  # registers it
+        kernels.lapack_target(ctx, "gtsv_ffi")  # register the kernels
         return kernels.call(
             ctx, "tridiagonal_solve_perturbed_ffi", [dl, d, du, b], avals, ctx.avals_out,
             batch_dims=len(lead),
@@ -192,7 +193,7 @@ def _solve_gpu(ctx, dl, d, du, b, *, perturb_singular, gpu):
 
 
 def eliminate(dl, d, du, b, *, perturb_singular):
-    """Elimination without pivots, then substitution."""
+    """Solve by elimination without pivoting, and back substitution."""
     if perturb_singular:
         raise NotImplementedError(
             "tridiagonal_solve: perturb_singular=True is not supported on this platform."
