@@ -1,4 +1,4 @@
-"""Operators and methods of arrays: put on `ArrayImpl` and on tracers when this module is imported."""
+"""Array operators and methods; importing this module installs them on `ArrayImpl` and `Tracer`."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _PLAIN = frozenset([int, float, complex, bool, np.ndarray, ArrayImpl])
 
 
 def _operand(symbol: str) -> Callable[[Any], Any]:
-    """What to do with the other operand: the operand to use, NotImplemented, or an error."""
+    """Makes a function that converts the other operand, returns NotImplemented, or raises."""
 
     def prepare(other: Any) -> Any:
         if type(other) in _PLAIN or isinstance(other, _ACCEPTED):
@@ -75,7 +75,7 @@ def _install_binary(name: str, symbol: str, fun: Callable, reflected: bool = Tru
 
 
 def _install(name: str, on_tracers: Any, on_arrays: Any = None) -> None:
-    """Puts a method or property on the classes of arrays; concrete ones may have another."""
+    """Installs a method or property on all array classes; `ArrayImpl` may get one of its own."""
     if on_arrays is not None:
         on_tracers.__name__ = name
         on_tracers.__qualname__ = f"Array.{name}"
@@ -116,7 +116,7 @@ for _name, _fun in [
     ("abs", ufuncs.absolute),
     ("invert", ufuncs.invert),
 ]:
-    # Tracers skip the native call.
+    # Tracers call the Python function directly instead of the jitted one.
     _install(f"__{_name}__", lambda self, fun=_fun.__wrapped__: fun(self), _fun)
 
 _prepare_power = _operand("** or pow()")
@@ -143,7 +143,7 @@ _install("__pos__", ufuncs.positive)
 
 def _round(self, ndigits=None):
     out = ufuncs.round(self, 0 if ndigits is None else ndigits)
-    return out.astype(int) if ndigits is None else out  # as Python's floats do
+    return out.astype(int) if ndigits is None else out  # like Python's floats
 
 
 _install("__round__", _round)
@@ -226,40 +226,40 @@ _install("imag", property(ufuncs.imag, doc="The imaginary parts of the elements.
 
 
 def _reshape(self, *args: Any, order: str = "C", out_sharding: Any = None) -> Array:
-    """The elements in another shape, given as ints or as one sequence; see `jax.numpy.reshape`."""
+    """Returns the elements in a new shape, given as ints or a sequence; see `jax.numpy.reshape`."""
     shape = args[0] if len(args) == 1 else args
     return manipulation.reshape(self, shape, order, out_sharding=out_sharding)
 
 
 def _transpose(self, *args: Any) -> Array:
-    """The array with other order of axes, given as ints or as one sequence; see `jax.numpy.transpose`."""
+    """Permutes the axes, given as ints or one sequence; see `jax.numpy.transpose`."""
     if not args:
         return manipulation.transpose(self)
     return manipulation.transpose(self, args[0] if len(args) == 1 else args)
 
 
 def _flatten(self, order: str = "C", *, out_sharding: Any = None) -> Array:
-    """The elements in one dimension; see `jax.numpy.ravel`."""
+    """Returns the elements as a vector; see `jax.numpy.ravel`."""
     return manipulation.ravel(self, order=order, out_sharding=out_sharding)
 
 
 def _astype(self, dtype: Any, copy: bool = False, device: Any = None) -> Array:
-    """The elements converted to another dtype; see `jax.numpy.astype`."""
+    """Converts the elements to another dtype; see `jax.numpy.astype`."""
     return manipulation.astype(self, dtype, copy=copy, device=device)
 
 
 def _copy(self) -> Array:
-    """A copy; see `jax.numpy.copy`."""
+    """Copies the array; see `jax.numpy.copy`."""
     return lax.copy_p.bind(self)
 
 
 def _clip(self, min: Any = None, max: Any = None) -> Array:
-    """The elements, moved into bounds; see `jax.numpy.clip`."""
+    """Limits the elements to an interval; see `jax.numpy.clip`."""
     return selecting.clip(self, min=min, max=max)
 
 
 def _byteswap(self) -> Array:
-    """The elements with their bytes in reverse order; the two parts of a complex number each for itself.
+    """Reverses the bytes of each element, or of each part of a complex element.
 
     >>> jnp.array([1, 256], dtype="int16").byteswap().tolist()
     [256, 1]
@@ -268,21 +268,20 @@ def _byteswap(self) -> Array:
         return lax.complex(_byteswap(lax.real(self)), _byteswap(lax.imag(self)))
     if dtypes.itemsize_bits(self.dtype) <= 8:
         return _copy(self)
-    # A last dimension of bytes.
+    # The bytes of each element become a last dimension.
     reverse = lax.rev(lax.bitcast_convert_type(self, np.uint8), (self.ndim,))
     return lax.bitcast_convert_type(reverse, self.dtype)
 
 
 def _view(self, dtype: Any = None, type: None = None) -> Array:
-    """The bytes of the elements read as another dtype.
+    """Reinterprets the bytes of the elements as another dtype.
 
     Args:
-      dtype: where it is smaller than the own one, the last dimension gets longer; where it is larger, it
-        gets shorter.
-      type: not supported, must be None.
+      dtype: the new dtype. If its size differs, the last dimension grows or shrinks accordingly.
+      type: must be None.
 
     Raises:
-      ValueError: if the last dimension does not fit.
+      ValueError: if the size of the last dimension is not divisible as needed.
 
     >>> jnp.float32(1).view(jnp.int32)
     Array(1065353216, dtype=int32)
@@ -306,7 +305,7 @@ def _view_as(x, dtype):
             "When changing to a larger dtype, its size must be a divisor of the total size in bytes of the"
             " last axis of the array."
         )
-    # Booleans and complex numbers by way of the integers or floats that hold them.
+    # Booleans and complex numbers have no bitcast; use the integers or floats they consist of.
     if x.dtype == np.bool_:
         return _view_as(lax.convert_element_type(x, np.uint8), dtype)
     if x.dtype.kind == "c":
@@ -343,7 +342,7 @@ _install("transpose", _transpose)
 
 
 def _of_array_or_ref(name: str) -> None:
-    """Let a tracer of a reference have the attribute that the type of references gives it."""
+    """Makes an attribute of tracers dispatch to `AbstractRef`'s version for tracers of refs."""
     of_array = getattr(Tracer, name)
     of_ref = getattr(core.AbstractRef, name)
 
@@ -393,22 +392,22 @@ def _compress(
     self, condition: Any, axis: int | None = None, *, out: None = None, size: int | None = None,
     fill_value: Any = 0,
 ) -> Array:  # fmt: skip
-    """The elements along an axis where a condition holds; see `jax.numpy.compress`."""
+    """Returns the slices along an axis where a condition is true; see `jax.numpy.compress`."""
     return selecting.compress(condition, self, axis, size=size, fill_value=fill_value, out=out)
 
 
 _install("compress", _compress)
 
-# Types of traced values
+# Properties and methods of tracers
 
 
 def _nbytes(self) -> int:
-    """Total bytes of the elements."""
+    """Total number of bytes of the elements."""
     return self.size * self.dtype.itemsize
 
 
 def _itemsize(self) -> int:
-    """Bytes of one element."""
+    """Number of bytes of one element."""
     return self.dtype.itemsize
 
 
@@ -417,7 +416,7 @@ Tracer.itemsize = property(_itemsize)  # type: ignore[attr-defined]
 
 
 def _to_device(self, device: Any, *, stream: Any = None) -> Array:
-    """The array on another device or with another sharding."""
+    """Moves the array to another device or sharding."""
     if stream is not None:
         raise NotImplementedError("stream argument of array.to_device()")
     return device_put(self, device)
@@ -431,7 +430,7 @@ for _name in ("item", "itemsize", "nbytes", "to_device"):
 
 
 def _array_namespace(self, /, *, api_version: None | str = None) -> Any:
-    """The module of functions of the array API: `jax.numpy`."""
+    """Returns `jax.numpy`, the namespace of the Array API."""
     if api_version is not None and api_version not in ("2021.12", "2022.12", "2023.12", "2024.12"):
         raise ValueError(
             f"api_version={api_version!r} is not available: jax.numpy implements 2024.12."

@@ -1,4 +1,4 @@
-"""Differences, gradients, integrals and interpolation of sampled functions."""
+"""Finite differences, gradients, integration, phase unwrapping and interpolation of samples."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def _part(x, start, stop, axis):
 
 
 def _steps(x, axis):
-    """The differences of neighbouring elements."""
+    """Returns differences of adjacent elements along an axis; for booleans, whether they differ."""
     n = x.shape[axis]
     later, earlier = _part(x, min(1, n), n, axis), _part(x, 0, max(n - 1, 0), axis)
     return lax.ne(later, earlier) if x.dtype == np.bool_ else lax.sub(later, earlier)
@@ -46,13 +46,14 @@ def diff(
     prepend: ArrayLike | None = None,
     append: ArrayLike | None = None,
 ) -> Array:
-    """Differences of neighbours.
+    """Computes n-th order differences of adjacent elements along an axis.
 
     Args:
       a: array of at least one dimension.
-      n: how often to take them.
-      axis: along which dimension.
-      prepend, append: what to put before and after `a` first: scalars, or arrays of its shape but for `axis`.
+      n: number of times to take differences.
+      axis: the axis.
+      prepend, append: values to add before and after `a` first: scalars, or arrays of the shape of
+        `a` except along `axis`.
 
     Raises:
       ValueError: if `a` is a scalar, or `n` is negative.
@@ -98,11 +99,12 @@ _diff = nested_jit(_diff, static_argnames=("n", "axis"))
 def ediff1d(
     ary: ArrayLike, to_end: ArrayLike | None = None, to_begin: ArrayLike | None = None
 ) -> Array:
-    """Differences of neighbours in the flattened array.
+    """Computes differences of adjacent elements of the flattened array.
 
     Args:
       ary: array.
-      to_end, to_begin: what to put behind and before the differences; it is converted to the dtype of `ary`.
+      to_end, to_begin: values to add after and before the differences, converted to the dtype of
+        `ary`.
 
     >>> jnp.ediff1d(jnp.array([1, 4, 9]), to_end=7).tolist()
     [3, 5, 7]
@@ -132,21 +134,23 @@ def gradient(
     axis: int | Sequence[int] | None = None,
     edge_order: int | None = None,
 ) -> Any:
-    """Derivatives of a sampled function, by central differences inside and one-sided ones at the ends.
+    """Estimates derivatives of a sampled function by finite differences.
+
+    The differences are central, and one-sided at the ends.
 
     Args:
-      f: samples, at least 2 along each dimension.
-      *varargs: nothing; one spacing for all dimensions; or one for each of `axis`: a number, or the vector
-        of coordinates.
-      axis: along which dimensions; None for all.
+      f: samples; at least 2 along each axis.
+      *varargs: spacing: nothing for 1, one value for all axes, or one per entry of `axis`. Each
+        value is a scalar or a vector of coordinates.
+      axis: axis or axes to differentiate along; None for all.
       edge_order: must be None.
 
     Returns:
-      An array, or a list of one for each dimension.
+      An array of the shape of `f`, or a list of them for several axes.
 
     Raises:
-      ValueError: if there are too few samples or spacings do not fit.
-      TypeError: for another number of spacings.
+      ValueError: if there are too few samples or the shape of a spacing does not match.
+      TypeError: if the number of spacings is wrong.
 
     >>> jnp.gradient(jnp.array([1., 4., 9., 16.])).tolist()
     [3.0, 4.0, 6.0, 7.0]
@@ -199,7 +203,7 @@ def _gradient_along(f, h, d):
     steps = _steps(h, 0)
     before, after = _part(steps, 0, n - 2, 0), _part(steps, 1, n - 1, 0)
     both = lax.add(before, after)
-    # The parabola through three points, at the middle one.
+    # Derivative of the parabola through three points, at the middle one.
     weights = (
         lax.neg(lax.div(after, lax.mul(before, both))),
         lax.div(lax.sub(after, before), lax.mul(before, after)),
@@ -216,23 +220,26 @@ _gradient = nested_jit(_gradient, static_argnames=("axes",))
 
 
 # ---------------------------------------------------------------------------------------------------
-# Integrals
+# Integration
 
 
 @export
 def trapezoid(
     y: ArrayLike, x: ArrayLike | None = None, dx: ArrayLike = 1.0, axis: int = -1
 ) -> Array:
-    """The integral of a sampled function, by the trapezoidal rule.
+    """Integrates a sampled function by the trapezoidal rule.
 
     Args:
       y: samples.
-      x: coordinates: a vector, or an array that has the axis, too; None where they are `dx` apart.
-      dx: distances of the samples: a scalar, a vector, or an array that has the axis, too.
-      axis: along which dimension.
+      x: coordinates: a vector, or an array that includes `axis`; None for samples `dx` apart.
+      dx: spacing: a scalar, a vector, or an array that includes `axis`.
+      axis: axis to integrate along.
+
+    Returns:
+      An array of the shape of `y` without `axis`.
 
     Raises:
-      TypeError, ValueError: for arguments that are not arrays, and shapes that do not broadcast.
+      TypeError, ValueError: if an argument is not an array, or shapes do not broadcast.
 
     >>> jnp.trapezoid(jnp.array([1., 2., 3.]), dx=2.).item()
     8.0
@@ -248,7 +255,7 @@ def trapezoid(
 
 def _trapezoid(y, x, dx, *, axis):
     (y,) = util.promote_dtypes_inexact(y)
-    # The axis, if negative, counts from the end of each array, whose numbers of dimensions may differ.
+    # A negative axis counts from the end of each array separately, since their ranks may differ.
     y, apart = (util.to_array(v) for v in util.promote_dtypes_inexact(y, dx if x is None else x))
     y = moveaxis(y, axis, -1)
     if apart.ndim > 1:
@@ -265,23 +272,24 @@ _trapezoid = nested_jit(_trapezoid, static_argnames=("axis",))
 
 
 # ---------------------------------------------------------------------------------------------------
-# Phases
+# Phase unwrapping
 
 
 @export
 def unwrap(
     p: ArrayLike, discont: ArrayLike | None = None, axis: int = -1, period: ArrayLike = 2 * np.pi
 ) -> Array:
-    """Adds multiples of a period so that neighbours differ by no more than half of it.
+    """Adds multiples of a period so that adjacent elements differ by at most half of it.
 
     Args:
       p: array.
-      discont: differences below are left alone; None, and values less than it, are half the period.
-      axis: along which dimension.
-      period: the period; a number, or what broadcasts to the differences.
+      discont: smaller differences are left unchanged; None, or a value below it, means half the
+        period.
+      axis: axis along which to unwrap.
+      period: a scalar, or an array that broadcasts to the differences.
 
     Raises:
-      ValueError: for complex numbers.
+      ValueError: if `p` is complex.
 
     >>> jnp.unwrap(jnp.array([0, 1, 4, 5, 1]), period=4).tolist()
     [0, 1, 0, 1, 1]
@@ -308,6 +316,8 @@ def _unwrap(p, discont, period, *, axis):
     every = tuple(range(period.ndim))
     full = lax.broadcast_in_dim(half, steps.shape, every, out_sharding=sharding)
     integers = dtypes.issubdtype(p.dtype, np.integer)
+    # `wrapped` is in [-period/2, period/2). A positive step of exactly half a period keeps its
+    # sign.
     wrapped = lax.sub(remainder(lax.add(steps, full), period), full)
     at_edge = lax.bitwise_and(lax.eq(wrapped, lax.neg(full)), lax.gt(steps, zero))
     if integers:
@@ -344,18 +354,19 @@ def interp(
     right: ArrayLike | str | None = None,
     period: ArrayLike | None = None,
 ) -> Array:
-    """Linear interpolation of a sampled function.
+    """Interpolates a sampled function linearly.
 
     Args:
-      x: where to evaluate it.
-      xp: coordinates of the samples, ascending.
-      fp: samples.
-      left, right: values below and above all `xp`; None for the first and last sample, "extrapolate" to go
-        on with the slope at the end.
-      period: a period of `x`; coordinates need no order then, and `left` and `right` are not used.
+      x: where to evaluate the function; any shape.
+      xp: vector of the samples' coordinates, in ascending order.
+      fp: vector of samples.
+      left, right: results for `x` below and above all `xp`; None for the first and last sample,
+        "extrapolate" to continue with the slope at that end.
+      period: period of the coordinates. If it is given, `xp` needs no order, and `left` and `right`
+        have no effect.
 
     Raises:
-      ValueError: if `xp` and `fp` are no vectors of one size, or `x` is complex.
+      ValueError: if `xp` and `fp` are not vectors of equal size, or `x` is complex.
 
     >>> jnp.interp(jnp.array([0.5, 9.]), jnp.array([0., 1., 2.]), jnp.array([1., 3., 2.])).tolist()
     [2.0, 2.0]
@@ -394,6 +405,7 @@ def _interp(x, xp, fp, left, right, period, *, extrapolate):
         x, xp, period = (util.to_array(v) for v in util.promote_dtypes_inexact(x, xp, period))
         period = lax.abs(period)
         x, xp = remainder(x, period), remainder(xp, period)
+        # Add the last and the first sample, one period away, at the ends.
         xp, fp = lax.sort_key_val(xp, fp)
         n = xp.shape[0]
         xp = lax.concatenate(
@@ -406,6 +418,7 @@ def _interp(x, xp, fp, left, right, period, *, extrapolate):
     before = lax.max(lax.sub(place, lax.const(place, 1)), lax.const(place, 0))
     x0, f0 = elements_at(xp, before), elements_at(fp, before)
     dx = lax.sub(elements_at(xp, place), x0)
+    # Coordinates that are equal, up to rounding, are a jump: do not divide by their difference.
     df = lax.sub(elements_at(fp, place), f0)
     tiny = np.spacing(np.finfo(dtypes.dtype(xp)).eps) if xp.dtype.kind == "f" else 0
     jump = lax.le(lax.abs(dx), lax.const(dx, tiny))

@@ -1,4 +1,4 @@
-"""What `jax.numpy` has on dtypes besides the types themselves, and how it prints arrays."""
+"""Functions on dtypes and shapes, print options, and `load`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from jax._src.util import canonicalize_axis_tuple
 
 @export
 def issubdtype(arg1: DTypeLike, arg2: DTypeLike) -> bool:
-    """Whether the dtype `arg1` is, or belongs to, the dtype or class of dtypes `arg2`.
+    """Tests whether the dtype `arg1` is equal to or a subtype of `arg2`.
 
     >>> jnp.issubdtype(jnp.bfloat16, jnp.floating)
     True
@@ -26,10 +26,10 @@ def issubdtype(arg1: DTypeLike, arg2: DTypeLike) -> bool:
 
 @export
 def result_type(*args: Any) -> np.dtype:
-    """The dtype that combines arrays, scalars and dtypes.
+    """Returns the dtype that arrays, scalars and dtypes promote to.
 
-    Python numbers are weakly typed: they take the dtype of the others, if it is of the same kind or a
-    greater one.
+    Python scalars are weakly typed: they do not raise the precision of the other arguments, only
+    their kind.
 
     Raises:
       ValueError: if there are no arguments.
@@ -42,7 +42,7 @@ def result_type(*args: Any) -> np.dtype:
 
 @export
 def iscomplexobj(x: Any) -> bool:
-    """Whether the elements of `x` are of a complex dtype; of arrays, scalars and dtypes.
+    """Tests whether an array, scalar or dtype is complex.
 
     >>> jnp.iscomplexobj(1j), jnp.iscomplexobj(jnp.zeros(2))
     (True, False)
@@ -60,7 +60,7 @@ def iscomplexobj(x: Any) -> bool:
 
 @export
 def isrealobj(x: Any) -> bool:
-    """Whether the elements of `x` are not of a complex dtype.
+    """Tests whether an array, scalar or dtype is not complex.
 
     >>> jnp.isrealobj(1j), jnp.isrealobj(jnp.zeros(2))
     (False, True)
@@ -70,7 +70,7 @@ def isrealobj(x: Any) -> bool:
 
 @export
 def isscalar(element: Any) -> bool:
-    """Whether `element` is a scalar: a Python or NumPy number, or an array without dimensions.
+    """Tests whether `element` is a scalar: a Python or NumPy number, or an array of rank 0.
 
     >>> jnp.isscalar(1), jnp.isscalar(jnp.ones(2))
     (True, False)
@@ -82,7 +82,7 @@ def isscalar(element: Any) -> bool:
 
 @export
 def ndim(a: Any) -> int:
-    """The number of dimensions.
+    """Returns the number of dimensions of an array.
 
     >>> jnp.ndim(jnp.ones((2, 3)))
     2
@@ -92,7 +92,7 @@ def ndim(a: Any) -> int:
 
 @export
 def shape(a: Any) -> tuple[int, ...]:
-    """The sizes of the dimensions.
+    """Returns the shape of an array.
 
     >>> jnp.shape(jnp.ones((2, 3)))
     (2, 3)
@@ -102,10 +102,10 @@ def shape(a: Any) -> tuple[int, ...]:
 
 @export
 def size(a: Any, axis: Any = None) -> int:
-    """The number of elements, in all or along an axis or several.
+    """Returns the number of elements of an array, or along one or more axes.
 
     Raises:
-      ValueError: if an axis does not exist.
+      ValueError: if an axis is out of range.
 
     >>> jnp.size(jnp.ones((2, 3))), jnp.size(jnp.ones((2, 3)), axis=1)
     (6, 3)
@@ -114,12 +114,12 @@ def size(a: Any, axis: Any = None) -> int:
     return math.prod([sizes[i] for i in canonicalize_axis_tuple(axis, len(sizes))])
 
 
-# How arrays are printed and loaded
+# Printing and loading arrays
 
 
 @export
 def get_printoptions() -> dict[str, Any]:
-    """How arrays are printed: alias of `numpy.get_printoptions`.
+    """Returns the print options of arrays: alias of `numpy.get_printoptions`.
 
     >>> jnp.get_printoptions()["precision"]
     8
@@ -129,13 +129,13 @@ def get_printoptions() -> dict[str, Any]:
 
 @export
 def set_printoptions(*args: Any, **kwargs: Any) -> None:
-    """Sets how arrays are printed: alias of `numpy.set_printoptions`."""
+    """Sets the print options of arrays: alias of `numpy.set_printoptions`."""
     np.set_printoptions(*args, **kwargs)
 
 
 @export
 def printoptions(*args: Any, **kwargs: Any) -> Any:
-    """Context manager that sets how arrays are printed: alias of `numpy.printoptions`.
+    """Context manager that sets the print options of arrays: alias of `numpy.printoptions`.
 
     >>> with jnp.printoptions(precision=2):
     ...   print(jnp.array([1.23456]))
@@ -146,15 +146,16 @@ def printoptions(*args: Any, **kwargs: Any) -> Any:
 
 @export
 def load(file: Any, *args: Any, **kwargs: Any) -> Any:
-    """Loads an array that `jnp.save` has saved, or arrays by name; see `numpy.load`.
+    """Loads an array that `jnp.save` wrote, or several by name; see `numpy.load`.
 
     Args:
-      file: path, or an open file.
+      file: path or open file.
       *args, **kwargs: as for `numpy.load`.
 
     Returns:
-      An array, or what `numpy.load` returns for files of several arrays, and for elements that are no
-      numbers. Of small floats but bfloat16 these are bytes: take a `view` of their dtype.
+      An array; for files of several arrays or of non-numeric elements, the result of `numpy.load`.
+      Small float types other than bfloat16 are loaded as raw bytes; use `view` to restore their
+      dtype.
 
     >>> import io
     >>> f = io.BytesIO()
@@ -165,16 +166,16 @@ def load(file: Any, *args: Any, **kwargs: Any) -> Any:
     out = np.load(file, *args, **kwargs)
     if isinstance(out, np.ndarray):
         if out.dtype.kind == "V" and out.dtype.names is None:
-            # NumPy saves small floats as bytes without their dtype.
+            # NumPy saves ml_dtypes' floats as raw bytes, without their dtype.
             if out.dtype == np.dtype("V2"):
                 out = out.view(dtypes.bfloat16)
         if out.dtype.kind in "OSUmM" or out.dtype.type is np.void:
-            return out  # no array of JAX can have these elements
+            return out  # JAX arrays cannot hold such elements
         return asarray(out)
     return out
 
 
-# Types that are classes of others
+# Abstract scalar types
 character = np.character
 complexfloating = np.complexfloating
 flexible = np.flexible

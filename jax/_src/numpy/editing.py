@@ -1,4 +1,4 @@
-"""Functions that insert, remove and replace parts of an array."""
+"""`insert`, `delete` and `trim_zeros`."""
 
 from __future__ import annotations
 
@@ -25,13 +25,14 @@ from jax._src.util import canonicalize_axis, canonicalize_axis_tuple
 def insert(
     arr: ArrayLike, obj: ArrayLike | slice, values: ArrayLike, axis: int | None = None
 ) -> Array:
-    """Inserts values before positions of a dimension.
+    """Inserts values before given positions along an axis.
 
     Args:
       arr: array.
-      obj: an integer, integers or a slice: before which elements, as they are numbered in `arr`.
-      values: what to insert; broadcast to the shape of the places. It is converted to the dtype of `arr`.
-      axis: along which dimension; None for the flattened array.
+      obj: an integer, a vector of integers, or a slice: positions in `arr` before which to insert.
+      values: values to insert, which broadcast to the inserted part; they are converted to the
+        dtype of `arr`.
+      axis: axis along which to insert; None for the flattened array.
 
     Raises:
       ValueError: if positions are not integers, or `axis` is out of range.
@@ -63,7 +64,8 @@ def insert(
         )
     values = lax.broadcast_to_rank(values, arr.ndim)
     if scalar:
-        # One position: the first dimension of values is the one that is inserted.
+        # As in NumPy, with a scalar position the values along their first dimension are all
+        # inserted.
         values = moveaxis(values, 0, axis)
     values = lax.convert_element_type(values, arr.dtype)
     count = values.shape[axis] if indices.size == 1 else indices.size
@@ -77,7 +79,8 @@ def _insert(arr, indices, values, *, axis):
     wrapped = lax.select(lax.lt(indices, np.int32(0)), lax.add(indices, np.int32(n)), indices)
     wrapped = lax.clamp(np.int32(0), wrapped, np.int32(n))
     keys = lax.broadcast_in_dim(wrapped, (count,), (0,))
-    # What is inserted before an element comes before it, in the order given.
+    # Sort keys: 2 i for values inserted before element i, 2 i + 1 for element i itself. The sort is
+    # stable, so values at the same position keep their order.
     place = lax.concatenate(
         [
             lax.mul(keys, np.int32(2)),
@@ -114,17 +117,18 @@ def delete(
     *,
     assume_unique_indices: bool = False,
 ) -> Array:
-    """Removes elements along a dimension.
+    """Removes slices along an axis.
 
     Args:
       arr: array.
-      obj: which: an integer, integers, a boolean vector or a slice.
-      axis: along which dimension; None for the flattened array.
-      assume_unique_indices: promises that integers are different and in bounds, so that they may be traced.
+      obj: positions to remove: an integer, a vector of integers, a boolean vector, or a slice.
+      axis: axis along which to remove; None for the flattened array.
+      assume_unique_indices: promise that integer positions are distinct and in bounds, which allows
+        them to be traced.
 
     Raises:
-      ValueError: for positions of another kind, or out of range.
-      IndexError: if one of several positions is out of bounds.
+      ValueError: if `obj` is of another kind, or a scalar position is out of bounds.
+      IndexError: if a position in a vector is out of bounds.
 
     >>> jnp.delete(jnp.array([1, 2, 3, 4]), jnp.array([0, 2])).tolist()
     [2, 4]
@@ -167,7 +171,8 @@ def _delete(arr, indices, *, axis):
     indices = lax.convert_element_type(indices, np.int32)
     indices = lax.select(lax.lt(indices, np.int32(0)), lax.add(indices, np.int32(n)), indices)
     removed = lax.sort(indices)
-    # The k-th element that is kept has before it those removed whose number minus rank is at most k.
+    # Element k of the result has before it in `arr` the removed elements i (in sorted order) with
+    # removed[i] - i <= k.
     count = removed.shape[0]
     ranked = lax.sub(removed, lax.iota(np.int32, count))
     place = lax.iota(np.int32, n - count)
@@ -184,12 +189,12 @@ _delete = nested_jit(_delete, static_argnames=("axis",))
 
 @export
 def trim_zeros(filt: ArrayLike, trim: str = "fb", axis: int | Sequence[int] | None = None) -> Array:
-    """Removes zeros from the ends.
+    """Removes zeros from the ends of an array.
 
     Args:
-      filt: array, not traced.
-      trim: "f" for the front, "b" for the back, "fb" for both.
-      axis: along which dimensions; None for all.
+      filt: array; it must not be traced.
+      trim: "f" to trim the front, "b" the back, "fb" both.
+      axis: axis or axes to trim; None for all.
 
     >>> jnp.trim_zeros(jnp.array([0, 0, 1, 0, 2, 0])).tolist()
     [1, 0, 2]

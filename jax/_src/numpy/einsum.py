@@ -1,4 +1,4 @@
-"""`einsum`: sums of products by Einstein's notation, as a series of dot products."""
+"""`einsum`: sums of products in Einstein notation, evaluated as a series of `dot_general`s."""
 
 from __future__ import annotations
 
@@ -36,21 +36,22 @@ def einsum(
     _dot_general: Callable[..., Array] = lax.dot_general,
     out_sharding: Any = None,
 ) -> Array:
-    """Sums products of elements, as Einstein's notation says.
+    """Evaluates a sum of products in Einstein notation.
 
     Args:
-      subscripts: a letter for each dimension of each operand, and after "->" those of the result; letters
-        that it lacks are summed over. Without "->" the result has those that occur once, in alphabetical
-        order. "..." stands for dimensions that broadcast.
-      *operands: arrays. The other form is `einsum(x, labels, y, labels, ..., labels)` with lists of ints.
+      subscripts: one letter per dimension of each operand, separated by commas, and after "->"
+        those of the result; letters missing there are summed over. Without "->" the result has the
+        letters that occur once, in alphabetical order. "..." stands for dimensions that broadcast.
+      *operands: arrays. The alternative form is `einsum(x, labels, y, labels, ..., labels)`, where
+        labels are lists of ints.
       out: must be None.
-      optimize: in which order more than two operands are contracted: "auto", "optimal", "greedy" and what
-        else `opt_einsum` knows; True is "optimal", False from left to right; or a path, as
-        `einsum_path` returns it.
+      optimize: contraction order for more than two operands: "auto", "optimal", "greedy" or any
+        other strategy of `opt_einsum`; True for "optimal", False for left to right; or a path as
+        returned by `einsum_path`.
       precision, preferred_element_type, out_sharding: as for `jax.numpy.dot`.
 
     Raises:
-      ValueError: if subscripts do not fit the operands.
+      ValueError: if the subscripts do not match the operands.
 
     >>> x, y = jnp.arange(6).reshape(2, 3), jnp.ones((3, 4), int)
     >>> jnp.einsum("ij,jk->ik", x, y).shape
@@ -97,13 +98,13 @@ def einsum(
 def einsum_path(
     subscripts: Any, /, *operands: Any, optimize: bool | str | Sequence[tuple[int, ...]] = "auto"
 ) -> tuple[list[tuple[int, ...]], Any]:
-    """The order in which `einsum` contracts its operands.
+    """Returns the order in which `einsum` would contract its operands.
 
     Args:
       subscripts, *operands, optimize: as for `einsum`.
 
     Returns:
-      The path, which `einsum` takes as `optimize`, and an object that prints its cost.
+      The path, which `einsum` accepts as `optimize`, and an object that prints its cost.
 
     >>> x, y, z = jnp.ones((2, 9)), jnp.ones((9, 9)), jnp.ones((9, 3))
     >>> path, info = jnp.einsum_path("ij,jk,kl->il", x, y, z)
@@ -116,7 +117,7 @@ def einsum_path(
 
 
 def _opt_einsum() -> Any:
-    # Loaded on first use: most programs contract no more than two arrays at a time.
+    # Imported on first use, since few programs contract more than two arrays at a time.
     return importlib.import_module("opt_einsum")
 
 
@@ -129,12 +130,12 @@ def _hashable_path(optimize: Any) -> Any:
 # ---------------------------------------------------------------------------------------------------
 # Subscripts
 
-# Parsed: for each operand a tuple of labels, and one for the result or None. `...` is a label.
+# A parsed spec: a tuple of labels per operand, and one for the result or None. `...` is a label.
 Spec = tuple[tuple[Labels, ...], Labels | None]
 
 
 def _from_lists(first: Any, rest: Sequence[Any]) -> tuple[Spec, list[Any]]:
-    """`x, [0, 1], y, [1, 2], [0, 2]` as labels and operands."""
+    """Converts the form `x, [0, 1], y, [1, 2], [0, 2]` to labels and operands."""
     everything = [first, *rest]
     result = _list_labels(everything.pop()) if len(everything) % 2 else None
     if not everything:
@@ -179,7 +180,7 @@ def _letters(part: str, subscripts: str) -> Labels:
 
 @functools.lru_cache(4096)
 def _resolve(spec: Any, shapes: tuple[tuple, ...]) -> tuple[tuple[Labels, ...], Labels]:
-    """The labels of all dimensions of operands and result; those of an ellipsis are numbered pairs."""
+    """Returns the labels of the operands and the result; ellipses become numbered pairs."""
     inputs, result = _parse(spec) if isinstance(spec, str) else spec
     if len(inputs) != len(shapes):
         raise ValueError(
@@ -221,7 +222,7 @@ def _resolve(spec: Any, shapes: tuple[tuple, ...]) -> tuple[tuple[Labels, ...], 
 
 
 def _ellipsis(n: int) -> Labels:
-    # Numbered from the right, since they broadcast so.
+    # Numbered from the right, because broadcasting aligns dimensions at the right.
     return tuple([(..., n - i) for i in range(n)])
 
 
@@ -251,14 +252,14 @@ def _check_sizes(inputs, shapes):
 
 
 # ---------------------------------------------------------------------------------------------------
-# Order
+# Contraction order
 
 
 @functools.lru_cache(4096)
 def _path(
     inputs: tuple[Labels, ...], result: Labels, shapes: tuple[tuple, ...], optimize: Any
 ) -> tuple[tuple[int, ...], ...]:
-    """Which operands are contracted in each step; results go to the end of the list."""
+    """Returns the operands to contract in each step; each result is appended to the list."""
     n = len(inputs)
     if n <= 2:
         return (tuple(range(n)),)
@@ -323,11 +324,11 @@ def _einsum_as_it_is(
     else:
         preferred = dtypes.check_and_canonicalize_user_dtype(preferred_element_type, "einsum")
         weak_type = False
-    # Products of two take different dtypes as they are.
+    # Keep the operands' dtypes: dot_general accepts mixed ones.
     terms = list(zip(map(util.to_array, arrays), inputs))
     path = _path(inputs, result, shapes, optimize)
     for step in path:
-        # The last ones first, so that the positions of the others stay.
+        # Delete from the end, so that the remaining positions stay valid.
         chosen = [terms[i] for i in step]
         for i in sorted(step, reverse=True):
             del terms[i]
@@ -355,14 +356,14 @@ def _einsum_as_it_is(
 
 
 def _without_shardings(operands, out_sharding, **options):
-    """The result for more than two operands: the compiler decides the shardings of the steps."""
+    """Contracts more than two operands, leaving the intermediate shardings to the compiler."""
     fun = functools.partial(_einsum_as_it_is, **options)
     return auto_axes(fun, out_sharding=out_sharding)(*operands)
 
 
 @functools.lru_cache(4096)
 def _pair_plan(subscripts: Any, lhs_shape: tuple, rhs_shape: tuple) -> Any:
-    """The plan for two operands without diagonals, or None."""
+    """Returns the plan for contracting two operands, or None if one has a diagonal to take."""
     (lhs, rhs), result = _resolve(subscripts, (lhs_shape, rhs_shape))
     if len({*lhs}) < len(lhs) or len({*rhs}) < len(rhs):
         return None
@@ -378,7 +379,7 @@ _einsum = inline_jit(
 
 
 def _contract_all(terms, result, others, options):
-    """The product of some terms with their labels, summed over those that nothing else has."""
+    """Multiplies terms, summing over labels that neither the result nor another term has."""
     (x, labels), *rest = terms
     while rest:
         (y, other), *rest = rest
@@ -410,7 +411,7 @@ def _contract_all(terms, result, others, options):
 
 
 def _widened(x, dtype):
-    """`x` in the dtype to sum in, if that is a wider one."""
+    """Converts `x` to the accumulation dtype if that is wider."""
     own = dtypes.dtype(x)
     if own == dtype or dtypes.promote_types(own, dtype) != dtype:
         return x
@@ -418,14 +419,14 @@ def _widened(x, dtype):
 
 
 def _natural_order(lhs, rhs, wanted):
-    """The order of labels that a dot product gives."""
+    """Returns the order of labels in which a dot product has its result."""
     both = [label for label in lhs if label in rhs and label in wanted]
     left = [label for label in lhs if label not in rhs and label in wanted]
     return (*both, *left, *[label for label in rhs if label not in lhs and label in wanted])
 
 
 def _single(x, labels, wanted, out_sharding):
-    """One operand: diagonals, sums, and a transpose."""
+    """Reduces a single operand: takes diagonals, sums and transposes."""
     x, labels = _diagonals(x, labels, wanted)
     axes = tuple([i for i, label in enumerate(labels) if label not in wanted])
     labels = tuple([label for label in labels if label in wanted])
@@ -438,7 +439,7 @@ def _single(x, labels, wanted, out_sharding):
 
 
 def _diagonals(x, labels, wanted):
-    """Takes the diagonal of dimensions with the same label."""
+    """Takes diagonals of dimensions that share a label."""
     if len(set(labels)) == len(labels):
         return x, labels
     x = util.to_array(x)

@@ -1,4 +1,4 @@
-"""`pad`: more elements around an array, in all of NumPy's modes."""
+"""`pad`: extends an array at its edges, in all of NumPy's modes."""
 
 from __future__ import annotations
 
@@ -35,25 +35,26 @@ _KEYWORDS: dict[str, tuple[str, ...]] = {
 def pad(
     array: ArrayLike, pad_width: Any, mode: str | Callable[..., Any] = "constant", **kwargs: Any
 ) -> Array:
-    """Puts more elements around an array.
+    """Pads an array at its edges.
 
     Args:
       array: array.
-      pad_width: how many elements come before and after: `((before, after), ...)` for each dimension,
-        `(before, after)` for all, or one int. A dict maps dimensions to ints or pairs.
-      mode: what they are: "constant" (see `constant_values`, 0 by default), "edge", "empty" (0),
-        "linear_ramp" (to `end_values`), "maximum", "mean", "median", "minimum" (of the `stat_length`
-        elements at the edge, None for all), "reflect", "symmetric" (`reflect_type` "even" or "odd"),
-        "wrap"; or a function.
-      **kwargs: `constant_values`, `end_values`, `stat_length` or `reflect_type` for the modes that have
-        them, the first three in the form of `pad_width`; any for a function.
+      pad_width: number of elements to add: `((before, after), ...)` with one pair per dimension,
+        `(before, after)` for all dimensions, or one int. A dict maps dimensions to ints or pairs.
+      mode: values to pad with: "constant" (`constant_values`, by default 0), "edge", "empty" (0),
+        "linear_ramp" (towards `end_values`), "maximum", "mean", "median" or "minimum" (of the
+        `stat_length` elements at the edge, by default all), "reflect" or "symmetric" (with
+        `reflect_type` "even" or "odd"), "wrap"; or a function.
+      **kwargs: `constant_values`, `end_values`, `stat_length` or `reflect_type`, each for the modes
+        that use it; the first three take the forms of `pad_width`. A function gets any keywords.
 
-    A function is called as `fun(row, (before, after), axis, kwargs)` with a padded row, and returns the row
-    with its ends filled in, one dimension after the other.
+    A function is called as `fun(row, (before, after), axis, kwargs)` with each padded row along one
+    dimension after the other, and returns the row with its ends filled in.
 
     Raises:
-      ValueError: for widths of another shape or negative ones, and keywords the mode has not.
-      TypeError: for widths that are not integers.
+      ValueError: if `pad_width` has an invalid shape or negative entries, or a keyword does not
+        apply to the mode.
+      TypeError: if `pad_width` is not made of integers.
 
     >>> jnp.pad(jnp.array([1, 2, 3]), (1, 2)).tolist()
     [0, 1, 2, 3, 0, 0]
@@ -153,7 +154,7 @@ def _check_not_empty(array, width, mode):
 
 
 def _pairs(name: str, values: Any, array: Array) -> Array:
-    """`constant_values` and its like as an array of shape `(ndim, 2)`."""
+    """Converts `constant_values` or `end_values` to an array of shape `(ndim, 2)`."""
     if isinstance(values, (list, tuple)):
         values = _stacked(values)
     values = lax.convert_element_type(util.to_array(values), array.dtype)
@@ -269,13 +270,13 @@ _pad_wrap = nested_jit(_pad_wrap, static_argnames=("width",))
 
 
 def _pad_reflect(array, *, width, edge, odd):
-    """Mirror images at both ends, again and again until there are enough elements."""
+    """Appends mirror images at both ends until there are enough elements."""
     for d, (lo, hi) in enumerate(width):
         n = array.shape[d]
         if not (lo or hi):
             continue
         if n == 1 and not edge:
-            # Nothing lies beyond the mirror.
+            # A single element has nothing to mirror, so NumPy repeats it.
             before = _repeated(array, lo, d) if lo else None
             after = _repeated(array, hi, d) if hi else None
             array = _around(array, d, before, after)
@@ -291,7 +292,7 @@ _pad_reflect = nested_jit(_pad_reflect, static_argnames=("width", "edge", "odd")
 
 
 def _mirrored(x, amount, d, offset, odd):
-    """`amount` elements that follow `x` by reflection at its end."""
+    """Returns the `amount` elements that follow `x` if it is repeatedly reflected at its end."""
     n = x.shape[d]
     parts = []
     while amount > 0:
@@ -325,7 +326,7 @@ def _end(ends, d, side):
 
 
 def _ramp(edge, end, n, d):
-    """`n` values from `end` towards `edge`, which is not among them."""
+    """Returns `n` values in linear steps from `end` towards `edge`, excluding `edge`."""
     dtype = edge.dtype
     if not dtypes.issubdtype(dtype, np.inexact):
         wide = dtypes.default_float_dtype()

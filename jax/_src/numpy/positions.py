@@ -1,4 +1,4 @@
-"""Positions in flattened arrays."""
+"""Conversion between multi-dimensional indices and positions in flattened arrays."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from jax._src.typing import ArrayLike, DTypeLike
 
 @export
 def unravel_index(indices: ArrayLike, shape: Any) -> tuple[Array, ...]:
-    """Positions in a flattened array as indices along each dimension.
+    """Converts positions in a flattened array to indices along each dimension.
 
     Args:
-      indices: integers; negative ones count from the end, those out of bounds are brought into bounds.
-      shape: of the array: a size, a sequence of sizes or an array of them, which may be traced.
+      indices: integers; negative ones count from the end, out-of-bounds ones are clipped.
+      shape: shape of the array: an int, a sequence of ints, or an array, which may be traced.
 
     Returns:
-      For each dimension an array of the shape of `indices`.
+      A tuple with an array of the shape of `indices` for each dimension.
 
     Raises:
       ValueError: if `shape` has more than one dimension.
@@ -49,7 +49,7 @@ def unravel_index(indices: ArrayLike, shape: Any) -> tuple[Array, ...]:
 
 
 def _unravel_by_sizes(indices, *sizes):
-    """As `_unravel_index`, for sizes that are not Python's integers: their dtypes take part."""
+    """Unravels with sizes that are not Python ints, whose dtypes take part in promotion."""
     rest, out = indices, []
     for size in reversed(sizes):
         rest, index = ufuncs.divmod(rest, size)
@@ -104,18 +104,19 @@ def ravel_multi_index(
     *,
     dtype: DTypeLike | None = None,
 ) -> Array:
-    """Indices along each dimension as positions in the flattened array.
+    """Converts indices along each dimension to positions in the flattened array.
 
     Args:
-      multi_index: for each dimension an array of integers; they broadcast.
-      dims: the array's shape.
-      mode: for indices out of bounds: "raise" (not possible for traced ones), "wrap", "clip", or "ignore".
-      order: "C" for the last index changing fastest, "F" for the first.
-      dtype: of the result; None for the one that combines those of the indices.
+      multi_index: an integer array for each dimension; they broadcast.
+      dims: shape of the array.
+      mode: treatment of out-of-bounds indices: "raise" (not possible for traced ones), "wrap",
+        "clip", or "ignore".
+      order: "C" if the last index changes fastest, "F" if the first does.
+      dtype: dtype of the result; by default the common dtype of the indices.
 
     Raises:
-      ValueError: for indices out of bounds in mode "raise", those that are not integers, or another number of
-        them.
+      ValueError: if indices are not integers, are out of bounds in mode "raise", or their number is
+        not that of `dims`.
 
     >>> jnp.ravel_multi_index((jnp.array([0, 1]), jnp.array([1, 2])), (2, 3)).tolist()
     [1, 5]

@@ -1,4 +1,4 @@
-"""Functions that find the places of numbers among sorted ones, and count them: `searchsorted`, histograms."""
+"""`searchsorted`, `digitize`, `bincount` and histograms."""
 
 from __future__ import annotations
 
@@ -32,21 +32,21 @@ def searchsorted(
     *,
     method: str = "scan",
 ) -> Array:
-    """Where numbers would have to be inserted to keep an array sorted.
+    """Finds where to insert values into a sorted array to keep it sorted.
 
     Args:
-      a: sorted vector.
-      v: numbers to look for.
-      side: "left" for the place before equal elements, "right" for that after them.
+      a: vector sorted in ascending order, or by `sorter`.
+      v: values to search for; any shape.
+      side: for values equal to elements of `a`: "left" for the position before them, "right" after.
       sorter: indices that sort `a`.
-      method: how: "scan" and "scan_unrolled" halve intervals, best for a few numbers or on CPUs; "sort"
-        sorts both arrays together; "compare_all" compares each with each, best for short arrays.
+      method: "scan" and "scan_unrolled" bisect, best on CPUs or for few values; "sort" sorts both
+        arrays together; "compare_all" compares all pairs, best for short arrays.
 
     Returns:
       An integer array of the shape of `v`.
 
     Raises:
-      ValueError: for an unknown `side` or `method`, or if `a` is no vector.
+      ValueError: if `side` or `method` is unknown, or `a` is not a vector.
 
     >>> jnp.searchsorted(jnp.array([1, 2, 2, 5]), jnp.array([0, 2, 9])).tolist()
     [0, 1, 4]
@@ -83,7 +83,7 @@ searchsorted_arrays = nested_jit(searchsorted_arrays, static_argnames=("side", "
 
 
 def elements_at(a, places):
-    """Elements of a vector at indices in bounds, of any shape."""
+    """Gathers elements of a vector at in-bounds indices of any shape."""
     return slicing.gather(
         a,
         lax.expand_dims(places, (places.ndim,)),
@@ -94,7 +94,7 @@ def elements_at(a, places):
 
 
 def _before(x, y, strictly):
-    """Whether `x` comes before `y` in sorted order, or also if they are equal; NaNs come last."""
+    """Tests whether `x` sorts before `y` or, unless `strictly`, is equal; NaNs sort last."""
     if dtypes.issubdtype(x.dtype, np.complexfloating):
         (xr, yr), (xi, yi) = (lax.real(x), lax.real(y)), (lax.imag(x), lax.imag(y))
         same = lax.bitwise_or(lax.eq(xr, yr), lax.bitwise_and(lax.ne(xr, xr), lax.ne(yr, yr)))
@@ -124,7 +124,7 @@ def _search_by_sorting(a, v, side, dtype):
     flat = ravel(v)
     n, m = a.shape[0], flat.shape[0]
     both = [flat, a] if side == "left" else [a, flat]
-    # Among equal elements those that come first in the list stay first.
+    # The sort is stable, so on ties the array that comes first in `both` stays first.
     places = lax.iota(dtype, n + m)
     _, order = lax.sort((lax.concatenate(both, 0), places), num_keys=1)
     if side == "left":
@@ -132,7 +132,8 @@ def _search_by_sorting(a, v, side, dtype):
     else:
         is_mine = lax.ge(order, lax.const(order, n))
     counts = lax.cumsum(lax.convert_element_type(lax.bitwise_not(is_mine), dtype))
-    # Back to the order of the queries: their number, then how many of `a` come before.
+    # Undo the sort: `found` has for each query, in its original order, the elements of `a` before
+    # it.
     _, found = lax.sort((order, counts), num_keys=1)
     start = 0 if side == "left" else n
     return lax.reshape(slicing.slice_in_dim(found, start, start + m), v.shape)
@@ -145,7 +146,7 @@ def _bisect(a, v, side, dtype, unrolled):
     def halve(_, state):
         low, high = state
         mid = lax.div(lax.add(low, high), lax.const(low, 2))
-        # The middle of an empty interval may be n.
+        # In a finished search the midpoint may be n, which is out of bounds.
         smaller = _before(elements_at(a, lax.min(mid, lax.const(mid, n - 1))), v, side == "left")
         active = lax.lt(low, high)
         one = lax.const(mid, 1)
@@ -165,19 +166,20 @@ def _bisect(a, v, side, dtype, unrolled):
 def digitize(
     x: ArrayLike, bins: ArrayLike, right: bool = False, *, method: str | None = None
 ) -> Array:
-    """Which of the intervals between `bins` contain numbers.
+    """Finds the bin that each value belongs to.
 
     Args:
-      x: numbers.
-      bins: sorted vector, ascending or descending.
-      right: whether intervals include their right end and not the left one.
+      x: values; any shape.
+      bins: vector of bin edges, in ascending or descending order.
+      right: whether bins include their right edge instead of the left one.
       method: as for `searchsorted`.
 
     Returns:
-      Integers of the shape of `x`: `i` for `bins[i-1] <= x < bins[i]`, or `bins[i-1] > x >= bins[i]`.
+      An integer array of the shape of `x`: `i` where `bins[i-1] <= x < bins[i]` for ascending and
+      `bins[i-1] > x >= bins[i]` for descending bins.
 
     Raises:
-      ValueError: if `bins` is no vector.
+      ValueError: if `bins` is not a vector.
 
     >>> jnp.digitize(jnp.array([0.5, 1., 7.]), jnp.array([0., 1., 2.])).tolist()
     [1, 2, 3]
@@ -217,18 +219,22 @@ def bincount(
     length: int | None = None,
     out_sharding: Any = None,
 ) -> Array:
-    """How often each number occurs.
+    """Counts how often each non-negative integer occurs.
 
     Args:
       x: vector of integers; negative ones count as 0.
-      weights: what to add up instead of ones, a vector of the same size.
-      minlength: the result's least size.
-      length: its size; numbers beyond are left out. It must be given where `x` is traced.
+      weights: vector of values to add up instead of ones.
+      minlength: minimum size of the result.
+      length: static size of the result; larger integers are ignored. It is required if `x` is
+        traced.
       out_sharding: sharding of the result, in explicit mode.
 
+    Returns:
+      A vector; element i is the count, or the total weight, of the integer i.
+
     Raises:
-      TypeError: if `x` is not made of integers.
-      ValueError: if it is no vector, or `weights` has another shape.
+      TypeError: if `x` does not have an integer dtype.
+      ValueError: if `x` is not a vector, or `weights` has a different shape.
       ConcretizationTypeError: if `x` is traced and `length` is None.
 
     >>> jnp.bincount(jnp.array([1, 1, 2, 3, 3, 3])).tolist()
@@ -300,13 +306,13 @@ def histogram_bin_edges(
     range: None | Array | Sequence[ArrayLike] = None,
     weights: ArrayLike | None = None,
 ) -> Array:
-    """The edges of the bins of `histogram`.
+    """Computes the bin edges that `histogram` uses.
 
     Args:
       a: data.
-      bins: how many bins of equal width; or the edges themselves.
-      range: the first and the last edge; None for the least and the greatest element.
-      weights: unused; they make no difference to bins of equal width.
+      bins: number of bins of equal width, or a vector of edges.
+      range: the first and the last edge; None for the minimum and maximum of `a`.
+      weights: unused.
 
     Raises:
       NotImplementedError: if `bins` is a string.
@@ -332,7 +338,7 @@ def histogram_bin_edges(
     else:
         low, high = range
     low, high = lax.convert_element_type(low, dtype), lax.convert_element_type(high, dtype)
-    # An interval of no width gets one around it.
+    # Widen an empty range to 1.
     flat_range = lax.eq(low, high)
     half = lax.const(low, 0.5)
     low = lax.select(flat_range, lax.sub(low, half), low)
@@ -348,19 +354,19 @@ def histogram(
     weights: ArrayLike | None = None,
     density: bool | None = None,
 ) -> tuple[Array, Array]:
-    """How many numbers are in each of a row of intervals.
+    """Computes a histogram.
 
     Args:
-      a: data.
+      a: data; any shape.
       bins, range: as for `histogram_bin_edges`.
-      weights: what to add up instead of ones, of the shape of `a`.
-      density: whether to divide by the total and by the widths.
+      weights: array of the shape of `a`: values to add up instead of ones.
+      density: whether to normalize to an integral of 1.
 
     Returns:
-      The counts, and the edges, one more.
+      The counts, a vector with one element per bin, and the edges, with one element more.
 
     Raises:
-      ValueError: if `weights` has another shape.
+      ValueError: if `weights` has a different shape.
 
     >>> counts, edges = jnp.histogram(jnp.array([0., 1., 1., 4.]), bins=2)
     >>> counts.tolist(), edges.tolist()
@@ -385,7 +391,7 @@ def _histogram(a, weights, edges, *, density):
     a, weights = ravel(a), ravel(weights)
     n = edges.shape[0]
     edges = lax.convert_element_type(edges, dtypes.result_type(a, edges))
-    # The last interval includes its right end.
+    # The last bin includes its right edge.
     place = searchsorted_arrays(edges, a, None, side="right", method="scan")
     last = slicing.index_in_dim(edges, -1, keepdims=False)
     at_end = lax.eq(lax.convert_element_type(a, edges.dtype), last)
@@ -412,16 +418,16 @@ def histogram2d(
     weights: ArrayLike | None = None,
     density: bool | None = None,
 ) -> tuple[Array, Array, Array]:
-    """How many points are in each cell of a grid.
+    """Computes a two-dimensional histogram.
 
     Args:
       x, y: vectors of coordinates.
-      bins: how many intervals or which edges, for both coordinates or a pair.
-      range: `(least, greatest)` for each coordinate, or None.
+      bins: number of bins or vector of edges, for both coordinates, or a pair with one for each.
+      range: a pair with `(first, last)` edge or None for each coordinate.
       weights, density: as for `histogram`.
 
     Returns:
-      The counts, of shape `(nx, ny)`, and the edges along x and y.
+      The counts, of shape `(nx, ny)`, the edges along x, and the edges along y.
 
     >>> counts, _, _ = jnp.histogram2d(jnp.array([0., 1., 1.]), jnp.array([0., 1., 1.]), bins=2)
     >>> counts.tolist()
@@ -449,19 +455,19 @@ def histogramdd(
     weights: ArrayLike | None = None,
     density: bool | None = None,
 ) -> tuple[Array, list[Array]]:
-    """How many points are in each cell of a grid of any dimension.
+    """Computes a histogram in d dimensions.
 
     Args:
       sample: points, of shape `(n, d)`.
-      bins: how many intervals or which edges, for all coordinates or one for each.
-      range: `(least, greatest)` for each coordinate, or None.
+      bins: number of bins or vector of edges, for all coordinates or one per coordinate.
+      range: `(first, last)` edge or None for each coordinate.
       weights, density: as for `histogram`.
 
     Returns:
-      The counts, with `d` dimensions, and the edges along each.
+      The counts, an array of d dimensions, and a list of the edges along each.
 
     Raises:
-      ValueError: if there are not as many bins or ranges as coordinates.
+      ValueError: if the length of `bins` or `range` is not d.
 
     >>> counts, edges = jnp.histogramdd(jnp.array([[0., 0.], [1., 1.]]), bins=(1, 2))
     >>> counts.tolist()

@@ -1,4 +1,4 @@
-"""Functions of arrays as sets: unique elements, unions, intersections, differences, membership."""
+"""Set operations: unique elements, unions, intersections, differences, membership."""
 
 from __future__ import annotations
 
@@ -40,25 +40,29 @@ def unique(
     fill_value: ArrayLike | None = None,
     sorted: bool = True,
 ) -> Any:
-    """The different elements of an array, or slices along an axis, in ascending order.
+    """Finds the distinct elements of an array, or distinct slices, in ascending order.
 
     Args:
       ar: array.
-      return_index: whether to return where each first occurs.
-      return_inverse: whether to return which of them each element is.
-      return_counts: whether to return how often each occurs.
-      axis: slices along which are compared; None for the elements.
+      return_index: whether to return the index of the first occurrence of each.
+      return_inverse: whether to return indices that reconstruct `ar` from the result.
+      return_counts: whether to return the number of occurrences of each.
+      axis: compare slices along this axis; None to compare elements of the flattened array.
       equal_nan: whether NaNs are equal to each other.
-      size: how many to return: the first, or padded by `fill_value`. It must be given where `ar` is traced.
-      fill_value: what to pad with; the smallest if None. Indices are padded by the first, counts by 0.
-      sorted: makes no difference.
+      size: static size of the result: further elements are cut off, missing ones are padded with
+        `fill_value`. It is required if `ar` is traced.
+      fill_value: padding value; None for the smallest element. Indices are padded with the first
+        one, counts with 0.
+      sorted: has no effect; the result is always sorted.
 
     Returns:
-      The values, and what was asked for besides: indices, inverse (of the shape of `ar` if `axis` is None) and
-      counts.
+      The values, followed by those that are requested of: indices, inverse indices (of the shape of
+        `ar`
+      if `axis` is None) and counts.
 
     Raises:
-      ValueError: if `axis` is out of range, or there is nothing to pad an empty array with.
+      ValueError: if `axis` is out of range, or an empty array has to be padded without
+        `fill_value`.
       TypeError: if `size` is negative.
       ConcretizationTypeError: if `ar` is traced and `size` is None.
 
@@ -139,7 +143,7 @@ def _unique(x, size, fill_value, equal_nan, return_index, return_inverse, return
     n = x.shape[0]
     if size is None and order is None and not return_counts and _is_on_host(values):
         return _choose_now(values, first), None, None, None
-    # One place more than is wanted, so that each has a next one: past the end there is none.
+    # Find one position more than is needed: the next one ends a run. Positions past the end are n.
     if size is None:
         (places,) = nonzero(first)
         ends = lax.concatenate([places[1:], lax.const(places, [n])], 0) if return_counts else None
@@ -158,7 +162,7 @@ def _unique(x, size, fill_value, equal_nan, return_index, return_inverse, return
 
 
 def _runs(x, *, equal_nan, ordered):
-    """`x` (or its slices) in ascending order, that order if it is needed, and where equal ones begin."""
+    """Sorts `x` or its slices; returns them, the sorting order if needed, and where runs begin."""
     order = None
     x = _one_nan(x)
     if x.ndim == 1:
@@ -166,7 +170,7 @@ def _runs(x, *, equal_nan, ordered):
     else:
         flat = lax.reshape(x, (x.shape[0], math.prod(x.shape[1:])))
         columns = [lax.squeeze(c, (1,)) for c in lax.split(flat, (1,) * flat.shape[1], 1)]
-    if not columns:  # slices without elements are equal
+    if not columns:  # slices without elements are all equal
         order = lax.iota(dtypes.default_int_dtype(), x.shape[0])
     elif ordered:
         places = lax.iota(dtypes.default_int_dtype(), x.shape[0])
@@ -185,7 +189,7 @@ _runs = nested_jit(_runs, static_argnames=("equal_nan", "ordered"))
 
 
 def _one_nan(x):
-    """`x` with all complex NaNs the same, so that parts that are numbers do not part them when sorted."""
+    """Makes all complex NaNs identical, so that their other parts do not separate them in sorts."""
     if not dtypes.issubdtype(x.dtype, np.complexfloating):
         return x
     return util.select_where(lax.ne(x, x), np.array(np.nan, x.dtype), x)
@@ -203,13 +207,13 @@ def _differs_from_previous(x, equal_nan):
 def _is_on_host(x):
     if not is_eager_array(x) or x.weak_type:
         return False
-    if dtypes.canonicalize_dtype(x.dtype) != x.dtype:  # made where 64-bit types are on
+    if dtypes.canonicalize_dtype(x.dtype) != x.dtype:  # made while 64-bit types were enabled
         return False
     return len(x.devices()) == 1 and x.device.platform == "cpu"
 
 
 def _choose_now(x, chosen):
-    """The elements of a vector that a mask chooses: how many is no static shape of a program to compile."""
+    """Selects by a mask on the host, since a result of unknown size cannot be compiled."""
     mask = np.asarray(chosen)
     if np.count_nonzero(mask) == len(mask):
         return x
@@ -218,7 +222,7 @@ def _choose_now(x, chosen):
 
 def _pick_unique(values, order, places, fill_value):
     n = values.shape[0]
-    inside = lax.rem(places, lax.const(places, n))  # those past the end become the first
+    inside = lax.rem(places, lax.const(places, n))  # positions past the end become 0
     if values.ndim == 1:
         out = elements_at(values, inside)
     else:
@@ -260,9 +264,9 @@ class _UniqueInverseResult(NamedTuple):
 def unique_all(
     x: ArrayLike, /, *, size: int | None = None, fill_value: ArrayLike | None = None
 ) -> _UniqueAllResult:
-    """Different elements, where each first occurs, which each element is, and how often each occurs.
+    """Returns distinct elements with their first indices, inverse indices and counts.
 
-    NaNs differ from each other. For `size` and `fill_value` see `unique`.
+    NaNs are all distinct. See `unique` for `size` and `fill_value`.
 
     >>> jnp.unique_all(jnp.array([3, 1, 3])).indices.tolist()
     [1, 0]
@@ -275,7 +279,7 @@ def unique_all(
 def unique_counts(
     x: ArrayLike, /, *, size: int | None = None, fill_value: ArrayLike | None = None
 ) -> _UniqueCountsResult:
-    """Different elements, and how often each occurs; see `unique_all`.
+    """Returns distinct elements and their counts; see `unique_all`.
 
     >>> jnp.unique_counts(jnp.array([3, 1, 3])).counts.tolist()
     [1, 2]
@@ -288,7 +292,7 @@ def unique_counts(
 def unique_inverse(
     x: ArrayLike, /, *, size: int | None = None, fill_value: ArrayLike | None = None
 ) -> _UniqueInverseResult:
-    """Different elements, and which of them each element is; see `unique_all`.
+    """Returns distinct elements and the inverse indices; see `unique_all`.
 
     >>> jnp.unique_inverse(jnp.array([3, 1, 3])).inverse_indices.tolist()
     [1, 0, 1]
@@ -301,7 +305,7 @@ def unique_inverse(
 def unique_values(
     x: ArrayLike, /, *, size: int | None = None, fill_value: ArrayLike | None = None
 ) -> Array:
-    """The different elements; see `unique_all`.
+    """Returns the distinct elements; see `unique_all`.
 
     >>> jnp.unique_values(jnp.array([3, 1, 3])).tolist()
     [1, 3]
@@ -310,7 +314,7 @@ def unique_values(
 
 
 # ---------------------------------------------------------------------------------------------------
-# Sets
+# Set operations on two arrays
 
 
 @export
@@ -321,7 +325,7 @@ def union1d(
     size: int | None = None,
     fill_value: ArrayLike | None = None,
 ) -> Array:
-    """The elements that are in one array or the other, in ascending order.
+    """Returns the elements that are in either array, in ascending order.
 
     Args:
       ar1, ar2: arrays.
@@ -350,15 +354,16 @@ def intersect1d(
     size: int | None = None,
     fill_value: ArrayLike | None = None,
 ) -> Any:
-    """The elements that are in both arrays, in ascending order.
+    """Returns the elements that are in both arrays, in ascending order.
 
     Args:
       ar1, ar2: arrays.
-      assume_unique: says that no element occurs twice in an array; it makes no difference.
-      return_indices: whether to return where in the flattened arrays each first occurs.
-      size: how many to return: the first, or padded by `fill_value`; indices are padded by the size of their
-        array. It must be given where an array is traced.
-      fill_value: what to pad with; the smallest of the result if None.
+      assume_unique: promise that no array has duplicates; it has no effect.
+      return_indices: whether to return the first index of each in both flattened arrays.
+      size: static size of the result: further elements are cut off, missing ones are padded with
+        `fill_value`, and indices with the size of their array. It is required if an array is
+        traced.
+      fill_value: padding value; None for the smallest element of the result.
 
     Raises:
       ConcretizationTypeError: if an array is traced and `size` is None.
@@ -394,11 +399,15 @@ def intersect1d(
 
 
 def _merged(ar1, ar2):
-    """Both arrays sorted together: equal elements of the first come before those of the second.
+    """Sorts both arrays together; on ties, elements of the first array come first.
 
-    Returns the values, their positions in one array behind the other, where elements that differ from the one
-    before begin, whether such a run has elements of both, the last elements of the first array in those, and the
-    beginning of each element's run.
+    Returns:
+      values: the sorted values.
+      order: their positions in the concatenated arrays.
+      first: where runs of equal values begin.
+      mixed: whether each element is in a run with elements of both arrays.
+      crossing: the last element of the first array in each such run.
+      start: the position where each element's run begins.
     """
     both = _one_nan(lax.concatenate([ar1, ar2], 0))
     n = both.shape[0]
@@ -406,7 +415,7 @@ def _merged(ar1, ar2):
     values, order = lax.sort((both, places), num_keys=1)
     of_second = lax.ge(order, lax.const(order, ar1.shape[0]))
     differs = _differs_from_previous(values, equal_nan=True)
-    # NaNs are equal within an array, but not to those of the other.
+    # NaNs are equal within an array, but differ from those of the other one.
     nan = lax.ne(values, values)
     changes = lax.ne(of_second, lax.concatenate([of_second[:1], of_second[:-1]], 0))
     first = lax.bitwise_or(differs, lax.eq(places, lax.const(places, 0)))
@@ -423,14 +432,14 @@ _merged = nested_jit(_merged)
 
 
 def _places(mask, size):
-    """Where a mask is set; past the end where there are too few."""
+    """Returns the positions where a mask is set; missing ones, up to `size`, are past the end."""
     if size is None:
         return nonzero(mask)[0]
     return nonzero(mask, size=size, fill_value=mask.shape[0])[0]
 
 
 def _pick(values, places, fill_value, smallest):
-    """Elements at places, and others past the end."""
+    """Gathers elements at positions, and fill values for positions past the end."""
     n = values.shape[0]
     fill = 0 if fill_value is None else fill_value
     fill = lax.convert_element_type(util.to_array(fill), values.dtype)
@@ -441,7 +450,7 @@ def _pick(values, places, fill_value, smallest):
     missing = lax.eq(places, lax.const(places, n))
     if fill_value is None and smallest:
         there = lax.select(missing, util.broadcast_to(out[:1], out.shape), out)
-        least = lax.broadcast(reductions.min(there), out.shape)  # NaN if there is one
+        least = lax.broadcast(reductions.min(there), out.shape)  # NaN if there is any
         fill = lax.select(util.broadcast_to(missing[:1], out.shape), fill, least)
     return lax.select(missing, fill, out)
 
@@ -455,14 +464,15 @@ def setdiff1d(
     size: int | None = None,
     fill_value: ArrayLike | None = None,
 ) -> Array:
-    """The elements of one array that are not in another, in ascending order.
+    """Returns the elements of `ar1` that are not in `ar2`, in ascending order.
 
     Args:
       ar1: array.
-      ar2: what to leave out.
-      assume_unique: says that no element occurs twice; the others then come in the order of `ar1`.
-      size: how many to return: the first, or padded by `fill_value`. It must be given where an array is traced.
-      fill_value: what to pad with; 0 if None.
+      ar2: elements to exclude.
+      assume_unique: promise that `ar1` has no duplicates; the result is then in the order of `ar1`.
+      size: static size of the result: further elements are cut off, missing ones are padded with
+        `fill_value`. It is required if an array is traced.
+      fill_value: padding value; None for 0.
 
     Raises:
       ConcretizationTypeError: if an array is traced and `size` is None.
@@ -489,13 +499,14 @@ def setxor1d(
     size: int | None = None,
     fill_value: ArrayLike | None = None,
 ) -> Array:
-    """The elements that are in one of two arrays only, in ascending order.
+    """Returns the elements that are in exactly one of two arrays, in ascending order.
 
     Args:
       ar1, ar2: arrays.
-      assume_unique: says that no element occurs twice in an array; it makes no difference.
-      size: how many to return: the first, or padded by `fill_value`. It must be given where an array is traced.
-      fill_value: what to pad with; the smallest of the result if None.
+      assume_unique: promise that no array has duplicates; it has no effect.
+      size: static size of the result: further elements are cut off, missing ones are padded with
+        `fill_value`. It is required if an array is traced.
+      fill_value: padding value; None for the smallest element of the result.
 
     Raises:
       ConcretizationTypeError: if an array is traced and `size` is None.
@@ -514,7 +525,7 @@ def setxor1d(
 # Membership
 
 _METHODS = ("compare_all", "binary_search", "sort", "auto")
-# Up to so many elements it is fastest to compare with each.
+# For up to this many test elements, comparing all pairs is fastest.
 _FEW = 32
 
 
@@ -527,21 +538,21 @@ def isin(
     *,
     method: str = "auto",
 ) -> Array:
-    """Which elements of an array are in another.
+    """Tests elementwise whether elements of an array are in another.
 
     Args:
       element: array.
-      test_elements: what to look in.
-      assume_unique: makes no difference.
-      invert: whether to tell which are not.
-      method: "compare_all" compares each with each, "binary_search" and "sort" look in sorted elements as
-        `searchsorted` does by "scan" and "sort"; "auto" chooses.
+      test_elements: array of elements to test against.
+      assume_unique: has no effect.
+      invert: whether to return the negated result.
+      method: "compare_all" compares all pairs; "binary_search" and "sort" sort `test_elements` and
+        use `searchsorted` with method "scan" or "sort"; "auto" chooses.
 
     Returns:
       A boolean array of the shape of `element`. NaNs are in no array.
 
     Raises:
-      ValueError: for another `method`.
+      ValueError: if `method` is unknown.
 
     >>> jnp.isin(jnp.array([1, 2, 3]), jnp.array([3, 1])).tolist()
     [True, False, True]

@@ -1,4 +1,4 @@
-"""The elementwise functions of NumPy, as plain functions; `ufunc_objects` has those with methods."""
+"""NumPy's elementwise functions as plain functions; `ufunc_objects` makes those with methods."""
 
 from jax._src.numpy.ufuncs_binary import (
     add as add,

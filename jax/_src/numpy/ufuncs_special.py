@@ -1,4 +1,4 @@
-"""Elementwise functions of several operations: representation of floats, divisors, special cases."""
+"""Composite elementwise functions: float representation, divisors, and special functions."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from jax._src.typing import ArrayLike
 
 @composite
 def fmax(x1: ArrayLike, x2: ArrayLike) -> Array:
-    """Elementwise maximum; where one is NaN, the other. Arguments are as for `add`.
+    """Elementwise maximum, ignoring a NaN in one operand; takes the arguments of `add`.
 
     >>> jnp.fmax(jnp.array([1., jnp.nan]), 2.)
     Array([2., 2.], dtype=float32)
@@ -44,7 +44,7 @@ def fmax(x1: ArrayLike, x2: ArrayLike) -> Array:
 
 @composite
 def fmin(x1: ArrayLike, x2: ArrayLike) -> Array:
-    """Elementwise minimum; where one is NaN, the other. Arguments are as for `add`.
+    """Elementwise minimum, ignoring a NaN in one operand; takes the arguments of `add`.
 
     >>> jnp.fmin(jnp.array([1., jnp.nan]), 2.)
     Array([1., 2.], dtype=float32)
@@ -60,18 +60,18 @@ def _greater(x, y):
     return select_where(lax.eq(rx, ry), lax.gt(lax.imag(x), lax.imag(y)), lax.gt(rx, ry))
 
 
-# Signs and lengths
+# Signs and magnitudes
 
 
 @composite
 def copysign(x1: ArrayLike, x2: ArrayLike, /) -> Array:
-    """Elementwise: the absolute value of `x1` with the sign of `x2`.
+    """Elementwise magnitude of `x1` with the sign of `x2`.
 
     Args:
       x1, x2: real arrays or scalars; see `add`. Integers are converted to floating point.
 
     Raises:
-      TypeError: for complex numbers.
+      TypeError: if an argument is complex.
 
     >>> jnp.copysign(2., jnp.array([1., -0.]))
     Array([ 2., -2.], dtype=float32)
@@ -84,7 +84,7 @@ def copysign(x1: ArrayLike, x2: ArrayLike, /) -> Array:
 
 @composite
 def heaviside(x1: ArrayLike, x2: ArrayLike, /) -> Array:
-    """Elementwise step function: 0 where `x1 < 0`, `x2` where it is 0, 1 where it is positive.
+    """Elementwise step function: 0 where `x1 < 0`, `x2` where `x1 == 0`, 1 where `x1 > 0`.
 
     Args:
       x1, x2: real arrays or scalars; see `add`. Integers are converted to floating point.
@@ -102,13 +102,13 @@ def heaviside(x1: ArrayLike, x2: ArrayLike, /) -> Array:
 
 @composite
 def hypot(x1: ArrayLike, x2: ArrayLike, /) -> Array:
-    """Elementwise `sqrt(x1**2 + x2**2)`, without overflow in between.
+    """Elementwise `sqrt(x1**2 + x2**2)` without intermediate overflow.
 
     Args:
       x1, x2: real arrays or scalars; see `add`. Integers are converted to floating point.
 
     Raises:
-      ValueError: for complex numbers.
+      ValueError: if an argument is complex.
 
     >>> jnp.hypot(3., 4.)
     Array(5., dtype=float32, weak_type=True)
@@ -134,7 +134,7 @@ def hypot(x1: ArrayLike, x2: ArrayLike, /) -> Array:
 
 @composite
 def sinc(x: ArrayLike, /) -> Array:
-    """Elementwise normalized sinc function, `sin(pi x) / (pi x)`, 1 at 0; smooth there as well.
+    """Elementwise normalized sinc function `sin(pi x) / (pi x)`, 1 at 0; differentiable there too.
 
     Args:
       x: array or scalar. Integers are converted to floating point.
@@ -152,7 +152,8 @@ def sinc(x: ArrayLike, /) -> Array:
 
 @partial(custom_jvp, nondiff_argnums=(0,))
 def _sinc_maclaurin(k, x):
-    # The derivative of order k of sin(x) / x at 0: derivatives of any order are constants.
+    # The k-th derivative of sin(x) / x at 0. Its JVP rule raises k, so derivatives of any order
+    # work.
     value = 0.0 if k % 2 else (-1) ** (k // 2) / (k + 1)
     return lax.add(lax.mul(x, lax.zero(x)), lax.const(x, value))
 
@@ -168,7 +169,7 @@ def i0(x: ArrayLike) -> Array:
     """Elementwise modified Bessel function of the first kind and order zero, of real numbers.
 
     Raises:
-      ValueError: for complex numbers.
+      ValueError: if `x` is complex.
 
     >>> jnp.i0(1.)
     Array(1.266066, dtype=float32, weak_type=True)
@@ -196,24 +197,24 @@ def _i0_jvp(primals, tangents):
 
 
 def _float_format(dtype: Any) -> tuple[int, int, int]:
-    """Bits of the whole, and of the mantissa, and the bias of the exponent."""
+    """Returns the total bits, the mantissa bits and the exponent bias of a floating-point dtype."""
     info = dtypes.finfo(dtype)
     return info.bits, info.nmant, 2 ** (info.bits - info.nmant - 2) - 1
 
 
 @composite
 def frexp(x: ArrayLike, /) -> tuple[Array, Array]:
-    """Elementwise mantissa and exponent: `x = mantissa * 2**exponent`.
+    """Elementwise decomposition into mantissa and exponent: `x = mantissa * 2**exponent`.
 
     Args:
       x: real array or scalar. Integers are converted to floating point.
 
     Returns:
-      A tuple of mantissas of magnitude 0.5 to 1 (0, infinities and NaN are their own), and of exponents,
-      int32.
+      A tuple of mantissas, with magnitudes from 0.5 to 1, and int32 exponents. Zeros, infinities
+      and NaNs are returned as their own mantissa.
 
     Raises:
-      TypeError: for complex numbers.
+      TypeError: if `x` is complex.
 
     >>> jnp.frexp(6.)
     (Array(0.75, dtype=float32), Array(3, dtype=int32))
@@ -231,7 +232,7 @@ def _frexp(x):
     int_type = np.dtype(f"int{bits}")
     one = int_type.type(1)
 
-    # Subnormal numbers are scaled up first.
+    # Scale subnormal numbers up first, so that they have an implicit leading bit.
     subnormal = lax.lt(lax.abs(x), lax.const(x, dtypes.finfo(dtype_of(x)).tiny))
     scaled = select_where(subnormal, lax.mul(x, lax.const(x, 2**mantissa_bits)), x)
     shift = select_where(subnormal, int_type.type(-mantissa_bits), int_type.type(0))
@@ -274,7 +275,7 @@ def ldexp(x1: ArrayLike, x2: ArrayLike, /) -> Array:
       x2: array or scalar of integers.
 
     Raises:
-      ValueError: if `x1` is complex or `x2` is not of integers.
+      ValueError: if `x1` is complex or `x2` is not an integer array.
 
     >>> jnp.ldexp(0.75, 3)
     Array(6., dtype=float32)
@@ -288,7 +289,7 @@ def ldexp(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     x1, x2 = promote_args_inexact("ldexp", x1, x2)
     mantissa, exponent = frexp(x1)
     exponent = lax.add(lax.convert_type(exponent, x1.dtype, x1.weak_type), x2)
-    # A mantissa from 1 to 2 lets the largest exponent be reached.
+    # With a mantissa between 1 and 2, 2**exponent does not overflow for the largest results.
     positive = lax.gt(exponent, lax.zero(exponent))
     mantissa = select_where(positive, lax.mul(mantissa, lax.const(mantissa, 2)), mantissa)
     exponent = select_where(positive, lax.sub(exponent, lax.one(exponent)), exponent)
@@ -306,7 +307,7 @@ def _modf(x):
 
 @export
 def modf(x: ArrayLike, /, out: None = None) -> tuple[Array, Array]:
-    """Elementwise fractional and integral parts, both with the sign of the number; `out` must be None.
+    """Elementwise fractional and integral parts, both with the sign of `x`; `out` must be None.
 
     >>> jnp.modf(jnp.array([-1.25, 2.5]))
     (Array([-0.25,  0.5 ], dtype=float32), Array([-1.,  2.], dtype=float32))
@@ -333,7 +334,7 @@ def spacing(x: ArrayLike, /) -> Array:
     if dtype == np.float16:  # always positive, as NumPy's
         return lax.sub(lax.nextafter(x, strong(x, np.inf)), x)
     distance = lax.sub(lax.nextafter(x, copysign(strong(x, np.inf), x)), x)
-    # Where subnormal numbers are flushed to zero, the distance from zero would be zero.
+    # Where subnormal numbers are flushed to zero, the difference from zero would be zero.
     smallest = strong(x, dtypes.finfo(dtype).smallest_subnormal)
     return select_where(lax.eq(distance, lax.zero(distance)), copysign(smallest, x), distance)
 
@@ -343,13 +344,13 @@ def spacing(x: ArrayLike, /) -> Array:
 
 @composite
 def gcd(x1: ArrayLike, x2: ArrayLike) -> Array:
-    """Elementwise greatest common divisor of integers, by Euclid's algorithm.
+    """Elementwise greatest common divisor of integers, by the Euclidean algorithm.
 
     Args:
       x1, x2: arrays or scalars of integers; see `add`.
 
     Raises:
-      ValueError: for other dtypes.
+      ValueError: if an argument is not of integers.
 
     >>> jnp.gcd(12, jnp.array([8, 9]))
     Array([4, 3], dtype=int32)
@@ -379,7 +380,7 @@ def lcm(x1: ArrayLike, x2: ArrayLike) -> Array:
       x1, x2: arrays or scalars of integers; see `add`.
 
     Raises:
-      ValueError: for other dtypes.
+      ValueError: if an argument is not of integers.
 
     >>> jnp.lcm(12, jnp.array([8, 9]))
     Array([24, 36], dtype=int32)

@@ -1,4 +1,4 @@
-"""Arguments of NumPy's functions: which are arrays, and how their dtypes and shapes are brought together."""
+"""Argument handling for `jax.numpy`: checks, conversion to arrays, promotion, broadcasting."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def is_arraylike(x: Any) -> bool:
 
 
 def is_ref(x: Any) -> bool:
-    """Whether `x` is a mutable array, or a tracer that stands for one."""
+    """Tests whether `x` is a mutable array (a reference), or a tracer of one."""
     if isinstance(x, core.Tracer):
         return type(x.aval) is core.AbstractRef
     return isinstance(x, core.Ref)
@@ -61,7 +61,8 @@ def check_arraylike(fun_name: str, *args: Any, emit_warning: bool = False, stack
     """Checks that all arguments of the function `fun_name` are arrays or scalars.
 
     Raises:
-      TypeError: naming the first that is not, and its position. With `emit_warning` that is a warning.
+      TypeError: if one is not, naming its position; with `emit_warning`, a warning is issued
+        instead.
     """
     for pos, arg in enumerate(args):
         if not is_arraylike(arg):
@@ -79,17 +80,17 @@ def check_arraylike(fun_name: str, *args: Any, emit_warning: bool = False, stack
 
 
 def arraylike(fun_name: str, *args: Any) -> list[Any]:
-    """The arguments, with arrays in place of those that have `__jax_array__`; numbers stay what they are.
+    """Checks the arguments and calls their `__jax_array__` methods; Python numbers are unchanged.
 
     Raises:
-      TypeError: as `check_arraylike`.
+      TypeError: see `check_arraylike`.
     """
     check_arraylike(fun_name, *args)
     return [x if isinstance(x, _ARRAYLIKE) else lower_jax_array(x) for x in args]
 
 
 def check_arraylike_or_none(fun_name: str, *args: Any) -> None:
-    """As `check_arraylike`, where arguments may be None."""
+    """Checks like `check_arraylike`, but allows None."""
     for pos, arg in enumerate(args):
         if arg is not None and not is_arraylike(arg):
             raise TypeError(
@@ -99,7 +100,7 @@ def check_arraylike_or_none(fun_name: str, *args: Any) -> None:
 
 
 def check_no_float0s(fun_name: str, *args: Any) -> None:
-    """Raises TypeError if an argument has elements of the type float0."""
+    """Raises a TypeError if an argument has dtype float0."""
     if any(getattr(x, "dtype", None) == dtypes.float0 for x in args):
         raise TypeError(
             f"Called {fun_name} with a float0 array. float0s do not support any operations by design "
@@ -111,10 +112,10 @@ def check_no_float0s(fun_name: str, *args: Any) -> None:
 
 
 def ensure_arraylike(fun_name: str, *args: Any) -> Any:
-    """The argument (or the tuple of several) as arrays.
+    """Converts the argument, or a tuple of several, to arrays.
 
     Raises:
-      TypeError: as `check_arraylike`.
+      TypeError: see `check_arraylike`.
     """
     check_arraylike(fun_name, *args)
     if len(args) == 1:
@@ -123,17 +124,17 @@ def ensure_arraylike(fun_name: str, *args: Any) -> Any:
 
 
 def ensure_arraylike_tuple(fun_name: str, tup: Sequence[Any]) -> tuple[Array, ...]:
-    """The arrays of a sequence as a tuple.
+    """Converts the elements of a sequence to a tuple of arrays.
 
     Raises:
-      TypeError: as `check_arraylike`.
+      TypeError: see `check_arraylike`.
     """
     check_arraylike(fun_name, *tup)
     return tuple([to_array(arg) for arg in tup])
 
 
 def to_array(x: Any) -> Any:
-    """An array or tracer from anything `check_arraylike` accepts; Python numbers stay weakly typed."""
+    """Converts what `check_arraylike` accepts to an array or tracer; Python numbers stay weak."""
     if isinstance(x, Array):
         return x
     if hasattr(x, "__jax_array__"):
@@ -142,22 +143,22 @@ def to_array(x: Any) -> Any:
 
 
 def lower_jax_array(x: Any) -> Any:
-    """What `x.__jax_array__()` gives, or `x` if it has no such method."""
+    """Returns `x.__jax_array__()`, or `x` if it has no such method."""
     return x.__jax_array__() if hasattr(x, "__jax_array__") else x
 
 
 def is_extended(x: Any) -> bool:
-    """Whether the elements are of an extended type, as random keys are."""
+    """Tests whether `x` has an extended dtype, such as that of random keys."""
     return isinstance(getattr(x, "dtype", None), dtypes.ExtendedDType)
 
 
 def user_warning(message: str, category: type[Warning] = UserWarning) -> None:
-    """A warning at the user's line."""
+    """Issues a warning that points to the user's line."""
     warnings.warn(message, category, stacklevel=traceback_util.user_stacklevel())
 
 
 def reject_out(fun_name: str, out: Any) -> None:
-    """Raises NotImplementedError if the argument `out` is given: arrays cannot be written to."""
+    """Raises a NotImplementedError if `out` is given, since arrays are immutable."""
     if out is not None:
         raise NotImplementedError(
             f"The 'out' argument to jnp.{fun_name} is not supported. Use the result instead: arrays "
@@ -169,13 +170,13 @@ def reject_out(fun_name: str, out: Any) -> None:
 
 
 def promote_dtypes(*args: ArrayLike) -> list[Any]:
-    """The arguments converted to the dtype that combines theirs."""
+    """Converts the arguments to their common dtype."""
     to_dtype, weak_type = dtypes.lattice_result_type(*args)
     return [convert(x, to_dtype, weak_type) for x in args]
 
 
 def promote_dtypes_inexact(*args: ArrayLike) -> list[Any]:
-    """As `promote_dtypes`, to a floating-point or complex dtype."""
+    """Converts the arguments to a common floating-point or complex dtype."""
     to_dtype, weak_type = dtypes.lattice_result_type(*args)
     to_dtype = dtypes.canonicalize_dtype(
         dtypes.to_inexact_dtype(to_dtype), allow_extended_dtype=True
@@ -184,14 +185,14 @@ def promote_dtypes_inexact(*args: ArrayLike) -> list[Any]:
 
 
 def promote_dtypes_numeric(*args: ArrayLike) -> list[Any]:
-    """As `promote_dtypes`, to a dtype of numbers: booleans become integers."""
+    """Converts the arguments to a common numeric dtype: booleans become integers."""
     to_dtype, weak_type = dtypes.lattice_result_type(*args)
     to_dtype = dtypes.canonicalize_dtype(dtypes.to_numeric_dtype(to_dtype))
     return [convert(x, to_dtype, weak_type) for x in args]
 
 
 def convert(x: Any, dtype: Any, weak_type: bool = False) -> Any:
-    """`x` as an operand of that type; Python numbers become constants without an operation."""
+    """Converts `x` to a dtype and weak type; Python and NumPy numbers need no traced operation."""
     kind = type(x)
     if kind in _PYTHON_NUMBERS:
         return _number(x, kind, dtype, weak_type)
@@ -210,7 +211,7 @@ def convert(x: Any, dtype: Any, weak_type: bool = False) -> Any:
 
 def _number(x: Any, kind: type, dtype: Any, weak_type: bool) -> Any:
     if kind is int:
-        dtypes.scalar_type_to_dtype(int, x)  # OverflowError if it is too large
+        dtypes.scalar_type_to_dtype(int, x)  # raises an OverflowError if it is too large
     if weak_type:
         default = _scalar_dtypes.get(kind)
         if kind is int and dtype == dtypes.default_int_dtype():
@@ -232,7 +233,7 @@ def _number(x: Any, kind: type, dtype: Any, weak_type: bool) -> Any:
 
 
 def promote_shapes(fun_name: str, *args: ArrayLike) -> list[Any]:
-    """The arguments with dimensions of size 1 added in front until ranks agree; scalars stay as they are.
+    """Prepends dimensions of size 1 until the ranks agree; scalars are left alone.
 
     Raises:
       ValueError: if ranks differ and jax_numpy_rank_promotion is 'raise'.
@@ -267,14 +268,14 @@ def _rank_promotion_warning_or_error(fun_name: str, shapes: Sequence[tuple]) -> 
     )
 
 
-# Both
+# Dtypes and shapes
 
 
 def promote_args(fun_name: str, *args: Any) -> list[Any]:
-    """The arguments of an operation, checked, of one dtype and with shapes that broadcast.
+    """Checks an operation's arguments, promotes their dtypes and makes their ranks agree.
 
     Raises:
-      TypeError: if one is not an array.
+      TypeError: if an argument is not an array.
     """
     check_arraylike(fun_name, *args)
     check_no_float0s(fun_name, *args)
@@ -282,14 +283,14 @@ def promote_args(fun_name: str, *args: Any) -> list[Any]:
 
 
 def promote_args_numeric(fun_name: str, *args: Any) -> list[Any]:
-    """As `promote_args`, where booleans become integers."""
+    """Promotes like `promote_args`, and booleans to integers."""
     check_arraylike(fun_name, *args)
     check_no_float0s(fun_name, *args)
     return promote_shapes(fun_name, *_promoted(fun_name, promote_dtypes_numeric, args))
 
 
 def promote_args_inexact(fun_name: str, *args: Any) -> list[Any]:
-    """As `promote_args`, where booleans and integers become floating point."""
+    """Promotes like `promote_args`, and booleans and integers to floating point."""
     check_arraylike(fun_name, *args)
     check_no_float0s(fun_name, *args)
     return promote_shapes(fun_name, *_promoted(fun_name, promote_dtypes_inexact, args))
@@ -307,7 +308,7 @@ def _promoted(fun_name: str, promote: Callable[..., list[Any]], args: Sequence[A
 
 
 def promote_inexact(fun_name: str, x: Any) -> Any:
-    """`promote_args_inexact` of one argument; in the common case it costs nothing."""
+    """Promotes one argument like `promote_args_inexact`, with a fast path for inexact arrays."""
     aval = getattr(x, "aval", None)
     if type(aval) is ShapedArray and aval.dtype in _INEXACT:
         return x
@@ -315,7 +316,7 @@ def promote_inexact(fun_name: str, x: Any) -> Any:
 
 
 def promote_pair(fun_name: str, x: Any, y: Any) -> Any:
-    """`promote_args` of two arguments, the common cases first."""
+    """Promotes two arguments like `promote_args`, with fast paths for the common cases."""
     a, b = getattr(x, "aval", None), getattr(y, "aval", None)
     if type(a) is ShapedArray:
         if type(b) is ShapedArray:
@@ -338,11 +339,11 @@ def promote_pair(fun_name: str, x: Any, y: Any) -> Any:
     return promote_args(fun_name, x, y)
 
 
-# Broadcasting and selection, for the functions below jnp.broadcast_to and jnp.where
+# Broadcasting and selection, for modules that jnp.broadcast_to and jnp.where depend on
 
 
 def broadcast_arrays(*args: Any) -> list[Array]:
-    """As `numpy.broadcast_arrays`."""
+    """Broadcasts arrays like `jnp.broadcast_arrays`."""
     args = ensure_arraylike_tuple("broadcast_arrays", args)
     shapes = [arg.shape for arg in args]
     if len(set(shapes)) <= 1:
@@ -352,7 +353,7 @@ def broadcast_arrays(*args: Any) -> list[Array]:
 
 
 def broadcast_to(arr: ArrayLike, shape: Any, sharding: Any = None) -> Array:
-    """As `numpy.broadcast_to`, with the sharding of the result."""
+    """Broadcasts an array like `jnp.broadcast_to`; `sharding` is that of the result."""
     arr = ensure_arraylike("broadcast_to", arr)
     if not isinstance(shape, tuple):
         if isinstance(shape, (int, np.integer)) or core.is_symbolic_dim(shape):
@@ -367,7 +368,7 @@ def broadcast_to(arr: ArrayLike, shape: Any, sharding: Any = None) -> Array:
         raise ValueError(
             f"Incompatible shapes for broadcasting: {arr.shape} and requested shape {shape}"
         )
-    # Dimensions of size 1 keep their place: repeating them is the operation's own matter.
+    # broadcast_in_dim repeats dimensions of size 1 itself, so they keep their place.
     return lax.broadcast_in_dim(arr, shape, tuple(range(extra, len(shape))), out_sharding=sharding)
 
 
@@ -408,7 +409,7 @@ def select_where(condition: Any, x: Any, y: Any) -> Array:
 
 
 def _broadcast_all(operands: Sequence[Any], shape: tuple) -> Sequence[Any]:
-    """The operands of `where` broadcast to `shape`, all in one sharding; a scalar condition stays one."""
+    """Broadcasts the operands of `where` to `shape` in one sharding; a scalar condition is kept."""
     avals = [core.typeof(x) for x in operands]
     common = None
     if any(a._sharding is not None for a in avals):
@@ -418,7 +419,7 @@ def _broadcast_all(operands: Sequence[Any], shape: tuple) -> Sequence[Any]:
     for i, (x, aval) in enumerate(zip(operands, avals)):
         sharding = common
         if common is not None:
-            # Summands stay summands. Numbers are reduced as the arrays are.
+            # Unreduced operands stay unreduced. Scalars take the reduced axes of the arrays.
             sharding = common.update(
                 spec=common.spec.update(
                     unreduced=_spec(aval).unreduced,
@@ -440,7 +441,7 @@ def _spec(aval: Any) -> PartitionSpec:
 
 
 def _padded(aval: Any, ndim: int) -> Any:
-    """The type with leading dimensions of size 1."""
+    """Returns the aval with leading dimensions of size 1."""
     extra = ndim - len(aval.shape)
     if not extra or not aval.shape:
         return aval
@@ -460,13 +461,13 @@ def _where_or(number: float) -> Callable[[Any, Any], Array]:
     return inline_jit(where)
 
 
-# Numbers that fill what a mask leaves out are constants of programs of their own: to hand over a number
-# takes a third of the time of a call.
+# Common fill values get a jitted function each, with the value as a constant: passing a scalar
+# operand would cost a third of the time of a call.
 where_or_number = {repr(n): _where_or(n) for n in (0, 0.0, -math.inf)}
 
 
 def _sharding_of_shape(arrays: Sequence[Any], shape: tuple) -> Any:
-    """How the type of the first array of that shape is sharded, in explicit mode."""
+    """Returns the sharding of the first array that has the given shape, in explicit mode."""
     for x in arrays:
         sharding = getattr(getattr(x, "aval", None), "_sharding", None)
         if sharding is not None and x.shape == shape:
@@ -475,13 +476,13 @@ def _sharding_of_shape(arrays: Sequence[Any], shape: tuple) -> Any:
 
 
 def complex_elem_type(dtype: DTypeLike) -> Any:
-    """The real dtype of the parts of complex numbers; a real dtype is itself."""
+    """Returns the real dtype of a complex dtype's parts; a real dtype is returned unchanged."""
     dtype = np.dtype(dtype)
     return np.finfo(dtype).dtype if dtype.kind == "c" else dtype
 
 
 def check_one_placement(fun_name: str, device: Any, out_sharding: Any) -> None:
-    """Raises ValueError if both `device` and `out_sharding` are given."""
+    """Raises a ValueError if both `device` and `out_sharding` are given."""
     if device is not None and out_sharding is not None:
         raise ValueError(
             f"Only one of `device` or `out_sharding` can be set. Got device={device} and"
@@ -501,7 +502,7 @@ def target_of_type(fun_name: str, out_sharding: Any, ndim: int) -> Any:
 
 
 def placement(fun_name: str, device: Any, out_sharding: Any) -> Any:
-    """The sharding that a creation function is asked for: concrete of a device, or of the type."""
+    """Returns the sharding that a creation function's `device` or `out_sharding` asks for."""
     check_one_placement(fun_name, device, out_sharding)
     if device is None:
         return canonicalize_sharding(out_sharding, f"jnp.{fun_name}")

@@ -208,8 +208,7 @@ def svd(
 ) -> Any:
     """Singular value decomposition `a = U @ diag(S) @ Vh`; U has orthonormal columns, Vh rows.
 
-    Args:
-      a: array of shape (..., m, n); k is min(m, n).
+      full_matrices: if True, U is (..., m, m) and Vh (..., n, n), else (..., m, k) and (..., k, n).
       full_matrices: whether U is (..., m, m) and Vh (..., n, n) rather than (..., m, k) and (...,
         k, n).
       compute_uv: whether to return U and Vh.
