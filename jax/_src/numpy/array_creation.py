@@ -1,4 +1,4 @@
-"""Arrays from nothing: constants, ranges and grids."""
+"""Array creation: constants, ranges and grids."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ from jax._src.util import canonicalize_axis
 
 
 def canonicalize_shape(shape: Any, context: str = "") -> tuple:
-    """A shape given as a sequence of sizes, or as one size.
+    """Converts a size or a sequence of sizes to a shape.
 
     Raises:
-      TypeError: if sizes are not known integers.
+      TypeError: if a size is not a static integer.
     """
     if type(shape) is tuple:
         for d in shape:
@@ -62,16 +62,16 @@ def user_dtype(dtype: Any, name: str) -> Any:
 def zeros(
     shape: Any, dtype: DTypeLike | None = None, *, device: Any = None, out_sharding: Any = None
 ) -> Array:
-    """An array of zeros.
+    """Creates an array of zeros.
 
     Args:
       shape: a size or a sequence of sizes.
-      dtype: of the result; by default floating point.
-      device: a device or sharding to put the array on; None for the default device.
+      dtype: dtype of the result; by default the default float.
+      device: device or sharding of the result; None for the default device.
       out_sharding: sharding of the result, in explicit mode.
 
     Raises:
-      TypeError: if sizes are negative or no known integers.
+      TypeError: if a size is negative or not a static integer.
 
     >>> jnp.zeros((2, 3), dtype=int).tolist()
     [[0, 0, 0], [0, 0, 0]]
@@ -83,7 +83,7 @@ def zeros(
 def ones(
     shape: Any, dtype: DTypeLike | None = None, *, device: Any = None, out_sharding: Any = None
 ) -> Array:
-    """An array of ones; arguments as for `zeros`.
+    """Creates an array of ones; takes the arguments of `zeros`.
 
     >>> jnp.ones(3)
     Array([1., 1., 1.], dtype=float32)
@@ -95,7 +95,7 @@ def ones(
 def empty(
     shape: Any, dtype: DTypeLike | None = None, *, device: Any = None, out_sharding: Any = None
 ) -> Array:
-    """An array without particular contents: zeros. Arguments are as for `zeros`.
+    """Creates an array of unspecified contents, which are zeros; takes the arguments of `zeros`.
 
     >>> jnp.empty((2, 3)).shape
     (2, 3)
@@ -122,16 +122,16 @@ def full(
     device: Any = None,
     out_sharding: Any = None,
 ) -> Array:
-    """An array with all elements equal to a value.
+    """Creates an array with all elements equal to a value.
 
     Args:
       shape: a size or a sequence of sizes.
-      fill_value: scalar, or an array that is broadcast to the shape.
-      dtype: of the result; by default that of `fill_value`.
+      fill_value: scalar, or an array that broadcasts to `shape`.
+      dtype: dtype of the result; by default that of `fill_value`.
       device, out_sharding: as for `zeros`.
 
     Raises:
-      TypeError: if `fill_value` is not an array, or sizes are not known integers.
+      TypeError: if `fill_value` is not an array, or a size is not a static integer.
 
     >>> jnp.full((2, 2), jnp.array([1, 2])).tolist()
     [[1, 2], [1, 2]]
@@ -150,7 +150,7 @@ def full(
 
 
 def _placed(name, x, device, out_sharding):
-    """`x` on the device or with the sharding that is asked for, which need not be part of its type."""
+    """Places `x` on a device or with a sharding, which need not become part of its type."""
     util.check_one_placement(name, device, out_sharding)
     if device is None and out_sharding is None:
         return x
@@ -168,12 +168,12 @@ def zeros_like(
     device: Any = None,
     out_sharding: Any = None,
 ) -> Array:
-    """An array of zeros like another.
+    """Creates an array of zeros with the shape and dtype of another.
 
     Args:
-      a: array, scalar, or anything with shape and dtype.
-      dtype: of the result; by default that of `a`.
-      shape: of the result; by default that of `a`.
+      a: array, scalar, or any object with shape and dtype.
+      dtype: dtype of the result; by default that of `a`.
+      shape: shape of the result; by default that of `a`.
       device, out_sharding: as for `zeros`.
 
     >>> jnp.zeros_like(jnp.arange(3))
@@ -191,7 +191,7 @@ def ones_like(
     device: Any = None,
     out_sharding: Any = None,
 ) -> Array:
-    """An array of ones like another; arguments as for `zeros_like`.
+    """Creates an array of ones with the shape and dtype of another; see `zeros_like`.
 
     >>> jnp.ones_like(jnp.arange(3))
     Array([1, 1, 1], dtype=int32)
@@ -207,7 +207,7 @@ def empty_like(
     *,
     device: Any = None,
 ) -> Array:
-    """An array like another, without particular contents: zeros. Arguments are as for `zeros_like`.
+    """Creates an array of unspecified contents, which are zeros; see `zeros_like`.
 
     >>> jnp.empty_like(jnp.arange(3)).shape
     (3,)
@@ -225,11 +225,11 @@ def full_like(
     device: Any = None,
     out_sharding: Any = None,
 ) -> Array:
-    """An array like another, with all elements equal to a value.
+    """Creates an array with the shape and dtype of another, filled with a value.
 
     Args:
-      a: array, scalar, or anything with shape and dtype.
-      fill_value: scalar, or an array that is broadcast to the shape.
+      a: array, scalar, or any object with shape and dtype.
+      fill_value: scalar, or an array that broadcasts to the shape.
       dtype, shape, device, out_sharding: as for `zeros_like`.
 
     >>> jnp.full_like(jnp.arange(3), 7)
@@ -270,17 +270,17 @@ def _filled_like(name, a, value, dtype, shape, device, out_sharding):
 def eye(
     N: int, M: int | None = None, k: Any = 0, dtype: DTypeLike | None = None, *, device: Any = None
 ) -> Array:
-    """A matrix with ones on a diagonal, zeros elsewhere.
+    """Creates a matrix with ones on a diagonal and zeros elsewhere.
 
     Args:
       N: number of rows.
-      M: number of columns; None for as many.
-      k: which diagonal: positive ones are above the main one, negative ones below.
-      dtype: of the result; by default floating point.
+      M: number of columns; None for N.
+      k: which diagonal: positive for one above the main diagonal, negative below.
+      dtype: dtype of the result; by default the default float.
       device: as for `zeros`.
 
     Raises:
-      ValueError: if sizes are negative.
+      ValueError: if a size is negative.
 
     >>> jnp.eye(2, 3, k=1, dtype=int).tolist()
     [[0, 1, 0], [0, 0, 1]]
@@ -291,8 +291,8 @@ def eye(
     if _negative(rows) or _negative(columns):
         raise ValueError(f"negative dimensions are not allowed, got {N} and {M}")
     if isinstance(k, (int, np.integer)):
-        offset = min(max(int(k), -(2**30)), 2**30)  # far outside of any matrix
-        # One compiled program when eager; in a function being traced its operations.
+        offset = min(max(int(k), -(2**30)), 2**30)  # far outside of any matrix, and fits int32
+        # Eager calls run one compiled program; when tracing, the operations are recorded directly.
         make = _eye_program if core.trace_ctx.trace is core.eval_trace else _eye
         out = make(rows=rows, columns=columns, offset=offset, dtype=dtype)
     else:
@@ -323,7 +323,7 @@ _eye_program = nested_jit(_eye, static_argnames=("rows", "columns", "offset", "d
 
 @export
 def identity(n: int, dtype: DTypeLike | None = None) -> Array:
-    """The identity matrix with `n` rows and columns; see `eye`.
+    """Creates the identity matrix with `n` rows and columns; see `eye`.
 
     >>> jnp.identity(2, dtype=int).tolist()
     [[1, 0], [0, 1]]
@@ -344,18 +344,18 @@ def arange(
     device: Any = None,
     out_sharding: Any = None,
 ) -> Array:
-    """Numbers from `start` up to `stop`, which is not among them, by steps.
+    """Creates a vector of evenly spaced numbers from `start` up to, but excluding, `stop`.
 
     Args:
-      start: first number; with one argument it is `stop`, and the first number 0.
-      stop: end. All of them must be known when the function is traced.
-      step: difference of neighbours; 1 by default.
-      dtype: of the result; by default the one that combines the arguments'.
+      start: first number; if it is the only argument, it is `stop`, and the first number is 0.
+      stop: end of the range.
+      step: difference of adjacent numbers; by default 1. All three must be static.
+      dtype: dtype of the result; by default the common dtype of the arguments.
       device, out_sharding: as for `zeros`.
 
     Raises:
-      ValueError: if arguments are not scalar, or complex.
-      ConcretizationTypeError: if one is traced.
+      ValueError: if an argument is complex or not a scalar.
+      ConcretizationTypeError: if an argument is traced.
 
     >>> jnp.arange(1, 10, 3)
     Array([1, 4, 7], dtype=int32)
@@ -410,7 +410,7 @@ def _range_bounds(start, stop, step):
 
 
 def _count(start, stop, step):
-    """The number of elements of a range."""
+    """Returns the number of elements of a range."""
     if core.is_symbolic_dim(start) or core.is_symbolic_dim(stop):
         return core.max_dim(-(-(stop - start) // step), 0)
     start, stop, step = map(_host_number, (start, stop, step))
@@ -444,19 +444,20 @@ def linspace(
     *,
     device: Any = None,
 ) -> Any:
-    """Numbers at equal distances from `start` to `stop`.
+    """Creates evenly spaced numbers from `start` to `stop`.
 
     Args:
-      start, stop: scalars, or arrays of bounds that are broadcast against each other.
-      num: how many numbers.
-      endpoint: whether `stop` is the last of them.
-      retstep: whether to return the distance as well.
-      dtype: of the result; by default floating point. For integers numbers are rounded down.
-      axis: where in the result the numbers lie, if the bounds are arrays.
+      start, stop: scalars, or arrays of bounds that broadcast.
+      num: number of elements.
+      endpoint: whether `stop` is the last element.
+      retstep: whether to return the spacing as well.
+      dtype: dtype of the result; by default floating point. With an integer dtype elements are
+        rounded down.
+      axis: axis of the result along which to place the numbers, if the bounds are arrays.
       device: as for `zeros`.
 
     Returns:
-      An array, or `(array, distance)`.
+      An array, or `(array, spacing)`.
 
     Raises:
       ValueError: if `num` is negative.
@@ -514,7 +515,7 @@ def _linspace_impl(start, stop, *, num, endpoint, retstep, dtype, axis):
         if endpoint:
             out = lax.concatenate([out, lax.expand_dims(stop, (axis,))], axis)
     elif num == 1:
-        # NumPy's distances: none between the elements, but up to the end.
+        # NumPy's spacing of a single element: NaN, or without `endpoint` the whole interval.
         delta = lax.full(shape, np.nan, compute_dtype) if endpoint else lax.sub(stop, start)
         out = lax.reshape(start, with_axis)
     else:
@@ -528,9 +529,9 @@ def _linspace_impl(start, stop, *, num, endpoint, retstep, dtype, axis):
 
 
 def _compute_dtype(start, stop, dtype):
-    """The inexact dtype in which to compute numbers between bounds that become of some dtype."""
+    """Returns the inexact dtype in which to compute numbers that are then converted to `dtype`."""
     if dtypes.issubdtype(dtype, np.integer) and dtypes.bit_width(dtype) < 8:
-        dtype = np.dtype(np.int8)  # smaller ones promote to nothing
+        dtype = np.dtype(np.int8)  # narrower integers do not promote with floats
     of_bounds = dtypes.result_type(start, stop)
     inexact = dtypes.to_inexact_dtype(dtypes.result_type(of_bounds, dtype))
     return dtypes.canonicalize_dtype(inexact)
@@ -552,10 +553,10 @@ def logspace(
     dtype: DTypeLike | None = None,
     axis: int = 0,
 ) -> Array:
-    """Numbers at equal ratios from `base ** start` to `base ** stop`.
+    """Creates numbers of constant ratio from `base ** start` to `base ** stop`.
 
     Args:
-      start, stop: scalars, or arrays of exponents that are broadcast against each other.
+      start, stop: scalars, or arrays of exponents that broadcast.
       base: scalar or array.
       num, endpoint, dtype, axis: as for `linspace`.
 
@@ -594,10 +595,10 @@ def geomspace(
     dtype: DTypeLike | None = None,
     axis: int = 0,
 ) -> Array:
-    """Numbers at equal ratios from `start` to `stop`.
+    """Creates numbers of constant ratio from `start` to `stop`.
 
     Args:
-      start, stop: scalars, or arrays of bounds that are broadcast against each other; of the same sign.
+      start, stop: scalars, or arrays of bounds that broadcast; of the same sign.
       num, endpoint, dtype, axis: as for `linspace`.
 
     >>> jnp.geomspace(1, 8, 4)
@@ -618,7 +619,7 @@ def _geomspace_impl(start, stop, *, num, endpoint, dtype, axis):
     start, stop = ensure_arraylike("geomspace", start, stop)
     start = lax.convert_element_type(start, compute_dtype)
     stop = lax.convert_element_type(stop, compute_dtype)
-    # Both bounds are turned so that the first is a positive real number.
+    # Divide both bounds by the sign (or phase) of the first, which makes it positive and real.
     turn = sign(start)
     exponents = _logspace(
         log10(_divide(start, turn)),
@@ -630,7 +631,7 @@ def _geomspace_impl(start, stop, *, num, endpoint, dtype, axis):
         axis=0,
     )
     out = lax.mul(*util.promote_shapes("geomspace", turn, exponents))
-    # Neither bound is subject to rounding.
+    # Use the exact bounds in place of the rounded ones.
     first = lax.broadcast_in_dim(start, (1, *out.shape[1:]), _trailing(start, out))
     last = lax.broadcast_in_dim(stop, (1, *out.shape[1:]), _trailing(stop, out))
     if num > 1 and endpoint:
@@ -662,19 +663,19 @@ _geomspace = nested_jit(_geomspace_impl, static_argnames=("num", "endpoint", "dt
 def meshgrid(
     *xi: ArrayLike, copy: bool = True, sparse: bool = False, indexing: str = "xy"
 ) -> list[Array]:
-    """Coordinates of the points of a grid, from the coordinates along each axis.
+    """Creates coordinate arrays of a grid from the coordinates along each axis.
 
     Args:
       *xi: one-dimensional arrays.
-      copy: must be True: there are no views.
-      sparse: whether dimensions along which nothing changes have size 1.
-      indexing: "xy" for rows by the second array and columns by the first, "ij" for the given order.
+      copy: must be True, since there are no views.
+      sparse: whether each result has size 1 along the axes on which it does not depend.
+      indexing: "ij" if axis i belongs to argument i; "xy" if the first two axes are exchanged.
 
     Returns:
-      A list of one array for each argument.
+      A list with one array for each argument.
 
     Raises:
-      ValueError: if an option or a dimension does not fit.
+      ValueError: if an option is invalid, or an argument is not one-dimensional.
 
     >>> [x.tolist() for x in jnp.meshgrid(jnp.array([1, 2]), jnp.array([3, 4]))]
     [[[1, 2], [1, 2]], [[3, 3], [4, 4]]]
@@ -703,12 +704,12 @@ def meshgrid(
 
 @export
 def indices(dimensions: Sequence[int], dtype: DTypeLike | None = None, sparse: bool = False) -> Any:
-    """The indices of the elements of an array.
+    """Returns the index of each element of an array along each dimension.
 
     Args:
-      dimensions: its shape.
-      dtype: of the result; by default integer.
-      sparse: whether to return a tuple of arrays that broadcast against each other.
+      dimensions: shape of the array.
+      dtype: dtype of the result; by default the default integer.
+      sparse: whether to return a tuple of arrays that broadcast against each other instead.
 
     Returns:
       An array of shape `(len(dimensions), *dimensions)`.
@@ -734,18 +735,18 @@ def indices(dimensions: Sequence[int], dtype: DTypeLike | None = None, sparse: b
 def fromfunction(
     function: Callable[..., Any], shape: Any, *, dtype: DTypeLike = float, **kwargs: Any
 ) -> Any:
-    """An array whose elements are a function of their indices.
+    """Creates an array from a function of its indices.
 
     Args:
-      function: takes one scalar for each dimension; it is vectorized.
-      shape: of the array.
-      dtype: of the indices.
+      function: function of one scalar index per dimension; it is vectorized.
+      shape: shape of the array.
+      dtype: dtype of the indices.
       **kwargs: keyword arguments of the function.
 
     Returns:
-      What `function` returns, with the dimensions `shape` in front.
+      The results of `function`, with `shape` as leading dimensions.
 
-    Differs from NumPy, where the function is called once, with arrays.
+    Differs from NumPy, which calls the function once, with arrays.
 
     >>> jnp.fromfunction(lambda i, j: 10 * i + j, (2, 2), dtype=int).tolist()
     [[0, 1], [10, 11]]

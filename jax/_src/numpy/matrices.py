@@ -1,4 +1,4 @@
-"""Triangles and diagonals of matrices, and indices of their elements."""
+"""Triangles and diagonals of matrices, the indices of their elements, and `vander`."""
 
 from __future__ import annotations
 
@@ -30,16 +30,16 @@ from jax._src.util import canonicalize_axis
 
 @export
 def tri(N: int, M: int | None = None, k: int | Array = 0, dtype: DTypeLike | None = None) -> Array:
-    """A matrix with ones on and below a diagonal, zeros above.
+    """Makes a matrix with ones on and below a diagonal and zeros above it.
 
     Args:
       N: number of rows.
-      M: number of columns; None for as many.
-      k: which diagonal: positive ones are above the main one, negative ones below. It may be traced.
-      dtype: of the result; by default floating point.
+      M: number of columns; None for N.
+      k: which diagonal: positive for one above the main diagonal, negative below. It may be traced.
+      dtype: dtype of the result; by default the default float.
 
     Raises:
-      TypeError: if `k` is no integer scalar.
+      TypeError: if `k` is not an integer scalar.
 
     >>> jnp.tri(2, 3, dtype=int).tolist()
     [[1, 0, 0], [1, 1, 0]]
@@ -60,19 +60,19 @@ def _size(n: Any, context: str) -> Any:
 
 def _offset(k: Any, name: str) -> int:
     k = core.concrete_or_error(operator.index, k, f"'k' argument of jnp.{name}")
-    return min(max(k, -(2**30)), 2**30)  # far outside of any matrix
+    return min(max(k, -(2**30)), 2**30)  # far outside of any matrix, and fits int32
 
 
 @export
 def tril(m: ArrayLike, k: int = 0) -> Array:
-    """The matrices with zeros above a diagonal.
+    """Sets the elements of matrices above a diagonal to zero.
 
     Args:
-      m: array of matrices, of shape `(..., M, N)`.
-      k: which diagonal: positive ones are above the main one, negative ones below.
+      m: array of shape `(..., M, N)`.
+      k: which diagonal: positive for one above the main diagonal, negative below.
 
     Raises:
-      ValueError: if `m` has less than two dimensions.
+      ValueError: if `m` has fewer than two dimensions.
 
     >>> jnp.tril(jnp.ones((2, 3), int)).tolist()
     [[1, 0, 0], [1, 1, 0]]
@@ -83,7 +83,7 @@ def tril(m: ArrayLike, k: int = 0) -> Array:
 
 @export
 def triu(m: ArrayLike, k: int = 0) -> Array:
-    """The matrices with zeros below a diagonal; arguments as for `tril`.
+    """Sets the elements of matrices below a diagonal to zero; takes the arguments of `tril`.
 
     >>> jnp.triu(jnp.ones((2, 3), int)).tolist()
     [[1, 1, 1], [0, 1, 1]]
@@ -126,15 +126,15 @@ def _triangle_indices(name: str, mask_of: Callable, n: Any, m: Any, k: Any) -> t
 
 @export
 def tril_indices(n: int, k: int = 0, m: int | None = None) -> tuple[Array, Array]:
-    """The indices of the elements of a matrix on and below a diagonal.
+    """Returns the indices of a matrix's elements on and below a diagonal.
 
     Args:
       n: number of rows.
       k: which diagonal; see `tril`.
-      m: number of columns; None for as many.
+      m: number of columns; None for n.
 
     Returns:
-      A tuple of rows and columns.
+      A tuple of row indices and column indices.
 
     >>> [x.tolist() for x in jnp.tril_indices(2)]
     [[0, 1, 1], [0, 0, 1]]
@@ -144,7 +144,7 @@ def tril_indices(n: int, k: int = 0, m: int | None = None) -> tuple[Array, Array
 
 @export
 def triu_indices(n: int, k: int = 0, m: int | None = None) -> tuple[Array, Array]:
-    """The indices of the elements of a matrix on and above a diagonal; see `tril_indices`.
+    """Returns the indices of a matrix's elements on and above a diagonal; see `tril_indices`.
 
     >>> [x.tolist() for x in jnp.triu_indices(2)]
     [[0, 0, 1], [0, 1, 1]]
@@ -154,7 +154,7 @@ def triu_indices(n: int, k: int = 0, m: int | None = None) -> tuple[Array, Array
 
 @export
 def tril_indices_from(arr: ArrayLike, k: int = 0) -> tuple[Array, Array]:
-    """The indices of the elements of the matrix `arr` on and below a diagonal; see `tril_indices`.
+    """Returns the indices of elements of `arr` on and below a diagonal; see `tril_indices`.
 
     >>> [x.tolist() for x in jnp.tril_indices_from(jnp.ones((2, 2)))]
     [[0, 1, 1], [0, 0, 1]]
@@ -165,7 +165,7 @@ def tril_indices_from(arr: ArrayLike, k: int = 0) -> tuple[Array, Array]:
 
 @export
 def triu_indices_from(arr: ArrayLike, k: int = 0) -> tuple[Array, Array]:
-    """The indices of the elements of the matrix `arr` on and above a diagonal; see `tril_indices`.
+    """Returns the indices of elements of `arr` on and above a diagonal; see `tril_indices`.
 
     >>> [x.tolist() for x in jnp.triu_indices_from(jnp.ones((2, 2)))]
     [[0, 0, 1], [0, 1, 1]]
@@ -186,17 +186,17 @@ def _matrix_shape(name, arr):
 def mask_indices(
     n: int, mask_func: Callable, k: int = 0, *, size: int | None = None
 ) -> tuple[Array, Array]:
-    """The indices of the elements of an n×n matrix that a mask keeps.
+    """Returns the indices of the elements of an n×n matrix that a mask function keeps.
 
     Args:
       n: number of rows and columns.
-      mask_func: `mask_func(matrix, k)` gives the matrix with zeros where elements are not kept, such as
-        `jnp.triu`.
-      k: passed to `mask_func`.
-      size: number of indices to return, so that the shape is known; see `jnp.nonzero`.
+      mask_func: called as `mask_func(matrix, k)`; returns the matrix with zeros in place of
+        elements to leave out, like `jnp.triu`.
+      k: second argument of `mask_func`.
+      size: static number of indices to return; see `jnp.nonzero`.
 
     Returns:
-      A tuple of rows and columns.
+      A tuple of row indices and column indices.
 
     >>> [x.tolist() for x in jnp.mask_indices(2, jnp.triu)]
     [[0, 0, 1], [0, 1, 1]]
@@ -212,7 +212,7 @@ def _nonzero(mask, size):
         return tuple(util.to_array(i.astype(dtype)) for i in np.nonzero(value))
     flat = lax.reshape(lax.ne(mask, lax.zero(mask)), (mask.size,))
     counts = lax.cumsum(lax.convert_element_type(flat, np.int32), 0)
-    # The i-th index is the number of places before which less than i + 1 are set.
+    # Index i is the number of positions up to and including which at most i elements are set.
     wanted = lax.broadcasted_iota(np.int32, (size, mask.size), 0)
     below = lax.le(lax.broadcast_in_dim(counts, (size, mask.size), (1,)), wanted)
     position = lax.reduce_sum(lax.convert_element_type(below, np.int32), (1,))
@@ -231,14 +231,14 @@ def _nonzero(mask, size):
 
 @export
 def diag_indices(n: int, ndim: int = 2) -> tuple[Array, ...]:
-    """The indices of the elements of an array with equal sizes on the main diagonal.
+    """Returns the indices of the main diagonal of an array with equal sizes.
 
     Args:
-      n: size of the dimensions.
+      n: size of each dimension.
       ndim: number of dimensions.
 
     Raises:
-      ValueError: if one is negative.
+      ValueError: if an argument is negative.
 
     >>> jnp.diag_indices(2)
     (Array([0, 1], dtype=int32), Array([0, 1], dtype=int32))
@@ -254,10 +254,10 @@ def diag_indices(n: int, ndim: int = 2) -> tuple[Array, ...]:
 
 @export
 def diag_indices_from(arr: ArrayLike) -> tuple[Array, ...]:
-    """The indices of the elements of `arr` on the main diagonal; see `diag_indices`.
+    """Returns the indices of the main diagonal of `arr`; see `diag_indices`.
 
     Raises:
-      ValueError: if sizes differ, or there are less than two dimensions.
+      ValueError: if the sizes differ, or there are fewer than two dimensions.
 
     >>> jnp.diag_indices_from(jnp.ones((2, 2)))
     (Array([0, 1], dtype=int32), Array([0, 1], dtype=int32))
@@ -273,18 +273,18 @@ def diag_indices_from(arr: ArrayLike) -> tuple[Array, ...]:
 
 @export
 def diagonal(a: ArrayLike, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Array:
-    """Diagonals of matrices.
+    """Extracts diagonals of matrices.
 
     Args:
-      a: array with two dimensions or more.
-      offset: which diagonal: positive ones are above the main one, negative ones below.
+      a: array of at least two dimensions.
+      offset: which diagonal: positive for one above the main diagonal, negative below.
       axis1, axis2: the axes of the matrices.
 
     Returns:
-      An array without these axes, and with the diagonals as the last one.
+      An array of the remaining axes, followed by one for the diagonals.
 
     Raises:
-      ValueError: if `a` has less than two dimensions, or axes do not fit.
+      ValueError: if `a` has fewer than two dimensions, or the axes are equal or out of range.
 
     >>> jnp.diagonal(jnp.arange(6).reshape(2, 3), offset=1)
     Array([1, 5], dtype=int32)
@@ -305,7 +305,7 @@ def _diagonal_impl(a, *, offset, axis1, axis2):
     size = max(0, min(rows + min(offset, 0), columns - max(offset, 0)))
     if size == 0:
         return lax.full((*batch, 0), 0, a.dtype)
-    # Elements of a diagonal are columns + 1 apart in memory.
+    # Elements of a diagonal are columns + 1 apart in the flattened matrix.
     first = max(offset, 0) - min(offset, 0) * columns
     flat = lax.reshape(a, (*batch, rows * columns))
     n = len(batch)
@@ -327,14 +327,14 @@ _diagonal = nested_jit(_diagonal_impl, static_argnames=("offset", "axis1", "axis
 
 @export
 def diag(v: ArrayLike, k: int = 0) -> Array:
-    """The diagonal of a matrix, or the matrix with a diagonal.
+    """Extracts a diagonal from a matrix, or makes a matrix from a diagonal.
 
     Args:
-      v: a matrix, or a vector of elements of a diagonal; the matrix is zero elsewhere.
-      k: which diagonal: positive ones are above the main one, negative ones below.
+      v: a matrix, or a vector of diagonal elements; the matrix made from it is zero elsewhere.
+      k: which diagonal: positive for one above the main diagonal, negative below.
 
     Raises:
-      ValueError: if `v` has another number of dimensions.
+      ValueError: if `v` has neither one nor two dimensions.
 
     >>> jnp.diag(jnp.array([1, 2])).tolist()
     [[1, 0], [0, 2]]
@@ -362,7 +362,7 @@ _diag = nested_jit(_diag_impl, static_argnames=("k",))
 
 @export
 def diagflat(v: ArrayLike, k: int = 0) -> Array:
-    """The matrix with the elements of the flattened `v` on a diagonal; see `diag`.
+    """Makes a matrix with the elements of the flattened `v` on a diagonal; see `diag`.
 
     >>> jnp.diagflat(jnp.array([[1, 2]])).tolist()
     [[1, 0], [0, 2]]
@@ -375,17 +375,17 @@ def diagflat(v: ArrayLike, k: int = 0) -> Array:
 def fill_diagonal(
     a: ArrayLike, val: ArrayLike, wrap: bool = False, *, inplace: bool = True
 ) -> Array:
-    """The array with other elements on its main diagonal.
+    """Replaces the elements on the main diagonal of an array.
 
     Args:
-      a: array with two dimensions, or more of equal sizes.
-      val: scalar, or array of elements, which are repeated as needed.
-      wrap: only False is supported.
-      inplace: must be False: arrays are immutable.
+      a: array of two dimensions, or of more dimensions of equal size.
+      val: scalar, or an array whose elements are repeated as needed.
+      wrap: must be False.
+      inplace: must be False, since arrays are immutable.
 
     Raises:
-      NotImplementedError: if `inplace` or `wrap` is true.
-      ValueError: if the shape does not fit.
+      NotImplementedError: if `inplace` or `wrap` is True.
+      ValueError: if `a` has fewer than two dimensions or unequal sizes.
 
     >>> jnp.fill_diagonal(jnp.zeros((2, 2), int), 7, inplace=False).tolist()
     [[7, 0], [0, 7]]
@@ -408,7 +408,8 @@ def fill_diagonal(
         repeats = -(-n // val.size) if val.size else 0
         val = slicing.slice_in_dim(lax.concatenate([val] * max(repeats, 1), 0), 0, n)
     on_diagonal = lax.delta(np.bool_, a.shape, tuple(range(a.ndim)))
-    # Each element of the diagonal has its place along every axis: spread along the first will do.
+    # A position along the first axis identifies an element of the diagonal, so it is enough to
+    # broadcast the values along the others.
     padded = lax.pad(val, np.zeros((), a.dtype), [(0, a.shape[0] - n, 0)])
     spread = lax.broadcast_in_dim(padded, a.shape, (0,))
     return lax.select_n(on_diagonal, a, spread)
@@ -423,14 +424,14 @@ def trace(
     dtype: DTypeLike | None = None,
     out: None = None,
 ) -> Array:
-    """Sums of the elements of diagonals of matrices.
+    """Sums the diagonals of matrices.
 
     Args:
-      a: array with two dimensions or more.
+      a: array of at least two dimensions.
       offset: which diagonal; it may be traced.
       axis1, axis2: the axes of the matrices.
-      dtype: of the result; by default that of `jnp.sum`.
-      out: not supported, must be None.
+      dtype: dtype of the result; by default that of `jnp.sum`.
+      out: must be None.
 
     >>> jnp.trace(jnp.arange(4).reshape(2, 2))
     Array(3, dtype=int32)
@@ -464,12 +465,12 @@ _trace = nested_jit(_trace_impl, static_argnames=("axis1", "axis2", "dtype"))
 
 @export
 def vander(x: ArrayLike, N: int | None = None, increasing: bool = False) -> Array:
-    """The Vandermonde matrix of a vector: its columns are powers of it.
+    """Makes the Vandermonde matrix of a vector, whose columns are powers of it.
 
     Args:
       x: one-dimensional array.
       N: number of columns; None for the length of `x`.
-      increasing: whether exponents increase from column to column.
+      increasing: whether the exponents increase from left to right.
 
     Raises:
       ValueError: if `x` is not one-dimensional, or `N` is negative.

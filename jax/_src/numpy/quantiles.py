@@ -1,4 +1,4 @@
-"""Quantiles, percentiles and medians, and those that ignore NaN."""
+"""Quantiles, percentiles and medians, with variants that ignore NaN."""
 
 from __future__ import annotations
 
@@ -40,24 +40,25 @@ def quantile(
     *,
     weights: ArrayLike | None = None,
 ) -> Array:
-    """Quantiles of elements over axes.
+    """Computes quantiles over axes.
 
     Args:
       a: real array.
-      q: scalar or one-dimensional array of which quantiles, from 0 to 1.
+      q: probabilities from 0 to 1: a scalar or a vector.
       axis: an axis, a sequence of axes, or None for all.
-      out, overwrite_input: not supported, must be None and False.
-      method: between two elements, "linear" interpolates, "lower", "higher" and "nearest" take one of them,
-        "midpoint" their mean. "inverted_cdf" takes the first at which the distribution reaches `q`.
-      keepdims: whether the axes stay, with size 1.
-      weights: weights of the elements, of the shape of `a` or of its size along `axis`; for "inverted_cdf".
+      out, overwrite_input: must be None and False.
+      method: value for a quantile between two elements: "linear" interpolates, "lower", "higher"
+        and "nearest" take one of them, "midpoint" takes their mean. "inverted_cdf" takes the first
+        element at which the cumulative distribution reaches `q`.
+      keepdims: whether the result keeps the axes with size 1.
+      weights: weights, of the shape of `a` or of its sizes along `axis`; for "inverted_cdf" only.
 
     Returns:
-      A floating-point array of the shape of `a` without the axes; that of `q` comes in front. NaN where an
-      element is NaN.
+      A floating-point array: the shape of `q`, followed by the shape of `a` without the axes. It is
+      NaN where a reduced element is NaN.
 
     Raises:
-      ValueError: for complex numbers, an unknown method, or `q` of two dimensions or more.
+      ValueError: if `a` is complex, `method` is unknown, or `q` has more than one dimension.
 
     >>> jnp.quantile(jnp.arange(5.), jnp.array([0.25, 0.5]))
     Array([1., 2.], dtype=float32)
@@ -77,7 +78,7 @@ def nanquantile(
     *,
     weights: ArrayLike | None = None,
 ) -> Array:
-    """Quantiles of elements over axes, NaNs excepted; arguments as for `quantile`.
+    """Computes quantiles over axes, ignoring NaNs; takes the arguments of `quantile`.
 
     >>> jnp.nanquantile(jnp.array([1., jnp.nan, 3.]), 0.5)
     Array(2., dtype=float32)
@@ -98,9 +99,10 @@ def percentile(
     weights: ArrayLike | None = None,
     out_sharding: Any = None,
 ) -> Array:
-    """Quantiles where `q` is from 0 to 100; arguments as for `quantile`.
+    """Computes percentiles over axes: quantiles where `q` is from 0 to 100.
 
-    `out_sharding` is the sharding of the result, in explicit mode.
+    Takes the arguments of `quantile`, and `out_sharding`, the sharding of the result in explicit
+    mode.
 
     >>> jnp.percentile(jnp.arange(5.), 25)
     Array(1., dtype=float32)
@@ -127,7 +129,7 @@ def nanpercentile(
     *,
     weights: ArrayLike | None = None,
 ) -> Array:
-    """Percentiles of elements over axes, NaNs excepted; arguments as for `percentile`.
+    """Computes percentiles over axes, ignoring NaNs; takes the arguments of `percentile`.
 
     >>> jnp.nanpercentile(jnp.array([1., jnp.nan, 3.]), 50)
     Array(2., dtype=float32)
@@ -145,7 +147,7 @@ def median(
     overwrite_input: bool = False,
     keepdims: bool = False,
 ) -> Array:
-    """Medians of elements over axes; arguments as for `quantile`.
+    """Computes medians over axes; takes the arguments of `quantile`.
 
     >>> jnp.median(jnp.array([7., 1., 2., 4.]))
     Array(3., dtype=float32)
@@ -161,7 +163,7 @@ def nanmedian(
     overwrite_input: bool = False,
     keepdims: bool = False,
 ) -> Array:
-    """Medians of elements over axes, NaNs excepted; arguments as for `quantile`.
+    """Computes medians over axes, ignoring NaNs; takes the arguments of `quantile`.
 
     >>> jnp.nanmedian(jnp.array([7., jnp.nan, 2., 4.]))
     Array(4., dtype=float32)
@@ -240,7 +242,7 @@ def _full_weights(name, weights, a, axes, axis):
 
 
 def _reduced_last(a, axes):
-    """`a` with the axes to reduce as one, the last."""
+    """Moves the axes to reduce to the end and merges them into one."""
     rest = [i for i in range(a.ndim) if i not in axes]
     size = math.prod([a.shape[i] for i in axes])
     a = lax.transpose(a, [*rest, *axes])
@@ -251,7 +253,7 @@ def _unweighted(a, q, method, ignore_nan):
     axis, n = a.ndim - 1, a.shape[-1]
     is_nan = isnan(a)
     if ignore_nan:
-        # All NaNs are made the same, and sorted to the end.
+        # NaNs of either sign become the positive one, which sorts to the end.
         a = lax.sort(select_where(is_nan, np.nan, a), dimension=axis)
         count = reductions.sum(lax.bitwise_not(is_nan), axis=-1, dtype=q.dtype)
         count = lax.broadcast(count, q.shape)
@@ -300,7 +302,10 @@ def _unweighted(a, q, method, ignore_nan):
 
 
 def _pick(a, index, q_ndim):
-    """Elements of the last axis of `a`: at the positions of q, or others for each of the rest."""
+    """Gathers elements along the last axis of `a`: at the same positions everywhere, or at others.
+
+    An `index` with more dimensions than `q` has positions for each element of the batch.
+    """
     batch = a.shape[:-1]
     promise = slicing.GatherScatterMode.PROMISE_IN_BOUNDS
     if index.ndim == q_ndim:
@@ -311,7 +316,7 @@ def _pick(a, index, q_ndim):
         )
         start = lax.expand_dims(index, (index.ndim,))
         return slicing.gather(a, start, dnums, (*batch, 1), mode=promise)
-    # One gather with batching dimensions: q in front of them.
+    # One gather with batching dimensions, which follow those of q in `index`.
     n = len(batch)
     dnums = slicing.GatherDimensionNumbers(
         offset_dims=(),

@@ -42,7 +42,7 @@ def composite(fun):
 
 
 def dtype_of(x: Any) -> Any:
-    """The dtype of an array, or the one a scalar has."""
+    """Returns the dtype of an array, or the default one of a Python scalar."""
     return getattr(x, "dtype", None) or dtypes.dtype(x)
 
 
@@ -57,10 +57,10 @@ def add(x: ArrayLike, y: ArrayLike, /) -> Array:
       x, y: arrays or scalars, broadcast against each other and promoted to a common dtype.
 
     Returns:
-      An array. The sum of booleans is their logical or; integers wrap.
+      An array. Booleans are added by logical OR; integers wrap around.
 
     Raises:
-      TypeError: if an argument is not an array, or shapes or dtypes do not fit.
+      TypeError: if an argument is not an array, or shapes or dtypes are incompatible.
 
     >>> jnp.add(jnp.arange(3), 10)
     Array([10, 11, 12], dtype=int32)
@@ -71,7 +71,7 @@ def add(x: ArrayLike, y: ArrayLike, /) -> Array:
 
 @op
 def subtract(x: ArrayLike, y: ArrayLike, /) -> Array:
-    """Elementwise difference `x - y`; arguments as for `add`, booleans excepted.
+    """Elementwise difference `x - y`; takes the arguments of `add`, except booleans.
 
     >>> jnp.subtract(jnp.arange(3), 10)
     Array([-10,  -9,  -8], dtype=int32)
@@ -81,7 +81,7 @@ def subtract(x: ArrayLike, y: ArrayLike, /) -> Array:
 
 @op
 def multiply(x: ArrayLike, y: ArrayLike, /) -> Array:
-    """Elementwise product; arguments as for `add`. The product of booleans is their logical and.
+    """Elementwise product; takes the arguments of `add`. Booleans are multiplied by logical AND.
 
     >>> jnp.multiply(jnp.arange(3), 10)
     Array([ 0, 10, 20], dtype=int32)
@@ -94,7 +94,7 @@ def multiply(x: ArrayLike, y: ArrayLike, /) -> Array:
 def true_divide(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     """Elementwise quotient; integers and booleans are converted to floating point first.
 
-    Arguments are as for `add`.
+    Takes the arguments of `add`.
 
     >>> jnp.true_divide(jnp.arange(3), 2)
     Array([0. , 0.5, 1. ], dtype=float32)
@@ -123,10 +123,10 @@ def floor_divide(x1: ArrayLike, x2: ArrayLike, /) -> Array:
       x1, x2: real arrays or scalars; see `add`.
 
     Returns:
-      An array of their common dtype. A quotient of integers by zero is not specified.
+      An array of the common dtype. Division of integers by zero gives an unspecified result.
 
     Raises:
-      TypeError: for complex numbers.
+      TypeError: if an argument is complex.
 
     >>> jnp.floor_divide(jnp.array([-7, 7]), 2)
     Array([-4,  3], dtype=int32)
@@ -137,6 +137,7 @@ def floor_divide(x1: ArrayLike, x2: ArrayLike, /) -> Array:
         return lax.div(x1, x2)
     if kind == "i":
         q = lax.div(x1, x2)
+        # lax.div truncates: subtract one where the quotient is negative and inexact.
         inexact = lax.ne(lax.rem(x1, x2), lax.zero(x1))
         down = lax.bitwise_and(lax.ne(lax.sign(x1), lax.sign(x2)), inexact)
         return select_where(down, lax.sub(q, _one_like(q)), q)
@@ -153,7 +154,7 @@ def remainder(x1: ArrayLike, x2: ArrayLike, /) -> Array:
       x1, x2: real arrays or scalars; see `add`.
 
     Returns:
-      An array of their common dtype. A remainder of integers by zero is zero, of floats NaN.
+      An array of the common dtype. By zero, it is 0 for integers and NaN for floats.
 
     >>> jnp.remainder(jnp.array([-7, 7]), 4)
     Array([1, 3], dtype=int32)
@@ -215,9 +216,9 @@ def divmod(x1: ArrayLike, x2: ArrayLike, /) -> tuple[Array, Array]:
 
 
 def dtype_kind(x):
-    """b, i, u, f or c: the kind of the elements, of small floats and integers as well."""
+    """Returns the kind of the elements' dtype: b, i, u, f or c, also for ml_dtypes' types."""
     dtype = dtype_of(x)
-    kind = getattr(dtype, "kind", "O")  # of no kind: extended types, as those of keys
+    kind = getattr(dtype, "kind", "O")  # extended dtypes, such as that of keys, have no kind
     if kind != "V":
         return kind
     if dtypes.issubdtype(dtype, np.unsignedinteger):
@@ -230,7 +231,7 @@ def _one_for_zero(x):
 
 
 def select(pred, on_true, on_false):
-    """`lax.select` of operands that may be scalars."""
+    """Selects like `lax.select`, but allows scalar operands."""
     shape = np.shape(on_true)
     if np.shape(pred) != shape or np.shape(on_false) != shape:
         return select_where(pred, on_true, on_false)
@@ -238,12 +239,12 @@ def select(pred, on_true, on_false):
 
 
 def _one_like(x):
-    """One, as weakly typed as `x`, an array or tracer."""
+    """Returns the number one in the dtype and weak type of `x`."""
     return convert(1, x.dtype, x.weak_type)
 
 
 def _float_divmod(x1, x2):
-    # As CPython: the quotient is found from the remainder, so that both fit together.
+    # As in CPython, compute the quotient from the remainder, so that the two are consistent.
     rem = lax.rem(x1, x2)
     exact = select_where(
         lax.eq(x2, lax.zero(x2)), x1, lax.sub(x1, rem)
@@ -262,18 +263,18 @@ def _float_divmod(x1, x2):
 def power(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     """Elementwise power `x1 ** x2`.
 
-    An exponent that is one known integer gives repeated multiplication, which is precise and can be
-    differentiated everywhere.
+    A static integer exponent gives repeated multiplication, which is precise and differentiable
+    everywhere.
 
     Args:
-      x1, x2: arrays or scalars; see `add`. Booleans count as integers.
+      x1, x2: arrays or scalars; see `add`. Booleans are converted to integers.
 
     Returns:
-      An array of their common dtype.
+      An array of the common dtype.
 
     Raises:
-      TypeError: for integers with a known negative exponent. In arrays, negative exponents of integers
-        give an unspecified result.
+      TypeError: if the base is an integer array and the exponent a static negative integer.
+        Negative exponents in an integer array give an unspecified result.
 
     >>> jnp.power(jnp.array([1., 2., 3.]), 2)
     Array([1., 4., 9.], dtype=float32)
@@ -323,7 +324,8 @@ def _power(x1, x2):
     if dtype_kind(base) in "iu":
         return _integer_power(base, exponent)
     if dtype_kind(lower_jax_array(x2)) in "iu":
-        # An integer exponent need not be a number of the base's dtype: it stays one.
+        # lax.pow accepts an integer exponent for any base, which is more precise than a converted
+        # one.
         base, exponent = promote_shapes("power", base, lower_jax_array(x2))
         if type(exponent) is not int or np.shape(base):
             return lax.pow(base, exponent)
@@ -332,7 +334,7 @@ def _power(x1, x2):
 
 @nested_jit
 def _integer_power(x1, x2):
-    # By squaring. No power with a greater exponent than 6 bits hold fits in 64 bits.
+    # Exponentiation by squaring. Six bits are enough: larger exponents overflow 64 bits anyway.
     dtype = dtype_of(x1)
     zero, one = np.zeros((), dtype)[()], np.ones((), dtype)[()]
     out = select_where(lax.bitwise_and(lax.eq(x1, zero), lax.ne(x2, zero)), zero, one)
@@ -346,9 +348,9 @@ def _integer_power(x1, x2):
 
 @op
 def float_power(x: ArrayLike, y: ArrayLike, /) -> Array:
-    """Elementwise power in floating point; arguments are as for `add`.
+    """Elementwise power in floating point; takes the arguments of `add`.
 
-    Differs from NumPy, which computes with 64 bits: the dtype is that of `jnp.true_divide(x, y)`.
+    Differs from NumPy, which computes in float64: the dtype is that of `jnp.true_divide(x, y)`.
 
     >>> jnp.float_power(2, -1)
     Array(0.5, dtype=float32, weak_type=True)
@@ -358,7 +360,7 @@ def float_power(x: ArrayLike, y: ArrayLike, /) -> Array:
 
 @op
 def logaddexp(x1: ArrayLike, x2: ArrayLike, /) -> Array:
-    """Elementwise logarithm of the sum of exponentials, `log(exp(x1) + exp(x2))`, without overflow.
+    """Elementwise `log(exp(x1) + exp(x2))` without overflow.
 
     Args:
       x1, x2: arrays or scalars; see `add`. Integers are converted to floating point.
@@ -381,7 +383,7 @@ def _logaddexp_jvp(primals, tangents):
 
 @op
 def logaddexp2(x1: ArrayLike, x2: ArrayLike, /) -> Array:
-    """Elementwise `log2(2**x1 + 2**x2)`, without overflow; see `logaddexp`.
+    """Elementwise `log2(2**x1 + 2**x2)` without overflow; see `logaddexp`.
 
     >>> jnp.logaddexp2(1000., 1000.)
     Array(1001., dtype=float32, weak_type=True)
@@ -404,7 +406,7 @@ _logaddexp2.__name__ = "logaddexp2"
 
 
 def _log_add(x1, x2, exp, scale):
-    """The logarithm of exp(x1) + exp(x2); `scale` turns natural logarithms into ones of exp's base."""
+    """Returns log(exp(x1) + exp(x2)); `scale` converts natural logarithms to exp's base."""
     top = lax.max(x1, x2)
     if dtype_kind(top) == "c":
         delta = lax.sub(lax.add(x1, x2), lax.mul(top, lax.const(top, 2)))
@@ -412,7 +414,7 @@ def _log_add(x1, x2, exp, scale):
         return lax.complex(lax.real(out), _wrap_angle(lax.imag(out), np.pi * scale))
     delta = lax.sub(x1, x2)
     out = lax.add(top, _scaled(lax.log1p(exp(lax.neg(lax.abs(delta)))), scale))
-    # NaN differences are those of NaNs, and of equal infinities.
+    # The difference is NaN if an operand is, or for equal infinities; the sum is right for both.
     return select(lax.ne(delta, delta), lax.add(x1, x2), out)
 
 
@@ -421,7 +423,7 @@ def _scaled(x, scale):
 
 
 def _wrap_angle(x, half):
-    """`x` modulo two halves, from -half to half."""
+    """Reduces an angle modulo `2 * half` to the range from -half to half."""
     period, half = lax.const(x, 2 * half), lax.const(x, half)
     rem = lax.rem(lax.add(x, half), period)
     rem = select(lax.lt(rem, lax.zero(rem)), lax.add(rem, period), rem)
@@ -448,7 +450,7 @@ def _inf_to_zero(x):
 def maximum(x: ArrayLike, y: ArrayLike, /) -> Array:
     """Elementwise maximum; NaN where either is NaN. Complex numbers compare lexicographically.
 
-    Arguments are as for `add`.
+    Takes the arguments of `add`.
 
     >>> jnp.maximum(jnp.arange(4), 2)
     Array([2, 2, 2, 3], dtype=int32)
@@ -460,7 +462,7 @@ def maximum(x: ArrayLike, y: ArrayLike, /) -> Array:
 def minimum(x: ArrayLike, y: ArrayLike, /) -> Array:
     """Elementwise minimum; NaN where either is NaN. Complex numbers compare lexicographically.
 
-    Arguments are as for `add`.
+    Takes the arguments of `add`.
 
     >>> jnp.minimum(jnp.arange(4), 2)
     Array([0, 1, 2, 2], dtype=int32)
@@ -468,18 +470,18 @@ def minimum(x: ArrayLike, y: ArrayLike, /) -> Array:
     return lax.min(*promote_pair("minimum", x, y))
 
 
-# Angles and signs
+# Angles and neighbouring numbers
 
 
 @op
 def arctan2(x1: ArrayLike, x2: ArrayLike, /) -> Array:
-    """Elementwise angle of the point with abscissa `x2` and ordinate `x1`, in radians.
+    """Elementwise angle in radians of the point with coordinates `(x2, x1)`.
 
     Args:
       x1, x2: real arrays or scalars; see `add`.
 
     Returns:
-      A floating-point array, from -pi to pi.
+      A floating-point array with values from -pi to pi.
 
     >>> jnp.arctan2(1., -1.)
     Array(2.3561945, dtype=float32, weak_type=True)
@@ -499,7 +501,7 @@ def atan2(x1: ArrayLike, x2: ArrayLike, /) -> Array:
 
 @op
 def nextafter(x: ArrayLike, y: ArrayLike, /) -> Array:
-    """Elementwise next floating-point number after `x` in the direction of `y`.
+    """Elementwise next floating-point number from `x` towards `y`.
 
     Args:
       x, y: real arrays or scalars; see `add`.
@@ -528,7 +530,7 @@ def _comparison(name, compare, doc):
 
 @op
 def equal(x: ArrayLike, y: ArrayLike, /) -> Array:
-    """Elementwise `x == y`, an array of booleans; arguments as for `add`.
+    """Elementwise `x == y`, as booleans; takes the arguments of `add`.
 
     >>> jnp.equal(jnp.arange(3), 1)
     Array([False,  True, False], dtype=bool)
@@ -538,7 +540,7 @@ def equal(x: ArrayLike, y: ArrayLike, /) -> Array:
 
 @op
 def not_equal(x: ArrayLike, y: ArrayLike, /) -> Array:
-    """Elementwise `x != y`, an array of booleans; arguments as for `add`.
+    """Elementwise `x != y`, as booleans; takes the arguments of `add`.
 
     >>> jnp.not_equal(jnp.arange(3), 1)
     Array([ True, False,  True], dtype=bool)
@@ -577,7 +579,7 @@ less_equal = _comparison(
 
 @op
 def bitwise_and(x: ArrayLike, y: ArrayLike, /) -> Array:
-    """Elementwise and of the bits of integers or booleans; arguments as for `add`.
+    """Elementwise bitwise AND of integers or booleans; takes the arguments of `add`.
 
     >>> jnp.bitwise_and(jnp.array([1, 2, 3]), 2)
     Array([0, 2, 2], dtype=int32)
@@ -587,7 +589,7 @@ def bitwise_and(x: ArrayLike, y: ArrayLike, /) -> Array:
 
 @op
 def bitwise_or(x: ArrayLike, y: ArrayLike, /) -> Array:
-    """Elementwise or of the bits of integers or booleans; arguments as for `add`.
+    """Elementwise bitwise OR of integers or booleans; takes the arguments of `add`.
 
     >>> jnp.bitwise_or(jnp.array([1, 2, 3]), 2)
     Array([3, 2, 3], dtype=int32)
@@ -597,7 +599,7 @@ def bitwise_or(x: ArrayLike, y: ArrayLike, /) -> Array:
 
 @op
 def bitwise_xor(x: ArrayLike, y: ArrayLike, /) -> Array:
-    """Elementwise exclusive or of the bits of integers or booleans; arguments as for `add`.
+    """Elementwise bitwise XOR of integers or booleans; takes the arguments of `add`.
 
     >>> jnp.bitwise_xor(jnp.array([1, 2, 3]), 2)
     Array([3, 0, 1], dtype=int32)
@@ -607,7 +609,7 @@ def bitwise_xor(x: ArrayLike, y: ArrayLike, /) -> Array:
 
 @op
 def left_shift(x: ArrayLike, y: ArrayLike, /) -> Array:
-    """Elementwise `x << y`: the bits of integers shifted to the left; arguments as for `add`.
+    """Elementwise left shift `x << y` of integers; takes the arguments of `add`.
 
     >>> jnp.left_shift(1, jnp.arange(4))
     Array([1, 2, 4, 8], dtype=int32)
@@ -617,7 +619,7 @@ def left_shift(x: ArrayLike, y: ArrayLike, /) -> Array:
 
 @op
 def bitwise_left_shift(x: ArrayLike, y: ArrayLike, /) -> Array:
-    """Elementwise `x << y`: alias of `left_shift`.
+    """Elementwise left shift: alias of `left_shift`.
 
     >>> jnp.bitwise_left_shift(1, 3)
     Array(8, dtype=int32, weak_type=True)
@@ -627,9 +629,9 @@ def bitwise_left_shift(x: ArrayLike, y: ArrayLike, /) -> Array:
 
 @op
 def right_shift(x1: ArrayLike, x2: ArrayLike, /) -> Array:
-    """Elementwise `x1 >> x2`: the bits of integers shifted to the right; arguments as for `add`.
+    """Elementwise right shift `x1 >> x2` of integers; takes the arguments of `add`.
 
-    The sign of signed integers is kept.
+    Signed integers keep their sign.
 
     >>> jnp.right_shift(jnp.array([8, -8]), 1)
     Array([ 4, -4], dtype=int32)
@@ -639,7 +641,7 @@ def right_shift(x1: ArrayLike, x2: ArrayLike, /) -> Array:
 
 @op
 def bitwise_right_shift(x1: ArrayLike, x2: ArrayLike, /) -> Array:
-    """Elementwise `x1 >> x2`: alias of `right_shift`.
+    """Elementwise right shift: alias of `right_shift`.
 
     >>> jnp.bitwise_right_shift(8, 3)
     Array(1, dtype=int32, weak_type=True)
@@ -663,7 +665,7 @@ def as_bool(x):
 
 @op
 def logical_and(x: ArrayLike, y: ArrayLike, /) -> Array:
-    """Elementwise logical and, an array of booleans; arguments as for `add`. Zero is False.
+    """Elementwise logical AND, as booleans; takes the arguments of `add`. Only zero is False.
 
     >>> jnp.logical_and(jnp.arange(3), True)
     Array([False,  True,  True], dtype=bool)
@@ -673,7 +675,7 @@ def logical_and(x: ArrayLike, y: ArrayLike, /) -> Array:
 
 @op
 def logical_or(x: ArrayLike, y: ArrayLike, /) -> Array:
-    """Elementwise logical or, an array of booleans; arguments as for `add`. Zero is False.
+    """Elementwise logical OR, as booleans; takes the arguments of `add`. Only zero is False.
 
     >>> jnp.logical_or(jnp.arange(3), False)
     Array([False,  True,  True], dtype=bool)
@@ -683,7 +685,7 @@ def logical_or(x: ArrayLike, y: ArrayLike, /) -> Array:
 
 @op
 def logical_xor(x: ArrayLike, y: ArrayLike, /) -> Array:
-    """Elementwise logical exclusive or, an array of booleans; arguments as for `add`. Zero is False.
+    """Elementwise logical XOR, as booleans; takes the arguments of `add`. Only zero is False.
 
     >>> jnp.logical_xor(jnp.arange(3), True)
     Array([ True, False, False], dtype=bool)

@@ -19,25 +19,26 @@ def _resharded(x, sharding):
 
 
 class _IndexUpdateHelper:
-    """Updates and reads of elements of an array, which itself stays as it is.
+    """Updates and reads elements of an array; the array itself is unchanged.
 
     =================================  ==========================================
-    `x.at[i].set(y)`                   as `x[i] = y`
-    `x.at[i].add(y)`                   as `x[i] += y`; and so on:
+    `x.at[i].set(y)`                   like `x[i] = y`
+    `x.at[i].add(y)`                   like `x[i] += y`; likewise:
     `.subtract .multiply .divide .power .min .max`
-    `x.at[i].apply(f)`                 as `x[i] = f(x[i])`, for functions of scalars
-    `x.at[i].get()`                    as `x[i]`
+    `x.at[i].apply(f)`                 like `x[i] = f(x[i])`, for functions of scalars
+    `x.at[i].get()`                    like `x[i]`
     =================================  ==========================================
 
-    They return an array like `x`. Unlike in NumPy, where an element is indexed several times, all of the
-    updates of `add`, `multiply`, ... are applied; which one stays of those of `set` is undefined.
+    Updates return an array of the shape and dtype of `x`. If an element is indexed repeatedly,
+    `add`, `multiply` and so on apply all of its updates, unlike NumPy; which value `set` keeps is
+    undefined. All take keyword arguments:
 
-    All take keyword arguments:
-
-    - `mode`: positions out of bounds are "fill" or "drop" (default of updates: nothing happens there; `get`
-      gives `fill_value`), "clip" (moved to the nearest one) or "promise_in_bounds" (there are none).
-    - `indices_are_sorted`, `unique_indices`: promises about arrays of positions, which may save time.
-    - `wrap_negative_indices`: whether negative positions count from the end.
+    - `mode`: treatment of out-of-bounds indices: "fill" or "drop" (the default of updates, which
+    are then
+      skipped; `get` returns `fill_value`), "clip" (uses the nearest index) or "promise_in_bounds"
+      (asserts that there are none).
+    - `indices_are_sorted`, `unique_indices`: promises about index arrays that may make the
+    operation faster. - `wrap_negative_indices`: whether negative indices count from the end.
     - `out_sharding`: sharding of the result, in explicit mode.
 
     >>> x = jnp.arange(5.)
@@ -62,7 +63,7 @@ class _IndexUpdateHelper:
 
 
 class _IndexUpdateRef:
-    """One index of `x.at`, waiting to be told what to do: see there."""
+    """An indexed array `x.at[i]`, whose methods read or update the elements."""
 
     __slots__ = ("array", "index")
 
@@ -83,11 +84,11 @@ class _IndexUpdateRef:
         out_sharding: Any = None,
         wrap_negative_indices: bool = True,
     ) -> Array:
-        """The elements, as `x[i]`.
+        """Returns the elements, like `x[i]`.
 
         Args:
-          fill_value: in mode "fill", a static scalar for positions out of bounds; by default NaN, the least
-            signed or the largest unsigned integer.
+          fill_value: in mode "fill", a static scalar for out-of-bounds indices; by default NaN, the
+            least signed or the largest unsigned integer.
         """
         return rewriting_take(
             self.array,
@@ -110,7 +111,7 @@ class _IndexUpdateRef:
         out_sharding: Any = None,
         wrap_negative_indices: bool = True,
     ) -> Array:
-        """The array with the elements replaced, as by `x[i] = values`."""
+        """Returns the array with the elements replaced, as by `x[i] = values`."""
         return scatter_update(
             self.array,
             self.index,
@@ -132,12 +133,13 @@ class _IndexUpdateRef:
         mode: Any = None,
         wrap_negative_indices: bool = True,
     ) -> Array:
-        """The array with a scalar function applied to the elements, as often as each is indexed.
+        """Returns the array with a scalar function applied to the elements, once per occurrence.
 
         Args:
-          func: function of a scalar to a scalar of the same dtype. It may close over constants only.
+          func: function from a scalar to a scalar of the same dtype. It may close over constants
+            only.
 
-        The derivative needs `unique_indices=True`, or an index without arrays.
+        Differentiation requires `unique_indices=True`, or an index without arrays.
         """
 
         def scatter_apply(x, indices, y, dims, **kwargs):
@@ -165,7 +167,7 @@ class _IndexUpdateRef:
         out_sharding: Any = None,
         wrap_negative_indices: bool = True,
     ) -> Array:
-        """The array with `values` added to the elements; all of them where one is indexed repeatedly."""
+        """Returns the array with `values` added to the elements, once for each occurrence."""
         return scatter_update(
             self.array,
             self.index,
@@ -188,7 +190,7 @@ class _IndexUpdateRef:
         out_sharding: Any = None,
         wrap_negative_indices: bool = True,
     ) -> Array:
-        """The array with `values` subtracted from the elements."""
+        """Returns the array with `values` subtracted from the elements."""
         return scatter_update(
             self.array,
             self.index,
@@ -211,7 +213,7 @@ class _IndexUpdateRef:
         out_sharding: Any = None,
         wrap_negative_indices: bool = True,
     ) -> Array:
-        """The array with the elements multiplied by `values`."""
+        """Returns the array with the elements multiplied by `values`."""
         return scatter_update(
             self.array,
             self.index,
@@ -236,7 +238,7 @@ class _IndexUpdateRef:
         out_sharding: Any = None,
         wrap_negative_indices: bool = True,
     ) -> Array:
-        """The array with the elements divided by `values`; of a float dtype if it has integers."""
+        """Returns the array with the elements divided by `values`; integers become floats."""
         divisor = scatter_update(
             lax.full_like(self.array, 1),
             self.index,
@@ -260,7 +262,7 @@ class _IndexUpdateRef:
         out_sharding: Any = None,
         wrap_negative_indices: bool = True,
     ) -> Array:
-        """The array with the elements raised to the power of `values`."""
+        """Returns the array with the elements raised to the powers `values`."""
         exponent = scatter_update(
             lax.full_like(self.array, 1),
             self.index,
@@ -284,7 +286,7 @@ class _IndexUpdateRef:
         out_sharding: Any = None,
         wrap_negative_indices: bool = True,
     ) -> Array:
-        """The array with the elements replaced by `values` where those are smaller."""
+        """Returns the array with the elements replaced by `values` where those are smaller."""
         return scatter_update(
             self.array,
             self.index,
@@ -307,7 +309,7 @@ class _IndexUpdateRef:
         out_sharding: Any = None,
         wrap_negative_indices: bool = True,
     ) -> Array:
-        """The array with the elements replaced by `values` where those are larger."""
+        """Returns the array with the elements replaced by `values` where those are larger."""
         return scatter_update(
             self.array,
             self.index,

@@ -43,25 +43,25 @@ def take(
     indices_are_sorted: bool = False,
     fill_value: StaticScalar | None = None,
 ) -> Array:
-    """Elements along an axis at given positions, as `a[..., indices, ...]`.
+    """Takes elements along an axis, like `a[..., indices, ...]`.
 
     Args:
       a: array.
-      indices: integer array. Negative positions count from the end, except in mode "clip".
-      axis: the axis; None is that of the flattened array.
-      out: not supported.
-      mode: positions out of bounds give `fill_value` ("fill", default), those of the nearest ("clip"), or wrap
-        around ("wrap"). NumPy's "raise" is not supported.
-      unique_indices, indices_are_sorted: promises that may save time.
-      fill_value: by default NaN, the least signed or the largest unsigned integer.
+      indices: integer array. Negative indices count from the end, except in mode "clip".
+      axis: the axis; None for the flattened array.
+      out: must be None.
+      mode: treatment of out-of-bounds indices: "fill" (default) gives `fill_value`, "clip" the
+        nearest element, "wrap" counts modulo the size. NumPy's "raise" is not supported.
+      unique_indices, indices_are_sorted: promises that may make the operation faster.
+      fill_value: a static scalar; by default NaN, the least signed or the largest unsigned integer.
 
     Returns:
       An array of the shape of `a` with the axis replaced by the shape of `indices`.
 
     Raises:
-      IndexError: if the axis has size 0 and there are indices.
-      TypeError, ValueError: if dtypes, axis or mode are wrong.
-      NotImplementedError: for `out` and "raise".
+      IndexError: if the axis is empty and `indices` is not.
+      TypeError, ValueError: if an argument has the wrong dtype, or `axis` or `mode` is invalid.
+      NotImplementedError: if `out` is given or `mode` is "raise".
 
     >>> jnp.take(jnp.array([10., 20.]), jnp.array([1, -2, 5])).tolist()
     [20.0, 10.0, nan]
@@ -114,7 +114,7 @@ def _take(a, indices, *, axis, mode, unique_indices, indices_are_sorted, fill_va
         a, axis = lax.expand_dims(a, (0,)), 0
     else:
         axis = canonicalize_axis(axis, a.ndim)
-    if indices.dtype == np.bool_ or 0 in indices.shape:  # no indices may have the dtype of []
+    if indices.dtype == np.bool_ or 0 in indices.shape:  # [] has a float dtype
         indices = lax.convert_element_type(indices, np.int32)
     if not dtypes.issubdtype(indices.dtype, np.integer):
         raise ValueError(f"indices must have an integer type, got {indices.dtype.name}")
@@ -170,24 +170,24 @@ def take_along_axis(
     *,
     wrap_negative_indices: bool | None = None,
 ) -> Array:
-    """Elements along an axis, at positions that differ along the other axes.
+    """Takes elements along an axis at indices that may differ along the other axes.
 
     Args:
       arr: array of shape `(*s, n, *t)`.
       indices: integer array of shape `(*s, k, *t)`; dimensions of size 1 broadcast.
-      axis: the axis; None is that of the flattened array, with 1D indices.
-      mode: positions out of bounds give `fill_value` ("fill", default), those of the nearest ("clip"), or there
-        are none ("promise_in_bounds").
-      fill_value: by default NaN, the least signed or the largest unsigned integer.
-      wrap_negative_indices: whether negative positions count from the end; None is True, except in mode
-        "promise_in_bounds".
+      axis: the axis; None for the flattened array, with one-dimensional indices.
+      mode: treatment of out-of-bounds indices: "fill" (default) gives `fill_value`, "clip" the
+        nearest element, "promise_in_bounds" asserts that there are none.
+      fill_value: a static scalar; by default NaN, the least signed or the largest unsigned integer.
+      wrap_negative_indices: whether negative indices count from the end; None for True, except in
+        mode "promise_in_bounds".
 
     Returns:
       An array of shape `(*s, k, *t)`.
 
     Raises:
-      TypeError: if indices are not integers.
-      ValueError: if shapes, axis or mode do not fit.
+      TypeError: if `indices` is not an integer array.
+      ValueError: if shapes, `axis` or `mode` are invalid.
 
     >>> x = jnp.array([[3, 1, 2], [6, 5, 4]])
     >>> jnp.take_along_axis(x, jnp.argsort(x, axis=1), axis=1).tolist()
@@ -248,7 +248,7 @@ def _check_index_dtype(name: str, indices) -> None:
 
 
 def _along_axis(arr, indices, axis, wrap):
-    """The gather of `take_along_axis`: (result shape, index vectors, dimension numbers, slice sizes)."""
+    """Returns the result shape, indices, dimension numbers and slice sizes of `take_along_axis`."""
     shape, index_shape = arr.shape, indices.shape
     others = [d for d in range(arr.ndim) if d != axis]
     sizes = lax.broadcast_shapes(
@@ -258,7 +258,8 @@ def _along_axis(arr, indices, axis, wrap):
     index = as_index(indices, common_index_dtype([indices], shape))
     if wrap:
         index = slicing.count_from_front(index, shape[axis])
-    # Each other dimension is mapped in both, a whole slice, or of size 1 in the array.
+    # Every other dimension is a batching dimension of both arrays, or a full window of the operand,
+    # or has size 1 in the operand and broadcasts.
     batching, offset, collapsed = [], [], [axis]
     for d in others:
         if index_shape[d] == 1 and shape[d] != 1:
@@ -289,18 +290,21 @@ def put(
     *,
     inplace: bool = True,
 ) -> Array:
-    """The array with elements of the flattened array replaced.
+    """Replaces elements of the flattened array.
 
     Args:
       a: array.
-      ind: integer array of positions in the flattened array.
+      ind: integer array of indices into the flattened array.
       v: values, repeated as often as needed.
-      mode: positions out of bounds are clamped (None and "clip"; the latter also clamps negative ones) or wrap
-        around ("wrap"). NumPy's "raise" is not supported.
-      inplace: must be False, since arrays cannot be changed.
+      mode: treatment of out-of-bounds indices: None and "clip" clamp them ("clip" also clamps
+        negative ones), "wrap" counts modulo the size. NumPy's "raise" is not supported.
+      inplace: must be False, since arrays are immutable.
+
+    Returns:
+      An array of the shape and dtype of `a`.
 
     Raises:
-      ValueError: if `inplace` is true or the mode unknown.
+      ValueError: if `inplace` is True or `mode` is unknown.
 
     >>> jnp.put(jnp.zeros(4), jnp.array([0, -1]), 1., inplace=False).tolist()
     [1.0, 0.0, 0.0, 1.0]
@@ -348,18 +352,21 @@ def put_along_axis(
     *,
     mode: str | None = None,
 ) -> Array:
-    """The array with elements along an axis replaced, at positions that differ along the other axes.
+    """Replaces elements along an axis at indices that may differ along the other axes.
 
     Args:
       arr: array of shape `(*s, n, *t)`.
       indices: integer array of shape `(*s, k, *t)`; dimensions of size 1 broadcast.
-      values: values that broadcast to the shape of the indices.
-      axis: the axis; None is that of the flattened array.
-      inplace: must be False, since arrays cannot be changed.
-      mode: what happens at positions out of bounds, as for `x.at`; None drops values there.
+      values: array that broadcasts to the shape of `indices`.
+      axis: the axis; None for the flattened array.
+      inplace: must be False, since arrays are immutable.
+      mode: treatment of out-of-bounds indices, as for `x.at`; None drops the values.
+
+    Returns:
+      An array of the shape and dtype of `arr`.
 
     Raises:
-      ValueError: if `inplace` is true, or shapes or axis do not fit.
+      ValueError: if `inplace` is True, or shapes or `axis` are invalid.
 
     >>> x = jnp.zeros((2, 3))
     >>> jnp.put_along_axis(x, jnp.array([[0], [2]]), 1., axis=1, inplace=False).tolist()

@@ -1,7 +1,7 @@
 """Reading elements: `x[...]` and `x.at[...].get()`.
 
-Eager reads at integers, slices and arrays run compiled programs that take positions as arguments: there is
-one for each kind of index, not for each position.
+Eager reads run compiled programs that take positions as operands, so that there is one program for
+each kind of index instead of each position.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _checked = config.check_static_indices
 
 
 def getitem(x: Any, idx: Any) -> Any:
-    """`x[idx]`."""
+    """Implements `x[idx]`, with fast paths for the most common eager reads."""
     if type(x) is ArrayImpl and _trace_ctx.trace is _eval_trace and not _checked.value:
         t = type(idx)
         if t is int:
@@ -86,15 +86,15 @@ def rewriting_take(
     normalize_indices: bool = True,
     out_sharding: Any = None,
 ) -> Any:
-    """`arr[idx]`, with the arguments of `arr.at[idx].get()`.
+    """Implements `arr[idx]` with the arguments of `arr.at[idx].get()`.
 
     Args:
       arr: array or tracer.
-      idx: what stands between the brackets.
-      indices_are_sorted, unique_indices: promises about arrays of positions.
-      mode: what positions out of bounds give; None promises that there are none.
-      fill_value: what they give in mode "fill".
-      normalize_indices: whether negative positions count from the end.
+      idx: the index, as written between brackets.
+      indices_are_sorted, unique_indices: promises about index arrays.
+      mode: treatment of out-of-bounds indices; None promises that there are none.
+      fill_value: value for out-of-bounds indices in mode "fill"; None for the default.
+      normalize_indices: whether negative indices count from the end.
       out_sharding: sharding of the result, in explicit mode.
     """
     gather_mode = _PROMISE if mode is None else GatherScatterMode.from_any(mode)
@@ -137,7 +137,7 @@ _ALONG_AXIS = (Position, Positions, Slice)
 
 def _static_scalar(fill_value: Any) -> Any:
     if isinstance(fill_value, (bool, int, float, complex)):
-        return np.nan if fill_value != fill_value else fill_value  # one NaN, as part of keys
+        return np.nan if fill_value != fill_value else fill_value  # one NaN, for cache keys
     value = core.concrete_or_error(
         None, fill_value, "The `fill_value` of an indexed get() must be static."
     )
@@ -147,7 +147,7 @@ def _static_scalar(fill_value: Any) -> Any:
 
 
 def take_entries(x, entries, mode, fill_value, is_sorted, unique):
-    """`x` at parsed entries, by operations of lax."""
+    """Indexes `x` by parsed entries with lax operations."""
     if _can_slice(x.shape, entries, mode):
         return take_slice(x, entries)
     if not x.shape:
@@ -177,7 +177,7 @@ def take_entries(x, entries, mode, fill_value, is_sorted, unique):
 
 
 def _can_slice(shape, entries, mode) -> bool:
-    """Whether a slice, which is moved inside as a whole, does what `mode` asks for."""
+    """Tests whether a slice, which is clamped as a whole, treats bad indices as `mode` asks."""
     fills = mode is GatherScatterMode.FILL_OR_DROP or mode is GatherScatterMode.ONE_HOT
     moves = strided = False
     axis = 0
@@ -211,9 +211,9 @@ def _changes(shape, entries) -> bool:
 
 
 def split(entries: list[Entry], shape) -> tuple[tuple[Entry, ...], list[Any]]:
-    """Entries as a hashable skeleton, and the positions that a compiled program takes as arguments.
+    """Splits entries into a hashable skeleton and the positions, operands of a compiled program.
 
-    These are None in the skeleton.
+    In the skeleton, None stands for positions.
     """
     skeleton: list[Entry] = []
     leaves: list[Any] = []
@@ -226,7 +226,7 @@ def split(entries: list[Entry], shape) -> tuple[tuple[Entry, ...], list[Any]]:
                 skeleton.append(Position(None, e.wrap))
             elif 0 <= i < shape[axis]:
                 skeleton.append(_INSIDE)
-            else:  # out of bounds: what it gives depends on the mode
+            else:  # the mode decides what an out-of-bounds index gives
                 skeleton.append(_ANYWHERE)
                 i = min(max(i, -1), shape[axis])
             leaves.append(i)
@@ -256,7 +256,7 @@ _INSIDE, _ANYWHERE = Position(None, False, True), Position(None)
 
 
 def join(skeleton: tuple[Entry, ...], leaves) -> list[Entry]:
-    """The entries of a skeleton, at given positions."""
+    """Puts positions back into a skeleton; the inverse of `split`."""
     leaves = iter(leaves)
     return [
         e._replace(**{e._fields[0]: next(leaves)}) if type(e) in _ALONG_AXIS and e[0] is None else e

@@ -1,4 +1,4 @@
-"""Indexing by the operations of `lax`: slices where positions are few, gathers and scatters elsewhere."""
+"""Lowering of parsed indices to lax operations: slices if possible, else gathers and scatters."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from jax._src.numpy.indexing.parse import (
 )
 
 # ---------------------------------------------------------------------------------------------------
-# Integers, slices and new dimensions: one slice
+# Integers, slices and new dimensions, as one slice
 
 
 def take_slice(x: Any, entries: list[Entry]) -> Any:
-    """`x` at positions, slices and new dimensions. What is out of bounds is moved inside."""
+    """Indexes `x` by positions, slices and new axes; out-of-bounds windows are moved inside."""
     shape = x.shape
     starts: list[Any] = []
     limits: list[Any] = []
@@ -70,7 +70,7 @@ def empty_axis_error(axis: int) -> IndexError:
 
 
 def _window_start(start: Any, span: Any, size: Any, wrap: bool) -> Any:
-    """Where a window of `span` positions starts; a static start is moved inside."""
+    """Returns the start of a window of `span` positions; a static start is clamped into bounds."""
     if type(start) is not int:
         if core.is_symbolic_dim(start):
             return start
@@ -82,9 +82,9 @@ def _window_start(start: Any, span: Any, size: Any, wrap: bool) -> Any:
 
 
 def _slice(x, starts, limits, windows, steps):
-    """The windows at these starts, with every `steps[i]`-th of their positions.
+    """Slices windows out of `x`, keeping every `steps[i]`-th position.
 
-    The limits are those of static slices as they were written, or None.
+    `limits` are those of static slices as written by the user, so that jaxprs show them; or None.
     """
     shape = x.shape
     strided = any(s != 1 for s in steps)
@@ -109,13 +109,13 @@ def _slice(x, starts, limits, windows, steps):
 
 
 # ---------------------------------------------------------------------------------------------------
-# Dtypes of positions
+# Index dtypes
 
 
 def common_index_dtype(arrays: list[Any], shape) -> np.dtype:
-    """A dtype for all positions in an array of that shape: int32, unless some have 64 bits.
+    """Returns a common dtype for indices into an array: int32, unless some have 64 bits.
 
-    Those keep them, since what int32 cannot hold would have to be clamped to stay out of bounds.
+    Narrowing 64-bit indices would need a clamp to keep large ones out of bounds, so they are kept.
     """
     found = {core.typeof(a).dtype for a in arrays}
     wide = [d for d in found if dtypes.itemsize_bits(d) == 64]
@@ -125,7 +125,7 @@ def common_index_dtype(arrays: list[Any], shape) -> np.dtype:
 
 
 def as_index(i: Any, dtype: np.dtype) -> Any:
-    """Static or traced positions in a common dtype of indices; those of 64 bits stay out of bounds."""
+    """Converts static or traced indices to a common dtype; bad ones stay out of bounds."""
     if isinstance(i, (int, np.integer)):
         low, high = slicing.int_range(dtype)
         return np.array(min(max(int(i), low), high), dtype)[()]
@@ -143,24 +143,24 @@ def as_index(i: Any, dtype: np.dtype) -> Any:
 
 
 # ---------------------------------------------------------------------------------------------------
-# Arrays of positions: gathers and scatters
+# Index arrays, as gathers and scatters
 
 
 @dataclasses.dataclass(slots=True)
 class Plan:
-    """How entries of any kind become one gather or scatter.
+    """Describes how to index with entries of any kind by one gather or scatter.
 
     Attributes:
-      indices: integer array of index vectors, shape `(*batch, k)`.
-      axes: for each of the `k` components the dimension of the operand.
-      sizes: size of the window in each dimension of the operand.
-      collapsed: dimensions of the operand that the result lacks; their window size is 1.
+      indices: integer array of index vectors, of shape `(*batch, k)`.
+      axes: the operand dimension for each of the `k` components.
+      sizes: window size for each operand dimension.
+      collapsed: operand dimensions that the result lacks; their window size is 1.
       offset_dims: dimensions of the gathered array that run over windows.
       shape: shape of the gathered array.
-      reverse: its dimensions to be reversed.
-      new: dimensions of the result that are new, with size 1.
-      unique: whether no element is indexed twice, known from the kinds of the entries.
-      empty_axis: an axis of size 0 of which positions are asked for, so that none is in bounds.
+      reverse: dimensions of the gathered array to reverse.
+      new: new dimensions of size 1 to add to it, as numbered in the result.
+      unique: whether the kinds of the entries imply that no element is indexed twice.
+      empty_axis: an axis of size 0 that is indexed by positions, all of which are out of bounds.
     """
 
     indices: Any
@@ -184,7 +184,7 @@ class Plan:
 
 
 def with_new(shape: tuple[Any, ...], new: list[int]) -> tuple[Any, ...]:
-    """The shape with dimensions of size 1 at these places, given in increasing order."""
+    """Inserts dimensions of size 1 at the given positions, in increasing order, into a shape."""
     out = list(shape)
     for d in new:
         out.insert(d, 1)
@@ -192,10 +192,11 @@ def with_new(shape: tuple[Any, ...], new: list[int]) -> tuple[Any, ...]:
 
 
 def make_plan(shape: tuple[Any, ...], entries: list[Entry]) -> Plan:
-    """The plan for entries of any kind; the operand has at least one dimension.
+    """Makes the plan for entries of any kind; the operand must have at least one dimension.
 
-    Where arrays are among the entries, integers count as arrays of shape `()`. All of them are broadcast
-    together; their dimensions stand where the first array stood if nothing came between them, or else first.
+    If there are index arrays, integers count as arrays of shape `()`, and all of them broadcast
+    together. As in NumPy, their dimensions replace the indexed ones if those are adjacent; else
+    they come first.
     """
     spread = _broadcast_shape(entries)
     layout = _Layout(shape)
@@ -216,7 +217,7 @@ def make_plan(shape: tuple[Any, ...], entries: list[Entry]) -> Plan:
 
 
 def _with_axes(entries: list[Entry]) -> list[tuple[int, Entry]]:
-    """The entries, each with the dimension of the operand that it is about or comes before."""
+    """Pairs each entry with the operand dimension that it indexes or precedes."""
     out, axis = [], 0
     for e in entries:
         out.append((axis, e))
@@ -225,7 +226,7 @@ def _with_axes(entries: list[Entry]) -> list[tuple[int, Entry]]:
 
 
 def _broadcast_shape(entries: list[Entry]) -> tuple[Any, ...] | None:
-    """The shape of all arrays together, or None if there are none."""
+    """Returns the broadcast shape of all index arrays, or None if there are none."""
     shapes: list[tuple[Any, ...]] = []
     n_arrays = 0
     for e in entries:
@@ -245,17 +246,17 @@ def _broadcast_shape(entries: list[Entry]) -> tuple[Any, ...] | None:
 
 
 class _Layout:
-    """The dimensions of a result, which are added one after the other."""
+    """Builds a plan by adding the dimensions of the result one after the other."""
 
     def __init__(self, shape: tuple[Any, ...]):
         self.shape = shape
         self.sizes = list(shape)
-        # Of each component of the index vectors: a dimension of the operand, positions, and the dimensions
-        # of `batch` that they have.
+        # For each component of the index vectors: the operand dimension, the positions, and the
+        # dimensions of `batch` that the positions have.
         self.components: list[tuple[int, Any, tuple[int, ...]]] = []
         self.batch: list[Any] = []
         self.out: list[Any] = []
-        self.n_result = 0  # dimensions of the result so far: those of `out` and `new`
+        self.n_result = 0  # dimensions of the result so far, including `new`
         self.offset_dims: list[int] = []
         self.collapsed: list[int] = []
         self.reverse: list[int] = []
@@ -263,7 +264,7 @@ class _Layout:
         self.empty_axis: int | None = None
 
     def add(self, axis: int, e: Entry) -> None:
-        """Adds an entry of which the result has one dimension or none."""
+        """Adds an entry that contributes at most one dimension to the result."""
         if type(e) is Position:
             self._collapse(axis)
             if self.empty_axis is not None:
@@ -283,7 +284,7 @@ class _Layout:
         self.n_result += 1
 
     def add_together(self, entries: list[tuple[int, Entry]], spread: tuple[Any, ...]) -> None:
-        """Adds positions that are broadcast to one shape."""
+        """Adds index arrays, which broadcast to the shape `spread`."""
         end = len(self.batch) + len(spread)
         for axis, e in entries:
             self._collapse(axis)
@@ -333,7 +334,7 @@ class _Layout:
         )
 
     def _indices(self) -> Any:
-        if not self.components:  # a gather needs something to index
+        if not self.components:  # a gather needs at least one index component
             self.components.append((0, 0, ()))
         positions = [p for _, p, _ in self.components]
         dtype = common_index_dtype([p for p in positions if type(p) is not int], self.shape)

@@ -1,7 +1,7 @@
-"""What an index means: from what stands between the brackets to one entry a dimension.
+"""Parsing of indices: from what is written between brackets to one entry per dimension.
 
-The entries are named tuples of different lengths: tuples compare by value alone, and entries are parts of
-keys of compiled programs.
+The entries are named tuples of different lengths: tuples compare by value alone, whatever their
+class, and entries are part of the keys of compiled programs.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ from jax._src.lax import lax
 
 
 class Flag(NamedTuple):
-    """A 0-d mask: a new dimension of size 0 or 1."""
+    """A 0-dimensional mask, which adds a dimension of size 0 or 1."""
 
     value: bool
 
 
 class Positions(NamedTuple):
-    """Many positions along a dimension.
+    """An array of positions along a dimension.
 
     Attributes:
       array: integers, static or traced.
-      wrap: whether they may be negative, and count from the end then.
+      wrap: whether the positions may be negative, and then count from the end.
     """
 
     array: Any
@@ -39,12 +39,12 @@ class Positions(NamedTuple):
 
 
 class Position(NamedTuple):
-    """One position along a dimension, which the result lacks.
+    """A single position along a dimension, which is dropped from the result.
 
     Attributes:
-      index: a Python integer, which has been counted from the front, or a traced scalar.
-      wrap: whether a traced one may be negative, and counts from the end then.
-      inside: whether it is known to be within bounds.
+      index: a Python integer, already counted from the front, or a traced scalar.
+      wrap: whether a traced index may be negative, and then counts from the end.
+      inside: whether the index is known to be in bounds.
     """
 
     index: Any
@@ -53,17 +53,17 @@ class Position(NamedTuple):
 
 
 class Slice(NamedTuple):
-    """Positions `start`, `start + step`, ... along a dimension.
+    """The positions `start`, `start + step`, ... along a dimension.
 
     Attributes:
-      start: the lowest position; a Python integer, or a traced scalar.
-      size: how many.
-      step: distance of two of them, not negative.
-      limit: the end of a static slice, as it was written; only printed programs show it.
-      reverse: whether the result has them from the highest to the lowest.
-      inside: whether they are known to be within bounds.
-      wrap: whether a start that is not known to be within bounds may be negative, and counts from the
-        end where the result is one window of the array.
+      start: the lowest position: a Python integer or a traced scalar.
+      size: number of positions.
+      step: distance between positions, not negative.
+      limit: the end of a static slice as written by the user; it only matters for printed jaxprs.
+      reverse: whether the result has the positions in descending order.
+      inside: whether all positions are known to be in bounds.
+      wrap: if the start is not known to be in bounds, whether it may be negative and then counts
+        from the end, provided that the result is one window of the array.
     """
 
     start: Any
@@ -76,7 +76,7 @@ class Slice(NamedTuple):
 
     @property
     def span(self) -> Any:
-        """From the lowest position to the highest one, both included."""
+        """The number of positions from the lowest to the highest, both included."""
         return self.size if self.step == 1 else core.max_dim(0, (self.size - 1) * self.step + 1)
 
 
@@ -90,7 +90,7 @@ class NewAxis:
 
 
 class Gap:
-    """Where the ellipsis stood, before its slices."""
+    """Marks where the ellipsis was; the slices that it stands for follow."""
 
     __slots__ = ()
 
@@ -103,16 +103,17 @@ Entry = Flag | Positions | Position | Slice | NewAxis | Gap
 
 
 def parse_index(idx: Any, shape: tuple[int, ...], wrap: bool = True) -> list[Entry]:
-    """The entries of `idx` for an array of that shape; between them they take up every dimension.
+    """Parses `idx` for an array of the given shape; the entries together cover every dimension.
 
     Args:
-      idx: what stands between the brackets.
-      shape: the array's shape.
+      idx: the index, as written between brackets.
+      shape: shape of the array.
       wrap: whether negative integers count from the end.
 
     Raises:
-      IndexError: if there are too many indices, a mask of another shape, or something that is no index.
-      TypeError: if an index has a wrong dtype, or is a list.
+      IndexError: if there are too many indices, a mask has the wrong shape, or an object is not an
+        index.
+      TypeError: if an index has the wrong dtype, or `idx` is a list.
       NonConcreteBooleanIndexError: if a mask is traced.
     """
     items = idx if isinstance(idx, tuple) else (idx,)
@@ -158,10 +159,10 @@ def parse_index(idx: Any, shape: tuple[int, ...], wrap: bool = True) -> list[Ent
     return entries
 
 
-# Most indices have few different entries: a look-up is faster than making a named tuple.
+# Most indices use few distinct entries, and a cache lookup is faster than making a named tuple.
 @functools.lru_cache(maxsize=4096)
 def whole(size: Any) -> Slice:
-    """All positions along a dimension of that size."""
+    """Returns the entry for all positions along a dimension of the given size."""
     return Slice(0, size, 1, size)
 
 
@@ -169,7 +170,7 @@ _static_position = functools.lru_cache(maxsize=4096)(Position)
 
 
 def _count_dimensions(elements: list[Any]) -> int:
-    """How many dimensions of an array the elements of an index take up, an ellipsis aside."""
+    """Returns how many dimensions the elements of an index cover, not counting an ellipsis."""
     n = len(elements)
     gaps = 0
     for e in elements:
@@ -186,7 +187,7 @@ def _count_dimensions(elements: list[Any]) -> int:
 
 
 class _Mask(NamedTuple):
-    """A mask that has not met its dimensions yet."""
+    """A mask that has not been matched to the dimensions of the array yet."""
 
     array: np.ndarray
 
@@ -216,10 +217,10 @@ def _is_sequence(x: Any) -> bool:
 
 
 def _element(e: Any, position: int) -> Any:
-    """What an element of an index means whatever the array's shape.
+    """Converts an element of an index as far as possible without the array's shape.
 
     Returns:
-      An int, a slice of static bounds, a `jax.ds`, an array of integers, NEW, GAP, a Flag or a _Mask.
+      An int, a slice with static bounds, a `jax.ds`, an integer array, NEW, GAP, a Flag or a _Mask.
     """
     t = type(e)
     if t is int or t is indexing.Slice:
@@ -266,7 +267,7 @@ def _array_element(a: Any) -> Any:
         raise _wrong_dtype(dtype)
     if a.ndim:
         if dtype.itemsize == 8 and isinstance(a, np.ndarray) and not config.enable_x64.value:
-            a = np.clip(a, *_INT32_RANGE).astype(np.int32)  # wrapping around would change positions
+            a = np.clip(a, *_INT32_RANGE).astype(np.int32)  # stay out of bounds: do not wrap around
         return a
     return a if isinstance(a, Array) else int(a)
 
@@ -279,7 +280,7 @@ def _wrong_dtype(dtype: Any) -> TypeError:
 
 
 def _array_of(seq: Any) -> Any:
-    """A nested sequence of numbers as an array; traced ones are stacked."""
+    """Converts a nested sequence of numbers to an array; traced elements are stacked."""
     if len(seq) == 0:
         return np.zeros((0,), np.int32)
     if not any(isinstance(x, Array) for x in seq) and not any(map(_is_sequence, seq)):
@@ -332,7 +333,7 @@ def _sized_slice(s: slice, size: Any) -> Slice:
 
 
 def _symbolic_slice(s: slice, size: Any) -> Slice:
-    """A slice of a dimension of symbolic size; limits must be known to be within it."""
+    """Returns the entry of a slice along a dimension of symbolic size; bounds are assumed valid."""
     step = 1 if s.step is None else s.step
 
     def clamped(v, default):
@@ -357,10 +358,10 @@ def _symbolic_slice(s: slice, size: Any) -> Slice:
 
 
 def _sized_window(s: indexing.Slice, size: Any, wrap: bool) -> Slice:
-    """A `jax.ds` along a dimension.
+    """Returns the entry of a `jax.ds` along a dimension.
 
-    It is a plain slice if it is known to be within bounds. One as long as the dimension means all of it,
-    wherever it starts.
+    If it is known to be in bounds, it is a plain slice. One as long as the dimension means all of
+    it, wherever it starts.
     """
     start, n, step = s.start, s.size, s.stride
     if step == 1 and core.definitely_equal(n, size):
@@ -377,5 +378,5 @@ def _sized_window(s: indexing.Slice, size: Any, wrap: bool) -> Slice:
 
 
 def is_eager_array(x: Any) -> bool:
-    """Whether operations on `x` run at once."""
+    """Tests whether operations on `x` run eagerly."""
     return type(x) is ArrayImpl and core.trace_ctx.trace is core.eval_trace

@@ -1,4 +1,4 @@
-"""Updating elements: what `x.at[...].set()` and its other methods do."""
+"""Updating elements: the implementation of `x.at[...].set()` and related methods."""
 
 from __future__ import annotations
 
@@ -49,23 +49,23 @@ def scatter_update(
     *,
     compiled: bool = True,
 ) -> Any:
-    """`x` with the elements at `idx` updated with `y`.
+    """Returns `x` with the elements at `idx` updated with `y`.
 
     Args:
       x: array or tracer.
-      idx: what stands between the brackets.
-      y: values that broadcast to the shape of `x[idx]`. They are converted to the dtype of `x`; if promotion
-        would not allow that, with a FutureWarning.
+      idx: the index, as written between brackets.
+      y: values that broadcast to the shape of `x[idx]`. They are converted to the dtype of `x`,
+        with a FutureWarning if that is not a safe cast.
       scatter_op: a function like `lax.scatter`.
-      indices_are_sorted, unique_indices: promises about arrays of positions.
-      mode: what happens at positions out of bounds; None drops updates there.
-      normalize_indices: whether negative positions count from the end.
+      indices_are_sorted, unique_indices: promises about index arrays.
+      mode: treatment of out-of-bounds indices; None drops the updates.
+      normalize_indices: whether negative indices count from the end.
       out_sharding: sharding of the result, in explicit mode.
-      compiled: whether an eager update may be one compiled program, kept for later ones with the same
+      compiled: whether an eager update may run as one compiled program, which is cached under
         `scatter_op`.
 
     Raises:
-      IndexError, TypeError, ValueError: if index, dtypes or shapes do not fit.
+      IndexError, TypeError, ValueError: if the index, dtypes or shapes are invalid.
     """
     scatter_mode = _DROP if mode is None else GatherScatterMode.from_any(mode)
     if type(y) is not ArrayImpl or y.dtype != x.dtype:
@@ -84,7 +84,7 @@ def scatter_update(
 
 
 def update_entries(x, entries, y, scatter_op, is_sorted, unique, mode):
-    """`x` updated at parsed entries, by operations of lax."""
+    """Updates `x` at parsed entries with lax operations."""
     dtype, weak_type, shape = x.dtype, core.typeof(x).weak_type, x.shape
     if not shape:
         x, entries = lax.expand_dims(x, (0,)), [Position(0), *entries]
@@ -106,7 +106,7 @@ def update_entries(x, entries, y, scatter_op, is_sorted, unique, mode):
 
 
 def _converted(y, dtype, weak_type):
-    """The values in the array's dtype; numbers that it can hold at once, others by an operation."""
+    """Converts values to the array's dtype; Python numbers that fit need no operation."""
     t = type(y)
     if t is float and dtypes.issubdtype(dtype, np.floating):
         return np.array(y, dtype)[()]
@@ -119,13 +119,13 @@ def _converted(y, dtype, weak_type):
 
 
 def _fit(y, update_shape, new, reverse):
-    """The values in the shape of the updates.
+    """Broadcasts values to the shape of the scatter's updates.
 
     Args:
-      y: values that broadcast to the shape of the updates and dimensions of size 1 at `new`.
+      y: values that broadcast to the shape of the updates with dimensions of size 1 added at `new`.
       update_shape: shape of the updates.
-      new: dimensions that the updates lack.
-      reverse: dimensions of the updates in which they stand in reverse.
+      new: dimensions of `y` that the updates lack.
+      reverse: dimensions of the updates in which they are reversed.
     """
     shape = with_new(update_shape, new)
     n, ndim = np.ndim(y), len(shape)
@@ -156,7 +156,7 @@ def _fit(y, update_shape, new, reverse):
 
 
 def checked_values(x, y):
-    """The values as something that operations take; a FutureWarning if the dtype of `x` cannot hold them."""
+    """Converts values to an array or scalar; warns if they cannot be safely cast to `x`'s dtype."""
     t = type(y)
     if t in _SCALARS:
         key = (x.dtype, t, config.numpy_dtype_promotion.value)
@@ -224,7 +224,7 @@ _COMBINERS: dict[Callable, Callable] = {
 
 
 def _is_one_slice(skeleton) -> bool:
-    """Whether the elements are known to lie within one window of the array."""
+    """Tests whether the elements are known to form one in-bounds window of the array."""
     for e in skeleton:
         if type(e) is Slice:
             if e.step != 1 or not e.inside:
@@ -238,7 +238,7 @@ def _is_one_slice(skeleton) -> bool:
 
 
 def _update_slice(x, entries, y, combine):
-    """The update of a window: cheaper than a scatter on most hardware."""
+    """Updates a window by dynamic_update_slice, cheaper than a scatter on most hardware."""
     shape = x.shape
     starts, sizes, reverse, new, kept = [], [], [], [], []
     out_dim = 0
@@ -275,7 +275,7 @@ def _update_slice(x, entries, y, combine):
 
 
 def _sharded_window(x, y, sharding):
-    """The values of a window of `x` in the sharding of `x`: no dimension that it cuts may have one."""
+    """Reshards the values of a window like `x`; raises an error if it cuts a sharded dimension."""
     spec = sharding.spec.partitions
     if any(e is not None and n != y.shape[d] for d, (e, n) in enumerate(zip(spec, x.shape))):
         raise core.ShardingTypeError(

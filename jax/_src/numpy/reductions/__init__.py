@@ -1,4 +1,4 @@
-"""Reductions over axes: sums, products, extrema, means, and those that ignore NaN."""
+"""Reductions over axes: sums, products, extrema and means, with variants that ignore NaN."""
 
 from jax._src.numpy.reductions.basic import (
     all as all,

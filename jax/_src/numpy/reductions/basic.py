@@ -44,29 +44,30 @@ def sum(
     where: ArrayLike | None = None,
     promote_integers: bool = True,
 ) -> Array:
-    """Sums of elements over axes.
+    """Sums elements over axes.
 
     Args:
       a: array.
-      axis: an axis, a sequence of axes, or None for all. The name of a mapped axis, as in `jax.vmap(f,
-        axis_name="i")`, is an axis too.
-      dtype: of the result; by default that of `a`, or the default integer for booleans and small integers.
-        Without it, float16 and bfloat16 are added up as float32.
-      out: not supported, must be None.
-      keepdims: whether the axes stay, with size 1.
+      axis: an axis, a sequence of axes, or None for all. The name of a mapped axis, as in
+        `jax.vmap(f, axis_name="i")`, is an axis too.
+      dtype: dtype of the result; by default that of `a`, or the default integer for booleans and
+        narrower integers. Unless it is given, float16 and bfloat16 are accumulated in float32.
+      out: must be None.
+      keepdims: whether the result keeps the axes with size 1.
       initial: scalar to start from.
-      where: boolean array that is broadcast to `a`: which elements take part.
-      promote_integers: whether small integers are promoted.
+      where: boolean mask that broadcasts to `a`: which elements to include.
+      promote_integers: whether narrow integers are promoted.
 
     Returns:
       An array without the axes.
 
     Raises:
-      ValueError: if axes repeat or do not exist.
+      ValueError: if an axis is out of range or repeated.
 
     >>> jnp.sum(jnp.arange(6).reshape(2, 3), axis=1)
     Array([ 3, 12], dtype=int32)
     """
+    # Fast path of eager calls without options: one dictionary lookup and one compiled call.
     if (
         dtype is None
         and out is None
@@ -78,7 +79,7 @@ def sum(
     ):
         try:
             program = _sum_programs.get((axis, keepdims)) or _sum.program(axis, keepdims)
-        except TypeError:  # a list of axes
+        except TypeError:  # a list of axes is unhashable; the general path handles it
             pass
         else:
             return program(a)
@@ -96,7 +97,7 @@ def prod(
     where: ArrayLike | None = None,
     promote_integers: bool = True,
 ) -> Array:
-    """Products of elements over axes; arguments as for `sum`.
+    """Multiplies elements over axes; takes the arguments of `sum`.
 
     >>> jnp.prod(jnp.arange(1, 5))
     Array(24, dtype=int32)
@@ -133,16 +134,16 @@ def max(
     initial: ArrayLike | None = None,
     where: ArrayLike | None = None,
 ) -> Array:
-    """Greatest elements over axes; NaN if one is NaN. Complex numbers compare lexicographically.
+    """Takes the greatest elements over axes; NaN wins. Complex numbers compare lexicographically.
 
     Args:
       a: array.
       axis, out, keepdims: as for `sum`.
-      initial: scalar that takes part; needed if there are no elements, or for `where`.
-      where: boolean array that is broadcast to `a`: which elements take part.
+      initial: scalar to start from; required if a reduced axis is empty, or with `where`.
+      where: boolean mask that broadcasts to `a`: which elements to include.
 
     Raises:
-      ValueError: if there are no elements and no `initial`.
+      ValueError: if a reduced axis is empty and there is no `initial`.
 
     >>> jnp.max(jnp.arange(6).reshape(2, 3), axis=1)
     Array([2, 5], dtype=int32)
@@ -159,7 +160,7 @@ def min(
     initial: ArrayLike | None = None,
     where: ArrayLike | None = None,
 ) -> Array:
-    """Least elements over axes; arguments as for `max`.
+    """Takes the least elements over axes; takes the arguments of `max`.
 
     >>> jnp.min(jnp.arange(6).reshape(2, 3), axis=1)
     Array([0, 3], dtype=int32)
@@ -176,7 +177,7 @@ def amax(
     initial: ArrayLike | None = None,
     where: ArrayLike | None = None,
 ) -> Array:
-    """Greatest elements over axes: alias of `max`.
+    """Takes the greatest elements over axes: alias of `max`.
 
     >>> jnp.amax(jnp.arange(3))
     Array(2, dtype=int32)
@@ -193,7 +194,7 @@ def amin(
     initial: ArrayLike | None = None,
     where: ArrayLike | None = None,
 ) -> Array:
-    """Least elements over axes: alias of `min`.
+    """Takes the least elements over axes: alias of `min`.
 
     >>> jnp.amin(jnp.arange(3))
     Array(0, dtype=int32)
@@ -212,7 +213,7 @@ _ptp = nested_jit(_ptp_impl, static_argnames=("axis", "keepdims"))
 
 @export
 def ptp(a: ArrayLike, axis: Axis = None, out: None = None, keepdims: bool = False) -> Array:
-    """Differences of the greatest and least elements over axes; arguments as for `max`.
+    """Subtracts the least from the greatest elements over axes; takes the arguments of `max`.
 
     >>> jnp.ptp(jnp.array([3, 8, 5]))
     Array(5, dtype=int32)
@@ -233,7 +234,7 @@ def all(
     *,
     where: ArrayLike | None = None,
 ) -> Array:
-    """Whether all elements over axes are true, that is not zero.
+    """Tests whether all elements over axes are true, that is nonzero.
 
     Args:
       a: array.
@@ -254,7 +255,7 @@ def any(
     *,
     where: ArrayLike | None = None,
 ) -> Array:
-    """Whether any elements over axes are true, that is not zero; arguments as for `all`.
+    """Tests whether any element over axes is true, that is nonzero; takes the arguments of `all`.
 
     >>> jnp.any(jnp.array([[True, False], [False, False]]), axis=1)
     Array([ True, False], dtype=bool)
@@ -277,7 +278,7 @@ _count_nonzero = nested_jit(_count_nonzero_impl, static_argnames=("axis", "keepd
 
 @export
 def count_nonzero(a: ArrayLike, axis: Axis = None, keepdims: bool = False) -> Array:
-    """Numbers of elements over axes that are not zero.
+    """Counts the nonzero elements over axes.
 
     Args:
       a: array.

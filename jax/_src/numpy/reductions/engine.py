@@ -1,4 +1,4 @@
-"""How a reduction of jax.numpy works: its dtypes, its axes, and the steps around the reduction of lax."""
+"""`Reduction`: implements jax.numpy's reductions with lax's, handling dtypes, axes and masks."""
 
 from __future__ import annotations
 
@@ -35,20 +35,20 @@ Axis = Any
 
 
 class Reduction:
-    """A reduction of NumPy on one of lax.
+    """Implements a NumPy-style reduction with a reduction of lax.
 
     Args:
-      name: of the function in `jax.numpy`.
-      reduce: `reduce(x, axes)`, of arrays that are not boolean if `combine` is not a logical operation.
-      combine: the operation of two arrays.
-      identity: of a dtype, the value that changes nothing.
-      collective: `collective(x, names)`, the reduction over mapped axes; without it their values are
-        gathered and reduced.
-      has_identity: whether the reduction of no elements is defined.
-      logical: whether elements are taken as booleans.
-      arithmetic: whether booleans count as integers, and 16-bit floats are reduced as float32 unless a
-        dtype is given.
-      of_bools: what stands for `reduce`, `combine` and `collective` where the elements are boolean.
+      name: name of the function in `jax.numpy`.
+      reduce: called as `reduce(x, axes)`; gets no booleans if `of_bools` is given.
+      combine: the corresponding operation on two arrays.
+      identity: function from a dtype to its identity element, which replaces masked elements.
+      collective: called as `collective(x, names)` to reduce over mapped axes. Without it the values
+        along those axes are gathered and reduced.
+      has_identity: whether an empty reduction is defined.
+      logical: whether elements are converted to booleans.
+      arithmetic: whether booleans count as integers, and 16-bit floats are accumulated in float32
+        unless a dtype is given.
+      of_bools: replaces `reduce`, `combine` and `collective` for boolean elements.
     """
 
     def __init__(
@@ -109,7 +109,7 @@ class Reduction:
         )
 
     def program(self, axis: Axis, keepdims: bool) -> Callable:
-        """The reduction over some axes without further options, compiled."""
+        """Makes a compiled reduction over the given axes without further options."""
         name = self.name
 
         def run(a):
@@ -182,7 +182,7 @@ class Reduction:
 
 
 def static_axis(axis: Any, name: str) -> Any:
-    """The `axis` argument of a function of that name as integers and names; of a tracer an error."""
+    """Converts an `axis` argument to static integers and names; raises an error if it is traced."""
     if isinstance(axis, (list, tuple)) or np.ndim(axis):
         return tuple([static_axis(i, name) for i in axis])
     if is_axis_name(axis):
@@ -191,7 +191,7 @@ def static_axis(axis: Any, name: str) -> Any:
 
 
 def hashable_axis(axis: Any, name: str = "reduction") -> Any:
-    """The `axis` argument of a function of that name in a form that may be a static argument."""
+    """Converts an `axis` argument to a hashable form, which can be a static argument."""
     if axis is None or isinstance(axis, (int, str)):
         return axis
     if isinstance(axis, tuple):
@@ -200,7 +200,7 @@ def hashable_axis(axis: Any, name: str = "reduction") -> Any:
 
 
 def canonical_axes(axis: Any, ndim: int) -> tuple[Any, ...]:
-    """Axes as a tuple: positions from zero on, and the names of mapped axes as they are."""
+    """Returns axes as a tuple of non-negative integers and of the names of mapped axes."""
     if axis is None:
         return tuple(range(ndim))
     if type(axis) is int and 0 <= axis < ndim:
@@ -213,14 +213,14 @@ def canonical_axes(axis: Any, ndim: int) -> tuple[Any, ...]:
 
 
 def is_axis_name(axis: Any) -> bool:
-    """Whether this names a mapped axis, as any object may that is not a number."""
+    """Tests whether `axis` names a mapped axis: any object that is neither a number nor None."""
     return isinstance(axis, str) or not (
         hasattr(axis, "__index__") or axis is None or isinstance(axis, numbers.Number)
     )
 
 
 def split_axes(axes: tuple[Any, ...]) -> tuple[tuple[int, ...], tuple[Any, ...]]:
-    """The positions and the names among canonical axes."""
+    """Splits canonical axes into integers and names."""
     for axis in axes:
         if type(axis) is not int:
             names = tuple([i for i in axes if type(i) is not int])
@@ -229,7 +229,7 @@ def split_axes(axes: tuple[Any, ...]) -> tuple[tuple[int, ...], tuple[Any, ...]]
 
 
 def element_count(shape: tuple, axes: tuple, dtype: Any) -> Any:
-    """How many elements canonical axes have, as a scalar of that dtype."""
+    """Returns the number of elements along canonical axes, as a scalar of the given dtype."""
     positions, names = split_axes(axes)
     size = math.prod([shape[i] for i in positions])
     if names:
@@ -252,7 +252,7 @@ def check_where(name: str, where: Any) -> Any:
 
 
 def promote_integer_dtype(dtype: Any) -> Any:
-    """The dtype of sums of a dtype: of booleans and small integers the default integers."""
+    """Returns the dtype of sums: the default integer for booleans and narrower integers."""
     if dtype == np.bool_:
         return dtypes.default_int_dtype()
     if dtypes.issubdtype(dtype, np.unsignedinteger):
@@ -265,7 +265,10 @@ def promote_integer_dtype(dtype: Any) -> Any:
 
 
 def upcast(dtype: Any) -> Any:
-    """float32 for 16-bit floats, in which sums would lose too much. Smaller ones stay: who uses them scales."""
+    """Returns float32 for 16-bit floats, whose sums would lose too much precision.
+
+    Narrower floats are left alone, since their users scale values themselves.
+    """
     return _FLOAT32 if dtype in _HALF_PRECISION else dtype
 
 

@@ -1,4 +1,4 @@
-"""Reductions that leave out NaN."""
+"""Reductions that ignore NaN."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def nansum(
     initial: ArrayLike | None = None,
     where: ArrayLike | None = None,
 ) -> Array:
-    """Sums of elements over axes, NaNs excepted; arguments as for `sum`.
+    """Sums elements over axes, ignoring NaNs; takes the arguments of `sum`.
 
     >>> jnp.nansum(jnp.array([1., jnp.nan, 2.]))
     Array(3., dtype=float32)
@@ -94,7 +94,7 @@ def nanprod(
     initial: ArrayLike | None = None,
     where: ArrayLike | None = None,
 ) -> Array:
-    """Products of elements over axes, NaNs excepted; arguments as for `sum`.
+    """Multiplies elements over axes, ignoring NaNs; takes the arguments of `sum`.
 
     >>> jnp.nanprod(jnp.array([3., jnp.nan, 2.]))
     Array(6., dtype=float32)
@@ -111,7 +111,7 @@ def nanmax(
     initial: ArrayLike | None = None,
     where: ArrayLike | None = None,
 ) -> Array:
-    """Greatest elements over axes, NaNs excepted; NaN if there are only NaNs. See `max`.
+    """Takes the greatest elements over axes, ignoring NaNs unless there is nothing else; see `max`.
 
     >>> jnp.nanmax(jnp.array([1., jnp.nan, 2.]))
     Array(2., dtype=float32)
@@ -128,7 +128,7 @@ def nanmin(
     initial: ArrayLike | None = None,
     where: ArrayLike | None = None,
 ) -> Array:
-    """Least elements over axes, NaNs excepted; NaN if there are only NaNs. See `max`.
+    """Takes the least elements over axes, ignoring NaNs unless there is nothing else; see `max`.
 
     >>> jnp.nanmin(jnp.array([1., jnp.nan, 2.]))
     Array(1., dtype=float32)
@@ -161,7 +161,7 @@ def nanmean(
     keepdims: bool = False,
     where: ArrayLike | None = None,
 ) -> Array:
-    """Means of elements over axes, NaNs excepted; arguments as for `mean`.
+    """Computes means over axes, ignoring NaNs; takes the arguments of `mean`.
 
     >>> jnp.nanmean(jnp.array([1., jnp.nan, 2.]))
     Array(1.5, dtype=float32)
@@ -186,7 +186,7 @@ def nanvar(
     where: ArrayLike | None = None,
     mean: ArrayLike | None = None,
 ) -> Array:
-    """Variances of elements over axes, NaNs excepted; arguments as for `var`.
+    """Computes variances over axes, ignoring NaNs; takes the arguments of `var`.
 
     >>> jnp.nanvar(jnp.array([1., jnp.nan, 2.]))
     Array(0.25, dtype=float32)
@@ -207,7 +207,7 @@ def nanstd(
     where: ArrayLike | None = None,
     mean: ArrayLike | None = None,
 ) -> Array:
-    """Standard deviations of elements over axes, NaNs excepted; arguments as for `var`.
+    """Computes standard deviations over axes, ignoring NaNs; takes the arguments of `var`.
 
     >>> jnp.nanstd(jnp.array([1., jnp.nan, 2.]))
     Array(0.5, dtype=float32)
@@ -232,7 +232,7 @@ def _nanvar_impl(a, where, known_mean, ddof, *, axis, dtype, keepdims):
     else:
         squared = lax.square(centered)
     count = sum(lax.bitwise_not(is_nan), axis=axis, keepdims=keepdims, where=where)
-    # `ddof` may be fractional.
+    # `ddof` may be fractional, so count in floating point.
     count = lax.convert_element_type(count, dtypes.to_inexact_dtype(squared.dtype))
     count = lax.sub(count, lax.convert_element_type(ddof, count.dtype))
     too_few = lax.le(count, lax.zero(count))

@@ -71,12 +71,12 @@ def mean(
     *,
     where: ArrayLike | None = None,
 ) -> Array:
-    """Means of elements over axes.
+    """Computes means over axes.
 
     Args:
       a: array.
       axis, out, keepdims, where: as for `sum`.
-      dtype: of the result; by default that of `a`, or floating point for integers.
+      dtype: dtype of the result; by default that of `a`, or the default float for integers.
 
     >>> jnp.mean(jnp.arange(6).reshape(2, 3), axis=1)
     Array([1., 4.], dtype=float32)
@@ -100,7 +100,7 @@ def mean(
 
 
 def dtype_of_numbers(dtype, name):
-    """The dtype a user asks for, if quotients have it."""
+    """Canonicalizes the `dtype` argument of a mean or variance, rejecting bool."""
     dtype = dtypes.check_and_canonicalize_user_dtype(dtype, name)
     if dtype == np.bool_:
         raise TypeError(f"jnp.{name}: dtype must be one of numbers, got bool")
@@ -125,19 +125,19 @@ def average(
     returned: bool = False,
     keepdims: bool = False,
 ) -> Any:
-    """Weighted means of elements over axes.
+    """Computes weighted means over axes.
 
     Args:
       a: array.
       axis, keepdims: as for `sum`.
       weights: array of the shape of `a`, or of its size along `axis`; None for equal weights.
-      returned: whether to return the sums of weights as well.
+      returned: whether to return the sums of the weights as well.
 
     Returns:
       An array, or `(array, sums of weights)`.
 
     Raises:
-      ValueError: if the shape of the weights does not fit.
+      ValueError: if the shape of the weights does not match.
 
     >>> jnp.average(jnp.array([1., 2., 3.]), weights=jnp.array([3., 1., 0.]))
     Array(1.25, dtype=float32)
@@ -197,19 +197,20 @@ def var(
     mean: ArrayLike | None = None,
     correction: int | float | None = None,
 ) -> Array:
-    """Variances of elements over axes.
+    """Computes variances over axes.
 
     Args:
       a: array.
       axis, out, keepdims, where: as for `sum`.
-      dtype: of the result; by default that of `a`, or floating point for integers. With an integer dtype
-        the elements are truncated before all else, and the result, which may be NaN, is floating point.
-      ddof: what is subtracted from the number of elements before dividing by it.
-      mean: the means, if they are known, with the axes kept.
-      correction: another name of `ddof`.
+      dtype: dtype of the result; by default that of `a`, or the default float for integers. With an
+        integer dtype the elements are truncated first, and the result is floating point, since it
+        may be NaN.
+      ddof: number to subtract from the number of elements before dividing by it.
+      mean: the means, if known, with the reduced axes kept.
+      correction: alias of `ddof`.
 
     Returns:
-      An array, real for complex numbers. NaN if there are no more than `ddof` elements.
+      An array, real for complex numbers. NaN where there are no more than `ddof` elements.
 
     Raises:
       ValueError: if both `ddof` and `correction` are given.
@@ -235,7 +236,7 @@ def std(
     mean: ArrayLike | None = None,
     correction: int | float | None = None,
 ) -> Array:
-    """Standard deviations of elements over axes, the roots of variances; arguments as for `var`.
+    """Computes standard deviations over axes, square roots of variances; see `var`.
 
     >>> jnp.std(jnp.array([1., 2., 3., 4.]))
     Array(1.118034, dtype=float32)
@@ -289,7 +290,7 @@ def _var_impl(a, where, known_mean, ddof, *, axis, dtype, keepdims):
 
 
 def variance_dtypes(name, a_dtype, dtype):
-    """The dtypes to compute in and to return."""
+    """Returns the dtypes for computation and for the result."""
     if dtype is None:
         inexact = dtypes.canonicalize_dtype(dtypes.to_inexact_dtype(a_dtype))
         return upcast(inexact), util.complex_elem_type(inexact)
@@ -304,7 +305,7 @@ def variance_dtypes(name, a_dtype, dtype):
     if not dtypes.issubdtype(dtype, np.inexact):
         return dtype, dtype
     if min(dtypes.itemsize_bits(a_dtype), dtypes.itemsize_bits(dtype)) < 16:
-        return upcast(dtype), dtype  # small floats promote to no other dtype
+        return upcast(dtype), dtype  # such narrow floats promote with no other dtype
     return upcast(dtypes.result_type(a_dtype, dtype)), dtype
 
 
