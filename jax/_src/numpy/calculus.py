@@ -405,9 +405,9 @@ def _interp(x, xp, fp, left, right, period, *, extrapolate):
         x, xp, period = (util.to_array(v) for v in util.promote_dtypes_inexact(x, xp, period))
         period = lax.abs(period)
         x, xp = remainder(x, period), remainder(xp, period)
-        # Add the last and the first sample, one period away, at the ends.
         xp, fp = lax.sort_key_val(xp, fp)
         n = xp.shape[0]
+        # Add the last and the first sample, one period away, at the ends.
         xp = lax.concatenate(
             [lax.sub(_part(xp, n - 1, n, 0), period), xp, lax.add(_part(xp, 0, 1, 0), period)], 0
         )
@@ -418,8 +418,8 @@ def _interp(x, xp, fp, left, right, period, *, extrapolate):
     before = lax.max(lax.sub(place, lax.const(place, 1)), lax.const(place, 0))
     x0, f0 = elements_at(xp, before), elements_at(fp, before)
     dx = lax.sub(elements_at(xp, place), x0)
-    # Coordinates that are equal, up to rounding, are a jump: do not divide by their difference.
     df = lax.sub(elements_at(fp, place), f0)
+    # Coordinates that are equal, up to rounding, are a jump: do not divide by their difference.
     tiny = np.spacing(np.finfo(dtypes.dtype(xp)).eps) if xp.dtype.kind == "f" else 0
     jump = lax.le(lax.abs(dx), lax.const(dx, tiny))
     slope = lax.div(lax.sub(x, x0), lax.select(jump, lax.full_like(dx, 1), dx))

@@ -1,4 +1,4 @@
-"""Linear algebra with SciPy's names."""
+"""Linear algebra functions: the implementation of `jax.scipy.linalg`."""
 
 from jax._src.scipy.linalg.decompositions import (
     cholesky as cholesky,

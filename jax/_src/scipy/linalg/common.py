@@ -1,4 +1,4 @@
-"""Arguments of the functions of `jax.scipy.linalg`."""
+"""Argument conversion and checks for the functions of `jax.scipy.linalg`."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ export = set_module("jax.scipy.linalg")
 
 
 def inexact(*args: Any) -> Any:
-    """The arguments (or the only one; lists, too) as floating-point or complex arrays of one dtype."""
+    """Converts arguments, lists included, to floating-point or complex arrays of one dtype."""
     arrays = util.promote_dtypes_inexact(*map(asarray, args))
     return arrays[0] if len(args) == 1 else arrays
 
 
 def check_square(name: str, a: Any) -> None:
-    """ValueError unless the last two dimensions are of one size."""
+    """Raises a ValueError unless `a` has shape (..., n, n)."""
     if a.ndim < 2 or a.shape[-1] != a.shape[-2]:
         raise ValueError(
             f"jax.scipy.linalg.{name} takes square matrices (..., n, n), got shape {a.shape}"
@@ -30,14 +30,15 @@ def check_square(name: str, a: Any) -> None:
 def solve_batches(
     name: str, solve: Callable[..., Any], matrices: tuple[Any, ...], ranks: tuple[int, ...], b: Any
 ) -> Any:
-    """Calls `solve(*matrices, b)` with batches of equal shapes, b a batch of matrices.
+    """Calls `solve(*matrices, b)` after broadcasting the batch dimensions; `b` becomes matrices.
 
     Args:
-      name: of the function, for errors.
-      solve: function of batches.
-      matrices: what describes the system; the first is (..., n, n).
-      ranks: of one element of each.
-      b: (n,), or (..., n, k), or, which is deprecated, (..., n) with as many batch dimensions as the matrix.
+      name: name of the function, for errors.
+      solve: function of arrays of equal batch shape.
+      matrices: arrays that describe the linear system; the first has shape (..., n, n).
+      ranks: the rank of each of `matrices` without batch dimensions.
+      b: right-hand side of shape (n,) or (..., n, k), or, which is deprecated, (..., n) with as
+        many batch dimensions as the matrix.
     """
     a = matrices[0]
     vector = b.ndim == 1

@@ -1,4 +1,4 @@
-"""Decompositions of matrices with SciPy's names."""
+"""Matrix decompositions of `jax.scipy.linalg`."""
 
 from __future__ import annotations
 
@@ -38,16 +38,17 @@ from jax._src.typing import ArrayLike
 def cholesky(
     a: ArrayLike, lower: bool = False, overwrite_a: bool = False, check_finite: bool = True
 ) -> Array:
-    """Cholesky decompositions of Hermitian positive definite matrices.
+    """Computes Cholesky decompositions of Hermitian positive definite matrices.
 
     Args:
       a: array of shape (..., n, n), of which only one triangle is read.
-      lower: whether to return the lower triangular L with `a = L @ L^H`, from the lower triangle of `a`; else the
-        upper triangular U with `a = U^H @ U`, from the upper one.
-      overwrite_a, check_finite: for SciPy only, without effect: arrays are immutable, values are not checked.
+      lower: whether to return the lower triangular L with `a = L @ L^H` and read the lower triangle
+        of `a`; otherwise the upper triangular U with `a = U^H @ U`, from the upper triangle.
+      overwrite_a, check_finite: have no effect: arrays are immutable, and values are not checked.
 
     Returns:
-      Array of that shape; NaNs if `a` is not positive definite, where SciPy raises an error.
+      Array of the same shape. It contains NaNs if `a` is not positive definite, where SciPy raises
+      an error.
 
     >>> jax.scipy.linalg.cholesky(jnp.array([[4.0, 2.0], [2.0, 5.0]])).tolist()
     [[2.0, 1.0], [0.0, 2.0]]
@@ -75,19 +76,19 @@ def svd(
     check_finite: bool = True,
     lapack_driver: str = "gesdd",
 ) -> Any:
-    """Singular value decompositions, `a = U @ diag(s) @ Vh`.
+    """Computes singular value decompositions `a = U @ diag(s) @ Vh`.
 
     Args:
       a: array of shape (..., m, n).
       full_matrices, compute_uv: as for `jax.numpy.linalg.svd`.
-      overwrite_a, check_finite: without effect, see `cholesky`.
-      lapack_driver: "gesdd" for the platform's usual algorithm, "gesvd" for the QR algorithm.
+      overwrite_a, check_finite: have no effect; see `cholesky`.
+      lapack_driver: "gesdd" for the platform's default algorithm, "gesvd" for the QR algorithm.
 
     Returns:
       `(U, s, Vh)`, or s alone.
 
     Raises:
-      ValueError: for another driver.
+      ValueError: if `lapack_driver` is unknown.
 
     >>> jax.scipy.linalg.svd(jnp.array([[3.0, 0.0], [0.0, -4.0]]), compute_uv=False).tolist()
     [4.0, 3.0]
@@ -116,19 +117,21 @@ def eigh(
     type: int = 1,
     check_finite: bool = True,
 ) -> Any:
-    """Eigenvalues and eigenvectors of Hermitian matrices.
+    """Computes eigenvalues and eigenvectors of Hermitian matrices.
 
     Args:
       a: array of shape (..., n, n); (a + a^H) / 2 is decomposed.
-      b, eigvals, type: generalized problems and subsets are not implemented: they must be None, None and 1.
-      eigvals_only: whether to return eigenvalues alone.
-      lower, overwrite_a, overwrite_b, turbo, check_finite: without effect.
+      b, eigvals, type: must be None, None and 1: generalized problems and subsets are not
+        implemented.
+      eigvals_only: whether to return only eigenvalues.
+      lower, overwrite_a, overwrite_b, turbo, check_finite: have no effect.
 
     Returns:
-      `(eigenvalues, eigenvectors)`: (..., n), ascending, and, in columns, (..., n, n).
+      `(eigenvalues, eigenvectors)`: arrays of shapes (..., n), ascending, and (..., n, n), with
+      eigenvectors in columns.
 
     Raises:
-      NotImplementedError: for what is not implemented.
+      NotImplementedError: if `b`, `eigvals` or `type` has any other value.
 
     >>> w, v = jax.scipy.linalg.eigh(jnp.array([[2.0, 1.0], [1.0, 2.0]]))
     >>> bool(jnp.allclose(w, jnp.array([1.0, 3.0]), atol=1e-2))
@@ -146,18 +149,18 @@ def eigh(
 
 @export
 def schur(a: ArrayLike, output: str = "real") -> tuple[Array, Array]:
-    """The decomposition `a = Z @ T @ Z^H`, Z unitary and T (quasi) upper triangular, on CPUs.
+    """Computes Schur decompositions `a = Z @ T @ Z^H` on CPUs: T (quasi) triangular, Z unitary.
 
     Args:
       a: array of shape (..., n, n).
-      output: "real", where T of a real matrix has blocks of size 2 for complex eigenvalues; or "complex", where it
-        is triangular.
+      output: "real" (T of a real matrix has 2x2 diagonal blocks for complex eigenvalues) or
+        "complex" (T is triangular).
 
     Returns:
       `(T, Z)`.
 
     Raises:
-      ValueError: for another output.
+      ValueError: if `output` is unknown.
 
     >>> T, Z = jax.scipy.linalg.schur(jnp.array([[0.0, 2.0], [2.0, 0.0]]))
     >>> bool(jnp.allclose((Z @ T @ Z.T), jnp.array([[0.0, 2.0], [2.0, 0.0]]), atol=1e-2))
@@ -176,17 +179,17 @@ def schur(a: ArrayLike, output: str = "real") -> tuple[Array, Array]:
 
 @export
 def rsf2csf(T: ArrayLike, Z: ArrayLike, check_finite: bool = True) -> tuple[Array, Array]:
-    """The complex Schur form from the real one.
+    """Converts real Schur forms to complex ones.
 
     Args:
-      T, Z: arrays of shape (..., n, n), as `schur` returns them.
-      check_finite: without effect.
+      T, Z: arrays of shape (..., n, n), as returned by `schur`.
+      check_finite: has no effect.
 
     Returns:
-      `(T, Z)`, complex, T upper triangular.
+      `(T, Z)`: complex arrays; T is upper triangular.
 
     Raises:
-      ValueError: for other shapes.
+      ValueError: if the shapes are invalid.
 
     >>> T, Z = jax.scipy.linalg.rsf2csf(*jax.scipy.linalg.schur(jnp.array([[0.0, 1.0], [-1.0, 0.0]])))
     >>> abs(T[1, 0]).item()
@@ -216,7 +219,7 @@ def _rsf2csf_impl(T, Z):
     column_ids = lax.broadcasted_iota(np.int32, T.shape, d + 1)
 
     def step(i, carry):
-        # Turns rows and columns m - 1 and m such that T[m, m - 1] becomes 0, from below.
+        # Rotates rows and columns m - 1 and m so that T[m, m - 1] becomes 0, from the bottom up.
         T, Z = carry
         k = n - 2 - i  # m - 1
         pair = slicing.dynamic_slice_in_dim(T, k, 2, d)
@@ -224,7 +227,7 @@ def _rsf2csf_impl(T, Z):
         a, b, c, e = (block[..., i, j] for i in (0, 1) for j in (0, 1))
         needed = lax.abs(c) > eps * (lax.abs(a) + lax.abs(e))
         half = (a - e) / 2
-        # Where nothing is to be turned, numbers whose roots have derivatives stand in.
+        # Where no rotation is needed, use values at which the square root is differentiable.
         mu = half + lax.sqrt(util.select_where(needed, half * half + b * c, 1))
         mu, c = util.select_where(needed, mu, 1), util.select_where(needed, c, 0)
         size = lax.sqrt(_square_of_size(mu) + _square_of_size(c)).astype(T.dtype)
@@ -264,12 +267,12 @@ _rsf2csf = nested_jit(_rsf2csf_impl)
 def hessenberg(
     a: ArrayLike, *, calc_q: bool = False, overwrite_a: bool = False, check_finite: bool = True
 ) -> Any:
-    """The decomposition `a = Q @ H @ Q^H`, Q unitary and H zero below its first subdiagonal, on CPUs.
+    """Computes Hessenberg forms `a = Q @ H @ Q^H`, on CPUs: H is zero below the first subdiagonal.
 
     Args:
       a: array of shape (..., n, n).
-      calc_q: whether to return Q.
-      overwrite_a, check_finite: without effect.
+      calc_q: whether to return the unitary Q as well.
+      overwrite_a, check_finite: have no effect.
 
     Returns:
       H, or `(H, Q)`.
@@ -305,16 +308,17 @@ _hessenberg = nested_jit(_hessenberg_impl, static_argnames=("calc_q",))
 def lu(
     a: ArrayLike, permute_l: bool = False, overwrite_a: bool = False, check_finite: bool = True
 ) -> Any:
-    """The decomposition `a = P @ L @ U` with row exchanges.
+    """Computes LU decompositions with row exchanges, `a = P @ L @ U`.
 
     Args:
-      a: array of shape (..., m, n); k is min(m, n). Unlike in the original there may be batch dimensions.
-      permute_l: whether to return `P @ L` in place of both.
-      overwrite_a, check_finite: without effect.
+      a: array of shape (..., m, n); k is min(m, n). Unlike the original, batch dimensions are
+        allowed.
+      permute_l: whether to return `P @ L` instead of P and L.
+      overwrite_a, check_finite: have no effect.
 
     Returns:
-      `(P, L, U)`: a permutation matrix (..., m, m), a lower triangular one (..., m, k) with ones on its
-      diagonal, and an upper triangular one (..., k, n); or `(P @ L, U)`.
+      `(P, L, U)`: a permutation matrix (..., m, m), a lower triangular matrix (..., m, k) with unit
+      diagonal, and an upper triangular matrix (..., k, n); or `(P @ L, U)`.
 
     >>> P, L, U = jax.scipy.linalg.lu(jnp.array([[1.0, 2.0], [2.0, 6.0]]))
     >>> L.tolist(), U.tolist()
@@ -352,20 +356,20 @@ def qr(
     pivoting: bool = False,
     check_finite: bool = True,
 ) -> Any:
-    """The decomposition `a = Q @ R`, Q with orthonormal columns and R upper triangular.
+    """Computes QR decompositions `a = Q @ R`: Q has orthonormal columns, R is upper triangular.
 
     Args:
       a: array of shape (..., m, n); k is min(m, n).
-      mode: "full" for Q (..., m, m) and R (..., m, n); "economic" for (..., m, k) and (..., k, n); "r" for R
-        of "full" alone.
-      pivoting: whether to exchange columns: `a[..., p] = Q @ R`.
-      overwrite_a, lwork, check_finite: without effect.
+      mode: "full" for Q (..., m, m) and R (..., m, n); "economic" for Q (..., m, k) and R (..., k,
+        n); "r" for the R of "full" alone.
+      pivoting: whether to permute columns, so that `a[..., p] = Q @ R`.
+      overwrite_a, lwork, check_finite: have no effect.
 
     Returns:
-      A tuple of Q (unless the mode is "r"), R and, with pivoting, p.
+      A tuple of Q (except in mode "r"), R and, with pivoting, p.
 
     Raises:
-      ValueError: for another mode.
+      ValueError: if `mode` is unknown.
 
     >>> q, r = jax.scipy.linalg.qr(jnp.array([[3.0, 1.0], [4.0, 2.0]]))
     >>> bool(jnp.allclose(jnp.abs(r), jnp.array([[5.0, 2.2], [0.0, 0.4]]), atol=1e-2))
@@ -389,21 +393,21 @@ def qr_multiply(
     overwrite_a: bool = False,
     overwrite_c: bool = False,
 ) -> Any:
-    """The product of a matrix and the Q of a QR decomposition, without making Q.
+    """Multiplies a matrix by the Q of a QR decomposition, without forming Q.
 
     Args:
-      a: matrices (..., m, n) to decompose; k is min(m, n).
-      c: (..., k, p) for the mode "left", (..., p, m) for "right"; or a vector.
+      a: array of shape (..., m, n) to decompose; k is min(m, n).
+      c: array of shape (..., k, p) for mode "left", (..., p, m) for "right"; or a vector.
       mode: "left" for `Q @ c` of shape (..., m, p), "right" for `c @ Q` of shape (..., p, k).
-      pivoting: whether to exchange columns, as for `qr`.
-      conjugate: whether to take the complex conjugate of Q.
-      overwrite_a, overwrite_c: without effect.
+      pivoting: whether to permute columns, as for `qr`.
+      conjugate: whether to use the complex conjugate of Q.
+      overwrite_a, overwrite_c: have no effect.
 
     Returns:
-      `(product, R)`, R of shape (..., k, n), or with pivoting `(product, R, p)`.
+      `(product, R)`, or with pivoting `(product, R, p)`; R has shape (..., k, n).
 
     Raises:
-      ValueError: for another mode, and shapes that do not fit.
+      ValueError: if `mode` is unknown or the shapes are incompatible.
 
     >>> a = jnp.array([[3.0, 1.0], [4.0, 2.0]])
     >>> product, r = jax.scipy.linalg.qr_multiply(a, jnp.eye(2), "left")
@@ -469,21 +473,21 @@ def polar(
     eps: float | None = None,
     max_iterations: int | None = None,
 ) -> tuple[Array, Array]:
-    """The polar decomposition `a = U @ P` (or `P @ U`), P positive semidefinite.
+    """Computes polar decompositions `a = U @ P` (or `P @ U`), where P is positive semidefinite.
 
     Args:
       a: array of shape (..., m, n).
-      side: "right" for `U @ P`, P (..., n, n); "left" for `P @ U`, P (..., m, m).
-      method: "qdwh", for m >= n on the right side and m <= n on the left one (see `jax.lax.linalg.qdwh`); or
-        "svd".
-      eps, max_iterations: of "qdwh".
+      side: "right" for `U @ P` with P (..., n, n); "left" for `P @ U` with P (..., m, m).
+      method: "qdwh", which needs m >= n on the right side and m <= n on the left (see
+        `jax.lax.linalg.qdwh`); or "svd".
+      eps, max_iterations: parameters of "qdwh".
 
     Returns:
-      `(U, P)`; U has the shape of `a` and orthonormal columns (or rows, if m < n).
+      `(U, P)`; U has the shape of `a` and orthonormal columns (rows if m < n).
 
     Raises:
-      ValueError: for another side or method.
-      NotImplementedError: for sizes that "qdwh" does not take.
+      ValueError: if `side` or `method` is unknown.
+      NotImplementedError: if "qdwh" does not support the shape.
 
     >>> u, p = jax.scipy.linalg.polar(jnp.array([[0.0, -2.0], [1.0, 0.0]]))
     >>> bool(jnp.allclose(p, jnp.array([[1.0, 0.0], [0.0, 2.0]]), atol=1e-2))
@@ -541,25 +545,25 @@ def eigh_tridiagonal(
     tol: float | None = None,
     key: Any = None,
 ) -> Any:
-    """Eigenvalues and eigenvectors of Hermitian tridiagonal matrices.
+    """Computes eigenvalues and eigenvectors of a Hermitian tridiagonal matrix.
 
-    Eigenvalues alone are found by bisection; eigenvectors come from a dense decomposition.
+    Eigenvalues alone are computed by bisection, eigenvectors by a dense decomposition.
 
     Args:
-      d: diagonal (n,); its real part counts.
-      e: off-diagonal (n - 1,), of the same dtype.
-      eigvals_only: whether to return eigenvalues alone.
-      select: "a" for all, "i" for those whose indices are in `select_range`.
+      d: diagonal, of shape (n,); imaginary parts are ignored.
+      e: off-diagonal, of shape (n - 1,) and the same dtype.
+      eigvals_only: whether to return only eigenvalues.
+      select: "a" for all eigenvalues, "i" for those with indices in `select_range`.
       select_range: `(first, last)` indices, for "i".
-      tol: to which absolute error to bisect; by default as far as the dtype goes.
-      key: without effect: no random vectors are needed.
+      tol: absolute error at which bisection stops; by default the limit of the dtype's precision.
+      key: has no effect: no random vectors are needed.
 
     Returns:
-      Eigenvalues, ascending; or `(eigenvalues, eigenvectors)` with eigenvectors in columns.
+      Eigenvalues in ascending order; or `(eigenvalues, eigenvectors)` with eigenvectors in columns.
 
     Raises:
-      NotImplementedError: for select="v", whose number of results is not known in advance.
-      ValueError, TypeError: for other arguments that do not fit.
+      NotImplementedError: if `select` is "v", since the size of its result depends on values.
+      ValueError, TypeError: if another argument is invalid.
 
     >>> d, e = jnp.array([2.0, 2.0]), jnp.array([1.0])
     >>> want = jnp.array([1.0, 3.0])
@@ -619,7 +623,7 @@ _eigh_tridiagonal = nested_jit(_eigh_tridiagonal_impl)
 
 
 def _bisect_impl(d, e, *, first, last, tol):
-    """Bisection by Sturm counts: Barth, Martin and Wilkinson (1967), for all eigenvalues at once."""
+    """Bisects all eigenvalues at once by Sturm counts: Barth, Martin and Wilkinson (1967)."""
     real = real_dtype(d.dtype)
     d = lax.real(d) if is_complex(d) else d
     n = d.shape[0]
@@ -644,7 +648,7 @@ def _bisect_impl(d, e, *, first, last, tol):
     targets = lax.iota(np.int32, last - first + 1) + np.int32(first)
 
     def count(x):
-        """How many eigenvalues are below each x."""
+        """Returns how many eigenvalues are less than each x."""
 
         def step(i, carry):
             q, below = carry

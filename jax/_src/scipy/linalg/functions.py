@@ -1,4 +1,4 @@
-"""Functions of matrices with SciPy's names."""
+"""Matrix functions: `expm`, `sqrtm`, `funm`."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from jax._src.scipy.linalg.common import export, inexact
 from jax._src.typing import ArrayLike
 
 # ---------------------------------------------------------------------------------------------------
-# The exponential: Higham, "The scaling and squaring method for the matrix exponential revisited" (2005)
+# Exponential: Higham, "The scaling and squaring method for the matrix exponential revisited" (2005)
 
 _PADE = {
     3: (120.0, 60.0, 12.0, 1.0),
@@ -47,7 +47,7 @@ _PADE = {
         960960.0, 16380.0, 182.0, 1.0,
     ),
 }  # fmt: skip
-# Up to which 1-norm each degree is exact in the precision of the dtype
+# The largest 1-norm for which the approximant of each degree is accurate to the dtype's precision
 _SINGLE = {3: 0.4258730016922831, 5: 1.880152677804762, 7: 3.925724783138660}
 _DOUBLE = {
     3: 0.01495585217958292,
@@ -60,18 +60,18 @@ _DOUBLE = {
 
 @export
 def expm(A: ArrayLike, *, upper_triangular: bool = False, max_squarings: int = 16) -> Array:
-    """Exponentials of matrices.
+    """Computes the matrix exponential.
 
     Args:
       A: array of shape (..., n, n).
       upper_triangular: whether A is upper triangular.
-      max_squarings: how often to square at most; with a norm that needs more the result is NaN.
+      max_squarings: maximum number of squarings; the result is NaN if the norm of A needs more.
 
     Returns:
-      Array of that shape.
+      Array of the same shape.
 
     Raises:
-      ValueError: for other shapes.
+      ValueError: if A is not square.
 
     >>> want = jnp.array([[1.0, 1.0], [0.0, 1.0]])
     >>> bool(jnp.allclose(jax.scipy.linalg.expm(jnp.array([[0.0, 1.0], [0.0, 0.0]])), want, atol=1e-2))
@@ -94,7 +94,7 @@ def _expm_impl(A, *, upper_triangular, max_squarings):
     squarings = util.select_where(size > 0, squarings, 0)
     scale = lax.expand_dims(lax.exp2(lax.neg(squarings)), (size.ndim, size.ndim + 1))
     A = lax.mul(A, util.broadcast_to(scale, A.shape).astype(A.dtype))
-    # A higher degree than needed does no harm: one for all matrices of a batch.
+    # A degree higher than necessary does no harm, so use one degree for all matrices of a batch.
     largest = reductions.max(size)
     degree = sum(lax.convert_element_type(largest > limits[k], np.int32) for k in lower)
     U, V = switch(degree, [lambda A, k=k: _pade(A, k) for k in limits], A)
@@ -124,7 +124,7 @@ _expm = nested_jit(_expm_impl, static_argnames=("upper_triangular", "max_squarin
 
 
 def _pade(A, degree):
-    """Odd and even part of the numerator of the Padé approximant."""
+    """Returns the odd and the even part of the Padé approximant's numerator."""
     b = [np.array(x, A.dtype) for x in _PADE[degree]]
     one = eye_like(A)
     A2 = matmul(A, A)
@@ -146,19 +146,19 @@ def _pade(A, degree):
 def expm_frechet(
     A: ArrayLike, E: ArrayLike, *, method: str | None = None, compute_expm: bool = True
 ) -> Any:
-    """The derivative of the matrix exponential in a direction.
+    """Computes the derivative of the matrix exponential in a direction.
 
     Args:
       A: array of shape (..., n, n).
-      E: the direction, of the same shape.
-      method: for SciPy only, without effect: forward-mode differentiation is used.
-      compute_expm: whether to return the exponential, too.
+      E: the direction, an array of the same shape.
+      method: has no effect; forward-mode differentiation is used.
+      compute_expm: whether to return the exponential as well.
 
     Returns:
       `(expm(A), derivative)`, or the derivative alone.
 
     Raises:
-      ValueError: for other shapes.
+      ValueError: if A is not square or the shapes differ.
 
     >>> A, E = jnp.zeros((2, 2)), jnp.ones((2, 2))
     >>> jax.scipy.linalg.expm_frechet(A, E, compute_expm=False).tolist()
@@ -176,24 +176,24 @@ def expm_frechet(
 
 
 # ---------------------------------------------------------------------------------------------------
-# By the Schur decomposition
+# Functions computed from the Schur decomposition
 
 
 @export
 def sqrtm(A: ArrayLike, blocksize: int = 1) -> Array:
-    """The principal square root of a matrix, on CPUs.
+    """Computes the principal square root of matrices, on CPUs.
 
     Björck and Hammarling, "A Schur method for the square root of a matrix" (1983).
 
     Args:
-      A: array of shape (..., n, n). Unlike in the original there may be batch dimensions.
+      A: array of shape (..., n, n). Unlike the original, batch dimensions are allowed.
       blocksize: must be 1.
 
     Returns:
-      Complex array of that shape.
+      Complex array of the same shape.
 
     Raises:
-      NotImplementedError: for other block sizes.
+      NotImplementedError: if `blocksize` is greater than 1.
 
     >>> jax.scipy.linalg.sqrtm(jnp.array([[4.0, 0.0], [0.0, 9.0]])).real.tolist()
     [[2.0, 0.0], [0.0, 3.0]]
@@ -222,21 +222,21 @@ _sqrtm = nested_jit(_sqrtm_impl)
 
 @export
 def funm(A: ArrayLike, func: Callable[[Any], Any], disp: bool = True) -> Any:
-    """A function of a matrix, given by that function of numbers, on CPUs.
+    """Applies a scalar function to a square matrix, on CPUs.
 
-    Parlett, "A recurrence among the elements of functions of triangular matrices" (1976); it divides by
-    differences of eigenvalues.
+    Parlett, "A recurrence among the elements of functions of triangular matrices" (1976), which
+    divides by differences of eigenvalues.
 
     Args:
-      A: matrix (n, n).
-      func: function of complex arrays, elementwise.
-      disp: whether to return the result alone, without an estimate of its error.
+      A: array of shape (n, n).
+      func: elementwise function of complex arrays.
+      disp: whether to return only the result, without an error estimate.
 
     Returns:
-      Complex array, unlike in SciPy also where it could be real; or `(result, error estimate)`.
+      Complex array (unlike SciPy, even if it could be real), or `(result, error estimate)`.
 
     Raises:
-      ValueError: for other shapes.
+      ValueError: if A is not a square matrix.
 
     >>> want = jnp.array([[1.0, 0.0], [0.0, 0.5400000214576721]])
     >>> bool(jnp.allclose(jax.scipy.linalg.funm(jnp.array([[0.0, 0.0], [0.0, 1.0]]), jnp.cos).real, want, atol=1e-2))
@@ -281,10 +281,10 @@ _funm = nested_jit(_funm_impl)
 
 
 def _fill_triangle(values, T, entry):
-    """Upper triangular matrices with `values` on the diagonal, filled by columns, and these from below.
+    """Fills upper triangular matrices with `values` on the diagonal, column by column, bottom up.
 
-    `entry(i, j, F)` has the element (i, j) from those left of it and below it; others above the diagonal
-    are still zero.
+    `entry(i, j, F)` computes element (i, j) from those to its left and below it; the elements above
+    the diagonal that are not computed yet are zero.
     """
     n = T.shape[-1]
     one = lax.broadcast(eye(T.dtype, n), T.shape[:-2])
@@ -319,6 +319,6 @@ def _row(x, i, j):
 
 
 def _strict(v, k, before=False):
-    """The elements after k, or before it; others are zero."""
+    """Sets all elements of `v` to zero but those after (or before) position k."""
     iota = lax.iota(np.int32, v.shape[-1])
     return util.select_where(iota < k if before else iota > k, v, 0)

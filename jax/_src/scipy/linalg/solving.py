@@ -1,4 +1,4 @@
-"""Systems of equations with SciPy's names."""
+"""Linear systems: the solvers and factorizations of `jax.scipy.linalg`."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from jax._src.typing import ArrayLike
 
 @export
 def det(a: ArrayLike, overwrite_a: bool = False, check_finite: bool = True) -> Array:
-    """Determinants of matrices (..., n, n); see `jax.numpy.linalg.det`.
+    """Computes determinants of matrices (..., n, n); see `jax.numpy.linalg.det`.
 
     >>> float(jax.scipy.linalg.det(jnp.array([[1.0, 2.0], [3.0, 4.0]])))
     -2.0
@@ -44,7 +44,7 @@ def det(a: ArrayLike, overwrite_a: bool = False, check_finite: bool = True) -> A
 
 @export
 def inv(a: ArrayLike, overwrite_a: bool = False, check_finite: bool = True) -> Array:
-    """Inverses of matrices (..., n, n); see `jax.numpy.linalg.inv`.
+    """Inverts matrices (..., n, n); see `jax.numpy.linalg.inv`.
 
     >>> jax.scipy.linalg.inv(jnp.array([[2.0, 0.0], [0.0, 4.0]])).tolist()
     [[0.5, 0.0], [0.0, 0.25]]
@@ -63,21 +63,21 @@ def solve(
     check_finite: bool = True,
     assume_a: str = "gen",
 ) -> Array:
-    """Solves `a @ x = b`.
+    """Solves the linear system `a @ x = b`.
 
     Args:
       a: array of shape (..., n, n).
-      b: (n,) or (..., n, k). Batch dimensions broadcast.
-      lower: which triangle of `a` is read, unless it is general.
-      overwrite_a, overwrite_b, debug, check_finite: without effect.
-      assume_a: "gen" for general, "sym" for symmetric, "her" for Hermitian, "pos" for Hermitian positive definite
-        matrices.
+      b: array of shape (n,) or (..., n, k). Batch dimensions broadcast.
+      lower: whether to read the lower or the upper triangle of `a`, unless it is general.
+      overwrite_a, overwrite_b, debug, check_finite: have no effect.
+      assume_a: structure of `a`: "gen" for general, "sym" for symmetric, "her" for Hermitian, "pos"
+        for Hermitian positive definite.
 
     Returns:
-      x; infinities or NaNs if `a` is singular.
+      Array x; it contains infinities or NaNs if `a` is singular.
 
     Raises:
-      ValueError: for another assumption, and shapes that do not fit.
+      ValueError: if `assume_a` is unknown or the shapes are incompatible.
 
     >>> jax.scipy.linalg.solve(jnp.array([[2.0, 1.0], [0.0, 4.0]]), jnp.array([5.0, 8.0])).tolist()
     [1.5, 2.0]
@@ -101,7 +101,10 @@ def _solve_impl(a, b, *, kind, lower):
 
 
 def _solve_definite(lower):
-    """a^-1 b by Cholesky's decomposition; its derivative is that of any solution, of all elements of a."""
+    """Makes a solver based on the Cholesky decomposition.
+
+    Its derivative is that of a general solve, so it does not depend on which triangle is read.
+    """
 
     @custom_jvp
     def run(a, b):
@@ -134,18 +137,18 @@ def solve_triangular(
     debug: Any = None,
     check_finite: bool = True,
 ) -> Array:
-    """Solves `op(a) @ x = b` with triangular `a`.
+    """Solves `op(a) @ x = b` for triangular `a`.
 
     Args:
       a: array of shape (..., n, n), of which one triangle is read.
-      b: (n,) or (..., n, k). Batch dimensions broadcast.
-      trans: op: 0 or "N" for `a` as it is, 1 or "T" for its transpose, 2 or "C" for its adjoint.
+      b: array of shape (n,) or (..., n, k). Batch dimensions broadcast.
+      trans: op: 0 or "N" for `a` itself, 1 or "T" for its transpose, 2 or "C" for its adjoint.
       lower: whether `a` is lower triangular.
-      unit_diagonal: whether to take the diagonal for ones, without reading it.
-      overwrite_b, debug, check_finite: without effect.
+      unit_diagonal: whether to assume that the diagonal is one, without reading it.
+      overwrite_b, debug, check_finite: have no effect.
 
     Raises:
-      ValueError: for another `trans`, and shapes that do not fit.
+      ValueError: if `trans` is unknown or the shapes are incompatible.
 
     >>> a = jnp.array([[2.0, 0.0], [1.0, 4.0]])
     >>> jax.scipy.linalg.solve_triangular(a, jnp.array([2.0, 9.0]), lower=True).tolist()
@@ -181,7 +184,7 @@ _solve_triangular = nested_jit(
 def cho_factor(
     a: ArrayLike, lower: bool = False, overwrite_a: bool = False, check_finite: bool = True
 ) -> tuple[Array, bool]:
-    """What `cho_solve` takes: `(cholesky(a, lower), lower)`.
+    """Computes the Cholesky factor in the form for `cho_solve`: `(cholesky(a, lower), lower)`.
 
     >>> c, lower = jax.scipy.linalg.cho_factor(jnp.array([[4.0, 2.0], [2.0, 5.0]]))
     >>> jax.scipy.linalg.cho_solve((c, lower), jnp.array([8.0, 12.0])).tolist()
@@ -197,15 +200,15 @@ def cho_solve(
     overwrite_b: bool = False,
     check_finite: bool = True,
 ) -> Array:
-    """Solves `a @ x = b` with the Cholesky decomposition of `a`.
+    """Solves `a @ x = b`, given the Cholesky factor of `a`.
 
     Args:
-      c_and_lower: what `cho_factor(a)` returns; the triangle is (..., n, n).
-      b: (n,) or (..., n, k). Batch dimensions broadcast.
-      overwrite_b, check_finite: without effect.
+      c_and_lower: result of `cho_factor(a)`; the factor has shape (..., n, n).
+      b: array of shape (n,) or (..., n, k). Batch dimensions broadcast.
+      overwrite_b, check_finite: have no effect.
 
     Raises:
-      ValueError: for shapes that do not fit.
+      ValueError: if the shapes are incompatible.
 
     >>> factor = jax.scipy.linalg.cho_factor(jnp.array([[4.0, 2.0], [2.0, 5.0]]))
     >>> jax.scipy.linalg.cho_solve(factor, jnp.array([8.0, 12.0])).tolist()
@@ -237,14 +240,15 @@ def _cho_solve(c, b, *, lower):
 def lu_factor(
     a: ArrayLike, overwrite_a: bool = False, check_finite: bool = True
 ) -> tuple[Array, Array]:
-    """The LU decomposition as `lu_solve` takes it: both triangles in one array, and the row exchanges.
+    """Computes the LU factorization with row exchanges, in the compact form that `lu_solve` takes.
 
     Args:
       a: array of shape (..., m, n).
-      overwrite_a, check_finite: without effect.
+      overwrite_a, check_finite: have no effect.
 
     Returns:
-      `(lu, pivots)`: an array like `a`, and int32 (..., min(m, n)).
+      `(lu, pivots)`: both triangles in an array of the shape of `a`, and the row exchanges, an
+      int32 array of shape (..., min(m, n)).
 
     >>> lu, pivots = jax.scipy.linalg.lu_factor(jnp.array([[1.0, 2.0], [2.0, 6.0]]))
     >>> lu.tolist(), pivots.tolist()
@@ -262,16 +266,16 @@ def lu_solve(
     overwrite_b: bool = False,
     check_finite: bool = True,
 ) -> Array:
-    """Solves `op(a) @ x = b` with the LU decomposition of `a`.
+    """Solves `op(a) @ x = b`, given the LU factorization of `a`.
 
     Args:
-      lu_and_piv: what `lu_factor(a)` returns, for square `a`.
-      b: (n,) or (..., n, k). Batch dimensions broadcast.
-      trans: op: 0 for `a` as it is, 1 for its transpose, 2 for its adjoint.
-      overwrite_b, check_finite: without effect.
+      lu_and_piv: result of `lu_factor(a)`, for square `a`.
+      b: array of shape (n,) or (..., n, k). Batch dimensions broadcast.
+      trans: op: 0 for `a` itself, 1 for its transpose, 2 for its adjoint.
+      overwrite_b, check_finite: have no effect.
 
     Raises:
-      ValueError: for another `trans`, and shapes that do not fit.
+      ValueError: if `trans` is unknown or the shapes are incompatible.
 
     >>> factors = jax.scipy.linalg.lu_factor(jnp.array([[2.0, 1.0], [0.0, 4.0]]))
     >>> jax.scipy.linalg.lu_solve(factors, jnp.array([5.0, 8.0])).tolist()
@@ -300,19 +304,19 @@ _lu_solve = nested_jit(_lu_solve_impl, static_argnames=("trans",))
 def solve_sylvester(
     A: ArrayLike, B: ArrayLike, C: ArrayLike, *, method: str = "schur", tol: float = 1e-8
 ) -> Array:
-    """Solves `A @ X + X @ B = C`.
+    """Solves the Sylvester equation `A @ X + X @ B = C`.
 
     Args:
       A: array of shape (..., m, m).
-      B: (..., n, n).
-      C: (..., m, n). Batch dimensions broadcast.
-      method: "schur" (Bartels and Stewart, "Solution of the matrix equation AX + XB = C", 1972; on CPUs), or
-        "eigen", which is faster, but less precise for matrices with nearly parallel eigenvectors.
-      tol: how small the sum of an eigenvalue of A and one of B may be; below there is no solution, and NaNs are
-        returned.
+      B: array of shape (..., n, n).
+      C: array of shape (..., m, n). Batch dimensions broadcast.
+      method: "schur" (Bartels and Stewart, "Solution of the matrix equation AX + XB = C", 1972; on
+        CPUs), or "eigen", which is faster but less accurate for nearly parallel eigenvectors.
+      tol: tolerance for singularity: if the sum of an eigenvalue of A and one of B is smaller in
+        magnitude, the result is NaN.
 
     Raises:
-      ValueError: for another method, and shapes that do not fit.
+      ValueError: if `method` is unknown or the shapes are incompatible.
 
     >>> A, B, C = 2 * jnp.eye(2), jnp.eye(1), jnp.array([[3.0], [6.0]])
     >>> want = jnp.array([[1.0], [2.0]])
@@ -359,7 +363,7 @@ def _sylvester_impl(A, B, C, tol, *, method):
 
 
 def _triangular_sylvester(R, S, F):
-    """Y with R Y + Y S = F for upper triangular R and S, column by column."""
+    """Solves R Y + Y S = F for upper triangular R and S, one column of Y at a time."""
     n = S.shape[-1]
     one = lax.broadcast(eye(R.dtype, R.shape[-1]), R.shape[:-2])
     iota = lax.iota(np.int32, n)
@@ -367,7 +371,7 @@ def _triangular_sylvester(R, S, F):
     def step(Y, j):
         s = reductions.sum(util.select_where(iota == j, S, 0), axis=-1)  # column j
         f = reductions.sum(util.select_where(iota == j, F, 0), axis=-1, keepdims=True)
-        # Columns of Y from j on are still zero.
+        # The columns of Y from j on are still zero, so the product involves only the previous ones.
         f = f - matmul(Y, lax.expand_dims(s, (s.ndim,)))
         corner = reductions.sum(util.select_where(iota == j, s, 0), axis=-1)[..., None, None]
         y = lax_linalg.triangular_solve(R + corner * one, f, left_side=True, lower=False)

@@ -1,4 +1,4 @@
-"""Matrices of special form with SciPy's names."""
+"""Special matrices: `block_diag`, `toeplitz`, `hilbert` and so on."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ from jax._src.scipy.linalg.common import export
 from jax._src.typing import ArrayLike, DTypeLike
 
 # ---------------------------------------------------------------------------------------------------
-# Of arrays
+# Matrices made from arrays
 
 
 @export
 def block_diag(*arrs: ArrayLike) -> Array:
-    """The matrix with the given ones along its diagonal.
+    """Makes a block diagonal matrix.
 
     Args:
-      arrs: matrices; vectors count as single rows, numbers as matrices of size 1.
+      *arrs: the blocks; vectors count as single rows, scalars as 1x1 matrices.
 
     Raises:
-      ValueError: for arrays of more than two dimensions.
+      ValueError: if a block has more than two dimensions.
 
     >>> jax.scipy.linalg.block_diag(jnp.array([[1, 2]]), jnp.array([[3]])).tolist()
     [[1, 2, 0], [0, 0, 3]]
@@ -67,7 +67,7 @@ def _vector(name: str, a: Any) -> Any:
 
 
 def _joined(*parts: Any) -> Any:
-    """Vectors one after the other, along the last dimension; batch dimensions broadcast."""
+    """Concatenates vectors along the last dimension; batch dimensions broadcast."""
     lead = lax.broadcast_shapes(*[p.shape[:-1] for p in parts])
     parts = tuple(util.broadcast_to(p, (*lead, p.shape[-1])) for p in parts)
     return lax.concatenate(parts, len(lead))
@@ -75,11 +75,12 @@ def _joined(*parts: Any) -> Any:
 
 @export
 def toeplitz(c: ArrayLike, r: ArrayLike | None = None) -> Array:
-    """The matrix with constant diagonals.
+    """Makes a Toeplitz matrix, which has constant diagonals.
 
     Args:
-      c: first column, (..., n).
-      r: first row, (..., m), whose first element is not read; by default the conjugate of `c`.
+      c: first column, of shape (..., n).
+      r: first row, of shape (..., m), whose first element is ignored; by default the conjugate of
+        `c`.
 
     Returns:
       Array of shape (..., n, m).
@@ -98,17 +99,17 @@ def toeplitz(c: ArrayLike, r: ArrayLike | None = None) -> Array:
 
 @export
 def hankel(c: ArrayLike, r: ArrayLike | None = None) -> Array:
-    """The matrix with constant antidiagonals.
+    """Makes a Hankel matrix, which has constant antidiagonals.
 
     Args:
-      c: first column, (..., n), n > 0 or both empty.
-      r: last row, (..., m), whose first element is not read; zeros by default.
+      c: first column, of shape (..., n); n > 0 unless both are empty.
+      r: last row, of shape (..., m), whose first element is ignored; zeros by default.
 
     Returns:
       Array of shape (..., n, m).
 
     Raises:
-      ValueError: for scalars.
+      ValueError: if an argument is a scalar.
 
     >>> jax.scipy.linalg.hankel(jnp.array([1, 2]), jnp.array([0, 3, 4])).tolist()
     [[1, 2, 3], [2, 3, 4]]
@@ -125,10 +126,10 @@ def hankel(c: ArrayLike, r: ArrayLike | None = None) -> Array:
 
 @export
 def circulant(c: ArrayLike) -> Array:
-    """The matrix whose columns are `c`, each shifted down by one more.
+    """Makes a circulant matrix: each column is the previous one shifted down by one, cyclically.
 
     Args:
-      c: first column, (..., n).
+      c: first column, of shape (..., n).
 
     >>> jax.scipy.linalg.circulant(jnp.array([1, 2, 3])).tolist()
     [[1, 3, 2], [2, 1, 3], [3, 2, 1]]
@@ -141,16 +142,16 @@ def circulant(c: ArrayLike) -> Array:
 
 @export
 def companion(a: ArrayLike) -> Array:
-    """The matrix whose eigenvalues are the roots of a polynomial.
+    """Makes the companion matrix of a polynomial, whose eigenvalues are the polynomial's roots.
 
     Args:
-      a: coefficients from the highest on, (..., n), n >= 2; the first must not be 0.
+      a: coefficients in descending order, of shape (..., n) with n >= 2; the first must not be 0.
 
     Returns:
       Array of shape (..., n - 1, n - 1).
 
     Raises:
-      ValueError: for less than two coefficients.
+      ValueError: if there are fewer than two coefficients.
 
     >>> jax.scipy.linalg.companion(jnp.array([1.0, -3.0, 2.0])).tolist()
     [[3.0, -2.0], [1.0, 0.0]]
@@ -170,7 +171,7 @@ def companion(a: ArrayLike) -> Array:
 
 @export
 def fiedler(a: ArrayLike) -> Array:
-    """The symmetric matrix of distances `abs(a[i] - a[j])`, for an array of shape (..., n).
+    """Makes the symmetric matrix of distances `abs(a[i] - a[j])` from an array of shape (..., n).
 
     >>> jax.scipy.linalg.fiedler(jnp.array([1, 4])).tolist()
     [[0, 3], [3, 0]]
@@ -182,18 +183,18 @@ def fiedler(a: ArrayLike) -> Array:
 
 @export
 def fiedler_companion(a: ArrayLike) -> Array:
-    """A pentadiagonal matrix whose eigenvalues are the roots of a polynomial.
+    """Makes a pentadiagonal companion matrix, whose eigenvalues are the roots of a polynomial.
 
     Fiedler, "A note on companion matrices" (2003).
 
     Args:
-      a: coefficients from the highest on, (..., n), n >= 1; the first must not be 0.
+      a: coefficients in descending order, of shape (..., n) with n >= 1; the first must not be 0.
 
     Returns:
       Array of shape (..., n - 1, n - 1).
 
     Raises:
-      ValueError: for no coefficients.
+      ValueError: if there are no coefficients.
 
     >>> jax.scipy.linalg.fiedler_companion(jnp.array([1.0, -3.0, 2.0])).tolist()
     [[3.0, -2.0], [1.0, 0.0]]
@@ -212,7 +213,8 @@ def fiedler_companion(a: ArrayLike) -> Array:
     if n > 1:
         ones[1, 0] = 1
     for k in range(n - 1):
-        # Coefficients k + 2 stand beside ones that link every second row.
+        # Coefficient k + 2 is next to the diagonal; ones two off the diagonal link every second
+        # row.
         row, column = (k, k + 1) if k % 2 == 0 else (k + 1, k)
         which[row, column] = k + 2
         if k + 2 < n:
@@ -224,14 +226,14 @@ def fiedler_companion(a: ArrayLike) -> Array:
 
 @export
 def leslie(f: ArrayLike, s: ArrayLike) -> Array:
-    """The matrix of an age-structured population.
+    """Makes the Leslie matrix of an age-structured population.
 
     Args:
-      f: fecundities, the first row, (..., n), n >= 2.
-      s: rates of survival, below the diagonal, (..., n - 1).
+      f: fecundities, which form the first row, of shape (..., n) with n >= 2.
+      s: survival rates, which form the first subdiagonal, of shape (..., n - 1).
 
     Raises:
-      ValueError: for other sizes.
+      ValueError: if n < 2 or the sizes do not match.
 
     >>> jax.scipy.linalg.leslie(jnp.array([1.0, 2.0]), jnp.array([0.5])).tolist()
     [[1.0, 2.0], [0.5, 0.0]]
@@ -256,18 +258,18 @@ def leslie(f: ArrayLike, s: ArrayLike) -> Array:
 
 @export
 def convolution_matrix(a: ArrayLike, n: int, mode: str = "full") -> Array:
-    """The matrix that convolves with `a`: its product with v is `jnp.convolve(a, v, mode)`.
+    """Makes the matrix of convolution with `a`: its product with v is `jnp.convolve(a, v, mode)`.
 
     Args:
-      a: array of shape (..., m), m >= 1.
-      n: number of columns, the size of v.
+      a: array of shape (..., m) with m >= 1.
+      n: number of columns, which is the size of v.
       mode: "full", "same" or "valid".
 
     Returns:
-      Array of shape (..., k, n), k the size of the convolution.
+      Array of shape (..., k, n), where k is the size of the convolution.
 
     Raises:
-      ValueError: for other sizes and modes.
+      ValueError: if a size or `mode` is invalid.
 
     >>> jax.scipy.linalg.convolution_matrix(jnp.array([1, 2]), 2).tolist()
     [[1, 0], [2, 1], [0, 2]]
@@ -291,7 +293,7 @@ def convolution_matrix(a: ArrayLike, n: int, mode: str = "full") -> Array:
 
 
 # ---------------------------------------------------------------------------------------------------
-# Of a size
+# Matrices of a given size
 
 
 def _size(n: Any, name: str) -> int:
@@ -305,7 +307,7 @@ def _as_float(x: Any) -> Array:
 
 @export
 def hilbert(n: int) -> Array:
-    """The matrix with the elements `1 / (i + j + 1)`.
+    """Makes the Hilbert matrix, with elements `1 / (i + j + 1)`.
 
     >>> jax.scipy.linalg.hilbert(2)[1].round(2).tolist() == jnp.array([1 / 2, 1 / 3]).round(2).tolist()
     True
@@ -325,7 +327,7 @@ def _index(n, name):
 
 @export
 def invhilbert(n: int) -> Array:
-    """The inverse of `hilbert(n)`. Unlike the original's, its elements are exact up to one rounding.
+    """Makes the inverse of `hilbert(n)`. Unlike the original's, it is exact up to one rounding.
 
     >>> jax.scipy.linalg.invhilbert(2).tolist()
     [[4.0, -6.0], [-6.0, 12.0]]
@@ -353,17 +355,18 @@ def _kind(kind):
 
 @export
 def pascal(n: int, kind: str | None = None) -> Array:
-    """The matrix of binomial coefficients.
+    """Makes the Pascal matrix of binomial coefficients.
 
     Args:
       n: number of rows and columns.
-      kind: "lower" for `comb(i, j)`, "upper" for its transpose, "symmetric" (or None) for `comb(i + j, i)`.
+      kind: "lower" for `comb(i, j)`, "upper" for its transpose, "symmetric" (or None) for
+        `comb(i + j, i)`.
 
     Returns:
       Floating-point array; unlike the original's, its elements are exact up to one rounding.
 
     Raises:
-      ValueError: for another kind.
+      ValueError: if `kind` is unknown.
 
     >>> jax.scipy.linalg.pascal(3).tolist()
     [[1.0, 1.0, 1.0], [1.0, 2.0, 3.0], [1.0, 3.0, 6.0]]
@@ -379,7 +382,7 @@ def pascal(n: int, kind: str | None = None) -> Array:
 
 @export
 def invpascal(n: int, kind: str | None = None) -> Array:
-    """The inverse of `pascal(n, kind)`, exact up to one rounding.
+    """Makes the inverse of `pascal(n, kind)`, exact up to one rounding.
 
     >>> jax.scipy.linalg.invpascal(2).tolist()
     [[2.0, -1.0], [-1.0, 1.0]]
@@ -401,14 +404,14 @@ def invpascal(n: int, kind: str | None = None) -> Array:
 
 @export
 def hadamard(n: int, dtype: DTypeLike = int) -> Array:
-    """The matrix of ones and minus ones whose rows are orthogonal, by Sylvester's construction.
+    """Makes a Hadamard matrix by Sylvester's construction: orthogonal rows of ones and minus ones.
 
     Args:
       n: number of rows and columns, a power of 2.
-      dtype: of the result.
+      dtype: dtype of the result.
 
     Raises:
-      ValueError: for other sizes.
+      ValueError: if `n` is not a power of 2.
 
     >>> jax.scipy.linalg.hadamard(2).tolist()
     [[1, 1], [1, -1]]
@@ -424,17 +427,17 @@ def hadamard(n: int, dtype: DTypeLike = int) -> Array:
 
 @export
 def helmert(n: int, full: bool = False) -> Array:
-    """The matrix of orthonormal contrasts of n observations.
+    """Makes the Helmert matrix: orthonormal contrasts of n observations.
 
     Args:
       n: positive int.
-      full: whether to add a first row of equal elements, which makes it orthogonal.
+      full: whether to prepend a row of equal elements, which makes the matrix orthogonal.
 
     Returns:
-      Array of shape (n - 1, n), or (n, n).
+      Array of shape (n - 1, n), or (n, n) if `full`.
 
     Raises:
-      ValueError: for n < 1.
+      ValueError: if `n` is not positive.
 
     >>> jax.scipy.linalg.helmert(3, full=True).shape
     (3, 3)
@@ -452,15 +455,15 @@ def helmert(n: int, full: bool = False) -> Array:
 
 @export
 def dft(n: int, scale: str | None = None, *, dtype: DTypeLike | None = None) -> Array:
-    """The matrix of the discrete Fourier transform: `dft(n) @ x` is `jnp.fft.fft(x)`.
+    """Makes the matrix of the discrete Fourier transform: `dft(n) @ x` is `jnp.fft.fft(x)`.
 
     Args:
       n: number of rows and columns.
-      scale: None, "sqrtn" to divide by the square root of n, or "n" to divide by n.
+      scale: factor: None for 1, "sqrtn" for `1 / sqrt(n)`, "n" for `1 / n`.
       dtype: complex dtype of the result.
 
     Raises:
-      ValueError: for another scale, and dtypes that are not complex.
+      ValueError: if `scale` is unknown or `dtype` is not complex.
 
     >>> jax.scipy.linalg.dft(2).real.tolist()
     [[1.0, 1.0], [1.0, -1.0]]
