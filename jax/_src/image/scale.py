@@ -1,4 +1,4 @@
-"""Resampling of images."""
+"""Image resizing and resampling."""
 
 from __future__ import annotations
 
@@ -22,11 +22,12 @@ from jax._src.util import canonicalize_axis
 
 
 class ResizeMethod(enum.Enum):
-    """How values between pixels are found.
+    """The interpolation method of a resize.
 
-    NEAREST takes the nearest pixel's. LINEAR interpolates linearly. CUBIC uses Keys' cubic kernel
-    (a = -1/2), CUBIC_PYTORCH the one with a = -3/4 and repeats the edge where there is no antialiasing.
-    LANCZOS3 and LANCZOS5 use windowed sinc kernels of that radius. AREA averages what a pixel covers.
+    NEAREST takes the nearest pixel. LINEAR interpolates linearly. CUBIC uses Keys' cubic kernel
+    with a = -1/2; CUBIC_PYTORCH the one with a = -3/4, and without antialiasing it repeats the edge
+    pixels. LANCZOS3 and LANCZOS5 use windowed sinc kernels of radius 3 and 5. AREA averages the
+    covered pixels.
     """
 
     NEAREST = 0
@@ -39,10 +40,10 @@ class ResizeMethod(enum.Enum):
 
     @staticmethod
     def from_string(s: str) -> ResizeMethod:
-        """The method of a name: "linear", "bilinear", "trilinear" and "triangle" are one, for example.
+        """Returns the method of a given name; "linear" and "bilinear" are synonyms, for example.
 
         Raises:
-          ValueError: for other names.
+          ValueError: if the name is unknown.
         """
         try:
             return _NAMES[s]
@@ -70,21 +71,21 @@ def resize(
     antialias: bool = True,
     precision: Any = lax.Precision.HIGHEST,
 ) -> Array:
-    """Resamples an array to another size.
+    """Resizes an array.
 
     Args:
       image: array of any number of dimensions.
-      shape: of the result, with as many sizes; those of batch and channel dimensions stay as they are.
-      method: a `ResizeMethod`, or its name.
-      antialias: whether the kernel is widened where the result is smaller.
-      precision: of the products, as of `lax.dot_general`.
+      shape: shape of the result, with a size for every dimension, including batch and channels.
+      method: a `ResizeMethod` or its name.
+      antialias: whether to widen the kernel when downsampling.
+      precision: precision of the products, as for `lax.dot_general`.
 
     Returns:
       An array of the image's dtype for "nearest", of an inexact dtype otherwise.
 
     Raises:
-      ValueError: if the number of sizes differs, a dimension is empty that should not stay so, or
-        there is no such method.
+      ValueError: if the number of sizes is wrong, a resized dimension is empty, or the method is
+        unknown.
 
     >>> jax.image.resize(jnp.array([0.0, 2.0]), (4,), "linear")
     Array([0. , 0.5, 1.5, 2. ], dtype=float32)
@@ -134,28 +135,28 @@ def scale_and_translate(
     antialias: bool = True,
     precision: Any = lax.Precision.HIGHEST,
 ) -> Array:
-    """Resamples an array, with any scale and translation, which may be differentiated.
+    """Resamples an array with a scale and a translation per dimension; both are differentiable.
 
-    What is at coordinate x of a dimension comes to x * scale + translation; the center of pixel i has
+    Coordinate x of a dimension is mapped to x * scale + translation; the center of pixel i has
     coordinate i + 1/2. Pixels that come from outside the image are zero.
 
     Args:
       image: array.
-      shape: of the result; sizes of dimensions not in `spatial_dims` stay as they are.
+      shape: shape of the result; sizes of dimensions not in `spatial_dims` must not change.
       spatial_dims: K dimensions.
       scale, translation: arrays of shape (K,).
-      method: a `ResizeMethod` but NEAREST, or its name.
-      antialias: whether the kernel is widened where the scale is below 1.
-      precision: of the products.
+      method: a `ResizeMethod` other than NEAREST, or its name.
+      antialias: whether to widen the kernel where the scale is less than 1.
+      precision: precision of the products, as for `lax.dot_general`.
 
     Returns:
       An array of an inexact dtype.
 
     Raises:
-      ValueError: for sizes, dimensions or methods that do not fit.
+      ValueError: if a size, dimension or method is invalid.
 
-    With `scale = (n - 1) / (m - 1)` and `translation = (1 - scale) / 2`, where a size goes from m to n,
-    the centers of the corners stay in the corners (`align_corners=True` elsewhere).
+    With `scale = (n - 1) / (m - 1)` and `translation = (1 - scale) / 2` for sizes m before and n
+    after, the centers of corner pixels stay in place (known elsewhere as `align_corners=True`).
 
     >>> shift = jnp.array([1.0])
     >>> jax.image.scale_and_translate(jnp.arange(3.0), (3,), (0,), jnp.ones(1), shift, "linear")
@@ -186,14 +187,14 @@ def scale_and_translate(
 
 
 def _resample(image, shape, dims, scales, translations, method, antialias, precision):
-    """Multiplies the image with one matrix of weights for each of `dims`."""
+    """Contracts the image with a matrix of weights for each of `dims`."""
     operands, letters = [image, list(range(image.ndim))], list(range(image.ndim))
     for k, (dim, scale, translation) in enumerate(zip(dims, scales, translations)):
         weights = _weights(
             image.shape[dim], shape[dim], scale, translation, method, antialias, image.dtype
         )
         new = image.ndim + k
-        # a dimension named twice is scaled twice, one after the other
+        # a dimension that is listed twice is scaled twice
         operands += [weights, [letters[dim], new]]
         letters[dim] = new
     if len(operands) == 2:
@@ -202,7 +203,10 @@ def _resample(image, shape, dims, scales, translations, method, antialias, preci
 
 
 def _weights(old, new, scale, translation, method, antialias, dtype):
-    """Weights of the `old` pixels (rows) in the `new` ones (columns), which sum to 1."""
+    """Returns the weights of `old` pixels (rows) in `new` pixels (columns).
+
+    Columns sum to 1, or to 0 for pixels from outside the image.
+    """
     dtype = np.finfo(dtype).dtype if np.issubdtype(dtype, np.complexfloating) else dtype
     inverse = 1.0 / scale
     kernel_scale = ufuncs.maximum(inverse, 1.0) if antialias else 1.0
@@ -227,7 +231,7 @@ def _normalized(weights):
 
 
 def _weights_with_edges(old, center, margin=2):
-    """The weights for an image whose first and last pixels are repeated `margin` times."""
+    """Returns the weights for an image whose edge pixels are repeated `margin` times."""
     pixels = (lax.iota(np.float32, old + 2 * margin) - margin)[:, None]
     weights = _normalized(_cubic(lax.abs(center - pixels), -0.75))
     first, inner, last = lax.split(weights, (margin, old, margin))

@@ -1,1 +1,1 @@
-"""Neural networks: activations, attention, initializers."""
+"""Neural network functions: activations, attention, initializers."""

@@ -1,4 +1,4 @@
-"""Attention."""
+"""Dot-product attention."""
 
 import math
 import operator
@@ -16,7 +16,7 @@ from jax._src.ops.special import logsumexp_impl
 from jax._src.typing import Array, ArrayLike
 from jax._src.util import set_module
 
-# What logits that are masked out become: finite, so that rows with nothing to attend to give no NaN.
+# Value of masked logits: finite, so that a row in which all logits are masked does not become NaN.
 _MASKED = -0.7 * float(np.finfo(np.float32).max)
 
 
@@ -36,31 +36,32 @@ def dot_product_attention(
     implementation: str | None = None,
     return_residual: bool = False,
 ) -> Any:
-    """softmax(query @ key.T * scale + bias, masked) @ value, for every head.
+    """Computes softmax(query @ key.T * scale + bias, masked) @ value for every head.
 
-    Batch B, target length T, source length S, N query heads, K key and value heads (N is a multiple of K:
-    each of these serves N / K query heads), head size H.
+    Dimensions: batch B, target length T, source length S, N query heads, K key and value heads (N
+    is a multiple of K: each key head serves N / K query heads), head size H.
 
     Args:
       query: array of shape (B, T, N, H), or (T, N, H).
       key, value: arrays of shape (B, S, K, H), or (S, K, H).
       bias: array that broadcasts to (B, N, T, S), added to the logits.
-      mask: boolean array that broadcasts to (B, N, T, S): which logits count.
-      scale: factor of the logits, which may broadcast to (B, N, T, S); 1 / sqrt(H) by default.
-      is_causal: whether a query attends to keys at its own position and before only.
-      query_seq_lengths: int32 array of shape (B,): queries beyond are padding, and give zero.
-      key_value_seq_lengths: int32 array of shape (B,): keys beyond are padding, and do not count.
-      local_window_size: how many positions before and after its own a query attends to.
-      implementation: 'xla', 'cudnn' (on GPUs), or None for what suits the backend.
-      return_residual: whether to return the logarithms of the sums of exponentials as well.
+      mask: boolean array that broadcasts to (B, N, T, S): which logits to keep.
+      scale: factor of the logits, which may broadcast to (B, N, T, S); by default 1 / sqrt(H).
+      is_causal: whether a query attends only to keys up to its own position.
+      query_seq_lengths: int32 array of shape (B,): later queries are padding and give zeros.
+      key_value_seq_lengths: int32 array of shape (B,): later keys are padding and are masked.
+      local_window_size: number of positions before and after its own that a query attends to: an
+        int, or a pair (before, after).
+      implementation: 'xla', 'cudnn' (on GPUs), or None for the default of the backend.
+      return_residual: whether to return the log-sum-exps of the logits as well.
 
     Returns:
       Array of the shape and dtype of `query`; with `return_residual` a pair with an array of shape
       (B, T, N), whose gradient is stopped. Logits and softmax are computed in float32.
 
     Raises:
-      ValueError: for shapes and dtypes that do not fit, and unknown implementations.
-      RuntimeError: for 'cudnn' where there is none.
+      ValueError: if shapes or dtypes are invalid, or `implementation` is unknown.
+      RuntimeError: if `implementation` is 'cudnn' where it is not available.
     """
     check_arraylike("dot_product_attention", query, key, value)
     query, key, value = to_array(query), to_array(key), to_array(value)
@@ -185,7 +186,7 @@ def _attention_impl(
     if allowed is not None:
         allowed = lax.broadcast_to(allowed, logits.shape)
         logits = lax.select(allowed, logits, lax.full_like(logits, _MASKED))
-    # Cast before the softmax's sums would lose too much.
+    # The softmax's sums need more precision than 16 bits.
     logits = lax.convert_element_type(logits, _accumulator(dtype))
     weights = lax.convert_element_type(softmax_impl(logits, None, axes=(4,)), dtype)
     out = lax.dot_general(
@@ -205,8 +206,8 @@ def _attention_impl(
 _attention_impl.__name__ = "dot_product_attention"
 _attention = inline_jit(_attention_impl, static_argnames=("is_causal", "window", "return_residual"))
 
-# Products of narrow numbers, summed in float32. F16_F16_F32 would say so of float16, but does not run on
-# CPUs; the float32 output alone has the same effect everywhere.
+# bfloat16 products are accumulated in float32. The corresponding preset for float16, F16_F16_F32,
+# does not run on CPUs; there the float32 output dtype alone has the same effect.
 _PRECISIONS = {np.dtype(dtypes.bfloat16): DotAlgorithmPreset.BF16_BF16_F32}
 
 
@@ -215,7 +216,7 @@ def _accumulator(dtype: np.dtype) -> np.dtype:
 
 
 def _grouped(x, k: int):
-    """An array of shape (batch, heads, target, source), any of them one, in the order of the logits."""
+    """Reshapes (batch, heads, target, source), any of which may be 1, to the layout of logits."""
     b, n, t, s = x.shape
     x = lax.reshape(x, (b, k, n // k, t, s) if n > 1 else (b, 1, 1, t, s))
     return lax.transpose(x, (0, 1, 3, 2, 4))
@@ -226,7 +227,7 @@ def _column(lengths, shape):
 
 
 def _allowed(mask, query_lengths, key_lengths, is_causal, window, b, t, s, k):
-    """Which logits count, or None for all."""
+    """Returns the mask of logits to keep, or None for all."""
     parts = []
     if mask is not None:
         parts.append(_grouped(mask, k))

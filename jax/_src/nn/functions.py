@@ -1,4 +1,4 @@
-"""Activations, normalizations and encodings."""
+"""Activation functions, normalizations and `one_hot`."""
 
 from functools import partial
 from typing import Any
@@ -27,7 +27,7 @@ export = set_module("jax.nn")
 @export
 @nested_jit
 def identity(x: ArrayLike) -> Array:
-    """The argument, as an array."""
+    """Returns the argument, as an array."""
     check_arraylike("identity", x)
     return to_array(x)
 
@@ -39,7 +39,7 @@ def identity(x: ArrayLike) -> Array:
 @custom_jvp
 @inline_jit
 def relu(x: ArrayLike) -> Array:
-    """max(x, 0); the derivative at zero is zero.
+    """Rectified linear unit max(x, 0); the derivative at zero is zero.
 
     Args:
       x: array.
@@ -57,7 +57,7 @@ relu.defjvps(lambda g, ans, x: lax.select(x > 0, g, lax.full_like(g, 0)))
 @custom_jvp
 @inline_jit
 def relu6(x: ArrayLike) -> Array:
-    """min(max(x, 0), 6); the derivatives at zero and six are zero.
+    """Rectified linear unit limited to six: min(max(x, 0), 6); the derivatives at 0 and 6 are zero.
 
     Args:
       x: array.
@@ -74,7 +74,7 @@ relu6.defjvps(lambda g, ans, x: lax.select((x > 0) & (x < 6), g, lax.full_like(g
 @export
 @nested_jit
 def leaky_relu(x: ArrayLike, negative_slope: ArrayLike = 1e-2) -> Array:
-    """x where it is positive or zero, negative_slope * x elsewhere.
+    """Leaky rectified linear unit: x where x >= 0, negative_slope * x elsewhere.
 
     Args:
       x: array.
@@ -88,7 +88,7 @@ def leaky_relu(x: ArrayLike, negative_slope: ArrayLike = 1e-2) -> Array:
 @export
 @nested_jit
 def elu(x: ArrayLike, alpha: ArrayLike = 1.0) -> Array:
-    """x where it is positive, alpha * (exp(x) - 1) elsewhere.
+    """Exponential linear unit: x where x > 0, alpha * (exp(x) - 1) elsewhere.
 
     Args:
       x: array.
@@ -100,14 +100,15 @@ def elu(x: ArrayLike, alpha: ArrayLike = 1.0) -> Array:
 
 def _elu(x, alpha):
     positive = x > 0
-    # Positive values would overflow, and make the derivative NaN.
+    # Large positive x would overflow in the branch that is not selected, and make the derivative
+    # NaN.
     return select_where(positive, x, alpha * ufuncs.expm1(select_where(positive, 0.0, x)))
 
 
 @export
 @nested_jit
 def selu(x: ArrayLike) -> Array:
-    """Scaled exponential linear unit: lambda * elu(x, alpha), which keeps mean zero and variance one.
+    """Scaled ELU: scale * elu(x, alpha) with constants that preserve zero mean and unit variance.
 
     Args:
       x: array.
@@ -134,10 +135,10 @@ def celu(x: ArrayLike, alpha: ArrayLike = 1.0) -> Array:
 
 @export
 def sigmoid(x: ArrayLike) -> Array:
-    """1 / (1 + exp(-x)).
+    """Logistic sigmoid 1 / (1 + exp(-x)).
 
     Args:
-      x: floating point array.
+      x: floating-point array.
     """
     return lax.logistic(x)
 
@@ -151,10 +152,10 @@ def tanh(x: ArrayLike, /) -> Array:
 @export
 @nested_jit
 def silu(x: ArrayLike) -> Array:
-    """x * sigmoid(x), also known as swish.
+    """Sigmoid linear unit x * sigmoid(x), also known as swish.
 
     Args:
-      x: floating point array.
+      x: floating-point array.
     """
     x = lower_jax_array(x)
     return lax.mul(x, lax.logistic(x))
@@ -166,7 +167,7 @@ swish = silu
 @export
 @nested_jit
 def softplus(x: ArrayLike) -> Array:
-    """log(1 + exp(x)).
+    """Smooth rectifier log(1 + exp(x)).
 
     Args:
       x: array.
@@ -178,7 +179,7 @@ def softplus(x: ArrayLike) -> Array:
 @export
 @nested_jit
 def log_sigmoid(x: ArrayLike) -> Array:
-    """log(sigmoid(x)).
+    """Logarithm of the sigmoid, log(sigmoid(x)).
 
     Args:
       x: array.
@@ -190,7 +191,7 @@ def log_sigmoid(x: ArrayLike) -> Array:
 @export
 @nested_jit
 def mish(x: ArrayLike) -> Array:
-    """x * tanh(softplus(x)).
+    """Mish activation x * tanh(softplus(x)).
 
     Args:
       x: array.
@@ -203,7 +204,7 @@ def mish(x: ArrayLike) -> Array:
 @export
 @nested_jit
 def soft_sign(x: ArrayLike) -> Array:
-    """x / (abs(x) + 1).
+    """Soft sign x / (abs(x) + 1).
 
     Args:
       x: array.
@@ -216,11 +217,11 @@ def soft_sign(x: ArrayLike) -> Array:
 @export
 @nested_jit
 def squareplus(x: ArrayLike, b: ArrayLike = 4) -> Array:
-    """(x + sqrt(x ** 2 + b)) / 2, a smooth rectifier.
+    """Smooth rectifier (x + sqrt(x ** 2 + b)) / 2.
 
     Args:
       x: array.
-      b: array or scalar: how smooth.
+      b: smoothness, an array or scalar.
     """
     check_arraylike("squareplus", x, b)
     x = to_array(x)
@@ -228,11 +229,11 @@ def squareplus(x: ArrayLike, b: ArrayLike = 4) -> Array:
 
 
 def gelu(x: ArrayLike, approximate: bool = True) -> Array:
-    """Gaussian error linear unit: x times the normal distribution function of x.
+    """Gaussian error linear unit: x times the cumulative normal distribution at x.
 
     Args:
       x: array.
-      approximate: whether to use the formula with tanh, or the exact one.
+      approximate: whether to use the approximation with tanh instead of the exact formula with erf.
     """
     check_arraylike("gelu", x)
     (x,) = promote_dtypes_inexact(to_array(x))
@@ -257,11 +258,11 @@ def glu(x: ArrayLike, axis: int = -1) -> Array:
     """Gated linear unit: the first half along an axis times the sigmoid of the second.
 
     Args:
-      x: floating point array, of an even size along the axis.
-      axis: the axis to split.
+      x: floating-point array of even size along the axis.
+      axis: axis to split.
 
     Raises:
-      ValueError: if the size is odd.
+      ValueError: if the size along `axis` is odd.
     """
     check_arraylike("glu", x)
     x = to_array(x)
@@ -284,13 +285,13 @@ _glu = nested_jit(_glu_impl, static_argnames=("axis",))
 glu = export(glu)
 
 
-# Piecewise
+# Piecewise functions
 
 
 @export
 @nested_jit
 def hard_tanh(x: ArrayLike) -> Array:
-    """x between -1 and 1, and the nearest of these elsewhere.
+    """Hard tanh: x limited to [-1, 1].
 
     Args:
       x: array.
@@ -303,7 +304,7 @@ def hard_tanh(x: ArrayLike) -> Array:
 @export
 @nested_jit
 def hard_sigmoid(x: ArrayLike) -> Array:
-    """relu6(x + 3) / 6.
+    """Hard sigmoid relu6(x + 3) / 6.
 
     Args:
       x: array.
@@ -314,7 +315,7 @@ def hard_sigmoid(x: ArrayLike) -> Array:
 @export
 @nested_jit
 def hard_silu(x: ArrayLike) -> Array:
-    """x * hard_sigmoid(x), also known as hard_swish.
+    """Hard SiLU x * hard_sigmoid(x), also known as hard swish.
 
     Args:
       x: array.
@@ -328,7 +329,7 @@ hard_swish = hard_silu
 @export
 @nested_jit
 def sparse_plus(x: ArrayLike) -> Array:
-    """Zero up to -1, x from 1 on, and (x + 1) ** 2 / 4 between.
+    """Sparse plus: 0 where x <= -1, x where x >= 1, and (x + 1) ** 2 / 4 in between.
 
     Args:
       x: array.
@@ -341,7 +342,7 @@ def sparse_plus(x: ArrayLike) -> Array:
 @export
 @nested_jit
 def sparse_sigmoid(x: ArrayLike) -> Array:
-    """(x + 1) / 2 brought to [0, 1]: the derivative of `sparse_plus`.
+    """Sparse sigmoid: (x + 1) / 2 limited to [0, 1], which is the derivative of `sparse_plus`.
 
     Args:
       x: array.
@@ -353,7 +354,7 @@ def sparse_sigmoid(x: ArrayLike) -> Array:
 @custom_jvp
 @inline_jit
 def log1mexp(x: ArrayLike) -> Array:
-    """log(1 - exp(-x)), accurate for small and large x; NaN for negative x.
+    """Computes log(1 - exp(-x)) accurately for small and large x; NaN for negative x.
 
     Args:
       x: array.
@@ -372,12 +373,11 @@ log1mexp.defjvps(lambda g, ans, x: g / ufuncs.expm1(x))
 
 @export
 def softmax(x: ArrayLike, axis: Any = -1, where: ArrayLike | None = None) -> Array:
-    """exp(x) / sum(exp(x)), without overflow.
+    """Softmax exp(x) / sum(exp(x)), without overflow.
 
     Args:
-      x: array.
-      axis: axis or axes of the sum; None for all.
-      where: which elements to include; the others become zero.
+      axis: axis or axes to sum over; None for all.
+      where: boolean mask: which elements to include; the others become zero.
 
     Returns:
       Array of the shape of `x`.
@@ -393,7 +393,7 @@ def softmax(x: ArrayLike, axis: Any = -1, where: ArrayLike | None = None) -> Arr
 
 
 def _shifted(x, where, axes):
-    """`x` minus its largest element, and the exponentials."""
+    """Returns `x` minus its maximum, and the exponentials of that."""
     is_float = dtypes.issubdtype(x.dtype, np.inexact)
     lowest = -np.inf if is_float else dtypes.iinfo(x.dtype).min
     largest = reductions.max(lax.stop_gradient(x), axes, keepdims=True, initial=lowest, where=where)
@@ -424,12 +424,12 @@ def _softmax_jvp(axes, primals, tangents):
 
 @export
 def log_softmax(x: ArrayLike, axis: Any = -1, where: ArrayLike | None = None) -> Array:
-    """log(softmax(x)), accurate where the softmax is tiny.
+    """Logarithm of the softmax, accurate where the softmax is tiny.
 
     Args:
       x: array.
-      axis: axis or axes of the sum; None for all.
-      where: which elements to include; the others become -inf.
+      axis: axis or axes to sum over; None for all.
+      where: boolean mask: which elements to include; the others become -inf.
 
     Returns:
       Array of the shape of `x`.
@@ -459,22 +459,22 @@ def standardize(
     *,
     algorithm: str = "fast",
 ) -> Array:
-    """x minus its mean, divided by its standard deviation.
+    """Standardizes x: subtracts its mean and divides by its standard deviation.
 
     Args:
       x: array.
       axis: axis or axes of the statistics; None for all.
-      mean, variance: statistics, if known.
+      mean, variance: the statistics, if known.
       epsilon: added to the variance.
-      where: which elements count for the statistics.
-      algorithm: 'fast', the variance as mean(x ** 2) - mean(x) ** 2, which can cancel; or 'stable', as
-        mean((x - mean(x)) ** 2).
+      where: boolean mask: which elements to include in the statistics.
+      algorithm: how to compute the variance: 'fast' as mean(x ** 2) - mean(x) ** 2, which may
+        suffer from cancellation, or 'stable' as mean((x - mean(x)) ** 2).
 
     Returns:
       Array of the shape of `x`.
 
     Raises:
-      ValueError: for unknown algorithms.
+      ValueError: if `algorithm` is unknown.
     """
     if algorithm not in ("fast", "stable"):
         raise ValueError(f"Unknown algorithm {algorithm!r}. Expected 'fast' or 'stable'.")
@@ -488,7 +488,7 @@ def _standardize_impl(x, mean, variance, epsilon, where, *, axes, algorithm):
         mean = reductions.mean(x, axes, keepdims=True, where=where)
     if variance is None and algorithm == "fast":
         squares = reductions.mean(ufuncs.square(x), axes, keepdims=True, where=where)
-        # Rounding must not make it negative.
+        # Rounding must not make the variance negative.
         variance = ufuncs.maximum(0, squares - ufuncs.square(mean))
     elif variance is None:
         variance = reductions.mean(ufuncs.square(x - mean), axes, keepdims=True, where=where)
@@ -501,20 +501,20 @@ _standardize = nested_jit(_standardize_impl, static_argnames=("axes", "algorithm
 
 @export
 def one_hot(x: Any, num_classes: int, *, dtype: Any = None, axis: Any = -1) -> Array:
-    """Vectors that are one at the given index and zero elsewhere.
+    """Encodes indices as vectors that are one at the index and zero elsewhere.
 
     Args:
-      x: array of indices; those out of range give zeros.
+      x: array of indices; out-of-range ones give zeros.
       num_classes: size of the vectors.
-      dtype: dtype of the result; float by default.
-      axis: position of the new axis in the result, or the name of a mapped axis, over whose indices the
-        classes are spread.
+      dtype: dtype of the result; by default the default float.
+      axis: position of the new axis in the result; or the name of a mapped axis, along which the
+        classes are distributed.
 
     Returns:
-      Array with one more dimension than `x`.
+      Array with one more dimension than `x`; of the shape of `x` for a mapped axis.
 
     Raises:
-      ValueError: if the axis is out of range, or the mapped axis does not have `num_classes` indices.
+      ValueError: if `axis` is out of range, or the mapped axis does not have size `num_classes`.
 
     >>> print(jax.nn.one_hot(jax.numpy.array([0, 2]), 3))
     [[1. 0. 0.]

@@ -1,4 +1,4 @@
-"""Initializers: functions `(key, shape, dtype, out_sharding) -> array` that make initial parameters."""
+"""Initializers: functions `(key, shape, dtype, out_sharding) -> array` for initial parameters."""
 
 import math
 from collections.abc import Sequence
@@ -18,13 +18,13 @@ from jax._src.typing import Array, ArrayLike
 
 @runtime_checkable
 class Initializer(Protocol):
-    """A function that makes an array from a key, a shape, and optionally a dtype and a placement."""
+    """A function that makes an array from a key, a shape, and optionally a dtype and a sharding."""
 
     def __call__(self, key, shape, dtype=None, out_sharding=None) -> Array: ...
 
 
 def _dtype_of(dtype: Any, default: Any = None) -> np.dtype:
-    """The dtype given, that of the initializer, or float."""
+    """Returns the given dtype, or the initializer's default, or the default float."""
     if dtype is None:
         dtype = default
     if dtype is None:
@@ -33,7 +33,7 @@ def _dtype_of(dtype: Any, default: Any = None) -> np.dtype:
 
 
 def zeros(key, shape, dtype: Any = None, out_sharding=None) -> Array:
-    """An array of zeros; the key is not used.
+    """Makes an array of zeros; the key is not used.
 
     >>> jax.nn.initializers.zeros(None, (2,))
     Array([0., 0.], dtype=float32)
@@ -42,7 +42,7 @@ def zeros(key, shape, dtype: Any = None, out_sharding=None) -> Array:
 
 
 def ones(key, shape, dtype: Any = None, out_sharding=None) -> Array:
-    """An array of ones; the key is not used."""
+    """Makes an array of ones; the key is not used."""
     return _filled(1, shape, _dtype_of(dtype), out_sharding)
 
 
@@ -57,11 +57,11 @@ def _placed(name: str, x: Any, out_sharding: Any) -> Any:
 
 
 def constant(value: ArrayLike, dtype: Any = None) -> Initializer:
-    """Arrays of a constant.
+    """Returns an initializer that fills arrays with a constant.
 
     Args:
       value: scalar, or array that broadcasts to the shape.
-      dtype: the default dtype of the arrays.
+      dtype: default dtype of the arrays.
 
     >>> jax.nn.initializers.constant(-7)(None, (2,))
     Array([-7., -7.], dtype=float32)
@@ -75,11 +75,11 @@ def constant(value: ArrayLike, dtype: Any = None) -> Initializer:
 
 
 def uniform(scale: Any = 1e-2, dtype: Any = None) -> Initializer:
-    """Uniform numbers of [0, scale).
+    """Returns an initializer that samples uniformly from [0, scale).
 
     Args:
       scale: upper bound.
-      dtype: the default dtype of the arrays.
+      dtype: default dtype of the arrays.
 
     >>> jax.nn.initializers.uniform(10.0)(jax.random.key(42), (2,)).shape
     (2,)
@@ -94,11 +94,11 @@ def uniform(scale: Any = 1e-2, dtype: Any = None) -> Initializer:
 
 
 def normal(stddev: Any = 1e-2, dtype: Any = None) -> Initializer:
-    """Normal numbers with mean zero.
+    """Returns an initializer that samples from a normal distribution with zero mean.
 
     Args:
       stddev: standard deviation.
-      dtype: the default dtype of the arrays.
+      dtype: default dtype of the arrays.
     """
 
     def init(key, shape, dtype=dtype, out_sharding=None):
@@ -112,11 +112,11 @@ def normal(stddev: Any = 1e-2, dtype: Any = None) -> Initializer:
 def truncated_normal(
     stddev: Any = 1e-2, dtype: Any = None, lower: Any = -2.0, upper: Any = 2.0
 ) -> Initializer:
-    """Normal numbers with mean zero between bounds.
+    """Returns an initializer that samples from a truncated normal distribution with zero mean.
 
     Args:
       stddev: standard deviation before truncation.
-      dtype: the default dtype of the arrays.
+      dtype: default dtype of the arrays.
       lower, upper: bounds, in units of `stddev`.
     """
 
@@ -136,7 +136,7 @@ def _scalar(x: Any, dtype: np.dtype) -> Any:
     return lax.convert_element_type(x, dtype)
 
 
-# Scaled by the sizes of the inputs and outputs
+# Initializers scaled by the numbers of inputs and outputs
 
 _Axes = int | Sequence[int]
 
@@ -167,20 +167,21 @@ def variance_scaling(
     batch_axis: _Axes = (),
     dtype: Any = None,
 ) -> Initializer:
-    """Numbers whose variance is `scale` divided by a size that `mode` names.
+    """Returns an initializer whose samples have variance `scale / n`, where n depends on `mode`.
 
     Args:
       scale: factor of the variance.
-      mode: what to divide by: 'fan_in', the number of inputs of a unit; 'fan_out', of outputs;
-        'fan_avg', their mean; 'fan_geo_avg', their geometric mean.
+      mode: n: 'fan_in' for the number of inputs of a unit, 'fan_out' for that of outputs, 'fan_avg'
+        for their mean, 'fan_geo_avg' for their geometric mean.
       distribution: 'truncated_normal' (at two standard deviations), 'normal' or 'uniform'.
-      in_axis, out_axis: axis or axes of inputs and outputs; the axes that are neither these nor batch
-        axes are the receptive field, and count with both.
-      batch_axis: axis or axes left out of account.
-      dtype: the default dtype of the arrays; complex ones as well.
+      in_axis, out_axis: axis or axes of inputs and outputs. Axes that are none of these three are
+        the receptive field, which multiplies both numbers.
+      batch_axis: axis or axes to ignore.
+      dtype: default dtype of the arrays, floating-point or complex.
 
     Raises:
-      ValueError: for unknown modes and distributions, and arrays of less than two dimensions.
+      ValueError: if `mode` or `distribution` is unknown, or the shape has fewer than two
+        dimensions.
     """
 
     def init(key, shape, dtype=dtype, out_sharding=None):
@@ -220,7 +221,7 @@ def variance_scaling(
 
 
 def _complex_uniform(key, shape, dtype, out_sharding):
-    """Uniform in the unit disk, of variance one."""
+    """Samples uniformly from the unit disk, scaled to unit variance."""
     real_dtype = np.array(0, dtype).real.dtype
     key_r, key_theta = keys.split(key)
     r = lax.sqrt(2 * uniform_numbers.uniform(key_r, shape, real_dtype, out_sharding=out_sharding))
@@ -235,7 +236,7 @@ def _phase(key, shape, dtype, out_sharding):
 
 
 def _complex_truncated_normal(key, shape, dtype, out_sharding):
-    """Complex normal numbers of absolute value less than two."""
+    """Samples complex normal numbers of magnitude less than two."""
     real_dtype = np.array(0, dtype).real.dtype
     key_r, key_theta = keys.split(key)
     u = uniform_numbers.uniform(key_r, shape, real_dtype, out_sharding=out_sharding)
@@ -257,7 +258,7 @@ def _normal(key, shape, dtype, out_sharding):
 
 
 def _untruncated(stddev: float):
-    """Makes up for the variance lost to truncation, which leaves this standard deviation."""
+    """Compensates for truncation, after which the standard deviation is `stddev`."""
     return lambda variance: _sqrt(variance) / np.array(stddev, variance.dtype)
 
 
@@ -266,7 +267,8 @@ def _sqrt(x):
 
 
 _uniform_bound = lambda variance: _sqrt(np.array(3, variance.dtype) * variance)
-# For each distribution, what draws real and complex numbers, and the factor for a variance.
+# For each distribution: samplers of real and of complex numbers, each with the factor for a
+# variance.
 _DRAWS = {
     "truncated_normal": (
         (_real_truncated_normal, _untruncated(0.87962566103423978)),
@@ -280,14 +282,14 @@ _DRAWS = {
 def glorot_uniform(
     in_axis: _Axes = -2, out_axis: _Axes = -1, batch_axis: _Axes = (), dtype: Any = None
 ) -> Initializer:
-    """Uniform numbers of variance 1 / mean(inputs, outputs); as `variance_scaling`."""
+    """Samples uniformly with variance 1 / mean(fan_in, fan_out); see `variance_scaling`."""
     return variance_scaling(1.0, "fan_avg", "uniform", in_axis, out_axis, batch_axis, dtype)
 
 
 def glorot_normal(
     in_axis: _Axes = -2, out_axis: _Axes = -1, batch_axis: _Axes = (), dtype: Any = None
 ) -> Initializer:
-    """Truncated normal numbers of variance 1 / mean(inputs, outputs); as `variance_scaling`."""
+    """Samples truncated normals with variance 1 / mean(fan_in, fan_out); see `variance_scaling`."""
     return variance_scaling(
         1.0, "fan_avg", "truncated_normal", in_axis, out_axis, batch_axis, dtype
     )
@@ -296,28 +298,28 @@ def glorot_normal(
 def lecun_uniform(
     in_axis: _Axes = -2, out_axis: _Axes = -1, batch_axis: _Axes = (), dtype: Any = None
 ) -> Initializer:
-    """Uniform numbers of variance 1 / inputs; as `variance_scaling`."""
+    """Samples uniformly with variance 1 / fan_in; see `variance_scaling`."""
     return variance_scaling(1.0, "fan_in", "uniform", in_axis, out_axis, batch_axis, dtype)
 
 
 def lecun_normal(
     in_axis: _Axes = -2, out_axis: _Axes = -1, batch_axis: _Axes = (), dtype: Any = None
 ) -> Initializer:
-    """Truncated normal numbers of variance 1 / inputs; as `variance_scaling`."""
+    """Samples a truncated normal with variance 1 / fan_in; see `variance_scaling`."""
     return variance_scaling(1.0, "fan_in", "truncated_normal", in_axis, out_axis, batch_axis, dtype)
 
 
 def he_uniform(
     in_axis: _Axes = -2, out_axis: _Axes = -1, batch_axis: _Axes = (), dtype: Any = None
 ) -> Initializer:
-    """Uniform numbers of variance 2 / inputs; as `variance_scaling`."""
+    """Samples uniformly with variance 2 / fan_in; see `variance_scaling`."""
     return variance_scaling(2.0, "fan_in", "uniform", in_axis, out_axis, batch_axis, dtype)
 
 
 def he_normal(
     in_axis: _Axes = -2, out_axis: _Axes = -1, batch_axis: _Axes = (), dtype: Any = None
 ) -> Initializer:
-    """Truncated normal numbers of variance 2 / inputs; as `variance_scaling`."""
+    """Samples a truncated normal with variance 2 / fan_in; see `variance_scaling`."""
     return variance_scaling(2.0, "fan_in", "truncated_normal", in_axis, out_axis, batch_axis, dtype)
 
 
@@ -327,20 +329,20 @@ kaiming_uniform = he_uniform
 kaiming_normal = he_normal
 
 
-# Orthogonal
+# Orthogonal initializers
 
 
 def orthogonal(scale: Any = 1.0, column_axis: int = -1, dtype: Any = None) -> Initializer:
-    """Random orthogonal matrices, uniformly distributed.
+    """Returns an initializer that samples uniformly from orthogonal matrices.
 
     Args:
-      scale: factor.
-      column_axis: the axis of the columns; the other axes together are the rows. Columns are
-        orthonormal, or rows where they are fewer.
-      dtype: the default dtype of the arrays.
+      scale: factor of the matrices.
+      column_axis: axis of the columns; the other axes together form the rows. The columns are
+        orthonormal, or the rows if they are fewer.
+      dtype: default dtype of the arrays.
 
     Raises:
-      ValueError: for arrays of less than two dimensions.
+      ValueError: if the shape has fewer than two dimensions.
     """
 
     def init(key, shape, dtype=dtype, out_sharding=None):
@@ -363,15 +365,17 @@ def orthogonal(scale: Any = 1.0, column_axis: int = -1, dtype: Any = None) -> In
 
 
 def delta_orthogonal(scale: Any = 1.0, column_axis: int = -1, dtype: Any = None) -> Initializer:
-    """Kernels of convolutions that are an orthogonal matrix at the middle and zero elsewhere.
+    """Returns an initializer of convolution kernels with an orthogonal matrix at the center.
+
+    All other elements are zero.
 
     Args:
-      scale: factor.
-      column_axis: as of `orthogonal`, for the matrix of the last two axes.
-      dtype: the default dtype of the arrays.
+      scale: factor of the matrix.
+      column_axis: as for `orthogonal`, which makes the matrix of the last two axes.
+      dtype: default dtype of the arrays.
 
     Raises:
-      ValueError: unless the shape has 3, 4 or 5 dimensions, and no more inputs than outputs.
+      ValueError: if the shape does not have 3 to 5 dimensions, or has more inputs than outputs.
     """
     init_matrix = orthogonal(scale, column_axis, dtype)
 

@@ -1,7 +1,8 @@
 """Matrix products of block-scaled narrow floating point numbers (the MX formats and NVFP4).
 
 Blocks of consecutive elements along the contracted dimension share a scale. The products are composed of
-ordinary operations: scaled up, then contracted, which compilers for hardware with these formats can fuse.
+ordinary operations: operands are scaled up, then contracted. Compilers for hardware with these
+formats can fuse that.
 """
 
 import dataclasses
@@ -24,13 +25,13 @@ _E8M0 = np.dtype(ml_dtypes.float8_e8m0fnu)
 
 @dataclasses.dataclass
 class BlockScaleConfig:
-    """How numbers are quantized.
+    """Describes how to quantize an operand.
 
     Attributes:
       mode: 'mxfp8' or 'nvfp4'.
-      block_size: how many consecutive elements share a scale.
-      data_type: type of the quantized elements.
-      scale_type: type of the scales.
+      block_size: number of consecutive elements that share a scale.
+      data_type: dtype of the quantized elements.
+      scale_type: dtype of the scales.
       global_scale: scale of all elements, for nvfp4.
       infer_only: whether gradients are not needed.
     """
@@ -45,15 +46,15 @@ class BlockScaleConfig:
 
 @export
 def get_scaled_dot_general_config(mode: str, global_scale: Any = None) -> BlockScaleConfig:
-    """The standard configuration of a format, for `scaled_dot_general`.
+    """Returns the standard configuration of a format, for `scaled_dot_general`.
 
     Args:
-      mode: 'mxfp8': blocks of 32 of float8_e4m3fn, scales that are powers of two; or 'nvfp4': blocks of
-        16 of float4_e2m1fn, float8_e4m3fn scales.
-      global_scale: float32 array of one element, for 'nvfp4'; one by default.
+      mode: 'mxfp8' for blocks of 32 float8_e4m3fn elements with power-of-two scales; 'nvfp4' for
+        blocks of 16 float4_e2m1fn elements with float8_e4m3fn scales.
+      global_scale: float32 array of one element, for 'nvfp4'; by default 1.
 
     Raises:
-      ValueError: for other modes.
+      ValueError: if `mode` is unknown.
     """
     if mode == "nvfp4":
         if global_scale is None:
@@ -87,8 +88,8 @@ def scaled_matmul(
       Array of shape (B, M, N).
 
     Raises:
-      ValueError: for shapes that do not fit.
-      TypeError: for other dtypes of the result.
+      ValueError: if the shapes are incompatible.
+      TypeError: if `preferred_element_type` is not supported.
     """
     check_arraylike("scaled_matmul", lhs, rhs, lhs_scales, rhs_scales)
     arrays = [to_array(x) for x in (lhs, rhs, lhs_scales, rhs_scales)]
@@ -150,7 +151,7 @@ _scaled_matmul = nested_jit(_scaled_matmul_impl, static_argnames=("dtype",))
 
 
 def quantize(x: Any, config: BlockScaleConfig) -> tuple[Any, Any]:
-    """The elements of `x`, of shape (..., K), as narrow numbers and the scales of their blocks.
+    """Quantizes `x`, of shape (..., K), to narrow elements and the scales of their blocks.
 
     Raises:
       ValueError: if K is not a multiple of the block size.
@@ -172,7 +173,8 @@ def quantize(x: Any, config: BlockScaleConfig) -> tuple[Any, Any]:
     else:
         top = dtypes.finfo(config.scale_type).max.astype(np.float32)
         scales = scales.clip(0, top).astype(config.scale_type)
-        # A block of tiny elements has scale zero: keep that from being optimized away.
+        # A block of tiny elements has scale zero; the compiler must not optimize that rounding
+        # away.
         scales = lax.optimization_barrier(scales)
         wide = scales.astype(np.float32)
     blocks = blocks / wide.astype(blocks.dtype)
@@ -185,10 +187,10 @@ def _like(scale, x):
 
 
 def _power_of_two_above(x):
-    """The least power of two that is at least `x`, as a float8_e8m0fnu, and as a float32."""
+    """Returns the least power of two not below `x`, as float8_e8m0fnu and as float32."""
     bits = lax.bitcast_convert_type(x.astype(np.float32), np.uint32)
     exponent, mantissa = bits >> 23, bits & 0x7FFFFF
-    # The smallest power of two is 2 ** -127, half the smallest normal number.
+    # The smallest float8_e8m0fnu is 2 ** -127, half of float32's smallest normal number.
     fits = (exponent == 0) & (mantissa <= 0x400000)
     exponent = exponent + ((mantissa > 0) & (exponent != 254) & ~fits).astype(np.uint32)
     exponent = exponent.astype(np.uint8)
@@ -206,23 +208,25 @@ def scaled_dot_general(
     configs: list[BlockScaleConfig] | None = None,
     implementation: str | None = None,
 ) -> Array:
-    """`lax.dot_general` of operands that are quantized to block-scaled narrow numbers.
+    """Computes `lax.dot_general` with operands quantized to block-scaled narrow numbers.
 
     Args:
       lhs, rhs: arrays.
-      dimension_numbers: as of `lax.dot_general`.
+      dimension_numbers: as for `lax.dot_general`.
       preferred_element_type: dtype of the result: float32, bfloat16 or float16.
-      configs: configurations for lhs, rhs and the cotangents; without them nothing is quantized.
-      implementation: 'cudnn' asks for cuDNN's kernels.
+      configs: configurations for lhs, rhs and the cotangent; None to quantize nothing.
+      implementation: None, or 'cudnn' for cuDNN's kernels.
 
     Returns:
-      As `lax.dot_general`. Differentiable: with mxfp8 the products of the backward pass are quantized
-      as well, with nvfp4 they are not, and elements out of range have no gradient.
+      The result of `lax.dot_general`. It is differentiable: with mxfp8 the products of the backward
+      pass are quantized as well; with nvfp4 they are not, and out-of-range elements have zero
+      gradient.
 
     Raises:
-      ValueError: for contracted sizes that are not multiples of the block size, unknown implementations.
-      TypeError: for other dtypes of the result.
-      NotImplementedError: for 'cudnn'.
+      ValueError: if a contracted size is not a multiple of the block size, or `implementation` is
+        unknown.
+      TypeError: if `preferred_element_type` is not supported.
+      NotImplementedError: if `implementation` is 'cudnn'.
     """
     check_arraylike("scaled_dot_general", lhs, rhs)
     lhs, rhs = to_array(lhs), to_array(rhs)
@@ -244,14 +248,14 @@ def scaled_dot_general(
     a, a_free = _as_matrices(lhs, lhs_contract, lhs_batch)
     b, b_free = _as_matrices(rhs, rhs_contract, rhs_batch)
     if a.shape[0] != b.shape[0] or a.shape[2] != b.shape[2]:
-        # the error that names the dimensions
+        # dot_general raises the error that names the dimensions.
         return lax.dot_general(lhs, rhs, dimension_numbers, preferred_element_type=dtype)
     out = _scaled_dot(a, b, configs, dtype)
     return lax.reshape(out, (*[lhs.shape[d] for d in lhs_batch], *a_free, *b_free))
 
 
 def _as_matrices(x, contract, batch):
-    """`x` with its dimensions joined to (batch, free, contracted), and the sizes of the free ones."""
+    """Reshapes `x` to (batch, free, contracted); also returns the sizes of the free dimensions."""
     free = [d for d in range(x.ndim) if d not in contract and d not in batch]
     shape = [int(np.prod([x.shape[d] for d in dims])) for dims in (batch, free, contract)]
     matrices = lax.reshape(lax.transpose(x, (*batch, *free, *contract)), shape)

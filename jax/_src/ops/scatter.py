@@ -1,4 +1,4 @@
-"""Reductions over segments, and the update that `x.at` is made of."""
+"""Segment reductions: `segment_sum`, `segment_prod`, `segment_max` and `segment_min`."""
 
 from __future__ import annotations
 
@@ -27,23 +27,26 @@ def segment_sum(
     mode: GatherScatterMode | str | None = None,
     out_sharding=None,
 ) -> Array:
-    """The sum of the elements of each segment of an array.
+    """Sums the elements of each segment of an array.
 
     Args:
       data: array of shape `(n, ...)`.
-      segment_ids: integer array of shape `(n,)`: the segment of each element. Ids out of range are dropped.
-      num_segments: the number of segments, static; None is the largest id plus one, which must be known.
-      indices_are_sorted, unique_indices: promises about the ids that may save time.
-      bucket_size: sums buckets of so many elements first, which keeps float sums more precise.
-      mode: what happens to ids out of range; see `lax.GatherScatterMode`.
+      segment_ids: integer array of shape `(n,)`: the segment of each element. Out-of-range ids are
+        dropped.
+      num_segments: static number of segments; None for the largest id plus one, if ids are not
+        traced.
+      indices_are_sorted, unique_indices: promises about the ids that may make the operation faster.
+      bucket_size: sum buckets of this many elements first, which makes floating-point sums more
+        accurate.
+      mode: treatment of out-of-range ids; see `lax.GatherScatterMode`.
       out_sharding: sharding of the result, in explicit mode.
 
     Returns:
-      An array of shape `(num_segments, ...)`. Empty segments have 0.
+      An array of shape `(num_segments, ...)`. Empty segments are 0.
 
     Raises:
-      ConcretizationTypeError: if ids are traced and `num_segments` is not given.
-      ValueError: if shapes do not fit or `num_segments` is negative.
+      ConcretizationTypeError: if ids are traced and `num_segments` is None.
+      ValueError: if shapes are incompatible or `num_segments` is negative.
 
     >>> jax.ops.segment_sum(jnp.arange(5), jnp.array([0, 0, 1, 1, 2]), num_segments=3).tolist()
     [1, 5, 4]
@@ -73,7 +76,7 @@ def segment_prod(
     mode: GatherScatterMode | str | None = None,
     out_sharding=None,
 ) -> Array:
-    """The product of the elements of each segment; arguments are those of `segment_sum`.
+    """Multiplies the elements of each segment; takes the arguments of `segment_sum`.
 
     >>> jax.ops.segment_prod(jnp.arange(6), jnp.array([0, 0, 1, 1, 2, 2]), num_segments=3).tolist()
     [0, 6, 20]
@@ -103,7 +106,7 @@ def segment_max(
     mode: GatherScatterMode | str | None = None,
     out_sharding=None,
 ) -> Array:
-    """The maximum of the elements of each segment; arguments are those of `segment_sum`.
+    """Takes the maximum of each segment; takes the arguments of `segment_sum`.
 
     Empty segments have the least value: -inf, the least integer, or False.
 
@@ -135,9 +138,9 @@ def segment_min(
     mode: GatherScatterMode | str | None = None,
     out_sharding=None,
 ) -> Array:
-    """The minimum of the elements of each segment; arguments are those of `segment_sum`.
+    """Takes the minimum of each segment; takes the arguments of `segment_sum`.
 
-    Empty segments have the largest value: inf, the largest integer, or True.
+    Empty segments have the greatest value: inf, the greatest integer, or True.
 
     >>> jax.ops.segment_min(jnp.arange(6), jnp.array([0, 0, 1, 1, 2, 2]), num_segments=3).tolist()
     [0, 2, 4]
@@ -218,7 +221,7 @@ def _segment_update(
         raise ValueError(
             f"{name}() with `bucket_size` takes 1D segment_ids, got {segment_ids.shape}"
         )
-    # Element i goes to the part of its segment that belongs to bucket i // bucket_size.
+    # Reduce each bucket of elements i // bucket_size separately, then all buckets.
     n_buckets = max(-(-segment_ids.shape[0] // bucket_size), 1)
     bucket = lax.div(lax.iota(np.int32, segment_ids.shape[0]), np.int32(bucket_size))
     out = lax.full((n_buckets, num_segments, *rest), identity, data.dtype)
@@ -238,7 +241,7 @@ def _segment_update(
 
 
 def _identity(scatter_op: Callable, dtype: Any) -> Any:
-    """The value that the operation leaves alone."""
+    """Returns the identity element of a scatter operation."""
     if scatter_op is slicing.scatter_add:
         return 0
     if scatter_op is slicing.scatter_mul:

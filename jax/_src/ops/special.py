@@ -1,4 +1,4 @@
-"""Logarithms of sums of exponentials."""
+"""`logsumexp` and `logmeanexp`."""
 
 from typing import Any
 
@@ -27,19 +27,20 @@ def logsumexp(
     return_sign: bool = False,
     where: ArrayLike | None = None,
 ) -> Any:
-    """log(sum(b * exp(a))), without overflow.
+    """Computes log(sum(b * exp(a))) without overflow.
 
     Args:
       a: array.
-      axis: axis or axes to sum over; all by default.
-      b: factors of the exponentials, of a shape that broadcasts with `a`.
-      keepdims: whether summed axes stay, with size one.
-      return_sign: whether to return the logarithm of the absolute value of the sum, and its sign.
-      where: which elements to include.
+      axis: axis or axes to sum over; None for all.
+      b: factors of the exponentials, an array that broadcasts with `a`.
+      keepdims: whether the result keeps the summed axes with size 1.
+      return_sign: whether to return the logarithm of the sum's absolute value together with its
+        sign.
+      where: boolean mask: which elements to include.
 
     Returns:
-      The logarithm; NaN where the sum is negative and the sign is not asked for. With `return_sign` a
-      pair of arrays: the sign is the phase for complex numbers.
+      An array; NaN where the sum is negative. With `return_sign` a pair of arrays, where the sign
+      of a complex sum is its phase.
 
     >>> print(jax.nn.logsumexp(jax.numpy.array([1000.0, 1000.0])))
     1000.6932
@@ -65,7 +66,7 @@ def logsumexp_impl(a, b, where, *, axes, keepdims, return_sign):
     real = lax.stop_gradient(lax.real(a) if is_complex else a)
     largest = reductions.max(real, axes, keepdims=True, initial=-np.inf, where=where)
     largest = lax.select(lax.is_finite(largest), largest, lax.full_like(largest, 0))
-    # nothing to differentiate: the shift cancels
+    # `real` is under stop_gradient because the shift cancels.
     largest = lax.convert_element_type(largest, a.dtype)
     exps = lax.exp(a - largest)
     if b is not None:
@@ -91,13 +92,13 @@ _logsumexp = inline_jit(logsumexp_impl, static_argnames=("axes", "keepdims", "re
 def logmeanexp(
     x: ArrayLike, axis: Any = None, where: ArrayLike | None = None, keepdims: bool = False
 ) -> Array:
-    """log(mean(exp(x))), without overflow.
+    """Computes log(mean(exp(x))) without overflow.
 
     Args:
       x: array.
-      axis: axis or axes to average over; all by default.
-      where: which elements to include.
-      keepdims: whether averaged axes stay, with size one.
+      axis: axis or axes to average over; None for all.
+      where: boolean mask: which elements to include.
+      keepdims: whether the result keeps the averaged axes with size 1.
 
     >>> print(jax.nn.logmeanexp(jax.numpy.array([1000.0, 1000.0])))
     1000.0
