@@ -1,4 +1,4 @@
-"""Taylor mode: whole Taylor series are pushed through a function."""
+"""Taylor-mode automatic differentiation: propagates truncated Taylor series through a function."""
 
 from jax._src.jet import elementary, higher_order
 from jax._src.jet.trace import (

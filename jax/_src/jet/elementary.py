@@ -1,4 +1,4 @@
-"""Recurrences of elementary functions and products."""
+"""Taylor-mode rules of products and elementary functions, as recurrences of coefficients."""
 
 import math
 from collections.abc import Callable
@@ -77,11 +77,11 @@ def _series_product(x, y):
     return [product(x, y, k) for k in range(len(x))]
 
 
-# Functions that solve differential equations
+# Functions given by differential equations
 
 
 def _solve(x, y0, right_side: Callable[[list], Any]) -> list:
-    """Terms of y with y' = g x', where `right_side(y)` gives the next coefficient of g."""
+    """Returns the terms of y with y' = g x'; `right_side(y)` computes the next coefficient of g."""
     rates = derivative(x)
     y, g = [y0], []
     for k in range(1, len(x) + 1):
@@ -91,7 +91,7 @@ def _solve(x, y0, right_side: Callable[[list], Any]) -> list:
 
 
 def _polynomial(c0, c1, c2):
-    """The next coefficient of c0 + c1 y + c2 y**2."""
+    """Returns a function that computes the next coefficient of c0 + c1 y + c2 y**2."""
 
     def right_side(y):
         k = len(y) - 1
@@ -131,7 +131,7 @@ def _log(primals, series, **params):
     ((x0,), (x,)) = primals, series
     y: list = []
     for k in range(1, len(x) + 1):
-        # x y' = x'
+        # Coefficient k of x y' = x', solved for y[k].
         used = [times(lax.mul(y[j - 1], x[k - j - 1]), j) for j in range(1, k)]
         rest = lax.sub(x[k - 1], over(total(used), k)) if used else x[0]
         y.append(lax.div(rest, x0))
@@ -141,7 +141,7 @@ def _log(primals, series, **params):
 def _def_root(prim: Primitive, exponent: float) -> None:
     @rule_for(prim)
     def rule(primals, series, **params):
-        """y = x ** exponent, from x y' = exponent y x'."""
+        """Computes y = x ** exponent from x y' = exponent y x'."""
         ((x0,), (x,)) = primals, series
         y = [prim.bind(x0, **params)]
         for k in range(1, len(x) + 1):
@@ -168,7 +168,7 @@ def _sqrt(primals, series, **params):
 
 
 def _def_sine(prim: Primitive, partner: Primitive, sign: int, is_sine: bool) -> None:
-    """Sines and cosines, of which each is the derivative of the other, up to a sign."""
+    """Registers the rule of a sine or cosine, which are each other's derivative up to a sign."""
 
     @rule_for(prim)
     def rule(primals, series, **params):

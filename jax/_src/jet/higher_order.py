@@ -1,4 +1,4 @@
-"""Series through primitives that hold functions: `jit`, `checkpoint`, control flow."""
+"""Taylor-mode rules of primitives that contain jaxprs: `jit`, `checkpoint`, control flow."""
 
 from collections.abc import Sequence
 
@@ -22,11 +22,11 @@ def _jet_jaxpr(
     varies: Sequence[bool],
     instantiate: bool | Sequence[bool] = False,
 ) -> tuple[ClosedJaxpr, tuple[bool, ...]]:
-    """The jaxpr that also pushes series forward.
+    """Transforms a jaxpr to one that also propagates series.
 
     Returns:
       A jaxpr from (arguments, terms of those that vary) to (results, terms of those that vary), and
-      which results do.
+      a tuple of which results vary.
     """
     if type(instantiate) is bool:
         instantiate = (instantiate,) * len(closed.out_avals)
@@ -64,7 +64,7 @@ def _groups(xs, size: int) -> list[list]:
 
 
 def _flat_terms(primals, series, varies, order: int) -> list:
-    """Terms of all that vary, one after the other."""
+    """Returns the terms of all values that vary in one list."""
     return [
         t
         for x, terms, v in zip(primals, series, varies)
@@ -119,7 +119,7 @@ def _cond(primals, series, *, branches, **params):
 
 
 def _varying_carries(body: ClosedJaxpr, consts, carry, xs) -> tuple[bool, ...]:
-    """Which carried values vary once the loop has run any number of times."""
+    """Returns which carried values vary after any number of iterations: a fixpoint."""
     avals = body.out_avals[: len(carry)]
     carry = tuple(carry)
     while True:

@@ -1,8 +1,8 @@
-"""Taylor mode: whole Taylor series are pushed through a function.
+"""The trace of Taylor mode, which propagates truncated Taylor series through a function.
 
 A value is paired with its coefficients: the terms y[1], ..., y[n] of y(t) = y[0] + y[1] t + ... + y[n] t**n.
-Common primitives have recurrences. All others follow from their forward-mode rule, since the
-derivative of f(x(t)) by t is the tangent for x'(t), a series that is one term shorter.
+Common primitives have recurrences. The rules of all others follow from their JVP rules, since the
+derivative of f(x(t)) with respect to t is the tangent for x'(t), a series with one term less.
 """
 
 from __future__ import annotations
@@ -36,26 +36,28 @@ traceback_util.register_exclusion(__file__)
 def jet(
     fun: Callable, primals: Sequence[Any], series: Sequence[Any], factorial_scaled: bool = True, **_
 ) -> tuple[Any, Any]:
-    """Taylor-mode differentiation: the series of fun(x(t)) from that of x(t).
+    """Taylor-mode differentiation: computes the series of fun(x(t)) from that of x(t).
 
     Args:
       fun: function of arrays returning a tree of arrays.
       primals: a sequence of floating-point arrays, the arguments at t = 0.
-      series: for each argument a sequence of arrays of its shape: the first, second, ... derivatives of
-        the argument by t at t = 0, or with `factorial_scaled=False` the coefficients of t, t**2, ...
-        Their number, the same for all arguments, is the order.
-      factorial_scaled: whether terms are derivatives, not coefficients; both those given and returned.
+      series: for each argument a sequence of arrays of its shape: its first, second, ...
+        derivatives with respect to t at t = 0, or with `factorial_scaled=False` the coefficients of
+        t, t**2, ... Their number, the same for all arguments, is the order.
+      factorial_scaled: whether terms are derivatives instead of coefficients, in arguments and
+        results.
 
     Returns:
-      The result of `fun`, and a tree like it with the list of terms for each array.
+      The result of `fun`, and a pytree of the same structure with a list of terms for each array.
 
     Raises:
-      ValueError: if numbers of arguments or terms differ, or an argument is not an array.
-      TypeError: for arguments that are not floating-point numbers.
+      ValueError: if the numbers of arguments or terms are inconsistent, or an argument is not an
+        array.
+      TypeError: if an argument is not of a floating-point or complex dtype.
 
-    Differences: control flow, `jax.checkpoint` and functions with custom derivatives work; a `custom_jvp`
-    function is differentiated by its rule, a `custom_vjp` function by its definition. Further keyword
-    arguments are taken for compatibility and have no effect.
+    Differs from the original: control flow, `jax.checkpoint` and functions with custom derivatives
+    are supported; a `custom_jvp` function is differentiated by its rule, a `custom_vjp` function by
+    its definition. Further keyword arguments are accepted for compatibility and have no effect.
 
     >>> from jax.experimental.jet import jet
     >>> y, (y1, y2) = jet(jnp.sin, (0.5,), ((1., 0.),))
@@ -107,7 +109,7 @@ def _check_primal(i: int, x) -> None:
 
 
 def _term(i: int, x, term):
-    """A term with the dtype and the shape of the argument."""
+    """Converts a term to the dtype and shape of the argument."""
     aval, got = typeof(x), typeof(term)
     if got.shape != aval.shape:
         if np.broadcast_shapes(got.shape, aval.shape) != aval.shape:
@@ -122,12 +124,12 @@ def _term(i: int, x, term):
 
 @register_static
 class ZeroTerm:
-    """A coefficient that is zero."""
+    """Represents a coefficient that is zero."""
 
 
 @register_static
 class ZeroSeries:
-    """The coefficients of a value that does not vary."""
+    """Represents the coefficients of a value that does not vary."""
 
 
 zero_term = ZeroTerm()
@@ -135,7 +137,7 @@ zero_series = ZeroSeries()
 
 
 def fact(n):
-    """n!, for a number or an array."""
+    """Computes n! of a number or an array."""
     if isinstance(n, (int, np.integer)):
         return lax.full((), float(math.factorial(int(n))))
     return lax.exp(lgamma(lax.add(n, const(n, 1))))
@@ -161,22 +163,22 @@ def total(terms):
 
 
 def product(x, y, k: int, mul=lax.mul):
-    """Coefficient k of the product of two series."""
+    """Returns coefficient k of the product of two series."""
     return total([mul(x[j], y[k - j]) for j in range(k + 1)])
 
 
 def derivative(terms):
-    """The series of x' from the terms of x."""
+    """Returns the series of x', given the terms of x."""
     return [times(t, k) for k, t in count_terms(terms)]
 
 
 def integral(coefficients):
-    """The terms of x from the series of x'."""
+    """Returns the terms of x, given the series of x'."""
     return [over(t, k) for k, t in count_terms(coefficients)]
 
 
 def instantiate(x, terms, order: int) -> list:
-    """A list of terms that are arrays."""
+    """Returns a list of terms in which symbolic zeros are replaced by arrays."""
     zero = None
     if isinstance(terms, ZeroSeries):
         terms = [zero_term] * order
@@ -194,7 +196,7 @@ def instantiate(x, terms, order: int) -> list:
 
 
 class JetTracer(Tracer):
-    """A value and its coefficients."""
+    """A tracer of a value and its series coefficients."""
 
     __slots__ = ("primal", "terms")
 
@@ -223,7 +225,7 @@ core.register_tracer_class(JetTracer)
 
 
 class JetTrace(Trace):
-    """Applies each operation to series of `order` terms."""
+    """Applies operations to series of `order` terms."""
 
     __slots__ = ("tag", "parent", "order")
 
@@ -315,7 +317,7 @@ def _may_vary(x) -> bool:
 
 
 def jet_flat(fun: Callable, primals, series, order: int) -> tuple[list, list]:
-    """A flat function's results and their terms."""
+    """Calls a function of flat arguments; returns its results and their terms."""
     trace = JetTrace(core.TraceTag(), trace_ctx.trace, order)
     args = [trace.pack(x, terms) for x, terms in zip(primals, series)]
     with core.set_current_trace(trace, check_leaks=True):
@@ -327,7 +329,7 @@ def jet_flat(fun: Callable, primals, series, order: int) -> tuple[list, list]:
 
 
 def _jet_of_derivative(fun: Callable, order: int, primals, series) -> tuple[list, list]:
-    """Jets, a term shorter, of a function of x and of x' for those x that vary."""
+    """Computes series, shorter by one term, of a function of x and of x' for those x that vary."""
     rates = [derivative(terms) for terms in series if terms is not zero_series]
     primals = [*primals, *[r[0] for r in rates]]
     series = [terms if terms is zero_series else terms[:-1] for terms in series]
@@ -342,9 +344,9 @@ def _integrated(x, terms, order: int) -> list:
 
 
 Rule = Callable[..., tuple[Any, Any]]
-jet_rules: dict[Primitive, Rule] = {}  # rule(primals, series, **params) -> results, their terms
+jet_rules: dict[Primitive, Rule] = {}  # rule(primals, series, **params) -> (results, their terms)
 call_param_updaters: dict[Primitive, Callable] = {}
-_rules_of_zeros: set[Rule] = set()  # those that take `zero_series`
+_rules_of_zeros: set[Rule] = set()  # rules that accept `zero_series`
 
 
 def rule_for(*primitives: Primitive) -> Callable[[Rule], Rule]:
@@ -358,7 +360,7 @@ def rule_for(*primitives: Primitive) -> Callable[[Rule], Rule]:
 
 
 def _by_jvp(primitive: Primitive, order: int, primals, series, params) -> tuple[Any, Any]:
-    """Any primitive, by its forward-mode rule."""
+    """Propagates series through any primitive, by means of its JVP rule."""
     outs = primitive.bind(*primals, **params)
     many = primitive.multiple_results
     varies = tuple([terms is not zero_series for terms in series])
@@ -372,7 +374,7 @@ def _by_jvp(primitive: Primitive, order: int, primals, series, params) -> tuple[
     if not any(nonzero):
         out_series: list = []
     elif not any(u and v for u, v in zip(used, varies)):
-        # The tangents do not depend on where they are taken: the operation is linear.
+        # The tangents do not depend on the primal values: the operation is linear.
         out_series = list(zip(*[run(*primals, *[s[k] for s in given]) for k in range(order)]))
     else:
         ts, t_series = _jet_of_derivative(run, order, primals, series)
@@ -383,11 +385,11 @@ def _by_jvp(primitive: Primitive, order: int, primals, series, params) -> tuple[
 
 
 def _tangent_jaxpr(primitive: Primitive, avals, varies, params):
-    """From values and from tangents of those that vary to the nonzero tangents of results.
+    """Traces a JVP rule to a jaxpr from primals and varying tangents to nonzero output tangents.
 
     Returns:
-      A jaxpr of the arguments that it uses, its constants, which arguments these are, and which results
-      have a tangent.
+      The jaxpr, its constants, which of the arguments it uses, and which results have a nonzero
+      tangent.
     """
     try:
         key = (_tangent_jaxpr, avals, varies, tuple(params.items()), config.trace_context())
@@ -395,7 +397,7 @@ def _tangent_jaxpr(primitive: Primitive, avals, varies, params):
     except TypeError:
         key = found = None
     if any(True for _ in core.jaxprs_in_params(params)):
-        key = None  # the entry would keep the jaxpr
+        key = None  # the cache entry would keep the jaxpr alive
     if found is None:
         rule = primitive.jvp
         if rule is None:
@@ -427,19 +429,19 @@ def _tangent_jaxpr(primitive: Primitive, avals, varies, params):
     return found
 
 
-# Rules that others can give
+# Registration functions for users
 
 
 def def_deriv(prim: Primitive, deriv: Callable) -> None:
-    """Set the rule of an elementwise primitive of one operand from its derivative.
+    """Sets the rule of an elementwise primitive of one operand from its derivative.
 
-    `deriv(x, **params)` is a function of the operand.
+    `deriv(x, **params)` computes the derivative at the operand.
     """
     jet_rules[prim] = functools.partial(deriv_prop, prim, deriv)
 
 
 def deriv_prop(prim: Primitive, deriv: Callable, primals_in, series_in, **params):
-    """The rule that `def_deriv` sets."""
+    """The rule that `def_deriv` registers."""
     ((x,), (terms,)) = primals_in, series_in
     run = lambda x, rate: [lax.mul(rate, deriv(x, **params))]
     (t,), (t_terms,) = _jet_of_derivative(run, len(terms), [x], [terms])
@@ -447,7 +449,7 @@ def deriv_prop(prim: Primitive, deriv: Callable, primals_in, series_in, **params
 
 
 def def_comp(prim: Primitive, comp: Callable, **kwargs) -> None:
-    """Set the rule of a primitive from a composition `comp(*operands, **params)` of simpler ones."""
+    """Sets a primitive's rule from a composition `comp(*operands, **params)` of simpler ones."""
 
     def rule(primals, series, **params):
         run = lambda *xs: tree_flatten(comp(*xs, **{**kwargs, **params}))[0]
@@ -459,12 +461,12 @@ def def_comp(prim: Primitive, comp: Callable, **kwargs) -> None:
 
 
 def deflinear(prim: Primitive) -> None:
-    """Set the rule of a primitive that is linear in all its operands together."""
+    """Sets the rule of a primitive that is jointly linear in all operands."""
     jet_rules[prim] = functools.partial(linear_prop, prim)
 
 
 def linear_prop(prim: Primitive, primals_in, series_in, **params):
-    """The rule that `deflinear` sets."""
+    """The rule that `deflinear` registers."""
     out = prim.bind(*primals_in, **params)
     results = [prim.bind(*terms, **params) for terms in zip(*series_in)]
     if prim.multiple_results:
@@ -473,11 +475,11 @@ def linear_prop(prim: Primitive, primals_in, series_in, **params):
 
 
 def defzero(prim: Primitive) -> None:
-    """Set the rule of a primitive whose results do not vary."""
+    """Sets the rule of a primitive whose results do not vary."""
     jet_rules[prim] = functools.partial(zero_prop, prim)
 
 
 def zero_prop(prim: Primitive, primals_in, series_in, **params):
-    """The rule that `defzero` sets."""
+    """The rule that `defzero` registers."""
     out = prim.bind(*primals_in, **params)
     return out, [zero_series] * len(out) if prim.multiple_results else zero_series

@@ -1,1 +1,1 @@
-"""What TPUs compute with general operations, since they have no kernels for it."""
+"""Algorithms for TPUs, composed of general operations because TPUs have no kernels for them."""

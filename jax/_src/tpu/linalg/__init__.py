@@ -1,1 +1,1 @@
-"""Decompositions that need nothing but products, QR and Cholesky decompositions."""
+"""Matrix decompositions that only need products, QR and Cholesky decompositions."""

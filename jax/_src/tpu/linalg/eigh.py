@@ -1,4 +1,4 @@
-"""Eigendecompositions of Hermitian matrices by polar decompositions; see `jax._src.lax.linalg.spectral`."""
+"""Eigendecomposition of Hermitian matrices by QDWH; see `jax._src.lax.linalg.spectral`."""
 
 from __future__ import annotations
 
@@ -24,23 +24,23 @@ def eigh(
     sort_eigenvalues: bool = True,
     subset_by_index: tuple[int, int] | None = None,
 ) -> tuple[Array, Array]:
-    """Eigenvalues and eigenvectors of a Hermitian matrix.
+    """Computes eigenvalues and eigenvectors of a Hermitian matrix.
 
     Args:
       H: matrix of shape (N, N), floating point or complex.
-      precision: of the products, as for `jax.lax.dot_general`.
+      precision: precision of the products, as for `jax.lax.dot_general`.
       termination_size: blocks of this size or smaller are decomposed by `jax.lax.linalg.eigh`.
-      n: the size of the leading part of `H` to decompose, which may be traced; N if None.
-      sort_eigenvalues: whether eigenvalues must come in ascending order.
-      subset_by_index: (start, stop): only the eigenvalues with these indices.
+      n: size of the leading block of `H` to decompose, which may be traced; None for N.
+      sort_eigenvalues: whether eigenvalues must be in ascending order.
+      subset_by_index: (start, stop) to compute only the eigenvalues with these indices.
 
     Returns:
-      Eigenvalues of shape (d,), and eigenvectors as the columns of an array (N, d), where d is N or the size of
-      the subset. Behind the first n, eigenvalues are NaN.
+      Eigenvalues of shape (d,), and eigenvectors as the columns of an array of shape (N, d), where
+      d is N or the size of the subset. Eigenvalues after the first n are NaN.
 
     Raises:
       TypeError: if `H` is not square.
-      ValueError: if the subset is empty or has indices that are too large.
+      ValueError: if the subset is empty or out of range.
 
     >>> from jax._src.tpu.linalg.eigh import eigh
     >>> values, vectors = eigh(jnp.array([[2.0, 1.0], [1.0, 2.0]]))

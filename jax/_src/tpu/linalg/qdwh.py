@@ -1,3 +1,3 @@
-"""The polar decomposition; see `jax.lax.linalg.qdwh`."""
+"""Polar decomposition; see `jax.lax.linalg.qdwh`."""
 
 from jax._src.lax.linalg.qdwh import qdwh as qdwh

@@ -1,4 +1,4 @@
-"""Singular value decompositions by polar decompositions; see `jax._src.lax.linalg.svd`."""
+"""Singular value decomposition by polar decomposition; see `jax._src.lax.linalg.svd`."""
 
 from __future__ import annotations
 
@@ -18,21 +18,22 @@ def svd(
     max_iterations: int = 10,
     subset_by_index: tuple[int, int] | None = None,
 ) -> Any:
-    """The decomposition `a = u @ diag(s) @ vh`.
+    """Computes the singular value decomposition `a = u @ diag(s) @ vh`.
 
     Args:
       a: matrix of shape (m, n), floating point or complex.
-      full_matrices: whether `u` is (m, m) and `vh` (n, n), or, with k = min(m, n), (m, k) and (k, n).
+      full_matrices: if True, `u` is (m, m) and `vh` (n, n), else (m, k) and (k, n) with k = min(m,
+        n).
       compute_uv: whether to return `u` and `vh`.
       hermitian: whether `a` is Hermitian.
-      max_iterations: how many iterations the polar decomposition may take.
-      subset_by_index: (start, stop): only the singular values with these indices.
+      max_iterations: maximum number of iterations of the polar decomposition.
+      subset_by_index: (start, stop) to compute only the singular values with these indices.
 
     Returns:
       `(u, s, vh)`, or `s` alone: real, in descending order.
 
     Raises:
-      ValueError: if `a` is not a matrix, and for subsets that do not fit.
+      ValueError: if `a` is not a matrix, or the subset is invalid.
 
     >>> from jax._src.tpu.linalg.svd import svd
     >>> bool(jnp.allclose(svd(jnp.diag(jnp.array([3.0, -4.0])), False, False), jnp.array([4.0, 3.0])))
