@@ -4,6 +4,7 @@ import contextlib
 import io
 
 import numpy as np
+import pytest
 from absl.testing import absltest
 from op_testing import case_tests
 
@@ -312,6 +313,30 @@ class CheckpointTest(jtu.JaxTestCase):
         self.assertEqual(jax.remat(named)(2.0), 2.0)
         with self.assertRaises(TypeError):  # an older name, without newer arguments
             jax.remat(named, static_argnames="x")
+
+
+class TestSavedResiduals:
+    def test_order_and_names(self, capsys):
+        @jax.jit
+        def inner(x):
+            return jnp.sin(x) * x
+
+        def f(x, w):
+            return jnp.sum(checkpoint_name(jnp.sin(x @ w), "y") * inner(x))
+
+        print_saved_residuals(f, np.ones((3, 3), F), np.ones((3, 3), F))
+        lines = capsys.readouterr().out.splitlines()
+        assert lines[:2] == ["f32[3,3] from the argument x", "f32[3,3] from the argument w"]
+        assert any(line.startswith("f32[3,3] named 'y' from ") for line in lines)
+        assert any(line.startswith("f32[3,3] output of jitted function 'inner'") for line in lines)
+
+    def test_both_policies_are_bools(self):
+        policy = policies.save_from_both_policies(
+            policies.dots_saveable,
+            policies.offload_dot_with_no_batch_dims("device", "pinned_host"),
+        )
+        with pytest.raises(ValueError, match="must return booleans"):
+            jax.grad(jax.checkpoint(lambda x: (x @ x).sum(), policy=policy))(np.ones((2, 2), F))
 
 
 if __name__ == "__main__":

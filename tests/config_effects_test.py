@@ -402,3 +402,29 @@ def test_compile_options_of_options():
         assert options().debug_options.xla_backend_optimization_level == 0
     finally:
         jax.config.update("jax_disable_most_optimizations", before)
+
+
+def test_explained_misses_are_of_user_functions_and_name_the_closest_call(caplog):
+    f = jax.jit(lambda x, y: x)
+    x4 = np.ones(4, np.float32)
+    with jax.explain_cache_misses(True), caplog.at_level(logging.WARNING):
+        f(X, 1.0)
+        f(1.0, X)
+        f(x4, 1.0)
+        jax.lax.while_loop(lambda c: c[0] < 0, lambda c: c, jax.lax.exp(np.ones(7, np.float32)))
+    misses = caplog.messages
+    assert not any("_src" in m for m in misses), misses
+    assert "* at x, now f32[4] and before f32[3]" in misses[2]
+    assert "at y" not in misses[2]
+
+
+def test_explained_misses_name_static_arguments(caplog):
+    f = jax.jit(lambda x, s=1, *, k=2: x * s * k, static_argnums=1, static_argnames="k")
+    f(X, 1, k=2)
+    with jax.explain_cache_misses(True), caplog.at_level(logging.WARNING):
+        f(X, 2, k=2)
+        f(X, 1, k=3)
+        f(X, k=2)
+    assert "now 2 and before 1" in caplog.text
+    assert "now 3 and before 2 for 'k'" in caplog.text
+    assert "different static arguments: now [2] and before [" in caplog.text

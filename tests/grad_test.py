@@ -1,6 +1,7 @@
-"""Derivatives: against finite differences, as pytrees, at kinks. Arguments, errors: transforms_test."""
+"""Derivatives: against finite differences, as pytrees, at kinks, into references (`jax.ad`). Arguments, errors: transforms_test."""
 
 import numpy as np
+import pytest
 from absl.testing import absltest
 
 import jax
@@ -320,6 +321,29 @@ class KinksTest(jtu.JaxTestCase):
         self.assertAllClose(
             jax.vmap(jax.grad(branch))(np.array([0.0, 2.0], F)), np.array([0, 0.5], F)
         )
+
+
+class TestWithRefs:
+    def vjp(self):
+        return jax.vjp(lambda x, t: x * t["a"], F(3), {"a": F(4)})[1]
+
+    def test_values_and_what_is_not_wanted(self):
+        value, dont = jax.ad.GradValue(), jax.ad.DontWant()
+        assert self.vjp().with_refs(value, {"a": value})(F(1)) == (4, {"a": 3})
+        assert self.vjp().with_refs(dont, {"a": value})(F(1)) == (jax.ad.DidntWant(), {"a": 3})
+        assert jax.tree.leaves(jax.ad.DidntWant()) == jax.tree.leaves(jax.ad.GradRef()) == []
+
+    def test_mutable_arrays(self):
+        ref = jax.new_ref(jnp.zeros(()))
+        call = self.vjp().with_refs(ref, {"a": jax.ad.DontWant()})
+        for _ in range(2):
+            assert call(F(1)) == (jax.ad.GradRef(), {"a": jax.ad.DidntWant()})
+        assert ref[...] == 8
+
+    @pytest.mark.parametrize("wanted", [(1.0, {"a": 2.0}), (jax.ad.GradValue(),), (None, {"a": 1})])
+    def test_errors(self, wanted):
+        with pytest.raises(TypeError, match="with_refs takes"):
+            self.vjp().with_refs(*wanted)
 
 
 if __name__ == "__main__":

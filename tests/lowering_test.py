@@ -5,6 +5,7 @@ import types
 import warnings
 
 import numpy as np
+import pytest
 from absl.testing import absltest, parameterized
 
 import jax
@@ -403,6 +404,42 @@ class OneDeviceTest(parameterized.TestCase):
             f(1.0)
         fails.clear()
         self.assertEqual(float(f(1.0)), 1.0)
+
+
+X3 = np.arange(3, dtype=np.float32)
+
+
+class TestCompiled:
+    compiled = jax.jit(lambda x, *, k: {"a": x + k}).lower(X3, k=np.float32(1)).compile()
+
+    def test_calls(self):
+        for _ in range(3):
+            np.testing.assert_array_equal(self.compiled(X3, k=np.float32(2))["a"], X3 + 2)
+        with jax.disable_jit():
+            np.testing.assert_array_equal(self.compiled(X3, k=np.float32(2))["a"], X3 + 2)
+
+    @pytest.mark.parametrize(
+        "text,args,kwargs",
+        [
+            ("at kwargs, seen", (X3,), {}),
+            ("at args, seen tuple of length 1", (X3, X3), {"k": np.float32(1)}),
+            (r"at args\[0\], seen pytree leaf", ((X3,),), {"k": np.float32(1)}),
+            ("float32", (np.arange(3),), {"k": np.float32(1)}),
+            (r"float32\[4\]", (np.arange(4, dtype=np.float32),), {"k": np.float32(1)}),
+        ],
+    )
+    def test_errors(self, text, args, kwargs):
+        for _ in range(2):
+            with pytest.raises(TypeError, match=text):
+                self.compiled(*args, **kwargs)
+
+    def test_transformations(self):
+        with pytest.raises(TypeError, match="Cannot apply JAX transformations"):
+            jax.grad(lambda x: self.compiled(x, k=np.float32(1))["a"].sum())(X3)
+
+    def test_wrapped(self):
+        assert isinstance(jax.jit(lax.sin), jax.stages.Wrapped)
+        assert not isinstance(len, jax.stages.Wrapped)
 
 
 if __name__ == "__main__":
