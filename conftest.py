@@ -15,7 +15,9 @@ if ORACLE.exists():
 # Most of a run's time goes into compiling small programs that run once. Their machine code need not be fast; what
 # XLA does before stays the same. With 0, tests are compiled as users' programs are.
 os.environ.setdefault("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")
-# what a test starts in a process of its own imports this checkout too
+# Several tests need eight devices, and the file that a process happens to collect first may start the CPU.
+os.environ.setdefault("JAX_NUM_CPU_DEVICES", "8")
+# What a test starts in a process of its own imports this checkout too.
 os.environ["PYTHONPATH"] = os.pathsep.join(
     dict.fromkeys([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
 )

@@ -208,11 +208,15 @@ class ConfigTest(parameterized.TestCase):
         ("jax_default_device", "cpu", "cpu"),
         ("jax_default_matmul_precision", None, None),
         ("jax_optimization_level", "O3", "O3"),
-        ("jax_compilation_cache_dir", "/somewhere", "/somewhere"),
     )
     def test_good_value(self, name, value, kept):
         config.config.update(name, value)
         self.assertEqual(config.config.read(name), kept)
+
+    def test_value_without_effect(self):
+        with self.assertWarnsRegex(UserWarning, "jax_compilation_cache_dir has no effect"):
+            config.config.update("jax_compilation_cache_dir", "/somewhere")
+        self.assertEqual(config.config.read("jax_compilation_cache_dir"), "/somewhere")
 
     def test_truth_of_the_holder_is_refused(self):
         with self.assertRaisesRegex(TypeError, "value"):

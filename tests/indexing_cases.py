@@ -188,12 +188,16 @@ for name, fun in {
 for name, fun in {
     "divide": lambda x: x.at[1].divide(2),
     "power": lambda x: x.at[1].power(2),
-    "set_float": lambda x: x.at[1].set(2.5),
-    "add_float": lambda x: x.at[1].add(1.5),
-    "set_complex": lambda x: x.at[1].set(1j),
 }.items():
-    kinds = ["int32", "bfloat16"] if name == "add_float" else ["int32", "int8", "bfloat16"]
-    add(f"at_{name}", fun, (4,), dtypes=kinds)
+    add(f"at_{name}", fun, (4,), dtypes=["int32", "int8", "bfloat16"])
+UNSAFE = "scatter inputs have incompatible types|Casting complex values to real"
+for name, fun, safe, unsafe in (
+    ("set_float", lambda x: x.at[1].set(2.5), ["bfloat16"], ["int32", "int8"]),
+    ("add_float", lambda x: x.at[1].add(1.5), ["bfloat16"], ["int32"]),
+    ("set_complex", lambda x: x.at[1].set(1j), [], ["int32", "int8", "bfloat16"]),
+):
+    add(f"at_{name}", fun, (4,), dtypes=safe)
+    add(f"at_{name}", fun, (4,), dtypes=unsafe, warns=UNSAFE)
 for op in ("min", "max", "set"):
     add(f"at_bool_{op}", lambda x, y, op=op: getattr(x.at[1:3], op)(y), (4,), (2,), dtypes=["bool"])
 for name, fun in {

@@ -56,10 +56,11 @@ for name, value in OBJECTS.items():
             f"array_{name}_dtype{suffix}", lambda v=value: jnp.array(v, dtype="complex64"), x64=x64
         )
 for name, value in {
-    "ragged": [[1, 2], [3]], "str": ["a"], "none": None, "nones": [None], "object": object(), "dict": {"a": 1},
+    "ragged": [[1, 2], [3]], "none": None, "nones": [None], "object": object(), "dict": {"a": 1},
     "large": 2**40, "large_list": [2**40], "set": {1, 2}, "bytes": b"abc", "date": np.datetime64("2020-01-01"),
 }.items():  # fmt: skip
     error(f"array_{name}", lambda v=value: jnp.array(v))
+error("array_str", lambda: jnp.array(["a"]), warns="alias 'a' was deprecated")  # a name of a dtype
 error("array_order", lambda x: jnp.array(x, order="F"), [np.ones(3)])
 error("array_dtype", lambda: jnp.array([1], dtype=object))
 error("array_overflow", lambda: jnp.array([300], dtype="uint8"))

@@ -1,6 +1,6 @@
 """Makes pytest tests of a table of cases (see op_cases.py)."""
 
-import warnings
+import contextlib
 from pathlib import Path
 
 import comparison
@@ -30,15 +30,15 @@ def case_tests(path: str):
     @pytest.mark.parametrize("name", list(cases))
     def test_reference(name, reference):
         case = cases[name]
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
+        with _expected_warnings(case):
             ours = op_cases.evaluate(case)
         comparison.assert_same_results(case, ours, reference[name])
 
     @pytest.mark.parametrize("name", [n for n, c in cases.items() if c.numpy])
     def test_numpy(name):
         case = cases[name]
-        (outs, _) = op_cases.evaluate_eager(case)
+        with _expected_warnings(case):
+            (outs, _) = op_cases.evaluate_eager(case)
         want = case.numpy(*case.args)
         want = want if isinstance(want, (tuple, list)) else [want]
         assert len(outs) == len(want)
@@ -47,3 +47,7 @@ def case_tests(path: str):
 
     with_formula = any(c.numpy for c in cases.values())
     return reference, test_reference, test_numpy if with_formula else None
+
+
+def _expected_warnings(case):
+    return pytest.warns(Warning, match=case.warns) if case.warns else contextlib.nullcontext()

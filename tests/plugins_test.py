@@ -630,7 +630,7 @@ def test_jax_goes_on_without_cuda(site):
     """
     sentence = r"No driver for NVIDIA GPUs is found \(no libcuda\)"
     for platforms in ("", "cuda,cpu"):
-        out = run(program, site, JAX_PLATFORMS=platforms)
+        out = run(program, site, JAX_PLATFORMS=platforms, PYTHONWARNINGS="default")
         assert out.count("JAX goes on without the platform 'cuda'") == 1
         assert out.splitlines()[:2] == ["cpu", "cpu"]
         assert re.search(f"Backend 'cuda' failed to initialize: {sentence}", out)

@@ -45,7 +45,7 @@ def mesh_of(sizes, axis_type=EXPLICIT, **kwargs):
     return jax.make_mesh(sizes, names, axis_types=(axis_type,) * len(sizes), **kwargs)
 
 
-def scenario(name, fun, mesh=None):
+def scenario(name, fun, mesh=None, **options):
     """`fun` as a scenario; with `mesh`, sizes or a mesh's maker, in its context."""
 
     def run():
@@ -57,7 +57,7 @@ def scenario(name, fun, mesh=None):
         except Exception as err:
             return f"raises {type(err).__name__}"
 
-    CASES.add(name, run)
+    CASES.add(name, run, **options)
 
 
 def sharded(*spec, values=VALUES, dtype=None):
@@ -104,7 +104,7 @@ def with_mesh():
         return jax.jit(constrain)(VECTOR), lax.with_sharding_constraint(VECTOR, P("x"))
 
 
-scenario("specs_in_the_mesh_of_with", with_mesh)
+scenario("specs_in_the_mesh_of_with", with_mesh, warns="`with mesh:` is deprecated")
 
 # Where the results of library functions are put in a traced function
 

@@ -20,8 +20,11 @@ from jax._src.lib.mlir.dialects import stablehlo
 from jax._src.xla_bridge import clients, plugins, registry
 
 
+PRINTED = {"PYTHONWARNINGS": "default"}  # of programs whose warnings are asserted
+
+
 def run(program, *, path=(), **env):
-    """Runs a program in a process of its own; returns what it printed, warnings and errors included."""
+    """Runs a program in a process of its own; returns what it printed, errors included."""
     preamble = """
     from jax._src import config, xla_bridge as xb
     def show(f):
@@ -271,6 +274,7 @@ class StartTest(parameterized.TestCase):
             show(xb.default_backend)
             """,
             JAX_PLATFORMS=platforms,
+            **PRINTED,
         )
         self.assertStartsWith(out, expected)
         if expected == "cpu":
@@ -324,7 +328,7 @@ class PluginsTest(parameterized.TestCase):
         "  xb.register_plugin('toy', library_path='/no/such/library.so')",
     )
     def test_broken(self, text):
-        out = run("show(lambda: xb.devices())", path=[self.plugin(text)])
+        out = run("show(lambda: xb.devices())", path=[self.plugin(text)], **PRINTED)
         self.assertRegex(out, "RuntimeWarning: The JAX plugin jax_plugins.test_plugin could not be")
         self.assertIn("CpuDevice", out)
 
@@ -337,7 +341,7 @@ class PluginsTest(parameterized.TestCase):
                 xb.register_backend_factory("toy", make, priority=500, fail_quietly=False)
             """
         )
-        out = run("show(lambda: xb.devices())", path=[path])
+        out = run("show(lambda: xb.devices())", path=[path], **PRINTED)
         self.assertRegex(out, "RuntimeWarning: Unable to initialize backend 'toy': no driver")
         self.assertIn("CpuDevice", out)
         out = run("show(lambda: xb.devices())", path=[path], JAX_PLATFORMS="toy")
@@ -345,7 +349,7 @@ class PluginsTest(parameterized.TestCase):
 
     def test_initialize_asks_for_devices(self):
         path = self.plugin("import jax\ndef initialize(): jax.devices()")
-        out = run("show(lambda: xb.devices())", path=[path])
+        out = run("show(lambda: xb.devices())", path=[path], **PRINTED)
         self.assertRegex(
             out, "could not be initialized and is left out: .*asked for while they start"
         )

@@ -13,7 +13,7 @@ from jax._src.basearray import Array
 from jax._src.interpreters import ad, mlir
 from jax._src.lax import rules
 from jax._src.lax.lax import sharding as shardings
-from jax._src.lax.lax.convert import convert_element_type
+from jax._src.lax.lax.convert import convert_type
 from jax._src.lax.lax.precision import (
     DotAlgorithm,
     DotAlgorithmPreset,
@@ -465,7 +465,7 @@ def _dot_general_transpose(
         order = sorted(range(len(contracting)), key=other_contracting.__getitem__)
         g = transpose_to(g, [*my_batch, *kept, *[contracting[j] for j in order]])
         if core.typeof(g).dtype != aval.dtype:
-            g = convert_element_type(g, aval.dtype)
+            g = convert_type(g, aval.dtype, warn_on_complex_to_real_cast=False)
         out[i] = g
     return out
 
