@@ -45,11 +45,17 @@ def test_dot_general(case):
     inputs, output = spec.split("->")
     left, right = inputs.split(",")
     ct = integers(want.shape, 2)
-    ct_lhs, ct_rhs = jax.vjp(f, lhs, rhs)[1](ct)
+
+    @jax.jit  # one program for both
+    def derived(lhs, rhs, ct, many_lhs, many_rhs):
+        batched = jax.vmap(f, (len(lhs_shape), 0))(many_lhs, many_rhs)
+        return jax.vjp(f, lhs, rhs)[1](ct), batched
+
+    many = np.stack([lhs, -lhs], -1), np.stack([rhs, 2 * rhs])
+    (ct_lhs, ct_rhs), batched = derived(lhs, rhs, ct, *many)
     # a letter that stands in one operand alone is summed over, so its cotangent is spread out
     np.testing.assert_array_equal(ct_lhs, np.einsum(f"{output},{right}->{left}", ct, rhs))
     np.testing.assert_array_equal(ct_rhs, np.einsum(f"{output},{left}->{right}", ct, lhs))
-    batched = jax.vmap(f, (len(lhs_shape), 0))(np.stack([lhs, -lhs], -1), np.stack([rhs, 2 * rhs]))
     np.testing.assert_array_equal(batched, np.stack([want, -2 * want]))
 
 

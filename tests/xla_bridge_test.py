@@ -19,7 +19,6 @@ from jax._src.lib.mlir import ir, jax_mlir_ext
 from jax._src.lib.mlir.dialects import stablehlo
 from jax._src.xla_bridge import clients, plugins, registry
 
-
 PRINTED = {"PYTHONWARNINGS": "default"}  # of programs whose warnings are asserted
 
 
