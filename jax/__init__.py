@@ -1,6 +1,6 @@
 """Composable transformations of Python + NumPy programs: differentiate, vectorize, compile.
 
-What most programs do not use is imported when its name is first read.
+Modules that most programs do not use are imported when their name is first accessed.
 """
 
 import importlib as _importlib

@@ -1,4 +1,4 @@
-"""Names and policies for `jax.checkpoint`: what to keep from the forward pass."""
+"""Names and policies for `jax.checkpoint`, which decide what to save from the forward pass."""
 
 from jax._src import deprecations as _deprecations_module
 from jax._src.ad_checkpoint import (

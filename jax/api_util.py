@@ -1,6 +1,6 @@
-"""Helpers for transformations written outside of JAX.
+"""Helpers for transformations that are implemented outside of JAX.
 
-Functions to transform are `WrappedFun`s here, as `jax.extend.linear_util.wrap_init` makes them.
+Functions to transform are passed as `WrappedFun`s, which `jax.extend.linear_util.wrap_init` makes.
 """
 
 from jax._src.api_util import (

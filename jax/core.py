@@ -1,6 +1,6 @@
-"""The types of traced programs: abstract values, tracers, traces; evaluating jaxprs.
+"""Core types of traced programs: abstract values, tracers, traces and jaxprs.
 
-Libraries that transform programs find more in `jax.extend.core`.
+Libraries that implement transformations find more in `jax.extend.core`.
 """
 
 from typing import Any as _Any
@@ -26,7 +26,7 @@ from jax._src.core import (
 ParamDict = dict[str, _Any]
 Value = _Any
 
-# Names that moved to jax.extend.core (or jax.errors) and are still found here.
+# Names that moved to jax.extend.core or jax.errors; accessing them here is deprecated.
 _moved = dict.fromkeys(
     (
         "DebugInfo", "DropVar", "Effect", "Effects", "check_jaxpr", "concrete_or_error",
@@ -35,7 +35,7 @@ _moved = dict.fromkeys(
     ),
     "jax.extend.core",
 ) | dict.fromkeys(("InconclusiveDimensionOperation", "JaxprTypeError"), "jax.errors")  # fmt: skip
-# Names that are going without a replacement.
+# Deprecated names without a replacement.
 _going = (
     "JaxprPpContext", "JaxprPpSettings", "abstract_token", "aval_mapping_handlers",
     "custom_typechecks", "is_concrete", "is_constant_dim", "is_constant_shape", "literalable_types",

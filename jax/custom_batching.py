@@ -1,3 +1,3 @@
-"""Functions with a batching rule of their own."""
+"""Functions with custom batching rules."""
 
 from jax._src.custom_batching import custom_vmap, sequential_vmap

@@ -1,4 +1,4 @@
-"""Functions with derivative rules of their own."""
+"""Functions with custom derivative rules."""
 
 from jax._src.custom_derivatives import (
     CustomVJPPrimal as CustomVJPPrimal,

@@ -1,4 +1,4 @@
-"""Looking into compiled programs: printing, callbacks, a debugger, shardings."""
+"""Debugging of compiled programs: printing, callbacks, breakpoints, shardings."""
 
 from jax._src.debugger import breakpoint as breakpoint
 from jax._src.debugging import (

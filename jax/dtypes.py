@@ -1,4 +1,4 @@
-"""Types of array elements that NumPy lacks, and relations between types."""
+"""Dtypes that NumPy lacks, and functions on dtypes."""
 
 from jax._src.dtypes import (
     TypePromotionError as TypePromotionError,

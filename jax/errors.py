@@ -1,4 +1,4 @@
-"""Errors that JAX raises, with what causes them and what to do: read each one's help."""
+"""The exceptions that JAX raises; their docstrings describe causes and remedies."""
 
 from jax._src.core import JaxprTypeError as JaxprTypeError
 from jax._src.errors import (

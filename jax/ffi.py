@@ -1,4 +1,4 @@
-"""Native code in compiled programs, through XLA's foreign function interface."""
+"""Calls of native code from compiled programs, through XLA's foreign function interface."""
 
 from jax._src.ffi import (
     ffi_call as ffi_call,

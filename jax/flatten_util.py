@@ -1,3 +1,3 @@
-"""Pytrees of arrays as one vector."""
+"""Flattening pytrees of arrays to a single vector."""
 
 from jax._src.flatten_util import ravel_pytree as ravel_pytree

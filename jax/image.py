@@ -1,4 +1,4 @@
-"""Resampling of images."""
+"""Image resizing and resampling."""
 
 from jax._src.image.scale import (
     ResizeMethod as ResizeMethod,

@@ -1,4 +1,4 @@
-"""Events that JAX reports (compilations, cache hits, durations), and how to listen to them."""
+"""Listeners for events that JAX records, such as compilations, cache hits and durations."""
 
 from jax._src.monitoring import (
     clear_event_listeners as clear_event_listeners,

@@ -1,4 +1,4 @@
-"""Random numbers: functions of explicit keys, the same for the same key.
+"""Random number generation: pure functions of explicit keys.
 
 >>> key = jax.random.key(0)
 >>> key, subkey = jax.random.split(key)

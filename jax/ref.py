@@ -1,4 +1,4 @@
-"""References to mutable arrays: see docs/effects_and_refs.md."""
+"""References to mutable arrays; see docs/effects_and_refs.md."""
 
 from jax._src.core.refs import AbstractRef as AbstractRef, Ref as Ref
 from jax._src.state import discharge_rules as _discharge_rules

@@ -1,4 +1,4 @@
-"""Shardings: how arrays are laid out over devices."""
+"""Shardings, which describe how arrays are distributed over devices."""
 
 from jax._src.core import ManualAxisType as ManualAxisType
 from jax._src.lax.resharding import reshard as reshard

@@ -1,4 +1,4 @@
-"""Tools for testing code that uses JAX."""
+"""Utilities for testing code that uses JAX."""
 
 from jax._src.public_test_util import (
     check_grads as check_grads,

@@ -1,4 +1,4 @@
-"""Functions on pytrees: nested containers of arrays and other leaves."""
+"""Functions on pytrees, which are nested containers of arrays and other leaves."""
 
 from jax._src.tree import (
     all as all,

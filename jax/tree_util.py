@@ -1,4 +1,4 @@
-"""Pytrees: registering node types, key paths, and functions on trees."""
+"""Pytree functions, key paths, and registration of node types."""
 
 from jax._src.tree_util import (
     DictKey as DictKey,

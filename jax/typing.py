@@ -1,7 +1,7 @@
-"""Types for annotations of functions that take arrays.
+"""Types for annotating functions of arrays.
 
-`ArrayLike` is what functions take: JAX and NumPy arrays and Python's scalars. They return
-`jax.Array`. `DTypeLike` is what stands for a type of elements.
+`ArrayLike` covers what JAX functions accept: JAX and NumPy arrays and Python scalars. They return
+`jax.Array`. `DTypeLike` covers what they accept as a dtype.
 """
 
 from jax._src.typing import ArrayLike as ArrayLike, DTypeLike as DTypeLike

@@ -1,4 +1,4 @@
-"""The version of this package and the oldest jaxlib it runs on."""
+"""The version of this package and the minimum version of jaxlib."""
 
 __version__ = "0.10.2"
 _minimum_jaxlib_version = "0.10.2"

@@ -1,3 +1,3 @@
-"""What may still change: import the submodule that is needed."""
+"""Experimental features, which may change; import the submodules explicitly."""
 
 from jax._src.callback import io_callback as io_callback

@@ -1,4 +1,4 @@
-"""Arrangements of devices for :class:`jax.sharding.Mesh` that suit the network."""
+"""Arrangements of devices for `jax.sharding.Mesh` that suit the interconnect."""
 
 from jax._src.mesh_utils import (
     create_device_mesh as create_device_mesh,

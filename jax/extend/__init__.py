@@ -1,4 +1,4 @@
-"""For libraries that extend JAX. These modules may change from one version to the next."""
+"""Modules for libraries that extend JAX; they may change between versions."""
 
 import importlib as _importlib
 from typing import Any as _Any

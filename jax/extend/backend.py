@@ -1,4 +1,4 @@
-"""Backends: the platforms that run programs, and their clients."""
+"""Backends: the platforms that execute programs, and their clients."""
 
 from jax._src.array import default_device as get_default_device
 from jax._src.compiler import get_compile_options as get_compile_options

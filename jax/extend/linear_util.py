@@ -1,4 +1,4 @@
-"""Functions with a stack of transformations, for libraries written against them."""
+"""Wrapped functions with a stack of transformations, for libraries that use them."""
 
 from jax._src.linear_util import (
     StoreException as StoreException,

@@ -1,4 +1,4 @@
-"""Contexts of lowering rules, and of the modules that they write."""
+"""Contexts of lowering rules and of MLIR modules."""
 
 from typing import Any as _Any
 
@@ -7,7 +7,7 @@ from jax._src.interpreters.mlir import LoweringRuleContext as LoweringRuleContex
 
 
 def __getattr__(name: str) -> _Any:
-    # These need MLIR, which is loaded when something is first lowered.
+    # These need MLIR's bindings, which are loaded on the first lowering.
     if name == "JaxIrContext":
         return _mlir.ir_context_class()
     if name == "upstream_dialects":

@@ -1,4 +1,4 @@
-"""Generators of random bits of one's own, and those that there are."""
+"""Pseudo-random number generators: defining new ones, and those provided."""
 
 from jax._src.random.prng import (
     define_prng_impl as define_prng_impl,

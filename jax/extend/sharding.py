@@ -1,4 +1,4 @@
-"""Shardings as XLA has them."""
+"""XLA's representation of shardings."""
 
 from jax._src.op_shardings import (
     get_hlo_sharding_from_serialized_proto as get_hlo_sharding_from_serialized_proto,

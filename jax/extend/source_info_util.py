@@ -1,4 +1,4 @@
-"""Where operations come from: the call stack, and the names of scopes around them."""
+"""Source information of operations: tracebacks and name stacks."""
 
 from jax._src.source_info_util import (
     NameStack as NameStack,

@@ -1,4 +1,4 @@
-"""Passes of one's own in XLA's pipeline of compilation."""
+"""User-defined passes in XLA's compilation pipeline."""
 
 from jax._src.xla_transform import (
     PipelineStage as PipelineStage,

@@ -1,4 +1,4 @@
-"""Initializers of the parameters of neural networks."""
+"""Initializers of neural network parameters."""
 
 from jax._src.nn.initializers import (
     Initializer as Initializer,

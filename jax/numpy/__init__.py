@@ -1,7 +1,7 @@
-"""NumPy's functions, for arrays of JAX.
+"""NumPy's functions on JAX arrays.
 
-They follow NumPy where they can. Arrays are immutable, dtypes combine as `jax.numpy.result_type` says, and
-the sizes of results must be known when a function is traced.
+They follow NumPy where possible. Arrays are immutable, dtypes promote as described by
+`jax.numpy.result_type`, and under tracing the shapes of results must not depend on values.
 """
 
 from importlib import import_module as _import_module
@@ -417,7 +417,7 @@ nan = _np.nan
 newaxis = None
 pi = _np.pi
 
-# Functions that few programs use, by module: it is imported with the first of them.
+# Less common functions, with their modules, which are imported on first access.
 _LAZY = {
     "apply_along_axis": "functional",
     "apply_over_axes": "functional",

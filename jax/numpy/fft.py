@@ -1,4 +1,4 @@
-"""Fourier transforms with NumPy's names."""
+"""Discrete Fourier transforms with NumPy's interface."""
 
 from jax._src.numpy.fft import (
     fft as fft,

@@ -1,4 +1,4 @@
-"""Linear algebra with NumPy's names."""
+"""Linear algebra functions with NumPy's interface."""
 
 from jax._src.numpy.linalg import (
     cholesky as cholesky,

@@ -1,4 +1,4 @@
-"""Reductions over segments of arrays."""
+"""Segment reductions."""
 
 from jax._src.ops.scatter import (
     segment_max as segment_max,

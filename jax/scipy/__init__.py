@@ -1,4 +1,4 @@
-"""SciPy's functions, for arrays of JAX. Modules are imported when their name is first read."""
+"""SciPy's functions on JAX arrays. Submodules are imported when first accessed."""
 
 from importlib import import_module as _import_module
 

@@ -1,4 +1,4 @@
-"""Linear algebra with SciPy's names."""
+"""Linear algebra functions with SciPy's interface."""
 
 from jax._src.scipy.linalg import (
     block_diag as block_diag,

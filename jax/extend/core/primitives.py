@@ -1,4 +1,4 @@
-"""The primitives, for rules and jaxpr walkers of one's own."""
+"""JAX's primitives, for libraries that define rules or walk jaxprs."""
 
 from jax._src.ad_checkpoint import (
     name_p as name_p,

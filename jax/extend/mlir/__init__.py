@@ -1,4 +1,4 @@
-"""MLIR: its Python bindings, and portable artifacts of StableHLO."""
+"""MLIR's Python bindings, and StableHLO's portable artifacts."""
 
 from jax._src.interpreters.mlir import (
     lower_with_sharding_in_types as lower_with_sharding_in_types,

@@ -1,4 +1,4 @@
-"""MLIR: contexts, types, attributes, operations."""
+"""MLIR's IR: contexts, types, attributes, operations."""
 
 from typing import Any as _Any
 

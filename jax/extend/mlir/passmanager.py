@@ -1,4 +1,4 @@
-"""Passes over MLIR modules."""
+"""MLIR's pass manager."""
 
 from typing import Any as _Any
 

@@ -1,1 +1,1 @@
-"""MLIR's dialects, each a module of operations."""
+"""MLIR dialects, each with a module of its operations."""

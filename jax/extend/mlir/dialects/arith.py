@@ -1,4 +1,4 @@
-"""Operations of the dialect `arith`."""
+"""Operations of MLIR's `arith` dialect."""
 
 from typing import Any as _Any
 

@@ -1,4 +1,4 @@
-"""Operations of the dialect `builtin`."""
+"""Operations of MLIR's `builtin` dialect."""
 
 from typing import Any as _Any
 

@@ -1,4 +1,4 @@
-"""Operations of the dialect `chlo`."""
+"""Operations of MLIR's `chlo` dialect."""
 
 from typing import Any as _Any
 

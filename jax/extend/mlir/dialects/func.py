@@ -1,4 +1,4 @@
-"""Operations of the dialect `func`."""
+"""Operations of MLIR's `func` dialect."""
 
 from typing import Any as _Any
 

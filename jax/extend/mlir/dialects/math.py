@@ -1,4 +1,4 @@
-"""Operations of the dialect `math`."""
+"""Operations of MLIR's `math` dialect."""
 
 from typing import Any as _Any
 

@@ -1,4 +1,4 @@
-"""Operations of the dialect `memref`."""
+"""Operations of MLIR's `memref` dialect."""
 
 from typing import Any as _Any
 

@@ -1,4 +1,4 @@
-"""Operations of the dialect `mpmd`."""
+"""Operations of MLIR's `mpmd` dialect."""
 
 from typing import Any as _Any
 

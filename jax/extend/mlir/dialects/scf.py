@@ -1,4 +1,4 @@
-"""Operations of the dialect `scf`."""
+"""Operations of MLIR's `scf` dialect."""
 
 from typing import Any as _Any
 

@@ -1,4 +1,4 @@
-"""Operations of the dialect `sdy`."""
+"""Operations of MLIR's `sdy` dialect."""
 
 from typing import Any as _Any
 

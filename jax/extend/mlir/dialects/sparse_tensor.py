@@ -1,4 +1,4 @@
-"""Operations of the dialect `sparse_tensor`."""
+"""Operations of MLIR's `sparse_tensor` dialect."""
 
 from typing import Any as _Any
 

@@ -1,4 +1,4 @@
-"""Operations of the dialect `stablehlo`."""
+"""Operations of MLIR's `stablehlo` dialect."""
 
 from typing import Any as _Any
 

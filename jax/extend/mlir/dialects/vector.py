@@ -1,4 +1,4 @@
-"""Operations of the dialect `vector`."""
+"""Operations of MLIR's `vector` dialect."""
 
 from typing import Any as _Any
 
