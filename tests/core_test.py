@@ -555,7 +555,7 @@ class LeaksTest(jtu.JaxTestCase):
             ]
             for use in uses:
                 with self.assertRaisesRegex(
-                    jax.errors.UnexpectedTracerError, r"intermediate value with type ~?float32\[\]"
+                    jax.errors.UnexpectedTracerError, r"intermediate value with type float32\[\]"
                 ):
                     use()
             self.assertAllClose(jax.jit(lambda x: lax.add(x, x))(F(1)), F(2))

@@ -7,7 +7,7 @@ from op_testing import case_tests
 import jax
 import jax.numpy as jnp
 from jax import lax
-from jax._src import config, xla_bridge as xb
+from jax._src import config, core, xla_bridge as xb
 from jax.sharding import (
     AbstractMesh,
     AxisType,
@@ -148,3 +148,32 @@ def test_arrays_made_under_a_mesh_are_on_all_its_devices(axis_type):
             assert x.sharding == NamedSharding(mesh, P()) and x.committed
             assert x.tolist() == jnp.add(x, 0).tolist()
         assert jnp.asarray(2).weak_type
+
+
+def test_illegally_sharded_results_show_the_types():
+    text = r"f32\[8@x,8\], f32\[8,8@x\] produces an illegally sharded result: f32\[8@x,8@x\]"
+    with (
+        jax.sharding.use_abstract_mesh(ABSTRACT),
+        pytest.raises(core.ShardingTypeError, match=text),
+    ):
+        jax.eval_shape(jnp.add, of((8, 8), "x"), of((8, 8), None, "x"))
+
+
+def test_sums_over_other_axes(mesh):
+    # The reference ends the process.
+    summed = jax.jit(lambda x: lax.reduce_sum(x, (0,), out_sharding=P(unreduced={"x"})))
+    x = jax.device_put(np.arange(16, dtype=np.float32).reshape(8, 2), P("x"))
+    moved = jax.reshard(summed(x), P(None, unreduced={"y"}))
+    assert str(jax.typeof(moved)) == "float32[2]{U:y}"
+    np.testing.assert_array_equal(jax.reshard(moved, P(None)), [56, 64])
+
+
+def test_numbers_multiply_summands(mesh):
+    reduced = jax.device_put(np.arange(8, dtype=np.float32), P(reduced={"x"}))
+    for s in (2.0, np.float32(2), jnp.float32(2)):
+        grad = jax.jit(jax.grad(lambda x: (x * s).sum()))(reduced)
+        assert str(jax.typeof(grad)) == "float32[8]{U:x}"
+        np.testing.assert_array_equal(jax.reshard(grad, P(None)), np.full(8, 2.0))
+    x, s = reduced, jnp.float32(3)
+    out = jax.grad(lambda s: (x * s).sum())(s)
+    np.testing.assert_allclose(jax.reshard(out, P()), 28)

@@ -134,6 +134,14 @@ class VmapTest(jtu.JaxTestCase):
         with self.assertRaises(jax.errors.TracerBoolConversionError):
             jax.vmap(f)(np.ones(2, F), np.ones(2, F))
 
+    def test_errors_tell_the_line_of_staged_values(self):
+        f = jax.jit(jax.vmap(lambda x: 1 if x > 0 else 2))
+        with self.assertRaisesRegex(
+            jax.errors.TracerBoolConversionError,
+            r"BatchTracer .* was created on line:\n  .*vmap_test",
+        ):
+            f(np.ones(2, F))
+
     def test_empty_axis(self):
         self.assertEqual(jax.vmap(jnp.sin)(np.ones((0, 3), F)).shape, (0, 3))
         self.assertEqual(jax.vmap(jax.grad(jnp.sin))(np.ones(0, F)).shape, (0,))

@@ -437,7 +437,11 @@ class ShapedArray(AbstractValue):
         space = (
             "" if self.memory_space is MemorySpace.Device else f"<{self.memory_space.name.lower()}>"
         )
-        dims = ",".join(_dim_strings(self))
+        dims = ",".join(
+            map(str, self.shape)
+            if self._sharding is None
+            else dim_strings(self.shape, self._sharding.spec.partitions)
+        )
         return f"{name}{space}[{dims}]{_manual_string(self)}"
 
     def __str__(self) -> str:
@@ -490,11 +494,10 @@ def _check_divisible(shape: Sequence[Any], sharding: Any) -> None:
             )
 
 
-def _dim_strings(aval: ShapedArray) -> list[str]:
-    if aval._sharding is None:
-        return [str(d) for d in aval.shape]
+def dim_strings(shape: Sequence[Any], entries: Sequence[Any]) -> list[str]:
+    """Dimensions as types show them, with the mesh axes of a spec's entries: `8@x`, `8@(x,y)`."""
     out = []
-    for d, entry in zip(aval.shape, aval._sharding.spec.partitions):
+    for d, entry in zip(shape, entries):
         if entry is None:
             out.append(str(d))
         elif isinstance(entry, tuple):

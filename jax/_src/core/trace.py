@@ -693,7 +693,7 @@ def escaped_tracer_error(tracer: Tracer, detail: str | None = None) -> Unexpecte
     what = getattr(tracer, "_leak_description", None)
     msg = (
         "Encountered an unexpected tracer. A function transformed by JAX had a side effect, allowing "
-        f"for a reference to an intermediate value with type {tracer.aval} wrapped in a "
+        f"for a reference to an intermediate value with type {tracer.aval.str_short()} wrapped in a "
         f"{type(tracer).__name__} to escape the scope of the transformation.\n"
         "JAX transformations require that functions explicitly return their outputs, and disallow "
         "saving intermediate values to global state."

@@ -103,11 +103,16 @@ class BatchTracer(Tracer):
         return core.to_concrete_value(self.val) if self.batch_dim is None else None
 
     def _origin_msg(self) -> str:
-        if self.source_info is None:
+        # To ask for the line at each operation costs; a value that is staged out has it anyway.
+        staged = self.val
+        while isinstance(staged, BatchTracer):
+            staged = staged.val
+        info = self.source_info or getattr(staged, "source_info", None)
+        if info is None:
             return ""
         return (
             f"\nThis BatchTracer with object id {id(self)} was created on line:\n"
-            f"  {source_info_util.summarize(self.source_info)}"
+            f"  {source_info_util.summarize(info)}"
         )
 
     def _contents(self) -> Sequence[tuple[str, Any]]:

@@ -9,7 +9,7 @@ import numpy as np
 
 from jax._src import core, dtypes
 from jax._src.config import abstract_mesh_context_manager as context_mesh
-from jax._src.core.avals import ShapedArray
+from jax._src.core.avals import ShapedArray, dim_strings
 from jax._src.memory import Space as MemorySpace
 from jax._src.named_sharding import NamedSharding
 
@@ -202,9 +202,11 @@ def broadcasting_sharding(name: str, *avals: ShapedArray) -> NamedSharding | Non
         entries.append(entry)
     names = [n for e in entries if e is not None for n in (e if isinstance(e, tuple) else (e,))]
     if len(names) != len(set(names)):
+        inputs = ", ".join(a.str_short(short_dtypes=True) for a in full)
+        dims = ",".join(dim_strings(broadcasting_shape(name, *full), entries))
         raise core.ShardingTypeError(
-            f"{name} got incompatible shardings for broadcasting: {', '.join(map(str, specs))}, which "
-            "would shard two dimensions of the result over one mesh axis. Make them agree with "
+            f"{name} operation with inputs: {inputs} produces an illegally sharded result: "
+            f"{dtypes.short_dtype_name(full[0].dtype)}[{dims}]. Shard its dimensions over different mesh axes with "
             "`jax.sharding.reshard`."
         )
     base = sharded[0].spec
