@@ -1,5 +1,5 @@
-"""Every option, with its default. Layers above read them; they are all here so that they are
-listed in one place and exist before anything that depends on them is imported."""
+"""Every option, with its default. They are all defined here, so that there is one list of them and
+they exist before any module that depends on them is imported."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class RuntimeTracebackMode(enum.StrEnum):
 
 
 class EffortLevel(enum.Enum):
-    """XLA's optimisation levels, by the numbers that its options take."""
+    """XLA's optimization levels, with the numbers that its options use."""
 
     UNKNOWN = 0
     O0 = 9
@@ -70,7 +70,8 @@ class EffortLevel(enum.Enum):
     O3 = 39
 
 
-# What context managers set and every trace depends on. Modules that own them read and swap them.
+# State that context managers set and that every trace depends on; the modules that own it read and
+# swap it.
 
 axis_env_state = context_config("axis_env_state", ())
 mesh_context_manager = context_config("mesh_context_manager", ())
@@ -244,9 +245,9 @@ def _check_native_call(*args: Any) -> None:
 
 
 def _special_value_check(name: str, help: str) -> State:
-    """An option for which jaxlib has the results of calls that skip Python checked.
+    """An option for which jaxlib has the results of native calls checked.
 
-    It does while one such option is on: globally, or in a thread's context.
+    The check is enabled while one of these options is set, globally or in a thread's context.
     """
 
     def others() -> list[State]:
@@ -561,7 +562,7 @@ share_binary_between_hosts_timeout_ms = int_state(
 
 
 def _validate_default_device(value: Any) -> None:
-    # A string is taken as it is: whether there is such a platform is known when it starts.
+    # A string is accepted as it is: only starting the backends shows whether the platform exists.
     if value is None or isinstance(value, _jax.Device) or value in ("cpu", "gpu", "tpu"):
         return
     raise ValueError(
@@ -686,7 +687,7 @@ use_emit_pipeline_primitive = bool_state(
 )
 
 
-# Transfers: jaxlib's guards have their own thread-local state
+# Transfers: jaxlib's guards keep their own thread-local state
 
 _TRANSFER_LEVELS = {
     "allow": guard_lib.TransferGuardLevel.ALLOW,
@@ -710,7 +711,7 @@ def _guard_state(name: str, key: str, levels: dict[str, Any], help: str):
     return optional_enum_state(
         name,
         list(levels),
-        # A guard is never unset for all threads: None there is jaxlib's default, 'allow'.
+        # A guard cannot be unset globally: None stands for jaxlib's default, 'allow'.
         None,
         help,
         update_global_hook=lambda value: _set_guard(guard_lib.global_state(), key, levels, value),
@@ -766,10 +767,10 @@ def transfer_guard(new_val: str) -> Iterator[None]:
 
     Args:
       new_val: 'allow', 'log', 'disallow', 'log_explicit' or 'disallow_explicit'. The last two also
-        cover transfers that the program asks for (`jax.device_put`, `jax.device_get`).
+        apply to explicit transfers (`jax.device_put`, `jax.device_get`).
 
     Raises:
-      ValueError: `new_val` is none of these.
+      ValueError: `new_val` is not one of these.
 
     Example:
       >>> import jax
@@ -785,7 +786,7 @@ def transfer_guard(new_val: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def explicit_device_put_scope() -> Iterator[None]:
-    """Marks transfers to devices inside as asked for by the program."""
+    """Marks transfers to devices inside the context as explicit."""
     state = guard_lib.thread_local_state()
     previous = state.explicit_device_put
     state.explicit_device_put = True

@@ -1,7 +1,7 @@
-"""Options that do nothing here, because their part of JAX is not there yet or works in one way only.
+"""Options without effect, because a feature is not implemented or has one implementation only.
 
-Setting one gives a warning that says so, unless it changes nothing that a program could notice. Whoever adds
-the part takes its options out of here.
+Setting one gives a warning with the reason, unless a program cannot notice the difference. The
+change that implements a feature removes its options here.
 """
 
 from jax._src import lib
@@ -20,7 +20,7 @@ without_effect(
     "there is no persistent compilation cache yet",
     _flags.compilation_cache_dir,
 )
-# A cache needs a folder, and naming one gives the warning.
+# The cache needs a folder, and setting the folder gives the warning.
 without_effect_alone(
     _flags.enable_compilation_cache,
     _flags.compilation_cache_max_size,

@@ -1,7 +1,7 @@
-"""Machinery of the configuration: one holder for each flag, and the `config` object users hold.
+"""Implementation of the configuration: one holder for each option, and the `config` object.
 
-A `State` has a global and a thread-local value, both kept by jaxlib, which reads those that are
-part of the jit cache's key. A `Flag` has only a global value. Reading either is `.value`.
+A `State` has a global and a thread-local value. jaxlib keeps both, since some of them are part of
+the jit cache's key. A `Flag` has only a global value. Both are read by `.value`.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _FALSE = frozenset(("n", "no", "f", "false", "off", "0"))
 
 
 class NoDefault:
-    """The type of `no_default`: a context manager's argument that has to be given."""
+    """The type of `no_default`: the argument of the context manager is required."""
 
     def __repr__(self) -> str:
         return "<no default>"
@@ -36,7 +36,7 @@ class NoDefault:
 no_default = NoDefault()
 
 
-# A comment in place of a docstring: `__doc__` is the flag's help, kept on each object.
+# A comment instead of a docstring, since `__doc__` of each instance is the option's help.
 # The value is read in C++ (`state.value`): thread-local if set there, global otherwise.
 class State(config_ext.Config):
     def __init__(
@@ -71,7 +71,7 @@ class State(config_ext.Config):
             update_global_hook(default)
 
     def __call__(self, new_val: Any = no_default) -> StateContextManager:
-        """A context manager (or decorator) in which this thread sees the value `new_val`."""
+        """A context manager (or decorator) that sets the option for this thread."""
         if new_val is no_default:
             new_val = self._default_context_manager_value
             if new_val is no_default:
@@ -108,7 +108,7 @@ class State(config_ext.Config):
 
 
 class StateContextManager:
-    """What calling a `State` returns; can be entered again, by other threads too if a decorator."""
+    """The result of calling a `State`. It can be entered repeatedly, as a decorator in any thread."""
 
     __slots__ = ("_state", "_new", "_previous")
 
@@ -143,7 +143,7 @@ def _swap(state: State, new: Any) -> Any:
     return state.swap_local(new)
 
 
-# An option with one value for all threads, usually read once (when a backend starts).
+# An option with one value for all threads, usually read only once (when a backend starts).
 class Flag(Generic[T]):
     __slots__ = ("_name", "_parser", "_no_effect", "_default", "__doc__", "value")
 
@@ -176,7 +176,7 @@ class Flag(Generic[T]):
 
 
 def without_effect(reason: str, *options: State | Flag) -> None:
-    """Declares options that do nothing here: to set one gives a warning with the reason."""
+    """Declares options without effect: setting one gives a warning with the reason."""
     for option in options:
         option._no_effect = reason
         if option._name.upper() in os.environ:
@@ -184,7 +184,7 @@ def without_effect(reason: str, *options: State | Flag) -> None:
 
 
 def without_effect_alone(*options: State | Flag) -> None:
-    """Declares options that refine another option that does nothing here: only that one gives a warning."""
+    """Declares options that only refine another option without effect, which gives the warning."""
     for option in options:
         option._no_effect = ""
 
@@ -196,8 +196,8 @@ def _warn_without_effect(name: str, reason: str, stacklevel: int = 4) -> None:
 class Config:
     """All options of JAX: `jax.config`.
 
-    `jax.config.update(name, value)` sets one for all threads, `jax.config.<name>` reads the value
-    this thread sees. An environment variable of the same name in capitals sets the initial value.
+    `jax.config.update(name, value)` sets an option for all threads; `jax.config.<name>` is its
+    value in this thread. An environment variable with the name in capitals sets the initial value.
 
     Example:
       >>> import jax
@@ -216,27 +216,27 @@ class Config:
         """Sets the option `name` to `val` for all threads.
 
         Raises:
-          AttributeError: there is no such option.
-          ValueError: `val` is not one of its values.
+          AttributeError: the option does not exist.
+          ValueError: the option does not accept `val`.
         """
         self._holder(name)._set(val)
 
     def read(self, name: str) -> Any:
-        """The value of the option `name` as this thread sees it."""
+        """The value of the option `name` in this thread."""
         return self._holder(name).value
 
     @property
     def values(self) -> dict[str, Any]:
-        """Every option's value, by name."""
+        """The values of all options, by name."""
         return {name: holder.value for name, holder in self._value_holders.items()}
 
     @property
     def x64_enabled(self) -> bool:
-        """Whether 64-bit types are on: `jax_enable_x64`."""
+        """Whether 64-bit types are enabled: `jax_enable_x64`."""
         return self._value_holders["jax_enable_x64"].value
 
     def add_option(self, name: str, holder: State | Flag, opt_type: Any, *meta: Any) -> None:
-        """Registers `holder` as the option `name`; `meta` are the arguments for absl's definer."""
+        """Registers `holder` as the option `name`; `meta` are the arguments of the absl flag."""
         if name in self._value_holders:
             raise ValueError(f"the option {name} is already defined")
         self._value_holders[name] = holder
@@ -266,7 +266,7 @@ class Config:
         app.call_after_init(lambda: self.complete_absl_config(flags))
 
     def complete_absl_config(self, absl_flags: Any) -> None:
-        """Takes over the values of the absl flags that the command line gave."""
+        """Copies the values of absl flags that are set on the command line."""
         for name in self._value_holders:
             try:
                 flag = absl_flags.FLAGS[name]
@@ -276,7 +276,7 @@ class Config:
                 self.update(name, flag.value)
 
     def parse_flags_with_absl(self) -> None:
-        """Reads `--jax_…` arguments of this process's command line, before any `--`."""
+        """Reads the `--jax_…` arguments of this process's command line, up to a `--`."""
         if self._parsed_with_absl:
             return
         from absl import flags  # absl is needed only by programs that call this
@@ -294,7 +294,7 @@ class Config:
             raise AttributeError(self._unknown(name)) from None
 
     def _unknown(self, name: Any) -> str:
-        import difflib  # an error's cost, not every program's
+        import difflib  # imported here, since only errors need it
 
         message = f"Unrecognized config option: {name}"
         near = difflib.get_close_matches(str(name), self._value_holders, n=1)
@@ -322,7 +322,8 @@ class Config:
 config = Config()
 
 
-# Kinds of options. A parser takes (name, value) and returns the value kept, or raises ValueError.
+# Kinds of options. A parser takes (name, value) and returns the value to store, or raises
+# ValueError.
 
 
 def bool_state(name: str, default: bool, help: str, **kwargs: Any) -> State:
@@ -534,11 +535,11 @@ def _new_flag(
     return flag
 
 
-# State that is no option: set by context managers of other modules, part of caches' keys.
+# State other than options: set by context managers of other modules, and part of cache keys.
 
 
 class UserContext:
-    """A context manager that sets a user's value; see `make_user_context`."""
+    """A context manager that sets a user context; see `make_user_context`."""
 
     __slots__ = ("_state", "_new", "_previous")
 
@@ -555,7 +556,7 @@ class UserContext:
 
 
 class UserConfig:
-    """A value of the user's that is part of the keys of all tracing caches."""
+    """A value set by the user that is part of the keys of all tracing caches."""
 
     __slots__ = ("_obj",)
 
@@ -579,13 +580,13 @@ class UserConfig:
 
 
 def make_user_context(default_value: Any = None) -> UserConfig:
-    """Makes a context value of your own that traced functions may depend on.
+    """Makes a context value that traced functions may depend on.
 
-    Functions that `jit` and similar transformations have compiled under one value are traced again under another,
-    because the value is part of the caches' keys.
+    The value is part of the cache keys of `jit` and similar transformations, so a function is
+    traced again for each value.
 
     Args:
-      default_value: hashable; the value outside any context.
+      default_value: the value outside of any context; hashable.
 
     Returns:
       An object with the attribute `value`; call it with a new value for a context manager.
@@ -601,5 +602,5 @@ def make_user_context(default_value: Any = None) -> UserConfig:
 
 
 def context_config(name: str, default: Any) -> config_ext.Config:
-    """A thread-local value that is part of jit's and tracing's keys."""
+    """A thread-local value that is part of the cache keys of jit and of tracing."""
     return config_ext.Config(name, default, include_in_jit_key=True, include_in_trace_context=True)

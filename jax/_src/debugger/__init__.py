@@ -1,4 +1,4 @@
-"""The debugger of compiled programs: `jax.debug.breakpoint`."""
+"""The debugger for compiled programs: `jax.debug.breakpoint`."""
 
 from jax._src.debugger.breakpoints import (
     Debugger as Debugger,

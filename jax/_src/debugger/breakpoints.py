@@ -24,12 +24,12 @@ def register_debugger(name: str, debugger: Debugger, priority: int) -> None:
     """Makes a debugger available to `jax.debug.breakpoint(backend=name)`.
 
     Args:
-      debugger: is called with the frames (`DebuggerFrame`, the innermost first), the number of the
-        thread, and the further arguments of `breakpoint`; the program goes on when it returns.
-      priority: the one of the highest priority is the default.
+      debugger: called with the frames (`DebuggerFrame`s, innermost first), the id of the thread,
+        and the extra arguments of `breakpoint`; the program continues when it returns.
+      priority: the debugger with the highest priority is the default.
 
     Raises:
-      ValueError: there is one of this name.
+      ValueError: the name is already registered.
     """
     if name in _debuggers:
         raise ValueError(f"There is a debugger of the name {name!r} already.")
@@ -37,7 +37,7 @@ def register_debugger(name: str, debugger: Debugger, priority: int) -> None:
 
 
 def get_debugger(backend: str | None = None) -> Debugger:
-    """The debugger of a name; without one, that of the highest priority."""
+    """The debugger with a name, or else the one with the highest priority."""
     if backend is None:
         return max(_debuggers.values(), key=lambda x: x[0])[1]
     if backend not in _debuggers:
@@ -48,7 +48,7 @@ def get_debugger(backend: str | None = None) -> Debugger:
 
 
 def _cli(frames, thread_id, completekey="tab", stdin=None, stdout=None):
-    # Only who reaches a breakpoint pays for the import of a debugger.
+    # Imported here, so that only programs that reach a breakpoint load the debugger.
     from jax._src.debugger.cli_debugger import CliDebugger
 
     CliDebugger(frames, thread_id, completekey, stdin, stdout).run()
@@ -66,28 +66,30 @@ def breakpoint(
     token: Any = None,
     **kwargs: Any,
 ) -> Any:
-    """Stops a program, also a compiled one, for a look at the variables of the functions around.
+    """Stops a program, also a compiled one, to inspect variables of the calling functions.
 
-    Commands of the debugger on the command line: `p` and `pp` (print an expression), `l` (list the
-    source), `u` and `d` (up and down the stack), `bt` (the stack), `c` (go on), `q` (quit), `help`;
-    anything else is evaluated and printed. Under `vmap` the program stops once per element.
+    Commands of the command-line debugger: `p` and `pp` (print an expression), `l` (list the
+    source), `u` and `d` (go up and down the stack), `bt` (print the stack), `c` (continue), `q`
+    (quit), `help`; other input is evaluated and printed. Under `vmap` the program stops once per
+    element.
 
     Args:
-      backend: name of the debugger; `"cli"` is there, others may be registered.
-      filter_frames: whether functions inside JAX are left out (and of libraries that asked for it).
-      num_frames: how many functions it shows, the innermost ones; by default all.
-      ordered: whether it stops after the ordered breakpoints and prints before it.
-      token: a tree of arrays, instead of `ordered`: the program stops when they are computed. Pass on
-        the result in their place; if nothing needs it the program does not stop.
-      **kwargs: for the debugger. `"cli"` has `stdin` and `stdout`, files it reads and writes.
+      backend: the name of the debugger; `"cli"` is built in, others may be registered.
+      filter_frames: whether to hide functions of JAX (and of libraries that ask for it).
+      num_frames: the number of innermost functions to show; all by default.
+      ordered: whether it stops after earlier ordered breakpoints and prints.
+      token: a tree of arrays, instead of `ordered`: the program stops when they have been computed.
+        Use the result in their place; if it is not used, the program does not stop.
+      **kwargs: arguments of the debugger. Those of `"cli"` are the files `stdin` and `stdout`.
 
     Returns:
-      `token`. Derivatives pass through (in the reference they are lost).
+      `token`. Derivatives pass through it (the original loses them).
 
     Raises:
-      ValueError: there is no such backend, both `token` and `ordered`, or `num_frames` below 1.
-      TypeError: the debugger has no such argument, or `token` has random keys.
-      SystemExit: by `q`; a JaxRuntimeError that names it where a compiled program is stopped.
+      ValueError: the backend does not exist, both `token` and `ordered` are given, or `num_frames`
+        is below 1.
+      TypeError: the debugger does not have an argument, or `token` contains random keys.
+      SystemExit: after `q`; in a compiled program, a JaxRuntimeError that mentions it.
 
     >>> import io
     >>> @jax.jit

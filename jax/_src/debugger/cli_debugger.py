@@ -1,4 +1,4 @@
-"""The debugger on the command line."""
+"""The command-line debugger."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ _LINES_AROUND = 3
 
 
 class CliDebugger(cmd.Cmd):
-    """Reads commands and answers them, until one says to go on.
+    """Reads and executes commands until one continues the program.
 
     Args:
-      frames: the stack, the innermost function first.
+      frames: the stack, innermost function first.
       thread_id: the thread that was stopped.
-      completekey: completes names of commands, if `stdin` is None.
+      completekey: the key that completes names of commands, if `stdin` is None.
       stdin, stdout: files; by default those of the process.
     """
 
@@ -56,7 +56,7 @@ class CliDebugger(cmd.Cmd):
             usage, *rest = text.splitlines()
             self._print("\n".join([usage, *(f"    {line.strip()}" for line in rest)]))
 
-    # Looking at values
+    # Printing values
 
     def do_p(self, arg: str) -> None:
         """p expression
@@ -69,12 +69,12 @@ class CliDebugger(cmd.Cmd):
         self._show(arg, pprint.pformat)
 
     def default(self, line: str) -> None:
-        """Anything that is no command is an expression."""
+        """Anything that is not a command is an expression."""
         self._show(line, repr)
 
     def _show(self, expression: str, to_text: Callable[[Any], str]) -> None:
         frame = self.frames[self.frame_index]
-        # Functions inside of the expression look up names among the globals only.
+        # Functions inside the expression look up names in the globals only.
         names = {**frame.globals, **frame.locals}
         try:
             text = to_text(eval(expression.strip(), names, dict(frame.locals)))
@@ -128,7 +128,7 @@ class CliDebugger(cmd.Cmd):
 
     do_w = do_bt = do_where
 
-    # The end
+    # Leaving the debugger
 
     def do_continue(self, _: str) -> bool:
         """c(ont(inue))

@@ -1,4 +1,4 @@
-"""Call stacks whose local variables get their values later, when a program runs."""
+"""Call stacks whose local variables get their values later, when the program runs."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ class DebuggerFrame(NamedTuple):
     """A function call on the stack.
 
     Attributes:
-      filename: of its code.
-      locals: its variables.
-      globals: those of its module.
-      code_context: the text of the line it is at.
+      filename: the file of its code.
+      locals: its local variables.
+      globals: the variables of its module.
+      code_context: the text of the current line.
       source: the lines of the function.
-      lineno: the line it is at, in its file.
-      offset: the same in `source`; None if there is no source.
-      end_offset: the last line of the statement there.
+      lineno: the current line in its file.
+      offset: the index of the current line in `source`; None if there is no source.
+      end_offset: the index of the last line of the current statement.
     """
 
     filename: str
@@ -39,9 +39,9 @@ class DebuggerFrame(NamedTuple):
 
 
 class CapturedStack:
-    """The innermost functions on a stack, without the tracers among their variables.
+    """The innermost functions of a stack, without the tracers among their variables.
 
-    `with_values(values of the tracers)` are the frames, the innermost first.
+    `with_values(values of the tracers)` returns the frames, innermost first.
     """
 
     __slots__ = ("_frames", "_variables")
@@ -68,7 +68,7 @@ class _Operand(NamedTuple):
 
 
 class _Unknown(NamedTuple):
-    """Stands for a tracer without a value, which must not outlive its trace here."""
+    """Stands for a tracer without a value, since the tracer must not outlive its trace."""
 
     text: str
 
@@ -79,7 +79,7 @@ class _Unknown(NamedTuple):
 def capture_stack(
     frame: types.FrameType, filter_frames: bool, num_frames: int | None
 ) -> tuple[CapturedStack, list[core.Tracer]]:
-    """The stack from `frame` on, and the tracers whose values it needs."""
+    """The stack from `frame` outwards, and the tracers whose values it needs."""
     tracers: list[core.Tracer] = []
     positions: dict[int, int] = {}
 
@@ -98,7 +98,7 @@ def capture_stack(
         return [replaced(x) for x in leaves], tree
 
     frames = list(itertools.islice(_visible(frame, filter_frames), num_frames)) or [frame]
-    # At the top of a module the variables are what they are when somebody looks.
+    # Variables of a module are read when the debugger looks at them.
     variables = [
         None if f.f_locals is f.f_globals else {name: capture(x) for name, x in f.f_locals.items()}
         for f in frames
@@ -107,19 +107,19 @@ def capture_stack(
 
 
 def _flatten(value: Any) -> tuple[list[Any], Any]:
-    """As tree_flatten; what is not a tree is a leaf, with None for the structure."""
+    """Like tree_flatten; a value that is not a tree is a leaf, with structure None."""
     try:
         if not _is_cyclic(value, ()):
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", DeprecationWarning)  # iterators are leaves
                 return tree_flatten(value)
     except Exception:
-        pass  # such as a dict whose keys have no order
+        pass  # for example a dict whose keys cannot be sorted
     return [value], None
 
 
 def _is_cyclic(x: Any, above: tuple[int, ...]) -> bool:
-    # Not left to tree_flatten: what it then raises cannot be relied on.
+    # Checked before tree_flatten, whose error for cyclic values is not reliable.
     if type(x) not in (list, tuple, dict):
         return False
     if id(x) in above:
@@ -129,8 +129,8 @@ def _is_cyclic(x: Any, above: tuple[int, ...]) -> bool:
 
 
 def _has_value(x: core.Tracer) -> bool:
-    # No value have references, tracers that have outlived their trace, and tangents of which only
-    # reverse mode makes use: it transposes them away, and would do so with the breakpoint.
+    # These have no value: references, tracers that have outlived their trace, and tangents that
+    # only reverse mode uses. It would transpose the breakpoint away together with them.
     return (
         isinstance(x.aval, core.ShapedArray)
         and x._trace.is_valid()

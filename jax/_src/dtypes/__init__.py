@@ -1,11 +1,11 @@
-"""Types of array elements: which there are, what Python's scalars become, how types combine.
+"""Dtypes of array elements: the valid ones, those of Python scalars, and type promotion.
 
-Three ideas:
+Three concepts:
 
-- Canonical types. Unless `jax_enable_x64` is on, values of 64-bit types become 32-bit ones.
-- Weak types. A Python scalar has a weak type: it takes the type of what it meets, if that is of the
-  same kind or a greater one (`bool` < `int` < `float` < `complex`).
-- Promotion. Types and weak types form a lattice; a result's type is the least upper bound.
+- Canonical dtypes. Unless `jax_enable_x64` is set, 64-bit dtypes become 32-bit ones.
+- Weak types. A Python scalar is weakly typed: it takes the dtype of the other operand, if that is
+  of the same or a higher kind (`bool` < `int` < `float` < `complex`).
+- Promotion. Dtypes and weak types form a lattice; a result's dtype is the least upper bound.
 """
 
 from jax._src.dtypes._extended import (
@@ -116,7 +116,7 @@ from jax._src.dtypes._types import (
 if ml_dtypes_has_int1:
     from jax._src.dtypes._types import int1 as int1, uint1 as uint1
 
-# Names that outside code imports, as it knows them.
+# Private names that libraries import.
 _jax_types = jax_types
 _jax_dtype_set = jax_dtype_set
 _dtype_kinds = dtype_kinds

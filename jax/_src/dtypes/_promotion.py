@@ -1,4 +1,4 @@
-"""The lattice of types, and the type of what combines values of several."""
+"""The promotion lattice of dtypes, and the dtype of the result of combining values."""
 
 from __future__ import annotations
 
@@ -37,12 +37,11 @@ from jax._src.errors import TypePromotionError as TypePromotionError
 from jax._src.typing import DType, DTypeLike
 from jax._src.util import set_module
 
-JAXType = Any  # a type, or `int`, `float` or `complex` for a weak one
+JAXType = Any  # a dtype, or `int`, `float` or `complex` for a weak type
 
 
 def type_promotion_lattice(strict: bool, x64: bool) -> dict[JAXType, list[JAXType]]:
-    """Each type and what lies right above it. There is a unique least upper bound of any two, or
-    none."""
+    """The direct upper bounds of each dtype. Two dtypes have one least upper bound, or none."""
     i_, f_, c_ = weak_types
     out: dict[JAXType, list[JAXType]]
     if strict:
@@ -63,7 +62,7 @@ def type_promotion_lattice(strict: bool, x64: bool) -> dict[JAXType, list[JAXTyp
         b1: [i_],
         i_: [u1, i1, *intn_dtypes],
         u1: [i2, u2],
-        # Without 64-bit types, int32 has to do for uint32 and a signed type.
+        # Without 64-bit dtypes, int32 is the result for uint32 and a signed dtype.
         u2: [i4, u4] if x64 else [u4],
         u4: [i8, u8] if x64 else [i4, u8],
         u8: [f_],
@@ -104,7 +103,7 @@ def jax_type(dtype: DType, weak_type: bool) -> JAXType:
 
 @functools.cache
 def least_upper_bound(strict: bool, x64: bool, *nodes: JAXType) -> JAXType:
-    # The smallest of the common upper bounds is the one that all the others lie above.
+    # The least common upper bound is the one whose upper bounds include all the others.
     first, *rest = nodes
     if any(isinstance(n, ExtendedDType) for n in nodes):
         if all(n == first for n in rest):
@@ -143,14 +142,14 @@ def _no_promotion_message(strict: bool, nodes: tuple[JAXType, ...]) -> str:
 
 
 def dtype_and_weak_type(value: Any) -> tuple[DType, bool]:
-    """The type of `value` (or the type it names), and whether it is weak."""
+    """The dtype of `value` (or the dtype it names), and whether it is weak."""
     if isinstance(value, type):
         return dtype(value), value in registered_weak_types
     return dtype(value), is_weakly_typed(value)
 
 
 def lattice_result_type(*args: Any) -> tuple[DType, bool]:
-    """The type of what combines `args`, arrays, scalars or types, and whether it is weak."""
+    """The dtype of combining `args` (arrays, scalars or dtypes), and whether it is weak."""
     return _combine(
         config.numpy_dtype_promotion.value is NumpyDtypePromotion.STRICT,
         config.enable_x64.value,
@@ -169,7 +168,7 @@ def _combine(strict: bool, x64: bool, *types: tuple[DType, bool]) -> tuple[DType
         return _canonical_node(node, x64), True
     if all(t == first for t, _ in types):
         return first, all_weak
-    # Weak types alone combine as their strong ones do.
+    # Weak types combined with each other are promoted like the corresponding strong dtypes.
     nodes = dict.fromkeys(jax_type(t, weak and not all_weak) for t, weak in types)
     node = least_upper_bound(strict, x64, *nodes)
     return _canonical_node(node, x64), all_weak or isinstance(node, type)
@@ -181,19 +180,19 @@ def _canonical_node(node: JAXType, x64: bool) -> DType:
 
 @export
 def result_type(*args: Any, return_weak_type_flag: bool = False) -> Any:
-    """The type of the result of combining the arguments by JAX's promotion rules.
+    """The dtype of the result of combining the arguments by JAX's promotion rules.
 
     Args:
-      args: arrays, scalars and types, at least one. Python scalars and their classes are weakly
-        typed: they take the type of the others where that is of the same kind or a greater one.
-      return_weak_type_flag: whether to return as well if the result is weakly typed.
+      args: arrays, scalars and dtypes, at least one. Python scalars and their classes are weakly
+        typed: they take the dtype of the others if that is of the same or a higher kind.
+      return_weak_type_flag: whether to return also whether the result is weakly typed.
 
     Returns:
       An `np.dtype`, or (type, weak).
 
     Raises:
-      TypePromotionError: there is no such type.
-      ValueError: there are no arguments, or a type takes no part in promotion.
+      TypePromotionError: the dtypes have no common dtype.
+      ValueError: there are no arguments, or a dtype does not take part in promotion.
 
     Differs from NumPy: int32 and float32 give float32; see also jax_numpy_dtype_promotion.
 
@@ -212,13 +211,13 @@ def result_type(*args: Any, return_weak_type_flag: bool = False) -> Any:
 
 @set_module("jax.numpy")
 def promote_types(a: DTypeLike, b: DTypeLike) -> DType:
-    """The type that two types are promoted to.
+    """The dtype that two dtypes are promoted to.
 
     Args:
-      a, b: types. Python's `int`, `float` and `complex` stand for weak types.
+      a, b: dtypes. Python's `int`, `float` and `complex` stand for weak types.
 
     Raises:
-      TypePromotionError: there is no such type.
+      TypePromotionError: the dtypes have no common dtype.
 
     Differs from NumPy: see `jax.numpy.result_type`.
 
@@ -241,12 +240,12 @@ def promote_types(a: DTypeLike, b: DTypeLike) -> DType:
 
 
 def safe_to_cast(input_dtype_or_value: Any, output_dtype_or_value: Any) -> bool:
-    """Whether promotion turns the first type (or value's type) into the second.
+    """Whether promotion turns the first dtype (or the dtype of a value) into the second.
 
-    The second counts as strong; a weak first one may be narrowed within its kind.
+    The second is taken as strong; a weak first one may be narrowed within its kind.
 
     Raises:
-      TypePromotionError: the types have no common type.
+      TypePromotionError: the dtypes have no common dtype.
     """
     input_type = dtype_and_weak_type(input_dtype_or_value)
     output_dtype = dtype(output_dtype_or_value)

@@ -1,4 +1,4 @@
-"""What type a value has, or a user asks for: defaults of Python's scalars, 64-bit types or not."""
+"""The dtype of a value, and the dtype a user asks for; defaults for Python scalars and x64 mode."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from jax._src.lib import _jax
 from jax._src.typing import Array, DType, DTypeLike
 from jax._src.util import set_module
 
-# Python's scalars
+# Python scalars
 
 
 def _default_bool_dtype() -> DType:
@@ -42,7 +42,7 @@ def _default_bool_dtype() -> DType:
 
 
 def default_int_dtype() -> DType:
-    """The type of Python's `int`: int64 if jax_enable_x64 is on, otherwise int32."""
+    """The dtype of Python's `int`: int64 if jax_enable_x64 is set, otherwise int32."""
     return _int_defaults[config.enable_x64.value]
 
 
@@ -51,12 +51,12 @@ def default_uint_dtype() -> DType:
 
 
 def default_float_dtype() -> DType:
-    """The type of Python's `float`: float64 if jax_enable_x64 is on, otherwise float32."""
+    """The dtype of Python's `float`: float64 if jax_enable_x64 is set, otherwise float32."""
     return _float_defaults[config.enable_x64.value]
 
 
 def default_complex_dtype() -> DType:
-    """The type of Python's `complex`: complex128 if jax_enable_x64 is on, otherwise complex64."""
+    """The dtype of Python's `complex`: complex128 if jax_enable_x64 is set, otherwise complex64."""
     return _complex_defaults[config.enable_x64.value]
 
 
@@ -78,7 +78,7 @@ _python_defaults: dict[Any, Callable[[], DType]] = {
     float: default_float_dtype,
     complex: default_complex_dtype,
 }
-# The same by type, for scalars of either width: (x64 off, x64 on).
+# The defaults by Python type: (x64 disabled, x64 enabled).
 scalar_dtypes: dict[Any, tuple[DType, DType]] = {
     bool: (bool_dtype, bool_dtype),
     int: _int_defaults,
@@ -98,12 +98,12 @@ registered_weak_types: set[type] = {int, float, complex}
 
 
 def register_weak_scalar_type(typ: type) -> None:
-    """Makes instances of `typ` weakly typed, as Python's scalars are."""
+    """Makes instances of `typ` weakly typed, like Python scalars."""
     registered_weak_types.add(typ)
 
 
 def register_python_scalar_type(typ: type, like: type) -> None:
-    """Makes instances of `typ` scalars of the same type as those of `like`."""
+    """Makes instances of `typ` scalars with the same dtype as instances of `like`."""
     python_scalar_types.add(typ)
     python_scalar_types_to_dtypes[typ] = python_scalar_types_to_dtypes[like]
     scalar_dtypes[typ] = scalar_dtypes[like]
@@ -112,15 +112,15 @@ def register_python_scalar_type(typ: type, like: type) -> None:
 
 
 def default_scalar_dtype(value: Any) -> DType:
-    """The type of the Python scalar `value`; of an int, the unsigned or 64-bit one is never it."""
+    """The default dtype of the Python scalar `value`, whatever the size of an int."""
     return scalar_dtypes[type(value)][config.enable_x64.value]
 
 
 def scalar_type_to_dtype(typ: type, value: Any = None) -> DType:
-    """The type that Python scalars of the class `typ` have in arrays.
+    """The dtype that Python scalars of the class `typ` have in arrays.
 
     Raises:
-      OverflowError: the int `value` is too large for it.
+      OverflowError: the int `value` does not fit into that dtype.
     """
     dtype = scalar_dtypes[typ][config.enable_x64.value]
     if typ is int and value is not None:
@@ -132,10 +132,10 @@ def scalar_type_to_dtype(typ: type, value: Any = None) -> DType:
 
 @export
 def scalar_type_of(x: Any) -> type:
-    """Python's scalar class that fits the elements of `x`: bool, int, float or complex.
+    """The Python scalar class for the elements of `x`: bool, int, float or complex.
 
     Args:
-      x: an array, a scalar or a type.
+      x: an array, a scalar or a dtype.
 
     Raises:
       TypeError: the elements are not numbers or booleans.
@@ -159,8 +159,7 @@ def scalar_type_of(x: Any) -> type:
 
 
 def is_weakly_typed(x: Any) -> bool:
-    """Whether `x` gives way to the types it is combined with: Python scalars and what comes of
-    them."""
+    """Whether `x` is weakly typed, like Python scalars and values computed from them alone."""
     return type(x) in registered_weak_types or getattr(getattr(x, "aval", None), "weak_type", False)
 
 
@@ -169,23 +168,23 @@ def is_weakly_typed_scalar(x: Any) -> bool:
     return is_weakly_typed(x) and not getattr(x, "ndim", 0)
 
 
-# What users give as a type
+# Dtypes as users specify them
 
 
 @export
 def canonicalize_dtype(dtype: Any, allow_extended_dtype: bool = False) -> DType | ExtendedDType:
-    """The type that arrays asked for as `dtype` have: 64-bit types need jax_enable_x64.
+    """The dtype of arrays for which `dtype` is requested: 64-bit dtypes need jax_enable_x64.
 
     Args:
-      dtype: anything that names a type; None for the default floating-point type.
-      allow_extended_dtype: whether an extended type is handed back or an error.
+      dtype: a dtype or a name of one; None for the default floating-point dtype.
+      allow_extended_dtype: whether an extended dtype is returned, or raises an error.
 
     Returns:
-      An `np.dtype`, or the extended type.
+      An `np.dtype`, or the extended dtype.
 
     Raises:
-      TypeError: `dtype` names no type.
-      ValueError: it is extended and that is not allowed.
+      TypeError: `dtype` is not the name of a dtype.
+      ValueError: it is an extended dtype, which is not allowed.
 
     Example:
       >>> import jax
@@ -213,7 +212,7 @@ def canonical_dtype_for(x64: bool, allow_extended: bool, dtype: Any) -> DType | 
 
 
 def jax_dtype(obj: DTypeLike | None, *, align: bool = False, copy: bool = False) -> DType:
-    """As `np.dtype(obj)`, but None and Python's scalar classes give JAX's default types."""
+    """Like `np.dtype(obj)`, but None and Python's scalar classes give JAX's default dtypes."""
     if obj is None:
         return default_float_dtype()
     if isinstance(obj, ExtendedDType):
@@ -229,14 +228,14 @@ def jax_dtype(obj: DTypeLike | None, *, align: bool = False, copy: bool = False)
 
 
 def check_and_canonicalize_user_dtype(dtype: Any, fun_name: str | None = None) -> DType:
-    """The type that the user of the function `fun_name` asked for with the argument `dtype`.
+    """The dtype that a user of the function `fun_name` requested by the argument `dtype`.
 
-    A 64-bit type asked for by name while jax_enable_x64 is off is a warning and is truncated, or
-    an error, or allowed: `jax_explicit_x64_dtypes`.
+    An explicit 64-bit dtype while jax_enable_x64 is not set is truncated with a warning, or an
+    error, or allowed, according to `jax_explicit_x64_dtypes`.
 
     Raises:
-      ValueError: `dtype` is None or an array, or a 64-bit type that is not allowed.
-      TypeError: it names no type, or one that arrays cannot have.
+      ValueError: `dtype` is None or an array, or a 64-bit dtype that is not allowed.
+      TypeError: `dtype` is not the name of a dtype, or is one that arrays cannot have.
     """
     if isinstance(dtype, type):
         default = _python_defaults.get(dtype)
@@ -290,7 +289,7 @@ def _in_fun(fun_name: str | None, verb: str = "") -> str:
 
 
 def _refuse_abstract_type(dtype: type) -> None:
-    # NumPy takes these for float64 or void, with a warning.
+    # NumPy interprets these as float64 or void, with a warning.
     if dtype in abstract_types:
         raise TypeError(
             f"{dtype.__name__} is an abstract class of types: name one of its types, such as"
@@ -300,12 +299,12 @@ def _refuse_abstract_type(dtype: type) -> None:
 
 @set_module("jax.numpy")
 def isdtype(dtype: DTypeLike, kind: str | DTypeLike | tuple[str | DTypeLike, ...]) -> bool:
-    """Whether the type `dtype` is of the given kind (array API).
+    """Whether a dtype is of the given kind (array API).
 
     Args:
-      dtype: a type.
+      dtype: a dtype.
       kind: 'bool', 'signed integer', 'unsigned integer', 'integral', 'real floating',
-        'complex floating', 'numeric', a type, or a tuple of these.
+        'complex floating', 'numeric', a dtype, or a tuple of these.
 
     Raises:
       ValueError: `kind` is an unknown name.
@@ -333,7 +332,7 @@ def isdtype(dtype: DTypeLike, kind: str | DTypeLike | tuple[str | DTypeLike, ...
 
 
 def check_valid_dtype(dtype: DType) -> None:
-    """Raises TypeError unless arrays can have elements of the type `dtype`."""
+    """Raises TypeError unless arrays can have the dtype."""
     if dtype not in jax_dtype_set and not isinstance(dtype, ExtendedDType):
         raise TypeError(
             f"Dtype {dtype} is not a valid JAX array type. Only arrays of numeric types are"
@@ -342,13 +341,13 @@ def check_valid_dtype(dtype: DType) -> None:
 
 
 def dtype(x: Any) -> DType:
-    """The type of the elements that `x` has, or names, as an array of JAX.
+    """The dtype that `x` has, or names, as a JAX array.
 
     Args:
-      x: an array, a scalar, or what names a type.
+      x: an array, a scalar, a dtype, or the name of one.
 
     Raises:
-      TypeError: `x` is neither, or arrays cannot have elements of that type.
+      TypeError: `x` is none of these, or arrays cannot have that dtype.
     """
     scalar = scalar_dtypes.get(type(x))
     if scalar is not None:
@@ -429,17 +428,17 @@ def _keeps_its_dtype(x: Any) -> bool:
 
 
 def coerce_to_array(x: Any, dtype: DTypeLike | None = None) -> np.ndarray:
-    """`np.asarray(x, dtype)`, where Python scalars get JAX's types."""
+    """Like `np.asarray(x, dtype)`, with JAX's default dtypes for Python scalars."""
     if dtype is None and type(x) in scalar_dtypes:
         dtype = scalar_type_to_dtype(type(x), x)
     return np.asarray(x, dtype)
 
 
-# Types for what an operation computes with
+# The dtypes that operations compute in
 
 
 def to_inexact_dtype(dtype: DTypeLike) -> DType:
-    """The floating-point or complex type for values of `dtype`: integers' and booleans' float."""
+    """The inexact dtype for values of `dtype`; integers and booleans become floating point."""
     out = np.dtype(dtype)
     return _to_inexact.get(out, out)
 
@@ -450,25 +449,25 @@ _to_inexact: dict[DType, DType] = {
 
 
 def to_numeric_dtype(dtype: DTypeLike) -> DType:
-    """The type of numbers for values of `dtype`: int32 for booleans."""
+    """The numeric dtype for values of `dtype`: int32 for booleans."""
     out = np.dtype(dtype)
     return np.dtype("int32") if out == bool_dtype else out
 
 
 def to_floating_dtype(dtype: DTypeLike) -> DType:
-    """The real floating-point type for values of `dtype`, or for their parts if complex."""
+    """The real floating-point dtype for values of `dtype`, or for their parts if complex."""
     return finfo(to_inexact_dtype(dtype)).dtype
 
 
 def to_complex_dtype(dtype: DTypeLike) -> DType:
-    """The complex type for values of `dtype`."""
+    """The complex dtype for values of `dtype`."""
     out = to_inexact_dtype(dtype)
     if out in complex_types:
         return out
     return complex_types[out == float64_dtype]
 
 
-# What jaxlib has to know of types
+# Registrations with jaxlib
 
 
 _jax.set_valid_dtypes(jax_dtype_set)
@@ -478,15 +477,15 @@ _handlers: dict[type, Callable[[Any], Any]] = {}
 
 
 class _CanonicalizeValueHandlers:
-    """Functions by type that turn other values into ones that computations take; jaxlib's table."""
+    """A mapping from types to functions that convert their values to arrays; kept by jaxlib."""
 
     def __setitem__(self, typ: type, handler: Callable[[Any], Any]) -> None:
         _jax.register_canonicalize_value_handler(typ, handler)
         _handlers[typ] = handler
 
     def __getitem__(self, typ: type) -> Callable[[Any], Any]:
-        # The extension itself handles arrays and scalars; outside code borrows their handler for
-        # types of its own that `__array__` turns into them.
+        # The extension handles arrays and scalars itself; libraries borrow these handlers for types
+        # that are converted by `__array__`.
         return _handlers.get(typ) or (
             _canonicalize_array if typ is np.ndarray else canonicalize_value
         )

@@ -1,4 +1,4 @@
-"""The types there are: their kinds, sizes and names, and which belong to which class of types."""
+"""The valid dtypes: their kinds, sizes, names, and the classes they belong to."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ finfo = ml_dtypes.finfo
 iinfo = ml_dtypes.iinfo
 
 
-# Extended types: their arrays have an element type of their own (random keys)
+# Extended dtypes, whose arrays have elements of a special kind (random keys)
 
 
 @export
 class extended(np.generic):
-    """Scalar class of the types that are neither numbers nor booleans, such as random keys.
+    """Scalar class of the dtypes that are neither numbers nor booleans, such as random keys.
 
-    An abstract class: it serves in `jnp.issubdtype` only.
+    An abstract class, for use in `jnp.issubdtype` only.
 
     Example:
       >>> import jax, jax.numpy as jnp
@@ -36,9 +36,9 @@ class extended(np.generic):
 
 @export
 class prng_key(extended):
-    """Scalar class of the types of random keys.
+    """Scalar class of the dtypes of random keys.
 
-    An abstract class: it serves in `jnp.issubdtype` only. Two keys' types differ if their
+    An abstract class, for use in `jnp.issubdtype` only. The dtypes of two keys differ if their
     generators do.
 
     Example:
@@ -49,9 +49,9 @@ class prng_key(extended):
 
 
 class ExtendedDType(abc.ABC):
-    """Base class of extended types, which stand where an `np.dtype` does."""
+    """Base class of extended dtypes, which can be used in place of an `np.dtype`."""
 
-    _rules: Any  # how its arrays are represented, printed, placed, ...
+    _rules: Any  # functions that represent, print and place arrays, ...
 
     @property
     @abc.abstractmethod
@@ -62,9 +62,9 @@ class ExtendedDType(abc.ABC):
     def name(self) -> str: ...
 
 
-# The types there are
+# The valid dtypes
 
-# The tangent type of integers and booleans. It has no bytes, so it can hold zeros only.
+# The dtype of tangents of integers and booleans. Its elements have no bytes; they are all zero.
 float0: np.dtype = np.dtype([("float0", np.void, 0)])
 
 bfloat16: type = ml_dtypes.bfloat16
@@ -136,7 +136,7 @@ dtype_kinds: dict[str, set[DType]] = {
     "numeric": {*int_types, *float_types, *complex_types},
 }
 
-# Every valid type and the one it becomes while jax_enable_x64 is off.
+# Every valid dtype, and the one it becomes unless jax_enable_x64 is set.
 dtype_to_32bit_dtype: dict[DType, DType] = {
     np.dtype("int64"): np.dtype("int32"),
     np.dtype("uint64"): np.dtype("uint32"),
@@ -151,7 +151,7 @@ bool_dtype = np.dtype("bool")
 
 
 def supports_inf(dtype: DTypeLike) -> bool:
-    """Whether the floating-point type has infinities."""
+    """Whether a floating-point dtype has infinities."""
     return np.dtype(dtype) in _types_with_inf
 
 
@@ -164,10 +164,10 @@ _types_with_inf = frozenset(
 
 @export
 def itemsize_bits(dtype: DTypeLike) -> int:
-    """The number of bits of one element of the type `dtype`.
+    """The number of bits of one element of a dtype.
 
     Raises:
-      ValueError: `dtype` is not a type of numbers or booleans.
+      ValueError: `dtype` is not a dtype of numbers or booleans.
 
     Example:
       >>> import jax, jax.numpy as jnp
@@ -193,7 +193,7 @@ bits_of.update({d: 4 for d in float4_dtypes} | {d: 6 for d in float6_dtypes})
 
 
 def short_dtype_name(dtype: Any) -> str:
-    """The name of a type in jaxprs: f32, i32, bf16, c64, bool, key<fry>, …"""
+    """The name of a dtype in jaxprs: f32, i32, bf16, c64, bool, key<fry>, …"""
     if isinstance(dtype, ExtendedDType):
         return str(dtype)
     name = _short_names.get(dtype)
@@ -204,7 +204,7 @@ dtype_to_string = short_dtype_name
 
 
 def dtype_name(dtype: Any) -> str:
-    """The name of a type in types of arrays: float32, bfloat16, key<fry>, …"""
+    """The name of a dtype in the types of arrays: float32, bfloat16, key<fry>, …"""
     return str(dtype) if isinstance(dtype, ExtendedDType) else _long_names.get(dtype, dtype.name)
 
 
@@ -222,7 +222,7 @@ if string_dtype is not None:
     _short_names[string_dtype] = "str"
 
 
-# Relations between types
+# Relations between dtypes
 
 
 def is_subclass(a: Any, b: Any) -> bool:
@@ -237,12 +237,12 @@ _types_for_issubdtype = (type, np.dtype, ExtendedDType)
 
 @export
 def issubdtype(a: Any, b: Any) -> bool:
-    """Whether the type `a` is, or belongs to, the type or class of types `b`.
+    """Whether the dtype `a` is, or belongs to, the dtype or class of dtypes `b`.
 
-    As `numpy.issubdtype`, and knows the small floats and integers and extended types.
+    Like `numpy.issubdtype`, with support for small floats and integers and extended dtypes.
 
     Args:
-      a, b: types, scalar classes such as `jnp.floating`, or what names them.
+      a, b: dtypes, scalar classes such as `jnp.floating`, or names of them.
 
     Example:
       >>> import jax.numpy as jnp
@@ -272,7 +272,7 @@ def _issubdtype_cached(a: Any, b: Any) -> bool:
     return bool(np.issubdtype(a_class, b_class))
 
 
-# NumPy takes the scalar classes of ml_dtypes for no kind of number.
+# NumPy does not know that the scalar classes of ml_dtypes are numbers.
 _FLOATING = (np.floating, np.inexact, np.number, np.generic)
 _SIGNED = (np.signedinteger, np.integer, np.number, np.generic)
 _UNSIGNED = (np.unsignedinteger, np.integer, np.number, np.generic)

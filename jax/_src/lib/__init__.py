@@ -1,7 +1,7 @@
-"""The only importer of jaxlib: names of the native extension, and the check that it fits.
+"""The only module that imports jaxlib: names of the native extension, and a version check.
 
-Modules that most programs do not need (MLIR bindings, kernels' lowering helpers, the profiler, …)
-are imported when their name is first read.
+Modules that most programs do not need (MLIR bindings, helpers for lowering kernels, the profiler,
+…) are imported when their names are first read.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any
 MINIMUM_JAXLIB_VERSION = "0.10.2"
 MAXIMUM_JAXLIB_VERSION = "0.13"  # exclusive
 
-# jaxlib reads it when it is loaded: without it, each start of a backend is logged to stderr.
+# jaxlib reads it when it is loaded. Without it, every start of a backend is logged to stderr.
 cpp_log_level_from_environment = os.environ.get("TF_CPP_MIN_LOG_LEVEL")
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "1")
 
@@ -30,7 +30,7 @@ except ModuleNotFoundError as err:
 
 
 def _parse_version(text: str) -> tuple[int, ...]:
-    """`(0, 10, 2)` from `"0.10.2.dev20250101+cuda"`: the release numbers alone."""
+    """`(0, 10, 2)` from `"0.10.2.dev20250101+cuda"`: the release numbers only."""
     match = re.match(r"\d+(?:\.\d+)*", text)
     if match is None:
         raise ValueError(f"cannot read the version {text!r} of jaxlib")
@@ -42,7 +42,7 @@ def check_jaxlib_version(
     minimum: str = MINIMUM_JAXLIB_VERSION,
     maximum: str = MAXIMUM_JAXLIB_VERSION,
 ) -> tuple[int, ...]:
-    """Returns jaxlib's version as numbers; RuntimeError if this jax cannot work with it."""
+    """The version of jaxlib as numbers; raises RuntimeError if this jax does not support it."""
     numbers = _parse_version(jaxlib_version)
     if not _parse_version(minimum) <= numbers < _parse_version(maximum):
         raise RuntimeError(
@@ -59,7 +59,7 @@ jaxlib_version = version
 
 from jaxlib import cpu_feature_guard  # noqa: E402
 
-# Before anything else runs native code: an old CPU gets a message in place of SIGILL.
+# Before other native code runs: unsupported CPUs get an error message instead of SIGILL.
 cpu_feature_guard.check_cpu_features()
 
 from jaxlib import _jax, utils, weakref_lru_cache  # noqa: E402
@@ -78,10 +78,11 @@ from jaxlib._jax import (  # noqa: E402
 config_ext = _jax.config
 ifrt_version: int = _jax.ifrt_version_number
 
-# Whether XLA takes efforts as numbers besides levels: newer versions do not.
+# Whether XLA accepts numeric efforts besides levels; newer versions do not.
 has_efforts = hasattr(_jax.ExecutableBuildOptions, "exec_time_optimization_effort")
 
-# (aval, sharding, committed) -> what makes an array of buffers. Older versions check these, where they are not told not to.
+# (aval, sharding, committed) -> a function that makes an array of buffers. Older versions check the
+# buffers unless told not to.
 array_result_handler = _jax.array_result_handler
 if "_skip_checks" in (array_result_handler.__doc__ or ""):
     array_result_handler = functools.partial(array_result_handler, _skip_checks=True)
@@ -127,12 +128,13 @@ def __getattr__(name: str) -> Any:
 
 
 def jaxlib_folder() -> str:
-    """Where jaxlib is installed."""
+    """The folder where jaxlib is installed."""
     return os.path.dirname(os.path.abspath(jaxlib.__file__))
 
 
 def _collect_deferred_buffers(*_: Any) -> None:
-    # Buffers dropped by threads without the interpreter lock wait in C++ until someone frees them.
+    # Buffers released by threads that do not hold the GIL are queued in C++ until this call frees
+    # them.
     _jax.collect_garbage()
 
 

@@ -1,4 +1,4 @@
-"""Kernels of the package `jaxlib-ext`, which speed up programs on CPUs where it is installed."""
+"""Kernels of the package `jaxlib-ext`, which speed up CPU programs if it is installed."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from typing import Any
 
 from jax._src.lib import _jax
 
-# Which handlers there are, and what they are called with: raised with every change to either.
+# Identifies the set of handlers and their arguments; incremented with every change to them.
 INTERFACE_VERSION = 1
 
-# One thread loads the extension, others wait. Reentrant: what shows a warning may sort.
+# One thread loads the extension while others wait. Reentrant: showing a warning may run jax code.
 _lock = threading.RLock()
 
 
 def extension() -> Any | None:
-    """The module `jaxlib_ext`, all its kernels registered with XLA; None where `problem()` tells why not."""
+    """The module `jaxlib_ext`, with its kernels registered; None for the reason in `problem()`."""
     return _load()[0]
 
 
 def problem() -> str | None:
-    """Why the extension is not used; None if it is."""
+    """The reason why the extension is not used; None if it is."""
     return _load()[1]
 
 
@@ -34,7 +34,7 @@ def _load() -> tuple[Any | None, str | None]:
 
 @functools.cache
 def _load_once() -> tuple[Any | None, str | None]:
-    """The extension, or why not. jax never needs it: one that does not work is a warning, and left out."""
+    """The extension, or why it is not used. jax works without it, so problems only warn."""
     try:
         import jaxlib_ext
 
@@ -42,7 +42,7 @@ def _load_once() -> tuple[Any | None, str | None]:
         if fits:
             _register(jaxlib_ext)
     except Exception as err:
-        # whatever a damaged package, or a jaxlib that rejects a kernel, can raise
+        # A damaged package, or a jaxlib that rejects a kernel, can raise any exception.
         if isinstance(err, ModuleNotFoundError) and err.name == "jaxlib_ext":
             return None, "not installed"
         wrong = f"{_file(err)} cannot be used ({type(err).__name__}: {err})"
@@ -61,7 +61,7 @@ def _load_once() -> tuple[Any | None, str | None]:
 
 
 def _register(module: Any) -> None:
-    # What is registered before another kernel is rejected does no harm: nothing calls it.
+    # If one kernel is rejected, those registered before do no harm, since nothing calls them.
     for name, handler in module.handlers().items():
         _jax.register_custom_call_target(name, handler, platform="Host", api_version=1)
     for name in module.batch_partitionable_targets():
@@ -69,6 +69,6 @@ def _register(module: Any) -> None:
 
 
 def _file(err: Exception) -> str:
-    """The file that could not be loaded, or the one of the package that it belongs to."""
+    """The file that could not be loaded, or the package's file."""
     spec = PathFinder.find_spec("jaxlib_ext")
     return getattr(err, "path", None) or (spec and spec.origin) or "the package jaxlib_ext"

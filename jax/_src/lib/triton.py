@@ -1,4 +1,4 @@
-"""Compilers of Triton kernels, one a platform, which GPU plugins bring; and jaxlib's dialect."""
+"""Compilers of Triton kernels, provided by GPU plugins, one per platform; and jaxlib's dialect."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 
 class CompilationResult(Protocol):
-    """What a compiler returns."""
+    """The result of a compiler."""
 
     asm: str
     hsaco_path: str
@@ -15,7 +15,7 @@ class CompilationResult(Protocol):
 
 
 class CompilationHandler(Protocol):
-    """A compiler: Triton IR as bytes, the architecture, warps, blocks of a cluster, pipeline stages."""
+    """A compiler of Triton IR for an architecture, with its launch parameters."""
 
     def __call__(
         self, module: bytes, arch_name: str, num_warps: int, num_ctas: int, num_stages: int
@@ -33,7 +33,7 @@ def register_compilation_handler(platform: str, handler: CompilationHandler) -> 
       handler: the compiler.
 
     Raises:
-      RuntimeError: the platform has one already.
+      RuntimeError: the platform already has one.
     """
     if _compilation_handlers.setdefault(platform, handler) is not handler:
         raise RuntimeError(f"Platform {platform} already has a compiler of Triton kernels")
@@ -58,10 +58,10 @@ def compile(
     Args:
       platform: "CUDA" or "ROCM".
       module: Triton IR.
-      arch_name: architecture of the device.
-      num_warps: warps of a block.
-      num_ctas: blocks of a cluster.
-      num_stages: stages of software pipelines.
+      arch_name: the architecture of the device.
+      num_warps: the number of warps per block.
+      num_ctas: the number of blocks per cluster.
+      num_stages: the number of stages of software pipelines.
 
     Raises:
       RuntimeError: the platform has no compiler.

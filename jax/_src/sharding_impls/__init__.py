@@ -1,4 +1,4 @@
-"""Shardings of all kinds, conversions between them, meshes from devices, the mesh in context."""
+"""Shardings of all kinds, conversions between them, construction of meshes, the context mesh."""
 
 from jax._src.mesh import get_abstract_mesh as get_abstract_mesh
 from jax._src.named_sharding import (

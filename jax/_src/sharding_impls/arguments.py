@@ -1,4 +1,4 @@
-"""Shardings that users give as arguments."""
+"""Processing of shardings that users pass as arguments."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from jax._src.tree_util import none_leaf_registry
 
 
 def prepare_axis_resources(axis_resources, arg_name, allow_unconstrained_dims=False):
-    """Checks a tree of shardings, partition specs and Nones that a user has given."""
+    """Checks a tree of shardings, partition specs and Nones from a user."""
     leaves, treedef = none_leaf_registry.flatten(axis_resources)
     for leaf in leaves:
         if leaf is None or isinstance(leaf, (Sharding, UnspecifiedValue)):
@@ -45,12 +45,12 @@ def canonicalize_sharding(
     api_name: str,
     check_mesh_consistency: bool = True,
 ) -> NamedSharding | None:
-    """The sharding that a user asks of an operation's result, over an abstract mesh.
+    """Convert a user's `out_sharding` of an operation to a sharding over an abstract mesh.
 
     Raises:
-      TypeError: it is no NamedSharding or PartitionSpec.
-      ValueError: there is no mesh for the PartitionSpec, the meshes differ, or the sharding names
-        axes that are not Explicit.
+      TypeError: it is not a NamedSharding or a PartitionSpec.
+      ValueError: there is no mesh for the PartitionSpec, the meshes differ, or the sharding uses
+        mesh axes that are not Explicit.
     """
     if sharding is None:
         return None
@@ -97,18 +97,18 @@ def _at_source() -> str:
 
 
 def is_leaf_sharding(x: Any) -> bool:
-    """Whether `x` is one sharding, not a tree of them."""
+    """Whether `x` is a single sharding rather than a tree of shardings."""
     return x is None or isinstance(x, (Sharding, PartitionSpec, UnspecifiedValue, Format))
 
 
 def canonicalize_jit_sharding(sharding: Any, arg_name: str, api_name: str = "jit") -> Any:
-    """One leaf of what a user gives as in_shardings or out_shardings.
+    """Convert one leaf of a user's in_shardings or out_shardings.
 
     Returns:
-      A sharding, UNSPECIFIED (also for None) or a Format; a PartitionSpec gets the mesh in context.
+      A sharding, UNSPECIFIED (also for None) or a Format; a PartitionSpec uses the context mesh.
 
     Raises:
-      TypeError: it is something else.
+      TypeError: it is anything else.
       RuntimeError: there is no mesh in context for a PartitionSpec.
     """
     if sharding is None:
@@ -144,7 +144,7 @@ def canonicalize_jit_sharding(sharding: Any, arg_name: str, api_name: str = "jit
 
 
 def sharding_of_device_or_backend(device: Device | None, backend: str | None) -> Sharding:
-    """The sharding that `jit`'s arguments `device` and `backend` stand for."""
+    """The sharding for the arguments `device` and `backend` of `jit`."""
     if device is None:
         device = xb.get_backend(backend).local_devices()[0]
     if not isinstance(device, Device):
@@ -153,14 +153,14 @@ def sharding_of_device_or_backend(device: Device | None, backend: str | None) ->
 
 
 def batched_sharding(sharding: Any, dim: int | None, axis_data: Any, entry: Any = None) -> Any:
-    """The sharding of a batch of values sharded like this, stacked along `dim` (None: no batch).
+    """The sharding of a batch of values with this sharding, stacked along `dim` (None: no batch).
 
     Args:
-      axis_data: the mapped axis; its spmd_name or explicit_mesh_axis splits the new dimension.
-      entry: what splits the new dimension otherwise: None or UNCONSTRAINED.
+      axis_data: the mapped axis; the new dimension is split by its spmd_name or explicit_mesh_axis.
+      entry: the spec entry of the new dimension otherwise: None or UNCONSTRAINED.
 
     Raises:
-      ValueError: the axis's spmd_name is in the spec already.
+      ValueError: the spec already contains the axis's spmd_name.
     """
     if dim is None or sharding is None or isinstance(sharding, (UnspecifiedValue, Format)):
         return sharding

@@ -1,4 +1,4 @@
-"""The shardings of one device and of the compiler; what a program is lowered for."""
+"""Shardings on one device, shardings in the compiler's format, and contexts for lowering."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ MeshAxisName = Any
 
 
 def hashed_index(x: Index) -> int:
-    """A hash of a tuple of slices, which are not hashable in every Python."""
+    """A hash of a tuple of slices, which are not hashable in all versions of Python."""
     return hash(tuple((s.start, s.stop) if isinstance(s, slice) else s for s in x))
 
 
 @functools.lru_cache(maxsize=4096)
 def device_replica_id_map(sharding: Sharding, global_shape: Shape) -> Mapping[Device, int]:
-    """For each device, how many before it hold the same part of the array."""
+    """For each device, the number of preceding devices that hold the same part of the array."""
     index_map = sharding.devices_indices_map(global_shape)
     seen: dict[int, int] = {}
     out = {}
@@ -90,15 +90,15 @@ class SingleDeviceSharding(Sharding):
 
     @property
     def memory_kind(self) -> str | None:
-        """The kind of memory that the array is in."""
+        """The kind of memory that holds the array."""
         return self._memory_kind
 
     def with_memory_kind(self, kind: str) -> SingleDeviceSharding:
-        """The same device with another kind of memory."""
+        """A sharding on the same device with another kind of memory."""
         return _jax.SingleDeviceSharding(self._device, memory_kind=kind)
 
     def devices_indices_map(self, global_shape: Shape) -> Mapping[Device, Index]:
-        """The device, and slices that take everything."""
+        """The device, with slices that select the whole array."""
         return {self._device: (slice(None),) * len(global_shape)}
 
     @property
@@ -116,7 +116,7 @@ class SingleDeviceSharding(Sharding):
         return self._device.process_index == self._device.client.process_index()
 
     def check_compatible_aval(self, aval_shape: Shape) -> None:
-        """Does nothing: every shape fits."""
+        """Does nothing: every shape is valid."""
 
     def _to_xla_hlo_sharding(self, num_dimensions: int):
         return replicated_hlo_sharding()
@@ -156,12 +156,12 @@ def _closed_sdy_sharding(num_dimensions):
     return SdyArray(mesh_shape=None, dim_shardings=(SdyDim((), False),) * num_dimensions)
 
 
-# The compiler's own sharding
+# Shardings in the compiler's format
 
 
 @extend_cpp_class(_jax.GSPMDSharding)
 class GSPMDSharding(Sharding):
-    """A sharding in the compiler's form: devices in order, and an `HloSharding`."""
+    """A sharding in the compiler's format: a sequence of devices and an `HloSharding`."""
 
     def __repr__(self):
         memory = f", memory_kind={self.memory_kind}" if self.memory_kind is not None else ""
@@ -189,7 +189,7 @@ class GSPMDSharding(Sharding):
         )
 
     def check_compatible_aval(self, aval_shape: Shape) -> None:
-        """Raises ValueError if the sharding needs more dimensions than the shape has."""
+        """Raises ValueError if the shape has fewer dimensions than the sharding needs."""
         if not self._hlo_sharding.is_tiled():
             return
         rank = len(get_num_ways_dim_sharded(self._hlo_sharding)[0])
@@ -201,17 +201,17 @@ class GSPMDSharding(Sharding):
 
     @property
     def num_devices(self) -> int:
-        """The number of devices that the sharding spans."""
+        """The number of devices of the sharding."""
         return len(self._devices)
 
     @functools.cached_property
     def device_set(self) -> set[Device]:
-        """The devices that the sharding spans."""
+        """The devices of the sharding."""
         return set(self._devices)
 
     @property
     def memory_kind(self) -> str | None:
-        """The kind of memory that the array is in."""
+        """The kind of memory that holds the array."""
         return self._memory_kind
 
     def with_memory_kind(self, kind: str) -> GSPMDSharding:
@@ -224,7 +224,7 @@ class GSPMDSharding(Sharding):
 
     @functools.cached_property
     def is_fully_replicated(self) -> bool:
-        """Whether each device has the whole array."""
+        """Whether each device holds the whole array."""
         return is_hlo_sharding_replicated(self._hlo_sharding)
 
     @property
@@ -242,7 +242,7 @@ class GSPMDSharding(Sharding):
             return _closed_sdy_sharding(num_dimensions)
         if not self._hlo_sharding.is_tiled():
             raise NotImplementedError(f"{self} has no Shardy form.")
-        # Made-up axes: their sizes are those of the tiles, in the order of the tiles.
+        # Invent mesh axes: their sizes are those of the tiles, in the order of the tiles.
         parts, replicas = get_num_ways_dim_sharded(self._hlo_sharding)
         names = {i: f"_axis_{k}" for k, i in enumerate(i for i, n in enumerate(parts) if n > 1)}
         shape = [(name, parts[i]) for i, name in names.items()]
@@ -259,7 +259,7 @@ class GSPMDSharding(Sharding):
 
     @classmethod
     def get_replicated(cls, device_assignment, *, memory_kind: str | None = None):
-        """The sharding that puts a copy on each of the devices."""
+        """The sharding that replicates an array on the given devices."""
         return _jax.GSPMDSharding(
             device_assignment, replicated_hlo_sharding(), memory_kind=memory_kind
         )
@@ -271,7 +271,7 @@ def _unpickle_gspmd_sharding(devices, op_sharding, memory_kind):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class SdyArrayList:
-    """Shardy's form of the shardings of several values."""
+    """The shardings of several values in Shardy's format."""
 
     shardings: tuple[SdyArray, ...]
 
@@ -279,12 +279,12 @@ class SdyArrayList:
         return build_sdy_array_list(self.shardings, attr_cache)
 
 
-# What a program is lowered for
+# Contexts for lowering
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class SPMDAxisContext:
-    """A mesh, and which of its axes are manual where the lowering is."""
+    """A mesh, and which of its axes are manual at this point of the lowering."""
 
     mesh: Mesh
     manual_axes: frozenset[MeshAxisName] = frozenset()
@@ -292,7 +292,7 @@ class SPMDAxisContext:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ShardingContext:
-    """How many devices a program is for, and which if they are known."""
+    """The number of devices of a program, and the devices if they are known."""
 
     num_devices: int
     device_assignment: tuple[Device, ...] | None = None

@@ -1,4 +1,4 @@
-"""Partition specs from the compiler's shardings; the shardings of extended dtypes; processes."""
+"""Conversions of the compiler's shardings, of those of extended dtypes, and between processes."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ Shape = tuple[int, ...]
 
 
 def parse_flatten_op_sharding(hlo_sharding, mesh: Mesh | AbstractMesh) -> Sequence[PartitionSpec]:
-    """The partition specs over a mesh that describe a sharding, one for each element of a tuple.
+    """The partition specs over a mesh that describe a sharding: one per element of a tuple.
 
     Raises:
-      IndivisibleError: the mesh's axes cannot describe it.
+      IndivisibleError: the axes of the mesh cannot describe it.
     """
     if isinstance(hlo_sharding, lib.hlo.OpSharding):
         if hlo_sharding.type == lib.hlo.OpSharding.Type.TUPLE:
@@ -61,13 +61,13 @@ def _tiles_to_spec(hlo_sharding, mesh):
         subgroups = [kinds.REPLICATED]
     rank = len(tiles) - len(subgroups)
 
-    # Where in the tiles each position of the mesh is.
+    # The tile coordinates of each position in the mesh.
     coordinates = np.empty((len(tiles), devices.size), dtype=np.int64)
     coordinates[:, devices] = np.indices(tiles).reshape(len(tiles), -1)
     coordinates = coordinates.reshape(len(tiles), *sizes)
 
     def axes_of(dim):
-        """The mesh axes whose positions, read as a number, are the coordinate; slowest first."""
+        """The mesh axes whose combined index is the coordinate, slowest first, or None."""
         c = coordinates[dim]
         origin = (0,) * c.ndim
         strides = {}
@@ -117,7 +117,7 @@ def cached_named_sharding(
     return NamedSharding(mesh, pspec, memory_kind=memory_kind)
 
 
-# Extended dtypes (typed random keys), whose elements are small arrays underneath
+# Extended dtypes (typed random keys), whose elements are represented by small arrays
 
 
 def physical_hlo_sharding(aval, hlo_sharding):
@@ -142,7 +142,7 @@ def make_key_array_phys_sharding(aval, sharding: Sharding) -> Sharding:
 
 
 def _with_trailing_dims(hlo_sharding, count):
-    """Adds dimensions that are not split, behind those there are."""
+    """Adds trailing dimensions that are not split."""
     if not hlo_sharding.is_tiled() or is_hlo_sharding_replicated(hlo_sharding):
         return hlo_sharding
     rank = len(get_num_ways_dim_sharded(hlo_sharding)[0])
@@ -153,7 +153,7 @@ def _with_trailing_dims(hlo_sharding, count):
 
 
 def check_replicated_trailing_dims(sharding: Sharding, logical_shape, dtype) -> None:
-    """Raises ValueError if a sharding splits elements of an extended dtype."""
+    """Raises ValueError if a sharding splits the elements of an extended dtype."""
     trailing = core.physical_element_aval(dtype).ndim
     hlo_sharding = sharding._to_xla_hlo_sharding(len(logical_shape) + trailing)
     partitions, _ = get_num_ways_dim_sharded(hlo_sharding)
@@ -165,7 +165,7 @@ def check_replicated_trailing_dims(sharding: Sharding, logical_shape, dtype) -> 
 
 
 def logical_sharding(logical_shape, dtype, phys_sharding: Sharding) -> Sharding:
-    """The sharding of values of an extended dtype, from that of the array that represents them."""
+    """The sharding of values of an extended dtype, given that of the array that represents them."""
     check_replicated_trailing_dims(phys_sharding, logical_shape, dtype)
     if isinstance(phys_sharding, SingleDeviceSharding):
         return phys_sharding
@@ -194,7 +194,7 @@ def get_logical_gspmd_sharding(logical_shape, dtype, phys_sharding) -> GSPMDShar
 
 @functools.lru_cache(maxsize=4096)
 def get_process_index_and_count(tensor_sharding: Sharding, dim: int, ndims: int) -> tuple[int, int]:
-    """Which part of a dimension this process holds, and in how many parts processes split it.
+    """The index of this process's part of a dimension, and the number of parts of all processes.
 
     Args:
       tensor_sharding: the array's sharding.
@@ -209,7 +209,7 @@ def get_process_index_and_count(tensor_sharding: Sharding, dim: int, ndims: int)
         and (len(tensor_sharding.spec) <= dim or tensor_sharding.spec.partitions[dim] is None)
     ):
         return 0, 1
-    # Any shape that splits evenly shows which parts are whose.
+    # Any evenly divisible shape shows which process holds which parts.
     index_map = tensor_sharding.devices_indices_map((tensor_sharding.num_devices,) * ndims)
     parts: dict[int, set[tuple[int, int]]] = {}
     for device, index in index_map.items():
@@ -229,9 +229,9 @@ def get_process_index_and_count(tensor_sharding: Sharding, dim: int, ndims: int)
 
 
 def local_to_global_shape(sharding: Sharding, local_shape: Shape) -> tuple[int | None, ...]:
-    """The shape of the array of which this process holds a part of a given shape.
+    """The shape of the whole array, given the shape of the part that this process holds.
 
-    A dimension that processes do not split uniformly is None.
+    A dimension that is not split uniformly over processes is None.
 
     Raises:
       ValueError: no dimension is split uniformly.
@@ -250,7 +250,7 @@ def local_to_global_shape(sharding: Sharding, local_shape: Shape) -> tuple[int |
 
 
 def num_addressable_indices(tensor_sharding: Sharding, dim: int, global_shape: Shape) -> int:
-    """How many positions of a dimension this process holds."""
+    """The number of positions of a dimension that this process holds."""
     size = global_shape[dim]
     parts = {
         index[dim].indices(size)

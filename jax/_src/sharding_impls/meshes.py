@@ -1,4 +1,4 @@
-"""Meshes from devices, and the mesh in context."""
+"""Construction of meshes, and the mesh in context."""
 
 from __future__ import annotations
 
@@ -27,19 +27,19 @@ def make_mesh(
     *,
     devices: Sequence[Device] | None = None,
 ) -> Mesh:
-    """Makes a mesh, with the devices in an order that suits their network.
+    """Makes a mesh, with devices in an order that suits their network.
 
     Args:
       axis_shapes: the size of each axis.
       axis_names: the name of each axis.
       axis_types: an :class:`jax.sharding.AxisType` for each axis; Explicit by default.
-      devices: the devices to take from; all by default.
+      devices: the devices to choose from; all by default.
 
     Returns:
       A :class:`jax.sharding.Mesh`.
 
     Raises:
-      ValueError: there are too few devices, or the arguments' lengths differ.
+      ValueError: there are too few devices, or the lengths of the arguments differ.
 
     Example:
       >>> import jax
@@ -74,14 +74,15 @@ def make_mesh(
 class set_mesh:
     """Sets the mesh in context: as a context manager, or for the rest of the thread.
 
-    With Explicit axes, the types of arrays (:func:`jax.typeof`) show shardings over this mesh; in all
-    cases a bare :class:`jax.P` can be given where a sharding is expected.
+    With Explicit axes, the types of arrays (:func:`jax.typeof`) contain shardings over this mesh.
+    With all types of axes, a :class:`jax.P` can be passed where a sharding is expected.
 
     Args:
       mesh: a :class:`jax.sharding.Mesh`; None for no mesh.
 
     Raises:
-      ValueError: ``mesh`` is none, has axes of type Manual, or the call is within ``jax.jit``.
+      ValueError: ``mesh`` is not a Mesh, has axes of type Manual, or the call is inside
+        ``jax.jit``.
 
     Example:
       >>> import jax
@@ -122,10 +123,10 @@ set_mesh.__module__ = "jax"
 
 
 def get_mesh() -> Mesh:
-    """The mesh that :func:`jax.set_mesh` has set; an empty one if there is none.
+    """The mesh set by :func:`jax.set_mesh`, or an empty mesh.
 
     Raises:
-      ValueError: within ``jax.jit``, where :func:`jax.sharding.get_abstract_mesh` is to be used.
+      ValueError: inside ``jax.jit``; use :func:`jax.sharding.get_abstract_mesh` there.
 
     Example:
       >>> import jax
@@ -141,7 +142,7 @@ def get_mesh() -> Mesh:
 
 
 class _internal_use_concrete_mesh:
-    """Sets the concrete mesh alone, for what runs while a program is traced."""
+    """Sets the concrete mesh only, for code that runs while a program is traced."""
 
     __slots__ = ("mesh", "prev")
 

@@ -1,4 +1,4 @@
-"""The vocabulary of the test suites, ours and third parties': `JaxTestCase`, random inputs, counters."""
+"""Utilities for test suites, also of libraries: `JaxTestCase`, random inputs, counters."""
 
 from jax._src.public_test_util import (
     EPS as EPS,

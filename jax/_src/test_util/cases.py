@@ -13,7 +13,7 @@ from absl.testing import absltest, parameterized
 
 
 def num_generated_cases() -> int:
-    """How many of the combinations of `sample_product` are tried."""
+    """The number of combinations that `sample_product` samples."""
     return int(os.getenv("JAX_NUM_GENERATED_CASES", "10"))
 
 
@@ -25,7 +25,7 @@ def _choice(n: int, m: int, seed: int) -> list[int]:
 
 
 def sample_product_testcases(*args: Sequence[dict], **kwargs: Sequence[Any]) -> list[dict]:
-    """Some of the combinations: one dictionary of each positional list, one value of each keyword."""
+    """Sample combinations: one dictionary per positional list and one value per keyword."""
     named = [[{k: v} for v in vs] for k, vs in kwargs.items()]
     groups = [list(a) for a in args] + named
     sizes = [len(g) for g in groups]
@@ -42,7 +42,7 @@ def sample_product_testcases(*args: Sequence[dict], **kwargs: Sequence[Any]) -> 
 
 
 def sample_product(*args, **kwargs):
-    """Decorator: run a test on some of the combinations of parameters (see `sample_product_testcases`)."""
+    """Decorator: run a test on sampled parameters (see `sample_product_testcases`)."""
     return parameterized.parameters(*sample_product_testcases(*args, **kwargs))
 
 
@@ -52,7 +52,7 @@ def parameterized_filterable(
     testcase_name: Callable | None = None,
     one_containing: str | None = None,
 ):
-    """Decorator: named parameters, whose names tests can be chosen by."""
+    """Decorator: named parameters, so that tests can be selected by name."""
     if testcase_name is None:
         testcase_name = lambda kw: "_".join(f"{k}={v}" for k, v in kw.items())
     named = [
@@ -68,7 +68,7 @@ def parameterized_filterable(
 
 
 def cases_from_list(xs):
-    """Some of the elements of a list."""
+    """Sample elements of a list."""
     xs = list(xs)
     return [xs[i] for i in _choice(len(xs), num_generated_cases(), 42)]
 
@@ -80,7 +80,7 @@ def cases_from_gens(*gens):
 
 
 def named_cases_from_sampler(gen):
-    """Cases from a generator function that is given `sample(list) -> list of one`."""
+    """Cases of a generator function, which is given `sample(list) -> list of one element`."""
     seen: set = set()
     retries = 0
     rng = np.random.RandomState(42)
@@ -100,7 +100,7 @@ def named_cases_from_sampler(gen):
 
 
 class JaxTestLoader(absltest.TestLoader):
-    """Finds the tests; honours JAX_TEST_TARGETS and JAX_EXCLUDE_TEST_TARGETS (regular expressions)."""
+    """Loads tests; JAX_TEST_TARGETS and JAX_EXCLUDE_TEST_TARGETS are regular expressions."""
 
     def getTestCaseNames(self, testCaseClass):
         names = list(super().getTestCaseNames(testCaseClass))

@@ -1,4 +1,4 @@
-"""Counting what the machinery does: traces, lowerings, compilations, transfers."""
+"""Counters of traces, lowerings, compilations and transfers."""
 
 import collections
 import contextlib
@@ -13,7 +13,7 @@ from jax._src.interpreters import partial_eval as pe
 
 
 class EventCounter:
-    """Counts events of one kind, as `count()` after the block."""
+    """A counter of events; `count()` is their number."""
 
     def __init__(self) -> None:
         self.value = 0
@@ -28,7 +28,7 @@ class EventCounter:
 
 @contextlib.contextmanager
 def count_events(name: str) -> Iterator[EventCounter]:
-    """Count the events `name` that `util.test_event` reports in this thread."""
+    """Count the events `name` reported by `util.test_event` in this thread."""
     counter, thread = EventCounter(), threading.get_ident()
     previous = util.test_event_listener
 
@@ -65,17 +65,17 @@ def _count_calls(owner: Any, name: str) -> Iterator[EventCounter]:
 
 
 def count_jit_tracing_cache_miss():
-    """Count functions traced to jaxprs by `jit`, and by whatever stages functions."""
+    """Count functions traced to jaxprs, by `jit` and by other code that stages out functions."""
     return _count_calls(pe, "trace_to_jaxpr_dynamic")
 
 
 def count_jit_and_pmap_lowerings():
-    """Count programs lowered."""
+    """Count lowered programs."""
     return _count_calls(jax._src.interpreters.mlir, "lower_jaxpr_to_module")
 
 
 def count_jit_compilation_cache_miss():
-    """Count programs compiled."""
+    """Count compiled programs."""
     return _count_calls(jax._src.compiler, "backend_compile_and_load")
 
 
@@ -88,13 +88,13 @@ def count_device_put():
 
 
 def jaxpr_eqn_count(jaxpr: core.Jaxpr | core.ClosedJaxpr) -> int:
-    """How many equations a jaxpr has, nested ones included."""
+    """The number of equations of a jaxpr, including nested ones."""
     jaxpr = getattr(jaxpr, "jaxpr", jaxpr)
     return len(jaxpr.eqns) + sum(jaxpr_eqn_count(sub) for sub in core.subjaxprs(jaxpr))
 
 
 def iter_eqns(jaxpr: core.Jaxpr) -> Iterator[core.JaxprEqn]:
-    """The equations of a jaxpr, each followed by those nested in it."""
+    """The equations of a jaxpr, each followed by the equations nested in it."""
     for eqn in jaxpr.eqns:
         yield eqn
         for sub in core.jaxprs_in_params(eqn.params):
@@ -111,7 +111,7 @@ def fwd_bwd_jaxprs(f, *example_args) -> tuple[core.ClosedJaxpr, core.ClosedJaxpr
 
 @contextlib.contextmanager
 def assert_num_jit_and_pmap_compilations(times: int) -> Iterator[None]:
-    """Checks that so many programs are compiled inside."""
+    """Check the number of programs compiled inside the context."""
     with count_jit_compilation_cache_miss() as count:
         yield
     if count() != times:
@@ -120,7 +120,7 @@ def assert_num_jit_and_pmap_compilations(times: int) -> Iterator[None]:
 
 @contextlib.contextmanager
 def assert_global_configs_unchanged() -> Iterator[None]:
-    """Checks that no option has another global value after the block."""
+    """Check that no global value of an option changes inside the context."""
     before = {name: h.get_global() for name, h in _states()}
     yield
     changed = {n: (before[n], h.get_global()) for n, h in _states() if h.get_global() != before[n]}

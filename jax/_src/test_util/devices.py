@@ -1,4 +1,4 @@
-"""Which devices tests run on, and skipping those they do not suit."""
+"""The devices that tests run on, and skipping tests that do not support them."""
 
 import functools
 import math
@@ -20,7 +20,7 @@ def device_under_test() -> str:
 
 
 def test_device_matches(device_types: Iterable[str]) -> bool:
-    """Whether the tested platform is one of these (`gpu` stands for cuda and rocm)."""
+    """Whether the tested platform is one of these (`gpu` includes cuda and rocm)."""
     platform = device_under_test()
     for t in device_types:
         if t == platform or (platform == "gpu" and t in ("cuda", "rocm") and is_device(t)):
@@ -49,7 +49,7 @@ def device_supports_buffer_donation() -> bool:
 
 
 def supported_dtypes() -> set:
-    """Scalar types that arrays can have here."""
+    """The scalar types that arrays can have on this platform."""
     types = {
         np.bool_, np.int8, np.int16, np.int32, np.uint8, np.uint16, np.uint32, dtypes.bfloat16,
         np.float16, np.float32, np.complex64,
@@ -98,7 +98,7 @@ def run_on_devices(*enabled_devices: str, skip_reason: str | None = None):
 
 
 def skip_on_flag(flag_name: str, skip_value: Any):
-    """Decorator: skip a test where a flag has a value."""
+    """Decorator: skip a test if a flag has a given value."""
     return _device_filter(
         lambda: getattr(config.config, flag_name) != skip_value,
         lambda name: f"{name} not supported with {flag_name}={skip_value}",
@@ -106,7 +106,7 @@ def skip_on_flag(flag_name: str, skip_value: Any):
 
 
 def set_host_platform_device_count(nr_devices: int) -> Callable[[], None]:
-    """Ask for `nr_devices` CPU devices; returns the function that undoes it."""
+    """Set the number of CPU devices; returns a function that restores the previous one."""
     flag = "--xla_force_host_platform_device_count"
     previous = os.environ.get("XLA_FLAGS")
     os.environ["XLA_FLAGS"] = re.sub(rf"{flag}=\S+", "", previous or "") + f" {flag}={nr_devices}"
@@ -123,7 +123,7 @@ def set_host_platform_device_count(nr_devices: int) -> Callable[[], None]:
 
 
 def request_cpu_devices(nr_devices: int) -> None:
-    """Ask for CPU devices at the start of a test module, before any is used."""
+    """Set the number of CPU devices at the start of a test module, before any device is used."""
     if xla_bridge.backends_are_initialized():
         xla_bridge._clear_backends()
     config.update("jax_num_cpu_devices", nr_devices)
@@ -134,7 +134,7 @@ def is_sanitized() -> bool:
 
 
 def with_mesh(named_shape: Sequence[tuple[str, int]]):
-    """Context manager: a mesh of the first devices, with these names and sizes of axes."""
+    """Context manager: a mesh of the first devices, with the given names and sizes of axes."""
     names, sizes = zip(*named_shape) if named_shape else ((), ())
     return create_mesh(sizes, names)
 
@@ -142,7 +142,7 @@ def with_mesh(named_shape: Sequence[tuple[str, int]]):
 def create_mesh(
     mesh_shape: Sequence[int], axis_names: Sequence[str], iota_order: bool = False, axis_types=None
 ):
-    """A mesh of the first devices; the test is skipped if there are too few."""
+    """A mesh of the first devices; skips the test if there are too few."""
     size = math.prod(mesh_shape)
     if len(jax.devices()) < size:
         raise unittest.SkipTest(
@@ -159,7 +159,7 @@ def create_mesh(
 def with_explicit_mesh(
     sizes: Sequence[int], names: Sequence[str], axis_types=None, iota_order: bool = False
 ):
-    """Decorator: runs a test under a mesh, of explicit axes if not said otherwise, passed as `mesh`."""
+    """Decorator: runs a test under a mesh, by default with explicit axes, passed as `mesh`."""
     if axis_types is None:
         axis_types = (jax.sharding.AxisType.Explicit,) * len(names)
 
@@ -178,7 +178,7 @@ def with_explicit_mesh(
 
 
 def with_mesh_from_kwargs(fun):
-    """Decorator: runs a test under the mesh that its argument `mesh` describes, if there is one."""
+    """Decorator: runs a test under the mesh described by its argument `mesh`, if given."""
 
     @functools.wraps(fun)
     def run(*args, **kwargs):

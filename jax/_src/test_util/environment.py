@@ -1,4 +1,4 @@
-"""What tests run on and under: versions, sanitizers, devices of a kind; marks and captured output."""
+"""The environment of tests: versions, sanitizers, kinds of devices; marks and captured output."""
 
 import contextlib
 import functools
@@ -18,7 +18,7 @@ from jax._src.api import jit
 from jax._src.lib import version_str as _jaxlib_version
 from jax._src.test_util.devices import test_device_matches
 
-# `jit`, and something with its arguments that does nothing.
+# `jit`, and a replacement with the same arguments that does nothing.
 JIT_IMPLEMENTATION = (jit, lambda fun, *args, **kwargs: fun)
 MeshSpec = list[tuple[str, int]]
 ToleranceDict = dict[np.dtype, "int | float"]
@@ -41,13 +41,13 @@ def jaxlib_version() -> tuple[int, ...]:
 
 
 def stablehlo_version_at_least(required_version: str) -> bool:
-    """Whether the backend's plugin takes this version of StableHLO; those built in always do."""
+    """Whether the plugin supports this version of StableHLO; built-in backends always do."""
     plugin = getattr(jax.devices()[0].client, "stablehlo_current_version", None)
     return plugin is None or tuple(plugin) >= parse_version(required_version)
 
 
 def pjrt_c_api_version_at_least(major_version: int, minor_version: int) -> bool:
-    """Whether the backend's plugin has this version of the interface; those built in always do."""
+    """Whether the plugin has this version of the interface; built-in backends always do."""
     client = jax.devices()[0].client
     found = [getattr(client, f"pjrt_c_api_{k}_version", None) for k in ("major", "minor")]
     return None in found or tuple(found) >= (major_version, minor_version)
@@ -74,7 +74,7 @@ def is_running_under_pytest() -> bool:
 
 
 def runtime_environment() -> str | None:
-    """What runs the tests: bazel, pytest, or None for neither."""
+    """The test runner: bazel, pytest, or None."""
     if os.getenv("TEST_SRCDIR") or os.getenv("BAZEL_TEST"):
         return "bazel"
     return "pytest" if is_running_under_pytest() else None
@@ -99,7 +99,7 @@ def pytest_mark_if_available(marker: str) -> Callable:
 
 
 def thread_unsafe_test(condition: bool = True) -> contextlib.AbstractContextManager:
-    """Marks a test that must not run beside others; tests here run one after another."""
+    """Marks a test that must not run concurrently with others; here tests run one at a time."""
     return _Unmarked()
 
 
@@ -112,7 +112,7 @@ class _Unmarked(contextlib.ContextDecorator):
 
 
 def thread_unsafe_test_class(condition: bool = True) -> Callable:
-    """Marks a class of tests that must not run beside others; see `thread_unsafe_test`."""
+    """Marks a class of tests that must not run concurrently; see `thread_unsafe_test`."""
     return lambda cls: cls
 
 
@@ -120,18 +120,18 @@ def thread_unsafe_test_class(condition: bool = True) -> Callable:
 
 
 def pattern_search(patterns: str | Sequence[str], string: str) -> str | None:
-    """The first pattern that is found in `string`."""
+    """The first pattern that matches in `string`."""
     patterns = (patterns,) if isinstance(patterns, str) else patterns
     return next((p for p in patterns if re.search(p, string)), None)
 
 
 def device_kind_match(device_patterns: str | Sequence[str]) -> str | None:
-    """The first pattern that is found in the kind of the first device."""
+    """The first pattern that matches in the kind of the first device."""
     return pattern_search(device_patterns, jax.devices()[0].device_kind)
 
 
 def is_device_tpu(version: int | None = None, variant: str = "") -> bool:
-    """Whether tests run on a TPU, of this version (4, 5, …) and variant (e, p, …) if given."""
+    """Whether tests run on a TPU, of the given version (4, 5, …) and variant (e, p, …), if any."""
     if not test_device_matches(["tpu"]):
         return False
     kind = jax.devices()[0].device_kind
@@ -175,7 +175,7 @@ def is_cuda_compute_capability_equal(capability: str) -> bool:
 
 
 class CudaArchSpecificTest:
-    """A mixin whose tests are skipped on GPUs without what they need."""
+    """A mixin that skips tests on GPUs without the required capability."""
 
     def skip_unless_sm90a(self):
         if not is_cuda_compute_capability_equal("9.0"):
@@ -191,7 +191,7 @@ class CudaArchSpecificTest:
 
 @contextlib.contextmanager
 def set_env(**kwargs: str | None) -> Iterator[None]:
-    """Sets environment variables inside, or unsets those given as None."""
+    """Context manager: sets environment variables, or unsets those given as None."""
     before = {name: os.environ.get(name) for name in kwargs}
     try:
         _update_environment(kwargs)
@@ -220,7 +220,7 @@ capture_stderr = functools.partial(_capture_output, contextlib.redirect_stderr)
 
 @contextlib.contextmanager
 def thread_local_config_context(**kwds: Any) -> Iterator[None]:
-    """Options, named as on `jax.config`, set for this thread."""
+    """Context manager: sets options, named as in `jax.config`, for this thread."""
     with contextlib.ExitStack() as stack:
         for name, value in kwds.items():
             stack.enter_context(config.config._value_holders[name](value))
@@ -228,5 +228,5 @@ def thread_local_config_context(**kwds: Any) -> Iterator[None]:
 
 
 def sanitize_test_name(s: str) -> str:
-    """`s` with what names of tests must not have replaced by underscores."""
+    """Replace characters of `s` that names of tests must not contain by underscores."""
     return re.sub(r"[ \"'\[\](){}<>=,._]+", "_", s)

@@ -1,4 +1,4 @@
-"""Making NumPy functions references for ours, and inputs that cover the numbers."""
+"""NumPy functions as references, and inputs that cover the range of a dtype."""
 
 import functools
 from collections.abc import Callable, Sequence
@@ -13,11 +13,11 @@ from jax._src.tree_util import tree_map
 
 
 def promote_like_jnp(fun: Callable, inexact: bool = False) -> Callable:
-    """`fun` of NumPy arrays, with its arguments promoted as by jax.numpy.
+    """A function of NumPy arrays, with arguments promoted like those of jax.numpy functions.
 
     Args:
       fun: the function.
-      inexact: whether integers become floating point.
+      inexact: whether integers are converted to floating point.
     """
 
     @functools.wraps(fun)
@@ -33,7 +33,7 @@ def promote_like_jnp(fun: Callable, inexact: bool = False) -> Callable:
 
 
 def to_default_dtype(arr: Any) -> np.ndarray:
-    """An array with its dtype replaced by JAX's default dtype of that kind."""
+    """Convert an array to JAX's default dtype of the same kind."""
     arr = np.asarray(arr)
     default = {
         "b": lambda: np.dtype(bool),
@@ -46,10 +46,10 @@ def to_default_dtype(arr: Any) -> np.ndarray:
 
 
 def with_jax_dtype_defaults(func: Callable, use_defaults: Any = True) -> Callable:
-    """`func` with results in JAX's default dtypes.
+    """`func` with results converted to JAX's default dtypes.
 
     Args:
-      func: a function of NumPy.
+      func: a NumPy function.
       use_defaults: whether to convert; or a tree of booleans like the result.
     """
 
@@ -64,23 +64,24 @@ def with_jax_dtype_defaults(func: Callable, use_defaults: Any = True) -> Callabl
 
 
 def is_valid_shape(shape: Any, dtype: Any) -> bool:
-    """Whether values of that dtype can have the shape: Python scalars have few dtypes."""
+    """Whether values of a dtype can have the shape: Python scalars have only some dtypes."""
     if shape is PYTHON_SCALAR_SHAPE:
         return np.dtype(dtype) == np.dtype(type(np.array(0, dtype).item()))
     return True
 
 
 def num_float_bits(dtype: Any) -> int:
-    """Bits of a floating-point number of that dtype, or of a complex number's part."""
+    """The number of bits of a floating-point dtype, or of the parts of a complex dtype."""
     return dtypes.finfo(dtypes.canonicalize_dtype(dtype)).bits
 
 
 def complex_plane_sample(dtype: Any, size_re: int = 10, size_im: int | None = None) -> np.ndarray:
-    """Complex numbers on a grid that has zeros, infinities and the extremes of the type.
+    """Complex numbers on a grid that includes zeros, infinities and the extremes of the dtype.
 
     Args:
-      dtype: a complex type.
-      size_re, size_im: how many numbers of each sign along an axis; `size_im` is `size_re` if None.
+      dtype: a complex dtype.
+      size_re, size_im: the number of values of each sign along an axis; `size_im` defaults to
+        `size_re`.
 
     Returns:
       An array of shape (3 + 2 * size_im, 3 + 2 * size_re).
@@ -98,7 +99,7 @@ def complex_plane_sample(dtype: Any, size_re: int = 10, size_im: int | None = No
 def _line(n: int, dtype: np.dtype) -> np.ndarray:
     """`n` numbers of each sign from the smallest to the largest, with zero and the infinities."""
     info = np.finfo(dtype)
-    with np.errstate(over="ignore"):  # the last number can round up; it is replaced
+    with np.errstate(over="ignore"):  # the last value may round up to infinity; it is replaced
         positive = np.logspace(np.log10(info.tiny), np.log10(info.max), n, dtype=dtype)
     if n:
         positive[0], positive[-1] = info.tiny, info.max

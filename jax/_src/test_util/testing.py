@@ -1,4 +1,4 @@
-"""The test case, with its comparisons."""
+"""The base class of test cases, with its assertions."""
 
 import contextlib
 import inspect
@@ -51,7 +51,7 @@ def with_global_config(**kwargs):
 
 @contextlib.contextmanager
 def global_config_context(**kwargs) -> Iterator[None]:
-    """Context manager: global config values, put back at the end."""
+    """Context manager: sets global config values, and restores them at exit."""
     previous = {name: getattr(config.config, name) for name in kwargs}
     try:
         for name, value in kwargs.items():
@@ -63,7 +63,7 @@ def global_config_context(**kwargs) -> Iterator[None]:
 
 
 class JaxTestCase(parameterized.TestCase):
-    """Base class of tests: comparison of arrays, checks against NumPy and of compiled functions."""
+    """Base class of tests, with comparisons of arrays, with NumPy, and of compiled functions."""
 
     _default_global_config: dict[str, Any] = {}
     _default_thread_local_config: dict[str, Any] = {"jax_enable_checks": True}
@@ -77,7 +77,7 @@ class JaxTestCase(parameterized.TestCase):
                 self.enterContext(state(value))
             else:
                 self.enterContext(global_config_context(**{name: value}))
-        # Each test has its own seed, the same in every run.
+        # Each test has its own seed, which is the same in every run.
         self._rng = np.random.RandomState(zlib.adler32(self._testMethodName.encode()))
 
     def tearDown(self):
@@ -85,7 +85,7 @@ class JaxTestCase(parameterized.TestCase):
         super().tearDown()
 
     def rng(self) -> np.random.RandomState:
-        """The test's random numbers."""
+        """The test's random number generator."""
         return self._rng
 
     def assertArraysEqual(
@@ -102,7 +102,7 @@ class JaxTestCase(parameterized.TestCase):
         np.testing.assert_array_equal(x, y, err_msg=err_msg, verbose=verbose)
 
     def assertArraysAllClose(self, x, y, *, check_dtypes=True, atol=None, rtol=None, err_msg=""):
-        """Assert that two arrays are close, by tolerances that depend on the dtype."""
+        """Assert that two arrays are close, with tolerances that depend on the dtype."""
         self.assertEqual(np.shape(x), np.shape(y))
         atol = max(tolerance(_dtype(x), atol), tolerance(_dtype(y), atol))
         rtol = max(tolerance(_dtype(x), rtol), tolerance(_dtype(y), rtol))
@@ -167,7 +167,7 @@ class JaxTestCase(parameterized.TestCase):
             raise TypeError((type(x), type(y)))
 
     def assertMultiLineStrippedEqual(self, expected: str, what: str) -> None:
-        """Assert that two texts are equal up to blanks at line ends and leading indentation."""
+        """Assert that two texts are equal up to leading and trailing whitespace of lines."""
 
         def strip(s):
             return "\n".join(line.strip() for line in s.split("\n")).strip()
@@ -223,7 +223,7 @@ class JaxTestCase(parameterized.TestCase):
         atol=None,
         check_cache_misses=True,
     ):
-        """Assert that a function gives the same result eagerly and under `jit`, compiled once."""
+        """Assert that a function gives the same results eagerly and under `jit`, compiled once."""
         args = args_maker()
 
         def wrapped_fun(*args):
@@ -266,7 +266,7 @@ class JaxTestCase(parameterized.TestCase):
         rtol=None,
         canonicalize_dtypes=True,
     ):
-        """Assert that a function gives what NumPy's gives."""
+        """Assert that a function gives the same results as its NumPy reference."""
         args = args_maker()
         lax_ans = lax_op(*args)
         numpy_ans = numpy_reference_op(*args)
@@ -280,7 +280,7 @@ class JaxTestCase(parameterized.TestCase):
         )
 
     def assertEvalShapeMatches(self, fun, *args):
-        """Assert that `eval_shape` gives the types of the result."""
+        """Assert that `eval_shape` returns the types of the result."""
         expected = jax.eval_shape(fun, *args)
         got = fun(*args)
         self.assertTrue(
@@ -318,7 +318,7 @@ class BufferDonationTestCase(JaxTestCase):
 
 @contextlib.contextmanager
 def ignore_warning(*, message: str = "", category: type[Warning] = Warning, **kw) -> Iterator[None]:
-    """Context manager (and decorator): let some warnings pass in silence."""
+    """Context manager (and decorator): ignore matching warnings."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=message, category=category, **kw)
         yield

@@ -1,4 +1,4 @@
-"""Random inputs, shapes, dtypes and tolerances."""
+"""Random inputs, shapes, dtypes and tolerances for tests."""
 
 import functools
 import math
@@ -16,7 +16,7 @@ from jax._src.test_util.devices import supported_dtypes
 
 
 class ScalarShape:
-    """Stands for a 0-dimensional array given as a NumPy scalar."""
+    """Stands for the shape of a 0-dimensional array that is passed as a scalar."""
 
     def __len__(self) -> int:
         return 0
@@ -42,7 +42,7 @@ def shape_of(shape) -> tuple:
 
 
 def _cast_to_shape(value: np.ndarray, shape, dtype) -> Any:
-    """An array, a NumPy scalar or a Python scalar, as `shape` says."""
+    """An array, a NumPy scalar or a Python scalar, according to `shape`."""
     if shape is NUMPY_SCALAR_SHAPE:
         return np.dtype(dtype).type(value) if np.ndim(value) == 0 else value
     if shape is PYTHON_SCALAR_SHAPE:
@@ -66,7 +66,7 @@ def _rand_dtype(rand: Callable, shape, dtype, scale=1.0, post=lambda x: x):
 
 
 def rand_fullrange(rng, standardize_nans: bool = False):
-    """Bit patterns of any kind."""
+    """Values with arbitrary bit patterns."""
 
     def rand(shape, dtype, post=lambda x: x):
         dtype = np.dtype(dtype)
@@ -83,7 +83,7 @@ def rand_fullrange(rng, standardize_nans: bool = False):
 
 
 def rand_default(rng, scale: float = 3.0):
-    """Normal numbers times `scale`."""
+    """Normally distributed numbers times `scale`."""
     return functools.partial(_rand_dtype, rng.randn, scale=scale)
 
 
@@ -118,7 +118,7 @@ def rand_small_positive(rng):
 
 
 def rand_uniform(rng, low: float = 0.0, high: float = 1.0):
-    """Numbers of [low, high)."""
+    """Uniformly distributed numbers in [low, high)."""
 
     def rand(shape, dtype):
         return _cast_to_shape(
@@ -129,7 +129,7 @@ def rand_uniform(rng, low: float = 0.0, high: float = 1.0):
 
 
 def rand_int(rng, low: int = 0, high: int | None = None):
-    """Integers of [low, high)."""
+    """Integers in [low, high)."""
 
     def rand(shape, dtype):
         top = high
@@ -150,7 +150,7 @@ def rand_bool(rng):
 
 
 def rand_some_equal(rng):
-    """Numbers of which some are equal."""
+    """Numbers of which some are equal to each other."""
 
     def post(x):
         ravel = x.ravel()
@@ -273,7 +273,7 @@ def _normalize_tolerance(tol: Any) -> dict:
 
 
 class _LazyDtypes:
-    """Lists of dtypes that depend on the platform and on x64: `dtypes.floating`, `.all_integer`, ..."""
+    """Lists of dtypes supported by the platform and the x64 mode: `dtypes.floating`, ..."""
 
     def supported(self, names):
         return [d for d in names if d in supported_dtypes()]

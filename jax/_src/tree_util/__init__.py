@@ -1,4 +1,4 @@
-"""Pytrees: nested containers as a list of leaves and a structure."""
+"""Pytrees: nested containers, represented by a list of leaves and a structure."""
 
 from jax._src.tree_util.errors import (
     equality_errors as equality_errors,

@@ -1,4 +1,4 @@
-"""Where and how two trees differ, in words."""
+"""Descriptions of where and how two trees differ."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from jax._src.tree_util.structures import child_keys, probed_keys
 def prefix_errors(
     prefix_tree: Any, full_tree: Any, is_leaf: Callable[[Any], bool] | None = None
 ) -> list[Callable[[str], ValueError]]:
-    """Why a tree is no prefix of another: one entry for each subtree where they part.
+    """Explains why a tree is not a prefix of another; one entry for each differing subtree.
 
     Args:
-      prefix_tree: a tree with leaves where ``full_tree`` may have subtrees.
+      prefix_tree: a tree that may have leaves where ``full_tree`` has subtrees.
       full_tree: a pytree.
-      is_leaf: what counts as a leaf of ``prefix_tree``.
+      is_leaf: whether a node of ``prefix_tree`` counts as a leaf.
 
     Returns:
-      A list of functions: each takes the name of the argument and returns a ValueError which names
-      the place and the difference. Empty if it is a prefix.
+      A list of functions: each takes the name of the argument and returns a ValueError that names
+      the place and the difference. The list is empty if the tree is a prefix.
     """
     return list(_prefix_errors((), prefix_tree, full_tree, is_leaf, _node_of_tree))
 
@@ -30,12 +30,12 @@ def prefix_errors(
 def prefix_errors_pytreedef(
     prefix_tree: Any, full_treedef: PyTreeDef, is_leaf: Callable[[Any], bool] | None = None
 ) -> list[Callable[[str], ValueError]]:
-    """Like :func:`prefix_errors`, for a tree of a structure."""
+    """Like :func:`prefix_errors`, with a tree structure in place of the full tree."""
     return list(_prefix_errors((), prefix_tree, full_treedef, is_leaf, _node_of_structure))
 
 
 class _Node(NamedTuple):
-    """The top of a tree or structure."""
+    """The root node of a tree or structure."""
 
     kind: type | None  # None: a leaf of a structure
     keys: list[Any]
@@ -63,7 +63,7 @@ def _node_of_structure(treedef: PyTreeDef) -> _Node:
     if kind is dict:
         aux = tuple(aux)
     elif aux is None and issubclass(kind, tuple) and kind is not tuple:
-        aux = kind  # as an instance of a named tuple gives it
+        aux = kind  # like the auxiliary data of an instance of a named tuple
     return _Node(kind, list(keys), children, aux)
 
 
@@ -142,11 +142,11 @@ def _kind_text(node: _Node) -> str:
 def equality_errors(
     tree1: Any, tree2: Any, is_leaf: Callable[[Any], bool] | None = None
 ) -> Iterable[tuple[KeyPath, str, str, str]]:
-    """How the structures of two trees differ.
+    """Compares the structures of two trees.
 
     Yields:
-      For each subtree where they differ: its key path, what the first and what the second tree has
-      there, and an explanation.
+      For each subtree where they differ: its key path, descriptions of the first and of the second
+      tree's node, and an explanation.
     """
     return _equality_errors((), tree1, tree2, is_leaf, _node_of_tree)
 
@@ -154,7 +154,7 @@ def equality_errors(
 def equality_errors_pytreedef(
     tree1: PyTreeDef, tree2: PyTreeDef
 ) -> Iterable[tuple[KeyPath, str, str, str]]:
-    """Like :func:`equality_errors`, on structures."""
+    """Like :func:`equality_errors`, for structures."""
     return _equality_errors((), tree1, tree2, None, _node_of_structure)
 
 

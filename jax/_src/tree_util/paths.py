@@ -1,4 +1,4 @@
-"""Key paths: where in a tree a leaf is."""
+"""Key paths: the positions of leaves in a tree."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ def keystr(keys: KeyPath, *, simple: bool = False, separator: str = "") -> str:
 
     Args:
       keys: a key path, as from :func:`tree_flatten_with_path`.
-      simple: writes bare names and indices instead of the Python expression that gets there.
-      separator: stands between the parts.
+      simple: whether to write bare names and indices instead of a Python expression.
+      separator: text between the parts.
 
     Example:
       >>> import jax
@@ -64,7 +64,7 @@ def tree_flatten_with_path(
     Args:
       tree: a pytree.
       is_leaf: see :func:`tree_flatten`.
-      is_leaf_takes_path: ``is_leaf`` is called with two arguments, the key path and the node.
+      is_leaf_takes_path: whether ``is_leaf`` takes two arguments, the key path and the node.
 
     Returns:
       ``([(path, leaf), ...], treedef)``.

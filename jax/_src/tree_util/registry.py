@@ -1,4 +1,4 @@
-"""Which types are nodes of a pytree, and how they come apart and together again."""
+"""The registry of node types: how instances are flattened and unflattened."""
 
 from __future__ import annotations
 
@@ -17,30 +17,30 @@ PyTreeDef = pytree.PyTreeDef
 PyTreeRegistry = pytree.PyTreeRegistry
 
 default_registry = pytree.default_registry()
-# None is a leaf here: for trees of optional things (axes, shardings).
+# Treats None as a leaf, for trees of optional values (axes, shardings).
 none_leaf_registry = PyTreeRegistry(
     enable_none=False, enable_tuple=True, enable_namedtuple=True, enable_list=True, enable_dict=True
 )
-# What jit's C++ argument processing flattens with: it also opens up array-like wrappers (typed PRNG
+# The registry of jit's native argument processing. It also flattens array wrappers (typed PRNG
 # keys) that are leaves everywhere else.
 dispatch_registry = PyTreeRegistry(
     enable_none=True, enable_tuple=True, enable_namedtuple=True, enable_list=True, enable_dict=True
 )
 _registries = (default_registry, none_leaf_registry, dispatch_registry)
-# What pickle needs to write a registry, which each PyTreeDef refers to, by its name.
+# A PyTreeDef refers to its registry, which is pickled by name.
 for _name in ("default_registry", "none_leaf_registry", "dispatch_registry"):
     globals()[_name].__module__ = "jax._src.tree_util"
     globals()[_name].__name__ = _name
 
 KeysOfNode = Callable[[Any, int], tuple[Any, ...]]
-# For each registered class a function of a node's auxiliary data and its number of children that gives the
-# children's keys; None where only an instance tells them.
+# For each registered class, a function of a node's auxiliary data and number of children that
+# returns the keys of the children; None if only an instance has the keys.
 keys_by_type: dict[type, KeysOfNode | None] = {}
-keyed_by_instances: set[type] = set()  # the classes for which it is None
+keyed_by_instances: set[type] = set()  # the classes for which the value is None
 
 
 def indices_as_keys(_, n: int) -> tuple[Any, ...]:
-    """The keys of children that have no others."""
+    """The keys of children of a class without keys: their indices."""
     return tuple(map(pytree.FlattenedIndexKey, range(n)))
 
 
@@ -55,15 +55,15 @@ def register_pytree_node(
     """Makes instances of a class nodes of pytrees.
 
     Args:
-      nodetype: the class. Subclasses are not included: register each.
-      flatten_func: takes an instance, returns ``(children, aux_data)``; ``aux_data`` must be hashable
-        and comparable, it becomes part of the tree structure.
-      unflatten_func: takes ``(aux_data, children)`` and returns an instance. Children may be any
-        object, so it must not inspect them.
-      flatten_with_keys_func: like ``flatten_func`` with ``(key, child)`` pairs for children.
+      nodetype: the class. Subclasses are not included; they have to be registered too.
+      flatten_func: takes an instance, returns ``(children, aux_data)``; ``aux_data`` must be
+        hashable and comparable, since it becomes part of the tree structure.
+      unflatten_func: takes ``(aux_data, children)`` and returns an instance. It must not inspect
+        the children, which can be any objects.
+      flatten_with_keys_func: like ``flatten_func``, with ``(key, child)`` pairs as children.
 
     Raises:
-      ValueError: ``nodetype`` is registered already.
+      ValueError: ``nodetype`` is already registered.
 
     Example:
       >>> from jax import tree_util
@@ -86,7 +86,7 @@ def register_pytree_node(
 
 @export
 def register_pytree_node_class(cls: type) -> type:
-    """Class decorator: registers a class by its ``tree_flatten`` and ``tree_unflatten`` methods.
+    """Class decorator: registers a class with ``tree_flatten`` and ``tree_unflatten`` methods.
 
     ``tree_flatten(self)`` returns ``(children, aux_data)``; ``tree_unflatten(cls, aux_data, children)``
     is a class method. Returns the class. See :func:`register_pytree_node`.
@@ -119,10 +119,11 @@ def register_pytree_with_keys(
       nodetype: the class.
       flatten_with_keys: takes an instance, returns ``(((key, child), ...), aux_data)``.
       unflatten_func: takes ``(aux_data, children)``, returns an instance.
-      flatten_func: the same as ``flatten_with_keys`` without keys, for speed; made from it otherwise.
+      flatten_func: like ``flatten_with_keys`` but without keys, for speed; by default derived from
+        it.
 
     Raises:
-      ValueError: ``nodetype`` is registered already.
+      ValueError: ``nodetype`` is already registered.
 
     Example:
       >>> from jax import tree_util as tu
@@ -174,24 +175,25 @@ def register_dataclass(
     meta_fields: Sequence[str] | None = None,
     drop_fields: Sequence[str] = (),
 ) -> type:
-    """Makes a dataclass, or any class built by keyword arguments, a node of pytrees.
+    """Makes instances of a dataclass, or of a class built by keyword arguments, nodes of pytrees.
 
     Args:
       nodetype: the class; ``nodetype(**fields)`` builds an instance.
       data_fields: names of the fields that hold children.
       meta_fields: names of the static fields: hashable, part of the tree structure.
-      drop_fields: names of fields that are neither: they take their defaults when rebuilt.
+      drop_fields: names of other fields, which get their default values in unflattening.
 
-    With neither ``data_fields`` nor ``meta_fields`` given, those of a dataclass are read from its
-    fields: one declared with ``metadata=dict(static=True)`` (see :func:`jax.tree.static`) is static,
-    every other one with ``init=True`` holds a child.
+    If neither ``data_fields`` nor ``meta_fields`` is given, they are derived from the fields of the
+    dataclass: a field with ``metadata=dict(static=True)`` (see :func:`jax.tree.static`) is static,
+      every
+    other field with ``init=True`` holds a child.
 
     Returns:
       ``nodetype``, so that it can be used as a decorator.
 
     Raises:
-      TypeError: the fields are not given and cannot be read from ``nodetype``.
-      ValueError: fields overlap, are missing or unknown, or ``nodetype`` is registered already.
+      TypeError: the fields are not given and ``nodetype`` is not a dataclass.
+      ValueError: fields overlap, are missing or unknown, or ``nodetype`` is already registered.
 
     Example:
       >>> import dataclasses, jax
@@ -234,9 +236,9 @@ def register_dataclass(
 
 @export
 def register_static(cls: type) -> type:
-    """Class decorator: instances are nodes without leaves, a static part of the tree structure.
+    """Class decorator: instances become nodes without leaves, a static part of the tree structure.
 
-    Instances must be hashable and comparable: :func:`jax.jit` compiles anew for each different one.
+    Instances must be hashable and comparable: :func:`jax.jit` compiles once for each distinct one.
 
     Example:
       >>> import jax
@@ -263,7 +265,7 @@ def is_tree_node(typ: type) -> bool:
 
 @export
 def flatten_one_level(tree: Any) -> tuple[Iterable[Any], Hashable]:
-    """Takes the top node of a tree apart.
+    """Flattens the root node of a tree.
 
     Returns:
       ``(children, aux_data)``.
@@ -284,7 +286,7 @@ def flatten_one_level(tree: Any) -> tuple[Iterable[Any], Hashable]:
 
 @export
 def flatten_one_level_with_keys(tree: Any) -> tuple[Iterable[tuple[Any, Any]], Hashable]:
-    """Takes the top node of a tree apart, with the children's keys.
+    """Flattens the root node of a tree, with the keys of the children.
 
     Returns:
       ``(((key, child), ...), aux_data)``.
@@ -301,7 +303,7 @@ def flatten_one_level_with_keys(tree: Any) -> tuple[Iterable[tuple[Any, Any]], H
     if out is None:
         raise ValueError(f"can't tree-flatten type: {type(tree)}")
     if out[1] is type(tree) and isinstance(tree, tuple):
-        # jaxlib gives all elements of a named tuple the first one's name.
+        # jaxlib gives all elements of a named tuple the name of the first one.
         keys = map(pytree.GetAttrKey, tree._fields)
         return tuple((key, child) for key, child in zip(keys, tree)), out[1]
     return out
@@ -309,10 +311,10 @@ def flatten_one_level_with_keys(tree: Any) -> tuple[Iterable[tuple[Any, Any]], H
 
 @export
 class Partial(functools.partial):
-    """A :func:`functools.partial` that is a pytree: bound arguments are children, the function is static.
+    """A :func:`functools.partial` that is a pytree: bound arguments are children.
 
-    It can be passed to and returned from transformed functions. Two of them with different functions
-    have different tree structures.
+    The function is static, so objects with different functions have different tree structures.
+    Traced functions can accept and return these objects.
 
     Example:
       >>> import jax, operator
@@ -322,15 +324,15 @@ class Partial(functools.partial):
     """
 
     def __new__(cls, func, *args, **kw):
-        # functools.partial merges a partial it is given, which would turn what that one binds (maybe
-        # static, unhashable things) into children of this one.
+        # functools.partial merges nested partials. That would make the (possibly static,
+        # unhashable) arguments of the inner one children of this one.
         if isinstance(func, functools.partial):
             func = _PartialAsFunction(func)
         return super().__new__(cls, func, *args, **kw)
 
 
 class _PartialAsFunction:
-    """Hides from functools.partial that a callable is itself a partial."""
+    """Hides from functools.partial that a callable is a partial itself."""
 
     def __init__(self, fun):
         self.fun = fun
@@ -438,7 +440,7 @@ class _Node(NamedTuple):
 
 
 class _NodeTypes:
-    """The types of nodes, as outside code looks them up: ``typ in``, ``[typ].to_iter(node)``."""
+    """Node types, with the interface that libraries use: ``typ in``, ``[typ].to_iter(node)``."""
 
     def __contains__(self, typ: type) -> bool:
         return default_registry.is_node(typ) and not _is_namedtuple(typ)

@@ -1,7 +1,7 @@
-"""What a structure alone tells: its nodes, the key paths of its leaves, which tree prefixes fit it.
+"""Information from a tree structure alone: its nodes, key paths of leaves, matching prefixes.
 
-Nothing here makes instances of users' classes, whose constructors may look at their children. The one
-exception are errors: see `probed_keys`.
+Nothing here creates instances of users' classes, whose constructors may inspect their children. The
+only exception is `probed_keys`, which is used for error messages.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from jax._src.tree_util.registry import (
 
 
 def child_keys(treedef: PyTreeDef, n: int) -> KeyPath | None:
-    """The keys of a node's `n` children; None where only an instance of its class tells them."""
+    """The keys of a node's `n` children; None if only an instance of its class has them."""
     kind, aux = treedef.node_data()
     if kind in keys_by_type:
         keys = keys_by_type[kind]
@@ -35,16 +35,16 @@ def child_keys(treedef: PyTreeDef, n: int) -> KeyPath | None:
 
 
 def probed_keys(treedef: PyTreeDef, n: int) -> KeyPath:
-    """As `child_keys`, where only an instance tells them: an instance of placeholders, if there can be one.
+    """The keys of a node's `n` children, from an instance whose children are placeholders.
 
-    For errors alone, since a class may refuse placeholders; children are numbered then.
+    For error messages only. A class may reject placeholders; its children are then numbered.
     """
     kind, aux = treedef.node_data()
     node = PyTreeDef.from_node_data_and_children(default_registry, (kind, aux), [_leaf] * n)
     try:
         pairs, _ = flatten_one_level_with_keys(node.unflatten([object()] * n))
         keys = tuple([key for key, _ in pairs])
-    except Exception:  # whatever a class raises that wants arrays
+    except Exception:  # whatever a class raises if it expects arrays
         return indices_as_keys(aux, n)
     return keys if len(keys) == n else indices_as_keys(aux, n)
 
@@ -53,7 +53,7 @@ _leaf = default_registry.flatten(0)[1]
 
 
 def needs_instance(treedef: PyTreeDef) -> bool:
-    """Whether there are nodes in a structure whose children's keys only instances tell."""
+    """Whether a structure has nodes whose keys are only known to instances."""
     if not keyed_by_instances:
         return False
     data = treedef.node_data()
@@ -93,10 +93,10 @@ def leaf_key_paths(treedef: PyTreeDef) -> list[KeyPath]:
 
 
 def paths_of(tree: Any, treedef: PyTreeDef) -> Callable[[], Sequence[KeyPath]]:
-    """A function that gives the key paths of a tree's leaves, without keeping the leaves.
+    """A function that returns the key paths of a tree's leaves, without keeping the leaves alive.
 
-    Most structures tell the paths when they are asked for; they are taken now only where instances of
-    classes must tell them.
+    The paths are usually computed when they are needed, from the structure. They are computed
+    immediately if they require instances of the classes.
     """
     if needs_instance(treedef):
         paths = [path for path, _ in default_registry.flatten_with_path(tree)[0]]
@@ -105,7 +105,7 @@ def paths_of(tree: Any, treedef: PyTreeDef) -> Callable[[], Sequence[KeyPath]]:
 
 
 def structure_text(treedef: PyTreeDef, texts: Iterable[str]) -> str:
-    """A structure in words, with a text for each leaf: `{'a': f32[3]}`."""
+    """Describe a structure with a text for each leaf, like `{'a': f32[3]}`."""
     remaining = iter(texts)
 
     def walk(tree: PyTreeDef) -> str:
@@ -135,10 +135,10 @@ def structure_text(treedef: PyTreeDef, texts: Iterable[str]) -> str:
 def broadcast_flattened_prefix_with_treedef(
     prefix_leaves: Sequence[Any], prefix_treedef: PyTreeDef, full_treedef: PyTreeDef
 ) -> list[Any]:
-    """Like `broadcast_prefix`, on leaves and structures.
+    """Like `broadcast_prefix`, for leaves and structures.
 
     Raises:
-      ValueError: one structure is no prefix of the other.
+      ValueError: the first structure is not a prefix of the second.
     """
     out: list[Any] = []
     remaining = iter(prefix_leaves)

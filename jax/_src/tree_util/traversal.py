@@ -1,4 +1,4 @@
-"""Functions on whole trees."""
+"""Functions that process whole trees."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _flatten = default_registry.flatten
 
 
 class Unspecified:
-    """The default of an argument for which None is a value."""
+    """The type of a default value, for arguments that can be None."""
 
     def __repr__(self):
         return "<unspecified>"
@@ -26,14 +26,14 @@ _UNSPECIFIED = Unspecified()
 
 @export
 def tree_flatten(tree: Any, is_leaf: Callable[[Any], bool] | None = None):
-    """Takes a tree apart into its leaves and its structure.
+    """Flattens a tree into its leaves and its structure.
 
     Args:
       tree: a pytree.
-      is_leaf: called on each node; where it returns true the node counts as a leaf.
+      is_leaf: called on each node; a node for which it returns true counts as a leaf.
 
     Returns:
-      ``(leaves, treedef)``: a list, and the structure :func:`tree_unflatten` takes.
+      ``(leaves, treedef)``: a list, and the structure for :func:`tree_unflatten`.
 
     Example:
       >>> import jax
@@ -45,7 +45,7 @@ def tree_flatten(tree: Any, is_leaf: Callable[[Any], bool] | None = None):
 
 @export
 def tree_unflatten(treedef: PyTreeDef, leaves: Iterable[Any]) -> Any:
-    """Builds a tree of a structure from leaves: the inverse of :func:`tree_flatten`.
+    """Builds a tree from a structure and leaves: the inverse of :func:`tree_flatten`.
 
     Raises:
       ValueError: the number of leaves is not ``treedef.num_leaves``.
@@ -91,7 +91,7 @@ def tree_map(
 
     Args:
       f: takes ``1 + len(rest)`` arguments.
-      tree: its leaves are the first arguments, its structure is the result's.
+      tree: its leaves are the first arguments; the result has its structure.
       *rest: trees of the same structure, or with subtrees where ``tree`` has leaves.
       is_leaf: see :func:`tree_flatten`; applied to ``tree``.
 
@@ -127,7 +127,7 @@ def tree_map_with_path(
       f: takes a key path and ``1 + len(rest)`` leaves.
       tree, *rest: see :func:`tree_map`.
       is_leaf: see :func:`tree_flatten`.
-      is_leaf_takes_path: ``is_leaf`` is called with two arguments, the key path and the node.
+      is_leaf_takes_path: whether ``is_leaf`` takes two arguments, the key path and the node.
 
     Example:
       >>> import jax
@@ -158,7 +158,7 @@ def tree_reduce(
     Args:
       function: takes the value so far and a leaf.
       tree: a pytree.
-      initializer: the first value; the first leaf otherwise.
+      initializer: the initial value; by default the first leaf.
       is_leaf: see :func:`tree_flatten`.
 
     Raises:
@@ -188,15 +188,15 @@ def tree_reduce_associative(
     identity: Any = _UNSPECIFIED,
     is_leaf: Callable[[Any], bool] | None = None,
 ) -> Any:
-    """Combines a tree's leaves by an associative function, in a balanced order.
+    """Combines the leaves of a tree with an associative function, in a balanced order.
 
-    The depth of the computation is logarithmic in the number of leaves: less rounding error than
-    :func:`tree_reduce`, and more to do at once.
+    The depth of the computation is logarithmic in the number of leaves. This gives smaller rounding
+    errors than :func:`tree_reduce`, and more parallelism.
 
     Args:
       operation: an associative function of two leaves.
       tree: a pytree.
-      identity: the result where there are no leaves.
+      identity: the result for a tree without leaves.
       is_leaf: see :func:`tree_flatten`.
 
     Raises:
@@ -238,11 +238,11 @@ def tree_all(tree: Any, *, is_leaf: Callable[[Any], bool] | None = None) -> bool
 def tree_transpose(
     outer_treedef: PyTreeDef, inner_treedef: PyTreeDef | None, pytree_to_transpose: Any
 ) -> Any:
-    """Turns a tree of trees inside out: a list of pairs becomes a pair of lists.
+    """Transposes a tree of trees: for example, a list of pairs becomes a pair of lists.
 
     Args:
       outer_treedef: the structure of the outer tree.
-      inner_treedef: the structure of each of its subtrees; None: the first subtree's.
+      inner_treedef: the structure of each of its subtrees; None for that of the first subtree.
       pytree_to_transpose: a tree of structure ``outer_treedef.compose(inner_treedef)``.
 
     Returns:
@@ -280,18 +280,18 @@ def tree_transpose(
 def tree_broadcast(
     prefix_tree: Any, full_tree: Any, is_leaf: Callable[[Any], bool] | None = None
 ) -> Any:
-    """Repeats each leaf of a tree prefix over the subtree it stands for.
+    """Repeats each leaf of a tree prefix for all leaves of the corresponding subtree.
 
     Args:
-      prefix_tree: a tree with leaves where ``full_tree`` may have subtrees.
+      prefix_tree: a tree that may have leaves where ``full_tree`` has subtrees.
       full_tree: a pytree.
       is_leaf: see :func:`tree_flatten`; applied to ``prefix_tree``.
 
     Returns:
-      A tree of ``full_tree``'s structure, with leaves from ``prefix_tree``.
+      A tree with the structure of ``full_tree`` and leaves from ``prefix_tree``.
 
     Raises:
-      ValueError: ``prefix_tree`` is no prefix of ``full_tree``; the message names the path.
+      ValueError: ``prefix_tree`` is not a prefix of ``full_tree``; the message names the path.
 
     Example:
       >>> import jax
@@ -307,7 +307,7 @@ def all_leaves(iterable: Iterable[Any], is_leaf: Callable[[Any], bool] | None = 
 
     Args:
       iterable: the elements.
-      is_leaf: counts an element as a leaf where it returns true.
+      is_leaf: an element for which it returns true counts as a leaf.
 
     Example:
       >>> import jax
@@ -323,7 +323,7 @@ def all_leaves(iterable: Iterable[Any], is_leaf: Callable[[Any], bool] | None = 
 
 @export
 def treedef_children(treedef: PyTreeDef) -> list[PyTreeDef]:
-    """The structures of a structure's children.
+    """The structures of the children of the root node.
 
     Example:
       >>> import jax
@@ -376,7 +376,7 @@ def tree_leaves_checked(treedef_expected: PyTreeDef, tree: Any) -> list[Any]:
 def broadcast_prefix(
     prefix_tree: Any, full_tree: Any, is_leaf: Callable[[Any], bool] | None = None
 ) -> list[Any]:
-    """The leaves of a tree prefix, each repeated for every leaf of the subtree it stands for."""
+    """The leaves of a tree prefix, each repeated for every leaf of the corresponding subtree."""
     leaves, treedef = _flatten(prefix_tree, is_leaf)
     subtrees = _flatten_rest(treedef, prefix_tree, full_tree, None, "broadcast_prefix", is_leaf)
     out = []
@@ -390,7 +390,7 @@ def _flatten_rest(treedef, tree, other, index, what, is_leaf):
     try:
         return treedef.flatten_up_to(other)
     except (ValueError, TypeError):
-        # The explanation costs a walk over both trees, in Python.
+        # Computed only for errors, since it walks over both trees in Python.
         if not (errors := prefix_errors(tree, other, is_leaf)):
             raise
         name = "broadcast_prefix prefix_tree" if index is None else f"{what} tree"

@@ -1,4 +1,4 @@
-"""Backends: which platforms there are, and their devices."""
+"""Backends: the available platforms and their devices."""
 
 from jax._src.xla_bridge import registry as _state
 from jax._src.xla_bridge.clients import (
@@ -71,10 +71,8 @@ from jax._src.xla_bridge.registry import (
     register_backend_initialization_hook as register_backend_initialization_hook,
 )
 
-# Runtimes that only take lowerings for their own, older version.
-
 
 def __getattr__(name):
-    if name in ("_default_backend", "_backend_lock"):  # rebound as backends start
+    if name in ("_default_backend", "_backend_lock"):  # assigned when backends start
         return getattr(_state, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

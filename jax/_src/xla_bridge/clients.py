@@ -1,4 +1,4 @@
-"""Makes the clients of the platforms, from the configuration."""
+"""Creation of platform clients from the configuration."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ OptionsDict = Mapping[str, "str | int | list[int] | float | bool"]
 
 @dataclasses.dataclass
 class DistributedState:
-    """How this process takes part in a multi-process run; `jax.distributed` fills it in."""
+    """The role of this process in a multi-process run; filled in by `jax.distributed`."""
 
     process_id: int = 0
     num_processes: int = 1
@@ -40,11 +40,11 @@ def make_cpu_client(collectives: Any = None) -> Client:
     """Makes the client of the CPU platform.
 
     Args:
-      collectives: how processes communicate; by default what the option
-        `jax_cpu_collectives_implementation` says, in multi-process runs.
+      collectives: the implementation of communication between processes; by default, in
+        multi-process runs, according to `jax_cpu_collectives_implementation`.
 
     Raises:
-      RuntimeError: there is no such implementation.
+      RuntimeError: the implementation does not exist.
       ValueError: the option `jax_num_cpu_devices` is not a positive number.
     """
     num_devices = config.num_cpu_devices.value
@@ -84,7 +84,7 @@ def _make_cpu_collectives(name: str | None) -> Any:
 
 
 def _make_transfer_server_factory() -> Any:
-    """What makes the server for copies between hosts, if the configuration asks for one."""
+    """A factory of the server for transfers between hosts, if the configuration enables it."""
     address = config.cross_host_transfer_socket_address.value
     if not address or distributed_state.client is None:
         return None
@@ -105,7 +105,7 @@ def _make_transfer_server_factory() -> Any:
 def make_pjrt_c_api_client(
     plugin_name: str, options: OptionsDict | Callable[[], OptionsDict] | None = None
 ) -> Client:
-    """Makes the client of a PJRT plugin that is loaded.
+    """Makes the client of a PJRT plugin that has been loaded.
 
     Args:
       plugin_name: the name it was registered under.
@@ -153,7 +153,7 @@ def _options_from_jax_configs(plugin_name: str) -> dict[str, Any]:
 
 
 def _user_options() -> dict[str, Any]:
-    """What the option `jax_pjrt_client_create_options` says: a dict, or 'name:value;name:value'."""
+    """The option `jax_pjrt_client_create_options`, a dict or 'name:value;name:value', as a dict."""
     value = config.pjrt_client_create_options.value
     if not value:
         return {}
@@ -182,7 +182,7 @@ def _parse_option(text: str) -> Any:
 
 
 def get_num_nodes_from_gpu_topology(topology: str) -> int:
-    """The number of hosts in a topology 'slices x hosts per slice x devices per host'."""
+    """The number of hosts of a topology 'slices x hosts per slice x devices per host'."""
     try:
         slices, hosts, _ = (int(n) for n in topology.lower().split("x", 2))
     except ValueError as e:
@@ -193,10 +193,10 @@ def get_num_nodes_from_gpu_topology(topology: str) -> int:
 
 
 def make_tpu_client(library_path: str | None = None, options: OptionsDict | None = None) -> Client:
-    """Makes the client of the TPU platform, from libtpu.
+    """Makes the client of the TPU platform with libtpu.
 
     Args:
-      library_path: the library; by default $TPU_LIBRARY_PATH, the one of the package libtpu, or the
+      library_path: the library; by default $TPU_LIBRARY_PATH, that of the package libtpu, or the
         system's.
       options: the plugin's options.
 
@@ -213,9 +213,9 @@ def initialize_libtpu(library_path: str | None = None, *, for_devices: bool = Tr
     """Loads libtpu.
 
     Args:
-      library_path: the library; by default $TPU_LIBRARY_PATH, the one of the package libtpu, or the
+      library_path: the library; by default $TPU_LIBRARY_PATH, that of the package libtpu, or the
         system's.
-      for_devices: whether devices are wanted, not only descriptions of them.
+      for_devices: whether devices are needed, not only their descriptions.
 
     Raises:
       PlatformUnavailable: there is no library, or no TPU.
@@ -226,7 +226,7 @@ def initialize_libtpu(library_path: str | None = None, *, for_devices: bool = Tr
         num_chips, _ = hardware_utils.num_available_tpu_chips_and_device_id()
         is_there = libraries.seems_to_have_tpus(num_chips)
         if not num_chips:
-            # libtpu would ask the servers of Google's cloud about this machine, for minutes.
+            # Without this, libtpu queries the cloud's metadata server for minutes.
             os.environ.setdefault("TPU_SKIP_MDS_QUERY", "1")
         if for_devices and not tpu_is_asked_for() and not is_there:
             raise libraries.PlatformUnavailable("No TPU is found on this machine.", expected=True)
@@ -244,7 +244,7 @@ def initialize_libtpu(library_path: str | None = None, *, for_devices: bool = Tr
 
 
 def tpu_is_asked_for() -> bool:
-    """Whether the option `jax_platforms` names TPUs, so that libtpu is to say what is wrong."""
+    """Whether `jax_platforms` names TPUs, so that libtpu should report what is wrong."""
     return "tpu" in map(str.strip, (config.jax_platforms.value or "").split(","))
 
 

@@ -1,4 +1,4 @@
-"""Registration of native functions with the CPU's runtime and with those of plugins."""
+"""Registration of native functions with the CPU runtime and with the runtimes of plugins."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ def register_custom_call_target(
 
     Args:
       name: the name.
-      handler: a capsule, or a dict of such by stage.
-      platform: XLA's name of the platform: "Host", "CUDA", "ROCM". That of a plugin may be absent: its
-        functions are kept until it is loaded.
+      handler: a capsule, or a dict of capsules by stage.
+      platform: XLA's name of the platform: "Host", "CUDA", "ROCM". If its plugin is not loaded, the
+        functions are kept until it is.
       api_version: 1 for handlers of the typed FFI, 0 for the older calling convention.
-      kwargs: passed on to jaxlib, such as `traits`.
+      kwargs: passed to jaxlib, for example `traits`.
     """
     register = _jax if platform == "Host" else lib.xla_client
     register.register_custom_call_target(
@@ -30,11 +30,11 @@ def register_custom_call_target(
 
 
 def register_custom_type(name: str, registration: Any, platform: str) -> None:
-    """Registers a type of state of functions, like `register_custom_call_target`.
+    """Registers a type of the state of functions; see `register_custom_call_target`.
 
     Args:
       name: the name of the type.
-      registration: a dict with the capsules "type_id" and, if there is one, "type_info".
+      registration: a dict with the capsules "type_id" and, optionally, "type_info".
       platform: XLA's name of the platform.
     """
     if platform == "Host":
@@ -44,7 +44,7 @@ def register_custom_type(name: str, registration: Any, platform: str) -> None:
 
 
 def register_batch_partitionable(name: str) -> None:
-    """Says to all runtimes that a function treats the leading dimensions of its operands one by one."""
+    """Tells all runtimes that a function treats leading dimensions of operands independently."""
     register = _jax.register_custom_call_as_batch_partitionable
     register(name)
     register_plugin_callbacks(functools.partial(register, name))

@@ -1,4 +1,4 @@
-"""Shared libraries of hardware vendors: where they are, whether they fit, and what is wrong if not."""
+"""Shared libraries of hardware vendors: where they are, and whether they can be used."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from jax._src import config, lib
 
 
 class PlatformUnavailable(RuntimeError):
-    """Says in one sentence why a platform cannot be used on this machine.
+    """Explains in one sentence why a platform cannot be used on this machine.
 
-    Programs go on with the other platforms, unless `jax_platforms` names this one alone.
+    Programs continue with the other platforms, unless `jax_platforms` names only this one.
 
     Args:
       message: the sentence.
-      expected: whether nothing on the machine suggests that the platform is wanted: then the sentence
-        is logged, and no warning.
+      expected: whether nothing suggests that the user wants the platform; the sentence is then
+        logged, without a warning.
     """
 
     def __init__(self, message: str, *, expected: bool = False):
@@ -34,21 +34,21 @@ class Library:
     """A PJRT plugin's shared library."""
 
     path: str
-    # The distribution that brings it; None for a file that the user names.
+    # The distribution that contains it; None for a file named by the user.
     package: str | None = None
     version: str | None = None
 
 
 @dataclasses.dataclass(frozen=True)
 class WheelLibrary:
-    """Where a wheel puts a library: the file in the folder of a module."""
+    """The location of a library in a wheel: a file in the folder of a module."""
 
     package: str
     module: str
     file: str
 
     def find(self) -> Library | None:
-        """The library, where the wheel is installed. The module is not imported."""
+        """The library, if the wheel is installed. Does not import the module."""
         try:
             spec = importlib.util.find_spec(self.module)
         except ModuleNotFoundError:
@@ -63,18 +63,18 @@ class WheelLibrary:
 def find_libraries(
     variable: str, wheels: Sequence[WheelLibrary], local: str | None = None
 ) -> list[Library]:
-    """Finds a PJRT plugin's library.
+    """Finds the libraries of a PJRT plugin.
 
     Args:
-      variable: an environment variable that may name the file, which is then the only one.
-      wheels: those that may bring it, the preferred one first.
-      local: a path where it may lie otherwise.
+      variable: an environment variable that may name the file, which is then the only result.
+      wheels: the wheels that may contain it, the preferred one first.
+      local: another path where it may be.
 
     Returns:
-      All that are there, the preferred one first.
+      The libraries that exist, the preferred one first.
 
     Raises:
-      PlatformUnavailable: the environment variable names no file.
+      PlatformUnavailable: the environment variable does not name a file.
     """
     if path := os.environ.get(variable):
         if not os.path.isfile(path):
@@ -87,8 +87,8 @@ def find_libraries(
 
 
 def package_version(package: str) -> str | None:
-    """The version of an installed distribution; None if it is not installed, or does not say."""
-    import importlib.metadata as metadata  # slow to import, and only needed where plugins are
+    """The version of an installed distribution; None if it is not installed."""
+    import importlib.metadata as metadata  # imported here: it is slow, and only plugins need it
 
     try:
         return metadata.version(package)
@@ -97,7 +97,7 @@ def package_version(package: str) -> str | None:
 
 
 def check_fits_jaxlib(library: Library) -> None:
-    """Raises PlatformUnavailable if a library's package is of another minor version than jaxlib."""
+    """Raises PlatformUnavailable if a library's package has another minor version than jaxlib."""
     if library.version is None:
         return
     ours = lib.version[:2]
@@ -116,7 +116,7 @@ def version_numbers(text: str) -> tuple[int, ...]:
 
 
 def package_folders(package: str, *patterns: str) -> list[str]:
-    """Folders that match patterns inside an installed package or namespace; none without it."""
+    """Folders matching patterns inside an installed package or namespace; none if not installed."""
     try:
         spec = importlib.util.find_spec(package)
     except ModuleNotFoundError:
@@ -127,14 +127,14 @@ def package_folders(package: str, *patterns: str) -> list[str]:
 
 
 def preload(names: Iterable[str], folders: Sequence[str]) -> dict[str, str]:
-    """Loads libraries, so that a plugin which asks for them by name gets these.
+    """Loads libraries, so that a plugin that requests them by name gets these.
 
     Args:
-      names: like 'libcudnn.so.9', each after those that it needs.
-      folders: where to look first; then the system's loader looks.
+      names: names like 'libcudnn.so.9', each after its dependencies.
+      folders: the folders to search first; then the system's loader searches.
 
     Returns:
-      What went wrong, by the names of those that could not be loaded.
+      The errors of the libraries that could not be loaded, by name.
     """
     problems = {}
     for name in names:
@@ -150,7 +150,7 @@ def preload(names: Iterable[str], folders: Sequence[str]) -> dict[str, str]:
 
 
 def visible_devices(option: str) -> list[int] | None:
-    """The devices that the option `jax_<platform>_visible_devices` names; None for all."""
+    """The devices selected by the option `jax_<platform>_visible_devices`; None for all."""
     value = getattr(config, option.removeprefix("jax_")).value
     if value == "all":
         return None
@@ -163,28 +163,28 @@ def visible_devices(option: str) -> list[int] | None:
 
 
 def missing_library(error: str) -> str | None:
-    """The library that the loader misses, from its message."""
+    """The name of the library that the loader did not find, from its error message."""
     match = re.search(r"(\S+\.so[.\d]*): cannot open shared object file", error)
     return match.group(1) if match else None
 
 
-# TPUs: their library is used with the plugin's package and without it.
+# TPUs: libtpu is used with and without the plugin's package.
 
 LIBTPU = WheelLibrary("libtpu", "libtpu", "libtpu.so")
 TPU_LIBRARY_VARIABLE = "TPU_LIBRARY_PATH"
 _TPU_DEVICE_FILES = ("/dev/accel*", "/dev/vfio/[0-9]*")
-# Set by the machines that have TPUs, or by their users.
+# Set on machines that have TPUs, or by users.
 _TPU_VARIABLES = ("TPU_WORKER_HOSTNAMES", "TPU_ACCELERATOR_TYPE", "JAX_FORCE_TPU_INIT")
 
 
 def tpu_device_files() -> list[str]:
-    """The device files of the TPU chips that this machine has."""
+    """The device files of the TPU chips of this machine."""
     return sorted(path for pattern in _TPU_DEVICE_FILES for path in glob.glob(pattern))
 
 
 def seems_to_have_tpus(num_chips_on_bus: int) -> bool:
-    """Whether a start of the TPU platform can succeed."""
+    """Whether starting the TPU platform can succeed."""
     if num_chips_on_bus or any(map(os.environ.get, _TPU_VARIABLES)):
         return True
-    # vfio serves other devices as well, which are no TPUs
+    # vfio devices are not counted, since other devices than TPUs have them.
     return any(path.startswith("/dev/accel") for path in tpu_device_files())

@@ -1,4 +1,4 @@
-"""PJRT plugins: packages that bring a platform with them.
+"""PJRT plugins: packages that provide a platform.
 
 A plugin is a module of the namespace package `jax_plugins`, or an entry point of the group
 `jax_plugins`; its function `initialize()` calls `register_plugin`.
@@ -26,7 +26,7 @@ from jax._src.xla_bridge.clients import OptionsDict, make_pjrt_c_api_client
 
 logger = logging.getLogger("jax._src.xla_bridge")
 
-# One lock with the backends', since each is used inside the other.
+# The same lock as that of the backends, since each would be acquired inside the other.
 _plugin_lock = registry._backend_lock
 _plugins_registered = False
 _is_discovering = False
@@ -43,19 +43,19 @@ def register_plugin(
     factory: Callable[[], Client] | None = None,
     make_topology: Callable[..., Any] | None = None,
 ) -> Any:
-    """Registers a platform that a PJRT plugin brings, and loads the plugin.
+    """Registers the platform of a PJRT plugin, and loads the plugin.
 
     Args:
       plugin_name: the platform's name.
-      priority: the platform with the highest is the default.
+      priority: the platform with the highest priority is the default.
       library_path: the plugin's shared library.
       options: options of its client, or a function that returns them.
-      c_api: the plugin's PJRT C API in a capsule, in place of a library.
-      factory: makes the client; by default `make_pjrt_c_api_client` does.
-      make_topology: describes absent hardware; by default the plugin does.
+      c_api: a capsule with the plugin's PJRT C API, instead of a library.
+      factory: makes the client; `make_pjrt_c_api_client` by default.
+      make_topology: describes hardware that is not present; by default the plugin does.
 
     Returns:
-      The plugin's PJRT C API in a capsule.
+      A capsule with the plugin's PJRT C API.
 
     Raises:
       ValueError: both or neither of ``library_path`` and ``c_api`` are given.
@@ -88,7 +88,7 @@ def register_plugin(
 
 
 def load_plugin(name: str, library_path: str) -> Any:
-    """Loads a plugin's library; returns its PJRT C API in a capsule."""
+    """Loads a plugin's library; returns a capsule with its PJRT C API."""
     c_api = _jax.load_pjrt_plugin(name, library_path, None)
     lib.profiler.register_plugin_profiler(c_api)
     return c_api
@@ -101,14 +101,14 @@ def register_deferred_plugin(
     priority: int = 500,
     options: OptionsDict | Callable[[], OptionsDict] | None = None,
 ) -> None:
-    """Registers a platform whose plugin is loaded when it starts, not before.
+    """Registers a platform whose plugin is not loaded until the platform starts.
 
     Args:
       plugin_name: the platform's name.
-      load: loads the plugin, unless it is loaded, and returns its PJRT C API in a capsule. It is called
-        with whether devices are wanted, not only descriptions of them, and raises `PlatformUnavailable`
-        where the platform cannot be used.
-      priority: the platform with the highest is the default.
+      load: loads the plugin unless it is loaded, and returns a capsule with its PJRT C API. Its
+        argument is whether devices are needed, not only their descriptions. It raises
+        `PlatformUnavailable` if the platform cannot be used.
+      priority: the platform with the highest priority is the default.
       options: options of its client, or a function that returns them.
     """
 
@@ -143,7 +143,7 @@ def _make_topology(c_api, topology_name="", **kwargs):
 
 
 def register_plugin_callbacks(callback: Callable[..., None]) -> None:
-    """Calls a function with `c_api=` for each plugin that is loaded, now or later."""
+    """Calls a function with `c_api=` for each plugin, including those that are loaded later."""
     with _plugin_lock:
         _plugin_callbacks.append(callback)
         if _plugins_registered:
@@ -158,12 +158,12 @@ def _call_back(callbacks):
 
 
 def _discover_and_register_pjrt_plugins() -> None:
-    """Finds and registers all plugins, once."""
+    """Finds and registers all plugins; only once."""
     global _plugins_registered, _is_discovering
     if _plugins_registered:
         return
     with _plugin_lock:
-        if _plugins_registered or _is_discovering:  # the lock lets its own thread in
+        if _plugins_registered or _is_discovering:  # the lock is reentrant
             return
         _is_discovering = True
         try:
@@ -179,7 +179,7 @@ registry._plugin_discovery.append(_discover_and_register_pjrt_plugins)
 
 
 def discover_pjrt_plugins() -> None:
-    """Initializes all installed plugins. A plugin that fails is a warning; the others go on."""
+    """Initializes all installed plugins. The failure of one only causes a warning."""
     for name, load in _find_plugins():
         try:
             load().initialize()
@@ -199,7 +199,7 @@ def _find_plugins() -> list[tuple[str, Callable[[], Any]]]:
     if spec is not None and spec.submodule_search_locations:
         for module in pkgutil.iter_modules(spec.submodule_search_locations, "jax_plugins."):
             found[module.name] = functools.partial(importlib.import_module, module.name)
-    from importlib.metadata import entry_points  # slow to import, and only needed here
+    from importlib.metadata import entry_points  # imported here: it is slow
 
     for entry_point in entry_points(group="jax_plugins"):
         found.setdefault(entry_point.value, entry_point.load)
@@ -207,7 +207,7 @@ def _find_plugins() -> list[tuple[str, Callable[[], Any]]]:
 
 
 def _replacement(module: str) -> str | None:
-    """`jax_plugins.cuda` of `jax_plugins.xla_cuda13`: the former uses the library of the latter."""
+    """`jax_plugins.cuda` for `jax_plugins.xla_cuda13`, whose library the former uses."""
     match = re.fullmatch(r"jax_plugins\.xla_([a-z]+)\d*", module)
     return f"jax_plugins.{match.group(1)}" if match else None
 
@@ -215,8 +215,8 @@ def _replacement(module: str) -> str | None:
 def register_pjrt_plugin_factories_from_env() -> None:
     """Registers the plugins that $PJRT_NAMES_AND_LIBRARY_PATHS names.
 
-    Its form is 'name1:path1,name2:path2'; ';' takes the place of ':' on Windows. A path to a .json
-    file stands for its `library_path`, with the client's options in `create_options`.
+    Its format is 'name1:path1,name2:path2', with ';' instead of ':' on Windows. A path to a .json
+    file is replaced by its `library_path`; `create_options` are the client's options.
     """
     value = os.environ.get("PJRT_NAMES_AND_LIBRARY_PATHS")
     if not value:
@@ -245,7 +245,7 @@ def _get_pjrt_plugin_names_and_library_paths(plugins_from_env: str) -> dict[str,
 def _get_pjrt_plugin_config(
     json_path: str,
 ) -> tuple[str, Mapping[str, str | int | list[int] | float | bool] | None]:
-    """The library's path and the client's options from a file."""
+    """The library's path and the client's options, from a JSON file."""
     with open(json_path) as file:
         content = json.load(file)
     if "library_path" not in content:

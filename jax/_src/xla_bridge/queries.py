@@ -1,4 +1,4 @@
-"""Questions about devices and processes."""
+"""Queries about devices and processes."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from jax._src.xla_bridge.registry import get_backend
 
 
 def devices(backend: str | Client | None = None) -> list[Device]:
-    """All devices of a platform, also those of other processes.
+    """All devices of a platform, including those of other processes.
 
     Args:
-      backend: ``"cpu"``, ``"gpu"`` or ``"tpu"``; by default the preferred platform that there is.
+      backend: ``"cpu"``, ``"gpu"`` or ``"tpu"``; by default the preferred available platform.
 
     Raises:
-      RuntimeError: there is no such platform.
+      RuntimeError: the platform is not available.
 
     Example:
       >>> import jax
@@ -34,12 +34,12 @@ def local_devices(
     """The devices of one process.
 
     Args:
-      process_index: by default this process.
+      process_index: the number of the process; by default this process.
       backend: see :func:`jax.devices`.
       host_id: former name of ``process_index``.
 
     Raises:
-      ValueError: there is no such process.
+      ValueError: the process does not exist.
 
     Example:
       >>> import jax
@@ -83,7 +83,7 @@ def local_device_count(backend: str | Client | None = None) -> int:
 
 
 def process_index(backend: str | Client | None = None) -> int:
-    """Which process this is: 0 unless there are several. See :func:`jax.devices`.
+    """The number of this process: 0 unless there are several. See :func:`jax.devices`.
 
     Example:
       >>> import jax
@@ -117,7 +117,7 @@ def process_indices(backend: str | Client | None = None) -> list[int]:
 
 
 def default_backend() -> str:
-    """The name of the preferred platform that there is.
+    """The name of the preferred available platform.
 
     Example:
       >>> import jax
@@ -149,26 +149,26 @@ def _warn_renamed(old, new):
     warnings.warn(f"jax.{old} has been renamed to jax.{new}; use the new name.", stacklevel=3)
 
 
-# Versions that a plugin states
+# Versions reported by plugins
 
 
 def backend_xla_version(platform=None) -> int | None:
-    """The version of XLA that a platform's plugin contains, if it says so."""
+    """The version of XLA in a platform's plugin; None if it is not reported."""
     return getattr(get_backend(platform), "xla_version", None)
 
 
 def backend_stablehlo_version(platform=None) -> list[int] | None:
-    """The newest StableHLO that a platform's plugin reads, if it says so."""
+    """The newest StableHLO version that a platform's plugin reads; None if it is not reported."""
     return getattr(get_backend(platform), "stablehlo_current_version", None)
 
 
 def backend_pjrt_c_api_version(platform=None) -> tuple[int, int] | None:
-    """The version of the PJRT C API of a platform's plugin; None for one that is built in."""
+    """The version of the PJRT C API of a platform's plugin; None for a built-in platform."""
     backend = get_backend(platform)
     if not hasattr(backend, "pjrt_c_api_major_version"):
         return None
     version = (backend.pjrt_c_api_major_version, backend.pjrt_c_api_minor_version)
-    return None if version == (0, 0) else version  # which newer jaxlibs say of what is built in
+    return None if version == (0, 0) else version  # newer jaxlibs report 0.0 for built-in ones
 
 
 def using_pjrt_c_api(backend=None) -> bool:

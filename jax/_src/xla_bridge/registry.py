@@ -1,4 +1,4 @@
-"""The registry of platforms, and the backends of those that have started."""
+"""The registry of platforms, and the backends that have been started."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ TopologyFactory = Callable[..., _jax.DeviceTopology]
 
 @dataclasses.dataclass
 class BackendRegistration:
-    """How a platform's backend is made, and how much it is preferred."""
+    """How to make the backend of a platform, and its priority."""
 
     factory: BackendFactory
     # The platform with the highest priority among those that start is the default.
     priority: int
-    # Whether a failure to start is not even a warning, where nobody asked for the platform.
+    # Whether a failure to start is only logged if the user did not ask for the platform.
     fail_quietly: bool = False
     experimental: bool = False
     c_api: Any | None = None
@@ -41,7 +41,7 @@ _platform_aliases = {"cuda": "gpu", "rocm": "gpu", "oneapi": "gpu"}
 _alias_to_platforms = {"gpu": ["cuda", "rocm", "oneapi"]}
 _nonexperimental_plugins = {"cuda", "rocm"}
 _experimental_plugins = {"oneapi"}
-# Where one is absent, the rest of the list goes on, like the CPU in JAX_PLATFORMS=cuda,cpu.
+# If one of these is absent, the rest of the list is used, like the CPU in JAX_PLATFORMS=cuda,cpu.
 _OPTIONAL = _nonexperimental_plugins | _experimental_plugins
 
 _backend_factories: dict[str, BackendRegistration] = {}
@@ -71,16 +71,16 @@ def register_backend_factory(
 
     Args:
       name: the platform's name.
-      factory: makes its client; None if there is no such hardware.
-      priority: the platform with the highest is the default.
-      fail_quietly: whether a failure to start is only logged, not a warning; it is an error where
+      factory: makes its client; returns None if there is no such hardware.
+      priority: the platform with the highest priority is the default.
+      fail_quietly: whether a failure to start is only logged, without a warning. It is an error if
         the option `jax_platforms` names the platform.
-      experimental: warns when it starts.
-      make_topology: makes a description of absent hardware, for compilation ahead of time.
+      experimental: whether to warn when it starts.
+      make_topology: describes hardware that is not present, for ahead-of-time compilation.
       c_api: the PJRT C API of its plugin.
 
     Raises:
-      RuntimeError: backends have started already.
+      RuntimeError: the backend has already started.
     """
     with _backend_lock:
         if name in _backends:
@@ -96,15 +96,15 @@ register_backend_factory("cpu", make_cpu_client, priority=0, fail_quietly=False)
 
 
 def make_pjrt_topology(platform: str, topology_name="", **kwargs):
-    """Describes hardware of a platform that need not be there.
+    """Describes hardware of a platform that need not be present.
 
     Args:
       platform: the platform's name.
-      topology_name: which hardware, in the platform's own terms.
+      topology_name: the hardware, in the platform's own terms.
       **kwargs: options of the platform's plugin.
 
     Raises:
-      NotImplementedError: the platform cannot do this.
+      NotImplementedError: the platform does not support this.
     """
     for discover in _plugin_discovery:
         discover()
@@ -115,7 +115,7 @@ def make_pjrt_topology(platform: str, topology_name="", **kwargs):
 
 
 def make_pjrt_tpu_topology(topology_name="", **kwargs):
-    """Describes TPUs that need not be there: see `make_pjrt_topology`."""
+    """Describes TPUs that need not be present; see `make_pjrt_topology`."""
     initialize_libtpu(for_devices=False)
     return _jax.get_default_c_api_topology("tpu", topology_name, dict(**kwargs))
 
@@ -133,19 +133,19 @@ register_backend_factory(
 
 
 def expand_platform_alias(platform: str) -> list[str]:
-    """The platforms that a name stands for: 'gpu' for those of all vendors."""
+    """The platforms that a name stands for; 'gpu' stands for those of all vendors."""
     return list(_alias_to_platforms.get(platform, [platform]))
 
 
 def known_platforms() -> set[str]:
-    """All names of platforms, installed or not."""
+    """The names of all platforms, installed or not."""
     return {*_nonexperimental_plugins, *_experimental_plugins, *_backend_factories} | {
         *_platform_aliases.values()
     }
 
 
 def is_known_platform(platform: str) -> bool:
-    """Whether a name is that of a platform, installed or not."""
+    """Whether a name is the name of a platform, installed or not."""
     return platform in known_platforms()
 
 
@@ -158,13 +158,13 @@ def canonicalize_known_platform(platform: str) -> str:
 
 
 def canonicalize_platform(platform: str) -> str:
-    """The platform that a name stands for, among those that have started.
+    """The started platform that a name stands for.
 
     Args:
       platform: a platform or an alias.
 
     Raises:
-      RuntimeError: none of an alias's platforms has started.
+      RuntimeError: none of the platforms of an alias has started.
     """
     candidates = _alias_to_platforms.get(platform)
     if candidates is None:
@@ -189,7 +189,7 @@ def backends_are_initialized() -> bool:
 
 
 def register_backend_initialization_hook(hook: Callable[[Client], None]) -> None:
-    """Calls a function with each backend that starts; at once with those that have."""
+    """Registers a function to call for each backend, also for those that have already started."""
     with _backend_lock:
         _backend_initialization_hooks.append(hook)
         for backend in _backends.values():
@@ -197,13 +197,14 @@ def register_backend_initialization_hook(hook: Callable[[Client], None]) -> None
 
 
 def backends() -> dict[str, Client]:
-    """Starts the platforms, once; returns their clients by name.
+    """Starts the platforms at the first call; returns their clients by name.
 
-    Which platforms: those of the option `jax_platforms`, in order of preference, otherwise all that
+    These are the platforms of the option `jax_platforms`, in order of preference, or else all that
     are registered.
 
     Raises:
-      RuntimeError: a platform that was asked for does not start, or what starts one asks for them.
+      RuntimeError: a requested platform does not start, or the call comes from code that starts
+        one.
     """
     global _default_backend, _is_starting
     if _backends:
@@ -226,7 +227,7 @@ def backends() -> dict[str, Client]:
         _backend_errors.clear()
         _backend_errors.update(errors)
         _default_backend = next(iter(started.values()))
-        # Readers without the lock must see either nothing or everything.
+        # Readers do not acquire the lock, so all entries are added at once.
         in_registration_order = sorted(
             started.items(), key=lambda item: list(_backend_factories).index(item[0])
         )
@@ -241,7 +242,7 @@ def backends() -> dict[str, Client]:
 
 
 def _start_platforms(wanted: str | None) -> tuple[dict[str, Client], dict[str, str]]:
-    """Clients by platform, the preferred one first, and errors of those that were not needed."""
+    """The clients by platform, preferred first, and the errors of platforms that may be absent."""
     return _start_wanted(wanted) if wanted else _start_all()
 
 
@@ -391,7 +392,7 @@ def get_backend(platform: None | str | Client = None) -> Client:
         preferred one.
 
     Raises:
-      RuntimeError: there is no such platform, or it did not start.
+      RuntimeError: the platform does not exist, or did not start.
     """
     if platform is not None and not isinstance(platform, str):
         return platform
@@ -412,7 +413,7 @@ def get_backend(platform: None | str | Client = None) -> Client:
 
 
 def get_device_backend(device: Device | None = None) -> Client:
-    """The client of a device; the preferred one without a device."""
+    """The client of a device, or the preferred one."""
     return get_backend() if device is None else device.client
 
 
@@ -422,7 +423,7 @@ def local_backend(name: str | None = None) -> Client:
 
 
 def _clear_backends() -> None:
-    """Forgets all backends; those that are used next start anew."""
+    """Removes all backends; the next use starts new ones."""
     global _default_backend
     clients = []
     with _backend_lock:
@@ -443,20 +444,20 @@ def _clear_backends() -> None:
 
 
 def clear_backends() -> None:
-    """Forgets all backends and what was compiled for them; those that are used next start anew.
+    """Removes all backends and compiled programs; the next use starts new backends.
 
-    Arrays of the backends cannot be used any more.
+    Arrays of the old backends can no longer be used.
     """
     _clear_backends()
 
 
 def clear_in_memory_compilation_cache() -> None:
-    """Forgets the compiled programs, and the traces that hold them."""
+    """Removes compiled programs, and the traces that refer to them."""
     util.clear_all_caches()
 
 
 def _fix_when_running(state):
-    """Makes a change of an option an error once backends have started with its value."""
+    """Makes changing an option an error once backends have started with its value."""
     parse = state._parser
 
     def parse_if_not_running(name, value):

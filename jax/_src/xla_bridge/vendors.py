@@ -1,4 +1,4 @@
-"""What the packages `jax_plugins.cuda`, `.rocm` and `.tpu` have in common."""
+"""Code shared by the packages `jax_plugins.cuda`, `.rocm` and `.tpu`."""
 
 from __future__ import annotations
 
@@ -36,18 +36,18 @@ def register_gpus(
     kernels: str,
     xla_platform: str,
 ) -> None:
-    """Registers a platform of GPUs, whose plugin is loaded when the platform starts.
+    """Registers a GPU platform, whose plugin is not loaded until the platform starts.
 
     Args:
-      platform: its name.
+      platform: the name of the platform.
       variable: an environment variable that may name the plugin's library.
-      wheels: those that may bring the library.
-      local: a path where it may lie otherwise.
+      wheels: the wheels that may contain the library.
+      local: another path where it may be.
       is_wanted: whether the machine seems to have such GPUs.
-      prepare: checks devices and driver, and loads what the library needs; it raises
+      prepare: checks devices and driver, and loads dependencies of the library; may raise
         `PlatformUnavailable`.
-      kernels: the module with native functions for the platform, which may be absent; `{0}` stands for
-        the number in the library's package.
+      kernels: the module with native functions for the platform, which may be absent; `{0}` stands
+        for the number in the name of the library's package.
       xla_platform: XLA's name of the platform.
     """
 
@@ -69,7 +69,7 @@ def register_gpus(
                 expected=not is_wanted(),
             )
         problem = None
-        for library in found:  # for an older CUDA, say, if the driver is too old for the newest
+        for library in found:  # falls back, for example, to one for an older CUDA and driver
             try:
                 libraries.check_fits_jaxlib(library)
                 if for_devices:
@@ -92,10 +92,10 @@ def _load(platform: str, library: Library) -> Any:
 
 
 def gpu_options(xla_platform: str) -> dict[str, Any]:
-    """Options of a GPU client, from the environment: XLA_CLIENT_MEM_FRACTION, XLA_PYTHON_CLIENT_….
+    """Options of a GPU client from the environment: XLA_CLIENT_MEM_FRACTION, XLA_PYTHON_CLIENT_….
 
     Raises:
-      ValueError: a variable has a wrong value.
+      ValueError: a variable has an invalid value.
     """
     for name in ("XLA_CLIENT_MEM_FRACTION", "XLA_PYTHON_CLIENT_MEM_FRACTION"):
         _check_number(name, "a fraction of the memory, like 0.75", float)
@@ -118,7 +118,7 @@ def _check_number(name: str, meaning: str, parse: Callable[[str], float]) -> Non
 
 
 def check_visible_devices(option: str, count: int, names: str) -> None:
-    """Raises PlatformUnavailable where the option names devices that are not there."""
+    """Raises PlatformUnavailable if the option names devices that do not exist."""
     absent = [i for i in visible_devices(option) or () if not 0 <= i < count]
     if absent:
         raise PlatformUnavailable(
@@ -127,18 +127,18 @@ def check_visible_devices(option: str, count: int, names: str) -> None:
 
 
 def import_kernels(package: str, module: str) -> Any | None:
-    """A native module of a vendor's package of kernels; None if it is absent or does not fit jaxlib."""
+    """A native module of a vendor's kernel package; None if it is absent or does not fit jaxlib."""
     return lib.plugin_support.maybe_import_plugin_submodule([package], module)
 
 
 def kernels_package(kernels: str, library: Library, wheel: WheelLibrary) -> str:
-    """The package of kernels that belongs to a library, or to the preferred one of the wheels."""
+    """The kernel package that belongs to a library, or to the preferred wheel."""
     package = library.package or wheel.package
     return kernels.format("".join(filter(str.isdigit, package)))
 
 
 def _register_kernels(c_api, kernels, library, wheel, xla_platform):
-    """Hands native functions on to a plugin, also those that are registered later."""
+    """Passes native functions to a plugin, including those that are registered later."""
     package = kernels_package(kernels, library, wheel)
     problem = f"are not installed in the version of jaxlib ({lib.version_str})"
     try:
