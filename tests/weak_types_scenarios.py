@@ -141,3 +141,54 @@ def structs():
 
 
 CASES.add("structs", structs)
+
+# Updates that the array's dtype cannot hold are computed in a common dtype
+
+for _name in ("set", "add", "subtract", "multiply", "divide", "power", "min", "max"):
+    for _dtype in ("bool", "int8", "uint8"):
+        for _value in (1.5, np.float32(2.5)):
+            CASES.add(
+                f"at_{_name}_{_dtype}_{type(_value).__name__}",
+                lambda n=_name, d=_dtype, v=_value: [
+                    (out := getattr(jnp.array([1, 0, 1], d).at[np.array([0, 1])], n)(v)),
+                    str((out.dtype, out.weak_type)),
+                ],
+                warns="scatter inputs have incompatible types",
+            )
+for _dtype in ("int8", "int16", "int32", "uint8", "uint32"):
+    CASES.add(
+        f"fori_bounds_{_dtype}",
+        lambda d=_dtype: [
+            outcome(lambda i: str(lax.fori_loop(0, i(3), lambda i, c: i, 0)), np.dtype(d).type),
+            outcome(lambda i: str(lax.fori_loop(i(0), 3, lambda i, c: c + 1, 0)), np.dtype(d).type),
+            outcome(lambda i: str(lax.fori_loop(i(0), i(3), lambda i, c: c, 0)), np.dtype(d).type),
+        ],
+    )
+
+
+def outcome(fun, *args):
+    """The result, or the class of the exception."""
+    try:
+        return fun(*args)
+    except Exception as err:
+        return type(err).__name__
+
+
+program("trapezoid", lambda x: (jnp.trapezoid(x), jnp.trapezoid(x, dx=0.5), jnp.trapezoid(x, x)))
+program("trapezoid_float32", lambda x: (jnp.trapezoid(x, dx=np.float32(2)), jnp.trapezoid(x, dx=x)))
+
+
+def printed(name, fun, *args, **options):
+    CASES.add(f"jaxpr_{name}", lambda: str(jax.make_jaxpr(fun)(*args)), **options)
+
+
+printed("grad_of_sum", jax.grad(lambda x: jnp.sum(x * 2.0)), 2.0)
+printed("broadcast_number", lambda: (lax.broadcast_in_dim(1.0, (), ()), jnp.broadcast_to(1, ())))
+printed("full_like", lambda x: (lax.full_like(x, 1), jnp.ones_like(x)), 1.0)
+printed(
+    "complex_astype",
+    lambda x, y: (jnp.astype(x, "float32"), jnp.astype(y, "int32")),
+    np.ones(3, np.complex64),
+    1j,
+    warns="Casting from complex to real|discards the imaginary",
+)

@@ -245,7 +245,7 @@ gelu = export(gelu)
 
 @inline_jit
 def _gelu_tanh(x):
-    inner = np.array(np.sqrt(2 / np.pi), x.dtype) * (x + 0.044715 * x**3)
+    inner = np.array(np.sqrt(2 / np.pi), x.dtype) * (x + 0.044715 * (x**3))
     return x * (0.5 * (1 + ufuncs.tanh(inner)))
 
 

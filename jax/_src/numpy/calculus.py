@@ -16,6 +16,7 @@ from jax._src.numpy import util
 from jax._src.numpy.array_constructors import asarray
 from jax._src.numpy.manipulation.joining import concatenate
 from jax._src.numpy.manipulation.shape import moveaxis, operand, ravel
+from jax._src.numpy.reductions import sum
 from jax._src.numpy.searching import elements_at, searchsorted_arrays
 from jax._src.numpy.ufuncs import remainder
 from jax._src.numpy.util import export
@@ -256,16 +257,25 @@ def trapezoid(
 def _trapezoid(y, x, dx, *, axis):
     (y,) = util.promote_dtypes_inexact(y)
     # A negative axis counts from the end of each array separately, since their ranks may differ.
-    y, apart = (util.to_array(v) for v in util.promote_dtypes_inexact(y, dx if x is None else x))
+    if x is None:
+        y, apart = util.to_array(y), dx
+    else:
+        y, apart = (util.to_array(v) for v in util.promote_dtypes_inexact(y, x))
     y = moveaxis(y, axis, -1)
     if apart.ndim > 1:
         apart = moveaxis(apart, axis, -1)
     width = apart if x is None else _steps(apart, apart.ndim - 1)
     last, n = y.ndim - 1, y.shape[-1]
+    if width.size == 1 and n:
+        first, final = (lax.squeeze(_part(y, i, i + 1, last), (last,)) for i in (0, n - 1))
+        halves = lax.add(first, final)
+        halves = lax.mul(lax.const(halves, 0.5), halves)
+        heights = lax.sub(*util.promote_dtypes(sum(y, axis=-1), halves))
+        return lax.mul(*util.promote_args("trapezoid", lax.reshape(width, ()), heights))
     heights = lax.add(_part(y, min(1, n), n, last), _part(y, 0, max(n - 1, 0), last))
-    areas = lax.mul(*util.broadcast_arrays(heights, width))
-    total = lax.reduce_sum(areas, axes=(areas.ndim - 1,))
-    return lax.mul(total, lax.const(total, 0.5))
+    areas = lax.mul(*util.promote_args("trapezoid", width, heights))
+    total = sum(areas, axis=-1)
+    return lax.mul(lax.const(total, 0.5), total)
 
 
 _trapezoid = nested_jit(_trapezoid, static_argnames=("axis",))

@@ -173,8 +173,8 @@ def fori_loop(
             raise TypeError(f"fori_loop {name} bound must be a scalar, got shape {aval.shape}")
     if first.dtype != last.dtype and not (
         (first.weak_type or last.weak_type)
-        and dtypes.issubdtype(first.dtype, np.integer)
-        and dtypes.issubdtype(last.dtype, np.integer)
+        and dtypes.issubdtype(first.dtype, np.signedinteger)
+        and dtypes.issubdtype(last.dtype, np.signedinteger)
     ):
         raise TypeError(
             "lower and upper arguments to fori_loop must have equal types, got "

@@ -83,6 +83,8 @@ def broadcast_in_dim(
         and dims == tuple(range(len(dims)))
     ):
         return operand
+    if not shape and out_sharding is None and not dims and np.ndim(operand) == 0:
+        return late.to_array(operand)  # a number: no operation, but an array
     sharding = canonicalize_sharding(out_sharding, "broadcast_in_dim")
     dims = tuple([operator.index(d) for d in dims])
     return broadcast_in_dim_p.bind(

@@ -28,6 +28,7 @@ from jax._src.numpy.indexing.parse import (
     Slice,
     parse_index,
 )
+from jax._src.numpy.util import promote_dtypes
 from jax._src.sharding_impls import canonicalize_sharding
 from jax._src.transforms.explicit_sharding import auto_axes
 
@@ -69,7 +70,17 @@ def scatter_update(
     """
     scatter_mode = _DROP if mode is None else GatherScatterMode.from_any(mode)
     if type(y) is not ArrayImpl or y.dtype != x.dtype:
-        y = checked_values(x, y)
+        safe, y = _checked_values(x, y)
+        if not safe:  # computed with the precision of both, then made to fit
+            aval = core.typeof(x)
+            wide, y = promote_dtypes(x, y)
+            out = scatter_update(
+                wide, idx, y, scatter_op, indices_are_sorted, unique_indices, mode,
+                normalize_indices, out_sharding, compiled=compiled,
+            )  # fmt: skip
+            return lax.convert_type(
+                out, aval.dtype, aval.weak_type, warn_on_complex_to_real_cast=False
+            )
     entries = parse_index(idx, x.shape, normalize_indices)
     flags = (bool(indices_are_sorted), bool(unique_indices), scatter_mode)
     if out_sharding is not None:
@@ -157,6 +168,11 @@ def _fit(y, update_shape, new, reverse):
 
 def checked_values(x, y):
     """Converts values to an array or scalar; warns if they cannot be safely cast to `x`'s dtype."""
+    return _checked_values(x, y)[1]
+
+
+def _checked_values(x, y):
+    """Whether values can be safely cast to `x`'s dtype, with a warning if not; the values as an array or scalar."""
     t = type(y)
     if t in _SCALARS:
         key = (x.dtype, t, config.numpy_dtype_promotion.value)
@@ -179,7 +195,7 @@ def checked_values(x, y):
             FutureWarning,
             stacklevel=4,
         )
-    return y
+    return safe, y
 
 
 _SCALARS = (bool, int, float, complex)

@@ -693,8 +693,7 @@ def astype(
                 "jnp.real or jnp.imag to take the real/imaginary component of your input.",
                 DeprecationWarning,
             )
-            x = lax.real(x)
-        out = lax.convert_element_type(x, dtype)
+        out = lax.convert_type(x, dtype, warn_on_complex_to_real_cast=False)
     else:
         out = lax.convert_element_type(x, dtype)
     if device is not None:
