@@ -1,4 +1,4 @@
-"""`associative_scan`: all prefixes of an associative operation in logarithmic depth.
+"""`associative_scan`: prefixes of an associative operation, in logarithmic depth.
 
 Ladner and Fischer, "Parallel prefix computation", 1980.
 """
@@ -18,16 +18,16 @@ from jax._src.util import canonicalize_axis
 
 @traceback_util.api_boundary
 def associative_scan(fn: Callable, elems: Any, reverse: bool = False, axis: int = 0) -> Any:
-    """Combine all prefixes of arrays along an axis with an associative operation.
+    """Combine all prefixes of arrays along an axis by an associative operation.
 
     Args:
-      fn: `fn(a, b)` of trees like `elems`, associative, elementwise along `axis`.
-      elems: arrays with axes of equal size.
-      reverse: whether suffixes are combined instead.
-      axis: the axis.
+      fn: associative function of two pytrees like `elems`, elementwise along `axis`.
+      elems: pytree of arrays whose sizes along `axis` are equal.
+      reverse: whether to combine suffixes instead.
+      axis: axis to scan.
 
     Returns:
-      A tree like `elems`: along the axis, element k is the combination of elements 0 to k.
+      A pytree like `elems`. Along the axis, element k combines the elements 0 to k.
 
     Raises:
       TypeError: if `fn` is not callable.
@@ -77,7 +77,7 @@ def associative_scan(fn: Callable, elems: Any, reverse: bool = False, axis: int 
 
 
 def _interleave(a, b, axis: int):
-    """Elements of `a` at even and of `b` at odd positions along the axis."""
+    """Interleave along the axis: elements of `a` at even positions, of `b` at odd ones."""
     n, m = a.shape[axis], b.shape[axis]
     if a.dtype == np.bool_:
         zero = np.False_

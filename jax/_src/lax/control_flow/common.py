@@ -1,4 +1,4 @@
-"""What the control-flow primitives share: staging their functions, and errors about mismatched types."""
+"""Helpers of the control flow primitives: staging of functions, and errors for mismatched types."""
 
 from collections.abc import Callable, Container, Sequence
 from typing import Any
@@ -22,18 +22,18 @@ from jax._src.tree_util import (
 def stage(
     kind: str, fun: Callable, in_tree: PyTreeDef, in_avals: Sequence[Any], args: Sequence[Any]
 ):
-    """Stage a function of a tree of positional arguments; what was staged before is found again.
+    """Stage a function of a pytree of positional arguments; repeated calls reuse the result.
 
     Args:
-      kind: what it is staged for, as in error texts.
+      kind: purpose of the staging, as named in error messages.
       fun: the function.
-      in_tree: tree of its arguments.
-      in_avals: types of its flat arguments.
-      args: the arguments, or values in their place that have the same names.
+      in_tree: pytree structure of its arguments.
+      in_avals: avals of its flat arguments.
+      args: the arguments, or other values with the same argument names.
 
     Returns:
-      A jaxpr without constants whose leading arguments are the values closed over, these values, and
-      the tree of the result.
+      A jaxpr whose constants are the values closed over, these values, and the pytree structure of
+      the result.
     """
     key = (kind, in_tree, tuple(in_avals), config.trace_context())
     table = api_util.trace_table(fun)
@@ -63,10 +63,10 @@ def _check_refs(kind: str, fun: Callable, in_avals: Sequence[Any], args: Any, st
 
 
 def def_compiled_impl(primitive: core.Primitive, name: str, one_by_one: Callable) -> None:
-    """Let a primitive with jaxprs as parameters run compiled when it is applied eagerly.
+    """Define the eager implementation of a primitive with jaxpr parameters: run it compiled.
 
-    The programs are kept on the jaxpr in the parameter `name`, and so go when it goes. Where `jit` is
-    disabled, `one_by_one` computes the results operation by operation.
+    Compiled programs are cached on the jaxpr in the parameter `name`, so that they are freed with
+    it. If `jit` is disabled, `one_by_one` evaluates the primitive operation by operation.
     """
 
     def impl(*args, **params):
@@ -76,7 +76,7 @@ def def_compiled_impl(primitive: core.Primitive, name: str, one_by_one: Callable
         cache = (owner[0] if type(owner) is tuple else owner)._cache
         refs = [id(x) for x in args if type(x) is core.Ref]
         pattern = None
-        if len(set(refs)) != len(refs):  # several functions use one reference: it is passed once
+        if len(set(refs)) != len(refs):  # pass a reference that several functions use only once
             once = {id(x) if type(x) is core.Ref else i: x for i, x in enumerate(args)}
             places = list(once)
             pattern = tuple(
@@ -102,7 +102,7 @@ def _compiled(run: Callable, name: str) -> Callable:
 
 
 def run_compiled(owner: ClosedJaxpr, key: Any, run: Callable, args: Sequence[Any], name: str):
-    """Apply a function as a compiled program, which is kept on the jaxpr `owner`."""
+    """Run a function as a compiled program, which is cached on the jaxpr `owner`."""
     if config.disable_jit.value:
         return run(*args)
     call = owner._cache.get(key)
@@ -112,15 +112,15 @@ def run_compiled(owner: ClosedJaxpr, key: Any, run: Callable, args: Sequence[Any
 
 
 def hoist(jaxpr: core.Jaxpr) -> ClosedJaxpr:
-    """The closed jaxpr with constants as leading arguments."""
+    """Return a closed jaxpr that takes the constants as leading arguments."""
     return pe.close_jaxpr(pe.convert_constvars_jaxpr(jaxpr))
 
 
 def share_consts(jaxprs: Sequence[core.Jaxpr], all_consts: Sequence[Sequence[Any]]):
-    """Give several jaxprs the same leading arguments: all their constants, each once.
+    """Give several jaxprs the same leading arguments: the union of their constants.
 
     Returns:
-      Closed jaxprs, and the constants.
+      The closed jaxprs, and the constants.
     """
     index: dict[int, int] = {}
     consts: list = []
@@ -140,7 +140,7 @@ def share_consts(jaxprs: Sequence[core.Jaxpr], all_consts: Sequence[Sequence[Any
 
 
 def _with_consts(jaxpr: core.Jaxpr, positions: Sequence[int], avals: Sequence[Any]) -> core.Jaxpr:
-    """The jaxpr with leading arguments of types `avals`, its constants at `positions` among them."""
+    """Prepend arguments of types `avals`; those at `positions` replace the jaxpr's constants."""
     own = dict(zip(positions, jaxpr.constvars))
     leading = [own[i] if i in own else core.Var(a) for i, a in enumerate(avals)]
     names = (None,) * len(avals) + jaxpr.debug_info.safe_arg_names(len(jaxpr.invars))
@@ -152,7 +152,7 @@ def _with_consts(jaxpr: core.Jaxpr, positions: Sequence[int], avals: Sequence[An
 
 
 def check_effects(name: str, *jaxprs: ClosedJaxpr) -> None:
-    """Raise NotImplementedError for effects that control flow cannot carry."""
+    """Raise NotImplementedError for effects that control flow does not support."""
     for jaxpr in jaxprs:
         disallowed = control_flow_allowed_effects.filter_not_in(jaxpr.effects)
         if disallowed:
@@ -160,7 +160,7 @@ def check_effects(name: str, *jaxprs: ClosedJaxpr) -> None:
 
 
 def check_maskable(name: str, *jaxprs: ClosedJaxpr) -> None:
-    """Raise NotImplementedError for effects that a batch must not have where single elements do not."""
+    """Raise NotImplementedError for effects that must not run for masked batch elements."""
     for jaxpr in jaxprs:
         found = exact_effects.filter_in(jaxpr.effects)
         if found:
@@ -173,7 +173,7 @@ def check_maskable(name: str, *jaxprs: ClosedJaxpr) -> None:
 
 
 def leaf_paths(tree: PyTreeDef) -> list[str]:
-    """A path string for each leaf."""
+    """Return a path string for each leaf."""
     return [keystr(path) for path in leaf_key_paths(tree)]
 
 
@@ -188,9 +188,10 @@ def check_initial(loop: str, what: str, name: str, values: Sequence[Any], tree: 
 
 
 def promote_weak_types(in_avals: Sequence[Any], out_avals: Sequence[Any]) -> list[Any] | None:
-    """Input types where those that are weak give way to other dtypes that the results have.
+    """Promote weakly typed inputs to the dtypes of the corresponding results.
 
-    None if nothing changes.
+    Returns:
+      The new input avals; None if nothing changes.
     """
     new = [_promote_weak_type(a, b) for a, b in zip(in_avals, out_avals)]
     return None if all(n is a for n, a in zip(new, in_avals)) else new
@@ -206,7 +207,7 @@ def _promote_weak_type(a, b):
 
 
 class _OfType:
-    """Stands for a value of a type, for promotion."""
+    """Wraps an aval as a value, for dtype promotion."""
 
     __slots__ = ("aval", "dtype")
 
@@ -217,7 +218,7 @@ class _OfType:
 def describe_type_mismatch(
     in_avals: Sequence[Any], out_avals: Sequence[Any], in_paths: Sequence[str], in_name: str
 ) -> list[str]:
-    """A sentence for each leaf whose types differ, with its path and what differs."""
+    """Describe the difference for each leaf whose types differ, with its path."""
     lines = []
     for a, b, in_path in zip(in_avals, out_avals, in_paths):
         if core.typematch(a, b):
@@ -232,7 +233,7 @@ def describe_type_mismatch(
 
 
 def as_text(lines: Sequence[str]) -> str:
-    """One difference as a sentence, several as a list."""
+    """Format one difference as a sentence, and several as a list."""
     if len(lines) == 1:
         (line,) = lines
         return f"{'T' + line[1:] if line.startswith('the ') else line}."
@@ -240,7 +241,7 @@ def as_text(lines: Sequence[str]) -> str:
 
 
 def difference(a, b) -> str:
-    """How two types differ, in words."""
+    """Describe in words how two types differ."""
     if not (hasattr(a, "shape") and hasattr(b, "shape")):
         return "the types do not match"
     parts = []
@@ -261,7 +262,7 @@ def difference(a, b) -> str:
 def check_same_carry(
     name: str, in_tree: PyTreeDef, in_avals, out_tree: PyTreeDef, out_avals, arg_name: str
 ) -> None:
-    """Raise TypeError if a body's result does not have the tree and types of its carry."""
+    """Raise TypeError if a body's result does not have the structure and types of its carry."""
     if in_tree != out_tree:
         lines = [
             f"the input carry {'component ' if path else ''}{arg_name}{keystr(path)} is a {a} but the corresponding component "
@@ -285,7 +286,7 @@ def check_same_carry(
 
 
 def with_forwarded(computed: Sequence[Any], forwarded: dict[int, Any]) -> list[Any]:
-    """All results of a function: those computed, and by their positions operands that are results."""
+    """Merge computed results with the operands that are forwarded as results, by position."""
     rest = iter(computed)
     return [
         _as_result(forwarded[i]) if i in forwarded else next(rest)
@@ -294,7 +295,7 @@ def with_forwarded(computed: Sequence[Any], forwarded: dict[int, Any]) -> list[A
 
 
 def _as_result(x: Any) -> Any:
-    """An operand that is a result as well: an array where the operand is NumPy's or a number."""
+    """Convert an operand to a result: NumPy values and numbers become arrays."""
     if not isinstance(x, (np.ndarray, np.generic, int, float, complex)):
         return x
     trace = core.trace_ctx.trace
@@ -306,7 +307,7 @@ def _as_result(x: Any) -> Any:
 def without_results(
     closed: ClosedJaxpr, dropped: Container[int], order: Sequence[int] | None = None
 ) -> ClosedJaxpr:
-    """The jaxpr without some of its results, and with its arguments in another order."""
+    """Drop some results of a jaxpr, and reorder its arguments."""
     jaxpr, info = closed.jaxpr, closed.debug_info
     order = range(len(jaxpr.invars)) if order is None else order
     names = info.safe_arg_names(len(jaxpr.invars))
@@ -324,7 +325,7 @@ def without_results(
 
 
 def split_at(xs: Sequence[Any], *sizes: int) -> list[list]:
-    """Split into parts of the given sizes and the rest."""
+    """Split into parts of the given sizes, and the rest."""
     out, start = [], 0
     for n in sizes:
         out.append(list(xs[start : start + n]))

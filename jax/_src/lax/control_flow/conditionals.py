@@ -1,4 +1,4 @@
-"""`cond` and `switch`."""
+"""`cond`, `switch` and `platform_dependent`."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -42,19 +42,19 @@ _no_operand = object()
 def switch(
     index: Any, branches: Sequence[Callable], *operands: Any, operand: Any = _no_operand
 ):  # fmt: skip
-    """Apply one of several functions.
+    """Apply one of several functions, selected by an index.
 
     Args:
-      index: integer scalar: which function; clamped to the valid range.
+      index: integer scalar that selects the function; it is clamped to the valid range.
       branches: functions of `operands` whose results have equal types.
-      *operands: arguments.
-      operand: the one argument, given by name.
+      *operands: arguments, pytrees of arrays.
+      operand: a single argument, as a keyword.
 
     Returns:
       The result of the chosen function.
 
     Raises:
-      TypeError: if the results of the branches differ in tree or type, naming the leaf.
+      TypeError: if the results of the branches differ in structure or type; it names the leaf.
 
     >>> print(jax.lax.switch(1, [jnp.sin, jnp.cos], 0.))
     1.0
@@ -92,23 +92,24 @@ def switch(
 def cond(
     pred: Any, true_fun: Callable, false_fun: Callable, *operands: Any, operand: Any = _no_operand
 ):  # fmt: skip
-    """Apply one of two functions.
+    """Apply one of two functions, selected by a predicate.
 
     Args:
       pred: boolean (or numeric) scalar.
-      true_fun: applied to `operands` if `pred` is true.
-      false_fun: applied otherwise; the result has the same type.
-      *operands: arguments.
-      operand: the one argument, given by name.
+      true_fun: function applied to `operands` if `pred` is true.
+      false_fun: function applied otherwise; its result has the same type.
+      *operands: arguments, pytrees of arrays.
+      operand: a single argument, as a keyword.
 
-    The older form `cond(pred, true_operand, true_fun, false_operand, false_fun)` gives each function an
-    operand of its own.
+    The older form `cond(pred, true_operand, true_fun, false_operand, false_fun)` gives each
+    function its own operand.
 
     Returns:
       The result of the chosen function.
 
     Raises:
-      TypeError: if `pred` is not a scalar, or the results differ in tree or type, naming the leaf.
+      TypeError: if `pred` is not a scalar, or the results differ in structure or type; it names the
+        leaf.
 
     >>> print(jax.lax.cond(True, lambda x: x + 1, lambda x: x - 1, 10.))
     11.0
@@ -163,7 +164,7 @@ def _bind(name: str, index, branches: Sequence[Callable], operands, **params):
                 f"{type(x)}: close over other values."
             )
     avals = [typeof(x) for x in flat]
-    # The functions as the caller gave them, in order: `cond` has the one for true first.
+    # Stage the functions in the caller's order: `cond` has the one for true first.
     order = slice(None, None, -1 if name == "cond" else 1)
     staged = [stage(name, f, in_tree, avals, operands) for f in branches[order]][order]
     trees = [s[2] for s in staged]
@@ -182,10 +183,10 @@ def _bind(name: str, index, branches: Sequence[Callable], operands, **params):
 
 @core.cached_on_jaxpr
 def _without_forwarded(first: ClosedJaxpr, others: tuple):
-    """Branches without the results that are the same operand in all of them.
+    """Drop the results that are the same operand in all branches.
 
     Returns:
-      The branches, and for these results (by their positions) which operand.
+      The branches, and a dict from the positions of these results to those of the operands.
     """
     branches = (first, *others)
     places = [{v: i for i, v in enumerate(b.jaxpr.invars)} for b in branches]
@@ -200,7 +201,7 @@ def _without_forwarded(first: ClosedJaxpr, others: tuple):
 
 
 def _check_results(name: str, jaxprs, trees) -> None:
-    """Raise TypeError where results differ in more than weak types."""
+    """Raise TypeError if results differ in more than weak types."""
     first = len(trees) - 1 if name == "cond" else 0
     for i, tree in enumerate(trees):
         if tree != trees[first]:
@@ -234,7 +235,7 @@ def _check_results(name: str, jaxprs, trees) -> None:
 
 
 class _Pair:
-    """What error texts call two functions whose results differ."""
+    """Names two functions whose results differ, for error messages."""
 
     def __init__(self, name: str, jaxprs, first: int, other: int):
         if name == "cond":
@@ -247,7 +248,7 @@ class _Pair:
         )
 
 
-# The primitive
+# The `cond` primitive
 
 cond_p = Primitive("cond", multiple_results=True)
 
@@ -348,7 +349,8 @@ def _cond_linearize(primals, tangents, *, branches, **params):
     nz_out = tuple([any(c) for c in zip(*[lin.nonzero_outs for lin in lins])])
     lins = [ad.linearize_jaxpr(b, nonzeros, nz_out, False) for b in branches]
     n = len(branches[0].out_avals)
-    # All branches return the residuals of all; those of the others are zeros. References are operands.
+    # All branches return the residuals of all branches; those of other branches are zeros.
+    # Residuals that are references are operands instead.
     layout, total = _share_residuals([_residual_types(lin) for lin in lins])
     returned = [i for i, a in enumerate(total) if type(a) is not tuple]
     place = {slot: k for k, slot in enumerate(returned)}
@@ -389,7 +391,7 @@ cond_p.linearize = _cond_linearize
 
 
 def _residual_types(lin) -> list:
-    """Types of residuals; for references pairs of the operand they are and their type."""
+    """Return the avals of residuals; a pair (operand position, aval) for references."""
     return [
         (i, a) if kind == "in" else a.strip_weak_type()
         for (kind, i), a in zip(lin.residual_sources, lin.residual_avals)
@@ -397,10 +399,10 @@ def _residual_types(lin) -> list:
 
 
 def _share_residuals(res_avals):
-    """Slots for the residuals of all branches: branches share slots of equal type.
+    """Assign slots for the residuals of all branches; branches share slots of equal type.
 
     Returns:
-      For each branch the slot of each of its residuals, and the types of the slots.
+      For each branch the slots of its residuals, and the avals of the slots.
     """
     total: list = []
     layout = []
@@ -473,7 +475,7 @@ def _cond_transpose(cts, index, *ops, branches, **params):
 
 @core.cached_on_jaxpr
 def _transpose_instantiated(branch: ClosedJaxpr, linear: tuple, ct_nonzero: tuple, nz: tuple):
-    """The transposed branch with zeros where other branches have cotangents."""
+    """Transpose a branch, with zeros for cotangents that only other branches have."""
     transposed, own = ad.transpose_jaxpr(branch, linear, ct_nonzero)
     if own == nz:
         return transposed
@@ -499,7 +501,7 @@ def _cond_batch(axis_data, args, dims, *, branches, **params):
     index_dim, *op_dims = dims
     if index_dim is not None:
         check_maskable("cond", *branches)
-        # Every branch runs on the whole batch, and each element takes the result of its own.
+        # Every branch runs on the whole batch, and each element selects its own branch's result.
         index = batching.bdim_at_front(index, index_dim, axis_data.size)
         ops = [
             batching.bdim_at_front(x, d, axis_data.size) if d is not None else x
@@ -509,7 +511,7 @@ def _cond_batch(axis_data, args, dims, *, branches, **params):
         batched = [batching.batch_jaxpr(b, axis_data, in_batched, True)[0] for b in branches]
         results = []
         for i, b in enumerate(batched):
-            # What an element does not take must not give its derivative NaNs either.
+            # The derivative of a branch that is not taken may be NaN: stop it for these elements.
             mask = lax.eq(index, lax.const(index, i))
             guarded = [
                 lax.select(
@@ -557,7 +559,7 @@ class _CondSplitRules(JaxprSplitRules):
         index, *ops = eqn.invars
         n = len(eqn.outvars)
         plans = [plan(b) for b in branches]
-        # Results that are stored whichever branch is taken; the others share slots for what they store.
+        # Results that every branch stores; all other stored values share slots.
         as_results = [
             i
             for i in range(n)
@@ -631,7 +633,7 @@ def _cond_lowering(ctx, index, *ops, branches, branches_platforms=None):
     values = mlir.unflatten_ir_values_like_types(
         results[n:], [mlir.aval_to_ir_type(a) for a in ctx.avals_out]
     )
-    # The compiler would add up what devices hold summands of.
+    # Keep the results' shardings: the compiler would otherwise reduce unreduced values.
     return [mlir.lower_with_sharding_in_types(ctx, v, a) for v, a in zip(values, ctx.avals_out)]
 
 
@@ -649,11 +651,11 @@ cond_p.pp = _cond_pp
 
 
 def platform_dependent(*args: Any, default: Callable | None = None, **per_platform: Callable):
-    """Apply the function for the platform the program runs on.
+    """Apply the function for the platform that the program runs on.
 
     Args:
       *args: arguments of the functions.
-      default: function for platforms without one of their own.
+      default: function for platforms that have no function of their own.
       **per_platform: functions by platform name: cpu, cuda, rocm, tpu.
 
     Returns:
@@ -682,7 +684,7 @@ platform_index_p.def_abstract_eval(lambda *, platforms: core.ShapedArray((), np.
 
 
 def _platform_indices(ctx, platforms) -> list[int]:
-    """For each platform that is lowered for, which branch it takes."""
+    """Return the branch that each target platform takes."""
 
     def find(platform: str) -> int:
         for i, names in enumerate(platforms):
@@ -697,7 +699,7 @@ def _platform_indices(ctx, platforms) -> list[int]:
 
 
 def _platform_branches(ctx, index, branches, platforms):
-    """The branches that are lowered, since others may not be possible, and the index among them."""
+    """Return the branches to lower, as others may not be lowerable, and the index among them."""
     used = sorted(set(_platform_indices(ctx, platforms)))
     if len(used) < len(branches) and len(used) > 1:
         table = [used.index(i) if i in used else 0 for i in range(len(branches))]

@@ -38,15 +38,16 @@ traceback_util.register_exclusion(__file__)
 
 @traceback_util.api_boundary
 def while_loop(cond_fun: Callable, body_fun: Callable, init_val: Any):
-    """Apply a function as long as a condition holds.
+    """Apply a function repeatedly, while a condition holds.
 
     Args:
-      cond_fun: function of the loop's value returning a boolean scalar.
-      body_fun: function of the loop's value returning its next value, of the same type.
-      init_val: the initial value.
+      cond_fun: function of the carried value that returns a boolean scalar.
+      body_fun: function of the carried value that returns its next value, of the same type.
+      init_val: initial value, a pytree of arrays.
 
     Returns:
-      The value for which the condition does not hold. It cannot be differentiated in reverse mode.
+      The final value, for which the condition does not hold. The loop is not differentiable in
+      reverse mode.
 
     Raises:
       TypeError: if the condition is not a boolean scalar, or the value changes its type.
@@ -66,7 +67,7 @@ def while_loop(cond_fun: Callable, body_fun: Callable, init_val: Any):
                 val = body_fun(val)
             return val
         except core.ConcretizationTypeError:
-            pass  # under another transformation: stage it after all
+            pass  # under another transformation: stage the loop instead
     init_flat, tree = tree_flatten(init_val)
     check_initial("while_loop", "value", "init_val", init_flat, tree)
     avals = [typeof(x) for x in init_flat]
@@ -114,10 +115,10 @@ def while_loop(cond_fun: Callable, body_fun: Callable, init_val: Any):
 
 @core.cached_on_jaxpr
 def _without_forwarded(body: ClosedJaxpr, cond: ClosedJaxpr, cond_nconsts: int, body_nconsts: int):
-    """Makes values that never change, and that the condition does not look at, constants of the body.
+    """Turn values that never change, and that the condition does not use, into body constants.
 
     Returns:
-      The condition and the body, and which values became the first constants of the body.
+      The condition, the body, and the positions of the values that are now leading body constants.
     """
     outvars, carry = body.jaxpr.outvars, body.jaxpr.invars[body_nconsts:]
     if not any(map(operator.is_, outvars, carry)):
@@ -132,7 +133,7 @@ def _without_forwarded(body: ClosedJaxpr, cond: ClosedJaxpr, cond_nconsts: int, 
         *[body_nconsts + i for i in changing],
     ]  # fmt: skip
     cond_order = [*range(cond_nconsts), *[cond_nconsts + i for i in changing]]
-    # Equations that nothing uses may read the values that are constants of the body now.
+    # Unused equations may read values that are now body constants, so remove them.
     cond = ClosedJaxpr(pe.dce_jaxpr(cond.jaxpr, [True], True)[0], cond.consts)
     return without_results(cond, (), cond_order), without_results(body, fixed, order), tuple(fixed)
 
@@ -141,17 +142,17 @@ def _without_forwarded(body: ClosedJaxpr, cond: ClosedJaxpr, cond_nconsts: int, 
 def fori_loop(
     lower: Any, upper: Any, body_fun: Callable, init_val: Any, *, unroll: int | bool | None = None
 ):
-    """Apply a function for each number of a range.
+    """Apply a function for each integer in a range.
 
     Args:
       lower: first number, a real scalar.
-      upper: the bound that numbers stay below, of the same dtype (Python's integers take that of the other
-        integer). With concrete bounds, whose fractions are dropped, the loop is a `scan`, which can be
-        differentiated in reverse mode, and its numbers are integers, weakly typed as Python's are.
-        Otherwise they are of the dtype of the bounds.
-      body_fun: `body_fun(i, val) -> val`, of the same type.
-      init_val: the initial value.
-      unroll: how many steps are put into one iteration; needs concrete bounds.
+      upper: exclusive upper bound, of the same dtype (a Python integer takes the dtype of the other
+        integer). If both bounds are concrete, fractions are dropped, and the loop is a `scan`,
+        which is differentiable in reverse mode; its numbers are weakly typed integers. Otherwise
+        its numbers have the dtype of the bounds.
+      body_fun: function `(i, val) -> val`, whose result has the type of `val`.
+      init_val: initial value, a pytree of arrays.
+      unroll: number of steps in one iteration; it requires concrete bounds.
 
     Returns:
       The final value.
@@ -190,7 +191,7 @@ def fori_loop(
             for i in range(lo, hi):
                 val = body_fun(late.to_array(_bound(i, dtype, weak)), val)
             return val
-        counter = dtypes.result_type(0)  # whatever the bounds are, if they fit
+        counter = dtypes.result_type(0)  # regardless of the bounds' dtypes, if they fit
         if np.iinfo(counter).min <= lo and hi <= np.iinfo(counter).max:
             dtype, weak = counter, True
         body = _step_function(body_fun, "scan", dtype, weak)
@@ -214,14 +215,14 @@ def _is_before_end(state):
 
 
 def _step_function(body_fun: Callable, loop: str, dtype, weak: bool) -> Callable:
-    """The body of the `scan` or `while` that `fori_loop` is; the same one for the same `body_fun`."""
+    """Return the body of the `scan` or `while` for `fori_loop`, cached on `body_fun`."""
     table = api_util.trace_table(body_fun)
     key = ("fori_loop", loop, dtype, weak)
     step_function = table.get(key)
     if step_function is not None:
         return step_function
     try:
-        body_ref = weakref.ref(body_fun)  # what is kept for a function must not hold on to it
+        body_ref = weakref.ref(body_fun)  # a cache entry must not keep its function alive
     except TypeError:
         body_ref = lambda: body_fun
     step = _bound(1, dtype, weak)
@@ -241,7 +242,7 @@ def _step_function(body_fun: Callable, loop: str, dtype, weak: bool) -> Callable
 
 
 def _bound(x, dtype, weak: bool):
-    """A bound of the loop as an integer of the loop's type; those of Python become literals."""
+    """Convert a loop bound to the loop's integer type; Python integers become literals."""
     if not isinstance(x, (int, np.generic)):
         return lax.convert_type(x, dtype, weak)
     return TypedInt(x, np.dtype(dtype)) if weak else np.dtype(dtype).type(x)

@@ -1,4 +1,4 @@
-"""`scan`: a loop with a carry, that consumes and produces arrays along their leading axis."""
+"""`scan` and `map`: loops that consume and produce arrays along their leading axis."""
 
 from collections.abc import Callable
 from typing import Any
@@ -40,24 +40,25 @@ def scan(
     f: Callable, init: Any, xs: Any = None, length: int | None = None, reverse: bool = False,
     unroll: int | bool = 1, _split_transpose: bool = False,
 ):  # fmt: skip
-    """Apply a function to slices of arrays in order, carrying a value along.
+    """Apply a function to slices of arrays in order, while carrying a value.
 
     Args:
-      f: `f(carry, x) -> (carry, y)`; the new carry has the tree and types of the old one.
-      init: the initial carry.
-      xs: arrays, whose leading axis is scanned over; or None.
-      length: number of steps; needed if `xs` has no arrays.
-      reverse: whether to go from the last slice to the first.
-      unroll: how many steps are put into one iteration of the loop; True for all.
-      _split_transpose: whether the backward pass computes what does not depend on the carry outside
-        the loop.
+      f: function `(carry, x) -> (carry, y)`; the new carry has the structure and types of the old
+        one.
+      init: initial carry, a pytree of arrays.
+      xs: pytree of arrays, which are sliced along their leading axis; or None.
+      length: number of steps; required if `xs` has no arrays.
+      reverse: whether to iterate from the last slice to the first.
+      unroll: number of steps in one iteration of the loop; True for all.
+      _split_transpose: whether the backward pass computes what does not depend on the carry in a
+        second loop.
 
     Returns:
-      (final carry, ys): the results `y` stacked along a leading axis.
+      (final carry, ys), where `ys` stacks the results `y` along a leading axis.
 
     Raises:
-      TypeError: if the carry changes its type, naming the leaf.
-      ValueError: if the arrays' leading axes differ, or are sharded over explicit mesh axes.
+      TypeError: if the carry changes its type; it names the leaf.
+      ValueError: if the leading axes of the arrays differ, or are sharded over explicit mesh axes.
 
     >>> carry, ys = jax.lax.scan(lambda c, x: (c + x, c * x), 0., jnp.arange(4.))
     >>> print(carry, ys)
@@ -138,13 +139,14 @@ def _check_replicated_steps(xs_flat) -> None:
 
 @core.cached_on_jaxpr
 def _without_forwarded(closed: core.ClosedJaxpr, num_consts: int, num_carry: int):
-    """A loop's body without the results that are arguments.
+    """Drop the results of a loop's body that are its arguments.
 
-    Carries that never change become constants, its first ones; slices that are results are not stacked
+    Carries that never change become leading constants; slices that are results are not stacked
     again.
 
     Returns:
-      The body, which carries do not change, and for results that are slices (by their positions) which.
+      The body, the carries that do not change, and a dict from the positions of results that are
+      slices to those of xs.
     """
     invars, outvars = closed.jaxpr.invars, closed.jaxpr.outvars
     start = num_consts + num_carry
@@ -216,7 +218,7 @@ def _scan_length(xs, xs_flat, length) -> int:
 
 
 def _scan_eagerly(f, init, xs_flat, xs_tree, length, reverse):
-    """The loop in Python, under `disable_jit`."""
+    """Run the loop in Python, under `disable_jit`."""
     if length == 0:
         raise ValueError(
             "zero-length scan is not supported in disable_jit() mode because the output type is unknown."
@@ -243,12 +245,12 @@ def _scan_eagerly(f, init, xs_flat, xs_tree, length, reverse):
 
 @traceback_util.api_boundary
 def map(f: Callable, xs: Any, *, batch_size: int | None = None):
-    """Apply a function to each slice of arrays along their leading axis, one after another.
+    """Apply a function to each slice of arrays along their leading axis, one after the other.
 
     Args:
-      f: function of one slice (a tree like `xs`).
-      xs: arrays.
-      batch_size: how many slices to do at once, with `vmap`.
+      f: function of one slice (a pytree like `xs`).
+      xs: pytree of arrays.
+      batch_size: number of slices to process together by `vmap`; None for one at a time.
 
     Returns:
       The results stacked along a leading axis.
@@ -291,7 +293,7 @@ def map(f: Callable, xs: Any, *, batch_size: int | None = None):
 
 
 def _map_together(f: Callable, slices: Any) -> Any:
-    """What `f` gives for several slices at once: batching, as `jax.vmap` does it."""
+    """Apply `f` to several slices at once by batching, like `jax.vmap`."""
     leaves, tree = tree_flatten(slices)
     dims = [0] * len(leaves)
     out_tree = None

@@ -1,4 +1,4 @@
-"""Linearized loops: what is computed once, before the loop, and what in each step."""
+"""Split the primal computation of a linearized loop into parts that run once and in each step."""
 
 from typing import NamedTuple
 
@@ -9,16 +9,16 @@ from jax._src.interpreters.splitting import divide_eqn, has_any_effect, split_by
 
 
 class PrimalParts(NamedTuple):
-    """What a linearized loop computes once, and its body.
+    """The parts of a linearized loop's primal computation.
 
     Attributes:
-      hoisted: from the loop's constants to values that they alone determine.
-      body: the body, which takes the first of these values before its other arguments, and gives what has
-        to be stacked for residuals after its other results.
-      num_used: how many values the body takes.
+      hoisted: jaxpr from the loop's constants to the values that depend only on them.
+      body: body of the loop. It takes some of these values before its other arguments, and returns
+        the values to stack for residuals after its other results.
+      num_used: number of these values that the body takes, which are the first ones.
       used_consts: which of the loop's constants the body takes.
-      once: for residuals that are computed once, the positions among the values.
-      where: for residuals that are stacked, the positions among the results.
+      once: maps residuals that are computed once to their positions among the hoisted values.
+      where: maps residuals that are stacked to their positions among the results.
     """
 
     hoisted: ClosedJaxpr
@@ -61,7 +61,8 @@ def _split_primal(lin, num_consts: int, num_carry: int) -> PrimalParts:
             where[i] = len(outvars)
             outvars.append(v)
 
-    # Constants of the body in place of what makes them; filling an array is cheaper than reading it.
+    # Pass hoisted values to the body, except results of equations without operands, such as filled
+    # arrays, which are cheaper to recompute than to read.
     wanted = [v for eqn in rest for v in eqn.invars] + outvars
     used, cheap = {}, {}
     for v in wanted:

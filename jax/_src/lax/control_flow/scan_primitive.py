@@ -1,7 +1,7 @@
-"""The primitive of `scan`, with its rules.
+"""The `scan` primitive and its rules.
 
-Its operands are (constants, initial carry, arrays scanned over), its results (final carry, stacked
-results); the body jaxpr takes (constants, carry, one slice of each) and gives (carry, results).
+The operands are (consts, initial carry, xs), and the results (final carry, ys). The body jaxpr
+takes (consts, carry, one slice of each of xs) and returns (carry, one slice of each of ys).
 """
 
 from collections.abc import Callable
@@ -93,7 +93,7 @@ scan_p.typecheck = _scan_typecheck
 
 
 def _nonzero_carry_fixpoint(closed, nz_consts, nz_carry, nz_xs, nonzero_outs: Callable):
-    """Which carries are perturbed once the loop has run any number of times."""
+    """Return which carries have nonzero tangents after any number of iterations (a fixpoint)."""
     num_carry = len(nz_carry)
     nz_carry = list(nz_carry)
     for _ in range(num_carry + 1):
@@ -126,7 +126,7 @@ def _scan_jvp(primals, tangents, *, reverse, length, jaxpr, num_consts, num_carr
         [t for t in ts if type(t) is not Zero] for ts in (t_consts, t_carry, t_xs)
     )
     consts, carry, xs = split_at(primals, num_consts, num_carry)
-    # The jvp jaxpr has all primals before all tangents; scan wants constants, carries, sequences.
+    # The jvp jaxpr takes all primals, then all tangents; scan needs consts, carries, xs in order.
     n_xs = len(xs)
     order_in = interleaved(
         [len(consts), len(carry), n_xs], [len(t_consts), len(t_carry), len(t_xs)]
@@ -150,7 +150,7 @@ scan_p.jvp = _scan_jvp
 
 
 def interleaved(first: list[int], second: list[int]) -> list[int]:
-    """Positions that bring [f0 f1 ..., s0 s1 ...] into the order [f0, s0, f1, s1, ...]."""
+    """Return the permutation of [f0 f1 ..., s0 s1 ...] to [f0, s0, f1, s1, ...]."""
     out, a, b = [], 0, sum(first)
     for n, m in zip(first, second):
         out.extend(range(a, a + n))
@@ -189,9 +189,9 @@ def _scan_linearize(primals, tangents, *, reverse, length, jaxpr, num_consts, nu
     nz_out = lin.nonzero_outs
     n_out = num_carry + num_ys
 
-    # Residuals: constants of the loop stay constants, slices scanned over are scanned over again,
-    # results are there already, what constants alone determine is computed once, and the rest is
-    # stacked, as are carries.
+    # Residuals: loop constants stay constants, slices of xs are scanned again, and ys exist
+    # already. Values that depend only on constants are computed once. All others, carries included,
+    # are stacked.
     parts = primal_parts(lin, num_consts, num_carry)
     common = dict(reverse=reverse, length=length, num_carry=num_carry, **params)
     once, outs = _run_primal(parts, num_consts, primals, common)
@@ -252,7 +252,7 @@ scan_p.linearize = _scan_linearize
 
 
 def _run_primal(parts: PrimalParts, num_consts: int, primals, params: dict):
-    """What is computed once, and the results of the loop."""
+    """Compute what is hoisted out of the loop, and run the loop."""
 
     def run(*args):
         consts, rest = args[:num_consts], args[num_consts:]
@@ -280,8 +280,8 @@ def _scan_transpose(
     linear = [ad.is_undefined_primal(x) for x in args]
     consts_lin, carry_lin, xs_lin = split_at(linear, num_consts, num_carry)
     ct_carry, ct_ys = cts[:num_carry], cts[num_carry:]
-    # An initial carry that is known may be followed by carries that are linear: its value (a zero
-    # tangent) then matters to nobody. Carries that stay known are computed first.
+    # A known initial carry may become linear in the loop; its value, a zero tangent, is then
+    # unused. Carries that stay known are computed first.
     flows = scan_p.split.dependent_carries(linear, jaxpr, num_consts, num_carry)
     if not all(flows):
         return _scan_transpose_mixed(
@@ -330,7 +330,7 @@ def _transposed_in_one(body, consts, ct_consts, ct_carry, xs, params):
 
 
 def _transposed_in_two(body, consts, ct_consts, ct_carry, xs, params):
-    """One loop for the cotangent of the carry, and another for what does not feed into it."""
+    """Run one loop for the carry's cotangent, and another for what does not feed into it."""
     first, rest = _split_body(body, len(consts), len(ct_consts), len(ct_carry))
     if rest is None:
         return _transposed_in_one(body, consts, ct_consts, ct_carry, xs, params)
@@ -353,11 +353,11 @@ def _transposed_in_two(body, consts, ct_consts, ct_carry, xs, params):
 
 @core.cached_on_jaxpr
 def _split_body(body: ClosedJaxpr, num_consts: int, num_sums: int, num_carry: int):
-    """The body of a transposed loop in two: what the carry's cotangent needs, and the rest.
+    """Split the body of a transposed loop: what the carry's cotangent needs, and the rest.
 
     Returns:
-      A body (constants, carry, slices) -> (carry, values for the rest), and a body (constants, sums,
-      these values, slices) -> (sums, results), None if there is nothing left to do.
+      A body (consts, carry, slices) -> (carry, values for the rest), and a body (consts, sums,
+      these values, slices) -> (sums, results), or None if nothing is left.
     """
     jaxpr = body.jaxpr
     consts, sums, carry, xs = split_at(jaxpr.invars, num_consts, num_sums, num_carry)
@@ -385,11 +385,14 @@ def _split_body(body: ClosedJaxpr, num_consts: int, num_sums: int, num_carry: in
 def _transposed_body(
     jaxpr: ClosedJaxpr, consts_lin: tuple, num_carry: int, xs_lin: tuple, ys_nonzero: tuple
 ):
-    """The body of the transposed loop.
+    """Build the body of the transposed loop.
 
-    It takes (known constants, cotangents of linear constants so far, cotangent of the carry, cotangents of
-    results, known slices) and gives (cotangents of constants, of the carry, of linear slices). Given too
-    are which linear slices have a cotangent, and which of these arguments it takes indeed.
+    It takes (known consts, accumulated cotangents of linear consts, cotangent of the carry,
+    cotangents of ys, known slices) and returns (cotangents of consts, of the carry, of linear
+    slices).
+
+    Returns:
+      The body, which linear slices have a cotangent, and which of the arguments the body uses.
     """
     num_consts = len(consts_lin)
     nk, nl = num_consts - sum(consts_lin), sum(consts_lin)
@@ -435,7 +438,7 @@ def _transposed_body(
         *[a for a, lin in zip(xs_avals, xs_lin) if not lin],
     ]
     new, _, consts = pe.trace_to_jaxpr_dynamic(run, avals, jaxpr.debug_info.with_unknown_names())
-    # What is known may not be needed, where there are no cotangents of some results.
+    # Known values may be unused if some results have no cotangents.
     num_kx = len(xs_lin) - sum(xs_lin)
     kept = [False] * nk + [True] * (len(avals) - nk - num_kx) + [False] * num_kx
     new, used = pe.dce_jaxpr(new, [True] * len(new.outvars), kept)
@@ -455,7 +458,7 @@ def _scan_transpose_mixed(
     unroll,
     _split_transpose,
 ):
-    """Transpose a loop some of whose carries are known: run these first and stack what they were."""
+    """Transpose a loop with known carries: run these first, and stack their history."""
     carry_lin = flows
     xs_lin = linear[num_consts + num_carry :]
     used = [not lin for lin in carry_lin] + [False] * (len(jaxpr.out_avals) - num_carry)
@@ -476,7 +479,7 @@ def _scan_transpose_mixed(
         num_consts=len(kc), num_carry=n_known, unroll=unroll, _split_transpose=False,
     )  # fmt: skip
     history = outs[n_known:]
-    # The same loop with known carries as sequences.
+    # The same loop, with the known carries as xs.
     invars = jaxpr.jaxpr.invars
     c_vars, v_vars, x_vars = split_at(invars, num_consts, num_carry)
     outvars = [
@@ -554,7 +557,7 @@ class _ScanSplitRules(JaxprSplitRules):
         return dict(params, jaxpr=jaxprs[0], num_consts=num_consts, num_carry=num_carry)
 
     def dependent_carries(self, marked, jaxpr, num_consts, num_carry):
-        """Which carries depend on marked operands once the loop has run any number of times."""
+        """Return which carries depend on marked operands after any number of iterations."""
         params = dict(jaxpr=jaxpr, num_consts=num_consts, num_carry=num_carry)
         return self.dependence(marked, params)[:num_carry]
 
@@ -583,13 +586,13 @@ scan_p.split = _ScanSplitRules()
 
 
 class _ScanParts(NamedTuple):
-    """A loop's body for both parts, and what is stored: once, or for each step.
+    """The body of a split loop for both parts, and the values stored in between.
 
     Attributes:
-      once: a jaxpr that computes from the loop's constants what is stored once.
-      first, again: the bodies.
-      avals: types of what is stored for each step.
-      results: which results of the body these values are, or None.
+      once: a jaxpr that computes from the loop's constants the values that are stored once.
+      first, again: the bodies of the first and the second part.
+      avals: avals of the values that are stored for each step.
+      results: for each of these values, the result of the body that it is, or None.
     """
 
     once: core.Jaxpr
@@ -602,7 +605,7 @@ class _ScanParts(NamedTuple):
 @core.cached_on_jaxpr
 def _scan_parts(closed: ClosedJaxpr, planner, num_consts: int, num_carry: int) -> _ScanParts:
     plan, body = planner(closed), closed.jaxpr
-    # The values that are the same in all steps.
+    # Find the values that are the same in all steps.
     differ = {*body.constvars, *body.invars[num_consts:]}
     known, _ = split_by_unknown(plan.first, differ, lambda eqn, _: (None, eqn), has_any_effect)
     same = {*body.invars[:num_consts], *[v for eqn in known for v in eqn.outvars]}
@@ -625,7 +628,7 @@ def _scan_parts(closed: ClosedJaxpr, planner, num_consts: int, num_carry: int) -
 
 
 def _scan_impl(*args, reverse, length, jaxpr, num_consts, num_carry, unroll, _split_transpose):
-    """The loop in terms of `while` (or unrolled): what it is lowered as."""
+    """Implement the loop by `while`, or unrolled; this is also its lowering."""
     consts, carry, xs = split_at(args, num_consts, num_carry)
     y_avals = jaxpr.out_avals[num_carry:]
 
@@ -650,7 +653,7 @@ def _scan_impl(*args, reverse, length, jaxpr, num_consts, num_carry, unroll, _sp
         return [*carry, *stacked]
 
     steps, rest = divmod(length, unroll)
-    # Steps left over come first or last, unrolled; the loop does whole groups.
+    # Whole groups of `unroll` steps run first; the remaining steps run last, unrolled.
     if rest:
         main = length - rest
         split = (rest, length) if reverse else (0, main)
@@ -687,7 +690,7 @@ def _scan_impl(*args, reverse, length, jaxpr, num_consts, num_carry, unroll, _sp
 
 
 def _stack(length: int, aval):
-    """An array for `length` values of type `aval`."""
+    """Create an array for `length` values of type `aval`."""
     shape = (length, *aval.shape)
     if isinstance(aval.dtype, dtypes.ExtendedDType):
         return lax.empty(shape, aval.dtype)
@@ -701,7 +704,7 @@ def _stack(length: int, aval):
 
 
 def _slice_at(x, i):
-    """`x[i]` where `i` is known to be in bounds."""
+    """Return `x[i]` for an `i` that is in bounds."""
     with source_info_util.extend_name_stack("jit(dynamic_index_in_dim)"):
         return slicing.dynamic_index_in_dim(x, i, keepdims=False, allow_negative_indices=False)
 
@@ -712,7 +715,7 @@ def _update_at(stack, value, i):
 
 
 def _counted_loop(steps: int, body: Callable, state: list) -> list:
-    """`while` over a counter, as the primitive: its functions are staged here."""
+    """Bind `while` with a counter, and stage its functions."""
     from_zero = np.int32(0)
     avals = [core.ShapedArray((), np.int32), *[typeof(x) for x in state]]
 

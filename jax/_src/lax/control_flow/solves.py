@@ -1,7 +1,7 @@
-"""Solutions of equations, differentiated implicitly: `custom_root`, `custom_linear_solve`.
+"""Solutions of equations with implicit derivatives: `custom_root` and `custom_linear_solve`.
 
-Both primitives have operands (constants of each of their functions in turn, the unknown's start or
-right-hand side) and hold these functions as jaxprs of (constants, values).
+The operands of both primitives are the constants of each of their functions in turn, followed by
+the initial guess or the right-hand side. The functions are jaxprs of (constants, values).
 """
 
 import functools
@@ -26,23 +26,24 @@ def custom_root(
     f: Callable, initial_guess: Any, solve: Callable[[Callable, Any], Any],
     tangent_solve: Callable[[Callable, Any], Any], has_aux: bool = False,
 ):  # fmt: skip
-    """A root of a function, differentiated by the implicit function theorem.
+    """Find a root of a function, with derivatives by the implicit function theorem.
 
     Args:
-      f: function whose root is wanted: from a tree like `initial_guess` to one of the same structure. The
-        root is differentiated by the values that `f` closes over.
-      initial_guess: where to start.
-      solve: (f, initial_guess) -> root.
-      tangent_solve: (g, y) -> x with g(x) = y, for g linear: `f` linearized at the root. For a scalar this
-        is `lambda g, y: y / g(1.0)`; for a vector of moderate size
+      f: function whose root to find, from a pytree like `initial_guess` to one of the same
+        structure. The root is differentiable with respect to the values that `f` closes over.
+      initial_guess: starting point, a pytree of arrays.
+      solve: function (f, initial_guess) -> root.
+      tangent_solve: function (g, y) -> x such that g(x) = y, where the linear g is `f` linearized
+        at the root. For scalars this is `lambda g, y: y / g(1.0)`; for vectors of moderate size
         `lambda g, y: jnp.linalg.solve(jax.jacobian(g)(y), y)`.
-      has_aux: whether `solve` returns a pair of the root and further data, which has no derivative.
+      has_aux: whether `solve` returns a pair of the root and auxiliary data, which has no
+        derivative.
 
     Returns:
       The result of `solve`.
 
     Raises:
-      TypeError: if `f`, `solve` or `tangent_solve` returns a tree of another structure.
+      TypeError: if `f`, `solve` or `tangent_solve` returns a pytree of another structure.
 
     >>> def square_root(x):
     ...   return jax.lax.custom_root(lambda y: y ** 2 - x, x, lambda f, y: jnp.sqrt(x),
@@ -107,23 +108,23 @@ def custom_linear_solve(
     transpose_solve: Callable[[Callable, Any], Any] | None = None, symmetric: bool = False,
     has_aux: bool = False,
 ):  # fmt: skip
-    """The solution x of a linear equation matvec(x) = b, differentiated implicitly.
+    """Solve a linear equation matvec(x) = b, with implicit derivatives.
 
     Args:
-      matvec: linear function, from a tree like `b` to a tree like `b`.
-      b: tree of arrays, the right-hand side.
-      solve: (matvec, b) -> x. It need not be differentiable.
-      transpose_solve: (vecmat, b) -> x, which solves vecmat(x) = b for the transpose of `matvec`. Reverse mode
-        needs it, unless `symmetric`.
-      symmetric: whether `matvec` is its own transpose; then `solve` is `transpose_solve` if that is not given.
-      has_aux: whether `solve` and `transpose_solve` return a pair of the solution and further data, which has
-        no derivative.
+      matvec: linear function from a pytree like `b` to a pytree like `b`.
+      b: right-hand side, a pytree of arrays.
+      solve: function (matvec, b) -> x. It need not be differentiable.
+      transpose_solve: function (vecmat, b) -> x that solves vecmat(x) = b, where vecmat is the
+        transpose of `matvec`. Reverse mode requires it, unless `symmetric`.
+      symmetric: whether `matvec` is its own transpose; then `transpose_solve` defaults to `solve`.
+      has_aux: whether `solve` and `transpose_solve` return a pair of the solution and auxiliary
+        data, which has no derivative.
 
     Returns:
-      The result of `solve`. It is differentiated by `b` and by what `matvec` closes over.
+      The result of `solve`, differentiable with respect to `b` and what `matvec` closes over.
 
     Raises:
-      ValueError: if a function returns a tree or shapes other than those of `b`.
+      ValueError: if a function returns a structure or shapes other than those of `b`.
 
     >>> a, b = jnp.array([2., 4.]), jnp.array([1., 1.])
     >>> def solution(a):
@@ -193,7 +194,7 @@ def _transposed(jaxpr: core.Jaxpr, consts, avals) -> tuple[ClosedJaxpr, list]:
 
 
 def _split_aux(tree, name: str = "solve"):
-    """The tree of the first of a pair."""
+    """Return the structure of the first element of a pair."""
     children = [] if treedef_is_leaf(tree) else treedef_children(tree)
     if tree.node_data() is None or tree.node_data()[0] is not tuple or len(children) != 2:
         raise ValueError(
@@ -219,9 +220,9 @@ def _check_shapes(name: str, tree, avals, b_tree, b_avals) -> None:
 
 
 class _RootTuple(NamedTuple):
-    """What belongs to each function of `custom_root`.
+    """One value for each function of `custom_root`.
 
-    `tangent` is None where the root has other types than the guess and so cannot be differentiated.
+    `tangent` is None if the root's types differ from the guess's, so that it is not differentiable.
     """
 
     f: Any
@@ -230,7 +231,7 @@ class _RootTuple(NamedTuple):
 
 
 class _LinearSolveTuple(NamedTuple):
-    """What belongs to each function of `custom_linear_solve`; None for those that are not given."""
+    """One value for each function of `custom_linear_solve`; None for functions not given."""
 
     matvec: Any
     vecmat: Any
@@ -241,11 +242,11 @@ class _LinearSolveTuple(NamedTuple):
         return _LinearSolveTuple(self.vecmat, self.matvec, self.transpose_solve, self.solve)
 
 
-# What the primitives share
+# Rules that both primitives share
 
 
 def _parts(args: Sequence[Any], const_lengths) -> tuple[Any, list]:
-    """The constants of each function, and what follows them."""
+    """Split operands into the constants of each function, and the rest."""
     *consts, rest = split_at(args, *const_lengths)
     return type(const_lengths)(*consts), rest
 
@@ -256,7 +257,7 @@ def _solve(*args, const_lengths, jaxprs):
 
 
 def solve_operands(const_lengths, num_operands: int) -> list[int]:
-    """Positions of the operands that `solve` takes."""
+    """Return the positions of the operands that `solve` takes."""
     start = sum(const_lengths[: const_lengths._fields.index("solve")])
     return [
         *range(start, start + const_lengths.solve), *range(sum(const_lengths), num_operands)
@@ -276,7 +277,7 @@ def _lowering(ctx, *args, const_lengths, jaxprs):
 
 
 def _hoist(args, params):
-    """Tracers among the constants of jaxprs as operands."""
+    """Turn tracers among the constants of jaxprs into operands."""
     const_lengths, jaxprs = params["const_lengths"], params["jaxprs"]
     if not any(isinstance(c, core.Tracer) for j in jaxprs if j is not None for c in j.consts):
         return args, params
@@ -289,7 +290,7 @@ def _hoist(args, params):
 
 
 def _batch(prim: Primitive, axis_data, args, dims, *, const_lengths, jaxprs):
-    """Batch every function; the unknown and what is given in its place are batched in the same leaves."""
+    """Batch every function; the solution and the last operands have the same batched leaves."""
     args = [x if d is None else batching.moveaxis(x, d, 0) for x, d in zip(args, dims)]
     consts, given = _parts(args, const_lengths)
     const_batched, given_batched = _parts([d is not None for d in dims], const_lengths)
@@ -350,7 +351,7 @@ def _root_jvp(primals, tangents, *, const_lengths, jaxprs):
             "custom_root cannot be differentiated: solve() returned a root of other types than those "
             f"of initial_guess: {pairs}. Give an initial_guess of the types of the root."
         )
-    # f(a, x(a)) = 0, so that the tangents of x solve  d_x f . dx = - d_a f . da
+    # f(a, x(a)) = 0 implies d_x f . dx = -d_a f . da for the tangents.
     f_jvp, f_nonzero = ad.jvp_jaxpr(jaxprs.f, [*nonzeros, *[False] * n], True)
     f_tangents = [t for t in f_tangents if type(t) is not Zero]
     f_outs = core.jaxpr_as_fun(f_jvp)(*consts.f, *root, *f_tangents)[n:]
@@ -387,7 +388,7 @@ def _linear_solve_jvp(primals, tangents, *, const_lengths, jaxprs):
     const_tangents, b_tangents = _parts(tangents, const_lengths)
     n = len(b)
     zeros = [ad.zero_of(x) for x in outs]
-    # A x = b, so that  A dx = db - dA x
+    # A x = b implies A dx = db - dA x.
     rhs = list(b_tangents)
     nonzeros = [type(t) is not Zero for t in const_tangents.matvec]
     if any(nonzeros):

@@ -1,4 +1,4 @@
-"""The primitive `while`, which `while_loop`, `fori_loop` and the lowering of `scan` apply."""
+"""The `while` primitive, which `while_loop`, `fori_loop` and the lowering of `scan` use."""
 
 import operator
 import weakref
@@ -34,7 +34,7 @@ from jax._src.tree_util import tree_flatten, tree_structure, tree_unflatten, tre
 
 traceback_util.register_exclusion(__file__)
 
-# The primitive: operands (constants of the condition, constants of the body, carry)
+# The operands are (constants of the condition, constants of the body, initial carry).
 
 while_p = Primitive("while", multiple_results=True)
 
@@ -115,7 +115,7 @@ def _while_jvp(primals, tangents, *, cond_nconsts, cond_jaxpr, body_nconsts, bod
     _, t_bconsts, t_init = split_at(tangents, cond_nconsts, body_nconsts)
     t_bconsts = [t for t in t_bconsts if type(t) is not Zero]
     t_init = [ad.instantiate_zeros(t) for t, nz in zip(t_init, nz_carry) if nz]
-    # body: [consts, carry, t_consts, t_carry] -> [consts, t_consts, carry, t_carry]
+    # Body: [consts, carry, t_consts, t_carry] -> [consts, t_consts, carry, t_carry].
     nb, nc, ntb, ntc = len(bconsts), len(init), len(t_bconsts), len(t_init)
     order = [
         *range(nb),
@@ -193,7 +193,7 @@ def _while_batch(axis_data, args, dims, *, cond_nconsts, cond_jaxpr, body_nconst
     bconsts = [batching.moveaxis(x, d, 0) if d is not None else x for x, d in zip(bconsts, bd)]
     if pred_b:
         check_maskable("while_loop", cond_jaxpr, body_jaxpr)
-        # Elements that are done keep their value while the others go on.
+        # Elements that are finished keep their values while the others continue.
         carry_b = [True] * len(carry_b)
         cond, _ = batching.batch_jaxpr(cond_jaxpr, axis_data, (*cconsts_b, *carry_b), True)
         body, _ = batching.batch_jaxpr(body_jaxpr, axis_data, (*bconsts_b, *carry_b), True)
@@ -216,7 +216,7 @@ while_p.axis_batch = _while_batch
 
 
 def _guarded(cond: ClosedJaxpr, body: ClosedJaxpr, cond_nconsts: int, body_nconsts: int):
-    """A condition that holds while any element's does, and a body that leaves finished ones alone."""
+    """Make the condition hold while any element's does, and the body mask finished elements."""
     cache = body._cache
     key = ("guarded", cond, cond_nconsts, body_nconsts)
     if key in cache:
@@ -310,7 +310,7 @@ def _while_lowering(ctx, *args, cond_jaxpr, body_jaxpr, cond_nconsts, body_ncons
     results = list(op.results)
     if effects:
         ctx.set_tokens_out(mlir.TokenSet(zip(effects, results[:n_tok])))
-    # The compiler would have each iteration add up a carry that devices hold summands of.
+    # Keep the carry's shardings: the compiler would otherwise reduce unreduced values in each step.
     return [
         mlir.lower_with_sharding_in_types(ctx, v, a)
         for v, a in zip(
@@ -322,7 +322,7 @@ def _while_lowering(ctx, *args, cond_jaxpr, body_jaxpr, cond_nconsts, body_ncons
 def _while_with_effects_in_condition(
     ctx, *args, cond_jaxpr, body_jaxpr, cond_nconsts, body_nconsts
 ):
-    """Carry the predicate, computed before the loop and at the end of the body."""
+    """Carry the predicate, which is computed before the loop and at the end of the body."""
 
     def new_cond(pred, *_):
         return [pred]

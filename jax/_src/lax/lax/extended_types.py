@@ -12,15 +12,18 @@ from jax._src.typing import Array
 
 
 def convert_extended(operand: Any, new_dtype: Any) -> Array:
-    """`operand` in another dtype, if that or its own is extended.
+    """Convert `operand` to another dtype, if that or its own dtype is extended.
 
     Args:
       operand: array or scalar.
       new_dtype: dtype of the result.
 
+    Returns:
+      An array of that dtype.
+
     Raises:
       ValueError: if neither dtype represents the other one, the shape does not end with that of an
-        element's representation, or the extended dtype allows no conversion.
+        element's representation, or the extended dtype does not allow conversions.
     """
     old_dtype = dtypes.dtype(operand)
     from_extended = isinstance(old_dtype, dtypes.ExtendedDType)
@@ -40,7 +43,7 @@ def convert_extended(operand: Any, new_dtype: Any) -> Array:
 
 
 def _check_conversion(edtype: dtypes.ExtendedDType, dtype: Any, text: str) -> None:
-    """Raises ValueError unless arrays of `edtype` are represented by arrays of `dtype`."""
+    """Raise ValueError unless arrays of `edtype` are represented by arrays of `dtype`."""
     if not getattr(edtype._rules, "allow_conversion", False):
         hint = ""
         if dtypes.issubdtype(edtype, dtypes.prng_key):
@@ -86,7 +89,7 @@ def _to_sharding(x, *, edtype):
 
 
 def _converted_tangent(t: Any, out: Any) -> Any:
-    """The tangent of a conversion: that of the operand, in the result's tangent dtype."""
+    """Return the tangent of a conversion: the operand's, in the result's tangent dtype."""
     tangent_aval = core.typeof(out).to_tangent_aval()
     if type(t) is ad.Zero or tangent_aval.dtype == dtypes.float0:
         return ad.Zero(tangent_aval)
@@ -104,20 +107,20 @@ def _from_jvp(primals, tangents, *, dtype):
 
 
 def _transpose(ct, x, **_):
-    # Where a type is its own tangent type.
+    # The cotangent has the dtype of a converted tangent, so convert it back.
     return [ct if type(ct) is ad.Zero else late.convert_element_type(ct, x.aval.dtype)]
 
 
 def _to_batch(args, dims, *, edtype):
     (x,), (d,) = args, dims
     if d >= x.ndim - len(core.physical_element_aval(edtype).shape):
-        x, d = batching.moveaxis(x, d, 0), 0  # the dimensions of an element come last
+        x, d = batching.moveaxis(x, d, 0), 0  # the dimensions of an element must stay last
     return to_edtype_p.bind(x, edtype=edtype), d
 
 
 to_edtype_p = standard_primitive(
     "to_edtype",
-    # The dtypes are checked first: they say more than shapes.
+    # Check the dtypes first: their error is more informative than one about shapes.
     shape=lambda x, *, edtype: (_to_dtype(x, edtype=edtype), _to_shape(x, edtype=edtype))[1],
     dtype=_to_dtype,
     weak_type=lambda *_, **__: False,
