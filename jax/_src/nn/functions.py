@@ -27,7 +27,11 @@ export = set_module("jax.nn")
 @export
 @nested_jit
 def identity(x: ArrayLike) -> Array:
-    """Returns the argument, as an array."""
+    """Returns the argument, as an array.
+
+    Args:
+      x: array or scalar.
+    """
     check_arraylike("identity", x)
     return to_array(x)
 
@@ -145,7 +149,11 @@ def sigmoid(x: ArrayLike) -> Array:
 
 @export
 def tanh(x: ArrayLike, /) -> Array:
-    """Hyperbolic tangent; the same function as `jax.numpy.tanh`."""
+    """Hyperbolic tangent; the same function as `jax.numpy.tanh`.
+
+    Args:
+      x: array or scalar.
+    """
     return ufuncs.tanh(x)
 
 
@@ -376,6 +384,7 @@ def softmax(x: ArrayLike, axis: Any = -1, where: ArrayLike | None = None) -> Arr
     """Softmax exp(x) / sum(exp(x)), without overflow.
 
     Args:
+      x: array of any shape.
       axis: axis or axes to sum over; None for all.
       where: boolean mask: which elements to include; the others become zero.
 

@@ -101,6 +101,13 @@ def asarray(
 ) -> Array:
     """Converts a value to an array like `array`, without copying an array that already matches.
 
+    Args:
+      a: the value to convert; see `array`.
+      dtype, order, copy, device, out_sharding: as for `array`.
+
+    Returns:
+      `a` itself if it is an array of the requested dtype, else a new array.
+
     >>> x = jnp.arange(3)
     >>> jnp.asarray(x) is x
     True
@@ -311,6 +318,9 @@ def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> A
       copy: True always copies, False raises an error if a copy is needed, None copies only if
         needed.
 
+    Returns:
+      A JAX array of the shape and dtype of `x`.
+
     >>> jnp.from_dlpack(np.arange(3, dtype=np.float32))
     Array([0., 1., 2.], dtype=float32)
     """
@@ -326,6 +336,9 @@ def frombuffer(buffer: Any, dtype: DTypeLike = float, count: int = -1, offset: i
       dtype: dtype of the elements.
       count: number of elements to read; -1 for all.
       offset: number of bytes to skip at the start.
+
+    Returns:
+      An array of shape `(count,)`, or as many elements as the buffer holds.
 
     >>> jnp.frombuffer(b"abc", dtype=jnp.uint8)
     Array([97, 98, 99], dtype=uint8)
@@ -344,6 +357,9 @@ def fromstring(string: str, dtype: DTypeLike = float, count: int = -1, *, sep: s
       dtype: dtype of the elements.
       count: number of elements to read; -1 for all.
       sep: the separator between numbers.
+
+    Returns:
+      An array of shape `(count,)`, or as many elements as the string holds.
 
     >>> jnp.fromstring("1 2 3", dtype=int, sep=" ")
     Array([1, 2, 3], dtype=int32)

@@ -70,6 +70,9 @@ def zeros(
       device: device or sharding of the result; None for the default device.
       out_sharding: sharding of the result, in explicit mode.
 
+    Returns:
+      An array of the given shape and dtype.
+
     Raises:
       TypeError: if a size is negative or not a static integer.
 
@@ -130,6 +133,9 @@ def full(
       dtype: dtype of the result; by default that of `fill_value`.
       device, out_sharding: as for `zeros`.
 
+    Returns:
+      An array of the given shape.
+
     Raises:
       TypeError: if `fill_value` is not an array, or a size is not a static integer.
 
@@ -175,6 +181,9 @@ def zeros_like(
       dtype: dtype of the result; by default that of `a`.
       shape: shape of the result; by default that of `a`.
       device, out_sharding: as for `zeros`.
+
+    Returns:
+      An array of the shape and dtype of `a`, unless others are given.
 
     >>> jnp.zeros_like(jnp.arange(3))
     Array([0, 0, 0], dtype=int32)
@@ -232,6 +241,9 @@ def full_like(
       fill_value: scalar, or an array that broadcasts to the shape.
       dtype, shape, device, out_sharding: as for `zeros_like`.
 
+    Returns:
+      An array of the shape and dtype of `a`, unless others are given.
+
     >>> jnp.full_like(jnp.arange(3), 7)
     Array([7, 7, 7], dtype=int32)
     """
@@ -278,6 +290,9 @@ def eye(
       k: which diagonal: positive for one above the main diagonal, negative below.
       dtype: dtype of the result; by default the default float.
       device: as for `zeros`.
+
+    Returns:
+      An array of shape `(N, M)`.
 
     Raises:
       ValueError: if a size is negative.
@@ -352,6 +367,9 @@ def arange(
       step: difference of adjacent numbers; by default 1. All three must be static.
       dtype: dtype of the result; by default the common dtype of the arguments.
       device, out_sharding: as for `zeros`.
+
+    Returns:
+      An array of shape `(n,)` with `n = max(0, ceil((stop - start) / step))`.
 
     Raises:
       ValueError: if an argument is complex or not a scalar.
@@ -560,6 +578,9 @@ def logspace(
       base: scalar or array.
       num, endpoint, dtype, axis: as for `linspace`.
 
+    Returns:
+      An array of the broadcast shape of the bounds, with an axis of size `num` inserted.
+
     >>> jnp.logspace(0, 3, 4, base=2)
     Array([1., 2., 4., 8.], dtype=float32)
     """
@@ -600,6 +621,9 @@ def geomspace(
     Args:
       start, stop: scalars, or arrays of bounds that broadcast; of the same sign.
       num, endpoint, dtype, axis: as for `linspace`.
+
+    Returns:
+      An array of the broadcast shape of the bounds, with an axis of size `num` inserted.
 
     >>> jnp.geomspace(1, 8, 4)
     Array([1.       , 2.       , 4.0000005, 8.       ], dtype=float32)

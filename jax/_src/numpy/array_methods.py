@@ -148,7 +148,7 @@ def _round(self, ndigits=None):
 
 _install("__round__", _round)
 
-# Indexing
+# Item access
 
 
 def _setitem(self, i, x):
@@ -222,7 +222,7 @@ _install(
 _install("real", property(ufuncs.real, doc="The real parts of the elements."))
 _install("imag", property(ufuncs.imag, doc="The imaginary parts of the elements."))
 
-# Methods that are functions
+# Methods that correspond to functions
 
 
 def _reshape(self, *args: Any, order: str = "C", out_sharding: Any = None) -> Array:

@@ -33,6 +33,9 @@ def packbits(a: ArrayLike, axis: int | None = None, bitorder: str = "big") -> Ar
         zeros.
       bitorder: whether the first element is the most ("big") or least ("little") significant bit.
 
+    Returns:
+      A uint8 array, with an eighth of the size along `axis`, rounded up.
+
     Raises:
       TypeError: if `a` is neither boolean nor integer.
       ValueError: if `bitorder` is unknown.
@@ -78,6 +81,9 @@ def unpackbits(
       count: number of bits to return, padded with zeros; a negative number drops as many at the
         end.
       bitorder: whether the most ("big") or least ("little") significant bit comes first.
+
+    Returns:
+      A uint8 array of zeros and ones, with eight times the size along `axis`, or `count`.
 
     Raises:
       TypeError: if `a` is not a uint8 array.

@@ -56,6 +56,9 @@ def diff(
       prepend, append: values to add before and after `a` first: scalars, or arrays of the shape of
         `a` except along `axis`.
 
+    Returns:
+      An array like `a`, smaller by `n` along `axis`.
+
     Raises:
       ValueError: if `a` is a scalar, or `n` is negative.
 
@@ -106,6 +109,9 @@ def ediff1d(
       ary: array.
       to_end, to_begin: values to add after and before the differences, converted to the dtype of
         `ary`.
+
+    Returns:
+      A vector of the dtype of `ary`.
 
     >>> jnp.ediff1d(jnp.array([1, 4, 9]), to_end=7).tolist()
     [3, 5, 7]
@@ -298,6 +304,9 @@ def unwrap(
       axis: axis along which to unwrap.
       period: a scalar, or an array that broadcasts to the differences.
 
+    Returns:
+      An array of the shape of `p`.
+
     Raises:
       ValueError: if `p` is complex.
 
@@ -374,6 +383,9 @@ def interp(
         "extrapolate" to continue with the slope at that end.
       period: period of the coordinates. If it is given, `xp` needs no order, and `left` and `right`
         have no effect.
+
+    Returns:
+      An array of the shape of `x`.
 
     Raises:
       ValueError: if `xp` and `fp` are not vectors of equal size, or `x` is complex.

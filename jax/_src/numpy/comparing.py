@@ -164,6 +164,12 @@ _array_equal = nested_jit(_array_equal, static_argnames=("equal_nan",))
 def array_equiv(a1: ArrayLike, a2: ArrayLike) -> Array:
     """Tests whether two arrays are equal after broadcasting; False if they do not broadcast.
 
+    Args:
+      a1, a2: arrays, or sequences that can be converted to arrays.
+
+    Returns:
+      A boolean scalar.
+
     >>> jnp.array_equiv(jnp.array([1, 2]), jnp.array([[1, 2], [1, 2]])).item()
     True
     """
@@ -191,6 +197,9 @@ def nan_to_num(
       nan: replacement for NaNs.
       posinf, neginf: replacements for positive and negative infinity; None for the largest and the
         smallest finite number of the dtype.
+
+    Returns:
+      An array of the shape and dtype of `x`.
 
     >>> jnp.nan_to_num(jnp.array([1., jnp.nan, jnp.inf]), posinf=9.).tolist()
     [1.0, 0.0, 9.0]

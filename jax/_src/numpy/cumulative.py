@@ -144,6 +144,9 @@ def cumulative_sum(
       dtype: dtype of the result; by default that of `jnp.sum`.
       include_initial: whether to prepend a zero.
 
+    Returns:
+      An array of the shape of `x`, larger by one along `axis` with `include_initial`.
+
     Raises:
       ValueError: if `x` is a scalar, or `axis` is None for more than one dimension.
 

@@ -104,6 +104,10 @@ def shape(a: Any) -> tuple[int, ...]:
 def size(a: Any, axis: Any = None) -> int:
     """Returns the number of elements of an array, or along one or more axes.
 
+    Args:
+      a: array or scalar.
+      axis: an axis, several axes, or None for all.
+
     Raises:
       ValueError: if an axis is out of range.
 

@@ -34,6 +34,9 @@ def insert(
         dtype of `arr`.
       axis: axis along which to insert; None for the flattened array.
 
+    Returns:
+      An array of the dtype of `arr`, larger along `axis` by the number of inserted values.
+
     Raises:
       ValueError: if positions are not integers, or `axis` is out of range.
 
@@ -126,6 +129,9 @@ def delete(
       assume_unique_indices: promise that integer positions are distinct and in bounds, which allows
         them to be traced.
 
+    Returns:
+      An array of the dtype of `arr`, smaller along `axis`.
+
     Raises:
       ValueError: if `obj` is of another kind, or a scalar position is out of bounds.
       IndexError: if a position in a vector is out of bounds.
@@ -195,6 +201,9 @@ def trim_zeros(filt: ArrayLike, trim: str = "fb", axis: int | Sequence[int] | No
       filt: array; it must not be traced.
       trim: "f" to trim the front, "b" the back, "fb" both.
       axis: axis or axes to trim; None for all.
+
+    Returns:
+      A slice of `filt`.
 
     >>> jnp.trim_zeros(jnp.array([0, 0, 1, 0, 2, 0])).tolist()
     [1, 0, 2]

@@ -50,6 +50,9 @@ def einsum(
         returned by `einsum_path`.
       precision, preferred_element_type, out_sharding: as for `jax.numpy.dot`.
 
+    Returns:
+      An array whose dimensions have the labels of the result.
+
     Raises:
       ValueError: if the subscripts do not match the operands.
 

@@ -402,6 +402,9 @@ def fftfreq(
       dtype: dtype of the result; by default the default float.
       device: device or sharding of the result.
 
+    Returns:
+      An array of shape `(n,)`.
+
     Raises:
       ValueError: if `n` is not a scalar, or `d` is a list.
 
@@ -454,6 +457,9 @@ def fftshift(x: ArrayLike, axes: int | Sequence[int] | None = None) -> Array:
     Args:
       x: array.
       axes: axis or axes to shift; None for all.
+
+    Returns:
+      An array of the shape of `x`.
 
     Raises:
       ValueError: if an axis is out of range.

@@ -38,6 +38,9 @@ def tri(N: int, M: int | None = None, k: int | Array = 0, dtype: DTypeLike | Non
       k: which diagonal: positive for one above the main diagonal, negative below. It may be traced.
       dtype: dtype of the result; by default the default float.
 
+    Returns:
+      An array of shape `(N, M)`.
+
     Raises:
       TypeError: if `k` is not an integer scalar.
 
@@ -70,6 +73,9 @@ def tril(m: ArrayLike, k: int = 0) -> Array:
     Args:
       m: array of shape `(..., M, N)`.
       k: which diagonal: positive for one above the main diagonal, negative below.
+
+    Returns:
+      An array of the shape of `m`.
 
     Raises:
       ValueError: if `m` has fewer than two dimensions.
@@ -237,6 +243,9 @@ def diag_indices(n: int, ndim: int = 2) -> tuple[Array, ...]:
       n: size of each dimension.
       ndim: number of dimensions.
 
+    Returns:
+      A tuple of `ndim` index vectors of size `n`.
+
     Raises:
       ValueError: if an argument is negative.
 
@@ -333,6 +342,9 @@ def diag(v: ArrayLike, k: int = 0) -> Array:
       v: a matrix, or a vector of diagonal elements; the matrix made from it is zero elsewhere.
       k: which diagonal: positive for one above the main diagonal, negative below.
 
+    Returns:
+      A vector for a matrix `v`; for a vector of size n a matrix of size `n + abs(k)`.
+
     Raises:
       ValueError: if `v` has neither one nor two dimensions.
 
@@ -382,6 +394,9 @@ def fill_diagonal(
       val: scalar, or an array whose elements are repeated as needed.
       wrap: must be False.
       inplace: must be False, since arrays are immutable.
+
+    Returns:
+      An array of the shape and dtype of `a`.
 
     Raises:
       NotImplementedError: if `inplace` or `wrap` is True.
@@ -433,6 +448,9 @@ def trace(
       dtype: dtype of the result; by default that of `jnp.sum`.
       out: must be None.
 
+    Returns:
+      An array without the two axes.
+
     >>> jnp.trace(jnp.arange(4).reshape(2, 2))
     Array(3, dtype=int32)
     """
@@ -471,6 +489,9 @@ def vander(x: ArrayLike, N: int | None = None, increasing: bool = False) -> Arra
       x: one-dimensional array.
       N: number of columns; None for the length of `x`.
       increasing: whether the exponents increase from left to right.
+
+    Returns:
+      An array of shape `(len(x), N)`.
 
     Raises:
       ValueError: if `x` is not one-dimensional, or `N` is negative.

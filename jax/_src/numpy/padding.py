@@ -51,6 +51,9 @@ def pad(
     A function is called as `fun(row, (before, after), axis, kwargs)` with each padded row along one
     dimension after the other, and returns the row with its ends filled in.
 
+    Returns:
+      An array whose size along each dimension is increased by `before + after`.
+
     Raises:
       ValueError: if `pad_width` has an invalid shape or negative entries, or a keyword does not
         apply to the mode.

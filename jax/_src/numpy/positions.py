@@ -114,6 +114,9 @@ def ravel_multi_index(
       order: "C" if the last index changes fastest, "F" if the first does.
       dtype: dtype of the result; by default the common dtype of the indices.
 
+    Returns:
+      An integer array of the broadcast shape of the indices.
+
     Raises:
       ValueError: if indices are not integers, are out of bounds in mode "raise", or their number is
         not that of `dims`.

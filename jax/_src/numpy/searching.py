@@ -314,6 +314,9 @@ def histogram_bin_edges(
       range: the first and the last edge; None for the minimum and maximum of `a`.
       weights: unused.
 
+    Returns:
+      A floating-point vector with one element more than there are bins.
+
     Raises:
       NotImplementedError: if `bins` is a string.
 

@@ -45,6 +45,9 @@ def where(
       x, y: arrays that broadcast with `condition`.
       size, fill_value: only with `condition` alone, as for `nonzero`.
 
+    Returns:
+      An array of the broadcast shape, or with `condition` alone a tuple of index vectors.
+
     Raises:
       TypeError: if only one of `x` and `y` is given.
       ValueError: if shapes are incompatible, or `size` is given together with `x` and `y`.
@@ -84,6 +87,9 @@ def select(
       condlist: sequence of boolean arrays that broadcast.
       choicelist: sequence of as many arrays.
       default: value where no condition is true.
+
+    Returns:
+      An array of the broadcast shape and promoted dtype of the choices.
 
     Raises:
       ValueError: if there are no conditions, or the sequences differ in length.
@@ -127,6 +133,9 @@ def choose(
       out: must be None.
       mode: treatment of out-of-bounds numbers: "raise" an error (not possible for traced `a`),
         "wrap" around, or "clip" to the first or last choice.
+
+    Returns:
+      An array of the broadcast shape and promoted dtype of the choices.
 
     Raises:
       ValueError: if `a` is not of integers, or out of bounds in mode "raise".
@@ -435,6 +444,9 @@ def compress(
         `condition` is traced.
       fill_value: a scalar, or an array that broadcasts to `a` with `axis` first.
       out: must be None.
+
+    Returns:
+      An array like `a`, with the number of true conditions, or `size`, along `axis`.
 
     Raises:
       ValueError: if `condition` is not a vector or is true past the end, or `size` is larger than

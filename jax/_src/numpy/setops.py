@@ -268,6 +268,13 @@ def unique_all(
 
     NaNs are all distinct. See `unique` for `size` and `fill_value`.
 
+    Args:
+      x: array.
+      size, fill_value: as for `unique`.
+
+    Returns:
+      A named tuple `(values, indices, inverse_indices, counts)`.
+
     >>> jnp.unique_all(jnp.array([3, 1, 3])).indices.tolist()
     [1, 0]
     """
@@ -331,6 +338,9 @@ def union1d(
       ar1, ar2: arrays.
       size, fill_value: as for `unique`.
 
+    Returns:
+      A sorted vector.
+
     >>> jnp.union1d(jnp.array([1, 2]), jnp.array([2, 3])).tolist()
     [1, 2, 3]
     """
@@ -364,6 +374,9 @@ def intersect1d(
         `fill_value`, and indices with the size of their array. It is required if an array is
         traced.
       fill_value: padding value; None for the smallest element of the result.
+
+    Returns:
+      A sorted vector; with `return_indices` a tuple of it and two index vectors.
 
     Raises:
       ConcretizationTypeError: if an array is traced and `size` is None.
@@ -474,6 +487,9 @@ def setdiff1d(
         `fill_value`. It is required if an array is traced.
       fill_value: padding value; None for 0.
 
+    Returns:
+      A vector of the dtype of `ar1`, sorted unless `assume_unique`.
+
     Raises:
       ConcretizationTypeError: if an array is traced and `size` is None.
 
@@ -507,6 +523,9 @@ def setxor1d(
       size: static size of the result: further elements are cut off, missing ones are padded with
         `fill_value`. It is required if an array is traced.
       fill_value: padding value; None for the smallest element of the result.
+
+    Returns:
+      A sorted vector.
 
     Raises:
       ConcretizationTypeError: if an array is traced and `size` is None.

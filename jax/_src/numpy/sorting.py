@@ -41,6 +41,9 @@ def sort(
       stable: whether equal elements keep their order.
       descending: whether to sort from greatest to smallest, with NaNs first.
 
+    Returns:
+      An array of the shape and dtype of `a`; a vector if `axis` is None.
+
     Raises:
       TypeError: if `kind` or `order` is given.
       ValueError: if `axis` is out of range.
@@ -84,6 +87,9 @@ def argsort(
       a, axis, kind, order, stable, descending: as for `sort`.
       dtype: dtype of the indices; None for the default integer.
 
+    Returns:
+      An integer array of the shape of `a`; a vector if `axis` is None.
+
     >>> jnp.argsort(jnp.array([30, 10, 20])).tolist()
     [1, 2, 0]
     """
@@ -121,6 +127,9 @@ _argsort = nested_jit(_argsort, static_argnames=("dimension", "stable", "descend
 def sort_complex(a: ArrayLike) -> Array:
     """Sorts along the last dimension by real, then imaginary part; the result is complex.
 
+    Args:
+      a: array of at least one dimension.
+
     >>> jnp.sort_complex(jnp.array([2., 1.]))
     Array([1.+0.j, 2.+0.j], dtype=complex64)
     """
@@ -138,6 +147,9 @@ def lexsort(keys: Array | np.ndarray | Sequence[ArrayLike], axis: int = -1) -> A
     Args:
       keys: sequence of arrays of equal shape.
       axis: dimension along which to sort.
+
+    Returns:
+      An integer array of the shape of a key.
 
     Raises:
       TypeError: if there are no keys.
@@ -181,6 +193,9 @@ def partition(a: ArrayLike, kth: int, axis: int = -1) -> Array:
       a: array.
       kth: index of the element in sorted order.
       axis: dimension along which to partition.
+
+    Returns:
+      An array of the shape and dtype of `a`.
 
     Raises:
       ValueError: if `kth` or `axis` is out of range.
@@ -314,6 +329,9 @@ def argmax(
       out: must be None.
       keepdims: whether the result keeps the dimension, with size 1.
 
+    Returns:
+      An integer array of the shape of `a` without `axis`.
+
     Raises:
       ValueError: if the searched dimension is empty, or `axis` is out of range.
 
@@ -331,6 +349,9 @@ def argmin(
 
     Args:
       a, axis, out, keepdims: as for `argmax`.
+
+    Returns:
+      An integer array of the shape of `a` without `axis`.
 
     >>> jnp.argmin(jnp.array([3, 1, 2])).item()
     1
@@ -370,6 +391,9 @@ def nanargmax(
 ) -> Array:
     """Returns the index of the greatest element, ignoring NaNs; -1 if all elements are NaN.
 
+    Args:
+      a, axis, out, keepdims: as for `argmax`.
+
     >>> jnp.nanargmax(jnp.array([1., jnp.nan, 3.])).item()
     2
     """
@@ -382,6 +406,9 @@ def nanargmin(
     a: ArrayLike, axis: int | None = None, out: None = None, keepdims: bool | None = None
 ) -> Array:
     """Returns the index of the smallest element, ignoring NaNs; -1 if all elements are NaN.
+
+    Args:
+      a, axis, out, keepdims: as for `argmax`.
 
     >>> jnp.nanargmin(jnp.array([1., jnp.nan, 3.])).item()
     0

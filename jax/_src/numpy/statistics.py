@@ -163,6 +163,9 @@ def corrcoef(
     Args:
       x, y, rowvar, dtype: as for `cov`.
 
+    Returns:
+      A square array with a row for each variable, or a scalar for one variable.
+
     >>> jnp.corrcoef(jnp.array([[0., 1., 2.], [0., 2., 4.]])).tolist()
     [[1.0, 1.0], [1.0, 1.0]]
     """
@@ -217,6 +220,9 @@ def convolve(
         `max(m, n) - min(m, n) + 1`.
       precision, preferred_element_type: as for `jax.numpy.dot`.
 
+    Returns:
+      A vector of the size that `mode` gives.
+
     Raises:
       ValueError: if an argument is empty or not a vector, or `mode` is unknown.
 
@@ -239,6 +245,9 @@ def correlate(
 
     Args:
       a, v, mode, precision, preferred_element_type: as for `convolve`.
+
+    Returns:
+      A vector of the size that `mode` gives.
 
     >>> jnp.correlate(jnp.array([1., 2., 3.]), jnp.array([0., 1.])).tolist()
     [2.0, 3.0]

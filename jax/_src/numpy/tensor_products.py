@@ -76,6 +76,10 @@ def dot(
       preferred_element_type: dtype for accumulation and for the result.
       out_sharding: sharding of the result, in explicit mode.
 
+    Returns:
+      An array of shape `(*a.shape[:-1], *b.shape[:-2], b.shape[-1])`, where the last size is missing
+      if `b` is a vector.
+
     Raises:
       TypeError: if the contracted sizes differ.
 
@@ -191,6 +195,9 @@ def vdot(
       a, b: arrays with the same number of elements.
       precision, preferred_element_type: as for `dot`.
 
+    Returns:
+      A scalar.
+
     >>> jnp.vdot(jnp.array([1j, 2.]), jnp.array([1j, 1.]))
     Array(3.+0.j, dtype=complex64)
     """
@@ -225,6 +232,9 @@ def vecdot(
       x1, x2: arrays of the same size along `axis`.
       axis: the axis to sum over.
       precision, preferred_element_type: as for `dot`.
+
+    Returns:
+      An array of the broadcast shape without `axis`.
 
     Raises:
       ValueError: if the sizes differ.
@@ -326,6 +336,9 @@ def inner(
     Args:
       a, b: arrays; a scalar multiplies the other operand.
       precision, preferred_element_type: as for `dot`.
+
+    Returns:
+      An array of shape `(*a.shape[:-1], *b.shape[:-1])`.
 
     >>> jnp.inner(jnp.ones((2, 3)), jnp.ones((4, 3))).shape
     (2, 4)
@@ -458,6 +471,9 @@ def kron(a: ArrayLike, b: ArrayLike) -> Array:
     Args:
       a, b: arrays; dimensions of size 1 are prepended to the one of lower rank.
 
+    Returns:
+      An array whose sizes are the products of the operands' sizes.
+
     >>> jnp.kron(jnp.array([1, 10]), jnp.array([1, 2, 3])).tolist()
     [1, 2, 3, 10, 20, 30]
     """
@@ -490,6 +506,9 @@ def cross(
       axisa, axisb: the dimensions of `a` and `b` that hold the components.
       axisc: the one of the result; if all vectors have 2 components, there is none.
       axis: sets all three of them.
+
+    Returns:
+      An array of the broadcast shape, with the components at `axisc`.
 
     Raises:
       ValueError: if vectors have neither 2 nor 3 components.

@@ -168,6 +168,9 @@ def _sinc_maclaurin_jvp(k, primals, tangents):
 def i0(x: ArrayLike) -> Array:
     """Elementwise modified Bessel function of the first kind and order zero, of real numbers.
 
+    Args:
+      x: real array or scalar. Integers are converted to floating point.
+
     Raises:
       ValueError: if `x` is complex.
 
@@ -309,6 +312,13 @@ def _modf(x):
 def modf(x: ArrayLike, /, out: None = None) -> tuple[Array, Array]:
     """Elementwise fractional and integral parts, both with the sign of `x`; `out` must be None.
 
+    Args:
+      x: real array or scalar. Integers are converted to floating point.
+      out: must be None.
+
+    Returns:
+      A tuple of fractional and integral parts, arrays of the shape of `x`.
+
     >>> jnp.modf(jnp.array([-1.25, 2.5]))
     (Array([-0.25,  0.5 ], dtype=float32), Array([-1.,  2.], dtype=float32))
     """
@@ -331,7 +341,7 @@ def spacing(x: ArrayLike, /) -> Array:
     if dtype_kind(x) == "c":
         raise ValueError("jnp.spacing is not defined for complex inputs.")
     dtype = dtype_of(x)
-    if dtype == np.float16:  # always positive, as NumPy's
+    if dtype == np.float16:  # always positive, as in NumPy
         return lax.sub(lax.nextafter(x, strong(x, np.inf)), x)
     distance = lax.sub(lax.nextafter(x, copysign(strong(x, np.inf), x)), x)
     # Where subnormal numbers are flushed to zero, the difference from zero would be zero.

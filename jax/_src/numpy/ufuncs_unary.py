@@ -303,7 +303,7 @@ ceil = op(
 
 @composite
 def trunc(x: ArrayLike) -> Array:
-    """Elementwise integer part of real numbers: rounded towards zero. Integers stay as they are.
+    """Elementwise integer part of real numbers, rounded towards zero. Integers are unchanged.
 
     >>> jnp.trunc(jnp.array([-1.5, 1.5]))
     Array([-1.,  1.], dtype=float32)

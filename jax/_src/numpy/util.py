@@ -491,7 +491,7 @@ def check_one_placement(fun_name: str, device: Any, out_sharding: Any) -> None:
 
 
 def target_of_type(fun_name: str, out_sharding: Any, ndim: int) -> Any:
-    """What `place` takes for a result of rank `ndim` with the type that `out_sharding` asks for."""
+    """Returns the `place` target for a result of rank `ndim` and the type `out_sharding`."""
     sharding = canonicalize_sharding(out_sharding, fun_name)
     if not sharding.mesh._any_axis_explicit:
         return out_sharding

@@ -48,6 +48,9 @@ _window = nested_jit(_window, static_argnames=("m", "coefficients"))
 def blackman(M: int) -> Array:
     """The Blackman window of size `M`.
 
+    Args:
+      M: number of samples.
+
     >>> jnp.blackman(3).shape
     (3,)
     """
@@ -57,6 +60,9 @@ def blackman(M: int) -> Array:
 @export
 def hamming(M: int) -> Array:
     """The Hamming window of size `M`.
+
+    Args:
+      M: number of samples.
 
     >>> jnp.hamming(3).round(2).tolist() == jnp.array([0.08, 1., 0.08]).tolist()
     True
@@ -68,6 +74,9 @@ def hamming(M: int) -> Array:
 def hanning(M: int) -> Array:
     """The Hann window of size `M`.
 
+    Args:
+      M: number of samples.
+
     >>> jnp.hanning(3).tolist()
     [0.0, 1.0, 0.0]
     """
@@ -77,6 +86,9 @@ def hanning(M: int) -> Array:
 @export
 def bartlett(M: int) -> Array:
     """The triangular window of size `M`.
+
+    Args:
+      M: number of samples.
 
     >>> jnp.bartlett(5).tolist()
     [0.0, 0.5, 1.0, 0.5, 0.0]
@@ -100,8 +112,11 @@ def kaiser(M: int, beta: ArrayLike) -> Array:
     """The Kaiser window of size `M`.
 
     Args:
-      M: size.
+      M: number of samples.
       beta: shape parameter; 0 gives a rectangular window, larger values give a narrower one.
+
+    Returns:
+      An array of shape `(M,)`.
 
     >>> jnp.kaiser(3, 0.).tolist()
     [1.0, 1.0, 1.0]

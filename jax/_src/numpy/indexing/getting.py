@@ -236,9 +236,7 @@ def split(entries: list[Entry], shape) -> tuple[tuple[Entry, ...], list[Any]]:
                 skeleton.append(e)
             else:
                 start, size, step, _, reverse, inside, wrap = e
-                if (
-                    not inside and type(start) is int
-                ):  # anywhere before the array is the same, or behind
+                if not inside and type(start) is int:  # starts beyond either end are equivalent
                     start = min(max(start, -(shape[axis] + e.span + 1)), shape[axis])
                 skeleton.append(Slice(None, size, step, None, reverse, inside, wrap))
                 leaves.append(start)

@@ -104,6 +104,9 @@ def eig(a: ArrayLike) -> EigResult:
 def eigvals(a: ArrayLike) -> Array:
     """Eigenvalues of general matrices (..., n, n), as a complex array of shape (..., n).
 
+    Args:
+      a: array of shape (..., n, n).
+
     >>> jnp.linalg.eigvals(jnp.array([[0.0, 1.0], [-1.0, 0.0]])).imag.tolist()
     [1.0, -1.0]
     """
@@ -208,9 +211,9 @@ def svd(
 ) -> Any:
     """Singular value decomposition `a = U @ diag(S) @ Vh`; U has orthonormal columns, Vh rows.
 
+    Args:
+      a: array of shape (..., m, n); k is min(m, n).
       full_matrices: if True, U is (..., m, m) and Vh (..., n, n), else (..., m, k) and (..., k, n).
-      full_matrices: whether U is (..., m, m) and Vh (..., n, n) rather than (..., m, k) and (...,
-        k, n).
       compute_uv: whether to return U and Vh.
       hermitian: whether `a` is Hermitian, which allows a faster algorithm.
       subset_by_index: `(start, stop)` to return only the singular values with these indices; it
@@ -263,6 +266,9 @@ _hermitian_svd = nested_jit(_hermitian_svd, static_argnames=("compute_uv", "subs
 @export
 def svdvals(x: ArrayLike, /) -> Array:
     """Singular values of matrices (..., m, n) in descending order, of shape (..., min(m, n)).
+
+    Args:
+      x: array of shape (..., m, n).
 
     >>> jnp.linalg.svdvals(jnp.array([[3.0, 0.0], [0.0, -4.0]])).tolist()
     [4.0, 3.0]

@@ -86,6 +86,9 @@ def vector_norm(
       keepdims: whether the result keeps `axis` with size 1.
       ord: the norm's order; see `norm`.
 
+    Returns:
+      Real array of the shape of `x` without `axis`.
+
     Raises:
       ValueError: if `ord` is unknown.
 
@@ -106,6 +109,9 @@ def matrix_norm(x: ArrayLike, /, *, keepdims: bool = False, ord: Any = "fro") ->
       x: array of shape (..., m, n).
       keepdims: whether the result has shape (..., 1, 1).
       ord: the norm's order; see `norm`.
+
+    Returns:
+      Real array of shape (...), or (..., 1, 1) with `keepdims`.
 
     >>> float(jnp.linalg.matrix_norm(jnp.array([[3.0, 0.0], [0.0, 4.0]])))
     5.0

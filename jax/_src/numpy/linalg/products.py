@@ -28,6 +28,9 @@ def matrix_power(a: ArrayLike, n: int) -> Array:
       a: array of shape (..., m, m).
       n: exponent; a negative one gives powers of the inverse.
 
+    Returns:
+      Array of shape (..., m, m).
+
     Raises:
       TypeError: if `n` is not an integer or `a` is not square.
 
@@ -73,6 +76,9 @@ def multi_dot(arrays: Sequence[ArrayLike], *, precision: Any = None) -> Array:
     Args:
       arrays: matrices whose adjacent dimensions match; the first and the last may be vectors.
       precision: precision of the products; see `jax.numpy.dot`.
+
+    Returns:
+      Array with the first dimension of the first matrix and the last one of the last.
 
     Raises:
       ValueError: if there are fewer than two arrays or their shapes are incompatible.
@@ -139,6 +145,10 @@ _multi_dot = nested_jit(_multi_dot_impl, static_argnames=("precision",))
 def cross(x1: ArrayLike, x2: ArrayLike, /, *, axis: int = -1) -> Array:
     """Cross products of three-dimensional vectors along `axis`.
 
+    Args:
+      x1, x2: arrays of size 3 along `axis`; their shapes broadcast.
+      axis: the axis of the components.
+
     Raises:
       ValueError: if the size along `axis` is not 3.
 
@@ -158,6 +168,12 @@ def cross(x1: ArrayLike, x2: ArrayLike, /, *, axis: int = -1) -> Array:
 @export
 def outer(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     """Outer product of two vectors.
+
+    Args:
+      x1, x2: arrays of shapes (m,) and (n,).
+
+    Returns:
+      Array of shape (m, n).
 
     Raises:
       ValueError: if an argument is not one-dimensional.
@@ -245,6 +261,12 @@ def tensordot(
 def matrix_transpose(x: ArrayLike, /) -> Array:
     """Transposes the last two dimensions.
 
+    Args:
+      x: array of shape (..., m, n).
+
+    Returns:
+      Array of shape (..., n, m).
+
     Raises:
       ValueError: if `x` has fewer than two dimensions.
 
@@ -257,11 +279,14 @@ def matrix_transpose(x: ArrayLike, /) -> Array:
 
 @export
 def diagonal(x: ArrayLike, /, *, offset: int = 0) -> Array:
-    """Diagonals of matrices.
+    """Extracts diagonals of matrices.
 
     Args:
       x: array of shape (..., m, n).
       offset: which diagonal; positive offsets are above the main diagonal.
+
+    Returns:
+      Array of shape (..., k), where k is the length of the diagonal.
 
     Raises:
       ValueError: if `x` has fewer than two dimensions.
@@ -275,12 +300,15 @@ def diagonal(x: ArrayLike, /, *, offset: int = 0) -> Array:
 
 @export
 def trace(x: ArrayLike, /, *, offset: int = 0, dtype: DTypeLike | None = None) -> Array:
-    """Sums of the diagonals of matrices.
+    """Sums the diagonals of matrices.
 
     Args:
       x: array of shape (..., m, n).
       offset: which diagonal; positive offsets are above the main diagonal.
       dtype: dtype of the sum.
+
+    Returns:
+      Array of shape (...).
 
     Raises:
       ValueError: if `x` has fewer than two dimensions.

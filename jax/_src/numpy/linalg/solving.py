@@ -179,6 +179,9 @@ def tensorsolve(a: ArrayLike, b: ArrayLike, axes: tuple[int, ...] | None = None)
       b: array of any shape.
       axes: dimensions of `a` to move to its end first.
 
+    Returns:
+      Array x, of the trailing dimensions of `a`.
+
     Raises:
       ValueError: if the shapes are incompatible.
 

@@ -41,6 +41,9 @@ def concatenate(
       axis: dimension along which to join; None joins the flattened arrays.
       dtype: dtype of the result; by default the dtypes are promoted to a common one.
 
+    Returns:
+      An array whose size along `axis` is the sum of the arrays' sizes.
+
     Raises:
       ValueError: if there are no arrays, they are scalars, or `axis` is out of range.
       TypeError: if the shapes are incompatible.
@@ -155,6 +158,9 @@ def stack(
       out: must be None.
       dtype: dtype of the result; by default the dtypes are promoted to a common one.
 
+    Returns:
+      An array with one more dimension, of the number of arrays.
+
     Raises:
       ValueError: if there are no arrays, the shapes differ, or `axis` is out of range.
 
@@ -209,6 +215,10 @@ def stack(
 def vstack(tup: Sequence[ArrayLike] | Array, dtype: DTypeLike | None = None) -> Array:
     """Joins arrays along the first dimension; vectors are treated as rows.
 
+    Args:
+      tup: sequence of arrays whose shapes are equal except along the first dimension.
+      dtype: dtype of the result; by default the dtypes are promoted to a common one.
+
     >>> jnp.vstack([jnp.arange(2), jnp.ones((1, 2), int)]).tolist()
     [[0, 1], [1, 1]]
     """
@@ -218,6 +228,10 @@ def vstack(tup: Sequence[ArrayLike] | Array, dtype: DTypeLike | None = None) -> 
 @export
 def hstack(tup: Sequence[ArrayLike] | Array, dtype: DTypeLike | None = None) -> Array:
     """Joins arrays along the second dimension, or vectors along their only one.
+
+    Args:
+      tup: sequence of arrays whose shapes are equal except along the joined dimension.
+      dtype: dtype of the result; by default the dtypes are promoted to a common one.
 
     >>> jnp.hstack([jnp.arange(2), jnp.ones(1, int)]).tolist()
     [0, 1, 1]
@@ -232,6 +246,10 @@ def hstack(tup: Sequence[ArrayLike] | Array, dtype: DTypeLike | None = None) -> 
 def dstack(tup: Sequence[ArrayLike] | Array, dtype: DTypeLike | None = None) -> Array:
     """Joins arrays along the third dimension; vectors become `(1, n, 1)` and matrices `(m, n, 1)`.
 
+    Args:
+      tup: sequence of arrays whose shapes are equal except along the third dimension.
+      dtype: dtype of the result; by default the dtypes are promoted to a common one.
+
     >>> jnp.dstack([jnp.arange(2), jnp.arange(2)]).shape
     (1, 2, 2)
     """
@@ -241,6 +259,12 @@ def dstack(tup: Sequence[ArrayLike] | Array, dtype: DTypeLike | None = None) -> 
 @export
 def column_stack(tup: Sequence[ArrayLike] | Array) -> Array:
     """Joins vectors and matrices as the columns of a matrix.
+
+    Args:
+      tup: sequence of arrays of shapes `(n,)` or `(n, m)`.
+
+    Returns:
+      An array of shape `(n, k)`, where k is the total number of columns.
 
     >>> jnp.column_stack([jnp.arange(2), jnp.ones((2, 1), int)]).tolist()
     [[0, 1], [1, 1]]
@@ -263,6 +287,9 @@ def block(arrays: Any) -> Array:
     Args:
       arrays: nested lists of arrays. The innermost lists are joined along the last dimension, the
         lists containing them along the one before it, and so on.
+
+    Returns:
+      An array of the rank of the blocks, or the depth of the lists if that is greater.
 
     Raises:
       ValueError: if a list is empty, or lists are nested to different depths.
@@ -315,6 +342,9 @@ def append(arr: ArrayLike, values: ArrayLike, axis: int | None = None) -> Array:
       arr, values: arrays whose shapes are equal except along `axis`.
       axis: dimension along which to join; None joins the flattened arrays.
 
+    Returns:
+      An array; a vector if `axis` is None.
+
     >>> jnp.append(jnp.arange(3), 7).tolist()
     [0, 1, 2, 7]
     """
@@ -336,6 +366,9 @@ def split(ary: ArrayLike, indices_or_sections: Any, axis: int = 0) -> list[Array
       indices_or_sections: the number of equal parts; or the positions along `axis` at which to
         split, in ascending order.
       axis: dimension along which to split.
+
+    Returns:
+      A list of arrays.
 
     Raises:
       ValueError: if the parts would have unequal or negative sizes, or `axis` is out of range.
@@ -408,6 +441,12 @@ def _diff(cuts):
 def array_split(ary: ArrayLike, indices_or_sections: Any, axis: int = 0) -> list[Array]:
     """Splits like `split`, but the parts may be unequal: the first ones are larger by one.
 
+    Args:
+      ary, indices_or_sections, axis: as for `split`.
+
+    Returns:
+      A list of arrays.
+
     >>> [p.tolist() for p in jnp.array_split(jnp.arange(5), 3)]
     [[0, 1], [2, 3], [4]]
     """
@@ -449,6 +488,10 @@ def dsplit(ary: ArrayLike, indices_or_sections: Any) -> list[Array]:
 def unstack(x: ArrayLike, /, *, axis: int = 0) -> tuple[Array, ...]:
     """Returns a tuple of the slices of an array along a dimension, without that dimension.
 
+    Args:
+      x: array of at least one dimension.
+      axis: the axis to unstack.
+
     Raises:
       ValueError: if `axis` is out of range.
 
@@ -475,6 +518,9 @@ def tile(A: ArrayLike, reps: Any) -> Array:
       A: array.
       reps: number of copies along each dimension. If `reps` and `A` differ in length and rank, the
         shorter one is padded with ones in front.
+
+    Returns:
+      An array of rank `max(A.ndim, len(reps))`.
 
     Raises:
       ValueError: if a number of copies is negative.
@@ -524,6 +570,9 @@ def repeat(
       total_repeat_length: size of the result along `axis`: a longer result is cut off, a shorter
         one is padded with the last element. It is required if `repeats` is traced.
       out_sharding: sharding of the result, in explicit mode.
+
+    Returns:
+      An array of the rank of `a`, or a vector if `axis` is None.
 
     Raises:
       ValueError: if the shapes are incompatible or `axis` is out of range.

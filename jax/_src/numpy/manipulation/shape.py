@@ -53,6 +53,9 @@ def reshape(
       copy: has no effect, since arrays are immutable.
       out_sharding: sharding of the result, in explicit mode.
 
+    Returns:
+      An array of the given shape.
+
     Raises:
       TypeError: if the number of elements differs or `shape` contains something other than
         integers.
@@ -162,6 +165,9 @@ def ravel(a: ArrayLike, order: str = "C", *, out_sharding: Any = None) -> Array:
       order: "C" reads elements with the last index changing fastest, "F" with the first.
       out_sharding: sharding of the result, in explicit mode.
 
+    Returns:
+      An array of shape `(a.size,)`.
+
     >>> jnp.ravel(jnp.array([[1, 2], [3, 4]]), order="F").tolist()
     [1, 3, 2, 4]
     """
@@ -181,6 +187,9 @@ def squeeze(a: ArrayLike, axis: int | Sequence[int] | None = None) -> Array:
     Args:
       a: array.
       axis: dimension or dimensions to remove; None for all of size 1.
+
+    Returns:
+      An array without the given dimensions.
 
     Raises:
       ValueError: if a dimension to remove does not have size 1, or `axis` is out of range.
@@ -204,6 +213,9 @@ def expand_dims(a: ArrayLike, axis: int | Sequence[int]) -> Array:
       a: array.
       axis: position or positions of the new dimensions in the result.
 
+    Returns:
+      An array with the new dimensions inserted.
+
     Raises:
       ValueError: if a position is out of range or repeated.
 
@@ -224,6 +236,9 @@ def broadcast_to(array: ArrayLike, shape: Any, *, out_sharding: Any = None) -> A
       array: array of a shape that broadcasts to `shape`.
       shape: shape of the result.
       out_sharding: sharding of the result, in explicit mode.
+
+    Returns:
+      An array of the given shape.
 
     Raises:
       ValueError: if the shapes are incompatible.
@@ -328,6 +343,9 @@ def resize(a: ArrayLike, new_shape: Any) -> Array:
       a: array.
       new_shape: shape of the result.
 
+    Returns:
+      An array of shape `new_shape`; zeros if `a` is empty.
+
     Raises:
       ValueError: if a size is negative.
 
@@ -361,6 +379,9 @@ def transpose(a: ArrayLike, axes: Sequence[int] | None = None) -> Array:
       a: array.
       axes: entry i is the dimension of `a` that becomes dimension i; None reverses the order.
 
+    Returns:
+      An array whose dimension i is dimension `axes[i]` of `a`.
+
     Raises:
       TypeError: if `axes` is not a permutation.
       ValueError: if an axis is out of range.
@@ -381,6 +402,10 @@ def transpose(a: ArrayLike, axes: Sequence[int] | None = None) -> Array:
 def permute_dims(a: ArrayLike, /, axes: Sequence[int]) -> Array:
     """Permutes the dimensions of an array; the Array API's name for `transpose`.
 
+    Args:
+      a: array.
+      axes: entry i is the dimension of `a` that becomes dimension i.
+
     >>> jnp.permute_dims(jnp.ones((2, 3, 4)), (1, 2, 0)).shape
     (3, 4, 2)
     """
@@ -390,6 +415,12 @@ def permute_dims(a: ArrayLike, /, axes: Sequence[int]) -> Array:
 @export
 def matrix_transpose(x: ArrayLike, /) -> Array:
     """Exchanges the last two dimensions.
+
+    Args:
+      x: array of shape `(..., m, n)`.
+
+    Returns:
+      An array of shape `(..., n, m)`.
 
     Raises:
       ValueError: if `x` has fewer than two dimensions.
@@ -409,6 +440,10 @@ def matrix_transpose(x: ArrayLike, /) -> Array:
 @export
 def swapaxes(a: ArrayLike, axis1: int, axis2: int) -> Array:
     """Exchanges two dimensions.
+
+    Args:
+      a: array.
+      axis1, axis2: the dimensions to exchange.
 
     Raises:
       ValueError: if an axis is out of range.
@@ -431,6 +466,9 @@ def moveaxis(a: ArrayLike, source: int | Sequence[int], destination: int | Seque
       a: array.
       source: dimensions to move.
       destination: their positions in the result.
+
+    Returns:
+      An array with the same dimensions in the new order.
 
     Raises:
       ValueError: if an axis is out of range or repeated, or the two have different lengths.
@@ -456,6 +494,11 @@ def moveaxis(a: ArrayLike, source: int | Sequence[int], destination: int | Seque
 @export
 def rollaxis(a: ArrayLike, axis: int, start: int = 0) -> Array:
     """Moves a dimension to just before the dimension `start`; prefer `moveaxis` in new code.
+
+    Args:
+      a: array.
+      axis: the dimension to move.
+      start: the dimension before which to place it.
 
     Raises:
       ValueError: if an axis is out of range.
@@ -485,6 +528,9 @@ def flip(m: ArrayLike, axis: int | Sequence[int] | None = None) -> Array:
       m: array.
       axis: dimension or dimensions; None for all.
 
+    Returns:
+      An array of the shape of `m`.
+
     Raises:
       ValueError: if an axis is out of range.
 
@@ -499,6 +545,9 @@ def flip(m: ArrayLike, axis: int | Sequence[int] | None = None) -> Array:
 def fliplr(m: ArrayLike) -> Array:
     """Reverses the order of elements along the second dimension.
 
+    Args:
+      m: array of at least two dimensions.
+
     >>> jnp.fliplr(jnp.array([[1, 2], [3, 4]])).tolist()
     [[2, 1], [4, 3]]
     """
@@ -508,6 +557,9 @@ def fliplr(m: ArrayLike) -> Array:
 @export
 def flipud(m: ArrayLike) -> Array:
     """Reverses the order of elements along the first dimension.
+
+    Args:
+      m: array of at least one dimension.
 
     >>> jnp.flipud(jnp.array([[1, 2], [3, 4]])).tolist()
     [[3, 4], [1, 2]]
@@ -523,6 +575,9 @@ def rot90(m: ArrayLike, k: int = 1, axes: tuple[int, int] = (0, 1)) -> Array:
       m: array of two or more dimensions.
       k: number of rotations, from the first of `axes` towards the second.
       axes: the two dimensions that span the plane.
+
+    Returns:
+      An array; for odd `k` the sizes of `axes` are exchanged.
 
     Raises:
       ValueError: if `m` has fewer than two dimensions, or the axes are equal or out of range.
@@ -569,6 +624,9 @@ def roll(
       shift: number of positions: an integer, or one per entry of `axis`. It may be traced. Fractions are
         truncated.
       axis: dimension or dimensions; None rolls the flattened array.
+
+    Returns:
+      An array of the shape of `a`.
 
     Raises:
       ValueError: if an axis is out of range, or the numbers of shifts and axes differ.
@@ -676,6 +734,9 @@ def astype(
       copy: whether the result must be a new array.
       device: device or sharding of the result.
 
+    Returns:
+      An array of the shape of `x`.
+
     Raises:
       TypeError: if `dtype` is not a valid array dtype.
 
@@ -710,6 +771,9 @@ def copy(a: ArrayLike, order: str | None = None) -> Array:
     Args:
       a: array.
       order: None or "K"; the compiler chooses memory layouts.
+
+    Returns:
+      A new array equal to `a`.
 
     Raises:
       NotImplementedError: for any other order.

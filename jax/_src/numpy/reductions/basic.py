@@ -142,6 +142,9 @@ def max(
       initial: scalar to start from; required if a reduced axis is empty, or with `where`.
       where: boolean mask that broadcasts to `a`: which elements to include.
 
+    Returns:
+      An array without the axes.
+
     Raises:
       ValueError: if a reduced axis is empty and there is no `initial`.
 
@@ -240,6 +243,9 @@ def all(
       a: array.
       axis, out, keepdims, where: as for `sum`.
 
+    Returns:
+      A boolean array without the axes.
+
     >>> jnp.all(jnp.array([[True, False], [True, True]]), axis=1)
     Array([False,  True], dtype=bool)
     """
@@ -283,6 +289,9 @@ def count_nonzero(a: ArrayLike, axis: Axis = None, keepdims: bool = False) -> Ar
     Args:
       a: array.
       axis, keepdims: as for `sum`.
+
+    Returns:
+      An integer array without the axes.
 
     >>> jnp.count_nonzero(jnp.array([0, 3, 4]))
     Array(2, dtype=int32)

@@ -78,6 +78,9 @@ def mean(
       axis, out, keepdims, where: as for `sum`.
       dtype: dtype of the result; by default that of `a`, or the default float for integers.
 
+    Returns:
+      An array without the axes. The mean of no elements is NaN.
+
     >>> jnp.mean(jnp.arange(6).reshape(2, 3), axis=1)
     Array([1., 4.], dtype=float32)
     """

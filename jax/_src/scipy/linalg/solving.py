@@ -147,6 +147,9 @@ def solve_triangular(
       unit_diagonal: whether to assume that the diagonal is one, without reading it.
       overwrite_b, debug, check_finite: have no effect.
 
+    Returns:
+      Array x of the shape of `b`, with broadcast batch dimensions.
+
     Raises:
       ValueError: if `trans` is unknown or the shapes are incompatible.
 
@@ -186,6 +189,9 @@ def cho_factor(
 ) -> tuple[Array, bool]:
     """Computes the Cholesky factor in the form for `cho_solve`: `(cholesky(a, lower), lower)`.
 
+    Args:
+      a, lower, overwrite_a, check_finite: as for `cholesky`.
+
     >>> c, lower = jax.scipy.linalg.cho_factor(jnp.array([[4.0, 2.0], [2.0, 5.0]]))
     >>> jax.scipy.linalg.cho_solve((c, lower), jnp.array([8.0, 12.0])).tolist()
     [1.0, 2.0]
@@ -206,6 +212,9 @@ def cho_solve(
       c_and_lower: result of `cho_factor(a)`; the factor has shape (..., n, n).
       b: array of shape (n,) or (..., n, k). Batch dimensions broadcast.
       overwrite_b, check_finite: have no effect.
+
+    Returns:
+      Array x of the shape of `b`, with broadcast batch dimensions.
 
     Raises:
       ValueError: if the shapes are incompatible.
@@ -274,6 +283,9 @@ def lu_solve(
       trans: op: 0 for `a` itself, 1 for its transpose, 2 for its adjoint.
       overwrite_b, check_finite: have no effect.
 
+    Returns:
+      Array x of the shape of `b`, with broadcast batch dimensions.
+
     Raises:
       ValueError: if `trans` is unknown or the shapes are incompatible.
 
@@ -314,6 +326,9 @@ def solve_sylvester(
         CPUs), or "eigen", which is faster but less accurate for nearly parallel eigenvectors.
       tol: tolerance for singularity: if the sum of an eigenvalue of A and one of B is smaller in
         magnitude, the result is NaN.
+
+    Returns:
+      Array X of shape (..., m, n).
 
     Raises:
       ValueError: if `method` is unknown or the shapes are incompatible.

@@ -131,6 +131,9 @@ def circulant(c: ArrayLike) -> Array:
     Args:
       c: first column, of shape (..., n).
 
+    Returns:
+      Array of shape (..., n, n).
+
     >>> jax.scipy.linalg.circulant(jnp.array([1, 2, 3])).tolist()
     [[1, 3, 2], [2, 1, 3], [3, 2, 1]]
     """
@@ -172,6 +175,12 @@ def companion(a: ArrayLike) -> Array:
 @export
 def fiedler(a: ArrayLike) -> Array:
     """Makes the symmetric matrix of distances `abs(a[i] - a[j])` from an array of shape (..., n).
+
+    Args:
+      a: array of shape (..., n).
+
+    Returns:
+      Array of shape (..., n, n).
 
     >>> jax.scipy.linalg.fiedler(jnp.array([1, 4])).tolist()
     [[0, 3], [3, 0]]
@@ -231,6 +240,9 @@ def leslie(f: ArrayLike, s: ArrayLike) -> Array:
     Args:
       f: fecundities, which form the first row, of shape (..., n) with n >= 2.
       s: survival rates, which form the first subdiagonal, of shape (..., n - 1).
+
+    Returns:
+      Array of shape (..., n, n).
 
     Raises:
       ValueError: if n < 2 or the sizes do not match.
@@ -309,6 +321,9 @@ def _as_float(x: Any) -> Array:
 def hilbert(n: int) -> Array:
     """Makes the Hilbert matrix, with elements `1 / (i + j + 1)`.
 
+    Args:
+      n: number of rows and columns.
+
     >>> jax.scipy.linalg.hilbert(2)[1].round(2).tolist() == jnp.array([1 / 2, 1 / 3]).round(2).tolist()
     True
     """
@@ -328,6 +343,9 @@ def _index(n, name):
 @export
 def invhilbert(n: int) -> Array:
     """Makes the inverse of `hilbert(n)`. Unlike the original's, it is exact up to one rounding.
+
+    Args:
+      n: number of rows and columns.
 
     >>> jax.scipy.linalg.invhilbert(2).tolist()
     [[4.0, -6.0], [-6.0, 12.0]]
@@ -384,6 +402,9 @@ def pascal(n: int, kind: str | None = None) -> Array:
 def invpascal(n: int, kind: str | None = None) -> Array:
     """Makes the inverse of `pascal(n, kind)`, exact up to one rounding.
 
+    Args:
+      n, kind: as for `pascal`.
+
     >>> jax.scipy.linalg.invpascal(2).tolist()
     [[2.0, -1.0], [-1.0, 1.0]]
     """
@@ -409,6 +430,9 @@ def hadamard(n: int, dtype: DTypeLike = int) -> Array:
     Args:
       n: number of rows and columns, a power of 2.
       dtype: dtype of the result.
+
+    Returns:
+      Array of shape (n, n).
 
     Raises:
       ValueError: if `n` is not a power of 2.
@@ -461,6 +485,9 @@ def dft(n: int, scale: str | None = None, *, dtype: DTypeLike | None = None) -> 
       n: number of rows and columns.
       scale: factor: None for 1, "sqrtn" for `1 / sqrt(n)`, "n" for `1 / n`.
       dtype: complex dtype of the result.
+
+    Returns:
+      Complex array of shape (n, n).
 
     Raises:
       ValueError: if `scale` is unknown or `dtype` is not complex.
