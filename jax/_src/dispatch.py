@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import logging
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
 import numpy as np
@@ -57,21 +57,28 @@ def _compile_primitive(primitive: Primitive, params: dict[str, Any]) -> Callable
         return primitive.bind(*args, **params)
 
     run.__name__ = run.__qualname__ = primitive.name
-    run._apply_primitive = True  # type: ignore[attr-defined]
     owner = next(iter(core.jaxprs_in_params(params)), None)
     if owner is not None:  # cache the program on the jaxpr, so that both are freed together
         key = (apply_primitive, primitive, tuple(params.items()))
-        call = owner._cache.get(key)
-        if call is None:
-            run = api_util.with_own_traces(run)
-            call = owner._cache[key] = late.compile_eager(run, primitive.name)
+        call = owner._cache.get(key) or compile_on_jaxpr(owner, key, run, primitive.name)
         return call
+    run._apply_primitive = True  # type: ignore[attr-defined]
     call = late.compile_eager(run, primitive.name)
     cache = primitive.eager_cache
     if len(cache) >= _MAX_PROGRAMS:
         cache.pop(next(iter(cache)), None)
     cache[tuple(params.items())] = call
     _compiled_primitives.add(primitive)
+    return call
+
+
+def compile_on_jaxpr(
+    owner: core.Jaxpr | core.ClosedJaxpr, key: Hashable, run: Callable, name: str
+) -> Callable:
+    """A native callable for a function of arrays, in the cache of a jaxpr: both are freed together."""
+    run = api_util.with_own_traces(run)
+    run._apply_primitive = True  # type: ignore[attr-defined]
+    call = owner._cache[key] = late.compile_eager(run, name)
     return call
 
 

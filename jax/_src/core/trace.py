@@ -67,6 +67,11 @@ class Trace:
         """Apply `primitive` to `args` in this trace."""
         raise NotImplementedError(f"{type(self).__name__} cannot process {primitive}")
 
+    def bind_here(self, primitive: Primitive, args: Sequence[Any], params: dict[str, Any]) -> Any:
+        """Bind `primitive` with this trace as the current one."""
+        with set_current_trace(self):
+            return primitive.bind_with_trace(self, args, params)
+
     def process_call(
         self,
         call_primitive: CallsFunction,

@@ -155,19 +155,6 @@ def _reordered(closed: ClosedJaxpr, order: tuple) -> ClosedJaxpr:
     return ClosedJaxpr(jaxpr.replace(outvars=outvars, debug_info=info), closed.consts)
 
 
-def _linearize(primals, tangents, *, fwd_jaxpr, **_):
-    """The residuals are differentiated, so they are needed and the rule is kept."""
-    lin = ad.linearize_jaxpr(fwd_jaxpr, tuple([type(t) is not Zero for t in tangents]))
-    outs = core.jaxpr_as_fun(lin.primal)(*primals)
-    residuals = lin.residuals(primals, outs)
-    given = [t for t in tangents if type(t) is not Zero]
-    t_outs = iter(core.jaxpr_as_fun(lin.tangent)(*residuals, *given))
-    return outs[: len(fwd_jaxpr.out_avals)], [
-        next(t_outs) if nz else Zero(a.to_tangent_aval())
-        for a, nz in zip(fwd_jaxpr.out_avals, lin.nonzero_outs)
-    ]
-
-
 def _transpose(cts, *args, fwd_jaxpr, **_):
     return ad.backward_pass(fwd_jaxpr.jaxpr, False, fwd_jaxpr.consts, args, cts)
 
@@ -197,9 +184,11 @@ class _OptSplitRules(CallSplitRules):
         return None  # the policy is asked about the rule as a whole
 
     def divide(self, eqn, marked, hoisting):
+        if hoisting:
+            return None, eqn
         # Where some operands are tangents, somebody differentiates the rule: it is used as it is.
-        fwd = eqn.params["fwd_jaxpr"]
-        call = eqn.replace(primitive=jit_p, params=call_params(fwd, "fwd"))
+        fwd, name = eqn.params["fwd_jaxpr"], eqn.params["fun_jaxpr_thunk"].name
+        call = eqn.replace(primitive=jit_p, params=call_params(fwd, name))
         return jit_p.split.divide(call, marked, hoisting)
 
     def dce(self, used_outputs, eqn):
@@ -225,7 +214,6 @@ remat_opt_p.def_effectful_abstract_eval(_types)
 remat_opt_p.def_impl(_apply)
 pe.def_hoisting(remat_opt_p, _hoist)
 remat_opt_p.jvp = _jvp
-remat_opt_p.linearize = _linearize
 remat_opt_p.split = _OptSplitRules("fwd_jaxpr")
 remat_opt_p.transpose = _transpose
 remat_opt_p.axis_batch = _batch

@@ -141,8 +141,7 @@ class JaxprTrace(TapeTrace):
         self, primitive: Primitive, args: Sequence[Any], params: dict[str, Any]
     ) -> Any:
         if not any(map(self.is_linear, args)):
-            with core.set_current_trace(self.parent):
-                return primitive.bind_with_trace(self.parent, args, params)
+            return self.parent.bind_here(primitive, args, params)
         rule = custom_partial_eval_rules.get(primitive)
         if rule is not None:
             return rule(self, *args, **params)
@@ -194,8 +193,7 @@ class JaxprTrace(TapeTrace):
     ) -> Any:
         """A function with derivatives of its own, which keeps them as an equation."""
         if not any(map(self.is_linear, args)):
-            with core.set_current_trace(self.parent):
-                return primitive.bind_with_trace(self.parent, (*funs, *args), params)
+            return self.parent.bind_here(primitive, (*funs, *args), params)
 
         def call(*xs: object) -> Any:
             return primitive.bind_with_trace(trace_ctx.trace, (*funs, *xs), params)

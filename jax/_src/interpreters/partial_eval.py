@@ -253,16 +253,8 @@ class DynamicJaxprTrace(Trace):
         *,
         symbolic_zeros: bool,
     ) -> Any:
-        in_avals = [typeof(x) for x in args]
-        closed, consts = trace_to_closed(fun, in_avals, getattr(fun, "debug_info", None))
-        invars = [self.to_atom(x) for x in (*consts, *args)]
-        params = dict(
-            call_jaxpr=closed,
-            jvp_jaxpr_fun=jvp,
-            num_consts=len(consts),
-            symbolic_zeros=symbolic_zeros,
-        )
-        return self.add_eqn(primitive, invars, closed.out_avals, params, closed.effects)
+        params = dict(jvp_jaxpr_fun=jvp, symbolic_zeros=symbolic_zeros)
+        return self._stage_custom(primitive, fun, args, params)
 
     def process_custom_vjp_call(
         self,
@@ -275,17 +267,23 @@ class DynamicJaxprTrace(Trace):
         out_trees: Callable[[], Any],
         symbolic_zeros: bool,
     ) -> Any:
+        params = dict(
+            fwd_jaxpr_thunk=fwd, bwd=bwd, out_trees=out_trees, symbolic_zeros=symbolic_zeros
+        )
+        return self._stage_custom(primitive, fun, args, params)
+
+    def _stage_custom(
+        self,
+        primitive: Primitive,
+        fun: Callable[..., Any],
+        args: Sequence[Any],
+        params: dict[str, Any],
+    ) -> list[Any]:
+        """An equation of a function with derivative rules of its own."""
         in_avals = [typeof(x) for x in args]
         closed, consts = trace_to_closed(fun, in_avals, getattr(fun, "debug_info", None))
+        params = dict(call_jaxpr=closed, num_consts=len(consts), **params)
         invars = [self.to_atom(x) for x in (*consts, *args)]
-        params = dict(
-            call_jaxpr=closed,
-            fwd_jaxpr_thunk=fwd,
-            bwd=bwd,
-            num_consts=len(consts),
-            out_trees=out_trees,
-            symbolic_zeros=symbolic_zeros,
-        )
         return self.add_eqn(primitive, invars, closed.out_avals, params, closed.effects)
 
     def progenitors(self, var: Atom) -> tuple[list[int], list[str]]:

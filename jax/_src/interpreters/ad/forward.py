@@ -231,10 +231,8 @@ class TangentTrace(Trace):
     ) -> Any:
         primals, tangents, perturbed = self._unpack(args)
         if not perturbed:
-            with core.set_current_trace(self.parent):
-                return primitive.bind_with_trace(
-                    self.parent, (fun, jvp, *primals), dict(symbolic_zeros=symbolic_zeros)
-                )
+            params = dict(symbolic_zeros=symbolic_zeros)
+            return self.parent.bind_here(primitive, (fun, jvp, *primals), params)
         with core.set_current_trace(self.rule_trace):
             prepare = replace_internal_symbolic_zeros if symbolic_zeros else instantiate_zeros
             outs = jvp(*primals, *map(prepare, tangents))
@@ -255,12 +253,8 @@ class TangentTrace(Trace):
     ) -> Any:
         primals, tangents, perturbed = self._unpack(args)
         if not perturbed:
-            with core.set_current_trace(self.parent):
-                return primitive.bind_with_trace(
-                    self.parent,
-                    (fun, fwd, bwd, *primals),
-                    dict(out_trees=out_trees, symbolic_zeros=symbolic_zeros),
-                )
+            params = dict(out_trees=out_trees, symbolic_zeros=symbolic_zeros)
+            return self.parent.bind_here(primitive, (fun, fwd, bwd, *primals), params)
         with core.set_current_trace(self.rule_trace):
             outs, tangents_out = custom_vjp_linearize(
                 fwd, bwd, primals, tangents, out_trees, symbolic_zeros

@@ -191,10 +191,8 @@ class TapeTrace(Trace):
     ) -> Any:
         if any(self.is_linear(x) for x in args):
             return fun(*args)  # a linear use: its operations are recorded as they come
-        with core.set_current_trace(self.parent):
-            return primitive.bind_with_trace(
-                self.parent, (fun, jvp, *args), dict(symbolic_zeros=symbolic_zeros)
-            )
+        params = dict(symbolic_zeros=symbolic_zeros)
+        return self.parent.bind_here(primitive, (fun, jvp, *args), params)
 
     def process_custom_vjp_call(
         self,
@@ -209,12 +207,8 @@ class TapeTrace(Trace):
     ) -> Any:
         if any(self.is_linear(x) for x in args):
             return fun(*args)
-        with core.set_current_trace(self.parent):
-            return primitive.bind_with_trace(
-                self.parent,
-                (fun, fwd, bwd, *args),
-                dict(out_trees=out_trees, symbolic_zeros=symbolic_zeros),
-            )
+        params = dict(out_trees=out_trees, symbolic_zeros=symbolic_zeros)
+        return self.parent.bind_here(primitive, (fun, fwd, bwd, *args), params)
 
 
 class Linearized:

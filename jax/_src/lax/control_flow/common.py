@@ -73,7 +73,7 @@ def def_compiled_impl(primitive: core.Primitive, name: str, one_by_one: Callable
         if config.disable_jit.value:
             return one_by_one(*args, **params)
         owner = params[name]
-        cache = (owner[0] if type(owner) is tuple else owner)._cache
+        owner = owner[0] if type(owner) is tuple else owner
         refs = [id(x) for x in args if type(x) is core.Ref]
         pattern = None
         if len(set(refs)) != len(refs):  # pass a reference that several functions use only once
@@ -84,21 +84,15 @@ def def_compiled_impl(primitive: core.Primitive, name: str, one_by_one: Callable
             )
             args = tuple(once.values())
         key = (primitive, tuple(params.items()), pattern)
-        call = cache.get(key)
+        call = owner._cache.get(key)
         if call is None:
             run = lambda *args: primitive.bind(
                 *(args if pattern is None else [args[i] for i in pattern]), **params
             )
-            call = cache[key] = _compiled(run, primitive.name)
+            call = dispatch.compile_on_jaxpr(owner, key, run, primitive.name)
         return call(*args)
 
     primitive.def_impl(impl)
-
-
-def _compiled(run: Callable, name: str) -> Callable:
-    run = api_util.with_own_traces(run)
-    run._apply_primitive = True
-    return late.compile_eager(run, name)
 
 
 def run_compiled(owner: ClosedJaxpr, key: Any, run: Callable, args: Sequence[Any], name: str):
@@ -107,7 +101,7 @@ def run_compiled(owner: ClosedJaxpr, key: Any, run: Callable, args: Sequence[Any
         return run(*args)
     call = owner._cache.get(key)
     if call is None:
-        call = owner._cache[key] = _compiled(run, name)
+        call = dispatch.compile_on_jaxpr(owner, key, run, name)
     return call(*args)
 
 

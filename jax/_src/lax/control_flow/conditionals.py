@@ -38,6 +38,18 @@ traceback_util.register_exclusion(__file__)
 _no_operand = object()
 
 
+def _given_operands(operand: Any, operands: tuple) -> tuple:
+    """The operands, given by position or as the one named `operand`."""
+    if operand is _no_operand:
+        return operands
+    if operands:
+        raise TypeError(
+            "if 'operand' keyword is passed then no positional operands can be passed, got "
+            f"operand={operand} and positional operands {operands}"
+        )
+    return (operand,)
+
+
 @traceback_util.api_boundary
 def switch(
     index: Any, branches: Sequence[Callable], *operands: Any, operand: Any = _no_operand
@@ -61,13 +73,7 @@ def switch(
     """
     if not all(callable(b) for b in branches):
         raise TypeError("lax.switch: branches argument should be a sequence of callables.")
-    if operand is not _no_operand:
-        if operands:
-            raise TypeError(
-                "if 'operand' keyword is passed then no positional operands can be passed, got "
-                f"operand={operand} and positional operands {operands}"
-            )
-        operands = (operand,)
+    operands = _given_operands(operand, operands)
     aval = typeof(index)
     if aval.shape:
         raise TypeError(f"Branch index must be scalar, got {index} of shape {aval.shape}.")
@@ -127,13 +133,7 @@ def cond(
             "lax.cond: true_fun and false_fun arguments should be callable. "
             f"Got true_fun={true_fun!r}, false_fun={false_fun!r}."
         )
-    if operand is not _no_operand:
-        if operands:
-            raise TypeError(
-                "if 'operand' keyword is passed then no positional operands can be passed, got "
-                f"operand={operand} and positional operands {operands}"
-            )
-        operands = (operand,)
+    operands = _given_operands(operand, operands)
     if pred is None:
         raise TypeError("cond predicate is None")
     if isinstance(pred, Sequence) or np.ndim(pred) != 0:
