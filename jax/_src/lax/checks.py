@@ -53,7 +53,7 @@ def check_dtypes(
 
 
 def check_no_float0(name: str, in_dtypes: Sequence[Any]) -> None:
-    """Raises TypeError if a dtype is float0, which no arithmetic is for."""
+    """Raise TypeError if a dtype is float0, which does not support arithmetic."""
     for i, dtype in enumerate(in_dtypes):
         if dtype == dtypes.float0:
             raise TypeError(
@@ -300,7 +300,7 @@ def bilinear_unreduced(name: str) -> Callable[..., tuple[frozenset, frozenset]]:
         (u1, r1), (u2, r2) = pairs
         if not u1 and not u2:
             return linear_unreduced(name)(pairs)
-        # A scalar that is equal everywhere multiplies every summand.
+        # A replicated scalar can multiply the summands of an unreduced array on each device.
         if avals and not avals[1].shape and not u2 and not r2:
             r2 = u1
         elif avals and not avals[0].shape and not u1 and not r1:

@@ -191,7 +191,8 @@ def _reshard_lower(ctx, x, *, dst_sharding, concrete_mesh):
     if source is not None and source.mesh == dst_sharding.mesh:
         before, after = source.spec.unreduced, dst_sharding.spec.unreduced
         if before - after and after - before:
-            # The compiler ends the process if sums are to be taken and to be split at once.
+            # XLA aborts if a single operation adds up summands over some axes and creates them over
+            # others, so add them up first.
             taken = source.update(spec=source.spec.update(unreduced=before & after))
             x = mlir.lower_with_sharding_in_types(ctx, x, aval.update(sharding=taken))
     return [mlir.lower_with_sharding_in_types(ctx, x, ctx.avals_out[0])]
@@ -216,8 +217,8 @@ def with_sharding_constraint(x: Any, shardings: Any) -> Any:
 
     Args:
       x: a pytree of arrays.
-      shardings: a tree prefix of ``x`` with :class:`jax.sharding.Sharding`, :class:`jax.P` (over the
-        mesh of :func:`jax.set_mesh`) or ``Format`` leaves.
+      shardings: a pytree prefix of ``x`` whose leaves are :class:`jax.sharding.Sharding`,
+        :class:`jax.P` (over the mesh of :func:`jax.set_mesh`) or ``Format`` objects.
 
     Returns:
       Arrays with the same elements.

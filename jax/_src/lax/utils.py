@@ -88,7 +88,7 @@ def broadcast_shapes(*shapes: Any) -> tuple[int, ...]:
     """
     first = shapes[0] if shapes else ()
     for s in shapes:
-        if type(s) is not tuple:  # arrays, too
+        if type(s) is not tuple:  # accept arrays as shapes, too
             return broadcast_shapes(*map(tuple, shapes))
         if s != first:
             break

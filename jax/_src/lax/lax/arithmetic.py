@@ -300,7 +300,7 @@ def rem(x: ArrayLike, y: ArrayLike) -> Array:
       x, y: integer or real arrays of one dtype; shapes as for :func:`add`.
 
     Raises:
-      TypeError: if dtypes or shapes do not fit.
+      TypeError: if dtypes or shapes are incompatible.
 
     >>> lax.rem(jnp.array([7, -7]), 4)
     Array([ 3, -3], dtype=int32)
@@ -560,7 +560,7 @@ def nextafter(x1: ArrayLike, x2: ArrayLike) -> Array:
       x1, x2: real arrays of one dtype; shapes as for :func:`add`.
 
     Raises:
-      TypeError: if dtypes or shapes do not fit.
+      TypeError: if dtypes or shapes are incompatible.
 
     >>> lax.nextafter(1.0, 2.0)
     Array(1.0000001, dtype=float32, weak_type=True)
@@ -586,7 +586,7 @@ def max(x: ArrayLike, y: ArrayLike) -> Array:
       x, y: arrays of one dtype; shapes as for :func:`add`.
 
     Raises:
-      TypeError: if dtypes or shapes do not fit.
+      TypeError: if dtypes or shapes are incompatible.
 
     >>> lax.max(jnp.array([1, 5]), 3)
     Array([3, 5], dtype=int32)
@@ -705,7 +705,7 @@ def complex(x: ArrayLike, y: ArrayLike) -> Array:
       y: imaginary part, of the same dtype; shapes as for :func:`add`.
 
     Raises:
-      TypeError: if dtypes or shapes do not fit.
+      TypeError: if dtypes or shapes are incompatible.
 
     >>> lax.complex(1.0, 2.0)
     Array(1.+2.j, dtype=complex64, weak_type=True)

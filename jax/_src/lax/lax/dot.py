@@ -170,7 +170,7 @@ def batch_matmul(lhs: Array, rhs: Array, precision: PrecisionLike = None) -> Arr
       An array of shape `(*batch, m, n)`.
 
     Raises:
-      ValueError: if an operand has less than two dimensions, or the ranks differ.
+      ValueError: if an operand has fewer than two dimensions, or the ranks differ.
 
     >>> lax.batch_matmul(jnp.ones((5, 2, 3)), jnp.ones((5, 3, 4))).shape
     (5, 2, 4)

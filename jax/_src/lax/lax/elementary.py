@@ -330,7 +330,7 @@ def cos(x: ArrayLike, *, accuracy: Accuracy = None) -> Array:
 
 
 class _sine_or_cosine:
-    """Lowers sin and cos; complex ones by real functions, such that the imaginary axis is exact."""
+    """Lower sin and cos; complex ones by real functions, such that the imaginary axis is exact."""
 
     __slots__ = ("real_op", "is_sine")
 
@@ -542,7 +542,7 @@ asinh_p = unary_primitive(
 
 
 def acosh(x: ArrayLike) -> Array:
-    r"""Elementwise inverse hyperbolic cosine, :math:`\mathrm{acosh}(x)`, of real or complex numbers.
+    r"""Elementwise inverse hyperbolic cosine, :math:`\mathrm{acosh}(x)`, of real or complex `x`.
 
     >>> lax.acosh(1.0)
     Array(0., dtype=float32, weak_type=True)
@@ -559,7 +559,7 @@ acosh_p = unary_primitive(
 
 
 def atanh(x: ArrayLike) -> Array:
-    r"""Elementwise inverse hyperbolic tangent, :math:`\mathrm{atanh}(x)`, of real or complex numbers.
+    r"""Elementwise inverse hyperbolic tangent, :math:`\mathrm{atanh}(x)`, of real or complex `x`.
 
     >>> lax.atanh(0.0)
     Array(0., dtype=float32, weak_type=True)

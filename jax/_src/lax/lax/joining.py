@@ -439,7 +439,7 @@ def _pad_shape(operand, padding_value, *, padding_config):
 def _pad_dtype(operand, padding_value, *, padding_config):
     dtype = operand.dtype
     if isinstance(dtype, dtypes.ExtendedDType) and core.physical_element_aval(dtype).shape:
-        # The operation pads with one number, not with an array of them.
+        # The HLO operation pads with a scalar, but an element is represented by an array.
         raise TypeError(
             f"pad does not accept dtype {rules.dtype_name(dtype)}: use lax.concatenate."
         )

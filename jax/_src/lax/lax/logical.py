@@ -190,7 +190,7 @@ shift_right_logical_p = binary_primitive(
 
 
 class _compare:
-    """Lowers a comparison; `total` uses the order -nan < -inf < ... < -0 < 0 < ... < inf < nan."""
+    """Lower a comparison; `total` uses the order -nan < -inf < ... < -0 < 0 < ... < inf < nan."""
 
     __slots__ = ("direction", "total")
 

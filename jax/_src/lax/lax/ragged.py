@@ -43,8 +43,8 @@ class RaggedDotDimensionNumbers:
     Args:
       dot_dimension_numbers: contracting and batch dimensions, see `dot_general`.
       lhs_ragged_dimensions: the one dimension of `lhs` that is split into consecutive groups.
-      rhs_group_dimensions: if the ragged dimension is neither contracting nor batch, the dimension of
-        `rhs` with one element for each group; otherwise empty.
+      rhs_group_dimensions: if the ragged dimension is neither contracting nor batch, the dimension
+        of `rhs` with one element for each group; otherwise empty.
     """
 
     __slots__ = ("dot_dimension_numbers", "lhs_ragged_dimensions", "rhs_group_dimensions")

@@ -84,7 +84,7 @@ def broadcast_in_dim(
     ):
         return operand
     if not shape and out_sharding is None and not dims and np.ndim(operand) == 0:
-        return late.to_array(operand)  # a number: no operation, but an array
+        return late.to_array(operand)  # a Python number becomes an array, without an operation
     sharding = canonicalize_sharding(out_sharding, "broadcast_in_dim")
     dims = tuple([operator.index(d) for d in dims])
     return broadcast_in_dim_p.bind(

@@ -223,7 +223,7 @@ _MIN_PACKED_SIZE = 1024
 
 
 def _lower_cpu(ctx, *xs, dimension, is_stable, num_keys):
-    # Neither XLA's CPU compiler nor the kernels sort integers of less than 8 bits.
+    # Neither XLA's CPU compiler nor the kernels sort integers of fewer than 8 bits.
     wide = [_widened(a) for a in ctx.avals_in]
     wide_ctx = ctx.replace(avals_in=wide, avals_out=[_widened(a) for a in ctx.avals_out])
     xs = [
@@ -245,7 +245,7 @@ def _lower_cpu(ctx, *xs, dimension, is_stable, num_keys):
 
 
 def _widened(aval):
-    """Widen integers of less than 8 bits to 8 bits."""
+    """Widen integers of fewer than 8 bits to 8 bits."""
     dtype = aval.dtype
     if not dtypes.issubdtype(dtype, np.integer) or dtypes.itemsize_bits(dtype) >= 8:
         return aval
@@ -409,7 +409,7 @@ def _top_k_lower(find, ctx, x, *, k, axis):
     last = len(aval.shape) - 1
     perm = list(range(last + 1))
     perm[axis], perm[last] = perm[last], perm[axis]
-    wide = _widened(aval)  # XLA's CPU compiler cannot pair types of less than 8 bits with indices
+    wide = _widened(aval)  # XLA's CPU compiler cannot pair types of fewer than 8 bits with indices
     if wide is not aval:
         x = mlir.convert_hlo(ctx, x, aval, wide)
     if axis != last:

@@ -34,7 +34,8 @@ def cholesky(x: ArrayLike, *, symmetrize_input: bool = True) -> Array:
 
     Args:
       x: matrices of shape (..., n, n), floating point or complex.
-      symmetrize_input: whether to decompose (x + x^H) / 2; otherwise only the lower triangle is read.
+      symmetrize_input: whether to decompose (x + x^H) / 2; otherwise only the lower triangle is
+        read.
 
     Returns:
       Array of the shape and dtype of `x`, zero above the diagonal. If a matrix is not positive

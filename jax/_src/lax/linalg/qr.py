@@ -168,7 +168,7 @@ def _qr_dtype(x, *, pivoting, **_):
 
 def _qr(x, *, pivoting, full_matrices, use_magma):
     *lead, m, n = x.shape
-    if not pivoting and core.is_empty_shape((m, n)):  # of any dtype
+    if not pivoting and core.is_empty_shape((m, n)):  # also for dtypes that XLA cannot decompose
         k = m if full_matrices else 0
         return lax.broadcast(eye(x.dtype, m, k), lead), rows(x, 0, k)
     if pivoting:

@@ -1,9 +1,10 @@
 """Eigendecomposition of large Hermitian matrices by spectral divide and conquer.
 
-Nakatsukasa and Higham, "Stable and efficient spectral divide and conquer algorithms for the symmetric
-eigenvalue decomposition and the SVD" (2013): the polar factor U of H - sI has the eigenvalues 1 and
--1 on the invariant subspaces of H for eigenvalues above and below s. In an orthonormal basis of
-these subspaces H is block-diagonal. Its blocks are split recursively until they are small.
+Nakatsukasa and Higham, "Stable and efficient spectral divide and conquer algorithms for the
+symmetric eigenvalue decomposition and the SVD" (2013): the polar factor U of H - sI has the
+eigenvalues 1 and -1 on the invariant subspaces of H for eigenvalues above and below s. In an
+orthonormal basis of these subspaces H is block-diagonal. Its blocks are split recursively until
+they are small.
 
 The sizes of the blocks are known only at run time. A block is therefore padded with zeros to the
 next larger of a few static sizes (`_bucket_sizes`), for each of which there is a compiled branch.

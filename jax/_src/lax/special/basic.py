@@ -50,7 +50,7 @@ def in_float32(impl: Callable[..., Any]) -> Any:
 
 
 class _chlo_or_wider:
-    """Lowers to a chlo op; 8-bit dtypes are converted to float32, as XLA cannot expand them."""
+    """Lower to a chlo op; 8-bit dtypes are converted to float32, as XLA cannot expand them."""
 
     __slots__ = ("op", "wide")
 
