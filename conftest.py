@@ -17,7 +17,9 @@ if ORACLE.exists():
 os.environ.setdefault("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")
 # Several tests need eight devices, and the file that a process happens to collect first may start the CPU.
 os.environ.setdefault("JAX_NUM_CPU_DEVICES", "8")
-# What a test starts in a process of its own imports this checkout too.
+# In processes that tests start, warnings are errors as well,
+os.environ.setdefault("PYTHONWARNINGS", "error")
+# and what they import is this checkout too.
 os.environ["PYTHONPATH"] = os.pathsep.join(
     dict.fromkeys([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
 )
