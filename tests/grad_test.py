@@ -149,6 +149,18 @@ class GradTest(jtu.JaxTestCase):
     def test_empty(self):
         self.assertEqual(jax.grad(lambda x: jnp.sum(x))(jnp.ones((0, 3))).shape, (0, 3))
         self.assertEqual(jax.jacfwd(lambda x: x)(jnp.ones(0)).shape, (0, 0))
+
+    def test_large_jacobians_have_no_large_constants(self):
+        f = lambda t: (t["a"] * 2, jnp.sin(t["b"]) * t["a"][0])
+        args = {"a": jnp.arange(200, dtype=F), "b": jnp.ones((80, 2), F)}
+        for jacobian in (jax.jacfwd, jax.jacrev):
+            (da, db), (ea, eb) = [(d["a"], d["b"]) for d in jacobian(f)(args)]
+            self.assertAllClose(da, 2 * np.eye(200, dtype=F))
+            self.assertAllClose(db, np.zeros((200, 80, 2), F))
+            self.assertAllClose(ea[:, :, 0], np.full((80, 2), np.sin(1), F), rtol=1e-6)
+            self.assertAllClose(eb, np.zeros((80, 2, 80, 2), F))
+            consts = jax.make_jaxpr(jacobian(f))(args).consts
+            self.assertLess(sum(np.size(c) for c in consts), 2**10)
         self.assertEqual(jax.jacrev(lambda x: x)(jnp.ones(0)).shape, (0, 0))
 
     def test_large_fan_out(self):

@@ -23,6 +23,10 @@ from jax._src.tree_util import (
 )
 from jax._src.util import wraps
 
+# A small basis is a constant of the traced program, which is one equation. The compiler takes long over
+# large constants: the program computes those.
+_LARGEST_CONSTANT = 2**14
+
 traceback_util.register_exclusion(__file__)
 api_boundary = traceback_util.api_boundary
 
@@ -191,8 +195,7 @@ def _std_basis(pytree, of_cotangents: bool = False):
     dtype = dtypes.result_type(*leaves)
     out, start = [], 0
     for x, n in zip(leaves, sizes):
-        block = np.zeros((total, n), np.bool_)
-        block[start : start + n] = np.eye(n, dtype=np.bool_)
+        block = _shifted_eye(total, n, start)
         start += n
         tangent_dtype = typeof(x).to_tangent_aval().dtype
         if tangent_dtype == dtypes.float0:
@@ -205,6 +208,17 @@ def _std_basis(pytree, of_cotangents: bool = False):
             block = bind_reshard(block, sharding.update(spec=spec))
         out.append(block)
     return tree_unflatten(tree, out)
+
+
+def _shifted_eye(rows: int, columns: int, start: int):
+    """A boolean matrix that is an identity matrix from row `start` on."""
+    if rows * columns <= _LARGEST_CONSTANT:
+        block = np.zeros((rows, columns), np.bool_)
+        block[start : start + columns] = np.eye(columns, dtype=np.bool_)
+        return block
+    row = lax.broadcasted_iota(np.int32, (rows, columns), 0)
+    column = lax.broadcasted_iota(np.int32, (rows, columns), 1)
+    return lax.eq(row, lax.add(column, np.int32(start)) if start else column)
 
 
 def _typed_like(value, derivative):
