@@ -113,6 +113,7 @@ def _resize(image, *, shape, method, antialias, precision):
     dims = [i for i in range(len(shape)) if old[i] != shape[i]]
     if method is ResizeMethod.NEAREST:
         for i in dims:
+            # Centers of the result's pixels in coordinates of the image.
             centers = (lax.iota(np.float32, shape[i]) + 0.5) * old[i] / shape[i]
             index = lax.floor(centers).astype(np.int32)
             image = take(image, index, axis=i, mode="clip")
@@ -210,6 +211,7 @@ def _weights(old, new, scale, translation, method, antialias, dtype):
     dtype = np.finfo(dtype).dtype if np.issubdtype(dtype, np.complexfloating) else dtype
     inverse = 1.0 / scale
     kernel_scale = ufuncs.maximum(inverse, 1.0) if antialias else 1.0
+    # Left edges of the result's pixels in coordinates of the image, and centers as pixel indices.
     begin = lax.iota(np.float32, new) * inverse - translation * inverse
     center = begin + 0.5 * inverse - 0.5
     pixels = lax.iota(np.float32, old)[:, None]
@@ -226,6 +228,7 @@ def _weights(old, new, scale, translation, method, antialias, dtype):
 
 def _normalized(weights):
     total = weights.sum(axis=0, keepdims=True)
+    # A pixel that is not covered by the kernel becomes zero instead of amplified rounding errors.
     enough = lax.abs(total) > 1000 * float(np.finfo(np.float32).eps)
     return where(enough, weights / where(total != 0, total, 1), 0)
 

@@ -110,6 +110,7 @@ def _remat(primals, series, *, jaxpr, **params):
 def _cond(primals, series, *, branches, **params):
     (index, *ops), series = primals, series[1:]
     varies, order = _varying(series)
+    # A result that varies in any branch needs terms from all of them.
     flags = [_jet_jaxpr(b, order, varies)[1] for b in branches]
     out_varies = [any(column) for column in zip(*flags)]
     jets = tuple([_jet_jaxpr(b, order, varies, out_varies)[0] for b in branches])
@@ -148,6 +149,8 @@ def _scan(primals, series, *, jaxpr, num_consts, num_carry, **params):
         (x, _flat_terms(x, s, v, order)) for x, s, v in zip(*parts)
     ]
     num_ty = order * sum(out_varies[num_carry:])
+    # scan takes each group of operands followed by its terms, so reorder the body's arguments and
+    # results, which have all terms at the end.
     order_in = interleaved(
         [len(consts), len(carry), len(xs)], [len(t_consts), len(t_carry), len(t_xs)]
     )

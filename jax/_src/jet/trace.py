@@ -1,8 +1,9 @@
 """The trace of Taylor mode, which propagates truncated Taylor series through a function.
 
-A value is paired with its coefficients: the terms y[1], ..., y[n] of y(t) = y[0] + y[1] t + ... + y[n] t**n.
-Common primitives have recurrences. The rules of all others follow from their JVP rules, since the
-derivative of f(x(t)) with respect to t is the tangent for x'(t), a series with one term less.
+A value is paired with its coefficients: the terms y[1], ..., y[n] of y(t) = y[0] + y[1] t + ... +
+y[n] t**n. Common primitives have recurrences. The rules of all others follow from their JVP rules,
+since the derivative of f(x(t)) with respect to t is the tangent for x'(t), a series with one term
+less.
 """
 
 from __future__ import annotations

@@ -240,6 +240,8 @@ def _complex_truncated_normal(key, shape, dtype, out_sharding):
     real_dtype = np.array(0, dtype).real.dtype
     key_r, key_theta = keys.split(key)
     u = uniform_numbers.uniform(key_r, shape, real_dtype, out_sharding=out_sharding)
+    # The magnitude has a Rayleigh distribution; `inside` is the probability that it is less than
+    # two.
     inside = 1 - lax.exp(np.array(-4, dtype))
     r = lax.sqrt(-lax.log(1 - inside * lax.convert_element_type(u, dtype)))
     return r * _phase(key_theta, shape, dtype, out_sharding)

@@ -1,8 +1,8 @@
 """Matrix products of block-scaled narrow floating point numbers (the MX formats and NVFP4).
 
-Blocks of consecutive elements along the contracted dimension share a scale. The products are composed of
-ordinary operations: operands are scaled up, then contracted. Compilers for hardware with these
-formats can fuse that.
+Blocks of consecutive elements along the contracted dimension share a scale. The products are
+composed of ordinary operations: operands are scaled up, then contracted. Compilers for hardware
+with these formats can fuse that.
 """
 
 import dataclasses
@@ -281,6 +281,7 @@ def _scaled_dot(a, b, configs, dtype):
 
     def backward(residuals, ct):
         a, b = residuals
+        # With nvfp4 the gradient is a straight-through estimate: it is not quantized.
         if ct_config.mode == "nvfp4":
             dims = (((2,), (1,)), ((0,), (0,)))
             ct_a = lax.dot_general(ct, b.astype(ct.dtype), dims, preferred_element_type=dtype)

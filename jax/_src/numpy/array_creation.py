@@ -529,6 +529,8 @@ def _linspace_impl(start, stop, *, num, endpoint, retstep, dtype, axis):
         step = lax.convert_element_type(lax.div(step, _scalar(div, real_dtype)), compute_dtype)
         first = lax.reshape(start, with_axis)
         last = lax.reshape(stop, with_axis)
+        # Interpolate between the bounds instead of adding up steps, so that rounding errors do not
+        # grow.
         out = lax.add(lax.mul(first, lax.sub(lax.one(step), step)), lax.mul(last, step))
         if endpoint:
             out = lax.concatenate([out, lax.expand_dims(stop, (axis,))], axis)

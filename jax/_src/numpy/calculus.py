@@ -340,12 +340,14 @@ def _unwrap(p, discont, period, *, axis):
     wrapped = lax.sub(remainder(lax.add(steps, full), period), full)
     at_edge = lax.bitwise_and(lax.eq(wrapped, lax.neg(full)), lax.gt(steps, zero))
     if integers:
+        # Integer steps are never exactly half of an odd period.
         even = lax.eq(lax.rem(period, two), lax.const(period, 0))
         at_edge = lax.bitwise_and(at_edge, lax.broadcast_in_dim(even, at_edge.shape, every))
     wrapped = lax.select(at_edge, full, wrapped)
     if discont is None:
         limit = half
         if integers:
+            # Round up, so that integer steps of less than half an odd period count as small.
             limit = lax.div(lax.add(period, lax.const(period, 1)), two)
         limit = lax.broadcast_in_dim(limit, steps.shape, every)
         small = lax.lt(lax.abs(steps), limit)

@@ -68,7 +68,7 @@ def einsum(
         raise NotImplementedError("The 'out' argument to jnp.einsum is not supported.")
     if type(subscripts) is not str:
         if isinstance(subscripts, str):
-            subscripts = str(subscripts)  # of a subclass, as NumPy's strings are
+            subscripts = str(subscripts)  # a subclass of str, such as NumPy's strings
         else:
             subscripts, operands = _from_lists(subscripts, operands)
     if (

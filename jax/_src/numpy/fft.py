@@ -346,6 +346,8 @@ _fft = nested_jit(_fft_impl, static_argnames=("kind", "s", "axes", "norm"))
 
 def _scaled(a, kind, n, norm):
     inverse = kind in (FftType.IFFT, FftType.IRFFT)
+    # lax.fft has the normalization "backward". This is the factor to "forward"; "ortho" is its
+    # root.
     scale = n if inverse else 1 / max(n, 1)
     if norm == "ortho":
         scale = math.sqrt(scale)

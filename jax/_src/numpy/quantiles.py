@@ -263,6 +263,7 @@ def _unweighted(a, q, method, ignore_nan):
             select_where(reductions.any(is_nan, axis=-1, keepdims=True), np.nan, a), dimension=axis
         )
         count, position_q = lax.const(q, n), q
+    # The positions of the quantiles among the sorted elements, which may lie between two of them.
     last = lax.sub(count, lax.one(q))
     if method == "inverted_cdf":
         position = lax.sub(lax.ceil(lax.mul(position_q, count)), lax.one(q))
@@ -339,6 +340,7 @@ def _weighted(a, w, q, ignore_nan):
     zero = lax.zero(w)
     invalid = lax.bitwise_or(lax.lt(w, zero), isnan(w))
     w = select_where(lax.bitwise_or(invalid, is_nan), zero, w)
+    # A quantile is the first element whose cumulative weight reaches q times the total.
     reached = cumulative.cumsum(w, axis=axis)
     total = slicing.index_in_dim(reached, n - 1, axis, keepdims=False)
     batch = a.shape[:-1]

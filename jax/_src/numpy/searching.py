@@ -197,6 +197,7 @@ def _digitize(x, bins, *, right, method):
     if n == 0:
         return lax.full(x.shape, 0, dtypes.default_int_dtype())
     side = "left" if right else "right"
+    # When tracing it is not known whether `bins` ascends or descends, so search both ways.
     rising = searchsorted_arrays(bins, x, None, side=side, method=method)
     if n == 1:
         return rising
@@ -524,6 +525,7 @@ def _histogramdd(sample, weights, edges, *, density):
         place = lax.sub(place, lax.const(place, 1))
         outside = beyond if outside is None else lax.bitwise_or(outside, beyond)
         flat = place if flat is None else lax.add(lax.mul(flat, lax.const(flat, size)), place)
+    # Samples outside of the grid get an out-of-bounds index, which `_bincount` drops.
     total = int(np.prod(sizes))
     flat = lax.select(outside, lax.full_like(flat, total), flat)
     counts = lax.reshape(_bincount(flat, weights, length=total), sizes)

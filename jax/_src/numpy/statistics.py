@@ -134,6 +134,7 @@ def _cov(m, y, fweights, aweights, *, rowvar, ddof):
         mean = lax.div(
             lax.reduce_sum(lax.mul(x, row), axes=(1,)), lax.convert_element_type(total, x.dtype)
         )
+        # NumPy's normalization: the total weight minus `ddof * sum(w * aweights) / sum(w)`.
         less = lax.const(total, ddof)
         if aweights is not None and ddof != 0:
             square = lax.reduce_sum(lax.mul(w, lax.convert_element_type(aweights, real)), axes=(0,))

@@ -77,8 +77,8 @@ def dot(
       out_sharding: sharding of the result, in explicit mode.
 
     Returns:
-      An array of shape `(*a.shape[:-1], *b.shape[:-2], b.shape[-1])`, where the last size is missing
-      if `b` is a vector.
+      An array of shape `(*a.shape[:-1], *b.shape[:-2], b.shape[-1])`, where the last size is
+      missing if `b` is a vector.
 
     Raises:
       TypeError: if the contracted sizes differ.

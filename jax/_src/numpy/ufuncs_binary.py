@@ -33,10 +33,12 @@ from jax._src.typing import ArrayLike
 _bool = np.dtype("bool")
 
 
+# For functions of one primitive: traced calls are inlined.
 def op(fun):
     return inline_jit(export(fun))
 
 
+# For functions of several primitives: a traced call is one jit equation.
 def composite(fun):
     return nested_jit(export(fun))
 

@@ -121,6 +121,7 @@ def hypot(x1: ArrayLike, x2: ArrayLike, /) -> Array:
         )
     x1, x2 = lax.abs(x1), lax.abs(x2)
     infinite = lax.bitwise_or(lax.eq(x1, lax.const(x1, np.inf)), lax.eq(x2, lax.const(x2, np.inf)))
+    # Factor out the larger operand, so that squares do not overflow.
     large, small = lax.max(x1, x2), lax.min(x1, x2)
     is_zero = lax.eq(large, lax.zero(large))
     ratio = lax.div(small, select_where(is_zero, lax.one(large), large))
@@ -146,6 +147,7 @@ def sinc(x: ArrayLike, /) -> Array:
     x = promote_inexact("sinc", x)
     is_zero = lax.eq(x, lax.zero(x))
     pi_x = lax.mul(lax.const(x, np.pi), x)
+    # Avoid 0 / 0, whose derivative would be NaN although it is not selected.
     safe = select_where(is_zero, lax.const(x, 1), pi_x)
     return select_where(is_zero, _sinc_maclaurin(0, pi_x), lax.div(lax.sin(safe), safe))
 

@@ -372,6 +372,7 @@ def broadcast_to(arr: ArrayLike, shape: Any, sharding: Any = None) -> Array:
     return lax.broadcast_in_dim(arr, shape, tuple(range(extra, len(shape))), out_sharding=sharding)
 
 
+# Implements `jnp.where` with three arguments. Operands of equal types take the first branch.
 @inline_jit
 def select_where(condition: Any, x: Any, y: Any) -> Array:
     c, a, b = (getattr(v, "aval", None) for v in (condition, x, y))

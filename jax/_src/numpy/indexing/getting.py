@@ -51,6 +51,7 @@ def getitem(x: Any, idx: Any) -> Any:
             shape = x.shape
             if shape:
                 size = shape[0]
+                # Clamp out-of-bounds integers, like the general path does.
                 if idx < 0:
                     idx += size
                     if idx < 0:
@@ -285,6 +286,7 @@ def _take_row(x, i):
     return take_slice(x, [Position(i, False, True), *map(whole, x.shape[1:])])
 
 
+# One program per length of a slice; the start is an operand.
 _row_programs: dict[int, Callable] = {}
 
 

@@ -71,7 +71,7 @@ def scatter_update(
     scatter_mode = _DROP if mode is None else GatherScatterMode.from_any(mode)
     if type(y) is not ArrayImpl or y.dtype != x.dtype:
         safe, y = _checked_values(x, y)
-        if not safe:  # computed with the precision of both, then made to fit
+        if not safe:  # update in the promoted dtype, then convert back
             aval = core.typeof(x)
             wide, y = promote_dtypes(x, y)
             out = scatter_update(
@@ -172,7 +172,7 @@ def checked_values(x, y):
 
 
 def _checked_values(x, y):
-    """Whether values can be safely cast to `x`'s dtype, with a warning if not; the values as an array or scalar."""
+    """Returns whether values can be safely cast to `x`'s dtype (else warns), and the values."""
     t = type(y)
     if t in _SCALARS:
         key = (x.dtype, t, config.numpy_dtype_promotion.value)
@@ -229,6 +229,7 @@ def _program(scatter_op, skeleton, flags) -> Callable:
     return program
 
 
+# How each scatter combines old and new elements, for updates of a single window.
 _COMBINERS: dict[Callable, Callable] = {
     slicing.scatter: lambda old, new: new,
     slicing.scatter_add: lax.add,

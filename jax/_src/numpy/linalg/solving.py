@@ -82,6 +82,7 @@ def _solve_impl(a, b):
         b = lax.expand_dims(b, (1,))
     lead = lax.broadcast_shapes(a.shape[:-2], b.shape[:-2])
     if a.ndim == 2 and b.ndim > 2 or (vector and a.ndim == 2):
+        # Factorize the matrix once for all right-hand sides.
         x = _solve_many(a, b)
     else:
         a = util.broadcast_to(a, (*lead, *a.shape[-2:]))
@@ -333,8 +334,8 @@ def pinv(
     Args:
       a: array of shape (..., m, n).
       rtol: singular values below `rtol` times the largest one are treated as zero; a scalar, or an
-        array that broadcasts with the batch shape. The default is `10 * max(m, n)` times the dtype's
-        machine epsilon.
+        array that broadcasts with the batch shape. The default is `10 * max(m, n)` times the
+        dtype's machine epsilon.
       hermitian: whether `a` is Hermitian, which allows a faster algorithm.
       rcond: alias of `rtol`.
 
@@ -375,8 +376,8 @@ def _pinv_impl(a, rtol, *, hermitian):
 
     @pseudo_inverse.defjvp
     def rule(primals, tangents):
-        # Golub and Pereyra, "The differentiation of pseudo-inverses and nonlinear least squares problems
-        # whose variables separate" (1973); it holds where the rank is locally constant.
+        # Golub and Pereyra, "The differentiation of pseudo-inverses and nonlinear least squares
+        # problems whose variables separate" (1973); it holds where the rank is locally constant.
         (a, rtol), (da, _) = primals, tangents
         p = pseudo_inverse(a, rtol)
         out = lax.neg(_triple(p, da, p))

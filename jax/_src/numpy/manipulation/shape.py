@@ -621,8 +621,8 @@ def roll(
 
     Args:
       a: array.
-      shift: number of positions: an integer, or one per entry of `axis`. It may be traced. Fractions are
-        truncated.
+      shift: number of positions: an integer, or one per entry of `axis`. It may be traced.
+        Fractions are truncated.
       axis: dimension or dimensions; None rolls the flattened array.
 
     Returns:

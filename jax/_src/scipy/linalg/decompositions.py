@@ -294,6 +294,8 @@ def _hessenberg_impl(a, *, calc_q):
         return H, lax.broadcast(eye(a.dtype, n), a.shape[:-2])
     q = lax_linalg.householder_product(columns(rows(h, 1, n), 0, n - 1), taus)
     zero = np.zeros((), a.dtype)
+    # The reflections leave the first coordinate alone, so Q has a first row and column of the
+    # identity.
     q = lax.pad(q, zero, [(0, 0, 0)] * (a.ndim - 2) + [(1, 0, 0), (1, 0, 0)])
     corner = np.zeros((n, n), a.dtype)
     corner[0, 0] = 1
@@ -635,10 +637,12 @@ def _bisect_impl(d, e, *, first, last, tol):
     reach = lax.pad(size, np.zeros((), real), [(0, 1, 0)]) + lax.pad(
         size, np.zeros((), real), [(1, 0, 0)]
     )
+    # Bounds of the eigenvalues by Gershgorin's theorem.
     low, high = reductions.min(d - reach), reductions.max(d + reach)
     span = lax.max(lax.abs(low), lax.abs(high))
     pad = 2 * n * float(finfo.eps) * span + 2 * float(finfo.tiny)
     low, high = low - pad, high + pad
+    # Smaller pivots are replaced by -tiny, so that dividing by them does not overflow.
     tiny = lax.max(
         float(finfo.tiny)
         / float(finfo.eps)

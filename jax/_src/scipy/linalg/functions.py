@@ -89,6 +89,7 @@ def _expm_impl(A, *, upper_triangular, max_squarings):
     limits = _SINGLE if dtypes.finfo(real_dtype(A.dtype)).bits <= 32 else _DOUBLE
     *lower, highest = limits
     size = norm(lax.stop_gradient(A), 1, (-2, -1))
+    # Scale A by a power of two, so that its norm is within the limit of the highest degree.
     ratio = lax.div(size, np.array(limits[highest], size.dtype))
     squarings = lax.max(np.array(0, size.dtype), lax.floor(lax.log(ratio) / math.log(2)))
     squarings = util.select_where(size > 0, squarings, 0)
@@ -207,6 +208,7 @@ def sqrtm(A: ArrayLike, blocksize: int = 1) -> Array:
 def _sqrtm_impl(A):
     T, Z = lax_linalg.schur(lax.convert_element_type(A, complex_dtype(A.dtype)))
 
+    # Element (i, j) of `R @ R = T`, solved for R[i, j].
     def entry(i, j, R):
         s = _row(T, i, j) - reductions.sum(_whole_row(R, i) * _whole_column(R, j), axis=-1)
         d = _row(R, i, i) + _row(R, j, j)
@@ -263,6 +265,7 @@ def funm(A: ArrayLike, func: Callable[[Any], Any], disp: bool = True) -> Any:
 
 
 def _funm_impl(T, Z, values):
+    # Parlett's recurrence: element (i, j) of `F @ T = T @ F`, solved for F[i, j].
     def entry(i, j, F):
         inside = reductions.sum(
             _strict(_whole_row(T, i), i) * _strict(_whole_column(F, j), j, before=True)
