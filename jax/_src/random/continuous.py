@@ -98,6 +98,9 @@ def multivariate_normal(
 
     Raises:
       ValueError: if the shapes do not match, or the method is unknown.
+
+    >>> print(jax.random.multivariate_normal(jax.random.key(0), jnp.zeros(2), jnp.eye(2)))
+    [1.6226... 2.0252...]
     """
     check_arraylike("multivariate_normal", mean, cov)
     mean, cov = promote_dtypes_inexact(mean, cov)
@@ -175,6 +178,9 @@ def truncated_normal(key, lower, upper, shape=None, dtype: Any = None, *, out_sh
 
     Returns:
       Array of that shape and dtype, with values in the open interval (lower, upper).
+
+    >>> print(jax.random.truncated_normal(jax.random.key(0), -1.0, 1.0, (2,)))
+    [0.8618... 0.9412...]
     """
     dtype = float_dtype("truncated_normal", dtype)
     check_arraylike("truncated_normal", lower, upper)
@@ -217,6 +223,9 @@ def lognormal(key, sigma=_ONE, shape=None, dtype: Any = None, *, out_sharding=No
 
     Returns:
       Array of that shape and dtype.
+
+    >>> print(jax.random.lognormal(jax.random.key(0), 0.5, (2,)))
+    [2.2508... 2.7528...]
     """
     dtype = inexact_dtype("normal", dtype)
     check_params("lognormal", dtype, sigma)
@@ -286,6 +295,9 @@ def gumbel(key, shape=(), dtype: Any = None, mode: str | None = None, *, out_sha
 
     Returns:
       Array of that shape and dtype.
+
+    >>> print(jax.random.gumbel(jax.random.key(0), (2,)))
+    [2.9233... 3.8326...]
     """
     dtype = float_dtype("gumbel", dtype)
     mode = gumbel_mode(mode)
@@ -344,6 +356,9 @@ def laplace(key, shape=(), dtype: Any = None, *, out_sharding=None):
 
     Returns:
       Array of that shape and dtype.
+
+    >>> print(jax.random.laplace(jax.random.key(0), (2,)))
+    [-2.2569... -3.1502...]
     """
     return _simple("laplace", _jit_laplace, key, shape, dtype, out_sharding)
 
@@ -371,6 +386,9 @@ def logistic(key, shape=(), dtype: Any = None, *, out_sharding=None):
 
     Returns:
       Array of that shape and dtype.
+
+    >>> print(jax.random.logistic(jax.random.key(0), (2,)))
+    [2.8963... 3.8217...]
     """
     return _simple("logistic", _jit_logistic, key, shape, dtype, out_sharding)
 
@@ -396,6 +414,9 @@ def cauchy(key, shape=(), dtype: Any = None, *, out_sharding=None):
 
     Returns:
       Array of that shape and dtype.
+
+    >>> print(jax.random.cauchy(jax.random.key(0), (2,)))
+    [ 6.0274... 14.8378...]
     """
     return _simple("cauchy", _jit_cauchy, key, shape, dtype, out_sharding)
 
@@ -422,6 +443,9 @@ def maxwell(key, shape=(), dtype: Any = None, *, out_sharding=None):
 
     Returns:
       Array of that shape and dtype.
+
+    >>> print(jax.random.maxwell(jax.random.key(0), (2,)))
+    [2.6310... 0.9910...]
     """
     return _simple("maxwell", _jit_maxwell, key, shape, dtype, out_sharding)
 
@@ -497,6 +521,9 @@ def weibull_min(key, scale, concentration, shape=(), dtype: Any = None):
 
     Returns:
       Array of that shape and dtype.
+
+    >>> print(jax.random.weibull_min(jax.random.key(0), 1.0, 2.0, (2,)))
+    [1.7175... 1.9604...]
     """
     dtype = float_dtype("weibull_min", dtype)
     check_arraylike("weibull_min", scale, concentration)
@@ -526,6 +553,9 @@ def pareto(key, b, shape=None, dtype: Any = None, *, out_sharding=None):
 
     Returns:
       Array of that shape and dtype.
+
+    >>> print(jax.random.pareto(jax.random.key(0), 2.0, (2,)))
+    [4.3713... 6.8326...]
     """
     dtype = float_dtype("pareto", dtype)
     check_params("pareto", dtype, b)
@@ -555,6 +585,9 @@ def rayleigh(key, scale, shape=None, dtype: Any = None, *, out_sharding=None):
 
     Returns:
       Array of that shape and dtype.
+
+    >>> print(jax.random.rayleigh(jax.random.key(0), 2.0, (2,)))
+    [0.6557... 0.4162...]
     """
     dtype = float_dtype("rayleigh", dtype)
     check_params("rayleigh", dtype, scale)
@@ -624,6 +657,9 @@ def triangular(key, left, mode, right, shape=None, dtype: Any = None, *, out_sha
 
     Returns:
       Array of that shape and dtype.
+
+    >>> print(jax.random.triangular(jax.random.key(0), 0.0, 1.0, 3.0, (2,)))
+    [2.4396... 2.6415...]
     """
     dtype = float_dtype("triangular", dtype)
     check_params("triangular", dtype, left, mode, right)
@@ -662,6 +698,10 @@ def orthogonal(
 
     Returns:
       Array of shape (*shape, n, m); its rows or its columns, whichever are fewer, are orthonormal.
+
+    >>> print(jax.random.orthogonal(jax.random.key(0), 2))
+    [[ 0.9661... 0.2581...]
+     [-0.2581... 0.9661...]]
     """
     shape = shape_of("orthogonal", shape)
     dtype = inexact_dtype("normal", dtype)

@@ -180,6 +180,9 @@ def rademacher(key, shape=(), dtype: Any = None, *, out_sharding=None):
 
     Returns:
       Array of that shape and dtype.
+
+    >>> print(jax.random.rademacher(jax.random.key(0), (4,)))
+    [-1 -1  1  1]
     """
     dtype = any_dtype("rademacher", dtype, int)
     shape = shape_of("rademacher", shape)
@@ -295,6 +298,9 @@ def geometric(key, p, shape=None, dtype: Any = None, *, out_sharding=None):
 
     Returns:
       Array of that shape and dtype.
+
+    >>> print(jax.random.geometric(jax.random.key(0), 0.25, (4,)))
+    [1 1 4 3]
     """
     dtype = any_dtype("geometric", dtype, int)
     if not dtypes.issubdtype(dtype, np.integer):
@@ -342,6 +348,9 @@ def poisson(key, lam, shape=None, dtype: Any = None, *, out_sharding=None):
     Raises:
       NotImplementedError: for keys of another implementation.
       ValueError: if `dtype` is not an integer dtype.
+
+    >>> print(jax.random.poisson(jax.random.key(0), 4.0, (4,)))
+    [0 1 5 5]
     """
     key, _ = check_prng_key("poisson", key)
     dtype = any_dtype("poisson", dtype, int)
@@ -442,6 +451,9 @@ def binomial(key, n, p, shape=None, dtype: Any = None):
 
     Returns:
       Array of that shape and dtype; NaN where the parameters are not valid.
+
+    >>> print(jax.random.binomial(jax.random.key(0), 10, 0.5, (4,)))
+    [6. 7. 5. 6.]
     """
     dtype = float_dtype("binomial", dtype)
     check_arraylike("binomial", n, p)
@@ -569,6 +581,9 @@ def multinomial(key, n, p, *, shape=None, dtype: Any = None, unroll: int | bool 
 
     Returns:
       Array of that shape and dtype; the counts sum to n.
+
+    >>> print(jax.random.multinomial(jax.random.key(0), 10, jnp.array([0.2, 0.3, 0.5])))
+    [1. 1. 8.]
     """
     dtype = any_dtype("multinomial", dtype, float)
     check_arraylike("multinomial", n, p)

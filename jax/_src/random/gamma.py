@@ -257,6 +257,9 @@ def dirichlet(key, alpha, shape=None, dtype: Any = None, *, out_sharding=None):
 
     Returns:
       Array of shape (*shape, n).
+
+    >>> print(jax.random.dirichlet(jax.random.key(0), jnp.ones(3)))
+    [0.3647... 0.4282... 0.2069...]
     """
     dtype = float_dtype("dirichlet", dtype)
     check_arraylike("dirichlet", alpha)

@@ -208,6 +208,9 @@ def fold_in(key, data: int | Any):
 
     Raises:
       TypeError: if `data` is not a scalar, or is complex.
+
+    >>> print(jax.random.key_data(jax.random.fold_in(jax.random.key(0), 1)))
+    [ 928981903 3453687069]
     """
     typed, wrapped = check_prng_key("fold_in", key)
     if type(data) is not int:
@@ -231,6 +234,9 @@ def key_data(keys):
 
     Returns:
       Array of dtype `uint32` and shape (*keys.shape, *key_shape).
+
+    >>> print(jax.random.key_data(jax.random.key(7)))
+    [0 7]
     """
     typed, _ = check_prng_key("key_data", keys, allow_batched=True)
     return prng.random_unwrap(typed)
@@ -246,12 +252,19 @@ def wrap_key_data(key_bits_array, *, impl: Any = None, dtype: Any = None):
 
     Returns:
       An array of keys, of the shape of `key_bits_array` without the trailing key shape.
+
+    >>> print(jax.random.wrap_key_data(jnp.array([0, 7], jnp.uint32)) == jax.random.key(7))
+    True
     """
     return prng.random_wrap(key_bits_array, impl=_one_impl("wrap_key_data", impl, dtype))
 
 
 def key_impl(keys) -> Hashable:
-    """Return the implementation of keys: its name, or a `PRNGSpec` if it is not registered."""
+    """Return the implementation of keys: its name, or a `PRNGSpec` if it is not registered.
+
+    >>> print(jax.random.key_impl(jax.random.key(0)))
+    threefry2x32
+    """
     typed, _ = check_prng_key("key_impl", keys, allow_batched=True)
     impl = typed.dtype._impl
     return impl.name if prng.prngs.get(impl.name) is impl else PRNGSpec(impl)
