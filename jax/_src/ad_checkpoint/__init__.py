@@ -1,4 +1,4 @@
-"""`checkpoint` (rematerialisation): recompute values in the backward pass instead of storing them."""
+"""`checkpoint` (rematerialization): recompute values in the backward pass, do not store them."""
 
 from jax._src.ad_checkpoint.names import (
     checkpoint_name as checkpoint_name,

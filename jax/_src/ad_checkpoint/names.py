@@ -1,4 +1,4 @@
-"""Names for values, which policies of `checkpoint` go by."""
+"""Names for values, by which policies of `checkpoint` can select them."""
 
 from typing import Any
 

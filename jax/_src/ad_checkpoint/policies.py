@@ -1,8 +1,9 @@
-"""Policies: what `checkpoint` may store, `policy(primitive, *avals, **params)` for each operation.
+"""Policies, which decide what `checkpoint` stores: `policy(primitive, *avals, **params)`.
 
-A policy answers with a bool, or with `Recompute`, `Saveable` or an `Offloadable`. Operations with functions
-of their own (`jit`, `cond`, `scan`, `checkpoint`) are not asked about, but those in these functions. Those
-made here are equal if their arguments are, so that a function split once for a policy is found again.
+A policy returns a bool, or `Recompute`, `Saveable` or an `Offloadable`. It is not called for
+operations that contain functions (`jit`, `cond`, `scan`, `checkpoint`), but for the operations in
+these functions. Policies defined here are equal if their arguments are, so that splits of a
+function, which are cached by policy, can be reused.
 """
 
 from collections.abc import Callable, Sequence
@@ -23,7 +24,7 @@ def nothing_saveable(*_, **__) -> bool:
 
 
 class Offloadable:
-    """A policy's answer: store in another memory space."""
+    """A policy's decision to store a value in another memory space."""
 
     __slots__ = ("src", "dst")
 
@@ -35,7 +36,7 @@ class Offloadable:
 
 
 class RecomputeType:
-    """A policy's answer: recompute, as for False."""
+    """A policy's decision to recompute a value, like False."""
 
     __slots__ = ()
 
@@ -47,7 +48,7 @@ class RecomputeType:
 
 
 class SaveableType:
-    """A policy's answer: store, as for True."""
+    """A policy's decision to store a value, like True."""
 
     __slots__ = ()
 
@@ -60,7 +61,7 @@ Saveable = SaveableType()
 
 
 class _Policy:
-    """A policy that is its class and the values of its slots."""
+    """A policy that is equal to those of its class with the same values of the slots."""
 
     __slots__: tuple[str, ...] = ()
 
@@ -83,7 +84,7 @@ class _Policy:
 
 
 class DotsSaveable(_Policy):
-    """Store results of matrix products and convolutions, or only of products without batch dimensions."""
+    """Store results of matrix products without batch dimensions, or of all and of convolutions."""
 
     __slots__ = ("only_if_no_batch_dims",)
 
@@ -120,7 +121,7 @@ class SaveAnyNamesButThese(_Policy):
 
 
 def save_any_names_but_these(*names_not_to_save: str) -> Callable:
-    """Store only named values, and of them all but these."""
+    """Store only named values, except those with these names."""
     return SaveAnyNamesButThese(frozenset(names_not_to_save))
 
 

@@ -1,4 +1,4 @@
-"""`checkpoint`: its function and its primitive."""
+"""The function `checkpoint` and its primitive."""
 
 import logging
 from collections.abc import Callable, Sequence
@@ -43,7 +43,7 @@ def checkpoint(
       fun: function of arrays and pytrees.
       prevent_cse: whether to keep the compiler from merging the recomputation with the forward pass;
         not needed inside `scan`.
-      policy: which values may be stored all the same; see `jax.checkpoint_policies`.
+      policy: which values to store nevertheless; see `jax.checkpoint_policies`.
       static_argnums: positions of arguments that are Python values.
       static_argnames: the same by name.
       concrete: no longer supported.
@@ -100,7 +100,7 @@ def checkpoint(
         table = api_util.trace_table(fun)
         try:
             staged = table.get(key)
-        except TypeError:  # a static argument that cannot be hashed: nothing is remembered
+        except TypeError:  # a static argument is not hashable, so tracing cannot be cached
             table, staged = {}, None
             key = None
         if staged is None or not api_util.all_valid(staged[1]):
@@ -140,7 +140,7 @@ def remat(
     fun: Callable, *, prevent_cse: bool = True, policy: Callable[..., bool] | None = None,
     static_argnums: int | Sequence[int] = (), concrete: Any = _deprecated,
 ) -> Callable:  # fmt: skip
-    """`checkpoint` under its older name; arguments as there."""
+    """Another name for `checkpoint`, with the same arguments."""
     return checkpoint(
         fun, prevent_cse=prevent_cse, policy=policy, static_argnums=static_argnums,
         concrete=concrete,
@@ -152,7 +152,7 @@ def remat(
 remat_p = Primitive("remat2", multiple_results=True)
 
 
-# A call that is differentiated computes again what it needs: nothing is handed on when it is divided.
+# The tangent part of a call recomputes what it needs, so dividing the call must not add residuals.
 CallRules(remat_p, hands_on=False).install()
 def_compiled_impl(remat_p, "jaxpr", lambda *args, jaxpr, **_: core.jaxpr_as_fun(jaxpr)(*args))
 
@@ -168,7 +168,7 @@ pe.def_hoisting(remat_p, _hoist)
 
 
 def _check_effects(jaxpr) -> None:
-    """Raise NotImplementedError for effects that may not happen again in the backward pass."""
+    """Raise NotImplementedError for effects that must not be repeated in the backward pass."""
     disallowed = core.remat_allowed_effects.filter_not_in(jaxpr.effects)
     disallowed = [e for e in disallowed if not isinstance(e, core.JaxprInputEffect)]
     if disallowed:
@@ -206,7 +206,7 @@ remat_p.linearize = _remat_linearize
 
 
 def _log_residuals(primal: Jaxpr, num_results: int, needed: Sequence[bool]) -> None:
-    """Log what is stored for the backward pass: arguments, and results that the policy names."""
+    """Log which arguments and intermediate values are stored for the backward pass."""
     origin = {v: eqn for eqn in primal.eqns for v in eqn.outvars}
     lines = [f"  {v.aval.str_short()}" for v, used in zip(primal.invars, needed) if used]
     if lines:

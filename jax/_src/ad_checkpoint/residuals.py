@@ -1,4 +1,4 @@
-"""What a function stores between its forward and backward pass."""
+"""Inspection of the values that a function stores between its forward and backward pass."""
 
 from collections.abc import Callable
 
@@ -11,7 +11,7 @@ from jax._src.tree_util import tree_flatten
 
 
 def saved_residuals(f: Callable, *args, **kwargs) -> list[tuple[core.AbstractValue, str]]:
-    """The values stored between the forward and backward pass of a function, each with where it is from."""
+    """Return types and origins of the values stored between the forward and the backward pass."""
     flat, in_tree = tree_flatten((args, kwargs))
     flat_fun, _ = flatten_fun(f, in_tree)
     info = api_util.debug_info("saved_residuals", f, args, kwargs)

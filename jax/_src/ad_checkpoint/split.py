@@ -1,11 +1,12 @@
-"""What is stored for the backward pass of a `checkpoint`, and what is computed again, by its policy.
+"""Splitting a `checkpoint` into values stored for the backward pass and recomputed values.
 
-A function is linearized; then the policy is asked about the equations of the forward pass, also those
-within functions that it calls. Primitives with jaxprs as parameters say how such a plan is carried out
-(`in_two` of their rules for splitting). Primitives of outside code may have a rule in
-`pe.partial_eval_jaxpr_custom_rules`: `rule(policy, unknown_inputs, instantiated_inputs, eqn)` gives the equation
-(or a list) of the forward pass, the one that computes again, which results are unknown, which are computed
-again, and variables whose values are stored. Here all inputs are known, and at hand in both passes.
+A function is linearized. Then the policy is consulted on each equation of the forward pass,
+including those in functions that it calls. The splitting rules of primitives with jaxprs as
+parameters carry out the plan (`in_two`). External primitives may have a rule in
+`pe.partial_eval_jaxpr_custom_rules`: `rule(policy, unknown_inputs, instantiated_inputs, eqn)`
+returns the equation (or a list) of the forward pass, the equation that recomputes, which results
+are unknown, which results are recomputed, and the variables whose values are stored. Here all
+inputs are known, and available in both passes.
 """
 
 from collections.abc import Callable, Sequence
@@ -29,12 +30,12 @@ from jax._src.interpreters.splitting import renamed, renamed_atom, split_rules_o
 
 
 class Split(NamedTuple):
-    """A function made ready for differentiation.
+    """A function split for differentiation.
 
     Attributes:
       primal: from arguments to (results, stored values).
-      tangent: from (stored values, needed arguments, nonzero tangents) to nonzero tangents of results: it
-        computes again what is not stored.
+      tangent: from (stored values, needed arguments, nonzero tangents) to nonzero tangents of
+        results. It recomputes the values that are not stored.
       needed: which arguments `tangent` takes.
       nonzero_outs: which results have a tangent.
     """
@@ -52,7 +53,7 @@ def split(closed: ClosedJaxpr, nonzeros: tuple, policy: Callable | None) -> Spli
     jaxpr, n, num_outs = lin.primal.jaxpr, len(closed.in_avals), len(closed.out_avals)
     plan = plan_of(lin.primal, policy or nothing_saveable)
 
-    # What is not stored is computed again, then comes the linear part, on these residuals.
+    # Recompute what is not stored, then run the linear part on these residuals.
     linear = lin.tangent.jaxpr
     where = {"in": jaxpr.invars, "out": jaxpr.outvars, "res": jaxpr.outvars[num_outs:]}
     residuals = [where[kind][i] for kind, i in lin.residual_sources]
@@ -81,7 +82,7 @@ def split(closed: ClosedJaxpr, nonzeros: tuple, policy: Callable | None) -> Spli
 
 
 class _PolicyPlan(Plan):
-    """What a policy makes of the equations of a jaxpr."""
+    """The plan for a jaxpr that follows from a policy."""
 
     def __init__(self, closed: ClosedJaxpr, policy: Callable):
         super().__init__(closed.jaxpr)
@@ -100,7 +101,7 @@ class _PolicyPlan(Plan):
                 self._add(eqn)
 
     def _store_new(self, stored: Sequence[Var], eqn: JaxprEqn) -> None:
-        """Store what is not an operand of the equation, and so at hand."""
+        """Store values that are not operands of the equation, which are available anyway."""
         for v in dict.fromkeys(stored):
             if not any(v is x for x in eqn.invars):
                 self.store(v)
@@ -119,9 +120,10 @@ class _PolicyPlan(Plan):
     def _add_ref_operation(self, eqn: JaxprEqn) -> None:
         self.first.append(eqn)
         if any(type(v.aval) is core.AbstractRef and v.aval.kind is not None for v in eqn.invars):
-            for v in eqn.outvars:  # the reference must not see the operation again
+            # Store, since a repeated operation would change the reference twice
+            for v in eqn.outvars:
                 self.store(v)
-        else:  # what it leaves matters to later operations
+        else:  # the reference is recomputed too, and later operations depend on its contents
             self.again.append(eqn)
 
     def _add(self, eqn: JaxprEqn) -> None:
@@ -156,7 +158,7 @@ def plan_of(closed: ClosedJaxpr, policy: Callable) -> Plan:
 
 
 class _Planner(NamedTuple):
-    """Plans by a policy, for `in_two`."""
+    """Returns plans by a policy, as an argument of `in_two`."""
 
     policy: Callable
 
@@ -169,7 +171,7 @@ def _makes_ref(eqn: JaxprEqn) -> bool:
 
 
 def _transfer(v: Var, kind: str, to: Var | None = None) -> tuple[Var, JaxprEqn]:
-    """An equation that moves a value to another memory: into a new variable, or the given one."""
+    """Return an equation that moves a value to another memory space, and its output variable."""
     space = placing.memory_kind_to_space(kind)
     params = dict(devices=(space,), srcs=(None,), copy_semantics=(placing.ALWAYS_COPY,))
     (aval,), effects = device_put_p.eval_types([v.aval], params)
@@ -181,6 +183,6 @@ _scope = source_info_util.new_name_stack("rematted_computation")
 
 
 def _marked(eqn: JaxprEqn) -> JaxprEqn:
-    """The equation with a name that tells profilers that it is computed again."""
+    """Add a name to the equation that tells profilers that it is recomputed."""
     info = eqn.source_info
     return eqn.replace(source_info=info.replace(name_stack=_scope + info.name_stack))

@@ -52,7 +52,7 @@ not_mapped = None
 
 
 class ZeroIfMapped:
-    """An output dimension that must be 0 if the output is mapped at all."""
+    """An output dimension: 0 if the output is mapped, None if it is not."""
 
 
 zero_if_mapped = ZeroIfMapped()
@@ -103,7 +103,7 @@ class BatchTracer(Tracer):
         return core.to_concrete_value(self.val) if self.batch_dim is None else None
 
     def _origin_msg(self) -> str:
-        # To ask for the line at each operation costs; a value that is staged out has it anyway.
+        # Recording a line for each operation is expensive; a staged value has one already.
         staged = self.val
         while isinstance(staged, BatchTracer):
             staged = staged.val
@@ -129,7 +129,7 @@ core.register_tracer_class(BatchTracer)
 
 
 class BatchTrace(Trace):
-    """Applies each operation to whole batches."""
+    """A trace that applies each operation to whole batches."""
 
     __slots__ = ("parent", "axis_data", "tag")
 
@@ -244,7 +244,10 @@ class BatchTrace(Trace):
 
 
 class _Batched:
-    """A function on batches, as part of the mapping `tag`; other attributes are the function's."""
+    """Wraps a function to run on batches, under the trace `tag`.
+
+    Attributes that the wrapper does not have are looked up on the function.
+    """
 
     def __init__(
         self,
@@ -259,7 +262,7 @@ class _Batched:
         return getattr(self.__dict__["fun"], name)
 
     def run(self, vals: Sequence[Any], dims: Sequence[int | None]) -> Any:
-        """The function's results and their batch dimensions."""
+        """Return pairs of the function's results and their batch dimensions."""
         axis_data = self.axis_data
         trace = BatchTrace(trace_ctx.trace, axis_data, self.tag)
         args = []
@@ -279,13 +282,13 @@ class _Batched:
 
 
 class _BatchedFun(_Batched):
-    """A function with custom derivatives on batches.
+    """Runs a function with custom derivatives on batches.
 
-    Its rules give results with the batch dimensions that it has given them. So that they can, all
-    results are batched if any argument is.
+    Its rules must return results with the same batch dimensions as the function. To make this
+    possible, all results are batched if any argument is.
     """
 
-    out_dims: Any = None  # a list, once known
+    out_dims: Any = None  # a list, set by the first call
 
     def __call__(self, *vals: Any) -> Any:
         pairs = self.run(vals, self.in_dims)
@@ -299,7 +302,7 @@ class _BatchedFun(_Batched):
 
 
 class _BatchedJvp(_Batched):
-    """The rule of a `custom_jvp` function on batches."""
+    """Runs the rule of a `custom_jvp` function on batches."""
 
     def __init__(
         self,
@@ -332,7 +335,7 @@ class _BatchedJvp(_Batched):
 
 
 class _BatchedFwd(_Batched):
-    """The forward rule of a `custom_vjp` function on batches."""
+    """Runs the forward rule of a `custom_vjp` function on batches."""
 
     def __init__(
         self,
@@ -363,7 +366,7 @@ class _BatchedFwd(_Batched):
 
 
 class _BatchedTrees:
-    """What the backward rule on batches needs to know of one call of the forward rule."""
+    """Information on one call of the batched forward rule, for the batched backward rule."""
 
     __slots__ = ("inner", "dims", "num_res")
 
@@ -372,9 +375,9 @@ class _BatchedTrees:
 
 
 class _BatchedBwd(_Batched):
-    """The backward rule of a `custom_vjp` function on batches.
+    """Runs the backward rule of a `custom_vjp` function on batches.
 
-    Cotangents of arguments without a batch dimension are summed over the batch.
+    The cotangent of an argument without a batch dimension is summed over the batch.
     """
 
     def __call__(self, trees: Any, *vals: Any) -> Any:
@@ -387,7 +390,10 @@ class _BatchedBwd(_Batched):
 def batched_bwd(
     bwd: Callable[..., Any], axis_data: AxisData, in_dims: Sequence[Any], out_dims: Sequence[Any]
 ) -> Callable[..., Any]:
-    """A backward rule on batches, of its own mapping: sums over it where `out_dims` is None."""
+    """Return a backward rule on batches that sums over the batch where `out_dims` is None.
+
+    The rule runs under a new batch trace, unlike `_BatchedBwd`.
+    """
 
     def run(*vals: object) -> Any:
         pairs = _Batched(bwd, TraceTag(), axis_data).run(vals, in_dims)
@@ -423,11 +429,12 @@ def batch(
     fun: Callable[..., Any], axis_data: AxisData, in_dims: Sequence[Any], out_dim_dests: Sequence[Any] | Callable[..., Any],
     sum_match: bool | str = False,
 ) -> Callable[..., Any]:  # fmt: skip
-    """`fun` (flat) mapped over `axis_data`, with results' batch dimensions at `out_dim_dests`.
+    """Return the flat function `fun` mapped over `axis_data`.
 
-    An output that is not mapped though its destination is an int is broadcast; one that is mapped
-    though its destination is None is summed with `sum_match`, and raises SpecMatchError without;
-    with `sum_match="first"` all elements are known to be equal, and the first one is taken.
+    The batch dimensions of the results are placed at `out_dim_dests`. If the destination is an int,
+    an unmapped output is broadcast. If the destination is None, a mapped output is summed over the
+    batch with `sum_match=True`; with `sum_match="first"`, which is for outputs whose elements are
+    known to be equal, the first element is taken; otherwise SpecMatchError is raised.
     """
 
     def run(*vals: object) -> Any:
@@ -454,7 +461,7 @@ def batch_jaxpr(
     closed: ClosedJaxpr, axis_data: AxisData, in_batched: Sequence[bool],
     instantiate: bool | Sequence[bool] = False,
 ) -> tuple[ClosedJaxpr, list[bool]]:  # fmt: skip
-    """A jaxpr mapped over an axis that is dimension 0 of all batched arguments and results.
+    """Map a jaxpr over an axis that is dimension 0 of all batched arguments and results.
 
     Args:
       closed: the jaxpr.
@@ -474,7 +481,7 @@ def batch_jaxpr(
 
 
 def batch_jaxpr2(closed: ClosedJaxpr, axis_data: AxisData, in_dims: Sequence[Any]) -> Any:
-    """A jaxpr mapped over given dimensions of its arguments; gives the results' dimensions too."""
+    """Map a jaxpr over `in_dims` of its arguments; return it with the results' batch dimensions."""
     return _batch_jaxpr_axes(closed, axis_data, tuple(in_dims), None)
 
 
@@ -525,7 +532,7 @@ def _batch_jaxpr_axes(
 
 
 def moveaxis(x: object, src: int, dst: int) -> Any:
-    """`x` with dimension `src` moved to `dst`."""
+    """Move dimension `src` of `x` to `dst`."""
     if src == dst:
         return x
     ndim = typeof(x).ndim
@@ -538,10 +545,10 @@ def moveaxis(x: object, src: int, dst: int) -> Any:
 
 
 def broadcast(x: object, sz: int, axis: int, mesh_axis: object = None) -> Any:
-    """`x` repeated `sz` times along a new batch dimension `axis`.
+    """Repeat `x` `sz` times along a new batch dimension `axis`.
 
-    In explicit mode it is sharded over `mesh_axis`; None is for that of the mapped axis whose batching
-    rule is running.
+    In explicit mode the new dimension is sharded over `mesh_axis`. None stands for the mesh axes of
+    the mapped axis whose batching rule is running.
     """
     aval = typeof(x)
     shape = list(aval.shape)
@@ -550,7 +557,7 @@ def broadcast(x: object, sz: int, axis: int, mesh_axis: object = None) -> Any:
     sharding = None
     mesh_axis = mesh_axis or trace_ctx.batch_mesh_axis
     if mesh_axis is not None:
-        if aval._sharding is None:  # a number, which is on no mesh
+        if aval._sharding is None:  # a Python scalar has no mesh of its own
             mesh = config.abstract_mesh_context_manager.value
             if mesh is not None and mesh._any_axis_explicit:
                 spec = PartitionSpec(*[None] * aval.ndim)
@@ -561,10 +568,10 @@ def broadcast(x: object, sz: int, axis: int, mesh_axis: object = None) -> Any:
 
 
 def mapped_mesh_axis(vals: Sequence[Any], dims: Sequence[int | None]) -> Any:
-    """The mesh axes that the mapped dimensions are sharded over, in explicit mode.
+    """Return the mesh axes over which the mapped dimensions are sharded, in explicit mode.
 
     Raises:
-      ValueError: if they are sharded differently.
+      ValueError: if the values are sharded differently.
     """
     found = False
     entry: Any = None
@@ -583,7 +590,7 @@ def mapped_mesh_axis(vals: Sequence[Any], dims: Sequence[int | None]) -> Any:
 
 
 def bdim_at_front(x: object, bdim: int | None, size: int, mesh_axis: object = None) -> Any:
-    """`x` with its batch dimension first (made by repetition if it has none)."""
+    """Move the batch dimension of `x` to the front, adding one by repetition if it has none."""
     return matchaxis(None, size, mesh_axis, bdim, 0, x)
 
 
@@ -595,7 +602,7 @@ def match_axis(
     sum_match: bool | str = False,
     index: int | None = None,
 ) -> Any:
-    """As `matchaxis`, for the mapped axis `axis_data`."""
+    """Call `matchaxis` for the mapped axis `axis_data`."""
     if src == dst and type(x) not in (Zero, SymbolicZero):
         return x
     mesh_axis = axis_data.explicit_mesh_axis
@@ -612,21 +619,21 @@ def matchaxis(
     sum_match: bool | str = False,
     index: int | None = None,
 ) -> Any:
-    """`x` with its batch dimension at `dst` in place of `src`; None is for a value without one.
+    """Move the batch dimension of `x` from `src` to `dst`; None means no batch dimension.
 
     Args:
       axis_name: unused.
-      size: of the mapped axis.
+      size: the size of the mapped axis.
       mesh_axis: the mesh axes over which it is sharded, in explicit mode.
-      src: where the batch dimension is.
-      dst: where it is wanted.
-      x: a value, or a symbolic zero.
-      sum_match: what a value becomes that must not have a batch dimension: True for its sum over it,
-        "first" for its first element.
-      index: which result of the function this is, for the error.
+      src: the current position of the batch dimension.
+      dst: its new position.
+      x: a value or a symbolic zero.
+      sum_match: how to remove a batch dimension when `dst` is None: True sums over it, "first"
+        takes its first element.
+      index: the index of the function's result that `x` is, for the error.
 
     Raises:
-      SpecMatchError: if `x` has a batch dimension and must not have one, without `sum_match`.
+      SpecMatchError: if `x` has a batch dimension, `dst` is None and `sum_match` is false.
     """
     if type(x) in (Zero, SymbolicZero):
         aval = mapped_aval(size, src, x.aval)
@@ -644,7 +651,7 @@ def matchaxis(
 
 
 class SpecMatchError(Exception):
-    """A mapped value where an unmapped one was asked for."""
+    """Raised when a value is mapped where an unmapped one is required."""
 
     def __init__(self, src_spec: Any, dst_spec: Any, index: int | None = None) -> None:
         super().__init__(f"cannot match a batch dimension {src_spec} with {dst_spec}")
@@ -653,11 +660,11 @@ class SpecMatchError(Exception):
         self.dst_spec = dst_spec
 
 
-# Ways to give a primitive its batching rule
+# Helpers that define batching rules
 
 
 def defvectorized(prim: Primitive) -> None:
-    """An elementwise primitive of one operand."""
+    """Define the batching rule of an elementwise primitive with one operand."""
     prim.batch = functools.partial(vectorized_batcher, prim)
 
 
@@ -668,14 +675,17 @@ def vectorized_batcher(
 
 
 def defbroadcasting(prim: Primitive) -> None:
-    """An elementwise primitive of several operands of equal shapes (or scalars)."""
+    """Define the batching rule of an elementwise primitive with several operands.
+
+    The operands have equal shapes or are scalars.
+    """
     prim.batch = functools.partial(broadcast_batcher, prim)
 
 
 def broadcast_batcher(
     primitive: Primitive, args: Sequence[Any], dims: Sequence[int | None], **params: object
 ) -> Any:
-    """Batching of elementwise operations: give the operands one batch dimension in one place."""
+    """Batch an elementwise operation by moving all batch dimensions to the same position."""
     first_dim, first_shape = None, None
     for x, d in zip(args, dims):
         if d is not None:
@@ -685,7 +695,7 @@ def broadcast_batcher(
             elif d != first_dim or len(shape) != len(first_shape):
                 break
     else:
-        # Operands without a batch dimension are fine where they are scalars.
+        # Operands without a batch dimension need no broadcasting if they are scalars.
         if all(d is not None or not typeof(x).shape for x, d in zip(args, dims)):
             out = primitive.bind(*args, **params)
             return out, ((first_dim,) * len(out) if primitive.multiple_results else first_dim)
@@ -710,7 +720,7 @@ def _to_full(x: object, d: int | None, shape: Sequence[Any]) -> Any:
 
 
 def defreducer(prim: Primitive) -> None:
-    """A reduction over the dimensions in its parameter `axes`."""
+    """Define the batching rule of a reduction over the dimensions in its parameter `axes`."""
     prim.batch = functools.partial(reducer_batcher, prim)
 
 
@@ -730,7 +740,7 @@ def reducer_batcher(
 def expand_dims_batcher(
     primitive: Primitive, args: Sequence[Any], dims: Sequence[int | None], **params: object
 ) -> Any:
-    """Batching by a leading dimension of every operand."""
+    """Batch a primitive that accepts leading dimensions, by giving one to every operand."""
     size = next(typeof(x).shape[d] for x, d in zip(args, dims) if d is not None)
     args = [bdim_at_front(x, d, size) for x, d in zip(args, dims)]
     out = primitive.bind(*args, **params)

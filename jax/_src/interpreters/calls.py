@@ -1,7 +1,7 @@
-"""The rules of primitives that call a jaxpr: `jit`, `checkpoint`, `call` and those of outside code.
+"""The rules of primitives that call a jaxpr: `jit`, `checkpoint`, `call` and external primitives.
 
-A transformation of a call is a call of the transformed jaxpr. What differs between these primitives is
-how an application to another jaxpr is written; `CallRules` asks for that.
+To transform a call is to call the transformed jaxpr. These primitives differ only in the parameters
+of the equation that calls the new jaxpr; subclasses of `CallRules` supply them.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from jax._src.interpreters.splitting import Marks
 
 
 class CallRules(CallSplitRules):
-    """The rules of a primitive that calls the closed jaxpr in one of its parameters.
+    """The rules of a primitive that calls a closed jaxpr.
 
     Args:
       primitive: the primitive; `install` assigns its slots.
-      name: the parameter.
+      name: the parameter that contains the jaxpr.
       hands_on: see `CallSplitRules`.
     """
 
@@ -30,7 +30,7 @@ class CallRules(CallSplitRules):
         self.primitive = primitive
 
     def install(self) -> None:
-        """Give the primitive these rules."""
+        """Assign these rules to the primitive."""
         p = self.primitive
         p.def_effectful_abstract_eval(self.types)
         p.jvp = self.jvp
@@ -39,7 +39,7 @@ class CallRules(CallSplitRules):
         p.axis_batch = self.batch
         p.split = self
 
-    # What may be different for a primitive, besides what `CallSplitRules` asks for
+    # Methods that subclasses may override, besides those of `CallSplitRules`
 
     def application(
         self,
@@ -49,7 +49,10 @@ class CallRules(CallSplitRules):
         ins: Positions,
         outs: Positions,
     ) -> tuple[Sequence[Any], Params]:
-        """Operands and parameters of an equation that calls another jaxpr, which may close over tracers."""
+        """Return the operands and parameters of an equation that calls `closed`.
+
+        `closed` may have tracers among its constants; they become operands.
+        """
         closed, tracers = pe.hoist_tracers(closed)
         params = self.params_for(params, closed, [*[None] * len(tracers), *ins], outs)
         return (*tracers, *args), params
@@ -68,7 +71,11 @@ class CallRules(CallSplitRules):
         return results
 
     def transposed_params(self, params: Params) -> Params:
-        """Parameters whose arguments are arguments, then results; and whose results are arguments."""
+        """Return the parameters of the transposed call.
+
+        Its arguments are the known arguments, then the cotangents of results; its results are the
+        cotangents of the linear arguments.
+        """
         return params
 
     def batched_params(
@@ -149,7 +156,7 @@ class CallRules(CallSplitRules):
 
 
 def with_zeros(tangents: Sequence[Any], nonzero: Marks, closed: ClosedJaxpr) -> list[Any]:
-    """Tangents of all results of a jaxpr, from those that are not zero."""
+    """Return tangents of all results of a jaxpr, given those that are not zero."""
     live = iter(tangents)
     return [
         next(live) if nz else ad.Zero(a.to_tangent_aval())

@@ -1,4 +1,4 @@
-"""Partial evaluation of functions: some arguments are known now, the others only by their types."""
+"""Partial evaluation of functions, some of whose arguments are known only by their types."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ from jax._src.interpreters.ad.tape import TapeTrace
 if TYPE_CHECKING:
     from jax._src.core.jaxpr import DebugInfo
 
-# rule(trace, *args, **params) gives the results of a primitive some of whose arguments are unknown.
+# `rule(trace, *args, **params)` returns the results of a primitive that has unknown operands.
 custom_partial_eval_rules: dict[Primitive, Callable[..., Any]] = {}
 
 
 class PartialVal(tuple[Any, Any]):
-    """A value that is known, `(None, value)`, or known by its type only, `(aval, None)`.
+    """A known value, `(None, value)`, or an unknown value of a known type, `(aval, None)`.
 
     Args:
       xs: the pair.
@@ -60,34 +60,34 @@ class PartialVal(tuple[Any, Any]):
         return self[0] is None
 
     def get_known(self) -> Any:
-        """The value, or None."""
+        """Return the value, or None if it is unknown."""
         return self[1]
 
     def get_aval(self) -> AbstractValue:
-        """The type, of a known value as well."""
+        """Return the type of a known or unknown value."""
         return typeof(self[1]) if self[0] is None else self[0]
 
 
 class LambdaBinding:
-    """Where an argument comes from."""
+    """The recipe of an argument."""
 
     def __repr__(self) -> str:
         return "LambdaBinding()"
 
 
 class EqnRecipe(NamedTuple):
-    """Where the result of an operation comes from."""
+    """The recipe of an operation's result: the equation and its operands."""
 
     eqn: JaxprEqn
     in_tracers: tuple[Any, ...]
 
 
 class JaxprTracer(Tracer):
-    """A value of which only the type is known yet.
+    """A value of which only the type is known.
 
     Attributes:
       pval: the type, as a `PartialVal`.
-      recipe: where it comes from.
+      recipe: how the value is computed: a `LambdaBinding` or an `EqnRecipe`.
     """
 
     __slots__ = ("pval", "recipe", "var")
@@ -102,7 +102,7 @@ class JaxprTracer(Tracer):
 
     @property
     def parents(self) -> list[JaxprTracer]:
-        """The unknown operands of the operation that it is the result of."""
+        """The unknown operands of the operation that computes this value."""
         if not isinstance(self.recipe, EqnRecipe):
             return []
         return [x for x in self.recipe.in_tracers if isinstance(x, JaxprTracer)]
@@ -120,7 +120,7 @@ core.register_tracer_class(JaxprTracer)
 
 
 class JaxprTrace(TapeTrace):
-    """Runs operations on known values in the parent trace; makes equations of the others."""
+    """Evaluates operations on known values in the parent trace, and records the others."""
 
     __slots__ = ("jaxpr_eqns",)
 
@@ -129,7 +129,7 @@ class JaxprTrace(TapeTrace):
         self.jaxpr_eqns: list[tuple[JaxprEqn, tuple[Any, ...]]] = []
 
     def new_arg(self, pval: PartialVal) -> Any:
-        """The tracer of an unknown argument; known ones are their values."""
+        """Return a tracer for an unknown argument; a known one is returned as its value."""
         if pval.is_known():
             return pval.get_known()
         return JaxprTracer(self, pval, LambdaBinding())
@@ -148,7 +148,7 @@ class JaxprTrace(TapeTrace):
         return self.record(primitive, args, params)
 
     def record_eqn(self, primitive: Primitive, args: Sequence[Any], params: dict[str, Any]) -> Any:
-        """Makes an equation, of unknown results."""
+        """Record an equation and return tracers for its unknown results."""
         out_avals, effects = primitive.eval_types([typeof(x) for x in args], params)
         many = primitive.multiple_results
         outs = [
@@ -191,7 +191,7 @@ class JaxprTrace(TapeTrace):
     def _custom(
         self, primitive: Primitive, funs: Sequence[Any], args: Sequence[Any], params: dict[str, Any]
     ) -> Any:
-        """A function with derivatives of its own, which keeps them as an equation."""
+        """Record a function with custom derivatives as an equation, to keep its rules."""
         if not any(map(self.is_linear, args)):
             return self.parent.bind_here(primitive, (*funs, *args), params)
 
@@ -212,16 +212,16 @@ class JaxprTrace(TapeTrace):
 def trace_to_jaxpr_nounits(
     fun: Callable[..., Any], pvals: Sequence[PartialVal], instantiate: bool | Sequence[bool] = False
 ) -> tuple[Jaxpr, list[PartialVal], list[Any]]:
-    """Evaluates a function partially: what depends on known arguments only is computed.
+    """Evaluate a function partially: compute what depends on known arguments only.
 
     Args:
-      fun: a function of flat arguments, returning a sequence; or such a `linear_util.WrappedFun`.
+      fun: a function of flat arguments that returns a sequence, or a `linear_util.WrappedFun`.
       pvals: the arguments, known or unknown.
-      instantiate: results to treat as unknown though they are known; True for all.
+      instantiate: which results to treat as unknown even if they are known; True for all.
 
     Returns:
-      A jaxpr of the unknown arguments, giving the unknown results; all the results, known or unknown;
-      and the values of the jaxpr's constants.
+      A jaxpr from the unknown arguments to the unknown results; all results, known or unknown; and
+      the values of the jaxpr's constants.
 
     >>> from jax.interpreters.partial_eval import PartialVal, trace_to_jaxpr_nounits
     >>> pvals = [PartialVal.known(2.), PartialVal.unknown(jax.typeof(1.))]
@@ -262,14 +262,16 @@ def stage_wrapped_fun(
     lower: bool = False,
     auto_dce: bool = False,
 ) -> tuple[Jaxpr, list[AbstractValue], list[Any]]:
-    """Stages a function of flat arguments out to a jaxpr.
+    """Stage a function of flat arguments out to a jaxpr.
 
     Args:
-      fun: the function, returning a sequence; a `linear_util.WrappedFun` says what it is traced for.
+      fun: the function, returning a sequence; a `linear_util.WrappedFun` also has debug
+        information.
       in_avals: types of the arguments.
-      keep_inputs: which of them the function takes, and the jaxpr has; all if None.
-      lower: whether the jaxpr must have no types that arrays of other types represent; there are none.
-      auto_dce: whether equations that no result needs are left out.
+      keep_inputs: which arguments to pass to the function and keep in the jaxpr; None for all.
+      lower: whether to lower types that are represented by other types; without effect, since there
+        are no such types.
+      auto_dce: whether to remove equations that no result needs.
 
     Returns:
       The jaxpr, the types of its results, and the values of its constants.
@@ -291,7 +293,10 @@ def stage_wrapped_fun(
 
 
 def _to_jaxpr(trace: JaxprTrace, args: Sequence[Any], outs: Sequence[Any], info: DebugInfo) -> Any:
-    """The jaxpr of unknown results, without dead equations; known values are its constants."""
+    """Return the jaxpr of unknown results, without dead equations, and its constants.
+
+    Known values are its constants.
+    """
     constvars: dict[int, Var] = {}
     consts: list[Any] = []
 

@@ -1,8 +1,8 @@
-"""Staging functions out to jaxprs, and taking jaxprs apart.
+"""Staging functions out to jaxprs, and transforming finished jaxprs.
 
-`trace_to_jaxpr_dynamic` runs a function on tracers and records its operations. The rest are
-transformations of finished jaxprs: dead code elimination, moving constants and arguments about,
-and splitting a jaxpr into what is known and what is not (in `partial_eval_custom`).
+`trace_to_jaxpr_dynamic` runs a function on tracers and records its operations. The other functions
+here transform finished jaxprs: they move constants and arguments and remove dead code. `splitting`
+has the functions that divide a jaxpr into a known and an unknown part.
 """
 
 from __future__ import annotations
@@ -47,15 +47,16 @@ if TYPE_CHECKING:
 
 dce_rules = SplitRuleView("dce")
 partial_eval_jaxpr_custom_rules = SplitRuleView("partial_eval_custom")
-# Primitives that may be staged otherwise than as themselves: rule(trace, source_info, *args, **params)
-# gives the results, or NotImplemented to leave an application as it is.
+# Rules for primitives that may be staged as something other than an equation of the primitive.
+# `rule(trace, source_info, *args, **params)` returns the results, or NotImplemented to stage the
+# application unchanged.
 custom_staging_rules: dict[core.Primitive, Callable[..., Any]] = {}
 
 _MAX_CACHED_TYPES = 4096
 
 
 class DynamicJaxprTracer(Tracer):
-    """A value of a function being staged: a variable of the jaxpr to be."""
+    """A value in a function that is being staged: a variable of the jaxpr under construction."""
 
     __slots__ = ("val", "source_info")
     _trace: DynamicJaxprTrace
@@ -128,7 +129,7 @@ core.register_tracer_class(DynamicJaxprTracer)
 
 
 class DynamicJaxprTrace(Trace):
-    """Stages operations out to the equations of a jaxpr."""
+    """A trace that records operations as equations of a jaxpr."""
 
     __slots__ = (
         "debug_info", "invars", "constvars", "consts", "_const_ids", "eqns", "effects", "parent",
@@ -150,7 +151,7 @@ class DynamicJaxprTrace(Trace):
     def new_arg(
         self, aval: AbstractValue, source_info: SourceInfo | None = None
     ) -> DynamicJaxprTracer:
-        """A tracer for a new argument of type `aval`."""
+        """Return a tracer for a new argument of type `aval`."""
         var = Var(aval)
         self.invars.append(var)
         return DynamicJaxprTracer(self, aval, var, source_info)
@@ -160,7 +161,7 @@ class DynamicJaxprTrace(Trace):
         return DynamicJaxprTracer(self, atom.aval, atom, None)
 
     def to_atom(self, x: object) -> Var | Literal:
-        """The variable or literal for a value used in this trace."""
+        """Return the variable or literal that stands for `x` in this trace."""
         if type(x) is DynamicJaxprTracer and x._trace is self:
             return x.val
         if is_literalable(x):
@@ -173,7 +174,7 @@ class DynamicJaxprTrace(Trace):
             var = Var(aval)
             self._const_ids[id(x)] = var
             self.constvars.append(var)
-            self.consts.append(x)  # keeps x alive, so that its id stays its own
+            self.consts.append(x)  # keeps x alive, so that no other object gets its id
         return var
 
     def to_jaxpr_tracer(
@@ -231,7 +232,7 @@ class DynamicJaxprTrace(Trace):
         params: dict[str, Any],
         effects: Iterable[Effect] = no_effects,
     ) -> list[Any]:
-        """Append an equation; gives tracers for its results."""
+        """Append an equation and return tracers for its results."""
         source_info = source_info_util.current()
         outvars = [Var(a) for a in out_avals]
         if effects:
@@ -287,7 +288,7 @@ class DynamicJaxprTrace(Trace):
         return self.add_eqn(primitive, invars, closed.out_avals, params, closed.effects)
 
     def progenitors(self, var: Atom) -> tuple[list[int], list[str]]:
-        """The arguments `var` depends on, and the lines of operations on constants alone."""
+        """Return the arguments that `var` depends on, and descriptions of the operations."""
         producers = {v: eqn for eqn in self.eqns for v in eqn.outvars}
         arg_index = {v: i for i, v in enumerate(self.invars)}
         found: set[int] = set()
@@ -310,7 +311,7 @@ class DynamicJaxprTrace(Trace):
     def to_jaxpr(
         self, outs: Sequence[Any], debug_info: DebugInfo | None = None
     ) -> tuple[Jaxpr, list[Any]]:
-        """The finished jaxpr with results `outs`, and its constants."""
+        """Return the finished jaxpr with results `outs`, and its constants."""
         outvars = [self.to_atom(x) for x in outs]
         jaxpr = Jaxpr(
             self.constvars, self.invars, outvars, self.eqns, self._all_effects(),
@@ -325,28 +326,31 @@ class DynamicJaxprTrace(Trace):
         return frozenset(self.effects)
 
     def finish(self) -> None:
-        """End the trace: its tracers are leaks from now on."""
+        """Mark the trace as ended; tracers that are used from now on have leaked."""
         self._valid = False
         self._const_ids = {}
 
 
 def _can_fold(primitive: Primitive, args: Sequence[Any], params: dict[str, Any]) -> bool:
-    """Whether an operation may run now: on constants, without effects, outside of mapped axes."""
+    """Whether an operation can be evaluated now.
+
+    Its operands must be constants, and it must have no effects and be outside of mapped axes.
+    """
     if trace_ctx.axis_env.sizes or any(isinstance(x, Tracer) for x in args):
         return False
     return not primitive.eval_types([typeof(x) for x in args], params)[1]
 
 
 def check_valid_tracer(x: Tracer) -> None:
-    """Raise the documented error if `x` has escaped the transformation it was made in."""
+    """Raise the documented error if `x` has escaped the transformation that created it."""
     if not x._trace.is_valid():
         raise core.escaped_tracer_error(x)
 
 
 def cached_types(primitive: Primitive, avals: tuple[Any, ...], params: dict[str, Any]) -> Any:
-    """Type and effects of a single-result primitive, memoised on the primitive."""
+    """Return the type and effects of a single-result primitive, memoized on the primitive."""
     if config.abstract_mesh_context_manager.value is not None:
-        return primitive.eval_types(avals, params)  # rules may look at the mesh in context
+        return primitive.eval_types(avals, params)  # the result may depend on the context's mesh
     try:
         key = (avals, tuple(params.items()) if params else ())
         cached = primitive.aval_cache.get(key)
@@ -384,7 +388,7 @@ def trace_to_jaxpr_dynamic(
     Args:
       fun: function of flat arguments, returning a sequence of results.
       in_avals: types of the arguments.
-      debug_info: what it is traced for.
+      debug_info: names of the function and its arguments, and what it is traced for.
 
     Returns:
       The jaxpr, the types of its results, and the values of its constants (which may be tracers of
@@ -465,9 +469,10 @@ def check_ref_aliasing(
     consts: Sequence[Any],
     names: Callable[[], Sequence[str | None]],
 ) -> None:
-    """Raise ValueError if a function gets a reference twice, as an argument or by closing over it.
+    """Raise ValueError if a function receives the same reference twice.
 
-    `names` gives a name for each argument, when called.
+    It can receive one as an argument or by closing over it. `names()` returns the names of the
+    arguments; it is called only to report an error.
     """
     seen: dict[int, int] = {}
     for i, x in enumerate(args):
@@ -495,10 +500,10 @@ def check_ref_aliasing(
 def trace_to_closed(
     fun: Callable[..., Any], in_avals: Sequence[AbstractValue], debug_info: DebugInfo | None = None
 ) -> tuple[ClosedJaxpr, list[Any]]:
-    """Stage `fun`, with constants turned into leading arguments.
+    """Stage `fun`, turning the values that it closes over into leading arguments.
 
     Returns:
-      A closed jaxpr of (values closed over, arguments), and the values closed over.
+      A closed jaxpr that takes the closed-over values, then the arguments; and these values.
     """
     jaxpr, _, consts = trace_to_jaxpr_dynamic(fun, in_avals, debug_info)
     return close_jaxpr(convert_constvars_jaxpr(jaxpr)), consts
@@ -507,16 +512,16 @@ def trace_to_closed(
 def abstract_eval_fun(
     fun: Callable[..., Any], *avals: Any, debug_info: DebugInfo | None = None, **params: Any
 ) -> list[AbstractValue]:
-    """Types of the results of a flat function."""
+    """Return the types of the results of a flat function."""
     _, out_avals, _ = trace_to_jaxpr_dynamic(lambda *xs: fun(*xs, **params), avals, debug_info)
     return out_avals
 
 
-# Moving constants and arguments about
+# Converting between constants and arguments
 
 
 def convert_constvars_jaxpr(jaxpr: Jaxpr) -> Jaxpr:
-    """The jaxpr with its constants as leading arguments."""
+    """Turn the constants of the jaxpr into leading arguments."""
     if not jaxpr.constvars:
         return jaxpr
     converted = jaxpr._cache.get(convert_constvars_jaxpr)
@@ -534,7 +539,7 @@ def convert_constvars_jaxpr(jaxpr: Jaxpr) -> Jaxpr:
 
 
 def convert_invars_to_constvars(jaxpr: Jaxpr, n: int) -> Jaxpr:
-    """The jaxpr with its first `n` arguments as constants."""
+    """Turn the first `n` arguments of the jaxpr into constants."""
     if n == 0:
         return jaxpr
     info = jaxpr.debug_info
@@ -547,12 +552,14 @@ def convert_invars_to_constvars(jaxpr: Jaxpr, n: int) -> Jaxpr:
 
 
 def hoist_tracers(closed: ClosedJaxpr) -> tuple[ClosedJaxpr, list[Any]]:
-    """The jaxpr with those of its constants that are tracers as leading arguments; and these tracers.
+    """Turn constants that are tracers or array references into leading arguments.
 
-    References to mutable arrays are moved, too.
+    A rule of a custom derivative may close over tracers, which become constants of the jaxpr that
+    its application is traced to. An equation that calls the jaxpr must take them as operands, so
+    that enclosing traces see them.
 
-    A rule of a custom derivative can close over tracers; a jaxpr made by applying it has them as
-    constants. An equation must have them as operands.
+    Returns:
+      The new jaxpr, and the values of the new arguments.
     """
     is_tracer = [core.is_tracer_or_ref(c) for c in closed.consts]
     if not any(is_tracer):
@@ -575,9 +582,9 @@ def hoist_tracers(closed: ClosedJaxpr) -> tuple[ClosedJaxpr, list[Any]]:
 
 
 def def_hoisting(primitive: Primitive, hoist: Callable[..., Any]) -> None:
-    """Let `bind` of a primitive with jaxprs as parameters hoist tracers among their constants.
+    """Make `bind` of a primitive turn tracers that are constants of its jaxprs into operands.
 
-    `hoist(args, params)` gives new arguments and parameters.
+    `hoist(args, params)` returns the new operands and parameters.
     """
 
     def bind_with_trace(trace: Trace, args: Sequence[Any], params: dict[str, Any]) -> Any:
@@ -592,7 +599,7 @@ def def_hoisting(primitive: Primitive, hoist: Callable[..., Any]) -> None:
 def dce_jaxpr_consts(
     jaxpr: Jaxpr, used_outputs: Sequence[bool], instantiate: bool | Sequence[bool] = False
 ) -> Any:
-    """As `dce_jaxpr`, for constants too: gives the jaxpr, used constants, used arguments."""
+    """Apply `dce_jaxpr` to constants too; return the jaxpr, used constants and used arguments."""
     n = len(jaxpr.constvars)
     inst = [False] * n + (
         [instantiate] * len(jaxpr.invars) if type(instantiate) is bool else list(instantiate)
@@ -605,7 +612,7 @@ def dce_jaxpr_consts(
 
 
 def prune_closed_jaxpr_outputs(closed: ClosedJaxpr, used_outputs: Sequence[bool]) -> ClosedJaxpr:
-    """The jaxpr with only the wanted results, and all its arguments."""
+    """Remove unwanted results from the jaxpr, but keep all its arguments."""
     jaxpr, _ = dce_jaxpr(closed.jaxpr, used_outputs, True)
     return ClosedJaxpr(jaxpr, closed.consts)
 

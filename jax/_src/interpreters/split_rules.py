@@ -1,8 +1,8 @@
-"""How primitives with jaxprs as parameters are taken apart.
+"""Rules for splitting applications of primitives with jaxprs as parameters.
 
-Such a primitive says how values flow through its jaxprs (`flow`), and how an application to other jaxprs
-is written (`with_jaxprs`); dependence and dead code elimination follow from that. `in_two` makes two
-applications of which the first stores values for the second.
+Such a primitive describes how values flow through its jaxprs (`flow`), and the parameters of an
+application to other jaxprs (`with_jaxprs`). Dependence and dead code elimination follow from these.
+`in_two` makes two applications, the first of which stores residuals for the second.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from jax._src.interpreters.splitting import (
 )
 
 Params = dict[str, Any]
-# Positions of arguments or results among those of the application that is transformed; None for new ones.
+# Positions of arguments or results in the original application; None for added ones.
 Positions = Sequence[int | None]
 
 
 def positions(marks: Sequence[object]) -> list[int]:
-    """The indices of what is marked."""
+    """Return the indices of the marked elements."""
     return [i for i, m in enumerate(marks) if m]
 
 
@@ -39,10 +39,12 @@ class Flow(NamedTuple):
 
     Attributes:
       jaxprs: the jaxprs.
-      num_results: how many results the application has.
-      operands: for each of the jaxprs which operands its arguments are, at first.
-      results: for each of the jaxprs which results its results are; None for one that decides about everything.
-      carried: pairs (result, operand): the result comes back in place of the operand.
+      num_results: the number of results of the application.
+      operands: for each jaxpr, the operands that its arguments are in the first iteration.
+      results: for each jaxpr, the results of the application that its results are. None for a
+        result that controls the whole application, such as the condition of a loop.
+      carried: pairs (result, operand), where the result takes the operand's place in the next
+        iteration.
       deciding: operands that every result depends on.
     """
 
@@ -55,14 +57,14 @@ class Flow(NamedTuple):
 
 
 class Plan:
-    """What becomes of the equations of a jaxpr, of which a first part stores values for a second one.
+    """How to divide a jaxpr into a part that stores values and a part that uses them.
 
     Attributes:
       jaxpr: the jaxpr.
-      first: equations of the first part, which also gives the results.
-      again: equations that give the results from the arguments and stored values.
+      first: the equations of the first part, which computes the results.
+      again: equations that compute the results again, from the arguments and stored values.
       saved: variables of the first part whose values are stored.
-      arrived: for each of these the variable that `again` has for it.
+      arrived: for each of these, the corresponding variable of `again`.
     """
 
     def __init__(self, jaxpr: Jaxpr):
@@ -77,27 +79,28 @@ class Plan:
         self.arrived.append(v)
 
     def first_jaxpr(self, closed: ClosedJaxpr, extra: Sequence[Var]) -> ClosedJaxpr:
-        """The first part, with further results."""
+        """Return the jaxpr of the first part, with the results `extra` added."""
         outvars = [*self.jaxpr.outvars, *extra]
         return ClosedJaxpr(with_eqns(self.jaxpr, self.first, outvars=outvars), closed.consts)
 
     def again_jaxpr(self, closed: ClosedJaxpr, before: Sequence[Var]) -> ClosedJaxpr:
-        """What is computed again, with further arguments."""
+        """Return the jaxpr of the second part, with the arguments `before` added in front."""
         invars = [*before, *self.jaxpr.invars]
         return ClosedJaxpr(with_eqns(self.jaxpr, self.again, invars=invars), closed.consts)
 
 
-# Gives the plan of a jaxpr; the same object, or an equal one, for the same purpose.
+# Returns the plan of a jaxpr. Planners for the same purpose must be equal, since results are
+# cached.
 Planner = Callable[[ClosedJaxpr], Plan]
 
 
 class TwoEqns(NamedTuple):
-    """Two applications in place of one.
+    """Two applications that replace one.
 
     Attributes:
-      first: equations of the first part; the last one gives the results.
-      again: the application that computes the results which are not stored again.
-      stored: variables that `first` makes and `again` takes.
+      first: the equations of the first part; the last one computes the results.
+      again: the application that computes again the results that are not stored.
+      stored: variables that `first` defines and `again` uses.
     """
 
     first: list[JaxprEqn]
@@ -106,7 +109,10 @@ class TwoEqns(NamedTuple):
 
 
 class JaxprSplitRules(SplitRules):
-    """The rules of a primitive with jaxprs as parameters: a subclass gives `flow` and `with_jaxprs`."""
+    """The rules of a primitive with jaxprs as parameters.
+
+    Subclasses define `flow` and `with_jaxprs`.
+    """
 
     def flow(self, params: Params) -> Flow:
         raise NotImplementedError
@@ -114,7 +120,11 @@ class JaxprSplitRules(SplitRules):
     def with_jaxprs(
         self, params: Params, jaxprs: Sequence[ClosedJaxpr], ins: Positions, outs: Positions
     ) -> Params:
-        """Parameters for other jaxprs, in an application whose operands and results are `ins` and `outs`."""
+        """Return the parameters for other jaxprs in an application.
+
+        The application has those operands and results of the original one that `ins` and `outs`
+        name.
+        """
         raise NotImplementedError
 
     def effects(self, eqn: JaxprEqn, params: Params, operands: Sequence[Any]) -> core.Effects:
@@ -192,12 +202,12 @@ class JaxprSplitRules(SplitRules):
 
 
 class CallSplitRules(JaxprSplitRules):
-    """The rules of a primitive that calls the jaxpr in one of its parameters.
+    """The rules of a primitive that calls a jaxpr.
 
     Args:
-      name: the parameter.
-      hands_on: whether a call that is divided may hand values from its first to its second part; else it is
-        divided by results alone, and the second part computes again what it needs.
+      name: the parameter that contains the jaxpr.
+      hands_on: whether the first part of a divided call may pass residuals to the second part. If
+        not, the call is divided only by its results, and the second part recomputes what it needs.
     """
 
     def __init__(self, name: str, hands_on: bool = True):
@@ -211,12 +221,15 @@ class CallSplitRules(JaxprSplitRules):
     def params_for(
         self, params: Params, closed: ClosedJaxpr, ins: Positions, outs: Positions
     ) -> Params:
-        """Parameters of a call of another jaxpr, whose arguments and results are `ins` and `outs`."""
+        """Return the parameters of a call of `closed`, with arguments `ins` and results `outs`."""
         plain = isinstance(params[self.name], Jaxpr)
         return dict(params, **{self.name: closed.jaxpr if plain else closed})
 
     def keeping_args(self, params: Params, kept: Sequence[int] | None = None) -> Params:
-        """Parameters of a call after which the arguments at these positions (None: all) are needed."""
+        """Return the parameters of a call whose arguments at positions `kept` are needed later.
+
+        None stands for all arguments.
+        """
         return params
 
     def flow(self, params: Params) -> Flow:
@@ -271,7 +284,7 @@ class CallSplitRules(JaxprSplitRules):
         self, eqn: JaxprEqn, closed: ClosedJaxpr, ins: Sequence[int], outs: Sequence[int],
         stored: Sequence[Var], outvars: Sequence[Var],
     ) -> JaxprEqn:  # fmt: skip
-        """A call of another jaxpr, with stored values before those operands of `eqn` that it takes."""
+        """Call another jaxpr with the stored values, then the operands `ins` of `eqn`."""
         new_ins, new_outs = [None] * len(stored), [None] * (len(outvars) - len(outs))
         params = self.params_for(
             self.keeping_args(eqn.params), closed, [*new_ins, *ins], [*outs, *new_outs]
@@ -292,14 +305,14 @@ def _planned_call(closed: ClosedJaxpr, planner: Planner) -> Any:
     return first, plan.again_jaxpr(closed, plan.arrived), [v.aval for v in plan.saved], results
 
 
-# What an application stores are further results of the first part and further arguments of the other one;
-# a result that is stored is not returned twice.
+# Stored values are added to the results of the first part and to the arguments of the second part.
+# A stored value that already is a result is not returned twice.
 
 
 def result_positions(
     vs: Sequence[Var], outvars: Sequence[core.Atom], start: int = 0
 ) -> list[int | None]:
-    """For each variable which result it is, from `start` on; or None."""
+    """Return which result each variable is, from `start` on; None if it is no result."""
     index: dict[core.Atom, int] = {}
     for i, v in enumerate(outvars):
         if i >= start and type(v) is not Literal:
@@ -314,7 +327,7 @@ def not_results(vs: Sequence[Var], results: Positions) -> list[Var]:
 def stored_outs(
     eqn: JaxprEqn, avals: Sequence[core.AbstractValue], results: Positions
 ) -> tuple[list[Var], list[Var], list[Var]]:
-    """Variables for stored values of these types, and the results of the equations of both parts."""
+    """Return variables for stored values of these types, and the results of both parts."""
     first: list[Var] = [
         Var(v.aval) if i in results and type(v) is DropVar else v for i, v in enumerate(eqn.outvars)
     ]
@@ -326,18 +339,18 @@ def stored_outs(
 def dce_jaxpr_closed_call_rule(
     used_outputs: list[bool], eqn: JaxprEqn
 ) -> tuple[list[bool], JaxprEqn | None]:
-    """DCE of a primitive that calls the jaxpr in its parameter `call_jaxpr` or `jaxpr`.
+    """Remove dead code from a call of the jaxpr in the parameter `call_jaxpr` or `jaxpr`.
 
     Args:
       used_outputs: which results of the equation are wanted.
       eqn: the equation.
 
     Returns:
-      Which operands are used then, and the smaller equation; None if there is nothing left to do.
+      Which operands are then used, and the smaller equation, or None if nothing is needed.
     """
     name = "call_jaxpr" if "call_jaxpr" in eqn.params else "jaxpr"
     return CallSplitRules(name).dce(used_outputs, eqn)
 
 
-# The same for primitives whose jaxpr is not closed.
+# An alias for primitives whose jaxpr is not closed; the rule handles both.
 dce_jaxpr_call_rule = dce_jaxpr_closed_call_rule

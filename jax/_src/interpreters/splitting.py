@@ -1,17 +1,17 @@
-"""Splitting equations by marks: what is known and what is not, what is needed and what is dead.
+"""Splitting jaxprs and equations: into known and unknown parts, or needed and dead parts.
 
-Everything that takes a jaxpr apart marks some of its variables and lets the marks spread, in one of two
-ways:
+Each of these transformations marks some variables of a jaxpr and propagates the marks, in one of
+two directions:
 
-- forwards, from operands to results (`split_by_unknown`): the equations that no mark reaches can run
-  now; the others wait. Marked are the arguments that are unknown: tangents, values that differ from step
-  to step of a loop, linear arguments of a function to transpose.
-- backwards, from results to operands (`split_by_need`): the equations that a mark reaches are needed; the
-  others are dead, or can wait. Marked are the results that are used.
+- forwards, from operands to results (`split_by_unknown`): equations that no mark reaches can run
+  now, and the others must wait. The marks start at the unknown arguments: tangents, values that
+  change from step to step of a loop, or the linear arguments of a function to transpose.
+- backwards, from results to operands (`split_by_need`): equations that a mark reaches are needed,
+  and the others are dead or can wait. The marks start at the results that are used.
 
-An equation that calls functions can be split itself: by the rules in the slot `split` of its primitive.
-`SplitRules` here are those of a primitive that is taken as a whole; `split_rules` has those of primitives
-with jaxprs as parameters.
+An equation that calls jaxprs can itself be split, by the rules in the slot `split` of its
+primitive. `SplitRules` in this module treat an equation as a unit; the module `split_rules` has the
+rules of primitives with jaxprs as parameters.
 """
 
 from __future__ import annotations
@@ -38,45 +38,53 @@ if TYPE_CHECKING:
     from jax._src.interpreters.split_rules import Plan, TwoEqns
 
 Marks = Sequence[bool]
-# An equation for what the marks do not reach, and one for the rest; None where there is nothing to do.
+# The part of an equation that the marks do not reach, and the rest. A part is None if it is empty.
 TwoHalves = tuple[JaxprEqn | None, JaxprEqn | None]
 SplitRule = Callable[[JaxprEqn, Marks], TwoHalves]
 
 
 class SplitRules:
-    """How applications of a primitive are taken apart; here: not at all.
+    """How to split applications of a primitive. This base class treats them as a unit.
 
     Attributes:
-      depends_on_use: whether an application with fewer results is another one, which lowering asks for.
-      partial_eval_custom: what a checkpoint policy stores, for primitives of outside code (None: `in_two`).
+      depends_on_use: whether the lowering of an application depends on which results are used.
+      partial_eval_custom: the rule of an external primitive that decides what a checkpoint policy
+        stores. If None, `in_two` decides.
     """
 
     depends_on_use = False
     partial_eval_custom: Callable[..., Any] | None = None
 
     def dependence(self, marked: Marks, params: dict[str, Any]) -> Sequence[bool] | None:
-        """Which results depend on the marked operands; None: every result on every operand."""
+        """Return which results depend on the marked operands; None if all may depend on all."""
         return None
 
     def dce(self, used_outputs: Marks, eqn: JaxprEqn) -> tuple[list[bool], JaxprEqn | None]:
-        """Which operands the used results need, and an equation with these results alone, or None."""
+        """Return which operands the used results need, and the smaller equation.
+
+        The equation has only the used results. It is None if nothing is needed.
+        """
         return keep_or_drop(used_outputs, eqn)
 
     def is_whole(self, marked: Marks, params: dict[str, Any]) -> bool:
-        """Whether nothing can be done before the marked operands are known."""
+        """Whether no part can be computed before the marked operands are known."""
         outs = self.dependence(marked, params)
         return outs is None or all(outs)
 
     def divide(self, eqn: JaxprEqn, marked: Marks, hoisting: bool) -> TwoHalves:
-        """An equation for what the marked operands do not reach, maybe inside, and one for the rest.
+        """Return the part of the equation that is independent of the marked operands, and the rest.
 
-        The first may hand values to the second. With `hoisting` it moves out of a loop: nothing with effects
-        does, and loops inside stay whole, since both halves of one may count and compute the same.
+        Unlike results of `split_eqn`, the first equation can pass residuals to the second. With
+        `hoisting`, the first equation moves out of a loop. Then equations with effects are not
+        split, nor are inner loops, since both halves would repeat the loop's own bookkeeping.
         """
         return (None, eqn) if hoisting else split_eqn(eqn, marked)
 
     def in_two(self, eqn: JaxprEqn, plan: Callable[[ClosedJaxpr], Plan]) -> TwoEqns | None:
-        """Two applications of which the first stores what a plan for each jaxpr says; None: no jaxprs."""
+        """Split into two applications, where the first stores what the plan of each jaxpr says.
+
+        Returns None if the primitive has no jaxprs.
+        """
         return None
 
 
@@ -88,14 +96,14 @@ def split_rules_of(primitive: Primitive) -> core.SplitRules:
 
 
 class SplitRuleView(RuleView):
-    """A registry keyed by primitive that is really one of the primitives' rules for splitting."""
+    """A registry keyed by primitive that stores its rules in the primitives' slot `split`."""
 
     def _find(self, primitive: object) -> Callable[..., Any] | None:
         return getattr(getattr(primitive, "split", None), self._slot, None)
 
     def _assign(self, primitive: Primitive, rule: Callable[..., Any] | None) -> None:
         if rule is None:
-            vars(primitive.split).pop(self._slot, None)  # what the class has remains
+            vars(primitive.split).pop(self._slot, None)  # falls back to the rule of the class
             return
         if primitive.split is None:
             primitive.split = SplitRules()
@@ -111,13 +119,13 @@ def split_by_unknown(
     split: SplitRule,
     waits: Callable[[JaxprEqn], bool] | None = None,
 ) -> tuple[list[JaxprEqn], list[JaxprEqn]]:
-    """Equations that can run now, and those that wait for unknown values; both in order.
+    """Separate equations that can run now from those that need unknown values; keep their order.
 
     Args:
       eqns: the equations.
-      unknown: the unknown variables; results of equations that wait are added.
-      split: what becomes of an equation some of whose operands are unknown.
-      waits: whether an equation waits though all its operands may be known.
+      unknown: the unknown variables; the results of waiting equations are added.
+      split: splits an equation that has unknown operands.
+      waits: whether an equation must wait even if all its operands are known.
     """
     known, rest = [], []
     for eqn in eqns:
@@ -135,10 +143,10 @@ def split_by_unknown(
 
 
 def split_eqn(eqn: JaxprEqn, marked: Marks) -> TwoHalves:
-    """Split an equation by whether its results depend on the marked operands.
+    """Split an equation by which of its results depend on the marked operands.
 
     Returns:
-      An equation for the results that do not (None if all do), and one for those that do.
+      An equation for the independent results (None if there are none), and one for the others.
     """
     rules = eqn.primitive.split
     outs = None if rules is None else rules.dependence(marked, eqn.params)
@@ -146,7 +154,7 @@ def split_eqn(eqn: JaxprEqn, marked: Marks) -> TwoHalves:
         return None, eqn
     _, known = rules.dce([not dep for dep in outs], eqn)
     _, rest = rules.dce(outs, eqn)
-    if rest is not None:  # it may compute known results on the way
+    if rest is not None:  # it may compute independent results too, which must not be defined twice
         dependent = {v for v, dep in zip(eqn.outvars, outs) if dep}
         rest = rest.replace(
             outvars=[v if v in dependent else DropVar(v.aval) for v in rest.outvars]
@@ -155,9 +163,9 @@ def split_eqn(eqn: JaxprEqn, marked: Marks) -> TwoHalves:
 
 
 def divide_eqn(eqn: JaxprEqn, marked: Marks, hoisting: bool = True) -> TwoHalves:
-    """Split an equation inside: what the operands that are not marked determine there comes first.
+    """Split an equation, including the jaxprs in it, by what the unmarked operands determine.
 
-    Unlike with `split_eqn`, the first equation may hand values to the second one.
+    Unlike with `split_eqn`, the first equation may pass residuals to the second one.
     """
     return split_rules_of(eqn.primitive).divide(eqn, marked, hoisting)
 
@@ -170,10 +178,10 @@ class Divided(NamedTuple):
     """A jaxpr divided by which of its arguments are known.
 
     Attributes:
-      known: from known arguments to known results, then values that the rest needs.
-      rest: from these values, then all arguments that are not known or that it needs, to the other results.
+      known: takes the known arguments; returns the known results, then residuals for `rest`.
+      rest: takes these residuals, then the arguments in `rest_ins`; returns the other results.
       known_outs: which results are known.
-      rest_ins: which arguments the rest takes.
+      rest_ins: which arguments `rest` takes: the unknown ones, and known ones that it needs.
     """
 
     known: ClosedJaxpr
@@ -184,7 +192,7 @@ class Divided(NamedTuple):
 
 @core.cached_on_jaxpr
 def divide_jaxpr(closed: ClosedJaxpr, known: tuple[bool, ...], hoisting: bool) -> Divided | None:
-    """Divide a jaxpr; None where known arguments determine nothing."""
+    """Divide a jaxpr; return None if the known arguments determine nothing."""
     jaxpr = closed.jaxpr
     unknown = {v for v, k in zip(jaxpr.invars, known) if not k}
     split = functools.partial(divide_eqn, hoisting=hoisting)
@@ -216,7 +224,7 @@ def divide_jaxpr(closed: ClosedJaxpr, known: tuple[bool, ...], hoisting: bool) -
 
 
 def with_eqns(jaxpr: Jaxpr, eqns: list[JaxprEqn], **changes: Sequence[Any]) -> Jaxpr:
-    """A jaxpr of other equations, and maybe of other arguments and results."""
+    """Return a jaxpr with other equations, and optionally other arguments and results."""
     info = jaxpr.debug_info.with_unknown_names()
     new = jaxpr.replace(eqns=eqns, debug_info=info, **changes)
     new.effects = core.effects_of_eqns(new.constvars, new.invars, eqns)
@@ -224,7 +232,7 @@ def with_eqns(jaxpr: Jaxpr, eqns: list[JaxprEqn], **changes: Sequence[Any]) -> J
 
 
 def renamed(eqn: JaxprEqn, env: dict[Var, Atom]) -> JaxprEqn:
-    """The equation with other operands."""
+    """Replace the equation's operands as `env` says."""
     return eqn.replace(invars=[renamed_atom(v, env) for v in eqn.invars])
 
 
@@ -233,7 +241,7 @@ def renamed_atom(v: Atom, env: dict[Var, Atom]) -> Atom:
 
 
 def inlined_eqns(jaxpr: Jaxpr, args: Sequence[Atom]) -> tuple[list[JaxprEqn], list[Atom]]:
-    """The equations of a jaxpr on other arguments, with results of their own; and the jaxpr's results."""
+    """Inline a jaxpr: return its equations on `args`, with new variables, and its results."""
     env: dict[Var, Atom] = dict(zip(jaxpr.invars, args))
     eqns = []
     for eqn in jaxpr.eqns:
@@ -245,7 +253,7 @@ def inlined_eqns(jaxpr: Jaxpr, args: Sequence[Atom]) -> tuple[list[JaxprEqn], li
 
 @core.cached_on_jaxpr
 def dependent_outs(jaxpr: Jaxpr | ClosedJaxpr, marked: tuple[bool, ...]) -> tuple[bool, ...]:
-    """Which results of a jaxpr depend on the marked arguments."""
+    """Return which results of a jaxpr depend on the marked arguments."""
     found = {v for v, m in zip(jaxpr.invars, marked) if m}
     for eqn in jaxpr.eqns:
         ins = [type(v) is not Literal and v in found for v in eqn.invars]
@@ -258,7 +266,7 @@ def dependent_outs(jaxpr: Jaxpr | ClosedJaxpr, marked: tuple[bool, ...]) -> tupl
     return tuple([type(v) is not Literal and v in found for v in jaxpr.outvars])
 
 
-# Backwards: from results that are used to operands
+# Backwards: from used results to needed operands
 
 
 def split_by_need(
@@ -266,13 +274,13 @@ def split_by_need(
     needed: set[Var],
     shrink: Callable[[JaxprEqn, list[bool]], JaxprEqn | None],
 ) -> tuple[list[JaxprEqn], list[JaxprEqn]]:
-    """Equations that used values need, and the others; both in order.
+    """Separate equations that the needed variables depend on from the others; keep their order.
 
     Args:
       eqns: the equations.
-      needed: the variables that are used; operands of needed equations are added.
-      shrink: makes of an equation, and of which of its results are used, the one that is needed; None if
-        there is none.
+      needed: the needed variables; the operands of needed equations are added.
+      shrink: given an equation and which of its results are used, returns the part of it that is
+        needed, or None if nothing is.
     """
     first, others = [], []
     for eqn in reversed(eqns):
@@ -288,17 +296,17 @@ def split_by_need(
 
 
 def whole_if_used(eqn: JaxprEqn, used: list[bool]) -> JaxprEqn | None:
-    """For `split_by_need`: an equation is needed as it is, if a result is used or it has effects."""
+    """Keep a whole equation if a result is used or it has effects (for `split_by_need`)."""
     return eqn if eqn.effects or any(used) else None
 
 
 def has_effects(eqn: JaxprEqn) -> bool:
-    """Whether an equation must stay though nothing reads its results."""
+    """Whether an equation must be kept even if none of its results is used."""
     return any(not isinstance(e, (core.NamedAxisEffect, core.ReadEffect)) for e in eqn.effects)
 
 
 def keep_or_drop(used_outs: Marks, eqn: JaxprEqn) -> tuple[list[bool], JaxprEqn | None]:
-    """The `dce` rule of primitives without one: which operands are used, and the equation or None."""
+    """The `dce` rule of primitives without their own: keep or drop the whole equation."""
     if not any(used_outs) and not has_effects(eqn):
         return [False] * len(eqn.invars), None
     return [True] * len(eqn.invars), eqn
@@ -312,7 +320,7 @@ def dce_jaxpr(
     Args:
       jaxpr: the jaxpr.
       used_outputs: which results are wanted.
-      instantiate: arguments to keep though unused (True for all).
+      instantiate: which arguments to keep even if they are unused (True for all).
 
     Returns:
       The smaller jaxpr (the same one if nothing is dead), and which arguments it keeps.
@@ -352,9 +360,10 @@ def _dce_jaxpr(jaxpr: Jaxpr, used_outputs: tuple[bool, ...], instantiate: tuple[
 
 
 def needed_eqns(eqns: Sequence[JaxprEqn], live: set[Var], inputs: set[Var]) -> list[JaxprEqn]:
-    """The equations that live variables need, made smaller where they can be; operands become live.
+    """Return the equations that live variables need, each reduced to its needed part.
 
-    `inputs` are variables that stand for references from outside, which somebody may read later.
+    The operands of these equations are added to `live`. `inputs` are the variables of references
+    that come from outside, whose contents may be read later.
     """
 
     def shrink(eqn: JaxprEqn, used_outs: list[bool]) -> JaxprEqn | None:
@@ -367,7 +376,7 @@ def needed_eqns(eqns: Sequence[JaxprEqn], live: set[Var], inputs: set[Var]) -> l
 
 
 def _only_dead_refs(eqn: JaxprEqn, live: set[Var], inputs: set[Var]) -> bool:
-    """Whether an equation does nothing but use references, and write none that is read later."""
+    """Whether an equation's only effects are on references, none of which is read after a write."""
     for e in eqn.effects:
         if isinstance(e, core.RefEffect):
             if type(e) is not core.ReadEffect:

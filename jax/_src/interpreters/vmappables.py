@@ -1,4 +1,4 @@
-"""Containers that `vmap` takes apart by rules of their own, told how by axis specifications of their own."""
+"""Containers that `vmap` maps over by registered rules, with their own axis specifications."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from jax._src.core import trace_ctx
 from jax._src.interpreters import batching
 from jax._src.late_binding import late
 
-# Class of container to the classes of its axis specification and of its axis size, and to its rules.
+# From the class of a container to the classes of its axis specification and of its axis size.
 vmappables: dict[type, tuple[type, type]] = {}
 spec_types: set[type] = set()
 to_elt_handlers: dict[type, Callable[..., Any]] = {}
@@ -29,17 +29,17 @@ def register_vmappable(
     from_elt: Callable[..., Any],
     make_iota: Callable[..., Any] | None,
 ) -> None:
-    """Lets `jax.vmap` map over containers of a class.
+    """Register a container class that `jax.vmap` can map over.
 
     Args:
-      data_type: the class of the containers, which are leaves for `vmap` from then on.
-      spec_type: the class of what stands for such a container in `in_axes` and `out_axes`.
-      axis_size_type: the class of sizes of the mapped axis; `int` if it is an ordinary one.
-      to_elt: `to_elt(cont, get_idx, container, spec)` gives one element: `cont(x, axis)` gives that of a
-        part of the container, and `get_idx()` its number.
-      from_elt: `from_elt(cont, axis_size, element, spec)` gives the container of all elements:
-        `cont(axis_size, x, axis)` gives that of a part of the element.
-      make_iota: `make_iota(axis_size)` gives the numbers of all elements; None for 0, 1, 2, ...
+      data_type: the class of the containers, which `vmap` treats as leaves from now on.
+      spec_type: the class of their axis specifications in `in_axes` and `out_axes`.
+      axis_size_type: the class of sizes of the mapped axis; `int` if it is an ordinary axis.
+      to_elt: `to_elt(cont, get_idx, container, spec)` returns one element. `cont(x, axis)` returns
+        the element of a part of the container, and `get_idx()` its index.
+      from_elt: `from_elt(cont, axis_size, element, spec)` returns the container of all elements.
+        `cont(axis_size, x, axis)` returns the container for a part of the element.
+      make_iota: `make_iota(axis_size)` returns the indices of all elements; None for 0, 1, 2, ...
     """
     vmappables[data_type] = (spec_type, axis_size_type)
     spec_types.add(spec_type)
@@ -50,7 +50,7 @@ def register_vmappable(
 
 
 def unregister_vmappable(data_type: type) -> None:
-    """Undoes `register_vmappable`."""
+    """Undo `register_vmappable`."""
     spec_type, axis_size_type = vmappables.pop(data_type)
     if all(spec is not spec_type for spec, _ in vmappables.values()):
         spec_types.discard(spec_type)
@@ -72,7 +72,10 @@ def is_spec(x: object) -> bool:
 def batch(
     fun: Callable[..., Any], axis_data: batching.AxisData, in_axes: Sequence[Any], out_axes: Callable[..., Any]
 ) -> Callable[..., Any]:  # fmt: skip
-    """`fun` (flat, of arrays and containers) mapped over `axis_data`; `out_axes()` once it has run."""
+    """Return `fun` (flat, of arrays and containers) mapped over `axis_data`.
+
+    `out_axes` is called after `fun` has run, since the output axes depend on the output tree.
+    """
 
     def run(*args: object) -> Any:
         trace = batching.BatchTrace(trace_ctx.trace, axis_data)

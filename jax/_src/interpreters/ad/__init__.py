@@ -1,9 +1,10 @@
 """Differentiation: forward mode, linearization onto a tape, and transposition.
 
-Forward mode (`JVPTrace`) pairs each value with its tangent. Reverse mode linearizes: `LinearizeTrace`
-computes primal values at once, in the parent trace, while operations on tangents are recorded by a
-`TapeTrace` as a list of linear operations (`TapeEqn`) with their residuals. Walking the tape backwards
-gives cotangents. A tape becomes a jaxpr only where somebody needs one.
+In forward mode, `JVPTrace` pairs each value with its tangent. Reverse mode starts with
+linearization: `LinearizeTrace` computes primal values in the parent trace, while a `TapeTrace`
+  records operations on
+tangents as a list of linear operations (`TapeEqn`) with their residuals. Walking the tape backwards
+computes cotangents. A tape is turned into a jaxpr only if one is requested.
 """
 
 from jax._src.ad_util import (

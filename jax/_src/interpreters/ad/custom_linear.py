@@ -1,4 +1,4 @@
-"""The linear part of `custom_vjp` functions: an operation on tangents that only transposition can use."""
+"""The linear part of `custom_vjp` functions: an operation that can only be transposed."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ def custom_vjp_linearize(
     out_trees: Callable[[], Any],
     symbolic_zeros: bool,
 ) -> Any:
-    """Results of a `custom_vjp` function, and tangents that only transposition can use.
+    """Return the results of a `custom_vjp` function, and tangents that can only be transposed.
 
-    `fwd` gives (residuals, results); `out_trees()` tells of its last call what `bwd` needs to know, as
-    its first argument.
+    `fwd` returns the residuals, then the results. `out_trees()` returns information on the last
+    call of `fwd`, which is passed to `bwd` as its first argument.
     """
     perturbed = [type(t) is not Zero for t in tangents]
     if any(perturbed[: getattr(fwd, "num_consts", 0)]):
@@ -80,7 +80,7 @@ custom_lin_p.jvp = raise_custom_vjp_error_on_jvp
 
 
 class CustomVJPException(Exception):
-    """A `custom_vjp` function was differentiated by a value it closes over."""
+    """Raised when a `custom_vjp` function is differentiated by a value that it closes over."""
 
 
 def _custom_lin_transpose(

@@ -41,18 +41,19 @@ def jvp(
     instantiate: bool | Sequence[bool] = False,
     transform_stack: bool = True,
 ) -> Any:
-    """Results and tangents of a flat function.
+    """Compute the results and tangents of a flat function.
 
     Args:
-      fun: function of flat arguments returning a sequence.
+      fun: function of flat arguments that returns a sequence.
       primals: argument values.
       tangents: their tangents; may be `Zero`.
-      has_aux: whether `fun` returns a pair of the sequence and further data.
-      instantiate: which results get arrays of zeros as tangents in place of `Zero`; True for all.
-      transform_stack: whether operations have `jvp` in their name.
+      has_aux: whether `fun` returns a pair of the sequence and auxiliary data.
+      instantiate: for which results to replace a `Zero` tangent by an array of zeros; True for all.
+      transform_stack: whether to add `jvp` to the names of operations.
 
     Returns:
-      Results, and their tangents (which may be `Zero`); the data, without tangents, if there is some.
+      The results, their tangents (which may be `Zero`), and with `has_aux` the auxiliary data
+      without tangents.
     """
     if has_aux or instantiate:
         return _jvp_with_options(fun, primals, tangents, has_aux, instantiate, transform_stack)
@@ -134,9 +135,10 @@ class TangentTracer(Tracer):
 
 
 class TangentTrace(Trace):
-    """Pairs values with tangents: what forward mode and linearization share.
+    """Pairs values with tangents; the base class of forward mode and linearization.
 
-    They differ in the trace in which rules run (`rule_trace`), and so in what becomes of tangents.
+    The subclasses differ in the trace in which rules run (`rule_trace`), and so in how they compute
+    tangents.
     """
 
     __slots__ = ("parent", "rule_trace")
@@ -217,7 +219,7 @@ class TangentTrace(Trace):
         params: dict[str, Any],
         outs: Sequence[Any],
     ) -> Any:
-        """The results of a rule, which must not depend on tangents."""
+        """Return the results of a rule, which must not depend on tangents."""
         return outs
 
     def process_custom_jvp_call(
@@ -277,7 +279,7 @@ core.register_tracer_class(JVPTracer)
 
 
 class JVPTrace(TangentTrace):
-    """Pushes tangents forward beside the values."""
+    """Computes tangents together with the values."""
 
     __slots__ = ()
     tracer_class = JVPTracer
@@ -320,12 +322,12 @@ def _jvp_jaxpr(closed: ClosedJaxpr, nonzeros: tuple[Any, ...], instantiate: tupl
 def jvp_jaxpr(
     closed: ClosedJaxpr, nonzeros: Sequence[bool], instantiate: bool | Sequence[bool] = False
 ) -> tuple[ClosedJaxpr, list[bool]]:
-    """The jaxpr that also pushes tangents forward.
+    """Return a jaxpr that also computes tangents.
 
     Args:
-      closed: a jaxpr of n arguments.
+      closed: the jaxpr.
       nonzeros: which arguments have a tangent.
-      instantiate: results whose tangent must be there even if it is zero.
+      instantiate: which results must have a tangent even if it is zero; True for all.
 
     Returns:
       A jaxpr from (arguments, nonzero tangents) to (results, nonzero tangents), and which results

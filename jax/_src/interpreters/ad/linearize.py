@@ -1,4 +1,4 @@
-"""Linearization: primal values are computed at once, and the linear part goes onto a tape."""
+"""Linearization: compute primal values immediately, and record the linear part on a tape."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from jax._src.interpreters.ad.values import instantiate_zeros
 
 
 def linearize(fun: Callable[..., Any], primals: Sequence[Any]) -> tuple[list[Any], Linearized]:
-    """Results of a flat function, and its linear part at `primals`.
+    """Compute the results of a flat function, and its linear part at `primals`.
 
     All arguments are perturbed; those without a tangent space (integers) get `float0` tangents.
     """
@@ -55,7 +55,7 @@ def linearize(fun: Callable[..., Any], primals: Sequence[Any]) -> tuple[list[Any
 
 
 def vjp(fun: Callable[..., Any], primals: Sequence[Any]) -> tuple[list[Any], Callable[..., Any]]:
-    """Results of a flat function, and the function from cotangents to cotangents."""
+    """Compute the results of a flat function, and a function from cotangents to cotangents."""
     outs, lin = linearize(fun, primals)
     return outs, lambda *cts: lin.backward(cts)
 
@@ -98,7 +98,8 @@ class LinearizeTrace(TangentTrace):
         outs: Sequence[Any],
     ) -> Any:
         if any([type(x) is TapeTracer and x._trace is self.tape for x in outs]):
-            # The rule computes results and tangents by one operation of unknown structure.
+            # The rule computed results and tangents by a single recorded operation that cannot be
+            # divided, so the results depend on the tape. Compute them again without tangents.
             trace_ctx.set_trace(self.parent)
             return primitive.bind_with_trace(self.parent, primals, params)
         return outs
@@ -109,14 +110,14 @@ class LinearizeTrace(TangentTrace):
 
 
 class LinearizedJaxpr:
-    """A jaxpr taken apart into what is computed at once and what is linear in tangents.
+    """A jaxpr divided into a part that computes values and a part that is linear in tangents.
 
     Attributes:
-      primal: from arguments to (results, residuals that are not forwarded).
+      primal: from arguments to (results, residuals that are neither arguments nor results).
       tangent: from (residuals, nonzero tangents) to the nonzero tangents of results.
       residual_sources: for each residual `('in', i)`, `('out', i)` or `('res', i)`: an argument, a
-        result, or an extra result of `primal`.
-      num_outs: how many results the jaxpr has.
+        result, or an additional result of `primal`.
+      num_outs: the number of results of the jaxpr.
       nonzero_outs: which results of the jaxpr have a tangent.
       residual_avals: types of the residuals.
     """
@@ -145,7 +146,7 @@ class LinearizedJaxpr:
         return len(self.residual_sources)
 
     def residuals(self, args: Sequence[Any], outs_and_res: Sequence[Any]) -> list[Any]:
-        """Values of the residuals, from arguments and from results of `primal`."""
+        """Return the values of the residuals, given the arguments and results of `primal`."""
         where = {"in": args, "out": outs_and_res, "res": outs_and_res[self.num_outs :]}
         return [where[kind][i] for kind, i in self.residual_sources]
 
@@ -154,13 +155,14 @@ def _residual_sources(
     trace: Trace, args: Sequence[Any], outs: Sequence[Any], constvars: Sequence[Var], residuals: Sequence[Any],
     forward: bool,
 ) -> Any:  # fmt: skip
-    """Where residuals of a linear jaxpr come from: arguments, results, or extra results.
+    """Find where the residuals of a linear jaxpr come from: arguments, results or other values.
 
-    Values that are not of `trace` are constants of the linear jaxpr. Without `forward` only references,
-    which cannot be results, come from arguments, and nothing from results.
+    Values that do not belong to `trace` become constants of the linear jaxpr. Without `forward`, a
+    residual that is an argument or a result is returned again, except for array references, which
+    cannot be results.
 
     Returns:
-      Sources, variables of residuals, variables and values of constants, and the extra results.
+      Sources, variables of residuals, variables and values of constants, and additional results.
     """
     sources: list[tuple[str, int]] = []
     res_vars: list[Var] = []
@@ -201,13 +203,14 @@ def linearize_jaxpr(
     instantiate: tuple[Any, ...] = (),
     forward: bool = True,
 ) -> LinearizedJaxpr:
-    """Take a jaxpr apart into a primal part with residuals and a linear part.
+    """Divide a jaxpr into a primal part that returns residuals and a linear part.
 
     Args:
       closed: the jaxpr.
       nonzeros: which arguments are perturbed.
       instantiate: which results must have a tangent even if it is zero; () for none.
-      forward: whether residuals that are arguments or results are not returned again.
+      forward: whether to take residuals that are arguments or results of the jaxpr from there,
+        instead of returning them again.
     """
     instantiate = instantiate or (False,) * len(closed.out_avals)
     info = closed.debug_info

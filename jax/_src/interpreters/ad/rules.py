@@ -1,4 +1,4 @@
-"""Ways to give a primitive its differentiation rules."""
+"""Helpers that define the differentiation rules of primitives."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from jax._src.interpreters.ad.values import instantiate_zeros, is_undefined_prim
 
 
 def deflinear(primitive: Primitive, transpose_rule: Callable[..., Any]) -> None:
-    """A primitive linear in all its arguments: `transpose_rule(ct, **params) -> cts`."""
+    """Define the rules of a linear primitive; the transpose is `transpose_rule(ct, **params)`."""
     primitive.jvp = functools.partial(linear_jvp, primitive)
     primitive.transpose = functools.partial(_linear_transpose, transpose_rule)
 
 
 def deflinear2(primitive: Primitive, transpose_rule: Callable[..., Any]) -> None:
-    """As `deflinear`, with `transpose_rule(ct, *args, **params)`."""
+    """Define rules like `deflinear`, with `transpose_rule(ct, *args, **params)`."""
     primitive.jvp = functools.partial(linear_jvp, primitive)
     primitive.transpose = transpose_rule
 
@@ -45,7 +45,10 @@ def linear_jvp(
 
 
 def defjvp(primitive: Primitive, *jvprules: Callable[..., Any] | None) -> None:
-    """JVP from one rule per operand: `rule(tangent, *primals, **params) -> tangent of the result`."""
+    """Define the JVP rule by rules for each operand: `rule(tangent, *primals, **params)`.
+
+    Each returns the tangent of the result that is due to its operand.
+    """
     primitive.jvp = functools.partial(standard_jvp, jvprules, primitive)
 
 
@@ -56,7 +59,7 @@ def standard_jvp(
     tangents: Sequence[Any],
     **params: object,
 ) -> Any:
-    """As `standard_jvp2`, for rules that do not get the result."""
+    """Apply `standard_jvp2` with rules that do not take the result."""
     with_result = [rule and _without_result(rule) for rule in rules]
     return standard_jvp2(with_result, primitive, primals, tangents, **params)
 
@@ -66,7 +69,10 @@ def _without_result(rule: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def defjvp2(primitive: Primitive, *jvprules: Callable[..., Any] | None) -> None:
-    """As `defjvp`; the rules get the result too: `rule(tangent, result, *primals, **params)`."""
+    """Define rules like `defjvp`, which also take the result.
+
+    Their signature is `rule(tangent, result, *primals, **params)`.
+    """
     primitive.jvp = functools.partial(standard_jvp2, jvprules, primitive)
 
 
@@ -77,7 +83,7 @@ def standard_jvp2(
     tangents: Sequence[Any],
     **params: object,
 ) -> Any:
-    """A JVP rule as the sum of what the operands' rules give; there is no tangent where a rule is None."""
+    """Sum the tangents that the operands' rules return; a rule of None contributes nothing."""
     out = primitive.bind(*primals, **params)
     total = None
     for rule, t in zip(rules, tangents):
@@ -91,9 +97,9 @@ def standard_jvp2(
 def operand_jvp(
     primitive: Primitive, rules: Sequence[Callable[..., Any] | None]
 ) -> Callable[..., Any]:
-    """The JVP rule made of one `(tangent, result, *primals, **params)` to tangent per operand.
+    """Make a JVP rule of one rule per operand: `(tangent, result, *primals, **params) -> tangent`.
 
-    A tangent of an operand whose rule is None is an error.
+    If an operand whose rule is None has a tangent, the JVP rule raises an error.
     """
     if len(rules) == 1 and rules[0] is not None:
         rule = rules[0]
@@ -119,7 +125,7 @@ def _missing_rule(primitive: Primitive, i: int) -> Callable[..., Any]:
 
 
 def replacing(primitive: Primitive, i: int) -> Callable[..., Any]:
-    """The rule for operand `i` of a primitive that is linear in it: the tangent in its place."""
+    """Return the rule for operand `i` of a primitive linear in it: substitute the tangent."""
 
     def rule(g: object, out: object, *operands: object, **params: object) -> Any:
         return primitive.bind(*operands[:i], g, *operands[i + 1 :], **params)
@@ -128,7 +134,7 @@ def replacing(primitive: Primitive, i: int) -> Callable[..., Any]:
 
 
 def defjvp_zero(primitive: Primitive) -> None:
-    """A primitive whose results do not vary with its arguments."""
+    """Define the JVP rule of a primitive whose results have zero tangents."""
     primitive.jvp = functools.partial(zero_jvp, primitive)
 
 
@@ -144,10 +150,10 @@ def zero_jvp(
 def defbilinear(
     prim: Primitive, lhs_rule: Callable[..., Any], rhs_rule: Callable[..., Any]
 ) -> None:
-    """A primitive linear in each of two arguments.
+    """Define the rules of a primitive that is linear in each of two operands.
 
-    `lhs_rule(ct, x, y, **params)` and `rhs_rule(ct, x, y, **params)` give the cotangent of one
-    argument, which is then an `UndefinedPrimal`.
+    `lhs_rule(ct, x, y, **params)` and `rhs_rule(ct, x, y, **params)` return the cotangent of one
+    operand, which is passed as an `UndefinedPrimal`.
     """
     prim.jvp = operand_jvp(prim, (replacing(prim, 0), replacing(prim, 1)))
     prim.transpose = functools.partial(bilinear_transpose, lhs_rule, rhs_rule)

@@ -24,7 +24,7 @@ from jax._src.interpreters.ad.values import UndefinedPrimal, as_cotangent, no_ru
 
 
 class TapeEqn:
-    """A recorded linear operation: transposing it needs its primitive, inputs and parameters."""
+    """A recorded linear operation, with all that is needed to transpose it."""
 
     __slots__ = ("primitive", "inputs", "params", "outs", "source_info", "ctx")
 
@@ -38,7 +38,9 @@ class TapeEqn:
         ctx: core.JaxprEqnContext,
     ) -> None:
         self.primitive = primitive
-        self.inputs = inputs  # TapeTracers of this tape, residual values; of new references `Zero`
+        self.inputs = (
+            inputs  # TapeTracers of this tape, residuals, or `Zero` as contents of a new ref
+        )
         self.params = params
         self.outs = outs
         self.source_info = source_info
@@ -46,7 +48,7 @@ class TapeEqn:
 
 
 class TapeTracer(Tracer):
-    """A tangent, known by its type: a numbered slot of a tape."""
+    """A tangent, represented by its type and a slot number on a tape."""
 
     __slots__ = ("index",)
 
@@ -65,10 +67,10 @@ core.register_tracer_class(TapeTracer)
 
 
 class TapeTrace(Trace):
-    """Runs operations on known values in the parent trace; records those on tangents.
+    """Evaluates operations on known values in the parent trace, and records those on tangents.
 
-    The names of recorded operations are relative to the scopes around the tape, so that they can be
-    put below the names of the place where the tape is played.
+    The names of recorded operations are relative to the name scopes around the tape. When the tape
+    is replayed elsewhere, they are nested in the scopes of that place.
     """
 
     __slots__ = ("parent", "eqns", "num_slots", "num_inputs", "_base", "_seen", "_info")
@@ -83,7 +85,7 @@ class TapeTrace(Trace):
         self._info = source_info_util.new_source_info()
 
     def source_info(self) -> source_info_util.SourceInfo:
-        """Where an operation that is recorded now comes from; without its call stack if it runs at once."""
+        """Return source information for a recorded operation, without traceback in eager mode."""
         stack = source_info_util.current_name_stack()
         if stack is not self._seen:
             self._seen = stack
@@ -117,7 +119,7 @@ class TapeTrace(Trace):
             trace_ctx.set_trace(outer)
 
     def record(self, primitive: Primitive, args: Sequence[Any], params: dict[str, Any]) -> Any:
-        """Apply `primitive` to tangents, maybe among known values."""
+        """Apply `primitive` to operands of which at least one is a tangent."""
         rules = primitive.split
         if rules is not None:
             linear = [self.is_linear(x) for x in args]
@@ -133,7 +135,7 @@ class TapeTrace(Trace):
         args: Sequence[Any],
         params: dict[str, Any],
     ) -> Any:
-        """Compute what no tangent reaches, and record the application for the rest."""
+        """Compute the part that is independent of tangents, and record the rest."""
         avals = [typeof(x) for x in args]
         out_avals, effects = primitive.eval_types(avals, params)
         eqn = core.new_jaxpr_eqn(
@@ -151,7 +153,7 @@ class TapeTrace(Trace):
         return [env[v] for v in eqn.outvars]
 
     def record_eqn(self, primitive: Primitive, args: Sequence[Any], params: dict[str, Any]) -> Any:
-        """Record an application all of whose results are tangents."""
+        """Record an application whose results are all tangents."""
         avals = tuple([typeof(x) for x in args])
         source_info = self.source_info()
         ctx = core.current_jaxpr_eqn_context()
@@ -173,7 +175,7 @@ class TapeTrace(Trace):
         source_info: source_info_util.SourceInfo,
         ctx: core.JaxprEqnContext,
     ) -> list[TapeTracer]:
-        """Append an operation; gives tracers for its results."""
+        """Append an operation and return tracers for its results."""
         n = self.num_slots
         outs = [TapeTracer(self, a, n + i) for i, a in enumerate(out_avals)]
         self.num_slots = n + len(outs)
@@ -190,7 +192,7 @@ class TapeTrace(Trace):
         symbolic_zeros: bool,
     ) -> Any:
         if any(self.is_linear(x) for x in args):
-            return fun(*args)  # a linear use: its operations are recorded as they come
+            return fun(*args)  # linear in the tangents, so its operations can be recorded directly
         params = dict(symbolic_zeros=symbolic_zeros)
         return self.parent.bind_here(primitive, (fun, jvp, *args), params)
 
@@ -212,12 +214,13 @@ class TapeTrace(Trace):
 
 
 class Linearized:
-    """The linear part of a function at a point: a tape, its inputs' types, and its outputs.
+    """The linear part of a function at a point: recorded operations, inputs and outputs.
 
     Attributes:
-      tape: the trace that recorded the operations; it no longer has them, since they lead back to it.
+      tape: the trace that recorded the operations. Its list is emptied, since the operations refer
+        back to it, which would make a reference cycle.
       eqns: the operations.
-      in_avals: tangent types of the inputs; the first slots of the tape.
+      in_avals: tangent types of the inputs, which are the first slots of the tape.
       outs: tangents of the results: slots, known values (constants) or `Zero`.
     """
 
@@ -231,9 +234,9 @@ class Linearized:
         self.outs = outs
 
     def backward(self, cts: Sequence[Any], transform_stack: bool = True) -> list[Any]:
-        """Cotangents of the inputs, from cotangents of the results (either may be `Zero`).
+        """Compute cotangents of the inputs from cotangents of the results (either may be `Zero`).
 
-        With `transform_stack` operations have `transpose` in their name.
+        `transform_stack` adds `transpose` to the names of operations.
         """
         tape = self.tape
         slots: list[Any] = [None] * tape.num_slots
@@ -264,7 +267,7 @@ class Linearized:
         ]
 
     def apply(self, tangents: Sequence[Any]) -> list[Any]:
-        """Tangents of the results from tangents of the inputs: run the tape forwards."""
+        """Compute tangents of the results from tangents of the inputs."""
         tape = self.tape
         slots: list[Any] = list(tangents) + [None] * (tape.num_slots - len(self.in_avals))
         ctx = core.current_jaxpr_eqn_context()
@@ -294,9 +297,9 @@ class Linearized:
     def to_jaxpr(
         self, debug_info: DebugInfo | None = None, nonzero_outs: bool = False
     ) -> tuple[Jaxpr, list[Any]]:
-        """The linear function as a jaxpr with residuals as constants; without dead operations.
+        """Return the linear function as a jaxpr without dead operations; residuals are constants.
 
-        With `nonzero_outs` the jaxpr leaves out results that are symbolic zeros.
+        With `nonzero_outs`, the jaxpr omits results that are symbolic zeros.
         """
         tape = self.tape
         live = [i < len(self.in_avals) for i in range(tape.num_slots)]
@@ -353,7 +356,7 @@ class Linearized:
         jaxpr = Jaxpr(builder.constvars, builder.invars, outvars, builder.eqns, effects, debug_info)
         if not partly_dead:
             return jaxpr, builder.consts
-        # Loops and calls without the results that nobody uses, and so without their residuals.
+        # Remove unused results of loops and calls, and so the residuals that only they need.
         jaxpr, used, _ = pe.dce_jaxpr_consts(jaxpr, [True] * len(outvars), True)
         return jaxpr, [x for x, u in zip(builder.consts, used) if u]
 
@@ -365,7 +368,7 @@ def _ct_aval(aval: AbstractValue) -> AbstractValue:
 
 
 def _ct_value(ct: Any, aval: AbstractValue) -> Any:
-    """A cotangent; that of a reference is what it holds at first."""
+    """Return a cotangent; if it is in a reference, its value."""
     return ct[...] if type(aval) is core.AbstractRef else ct
 
 
@@ -436,7 +439,7 @@ def _backward_eqn(tape: TapeTrace, eqn: TapeEqn, slots: list[Any]) -> None:
 
 
 def _backward_ref_eqn(tape: TapeTrace, eqn: TapeEqn, slots: list[Any]) -> None:
-    """Transpose an operation on a reference: the cotangent in its slot is a reference, too."""
+    """Transpose an operation on a reference, whose cotangent is a reference as well."""
     primitive, inputs = eqn.primitive, eqn.inputs
     makes_ref = bool(eqn.outs) and type(eqn.outs[0].aval) is core.AbstractRef
     tracer = eqn.outs[0] if makes_ref else inputs[0]

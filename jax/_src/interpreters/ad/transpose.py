@@ -23,13 +23,14 @@ def backward_pass(
 
     Args:
       jaxpr: the jaxpr, linear in the arguments that are `UndefinedPrimal`.
-      transform_stack: whether to mark names as transposed.
+      transform_stack: whether to mark the names of operations as transposed.
       consts: values of its constants.
       primals_in: values, or `UndefinedPrimal` for linear arguments.
       cotangents_in: cotangents of the results; may be `Zero`.
 
     Returns:
-      Cotangents of all arguments: `Zero` where there is none, None for nonlinear arguments.
+      Cotangents of all arguments: `Zero` for linear arguments that no result depends on, None for
+      nonlinear arguments.
     """
     if all(type(ct) is Zero for ct in cotangents_in):
         return [
@@ -86,7 +87,7 @@ def _backward_pass_discharged(
     jaxpr: Jaxpr, transform_stack: bool, consts: Sequence[Any], primals_in: Sequence[Any],
     cotangents_in: Sequence[Any],
 ) -> list[Any]:  # fmt: skip
-    """Transpose a jaxpr with arrays in place of its linear references, and of those made inside."""
+    """Transpose a jaxpr whose linear and internal references are replaced by arrays."""
     n = len(consts)
     closed = pe.close_jaxpr(pe.convert_constvars_jaxpr(jaxpr))
     primals = [*consts, *primals_in]
@@ -107,16 +108,16 @@ def _backward_pass_discharged(
 def transpose_jaxpr(
     closed: ClosedJaxpr, linear: tuple[Any, ...], ct_nonzero: tuple[Any, ...]
 ) -> Any:
-    """The transpose of a jaxpr as a jaxpr.
+    """Return the transpose of a jaxpr as a jaxpr.
 
     Args:
       closed: the jaxpr.
       linear: which arguments it is linear in.
-      ct_nonzero: which results have a cotangent that is not zero.
+      ct_nonzero: which results have a nonzero cotangent.
 
     Returns:
-      A closed jaxpr from (nonlinear arguments, nonzero cotangents) to the nonzero cotangents of linear
-      arguments, and which linear arguments have one.
+      A closed jaxpr from (nonlinear arguments, nonzero cotangents) to the nonzero cotangents of
+      linear arguments, and which linear arguments have one.
     """
     out_nonzero: list[bool] = []
     num_nonlinear = len(linear) - sum(linear)

@@ -1,4 +1,4 @@
-"""What the parts of differentiation share: places of linear arguments, zeros, views on rules."""
+"""Placeholders for linear arguments, zeros, and views of the rules of differentiation."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ primitive_transposes = RuleView("transpose")
 
 
 class UndefinedPrimal:
-    """The place of a linear argument in a transpose rule: only its type is known."""
+    """A placeholder for a linear argument in a transpose rule, with only its type."""
 
     __slots__ = ("aval",)
 
@@ -36,12 +36,12 @@ def is_undefined_primal(x: object) -> bool:
 
 
 def instantiate_zeros(tangent: object) -> Any:
-    """The tangent, as an array of zeros if it is a symbolic zero."""
+    """Replace a symbolic zero by an array of zeros; return other tangents unchanged."""
     return zeros_like_aval(tangent.aval) if type(tangent) is Zero else tangent
 
 
 def zero_of(x: object) -> Zero:
-    """The zero tangent of a value."""
+    """Return the zero tangent of a value."""
     return Zero(typeof(x).to_tangent_aval())
 
 
@@ -49,12 +49,12 @@ p2tz = zero_of
 
 
 def p2cz(x: object) -> Zero:
-    """The zero cotangent of a value."""
+    """Return the zero cotangent of a value."""
     return Zero(typeof(x).to_ct_aval())
 
 
 def as_cotangent(ct: object, aval: AbstractValue) -> Any:
-    """A cotangent with the sharding that one of a value of type `aval` has, in explicit mode."""
+    """Give a cotangent the sharding of cotangents of a value of type `aval`, in explicit mode."""
     sharding = aval.to_ct_aval()._sharding
     has = getattr(typeof(ct), "_sharding", None)
     if has is None or sharding is None or has == sharding or has.mesh != sharding.mesh:
