@@ -339,5 +339,17 @@ class TestSavedResiduals:
             jax.grad(jax.checkpoint(lambda x: (x @ x).sum(), policy=policy))(np.ones((2, 2), F))
 
 
+def test_effects_in_the_body_of_a_scan(capfd):
+    def step(c, _):
+        y = jnp.sin(c)
+        jax.debug.print("{}", y)
+        return jnp.sin(y), None
+
+    f = lambda x: jax.lax.scan(step, x, None, length=2)[0]
+    np.testing.assert_allclose(jax.grad(jax.checkpoint(f))(1.0), jax.grad(f)(1.0), rtol=1e-6)
+    jax.effects_barrier()
+    assert capfd.readouterr().out.count("0.84147") == 3
+
+
 if __name__ == "__main__":
     absltest.main(testLoader=jtu.JaxTestLoader())

@@ -9,6 +9,7 @@ from op_cases import Programs
 import jax
 import jax.numpy as jnp
 from jax import lax
+from jax.ad_checkpoint import checkpoint_name
 
 CASES = Programs()
 HALF = ("bfloat16", "float16")
@@ -225,3 +226,50 @@ for name, precision in PRECISIONS.items():
             under_precision(p),
         ),
     )
+
+# Values that `checkpoint` stores, and the function uses, are rounded to their dtype first
+
+
+def _roundings(policy, body, dtype):
+    """The dtypes and parameters of roundings in the gradient of a checkpointed function, and its results."""
+    fun = jax.checkpoint(body, policy=policy)
+    total = lambda x: jnp.sum(fun(x).astype("float32"))
+    x = jnp.linspace(-1, 1, 16).reshape(4, 4).astype(dtype)
+    closed = jax.make_jaxpr(jax.value_and_grad(total))(x)
+    found = [e for e in closed.jaxpr.eqns if e.primitive.name == "reduce_precision"]
+    rounded = [
+        (str(e.outvars[0].aval), e.params["exponent_bits"], e.params["mantissa_bits"])
+        for e in found
+    ]
+    return str(rounded), jax.jit(jax.grad(total))(x).astype("float32")
+
+
+def _add_roundings():
+    policies = jax.checkpoint_policies
+    name = checkpoint_name
+    bodies = {
+        "dots": (policies.dots_saveable, lambda x: jnp.sin(x @ x)),
+        "dot_alone": (policies.dots_saveable, lambda x: x @ x),
+        "dot_and_more": (policies.dots_saveable, lambda x: (x @ x) + jnp.sin(x @ x)),
+        "names": (
+            policies.save_only_these_names("a"),
+            lambda x: jnp.sin(name(jnp.cos(x), "a")),
+        ),
+        "two_names": (
+            policies.save_only_these_names("a", "b"),
+            lambda x: jnp.sin(name(name(jnp.cos(x), "a") * 2, "b")),
+        ),
+        "argument": (policies.save_only_these_names("a"), lambda x: jnp.sin(name(x, "a"))),
+        "jitted": (policies.dots_saveable, lambda x: jax.jit(lambda x: jnp.sin(x @ x))(x) * 2),
+        "everything": (policies.everything_saveable, lambda x: jnp.sin(jnp.cos(x))),
+        "nothing": (policies.nothing_saveable, lambda x: jnp.sin(jnp.cos(x))),
+    }
+    for key, (policy, body) in bodies.items():
+        for dtype in ("bfloat16", "float16", "float32"):
+            CASES.add(
+                f"rounded_{key}_{dtype}",
+                lambda p=policy, b=body, d=dtype: _roundings(p, b, d),
+            )
+
+
+_add_roundings()

@@ -14,19 +14,20 @@ from typing import NamedTuple
 
 import numpy as np
 
-from jax._src import core, source_info_util
+from jax._src import core, dtypes, source_info_util
 from jax._src.ad_checkpoint.policies import (
     Offloadable,
     RecomputeType,
     SaveableType,
     nothing_saveable,
 )
-from jax._src.core import ClosedJaxpr, JaxprEqn, Var, cached_on_jaxpr
+from jax._src.core import Atom, ClosedJaxpr, Jaxpr, JaxprEqn, Var, cached_on_jaxpr
 from jax._src.device_put import values as placing
 from jax._src.device_put.primitive import device_put_p
 from jax._src.interpreters import ad, partial_eval as pe
 from jax._src.interpreters.split_rules import Plan
 from jax._src.interpreters.splitting import renamed, renamed_atom, split_rules_of, with_eqns
+from jax._src.lax.lax.convert import reduce_precision_p
 
 
 class Split(NamedTuple):
@@ -73,12 +74,40 @@ def split(closed: ClosedJaxpr, nonzeros: tuple, policy: Callable | None) -> Spli
     saved = [v for v, u in zip(plan.saved, used) if u]
     first = with_eqns(jaxpr, plan.first, outvars=[*jaxpr.outvars[:num_outs], *saved])
     first, _ = pe.dce_jaxpr(first, [True] * len(first.outvars), True)
+    first = _rounded(first, set(saved))
     return Split(
         ClosedJaxpr(first, lin.primal.consts),
         ClosedJaxpr(tangent, [*lin.primal.consts, *lin.tangent.consts]),
         used[m : m + n],
         list(lin.nonzero_outs),
     )
+
+
+def _rounded(jaxpr: Jaxpr, saved: set[Var]) -> Jaxpr:
+    """Round saved values that the function itself uses to their dtype, before it does.
+
+    The compiler may compute with more precision than the dtype has, and then goes on with other values than those that
+    are stored: results and derivatives would not belong together.
+    """
+    used = {v for eqn in jaxpr.eqns for v in eqn.invars if isinstance(v, Var)}
+    env: dict[Var, Atom] = {}
+    eqns = []
+    for eqn in jaxpr.eqns:
+        eqns.append(renamed(eqn, env) if env else eqn)
+        for v in eqn.outvars:
+            dtype = getattr(v.aval, "dtype", None)
+            if v in saved and v in used and dtype is not None:
+                if not dtypes.issubdtype(dtype, np.floating):
+                    continue
+                info = dtypes.finfo(dtype)
+                params = dict(exponent_bits=info.nexp, mantissa_bits=info.nmant)
+                out = env[v] = Var(v.aval)
+                eqns.append(
+                    core.new_jaxpr_eqn([v], [out], reduce_precision_p, params, core.no_effects)
+                )
+    if not env:
+        return jaxpr
+    return with_eqns(jaxpr, eqns, outvars=[renamed_atom(v, env) for v in jaxpr.outvars])
 
 
 class _PolicyPlan(Plan):

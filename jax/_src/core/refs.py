@@ -38,6 +38,9 @@ class RefEffect(JaxprInputEffect):
 
     __slots__ = ()
 
+    def __str__(self) -> str:
+        return f"{type(self).__name__.removesuffix('Effect')}<{self.input_index}>"
+
 
 class ReadEffect(RefEffect):
     """A reference is read."""

@@ -613,8 +613,8 @@ def _scan_parts(closed: ClosedJaxpr, planner, num_consts: int, num_carry: int) -
     each = [v for v in plan.saved if v not in same]
     results = result_positions(each, body.outvars, num_carry)
     before, _ = pe.dce_jaxpr(
-        plan.first_jaxpr(closed, once).jaxpr,
-        [False] * len(body.outvars) + [True] * len(once),
+        with_eqns(body, known, outvars=once),  # no effects: they belong to the steps
+        [True] * len(once),
         [True] * num_consts + [False] * (len(body.invars) - num_consts),
     )
     arrived_once = [w for v, w in zip(plan.saved, plan.arrived) if v in same]
