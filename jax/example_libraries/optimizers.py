@@ -1,7 +1,7 @@
 """Optimizers, as triples of functions, and step size schedules.
 
-An optimizer has `init_fn(params) -> state`, `update_fn(step, gradients, state) -> state` and
-`params_fn(state) -> params`, for trees of parameters:
+An optimizer consists of `init_fn(params) -> state`, `update_fn(step, gradients, state) -> state`
+and `params_fn(state) -> params`, for pytrees of parameters:
 
 >>> from jax.example_libraries import optimizers
 >>> init, update, params = optimizers.sgd(0.1)
@@ -59,7 +59,7 @@ register_pytree_node(
 
 
 class Optimizer(NamedTuple):
-    """An optimizer for trees of parameters (see the module)."""
+    """An optimizer for pytrees of parameters; see the module's docstring."""
 
     init_fn: InitFn
     update_fn: UpdateFn
@@ -69,11 +69,11 @@ class Optimizer(NamedTuple):
 def optimizer(
     opt_maker: Callable[..., tuple[Callable, Callable, Callable]],
 ) -> Callable[..., Optimizer]:
-    """Decorator: an optimizer of trees from one of single arrays.
+    """Decorator that turns an optimizer of single arrays into one of pytrees.
 
     Args:
-      opt_maker: function returning `init(x) -> state`, `update(step, gradient, state) -> state` and
-        `get_params(state) -> x`, for an array and a tree of arrays as its state.
+      opt_maker: function that returns `init(x) -> state`, `update(step, gradient, state) -> state`
+        and `get_params(state) -> x` for an array x, where the state is a pytree of arrays.
 
     Returns:
       A function of the same arguments that returns an `Optimizer`.
@@ -153,7 +153,7 @@ def momentum(step_size: Schedule, mass: float):
 
     Args:
       step_size: number or schedule.
-      mass: factor that keeps velocity from one step to the next.
+      mass: decay factor of the velocity.
     """
     step_size = make_schedule(step_size)
 
@@ -174,7 +174,7 @@ def nesterov(step_size: Schedule, mass: float):
 
     Args:
       step_size: number or schedule.
-      mass: factor that keeps velocity from one step to the next.
+      mass: decay factor of the velocity.
     """
     step_size = make_schedule(step_size)
 
@@ -195,7 +195,7 @@ def adagrad(step_size, momentum=0.9):
 
     Args:
       step_size: number or schedule.
-      momentum: factor that keeps the direction from one step to the next.
+      momentum: decay factor of the direction.
     """
     step_size = make_schedule(step_size)
 
@@ -217,7 +217,7 @@ def rmsprop(step_size, gamma=0.9, eps=1e-8):
 
     Args:
       step_size: number or schedule.
-      gamma: decay of the mean of squared gradients.
+      gamma: decay factor of the mean squared gradient.
       eps: added to that mean.
     """
     step_size = make_schedule(step_size)
@@ -239,9 +239,9 @@ def rmsprop_momentum(step_size, gamma=0.9, eps=1e-8, momentum=0.9):
 
     Args:
       step_size: number or schedule.
-      gamma: decay of the mean of squared gradients.
+      gamma: decay factor of the mean squared gradient.
       eps: added to that mean.
-      momentum: factor that keeps the last step.
+      momentum: decay factor of the step.
     """
     step_size = make_schedule(step_size)
 
@@ -263,7 +263,7 @@ def adam(step_size, b1=0.9, b2=0.999, eps=1e-8):
 
     Args:
       step_size: number or schedule.
-      b1, b2: decay of the means of gradients and of their squares.
+      b1, b2: decay factors of the mean gradient and the mean squared gradient.
       eps: added to the root of the latter.
     """
     step_size = make_schedule(step_size)
@@ -284,12 +284,12 @@ def adam(step_size, b1=0.9, b2=0.999, eps=1e-8):
 
 @optimizer
 def adamax(step_size, b1=0.9, b2=0.999, eps=1e-8):
-    """AdaMax, Adam with the largest of decayed gradients in place of their mean square.
+    """AdaMax: Adam with the decayed maximum of gradients instead of their mean square.
 
     Args:
       step_size: number or schedule.
-      b1, b2: decay of the mean of gradients and of the largest.
-      eps: added to the latter.
+      b1, b2: decay factors of the mean gradient and of the maximum.
+      eps: added to the maximum.
     """
     step_size = make_schedule(step_size)
 
@@ -308,11 +308,13 @@ def adamax(step_size, b1=0.9, b2=0.999, eps=1e-8):
 
 @optimizer
 def sm3(step_size, momentum=0.9):
-    """SM3 (Anil, Gupta, Koren, Singer, arXiv:1901.11150): Adagrad with one accumulator a row and column.
+    """SM3 (Anil, Gupta, Koren, Singer, arXiv:1901.11150): Adagrad with an accumulator per index.
+
+    Each index of each dimension has one accumulator, instead of each element.
 
     Args:
       step_size: number or schedule.
-      momentum: factor that keeps the direction from one step to the next.
+      momentum: decay factor of the direction.
     """
     step_size = make_schedule(step_size)
 
@@ -358,7 +360,7 @@ def _as_dim(v, dim, ndim):
 
 
 def constant(step_size) -> Schedule:
-    """A schedule of one step size."""
+    """Makes a schedule with a constant step size."""
 
     def schedule(i):
         return step_size
@@ -367,7 +369,7 @@ def constant(step_size) -> Schedule:
 
 
 def exponential_decay(step_size, decay_steps, decay_rate):
-    """step_size * decay_rate ** (i / decay_steps)."""
+    """Makes the schedule step_size * decay_rate ** (i / decay_steps)."""
 
     def schedule(i):
         return step_size * decay_rate ** (i / decay_steps)
@@ -376,7 +378,10 @@ def exponential_decay(step_size, decay_steps, decay_rate):
 
 
 def inverse_time_decay(step_size, decay_steps, decay_rate, staircase=False):
-    """step_size / (1 + decay_rate * i / decay_steps); with `staircase` the last quotient is rounded down."""
+    """Makes the schedule step_size / (1 + decay_rate * i / decay_steps).
+
+    With `staircase` the quotient i / decay_steps is rounded down.
+    """
 
     def schedule(i):
         periods = i / decay_steps
@@ -386,7 +391,7 @@ def inverse_time_decay(step_size, decay_steps, decay_rate, staircase=False):
 
 
 def polynomial_decay(step_size, decay_steps, final_step_size, power=1.0):
-    """From `step_size` to `final_step_size`, which is reached after `decay_steps`."""
+    """Makes a schedule from `step_size` to `final_step_size`, reached after `decay_steps` steps."""
 
     def schedule(i):
         left = 1 - jnp.minimum(i, decay_steps) / decay_steps
@@ -396,10 +401,10 @@ def polynomial_decay(step_size, decay_steps, final_step_size, power=1.0):
 
 
 def piecewise_constant(boundaries: Any, values: Any):
-    """values[k] from after boundaries[k - 1] up to and with boundaries[k].
+    """Makes a schedule of values[k] for steps i with boundaries[k - 1] < i <= boundaries[k].
 
     Raises:
-      ValueError: unless both are sequences, and there is one value more than there are boundaries.
+      ValueError: unless both are sequences and there is one more value than there are boundaries.
     """
     boundaries, values = jnp.array(boundaries), jnp.array(values)
     if not boundaries.ndim == values.ndim == 1:
@@ -414,10 +419,10 @@ def piecewise_constant(boundaries: Any, values: Any):
 
 
 def make_schedule(scalar_or_schedule: float | Schedule) -> Schedule:
-    """A schedule from a number or a schedule.
+    """Converts a number to a constant schedule; a schedule is returned unchanged.
 
     Raises:
-      TypeError: for anything else.
+      TypeError: if the argument is neither.
     """
     if callable(scalar_or_schedule):
         return scalar_or_schedule
@@ -426,16 +431,16 @@ def make_schedule(scalar_or_schedule: float | Schedule) -> Schedule:
     raise TypeError(type(scalar_or_schedule))
 
 
-# Gradients
+# Gradient clipping
 
 
 def l2_norm(tree):
-    """The Euclidean norm of all arrays of a tree together."""
+    """Computes the Euclidean norm of all arrays of a pytree together."""
     return jnp.sqrt(sum(jnp.vdot(x, x) for x in tree_leaves(tree)))
 
 
 def clip_grads(grad_tree, max_norm):
-    """Gradients scaled so that their norm is at most `max_norm`."""
+    """Scales gradients so that their norm is at most `max_norm`."""
     norm = l2_norm(grad_tree)
 
     def clip(g):
@@ -444,11 +449,11 @@ def clip_grads(grad_tree, max_norm):
     return tree_map(clip, grad_tree)
 
 
-# States for storing
+# Serialization of states
 
 
 class JoinPoint:
-    """A leaf of a tree of parameters that holds another tree, the parameter's state."""
+    """A leaf of a pytree of parameters that holds another pytree, the parameter's state."""
 
     def __init__(self, subtree):
         self.subtree = subtree
@@ -458,13 +463,13 @@ class JoinPoint:
 
 
 def unpack_optimizer_state(opt_state):
-    """A state as a tree like the parameters, whose leaves are `JoinPoint`s. Good for storing it."""
+    """Converts a state to a pytree like the parameters, with `JoinPoint` leaves, for storage."""
     packed, tree, subtrees = opt_state
     return tree_unflatten(tree, [JoinPoint(s) for s in map(tree_unflatten, subtrees, packed)])
 
 
 def pack_optimizer_state(marked_pytree):
-    """The state from what `unpack_optimizer_state` gave."""
+    """Converts the result of `unpack_optimizer_state` back to a state."""
     leaves, tree = tree_flatten(marked_pytree)
     if not all(isinstance(x, JoinPoint) for x in leaves):
         raise TypeError("pack_optimizer_state takes a tree whose leaves are JoinPoints")

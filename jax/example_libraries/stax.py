@@ -1,7 +1,8 @@
-"""Layers of neural networks, as pairs of functions.
+"""Neural network layers, as pairs of functions.
 
-A layer is (init_fun, apply_fun): `init_fun(rng, input_shape) -> (output_shape, params)` and
-`apply_fun(params, inputs, **kwargs) -> outputs`; some layers need the keyword `rng`, a random key.
+A layer is a pair `(init_fun, apply_fun)` of `init_fun(rng, input_shape) -> (output_shape, params)`
+and `apply_fun(params, inputs, **kwargs) -> outputs`. Some layers require the keyword `rng`, a
+random key.
 
 >>> from jax.example_libraries import stax
 >>> init, apply = stax.serial(stax.Dense(8), stax.Relu, stax.Dense(2), stax.LogSoftmax)
@@ -36,7 +37,7 @@ _default_W, _default_b, _small_b = glorot_normal(), normal(), normal(1e-6)
 
 
 def Dense(out_dim, W_init=_default_W, b_init=_default_b):
-    """Inputs (..., n) times a matrix (n, out_dim), plus a bias."""
+    """Makes a dense layer: inputs (..., n) times a matrix (n, out_dim), plus a bias."""
 
     def init_fun(rng, input_shape):
         k1, k2 = random.split(rng)
@@ -54,14 +55,15 @@ def GeneralConv(
     dimension_numbers, out_chan, filter_shape, strides=None, padding="VALID", W_init=None,
     b_init=_small_b,
 ):  # fmt: skip
-    """A convolution.
+    """Makes a convolution layer.
 
     Args:
-      dimension_numbers: texts for the inputs, the kernel and the outputs, as ('NHWC', 'HWIO', 'NHWC').
-      out_chan: number of channels of the outputs.
-      filter_shape: sizes of the window.
-      strides: steps of the window; ones by default.
-      padding: 'VALID', 'SAME' or a pair for each dimension of the window.
+      dimension_numbers: layouts of the inputs, the kernel and the outputs, as ('NHWC', 'HWIO',
+        'NHWC').
+      out_chan: number of output channels.
+      filter_shape: spatial sizes of the kernel.
+      strides: strides of the kernel; ones by default.
+      padding: 'VALID', 'SAME' or a pair for each spatial dimension.
     """
     lhs_spec, rhs_spec, out_spec = dimension_numbers
     strides = strides or (1,) * len(filter_shape)
@@ -103,7 +105,7 @@ def GeneralConvTranspose(
     dimension_numbers, out_chan, filter_shape, strides=None, padding="VALID", W_init=None,
     b_init=_small_b,
 ):  # fmt: skip
-    """A transposed convolution, with the arguments of `GeneralConv`."""
+    """Makes a transposed convolution layer; takes the arguments of `GeneralConv`."""
     lhs_spec, rhs_spec, out_spec = dimension_numbers
     strides = strides or (1,) * len(filter_shape)
     W_init = W_init or glorot_normal(rhs_spec.index("I"), rhs_spec.index("O"))
@@ -133,7 +135,7 @@ ConvTranspose = functools.partial(GeneralConvTranspose, ("NHWC", "HWIO", "NHWC")
 def BatchNorm(
     axis=(0, 1, 2), epsilon=1e-5, center=True, scale=True, beta_init=zeros, gamma_init=ones
 ):
-    """Mean 0 and variance 1 over the dimensions `axis`, then a learnt scale and offset."""
+    """Makes a layer that standardizes over the dimensions `axis`, then scales and shifts."""
     axis = (axis,) if jnp.isscalar(axis) else axis
 
     def init_fun(rng, input_shape):
@@ -155,7 +157,7 @@ def BatchNorm(
 
 
 def elementwise(fun, **fun_kwargs):
-    """A layer without parameters that applies `fun` to its inputs."""
+    """Makes a layer without parameters that applies `fun` to its inputs."""
 
     def init_fun(rng, input_shape):
         return input_shape, ()
@@ -181,14 +183,14 @@ Gelu = elementwise(gelu)
 
 def _pooling_layer(reducer, init_val, rescaler=None):
     def layer(window_shape, strides=None, padding="VALID", spec=None):
-        """The maximum, sum or mean of the inputs in a window.
+        """Makes a layer that takes the maximum, sum or mean of the inputs in each window.
 
         Args:
           window_shape: sizes of the window in the spatial dimensions.
-          strides: its steps; ones by default.
+          strides: strides of the window; ones by default.
           padding: 'VALID' or 'SAME'.
-          spec: names of the dimensions of the inputs, with 'N' and 'C'; these are the first and the last
-            by default.
+          spec: layout of the inputs, in which 'N' and 'C' name the batch and channel dimensions; by
+            default the first and the last one.
         """
         window = tuple(window_shape)
         strides = tuple(strides or (1,) * len(window))
@@ -235,7 +237,7 @@ for _name, _layer in (("MaxPool", MaxPool), ("SumPool", SumPool), ("AvgPool", Av
 
 
 def Flatten():
-    """Inputs (n, ...) as a matrix with n rows."""
+    """Makes a layer that reshapes inputs (n, ...) to a matrix with n rows."""
 
     def init_fun(rng, input_shape):
         return (input_shape[0], functools.reduce(op.mul, input_shape[1:], 1)), ()
@@ -250,7 +252,7 @@ Flatten = Flatten()
 
 
 def Identity():
-    """Inputs as they are."""
+    """Makes a layer that returns its inputs."""
     return lambda rng, input_shape: (input_shape, ()), lambda params, inputs, **kwargs: inputs
 
 
@@ -258,7 +260,7 @@ Identity = Identity()
 
 
 def FanOut(num):
-    """`num` copies of the inputs."""
+    """Makes a layer that returns `num` copies of its inputs."""
     return (
         lambda rng, input_shape: ([input_shape] * num, ()),
         lambda params, inputs, **kwargs: [inputs] * num,
@@ -266,7 +268,7 @@ def FanOut(num):
 
 
 def FanInSum():
-    """The sum of a sequence of inputs."""
+    """Makes a layer that sums a sequence of inputs."""
     return (
         lambda rng, input_shape: (input_shape[0], ()),
         lambda params, inputs, **kwargs: sum(inputs),
@@ -277,7 +279,7 @@ FanInSum = FanInSum()
 
 
 def FanInConcat(axis=-1):
-    """A sequence of inputs joined along `axis`."""
+    """Makes a layer that concatenates a sequence of inputs along `axis`."""
 
     def init_fun(rng, input_shape):
         k = axis % len(input_shape[0])
@@ -291,7 +293,7 @@ def FanInConcat(axis=-1):
 
 
 def Dropout(rate, mode="train"):
-    """With mode 'train' keeps each input with the probability `rate`, and divides it by that.
+    """Makes a dropout layer, which in mode 'train' keeps inputs with probability `rate`, rescaled.
 
     Raises:
       ValueError: if the layer is applied without the keyword `rng`.
@@ -316,14 +318,14 @@ def Dropout(rate, mode="train"):
     return init_fun, apply_fun
 
 
-# Layers of layers
+# Combinators of layers
 
 
 def serial(*layers):
-    """One layer after the other.
+    """Composes layers sequentially.
 
     Returns:
-      A layer, whose parameters are the list of those of the given ones.
+      A layer whose parameters are the list of those layers' parameters.
     """
     init_funs, apply_funs = zip(*layers) if layers else ((), ())
 
@@ -346,11 +348,11 @@ def serial(*layers):
 
 
 def parallel(*layers):
-    """Layers side by side, each with its own of a sequence of inputs.
+    """Composes layers in parallel: each is applied to one of a sequence of inputs.
 
     Returns:
-      A layer from a sequence of inputs to the list of outputs. `FanOut` makes such a sequence, `FanInSum`
-      and `FanInConcat` take one.
+      A layer from a sequence of inputs to a list of outputs. `FanOut` makes such a sequence, and
+      `FanInSum` and `FanInConcat` accept one.
     """
     init_funs, apply_funs = zip(*layers) if layers else ((), ())
 
@@ -368,7 +370,7 @@ def parallel(*layers):
 
 
 def shape_dependent(make_layer):
-    """A layer that is made when the shape of its inputs is known.
+    """Makes a layer whose definition depends on the shape of its inputs.
 
     Args:
       make_layer: function from the input shape to a layer.

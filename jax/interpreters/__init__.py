@@ -1,4 +1,4 @@
-"""The interpreters of jaxprs, for libraries that add primitives or transformations."""
+"""JAX's interpreters, for libraries that add primitives or transformations."""
 
 import importlib as _importlib
 

@@ -1,4 +1,4 @@
-"""Automatic differentiation: rules of primitives."""
+"""Automatic differentiation: traces and rules of primitives."""
 
 from jax._src.interpreters.ad import (
     JVPTrace as JVPTrace,

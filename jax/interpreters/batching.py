@@ -1,4 +1,4 @@
-"""Vectorization: rules of primitives."""
+"""Batching (`vmap`): traces and rules of primitives."""
 
 from jax._src.interpreters.batching import (
     axis_primitive_batchers as axis_primitive_batchers,

@@ -1,4 +1,4 @@
-"""Lowering to StableHLO: for primitives of one's own."""
+"""Lowering of jaxprs to StableHLO, for libraries that define primitives."""
 
 from typing import Any as _Any
 
@@ -53,7 +53,7 @@ from jax._src.sharding_impls import (
 
 
 def __getattr__(name: str) -> _Any:
-    # These need MLIR, which is loaded when something is first lowered.
+    # These need MLIR's bindings, which are loaded on the first lowering.
     if name in ("Token", "Value"):
         return _ir.Value
     if name == "ir_tree_registry":

@@ -1,4 +1,4 @@
-"""Staging functions out to jaxprs, and taking jaxprs apart."""
+"""Tracing functions to jaxprs, and partial evaluation of jaxprs."""
 
 from jax._src.interpreters.jaxpr_trace import (
     JaxprTracer as JaxprTracer,

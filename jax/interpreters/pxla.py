@@ -1,4 +1,4 @@
-"""Compiling lowered programs."""
+"""Compilation of lowered programs."""
 
 from typing import Any as _Any
 

@@ -1,4 +1,4 @@
-"""What remains of lowering straight to XLA, for libraries that ask for it here."""
+"""Names that remain from direct lowering to XLA, for libraries that still use them."""
 
 from jax._src.dispatch import apply_primitive as apply_primitive
 from jax._src.dtypes import canonicalize_value_handlers as canonicalize_dtype_handlers

@@ -1,4 +1,4 @@
-"""Operations on arrays: the layer that `jax.numpy` is written with, strict about dtypes and shapes."""
+"""Array operations on which `jax.numpy` is built; they are strict about dtypes and shapes."""
 
 from importlib import import_module as _import_module
 
@@ -388,7 +388,7 @@ from jax._src.lax.windowed_reductions import (
 
 
 def __getattr__(name):
-    if name == "linalg":  # programs without linear algebra do not load it
+    if name == "linalg":  # load linear algebra only where it is used
         return _import_module("jax.lax.linalg")
     raise AttributeError(f"module 'jax.lax' has no attribute {name!r}")
 

@@ -1,4 +1,4 @@
-"""Linear algebra: decompositions of (batches of) matrices, and systems of equations."""
+"""Linear algebra: decompositions of batches of matrices, and linear systems."""
 
 from jax._src.lax.linalg import (
     EighImplementation as EighImplementation,

@@ -1,1 +1,1 @@
-"""A place that older code imports from; it has no names any more."""
+"""Kept so that older code can import it; all of its names were removed."""

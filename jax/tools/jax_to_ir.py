@@ -4,7 +4,8 @@
         --input_shapes '[("y", "f32[128,32]"), ("x", "f32[8,128]")]' --constants '{"z": 3.14}' \\
         --ir_dest fn.pb --ir_human_dest fn.txt
 
-The program's parameters are in the order of `--input_shapes`. Lists among the constants become arrays.
+The program's parameters are in the order of `--input_shapes`. Lists given as constants become
+arrays.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ import jax
 import jax.numpy as jnp
 from jax import core
 
-# XLA's names of dtypes.
+# XLA's names of dtypes and JAX's.
 _DTYPES = {
     "pred": "bool",
     **{f"s{bits}": f"int{bits}" for bits in (1, 2, 4, 8, 16, 32, 64)},
@@ -46,16 +47,17 @@ def jax_to_ir(
     """Converts a function to a serialized program.
 
     Args:
-      fn: a function of arrays, which are passed by name.
-      input_shapes: names of arguments with their types, in the order of the program's parameters.
-      constants: values of arguments that are no parameters, by name.
-      format: "HLO".
+      fn: function of arrays, which are passed by name.
+      input_shapes: names and types of arguments, in the order of the program's parameters.
+      constants: values of the other arguments, by name.
+      format: must be "HLO".
 
     Returns:
-      The serialized program, and the program as text.
+      The serialized program, and its text.
 
     Raises:
-      ValueError: for other formats, and for names that are in both `input_shapes` and `constants`.
+      ValueError: if the format is not supported, or a name is in both `input_shapes` and
+        `constants`.
 
     >>> from jax.tools import jax_to_ir
     >>> shapes = [("x", jax.core.ShapedArray((2,), jnp.float32))]
@@ -101,10 +103,10 @@ def jax_to_hlo(
 
 
 def parse_shape_str(s: str) -> core.ShapedArray:
-    """The type that XLA writes as, for example, `f32[2,3]`.
+    """Parses XLA's notation of an array type, for example `f32[2,3]`.
 
     Raises:
-      ValueError: if `s` is not such a text.
+      ValueError: if `s` is not in that notation.
 
     >>> from jax.tools import jax_to_ir
     >>> jax_to_ir.parse_shape_str("s8[2,3]")
@@ -121,7 +123,7 @@ def parse_shape_str(s: str) -> core.ShapedArray:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Converts the function that the command line names, and writes the files it asks for."""
+    """Converts the function that the command line names, and writes the requested files."""
     options = _parser().parse_args(arguments)
     module, _, name = options.fn.rpartition(".")
     if not module:
