@@ -16,6 +16,8 @@ from jax.interpreters.partial_eval import (
     PartialVal,
     custom_partial_eval_rules,
     dce_jaxpr_call_rule,
+    dce_rules,
+    partial_eval_jaxpr_custom_rules,
     trace_to_jaxpr_nounits,
 )
 from jax.test_util import check_grads
@@ -210,3 +212,31 @@ def test_passes_of_the_compiler():
         xla.register_hlo_module_transformation(len, name="sizes", stage=1)
     with pytest.raises(TypeError, match="function of bytes"):
         xla.register_hlo_module_transformation(3, name="sizes")
+
+
+def test_division_of_calls():
+    @jax.jit
+    def f(x, y):
+        c = jnp.cos(x)
+        return c, c * y, x, 3.0
+
+    eqn = jax.make_jaxpr(f)(1.0, 2.0).eqns[0]
+    known, rest = eqn.primitive.split.divide(eqn, [False, True], False)
+    assert (
+        known.outvars[:3] == [eqn.outvars[i] for i in (0, 2, 3)] and known.invars == eqn.invars[:1]
+    )
+    assert rest.outvars == [eqn.outvars[1]] and rest.invars == [known.outvars[3], eqn.invars[1]]
+    whole = jax.make_jaxpr(jax.jit(jnp.multiply))(1.0, 2.0).eqns[0]
+    assert eqn.primitive.split.is_whole([False, True], whole.params)
+    assert eqn.primitive.split.divide(whole, [False, True], False) == (None, whole)
+
+
+def test_registries_are_views_of_the_rules_for_splitting():
+    p, rule = core.Primitive("registered"), lambda used, eqn: (list(used), eqn)
+    assert p not in dce_rules
+    dce_rules[p] = rule
+    assert p.split.dce is rule and dce_rules[p] is rule and p in list(dce_rules)
+    del dce_rules[p]
+    assert p.split.dce is not rule and p not in list(dce_rules)
+    assert dce_rules[primitives.scan_p] == primitives.scan_p.split.dce
+    assert p not in partial_eval_jaxpr_custom_rules

@@ -326,3 +326,24 @@ def split_at(xs: Sequence[Any], *sizes: int) -> list[list]:
         start += n
     out.append(list(xs[start:]))
     return out
+
+
+def spread_marks(
+    marks: Sequence[bool], step: Callable[[list[bool]], Any]
+) -> tuple[list[bool], Any]:
+    """Let marks of carried values spread from step to step of a loop, until none is added.
+
+    Args:
+      marks: which values are marked at first.
+      step: what the marks give: those of the values after a step, then maybe others.
+
+    Returns:
+      The marks at the end, and what they give.
+    """
+    marks = list(marks)
+    while True:
+        outs = step(marks)
+        new = [a or b for a, b in zip(marks, outs)]
+        if new == marks:
+            return marks, outs
+        marks = new

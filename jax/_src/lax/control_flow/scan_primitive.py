@@ -32,7 +32,13 @@ from jax._src.interpreters.splitting import (
     with_eqns,
 )
 from jax._src.lax import lax, slicing
-from jax._src.lax.control_flow.common import def_compiled_impl, hoist, run_compiled, split_at
+from jax._src.lax.control_flow.common import (
+    def_compiled_impl,
+    hoist,
+    run_compiled,
+    split_at,
+    spread_marks,
+)
 from jax._src.lax.control_flow.scan_primal import PrimalParts, primal_parts
 from jax._src.lax.control_flow.while_primitive import while_p
 from jax._src.memory import MemorySpace
@@ -92,32 +98,17 @@ def _scan_typecheck(_, *atoms, jaxpr, length, num_consts, num_carry, **params):
 scan_p.typecheck = _scan_typecheck
 
 
-def _nonzero_carry_fixpoint(closed, nz_consts, nz_carry, nz_xs, nonzero_outs: Callable):
-    """Return which carries have nonzero tangents after any number of iterations (a fixpoint)."""
-    num_carry = len(nz_carry)
-    nz_carry = list(nz_carry)
-    for _ in range(num_carry + 1):
-        nz_out = nonzero_outs((*nz_consts, *nz_carry, *nz_xs), tuple(nz_carry))
-        new = [a or b for a, b in zip(nz_carry, nz_out[:num_carry])]
-        if new == nz_carry:
-            return nz_carry, nz_out
-        nz_carry = new
-    raise AssertionError("fixpoint not reached")
-
-
 def _scan_jvp(primals, tangents, *, reverse, length, jaxpr, num_consts, num_carry, **params):
     nonzeros = [type(t) is not Zero for t in tangents]
     nz_consts, nz_init, nz_xs = split_at(nonzeros, num_consts, num_carry)
     num_ys = len(jaxpr.out_avals) - num_carry
-    nz_carry, nz_out = _nonzero_carry_fixpoint(
-        jaxpr,
-        nz_consts,
+    no_ys = [False] * num_ys
+    nz_carry, _ = spread_marks(
         nz_init,
-        nz_xs,
-        lambda nz, carry: ad.jvp_jaxpr(jaxpr, nz, [*carry, *[False] * num_ys])[1],
+        lambda nz: ad.jvp_jaxpr(jaxpr, (*nz_consts, *nz, *nz_xs), [*nz, *no_ys])[1],
     )
     nz_all = [*nz_consts, *nz_carry, *nz_xs]
-    jvp, nz_out = ad.jvp_jaxpr(jaxpr, nz_all, [*nz_carry, *[False] * num_ys])
+    jvp, nz_out = ad.jvp_jaxpr(jaxpr, nz_all, [*nz_carry, *no_ys])
     tangents = [
         ad.instantiate_zeros(t) if nz and type(t) is Zero else t for t, nz in zip(tangents, nz_all)
     ]
@@ -177,12 +168,9 @@ def _scan_linearize(primals, tangents, *, reverse, length, jaxpr, num_consts, nu
     nz_consts, nz_init, nz_xs = split_at(nonzeros, num_consts, num_carry)
     num_ys = len(jaxpr.out_avals) - num_carry
     no_ys = (False,) * num_ys
-    nz_carry, _ = _nonzero_carry_fixpoint(
-        jaxpr,
-        nz_consts,
+    nz_carry, _ = spread_marks(
         nz_init,
-        nz_xs,
-        lambda nz, carry: ad.linearize_jaxpr(jaxpr, nz, (*carry, *no_ys)).nonzero_outs,
+        lambda nz: ad.linearize_jaxpr(jaxpr, (*nz_consts, *nz, *nz_xs), (*nz, *no_ys)).nonzero_outs,
     )
     nz_all = (*nz_consts, *nz_carry, *nz_xs)
     lin = ad.linearize_jaxpr(jaxpr, nz_all, (*nz_carry, *no_ys))
@@ -515,16 +503,14 @@ def _scan_transpose_mixed(
 def _scan_batch(axis_data, args, dims, *, reverse, length, jaxpr, num_consts, num_carry, **params):
     batched = [d is not None for d in dims]
     const_b, init_b, xs_b = split_at(batched, num_consts, num_carry)
-    num_ys = len(jaxpr.out_avals) - num_carry
-    carry_b = list(init_b)
-    for _ in range(num_carry + 1):
-        body, out_b = batching.batch_jaxpr(
-            jaxpr, axis_data, (*const_b, *carry_b, *xs_b), (*carry_b, *[False] * num_ys)
-        )
-        new = [a or b for a, b in zip(carry_b, out_b[:num_carry])]
-        if new == carry_b:
-            break
-        carry_b = new
+    no_ys = [False] * (len(jaxpr.out_avals) - num_carry)
+    carry_b, _ = spread_marks(
+        init_b,
+        lambda b: batching.batch_jaxpr(jaxpr, axis_data, (*const_b, *b, *xs_b), (*b, *no_ys))[1],
+    )
+    body, out_b = batching.batch_jaxpr(
+        jaxpr, axis_data, (*const_b, *carry_b, *xs_b), (*carry_b, *no_ys)
+    )
     consts, init, xs = split_at(args, num_consts, num_carry)
     const_d, init_d, xs_d = split_at(dims, num_consts, num_carry)
     size = axis_data.size

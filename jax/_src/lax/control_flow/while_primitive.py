@@ -23,6 +23,7 @@ from jax._src.lax.control_flow.common import (
     leaf_paths,
     promote_weak_types,
     split_at,
+    spread_marks,
     stage,
     with_forwarded,
     without_results,
@@ -104,13 +105,10 @@ while_p.typecheck = _while_typecheck
 def _while_jvp(primals, tangents, *, cond_nconsts, cond_jaxpr, body_nconsts, body_jaxpr):
     nonzeros = [type(t) is not Zero for t in tangents]
     _, nz_bconsts, nz_init = split_at(nonzeros, cond_nconsts, body_nconsts)
-    nz_carry = list(nz_init)
-    for _ in range(len(nz_carry) + 1):
-        jvp, nz_out = ad.jvp_jaxpr(body_jaxpr, (*nz_bconsts, *nz_carry), nz_carry)
-        new = [a or b for a, b in zip(nz_carry, nz_out)]
-        if new == nz_carry:
-            break
-        nz_carry = new
+    nz_carry, _ = spread_marks(
+        nz_init, lambda nz: ad.jvp_jaxpr(body_jaxpr, (*nz_bconsts, *nz), nz)[1]
+    )
+    jvp, _ = ad.jvp_jaxpr(body_jaxpr, (*nz_bconsts, *nz_carry), nz_carry)
     cconsts, bconsts, init = split_at(primals, cond_nconsts, body_nconsts)
     _, t_bconsts, t_init = split_at(tangents, cond_nconsts, body_nconsts)
     t_bconsts = [t for t in t_bconsts if type(t) is not Zero]
@@ -179,13 +177,9 @@ def _while_batch(axis_data, args, dims, *, cond_nconsts, cond_jaxpr, body_nconst
     size = axis_data.size
     batched = [d is not None for d in dims]
     cconsts_b, bconsts_b, init_b = split_at(batched, cond_nconsts, body_nconsts)
-    carry_b = list(init_b)
-    for _ in range(len(carry_b) + 1):
-        _, out_b = batching.batch_jaxpr(body_jaxpr, axis_data, (*bconsts_b, *carry_b), carry_b)
-        new = [a or b for a, b in zip(carry_b, out_b)]
-        if new == carry_b:
-            break
-        carry_b = new
+    carry_b, _ = spread_marks(
+        init_b, lambda b: batching.batch_jaxpr(body_jaxpr, axis_data, (*bconsts_b, *b), b)[1]
+    )
     _, (pred_b,) = batching.batch_jaxpr(cond_jaxpr, axis_data, (*cconsts_b, *carry_b))
     cconsts, bconsts, init = split_at(args, cond_nconsts, body_nconsts)
     cd, bd, id_ = split_at(dims, cond_nconsts, body_nconsts)
