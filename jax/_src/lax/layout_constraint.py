@@ -17,7 +17,7 @@ def with_layout_constraint(x: Any, layouts: Any) -> Any:
 
     Args:
       x: a pytree of arrays.
-      layouts: a tree prefix of `x` with `Layout` leaves.
+      layouts: a pytree prefix of `x` with `Layout` leaves.
 
     Returns:
       Arrays with the same elements. Results of a compiled function keep the layout.

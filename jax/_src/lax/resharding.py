@@ -43,7 +43,7 @@ def reshard(xs: Any, out_shardings: Any) -> Any:
 
     Args:
       xs: a pytree of arrays.
-      out_shardings: a tree prefix of ``xs`` with :class:`jax.P` (over the mesh of
+      out_shardings: a pytree prefix of ``xs`` with :class:`jax.P` (over the mesh of
         :func:`jax.set_mesh`) or :class:`jax.NamedSharding` leaves.
 
     Returns:
@@ -435,7 +435,7 @@ def place(x: Any, where: Any, may_alias: bool | None = None) -> Any:
 
 
 def _broadcast(name: str, prefix: Any, x: Any) -> list[Any]:
-    """Broadcast a tree prefix to one leaf for each leaf of `x`; None is a leaf."""
+    """Broadcast a pytree prefix to one leaf for each leaf of `x`; None is a leaf."""
 
     def is_leaf(s):
         return s is None or isinstance(s, (Sharding, PartitionSpec, Format))

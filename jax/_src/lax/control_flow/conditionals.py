@@ -39,7 +39,7 @@ _no_operand = object()
 
 
 def _given_operands(operand: Any, operands: tuple) -> tuple:
-    """The operands, given by position or as the one named `operand`."""
+    """Return the operands, which are given by position, or as one by the keyword `operand`."""
     if operand is _no_operand:
         return operands
     if operands:

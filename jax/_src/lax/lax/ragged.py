@@ -159,7 +159,8 @@ def ragged_dot_general(
       TypeError: if shapes or dtypes are invalid.
 
     >>> dims = lax.RaggedDotDimensionNumbers((((1,), (0,)), ((), ())), [1], [])
-    >>> lax.ragged_dot_general(jnp.ones((1, 5)), jnp.ones((5, 1)), jnp.array([2, 3]), dims).ravel().tolist()
+    >>> lhs, rhs, group_sizes = jnp.ones((1, 5)), jnp.ones((5, 1)), jnp.array([2, 3])
+    >>> lax.ragged_dot_general(lhs, rhs, group_sizes, dims).ravel().tolist()
     [2.0, 3.0]
     """
     dims = ragged_dot_dimension_numbers

@@ -117,7 +117,8 @@ def ormqr(
     >>> a = jnp.array([[3.0, 1.0], [4.0, 2.0]])
     >>> h, taus = jnp.linalg.qr(a, mode="raw")
     >>> want = jnp.array([[5.0, 2.2], [0.0, 0.4]])
-    >>> bool(jnp.allclose(jnp.abs(lax.linalg.ormqr(h.mT, taus, a, transpose=True)), want, atol=1e-2))
+    >>> got = jnp.abs(lax.linalg.ormqr(h.mT, taus, a, transpose=True))
+    >>> bool(jnp.allclose(got, want, atol=1e-2))
     True
     """
     return ormqr_p.bind(a, taus, c, left=bool(left), transpose=bool(transpose))

@@ -112,7 +112,8 @@ def tridiagonal_solve(
     >>> d = jnp.array([2.0, 2.0])
     >>> e = jnp.array([1.0, 1.0])
     >>> want = jnp.array([[1.0], [1.0]])
-    >>> bool(jnp.allclose(lax.linalg.tridiagonal_solve(e, d, e, jnp.array([[3.0], [3.0]])), want, atol=1e-2))
+    >>> got = lax.linalg.tridiagonal_solve(e, d, e, jnp.array([[3.0], [3.0]]))
+    >>> bool(jnp.allclose(got, want, atol=1e-2))
     True
     """
     return tridiagonal_solve_p.bind(dl, d, du, b, perturb_singular=bool(perturb_singular))

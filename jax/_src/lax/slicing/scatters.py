@@ -245,7 +245,8 @@ def scatter_apply(
       An array of the operand's shape and dtype.
 
     >>> dnums = lax.ScatterDimensionNumbers((), (0,), (0,))
-    >>> lax.scatter_apply(jnp.ones(3), jnp.array([[2]]), jnp.negative, dnums, update_shape=(1,)).tolist()
+    >>> ones, indices = jnp.ones(3), jnp.array([[2]])
+    >>> lax.scatter_apply(ones, indices, jnp.negative, dnums, update_shape=(1,)).tolist()
     [1.0, 1.0, -1.0]
     """
     dtype = core.typeof(operand).dtype

@@ -294,7 +294,8 @@ def index_take(src: Array, idxs: Array, axes: Sequence[int]) -> Array:
     Returns:
       An array of shape `(n, ...)`; its trailing axes are the other axes of `src`.
 
-    >>> lax.index_take(jnp.arange(6).reshape(2, 3), (jnp.array([1, -2]), jnp.array([0, 4])), (0, 1)).tolist()
+    >>> idxs = (jnp.array([1, -2]), jnp.array([0, 4]))
+    >>> lax.index_take(jnp.arange(6).reshape(2, 3), idxs, (0, 1)).tolist()
     [3, 1]
     """
     shape = np.shape(src)
