@@ -142,6 +142,12 @@ class VmapTest(jtu.JaxTestCase):
         ):
             f(np.ones(2, F))
 
+    def test_errors_name_collected_keyword_arguments(self):
+        choose = lambda **options: 1 if options["a"]["b"] > options["c"] else 2
+        text = r"arguments options\['a'\]\['b'\] and options\['c'\]"
+        with self.assertRaisesRegex(jax.errors.TracerBoolConversionError, text):
+            jax.jit(choose)(a={"b": 1.0}, c=2.0)
+
     def test_empty_axis(self):
         self.assertEqual(jax.vmap(jnp.sin)(np.ones((0, 3), F)).shape, (0, 3))
         self.assertEqual(jax.vmap(jax.grad(jnp.sin))(np.ones(0, F)).shape, (0,))

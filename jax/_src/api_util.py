@@ -309,17 +309,25 @@ def arg_names_thunk(
         if sig is None and f is not None:
             sig = fun_signature(f)
         total = len(treedef_children(treedef_children(in_tree)[0])) + len(static_argnums)
-        positional, var = [], None
+        positional, named, var, var_keyword = [], set(), None, None
         if sig is not None:
             for p in sig.parameters.values():
                 if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD):
                     positional.append(p.name)
                 elif p.kind == p.VAR_POSITIONAL:
                     var = p.name
+                elif p.kind == p.VAR_KEYWORD:
+                    var_keyword = p.name
+                if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY):
+                    named.add(p.name)
         elif code is not None:  # the function has been collected; its code is enough
             positional = list(code.co_varnames[: code.co_argcount])
+            end = code.co_argcount + code.co_kwonlyargcount
+            named = {*code.co_varnames[code.co_posonlyargcount : end]}
             if code.co_flags & inspect.CO_VARARGS:
-                var = code.co_varnames[code.co_argcount + code.co_kwonlyargcount]
+                var = code.co_varnames[end]
+            if code.co_flags & inspect.CO_VARKEYWORDS:
+                var_keyword = code.co_varnames[end + (var is not None)]
         statics = {i + total if i < 0 else i for i in static_argnums}
         slots = [i for i in range(total) if i not in statics]
         out: list[str | None] = []
@@ -327,6 +335,8 @@ def arg_names_thunk(
             (kind, key), rest = path[:2], path[2:]
             if kind.idx == 1:
                 name = str(key.key)
+                if var_keyword is not None and name not in named:
+                    name = f"{var_keyword}[{name!r}]"
             elif (i := slots[key.idx]) < len(positional):
                 name = positional[i]
             elif var is not None:
