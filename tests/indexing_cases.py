@@ -1,7 +1,7 @@
 """Cases for `x[...]`, `x.at[...]`, `jnp.take` and its kin, and `jax.ops`."""
 
 import numpy as np
-from op_cases import Case, values
+from op_cases import Case, Programs, values
 
 import jax
 import jax.numpy as jnp
@@ -483,3 +483,59 @@ for name, fun in {
     "set_none": lambda x: x.at[0].set(None),
 }.items():
     error(name, fun)
+
+
+# Index expressions that become the same equations
+
+PROGRAMS = Programs()
+F32, X34, I3 = np.float32(2), np.zeros((3, 4), np.float32), np.array([0, -2, 1], np.int32)
+
+
+def equations(fun, *args):
+    return str([str(e.primitive) for e in jax.make_jaxpr(fun)(*args).eqns])
+
+
+_index_expressions = dict(
+    int=0, negative=-1, pair=s_[1, -2], numpy=np.int64(1), unsigned=np.uint8(2), all=s_[:], slice=s_[1:],
+    middle=s_[:, 1:3], step=s_[::2, ::3], outside=s_[5:], ellipsis=s_[..., 0], nothing=(), no_elements=s_[3:1],
+)  # fmt: skip
+for _name, _i in _index_expressions.items():
+    PROGRAMS.group(
+        f"jaxpr_{_name}",
+        get=lambda i=_i: str(jax.make_jaxpr(lambda x: x[i])(X34)),
+        set=lambda i=_i: str(jax.make_jaxpr(lambda x: x.at[i].set(2))(X34)),
+        add=lambda i=_i: str(jax.make_jaxpr(lambda x, y: x.at[i].add(y, mode="clip"))(X34, F32)),
+        grad=lambda i=_i: equations(jax.grad(lambda x: x[i].sum()), X34),
+    )
+PROGRAMS.group(
+    "jaxpr",
+    new=lambda: str(jax.make_jaxpr(lambda x: x[None, 0])(X34)),
+    reverse=lambda: str(jax.make_jaxpr(lambda x: x[::-1])(X34)),
+    backwards=lambda: str(jax.make_jaxpr(lambda x: x[2:0:-1])(X34)),
+)
+for _name, _i in dict(array=I3, unsigned=I3[::2].astype(np.uint32), column=I3[:, None]).items():
+    PROGRAMS.group(
+        f"jaxpr_traced_{_name}",
+        get=lambda i=_i: str(jax.make_jaxpr(lambda x, i: x[i])(X34, i)),
+        second=lambda i=_i: str(jax.make_jaxpr(lambda x, i: x[:, i])(X34, i)),
+        fill=lambda i=_i: str(jax.make_jaxpr(lambda x, i: x.at[i].get(mode="fill"))(X34, i)),
+        set=lambda i=_i: str(jax.make_jaxpr(lambda x, i: x.at[i].set(2))(X34, i)),
+    )
+for _name, _i in dict(nothing=(), ellipsis=...).items():
+    PROGRAMS.group(
+        f"jaxpr_scalar_{_name}",
+        set=lambda i=_i: str(jax.make_jaxpr(lambda x: x.at[i].set(2))(F32)),
+        multiply=lambda i=_i: jax.value_and_grad(lambda x: jnp.asarray(x).at[i].multiply(3 * x))(2.0),
+        max=lambda i=_i: jax.value_and_grad(lambda x: jnp.asarray(x).at[i].max(3 * x))(2.0),
+        gradient=lambda i=_i: jax.grad(lambda x: jnp.asarray(x).at[i].set(x * x))(2.0),
+        mapped=lambda i=_i: jax.vmap(lambda x: x.at[i].add(x))(jnp.arange(3.0)),
+        mapped_gradient=lambda i=_i: jax.vmap(jax.grad(lambda x: x.at[i].add(x * x)))(jnp.arange(3.0)),
+    )  # fmt: skip
+PROGRAMS.group(
+    "empty_axis",
+    array=lambda: jnp.zeros((0, 3))[np.array([0])],
+    traced=lambda: jax.jit(lambda x, i: x[i])(np.zeros((0, 3)), I3),
+    update=lambda: jnp.zeros((0, 3)).at[I3].set(1),
+    update_shape=lambda: jnp.zeros((0, 3)).at[I3].set(np.ones(4)),
+)
+CASES += PROGRAMS

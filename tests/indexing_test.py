@@ -218,7 +218,7 @@ def test_empty_axes():
     x = jnp.zeros((0, 3))
     with pytest.raises(IndexError, match="index is out of bounds for axis 0 with size 0"):
         x[0]
-    with pytest.raises(IndexError, match="index is out of bounds for axis 0 with size 0"):
+    with pytest.raises(TypeError, match=r"axis 0 of the array of shape \(0, 3\) has size 0"):
         x[np.array([1])]
     np.testing.assert_array_equal(x.at[np.array([1])].get(mode="fill", fill_value=7), [[7, 7, 7]])
     assert x[np.zeros(0, int)].shape == (0, 3)

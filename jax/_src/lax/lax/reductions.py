@@ -220,6 +220,8 @@ def _reduce_sum_unreduced(pairs, x, *, axes, out_sharding):
 
 def _reduce_sum_transpose(ct, x, *, axes, out_sharding):
     aval = x.aval
+    if not axes:
+        return [ct]
     kept = [d for d in range(len(aval.shape)) if d not in axes]
     return [broadcast_in_dim(ct, aval.shape, kept, out_sharding=aval._sharding)]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from jax._src import core
+from jax._src import core, dtypes
 from jax._src.ad_util import Zero
 from jax._src.interpreters import ad, partial_eval as pe
 from jax._src.lax import lax
@@ -90,7 +90,7 @@ def scatter_mul_jvp(primals, tangents, *, update_jaxpr, update_consts, **params)
         zeros = lax.full_like(operand, 0)
         # Multiplied by `operand` below, this makes the product of all other factors of each update.
         if not params["unique_indices"]:
-            u = lax.mul(u, _product_of_others(operand.shape, indices, updates, params))
+            u = lax.mul(u, _product_of_others(np.shape(operand), indices, updates, params))
         parts.append(
             lax.mul(operand, scatters.scatter_add(zeros, indices, u, **as_arguments(params)))
         )
@@ -111,7 +111,7 @@ def as_arguments(params):
 def _product_of_others(shape, indices, updates, params):
     """Return for each update the product of all other updates of its element, which may be zero."""
     args = as_arguments(params)
-    dnums, mode, dtype = params["dimension_numbers"], params["mode"], updates.dtype
+    dnums, mode, dtype = params["dimension_numbers"], params["mode"], dtypes.dtype(updates)
     is_zero = lax.eq(updates, lax.full_like(updates, 0))
     one = lax.full_like(updates, 1)
     nonzero = lax.select(is_zero, one, updates)
@@ -119,8 +119,8 @@ def _product_of_others(shape, indices, updates, params):
     n_zeros = scatters.scatter_add(
         lax.full(shape, 0, np.int32), indices, lax.convert_element_type(is_zero, np.int32), **args
     )
-    product = _gather_at(product, indices, updates.shape, dnums, mode, fill_value=1)
-    n_zeros = _gather_at(n_zeros, indices, updates.shape, dnums, mode, fill_value=0)
+    product = _gather_at(product, indices, np.shape(updates), dnums, mode, fill_value=1)
+    n_zeros = _gather_at(n_zeros, indices, np.shape(updates), dnums, mode, fill_value=0)
     others_zero = lax.sub(n_zeros, lax.convert_element_type(is_zero, np.int32))
     others = lax.div(product, nonzero)
     return lax.select(
@@ -169,7 +169,11 @@ def scatter_extremal_jvp(primitive):
         t, u = ad.instantiate_zeros(t), ad.instantiate_zeros(u)
         dtype = core.typeof(t).dtype
         args = {**as_arguments(params), "unique_indices": False}
-        dnums, shape, update_shape = params["dimension_numbers"], operand.shape, updates.shape
+        dnums, shape, update_shape = (
+            params["dimension_numbers"],
+            np.shape(operand),
+            np.shape(updates),
+        )
 
         def at(x):
             return _gather_at(x, indices, update_shape, dnums, GatherScatterMode.PROMISE_IN_BOUNDS)
@@ -212,12 +216,12 @@ def scatter_jvp(primals, tangents, *, update_jaxpr, update_consts, **params):
     # Which of several updates of an element is kept is undefined. To find out, scatter the numbers
     # of the updates, from 1, and read them back. The primal result must come from the same choice.
     dnums = params["dimension_numbers"]
-    scatter_dims = [d for d in range(updates.ndim) if d not in dnums.update_window_dims]
-    batch = [updates.shape[d] for d in scatter_dims]
+    scatter_dims = [d for d in range(np.ndim(updates)) if d not in dnums.update_window_dims]
+    batch = [np.shape(updates)[d] for d in scatter_dims]
     ids = lax.add(lax.iota(np.uint32, int(np.prod(batch))), np.uint32(1))
-    ids = lax.broadcast_in_dim(lax.reshape(ids, batch), updates.shape, scatter_dims)
-    winners = scatters.scatter(lax.full(operand.shape, 0, np.uint32), indices, ids, **args)
-    at = _gather_at(winners, indices, updates.shape, dnums, GatherScatterMode.PROMISE_IN_BOUNDS)
+    ids = lax.broadcast_in_dim(lax.reshape(ids, batch), np.shape(updates), scatter_dims)
+    winners = scatters.scatter(lax.full(np.shape(operand), 0, np.uint32), indices, ids, **args)
+    at = _gather_at(winners, indices, np.shape(updates), dnums, GatherScatterMode.PROMISE_IN_BOUNDS)
     untouched = lax.eq(winners, lax.full_like(winners, 0))
     wins = lax.eq(ids, at)
 
@@ -245,7 +249,7 @@ def _scatter_apply_jvp(primals, t, update_jaxpr, args):
     derivative, _ = ad.jvp_jaxpr(closed, [True, False], True)
 
     def slope(x):
-        one = np.array(1, x.dtype)[()]
+        one = np.array(1, dtypes.dtype(x))[()]
         return [core.jaxpr_as_fun(derivative)(x, x, one)[1]]
 
     aval = closed.in_avals[0]
@@ -256,9 +260,9 @@ def _scatter_apply_jvp(primals, t, update_jaxpr, args):
         operand, indices, updates, update_jaxpr=slope_jaxpr, update_consts=(), **args
     )
     touched = scatters.scatter(
-        lax.full(operand.shape, False, np.bool_),
+        lax.full(np.shape(operand), False, np.bool_),
         indices,
-        lax.full(updates.shape, True, np.bool_),
+        lax.full(np.shape(updates), True, np.bool_),
         **args,
     )
     slopes = lax.select(touched, slopes, lax.full_like(slopes, 1))

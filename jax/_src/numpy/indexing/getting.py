@@ -151,15 +151,16 @@ def take_entries(x, entries, mode, fill_value, is_sorted, unique):
     """Indexes `x` by parsed entries with lax operations."""
     if _can_slice(x.shape, entries, mode):
         return take_slice(x, entries)
-    if not x.shape:
-        x, entries = lax.expand_dims(x, (0,)), [Position(0), *entries]
     plan = make_plan(x.shape, entries)
     shape = plan.result_shape
     if plan.is_empty:
         return lax.full(shape, 0, x.dtype)
     if plan.empty_axis is not None:
         if mode is not GatherScatterMode.FILL_OR_DROP:
-            raise empty_axis_error(plan.empty_axis)
+            raise TypeError(
+                f"arrays of indices cannot be in bounds: axis {plan.empty_axis} of the array of shape "
+                f"{x.shape} has size 0; .at[...].get(mode='fill') gives fill values there"
+            )
         fill = default_fill_value(x.dtype) if fill_value is None else fill_value
         return lax.full(shape, fill, x.dtype)
     out = slicing.gather(

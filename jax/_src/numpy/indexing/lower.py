@@ -192,7 +192,7 @@ def with_new(shape: tuple[Any, ...], new: list[int]) -> tuple[Any, ...]:
 
 
 def make_plan(shape: tuple[Any, ...], entries: list[Entry]) -> Plan:
-    """Makes the plan for entries of any kind; the operand must have at least one dimension.
+    """Makes the plan for entries of any kind.
 
     If there are index arrays, integers count as arrays of shape `()`, and all of them broadcast
     together. As in NumPy, their dimensions replace the indexed ones if those are adjacent; else
@@ -334,13 +334,14 @@ class _Layout:
         )
 
     def _indices(self) -> Any:
-        if not self.components:  # a gather needs at least one index component
-            self.components.append((0, 0, ()))
+        if not self.components:
+            return np.zeros((*self.batch, 0), np.int32)
         positions = [p for _, p, _ in self.components]
         dtype = common_index_dtype([p for p in positions if type(p) is not int], self.shape)
+        positions = [as_index(p, dtype) for p in positions]
         columns = [
-            lax.broadcast_in_dim(as_index(p, dtype), (*self.batch, 1), dims)
-            for _, p, dims in self.components
+            lax.broadcast_in_dim(p, (*self.batch, 1), dims)
+            for p, (_, _, dims) in zip(positions, self.components)
         ]
         return columns[0] if len(columns) == 1 else lax.concatenate(columns, len(self.batch))
 

@@ -97,14 +97,13 @@ def scatter_update(
 def update_entries(x, entries, y, scatter_op, is_sorted, unique, mode):
     """Updates `x` at parsed entries with lax operations."""
     dtype, weak_type, shape = x.dtype, core.typeof(x).weak_type, x.shape
-    if not shape:
-        x, entries = lax.expand_dims(x, (0,)), [Position(0), *entries]
-    plan = make_plan(x.shape, entries)
-    y = _fit(_converted(y, dtype, weak_type), plan.shape, plan.new, plan.reverse)
+    plan = make_plan(shape, entries)
     if plan.is_empty or plan.empty_axis is not None:
-        return x if shape else lax.squeeze(x, (0,))
+        _check_shape(y, plan.result_shape)
+        return x
+    y = _fit(_converted(y, dtype, weak_type), plan.shape, plan.new, plan.reverse)
     dnums = ScatterDimensionNumbers(plan.offset_dims, plan.collapsed, plan.axes)
-    out = scatter_op(
+    return scatter_op(
         x,
         plan.indices,
         y,
@@ -113,7 +112,6 @@ def update_entries(x, entries, y, scatter_op, is_sorted, unique, mode):
         unique_indices=unique or plan.unique,
         mode=mode,
     )
-    return out if shape else lax.squeeze(out, (0,))
 
 
 def _converted(y, dtype, weak_type):
@@ -139,13 +137,24 @@ def _fit(y, update_shape, new, reverse):
       reverse: dimensions of the updates in which they are reversed.
     """
     shape = with_new(update_shape, new)
+    _check_shape(y, shape)
+    n, ndim = np.ndim(y), len(shape)
+    if n == 0:
+        return lax.broadcast_in_dim(y, update_shape, ()) if update_shape else y
+    if np.shape(y) != shape:
+        y = lax.broadcast_in_dim(y, shape, range(ndim - n, ndim))
+    if new:
+        y = lax.squeeze(y, new)
+    return lax.rev(y, reverse) if reverse else y
+
+
+def _check_shape(y, shape):
+    """Raises ValueError unless the values broadcast to a shape."""
     n, ndim = np.ndim(y), len(shape)
     if n > ndim:
         raise ValueError(
             f"Cannot broadcast to shape with fewer dimensions: arr_shape={np.shape(y)} shape={shape}"
         )
-    if n == 0:
-        return lax.broadcast_in_dim(y, update_shape, ()) if update_shape else y
     if any(
         not (core.definitely_equal(d, 1) or core.definitely_equal(d, size))
         for d, size in zip(np.shape(y), shape[ndim - n :])
@@ -155,11 +164,6 @@ def _fit(y, update_shape, new, reverse):
             f"Incompatible types for broadcasting: input type={aval.str_short()} and requested "
             f"type={aval.update(shape=shape).str_short()}"
         )
-    if np.shape(y) != shape:
-        y = lax.broadcast_in_dim(y, shape, range(ndim - n, ndim))
-    if new:
-        y = lax.squeeze(y, new)
-    return lax.rev(y, reverse) if reverse else y
 
 
 # ---------------------------------------------------------------------------------------------------
