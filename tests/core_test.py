@@ -6,6 +6,7 @@ import traceback
 import weakref
 
 import numpy as np
+import pytest
 from absl.testing import absltest
 
 import jax
@@ -513,6 +514,7 @@ class LeaksTest(jtu.JaxTestCase):
         ):
             jax.jit(leaky)(F(1))
 
+    @pytest.mark.usefixtures("only_new_objects")
     def test_no_leaks_in_sound_programs(self):
         w = jnp.ones(3)
         with jax.checking_leaks():

@@ -15,13 +15,7 @@ from jax import lax
 x = np.ones(3, np.float32)
 
 
-@pytest.fixture(autouse=True)
-def only_new_objects():
-    """What earlier tests of the process have left is neither searched for garbage nor counted."""
-    gc.collect()
-    gc.freeze()
-    yield
-    gc.unfreeze()
+pytestmark = pytest.mark.usefixtures("only_new_objects")
 
 
 def live_objects():
@@ -129,10 +123,10 @@ def test_many_lambdas():
 
     churn(50)
     objects, blocks = churn(50)
-    more_objects, more_blocks = churn(300)
+    more_objects, more_blocks = churn(500)
     # Python's allocator keeps a few free blocks more, the longer it runs.
     assert more_objects - objects < 20
-    assert more_blocks - blocks < 200
+    assert more_blocks - blocks < 500
 
 
 def test_equal_methods_share_their_programs():

@@ -12,6 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from unittest import mock
 
 import numpy as np
+import pytest
 from absl.testing import absltest
 
 import jax
@@ -110,6 +111,7 @@ class ThreadsTest(jtu.JaxTestCase):
         """
         subprocess.run([sys.executable, "-c", textwrap.dedent(program)], check=True, timeout=120)
 
+    @pytest.mark.usefixtures("only_new_objects")
     def test_clearing_caches_meanwhile(self):
         stop = threading.Event()
 
@@ -329,6 +331,7 @@ class ReentrancyTest(jtu.JaxTestCase):
             f = jax.jit(lambda x, f=f: f(x))
         self.assertAllClose(jax.grad(f)(F(0.5)), np.cos(F(0.5)))
 
+    @pytest.mark.usefixtures("only_new_objects")
     def test_garbage_collection_while_tracing(self):
         def fun(x):
             for _ in range(5):
