@@ -29,16 +29,18 @@ class _IndexUpdateHelper:
     `x.at[i].get()`                    like `x[i]`
     =================================  ==========================================
 
-    Updates return an array of the shape and dtype of `x`. If an element is indexed repeatedly,
-    `add`, `multiply` and so on apply all of its updates, unlike NumPy; which value `set` keeps is
-    undefined. All take keyword arguments:
+    Updates return an array of the shape and dtype of `x`. If an element is indexed repeatedly, all of
+    its updates are applied by `add`, `multiply` and so on, unlike NumPy; `set` keeps an unspecified
+    one.
 
-    - `mode`: treatment of out-of-bounds indices: "fill" or "drop" (the default of updates, which
-    are then
-      skipped; `get` returns `fill_value`), "clip" (uses the nearest index) or "promise_in_bounds"
-      (asserts that there are none).
-    - `indices_are_sorted`, `unique_indices`: promises about index arrays that may make the
-    operation faster. - `wrap_negative_indices`: whether negative indices count from the end.
+    All methods take these keyword arguments:
+
+    - `mode`: treatment of out-of-bounds indices: "fill" or "drop" (the default of updates, which are
+      then skipped; `get` returns `fill_value`), "clip" (uses the nearest index) or
+      "promise_in_bounds" (asserts that there are none).
+    - `indices_are_sorted`, `unique_indices`: promises about index arrays, which may make the
+      operation faster.
+    - `wrap_negative_indices`: whether negative indices count from the end.
     - `out_sharding`: sharding of the result, in explicit mode.
 
     >>> x = jnp.arange(5.)

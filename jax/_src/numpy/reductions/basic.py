@@ -134,7 +134,7 @@ def max(
     initial: ArrayLike | None = None,
     where: ArrayLike | None = None,
 ) -> Array:
-    """Takes the greatest elements over axes; NaN wins. Complex numbers compare lexicographically.
+    """Computes the maximum over axes, propagating NaNs; complex numbers compare lexicographically.
 
     Args:
       a: array.
@@ -163,7 +163,7 @@ def min(
     initial: ArrayLike | None = None,
     where: ArrayLike | None = None,
 ) -> Array:
-    """Takes the least elements over axes; takes the arguments of `max`.
+    """Computes the minimum over axes; takes the arguments of `max`.
 
     >>> jnp.min(jnp.arange(6).reshape(2, 3), axis=1)
     Array([0, 3], dtype=int32)
@@ -180,7 +180,7 @@ def amax(
     initial: ArrayLike | None = None,
     where: ArrayLike | None = None,
 ) -> Array:
-    """Takes the greatest elements over axes: alias of `max`.
+    """Computes the maximum over axes: alias of `max`.
 
     >>> jnp.amax(jnp.arange(3))
     Array(2, dtype=int32)
@@ -197,7 +197,7 @@ def amin(
     initial: ArrayLike | None = None,
     where: ArrayLike | None = None,
 ) -> Array:
-    """Takes the least elements over axes: alias of `min`.
+    """Computes the minimum over axes: alias of `min`.
 
     >>> jnp.amin(jnp.arange(3))
     Array(0, dtype=int32)
@@ -216,7 +216,7 @@ _ptp = nested_jit(_ptp_impl, static_argnames=("axis", "keepdims"))
 
 @export
 def ptp(a: ArrayLike, axis: Axis = None, out: None = None, keepdims: bool = False) -> Array:
-    """Subtracts the least from the greatest elements over axes; takes the arguments of `max`.
+    """Computes maximum minus minimum over axes; takes the arguments of `max`.
 
     >>> jnp.ptp(jnp.array([3, 8, 5]))
     Array(5, dtype=int32)

@@ -111,7 +111,7 @@ def nanmax(
     initial: ArrayLike | None = None,
     where: ArrayLike | None = None,
 ) -> Array:
-    """Takes the greatest elements over axes, ignoring NaNs unless there is nothing else; see `max`.
+    """Computes the maximum over axes, ignoring NaNs unless there is nothing else; see `max`.
 
     >>> jnp.nanmax(jnp.array([1., jnp.nan, 2.]))
     Array(2., dtype=float32)
@@ -128,7 +128,7 @@ def nanmin(
     initial: ArrayLike | None = None,
     where: ArrayLike | None = None,
 ) -> Array:
-    """Takes the least elements over axes, ignoring NaNs unless there is nothing else; see `max`.
+    """Computes the minimum over axes, ignoring NaNs unless there is nothing else; see `max`.
 
     >>> jnp.nanmin(jnp.array([1., jnp.nan, 2.]))
     Array(1., dtype=float32)
