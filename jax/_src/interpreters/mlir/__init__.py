@@ -1,8 +1,8 @@
 """Lowering of jaxprs to StableHLO.
 
-`lower_jaxpr_to_module` makes a module of a jaxpr. A primitive's lowering rule (`register_lowering`) is
-called with a `LoweringRuleContext`, its operands as IR values and its parameters, and emits operations
-at the insertion point.
+`lower_jaxpr_to_module` lowers a jaxpr to a module. The lowering rule of a primitive
+(`register_lowering`) is called with a `LoweringRuleContext`, the operands as IR values and the
+parameters. It emits operations at the insertion point and returns the results.
 """
 
 from jax._src.interpreters.mlir.callbacks import emit_python_callback as emit_python_callback

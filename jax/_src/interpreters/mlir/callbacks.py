@@ -25,7 +25,7 @@ from jax._src.sharding_impls import (
     replicated_hlo_sharding,
 )
 
-# The calling convention is the same on all: an index into the callbacks of the executable.
+# All platforms use the same calling convention: an index into the executable's callbacks.
 _TARGETS = {"cpu": "cpu", "cuda": "gpu", "rocm": "gpu"}
 
 
@@ -42,24 +42,26 @@ def emit_python_callback(
     partitioned: bool = False,
     sharding: SingleDeviceSharding | None = None,
 ) -> tuple[Sequence[Any], Any, Any]:
-    """Calls `callback` when the program gets there.
+    """Emits an operation that calls `callback` on the host.
 
     Args:
-      callback: takes NumPy arrays, which are valid during the call only; gives a sequence of arrays.
+      callback: takes NumPy arrays, which are valid only during the call; returns a sequence of
+        arrays.
       token: a token value that orders the call, or None.
       operands: IR values of types `operand_avals`.
-      result_avals: types of what the callback gives.
-      has_side_effect: whether it is called even if nothing uses its results.
-      returns_token: whether there is a token after the call; only if there is one before.
-      partitioned: whether each device calls it with its shards. There can be no results then.
-      sharding: the device that calls it, in a program for several; the first one if it is None.
+      result_avals: types of the callback's results.
+      has_side_effect: whether to keep the call even if its results are not used.
+      returns_token: whether to return a token; only if `token` is given.
+      partitioned: whether each device calls it with its shards. Then it cannot have results.
+      sharding: the device that makes the call, in a program for several devices; the first device
+        if None.
 
     Returns:
-      IR values of the results, the token after the call, and the function that the program calls.
+      IR values of the results, the token after the call, and the function that the runtime calls.
 
     Raises:
-      NotImplementedError: the module is for several platforms, or for one without callbacks.
-      ValueError: there are results of a partitioned callback.
+      NotImplementedError: if the module is for several platforms, or for one without callbacks.
+      ValueError: if a partitioned callback has results.
     """
     module_ctx = ctx.module_context
     platforms = module_ctx.platforms
@@ -107,7 +109,7 @@ def emit_python_callback(
     results = list(op.results)
     if ordered and returns_token:
         token, *results = results
-    if where is not None:  # the other devices have no results: they get those of the one
+    if where is not None:  # only the calling device has the results, so replicate them
         results = [
             wrap_with_sharding_op(ctx, r, a, _replicated(a)) for r, a in zip(results, result_avals)
         ]
@@ -124,7 +126,7 @@ def _checked(
     token_in: bool,
     token_out: bool,
 ) -> Callable[..., Any]:
-    """What the runtime calls: takes and gives None for tokens, and types what the callback gives."""
+    """Wraps `callback` for the runtime: handles tokens, and checks and converts the results."""
 
     def call_on_host(*args: Any) -> Any:
         outs = as_results(callback(*args[token_in:]), expected)
@@ -134,8 +136,8 @@ def _checked(
 
 
 def result_types_of(avals: Sequence[core.AbstractValue]) -> list[tuple[Any, Any, bool]]:
-    """Shapes and dtypes for `as_results`, and whether 64-bit values may be given for 32-bit ones."""
-    x64 = config.enable_x64.value  # now: the callback may run on another thread
+    """Returns shapes and dtypes for `as_results`, and whether to narrow 64-bit values."""
+    x64 = config.enable_x64.value  # read it now, since the callback may run on another thread
     return [(a.shape, a.dtype, not x64) for a in avals]
 
 
@@ -143,11 +145,11 @@ _NARROW = {"float64": "float32", "int64": "int32", "uint64": "uint32", "complex1
 
 
 def as_results(outs: Sequence[Any], expected: Sequence[tuple[Any, Any, bool]]) -> tuple[Any, ...]:
-    """What a callback gives as NumPy arrays of the shapes and dtypes of its results.
+    """Converts results of a callback to NumPy arrays, checking shapes and dtypes.
 
     Raises:
-      RuntimeError: it has other shapes or dtypes, or more or fewer leaves.
-      TypeError: it is not made of numbers.
+      RuntimeError: if a shape, a dtype or the number of results is not as expected.
+      TypeError: if a result is not numeric.
     """
     if len(outs) != len(expected):
         raise RuntimeError(
@@ -180,12 +182,12 @@ def as_results(outs: Sequence[Any], expected: Sequence[tuple[Any, Any, bool]]) -
 def _sharding_of_call(
     ctx: LoweringRuleContext, sharding: SingleDeviceSharding | None, num_results: int
 ) -> Any:
-    """One device for the call, in programs for several."""
+    """Returns a sharding that assigns the call to one device, in programs for several devices."""
     axis_context = ctx.module_context.axis_context
     if is_single_device(ctx.module_context):
         return None
     if isinstance(axis_context, SPMDAxisContext) and axis_context.manual_axes:
-        return None  # every device runs this part of the program by itself
+        return None  # in manual code, each device runs the call by itself
     device = 0
     if sharding is not None:
         (wanted,) = sharding.device_set

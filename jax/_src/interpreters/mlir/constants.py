@@ -1,4 +1,4 @@
-"""Constants and attributes: Python, NumPy and array values to IR."""
+"""Conversion of Python, NumPy and array values to IR constants and attributes."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def i64_attr(i: int) -> Any:
 
 
 def dense_int_array(xs: Sequence[int]) -> Any:
-    """`array<i64: …>`, the form of most dimension lists in StableHLO."""
+    """Returns `array<i64: …>`, the form of most dimension lists in StableHLO."""
     return ir.DenseI64ArrayAttr.get(xs)
 
 
@@ -45,7 +45,7 @@ def dense_bool_array(xs: Sequence[bool]) -> Any:
     return ir.DenseBoolArrayAttr.get(xs)
 
 
-# What holds the bits of dtypes that the buffer protocol does not know.
+# Integer types with the bits of dtypes that the buffer protocol does not support, by item size.
 _BITS = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}
 _PLAIN = frozenset(np.dtype(t) for t in "? b h i l B H I L e f d F D".split())
 _INT1 = tuple(
@@ -54,14 +54,14 @@ _INT1 = tuple(
 
 
 def numpy_array_attribute(x: np.ndarray | np.generic) -> Any:
-    """`x` as an elements attribute (a splat if all its elements are equal)."""
+    """Converts `x` to an elements attribute, which is a splat if all elements are equal."""
     dtype = x.dtype
     shape = x.shape
     if not shape and dtype in _PLAIN:
         return ir.DenseElementsAttr.get(x, type=dtype_to_ir_type(dtype), shape=shape)
     element_type = dtype_to_ir_type(dtype)
     if not x.flags.c_contiguous:
-        x = np.ascontiguousarray(x)  # of a 0-d array it would be 1-d, but that is contiguous
+        x = np.ascontiguousarray(x)  # this would make a 0-d array 1-d, but those are contiguous
     if dtype.kind == "V":
         if dtype == dtypes.float0:
             x = np.zeros(shape, np.bool_)
@@ -83,7 +83,7 @@ def _scalar_attribute(dtype: np.dtype, val: Any) -> Any:
     if isinstance(element_type, ir.IntegerType):
         if dtype == np.bool_:
             return ir.BoolAttr.get(bool(val))
-        if dtype == np.uint64:  # the bindings take signed 64-bit numbers, and keep the bits
+        if dtype == np.uint64:  # the bindings take a signed 64-bit number with the same bits
             val = np.uint64(val).view(np.int64)
         return ir.IntegerAttr.get(element_type, int(val))
     if isinstance(element_type, ir.FloatType):
@@ -135,10 +135,11 @@ def get_attribute_handler(type_: type) -> AttributeHandler | None:
 
 
 def ir_attribute(val: object) -> Any:
-    """A Python or NumPy value as an MLIR attribute.
+    """Converts a Python or NumPy value to an MLIR attribute.
 
-    Numbers become integer and float attributes (64 bits for Python's), arrays dense elements, lists
-    and tuples arrays of attributes, dicts with string keys dictionaries.
+    Numbers become integer or float attributes (of 64 bits for Python numbers), arrays become dense
+    elements, lists and tuples become array attributes, and dicts with string keys become dictionary
+    attributes.
 
     Raises:
       TypeError: if there is no attribute for values of this class.
@@ -176,7 +177,7 @@ def _ndarray_constant(val: np.ndarray, aval: Any) -> Any:
     if canonical != dtype and not isinstance(canonical, dtypes.ExtendedDType):
         val = np.asarray(val).astype(canonical)
     if 0 in val.strides and val.size > 1:
-        # A broadcast array: only what differs is stored.
+        # In a broadcast array, emit only the distinct elements and broadcast them in the program.
         kept = tuple(
             i for i, (n, stride) in enumerate(zip(val.shape, val.strides)) if stride or n <= 1
         )
@@ -233,7 +234,7 @@ def _array_constant(val: ArrayImpl, aval: object) -> Any:
 
 
 class ConstantHandler(Protocol):
-    """Emits constants of a class, as IR values: see `register_constant_handler`."""
+    """A function that emits constants as IR values; see `register_constant_handler`."""
 
     def __call__(self, val: Any, aval: core.AbstractValue | None) -> IrValues: ...
 
@@ -264,8 +265,8 @@ def register_constant_handler(type_: type, handler_fun: ConstantHandler) -> None
 
     Args:
       type_: the class of values.
-      handler_fun: called with the value and its abstract value (or None), where operations can be
-        inserted; returns the IR value, or a tuple of them.
+      handler_fun: called with the value and its abstract value (or None) at an insertion point;
+        returns the IR value, or a tuple of them.
     """
     _constant_handlers[type_] = handler_fun
 
@@ -285,11 +286,11 @@ def ir_constant(val: Any, *, const_lowering: dict[Any, Any] | None = None, aval:
 
     Args:
       val: a Python or NumPy scalar or array, an array, or a value of a registered class.
-      const_lowering: IR values of constants that are arguments, by (id of the value, aval).
-      aval: its abstract value, where it is known: Python scalars take its dtype.
+      const_lowering: IR values of constants that are passed as arguments, by (id of value, aval).
+      aval: its abstract value if known; it determines the dtype of Python scalars.
 
     Returns:
-      The IR value, a tuple of them for values that several represent.
+      The IR value, or a tuple of them if several IR values represent one value.
 
     Raises:
       TypeError: if there is no handler for values of this class.
@@ -309,13 +310,13 @@ def ir_constant(val: Any, *, const_lowering: dict[Any, Any] | None = None, aval:
 def ir_constants(
     val: Any, *, const_lowering: dict[Any, Any] | None = None, aval: object = None
 ) -> tuple[Any, ...]:
-    """As `ir_constant`, always a tuple."""
+    """Like `ir_constant`, but always returns a tuple."""
     out = ir_constant(val, const_lowering=const_lowering, aval=aval)
     return out if isinstance(out, tuple) else (out,)
 
 
 def ir_consts(consts: Sequence[Any], avals: Sequence[Any]) -> list[IrValues]:
-    """Emits each of `consts` once, however often it occurs."""
+    """Emits each distinct object in `consts` once, and returns their IR values."""
     unique: dict[int, IrValues] = {}
     out = []
     for val, aval in zip(consts, avals):

@@ -1,4 +1,4 @@
-"""State of a lowering: of the module, of one operation, and the tokens that order effects."""
+"""The state of lowering a module or an operation, and the tokens that order effects."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ from jax._src.interpreters.mlir.types import aval_to_ir_types, token_type
 from jax._src.lib.mlir import dialects, ir, jax_mlir_ext
 from jax._src.lib.mlir.dialects import chlo, func, hlo, sdy
 
-# Collective operations with no channel of their own share this id with their replica groups.
+# The channel id of collective operations that do not need their own.
 COLLECTIVE_CHANNEL_ID = 1
-# Types of channels, as StableHLO numbers them.
+# The numbers of channel types in StableHLO.
 DEVICE_TO_DEVICE_TYPE = 1
 SEND_TO_HOST_TYPE = 2
 RECV_FROM_HOST_TYPE = 3
 
 _registry_lock = threading.Lock()
 _registry: Any = None
-# Dialects that StableHLO modules may contain besides the usual, if their bindings were imported.
+# Additional dialects that modules may contain if Python code has imported their bindings.
 _OPTIONAL_DIALECTS = ("arith", "cf", "math", "memref", "mhlo", "scf", "vector")
 
 
 def upstream_dialects() -> Any:
-    """The registry of the dialects that MLIR itself brings."""
+    """Returns the registry of the dialects that are part of MLIR."""
     global _registry
     if _registry is None:
         with _registry_lock:
@@ -42,12 +42,12 @@ def upstream_dialects() -> Any:
 
 @functools.cache
 def ir_context_class() -> Any:
-    """The class of the contexts of modules that programs are lowered to."""
+    """Returns the class of MLIR contexts for lowered modules."""
 
     base: Any = ir.Context
 
     class JaxIrContext(base):  # type: ignore[misc]
-        """An MLIR context without threads of its own."""
+        """An MLIR context without a thread pool."""
 
         def __init__(self, *args: Any, **kwargs: Any) -> None:
             super().__init__(*args, **kwargs)
@@ -57,10 +57,11 @@ def ir_context_class() -> Any:
 
 
 def make_ir_context() -> Any:
-    """A new MLIR context for lowering: dialects registered, no threads of its own."""
+    """Creates an MLIR context for lowering, with registered dialects and without a thread pool."""
     context = ir_context_class()()
-    # Registered dialects are found when a module that uses them is parsed; operations are only made
-    # of loaded ones. Loading takes time: those that no imported code can make stay unloaded.
+    # A registered dialect is loaded when a parsed module uses it, but building an operation
+    # requires a loaded dialect. Loading takes time, so load only dialects that imported code can
+    # use.
     context.append_dialect_registry(upstream_dialects())
     hlo.register_dialect(context)
     chlo.register_dialect(context)
@@ -76,7 +77,7 @@ def make_ir_context() -> Any:
 
 
 class TokenSet:
-    """The token values that order the effects in a computation, by effect.
+    """The tokens that order effects in a computation, by effect.
 
     Args:
       tokens: effect to IR value.
@@ -95,7 +96,7 @@ class TokenSet:
 
     @classmethod
     def create(cls, effects: Iterable[Any]) -> TokenSet:
-        """A set with a new token for each of `effects`."""
+        """Creates a set with a new token for each of `effects`."""
         return cls({eff: hlo.create_token() for eff in effects})
 
     def items(self) -> Sequence[tuple[Any, Any]]:
@@ -111,7 +112,7 @@ class TokenSet:
         return TokenSet({eff: self._tokens[eff] for eff in effects})
 
     def update_tokens(self, tokens: TokenSet) -> TokenSet:
-        """The set with the tokens of the effects in `tokens` replaced by those."""
+        """Returns this set with its tokens replaced by those in `tokens`, where there is one."""
         return TokenSet({eff: tokens._tokens.get(eff, tok) for eff, tok in self._tokens.items()})
 
 
@@ -119,14 +120,15 @@ empty_token_set = TokenSet()
 
 
 class LoweringParameters:
-    """Choices about a whole lowering.
+    """Options of a lowering.
 
     Args:
-      override_lowering_rules: pairs (primitive, rule) that come before registered rules.
+      override_lowering_rules: pairs (primitive, rule) that take precedence over registered rules.
       global_constant_computation: whether platform index and dimension variables are arguments
         of the module (marked `jax.global_constant`), as in exported modules.
-      for_export: whether the module must stay loadable by other versions.
-      export_ignore_forward_compatibility: allows features newer than the compatibility window.
+      for_export: whether other versions must be able to load the module.
+      export_ignore_forward_compatibility: whether to allow features newer than the compatibility
+        window.
       hoist_constants_as_args: whether large constants become arguments of the module.
     """
 
@@ -170,11 +172,12 @@ class LoweringParameters:
 
 
 class ShapePolyLoweringState:
-    """Symbolic dimensions and platforms that a module takes as leading arguments.
+    """Symbolic dimensions and the platform index, which a module takes as leading arguments.
 
     Args:
       dim_vars: names of the dimension variables.
-      lowering_platforms: the platforms, if several: the module takes an index into them first.
+      lowering_platforms: the platforms; if there are several, the first argument is an index of
+        them.
     """
 
     __slots__ = ("dim_vars", "has_platform_index_argument", "uses_dim_vars")
@@ -190,7 +193,7 @@ class ShapePolyLoweringState:
 
 
 class ModuleContext:
-    """State of the lowering of one module, shared by all operations in it."""
+    """The state of lowering one module, shared by all its operations."""
 
     __slots__ = (
         "context",
@@ -266,7 +269,7 @@ class ModuleContext:
             else shape_poly_state
         )
         self.all_default_mem_kind = all_default_mem_kind
-        # Functions of the module by what they were lowered from.
+        # Functions of the module, by the jaxprs that they were lowered from.
         self.lowering_cache = {} if lowering_cache is None else lowering_cache
         self.cached_primitive_lowerings = (
             {} if cached_primitive_lowerings is None else cached_primitive_lowerings
@@ -275,19 +278,19 @@ class ModuleContext:
             TracebackCaches(self.context) if traceback_caches is None else traceback_caches
         )
         self.sharding_attr_cache = {} if sharding_attr_cache is None else sharding_attr_cache
-        # Names of the `sdy.mesh` operations, by shape of the mesh.
+        # Names of the `sdy.mesh` operations, by mesh shape.
         self.meshes = {} if meshes is None else meshes
         self.aval_to_ir_types_cache = (
             {} if aval_to_ir_types_cache is None else aval_to_ir_types_cache
         )
         self.pallas_lowering_cache = {} if pallas_lowering_cache is None else pallas_lowering_cache
-        # Attributes of this MLIR context that rules make often, by keys of their own.
+        # Attributes that lowering rules use often, by the rules' own keys.
         self.attribute_cache = {} if attribute_cache is None else attribute_cache
-        # The lowering rule in force, by primitive.
+        # The lowering rule for this module's platforms and parameters, by primitive.
         self.rules = {} if rules is None else rules
 
     def replace(self, **kw: object) -> ModuleContext:
-        """A context of the same module with some fields replaced."""
+        """Returns a context of the same module with some fields replaced."""
         fields = {name: getattr(self, name) for name in self.__slots__}
         if "platforms" in kw or "lowering_parameters" in kw:
             fields["rules"] = None
@@ -299,7 +302,7 @@ class ModuleContext:
         return ModuleContext(**fields)
 
     def attribute(self, make: Callable[..., Any], *args: object) -> Any:
-        """`make(*args)`, an attribute or type, made once in this module; `args` are hashable."""
+        """Returns the attribute or type `make(*args)`, cached for this module by hashable `args`."""
         key = (make, args)
         attr = self.attribute_cache.get(key)
         if attr is None:
@@ -307,7 +310,7 @@ class ModuleContext:
         return attr
 
     def new_channel(self) -> int:
-        """A channel id that no other operation of the module has."""
+        """Returns a channel id that no other operation of the module has."""
         return next(self.channel_iterator)
 
     def add_host_callback(self, host_callback: object) -> None:
@@ -318,10 +321,10 @@ class ModuleContext:
         self.keepalives.append(keepalive)
 
     def get_backend(self, optional: bool = False) -> Any:
-        """The one backend lowered for.
+        """Returns the backend that the module is lowered for.
 
         Raises:
-          NotImplementedError: if there are several platforms or none is known, unless `optional`.
+          NotImplementedError: if there are several platforms or no backend, unless `optional`.
         """
         if len(self.platforms) > 1:
             if optional:
@@ -341,7 +344,7 @@ class ModuleContext:
 
 
 class LoweringRuleContext:
-    """What a lowering rule is given about the operation it lowers.
+    """Information for a lowering rule about the operation that it lowers.
 
     Attributes:
       module_context: the `ModuleContext`.
@@ -349,12 +352,12 @@ class LoweringRuleContext:
       primitive: the primitive, or None.
       avals_in, avals_out: abstract values of operands and results.
       tokens_in: tokens of the operation's ordered effects.
-      tokens_out: the tokens after it; set by `set_tokens_out`.
+      tokens_out: the tokens after the operation, set by `set_tokens_out`.
       const_lowering: IR values of constants that are arguments of the module.
       axis_size_env: sizes of dynamic axes.
       dim_var_values: IR values of the dimension variables of shape polymorphism.
       jaxpr_eqn_ctx: settings under which the operation was traced.
-      platforms: platforms, where the rule is one branch of several.
+      platforms: the platforms of this rule, if it is one branch for several platforms.
     """
 
     __slots__ = (
@@ -409,7 +412,7 @@ class LoweringRuleContext:
         self.tokens_out = tokens_out
 
     def replace(self, **kw: object) -> LoweringRuleContext:
-        """A context with some fields replaced; `tokens_out` is never carried over."""
+        """Returns a context with some fields replaced; `tokens_out` is always reset."""
         fields = {name: getattr(self, name) for name in self.__slots__}
         fields["tokens_out"] = None
         fields.update(kw)

@@ -28,20 +28,20 @@ def custom_call(
     result_layouts: Sequence[Sequence[int]] | None = None,
     extra_attributes: dict[str, Any] | None = None,
 ) -> Any:
-    """A `stablehlo.custom_call`.
+    """Emits a `stablehlo.custom_call`.
 
     Args:
-      call_target_name: the name that the native function is registered under.
+      call_target_name: the name under which the native function is registered.
       result_types: IR types of the results.
       operands: IR values.
-      backend_config: what the function is told beside its operands: text, or for typed calls
-        (`api_version` 4) a dict of attributes.
-      has_side_effect: whether it stays also if nothing uses its results.
+      backend_config: configuration passed to the function: a string or, for typed calls
+        (`api_version` 4), a dict of attributes.
+      has_side_effect: whether to keep the call even if its results are not used.
       result_shapes: 1-d tensors with the shapes of the results, for shapes known at run time.
       called_computations: names of functions of the module that it calls.
       api_version: XLA's calling convention.
-      operand_output_aliases: operand number to the result that shares its buffer.
-      operand_layouts, result_layouts: dimensions from minor to major, one list a value.
+      operand_output_aliases: from operand numbers to results that share their buffers.
+      operand_layouts, result_layouts: for each value, its dimensions from minor to major.
       extra_attributes: other attributes of the operation.
 
     Returns:
@@ -56,7 +56,7 @@ def custom_call(
     elif isinstance(backend_config, (str, bytes)):
         backend_config_attr = ir.StringAttr.get(backend_config)
     elif isinstance(backend_config, dict):
-        # Version 4 is the first to take a dictionary.
+        # Dictionaries are supported since version 4.
         backend_config_attr = ir.DictAttr.get(backend_config)
         if api_version < 4:
             raise ValueError(
@@ -92,7 +92,7 @@ def custom_call(
     if extra_attributes is not None:
         attributes.update(extra_attributes)
     if result_shapes is not None:
-        # Operands too, which XLA's refinement of shapes takes away again.
+        # Result shapes are passed as additional operands, which XLA's shape refinement removes.
         attributes["indices_of_shape_operands"] = ir.DenseIntElementsAttr.get(
             np.arange(len(operands), len(operands) + len(result_shapes), dtype=np.int64)
         )

@@ -1,4 +1,4 @@
-"""Lowering rules for primitives that are one call of a native function (XLA's FFI)."""
+"""Lowering rules for primitives that call one native function through XLA's FFI."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def build_ffi_lowering_function(
     skip_ffi_layout_processing: bool = False,
     **lowering_args: Any,
 ) -> Callable[..., Any]:
-    """Like `ffi_lowering`, but the function it makes returns the operation, not its results."""
+    """Like `ffi_lowering`, but the returned function returns the operation, not its results."""
 
     def lower(ctx: LoweringRuleContext, *operands: Any, **params: Any) -> Any:
         kwargs = dict(lowering_args)
@@ -74,12 +74,12 @@ def ffi_lowering(
     """Makes a lowering rule that calls a native function registered with XLA's FFI.
 
     Args:
-      call_target_name: the name the function is registered under.
-      operand_layouts, result_layouts: for each operand and result its dimensions from minor to major,
-        or a `Layout`; by default rows come after each other.
-      backend_config: attributes of the call. The primitive's parameters, which the rule gets as keyword
-        arguments, are added.
-      skip_ffi_layout_processing: whether to give no layouts to the call.
+      call_target_name: the name under which the function is registered.
+      operand_layouts, result_layouts: for each operand and result, a `Layout` or its dimensions
+        from minor to major; row-major by default.
+      backend_config: attributes of the call. The primitive's parameters, which the rule receives as
+        keyword arguments, are added.
+      skip_ffi_layout_processing: whether to omit layouts from the call.
       lowering_args: further arguments of `mlir.custom_call`.
 
     Returns:
@@ -108,7 +108,7 @@ def _is_static(aval: AbstractValue) -> bool:
 
 
 def _layouts(avals: Sequence[Any], layouts: Sequence[FfiLayout] | None) -> list[Sequence[int]]:
-    """Minor-to-major orders, rows after each other where none is given."""
+    """Returns minor-to-major orders of dimensions, row-major where none is given."""
     if layouts is None:
         layouts = [None] * len(avals)
     return [_minor_to_major(aval, layout) for aval, layout in zip(avals, layouts, strict=True)]
@@ -124,6 +124,6 @@ def _minor_to_major(aval: AbstractValue, layout: FfiLayout) -> Sequence[int]:
         order = layout.major_to_minor[::-1]
     else:
         order = layout
-    # an element of an extended dtype is itself an array, whose dimensions come last
+    # An element of an extended dtype is an array itself, with trailing physical dimensions.
     physical_ndim = len(getattr(core.physical_aval(aval), "shape", ()))
     return (*range(physical_ndim - 1, ndim - 1, -1), *order)

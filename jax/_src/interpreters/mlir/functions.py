@@ -1,4 +1,4 @@
-"""Jaxprs as functions of the module, and calls of them."""
+"""Lowering of jaxprs to functions of the module, and of calls to them."""
 
 from __future__ import annotations
 
@@ -76,26 +76,27 @@ def lower_jaxpr_to_fun(
 ) -> Any:
     """Adds a function for a jaxpr to the module.
 
-    Its arguments are the dimension variables, a token for each of `effects`, then the jaxpr's
-    arguments; its results are the tokens, then the jaxpr's results.
+    Its arguments are the dimension variables, a token for each of `effects`, then the arguments of
+    the jaxpr. Its results are the tokens, then the results of the jaxpr.
 
     Args:
       ctx: the module.
-      name: the function's name; a number is added if it is taken.
+      name: the function's name; a number is appended if it is taken.
       jaxpr: the jaxpr with its constants.
       effects: ordered effects, in the order of their tokens.
-      num_const_args: how many arguments, before those of the jaxpr, stand for its constants: none, or one
-        for each of `jaxpr.consts`.
-      main_function: whether it is the module's public entry.
-      replicated_args: whether arguments are the same on all replicas.
-      in_avals: types of the arguments, with those that stand for constants.
-      arg_shardings, result_shardings: shardings, None where unspecified.
-      use_sharding_annotations: whether shardings become attributes, and not only operations.
-      input_output_aliases: for each argument the result that may use its buffer, or None.
-      xla_donated_args: arguments whose buffers the compiler may use for any result.
-      arg_names, result_names: as in error messages and profiles.
+      num_const_args: the number of constants that are passed as leading arguments: 0, or the number
+        of `jaxpr.consts`.
+      main_function: whether it is the module's public entry point.
+      replicated_args: which arguments are the same on all replicas.
+      in_avals: types of the arguments, including those of constants.
+      arg_shardings, result_shardings: shardings; None where unspecified.
+      use_sharding_annotations: whether to express shardings as attributes of arguments and results,
+        instead of only as operations.
+      input_output_aliases: for each argument, the result that may use its buffer, or None.
+      xla_donated_args: which arguments' buffers the compiler may use for any result.
+      arg_names, result_names: names for error messages and profiles.
       arg_memory_kinds, result_memory_kinds, arg_layouts, result_layouts: None where default.
-      propagated_out_mem_kinds: memory kinds that results have by the types in the jaxpr.
+      propagated_out_mem_kinds: memory kinds of results according to their types in the jaxpr.
 
     Returns:
       The `func.func` operation.
@@ -128,7 +129,7 @@ def lower_function(
     main_function: bool = False,
     use_sharding_annotations: bool = True,
 ) -> Any:
-    """As `lower_jaxpr_to_fun`, from what is known of arguments and results."""
+    """Like `lower_jaxpr_to_fun`, with the specifications of arguments and results grouped."""
     util.test_event("lower_jaxpr_to_fun", name)
     if num_const_args not in (0, len(jaxpr.consts)):
         raise ValueError(
@@ -175,7 +176,7 @@ def _lower_body(
     num_const_args: int,
     main_function: bool,
 ) -> list[Any]:
-    """Lowers a jaxpr in the function's block; gives the tokens and the results."""
+    """Lowers a jaxpr into the function's block; returns the tokens, then the results."""
     inner, ins = jaxpr.jaxpr, signature.ins
     values = list(block.arguments)
     dim_var_values, values = values[: signature.num_dims], values[signature.num_dims :]
@@ -247,8 +248,8 @@ def _constrain_results(
                     )
             if isinstance(aval.dtype, dtypes.ExtendedDType):
                 value = replicate_trailing_dims(rule_ctx, value, aval)
-            # Elsewhere the operations that move it have said so. For modules of several devices XLA
-            # does not move results by their attribute alone.
+            # On other platforms, the operations that move a value to a known memory kind suffice.
+            # The result's attribute alone does not make XLA move it in modules for several devices.
             said = known is not None and "cpu" not in ctx.platforms
             if kind is not None and kind != "device" and not said:
                 value = wrap_with_memory_kind(ctx, value, kind, aval)
@@ -274,13 +275,13 @@ def lower_called_computation(
     arg_names: Sequence[str | None] | None = None,
     result_names: Sequence[str] | None = None,
 ) -> tuple[Any, list[Any], Sequence[Any]]:
-    """The module's function for a jaxpr, made the first time it is asked for.
+    """Returns the module's function for a jaxpr, adding it on first use.
 
     Args:
-      fn_name: name of a new function.
+      fn_name: the name of a new function.
       call_jaxpr: the jaxpr.
       ctx: the module.
-      tokens_in: tokens in force; the function takes those of the jaxpr's ordered effects.
+      tokens_in: the current tokens; the function takes those of the jaxpr's ordered effects.
       backend: a platform that the module must be lowered for, or None.
 
     Returns:
@@ -293,9 +294,9 @@ def lower_called_computation(
     effects: Sequence[Any] = ()
     if inner.effects:
         effects = effects_lib.ordered_effects.filter_in(inner.effects)
-        if tokens_in is not None:  # the order of the tokens around the call
+        if tokens_in is not None:  # use the order of the caller's tokens
             effects = [eff for eff in tokens_in.effects() if eff in effects]
-    # What decides the function: the jaxpr, its constants, the order of its tokens.
+    # The function depends on the jaxpr, its constants and the order of its tokens.
     key = (fn_name, inner, tuple(map(id, call_jaxpr.consts)), tuple(effects))
     entry = ctx.lowering_cache.get(key)
     if entry is None:
@@ -335,10 +336,10 @@ def call_lowering(
       call_jaxpr: the jaxpr.
       backend: a platform that the module must be lowered for, or None.
       ctx: the module.
-      in_avals, out_avals: types of arguments and results; the jaxpr's if None.
-      tokens_in: tokens in force.
+      in_avals, out_avals: types of arguments and results; those of the jaxpr if None.
+      tokens_in: the current tokens.
       *args: IR values of the arguments.
-      dim_var_values: as `LoweringRuleContext` has them.
+      dim_var_values: as in `LoweringRuleContext`.
       attributes: attributes of the call.
       loc: the location of the call; the current one if None.
 
@@ -379,7 +380,7 @@ def core_call_lowering(
     call_jaxpr: core.ClosedJaxpr | core.Jaxpr,
     **_: Any,
 ) -> Sequence[IrValues]:
-    """The lowering rule of primitives that only call a jaxpr, their parameter `call_jaxpr`."""
+    """The lowering rule of primitives that only call the jaxpr in the parameter `call_jaxpr`."""
     module_ctx = ctx.module_context
     results, tokens_out = call_lowering(
         name,
@@ -413,17 +414,17 @@ def lower_jit_call(
     keep_unused: bool = False,
     ctx_mesh: Any = None,
 ) -> Sequence[IrValues]:
-    """Lowers a jit inside a program: a call of a function, its shardings and layouts constraints.
+    """Lowers a nested jit to a function call; its shardings and layouts become constraints.
 
-    What only says how a program is compiled and called (donation, unused arguments) means nothing
-    inside one.
+    Donation and unused arguments concern only how a whole program is compiled and called, so they
+    are ignored here.
     """
     module_ctx = ctx.module_context
     args = _constrained(ctx, args, ctx.avals_in, in_shardings, in_layouts)
     if inline:
         outs = lower_jaxpr_inline(ctx, jaxpr, util.wrap_name("jit", name), *args)
     else:
-        # The call itself is named after the function.
+        # The name stack of the call itself includes the function's name.
         stack = ctx.name_stack.extend(util.wrap_name("jit", name))
         loc = source_info_to_location(module_ctx, None, stack, ctx.traceback)
         outs, tokens_out = call_lowering(
@@ -467,7 +468,7 @@ def _constrained(
 
 
 def check_backend_matches(inner_backend: str | None, lowering_platforms: Sequence[str]) -> None:
-    """Raises NotImplementedError if a nested jit asks for another backend than the outer one."""
+    """Raises NotImplementedError if a nested jit requests another backend than the outer one."""
     if inner_backend is None:
         return
     names = xb.expand_platform_alias(inner_backend)
@@ -482,7 +483,7 @@ def check_backend_matches(inner_backend: str | None, lowering_platforms: Sequenc
 def lower_jaxpr_inline(
     ctx: LoweringRuleContext, call_jaxpr: core.ClosedJaxpr, scope: str, *args: IrValues
 ) -> Sequence[IrValues]:
-    """Lowers a jaxpr where it is used, its operations named within `scope`."""
+    """Lowers a jaxpr at its place of use, with operation names inside `scope`."""
     consts = ir_consts(call_jaxpr.consts, [v.aval for v in call_jaxpr.jaxpr.constvars])
     outs, tokens_out = jaxpr_subcomp(
         ctx.module_context,

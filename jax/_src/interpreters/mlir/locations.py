@@ -1,4 +1,4 @@
-"""Source locations of lowered operations: the name stack, then the call stack of the user's code."""
+"""Source locations of lowered operations: the name stack, then the user's call stack."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class TracebackCaches:
-    """What one lowering remembers about locations: of call stacks, and texts of name stacks."""
+    """Caches for the locations of one lowering: of tracebacks, and texts of name stacks."""
 
     __slots__ = ("traceback_to_location", "prefixes", "unknown")
 
@@ -23,7 +23,7 @@ class TracebackCaches:
         if not config.include_full_tracebacks_in_locations.value:
             limit = 1
         pattern = config.hlo_source_file_canonicalization_regex.value
-        # Native: decodes each code object and each call stack once.
+        # Native code, which decodes each code object and each traceback only once.
         self.traceback_to_location = jax_mlir_ext.TracebackToLocationCache(
             code_to_filename=_filename_of(pattern), frame_limit=limit, context=context
         )
@@ -44,7 +44,7 @@ def _filename_of(pattern: str | None) -> Any:
 
 
 def name_stack_prefix(caches: TracebackCaches, name_stack: object) -> str:
-    """`'jit(f)/scope/'` for the name stack of `jit(f)` and `scope`."""
+    """Returns the name stack as a prefix, like `'jit(f)/scope/'`."""
     entry = caches.prefixes.get(id(name_stack))
     if entry is not None and entry[0] is name_stack:
         return entry[1]
@@ -55,7 +55,7 @@ def name_stack_prefix(caches: TracebackCaches, name_stack: object) -> str:
 
 
 def traceback_to_location(ctx: ModuleContext, traceback: Any, outer: Any = None) -> Any:
-    """The location of a call stack, as called from `outer`; unknown without user frames."""
+    """Returns the location of a traceback, as called from `outer`; unknown without user frames."""
     caches = ctx.traceback_caches
     if traceback is None:
         if outer is None:
@@ -74,14 +74,14 @@ def traceback_to_location(ctx: ModuleContext, traceback: Any, outer: Any = None)
 def source_info_to_location(
     ctx: ModuleContext, primitive: Any, name_stack: Any, traceback: Any, outer_traceback: Any = None
 ) -> Any:
-    """The location of an operation.
+    """Returns the location of an operation.
 
     Args:
       ctx: the `ModuleContext`.
-      primitive: what the operation is named after, a `Primitive`, a string or None.
+      primitive: the name of the operation: a `Primitive`, a string or None.
       name_stack: the scopes and transformations around it.
-      traceback: its call stack, or None.
-      outer_traceback: the call stack of the operation whose body it is part of.
+      traceback: its traceback, or None.
+      outer_traceback: the traceback of the operation that contains it, such as a loop.
     """
     loc = traceback_to_location(ctx, traceback, outer_traceback)
     if primitive is None:

@@ -1,4 +1,4 @@
-"""Whole modules: lowering a jaxpr to one, what may share buffers, text and dumps."""
+"""Lowering of a jaxpr to a module, buffer donation, and the text and dumps of modules."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ class LoweringResult(NamedTuple):
 
     Attributes:
       module: the `ir.Module`.
-      keepalive: what must live as long as the compiled module.
-      host_callbacks: callbacks of the module, in order of their indices.
-      shape_poly_state: dimension variables and platforms it takes as arguments.
+      keepalive: objects that must live as long as the compiled module.
+      host_callbacks: callbacks of the module, ordered by their indices.
+      shape_poly_state: dimension variables and platforms that it takes as arguments.
     """
 
     module: Any
@@ -76,25 +76,26 @@ def lower_jaxpr_to_module(
     propagated_out_mem_kinds: Sequence[str | None] | None = None,
     lowering_parameters: LoweringParameters | None = None,
 ) -> LoweringResult:
-    """Lowers a jaxpr to a StableHLO module with the entry `main`.
+    """Lowers a jaxpr to a StableHLO module with the entry point `main`.
 
     Args:
       module_name: the name, like `jit_f`.
       jaxpr: the jaxpr with its constants.
-      num_const_args, in_avals: arguments that stand for constants, and types; see `lower_jaxpr_to_fun`.
-      platforms: what to lower for. If several, `main` takes an index into them first.
-      backend: the client, if there is one platform and it is here.
-      axis_context: a `ShardingContext` or `SPMDAxisContext`; one device if None.
+      num_const_args, in_avals: see `lower_jaxpr_to_fun`.
+      platforms: the platforms to lower for. If several, the first argument of `main` is their
+        index.
+      backend: the client, if there is one platform and it is available.
+      axis_context: a `ShardingContext` or `SPMDAxisContext`; None for one device.
       ordered_effects: effects whose tokens `main` takes and returns, in order.
-      donated_args: arguments whose buffers may be reused.
-      replicated_args: whether arguments are the same on all replicas.
+      donated_args: which arguments' buffers may be reused.
+      replicated_args: which arguments are the same on all replicas.
       arg_shardings, result_shardings: shardings; None where the compiler chooses.
       in_layouts, out_layouts: layouts, None for the default, or AUTO.
       arg_names, result_names: paths of arguments and results.
       num_replicas, num_partitions: of the program that runs.
-      all_default_mem_kind: whether no memory kind but the devices' default occurs.
-      input_output_aliases: for each argument, the result that takes its buffer, or None.
-      propagated_out_mem_kinds: memory kinds of results by their types.
+      all_default_mem_kind: whether all memory kinds are the devices' default.
+      input_output_aliases: for each argument, the result that reuses its buffer, or None.
+      propagated_out_mem_kinds: memory kinds of results according to their types.
       lowering_parameters: see `LoweringParameters`.
 
     Raises:
@@ -166,7 +167,7 @@ def lower_jaxpr_to_module(
         )
         _verify(ctx.module, module_name)
         if ctx.sharding_attr_cache and config.use_shardy_partitioner.value:
-            # Gives meshes a name, and shardings refer to it.
+            # Replaces meshes inside shardings by references to named meshes.
             passmanager.PassManager.parse("builtin.module(sdy-lift-inlined-meshes)").run(
                 ctx.module.operation
             )
@@ -212,11 +213,11 @@ _module_name_regex = re.compile(r"[^\w.-]")
 
 
 def sanitize_name(name: str) -> str:
-    """`name` with what a module's or function's name may not have replaced by underscores."""
+    """Replaces characters that are not allowed in module and function names by underscores."""
     return _module_name_regex.sub("_", name)
 
 
-# Which results take the buffers of donated arguments
+# Donation: which results reuse the buffers of which arguments
 
 
 def _set_up_donation(
@@ -233,7 +234,7 @@ def _set_up_donation(
     in_layouts: Sequence[Any] | None,
     out_layouts: Sequence[Any] | None,
 ) -> tuple[Any, Any]:
-    """Aliases of arguments with results, and arguments that the compiler may reuse as it likes."""
+    """Returns the argument-result aliases, and which other donated arguments XLA may reuse."""
     if not set(platforms) & set(_platforms_with_donation):
         platform = platforms[0]
         warnings.warn(
@@ -272,7 +273,8 @@ def _set_up_donation(
             out_layout = out_layouts[result] if out_layouts else None
             auto = in_layout is AutoLayout or out_layout is AutoLayout
             if num_partitions > 1:
-                # Where a sharding is left to the compiler, only it knows whether they match.
+                # If the compiler chooses a sharding, only the compiler can check whether they
+                # match.
                 auto = auto or in_sharding is None or out_sharding is None
                 if not auto and not in_sharding.is_equivalent_to(out_sharding, aval.ndim):
                     continue
@@ -311,7 +313,7 @@ def _unused_buffer(aval: core.AbstractValue, sharding: Sharding | None) -> str:
     return aval.str_short() if hasattr(aval, "str_short") else str(aval)
 
 
-# Other users of lowering
+# Other entry points
 
 
 def build_mlir_module_helper(
@@ -322,7 +324,7 @@ def build_mlir_module_helper(
     backend: str | None = None,
     axis_context: object = None,
 ) -> Any:
-    """A module for a jaxpr without ordered effects."""
+    """Lowers a jaxpr without ordered effects to a module."""
     unlowerable = effects_lib.lowerable_effects.filter_not_in(closed_jaxpr.effects)
     if unlowerable:
         raise ValueError(f"Cannot lower jaxpr with effects: {set(closed_jaxpr.effects)}")
@@ -339,16 +341,16 @@ def merge_mlir_modules(
     """Moves the functions of a module into another one.
 
     Args:
-      dst_module: the module that gets them.
-      sym_name: what `main` is to be called there.
-      src_module: the module they are taken from, of the same context or any other.
-      dst_symtab: the symbol table of `dst_module`, if there is one.
+      dst_module: the target module.
+      sym_name: the new name of `main`.
+      src_module: the source module, which may belong to another context.
+      dst_symtab: the symbol table of `dst_module`, if it exists already.
 
     Returns:
-      The name that `main` got, which is unique in `dst_module`.
+      The actual name of `main`, which is unique in `dst_module`.
     """
     if dst_module.context != src_module.context:
-        # Only operations of one context mix: go through bytecode.
+        # Operations of different contexts cannot be mixed, so copy the module as bytecode.
         with dst_module.context:
             src_module = ir.Module.parse(module_to_bytecode(src_module))
     with dst_module.context, ir.Location.unknown():
@@ -364,7 +366,7 @@ def merge_mlir_modules(
                 new, n = f"{base}_{n}", n + 1
             taken.add(new)
             names[old] = new
-        # In two steps: a new name may be another one's old name.
+        # Rename in two steps, since a new name may be the old name of another function.
         for step in ({old: f"{i}.renamed" for i, old in enumerate(names)}, None):
             if step is None:
                 step = {f"{i}.renamed": new for i, new in enumerate(names.values())}
@@ -388,11 +390,11 @@ def _symbol_name(op: Any) -> str:
 
 
 def module_to_string(module: Any, enable_debug_info: bool | None = None) -> str:
-    """The module as text.
+    """Returns the module as text.
 
     Args:
       module: the `ir.Module`.
-      enable_debug_info: whether locations are shown; by `jax_include_debug_info_in_dumps` if None.
+      enable_debug_info: whether to print locations; `jax_include_debug_info_in_dumps` if None.
     """
     output = io.StringIO()
     if enable_debug_info is None:
@@ -411,7 +413,7 @@ _dump_counter = itertools.count()
 
 
 def dump_module_to_file(module: Any, stage_name: str) -> str | None:
-    """Writes the module to the folder `jax_dump_ir_to`; returns the file's name, None if not set."""
+    """Writes the module to the folder `jax_dump_ir_to`, if set, and returns the file name."""
     if "stablehlo" not in config.dump_ir_modes.value.split(","):
         return None
     name = module.operation.attributes["sym_name"].value
@@ -419,7 +421,7 @@ def dump_module_to_file(module: Any, stage_name: str) -> str | None:
 
 
 def dump_jaxpr_to_file(jaxpr: core.ClosedJaxpr, name: str) -> str | None:
-    """As `dump_module_to_file`, for a jaxpr; if "jaxpr" is one of `jax_dump_ir_modes`."""
+    """Writes a jaxpr like `dump_module_to_file`, if `jax_dump_ir_modes` includes "jaxpr"."""
     if "jaxpr" not in config.dump_ir_modes.value.split(","):
         return None
     return _dump(f"{sanitize_name(name)[:200]}.jaxpr.txt", lambda: str(jaxpr))
@@ -437,7 +439,7 @@ def _dump(file_name: str, text: Callable[[], str]) -> str | None:
 
 
 def dump_module_message(module: object, stage_name: str) -> str:
-    """A sentence that says where the module was written, or how to have it written."""
+    """Returns a sentence on where the module was written, or how to have it written."""
     dumped_to = dump_module_to_file(module, stage_name)
     if dumped_to:
         return f"The module was dumped to {dumped_to}."
@@ -458,7 +460,7 @@ def _dump_dir() -> str | None:
 
 
 def refine_polymorphic_shapes(module: object) -> Any:
-    """The module with dynamic shapes made static, where they follow from the arguments' shapes."""
+    """Replaces dynamic shapes that follow from the shapes of the arguments by static ones."""
     refined = _jax.mlir.refine_polymorphic_shapes(
         module_to_bytecode(module),
         enable_shape_assertions=True,

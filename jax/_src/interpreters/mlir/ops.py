@@ -1,4 +1,4 @@
-"""Emitters of common operations that pick the static or the dynamic form, and keep shardings."""
+"""Emitters of common operations, with static or dynamic shapes, that preserve shardings."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ def emit(
     result_type: object = None,
     attributes: dict[str, Any] | None = None,
 ) -> Any:
-    """An operation of one result, made without the checks and conversions of its Python builder.
+    """Emits an operation with one result, bypassing the slow checks of its Python builder.
 
     Args:
-      name: the whole name, like "stablehlo.add".
+      name: the full name, like "stablehlo.add".
       operands: IR values.
       result_type: the IR type of the result; inferred if None.
-      attributes: attributes by name, all that the operation needs.
+      attributes: all attributes that the operation needs, by name.
 
     Returns:
       The IR value of the result.
@@ -49,7 +49,7 @@ def emit(
 
 
 def _create(*args: object) -> Any:
-    # MLIR is loaded when something is first lowered.
+    # Replaces itself on the first call, since MLIR is imported only when something is lowered.
     global _create
     _create = ir.Operation.create
     return _create(*args)
@@ -59,7 +59,7 @@ def _create(*args: object) -> Any:
 
 
 def shape_tensor(ctx: LoweringRuleContext, sizes: Sequence[Any]) -> Any:
-    """A 1-d int32 tensor of `sizes`, which are ints or 0-d integer IR values."""
+    """Returns a 1-d int32 tensor of `sizes`, which are ints or 0-d integer IR values."""
     int1d = aval_to_ir_type(core.ShapedArray((1,), np.dtype(np.int32)))
     i32 = aval_to_ir_type(core.ShapedArray((), np.dtype(np.int32)))
 
@@ -79,7 +79,7 @@ def shape_tensor(ctx: LoweringRuleContext, sizes: Sequence[Any]) -> Any:
 
 
 def eval_dynamic_shape(ctx: LoweringRuleContext, shape: Sequence[Any]) -> tuple[Any, ...]:
-    """`shape` with symbolic dimensions replaced by their IR values (0-d int32)."""
+    """Replaces symbolic dimensions in `shape` by their IR values (0-d int32)."""
     if core.is_constant_shape(shape):
         return tuple(shape)
     return tuple(_eval_dim(ctx, d) for d in shape)
@@ -94,7 +94,7 @@ def _eval_dim(ctx: LoweringRuleContext, d: Any) -> Any:
 
 
 def eval_dynamic_shape_as_vals(ctx: LoweringRuleContext, shape: Sequence[Any]) -> tuple[Any, ...]:
-    """As `eval_dynamic_shape`, all as IR values."""
+    """Like `eval_dynamic_shape`, but converts all dimensions to IR values."""
     return tuple(
         ir_constant(np.int32(d)) if type(d) is int else d for d in eval_dynamic_shape(ctx, shape)
     )
@@ -104,11 +104,11 @@ eval_dynamic_shape_as_ivals = eval_dynamic_shape
 
 
 def eval_dynamic_shape_as_tensor(ctx: LoweringRuleContext, shape: Sequence[Any]) -> Any:
-    """`shape` as a 1-d int32 tensor."""
+    """Returns `shape` as a 1-d int32 tensor."""
     return shape_tensor(ctx, eval_dynamic_shape(ctx, shape))
 
 
-# Operations of known result type
+# Operations whose result type is given
 
 
 def _sharded(ctx: LoweringRuleContext, op: object, aval_out: AbstractValue) -> Any:
@@ -124,7 +124,7 @@ def broadcast_in_dim(
     *,
     broadcast_dimensions: Sequence[int],
 ) -> Any:
-    """`op` broadcast to `aval_out`; its dimension i becomes `broadcast_dimensions[i]`."""
+    """Broadcasts `op` to `aval_out`; its dimension i becomes `broadcast_dimensions[i]`."""
     physical = core.physical_aval(aval_out)
     if physical is not aval_out:
         extra = range(aval_out.ndim, physical.ndim)
@@ -152,7 +152,7 @@ def multi_broadcast_in_dim(
     out_shape: Sequence[Any],
     out_sharding: Any = None,
 ) -> Sequence[Any]:
-    """Operands of types `ops_avals`, each broadcast to `out_shape` by NumPy's rules."""
+    """Broadcasts each operand to `out_shape` by NumPy's rules."""
     out = []
     for op, aval in zip(ops, ops_avals):
         if aval.shape != tuple(out_shape):
@@ -170,7 +170,7 @@ def multi_broadcast_in_dim(
 
 
 def reshape(ctx: LoweringRuleContext, op: Any, aval_out: core.ShapedArray) -> Any:
-    """`op` with the shape of `aval_out`."""
+    """Reshapes `op` to the shape of `aval_out`."""
     physical = core.physical_aval(aval_out)
     out_type = aval_to_ir_type(ctx.module_context, aval_out)
     if core.is_constant_shape(physical.shape):
@@ -189,7 +189,7 @@ def slice_op(
     limit_indices: Sequence[Any],
     strides: Sequence[int],
 ) -> Any:
-    """`x[start:limit:stride, …]`, also for extended dtypes and symbolic dimensions."""
+    """Returns `x[start:limit:stride, …]`; supports extended dtypes and symbolic dimensions."""
     physical = core.physical_aval(aval_out)
     extra = physical.shape[aval_out.ndim :]
     starts = [*start_indices, *([0] * len(extra))]
@@ -211,7 +211,7 @@ def slice_op(
 def dynamic_slice(
     ctx: LoweringRuleContext, aval_out: core.ShapedArray, x: Any, *, start_indices: Sequence[Any]
 ) -> Any:
-    """The block of `x` of the shape of `aval_out` at `start_indices` (0-d IR values)."""
+    """Returns the block of `x` at `start_indices` (0-d IR values), with the shape of `aval_out`."""
     start_indices = list(start_indices)
     physical = core.physical_aval(aval_out)
     extra = physical.shape[aval_out.ndim :]
@@ -230,7 +230,7 @@ def dynamic_slice(
     if core.is_constant_shape(slice_sizes):
         out = hlo.dynamic_slice(x, start_indices, dense_int_array(slice_sizes))
     else:
-        # A slice of symbolic size: clamp the start as dynamic_slice does, then slice.
+        # For symbolic sizes: clamp the start like dynamic_slice, then use real_dynamic_slice.
         starts = shape_tensor(ctx, start_indices)
         sizes = eval_dynamic_shape_as_tensor(ctx, slice_sizes)
         x_shape = shape_tensor(ctx, [hlo.get_dimension_size(x, i) for i in range(len(slice_sizes))])
@@ -255,7 +255,7 @@ def dynamic_update_slice(
     *,
     start_indices: Sequence[Any],
 ) -> Any:
-    """`x` with the block at `start_indices` replaced by `update`."""
+    """Replaces the block of `x` at `start_indices` by `update`."""
     start_indices = list(start_indices)
     extra = core.physical_aval(aval_out).ndim - aval_out.ndim
     if extra:
@@ -277,7 +277,7 @@ def pad(
     padding_high: Sequence[Any],
     padding_interior: Sequence[Any],
 ) -> Any:
-    """`x` padded with `padding_value`; negative amounts cut."""
+    """Pads `x` with `padding_value`; negative amounts remove elements."""
     if all(map(core.is_constant_shape, (padding_low, padding_high, padding_interior))):
         out = hlo.pad(
             x,
@@ -300,7 +300,7 @@ def pad(
 
 
 def iota(ctx: LoweringRuleContext, aval_out: core.ShapedArray, *, dimension: int) -> Any:
-    """Indices along `dimension`, of the type `aval_out`."""
+    """Returns indices along `dimension`, with type `aval_out`."""
     out_type = aval_to_ir_type(ctx.module_context, aval_out)
     if core.is_constant_shape(aval_out.shape):
         out = hlo.iota(out_type, ir.IntegerAttr.get(ir.IntegerType.get_signless(64), dimension))
@@ -313,13 +313,13 @@ def iota(ctx: LoweringRuleContext, aval_out: core.ShapedArray, *, dimension: int
 
 
 def full_like_aval(ctx: LoweringRuleContext, value: object, aval: core.ShapedArray) -> Any:
-    """An array of the type `aval` filled with the (Python or NumPy) scalar `value`."""
+    """Returns an array of type `aval` filled with the (Python or NumPy) scalar `value`."""
     zero = ir_constant(np.array(value, aval.dtype), aval=core.ShapedArray((), aval.dtype))
     return broadcast_in_dim(ctx, zero, aval, broadcast_dimensions=())
 
 
 def add_jaxvals_lowering(ctx: LoweringRuleContext, x: Any, y: Any) -> Sequence[Any]:
-    """The rule of `add_any`: the sum of two cotangents of one type."""
+    """The lowering rule of `add_any`, the sum of two cotangents of the same type."""
     (aval,) = ctx.avals_out
     if isinstance(aval.dtype, dtypes.ExtendedDType):
         return [dtypes.extended_rule(aval.dtype, "add")(ctx, x, y)]
@@ -331,12 +331,12 @@ def add_jaxvals_lowering(ctx: LoweringRuleContext, x: Any, y: Any) -> Sequence[A
 
 
 def compare_hlo(x: Any, y: object, direction: str, comparison_type: str | None = None) -> Any:
-    """`x <direction> y`, elementwise.
+    """Compares elementwise: `x <direction> y`.
 
     Args:
-      x, y: IR values of one type.
+      x, y: IR values of the same type.
       direction: "EQ", "NE", "LT", "LE", "GT" or "GE".
-      comparison_type: "FLOAT", "TOTALORDER", "SIGNED" or "UNSIGNED"; found by the type if None.
+      comparison_type: "FLOAT", "TOTALORDER", "SIGNED" or "UNSIGNED"; derived from the type if None.
     """
     if comparison_type is None:
         elem_type = ir.RankedTensorType(x.type).element_type
@@ -354,7 +354,7 @@ def compare_hlo(x: Any, y: object, direction: str, comparison_type: str | None =
 
 
 def _minmax_hlo(op: Callable[..., Any], cmp: str, x: Any, y: object) -> Any:
-    """Minimum or maximum; complex numbers compare lexicographically, real part first."""
+    """Returns the minimum or maximum; complex numbers are compared lexicographically."""
     tensor_type = ir.RankedTensorType(x.type)
     if not isinstance(tensor_type.element_type, ir.ComplexType):
         return op(x, y)
@@ -375,9 +375,9 @@ def max_hlo(x: object, y: object) -> Any:
 
 
 def convert_hlo(ctx: LoweringRuleContext, x: Any, aval_in: Any, aval_out: Any) -> Any:
-    """`x` converted to the dtype of `aval_out`; to bool by comparison with zero."""
+    """Converts `x` to the dtype of `aval_out`; to bool by comparison with zero."""
     if aval_out.dtype == np.dtype(np.bool_) and aval_in.dtype != np.dtype(np.bool_):
-        # Conversion truncates: numbers between -1 and 1 would be false.
+        # stablehlo.convert would truncate, and turn numbers between -1 and 1 into false.
         if dtypes.issubdtype(aval_in.dtype, np.inexact):
             compare_type = "FLOAT"
         elif dtypes.issubdtype(aval_in.dtype, np.signedinteger):
@@ -407,15 +407,15 @@ def reduce_window(
     base_dilation: Sequence[int],
     window_dilation: Sequence[int],
 ) -> Sequence[Any]:
-    """Reductions over a sliding window.
+    """Reduces over a sliding window.
 
     Args:
-      reducer_name: the name of the reducer's function, where one is made.
-      reducer_body: emits the reduction in the block it is given (two scalars for each operand are
-        the block's arguments), and returns the results.
-      operands, init_values: IR values, one initial value an operand.
-      init_values_avals, out_avals: their and the results' abstract values.
-      window_dimensions, window_strides, padding, base_dilation, window_dilation: one entry a
+      reducer_name: the name of the reducer's function, if one is created.
+      reducer_body: emits the reduction in the given block, whose arguments are two scalars per
+        operand, and returns the results.
+      operands, init_values: IR values, with one initial value per operand.
+      init_values_avals, out_avals: abstract values of the initial values and of the results.
+      window_dimensions, window_strides, padding, base_dilation, window_dilation: one entry per
         dimension.
 
     Returns:
@@ -441,7 +441,7 @@ def reduce_window(
             hlo.return_(reducer_body(op.regions[0].blocks[0]))
         return list(op.results)
 
-    # Sizes known at run time only: an operation that XLA's shape refinement makes static.
+    # For sizes known only at run time, emit a call that XLA's shape refinement makes static.
     func_type = ir.FunctionType.get(scalar_types + scalar_types, scalar_types)
     module_ctx = ctx.module_context
     with ir.InsertionPoint.at_block_begin(module_ctx.module.body):

@@ -1,4 +1,4 @@
-"""Lowering rules: how they are registered, found, made and applied to the equations of a jaxpr."""
+"""Registration, lookup and construction of lowering rules, and lowering of a jaxpr's equations."""
 
 from __future__ import annotations
 
@@ -37,20 +37,20 @@ def register_lowering(
     inline: bool = True,
     cacheable: bool = True,
 ) -> None:
-    """Gives `prim` a lowering rule.
+    """Sets a lowering rule of `prim`.
 
     Args:
       prim: the primitive.
       rule: called with a `LoweringRuleContext`, the operands as IR values and the parameters by
         name; returns the results: a sequence of IR values, or one value.
-      platform: where the rule applies: a platform or an alias of several, such as `"gpu"`; None for
-        all platforms that have no rule of their own.
-      inline: whether the operations are put where they are used. If not, they go in a function of
-        their own, which equal equations share.
-      cacheable: whether equations with equal parameters and types lower equally.
+      platform: where the rule applies: a platform, or an alias of several, such as `"gpu"`; None
+        for all platforms without their own rule.
+      inline: whether to emit the operations at their place of use. Otherwise they are emitted as a
+        function that equal equations share.
+      cacheable: whether equations with equal parameters and types have the same lowering.
 
     Raises:
-      NotImplementedError: if `platform` is not known.
+      NotImplementedError: if `platform` is unknown.
     """
     if platform is None:
         names: Sequence[str | None] = (None,)
@@ -73,7 +73,7 @@ def register_lowering(
 def find_rules(
     ctx: ModuleContext, prim: core.Primitive, platforms: Sequence[str]
 ) -> dict[str | None, LoweringRule]:
-    """The rules of `prim` for `platforms`; the one under None serves all others.
+    """Returns the rules of `prim` for `platforms`; the one under None applies to all others.
 
     Raises:
       NotImplementedError: if a platform has no rule.
@@ -103,7 +103,7 @@ def find_rules(
 
 
 def rule_for(ctx: ModuleContext, prim: core.Primitive) -> LoweringRule:
-    """The one rule to apply to equations of `prim` in this module; remembered in `ctx.rules`."""
+    """Returns the rule for equations of `prim` in this module, and caches it in `ctx.rules`."""
     rules = find_rules(ctx, prim, ctx.platforms)
     if len(rules) == 1:
         rule = next(iter(rules.values()))
@@ -137,16 +137,16 @@ def jaxpr_subcomp(
       ctx: the module.
       jaxpr: the jaxpr.
       name_stack: scopes and transformations around it.
-      tokens: tokens of the ordered effects that are in force.
+      tokens: the current tokens of ordered effects.
       consts_for_constvars: IR values of its constants.
       *args: IR values of its arguments.
       dim_var_values: IR values of dimension variables, in order of `ctx.shape_poly_state.dim_vars`.
-      const_lowering: IR values of constants that are arguments, by (id, aval).
-      outer_traceback: the call stack of the operation whose body this is.
-      traceback: the call stack that all operations get, in place of their own.
+      const_lowering: IR values of constants that are passed as arguments, by (id, aval).
+      outer_traceback: the traceback of the operation that contains the jaxpr.
+      traceback: the traceback for all operations, instead of their own.
 
     Returns:
-      IR values of the results, and the tokens after them.
+      IR values of the results, and the tokens after the equations.
     """
     if len(args) != len(jaxpr.invars) or len(consts_for_constvars) != len(jaxpr.constvars):
         raise ValueError(
@@ -212,7 +212,7 @@ def jaxpr_subcomp(
             for v in jaxpr.outvars
         ]
     except Exception:
-        # The cause shows the user's line that made the equation.
+        # Show the user's line that created the equation as the cause of the error.
         tb = None if eqn is None else eqn.source_info.traceback
         with source_info_util.user_context(tb):
             raise
@@ -222,7 +222,7 @@ def jaxpr_subcomp(
 
 
 def _checked_results(eqn: core.JaxprEqn, outs: Any) -> Sequence[IrValues]:
-    """The IR values of an equation's results, as its lowering rule gave them."""
+    """Checks the number of results of a lowering rule; returns them as a sequence."""
     if isinstance(outs, ir.Value):
         outs = (outs,)
     try:
@@ -239,11 +239,11 @@ def _checked_results(eqn: core.JaxprEqn, outs: Any) -> Sequence[IrValues]:
 
 
 class _Where:
-    """Where the equations of a jaxpr are: names, call stacks and settings, most of them as the last one's.
+    """Computes locations of equations and enters their contexts, reusing those of the previous one.
 
     Attributes:
-      stack: the name stack of the equation that was entered last.
-      traceback: its call stack.
+      stack: the name stack of the current equation.
+      traceback: its traceback.
     """
 
     __slots__ = (
@@ -269,7 +269,7 @@ class _Where:
         self.located = False
 
     def enter(self, eqn: core.JaxprEqn) -> Any:
-        """The location of an equation's operations; makes its settings current."""
+        """Enters the context of an equation, and returns the location of its operations."""
         info = eqn.source_info
         names = info.name_stack
         if names is not self.names:
@@ -298,17 +298,17 @@ class _Where:
         return ir.Location.name(self.prefix + eqn.primitive.name, self.location)
 
     def leave(self) -> None:
-        """Ends the settings of the last equation."""
+        """Leaves the context of the last equation."""
         if self.manager is not None:
             self.manager.__exit__(None, None, None)
             self.manager = None
 
 
-# Settings of an equation that its operations carry
+# Settings of an equation that are attached to its operations
 
 
 def map_compute_type(c_type: str) -> str:
-    """What XLA calls the kind of compute that `jax.experimental.compute_on` names."""
+    """Returns XLA's name for a compute type of `jax.experimental.compute_on`."""
     if c_type == "device_host":
         return "host"
     if c_type == "device":
@@ -327,7 +327,7 @@ def _owner(value: Any) -> Any:
 
 
 def update_frontend_attributes(op: Any, attrs: dict[str, Any]) -> None:
-    """Adds to what the operation tells XLA beside its own attributes."""
+    """Adds frontend attributes, which pass extra information to XLA, to an operation."""
     if "mhlo.frontend_attributes" in op.attributes:
         old = op.attributes["mhlo.frontend_attributes"]
         attrs = {**{a.name: a.attr for a in old}, **attrs}
@@ -335,7 +335,7 @@ def update_frontend_attributes(op: Any, attrs: dict[str, Any]) -> None:
 
 
 def wrap_compute_type_in_place(ctx: LoweringRuleContext, op: Any) -> None:
-    """Marks `op` to run where the context of its equation says (`compute_on`)."""
+    """Marks `op` with the compute type of its equation's context (`compute_on`)."""
     eqn_ctx = ctx.jaxpr_eqn_ctx
     if eqn_ctx is None or eqn_ctx.compute_type is None:
         return
@@ -354,7 +354,7 @@ def wrap_compute_type_in_place(ctx: LoweringRuleContext, op: Any) -> None:
 
 
 def wrap_xla_metadata_in_place(ctx: LoweringRuleContext, op: Any) -> None:
-    """Gives `op` the metadata in force where its equation was made (`set_xla_metadata`)."""
+    """Attaches the metadata of its equation's context (`set_xla_metadata`) to `op`."""
     eqn_ctx = ctx.jaxpr_eqn_ctx
     if eqn_ctx is None or eqn_ctx.xla_metadata is None:
         return
@@ -382,14 +382,14 @@ def annotate_with_eqn_context(ctx: LoweringRuleContext, outs: Any) -> None:
             wrap_xla_metadata_in_place(ctx, op)
 
 
-# Rules made of other things
+# Rules made of functions and of other rules
 
 
 _MAX_CACHED_TRACES = 512
 
 
 class _LoweredFunction:
-    """The rule `lower_fun` makes: traces the function for the operands' types, once for each."""
+    """A rule made by `lower_fun`; traces the function once for each set of operand types."""
 
     __slots__ = ("fun", "multiple_results", "traces", "__weakref__")
 
@@ -423,13 +423,13 @@ class _LoweredFunction:
     def trace(self, avals: Sequence[Any], params: dict[str, Any]) -> core.ClosedJaxpr:
         fun, multiple_results = self.fun, self.multiple_results
         key: Any
-        # What is made for a jaxpr goes when the jaxpr goes.
+        # If a parameter is a jaxpr, cache the trace there, so that both are freed together.
         owner, params_key = core.owner_and_key(params)
         traces: dict[Any, Any] = self.traces if owner is None else owner._cache
         try:
             key = (self, tuple(avals), params_key, config.trace_context())
             closed = traces.get(key)
-        except TypeError:  # a parameter that cannot be hashed
+        except TypeError:  # a parameter is not hashable
             key = closed = None
         if closed is None:
 
@@ -449,12 +449,12 @@ class _LoweredFunction:
 
 
 def lower_fun(fun: Callable[..., Any], multiple_results: bool = True) -> LoweringRule:
-    """A lowering rule from a function that JAX can trace.
+    """Makes a lowering rule of a function that JAX can trace.
 
     Args:
-      fun: function of arrays and, by name, of the parameters; it may use any operation that has a
-        lowering itself.
-      multiple_results: whether it returns a sequence of arrays, not one.
+      fun: function of arrays, and of the parameters by name; it may use any operation that has a
+        lowering.
+      multiple_results: whether it returns a sequence of arrays instead of one array.
     """
     return _LoweredFunction(fun, multiple_results)
 
@@ -488,15 +488,15 @@ def lower_per_platform(
     *rule_args: IrValues,
     **rule_kwargs: Any,
 ) -> Sequence[IrValues]:
-    """Lowers by the rule of each platform: a `case` on the platform index if they differ.
+    """Lowers with each platform's rule; emits a `case` on the platform index if the rules differ.
 
     Args:
-      ctx: the context; `ctx.platforms` or else the module's platforms are lowered for.
-      description: what is lowered, for errors.
+      ctx: the context; the platforms are `ctx.platforms` or else those of the module.
+      description: a description of the operation for errors.
       platform_rules: rules by platform.
-      default_rule: the rule for other platforms, if there is one.
-      effects: effects of the operation; the ordered ones are threaded through the branches.
-      *rule_args, **rule_kwargs: for the rules.
+      default_rule: the rule for other platforms, if any.
+      effects: effects of the operation; tokens of ordered effects are passed through the branches.
+      *rule_args, **rule_kwargs: arguments of the rules.
 
     Raises:
       NotImplementedError: if a platform has no rule.
@@ -534,7 +534,7 @@ def lower_per_platform(
         )
     index = ctx.dim_var_values[0]
     if branch_index != list(range(len(platforms))):
-        # Several platforms share a rule: map their indices to the branches'.
+        # Some platforms share a rule, so map the platform index to the branch index.
         i32 = [ir.RankedTensorType.get((), ir.IntegerType.get_signless(32))]
         mapping = hlo.CaseOp(i32, index=index, num_branches=len(platforms))
         for region, i in zip(mapping.regions, branch_index):
@@ -570,7 +570,7 @@ def lower_per_platform(
 
 
 def outlined(rule: LoweringRule) -> LoweringRule:
-    """A rule that puts what `rule` emits in a function, one for all equal equations of a module."""
+    """Makes a rule that emits `rule` as a function, which equal equations of a module share."""
 
     def outlined_rule(ctx: LoweringRuleContext, *args: IrValues, **params: Any) -> Any:
         module_ctx = ctx.module_context
@@ -628,7 +628,8 @@ def _emit_rule_as_function(
     func_op.attributes["sym_visibility"] = ir.StringAttr.get("private")
     module_ctx.symbol_table.insert(func_op)
     block = func_op.add_entry_block()
-    # Equal equations elsewhere share the function: XLA puts the name of each call before names inside.
+    # The function has no name stack of its own, since equations in different scopes share it. XLA
+    # prepends the name of each call to the names inside.
     with ir.InsertionPoint(block), ir.Location.unknown(module_ctx.context):
         values = list(block.arguments)
         dims, values = values[: len(dim_types)], values[len(dim_types) :]

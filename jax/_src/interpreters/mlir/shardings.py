@@ -1,4 +1,4 @@
-"""Shardings, layouts and memory kinds in the IR."""
+"""Lowering of shardings, layouts and memory kinds."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ UNCONSTRAINED = PartitionSpec.UNCONSTRAINED
 
 
 def get_sharding_attr(ctx: ModuleContext, sharding: Sharding | None) -> Any:
-    """The attribute for a sharding in the compiler's form.
+    """Returns the attribute for a sharding in the compiler's form.
 
     Args:
-      ctx: the module, which remembers attributes.
-      sharding: an `SdyArray`, an `SdyArrayList`, or an `OpSharding` or `HloSharding` of GSPMD.
+      ctx: the module, which caches attributes.
+      sharding: an `SdyArray`, an `SdyArrayList`, or GSPMD's `OpSharding` or `HloSharding`.
     """
     if isinstance(sharding, (SdyArray, SdyArrayList)):
         return sharding.build(ctx.sharding_attr_cache)
     if isinstance(sharding, lib.hlo.OpSharding):
-        # The text keeps all of it; the binary form is for what has none.
+        # The text form lists all devices, so use the binary form if there are many.
         if len(sharding.tile_assignment_devices) > 100:
             return ir.StringAttr.get(sharding.SerializeToString())
         sharding = lib.hlo.HloSharding.from_proto(sharding)
@@ -43,7 +43,7 @@ def get_sharding_attr(ctx: ModuleContext, sharding: Sharding | None) -> Any:
 
 
 def set_sharding(ctx: ModuleContext, op: Any, sharding: Sharding) -> None:
-    """Annotates the results of the operation `op` with a sharding in the compiler's form."""
+    """Annotates the results of `op` with a sharding in the compiler's form."""
     if isinstance(sharding, SdyArray):
         sharding = SdyArrayList((sharding,))
     name = "sdy.sharding" if isinstance(sharding, SdyArrayList) else "mhlo.sharding"
@@ -53,9 +53,9 @@ def set_sharding(ctx: ModuleContext, op: Any, sharding: Sharding) -> None:
 def to_ir_sharding(
     aval: AbstractValue, sharding: Sharding | None, modify_wrt_axis_types: bool = False
 ) -> Any:
-    """A sharding of values of type `aval` in the compiler's form: Shardy's or GSPMD's.
+    """Converts a sharding of values of type `aval` to the compiler's form, of Shardy or GSPMD.
 
-    Extended dtypes get the sharding of the arrays that represent them; None stays None.
+    For extended dtypes, this is the sharding of their physical arrays. None stays None.
     """
     if sharding is None or not hasattr(aval, "shape"):
         return None
@@ -74,12 +74,12 @@ def is_single_device(ctx: ModuleContext) -> bool:
 
 
 def needs_no_shardings(ctx: ModuleContext) -> bool:
-    """Whether shardings say nothing: of one device, which is in no mesh."""
+    """Whether shardings are redundant, because there is only one device and no mesh."""
     mesh = getattr(ctx.axis_context, "abstract_mesh", None)
     return is_single_device(ctx) and (mesh is None or mesh.empty)
 
 
-# Operations that fix a sharding
+# Operations that constrain a sharding
 
 
 def wrap_with_sharding_op(
@@ -91,12 +91,12 @@ def wrap_with_sharding_op(
     has_side_effect: bool = False,
     allow_shardy_lowering: bool = True,
 ) -> Any:
-    """`x` constrained to `sharding` (in the compiler's form).
+    """Constrains `x` to `sharding`, which is in the compiler's form.
 
     Args:
-      unspecified_dims: dimensions that GSPMD may shard as it likes.
-      has_side_effect: whether it stays also if nothing uses it.
-      allow_shardy_lowering: whether Shardy's operation may be used for Shardy's form.
+      unspecified_dims: dimensions that GSPMD may shard as it chooses.
+      has_side_effect: whether to keep the operation even if its result is not used.
+      allow_shardy_lowering: whether to use Shardy's operation for a sharding in Shardy's form.
     """
     if isinstance(sharding, SdyArray) and allow_shardy_lowering:
         return sdy.ShardingConstraintOp(x, get_sharding_attr(ctx.module_context, sharding)).result
@@ -114,7 +114,7 @@ def wrap_with_full_to_shard_op(
     has_side_effect: bool = False,
     allow_shardy_lowering: bool = False,
 ) -> Any:
-    """From the whole array to each device's shard of it (GSPMD)."""
+    """Converts from the whole array to each device's shard (GSPMD)."""
     return _spmd_custom_call(
         "SPMDFullToShardShape", ctx, x, aval_out, sharding, unspecified_dims, has_side_effect
     )
@@ -129,7 +129,7 @@ def wrap_with_shard_to_full_op(
     has_side_effect: bool = False,
     allow_shardy_lowering: bool = False,
 ) -> Any:
-    """From each device's shard to the whole array (GSPMD)."""
+    """Converts from each device's shard to the whole array (GSPMD)."""
     return _spmd_custom_call(
         "SPMDShardToFullShape", ctx, x, aval_out, sharding, unspecified_dims, has_side_effect
     )
@@ -162,7 +162,7 @@ def _spmd_custom_call(
 
 
 def lower_with_sharding_in_types(ctx: LoweringRuleContext, op: object, aval: AbstractValue) -> Any:
-    """`op`, constrained to the sharding that its type has over explicit mesh axes, if any."""
+    """Constrains `op` to the sharding over explicit mesh axes in its type, if any."""
     sharding = getattr(aval, "_sharding", None)
     if sharding is None or sharding.mesh._are_all_axes_auto_or_manual:
         return op
@@ -176,19 +176,19 @@ def lower_with_sharding_in_types(ctx: LoweringRuleContext, op: object, aval: Abs
 
 
 def contains_unconstrained(s: object) -> bool:
-    """Whether the compiler may choose how some dimension is sharded."""
+    """Whether the compiler may choose the sharding of some dimension."""
     return isinstance(s, NamedSharding) and UNCONSTRAINED in s.spec.partitions
 
 
 def all_unconstrained(s: object, aval: AbstractValue) -> bool:
-    """Whether the compiler may choose how every dimension is sharded."""
+    """Whether the compiler may choose the sharding of every dimension."""
     if not isinstance(s, NamedSharding) or aval.ndim != len(s.spec):
         return False
     return all(p is UNCONSTRAINED for p in s.spec.partitions)
 
 
 def replicate_trailing_dims(ctx: LoweringRuleContext, val: object, aval: AbstractValue) -> Any:
-    """Array of an extended dtype: its physical trailing dimensions are not split over devices."""
+    """Replicates the physical trailing dimensions of an array of an extended dtype."""
     if needs_no_shardings(ctx.module_context):
         return val
     physical = core.physical_aval(aval)
@@ -205,7 +205,7 @@ def _trailing_replicated(aval: Any, physical: Any) -> Any:
 
 
 def add_manual_axes(axis_ctx: Any, sharding: Sharding, ndim: int) -> Any:
-    """`sharding` with the manual axes of an enclosing `shard_map` in the mesh (GSPMD)."""
+    """Adds the manual axes of an enclosing `shard_map` to the mesh of `sharding` (GSPMD)."""
     mesh = axis_ctx.mesh
     mesh = getattr(mesh, "abstract_mesh", mesh)
     if isinstance(sharding, NamedSharding) and sharding.mesh.shape == mesh.shape:
@@ -219,7 +219,7 @@ def add_manual_axes(axis_ctx: Any, sharding: Sharding, ndim: int) -> Any:
 
 
 def sharded_aval(aval: AbstractValue, sharding: Sharding | None) -> Any:
-    """The type of one device's shard of a value."""
+    """Returns the type of one device's shard of a value."""
     if sharding is None or not isinstance(aval, core.ShapedArray):
         return aval
     return aval.update(shape=sharding.shard_shape(aval.shape), sharding=None)
@@ -229,7 +229,7 @@ def sharded_aval(aval: AbstractValue, sharding: Sharding | None) -> Any:
 
 
 def wrap_with_memory_kind(ctx: ModuleContext, x: Any, memory_kind: str, aval_out: object) -> Any:
-    """`x`, placed in the memory of the given kind."""
+    """Moves `x` to memory of the given kind."""
     if aval_out is None:
         result_type = x.type
     else:
@@ -256,7 +256,7 @@ def get_mem_kind(s: Any) -> str | None:
 def wrap_with_layout_op(
     ctx: LoweringRuleContext, x: Any, aval_out: Any, layout: Layout, aval_in: Any
 ) -> Any:
-    """`x`, laid out in memory as `layout` says."""
+    """Constrains the layout of `x` in memory."""
     minor_to_major = dense_index_elements(layout.major_to_minor[::-1])
     op = hlo.CustomCallOp(
         [aval_to_ir_type(ctx.module_context, aval_out)],
@@ -278,7 +278,7 @@ def dense_index_elements(xs: Sequence[int]) -> Any:
 
 
 def to_xla_layout(layout: Any, aval: AbstractValue) -> str | None:
-    """The text of `mhlo.layout_mode`: a layout, "default" or "auto"."""
+    """Returns the value of `mhlo.layout_mode`: a layout, "default" or "auto"."""
     if layout is None:
         return "default"
     if layout is AutoLayout:

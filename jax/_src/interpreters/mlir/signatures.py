@@ -29,16 +29,16 @@ _dim_aval = core.ShapedArray((), np.dtype(np.int32))
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ArgSpecs:
-    """What is known of the arguments of a function: for each field an entry per argument, or None.
+    """The arguments of a function. Each field has an entry per argument, or is None.
 
     Attributes:
       avals: types.
-      names: as in error messages and profiles.
+      names: names for error messages and profiles.
       replicated: whether an argument is the same on all replicas.
       shardings: None where unspecified.
       memory_kinds, layouts: None where default.
       donated: whether the compiler may use an argument's buffer for any result.
-      aliases: the result that takes an argument's buffer, or None.
+      aliases: the result that reuses an argument's buffer, or None.
     """
 
     avals: Sequence[core.AbstractValue]
@@ -53,14 +53,14 @@ class ArgSpecs:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ResultSpecs:
-    """What is known of the results of a function: for each field an entry per result, or None.
+    """The results of a function. Each field has an entry per result, or is None.
 
     Attributes:
       avals: types.
-      names: as in error messages and profiles.
+      names: names for error messages and profiles.
       shardings: None where unspecified.
       memory_kinds, layouts: None where default.
-      known_memory_kinds: those that results have by the types in the jaxpr.
+      known_memory_kinds: memory kinds according to the types in the jaxpr.
     """
 
     avals: Sequence[core.AbstractValue]
@@ -72,13 +72,13 @@ class ResultSpecs:
 
 
 class _Values:
-    """Arguments or results: their types, and entries for the IR values that represent them.
+    """The types of arguments or results, and of the IR values that represent them.
 
     Attributes:
-      avals: types, with those of `pad` values that come first: dimension variables and tokens.
-      types: IR types of each; a tuple for values that several IR values represent.
+      avals: types, starting with those of `pad` leading dimension variables and tokens.
+      types: the IR type of each value; a tuple if several IR values represent it.
       flat_types: all IR types.
-      plain: whether each value is one IR value.
+      plain: whether each value is represented by one IR value.
     """
 
     __slots__ = ("avals", "types", "flat_types", "pad", "plain")
@@ -96,7 +96,7 @@ class _Values:
         self.plain = len(self.flat_types) == len(self.types)
 
     def flat(self, values: Sequence[Any] | None) -> list[Any] | None:
-        """An entry for each IR value, None for those that come first; None without entries."""
+        """Returns an entry for each IR value, None for leading ones; None if `values` is None."""
         if values is None:
             return None
         values = [*[None] * self.pad, *values]
@@ -108,14 +108,14 @@ class _Values:
         return out
 
     def shardings(self, shardings: Sequence[Sharding | None] | None) -> list[Any] | None:
-        """The shardings in the form that IR values have them."""
+        """Converts the shardings to the compiler's form, with an entry for each IR value."""
         if shardings is None:
             return None
         avals = self.avals[self.pad :]
         return self.flat([to_ir_sharding(a, s) for a, s in zip(avals, shardings, strict=True)])
 
     def starts(self) -> Sequence[int]:
-        """The index of each value's first IR value."""
+        """Returns the index of each value's first IR value."""
         sizes = [len(t) if type(t) is tuple else 1 for t in self.types]
         return [int(i) for i in np.cumsum([0, *sizes])]
 
@@ -123,15 +123,15 @@ class _Values:
 class Signature:
     """The IR form of a function's arguments and results.
 
-    Its arguments are the dimension variables, a token for each effect, then those of `args`; its results
-    are the tokens, then those of `results`.
+    The arguments are the dimension variables, a token for each effect, then those of `args`. The
+    results are the tokens, then those of `results`.
 
     Args:
       ctx: the module.
-      num_tokens: how many ordered effects there are.
+      num_tokens: the number of ordered effects.
       args: the arguments.
       results: the results.
-      annotated: whether shardings become attributes, and not only operations.
+      annotated: whether to express shardings as attributes, instead of only as operations.
     """
 
     def __init__(
@@ -156,7 +156,7 @@ class Signature:
         self.result_shardings = None if self.unsharded else self.outs.shardings(results.shardings)
 
     def arg_attrs(self, main_function: bool) -> Attributes | None:
-        """Attributes of each IR argument; None if there are none at all."""
+        """Returns the attributes of each IR argument; None if all are empty."""
         args, flat, ctx = self.args, self.ins.flat, self.ctx
         if not (
             self.ins.pad or self.arg_shardings or args.replicated or args.aliases or args.donated
@@ -189,7 +189,7 @@ class Signature:
         return all_attrs if any(all_attrs) else None
 
     def result_attrs(self) -> Attributes | None:
-        """Attributes of each IR result; None if there are none at all."""
+        """Returns the attributes of each IR result; None if all are empty."""
         results, flat = self.results, self.outs.flat
         if not (
             self.num_tokens or results.names or self.result_shardings or results.memory_kinds

@@ -1,4 +1,4 @@
-"""The MLIR types of values: dtypes and abstract values to IR types."""
+"""The IR types of dtypes and abstract values."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from jax._src.lib import pytree
 from jax._src.lib.mlir import ir
 from jax._src.lib.mlir.dialects import hlo
 
-# One IR type for most values; a tuple of them for values that several IR values represent.
+# One IR type or value; a tuple where several IR values represent one value.
 IrTypes = Any
 IrValues = Any
 
@@ -72,7 +72,7 @@ for _name, _signed in (("int1", True), ("uint1", False)):
 
 
 def dtype_to_ir_type(dtype: np.dtype[Any]) -> Any:
-    """The element type for `dtype`, in the current MLIR context; TypeError if it has none."""
+    """Returns the element type for `dtype`, in the current MLIR context."""
     make = _dtype_to_ir_type.get(dtype)
     if make is None:
         if isinstance(dtype, dtypes.ExtendedDType):
@@ -91,7 +91,7 @@ def _array_ir_type(logical_aval: core.ShapedArray) -> Any:
     if not core.is_constant_shape(shape):
         dynamic = ir.ShapedType.get_dynamic_size()
         shape = [d if core.is_constant_dim(d) else dynamic for d in shape]
-    elif aval.size * aval.dtype.itemsize >= 1 << 63:  # the compiler would end the process
+    elif aval.size * aval.dtype.itemsize >= 1 << 63:  # the compiler would abort the process
         raise ValueError(
             f"an array of type {aval.str_short()} has more bytes than can be addressed: give it a "
             "smaller shape."
@@ -103,7 +103,7 @@ def token_type() -> Any:
     return hlo.TokenType.get()
 
 
-# Class of abstract value to a function that gives its IR type(s).
+# From classes of abstract values to functions that return their IR type or types.
 ir_type_handlers: dict[type, Callable[[Any], IrTypes]] = {
     core.ShapedArray: _array_ir_type,
     core.AbstractToken: lambda _: token_type(),
@@ -111,10 +111,10 @@ ir_type_handlers: dict[type, Callable[[Any], IrTypes]] = {
 
 
 def aval_to_ir_types(ctx: Any, aval: Any = None) -> IrTypes:
-    """The IR type of values of type `aval`, or a tuple of types if several values represent one.
+    """Returns the IR type of values of type `aval`, or a tuple if several IR values represent one.
 
     Args:
-      ctx: the `ModuleContext`, which remembers types. May be left out.
+      ctx: the `ModuleContext`, which caches types. It may be omitted.
       aval: the abstract value.
     """
     if aval is None:
@@ -129,7 +129,7 @@ def aval_to_ir_types(ctx: Any, aval: Any = None) -> IrTypes:
 
 
 def aval_to_ir_type(ctx: object, aval: Any = None) -> Any:
-    """As `aval_to_ir_types`, for an abstract value that one IR value represents."""
+    """Like `aval_to_ir_types`, for an abstract value that one IR value represents."""
     types = aval_to_ir_types(ctx, aval)
     if isinstance(types, tuple):
         raise TypeError(
@@ -147,7 +147,7 @@ def _lookup(aval: object) -> Callable[[Any], IrTypes]:
 
 
 def flatten_ir_values(xs: Iterable[IrValues]) -> list[Any]:
-    """IR values, with those that come as tuples flattened."""
+    """Flattens a list of IR values and tuples of them."""
     out: list[Any] = []
     for x in xs:
         if type(x) is tuple:
@@ -165,7 +165,7 @@ def len_ir_types(x: IrTypes) -> int:
 
 
 def unflatten_ir_values_like_types(xs: Iterable[Any], types: Sequence[IrTypes]) -> list[IrValues]:
-    """Undoes `flatten_ir_values`, for values of the given types."""
+    """Inverts `flatten_ir_values`, for values of the given types."""
     xs = list(xs)
     out: list[IrValues] = []
     i = 0
@@ -183,7 +183,7 @@ def unflatten_ir_values_like_types(xs: Iterable[Any], types: Sequence[IrTypes]) 
 
 @functools.cache
 def make_ir_tree_registry() -> Any:
-    """A pytree registry for trees of IR values: None is a leaf, lists of results are nodes."""
+    """Returns a pytree registry for IR values, where None is a leaf and result lists are nodes."""
     registry = pytree.PyTreeRegistry(
         enable_none=False,
         enable_tuple=True,

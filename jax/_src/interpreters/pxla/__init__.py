@@ -1,9 +1,9 @@
-"""From a jaxpr to a program on devices.
+"""Compiling a jaxpr to a program for devices, and calling it.
 
 computation = lower(closed_jaxpr, Request(name, args, in_shardings, ...))   # MeshComputation: StableHLO
 executable = computation.compile(options)                            # MeshExecutable
 outs = executable.call(*args)            # checks types and placement; `unsafe_call` does not
-data = fastpath_data(executable, outs, out_tree, args)    # lets the native cache call it
+data = fastpath_data(executable, outs, out_tree, args)    # for calls through the native cache
 """
 
 from jax._src.interpreters.pxla.executable import (

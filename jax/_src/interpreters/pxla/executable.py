@@ -1,4 +1,4 @@
-"""Compiled programs: compiling a module, calling it, and what can be asked about it."""
+"""Compiled programs: compiling a module, calling the program, and inspecting it."""
 
 from __future__ import annotations
 
@@ -36,10 +36,11 @@ if TYPE_CHECKING:
 
 
 class ProgramInfo:
-    """What is known of a program besides its module.
+    """A description of a program, apart from its module.
 
-    Arguments without "all" are those that the module takes: constants that became arguments and unused
-    arguments are told by `const_args` (which come first) and `kept_var_idx` (None if all are used).
+    Fields about arguments, except `all_in_avals`, concern only those that the module takes. These
+    are the constants in `const_args`, which come first, and the arguments in `kept_var_idx` (all if
+    None).
     """
 
     __slots__ = (
@@ -60,7 +61,7 @@ class ProgramInfo:
     ordered_effects: Sequence[Any]
     unordered_effects: Sequence[Any]
     debug_info: Any
-    written_refs: tuple[int, ...]  # arguments whose new contents are the last results
+    written_refs: tuple[int, ...]  # references, whose new contents are the last results
 
     def __init__(self, **fields: Any):
         for name in self.__slots__:
@@ -70,12 +71,12 @@ class ProgramInfo:
 
     @property
     def num_outs(self) -> int:
-        """How many results the caller gets."""
+        """The number of results that the caller receives."""
         return len(self.out_avals) - len(self.written_refs)
 
 
 class MeshExecutableFastpathData(NamedTuple):
-    """What the native call path needs to run a program without Python; fields as it reads them."""
+    """The data for running a program without Python, with the fields that native code reads."""
 
     xla_executable: Any
     out_pytree_def: Any
@@ -129,15 +130,15 @@ def create_compile_options(
     np_dev: np.ndarray,
     compiler_options: dict[str, Any] | None,
 ) -> Any:
-    """The options to compile a module with.
+    """Returns the options for compiling a module.
 
     Args:
       computation: the module.
-      tuple_args: whether the arguments come as one tuple.
-      allow_prop_to_inputs, allow_prop_to_outputs: arguments and results whose sharding the compiler
-        chooses.
+      tuple_args: whether the arguments are passed as one tuple.
+      allow_prop_to_inputs, allow_prop_to_outputs: for which arguments and results the compiler
+        chooses the sharding.
       backend: the client.
-      np_dev: the devices: one dimension of replicas, one of partitions (or none of replicas).
+      np_dev: the devices, with dimensions (replicas, partitions) or (partitions,).
       compiler_options: XLA options by name; "fdo_profile" is a profile of earlier runs.
     """
     if np_dev.ndim == 1:
@@ -163,7 +164,7 @@ def create_compile_options(
 
 
 def _final_shardings(xla_executable: Any, info: Any, placement: Any, device_list: Any) -> Any:
-    """Shardings of arguments and results, with those that the compiler has chosen."""
+    """Returns the shardings of arguments and results, including those chosen by the compiler."""
     if placement.num_devices == 1 and not isinstance(placement.mesh, Mesh):
         default = device_sharding(placement.devices[0])
         ins = tuple([_or_default(s, default) for s in info.in_shardings])
@@ -199,13 +200,14 @@ def _final_shardings(xla_executable: Any, info: Any, placement: Any, device_list
 
 
 def _as_argument(chosen: Any, aval: Any, info: ProgramInfo) -> Any:
-    """What the compiler has chosen for a result, written as the first argument is, if they are equivalent.
+    """Replaces the chosen sharding of a result by that of the first argument, if equivalent.
 
-    On a mesh of one device that is one of as many dimensions; the compiler tells nothing then.
+    The compiler does not report how it sharded over a mesh of one device. There, any sharding of a
+    value with as many dimensions is equivalent.
     """
     if not isinstance(chosen, NamedSharding) or not isinstance(aval, core.ShapedArray):
         return chosen
-    if chosen.mesh.abstract_mesh._any_axis_explicit:  # the type tells
+    if chosen.mesh.abstract_mesh._any_axis_explicit:  # the type determines the sharding
         return chosen
     if not info.in_shardings:
         return chosen
@@ -258,14 +260,14 @@ def _fill_in(
 
 
 def _named(s: Any, mesh: object, aval: Any) -> Any:
-    """A sharding of the compiler as one over the mesh, if there is one."""
+    """Converts a sharding of the compiler to one over `mesh`, if possible."""
     if not isinstance(mesh, Mesh) or not isinstance(s, GSPMDSharding):
         return s
     try:
         (spec,) = parse_flatten_op_sharding(s._hlo_sharding, mesh)
     except (ValueError, NotImplementedError):
         return s
-    if mesh.abstract_mesh._any_axis_explicit:  # as in types, with an entry for each dimension
+    if mesh.abstract_mesh._any_axis_explicit:  # types have a spec entry for each dimension
         spec = spec._normalized_spec_for_aval(aval.ndim)
     return NamedSharding(mesh, spec, memory_kind=s.memory_kind)
 
@@ -281,8 +283,8 @@ class MeshExecutable:
     """A compiled program for one or more devices.
 
     Attributes:
-      unsafe_call: calls it with flat arguments, without checks of their types.
-      in_avals, out_avals: types of the arguments it takes, and of its results.
+      unsafe_call: runs it on flat arguments, without checking their types.
+      in_avals, out_avals: types of the arguments that the module takes, and of the results.
       xla_executable: the native executable.
     """
 
@@ -309,7 +311,7 @@ class MeshExecutable:
         self._in_shardings = in_shardings
         self._out_shardings = out_shardings
         self._has_host_callbacks = bool(lowered.host_callbacks)
-        # The callbacks that the program calls by address.
+        # Keeps the callbacks alive, since the program calls them by address.
         self._keepalive = (lowered.keepalive, lowered.host_callbacks)
         self._layouts: tuple[list[Any], list[Any]] | None = None
         self._in_device_layouts = self._layouts_to_ask_for()
@@ -330,8 +332,8 @@ class MeshExecutable:
         """Runs the program on flat arguments.
 
         Raises:
-          TypeError: if their types are not those that it was compiled for.
-          ValueError: if arrays are committed to other devices or layouts.
+          TypeError: if their types differ from those it was compiled for.
+          ValueError: if arrays are committed to other devices or have other layouts.
         """
         info = self._info
         offset = len(info.const_args)
@@ -350,46 +352,46 @@ class MeshExecutable:
         )
         return self.unsafe_call(*args)
 
-    # Questions
+    # Inspection
 
     def input_shardings(self) -> list[Any]:
-        """One sharding for each argument; None for those that are not used."""
+        """Returns the sharding of each argument; None for unused arguments."""
         return self._for_all_args(self._in_shardings)
 
     def output_shardings(self) -> list[Any]:
-        """One sharding for each result."""
+        """Returns the sharding of each result."""
         return list(self._out_shardings[: self._info.num_outs])
 
     def input_formats(self) -> list[Format]:
-        """Layout and sharding of each argument; empty formats for those that are not used."""
+        """Returns layout and sharding of each argument; empty formats for unused arguments."""
         formats = [
             Format(layout, s) for layout, s in zip(self._xla_layouts()[0], self._in_shardings)
         ]
         return [Format() if f is None else f for f in self._for_all_args(formats)]
 
     def output_formats(self) -> list[Format]:
-        """Layout and sharding of each result."""
+        """Returns layout and sharding of each result."""
         layouts = self._xla_layouts()[1]
         return [Format(layout, s) for layout, s in zip(layouts, self.output_shardings())]
 
     def as_text(self) -> str:
-        """The optimised program."""
+        """Returns the text of the optimized program."""
         modules = self.xla_executable.hlo_modules()
         return "\n\n".join(m.to_string() for m in modules)
 
     def cost_analysis(self) -> Any:
-        """Estimates of flops, bytes accessed and the like, by name."""
+        """Returns estimates, such as flops and bytes accessed, by name."""
         try:
             return self.xla_executable.cost_analysis()
         except _jax.JaxRuntimeError as err:
             if not _is_unimplemented(err):
                 raise
-        # Not all runtimes estimate; the program's text can be estimated on the host.
+        # Some runtimes have no estimates. The compiler can derive them from the program.
         (module,) = self.xla_executable.hlo_modules()
         return _jax.hlo_module_cost_analysis(self._placement.backend, module)
 
     def memory_analysis(self) -> Any:
-        """Estimates of the memory that the program needs; None where the runtime has none."""
+        """Returns estimates of the memory that the program needs; None if the runtime has none."""
         try:
             return self.xla_executable.get_compiled_memory_stats()
         except _jax.JaxRuntimeError as err:
@@ -398,7 +400,7 @@ class MeshExecutable:
             return None
 
     def runtime_executable(self) -> Any:
-        """The native executable."""
+        """Returns the native executable."""
         return self.xla_executable
 
     def _for_all_args(self, values: Sequence[Any]) -> list[Any]:
@@ -411,7 +413,7 @@ class MeshExecutable:
         return out
 
     def _xla_layouts(self) -> tuple[list[Any], list[Any]]:
-        """Layouts of arguments and results, as the runtime reports them."""
+        """Returns layouts of arguments and results, as reported by the runtime."""
         if self._layouts is None:
             skip = len(self._info.ordered_effects)
             self._layouts = (
@@ -423,7 +425,7 @@ class MeshExecutable:
         return self._layouts
 
     def _layouts_to_ask_for(self) -> list[Any]:
-        """The layouts that arguments must be put in: those that are not the default."""
+        """Returns the layout that each argument must have; None for the default layout."""
         asked = self._info.in_layouts
         if all(layout is None for layout in asked):
             return [None] * len(asked)
@@ -433,12 +435,12 @@ class MeshExecutable:
     # Native calls
 
     def create_cpp_call(self, params: Any, check: Any = None) -> Any:
-        """A native callable of the arguments in their trees; None if it needs Python for each call.
+        """Returns a native callable of unflattened arguments; None if each call needs Python.
 
         Args:
-          params: with attributes `no_kwargs`, `in_tree` (of arguments, or of arguments and keywords),
-            `out_tree`, and `executable`.
-          check: `check(args, kwargs, flat, tree)` raises for arguments that the program is not for.
+          params: with attributes `no_kwargs`, `in_tree` (of arguments, or of arguments and
+            keywords), `out_tree`, and `executable`.
+          check: `check(args, kwargs, flat, tree)` raises an error for unsuitable arguments.
         """
         if self.needs_python() or self._info.const_args:
             return None
@@ -463,8 +465,10 @@ class MeshExecutable:
         )
 
     def needs_python(self) -> bool:
-        """Whether every call has to go through Python: for tokens of effects, and values that are not
-        plain arrays."""
+        """Whether every call must go through Python.
+
+        This is the case for effects with tokens, and for values that are not plain arrays.
+        """
         info = self._info
         return bool(
             info.ordered_effects
@@ -481,7 +485,7 @@ def _is_unimplemented(err: Exception) -> bool:
 
 
 class ExecuteReplicated:
-    """Calls an executable: places the arguments, threads the tokens of effects, wraps the results."""
+    """Runs an executable: places arguments, passes tokens of effects and wraps results."""
 
     __slots__ = (
         "xla_executable", "name", "in_shardings", "in_layouts", "handlers", "kept", "const_args",
@@ -569,7 +573,7 @@ def _assemble_token(bufs: Sequence[Any], devices: Sequence[Any]) -> Any:
 
 
 def _result_types(executable: MeshExecutable) -> list[Any]:
-    """The types of the results, with the sharding that they have where a mesh has Explicit axes."""
+    """Returns the types of the results, with their sharding if a mesh has explicit axes."""
     info = executable._info
     return [
         _result_type(a, asked, s)
@@ -581,7 +585,7 @@ def _result_type(aval: AbstractValue, asked: object, sharding: Sharding | None) 
     typed = getattr(aval, "_sharding", None)
     if typed is None:
         return aval_with_sharding(aval, sharding)
-    if isinstance(asked, UnspecifiedValue):  # the compiler does not tell all that the type does
+    if isinstance(asked, UnspecifiedValue):  # the compiler's sharding has less detail than the type
         return aval_with_sharding(aval.update(sharding=None), sharding).update(sharding=typed)
     return aval_with_sharding(aval.update(sharding=None), sharding)
 
@@ -592,7 +596,7 @@ def _result_type(aval: AbstractValue, asked: object, sharding: Sharding | None) 
 def fastpath_data(
     executable: MeshExecutable, outs: Sequence[Any], out_tree: Any, args_flat: Sequence[Any]
 ) -> MeshExecutableFastpathData | None:
-    """What the native call path needs to run `executable`; None if calls have to go through Python.
+    """Returns the data for native calls of `executable`; None if calls must go through Python.
 
     Args:
       executable: the program that was just run.
@@ -606,7 +610,8 @@ def fastpath_data(
     out_avals, out_shardings = _result_types(executable), executable._out_shardings
     for x in outs:
         if type(x) is not ArrayImpl:
-            # Native code gives plain arrays to the tree: arrays of extended dtypes are nodes there.
+            # Native code passes plain arrays to the tree, where arrays of extended dtypes are
+            # nodes.
             outs, out_tree = dispatch_registry.flatten(out_tree.unflatten(outs))
             if len(outs) != len(out_avals) or not all(type(x) is ArrayImpl for x in outs):
                 return None
@@ -637,7 +642,7 @@ def fastpath_data(
 
 
 def _physical_shardings(avals: Sequence[Any], shardings: Sequence[Any]) -> Sequence[Any]:
-    """The shardings of the arrays that represent values of these types."""
+    """Returns the shardings of the physical arrays of values of these types."""
     for a in avals:
         if core.physical_aval(a) is not a:
             return [
@@ -647,7 +652,7 @@ def _physical_shardings(avals: Sequence[Any], shardings: Sequence[Any]) -> Seque
     return shardings
 
 
-# Classes of values that only Python can turn into buffers.
+# Classes of values that only Python code can convert to buffers.
 _python_only_types: set[type] = {core.Token}
 
 
@@ -657,7 +662,7 @@ _python_only_types: set[type] = {core.Token}
 def check_arg_avals_for_call(
     ref_avals: Sequence[Any], args: Sequence[Any], debug_info: Any, offset: int = 0
 ) -> None:
-    """Raises TypeError unless arguments have the types that a program was compiled for."""
+    """Raises TypeError unless the arguments have the types that a program was compiled for."""
     if len(ref_avals) != len(args):
         raise TypeError(
             f"Computation compiled for {len(ref_avals)} inputs but called with {len(args)}"
@@ -684,7 +689,7 @@ def check_arg_avals_for_call(
 
 
 def _differ_in_memory_only(ref: object, aval: AbstractValue) -> bool:
-    """Whether types are the same but for the memory space: the shardings of arguments tell it."""
+    """Whether types differ only in the memory space, which shardings of arguments specify."""
     if type(ref) is not core.ShapedArray or type(aval) is not core.ShapedArray:
         return False
     return core.typematch(ref, aval.update(memory_space=ref.memory_space))
@@ -699,7 +704,7 @@ def check_placement(
     in_layouts: Sequence[Any],
     names: Sequence[str | None],
 ) -> None:
-    """Raises ValueError if committed arrays are placed otherwise than a program takes them."""
+    """Raises ValueError if committed arrays do not have the shardings and layouts of a program."""
     wrong: dict[str, list[str]] = {"sharding": [], "layout": []}
     for i, (arg, sharding, layout) in enumerate(zip(args, in_shardings, in_layouts)):
         has = getattr(arg, "sharding", None)

@@ -1,8 +1,8 @@
-"""What was lowered before: modules are found again for the same program on other devices of the same kind.
+"""A cache of lowered modules, so that a program is not lowered again for other devices of its kind.
 
-A module says nothing of its devices but how many there are, so it is found by the meshes' shapes. A jaxpr
-has its modules, but only the latest of all are kept, since each takes half a megabyte or more. What is
-compiled from a module is found again for as long as somebody has it.
+A module depends on the number of its devices, not on which they are, so the key has only the shapes
+of meshes. Modules are cached on their jaxprs. Only the most recent ones are kept, since each takes
+half a megabyte or more. Programs compiled from a module are cached for as long as they are in use.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _latest: collections.deque[weakref.ref[LoweredModule]] = collections.deque()
 
 
 class LoweredModule:
-    """A lowered module, while it is kept, and the programs that were compiled from it."""
+    """A lowered module, while it is kept, and the programs compiled from it."""
 
     __slots__ = ("result", "executables", "__weakref__")
 
@@ -44,16 +44,16 @@ def find_or_lower(
     choices: tuple[Any, ...],
     lower: Callable[[], mlir.LoweringResult],
 ) -> tuple[LoweredModule, mlir.LoweringResult]:
-    """The module of a jaxpr, and what lowering gave.
+    """Returns the cached module of a jaxpr, lowering it on a miss; and the result of lowering.
 
     Args:
-      closed: the jaxpr, in whose cache the module is kept.
-      devices: where the program is to run; None if that is not known.
-      in_shardings, out_shardings: of its arguments and results.
-      choices: whatever else decides about the module; hashable.
-      lower: makes it.
+      closed: the jaxpr, whose cache keeps the module.
+      devices: where the program is to run; None if unknown.
+      in_shardings, out_shardings: shardings of its arguments and results.
+      choices: everything else that the module depends on; hashable.
+      lower: lowers the jaxpr.
     """
-    concrete = jaxpr_shardings(closed.jaxpr)  # they name devices
+    concrete = jaxpr_shardings(closed.jaxpr)  # these make the module depend on devices
     key = (
         find_or_lower,
         tuple([_without_devices(s) for s in in_shardings]),
@@ -70,7 +70,7 @@ def find_or_lower(
     result = module.result
     if result is None:
         result = lower()
-        if not (result.keepalive or result.host_callbacks):  # callbacks hold on to users' objects
+        if not (result.keepalive or result.host_callbacks):  # callbacks keep users' objects alive
             closed._cache[key] = module
             _keep(module, result)
     return module, result
@@ -86,7 +86,7 @@ def _keep(module: LoweredModule, result: mlir.LoweringResult) -> None:
 
 
 def _without_devices(sharding: Sharding | None) -> Any:
-    """A sharding as a module has it."""
+    """Returns what the module contains of a sharding."""
     if type(sharding) is NamedSharding and isinstance(sharding.mesh, Mesh):
         mesh = sharding.mesh.abstract_mesh
         return mesh, sharding.spec, sharding.memory_kind, sharding._logical_device_ids

@@ -1,4 +1,4 @@
-"""From a jaxpr and its arguments to a module ready to compile."""
+"""Lowering a jaxpr, with what is known of its arguments, to a module that can be compiled."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ logger = logging.getLogger("jax._src.interpreters.pxla")
 
 
 class MeshComputation:
-    """A program lowered to StableHLO, and what is needed to compile it.
+    """A program lowered to StableHLO, with the information for compiling it.
 
     Attributes:
       out_avals: types of the results.
@@ -77,24 +77,24 @@ class MeshComputation:
     const_args = property(lambda self: self._info.const_args)
 
     def stablehlo(self) -> Any:
-        """The module, an `ir.Module`."""
+        """Returns the module, an `ir.Module`."""
         return self._hlo
 
     def hlo(self) -> Any:
-        """The program as an `XlaComputation`."""
+        """Returns the program as an `XlaComputation`."""
         return _jax.mlir.mlir_module_to_xla_computation(
             mlir.module_to_bytecode(self._hlo), use_tuple_args=False
         )
 
     def as_text(self, dialect: str | None = None, *, debug_info: bool = False) -> str:
-        """The program as text.
+        """Returns the program as text.
 
         Args:
           dialect: "stablehlo" (the default) or "hlo".
-          debug_info: whether locations are shown.
+          debug_info: whether to print locations.
 
         Raises:
-          ValueError: for another dialect.
+          ValueError: if the dialect is unknown.
         """
         if dialect is None or dialect == "stablehlo":
             return mlir.module_to_string(self._hlo, enable_debug_info=debug_info)
@@ -105,7 +105,7 @@ class MeshComputation:
         raise ValueError(f"unknown dialect: {dialect}")
 
     def compiler_ir(self, dialect: str | None = None) -> Any:
-        """The program as an object: an `ir.Module`, or for "hlo" an `XlaComputation`."""
+        """Returns the program as an `ir.Module`, or for "hlo" as an `XlaComputation`."""
         if dialect is None or dialect == "stablehlo":
             return self.stablehlo()
         if dialect == "hlo":
@@ -113,7 +113,7 @@ class MeshComputation:
         raise ValueError(f"unknown dialect: {dialect}")
 
     def cost_analysis(self) -> dict[str, float]:
-        """Estimates of the cost of the program before optimisation."""
+        """Returns cost estimates for the program before optimization."""
         backend = self._placement.backend
         if backend is None:
             raise NotImplementedError("cost_analysis: the program is for devices that are not here")
@@ -124,7 +124,7 @@ class MeshComputation:
 
     @property
     def mesh(self) -> Any:
-        """The mesh of the devices that the program is for; None if it is for no mesh."""
+        """The mesh that the program is lowered for, or None."""
         return self._placement.mesh
 
     def compile(
@@ -133,8 +133,8 @@ class MeshComputation:
         """Compiles the program.
 
         Args:
-          compiler_options: XLA options by name, over those given to `jit`.
-          device_assignment: the devices, where the program was lowered for abstract ones.
+          compiler_options: XLA options by name, which override those given to `jit`.
+          device_assignment: the devices, if the program was lowered for abstract ones.
 
         Raises:
           ValueError: if the program was lowered for several platforms, or without devices.
@@ -176,18 +176,18 @@ class MeshComputation:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Request:
-    """What is asked of a program: how it is called, and on what.
+    """How a program is called, and with which arguments.
 
     Attributes:
       name: the name of the function.
-      api_name: what the user called.
-      args: the arguments, values or types; committed arrays decide the devices.
-      in_shardings, out_shardings: as the user asks; unspecified elsewhere.
-      in_layouts, out_layouts: as the user asks; None elsewhere.
+      api_name: the API function that was called, such as "jit".
+      args: the arguments, as values or types; committed arrays determine the devices.
+      in_shardings, out_shardings: as given by the user, or unspecified.
+      in_layouts, out_layouts: as given by the user, or None.
       donated: which arguments' buffers may be reused.
-      keep_unused: whether arguments that the results do not depend on stay arguments.
-      ctx_mesh: the mesh in context, or None.
-      compiler_options_kvs: XLA options, pairs of name and value.
+      keep_unused: whether to keep arguments that the results do not depend on.
+      ctx_mesh: the current mesh, or None.
+      compiler_options_kvs: XLA options, as pairs of name and value.
     """
 
     name: str
@@ -204,7 +204,7 @@ class Request:
 
     @property
     def fun_name(self) -> str:
-        """The name in logs and of the program."""
+        """The name of the program, also in logs."""
         return util.wrap_name(self.api_name, self.name)
 
     @property
@@ -219,16 +219,16 @@ def lower(
     platforms: Sequence[str] | None = None,
     lowering_parameters: mlir.LoweringParameters | None = None,
 ) -> MeshComputation:
-    """Lowers a jaxpr for arguments.
+    """Lowers a jaxpr.
 
     Args:
-      closed: the program.
+      closed: the jaxpr.
       request: how it is called.
-      platforms: what to lower for; that of the devices if None.
+      platforms: the platforms to lower for; the devices' platform if None.
       lowering_parameters: see `mlir.LoweringParameters`.
 
     Raises:
-      ValueError: if arguments are on different devices, or elsewhere than the user asks.
+      ValueError: if arguments are on different devices, or have other shardings than requested.
     """
     parameters = lowering_parameters or mlir.LoweringParameters()
     const_args: list[Any] = []
@@ -243,7 +243,7 @@ def lower(
     request = _resolved(closed, request, written)
     whole = closed
     closed, kept = prune_unused(whole, request.keep_unused)
-    if kept is not None:  # where unused arguments are does not matter
+    if kept is not None:  # the placement of unused arguments is irrelevant
         request = dataclasses.replace(
             request,
             in_shardings=tuple([request.in_shardings[i] for i in kept]),
@@ -279,7 +279,7 @@ def lower(
 
 
 def _consts_as_args(closed: core.ClosedJaxpr, request: Request) -> tuple[core.ClosedJaxpr, Request]:
-    """The program with its constants as leading arguments."""
+    """Turns the constants of the program into leading arguments."""
     n = len(closed.consts)
     request = dataclasses.replace(
         request,
@@ -294,7 +294,7 @@ def _consts_as_args(closed: core.ClosedJaxpr, request: Request) -> tuple[core.Cl
 def _written_as_results(
     request: Request, arg_types: Sequence[core.AbstractValue], written: Sequence[int]
 ) -> Request:
-    """What a program writes to references are further results, in the place of their buffers."""
+    """Adds the new contents of references to the results, and donates the references' buffers."""
     donated = [
         i in written if type(a) is core.AbstractRef else d
         for i, (a, d) in enumerate(zip(arg_types, request.donated))
@@ -308,7 +308,7 @@ def _written_as_results(
 
 
 def _resolved(closed: core.ClosedJaxpr, request: Request, written: Sequence[int]) -> Request:
-    """The request with the shardings and layouts that follow from arguments and types."""
+    """Fills in the shardings and layouts that follow from arguments and types."""
     jaxpr, in_avals = closed.jaxpr, closed.in_avals
     in_shardings = resolve_in_shardings(
         request.args, request.in_shardings, in_avals, request.api_name, _arg_names_of(jaxpr)
@@ -320,7 +320,7 @@ def _resolved(closed: core.ClosedJaxpr, request: Request, written: Sequence[int]
         _sharding_of_type(a) if isinstance(s, UnspecifiedValue) or s is None else s
         for a, s in zip(closed.out_avals, request.out_shardings, strict=True)
     ])  # fmt: skip
-    if written:  # a reference stays where it is
+    if written:  # a reference keeps its sharding
         out_shardings = (
             *out_shardings[: -len(written)],
             *[
@@ -342,7 +342,7 @@ def _arg_names_of(jaxpr: core.Jaxpr) -> Callable[[], tuple[str | None, ...]]:
 
 
 def _placed(closed: core.ClosedJaxpr, request: Request) -> tuple[Request, Placement]:
-    """The request with shardings on devices, and where the program runs."""
+    """Determines the devices; returns the request with shardings on them, and the placement."""
     in_shardings, out_shardings = request.in_shardings, request.out_shardings
     names = _arg_names_of(closed.jaxpr)
     placement = find_placement(
@@ -376,7 +376,7 @@ def _report(closed: core.ClosedJaxpr, request: Request) -> None:
 def _effects_of(
     closed: core.ClosedJaxpr, request: Request, placement: Placement
 ) -> tuple[list[core.Effect], list[core.Effect]]:
-    """The ordered effects of a program, in the order of their tokens, and the others."""
+    """Returns the ordered effects of a program, in the order of their tokens, and the others."""
     effects = closed.jaxpr.effects
     if not effects:
         return [], []
@@ -452,13 +452,13 @@ def _find_or_lower(
 def prune_unused(
     closed: core.ClosedJaxpr, keep_unused: bool
 ) -> tuple[core.ClosedJaxpr, tuple[int, ...] | None]:
-    """The jaxpr without dead equations and unused arguments.
+    """Removes dead equations and unused arguments from a jaxpr.
 
     Returns:
-      It, and the positions of the arguments that are left; None if they all are.
+      The new jaxpr, and the positions of the remaining arguments; None if all remain.
     """
     jaxpr = closed.jaxpr
-    # Effects on arguments name them by position; these jaxprs stay as they are.
+    # Effects on arguments refer to their positions, so such jaxprs are not changed.
     if keep_unused or any(isinstance(e, core.JaxprInputEffect) for e in jaxpr.effects):
         return closed, None
     pruned: tuple[core.ClosedJaxpr, tuple[int, ...] | None]
@@ -547,7 +547,7 @@ def _warn_of_large_constants(closed: core.ClosedJaxpr, fun_name: str) -> None:
 
 
 def _constrained_layouts(jaxpr: core.Jaxpr, out_layouts: Sequence[Any]) -> Sequence[Any]:
-    """The layouts of results: those that the program constrains are kept."""
+    """Lets the compiler choose the layout of results that the program constrains itself."""
     constrained = {
         v for eqn in jaxpr.eqns if eqn.primitive.name == "layout_constraint" for v in eqn.outvars
     }
@@ -560,7 +560,7 @@ def _constrained_layouts(jaxpr: core.Jaxpr, out_layouts: Sequence[Any]) -> Seque
 
 
 def _sharding_of_type(aval: AbstractValue) -> Any:
-    """The sharding that a result's type has over explicit mesh axes, if it says all."""
+    """Returns the sharding in a result's type, if all axes of its mesh are explicit."""
     sharding = getattr(aval, "_sharding", None)
     if sharding is None or not sharding.mesh.are_all_axes_explicit:
         return UNSPECIFIED

@@ -1,4 +1,4 @@
-"""Where a program runs: from the shardings of arguments, results and operations to devices."""
+"""Choosing the devices of a program by the shardings of arguments, results and operations."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ if TYPE_CHECKING:
 
 
 class Placement(NamedTuple):
-    """Where a program runs.
+    """The devices on which a program runs.
 
     Attributes:
       devices: tuple of the devices in order; None if only their number is known (abstract meshes).
-      num_devices: how many.
+      num_devices: the number of devices.
       backend: the client; None if there are no devices.
-      committed: whether the results are to stay there.
+      committed: whether the results are committed to the devices.
       mesh: a mesh of the devices, if some sharding has one.
     """
 
@@ -40,15 +40,15 @@ class Placement(NamedTuple):
 
 
 class Source(NamedTuple):
-    """A sharding and what it is the sharding of, for errors."""
+    """A sharding and where it comes from, for error messages."""
 
     sharding: Any
     kind: str  # "arg", "out", "op"
-    index: Any  # of the argument or result; the equation
+    index: Any  # the index of the argument or result, or the equation
 
 
 def arg_sharding(arg: object) -> Any:
-    """The sharding that an argument is committed to, or None. `arg` is a value or a type."""
+    """Returns the sharding that an argument (a value or a type) is committed to, or None."""
     if isinstance(arg, ArrayImpl):
         return arg._sharding if arg._committed else None
     if isinstance(arg, (core.Tracer, core.AbstractValue)):
@@ -60,7 +60,7 @@ def arg_sharding(arg: object) -> Any:
 
 
 def placement_key(args: Sequence[Any]) -> tuple[Any, ...]:
-    """What of `args` decides where a program runs; hashable."""
+    """Returns a hashable key of the properties of `args` that determine where a program runs."""
     key: list[Any] = []
     for arg in args:
         if type(arg) is ArrayImpl:
@@ -84,10 +84,10 @@ def resolve_in_shardings(
     api_name: str,
     names: Callable[[], Sequence[str | None]],
 ) -> tuple[Any, ...]:
-    """The shardings of arguments: as the user asks, otherwise where they are committed to.
+    """Resolves the shardings of arguments: as requested, or else as committed.
 
     Raises:
-      ValueError: if an argument is committed elsewhere than the user asks.
+      ValueError: if an argument is committed to another sharding than requested.
     """
     out = []
     for i, (arg, asked, aval) in enumerate(zip(args, in_shardings, in_avals, strict=True)):
@@ -102,11 +102,11 @@ def resolve_in_shardings(
             has is not None
             and isinstance(arg, ArrayImpl)
             and has is not asked
-            # From one device to another one it is moved.
+            # An array on one device may be moved to another device.
             and not (has.num_devices == 1 and asked.num_devices == 1)
             and not has.is_equivalent_to(asked, aval.ndim)
         ):
-            asked.shard_shape(aval.shape)  # whether it fits at all comes first
+            asked.shard_shape(aval.shape)  # raises an error first if the sharding does not fit
             name = names()[i]
             raise ValueError(
                 f"Sharding passed to {api_name} does not match the sharding on the respective arg. Got "
@@ -124,17 +124,17 @@ def resolve_in_layouts(
     in_avals: Sequence[Any],
     api_name: str,
 ) -> tuple[Any, ...]:
-    """The layouts of arguments: as the user asks, otherwise those of committed arguments.
+    """Resolves the layouts of arguments: as requested, or else those of committed arguments.
 
     Raises:
-      ValueError: if a committed argument is laid out otherwise than the user asks.
+      ValueError: if a committed argument has another layout than requested.
     """
     out: list[Any] = []
     for arg, asked, sharding, aval in zip(args, in_layouts, in_shardings, in_avals, strict=True):
         has = None
         if isinstance(arg, ArrayImpl):
             if asked is None and (not arg._committed or aval.ndim < 2):
-                out.append(None)  # the default, or one that cannot differ
+                out.append(None)  # the default layout, or the only possible one
                 continue
             has = arg.format.layout
         elif getattr(arg, "format", None) is not None and not isinstance(arg, core.Tracer):
@@ -161,7 +161,7 @@ def resolve_in_layouts(
 
 
 def layouts_equal(asked: Any, has: Any) -> bool:
-    """Whether a layout the user asks for is the runtime's layout `has`: no tiling means any."""
+    """Whether a requested layout matches the actual one; a layout without tiling matches any."""
     if asked is None or has is None:
         return asked is has
     if asked is AutoLayout or has is AutoLayout:
@@ -179,7 +179,7 @@ def _is_default(layout: Any, sharding: Sharding, aval: object) -> bool:
 
 
 def concretize(shardings: Sequence[Any], mesh: Mesh) -> tuple[Any, ...]:
-    """Shardings over abstract meshes as the same over `mesh`, where its shape is theirs."""
+    """Replaces abstract meshes in shardings by `mesh`, if the shapes are equal."""
     if not isinstance(mesh, Mesh):
         return tuple(shardings)
     return tuple(
@@ -223,12 +223,12 @@ _PARAM_NAMES = (
     "sharding", "shardings", "in_shardings", "out_shardings", "out_sharding", "mesh", "concrete_mesh",
     "devices",
 )  # fmt: skip
-# For each primitive the names of parameters that may hold shardings, and jaxprs.
+# From primitives to the names of parameters that may contain shardings, and jaxprs.
 _param_names: dict[core.Primitive, tuple[tuple[str, ...], tuple[str, ...]]] = {}
 
 
 def ignore_shardings_of(primitive: core.Primitive) -> None:
-    """Lets shardings in the parameters of a primitive have no say in where programs run."""
+    """Excludes shardings in the parameters of a primitive from determining the devices."""
     _param_names[primitive] = ((), ())
 
 
@@ -244,7 +244,7 @@ def _interesting_params(eqn: Any) -> tuple[tuple[str, ...], tuple[str, ...]]:
 
 
 def jaxpr_shardings(jaxpr: core.Jaxpr) -> tuple[Source, ...]:
-    """The shardings over devices that the equations of a jaxpr (and of those in it) ask for."""
+    """Returns the shardings over devices in the equations of a jaxpr, including nested jaxprs."""
     found = jaxpr._cache.get(jaxpr_shardings)
     if found is None:
         found = jaxpr._cache[jaxpr_shardings] = tuple(_find_shardings(jaxpr))
@@ -281,17 +281,17 @@ def find_placement(
     fun_name: str,
     names: Callable[[], Sequence[str | None]],
 ) -> Placement:
-    """The devices that a program runs on.
+    """Determines the devices that a program runs on.
 
     Args:
       jaxpr: the program.
       in_shardings, out_shardings: resolved shardings, or unspecified.
-      ctx_mesh: the mesh in context.
+      ctx_mesh: the current mesh.
       fun_name: the name of the function, for errors.
-      names: gives names of arguments, for errors.
+      names: returns the names of arguments, for errors.
 
     Raises:
-      ValueError: if two shardings are over different devices; names what they belong to.
+      ValueError: if two shardings are over different devices; the message says where they are used.
     """
     concrete_mesh = None
     if isinstance(ctx_mesh, Mesh) and not ctx_mesh.empty:
@@ -324,7 +324,7 @@ def find_placement(
         if abstract is not None and abstract.size > 1:
             return Placement(None, abstract.size, None, True, abstract)
         device = default_device()
-        if abstract is not None:  # of one device, any one will do
+        if abstract is not None:  # an abstract mesh of size 1 fits any device
             grid = np.array([device]).reshape(abstract.axis_sizes)
             made = Mesh(grid, abstract.axis_names, abstract.axis_types)
             return Placement((device,), 1, device.client, True, made)
@@ -351,7 +351,8 @@ def _is_in_host_memory(aval: AbstractValue) -> bool:
 
 
 def _mesh_is_set(ctx_mesh: object) -> bool:
-    # The mesh of `jax.set_mesh`: the abstract one is set as well. That of `with mesh:` decides nothing.
+    # `jax.set_mesh` also sets the abstract mesh; a mesh set by `with mesh:` does not determine
+    # devices.
     return not get_abstract_mesh().empty
 
 
@@ -390,7 +391,7 @@ def _describe(source: Source, jaxpr: core.Jaxpr, fun_name: str, names: Callable[
 def _mismatch(
     base: Mesh | None, a: Source, b: Source, jaxpr: core.Jaxpr, fun_name: str, names: Any
 ) -> ValueError:
-    if base is not None:  # what the user has set decides which one is wrong
+    if base is not None:  # the one that differs from the mesh set by the user is at fault
         odd = b if tuple(_devices(a.sharding)) == base._flat_devices_tuple else a
         return _differs_from_mesh(base, odd, jaxpr, fun_name, names)
     return ValueError(

@@ -1,4 +1,4 @@
-"""Arguments to where a program takes them, and results to arrays."""
+"""Moving arguments to where a program takes them, and making arrays of its results."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 _REUSE = _jax.ArrayCopySemantics.REUSE_INPUT
 
 
-# Class of argument to a function of (values, shardings, layouts, copy semantics) that gives arrays,
-# for classes that `device_put` does not handle by itself.
+# From classes of arguments to functions of (values, shardings, layouts, copy semantics) that return
+# arrays; for classes that `device_put` does not handle itself.
 ShardArgHandler = Callable[
     [Sequence[Any], Sequence[Any], Sequence[Any], Sequence[Any]], Sequence[Any]
 ]
@@ -35,12 +35,12 @@ def shard_args(
     copy_semantics: Sequence[Any] | None,
     args: Sequence[Any],
 ) -> list[Any]:
-    """Arrays of `args` with the given shardings and layouts.
+    """Makes arrays of `args` with the given shardings and layouts.
 
     Args:
       shardings: a sharding for each argument.
-      layouts: a layout for each, None for any.
-      copy_semantics: for each, whether an array's buffers may be used as they are; None for yes.
+      layouts: a layout for each, or None for any.
+      copy_semantics: for each, whether an array's buffers may be reused; None to reuse all.
       args: arrays, NumPy arrays, scalars, or values of registered classes.
 
     Raises:
@@ -68,7 +68,7 @@ def shard_args(
 
 
 def shard_arg_fallback(arg: object, sharding: Sharding | None, layout: Layout | None = None) -> Any:
-    """Puts one argument where a program takes it; called by the native call path."""
+    """Places one argument as a program takes it; called by the native call path."""
     return shard_args([sharding], [layout], None, [arg])[0]
 
 
@@ -86,21 +86,21 @@ def _shard_ref(xs: Any, shardings: Any, layouts: Any, copy_semantics: Any) -> An
 shard_arg_handlers[core.Ref] = _shard_ref
 
 
-# Results. A handler takes the buffers of one result, one a device, and gives the value.
+# Results. A handler takes the buffers of one result, one per device, and returns the value.
 
-# Class of abstract value to a function of (aval, sharding, committed) that gives a handler.
+# From classes of abstract values to functions of (aval, sharding, committed) that return a handler.
 global_result_handlers: dict[type, Callable[[Any, Any, bool], Any]] = {}
 
 
 def global_aval_to_result_handler(
     aval: AbstractValue, sharding: Sharding | None, committed: bool
 ) -> Any:
-    """The handler of a result of type `aval`.
+    """Returns the handler of a result of type `aval`.
 
     Args:
       aval: the type of the whole result.
       sharding: how it is laid out across devices.
-      committed: whether the array is to stay there.
+      committed: whether the array is committed to its devices.
     """
     make = global_result_handlers.get(type(aval))
     if make is None:

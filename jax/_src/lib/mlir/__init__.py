@@ -1,4 +1,4 @@
-"""MLIR's Python bindings, loaded when first used: `import jax` must not pay for them."""
+"""MLIR's Python bindings, loaded on first use, so that `import jax` is fast."""
 
 from jax._src.lib.mlir import dialects as dialects
 from jax._src.lib.mlir._lazy import LazyModule

@@ -1,4 +1,4 @@
-"""A stand-in for a module that is imported when one of its attributes is first read."""
+"""A proxy for a module, which imports the module when an attribute is first read."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import Any
 
 
 class LazyModule(types.ModuleType):
-    """Reads like the module `target`; costs one dictionary look-up once that is loaded."""
+    """A proxy for the module `target`, whose attributes it copies when the first one is read."""
 
     def __init__(self, name: str, target: str):
         super().__init__(name)
         self.__dict__["_target"] = target
 
     def __getattr__(self, name: str) -> Any:
-        if name == "__path__":  # asked by the import system: this is no package
+        if name == "__path__":  # the import system asks for this; the proxy is not a package
             raise AttributeError(name)
         module = importlib.import_module(self.__dict__["_target"])
         for key, value in vars(module).items():

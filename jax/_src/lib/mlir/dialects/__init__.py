@@ -1,4 +1,4 @@
-"""MLIR dialects, each loaded when one of its names is first read."""
+"""MLIR dialects, each loaded on first use."""
 
 from jax._src.lib.mlir._lazy import LazyModule
 
