@@ -9,6 +9,7 @@ from typing import Any
 
 import jax
 from jax._src import config, core, util
+from jax._src.device_put import values
 from jax._src.interpreters import partial_eval as pe
 
 
@@ -84,7 +85,7 @@ count_primitive_compiles = count_jit_compilation_cache_miss
 
 def count_device_put():
     """Count transfers of values to devices."""
-    return _count_calls(jax._src.dispatch, "_batched_device_put")
+    return _count_calls(values, "_batched_device_put")
 
 
 def jaxpr_eqn_count(jaxpr: core.Jaxpr | core.ClosedJaxpr) -> int:
