@@ -1,8 +1,11 @@
-"""Times this checkout's jax and PyPI's alternately, and prints the ratios: python3 build/build.py bench
+"""Times this checkout's jax and PyPI's alternately, and prints the ratios.
 
-Each side runs in a process of its own (worker.py), and only one of them works at a time. A row's ratio is the
-median over the rounds of ours/oracle, its spread the middle half of them: what slows the machine for a while
-slows both sides of a round. In some rows the oracle's side runs NumPy: they are a table of their own.
+Run it with `python3 build/build.py bench`.
+
+Each side runs in its own process (worker.py), and only one of them works at a time. A row's ratio
+is the median over the rounds of ours/oracle, and its spread is the middle half of the rounds'
+ratios. A temporary slowdown of the machine affects both sides of a round. In some rows the oracle's
+side runs NumPy; these rows are in a separate table.
 """
 
 import argparse
@@ -24,7 +27,8 @@ from tqdm import tqdm
 
 HERE = pathlib.Path(__file__).absolute().parent
 ROOT = HERE.parent
-# a batch of calls should take this long: far above the clock's grain, far below the machine's moods
+# The duration of a batch of calls: far above the clock's resolution, but short compared with
+# fluctuations in the speed of the machine.
 BATCH_SECONDS = 0.02
 
 STARTUP = """
@@ -54,14 +58,15 @@ STARTUP_ROWS = (
 
 
 class BenchError(Exception):
-    """A side cannot be run."""
+    """Raised if a side cannot be run."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Row:
-    """The outcome of one benchmark: `ours` and `oracle` are medians, `ratios` has one number a round.
+    """The outcome of one benchmark.
 
-    `beside` says what the oracle's side ran: "oracle" or "NumPy".
+    `ours` and `oracle` are medians, and `ratios` has one number per round. `beside` is what the
+    oracle's side ran: "oracle" or "NumPy".
     """
 
     name: str
@@ -95,9 +100,9 @@ class Row:
 
 
 class Side:
-    """One implementation: its Python, the folders it imports from, and its worker.
+    """One implementation: its Python, the folders that it imports from, and its worker.
 
-    Without such folders it is the oracle, and runs NumPy where a benchmark says so.
+    A side without such folders is the oracle, and runs NumPy for benchmarks that define it.
     """
 
     def __init__(self, name: str, python: str, path: str | None):
@@ -110,7 +115,7 @@ class Side:
 
     def startup(self) -> tuple[float, float]:
         """Imports jax in a new process; returns the seconds it took and the peak memory in bytes."""
-        with tempfile.TemporaryDirectory() as elsewhere:  # the folder one stands in may have a jax
+        with tempfile.TemporaryDirectory() as elsewhere:  # the current folder may contain a jax
             result = subprocess.run(
                 [self.python, "-c", STARTUP],
                 env=self.variables,
@@ -126,7 +131,8 @@ class Side:
 
     def ask(self, do: str, **request) -> dict:
         if self._worker is None:
-            # as a module, from its folder: a link to worker.py may point to where suite.py does not lie
+            # Run it as a module from its folder. Bazel links worker.py, and suite.py may not be
+            # where the link points to.
             self._worker = subprocess.Popen(
                 [self.python, "-m", "worker"],
                 env=self.variables,
@@ -159,7 +165,7 @@ class Side:
 
 def measure_startup(sides: list[Side], rounds: int, bar: tqdm) -> list[Row]:
     for side in sides:
-        side.startup()  # writes the bytecode and warms the disk cache
+        side.startup()  # writes the bytecode and fills the disk cache
     samples = {side: [] for side in sides}
     for side in alternate(sides, rounds):
         samples[side].append(side.startup())
@@ -179,7 +185,7 @@ def measure(row: dict, sides: list[Side], rounds: int) -> Row:
                 return failed(row, f"{side.name}: {answers[side]['error']}")
         if row["unit"] != "s":
             return compare(row, *([answers[side]["value"]] for side in sides))
-        # the first of these sees what is still cold
+        # The first of these calls may still fill caches, so take the fastest.
         seconds = [
             [side.ask("time", name=row["name"], calls=3)["seconds"] for _ in range(3)]
             for side in sides
@@ -196,7 +202,7 @@ def measure(row: dict, sides: list[Side], rounds: int) -> Row:
 
 
 def alternate(sides: list[Side], rounds: int):
-    """Each side once a round; who begins changes, so that neither always runs on the other's warm cache."""
+    """Yields each side once per round, in alternating order, so that neither has warmer caches."""
     for i in range(rounds):
         yield from sides if i % 2 == 0 else reversed(sides)
 
@@ -235,7 +241,7 @@ def headings(beside: str) -> tuple[str, ...]:
 
 
 def by_side(rows: list[Row]) -> dict[str, list[Row]]:
-    """The tables: rows beside the oracle, then those beside NumPy."""
+    """Splits the rows into tables: those compared with the oracle, then those with NumPy."""
     tables = {side: [r for r in rows if r.beside == side] for side in ("oracle", "NumPy")}
     return {side: rows for side, rows in tables.items() if rows}
 
@@ -367,11 +373,11 @@ def oracle_python() -> str:
     python = os.environ.get("JAX_ORACLE_PYTHON") or str(ROOT / ".oracle" / "bin" / "python")
     if not os.access(python, os.X_OK):
         raise BenchError(f"there is no oracle at {python}: run python3 build/build.py oracle")
-    return os.path.abspath(python)  # workers run in other folders
+    return os.path.abspath(python)  # workers run in another folder
 
 
 def own_path() -> str:
-    # with where this process has its packages from: under Bazel each has a folder
+    # Include the folders of this process's packages, since under Bazel each package has its own.
     return os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
 
 
@@ -399,13 +405,13 @@ def run(arguments) -> list[Row]:
             for row in wanted:
                 print(f"{row['group']}: {row['name']}")
             return []
-        ours.ask("list")  # one that cannot even start is told once, not in every row
+        ours.ask("list")  # reports once, not in every row, if our side cannot start
         rows = []
         with tqdm(
             total=len(wanted),
             bar_format="{l_bar}{bar}| {elapsed}<{remaining}",
             leave=False,
-            disable=None,  # where there is no terminal
+            disable=None,  # disables the bar without a terminal
         ) as bar:
             if wanted[0] in STARTUP_ROWS:
                 bar.set_description("import jax")

@@ -1,9 +1,10 @@
-"""What is timed, and the mark each ratio ours/oracle should keep to.
+"""The benchmarks, and the mark that each ratio ours/oracle should not exceed.
 
-One process runs this file with this checkout's jax, another with PyPI's: nothing here may depend on which.
-A timed benchmark is a function that makes its data, and returns the call to be timed. A measured one returns
-a number. Add one by writing it here; `mark=None` shows a ratio without judging it. One that has `numpy` is
-timed beside NumPy: the other process runs that in place of PyPI's jax.
+One process runs this file with this checkout's jax, another one with PyPI's, so nothing here may
+depend on which jax it is. A timed benchmark is a function that prepares data and returns the call
+to be timed. A measured benchmark returns a number. To add one, define it here; with `mark=None` its
+ratio is shown but not judged. A benchmark with `numpy` is compared with NumPy, which the other
+process runs instead of PyPI's jax.
 """
 
 import dataclasses
@@ -25,11 +26,11 @@ class Benchmark:
 
     Attributes:
       name: what is timed or measured.
-      group: the heading it stands under.
-      mark: the greatest ratio ours/oracle that is good enough, or None.
-      unit: "s" for a time; another unit for a number that `make` returns itself.
-      make: prepares, and returns the call to be timed (or the number).
-      numpy: where NumPy takes the oracle's place, prepares its best way of the same, and returns that call.
+      group: the group that it is listed under.
+      mark: the greatest acceptable ratio ours/oracle, or None.
+      unit: "s" for a time, or the unit of the number that `make` returns.
+      make: prepares data, and returns the call to be timed (or the number).
+      numpy: for a comparison with NumPy, prepares NumPy's fastest equivalent and returns that call.
     """
 
     name: str
@@ -41,7 +42,7 @@ class Benchmark:
 
     @property
     def beside(self) -> str:
-        """Whose time ours is divided by."""
+        """The other side of the comparison: "oracle" or "NumPy"."""
         return "oracle" if self.numpy is None else "NumPy"
 
 
@@ -82,7 +83,7 @@ def jit_tree():
     return lambda: f(tree)
 
 
-# Eager operations on small arrays: nearly all of the time is Python's
+# Eager operations on small arrays, where Python takes nearly all of the time
 
 
 def matrix():
@@ -187,7 +188,7 @@ def eager_jvp():
     return lambda: jax.jvp(small_model, (w, x), (w, x))
 
 
-# Programs to trace, lower and compile. Each call of `new` makes a function that no cache has seen.
+# Programs to trace, lower and compile. Each call of `new` makes a new function, so no cache has it.
 
 
 @dataclasses.dataclass(frozen=True)
@@ -391,7 +392,7 @@ def million(dtype="float32"):
 
 
 def sorting(name, f, mark, make=million, numpy=None):
-    """A row beside the oracle; with `numpy`, which does what `f` does, also one beside NumPy."""
+    """Adds a benchmark beside the oracle, and one beside NumPy if `numpy` does the same as `f`."""
 
     def prepare():
         args, compiled = _tuple(make()), jax.jit(f)
@@ -428,7 +429,7 @@ def with_sorted():
     return jnp.sort(x), x[::-1]
 
 
-# Of the ways that NumPy has, each of these is the fastest.
+# NumPy's fastest equivalents
 
 
 def np_unique(x):
@@ -512,7 +513,7 @@ def unique():
 _sorting("unique", unique, 0.1, lambda: million("int32"), np_unique)
 
 
-# Memory that stays after many functions have come and gone
+# Memory that is not freed after many functions were created and dropped
 
 
 @measured("memory", "left by 1,000 jitted functions", "B")
@@ -523,7 +524,7 @@ def left_by_dropped_functions():
             jax.block_until_ready(jax.jit(lambda x: jnp.sin(x) + 1)(x))
         gc.collect()
 
-    churn(1500)  # allocators and bounded caches fill up first
+    churn(1500)  # fill allocators and bounded caches first
     before = resident_bytes()
     churn(1000)
     return float(max(resident_bytes() - before, 0))
@@ -534,7 +535,7 @@ def resident_bytes():
         return int(file.read().split()[1]) * resource.getpagesize()
 
 
-# What XLA makes of the programs: as much work as the oracle's, or less
+# Costs of compiled programs, which should not exceed the oracle's
 
 
 def cost(program, key):

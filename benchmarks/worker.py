@@ -1,14 +1,14 @@
-"""One side of a comparison: runs benchmarks of suite.py with the jax that it imports.
+"""One side of a comparison: runs the benchmarks of suite.py with the jax that it imports.
 
-Reads one JSON object a line from standard input and answers each with one on what was standard output;
-what the benchmarks print goes to standard error.
+Reads one JSON object per line from standard input, and answers each with one on standard output.
+Output of the benchmarks themselves goes to standard error.
 
     {"do": "list"}                                       -> {"benchmarks": [...], "jax": path, "jaxlib": version}
     {"do": "prepare", "name": NAME, "as_oracle": BOOL}   -> {"seconds": of one call} or {"value": number}
     {"do": "time", "name": NAME, "calls": N}             -> {"seconds": of one call}
     {"do": "forget", "name": NAME}                       -> {}
 
-Whatever goes wrong is answered with {"error": text}, and the worker goes on.
+An error is answered with {"error": text}, after which the worker continues.
 """
 
 import gc
@@ -42,7 +42,7 @@ class Worker:
         if benchmark.unit != "s":
             return {"value": made}
         self._calls[name] = made
-        # the first call compiles, the second may still fill caches
+        # The first call compiles, and the second one may still fill caches.
         jax.block_until_ready([_ready(made()) for _ in range(2)])
         return self.time(name, 1)
 
@@ -61,7 +61,7 @@ class Worker:
 
 
 def _ready(result):
-    """The arrays of a result: what tracing and lowering return has none."""
+    """Returns the arrays in a result; results of tracing and lowering have none."""
     return [leaf for leaf in jax.tree.leaves(result) if isinstance(leaf, jax.Array)]
 
 
@@ -82,4 +82,4 @@ if __name__ == "__main__":
     try:
         main()
     except KeyboardInterrupt:
-        sys.exit(130)  # the runner got the same Ctrl-C and says so
+        sys.exit(130)  # the runner receives the same Ctrl-C and reports it

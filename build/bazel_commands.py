@@ -1,4 +1,4 @@
-"""The commands of build.py that go to Bazel: `build`, `bazel` and `requirements_update`."""
+"""The commands of build.py that run Bazel or update its requirements."""
 
 import argparse
 import os
@@ -14,7 +14,7 @@ from processes import call
 
 ROOT = Path(__file__).absolute().parent.parent
 OFFLINE = ROOT / "ci" / "offline_bazel.sh"
-# Where rules_python's own interpreter is used, with ordinary internet access.
+# The version for which rules_python downloads an interpreter, given ordinary internet access.
 HERMETIC_PYTHON = "3.11"
 WHEELS = {
     "jax": "//build/wheels:jax",
@@ -31,7 +31,7 @@ HOW_TO_GET_BAZEL = """\
 
 
 class Parser(argparse.ArgumentParser):
-    """An argument parser whose errors are build.py's."""
+    """An argument parser that reports errors as build.py does."""
 
     def error(self, message: str):
         raise UsageError(f"{self.prog.split()[-1]}: {message}")
@@ -85,7 +85,7 @@ def build(arguments: list[str]) -> int:
     (base,) = _output([*bazel, "info", *settings, "execution_root"], variables).splitlines()
     for file in files:
         made = output / Path(file).name
-        # a file of Bazel's cannot be written to, nor could its copy be
+        # Bazel's files are read-only, and so are copies of them: remove an old copy first.
         made.unlink(missing_ok=True)
         shutil.copyfile(Path(base, file), made)
         say(f"made {os.path.relpath(made)}")
@@ -93,7 +93,7 @@ def build(arguments: list[str]) -> int:
 
 
 def bazel(arguments: list[str]) -> int:
-    """Runs Bazel with what follows."""
+    """Runs Bazel with the given arguments."""
     path = version = None
     while arguments and (
         match := re.fullmatch(r"--(bazel_path|python_version)=(.+)", arguments[0])
@@ -137,7 +137,7 @@ def requirements_update(arguments: list[str]) -> int:
         command += ["--no-header", "--no-annotate", "--no-emit-index-url", "--no-emit-find-links"]
         command += [f"--upgrade-package={p}" for p in options.upgrade_package] or ["--upgrade"]
         for wanted, output, settings in files:
-            # bazel.in's packages have to get along with those of lock.in
+            # The packages in bazel.in must be compatible with those in lock.in.
             if wanted == "bazel.in":
                 settings += ["--constraint", output.replace("bazel", "lock")]
             say(f"resolving {output}")
@@ -148,14 +148,15 @@ def requirements_update(arguments: list[str]) -> int:
 def find_bazel(
     path: str | None = None, version: str | None = None
 ) -> tuple[list[str], dict[str, str]]:
-    """The command that runs Bazel, and its environment.
+    """Returns the command that runs Bazel, and its environment.
 
-    `path` or JAX_BAZEL, where they name one; otherwise the first of `bazelisk` and `bazel` on PATH that is of the
-    project's version, then the root of ci/offline_bazel.sh, which is made where it can be.
+    This is the Bazel in `path` or JAX_BAZEL, if given. Otherwise it is the first `bazelisk` or
+    `bazel` on PATH that has the project's version, or else Debian's Bazel, which
+    ci/offline_bazel.sh prepares if possible.
 
     Raises:
-      SetupError: there is none, or the one that was named is of another version, or there is no interpreter of
-        the wanted version.
+      SetupError: if there is no Bazel, the given one has another version, or there is no
+        interpreter of the wanted version.
     """
     variables = dict(os.environ)
     variables["JAX_BAZEL_PYTHON_VERSION"] = version or python_version()
@@ -186,7 +187,7 @@ def find_bazel(
 
 
 def _bazels_on_path() -> list[str]:
-    found: dict[str, str] = {}  # by where links lead: one file may have several names
+    found: dict[str, str] = {}  # by resolved path, since one file may have several names
     for name in ("bazelisk", "bazel"):
         for folder in filter(None, os.environ.get("PATH", os.defpath).split(os.pathsep)):
             if file := shutil.which(name, path=folder):
@@ -195,7 +196,7 @@ def _bazels_on_path() -> list[str]:
 
 
 def find_python(version: str | None) -> str:
-    """The interpreter that a build is for: this one, or one of `version` on PATH."""
+    """Returns the interpreter that a build is for: this one, or one of `version` on PATH."""
     if version is None or version == python_version():
         return os.path.realpath(sys._base_executable)
     if not re.fullmatch(r"3\.\d+", version):
@@ -221,7 +222,7 @@ def _python_settings(bazel: list[str], variables: dict[str, str]) -> list[str]:
 
 
 def _trouble_with(file: str, wanted: str) -> str | None:
-    """Why a Bazel will not do, or None."""
+    """Returns why a Bazel cannot be used, or None."""
     try:
         result = subprocess.run(
             [file, "--version"], capture_output=True, text=True, check=False, cwd=ROOT
@@ -241,7 +242,7 @@ def _trouble_with(file: str, wanted: str) -> str | None:
 
 
 def _no_offline_root() -> str | None:
-    """Why ci/offline_bazel.sh cannot work here, or None."""
+    """Returns why ci/offline_bazel.sh cannot work here, or None."""
     if not sys.platform.startswith("linux"):
         return "Debian's Bazel runs on Linux only"
     if missing := [name for name in ("apt-get", "dpkg-deb") if shutil.which(name) is None]:

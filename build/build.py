@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""The one front door of this repository: `python3 build/build.py --help` says what it does.
+"""The entry point of this repository's commands; see `python3 build/build.py --help`.
 
-Standard library only. This file is kept to what every Python since 2.7 can parse, so that an old one
-is told what is wrong; the work is in front_door.py and environment.py beside it.
+Uses only the standard library. This file has only syntax that every Python since 2.7 can parse, so
+that it can report a Python that is too old. The commands are in front_door.py and environment.py.
 """
 
 import sys

@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""Keeps the BUILD files' dependencies what the sources import.
+"""Keeps the BUILD files' dependencies equal to what the sources import.
 
-    python3 build/build_files.py           says what is wrong, and fails if anything is
-    python3 build/build_files.py --write   writes it right
+    python3 build/build_files.py           reports differences, and fails if there are any
+    python3 build/build_files.py --write   corrects the files
 
-The BUILD files of `jax/` are written whole. In `tests/BUILD.bazel` and the like (`HANDWRITTEN`), where
-people write the targets, only the lists `deps` are compared and written, and what is marked `# keep` stays. The layers are those of
-pyproject.toml, for import-linter and for this: a dependency that goes up is an error that `--write` does
-not mend.
+The BUILD files of `jax/` are generated completely. In `tests/BUILD.bazel` and the others in
+`HANDWRITTEN`, whose targets are written by hand, only the lists `deps` are checked and corrected;
+entries marked `# keep` are kept. The layers are those for import-linter in pyproject.toml. A
+dependency on a higher layer is an error, which `--write` does not correct.
 """
 
 import argparse
@@ -20,7 +20,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).absolute().parent.parent
-# Packages whose modules are targets of their own; any other folder is one target.
+# Packages in which each module is a target; any other folder is one target.
 FLAT = ("jax", "jax._src")
 HANDWRITTEN = (
     "tests",
@@ -30,11 +30,11 @@ HANDWRITTEN = (
     "jax_plugins/rocm",
     "jax_plugins/tpu",
 )
-# Tests that look at the checkout itself, which no target is.
+# Tests of the checkout as a whole, which have no Bazel target.
 OF_THE_CHECKOUT = ("bazel", "late_binding", "layers")
 PROGRAMS = ("tests", "build", "build/bazel", "benchmarks", "examples")
 TEST_MACROS = ("jax_multiplatform_test", "jax_py_library", "jax_py_test")
-# Import names of packages on PyPI that are called differently there.
+# Packages on PyPI whose import names are different.
 DISTRIBUTIONS = {
     "absl": "absl-py",
     "google": "protobuf",
@@ -43,7 +43,7 @@ DISTRIBUTIONS = {
     "opt_einsum": "opt-einsum",
     "sklearn": "scikit-learn",
 }
-# What `jax` uses where it is installed and never needs: a target that wants them says so.
+# Packages that `jax` uses if they are installed. Targets that need them list them explicitly.
 OPTIONAL = {
     "jaxlib_ext",
     "libtpu",
@@ -64,12 +64,12 @@ licenses(["notice"])
 
 
 class BuildError(Exception):
-    """The sources cannot be given BUILD files; the message says why."""
+    """Raised if there are no valid BUILD files for the sources; the message says why."""
 
 
 @dataclasses.dataclass
 class Module:
-    """A Python file: its dotted name, and what it imports, by dotted names of modules."""
+    """A Python file: its dotted name, and the dotted names of the modules that it imports."""
 
     name: str
     path: Path
@@ -82,11 +82,11 @@ class Module:
 
 @dataclasses.dataclass
 class Target:
-    """A library of the modules that stand or fall together.
+    """A library of modules that are built together.
 
     Attributes:
       name: the dotted name of its module or folder; the outermost one if several folders import each other.
-      folders: those folders' dotted names, or none for a single module.
+      folders: the dotted names of its folders; empty for a single module.
       modules: all its modules.
     """
 
@@ -129,10 +129,11 @@ def main(arguments: list[str]) -> int:
 
 
 def build_files(root: Path) -> dict[Path, str]:
-    """The BUILD files that the sources under `root` want, by path.
+    """Returns the BUILD files for the sources under `root`, by path.
 
     Raises:
-      BuildError: a target depends on a higher layer, or targets depend on each other in a circle.
+      BuildError: if a target depends on a higher layer, or targets depend on each other in a
+        circle.
     """
     modules = read_modules(root, "jax")
     targets = group(modules)
@@ -168,7 +169,7 @@ def build_files(root: Path) -> dict[Path, str]:
 
 
 def read_modules(root: Path, package: str) -> dict[str, Module]:
-    """The modules of a package under `root`, by name."""
+    """Returns the modules of a package under `root`, by name."""
     modules = {}
     for path in sorted((root / package).rglob("*.py")):
         if any(part.startswith(".") for part in path.relative_to(root).parts):
@@ -183,7 +184,7 @@ def read_modules(root: Path, package: str) -> dict[str, Module]:
 
 
 def imports_of(path: Path, name: str, is_package: bool) -> set[str]:
-    """The dotted names that a file imports, also late ones; not those for type checkers only."""
+    """Returns the names that a file imports, even late, but not those only for type checkers."""
     package = name.split(".") if is_package else name.split(".")[:-1]
     names: set[str] = set()
     pending: list[ast.AST] = [ast.parse(path.read_text(), str(path))]
@@ -205,7 +206,7 @@ def imports_of(path: Path, name: str, is_package: bool) -> set[str]:
         elif isinstance(node, ast.Call) and _last_name(node.func).endswith("import_module"):
             names |= {a.value for a in node.args[:1] if isinstance(a, ast.Constant)}
         elif isinstance(node, ast.Constant) and isinstance(node.value, str):
-            # what a module loads when it is first used is named as a text
+            # Modules that are loaded on first use are named in strings.
             if re.fullmatch(r"jax\._src(\.\w+)+", node.value):
                 names.add(node.value)
         pending += ast.iter_child_nodes(node)
@@ -217,7 +218,7 @@ def _last_name(node: ast.AST) -> str:
 
 
 def _module_of(name: str, modules: dict[str, Module]) -> str:
-    """The module that has the dotted `name`, or the first part of what is not ours."""
+    """Returns the module that defines the dotted `name`, or the name of an external package."""
     if name.split(".")[0] not in {m.split(".")[0] for m in modules}:
         return name.split(".")[0]
     while name not in modules:
@@ -228,7 +229,10 @@ def _module_of(name: str, modules: dict[str, Module]) -> str:
 
 
 def group(modules: dict[str, Module]) -> list[Target]:
-    """One target a module in flat packages, one a folder elsewhere; folders that import each other are one."""
+    """Makes a target per module in flat packages, and per folder elsewhere.
+
+    Folders that import each other become one target.
+    """
 
     def folder_of(name: str) -> str:
         if modules[name].is_package:
@@ -289,7 +293,7 @@ def _dependencies(target: Target, owner: dict[str, Target]) -> set[str]:
 
 
 def _hand_on(targets: list[Target], depends: dict[str, set[str]]) -> None:
-    """Public packages load parts of theirs on first use: they depend on those, and `jax` on all of them."""
+    """Adds dependencies of public packages on their parts, which they load on first use."""
 
     def reaches(name: str, goal: str, seen: set[str]) -> bool:
         if name in seen:
@@ -300,12 +304,12 @@ def _hand_on(targets: list[Target], depends: dict[str, set[str]]) -> None:
     public = [t.name for t in targets if not t.name.startswith("jax._src")]
     for name in sorted(public, key=lambda n: -n.count(".")):
         inner = [n for n in public if n != name and n.startswith(f"{name}.")]
-        # the test utilities and what else stands on `jax` itself is not part of it
+        # Parts that themselves depend on the package, such as test utilities, are not added.
         depends[name] |= {n for n in inner if not reaches(n, name, set())}
 
 
 def check_layers(root: Path, depends: dict[str, set[str]]) -> None:
-    """Raises BuildError where a target of `jax._src` depends on a higher layer, or on the public API."""
+    """Raises BuildError if a target of `jax._src` needs a higher layer or the public API."""
     rank = layers(root)
     for name, others in depends.items():
         if not name.startswith("jax._src."):
@@ -324,7 +328,7 @@ def check_layers(root: Path, depends: dict[str, set[str]]) -> None:
 
 
 def layers(root: Path) -> dict[str, int]:
-    """The layer of each part of `jax._src`, 0 the lowest, from import-linter's contract in pyproject.toml."""
+    """Returns the layer of each part of `jax._src`, starting at 0, from pyproject.toml."""
     contracts = tomllib.loads((root / "pyproject.toml").read_text())["tool"]["importlinter"][
         "contracts"
     ]
@@ -385,7 +389,7 @@ def _render(root: Path, target: Target, deps: list[str], files: dict[Path, list[
 
 
 def _list(items: Iterable[str], kept: Iterable[str] = ()) -> str:
-    # buildifier's order: what is in the same package first, then ours, then others'
+    # The order of buildifier: the same package first, then this repository, then external ones.
     def key(item: str) -> tuple:
         kind = (
             1
@@ -406,7 +410,7 @@ def _list(items: Iterable[str], kept: Iterable[str] = ()) -> str:
 
 
 def with_dependencies(root: Path, path: Path, owner: dict[str, Target]) -> str:
-    """The content of a BUILD file that people write, with the `deps` that its sources want."""
+    """Returns the content of a handwritten BUILD file, with the `deps` that its sources need."""
     text = path.read_text()
     if path.parent == root / "tests":
         text += "".join(_new_test(file) for file in unlisted_tests(path.parent, text))
@@ -444,7 +448,7 @@ def with_dependencies(root: Path, path: Path, owner: dict[str, Target]) -> str:
 
 
 def unlisted_tests(folder: Path, text: str) -> list[Path]:
-    """The test files that no target of a BUILD file's `text` has."""
+    """Returns the test files that have no target in a BUILD file's `text`."""
     names = {file: file.name.removesuffix("_test.py") for file in sorted(folder.glob("*_test.py"))}
     return [
         file
@@ -471,14 +475,14 @@ def _test_dependencies(path: Path, owner: dict[str, Target], own: dict[str, str]
             inner = name
             while inner not in owner:
                 inner = inner.rpartition(".")[0]
-            # a test stands on the whole of jax, as a user's program does, and names what jax is without
+            # Like a user's program, a test depends on all of jax, and on test utilities explicitly.
             yield "//jax"
             if owner[inner].name.split(".")[-1] in ("test_util", "public_test_util"):
                 yield owner[inner].label
         elif first in own:
             yield own[first]
         elif first not in sys.stdlib_module_names and first not in OPTIONAL | {"__future__"}:
-            # programs of the checkout, which a test finds by their folder
+            # Skip programs of the checkout, which tests find by their folder.
             if not any((ROOT / folder / f"{first}.py").exists() for folder in PROGRAMS):
                 yield _external(first)
 

@@ -1,8 +1,8 @@
-"""Virtual environments made from hash-pinned lock files: made once, checked on every use, made again when damaged.
+"""Virtual environments made from hash-pinned lock files, checked on every use.
 
-An environment is built in a folder beside its own and moved into place when it is whole, so an interrupted
-build leaves nothing that looks finished. Its stamp (`STAMP`, inside the folder) tells which lock file and
-which Python it was made from.
+An environment is built in a temporary folder and moved into place when it is complete, so that an
+interrupted build leaves no environment that looks finished. A stamp in the folder (`STAMP`) records
+the lock file and the Python that it was made from.
 """
 
 import contextlib
@@ -29,11 +29,11 @@ _PIP_PACKAGE = r"(?:Collecting|Processing|Requirement already satisfied:) (?:\S*
 
 
 class SetupError(Exception):
-    """Something outside this program is wrong; the message says what and what to do."""
+    """Raised for problems outside this program; the message says what to do."""
 
 
 class UsageError(Exception):
-    """The command line is wrong."""
+    """Raised if the command line is wrong."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -44,7 +44,7 @@ class Environment:
       root: the checkout.
       name: its folder under `root`.
       lock_prefix: its lock files are `build/requirements/<lock_prefix>-<Python version>.txt`.
-      gigabytes: disk space that making it takes.
+      gigabytes: the disk space needed to make it.
     """
 
     root: Path
@@ -74,10 +74,10 @@ def oracle_environment(root: Path) -> Environment:
 
 
 def prepare(environment: Environment) -> Path:
-    """Makes sure that `environment` is there, whole and up to date; returns its Python.
+    """Makes sure that `environment` exists, is complete and up to date; returns its Python.
 
     Raises:
-      SetupError: it is not and cannot be made so.
+      SetupError: if this is not possible.
     """
     wanted = _wanted_stamp(environment)
     if problem(environment, wanted) is None:
@@ -105,7 +105,7 @@ def prepare(environment: Environment) -> Path:
 
 
 def problem(environment: Environment, wanted: dict | None = None) -> str | None:
-    """Says what keeps `environment` from being used, or None: it is fit for use."""
+    """Returns why `environment` cannot be used, or None if it can."""
     wanted = _wanted_stamp(environment) if wanted is None else wanted
     if not environment.folder.is_dir():
         return "not there yet"
@@ -127,7 +127,7 @@ def problem(environment: Environment, wanted: dict | None = None) -> str | None:
 
 
 def damaged_file(environment: Environment) -> str | None:
-    """Compares every installed file with its package's record; names the first that is missing or cut short."""
+    """Returns the first installed file that is missing or has the wrong size, or None."""
     packages = environment.folder / "lib" / f"python{python_version()}" / "site-packages"
     records = sorted(packages.glob("*.dist-info/RECORD"))
     if not records:
@@ -138,7 +138,7 @@ def damaged_file(environment: Environment) -> str | None:
         try:
             with open(record, newline="") as file:
                 for path, _, size in csv.reader(file):
-                    # pip rewrites scripts, and Python rewrites its bytecode
+                    # Skip scripts, which pip rewrites, and bytecode, which Python rewrites.
                     if path.startswith("..") or path.endswith((".pyc", "/direct_url.json")):
                         continue
                     if size and lstat(prefix + path).st_size != int(size):
@@ -197,7 +197,7 @@ def _lock_names(lock_file: Path) -> set[str]:
 
 @contextlib.contextmanager
 def _locked(environment: Environment) -> Iterator[None]:
-    """One build.py at a time; the system frees the lock when its holder ends, however it ends."""
+    """Takes a lock against concurrent changes, which the system releases even after a crash."""
     with open(environment.root / f"{environment.name}.lock", "w") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -244,7 +244,7 @@ def _make(environment: Environment, wanted: dict) -> None:
 
 
 def _adopt(environment: Environment, wanted: dict) -> None:
-    """Brings an environment that somebody made by hand to the pinned versions, and keeps what else is in it."""
+    """Installs the pinned versions into an environment made by hand, keeping other packages."""
     probe = "import sys, pip; print(sys.implementation.name, '%d.%d' % sys.version_info[:2])"
     try:
         result = subprocess.run(
@@ -305,7 +305,7 @@ def _install(environment: Environment, folder: Path) -> None:
         *("--disable-pip-version-check", "--no-input", "--progress-bar=off", "--retries=3"),
         *("-r", str(environment.lock_file)),
     ]
-    # a user's own pip settings for where things go would send them elsewhere
+    # The user's own pip settings must not change where packages are installed.
     elsewhere = {"PIP_USER", "PIP_TARGET", "PIP_PREFIX", "PIP_ROOT", "PIP_PYTHON"}
     variables = {key: value for key, value in os.environ.items() if key not in elsewhere}
     total = len(_lock_names(environment.lock_file))
@@ -332,14 +332,14 @@ def _install(environment: Environment, folder: Path) -> None:
 
 
 def _compile(environment: Environment, folder: Path) -> None:
-    """Writes the bytecode, on every core: the first import is fast, also where Python may not write it itself."""
+    """Writes bytecode, on all cores, so that the first import is fast even in read-only folders."""
     say("  compiling the packages")
     packages = folder / "lib" / f"python{python_version()}" / "site-packages"
     command = [
         *(str(folder / "bin" / "python"), "-I", "-m", "compileall", "-q", "-j", "0"),
         *("-s", str(folder), "-p", str(environment.folder), str(packages)),
     ]
-    # a package may ship a file that this Python cannot parse: status 1 says no more than that
+    # Ignore status 1: a package may have a file that this Python cannot parse.
     result = subprocess.run(
         command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, check=False
     )
@@ -348,7 +348,7 @@ def _compile(environment: Environment, folder: Path) -> None:
 
 
 class _Progress:
-    """One line that changes, on a terminal; elsewhere a line every ten seconds."""
+    """Shows progress in one changing line on a terminal; elsewhere as a line every ten seconds."""
 
     def __init__(self):
         self._terminal = sys.stderr.isatty()
@@ -375,7 +375,7 @@ def _rename_in_scripts(partial: Path, final: Path) -> None:
         if path.is_symlink() or not path.is_file():
             continue
         content = path.read_bytes()
-        # an ELF program of a wheel (ruff) has no path of ours in it
+        # ELF programs in wheels (ruff) do not contain the path, and must not be changed.
         if old in content and not content.startswith(b"\x7fELF"):
             path.write_bytes(content.replace(old, new))
 

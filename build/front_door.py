@@ -39,11 +39,12 @@ calls find them ready. Needs Python 3.11 or newer, and nothing besides it.
 
 
 def main(arguments: list[str]) -> int:
-    """Carries out one command; returns the exit status: 2 wrong usage, 1 no environment, else the program's."""
+    """Runs a command; returns its exit status, or 2 for wrong usage, 1 for environment problems."""
     if arguments and arguments[0] in ("-h", "--help", "help"):
         print(USAGE, end="")
         return 0
-    # a plain kill stops pip and removes half-made folders, as Ctrl-C does
+    # Turn a plain kill into an exception, which stops pip and removes incomplete folders like
+    # Ctrl-C.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     try:
         if not arguments:
@@ -133,7 +134,7 @@ def _program(arguments: list[str]) -> list[str]:
 
 
 def _variables(**more: object) -> dict[str, str]:
-    # without its bytecode jax would be compiled anew in every process
+    # Python must write bytecode, or every process would compile jax again.
     unwanted = ("PYTHONHOME", "PYTHONDONTWRITEBYTECODE")
     variables = {key: value for key, value in os.environ.items() if key not in unwanted}
     paths = [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
@@ -149,7 +150,7 @@ def _chooses_workers(arguments: list[str]) -> bool:
 
 
 def _from_here(argument: str) -> str:
-    """Makes a path that is relative to the caller's folder absolute: pytest runs in the checkout's."""
+    """Makes a path relative to the current folder absolute, since pytest runs in the checkout."""
     path = argument.split("::")[0]
     if argument.startswith("-") or not path or not os.path.exists(path):
         return argument

@@ -1,4 +1,4 @@
-"""Programs that build.py starts and waits for."""
+"""Running the programs that build.py starts."""
 
 import subprocess
 from pathlib import Path
@@ -7,10 +7,10 @@ from pathlib import Path
 def call(
     command: list[str], variables: dict[str, str] | None = None, folder: str | Path | None = None
 ) -> int:
-    """Runs a program to its end; its exit status, as a shell has it.
+    """Runs a program and returns its exit status, as a shell reports it.
 
-    Ctrl-C reaches the program as well, which decides what to do. What stops this process otherwise (SystemExit,
-    from a plain kill) stops the program first.
+    Ctrl-C reaches the program too, which decides how to react. If this process is killed
+    (SystemExit), it stops the program first.
     """
     with subprocess.Popen(command, env=variables, cwd=folder) as process:
         while True:

@@ -1,12 +1,13 @@
-"""Runs a command with an accelerator of its own, for tests that run side by side.
+"""Runs a command with exclusive use of an accelerator, for tests that run in parallel.
 
     accelerator_slot.py COMMAND [ARGS]        (bazel test --run_under=//build/bazel:accelerator_slot)
 
-Takes the first free slot of JAX_ACCELERATOR_COUNT accelerators, each with JAX_TESTS_PER_ACCELERATOR slots (1 by
-default), by a lock on a file of its own, waits where all are taken, and tells the command which one it got:
-CUDA_VISIBLE_DEVICES, ROCR_VISIBLE_DEVICES or TPU_VISIBLE_CHIPS by JAX_ACCELERATOR_KIND (cuda, rocm, tpu). Where
-such a variable is set already, the accelerators are those that it names, and no others of the machine. The
-system frees the lock when the command and what it started have ended, however they end.
+There are JAX_ACCELERATOR_COUNT accelerators, each with JAX_TESTS_PER_ACCELERATOR slots (1 by
+default). A slot is taken by locking its file; if all are taken, the program waits. It passes the
+accelerator to the command in CUDA_VISIBLE_DEVICES, ROCR_VISIBLE_DEVICES or TPU_VISIBLE_CHIPS,
+depending on JAX_ACCELERATOR_KIND (cuda, rocm, tpu). If such a variable is already set, only the
+accelerators that it lists are used. The system releases the lock when the command and its child
+processes have ended, even if they crash.
 """
 
 import fcntl
@@ -16,8 +17,9 @@ import time
 from itertools import takewhile
 from pathlib import Path
 
-# What names the accelerators of a kind that a process may use. The first one tells the command; of ROCm's, the
-# second one counts among those of the first; TPUs have two names for one thing.
+# The variables with the accelerators that a process may use. The first one is set for the command.
+# For ROCm, the second one refers to entries of the first. For TPUs, the second one is another name
+# of the first.
 VARIABLES = {
     "cuda": ("CUDA_VISIBLE_DEVICES",),
     "rocm": ("ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES"),
@@ -26,16 +28,16 @@ VARIABLES = {
 
 
 class SlotError(Exception):
-    """The settings are wrong; the message names the one."""
+    """Raised if a setting is wrong; the message says which."""
 
 
 def allocated(kind: str, environment: dict[str, str]) -> list[str] | None:
-    """The accelerators that were given to this process, or None where it may use all."""
+    """Returns the accelerators assigned to this process, or None if it may use all."""
     found = None
     for name in VARIABLES[kind]:
         if name not in environment or (found and kind != "rocm"):
             continue
-        # as the vendors' libraries read it: nothing counts from an empty or negative entry on
+        # Like the vendors' libraries, ignore entries from the first empty or negative one on.
         entries = map(str.strip, environment[name].split(","))
         entries = list(takewhile(lambda e: e and not e.startswith("-"), entries))
         if not entries:
@@ -50,7 +52,7 @@ def allocated(kind: str, environment: dict[str, str]) -> list[str] | None:
 
 
 def settings(environment: dict[str, str]) -> tuple[str, list[str], int]:
-    """The kind of accelerator, which ones there are, and how many tests share one."""
+    """Returns the kind of accelerator, the accelerators, and how many tests share one."""
     kind = environment.get("JAX_ACCELERATOR_KIND", "cuda")
     if kind not in VARIABLES:
         raise SlotError(
@@ -77,10 +79,10 @@ def settings(environment: dict[str, str]) -> tuple[str, list[str], int]:
 
 
 def take_slot(folder: Path, accelerators: list[str], per_accelerator: int) -> str:
-    """An accelerator with a free slot. The lock lives as long as the process and its children."""
+    """Returns an accelerator with a free slot, locked until the process and its children end."""
     folder.mkdir(parents=True, exist_ok=True)
     while True:
-        # all accelerators are filled once before one gets a second test
+        # Give each accelerator one test before giving any of them a second one.
         for slot in range(per_accelerator):
             for accelerator in accelerators:
                 lock = folder / f"{accelerator.replace('/', '_')}.{slot}.lock"

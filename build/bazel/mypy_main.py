@@ -1,4 +1,4 @@
-"""mypy under Bazel, with the settings of pyproject.toml."""
+"""Runs mypy under Bazel, with the settings in pyproject.toml."""
 
 import os
 import sys

@@ -1,8 +1,8 @@
-"""Packs files into a wheel or a source archive: the same files give the same bytes.
+"""Packs files into a wheel or a source archive, reproducibly: equal files give equal bytes.
 
     pack_wheel.py --output FILE --pyproject FILE --license FILE --version V (--tag TAG | --sdist) @ENTRIES
 
-ENTRIES has a line `path in the archive<tab>file` for each file. Standard library only.
+ENTRIES has a line `path in the archive<tab>file` for each file. Uses only the standard library.
 """
 
 import argparse
@@ -18,7 +18,7 @@ import zipfile
 from collections.abc import Iterable
 from pathlib import Path
 
-MOMENT = (1980, 1, 1, 0, 0, 0)  # the oldest that a zip archive can tell
+MOMENT = (1980, 1, 1, 0, 0, 0)  # the earliest time that a zip archive can store
 STRAY = re.compile(r"(^|/)(BUILD(\.bazel)?|__pycache__|\..*|.*\.py[co]|.*~)(/|$)")
 
 
@@ -65,7 +65,7 @@ def main(arguments: list[str]) -> None:
 
 
 def check(files: dict[str, bytes], top_level: list[str]) -> None:
-    """Raises SystemExit if there is a file that has no place in a wheel."""
+    """Raises SystemExit if a file does not belong into the wheel."""
     if not files:
         sys.exit("there is nothing to pack")
     for path in sorted(files):
@@ -92,7 +92,7 @@ def readme_of(project: dict, candidates: list[Path]) -> str:
 
 
 def metadata(project: dict, version: str, readme: str, licences: Iterable[str]) -> str:
-    """The core metadata (version 2.4) of a pyproject.toml's `[project]`."""
+    """Returns the core metadata (version 2.4) for the `[project]` table of a pyproject.toml."""
     lines = ["Metadata-Version: 2.4", f"Name: {project['name']}", f"Version: {version}"]
     lines += [f"Summary: {project['description']}"]
     lines += [f"Project-URL: {name}, {url}" for name, url in project.get("urls", {}).items()]
@@ -148,7 +148,7 @@ def wheel(
         for path, content in everything.items():
             entry = zipfile.ZipInfo(path, MOMENT)
             entry.compress_type = zipfile.ZIP_DEFLATED
-            entry.create_system = 3  # Unix, also where this runs elsewhere
+            entry.create_system = 3  # Unix, whatever system this runs on
             entry.external_attr = (0o100755 if path.endswith(".so") else 0o100644) << 16
             archive.writestr(entry, content, compresslevel=6)
     return buffer.getvalue()

@@ -1,9 +1,9 @@
-"""Runs one file's tests under Bazel: its shard of them, its filter, its report.
+"""Runs the tests of one file under Bazel, with its sharding, filter and report.
 
     pytest_main.py FILE [ARGUMENTS OF PYTEST]
 
-The tests run in a virtual environment that has the target's dependencies, so that a program which a test
-starts with `sys.executable` has them too.
+The tests run in a virtual environment with the target's dependencies, so that programs which a test
+starts with `sys.executable` have them too.
 """
 
 import os
@@ -17,7 +17,7 @@ INSIDE = "JAX_PYTEST_ENVIRONMENT"
 
 
 class Shard:
-    """Keeps the tests of one shard: every n-th of those that the filter chose, so that slow neighbours are spread."""
+    """Keeps the tests of one shard: every n-th selected test, to spread slow neighbors."""
 
     def __init__(self, index: int, total: int):
         self.index, self.total = index, total
@@ -33,7 +33,7 @@ class Shard:
 
 
 def run_in_environment(arguments: list[str]) -> int:
-    """Runs this program again, in an environment made of the folders that Bazel put on `sys.path`."""
+    """Runs this program again in a virtual environment with the folders in Bazel's `sys.path`."""
     folder = Path(os.environ["TEST_TMPDIR"], "environment")
     packages = (
         folder / "lib" / f"python{sys.version_info[0]}.{sys.version_info[1]}" / "site-packages"
@@ -47,7 +47,7 @@ def run_in_environment(arguments: list[str]) -> int:
     )
     standard = sysconfig.get_path(
         "stdlib"
-    )  # and the interpreter's own packages, which are not declared
+    )  # has the interpreter's own packages too, which are not declared dependencies
     here = os.path.dirname(os.path.realpath(__file__))
     added = [os.path.abspath(path) for path in sys.path if path and os.path.isdir(path)]
     added = [p for p in added if p not in (standard, here) and not p.startswith(f"{standard}/")]
@@ -58,11 +58,12 @@ def run_in_environment(arguments: list[str]) -> int:
         if k not in ("PYTHONPATH", "PYTHONHOME", "PYTHONSAFEPATH")
     }
     python = str(folder / "bin" / "python")
-    # there from the first test to the last; Bazel names it, and looks at it in some of its versions
+    # The file exists while tests run. Bazel sets the variable, but only some versions check the
+    # file.
     variables.setdefault("TEST_PREMATURE_EXIT_FILE", str(folder / "running"))
     variables[INSIDE] = str(folder)
     sys.stdout.flush()
-    # what holds an accelerator's slot is open in both
+    # Both processes keep the file descriptor that locks an accelerator's slot.
     status = subprocess.run(
         [python, "-P", __file__, *arguments], env=variables, close_fds=False, check=False
     ).returncode
@@ -83,15 +84,15 @@ def main(arguments: list[str]) -> int:
 
 
 def run(arguments: list[str]) -> int:
-    import pytest  # which the interpreter outside does not have
+    import pytest  # not available in the outer interpreter
 
-    # the filter (-k) comes first
+    # Run after pytest's own hook, which applies the filter (-k).
     pytest.hookimpl(trylast=True)(Shard.pytest_collection_modifyitems)
     shard = Shard(
         int(os.environ.get("TEST_SHARD_INDEX", 0)), int(os.environ.get("TEST_TOTAL_SHARDS", 1))
     )
     if "TEST_SHARD_STATUS_FILE" in os.environ:
-        Path(os.environ["TEST_SHARD_STATUS_FILE"]).touch()  # tells Bazel that shards are known here
+        Path(os.environ["TEST_SHARD_STATUS_FILE"]).touch()  # tells Bazel that sharding is supported
     file, *others = arguments
     arguments = [
         os.path.abspath(file),
@@ -116,7 +117,7 @@ def run(arguments: list[str]) -> int:
     if "CXX" in os.environ:
         os.environ["CXX"] = os.path.abspath(os.environ["CXX"])
     status = int(pytest.main(arguments, plugins=[shard]))
-    # a shard may have no tests; a file may not, nor what is chosen of it
+    # An empty shard is fine, but an empty file or selection is an error.
     if status == NO_TESTS and shard.collected:
         return 0
     if status == NO_TESTS and names:

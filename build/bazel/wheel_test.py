@@ -1,4 +1,4 @@
-"""Checks a wheel, installs it into an empty environment, and runs a program there. See `jax_wheel`."""
+"""Checks a wheel, installs it into an empty environment, and runs a program; see `jax_wheel`."""
 
 import argparse
 import base64
@@ -22,8 +22,8 @@ from packaging.tags import sys_tags
 from packaging.utils import parse_wheel_filename
 
 QUICK = ("--no-index", "--no-deps", "--no-compile")
-NEWEST_GLIBC = (2, 28)  # which pip 20.3 and Debian 10 have
-# What machine code has linked in: the licence, and words of its text.
+NEWEST_GLIBC = (2, 28)  # that of Debian 10, also supported by pip 20.3
+# Libraries linked into the machine code: the license, and words of its text.
 LINKED = {
     "highway": ("Apache-2.0", b"Apache License"),
     "libcxx": ("Apache-2.0 WITH LLVM-exception", b"LLVM Exceptions to the Apache 2.0 License"),
@@ -68,7 +68,7 @@ def main() -> None:
 
 
 def check_requirements(python: Path, absent: list[str]) -> None:
-    """Every requirement is there, in a version that will do, but for those left out on purpose."""
+    """Checks that all requirements are installed in compatible versions, except the absent ones."""
     command = [sys.executable, "-m", "pip", "--python", python, "check"]
     output = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False).stdout
     known = [f"requires {name}, which is not installed" for name in absent]
@@ -85,7 +85,7 @@ def check_installable(wheel: Path) -> None:
 
 
 def check_content(wheel: Path) -> dict[str, bytes]:
-    """The record is right, the names agree, and nothing is there that should not be."""
+    """Checks the record, the names and the metadata, and that there are no unexpected files."""
     name, version, *_ = parse_wheel_filename(wheel.name)
     with zipfile.ZipFile(wheel) as archive:
         names = archive.namelist()
@@ -113,7 +113,7 @@ def check_content(wheel: Path) -> dict[str, bytes]:
 
 
 def check_machine_code(wheel: Path, content: dict[str, bytes]) -> None:
-    """It is for the tag's machine, shows nothing to others but modules, and has the licences of what is in it."""
+    """Checks the machine, the exported symbols, and the licenses of the linked libraries."""
     for path in (path for path in content if path.endswith(".so")):
         elf = ELFFile(io.BytesIO(content[path]))
         machine = {"EM_X86_64": "x86_64", "EM_AARCH64": "aarch64"}[elf["e_machine"]]
@@ -133,7 +133,7 @@ def check_machine_code(wheel: Path, content: dict[str, bytes]) -> None:
 
 
 def check_platform(wheel: Path) -> None:
-    """auditwheel agrees with the tag: no library and no symbol that an old system lacks."""
+    """Checks with auditwheel that libraries and symbols exist on the oldest supported system."""
     output = call(sys.executable, "-m", "auditwheel", "show", "--json", wheel)
     found = json.loads(output)
     tag = re.search(r"manylinux_(\d+)_(\d+)_(\w+)\.whl", wheel.name)
@@ -149,9 +149,9 @@ def check_platform(wheel: Path) -> None:
 
 
 def check_sdist(sdist: Path, wheel: Path, setuptools: Path, folder: Path) -> None:
-    """A wheel that setuptools builds from the sources has the same files."""
+    """Checks that a wheel built by setuptools from the sources has the same files."""
     with tarfile.open(sdist) as archive:
-        # Debian 12's Python 3.11.2 has no filters yet
+        # Python 3.11.2 of Debian 12 does not have extraction filters.
         safely = {"filter": "data"} if hasattr(tarfile, "data_filter") else {}
         archive.extractall(folder, **safely)
     (source,) = folder.iterdir()

@@ -1,4 +1,4 @@
-"""What a new installation of the wheel `jax` has to do."""
+"""Checks a new installation of the wheel `jax`."""
 
 import jax
 import jax.numpy as jnp

@@ -1,4 +1,4 @@
-"""What a new installation of the wheel `jaxlib-ext`, beside that of `jax`, has to do."""
+"""Checks a new installation of the wheel `jaxlib-ext` together with that of `jax`."""
 
 import jaxlib_ext
 import numpy as np

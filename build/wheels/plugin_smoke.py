@@ -1,4 +1,7 @@
-"""What a new installation of a plugin's wheel has to do where there is no device: be found, and leave jax to the CPU."""
+"""Checks a new installation of a plugin's wheel, on a machine without devices for it.
+
+The plugin must be found, and jax must use the CPU.
+"""
 
 import importlib.metadata
 

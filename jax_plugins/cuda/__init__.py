@@ -1,7 +1,8 @@
-"""NVIDIA GPUs: runs the PJRT library of the wheel jax-cuda13-pjrt (or jax-cuda12-pjrt).
+"""NVIDIA GPUs, through the PJRT library of the wheel jax-cuda13-pjrt (or jax-cuda12-pjrt).
 
-`initialize()` only registers the platform. When it starts, the library is found, driver and devices are
-looked at, NVIDIA's libraries are loaded, and what is wrong is said in a sentence.
+`initialize()` only registers the platform. When the platform starts, the plugin finds the library,
+checks the driver and the devices, loads NVIDIA's libraries, and reports problems in readable
+messages.
 """
 
 from __future__ import annotations
@@ -25,12 +26,12 @@ _KERNELS = "jax_cuda{0}_plugin"
 
 @dataclasses.dataclass(frozen=True)
 class Toolkit:
-    """What a major version of CUDA asks for."""
+    """The requirements of a major version of CUDA."""
 
-    # Each after those that it needs.
+    # Each library comes after those that it depends on.
     required: tuple[str, ...]
     optional: tuple[str, ...]
-    # The oldest GPUs and the first series of drivers for Linux.
+    # The oldest supported GPUs, and the first supported series of Linux drivers.
     compute_capability: tuple[int, int]
     driver: int
 
@@ -78,10 +79,10 @@ def initialize() -> None:
 
 
 def prepare(library: Library) -> None:
-    """Checks driver, devices and NVIDIA's libraries, and loads the latter.
+    """Checks the driver, the devices and NVIDIA's libraries, and loads the libraries.
 
     Raises:
-      PlatformUnavailable: something is missing or too old.
+      PlatformUnavailable: if something is missing or too old.
     """
     major = _cuda_major(library)
     toolkit = _TOOLKITS[major]
@@ -98,7 +99,7 @@ def prepare(library: Library) -> None:
 
 
 def _cuda_major(library: Library) -> int:
-    """The version of CUDA that a library is made for: its package says so; other files are of the newest."""
+    """Returns the CUDA version of a library from its package's name; the newest for other files."""
     digits = "".join(filter(str.isdigit, library.package or ""))
     return int(digits) if digits else max(_TOOLKITS)
 
@@ -110,7 +111,7 @@ _COMPUTE_CAPABILITY_MAJOR, _COMPUTE_CAPABILITY_MINOR = 75, 76
 
 
 def load_driver() -> ctypes.CDLL:
-    """The driver's library."""
+    """Loads the driver's library."""
     return ctypes.CDLL("nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1")
 
 
@@ -187,7 +188,7 @@ _LIBRARIES = {
 
 
 def _check_library_versions(kernels: str) -> None:
-    """Compares the libraries with those that the kernels, of the same release, were built with."""
+    """Checks that the libraries are not older than those that the kernels were built with."""
     try:
         versions = vendors.import_kernels(kernels, "_versions")
     except ImportError:

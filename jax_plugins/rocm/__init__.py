@@ -1,7 +1,8 @@
-"""AMD GPUs: runs the PJRT library of the wheel jax-rocm7-pjrt on ROCm.
+"""AMD GPUs, through the PJRT library of the wheel jax-rocm7-pjrt and ROCm.
 
-`initialize()` only registers the platform. When it starts, the library is found, driver and devices are
-looked at, ROCm's libraries are loaded, and what is wrong is said in a sentence.
+`initialize()` only registers the platform. When the platform starts, the plugin finds the library,
+checks the driver and the devices, loads ROCm's libraries, and reports problems in readable
+messages.
 """
 
 from __future__ import annotations
@@ -14,12 +15,13 @@ from jax._src.xla_bridge.vendors import Library, PlatformUnavailable, WheelLibra
 
 _FILE = "xla_rocm_plugin.so"
 _WHEELS = [WheelLibrary("jax-rocm7-pjrt", "jax_plugins.xla_rocm7", _FILE)]
-_MAJOR = 7  # of ROCm, which the libraries below and the package's name have as well
+_MAJOR = 7  # the version of ROCm, to which the libraries and the package name belong
 _DRIVER = "/dev/kfd"
 _VISIBLE = ("ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "GPU_DEVICE_ORDINAL")
 
-# ROCm 7's, each after those that it needs. The PJRT library asks the loader for some of them and opens
-# others: which, differs between its releases, so that only the load itself tells what is missing.
+# The libraries of ROCm 7, each after those that it depends on. Releases of the PJRT library differ
+# in which of them they need, so a missing library is only reported when loading the PJRT library
+# fails.
 _LIBRARIES = (
     "librocm_sysdeps_numa.so.1", "librocm_sysdeps_drm.so.2", "librocm_sysdeps_drm_amdgpu.so.1",
     "libhsa-runtime64.so.1", "libamd_comgr.so.3", "libamdhip64.so.7", "libhiprtc.so.7",
@@ -45,10 +47,10 @@ def initialize() -> None:
 
 
 def prepare(library: Library) -> None:
-    """Checks driver and devices, and loads ROCm's libraries.
+    """Checks the driver and the devices, and loads ROCm's libraries.
 
     Raises:
-      PlatformUnavailable: something is missing, or of another version.
+      PlatformUnavailable: if something is missing, or has another version.
     """
     _check_driver()
     _check_version()
@@ -56,7 +58,7 @@ def prepare(library: Library) -> None:
 
 
 def rocm_folders() -> list[str]:
-    """Where ROCm's libraries may lie: wheels first, then $ROCM_PATH, then the usual place."""
+    """Returns folders that may have ROCm's libraries: wheels, then $ROCM_PATH, then /opt/rocm."""
     folders = vendors.package_folders("rocm", "lib")
     folders += vendors.package_folders("_rocm_sdk_core", "lib")
     for package in _sdk_libraries():
@@ -65,13 +67,13 @@ def rocm_folders() -> list[str]:
 
 
 def _installations() -> list[str]:
-    """The folders in which ROCm is installed."""
+    """Returns the folders in which ROCm is installed."""
     roots = (os.environ.get("ROCM_PATH"), "/opt/rocm")
     return [root for root in roots if root and os.path.isdir(os.path.join(root, "lib"))]
 
 
 def _sdk_libraries() -> list[str]:
-    """Packages of the wheels rocm-sdk-libraries, which carry the name of a family of GPUs."""
+    """Returns the packages of the wheels rocm-sdk-libraries, which are named after GPU families."""
     beside = {os.path.dirname(f) for f in vendors.package_folders("_rocm_sdk_core", ".")}
     names = {name for f in beside for name in os.listdir(os.path.dirname(f))}
     return sorted(name for name in names if name.startswith("_rocm_sdk_libraries"))
@@ -101,7 +103,10 @@ def _check_driver() -> None:
 
 
 def _count_visible(value: str, count: int) -> int:
-    """How many of `count` GPUs are left by a list of numbers and names, like '0,GPU-1f3a': it ends where one is wrong."""
+    """Returns how many of `count` GPUs are visible by a list of numbers and names, '0,GPU-1f3a'.
+
+    Like ROCm, it ignores entries from the first invalid one on.
+    """
     visible: set[str] = set()
     for device in map(str.strip, value.split(",")):
         if not device.startswith("GPU-") and not (device.isdigit() and int(device) < count):
@@ -111,7 +116,7 @@ def _count_visible(value: str, count: int) -> int:
 
 
 def _check_version() -> None:
-    """Raises PlatformUnavailable if versions of ROCm are known, and none is that of the plugin."""
+    """Raises PlatformUnavailable if ROCm is installed, but not in the plugin's version."""
     found = {root: _read_version(root) for root in _installations()}
     found["the package rocm-sdk-core"] = vendors.package_version("rocm-sdk-core")
     known = {place: version for place, version in found.items() if version}

@@ -1,7 +1,7 @@
-"""Google's TPUs: runs the library of the wheel libtpu.
+"""Google's TPUs, through the library of the wheel libtpu.
 
-`jax` itself knows how to start a TPU where libtpu is installed. This package brings a libtpu that fits,
-and says in a sentence why a TPU cannot be used, where otherwise the CPU is used without a word.
+`jax` itself can start a TPU if libtpu is installed. This package depends on a compatible libtpu,
+and reports why a TPU cannot be used, where `jax` would silently use the CPU.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from jax._src.xla_bridge import libraries, registry, vendors
 from jax._src.xla_bridge.clients import make_tpu_client, tpu_is_asked_for
 from jax._src.xla_bridge.vendors import PlatformUnavailable
 
-# With 0.0.42 the PJRT C API of jaxlib 0.10.2 was released.
+# The first release with the PJRT C API of jaxlib 0.10.2.
 _MINIMUM_LIBTPU = (0, 0, 42)
 _VISIBLE = ("TPU_VISIBLE_CHIPS", "TPU_VISIBLE_DEVICES")
 
 
 def initialize() -> None:
-    """Registers the platform "tpu" in place of the one that `jax` has."""
+    """Registers the platform "tpu", replacing that of `jax`."""
     registry.register_backend_factory(
         "tpu",
         make_client,
@@ -31,10 +31,10 @@ def initialize() -> None:
 
 
 def make_client() -> Client:
-    """Makes the client.
+    """Creates the client.
 
     Raises:
-      PlatformUnavailable: there is no TPU that can be used, or no libtpu that fits.
+      PlatformUnavailable: if there is no usable TPU, or no compatible libtpu.
     """
     num_chips, _ = hardware_utils.num_available_tpu_chips_and_device_id()
     found = vendors.find_libraries(libraries.TPU_LIBRARY_VARIABLE, [libraries.LIBTPU])
@@ -44,7 +44,7 @@ def make_client() -> Client:
             " (JAX_PLATFORMS=tpu or JAX_FORCE_TPU_INIT=1 starts libtpu all the same).",
             expected=not found,
         )
-    library = found[0] if found else None  # which may be the system's
+    library = found[0] if found else None  # may be installed by the system instead of a wheel
     version = library and library.version
     if version and vendors.version_numbers(version) < _MINIMUM_LIBTPU:
         needed = ".".join(map(str, _MINIMUM_LIBTPU))

@@ -1,10 +1,11 @@
-"""Fetches one wheel by its hash and unpacks it, for the repositories of pip.bzl.
+"""Downloads one wheel by its hash and unpacks it, for the repositories of pip.bzl.
 
     python fetch_wheel.py NAME==VERSION --hash=sha256:... --python-version 3.11 --machine x86_64
         [--platform TAG] [--known NAME ...]
 
 Writes into the current folder: the wheel itself (`wheel/`), its files (`site-packages/`), and
-`requirements.json`: its file name, and which of the packages `--known` it needs on the target.
+`requirements.json` with its file name and its dependencies on the target among the `--known`
+packages.
 """
 
 import argparse
@@ -19,7 +20,7 @@ from pathlib import Path
 
 
 def find_pip() -> str:
-    """Where pip is: installed, or the wheel that `ensurepip` has of it, which Python runs as it is."""
+    """Returns the path of pip, which may be in the wheel of `ensurepip`; Python can import that."""
     try:
         import pip
 
@@ -70,7 +71,7 @@ def download(arguments: argparse.Namespace) -> Path:
     platforms += [
         f"{name}_{machine}" for name in ("manylinux2014", "manylinux2010", "manylinux1", "linux")
     ]
-    # last, where a vendor has no other: libtpu wants a glibc that is newer than what workers need have
+    # Last, since workers may have an older glibc; libtpu has no other wheel.
     platforms += [f"manylinux_2_{n}_{machine}" for n in range(29, 40)]
     platforms = [arguments.platform] if arguments.platform else platforms
     command = [*PIP, "download", "--no-deps", "--only-binary=:all:"]
@@ -90,7 +91,7 @@ def download(arguments: argparse.Namespace) -> Path:
 
 
 def unpack(wheel: Path, folder: Path) -> list[str]:
-    """Unpacks what goes into site-packages, also from the wheel's `.data` folder."""
+    """Unpacks the files for site-packages, including those in the wheel's `.data` folder."""
     with zipfile.ZipFile(wheel) as file:
         for info in file.infolist():
             name = re.sub(r"^[^/]+\.data/(purelib|platlib)/", "", info.filename)
@@ -105,16 +106,16 @@ def unpack(wheel: Path, folder: Path) -> list[str]:
 
 
 def compile_all(folder: str) -> None:
-    """Writes the bytecode, valid wherever the files go: no test has to compile NumPy first."""
+    """Writes bytecode that is valid wherever the files are moved, so that tests start faster."""
     modes = ["--invalidation-mode", "unchecked-hash", "-s", folder, "-q"]
-    # a package may have a file that this Python cannot parse
+    # Ignore errors, since a package may have a file that this Python cannot parse.
     subprocess.run(
         [sys.executable, "-I", "-m", "compileall", *modes, folder], capture_output=True, check=False
     )
 
 
 def requirements(metadata: Path, arguments: argparse.Namespace) -> list[str]:
-    """The names of what the package needs on the target, without extras."""
+    """Returns the names of the package's dependencies on the target, without extras."""
     from pip._vendor.packaging.requirements import Requirement
 
     target = {
