@@ -102,7 +102,9 @@ def resize(
         method = ResizeMethod.from_string(method)
     dims = tuple(i for i in range(len(shape)) if old[i] != shape[i])
     if any(old[i] == 0 for i in dims):
-        raise ValueError(f"resize: cannot make pixels of none: from shape {old} to {shape}.")
+        raise ValueError(
+            f"resize: cannot resize an axis that has no pixels: from shape {old} to {shape}."
+        )
     return _resize(  # type: ignore[no-any-return]
         image, shape=shape, method=method, antialias=bool(antialias), precision=precision
     )

@@ -143,7 +143,7 @@ def _from_lists(first: Any, rest: Sequence[Any]) -> tuple[Spec, list[Any]]:
     result = _list_labels(everything.pop()) if len(everything) % 2 else None
     if not everything:
         raise TypeError(
-            "einsum: subscripts must be a string, or operands and lists of labels by turns, got "
+            "einsum: pass a string of subscripts, or operands alternating with lists of labels; got "
             f"{type(first)}"
         )
     operands = everything[::2]

@@ -101,8 +101,8 @@ def _static_size(name: str, size: Any, *operands: Any) -> int | None:
             core.concrete_or_error(
                 None,
                 x,
-                f"The number of elements that jnp.{name} returns depends on their values: say it by the "
-                "argument `size` to use the function within JAX transformations.",
+                f"The number of elements that jnp.{name} returns depends on their values. To use the "
+                "function within JAX transformations, pass that number as the argument `size`.",
             )
         return None
     size = core.concrete_dim_or_error(

@@ -550,7 +550,7 @@ def not_equal(x: ArrayLike, y: ArrayLike, /) -> Array:
     return lax.ne(*promote_pair("not_equal", x, y))
 
 
-_COMPARISON_DOC = """Elementwise `x {op} y`, an array of booleans; arguments as for `add`.
+_COMPARISON_DOC = """Elementwise `x {op} y`, as booleans; takes the arguments of `add`.
 
     Complex numbers compare lexicographically.
 

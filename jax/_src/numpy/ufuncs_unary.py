@@ -149,28 +149,28 @@ arccosh, acosh = _inverse(
 deg2rad = _inexact(
     "deg2rad",
     lambda x: lax.mul(x, lax.const(x, np.pi / 180)),
-    "Elementwise angle in radians, from one in degrees.",
+    "Convert angles from degrees to radians, elementwise.",
     "180.",
     "3.1415927",
 )
 rad2deg = _inexact(
     "rad2deg",
     lambda x: lax.mul(x, lax.const(x, 180 / np.pi)),
-    "Elementwise angle in degrees, from one in radians.",
+    "Convert angles from radians to degrees, elementwise.",
     "jnp.pi",
     "180.",
 )
 radians = _inexact(
     "radians",
     lambda x: lax.mul(x, lax.const(x, np.pi / 180)),
-    "Elementwise angle in radians: alias of `deg2rad`.",
+    "Convert angles from degrees to radians: alias of `deg2rad`.",
     "180.",
     "3.1415927",
 )
 degrees = _inexact(
     "degrees",
     lambda x: lax.mul(x, lax.const(x, 180 / np.pi)),
-    "Elementwise angle in degrees: alias of `rad2deg`.",
+    "Convert angles from radians to degrees: alias of `rad2deg`.",
     "jnp.pi",
     "180.",
 )
@@ -230,7 +230,7 @@ def _real_abs(x):
 
 
 fabs = _inexact(
-    "fabs", _real_abs, "Elementwise absolute value, as floating-point numbers.", "-2", "2."
+    "fabs", _real_abs, "Elementwise absolute value of real numbers, in floating point.", "-2", "2."
 )
 
 
@@ -273,7 +273,7 @@ def _rounding(name, fun, summary, arg, value):
         return to_array(x) if dtype_kind(x) in "biu" else fun(x)
 
     ufunc.__name__ = ufunc.__qualname__ = name
-    ufunc.__doc__ = f"""{summary} Integers and booleans stay as they are.
+    ufunc.__doc__ = f"""{summary} Integers and booleans are returned unchanged.
 
     >>> jnp.{name}({arg})
     {value}
@@ -285,7 +285,7 @@ floor = op(
     _rounding(
         "floor",
         lax.floor,
-        "Elementwise greatest integer that is not greater, of real numbers.",
+        "Elementwise floor of real numbers: the greatest integer less than or equal to each.",
         "jnp.array([-1.5, 1.5])",
         "Array([-2.,  1.], dtype=float32)",
     )
@@ -294,7 +294,7 @@ ceil = op(
     _rounding(
         "ceil",
         lax.ceil,
-        "Elementwise least integer that is not less, of real numbers.",
+        "Elementwise ceiling of real numbers: the least integer greater than or equal to each.",
         "jnp.array([-1.5, 1.5])",
         "Array([-1.,  2.], dtype=float32)",
     )

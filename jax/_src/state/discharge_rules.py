@@ -89,8 +89,8 @@ def _custom(p: Primitive, jaxpr_name: str, with_refs: Callable | None = None):
         refs = tuple([i for i, s in enumerate(should) if s])
         if refs and with_refs is None:
             raise NotImplementedError(
-                f"a function with rules of its own ({p.name}) gets a mutable array reference that is "
-                "differentiated: pass it what the reference holds, and write the result."
+                f"a function with custom rules ({p.name}) takes a mutable array reference that is "
+                "differentiated: pass it the value of the reference, and write the result to the reference."
             )
         bind_params = dict(p.get_bind_params(params))
         funs = bind_params.pop("subfuns", ())

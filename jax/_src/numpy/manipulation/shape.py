@@ -140,7 +140,7 @@ def _general_new_shape(old: tuple, given: Any, sizes: tuple) -> tuple:
     known = math.prod(d for i, d in enumerate(sizes) if i != unknown[0])
     if core.definitely_equal(known, 0):
         raise TypeError(
-            f"{what}: the size of the axis given as -1 cannot be told, since another is 0"
+            f"{what}: the size of the axis given as -1 is ambiguous, because another axis has size 0"
         )
     if type(known) is int and type(size) is int and (known < 0 or size % known):
         raise TypeError(
