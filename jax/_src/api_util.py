@@ -28,7 +28,6 @@ from jax._src.tree_util import (
     tree_unflatten,
     treedef_children,
 )
-from jax._src.util import fun_name
 
 
 def check_callable(fun: Any) -> None:

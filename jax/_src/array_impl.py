@@ -22,7 +22,6 @@ from jax._src.lib import Device, _jax
 from jax._src.memory import SPACE_OF_KIND
 from jax._src.mesh import AxisType
 from jax._src.named_sharding import NamedSharding, explicit_part
-from jax._src.partition_spec import PartitionSpec
 from jax._src.sharding import Sharding, extend_cpp_class
 from jax._src.sharding_impls import (
     SingleDeviceSharding,

@@ -6,7 +6,6 @@ primitive and parameters. The module also has the checks for NaNs and the logger
 
 from __future__ import annotations
 
-import functools
 import logging
 import weakref
 from collections.abc import Callable, Hashable, Sequence

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 if TYPE_CHECKING:
-    from jax._src.core import AbstractValue, ClosedJaxpr, Jaxpr, JaxprEqn, Primitive, ShapedArray
+    from jax._src.core import ClosedJaxpr, Jaxpr, JaxprEqn, Primitive, ShapedArray
     from jax._src.named_sharding import NamedSharding
 
     Axes = Sequence[int]

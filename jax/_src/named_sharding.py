@@ -14,7 +14,7 @@ import numpy as np
 from jax._src import lib, mesh as mesh_lib
 from jax._src.errors import DuplicateSpecError as DuplicateSpecError
 from jax._src.lib import Device, _jax
-from jax._src.lib.mlir import dialects, ir
+from jax._src.lib.mlir import dialects
 from jax._src.mesh import AxisType
 from jax._src.op_shardings import are_hlo_shardings_equal
 from jax._src.partition_spec import PartitionSpec

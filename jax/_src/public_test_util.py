@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 import jax
-from jax._src import config, dtypes
-from jax._src.tree_util import tree_flatten, tree_map, tree_reduce, tree_unflatten
+from jax._src import dtypes
+from jax._src.tree_util import tree_flatten, tree_map, tree_reduce
 
 # Tolerances for values of each dtype, and below for derivatives.
 _default_tolerance = {

@@ -5,9 +5,7 @@ jitted.trace(*args) -> Traced, .lower() -> Lowered, .compile() -> Compiled
 
 from collections.abc import Sequence
 from types import SimpleNamespace
-from typing import Any, NamedTuple, Protocol, runtime_checkable
-
-import numpy as np
+from typing import Any, Protocol, runtime_checkable
 
 from jax._src import config, core
 from jax._src.api_util import shaped_abstractify

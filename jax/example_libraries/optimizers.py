@@ -27,7 +27,6 @@ from jax.tree_util import (
     tree_flatten,
     tree_leaves,
     tree_map,
-    tree_structure,
     tree_unflatten,
 )
 

@@ -11,7 +11,7 @@ from jax._src.ad_util import Zero
 from jax._src.api_util import check_callable, flatten_fun
 from jax._src.core import Jaxpr, Primitive, typeof
 from jax._src.errors import ConcretizationTypeError
-from jax._src.interpreters import ad, batching, mlir, partial_eval as pe
+from jax._src.interpreters import mlir, partial_eval as pe
 from jax._src.interpreters.calls import CallRules, with_zeros
 from jax._src.lax.control_flow.common import def_compiled_impl
 from jax._src.lib.mlir.dialects import hlo

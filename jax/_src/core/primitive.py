@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, MutableMapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from jax._src.core.avals import AbstractValue
-from jax._src.core.effects import Effects, no_effects
+from jax._src.core.effects import no_effects
 from jax._src.core.trace import Trace, eval_trace, trace_ctx
 from jax._src.late_binding import late
 

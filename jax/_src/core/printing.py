@@ -7,10 +7,8 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import numpy as np
-
-from jax._src import config, dtypes, pretty_printer as pp, source_info_util
-from jax._src.core.avals import AbstractValue, ShapedArray
+from jax._src import pretty_printer as pp, source_info_util
+from jax._src.core.avals import AbstractValue
 from jax._src.core.effects import JaxprInputEffect
 from jax._src.core.jaxpr import (
     Atom,
@@ -22,7 +20,6 @@ from jax._src.core.jaxpr import (
     Var,
     jaxprs_in_params,
 )
-from jax._src.core.primitive import RuleView
 from jax._src.late_binding import late
 
 # The address in the `repr` of an object is masked, so that equal jaxprs have equal texts.

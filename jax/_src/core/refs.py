@@ -28,7 +28,7 @@ from jax._src.core.trace import Tracer, aval_method, aval_property
 from jax._src.late_binding import late
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    pass
 
 # Effects
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
 import numpy as np
 
-from jax._src import config, dtypes, source_info_util
+from jax._src import config, dtypes
 from jax._src.core.avals import AbstractValue, ShapedArray, pytype_aval_mappings
 from jax._src.errors import (
     ConcretizationTypeError,

@@ -10,7 +10,7 @@ from jax._src.ad_util import SymbolicZero, Zero
 from jax._src.api_util import check_callable
 from jax._src.array_impl import ArrayImpl
 from jax._src.core import eval_trace, trace_ctx, typeof
-from jax._src.interpreters import ad, mlir, partial_eval as pe
+from jax._src.interpreters import ad, mlir
 from jax._src.late_binding import late
 from jax._src.tree_util import (
     SequenceKey,

@@ -4,12 +4,10 @@ import functools
 from collections.abc import Callable
 from typing import Any, NoReturn
 
-from jax._src import api_util, core, dtypes, traceback_util
+from jax._src import core, dtypes, traceback_util
 from jax._src.ad_util import SymbolicZero, Zero
-from jax._src.api_util import check_callable, flatten_fun_nokwargs
 from jax._src.core import Primitive, typeof
 from jax._src.custom_derivatives.common import (
-    BoundCustom,
     CustomFunction,
     FlatFun,
     OnArrays,
@@ -17,10 +15,7 @@ from jax._src.custom_derivatives.common import (
     call_transpose,
     call_types,
     check_leaves,
-    copy_metadata,
     is_zero,
-    nondiff_positions,
-    resolve_kwargs,
     split_nondiff,
     typed,
     with_nondiff,

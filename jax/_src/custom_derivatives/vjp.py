@@ -1,16 +1,14 @@
 """`custom_vjp`: a function with a custom reverse-mode rule."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, NoReturn
 
 import numpy as np
 
-from jax._src import api_util, config, core, dtypes, traceback_util
+from jax._src import config, core, dtypes, traceback_util
 from jax._src.ad_util import SymbolicZero
-from jax._src.api_util import check_callable, flatten_fun_nokwargs
 from jax._src.core import Primitive, Tracer, typeof
 from jax._src.custom_derivatives.common import (
-    BoundCustom,
     CustomFunction,
     FlatFun,
     OnArrays,
@@ -18,10 +16,7 @@ from jax._src.custom_derivatives.common import (
     call_transpose,
     call_types,
     check_leaves,
-    copy_metadata,
     is_zero,
-    nondiff_positions,
-    resolve_kwargs,
     split_nondiff,
     typed,
     with_nondiff,

@@ -19,7 +19,7 @@ from jax._src.mesh import get_concrete_mesh
 from jax._src.named_sharding import NamedSharding
 from jax._src.partition_spec import PartitionSpec
 from jax._src.sharding import Sharding
-from jax._src.tree_util import tree_flatten, tree_leaves, tree_map
+from jax._src.tree_util import tree_flatten, tree_leaves
 
 _guard_state = guard_lib.thread_local_state
 _ARRAY_TYPES = frozenset({ArrayImpl, np.ndarray})

@@ -27,7 +27,7 @@ from jax._src.interpreters import partial_eval as pe
 from jax._src.late_binding import late
 from jax._src.named_sharding import NamedSharding
 from jax._src.partition_spec import PartitionSpec
-from jax._src.util import canonicalize_axis, safe_map, safe_zip, split_list, unzip2
+from jax._src.util import canonicalize_axis, unzip2
 
 primitive_batchers = RuleView("batch")
 fancy_primitive_batchers = RuleView("axis_batch")
@@ -745,6 +745,3 @@ def expand_dims_batcher(
     args = [bdim_at_front(x, d, size) for x, d in zip(args, dims)]
     out = primitive.bind(*args, **params)
     return out, ((0,) * len(out) if primitive.multiple_results else 0)
-
-
-__all__ = [name for name in dir() if not name.startswith("_")]

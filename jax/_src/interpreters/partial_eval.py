@@ -16,13 +16,11 @@ from jax._src.core import (
     AbstractValue,
     Atom,
     ClosedJaxpr,
-    DropVar,
     Effect,
     Jaxpr,
     JaxprEqn,
     Literal,
     Primitive,
-    RuleView,
     Trace,
     Tracer,
     Var,
@@ -33,14 +31,12 @@ from jax._src.core import (
     typeof,
 )
 from jax._src.core.jaxpr import DebugInfo, is_literalable, unknown_debug_info
-from jax._src.errors import UnexpectedTracerError
 from jax._src.interpreters.splitting import (
     SplitRuleView,
     dce_jaxpr as dce_jaxpr,
     dependent_outs as dependent_outs,
     has_effects as has_effects,
 )
-from jax._src.tree_util import tree_flatten
 
 if TYPE_CHECKING:
     from jax._src.source_info_util import SourceInfo
@@ -615,6 +611,3 @@ def prune_closed_jaxpr_outputs(closed: ClosedJaxpr, used_outputs: Sequence[bool]
     """Remove unwanted results from the jaxpr, but keep all its arguments."""
     jaxpr, _ = dce_jaxpr(closed.jaxpr, used_outputs, True)
     return ClosedJaxpr(jaxpr, closed.consts)
-
-
-__all__ = [name for name in dir() if not name.startswith("_")]

@@ -9,7 +9,7 @@ compiles the trace and runs it; inside a transformation it binds `jit_p` (see `j
 import functools
 import threading
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 from jax._src import (
@@ -21,10 +21,8 @@ from jax._src import (
     stages,
     traceback_util,
 )
-from jax._src.array_impl import ArrayImpl
 from jax._src.core import (
     ClosedJaxpr,
-    Primitive,
     ShapeDtypeStruct,
     Tracer,
     eval_trace,
@@ -32,7 +30,7 @@ from jax._src.core import (
     typeof,
 )
 from jax._src.core.jaxpr import DebugInfo, fun_source_info
-from jax._src.interpreters import ad, batching, mlir, partial_eval as pe, pxla
+from jax._src.interpreters import partial_eval as pe, pxla
 from jax._src.jit import trace_misses
 from jax._src.jit.primitive import call_compiled, jit_p, lower, pjit_p as pjit_p
 from jax._src.late_binding import late

@@ -12,7 +12,7 @@ import functools
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from jax._src import core, traceback_util
+from jax._src import traceback_util
 from jax._src.core import eval_trace, trace_ctx
 from jax._src.jit import jitted
 from jax._src.lib import _jax

@@ -7,7 +7,7 @@ from typing import Any
 from jax._src import config, core, dispatch, sharding_impls, source_info_util, traceback_util
 from jax._src.array_impl import ArrayImpl
 from jax._src.core import ClosedJaxpr, Primitive
-from jax._src.interpreters import ad, batching, mlir, partial_eval as pe, pxla
+from jax._src.interpreters import mlir, partial_eval as pe, pxla
 from jax._src.interpreters.calls import CallRules
 from jax._src.late_binding import late
 from jax._src.lib import _jax

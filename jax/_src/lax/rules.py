@@ -18,8 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from jax._src import core, dtypes
-from jax._src.ad_util import Zero
+from jax._src import core
 from jax._src.config import abstract_mesh_context_manager as context_mesh
 from jax._src.core.avals import ManualAxisType, ShapedArray, empty_mat
 from jax._src.interpreters import ad, batching, mlir

@@ -13,7 +13,7 @@ from jax._src.lax.lax import DotAlgorithmPreset
 from jax._src.nn.functions import softmax_impl
 from jax._src.numpy.util import check_arraylike, to_array
 from jax._src.ops.special import logsumexp_impl
-from jax._src.typing import Array, ArrayLike
+from jax._src.typing import ArrayLike
 from jax._src.util import set_module
 
 # Value of masked logits: finite, so that a row in which all logits are masked does not become NaN.

@@ -23,10 +23,7 @@ from jax._src.numpy.util import (
     check_arraylike,
     ensure_arraylike,
     export,
-    promote_dtypes,
-    promote_dtypes_inexact,
 )
-from jax._src.sharding_impls import canonicalize_sharding
 from jax._src.typing import ArrayLike, DTypeLike, DuckTypedArray
 from jax._src.util import canonicalize_axis
 

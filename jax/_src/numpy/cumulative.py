@@ -12,7 +12,6 @@ from jax._src.basearray import Array
 from jax._src.core import eval_trace, trace_ctx
 from jax._src.jit.library import inline_jit
 from jax._src.lax import lax
-from jax._src.numpy import util
 from jax._src.numpy.reductions import promote_integer_dtype
 from jax._src.numpy.ufuncs_unary import isnan
 from jax._src.numpy.util import check_arraylike, ensure_arraylike, export, reject_out, select_where

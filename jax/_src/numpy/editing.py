@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
@@ -14,7 +13,6 @@ from jax._src.errors import ConcretizationTypeError
 from jax._src.jit.library import nested_jit
 from jax._src.lax import lax, slicing
 from jax._src.numpy import util
-from jax._src.numpy.manipulation.joining import concatenate
 from jax._src.numpy.manipulation.shape import moveaxis, operand, ravel
 from jax._src.numpy.util import export
 from jax._src.typing import ArrayLike

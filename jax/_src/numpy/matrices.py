@@ -13,10 +13,9 @@ from jax._src.basearray import Array
 from jax._src.jit.library import nested_jit
 from jax._src.lax import lax, slicing
 from jax._src.numpy import reductions, util
-from jax._src.numpy.array_creation import arange, user_dtype
+from jax._src.numpy.array_creation import user_dtype
 from jax._src.numpy.ufuncs_binary import power
 from jax._src.numpy.util import (
-    broadcast_to,
     check_arraylike,
     ensure_arraylike,
     export,

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import operator
-from functools import partial
 from typing import Any
 
 import numpy as np

@@ -21,7 +21,6 @@ from jax._src.numpy.util import (
     export,
     promote_args,
     promote_args_inexact,
-    promote_args_numeric,
     promote_inexact,
     reject_out,
     select_where,

@@ -9,17 +9,15 @@ import numpy as np
 
 from jax._src import core, dtypes
 from jax._src.basearray import Array
-from jax._src.jit.library import inline_jit, nested_jit
+from jax._src.jit.library import nested_jit
 from jax._src.lax import lax
-from jax._src.numpy.ufuncs_binary import as_bool, composite, dtype_kind, dtype_of, op, select
+from jax._src.numpy.ufuncs_binary import as_bool, composite, dtype_kind, dtype_of, op
 from jax._src.numpy.util import (
     check_arraylike,
     check_no_float0s,
     ensure_arraylike,
     export,
-    lower_jax_array,
     promote_args,
-    promote_args_inexact,
     promote_args_numeric,
     promote_inexact,
     reject_out,

@@ -9,7 +9,6 @@ import numpy as np
 
 from jax._src import core, dtypes
 from jax._src.basearray import Array
-from jax._src.late_binding import late
 from jax._src.lax import lax, slicing
 from jax._src.lax.slicing import GatherScatterMode
 from jax._src.numpy import util

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from jax._src import lib, source_info_util, xla_bridge as xb
+from jax._src import source_info_util, xla_bridge as xb
 from jax._src.layout import Format
 from jax._src.lib import Device
 from jax._src.mesh import AxisType, get_abstract_mesh, get_concrete_mesh, show_axes

@@ -28,7 +28,7 @@ from jax._src.device_put.functions import device_put
 from jax._src.interpreters import mlir, partial_eval as pe
 from jax._src.late_binding import late
 from jax._src.memory import MemorySpace
-from jax._src.state import primitives as prims, rules as _rules
+from jax._src.state import primitives as prims
 from jax._src.tree_util import tree_flatten, tree_unflatten, treedef_tuple
 
 traceback_util.register_exclusion(__file__)

@@ -29,7 +29,6 @@ from jax._src.tree_util import (
     register_static,
     tree_flatten,
     tree_leaves,
-    tree_map,
     tree_unflatten,
 )
 from jax._src.util import wraps

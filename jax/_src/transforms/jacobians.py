@@ -5,10 +5,9 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from jax._src import core, dtypes, traceback_util
+from jax._src import dtypes, traceback_util
 from jax._src.api_util import argnums_partial, check_callable, ensure_index
 from jax._src.core import typeof
-from jax._src.late_binding import late
 from jax._src.lax import lax, slicing
 from jax._src.lax.lax.convert import to_dtype
 from jax._src.lax.resharding import bind_reshard

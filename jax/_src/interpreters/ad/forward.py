@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Sequence
-from typing import Any, NoReturn
+from typing import Any
 
 from jax._src import core, dtypes, source_info_util
 from jax._src.ad_util import (
@@ -13,11 +12,7 @@ from jax._src.ad_util import (
     replace_rule_output_symbolic_zeros,
 )
 from jax._src.core import (
-    AbstractValue,
     ClosedJaxpr,
-    JaxprEqn,
-    JaxprPpContext,
-    JaxprPpSettings,
     Primitive,
     Trace,
     Tracer,

@@ -8,7 +8,6 @@ from typing import Any
 from jax._src import core, dtypes, source_info_util
 from jax._src.ad_util import Zero
 from jax._src.core import (
-    AbstractValue,
     ClosedJaxpr,
     Literal,
     Primitive,

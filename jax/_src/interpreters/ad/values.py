@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from jax._src.ad_util import SymbolicZero, Zero, zeros_like_aval
+from jax._src.ad_util import Zero, zeros_like_aval
 from jax._src.core import AbstractValue, Primitive, RuleView, typeof
 from jax._src.late_binding import late
 from jax._src.tree_util import register_pytree_node

@@ -9,9 +9,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
-from jax._src import core, effects as effects_lib, source_info_util
 from jax._src.interpreters.mlir.locations import TracebackCaches
-from jax._src.interpreters.mlir.types import aval_to_ir_types, token_type
 from jax._src.lib.mlir import dialects, ir, jax_mlir_ext
 from jax._src.lib.mlir.dialects import chlo, func, hlo, sdy
 

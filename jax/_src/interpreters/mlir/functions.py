@@ -5,10 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from jax._src import (
-    config,
     core,
     dtypes,
     effects as effects_lib,
@@ -17,19 +14,16 @@ from jax._src import (
     xla_bridge as xb,
 )
 from jax._src.interpreters import partial_eval as pe
-from jax._src.interpreters.mlir.constants import i32_attr, ir_consts
+from jax._src.interpreters.mlir.constants import ir_consts
 from jax._src.interpreters.mlir.context import LoweringRuleContext, ModuleContext, TokenSet
 from jax._src.interpreters.mlir.locations import source_info_to_location
 from jax._src.interpreters.mlir.rules import jaxpr_subcomp
 from jax._src.interpreters.mlir.shardings import (
     all_unconstrained,
     contains_unconstrained,
-    get_mem_kind,
-    get_sharding_attr,
     needs_no_shardings,
     replicate_trailing_dims,
     to_ir_sharding,
-    to_xla_layout,
     wrap_with_layout_op,
     wrap_with_memory_kind,
     wrap_with_sharding_op,
@@ -38,7 +32,6 @@ from jax._src.interpreters.mlir.signatures import ArgSpecs, ResultSpecs, Signatu
 from jax._src.interpreters.mlir.types import (
     IrValues,
     aval_to_ir_types,
-    flatten_ir_types,
     flatten_ir_values,
     unflatten_ir_values_like_types,
 )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,12 +10,11 @@ import numpy as np
 from jax._src import core, dtypes
 from jax._src.interpreters.mlir.constants import (
     dense_int_array,
-    dense_int_elements,
     ir_constant,
 )
 from jax._src.interpreters.mlir.context import LoweringRuleContext
-from jax._src.interpreters.mlir.shardings import lower_with_sharding_in_types, wrap_with_sharding_op
-from jax._src.interpreters.mlir.types import aval_to_ir_type, aval_to_ir_types, dtype_to_ir_type
+from jax._src.interpreters.mlir.shardings import lower_with_sharding_in_types
+from jax._src.interpreters.mlir.types import aval_to_ir_type, dtype_to_ir_type
 from jax._src.lib.mlir import ir
 from jax._src.lib.mlir.dialects import func as func_dialect, hlo
 

@@ -16,7 +16,7 @@ from jax._src.interpreters.mlir.context import (
     TokenSet,
     empty_token_set,
 )
-from jax._src.interpreters.mlir.locations import source_info_to_location, traceback_to_location
+from jax._src.interpreters.mlir.locations import traceback_to_location
 from jax._src.interpreters.mlir.types import (
     IrValues,
     aval_to_ir_types,

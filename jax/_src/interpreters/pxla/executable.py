@@ -16,7 +16,7 @@ from jax._src.interpreters.pxla.transfers import (
     shard_args,
 )
 from jax._src.late_binding import late
-from jax._src.layout import AutoLayout, Format, Layout
+from jax._src.layout import Format, Layout
 from jax._src.lib import DeviceList, _jax
 from jax._src.memory import MemorySpace
 from jax._src.mesh import Mesh

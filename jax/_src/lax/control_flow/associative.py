@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from jax._src import core, traceback_util
+from jax._src import traceback_util
 from jax._src.core import typeof
 from jax._src.late_binding import late
 from jax._src.lax import lax, slicing

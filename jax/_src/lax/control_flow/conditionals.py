@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from jax._src import ad_util, api_util, config, core, dtypes, traceback_util
+from jax._src import ad_util, config, core, dtypes, traceback_util
 from jax._src.ad_util import Zero
 from jax._src.core import ClosedJaxpr, Primitive, typeof
 from jax._src.interpreters import ad, batching, mlir, partial_eval as pe

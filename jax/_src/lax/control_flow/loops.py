@@ -8,28 +8,22 @@ from typing import Any
 import numpy as np
 
 from jax._src import api_util, config, core, dtypes, traceback_util
-from jax._src.ad_util import Zero
-from jax._src.core import ClosedJaxpr, Primitive, typeof
-from jax._src.interpreters import ad, batching, mlir, partial_eval as pe
+from jax._src.core import ClosedJaxpr, typeof
+from jax._src.interpreters import partial_eval as pe
 from jax._src.late_binding import late
 from jax._src.lax import lax
 from jax._src.lax.control_flow.common import (
     check_effects,
     check_initial,
-    check_maskable,
     check_same_carry,
-    def_compiled_impl,
     hoist,
     promote_weak_types,
-    split_at,
     stage,
     with_forwarded,
     without_results,
 )
 from jax._src.lax.control_flow.scan import carry_name, scan
 from jax._src.lax.control_flow.while_primitive import while_p
-from jax._src.lib.mlir import ir
-from jax._src.lib.mlir.dialects import hlo
 from jax._src.literals import TypedInt
 from jax._src.tree_util import tree_flatten, tree_structure, tree_unflatten, treedef_tuple
 

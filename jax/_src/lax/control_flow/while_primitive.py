@@ -1,37 +1,20 @@
 """The `while` primitive, which `while_loop`, `fori_loop` and the lowering of `scan` use."""
 
-import operator
-import weakref
-from collections.abc import Callable
-from typing import Any
-
-import numpy as np
-
-from jax._src import api_util, config, core, dtypes, traceback_util
+from jax._src import core, traceback_util
 from jax._src.ad_util import Zero
 from jax._src.core import ClosedJaxpr, Primitive, typeof
 from jax._src.interpreters import ad, batching, mlir, partial_eval as pe
 from jax._src.interpreters.split_rules import Flow, JaxprSplitRules
-from jax._src.late_binding import late
 from jax._src.lax import lax
 from jax._src.lax.control_flow.common import (
-    check_effects,
     check_maskable,
-    check_same_carry,
     def_compiled_impl,
     hoist,
-    leaf_paths,
-    promote_weak_types,
     split_at,
     spread_marks,
-    stage,
-    with_forwarded,
-    without_results,
 )
 from jax._src.lib.mlir import ir
 from jax._src.lib.mlir.dialects import hlo
-from jax._src.literals import TypedInt
-from jax._src.tree_util import tree_flatten, tree_structure, tree_unflatten, treedef_tuple
 
 traceback_util.register_exclusion(__file__)
 

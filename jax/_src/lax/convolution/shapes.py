@@ -6,8 +6,6 @@ import operator
 from collections.abc import Sequence
 from typing import NamedTuple
 
-import numpy as np
-
 from jax._src import core
 from jax._src.lax.lax.windows import padtype_to_pads
 

@@ -4,18 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from typing import Any
 
 import numpy as np
 
-from jax._src import dtypes
 from jax._src.basearray import Array
 from jax._src.core.avals import ShapedArray
-from jax._src.late_binding import late
 from jax._src.lax.lax.arithmetic import add
 from jax._src.lax.lax.convert import convert_element_type
 from jax._src.lax.lax.create import broadcasted_iota, full, full_like
-from jax._src.lax.lax.logical import bitwise_and, eq, ge, ne
+from jax._src.lax.lax.logical import bitwise_and, eq, ge
 from jax._src.lax.utils import const as const
 from jax._src.typing import ArrayLike, DTypeLike, Shape
 

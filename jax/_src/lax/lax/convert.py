@@ -29,7 +29,6 @@ from jax._src.lax.rules import (
 from jax._src.lib.mlir.dialects import hlo
 from jax._src.named_sharding import NamedSharding
 from jax._src.sharding import Sharding
-from jax._src.sharding_impls import canonicalize_sharding
 from jax._src.typing import ArrayLike, DTypeLike
 
 

@@ -23,7 +23,7 @@ from jax._src.lax.lax.joining import pad
 from jax._src.lax.lax.logical import bitwise_and, bitwise_or, bitwise_xor, eq, ne
 from jax._src.lax.lax.select import select
 from jax._src.lax.lax.shape import broadcast_in_dim, expand_dims, reshape, transpose
-from jax._src.lax.lax.trees import combine_jaxpr, combine_jvp, elementwise, reduce_tree
+from jax._src.lax.lax.trees import combine_jaxpr, combine_jvp, reduce_tree
 from jax._src.lax.rules import BOOL, INT, LINEAR, NUMERIC, ZERO, standard_primitive
 from jax._src.lib.mlir import ir
 from jax._src.lib.mlir.dialects import hlo

@@ -10,7 +10,6 @@ from jax._src import core, dtypes
 from jax._src.ad_util import Zero, instantiate
 from jax._src.basearray import Array
 from jax._src.interpreters import ad, batching, mlir
-from jax._src.late_binding import late
 from jax._src.lax.lax.convert import convert_element_type
 from jax._src.lax.lax.create import full_like
 from jax._src.lax.lax.logical import bitwise_and, eq, gt, lt

@@ -9,7 +9,6 @@ import numpy as np
 from jax._src import core, effects, tree_util
 from jax._src.ad_util import Zero
 from jax._src.interpreters import mlir
-from jax._src.late_binding import late
 from jax._src.lax.lax.convert import convert_element_type
 from jax._src.lax.lax.joining import concatenate
 from jax._src.lax.lax.shape import reshape

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from jax._src import core
@@ -15,12 +13,9 @@ from jax._src.lax.control_flow import fori_loop
 from jax._src.lax.linalg import kernels
 from jax._src.lax.linalg.common import (
     check_square,
-    diagonal,
     eye,
-    is_complex,
     linalg_primitive,
     matmul,
-    mH,
     symmetrize,
     tril,
 )

@@ -9,7 +9,6 @@ import numpy as np
 
 from jax._src import core, dtypes
 from jax._src.interpreters import batching
-from jax._src.late_binding import late
 from jax._src.lax import lax, rules, slicing
 from jax._src.lax.ann import take_along
 from jax._src.lax.checks import check_dtypes

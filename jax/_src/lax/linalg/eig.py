@@ -29,7 +29,6 @@ from jax._src.lax.linalg.common import (
     matmul,
     mH,
     permute_rows,
-    real_dtype,
     scale_columns,
 )
 from jax._src.lax.linalg.lu import lu

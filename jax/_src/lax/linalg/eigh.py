@@ -18,8 +18,6 @@ from jax._src.lax import lax, slicing
 from jax._src.lax.control_flow import map as map_over_first
 from jax._src.lax.linalg import kernels
 from jax._src.lax.linalg.common import (
-    check_square,
-    columns,
     diagonal,
     eye,
     is_complex_dtype,

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from jax._src import core, dtypes
+from jax._src import dtypes
 from jax._src.basearray import Array
 from jax._src.lax import lax, slicing
 from jax._src.lax.control_flow import switch, while_loop

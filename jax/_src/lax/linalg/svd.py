@@ -9,7 +9,6 @@ import numpy as np
 
 from jax._src import core
 from jax._src.ad_util import Zero
-from jax._src.basearray import Array
 from jax._src.interpreters import mlir
 from jax._src.lax import lax, slicing
 from jax._src.lax.linalg import kernels
@@ -19,11 +18,9 @@ from jax._src.lax.linalg.common import (
     columns,
     diagonal,
     eye,
-    is_complex_dtype,
     linalg_primitive,
     matmul,
     mH,
-    mT,
     real,
     real_dtype,
     rows,

@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-import numpy as np
-
 from jax._src import core
 from jax._src.ad_util import Zero
 from jax._src.basearray import Array

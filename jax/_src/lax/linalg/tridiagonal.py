@@ -6,11 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from jax._src import core
 from jax._src.ad_util import Zero
 from jax._src.basearray import Array
 from jax._src.interpreters import ad, mlir
-from jax._src.lax import lax, slicing
+from jax._src.lax import lax
 from jax._src.lax.control_flow import scan
 from jax._src.lax.linalg import kernels
 from jax._src.lax.linalg.common import (

@@ -10,7 +10,6 @@ import numpy as np
 from jax._src import core, dtypes
 from jax._src.basearray import Array
 from jax._src.interpreters import mlir
-from jax._src.late_binding import late
 from jax._src.lax.lax.arithmetic import (
     abs,
     add,

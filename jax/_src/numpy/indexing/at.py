@@ -6,7 +6,6 @@ from collections.abc import Callable
 from typing import Any
 
 from jax._src.basearray import Array
-from jax._src.core import typeof
 from jax._src.lax import lax, slicing
 from jax._src.numpy import ufuncs
 from jax._src.numpy.indexing.getting import rewriting_take

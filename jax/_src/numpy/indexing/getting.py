@@ -24,7 +24,6 @@ from jax._src.numpy.indexing.lower import (
 )
 from jax._src.numpy.indexing.parse import (
     GAP,
-    NEW,
     Entry,
     Flag,
     Position,

@@ -13,7 +13,6 @@ from jax._src.array import ArrayImpl
 from jax._src.basearray import Array
 from jax._src.device_put.functions import device_put
 from jax._src.jit.library import inline_jit
-from jax._src.late_binding import late
 from jax._src.lax import lax, slicing
 from jax._src.lax.resharding import reshard
 from jax._src.lax.slicing import GatherScatterMode, ScatterDimensionNumbers

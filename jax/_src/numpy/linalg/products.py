@@ -6,14 +6,12 @@ import operator
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
 from jax._src.basearray import Array
 from jax._src.jit.library import nested_jit
 from jax._src.lax import lax
 from jax._src.lax.linalg.common import eye
 from jax._src.numpy import matrices, tensor_products, util
-from jax._src.numpy.linalg.common import export, inexact
+from jax._src.numpy.linalg.common import export
 from jax._src.numpy.linalg.solving import inv
 from jax._src.numpy.manipulation import shape as shapes
 from jax._src.typing import ArrayLike, DTypeLike

@@ -14,7 +14,6 @@ from jax._src.custom_derivatives import custom_jvp
 from jax._src.jit.library import nested_jit
 from jax._src.lax import lax, linalg as lax_linalg
 from jax._src.lax.linalg.common import (
-    along_rows,
     diagonal,
     eye_like,
     is_complex,
@@ -22,7 +21,6 @@ from jax._src.lax.linalg.common import (
     mH,
     permute_rows,
     real_dtype,
-    tril,
 )
 from jax._src.numpy import reductions, util
 from jax._src.numpy.array_constructors import asarray

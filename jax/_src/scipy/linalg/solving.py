@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 
-from jax._src import dtypes
 from jax._src.basearray import Array
 from jax._src.custom_derivatives import custom_jvp
 from jax._src.jit.library import nested_jit
