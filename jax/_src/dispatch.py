@@ -50,7 +50,7 @@ def _compile_primitive(primitive: Primitive, params: dict[str, Any]) -> Callable
     def run(*args):
         if (
             trace_ctx.trace is eval_trace
-        ):  # with jax_disable_jit; a primitive is compiled all the same
+        ):  # jax_disable_jit does not apply to single primitives, so compile this one
             with config.disable_jit(False):
                 return call(*args)
         return primitive.bind(*args, **params)

@@ -457,7 +457,7 @@ def check_pspec(mesh, spec, _manual_axes=frozenset()) -> None:
 
 
 def explicit_part(mesh, spec: PartitionSpec) -> NamedSharding:
-    """What a type over `mesh` tells of `spec`: the sharding over Explicit axes."""
+    """Return the part of `spec` that types over `mesh` contain: the sharding over Explicit axes."""
     mesh = mesh.abstract_mesh
     explicit = {*mesh.explicit_axes}
     entries = []

@@ -84,10 +84,11 @@ def split(closed: ClosedJaxpr, nonzeros: tuple, policy: Callable | None) -> Spli
 
 
 def _rounded(jaxpr: Jaxpr, saved: set[Var]) -> Jaxpr:
-    """Round saved values that the function itself uses to their dtype, before it does.
+    """Round saved values to their dtype before the function uses them.
 
-    The compiler may compute with more precision than the dtype has, and then goes on with other values than those that
-    are stored: results and derivatives would not belong together.
+    The compiler may compute with more precision than the dtype has. Without rounding, the function
+    would use other values than those stored for the backward pass, so its derivatives would not
+    match its results.
     """
     used = {v for eqn in jaxpr.eqns for v in eqn.invars if isinstance(v, Var)}
     env: dict[Var, Atom] = {}

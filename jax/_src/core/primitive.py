@@ -81,16 +81,17 @@ class Primitive:
         "typecheck",
         "eager_cache",
         "aval_cache",
-        "__dict__",  # outside code overrides methods and sets attributes of its own
+        "__dict__",  # external code overrides methods and sets additional attributes
         "__weakref__",
     )
-    # Outside code asks: whether equations have the jaxpr of a function as their parameter `call_jaxpr`;
-    # whether the results are new references. It sets `skip_canonicalization`: no argument is canonicalized.
+    # Read by external code: whether equations have the jaxpr of a function as their parameter
+    # `call_jaxpr`, and whether the results are new references. External code sets
+    # `skip_canonicalization` to bind arguments without canonicalizing them.
     call_primitive = False
     ref_allocating = False
     skip_canonicalization = False
     # For operations on references (`jax._src.state`). `ref_primitive`: a transformation sees every
-    # application, even one without an operand of its own. `ref_boundary`: a jaxpr in the
+    # application, even one without operands that it tracks. `ref_boundary`: a jaxpr in the
     # parameters may use references. `ref_opaque`: such a jaxpr is not differentiated.
     # `discharge` and `ref_transpose` are the rules that discharge and transpose an application.
     ref_primitive = False

@@ -225,11 +225,11 @@ class RefLike:
     shape: Any
 
     def get(self, idx: object = ()) -> Any:
-        """As `ref[idx]`; see `jax.ref.get`."""
+        """Return `ref[idx]`; see `jax.ref.get`."""
         return late.ref_get(self, idx)
 
     def set(self, value: object, idx: object = ()) -> None:
-        """As `ref[idx] = value`; see `jax.ref.set`."""
+        """Assign `ref[idx] = value`; see `jax.ref.set`."""
         late.ref_set(self, idx, value)
 
     def swap(self, value: object, idx: object = ()) -> Any:

@@ -186,7 +186,7 @@ class _OptSplitRules(CallSplitRules):
     def divide(self, eqn, marked, hoisting):
         if hoisting:
             return None, eqn
-        # Where some operands are tangents, somebody differentiates the rule: it is used as it is.
+        # Tangents among the operands mean that the rule itself is differentiated: use it unchanged.
         fwd, name = eqn.params["fwd_jaxpr"], eqn.params["fun_jaxpr_thunk"].name
         call = eqn.replace(primitive=jit_p, params=call_params(fwd, name))
         return jit_p.split.divide(call, marked, hoisting)

@@ -79,8 +79,9 @@ def primal_tangent_dtype(
 ) -> PrimalTangentDType:
     """An extended type whose values are represented by one type, and whose tangents have another.
 
-    For integers that stand for real numbers, say, such as fixed-point numbers: `lax.convert_element_type`
-    converts to and from `primal_dtype`, and functions with custom derivatives compute with them.
+    An example is a dtype of fixed-point numbers, integers that represent real numbers.
+    `lax.convert_element_type` converts to and from `primal_dtype`, and functions with custom
+    derivatives compute with the values.
 
     Args:
       primal_dtype: dtype of the representation.

@@ -1,4 +1,4 @@
-"""The dtype of a value, and the dtype a user asks for; defaults for Python scalars and x64 mode."""
+"""The dtypes of values and requested dtypes; defaults for Python scalars, and x64 mode."""
 
 from __future__ import annotations
 
@@ -374,7 +374,7 @@ def _dtype_named(x: Any) -> DType:
             return default()
         _refuse_abstract_type(x)
         of_class = x.__dict__.get("dtype")
-        if isinstance(of_class, np.dtype):  # jnp.float32 and the like
+        if isinstance(of_class, np.dtype):  # scalar types like jnp.float32
             return of_class if config.enable_x64.value else to_32bit[of_class]
         if issubclass(x, np.generic):
             out = np.dtype(x)

@@ -276,7 +276,7 @@ class DynamicJaxprTrace(Trace):
         args: Sequence[Any],
         params: dict[str, Any],
     ) -> list[Any]:
-        """An equation of a function with derivative rules of its own."""
+        """Append an equation that calls a function with custom derivatives."""
         in_avals = [typeof(x) for x in args]
         closed, consts = trace_to_closed(fun, in_avals, getattr(fun, "debug_info", None))
         params = dict(call_jaxpr=closed, num_consts=len(consts), **params)

@@ -44,7 +44,7 @@ def register_custom_type(name: str, registration: Any, platform: str) -> None:
 
 
 def register_batch_partitionable(name: str) -> None:
-    """Tells all runtimes that a function treats leading dimensions of operands independently."""
+    """Registers a function, with all runtimes, as independent along leading dimensions."""
     register = _jax.register_custom_call_as_batch_partitionable
     register(name)
     register_plugin_callbacks(functools.partial(register, name))
