@@ -8,10 +8,8 @@ from jax._src.config._flags import (
     NumpyDtypePromotion as NumpyDtypePromotion,
     RuntimeTracebackMode as RuntimeTracebackMode,
     _check_vma as _check_vma,
-    _transfer_guard as _transfer_guard,
     abstract_mesh_context_manager as abstract_mesh_context_manager,
     allow_f16_reductions as allow_f16_reductions,
-    array_garbage_collection_guard as array_garbage_collection_guard,
     auto_pcast as auto_pcast,
     axis_env_state as axis_env_state,
     backend_target as backend_target,
@@ -72,7 +70,6 @@ from jax._src.config._flags import (
     error_checking_behavior_oob as error_checking_behavior_oob,
     exec_time_optimization_effort as exec_time_optimization_effort,
     explain_cache_misses as explain_cache_misses,
-    explicit_device_put_scope as explicit_device_put_scope,
     explicit_x64_dtypes as explicit_x64_dtypes,
     export_calling_convention_version as export_calling_convention_version,
     export_ignore_forward_compatibility as export_ignore_forward_compatibility,
@@ -140,10 +137,6 @@ from jax._src.config._flags import (
     traceback_filtering as traceback_filtering,
     traceback_in_locations_limit as traceback_in_locations_limit,
     tracer_error_num_traceback_frames as tracer_error_num_traceback_frames,
-    transfer_guard as transfer_guard,
-    transfer_guard_device_to_device as transfer_guard_device_to_device,
-    transfer_guard_device_to_host as transfer_guard_device_to_host,
-    transfer_guard_host_to_device as transfer_guard_host_to_device,
     use_direct_linearize as use_direct_linearize,
     use_emit_pipeline_primitive as use_emit_pipeline_primitive,
     use_high_dynamic_range_gumbel as use_high_dynamic_range_gumbel,
@@ -184,6 +177,15 @@ from jax._src.config._state import (
     string_state as string_state,
     unset as unset,
     without_effect as without_effect,
+)
+from jax._src.config._transfer_guards import (
+    _transfer_guard as _transfer_guard,
+    array_garbage_collection_guard as array_garbage_collection_guard,
+    explicit_device_put_scope as explicit_device_put_scope,
+    transfer_guard as transfer_guard,
+    transfer_guard_device_to_device as transfer_guard_device_to_device,
+    transfer_guard_device_to_host as transfer_guard_device_to_host,
+    transfer_guard_host_to_device as transfer_guard_host_to_device,
 )
 from jax._src.lib import config_ext as _config_ext
 
