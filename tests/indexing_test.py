@@ -305,3 +305,19 @@ def test_many_threads():
     with ThreadPoolExecutor(4) as pool:
         outs = list(pool.map(lambda i: float(x[i]) + float(x.at[i].add(1)[i]), range(200)))
     assert outs == [2.0 * i + 1 for i in range(200)]
+
+
+@pytest.mark.parametrize("index", [np.uint32(4_000_000_000), np.uint16(60_000), np.uint8(200)])
+def test_traced_unsigned_positions_count_in_their_own_dtype(index):
+    x = jnp.arange(5.0)
+    traced = jax.make_jaxpr(lambda x, i: x[i])(x, index)
+    assert [e.primitive.name for e in traced.eqns] == ["dynamic_slice", "squeeze"]
+    for f in (lambda x, i: x[i], lambda x, i: x[jax.ds(i, 1)][0]):
+        assert jax.jit(f)(x, index) == 4.0
+        assert jax.vmap(f, (None, 0))(x, jnp.array([index]))[0] == 4.0
+
+
+def test_traced_positions_that_cannot_count_the_elements():
+    x = jnp.arange(300.0)
+    assert jax.jit(lambda x, i: x[i])(x, np.int8(-1)) == 299.0
+    assert jax.jit(lambda x, i, j: x.reshape(3, 100)[i, j])(x, np.uint8(2), np.int8(-1)) == 299.0

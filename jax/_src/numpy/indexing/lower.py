@@ -74,7 +74,7 @@ def _window_start(start: Any, span: Any, size: Any, wrap: bool) -> Any:
     if type(start) is not int:
         if core.is_symbolic_dim(start):
             return start
-        start = as_index(start, common_index_dtype([start], (size,)))
+        start = as_index(start, _start_dtype([start], (size,)))
         return slicing.count_from_front(start, size) if wrap else start
     if start < 0 and wrap:
         start += size
@@ -98,7 +98,7 @@ def _slice(x, starts, limits, windows, steps):
             limit_indices=tuple(ends),
             strides=tuple(steps) if strided else None,
         )
-    dtype = common_index_dtype([s for s in starts if type(s) is not int], shape)
+    dtype = _start_dtype([s for s in starts if type(s) is not int], shape)
     starts = [as_index(s, dtype) for s in starts]
     x = slicing.dynamic_slice(x, starts, windows, allow_negative_indices=False)
     if not strided:
@@ -122,6 +122,16 @@ def common_index_dtype(arrays: list[Any], shape) -> np.dtype:
     if not wide:
         return slicing.index_dtype(shape)
     return wide[0] if len(found) == 1 else dtypes.canonicalize_dtype(np.dtype(np.int64))
+
+
+def _start_dtype(starts: list[Any], shape) -> np.dtype:
+    """Returns the dtype of the starts of windows: their own, if it is one that can count the positions."""
+    found = {core.typeof(s).dtype for s in starts}
+    if len(found) == 1 and all(type(d) is int for d in shape):
+        (own,) = found
+        if slicing.int_range(own)[1] >= max(shape):
+            return own
+    return common_index_dtype(starts, shape)
 
 
 def as_index(i: Any, dtype: np.dtype) -> Any:
