@@ -159,7 +159,7 @@ def test_tracers_and_rules_of_partial_evaluation():
     assert seen == [(JaxprTracer, False, jax.typeof(1.0), 1)]
 
 
-def test_partial_values():
+def test_known_and_unknown_operands():
     with pytest.raises(TypeError, match="a type or None first"):
         PartialVal((1, 2))
     with pytest.raises(TypeError, match="known or unknown"):

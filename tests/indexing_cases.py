@@ -1,4 +1,4 @@
-"""Cases for `x[...]`, `x.at[...]`, `jnp.take` and its kin, and `jax.ops`."""
+"""Cases for `x[...]`, `x.at[...]`, `jnp.take` and similar functions, and `jax.ops`."""
 
 import numpy as np
 from op_cases import Case, Programs, values

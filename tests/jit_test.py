@@ -596,8 +596,16 @@ class DonationTest(jtu.BufferDonationTestCase):
 
     def test_unused_donated_argument(self):
         f = jax.jit(lambda x, y: y, donate_argnums=0)
-        with jtu.ignore_warning(message="Some donated buffers"):
-            f(jnp.ones(3), jnp.ones(4))
+        x = jnp.ones(3)
+        f(x, jnp.ones(4))  # dropped from the program, so nothing is donated and nothing warns
+        self.assertFalse(x.is_deleted())
+
+    def test_donated_argument_of_another_type_than_the_results(self):
+        f = jax.jit(lambda x, y: lax.mul(y, x[0]), donate_argnums=0)
+        x = jnp.ones(3)
+        with self.assertWarnsRegex(UserWarning, "Some donated buffers"):
+            f(x, jnp.ones(4))
+        self.assertFalse(x.is_deleted())
 
 
 class StagesTest(jtu.JaxTestCase):

@@ -1,4 +1,4 @@
-"""Cases for products of arrays in jax.numpy: dot, matmul, einsum and their kin, and vectorize."""
+"""Cases for products of arrays in jax.numpy: dot, matmul, einsum and similar functions, and vectorize."""
 
 import numpy as np
 from formula_cases import Formulas

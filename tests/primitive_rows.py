@@ -396,6 +396,7 @@ WITHOUT_ROW = {
         ("addupdate", "empty_ref", "free_ref", "freeze", "get", "new_ref", "run_state", "swap"),
         "read and write mutable arrays: ref_test.py",
     ),
+    **dict.fromkeys(("to_edtype", "from_edtype"), "need an extended dtype: extended_types_test.py"),
     "pvary": "needs the axes of a shard_map",
     "reshard": "needs a mesh with explicit axes: explicit_sharding_test.py",
     "stage": "is an operation only where nothing is staged: it is the identity in a jaxpr",

@@ -6,7 +6,8 @@ the operation assigns the slot when it is imported:
 
     late.add_any = _add_any
 
-There is no other way to call upwards. Each slot is documented with its callers and its meaning, and
+Functions have no other way to call upwards. Methods of arrays and tracers that need a higher layer
+are set on the classes by that layer (`numpy/array_methods.py`, `device_put/functions.py`). Each slot is documented with its callers and its meaning, and
 is assigned exactly once; using an unassigned slot raises an error that says so. A module that can
 import an operation must not use its slot: `tests/late_binding_test.py` checks all of this.
 """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -413,16 +414,8 @@ def _match_and_sum(
 
 def _axis_in_scope(axis_data: AxisData) -> Any:
     if axis_data.name is core.no_axis_name:
-        return _NullContext()
+        return contextlib.nullcontext()
     return core.extend_axis_env_nd([(axis_data.name, axis_data.size)])
-
-
-class _NullContext:
-    def __enter__(self) -> Any:
-        return None
-
-    def __exit__(self, *exc: object) -> None:
-        return None
 
 
 def batch(

@@ -467,15 +467,6 @@ def _where_or(number: float) -> Callable[[Any, Any], Array]:
 where_or_number = {repr(n): _where_or(n) for n in (0, 0.0, -math.inf)}
 
 
-def _sharding_of_shape(arrays: Sequence[Any], shape: tuple) -> Any:
-    """Returns the sharding of the first array that has the given shape, in explicit mode."""
-    for x in arrays:
-        sharding = getattr(getattr(x, "aval", None), "_sharding", None)
-        if sharding is not None and x.shape == shape:
-            return sharding
-    return None
-
-
 def complex_elem_type(dtype: DTypeLike) -> Any:
     """Returns the real dtype of a complex dtype's parts; a real dtype is returned unchanged."""
     dtype = np.dtype(dtype)
