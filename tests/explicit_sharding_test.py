@@ -125,7 +125,7 @@ class ReshardTest(parameterized.TestCase):
     @parameterized.parameters(
         (None, ValueError, "Got sharding None"),
         (P("z"), ValueError, "Resource axis: z"),
-        (P("x", "y", None), ValueError, "rank at least 3"),
+        (P("x", None, "y"), ValueError, "rank at least 3"),
         (P(None, "x"), ValueError, "axis 1 is partitioned 4 times"),
     )
     def test_errors(self, spec, error, message):

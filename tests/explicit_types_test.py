@@ -177,3 +177,50 @@ def test_numbers_multiply_summands(mesh):
     x, s = reduced, jnp.float32(3)
     out = jax.grad(lambda s: (x * s).sum())(s)
     np.testing.assert_allclose(jax.reshard(out, P()), 28)
+
+
+PRODUCTS = {
+    "matmul": jnp.matmul,
+    "dot": jnp.dot,
+    "einsum": lambda x, y, **kw: jnp.einsum("ij,jk->ik", x, y, **kw),
+    "tensordot": lambda x, y, **kw: jnp.tensordot(x, y, 1, **kw),
+    "dot_general": lambda x, y, **kw: lax.dot_general(x, y, (((1,), (0,)), ((), ())), **kw),
+}
+
+
+@pytest.mark.parametrize("name", PRODUCTS)
+def test_out_sharding_of_products_over_dimensions_sharded_differently(mesh, name):
+    product = PRODUCTS[name]
+    values = np.arange(32, dtype=np.float32).reshape(8, 4)
+    x, y = jax.reshard(values, P("x", "y")), jax.reshard(values.T, P("x", "y"))
+    with pytest.raises(core.ShardingTypeError, match="consistent sharding, got y and x"):
+        product(x, y)
+    for spec, text in ((P("x", None), "[8@x,8]"), (P("y", "x"), "[8@y,8@x]"), (P(), "[8,8]")):
+        out = product(x, y, out_sharding=spec)
+        assert str(jax.typeof(out)) == f"float32{text}"
+        np.testing.assert_array_equal(out, values @ values.T)
+    summed = jax.grad(lambda x, y: product(x, y, out_sharding=P("x", None)).sum(), (0, 1))
+    assert [str(jax.typeof(g)) for g in summed(x, y)] == ["float32[8@x,4@y]", "float32[4@x,8@y]"]
+    with pytest.raises(core.ShardingTypeError, match="sharded identically"):
+        product(x, y, out_sharding=P("x", unreduced={"y"}))
+
+
+def test_out_shardings_may_have_nones_for_dimensions_that_are_not_there(mesh):
+    x = np.ones((8, 4), np.float32)
+    spec = P("x", None, None, None)
+    results = [
+        jax.reshard(x, spec),
+        jax.reshard(x, NamedSharding(mesh, spec)),
+        jax.jit(lambda x: jax.reshard(x, spec))(x),
+        jnp.zeros((8, 4), out_sharding=spec),
+        jnp.array(x, out_sharding=spec),
+        lax.reshape(x, (8, 4), out_sharding=spec),
+        jnp.matmul(x, np.ones((4, 4), np.float32), out_sharding=spec),
+        jax.random.normal(jax.random.key(0), (8, 4), out_sharding=spec),
+        jnp.asarray(x).at[np.arange(8)].get(out_sharding=spec),
+        jax.sharding.auto_axes(lambda x: x, out_sharding=spec)(x),
+    ]
+    assert {str(jax.typeof(y)) for y in results} == {"float32[8@x,4]"}
+    for f in (jax.reshard, lambda x, s: jnp.zeros(x.shape, out_sharding=s)):
+        with pytest.raises(ValueError, match="P\\(None, None, 'x'\\)"):
+            f(x, P(None, None, "x"))

@@ -158,9 +158,19 @@ class PartitionSpec:
 
     def _normalized_spec_for_aval(self, ndim: int) -> PartitionSpec:
         """The spec with one entry per dimension; unconstrained becomes None, as in types."""
-        partitions = [None if p is _UNCONSTRAINED_PARTITION else p for p in self._partitions]
+        fitted = self._fitted_to(ndim)._partitions
+        partitions = [None if p is _UNCONSTRAINED_PARTITION else p for p in fitted]
         partitions += [None] * (ndim - len(partitions))
         return self.update(partitions=partitions)
+
+    def _fitted_to(self, ndim: int) -> PartitionSpec:
+        """The spec without entries of None for dimensions that an array of rank `ndim` lacks."""
+        size = len(self._partitions)
+        while size > ndim and self._partitions[size - 1] is None:
+            size -= 1
+        if size == len(self._partitions):
+            return self
+        return self.update(partitions=self._partitions[:size])
 
     def _check_compatible_wrt_shape(self, shape) -> None:
         if len(shape) < len(self._partitions):

@@ -466,6 +466,8 @@ def _normalize_sharding(sharding: Sharding, ndim: int) -> Any:
         return None
     spec = sharding.spec
     if len(spec) > ndim:
+        spec = spec._fitted_to(ndim)
+    if len(spec) > ndim:
         raise ValueError(
             f"The sharding {spec} has {len(spec)} entries for an array with {ndim} dimensions."
         )

@@ -32,6 +32,7 @@ from jax._src.sharding_impls import (
     batched_sharding,
     canonicalize_sharding,
     prepare_axis_resources,
+    sharding_of_shape,
 )
 from jax._src.tree_util import broadcast_prefix, prefix_errors, tree_flatten
 
@@ -73,7 +74,7 @@ def _reshard(x, sharding):
         )
     destination = canonicalize_sharding(sharding, "reshard", check_mesh_consistency=False)
     aval = core.typeof(x)
-    destination.check_compatible_aval(aval.shape)
+    destination = sharding_of_shape(destination, aval.shape)
     mesh = sharding.mesh if isinstance(sharding, NamedSharding) else None
     if isinstance(mesh, AbstractMesh):
         mesh = None

@@ -13,7 +13,7 @@ from jax._src.lax.utils import broadcast_shapes
 from jax._src.numpy.util import check_arraylike
 from jax._src.random.keys import check_prng_key
 from jax._src.random.prng import PRNGKeyArray
-from jax._src.sharding_impls import canonicalize_sharding
+from jax._src.sharding_impls import canonicalize_sharding, sharding_of_shape
 
 
 def keyed_jit(fun: Callable, static_argnames: tuple[str, ...] = ()) -> Callable:
@@ -45,8 +45,7 @@ def with_sharding(name: str, fun: Callable, key, out_sharding: Any):
         return fun(key)
     sharding = canonicalize_sharding(out_sharding, name)
     out = fun(key)
-    sharding.check_compatible_aval(out.shape)
-    return bind_reshard(out, sharding)
+    return bind_reshard(out, sharding_of_shape(sharding, out.shape))
 
 
 def shape_of(name: str, shape: Any) -> tuple[int, ...]:

@@ -25,6 +25,7 @@ from jax._src.sharding_impls.arguments import (
     is_leaf_sharding as is_leaf_sharding,
     prepare_axis_resources as prepare_axis_resources,
     sharding_of_device_or_backend as sharding_of_device_or_backend,
+    sharding_of_shape as sharding_of_shape,
 )
 from jax._src.sharding_impls.concrete import (
     GSPMDSharding as GSPMDSharding,

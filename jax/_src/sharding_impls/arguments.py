@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from jax._src import source_info_util, xla_bridge as xb
@@ -87,6 +88,18 @@ def canonicalize_sharding(
                         f" Auto or Manual. Got PartitionSpec: {spec} with axis name: {name} of type:"
                         f" {axis_type}.{_at_source()}"
                     )
+    return sharding
+
+
+def sharding_of_shape(sharding: NamedSharding, shape: Sequence[Any]) -> NamedSharding:
+    """Return an `out_sharding` without entries of None for dimensions that the shape lacks.
+
+    Raises:
+      ValueError: the sharding has other entries for dimensions that the shape lacks.
+    """
+    if len(sharding.spec) > len(shape):
+        sharding = sharding.update(spec=sharding.spec._fitted_to(len(shape)))
+        sharding.check_compatible_aval(tuple(shape))
     return sharding
 
 

@@ -344,26 +344,28 @@ def sharding_of_product(name, lhs, rhs, dimension_numbers, out_sharding=None, re
                 f"sharding, got {a} and {b} for dimension {l} of {lhs.str_short()} and {r} of "
                 f"{rhs.str_short()}. Make them agree with `jax.sharding.reshard`."
             )
-    for l, r in zip(lc, rc):
-        a, b = lhs_spec[l], rhs_spec[r]
-        if a is not None and b is not None and a != b:
-            raise core.ShardingTypeError(
-                f"{name} requires contracting dimensions to have consistent sharding, got {a} and {b} for "
-                f"dimension {l} of {lhs.str_short()} and {r} of {rhs.str_short()}. Make them agree with "
-                "`jax.sharding.reshard`."
-            )
-        if a is not None and b is not None and out_sharding is None:
-            raise core.ShardingTypeError(
-                "Contracting dimensions are sharded and it is ambiguous how the output should be sharded. "
-                f"{remedy} Got lhs_contracting spec {[lhs_spec[d] for d in lc]} and rhs_contracting spec "
-                f"{[rhs_spec[d] for d in rc]}."
-            )
     if out_sharding is not None:
+        # The compiler then chooses how to bring the contracting dimensions together.
         if out_sharding.spec.unreduced:
             _check_unreduced(
                 name, out_sharding, [lhs_spec[d] for d in lc], [rhs_spec[d] for d in rc]
             )
         return out_sharding
+    for l, r in zip(lc, rc):
+        a, b = lhs_spec[l], rhs_spec[r]
+        if a is None or b is None:
+            continue
+        if a != b:
+            raise core.ShardingTypeError(
+                f"{name} requires contracting dimensions to have consistent sharding, got {a} and {b} for "
+                f"dimension {l} of {lhs.str_short()} and {r} of {rhs.str_short()}. Make them agree with "
+                "`jax.sharding.reshard`, or request the sharding of the result with `out_sharding`."
+            )
+        raise core.ShardingTypeError(
+            "Contracting dimensions are sharded and it is ambiguous how the output should be sharded. "
+            f"{remedy} Got lhs_contracting spec {[lhs_spec[d] for d in lc]} and rhs_contracting spec "
+            f"{[rhs_spec[d] for d in rc]}."
+        )
     spec = [
         *[lhs_spec[l] for l in lb],
         *[e for d, e in enumerate(lhs_spec) if d not in lc and d not in lb],
