@@ -298,6 +298,21 @@ def test_traced_masks_name_the_remedy():
         jax.jit(lambda x, i: x[i : i + 1])(np.ones(3), 0)
 
 
+def test_mask_dimensions_of_size_zero_fit_any_size():
+    x = jnp.ones((4, 6))
+    for mask, shape in [((0,), (0, 6)), ((0, 6), (0,)), ((4, 0), (0,)), ((0, 0), (0,))]:
+        assert x[np.zeros(mask, bool)].shape == shape
+        assert x.at[np.zeros(mask, bool)].set(2.0).sum() == 24
+    for mask in [(0, 5), (5, 0), (1, 0), (0, 0, 0)]:
+        with pytest.raises(IndexError):
+            x[np.zeros(mask, bool)]
+
+
+def test_traced_masks_of_too_many_dimensions():
+    with pytest.raises(IndexError, match="Too many indices"):
+        jax.jit(lambda x, mask: x[:, mask])(np.ones((4, 6)), np.ones((4, 6), bool))
+
+
 def test_many_threads():
     from concurrent.futures import ThreadPoolExecutor
 

@@ -101,6 +101,23 @@ def test_weak_values_take_the_dtype_of_the_ref():
     assert small[...].tolist() == [-3, 0]
 
 
+@pytest.mark.parametrize("wrap", [lambda f: f, jax.jit])
+def test_stored_integers_take_the_dtype_of_the_ref(wrap):
+    def f(value):
+        r = jax.new_ref(jnp.int32(0))
+        r[...] = value
+        return r[...]
+
+    for value in jnp.int8(-2), jnp.uint8(7), np.uint32(2**32 - 1):
+        out = wrap(f)(value)
+        assert out.dtype == jnp.int32 and out == np.asarray(value).astype(np.int32)
+    for value in jnp.float32(1), jnp.bool_(True):
+        with pytest.raises(ValueError, match="Invalid dtype for `swap`"):
+            wrap(f)(value)
+    with pytest.raises(ValueError, match="Invalid dtype for `addupdate`"):
+        jax.ref.addupdate(jax.new_ref(jnp.int32(0)), ..., jnp.int8(1))
+
+
 def test_ended_refs():
     r = ref(3)
     assert jax.freeze(r).tolist() == [1, 2, 3]

@@ -116,7 +116,8 @@ def ref_set(ref: Any, idx: Any, value: Any) -> None:
     Args:
       ref: reference, or a view of one.
       idx: index, as for `jax.ref.get`.
-      value: array of the shape and dtype of the view; weakly typed values are converted.
+      value: array of the shape and dtype of the view; weakly typed values are converted, and
+        integers to other integer dtypes.
 
     Raises:
       ValueError: if `value` has another shape or dtype.
@@ -136,7 +137,8 @@ def ref_swap(ref: Any, idx: Any, value: Any, _function_name: str = "ref_swap") -
     Args:
       ref: reference, or a view of one.
       idx: index, as for `jax.ref.get`.
-      value: array of the shape and dtype of the view; weakly typed values are converted.
+      value: array of the shape and dtype of the view; weakly typed values are converted, and
+        integers to other integer dtypes.
 
     Returns:
       Array of the shape and dtype of the view.
@@ -156,7 +158,7 @@ def ref_swap(ref: Any, idx: Any, value: Any, _function_name: str = "ref_swap") -
 def _swap(ref: Any, idx: Any, value: Any, name: str) -> Any:
     ref, transforms = _get_operands(ref, idx, name)
     flat, tree = tree_flatten(transforms)
-    value = _cast(value, typeof(ref), transforms)
+    value = _cast(value, typeof(ref), transforms, True)
     if name == "ref_set" and trace_ctx.trace is eval_trace and type(ref) is Ref:
         return _write(ref, value, flat, tree, "set")
     return swap_p.bind(ref, value, *flat, tree=tree)
@@ -183,11 +185,15 @@ def ref_addupdate(ref: Any, idx: Any, x: Any) -> None:
     """
     ref, transforms = _get_operands(ref, idx, "ref_addupdate")
     flat, tree = tree_flatten(transforms)
-    addupdate_p.bind(ref, _cast(x, typeof(ref), transforms), *flat, tree=tree)
+    addupdate_p.bind(ref, _cast(x, typeof(ref), transforms, False), *flat, tree=tree)
 
 
-def _cast(value: Any, ref_aval: Any, transforms: Sequence[Any]) -> Any:
-    """Convert a weakly typed value to the dtype of the reference, if it promotes to that."""
+def _cast(value: Any, ref_aval: Any, transforms: Sequence[Any], integers: bool) -> Any:
+    """Convert a value to the dtype of the reference, if it may be written there without a cast.
+
+    Weakly typed values are converted if they promote to that dtype; with `integers`, integers also
+    to integers of any other width or sign (they wrap around).
+    """
     if type(value) is list:
         value = np.asarray(value)
         if value.dtype == np.float64 or value.dtype == np.int64:
@@ -206,6 +212,9 @@ def _cast(value: Any, ref_aval: Any, transforms: Sequence[Any]) -> Any:
             if target != dtype:
                 return value
         return lax.convert_type(value, dtype, False)
+    if integers and aval.dtype != dtype:
+        if dtypes.issubdtype(aval.dtype, np.integer) and dtypes.issubdtype(dtype, np.integer):
+            return lax.convert_type(value, dtype, False)
     return value
 
 

@@ -189,16 +189,21 @@ def _count_dimensions(elements: list[Any]) -> int:
 class _Mask(NamedTuple):
     """A mask that has not been matched to the dimensions of the array yet."""
 
-    array: np.ndarray
+    array: Array | np.ndarray
 
     def positions(self, shape: tuple[Any, ...], position: int) -> list[Positions]:
+        """Returns the positions of the true elements; a mask dimension of size 0 fits any size."""
         mask = self.array
-        if mask.shape != shape:
+        if isinstance(mask, core.Tracer):
+            if not core.is_concrete(mask):
+                raise NonConcreteBooleanIndexError(mask)
+            mask = core.to_concrete_value(mask)
+        if any(m not in (0, n) for m, n in zip(mask.shape, shape)):
             raise IndexError(
                 f"boolean index did not match shape of indexed array in index {position}: got "
                 f"{mask.shape}, expected {[*shape]}"
             )
-        return [Positions(where.astype(np.int32), False) for where in np.nonzero(mask)]
+        return [Positions(where.astype(np.int32), False) for where in np.nonzero(np.asarray(mask))]
 
 
 def _refuse_sequence(idx: Any) -> None:
@@ -259,10 +264,7 @@ def _element(e: Any, position: int) -> Any:
 def _array_element(a: Any) -> Any:
     dtype = a.dtype
     if dtype == np.bool_:
-        if isinstance(a, core.Tracer) and not core.is_concrete(a):
-            raise NonConcreteBooleanIndexError(a)
-        mask = np.asarray(core.to_concrete_value(a) if isinstance(a, core.Tracer) else a)
-        return _Mask(mask) if mask.ndim else Flag(bool(mask))
+        return _Mask(a) if a.ndim else Flag(_static_flag(a))
     if not dtypes.issubdtype(dtype, np.integer):
         raise _wrong_dtype(dtype)
     if a.ndim:
@@ -270,6 +272,12 @@ def _array_element(a: Any) -> Any:
             a = np.clip(a, *_INT32_RANGE).astype(np.int32)  # stay out of bounds: do not wrap around
         return a
     return a if isinstance(a, Array) else int(a)
+
+
+def _static_flag(a: Array | np.ndarray) -> bool:
+    if isinstance(a, core.Tracer) and not core.is_concrete(a):
+        raise NonConcreteBooleanIndexError(a)
+    return bool(a)
 
 
 _INT32_RANGE = (np.iinfo(np.int32).min, np.iinfo(np.int32).max)
