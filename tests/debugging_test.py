@@ -538,3 +538,33 @@ def test_inspect_array_sharding(mesh):
     seen.clear()
     jax.grad(lambda x: (look(x), x.sum())[1])(x)
     assert seen and seen[0].is_equivalent_to(sharding, 2)
+
+
+@pytest.mark.parametrize("ordered", [False, True])
+def test_errors_outside_of_programs_are_those_of_the_callback(ordered):
+    def fails(x):
+        raise LookupError(f"no {x}")
+
+    with pytest.raises(LookupError, match="no 1.0"):
+        jax.debug.callback(fails, F(1), ordered=ordered)
+    with pytest.raises(ValueError, match="Unknown format code 's'"):
+        jax.debug.print("{:s}", 1, ordered=ordered)
+    with pytest.raises(ValueError, match="Unknown format code 's'"):
+        jax.jvp(lambda x: jax.debug.print("{:s}", x, ordered=ordered), (1.0,), (1.0,))
+
+
+@pytest.mark.parametrize(
+    ("fmt", "x", "error"),
+    [
+        ("{x.q}", 1.0, AttributeError),
+        ("{x[b]}", {"a": 1.0}, KeyError),
+        ("{x[a].q}", {"a": 1.0}, AttributeError),
+        ("{x[1]}", [1.0], IndexError),
+    ],
+)
+def test_missing_attributes_and_items_are_errors_of_the_call(fmt, x, error):
+    for transform in (lambda f: f, jax.jit, jax.make_jaxpr):
+        with pytest.raises(error):
+            transform(lambda x: jax.debug.print(fmt, x=x))(x)
+    jaxpr = jax.make_jaxpr(lambda x: jax.debug.print("{x[0]} {x.shape[0]}", x=x))(np.ones(3))
+    assert len(jaxpr.eqns) == 1  # the item is looked up when the text is printed

@@ -127,10 +127,12 @@ def call_now(
     args: Sequence[Any],
     result_avals: Sequence[Any],
     effect: effects.Effect | None = None,
+    wrap_errors: bool = True,
 ) -> list[Any] | None:
     """Calls a callback on concrete arguments directly, without a compiled program.
 
-    If `effect` is ordered, it first waits for all earlier callbacks.
+    If `effect` is ordered, it first waits for all earlier callbacks. With `wrap_errors`, an exception
+    of the callback becomes a JaxRuntimeError, as in compiled programs.
 
     Returns:
       Arrays on the device of the arguments; or None if the arguments are on several devices, where
@@ -148,6 +150,8 @@ def call_now(
     try:
         outs = as_results(callback(*values), result_types_of(result_avals))
     except Exception as err:
+        if not wrap_errors:
+            raise
         text = "".join(traceback.format_exception(err))
         raise JaxRuntimeError(f"INTERNAL: CpuCallback error calling callback: {text}") from err
     target = next(iter(shardings), None)

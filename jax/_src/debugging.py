@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import logging
-import re
 import string
 import sys
 from collections.abc import Callable, Sequence
@@ -102,7 +101,8 @@ def _define(
     def impl(*args, **params):
         outs = None
         if not params["partitioned"]:
-            outs = call_now(host_function(**params), args, (), effect_of(params))
+            function = host_function(**params)
+            outs = call_now(function, args, (), effect_of(params), wrap_errors=False)
         return dispatch.apply_primitive(primitive, *args, **params) if outs is None else outs
 
     def jvp(primals, tangents, **params):
@@ -204,7 +204,9 @@ def debug_callback(
 
     Raises:
       TypeError: `callback` is not callable.
-      JaxRuntimeError: the callback raised an exception, whose traceback is in the message.
+      Exception: outside of compiled programs, what the callback raises.
+      JaxRuntimeError: the callback raised an exception in a compiled program; its traceback is in
+        the message.
 
     >>> f = jax.jit(lambda x: jax.debug.callback(lambda v: print("x is", v), x))
     >>> f(1.5), jax.effects_barrier()
@@ -294,7 +296,7 @@ def debug_print(
 
     Raises:
       TypeError: `fmt` is not a string.
-      IndexError, KeyError: `fmt` refers to a missing argument.
+      IndexError, KeyError, AttributeError: `fmt` refers to a missing argument, item or attribute.
       ValueError: an argument is not used by `fmt`.
 
     >>> f = jax.jit(lambda x: jax.debug.print("x: {x:.1f}, {}", x.shape, x=x))
@@ -340,10 +342,12 @@ class _CheckedFormatter(string.Formatter):
     """Checks that a format string matches the arguments; does not format them."""
 
     def get_field(self, field_name, args, kwargs):
-        # Attributes and items are looked up later, on the concrete value.
-        first = re.split(r"[.\[]", field_name, maxsplit=1)[0]
-        first = int(first) if first.isdigit() else first
-        return self.get_value(first, args, kwargs), first
+        # Items of traced values are looked up later: indexing them would add operations.
+        head = field_name.partition("[")[0]
+        value, first = super().get_field(head, args, kwargs)
+        if head != field_name and not isinstance(value, core.Tracer):
+            return super().get_field(field_name, args, kwargs)
+        return value, first
 
     def format_field(self, value, format_spec):
         return ""
