@@ -447,3 +447,25 @@ class TestRulesArguments:
 
 if __name__ == "__main__":
     absltest.main(testLoader=jtu.JaxTestLoader())
+
+
+def test_numpy_arguments_have_the_dtype_of_computations():
+    seen = []
+
+    def f(x):
+        seen.append(x.dtype)
+        return x
+
+    vjp, jvp = jax.custom_vjp(f), jax.custom_jvp(f)
+    vjp.defvjp(lambda x: (f(x), None), lambda _, g: (g,))
+    jvp.defjvp(lambda p, t: (f(p[0]), t[0]))
+    for g in (vjp, jvp, lambda x: vjp((x,)[0])):
+        assert g(np.arange(3)).dtype == np.int32
+    assert jax.vjp(vjp, np.arange(3.0))[0].dtype == np.float32
+    assert set(map(str, seen)) == {"int32", "float32"}
+
+
+def test_the_tangent_of_frexp_has_the_type_of_the_mantissa():
+    for x in (1.0, np.float32(1), jnp.float32(1)):
+        (mantissa, _), (tangent, _) = jax.jvp(jnp.frexp, (x,), (1.0,))
+        assert jax.typeof(mantissa) == jax.typeof(tangent)

@@ -127,8 +127,10 @@ class CustomFunction:
             and self.ready
             and not kwargs
             and not self.nondiff_argnums
-            and all([type(x) in _plain_values for x in args])
+            and _plain_values.issuperset(types := [type(x) for x in args])
         ):  # the common case: a call on arrays outside of any transformation
+            if np.ndarray in types:
+                args = tuple([_canonical(x) if type(x) is np.ndarray else x for x in args])
             out = self.fun(*args)
             if type(out) is not ArrayImpl:
                 for x in tree_leaves(out):
@@ -157,7 +159,12 @@ class CustomFunction:
             ) from None
 
 
-# Types of arguments that are passed to the function unchanged.
+def _canonical(x: np.ndarray) -> np.ndarray:
+    """The array with the dtype it has in computations."""
+    return x.astype(dtypes.canonicalize_dtype(x.dtype), copy=False)
+
+
+# Types of arguments that need no processing other than `_canonical`.
 _plain_values = frozenset({ArrayImpl, np.ndarray, float, int, bool, complex})
 
 
@@ -198,6 +205,7 @@ _TYPED: dict[type, Callable[[Any], Any]] = {
     int: lambda x: literals.TypedInt(x, dtypes.scalar_type_to_dtype(int, x)),
     float: lambda x: literals.TypedFloat(x, dtypes.scalar_type_to_dtype(float)),
     complex: lambda x: literals.TypedComplex(x, dtypes.scalar_type_to_dtype(complex)),
+    np.ndarray: _canonical,
 }
 
 

@@ -267,7 +267,11 @@ def _frexp_jvp(primals, tangents):
     power = lax.neg(lax.convert_type(exponent, dtype_of(x), core.typeof(x).weak_type))
     scale = lax.pow(lax.const(x, 2), power)
     no_tangent = np.zeros(exponent.shape, dtypes.float0)
-    return (mantissa, exponent), (lax.mul(t, scale), no_tangent)
+    t = lax.convert_type(t, dtype_of(t), False)  # as the type of the mantissa
+    return (mantissa, exponent), (
+        lax.mul(t, lax.convert_type(scale, dtype_of(t), False)),
+        no_tangent,
+    )
 
 
 @composite
