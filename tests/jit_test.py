@@ -123,6 +123,20 @@ class CacheTest(jtu.JaxTestCase):
         jax.clear_caches()
         self.assertEqual(self.counts(g, 1.0), (1, 1, 1))
 
+    def test_clear_caches_without_live_jitted_function(self):
+        scale = 1
+        f = lambda x: x * scale
+        other = lambda x: x + scale
+        jax.jit(f)(2.0)
+        jax.jit(f, keep_unused=True)(2.0)
+        live = jax.jit(other)
+        live(2.0), jax.jit(other)(2.0)
+        scale = 10
+        jax.clear_caches()
+        self.assertEqual(jax.jit(f)(2.0), 20.0)
+        self.assertEqual(jax.jit(f, keep_unused=True)(2.0), 20.0)
+        self.assertEqual((live(2.0), jax.jit(other)(2.0)), (12.0, 12.0))
+
     def test_nested_functions_are_traced_once(self):
         inner = jax.jit(lambda x: lax.sin(x))
         outer = jax.jit(lambda x: inner(inner(inner(x))))

@@ -11,16 +11,14 @@ from jax._src.random import prng
 reference, test_reference, _ = case_tests(__file__)
 
 NOT_FOR_KEYS = {
-    "astype": lambda k: k.astype("uint32"),
-    "sum": lambda k: k.sum(),
-    "max": lambda k: k.max(),
-    "argmax": lambda k: k.argmax(),
+    "sum": lambda k: jnp.sum(k),
+    "astype": lambda k: jnp.astype(k, "uint32"),
     "cumsum": lambda k: jnp.cumsum(k),
-    "sort": lambda k: k.sort(),
-    "view": lambda k: k.view("uint32"),
-    "item": lambda k: k[0, 0].item(),
+    "sort": lambda k: jnp.sort(k),
     "bitcast": lambda k: jax.lax.bitcast_convert_type(k, "uint32"),
     "from number": lambda k: jnp.array(0, k.dtype),
+    "from data": lambda k: jnp.array([jax.random.key_data(k)], k.dtype),
+    "from data and keys": lambda k: jnp.asarray([jax.random.key_data(k[0, 0]), k[0]], k.dtype),
     "at add": lambda k: k.at[0].add(k[1]),
     "at set": lambda k: k.at[0].set(1),
     "pad": lambda k: jax.lax.pad(k, k[0, 0], [(1, 0, 0), (0, 1, 0)]),
@@ -34,6 +32,39 @@ def test_not_for_keys(name):
         NOT_FOR_KEYS[name](jax.random.split(jax.random.key(0), (2, 3)))
 
 
+METHODS_OF_NUMBERS = {
+    "astype": lambda k: k.astype("uint32"),
+    "view": lambda k: k.view("uint32"),
+    "byteswap": lambda k: k.byteswap(),
+    "item": lambda k: k[0, 0].item(),
+    "sum": lambda k: k.sum(axis=0),
+    "mean": lambda k: k.mean(),
+    "max": lambda k: k.max(),
+    "argmax": lambda k: k.argmax(),
+    "sort": lambda k: k.sort(),
+    "clip": lambda k: k.clip(),
+    "round": lambda k: k.round(),
+    "dot": lambda k: k.dot(k),
+    "conj": lambda k: k.conj(),
+    "real": lambda k: k.real,
+}
+
+
+@pytest.mark.parametrize("name", list(METHODS_OF_NUMBERS))
+def test_methods_of_numbers(name):
+    with pytest.raises(NotImplementedError, match="jax.random.key_data"):
+        METHODS_OF_NUMBERS[name](jax.random.split(jax.random.key(0), (2, 3)))
+
+
+@pytest.mark.parametrize("make", [jax.random.key, jax.random.PRNGKey])
+@pytest.mark.parametrize("transform", [lambda f: f, jax.jit])
+def test_clone_is_a_copy(make, transform):
+    key = make(0)
+    clone = transform(jax.random.clone)(key)
+    jax.jit(lambda k: k, donate_argnums=0)(clone)
+    assert clone.is_deleted() and not key.is_deleted()
+
+
 def test_methods_that_are_fine():
     # The reference has them in functions, or for tracers, alone.
     keys = jax.random.split(jax.random.key(0), (2, 3))
@@ -42,6 +73,7 @@ def test_methods_that_are_fine():
     same(keys.mT, data.transpose(1, 0, 2))
     same(keys.repeat(2, axis=0), data.repeat(2, axis=0))
     same(keys.astype(keys.dtype), data)
+    same(keys.view(), data)
     assert keys[0, 1] in keys[0]
 
 

@@ -47,3 +47,7 @@ def test_expm_keeps_single_precision_where_double_is_enabled():
         out = linalg.expm(np.diag(np.arange(3, dtype=np.float32)))
     assert out.dtype == np.float32
     np.testing.assert_allclose(np.diagonal(out), np.exp(np.arange(3)), rtol=1e-6)
+
+
+def test_schur_returns_a_list():
+    assert jax.tree.structure(linalg.schur(np.eye(2))) == jax.tree.structure([0, 0])

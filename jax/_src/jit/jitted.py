@@ -82,7 +82,11 @@ class _ClearTraces:
     @staticmethod
     def cache_clear() -> None:
         api_util.clear_trace_tables()
-        _jax.PjitFunctionCache.clear_all()
+        _jax.PjitFunctionCache.clear_all()  # those of live jitted functions
+        with _lock:
+            for caches in list(_cpp_caches.values()):
+                for cache in caches.values():
+                    cache.clear()
 
 
 register_cache(_ClearTraces, "jit traces")

@@ -29,7 +29,7 @@ def approx_max_k(
     recall_target: float = 0.95,
     reduction_input_size_override: int = -1,
     aggregate_to_topk: bool = True,
-) -> tuple[Array, Array]:
+) -> list[Array]:
     """Find approximately the `k` largest elements along a dimension, and their indices.
 
     Args:
@@ -43,7 +43,7 @@ def approx_max_k(
         there are `k` or more unsorted candidates, depending on the device.
 
     Returns:
-      Values and int32 indices. The result is exact on devices other than TPUs.
+      A list of values and int32 indices. The result is exact on devices other than TPUs.
 
     Raises:
       ValueError: if the operand is not floating-point, or `k` is out of range.
@@ -70,7 +70,7 @@ def approx_min_k(
     recall_target: float = 0.95,
     reduction_input_size_override: int = -1,
     aggregate_to_topk: bool = True,
-) -> tuple[Array, Array]:
+) -> list[Array]:
     """Find approximately the `k` smallest elements along a dimension; see `approx_max_k`.
 
     >>> values, indices = lax.approx_min_k(jnp.array([1., 5., 3.]), 2)
@@ -89,16 +89,14 @@ def approx_min_k(
 
 
 def _approx_top_k(operand, k, dimension, recall_target, is_max_k, size_override, aggregate):
-    return tuple(
-        approx_top_k_p.bind(
-            operand,
-            k=operator.index(k),
-            reduction_dimension=canonicalize_axis(dimension, np.ndim(operand)),
-            recall_target=float(recall_target),
-            is_max_k=is_max_k,
-            reduction_input_size_override=operator.index(size_override),
-            aggregate_to_topk=bool(aggregate),
-        )
+    return approx_top_k_p.bind(
+        operand,
+        k=operator.index(k),
+        reduction_dimension=canonicalize_axis(dimension, np.ndim(operand)),
+        recall_target=float(recall_target),
+        is_max_k=is_max_k,
+        reduction_input_size_override=operator.index(size_override),
+        aggregate_to_topk=bool(aggregate),
     )
 
 

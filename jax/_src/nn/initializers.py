@@ -122,9 +122,8 @@ def truncated_normal(
 
     def init(key, shape, dtype=dtype, out_sharding=None):
         dtype = _dtype_of(dtype)
-        x = continuous.truncated_normal(
-            key, lower, upper, tuple(shape), dtype, out_sharding=out_sharding
-        )
+        shape = uniform_numbers.shape_of("truncated_normal", shape)
+        x = continuous.truncated_normal(key, lower, upper, shape, dtype, out_sharding=out_sharding)
         return lax.mul(x, _scalar(stddev, dtype))
 
     return init

@@ -260,9 +260,7 @@ def _example(element):
 def _stack_nested(x, dtype, examples):
     if dtype is None:
         dtype = dtypes.lattice_result_type(*examples.values())[0]
-    rows = [_array(element, None, False, 0) for element in x]
-    if not isinstance(dtype, dtypes.ExtendedDType):
-        rows = [_from_array(row, dtype, False) for row in rows]
+    rows = [_from_array(_array(element, None, False, 0), dtype, False) for element in x]
     if len(rows) <= _MOST_AT_ONCE:
         return _stack(*rows)
     starts = range(0, len(rows), _MOST_AT_ONCE)

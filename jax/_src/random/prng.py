@@ -340,16 +340,28 @@ class PRNGKeyArray(Array):
     def __bool__(self):
         raise TypeError("key array cannot be converted to boolean.")
 
-    def _no_number(self, *args):
+    def _no_number(self, *args, **kwargs):
         raise NotImplementedError(
             "keys are not numbers: jax.random.key_data gives the integers that they consist of."
         )
 
     real = imag = property(_no_number)
-    conj = conjugate = _no_number
+    all = any = max = min = argmax = argmin = ptp = nonzero = _no_number
+    sum = prod = mean = std = var = cumsum = cumprod = trace = dot = _no_number
+    sort = argsort = argpartition = searchsorted = choose = _no_number
+    conj = conjugate = clip = round = byteswap = item = _no_number
 
-    def item(self, *args):
-        raise TypeError("keys have no Python value: jax.random.key_data gives their integers")
+    # Keys convert only to the dtype that they have.
+
+    def astype(self, dtype, copy=False, device=None):
+        if dtype != self.dtype:
+            self._no_number()
+        return super().astype(dtype, copy=copy, device=device)
+
+    def view(self, dtype=None, type=None):
+        if dtype is not None and dtype != self.dtype:
+            self._no_number()
+        return super().view(dtype, type)
 
     def __repr__(self) -> str:
         return f"Array({self.shape}, dtype={self.dtype.name}) overlaying:\n{self._base_array}"
@@ -653,9 +665,9 @@ random_unwrap_p.def_impl(lambda keys: keys._base_array)
 random_clone_p = _primitive("random_clone", lambda keys: keys, lambda data, *, impl: data)
 random_clone_p.def_impl(
     lambda keys: (
-        PRNGKeyArray._of(keys._impl, keys._base_array)
+        PRNGKeyArray._of(keys._impl, lax.copy_p.bind(keys._base_array))
         if type(keys) is PRNGKeyArray
-        else to_array(keys)
+        else lax.copy_p.bind(to_array(keys))
     )
 )
 

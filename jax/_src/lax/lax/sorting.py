@@ -329,7 +329,7 @@ sort_p = standard_primitive(
 # Top-k
 
 
-def top_k(operand: ArrayLike, k: int, *, axis: int = -1) -> tuple[Array, Array]:
+def top_k(operand: ArrayLike, k: int, *, axis: int = -1) -> list[Array]:
     """Find the `k` largest elements along an axis, in descending order, and their indices.
 
     Args:
@@ -338,7 +338,7 @@ def top_k(operand: ArrayLike, k: int, *, axis: int = -1) -> tuple[Array, Array]:
       axis: axis to search.
 
     Returns:
-      Values and int32 indices, of size `k` along `axis`. Equal elements are in order of their
+      A list of values and int32 indices, of size `k` along `axis`. Equal elements are in order of their
       index.
 
     Raises:
@@ -352,8 +352,7 @@ def top_k(operand: ArrayLike, k: int, *, axis: int = -1) -> tuple[Array, Array]:
     k = operator.index(k)
     if k < 0:
         raise ValueError(f"k argument to top_k must be nonnegative, got {k}")
-    values, indices = top_k_p.bind(operand, k=k, axis=axis)
-    return values, indices
+    return top_k_p.bind(operand, k=k, axis=axis)
 
 
 def _top_k_shape(x, *, k, axis):

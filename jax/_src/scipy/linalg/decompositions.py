@@ -148,7 +148,7 @@ def eigh(
 
 
 @export
-def schur(a: ArrayLike, output: str = "real") -> tuple[Array, Array]:
+def schur(a: ArrayLike, output: str = "real") -> list[Array]:
     """Computes Schur decompositions `a = Z @ T @ Z^H` on CPUs: T (quasi) triangular, Z unitary.
 
     Args:
@@ -157,7 +157,7 @@ def schur(a: ArrayLike, output: str = "real") -> tuple[Array, Array]:
         "complex" (T is triangular).
 
     Returns:
-      `(T, Z)`.
+      The list `[T, Z]`.
 
     Raises:
       ValueError: if `output` is unknown.
@@ -173,8 +173,7 @@ def schur(a: ArrayLike, output: str = "real") -> tuple[Array, Array]:
         )
     if output == "complex":
         a = lax.convert_element_type(a, complex_dtype(a.dtype))
-    T, Z = lax_linalg.schur(a)
-    return T, Z
+    return lax_linalg.schur(a)
 
 
 @export
