@@ -227,7 +227,7 @@ def _checked(out, original):
 
 
 def _collect(x: Sequence[Any], examples: dict[Any, Any]) -> bool:
-    """Adds an example of each element type to `examples`; returns whether any is a JAX array."""
+    """Adds an example of each element type to `examples`; returns whether any has to become a JAX array."""
     kinds = set(map(type, x))
     if kinds <= _NUMBERS:
         examples.update({k: k for k in kinds})
@@ -241,9 +241,10 @@ def _collect(x: Sequence[Any], examples: dict[Any, Any]) -> bool:
         elif type(element) in _NUMBERS:
             examples[type(element)] = type(element)
         else:
-            element = lower_jax_array(element)
-            is_array = isinstance(element, Array)
-            found |= is_array
+            lowered = lower_jax_array(element)
+            is_array = isinstance(lowered, Array)
+            found |= is_array or lowered is not element  # NumPy cannot convert such an object
+            element = lowered
             weak = is_array and element.weak_type
             key = getattr(element, "dtype", type(element)), weak
             if key not in examples:

@@ -302,6 +302,7 @@ def eye(
     columns = rows if M is None else _size(M, "'M' argument of jnp.eye()")
     if _negative(rows) or _negative(columns):
         raise ValueError(f"negative dimensions are not allowed, got {N} and {M}")
+    k = util.lower_jax_array(k)
     if isinstance(k, (int, np.integer)):
         offset = min(max(int(k), -(2**30)), 2**30)  # far outside of any matrix, and fits int32
         # Eager calls run one compiled program; when tracing, the operations are recorded directly.

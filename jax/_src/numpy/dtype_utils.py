@@ -77,6 +77,7 @@ def isscalar(element: Any) -> bool:
     """
     if np.isscalar(element):
         return True
+    element = lower_jax_array(element)
     return hasattr(element, "ndim") and hasattr(element, "dtype") and element.ndim == 0
 
 

@@ -71,6 +71,7 @@ def einsum(
             subscripts = str(subscripts)  # a subclass of str, such as NumPy's strings
         else:
             subscripts, operands = _from_lists(subscripts, operands)
+    operands = util.arraylike("einsum", *operands)
     if (
         optimize == "auto"
         and precision is None

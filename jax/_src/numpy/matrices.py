@@ -350,7 +350,7 @@ def diag(v: ArrayLike, k: int = 0) -> Array:
     >>> jnp.diag(jnp.array([1, 2])).tolist()
     [[1, 0], [0, 2]]
     """
-    check_arraylike("diag", v)
+    (v,) = util.arraylike("diag", v)
     return _diag(v, k=core.concrete_or_error(operator.index, k, "'k' argument of jnp.diag()"))
 
 

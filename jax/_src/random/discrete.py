@@ -227,7 +227,7 @@ def categorical(
     >>> print(jax.random.categorical(jax.random.key(0), jax.numpy.zeros((2, 3))))
     [1 1]
     """
-    check_arraylike("categorical", logits)
+    (logits,) = arraylike("categorical", logits)
     logits_shape = np.shape(logits)
     ndim = len(logits_shape)
     if type(axis) is not int:
@@ -363,7 +363,7 @@ def poisson(key, lam, shape=None, dtype: Any = None, *, out_sharding=None):
         raise NotImplementedError(
             f"`poisson` is only implemented for the threefry2x32 RNG, not {impl}"
         )
-    check_arraylike("poisson", lam)
+    (lam,) = arraylike("poisson", lam)
     shape = param_shape("poisson", shape, lam)
     return _jit_poisson("poisson", key, lam, shape=shape, dtype=dtype, out_sharding=out_sharding)
 

@@ -10,6 +10,7 @@ from jax._src import config, core, dtypes
 from jax._src.array_impl import ArrayImpl
 from jax._src.basearray import Array
 from jax._src.core import eval_trace, trace_ctx, typeof
+from jax._src.numpy.util import lower_jax_array
 from jax._src.random import prng
 from jax._src.random.prng import KeyTy, PRNGImpl, PRNGKeyArray
 
@@ -59,6 +60,7 @@ def _one_impl(name: str, impl: Any, dtype: Any) -> PRNGImpl:
 def _make_key(name: str, seed: Any, impl: PRNGImpl):
     if type(seed) is int:
         return prng.random_seed(seed, impl)
+    seed = lower_jax_array(seed)
     dtype = getattr(seed, "dtype", None)
     if isinstance(dtype, KeyTy):
         raise TypeError(f"{name} accepts a scalar seed, but was given a PRNG key.")
@@ -214,6 +216,7 @@ def fold_in(key, data: int | Any):
     """
     typed, wrapped = check_prng_key("fold_in", key)
     if type(data) is not int:
+        data = lower_jax_array(data)
         if np.ndim(data):
             raise TypeError(
                 f"fold_in accepts a scalar, but was given an array of shape {np.shape(data)} != (). "

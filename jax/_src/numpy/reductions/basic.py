@@ -10,7 +10,7 @@ from jax._src.jit.library import nested_jit
 from jax._src.lax import lax, parallel
 from jax._src.numpy.reductions.engine import Axis, Reduction, greatest, hashable_axis, least
 from jax._src.numpy.ufuncs_binary import as_bool
-from jax._src.numpy.util import check_arraylike, ensure_arraylike, export, reject_out
+from jax._src.numpy.util import arraylike, check_arraylike, ensure_arraylike, export, reject_out
 from jax._src.typing import ArrayLike, DTypeLike
 
 _or = (lax.reduce_or, lax.bitwise_or, parallel.pmax)
@@ -222,6 +222,7 @@ def ptp(a: ArrayLike, axis: Axis = None, out: None = None, keepdims: bool = Fals
     Array(5, dtype=int32)
     """
     reject_out("ptp", out)
+    (a,) = arraylike("ptp", a)
     return _ptp(a, axis=hashable_axis(axis), keepdims=bool(keepdims))
 
 

@@ -252,11 +252,11 @@ def std(
 
 
 def variance_arguments(name, a, where, mean, dtype, ddof, correction):
-    check_arraylike(name, a)
+    (a,) = util.arraylike(name, a)
     if where is not None:
         where = check_where(name, where)
     if mean is not None:
-        check_arraylike(name, mean)
+        (mean,) = util.arraylike(name, mean)
     if dtype is not None:
         dtype = dtype_of_numbers(dtype, name)
     if correction is not None:
