@@ -79,6 +79,9 @@ def check_close(xs: Any, ys: Any, atol: Any = None, rtol: Any = None, err_msg: s
 
     def check(x, y):
         x, y = np.asarray(x), np.asarray(y)
+        if x.dtype == dtypes.float0 or y.dtype == dtypes.float0:  # which has no tolerance
+            _assert_numpy_allclose(x, y, err_msg=err_msg)
+            return
         a = max(tolerance(x.dtype, atol), tolerance(y.dtype, atol))
         r = max(tolerance(x.dtype, rtol), tolerance(y.dtype, rtol))
         _assert_numpy_allclose(
@@ -112,6 +115,8 @@ def _safe_subtract(x, y, *, dtype):
 
 def _shift(xs, ys, scale):
     def shift(x, y):
+        if type(x) in (float, complex):  # points of Python numbers are not rounded to a dtype
+            return x + scale * y
         x = np.asarray(x)
         if x.dtype == dtypes.float0 or np.asarray(y).dtype == dtypes.float0:
             return x
@@ -130,14 +135,20 @@ def numerical_jvp(f: Callable, primals: Any, tangents: Any, eps: float = EPS):
 
     def difference(a, b):
         a, b = np.asarray(a), np.asarray(b)
-        if not np.issubdtype(a.dtype, np.inexact) and a.dtype.kind != "V":
+        if a.dtype == dtypes.float0 or (
+            not np.issubdtype(a.dtype, np.inexact) and a.dtype.kind != "V"
+        ):
             return np.zeros(a.shape, dtypes.float0)
         return np.asarray(_safe_subtract(a, b, dtype=a.dtype) * (0.5 / eps), a.dtype)
 
     return tree_map(difference, f_pos, f_neg)
 
 
-def _random_like(rng: np.random.RandomState, x: Any) -> np.ndarray:
+def _random_like(rng: np.random.RandomState, x: Any) -> np.ndarray | float | complex:
+    if type(x) is float:
+        return rng.randn()
+    if type(x) is complex:
+        return complex(rng.randn(), rng.randn())
     dtype = _dtype(x)
     tangent_dtype = (
         jax.typeof(x).to_tangent_aval().dtype if not isinstance(x, np.ndarray) else dtype
@@ -150,7 +161,7 @@ def _random_like(rng: np.random.RandomState, x: Any) -> np.ndarray:
     return np.asarray(out, dtype=dtype)
 
 
-def rand_like(rng: np.random.RandomState, x: Any) -> np.ndarray:
+def rand_like(rng: np.random.RandomState, x: Any) -> np.ndarray | float | complex:
     """A random tangent for `x`."""
     return _random_like(rng, x)
 
