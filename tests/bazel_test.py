@@ -26,6 +26,7 @@ import build_files  # noqa: E402
 import count_accelerators  # noqa: E402
 import environment  # noqa: E402
 import pack_wheel  # noqa: E402
+import processes  # noqa: E402
 import pytest_main  # noqa: E402
 
 # BUILD files
@@ -502,6 +503,22 @@ for i in {{1..30}}; do read -t 1 line <>{tmp_path}/nothing; done"""
     assert process.wait(timeout=10) == 128 + signal.SIGTERM
     process.stdout.close()
     assert (tmp_path / "stopped").exists()
+
+
+def test_a_kill_while_a_program_starts_stops_it(monkeypatch):
+    started = []
+
+    def popen(*args, **kwargs):
+        process = start(*args, **kwargs)
+        started.append(process)
+        os.kill(os.getpid(), signal.SIGTERM)  # before the caller has the handle
+        return process
+
+    start = subprocess.Popen
+    monkeypatch.setattr(subprocess, "Popen", popen)
+    with pytest.raises(SystemExit, match=str(128 + signal.SIGTERM)):
+        processes.call(["sleep", "60"])
+    assert started[0].returncode == -signal.SIGTERM
 
 
 def test_no_bazel_at_all(machine):
