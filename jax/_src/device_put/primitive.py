@@ -4,15 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from jax._src.array_impl import (
-    aval_with_sharding,
-)
-from jax._src.compiler import (
-    BACKEND_COMPILE_EVENT as BACKEND_COMPILE_EVENT,
-    JAXPR_TO_MLIR_MODULE_EVENT as JAXPR_TO_MLIR_MODULE_EVENT,
-    JAXPR_TRACE_EVENT as JAXPR_TRACE_EVENT,
-    log_elapsed_time as log_elapsed_time,
-)
+from jax._src.array_impl import aval_with_sharding
 from jax._src.core import Primitive, ShapedArray, typeof
 from jax._src.device_put.values import (
     ALWAYS_COPY,

@@ -16,12 +16,6 @@ from jax._src.array_impl import (
     default_sharding,
     device_sharding,
 )
-from jax._src.compiler import (
-    BACKEND_COMPILE_EVENT as BACKEND_COMPILE_EVENT,
-    JAXPR_TO_MLIR_MODULE_EVENT as JAXPR_TO_MLIR_MODULE_EVENT,
-    JAXPR_TRACE_EVENT as JAXPR_TRACE_EVENT,
-    log_elapsed_time as log_elapsed_time,
-)
 from jax._src.core import Tracer, typeof
 from jax._src.late_binding import late
 from jax._src.layout import AutoLayout, Format
@@ -38,9 +32,6 @@ ArrayCopySemantics = _jax.ArrayCopySemantics
 REUSE = ArrayCopySemantics.REUSE_INPUT
 ALWAYS_COPY = ArrayCopySemantics.ALWAYS_COPY
 DONATE = ArrayCopySemantics.DONATE_INPUT
-
-
-# Placing concrete values
 
 _batched_device_put = _jax.batched_device_put
 _COPY_DURING_CALL = _jax.HostBufferSemantics.IMMUTABLE_ONLY_DURING_CALL

@@ -29,6 +29,12 @@ _LARGEST_CONSTANT = 2**14
 traceback_util.register_exclusion(__file__)
 api_boundary = traceback_util.api_boundary
 
+_JACOBIAN_DOC = (
+    "Jacobian of {fun} with respect to positional argument(s) {argnums}. Takes the same arguments "
+    "as {fun} but returns the jacobian of the output with respect to the arguments at positions "
+    "{argnums}."
+)
+
 
 def jacfwd(
     fun: Callable,
@@ -55,13 +61,8 @@ def jacfwd(
     """
     check_callable(fun)
     argnums = ensure_index(argnums)
-    docstr = (
-        "Jacobian of {fun} with respect to positional argument(s) {argnums}. Takes the same arguments "
-        "as {fun} but returns the jacobian of the output with respect to the arguments at positions "
-        "{argnums}."
-    )
 
-    @wraps(fun, docstr=docstr, argnums=argnums)
+    @wraps(fun, docstr=_JACOBIAN_DOC, argnums=argnums)
     @api_boundary
     def jacfun(*args, **kwargs):
         f = functools.partial(fun, **kwargs) if kwargs else fun
@@ -127,13 +128,8 @@ def jacrev(
     """
     check_callable(fun)
     argnums = ensure_index(argnums)
-    docstr = (
-        "Jacobian of {fun} with respect to positional argument(s) {argnums}. Takes the same arguments "
-        "as {fun} but returns the jacobian of the output with respect to the arguments at positions "
-        "{argnums}."
-    )
 
-    @wraps(fun, docstr=docstr, argnums=argnums)
+    @wraps(fun, docstr=_JACOBIAN_DOC, argnums=argnums)
     @api_boundary
     def jacfun(*args, **kwargs):
         f = functools.partial(fun, **kwargs) if kwargs else fun
