@@ -4,6 +4,8 @@ import ast
 import functools
 import importlib
 import re
+import subprocess
+import sys
 import tomllib
 from pathlib import Path
 
@@ -81,6 +83,20 @@ def test_each_slot_is_filled_in_once_and_used(slot):
     importlib.import_module(owners()[slot])  # some modules are loaded on first use
     assert getattr(late, slot) is not None
     assert slot in re.findall(r"\w+", LateBound.__doc__)
+
+
+def test_import_jax_fills_in_all_but_the_slots_of_references():
+    """References are made by functions of `jax._src.state`, which fill in theirs."""
+    program = (
+        "import jax\n"
+        "from jax._src.late_binding import LateBound, late\n"
+        "print(*[slot for slot in LateBound.__slots__ if not hasattr(late, slot)])\n"
+    )
+    run = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    of_state = [s for s in SLOTS if owners()[s].startswith("jax._src.state.")]
+    assert run.stdout.split() == of_state
 
 
 def test_only_slots_are_used():

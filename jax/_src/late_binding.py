@@ -85,8 +85,9 @@ class LateBound:
 
     Operations on arrays, for core, differentiation and batching:
       broadcast_in_dim, transpose, full, convert_element_type, reduce_sum, slice, index_in_dim,
-        dynamic_slice_in_dim, pvary: as in `lax`, with positional arguments;
+        dynamic_slice_in_dim: as in `lax`, with positional arguments;
         `index_in_dim` removes the axis, and `dynamic_slice_in_dim` requires a start >= 0.
+      pvary: (x, axes, role) -> array with the role ("varying" by default) for manual mesh axes.
       add_any: (x, y) -> the sum of two cotangents of the same type.
       take_along: (x, indices, axis) -> array; indices are in bounds, one per position along the
         axis.
@@ -137,7 +138,7 @@ class LateBound:
     index_in_dim: Callable[[Any, int, int], Any]
     dynamic_slice_in_dim: Callable[[Any, Any, int, int], Any]
     reshard: Reshard
-    pvary: Callable[[Any, tuple[Any, ...]], Any]
+    pvary: Callable[..., Any]
     device_put: Callable[[Any, Any], Any]
     to_array: Callable[[Any], Any]
 

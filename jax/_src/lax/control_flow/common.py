@@ -222,6 +222,9 @@ def describe_type_mismatch(
         lines.append(
             f"the input carry {where} has type {a.str_short()} but the corresponding output carry "
             f"component has type {b.str_short()}, so {what}"
+            + make_vary(
+                a, b, f"the initial value of {where}", "the value that the body returns for it"
+            )
         )
     return lines
 
@@ -245,12 +248,24 @@ def difference(a, b) -> str:
         parts.append("the dtypes do not match")
     if a._sharding != b._sharding:
         parts.append("the shardings do not match")
-    if a.vma != b.vma:
-        parts.append(
-            "the varying manual axes do not match: apply jax.lax.pcast(..., to='varying') to the "
-            "initial value"
-        )
+    if a.manual_axis_type != b.manual_axis_type:
+        parts.append("the manual axis types do not match")
     return " and ".join(parts) or "the types do not match"
+
+
+def make_vary(a, b, first: str, second: str) -> str:
+    """The remedy if two types differ in the manual axes over which values vary, after a semicolon.
+
+    `first` and `second` name the values of types `a` and `b`.
+    """
+    casts = []
+    for x, y, what in ((a, b, first), (b, a, second)):
+        missing = getattr(y, "vma", frozenset()) - getattr(x, "vma", frozenset())
+        if missing and what:
+            axes = ", ".join(sorted(map(repr, missing)))
+            axes = axes if len(missing) == 1 else f"({axes})"
+            casts.append(f"apply `jax.lax.pcast(..., {axes}, to='varying')` to {what}")
+    return "; " + " and ".join(casts) if casts else ""
 
 
 def check_same_carry(

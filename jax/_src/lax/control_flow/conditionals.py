@@ -24,6 +24,7 @@ from jax._src.lax.control_flow.common import (
     def_compiled_impl,
     difference,
     leaf_paths,
+    make_vary,
     share_consts,
     stage,
     with_forwarded,
@@ -224,6 +225,7 @@ def _check_results(name: str, jaxprs, trees) -> None:
                 f"the output of {what.first}{f' at path {path}' if path else ''} has type {x.str_short()} "
                 f"but the corresponding output of {what.other} has type {y.str_short()}, so "
                 f"{difference(x, y)}"
+                + make_vary(x, y, f"the output of {what.first}", f"the output of {what.other}")
                 for path, x, y in zip(leaf_paths(trees[0]), outs[first], avals)
                 if not core.typematch(x, y)
             ]

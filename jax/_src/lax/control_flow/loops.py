@@ -22,7 +22,7 @@ from jax._src.lax.control_flow.common import (
     with_forwarded,
     without_results,
 )
-from jax._src.lax.control_flow.scan import carry_name, scan
+from jax._src.lax.control_flow.scans import carry_name, scan
 from jax._src.lax.control_flow.while_primitive import while_p
 from jax._src.literals import TypedInt
 from jax._src.tree_util import tree_flatten, tree_structure, tree_unflatten, treedef_tuple

@@ -12,8 +12,6 @@ import numpy as np
 from jax._src import ad_util, core, dtypes, source_info_util, traceback_util
 from jax._src.ad_util import Zero
 from jax._src.core import ClosedJaxpr, Primitive, no_effects, typeof
-from jax._src.device_put import values as placing
-from jax._src.device_put.primitive import device_put_p
 from jax._src.interpreters import ad, batching, mlir, partial_eval as pe
 from jax._src.interpreters.split_rules import (
     Flow,
@@ -681,12 +679,11 @@ def _stack(length: int, aval):
     if isinstance(aval.dtype, dtypes.ExtendedDType):
         return lax.empty(shape, aval.dtype)
     sharding = None if aval._sharding is None else core.unmapped_aval(length, 0, aval).sharding
-    stack = lax.full(shape, 0, aval.dtype, sharding=sharding)
     if aval.memory_space is MemorySpace.Host:
-        (stack,) = device_put_p.bind(
-            stack, devices=(aval.memory_space,), srcs=(None,), copy_semantics=(placing.REUSE,)
-        )
-    return stack
+        # not moved there, which would copy it: the updates tell where it is
+        zero = lax.empty2_p.bind(dtype=aval.dtype, memory_space=aval.memory_space)
+        return lax.broadcast_in_dim(zero, shape, (), out_sharding=sharding)
+    return lax.full(shape, 0, aval.dtype, sharding=sharding)
 
 
 def _slice_at(x, i):
