@@ -20,6 +20,16 @@ JaxRuntimeError = _jax.JaxRuntimeError
 JaxRuntimeError.__module__ = "jax.errors"
 
 
+class ProcessesError(JaxRuntimeError):
+    """Another process of the program has failed, or cannot be reached.
+
+    It is raised in the main thread, wherever that is, as a KeyboardInterrupt is.
+    """
+
+
+ProcessesError.__module__ = "jax.distributed"
+
+
 class _JAXErrorMixin:
     """Ends the message with a link to the documentation of the class."""
 
@@ -316,7 +326,7 @@ class TypePromotionError(ValueError):
 TypePromotionError.__module__ = "jax.dtypes"
 
 
-class InvalidInputException(Exception):
+class InvalidInputException(TypeError):
     """An argument is neither an array nor a scalar; raised by jaxlib, and explained by `jit`."""
 
 

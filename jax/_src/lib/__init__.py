@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import gc
 import importlib
+import operator
 import os
 import re
 from typing import Any
@@ -132,13 +133,19 @@ def jaxlib_folder() -> str:
     return os.path.dirname(os.path.abspath(jaxlib.__file__))
 
 
-def _collect_deferred_buffers(*_: Any) -> None:
-    # Buffers released by threads that do not hold the GIL are queued in C++ until this call frees
-    # them.
-    _jax.collect_garbage()
+class _DeferredBuffers:
+    """Frees what was released by threads that do not hold the GIL: it is queued in C++ until then.
+
+    No line of Python runs for it: a Ctrl-C that arrives while Python collects garbage is raised by the
+    first one, and what a callback of the collector raises is ignored.
+    """
+
+    collect = staticmethod(_jax.collect_garbage)
+    start = stop = property(operator.methodcaller("collect"))
 
 
-gc.callbacks.append(_collect_deferred_buffers)
+# Called with the name of the phase, and information that is passed as the default.
+gc.callbacks.append(functools.partial(getattr, _DeferredBuffers()))
 
 __all__ = [
     "Client",
