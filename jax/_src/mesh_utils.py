@@ -20,6 +20,7 @@ _TRAY_2x2_RING_ORDER = (0, 1, 3, 2)
 _TRAY_2x4_RING_ORDER = (0, 1, 2, 3, 7, 6, 5, 4)
 _TRAY_4x4_RING_ORDER = (0, 1, 2, 3, 7, 6, 5, 9, 10, 11, 15, 14, 13, 12, 8, 4)
 _TRAY_2x2x2_RING_ORDER = (0, 1, 3, 2, 6, 7, 5, 4)
+_TRAY_2x2x2_IOTA_ORDER = (0, 4, 2, 6, 1, 5, 3, 7)
 _TRAY_TWO_CORE_RING_ORDER = (0, 1, 2, 3, 6, 7, 4, 5)  # four chips with two cores each
 
 # By physical and logical mesh: the transposition of the physical axes that keeps the devices of
@@ -64,7 +65,7 @@ def create_device_mesh(
       >>> mesh_utils.create_device_mesh((1, 1), jax.devices()[:1]).shape
       (1, 1)
     """
-    shape = _canonicalize_axis_sizes(mesh_shape)
+    shape = canonicalize_axis_sizes(mesh_shape)
     if shape is None:
         raise ValueError(f"mesh_shape must be a sequence of integers, got {mesh_shape!r}")
     devices = list(xb.devices() if devices is None else devices)
@@ -156,7 +157,7 @@ def create_hybrid_device_mesh(
     return out
 
 
-def _canonicalize_axis_sizes(axis_sizes: Sequence[int]) -> tuple[int, ...] | None:
+def canonicalize_axis_sizes(axis_sizes: Sequence[int]) -> tuple[int, ...] | None:
     """The sizes as integers; None if one is not a whole number."""
     out = []
     for size in axis_sizes:
@@ -170,9 +171,8 @@ def _canonicalize_axis_sizes(axis_sizes: Sequence[int]) -> tuple[int, ...] | Non
 
 
 def _array(devices: Sequence[Any]) -> np.ndarray:
-    out = np.empty(len(devices), dtype=object)
-    out[:] = devices
-    return out
+    # assignment to a part of an array would look for sequences among the devices
+    return np.fromiter(devices, dtype=object, count=len(devices))
 
 
 # Small boards, by device kind
@@ -185,12 +185,13 @@ def _ring(order: Sequence[int], shape, devices) -> np.ndarray:
 
 
 def _extents(devices) -> tuple[int, ...]:
-    coords = [tuple(getattr(d, "coords", (0, 0, 0))) for d in devices]
-    return tuple(max(c) - min(c) + 1 for c in zip(*coords))
+    coords = np.array([getattr(d, "coords", (0, 0, 0)) for d in devices])
+    return tuple((coords.max(0) - coords.min(0) + 1).tolist())
 
 
-def _two_core_chips(devices) -> bool:
-    return any(getattr(d, "core_on_chip", 0) for d in devices)
+def _by_coordinates(devices):
+    """The devices in order of their coordinates, the first of which varies fastest."""
+    return sorted(devices, key=lambda d: tuple(d.coords)[::-1])
 
 
 def _tpu_v2_v3_create_device_mesh(mesh_shape, devices, **unused_kwargs) -> np.ndarray:
@@ -204,24 +205,30 @@ def _v4i_v8i_create_device_mesh(mesh_shape, devices, **unused_kwargs) -> np.ndar
 
 
 def _v5e_create_device_mesh(mesh_shape, devices, **unused_kwargs) -> np.ndarray | None:
+    devices = _by_coordinates(devices)
+    last = tuple(devices[-1].coords)  # a board at the origin of the network
     match len(devices):
-        case 4:
+        case 4 if last == (1, 1, 0):
             return _ring(_TRAY_2x2_RING_ORDER, mesh_shape, devices)
         case 8:
-            return _ring(_TRAY_2x4_RING_ORDER, mesh_shape, devices)
-        case 16 if 16 in mesh_shape and _extents(devices)[:2] == (4, 4):
+            order = _TRAY_2x2x2_IOTA_ORDER if last == (1, 1, 1) else _TRAY_2x4_RING_ORDER
+            return _ring(order, mesh_shape, devices)
+        case 16 if 16 in mesh_shape and last == (3, 3, 0):
             return _ring(_TRAY_4x4_RING_ORDER, mesh_shape, devices)
     return None
 
 
 def _v5p_create_device_mesh(mesh_shape, devices, **unused_kwargs) -> np.ndarray | None:
-    if len(devices) == 8 and _extents(devices) == (2, 2, 2):
+    devices = _by_coordinates(devices)
+    if len(devices) == 8 and tuple(devices[-1].coords) == (1, 1, 1):
         return _ring(_TRAY_2x2x2_RING_ORDER, mesh_shape, devices)
     return None
 
 
 def _7x_create_device_mesh(mesh_shape, devices, **unused_kwargs) -> np.ndarray | None:
-    if _two_core_chips(devices) and _extents(devices)[:2] == (2, 2) and len(devices) % 8 == 0:
+    cores = max(getattr(d, "core_on_chip", 0) for d in devices) + 1
+    sizes = [n for n in (*_extents(devices), cores) if n > 1]
+    if sizes[:2] == [2, 2] and len(devices) % 8 == 0:
         return _ring(_TRAY_TWO_CORE_RING_ORDER, mesh_shape, devices)
     return None
 
@@ -241,13 +248,17 @@ device_kind_handler_dict: dict[str, Callable[..., np.ndarray | None]] = {
 
 # Larger networks: tori
 
+_KINDS_WITH_CORES = {"TPU v5p", "TPU7x", "TPU7", "TPU8i"}  # may have two devices a chip
+
 
 def _get_physical_tpu_mesh(jax_devices: Sequence[Any]) -> np.ndarray:
     """The devices as an array with the axes of the network, and of a chip's cores if it has two."""
-    lowest = tuple(min(c) for c in zip(*(d.coords for d in jax_devices)))
-    dims = _extents(jax_devices)
-    cores = max(d.core_on_chip for d in jax_devices) + 1
-    if cores > 1 and not jax_devices[0].device_kind.startswith("TPU7"):
+    positions = np.array([d.coords for d in jax_devices])
+    positions -= positions.min(0)
+    dims = tuple((positions.max(0) + 1).tolist())
+    of_core = np.array([d.core_on_chip for d in jax_devices])
+    cores = int(of_core.max()) + 1
+    if cores > 1 and jax_devices[0].device_kind not in _KINDS_WITH_CORES:
         raise ValueError(
             'Creating meshes for TPU >v3 requires one device per chip ("megacore" mode), but some'
             f" chips have {cores} devices of kind {jax_devices[0].device_kind}."
@@ -258,10 +269,10 @@ def _get_physical_tpu_mesh(jax_devices: Sequence[Any]) -> np.ndarray:
             f"The devices do not fill their box in the network: {len(jax_devices)} devices, {dims=},"
             f" {cores=}. Give all devices of a slice, or a box of them."
         )
+    if cores > 1:
+        positions = np.column_stack([positions, of_core])
     out = np.empty(shape, dtype=object)
-    for d in jax_devices:
-        position = tuple(c - low for c, low in zip(d.coords, lowest))
-        out[position if cores == 1 else (*position, d.core_on_chip)] = d
+    out[tuple(positions.T)] = _array(jax_devices)
     return out
 
 
@@ -274,7 +285,7 @@ def _transpose_trick(physical_mesh: np.ndarray, mesh_shape: Sequence[int]) -> np
             "create_device_mesh cannot create contiguous submeshes for physical mesh topology"
             f" {topology}"
         )
-    permutation = tricks.get(tuple(mesh_shape))
+    permutation = tricks.get(tuple(n for n in mesh_shape if n != 1))
     if permutation is None:
         raise ValueError(
             f"create_device_mesh cannot create contiguous submeshes for mesh_shape {mesh_shape} and"
@@ -336,14 +347,19 @@ def _whole_axes(remaining, physical_shape, size) -> tuple[int, ...] | None:
 
 
 def _parts_of_axes(remaining, physical_shape, size) -> tuple[int, ...] | None:
-    """Factors of physical axes whose product is `size`; prefers whole axes to splitting them."""
+    """Factors of physical axes whose product is `size`.
 
-    def preference(split):
-        whole = [s for s, r, p in zip(split, remaining, physical_shape) if s == r == p and s > 1]
-        used_up = [s for s, r in zip(split, remaining) if s == r and s > 1]
-        return math.prod(whole), len(whole), math.prod(used_up), sum(s > 1 for s in split), split
+    Prefers whole axes to splitting them, and axes that are split already to those that are not.
+    """
 
+    preference = lambda split: (*_preference(split, remaining, physical_shape), split)
     return max(_factorizations(remaining, size), key=preference, default=None)
+
+
+def _preference(split, remaining, physical_shape) -> tuple[int, int, int]:
+    whole = [s for s, r, p in zip(split, remaining, physical_shape) if s == r == p and s > 1]
+    parts = [s for s, r, p in zip(split, remaining, physical_shape) if r < p]
+    return math.prod(whole), len(whole), math.prod(parts)
 
 
 def _factorizations(bounds: Sequence[int], size: int) -> Iterator[tuple[int, ...]]:
@@ -366,3 +382,74 @@ def _generate_logical_mesh(
     parts = physical_mesh.reshape(assignment.ravel())
     order = np.arange(num_physical * num_logical).reshape(num_physical, num_logical).T.ravel()
     return parts.transpose(order).reshape(logical_mesh_shape)
+
+
+# Names that outside code imports, to test and to change how meshes are made
+
+_TPU_V2 = "TPU v2"
+_TPU_V3 = "TPU v3"
+_TPU_V4 = "TPU v4"
+_TPU_V5_LITE = "TPU v5 lite"
+_TPU_V5E = "TPU v5e"
+_TPU_V5P = "TPU v5p"
+_TPU_V6_LITE = "TPU v6 lite"
+_TPU_7 = "TPU7"
+_TPU_7X = "TPU7x"
+
+
+def _create_device_mesh_for_nd_torus_splitting_axes(
+    physical_mesh: np.ndarray, mesh_shape: Sequence[int]
+) -> tuple[np.ndarray, np.ndarray]:
+    """Like `_create_device_mesh_for_nd_torus`, but any physical axis may be split."""
+    physical_shape = physical_mesh.shape
+    if math.prod(physical_shape) != math.prod(mesh_shape):
+        raise ValueError(
+            f"The number of devices in physical mesh {physical_shape} does not match the number of"
+            f" devices in logical mesh {tuple(mesh_shape)}."
+        )
+    assignment = np.ones((len(physical_shape), len(mesh_shape)), dtype=np.int64)
+    remaining = list(physical_shape)
+    for logical in reversed(range(len(mesh_shape))):
+        split = _parts_of_axes(remaining, physical_shape, mesh_shape[logical])
+        if split is None:
+            raise NotImplementedError(
+                f"Failed to find assignment for logical_axis_index {logical} of size"
+                f" {mesh_shape[logical]} with remaining assignable mesh {remaining}."
+            )
+        assignment[:, logical] = split
+        remaining = [r // s for r, s in zip(remaining, split)]
+    return _generate_logical_mesh(physical_mesh, mesh_shape, assignment), assignment
+
+
+def _unassigned(physical_mesh_shape: Sequence[int], assignment: np.ndarray) -> list[int]:
+    taken = np.prod(assignment, axis=1, dtype=np.int64)
+    return [int(size) // int(n) for size, n in zip(physical_mesh_shape, taken)]
+
+
+def _enumerate_feasible_logical_axis_assignments(
+    physical_mesh_shape: Sequence[int], assignment: np.ndarray, logical_axis_size: int
+) -> Iterator[np.ndarray]:
+    """The factors of physical axes that a logical axis of this size can get, beside the others."""
+    remaining = _unassigned(physical_mesh_shape, assignment)
+    for split in _factorizations(remaining, logical_axis_size):
+        yield np.array(split, dtype=np.int64)
+
+
+def _prefer_first_logical_axis_assignment(
+    x: np.ndarray, y: np.ndarray, *, physical_mesh_shape: Sequence[int], assignment: np.ndarray
+) -> bool:
+    """Whether the factors `x` for a logical axis are better than `y`."""
+    remaining = _unassigned(physical_mesh_shape, assignment)
+    first, second = [_preference(s, remaining, physical_mesh_shape) for s in (x, y)]
+    return (first, tuple(x)) > (second, tuple(y))
+
+
+def _get_prime_factors(x: int) -> list[int]:
+    """The prime factors of a positive number, in ascending order."""
+    factors, divisor = [], 2
+    while x > 1:
+        while x % divisor == 0:
+            factors.append(divisor)
+            x //= divisor
+        divisor += 1
+    return factors

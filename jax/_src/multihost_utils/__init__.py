@@ -1,0 +1,1 @@
+"""Utilities for programs that run as several processes; see `jax.experimental.multihost_utils`."""
