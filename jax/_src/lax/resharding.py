@@ -12,7 +12,7 @@ from jax._src.device_put.functions import device_put
 from jax._src.interpreters import ad, mlir
 from jax._src.interpreters.mlir.shardings import needs_no_shardings
 from jax._src.late_binding import late
-from jax._src.layout import Format, Layout
+from jax._src.layout import Format, Layout, get_layout_for_vmap
 from jax._src.lib import Device
 from jax._src.mesh import (
     AbstractMesh,
@@ -63,16 +63,16 @@ def reshard(xs: Any, out_shardings: Any) -> Any:
     """
     leaves, treedef = tree_flatten(xs)
     shardings = _broadcast("reshard out_shardings", out_shardings, xs)
-    return treedef.unflatten([_reshard(x, s) for x, s in zip(leaves, shardings)])
+    return treedef.unflatten([_reshard(x, s, "reshard") for x, s in zip(leaves, shardings)])
 
 
-def _reshard(x, sharding):
+def _reshard(x, sharding, name):
     if sharding is None:
         raise ValueError(
             "Reshard should only be used with out_shardings which are non-None and have a non-empty"
             " mesh. Got sharding None."
         )
-    destination = canonicalize_sharding(sharding, "reshard", check_mesh_consistency=False)
+    destination = canonicalize_sharding(sharding, name, check_mesh_consistency=False)
     aval = core.typeof(x)
     destination = sharding_of_shape(destination, aval.shape)
     mesh = sharding.mesh if isinstance(sharding, NamedSharding) else None
@@ -244,16 +244,20 @@ def with_sharding_constraint(x: Any, shardings: Any) -> Any:
     leaves, treedef = tree_flatten(x)
     layouts, given = [], []
     for s in _broadcast(f"{name} shardings", shardings, x):
-        layout, s = (s.layout, s.sharding) if isinstance(s, Format) else (None, s)
+        layout, s = _split_format(s)
         layouts.append(layout)
         given.append(s)
     given = prepare_axis_resources(given, "shardings", allow_unconstrained_dims=True)
     return treedef.unflatten(
-        [_constrain(*args, name) for args in zip(leaves, given, layouts, strict=True)]
+        [_constrain(*args, name, "shardings") for args in zip(leaves, given, layouts, strict=True)]
     )
 
 
-def _constrain(x, sharding, layout, name):
+def _split_format(s):
+    return (s.layout, s.sharding) if isinstance(s, Format) else (None, s)
+
+
+def _constrain(x, sharding, layout, name, argument):
     if sharding is None or isinstance(sharding, UnspecifiedValue):
         raise ValueError(
             f"One of {name} arguments got sharding {sharding} which is not allowed. Please only pass"
@@ -267,8 +271,8 @@ def _constrain(x, sharding, layout, name):
         if mesh.empty:
             raise RuntimeError(
                 f"{name} requires a non-empty mesh in context if you are passing `PartitionSpec`s to"
-                " shardings. You can define a context mesh via `jax.set_mesh(mesh)`. Alternatively,"
-                " provide `Sharding`s to shardings: then no mesh in context is needed."
+                f" {argument}. You can define a context mesh via `jax.set_mesh(mesh)`. Alternatively,"
+                f" provide `Sharding`s to {argument}: then no mesh in context is needed."
             )
         sharding = NamedSharding(mesh, sharding)
     aval = core.typeof(x)
@@ -285,14 +289,14 @@ def _constrain(x, sharding, layout, name):
         mesh, spec = sharding.mesh, sharding.spec
         if mesh.are_all_axes_explicit and mesh.abstract_mesh is context_mesh:
             return _assert_sharding(x, aval, spec)
-        for entry in spec.partitions:
-            for axis in entry if isinstance(entry, tuple) else (entry,):
-                if mesh._name_to_type.get(axis, AxisType.Auto) is not AxisType.Auto:
-                    raise ValueError(
-                        f"The spec of NamedSharding passed to {name} can only refer to Auto axes of"
-                        f" the mesh. Got spec={spec} and mesh={mesh.abstract_mesh}. You probably meant"
-                        " to use the `jax.sharding.reshard` API."
-                    )
+        _refuse_mapped_axes(name, spec, context_mesh, "Auto")
+        for axis in _axes_of(spec):
+            if mesh._name_to_type.get(axis, AxisType.Auto) is not AxisType.Auto:
+                raise ValueError(
+                    f"The spec of NamedSharding passed to {name} can only refer to Auto axes of"
+                    f" the mesh. Got spec={spec} and mesh={mesh.abstract_mesh}. You probably meant"
+                    " to use the `jax.sharding.reshard` API."
+                )
         unconstrained = frozenset(
             i for i, entry in enumerate(spec.partitions) if entry is PartitionSpec.UNCONSTRAINED
         )
@@ -303,6 +307,22 @@ def _constrain(x, sharding, layout, name):
         context_mesh=empty_concrete_mesh if context_mesh.empty else context_mesh,
         unconstrained_dims=unconstrained,
     )
+
+
+def _axes_of(spec):
+    for entry in spec.partitions:
+        yield from entry if isinstance(entry, tuple) else (entry,)
+
+
+def _refuse_mapped_axes(name, spec, context_mesh, kind):
+    for axis in _axes_of(spec):
+        if axis in context_mesh.manual_axes:
+            raise ValueError(
+                f"The spec of NamedSharding passed to {name} can only refer to {kind} axes of the"
+                f" mesh. Got spec={spec}, but a shard_map around it maps over the axis {axis!r}:"
+                " values there are shards, which cannot be split over it again. Leave it out of the"
+                " spec."
+            )
 
 
 def _assert_sharding(x, aval, spec):
@@ -391,9 +411,7 @@ def _constraint_batch(axis_data, args, dims, *, sharding, layout, context_mesh, 
     named = axis_data.spmd_name is not None or axis_data.explicit_mesh_axis is not None
     shifted = {d + (d >= dim) for d in unconstrained_dims} | (set() if named else {dim})
     if isinstance(layout, Layout):
-        raise NotImplementedError(
-            "vmap of with_sharding_constraint with a layout: apply the constraint outside of vmap."
-        )
+        layout = get_layout_for_vmap(dim, layout)
     out = sharding_constraint_p.bind(
         x,
         sharding=batched_sharding(sharding, dim, axis_data, entry),
@@ -414,12 +432,13 @@ mlir.register_lowering(sharding_constraint_p, _constraint_lower)
 # Placement: implements the arguments `device` and `out_sharding` of library functions.
 
 
-def place(x: Any, where: Any, may_alias: bool | None = None) -> Any:
+def place(x: Any, where: Any, name: str, may_alias: bool | None = None) -> Any:
     """Place `x` on a device or in a sharding; in a traced function, constrain its computation.
 
     Args:
       x: array.
       where: a device, a sharding, or a PartitionSpec over the mesh in context.
+      name: the function that the user called, for errors.
       may_alias: see `device_put`; it applies to arrays that are not traced.
 
     Returns:
@@ -431,8 +450,12 @@ def place(x: Any, where: Any, may_alias: bool | None = None) -> Any:
         where = SingleDeviceSharding(where)
     mesh = where.mesh if isinstance(where, NamedSharding) else get_abstract_mesh()
     if isinstance(where, (NamedSharding, PartitionSpec)) and mesh._any_axis_explicit:
-        return reshard(x, where)
-    return with_sharding_constraint(x, where)
+        if isinstance(where, NamedSharding):
+            _refuse_mapped_axes(name, where.spec, get_abstract_mesh(), "Explicit")
+        return _reshard(x, where, name)
+    layout, where = _split_format(where)
+    (where,) = prepare_axis_resources([where], f"{name} device", allow_unconstrained_dims=True)
+    return _constrain(x, where, layout, name, "device")
 
 
 def _broadcast(name: str, prefix: Any, x: Any) -> list[Any]:

@@ -1,0 +1,5 @@
+"""Types of operations in shard_map beside the reference."""
+
+from op_testing import case_tests
+
+reference, test_reference, _ = case_tests(__file__)
