@@ -3,41 +3,20 @@
 Each gives the types, shardings and values of its results, or the class of the error.
 """
 
+import warnings
+
 import numpy as np
 from op_cases import Programs
+from sharded_values import placed, scenarios
 
 import jax
 import jax.numpy as jnp
 from jax import lax
 from jax.sharding import AxisType, NamedSharding, PartitionSpec as P, SingleDeviceSharding, reshard
 
-try:
-    jax.config.update("jax_num_cpu_devices", 8)
-except RuntimeError:  # devices are there already
-    pass
-
 CASES = Programs()
 AUTO, EXPLICIT = AxisType.Auto, AxisType.Explicit
 VALUES = np.arange(128, dtype=np.float32).reshape(8, 16) % 7 + 1
-
-
-def show(x):
-    if isinstance(x, (tuple, list)):
-        return " | ".join(map(show, x))
-    if isinstance(x, jax.Array):
-        values = np.asarray(x, np.float64).round(3).tolist()
-        return f"{jax.typeof(x)} {placed(x.sharding)} {x.committed} {values}"
-    return str(x)
-
-
-def placed(sharding):
-    """A sharding without the Nones at the end of its spec."""
-    if not isinstance(sharding, NamedSharding):
-        return str(sharding)
-    spec = list(sharding.spec)
-    while spec and spec[-1] is None:
-        spec.pop()
-    return f"{sharding.mesh} {spec} {sharding.memory_kind}"
 
 
 def mesh_of(sizes, axis_type=EXPLICIT, **kwargs):
@@ -45,19 +24,7 @@ def mesh_of(sizes, axis_type=EXPLICIT, **kwargs):
     return jax.make_mesh(sizes, names, axis_types=(axis_type,) * len(sizes), **kwargs)
 
 
-def scenario(name, fun, mesh=None, **options):
-    """`fun` as a scenario; with `mesh`, sizes or a mesh's maker, in its context."""
-
-    def run():
-        try:
-            if mesh is None:
-                return show(fun())
-            with jax.set_mesh(mesh_of(mesh)):
-                return show(fun())
-        except Exception as err:
-            return f"raises {type(err).__name__}"
-
-    CASES.add(name, run, **options)
+scenario = scenarios(CASES, mesh_of)
 
 
 def sharded(*spec, values=VALUES, dtype=None):
@@ -106,6 +73,63 @@ def with_mesh():
 
 scenario("specs_in_the_mesh_of_with", with_mesh, warns="`with mesh:` is deprecated")
 
+# pjit, which uses the mesh of `with mesh:`
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore", DeprecationWarning)
+    from jax.experimental.pjit import pjit
+
+
+def pjit_scenario(name, fun, axis_type=AUTO):
+    """`fun` of a mesh (4, 2), in its `with mesh:`."""
+
+    def run():
+        with mesh_of((4, 2), axis_type) as mesh:
+            return fun(mesh)
+
+    scenario(f"pjit_{name}", run, warns="`with mesh:` is deprecated")
+
+
+def double(x):
+    return x * 2
+
+
+def on_two_meshes(mesh):
+    fun = pjit(double, in_shardings=P("x"), out_shardings=P("x"))
+    with mesh_of((2,), AUTO):
+        first = fun(VALUES)
+    return first, fun(VALUES), fun(VALUES)
+
+
+def of_types(mesh):
+    fun = pjit(double, in_shardings=P("x"), out_shardings=P("y"))
+    traced = fun.trace(VALUES)
+    params = jax.make_jaxpr(fun)(VALUES).eqns[0].params
+    lowered = traced.lower().compile()(VALUES), fun.lower(VALUES).compile()(VALUES)
+    return placed(fun.eval_shape(VALUES).sharding), params["ctx_mesh"], lowered
+
+
+for axis_type in (AUTO, EXPLICIT):
+    kind = axis_type.name.lower()
+    for name, options in {
+        "out": dict(out_shardings=P("y")),
+        "both": dict(in_shardings=P("x"), out_shardings=(P("x", "y"))),
+        "replicated": dict(in_shardings=P("x"), out_shardings=None),
+        "unspecified": {},
+        "of_other_axes": dict(in_shardings=P("z")),
+    }.items():
+        pjit_scenario(f"{name}_{kind}", lambda m, kw=options: pjit(double, **kw)(VALUES), axis_type)
+pjit_scenario("none_is_replicated", lambda mesh: pjit(double, None)(jax.device_put(VALUES, P("x"))))
+pjit_scenario("on_two_meshes", on_two_meshes)
+pjit_scenario("of_types", of_types)
+pjit_scenario("in_jit", lambda mesh: jax.jit(pjit(double, P("x"), P("y")))(VALUES))
+pjit_scenario("vmap", lambda mesh: jax.vmap(pjit(double, P("x"), P("x")), 1)(VALUES))
+pjit_scenario(
+    "grad", lambda mesh: jax.grad(lambda x: pjit(double, P("x"), P("x"))(x).sum())(VALUES)
+)
+pjit_scenario("jit", lambda mesh: jax.jit(double, out_shardings=P("x"))(VALUES))
+scenario("pjit_without_a_mesh", lambda: pjit(double, out_shardings=P("x"))(VALUES))
+
 # Where the results of library functions are put in a traced function
 
 
@@ -144,6 +168,12 @@ for what, f in {
     "functions": lambda: (jnp.sum(host()), host()[0], host()[:2], jnp.sin(host()), host() @ host()),
     "methods": lambda: (host().copy(), host().reshape(2, 4), host().astype(np.int32)),
     "set": lambda: host().at[0].set(1),
+    "vjp": lambda: jax.vjp(lambda h: h * 2, host())[1](host()),
+    "vjp_of_device_values": lambda: jax.vjp(lambda h: h * 2, host())[1](VECTOR),
+    "vjp_of_host_values": lambda: jax.vjp(lambda x: x * 2, VECTOR)[1](host()),
+    "set_in_jit": lambda: jax.jit(lambda h: (h.at[0].set(1.0), h.at[:2].multiply(2)))(host()),
+    "add_at": lambda: host().at[jnp.array([0, 1])].add(jnp.ones(2)),
+    "add_to_device": lambda: jax.jit(lambda h: jnp.zeros(8).at[0].add(h[1]))(host()),
     "out": lambda: jax.jit(lambda y: jax.device_put(y + 1, jax.memory.Space.Host))(VECTOR),
     "back": lambda: jax.jit(lambda y: jax.device_put(y, jax.memory.Space.Device) + 1)(host()),
     "same": lambda: jax.jit(lambda y: y)(host()),

@@ -8,6 +8,7 @@ from op_cases import Programs
 import jax
 import jax.numpy as jnp
 from jax import lax
+from jax.experimental.layout import Format, Layout
 from jax.sharding import (
     AbstractMesh,
     AxisType,
@@ -587,6 +588,23 @@ for name, fun in {
     "vmap": lambda: jax.vmap(lambda a: constrain(a, P(None)))(VALUES),
 }.items():
     scenario(f"unconstrained_{name}", fun, EXPLICIT, sentences=2)
+
+struct = functools.partial(jax.ShapeDtypeStruct, dtype=np.float32)
+for name, fun in {
+    "rank": lambda: struct((8,), sharding=named("x", "y")),
+    "rank_abstract": lambda: struct(
+        (), sharding=NamedSharding(mesh_of().abstract_mesh, P("x"))),
+    "rank_spec": lambda: struct((8,), sharding=P("x", "y")),
+    "rank_update": lambda: struct((8, 8), sharding=named("x", "y")).update(shape=(8,)),
+    "unknown_axis": lambda: struct((8,), sharding=P("z")),
+    "size": lambda: str(struct((7,), sharding=named("x"))),
+    "device": lambda: struct((8,), sharding=jax.devices()[0]),
+    "number": lambda: struct((8,), sharding=3),
+    "layout": lambda: struct((8,), sharding=Layout((0,))),
+    "automatic": lambda: struct((8,), sharding=Format(Layout.AUTO, named("x"))),
+    "format": lambda: str(struct((8,), sharding=Format(None, named("x"))).sharding),
+}.items():  # fmt: skip
+    scenario(f"struct_{name}", fun, EXPLICIT)
 
 sub = lambda: NamedSharding(
     jax.sharding.Mesh(np.array(jax.devices()[:4]).reshape(2, 2), ("x", "y")), P("x")
