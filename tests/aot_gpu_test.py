@@ -1,0 +1,7 @@
+"""Programs compiled for two hosts of eight GPUs cost what they cost in the reference build."""
+
+import pytest
+from op_testing import case_tests
+
+pytestmark = pytest.mark.aot
+reference, test_reference, _ = case_tests(__file__)

@@ -1,0 +1,7 @@
+"""Programs with hints and partitioning rules compile for absent devices as in the reference build."""
+
+import pytest
+from op_testing import case_tests
+
+pytestmark = pytest.mark.aot
+reference, test_reference, _ = case_tests(__file__)
