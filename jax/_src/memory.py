@@ -23,8 +23,11 @@ class MemorySpace(enum.Enum):
 Space = MemorySpace
 
 # Memory spaces by the names that devices use for kinds of memory.
-SPACE_OF_KIND = {
+SPACE_OF_KIND: dict[str | None, MemorySpace] = {
     "device": MemorySpace.Device,
     "pinned_host": MemorySpace.Host,
     "unpinned_host": MemorySpace.Device,  # the CPU's own memory
 }
+
+DEVICE_KIND = "device"
+KIND_OF_SPACE = {MemorySpace.Device: DEVICE_KIND, MemorySpace.Host: "pinned_host"}

@@ -9,6 +9,7 @@ import numpy as np
 from jax._src import core, dtypes, tree_util, xla_bridge as xb
 from jax._src.array_impl import ArrayImpl
 from jax._src.core import eval_trace, trace_ctx, typeof
+from jax._src.device_put.agreement import check_same_value
 from jax._src.device_put.primitive import device_put_p
 from jax._src.device_put.values import ALWAYS_COPY, DONATE, REUSE, device_put_value
 from jax._src.late_binding import late
@@ -20,6 +21,7 @@ from jax._src.named_sharding import NamedSharding
 from jax._src.partition_spec import PartitionSpec
 from jax._src.sharding import Sharding
 from jax._src.tree_util import tree_flatten, tree_leaves
+from jax._src.xla_bridge import clients
 
 _guard_state = guard_lib.thread_local_state
 _ARRAY_TYPES = frozenset({ArrayImpl, np.ndarray})
@@ -95,11 +97,19 @@ def _put_now(x: Any, target: Any, copy: Any) -> Any:
     before = state.explicit_device_put
     state.explicit_device_put = True
     try:
+        if clients.distributed_state.num_processes > 1:
+            _check_same_value(x, target)
         if type(target) is NamedSharding and target.spec.unreduced:
             return _put_unreduced(x, target, copy)
         return device_put_value(x, target, copy)
     finally:
         state.explicit_device_put = before
+
+
+def _check_same_value(x: Any, target: Any) -> None:
+    sharding = target.sharding if isinstance(target, Format) else target
+    if isinstance(sharding, Sharding) and len({d.process_index for d in sharding.device_set}) > 1:
+        check_same_value(x, sharding)
 
 
 def _put_unreduced(x: Any, target: NamedSharding, copy: Any) -> Any:

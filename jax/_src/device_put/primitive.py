@@ -18,7 +18,9 @@ from jax._src.interpreters.splitting import SplitRules
 from jax._src.layout import Format, Layout, get_layout_for_vmap
 from jax._src.lib import Device
 from jax._src.memory import MemorySpace
+from jax._src.mesh import get_abstract_mesh
 from jax._src.named_sharding import NamedSharding
+from jax._src.partition_spec import PartitionSpec
 from jax._src.sharding import Sharding
 
 device_put_p = Primitive("device_put", multiple_results=True)
@@ -46,8 +48,23 @@ def placed_aval(aval: Any, target: Any) -> Any:
         return aval if aval._sharding is None else aval.update(sharding=None)
     if sharding is None:
         return aval
+    if isinstance(sharding, NamedSharding):
+        _check_not_manual(sharding.spec)
     check_sharding(aval, sharding)
     return aval_with_sharding(aval.update(sharding=None), sharding)
+
+
+def _check_not_manual(spec: PartitionSpec) -> None:
+    """Raises ValueError if a spec splits values over axes that a shard_map around maps over."""
+    manual = get_abstract_mesh().manual_axes
+    for entry in spec.partitions if manual else ():
+        for axis in entry if isinstance(entry, tuple) else (entry,):
+            if axis in manual:
+                raise ValueError(
+                    f"The sharding passed to device_put has spec={spec}, but a shard_map around it"
+                    f" maps over the axis {axis!r}: values there are shards, which cannot be split"
+                    " over it again. Leave it out of the spec."
+                )
 
 
 def _device_put_jvp(primals, tangents, *, devices, srcs, copy_semantics):
@@ -156,6 +173,8 @@ def _device_put_lowering(ctx, *xs, devices, srcs, copy_semantics):
 
 
 def _accelerator_device_put_lowering(ctx, *xs, devices, srcs, copy_semantics):
+    if ctx.module_context.all_default_mem_kind:
+        return list(xs)
     return [_placed_ir(ctx, x, t, aval) for x, t, aval in zip(xs, devices, ctx.avals_out)]
 
 

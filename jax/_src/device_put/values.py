@@ -16,11 +16,12 @@ from jax._src.array_impl import (
     default_sharding,
     device_sharding,
 )
+from jax._src.compiler import is_compile_only
 from jax._src.core import Tracer, typeof
 from jax._src.late_binding import late
 from jax._src.layout import AutoLayout, Format
 from jax._src.lib import Device, _jax, array_result_handler
-from jax._src.memory import SPACE_OF_KIND, MemorySpace
+from jax._src.memory import KIND_OF_SPACE, SPACE_OF_KIND, MemorySpace
 from jax._src.mesh import Mesh
 from jax._src.named_sharding import NamedSharding
 from jax._src.op_shardings import are_hlo_shardings_equal
@@ -57,7 +58,7 @@ def device_put_value(x: Any, target: Any, copy: ArrayCopySemantics) -> Any:
         if target is None:
             return _copy(x) if copy is ALWAYS_COPY else x
         if isinstance(target, Device):
-            _check_addressable(x, target)
+            _check_addressable(x)
             return _move(x, device_sharding(target), copy)
         if isinstance(target, Sharding):
             return _move(x, target, copy)
@@ -87,6 +88,8 @@ def device_put_value(x: Any, target: Any, copy: ArrayCopySemantics) -> Any:
         )
     if target is None:
         sharding = default_sharding()
+        if not sharding.is_fully_addressable:
+            return _elsewhere(aval, sharding, committed=False)
         return _batched_device_put(
             aval, sharding, [x], [sharding._device], False, copy is ALWAYS_COPY
         )
@@ -103,28 +106,45 @@ def _from_host(x: Any, aval: Any, sharding: Sharding, copy: ArrayCopySemantics) 
     force = copy is ALWAYS_COPY
     if type(sharding) is SingleDeviceSharding:
         device = sharding._device
-        if not sharding.is_fully_addressable:
-            raise ValueError(
-                f"device_put: {device} belongs to process {device.process_index}, but this is process"
-                f" {device.client.process_index()}. Put data on a device of this process, or on a"
-                " sharding that spans processes."
-            )
         if sharding._memory_kind != "device":
             aval = aval_with_sharding(aval, sharding)
-        return _batched_device_put(aval, sharding, [x], [device], True, force)
+        if not sharding.is_fully_addressable:
+            return _elsewhere(aval, sharding, committed=True)
+        try:
+            return _batched_device_put(aval, sharding, [x], [device], True, force)
+        except _jax.JaxRuntimeError as err:
+            raise _explained(err, sharding) from None
     check_sharding(aval, sharding)
     x = np.asarray(x)
     indices = sharding.addressable_devices_indices_map(x.shape)
     aval = aval_with_sharding(aval, sharding)
     if not indices:
-        return ArrayImpl(aval, sharding, [], committed=True, _skip_checks=True)
+        return _elsewhere(aval, sharding, committed=True)
     if sharding.is_fully_replicated:
         shards = [x] * len(indices)
     else:
         shards = [x[index] for index in indices.values()]
     if force:
         return put_copies(aval, sharding, shards, list(indices))
-    return _batched_device_put(aval, sharding, shards, list(indices), True)
+    try:
+        return _batched_device_put(aval, sharding, shards, list(indices), True)
+    except _jax.JaxRuntimeError as err:
+        raise _explained(err, sharding) from None
+
+
+def _elsewhere(aval: Any, sharding: Sharding, committed: bool) -> ArrayImpl:
+    """An array whose devices all belong to other processes, which put their data there themselves."""
+    return ArrayImpl(aval, sharding, [], committed=committed, _skip_checks=True)
+
+
+def _explained(err: Exception, sharding: Sharding) -> Exception:
+    """The error of the runtime; if the devices are absent, another one that says so."""
+    if not is_compile_only(next(iter(sharding.device_set)).client):
+        return err
+    return _jax.JaxRuntimeError(
+        f"device_put: the devices of {sharding} are absent (they belong to a topology description, see"
+        " jax.experimental.topologies) and hold no data. Describe arrays there by jax.ShapeDtypeStruct."
+    )
 
 
 def put_copies(
@@ -158,7 +178,7 @@ def check_sharding(aval: Any, sharding: Sharding) -> None:
         raise
 
 
-def _check_addressable(x: ArrayImpl, device: Device) -> None:
+def _check_addressable(x: ArrayImpl) -> None:
     sharding = x._sharding
     if type(sharding) is not SingleDeviceSharding and not sharding.is_fully_addressable:
         raise ValueError(
@@ -171,9 +191,15 @@ def _check_addressable(x: ArrayImpl, device: Device) -> None:
 def _copy(x: ArrayImpl) -> ArrayImpl:
     """A copy of an array in new buffers."""
     sharding = x._sharding
-    return _jax.batched_copy_array_to_devices_with_sharding(
-        [x], [sharding._internal_device_list], [sharding], [ALWAYS_COPY]
-    )[0]
+    if sharding.is_fully_addressable:
+        return _jax.batched_copy_array_to_devices_with_sharding(
+            [x], [sharding._internal_device_list], [sharding], [ALWAYS_COPY]
+        )[0]
+    shards = x._arrays
+    if not shards:
+        return x
+    devices = [a._sharding._device for a in shards]
+    return _batched_device_put(x.aval, sharding, shards, devices, x._committed, True)
 
 
 def _commit(x: ArrayImpl, aval: Any, sharding: Sharding) -> ArrayImpl:
@@ -195,6 +221,8 @@ def _move(x: ArrayImpl, sharding: Sharding, copy: ArrayCopySemantics) -> ArrayIm
                 x = _copy(x)
             return x if x._committed else _commit(x, aval, sharding)
         if not (sharding.is_fully_addressable and source.is_fully_addressable):
+            if source.is_fully_addressable and not x._committed:  # every process has the value
+                return _elsewhere(aval, sharding, committed=True)
             return _commit(_send(x, sharding, copy), aval, sharding)
         if source._memory_kind == sharding._memory_kind and copy is not DONATE:
             return _batched_device_put(aval, sharding, [x], [sharding._device], True)
@@ -218,9 +246,11 @@ def _move_here(x: ArrayImpl, aval: Any, sharding: Sharding, copy: ArrayCopySeman
     parts = _matching_shards(x, sharding)
     if parts is None:
         if _is_accelerator(x) and source._internal_device_list == sharding._internal_device_list:
-            return _identity_jit(sharding, (0,) if copy is DONATE else ())(x)
+            return identity_program(sharding, (0,) if copy is DONATE else ())(x)
         parts = _slices(x, sharding)
     devices = list(sharding._device_assignment)
+    if copy is ALWAYS_COPY and isinstance(parts[0], np.ndarray):
+        return put_copies(aval, sharding, parts, devices)
     return _batched_device_put(aval, sharding, parts, devices, True, copy is ALWAYS_COPY)
 
 
@@ -229,12 +259,14 @@ def _move_between_processes(
 ) -> ArrayImpl:
     """`_move` if some devices belong to other processes, which all have to call it."""
     source = x._sharding
+    if source.is_fully_addressable:  # every process has the value
+        return _from_host(x._value, aval, sharding, copy)
     donated = (0,) if copy is DONATE else ()
     if source._internal_device_list == sharding._internal_device_list:
-        return _identity_jit(sharding, donated)(x)
+        return identity_program(sharding, donated)(x)
     devices = source._device_assignment
     if set(devices) == sharding.device_set:
-        y = _identity_jit(_in_order_of(devices, sharding, len(aval.shape)), donated)(x)
+        y = identity_program(_in_order_of(devices, sharding, len(aval.shape)), donated)(x)
         return _commit(_jax.reorder_shards(y, sharding, REUSE), aval, sharding)
     if len(devices) != sharding.num_devices:
         raise ValueError(
@@ -245,7 +277,7 @@ def _move_between_processes(
     if not _same_parts(source, sharding, len(aval.shape)):
         hlo_sharding = sharding._to_xla_hlo_sharding(len(aval.shape))
         between = GSPMDSharding(devices, hlo_sharding, memory_kind=source.memory_kind)
-        x, copy = _identity_jit(between, donated)(x), DONATE
+        x, copy = identity_program(between, donated)(x), DONATE
     return _commit(_send(x, sharding, copy), aval, sharding)
 
 
@@ -330,14 +362,15 @@ def _multi_slice_jit(bounds: tuple[tuple[Any, Any], ...]) -> Callable:
 
 
 @functools.lru_cache(maxsize=512)
-def _identity_jit(out: Any, donate_argnums: tuple[int, ...]) -> Callable:
+def identity_program(out: Any, donate_argnums: tuple[int, ...]) -> Callable:
+    """A compiled program that lays out its argument according to `out`."""
     return late.compile_eager(
         lambda x: x, "device_put", out_shardings=out, donate_argnums=donate_argnums
     )
 
 
 register_cache(_multi_slice_jit, "device_put slices")
-register_cache(_identity_jit, "device_put programs")
+register_cache(identity_program, "device_put programs")
 
 
 def _put_format(x: Any, aval: Any, target: Format, copy: ArrayCopySemantics) -> Any:
@@ -363,17 +396,15 @@ def _put_format(x: Any, aval: Any, target: Format, copy: ArrayCopySemantics) -> 
     if type(x) is ArrayImpl and x._committed and copy is not ALWAYS_COPY and x.format == target:
         return x
     x = device_put_value(x, sharding, REUSE)
-    return _identity_jit(target, (0,) if copy is DONATE else ())(x)
+    return identity_program(target, (0,) if copy is DONATE else ())(x)
 
 
 # Memory spaces
 
-_KIND_OF_SPACE = {MemorySpace.Device: "device", MemorySpace.Host: "pinned_host"}
-
 
 def memory_space_to_kind(space: MemorySpace) -> str:
     """The name that devices use for a memory space."""
-    kind = _KIND_OF_SPACE.get(space)
+    kind = KIND_OF_SPACE.get(space)
     if kind is None:
         raise ValueError(
             f"device_put cannot place a value in {space}: use Space.Device or Space.Host."
