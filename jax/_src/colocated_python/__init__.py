@@ -1,0 +1,1 @@
+"""Python functions and objects that live beside devices, possibly on other hosts."""
