@@ -1,0 +1,1 @@
+"""Checkpoints of sharded arrays; import the submodules explicitly. They need tensorstore."""
