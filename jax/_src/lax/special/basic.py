@@ -26,7 +26,8 @@ from jax._src.lax.lax.elementary import exp, sqrt
 from jax._src.lax.lax.logical import gt, le
 from jax._src.lax.lax.select import filled, select
 from jax._src.lax.rules import FLOAT, binary_primitive, hlo_op, unary_primitive
-from jax._src.lax.utils import check_vma, const, insert_pvary
+from jax._src.lax.special import expansions
+from jax._src.lax.utils import const
 from jax._src.typing import ArrayLike
 
 
@@ -82,7 +83,7 @@ def lgamma(x: ArrayLike) -> Array:
 
 
 lgamma_p = unary_primitive(
-    "lgamma", FLOAT, lower=hlo_op("lgamma", "chlo"), jvp=lambda g, y, x: mul(g, digamma(x))
+    "lgamma", FLOAT, lower=in_float32(expansions.lgamma), jvp=lambda g, y, x: mul(g, digamma(x))
 )
 
 
@@ -101,7 +102,7 @@ def digamma(x: ArrayLike) -> Array:
 digamma_p = unary_primitive(
     "digamma",
     FLOAT,
-    lower=hlo_op("digamma", "chlo"),
+    lower=in_float32(expansions.digamma),
     jvp=lambda g, y, x: mul(g, polygamma(const(x, 1), x)),
 )
 
@@ -118,8 +119,6 @@ def polygamma(m: ArrayLike, x: ArrayLike) -> Array:
     >>> lax.polygamma(1.0, 1.0)
     Array(1.6449..., dtype=float32, weak_type=True)
     """
-    if check_vma.value:
-        m, x = insert_pvary(m, x)
     return polygamma_p.bind(m, x)
 
 
@@ -153,8 +152,6 @@ def zeta(x: ArrayLike, q: ArrayLike) -> Array:
     >>> lax.zeta(2.0, 1.0)
     Array(1.6449..., dtype=float32, weak_type=True)
     """
-    if check_vma.value:
-        x, q = insert_pvary(x, q)
     return zeta_p.bind(x, q)
 
 
@@ -229,7 +226,7 @@ def erf_inv(x: ArrayLike) -> Array:
 erf_inv_p = unary_primitive(
     "erf_inv",
     FLOAT,
-    lower=hlo_op("erf_inv", "chlo"),
+    lower=hlo_op("erf_inv", "chlo"),  # random numbers are made of it, to the last bit
     jvp=lambda g, y, x: mul(const(x, 1.0 / _2_SQRTPI), mul(g, exp(square(y)))),
 )
 

@@ -1,0 +1,134 @@
+"""The gamma function of complex numbers and its logarithm.
+
+Hare, "Computing the principal branch of log-gamma" (1997).
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from jax._src.custom_derivatives import custom_jvp
+from jax._src.jit.library import nested_jit
+from jax._src.lax import lax
+from jax._src.scipy.special.common import where
+
+_SHIFT = 8
+# Coefficients of Stirling's series, DLMF 5.11.1, B_2k / (2k (2k - 1)), and of its derivative.
+_BERNOULLI = (1 / 6, -1 / 30, 1 / 42, -1 / 30, 5 / 66, -691 / 2730, 7 / 6, -3617 / 510)
+
+
+def _series(z, coefficients):
+    w = 1 / (z * z)
+    out = lax.full_like(z, coefficients[-1])
+    for c in reversed(coefficients[:-1]):
+        out = out * w + c
+    return out
+
+
+def _right_half(z):
+    """Computes the logarithm of the gamma function where the real part is at least 1/2."""
+    # Recurrence to a real part of at least 8: the sum of principal logarithms is the right branch.
+    near = (lax.real(z) < _SHIFT) & (abs(lax.imag(z)) < _SHIFT)
+    moved = where(near, z + _SHIFT, z)
+    # The logarithm of a product of factors in one half-plane, whose windings are counted.
+    product, turns = where(near, z, 1), lax.full_like(lax.real(z), 0)
+    for k in range(1, _SHIFT):
+        new = product * where(near, z + k, 1)
+        up = lax.imag(z) >= 0
+        crossed = where(
+            up,
+            (lax.imag(product) >= 0) & (lax.imag(new) < 0),
+            (lax.imag(product) < 0) & (lax.imag(new) >= 0),
+        )
+        turns = turns + where(crossed, where(up, 1.0, lax.full_like(turns, -1)), 0)
+        product = new
+    log_product = lax.log(product) + lax.complex(lax.full_like(turns, 0), 2 * math.pi * turns)
+    main = (moved - 0.5) * lax.log(moved) - moved + 0.5 * math.log(2 * math.pi)
+    rest = _series(moved, [b / (2 * k * (2 * k - 1)) for k, b in enumerate(_BERNOULLI, 1)]) / moved
+    return main + rest - where(near, log_product, 0)
+
+
+def _log_sin_pi(z):
+    """Computes the logarithm of sin(pi z) with the branch that reflection needs, for Im z >= 0."""
+    # sin(pi z) = i/2 exp(-i pi z) (1 - exp(2 pi i z)), whose last factor has principal logarithm.
+    x, y = lax.real(z), lax.imag(z)
+    whole = lax.round(x, lax.RoundingMethod.TO_NEAREST_EVEN)
+    f = x - whole
+    # 1 - exp(2 pi i z) = -expm1(-2 pi y) + 2 exp(-2 pi y) (sin(pi f)^2 - i sin(pi f) cos(pi f))
+    decay = lax.exp(-2 * math.pi * y)
+    s, c = lax.sin(math.pi * f), lax.cos(math.pi * f)
+    real = -lax.expm1(-2 * math.pi * y) + 2 * decay * s * s
+    imag = -2 * decay * s * c
+    log_factor = lax.complex(lax.log(lax.sqrt(real * real + imag * imag)), lax.atan2(imag, real))
+    return lax.complex(math.pi * y - math.log(2.0), math.pi * (0.5 - x)) + log_factor
+
+
+@nested_jit
+def _loggamma_value(z):
+    x, y = lax.real(z), lax.imag(z)
+    lower = (y < 0) | ((y == 0) & (lax.sign(1 / y) < 0))
+    z = lax.complex(x, abs(y))
+    left = x < 0.5
+    out = _right_half(where(left, 1 - z, z))
+    mirrored = math.log(math.pi) - _log_sin_pi(where(left, z, 0.25 + 0.25j)) - out
+    out = where(left, mirrored, out)
+    out = lax.complex(lax.real(out), where(lower, -lax.imag(out), lax.imag(out)))
+    pole = (y == 0) & (x <= 0) & (x == lax.floor(x))
+    bad = lax.complex(lax.full_like(x, np.nan), lax.full_like(x, np.nan))
+    infinite = (x == np.inf) & (y == 0)
+    out = where(infinite, lax.complex(lax.full_like(x, np.inf), lax.full_like(x, 0)), out)
+    return where(pole, bad, out)
+
+
+@custom_jvp
+def complex_loggamma(z: Any) -> Any:
+    """Computes the principal branch of the logarithm of the gamma function."""
+    return _loggamma_value(z)
+
+
+@complex_loggamma.defjvp
+def _loggamma_jvp(primals, tangents):
+    (z,), (t,) = primals, tangents
+    return complex_loggamma(z), t * complex_digamma(z)
+
+
+@custom_jvp
+def complex_gamma(z: Any) -> Any:
+    """Computes the gamma function of complex numbers."""
+    return _gamma_value(z)
+
+
+@nested_jit
+def _gamma_value(z):
+    return lax.exp(_loggamma_value(z))
+
+
+@complex_gamma.defjvp
+def _gamma_jvp(primals, tangents):
+    (z,), (t,) = primals, tangents
+    out = complex_gamma(z)
+    return out, t * out * complex_digamma(z)
+
+
+@nested_jit
+def complex_digamma(z: Any) -> Any:
+    """Computes the digamma function by reflection, recurrence and its asymptotic series, DLMF 5.5, 5.11."""
+    left = lax.real(z) < 0.5
+    mirrored = where(left, 1 - z, z)
+    near = lax.real(mirrored) < _SHIFT
+    moved = where(near, mirrored + _SHIFT, mirrored)
+    total = lax.full_like(z, 0)
+    for k in range(_SHIFT):
+        total = total + where(near, 1 / (mirrored + k), 0)
+    series = _series(moved, [b / (2 * k) for k, b in enumerate(_BERNOULLI, 1)]) / (moved * moved)
+    out = lax.log(moved) - 0.5 / moved - series - total
+    # The cotangent has period 1, and tends to -i or i far from the real axis.
+    f = z - lax.round(lax.real(z), lax.RoundingMethod.TO_NEAREST_EVEN)
+    far = abs(lax.imag(z)) > 20
+    angle = where(far, 0.25, math.pi * where(left, f, 0.25))
+    limit = lax.complex(lax.full_like(lax.real(z), 0), -lax.sign(lax.imag(z)))
+    cotangent = where(far, limit, lax.cos(angle) / lax.sin(angle))
+    return where(left, out - math.pi * cotangent, out)
