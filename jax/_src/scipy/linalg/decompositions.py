@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from jax._src import dtypes
+from jax._src import core, dtypes
 from jax._src.basearray import Array
 from jax._src.jit.library import nested_jit
 from jax._src.lax import lax, linalg as lax_linalg, slicing
@@ -246,7 +246,7 @@ def _rsf2csf_impl(T, Z):
 
     if n < 2:
         return T, Z
-    return fori_loop(0, n - 1, step, (T, Z))
+    return fori_loop(0, n - 1, step, tuple(core.vary_alike([T, Z])))
 
 
 def _square_of_size(x):
@@ -626,7 +626,7 @@ _eigh_tridiagonal = nested_jit(_eigh_tridiagonal_impl)
 def _bisect_impl(d, e, *, first, last, tol):
     """Bisects all eigenvalues at once by Sturm counts: Barth, Martin and Wilkinson (1967)."""
     real = real_dtype(d.dtype)
-    d = lax.real(d) if is_complex(d) else d
+    d, e = core.vary_alike([lax.real(d) if is_complex(d) else d, e])
     n = d.shape[0]
     if not n:
         return lax.full((0,), 0, real)

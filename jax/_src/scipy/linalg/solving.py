@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from jax._src import core
 from jax._src.basearray import Array
 from jax._src.custom_derivatives import custom_jvp
 from jax._src.jit.library import nested_jit
@@ -378,6 +379,7 @@ def _sylvester_impl(A, B, C, tol, *, method):
 
 def _triangular_sylvester(R, S, F):
     """Solves R Y + Y S = F for upper triangular R and S, one column of Y at a time."""
+    R, S, F = core.vary_alike([R, S, F])
     n = S.shape[-1]
     one = lax.broadcast(eye(R.dtype, R.shape[-1]), R.shape[:-2])
     iota = lax.iota(np.int32, n)

@@ -1,0 +1,3 @@
+"""Clustering with SciPy's interface."""
+
+from jax.scipy.cluster import vq as vq

@@ -1,0 +1,3 @@
+"""Interpolation with SciPy's interface."""
+
+from jax._src.scipy.interpolate import RegularGridInterpolator as RegularGridInterpolator
