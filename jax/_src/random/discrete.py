@@ -371,6 +371,11 @@ def poisson(key, lam, shape=None, dtype: Any = None, *, out_sharding=None):
 _MAX_ITERATIONS = int(np.iinfo(np.int32).max)
 
 
+def _carry(example, *values):
+    """A counter and the initial values of a loop, which vary over mesh axes alike, like `example`."""
+    return (0, *core.vary_alike([*values, example])[:-1])
+
+
 def _poisson_knuth(key, lam, shape, dtype):
     # Multiply uniforms until the product falls below exp(-lam), after k + 1 factors. The product is
     # kept as a logarithm.
@@ -384,7 +389,7 @@ def _poisson_knuth(key, lam, shape, dtype):
         i, _, _, log_prod = carry
         return (log_prod > -lam).any() & (i < _MAX_ITERATIONS)
 
-    init = (0, lax.full(shape, 0, dtype), key, lax.full(shape, 0.0, np.float32))
+    init = _carry(lam, lax.full(shape, 0, dtype), key, lax.full(shape, 0.0, np.float32))
     return control_flow.while_loop(cond, body, init)[1] - 1
 
 
@@ -412,7 +417,7 @@ def _poisson_rejection(key, lam, shape, dtype):
         i, _, accepted, _ = carry
         return (~accepted).any() & (i < _MAX_ITERATIONS)
 
-    init = (0, lax.full_like(lam, -1), lax.full(shape, False, np.bool_), key)
+    init = _carry(lam, lax.full_like(lam, -1), lax.full(shape, False, np.bool_), key)
     return lax.convert_element_type(control_flow.while_loop(cond, body, init)[1], dtype)
 
 
@@ -497,7 +502,8 @@ def _binomial_inversion(key, count, prob):
         return (geom_sum <= count).any() & (i < _MAX_ITERATIONS)
 
     zeros = lax.full_like(count, 0)
-    return control_flow.while_loop(cond, body, (0, zeros, zeros, key))[1] - 1
+    init = _carry(lax.add(count, prob), zeros, zeros, key)
+    return control_flow.while_loop(cond, body, init)[1] - 1
 
 
 def _binomial_rejection(key, count, prob):
@@ -534,7 +540,7 @@ def _binomial_rejection(key, count, prob):
         i, _, accepted, _ = carry
         return (~accepted).any() & (i < _MAX_ITERATIONS)
 
-    init = (0, lax.full_like(count, -1), lax.full(count.shape, False, np.bool_), key)
+    init = _carry(m, lax.full_like(count, -1), lax.full(count.shape, False, np.bool_), key)
     return control_flow.while_loop(cond, body, init)[1]
 
 
@@ -615,6 +621,7 @@ def _multinomial(key, n, p, *, shape, dtype, unroll):
 
     keys = prng.random_split(key, (shape[-1],))
     shares = lax.transpose(shares, (last, *range(last)))
+    n, shares, keys = core.vary_alike([n, shares, keys])
     _, counts = control_flow.scan(step, n, (shares, keys), unroll=unroll)
     return lax.convert_element_type(lax.transpose(counts, (*range(1, last + 1), 0)), dtype)
 

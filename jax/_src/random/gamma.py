@@ -112,6 +112,7 @@ def _gamma_impl(key, a, *, log_space, use_vmap: bool):
 
 
 random_gamma_p = Primitive("random_gamma")
+random_gamma_p.operands_vary_alike = True
 
 
 @random_gamma_p.def_abstract_eval

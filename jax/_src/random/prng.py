@@ -15,7 +15,7 @@ from jax._src.api import vmap
 from jax._src.array_impl import ArrayImpl
 from jax._src.basearray import Array
 from jax._src.core import Primitive, ShapedArray, Tracer, physical_aval
-from jax._src.device_put import values as placing
+from jax._src.device_put import agreement, values as placing
 from jax._src.interpreters import ad, batching, mlir, pxla
 from jax._src.lax import lax, slicing
 from jax._src.layout import Format
@@ -435,6 +435,7 @@ def _put_keys(keys, target, copy_semantics):
 
 
 placing.device_put_handlers[PRNGKeyArray] = _put_keys
+agreement.underlying_arrays[PRNGKeyArray] = lambda keys: keys._base_array
 
 
 def is_key_array(x: Any) -> bool:
@@ -475,6 +476,7 @@ def _primitive(
     name: str, types: Callable, raw: Callable, batch: Callable | None = None
 ) -> Primitive:
     p = Primitive(name)
+    p.operands_vary_alike = True
     p.def_abstract_eval(types)
     p.batch = batch or (lambda args, dims, **params: _front_batch(p, args, dims, params))
     p.jvp = functools.partial(ad.zero_jvp, p)

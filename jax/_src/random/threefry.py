@@ -47,10 +47,11 @@ def _types(k1, k2, x1, x2):
         names = [dtypes.dtype_name(a.dtype) for a in (k1, k2, x1, x2)]
         raise TypeError(f"Arguments to threefry2x32 must have uint32 type, got {names}")
     shape = np.broadcast_shapes(k1.shape, k2.shape, x1.shape, x2.shape)
-    aval = ShapedArray(shape, np.dtype(np.uint32))
+    aval = ShapedArray(shape, np.dtype(np.uint32), manual_axis_type=k1.manual_axis_type)
     return [aval, aval]
 
 
+threefry2x32_p.operands_vary_alike = True
 threefry2x32_p.def_abstract_eval(_types)
 threefry2x32_p.jvp = functools.partial(ad.zero_jvp, threefry2x32_p)
 batching.defbroadcasting(threefry2x32_p)
