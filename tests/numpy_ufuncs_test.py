@@ -36,3 +36,65 @@ def test_operand_of_at_is_broadcast():
     out = f.at(X, np.array([0, 0, 2]), X[1], inplace=False)
     want = np.stack([(X[0] * X[1] + 1) * X[1] + 1, X[1], X[2] * X[1] + 1])
     np.testing.assert_array_equal(out, want)
+
+
+@pytest.mark.parametrize("name", ["add", "multiply", "maximum", "logical_or"])
+def test_booleans_at_indices(name):
+    x, y = np.array([True, False, False, True]), np.array([False, True, False])
+    want = x.copy()
+    getattr(np, name).at(want, [0, 2, 3], y)
+    out = getattr(jnp, name).at(x, np.array([0, 2, 3]), y, inplace=False)
+    np.testing.assert_array_equal(out, want, strict=True)
+
+
+@pytest.mark.parametrize("name", ["add", "multiply", "maximum", "subtract", "logaddexp"])
+def test_no_slices(name):
+    fun, none = getattr(jnp, name), np.zeros(0, np.int32)
+    assert fun.reduceat(X, none).shape == (0, 4)
+    assert fun.reduceat(X, none, axis=1).shape == (3, 0)
+    assert fun.reduceat(X[:0], none).shape == (0, 4)
+    with pytest.raises(
+        IndexError, match=f"{name}.reduceat: axis 0 has no elements, but .* 2 slices"
+    ):
+        fun.reduceat(X[:0], np.array([0, 1]))
+
+
+@pytest.mark.parametrize("name", ["add", "multiply", "maximum", "subtract", "logaddexp"])
+def test_axes_of_accumulations(name):
+    fun = getattr(jnp, name)
+    np.testing.assert_allclose(
+        fun.accumulate(X, axis=-1), getattr(np, name).accumulate(X, axis=-1), rtol=1e-6
+    )
+    for x, axis in ((X, 2), (X, -3), (np.float32(2), 0)):
+        with pytest.raises(ValueError, match=f"axis {axis} is out of bounds"):
+            fun.accumulate(x, axis=axis)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "add",
+        "multiply",
+        "maximum",
+        "minimum",
+        "subtract",
+        "logaddexp",
+    ],
+)
+def test_methods_as_in_numpy(name):
+    ours, theirs = getattr(jnp, name), getattr(np, name)
+    x = np.array([[3.5, 1, 2], [0.25, 5, 4]], np.float32)
+    assert (ours.nin, ours.nout) == (theirs.nin, theirs.nout)
+    assert ours.identity == theirs.identity or theirs.identity is None
+    calls = [
+        lambda f: f.reduce(x), lambda f: f.reduce(x, axis=-1, keepdims=True), lambda f: f.accumulate(x, axis=1),
+        lambda f: f.outer(x[0], x), lambda f: f.reduceat(x, np.array([0, 2, 1]), axis=1),
+    ]  # fmt: skip
+    if name != "subtract":
+        where = x > 1
+        calls += [
+            lambda f: f.reduce(x, axis=None), lambda f: f.reduce(x, axis=None, keepdims=True),
+            lambda f: f.reduce(x, axis=1, initial=2), lambda f: f.reduce(x, axis=1, initial=1, where=where),
+        ]  # fmt: skip
+    for call in calls:
+        np.testing.assert_allclose(call(ours), call(theirs), rtol=2e-5)

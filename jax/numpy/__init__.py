@@ -5,6 +5,7 @@ They follow NumPy where possible. Arrays are immutable, dtypes promote as descri
 """
 
 from importlib import import_module as _import_module
+from typing import TYPE_CHECKING as _TYPE_CHECKING
 
 import numpy as _np
 
@@ -69,39 +70,6 @@ from jax._src.numpy.dtype_utils import (
     signedinteger as signedinteger,
     size as size,
     unsignedinteger as unsignedinteger,
-)
-from jax._src.numpy.index_tricks import (
-    c_ as c_,
-    ix_ as ix_,
-    mgrid as mgrid,
-    ogrid as ogrid,
-    r_ as r_,
-)
-from jax._src.numpy.matrices import (
-    diag as diag,
-    diag_indices as diag_indices,
-    diag_indices_from as diag_indices_from,
-    diagflat as diagflat,
-    diagonal as diagonal,
-    fill_diagonal as fill_diagonal,
-    mask_indices as mask_indices,
-    trace as trace,
-    tri as tri,
-    tril as tril,
-    tril_indices as tril_indices,
-    tril_indices_from as tril_indices_from,
-    triu as triu,
-    triu_indices as triu_indices,
-    triu_indices_from as triu_indices_from,
-    vander as vander,
-)
-from jax._src.numpy.quantiles import (
-    median as median,
-    nanmedian as nanmedian,
-    nanpercentile as nanpercentile,
-    nanquantile as nanquantile,
-    percentile as percentile,
-    quantile as quantile,
 )
 from jax._src.numpy.reductions import (
     all as all,
@@ -215,7 +183,6 @@ from jax._src.numpy.ufuncs import (
     ceil as ceil,
     conj as conj,
     conjugate as conjugate,
-    copysign as copysign,
     cos as cos,
     cosh as cosh,
     deg2rad as deg2rad,
@@ -230,16 +197,9 @@ from jax._src.numpy.ufuncs import (
     float_power as float_power,
     floor as floor,
     floor_divide as floor_divide,
-    fmax as fmax,
-    fmin as fmin,
     fmod as fmod,
-    frexp as frexp,
-    gcd as gcd,
     greater as greater,
     greater_equal as greater_equal,
-    heaviside as heaviside,
-    hypot as hypot,
-    i0 as i0,
     imag as imag,
     invert as invert,
     iscomplex as iscomplex,
@@ -249,8 +209,6 @@ from jax._src.numpy.ufuncs import (
     isneginf as isneginf,
     isposinf as isposinf,
     isreal as isreal,
-    lcm as lcm,
-    ldexp as ldexp,
     left_shift as left_shift,
     less as less,
     less_equal as less_equal,
@@ -260,7 +218,6 @@ from jax._src.numpy.ufuncs import (
     log2 as log2,
     logical_not as logical_not,
     mod as mod,
-    modf as modf,
     nextafter as nextafter,
     not_equal as not_equal,
     positive as positive,
@@ -277,26 +234,13 @@ from jax._src.numpy.ufuncs import (
     sign as sign,
     signbit as signbit,
     sin as sin,
-    sinc as sinc,
     sinh as sinh,
-    spacing as spacing,
     sqrt as sqrt,
     square as square,
     tan as tan,
     tanh as tanh,
     true_divide as true_divide,
     trunc as trunc,
-)
-from jax._src.numpy.comparing import (
-    allclose as allclose,
-    array_equal as array_equal,
-    array_equiv as array_equiv,
-    isclose as isclose,
-    nan_to_num as nan_to_num,
-)
-from jax._src.numpy.einsum import (
-    einsum as einsum,
-    einsum_path as einsum_path,
 )
 from jax._src.numpy.indexing import (
     put as put,
@@ -417,41 +361,242 @@ nan = _np.nan
 newaxis = None
 pi = _np.pi
 
+# Of the Python array API standard; see `__array_namespace_info__`.
+__array_api_version__ = "2024.12"
+
+if _TYPE_CHECKING:
+    from jax._src.numpy.array_api_metadata import (
+        __array_namespace_info__ as __array_namespace_info__,
+    )
+    from jax._src.numpy.bits import (
+        packbits as packbits,
+        unpackbits as unpackbits,
+    )
+    from jax._src.numpy.calculus import (
+        diff as diff,
+        ediff1d as ediff1d,
+        gradient as gradient,
+        interp as interp,
+        trapezoid as trapezoid,
+        unwrap as unwrap,
+    )
+    from jax._src.numpy.comparing import (
+        allclose as allclose,
+        array_equal as array_equal,
+        array_equiv as array_equiv,
+        isclose as isclose,
+        nan_to_num as nan_to_num,
+    )
+    from jax._src.numpy.editing import (
+        delete as delete,
+        insert as insert,
+        trim_zeros as trim_zeros,
+    )
+    from jax._src.numpy.einsum import (
+        einsum as einsum,
+        einsum_path as einsum_path,
+    )
+    from jax._src.numpy.functional import (
+        apply_along_axis as apply_along_axis,
+        apply_over_axes as apply_over_axes,
+    )
+    from jax._src.numpy.index_tricks import (
+        c_ as c_,
+        ix_ as ix_,
+        mgrid as mgrid,
+        ogrid as ogrid,
+        r_ as r_,
+    )
+    from jax._src.numpy.matrices import (
+        diag as diag,
+        diag_indices as diag_indices,
+        diag_indices_from as diag_indices_from,
+        diagflat as diagflat,
+        diagonal as diagonal,
+        fill_diagonal as fill_diagonal,
+        mask_indices as mask_indices,
+        trace as trace,
+        tri as tri,
+        tril as tril,
+        tril_indices as tril_indices,
+        tril_indices_from as tril_indices_from,
+        triu as triu,
+        triu_indices as triu_indices,
+        triu_indices_from as triu_indices_from,
+        vander as vander,
+    )
+    from jax._src.numpy.padding import (
+        pad as pad,
+    )
+    from jax._src.numpy.polynomial import (
+        poly as poly,
+        polyadd as polyadd,
+        polyder as polyder,
+        polydiv as polydiv,
+        polyfit as polyfit,
+        polyint as polyint,
+        polymul as polymul,
+        polysub as polysub,
+        polyval as polyval,
+        roots as roots,
+    )
+    from jax._src.numpy.positions import (
+        ravel_multi_index as ravel_multi_index,
+        unravel_index as unravel_index,
+    )
+    from jax._src.numpy.quantiles import (
+        median as median,
+        nanmedian as nanmedian,
+        nanpercentile as nanpercentile,
+        nanquantile as nanquantile,
+        percentile as percentile,
+        quantile as quantile,
+    )
+    from jax._src.numpy.searching import (
+        bincount as bincount,
+        digitize as digitize,
+        histogram as histogram,
+        histogram2d as histogram2d,
+        histogram_bin_edges as histogram_bin_edges,
+        histogramdd as histogramdd,
+        searchsorted as searchsorted,
+    )
+    from jax._src.numpy.setops import (
+        intersect1d as intersect1d,
+        isin as isin,
+        setdiff1d as setdiff1d,
+        setxor1d as setxor1d,
+        union1d as union1d,
+        unique as unique,
+        unique_all as unique_all,
+        unique_counts as unique_counts,
+        unique_inverse as unique_inverse,
+        unique_values as unique_values,
+    )
+    from jax._src.numpy.statistics import (
+        convolve as convolve,
+        corrcoef as corrcoef,
+        correlate as correlate,
+        cov as cov,
+    )
+    from jax._src.numpy.ufuncs_special import (
+        copysign as copysign,
+        fmax as fmax,
+        fmin as fmin,
+        frexp as frexp,
+        gcd as gcd,
+        heaviside as heaviside,
+        hypot as hypot,
+        i0 as i0,
+        lcm as lcm,
+        ldexp as ldexp,
+        modf as modf,
+        sinc as sinc,
+        spacing as spacing,
+    )
+    from jax._src.numpy.vectorize import (
+        vectorize as vectorize,
+    )
+    from jax._src.numpy.window_functions import (
+        bartlett as bartlett,
+        blackman as blackman,
+        hamming as hamming,
+        hanning as hanning,
+        kaiser as kaiser,
+    )
+
 # Less common functions, with their modules, which are imported on first access.
 _LAZY = {
+    "__array_namespace_info__": "array_api_metadata",
+    "allclose": "comparing",
     "apply_along_axis": "functional",
     "apply_over_axes": "functional",
+    "array_equal": "comparing",
+    "array_equiv": "comparing",
     "bartlett": "window_functions",
     "bincount": "searching",
     "blackman": "window_functions",
+    "c_": "index_tricks",
     "convolve": "statistics",
+    "copysign": "ufuncs_special",
     "corrcoef": "statistics",
     "correlate": "statistics",
     "cov": "statistics",
     "delete": "editing",
+    "diag": "matrices",
+    "diag_indices": "matrices",
+    "diag_indices_from": "matrices",
+    "diagflat": "matrices",
+    "diagonal": "matrices",
     "diff": "calculus",
     "digitize": "searching",
     "ediff1d": "calculus",
+    "einsum": "einsum",
+    "einsum_path": "einsum",
+    "fill_diagonal": "matrices",
+    "fmax": "ufuncs_special",
+    "fmin": "ufuncs_special",
+    "frexp": "ufuncs_special",
+    "gcd": "ufuncs_special",
     "gradient": "calculus",
     "hamming": "window_functions",
     "hanning": "window_functions",
+    "heaviside": "ufuncs_special",
     "histogram": "searching",
     "histogram2d": "searching",
     "histogram_bin_edges": "searching",
     "histogramdd": "searching",
+    "hypot": "ufuncs_special",
+    "i0": "ufuncs_special",
     "insert": "editing",
     "interp": "calculus",
     "intersect1d": "setops",
+    "isclose": "comparing",
     "isin": "setops",
+    "ix_": "index_tricks",
     "kaiser": "window_functions",
+    "lcm": "ufuncs_special",
+    "ldexp": "ufuncs_special",
+    "mask_indices": "matrices",
+    "median": "quantiles",
+    "mgrid": "index_tricks",
+    "modf": "ufuncs_special",
+    "nan_to_num": "comparing",
+    "nanmedian": "quantiles",
+    "nanpercentile": "quantiles",
+    "nanquantile": "quantiles",
+    "ogrid": "index_tricks",
     "packbits": "bits",
     "pad": "padding",
+    "percentile": "quantiles",
+    "poly": "polynomial",
+    "polyadd": "polynomial",
+    "polyder": "polynomial",
+    "polydiv": "polynomial",
+    "polyfit": "polynomial",
+    "polyint": "polynomial",
+    "polymul": "polynomial",
+    "polysub": "polynomial",
+    "polyval": "polynomial",
+    "quantile": "quantiles",
+    "r_": "index_tricks",
     "ravel_multi_index": "positions",
+    "roots": "polynomial",
     "searchsorted": "searching",
     "setdiff1d": "setops",
     "setxor1d": "setops",
+    "sinc": "ufuncs_special",
+    "spacing": "ufuncs_special",
+    "trace": "matrices",
     "trapezoid": "calculus",
+    "tri": "matrices",
+    "tril": "matrices",
+    "tril_indices": "matrices",
+    "tril_indices_from": "matrices",
     "trim_zeros": "editing",
+    "triu": "matrices",
+    "triu_indices": "matrices",
+    "triu_indices_from": "matrices",
     "union1d": "setops",
     "unique": "setops",
     "unique_all": "setops",
@@ -461,6 +606,7 @@ _LAZY = {
     "unpackbits": "bits",
     "unravel_index": "positions",
     "unwrap": "calculus",
+    "vander": "matrices",
     "vectorize": "vectorize",
 }
 
@@ -480,3 +626,6 @@ def __getattr__(name):
 
 def __dir__():
     return sorted({*globals(), *_LAZY, *_LAZY_MODULES})
+
+
+__all__ = [_name for _name in __dir__() if not _name.startswith("_")]

@@ -61,19 +61,22 @@ def array(
     """
     if args:
         copy, order, ndmin = _positional(args, copy, order, ndmin)
-    if order is not None and order != "K":
-        raise NotImplementedError("Only implemented for order='K'")
+    _check_order(order)
     if dtype is not None:
         dtype = dtypes.check_and_canonicalize_user_dtype(dtype, "array")
+    return _placed_array("array", object, dtype, copy, ndmin, device, out_sharding)
+
+
+def _placed_array(name, x, dtype, copy, ndmin, device, out_sharding):
     if device is None and out_sharding is None:
-        return _array(object, dtype, copy, ndmin)
-    util.check_one_placement("array", device, out_sharding)
-    out = _array(object, dtype, False, ndmin)
-    if out is object and copy:
+        return _array(x, dtype, copy, ndmin)
+    util.check_one_placement(name, device, out_sharding)
+    out = _array(x, dtype, False, ndmin)
+    if out is x and copy:
         out = lax.copy_p.bind(out)
     if out_sharding is not None:
-        device = util.target_of_type("jnp.array", out_sharding, out.ndim)
-    return place(out, device)
+        device = util.target_of_type(f"jnp.{name}", out_sharding, out.ndim)
+    return place(out, device, f"jnp.{name}")
 
 
 def _positional(args, *defaults):
@@ -116,14 +119,18 @@ def asarray(
         if device is None and out_sharding is None:
             if dtype is None or a.dtype == dtype and not a.weak_type:
                 return a
-    return array(
-        a,
-        dtype=dtype,
-        copy=bool(copy),
-        order="K" if order is None else order,
-        device=device,
-        out_sharding=out_sharding,
-    )
+    _check_order(order)
+    if dtype is not None:
+        dtype = dtypes.check_and_canonicalize_user_dtype(dtype, "asarray")
+    return _placed_array("asarray", a, dtype, bool(copy), 0, device, out_sharding)
+
+
+def _check_order(order):
+    if order is not None and order != "K":
+        raise NotImplementedError(
+            f"jnp.array and jnp.asarray: order={order!r} is not implemented, as the layout of an array"
+            " is the compiler's choice. Leave it out, or pass order='K'."
+        )
 
 
 def _array(x: Any, dtype: Any, copy: bool | None, ndmin: int) -> Any:

@@ -159,7 +159,7 @@ def _placed(name, x, device, out_sharding):
         return x
     if out_sharding is not None:
         device = util.target_of_type(f"jnp.{name}", out_sharding, x.ndim)
-    return place(x, device)
+    return place(x, device, f"jnp.{name}")
 
 
 @export
@@ -378,7 +378,7 @@ def arange(
     """
     sharding = util.placement("arange", device, out_sharding)
     if sharding is not None and device is not None:
-        return place(_arange(start, stop, step, dtype), sharding)
+        return place(_arange(start, stop, step, dtype), sharding, "jnp.arange")
     return _arange(start, stop, step, dtype, sharding)
 
 
@@ -497,7 +497,7 @@ def linspace(
     )
     if device is None:
         return out
-    return place(out, device)
+    return place(out, device, "jnp.linspace")
 
 
 def _known_num(num):

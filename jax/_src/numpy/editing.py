@@ -14,6 +14,7 @@ from jax._src.jit.library import nested_jit
 from jax._src.lax import lax, slicing
 from jax._src.numpy import util
 from jax._src.numpy.manipulation.shape import moveaxis, operand, ravel
+from jax._src.numpy.selecting import nonzero
 from jax._src.numpy.util import export
 from jax._src.typing import ArrayLike
 from jax._src.util import canonicalize_axis, canonicalize_axis_tuple
@@ -210,19 +211,22 @@ def trim_zeros(filt: ArrayLike, trim: str = "fb", axis: int | Sequence[int] | No
     trim = trim.lower()
     if trim not in ("f", "b", "fb", "bf"):
         raise ValueError(f"jnp.trim_zeros: unexpected character(s) in `trim`: {trim!r}")
-    value = core.concrete_or_error(
-        np.asarray,
+    core.concrete_or_error(
+        None,
         filt,
         "Error arose in the `filt` argument of trim_zeros(): the result's shape depends on its values.",
     )
     start, stop = [0] * filt.ndim, list(filt.shape)
-    found = np.argwhere(value)
+    if not filt.ndim:
+        return filt
+    found = np.nonzero(np.asarray(filt)) if filt.is_fully_addressable else nonzero(filt)
     for d in canonicalize_axis_tuple(axis, filt.ndim):
-        if not len(found):
+        if not len(found[d]):
             start[d] = stop[d] = 0
             continue
+        first, last = util.known_bounds(found[d], "trim_zeros")
         if "f" in trim:
-            start[d] = int(found[:, d].min())
+            start[d] = first
         if "b" in trim:
-            stop[d] = int(found[:, d].max()) + 1
+            stop[d] = last + 1
     return slicing.slice(filt, start, stop)

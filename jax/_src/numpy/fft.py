@@ -416,7 +416,7 @@ def fftfreq(
     n, dtype = _frequencies("fftfreq", n, d, dtype)
     half = (n + 1) // 2
     k = concatenate([arange(0, half), arange(-(n // 2), 0)])
-    return _placed(k.astype(dtype) / util.to_array(d * n).astype(dtype), device)
+    return _placed("fftfreq", k.astype(dtype) / util.to_array(d * n).astype(dtype), device)
 
 
 @export
@@ -430,7 +430,7 @@ def rfftfreq(
     """
     n, dtype = _frequencies("rfftfreq", n, d, dtype)
     k = arange(0, n // 2 + 1)
-    return _placed(k.astype(dtype) / util.to_array(d * n).astype(dtype), device)
+    return _placed("rfftfreq", k.astype(dtype) / util.to_array(d * n).astype(dtype), device)
 
 
 def _frequencies(name, n, d, dtype):
@@ -448,8 +448,8 @@ def _frequencies(name, n, d, dtype):
     return max(int(n), 0), dtype
 
 
-def _placed(x, device):
-    return x if device is None else place(x, device)
+def _placed(name, x, device):
+    return x if device is None else place(x, device, f"jnp.fft.{name}")
 
 
 @export

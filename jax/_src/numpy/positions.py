@@ -143,8 +143,8 @@ def ravel_multi_index(
             "mode='wrap', mode='clip' or mode='ignore' instead."
         )
         for x, n in zip(arrays, dims):
-            value = core.concrete_or_error(np.asarray, x, context)
-            if ((value < 0) | (value >= n)).any():
+            least, most = util.known_bounds(x, context) if x.size else (0, -1)
+            if least < 0 or most >= n:
                 raise ValueError("invalid entry in coordinates array")
     if dtype is not None:
         dtype = dtypes.check_and_canonicalize_user_dtype(dtype, "ravel_multi_index")

@@ -11,8 +11,7 @@ import numpy as np
 from jax._src import core, dtypes
 from jax._src.basearray import Array
 from jax._src.jit.library import nested_jit
-from jax._src.lax import lax, slicing
-from jax._src.lax.control_flow import fori_loop
+from jax._src.lax import control_flow, lax, slicing
 from jax._src.lax.utils import index_dtype_for_axis_size
 from jax._src.numpy import util
 from jax._src.numpy.array_creation import linspace
@@ -158,7 +157,8 @@ def _bisect(a, v, side, dtype, unrolled):
 
     wide = np.dtype(np.uint32) if n < 2**31 else np.dtype(np.uint64)
     state = lax.full(v.shape, 0, wide), lax.full(v.shape, n, wide)
-    state = fori_loop(0, steps, halve, state, unroll=steps if unrolled else 1)
+    state = tuple(core.vary_alike([*state, a, v])[:2])
+    state = control_flow.fori_loop(0, steps, halve, state, unroll=steps if unrolled else 1)
     return lax.convert_element_type(state[0], dtype)
 
 
@@ -252,13 +252,11 @@ def bincount(
         "The error occurred because of argument 'minlength' of jnp.bincount.",
     )
     if length is None:
-        value = core.concrete_or_error(
-            np.asarray,
-            x,
+        context = (
             "The error occurred because of argument 'x' of jnp.bincount. To avoid this error, pass a static "
-            "`length` argument.",
+            "`length` argument."
         )
-        length = max(minlength, int(value.max()) + 1 if value.size else 0, 0)
+        length = max(minlength, util.known_bounds(x, context)[1] + 1 if x.size else 0, 0)
     else:
         length = core.concrete_dim_or_error(
             operator.index,

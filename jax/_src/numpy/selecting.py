@@ -150,13 +150,12 @@ def choose(
         raise ValueError("`a` array must be integer typed")
     n = len(choices)
     if mode == "raise":
-        value = core.concrete_or_error(
-            np.asarray,
-            a,
+        context = (
             "The error occurred because jnp.choose was jit-compiled with mode='raise'. Use mode='wrap' or "
-            "mode='clip' instead.",
+            "mode='clip' instead."
         )
-        if ((value < 0) | (value >= n)).any():
+        least, most = util.known_bounds(a, context) if a.size else (0, -1)
+        if least < 0 or most >= n:
             raise ValueError("invalid entry in choice array")
     elif mode not in ("wrap", "clip"):
         raise ValueError(f"mode={mode!r} not understood. Must be 'raise', 'wrap', or 'clip'")
@@ -310,7 +309,8 @@ def nonzero(a: ArrayLike, *, size: int | None = None, fill_value: Any = None) ->
             "Calling nonzero on 0d arrays is not allowed. Use jnp.atleast_1d(scalar).nonzero() instead."
         )
     if size is None:
-        if fill_value is None and type(a) is ArrayImpl and core.trace_ctx.trace is core.eval_trace:
+        is_concrete = type(a) is ArrayImpl and core.trace_ctx.trace is core.eval_trace
+        if fill_value is None and is_concrete and a.is_fully_addressable:
             return _nonzero_now(a)
         size = core.concrete_or_error(
             operator.index,

@@ -77,9 +77,9 @@ def cov(
             raise RuntimeError(f"incompatible numbers of samples and {name}")
         if name == "fweights" and not dtypes.issubdtype(w.dtype, np.integer):
             raise TypeError("fweights must be integer.")
-        value = core.to_concrete_value(w)
-        if name == "fweights" and value is not None and (np.asarray(value) < 0).any():
-            raise ValueError("fweights cannot be negative")
+        if name == "fweights" and core.is_concrete(w) and w.size:
+            if util.known_bounds(w, "fweights")[0] < 0:
+                raise ValueError("fweights cannot be negative")
         weights.append(w if w.dtype == np.bool_ else lax.abs(w))
     return _cov(
         arrays[0],

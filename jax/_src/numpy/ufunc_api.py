@@ -185,6 +185,8 @@ class ufunc:
             raise NotImplementedError(f"out argument of {self.__name__}.accumulate()")
         if dtype is not None:
             dtype = dtypes.check_and_canonicalize_user_dtype(dtype, f"{self.__name__}.accumulate")
+        if axis is not None and not isinstance(axis, (tuple, list)):
+            axis = canonicalize_axis(axis, np.ndim(util.lower_jax_array(a)))
         if self._accumulate is not None:
             return self._accumulate(a, axis=axis, dtype=dtype)
         if axis is None or isinstance(axis, (tuple, list)):
@@ -290,6 +292,10 @@ class ufunc:
         if positions.size == 0:
             return a
 
+        flat = core.vary_alike([flat, positions_flat] if b is None else [flat, positions_flat, b])[
+            0
+        ]
+
         def body(i, flat):
             at = positions_flat[i]
             args = (flat[at],) if b is None else (flat[at], b[i])
@@ -342,6 +348,7 @@ def _reduce_by_scan(a, initial, where, *, ufunc, axis, dtype, keepdims):
         new = _apply(ufunc, carry, a[i])
         return new if where is None else util.select_where(where[i], new, carry)
 
+    carry = core.vary_alike([carry, a] if where is None else [carry, a, where])[0]
     out = control_flow.fori_loop(first, a.shape[0], body, carry) if a.shape[0] else carry
     if keepdims:
         out = lax.expand_dims(out, tuple(range(ndim)) if axis is None else (axis,))
@@ -366,6 +373,13 @@ def _accumulate_by_scan(a, *, ufunc, axis, dtype):
 def _reduceat_by_scan(a, indices, *, ufunc, axis, dtype):
     a, axis = _moved(ufunc, "reduceat", a, axis, dtype)
     size = a.shape[0]
+    if not indices.shape[0]:
+        return manipulation.moveaxis(a[:0], 0, axis)
+    if not size:
+        raise IndexError(
+            f"{ufunc.__name__}.reduceat: axis {axis} has no elements, but there are indices of "
+            f"{indices.shape[0]} slices."
+        )
     end = lax.full((1,), size, indices.dtype)
     ends = lax.concatenate([indices[1:], end], 0)
     out = a[indices]
@@ -406,10 +420,12 @@ def frompyfunc(func: Callable[..., Any], /, nin: int, nout: int, *, identity: An
 
 
 def at_method(name: str) -> Callable:
-    """Implements `ufunc.at` by a method of `x.at[...]`."""
+    """Implements `ufunc.at` by a method of `x.at[...]`; that of booleans is logical."""
+    logical = {"add": "max", "multiply": "min"}.get(name, name)
 
     def at(a, indices, b):
-        return getattr(indexing._IndexUpdateHelper(a)[indices], name)(b)
+        method = logical if a.dtype == np.bool_ else name
+        return getattr(indexing._IndexUpdateHelper(a)[indices], method)(b)
 
     return at
 

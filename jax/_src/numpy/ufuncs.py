@@ -1,5 +1,8 @@
 """NumPy's elementwise functions as plain functions; `ufunc_objects` makes those with methods."""
 
+from typing import TYPE_CHECKING
+
+from jax._src.lazy_names import lazy_names
 from jax._src.numpy.ufuncs_binary import (
     add as add,
     arctan2 as arctan2,
@@ -37,21 +40,6 @@ from jax._src.numpy.ufuncs_binary import (
     right_shift as right_shift,
     subtract as subtract,
     true_divide as true_divide,
-)
-from jax._src.numpy.ufuncs_special import (
-    copysign as copysign,
-    fmax as fmax,
-    fmin as fmin,
-    frexp as frexp,
-    gcd as gcd,
-    heaviside as heaviside,
-    hypot as hypot,
-    i0 as i0,
-    lcm as lcm,
-    ldexp as ldexp,
-    modf as modf,
-    sinc as sinc,
-    spacing as spacing,
 )
 from jax._src.numpy.ufuncs_unary import (
     abs as abs,
@@ -118,3 +106,30 @@ from jax._src.numpy.ufuncs_unary import (
     tanh as tanh,
     trunc as trunc,
 )
+
+if TYPE_CHECKING:
+    from jax._src.numpy.ufuncs_special import (
+        copysign as copysign,
+        fmax as fmax,
+        fmin as fmin,
+        frexp as frexp,
+        gcd as gcd,
+        heaviside as heaviside,
+        hypot as hypot,
+        i0 as i0,
+        lcm as lcm,
+        ldexp as ldexp,
+        modf as modf,
+        sinc as sinc,
+        spacing as spacing,
+    )
+
+__getattr__, __dir__ = lazy_names(
+    __name__,
+    {
+        "jax._src.numpy.ufuncs_special": (
+            "copysign", "fmax", "fmin", "frexp", "gcd", "heaviside", "hypot", "i0", "lcm",
+            "ldexp", "modf", "sinc", "spacing",
+        ),
+    },
+)  # fmt: skip

@@ -372,7 +372,8 @@ def gcd(x1: ArrayLike, x2: ArrayLike) -> Array:
     """
     x1, x2 = _integers("gcd", x1, x2)
     x1, x2 = broadcast_arrays(x1, x2)
-    return control_flow.while_loop(_gcd_goes_on, _gcd_step, (_magnitude(x1), _magnitude(x2)))[0]
+    init = tuple(core.vary_alike([_magnitude(x1), _magnitude(x2)]))
+    return control_flow.while_loop(_gcd_goes_on, _gcd_step, init)[0]
 
 
 def _gcd_goes_on(pair):

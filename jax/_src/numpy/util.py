@@ -13,7 +13,7 @@ from jax._src import config, core, dtypes, traceback_util
 from jax._src.array_impl import device_sharding
 from jax._src.basearray import Array
 from jax._src.core import ShapedArray
-from jax._src.jit.library import inline_jit
+from jax._src.jit.library import inline_jit, nested_jit
 from jax._src.late_binding import late
 from jax._src.lax import lax
 from jax._src.lax.checks import broadcasting_sharding
@@ -35,6 +35,25 @@ _PYTHON_NUMBERS = frozenset(_NUMBERS)
 _FLOATS = frozenset([*dtypes.float_types])
 _INEXACT = frozenset([*dtypes.float_types, *dtypes.complex_types])
 _scalar_dtypes = {float: dtypes.default_float_dtype, complex: dtypes.default_complex_dtype}
+
+# Values
+
+
+def known_bounds(x: Any, context: str) -> tuple[int, int]:
+    """The smallest and the largest element of a nonempty array of integers that is not traced.
+
+    Unlike all elements, they are also known to a process that has only a part of the array.
+
+    Raises:
+      ConcretizationTypeError: the array is traced; `context` says why that matters.
+    """
+    value = core.concrete_or_error(None, x, context)
+    if isinstance(value, Array) and not value.is_fully_addressable:
+        axes = tuple(range(value.ndim))
+        return int(lax.reduce_min(value, axes)), int(lax.reduce_max(value, axes))
+    value = np.asarray(value)
+    return int(value.min()), int(value.max())
+
 
 # Checks
 
@@ -346,10 +365,19 @@ def broadcast_arrays(*args: Any) -> list[Array]:
     """Broadcasts arrays like `jnp.broadcast_arrays`."""
     args = ensure_arraylike_tuple("broadcast_arrays", args)
     shapes = [arg.shape for arg in args]
+    if any(core.typeof(arg)._sharding is not None for arg in args):
+        return _broadcast_explicit(*args)
     if len(set(shapes)) <= 1:
         return list(args)
     shape = lax.broadcast_shapes(*shapes)
     return [broadcast_to(arg, shape) for arg in args]
+
+
+# A scalar alone, differentiated outside a program, would not have the devices of the other operands.
+@nested_jit
+def _broadcast_explicit(*args: Any) -> list[Array]:
+    shape = lax.broadcast_shapes(*[arg.shape for arg in args])
+    return _broadcast_all("broadcast_arrays", args, shape)
 
 
 def broadcast_to(arr: ArrayLike, shape: Any, sharding: Any = None) -> Array:
@@ -405,19 +433,25 @@ def select_where(condition: Any, x: Any, y: Any) -> Array:
     shapes = np.shape(condition), np.shape(x), np.shape(y)
     shape = lax.broadcast_shapes(*shapes)
     if any(s != shape for s in shapes):
-        condition, x, y = _broadcast_all((condition, x, y), shape)
+        operands = condition, x, y
+        condition, x, y = _broadcast_all("where", operands, shape, keeps_first=not shapes[0])
     return lax.select_n(condition, y, x)
 
 
-def _broadcast_all(operands: Sequence[Any], shape: tuple) -> Sequence[Any]:
-    """Broadcasts the operands of `where` to `shape` in one sharding; a scalar condition is kept."""
+def _broadcast_all(
+    name: str, operands: Sequence[Any], shape: tuple, keeps_first: bool = False
+) -> list[Any]:
+    """Broadcasts operands, the first one only if not `keeps_first`, to `shape` in one sharding."""
     avals = [core.typeof(x) for x in operands]
     common = None
     if any(a._sharding is not None for a in avals):
-        common = broadcasting_sharding("where", *[_padded(a, len(shape)) for a in avals])
+        common = broadcasting_sharding(name, *[_padded(a, len(shape)) for a in avals])
     reduced = frozenset[Any]().union(*(_spec(a).reduced for a in avals))
     out = []
     for i, (x, aval) in enumerate(zip(operands, avals)):
+        if i == 0 and keeps_first:
+            out.append(x)
+            continue
         sharding = common
         if common is not None:
             # Unreduced operands stay unreduced. Scalars take the reduced axes of the arrays.
@@ -427,9 +461,6 @@ def _broadcast_all(operands: Sequence[Any], shape: tuple) -> Sequence[Any]:
                     reduced=_spec(aval).reduced if aval.shape else reduced,
                 )
             )
-        if i == 0 and not aval.shape:
-            out.append(x)
-            continue
         if aval.shape != shape:
             dims = tuple(range(len(shape) - len(aval.shape), len(shape)))
             x = lax.broadcast_in_dim(x, shape, dims, out_sharding=common)

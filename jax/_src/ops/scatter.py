@@ -183,20 +183,12 @@ def _segment_update(
         if segment_ids.size == 0:
             num_segments = 0
         else:
-            last = core.concrete_or_error(
-                None,
-                segment_ids,
-                f"{name}() `num_segments` argument: it is needed where ids are traced.",
-            )
-            num_segments = int(np.max(np.asarray(last))) + 1
+            context = f"{name}() `num_segments` argument: it is needed where ids are traced."
+            num_segments = util.known_bounds(segment_ids, context)[1] + 1
     num_segments = core.concrete_or_error(int, num_segments, f"{name}() `num_segments` argument.")
     if num_segments < 0:
         raise ValueError("num_segments must be non-negative.")
-    if data.ndim < segment_ids.ndim or data.shape[: segment_ids.ndim] != segment_ids.shape:
-        raise ValueError(
-            f"{name}() data must have the leading dimensions of segment_ids, got shapes {data.shape} and "
-            f"{segment_ids.shape}"
-        )
+    data = _with_dimensions_of(name, data, segment_ids)
     identity = _identity(scatter_op, data.dtype)
     rest = data.shape[segment_ids.ndim :]
 
@@ -237,6 +229,21 @@ def _segment_update(
         out_sharding=out_sharding,
     )
     return reducer(out)
+
+
+def _with_dimensions_of(name: str, data: Array, segment_ids: Array) -> Array:
+    """Broadcasts `data` so that its leading dimensions are those of `segment_ids`."""
+    lead = segment_ids.shape
+    if data.shape[: len(lead)] == lead:
+        return data
+    shape = (*lead, *data.shape[1:])
+    added = len(shape) - data.ndim
+    if added < 0 or any(n not in (1, m) for n, m in zip(data.shape, shape[added:])):
+        raise ValueError(
+            f"{name}() data must have the leading dimensions of segment_ids, or dimensions that can be "
+            f"broadcast to them, got shapes {data.shape} and {lead}"
+        )
+    return util.broadcast_to(data, shape)
 
 
 def _identity(scatter_op: Callable, dtype: Any) -> Any:

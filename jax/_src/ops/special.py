@@ -13,6 +13,7 @@ from jax._src.numpy.util import (
     promote_args_inexact,
     promote_dtypes_inexact,
     select_where,
+    to_array,
 )
 from jax._src.typing import Array, ArrayLike
 from jax._src.util import listed_axes, set_module
@@ -46,7 +47,7 @@ def logsumexp(
     1000.6932
     """
     if b is None:
-        (a,) = promote_dtypes_inexact(*arraylike("logsumexp", a))
+        (a,) = promote_dtypes_inexact(to_array(*arraylike("logsumexp", a)))
     else:
         a, b = promote_args_inexact("logsumexp", *arraylike("logsumexp", a, b))
     ndim = np.ndim(a) if b is None else max(np.ndim(a), np.ndim(b))
@@ -103,7 +104,7 @@ def logmeanexp(
     >>> print(jax.nn.logmeanexp(jax.numpy.array([1000.0, 1000.0])))
     1000.0
     """
-    (x,) = promote_dtypes_inexact(*arraylike("logmeanexp", x))
+    (x,) = promote_dtypes_inexact(to_array(*arraylike("logmeanexp", x)))
     axes = reductions.canonical_axes(axis, np.ndim(x))
     return _logmeanexp(x, where, axes=axes, keepdims=bool(keepdims))
 

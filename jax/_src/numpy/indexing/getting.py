@@ -13,10 +13,12 @@ import numpy as np
 
 from jax._src import config, core, dtypes
 from jax._src.array import ArrayImpl
+from jax._src.device_put.functions import device_put
 from jax._src.jit.library import inline_jit
 from jax._src.lax import lax, slicing
 from jax._src.lax.slicing import GatherDimensionNumbers, GatherScatterMode
 from jax._src.lax.slicing.gathers import default_fill_value
+from jax._src.named_sharding import NamedSharding
 from jax._src.numpy.indexing.lower import (
     empty_axis_error,
     make_plan,
@@ -33,7 +35,8 @@ from jax._src.numpy.indexing.parse import (
     parse_index,
     whole,
 )
-from jax._src.sharding_impls import canonicalize_sharding
+from jax._src.partition_spec import PartitionSpec
+from jax._src.sharding_impls import canonicalize_sharding, without_mesh
 from jax._src.transforms.explicit_sharding import auto_axes
 
 _PROMISE = GatherScatterMode.PROMISE_IN_BOUNDS
@@ -58,6 +61,10 @@ def getitem(x: Any, idx: Any) -> Any:
                 elif idx >= size:
                     idx = size - 1
                 if size:
+                    if type(x._sharding) is NamedSharding:
+                        row = _row_of_one_device(x, idx)
+                        if row is not None:
+                            return row
                     return _take_row(x, idx)
                 raise empty_axis_error(0)
         elif t is slice:
@@ -284,6 +291,38 @@ def _program(skeleton, flags) -> Callable:
 @inline_jit
 def _take_row(x, i):
     return take_slice(x, [Position(i, False, True), *map(whole, x.shape[1:])])
+
+
+def _row_of_one_device(x: ArrayImpl, i: int) -> Any:
+    """`x[i]` if the rows are divided over a mesh of one axis, as by `pmap`; else None.
+
+    The device that has the row sends it to the others. A program would gather all rows, and many
+    of them in a row, as for a tree of parameters, make the CPU client run out of threads.
+    """
+    sharding = x._sharding
+    mesh, spec = sharding.mesh, sharding.spec
+    entries = spec.partitions
+    if (
+        len(mesh.axis_names) != 1
+        or mesh.size == 1
+        or not entries
+        or entries[0] != mesh.axis_names[0]
+        or any(entries[1:])
+        or spec.unreduced
+        or spec.reduced
+        or sharding.memory_kind not in (None, sharding._internal_device_list.default_memory_kind)
+        or not mesh.are_all_axes_auto
+        or x.weak_type
+        or x.is_deleted()
+        or not x.is_fully_addressable
+    ):
+        return None
+    rows = x.shape[0] // mesh.size
+    with without_mesh():
+        row = _take_row(x._arrays[i // rows], i % rows)
+    replicated = NamedSharding(mesh, PartitionSpec(), memory_kind=sharding.memory_kind)
+    with config.transfer_guard_device_to_device("allow"):
+        return device_put(row, replicated)
 
 
 # One program per length of a slice; the start is an operand.

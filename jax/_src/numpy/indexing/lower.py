@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import dataclasses
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -156,8 +155,7 @@ def as_index(i: Any, dtype: np.dtype) -> Any:
 # Index arrays, as gathers and scatters
 
 
-@dataclasses.dataclass(slots=True)
-class Plan:
+class Plan(NamedTuple):
     """Describes how to index with entries of any kind by one gather or scatter.
 
     Attributes:

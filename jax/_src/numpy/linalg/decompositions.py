@@ -9,8 +9,8 @@ import numpy as np
 from jax._src.basearray import Array
 from jax._src.jit.library import nested_jit
 from jax._src.lax import lax, linalg as lax_linalg
-from jax._src.lax.ann import take_along
 from jax._src.lax.linalg.common import columns, mH, permute_columns, rows, scale_columns
+from jax._src.lax.slicing.gathers import take_along
 from jax._src.numpy import util
 from jax._src.numpy.linalg.common import export, inexact
 from jax._src.typing import ArrayLike

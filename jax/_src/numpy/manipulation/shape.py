@@ -758,7 +758,7 @@ def astype(
     else:
         out = lax.convert_element_type(x, dtype)
     if device is not None:
-        return place(out, device, may_alias=not copy)
+        return place(out, device, "jnp.astype", may_alias=not copy)
     if copy and out is x:
         return lax.copy_p.bind(out)
     return out

@@ -7,24 +7,20 @@ from jax._src.array import ArrayImpl
 from jax._src.basearray import Array
 from jax._src.core import eval_trace, trace_ctx
 from jax._src.jit.library import nested_jit
-from jax._src.lax import lax, parallel
+from jax._src.lax import lax
 from jax._src.numpy.reductions.engine import Axis, Reduction, greatest, hashable_axis, least
 from jax._src.numpy.ufuncs_binary import as_bool
 from jax._src.numpy.util import arraylike, check_arraylike, ensure_arraylike, export, reject_out
 from jax._src.typing import ArrayLike, DTypeLike
 
-_or = (lax.reduce_or, lax.bitwise_or, parallel.pmax)
-_and = (lax.reduce_and, lax.bitwise_and, parallel.pmin)
-_sum = Reduction(
-    "sum", lax.reduce_sum, lax.add, lambda d: 0, parallel.psum, arithmetic=True, of_bools=_or
-)
+_or = (lax.reduce_or, lax.bitwise_or, "pmax")
+_and = (lax.reduce_and, lax.bitwise_and, "pmin")
+_sum = Reduction("sum", lax.reduce_sum, lax.add, lambda d: 0, "psum", arithmetic=True, of_bools=_or)
 _prod = Reduction("prod", lax.reduce_prod, lax.mul, lambda d: 1, arithmetic=True, of_bools=_and)
-_max = Reduction("max", lax.reduce_max, lax.max, least, parallel.pmax, has_identity=False)
-_min = Reduction("min", lax.reduce_min, lax.min, greatest, parallel.pmin, has_identity=False)
-_all = Reduction(
-    "all", lax.reduce_and, lax.bitwise_and, lambda d: True, parallel.pmin, logical=True
-)
-_any = Reduction("any", lax.reduce_or, lax.bitwise_or, lambda d: False, parallel.pmax, logical=True)
+_max = Reduction("max", lax.reduce_max, lax.max, least, "pmax", has_identity=False)
+_min = Reduction("min", lax.reduce_min, lax.min, greatest, "pmin", has_identity=False)
+_all = Reduction("all", lax.reduce_and, lax.bitwise_and, lambda d: True, "pmin", logical=True)
+_any = Reduction("any", lax.reduce_or, lax.bitwise_or, lambda d: False, "pmax", logical=True)
 _sum_programs = _sum.programs
 _max_programs = _max.programs
 _min_programs = _min.programs

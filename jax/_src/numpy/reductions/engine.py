@@ -42,7 +42,7 @@ class Reduction:
       reduce: called as `reduce(x, axes)`; gets no booleans if `of_bools` is given.
       combine: the corresponding operation on two arrays.
       identity: function from a dtype to its identity element, which replaces masked elements.
-      collective: called as `collective(x, names)` to reduce over mapped axes. Without it the values
+      collective: the name of the collective that reduces over mapped axes. Without it the values
         along those axes are gathered and reduced.
       has_identity: whether an empty reduction is defined.
       logical: whether elements are converted to booleans.
@@ -57,12 +57,12 @@ class Reduction:
         reduce: Callable,
         combine: Callable,
         identity: Callable[[np.dtype], Any],
-        collective: Callable | None = None,
+        collective: str | None = None,
         *,
         has_identity: bool = True,
         logical: bool = False,
         arithmetic: bool = False,
-        of_bools: tuple[Callable, Callable, Callable] | None = None,
+        of_bools: tuple[Callable, Callable, str] | None = None,
     ):
         self.name = name
         self.operations = (reduce, combine, collective)
@@ -164,7 +164,7 @@ class Reduction:
             if collective is None:
                 out = reduce(parallel.all_gather(out, names), (0,))
             else:
-                out = collective(out, names)
+                out = getattr(parallel, collective)(out, names)
         if initial is not None:
             if np.ndim(util.lower_jax_array(initial)):
                 raise ValueError(
