@@ -9,15 +9,27 @@ process runs instead of PyPI's jax.
 
 import dataclasses
 import gc
+import math
+import os
 import resource
+import sys
+import tempfile
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import several_processes
+import transformer
 
 import jax
 import jax.numpy as jnp
 from jax import lax
+from jax.sharding import AbstractMesh, AxisType, NamedSharding, PartitionSpec as P
+
+try:
+    jax.config.update("jax_num_cpu_devices", 8)
+except RuntimeError:  # devices are there already
+    pass
 
 
 @dataclasses.dataclass(frozen=True)
@@ -352,6 +364,113 @@ def lower_nested():
     return lowering(NESTED)
 
 
+@timed("many devices", "lower a pjit'ed transformer block's gradient", mark=0.5)
+def lower_annotated_block():
+    mesh = transformer.new_mesh()
+    arguments = transformer.arguments(mesh)
+    return lambda: transformer.new_annotated(mesh).lower(*arguments)
+
+
+@timed("many devices", "lower a shard_map'ed transformer block's gradient", mark=0.5)
+def lower_mapped_block():
+    mesh = transformer.new_mesh()
+    arguments = transformer.arguments(mesh)
+    return lambda: transformer.new_mapped(mesh).lower(*arguments)
+
+
+@timed("many devices", "make_jaxpr of 100 collectives in a shard_map", mark=0.5)
+def trace_collectives():
+    mesh = AbstractMesh((2, 4), ("x", "y"), (AxisType.Auto,) * 2)
+    x = np.ones((8, 8), np.float32)
+
+    def make():
+        def body(x):
+            for _ in range(20):
+                x = lax.psum(x, "y") + lax.axis_index("x")
+                x = lax.all_gather(x, "x", tiled=True)
+                x = lax.psum_scatter(x, "x", tiled=True)
+                x = lax.ppermute(x, "x", [(0, 1), (1, 0)])
+            return x
+
+        return jax.shard_map(body, mesh=mesh, in_specs=P("x"), out_specs=P("x"))
+
+    return lambda: jax.make_jaxpr(make())(x)
+
+
+# Calls and transfers on 8 devices
+
+
+def eight_devices():
+    """A sharding of the leading dimension."""
+    mesh = jax.make_mesh((8,), ("x",), axis_types=(AxisType.Auto,))
+    return NamedSharding(mesh, P("x"))
+
+
+@timed("many devices", "jit call on 8 devices", mark=1.05)
+def call_jit_on_8_devices():
+    x = jax.device_put(np.ones((8, 16), np.float32), eight_devices())
+    f = jax.jit(lambda x: x + 1)
+    return lambda: f(x)
+
+
+def one_collective():
+    """A sum over 8 devices, and its argument."""
+    sharding = eight_devices()
+    f = jax.shard_map(
+        lambda x: lax.psum(x, "x"), mesh=sharding.mesh, in_specs=P("x"), out_specs=P()
+    )
+    return f, jax.device_put(np.ones((8, 16), np.float32), sharding)
+
+
+# Programs with collectives must not queue up: on the CPU their threads would wait for each other.
+
+
+@timed("many devices", "eager shard_map of one collective", mark=0.5)
+def call_shard_map():
+    f, x = one_collective()
+    return lambda: f(x).block_until_ready()
+
+
+@timed("many devices", "jit(shard_map) call on 8 devices", mark=1.05)
+def call_jit_of_shard_map():
+    f, x = one_collective()
+    f = jax.jit(f)
+    return lambda: f(x).block_until_ready()
+
+
+@timed("many devices", "pmap call on 8 devices", mark=1.05)
+def call_pmap():
+    f = jax.pmap(lambda x: x + 1)
+    x = f(np.ones((8, 16), np.float32))
+    return lambda: f(x)
+
+
+@timed("many devices", "pmap call, tree of 13 leaves and an array of NumPy", mark=1.05)
+def call_pmap_tree():
+    f = jax.pmap(lambda x, y: jax.tree.map(lambda x: x + y, x), in_axes=(0, None))
+    layers = [{"w": np.ones((8, 4, 4)), "b": np.ones((8, 4))} for _ in range(6)]
+    x, y = f([*layers, np.ones(8)], 1.0), np.float32(1)
+    return lambda: f(x, y)
+
+
+@timed("many devices", "device_put of NumPy's array to 8 shards", mark=1.0)
+def put_numpy_to_8_shards():
+    sharding, x = eight_devices(), np.ones((8, 1024), np.float32)
+    return lambda: jax.device_put(x, sharding)
+
+
+@timed("many devices", "device_put of an array to 8 shards", mark=1.0)
+def put_array_to_8_shards():
+    sharding, x = eight_devices(), jnp.ones((8, 1024))
+    return lambda: jax.device_put(x, sharding)
+
+
+@timed("many devices", "row of an array on 8 devices", mark=0.5)
+def row_on_8_devices():
+    x = jax.device_put(np.ones((8, 16), np.float32), eight_devices())
+    return lambda: jax.block_until_ready(x[3])
+
+
 # Compiled loops
 
 
@@ -377,6 +496,48 @@ def run_small_products():
 def run_small_batches():
     x = jnp.full((1000, 6, 6), 0.1)
     return lambda: x @ x
+
+
+# Checkpoints
+
+
+def gigabyte():
+    """A pytree of 1 GB on 8 devices, and the sharding of its arrays."""
+    mesh = jax.make_mesh((8,), ("x",), axis_types=(AxisType.Auto,))
+    rows = NamedSharding(mesh, P("x"))
+    large = np.random.RandomState(0).rand(8192, 2048).astype(np.float32)
+    tree = {f"w{i}": jax.device_put(large + i, rows) for i in range(16)}
+    return tree | {f"b{i}": jax.device_put(large[0] + i, rows) for i in range(16)}, rows
+
+
+@timed("checkpoints", "save a sharded pytree of 1 GB", mark=1.0)
+def save_gigabyte():
+    from jax.experimental.array_serialization import pytree_serialization  # few programs need it
+
+    tree, _ = gigabyte()
+    folder = tempfile.TemporaryDirectory()
+    return lambda: pytree_serialization.save(tree, os.path.join(folder.name, "checkpoint"))
+
+
+@timed("checkpoints", "load a sharded pytree of 1 GB", mark=1.0)
+def load_gigabyte():
+    from jax.experimental.array_serialization import pytree_serialization
+
+    tree, rows = gigabyte()
+    folder = tempfile.TemporaryDirectory()
+    path = os.path.join(folder.name, "0")
+    pytree_serialization.save(tree, path)
+    del tree
+
+    def call():
+        nonlocal path
+        # A program loads a checkpoint once. Under another name it is not in the caches.
+        new_path = os.path.join(folder.name, str(int(os.path.basename(path)) + 1))
+        os.rename(path, new_path)
+        path = new_path
+        return pytree_serialization.load(path, rows)
+
+    return call
 
 
 # Sorting a million elements, with the kernels of jaxlib-ext where it is installed
@@ -571,3 +732,77 @@ def attention_flops():
 @measured("compiled", "attention's gradient: memory traffic", "B", mark=1.0)
 def attention_bytes():
     return cost(ATTENTION, "bytes accessed")
+
+
+# Absent devices: only where the TPU's compiler is
+
+
+def pod():
+    """A mesh of 16 x 256 chips."""
+    from jax.experimental import topologies
+
+    topology = topologies.get_topology_desc("v5p:16x16x16", "tpu")
+    return topologies.make_mesh(topology, (16, 256), ("x", "y"))
+
+
+def struct(mesh, shape, *spec):
+    return jax.ShapeDtypeStruct(shape, jnp.float32, sharding=NamedSharding(mesh, P(*spec)))
+
+
+def new_block():
+    """A transformer block, as a new function."""
+
+    def norm(x):
+        return (x - jnp.mean(x, -1, keepdims=True)) / jnp.sqrt(jnp.var(x, -1, keepdims=True) + 1e-5)
+
+    def block(p, x):
+        h = norm(x)
+        q, k, v = (jnp.tensordot(h, p[n], 1).transpose(0, 2, 1, 3) for n in "qkv")
+        weights = jax.nn.softmax(q @ k.transpose(0, 1, 3, 2) / math.sqrt(q.shape[-1]), axis=-1)
+        x = x + jnp.tensordot((weights @ v).transpose(0, 2, 1, 3), p["o"], 2)
+        return jnp.sum(x + jax.nn.gelu(norm(x) @ p["up"]) @ p["down"])
+
+    return block
+
+
+def block_for_pod():
+    mesh = pod()
+    heads = {n: struct(mesh, (512, 256, 128), None, "y") for n in "qkv"}
+    params = heads | {
+        "o": struct(mesh, (256, 128, 512), "y"),
+        "up": struct(mesh, (512, 32768), None, "y"),
+        "down": struct(mesh, (32768, 512), "y"),
+    }
+    return params, struct(mesh, (32, 64, 512), "x")
+
+
+def add_absent_devices(packages):
+    sys.path.append(packages)
+    os.environ.setdefault("TPU_SKIP_MDS_QUERY", "1")
+    os.environ.setdefault("ALLOW_MULTIPLE_LIBTPU_LOAD", "1")  # by both sides
+
+    @timed("absent devices", "arrange 4,096 chips", mark=1.0)
+    def arrange():
+        return pod
+
+    @timed("absent devices", "lower a block's gradient for 4,096 chips", mark=0.5)
+    def lower():
+        arguments = block_for_pod()
+        return lambda: jax.jit(jax.grad(new_block())).lower(*arguments)
+
+    @timed("absent devices", "compile a block's gradient for 4,096 chips", mark=1.0)
+    def compile():
+        arguments = block_for_pod()
+        return lambda: jax.jit(jax.grad(new_block())).lower(*arguments).compile()
+
+
+# Programs of several processes
+
+
+@timed("processes", "start a program of 4 processes", mark=0.7)
+def start_processes():
+    return lambda: several_processes.run()
+
+
+if packages := os.environ.get("JAX_AOT_PACKAGES"):
+    add_absent_devices(packages)
