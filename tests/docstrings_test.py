@@ -14,9 +14,13 @@ from jax import lax
 MODULES = [
     "jax", "jax.ad_checkpoint", "jax.core", "jax.custom_batching", "jax.custom_derivatives", "jax.debug", "jax.dlpack", "jax.dtypes",
     "jax.errors", "jax.example_libraries.optimizers", "jax.example_libraries.stax",
-    "jax.experimental.jet", "jax.extend.core", "jax.flatten_util", "jax.lax", "jax.lax.linalg", "jax.monitoring", "jax.nn",
+    "jax.experimental.colocated_python", "jax.experimental.compute_on", "jax.experimental.control_deps",
+    "jax.experimental.custom_partitioning", "jax.experimental.fused", "jax.experimental.layout",
+    "jax.experimental.scheduling_groups", "jax.experimental.shard_alike", "jax.experimental.transfer", "jax.experimental.xla_metadata",
+    "jax.experimental.jet", "jax.experimental.ode", "jax.experimental.random", "jax.extend.core", "jax.flatten_util", "jax.lax", "jax.lax.linalg", "jax.monitoring", "jax.nn",
     "jax.nn.initializers", "jax.numpy", "jax.numpy.fft", "jax.numpy.linalg", "jax.ops",
-    "jax.random", "jax.scipy.linalg", "jax.sharding", "jax.stages",
+    "jax.random", "jax.scipy.cluster.vq", "jax.scipy.fft", "jax.scipy.integrate",
+    "jax.scipy.interpolate", "jax.scipy.linalg", "jax.scipy.ndimage", "jax.scipy.special", "jax.sharding", "jax.stages",
     "jax.test_util", "jax.tools.jax_to_ir", "jax.tree", "jax.tree_util", "jax.typing",
 ]  # fmt: skip
 

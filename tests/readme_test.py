@@ -17,6 +17,6 @@ def test_examples():
 
 def test_commands_name_what_exists():
     commands = re.findall(r"^python3 (\S+) (?:run (\S+))?", README.read_text(), re.M)
-    assert len(commands) == 2
+    assert len(commands) == 3
     for path in filter(None, (path for command in commands for path in command)):
         assert (ROOT / path).is_file()
