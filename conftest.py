@@ -1,7 +1,10 @@
 """Settings of every test run. This file also puts the checkout on `sys.path`, for pytest on its own."""
 
 import gc
+import importlib.metadata
+import importlib.util
 import os
+import signal
 import zlib
 from pathlib import Path
 
@@ -24,6 +27,10 @@ os.environ.setdefault("PYTHONWARNINGS", "error")
 os.environ["PYTHONPATH"] = os.pathsep.join(
     dict.fromkeys([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
 )
+# A shell's background jobs ignore Ctrl-C, and so would the processes that tests start, which are to be interrupted.
+# A handler is not handed on.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, lambda *_: None)
 
 
 def pytest_addoption(parser):
@@ -33,7 +40,14 @@ def pytest_addoption(parser):
 
 
 def pytest_collection_modifyitems(config, items):
-    """Keeps a selection with `--quick`: the same tests every time, whatever others are added or removed."""
+    """Leaves out tests that need absent compilers. With `--quick` keeps a selection.
+
+    The selection is the same every time, whatever other tests are added or removed.
+    """
+    if not _has_compilers():
+        absent = [item for item in items if "aot" in item.keywords]
+        config.hook.pytest_deselected(items=absent)
+        items[:] = [item for item in items if "aot" not in item.keywords]
     if not config.option.quick:
         return
     chosen = {item for item in items if "slow" not in item.keywords and _drawn(item.nodeid)}
@@ -44,6 +58,12 @@ def pytest_collection_modifyitems(config, items):
             chosen.add(item)
     config.hook.pytest_deselected(items=[item for item in items if item not in chosen])
     items[:] = [item for item in items if item in chosen]
+
+
+def _has_compilers() -> bool:
+    """Whether there are the compilers of build/requirements/aot.in, and the jaxlib of the stored results."""
+    found = all(map(importlib.util.find_spec, ("libtpu", "jax_plugins.xla_cuda13")))
+    return found and importlib.metadata.version("jaxlib") == "0.10.2"
 
 
 def _drawn(nodeid: str) -> bool:

@@ -51,6 +51,9 @@ OPTIONAL = {
     "IPython",
     "portpicker",
     "etils",
+    # clients of clusters, imported where a process finds itself in one
+    "kubernetes",
+    "mpi4py",
     "cupy",
     "torch",
 }
@@ -460,9 +463,14 @@ def unlisted_tests(folder: Path, text: str) -> list[Path]:
 def _new_test(file: Path) -> str:
     name = file.name.removesuffix("_test.py")
     lines = ["", "jax_multiplatform_test(", f'    name = "{name}",']
+    aot = name.startswith("aot_")  # compiles for absent devices
+    if aot:
+        lines.append('    backends = ["aot"],')
     for kind in ("cases", "scenarios"):
         if (file.parent / f"{name}_{kind}.py").exists():
             lines.append(f'    cases = "{name}_{kind}.py",')
+    if aot:
+        lines.append('    data = ["testdata/h100.textproto"],')
     if re.search(r"""["']jax_num_cpu_devices["'], 8""", file.read_text()):
         lines.append("    cpu_devices = [8],")
     return "\n".join([*lines, ")", ""])

@@ -73,6 +73,16 @@ def oracle_environment(root: Path) -> Environment:
     return Environment(root, ".oracle", "oracle", gigabytes=1.0)
 
 
+def aot_environment(root: Path) -> Environment:
+    """The vendors' compilers, whose packages are added to the paths of other environments."""
+    return Environment(root, ".aot", "aot", gigabytes=4.0)
+
+
+def packages(environment: Environment) -> Path:
+    """The folder where the packages of an environment are."""
+    return environment.folder / "lib" / f"python{python_version()}" / "site-packages"
+
+
 def prepare(environment: Environment) -> Path:
     """Makes sure that `environment` exists, is complete and up to date; returns its Python.
 
@@ -128,11 +138,11 @@ def problem(environment: Environment, wanted: dict | None = None) -> str | None:
 
 def damaged_file(environment: Environment) -> str | None:
     """Returns the first installed file that is missing or has the wrong size, or None."""
-    packages = environment.folder / "lib" / f"python{python_version()}" / "site-packages"
-    records = sorted(packages.glob("*.dist-info/RECORD"))
+    folder = packages(environment)
+    records = sorted(folder.glob("*.dist-info/RECORD"))
     if not records:
         return f"{environment.name} has no packages"
-    prefix = f"{packages}/"
+    prefix = f"{folder}/"
     lstat = os.lstat
     for record in records:
         try:
@@ -144,9 +154,9 @@ def damaged_file(environment: Environment) -> str | None:
                     if size and lstat(prefix + path).st_size != int(size):
                         return f"{path} has changed its size"
         except FileNotFoundError as error:
-            return f"{os.path.relpath(error.filename, packages)} is missing"
+            return f"{os.path.relpath(error.filename, folder)} is missing"
         except (OSError, ValueError) as error:
-            return f"{record.relative_to(packages)} cannot be read ({error})"
+            return f"{record.relative_to(folder)} cannot be read ({error})"
     missing = _lock_names(environment.lock_file) - {
         _canonical(r.parent.name.split("-")[0]) for r in records
     }

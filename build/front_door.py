@@ -11,7 +11,9 @@ from bazel_commands import bazel, build, requirements_update
 from environment import (
     SetupError,
     UsageError,
+    aot_environment,
     oracle_environment,
+    packages,
     prepare,
     project_environment,
     say,
@@ -26,15 +28,18 @@ usage: python3 build/build.py COMMAND [ARGS]
   run PROGRAM [ARGS]   run a Python program (a file, or -m MODULE) with this checkout's jax
   test [ARGS]          run the tests; ARGS go to pytest (tests/jit_test.py, -k NAME, -x, -n 0, ...)
   test --quick         run a selection of all files' tests, in three minutes
+  test --aot [ARGS]    the tests that compile for TPUs and GPUs without having one
   bench [ARGS]         time this jax beside PyPI's, alternately (bench --help)
+  bench --aot [ARGS]   the same, with benchmarks that compile for absent TPUs
   oracle               make the environment with PyPI's jax, and print its Python
   oracle --update [TABLES]  store what PyPI's jax answers to tests/*_cases.py that have changed
+  oracle --aot ...     the same with the compilers for TPUs and GPUs, for tests/aot_*_scenarios.py
   build --wheels=...   build wheels with Bazel (build --help)
   bazel ARGS           run Bazel: bazel test //tests:cpu_tests; --bazel_path=, --python_version= first
   requirements_update  resolve the pinned requirements anew
 
-The first call makes .venv (and .oracle where a command needs it) from build/requirements; later
-calls find them ready. Needs Python 3.11 or newer, and nothing besides it.
+The first call makes .venv (and .oracle or .aot where a command needs it) from build/requirements;
+later calls find them ready. Needs Python 3.11 or newer, and nothing besides it.
 """
 
 
@@ -72,9 +77,16 @@ def run(arguments: list[str]) -> int:
 
 
 def test(arguments: list[str]) -> int:
+    aot, arguments = _without(arguments, "--aot")
     python = prepare(project_environment(ROOT))
     variables = _variables(JAX_ORACLE_PYTHON=prepare(oracle_environment(ROOT)))
     command = [str(python), "-m", "pytest"]
+    if aot:
+        variables = _with_compilers(variables)
+        command += ["-m", "aot"]
+        if not any(".py" in argument for argument in arguments):
+            names = [*sorted((ROOT / "tests").glob("aot_*_test.py")), ROOT / "tests/docs_test.py"]
+            command += map(str, names)
     if not _chooses_workers(arguments):
         command += ["-n", "2", "--dist", "loadfile"]
     start = time.monotonic()
@@ -85,14 +97,20 @@ def test(arguments: list[str]) -> int:
 
 
 def bench(arguments: list[str]) -> int:
+    aot, arguments = _without(arguments, "--aot")
     python = prepare(project_environment(ROOT))
     variables = _variables(JAX_ORACLE_PYTHON=prepare(oracle_environment(ROOT)))
+    if aot:
+        prepare(aot_environment(ROOT))
+        variables |= {"JAX_AOT_PACKAGES": str(packages(aot_environment(ROOT)))}
+        variables |= {"JAX_PLATFORMS": "cpu"}
     return call(
         [str(python), str(ROOT / "benchmarks" / "run.py"), *arguments], variables, os.getcwd()
     )
 
 
 def oracle(arguments: list[str]) -> int:
+    aot, arguments = _without(arguments, "--aot")
     if arguments and arguments[0] not in ("--update", "--verify", "--check"):
         raise UsageError(f"oracle takes --update, --verify or --check, got {arguments[0]}")
     python = prepare(oracle_environment(ROOT))
@@ -100,7 +118,8 @@ def oracle(arguments: list[str]) -> int:
         print(python)
         return 0
     program = [str(python), str(ROOT / "tests" / "oracle_results.py")]
-    return call([*program, *arguments], dict(os.environ), ROOT)
+    variables = dict(os.environ)
+    return call([*program, *arguments], _with_compilers(variables) if aot else variables, ROOT)
 
 
 COMMANDS: dict[str, Callable[[list[str]], int]] = {
@@ -139,6 +158,20 @@ def _variables(**more: object) -> dict[str, str]:
     variables = {key: value for key, value in os.environ.items() if key not in unwanted}
     paths = [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
     return variables | {"PYTHONPATH": os.pathsep.join(paths)} | {k: str(v) for k, v in more.items()}
+
+
+def _with_compilers(variables: dict[str, str]) -> dict[str, str]:
+    """The variables with the packages of the vendors' compilers on Python's path."""
+    environment = aot_environment(ROOT)
+    prepare(environment)
+    paths = [*filter(None, [variables.get("PYTHONPATH")]), str(packages(environment))]
+    # The devices are absent, which is no reason for warnings.
+    platforms = variables.get("JAX_PLATFORMS", "cpu")
+    return variables | {"PYTHONPATH": os.pathsep.join(paths), "JAX_PLATFORMS": platforms}
+
+
+def _without(arguments: list[str], flag: str) -> tuple[bool, list[str]]:
+    return flag in arguments, [a for a in arguments if a != flag]
 
 
 def _chooses_workers(arguments: list[str]) -> bool:

@@ -3,4 +3,4 @@
 set -euo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 need_python
-exec "$python" build/build.py oracle --verify "--jobs=$(nproc)" "$@"
+exec "$python" build/build.py oracle --aot --verify "--jobs=$(nproc)" "$@"

@@ -21,6 +21,7 @@ load("//build/bazel/toolchain:zig.bzl", "ZIG_TARGETS", "manylinux_tag")
 load(":wheel.bzl", "wheel")
 
 _BACKENDS = ["cpu", "gpu", "tpu"]
+_COMPILERS = ["@accelerators//jax-cuda13-pjrt", "@accelerators//libtpu"]
 _PYTEST = "//build/bazel:pytest_main.py"
 _TEST_DATA = ["//:conftest.py", "//:pyproject.toml"]
 _TEST_DEPS = ["@pypi//pytest", "@pypi//hypothesis"]
@@ -73,6 +74,9 @@ def jax_multiplatform_test(
     time on each device, and fail where that is not JAX's default backend. `bazel test //tests:cpu_tests` runs
     the former of all files.
 
+    With "aot" among `backends` there is also `<name>_aot`, which has the vendors' compilers and no device; it is run
+    by `bazel test --config=aot //tests:aot_tests`.
+
     `tags`, `args`, `env` and `shard_count` are for all backends, or dictionaries with one value per backend.
 
     Args:
@@ -80,7 +84,7 @@ def jax_multiplatform_test(
       srcs: the test file first, then what else belongs to it; `[<name>_test.py]` by default.
       deps: libraries that it imports.
       data: files that it reads.
-      backends: on what it runs, of "cpu", "gpu" and "tpu"; all of them by default.
+      backends: on what it runs, of "cpu", "gpu", "tpu" and "aot"; the first three by default.
       cpu_devices: with how many virtual devices it runs on the CPU: [1] (the default), [8] or [1, 8].
       shard_count: into how many processes its tests are split.
       size: how long it takes, in Bazel's words: small, medium, large, enormous.
@@ -102,16 +106,18 @@ def jax_multiplatform_test(
             for devices in cpu_devices:
                 suffix = "cpu" if devices == cpu_devices[0] else "cpu_%d" % devices
                 variants.append((suffix, backend, devices, [], []))
+        elif backend == "aot":
+            variants.append((backend, backend, 8, [], _COMPILERS))
         else:
             variants.append((backend, backend, None, [], ["//build/bazel:%s_plugin" % backend]))
     if with_kernels != None:
         plugin = ["-p", "require_kernels"]
         variants.append(("with_kernels_cpu", "cpu", cpu_devices[0], plugin + with_kernels, [":require_kernels"]))
     for suffix, backend, devices, more_args, more_deps in variants:
-        own = {"JAX_PLATFORMS": {"cpu": "cpu", "gpu": "cuda,rocm,cpu", "tpu": "tpu,cpu"}[backend]}
+        own = {"JAX_PLATFORMS": {"aot": "cpu", "cpu": "cpu", "gpu": "cuda,rocm,cpu", "tpu": "tpu,cpu"}[backend]}
         compatible = []
-        pool = {"test.Pool": backend}
-        if backend == "cpu":
+        pool = {"test.Pool": "cpu" if backend == "aot" else backend}
+        if backend in ("aot", "cpu"):
             own["JAX_NUM_CPU_DEVICES"] = str(devices)
         else:
             # where the device does not start, JAX goes on with the CPU, and tests must not (conftest.py)
