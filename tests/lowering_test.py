@@ -293,6 +293,34 @@ class OneDeviceTest(parameterized.TestCase):
         with self.assertRaisesRegex(ValueError, "input layouts that disagree"):
             compiled(out)
 
+    def test_annotations_of_other_ranks(self):
+        here = SingleDeviceSharding(jax.devices()[0])
+        layout = Format(Layout((1, 0, 2)), here)
+        sharding = NamedSharding(Mesh(jax.devices()[:1], "x"), P("x", None, None))
+        for annotation, kind in ((layout, "layout"), (sharding, "sharding")):
+            given = f"key path y is incompatible with its {kind} annotation"
+            with self.assertRaisesRegex(ValueError, given):
+                jax.jit(lambda x, y: x, in_shardings=(None, annotation))(ones(2, 3), ones(2, 3))
+            given = rf"key path result\['a'\] is incompatible with its {kind} annotation"
+            with self.assertRaisesRegex(ValueError, given):
+                jax.jit(lambda x: {"a": x}, out_shardings=annotation)(ones(2, 3))
+
+    def test_layouts_need_a_format(self):
+        for bad in (Layout((1, 0)), Layout.AUTO):
+            with self.assertRaisesRegex(ValueError, "does not accept device-local layouts"):
+                jax.jit(lambda x: x, in_shardings=bad)(ones(2, 3))
+            with self.assertRaisesRegex(ValueError, "does not accept device-local layouts"):
+                lax.with_sharding_constraint(ones(2, 3), bad)
+
+    def test_vmap_of_a_constraint_with_a_layout(self):
+        column = Format(Layout((1, 0)), NamedSharding(Mesh(jax.devices()[:1], "x"), P("x")))
+        constrain = lambda x: lax.with_sharding_constraint(x, column)
+        for axis, expected in ((0, (0, 2, 1)), (1, (1, 2, 0)), (2, (2, 1, 0))):
+            f = jax.vmap(constrain, in_axes=axis, out_axes=axis)
+            (eqn,) = jax.make_jaxpr(f)(ones(2, 3, 4)).eqns
+            self.assertEqual(eqn.params["layout"].major_to_minor, expected)
+            np.testing.assert_array_equal(jax.jit(f)(ones(2, 3, 4)), ones(2, 3, 4))
+
     def test_memory_kinds(self):
         host = SingleDeviceSharding(jax.devices()[0], memory_kind="pinned_host")
         f = jax.jit(lambda x: lax.add(x, x), out_shardings=host)

@@ -186,7 +186,8 @@ def _option_value(name: str, value: Any) -> str | bool | int | float:
 
 
 def _device_assignment(devices, num_replicas, num_partitions) -> _jax.DeviceAssignment:
-    devices = np.array(devices)
+    if not isinstance(devices, np.ndarray):
+        devices = np.array(devices)
     if devices.ndim == 1 and num_partitions == 1:
         devices = devices[:, None]
     if devices.shape != (num_replicas, num_partitions):
@@ -244,11 +245,11 @@ def backend_compile_and_load(
     executable_devices: DeviceList,
     options: CompileOptions,
     host_callbacks: Sequence[Any],
-) -> _jax.LoadedExecutable:
+) -> _jax.LoadedExecutable | _jax.Executable:
     """Compiles a module for devices.
 
     Args:
-      backend: the client.
+      backend: the client. That of absent devices only compiles; the result cannot be run.
       module: the module, in StableHLO.
       executable_devices: the devices, in order.
       options: see :func:`get_compile_options`.
@@ -258,21 +259,30 @@ def backend_compile_and_load(
       jax.errors.JaxRuntimeError: the compiler reported an error.
     """
     try:
-        if host_callbacks:
-            return backend.compile_and_load(
-                module,
-                executable_devices=executable_devices,
-                compile_options=options,
-                host_callbacks=host_callbacks,
+        if is_compile_only(backend):  # nothing will call the callbacks
+            return backend.compile(
+                module, executable_devices=executable_devices, compile_options=options
             )
+        callbacks = {"host_callbacks": host_callbacks} if host_callbacks else {}
         return backend.compile_and_load(
-            module, executable_devices=executable_devices, compile_options=options
+            module, executable_devices=executable_devices, compile_options=options, **callbacks
         )
     except _jax.JaxRuntimeError as error:
+        if "No FFI handler registered" in str(error):
+            error.add_note(
+                "Functions that are not the compiler's own are in another package than the plugin:"
+                " jax-cuda13-plugin for NVIDIA's GPUs, jax-rocm7-plugin for AMD's; others are registered by"
+                " jax.ffi.register_ffi_target."
+            )
         for handler in _XLA_RUNTIME_ERROR_HANDLERS:
             if (replacement := handler(error)) is not None:
                 raise replacement from error
         raise
+
+
+def is_compile_only(backend: Client) -> bool:
+    """Whether a client compiles for devices that are absent; see `jax.experimental.topologies`."""
+    return isinstance(backend, _jax.CompileOnlyPyClient)
 
 
 def compile_or_get_cached(
@@ -285,7 +295,7 @@ def compile_or_get_cached(
     pgle_profiler=None,
     *,
     fun_name: str | None = None,
-) -> _jax.LoadedExecutable:
+) -> _jax.LoadedExecutable | _jax.Executable:
     """Compiles a module, or gets it from the cache; logs and reports how long that took.
 
     Args:

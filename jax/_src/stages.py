@@ -9,6 +9,7 @@ from typing import Any, Protocol, runtime_checkable
 
 from jax._src import config, core
 from jax._src.api_util import shaped_abstractify
+from jax._src.memory import KIND_OF_SPACE, MemorySpace
 from jax._src.mesh import Mesh
 from jax._src.named_sharding import NamedSharding, UnspecifiedValue
 from jax._src.tree_util import (
@@ -149,11 +150,13 @@ def _out_structs(avals, out_shardings):
     ]
 
 
-def _on_devices(struct, mesh):
+def _on_devices(struct, aval, mesh):
     """`struct` with a sharding over the concrete mesh instead of its abstract mesh."""
     sharding = struct.sharding
     if isinstance(sharding, NamedSharding) and sharding.mesh is mesh.abstract_mesh:
-        return struct.update(sharding=NamedSharding(mesh, sharding.spec))
+        on_host = getattr(aval, "memory_space", None) is MemorySpace.Host
+        kind = KIND_OF_SPACE[MemorySpace.Host] if on_host else None
+        return struct.update(sharding=NamedSharding(mesh, sharding.spec, memory_kind=kind))
     return struct
 
 
@@ -176,7 +179,7 @@ class Lowered(_Stage):
         structs = _out_structs(avals, self._out_shardings)
         mesh = self._lowering.mesh
         if isinstance(mesh, Mesh):
-            structs = [_on_devices(s, mesh) for s in structs]
+            structs = [_on_devices(s, a, mesh) for s, a in zip(structs, avals)]
         return tree_unflatten(self.out_tree, structs)
 
     def compile(self, compiler_options: CompilerOptions | None = None, *, device_assignment=None):
@@ -203,7 +206,10 @@ class Lowered(_Stage):
         return self._lowering.compiler_ir(dialect)
 
     def cost_analysis(self) -> Any:
-        """Estimates of the cost of the unoptimized program, as a dictionary."""
+        """Estimates of the cost of the unoptimized program, as a dictionary.
+
+        None for absent devices (`jax.experimental.topologies`): compile the program, then ask it.
+        """
         return self._lowering.cost_analysis()
 
 

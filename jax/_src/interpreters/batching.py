@@ -60,20 +60,30 @@ zero_if_mapped = ZeroIfMapped()
 
 
 class AxisData:
-    """The axis being mapped: its name, size, and the mesh axes it is sharded over, if any."""
+    """The axis being mapped: its name, size, and the mesh axes it is sharded over, if any.
 
-    __slots__ = ("name", "size", "spmd_name", "explicit_mesh_axis")
+    In the body of a `shard_map`, `size` is the number of elements on one device, and `manual_axes`
+    are the mesh axes over which the devices have different elements.
+    """
+
+    __slots__ = ("name", "size", "spmd_name", "explicit_mesh_axis", "manual_axes")
 
     def __init__(
-        self, name: Any, size: int, spmd_name: Any = None, explicit_mesh_axis: Any = None
+        self,
+        name: Any,
+        size: int,
+        spmd_name: Any = None,
+        explicit_mesh_axis: Any = None,
+        manual_axes: tuple[Any, ...] = (),
     ) -> None:
         self.name = name
         self.size = size
         self.spmd_name = spmd_name
         self.explicit_mesh_axis = explicit_mesh_axis
+        self.manual_axes = manual_axes
 
     def _key(self) -> tuple[Any, ...]:
-        return (self.name, self.size, self.spmd_name, self.explicit_mesh_axis)
+        return (self.name, self.size, self.spmd_name, self.explicit_mesh_axis, self.manual_axes)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, AxisData) and self._key() == other._key()
@@ -188,7 +198,9 @@ class BatchTrace(Trace):
                 rule = primitive.batch
                 if rule is None:
                     raise NotImplementedError(
-                        f"Batching rule for '{primitive.name}' not implemented"
+                        f"Batching rule for '{primitive.name}' not implemented: give the function "
+                        "that uses it one with jax.custom_batching.custom_vmap, or call it in a loop, "
+                        "as jax.lax.map does."
                     )
                 out, out_dim = rule(vals, dims, **params)
         finally:
@@ -274,7 +286,7 @@ class _Batched:
                 else:
                     v = BatchTracer(trace, v, d)
             args.append(v)
-        with core.set_current_trace(trace), _axis_in_scope(axis_data):
+        with core.set_current_trace(trace), axis_in_scope(axis_data):
             outs = self.fun(*args)
         return [trace.to_batch_info(x) for x in outs]
 
@@ -412,10 +424,18 @@ def _match_and_sum(
     ]
 
 
-def _axis_in_scope(axis_data: AxisData) -> Any:
-    if axis_data.name is core.no_axis_name:
+def axis_in_scope(axis_data: AxisData) -> Any:
+    """A context in which the mapped axis is bound, and the mesh axes it is sharded over are in use."""
+    spmd, explicit = axis_data.spmd_name, axis_data.explicit_mesh_axis
+    if axis_data.name is core.no_axis_name and spmd is None and explicit is None:
         return contextlib.nullcontext()
-    return core.extend_axis_env_nd([(axis_data.name, axis_data.size)])
+    named = axis_data.name is not core.no_axis_name
+    pairs = [(axis_data.name, axis_data.size)] if named else []
+    return core.extend_axis_env(pairs, _as_tuple(spmd), _as_tuple(explicit), by_vmap=True)
+
+
+def _as_tuple(names: Any) -> tuple[Any, ...]:
+    return () if names is None else names if isinstance(names, tuple) else (names,)
 
 
 def batch(
@@ -433,7 +453,7 @@ def batch(
     def run(*vals: object) -> Any:
         trace = BatchTrace(trace_ctx.trace, axis_data)
         args = [v if d is None else BatchTracer(trace, v, d) for v, d in zip(vals, in_dims)]
-        with core.set_current_trace(trace, check_leaks=True), _axis_in_scope(axis_data):
+        with core.set_current_trace(trace, check_leaks=True), axis_in_scope(axis_data):
             outs = fun(*args)
             pairs = [trace.to_batch_info(x) for x in outs]
             del args, outs
@@ -496,7 +516,7 @@ def _batch_jaxpr_axes(
     def run(*vals: object) -> Any:
         trace = BatchTrace(trace_ctx.trace, axis_data)
         args = [v if d is None else BatchTracer(trace, v, d) for v, d in zip(vals, in_dims)]
-        with core.set_current_trace(trace), _axis_in_scope(axis_data):
+        with core.set_current_trace(trace), axis_in_scope(axis_data):
             outs = core.jaxpr_as_fun(closed)(*args)
         pairs = [trace.to_batch_info(x) for x in outs]
         if out_dests is None:

@@ -345,10 +345,15 @@ def check_valid_tracer(x: Tracer) -> None:
 
 def cached_types(primitive: Primitive, avals: tuple[Any, ...], params: dict[str, Any]) -> Any:
     """Return the type and effects of a single-result primitive, memoized on the primitive."""
-    if config.abstract_mesh_context_manager.value is not None:
-        return primitive.eval_types(avals, params)  # the result may depend on the context's mesh
+    mesh = config.abstract_mesh_context_manager.value
+    if mesh is not None and mesh._any_axis_explicit:
+        return primitive.eval_types(avals, params)  # the result may be sharded over the mesh
     try:
-        key = (avals, tuple(params.items()) if params else ())
+        key: Any = (avals, tuple(params.items()) if params else ())
+        if mesh is not None:
+            key = (*key, mesh, config.check_vma.value)
+        if primitive.effectful_abstract_eval is not None:
+            key = (*key, trace_ctx.axis_env.key())
         cached = primitive.aval_cache.get(key)
     except TypeError:
         raise_unhashable_params(primitive, params)
@@ -358,7 +363,7 @@ def cached_types(primitive: Primitive, avals: tuple[Any, ...], params: dict[str,
         if all(getattr(a, "_sharding", 0) is None for a in avals):
             if len(primitive.aval_cache) > _MAX_CACHED_TYPES:
                 primitive.aval_cache.clear()
-            if not cached[1]:
+            if all([type(e) is core.NamedAxisEffect for e in cached[1]]):
                 primitive.aval_cache[key] = cached
     return cached
 

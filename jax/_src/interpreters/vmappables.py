@@ -79,7 +79,7 @@ def batch(
 
     def run(*args: object) -> Any:
         trace = batching.BatchTrace(trace_ctx.trace, axis_data)
-        with core.set_current_trace(trace), batching._axis_in_scope(axis_data):
+        with core.set_current_trace(trace), batching.axis_in_scope(axis_data):
             get_idx = functools.lru_cache(1)(lambda: _element_numbers(trace))
             elements = [_to_elt(trace, get_idx, x, axis) for x, axis in zip(args, in_axes)]
             outs = fun(*elements)

@@ -1,7 +1,7 @@
 """`jit`: tracing, caching and calling compiled functions.
 
 The callable that a user gets is native (`_jax.pjit`): it finds a compiled program by the types of
-the arguments and runs it. On a miss it calls Python: `_Jit.cache_miss` finds or makes the trace of
+the arguments and runs it. On a miss it calls Python: `Jitted.cache_miss` finds or makes the trace of
 the function (cached by the function and the types of the arguments). In eager execution it then
 compiles the trace and runs it; inside a transformation it binds `jit_p` (see `jit.primitive`).
 """
@@ -9,7 +9,7 @@ compiles the trace and runs it; inside a transformation it binds `jit_p` (see `j
 import functools
 import threading
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from jax._src import (
@@ -34,6 +34,7 @@ from jax._src.interpreters import partial_eval as pe, pxla
 from jax._src.jit import trace_misses
 from jax._src.jit.primitive import call_compiled, jit_p, lower, pjit_p as pjit_p
 from jax._src.late_binding import late
+from jax._src.layout import Format, Layout
 from jax._src.lib import _jax, jax_jit
 from jax._src.mesh import get_concrete_mesh
 from jax._src.sharding import Sharding
@@ -53,14 +54,21 @@ from jax._src.util import fun_name, register_cache, wraps
 traceback_util.register_exclusion(__file__)
 
 
-class _TraceEntry:
-    """One trace of a function: the parameters to bind `jit_p` with, and the tree of the result."""
+class TraceEntry:
+    """One trace of a function: what a call of it binds.
+
+    Attributes:
+      params: the parameters to bind `jit_p` with.
+      consts: the tracers that the function closes over; they come before the other arguments.
+      out_tree: the tree of the result.
+      in_tree: the tree of the dynamic arguments.
+    """
 
     __slots__ = ("params", "consts", "out_tree", "in_tree")
 
     def __init__(self, params, consts, out_tree, in_tree):
         self.params: dict = params
-        self.consts: list = consts  # tracers the function closes over
+        self.consts: list = consts
         self.out_tree = out_tree
         self.in_tree = in_tree
 
@@ -92,24 +100,49 @@ class _ClearTraces:
 register_cache(_ClearTraces, "jit traces")
 
 
-class _Options:
-    """The options of a `jit` call; hashable, since they are part of cache keys."""
+class Options:
+    """The options of a `jit` call, normalized; `key` is what of them is part of cache keys."""
 
     __slots__ = (
         "in_shardings", "out_shardings", "static_argnums", "static_argnames", "donate_argnums",
-        "donate_argnames", "keep_unused", "inline", "compiler_options", "device", "backend",
-        "in_shardings_key", "key",
+        "donate_argnames", "keep_unused", "inline", "compiler_options", "device", "backend", "key",
     )  # fmt: skip
 
 
-class _Jit:
-    """The Python side of one jitted function."""
+class Jitted:
+    """The Python side of one jitted function: what the native callable calls on a miss.
 
-    def __init__(self, fun: Callable, options: _Options):
+    `pjit`, `pmap` and the library's own jitted functions subclass it; `callable_of` makes the
+    callable of an instance. A subclass may override the class attributes below, and
+
+      make_trace: makes the `TraceEntry` of a call that has none yet.
+      trace_call: finds or makes it.
+      cache_miss: runs a call for which the native callable has no program.
+      trace, lower, eval_shape: the methods of the callable.
+
+    What determines its programs besides the function and the options, it adds to `options.key`.
+
+    Args:
+      fun: the function.
+      options: those of the call of `jit`, from `make_options`.
+
+    Attributes:
+      transform: the name of the function that made it, for error messages.
+      static_options: the options of that function that mark arguments as static.
+      canonicalize: converts one of the user's shardings.
+      uncompiled: what is called while `jax_disable_jit` is set; `fun` by default.
+    """
+
+    transform = "jit"
+    static_options = "static_argnums or static_argnames parameters of jax.jit"
+    canonicalize = staticmethod(sharding_impls.canonicalize_jit_sharding)
+
+    def __init__(self, fun: Callable, options: Options):
         self.fun = fun
         self.options = options
         self.traces = api_util.trace_table(fun)  # shared by all jitted forms of `fun`
         self.name = fun_name(fun)
+        self.uncompiled = fun
         self.call: Callable[[], Any]  # returns the native callable, or None if it was collected
 
     # Attributes of the jitted function
@@ -118,7 +151,10 @@ class _Jit:
     def trace(self, *args, **kwargs) -> stages.Traced:
         """Trace the function for these arguments (values or `ShapeDtypeStruct`s)."""
         entry, flat = self.trace_call(args, kwargs, abstract=True)
-        return stages.Traced(entry.params, entry.in_tree, entry.out_tree, entry.consts, flat, lower)
+        lower_call = functools.partial(lower, transform=self.transform)
+        return stages.Traced(
+            entry.params, entry.in_tree, entry.out_tree, entry.consts, flat, lower_call
+        )
 
     @traceback_util.api_boundary
     def lower(self, *args, **kwargs) -> stages.Lowered:
@@ -139,7 +175,7 @@ class _Jit:
 
     # Tracing
 
-    def trace_call(self, args, kwargs, abstract: bool = False) -> tuple[_TraceEntry, list]:
+    def trace_call(self, args, kwargs, abstract: bool = False) -> tuple[TraceEntry, list]:
         """The trace for a call, and its flat dynamic arguments; they may be types if `abstract`."""
         opts = self.options
         try:
@@ -161,7 +197,7 @@ class _Jit:
                 if ShapeDtypeStruct in map(type, flat):
                     raise TypeError("a type where a value is needed")
         except (TypeError, OverflowError):
-            _raise_bad_argument(self.fun, args, kwargs, opts)
+            self.check_arguments(args, kwargs)
             raise
         key = (signature, avals, opts.key, config.trace_context())
         entry = self.traces.get(key)
@@ -170,10 +206,39 @@ class _Jit:
         api_util.check_can_be_key(self.fun)
         if config.explain_cache_misses.value:
             self._explain_miss(key, args, kwargs)
-        entry = self._make_trace(args, kwargs, signature, avals)
+        entry = self.make_trace(args, kwargs, signature, avals)
         if not (config.check_tracer_leaks.value and entry.consts):
             self.traces[key] = entry
         return entry, flat
+
+    def check_arguments(self, args, kwargs) -> None:
+        """Raise an error that names the argument that is not an array, if there is one."""
+        fun, opts = self.fun, self.options
+        statics = set(_normalize_nums(opts.static_argnums, len(args)))
+        dyn = tuple(a for i, a in enumerate(args) if i not in statics)
+        kw = {k: v for k, v in kwargs.items() if k not in opts.static_argnames}
+        for name, x in zip(_arg_names(fun, args, kwargs, opts), tree_leaves((dyn, kw))):
+            if type(x) is ShapeDtypeStruct:
+                raise TypeError(
+                    f"Argument {name!r} of shape {typeof(x).str_short()} of type {type(x)} is not a valid JAX "
+                    "type: it is only a type. Pass a value, or use the function's `lower`, `trace` or "
+                    "`eval_shape`."
+                ) from None
+            try:
+                typeof(x)
+            except OverflowError as err:
+                raise OverflowError(
+                    "An overflow was encountered while parsing an argument to a jitted computation, "
+                    f"whose argument path is {name}. {err}"
+                ) from None
+            except TypeError:
+                raise TypeError(
+                    f"Error interpreting argument to {fun} as an abstract array. The problematic value is "
+                    f"of type {type(x)} and was passed to the function at path {name}.\n"
+                    f"This typically means that a {self.transform}-wrapped function was called with a non-array "
+                    "argument, and this argument was not marked as static using the "
+                    f"{self.static_options}."
+                ) from None
 
     def _explain_miss(self, key, args, kwargs) -> None:
         opts = self.options
@@ -184,19 +249,43 @@ class _Jit:
         previous = [k for k in self.traces.keys() if type(k[0]) is type(key[0])]
         trace_misses.explain_miss(self.fun, key, previous, arg_names)
 
-    def _make_trace(self, args, kwargs, signature, avals) -> _TraceEntry:
+    def make_trace(self, args, kwargs, signature, avals) -> TraceEntry:
+        """Trace the function for a call.
+
+        Args:
+          args, kwargs: the arguments.
+          signature: their trees and the static values, from `jax_jit.parse_arguments`.
+          avals: the types of the flat dynamic arguments.
+        """
         opts = self.options
         traced = trace_function(
             self.fun, args, kwargs, signature, avals, opts.static_argnums, opts.static_argnames
         )
         closed, consts, tree = traced.closed, traced.hoisted, traced.out_tree
         in_shardings = _flat_shardings(
-            "jit in_shardings", opts.in_shardings, traced.in_tree, is_input=True
+            f"{self.transform} in_shardings",
+            opts.in_shardings,
+            traced.in_tree,
+            self.canonicalize,
+            is_input=True,
         )
-        out_shardings = _flat_shardings("jit out_shardings", opts.out_shardings, tree)
-        in_shardings, in_layouts = _split_formats(in_shardings, avals)
-        out_shardings, out_layouts = _split_formats(out_shardings, traced.jaxpr.out_avals)
+        out_shardings = _flat_shardings(
+            f"{self.transform} out_shardings", opts.out_shardings, tree, self.canonicalize
+        )
         n = len(consts)
+        info, out_avals = traced.jaxpr.debug_info, traced.jaxpr.out_avals
+        in_shardings, in_layouts = _split_formats(
+            in_shardings,
+            avals,
+            f"{self.transform} arguments",
+            lambda: info.safe_arg_names(len(avals)),
+        )
+        out_shardings, out_layouts = _split_formats(
+            out_shardings,
+            out_avals,
+            f"{self.transform} outputs",
+            lambda: info.safe_result_paths(len(out_avals)),
+        )
         statics = set(_normalize_nums(opts.static_argnums, len(args)))
         donated = [
             i - sum(s < i for s in statics)
@@ -217,7 +306,7 @@ class _Jit:
             inline=opts.inline,
             compiler_options_kvs=opts.compiler_options,
         )
-        return _TraceEntry(params, consts, tree, traced.in_tree)
+        return TraceEntry(params, consts, tree, traced.in_tree)
 
     # Calling
 
@@ -228,13 +317,15 @@ class _Jit:
             return self.fun(*args, **kwargs), None, False
         entry, flat = self.trace_call(args, kwargs)
         if core.AbstractRef in map(type, entry.params["jaxpr"].in_avals):
-            pe.check_ref_aliasing("jit", self.fun, flat, entry.consts, lambda: entry.arg_names())
+            pe.check_ref_aliasing(
+                self.transform, self.fun, flat, entry.consts, lambda: entry.arg_names()
+            )
         flat = [*entry.consts, *flat]
         if trace_ctx.trace is not eval_trace:
             outs = jit_p.bind(*flat, **entry.params)
             return tree_unflatten(entry.out_tree, outs), None, False
         core.check_eval_args(flat)
-        outs, executable = call_compiled(flat, entry.params)
+        outs, executable = call_compiled(flat, entry.params, self.transform)
         result = tree_unflatten(entry.out_tree, outs)
         fastpath = None
         if not entry.consts:
@@ -242,7 +333,7 @@ class _Jit:
         return result, fastpath, False
 
 
-class _TracedFunction:
+class TracedFunction:
     """The result of tracing a function: jaxpr, constants, and trees of arguments and results."""
 
     __slots__ = ("jaxpr", "consts", "in_tree", "out_tree", "_closed")
@@ -273,7 +364,7 @@ class _TracedFunction:
 def trace_function(
     fun: Callable, args: tuple, kwargs: dict, signature, avals: tuple, static_argnums=(),
     static_argnames=(),
-) -> _TracedFunction:  # fmt: skip
+) -> TracedFunction:  # fmt: skip
     """Trace a function for a call, or find its trace, which `jit` and `make_jaxpr` share.
 
     Args:
@@ -290,6 +381,34 @@ def trace_function(
     if traced is not None and api_util.all_valid(traced.consts):
         return traced
     api_util.check_may_trace(fun, "jit")
+    flat_fun, in_tree, out_tree, info = flat_function(
+        "jit", fun, args, kwargs, statics, static_argnames
+    )
+    with log_tracing(fun, "jit"):
+        jaxpr, _, consts = pe.trace_to_jaxpr_dynamic(flat_fun, avals, info)
+    traced = TracedFunction(jaxpr, consts, in_tree, out_tree())
+    if not (config.check_tracer_leaks.value and any(isinstance(c, Tracer) for c in consts)):
+        table[key] = traced
+    return traced
+
+
+def flat_function(
+    transform: str, fun: Callable, args: tuple, kwargs: dict, statics: Sequence[int],
+    static_argnames: Sequence[str] = (),
+) -> tuple[Callable, Any, Callable[[], Any], DebugInfo]:  # fmt: skip
+    """A function of the flat arguments of a call that are not static.
+
+    Args:
+      transform: the name of the function that traces, such as "jit".
+      fun: the function.
+      args, kwargs: the arguments.
+      statics: the positions of static arguments, not negative.
+      static_argnames: their names.
+
+    Returns:
+      The flat function; the tree of its arguments; a function that returns the tree of the result,
+      once the flat function has been called; and the names of arguments and results.
+    """
     dyn_args = tuple(a for i, a in enumerate(args) if i not in statics)
     dyn_kwargs = {k: v for k, v in kwargs.items() if k not in static_argnames}
     static_kwargs = {k: v for k, v in kwargs.items() if k in static_argnames}
@@ -302,23 +421,25 @@ def trace_function(
 
     flat_fun, out_tree = api_util.flatten_fun(call if statics or static_kwargs else fun, in_tree)
     info = DebugInfo(
-        "jit",
+        transform,
         fun_source_info(fun),
         api_util.arg_names_thunk(
-            fun, in_tree, static_argnums, paths=paths_of((dyn_args, dyn_kwargs), in_tree)
+            fun, in_tree, statics, paths=paths_of((dyn_args, dyn_kwargs), in_tree)
         ),
         api_util.result_paths_thunk(out_tree),
     )
-    with dispatch.log_elapsed_time(
-        "Finished tracing + transforming {fun_name} for jit in {elapsed_time:.9f} sec",
+    return flat_fun, in_tree, out_tree, info
+
+
+def log_tracing(fun: Callable, transform: str) -> Any:
+    """Context manager: log and record how long it takes to trace a function."""
+    return dispatch.log_elapsed_time(
+        "Finished tracing + transforming {fun_name} for "
+        + transform
+        + " in {elapsed_time:.9f} sec",
         fun_name(fun),
         dispatch.JAXPR_TRACE_EVENT,
-    ):
-        jaxpr, _, consts = pe.trace_to_jaxpr_dynamic(flat_fun, avals, info)
-    traced = _TracedFunction(jaxpr, consts, in_tree, out_tree())
-    if not (config.check_tracer_leaks.value and any(isinstance(c, Tracer) for c in consts)):
-        table[key] = traced
-    return traced
+    )
 
 
 def _normalize_nums(nums, n: int) -> tuple[int, ...]:
@@ -334,36 +455,9 @@ def _arg_names(fun, args, kwargs, opts) -> tuple[str | None, ...]:
     return info.arg_names
 
 
-def _raise_bad_argument(fun, args, kwargs, opts):
-    """Raise an error that names the argument that is not an array."""
-    statics = set(_normalize_nums(opts.static_argnums, len(args)))
-    dyn = tuple(a for i, a in enumerate(args) if i not in statics)
-    kw = {k: v for k, v in kwargs.items() if k not in opts.static_argnames}
-    for name, x in zip(_arg_names(fun, args, kwargs, opts), tree_leaves((dyn, kw))):
-        if type(x) is ShapeDtypeStruct:
-            raise TypeError(
-                f"Argument {name!r} of shape {typeof(x).str_short()} of type {type(x)} is not a valid JAX "
-                "type: it is only a type. Pass a value, or use the function's `lower`, `trace` or "
-                "`eval_shape`."
-            ) from None
-        try:
-            typeof(x)
-        except OverflowError as err:
-            raise OverflowError(
-                "An overflow was encountered while parsing an argument to a jitted computation, whose "
-                f"argument path is {name}. {err}"
-            ) from None
-        except TypeError:
-            raise TypeError(
-                f"Error interpreting argument to {fun} as an abstract array. The problematic value is of "
-                f"type {type(x)} and was passed to the function at path {name}.\n"
-                "This typically means that a jit-wrapped function was called with a non-array argument, "
-                "and this argument was not marked as static using the static_argnums or static_argnames "
-                "parameters of jax.jit."
-            ) from None
-
-
-def _flat_shardings(name: str, tree: Any, value_tree, is_input: bool = False) -> tuple:
+def _flat_shardings(
+    name: str, tree: Any, value_tree, canonicalize: Callable, is_input: bool = False
+) -> tuple:
     """One sharding per leaf of `value_tree`; for inputs, `tree` is a prefix of the args tuple."""
     if isinstance(tree, UnspecifiedValue):
         return (UNSPECIFIED,) * value_tree.num_leaves
@@ -382,32 +476,46 @@ def _flat_shardings(name: str, tree: Any, value_tree, is_input: bool = False) ->
             flat = api_util.flatten_axes(name, args_tree, tree, tupled_args=True)
     else:
         flat = api_util.flatten_axes(name, value_tree, tree)
-    return tuple(sharding_impls.canonicalize_jit_sharding(s, name) for s in flat)
+    return tuple(canonicalize(s, name) for s in flat)
 
 
-def _split_formats(shardings, avals) -> tuple[tuple, tuple]:
-    """Separate the layouts of `Format`s from shardings."""
+def _split_formats(shardings, avals, what: str, names: Callable) -> tuple[tuple, tuple]:
+    """Separate the layouts of `Format`s from shardings; `names` returns those of the values."""
     outs, layouts = [], []
-    for s, aval in zip(shardings, avals):
+    for i, (s, aval) in enumerate(zip(shardings, avals)):
         layout = None
-        if hasattr(s, "layout") and hasattr(s, "sharding"):
+        if isinstance(s, Format):
             layout, s = s.layout, s.sharding
             s = UNSPECIFIED if s is None else s
         if isinstance(s, Sharding):
-            s.check_compatible_aval(aval.shape)
+            _check_fits(s, "sharding", aval, what, names, i)
+        if isinstance(layout, Layout):
+            _check_fits(layout, "layout", aval, what, names, i)
         outs.append(s)
         layouts.append(layout)
     return tuple(outs), tuple(layouts)
 
 
+def _check_fits(annotation, kind: str, aval, what: str, names: Callable, i: int) -> None:
+    """Raise ValueError if a sharding or layout is for values of another rank."""
+    try:
+        annotation.check_compatible_aval(aval.shape)
+    except ValueError as err:
+        name = names()[i]
+        path = f" with pytree key path {name}" if name else ""
+        raise ValueError(
+            f"One of {what}{path} is incompatible with its {kind} annotation {annotation}: {err}"
+        ) from None
+
+
 # Making jitted functions
 
 
-def _cpp_callable(state: _Jit):
+def _native_callable(state: Jitted):
     opts = state.options
     return _jax.pjit(
         state.name,
-        state.fun,
+        state.uncompiled,
         state.cache_miss,
         list(opts.static_argnums),
         list(opts.static_argnames),
@@ -418,7 +526,7 @@ def _cpp_callable(state: _Jit):
     )
 
 
-def _cpp_cache(state: _Jit):
+def _cpp_cache(state: Jitted):
     """The cache of compiled programs, shared by jitted forms of equal functions and options."""
     if "_own_traces" in getattr(state.fun, "__dict__", ()):
         return _jax.PjitFunctionCache(4096)
@@ -433,15 +541,15 @@ def _cpp_cache(state: _Jit):
 
 
 @functools.cache
-def _default_options() -> _Options:
+def _default_options() -> Options:
     return make_options(None)
 
 
 def make_options(
     sig, *, in_shardings=UNSPECIFIED, out_shardings=UNSPECIFIED, static_argnums=None,
     static_argnames=None, donate_argnums=None, donate_argnames=None, keep_unused=False, device=None,
-    backend=None, inline=False, compiler_options=None, fun=None,
-) -> _Options:  # fmt: skip
+    backend=None, inline=False, compiler_options=None, fun=None, transform="jit",
+) -> Options:  # fmt: skip
     """Check and normalize the options of `jit`.
 
     Raises:
@@ -453,19 +561,19 @@ def make_options(
             s is None or isinstance(s, UnspecifiedValue) for s in (in_shardings, out_shardings)
         ):
             raise ValueError(
-                "If backend or device is specified on jit, then in_shardings and out_shardings should "
-                "not be specified."
+                f"If backend or device is specified on {transform}, then in_shardings and "
+                "out_shardings should not be specified."
             )
         if device is not None and backend is not None:
             raise ValueError(
-                f"can't specify both a device and a backend for jit, got device={device} and "
+                f"can't specify both a device and a backend for {transform}, got device={device} and "
                 f"backend={backend}"
             )
         from_device = sharding_impls.sharding_of_device_or_backend(device, backend)
         in_shardings = out_shardings = from_device
     if compiler_options is not None and not isinstance(compiler_options, dict):
         raise TypeError(f"compiler_options must be a dictionary, got {compiler_options!r}")
-    opts = _Options()
+    opts = Options()
     opts.donate_argnums, opts.donate_argnames, opts.static_argnums, opts.static_argnames = (
         api_util.resolve_argnums(
             fun, sig, donate_argnums, donate_argnames, static_argnums, static_argnames
@@ -486,24 +594,23 @@ def make_options(
         shardings, opts.static_argnums, opts.static_argnames, opts.donate_argnums,
         opts.donate_argnames, opts.keep_unused, opts.inline, opts.compiler_options,
     )  # fmt: skip
-    hash(opts.key)
+    hash(opts.key)  # raises TypeError here, not in the first call
     return opts
 
 
-def make_jit(fun: Callable, **options):
+def make_jit(fun: Callable, python_side: type[Jitted] = Jitted, **options):
     """The jitted form of `fun`; see `jax.jit`."""
     if any(v is not None for k, v in options.items() if "arg" in k):
         sig = api_util.fun_signature(fun)
     else:
         sig = None
-    state = _Jit(fun, make_options(sig, fun=fun, **options))
-    call = _cpp_callable(state)
-    wrapped = wraps(fun)(call)
-    _attach(wrapped, state)
-    return wrapped
+    made = make_options(sig, fun=fun, transform=python_side.transform, **options)
+    return callable_of(python_side(fun, made))
 
 
-def _attach(call, state: _Jit) -> None:
+def callable_of(state: Jitted):
+    """The native callable that a user gets: named as the function, with the methods of `jit`."""
+    call = wraps(state.fun)(_native_callable(state))
     state.call = weakref.ref(call)
     call.trace = state.trace
     call.lower = state.lower
@@ -511,13 +618,14 @@ def _attach(call, state: _Jit) -> None:
     call.clear_cache = state.clear_cache
     call._fun = state.fun
     call._jit_state = state
+    return call
 
 
 def make_primitive_call(fun: Callable, name: str, **options):
     """A native callable that compiles `fun`, a function of arrays that binds a primitive."""
-    state = _Jit(fun, make_options(None, fun=fun, **options) if options else _default_options())
+    state = Jitted(fun, make_options(None, fun=fun, **options) if options else _default_options())
     state.name = name
-    return _cpp_callable(state)
+    return _native_callable(state)
 
 
 late.compile_eager = make_primitive_call

@@ -39,10 +39,28 @@ def nested_jit(fun: F, *, static_argnames: tuple[str, ...] = ()) -> F:
 
     Arguments and result are as for `inline_jit`.
     """
-    return _native(jitted._Jit(fun, _options(static_argnames)))
+    return _native(_LibraryJit(fun, _options(static_argnames)))
 
 
-class _InlineJit(jitted._Jit):
+class _LibraryJit(jitted.Jitted):
+    """Unlike `jax.jit`, functions of the library accept objects with `__jax_array__`."""
+
+    @traceback_util.api_boundary
+    def cache_miss(self, *args, **kwargs):
+        for x in (*args, *kwargs.values()):
+            if hasattr(type(x), "__jax_array__"):
+                args = [_converted(a) for a in args]
+                kwargs = {k: _converted(a) for k, a in kwargs.items()}
+                # Without a program for the fast path, which would get other leaves.
+                return super().cache_miss(*args, **kwargs)[0], None, False
+        return super().cache_miss(*args, **kwargs)
+
+
+def _converted(x: Any) -> Any:
+    return x.__jax_array__() if hasattr(type(x), "__jax_array__") else x
+
+
+class _InlineJit(_LibraryJit):
     @traceback_util.api_boundary
     def cache_miss(self, *args, **kwargs):
         if trace_ctx.trace is eval_trace:
@@ -85,7 +103,7 @@ def _options(static_argnames: tuple[str, ...]):
     return opts
 
 
-def _native(state: jitted._Jit) -> Any:
+def _native(state: jitted.Jitted) -> Any:
     fun = state.fun
     opts = state.options
     call = _jax.pjit(

@@ -17,8 +17,13 @@ from jax._src.tree_util import dispatch_registry, tree_flatten, tree_structure
 traceback_util.register_exclusion(__file__)
 
 
-def lower(params: dict, args: Sequence[Any], *, platforms=None, private_parameters=None):
-    """Lower a call of `jit_p`; `args` may be values or types."""
+def lower(
+    params: dict, args: Sequence[Any], *, platforms=None, private_parameters=None, transform="jit"
+):  # fmt: skip
+    """Lower a call of `jit_p`; `args` may be values or types.
+
+    `transform` is the name of the function that the user called, for errors.
+    """
     request = pxla.Request(
         name=params["name"],
         args=args,
@@ -30,19 +35,23 @@ def lower(params: dict, args: Sequence[Any], *, platforms=None, private_paramete
         keep_unused=params["keep_unused"],
         ctx_mesh=params["ctx_mesh"],
         compiler_options_kvs=params["compiler_options_kvs"],
+        api_name=transform,
     )
     return pxla.lower(params["jaxpr"], request, platforms=platforms)
 
 
-def call_compiled(args: list, params: dict):
-    """Run a call of `jit_p` on concrete arguments; returns the results and the executable."""
+def call_compiled(args: list, params: dict, transform: str = "jit"):
+    """Run a call of `jit_p` on concrete arguments; returns the results and the executable.
+
+    `transform` is the name of the function that the user called, for errors.
+    """
     if config.no_execution.value:  # raise before compiling
         pxla.raise_no_execution(params["name"])
     cache = params["jaxpr"]._cache
     key = ("executable", pxla.placement_key(args), _hashable_params(params), config.trace_context())
     executable = cache.get(key)
     if executable is None:
-        executable = cache[key] = lower(params, args).compile()
+        executable = cache[key] = lower(params, args, transform=transform).compile()
     if config.debug_nans.value or config.debug_infs.value:
         return _call_checked(executable, args, params), executable
     return executable.unsafe_call(*args), executable

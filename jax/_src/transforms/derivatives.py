@@ -2,12 +2,11 @@
 
 import functools
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
 from jax._src import api_util, core, dtypes, traceback_util
-from jax._src.ad_util import Zero
+from jax._src.ad_util import Zero, manual_type_remedy, with_manual_type
 from jax._src.api_util import (
     argnums_partial,
     check_callable,
@@ -16,10 +15,12 @@ from jax._src.api_util import (
     flatten_fun_nokwargs,
 )
 from jax._src.core import typeof
+from jax._src.device_put.functions import device_put
 from jax._src.interpreters import ad, partial_eval as pe
 from jax._src.jit.jitted import make_jit
 from jax._src.late_binding import late
 from jax._src.literals import TypedComplex, TypedFloat
+from jax._src.memory import KIND_OF_SPACE, MemorySpace
 from jax._src.tree_util import (
     Partial,
     equality_errors_pytreedef,
@@ -131,7 +132,10 @@ def value_and_grad(
         answer = tree_unflatten(out_tree(), outs)
         _check_scalar(answer)
         check_output_dtype("grad", holomorphic, answer)
-        ct = _one(typeof(outs[0]))
+        aval = typeof(outs[0])
+        ct = with_manual_type(_one(aval), aval.to_ct_aval().manual_axis_type)
+        if aval.memory_space is not MemorySpace.Device:
+            ct = in_memory_of(aval, ct)
         grads = lin.backward([ct])
         grads = [_finish_ct(g) for g in grads]
         g = tree_unflatten(in_tree, grads)
@@ -149,6 +153,14 @@ def _one(aval):
     if aval.weak_type and aval.dtype in (np.complex64, np.complex128):
         return TypedComplex(1.0, aval.dtype)
     return np.ones((), aval.dtype)
+
+
+def in_memory_of(aval, x):
+    """`x`, or a copy of it in the memory space of values of type `aval`, if that is another one."""
+    space, own = getattr(aval, "memory_space", None), getattr(typeof(x), "memory_space", None)
+    if space is own or space not in KIND_OF_SPACE or own not in KIND_OF_SPACE:
+        return x
+    return device_put(x, space)
 
 
 def _finish_ct(ct, given=()):
@@ -247,41 +259,51 @@ def check_output_dtype(name, holomorphic, x) -> None:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class GradValue:
-    """Passed to `VJP.with_refs` for a cotangent that is to be returned."""
-
-
-@dataclass(frozen=True, slots=True)
-class DontWant:
-    """Passed to `VJP.with_refs` for a cotangent that is not needed."""
-
-
-@register_static
-@dataclass(frozen=True, slots=True)
-class DidntWant:
-    """Returned in place of a cotangent that was not needed."""
-
-
-@register_static
-@dataclass(frozen=True, slots=True)
-class GradRef:
-    """Returned in place of a cotangent that was added to a mutable array."""
-
-
-class NotNeeded:
-    """In `VJP.args_res`: stands for an argument whose value the backward pass does not need."""
+class _Marker:
+    """Stands for an array; all instances of a class are equal."""
 
     __slots__ = ()
 
     def __repr__(self) -> str:
-        return "NotNeeded()"
+        return f"{type(self).__name__}()"
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, NotNeeded)
+        return type(other) is type(self)
 
     def __hash__(self) -> int:
-        return hash(NotNeeded)
+        return hash(type(self))
+
+
+class GradValue(_Marker):
+    """Passed to `VJP.with_refs` for a cotangent that is to be returned."""
+
+    __slots__ = ()
+
+
+class DontWant(_Marker):
+    """Passed to `VJP.with_refs` for a cotangent that is not needed."""
+
+    __slots__ = ()
+
+
+@register_static
+class DidntWant(_Marker):
+    """Returned in place of a cotangent that was not needed."""
+
+    __slots__ = ()
+
+
+@register_static
+class GradRef(_Marker):
+    """Returned in place of a cotangent that was added to a mutable array."""
+
+    __slots__ = ()
+
+
+class NotNeeded(_Marker):
+    """In `VJP.args_res`: stands for an argument whose value the backward pass does not need."""
+
+    __slots__ = ()
 
 
 register_pytree_node(NotNeeded, lambda _: ((), None), lambda *_: NotNeeded())
@@ -472,20 +494,24 @@ def _deliver(want, ct):
 def _checked_cotangent(ct, aval, index: int, vjp_fun: VJP):
     """Check a cotangent of a result of type `aval`; `Zero` if the result has no derivative."""
     got, expected = typeof(ct), aval.to_ct_aval()
+    remedy = ""
     if got.dtype == dtypes.float0 and got.shape == expected.shape:
         return Zero(expected)
     if expected.dtype == dtypes.float0 and got.shape == aval.shape:
         return Zero(expected)  # a cotangent of an integer is ignored, whatever its value
     if got.dtype == expected.dtype and got.shape == expected.shape:
         shardings = getattr(got, "_sharding", None), getattr(expected, "_sharding", None)
-        if None in shardings or shardings[0] == shardings[1]:
-            return ct
+        spaces = getattr(got, "memory_space", None), getattr(expected, "memory_space", None)
+        if spaces[0] is spaces[1] and (None in shardings or shardings[0] == shardings[1]):
+            remedy = manual_type_remedy(got, expected, "ct")
+            if not remedy:
+                return ct
     path = keystr(leaf_key_paths(vjp_fun.out_tree)[index])
     where = f" at path {path}" if path else ""
     raise ValueError(
         f"unexpected JAX type (e.g. shape/dtype) for argument to VJP function{where}: got "
         f"{got.str_short()}, but expected {expected.str_short()} because the corresponding "
-        f"output of the differentiated function had JAX type {aval.str_short()}"
+        f"output of the differentiated function had JAX type {aval.str_short()}.{remedy}"
     )
 
 
@@ -567,7 +593,8 @@ def jvp(fun: Callable, primals, tangents, has_aux: bool = False):
     Args:
       fun: function of arrays and pytrees.
       primals: tuple or list of arguments.
-      tangents: tuple or list of tangents, each one like its argument.
+      tangents: tuple or list of tangents, each one like its argument; one that is in another memory
+        space is moved to that of its argument.
       has_aux: whether `fun` returns a pair (result, auxiliary data).
 
     Returns:
@@ -595,29 +622,33 @@ def jvp(fun: Callable, primals, tangents, has_aux: bool = False):
         )
     if type(primals) is not tuple:
         _, tree = tree_flatten(tuple(primals))
-    for p, t in zip(flat, flat_t):
-        _check_tangent("jvp", p, t)
+    moved = [_checked_tangent(p, t) for p, t in zip(flat, flat_t)]
     if has_aux:
         flat_fun, out_tree, get_aux = flatten_fun_aux(fun, tree)
     else:
         flat_fun, out_tree = flatten_fun_nokwargs(fun, tree)
-    outs, outs_t = ad.jvp(flat_fun, flat, flat_t)
+    outs, outs_t = ad.jvp(flat_fun, flat, moved)
     answer = tree_unflatten(out_tree(), outs)
-    outs_t = [
+
+    def finished(out, t):
         # An argument that is returned unchanged has its tangent returned unchanged as well.
-        _finish_ct(t, [given for x, given in zip(flat, flat_t) if x is out])
-        for out, t in zip(outs, outs_t)
-    ]
-    tangent = tree_unflatten(out_tree(), outs_t)
+        unchanged = [given for x, given, m in zip(flat, flat_t, moved) if x is out and m is t]
+        return unchanged[0] if unchanged else _finish_ct(t)
+
+    tangent = tree_unflatten(out_tree(), list(map(finished, outs, outs_t)))
     return (answer, tangent, get_aux()) if has_aux else (answer, tangent)
 
 
-def _check_tangent(name: str, p, t) -> None:
+def _checked_tangent(p, t):
+    """The tangent `t` of an argument `p` of `jvp`, after its type is checked.
+
+    It is moved to the memory of `p`, and made to vary over the same mesh axes.
+    """
     aval, t_aval = typeof(p), typeof(t)
     expected = core.primal_dtype_to_tangent_dtype(aval.dtype)
     if expected != t_aval.dtype:
         raise TypeError(
-            f"primal and tangent arguments to jax.{name} do not match; dtypes must be equal, or in case "
+            "primal and tangent arguments to jax.jvp do not match; dtypes must be equal, or in case "
             "of int/bool primal dtype the tangent dtype must be float0. Got primal dtype "
             f"{dtypes.dtype_name(aval.dtype)} and so expected tangent dtype {dtypes.dtype_name(expected)}, but got "
             f"tangent dtype {dtypes.dtype_name(t_aval.dtype)} instead."
@@ -627,6 +658,7 @@ def _check_tangent(name: str, p, t) -> None:
             f"jvp called with different primal and tangent shapes;Got primal shape {aval.shape} and "
             f"tangent shape as {t_aval.shape}"
         )
+    return t if t_aval is aval else core.vary_like(in_memory_of(aval, t), p)
 
 
 @api_boundary
@@ -685,7 +717,8 @@ class _LinearizedFunction:
             if not core.typematch(expected, got):
                 raise ValueError(
                     f"linearized function called on tangent values inconsistent with the original "
-                    f"primal values: got tangent aval {got} for primal aval {aval} but expected {expected}"
+                    f"primal values: got tangent aval {got} for primal aval {aval} but expected "
+                    f"{expected}." + manual_type_remedy(got, expected, "t", "the primal value")
                 )
         closed = core.ClosedJaxpr(self.jaxpr, consts)
         outs = _apply_linear(closed, flat)
@@ -737,9 +770,11 @@ def linear_transpose(fun: Callable, *primals, reduce_axes=()) -> Callable:
             )
         got = [typeof(c) for c in cts]
         if not all(map(core.typecompat, out_avals, got)):
+            remedies = [manual_type_remedy(g, a, "ct") for g, a in zip(got, out_avals)]
             raise TypeError(
                 "cotangent type does not match function output, expected "
-                f"{[a.str_short() for a in out_avals]} but got {[a.str_short() for a in got]}"
+                f"{[a.str_short() for a in out_avals]} but got {[a.str_short() for a in got]}."
+                + next(filter(None, remedies), "")
             )
         dummies = [ad.UndefinedPrimal(a) for a in in_avals]
         outs = ad.backward_pass(jaxpr, True, consts, dummies, cts)

@@ -18,7 +18,7 @@ from jax._src.mesh import (
 )
 from jax._src.named_sharding import NamedSharding, explicit_part
 from jax._src.partition_spec import PartitionSpec
-from jax._src.sharding_impls import _internal_use_concrete_mesh
+from jax._src.sharding_impls import use_concrete_mesh
 from jax._src.tree_util import tree_leaves, tree_map
 
 
@@ -159,6 +159,6 @@ def _use_mesh(mesh: AbstractMesh) -> Iterator[None]:
         return
     with (
         use_abstract_mesh(mesh),
-        _internal_use_concrete_mesh(concrete.update(axis_types=mesh.axis_types)),
+        use_concrete_mesh(concrete.update(axis_types=mesh.axis_types)),
     ):
         yield

@@ -6,12 +6,19 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from jax._src import dtypes, traceback_util
+from jax._src.ad_util import with_manual_type
 from jax._src.api_util import argnums_partial, check_callable, ensure_index
 from jax._src.core import typeof
 from jax._src.lax import lax, slicing
 from jax._src.lax.lax.convert import to_dtype
 from jax._src.lax.resharding import bind_reshard
-from jax._src.transforms.derivatives import check_input_dtype, check_output_dtype, jvp, vjp
+from jax._src.transforms.derivatives import (
+    check_input_dtype,
+    check_output_dtype,
+    in_memory_of,
+    jvp,
+    vjp,
+)
 from jax._src.transforms.vmap import vmap
 from jax._src.tree_util import (
     tree_flatten,
@@ -201,6 +208,8 @@ def _std_basis(pytree, of_cotangents: bool = False):
         if (sharding := getattr(aval, "_sharding", None)) is not None:
             spec = sharding.spec.update(partitions=(None, *sharding.spec.partitions))
             block = bind_reshard(block, sharding.update(spec=spec))
+        if of_cotangents:  # `jvp` moves and casts tangents itself
+            block = with_manual_type(in_memory_of(aval, block), aval.manual_axis_type)
         out.append(block)
     return tree_unflatten(tree, out)
 

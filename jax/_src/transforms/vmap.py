@@ -1,6 +1,6 @@
 """`vmap`: turns a function of one example into a function of a batch."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -92,7 +92,7 @@ def vmap(
             in_axes_flat = flatten_axes("vmap in_axes", in_tree, (in_axes, 0), kws=True)
         else:
             in_axes_flat = flatten_axes("vmap in_axes", treedef_children(in_tree)[0], in_axes)
-        size = _mapped_axis_size(fun, in_tree, flat, in_axes_flat, axis_size)
+        size = mapped_axis_size("vmap", fun, in_tree, flat, in_axes_flat, axis_size)
         in_axes_flat = [
             None if a is None else a + np.ndim(x) if a < 0 else a
             for a, x in zip(in_axes_flat, flat)
@@ -119,7 +119,7 @@ def vmap(
         flat, in_tree = tree_flatten((args, kwargs), is_leaf=is_leaf)
         axes = flatten_axes("vmap in_axes", in_tree, (in_axes, 0), kws=True)
         dims = [None if is_leaf(x) else a for x, a in zip(flat, axes)]
-        size = _mapped_axis_size(fun, in_tree, flat, dims, axis_size)
+        size = mapped_axis_size("vmap", fun, in_tree, flat, dims, axis_size)
         mesh_axis = batching.mapped_mesh_axis(flat, dims)
         axis_data = batching.AxisData(name, size, spmd, mesh_axis)
         out_tree = None
@@ -158,39 +158,54 @@ def _out_axes_error(fun, tree, index) -> str:
     )
 
 
-def _mapped_axis_size(fun, tree, vals, dims, given: int | None) -> int:
-    """The common size of the mapped axes; raises an error if they differ."""
+def mapped_axis_size(
+    api_name: str, fun: Callable, tree, vals: Sequence[Any], dims: Sequence[Any], given: int | None
+) -> int:  # fmt: skip
+    """The common size of the mapped axes.
+
+    Args:
+      api_name: the function that maps, such as "vmap".
+      fun, tree: the mapped function, and the tree of its arguments.
+      vals: the flat arguments, or their types.
+      dims: the mapped axis of each, or None.
+      given: the size that the user gave, or None.
+
+    Raises:
+      ValueError: if sizes differ, an argument does not have its axis, or there is no size.
+      TypeError: if an argument is no array.
+    """
     sizes = []
     for i, (x, d) in enumerate(zip(vals, dims)):
         if d is None:
             continue
         try:
-            shape = np.shape(x)
+            shape = _shape(x)
             sizes.append(shape[d])
         except (IndexError, TypeError):
-            if not core.valid_jaxtype(x):
+            if not (isinstance(x, core.AbstractValue) or core.valid_jaxtype(x)):
                 raise TypeError(
-                    f"vmap: {_arg_path(fun, tree, vals, i)} is {x!r} of type {type(x)}, which is not a valid "
-                    "JAX type."
+                    f"{api_name}: {_arg_path(fun, tree, vals, i)} is {x!r} of type {type(x)}, which is not "
+                    "a valid JAX type."
                 ) from None
-            ndim = np.ndim(x)
+            ndim = len(_shape(x))
             path = _arg_path(fun, tree, vals, i)
             min_rank = d + 1 if d >= 0 else -d
             raise ValueError(
-                "vmap was requested to map its argument along axis "
-                f"{d}, which implies that its rank should be at least {min_rank}, but is only {ndim} "
-                f"(its shape is {np.shape(x)}). The argument is {path}."
+                f"{api_name} was requested to map its argument along axis {d}, which implies that its "
+                f"rank should be at least {min_rank}, but is only {ndim} "
+                f"(its shape is {_shape(x)}). The argument is {path}."
             ) from None
     if not sizes:
         if given is not None:
             return given
         if not vals:
             raise ValueError(
-                "vmap wrapped function must be passed at least one argument containing an array or "
-                "axis_size must be specified, got no arguments"
+                f"{api_name} wrapped function must be passed at least one argument containing an array "
+                "or axis_size must be specified, got no arguments"
             )
         raise ValueError(
-            "vmap must have at least one non-None value in in_axes or axis_size must be specified"
+            f"{api_name} must have at least one non-None value in in_axes or axis_size must be "
+            "specified"
         )
     if given is not None:
         sizes.append(given)
@@ -198,12 +213,12 @@ def _mapped_axis_size(fun, tree, vals, dims, given: int | None) -> int:
         return sizes[0]
     if given is not None:
         sizes.pop()
-    lines = ["vmap got inconsistent sizes for array axes to be mapped:"]
+    lines = [f"{api_name} got inconsistent sizes for array axes to be mapped:"]
     groups: dict[int, list[str]] = {}
     for i, (x, d) in enumerate(zip(vals, dims)):
         if d is not None:
-            text = f"axis {d} of {_arg_path(fun, tree, vals, i)} of type {typeof(x).str_short()}"
-            groups.setdefault(np.shape(x)[d], []).append(text)
+            text = f"axis {d} of {_arg_path(fun, tree, vals, i)} of type {_type(x)}"
+            groups.setdefault(_shape(x)[d], []).append(text)
     if given is not None:
         groups.setdefault(given, []).append("the argument axis_size")
     for size, items in sorted(groups.items(), key=lambda kv: -len(kv[1])):
@@ -215,6 +230,14 @@ def _mapped_axis_size(fun, tree, vals, dims, given: int | None) -> int:
                 f"  * most axes ({len(items)} of them) had size {size}, e.g. {', '.join(shown)};"
             )
     raise ValueError("\n".join(lines)[:-1] + ".")
+
+
+def _shape(x) -> tuple[int, ...]:
+    return x.shape if isinstance(x, core.AbstractValue) else np.shape(x)
+
+
+def _type(x) -> str:
+    return (x if isinstance(x, core.AbstractValue) else typeof(x)).str_short()
 
 
 def _arg_path(fun, tree, vals, index: int) -> str:

@@ -265,7 +265,8 @@ class JVPTracer(TangentTracer):
     __slots__ = ()
 
     def __repr__(self) -> str:
-        return f"JVPTracer(primal={self.primal}, tangent={self.tangent})"
+        primal, tangent = core.repr_inside(self.primal), core.repr_inside(self.tangent)
+        return f"JVPTracer(primal={primal}, tangent={tangent})"
 
     __str__ = __repr__
 

@@ -66,7 +66,7 @@ class LinearizeTracer(TangentTracer):
 
     def __repr__(self) -> str:
         tangent = self.tangent.aval.str_short(short_dtypes=True)
-        return f"GradTracer(primal={self.primal}, typeof(tangent)={tangent})"
+        return f"GradTracer(primal={core.repr_inside(self.primal)}, typeof(tangent)={tangent})"
 
     __str__ = __repr__
 

@@ -118,7 +118,9 @@ def operand_jvp(
 def _missing_rule(primitive: Primitive, i: int) -> Callable[..., Any]:
     def rule(*_: object, **__: object) -> NoReturn:
         raise NotImplementedError(
-            f"Differentiation rule for '{primitive.name}' not implemented with respect to operand {i}"
+            f"Differentiation rule for '{primitive.name}' not implemented with respect to operand {i}: "
+            "give the function that uses it a derivative with jax.custom_jvp or jax.custom_vjp, or the "
+            "operand to jax.lax.stop_gradient first."
         )
 
     return rule

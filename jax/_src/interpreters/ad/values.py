@@ -63,4 +63,7 @@ def as_cotangent(ct: object, aval: AbstractValue) -> Any:
 
 
 def no_rule(what: str, primitive: Primitive) -> NotImplementedError:
-    return NotImplementedError(f"{what} for '{primitive.name}' not implemented")
+    return NotImplementedError(
+        f"{what} for '{primitive.name}' not implemented: give the function that uses it a derivative "
+        "with jax.custom_jvp or jax.custom_vjp, or apply jax.lax.stop_gradient to its operands."
+    )

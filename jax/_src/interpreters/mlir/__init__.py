@@ -5,7 +5,8 @@
 parameters. It emits operations at the insertion point and returns the results.
 """
 
-from jax._src.interpreters.mlir.callbacks import emit_python_callback as emit_python_callback
+from typing import TYPE_CHECKING
+
 from jax._src.interpreters.mlir.constants import (
     ConstantHandler as ConstantHandler,
     dense_bool_array as dense_bool_array,
@@ -39,33 +40,7 @@ from jax._src.interpreters.mlir.context import (
     upstream_dialects as upstream_dialects,
 )
 from jax._src.interpreters.mlir.custom_call import custom_call as custom_call
-from jax._src.interpreters.mlir.ffi import (
-    build_ffi_lowering_function as build_ffi_lowering_function,
-    ffi_lowering as ffi_lowering,
-)
-from jax._src.interpreters.mlir.functions import (
-    call_lowering as call_lowering,
-    check_backend_matches as check_backend_matches,
-    core_call_lowering as core_call_lowering,
-    lower_called_computation as lower_called_computation,
-    lower_jaxpr_inline as lower_jaxpr_inline,
-    lower_jaxpr_to_fun as lower_jaxpr_to_fun,
-    lower_jit_call as lower_jit_call,
-)
 from jax._src.interpreters.mlir.locations import source_info_to_location as source_info_to_location
-from jax._src.interpreters.mlir.module import (
-    LoweringResult as LoweringResult,
-    build_mlir_module_helper as build_mlir_module_helper,
-    dump_jaxpr_to_file as dump_jaxpr_to_file,
-    dump_module_message as dump_module_message,
-    dump_module_to_file as dump_module_to_file,
-    lower_jaxpr_to_module as lower_jaxpr_to_module,
-    merge_mlir_modules as merge_mlir_modules,
-    module_to_bytecode as module_to_bytecode,
-    module_to_string as module_to_string,
-    refine_polymorphic_shapes as refine_polymorphic_shapes,
-    sanitize_name as sanitize_name,
-)
 from jax._src.interpreters.mlir.ops import (
     add_jaxvals_lowering as add_jaxvals_lowering,
     broadcast_in_dim as broadcast_in_dim,
@@ -91,14 +66,17 @@ from jax._src.interpreters.mlir.ops import (
 )
 from jax._src.interpreters.mlir.rules import (
     LoweringRule as LoweringRule,
+    compute_type_attributes as compute_type_attributes,
     delegate_lowering as delegate_lowering,
     find_rules as find_rules,
     jaxpr_subcomp as jaxpr_subcomp,
     lower_fun as lower_fun,
     lower_per_platform as lower_per_platform,
     map_compute_type as map_compute_type,
+    metadata_attributes as metadata_attributes,
     outlined as outlined,
     register_lowering as register_lowering,
+    update_frontend_attributes as update_frontend_attributes,
     wrap_compute_type_in_place as wrap_compute_type_in_place,
     wrap_xla_metadata_in_place as wrap_xla_metadata_in_place,
 )
@@ -133,5 +111,59 @@ from jax._src.interpreters.mlir.types import (
     token_type as token_type,
     unflatten_ir_values_like_types as unflatten_ir_values_like_types,
 )
+from jax._src.lazy_names import lazy_names
 from jax._src.lib.mlir import dialects as dialects, ir as ir
 from jax._src.lib.mlir.dialects import chlo as chlo, func as func_dialect, hlo as hlo, sdy as sdy
+
+if TYPE_CHECKING:
+    from jax._src.interpreters.mlir.callbacks import emit_python_callback as emit_python_callback
+    from jax._src.interpreters.mlir.ffi import (
+        build_ffi_lowering_function as build_ffi_lowering_function,
+        ffi_lowering as ffi_lowering,
+    )
+    from jax._src.interpreters.mlir.functions import (
+        call_lowering as call_lowering,
+        check_backend_matches as check_backend_matches,
+        core_call_lowering as core_call_lowering,
+        lower_called_computation as lower_called_computation,
+        lower_jaxpr_inline as lower_jaxpr_inline,
+        lower_jaxpr_to_fun as lower_jaxpr_to_fun,
+        lower_jit_call as lower_jit_call,
+    )
+    from jax._src.interpreters.mlir.module import (
+        LoweringResult as LoweringResult,
+        build_mlir_module_helper as build_mlir_module_helper,
+        dump_jaxpr_to_file as dump_jaxpr_to_file,
+        dump_module_message as dump_module_message,
+        dump_module_to_file as dump_module_to_file,
+        lower_jaxpr_to_module as lower_jaxpr_to_module,
+        merge_mlir_modules as merge_mlir_modules,
+        module_to_bytecode as module_to_bytecode,
+        module_to_string as module_to_string,
+        refine_polymorphic_shapes as refine_polymorphic_shapes,
+        sanitize_name as sanitize_name,
+    )
+
+
+__getattr__, __dir__ = lazy_names(
+    __name__,
+    {
+        "jax._src.interpreters.mlir.callbacks": (
+            "emit_python_callback",
+        ),
+        "jax._src.interpreters.mlir.ffi": (
+            "build_ffi_lowering_function", "ffi_lowering",
+        ),
+        "jax._src.interpreters.mlir.functions": (
+            "call_lowering", "check_backend_matches", "core_call_lowering",
+            "lower_called_computation", "lower_jaxpr_inline", "lower_jaxpr_to_fun",
+            "lower_jit_call",
+        ),
+        "jax._src.interpreters.mlir.module": (
+            "LoweringResult", "build_mlir_module_helper", "dump_jaxpr_to_file",
+            "dump_module_message", "dump_module_to_file", "lower_jaxpr_to_module",
+            "merge_mlir_modules", "module_to_bytecode", "module_to_string",
+            "refine_polymorphic_shapes", "sanitize_name",
+        ),
+    },
+)  # fmt: skip

@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
 from jax._src import config, core, lib
+from jax._src.interpreters.mlir.constants import ir_constant
 from jax._src.interpreters.mlir.context import LoweringRuleContext
 from jax._src.interpreters.mlir.custom_call import custom_call
+from jax._src.interpreters.mlir.host_transfers import emit_transfers
 from jax._src.interpreters.mlir.shardings import (
+    get_sharding_attr,
     is_single_device,
     set_sharding,
     wrap_with_sharding_op,
 )
 from jax._src.interpreters.mlir.types import aval_to_ir_type, token_type
 from jax._src.lib.mlir import ir
+from jax._src.lib.mlir.dialects import hlo, sdy
 from jax._src.named_sharding import SdyArray, SdyDim
 from jax._src.sharding_impls import (
     SdyArrayList,
@@ -25,7 +30,8 @@ from jax._src.sharding_impls import (
     replicated_hlo_sharding,
 )
 
-# All platforms use the same calling convention: an index into the executable's callbacks.
+# These platforms use the same calling convention: an index into the executable's callbacks. On TPUs,
+# values are transferred.
 _TARGETS = {"cpu": "cpu", "cuda": "gpu", "rocm": "gpu"}
 
 
@@ -59,21 +65,34 @@ def emit_python_callback(
     Returns:
       IR values of the results, the token after the call, and the function that the runtime calls.
 
+    In a shard_map over some of the axes of a mesh, a callback without results is called once for
+    all indices of the other axes.
+
     Raises:
-      NotImplementedError: if the module is for several platforms, or for one without callbacks.
+      NotImplementedError: if the module is for several platforms, or for one without callbacks; for
+        a callback with effects and results in a shard_map over some of the axes of a mesh.
       ValueError: if a partitioned callback has results.
     """
     module_ctx = ctx.module_context
     platforms = module_ctx.platforms
-    if len(platforms) != 1 or platforms[0] not in _TARGETS:
+    if len(platforms) != 1 or platforms[0] not in (*_TARGETS, "tpu"):
         raise NotImplementedError(
-            f"Python callbacks can be lowered for one of the platforms {', '.join(_TARGETS)}, not for "
-            f"{', '.join(platforms)}."
+            f"Python callbacks can be lowered for one of the platforms {', '.join(_TARGETS)}, tpu, not "
+            f"for {', '.join(platforms)}."
         )
     if partitioned and result_avals:
         raise ValueError("A partitioned callback, which every device calls, cannot return values.")
     operand_avals = [core.physical_aval(a) for a in operand_avals]
     result_avals = [core.physical_aval(a) for a in result_avals]
+    if platforms[0] == "tpu":
+        if partitioned:
+            raise NotImplementedError("Partitioned callbacks are not implemented on TPUs.")
+        call = _checked(callback, result_types_of(result_avals), False, False)
+        values, after = emit_transfers(
+            ctx, call, token, operands, operand_avals, result_avals,
+            lambda n: _sharding_of_call(ctx, sharding, n),
+        )  # fmt: skip
+        return values, after if token is not None and returns_token else token, call
     operand_layouts = [_row_major(a) for a in operand_avals]
     result_layouts = [_row_major(a) for a in result_avals]
     result_types = [aval_to_ir_type(a) for a in result_avals]
@@ -91,6 +110,16 @@ def emit_python_callback(
     index = len(module_ctx.host_callbacks)
     module_ctx.add_host_callback(call_on_host)
 
+    auto = _auto_axes(ctx) if has_side_effect else ()
+    if auto:
+        if result_types or ordered:
+            raise NotImplementedError(
+                "a callback with effects, and with results or in order, in a shard_map over some of the "
+                f"axes of a mesh: the compiler decides which devices along {auto} would call it. Map over "
+                "these axes too, with `axis_names`."
+            )
+        arguments = _first_along(ctx, auto, operands, operand_avals)
+        operands = next(arguments)
     u64 = ir.IntegerType.get_unsigned(64)
     kind = "partitioned_python" if partitioned else "python"
     op = custom_call(
@@ -103,6 +132,8 @@ def emit_python_callback(
         operand_layouts=operand_layouts,
         result_layouts=result_layouts,
     )
+    if auto:
+        next(arguments, None)
     where = _sharding_of_call(ctx, sharding, max(1, len(result_types)))
     if where is not None:
         set_sharding(module_ctx, op, where)
@@ -114,6 +145,49 @@ def emit_python_callback(
             wrap_with_sharding_op(ctx, r, a, _replicated(a)) for r, a in zip(results, result_avals)
         ]
     return results, token, call_on_host
+
+
+def _auto_axes(ctx: LoweringRuleContext) -> tuple[Any, ...]:
+    """The axes of the mesh over which an enclosing shard_map is not mapped."""
+    axis_context = ctx.module_context.axis_context
+    if not isinstance(axis_context, SPMDAxisContext) or not axis_context.manual_axes:
+        return ()
+    return tuple(n for n in axis_context.mesh.axis_names if n not in axis_context.manual_axes)
+
+
+def _first_along(
+    ctx: LoweringRuleContext, axes: Sequence[Any], operands: Sequence[Any], avals: Sequence[Any]
+) -> Iterator[Sequence[Any]]:
+    """Yields operands for operations that only the first device along `axes` runs, then ends them."""
+    mesh = ctx.module_context.axis_context.mesh
+    replicated = [SdyArray(mesh_shape=mesh.shape_tuple, dim_shardings=_closed(a)) for a in avals]
+    op = sdy.ManualComputationOp(
+        [], operands, get_sharding_attr(ctx.module_context, SdyArrayList(tuple(replicated))),
+        sdy.TensorShardingPerValueAttr.get([]),
+        sdy.ManualAxesAttr.get([ir.StringAttr.get(str(n)) for n in axes]),
+    )  # fmt: skip
+    block = ir.Block.create_at_start(op.body, [x.type for x in operands])
+    with ir.InsertionPoint(block):
+        partition = hlo.partition_id(
+            results=[ir.RankedTensorType.get([], ir.IntegerType.get_unsigned(32))]
+        )
+        is_first = ir_constant(np.array(True))
+        zero = ir_constant(np.array(0, np.uint32))
+        for i, (name, size) in enumerate(mesh.shape_tuple):
+            if name in axes:
+                inner = math.prod([n for _, n in mesh.shape_tuple[i + 1 :]])
+                stride, length = (ir_constant(np.array(n, np.uint32)) for n in (inner, size))
+                index = hlo.remainder(hlo.divide(partition, stride), length)
+                equal = hlo.compare(index, zero, hlo.ComparisonDirectionAttr.get("EQ"))
+                is_first = hlo.and_(is_first, equal)
+        number = hlo.convert(ir.RankedTensorType.get([], ir.IntegerType.get_signless(32)), is_first)
+        case = hlo.CaseOp([], index=number, num_branches=2)
+        with ir.InsertionPoint(case.regions[0].blocks.append()):
+            hlo.return_([])
+        with ir.InsertionPoint(case.regions[1].blocks.append()):
+            yield block.arguments
+            hlo.return_([])
+        sdy.ReturnOp([])
 
 
 def _row_major(aval: core.AbstractValue) -> tuple[int, ...]:
@@ -212,8 +286,12 @@ def _sharding_of_call(
 
 def _replicated(aval: core.AbstractValue) -> Any:
     if config.use_shardy_partitioner.value:
-        return SdyArray(mesh_shape=None, dim_shardings=(SdyDim((), False),) * aval.ndim)
+        return SdyArray(mesh_shape=None, dim_shardings=_closed(aval))
     return replicated_hlo_sharding().to_proto()
+
+
+def _closed(aval: core.AbstractValue) -> tuple[SdyDim, ...]:
+    return (SdyDim((), False),) * aval.ndim
 
 
 def _tuple_of(proto: Any, n: int) -> Any:

@@ -224,7 +224,7 @@ def _typed_scalar_constant(val: Any, aval: Any) -> Any:
 
 
 def _array_constant(val: ArrayImpl, aval: object) -> Any:
-    if not val.is_fully_addressable and not val.is_fully_replicated:
+    if not val.is_fully_addressable and not (val.is_fully_replicated and val.addressable_shards):
         raise RuntimeError(
             f"Closing over jax.Array that spans non-addressable (non process local) devices is not "
             f"allowed. Please pass such arrays as arguments to the function. Got jax.Array: "

@@ -256,7 +256,8 @@ class ModuleContext:
         self.backend = backend
         self.axis_context = axis_context
         self.keepalives = [] if keepalives is None else keepalives
-        self.channel_iterator = itertools.count(1) if channel_iterator is None else channel_iterator
+        # Collectives share the channel 1.
+        self.channel_iterator = itertools.count(2) if channel_iterator is None else channel_iterator
         self.host_callbacks = [] if host_callbacks is None else host_callbacks
         self.lowering_parameters = (
             LoweringParameters() if lowering_parameters is None else lowering_parameters

@@ -17,7 +17,7 @@ from jax._src.interpreters import partial_eval as pe
 from jax._src.interpreters.mlir.constants import ir_consts
 from jax._src.interpreters.mlir.context import LoweringRuleContext, ModuleContext, TokenSet
 from jax._src.interpreters.mlir.locations import source_info_to_location
-from jax._src.interpreters.mlir.rules import jaxpr_subcomp
+from jax._src.interpreters.mlir.rules import jaxpr_subcomp, string_attributes
 from jax._src.interpreters.mlir.shardings import (
     all_unconstrained,
     contains_unconstrained,
@@ -38,6 +38,7 @@ from jax._src.interpreters.mlir.types import (
 from jax._src.layout import Layout
 from jax._src.lib.mlir import ir
 from jax._src.lib.mlir.dialects import func as func_dialect
+from jax._src.memory import DEVICE_KIND
 from jax._src.named_sharding import UnspecifiedValue
 
 if TYPE_CHECKING:
@@ -154,7 +155,7 @@ def lower_function(
     block = func_op.add_entry_block(locs)
     with ir.InsertionPoint(block), unknown:
         values = _lower_body(ctx, jaxpr, effects, signature, block, num_const_args, main_function)
-        if not signature.unsharded:
+        if not signature.unsharded or signature.results.memory_kinds:
             values = _constrain_results(ctx, values, signature)
         func_dialect.ReturnOp(values)
     return func_op
@@ -241,10 +242,12 @@ def _constrain_results(
                     )
             if isinstance(aval.dtype, dtypes.ExtendedDType):
                 value = replicate_trailing_dims(rule_ctx, value, aval)
-            # On other platforms, the operations that move a value to a known memory kind suffice.
-            # The result's attribute alone does not make XLA move it in modules for several devices.
-            said = known is not None and "cpu" not in ctx.platforms
-            if kind is not None and kind != "device" and not said:
+            # The operations that move a value to a known memory kind suffice, except on CPU, where
+            # they do nothing. The result's attribute alone does not make XLA move it in modules for
+            # several devices.
+            if kind is not None and (
+                kind != known or kind != DEVICE_KIND and "cpu" in ctx.platforms
+            ):
                 value = wrap_with_memory_kind(ctx, value, kind, aval)
         out.append(value)
     return out
@@ -371,10 +374,17 @@ def core_call_lowering(
     name: str,
     backend: str | None = None,
     call_jaxpr: core.ClosedJaxpr | core.Jaxpr,
+    frontend_attributes: dict[str, str] | None = None,
     **_: Any,
 ) -> Sequence[IrValues]:
-    """The lowering rule of primitives that only call the jaxpr in the parameter `call_jaxpr`."""
+    """The lowering rule of primitives that only call the jaxpr in the parameter `call_jaxpr`.
+
+    `frontend_attributes` are attached to the call, for the compiler.
+    """
     module_ctx = ctx.module_context
+    attributes = None
+    if frontend_attributes is not None:
+        attributes = {"mhlo.frontend_attributes": string_attributes(frontend_attributes)}
     results, tokens_out = call_lowering(
         name,
         call_jaxpr,
@@ -385,6 +395,7 @@ def core_call_lowering(
         ctx.tokens_in,
         *args,
         dim_var_values=ctx.dim_var_values,
+        attributes=attributes,
     )
     if len(ctx.tokens_in):
         ctx.set_tokens_out(tokens_out)

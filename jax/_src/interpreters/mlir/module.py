@@ -114,12 +114,13 @@ def lower_jaxpr_to_module(
         axis_context = ShardingContext(1)
     platforms = tuple(platforms)
 
-    arg_memory_kinds = result_memory_kinds = None
+    arg_memory_kinds = result_memory_kinds = asked_memory_kinds = None
     if not all_default_mem_kind:
         if arg_shardings is not None:
             arg_memory_kinds = [get_mem_kind(s) for s in arg_shardings]
         if result_shardings is not None:
-            result_memory_kinds = [get_mem_kind(s) for s in result_shardings]
+            asked_memory_kinds = [get_mem_kind(s) for s in result_shardings]
+            result_memory_kinds = asked_memory_kinds
             if propagated_out_mem_kinds is not None:
                 result_memory_kinds = [
                     kind or known
@@ -130,7 +131,7 @@ def lower_jaxpr_to_module(
     if donated_args is not None and any(donated_args):
         input_output_aliases, xla_donated_args = _set_up_donation(
             in_avals, jaxpr.out_avals, platforms, num_partitions, donated_args, input_output_aliases, arg_shardings,
-            result_shardings, arg_memory_kinds, result_memory_kinds, in_layouts, out_layouts,
+            result_shardings, arg_memory_kinds, asked_memory_kinds, in_layouts, out_layouts,
         )  # fmt: skip
     if arg_names is not None and len(arg_names) != num_args:
         raise ValueError(f"{len(arg_names)} names for {num_args} arguments")
@@ -234,7 +235,10 @@ def _set_up_donation(
     in_layouts: Sequence[Any] | None,
     out_layouts: Sequence[Any] | None,
 ) -> tuple[Any, Any]:
-    """Returns the argument-result aliases, and which other donated arguments XLA may reuse."""
+    """Returns the argument-result aliases, and which other donated arguments XLA may reuse.
+
+    Memory kinds are those of the shardings that were asked for; None if the compiler chooses.
+    """
     if not set(platforms) & set(_platforms_with_donation):
         platform = platforms[0]
         warnings.warn(
@@ -249,29 +253,31 @@ def _set_up_donation(
     )
     taken = {i for i in aliases if i is not None}
 
-    def key(avals: Sequence[core.AbstractValue], kinds: Any, i: Any) -> Any:
+    def key(avals: Sequence[core.AbstractValue], i: int) -> Any:
         aval = core.physical_aval(avals[i])
-        if not isinstance(aval, core.ShapedArray):
-            return aval
-        return aval.shape, aval.dtype, kinds[i] if kinds is not None else None
+        return (aval.shape, aval.dtype) if isinstance(aval, core.ShapedArray) else aval
 
     free: dict[Any, list[int]] = {}
     for i in range(len(out_avals)):
         if i not in taken:
-            free.setdefault(key(out_avals, result_memory_kinds, i), []).append(i)
+            free.setdefault(key(out_avals, i), []).append(i)
 
     xla_donated = [False] * len(in_avals)
     unusable = []
     for i, aval in enumerate(in_avals):
         if not donated[i] or aliases[i] is not None:
             continue
-        candidates = free.get(key(in_avals, arg_memory_kinds, i), [])
+        candidates = free.get(key(in_avals, i), [])
+        in_kind = arg_memory_kinds[i] if arg_memory_kinds else None
         in_sharding: Any = arg_shardings[i] if arg_shardings is not None else None
         in_layout = in_layouts[i] if in_layouts else None
         for k, result in enumerate(candidates):
             out_sharding = result_shardings[result] if result_shardings is not None else None
             out_layout = out_layouts[result] if out_layouts else None
-            auto = in_layout is AutoLayout or out_layout is AutoLayout
+            out_kind = result_memory_kinds[result] if result_memory_kinds else None
+            if in_kind != out_kind and out_kind is not None:
+                continue
+            auto = in_layout is AutoLayout or out_layout is AutoLayout or in_kind != out_kind
             if num_partitions > 1:
                 # If the compiler chooses a sharding, only the compiler can check whether they
                 # match.
@@ -288,6 +294,15 @@ def _set_up_donation(
             break
         else:
             unusable.append(i)
+    # XLA may reuse other buffers with as many elements: it finds out itself whether it can.
+    results = [i for group in free.values() for i in group]
+    sizes = [_shard_size(out_avals[i], result_shardings and result_shardings[i]) for i in results]
+    for i in list(unusable):
+        size = _shard_size(in_avals[i], arg_shardings and arg_shardings[i])
+        if size is not None and size in sizes:
+            sizes.remove(size)
+            unusable.remove(i)
+            xla_donated[i] = True
     if unusable:
         shown = ", ".join(
             _unused_buffer(in_avals[i], arg_shardings[i] if arg_shardings else None)
@@ -304,12 +319,23 @@ def _set_up_donation(
     )
 
 
-def _unused_buffer(aval: core.AbstractValue, sharding: Sharding | None) -> str:
+def _shard_size(aval: core.AbstractValue, sharding: Sharding | None) -> int | None:
+    """Returns the number of elements on one device; None if the value is not an array."""
+    aval = _shard(aval, sharding)
+    return aval.size if isinstance(aval, core.ShapedArray) else None
+
+
+def _shard(aval: core.AbstractValue, sharding: Sharding | None) -> core.AbstractValue:
     if sharding is not None and isinstance(aval, core.ShapedArray):
         try:
-            aval = aval.update(shape=sharding.shard_shape(aval.shape), sharding=None)
+            return aval.update(shape=sharding.shard_shape(aval.shape), sharding=None)
         except ValueError:
             pass
+    return aval
+
+
+def _unused_buffer(aval: core.AbstractValue, sharding: Sharding | None) -> str:
+    aval = _shard(aval, sharding)
     return aval.str_short() if hasattr(aval, "str_short") else str(aval)
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from jax._src import config, core, effects as effects_lib, source_info_util, util, xla_bridge as xb
+from jax._src.core.avals import empty_mat
 from jax._src.interpreters import partial_eval as pe
 from jax._src.interpreters.mlir.constants import ir_constant, ir_consts
 from jax._src.interpreters.mlir.context import (
@@ -196,7 +197,9 @@ def jaxpr_subcomp(
                     **eqn.params,
                 )
                 if eqn.ctx.compute_type is not None or eqn.ctx.xla_metadata is not None:
-                    annotate_with_eqn_context(rule_ctx, outs)
+                    operands = [env[v] for v in invars if type(v) is not Literal]
+                    operands += rule_ctx.tokens_in.tokens()
+                    annotate_with_eqn_context(rule_ctx, operands, outs)
             if ordered:
                 if rule_ctx.tokens_out is None:
                     raise ValueError(
@@ -309,16 +312,24 @@ class _Where:
 
 def map_compute_type(c_type: str) -> str:
     """Returns XLA's name for a compute type of `jax.experimental.compute_on`."""
-    if c_type == "device_host":
-        return "host"
-    if c_type == "device":
-        return "dense"
-    if c_type == "tpu_sparsecore":
-        return "sparse"
-    raise ValueError(
-        f"Invalid compute type {c_type}. Current supported values are "
-        "`device_host`, `device` and `tpu_sparsecore`."
-    )
+    name = _COMPUTE_TYPES.get(c_type)
+    if name is None:
+        raise ValueError(
+            f"Invalid compute type {c_type}. Current supported values are "
+            "`device_host`, `device`, `tpu_sparsecore`, and `gpu_stream:#`."
+        )
+    return name
+
+
+_COMPUTE_TYPES = {"device_host": "host", "device": "dense", "tpu_sparsecore": "sparseoffload"}
+
+
+def compute_type_attributes(compute_type: str) -> dict[str, str]:
+    """Returns the frontend attributes of operations with a compute type."""
+    if compute_type.startswith("gpu_stream:"):
+        stream = compute_type.split(":")[1]
+        return {"_xla_stream_annotation": stream, "inlineable": "false"}
+    return {"_xla_compute_type": map_compute_type(compute_type)}
 
 
 def _owner(value: Any) -> Any:
@@ -326,60 +337,67 @@ def _owner(value: Any) -> Any:
     return None if isinstance(owner, ir.Block) else owner.operation
 
 
-def update_frontend_attributes(op: Any, attrs: dict[str, Any]) -> None:
+def string_attributes(attrs: dict[str, str]) -> Any:
+    return ir.DictAttr.get({k: ir.StringAttr.get(v) for k, v in attrs.items()})
+
+
+def update_frontend_attributes(op: Any, attrs: dict[str, str]) -> None:
     """Adds frontend attributes, which pass extra information to XLA, to an operation."""
+    new = {k: ir.StringAttr.get(v) for k, v in attrs.items()}
     if "mhlo.frontend_attributes" in op.attributes:
         old = op.attributes["mhlo.frontend_attributes"]
-        attrs = {**{a.name: a.attr for a in old}, **attrs}
-    op.attributes["mhlo.frontend_attributes"] = ir.DictAttr.get(attrs)
+        new = {**{a.name: a.attr for a in old}, **new}
+    op.attributes["mhlo.frontend_attributes"] = ir.DictAttr.get(new)
+
+
+def metadata_attributes(metadata: dict[str, Any]) -> dict[str, str]:
+    """Returns the frontend attributes for metadata of `set_xla_metadata`."""
+    return {k: str(v).lower() if isinstance(v, bool) else str(v) for k, v in metadata.items()}
 
 
 def wrap_compute_type_in_place(ctx: LoweringRuleContext, op: Any) -> None:
     """Marks `op` with the compute type of its equation's context (`compute_on`)."""
     eqn_ctx = ctx.jaxpr_eqn_ctx
-    if eqn_ctx is None or eqn_ctx.compute_type is None:
-        return
-    op = _owner(op)
-    if op is None:
-        return
-    compute_type = eqn_ctx.compute_type
-    if compute_type.startswith("gpu_stream:"):
-        attrs = {
-            "_xla_stream_annotation": ir.StringAttr.get(compute_type.split(":")[1]),
-            "inlineable": ir.StringAttr.get("false"),
-        }
-    else:
-        attrs = {"_xla_compute_type": ir.StringAttr.get(map_compute_type(compute_type))}
-    update_frontend_attributes(op, attrs)
+    if eqn_ctx is not None and eqn_ctx.compute_type is not None and _owner(op) is not None:
+        update_frontend_attributes(_owner(op), compute_type_attributes(eqn_ctx.compute_type))
 
 
 def wrap_xla_metadata_in_place(ctx: LoweringRuleContext, op: Any) -> None:
     """Attaches the metadata of its equation's context (`set_xla_metadata`) to `op`."""
     eqn_ctx = ctx.jaxpr_eqn_ctx
-    if eqn_ctx is None or eqn_ctx.xla_metadata is None:
-        return
-    op = _owner(op)
-    if op is None:
-        return
-    metadata = eqn_ctx.xla_metadata
-    items = getattr(metadata, "val", metadata)
-    attrs = {
-        k: ir.StringAttr.get(str(v).lower() if isinstance(v, bool) else str(v))
-        for k, v in dict(items).items()
-    }
-    if attrs:
-        update_frontend_attributes(op, attrs)
+    if eqn_ctx is not None and eqn_ctx.xla_metadata is not None and _owner(op) is not None:
+        update_frontend_attributes(_owner(op), metadata_attributes(eqn_ctx.xla_metadata.val))
 
 
-def annotate_with_eqn_context(ctx: LoweringRuleContext, outs: Any) -> None:
+def annotate_with_eqn_context(ctx: LoweringRuleContext, args: Sequence[Any], outs: Any) -> None:
+    """Attaches the compute type and metadata of an equation to its operations.
+
+    Metadata belongs to the operations that define the results. The compute type also belongs to
+    those that they use, such as broadcasts of operands.
+    """
     values = (outs,) if isinstance(outs, ir.Value) else flatten_ir_values(outs)
-    done = []
-    for value in values:
+    operands = set(flatten_ir_values(args))
+    done: set[Any] = set()
+    if ctx.jaxpr_eqn_ctx.xla_metadata is not None:
+        for value in values:
+            op = _owner(value)
+            if op is not None and value not in operands and op not in done:
+                done.add(op)
+                wrap_xla_metadata_in_place(ctx, op)
+    if ctx.jaxpr_eqn_ctx.compute_type is None:
+        return
+    block = ir.InsertionPoint.current.block
+    pending, done = list(values), set()
+    while pending:
+        value = pending.pop()
         op = _owner(value)
-        if op is not None and op not in done:
-            done.append(op)
-            wrap_compute_type_in_place(ctx, op)
-            wrap_xla_metadata_in_place(ctx, op)
+        if op is None or value in operands or op in done or op.block != block:
+            continue
+        done.add(op)
+        if op.name != "stablehlo.constant":
+            pending.extend(op.operands)
+            if not op.name.startswith("sdy."):
+                wrap_compute_type_in_place(ctx, op)
 
 
 # Rules made of functions and of other rules
@@ -403,7 +421,7 @@ class _LoweredFunction:
         self.traces.clear()
 
     def __call__(self, ctx: LoweringRuleContext, *args: Any, **params: Any) -> Sequence[IrValues]:
-        closed = self.trace(ctx.avals_in, params)
+        closed = self.trace([_without_manual_axes(a) for a in ctx.avals_in], params)
         module_ctx = ctx.module_context
         outs, tokens_out = jaxpr_subcomp(
             module_ctx,
@@ -438,7 +456,7 @@ class _LoweredFunction:
                 return out if multiple_results else (out,)
 
             info = core.DebugInfo("lower_fun", core.fun_source_info(fun))
-            with core.set_current_trace(core.eval_trace):
+            with core.set_current_trace(core.eval_trace), config.check_vma(False):
                 jaxpr, _, consts = pe.trace_to_jaxpr_dynamic(flat_fun, avals, info)
             closed = core.ClosedJaxpr(jaxpr, consts)
             if key is not None:
@@ -446,6 +464,13 @@ class _LoweredFunction:
                     traces.clear()
                 traces[key] = closed
         return closed
+
+
+def _without_manual_axes(aval: Any) -> Any:
+    """The type without what varies over manual mesh axes, which no operation depends on any more."""
+    if getattr(aval, "manual_axis_type", None):
+        return aval.update(manual_axis_type=empty_mat)
+    return aval
 
 
 def lower_fun(fun: Callable[..., Any], multiple_results: bool = True) -> LoweringRule:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -31,8 +31,13 @@ def get_sharding_attr(ctx: ModuleContext, sharding: Sharding | None) -> Any:
     Args:
       ctx: the module, which caches attributes.
       sharding: an `SdyArray`, an `SdyArrayList`, or GSPMD's `OpSharding` or `HloSharding`.
+
+    Raises:
+      ValueError: the sharding is over mesh axes that are manual here.
+      NotImplementedError: a value is unreduced where some mesh axes are manual.
     """
     if isinstance(sharding, (SdyArray, SdyArrayList)):
+        _check_manual_axes(ctx, sharding)
         return sharding.build(ctx.sharding_attr_cache)
     if isinstance(sharding, lib.hlo.OpSharding):
         # The text form lists all devices, so use the binary form if there are many.
@@ -40,6 +45,32 @@ def get_sharding_attr(ctx: ModuleContext, sharding: Sharding | None) -> Any:
             return ir.StringAttr.get(sharding.SerializeToString())
         sharding = lib.hlo.HloSharding.from_proto(sharding)
     return ir.StringAttr.get(repr(sharding))
+
+
+def _names(axes: Iterable[object]) -> str:
+    return ", ".join(sorted(map(repr, axes)))
+
+
+def _check_manual_axes(ctx: ModuleContext, sharding: SdyArray | SdyArrayList) -> None:
+    manual_axes = getattr(ctx.axis_context, "manual_axes", None)
+    if not manual_axes:
+        return
+    for s in sharding.shardings if isinstance(sharding, SdyArrayList) else (sharding,):
+        already = {n for d in s.dim_shardings for n in d.axes} & manual_axes
+        if already:
+            raise ValueError(
+                f"A sharding over the mesh axes {_names(already)} is given within a shard_map that maps "
+                "over them: values there are shards, which cannot be split over these axes again. Leave"
+                " them out of the specs of with_sharding_constraint and of in_shardings and "
+                "out_shardings of jax.jit."
+            )
+        if s.unreduced_axes:  # on which the compiler would end the process
+            raise NotImplementedError(
+                f"The compiler cannot partition a value that is unreduced over mesh axes "
+                f"{_names(s.unreduced_axes)} within a shard_map over the axes {_names(manual_axes)}. Let the "
+                "operation reduce it (without `unreduced` in its out_sharding), or map over all axes "
+                "and use `jax.lax.psum`."
+            )
 
 
 def set_sharding(ctx: ModuleContext, op: Any, sharding: Sharding) -> None:
@@ -194,13 +225,18 @@ def replicate_trailing_dims(ctx: LoweringRuleContext, val: object, aval: Abstrac
     physical = core.physical_aval(aval)
     if physical is aval:
         return val
-    return wrap_with_sharding_op(ctx, val, physical, _trailing_replicated(aval, physical))
+    sharding = _trailing_replicated(ctx.module_context.axis_context, aval, physical)
+    return wrap_with_sharding_op(ctx, val, physical, sharding)
 
 
-def _trailing_replicated(aval: Any, physical: Any) -> Any:
+def _trailing_replicated(axis_ctx: Any, aval: Any, physical: Any) -> Any:
     if config.use_shardy_partitioner.value:
         dims = tuple(SdyDim((), i < aval.ndim) for i in range(physical.ndim))
         return SdyArray(mesh_shape=None, dim_shardings=dims)
+    if getattr(axis_ctx, "manual_axes", None):
+        replicated = NamedSharding(axis_ctx.mesh, PartitionSpec())
+        sharding = add_manual_axes(axis_ctx, replicated, physical.ndim)
+        return sharding._to_xla_hlo_sharding(physical.ndim).to_proto()
     return sharding_impls.replicated_hlo_sharding().to_proto()
 
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -27,8 +26,7 @@ Attributes = list[dict[str, Any]]
 _dim_aval = core.ShapedArray((), np.dtype(np.int32))
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class ArgSpecs:
+class ArgSpecs(NamedTuple):
     """The arguments of a function. Each field has an entry per argument, or is None.
 
     Attributes:
@@ -51,8 +49,7 @@ class ArgSpecs:
     aliases: Sequence[int | None] | None = None
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class ResultSpecs:
+class ResultSpecs(NamedTuple):
     """The results of a function. Each field has an entry per result, or is None.
 
     Attributes:

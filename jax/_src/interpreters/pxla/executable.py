@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 import numpy as np
 
 from jax._src import compiler, config, core, dtypes, lib
 from jax._src.array_impl import ArrayImpl, aval_with_sharding, device_sharding
+from jax._src.errors import JaxRuntimeError
 from jax._src.interpreters.pxla.placement import Placement, layouts_equal
 from jax._src.interpreters.pxla.transfers import (
     global_aval_to_result_handler,
@@ -30,6 +31,7 @@ from jax._src.sharding_impls import (
     physical_sharding,
 )
 from jax._src.tree_util import dispatch_registry, tree_flatten
+from jax._src.xla_bridge.clients import distributed_state
 
 if TYPE_CHECKING:
     from jax._src.core.avals import AbstractValue
@@ -95,6 +97,7 @@ def compile_lowered(
     """Compiles a lowered module for the devices of `placement`."""
     devices, n = placement.devices, placement.num_devices
     device_list = DeviceList(tuple(devices))
+    grid = np.fromiter(devices, dtype=object, count=n)
     backend = placement.backend
     tokens = (False,) * len(info.ordered_effects)
     options = create_compile_options(
@@ -103,18 +106,25 @@ def compile_lowered(
         tokens + tuple(isinstance(s, UnspecifiedValue) for s in info.in_shardings),
         tokens + tuple(isinstance(s, UnspecifiedValue) for s in info.out_shardings),
         backend,
-        np.array(devices, dtype=object).reshape(1, n),
+        grid.reshape(1, n),
         compiler_options,
     )
-    xla_executable = compiler.compile_or_get_cached(
-        backend,
-        lowered.module,
-        np.array(devices, dtype=object),
-        options,
-        lowered.host_callbacks,
-        device_list,
-        fun_name=info.name,
-    )
+    try:
+        xla_executable = compiler.compile_or_get_cached(
+            backend,
+            lowered.module,
+            grid,
+            options,
+            lowered.host_callbacks,
+            device_list,
+            fun_name=info.name,
+        )
+    except JaxRuntimeError as err:
+        # Functions that the compiler has called say what went wrong in them.
+        for called in lowered.keepalive or ():
+            if (cause := getattr(called, "compile_error", None)) is not None:
+                raise err from cause
+        raise
     in_shardings, out_shardings = _final_shardings(xla_executable, info, placement, device_list)
     return MeshExecutable(
         xla_executable, info, placement, device_list, in_shardings, out_shardings, lowered
@@ -325,6 +335,8 @@ class MeshExecutable:
     def unsafe_call(self) -> ExecuteReplicated:
         call = self._unsafe_call
         if call is None:
+            if compiler.is_compile_only(self._placement.backend):
+                raise _no_devices(self)
             call = self._unsafe_call = ExecuteReplicated(self)
         return call
 
@@ -380,12 +392,14 @@ class MeshExecutable:
         return "\n\n".join(m.to_string() for m in modules)
 
     def cost_analysis(self) -> Any:
-        """Returns estimates, such as flops and bytes accessed, by name."""
+        """Returns estimates, such as flops and bytes accessed, by name; None if there are none."""
         try:
             return self.xla_executable.cost_analysis()
         except _jax.JaxRuntimeError as err:
             if not _is_unimplemented(err):
                 raise
+        if compiler.is_compile_only(self._placement.backend):
+            return None
         # Some runtimes have no estimates. The compiler can derive them from the program.
         (module,) = self.xla_executable.hlo_modules()
         return _jax.hlo_module_cost_analysis(self._placement.backend, module)
@@ -467,17 +481,31 @@ class MeshExecutable:
     def needs_python(self) -> bool:
         """Whether every call must go through Python.
 
-        This is the case for effects with tokens, and for values that are not plain arrays.
+        This is the case for effects with tokens, for values that are not plain arrays, and for
+        programs whose runs are counted (`ExecuteReplicated.before_run`).
         """
         info = self._info
+        is_counted = self._unsafe_call is not None and self._unsafe_call.before_run is not None
         return bool(
-            info.ordered_effects
+            is_counted
+            or info.ordered_effects
             or info.unordered_effects
             or self._has_host_callbacks
             or not all(type(a) is core.ShapedArray for a in info.out_avals)
             or any(a.dtype == dtypes.float0 for a in info.out_avals)
             or core.AbstractRef in map(type, info.all_in_avals)
         )
+
+
+def _no_devices(executable: MeshExecutable) -> Exception:
+    placement = executable._placement
+    kind = placement.devices[0].device_kind
+    error: Exception = _jax.JaxRuntimeError(
+        f"{executable._info.name} cannot run: it is compiled for {placement.num_devices} absent devices"
+        f" of kind {kind}, of a topology description. Inspect it (as_text, cost_analysis,"
+        " memory_analysis, input_shardings, ...), or compile it for the devices of jax.devices()."
+    )
+    return error
 
 
 def _is_unimplemented(err: Exception) -> bool:
@@ -490,7 +518,7 @@ class ExecuteReplicated:
     __slots__ = (
         "xla_executable", "name", "in_shardings", "in_layouts", "handlers", "kept", "const_args",
         "ordered_effects", "has_unordered_effects", "has_host_callbacks", "devices", "executable",
-        "written_refs", "__weakref__",
+        "written_refs", "before_run", "__weakref__",
     )  # fmt: skip
 
     def __init__(self, executable: MeshExecutable):
@@ -511,6 +539,9 @@ class ExecuteReplicated:
         self.has_unordered_effects = bool(info.unordered_effects)
         self.has_host_callbacks = executable._has_host_callbacks
         self.devices = tuple(placement.devices)
+        self.before_run: Callable[[], None] | None = None
+        if (observe := distributed_state.observe_program) is not None:
+            self.before_run = observe(self.name, self.devices, self.xla_executable)
 
     def __call__(self, *values: Any) -> Any:
         args: Sequence[Any] = values
@@ -533,6 +564,8 @@ class ExecuteReplicated:
         if self.kept is not None:
             args = [args[i] for i in self.kept]
         buffers = shard_args(self.in_shardings, self.in_layouts, None, args)
+        if self.before_run is not None:
+            self.before_run()
         if self.ordered_effects or self.has_unordered_effects or self.has_host_callbacks:
             return self._call_with_tokens(buffers)
         return self.xla_executable.execute_sharded(buffers).consume_with_handlers(self.handlers)

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 import logging
 import warnings
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from jax._src import (
     config,
@@ -17,7 +16,12 @@ from jax._src import (
     util,
     xla_bridge as xb,
 )
-from jax._src.compiler import JAXPR_TO_MLIR_MODULE_EVENT, config_key, log_elapsed_time
+from jax._src.compiler import (
+    JAXPR_TO_MLIR_MODULE_EVENT,
+    config_key,
+    is_compile_only,
+    log_elapsed_time,
+)
 from jax._src.interpreters import mlir, partial_eval as pe
 from jax._src.interpreters.pxla.executable import MeshExecutable, ProgramInfo, compile_lowered
 from jax._src.interpreters.pxla.lowered_modules import LoweredModule, find_or_lower
@@ -26,13 +30,14 @@ from jax._src.interpreters.pxla.placement import (
     check_divisible,
     concretize,
     find_placement,
+    jaxpr_memory_kinds,
     resolve_in_layouts,
     resolve_in_shardings,
 )
 from jax._src.late_binding import late
 from jax._src.layout import AutoLayout
 from jax._src.lib import _jax
-from jax._src.memory import MemorySpace
+from jax._src.memory import DEVICE_KIND, MemorySpace
 from jax._src.sharding_impls import UNSPECIFIED, ShardingContext, UnspecifiedValue
 
 if TYPE_CHECKING:
@@ -112,11 +117,13 @@ class MeshComputation:
             return self.hlo()
         raise ValueError(f"unknown dialect: {dialect}")
 
-    def cost_analysis(self) -> dict[str, float]:
-        """Returns cost estimates for the program before optimization."""
+    def cost_analysis(self) -> dict[str, float] | None:
+        """Returns cost estimates for the program before optimization; None for absent devices."""
         backend = self._placement.backend
         if backend is None:
             raise NotImplementedError("cost_analysis: the program is for devices that are not here")
+        if is_compile_only(backend):
+            return None
         costs: dict[str, float] = _jax.hlo_module_cost_analysis(
             backend, self.hlo().get_hlo_module()
         )
@@ -174,13 +181,12 @@ class MeshComputation:
         return executable
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Request:
+class Request(NamedTuple):
     """How a program is called, and with which arguments.
 
     Attributes:
       name: the name of the function.
-      api_name: the API function that was called, such as "jit".
+      api_name: the function that the user called, such as "pjit", for errors.
       args: the arguments, as values or types; committed arrays determine the devices.
       in_shardings, out_shardings: as given by the user, or unspecified.
       in_layouts, out_layouts: as given by the user, or None.
@@ -205,11 +211,11 @@ class Request:
     @property
     def fun_name(self) -> str:
         """The name of the program, also in logs."""
-        return util.wrap_name(self.api_name, self.name)
+        return util.wrap_name("jit", self.name)
 
     @property
     def module_name(self) -> str:
-        return f"{self.api_name}_{self.name}"
+        return f"jit_{self.name}"
 
 
 def lower(
@@ -244,8 +250,7 @@ def lower(
     whole = closed
     closed, kept = prune_unused(whole, request.keep_unused)
     if kept is not None:  # the placement of unused arguments is irrelevant
-        request = dataclasses.replace(
-            request,
+        request = request._replace(
             in_shardings=tuple([request.in_shardings[i] for i in kept]),
             in_layouts=tuple([request.in_layouts[i] for i in kept]),
             donated=tuple([request.donated[i] for i in kept]),
@@ -281,8 +286,7 @@ def lower(
 def _consts_as_args(closed: core.ClosedJaxpr, request: Request) -> tuple[core.ClosedJaxpr, Request]:
     """Turns the constants of the program into leading arguments."""
     n = len(closed.consts)
-    request = dataclasses.replace(
-        request,
+    request = request._replace(
         args=[*closed.consts, *request.args],
         in_shardings=(UNSPECIFIED,) * n + tuple(request.in_shardings),
         in_layouts=(None,) * n + tuple(request.in_layouts),
@@ -299,8 +303,7 @@ def _written_as_results(
         i in written if type(a) is core.AbstractRef else d
         for i, (a, d) in enumerate(zip(arg_types, request.donated))
     ]
-    return dataclasses.replace(
-        request,
+    return request._replace(
         donated=tuple(donated),
         out_layouts=(*request.out_layouts, *[None] * len(written)),
         out_shardings=(*request.out_shardings, *[UNSPECIFIED] * len(written)),
@@ -313,9 +316,7 @@ def _resolved(closed: core.ClosedJaxpr, request: Request, written: Sequence[int]
     in_shardings = resolve_in_shardings(
         request.args, request.in_shardings, in_avals, request.api_name, _arg_names_of(jaxpr)
     )
-    in_layouts = resolve_in_layouts(
-        request.args, request.in_layouts, in_shardings, in_avals, request.api_name
-    )
+    in_layouts = resolve_in_layouts(request.args, request.in_layouts, in_avals, request.api_name)
     out_shardings = tuple([
         _sharding_of_type(a) if isinstance(s, UnspecifiedValue) or s is None else s
         for a, s in zip(closed.out_avals, request.out_shardings, strict=True)
@@ -328,8 +329,7 @@ def _resolved(closed: core.ClosedJaxpr, request: Request, written: Sequence[int]
                 for i, s in zip(written, out_shardings[-len(written) :])
             ],
         )
-    return dataclasses.replace(
-        request,
+    return request._replace(
         in_shardings=in_shardings,
         in_layouts=in_layouts,
         out_shardings=out_shardings,
@@ -353,9 +353,9 @@ def _placed(closed: core.ClosedJaxpr, request: Request) -> tuple[Request, Placem
     if placement.num_devices > 1:
         out_avals = closed.out_avals
         paths = lambda: closed.jaxpr.debug_info.safe_result_paths(len(out_avals))
-        check_divisible(in_shardings, closed.in_avals, "arguments", names)
-        check_divisible(out_shardings, out_avals, "outputs", paths)
-    request = dataclasses.replace(request, in_shardings=in_shardings, out_shardings=out_shardings)
+        check_divisible(in_shardings, closed.in_avals, f"{request.api_name} arguments", names)
+        check_divisible(out_shardings, out_avals, f"{request.api_name} outputs", paths)
+    request = request._replace(in_shardings=in_shardings, out_shardings=out_shardings)
     return request, placement
 
 
@@ -386,7 +386,8 @@ def _effects_of(
         if unsupported:
             raise ValueError(
                 f"The following ordered effects are not supported for more than 1 device: "
-                f"{unsupported}, in {request.fun_name}"
+                f"{', '.join(map(str, unsupported))}, in {request.fun_name}. Pass ordered=False to the "
+                "callback or debug.print, or run the program on one device."
             )
     return ordered, effects_lib.ordered_effects.filter_not_in(effects)
 
@@ -404,6 +405,7 @@ def _find_or_lower(
         _all_default_memory(request.in_shardings)
         and _all_default_memory(request.out_shardings)
         and all(_memory_kind_of_type(a) is None for a in out_avals)
+        and jaxpr_memory_kinds(closed.jaxpr) <= {DEVICE_KIND}
     )
     annotate = placement.num_devices > 1 or placement.mesh is not None or not default_memory
 
@@ -434,7 +436,7 @@ def _find_or_lower(
                 all_default_mem_kind=default_memory,
                 propagated_out_mem_kinds=None
                 if default_memory
-                else [_memory_kind_of_type(a) for a in out_avals],
+                else [_memory_kind_of_type(a) or DEVICE_KIND for a in out_avals],
                 lowering_parameters=parameters,
             )
 

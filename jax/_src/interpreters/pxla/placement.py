@@ -10,12 +10,13 @@ import numpy as np
 from jax._src import core, source_info_util, xla_bridge as xb
 from jax._src.array_impl import ArrayImpl, default_device
 from jax._src.layout import AutoLayout
-from jax._src.memory import MemorySpace
+from jax._src.memory import KIND_OF_SPACE, MemorySpace
 from jax._src.mesh import AbstractMesh, Mesh, get_abstract_mesh, get_concrete_mesh
 from jax._src.named_sharding import NamedSharding
 from jax._src.op_shardings import get_num_ways_dim_sharded
 from jax._src.sharding import IndivisibleError, Sharding
 from jax._src.sharding_impls import UNSPECIFIED, UnspecifiedValue
+from jax._src.xla_bridge.clients import distributed_state
 
 if TYPE_CHECKING:
     from jax._src.core.avals import AbstractValue
@@ -68,6 +69,8 @@ def placement_key(args: Sequence[Any]) -> tuple[Any, ...]:
                 key.append((arg._sharding, _custom_layout(arg)))
             else:
                 key.append(None)
+        elif isinstance(arg, np.ndarray) and distributed_state.client is not None:
+            key.append(np.ndarray)  # unlike an array on the default device: see _check_split
         else:
             key.append(arg_sharding(arg))
     return (tuple(key), get_concrete_mesh(), get_abstract_mesh())
@@ -87,7 +90,8 @@ def resolve_in_shardings(
     """Resolves the shardings of arguments: as requested, or else as committed.
 
     Raises:
-      ValueError: if an argument is committed to another sharding than requested.
+      ValueError: if an argument is committed to another sharding than requested, or is a NumPy array
+        of this process that is requested to be split over several.
     """
     out = []
     for i, (arg, asked, aval) in enumerate(zip(args, in_shardings, in_avals, strict=True)):
@@ -113,14 +117,35 @@ def resolve_in_shardings(
                 f"{api_name} sharding: {asked},\narg sharding: {has} for arg type: "
                 f"{aval.str_short()}" + (f", argument {name}." if name else ".")
             )
+        if isinstance(arg, np.ndarray):
+            _check_split(arg, asked, api_name, names()[i])
         out.append(asked)
     return tuple(out)
+
+
+def _check_split(arg: np.ndarray, asked: Sharding, api_name: str, name: str | None) -> None:
+    """Rejects a NumPy array that would be split over processes: is it a part, or all of the data?"""
+    if (
+        isinstance(asked, NamedSharding)
+        and isinstance(asked.mesh, AbstractMesh)
+        or asked.is_fully_addressable
+        or asked.is_fully_replicated
+        or xb.process_count() == 1  # the devices are those of a topology description
+    ):
+        return
+    raise ValueError(
+        "Passing non-trivial shardings for numpy inputs is not allowed where they split an array over"
+        f" several processes. Got {api_name} sharding: {asked} for arg type:"
+        f" {core.typeof(arg).str_short()}" + (f", argument {name}" if name else "") + ". If each"
+        " process has another part of the data, make an array of them with"
+        " `jax.make_array_from_process_local_data(sharding, x)`; if each has all of it, with"
+        " `jax.device_put(x, sharding)`."
+    )
 
 
 def resolve_in_layouts(
     args: Sequence[Any],
     in_layouts: Sequence[Any],
-    in_shardings: Sequence[Any],
     in_avals: Sequence[Any],
     api_name: str,
 ) -> tuple[Any, ...]:
@@ -130,7 +155,7 @@ def resolve_in_layouts(
       ValueError: if a committed argument has another layout than requested.
     """
     out: list[Any] = []
-    for arg, asked, sharding, aval in zip(args, in_layouts, in_shardings, in_avals, strict=True):
+    for arg, asked, aval in zip(args, in_layouts, in_avals, strict=True):
         has = None
         if isinstance(arg, ArrayImpl):
             if asked is None and (not arg._committed or aval.ndim < 2):
@@ -140,7 +165,7 @@ def resolve_in_layouts(
         elif getattr(arg, "format", None) is not None and not isinstance(arg, core.Tracer):
             has = arg.format.layout
         if asked is None:
-            out.append(None if has is None or _is_default(has, sharding, aval) else has)
+            out.append(None if has is None or _is_default(has) else has)
             continue
         if has is not None and isinstance(arg, ArrayImpl) and arg._committed:
             auto = asked is AutoLayout
@@ -172,7 +197,7 @@ def layouts_equal(asked: Any, has: Any) -> bool:
     )
 
 
-def _is_default(layout: Any, sharding: Sharding, aval: object) -> bool:
+def _is_default(layout: Any) -> bool:
     return tuple(layout.major_to_minor) == tuple(range(len(layout.major_to_minor))) and not getattr(
         layout, "sub_byte_element_size_in_bits", 0
     )
@@ -211,7 +236,7 @@ def check_divisible(
                 name = names()[i]
                 path = f" with pytree key path {name}" if name else ""
                 raise IndivisibleError(
-                    f"One of jit {what}{path} was given the sharding of {s}, which implies that the "
+                    f"One of {what}{path} was given the sharding of {s}, which implies that the "
                     f"global size of its dimension {dim} should be divisible by {n}, but it is equal "
                     f"to {size} (full shape: {aval.shape})"
                 )
@@ -270,6 +295,31 @@ def _find_shardings(jaxpr: core.Jaxpr) -> Iterator[Source]:
                 yield from jaxpr_shardings(inner)
 
 
+def jaxpr_memory_kinds(jaxpr: core.Jaxpr) -> frozenset[str]:
+    """Returns the memory kinds to which a jaxpr moves values, including nested jaxprs."""
+    found: frozenset[str] | None = jaxpr._cache.get(jaxpr_memory_kinds)
+    if found is None:
+        kinds: set[str] = set()
+        for eqn in jaxpr.eqns:
+            if eqn.primitive.name == "device_put":
+                kinds.update(filter(None, map(_memory_kind, eqn.params["devices"])))
+            elif eqn.primitive.name == "compute_on":
+                kinds.update(filter(None, map(_memory_kind, eqn.params["out_memory_spaces"])))
+            names = _param_names.get(eqn.primitive) or _interesting_params(eqn)
+            for name in names[1]:
+                for inner in core.jaxprs_in_params({name: eqn.params[name]}):
+                    kinds |= jaxpr_memory_kinds(inner)
+        found = jaxpr._cache[jaxpr_memory_kinds] = frozenset(kinds)
+    return found
+
+
+def _memory_kind(target: Any) -> str | None:
+    if isinstance(target, MemorySpace):
+        return KIND_OF_SPACE.get(target)
+    kind: str | None = getattr(getattr(target, "sharding", target), "memory_kind", None)
+    return kind
+
+
 # Devices
 
 
@@ -296,7 +346,7 @@ def find_placement(
     concrete_mesh = None
     if isinstance(ctx_mesh, Mesh) and not ctx_mesh.empty:
         concrete_mesh = ctx_mesh
-    base = concrete_mesh if concrete_mesh is not None and _mesh_is_set(ctx_mesh) else None
+    base = concrete_mesh if concrete_mesh is not None and _mesh_is_set() else None
     first: Source | None = None
     abstract = None
     for kind, shardings in (("arg", in_shardings), ("out", out_shardings)):
@@ -328,7 +378,9 @@ def find_placement(
             grid = np.array([device]).reshape(abstract.axis_sizes)
             made = Mesh(grid, abstract.axis_names, abstract.axis_types)
             return Placement((device,), 1, device.client, True, made)
-        committed = any(_is_in_host_memory(v.aval) for v in jaxpr.outvars)
+        committed = bool(jaxpr_memory_kinds(jaxpr)) or any(
+            _is_in_host_memory(v.aval) for v in jaxpr.outvars
+        )
         return Placement((device,), 1, device.client, committed, None)
 
     devices = tuple(_devices(first.sharding))
@@ -350,7 +402,7 @@ def _is_in_host_memory(aval: AbstractValue) -> bool:
     return getattr(aval, "memory_space", None) is MemorySpace.Host
 
 
-def _mesh_is_set(ctx_mesh: object) -> bool:
+def _mesh_is_set() -> bool:
     # `jax.set_mesh` also sets the abstract mesh; a mesh set by `with mesh:` does not determine
     # devices.
     return not get_abstract_mesh().empty
