@@ -86,18 +86,7 @@ from jax._src.api import (
     vjp as vjp,
     vmap as vmap,
 )
-from jax._src.ad_checkpoint import (
-    checkpoint as checkpoint,
-    checkpoint_policies as checkpoint_policies,
-    remat as remat,
-)
-from jax._src.custom_derivatives import (
-    closure_convert as closure_convert,
-    custom_gradient as custom_gradient,
-    custom_jvp as custom_jvp,
-    custom_vjp as custom_vjp,
-)
-from jax._src.callback import pure_callback as pure_callback
+from jax._src.custom_derivatives import custom_jvp as custom_jvp
 from jax._src.lib import Device as Device
 from jax._src.runtime_tokens import effects_barrier as effects_barrier
 from jax._src.sharding_impls import set_mesh as set_mesh
@@ -118,7 +107,6 @@ from jax._src.xla_bridge import (
     process_indices as process_indices,
 )
 from jax import numpy as _numpy_module
-from jax import debug as debug
 from jax import dtypes as dtypes
 from jax import errors as errors
 from jax import lax as lax
@@ -129,6 +117,33 @@ from jax import typing as typing
 from jax._src.transforms import derivatives as _derivatives_module
 from jax._src import memory as _memory_module
 # isort: on
+
+if _TYPE_CHECKING:
+    from jax import debug as debug
+    from jax._src.ad_checkpoint import (
+        checkpoint as checkpoint,
+        checkpoint_policies as checkpoint_policies,
+        remat as remat,
+    )
+    from jax._src.callback import pure_callback as pure_callback
+    from jax._src.config import make_user_context as make_user_context
+    from jax._src.custom_derivatives import (
+        closure_convert as closure_convert,
+        custom_gradient as custom_gradient,
+        custom_vjp as custom_vjp,
+    )
+    from jax._src.environment_info import print_environment_info as print_environment_info
+    from jax._src.indexing import ds as ds
+    from jax._src.lax.resharding import reshard as reshard
+    from jax._src.pmap import pmap as pmap
+    from jax._src.shard_map import shard_map as shard_map, smap as smap
+    from jax.ref import (
+        Ref as Ref,
+        empty_ref as empty_ref,
+        free_ref as free_ref,
+        freeze as freeze,
+        new_ref as new_ref,
+    )
 
 numpy = _numpy_module
 memory = _SimpleNamespace(Space=_memory_module.MemorySpace)
@@ -161,12 +176,27 @@ def __getattr__(name: str):
         value = getattr(_importlib.import_module(module), attr)
         globals()[name] = value
         return value
+    if name in ("device_put_replicated", "device_put_sharded"):
+        raise AttributeError(
+            f"jax.{name} was removed: use jax.device_put with a jax.NamedSharding over a mesh of the"
+            " devices."
+        )
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 _lazy_names: dict[str, tuple[str, str]] = {
+    "checkpoint": ("jax._src.ad_checkpoint", "checkpoint"),
+    "checkpoint_policies": ("jax._src.ad_checkpoint", "checkpoint_policies"),
+    "remat": ("jax._src.ad_checkpoint", "remat"),
+    "closure_convert": ("jax._src.custom_derivatives", "closure_convert"),
+    "custom_gradient": ("jax._src.custom_derivatives", "custom_gradient"),
+    "custom_vjp": ("jax._src.custom_derivatives", "custom_vjp"),
     "print_environment_info": ("jax._src.environment_info", "print_environment_info"),
+    "pure_callback": ("jax._src.callback", "pure_callback"),
+    "pmap": ("jax._src.pmap", "pmap"),
     "reshard": ("jax._src.lax.resharding", "reshard"),
+    "shard_map": ("jax._src.shard_map", "shard_map"),
+    "smap": ("jax._src.shard_map", "smap"),
     "make_user_context": ("jax._src.config", "make_user_context"),
     "Ref": ("jax.ref", "Ref"),
     "new_ref": ("jax.ref", "new_ref"),

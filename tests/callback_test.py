@@ -195,8 +195,10 @@ def test_lowering():
     f = jax.jit(lambda x: io_callback(np.sin, S((8,), F), x, ordered=True))
     text = f.lower(X).as_text()
     assert "@xla_ffi_python_cpu_callback" in text and "has_side_effect = true" in text
-    with pytest.raises(NotImplementedError, match="for tpu"):
-        f.trace(X).lower(lowering_platforms=("tpu",))
+    text = f.trace(X).lower(lowering_platforms=("tpu",)).as_text()
+    assert "stablehlo.send" in text and "stablehlo.recv" in text and "python" not in text
+    with pytest.raises(NotImplementedError, match="for tpu, cpu"):
+        f.trace(X).lower(lowering_platforms=("tpu", "cpu"))
 
 
 def test_arguments_are_checked():

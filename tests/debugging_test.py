@@ -540,6 +540,24 @@ def test_inspect_array_sharding(mesh):
     assert seen and seen[0].is_equivalent_to(sharding, 2)
 
 
+@pytest.mark.parametrize("jit", [False, True])
+@pytest.mark.parametrize(
+    ("constraint", "axes", "spec"),
+    [(None, {"a", "b"}, P()), (None, {"a"}, P()), (P(None, "b"), {"a"}, P(None, "b"))],
+)
+def test_inspect_array_sharding_in_shard_map(mesh, constraint, axes, spec, jit):
+    seen = []
+
+    def body(x):
+        y = x if constraint is None else jax.lax.with_sharding_constraint(x, constraint)
+        jax.debug.inspect_array_sharding(y, callback=seen.append)
+        return y
+
+    f = jax.shard_map(body, mesh=mesh, in_specs=P("a"), out_specs=P("a"), axis_names=axes)
+    (jax.jit(f) if jit else f)(np.ones((8, 8), F))
+    assert set(seen) == {NamedSharding(mesh, spec)}
+
+
 @pytest.mark.parametrize("ordered", [False, True])
 def test_errors_outside_of_programs_are_those_of_the_callback(ordered):
     def fails(x):

@@ -261,6 +261,7 @@ class LiteralsTest(parameterized.TestCase):
 
     def test_bad_values(self):
         for bad in ([1], "a", object()):
+            self.assertTrue(issubclass(dtypes.InvalidInputException, TypeError))
             with self.assertRaisesRegex(dtypes.InvalidInputException, "not a valid JAX type"):
                 _jax.canonicalize_value(bad)
         for bad in (np.array(["a"]), np.array([None])):

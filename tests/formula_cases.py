@@ -56,3 +56,11 @@ def definite(shape: Sequence[int], dtype: str, key: str) -> np.ndarray:
     """Hermitian matrices with positive eigenvalues."""
     x = values(shape, dtype, key)
     return (x @ np.conj(np.swapaxes(x, -1, -2)) + 4 * np.eye(shape[-1])).astype(x.dtype)
+
+
+def gauge_free_schur(form: Any, vectors: Any) -> tuple[Any, ...]:
+    """What of a Schur decomposition does not depend on the phases of its vectors, which differ between CPUs."""
+    outer = vectors[..., :, None, :] * vectors.conj()[..., None, :, :]
+    diagonal = jnp.diagonal(form, axis1=-2, axis2=-1)
+    adjoint = jnp.swapaxes(vectors.conj(), -2, -1)
+    return diagonal, abs(form), outer, vectors @ form @ adjoint

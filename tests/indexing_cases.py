@@ -423,6 +423,8 @@ for op in ("sum", "prod", "max", "min"):
         IDS,
         diff="jvp" if op == "sum" else "",
     )
+    for name, shape in {"scalar": (), "one": (1,), "row": (1, 3)}.items():
+        add(f"segment_{op}_{name}", lambda x, i, f=f: f(x, i, 4), shape, IDS, diff="")
     add(f"segment_{op}_clip", lambda x, i, f=f: f(x, i, 4, mode="clip"), (6,), IDS, diff="")
     add(
         f"segment_{op}_sorted",

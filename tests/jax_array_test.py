@@ -52,6 +52,7 @@ def test_holders_are_what_they_hold(kind):
         lambda v: jnp.einsum("ij,jk", v, v),
         lambda v: jnp.einsum(v, [0, 1]),
         lambda v: jnp.array([v, 2 * x]),
+        lambda v: jnp.clip(x, min=v, max=v),
         lambda v: jax.random.categorical(key, v),
     ):
         np.testing.assert_array_equal(f(Holder(x)), f(x))
@@ -66,3 +67,58 @@ def test_holders_are_what_they_hold(kind):
         lambda k: jnp.array([[k, 3]]),
     ):
         np.testing.assert_array_equal(g(Holder(one)), g(one))
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "sin",
+        "square",
+        "sum",
+        "max",
+        "cumsum",
+        "mean",
+        "sort",
+        "argmax",
+        "ravel",
+        "unwrap",
+        "diff",
+        "gradient",
+        "roots",
+    ],
+)
+def test_eager_functions_convert_their_arguments(name):
+    """The reference's compiled functions accept such objects only where they are traced."""
+    fun, x = getattr(jnp, name), np.array([4.0, 1.0, 3.0], np.float32)
+    for _ in range(2):
+        np.testing.assert_array_equal(fun(Holder(x)), fun(x))
+        np.testing.assert_array_equal(fun(Holder(jnp.asarray(x))), fun(x))
+
+
+@pytest.mark.parametrize(
+    "name", ["add", "divide", "arctan2", "power", "logaddexp", "dot", "matmul", "where", "less"]
+)
+def test_eager_functions_of_two_arrays_convert_their_arguments(name):
+    fun, x = getattr(jnp, name), np.array([4.0, 1.0, 3.0], np.float32)
+    if name == "where":
+        fun = lambda x, y: jnp.where(x, x, y)
+    scalar = [] if name in ("dot", "matmul") else [(Holder(x), 2.0)]
+    for args in ((Holder(x), x), (x, Holder(x)), (Holder(x), Holder(x)), *scalar):
+        plain = [a.value if isinstance(a, Holder) else a for a in args]
+        np.testing.assert_array_equal(fun(*args), fun(*plain))
+        np.testing.assert_array_equal(fun(*args), fun(*map(jnp.asarray, plain)))
+
+
+@pytest.mark.parametrize("name", ["add", "multiply", "maximum", "subtract", "logaddexp"])
+def test_methods_of_ufuncs_convert_their_arguments(name):
+    fun, x = getattr(jnp, name), np.array([[4.0, 1, 3], [2, 5, 6]], np.float32)
+    for call in (
+        lambda x, i, v, m: fun.reduce(x),
+        lambda x, i, v, m: fun.reduce(x, axis=1, initial=v, where=m),
+        lambda x, i, v, m: fun.accumulate(x),
+        lambda x, i, v, m: fun.outer(x, x),
+        lambda x, i, v, m: fun.at(x, i, v, inplace=False),
+        lambda x, i, v, m: fun.reduceat(x, i),
+    ):
+        plain = x, np.array([0, 1]), np.float32(2), x > 2
+        np.testing.assert_array_equal(call(*map(Holder, plain)), call(*map(jnp.asarray, plain)))

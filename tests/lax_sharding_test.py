@@ -136,3 +136,11 @@ def test_values(mesh, name):
     with jax.set_mesh(Mesh(np.array(xb.devices("cpu")[:1]).reshape(1, 1), ("x", "y"))):
         plain = np.asarray(fun(values))
     np.testing.assert_array_equal(sharded, plain)
+
+
+@pytest.mark.parametrize("given", [P("x"), xb.devices("cpu")[0]])
+@pytest.mark.parametrize("jit", [False, True])
+def test_full_takes_only_shardings(given, jit):
+    fun = lambda: lax.full((4,), 1.0, sharding=given)
+    with pytest.raises(TypeError, match="lax.full: sharding must be a .*SingleDeviceSharding"):
+        (jax.jit(fun) if jit else fun)()

@@ -1,5 +1,7 @@
 """The rules of the code base that a tool can check: layers, style, what `import jax` may load, what is installed."""
 
+import ast
+import importlib
 import re
 import subprocess
 import sys
@@ -14,11 +16,27 @@ LAZY = (
     "rich",
     "matplotlib",
     "opt_einsum",
+    "hashlib",
+    "json",
     "jaxlib.mlir.dialects",
     "jax.export",
     "jax.experimental",
     "jax.profiler",
     "jax.distributed",
+    "jax._src.distributed",
+    "jax._src.tree_util.flat_tree",
+    "jax._src.ad_checkpoint",
+    "jax._src.clusters",
+    "jax._src.debugging",
+    "jax._src.interpreters.mlir.module",
+    "jax._src.interpreters.pxla.lowering",
+    "jax._src.lax.control_flow.scans",
+    "jax._src.lax.convolution",
+    "jax._src.lax.parallel.gathers",
+    "jax._src.lax.special",
+    "jax._src.lax.windowed_reductions",
+    "jax._src.launch",
+    "jax._src.multihost_utils",
     "jax._src.pallas",
 )
 
@@ -52,6 +70,65 @@ def test_import_loads_only_what_most_programs_use():
     assert [
         name for name in LAZY if any(m == name or m.startswith(f"{name}.") for m in loaded)
     ] == []
+
+
+LATE_NAMES = """
+import importlib, pkgutil, sys
+import jax
+package = importlib.import_module(sys.argv[1])
+late = set(dir(package)) - set(vars(package))
+modules = {m.name for m in pkgutil.iter_modules(package.__path__)} | getattr(package, "_lazy_modules", set())
+for name in sorted(late - modules):
+    value = getattr(package, name)
+    assert vars(package)[name] is value, f"{name} is loaded again at each use"
+    print(name)
+"""
+
+
+@pytest.mark.parametrize(
+    "package",
+    [
+        "jax",
+        "jax.lax",
+        "jax.numpy",
+        "jax._src.custom_derivatives",
+        "jax._src.interpreters.mlir",
+        "jax._src.interpreters.pxla",
+        "jax._src.lax.control_flow",
+        "jax._src.lax.parallel",
+    ],
+)
+def test_tools_see_the_names_that_are_loaded_late(package):
+    """The imports under TYPE_CHECKING are those that `__getattr__` makes."""
+    status, output = call(sys.executable, "-c", LATE_NAMES, package)
+    assert status == 0, output
+    tree = ast.parse((ROOT / package.replace(".", "/") / "__init__.py").read_text())
+    blocks = [
+        node.body
+        for node in tree.body
+        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test)
+    ]
+    imported = [
+        f"{node.module}.{alias.name}" for block in blocks for node in block for alias in node.names
+    ]
+    names = {name.rpartition(".")[2] for name in imported} - {"debug"}  # a module
+    assert names == set(output.split())
+    folder = ROOT / package.replace(".", "/")
+    assert not [name for name in names if (folder / f"{name}.py").exists()]
+    late = importlib.import_module(package)
+    for name in imported:
+        module, _, attribute = name.rpartition(".")
+        if attribute in names:
+            value = getattr(importlib.import_module(module), attribute)
+            assert getattr(late, attribute) is value, name
+
+
+@pytest.mark.parametrize("package", ["jax.lax", "jax.numpy"])
+def test_star_imports_have_the_names_that_are_loaded_late(package):
+    namespace = {}
+    exec(f"from {package} import *", namespace)
+    public = {n for n in dir(importlib.import_module(package)) if not n.startswith("_")}
+    assert public <= set(namespace)
 
 
 def test_stored_results_are_of_the_tables_as_they_are():

@@ -1,6 +1,7 @@
 """Meshes, axis types, the mesh in context, the order of devices on meshes."""
 
 import copy
+import functools
 import gc
 import itertools
 import math
@@ -14,6 +15,7 @@ import numpy as np
 from absl.testing import absltest, parameterized
 
 from jax._src import config, mesh as mesh_lib, mesh_utils, xla_bridge as xb
+from jax._src.core import ManualAxisType
 from jax._src.mesh import AbstractDevice, AbstractMesh, AxisType, Mesh
 from jax._src.sharding_impls import get_mesh, make_mesh, set_mesh
 
@@ -281,10 +283,64 @@ class MakeMeshTest(parameterized.TestCase):
             make_mesh((16,), ("x",))
         with self.assertRaisesRegex(ValueError, "a name for each axis size"):
             make_mesh((4, 2), ("x",))
-        with self.assertRaisesRegex(ValueError, "Number of devices"):
-            make_mesh((4, -1), ("x", "y"))
-        with self.assertRaisesRegex(ValueError, "positive integers"):
-            make_mesh((2.5,), ("x",))
+        for sizes in ((4, -1), (0, 4), (2.5, 1), ("a", 1)):
+            with self.assertRaisesRegex(ValueError, "positive integers"):
+                make_mesh(sizes, ("x", "y"))
+
+
+class TorusTest(parameterized.TestCase):
+    """Functions that outside code imports."""
+
+    @parameterized.parameters(
+        ((4, 4), (2, 2, 4), [[1, 1, 4], [2, 2, 1]]),
+        ((8, 8), (2, 2, 16), [[1, 1, 8], [2, 2, 2]]),
+        ((4, 4, 4), (4, 16), [[1, 4], [1, 4], [4, 1]]),
+        ((4, 8, 8), (2, 128), [[2, 2], [1, 8], [1, 8]]),
+        ((8, 16, 16), (128, 16), [[8, 1], [1, 16], [16, 1]]),
+    )
+    def test_axes_split_as_by_the_reference(self, physical, logical, assignment):
+        torus = np.arange(math.prod(physical)).reshape(physical)
+        found, how = mesh_utils._create_device_mesh_for_nd_torus_splitting_axes(torus, logical)
+        self.assertEqual(how.tolist(), assignment)
+        self.assertEqual(found.shape, logical)
+        self.assertEqual(sorted(found.ravel()), list(range(torus.size)))
+
+    def test_sizes_must_match(self):
+        with self.assertRaisesRegex(ValueError, "does not match the number of devices"):
+            mesh_utils._create_device_mesh_for_nd_torus_splitting_axes(np.zeros((4, 4)), (3, 5))
+
+    def test_candidates(self):
+        taken = np.array([[2], [1]])
+        candidates = mesh_utils._enumerate_feasible_logical_axis_assignments((4, 4), taken, 4)
+        self.assertEqual(sorted(c.tolist() for c in candidates), [[1, 4], [2, 2]])
+        prefer = functools.partial(
+            mesh_utils._prefer_first_logical_axis_assignment,
+            physical_mesh_shape=(4, 4), assignment=taken,
+        )  # fmt: skip
+        self.assertTrue(prefer(np.array([1, 4]), np.array([2, 2])))
+        self.assertFalse(prefer(np.array([2, 2]), np.array([1, 4])))
+        self.assertEqual(mesh_utils._get_prime_factors(360), [2, 2, 2, 3, 3, 5])
+        self.assertEqual(mesh_utils._TPU_V4, "TPU v4")
+
+
+class ManualAxisTypeTest(absltest.TestCase):
+    def test_sets_of_axes(self):
+        mat = ManualAxisType(varying={"x"}, unreduced={"y"})
+        self.assertEqual((mat.vur, mat.empty), (frozenset("xy"), False))
+        self.assertEqual(mat.to_ct_mat(), ManualAxisType(varying={"x"}, reduced={"y"}))
+        self.assertEqual(mat.update(varying=set()), ManualAxisType(unreduced={"y"}))
+        self.assertEqual(pickle.loads(pickle.dumps(mat)), mat)
+        with self.assertRaisesRegex(AttributeError, "immutable"):
+            mat.varying = frozenset()
+
+    def test_bad_sets(self):
+        for bad in ("x", ["x"], ("x",), None):
+            for name in ("varying", "unreduced", "reduced"):
+                with self.assertRaisesRegex(TypeError, f"{name} of ManualAxisType must be a set"):
+                    ManualAxisType(**{name: bad})
+        for name in ("unreduced", "reduced"):
+            with self.assertRaisesRegex(ValueError, f"varying and {name} cannot have common"):
+                ManualAxisType(**{"varying": {"x"}, name: {"x"}})
 
 
 @dataclass

@@ -8,6 +8,7 @@ JSON and the bytes of all arrays that the JSON refers to by number. Of an except
 import argparse
 import ast
 import hashlib
+import importlib.util
 import json
 import lzma
 import os
@@ -36,6 +37,12 @@ def tables() -> list[Path]:
     """All tables of cases that are compared with the oracle."""
     found = sorted([*HERE.glob("*_cases.py"), *HERE.glob("*_scenarios.py")])
     return [p for p in found if p.stem not in ("op_cases", "formula_cases")]
+
+
+def compilers() -> Path | None:
+    """The folder with the packages that the tables `aot_*` need, if they are installed."""
+    spec = importlib.util.find_spec("libtpu")
+    return None if spec is None else Path(spec.origin).parent.parent
 
 
 def stored_at(table: Path) -> Path:
@@ -193,6 +200,12 @@ def main(arguments: list[str]) -> int:
         return 0
     known = tables()
     chosen = [HERE / path.name for path in options.tables] or known
+    if not options.check and compilers() is None:
+        absent = [path for path in chosen if path.name.startswith("aot_")]
+        if absent:
+            names = ", ".join(path.name for path in absent)
+            print(f"left out, since they need `build.py oracle --aot`: {names}", file=sys.stderr)
+        chosen = [path for path in chosen if path not in absent]
     if strangers := [path.name for path in chosen if path not in known]:
         parser.error(f"no table of cases: {', '.join(strangers)}")
     stale = [path for path in chosen if not is_current(path)]
@@ -215,6 +228,8 @@ def _run_all(chosen: Iterable[Path], options: argparse.Namespace) -> int:
         unwanted = ("JAX_", "XLA_", "PYTHON")
         env = {k: v for k, v in os.environ.items() if not k.startswith(unwanted)}
         env |= {"JAX_PLATFORMS": "cpu", "JAX_DISABLE_MOST_OPTIMIZATIONS": "1"}
+        if path.name.startswith("aot_"):
+            env["PYTHONPATH"] = str(compilers())
         return subprocess.run(
             command, env=env, cwd=HERE, capture_output=True, text=True, check=False
         )

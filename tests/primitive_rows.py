@@ -317,6 +317,11 @@ ROWS = [
         ("all_gather", lambda x: lax.all_gather(x, "i"), 2), ("reduce_scatter", lambda x: lax.psum_scatter(jnp.tile(x, 4).reshape(4, 3), "i"), 2),
         ("all_to_all", lambda x: lax.all_to_all(jnp.tile(x, 4).reshape(4, 3), "i", 0, 0), 2),
         ("axis_index", lambda x: x * lax.axis_index("i"), 2),
+        ("pbroadcast", lambda x: lax.pbroadcast(x, "i", 2), 2),
+        ("all_gather_invariant", lambda x: lax.all_gather(x, "i", to="invarying"), 2),
+        ("ragged_all_to_all", lambda x: lax.ragged_all_to_all(
+            jnp.tile(x, 2), jnp.tile(x, 3), np.array([0, 2, 3, 4]), np.array([2, 1, 1, 1]), lax.axis_index("i") * 2 + np.zeros(4, int),
+            jnp.array([2, 1, 1, 1])[lax.axis_index("i")] + np.zeros(4, int), axis_name="i"), 0),
     ]),
     # Placement and markers
     *(binary(p.name, fun=lambda x, y, p=p: p.bind(x, y, subfuns=(lambda x, y: [jnp.sin(x) * y],), name="f")[0],
@@ -397,7 +402,30 @@ WITHOUT_ROW = {
         "read and write mutable arrays: ref_test.py",
     ),
     **dict.fromkeys(("to_edtype", "from_edtype"), "need an extended dtype: extended_types_test.py"),
-    "pvary": "needs the axes of a shard_map",
+    **dict.fromkeys(
+        (
+            "pvary",
+            "preduced",
+            "reduced_vary_cast_p",
+            "vary_unreduced_cast_p",
+            "psum_invariant",
+            "unreduced_psum",
+            "all_gather_reduced",
+            "unreduced_reduce_scatter",
+        ),
+        "need the axes of a shard_map: collectives_test.py",
+    ),
+    **dict.fromkeys(("psend", "precv"), "are for GPUs: collectives_test.py"),
+    **dict.fromkeys(
+        ("compute_on", "fused_call", "shard_alike", "xla_metadata_call", "xla_metadata_value"),
+        "are hints for the compiler: compiler_hints_test.py",
+    ),
+    "custom_partitioning": "needs a mesh: custom_partitioning_test.py",
+    "shard_map": "needs a mesh: shard_map_test.py",
+    **dict.fromkeys(
+        ("global_array_to_host_local_array", "host_local_array_to_global_array"),
+        "convert between arrays of a process and of all processes",
+    ),
     "reshard": "needs a mesh with explicit axes: explicit_sharding_test.py",
     "stage": "is an operation only where nothing is staged: it is the identity in a jaxpr",
     "create_token": "makes a token, which carries no value",

@@ -130,6 +130,21 @@ class ThreadsTest(jtu.JaxTestCase):
             thread.join(60)
 
 
+COLLECTING = """
+import gc, signal, jax
+signal.signal(signal.SIGALRM, signal.default_int_handler)
+objects = [[] for _ in range(500_000)]
+for _ in range(5):
+    signal.setitimer(signal.ITIMER_REAL, 0.001)
+    try:
+        for _ in range(100):
+            gc.collect()
+        print("lost")
+    except KeyboardInterrupt:
+        print("interrupted")
+"""
+
+
 class InterruptTest(jtu.JaxTestCase):
     """Ctrl-C at chosen moments; then the same call works, from sound caches."""
 
@@ -158,6 +173,11 @@ class InterruptTest(jtu.JaxTestCase):
             return fun(*args)
 
         return run
+
+    def test_while_collecting_garbage(self):
+        """What a callback of the collector raises would be ignored."""
+        done = subprocess.run([sys.executable, "-c", COLLECTING], capture_output=True, text=True)
+        self.assertEqual((done.stdout, done.stderr), ("interrupted\n" * 5, ""))
 
     def test_while_tracing(self):
         f = jax.jit(self.flaky(lambda x: lax.sin(x)))

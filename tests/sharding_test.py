@@ -619,7 +619,9 @@ class ArgumentsTest(parameterized.TestCase):
             self.assertEqual(
                 canonicalize(P("x"), "in_shardings"), NamedSharding(mesh().abstract_mesh, P("x"))
             )
-        with self.assertRaisesRegex(RuntimeError, "non-empty mesh in context.*in_shardings"):
+        with self.assertRaisesRegex(
+            RuntimeError, "in_shardings requires a non-empty mesh in context"
+        ):
             canonicalize(P("x"), "in_shardings")
         with self.assertRaisesRegex(TypeError, "in_shardings leaf specifications"):
             canonicalize("x", "in_shardings")
@@ -713,7 +715,9 @@ class LayoutTest(parameterized.TestCase):
         self.assertEqual(repr(Format()), "Format(layout=None, sharding=None)")
         for layout, sharding, error, message in (
             (3, s, TypeError, "layout argument"),
-            (None, 3, TypeError, "sharding argument"),
+            (None, 3, TypeError, "sharding argument.*Got 3 of type <class 'int'>"),
+            (Layout((0,)), 3, TypeError, "sharding argument.*Got 3 of type <class 'int'>"),
+            (Layout.AUTO, 3, TypeError, "sharding argument.*Got 3 of type <class 'int'>"),
             (Layout((0,)), None, ValueError, "has to be concrete"),
             (Layout((0,)), NamedSharding(AbstractMesh((1,), ("x",)), P()), ValueError, "concrete"),
         ):

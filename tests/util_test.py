@@ -19,6 +19,7 @@ from jax._src import (
     errors,
     lib,
     monitoring,
+    native_classes,
     pretty_printer as pp,
     source_info_util,
     traceback_util,
@@ -217,6 +218,43 @@ class FunctionsTest(parameterized.TestCase):
     def test_maybe_named_axis(self):
         self.assertEqual(util.maybe_named_axis(1, lambda i: i, str), 1)
         self.assertEqual(util.maybe_named_axis("i", lambda i: i, lambda n: n * 2), "ii")
+
+
+class NativeClassesTest(parameterized.TestCase):
+    def test_attributes_move_but_for_marked_methods(self):
+        class Native:
+            """Native."""
+
+            def f(self):
+                return "native"
+
+            g = h = f
+
+        @native_classes.use_cpp_class(Native)
+        class Python:
+            number = 3
+
+            def f(self):
+                return "python"
+
+            @native_classes.use_cpp_method()
+            def g(self):
+                return "python"
+
+            @native_classes.use_cpp_method(False)
+            def h(self):
+                return "python"
+
+            @property
+            @native_classes.use_cpp_method()
+            def p(self):
+                return "python"
+
+        self.assertIs(Python, Native)
+        self.assertEqual(Python.__doc__, "Native.")
+        x = Python()
+        self.assertEqual((x.f(), x.g(), x.h(), x.number), ("python", "native", "python", 3))
+        self.assertFalse(hasattr(x, "p"))
 
 
 class CachesTest(parameterized.TestCase):

@@ -251,7 +251,11 @@ class StartTest(parameterized.TestCase):
         )
         self.assertCountEqual(
             out.splitlines(),
-            ["[CpuDevice(id=0)]", "NotImplementedError topology not implemented for abacus"],
+            [
+                "[CpuDevice(id=0)]",
+                "NotImplementedError topology not implemented for abacus: absent hardware can be"
+                " described for the platforms ['tpu']",
+            ],
         )
 
     @parameterized.parameters(

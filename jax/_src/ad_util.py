@@ -6,6 +6,7 @@ import numpy as np
 
 from jax._src import dtypes
 from jax._src.core import AbstractValue, Primitive, ShapedArray, Tracer, typeof
+from jax._src.core.primitive import sorted_axes
 from jax._src.late_binding import late
 from jax._src.memory import MemorySpace
 
@@ -42,7 +43,37 @@ def _zeros_like_shaped_array(aval: ShapedArray):
     zeros = _invariant_zeros(aval)
     if aval.memory_space is not MemorySpace.Device:
         zeros = late.device_put(zeros, aval.memory_space)
-    return late.pvary(zeros, tuple(sorted(aval.vma, key=str))) if aval.vma else zeros
+    return with_manual_type(zeros, aval.manual_axis_type)
+
+
+def with_manual_type(x: Any, mat: Any) -> Any:
+    """`x` with the roles that `mat` says for manual mesh axes, along which it is the same."""
+    for role in ("varying", "unreduced", "reduced") if mat else ():
+        axes = getattr(mat, role)
+        if axes:
+            x = late.pvary(x, sorted_axes(axes), role)
+    return x
+
+
+def manual_type_remedy(got: Any, want: Any, value: str, primal: str | None = None) -> str:
+    """A sentence that says how a value of type `got` gets the manual axis type of `want`, or "".
+
+    `value` is the code for the value, a cotangent; or a tangent, if `primal` describes its primal
+    value.
+    """
+    have, need = getattr(got, "manual_axis_type", None), getattr(want, "manual_axis_type", None)
+    if have is None or need is None or have == need:
+        return ""
+    more, fewer = have.varying - need.varying, need.varying - have.varying
+    names = ", ".join(sorted(map(repr, more or fewer)))
+    axes = names if len(more or fewer) == 1 else f"({names})"
+    if more and primal:
+        return f" Apply `jax.lax.pcast(..., {axes}, to='varying')` to {primal}."
+    if more:
+        return f" Sum it over the axes with `jax.lax.psum({value}, {axes})`."
+    if fewer:
+        return f" Use `jax.lax.pcast({value}, {axes}, to='varying')`."
+    return f" `jax.lax.pcast` and `jax.lax.psum` change over which mesh axes {value} is unreduced or reduced."
 
 
 def _invariant_zeros(aval: ShapedArray):

@@ -22,7 +22,8 @@ from jax._src.lib import Device, _jax
 from jax._src.memory import SPACE_OF_KIND
 from jax._src.mesh import AxisType
 from jax._src.named_sharding import NamedSharding, explicit_part
-from jax._src.sharding import Sharding, extend_cpp_class
+from jax._src.native_classes import use_cpp_class
+from jax._src.sharding import Sharding
 from jax._src.sharding_impls import (
     SingleDeviceSharding,
     device_replica_id_map,
@@ -128,7 +129,7 @@ _native_clone = _jax.ArrayImpl.clone
 _native_platform = _jax.ArrayImpl.platform
 
 
-@extend_cpp_class(_jax.ArrayImpl)
+@use_cpp_class(_jax.ArrayImpl)
 class ArrayImpl:
     """A concrete array: its type, its sharding, and a buffer on each device of this process."""
 
@@ -264,10 +265,11 @@ class ArrayImpl:
         if self._npy_value is not None:
             return
         sharding = self._sharding
-        if sharding.is_fully_replicated:
-            self._copy_single_device_array_to_host_async()
-            return
         arrays = self._arrays
+        if sharding.is_fully_replicated:
+            if arrays:
+                self._copy_single_device_array_to_host_async()
+            return
         for i, _ in _owned_shards(sharding, self.aval.shape):
             arrays[i]._copy_single_device_array_to_host_async()
 
@@ -281,6 +283,8 @@ class ArrayImpl:
         self._check_if_deleted()
         sharding = self._sharding
         if sharding.is_fully_replicated:
+            if not sharding.is_fully_addressable and not self._arrays:
+                raise RuntimeError(_NOT_FETCHABLE)
             value, did_copy = self._single_device_array_to_np_array_did_copy()
             value.flags.writeable = False
             if did_copy:
@@ -364,17 +368,12 @@ class ArrayImpl:
         sharding = self._sharding
         if type(sharding) is NamedSharding and sharding.spec.unreduced:
             return False  # the value is a sum over devices that has not been computed
-        return (
-            sharding.is_fully_replicated
-            or sharding.is_fully_addressable
-            or _addressable_shards_cover(sharding, self.aval.shape)
-        )
+        return sharding.is_fully_addressable or _addressable_shards_cover(sharding, self.aval.shape)
 
     def __repr__(self) -> str:
         aval = self.aval
         rest = f"dtype={dtypes.dtype_name(aval.dtype)}" + (", weak_type=True" * aval.weak_type)
         if not self._has_value():
-            self._check_if_deleted()
             return f"Array(shape={aval.shape}, {rest}, sharding={self._sharding})"
         width = np.get_printoptions()["linewidth"]
         if self.size == 0:

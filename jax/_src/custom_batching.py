@@ -15,7 +15,7 @@ from jax._src.custom_derivatives.common import (
 from jax._src.interpreters import ad, batching, mlir, partial_eval as pe
 from jax._src.late_binding import late
 from jax._src.lax.control_flow.common import hoist, stage
-from jax._src.lax.control_flow.scan import map as lax_map
+from jax._src.lax.control_flow.scans import map as lax_map
 from jax._src.lax.lax import convert_element_type
 from jax._src.tree_util import tree_flatten, tree_leaves, tree_structure, tree_unflatten
 from jax._src.util import fun_name
@@ -409,7 +409,7 @@ def _batch(axis_data, args, dims, *, call: ClosedJaxpr, rule):
     if not any(in_batched):
         return custom_vmap_p.bind(*args, call=call, rule=rule), [None] * len(call.out_avals)
     args = [x if d is None else batching.moveaxis(x, d, 0) for x, d in zip(args, dims)]
-    with batching._axis_in_scope(axis_data):
+    with batching.axis_in_scope(axis_data):
         outs, out_batched = rule(axis_data.size, in_batched, args)
     outs = [
         _check_result(rule, i, x, core.unmapped_aval(axis_data.size, 0, a) if b else a, b)

@@ -17,12 +17,13 @@ from jax._src.callback import call_now, on_host
 from jax._src.device_put import values as placing
 from jax._src.interpreters import batching, mlir
 from jax._src.lax.control_flow import scan
-from jax._src.mesh import Mesh
+from jax._src.mesh import AbstractMesh, Mesh
 from jax._src.named_sharding import NamedSharding
 from jax._src.sharding import Sharding
 from jax._src.sharding_impls import (
     GSPMDSharding,
     SingleDeviceSharding,
+    SPMDAxisContext,
     parse_flatten_op_sharding,
 )
 from jax._src.tree_util import tree_flatten, tree_unflatten
@@ -198,7 +199,8 @@ def debug_callback(
       callback: the function; its result is ignored.
       *args, **kwargs: its arguments: trees. Arrays are passed as arrays on the CPU, other leaves
         unchanged.
-      ordered: whether it is called after earlier ordered callbacks; for programs on one device.
+      ordered: whether it is called after earlier ordered callbacks; for programs on one device, and
+        outside of jit in `shard_map`.
       partitioned: whether each device calls it with its shards, instead of one call with whole
         arrays.
 
@@ -289,7 +291,8 @@ def debug_print(
     Args:
       fmt: a format string as for `str.format`.
       *args, **kwargs: values to format: trees of arrays, or any other values.
-      ordered: whether it is printed after earlier ordered prints; for programs on one device.
+      ordered: whether it is printed after earlier ordered prints; for programs on one device, and
+        outside of jit in `shard_map`.
       partitioned: whether each device prints its shards, instead of one print of whole arrays.
       skip_format_check: whether arguments that `fmt` does not use are allowed; if it has no
         placeholders, they are printed after it.
@@ -452,20 +455,27 @@ def _inspect_batch(args, dims, *, callback):
 
 
 def _inspect_lower(ctx, x, *, callback):
-    module_ctx, (aval,) = ctx.module_context, ctx.avals_in
+    module_ctx = ctx.module_context
     axis_context = module_ctx.axis_context
-    devices = getattr(axis_context, "device_assignment", None)
+    devices = axis_context.device_assignment
     if devices is None:
         raise NotImplementedError(
-            "inspect_array_sharding needs to know the devices of the program: it cannot be used within "
-            "shard_map, nor in a program for export."
+            "inspect_array_sharding needs to know the devices of the program, so it cannot be used in "
+            "one for export or for an abstract mesh: compile it for a jax.sharding.Mesh, or leave the "
+            "call out."
         )
     if len(devices) == 1:
         callback(SingleDeviceSharding(devices[0]))
         return []
 
+    manual_axes = frozenset()
+    if isinstance(axis_context, SPMDAxisContext):
+        mesh, manual_axes = axis_context.mesh, axis_context.manual_axes
+    else:
+        mesh = axis_context.abstract_mesh
+
     def chosen(hlo_sharding):
-        callback(_named(hlo_sharding, devices, axis_context.abstract_mesh, aval.ndim))
+        callback(_named(hlo_sharding, devices, mesh, manual_axes))
 
     module_ctx.add_keepalive(chosen)
     mlir.custom_call(
@@ -479,15 +489,15 @@ def _inspect_lower(ctx, x, *, callback):
     return []
 
 
-def _named(hlo_sharding: Any, devices: Any, abstract_mesh: Any, ndim: int) -> Sharding:
-    if abstract_mesh is not None and not abstract_mesh.empty:
-        shape = abstract_mesh.axis_sizes
-        mesh = Mesh(
-            np.array(devices).reshape(shape), abstract_mesh.axis_names, abstract_mesh.axis_types
-        )
+def _named(hlo_sharding: Any, devices: Any, mesh: Any, manual_axes: frozenset[Any]) -> Sharding:
+    """The compiler's sharding over the axes of a mesh; in shard_map, over those it does not map."""
+    if mesh is not None and not mesh.empty:
+        mesh = Mesh(np.array(devices).reshape(mesh.axis_sizes), mesh.axis_names, mesh.axis_types)
+        sizes = {n: size for n, size in mesh.shape.items() if n not in manual_axes}
+        free = AbstractMesh(tuple(sizes.values()), tuple(sizes)) if manual_axes else mesh
         try:
-            (spec,) = parse_flatten_op_sharding(hlo_sharding, mesh)
-            return NamedSharding(mesh, spec._normalized_spec_for_aval(ndim))
+            (spec,) = parse_flatten_op_sharding(hlo_sharding, free)
+            return NamedSharding(mesh, spec)
         except (ValueError, NotImplementedError):
             pass
     return GSPMDSharding(devices, hlo_sharding)

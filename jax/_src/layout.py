@@ -156,6 +156,16 @@ class Format:
     __slots__ = ("layout", "sharding")
 
     def __init__(self, layout: LayoutOptions = None, sharding: ShardingOptions = None):
+        if not isinstance(layout, (Layout, type(None), AutoLayoutSingleton)):
+            raise TypeError(
+                "Invalid value received for the layout argument. Expected values are `None`,"
+                f" `Layout.AUTO` or an instance of `Layout`. Got {layout} of type {type(layout)}"
+            )
+        if not isinstance(sharding, (Sharding, type(None))):
+            raise TypeError(
+                "Invalid value received for the sharding argument. Expected values are `None` or an"
+                f" instance of `jax.sharding.Sharding`. Got {sharding} of type {type(sharding)}"
+            )
         concrete = (
             isinstance(sharding, Sharding)
             and not isinstance(sharding, UnspecifiedValue)
@@ -166,16 +176,6 @@ class Format:
                 f"Sharding has to be concrete when layout is of type {type(layout)}. Please pass a"
                 " `jax.sharding.NamedSharding` or `jax.sharding.SingleDeviceSharding` to the sharding"
                 f" argument. Got sharding {sharding}"
-            )
-        if not isinstance(layout, (Layout, type(None), AutoLayoutSingleton)):
-            raise TypeError(
-                "Invalid value received for the layout argument. Expected values are `None`,"
-                f" `Layout.AUTO` or an instance of `Layout`. Got {layout} of type {type(layout)}"
-            )
-        if not isinstance(sharding, (Sharding, type(None))):
-            raise TypeError(
-                "Invalid value received for the sharding argument. Expected values are `None` or an"
-                f" instance of `jax.Sharding`. Got {sharding} of type {type(sharding)}"
             )
         self.layout = layout
         self.sharding = sharding

@@ -49,7 +49,7 @@ class AbstractDevice:
 
     Args:
       device_kind: as in ``jax.devices()[0].device_kind``.
-      num_cores: number of cores of a TPU chip; None for other devices.
+      num_cores: number of cores of a TPU chip, or of multiprocessors of a GPU; None if unknown.
       platform: ``"cpu"``, ``"gpu"`` or ``"tpu"``.
 
     Example:
@@ -274,10 +274,7 @@ class Mesh(BaseMesh, contextlib.ContextDecorator):
         """The same grid without devices."""
         if self.empty:
             return empty_abstract_mesh
-        kinds = {
-            (d.device_kind, getattr(d, "num_cores", None), d.platform)
-            for d in self._flat_devices_tuple
-        }
+        kinds = {(d.device_kind, _num_cores(d), d.platform) for d in self._flat_devices_tuple}
         device = AbstractDevice(*kinds.pop()) if len(kinds) == 1 and self.axis_names else None
         return AbstractMesh(
             self.axis_sizes, self.axis_names, self.axis_types, abstract_device=device
@@ -312,6 +309,11 @@ class Mesh(BaseMesh, contextlib.ContextDecorator):
     def __repr__(self):
         types = "" if self.empty else f", axis_types={_types_repr(self.axis_types)}"
         return f"Mesh(axis_sizes={self.axis_sizes}, axis_names={self.axis_names!r}{types})"
+
+
+def _num_cores(device: _jax.Device) -> int | None:
+    cores = getattr(device, "num_cores", None)  # of TPUs
+    return getattr(device, "core_count", None) if cores is None else cores  # of absent GPUs
 
 
 class AbstractMesh(BaseMesh):
@@ -459,8 +461,7 @@ def _unpickle_abstract_mesh(axis_sizes, axis_names, axis_types, abstract_device)
 
 @weakref_lru_cache.weak_value_interner
 def _intern_mesh(flat, shape, axis_names, axis_types):
-    devices = np.empty(shape, dtype=object)
-    devices.flat = flat
+    devices = np.fromiter(flat, dtype=object, count=len(flat)).reshape(shape)
     devices.flags.writeable = False
     self = object.__new__(Mesh)
     size = 0 if flat == (None,) else devices.size
@@ -513,6 +514,8 @@ def _normalize_axis_types(axis_names, axis_types, what) -> tuple[AxisType, ...]:
 def _get_local_mesh(global_mesh: Mesh, process_index: int) -> Mesh:
     devices = global_mesh.devices
     is_local = np.array([d.process_index == process_index for d in devices.flat], dtype=bool)
+    if is_local.all():
+        return global_mesh
     is_local = is_local.reshape(devices.shape)
     if not is_local.any():
         raise ValueError(f"{global_mesh} has no devices of process {process_index}.")
@@ -522,7 +525,7 @@ def _get_local_mesh(global_mesh: Mesh, process_index: int) -> Mesh:
             f"The devices of process {process_index} do not form a contiguous box of the global mesh,"
             f" so there is no local mesh: local devices are\n{is_local}\nof\n{devices}"
         )
-    return Mesh(devices[box], global_mesh.axis_names, global_mesh.axis_types)
+    return Mesh(devices[box], global_mesh.axis_names)
 
 
 def all_axis_types_match(axis_types: Sequence[AxisType], ty: AxisType) -> bool:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import collections
-import dataclasses
 import functools
 import math
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -16,9 +15,10 @@ from jax._src.errors import DuplicateSpecError as DuplicateSpecError
 from jax._src.lib import Device, _jax
 from jax._src.lib.mlir import dialects
 from jax._src.mesh import AxisType
+from jax._src.native_classes import use_cpp_class
 from jax._src.op_shardings import are_hlo_shardings_equal
 from jax._src.partition_spec import PartitionSpec
-from jax._src.sharding import Sharding, common_is_equivalent_to, extend_cpp_class
+from jax._src.sharding import Sharding, common_is_equivalent_to
 
 Shape = tuple[int, ...]
 MeshAxisName = Any
@@ -34,7 +34,7 @@ class UnspecifiedValue:
 UNSPECIFIED = UnspecifiedValue()
 
 
-@extend_cpp_class(_jax.NamedSharding)
+@use_cpp_class(_jax.NamedSharding)
 class NamedSharding(Sharding):
     """A sharding that splits arrays over the named axes of a device mesh.
 
@@ -249,15 +249,14 @@ def named_sharding_to_xla_hlo_sharding(self, num_dimensions: int):
     return hlo_sharding.subgroup_with_device_ordering(ids, subgroup_types=subgroup_types)
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class SdyDim:
+class SdyDim(NamedTuple):
     """A dimension in Shardy: its mesh axes, and whether the compiler may add more."""
 
     axes: tuple[str, ...]
     is_open: bool
 
     def replace(self, **changes) -> SdyDim:
-        return dataclasses.replace(self, **changes)
+        return self._replace(**changes)
 
     def build(self):
         sdy = dialects.sdy
@@ -272,8 +271,7 @@ class SdyDim:
         return f"SdyDim({self._custom_repr()})"
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
-class SdyArray:
+class SdyArray(NamedTuple):
     """The sharding of an array in Shardy: one entry per dimension, over a mesh."""
 
     mesh_shape: tuple[tuple[str, int], ...] | None
@@ -283,7 +281,7 @@ class SdyArray:
     unreduced_axes: frozenset[str] = frozenset()
 
     def replace(self, **changes) -> SdyArray:
-        return dataclasses.replace(self, **changes)
+        return self._replace(**changes)
 
     def build(self, attr_cache: dict[SdyArray, Any] | None = None):
         """Build the MLIR attribute in the current context.

@@ -8,6 +8,7 @@ from typing import Any
 
 from jax._src.errors import IndivisibleError as IndivisibleError
 from jax._src.lib import Device, DeviceList, _jax
+from jax._src.native_classes import use_cpp_class
 from jax._src.op_shardings import (
     are_hlo_shardings_equal,
     get_num_ways_dim_sharded,
@@ -21,20 +22,7 @@ Index = tuple[slice, ...]
 Sharding = _jax.Sharding
 
 
-def extend_cpp_class(cpp_class: type):
-    """Class decorator: moves the attributes of a class to a native class, and returns that."""
-    skipped = {"__dict__", "__weakref__", "__annotations__", "__qualname__", "__firstlineno__"}
-
-    def move(cls):
-        for name, value in vars(cls).items():
-            if name not in skipped and not (name == "__doc__" and value is None):
-                setattr(cpp_class, name, value)
-        return cpp_class
-
-    return move
-
-
-@extend_cpp_class(_jax.Sharding)
+@use_cpp_class(_jax.Sharding)
 class _Sharding:
     """How an array is laid out across devices.
 

@@ -1,45 +1,9 @@
 """Array operations on which `jax.numpy` is built; they are strict about dtypes and shapes."""
 
 from importlib import import_module as _import_module
+from typing import TYPE_CHECKING as _TYPE_CHECKING
 
 from jax._src.device_put.primitive import device_put_p as device_put_p
-from jax._src.lax.ann import (
-    approx_max_k as approx_max_k,
-    approx_min_k as approx_min_k,
-    approx_top_k_p as approx_top_k_p,
-)
-from jax._src.lax.composite import composite as composite
-from jax._src.lax.control_flow import (
-    associative_scan as associative_scan,
-    cond as cond,
-    cond_p as cond_p,
-    custom_linear_solve as custom_linear_solve,
-    custom_root as custom_root,
-    fori_loop as fori_loop,
-    linear_solve_p as linear_solve_p,
-    map as map,
-    platform_dependent as platform_dependent,
-    scan as scan,
-    scan_p as scan_p,
-    switch as switch,
-    while_loop as while_loop,
-    while_p as while_p,
-)
-from jax._src.lax.convolution import (
-    ConvDimensionNumbers as ConvDimensionNumbers,
-    ConvGeneralDilatedDimensionNumbers as ConvGeneralDilatedDimensionNumbers,
-    conv as conv,
-    conv_dimension_numbers as conv_dimension_numbers,
-    conv_general_dilated as conv_general_dilated,
-    conv_general_dilated_p as conv_general_dilated_p,
-    conv_general_permutations as conv_general_permutations,
-    conv_general_shape_tuple as conv_general_shape_tuple,
-    conv_shape_tuple as conv_shape_tuple,
-    conv_transpose as conv_transpose,
-    conv_transpose_shape_tuple as conv_transpose_shape_tuple,
-    conv_with_general_padding as conv_with_general_padding,
-)
-from jax._src.lax.fft import FftType as FftType, fft as fft, fft_p as fft_p
 from jax._src.lax.lax import (
     AccuracyMode as AccuracyMode,
     DotAlgorithm as DotAlgorithm,
@@ -281,37 +245,10 @@ from jax._src.lax.lax import (
     unstack_p as unstack_p,
     xor_p as xor_p,
 )
-from jax._src.lax.other import (
-    conv_general_dilated_local as conv_general_dilated_local,
-    conv_general_dilated_patches as conv_general_dilated_patches,
-)
-from jax._src.lax.parallel import (
-    all_gather as all_gather,
-    all_gather_p as all_gather_p,
-    all_to_all as all_to_all,
-    all_to_all_p as all_to_all_p,
-    axis_index as axis_index,
-    axis_index_p as axis_index_p,
-    axis_size as axis_size,
-    pbroadcast as pbroadcast,
-    pmax as pmax,
-    pmax_p as pmax_p,
-    pmean as pmean,
-    pmin as pmin,
-    pmin_p as pmin_p,
-    ppermute as ppermute,
-    ppermute_p as ppermute_p,
-    pshuffle as pshuffle,
-    psum as psum,
-    psum_p as psum_p,
-    psum_scatter as psum_scatter,
-    pswapaxes as pswapaxes,
-)
 from jax._src.lax.resharding import (
     sharding_constraint_p as sharding_constraint_p,
     with_sharding_constraint as with_sharding_constraint,
 )
-from jax._src.lax.scaled_dot import scaled_dot as scaled_dot
 from jax._src.lax.slicing import (
     GatherDimensionNumbers as GatherDimensionNumbers,
     GatherScatterMode as GatherScatterMode,
@@ -345,53 +282,178 @@ from jax._src.lax.slicing import (
     slice_in_dim as slice_in_dim,
     slice_p as slice_p,
 )
-from jax._src.lax.special import (
-    bessel_i0e as bessel_i0e,
-    bessel_i0e_p as bessel_i0e_p,
-    bessel_i1e as bessel_i1e,
-    bessel_i1e_p as bessel_i1e_p,
-    betainc as betainc,
-    digamma as digamma,
-    digamma_p as digamma_p,
-    erf as erf,
-    erf_inv as erf_inv,
-    erf_inv_p as erf_inv_p,
-    erf_p as erf_p,
-    erfc as erfc,
-    erfc_p as erfc_p,
-    igamma as igamma,
-    igamma_grad_a as igamma_grad_a,
-    igamma_grad_a_p as igamma_grad_a_p,
-    igamma_p as igamma_p,
-    igammac as igammac,
-    igammac_p as igammac_p,
-    lgamma as lgamma,
-    lgamma_p as lgamma_p,
-    polygamma as polygamma,
-    polygamma_p as polygamma_p,
-    random_gamma_grad as random_gamma_grad,
-    regularized_incomplete_beta_p as regularized_incomplete_beta_p,
-    zeta as zeta,
-    zeta_p as zeta_p,
-)
-from jax._src.lax.windowed_reductions import (
-    reduce_window as reduce_window,
-    reduce_window_max_p as reduce_window_max_p,
-    reduce_window_min_p as reduce_window_min_p,
-    reduce_window_p as reduce_window_p,
-    reduce_window_shape_tuple as reduce_window_shape_tuple,
-    reduce_window_sum_p as reduce_window_sum_p,
-    select_and_gather_add_p as select_and_gather_add_p,
-    select_and_scatter_add_p as select_and_scatter_add_p,
-    select_and_scatter_p as select_and_scatter_p,
-)
+from jax._src.lazy_names import lazy_names as _attach
+
+if _TYPE_CHECKING:
+    from jax._src.lax.ann import (
+        approx_max_k as approx_max_k,
+        approx_min_k as approx_min_k,
+        approx_top_k_p as approx_top_k_p,
+    )
+    from jax._src.lax.composite import composite as composite
+    from jax._src.lax.control_flow import (
+        associative_scan as associative_scan,
+        cond as cond,
+        cond_p as cond_p,
+        custom_linear_solve as custom_linear_solve,
+        custom_root as custom_root,
+        fori_loop as fori_loop,
+        linear_solve_p as linear_solve_p,
+        map as map,
+        platform_dependent as platform_dependent,
+        scan as scan,
+        scan_p as scan_p,
+        switch as switch,
+        while_loop as while_loop,
+        while_p as while_p,
+    )
+    from jax._src.lax.convolution import (
+        ConvDimensionNumbers as ConvDimensionNumbers,
+        ConvGeneralDilatedDimensionNumbers as ConvGeneralDilatedDimensionNumbers,
+        conv as conv,
+        conv_dimension_numbers as conv_dimension_numbers,
+        conv_general_dilated as conv_general_dilated,
+        conv_general_dilated_p as conv_general_dilated_p,
+        conv_general_permutations as conv_general_permutations,
+        conv_general_shape_tuple as conv_general_shape_tuple,
+        conv_shape_tuple as conv_shape_tuple,
+        conv_transpose as conv_transpose,
+        conv_transpose_shape_tuple as conv_transpose_shape_tuple,
+        conv_with_general_padding as conv_with_general_padding,
+    )
+    from jax._src.lax.fft import FftType as FftType, fft as fft, fft_p as fft_p
+    from jax._src.lax.other import (
+        conv_general_dilated_local as conv_general_dilated_local,
+        conv_general_dilated_patches as conv_general_dilated_patches,
+    )
+    from jax._src.lax.parallel import (
+        all_gather as all_gather,
+        all_gather_p as all_gather_p,
+        all_to_all as all_to_all,
+        all_to_all_p as all_to_all_p,
+        axis_index as axis_index,
+        axis_index_p as axis_index_p,
+        axis_size as axis_size,
+        pbroadcast as pbroadcast,
+        pcast as pcast,
+        pmax as pmax,
+        pmax_p as pmax_p,
+        pmean as pmean,
+        pmin as pmin,
+        pmin_p as pmin_p,
+        ppermute as ppermute,
+        ppermute_p as ppermute_p,
+        precv as precv,
+        psend as psend,
+        pshuffle as pshuffle,
+        psum as psum,
+        psum_p as psum_p,
+        psum_scatter as psum_scatter,
+        pswapaxes as pswapaxes,
+        ragged_all_to_all as ragged_all_to_all,
+        ragged_all_to_all_p as ragged_all_to_all_p,
+    )
+    from jax._src.lax.scaled_dot import scaled_dot as scaled_dot
+    from jax._src.lax.special import (
+        bessel_i0e as bessel_i0e,
+        bessel_i0e_p as bessel_i0e_p,
+        bessel_i1e as bessel_i1e,
+        bessel_i1e_p as bessel_i1e_p,
+        betainc as betainc,
+        digamma as digamma,
+        digamma_p as digamma_p,
+        erf as erf,
+        erf_inv as erf_inv,
+        erf_inv_p as erf_inv_p,
+        erf_p as erf_p,
+        erfc as erfc,
+        erfc_p as erfc_p,
+        igamma as igamma,
+        igamma_grad_a as igamma_grad_a,
+        igamma_grad_a_p as igamma_grad_a_p,
+        igamma_p as igamma_p,
+        igammac as igammac,
+        igammac_p as igammac_p,
+        lgamma as lgamma,
+        lgamma_p as lgamma_p,
+        polygamma as polygamma,
+        polygamma_p as polygamma_p,
+        random_gamma_grad as random_gamma_grad,
+        regularized_incomplete_beta_p as regularized_incomplete_beta_p,
+        zeta as zeta,
+        zeta_p as zeta_p,
+    )
+    from jax._src.lax.windowed_reductions import (
+        reduce_window as reduce_window,
+        reduce_window_max_p as reduce_window_max_p,
+        reduce_window_min_p as reduce_window_min_p,
+        reduce_window_p as reduce_window_p,
+        reduce_window_shape_tuple as reduce_window_shape_tuple,
+        reduce_window_sum_p as reduce_window_sum_p,
+        select_and_gather_add_p as select_and_gather_add_p,
+        select_and_scatter_add_p as select_and_scatter_add_p,
+        select_and_scatter_p as select_and_scatter_p,
+    )
+
+_lazy_names = {
+    "jax._src.lax.ann": (
+        "approx_max_k", "approx_min_k", "approx_top_k_p",
+    ),
+    "jax._src.lax.composite": (
+        "composite",
+    ),
+    "jax._src.lax.control_flow": (
+        "associative_scan", "cond", "cond_p", "custom_linear_solve", "custom_root",
+        "fori_loop", "linear_solve_p", "map", "platform_dependent", "scan", "scan_p",
+        "switch", "while_loop", "while_p",
+    ),
+    "jax._src.lax.convolution": (
+        "ConvDimensionNumbers", "ConvGeneralDilatedDimensionNumbers", "conv",
+        "conv_dimension_numbers", "conv_general_dilated", "conv_general_dilated_p",
+        "conv_general_permutations", "conv_general_shape_tuple", "conv_shape_tuple",
+        "conv_transpose", "conv_transpose_shape_tuple", "conv_with_general_padding",
+    ),
+    "jax._src.lax.fft": (
+        "FftType", "fft", "fft_p",
+    ),
+    "jax._src.lax.other": (
+        "conv_general_dilated_local", "conv_general_dilated_patches",
+    ),
+    "jax._src.lax.parallel": (
+        "all_gather", "all_gather_p", "all_to_all", "all_to_all_p", "axis_index",
+        "axis_index_p", "axis_size", "pbroadcast", "pcast", "pmax", "pmax_p", "pmean",
+        "pmin", "pmin_p", "ppermute", "ppermute_p", "precv", "psend", "pshuffle", "psum",
+        "psum_p", "psum_scatter", "pswapaxes", "ragged_all_to_all", "ragged_all_to_all_p",
+    ),
+    "jax._src.lax.scaled_dot": (
+        "scaled_dot",
+    ),
+    "jax._src.lax.special": (
+        "bessel_i0e", "bessel_i0e_p", "bessel_i1e", "bessel_i1e_p", "betainc", "digamma",
+        "digamma_p", "erf", "erf_inv", "erf_inv_p", "erf_p", "erfc", "erfc_p", "igamma",
+        "igamma_grad_a", "igamma_grad_a_p", "igamma_p", "igammac", "igammac_p", "lgamma",
+        "lgamma_p", "polygamma", "polygamma_p", "random_gamma_grad",
+        "regularized_incomplete_beta_p", "zeta", "zeta_p",
+    ),
+    "jax._src.lax.windowed_reductions": (
+        "reduce_window", "reduce_window_max_p", "reduce_window_min_p", "reduce_window_p",
+        "reduce_window_shape_tuple", "reduce_window_sum_p", "select_and_gather_add_p",
+        "select_and_scatter_add_p", "select_and_scatter_p",
+    ),
+}  # fmt: skip
+_late, _names = _attach(__name__, _lazy_names)
 
 
 def __getattr__(name):
     if name == "linalg":  # load linear algebra only where it is used
         return _import_module("jax.lax.linalg")
-    raise AttributeError(f"module 'jax.lax' has no attribute {name!r}")
+    if name == "pvary":
+        raise AttributeError("jax.lax.pvary was removed: use `jax.lax.pcast(..., to='varying')`")
+    return _late(name)
 
 
 def __dir__():
-    return sorted({*globals(), "linalg"})
+    return sorted({*_names(), "linalg"})
+
+
+__all__ = [_name for _name in __dir__() if not _name.startswith("_")]

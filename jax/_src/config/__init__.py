@@ -7,7 +7,6 @@ from jax._src.config._flags import (
     LegacyPrngKeyState as LegacyPrngKeyState,
     NumpyDtypePromotion as NumpyDtypePromotion,
     RuntimeTracebackMode as RuntimeTracebackMode,
-    _check_vma as _check_vma,
     abstract_mesh_context_manager as abstract_mesh_context_manager,
     allow_f16_reductions as allow_f16_reductions,
     auto_pcast as auto_pcast,

@@ -384,10 +384,9 @@ captured_constants_report_frames = int_state(
 auto_pcast = bool_state(
     "jax_auto_pcast", True, "Makes operands vary over the same mesh axes by itself.", **_KEYED
 )
-_check_vma = bool_state(
+check_vma = bool_state(
     "check_vma", False, "Whether the trace checks what varies over which mesh axes.", **_KEYED
 )
-check_vma = _check_vma
 remove_size_one_mesh_axis_from_type = bool_state(
     "jax_remove_size_one_mesh_axis_from_type",
     False,

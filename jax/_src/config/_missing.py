@@ -74,12 +74,6 @@ without_effect(
     _flags.backend_target,
 )
 without_effect(
-    "there are no runs of several processes yet",
-    _flags.check_proxy_envs,
-    _flags.enable_recoverability,
-    _flags.enable_preemption_service,
-)
-without_effect(
     "there are no error checks inside computations yet",
     _flags.error_checking_behavior_nan,
     _flags.error_checking_behavior_divide,
@@ -88,7 +82,7 @@ without_effect(
 )
 without_effect("references are always checked for aliases", _flags.mutable_array_checks)
 without_effect("references are not lowered to pinned buffers", _flags.refs_to_pins)
-without_effect("there is no shard_map yet", _flags.auto_pcast, _flags.disable_vmap_shmap_error)
+without_effect("vmap of shard_map does not need spmd_axis_name", _flags.disable_vmap_shmap_error)
 without_effect("there is no check of how often keys are used yet", _flags.debug_key_reuse)
 without_effect(
     "array constants become arguments of what is compiled",

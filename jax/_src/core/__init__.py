@@ -89,7 +89,14 @@ from jax._src.core.jaxpr import (
     with_owner as with_owner,
     without_owner as without_owner,
 )
-from jax._src.core.primitive import Primitive, RuleView, SplitRules as SplitRules, with_subfuns
+from jax._src.core.primitive import (
+    Primitive,
+    RuleView,
+    SplitRules as SplitRules,
+    vary_alike as vary_alike,
+    vary_like as vary_like,
+    with_subfuns,
+)
 from jax._src.core.printing import (
     JaxprPpContext as JaxprPpContext,
     JaxprPpSettings as JaxprPpSettings,
@@ -151,6 +158,7 @@ from jax._src.core.trace import (
     no_axis_name as no_axis_name,
     nonempty_axis_env as nonempty_axis_env,
     register_tracer_class as register_tracer_class,
+    repr_inside as repr_inside,
     reset_trace_state as reset_trace_state,
     set_current_trace as set_current_trace,
     take_current_trace as take_current_trace,

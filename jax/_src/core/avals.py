@@ -118,17 +118,55 @@ class AbstractValue:
 
 
 class ManualAxisType:
-    """How a value varies over the manual mesh axes of an enclosing `shard_map`."""
+    """How a value varies over the manual mesh axes of an enclosing `shard_map`.
+
+    Args:
+      varying: a set of axes over which it differs.
+      unreduced: a set of axes over which it is a partial sum.
+      reduced: a set of axes over which its cotangent is a partial sum.
+
+    Raises:
+      TypeError: an argument is not a set.
+      ValueError: an axis is varying and also unreduced or reduced.
+
+    Example:
+      >>> import jax
+      >>> jax.sharding.ManualAxisType(varying={"x"}).varying
+      frozenset({'x'})
+    """
 
     __slots__ = ("varying", "unreduced", "reduced", "_hash")
+    varying: frozenset[Any]
+    unreduced: frozenset[Any]
+    reduced: frozenset[Any]
+    _hash: int
 
     def __init__(
-        self, varying: Any = frozenset(), unreduced: Any = frozenset(), reduced: Any = frozenset()
+        self,
+        *,
+        varying: Any = frozenset(),
+        unreduced: Any = frozenset(),
+        reduced: Any = frozenset(),
     ) -> None:
-        self.varying = frozenset(varying)
-        self.unreduced = frozenset(unreduced)
-        self.reduced = frozenset(reduced)
-        self._hash = hash((self.varying, self.unreduced, self.reduced))
+        for name, axes in (("varying", varying), ("unreduced", unreduced), ("reduced", reduced)):
+            if not isinstance(axes, (frozenset, set)):
+                raise TypeError(
+                    f"{name} of ManualAxisType must be a set of mesh axes, got {axes!r} of type"
+                    f" {type(axes)}."
+                )
+            if axes and name != "varying" and varying & axes:
+                raise ValueError(
+                    f"varying and {name} cannot have common mesh axes. Got varying={set(varying)} and"
+                    f" {name}={set(axes)}"
+                )
+            object.__setattr__(self, name, frozenset(axes))
+        object.__setattr__(self, "_hash", hash((self.varying, self.unreduced, self.reduced)))
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise AttributeError(f"cannot assign to field {name!r}: a ManualAxisType is immutable")
+
+    def __reduce__(self) -> Any:
+        return _restored_mat, (self.varying, self.unreduced, self.reduced)
 
     def __eq__(self, other: object) -> bool:
         if self is other:
@@ -174,6 +212,12 @@ class ManualAxisType:
             f"ManualAxisType(varying={self.varying}, unreduced={self.unreduced}, "
             f"reduced={self.reduced})"
         )
+
+
+def _restored_mat(
+    varying: frozenset[Any], unreduced: frozenset[Any], reduced: frozenset[Any]
+) -> ManualAxisType:
+    return ManualAxisType(varying=varying, unreduced=unreduced, reduced=reduced)
 
 
 empty_mat = ManualAxisType()
@@ -367,7 +411,7 @@ class ShapedArray(AbstractValue):
         if "sharding" not in kwargs:
             kwargs["sharding"] = self._sharding if len(new_shape) == len(self.shape) else None
         if "vma" in kwargs:
-            kwargs["manual_axis_type"] = ManualAxisType(kwargs.pop("vma"))
+            kwargs["manual_axis_type"] = ManualAxisType(varying=frozenset(kwargs.pop("vma")))
         kwargs.setdefault("manual_axis_type", self.manual_axis_type)
         kwargs.setdefault("memory_space", self.memory_space)
         return type(self)(

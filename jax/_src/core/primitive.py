@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, MutableMapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, MutableMapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
-from jax._src.core.avals import AbstractValue
+from jax._src.config import auto_pcast, check_vma
+from jax._src.core.avals import AbstractValue, typeof
 from jax._src.core.effects import no_effects
 from jax._src.core.trace import Trace, eval_trace, trace_ctx
 from jax._src.late_binding import late
@@ -90,6 +91,10 @@ class Primitive:
     call_primitive = False
     ref_allocating = False
     skip_canonicalization = False
+    # Whether operands must vary over the same manual mesh axes: `bind` makes them agree.
+    operands_vary_alike = False
+    # Whether the rule `typecheck` checks the jaxprs in the parameters, which need a context.
+    checks_jaxprs = False
     # For operations on references (`jax._src.state`). `ref_primitive`: a transformation sees every
     # application, even one without operands that it tracks. `ref_boundary`: a jaxpr in the
     # parameters may use references. `ref_opaque`: such a jaxpr is not differentiated.
@@ -126,6 +131,8 @@ class Primitive:
             call = self.eager_cache.get(tuple(params.items()) if params else ())
             if call is not None:
                 return call(*args)
+        elif check_vma.value and self.operands_vary_alike:
+            args = vary_alike(args)
         return trace.process_primitive(self, args, params)
 
     def eager_program(self, params: dict[str, Any]) -> Callable[..., Any] | None:
@@ -193,6 +200,43 @@ class Primitive:
 
     def __repr__(self) -> str:
         return self.name
+
+
+def vary_alike(args: Sequence[Any]) -> Any:
+    """Make all of `args` vary over the manual mesh axes that any of them varies over.
+
+    This is a cast of the values that do not vary, whose transpose is a sum over the axes.
+    """
+    varying = [getattr(typeof(x), "vma", _NO_AXES) for x in args]
+    for axes in varying:
+        if axes != varying[0]:
+            break
+    else:
+        return args
+    if not auto_pcast.value:
+        return args
+    union: frozenset[Any] = frozenset().union(*varying)
+    return [
+        x if axes == union else late.pvary(x, sorted_axes(union - axes))
+        for x, axes in zip(args, varying)
+    ]
+
+
+def vary_like(x: object, example: object) -> Any:
+    """Make `x` vary over the manual mesh axes that `example` varies over, too."""
+    axes = getattr(typeof(example), "vma", _NO_AXES)
+    if not axes:
+        return x
+    missing = axes - typeof(x).vma  # type: ignore[attr-defined]
+    return late.pvary(x, sorted_axes(missing)) if missing else x
+
+
+_NO_AXES: frozenset[Any] = frozenset()
+
+
+def sorted_axes(axes: Iterable[Any]) -> tuple[Any, ...]:
+    """Names of mesh axes in a fixed order."""
+    return tuple(sorted(axes, key=str))
 
 
 def with_subfuns(args: Sequence[Any], params: dict[str, Any]) -> tuple[Any, dict[str, Any]]:

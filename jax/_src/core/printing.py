@@ -252,6 +252,7 @@ def pp_jaxpr_skeleton(
          pp.text(")" if len(jaxpr.outvars) != 1 else ",)")]
     )  # fmt: skip
     head = pp.concat([pp.text("{ lambda "), constvars, pp.text("; "), invars, pp.text(". ")])
+    head = pp.nest(2, head)  # in all 4, like equations
     effects = pp.nil()
     if settings.print_effects and jaxpr.effects:
         effects = pp.text(f" : {{ {', '.join(_effect_names(jaxpr, context))} }}")

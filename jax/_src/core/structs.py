@@ -14,15 +14,15 @@ from jax._src.core.avals import (
     empty_mat,
     pytype_aval_mappings,
 )
-from jax._src.layout import Format
+from jax._src.layout import Format, Layout
+from jax._src.memory import SPACE_OF_KIND, MemorySpace
 from jax._src.mesh import get_abstract_mesh
 from jax._src.named_sharding import NamedSharding, explicit_part
 from jax._src.partition_spec import PartitionSpec
+from jax._src.sharding import Sharding
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-    from jax._src.sharding import Sharding
 
 
 class ShapeDtypeStruct:
@@ -64,11 +64,22 @@ class ShapeDtypeStruct:
             raise ValueError("ShapeDtypeStruct: shape must be specified, got None.")
         if dtype is None:
             raise ValueError("ShapeDtypeStruct: dtype must be specified, got None.")
+        if manual_axis_type is not None and not isinstance(manual_axis_type, ManualAxisType):
+            raise TypeError(
+                "ShapeDtypeStruct: manual_axis_type must be a jax.sharding.ManualAxisType, got "
+                f"{manual_axis_type!r} of type {type(manual_axis_type)}."
+            )
         self.shape = canonicalize_shape(shape)
         self.dtype = dtype if isinstance(dtype, dtypes.ExtendedDType) else np.dtype(dtype)
         self._layout = None
         if hasattr(sharding, "layout") and hasattr(sharding, "sharding"):
             self._layout, sharding = sharding.layout, sharding.sharding
+            if self._layout is Layout.AUTO:
+                raise TypeError(
+                    "ShapeDtypeStruct stands for an array, whose layout is known: Layout.AUTO cannot be"
+                    " its layout. Pass a Format with Layout.AUTO to the in_shardings or out_shardings of"
+                    " jax.jit."
+                )
         if isinstance(sharding, PartitionSpec):
             mesh = get_abstract_mesh()
             if mesh.empty:
@@ -76,7 +87,16 @@ class ShapeDtypeStruct:
                     "When specifying PartitionSpec to `ShapeDtypeStruct`, the context mesh cannot be "
                     f"empty: set one with jax.set_mesh. Got sharding {sharding}."
                 )
+            sharding._check_compatible_wrt_shape(self.shape)
             sharding = NamedSharding(mesh, sharding)
+        elif sharding is not None:
+            if not isinstance(sharding, Sharding):
+                raise ValueError(
+                    "ShapeDtypeStruct: sharding must be a jax.sharding.Sharding, a "
+                    "jax.sharding.PartitionSpec or a jax.experimental.layout.Format, got "
+                    f"{sharding!r} of type {type(sharding)}."
+                )
+            sharding.check_compatible_aval(self.shape)
         self._sharding = sharding
         self.weak_type = weak_type
         self.manual_axis_type = manual_axis_type
@@ -94,11 +114,11 @@ class ShapeDtypeStruct:
 
     @classmethod
     def like(cls, x: Any) -> ShapeDtypeStruct:
-        """The struct of an array, or of any object with a shape and a dtype."""
+        """The struct of an array, or of any object with a shape and a dtype, with its layout."""
         return cls(
             x.shape,
             x.dtype,
-            sharding=getattr(x, "sharding", None),
+            sharding=getattr(x, "format", None) or getattr(x, "sharding", None),
             weak_type=getattr(x, "weak_type", False),
         )
 
@@ -189,9 +209,11 @@ def _rebuild(shape: Sequence[Any], dtype: np.dtype[Any], kwargs: dict[str, Any])
 
 def _struct_aval(x: ShapeDtypeStruct) -> ShapedArray:
     mat = x.manual_axis_type
+    space = MemorySpace.Device
     sharding = x._sharding if isinstance(x._sharding, NamedSharding) else None
     if sharding is not None:
         mesh = sharding.mesh
+        space = SPACE_OF_KIND.get(sharding.memory_kind, space)
         sharding = explicit_part(mesh, sharding.spec) if mesh._any_axis_explicit else None
     return ShapedArray(
         x.shape,
@@ -199,6 +221,7 @@ def _struct_aval(x: ShapeDtypeStruct) -> ShapedArray:
         x.weak_type,
         sharding=sharding,
         manual_axis_type=mat if isinstance(mat, ManualAxisType) and mat else empty_mat,
+        memory_space=space,
     )
 
 

@@ -11,13 +11,14 @@ import gc
 import operator
 import threading
 import weakref
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
 import numpy as np
 
 from jax._src import config, dtypes
 from jax._src.core.avals import AbstractValue, ShapedArray, pytype_aval_mappings
+from jax._src.core.axis_env import AxisEnv, empty_axis_env, no_axis_name as no_axis_name
 from jax._src.errors import (
     ConcretizationTypeError,
     TracerArrayConversionError,
@@ -194,57 +195,6 @@ class _TraceContext(threading.local):
         return self.trace is eval_trace and not self.axis_env.sizes
 
 
-class AxisEnv:
-    """The named axes in scope: sizes, and which are SPMD axes of `vmap` or explicit mesh axes."""
-
-    __slots__ = ("sizes", "spmd_axis_names", "explicit_mesh_axis_names", "_key")
-
-    def __init__(
-        self,
-        sizes: dict[Hashable, int],
-        spmd_axis_names: frozenset[Hashable] = frozenset(),
-        explicit_mesh_axis_names: frozenset[Hashable] = frozenset(),
-    ) -> None:
-        self.sizes = sizes
-        self.spmd_axis_names = spmd_axis_names
-        self.explicit_mesh_axis_names = explicit_mesh_axis_names
-        self._key = (
-            tuple((k, v) for k, v in sizes.items() if k is not no_axis_name),
-            spmd_axis_names,
-            explicit_mesh_axis_names,
-        )
-
-    @property
-    def axis_sizes(self) -> dict[Hashable, int]:
-        return self.sizes
-
-    def axis_size(self, name: Hashable) -> int:
-        if name not in self.sizes:
-            raise NameError(
-                f"unbound axis name: {name}. Axes in scope are {tuple(self.sizes) or 'none'}: name the "
-                "axis in an enclosing vmap(..., axis_name=...) or shard_map."
-            )
-        return self.sizes[name]
-
-    def axis_names(self) -> list[Hashable]:
-        return list(self.sizes)
-
-    def extend(self, pairs: Sequence[tuple[Hashable, int]]) -> AxisEnv:
-        sizes = dict(self.sizes)
-        sizes.update(pairs)
-        return AxisEnv(sizes, self.spmd_axis_names, self.explicit_mesh_axis_names)
-
-    def key(self) -> Any:
-        return self._key
-
-
-class _NoAxisName:
-    def __repr__(self) -> str:
-        return "<no axis name>"
-
-
-no_axis_name = _NoAxisName()
-empty_axis_env = AxisEnv({})
 trace_ctx = _TraceContext()
 
 
@@ -288,16 +238,28 @@ class take_current_trace:
 
 
 class extend_axis_env:
-    """Context manager: bring named axes into scope, given as pairs of name and size."""
+    """Context manager: bring named axes into scope, given as pairs of name and size.
 
-    __slots__ = ("pairs", "prev")
+    `spmd` and `explicit` are the mesh axes over which a mapped axis is sharded; `by_vmap` says that
+    the axes are of `vmap`.
+    """
 
-    def __init__(self, pairs: Sequence[tuple[Any, Any]]) -> None:
+    __slots__ = ("pairs", "spmd", "explicit", "by_vmap", "prev")
+
+    def __init__(
+        self,
+        pairs: Sequence[tuple[Any, Any]],
+        spmd: Sequence[Any] = (),
+        explicit: Sequence[Any] = (),
+        by_vmap: bool = False,
+    ) -> None:
         self.pairs = tuple(pairs)
+        self.spmd, self.explicit = spmd, explicit
+        self.by_vmap = by_vmap
 
     def __enter__(self) -> None:
         self.prev = trace_ctx.axis_env
-        trace_ctx.set_axis_env(self.prev.extend(self.pairs))
+        trace_ctx.set_axis_env(self.prev.extend(self.pairs, self.spmd, self.explicit, self.by_vmap))
 
     def __exit__(self, *exc: object) -> None:
         trace_ctx.set_axis_env(self.prev)
@@ -604,8 +566,7 @@ class Tracer:
     def _error_repr(self) -> str:
         if self.aval is None:
             return f"traced array with aval {self.aval}"
-        shape = ",".join(map(str, self.shape))
-        return f"traced array with shape {dtypes.dtype_name(self.dtype)}[{shape}]"
+        return f"traced array with shape {self.aval.str_short()}"
 
     def _short_repr(self) -> str:
         return f"{type(self).__name__}({self.aval})"
@@ -614,6 +575,10 @@ class Tracer:
         return f"{type(self).__name__}<{self.aval}>"
 
     __str__ = __repr__
+
+    def _repr_inside(self) -> str:
+        """The text in that of a tracer that contains this one."""
+        return repr(self)
 
     def __format__(self, spec: Any) -> str:
         if spec == "":
@@ -633,6 +598,11 @@ class Tracer:
         raise ConcretizationTypeError(
             self, f"The error occurred in the pickling of {self._error_repr()}."
         )
+
+
+def repr_inside(x: object) -> str:
+    """The text of a value in that of a tracer that contains it."""
+    return x._repr_inside() if isinstance(x, Tracer) else str(x)
 
 
 class aval_property:

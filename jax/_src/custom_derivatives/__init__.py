@@ -1,18 +1,42 @@
 """Functions with custom derivative rules: `custom_jvp`, `custom_vjp`, `custom_gradient`."""
 
+from typing import TYPE_CHECKING
+
 from jax._src.ad_util import SymbolicZero
 from jax._src.custom_derivatives.common import resolve_kwargs
-from jax._src.custom_derivatives.gradient import (
-    closure_convert,
-    custom_gradient,
-    zero_from_primal,
-)
 from jax._src.custom_derivatives.jvp import custom_jvp, custom_jvp_call_p
-from jax._src.custom_derivatives.remat_opt import remat_opt_p
-from jax._src.custom_derivatives.vjp import (
-    CustomVJPException,
-    CustomVJPPrimal,
-    custom_vjp,
-    custom_vjp_call_p,
-    custom_vjp_primal_tree_values,
-)
+from jax._src.lazy_names import lazy_names
+
+if TYPE_CHECKING:
+    from jax._src.custom_derivatives.gradient import (
+        closure_convert as closure_convert,
+        custom_gradient as custom_gradient,
+        zero_from_primal as zero_from_primal,
+    )
+    from jax._src.custom_derivatives.remat_opt import (
+        remat_opt_p as remat_opt_p,
+    )
+    from jax._src.custom_derivatives.vjp import (
+        CustomVJPException as CustomVJPException,
+        CustomVJPPrimal as CustomVJPPrimal,
+        custom_vjp as custom_vjp,
+        custom_vjp_call_p as custom_vjp_call_p,
+        custom_vjp_primal_tree_values as custom_vjp_primal_tree_values,
+    )
+
+
+__getattr__, __dir__ = lazy_names(
+    __name__,
+    {
+        "jax._src.custom_derivatives.gradient": (
+            "closure_convert", "custom_gradient", "zero_from_primal",
+        ),
+        "jax._src.custom_derivatives.remat_opt": (
+            "remat_opt_p",
+        ),
+        "jax._src.custom_derivatives.vjp": (
+            "CustomVJPException", "CustomVJPPrimal", "custom_vjp", "custom_vjp_call_p",
+            "custom_vjp_primal_tree_values",
+        ),
+    },
+)  # fmt: skip

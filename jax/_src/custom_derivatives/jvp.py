@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import Any, NoReturn
 
 from jax._src import core, dtypes, traceback_util
-from jax._src.ad_util import SymbolicZero, Zero
+from jax._src.ad_util import SymbolicZero, Zero, manual_type_remedy
 from jax._src.core import Primitive, typeof
 from jax._src.custom_derivatives.common import (
     CustomFunction,
@@ -153,12 +153,14 @@ class _flat_jvp:
                 t = SymbolicZero(want)
             else:
                 got = typeof(t)
-                if got is not want and not core.typematch(want, got):
+                no_tangent = want.dtype == got.dtype == dtypes.float0 and want.shape == got.shape
+                if not (got is want or no_tangent or core.typematch(want, got)):
                     path = keystr(list(generate_key_paths(pair[0]))[i][0])
                     self._fail(
                         "primal and tangent outputs with corresponding shapes and dtypes. Expected "
                         f"{want.str_short()} (tangent type of {aval.str_short()}) but got "
                         f"{got.str_short()}{f' at path {path}' if path else ''}."
+                        + manual_type_remedy(got, want, "tangent_out", "the primal output")
                     )
                 if want.dtype == dtypes.float0:
                     t = SymbolicZero(want)

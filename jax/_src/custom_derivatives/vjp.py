@@ -6,7 +6,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from jax._src import config, core, dtypes, traceback_util
-from jax._src.ad_util import SymbolicZero
+from jax._src.ad_util import SymbolicZero, manual_type_remedy
 from jax._src.core import Primitive, Tracer, typeof
 from jax._src.custom_derivatives.common import (
     CustomFunction,
@@ -243,6 +243,10 @@ class _flat_bwd:
             if got.shape == want.shape and got.dtype in (want.dtype, dtypes.float0):
                 return SymbolicZero(want)
             self._refuse(i, want, got)
+        if config.check_vma.value and got.manual_axis_type != want.manual_axis_type:
+            if config.disable_bwd_checks.value:
+                return ct
+            self._refuse_axes(i, want, got)
         shardings = getattr(got, "_sharding", None), getattr(want, "_sharding", None)
         if None in shardings or shardings[0] == shardings[1]:
             if core.typematch(got, want):
@@ -259,6 +263,15 @@ class _flat_bwd:
         raise ValueError(
             f"Custom VJP bwd rule {self.name} must produce a cotangent of the same shape, dtype and sharding "
             f"as the argument at path args{path}: expected {want.str_short()} but got {got.str_short()}."
+        )
+
+    def _refuse_axes(self, i: int, want, got) -> NoReturn:
+        path = keystr(leaf_key_paths(self.in_tree)[i])
+        remedy = manual_type_remedy(got, want, "ct")
+        raise ValueError(
+            f"Custom VJP bwd rule {self.name} must produce a cotangent that varies over the same manual "
+            f"mesh axes as the argument at path args{path}: expected {want.str_short()} but got "
+            f"{got.str_short()}, so the manual axis types do not match.{remedy}"
         )
 
     def _match(self, result):

@@ -12,10 +12,10 @@ from jax._src import core, dtypes
 from jax._src.ad_util import Zero
 from jax._src.basearray import Array
 from jax._src.interpreters import mlir
-from jax._src.late_binding import late
-from jax._src.lax import lax, rules, slicing
+from jax._src.lax import rules
 from jax._src.lax.lax import monoids, sharding as shardings
 from jax._src.lax.rules import standard_primitive
+from jax._src.lax.slicing import gathers
 from jax._src.lib import _jax
 from jax._src.lib.mlir import ir
 from jax._src.lib.mlir.dialects import func, hlo
@@ -126,7 +126,7 @@ def _jvp(primals, tangents, *, reduction_dimension, **params):
     if type(t) is Zero:
         t_out = Zero.from_primal_value(values)
     else:
-        t_out = take_along(t, indices, reduction_dimension)
+        t_out = gathers.take_along(t, indices, reduction_dimension)
     return [values, indices], [t_out, Zero.from_primal_value(indices)]
 
 
@@ -205,39 +205,3 @@ approx_top_k_p = standard_primitive(
     jvp=_jvp,
     batch=_batch,
 )
-
-
-def take_along(x: Any, indices: Any, axis: int) -> Any:
-    """Take the elements of `x` at `indices` along `axis`; all other dimensions are batched.
-
-    Args:
-      x: array of rank `n`.
-      indices: integer array of rank `n`, in bounds; its sizes may differ from those of `x` only in
-        `axis`.
-      axis: dimension to index.
-
-    Returns:
-      Array of the shape of `indices` and the dtype of `x`.
-    """
-    shape = core.typeof(indices).shape
-    ndim = len(shape)
-    if core.is_empty_shape(shape):
-        return slicing.slice(x, (0,) * ndim, shape)
-    others = tuple(d for d in range(ndim) if d != axis)
-    dnums = slicing.GatherDimensionNumbers(
-        offset_dims=(),
-        collapsed_slice_dims=(axis,),
-        start_index_map=(axis,),
-        operand_batching_dims=others,
-        start_indices_batching_dims=others,
-    )
-    return slicing.gather(
-        x,
-        lax.expand_dims(indices, (ndim,)),
-        dnums,
-        (1,) * ndim,
-        mode=slicing.GatherScatterMode.PROMISE_IN_BOUNDS,
-    )
-
-
-late.take_along = take_along

@@ -119,6 +119,7 @@ def standard_primitive(
       The primitive.
     """
     p = core.Primitive(name, multiple_results=multiple_results)
+    p.operands_vary_alike = vma is None
     weak_type = weak_type or _all_weak
 
     def abstract_eval(*avals, **params):
@@ -296,7 +297,9 @@ def _out_manual_axes(name, vma, unreduced, avals, params) -> ManualAxisType:
                 f"got {', '.join(map(str, mats))}. Reduce them first, with `jax.lax.psum`."
             )
         u, r = unreduced([(m.unreduced, m.reduced) for m in mats], *avals, **params)
-    return ManualAxisType(varying, u, r) if varying or u or r else empty_mat
+    return (
+        ManualAxisType(varying=varying, unreduced=u, reduced=r) if varying or u or r else empty_mat
+    )
 
 
 # ---------------------------------------------------------------------------------------------------
@@ -423,6 +426,7 @@ def nary_primitive(
       The primitive.
     """
     p = core.Primitive(name)
+    p.operands_vary_alike = len(accepts) > 1
     unreduced = _as_other_operands(unreduced or nonlinear_unreduced(name))
     checked: set[Any] = set()  # tuples of dtypes that passed the check
     n = len(accepts)

@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from jax._src import config, core, dtypes
+from jax._src import core, dtypes
 from jax._src.core.avals import ShapedArray
+from jax._src.core.primitive import vary_alike
 from jax._src.late_binding import late
 from jax._src.lax.lax.shape import reshape
 from jax._src.lax.rules import (
@@ -20,7 +21,6 @@ from jax._src.lax.rules import (
     standard_primitive,
 )
 
-check_vma = config._check_vma
 dtype_to_string = dtype_name
 broadcasting_shape_rule = broadcasting_shape
 broadcasting_sharding_rule = broadcasting_sharding
@@ -30,7 +30,6 @@ __all__ = [
     "broadcasting_shape_rule",
     "broadcasting_sharding_rule",
     "check_same_dtypes",
-    "check_vma",
     "const",
     "dtype_to_string",
     "index_dtype_for_axis_size",
@@ -45,18 +44,7 @@ __all__ = [
 
 def insert_pvary(*args: Any) -> Sequence[Any]:
     """Make all operands vary over the manual mesh axes that any of them varies over."""
-    vmas = [core.typeof(x).vma for x in args]
-    first = vmas[0]
-    for vma in vmas:
-        if vma != first:
-            break
-    else:
-        return args
-    union = frozenset().union(*vmas)
-    return [
-        x if vma == union else late.pvary(x, tuple(sorted(union - vma, key=str)))
-        for x, vma in zip(args, vmas)
-    ]
+    return vary_alike(args)
 
 
 def unbroadcast(aval: ShapedArray, x: Any) -> Any:

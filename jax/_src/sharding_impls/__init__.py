@@ -11,6 +11,7 @@ from jax._src.named_sharding import (
     array_mapping_to_axis_resources as array_mapping_to_axis_resources,
     check_pspec as check_pspec,
     get_array_mapping as get_array_mapping,
+    named_sharding_to_xla_hlo_sharding as named_sharding_to_xla_hlo_sharding,
 )
 from jax._src.partition_spec import PartitionSpec as PartitionSpec
 from jax._src.sharding import (
@@ -54,8 +55,9 @@ from jax._src.sharding_impls.conversions import (
     physical_sharding as physical_sharding,
 )
 from jax._src.sharding_impls.meshes import (
-    _internal_use_concrete_mesh as _internal_use_concrete_mesh,
     get_mesh as get_mesh,
     make_mesh as make_mesh,
     set_mesh as set_mesh,
+    use_concrete_mesh as use_concrete_mesh,
+    without_mesh as without_mesh,
 )

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from jax._src import source_info_util, xla_bridge as xb
-from jax._src.layout import Format
+from jax._src.layout import AutoLayoutSingleton, Format, Layout
 from jax._src.lib import Device
 from jax._src.mesh import AxisType, get_abstract_mesh, get_concrete_mesh, show_axes
 from jax._src.named_sharding import (
@@ -28,6 +28,7 @@ def prepare_axis_resources(axis_resources, arg_name, allow_unconstrained_dims=Fa
     for leaf in leaves:
         if leaf is None or isinstance(leaf, (Sharding, UnspecifiedValue)):
             continue
+        check_no_layout(leaf, arg_name)
         if not isinstance(leaf, PartitionSpec):
             raise TypeError(
                 f"{arg_name} leaf specifications are expected to be PartitionSpec instances or None,"
@@ -39,6 +40,15 @@ def prepare_axis_resources(axis_resources, arg_name, allow_unconstrained_dims=Fa
             )
         check_unique_resources(leaf, arg_name)
     return treedef.unflatten(leaves)
+
+
+def check_no_layout(leaf: Any, arg_name: str) -> None:
+    """Raises ValueError if the user gave a layout without a sharding."""
+    if isinstance(leaf, (Layout, AutoLayoutSingleton)):
+        raise ValueError(
+            f"{arg_name} does not accept device-local layouts directly: pass"
+            f" `jax.experimental.layout.Format({leaf}, sharding)`. Got {leaf}"
+        )
 
 
 def canonicalize_sharding(
@@ -114,8 +124,12 @@ def is_leaf_sharding(x: Any) -> bool:
     return x is None or isinstance(x, (Sharding, PartitionSpec, UnspecifiedValue, Format))
 
 
-def canonicalize_jit_sharding(sharding: Any, arg_name: str, api_name: str = "jit") -> Any:
+def canonicalize_jit_sharding(sharding: Any, arg_name: str) -> Any:
     """Convert one leaf of a user's in_shardings or out_shardings.
+
+    Args:
+      sharding: the leaf.
+      arg_name: the name of the function and the argument, such as "jit in_shardings".
 
     Returns:
       A sharding, UNSPECIFIED (also for None) or a Format; a PartitionSpec uses the context mesh.
@@ -135,6 +149,7 @@ def canonicalize_jit_sharding(sharding: Any, arg_name: str, api_name: str = "jit
                 f"Unconstrained dims are not allowed when passed to {arg_name}: {sharding}"
             )
         return sharding
+    check_no_layout(sharding, arg_name)
     if not isinstance(sharding, PartitionSpec):
         raise TypeError(
             f"{arg_name} leaf specifications are expected to be PartitionSpec instances or None, but"
@@ -149,9 +164,9 @@ def canonicalize_jit_sharding(sharding: Any, arg_name: str, api_name: str = "jit
         mesh = get_abstract_mesh()
     if mesh.empty:
         raise RuntimeError(
-            f"{api_name} requires a non-empty mesh in context if you are passing `PartitionSpec`s to"
-            f" {arg_name}. You can define a context mesh via `jax.set_mesh(mesh)`. Alternatively,"
-            f" provide `Sharding`s to {arg_name}: then no mesh in context is needed."
+            f"{arg_name} requires a non-empty mesh in context if you are passing `PartitionSpec`s. You"
+            " can define a context mesh via `jax.set_mesh(mesh)`. Alternatively, provide `Sharding`s:"
+            " then no mesh in context is needed."
         )
     return NamedSharding(mesh, sharding)
 

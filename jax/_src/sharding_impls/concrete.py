@@ -5,18 +5,19 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from jax._src import lib
 from jax._src.lib import Device, _jax
 from jax._src.mesh import AbstractMesh, Mesh
 from jax._src.named_sharding import SdyArray, SdyDim, build_sdy_array_list
+from jax._src.native_classes import use_cpp_class
 from jax._src.op_shardings import (
     are_hlo_shardings_equal,
     get_num_ways_dim_sharded,
     is_hlo_sharding_replicated,
 )
-from jax._src.sharding import Sharding, extend_cpp_class
+from jax._src.sharding import Sharding
 
 Shape = tuple[int, ...]
 Index = tuple[slice, ...]
@@ -44,7 +45,7 @@ def device_replica_id_map(sharding: Sharding, global_shape: Shape) -> Mapping[De
 # One device
 
 
-@extend_cpp_class(_jax.SingleDeviceSharding)
+@use_cpp_class(_jax.SingleDeviceSharding)
 class SingleDeviceSharding(Sharding):
     """Puts the whole array on one device.
 
@@ -159,7 +160,7 @@ def _closed_sdy_sharding(num_dimensions):
 # Shardings in the compiler's format
 
 
-@extend_cpp_class(_jax.GSPMDSharding)
+@use_cpp_class(_jax.GSPMDSharding)
 class GSPMDSharding(Sharding):
     """A sharding in the compiler's format: a sequence of devices and an `HloSharding`."""
 
@@ -269,8 +270,7 @@ def _unpickle_gspmd_sharding(devices, op_sharding, memory_kind):
     return _jax.GSPMDSharding(devices, op_sharding, memory_kind=memory_kind)
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class SdyArrayList:
+class SdyArrayList(NamedTuple):
     """The shardings of several values in Shardy's format."""
 
     shardings: tuple[SdyArray, ...]
@@ -282,12 +282,12 @@ class SdyArrayList:
 # Contexts for lowering
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class SPMDAxisContext:
-    """A mesh, and which of its axes are manual at this point of the lowering."""
+class SPMDAxisContext(NamedTuple):
+    """A mesh, which of its axes are manual at this point of the lowering, and devices if known."""
 
     mesh: Mesh
     manual_axes: frozenset[MeshAxisName] = frozenset()
+    device_assignment: tuple[Device, ...] | None = None
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

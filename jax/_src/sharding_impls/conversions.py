@@ -38,6 +38,9 @@ def parse_flatten_op_sharding(hlo_sharding, mesh: Mesh | AbstractMesh) -> Sequen
                 for spec in parse_flatten_op_sharding(part, mesh)
             ]
         hlo_sharding = as_hlo_sharding(hlo_sharding)
+    only_one = hlo_sharding.is_maximal() and not hlo_sharding.is_replicated()
+    if only_one and mesh.size > 1:
+        raise NotImplementedError(f"No partition spec describes the sharding {hlo_sharding}.")
     if is_hlo_sharding_replicated(hlo_sharding) or hlo_sharding.is_manual():
         return [PartitionSpec()]
     if hlo_sharding.is_unreduced():

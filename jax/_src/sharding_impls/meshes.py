@@ -12,6 +12,7 @@ from jax._src.lib import Device
 from jax._src.mesh import (
     AxisType,
     Mesh,
+    empty_abstract_mesh,
     empty_concrete_mesh,
     get_concrete_mesh,
     swap_abstract_mesh,
@@ -46,9 +47,13 @@ def make_mesh(
       >>> jax.make_mesh((1,), ("batch",))
       Mesh(axis_sizes=(1,), axis_names=('batch',), axis_types=(Explicit,))
     """
-    axis_shapes = mesh_utils._canonicalize_axis_sizes(axis_shapes)
-    if axis_shapes is None:
-        raise ValueError("axis_shapes passed to make_mesh must be a sequence of positive integers.")
+    sizes = mesh_utils.canonicalize_axis_sizes(axis_shapes)
+    if sizes is None or any(size < 1 for size in sizes):
+        raise ValueError(
+            "axis_shapes passed to make_mesh must be a sequence of positive integers, got"
+            f" {axis_shapes!r}"
+        )
+    axis_shapes = sizes
     if isinstance(axis_names, str):
         axis_names = (axis_names,)
     axis_names = tuple(axis_names)
@@ -141,7 +146,7 @@ def get_mesh() -> Mesh:
     return get_concrete_mesh()
 
 
-class _internal_use_concrete_mesh:
+class use_concrete_mesh:
     """Sets the concrete mesh only, for code that runs while a program is traced."""
 
     __slots__ = ("mesh", "prev")
@@ -156,3 +161,17 @@ class _internal_use_concrete_mesh:
 
     def __exit__(self, exc_type, exc_value, traceback):
         config.device_context.set_local(self.prev)
+
+
+class without_mesh:
+    """Sets no mesh, for programs on arrays of single devices: others have the mesh's devices."""
+
+    __slots__ = ("abstract", "concrete")
+
+    def __enter__(self):
+        self.abstract = swap_abstract_mesh(empty_abstract_mesh)
+        self.concrete = swap_concrete_mesh(empty_concrete_mesh)
+
+    def __exit__(self, exc_type, exc_value, traceback):
+        config.abstract_mesh_context_manager.set_local(self.abstract)
+        config.device_context.set_local(self.concrete)

@@ -115,9 +115,15 @@ def written(jaxpr: Jaxpr | ClosedJaxpr) -> set[int]:
 
 
 def discharge_written(
-    closed: ClosedJaxpr, which: Sequence[bool], lower: bool
+    closed: ClosedJaxpr, which: Sequence[bool], lower: bool, keeps_types: bool = False
 ) -> tuple[ClosedJaxpr, list[int]]:
     """Replace the marked references by arrays.
+
+    Args:
+      closed: the jaxpr.
+      which: for each argument, whether it is a reference to replace.
+      lower: whether the result is for lowering.
+      keeps_types: whether final values must have the types of the references, as in loops.
 
     Returns:
       The new jaxpr, and the positions of the references that it writes, whose final values are its
@@ -125,7 +131,29 @@ def discharge_written(
     """
     found = written(closed)
     finals = tuple(i for i, w in enumerate(which) if w and i in found)
-    return discharged_jaxpr(closed, tuple(which), finals, lower), list(finals)
+    new = discharged_jaxpr(closed, tuple(which), finals, lower)
+    if keeps_types:
+        check_finals(closed, new, finals)
+    return new, list(finals)
+
+
+def check_finals(closed: ClosedJaxpr, new: ClosedJaxpr, finals: Sequence[int]) -> None:
+    """Raise an error if final values of references vary over more manual axes than their types say."""
+    for i, aval in zip(finals, new.out_avals[len(closed.out_avals) :]):
+        _check_varying(aval, closed.in_avals[i], "what is written to it")
+
+
+def _check_varying(value: Any, expected: Any, what: str) -> None:
+    """Raise an error if a value varies over more manual axes than the type says that it was traced with."""
+    vma = lambda aval: getattr(getattr(aval, "inner_aval", aval), "vma", frozenset())
+    extra = vma(value) - vma(expected)
+    if extra:
+        axes = ", ".join(sorted(map(repr, extra)))
+        raise ValueError(
+            f"A reference was made of a value that does not vary over the manual mesh axes ({axes}), but "
+            f"{what} does: it has type {value.str_short()}, where {expected.str_short()} is expected. "
+            f"Make the reference of a varying value, `jax.new_ref(jax.lax.pcast(value, ({axes},), to='varying'))`."
+        )
 
 
 def discharge_all(
@@ -187,6 +215,8 @@ def eval_discharged(
                 for v, s, x in zip(eqn.invars, should, new):
                     if s and x is not None:
                         env[v] = prims.like_ref(x, v.aval)  # type: ignore[index]
+                for x, aval in zip(outs, out_avals):
+                    _check_varying(typeof(x), aval, f"what `{p.name}` reads from it")
                 env.update(zip(eqn.outvars, outs))
                 continue
             out = p.bind(*vals, **p.get_bind_params(eqn.params))

@@ -26,7 +26,13 @@ from jax._src.lax.control_flow.conditionals import cond_p
 from jax._src.lax.control_flow.scan_primitive import scan_p
 from jax._src.lax.control_flow.solves import custom_root_p, linear_solve_p, solve_operands
 from jax._src.lax.control_flow.while_primitive import while_p
-from jax._src.state.discharge import discharge_written, discharged_jaxpr, eval_discharged, written
+from jax._src.state.discharge import (
+    check_finals,
+    discharge_written,
+    discharged_jaxpr,
+    eval_discharged,
+    written,
+)
 from jax._src.state.primitives import freeze, new_ref
 from jax._src.transforms.linear_call import linear_call_p
 
@@ -240,6 +246,8 @@ def _cond(should, in_avals, out_avals, index, *ops, lower, aliases, branches, **
     which = tuple(should[1:])
     finals = sorted({i for b in branches for i in written(b) if which[i]})
     new = tuple(discharged_jaxpr(b, which, tuple(finals), lower) for b in branches)
+    for branch, discharged in zip(branches, new):
+        check_finals(branch, discharged, finals)
     outs = cond_p.bind(index, *ops, branches=new, **params)
     n = len(out_avals)
     return [None, *_new_values(len(ops), finals, outs[n:])], outs[:n]
@@ -249,7 +257,7 @@ def _scan(
     should, in_avals, out_avals, *args, lower, aliases, jaxpr, num_consts, num_carry, **params
 ):
     which = tuple(should)
-    body, finals = discharge_written(jaxpr, which, lower)
+    body, finals = discharge_written(jaxpr, which, lower, keeps_types=True)
     as_carry = [i for i in finals if i < num_consts]
     stays = [i for i in range(num_consts) if i not in as_carry]
     start = num_consts + num_carry
@@ -285,8 +293,8 @@ def _while(
     num_consts = cond_nconsts + body_nconsts
     cond_which = (*should[:cond_nconsts], *[False] * len(out_avals))
     body_which = (*should[cond_nconsts:num_consts], *[False] * len(out_avals))
-    cond, cond_finals = discharge_written(cond_jaxpr, cond_which, lower)
-    body, body_finals = discharge_written(body_jaxpr, body_which, lower)
+    cond, cond_finals = discharge_written(cond_jaxpr, cond_which, lower, keeps_types=True)
+    body, body_finals = discharge_written(body_jaxpr, body_which, lower, keeps_types=True)
     # Operands that change, each listed once; `slot[i]` is the index of operand i in `changing`.
     changing = sorted(
         {aliases[i] for i in [*cond_finals, *[cond_nconsts + i for i in body_finals]]}

@@ -3,7 +3,6 @@
 from jax._src.xla_bridge import registry as _state
 from jax._src.xla_bridge.clients import (
     DistributedState as DistributedState,
-    distributed_state as distributed_state,
     get_num_nodes_from_gpu_topology as get_num_nodes_from_gpu_topology,
     make_cpu_client as make_cpu_client,
     make_pjrt_c_api_client as make_pjrt_c_api_client,
@@ -13,6 +12,7 @@ from jax._src.xla_bridge.custom_calls import (
     register_batch_partitionable as register_batch_partitionable,
     register_custom_call_target as register_custom_call_target,
     register_custom_type as register_custom_type,
+    register_partitioner as register_partitioner,
 )
 from jax._src.xla_bridge.libraries import PlatformUnavailable as PlatformUnavailable
 from jax._src.xla_bridge.plugins import (

@@ -23,17 +23,22 @@ OptionsDict = Mapping[str, "str | int | list[int] | float | bool"]
 
 @dataclasses.dataclass
 class DistributedState:
-    """The role of this process in a multi-process run; filled in by `jax.distributed`."""
+    """The role of this process in a multi-process program."""
 
     process_id: int = 0
     num_processes: int = 1
     client: Any = None
     service: Any = None
     coordinator_address: str | None = None
-    slice_index: int | None = None
+    partition_index: int | None = None
+    # Called with name, devices and native executable of a program before it runs the first time;
+    # returns None, or a function to call before each run.
+    observe_program: Any = None
+    # Called before this process waits for the others; raises an error if one of them has failed.
+    check_processes: Any = None
 
 
-distributed_state = DistributedState()
+distributed_state = DistributedState()  # `jax.distributed` fills it in
 
 
 def make_cpu_client(collectives: Any = None) -> Client:
@@ -73,6 +78,12 @@ def _make_cpu_collectives(name: str | None) -> Any:
     if name == "gloo":
         return _jax.make_gloo_tcp_collectives(distributed_client=distributed_state.client)
     if name == "mpi":
+        if not os.environ.get("MPITRAMPOLINE_LIB"):  # jaxlib would end the process
+            raise RuntimeError(
+                "The CPU collectives implementation 'mpi' uses the MPI library that $MPITRAMPOLINE_LIB"
+                " names, wrapped by MPIwrapper, and the variable is not set. Set it, or set"
+                " jax_cpu_collectives_implementation to 'gloo', which needs no library."
+            )
         collectives = _jax.make_mpi_collectives()
         collectives.Init()
         atexit.register(collectives.Finalize)
@@ -118,8 +129,8 @@ def make_pjrt_c_api_client(
     if distributed_state.client is not None:
         options.setdefault("node_id", distributed_state.process_id)
         options.setdefault("num_nodes", distributed_state.num_processes)
-        if distributed_state.slice_index is not None:
-            options.setdefault("partition_index", distributed_state.slice_index)
+        if distributed_state.partition_index is not None:
+            options.setdefault("partition_index", distributed_state.partition_index)
     return _jax.get_c_api_client(
         plugin_name,
         options,
@@ -226,8 +237,10 @@ def initialize_libtpu(library_path: str | None = None, *, for_devices: bool = Tr
         num_chips, _ = hardware_utils.num_available_tpu_chips_and_device_id()
         is_there = libraries.seems_to_have_tpus(num_chips)
         if not num_chips:
-            # Without this, libtpu queries the cloud's metadata server for minutes.
+            # Without this, libtpu queries the cloud's metadata server for minutes,
             os.environ.setdefault("TPU_SKIP_MDS_QUERY", "1")
+            # and lets only one process of the machine compile for absent devices.
+            os.environ.setdefault("ALLOW_MULTIPLE_LIBTPU_LOAD", "1")
         if for_devices and not tpu_is_asked_for() and not is_there:
             raise libraries.PlatformUnavailable("No TPU is found on this machine.", expected=True)
         try:

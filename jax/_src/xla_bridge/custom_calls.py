@@ -48,3 +48,28 @@ def register_batch_partitionable(name: str) -> None:
     register = _jax.register_custom_call_as_batch_partitionable
     register(name)
     register_plugin_callbacks(functools.partial(register, name))
+
+
+def register_partitioner(name: str, propagate: Any, partition: Any, infer: Any) -> None:
+    """Registers the functions that partition calls of a name, with all runtimes.
+
+    Args:
+      name: the name.
+      propagate: `(result sharding, result shape, backend config)` -> a better result sharding.
+      partition: `(operand shapes, operand shardings, result shape, result sharding, backend
+        config)` -> the bytecode of a module for one device, the operands' shardings and the
+        result's sharding.
+      infer: `(operand shapes, operand shardings, result shape, backend config)` -> the result's
+        sharding.
+    """
+    # Unlike the others, the first and the last must not raise: XLA would end the process.
+    register = functools.partial(
+        _jax.register_custom_call_partitioner,
+        name,
+        propagate,
+        partition,
+        infer,
+        can_side_effecting_have_replicated_sharding=True,
+    )
+    register()
+    register_plugin_callbacks(lambda c_api: register(c_api=c_api))

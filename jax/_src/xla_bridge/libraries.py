@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import ctypes
-import dataclasses
 import glob
 import importlib.util
 import os
 import re
 from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 from jax._src import config, lib
 
@@ -29,8 +29,7 @@ class PlatformUnavailable(RuntimeError):
         self.expected = expected
 
 
-@dataclasses.dataclass(frozen=True)
-class Library:
+class Library(NamedTuple):
     """A PJRT plugin's shared library."""
 
     path: str
@@ -39,8 +38,7 @@ class Library:
     version: str | None = None
 
 
-@dataclasses.dataclass(frozen=True)
-class WheelLibrary:
+class WheelLibrary(NamedTuple):
     """The location of a library in a wheel: a file in the folder of a module."""
 
     package: str

@@ -9,10 +9,8 @@ from __future__ import annotations
 import functools
 import importlib
 import importlib.util
-import json
 import logging
 import os
-import pkgutil
 import re
 import sys
 import warnings
@@ -20,6 +18,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from jax._src import lib
+from jax._src.errors import ProcessesError
 from jax._src.lib import Client, _jax
 from jax._src.xla_bridge import registry
 from jax._src.xla_bridge.clients import OptionsDict, make_pjrt_c_api_client
@@ -183,6 +182,8 @@ def discover_pjrt_plugins() -> None:
     for name, load in _find_plugins():
         try:
             load().initialize()
+        except ProcessesError:
+            raise
         except Exception as e:
             logger.debug("JAX plugin %s failed", name, exc_info=True)
             warnings.warn(
@@ -194,13 +195,14 @@ def discover_pjrt_plugins() -> None:
 
 
 def _find_plugins() -> list[tuple[str, Callable[[], Any]]]:
+    import pkgutil  # imported here, like importlib.metadata, since they are slow
+    from importlib.metadata import entry_points
+
     found: dict[str, Callable[[], Any]] = {}
     spec = importlib.util.find_spec("jax_plugins")
     if spec is not None and spec.submodule_search_locations:
         for module in pkgutil.iter_modules(spec.submodule_search_locations, "jax_plugins."):
             found[module.name] = functools.partial(importlib.import_module, module.name)
-    from importlib.metadata import entry_points  # imported here: it is slow
-
     for entry_point in entry_points(group="jax_plugins"):
         found.setdefault(entry_point.value, entry_point.load)
     return [(name, load) for name, load in found.items() if _replacement(name) not in found]
@@ -246,6 +248,8 @@ def _get_pjrt_plugin_config(
     json_path: str,
 ) -> tuple[str, Mapping[str, str | int | list[int] | float | bool] | None]:
     """The library's path and the client's options, from a JSON file."""
+    import json  # which few programs need
+
     with open(json_path) as file:
         content = json.load(file)
     if "library_path" not in content:

@@ -14,8 +14,14 @@ from collections.abc import Callable
 from typing import Any
 
 from jax._src import config, hardware_utils, util
+from jax._src.errors import ProcessesError
 from jax._src.lib import Client, Device, _jax
-from jax._src.xla_bridge.clients import initialize_libtpu, make_cpu_client, make_tpu_client
+from jax._src.xla_bridge.clients import (
+    distributed_state,
+    initialize_libtpu,
+    make_cpu_client,
+    make_tpu_client,
+)
 from jax._src.xla_bridge.libraries import PlatformUnavailable
 
 logger = logging.getLogger("jax._src.xla_bridge")
@@ -110,7 +116,10 @@ def make_pjrt_topology(platform: str, topology_name="", **kwargs):
         discover()
     factory = _topology_factories.get(canonicalize_known_platform(platform))
     if factory is None:
-        raise NotImplementedError(f"topology not implemented for {platform}")
+        raise NotImplementedError(
+            f"topology not implemented for {platform}: absent hardware can be described for the"
+            f" platforms {sorted(_topology_factories)}"
+        )
     return factory(topology_name, **kwargs)
 
 
@@ -255,6 +264,8 @@ def _start_all() -> tuple[dict[str, Client], dict[str, str]]:
         except PlatformUnavailable as e:
             errors[name] = str(e)
             _go_on_without(name, e)
+        except ProcessesError:
+            raise
         except Exception as e:
             problem = f"Unable to initialize backend '{name}': {e}"
             if name == "cpu":
@@ -304,6 +315,8 @@ def _start_wanted(wanted: str) -> tuple[dict[str, Client], dict[str, str]]:
                 continue
             try:
                 started[platform] = _start(platform)
+            except ProcessesError:
+                raise
             except Exception as e:
                 absent = isinstance(e, PlatformUnavailable) and platform in _OPTIONAL
                 if not absent and len(candidates) == 1:
@@ -333,6 +346,8 @@ def _start(platform: str) -> Client:
             "Platform '%s' is experimental and not all JAX functionality may work.", platform
         )
     logger.debug("Initializing backend '%s'", platform)
+    if (check := distributed_state.check_processes) is not None:
+        check()  # clients of several processes wait for one another
     backend = registration.factory()
     if backend is None:
         raise RuntimeError(f"Could not initialize backend '{platform}'")

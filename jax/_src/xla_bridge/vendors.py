@@ -51,13 +51,19 @@ def register_gpus(
       xla_platform: XLA's name of the platform.
     """
 
-    capsules = []
+    capsules: list[Any] = []
+    problems: list[str | None] = []
 
     def load(for_devices):
         library = usable_library(for_devices)
         if not capsules:
             capsules.append(_load(platform, library))
-            _register_kernels(capsules[0], kernels, library, wheels[0], xla_platform)
+            problems.append(
+                _register_kernels(capsules[0], kernels, library, wheels[0], xla_platform)
+            )
+        if for_devices and (problem := problems[0]):  # without devices nothing calls the kernels
+            problems[0] = None
+            warnings.warn(problem, RuntimeWarning, stacklevel=2)
         return capsules[0]
 
     def usable_library(for_devices):
@@ -138,7 +144,11 @@ def kernels_package(kernels: str, library: Library, wheel: WheelLibrary) -> str:
 
 
 def _register_kernels(c_api, kernels, library, wheel, xla_platform):
-    """Passes native functions to a plugin, including those that are registered later."""
+    """Passes native functions to a plugin, including those that are registered later.
+
+    Returns:
+      The reason why there are none; None if there are.
+    """
     package = kernels_package(kernels, library, wheel)
     problem = f"are not installed in the version of jaxlib ({lib.version_str})"
     try:
@@ -147,13 +157,10 @@ def _register_kernels(c_api, kernels, library, wheel, xla_platform):
         problem = f"cannot be loaded ({e})"
         extension = None
     if extension is None:
-        warnings.warn(
+        return (
             f"The kernels of {package} {problem}: linear algebra and callbacks do not work on"
-            f' {xla_platform} without them; pip install "{package.replace("_", "-")}=={lib.version_str}".',
-            RuntimeWarning,
-            stacklevel=2,
+            f' {xla_platform} without them; pip install "{package.replace("_", "-")}=={lib.version_str}".'
         )
-        return
     client = lib.xla_client
     register = lambda f: lambda *args, **kwargs: f(c_api, *args, **kwargs)
     client.register_custom_type_handler(xla_platform, register(extension.register_custom_type))
@@ -167,3 +174,4 @@ def _register_kernels(c_api, kernels, library, wheel, xla_platform):
     compiler = getattr(extension, "compile_triton_to_asm", None)
     if compiler is not None and not triton.has_compilation_handler(xla_platform):
         triton.register_compilation_handler(xla_platform, register(compiler))
+    return None

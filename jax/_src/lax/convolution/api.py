@@ -20,7 +20,6 @@ from jax._src.lax.convolution.shapes import (
     transpose_padding,
     unknown_padding,
 )
-from jax._src.lax.utils import check_vma, insert_pvary
 from jax._src.sharding_impls import canonicalize_sharding
 from jax._src.typing import DTypeLike
 
@@ -97,8 +96,6 @@ def conv_general_dilated(
         preferred_element_type = dtypes.check_and_canonicalize_user_dtype(
             preferred_element_type, "conv_general_dilated"
         )
-    if check_vma.value:
-        lhs, rhs = insert_pvary(lhs, rhs)
     return conv_general_dilated_p.bind(
         lhs,
         rhs,

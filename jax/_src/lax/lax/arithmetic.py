@@ -38,7 +38,7 @@ from jax._src.lax.rules import (
     unary_primitive,
     with_sharding,
 )
-from jax._src.lax.utils import check_vma, const, insert_pvary, unbroadcast
+from jax._src.lax.utils import const, unbroadcast
 from jax._src.lib.mlir.dialects import chlo, hlo
 from jax._src.typing import ArrayLike, DTypeLike
 
@@ -84,8 +84,6 @@ def add(x: ArrayLike, y: ArrayLike) -> Array:
     >>> lax.add(jnp.array([1, 2]), 10)
     Array([11, 12], dtype=int32)
     """
-    if check_vma.value:
-        x, y = insert_pvary(x, y)
     return add_p.bind(x, y)
 
 
@@ -139,8 +137,6 @@ add_any_p = binary_primitive(
 
 
 def _add_any(x, y):
-    if check_vma.value:
-        x, y = insert_pvary(x, y)
     return add_any_p.bind(x, y)
 
 
@@ -153,8 +149,6 @@ def sub(x: ArrayLike, y: ArrayLike) -> Array:
     >>> lax.sub(jnp.array([1, 2]), 10)
     Array([-9, -8], dtype=int32)
     """
-    if check_vma.value:
-        x, y = insert_pvary(x, y)
     return sub_p.bind(x, y)
 
 
@@ -200,8 +194,6 @@ def mul(x: ArrayLike, y: ArrayLike, *, out_dtype: DTypeLike | None = None) -> Ar
     >>> lax.mul(jnp.array([1, 2]), 10)
     Array([10, 20], dtype=int32)
     """
-    if check_vma.value:
-        x, y = insert_pvary(x, y)
     if out_dtype is None:
         return mul_p.bind(x, y)
     out_dtype = dtypes.check_and_canonicalize_user_dtype(out_dtype, "mul")
@@ -268,8 +260,6 @@ def div(x: ArrayLike, y: ArrayLike) -> Array:
     >>> lax.div(jnp.array([7, -7]), 2)
     Array([ 3, -3], dtype=int32)
     """
-    if check_vma.value:
-        x, y = insert_pvary(x, y)
     return div_p.bind(x, y)
 
 
@@ -305,8 +295,6 @@ def rem(x: ArrayLike, y: ArrayLike) -> Array:
     >>> lax.rem(jnp.array([7, -7]), 4)
     Array([ 3, -3], dtype=int32)
     """
-    if check_vma.value:
-        x, y = insert_pvary(x, y)
     return rem_p.bind(x, y)
 
 
@@ -565,8 +553,6 @@ def nextafter(x1: ArrayLike, x2: ArrayLike) -> Array:
     >>> lax.nextafter(1.0, 2.0)
     Array(1.0000001, dtype=float32, weak_type=True)
     """
-    if check_vma.value:
-        x1, x2 = insert_pvary(x1, x2)
     return nextafter_p.bind(x1, x2)
 
 
@@ -591,8 +577,6 @@ def max(x: ArrayLike, y: ArrayLike) -> Array:
     >>> lax.max(jnp.array([1, 5]), 3)
     Array([3, 5], dtype=int32)
     """
-    if check_vma.value:
-        x, y = insert_pvary(x, y)
     return max_p.bind(x, y)
 
 
@@ -602,8 +586,6 @@ def min(x: ArrayLike, y: ArrayLike) -> Array:
     >>> lax.min(jnp.array([1, 5]), 3)
     Array([1, 3], dtype=int32)
     """
-    if check_vma.value:
-        x, y = insert_pvary(x, y)
     return min_p.bind(x, y)
 
 
@@ -710,8 +692,6 @@ def complex(x: ArrayLike, y: ArrayLike) -> Array:
     >>> lax.complex(1.0, 2.0)
     Array(1.+2.j, dtype=complex64, weak_type=True)
     """
-    if check_vma.value:
-        x, y = insert_pvary(x, y)
     return complex_p.bind(x, y)
 
 

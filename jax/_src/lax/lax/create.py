@@ -57,6 +57,12 @@ def full(
         raise TypeError(
             f"full must be called with scalar fill_value, got fill_value.shape {np.shape(fill_value)}."
         )
+    if sharding is not None and not isinstance(sharding, Sharding):
+        raise TypeError(
+            f"lax.full: sharding must be a jax.sharding.Sharding, got {sharding!r} of type"
+            f" {type(sharding).__name__}. For a PartitionSpec give jax.NamedSharding(mesh, spec), for a"
+            " device jax.sharding.SingleDeviceSharding(device)."
+        )
     if dtypes.issubdtype(dtype, dtypes.extended):
         return dtypes.extended_rule(dtype, "full")(shape, fill_value, dtype)
     weak_type = dtype is None and sharding is None and dtypes.is_weakly_typed(fill_value)
@@ -111,8 +117,7 @@ def full_like(
     scalar = _as_scalar(fill_value, dtype, weak_type)
     if sharding is None:
         out = broadcast_in_dim(scalar, fill_shape, ())
-        vma = getattr(core.typeof(x), "vma", None) if isinstance(x, core.Tracer) else None
-        return late.pvary(out, tuple(vma)) if vma else out
+        return core.vary_like(out, x) if isinstance(x, core.Tracer) else out
     return full(fill_shape, scalar, None if weak_type else dtype, sharding=sharding)
 
 

@@ -24,7 +24,6 @@ from jax._src.lax.lax.precision import (
 from jax._src.lax.lax.shape import transpose
 from jax._src.lax.lax.small_products import is_small_product, lower_small_product
 from jax._src.lax.rules import BILINEAR, standard_primitive
-from jax._src.lax.utils import check_vma, insert_pvary
 from jax._src.lib.mlir.dialects import hlo
 from jax._src.sharding_impls import canonicalize_sharding
 from jax._src.typing import ArrayLike, DTypeLike
@@ -129,8 +128,6 @@ def dot_general(
         )
     if out_sharding is not None:
         out_sharding = canonicalize_sharding(out_sharding, "dot_general")
-    if check_vma.value:
-        lhs, rhs = insert_pvary(lhs, rhs)
     return dot_general_p.bind(
         lhs,
         rhs,

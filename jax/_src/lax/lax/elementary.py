@@ -31,7 +31,7 @@ from jax._src.lax.rules import (
     unary_primitive,
     with_sharding,
 )
-from jax._src.lax.utils import check_vma, const, insert_pvary
+from jax._src.lax.utils import const
 from jax._src.lib.mlir.dialects import hlo
 from jax._src.typing import ArrayLike
 
@@ -192,8 +192,6 @@ def pow(x: ArrayLike, y: ArrayLike) -> Array:
     >>> lax.pow(jnp.array([1.0, 2.0, 3.0]), 2)
     Array([1., 4., 9.], dtype=float32)
     """
-    if check_vma.value:
-        x, y = insert_pvary(x, y)
     return pow_p.bind(x, y)
 
 
@@ -457,8 +455,6 @@ def atan2(x: ArrayLike, y: ArrayLike) -> Array:
     >>> lax.atan2(0.0, 1.0)
     Array(0., dtype=float32, weak_type=True)
     """
-    if check_vma.value:
-        x, y = insert_pvary(x, y)
     return atan2_p.bind(x, y)
 
 

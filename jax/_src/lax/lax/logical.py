@@ -21,7 +21,6 @@ from jax._src.lax.rules import (
     unary_primitive,
     with_sharding,
 )
-from jax._src.lax.utils import check_vma, insert_pvary
 from jax._src.lib.mlir import ir
 from jax._src.lib.mlir.dialects import hlo
 from jax._src.typing import ArrayLike
@@ -60,8 +59,6 @@ def bitwise_and(x: ArrayLike, y: ArrayLike) -> Array:
     >>> lax.bitwise_and(6, 3)
     Array(2, dtype=int32, weak_type=True)
     """
-    if check_vma.value:
-        x, y = insert_pvary(x, y)
     return and_p.bind(x, y)
 
 
@@ -74,8 +71,6 @@ def bitwise_or(x: ArrayLike, y: ArrayLike) -> Array:
     >>> lax.bitwise_or(6, 3)
     Array(7, dtype=int32, weak_type=True)
     """
-    if check_vma.value:
-        x, y = insert_pvary(x, y)
     return or_p.bind(x, y)
 
 
@@ -88,8 +83,6 @@ def bitwise_xor(x: ArrayLike, y: ArrayLike) -> Array:
     >>> lax.bitwise_xor(6, 3)
     Array(5, dtype=int32, weak_type=True)
     """
-    if check_vma.value:
-        x, y = insert_pvary(x, y)
     return xor_p.bind(x, y)
 
 
@@ -146,8 +139,6 @@ def shift_left(x: ArrayLike, y: ArrayLike) -> Array:
     >>> lax.shift_left(3, 2)
     Array(12, dtype=int32, weak_type=True)
     """
-    if check_vma.value:
-        x, y = insert_pvary(x, y)
     return shift_left_p.bind(x, y)
 
 
@@ -160,8 +151,6 @@ def shift_right_arithmetic(x: ArrayLike, y: ArrayLike) -> Array:
     >>> lax.shift_right_arithmetic(-8, 1)
     Array(-4, dtype=int32, weak_type=True)
     """
-    if check_vma.value:
-        x, y = insert_pvary(x, y)
     return shift_right_arithmetic_p.bind(x, y)
 
 
@@ -176,8 +165,6 @@ def shift_right_logical(x: ArrayLike, y: ArrayLike) -> Array:
     >>> lax.shift_right_logical(-8, 1)
     Array(2147483644, dtype=int32, weak_type=True)
     """
-    if check_vma.value:
-        x, y = insert_pvary(x, y)
     return shift_right_logical_p.bind(x, y)
 
 
@@ -262,8 +249,6 @@ def eq(x: ArrayLike, y: ArrayLike) -> Array:
     >>> lax.eq(jnp.array([1, 2]), 2)
     Array([False,  True], dtype=bool)
     """
-    if check_vma.value:
-        x, y = insert_pvary(x, y)
     return eq_p.bind(x, y)
 
 
@@ -273,8 +258,6 @@ def ne(x: ArrayLike, y: ArrayLike) -> Array:
     >>> lax.ne(jnp.array([1, 2]), 2)
     Array([ True, False], dtype=bool)
     """
-    if check_vma.value:
-        x, y = insert_pvary(x, y)
     return ne_p.bind(x, y)
 
 
@@ -293,8 +276,6 @@ def lt(x: ArrayLike, y: ArrayLike) -> Array:
     >>> lax.lt(jnp.array([1, 2]), 2)
     Array([ True, False], dtype=bool)
     """
-    if check_vma.value:
-        x, y = insert_pvary(x, y)
     return lt_p.bind(x, y)
 
 
@@ -304,8 +285,6 @@ def le(x: ArrayLike, y: ArrayLike) -> Array:
     >>> lax.le(jnp.array([2, 3]), 2)
     Array([ True, False], dtype=bool)
     """
-    if check_vma.value:
-        x, y = insert_pvary(x, y)
     return le_p.bind(x, y)
 
 
@@ -315,8 +294,6 @@ def gt(x: ArrayLike, y: ArrayLike) -> Array:
     >>> lax.gt(jnp.array([2, 3]), 2)
     Array([False,  True], dtype=bool)
     """
-    if check_vma.value:
-        x, y = insert_pvary(x, y)
     return gt_p.bind(x, y)
 
 
@@ -326,6 +303,4 @@ def ge(x: ArrayLike, y: ArrayLike) -> Array:
     >>> lax.ge(jnp.array([1, 2]), 2)
     Array([False,  True], dtype=bool)
     """
-    if check_vma.value:
-        x, y = insert_pvary(x, y)
     return ge_p.bind(x, y)

@@ -17,7 +17,6 @@ from jax._src.lax.rules import (
     hlo_op,
     with_sharding,
 )
-from jax._src.lax.utils import check_vma, insert_pvary
 from jax._src.lib.mlir.dialects import hlo
 from jax._src.typing import ArrayLike
 
@@ -37,8 +36,6 @@ def mulhi(x: ArrayLike, y: ArrayLike, /) -> Array:
     >>> lax.mulhi(2**30, 2**5)
     Array(8, dtype=int32, weak_type=True)
     """
-    if check_vma.value:
-        x, y = insert_pvary(x, y)
     return mulhi_p.bind(x, y)
 
 

@@ -32,7 +32,6 @@ from jax._src.lax.lax.reductions import reduce_sum
 from jax._src.lax.lax.select import clamp, select
 from jax._src.lax.lax.shape import broadcast_in_dim, transpose
 from jax._src.lax.rules import standard_primitive
-from jax._src.lax.utils import check_vma, insert_pvary
 from jax._src.sharding_impls import canonicalize_sharding
 from jax._src.typing import DTypeLike
 
@@ -170,8 +169,6 @@ def ragged_dot_general(
         preferred_element_type = dtypes.check_and_canonicalize_user_dtype(
             preferred_element_type, "ragged_dot_general"
         )
-    if check_vma.value:
-        lhs, rhs, group_sizes = insert_pvary(lhs, rhs, group_sizes)
     return ragged_dot_general_p.bind(
         lhs,
         rhs,

@@ -23,7 +23,7 @@ from jax._src.lax.rules import (
     standard_primitive,
     with_sharding,
 )
-from jax._src.lax.utils import check_vma, const, insert_pvary
+from jax._src.lax.utils import const
 from jax._src.lib.mlir.dialects import hlo
 from jax._src.typing import ArrayLike
 
@@ -68,8 +68,6 @@ def select_n(which: ArrayLike, *cases: ArrayLike) -> Array:
     """
     if not cases:
         raise ValueError("select_n() must have at least one case")
-    if check_vma.value:
-        which, *cases = insert_pvary(which, *cases)
     return select_n_p.bind(which, *cases)
 
 
@@ -270,8 +268,6 @@ def clamp(min: ArrayLike, x: ArrayLike, max: ArrayLike) -> Array:
     >>> lax.clamp(0, jnp.array([-1, 5, 12]), 9)
     Array([0, 5, 9], dtype=int32)
     """
-    if check_vma.value:
-        min, x, max = insert_pvary(min, x, max)
     return clamp_p.bind(min, x, max)
 
 

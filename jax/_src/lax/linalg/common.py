@@ -10,9 +10,9 @@ import numpy as np
 from jax._src import core, dtypes
 from jax._src.interpreters import batching
 from jax._src.lax import lax, rules, slicing
-from jax._src.lax.ann import take_along
 from jax._src.lax.checks import check_dtypes
 from jax._src.lax.lax import sharding as shardings
+from jax._src.lax.slicing.gathers import take_along
 
 # ---------------------------------------------------------------------------------------------------
 # Primitives

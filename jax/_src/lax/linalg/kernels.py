@@ -21,7 +21,7 @@ from jax._src.lib.mlir import ir
 # ---------------------------------------------------------------------------------------------------
 # Names and registration
 
-_KERNEL_DTYPES = ("float32", "float64", "complex64", "complex128")
+KERNEL_DTYPES = ("float32", "float64", "complex64", "complex128")
 GPU_PREFIXES = {"cuda": "cu", "rocm": "hip"}
 
 
@@ -53,10 +53,10 @@ def prepare_lapack_target(target: str) -> None:
 def check_kernel_dtype(ctx: Any, where: str) -> None:
     """Raise NotImplementedError unless the kernels support the dtype of the operands."""
     name = str(ctx.avals_in[0].dtype)
-    if name not in _KERNEL_DTYPES:
+    if name not in KERNEL_DTYPES:
         raise NotImplementedError(
             f"{ctx.primitive.name} is not implemented on {where} for dtype {name}, only for "
-            f"{', '.join(_KERNEL_DTYPES)}. Convert its operands with `x.astype(jnp.float32)`."
+            f"{', '.join(KERNEL_DTYPES)}. Convert its operands with `x.astype(jnp.float32)`."
         )
 
 

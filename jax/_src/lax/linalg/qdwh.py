@@ -123,7 +123,7 @@ def _iterate(x, max_iterations, eps):
         steps += 1
         done = _converged(u, previous, tolerance)
     if done is None:
-        done = lax.full(u.shape[:-2], False, np.bool_)
+        done = core.vary_like(lax.full(u.shape[:-2], False, np.bool_), u)
 
     def running(carry):
         k, _, done = carry

@@ -140,7 +140,7 @@ def _lower(ctx, a, b, *, left_side, lower, transpose_a, conjugate_a, unit_diagon
 
 def _lower_cpu(ctx, a, b, **params):
     a_aval, b_aval = ctx.avals_in
-    if str(a_aval.dtype) not in kernels._KERNEL_DTYPES:
+    if str(a_aval.dtype) not in kernels.KERNEL_DTYPES:
         return _lower(ctx, a, b, **params)
     if params["conjugate_a"] and not params["transpose_a"]:
         (a,) = _emit_conj(ctx.replace(avals_in=[a_aval], avals_out=[a_aval]), a)

@@ -10,6 +10,7 @@ from jax._src import core, dtypes
 from jax._src.ad_util import Zero
 from jax._src.basearray import Array
 from jax._src.interpreters import ad, batching, mlir
+from jax._src.late_binding import late
 from jax._src.lax import lax, rules
 from jax._src.lax.lax import sharding as shardings
 from jax._src.lax.rules import standard_primitive
@@ -20,7 +21,6 @@ from jax._src.lax.slicing.types import (
     GatherScatterMode,
     ScatterDimensionNumbers,
 )
-from jax._src.lax.utils import check_vma, insert_pvary
 from jax._src.lib.mlir.dialects import hlo
 from jax._src.typing import ArrayLike, Shape
 
@@ -71,8 +71,6 @@ def gather(
         fill_value = default_fill_value(core.typeof(operand).dtype)
     else:
         fill_value = _static_scalar(fill_value)
-    if check_vma.value:
-        operand, start_indices = insert_pvary(operand, start_indices)
     return gather_p.bind(
         operand,
         start_indices,
@@ -362,3 +360,39 @@ gather_p = standard_primitive(
     transpose=_gather_transpose,
     batch=_gather_batch,
 )
+
+
+def take_along(x: Any, indices: Any, axis: int) -> Any:
+    """Take the elements of `x` at `indices` along `axis`; all other dimensions are batched.
+
+    Args:
+      x: array of rank `n`.
+      indices: integer array of rank `n`, in bounds; its sizes may differ from those of `x` only in
+        `axis`.
+      axis: dimension to index.
+
+    Returns:
+      Array of the shape of `indices` and the dtype of `x`.
+    """
+    shape = core.typeof(indices).shape
+    ndim = len(shape)
+    if core.is_empty_shape(shape):
+        return late.slice(x, (0,) * ndim, shape)
+    others = tuple(d for d in range(ndim) if d != axis)
+    dnums = GatherDimensionNumbers(
+        offset_dims=(),
+        collapsed_slice_dims=(axis,),
+        start_index_map=(axis,),
+        operand_batching_dims=others,
+        start_indices_batching_dims=others,
+    )
+    return gather(
+        x,
+        lax.expand_dims(indices, (ndim,)),
+        dnums,
+        (1,) * ndim,
+        mode=GatherScatterMode.PROMISE_IN_BOUNDS,
+    )
+
+
+late.take_along = take_along

@@ -13,10 +13,9 @@ from jax._src.basearray import Array
 from jax._src.interpreters import batching, mlir, partial_eval as pe
 from jax._src.lax import lax, rules
 from jax._src.lax.lax import sharding as shardings
-from jax._src.lax.rules import common_memory_space, standard_primitive
+from jax._src.lax.rules import standard_primitive
 from jax._src.lax.slicing import checks, gathers, scatter_ad
 from jax._src.lax.slicing.types import GatherScatterMode, ScatterDimensionNumbers
-from jax._src.lax.utils import check_vma, insert_pvary
 from jax._src.lib.mlir.dialects import hlo
 from jax._src.typing import ArrayLike, Shape
 
@@ -251,8 +250,6 @@ def scatter_apply(
     """
     dtype = core.typeof(operand).dtype
     updates = lax.full(core.canonicalize_shape(update_shape), 0, dtype)
-    if check_vma.value:
-        operand, scatter_indices, updates = insert_pvary(operand, scatter_indices, updates)
     return scatter_p.bind(
         operand,
         scatter_indices,
@@ -267,8 +264,6 @@ def scatter_apply(
 
 
 def _bind(primitive, combiner, operand, indices, updates, dnums, is_sorted, unique, mode):
-    if check_vma.value:
-        operand, indices, updates = insert_pvary(operand, indices, updates)
     return primitive.bind(
         operand,
         indices,
@@ -492,7 +487,7 @@ def _scatter_primitive(name, *, lower=_scatter_lower, jvp, transpose=None):
         dtype=_scatter_dtype(name.replace("-", "_")),
         weak_type=lambda operand, *_, **__: operand.weak_type,
         sharding=_scatter_sharding,
-        memory_space=lambda x, _, updates, **__: common_memory_space(name, x, updates),
+        memory_space=lambda x, *_, **__: x.memory_space,  # of the updates: any
         lower=lower,
         transpose=transpose,
     )

@@ -23,7 +23,6 @@ from jax._src.lax.slicing.types import (
     GatherScatterMode,
     ScatterDimensionNumbers,
 )
-from jax._src.lax.utils import check_vma, insert_pvary
 from jax._src.typing import ArrayLike, Shape
 from jax._src.util import canonicalize_axis, tuple_delete
 
@@ -152,8 +151,6 @@ def dynamic_slice(
     """
     slice_sizes = core.canonicalize_shape(slice_sizes)
     starts = _start_indices(operand, start_indices, allow_negative_indices)
-    if check_vma.value:
-        operand, *starts = insert_pvary(operand, *starts)
     return dynamic_slice_p.bind(operand, *starts, slice_sizes=slice_sizes)
 
 
@@ -222,8 +219,6 @@ def dynamic_update_slice(
     [0.0, 1.0, 1.0, 0.0]
     """
     starts = _start_indices(operand, start_indices, allow_negative_indices)
-    if check_vma.value:
-        operand, update, *starts = insert_pvary(operand, update, *starts)
     return dynamic_update_slice_p.bind(operand, update, *starts)
 
 
