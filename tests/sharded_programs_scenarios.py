@@ -147,6 +147,71 @@ scenario(
         jax.device_put(np.ones(3), jax.devices()[2])
     ),
 )
+# One device is that of the program, for constants whose elements are equal; `f` gets a sharding, too.
+CREATIONS = dict(
+    zeros=lambda d: jnp.zeros(8, device=d), full=lambda d: jnp.full(8, 2.0, device=d),
+    like=lambda d: jnp.ones_like(VECTOR, device=d), full_like=lambda d: jnp.full_like(VECTOR, 2, device=d),
+    lax_full=lambda d: lax.full((8,), 2.0, sharding=d), eye=lambda d: jnp.eye(8, device=d)[0],
+    rows=lambda d: jnp.full((2, 8), VECTOR, device=d)[0], arange=lambda d: jnp.arange(8.0, device=d),
+    lax_like=lambda d: lax.full_like(VECTOR, 2.0, sharding=d),
+    empty_like=lambda d: jnp.empty_like(VECTOR, device=d) * 0,
+)  # fmt: skip
+
+
+def over_eight(*spec, **kwargs):
+    return NamedSharding(mesh_of((8,), AUTO), P(*spec), **kwargs)
+
+
+def created(f, where, transformed):
+    """The results of a creation function in programs on one device and on eight, and in transformations."""
+    programs = dict(
+        jit=lambda: jax.jit(lambda: f(where))(),
+        of_eight=lambda: jax.jit(lambda y: y + f(where))(jax.device_put(VECTOR, over_eight("x"))),
+    )
+    transformations = dict(
+        vmap=lambda: jax.vmap(lambda y: y + f(where))(np.ones((2, 8), np.float32)),
+        grad=lambda: jax.grad(lambda y: (y * f(where)).sum())(VECTOR),
+        jit_of_grad=lambda: jax.jit(jax.grad(lambda y: (y * f(where)).sum()))(VECTOR),
+        scan=lambda: lax.scan(lambda y, _: (y + f(where), None), VECTOR, length=2)[0],
+        shard_map=lambda: jax.jit(
+            jax.shard_map(
+                lambda y: y + f(where), mesh=mesh_of((8,), AUTO), in_specs=P(), out_specs=P()
+            )
+        )(VECTOR),
+    )
+    out = {}
+    for name, run in {**programs, **(transformations if transformed else {})}.items():
+        try:
+            y = run()
+            out[name] = f"{jax.typeof(y)} {y.weak_type} {placed(y.sharding)} {y.committed} {y}"
+        except Exception as err:
+            out[name] = type(err).__name__
+    return out
+
+
+for name, f in CREATIONS.items():
+    if not name.startswith("lax"):
+        scenario(
+            f"created_{name}_on_device",
+            lambda f=f, more=name == "zeros": created(f, jax.devices()[3], more),
+        )
+    scenario(
+        f"created_{name}_on_sharding",
+        lambda f=f, more=name == "lax_full": created(
+            f, SingleDeviceSharding(jax.devices()[3]), more
+        ),
+    )
+for name in ("lax_full", "lax_like"):  # jnp's functions constrain the compiler
+    scenario(
+        f"created_{name}_on_eight",
+        lambda f=CREATIONS[name]: created(f, over_eight("x"), False),
+    )
+for name in ("arange", "eye"):
+    scenario(f"created_{name}_in_host_memory", lambda f=CREATIONS[name]: jax.typeof(jax.jit(
+        lambda: f(over_eight(memory_kind="pinned_host")))()))  # fmt: skip
+scenario("created_zeros_in_shard_map", lambda: jax.jit(jax.shard_map(
+    lambda y: y + jnp.zeros(8, device=over_eight("x")), mesh=mesh_of((8,), AUTO), in_specs=P(),
+    out_specs=P()))(VECTOR))  # fmt: skip
 for spec in (P(), P("x")):
     scenario(f"asarray_out_{spec}", lambda spec=spec: jax.jit(
         lambda y: jnp.asarray(y, out_sharding=spec))(VECTOR), mesh=(8,))  # fmt: skip

@@ -12,9 +12,13 @@ import numpy as np
 from jax._src import core, dtypes
 from jax._src.api import vmap
 from jax._src.basearray import Array
+from jax._src.device_put.functions import device_put
 from jax._src.jit.library import nested_jit
 from jax._src.lax import lax, slicing
 from jax._src.lax.resharding import place
+from jax._src.lib import Device
+from jax._src.mesh import get_abstract_mesh
+from jax._src.named_sharding import NamedSharding
 from jax._src.numpy import util
 from jax._src.numpy.array_constructors import asarray
 from jax._src.numpy.ufuncs_binary import power
@@ -24,6 +28,7 @@ from jax._src.numpy.util import (
     ensure_arraylike,
     export,
 )
+from jax._src.sharding import Sharding
 from jax._src.typing import ArrayLike, DTypeLike, DuckTypedArray
 from jax._src.util import canonicalize_axis
 
@@ -64,7 +69,8 @@ def zeros(
     Args:
       shape: a size or a sequence of sizes.
       dtype: dtype of the result; by default the default float.
-      device: device or sharding of the result; None for the default device.
+      device: device or sharding of the result; None for the default device. In a traced function, a
+        sharding over several devices is a constraint for the compiler; one device has no effect.
       out_sharding: sharding of the result, in explicit mode.
 
     Returns:
@@ -109,7 +115,7 @@ def _filled(name, shape, value, dtype, device, out_sharding):
     if device is None and out_sharding is None:
         return lax.full(shape, value, dtype)
     if device is not None and core.trace_ctx.trace is not core.eval_trace:
-        return _placed(name, lax.full(shape, value, dtype), device, out_sharding)
+        return _placed_constant(name, lax.full(shape, value, dtype), device, out_sharding)
     return lax.full(shape, value, dtype, sharding=util.placement(name, device, out_sharding))
 
 
@@ -145,9 +151,13 @@ def full(
     shape = canonicalize_shape(shape)
     if np.ndim(util.lower_jax_array(fill_value)) == 0:
         fill_value = util.lower_jax_array(fill_value)
-        if device is None or core.trace_ctx.trace is core.eval_trace:
-            sharding = util.placement("full", device, out_sharding)
-            return lax.full(shape, fill_value, dtype, sharding=sharding)
+        if device is not None and (
+            core.trace_ctx.trace is not core.eval_trace or isinstance(fill_value, core.Tracer)
+        ):
+            out = lax.full(shape, fill_value, dtype)
+            return _placed_constant("full", out, device, out_sharding)
+        sharding = util.placement("full", device, out_sharding)
+        return lax.full(shape, fill_value, dtype, sharding=sharding)
     out = util.broadcast_to(asarray(fill_value, dtype=dtype), shape)
     return _placed("full", out, device, out_sharding)
 
@@ -159,7 +169,28 @@ def _placed(name, x, device, out_sharding):
         return x
     if out_sharding is not None:
         device = util.target_of_type(f"jnp.{name}", out_sharding, x.ndim)
+    if isinstance(x, core.Tracer) and isinstance(device, Device):
+        return x  # computed by the program's devices, as `device_put` to a device leaves it
+    if isinstance(x, core.Tracer) and isinstance(device, Sharding) and device._is_concrete:
+        if device.memory_kind not in (None, device._internal_device_list.default_memory_kind):
+            return device_put(x, device)  # a constraint would only give it the devices
     return place(x, device, f"jnp.{name}")
+
+
+def _placed_constant(name, x, device, out_sharding):
+    """Places an array of equal elements. If it is traced, the program's devices compute it.
+
+    Then one device says nothing, nor do axes that a `shard_map` maps over: the value is a shard.
+    """
+    sharding = util.placement(name, device, out_sharding)
+    if isinstance(x, core.Tracer) and device is not None:
+        if sharding.num_devices == 1:
+            return x
+        if isinstance(sharding, NamedSharding):
+            split = set(sharding.mesh.axis_names) - sharding.replicated_axes
+            if split & set(get_abstract_mesh().manual_axes):
+                return x
+    return _placed(name, x, device, out_sharding)
 
 
 @export
@@ -257,7 +288,8 @@ def _filled_like(name, a, value, dtype, shape, device, out_sharding):
         shape = canonicalize_shape(shape)
     if device is not None and core.trace_ctx.trace is not core.eval_trace:
         out = _filled_like(name, a, value, dtype, shape, None, None)
-        return _placed(name, out, device, out_sharding)
+        place_now = _placed if np.ndim(util.lower_jax_array(value)) else _placed_constant
+        return place_now(name, out, device, out_sharding)
     sharding = util.placement(name, device, out_sharding)
     if type(value) in (int, float, complex, bool):
         return lax.full_like(a, value, dtype, shape, sharding=sharding)
@@ -378,7 +410,7 @@ def arange(
     """
     sharding = util.placement("arange", device, out_sharding)
     if sharding is not None and device is not None:
-        return place(_arange(start, stop, step, dtype), sharding, "jnp.arange")
+        return _placed("arange", _arange(start, stop, step, dtype), sharding, None)
     return _arange(start, stop, step, dtype, sharding)
 
 

@@ -16,7 +16,7 @@ from jax._src.lax.lax.convert import to_dtype
 from jax._src.lax.lax.shape import broadcast_in_dim
 from jax._src.lax.rules import ZERO, standard_primitive
 from jax._src.lib.mlir.dialects import hlo
-from jax._src.mesh import Mesh
+from jax._src.mesh import Mesh, get_abstract_mesh
 from jax._src.named_sharding import NamedSharding
 from jax._src.sharding import Sharding
 from jax._src.sharding_impls import canonicalize_sharding
@@ -41,7 +41,8 @@ def full(
       fill_value: scalar.
       dtype: dtype of the result; None for that of `fill_value`, weakly typed if that is a Python
         number.
-      sharding: sharding of the result; None for the default device.
+      sharding: sharding of the result; None for the default device. In a traced function, where the
+        compiler decides, only a sharding over Explicit axes of the mesh in context has an effect.
 
     Returns:
       An array of that shape and dtype.
@@ -65,7 +66,10 @@ def full(
         )
     if dtypes.issubdtype(dtype, dtypes.extended):
         return dtypes.extended_rule(dtype, "full")(shape, fill_value, dtype)
-    weak_type = dtype is None and sharding is None and dtypes.is_weakly_typed(fill_value)
+    traced = core.trace_ctx.trace is not core.eval_trace or isinstance(fill_value, core.Tracer)
+    only_places = traced and sharding is not None and _only_places(sharding)
+    weak_type = dtype is None and dtypes.is_weakly_typed(fill_value)
+    weak_type = weak_type and (sharding is None or only_places)
     dtype = dtypes.check_and_canonicalize_user_dtype(
         dtypes.dtype(fill_value) if dtype is None else dtype, "full"
     )
@@ -74,6 +78,9 @@ def full(
         if not shape:
             return scalar if isinstance(scalar, Array) else late.to_array(scalar)
         return broadcast_in_dim(scalar, shape, ())
+    if only_places:
+        out = broadcast_in_dim(scalar, shape, ())
+        return out if isinstance(out, core.Tracer) else _place(scalar, shape, dtype, sharding)
     if not isinstance(scalar, core.Tracer) and (_is_auto(sharding) or _is_placed_now(sharding)):
         return _place(scalar, shape, dtype, sharding)
     return broadcast_in_dim(scalar, shape, (), out_sharding=sharding)
@@ -138,6 +145,11 @@ def _is_auto(sharding: Any) -> bool:
     return not isinstance(sharding, NamedSharding) or not (
         sharding.mesh._any_axis_explicit or sharding.mesh._any_axis_manual
     )
+
+
+def _only_places(sharding: Any) -> bool:
+    """Return whether a sharding cannot be part of the type of a traced result."""
+    return _is_auto(sharding) or isinstance(sharding.mesh, Mesh) and get_abstract_mesh().empty
 
 
 def _is_placed_now(sharding: Any) -> bool:
