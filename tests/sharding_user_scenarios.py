@@ -574,9 +574,19 @@ for name, fun in {
     "in_shardings": lambda: jax.jit(double, in_shardings=P("y"))(jnp.asarray(SIX)),
     "out_shardings": lambda: jax.jit(double, out_shardings=P("y"))(jnp.asarray(SIX)),
     "shard_shape": lambda: named("y").shard_shape((6, 8)),
+    "nested_in": lambda: jax.jit(lambda a: jax.jit(double, in_shardings=P("y"))(a))(SIX),
+    "nested_out": lambda: jax.jit(lambda a: jax.jit(double, out_shardings=P("y"))(a))(SIX),
+    "nested_tree": lambda: jax.jit(
+        lambda a: jax.jit(two, in_shardings=None, out_shardings=(P("y"), None))(a))(SIX),
+    "nested_in_scan": lambda: lax.scan(
+        lambda c, _: (jax.jit(double, in_shardings=P("y"))(c), None), SIX, length=2)[0],
+    "in_of_eval_shape": lambda: jax.eval_shape(jax.jit(double, in_shardings=P("y")), SIX),
+    "out_of_eval_shape": lambda: jax.eval_shape(jax.jit(double, out_shardings=P("y")), SIX),
+    "out_of_jaxpr": lambda: jax.make_jaxpr(jax.jit(double, out_shardings=P("y")))(SIX),
+    "in_of_trace": lambda: jax.jit(double, in_shardings=P("y")).trace(SIX).jaxpr,
 }.items():  # fmt: skip
     for types in (EXPLICIT, AUTO, (EXPLICIT, AUTO)):
-        worded = types is EXPLICIT and name != "out_shardings"
+        worded = types is EXPLICIT and "out" not in name
         scenario(f"uneven_{name}_{types}", fun, types, sentences=int(worded))
 
 for name, fun in {
@@ -588,6 +598,16 @@ for name, fun in {
     "vmap": lambda: jax.vmap(lambda a: constrain(a, P(None)))(VALUES),
 }.items():
     scenario(f"unconstrained_{name}", fun, EXPLICIT, sentences=2)
+
+for name, fun in {
+    "leaf": lambda: jax.jit(lambda a: constrain({"a": a, "b": a}, {"a": P("x"), "b": None}))(
+        VALUES
+    ),
+    "jaxpr": lambda: jax.make_jaxpr(lambda a: constrain(a, None))(VALUES),
+    "of_sharded": lambda: jax.jit(lambda a: constrain(a, None))(jax.device_put(VALUES, P("x"))),
+}.items():
+    for types in (EXPLICIT, AUTO, None):
+        scenario(f"constraint_none_{name}_{types}", fun, types)
 
 struct = functools.partial(jax.ShapeDtypeStruct, dtype=np.float32)
 for name, fun in {

@@ -219,14 +219,15 @@ def with_sharding_constraint(x: Any, shardings: Any) -> Any:
     Args:
       x: a pytree of arrays.
       shardings: a pytree prefix of ``x`` whose leaves are :class:`jax.sharding.Sharding`,
-        :class:`jax.P` (over the mesh of :func:`jax.set_mesh`) or ``Format`` objects.
+        :class:`jax.P` (over the mesh of :func:`jax.set_mesh`) or ``Format`` objects. With a mesh in
+        context, None is ``P()``: not split.
 
     Returns:
       Arrays with the same elements.
 
     Raises:
       TypeError: if a leaf of ``shardings`` is something else.
-      ValueError: if a leaf is None, needs a higher rank, or names axes that are not Auto; outside
+      ValueError: if a leaf is None without a mesh, needs a higher rank, or names axes that are not Auto; outside
         of ``jax.jit`` also if it does not divide a dimension evenly, or if the array is committed
         to other devices.
       RuntimeError: if there is no mesh for a :class:`jax.P`.
@@ -243,8 +244,9 @@ def with_sharding_constraint(x: Any, shardings: Any) -> Any:
     name = "with_sharding_constraint"
     leaves, treedef = tree_flatten(x)
     layouts, given = [], []
+    has_mesh = not (get_abstract_mesh().empty and thread_resources.env.physical_mesh.empty)
     for s in _broadcast(f"{name} shardings", shardings, x):
-        layout, s = _split_format(s)
+        layout, s = _split_format(PartitionSpec() if s is None and has_mesh else s)
         layouts.append(layout)
         given.append(s)
     given = prepare_axis_resources(given, "shardings", allow_unconstrained_dims=True)
