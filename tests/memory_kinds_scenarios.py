@@ -100,6 +100,11 @@ OTHERS = ("explicit", "explicit_host", "single_host")  # not mixed with arrays o
 add("mixed", lambda s: jax.device_put(X, s) + jax.device_put(X, targets()["pinned_host"]), OTHERS)
 add("argument", lambda s: jax.jit(lambda a: a * 2)(jax.device_put(X, s)))
 add("in_shardings", lambda s: jax.jit(lambda a: a * 2, in_shardings=s)(X))
+add("in_shardings_of_array", lambda s: jax.jit(lambda a: a, in_shardings=s)(jnp.asarray(X)))
+add("in_shardings_of_host_array", lambda s: jax.jit(lambda a: a, in_shardings=s)(
+    jax.device_put(X, targets()["pinned_host"])))  # fmt: skip
+add("in_shardings_and_lower", lambda s: str(jax.jit(lambda a: a, in_shardings=s).lower(
+    jnp.asarray(X)).compile().input_shardings[0][0].memory_kind))  # fmt: skip
 # The reference's arrays there do not have the type that device_put gives them.
 UNTYPED = ("single_host",)
 add("out_shardings", lambda s: jax.jit(lambda a: a * 2, out_shardings=s)(X), UNTYPED)

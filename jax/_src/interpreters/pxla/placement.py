@@ -90,8 +90,8 @@ def resolve_in_shardings(
     """Resolves the shardings of arguments: as requested, or else as committed.
 
     Raises:
-      ValueError: if an argument is committed to another sharding than requested, or is a NumPy array
-        of this process that is requested to be split over several.
+      ValueError: if an argument is committed to another sharding than requested, is in another memory,
+        or is a NumPy array of this process that is requested to be split over several.
     """
     out = []
     for i, (arg, asked, aval) in enumerate(zip(args, in_shardings, in_avals, strict=True)):
@@ -102,6 +102,8 @@ def resolve_in_shardings(
         if asked is None:
             out.append(UNSPECIFIED)
             continue
+        if isinstance(arg, ArrayImpl):
+            _check_memory(arg, asked, aval, api_name, names, i)
         if (
             has is not None
             and isinstance(arg, ArrayImpl)
@@ -121,6 +123,27 @@ def resolve_in_shardings(
             _check_split(arg, asked, api_name, names()[i])
         out.append(asked)
     return tuple(out)
+
+
+def _check_memory(
+    arg: ArrayImpl,
+    asked: Sharding,
+    aval: Any,
+    api_name: str,
+    names: Callable[[], Sequence[str | None]],
+    i: int,
+) -> None:
+    """Rejects an array in another memory than requested, whose type is that of its memory."""
+    has, wanted = arg.sharding.memory_kind, asked.memory_kind
+    if has == wanted or has is None or wanted is None:
+        return
+    name = names()[i]
+    raise ValueError(
+        f"Memory kinds passed to {api_name} does not match memory kind on the respective arg. Got "
+        f"{api_name} memory kind: {wanted}, arg memory kind: {has} for arg type: {aval.str_short()}"
+        + (f", argument {name}." if name else ".")
+        + " Move it with `jax.device_put`."
+    )
 
 
 def _check_split(arg: np.ndarray, asked: Sharding, api_name: str, name: str | None) -> None:
