@@ -1,5 +1,6 @@
 """Operations with partitioning rules, and Shardy's rules alone: see op_cases.py."""
 
+import functools
 import re
 
 import numpy as np
@@ -233,6 +234,20 @@ def to_rows(mesh, arg_shapes, result_shape):
 
 def centered(x):
     return x - x.mean(axis=1, keepdims=True)
+
+
+@CASES.define
+def definition_as_decorator():
+    @custom_partitioning
+    def double(x):
+        return x * 2
+
+    @functools.partial(double.def_partition, sharding_rule="i j -> i j")
+    def partition(mesh, arg_shapes, result_shape):
+        sharding = arg_shapes[0].sharding
+        return mesh, lambda x: x * 2, sharding, (sharding,)
+
+    return partition.__name__, ran(double, sharded("x", "y"))
 
 
 @CASES.define

@@ -100,7 +100,7 @@ class custom_partitioning:
         need_replication_factors: tuple[str, ...] = (),
         permutation_factors: tuple[str, ...] = (),
         **factor_sizes: int,
-    ) -> None:
+    ) -> Callable:
         """Define how the operation is partitioned.
 
         Shapes are pytrees of `jax.ShapeDtypeStruct` with shardings. An error raised by a function
@@ -121,6 +121,9 @@ class custom_partitioning:
             function `(mesh, operand types, result types)` -> one of these, of MLIR types.
           reduction_factors, need_replication_factors, permutation_factors, **factor_sizes: for a
             rule given as text, see `SdyShardingRule`.
+
+        Returns:
+          `partition`.
 
         Raises:
           ValueError: the rule is not valid.
@@ -149,6 +152,7 @@ class custom_partitioning:
         self.propagate_user_sharding = propagate_user_sharding
         self.decode_shardings = decode_shardings
         self.sharding_rule = sharding_rule
+        return partition
 
     @api_boundary
     def __call__(self, *args, **kwargs):
