@@ -6,6 +6,7 @@ from transform_functions import F, cube, poly, until10, v3, x1
 
 import jax
 import jax.ad_checkpoint
+import jax.numpy as jnp
 from jax import lax
 
 CASES = Programs()
@@ -17,16 +18,27 @@ mlp = lambda w, x: lax.sin(lax.dot(lax.sin(lax.dot(w, x)), x))
 w33 = (np.arange(9, dtype=F).reshape(3, 3) - 4) / 5
 
 
-def saved(fun, *args):
+def printed(fun, *args):
     import contextlib
     import io
-    import re
 
     out = io.StringIO()
     with contextlib.redirect_stdout(out):
         jax.ad_checkpoint.print_saved_residuals(fun, *args)
+    return out.getvalue().splitlines()
+
+
+def saved(fun, *args):
     # Types only, in any order: the places are another matter.
-    return sorted(re.match(r"\S+", line)[0] for line in out.getvalue().splitlines())
+    return sorted(line.split()[0] for line in printed(fun, *args))
+
+
+def origins(policy, fun, *args):
+    # Without the lines of the source, which formatting changes.
+    import re
+
+    lines = printed(jax.checkpoint(fun, policy=policy), *args)
+    return sorted(re.sub(r" from (?!the argument|a constant).*", "", line) for line in lines)
 
 
 def named(x):
@@ -57,6 +69,17 @@ add(
             both=policies.save_from_both_policies(policies.save_only_these_names("y"), policies.save_only_these_names("z")),
         ).items()
     },
+    **{
+        f"origins_{name}": lambda p=p: origins(p, lambda w, x: named(mlp(w, x)).sum(), w33, v3)
+        for name, p in dict(
+            y=policies.save_only_these_names("y"), y_and_z=policies.save_only_these_names("y", "z"),
+            dots=policies.dots_saveable, nothing=None,
+            offloaded=policies.save_and_offload_only_these_names(
+                names_which_can_be_saved=["y"], names_which_can_be_offloaded=["z"],
+                offload_src="device", offload_dst="pinned_host"),
+        ).items()
+    },
+    origins_half=lambda: origins(policies.dots_saveable, lambda w, x: mlp(w, x).sum(), w33.astype(jnp.bfloat16), v3.astype(jnp.bfloat16)),
     saved_plain=lambda: saved(lambda w: mlp(w, v3), w33),
     static=lambda: jax.grad(jax.checkpoint(lambda x, n: lax.mul(x, float(n)) if n > 1 else x, static_argnums=1))(x1, 3),
     static_negative=lambda: jax.grad(jax.checkpoint(lambda x, n: lax.mul(x, float(n)), static_argnums=-1))(x1, 3),

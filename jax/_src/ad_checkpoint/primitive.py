@@ -6,7 +6,7 @@ from typing import Any
 
 from jax._src import api_util, config, core, source_info_util, traceback_util
 from jax._src.ad_checkpoint.names import name_p
-from jax._src.ad_checkpoint.split import split
+from jax._src.ad_checkpoint.split import origin, split
 from jax._src.ad_util import Zero
 from jax._src.api_util import check_callable, flatten_fun
 from jax._src.core import Jaxpr, Primitive, typeof
@@ -207,16 +207,16 @@ remat_p.linearize = _remat_linearize
 
 def _log_residuals(primal: Jaxpr, num_results: int, needed: Sequence[bool]) -> None:
     """Log which arguments and intermediate values are stored for the backward pass."""
-    origin = {v: eqn for eqn in primal.eqns for v in eqn.outvars}
+    producers = {v: eqn for eqn in primal.eqns for v in eqn.outvars}
     lines = [f"  {v.aval.str_short()}" for v, used in zip(primal.invars, needed) if used]
     if lines:
         lines.insert(0, "remat-decorated function saving inputs with shapes:")
-    saved = [v for v in primal.outvars[num_results:] if v in origin]
+    saved = [v for v in primal.outvars[num_results:] if v in producers]
     if saved:
         intro = "and saving" if lines else "remat-decorated function saving"
         lines.append(f"{intro} these intermediates:")
     for v in saved:
-        eqn = origin[v]
+        eqn = origin(v, producers)
         name = f"output of {eqn.primitive.name}"
         if eqn.primitive is name_p:
             name = f"named {eqn.params['name']!r}"

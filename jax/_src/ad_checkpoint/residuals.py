@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 from jax._src import api_util, core, source_info_util
 from jax._src.ad_checkpoint.names import name_p
+from jax._src.ad_checkpoint.split import origin
 from jax._src.api_util import flatten_fun
 from jax._src.core import Tracer, typeof
 from jax._src.interpreters import ad, partial_eval as pe
@@ -30,7 +31,7 @@ def saved_residuals(f: Callable, *args, **kwargs) -> list[tuple[core.AbstractVal
         if val in index:
             arguments[index[val]] = (aval, f"from the argument {names[index[val]]}")
         elif val in producers:
-            eqn = producers[val]
+            eqn = origin(val, producers)
             what = f"output of {eqn.primitive.name}"
             if eqn.primitive is name_p:
                 what = f"named '{eqn.params['name']}'"

@@ -9,8 +9,8 @@ are unknown, which results are recomputed, and the variables whose values are st
 inputs are known, and available in both passes.
 """
 
-from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -100,15 +100,34 @@ def _rounded(jaxpr: Jaxpr, saved: set[Var]) -> Jaxpr:
             if v in saved and v in used and dtype is not None:
                 if not dtypes.issubdtype(dtype, np.floating):
                     continue
-                info = dtypes.finfo(dtype)
-                params = dict(exponent_bits=info.nexp, mantissa_bits=info.nmant)
                 out = env[v] = Var(v.aval)
                 eqns.append(
-                    core.new_jaxpr_eqn([v], [out], reduce_precision_p, params, core.no_effects)
+                    core.new_jaxpr_eqn(
+                        [v],
+                        [out],
+                        reduce_precision_p,
+                        _bits_of(dtype),
+                        core.no_effects,
+                        eqn.source_info,
+                        eqn.ctx,
+                    )
                 )
     if not env:
         return jaxpr
     return with_eqns(jaxpr, eqns, outvars=[renamed_atom(v, env) for v in jaxpr.outvars])
+
+
+def _bits_of(dtype: Any) -> dict[str, int]:
+    info = dtypes.finfo(dtype)
+    return dict(exponent_bits=info.nexp, mantissa_bits=info.nmant)
+
+
+def origin(v: Any, producers: Mapping[Any, JaxprEqn]) -> JaxprEqn:
+    """Return the equation that computes a saved value, before `split` rounds it to its dtype."""
+    eqn = producers[v]
+    if eqn.primitive is reduce_precision_p and eqn.params == _bits_of(eqn.outvars[0].aval.dtype):
+        return producers.get(eqn.invars[0], eqn)
+    return eqn
 
 
 class _PolicyPlan(Plan):
@@ -162,9 +181,9 @@ class _PolicyPlan(Plan):
         decision = self.policy(eqn.primitive, *avals, **eqn.params)
         if isinstance(decision, Offloadable):
             for v in eqn.outvars:
-                away, put = _transfer(v, decision.dst)
+                away, put = _transfer(v, decision.dst, eqn)
                 back = Var(away.aval)
-                _, fetch = _transfer(back, decision.src, v)
+                _, fetch = _transfer(back, decision.src, eqn, v)
                 self.first.append(put)
                 self.again.append(fetch)
                 self.saved.append(away)
@@ -200,13 +219,14 @@ def _makes_ref(eqn: JaxprEqn) -> bool:
     return any(type(v.aval) is core.AbstractRef for v in eqn.outvars)
 
 
-def _transfer(v: Var, kind: str, to: Var | None = None) -> tuple[Var, JaxprEqn]:
+def _transfer(v: Var, kind: str, producer: JaxprEqn, to: Var | None = None) -> tuple[Var, JaxprEqn]:
     """Return an equation that moves a value to another memory space, and its output variable."""
     space = placing.memory_kind_to_space(kind)
     params = dict(devices=(space,), srcs=(None,), copy_semantics=(placing.ALWAYS_COPY,))
     (aval,), effects = device_put_p.eval_types([v.aval], params)
     to = Var(aval) if to is None else to
-    return to, core.new_jaxpr_eqn([v], [to], device_put_p, params, effects)
+    source = producer.source_info
+    return to, core.new_jaxpr_eqn([v], [to], device_put_p, params, effects, source)
 
 
 _scope = source_info_util.new_name_stack("rematted_computation")
