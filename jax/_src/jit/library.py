@@ -14,6 +14,8 @@ from typing import Any, TypeVar
 
 from jax._src import traceback_util
 from jax._src.core import eval_trace, trace_ctx
+from jax._src.interpreters.operand_meshes import operands
+from jax._src.interpreters.partial_eval import DynamicJaxprTrace
 from jax._src.jit import jitted
 from jax._src.lib import _jax
 from jax._src.tree_util import dispatch_registry
@@ -65,7 +67,10 @@ class _InlineJit(_LibraryJit):
     def cache_miss(self, *args, **kwargs):
         if trace_ctx.trace is eval_trace:
             return super().cache_miss(*args, **kwargs)
-        return self.fun(*args, **kwargs), None, False
+        if type(trace_ctx.trace) is DynamicJaxprTrace:  # nothing runs
+            return self.fun(*args, **kwargs), None, False
+        with operands((args, kwargs)):
+            return self.fun(*args, **kwargs), None, False
 
 
 class BinaryMethod(_InlineJit):

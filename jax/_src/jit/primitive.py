@@ -9,9 +9,11 @@ from jax._src.array_impl import ArrayImpl
 from jax._src.core import ClosedJaxpr, Primitive
 from jax._src.interpreters import mlir, partial_eval as pe, pxla
 from jax._src.interpreters.calls import CallRules
+from jax._src.interpreters.operand_meshes import mesh_of_operands
 from jax._src.late_binding import late
 from jax._src.lib import _jax
 from jax._src.sharding_impls import UNSPECIFIED, UnspecifiedValue
+from jax._src.sharding_impls.meshes import use_concrete_mesh
 from jax._src.tree_util import dispatch_registry, tree_flatten, tree_structure
 
 traceback_util.register_exclusion(__file__)
@@ -43,7 +45,8 @@ def lower(
 def call_compiled(args: list, params: dict, transform: str = "jit"):
     """Run a call of `jit_p` on concrete arguments; returns the results and the executable.
 
-    `transform` is the name of the function that the user called, for errors.
+    `transform` is the name of the function that the user called, for errors. The executable is None
+    if it is for this call only, whose devices are those of the functions that are running.
     """
     if config.no_execution.value:  # raise before compiling
         pxla.raise_no_execution(params["name"])
@@ -51,7 +54,12 @@ def call_compiled(args: list, params: dict, transform: str = "jit"):
     key = ("executable", pxla.placement_key(args), _hashable_params(params), config.trace_context())
     executable = cache.get(key)
     if executable is None:
-        executable = cache[key] = lower(params, args, transform=transform).compile()
+        computation = lower(params, args, transform=transform)
+        mesh = mesh_of_operands(computation.mesh, args)
+        if mesh is not None:
+            with use_concrete_mesh(mesh):
+                return call_compiled(args, dict(params, ctx_mesh=mesh), transform)[0], None
+        executable = cache[key] = computation.compile()
     if config.debug_nans.value or config.debug_infs.value:
         return _call_checked(executable, args, params), executable
     return executable.unsafe_call(*args), executable

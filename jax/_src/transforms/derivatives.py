@@ -17,6 +17,7 @@ from jax._src.api_util import (
 from jax._src.core import typeof
 from jax._src.device_put.functions import device_put
 from jax._src.interpreters import ad, partial_eval as pe
+from jax._src.interpreters.operand_meshes import operands
 from jax._src.jit.jitted import make_jit
 from jax._src.late_binding import late
 from jax._src.literals import TypedComplex, TypedFloat
@@ -127,17 +128,18 @@ def value_and_grad(
             flat_fun, out_tree, get_aux = flatten_fun_aux(f_partial, in_tree)
         else:
             flat_fun, out_tree = flatten_fun_nokwargs(f_partial, in_tree)
-        outs, lin = ad.linearize(flat_fun, flat)
-        aux = get_aux() if has_aux else None
-        answer = tree_unflatten(out_tree(), outs)
-        _check_scalar(answer)
-        check_output_dtype("grad", holomorphic, answer)
-        aval = typeof(outs[0])
-        ct = with_manual_type(_one(aval), aval.to_ct_aval().manual_axis_type)
-        if aval.memory_space is not MemorySpace.Device:
-            ct = in_memory_of(aval, ct)
-        grads = lin.backward([ct])
-        grads = [_finish_ct(g) for g in grads]
+        with operands((args, kwargs)):
+            outs, lin = ad.linearize(flat_fun, flat)
+            aux = get_aux() if has_aux else None
+            answer = tree_unflatten(out_tree(), outs)
+            _check_scalar(answer)
+            check_output_dtype("grad", holomorphic, answer)
+            aval = typeof(outs[0])
+            ct = with_manual_type(_one(aval), aval.to_ct_aval().manual_axis_type)
+            if aval.memory_space is not MemorySpace.Device:
+                ct = in_memory_of(aval, ct)
+            grads = lin.backward([ct])
+            grads = [_finish_ct(g) for g in grads]
         g = tree_unflatten(in_tree, grads)
         g = g[0] if isinstance(argnums, int) else g
         return ((answer, aux), g) if has_aux else (answer, g)
@@ -392,7 +394,8 @@ class VJP:
         cts = [
             _checked_cotangent(ct, a, i, self) for i, (ct, a) in enumerate(zip(cts, self.out_avals))
         ]
-        return tree_unflatten(self.in_tree, self._backward(cts))
+        with operands((cts, self._args, self._args_res, self._opaque)):
+            return tree_unflatten(self.in_tree, self._backward(cts))
 
     def _backward(self, cts):
         if self._lin is not None:
@@ -542,7 +545,8 @@ def vjp(fun: Callable, *primals, has_aux: bool = False, reduce_axes: Sequence = 
         flat_fun, out_tree, get_aux = flatten_fun_aux(fun, in_tree)
     else:
         flat_fun, out_tree = flatten_fun_nokwargs(fun, in_tree)
-    outs, lin = ad.linearize(flat_fun, flat)
+    with operands(flat):
+        outs, lin = ad.linearize(flat_fun, flat)
     aux = get_aux() if has_aux else None
     answer = tree_unflatten(out_tree(), outs)
     vjp_fun = VJP(fun, lin, flat, in_tree, out_tree(), [typeof(x) for x in outs])
@@ -627,15 +631,17 @@ def jvp(fun: Callable, primals, tangents, has_aux: bool = False):
         flat_fun, out_tree, get_aux = flatten_fun_aux(fun, tree)
     else:
         flat_fun, out_tree = flatten_fun_nokwargs(fun, tree)
-    outs, outs_t = ad.jvp(flat_fun, flat, moved)
-    answer = tree_unflatten(out_tree(), outs)
 
     def finished(out, t):
         # An argument that is returned unchanged has its tangent returned unchanged as well.
         unchanged = [given for x, given, m in zip(flat, flat_t, moved) if x is out and m is t]
         return unchanged[0] if unchanged else _finish_ct(t)
 
-    tangent = tree_unflatten(out_tree(), list(map(finished, outs, outs_t)))
+    with operands(flat):
+        outs, outs_t = ad.jvp(flat_fun, flat, moved)
+        tangents = list(map(finished, outs, outs_t))
+    answer = tree_unflatten(out_tree(), outs)
+    tangent = tree_unflatten(out_tree(), tangents)
     return (answer, tangent, get_aux()) if has_aux else (answer, tangent)
 
 
@@ -686,9 +692,10 @@ def linearize(fun: Callable, *primals, has_aux: bool = False):
         flat_fun, out_tree, get_aux = flatten_fun_aux(fun, in_tree)
     else:
         flat_fun, out_tree = flatten_fun_nokwargs(fun, in_tree)
-    outs, lin = ad.linearize(flat_fun, flat)
+    with operands(flat):
+        outs, lin = ad.linearize(flat_fun, flat)
+        jaxpr, consts = lin.to_jaxpr(api_util.debug_info("linearize", fun, primals))
     aux = get_aux() if has_aux else None
-    jaxpr, consts = lin.to_jaxpr(api_util.debug_info("linearize", fun, primals))
     in_avals = [typeof(x) for x in flat]
     lifted = _LinearizedFunction(jaxpr, in_tree, out_tree(), in_avals)
     f_jvp = Partial(lifted, consts)
@@ -721,7 +728,8 @@ class _LinearizedFunction:
                     f"{expected}." + manual_type_remedy(got, expected, "t", "the primal value")
                 )
         closed = core.ClosedJaxpr(self.jaxpr, consts)
-        outs = _apply_linear(closed, flat)
+        with operands((flat, consts)):
+            outs = _apply_linear(closed, flat)
         return tree_unflatten(self.out_tree, outs)
 
 

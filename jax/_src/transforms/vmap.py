@@ -9,6 +9,7 @@ from jax._src import api_util, core, source_info_util, traceback_util
 from jax._src.api_util import check_callable, flatten_axes, flatten_fun
 from jax._src.core import typeof
 from jax._src.interpreters import batching, partial_eval as pe, vmappables
+from jax._src.interpreters.operand_meshes import operands
 from jax._src.tree_util import (
     keystr,
     leaf_key_paths,
@@ -108,7 +109,7 @@ def vmap(
             return flatten_axes("vmap out_axes", out_tree(), out_axes)
 
         try:
-            with source_info_util.transform_name_stack("vmap"):
+            with source_info_util.transform_name_stack("vmap"), operands(flat):
                 outs = batching.batch(flat_fun, axis_data, in_axes_flat, dests, sum_match)(*flat)
         except batching.SpecMatchError as err:
             raise ValueError(_out_axes_error(fun, out_tree(), err.index)) from None
@@ -134,7 +135,7 @@ def vmap(
             return flatten_axes("vmap out_axes", out_tree, out_axes)
 
         try:
-            with source_info_util.transform_name_stack("vmap"):
+            with source_info_util.transform_name_stack("vmap"), operands(flat):
                 outs = vmappables.batch(flat_fun, axis_data, axes, dests)(*flat)
         except batching.SpecMatchError as err:
             raise ValueError(_out_axes_error(fun, out_tree, err.index)) from None

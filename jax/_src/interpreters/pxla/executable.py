@@ -627,17 +627,17 @@ def _result_type(aval: AbstractValue, asked: object, sharding: Sharding | None) 
 
 
 def fastpath_data(
-    executable: MeshExecutable, outs: Sequence[Any], out_tree: Any, args_flat: Sequence[Any]
+    executable: MeshExecutable | None, outs: Sequence[Any], out_tree: Any, args_flat: Sequence[Any]
 ) -> MeshExecutableFastpathData | None:
     """Returns the data for native calls of `executable`; None if calls must go through Python.
 
     Args:
-      executable: the program that was just run.
+      executable: the program that was just run, or None if it was for that call only.
       outs: its flat results.
       out_tree: the tree of results.
       args_flat: its flat arguments.
     """
-    if executable.needs_python():
+    if executable is None or executable.needs_python():
         return None
     info = executable._info
     out_avals, out_shardings = _result_types(executable), executable._out_shardings
