@@ -235,6 +235,23 @@ def goes_on():
     return results
 
 
+def handles_another_error():
+    """A process does, when the other one fails."""
+    program = (
+        START
+        + FIRST
+        + (
+            "if me == 1: raise ValueError('the data are bad')\n"
+            "try:\n"
+            "    raise KeyError('settings')\n"
+            "except KeyError:\n"
+            "    time.sleep(100)\n"
+        )
+    )
+    with process_testing.start(program, 2) as run:
+        return run.finish(LIMIT)
+
+
 def is_late():
     """Another process has failed before this one begins to watch."""
     late = (
@@ -299,7 +316,7 @@ DRILLS = [
     killed_while_waiting, killed_in_a_collective, stopped_in_a_collective, killed_while_compiling,
     coordinator_killed, coordinator_killed_in_a_collective, never_arrives,
     coordinator_never_arrives, raises, coordinator_raises, exits, coordinator_ends, ends_early,
-    does_not_shut_down, catches_the_error, raises_in_a_callback, ignores_exceptions, goes_on, is_late, forks, other_number_of_processes,
+    does_not_shut_down, catches_the_error, raises_in_a_callback, ignores_exceptions, goes_on, handles_another_error, is_late, forks, other_number_of_processes,
     same_number, programs_that_differ, programs_in_other_threads,
 ]  # fmt: skip
 
@@ -438,6 +455,12 @@ def test_goes_on(drills):
     early, _, late, _ = drills["goes_on"].result()
     for result in (early, late):
         assert_error(result, "process 1 has failed: ValueError: the data are bad")
+
+
+def test_handles_another_error(drills):
+    handling, _ = drills["handles_another_error"].result()
+    assert_error(handling, "process 1 has failed: ValueError: the data are bad")
+    assert "settings" not in handling.stderr, handling.stderr
 
 
 def test_is_late(drills):

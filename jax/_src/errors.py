@@ -26,6 +26,11 @@ class ProcessesError(JaxRuntimeError):
     It is raised in the main thread, wherever that is, as a KeyboardInterrupt is.
     """
 
+    def __init__(self, *args: object):
+        super().__init__(*args)
+        # An exception that the main thread happened to handle is not the reason.
+        self.__suppress_context__ = True
+
 
 ProcessesError.__module__ = "jax.distributed"
 
