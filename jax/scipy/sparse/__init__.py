@@ -1,0 +1,3 @@
+"""Sparse matrices with SciPy's interface."""
+
+from jax.scipy.sparse import linalg as linalg
