@@ -296,6 +296,12 @@ scenario("outside_vmap_spmd_unchecked", lambda: rounded(jax.jit(jax.vmap(smap(
 ))(np.stack([X, 2 * X]))))  # fmt: skip
 scenario("outside_vmap_spmd_used", lambda: jax.vmap(
     smap(lambda x: x, P("x"), P("x")), spmd_axis_name="x")(np.stack([X, 2 * X])))  # fmt: skip
+scenario("outside_vmap_spmd_used_by_jit", lambda: jax.vmap(jax.jit(
+    lambda x: x, out_shardings=NamedSharding(mesh_of(), P("x"))), spmd_axis_name="x"
+)(np.stack([X] * 4)))  # fmt: skip
+scenario("outside_vmap_spmd_used_by_constraint", lambda: jax.vmap(
+    lambda x: lax.with_sharding_constraint(x, NamedSharding(mesh_of(), P("x"))),
+    spmd_axis_name="x")(np.stack([X] * 4)))  # fmt: skip
 scenario("outside_remat", lambda: rounded(jax.jit(jax.grad(
     lambda x: jax.checkpoint(F)(x).sum()))(X)))  # fmt: skip
 scenario("outside_remat_eager", lambda: rounded(jax.grad(lambda x: jax.checkpoint(F)(x).sum())(X)))

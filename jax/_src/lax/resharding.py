@@ -9,6 +9,7 @@ from jax._src.array_impl import ArrayImpl, aval_with_sharding
 from jax._src.core.printing import default_pp_eqn
 from jax._src.device_put import values as placing
 from jax._src.device_put.functions import device_put
+from jax._src.errors import DuplicateSpecError
 from jax._src.interpreters import ad, mlir
 from jax._src.interpreters.mlir.shardings import needs_no_shardings
 from jax._src.late_binding import late
@@ -414,9 +415,13 @@ def _constraint_batch(axis_data, args, dims, *, sharding, layout, context_mesh, 
     shifted = {d + (d >= dim) for d in unconstrained_dims} | (set() if named else {dim})
     if isinstance(layout, Layout):
         layout = get_layout_for_vmap(dim, layout)
+    try:
+        sharding = batched_sharding(sharding, dim, axis_data, entry)
+    except DuplicateSpecError as err:  # the documented class here is another than that of jit's
+        raise ValueError(err.message) from None
     out = sharding_constraint_p.bind(
         x,
-        sharding=batched_sharding(sharding, dim, axis_data, entry),
+        sharding=sharding,
         layout=layout,
         context_mesh=context_mesh,
         unconstrained_dims=frozenset(shifted),

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from jax._src import source_info_util, xla_bridge as xb
+from jax._src.errors import DuplicateSpecError
 from jax._src.layout import AutoLayoutSingleton, Format, Layout
 from jax._src.lib import Device
 from jax._src.mesh import AxisType, get_abstract_mesh, get_concrete_mesh, show_axes
@@ -188,7 +189,8 @@ def batched_sharding(sharding: Any, dim: int | None, axis_data: Any, entry: Any 
       entry: the spec entry of the new dimension otherwise: None or UNCONSTRAINED.
 
     Raises:
-      ValueError: the spec already contains the axis's spmd_name.
+      DuplicateSpecError: the spec already contains the axis's spmd_name.
+      ValueError: a sharding without a mesh cannot be split by name.
     """
     if dim is None or sharding is None or isinstance(sharding, (UnspecifiedValue, Format)):
         return sharding
@@ -200,9 +202,11 @@ def batched_sharding(sharding: Any, dim: int | None, axis_data: Any, entry: Any 
             names = names if isinstance(names, tuple) else (names,)
             used = [n for e in entries if e for n in (e if isinstance(e, tuple) else (e,))]
             if repeated := [n for n in names if n in used]:
-                raise ValueError(
+                raise DuplicateSpecError(
                     f"vmap spmd_axis_name {names} cannot appear in the spec of the values' sharding,"
-                    f" but {show_axes(repeated)} appears in {sharding.spec}"
+                    f" but {show_axes(repeated)} appears in {sharding.spec}",
+                    mesh=sharding.mesh,
+                    pspec=sharding.spec,
                 )
             entry = names
         elif not sharding.mesh._any_axis_auto:
