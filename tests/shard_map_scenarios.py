@@ -134,6 +134,15 @@ explicit("partly_manual_jit", lambda: jax.jit(F(
     lambda x: jnp.sin(x) * 2, P("x"), axis_names={"x"}))(put(X, "x", "y")))  # fmt: skip
 explicit("partly_manual_one_dimension", lambda: jax.make_jaxpr(
     F(lambda x: x * 2, P("x"), axis_names={"x"}))(put(X, ("x", "y"))))  # fmt: skip
+explicit("partly_manual_resharded", lambda: [F(
+    lambda x: x * 2, P("x"), in_specs=P("x"), axis_names={"x"})(put(X, *spec))
+    for spec in (("y",), ("x", "y"), ())])  # fmt: skip
+explicit("partly_manual_resharded_jaxpr", lambda: jax.make_jaxpr(F(
+    lambda x: x * 2, P("x"), in_specs=P("x"), axis_names={"x"}))(put(X, "y")))  # fmt: skip
+explicit("partly_manual_gathered", lambda: F(
+    lambda x: x * 2, P(), in_specs=P(), axis_names={"x"})(put(X, "x", "y")))  # fmt: skip
+explicit("mixed_resharded", lambda: F(
+    lambda x: x * 2, P(None, "x"), in_specs=P(None, "x"))(put(X, "x")), (EXPLICIT, AUTO))  # fmt: skip
 explicit("mixed", lambda: jax.make_jaxpr(F(
     lambda x: x * 2, P(None, "y"), in_specs=P(None, "y"), axis_names={"y"}))(put(X, "x")),
     (EXPLICIT, AUTO))  # fmt: skip

@@ -627,3 +627,17 @@ def test_creating_values_that_are_split_over_a_mapped_axis(name, axis_type):
         )  # fmt: skip
         with pytest.raises(ValueError, match=rf"passed to jnp\.{name} .* axis 'x'.*Leave it out"):
             jax.jit(f)(x)
+
+
+@pytest.mark.parametrize("types", ["EE", "EA"])
+def test_gradient_of_arguments_that_change_their_explicit_sharding(types):
+    kinds = {"E": AxisType.Explicit, "A": AxisType.Auto}
+    mesh = jax.make_mesh((4, 2), ("x", "y"), tuple([kinds[t] for t in types]))
+    with jax.set_mesh(mesh):
+        f = jax.shard_map(jnp.sin, in_specs=P("x"), out_specs=P("x"), axis_names={"x"})
+        for spec in (P(), P(None, "x")):
+            x = jax.device_put(X, spec)
+            for grad in (jax.grad, lambda f: jax.jit(jax.grad(f))):
+                got = grad(lambda x: (f(x) ** 2).sum())(x)
+                assert jax.typeof(got) == jax.typeof(x)
+                np.testing.assert_allclose(got, np.sin(2 * X), rtol=1e-5, atol=1e-6)

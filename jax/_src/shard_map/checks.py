@@ -223,9 +223,12 @@ def check_explicit(
     specs: Sequence[PartitionSpec], avals: Sequence[Any], mesh: Any, manual_axes: frozenset[Any],
     names: Callable[[], Sequence[str]],
 ) -> None:  # fmt: skip
-    """Raise ValueError unless specs agree with the types over Explicit axes."""
-    explicit = frozenset(mesh.explicit_axes) & manual_axes
-    if not explicit:
+    """Raise ValueError unless specs agree with the types, if all axes are Explicit and mapped.
+
+    On other meshes, arguments get the shardings that the specs ask for.
+    """
+    explicit = frozenset(mesh.explicit_axes)
+    if not explicit or explicit & manual_axes != frozenset(mesh.axis_names):
         return
     for i, (spec, aval) in enumerate(zip(specs, avals)):
         if not isinstance(aval, ShapedArray):
