@@ -641,3 +641,23 @@ def test_gradient_of_arguments_that_change_their_explicit_sharding(types):
                 got = grad(lambda x: (f(x) ** 2).sum())(x)
                 assert jax.typeof(got) == jax.typeof(x)
                 np.testing.assert_allclose(got, np.sin(2 * X), rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("kind", [AxisType.Auto, AxisType.Explicit])
+def test_shardings_of_constants_inside(kind):
+    mesh = jax.make_mesh((4, 2), ("x", "y"), (kind,) * 2)
+    x = jax.device_put(X, NamedSharding(mesh, P("x")))
+    for sharding in (NamedSharding(mesh, P()), NamedSharding(mesh, P("x"))):
+        for name, constant in {
+            "full": lambda: lax.full((2, 4), 3.0, sharding=sharding),
+            "full_like": lambda: lax.full_like(X[:2], 3.0, sharding=sharding),
+            "zeros": lambda: jnp.zeros((2, 4), device=sharding) + 3,
+            "closure": lambda: jnp.zeros_like(x)[:2] + 3,  # no matter where `x` is
+        }.items():
+            for axes in (("x", "y"), ("x",)):
+                f = jax.shard_map(
+                    lambda x: x + constant(), mesh=mesh, in_specs=P("x"), out_specs=P("x"),
+                    axis_names=set(axes),
+                )  # fmt: skip
+                np.testing.assert_allclose(f(x), X + 3, err_msg=f"{name} {sharding} {axes}")
+                np.testing.assert_allclose(jax.jit(f)(x), X + 3)

@@ -455,11 +455,15 @@ def place(x: Any, where: Any, name: str, may_alias: bool | None = None) -> Any:
         return device_put(x, where, may_alias=may_alias)
     if isinstance(where, Device):
         where = SingleDeviceSharding(where)
-    mesh = where.mesh if isinstance(where, NamedSharding) else get_abstract_mesh()
+    context_mesh = get_abstract_mesh()
+    mesh = where.mesh if isinstance(where, NamedSharding) else context_mesh
     if isinstance(where, (NamedSharding, PartitionSpec)) and mesh._any_axis_explicit:
         if isinstance(where, NamedSharding):
-            _refuse_mapped_axes(name, where.spec, get_abstract_mesh(), "Explicit")
-        return _reshard(x, where, name)
+            _refuse_mapped_axes(name, where.spec, context_mesh, "Explicit")
+            if context_mesh.manual_axes and context_mesh.shape_tuple == mesh.shape_tuple:
+                where = where.update(mesh=context_mesh)  # the same mesh, as it is in a shard_map
+        if mesh is context_mesh or where.mesh._any_axis_explicit:
+            return _reshard(x, where, name)
     layout, where = _split_format(where)
     (where,) = prepare_axis_resources([where], f"{name} device", allow_unconstrained_dims=True)
     return _constrain(x, where, layout, name, "device")

@@ -148,8 +148,14 @@ def _is_auto(sharding: Any) -> bool:
 
 
 def _only_places(sharding: Any) -> bool:
-    """Return whether a sharding cannot be part of the type of a traced result."""
-    return _is_auto(sharding) or isinstance(sharding.mesh, Mesh) and get_abstract_mesh().empty
+    """Return whether a sharding cannot be part of the type of a traced result.
+
+    In a `shard_map`, that is of a shard: the sharding is over the mesh as it is around the map.
+    """
+    context_mesh = get_abstract_mesh()
+    return _is_auto(sharding) or (
+        isinstance(sharding.mesh, Mesh) and (context_mesh.empty or bool(context_mesh.manual_axes))
+    )
 
 
 def _is_placed_now(sharding: Any) -> bool:
