@@ -1,0 +1,3 @@
+"""Minimization of functions with SciPy's interface."""
+
+from jax._src.scipy.optimize import OptimizeResults as OptimizeResults, minimize as minimize

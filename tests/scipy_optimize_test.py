@@ -1,0 +1,167 @@
+"""`jax.scipy.optimize`, compared with known solutions and SciPy."""
+
+import numpy as np
+import pytest
+import scipy.optimize
+
+import jax
+import jax.numpy as jnp
+from jax.scipy.optimize import OptimizeResults, minimize
+
+
+def bfgs(fun, x0, *args, **kwargs):
+    return minimize(fun, x0, *args, method="BFGS", **kwargs)
+
+
+def rosenbrock(np):
+    return lambda x: np.sum(100 * (x[1:] - x[:-1] ** 2) ** 2 + (1 - x[:-1]) ** 2)
+
+
+def himmelblau(np):
+    return lambda p: (p[0] ** 2 + p[1] - 11) ** 2 + (p[0] + p[1] ** 2 - 7) ** 2
+
+
+def matyas(np):
+    return lambda p: 0.26 * (p[0] ** 2 + p[1] ** 2) - 0.48 * p[0] * p[1]
+
+
+def eggholder(np):
+    return lambda p: (
+        -(p[1] + 47) * np.sin(np.sqrt(np.abs(p[0] / 2 + p[1] + 47)))
+        - p[0] * np.sin(np.sqrt(np.abs(p[0] - p[1] - 47)))
+    )
+
+
+def powell(np):
+    return lambda x: (
+        (x[0] + 10 * x[1]) ** 2
+        + 5 * (x[2] - x[3]) ** 2
+        + (x[1] - 2 * x[2]) ** 4
+        + 10 * (x[0] - x[3]) ** 4
+    )
+
+
+PROBLEMS = {
+    "rosenbrock": (rosenbrock, [0.0, 0.0]),
+    "rosenbrock_5": (rosenbrock, [-1.2, 1.0, 0.3, 2.0, -0.5]),
+    "himmelblau": (himmelblau, [1.0, 1.0]),
+    "matyas": (matyas, [5.0, -7.0]),
+    "eggholder": (eggholder, [100.0, 100.0]),
+    "powell": (powell, [3.0, -1.0, 0.0, 1.0]),
+}
+
+
+@pytest.mark.parametrize("name", list(PROBLEMS))
+def test_solutions(name):
+    problem, x0 = PROBLEMS[name]
+    with jax.enable_x64(True):
+        ours = jax.device_get(jax.jit(lambda x: bfgs(problem(jnp), x))(np.array(x0)))
+    want = scipy.optimize.minimize(problem(np), x0, method="BFGS", options={"gtol": 1e-7})
+    assert bool(ours.success) and ours.status == 0
+    assert abs(ours.jac).max() <= 1e-5
+    np.testing.assert_allclose(ours.x, want.x, atol=0.02 if name == "powell" else 1e-4)
+    np.testing.assert_allclose(ours.fun, want.fun, rtol=1e-8, atol=1e-6)
+    assert ours.nfev == ours.njev and ours.nit <= 1.5 * want.nit + 5
+    assert ours.x.dtype == ours.hess_inv.dtype == np.float64
+
+
+def test_results():
+    out = jax.jit(lambda x: bfgs(lambda x: ((x - jnp.array([3.0, -2.0])) ** 2).sum(), x))(
+        np.zeros(2, np.float32)
+    )
+    assert isinstance(out, OptimizeResults)
+    assert [v.dtype.name for v in out] == [
+        "float32", "bool", "int32", "float32", "float32", "float32", "int32", "int32", "int32"
+    ]  # fmt: skip
+    assert [v.shape for v in out] == [(2,), (), (), (), (2,), (2, 2), (), (), ()]
+    np.testing.assert_allclose(out.x, [3, -2], atol=1e-5)
+    # Along the only direction that was searched, the inverse of the Hessian is known.
+    np.testing.assert_allclose(out.hess_inv @ out.x, out.x / 2, rtol=1e-3)
+
+
+def test_inverse_hessian():
+    curvature = np.array([[3.0, 1.0, 0.0], [1.0, 2.0, 0.5], [0.0, 0.5, 1.0]])
+    fun = lambda x: x @ curvature @ x / 2 - x.sum()
+    with jax.enable_x64(True):
+        out = jax.jit(lambda x: bfgs(fun, x, tol=1e-10))(np.array([1.0, 2.0, 3.0]))
+    assert bool(out.success)
+    np.testing.assert_allclose(out.x, np.linalg.solve(curvature, np.ones(3)), atol=1e-9)
+    np.testing.assert_allclose(out.hess_inv, np.linalg.inv(curvature), rtol=0.05, atol=0.05)
+
+
+def test_batches_and_arguments():
+    fun = lambda x, a, scale: scale["s"] * ((x - a) ** 2).sum() + (x**4).sum()
+    solve = lambda x, a: bfgs(fun, x, (a, {"s": 3.0}), tol=1e-3)
+    starts = np.array([[0.0, 1.0], [2.0, 1.0], [-3.0, 0.5]], np.float32)
+    many = jax.jit(jax.vmap(solve, (0, None)))(starts, 1.0)
+    one = jax.jit(solve)
+    for i, x in enumerate(starts):
+        for batched, single in zip(many, one(x, 1.0)):
+            np.testing.assert_allclose(batched[i], single, rtol=1e-3, atol=1e-4)
+    assert np.all(many.success)
+
+
+def test_options():
+    fun = rosenbrock(jnp)
+    x = np.array([-1.2, 1.0], np.float32)
+
+    @jax.jit
+    def run(maxiter):
+        return (
+            bfgs(fun, x, options={"maxiter": maxiter}),
+            bfgs(fun, x, tol=1e3),
+            bfgs(fun, x, tol=0.0, options={"gtol": 1e3, "norm": 2}),
+            bfgs(fun, x, options={"line_search_maxiter": 0}),
+            bfgs(fun, x, options={"gtol": 1e-2}),
+        )
+
+    few, loose, both, none, usual = run(3)
+    assert (int(few.status), int(few.nit), bool(few.success)) == (1, 3, False)
+    assert few.fun < fun(x)
+    for out in (loose, both):
+        assert (int(out.status), int(out.nit), int(out.nfev)) == (0, 0, 1)
+    assert (int(none.status), bool(none.success)) == (5, False)
+    np.testing.assert_allclose(usual.x, 1, atol=0.05)
+
+
+def test_failures():
+    x = np.ones(2, np.float32)
+
+    @jax.jit
+    def run():
+        return (
+            bfgs(lambda x: x.sum(), x),  # has no minimum
+            bfgs(lambda x: x.sum() * jnp.nan, x),
+            bfgs(lambda x: jnp.where(x.sum() > 1, x.sum(), jnp.nan), x),
+        )
+
+    unbounded, nan, edge = run()
+    assert unbounded.fun < -1e3 and not bool(unbounded.success)
+    assert (int(nan.status), bool(nan.success)) == (-1, False)
+    assert 1 < edge.fun < 1.2 and int(edge.status) == 3
+
+
+def test_types():
+    square = lambda x: ((x - 1) ** 2).sum()
+    out = bfgs(square, np.zeros(2, int))
+    assert out.x.dtype == np.float32 and bool(out.success)
+    out = bfgs(square, np.zeros(2, np.float16), tol=1e-2)
+    assert out.x.dtype == out.fun.dtype == np.float16
+    np.testing.assert_allclose(out.x, 1, atol=0.01)
+    empty = bfgs(square, np.zeros(0, np.float32))
+    assert bool(empty.success) and empty.x.shape == (0,)
+
+
+@pytest.mark.parametrize(
+    "call, error, text",
+    [
+        (lambda f, x: bfgs(f, x, 1.0), TypeError, r"args must be a tuple, got 1.0. Pass \(1.0,\)"),
+        (lambda f, x: bfgs(f, x[None]), ValueError, r"x0 must be a vector, got shape \(1, 2\)"),
+        (lambda f, x: minimize(f, x, method="CG"), ValueError, "method must be 'BFGS', got 'CG'"),
+        (lambda f, x: bfgs(f, x, options={"ftol": 1}), TypeError, "'ftol'.* are unknown"),
+        (lambda f, x: bfgs(lambda x: x, x), TypeError, "scalar"),
+    ],
+)
+def test_errors(call, error, text):
+    with pytest.raises(error, match=text):
+        call(lambda x: x.sum(), np.zeros(2, np.float32))
