@@ -265,6 +265,23 @@ def is_late():
         return run.finish(LIMIT)
 
 
+def ends_before_it_is_told():
+    """The connection of a collective breaks, and the main thread is faster than the one that tells it."""
+    slow = (
+        "import time\n"
+        "from jax._src.distributed import failures\n"
+        "end = failures.Watch._end\n"
+        "def slow_end(self, message):\n"
+        "    while not self.is_leaving:\n"
+        "        time.sleep(0.001)\n"
+        "    end(self, message)\n"
+        "failures.Watch._end = slow_end\n"
+    )
+    with process_testing.start(slow + START + FIRST + COMPUTE, 2) as run:
+        after(run, victim=0)
+        return run.finish(LIMIT)
+
+
 def other_number_of_processes():
     """One of them is none of the program's, the other one is."""
     wrong = _pretend("NUM_PROCESSES", 3)
@@ -316,7 +333,7 @@ DRILLS = [
     killed_while_waiting, killed_in_a_collective, stopped_in_a_collective, killed_while_compiling,
     coordinator_killed, coordinator_killed_in_a_collective, never_arrives,
     coordinator_never_arrives, raises, coordinator_raises, exits, coordinator_ends, ends_early,
-    does_not_shut_down, catches_the_error, raises_in_a_callback, ignores_exceptions, goes_on, handles_another_error, is_late, forks, other_number_of_processes,
+    does_not_shut_down, catches_the_error, raises_in_a_callback, ignores_exceptions, goes_on, handles_another_error, is_late, ends_before_it_is_told, forks, other_number_of_processes,
     same_number, programs_that_differ, programs_in_other_threads,
 ]  # fmt: skip
 
@@ -466,6 +483,12 @@ def test_handles_another_error(drills):
 def test_is_late(drills):
     late, _ = drills["is_late"].result()
     assert_error(late, "process 1 has failed: ValueError: the data are bad")
+
+
+def test_ends_before_it_is_told(drills):
+    _, survivor = drills["ends_before_it_is_told"].result()
+    assert_error(survivor, "Process 1 of 2 cannot go on: " + NO_COORDINATOR)
+    assert "ignored" not in survivor.stderr, survivor.stderr
 
 
 def test_forks(drills):

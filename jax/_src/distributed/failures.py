@@ -277,20 +277,22 @@ class Watch:
         """Returns the message of the error, or None if there was one before, or none is needed."""
         with self._lock:
             self.problem = self.problem or reason
-            self._has_reason.set()
-            if self.failure is not None or self.is_leaving:
-                return None
-            self.failure = (
-                f"Process {self.process_id} of {self.num_processes} cannot go on:"
-                f" {reason.rstrip('.')}. See the output of that process for the first error."
-            )
-            return self.failure
+            is_known = self.failure is not None or self.is_leaving
+            if not is_known:
+                self.failure = (
+                    f"Process {self.process_id} of {self.num_processes} cannot go on:"
+                    f" {reason.rstrip('.')}. See the output of that process for the first error."
+                )
+            self._has_reason.set()  # the main thread, which may wait for it, shows `failure`
+            return None if is_known else self.failure
 
     def _end(self, message: str) -> None:
         """Raises the error in the main thread, and ends the process if that does not react."""
         self._message = message
         main = threading.main_thread()
         for _ in range(_ATTEMPTS):
+            if self._is_handled.is_set() or self.is_leaving:
+                return  # the main thread was faster than this one
             if self._can_signal:
                 signal.pthread_kill(main.ident, _SIGNAL)
             else:
