@@ -116,6 +116,10 @@ for name, fun in {
     "words_of_results": lambda: jax.jit(lambda *xs: [x * 2 for x in xs])(
         sharded("x", None, axis_type=AUTO), sharded("y", None, axis_type=AUTO)),
     "eval_shape": lambda: jax.eval_shape(jax.jit(two, out_shardings=(auto("x"), None)), VALUES),
+    "eval_shape_format": lambda: jax.eval_shape(
+        jax.jit(two, out_shardings=(Format(Layout((1, 0)), auto("x")), None)), VALUES),
+    "format_of_lowered": lambda: str(jax.jit(
+        double, out_shardings=Format(Layout((1, 0)), auto("x"))).lower(VALUES).out_info.format),
     "eval_shape_explicit": lambda: jax.eval_shape(
         jax.jit(two, out_shardings=(named("x"), named())), VALUES),
     "out_info": lambda: jax.jit(two, out_shardings=auto()).lower(VALUES).out_info,

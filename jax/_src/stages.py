@@ -9,6 +9,7 @@ from typing import Any, Protocol, runtime_checkable
 
 from jax._src import config, core
 from jax._src.api_util import shaped_abstractify
+from jax._src.layout import Format, Layout
 from jax._src.memory import KIND_OF_SPACE, MemorySpace
 from jax._src.mesh import Mesh
 from jax._src.named_sharding import NamedSharding, UnspecifiedValue
@@ -124,7 +125,7 @@ class Traced(_Stage):
     @property
     def out_info(self):
         """Types of the results, as a tree of `ShapeDtypeStruct`, with `out_shardings` of `jit`."""
-        structs = _out_structs(self.jaxpr.out_avals, self._params["out_shardings"])
+        structs = _out_structs(self.jaxpr.out_avals, _out_placements(self._params))
         return tree_unflatten(self._out_tree, structs)
 
     def lower(self, *, lowering_platforms: tuple[str, ...] | None = None, _private_parameters=None):
@@ -136,8 +137,18 @@ class Traced(_Stage):
         lowering = self._lower(
             self._params, [*self._consts, *self._flat], platforms=lowering_platforms
         )
-        shardings = self._params["out_shardings"]
-        return Lowered(lowering, self.in_tree, self._infos, self._out_tree, self._consts, shardings)
+        placements = _out_placements(self._params)
+        return Lowered(
+            lowering, self.in_tree, self._infos, self._out_tree, self._consts, placements
+        )
+
+
+def _out_placements(params):
+    """The shardings of results, with layouts if these are known."""
+    return [
+        Format(layout, s) if isinstance(layout, Layout) else s
+        for s, layout in zip(params["out_shardings"], params["out_layouts"], strict=True)
+    ]
 
 
 def _out_structs(avals, out_shardings):

@@ -11,6 +11,7 @@ from jax._src.interpreters import mlir, partial_eval as pe, pxla
 from jax._src.interpreters.calls import CallRules
 from jax._src.interpreters.operand_meshes import mesh_of_operands
 from jax._src.late_binding import late
+from jax._src.layout import Layout, get_layout_for_vmap
 from jax._src.lib import _jax
 from jax._src.sharding_impls import UNSPECIFIED, UnspecifiedValue
 from jax._src.sharding_impls.meshes import use_concrete_mesh
@@ -263,7 +264,25 @@ class _JitRules(CallRules):
             tuple([sharding_impls.batched_sharding(s, d, axis_data) for s, d in zip(group, where)])
             for group, where in zip(shardings, (dims, out_dims))
         ]
-        return dict(params, in_shardings=in_shardings, out_shardings=out_shardings)
+        in_layouts, out_layouts = [
+            tuple([_batched_layout(layout, d) for layout, d in zip(group, where)])
+            for group, where in zip((params["in_layouts"], params["out_layouts"]), (dims, out_dims))
+        ]
+        return dict(
+            params,
+            in_shardings=in_shardings,
+            out_shardings=out_shardings,
+            in_layouts=in_layouts,
+            out_layouts=out_layouts,
+        )
+
+
+def _batched_layout(layout: Any, dim: int | None) -> Any:
+    return (
+        get_layout_for_vmap(dim, layout)
+        if isinstance(layout, Layout) and dim is not None
+        else layout
+    )
 
 
 _JitRules(jit_p).install()
