@@ -20,7 +20,8 @@ MODULES = [
     "jax.experimental.jet", "jax.experimental.ode", "jax.experimental.random", "jax.extend.core", "jax.flatten_util", "jax.lax", "jax.lax.linalg", "jax.monitoring", "jax.nn",
     "jax.nn.initializers", "jax.numpy", "jax.numpy.fft", "jax.numpy.linalg", "jax.ops",
     "jax.random", "jax.scipy.cluster.vq", "jax.scipy.fft", "jax.scipy.integrate",
-    "jax.scipy.interpolate", "jax.scipy.linalg", "jax.scipy.ndimage", "jax.scipy.optimize", "jax.scipy.signal", "jax.scipy.sparse.linalg", "jax.scipy.special", "jax.sharding", "jax.stages",
+    "jax.scipy.interpolate", "jax.scipy.linalg", "jax.scipy.ndimage", "jax.scipy.optimize", "jax.scipy.signal", "jax.scipy.sparse.linalg", "jax.scipy.spatial.transform",
+    "jax.scipy.special", "jax.sharding", "jax.stages",
     "jax.test_util", "jax.tools.jax_to_ir", "jax.tree", "jax.tree_util", "jax.typing",
 ]  # fmt: skip
 

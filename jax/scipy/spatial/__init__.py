@@ -1,0 +1,3 @@
+"""Rotations with SciPy's interface."""
+
+from jax.scipy.spatial import transform as transform
