@@ -147,3 +147,9 @@ def test_gammainc_far_below_the_mean():
     with jax.enable_x64(True):
         ours = special.gammainc(19.263488788536687, 5.93510665943489e-13)
     np.testing.assert_allclose(ours, 1.1163264816490556e-253, rtol=2e-13)
+
+
+def test_betainc_far_below_the_mean():
+    with jax.enable_x64(True):
+        ours = special.betainc(10.0, [50.0, 7.5] @ np.eye(2), 1e-20)
+    np.testing.assert_allclose(ours, [6.2828356304995e-190, 1.261116846084589e-196], rtol=2e-13)

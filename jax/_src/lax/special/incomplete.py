@@ -454,6 +454,8 @@ def _betainc(a, b, x):
     # probabilities" (2000), from the distances of x and 1 - x from their means.
     three = full_like(x, 3)
     large = bitwise_and(active, bitwise_and(ge(p, three), ge(q, three)))
+    # Far below its mean, the distance would be all that is left of x.
+    large = bitwise_and(large, gt(mul(y, add(p, q)), mul(const(x, 0.1), p)))
     u, v = select(large, p, three), select(large, q, three)
     n = add(u, v)
     x_1, half = select(mirrored, x, sub(one, x)), full_like(x, 0.5)

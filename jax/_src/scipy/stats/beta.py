@@ -1,0 +1,188 @@
+"""The beta distribution: `jax.scipy.stats.beta`."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from jax._src.basearray import Array
+from jax._src.lax import lax, special as lax_special
+from jax._src.scipy import special
+from jax._src.scipy.special.common import where
+from jax._src.scipy.stats.common import elementwise, standardized
+from jax._src.scipy.stats.deviance import log_binomial
+from jax._src.typing import ArrayLike
+
+
+def _positive(a):
+    return where(a > 0, a, np.nan)
+
+
+def _clipped(z):
+    return where(z < 0, 0, where(z > 1, 1, z))
+
+
+def _smaller_tail(z, a, b):
+    """Returns whether z is below the mean, and the integral of the density below or above z, respectively."""
+    z = _clipped(z)
+    below = z <= a / (a + b)
+    tail = lax_special.betainc(where(below, a, b), where(below, b, a), where(below, z, 1 - z))
+    return below, tail
+
+
+def _log_density(z, a, b):
+    a, b = _positive(a), _positive(b)
+    defined = (z == z) & (a == a) & (b == b)
+    inside = (z > 0) & (z < 1) & (a < np.inf) & (b < np.inf)
+    x, a_in, b_in = where(inside, z, 0.5), where(inside, a, 1), where(inside, b, 1)
+    small = (a_in < 3) | (b_in < 3)
+    p, q = where(small, a_in, 1), where(small, b_in, 1)
+    direct = (p - 1) * lax.log(x) + (q - 1) * lax.log1p(-x) - special.betaln(p, q)
+    p, q = where(small, 3, a_in), where(small, 3, b_in)
+    # The density is a binomial probability, times a * b / ((a + b) * x * (1 - x)).
+    rest = lax.log(p) + lax.log(q / (p + q)) - lax.log(x) - lax.log1p(-x)
+    by_deviance = log_binomial(p, q, x, 1 - x) + rest
+    out = where(small, direct, by_deviance)
+    # At its ends the density is zero, infinite, or the exponent of the other factor plus one.
+    at_zero = where(a == 1, lax.log(b), where(a < 1, np.inf, lax.full_like(z, -np.inf)))
+    at_one = where(b == 1, lax.log(a), where(b < 1, np.inf, lax.full_like(z, -np.inf)))
+    ends = where(z == 0, at_zero, where(z == 1, at_one, -np.inf))
+    return where(defined, where(inside, out, ends), np.nan)
+
+
+@elementwise("beta")
+def logpdf(
+    x: ArrayLike, a: ArrayLike, b: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1
+) -> Array:
+    """Logarithm of the probability density function of the beta distribution.
+
+    Args:
+      x: array of values.
+      a: array, positive: the exponent of `x` plus one.
+      b: array, positive: the exponent of `1 - x` plus one.
+      loc: array, added to the values of the standard distribution.
+      scale: array, positive: what the values of the standard distribution are multiplied by.
+
+    Returns:
+      An array of the shape that the arguments broadcast to.
+
+    >>> jax.scipy.stats.beta.logpdf(0.5, 2.0, 3.0)
+    Array(0.405..., dtype=float32, weak_type=True)
+    """
+    z = standardized(x, loc, scale)
+    return _log_density(z, a, b) - lax.log(scale)
+
+
+@elementwise("beta")
+def pdf(
+    x: ArrayLike, a: ArrayLike, b: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1
+) -> Array:
+    """Probability density function of the beta distribution.
+
+    Args:
+      x: array of values.
+      a: array, positive: the exponent of `x` plus one.
+      b: array, positive: the exponent of `1 - x` plus one.
+      loc: array, added to the values of the standard distribution.
+      scale: array, positive: what the values of the standard distribution are multiplied by.
+
+    Returns:
+      An array of the shape that the arguments broadcast to.
+
+    >>> jax.scipy.stats.beta.pdf(0.5, 2.0, 3.0)
+    Array(1.5, dtype=float32, weak_type=True)
+    """
+    z = standardized(x, loc, scale)
+    return lax.exp(_log_density(z, a, b)) / scale
+
+
+@elementwise("beta")
+def cdf(
+    x: ArrayLike, a: ArrayLike, b: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1
+) -> Array:
+    """Cumulative distribution function of the beta distribution.
+
+    Args:
+      x: array of values.
+      a: array, positive: the exponent of `x` plus one.
+      b: array, positive: the exponent of `1 - x` plus one.
+      loc: array, added to the values of the standard distribution.
+      scale: array, positive: what the values of the standard distribution are multiplied by.
+
+    Returns:
+      An array of the shape that the arguments broadcast to.
+
+    >>> jax.scipy.stats.beta.cdf(0.5, 2.0, 3.0)
+    Array(0.687..., dtype=float32, weak_type=True)
+    """
+    z = standardized(x, loc, scale)
+    return lax_special.betainc(_positive(a), _positive(b), _clipped(z))
+
+
+@elementwise("beta")
+def logcdf(
+    x: ArrayLike, a: ArrayLike, b: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1
+) -> Array:
+    """Logarithm of the cumulative distribution function of the beta distribution.
+
+    Args:
+      x: array of values.
+      a: array, positive: the exponent of `x` plus one.
+      b: array, positive: the exponent of `1 - x` plus one.
+      loc: array, added to the values of the standard distribution.
+      scale: array, positive: what the values of the standard distribution are multiplied by.
+
+    Returns:
+      An array of the shape that the arguments broadcast to.
+
+    >>> jax.scipy.stats.beta.logcdf(0.5, 2.0, 3.0)
+    Array(-0.374..., dtype=float32, weak_type=True)
+    """
+    z = standardized(x, loc, scale)
+    below, tail = _smaller_tail(z, _positive(a), _positive(b))
+    return where(below, lax.log(tail), lax.log1p(-tail))
+
+
+@elementwise("beta")
+def sf(x: ArrayLike, a: ArrayLike, b: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
+    """Survival function of the beta distribution, 1 - cdf.
+
+    Args:
+      x: array of values.
+      a: array, positive: the exponent of `x` plus one.
+      b: array, positive: the exponent of `1 - x` plus one.
+      loc: array, added to the values of the standard distribution.
+      scale: array, positive: what the values of the standard distribution are multiplied by.
+
+    Returns:
+      An array of the shape that the arguments broadcast to.
+
+    >>> jax.scipy.stats.beta.sf(0.5, 2.0, 3.0)
+    Array(0.312..., dtype=float32, weak_type=True)
+    """
+    z = standardized(x, loc, scale)
+    below, tail = _smaller_tail(z, _positive(a), _positive(b))
+    return where(below, 1 - tail, tail)
+
+
+@elementwise("beta")
+def logsf(
+    x: ArrayLike, a: ArrayLike, b: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1
+) -> Array:
+    """Logarithm of the survival function of the beta distribution.
+
+    Args:
+      x: array of values.
+      a: array, positive: the exponent of `x` plus one.
+      b: array, positive: the exponent of `1 - x` plus one.
+      loc: array, added to the values of the standard distribution.
+      scale: array, positive: what the values of the standard distribution are multiplied by.
+
+    Returns:
+      An array of the shape that the arguments broadcast to.
+
+    >>> jax.scipy.stats.beta.logsf(0.5, 2.0, 3.0)
+    Array(-1.163..., dtype=float32, weak_type=True)
+    """
+    z = standardized(x, loc, scale)
+    below, tail = _smaller_tail(z, _positive(a), _positive(b))
+    return where(below, lax.log1p(-tail), lax.log(tail))

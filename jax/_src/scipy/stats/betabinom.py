@@ -1,0 +1,71 @@
+"""The beta-binomial distribution: `jax.scipy.stats.betabinom`."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from jax._src.basearray import Array
+from jax._src.lax import lax
+from jax._src.scipy.special.common import where
+from jax._src.scipy.stats.common import elementwise
+from jax._src.scipy.stats.deviance import log_binomial
+from jax._src.typing import ArrayLike
+
+
+def _log_mass(k, n, a, b):
+    valid = (n >= 0) & (n < np.inf) & (a > 0) & (b > 0) & (k == k)
+    inside = valid & (k >= 0) & (k <= n)
+    k, n = where(inside, k, 0), where(inside, n, 1)
+    a, b = where(inside, a, 1), where(inside, b, 1)
+    failures = n - k
+    # The ratio of beta functions is one of binomial probabilities for the posterior mean.
+    p, total = (k + a) / (n + a + b), n + a + b
+    q = (failures + b) / total
+    ratio = log_binomial(k, failures, p, q) + log_binomial(a, b, p, q)
+    ratio = ratio - log_binomial(k + a, failures + b, p, q)
+    out = ratio + lax.log(a / (k + a)) + lax.log(b / (failures + b)) - lax.log((a + b) / total)
+    return where(valid, where(inside, out, -np.inf), np.nan)
+
+
+@elementwise("betabinom")
+def logpmf(k: ArrayLike, n: ArrayLike, a: ArrayLike, b: ArrayLike, loc: ArrayLike = 0) -> Array:
+    """Logarithm of the probability mass function of the beta-binomial distribution.
+
+    Numbers between integers are interpolated by gamma functions.
+
+    Args:
+      k: array of counts.
+      n: array, not negative: the number of trials.
+      a: array, positive: a parameter of the beta distribution.
+      b: array, positive: a parameter of the beta distribution.
+      loc: array, added to the counts of the standard distribution.
+
+    Returns:
+      An array of the shape that the arguments broadcast to.
+
+    >>> jax.scipy.stats.betabinom.logpmf(1, 4, 2.0, 3.0)
+    Array(-1.252..., dtype=float32, weak_type=True)
+    """
+    return _log_mass(k - loc, n, a, b)
+
+
+@elementwise("betabinom")
+def pmf(k: ArrayLike, n: ArrayLike, a: ArrayLike, b: ArrayLike, loc: ArrayLike = 0) -> Array:
+    """Probability mass function of the beta-binomial distribution.
+
+    Numbers between integers are interpolated by gamma functions.
+
+    Args:
+      k: array of counts.
+      n: array, not negative: the number of trials.
+      a: array, positive: a parameter of the beta distribution.
+      b: array, positive: a parameter of the beta distribution.
+      loc: array, added to the counts of the standard distribution.
+
+    Returns:
+      An array of the shape that the arguments broadcast to.
+
+    >>> jax.scipy.stats.betabinom.pmf(1, 4, 2.0, 3.0)
+    Array(0.285..., dtype=float32, weak_type=True)
+    """
+    return lax.exp(_log_mass(k - loc, n, a, b))

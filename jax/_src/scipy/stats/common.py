@@ -1,0 +1,154 @@
+"""Argument handling and numbers for the distributions of `jax.scipy.stats`."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import numpy as np
+
+from jax._src import dtypes
+from jax._src.jit.library import nested_jit
+from jax._src.lax import lax
+from jax._src.lax.special.expansions import accurate_log1p
+from jax._src.numpy import util
+from jax._src.scipy.special.common import in_single_or_double, where
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def public(distribution: str) -> Callable[[F], F]:
+    """Decorates a function of `jax.scipy.stats.{distribution}`, so that it is documented there."""
+
+    def decorate(fun):
+        fun.__module__ = f"jax.scipy.stats.{distribution}"
+        return fun
+
+    return decorate
+
+
+def elementwise(
+    distribution: str, *, analytic: Callable[..., Any] | None = None, strong: bool = False
+) -> Callable[[F], F]:
+    """Decorates a formula, which then takes numbers and arrays of any real dtypes, as SciPy's functions do.
+
+    The formula gets strongly typed arrays of one shape, all float32 or all float64: narrower ones
+    are computed in float32. It is compiled as one program.
+
+    Args:
+      distribution: the module that has the function.
+      analytic: the formula for complex arrays, which are errors without it.
+      strong: whether the result is strongly typed even if all arguments are Python numbers.
+    """
+
+    def decorate(formula):
+        name = f"{distribution}.{formula.__name__}"
+        signature = inspect.signature(formula)
+        count = len(signature.parameters)
+        compiled = nested_jit(_named(formula, name))
+        compiled_analytic = analytic and nested_jit(_named(analytic, name))
+
+        @functools.wraps(formula)
+        def fun(*args, **kwargs):
+            if kwargs or len(args) != count:
+                try:
+                    bound = signature.bind(*args, **kwargs)
+                except TypeError as err:
+                    raise TypeError(f"jax.scipy.stats.{name}: {err}.") from None
+                bound.apply_defaults()
+                args = bound.args
+            arrays = broadcastable(name, *args)
+            dtype = arrays[0].dtype
+            weak = all(x.aval.weak_type for x in arrays) and not strong
+            if dtypes.issubdtype(dtype, np.complexfloating):
+                if compiled_analytic is None:
+                    raise TypeError(
+                        f"jax.scipy.stats.{name} does not accept dtype {dtype}. Pass real numbers."
+                    )
+                strongly = [lax.convert_type(x, dtype, False) for x in arrays]
+                out = compiled_analytic(*util.broadcast_arrays(*strongly))
+            else:
+                out = in_single_or_double(compiled, *arrays)
+            return lax.convert_type(out, dtype, weak)
+
+        return public(distribution)(fun)
+
+    return decorate
+
+
+def _named(fun, name):
+    @functools.wraps(fun)
+    def named(*args):
+        return fun(*args)
+
+    named.__name__ = named.__qualname__ = name.replace(".", "_")
+    return named
+
+
+def broadcastable(name: str, *args: Any) -> list[Any]:
+    """Converts arguments to arrays of one inexact dtype whose shapes broadcast.
+
+    Raises:
+      TypeError: if an argument is no array or number, or the shapes do not broadcast.
+    """
+    try:
+        arrays = [util.to_array(x) for x in util.promote_args_inexact(name, *args)]
+        lax.broadcast_shapes(*[x.shape for x in arrays])
+    except ValueError:
+        shapes = ", ".join(str(np.shape(x)) for x in args)
+        raise TypeError(
+            f"jax.scipy.stats.{name} got incompatible shapes for broadcasting: {shapes}. Reshape them."
+        ) from None
+    return arrays
+
+
+# ---------------------------------------------------------------------------------------------------
+# Location and scale
+
+
+def standardized(x: Any, loc: Any, scale: Any) -> Any:
+    """Computes (x - loc) / scale, or NaN unless the scale is positive."""
+    return (x - loc) / where(scale > 0, scale, np.nan)
+
+
+def scaled_up(z: Any, loc: Any, scale: Any) -> Any:
+    """Computes loc + scale * z, or NaN unless the scale is positive."""
+    return loc + where(scale > 0, scale, np.nan) * z
+
+
+# ---------------------------------------------------------------------------------------------------
+# Formulas that are safe to differentiate
+
+
+def probability(q: Any) -> Any:
+    """Returns q, or NaN outside of [0, 1]."""
+    return where((q >= 0) & (q <= 1), q, np.nan)
+
+
+def log1mexp(x: Any) -> Any:
+    """Computes log(1 - exp(-x)) for x >= 0."""
+    small = x < 0.693
+    # Near zero 1 - exp(-x) is x, whose subnormal numbers expm1 would lose.
+    tiny = x < 1e-20
+    near = where(tiny, x, -lax.expm1(-where(small & ~tiny, x, 0.5)))
+    far = accurate_log1p(-lax.exp(-where(small, 1, x)))
+    return where(small, lax.log(where(small, near, 1)), far)
+
+
+def log1p_square(x: Any) -> Any:
+    """Computes log(1 + x**2) for numbers whose square may overflow."""
+    large = abs(x) > 1e9
+    y = where(large, 1, x)
+    return where(large, 2 * lax.log(where(large, abs(x), 1)), accurate_log1p(y * y))
+
+
+def x_log_y(x: Any, y: Any, y_minus_1: Any = None) -> Any:
+    """Computes x * log(y) for y >= 0, zero where both are zero; y - 1 may be given for more accuracy."""
+    zero = (x == 0) & (y == 0)
+    if y_minus_1 is None:
+        log_y = lax.log(where(zero, 1, y))
+    else:
+        log_y = lax.log1p(where(zero, 0, y_minus_1))
+    return where(zero, 0, x * log_y)

@@ -1,0 +1,179 @@
+"""The gamma distribution: `jax.scipy.stats.gamma`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from jax._src.basearray import Array
+from jax._src.lax import lax, special
+from jax._src.scipy.special.common import where
+from jax._src.scipy.stats.common import elementwise, standardized
+from jax._src.scipy.stats.deviance import log_poisson
+from jax._src.typing import ArrayLike
+
+
+def _positive(a):
+    return where(a > 0, a, np.nan)
+
+
+def log_density(z: Any, a: Any) -> Any:
+    """Computes the logarithm of the density with scale 1."""
+    a = _positive(a)
+    inside = (z > 0) & (z < np.inf) & (a < np.inf)
+    x, shape = where(inside, z, 1), where(inside, a, 1)
+    small = shape < 3
+    s = where(small, shape, 1)
+    direct = (s - 1) * lax.log(x) - x - special.lgamma(s)
+    s = where(small, 3, shape)
+    # The density is that of a Poisson distribution, times a / x.
+    by_deviance = log_poisson(s, x) + lax.log(s) - lax.log(x)
+    out = where(small, direct, by_deviance)
+    at_zero = where(a == 1, 0, where(a < 1, np.inf, lax.full_like(z, -np.inf)))
+    out = where(inside, out, where(z == 0, at_zero, -np.inf))
+    return where((z == z) & (a == a), out, np.nan)
+
+
+def _inside(z):
+    return where(z < 0, 0, z)
+
+
+def lower_tail(z: Any, a: Any) -> Any:
+    """Computes the cumulative distribution function with scale 1."""
+    return special.igamma(_positive(a), _inside(z))
+
+
+def upper_tail(z: Any, a: Any) -> Any:
+    """Computes the survival function with scale 1."""
+    return special.igammac(_positive(a), _inside(z))
+
+
+def log_tails(z: Any, a: Any) -> tuple[Any, Any]:
+    """Computes the logarithms of both tails with scale 1, each from the smaller one."""
+    lower, upper = lower_tail(z, a), upper_tail(z, a)
+    low = lower < upper
+    small = where(low, lower, upper)
+    log_small = lax.log(small)
+    log_large = lax.log1p(-small)
+    return where(low, log_small, log_large), where(low, log_large, log_small)
+
+
+@elementwise("gamma")
+def logpdf(x: ArrayLike, a: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
+    """Logarithm of the probability density function of the gamma distribution.
+
+    Args:
+      x: array of values.
+      a: array, positive: the shape.
+      loc: array, added to the values of the standard distribution.
+      scale: array, positive: what the values of the standard distribution are multiplied by.
+
+    Returns:
+      An array of the shape that the arguments broadcast to.
+
+    >>> jax.scipy.stats.gamma.logpdf(1.0, 2.0)
+    Array(-1., dtype=float32, weak_type=True)
+    """
+    z = standardized(x, loc, scale)
+    return log_density(z, a) - lax.log(scale)
+
+
+@elementwise("gamma")
+def pdf(x: ArrayLike, a: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
+    """Probability density function of the gamma distribution.
+
+    Args:
+      x: array of values.
+      a: array, positive: the shape.
+      loc: array, added to the values of the standard distribution.
+      scale: array, positive: what the values of the standard distribution are multiplied by.
+
+    Returns:
+      An array of the shape that the arguments broadcast to.
+
+    >>> jax.scipy.stats.gamma.pdf(1.0, 2.0)
+    Array(0.367..., dtype=float32, weak_type=True)
+    """
+    z = standardized(x, loc, scale)
+    return lax.exp(log_density(z, a)) / scale
+
+
+@elementwise("gamma")
+def cdf(x: ArrayLike, a: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
+    """Cumulative distribution function of the gamma distribution.
+
+    Args:
+      x: array of values.
+      a: array, positive: the shape.
+      loc: array, added to the values of the standard distribution.
+      scale: array, positive: what the values of the standard distribution are multiplied by.
+
+    Returns:
+      An array of the shape that the arguments broadcast to.
+
+    >>> jax.scipy.stats.gamma.cdf(1.0, 2.0)
+    Array(0.264..., dtype=float32, weak_type=True)
+    """
+    z = standardized(x, loc, scale)
+    return lower_tail(z, a)
+
+
+@elementwise("gamma")
+def logcdf(x: ArrayLike, a: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
+    """Logarithm of the cumulative distribution function of the gamma distribution.
+
+    Args:
+      x: array of values.
+      a: array, positive: the shape.
+      loc: array, added to the values of the standard distribution.
+      scale: array, positive: what the values of the standard distribution are multiplied by.
+
+    Returns:
+      An array of the shape that the arguments broadcast to.
+
+    >>> jax.scipy.stats.gamma.logcdf(1.0, 2.0)
+    Array(-1.330..., dtype=float32, weak_type=True)
+    """
+    z = standardized(x, loc, scale)
+    return log_tails(z, a)[0]
+
+
+@elementwise("gamma")
+def sf(x: ArrayLike, a: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
+    """Survival function of the gamma distribution, 1 - cdf.
+
+    Args:
+      x: array of values.
+      a: array, positive: the shape.
+      loc: array, added to the values of the standard distribution.
+      scale: array, positive: what the values of the standard distribution are multiplied by.
+
+    Returns:
+      An array of the shape that the arguments broadcast to.
+
+    >>> jax.scipy.stats.gamma.sf(1.0, 2.0)
+    Array(0.735..., dtype=float32, weak_type=True)
+    """
+    z = standardized(x, loc, scale)
+    return upper_tail(z, a)
+
+
+@elementwise("gamma")
+def logsf(x: ArrayLike, a: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
+    """Logarithm of the survival function of the gamma distribution.
+
+    Args:
+      x: array of values.
+      a: array, positive: the shape.
+      loc: array, added to the values of the standard distribution.
+      scale: array, positive: what the values of the standard distribution are multiplied by.
+
+    Returns:
+      An array of the shape that the arguments broadcast to.
+
+    >>> jax.scipy.stats.gamma.logsf(1.0, 2.0)
+    Array(-0.306..., dtype=float32, weak_type=True)
+    """
+    z = standardized(x, loc, scale)
+    return log_tails(z, a)[1]

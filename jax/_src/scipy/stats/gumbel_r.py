@@ -1,0 +1,170 @@
+"""The right-skewed Gumbel distribution: `jax.scipy.stats.gumbel_r`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from jax._src.basearray import Array
+from jax._src.lax import lax
+from jax._src.scipy.special.common import where
+from jax._src.scipy.stats.common import elementwise, log1mexp, probability, scaled_up, standardized
+from jax._src.typing import ArrayLike
+
+
+def density(z: Any) -> Any:
+    """Computes exp(-z - exp(-z))."""
+    # Two factors have a smaller error than the exponential of a sum; the second is zero for large exp(-z).
+    far = z < -10
+    tail = lax.exp(-where(far, 0, z))
+    return where(far, 0, tail * lax.exp(-tail))
+
+
+def log_density(z: Any) -> Any:
+    """Computes -z - exp(-z)."""
+    return where(z == -np.inf, -np.inf, -z - lax.exp(-z))
+
+
+def upper_tail(z: Any) -> Any:
+    """Computes 1 - exp(-exp(-z))."""
+    return -lax.expm1(-lax.exp(-z))
+
+
+def log_upper_tail(z: Any) -> Any:
+    """Computes log(1 - exp(-exp(-z)))."""
+    # For large z, exp(-z) is smaller than the spacing of numbers at 1, and then zero.
+    large = z > 40
+    return where(large, -z, log1mexp(lax.exp(-where(large, 0, z))))
+
+
+@elementwise("gumbel_r")
+def logpdf(x: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
+    """Logarithm of the probability density function of the right-skewed Gumbel distribution.
+
+    Args:
+      x: array of values.
+      loc: array, added to the values of the standard distribution.
+      scale: array, positive: what the values of the standard distribution are multiplied by.
+
+    Returns:
+      An array of the shape that the arguments broadcast to.
+
+    >>> jax.scipy.stats.gumbel_r.logpdf(0.0)
+    Array(-1., dtype=float32, weak_type=True)
+    """
+    z = standardized(x, loc, scale)
+    return log_density(z) - lax.log(scale)
+
+
+@elementwise("gumbel_r")
+def pdf(x: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
+    """Probability density function of the right-skewed Gumbel distribution.
+
+    Args:
+      x: array of values.
+      loc: array, added to the values of the standard distribution.
+      scale: array, positive: what the values of the standard distribution are multiplied by.
+
+    Returns:
+      An array of the shape that the arguments broadcast to.
+
+    >>> jax.scipy.stats.gumbel_r.pdf(0.0)
+    Array(0.367..., dtype=float32, weak_type=True)
+    """
+    z = standardized(x, loc, scale)
+    return density(z) / scale
+
+
+@elementwise("gumbel_r")
+def cdf(x: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
+    """Cumulative distribution function of the right-skewed Gumbel distribution.
+
+    Args:
+      x: array of values.
+      loc: array, added to the values of the standard distribution.
+      scale: array, positive: what the values of the standard distribution are multiplied by.
+
+    Returns:
+      An array of the shape that the arguments broadcast to.
+
+    >>> jax.scipy.stats.gumbel_r.cdf(0.0)
+    Array(0.367..., dtype=float32, weak_type=True)
+    """
+    z = standardized(x, loc, scale)
+    return lax.exp(-lax.exp(-z))
+
+
+@elementwise("gumbel_r")
+def logcdf(x: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
+    """Logarithm of the cumulative distribution function of the right-skewed Gumbel distribution.
+
+    Args:
+      x: array of values.
+      loc: array, added to the values of the standard distribution.
+      scale: array, positive: what the values of the standard distribution are multiplied by.
+
+    Returns:
+      An array of the shape that the arguments broadcast to.
+
+    >>> jax.scipy.stats.gumbel_r.logcdf(0.0)
+    Array(-1., dtype=float32, weak_type=True)
+    """
+    z = standardized(x, loc, scale)
+    return -lax.exp(-z)
+
+
+@elementwise("gumbel_r")
+def sf(x: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
+    """Survival function of the right-skewed Gumbel distribution, 1 - cdf.
+
+    Args:
+      x: array of values.
+      loc: array, added to the values of the standard distribution.
+      scale: array, positive: what the values of the standard distribution are multiplied by.
+
+    Returns:
+      An array of the shape that the arguments broadcast to.
+
+    >>> jax.scipy.stats.gumbel_r.sf(0.0)
+    Array(0.632..., dtype=float32, weak_type=True)
+    """
+    z = standardized(x, loc, scale)
+    return upper_tail(z)
+
+
+@elementwise("gumbel_r")
+def logsf(x: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
+    """Logarithm of the survival function of the right-skewed Gumbel distribution.
+
+    Args:
+      x: array of values.
+      loc: array, added to the values of the standard distribution.
+      scale: array, positive: what the values of the standard distribution are multiplied by.
+
+    Returns:
+      An array of the shape that the arguments broadcast to.
+
+    >>> jax.scipy.stats.gumbel_r.logsf(0.0)
+    Array(-0.458..., dtype=float32, weak_type=True)
+    """
+    z = standardized(x, loc, scale)
+    return log_upper_tail(z)
+
+
+@elementwise("gumbel_r")
+def ppf(p: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
+    """Quantile function of the right-skewed Gumbel distribution, the inverse of its cdf.
+
+    Args:
+      p: array of numbers from 0 to 1: the probabilities.
+      loc: array, added to the values of the standard distribution.
+      scale: array, positive: what the values of the standard distribution are multiplied by.
+
+    Returns:
+      An array of the shape that the arguments broadcast to.
+
+    >>> jax.scipy.stats.gumbel_r.ppf(0.25)
+    Array(-0.326..., dtype=float32, weak_type=True)
+    """
+    return scaled_up(-lax.log(-lax.log(probability(p))), loc, scale)

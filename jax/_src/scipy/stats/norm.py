@@ -1,0 +1,169 @@
+"""The normal distribution: `jax.scipy.stats.norm`."""
+
+from __future__ import annotations
+
+import math
+
+from jax._src.basearray import Array
+from jax._src.lax import lax
+from jax._src.scipy import special
+from jax._src.scipy.special.error import normal_density
+from jax._src.scipy.stats.common import elementwise, scaled_up, standardized
+from jax._src.typing import ArrayLike
+
+_HALF_LOG_2PI = 0.5 * math.log(2 * math.pi)
+
+
+def _logpdf(x, loc, scale):
+    z = (x - loc) / scale
+    return -0.5 * z * z - _HALF_LOG_2PI - lax.log(scale)
+
+
+@elementwise("norm", analytic=_logpdf)
+def logpdf(x: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
+    """Logarithm of the probability density function of the normal distribution.
+
+    Args:
+      x: array of values.
+      loc: array, the mean.
+      scale: array, positive: the standard deviation.
+
+    Returns:
+      An array of the shape that the arguments broadcast to.
+
+    >>> jax.scipy.stats.norm.logpdf(0.0)
+    Array(-0.918..., dtype=float32, weak_type=True)
+    """
+    z = standardized(x, loc, scale)
+    return -0.5 * z * z - _HALF_LOG_2PI - lax.log(scale)
+
+
+@elementwise("norm", analytic=lambda *args: lax.exp(_logpdf(*args)))
+def pdf(x: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
+    """Probability density function of the normal distribution.
+
+    Args:
+      x: array of values.
+      loc: array, the mean.
+      scale: array, positive: the standard deviation.
+
+    Returns:
+      An array of the shape that the arguments broadcast to.
+
+    >>> jax.scipy.stats.norm.pdf(0.0)
+    Array(0.398..., dtype=float32, weak_type=True)
+    """
+    z = standardized(x, loc, scale)
+    return normal_density(z) / scale
+
+
+@elementwise("norm", strong=True)
+def cdf(x: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
+    """Cumulative distribution function of the normal distribution.
+
+    Args:
+      x: array of values.
+      loc: array, the mean.
+      scale: array, positive: the standard deviation.
+
+    Returns:
+      An array of the shape that the arguments broadcast to.
+
+    >>> jax.scipy.stats.norm.cdf(0.0)
+    Array(0.5, dtype=float32)
+    """
+    z = standardized(x, loc, scale)
+    return special.ndtr(z)
+
+
+@elementwise("norm", strong=True)
+def logcdf(x: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
+    """Logarithm of the cumulative distribution function of the normal distribution.
+
+    Args:
+      x: array of values.
+      loc: array, the mean.
+      scale: array, positive: the standard deviation.
+
+    Returns:
+      An array of the shape that the arguments broadcast to.
+
+    >>> jax.scipy.stats.norm.logcdf(0.0)
+    Array(-0.693..., dtype=float32)
+    """
+    z = standardized(x, loc, scale)
+    return special.log_ndtr(z)
+
+
+@elementwise("norm", strong=True)
+def sf(x: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
+    """Survival function of the normal distribution, 1 - cdf.
+
+    Args:
+      x: array of values.
+      loc: array, the mean.
+      scale: array, positive: the standard deviation.
+
+    Returns:
+      An array of the shape that the arguments broadcast to.
+
+    >>> jax.scipy.stats.norm.sf(0.0)
+    Array(0.5, dtype=float32)
+    """
+    z = standardized(x, loc, scale)
+    return special.ndtr(-z)
+
+
+@elementwise("norm", strong=True)
+def logsf(x: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
+    """Logarithm of the survival function of the normal distribution.
+
+    Args:
+      x: array of values.
+      loc: array, the mean.
+      scale: array, positive: the standard deviation.
+
+    Returns:
+      An array of the shape that the arguments broadcast to.
+
+    >>> jax.scipy.stats.norm.logsf(0.0)
+    Array(-0.693..., dtype=float32)
+    """
+    z = standardized(x, loc, scale)
+    return special.log_ndtr(-z)
+
+
+@elementwise("norm", strong=True)
+def ppf(q: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
+    """Quantile function of the normal distribution, the inverse of its cdf.
+
+    Args:
+      q: array of numbers from 0 to 1: the probabilities.
+      loc: array, the mean.
+      scale: array, positive: the standard deviation.
+
+    Returns:
+      An array of the shape that the arguments broadcast to.
+
+    >>> jax.scipy.stats.norm.ppf(0.5)
+    Array(0., dtype=float32)
+    """
+    return scaled_up(special.ndtri(q), loc, scale)
+
+
+@elementwise("norm", strong=True)
+def isf(q: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
+    """Inverse of the survival function of the normal distribution.
+
+    Args:
+      q: array of numbers from 0 to 1: the probabilities.
+      loc: array, the mean.
+      scale: array, positive: the standard deviation.
+
+    Returns:
+      An array of the shape that the arguments broadcast to.
+
+    >>> jax.scipy.stats.norm.isf(0.5)
+    Array(0., dtype=float32)
+    """
+    return scaled_up(-special.ndtri(q), loc, scale)

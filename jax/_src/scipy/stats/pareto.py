@@ -1,0 +1,169 @@
+"""The Pareto distribution: `jax.scipy.stats.pareto`."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from jax._src.basearray import Array
+from jax._src.lax import lax
+from jax._src.scipy.special.common import where
+from jax._src.scipy.stats.common import elementwise, log1mexp, probability, scaled_up, standardized
+from jax._src.typing import ArrayLike
+
+
+def _inside(z):
+    return where(z < 1, 1, z)
+
+
+def _positive(b):
+    return where(b > 0, b, np.nan)
+
+
+def _defined(out, b):
+    return where(b == b, out, np.nan)
+
+
+@elementwise("pareto")
+def logpdf(x: ArrayLike, b: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
+    """Logarithm of the probability density function of the Pareto distribution.
+
+    Args:
+      x: array of values.
+      b: array, positive: the exponent.
+      loc: array, added to the values of the standard distribution.
+      scale: array, positive: what the values of the standard distribution are multiplied by.
+
+    Returns:
+      An array of the shape that the arguments broadcast to.
+
+    >>> jax.scipy.stats.pareto.logpdf(2.0, 3.0)
+    Array(-1.673..., dtype=float32, weak_type=True)
+    """
+    z = standardized(x, loc, scale)
+    y, b = _inside(z), _positive(b)
+    out = where(z < 1, -np.inf, lax.log(b) - (b + 1) * lax.log(y))
+    return _defined(out, b) - lax.log(scale)
+
+
+@elementwise("pareto")
+def pdf(x: ArrayLike, b: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
+    """Probability density function of the Pareto distribution.
+
+    Args:
+      x: array of values.
+      b: array, positive: the exponent.
+      loc: array, added to the values of the standard distribution.
+      scale: array, positive: what the values of the standard distribution are multiplied by.
+
+    Returns:
+      An array of the shape that the arguments broadcast to.
+
+    >>> jax.scipy.stats.pareto.pdf(2.0, 3.0)
+    Array(0.187..., dtype=float32, weak_type=True)
+    """
+    z = standardized(x, loc, scale)
+    y, b = _inside(z), _positive(b)
+    return _defined(where(z < 1, 0, b * lax.pow(y, -(b + 1))), b) / scale
+
+
+@elementwise("pareto")
+def cdf(x: ArrayLike, b: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
+    """Cumulative distribution function of the Pareto distribution.
+
+    Args:
+      x: array of values.
+      b: array, positive: the exponent.
+      loc: array, added to the values of the standard distribution.
+      scale: array, positive: what the values of the standard distribution are multiplied by.
+
+    Returns:
+      An array of the shape that the arguments broadcast to.
+
+    >>> jax.scipy.stats.pareto.cdf(2.0, 3.0)
+    Array(0.875, dtype=float32, weak_type=True)
+    """
+    z = standardized(x, loc, scale)
+    y, b = _inside(z), _positive(b)
+    return _defined(where(z < 1, 0, -lax.expm1(-b * lax.log(y))), b)
+
+
+@elementwise("pareto")
+def logcdf(x: ArrayLike, b: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
+    """Logarithm of the cumulative distribution function of the Pareto distribution.
+
+    Args:
+      x: array of values.
+      b: array, positive: the exponent.
+      loc: array, added to the values of the standard distribution.
+      scale: array, positive: what the values of the standard distribution are multiplied by.
+
+    Returns:
+      An array of the shape that the arguments broadcast to.
+
+    >>> jax.scipy.stats.pareto.logcdf(2.0, 3.0)
+    Array(-0.133..., dtype=float32, weak_type=True)
+    """
+    z = standardized(x, loc, scale)
+    y, b = _inside(z), _positive(b)
+    return _defined(where(z < 1, -np.inf, log1mexp(b * lax.log(y))), b)
+
+
+@elementwise("pareto")
+def sf(x: ArrayLike, b: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
+    """Survival function of the Pareto distribution, 1 - cdf.
+
+    Args:
+      x: array of values.
+      b: array, positive: the exponent.
+      loc: array, added to the values of the standard distribution.
+      scale: array, positive: what the values of the standard distribution are multiplied by.
+
+    Returns:
+      An array of the shape that the arguments broadcast to.
+
+    >>> jax.scipy.stats.pareto.sf(2.0, 3.0)
+    Array(0.125, dtype=float32, weak_type=True)
+    """
+    z = standardized(x, loc, scale)
+    y, b = _inside(z), _positive(b)
+    return _defined(where(z < 1, 1, lax.pow(y, -b)), b)
+
+
+@elementwise("pareto")
+def logsf(x: ArrayLike, b: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
+    """Logarithm of the survival function of the Pareto distribution.
+
+    Args:
+      x: array of values.
+      b: array, positive: the exponent.
+      loc: array, added to the values of the standard distribution.
+      scale: array, positive: what the values of the standard distribution are multiplied by.
+
+    Returns:
+      An array of the shape that the arguments broadcast to.
+
+    >>> jax.scipy.stats.pareto.logsf(2.0, 3.0)
+    Array(-2.079..., dtype=float32, weak_type=True)
+    """
+    z = standardized(x, loc, scale)
+    y, b = _inside(z), _positive(b)
+    return _defined(where(z < 1, 0, -b * lax.log(y)), b)
+
+
+@elementwise("pareto", analytic=lambda q, b, loc, scale: loc + scale * lax.pow(1 - q, -1 / b))
+def ppf(q: ArrayLike, b: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
+    """Quantile function of the Pareto distribution, the inverse of its cdf.
+
+    Args:
+      q: array of numbers from 0 to 1: the probabilities.
+      b: array, positive: the exponent.
+      loc: array, added to the values of the standard distribution.
+      scale: array, positive: what the values of the standard distribution are multiplied by.
+
+    Returns:
+      An array of the shape that the arguments broadcast to.
+
+    >>> jax.scipy.stats.pareto.ppf(0.25, 3.0)
+    Array(1.100..., dtype=float32, weak_type=True)
+    """
+    return scaled_up(lax.exp(-lax.log1p(-probability(q)) / _positive(b)), loc, scale)

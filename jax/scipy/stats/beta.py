@@ -1,0 +1,10 @@
+"""The beta distribution."""
+
+from jax._src.scipy.stats.beta import (
+    cdf as cdf,
+    logcdf as logcdf,
+    logpdf as logpdf,
+    logsf as logsf,
+    pdf as pdf,
+    sf as sf,
+)

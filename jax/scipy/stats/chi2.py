@@ -1,0 +1,10 @@
+"""The chi-square distribution."""
+
+from jax._src.scipy.stats.chi2 import (
+    cdf as cdf,
+    logcdf as logcdf,
+    logpdf as logpdf,
+    logsf as logsf,
+    pdf as pdf,
+    sf as sf,
+)

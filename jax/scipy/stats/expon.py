@@ -1,0 +1,11 @@
+"""The exponential distribution."""
+
+from jax._src.scipy.stats.expon import (
+    cdf as cdf,
+    logcdf as logcdf,
+    logpdf as logpdf,
+    logsf as logsf,
+    pdf as pdf,
+    ppf as ppf,
+    sf as sf,
+)

@@ -1,0 +1,3 @@
+"""The negative binomial distribution."""
+
+from jax._src.scipy.stats.nbinom import logpmf as logpmf, pmf as pmf

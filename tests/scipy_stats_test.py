@@ -1,0 +1,258 @@
+"""`jax.scipy.stats`: values, dtypes and derivatives of the distributions, against SciPy."""
+
+import functools
+import importlib
+
+import numpy as np
+import pytest
+import scipy.stats
+
+import jax
+import jax.numpy as jnp
+import jax.scipy.stats as stats
+
+INF, NAN = np.inf, np.nan
+LINE = [
+    -INF,
+    -100,
+    -30,
+    -5,
+    -1.3,
+    -0.5,
+    -1e-3,
+    0,
+    1e-10,
+    0.01,
+    0.3,
+    0.5,
+    1,
+    1.7,
+    2,
+    5,
+    30,
+    100,
+    INF,
+    NAN,
+]
+UNIT = [-0.1, 0, 1e-10, 0.01, 0.3, 0.5, 0.7, 0.99, 1, 1.1, NAN]
+COUNTS = [-3, -1, 0, 1, 2, 5, 17, 100, 101, 1000, NAN]
+SCALES = [(0, 1), (0.5, 2), (-1, 0.25)]
+BAD_SCALES = [(0, 0), (0, -1), (NAN, 1), (0, NAN)]
+DENSITIES = ("pdf", "logpdf")
+TAILS = ("cdf", "logcdf", "sf", "logsf")
+
+# name: (functions, first argument, parameters); those of `FIXED` take no location and scale.
+CONTINUOUS = {
+    "norm": ((*DENSITIES, *TAILS), LINE, [()]),
+    "expon": ((*DENSITIES, *TAILS), LINE, [()]),
+    "cauchy": ((*DENSITIES, *TAILS), LINE, [()]),
+    "laplace": ((*DENSITIES, "cdf"), LINE, [()]),
+    "logistic": ((*DENSITIES, "cdf", "sf"), LINE, [()]),
+    "uniform": ((*DENSITIES, "cdf"), LINE, [()]),
+    "gumbel_l": ((*DENSITIES, *TAILS), LINE[1:-2] + [NAN], [()]),
+    "gumbel_r": ((*DENSITIES, *TAILS), LINE[1:-2] + [NAN], [()]),
+    "t": (DENSITIES, LINE, [(0.5,), (1,), (5.5,), (1e3,), (INF,), (0,), (NAN,)]),
+    "chi2": ((*DENSITIES, *TAILS), LINE[:-2] + [NAN], [(0.1,), (1,), (2,), (30,), (1e3,), (0,), (-1,)]),
+    "gamma": ((*DENSITIES, *TAILS), LINE[:-2] + [NAN], [(0.05,), (1,), (1.5,), (10,), (100,), (0,), (NAN,)]),
+    "pareto": ((*DENSITIES, *TAILS), LINE, [(0.3,), (2,), (7.5,), (0,), (-1,)]),
+    "beta": (
+        (*DENSITIES, *TAILS),
+        LINE,
+        [(0.05, 0.5), (1, 1), (2, 0.3), (1.5, 7.5), (10, 50), (1e3, 2e3), (0, 1), (1, -1), (NAN, 1)],
+    ),
+    "truncnorm": (
+        (*DENSITIES, *TAILS),
+        LINE,
+        [(-1, 1), (-2, 3), (0, INF), (-INF, 0.1), (5, 8), (-8, -5), (30, 31), (0.001, 0.002), (1, -1)],
+    ),
+}  # fmt: skip
+FIXED = {
+    "gennorm": ((*DENSITIES, "cdf"), LINE, [(0.5,), (1,), (2,), (5,), (0,), (-1,)]),
+    "vonmises": (DENSITIES, LINE[1:-2], [(0.01,), (1,), (50,), (-1,)]),
+    "wrapcauchy": (DENSITIES, LINE, [(0.01,), (0.5,), (0.9,), (0,), (1,), (NAN,)]),
+}
+QUANTILES = {
+    "norm": (("ppf", "isf"), [()]),
+    "expon": (("ppf",), [()]),
+    "cauchy": (("ppf", "isf"), [()]),
+    "logistic": (("ppf", "isf"), [()]),
+    "uniform": (("ppf",), [()]),
+    "gumbel_l": (("ppf",), [()]),
+    "gumbel_r": (("ppf",), [()]),
+    "pareto": (("ppf",), [(0.3,), (2,), (7.5,), (0,)]),
+}
+MASSES = ("pmf", "logpmf")
+DISCRETE = {
+    "bernoulli": (MASSES, [(0.3,), (0,), (1,), (0.999,), (-0.1,), (NAN,)]),
+    "binom": (MASSES, [(5, 0.3), (0, 0.5), (100, 0.01), (1000, 0.5), (20, 0), (20, 1), (-1, 0.5), (5, 1.1)]),
+    "nbinom": (MASSES, [(1, 0.3), (2.5, 0.9), (20, 0.01), (1000, 0.5), (3, 1), (0, 0.5), (3, 1.1)]),
+    "geom": (MASSES, [(0.3,), (0.01,), (1,), (0,), (1.1,)]),
+    "poisson": ((*MASSES, "cdf"), [(0,), (0.1,), (3.7,), (20,), (1000,), (-1,), (NAN,)]),
+    "betabinom": (MASSES, [(5, 2.3, 0.5), (20, 10, 50), (1, 0.1, 50), (1000, 1, 2), (5, 0, 1), (-1, 1, 1)]),
+}  # fmt: skip
+
+
+def rows():
+    """Distributions, functions, and their arguments as columns of a table."""
+    for name, (funs, first, parameters) in CONTINUOUS.items():
+        table = [(x, *p, *s) for p in parameters for s in SCALES for x in first]
+        table += [(0.3, *parameters[0], *s) for s in BAD_SCALES]
+        yield from ((name, fun, table) for fun in funs)
+    for name, (funs, first, parameters) in FIXED.items():
+        table = [(x, *p) for p in parameters for x in first]
+        yield from ((name, fun, table) for fun in funs)
+    for name, (funs, parameters) in QUANTILES.items():
+        table = [(q, *p, *s) for p in parameters for s in SCALES + BAD_SCALES for q in UNIT]
+        yield from ((name, fun, table) for fun in funs)
+    for name, (funs, parameters) in DISCRETE.items():
+        table = [(k, *p, loc) for p in parameters for loc in (0, 2) for k in COUNTS]
+        yield from ((name, fun, table) for fun in funs)
+    table = [(k, p) for p in UNIT for k in (*COUNTS, 0.5)]
+    yield "bernoulli", "cdf", table
+
+
+ROWS = {f"{name}.{fun}": np.array(table).T for name, fun, table in rows()}
+
+
+def function(path):
+    name, fun = path.split(".")
+    return getattr(getattr(stats, name), fun)
+
+
+@functools.cache
+def results(name):
+    """All functions of a distribution, of float32, by one program."""
+    paths = [path for path in ROWS if path.split(".")[0] == name]
+
+    @jax.jit
+    def program(tables):
+        return {path: function(path)(*args) for path, args in tables.items()}
+
+    return jax.device_get(program({path: ROWS[path].astype(np.float32) for path in paths}))
+
+
+def reference(path, table):
+    name, fun = path.split(".")
+    with np.errstate(all="ignore"):
+        want = getattr(getattr(scipy.stats, name), fun)(*table)
+        single = want.astype(np.float32).astype(np.float64)
+    return np.where(np.isinf(single), single, want)
+
+
+@pytest.mark.parametrize("path", ROWS)
+def test_values(path):
+    table = ROWS[path].astype(np.float32).astype(np.float64)
+    ours, want = results(path.split(".")[0])[path].astype(np.float64), reference(path, table)
+    if path == "bernoulli.ppf":
+        want = np.maximum(want, 0)
+    keep = np.ones(want.shape, bool)
+    if path.split(".")[0] in ("gamma", "chi2", "beta") and path.endswith(("logcdf", "logsf")):
+        keep = ~(want < -85)  # probabilities below 1e-37 are zero
+    # Arguments of exponentials are rounded.
+    rtol = 3e-5 if "log" in path else 1e-4
+    # Smaller numbers are flushed to zero; quantiles are sums.
+    tiny = 1e-6 if path.endswith(("ppf", "isf")) else float(np.finfo(np.float32).tiny)
+    tiny = 3e-7 if path == "betabinom.logpmf" else tiny  # a sum of larger terms
+    np.testing.assert_allclose(ours[keep], want[keep], rtol=rtol, atol=tiny)
+
+
+# A point inside the support of each density or mass function
+INSIDE = {
+    "norm": (0.3, 0.1, 1.5), "expon": (0.7, 0.1, 1.5), "cauchy": (0.3, 0.1, 1.5), "laplace": (0.3, 0.1, 1.5),
+    "logistic": (0.3, 0.1, 1.5), "uniform": (0.3, 0.1, 1.5), "gumbel_l": (0.3, 0.1, 1.5),
+    "gumbel_r": (0.3, 0.1, 1.5), "t": (0.3, 4.2, 0.1, 1.5), "chi2": (2.5, 7.3, 0.1, 1.5),
+    "gamma": (2.5, 3.3, 0.1, 1.5), "pareto": (3.5, 2.5, 0.1, 1.5), "beta": (0.5, 3.3, 5.2, 0.1, 1.5),
+    "truncnorm": (0.3, -1.2, 2.5, 0.1, 1.5), "gennorm": (0.7, 1.5), "vonmises": (0.7, 2.5), "wrapcauchy": (0.7, 0.4),
+    "bernoulli": (1, 0.3), "binom": (3, 7, 0.3), "nbinom": (3, 7.5, 0.3), "geom": (3, 0.3), "poisson": (3, 2.5),
+    "betabinom": (3, 7, 2.5, 4.5),
+}  # fmt: skip
+DISCRETE_ARGUMENTS = {name: 2 if name in ("binom", "betabinom") else 1 for name in DISCRETE}
+
+
+@pytest.mark.parametrize("name", INSIDE)
+def test_gradients(name):
+    """The gradient of the logarithm by differences inside of the support; outside of it, it is finite."""
+    kind = "logpmf" if name in DISCRETE else "logpdf"
+    first = DISCRETE_ARGUMENTS.get(name, 0)
+    point = np.array(INSIDE[name], float)
+    gradient = jax.jit(jax.grad(getattr(getattr(stats, name), kind), range(first, len(point))))
+    with jax.enable_x64(True):
+        slopes = gradient(*point)
+        outside = gradient(-1.0 if name in DISCRETE else -0.75, *point[1:])
+    fun, step = getattr(getattr(scipy.stats, name), kind), 1e-5
+    for i, slope in enumerate(slopes, first):
+        near = [np.where(np.arange(len(point)) == i, point + h, point) for h in (step, -step)]
+        want = (fun(*near[0]) - fun(*near[1])) / (2 * step)
+        np.testing.assert_allclose(slope, want, rtol=1e-6, atol=1e-8)
+    assert np.isfinite(outside).all()
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float64"])
+def test_dtypes(dtype):
+    with jax.enable_x64(dtype == "float64"):
+        x = jnp.array([0.25, 0.75, 2.0], dtype)
+        for out in (
+            stats.norm.cdf(x),
+            stats.gamma.logpdf(x, 1.5),
+            stats.expon.ppf(x),
+            stats.binom.pmf(x, 3, 0.5),
+        ):
+            assert out.dtype == dtype
+        want = scipy.stats.gamma.logpdf(np.array([0.25, 0.75, 2.0]), 1.5)
+        ours = np.asarray(stats.gamma.logpdf(x, 1.5), np.float64)
+    np.testing.assert_allclose(ours, want, rtol=float(jnp.finfo(dtype).eps) * 4)
+
+
+def test_promotion_and_broadcasting():
+    out = stats.norm.pdf(np.int32([[0], [1]]), np.float32([0, 1, 2]), scale=2)
+    assert out.shape == (2, 3) and out.dtype == np.float32
+    assert stats.norm.logpdf(1).aval.weak_type and not stats.norm.cdf(1).aval.weak_type
+    np.testing.assert_allclose(stats.norm.pdf(x=1.0, loc=1.0), 0.3989423, rtol=1e-6)
+    np.testing.assert_allclose(
+        jax.vmap(stats.t.pdf, (0, None))(np.float32([0, 1]), 3.0), [0.3675526, 0.2067483], rtol=1e-6
+    )
+    z = np.complex64([0.5 + 1j])
+    np.testing.assert_allclose(jnp.exp(stats.norm.logpdf(z)), stats.norm.pdf(z), rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    "call, text",
+    [
+        (lambda: stats.norm.pdf(), "norm.pdf: missing a required argument: 'x'"),
+        (lambda: stats.norm.pdf([1.0]), "requires ndarray or scalar arguments"),
+        (
+            lambda: stats.norm.pdf(np.ones(2), np.ones(3)),
+            r"incompatible shapes for broadcasting: \(2,\), \(3,\)",
+        ),
+        (
+            lambda: stats.gamma.pdf(np.complex64([1]), 2.0),
+            "gamma.pdf does not accept dtype complex64",
+        ),
+    ],
+)
+def test_errors(call, text):
+    with pytest.raises(TypeError, match=text):
+        call()
+
+
+def test_entropy_of_poisson():
+    mu = np.array([0, 1e-3, 0.5, 3, 19.9, 20.1, 99, 101, 1e5])
+    with jax.enable_x64(True):
+        ours = stats.poisson.entropy(mu)
+        slope = jax.grad(stats.poisson.entropy)(3.0)
+    mean = np.array([*mu[:8], 3 + 1e-5, 3 - 1e-5])
+    mass = scipy.stats.poisson.pmf(np.arange(400), mean[:, None])
+    *want, above, below = -np.sum(
+        np.where(mass > 0, mass * np.log(np.where(mass > 0, mass, 1)), 0), 1
+    )
+    np.testing.assert_allclose(ours[:8], want, rtol=1e-12, atol=1e-15)
+    np.testing.assert_allclose(ours[8], 0.5 * np.log(2 * np.pi * np.e * 1e5), rtol=1e-6)
+    np.testing.assert_allclose(
+        stats.poisson.entropy(mu.astype(np.float32))[1:], ours[1:], rtol=2e-6
+    )
+    np.testing.assert_allclose(slope, (above - below) / 2e-5, rtol=1e-6)
+
+
+def test_modules():
+    for name in (*CONTINUOUS, *FIXED, *DISCRETE):
+        assert importlib.import_module(f"jax.scipy.stats.{name}") is getattr(stats, name)
