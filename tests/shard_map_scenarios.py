@@ -105,6 +105,9 @@ scenario("abstract_mesh_alone", lambda: smap(
 scenario("mesh_inside", lambda: smap(
     lambda x: x + len(jax.sharding.get_abstract_mesh().manual_axes), P("x"), P("x"),
     axis_names={"x"})(X))  # fmt: skip
+scenario("argument_on_other_mesh", lambda: [jax.jit(smap(lambda x: x, spec, spec))(
+    jax.device_put(X, NamedSharding(mesh_of(AUTO, sizes=(8,), names=("z",)), P("z"))))
+    for spec in (P("x"), P(None, "x"), P("y", "x"))])  # fmt: skip
 scenario("one_device", lambda: smap(
     lambda x: x + 1, P("x"), P("x"), mesh=mesh_of(sizes=(1,), names=("x",)))(X))  # fmt: skip
 

@@ -194,14 +194,14 @@ def _final_shardings(xla_executable: Any, info: Any, placement: Any, device_list
         return ins, outs
     skip = len(info.ordered_effects)
     ins, outs = info.in_shardings, info.out_shardings
-    mesh = placement.mesh
+    meshes = (placement.mesh, *placement.more_meshes)
     if any(isinstance(s, UnspecifiedValue) for s in ins):
         chosen = xla_executable.get_parameter_shardings()
-        ins = _fill_in(ins, chosen, skip, info.in_avals, device_list, mesh, None)
+        ins = _fill_in(ins, chosen, skip, info.in_avals, device_list, meshes, None)
     if any(isinstance(s, UnspecifiedValue) for s in outs):
         chosen = xla_executable.get_output_shardings()
         kinds = xla_executable.get_output_memory_kinds()[0][skip:]
-        filled = _fill_in(outs, chosen, skip, info.out_avals, device_list, mesh, kinds)
+        filled = _fill_in(outs, chosen, skip, info.out_avals, device_list, meshes, kinds)
         outs = tuple([
             _as_argument(s, a, info) if isinstance(o, UnspecifiedValue) else s
             for s, o, a in zip(filled, outs, info.out_avals)
@@ -244,7 +244,7 @@ def _fill_in(
     skip: Any,
     avals: Sequence[core.AbstractValue],
     device_list: object,
-    mesh: Any,
+    meshes: Sequence[Any],
     kinds: Any,
 ) -> Any:
     replicated = lib.hlo.HloSharding.replicate()
@@ -264,22 +264,24 @@ def _fill_in(
             if isinstance(aval, core.ShapedArray):
                 if core.physical_aval(aval) is not aval:
                     s = logical_sharding(aval.shape, aval.dtype, s)
-                s = _named(s, mesh, aval)
+                s = _named(s, meshes, aval)
         out.append(s)
     return out
 
 
-def _named(s: Any, mesh: object, aval: Any) -> Any:
-    """Converts a sharding of the compiler to one over `mesh`, if possible."""
-    if not isinstance(mesh, Mesh) or not isinstance(s, GSPMDSharding):
-        return s
-    try:
-        (spec,) = parse_flatten_op_sharding(s._hlo_sharding, mesh)
-    except (ValueError, NotImplementedError):
-        return s
-    if mesh.abstract_mesh._any_axis_explicit:  # types have a spec entry for each dimension
-        spec = spec._normalized_spec_for_aval(aval.ndim)
-    return NamedSharding(mesh, spec, memory_kind=s.memory_kind)
+def _named(s: Any, meshes: Sequence[Any], aval: Any) -> Any:
+    """Converts a sharding of the compiler to one over the first of `meshes` that can express it."""
+    for mesh in meshes:
+        if not isinstance(mesh, Mesh) or not isinstance(s, GSPMDSharding):
+            continue
+        try:
+            (spec,) = parse_flatten_op_sharding(s._hlo_sharding, mesh)
+        except (ValueError, NotImplementedError):
+            continue
+        if mesh.abstract_mesh._any_axis_explicit:  # types have a spec entry for each dimension
+            spec = spec._normalized_spec_for_aval(aval.ndim)
+        return NamedSharding(mesh, spec, memory_kind=s.memory_kind)
+    return s
 
 
 def _layouts_of(layouts: Sequence[Any], avals: Sequence[Any]) -> list[Any]:

@@ -31,6 +31,7 @@ class Placement(NamedTuple):
       backend: the client; None if there are no devices.
       committed: whether the results are committed to the devices.
       mesh: a mesh of the devices, if some sharding has one.
+      more_meshes: other meshes of the same devices in the program.
     """
 
     devices: Any
@@ -38,6 +39,7 @@ class Placement(NamedTuple):
     backend: Any
     committed: bool
     mesh: Any
+    more_meshes: tuple[Mesh, ...] = ()
 
 
 class Source(NamedTuple):
@@ -410,15 +412,11 @@ def find_placement(
     if base is not None and tuple(base._flat_devices_tuple) != devices:
         if len(devices) > 1 or first.kind != "arg" or base.size > 1:
             raise _differs_from_mesh(base, first, jaxpr, fun_name, names)
-    mesh = _mesh_of(first.sharding)
-    if mesh is None:
-        for s in (*in_shardings, *out_shardings, *(o.sharding for o in jaxpr_shardings(jaxpr))):
-            mesh = _mesh_of(s)
-            if mesh is not None:
-                break
-    if mesh is None:
-        mesh = concrete_mesh
-    return Placement(devices, len(devices), devices[0].client, True, mesh)
+    used = [source.sharding for source in jaxpr_shardings(jaxpr)]
+    shardings = (first.sharding, *in_shardings, *out_shardings, *used)
+    meshes = dict.fromkeys([m for m in map(_mesh_of, shardings) if m is not None])
+    mesh, *more = meshes or (concrete_mesh,)
+    return Placement(devices, len(devices), devices[0].client, True, mesh, tuple(more))
 
 
 def _is_in_host_memory(aval: AbstractValue) -> bool:
