@@ -201,6 +201,13 @@ def test_sharded_vectors():
     for x, y in zip(solve(put), solve(b)):
         close(apply(x), b)
         close(x, y)
+    explicit = jax.make_mesh(mesh.axis_sizes, ("i",), axis_types=(jax.sharding.AxisType.Explicit,))
+    with jax.set_mesh(explicit):
+        put = jax.device_put(b, jax.P("i"))
+        for f in SOLVERS.values():
+            x, _ = jax.jit(lambda b, f=f: f(lambda x: 3 * x, b))(put)
+            assert jax.typeof(x) == jax.typeof(put)
+            close(x, b / 3)
 
 
 @pytest.mark.parametrize(

@@ -374,8 +374,8 @@ def _first_basis(r, error, restart):
     """A basis with the unit vector along `r`, and zeros."""
 
     def first(v):
-        rows = lax.full((restart + 1, *v.shape), 0, v.dtype)
-        return slicing.dynamic_update_index_in_dim(rows, v, 0, 0)
+        padding = [(0, restart, 0)] + [(0, 0, 0)] * v.ndim
+        return lax.pad(lax.expand_dims(v, (0,)), np.zeros((), v.dtype), padding)
 
     return tree_map(first, _scale(_quotient(lax.full_like(error, 1), error), r))
 
