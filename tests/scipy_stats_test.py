@@ -256,3 +256,46 @@ def test_entropy_of_poisson():
 def test_modules():
     for name in (*CONTINUOUS, *FIXED, *DISCRETE):
         assert importlib.import_module(f"jax.scipy.stats.{name}") is getattr(stats, name)
+
+
+def test_multivariate_normal():
+    cov, mean = np.float32([[2, 0.5], [0.5, 1]]), np.float32([0.1, -0.3])
+    x = np.float32([[1, 2], [0, 0], [-3, 0.5]])
+    want = scipy.stats.multivariate_normal.logpdf(x, mean, cov)
+    normal = stats.multivariate_normal
+    np.testing.assert_allclose(normal.logpdf(x, mean, cov), want, rtol=2e-6)
+    np.testing.assert_allclose(normal.pdf(x, mean, np.stack([cov] * 3)), np.exp(want), rtol=1e-5)
+    want = scipy.stats.multivariate_normal.logpdf(x, mean, 2)
+    np.testing.assert_allclose(normal.logpdf(x, mean, np.float32(2)), want, rtol=2e-6)
+    np.testing.assert_allclose(
+        normal.logpdf(1.0, 0.5, 2.0), scipy.stats.norm.logpdf(1, 0.5, 2**0.5), rtol=1e-6
+    )
+    slope = jax.grad(normal.logpdf, 1)(x[0], mean, cov)
+    np.testing.assert_allclose(slope, np.linalg.solve(cov, x[0] - mean), rtol=1e-5)
+    assert np.isnan(normal.logpdf(x[0], mean, -cov))
+    with pytest.raises(ValueError, match="got incompatible shapes"):
+        normal.logpdf(x, mean, np.ones((3, 3), np.float32))
+    with pytest.raises(NotImplementedError, match="allow_singular"):
+        normal.logpdf(x, mean, cov, allow_singular=True)
+
+
+def test_dirichlet():
+    x, alpha = np.float32([[0.25, 0.5], [0.25, 0.375], [0.5, 0.125]]), np.float32([1, 2, 3.5])
+    want = scipy.stats.dirichlet.logpdf(x, alpha)
+    np.testing.assert_allclose(stats.dirichlet.logpdf(x, alpha), want, rtol=2e-6)
+    np.testing.assert_allclose(stats.dirichlet.pdf(x[:2], alpha), np.exp(want), rtol=1e-5)
+    assert stats.dirichlet.logpdf(np.float32([0.5, 0.5, 0.5]), alpha) == -INF
+    with pytest.raises(ValueError, match="`alpha` must be one-dimensional"):
+        stats.dirichlet.logpdf(x, np.ones((3, 2), np.float32))
+    with pytest.raises(ValueError, match="one entry fewer"):
+        stats.dirichlet.logpdf(np.ones(5, np.float32), alpha)
+
+
+def test_multinomial():
+    x, p = np.int32([[1, 2, 3], [6, 0, 0], [2, 2, 1], [-1, 4, 3]]), np.float32([0.25, 0.25, 0.5])
+    want = scipy.stats.multinomial.logpmf(x[:2], 6, p)
+    ours = stats.multinomial.logpmf(x, 6, p)
+    np.testing.assert_allclose(ours, [*want, -INF, -INF], rtol=2e-6)
+    np.testing.assert_allclose(stats.multinomial.pmf(x[:2], 6, p), np.exp(want), rtol=1e-5)
+    with pytest.raises(ValueError, match="must be of integer type"):
+        stats.multinomial.logpmf(p, 6, p)

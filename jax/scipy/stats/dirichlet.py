@@ -1,0 +1,3 @@
+"""The Dirichlet distribution."""
+
+from jax._src.scipy.stats.dirichlet import logpdf as logpdf, pdf as pdf

@@ -1,0 +1,3 @@
+"""The multinomial distribution."""
+
+from jax._src.scipy.stats.multinomial import logpmf as logpmf, pmf as pmf
