@@ -102,6 +102,7 @@ ALL = {
     "normalize": lambda x: (x - lax.pmean(x, "x")) / jnp.sqrt(lax.pmean(x**2, ("x", "y"))),
     "ring": lambda x: functools.reduce(
         lambda c, _: c + lax.ppermute(c, "y", [(i, (i + 1) % 4) for i in range(4)]), range(3), x),
+    "ring_backwards": lambda x: lax.ppermute(x * x, "y", [(i, i - 1) for i in range(4)]),
     "in_scan": lambda x: lax.scan(lambda c, r: (c + lax.psum(jnp.sin(r * c), "y") * r, None), x[0, 0], x[0])[0],
     "in_checkpoint": lambda x: jax.checkpoint(lambda x: jnp.sin(lax.psum(x * x, "y")) * x)(x),
     "in_jit": lambda x: jax.jit(lambda x: lax.psum(jnp.cos(x), "x"))(x) * x,

@@ -662,7 +662,7 @@ class ArgumentsTest(parameterized.TestCase):
         self.assertEqual(batched(s, 0, spmd).spec, P("y", "x"))
         self.assertIs(batched(s, None, spmd), s)
         self.assertIs(batched(UNSPECIFIED, 0, spmd), UNSPECIFIED)
-        with self.assertRaisesRegex(ValueError, "spmd_axis_name.*`y`"):
+        with self.assertRaisesRegex(DuplicateSpecError, "spmd_axis_name.*`y`"):
             batched(NamedSharding(mesh(), P("y")), 0, spmd)
         gspmd = GSPMDSharding(tuple(devices(8)), s._to_xla_hlo_sharding(1))
         self.assertTrue(batched(gspmd, 0, axis).is_equivalent_to(batched(s, 0, axis), 2))

@@ -58,7 +58,8 @@ def ppermute(x: Any, axis_name: Any, perm: Sequence[tuple[int, int]]) -> Any:
       x: array or pytree of arrays.
       axis_name: name of the axis, or a tuple of names. Indices along several mesh axes are row-major
         in the order of the mesh's axes.
-      perm: pairs (source, destination); indices that are not a destination receive zeros.
+      perm: pairs (source, destination); indices that are not a destination receive zeros. Negative
+        indices count from the end.
 
     Returns:
       A pytree like `x`.
@@ -109,12 +110,14 @@ def _check_perm(name: str, axes: tuple, perm: Any) -> tuple[tuple[int, int], ...
 
 @functools.lru_cache(1000)
 def _checked_pairs(name: str, axes: tuple, n: int, pairs: tuple) -> tuple:
+    given = pairs
+    pairs = tuple([(s + n if s < 0 else s, d + n if d < 0 else d) for s, d in given])
     sources, targets = {s for s, _ in pairs}, {d for _, d in pairs}
     if len(sources) < len(pairs) or len(targets) < len(pairs):
-        raise ValueError(f"{name} sources and destinations must be unique, got {pairs}")
+        raise ValueError(f"{name} sources and destinations must be unique, got {given}")
     if any(not 0 <= i < n for i in sources | targets):
         raise ValueError(
-            f"{name} indices must be in range of axis {show_axes(axes)} of size {n}, got {pairs}"
+            f"{name} indices must be in range of axis {show_axes(axes)} of size {n}, got {given}"
         )
     return pairs
 
