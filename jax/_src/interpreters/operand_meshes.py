@@ -8,7 +8,9 @@ arguments of the function that is running.
 
 from __future__ import annotations
 
+import functools
 import threading
+from collections.abc import Callable
 from typing import Any
 
 from jax._src import core
@@ -41,6 +43,17 @@ class operands:
 
     def __exit__(self, *exc: object) -> None:
         _running.operands = self.outer
+
+
+def on_devices_of_arguments(fun: Callable[..., Any]) -> Callable[..., Any]:
+    """Decorator: the function runs in the context of its `operands`."""
+
+    @functools.wraps(fun)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        with operands((args, kwargs)):
+            return fun(*args, **kwargs)
+
+    return call
 
 
 def mesh_of_operands(abstract: Any, args: Any) -> Mesh | None:

@@ -130,16 +130,16 @@ def value_and_grad(
             flat_fun, out_tree = flatten_fun_nokwargs(f_partial, in_tree)
         with operands((args, kwargs)):
             outs, lin = ad.linearize(flat_fun, flat)
-            aux = get_aux() if has_aux else None
-            answer = tree_unflatten(out_tree(), outs)
-            _check_scalar(answer)
-            check_output_dtype("grad", holomorphic, answer)
-            aval = typeof(outs[0])
-            ct = with_manual_type(_one(aval), aval.to_ct_aval().manual_axis_type)
-            if aval.memory_space is not MemorySpace.Device:
-                ct = in_memory_of(aval, ct)
-            grads = lin.backward([ct])
-            grads = [_finish_ct(g) for g in grads]
+        aux = get_aux() if has_aux else None
+        answer = tree_unflatten(out_tree(), outs)
+        _check_scalar(answer)
+        check_output_dtype("grad", holomorphic, answer)
+        aval = typeof(outs[0])
+        ct = with_manual_type(_one(aval), aval.to_ct_aval().manual_axis_type)
+        if aval.memory_space is not MemorySpace.Device:
+            ct = in_memory_of(aval, ct)
+        with operands((args, kwargs, outs)):
+            grads = [_finish_ct(g) for g in lin.backward([ct])]
         g = tree_unflatten(in_tree, grads)
         g = g[0] if isinstance(argnums, int) else g
         return ((answer, aux), g) if has_aux else (answer, g)

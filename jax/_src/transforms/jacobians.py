@@ -9,6 +9,7 @@ from jax._src import dtypes, traceback_util
 from jax._src.ad_util import with_manual_type
 from jax._src.api_util import argnums_partial, check_callable, ensure_index
 from jax._src.core import typeof
+from jax._src.interpreters.operand_meshes import on_devices_of_arguments
 from jax._src.lax import lax, slicing
 from jax._src.lax.lax.convert import to_dtype
 from jax._src.lax.resharding import bind_reshard
@@ -71,6 +72,7 @@ def jacfwd(
 
     @wraps(fun, docstr=_JACOBIAN_DOC, argnums=argnums)
     @api_boundary
+    @on_devices_of_arguments
     def jacfun(*args, **kwargs):
         f = functools.partial(fun, **kwargs) if kwargs else fun
         f_partial, dyn_args = argnums_partial(f, argnums, args)
@@ -138,6 +140,7 @@ def jacrev(
 
     @wraps(fun, docstr=_JACOBIAN_DOC, argnums=argnums)
     @api_boundary
+    @on_devices_of_arguments
     def jacfun(*args, **kwargs):
         f = functools.partial(fun, **kwargs) if kwargs else fun
         f_partial, dyn_args = argnums_partial(f, argnums, args)
