@@ -224,9 +224,24 @@ def test_pjit_is_named_in_errors():
         (pjit(lambda x: x[0], None, rows), X, ValueError, "One of pjit outputs .* path result is"),
         (pjit(identity, (rows, rows)), X, ValueError, "pjit in_shardings specification"),
         (pjit(identity), "a", TypeError, "a pjit-wrapped .* of jax.experimental.pjit.pjit"),
-        (pjit(identity, rows), X[:3], ValueError, "One of pjit arguments .* path x was .* by 4"),
-        (pjit(identity, rows).lower, X[:3], ValueError, "One of pjit arguments .* by 4"),
-        (pjit(identity, None, rows), X[:3], ValueError, "One of pjit outputs .* by 4"),
+        (
+            pjit(identity, rows),
+            X[:3],
+            ValueError,
+            "partitioned 4 times.* one of pjit arguments .* path x",
+        ),
+        (
+            pjit(identity, rows).lower,
+            X[:3],
+            ValueError,
+            "partitioned 4 times.* one of pjit arguments",
+        ),
+        (
+            pjit(identity, None, rows),
+            X[:3],
+            ValueError,
+            "partitioned 4 times.* one of pjit outputs",
+        ),
         (
             pjit(identity, rows),
             jax.device_put(X, jax.devices()[1]),

@@ -37,7 +37,7 @@ from jax._src.late_binding import late
 from jax._src.layout import Format, Layout
 from jax._src.lib import _jax, jax_jit
 from jax._src.mesh import get_concrete_mesh
-from jax._src.sharding import IndivisibleError, Sharding
+from jax._src.sharding import Sharding
 from jax._src.sharding_impls import UNSPECIFIED, UnspecifiedValue
 from jax._src.tree_util import (
     default_registry,
@@ -489,7 +489,7 @@ def _split_formats(shardings, avals, what: str, names: Callable) -> tuple[tuple,
             s = UNSPECIFIED if s is None else s
         if isinstance(s, Sharding):
             _check_fits(s, "sharding", aval, what, names, i)
-            _check_divides(s, aval, what, names, i)
+            pxla.check_divisible((s,), (aval,), what, lambda i=i: [names()[i]])
         if isinstance(layout, Layout):
             _check_fits(layout, "layout", aval, what, names, i)
         outs.append(s)
@@ -507,18 +507,6 @@ def _check_fits(annotation, kind: str, aval, what: str, names: Callable, i: int)
         raise ValueError(
             f"One of {what}{path} is incompatible with its {kind} annotation {annotation}: {err}"
         ) from None
-
-
-def _check_divides(sharding: Sharding, aval, what: str, names: Callable, i: int) -> None:
-    """Raise IndivisibleError if a sharding does not split a value evenly, also within another jit."""
-    if not isinstance(aval, core.ShapedArray):
-        return
-    try:
-        sharding.shard_shape(aval.shape)
-    except IndivisibleError as err:
-        name = names()[i]
-        path = f" with pytree key path {name}" if name else ""
-        raise IndivisibleError(f"{err}. It is that of one of {what}{path}.") from None
 
 
 # Making jitted functions

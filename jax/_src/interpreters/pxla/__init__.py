@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from jax._src.interpreters.pxla.placement import (
         Placement as Placement,
         arg_sharding as arg_sharding,
+        check_divisible as check_divisible,
         find_placement as find_placement,
         jaxpr_shardings as jaxpr_shardings,
         placement_key as placement_key,
@@ -62,7 +63,7 @@ __getattr__, __dir__ = lazy_names(
             "MeshComputation", "Request", "lower", "prune_unused",
         ),
         "jax._src.interpreters.pxla.placement": (
-            "Placement", "arg_sharding", "find_placement", "jaxpr_shardings",
+            "Placement", "arg_sharding", "check_divisible", "find_placement", "jaxpr_shardings",
             "placement_key", "resolve_in_layouts", "resolve_in_shardings",
         ),
     },

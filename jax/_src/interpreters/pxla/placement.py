@@ -13,7 +13,6 @@ from jax._src.layout import AutoLayout
 from jax._src.memory import KIND_OF_SPACE, MemorySpace
 from jax._src.mesh import AbstractMesh, Mesh, get_abstract_mesh, get_concrete_mesh
 from jax._src.named_sharding import NamedSharding
-from jax._src.op_shardings import get_num_ways_dim_sharded
 from jax._src.sharding import IndivisibleError, Sharding
 from jax._src.sharding_impls import UNSPECIFIED, UnspecifiedValue
 from jax._src.xla_bridge.clients import distributed_state
@@ -245,26 +244,16 @@ def concretize(shardings: Sequence[Any], mesh: Mesh) -> tuple[Any, ...]:
 def check_divisible(
     shardings: Sequence[Any], avals: Sequence[Any], what: str, names: Callable[..., Any]
 ) -> None:
-    """Raises ValueError if a sharding does not split the dimensions of its value evenly."""
+    """Raises IndivisibleError if a sharding does not split the dimensions of its value evenly."""
     for i, (s, aval) in enumerate(zip(shardings, avals, strict=True)):
         if isinstance(s, UnspecifiedValue) or not isinstance(aval, core.ShapedArray):
             continue
-        if s.num_devices == 1 or s.is_fully_replicated:
-            continue
-        aval = core.physical_aval(aval)
-        hlo_sharding = s._to_xla_hlo_sharding(aval.ndim)
-        if not hlo_sharding.is_tiled():
-            continue
-        parts, _ = get_num_ways_dim_sharded(hlo_sharding)
-        for dim, (size, n) in enumerate(zip(aval.shape, parts)):
-            if type(size) is int and size % n:
-                name = names()[i]
-                path = f" with pytree key path {name}" if name else ""
-                raise IndivisibleError(
-                    f"One of {what}{path} was given the sharding of {s}, which implies that the "
-                    f"global size of its dimension {dim} should be divisible by {n}, but it is equal "
-                    f"to {size} (full shape: {aval.shape})"
-                )
+        try:
+            s.shard_shape(aval.shape)
+        except IndivisibleError as err:
+            name = names()[i]
+            path = f" with pytree key path {name}" if name else ""
+            raise IndivisibleError(f"{err}. It is that of one of {what}{path}.") from None
 
 
 # Shardings in a jaxpr
