@@ -67,7 +67,7 @@ class custom_partitioning:
       ...   def on_shard(x):
       ...     return x / jnp.sum(x, axis=1, keepdims=True)
       ...   return mesh, on_shard, sharding, (sharding,)
-      >>> scale_rows.def_partition(
+      >>> _ = scale_rows.def_partition(
       ...     partition, sharding_rule="i j -> i j", need_replication_factors=("j",))
       >>> print(jax.jit(scale_rows)(jnp.ones((2, 4)))[0])
       [0.25 0.25 0.25 0.25]
