@@ -1,5 +1,7 @@
 """Statistics with SciPy's interface: distributions, ranks and density estimation."""
 
+from jax._src.scipy.stats.kde import gaussian_kde as gaussian_kde
+from jax._src.scipy.stats.summary import mode as mode, rankdata as rankdata, sem as sem
 from jax.scipy.stats import (
     bernoulli as bernoulli,
     beta as beta,
