@@ -12,15 +12,12 @@ import numpy as np
 from jax._src import core, dtypes
 from jax._src.api import vmap
 from jax._src.basearray import Array
-from jax._src.device_put.functions import device_put
 from jax._src.jit.library import nested_jit
 from jax._src.lax import lax, slicing
 from jax._src.lax.resharding import place
-from jax._src.lib import Device
-from jax._src.mesh import get_abstract_mesh
-from jax._src.named_sharding import NamedSharding
 from jax._src.numpy import util
 from jax._src.numpy.array_constructors import asarray
+from jax._src.numpy.placing import placed, placed_constant
 from jax._src.numpy.ufuncs_binary import power
 from jax._src.numpy.ufuncs_unary import log10, sign
 from jax._src.numpy.util import (
@@ -28,7 +25,6 @@ from jax._src.numpy.util import (
     ensure_arraylike,
     export,
 )
-from jax._src.sharding import Sharding
 from jax._src.typing import ArrayLike, DTypeLike, DuckTypedArray
 from jax._src.util import canonicalize_axis
 
@@ -115,7 +111,7 @@ def _filled(name, shape, value, dtype, device, out_sharding):
     if device is None and out_sharding is None:
         return lax.full(shape, value, dtype)
     if device is not None and core.trace_ctx.trace is not core.eval_trace:
-        return _placed_constant(name, lax.full(shape, value, dtype), device, out_sharding)
+        return placed_constant(name, lax.full(shape, value, dtype), device, out_sharding)
     return lax.full(shape, value, dtype, sharding=util.placement(name, device, out_sharding))
 
 
@@ -155,42 +151,11 @@ def full(
             core.trace_ctx.trace is not core.eval_trace or isinstance(fill_value, core.Tracer)
         ):
             out = lax.full(shape, fill_value, dtype)
-            return _placed_constant("full", out, device, out_sharding)
+            return placed_constant("full", out, device, out_sharding)
         sharding = util.placement("full", device, out_sharding)
         return lax.full(shape, fill_value, dtype, sharding=sharding)
     out = util.broadcast_to(asarray(fill_value, dtype=dtype), shape)
-    return _placed("full", out, device, out_sharding)
-
-
-def _placed(name, x, device, out_sharding):
-    """Places `x` on a device or with a sharding, which need not become part of its type."""
-    util.check_one_placement(name, device, out_sharding)
-    if device is None and out_sharding is None:
-        return x
-    if out_sharding is not None:
-        device = util.target_of_type(f"jnp.{name}", out_sharding, x.ndim)
-    if isinstance(x, core.Tracer) and isinstance(device, Device):
-        return x  # computed by the program's devices, as `device_put` to a device leaves it
-    if isinstance(x, core.Tracer) and isinstance(device, Sharding) and device._is_concrete:
-        if device.memory_kind not in (None, device._internal_device_list.default_memory_kind):
-            return device_put(x, device)  # a constraint would only give it the devices
-    return place(x, device, f"jnp.{name}")
-
-
-def _placed_constant(name, x, device, out_sharding):
-    """Places an array of equal elements. If it is traced, the program's devices compute it.
-
-    Then one device says nothing, nor do axes that a `shard_map` maps over: the value is a shard.
-    """
-    sharding = util.placement(name, device, out_sharding)
-    if isinstance(x, core.Tracer) and device is not None:
-        if sharding.num_devices == 1:
-            return x
-        if isinstance(sharding, NamedSharding):
-            split = set(sharding.mesh.axis_names) - sharding.replicated_axes
-            if split & set(get_abstract_mesh().manual_axes):
-                return x
-    return _placed(name, x, device, out_sharding)
+    return placed("full", out, device, out_sharding)
 
 
 @export
@@ -288,7 +253,7 @@ def _filled_like(name, a, value, dtype, shape, device, out_sharding):
         shape = canonicalize_shape(shape)
     if device is not None and core.trace_ctx.trace is not core.eval_trace:
         out = _filled_like(name, a, value, dtype, shape, None, None)
-        place_now = _placed if np.ndim(util.lower_jax_array(value)) else _placed_constant
+        place_now = placed if np.ndim(util.lower_jax_array(value)) else placed_constant
         return place_now(name, out, device, out_sharding)
     sharding = util.placement(name, device, out_sharding)
     if type(value) in (int, float, complex, bool):
@@ -304,7 +269,7 @@ def _filled_like(name, a, value, dtype, shape, device, out_sharding):
         asarray(value, dtype=dtypes.dtype(a) if dtype is None else dtype),
         np.shape(a) if shape is None else shape,
     )
-    return _placed(name, out, device, out_sharding)
+    return placed(name, out, device, out_sharding)
 
 
 @export
@@ -347,7 +312,7 @@ def eye(
         column = lax.broadcasted_iota(np.int32, (rows, columns), 1)
         shifted = lax.add(row, lax.convert_element_type(k, np.int32))
         out = lax.convert_element_type(lax.eq(shifted, column), dtype)
-    return _placed("eye", out, device, None)
+    return placed("eye", out, device, None)
 
 
 def _negative(d):
@@ -410,7 +375,7 @@ def arange(
     """
     sharding = util.placement("arange", device, out_sharding)
     if sharding is not None and device is not None:
-        return _placed("arange", _arange(start, stop, step, dtype), sharding, None)
+        return placed("arange", _arange(start, stop, step, dtype), sharding, None)
     return _arange(start, stop, step, dtype, sharding)
 
 
