@@ -417,7 +417,8 @@ def _constraint_batch(axis_data, args, dims, *, sharding, layout, context_mesh, 
         layout = get_layout_for_vmap(dim, layout)
     try:
         sharding = batched_sharding(sharding, dim, axis_data, entry)
-    except DuplicateSpecError as err:  # the documented class here is another than that of jit's
+    except DuplicateSpecError as err:
+        # PyPI's build raises a ValueError here, and the former for shardings of jit.
         raise ValueError(err.message) from None
     out = sharding_constraint_p.bind(
         x,
