@@ -15,18 +15,9 @@ from jax._src.lax import lax
 from jax._src.lax.special.expansions import accurate_log1p
 from jax._src.numpy import util
 from jax._src.scipy.special.common import in_single_or_double, where
+from jax._src.util import set_module
 
 F = TypeVar("F", bound=Callable[..., Any])
-
-
-def public(distribution: str) -> Callable[[F], F]:
-    """Decorates a function of `jax.scipy.stats.{distribution}`, so that it is documented there."""
-
-    def decorate(fun):
-        fun.__module__ = f"jax.scipy.stats.{distribution}"
-        return fun
-
-    return decorate
 
 
 def elementwise(
@@ -73,7 +64,7 @@ def elementwise(
                 out = in_single_or_double(compiled, *arrays)
             return lax.convert_type(out, dtype, weak)
 
-        return public(distribution)(fun)
+        return set_module(f"jax.scipy.stats.{distribution}")(fun)
 
     return decorate
 
@@ -128,7 +119,7 @@ def probability(q: Any) -> Any:
 
 
 def log1mexp(x: Any) -> Any:
-    """Computes log(1 - exp(-x)) for x >= 0."""
+    """Computes log(1 - exp(-x)) for x >= 0; unlike `jax.nn.log1mexp` also for subnormal x."""
     small = x < 0.693
     # Near zero 1 - exp(-x) is x, whose subnormal numbers expm1 would lose.
     tiny = x < 1e-20

@@ -11,11 +11,13 @@ from jax._src.lax import lax, special
 from jax._src.numpy import reductions, util
 from jax._src.numpy.manipulation import concatenate
 from jax._src.scipy.special.common import where
-from jax._src.scipy.stats.common import public
 from jax._src.typing import ArrayLike
+from jax._src.util import set_module
+
+export = set_module("jax.scipy.stats.dirichlet")
 
 
-@public("dirichlet")
+@export
 def logpdf(x: ArrayLike, alpha: ArrayLike) -> Array:
     """Logarithm of the probability density function of the Dirichlet distribution.
 
@@ -65,7 +67,7 @@ def _logpdf(x, alpha):
     return lax.convert_element_type(where(inside, out, -np.inf), dtype)
 
 
-@public("dirichlet")
+@export
 def pdf(x: ArrayLike, alpha: ArrayLike) -> Array:
     """Probability density function of the Dirichlet distribution.
 

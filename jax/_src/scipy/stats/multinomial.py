@@ -10,12 +10,14 @@ from jax._src.jit.library import nested_jit
 from jax._src.lax import lax
 from jax._src.numpy import reductions, util
 from jax._src.scipy.special.common import where
-from jax._src.scipy.stats.common import public
 from jax._src.scipy.stats.deviance import deviance, log_factorial_rest
 from jax._src.typing import ArrayLike
+from jax._src.util import set_module
+
+export = set_module("jax.scipy.stats.multinomial")
 
 
-@public("multinomial")
+@export
 def logpmf(x: ArrayLike, n: ArrayLike, p: ArrayLike) -> Array:
     """Logarithm of the probability mass function of the multinomial distribution.
 
@@ -65,7 +67,7 @@ def _logpmf(x, n, p):
     return lax.convert_element_type(out, dtype)
 
 
-@public("multinomial")
+@export
 def pmf(x: ArrayLike, n: ArrayLike, p: ArrayLike) -> Array:
     """Probability mass function of the multinomial distribution.
 

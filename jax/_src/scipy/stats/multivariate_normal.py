@@ -11,13 +11,15 @@ from jax._src.basearray import Array
 from jax._src.jit.library import nested_jit
 from jax._src.lax import lax, linalg
 from jax._src.numpy import reductions, util
-from jax._src.scipy.stats.common import public
 from jax._src.typing import ArrayLike
+from jax._src.util import set_module
+
+export = set_module("jax.scipy.stats.multivariate_normal")
 
 _LOG_2PI = math.log(2 * math.pi)
 
 
-@public("multivariate_normal")
+@export
 def logpdf(x: ArrayLike, mean: ArrayLike, cov: ArrayLike, allow_singular: None = None) -> Array:
     """Logarithm of the probability density function of the multivariate normal distribution.
 
@@ -84,7 +86,7 @@ def _with_matrix(distance, cov):
     return -0.5 * squares - 0.5 * n * _LOG_2PI - log_root
 
 
-@public("multivariate_normal")
+@export
 def pdf(x: ArrayLike, mean: ArrayLike, cov: ArrayLike) -> Array:
     """Probability density function of the multivariate normal distribution.
 
