@@ -45,15 +45,10 @@ except OSError:
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
 print(seconds, peak)
 """
+STARTUP_GROUP = {"group": "start", "beside": "oracle", "new_workers": True}
 STARTUP_ROWS = (
-    {"name": "import jax", "group": "start", "mark": 0.5, "unit": "s", "beside": "oracle"},
-    {
-        "name": "peak memory after import",
-        "group": "start",
-        "mark": 1.0,
-        "unit": "B",
-        "beside": "oracle",
-    },
+    {"name": "import jax", "mark": 0.5, "unit": "s"} | STARTUP_GROUP,
+    {"name": "peak memory after import", "mark": 1.0, "unit": "B"} | STARTUP_GROUP,
 )
 
 
@@ -66,7 +61,8 @@ class Row:
     """The outcome of one benchmark.
 
     `ours` and `oracle` are medians, and `ratios` has one number per round. `beside` is what the
-    oracle's side ran: "oracle" or "NumPy".
+    oracle's side ran: "oracle" or "NumPy". `new_workers` says that each round had workers of its
+    own.
     """
 
     name: str
@@ -74,6 +70,7 @@ class Row:
     unit: str
     mark: float | None
     beside: str
+    new_workers: bool
     ours: float | None
     oracle: float | None
     ratios: list[float]
@@ -177,28 +174,50 @@ def measure_startup(sides: list[Side], rounds: int, bar: tqdm) -> list[Row]:
 
 
 def measure(row: dict, sides: list[Side], rounds: int) -> Row:
-    answers = {}
     try:
-        for side in sides:
-            answers[side] = side.ask("prepare", name=row["name"], as_oracle=side.is_oracle)
-            if "error" in answers[side]:
-                return failed(row, f"{side.name}: {answers[side]['error']}")
-        if row["unit"] != "s":
-            return compare(row, *([answers[side]["value"]] for side in sides))
-        # The first of these calls may still fill caches, so take the fastest.
-        seconds = [
-            [side.ask("time", name=row["name"], calls=3)["seconds"] for _ in range(3)]
-            for side in sides
-        ]
-        calls = max(1, round(BATCH_SECONDS / max(min(times) for times in seconds)))
-        samples = {side: [] for side in sides}
-        for side in alternate(sides, rounds):
-            samples[side].append(side.ask("time", name=row["name"], calls=calls)["seconds"])
-        for side in sides:
-            side.ask("forget", name=row["name"])
+        samples = (measure_in_new_workers if row["new_workers"] else take_samples)(
+            row, sides, rounds
+        )
         return compare(row, *(samples[side] for side in sides))
     except BenchError as error:
         return failed(row, str(error))
+
+
+def prepare(row: dict, side: Side) -> dict:
+    answer = side.ask("prepare", name=row["name"], as_oracle=side.is_oracle)
+    if "error" in answer:
+        raise BenchError(f"{side.name}: {answer['error']}")
+    return answer
+
+
+def take_samples(row: dict, sides: list[Side], rounds: int) -> dict[Side, list[float]]:
+    answers = {side: prepare(row, side) for side in sides}
+    if row["unit"] != "s":
+        return {side: [answer["value"]] for side, answer in answers.items()}
+    # The first of these calls may still fill caches, so take the fastest.
+    seconds = [
+        [side.ask("time", name=row["name"], calls=3)["seconds"] for _ in range(3)] for side in sides
+    ]
+    calls = max(1, round(BATCH_SECONDS / max(min(times) for times in seconds)))
+    samples = {side: [] for side in sides}
+    for side in alternate(sides, rounds):
+        samples[side].append(side.ask("time", name=row["name"], calls=calls)["seconds"])
+    for side in sides:
+        side.ask("forget", name=row["name"])
+    return samples
+
+
+def measure_in_new_workers(row: dict, sides: list[Side], rounds: int) -> dict[Side, list[float]]:
+    samples = {side: [] for side in sides}
+    for side in sides:
+        side.close()  # its memory may be needed
+    for side in alternate(sides, rounds):
+        try:
+            prepare(row, side)
+            samples[side].append(side.ask("time", name=row["name"], calls=1)["seconds"])
+        finally:
+            side.close()
+    return samples
 
 
 def alternate(sides: list[Side], rounds: int):

@@ -23,16 +23,15 @@ import suite
 
 import jax
 
+ROW_KEYS = ("name", "group", "mark", "unit", "beside", "new_workers")
+
 
 class Worker:
     def __init__(self):
         self._calls = {}
 
     def list(self):
-        rows = [
-            {"name": b.name, "group": b.group, "mark": b.mark, "unit": b.unit, "beside": b.beside}
-            for b in suite.BENCHMARKS.values()
-        ]
+        rows = [{key: getattr(b, key) for key in ROW_KEYS} for b in suite.BENCHMARKS.values()]
         folder = os.path.dirname(os.path.dirname(jax.version.__file__))
         return {"benchmarks": rows, "jax": folder, "jaxlib": jaxlib.version.__version__}
 

@@ -19,7 +19,14 @@ import run as bench  # noqa: E402 (they are found through the line above)
 import suite  # noqa: E402
 import worker  # noqa: E402
 
-ROW = {"name": "x + x", "group": "eager", "unit": "s", "mark": 1.05, "beside": "oracle"}
+ROW = {
+    "name": "x + x",
+    "group": "eager",
+    "unit": "s",
+    "mark": 1.05,
+    "beside": "oracle",
+    "new_workers": False,
+}
 
 
 def call(*arguments, **variables):
@@ -144,3 +151,39 @@ def test_one_benchmark(tmp_path):
     nothing = call("--filter", "no such benchmark")
     assert nothing.returncode == 1
     assert "no benchmark matches" in nothing.stderr
+
+
+class CountingSide:
+    """A side whose workers count their calls, and of which only one may work at a time."""
+
+    working = set()
+    is_oracle = False
+
+    def __init__(self, name):
+        self.name, self.calls = name, 0
+
+    def ask(self, do, **request):
+        assert self.working <= {self}
+        self.working.add(self)
+        self.calls += 1
+        return {"seconds": float(self.calls)}
+
+    def close(self):
+        self.working.discard(self)
+        self.calls = 0
+
+
+def test_new_workers_for_each_round():
+    both = [CountingSide("ours"), CountingSide("oracle")]
+    row = bench.measure(ROW | {"new_workers": True}, both, 3)
+    assert row.ratios == [1.0, 1.0, 1.0]
+    assert row.ours == 2.0  # the second call of a worker, after its preparation
+    assert not CountingSide.working
+
+
+def test_worker_that_cannot_prepare_is_closed():
+    side = CountingSide("ours")
+    side.ask = lambda *arguments, **request: side.working.add(side) or {"error": "no"}
+    row = bench.measure(ROW | {"new_workers": True}, [side, side], 3)
+    assert row.error == "ours: no"
+    assert not CountingSide.working
