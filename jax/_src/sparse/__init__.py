@@ -1,0 +1,1 @@
+"""Sparse arrays: batched COO and CSR formats, their operations and derivatives."""
