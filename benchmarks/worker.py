@@ -1,4 +1,4 @@
-"""One side of a comparison: runs the benchmarks of suite.py with the jax that it imports.
+"""One side of a comparison: runs the registered benchmarks with the jax that it imports.
 
 Reads one JSON object per line from standard input, and answers each with one on standard output.
 Output of the benchmarks themselves goes to standard error.
@@ -19,7 +19,9 @@ import time
 import traceback
 
 import jaxlib.version
-import suite
+import numerics  # noqa: F401 (adds benchmarks)
+import suite  # noqa: F401 (adds benchmarks)
+from registry import BENCHMARKS
 
 import jax
 
@@ -31,12 +33,12 @@ class Worker:
         self._calls = {}
 
     def list(self):
-        rows = [{key: getattr(b, key) for key in ROW_KEYS} for b in suite.BENCHMARKS.values()]
+        rows = [{key: getattr(b, key) for key in ROW_KEYS} for b in BENCHMARKS.values()]
         folder = os.path.dirname(os.path.dirname(jax.version.__file__))
         return {"benchmarks": rows, "jax": folder, "jaxlib": jaxlib.version.__version__}
 
     def prepare(self, name, as_oracle):
-        benchmark = suite.BENCHMARKS[name]
+        benchmark = BENCHMARKS[name]
         made = (benchmark.numpy if as_oracle and benchmark.numpy else benchmark.make)()
         if benchmark.unit != "s":
             return {"value": made}

@@ -1,0 +1,241 @@
+"""Benchmarks of the numerical libraries: beside PyPI's jax, and beside NumPy or SciPy.
+
+Where jaxlib-ext is installed, its kernels are part of what is timed.
+"""
+
+import numpy as np
+import scipy.signal
+from registry import BENCHMARKS, Benchmark, timed
+
+import jax
+import jax.numpy as jnp
+import jax.scipy.signal
+
+MILLION = 1_000_000
+
+
+def row(name, f, mark, make, *, numpy=None, numpy_mark=1.1, beside="NumPy"):
+    """Adds a benchmark beside the oracle, and one beside NumPy if `numpy` does the same as `f`."""
+
+    def prepare():
+        args, compiled = tuple(map(jnp.asarray, make())), jax.jit(f)
+        return lambda: compiled(*args)
+
+    timed("numerics", name, mark=mark)(prepare)
+    if numpy is None:
+        return
+
+    def prepare_numpy():
+        args = make()
+        return lambda: numpy(*args)
+
+    name = f"{name}, beside {beside}"
+    BENCHMARKS[name] = Benchmark(name, "numerics", numpy_mark, "s", prepare, prepare_numpy)
+
+
+def random():
+    return np.random.default_rng(0)
+
+
+def million():
+    return (random().standard_normal(MILLION, np.float32),)
+
+
+def near_one():
+    return (random().uniform(0.9, 1.1, MILLION).astype(np.float32),)
+
+
+def square():
+    return (random().standard_normal((MILLION // 1000, 1000), np.float32),)
+
+
+def integers(high):
+    return lambda: (random().integers(0, high, MILLION, np.int32),)
+
+
+def sorted_and_queries():
+    (x,) = million()
+    return np.sort(x), random().standard_normal(MILLION, np.float32)
+
+
+def points_and_samples():
+    x = np.linspace(-3, 3, 1000, dtype=np.float32)
+    return (*million(), x, np.sin(x))
+
+
+def signals():
+    r = random()
+    size = MILLION // 10
+    return r.standard_normal(size, np.float32), r.standard_normal(size // 10, np.float32)
+
+
+def one_of(make, i):
+    return lambda: (make()[i],)
+
+
+def key():
+    return (np.array([0, 42], np.uint32),)
+
+
+def drawing(sample):
+    return lambda data: sample(jax.random.wrap_key_data(data))
+
+
+# Partial sums, products and maxima
+
+row("cumsum", jnp.cumsum, 0.5, million, numpy=lambda x: np.cumsum(x))
+row("cumprod", jnp.cumprod, 0.5, near_one, numpy=lambda x: np.cumprod(x))
+row("cummax", jax.lax.cummax, 0.5, million, numpy=np.maximum.accumulate)
+row("cumsum, int32", jnp.cumsum, 0.5, integers(100), numpy=lambda x: np.cumsum(x, dtype=np.int32))
+row(
+    "cumsum, rows of 1000x1000",
+    lambda x: jnp.cumsum(x, axis=1),
+    0.5,
+    square,
+    numpy=lambda x: np.cumsum(x, axis=1),
+)
+row(
+    "cumsum, columns of 1000x1000",
+    lambda x: jnp.cumsum(x, axis=0),
+    0.5,
+    square,
+    numpy=lambda x: np.cumsum(x, axis=0),
+)
+row("gradient of cumsum", jax.grad(lambda x: jnp.sum(jnp.cumsum(x) ** 2)), 0.5, million)
+
+# Counting, searching and interpolating
+
+row(
+    "bincount, 1000 bins",
+    lambda x: jnp.bincount(x, length=1000),
+    0.3,
+    integers(1000),
+    numpy=lambda x: np.bincount(x, minlength=1000),
+)
+row(
+    "bincount with weights",
+    lambda x, w: jnp.bincount(x, w, length=1000),
+    0.3,
+    lambda: integers(1000)() + million(),
+    numpy=lambda x, w: np.bincount(x, w, minlength=1000),
+)
+row(
+    "histogram, 100 bins",
+    lambda x: jnp.histogram(x, bins=100, range=(-4, 4)),
+    0.3,
+    million,
+    numpy=lambda x: np.histogram(x, bins=100, range=(-4, 4)),
+)
+row("searchsorted", jnp.searchsorted, 0.5, sorted_and_queries)
+row(
+    "searchsorted in 1000",
+    lambda a, x: jnp.searchsorted(a[:1000], x),
+    0.5,
+    sorted_and_queries,
+)
+row("digitize, 100 bins", lambda x: jnp.digitize(x, jnp.linspace(-3, 3, 100)), 0.5, million)
+row("interp, 1000 samples", jnp.interp, 0.5, points_and_samples)
+
+# Signals
+
+row(
+    "signal.convolve of 100k by 10k",
+    jax.scipy.signal.convolve,
+    0.03,
+    signals,
+    numpy=scipy.signal.convolve,
+    numpy_mark=1.2,
+    beside="SciPy",
+)
+row("jnp.convolve of 100k by 10k", jnp.convolve, 0.03, signals)
+
+
+def median_filter(x, width):
+    """The medians of windows, as programs write them: jax has no function for it."""
+    places = jnp.arange(x.size - width + 1)[:, None] + jnp.arange(width)
+    return jnp.median(x[places], axis=1)
+
+
+row("median filter of width 5", lambda x: median_filter(x, 5), 0.2, million)
+row("median filter of width 25", lambda x: median_filter(x, 25), 0.2, one_of(signals, 0))
+
+# Random numbers
+
+row(
+    "random.normal of 10M",
+    drawing(lambda key: jax.random.normal(key, (10 * MILLION,))),
+    0.5,
+    key,
+)
+row(
+    "random.uniform of 10M",
+    drawing(lambda key: jax.random.uniform(key, (10 * MILLION,))),
+    0.5,
+    key,
+)
+row(
+    "random.choice without replacement, 1000 of 1M",
+    drawing(lambda key: jax.random.choice(key, MILLION, (1000,), replace=False)),
+    0.05,
+    key,
+)
+row(
+    "random.choice without replacement, with probabilities",
+    lambda data, p: jax.random.choice(
+        jax.random.wrap_key_data(data), MILLION, (1000,), replace=False, p=p
+    ),
+    0.05,
+    lambda: key() + (near_one()[0] / MILLION,),
+)
+
+# Linear algebra
+
+
+def small_matrices():
+    r = random()
+    count = MILLION // 10
+    matrices = r.standard_normal((count, 3, 3), np.float32) + 3 * np.eye(3, dtype=np.float32)
+    return matrices, r.standard_normal((count, 3, 1), np.float32)
+
+
+row("solve of 100k 3x3", jnp.linalg.solve, 0.7, small_matrices)
+row("inv of 100k 3x3", jnp.linalg.inv, 0.7, one_of(small_matrices, 0))
+row("det of 100k 3x3", jnp.linalg.det, 0.7, one_of(small_matrices, 0))
+
+
+def large_matrices():
+    a = random().standard_normal((300, 300), np.float32)
+    return a, a @ a.T + 300 * np.eye(300, dtype=np.float32)
+
+
+for name, f, which in (
+    ("cholesky", jnp.linalg.cholesky, 1),
+    ("det", jnp.linalg.det, 0),
+    ("eig", jnp.linalg.eig, 0),
+    ("eigh", jnp.linalg.eigh, 1),
+    ("inv", jnp.linalg.inv, 0),
+    ("lstsq", lambda a: jnp.linalg.lstsq(a, a[:, 0])[0], 0),
+    ("matrix_power 5", lambda a: jnp.linalg.matrix_power(a, 5), 0),
+    ("pinv", jnp.linalg.pinv, 0),
+    ("qr", jnp.linalg.qr, 0),
+    ("slogdet", jnp.linalg.slogdet, 0),
+    ("solve", lambda a: jnp.linalg.solve(a, a[:, 0]), 0),
+    ("svd", jnp.linalg.svd, 0),
+):
+    row(f"linalg.{name} of 300x300", f, 1.0, one_of(large_matrices, which))
+
+# Indexing
+
+row("gather of 1M", lambda x, i: x[i], 1.0, lambda: million() + integers(MILLION)())
+row(
+    "segment_sum of 1M in 1000",
+    lambda x, i: jax.ops.segment_sum(x, i, num_segments=1000),
+    1.0,
+    lambda: million() + integers(1000)(),
+)
+row(
+    "segment_sum of 1Mx8 in 1000",
+    lambda x, i: jax.ops.segment_sum(x, i, num_segments=1000),
+    1.0,
+    lambda: (random().standard_normal((MILLION, 8), np.float32), *integers(1000)()),
+)
