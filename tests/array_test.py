@@ -551,6 +551,9 @@ def test_make_array_from_process_local_data(mesh, devices):
     assert make(sharding, [n, n], [(8,), None])[1].shape == (8,)
     assert make(devices[1], n).devices() == {devices[1]}
     assert make(sharding, n.astype(np.float64)).dtype == np.float32
+    replicated = NamedSharding(mesh, P())
+    for data, weak in ((3.0, True), (put(3.0, devices[1]), True), (np.float32(3), False)):
+        assert make(replicated, data).weak_type is weak
     with pytest.raises(ValueError, match="on a single process"):
         make(sharding, n, (16,))
     with pytest.raises(ValueError):

@@ -113,8 +113,7 @@ def make_array_from_process_local_data(
         or a tree prefix of `local_data` with these as leaves.
       local_data: a pytree of arrays: the part that this process holds, or the whole data.
       global_shape: the shape of the whole array, or a tree of shapes. If None, it is derived from
-        the
-        sharding: sizes of dimensions that are split over processes are multiplied accordingly.
+        the sharding: sizes of dimensions that are split over processes are multiplied accordingly.
 
     Returns:
       A pytree of committed arrays.
@@ -158,15 +157,16 @@ def _from_local_data(data: Any, sharding: Any, global_shape: Any) -> ArrayImpl:
         sharding = over_context_mesh(sharding, fun_name)
     target = sharding
     sharding, _ = _split_format(sharding, "jax." + fun_name)
-    data = _as_shard(data, fun_name)
-    local_shape = data.shape
     if xb.process_count() == 1:
+        local_shape = core.typeof(data).shape
         if global_shape is not None and tuple(global_shape) != local_shape:
             raise ValueError(
                 f"When calling `{fun_name}` on a single process, global_shape should be None or equal"
                 f" to local_data.shape. Got {global_shape=} and local_data.shape={local_shape}."
             )
-        global_shape = local_shape
+        return device_put(data, target)
+    data = _as_shard(data, fun_name)
+    local_shape = data.shape
     if global_shape is None:
         global_shape = local_to_global_shape(sharding, local_shape)
         if None in global_shape:
