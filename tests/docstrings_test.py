@@ -17,7 +17,7 @@ MODULES = [
     "jax.experimental.colocated_python", "jax.experimental.compute_on", "jax.experimental.control_deps",
     "jax.experimental.custom_partitioning", "jax.experimental.fused", "jax.experimental.layout",
     "jax.experimental.scheduling_groups", "jax.experimental.shard_alike", "jax.experimental.transfer", "jax.experimental.xla_metadata",
-    "jax.experimental.jet", "jax.experimental.ode", "jax.experimental.random", "jax.extend.core", "jax.flatten_util", "jax.lax", "jax.lax.linalg", "jax.monitoring", "jax.nn",
+    "jax.experimental.jet", "jax.experimental.ode", "jax.experimental.random", "jax.experimental.rnn", "jax.extend.core", "jax.flatten_util", "jax.lax", "jax.lax.linalg", "jax.monitoring", "jax.nn",
     "jax.nn.initializers", "jax.numpy", "jax.numpy.fft", "jax.numpy.linalg", "jax.ops",
     "jax.random", "jax.scipy.cluster.vq", "jax.scipy.fft", "jax.scipy.integrate",
     "jax.scipy.interpolate", "jax.scipy.linalg", "jax.scipy.ndimage", "jax.scipy.optimize", "jax.scipy.signal", "jax.scipy.sparse.linalg", "jax.scipy.spatial.transform",
