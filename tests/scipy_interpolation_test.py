@@ -70,3 +70,11 @@ def test_lists():
 def test_errors(call, text):
     with pytest.raises(ValueError, match=text):
         call()
+
+
+@pytest.mark.parametrize("points", [[0, 1, 1, 2], [0, 2, 1, 3], [3, 2, 2, 1], [0, 0, 0, 0]])
+def test_points_that_are_not_strictly_monotonic(points):
+    """SciPy refuses them, too; the reference interpolates between some of them and gives NaN."""
+    for make in (RegularGridInterpolator, scipy.interpolate.RegularGridInterpolator):
+        with pytest.raises(ValueError, match="must be strictly ascending or descending"):
+            make((np.float32(points),), GRID[1])

@@ -102,6 +102,7 @@ class _Gamma:
         exponent = sub(exponent, stirling_error(safe_a))
         root = sqrt(mul(safe_a, const(x, 0.5 / np.pi)))
         self.scale = select(large, mul(root, exp(exponent)), exp(log_scale))
+        self.log_scale = select(large, add(log(root), exponent), log_scale)
         infinite = bitwise_or(eq(a, const(a, np.inf)), eq(x, const(x, np.inf)))
         bad = bitwise_or(
             bitwise_or(self.is_nan, self.outside), bitwise_or(self.x_is_zero, infinite)
@@ -251,6 +252,73 @@ def _igamma_grad_a(a, x):
     out = select(g.by_fraction, neg(upper), lower)
     out = select(g.underflow, full_like(out, 0), out)
     return g.finish(out, at_zero=0, a_infinite=0, x_infinite=0)
+
+
+def log_igamma_tails(a, x):
+    """Return the logarithms of P(a, x) and of Q(a, x), also where the smaller one underflows.
+
+    Args:
+      a, x: arrays of one shape and dtype, float32 or float64; see `igamma`.
+    """
+    g = _Gamma(a, x)
+    direct, other = _log_tails(g.scale, g.log_scale, _rest_of_tail(g))
+    return (
+        g.finish(select(g.by_fraction, other, direct), -np.inf, -np.inf, 0),
+        g.finish(select(g.by_fraction, direct, other), 0, 0, -np.inf),
+    )
+
+
+def log_igamma_tails_grad_a(a, x):
+    """Return the derivatives of both results of `log_igamma_tails` with respect to `a`."""
+    g = _Gamma(a, x)
+    log_x = log(x)
+    q, q_slope = g.fraction_and_slope(bitwise_and(g.inside, g.by_fraction))
+    p, p_slope = g.series_and_slope(bitwise_and(g.inside, bitwise_not(g.by_fraction)))
+    upper = add(div(q_slope, q), sub(log_x, digamma(a)))
+    lower = add(div(p_slope, p), sub(log_x, digamma(add(a, const(a, 1)))))
+    rest = select(g.by_fraction, q, div(p, a))
+    return _log_gamma_slopes(g, rest, select(g.by_fraction, upper, lower))
+
+
+def log_igamma_tails_grad_x(a, x):
+    """Return the derivatives of both results of `log_igamma_tails` with respect to `x`."""
+    g = _Gamma(a, x)
+    rest = _rest_of_tail(g)
+    slope = div(const(x, 1), mul(x, rest))
+    return _log_gamma_slopes(g, rest, select(g.by_fraction, neg(slope), slope))
+
+
+def _rest_of_tail(g):
+    """Return Q(a, x) / `scale` where the continued fraction applies, P(a, x) / `scale` elsewhere."""
+    # Its terms would overflow for very large x, where only the first one counts.
+    huge = gt(g.x, div(const(g.x, 1), mul(g.eps, g.eps)))
+    fraction = g.fraction(bitwise_and(g.inside, bitwise_and(g.by_fraction, bitwise_not(huge))))
+    fraction = select(huge, div(const(g.x, 1), g.x), fraction)
+    series = g.series(bitwise_and(g.inside, bitwise_not(g.by_fraction)))
+    return select(g.by_fraction, fraction, div(series, g.a))
+
+
+def _log_gamma_slopes(g, rest, slope):
+    other = _slope_of_other_tail(g.scale, rest, slope)
+    return (
+        g.finish(select(g.by_fraction, other, slope), 0, 0, 0),
+        g.finish(select(g.by_fraction, slope, other), 0, 0, 0),
+    )
+
+
+def _log_tails(scale, log_scale, rest):
+    """Return the logarithms of t = scale * rest, also where that underflows, and of 1 - t."""
+    tail = mul(scale, rest)
+    # Near 1 the sum of logarithms would cancel; near 0 it is as good as the logarithm of t.
+    small = lt(tail, const(tail, 1e-3))
+    log_tail = select(small, add(log_scale, log(rest)), log(tail))
+    return log_tail, log1p(neg(tail))
+
+
+def _slope_of_other_tail(scale, rest, slope):
+    """Return the derivative of log(1 - t) of t = scale * rest from that of log(t)."""
+    tail = mul(scale, rest)
+    return neg(mul(slope, div(tail, sub(const(tail, 1), tail))))
 
 
 def _random_gamma_grad(a, x):
@@ -432,49 +500,99 @@ def _beta_fraction(active, a, b, x):
     return value
 
 
+class _Beta:
+    """The fraction of I_x(a, b), or of 1 - I_x(a, b) where `mirrored`; its scale; and the limits."""
+
+    def __init__(self, a, b, x):
+        self.a, self.b, self.x = a, b, x
+        zero, one, two = const(x, 0), const(x, 1), const(x, 2)
+        nonpositive = bitwise_or(le(a, zero), le(b, zero))
+        outside = bitwise_or(nonpositive, bitwise_or(lt(x, zero), gt(x, one)))
+        is_nan = bitwise_or(bitwise_or(ne(a, a), ne(b, b)), ne(x, x))
+        at_end = bitwise_or(eq(x, zero), eq(x, one))
+        inf = const(x, np.inf)
+        self.a_infinite, self.b_infinite = eq(a, inf), eq(b, inf)
+        infinite = bitwise_or(self.a_infinite, self.b_infinite)
+        bad = bitwise_or(bitwise_or(outside, is_nan), infinite)
+        both = bitwise_and(self.a_infinite, self.b_infinite)
+        self.undefined = bitwise_or(bitwise_or(outside, is_nan), both)
+        active = bitwise_not(bitwise_or(bad, at_end))
+        # The fraction converges fast for x below the mean; otherwise compute 1 - I_{1-x}(b, a).
+        mirrored = gt(x, div(add(a, one), add(add(a, b), two)))
+        self.mirrored = mirrored
+        p, q = select(mirrored, b, a), select(mirrored, a, b)
+        y = select(mirrored, sub(one, x), x)
+        log_x = select(mirrored, accurate_log1p(neg(x)), log(x))
+        log_1_x = select(mirrored, log(x), accurate_log1p(neg(x)))
+        log_beta = sub(add(lgamma(a), lgamma(b)), lgamma(add(a, b)))
+        log_scale = sub(add(mul(p, log_x), mul(q, log_1_x)), log_beta)
+        # For large parameters these terms cancel: by Loader, "Fast and accurate computation of binomial
+        # probabilities" (2000), from the distances of x and 1 - x from their means.
+        three = full_like(x, 3)
+        large = bitwise_and(active, bitwise_and(ge(p, three), ge(q, three)))
+        # Far below its mean, the distance would be all that is left of x.
+        large = bitwise_and(large, gt(mul(y, add(p, q)), mul(const(x, 0.1), p)))
+        u, v = select(large, p, three), select(large, q, three)
+        n = add(u, v)
+        x_1, half = select(mirrored, x, sub(one, x)), full_like(x, 0.5)
+        y_u, y_v = select(large, y, half), select(large, x_1, half)
+        from_u = div(sub(mul(y_u, n), u), u)
+        from_v = div(sub(mul(y_v, n), v), v)
+        exponent = add(mul(u, log1p_error(from_u)), mul(v, log1p_error(from_v)))
+        corrections = sub(add(stirling_error(u), stirling_error(v)), stirling_error(n))
+        exponent = sub(exponent, corrections)
+        root = sqrt(mul(mul(u, div(v, n)), const(x, 0.5 / np.pi)))
+        self.scale = select(large, mul(root, exp(exponent)), exp(log_scale))
+        self.log_scale = select(large, add(log(root), exponent), log_scale)
+        self.rest = (_beta_fraction(active, p, q, y), p)
+
+    def finish(self, out, at_zero, at_one):
+        """Fill in the values at x = 0 and 1, and NaN where the function is undefined."""
+        x = self.x
+        zero, one = const(x, 0), const(x, 1)
+        out = select(eq(x, zero), full_like(x, at_zero), out)
+        out = select(eq(x, one), full_like(x, at_one), out)
+        # The distribution's mass is all at 1 for infinite a, and all at 0 for infinite b.
+        out = select(bitwise_and(self.a_infinite, lt(x, one)), full_like(x, at_zero), out)
+        out = select(bitwise_and(self.b_infinite, gt(x, zero)), full_like(x, at_one), out)
+        return select(self.undefined, full_like(x, np.nan), out)
+
+
 def _betainc(a, b, x):
-    a, b, x = _same_shape(a, b, x)
-    zero, one, two = const(x, 0), const(x, 1), const(x, 2)
-    outside = bitwise_or(bitwise_or(le(a, zero), le(b, zero)), bitwise_or(lt(x, zero), gt(x, one)))
-    is_nan = bitwise_or(bitwise_or(ne(a, a), ne(b, b)), ne(x, x))
-    at_end = bitwise_or(eq(x, zero), eq(x, one))
-    inf = const(x, np.inf)
-    a_infinite, b_infinite = eq(a, inf), eq(b, inf)
-    bad = bitwise_or(bitwise_or(outside, is_nan), bitwise_or(a_infinite, b_infinite))
-    active = bitwise_not(bitwise_or(bad, at_end))
-    # The fraction converges fast for x below the mean; otherwise compute 1 - I_{1-x}(b, a).
-    mirrored = gt(x, div(add(a, one), add(add(a, b), two)))
-    p, q = select(mirrored, b, a), select(mirrored, a, b)
-    y = select(mirrored, sub(one, x), x)
-    log_x = select(mirrored, accurate_log1p(neg(x)), log(x))
-    log_1_x = select(mirrored, log(x), accurate_log1p(neg(x)))
-    log_beta = sub(add(lgamma(a), lgamma(b)), lgamma(add(a, b)))
-    scale = exp(sub(add(mul(p, log_x), mul(q, log_1_x)), log_beta))
-    # For large parameters these terms cancel: by Loader, "Fast and accurate computation of binomial
-    # probabilities" (2000), from the distances of x and 1 - x from their means.
-    three = full_like(x, 3)
-    large = bitwise_and(active, bitwise_and(ge(p, three), ge(q, three)))
-    # Far below its mean, the distance would be all that is left of x.
-    large = bitwise_and(large, gt(mul(y, add(p, q)), mul(const(x, 0.1), p)))
-    u, v = select(large, p, three), select(large, q, three)
-    n = add(u, v)
-    x_1, half = select(mirrored, x, sub(one, x)), full_like(x, 0.5)
-    y_u, y_v = select(large, y, half), select(large, x_1, half)
-    from_u = div(sub(mul(y_u, n), u), u)
-    from_v = div(sub(mul(y_v, n), v), v)
-    exponent = add(mul(u, log1p_error(from_u)), mul(v, log1p_error(from_v)))
-    corrections = sub(add(stirling_error(u), stirling_error(v)), stirling_error(n))
-    root = sqrt(mul(mul(u, div(v, n)), const(x, 0.5 / np.pi)))
-    scale = select(large, mul(root, exp(sub(exponent, corrections))), scale)
-    part = div(mul(scale, _beta_fraction(active, p, q, y)), p)
-    out = select(mirrored, sub(one, part), part)
-    out = select(eq(x, zero), full_like(x, 0), out)
-    out = select(eq(x, one), full_like(x, 1), out)
-    # The distribution's mass is all at 1 for infinite a, and all at 0 for infinite b.
-    out = select(bitwise_and(a_infinite, lt(x, one)), full_like(x, 0), out)
-    out = select(bitwise_and(b_infinite, gt(x, zero)), full_like(x, 1), out)
-    undefined = bitwise_or(bitwise_or(outside, is_nan), bitwise_and(a_infinite, b_infinite))
-    return select(undefined, full_like(x, np.nan), out)
+    state = _Beta(*_same_shape(a, b, x))
+    fraction, p = state.rest
+    part = div(mul(state.scale, fraction), p)
+    out = select(state.mirrored, sub(const(part, 1), part), part)
+    return state.finish(out, at_zero=0, at_one=1)
+
+
+def log_betainc_tails(a, b, x):
+    """Return the logarithms of I_x(a, b) and of 1 - I_x(a, b), also where the smaller one underflows.
+
+    Args:
+      a, b, x: arrays of one shape and dtype, float32 or float64; see `betainc`.
+    """
+    state = _Beta(a, b, x)
+    direct, other = _log_tails(state.scale, state.log_scale, div(*state.rest))
+    log_lower = select(state.mirrored, other, direct)
+    log_upper = select(state.mirrored, direct, other)
+    return (
+        state.finish(log_lower, at_zero=-np.inf, at_one=0),
+        state.finish(log_upper, at_zero=0, at_one=-np.inf),
+    )
+
+
+def log_betainc_tails_grad_x(a, b, x):
+    """Return the derivatives of both results of `log_betainc_tails` with respect to `x`."""
+    state = _Beta(a, b, x)
+    rest = div(*state.rest)
+    slope = div(const(x, 1), mul(mul(x, sub(const(x, 1), x)), rest))
+    slope = select(state.mirrored, neg(slope), slope)
+    other = _slope_of_other_tail(state.scale, rest, slope)
+    return (
+        state.finish(select(state.mirrored, other, slope), 0, 0),
+        state.finish(select(state.mirrored, slope, other), 0, 0),
+    )
 
 
 def betainc(a: ArrayLike, b: ArrayLike, x: ArrayLike) -> Array:
@@ -494,7 +612,8 @@ def betainc(a: ArrayLike, b: ArrayLike, x: ArrayLike) -> Array:
     return regularized_incomplete_beta_p.bind(a, b, x)
 
 
-def _betainc_jvp_ab(g, out, a, b, x):
+def betainc_slope_ab(*args):
+    """Stand for the derivatives by `a` and `b`, which are not implemented."""
     raise ValueError(
         "Betainc gradient with respect to a and b not supported. Close over them, or use "
         "jax.lax.stop_gradient."
@@ -512,5 +631,5 @@ regularized_incomplete_beta_p = nary_primitive(
     "regularized_incomplete_beta",
     (FLOAT, FLOAT, FLOAT),
     lower=in_float32(_betainc),
-    jvp=(_betainc_jvp_ab, _betainc_jvp_ab, _betainc_jvp_x),
+    jvp=(betainc_slope_ab, betainc_slope_ab, _betainc_jvp_x),
 )

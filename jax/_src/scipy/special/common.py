@@ -188,5 +188,9 @@ def exp_minus_square(x: Any, scale: float = 1.0) -> Any:
     s = const(x, -scale)
     out = lax.exp(s * high * high)
     # XLA would merge a product of two exponentials into one.
-    out = out + out * lax.expm1(s * (low * (x + high)))
+    rest = lax.expm1(s * (low * (x + high)))
+    # A subnormal product, which is flushed to zero where it is not fused with the sum, would be lost.
+    info = dtypes.finfo(x.dtype)
+    small = out < const(x, info.tiny / info.eps)
+    out = where(small, out * (1 + rest), out + out * rest)
     return where(lax.is_finite(x), out, lax.exp(s * x * x))

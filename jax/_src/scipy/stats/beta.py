@@ -6,8 +6,13 @@ import numpy as np
 
 from jax._src.basearray import Array
 from jax._src.lax import lax, special as lax_special
+from jax._src.lax.special.incomplete import (
+    betainc_slope_ab,
+    log_betainc_tails,
+    log_betainc_tails_grad_x,
+)
 from jax._src.scipy import special
-from jax._src.scipy.special.common import where
+from jax._src.scipy.special.common import elementwise as differentiable, where
 from jax._src.scipy.stats.common import elementwise, standardized
 from jax._src.scipy.stats.deviance import log_binomial
 from jax._src.typing import ArrayLike
@@ -27,6 +32,26 @@ def _smaller_tail(z, a, b):
     below = z <= a / (a + b)
     tail = lax_special.betainc(where(below, a, b), where(below, b, a), where(below, z, 1 - z))
     return below, tail
+
+
+_log_tails_slope_x = differentiable(log_betainc_tails_grad_x)
+_log_tails_inside = differentiable(
+    log_betainc_tails,
+    betainc_slope_ab,
+    betainc_slope_ab,
+    lambda out, a, b, x: _log_tails_slope_x(a, b, x),
+)
+
+
+def _log_tails(z, a, b):
+    """Computes the logarithms of both tails, also where they underflow."""
+    # Derivatives outside of the support and at its ends are zero.
+    low, high = z <= 0, z >= 1
+    lower, upper = _log_tails_inside(_positive(a), _positive(b), where(low | high, 0.5, z))
+    valid = (a > 0) & (b > 0)
+    lower = where(low, -np.inf, where(high, 0, lower))
+    upper = where(low, 0, where(high, -np.inf, upper))
+    return where(valid, lower, np.nan), where(valid, upper, np.nan)
 
 
 def _log_density(z, a, b):
@@ -138,8 +163,7 @@ def logcdf(
     Array(-0.374..., dtype=float32, weak_type=True)
     """
     z = standardized(x, loc, scale)
-    below, tail = _smaller_tail(z, _positive(a), _positive(b))
-    return where(below, lax.log(tail), lax.log1p(-tail))
+    return _log_tails(z, a, b)[0]
 
 
 @elementwise("beta")
@@ -184,5 +208,4 @@ def logsf(
     Array(-1.163..., dtype=float32, weak_type=True)
     """
     z = standardized(x, loc, scale)
-    below, tail = _smaller_tail(z, _positive(a), _positive(b))
-    return where(below, lax.log1p(-tail), lax.log(tail))
+    return _log_tails(z, a, b)[1]

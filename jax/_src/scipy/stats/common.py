@@ -14,7 +14,7 @@ from jax._src.jit.library import nested_jit
 from jax._src.lax import lax
 from jax._src.lax.special.expansions import accurate_log1p
 from jax._src.numpy import util
-from jax._src.scipy.special.common import in_single_or_double, where
+from jax._src.scipy.special.common import in_single_or_double, split, where
 from jax._src.util import set_module
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -102,6 +102,21 @@ def broadcastable(name: str, *args: Any) -> list[Any]:
 def standardized(x: Any, loc: Any, scale: Any) -> Any:
     """Computes (x - loc) / scale, or NaN unless the scale is positive."""
     return (x - loc) / where(scale > 0, scale, np.nan)
+
+
+def exponential_correction(z: Any, x: Any, loc: Any, scale: Any) -> Any:
+    """Computes by how much z = (x - loc) / scale, as rounded, is too small.
+
+    An exponential of z multiplies this error by z: exp(-z) is better times 1 minus the result.
+    """
+    # The error of the difference by Knuth's sum of two, that of the quotient by exact products.
+    d = x - loc
+    negative = d - x
+    rounding = (x - (d - negative)) - (loc + negative)
+    (z1, z2), (s1, s2) = split(z), split(scale)
+    remainder = (((d - z1 * s1) - z1 * s2) - z2 * s1) - z2 * s2
+    rest = (remainder + rounding) / scale
+    return lax.stop_gradient(where(lax.is_finite(rest), rest, 0))
 
 
 def scaled_up(z: Any, loc: Any, scale: Any) -> Any:

@@ -7,12 +7,23 @@ import numpy as np
 from jax._src.basearray import Array
 from jax._src.lax import lax
 from jax._src.scipy.special.common import where
-from jax._src.scipy.stats.common import elementwise, log1mexp, probability, scaled_up, standardized
+from jax._src.scipy.stats.common import (
+    elementwise,
+    exponential_correction,
+    log1mexp,
+    probability,
+    scaled_up,
+    standardized,
+)
 from jax._src.typing import ArrayLike
 
 
 def _inside(z):
     return where(z < 0, 0, z)
+
+
+def _upper_tail(z, x, loc, scale):
+    return lax.exp(-_inside(z)) * (1 - exponential_correction(z, x, loc, scale))
 
 
 @elementwise("expon")
@@ -50,7 +61,7 @@ def pdf(x: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
     Array(0.367..., dtype=float32, weak_type=True)
     """
     z = standardized(x, loc, scale)
-    return where(z < 0, 0, lax.exp(-_inside(z))) / scale
+    return where(z < 0, 0, _upper_tail(z, x, loc, scale)) / scale
 
 
 @elementwise("expon")
@@ -107,7 +118,7 @@ def sf(x: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
     Array(0.367..., dtype=float32, weak_type=True)
     """
     z = standardized(x, loc, scale)
-    return where(z < 0, 1, lax.exp(-_inside(z)))
+    return where(z < 0, 1, _upper_tail(z, x, loc, scale))
 
 
 @elementwise("expon")

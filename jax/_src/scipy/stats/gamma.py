@@ -8,7 +8,12 @@ import numpy as np
 
 from jax._src.basearray import Array
 from jax._src.lax import lax, special
-from jax._src.scipy.special.common import where
+from jax._src.lax.special.incomplete import (
+    log_igamma_tails,
+    log_igamma_tails_grad_a,
+    log_igamma_tails_grad_x,
+)
+from jax._src.scipy.special.common import elementwise as differentiable, where
 from jax._src.scipy.stats.common import elementwise, standardized
 from jax._src.scipy.stats.deviance import log_poisson
 from jax._src.typing import ArrayLike
@@ -49,14 +54,23 @@ def upper_tail(z: Any, a: Any) -> Any:
     return special.igammac(_positive(a), _inside(z))
 
 
+_log_tails_slope_a = differentiable(log_igamma_tails_grad_a)
+_log_tails_slope_x = differentiable(log_igamma_tails_grad_x)
+_log_tails = differentiable(
+    log_igamma_tails,
+    lambda out, a, x: _log_tails_slope_a(a, x),
+    lambda out, a, x: _log_tails_slope_x(a, x),
+)
+
+
 def log_tails(z: Any, a: Any) -> tuple[Any, Any]:
-    """Computes the logarithms of both tails with scale 1, each from the smaller one."""
-    lower, upper = lower_tail(z, a), upper_tail(z, a)
-    low = lower < upper
-    small = where(low, lower, upper)
-    log_small = lax.log(small)
-    log_large = lax.log1p(-small)
-    return where(low, log_small, log_large), where(low, log_large, log_small)
+    """Computes the logarithms of both tails with scale 1, also where they underflow."""
+    # Derivatives outside of the support and at its ends are zero.
+    low, high = z <= 0, z == np.inf
+    lower, upper = _log_tails(_positive(a), where(low | high, 1, z))
+    lower = where(low, -np.inf, where(high, 0, lower))
+    upper = where(low, 0, where(high, -np.inf, upper))
+    return where(a > 0, lower, np.nan), where(a > 0, upper, np.nan)
 
 
 @elementwise("gamma")

@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from jax._src.basearray import Array
 from jax._src.lax import lax
-from jax._src.scipy.stats.common import elementwise, probability, scaled_up, standardized
+from jax._src.scipy.stats.common import (
+    elementwise,
+    exponential_correction,
+    probability,
+    scaled_up,
+    standardized,
+)
 from jax._src.scipy.stats.gumbel_r import density, log_density, log_upper_tail, upper_tail
 from jax._src.typing import ArrayLike
 
@@ -44,7 +50,7 @@ def pdf(x: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
     Array(0.367..., dtype=float32, weak_type=True)
     """
     z = standardized(x, loc, scale)
-    return density(-z) / scale
+    return density(-z, -exponential_correction(z, x, loc, scale)) / scale
 
 
 @elementwise("gumbel_l")

@@ -9,16 +9,23 @@ import numpy as np
 from jax._src.basearray import Array
 from jax._src.lax import lax
 from jax._src.scipy.special.common import where
-from jax._src.scipy.stats.common import elementwise, log1mexp, probability, scaled_up, standardized
+from jax._src.scipy.stats.common import (
+    elementwise,
+    exponential_correction,
+    log1mexp,
+    probability,
+    scaled_up,
+    standardized,
+)
 from jax._src.typing import ArrayLike
 
 
-def density(z: Any) -> Any:
-    """Computes exp(-z - exp(-z))."""
+def density(z: Any, rest: Any) -> Any:
+    """Computes exp(-z - exp(-z)) of z + rest, where rest is small."""
     # Two factors have a smaller error than the exponential of a sum; the second is zero for large exp(-z).
     far = z < -10
     tail = lax.exp(-where(far, 0, z))
-    return where(far, 0, tail * lax.exp(-tail))
+    return where(far, 0, tail * lax.exp(-tail) * (1 + (tail - 1) * rest))
 
 
 def log_density(z: Any) -> Any:
@@ -73,7 +80,7 @@ def pdf(x: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
     Array(0.367..., dtype=float32, weak_type=True)
     """
     z = standardized(x, loc, scale)
-    return density(z) / scale
+    return density(z, exponential_correction(z, x, loc, scale)) / scale
 
 
 @elementwise("gumbel_r")

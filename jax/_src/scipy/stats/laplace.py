@@ -7,7 +7,7 @@ import math
 from jax._src.basearray import Array
 from jax._src.lax import lax
 from jax._src.scipy.special.common import where
-from jax._src.scipy.stats.common import elementwise, standardized
+from jax._src.scipy.stats.common import elementwise, exponential_correction, standardized
 from jax._src.typing import ArrayLike
 
 
@@ -46,7 +46,8 @@ def pdf(x: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
     Array(0.5, dtype=float32, weak_type=True)
     """
     z = standardized(x, loc, scale)
-    return 0.5 * lax.exp(-abs(z)) / scale
+    rest = exponential_correction(z, x, loc, scale)
+    return 0.5 * lax.exp(-abs(z)) * (1 - where(z < 0, -rest, rest)) / scale
 
 
 @elementwise("laplace")
