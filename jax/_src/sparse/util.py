@@ -75,13 +75,13 @@ def nfold_vmap(
     return fun
 
 
-def count_stored_elements(mat: Any, n_batch: int = 0, n_dense: int = 0) -> Array:
+def count_stored_elements(mat: Any, n_batch: int = 0, n_dense: int = 0) -> Any:
     """The number of elements to store: the largest of all batches, as a scalar array.
 
     Elements of the trailing `n_dense` dimensions are stored as one block.
     """
     counts = count_per_batch(mat, n_batch, n_dense)
-    return counts.max() if counts.size else lax.full((), 0, counts.dtype)
+    return counts.max() if counts.size else 0
 
 
 def count_per_batch(mat: Any, n_batch: int = 0, n_dense: int = 0) -> Array:

@@ -6,4 +6,44 @@ from jax._src.sparse.base import (
     SparseEfficiencyError as SparseEfficiencyError,
     SparseEfficiencyWarning as SparseEfficiencyWarning,
 )
-from jax.experimental.sparse import util as util
+from jax._src.sparse.bcoo.array import (
+    BCOO as BCOO,
+)
+from jax._src.sparse.bcoo.contraction import (
+    bcoo_dot_general_p as bcoo_dot_general_p,
+    bcoo_dot_general_sampled_p as bcoo_dot_general_sampled_p,
+    bcoo_spdot_general_p as bcoo_spdot_general_p,
+)
+from jax._src.sparse.bcoo.convert import (
+    bcoo_extract_p as bcoo_extract_p,
+    bcoo_fromdense_p as bcoo_fromdense_p,
+    bcoo_todense_p as bcoo_todense_p,
+    bcoo_transpose_p as bcoo_transpose_p,
+)
+from jax._src.sparse.bcoo.functions import (
+    bcoo_extract as bcoo_extract,
+    bcoo_fromdense as bcoo_fromdense,
+    bcoo_sort_indices as bcoo_sort_indices,
+    bcoo_sum_duplicates as bcoo_sum_duplicates,
+    bcoo_todense as bcoo_todense,
+    bcoo_transpose as bcoo_transpose,
+    bcoo_update_layout as bcoo_update_layout,
+)
+from jax._src.sparse.bcoo.ordering import (
+    bcoo_sort_indices_p as bcoo_sort_indices_p,
+    bcoo_sum_duplicates_p as bcoo_sum_duplicates_p,
+)
+from jax._src.sparse.bcoo.shapes import (
+    bcoo_broadcast_in_dim as bcoo_broadcast_in_dim,
+    bcoo_concatenate as bcoo_concatenate,
+    bcoo_dynamic_slice as bcoo_dynamic_slice,
+    bcoo_reduce_sum as bcoo_reduce_sum,
+    bcoo_reshape as bcoo_reshape,
+    bcoo_rev as bcoo_rev,
+    bcoo_slice as bcoo_slice,
+    bcoo_squeeze as bcoo_squeeze,
+)
+from jax.experimental.sparse import (
+    bcoo as bcoo,
+    util as util,
+)
