@@ -167,21 +167,21 @@ error_checking_behavior_nan = enum_state(
     "jax_error_checking_behavior_nan",
     ["ignore", "raise"],
     "ignore",
-    "What jax.experimental.checkify-like error checking does with NaNs.",
+    "Whether NaN as a result of jax.numpy is recorded as an error (jax._src.error_check).",
     **_KEYED,
 )
 error_checking_behavior_divide = enum_state(
     "jax_error_checking_behavior_divide",
     ["ignore", "raise"],
     "ignore",
-    "What error checking does with divisions by zero.",
+    "Whether division by zero in jax.numpy is recorded as an error.",
     **_KEYED,
 )
 error_checking_behavior_oob = enum_state(
     "jax_error_checking_behavior_oob",
     ["ignore", "raise"],
     "ignore",
-    "What error checking does with indices out of bounds.",
+    "Whether an array of indices out of bounds is recorded as an error.",
     **_KEYED,
 )
 

@@ -74,11 +74,7 @@ without_effect(
     _flags.backend_target,
 )
 without_effect(
-    "there are no error checks inside computations yet",
-    _flags.error_checking_behavior_nan,
-    _flags.error_checking_behavior_divide,
-    _flags.error_checking_behavior_oob,
-    _flags.xla_runtime_errors,
+    "errors of computations are raised by raise_if_error or checkify", _flags.xla_runtime_errors
 )
 without_effect("references are always checked for aliases", _flags.mutable_array_checks)
 without_effect("references are not lowered to pinned buffers", _flags.refs_to_pins)

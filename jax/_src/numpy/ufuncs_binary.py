@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from jax._src.basearray import Array
 from jax._src.custom_derivatives import custom_jvp
 from jax._src.jit.library import inline_jit, nested_jit
 from jax._src.lax import lax
+from jax._src.numpy.checks import checked
 from jax._src.numpy.util import (
     check_arraylike,
     check_no_float0s,
@@ -50,6 +52,7 @@ def dtype_of(x: Any) -> Any:
 
 
 @op
+@checked
 def add(x: ArrayLike, y: ArrayLike, /) -> Array:
     """Elementwise sum.
 
@@ -70,6 +73,7 @@ def add(x: ArrayLike, y: ArrayLike, /) -> Array:
 
 
 @op
+@checked
 def subtract(x: ArrayLike, y: ArrayLike, /) -> Array:
     """Elementwise difference `x - y`; takes the arguments of `add`, except booleans.
 
@@ -80,6 +84,7 @@ def subtract(x: ArrayLike, y: ArrayLike, /) -> Array:
 
 
 @op
+@checked
 def multiply(x: ArrayLike, y: ArrayLike, /) -> Array:
     """Elementwise product; takes the arguments of `add`. Booleans are multiplied by logical AND.
 
@@ -91,6 +96,7 @@ def multiply(x: ArrayLike, y: ArrayLike, /) -> Array:
 
 
 @op
+@functools.partial(checked, divides=True)
 def true_divide(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     """Elementwise quotient; integers and booleans are converted to floating point first.
 
@@ -116,6 +122,7 @@ _true_divide = true_divide.__wrapped__
 
 
 @composite
+@functools.partial(checked, divides=True)
 def floor_divide(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     """Elementwise quotient, rounded down.
 
@@ -147,6 +154,7 @@ def floor_divide(x1: ArrayLike, x2: ArrayLike, /) -> Array:
 
 
 @composite
+@functools.partial(checked, divides=True)
 def remainder(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     """Elementwise remainder, with the sign of the divisor: `x1 - floor_divide(x1, x2) * x2`.
 
@@ -180,6 +188,7 @@ def mod(x1: ArrayLike, x2: ArrayLike, /) -> Array:
 
 
 @composite
+@checked
 def fmod(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     """Elementwise remainder, with the sign of the dividend.
 
@@ -197,6 +206,7 @@ def fmod(x1: ArrayLike, x2: ArrayLike, /) -> Array:
 
 
 @composite
+@functools.partial(checked, divides=True)
 def divmod(x1: ArrayLike, x2: ArrayLike, /) -> tuple[Array, Array]:
     """Elementwise quotient, rounded down, and remainder.
 
@@ -317,6 +327,7 @@ def _known_integer(x: Any) -> int | None:
 
 
 @inline_jit
+@checked
 def _power(x1, x2):
     check_arraylike("power", x1, x2)
     check_no_float0s("power", x1, x2)

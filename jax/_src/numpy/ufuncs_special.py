@@ -12,6 +12,7 @@ from jax._src.basearray import Array
 from jax._src.custom_derivatives import custom_jvp
 from jax._src.jit.library import nested_jit
 from jax._src.lax import control_flow, lax, special
+from jax._src.numpy.checks import checked
 from jax._src.numpy.ufuncs_binary import composite, dtype_kind, dtype_of, floor_divide, op
 from jax._src.numpy.ufuncs_unary import is_inf, signbit, strong
 from jax._src.numpy.util import (
@@ -100,6 +101,7 @@ def heaviside(x1: ArrayLike, x2: ArrayLike, /) -> Array:
 
 
 @composite
+@checked
 def hypot(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     """Elementwise `sqrt(x1**2 + x2**2)` without intermediate overflow.
 

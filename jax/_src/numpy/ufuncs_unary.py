@@ -11,6 +11,7 @@ from jax._src import core, dtypes
 from jax._src.basearray import Array
 from jax._src.jit.library import nested_jit
 from jax._src.lax import lax
+from jax._src.numpy.checks import checked
 from jax._src.numpy.ufuncs_binary import as_bool, composite, dtype_kind, dtype_of, op
 from jax._src.numpy.util import (
     check_arraylike,
@@ -51,7 +52,27 @@ def _inexact(name: str, fun: Any, summary: str, arg: str, value: str, more: str 
     if more:
         more = "\n\n    " + more
     ufunc.__doc__ = _NUMBER_DOC.format(summary=summary, name=name, arg=arg, value=value, more=more)
-    return op(ufunc)
+    return op(checked(ufunc) if name in _MAKE_NAN else ufunc)
+
+
+# Functions whose results can be NaN where their operands are not.
+_MAKE_NAN = frozenset(
+    [
+        "log",
+        "log1p",
+        "log2",
+        "log10",
+        "sqrt",
+        "sin",
+        "cos",
+        "tan",
+        "arcsin",
+        "asin",
+        "arccos",
+        "acos",
+    ]
+    + ["arctanh", "atanh", "arccosh", "acosh"]
+)
 
 
 # Exponentials, logarithms and roots

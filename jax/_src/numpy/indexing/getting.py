@@ -19,6 +19,7 @@ from jax._src.lax import lax, slicing
 from jax._src.lax.slicing import GatherDimensionNumbers, GatherScatterMode
 from jax._src.lax.slicing.gathers import default_fill_value
 from jax._src.named_sharding import NamedSharding
+from jax._src.numpy.checks import check_bounds, checks_bounds
 from jax._src.numpy.indexing.lower import (
     empty_axis_error,
     make_plan,
@@ -35,6 +36,7 @@ from jax._src.numpy.indexing.parse import (
     parse_index,
     whole,
 )
+from jax._src.numpy.util import to_array
 from jax._src.partition_spec import PartitionSpec
 from jax._src.sharding_impls import canonicalize_sharding, without_mesh
 from jax._src.transforms.explicit_sharding import auto_axes
@@ -78,7 +80,7 @@ def getitem(x: Any, idx: Any) -> Any:
                         return _take_rows(stop - start)(x, start)
         elif t is ArrayImpl:
             shape, dtype = x.shape, idx.dtype
-            if shape and shape[0] and dtype.kind in "iu":
+            if shape and shape[0] and dtype.kind in "iu" and not checks_bounds():
                 return _take_at(x, idx)
     return rewriting_take(x, idx)
 
@@ -112,6 +114,8 @@ def rewriting_take(
     entries = parse_index(idx, arr.shape, normalize_indices)
     if gather_mode is _PROMISE and config.check_static_indices.value:
         _check_static_indices(entries, arr.shape, normalize_indices)
+    if gather_mode is _PROMISE and checks_bounds():
+        check_bounds(_indices(entries, arr.shape))
     flags = (gather_mode, fill_value, bool(indices_are_sorted), bool(unique_indices))
     if out_sharding is not None:
         sharding = canonicalize_sharding(out_sharding, "x.at[...].get")
@@ -137,6 +141,18 @@ def _check_static_indices(entries: list[Entry], shape, normalized: bool) -> None
                     f" (normalize_indices={normalized})"
                 )
         axis += type(e) in _ALONG_AXIS
+
+
+def _indices(entries: list[Entry], shape) -> list[tuple[Any, bool, int]]:
+    """Returns the arrays among the entries, whether they wrap, and the sizes that they index."""
+    indices, axis = [], 0
+    for e in entries:
+        if type(e) is Positions:
+            indices.append((to_array(e.array), e.wrap, shape[axis]))
+        elif type(e) is Position and type(e.index) is not int and not e.inside:
+            indices.append((to_array(e.index), e.wrap, shape[axis]))
+        axis += type(e) in _ALONG_AXIS
+    return indices
 
 
 _ALONG_AXIS = (Position, Positions, Slice)
