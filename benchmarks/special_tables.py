@@ -226,6 +226,14 @@ TABLES = {
         "x**2 (log(x) - 1 / (2 x) - digamma(x)) of 1 / x**2 in [0, 0.01]",
         digamma_tail, M(0), M(1) / 100, (2, 6),
     ),
+    "SINE": Table(
+        "sin(pi x) / x of x**2 in [0, 1/4]",
+        lambda v: mp.pi * mp.sinc(mp.pi * mp.sqrt(v)), M(0), M(1) / 4, (5, 9),
+    ),
+    "TANGENT": Table(
+        "tan(pi x) / x of x**2 in [0, 1/16]",
+        lambda v: mp.pi if v == 0 else mp.tan(mp.pi * mp.sqrt(v)) / mp.sqrt(v), M(0), M(1) / 16, (6, 13),
+    ),
     "NDTRI_CENTRAL": Table(
         "ndtri(p) / (p - 1/2) of (p - 1/2)**2 in [0, 9/64]", ndtri_central, M(0), M(9) / 64, (6, 12)
     ),
@@ -281,7 +289,7 @@ TABLES = {
 
 MODULES = {
     "lax/special/gamma_tables.py": (
-        "gamma functions", "LGAMMA STIRLING GAMMA DIGAMMA DIGAMMA_TAIL",
+        "gamma functions", "LGAMMA STIRLING GAMMA DIGAMMA DIGAMMA_TAIL SINE TANGENT",
     ),
     "scipy/special/normal_tables.py": (
         "the quantile function of the normal distribution", "NDTRI_CENTRAL NDTRI_TAIL",

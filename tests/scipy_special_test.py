@@ -53,6 +53,21 @@ def test_narrow_dtypes_are_computed_in_float32(name, x, dtype):
         np.testing.assert_allclose(y.astype(np.float32), w, rtol=4 * tolerance)
 
 
+def test_incomplete_functions_of_easy_and_hard_arguments_in_one_array():
+    """How many terms an element needs must not depend on its neighbors, even if theirs overflow."""
+    a = np.array([1e-300, 0.001, 0.5, 1, 1.5, 10, 10, 200, 1e3, 1e5, 1e300, 3, 2])
+    x = np.array([1e-300, 0.999, 1, 1, 1.5, 10, 10.01, 200, 1.1e3, 1e5, 1e-300, 1e300, np.nan])
+    with jax.enable_x64(True):
+        ours = special.gammainc(a, x)
+        np.testing.assert_allclose(ours, scipy.special.gammainc(a, x), rtol=1e-11)
+        p, q = np.array([1, 1e-3, 48, 97, 5, 6e4, 1e3]), np.array([1, 48, 5e-3, 0.035, 5, 7e4, 1e5])
+        y = np.array([1e-300, 0.02, 0.98, 0.9896, 0.5, 0.461, 0.01])
+        ours = special.betainc(p, q, y)
+        np.testing.assert_allclose(ours, scipy.special.betainc(p, q, y), rtol=1e-9)
+    single = special.gammainc(a[1:10].astype(np.float32), x[1:10].astype(np.float32))
+    np.testing.assert_allclose(single, scipy.special.gammainc(a, x)[1:10], rtol=1e-4)
+
+
 def test_gradient_of_spence():
     x = np.float32([0.3, 1.0, 1.3, 1.7, 3.5])
     slope = jax.vmap(jax.grad(special.spence))(x)

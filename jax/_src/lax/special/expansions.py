@@ -1,6 +1,7 @@
 """How lgamma and digamma are computed: by piecewise polynomials and asymptotic series.
 
-They are accurate also near their zeros.
+They are accurate also near their zeros. Sines and tangents of a half turn at most are polynomials: XLA's own, which reduce
+any argument, are not vectorized on CPUs.
 """
 
 from __future__ import annotations
@@ -12,10 +13,17 @@ import numpy as np
 
 from jax._src.lax.lax.arithmetic import abs, add, div, floor, mul, sub
 from jax._src.lax.lax.create import full_like
-from jax._src.lax.lax.elementary import log, log1p, sin, tan
+from jax._src.lax.lax.elementary import log, log1p
 from jax._src.lax.lax.logical import bitwise_and, eq, ge, gt, le, lt
 from jax._src.lax.lax.select import select
-from jax._src.lax.special.gamma_tables import DIGAMMA, DIGAMMA_TAIL, LGAMMA, STIRLING
+from jax._src.lax.special.gamma_tables import (
+    DIGAMMA,
+    DIGAMMA_TAIL,
+    LGAMMA,
+    SINE,
+    STIRLING,
+    TANGENT,
+)
 from jax._src.lax.special.polynomials import piecewise
 from jax._src.lax.utils import const
 
@@ -58,7 +66,7 @@ def lgamma(x: Any) -> Any:
     out = _where(large, add(mul(sub(z, half), sub(log_y, one)), rest), out)
     # Reflection: gamma(x) gamma(-x) = -pi / (x sin(pi x)), DLMF 5.5.3
     distance = _from_integer(x)
-    sine = abs(sin(mul(distance, const(x, math.pi))))
+    sine = abs(mul(distance, piecewise(SINE, mul(distance, distance))))
     reflected = sub(sub(const(x, math.log(math.pi)), log(sine)), add(log_y, out))
     out = _where(lt(x, const(x, 0)), reflected, out)
     pole = bitwise_and(le(x, const(x, 0)), eq(distance, const(x, 0)))
@@ -93,7 +101,8 @@ def digamma(x: Any) -> Any:
     r = _from_integer(x)
     steep = gt(abs(r), const(x, 0.25))
     rest = sub(_where(lt(r, const(x, 0)), full_like(x, -0.5), 0.5), r)
-    tangent = tan(mul(const(x, math.pi), _where(steep, rest, r)))
+    angle = _where(steep, rest, r)
+    tangent = mul(angle, piecewise(TANGENT, mul(angle, angle)))
     cotangent = _where(steep, tangent, div(one, tangent))
     reflected = sub(add(out, inverse), mul(const(x, math.pi), cotangent))
     out = _where(lt(x, const(x, 0)), reflected, out)

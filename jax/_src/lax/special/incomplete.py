@@ -12,12 +12,12 @@ from jax._src import core, dtypes
 from jax._src.basearray import Array
 from jax._src.interpreters import ad
 from jax._src.lax.control_flow import while_loop
-from jax._src.lax.lax.arithmetic import abs, add, div, max, mul, neg, sub
+from jax._src.lax.lax.arithmetic import abs, add, div, floor, max, min, mul, neg, sub
 from jax._src.lax.lax.convert import convert_element_type
 from jax._src.lax.lax.create import full_like
 from jax._src.lax.lax.elementary import exp, log, log1p, sqrt
 from jax._src.lax.lax.logical import bitwise_and, bitwise_not, bitwise_or, eq, ge, gt, le, lt, ne
-from jax._src.lax.lax.reductions import reduce_or
+from jax._src.lax.lax.reductions import reduce_max, reduce_or
 from jax._src.lax.lax.select import select
 from jax._src.lax.rules import FLOAT, binary_primitive, nary_primitive
 from jax._src.lax.special.basic import digamma, in_float32, lgamma, wide_enough
@@ -57,6 +57,30 @@ def _loop_while_any(active, carry, body, steps: int):
 
     _, _, *carry = while_loop(go_on, step, (np.int32(0), active, *carry))
     return carry
+
+
+_UNROLLED = 8
+
+
+def _backward(steps, start, body):
+    """Run `total = body(n, total)` for n = steps, ..., 2, 1, where `steps` is of each element.
+
+    Some steps are one, which keeps what lies between them out of memory.
+    """
+    axes = tuple(range(core.typeof(steps).ndim))
+    last = convert_element_type(reduce_max(steps, axes), np.int32)
+    chunks = div(add(last, np.int32(_UNROLLED)), np.int32(_UNROLLED))
+
+    def step(state):
+        chunk, total = state
+        first = mul(sub(chunk, np.int32(1)), np.int32(_UNROLLED))
+        for k in reversed(range(1, _UNROLLED + 1)):
+            n = _as(start, add(first, np.int32(k)))
+            total = select(le(n, steps), body(n, total), total)
+        return sub(chunk, np.int32(1)), total
+
+    _, total = while_loop(lambda state: gt(state[0], np.int32(0)), step, (chunks, start))
+    return total
 
 
 def _as(x, i):
@@ -114,18 +138,58 @@ class _Gamma:
         inf = const(x, np.inf)
         return bitwise_and(lt(a, inf), bitwise_and(lt(x, inf), gt(x, const(x, 0))))
 
-    def series(self, active):
-        """Sum x**n / ((a + 1) ... (a + n)) over n, from n = 0."""
-        a, x, eps = self.a, self.x, self.eps
+    def sums(self, active):
+        """Return the series and the continued fraction's denominator, each where it applies.
 
-        def body(i, active, term, total):
-            term = mul(term, div(x, add(a, _as(x, i))))
-            total = add(total, select(active, term, full_like(term, 0)))
-            return bitwise_and(active, gt(term, mul(eps, total))), term, total
-
+        The series is the sum of x**n / ((a + 1) ... (a + n)). The fraction is the even part of DLMF
+        8.9.2: its denominators are x - a + 2 n + 1, its numerators n (a - n). Both are evaluated from
+        the last term to the first, by one division a step.
+        """
+        a, x, by_fraction = self.a, self.x, self.by_fraction
         one = full_like(x, 1)
-        _, total = _loop_while_any(active, (one, one), body, _MAX_SERIES_STEPS)
-        return total
+        steps = select(by_fraction, self._fraction_steps(), self._series_steps())
+        steps = select(active, floor(steps), full_like(x, 0))
+        base = select(by_fraction, sub(sub(x, a), one), one)
+        slope = select(by_fraction, full_like(x, 2), full_like(x, 0))
+
+        def body(n, total):
+            above = select(by_fraction, mul(n, sub(a, n)), mul(x, total))
+            below = select(by_fraction, total, add(a, n))
+            return add(add(base, mul(slope, n)), div(above, below))
+
+        # Step n yields the denominator of number n - 1, and the last one is that of number 0.
+        start = add(base, mul(slope, add(steps, one)))
+        return _backward(steps, start, body)
+
+    def _series_steps(self):
+        """Return how many terms the series needs.
+
+        The logarithm of the term with x**n is below -g(n), where g is the integral of log((a + t) / x)
+        over t from 0 to n. g(n) >= n**2 / (2 a + 2 n / 3) for x <= a gives a start for Newton's
+        method, which does not go below the root as g is convex.
+        """
+        a, x = self.a, self.x
+        bits = full_like(x, -np.log(float(self.eps)) + 1)
+        a = max(a, x)
+        third, zero = mul(bits, const(x, 1 / 3)), const(x, 0)
+        n = add(third, sqrt(add(mul(third, third), mul(mul(const(x, 2), a), bits))))
+        n = add(n, const(x, 1))
+        log_x = log(x)
+        log_ratio = sub(log(a), log_x)
+        for _ in range(2):
+            slope = sub(log(add(a, n)), log_x)
+            excess = sub(sub(mul(add(a, n), slope), add(mul(a, log_ratio), n)), bits)
+            # Where the numbers of a large difference are rounded it says nothing.
+            n = select(gt(excess, zero), sub(n, div(excess, slope)), n)
+        return min(add(n, const(x, 2)), const(x, _MAX_SERIES_STEPS))
+
+    def _fraction_steps(self):
+        """Return how many terms the fraction needs: a bound of what was found for x > max(a, 1)."""
+        a, x = self.a, self.x
+        bits = -np.log(float(self.eps)) + 1
+        steps = add(const(x, 4), div(const(x, 1.5 * (bits / 4) ** 2), x))
+        steps = add(steps, mul(mul(const(x, 0.9 * bits**0.5), sqrt(a)), div(a, x)))
+        return min(steps, const(x, _MAX_SERIES_STEPS))
 
     def series_and_slope(self, active):
         """Return the series and its derivative with respect to a."""
@@ -148,15 +212,8 @@ class _Gamma:
         )
         return total, slope
 
-    def fraction(self, active):
-        """Return the continued fraction that is Q(a, x) / `scale`."""
-        return self._fraction(active, slope=False)[0]
-
     def fraction_and_slope(self, active):
-        """Return the continued fraction and its derivative with respect to a."""
-        return self._fraction(active, slope=True)
-
-    def _fraction(self, active, slope: bool):
+        """Return the continued fraction, which is Q(a, x) / `scale`, and its derivative by a."""
         a, x, eps = self.a, self.x, self.eps
         one, two, zero = const(x, 1), const(x, 2), const(x, 0)
         # Numerators p and denominators q of the last two convergents; u and v are their
@@ -166,12 +223,11 @@ class _Gamma:
         q1 = mul(add(sub(x, a), two), x)
         value = div(p1, q1)
         nothing = full_like(x, 0)
-        carry = [value, p0, q0, p1, q1]
-        if slope:
-            v1 = neg(x)
-            carry += [neg(div(mul(value, v1), q1)), nothing, nothing, nothing, v1]
+        v1 = neg(x)
+        slope = neg(div(mul(value, v1), q1))
+        carry = [value, p0, q0, p1, q1, slope, nothing, nothing, nothing, v1]
 
-        def body(i, active, value, p0, q0, p1, q1, *rest):
+        def body(i, active, value, p0, q0, p1, q1, old_slope, u0, v0, u1, v1):
             c = _as(x, i)
             yc = mul(add(sub(one, a), c), c)
             z = add(sub(x, a), add(two, mul(two, c)))
@@ -180,29 +236,20 @@ class _Gamma:
             usable = ne(q2, zero)
             new = select(usable, div(p2, q2), value)
             error = select(usable, abs(div(sub(value, new), new)), full_like(new, 1))
-            more = gt(error, eps)
-            terms = [p1, q1, p2, q2]
-            out = [select(active, new, value)]
-            if slope:
-                old_slope, u0, v0, u1, v1 = rest
-                u2 = add(sub(sub(mul(u1, z), p1), mul(u0, yc)), mul(p0, c))
-                v2 = add(sub(sub(mul(v1, z), q1), mul(v0, yc)), mul(q0, c))
-                new_slope = select(usable, div(sub(u2, mul(new, v2)), q2), old_slope)
-                change = abs(sub(new_slope, old_slope))
-                size = max(one, abs(new_slope))
-                more = bitwise_or(more, gt(change, mul(eps, size)))
-                terms += [u1, v1, u2, v2]
-                out_slope = select(active, new_slope, old_slope)
+            u2 = add(sub(sub(mul(u1, z), p1), mul(u0, yc)), mul(p0, c))
+            v2 = add(sub(sub(mul(v1, z), q1), mul(v0, yc)), mul(q0, c))
+            slope = select(usable, div(sub(u2, mul(new, v2)), q2), old_slope)
+            change = abs(sub(slope, old_slope))
+            more = bitwise_or(gt(error, eps), gt(change, mul(eps, max(one, abs(slope)))))
             # Numerators and denominators grow: rescale them together before they overflow.
             large = gt(abs(p2), div(one, eps))
+            terms = [p1, q1, p2, q2, u1, v1, u2, v2]
             terms = [select(large, mul(t, eps), t) for t in terms]
-            out += terms[:4]
-            if slope:
-                out += [out_slope, *terms[4:]]
-            return (bitwise_and(active, more), *out)
+            out = [select(active, new, value), *terms[:4], select(active, slope, old_slope)]
+            return (bitwise_and(active, more), *out, *terms[4:])
 
         out = _loop_while_any(active, carry, body, _MAX_FRACTION_STEPS)
-        return out[0], (out[5] if slope else None)
+        return out[0], out[5]
 
     def finish(self, out, at_zero, a_infinite, x_infinite):
         """Fill in the limits at 0 and infinity, and NaN where the function is undefined."""
@@ -220,8 +267,9 @@ def _tails(a, x):
     a, x = _same_shape(a, x)
     g = _Gamma(a, x)
     active = bitwise_and(g.inside, bitwise_not(g.underflow))
-    upper = mul(g.fraction(bitwise_and(active, g.by_fraction)), g.scale)
-    lower = div(mul(g.series(bitwise_and(active, bitwise_not(g.by_fraction))), g.scale), a)
+    total = g.sums(active)
+    upper = div(g.scale, total)
+    lower = div(mul(total, g.scale), a)
     return g, lower, upper
 
 
@@ -470,34 +518,30 @@ _MAX_BETA_STEPS = 10_000
 
 
 def _beta_fraction(active, a, b, x):
-    """Evaluate the continued fraction of the incomplete beta function by Lentz's method."""
-    info = dtypes.finfo(core.typeof(x).dtype)
+    """Return the continued fraction DLMF 8.17.22 for x below the mean, from the last term to the first."""
     one, two = const(x, 1), const(x, 2)
-    eps, tiny = const(x, info.eps), full_like(x, float(info.tiny) / float(info.eps))
-    a_plus_b, a_plus_1 = add(a, b), add(a, one)
+    bits = 1 - np.log(float(dtypes.finfo(core.typeof(x).dtype).eps))
+    # A bound of how many pairs of terms were found to be needed. The first term is that of the limit
+    # for many terms, the second that of the incomplete gamma function, where b is small.
+    rest = sub(one, x)
+    steps = min(
+        div(const(x, bits / 4), sqrt(rest)),
+        div(const(x, 1.5 * (bits / 4) ** 2), mul(a, rest)),
+    )
+    steps = add(add(steps, const(x, 6)), mul(const(x, 0.4 * bits**0.5), sqrt(a)))
+    steps = floor(min(steps, const(x, _MAX_BETA_STEPS)))
+    steps = select(active, steps, full_like(x, 0))
 
-    def nonzero(t):
-        return select(lt(abs(t), tiny), tiny, t)
-
-    def advance(c, d, coefficient):
-        d = div(one, nonzero(add(one, mul(coefficient, d))))
-        return nonzero(add(one, div(coefficient, c))), d
-
-    def body(i, active, value, c, d):
-        m = _as(x, i)
+    # With t = 1 + odd / total, the next total is 1 + even / t.
+    def body(m, total):
         am2 = add(a, mul(two, m))
-        even = div(mul(mul(m, sub(b, m)), x), mul(sub(am2, one), am2))
-        odd = neg(div(mul(mul(add(a, m), add(a_plus_b, m)), x), mul(am2, add(am2, one))))
-        c, d = advance(c, d, even)
-        factor = mul(c, d)
-        c, d = advance(c, d, odd)
-        last = mul(c, d)
-        value = select(active, mul(value, mul(factor, last)), value)
-        return bitwise_and(active, gt(abs(sub(last, one)), eps)), value, c, d
+        odd = div(mul(mul(add(a, m), add(add(a, b), m)), x), mul(am2, add(am2, one)))
+        even = mul(mul(m, sub(b, m)), x)
+        below = mul(mul(sub(am2, one), am2), sub(total, odd))
+        return add(one, div(mul(even, total), below))
 
-    d = div(one, nonzero(sub(one, div(mul(a_plus_b, x), a_plus_1))))
-    value, _, _ = _loop_while_any(active, (d, full_like(x, 1), d), body, _MAX_BETA_STEPS)
-    return value
+    total = _backward(steps, full_like(x, 1), body)
+    return div(total, sub(total, div(mul(add(a, b), x), add(a, one))))
 
 
 class _Beta:
