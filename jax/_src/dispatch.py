@@ -38,11 +38,11 @@ _MAX_PROGRAMS = 4096  # per primitive, one for each set of parameters
 _compiled_primitives: weakref.WeakSet[Primitive] = weakref.WeakSet()
 
 
-def apply_primitive(primitive: Primitive, *args: Any, **params: Any) -> Any:
+def apply_primitive(prim: Primitive, *args: Any, **params: Any) -> Any:
     """Compute the results of a primitive on concrete arguments with a compiled program."""
-    call = primitive.eager_program(params)
+    call = prim.eager_program(params)
     if call is None:
-        call = _compile_primitive(primitive, params)
+        call = _compile_primitive(prim, params)
     return call(*args)
 
 

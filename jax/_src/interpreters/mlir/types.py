@@ -164,12 +164,12 @@ def len_ir_types(x: IrTypes) -> int:
     return len(x) if isinstance(x, tuple) else 1
 
 
-def unflatten_ir_values_like_types(xs: Iterable[Any], types: Sequence[IrTypes]) -> list[IrValues]:
-    """Inverts `flatten_ir_values`, for values of the given types."""
+def unflatten_ir_values_like_types(xs: Iterable[Any], ys: Sequence[IrTypes]) -> list[IrValues]:
+    """Inverts `flatten_ir_values`, for values of the types `ys`."""
     xs = list(xs)
     out: list[IrValues] = []
     i = 0
-    for t in types:
+    for t in ys:
         if isinstance(t, tuple):
             out.append(tuple(xs[i : i + len(t)]))
             i += len(t)
