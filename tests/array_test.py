@@ -562,6 +562,35 @@ def test_make_array_from_process_local_data(mesh, devices):
         make(sharding, 1.0)
 
 
+# Specs of arrays
+
+
+@pytest.mark.parametrize("axis_type", [AxisType.Auto, AxisType.Explicit])
+def test_specs_of_keys_have_an_entry_for_each_dimension(devices, axis_type):
+    mesh = Mesh(np.array(devices), ("x",), axis_types=(axis_type,))
+    keys = jax.random.split(jax.random.key(0), 8)
+
+    def specs(spec):
+        x = put(keys, NamedSharding(mesh, spec))
+        made = x, jax.jit(lambda k: k)(x), jax.vmap(jax.random.split)(x), jax.random.key_data(x)
+        return [y.sharding.spec for y in made]
+
+    assert specs(P("x")) == [P("x"), P("x"), P("x", None), P("x", None)]
+    assert specs(P(None)) == [P(None), P(None), P(None, None), P(None, None)]
+    assert specs(P())[:3] == [P(None), P(None), P(None, None)]
+
+
+def test_results_have_the_specs_of_their_types(devices):
+    mesh = Mesh(np.array(devices), ("x",), axis_types=(AxisType.Explicit,))
+    sharding = NamedSharding(mesh, P("x", None))
+    untyped = np.ones((8, 2), np.float32)
+    f = jax.jit(lambda x: (x, x + 1, x.T), in_shardings=sharding)
+    expected = [P("x"), P("x"), P(None, "x")]  # no type says more than the compiler does
+    assert [y.sharding.spec for y in f(untyped)] == expected
+    expected = [P("x", None), P("x", None), P(None, "x")]
+    assert [y.sharding.spec for y in f(put(untyped, sharding))] == expected
+
+
 # Explicit sharding is part of the type
 
 

@@ -135,9 +135,12 @@ def physical_sharding(aval, sharding: Sharding) -> Sharding:
 
 def make_key_array_phys_sharding(aval, sharding: Sharding) -> Sharding:
     """The sharding of the array that represents values of an extended dtype."""
-    if isinstance(sharding, NamedSharding) or sharding.is_fully_replicated:
-        return sharding
     trailing = core.physical_element_aval(aval.dtype).ndim
+    if isinstance(sharding, NamedSharding):
+        entries = (*sharding.spec.partitions, *[None] * trailing)
+        return sharding.update(spec=sharding.spec.update(partitions=entries))
+    if sharding.is_fully_replicated:
+        return sharding
     hlo_sharding = _with_trailing_dims(sharding._to_xla_hlo_sharding(aval.ndim), trailing)
     return GSPMDSharding(
         sharding._internal_device_list, hlo_sharding, memory_kind=sharding.memory_kind

@@ -278,7 +278,9 @@ def _named(s: Any, meshes: Sequence[Any], aval: Any) -> Any:
             (spec,) = parse_flatten_op_sharding(s._hlo_sharding, mesh)
         except (ValueError, NotImplementedError):
             continue
-        if mesh.abstract_mesh._any_axis_explicit:  # types have a spec entry for each dimension
+        typed = aval.sharding is not None and aval.sharding.mesh._any_axis_explicit
+        if typed or isinstance(aval.dtype, dtypes.ExtendedDType):
+            # Types, and the representations of keys, have a spec entry for each dimension.
             spec = spec._normalized_spec_for_aval(aval.ndim)
         return NamedSharding(mesh, spec, memory_kind=s.memory_kind)
     return s
