@@ -338,12 +338,8 @@ def log_igamma_tails_grad_x(a, x):
 
 def _rest_of_tail(g):
     """Return Q(a, x) / `scale` where the continued fraction applies, P(a, x) / `scale` elsewhere."""
-    # Its terms would overflow for very large x, where only the first one counts.
-    huge = gt(g.x, div(const(g.x, 1), mul(g.eps, g.eps)))
-    fraction = g.fraction(bitwise_and(g.inside, bitwise_and(g.by_fraction, bitwise_not(huge))))
-    fraction = select(huge, div(const(g.x, 1), g.x), fraction)
-    series = g.series(bitwise_and(g.inside, bitwise_not(g.by_fraction)))
-    return select(g.by_fraction, fraction, div(series, g.a))
+    total = g.sums(g.inside)
+    return select(g.by_fraction, div(const(g.x, 1), total), div(total, g.a))
 
 
 def _log_gamma_slopes(g, rest, slope):
