@@ -64,6 +64,11 @@ def is_vmappable(x: object) -> bool:
     return type(x) in vmappables
 
 
+def is_array(x: object) -> bool:
+    """Whether `x` is a container of a registered class that has ordinary axes and a shape."""
+    return vmappables.get(type(x)) == (int, int) and hasattr(x, "shape")
+
+
 def is_spec(x: object) -> bool:
     """Whether `x` is an axis specification of a registered class."""
     return type(x) in spec_types

@@ -120,7 +120,9 @@ def vmap(
         flat, in_tree = tree_flatten((args, kwargs), is_leaf=is_leaf)
         axes = flatten_axes("vmap in_axes", in_tree, (in_axes, 0), kws=True)
         dims = [None if is_leaf(x) else a for x, a in zip(flat, axes)]
-        size = mapped_axis_size("vmap", fun, in_tree, flat, dims, axis_size)
+        # Containers that are arrays themselves have the mapped axis in their shape.
+        sized = [a if vmappables.is_array(x) else d for x, a, d in zip(flat, axes, dims)]
+        size = mapped_axis_size("vmap", fun, in_tree, flat, sized, axis_size)
         mesh_axis = batching.mapped_mesh_axis(flat, dims)
         axis_data = batching.AxisData(name, size, spmd, mesh_axis)
         out_tree = None

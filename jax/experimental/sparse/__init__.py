@@ -1,5 +1,18 @@
 """Sparse arrays."""
 
+from jax._src.sparse.ad import (
+    grad as grad,
+    jacfwd as jacfwd,
+    jacobian as jacobian,
+    jacrev as jacrev,
+    value_and_grad as value_and_grad,
+)
+from jax._src.sparse.api import (
+    empty as empty,
+    eye as eye,
+    todense as todense,
+    todense_p as todense_p,
+)
 from jax._src.sparse.base import (
     CuSparseEfficiencyWarning as CuSparseEfficiencyWarning,
     JAXSparse as JAXSparse,
@@ -29,9 +42,19 @@ from jax._src.sparse.bcoo.functions import (
     bcoo_transpose as bcoo_transpose,
     bcoo_update_layout as bcoo_update_layout,
 )
+from jax._src.sparse.bcoo.gathers import (
+    bcoo_gather as bcoo_gather,
+)
 from jax._src.sparse.bcoo.ordering import (
     bcoo_sort_indices_p as bcoo_sort_indices_p,
     bcoo_sum_duplicates_p as bcoo_sum_duplicates_p,
+)
+from jax._src.sparse.bcoo.products import (
+    bcoo_conv_general_dilated as bcoo_conv_general_dilated,
+    bcoo_dot_general as bcoo_dot_general,
+    bcoo_dot_general_sampled as bcoo_dot_general_sampled,
+    bcoo_multiply_dense as bcoo_multiply_dense,
+    bcoo_multiply_sparse as bcoo_multiply_sparse,
 )
 from jax._src.sparse.bcoo.shapes import (
     bcoo_broadcast_in_dim as bcoo_broadcast_in_dim,
@@ -44,6 +67,8 @@ from jax._src.sparse.bcoo.shapes import (
     bcoo_squeeze as bcoo_squeeze,
 )
 from jax.experimental.sparse import (
+    ad as ad,
+    api as api,
     bcoo as bcoo,
     util as util,
 )
