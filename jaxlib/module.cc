@@ -19,6 +19,9 @@ nb::dict Handlers() {
   nb::dict handlers;
   handlers["jaxlib_ext_sort"] = Capsule(JaxlibExtSort);
   handlers["jaxlib_ext_top_k"] = Capsule(JaxlibExtTopK);
+  handlers["jaxlib_ext_cumulative"] = Capsule(JaxlibExtCumulative);
+  handlers["jaxlib_ext_threefry_bits"] = Capsule(JaxlibExtThreefryBits);
+  handlers["jaxlib_ext_scatter_add"] = Capsule(JaxlibExtScatterAdd);
   return handlers;
 }
 

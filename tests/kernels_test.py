@@ -393,8 +393,11 @@ def extension_like(**changed):
 
 def swapped_handlers():
     """The first is accepted, the second is not: there is another one of its name."""
-    sort, top_k = native.extension().handlers().values()
-    return {"jaxlib_ext_of_a_test": top_k, "jaxlib_ext_top_k": sort}
+    handlers = native.extension().handlers()
+    return {
+        "jaxlib_ext_of_a_test": handlers["jaxlib_ext_top_k"],
+        "jaxlib_ext_top_k": handlers["jaxlib_ext_sort"],
+    }
 
 
 LIBRARY = "_kernels" + importlib.machinery.EXTENSION_SUFFIXES[0]

@@ -56,6 +56,9 @@ def extension() -> types.ModuleType:
     module.handlers = lambda: {
         "jaxlib_ext_sort": jax.ffi.pycapsule(kernels.JaxlibExtSort),
         "jaxlib_ext_top_k": jax.ffi.pycapsule(kernels.JaxlibExtTopK),
+        "jaxlib_ext_cumulative": jax.ffi.pycapsule(kernels.JaxlibExtCumulative),
+        "jaxlib_ext_threefry_bits": jax.ffi.pycapsule(kernels.JaxlibExtThreefryBits),
+        "jaxlib_ext_scatter_add": jax.ffi.pycapsule(kernels.JaxlibExtScatterAdd),
     }
     module.vector_target = lambda: "none"
     sys.modules["jaxlib_ext._kernels"] = module

@@ -25,4 +25,15 @@ extern "C" XLA_FFI_Error* JaxlibExtSort(XLA_FFI_CallFrame* call_frame);
 // dimension of the results.
 extern "C" XLA_FFI_Error* JaxlibExtTopK(XLA_FFI_CallFrame* call_frame);
 
+// Partial sums (`operation` 0), products (1), maxima (2) or minima (3) of integers, float32 or float64.
+// Attributes, all int64: `operation`, `dimension` along which, `reverse` (0 or 1).
+extern "C" XLA_FFI_Error* JaxlibExtCumulative(XLA_FFI_CallFrame* call_frame);
+
+// Operand: keys, U32, whose last dimension has two elements; the result has unsigned elements, and the same number
+// of them for each key.
+extern "C" XLA_FFI_Error* JaxlibExtThreefryBits(XLA_FFI_CallFrame* call_frame);
+
+// Operands: an array of rows, a vector of indices, and as many rows. The result is the first with those added.
+extern "C" XLA_FFI_Error* JaxlibExtScatterAdd(XLA_FFI_CallFrame* call_frame);
+
 #endif  // JAXLIB_KERNELS_HANDLERS_H_

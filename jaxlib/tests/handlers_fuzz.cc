@@ -244,15 +244,66 @@ void FuzzTopK(Input& input) {
   CheckTopK(operand, values, indices);
 }
 
+// The kernels of numerical functions, with every operand and result drawn on its own at times: what they
+// compute is compared in numeric_kernels_test.cc.
+
+Array DrawArray(Input& input, XLA_FFI_DataType type, const std::vector<int64_t>& shape) {
+  const XLA_FFI_DataType own_type = input.Rarely() ? DrawType(input) : type;
+  const std::vector<int64_t> own_shape = input.Rarely() ? DrawShape(input) : shape;
+  return {own_type, own_shape, DrawElements(input, own_type, own_shape)};
+}
+
+void RunNumeric(Input& input, XLA_FFI_Handler* handler, std::vector<Array> operands, Array result,
+                const std::vector<const char*>& attributes) {
+  FakeCall call;
+  for (Array& x : operands) call.AddOperand(x.type, x.shape, x.memory.data());
+  call.AddResult(result.type, result.shape, result.memory.data());
+  for (const char* name : attributes) {
+    call.AddAttribute(name, static_cast<int64_t>(input.Below(5)) - (input.Rarely() ? 1 : 0));
+  }
+  call.Run(handler, static_cast<int64_t>(input.Below(4)));
+}
+
+void FuzzNumeric(Input& input) {
+  const size_t kernel = input.Below(3);
+  const XLA_FFI_DataType type = DrawType(input);
+  const std::vector<int64_t> shape = DrawShape(input);
+  const auto draw = [&](XLA_FFI_DataType of, const std::vector<int64_t>& as) {
+    return DrawArray(input, of, as);
+  };
+  const auto size = [&] { return static_cast<int64_t>(input.Byte()); };
+  if (kernel == 0) {
+    RunNumeric(input, JaxlibExtCumulative, {draw(type, shape)}, draw(type, shape),
+               {"operation", "dimension", "reverse"});
+  } else if (kernel == 1) {
+    const int64_t keys = size();
+    RunNumeric(input, JaxlibExtThreefryBits, {draw(XLA_FFI_DataType_U32, {keys, 2})},
+               draw(type, {keys, size()}), {});
+  } else {
+    const int64_t rows = size();
+    const int64_t updates = size();
+    const int64_t width = size() % 8;
+    const std::vector<int64_t> operand = {rows, width};
+    RunNumeric(input, JaxlibExtScatterAdd,
+               {draw(type, operand), draw(DrawType(input), {updates}), draw(type, {updates, width})},
+               draw(type, operand), {});
+  }
+}
+
 }  // namespace
 }  // namespace jaxlib_ext
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   jaxlib_ext::Input input(data, size);
-  if (input.Byte() % 2 == 0) {
-    jaxlib_ext::FuzzSort(input);
-  } else {
-    jaxlib_ext::FuzzTopK(input);
+  switch (input.Byte() % 3) {
+    case 0:
+      jaxlib_ext::FuzzSort(input);
+      break;
+    case 1:
+      jaxlib_ext::FuzzTopK(input);
+      break;
+    default:
+      jaxlib_ext::FuzzNumeric(input);
   }
   return 0;
 }

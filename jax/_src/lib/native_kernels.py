@@ -10,7 +10,8 @@ from typing import Any
 
 from jax._src.lib import _jax
 
-# Identifies the set of handlers and their arguments; incremented with every change to them.
+# Identifies the arguments of handlers; incremented if they change. Handlers that are added need no new
+# number: `has` tells whether the installed extension has one.
 INTERFACE_VERSION = 1
 
 # One thread loads the extension while others wait. Reentrant: showing a warning may run jax code.
@@ -20,6 +21,17 @@ _lock = threading.RLock()
 def extension() -> Any | None:
     """The module `jaxlib_ext`, with its kernels registered; None for the reason in `problem()`."""
     return _load()[0]
+
+
+def has(target: str) -> bool:
+    """Whether the extension is used and has this kernel."""
+    module = extension()
+    return module is not None and target in _targets(module)
+
+
+@functools.cache
+def _targets(module: Any) -> frozenset[str]:
+    return frozenset(module.handlers())
 
 
 def problem() -> str | None:

@@ -8,11 +8,11 @@ import math
 
 import numpy as np
 
-from jax._src import config, dtypes
-from jax._src.api import jit
+from jax._src import config, core, dtypes
+from jax._src.api import jit, vmap
 from jax._src.core import Primitive, ShapedArray
 from jax._src.interpreters import ad, batching, mlir
-from jax._src.lax import control_flow, lax, slicing
+from jax._src.lax import control_flow, lax, native_calls, slicing
 
 _ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
 _PARITY = np.uint32(0x1BD11BDA)
@@ -213,8 +213,61 @@ def fold_in(key, data):
     return threefry_2x32(_words(key), seed(lax.convert_element_type(data, np.uint32)))
 
 
+# Bits for arrays of keys, as one operation that a native kernel can do.
+
+_KERNEL = "jaxlib_ext_threefry_bits"
+_MIN_KERNEL_SIZE = 256
+threefry_bits_p = Primitive("threefry_bits")
+
+
+def _bits_type(keys, *, bit_width, shape):
+    return ShapedArray(
+        (*keys.shape[:-1], *shape),
+        np.dtype(_UINTS[bit_width]),
+        manual_axis_type=keys.manual_axis_type,
+    )
+
+
+def _bits_batch(args, dims, *, bit_width, shape):
+    keys = batching.moveaxis(args[0], dims[0], 0)
+    return threefry_bits_p.bind(keys, bit_width=bit_width, shape=shape), 0
+
+
+def _bits_by_hash(keys, *, bit_width, shape):
+    draw = functools.partial(
+        _hashed_counters, hash_=threefry2x32_p.bind, bit_width=bit_width, shape=shape
+    )
+    for _ in range(keys.ndim - 1):
+        draw = vmap(draw)
+    return draw(keys)
+
+
+_lower_bits = mlir.lower_fun(_bits_by_hash, multiple_results=False)
+
+
+def _lower_bits_cpu(ctx, keys, *, bit_width, shape):
+    if not native_calls.can_call_whole(ctx, _KERNEL):
+        return _lower_bits(ctx, keys, bit_width=bit_width, shape=shape)
+    return native_calls.call(ctx, _KERNEL, [keys], ctx.avals_in, ctx.avals_out, {})
+
+
+threefry_bits_p.def_abstract_eval(_bits_type)
+threefry_bits_p.jvp = functools.partial(ad.zero_jvp, threefry_bits_p)
+batching.primitive_batchers[threefry_bits_p] = _bits_batch
+mlir.register_lowering(threefry_bits_p, _lower_bits)
+mlir.register_lowering(threefry_bits_p, _lower_bits_cpu, platform="cpu")
+
+
 def random_bits(key, bit_width: int, shape):
     """Draw unsigned integers of `bit_width` bits."""
+    aval = core.typeof(key)
+    if (
+        config.threefry_partitionable.value
+        and aval._sharding is None
+        and core.is_constant_shape(shape)
+        and math.prod(shape) >= _MIN_KERNEL_SIZE
+    ):
+        return threefry_bits_p.bind(key, bit_width=bit_width, shape=tuple(shape))
     return _random_bits(threefry2x32_p.bind, key, bit_width, shape)
 
 
@@ -228,11 +281,15 @@ def random_bits_once(key, bit_width: int, shape):
 
 def _random_bits(hash_, key, bit_width, shape):
     if config.threefry_partitionable.value:
-        high, low = hash_(*_words(key), *counters(shape))
-        if bit_width == 64:
-            return join_words(high, low)
-        return lax.convert_element_type(lax.bitwise_xor(high, low), _UINTS[bit_width])
+        return _hashed_counters(key, hash_=hash_, bit_width=bit_width, shape=shape)
     return _random_bits_original(key, bit_width, shape)
+
+
+def _hashed_counters(key, *, hash_, bit_width, shape):
+    high, low = hash_(*_words(key), *counters(shape))
+    if bit_width == 64:
+        return join_words(high, low)
+    return lax.convert_element_type(lax.bitwise_xor(high, low), _UINTS[bit_width])
 
 
 def join_words(high, low):

@@ -13,7 +13,7 @@ from jax._src import core, dtypes
 from jax._src.ad_util import Zero
 from jax._src.basearray import Array
 from jax._src.interpreters import mlir
-from jax._src.lax import rules
+from jax._src.lax import native_calls, rules
 from jax._src.lax.lax import arithmetic, monoids, sharding as shardings
 from jax._src.lax.lax.convert import convert_element_type
 from jax._src.lax.lax.create import full_like
@@ -101,6 +101,7 @@ def _cumulative_primitive(
     identity: Callable[[Any], Any],
     *,
     costly: bool = False,
+    kernel: int | None = None,
     combine: Callable[..., Any] | None = None,
     transpose: Callable[..., Any] | None = None,
 ) -> core.Primitive:
@@ -111,6 +112,7 @@ def _cumulative_primitive(
       op: the operation, elementwise on two arrays.
       identity: function from a dtype to the operation's identity.
       costly: whether the operation takes many instructions.
+      kernel: the number of the operation for the native kernel, if that knows it.
       combine: the operation on (value, tangent) pairs of arrays, for the derivative; None if the
         scan is linear, in which case `transpose` is the transpose rule.
     """
@@ -149,7 +151,9 @@ def _cumulative_primitive(
         sharding=_cumulative_sharding,
         lower={
             None: mlir.outlined(windows),
-            "cpu": mlir.outlined(_cpu_lowering(op, identity, windows, costly)),
+            "cpu": mlir.outlined(
+                _kernel_lowering(kernel, _cpu_lowering(op, identity, windows, costly))
+            ),
         },
         jvp=LINEAR if combine is None else jvp,
         transpose=transpose,
@@ -192,6 +196,37 @@ def _window_lowering(op, identity):
             base_dilation=ones,
             window_dilation=ones,
         )
+        return [rules.with_sharding(ctx, out, aval)]
+
+    return lower
+
+
+# The native kernel accumulates float32 in double precision, so that only the result is rounded.
+
+_KERNEL = "jaxlib_ext_cumulative"
+_MIN_KERNEL_SIZE = 256
+
+
+def _kernel_lowering(operation, otherwise):
+    """Lower to a call of the native kernel where there is one."""
+
+    def lower(ctx, x, *, axis, reverse):
+        (aval,) = ctx.avals_out
+        low_precision = aval.dtype in (np.float16, dtypes.bfloat16)
+        wide = aval.update(dtype=np.dtype(np.float32)) if low_precision else aval
+        if (
+            operation is None
+            or not native_calls.is_number(wide.dtype)
+            or not native_calls.can_call(ctx, _KERNEL)
+            or aval.size < _MIN_KERNEL_SIZE
+        ):
+            return otherwise(ctx, x, axis=axis, reverse=reverse)
+        if low_precision:
+            x = hlo.convert(mlir.aval_to_ir_type(wide), x)
+        attributes = dict(operation=np.int64(operation), reverse=np.int64(reverse))
+        (out,) = native_calls.call_along(ctx, _KERNEL, [x], [wide], axis, attributes)
+        if low_precision:
+            out = hlo.convert(mlir.aval_to_ir_type(aval), out)
         return [rules.with_sharding(ctx, out, aval)]
 
     return lower
@@ -363,16 +398,18 @@ cumsum_p = _cumulative_primitive(
     NUMERIC,
     arithmetic.add,
     monoids.sum_identity,
+    kernel=0,
     transpose=lambda ct, x, *, axis, reverse: [cumsum(ct, axis, not reverse)],
 )
 cumprod_p = _cumulative_primitive(
-    "cumprod", NUMERIC, arithmetic.mul, monoids.prod_identity, combine=_prod_combine
+    "cumprod", NUMERIC, arithmetic.mul, monoids.prod_identity, kernel=1, combine=_prod_combine
 )
 cummax_p = _cumulative_primitive(
     "cummax",
     NUMERIC,
     arithmetic.max,
     monoids.max_identity,
+    kernel=2,
     combine=_extremum_combine(arithmetic.max),
 )
 cummin_p = _cumulative_primitive(
@@ -380,6 +417,7 @@ cummin_p = _cumulative_primitive(
     NUMERIC,
     arithmetic.min,
     monoids.min_identity,
+    kernel=3,
     combine=_extremum_combine(arithmetic.min),
 )
 cumlogsumexp_p = _cumulative_primitive(

@@ -11,7 +11,7 @@ import numpy as np
 from jax._src import core, dtypes
 from jax._src.basearray import Array
 from jax._src.interpreters import batching, mlir, partial_eval as pe
-from jax._src.lax import lax, rules
+from jax._src.lax import lax, native_calls, rules
 from jax._src.lax.lax import sharding as shardings
 from jax._src.lax.rules import standard_primitive
 from jax._src.lax.slicing import checks, gathers, scatter_ad
@@ -451,6 +451,58 @@ def _scatter_lower(
     return [rules.with_sharding(ctx, op.results[0], aval_out)]
 
 
+_KERNEL = "jaxlib_ext_scatter_add"
+_MIN_KERNEL_SIZE = 256
+
+
+def _scatter_add_lower_cpu(ctx, operand, indices, updates, **params):
+    """Add rows by the native kernel, in the same order as XLA; other patterns are left to XLA."""
+    if not _adds_rows(ctx, **params):
+        return _scatter_lower(ctx, operand, indices, updates, **params)
+    operand_aval, index_aval, update_aval = ctx.avals_in
+    (aval_out,) = ctx.avals_out
+    if params["mode"] is GatherScatterMode.CLIP:
+        (indices,) = _lower_clamp(
+            ctx.replace(avals_in=[index_aval], avals_out=[index_aval]),
+            indices,
+            shape=operand_aval.shape,
+            index_map=(0,),
+            window=(1, *operand_aval.shape[1:]),
+        )
+    count = index_aval.size
+    index_aval = core.ShapedArray((count,), index_aval.dtype)
+    update_aval = core.ShapedArray((count, *operand_aval.shape[1:]), update_aval.dtype)
+    return native_calls.call(
+        ctx,
+        _KERNEL,
+        [
+            operand,
+            hlo.reshape(mlir.aval_to_ir_type(index_aval), indices),
+            hlo.reshape(mlir.aval_to_ir_type(update_aval), updates),
+        ],
+        [operand_aval, index_aval, update_aval],
+        [aval_out],
+        {},
+        operand_output_aliases={0: 0},
+    )
+
+
+def _adds_rows(ctx, *, dimension_numbers, **_):
+    """Return whether whole rows are added, each at an index of its own."""
+    operand, indices, updates = ctx.avals_in
+    window, inserted, index_map, batching, _ = dimension_numbers
+    return (
+        native_calls.is_number(operand.dtype)
+        and native_calls.is_number(indices.dtype)
+        and (inserted, index_map, batching) == ((0,), (0,), ())
+        and tuple(window) == tuple(range(indices.ndim - 1, updates.ndim))
+        and native_calls.can_call_whole(ctx, _KERNEL)
+        and updates.shape[indices.ndim - 1 :] == operand.shape[1:]
+        and indices.size >= _MIN_KERNEL_SIZE
+        and ctx.avals_out[0]._sharding is None
+    )
+
+
 def _clamp(indices, *, shape, index_map, window):
     """Clamp the indices so that every window is in bounds."""
     limit = dtypes.iinfo(indices.dtype).max
@@ -503,6 +555,7 @@ scatter_add_p = _scatter_primitive(
     "scatter-add",
     lower={
         None: _scatter_lower,
+        "cpu": _scatter_add_lower_cpu,
         "cuda": _scatter_add_lower_gpu,
         "rocm": _scatter_add_lower_gpu,
     },

@@ -1,0 +1,110 @@
+"""Calls of the CPU kernels of `jaxlib-ext`, if that is installed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from jax._src import config, core, dtypes
+from jax._src.interpreters import mlir
+from jax._src.interpreters.mlir.constants import ir_attribute
+from jax._src.lax.batch_partitioning import batch_attributes
+from jax._src.lib import native_kernels
+from jax._src.lib.mlir.dialects import hlo
+
+# The types that kernels for numbers take.
+_NUMBERS = frozenset(
+    np.dtype(t)
+    for t in ("i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "f4", "f8")  # codes with sizes
+)
+
+
+def can_call(ctx: Any, target: str) -> bool:
+    """Return whether `target` can be called with the operands of `ctx`."""
+    return (
+        config.native_kernels.value
+        # Exported programs must also run where the kernels are not installed.
+        and not ctx.module_context.lowering_parameters.for_export
+        and all(_has_kernel(a) for a in ctx.avals_in)
+        and native_kernels.has(target)
+    )
+
+
+def can_call_whole(ctx: Any, target: str) -> bool:
+    """Return whether `target`, which the compiler cannot partition, can be called."""
+    return not is_partitioned(ctx) and can_call(ctx, target)
+
+
+def is_number(dtype: Any) -> bool:
+    """Return whether kernels for numbers take this dtype: integers, float32 and float64."""
+    return dtype in _NUMBERS
+
+
+def is_partitioned(ctx: Any) -> bool:
+    """Return whether the program runs on several devices."""
+    return getattr(ctx.module_context.axis_context, "num_devices", None) != 1
+
+
+def _has_kernel(aval: core.ShapedArray) -> bool:
+    dtype = aval.dtype
+    if dtypes.issubdtype(dtype, dtypes.extended) or not core.is_constant_shape(aval.shape):
+        return False
+    return dtype.itemsize > 0 and not dtype.name.startswith("float4")
+
+
+def call(
+    ctx: Any,
+    target: str,
+    operands: Sequence[Any],
+    avals_in: Sequence[core.ShapedArray],
+    avals_out: Sequence[core.ShapedArray],
+    attributes: dict[str, Any],
+    **params: Any,
+) -> Sequence[Any]:
+    """Call a kernel with IR values; it can be partitioned if all dimensions but the last are a batch.
+
+    Args:
+      params: as for `mlir.custom_call`.
+    """
+    layouts = [[range(a.ndim - 1, -1, -1) for a in avals] for avals in (avals_in, avals_out)]
+    extra = (
+        batch_attributes(avals_in[0].ndim - 1, avals_in, avals_out) if is_partitioned(ctx) else None
+    )
+    return mlir.custom_call(
+        target,
+        result_types=[mlir.aval_to_ir_type(ctx.module_context, a) for a in avals_out],
+        operands=operands,
+        backend_config={k: ir_attribute(v) for k, v in attributes.items()},
+        api_version=4,
+        operand_layouts=layouts[0],
+        result_layouts=layouts[1],
+        extra_attributes=extra,
+        **params,
+    ).results
+
+
+def call_along(
+    ctx: Any,
+    target: str,
+    operands: Sequence[Any],
+    avals: Sequence[core.ShapedArray],
+    dimension: int,
+    attributes: dict[str, Any],
+) -> Sequence[Any]:
+    """Call a kernel that works along a dimension; its results are of the operands' types."""
+    last = avals[0].ndim - 1
+    swap = None
+    if dimension != last and is_partitioned(ctx):
+        # The compiler can partition custom calls along leading dimensions only.
+        swap = list(range(last + 1))
+        swap[dimension], swap[last] = last, dimension
+        avals = [a.update(shape=tuple(a.shape[i] for i in swap)) for a in avals]
+        operands = [hlo.transpose(x, mlir.dense_int_array(swap)) for x in operands]
+        dimension = last
+    attributes = dict(attributes, dimension=np.int64(dimension))
+    results = call(ctx, target, operands, avals, avals, attributes)
+    if swap is not None:
+        results = [hlo.transpose(x, mlir.dense_int_array(swap)) for x in results]
+    return results

@@ -1,0 +1,167 @@
+// The handlers of the kernels for numerical functions.
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <optional>
+#include <string>
+
+#include "jaxlib/kernels/cumulative.h"
+#include "jaxlib/kernels/handler_support.h"
+#include "jaxlib/kernels/handlers.h"
+#include "jaxlib/kernels/lanes.h"
+#include "jaxlib/kernels/numbers.h"
+#include "jaxlib/kernels/random_bits.h"
+#include "jaxlib/kernels/scatter_add.h"
+#include "xla/ffi/api/ffi.h"
+
+namespace jaxlib_ext {
+namespace {
+
+bool IsInteger(ElementType type) {
+  return IsNumber(type) && type != ElementType::kFloat32 && type != ElementType::kFloat64;
+}
+
+// Of the array, or none if it is no array of numbers.
+std::optional<ElementType> NumberTypeOf(const ffi::AnyBuffer& buffer) {
+  const std::optional<ElementType> type = ElementTypeOf(buffer);
+  return type.has_value() && IsNumber(*type) && AreSizes(buffer.dimensions()) ? type : std::nullopt;
+}
+
+size_t Elements(const ffi::AnyBuffer& buffer) {
+  return Size(buffer.dimensions(), 0, buffer.dimensions().size());
+}
+
+ffi::Error CheckedCumulative(ffi::ThreadPool& pool, ffi::AnyBuffer& in,
+                             ffi::Result<ffi::AnyBuffer>& out, int64_t operation,
+                             int64_t dimension, int64_t reverse) {
+  const auto invalid = [](const std::string& what) {
+    return ffi::Error::InvalidArgument("cumulative: " + what);
+  };
+  const std::optional<ElementType> type = NumberTypeOf(in);
+  if (!type.has_value()) {
+    return invalid("the operand must be an array of integers, F32 or F64, got " + ToString(in));
+  }
+  if (!SameType(in, *out)) {
+    return invalid("the operand is " + ToString(in) + ", but the result is " + ToString(*out));
+  }
+  const Dimensions dimensions = in.dimensions();
+  if (dimension < 0 || static_cast<size_t>(dimension) >= dimensions.size()) {
+    return invalid("dimension must be one of the " + std::to_string(dimensions.size()) +
+                   " of the operand, got " + std::to_string(dimension));
+  }
+  if (operation < 0 || operation > static_cast<int64_t>(Operation::kMinimum)) {
+    return invalid("operation must be 0, 1, 2 or 3, got " + std::to_string(operation));
+  }
+  const auto axis = static_cast<size_t>(dimension);
+  const LaneShape shape{Size(dimensions, 0, axis), static_cast<size_t>(dimensions[axis]),
+                        Size(dimensions, axis + 1, dimensions.size())};
+  PoolRunner runner(pool);
+  Cumulate(runner, *type, static_cast<Operation>(operation), reverse != 0, shape,
+           in.untyped_data(), out->untyped_data());
+  return ffi::Error::Success();
+}
+
+ffi::Error CumulativeImpl(ffi::ThreadPool pool, ffi::AnyBuffer in, ffi::Result<ffi::AnyBuffer> out,
+                          int64_t operation, int64_t dimension, int64_t reverse) {
+  return Guard("cumulative", [&] {
+    return CheckedCumulative(pool, in, out, operation, dimension, reverse);
+  });
+}
+
+ffi::Error CheckedThreefryBits(ffi::ThreadPool& pool, ffi::AnyBuffer& keys,
+                               ffi::Result<ffi::AnyBuffer>& bits) {
+  const auto invalid = [&](const std::string& what) {
+    return ffi::Error::InvalidArgument("threefry_bits: " + what + ", got " + ToString(keys) +
+                                       " and " + ToString(*bits));
+  };
+  const Dimensions dimensions = keys.dimensions();
+  if (keys.element_type() != ffi::U32 || dimensions.size() == 0 ||
+      dimensions[dimensions.size() - 1] != 2 || !AreSizes(dimensions)) {
+    return invalid("the operand must be an array of U32 whose last dimension has two elements");
+  }
+  const ffi::DataType type = bits->element_type();
+  if ((type != ffi::U8 && type != ffi::U16 && type != ffi::U32 && type != ffi::U64) ||
+      !AreSizes(bits->dimensions())) {
+    return invalid("the result must be an array of U8, U16, U32 or U64");
+  }
+  const size_t num_keys = Elements(keys) / 2;
+  const size_t size = num_keys == 0 ? 0 : Elements(*bits) / num_keys;
+  if (size * num_keys != Elements(*bits)) {
+    return invalid("the result must have the same number of elements for each key");
+  }
+  PoolRunner runner(pool);
+  ThreefryBits(runner, static_cast<const uint32_t*>(keys.untyped_data()), num_keys, size,
+               SizeOf(*ElementTypeOf(*bits)), bits->untyped_data());
+  return ffi::Error::Success();
+}
+
+ffi::Error ThreefryBitsImpl(ffi::ThreadPool pool, ffi::AnyBuffer keys,
+                            ffi::Result<ffi::AnyBuffer> bits) {
+  return Guard("threefry_bits", [&] { return CheckedThreefryBits(pool, keys, bits); });
+}
+
+ffi::Error CheckedScatterAdd(ffi::AnyBuffer& operand, ffi::AnyBuffer& indices,
+                             ffi::AnyBuffer& updates, ffi::Result<ffi::AnyBuffer>& out) {
+  const auto invalid = [](const std::string& what) {
+    return ffi::Error::InvalidArgument("scatter_add: " + what);
+  };
+  const std::optional<ElementType> type = NumberTypeOf(operand);
+  if (!type.has_value() || operand.dimensions().size() == 0 || NumberTypeOf(updates) != type) {
+    return invalid("the operand and the updates must be arrays of one type, integers, F32 or F64; got " +
+                   ToString(operand) + " and " + ToString(updates));
+  }
+  const std::optional<ElementType> index_type = NumberTypeOf(indices);
+  if (!index_type.has_value() || !IsInteger(*index_type) || indices.dimensions().size() != 1) {
+    return invalid("the indices must be a vector of integers, got " + ToString(indices));
+  }
+  const Dimensions rows = operand.dimensions();
+  bool fits = updates.dimensions().size() == rows.size() &&
+              updates.dimensions()[0] == indices.dimensions()[0];
+  for (size_t i = 1; fits && i < rows.size(); ++i) fits = updates.dimensions()[i] == rows[i];
+  if (!fits) {
+    return invalid("there must be a row of updates for each index, got " + ToString(operand) +
+                   ", " + ToString(indices) + " and " + ToString(updates));
+  }
+  if (!SameType(operand, *out)) {
+    return invalid("the operand is " + ToString(operand) + ", but the result is " + ToString(*out));
+  }
+  const size_t bytes = SizeOf(*type) * Elements(operand);
+  if (bytes != 0 && out->untyped_data() != operand.untyped_data()) {
+    std::memcpy(out->untyped_data(), operand.untyped_data(), bytes);
+  }
+  ScatterAdd(*type, *index_type, static_cast<size_t>(rows[0]), Size(rows, 1, rows.size()),
+             Elements(indices), indices.untyped_data(), updates.untyped_data(),
+             out->untyped_data());
+  return ffi::Error::Success();
+}
+
+ffi::Error ScatterAddImpl(ffi::AnyBuffer operand, ffi::AnyBuffer indices, ffi::AnyBuffer updates,
+                          ffi::Result<ffi::AnyBuffer> out) {
+  return Guard("scatter_add", [&] { return CheckedScatterAdd(operand, indices, updates, out); });
+}
+
+}  // namespace
+}  // namespace jaxlib_ext
+
+XLA_FFI_DEFINE_HANDLER_SYMBOL(JaxlibExtCumulative, jaxlib_ext::CumulativeImpl,
+                              xla::ffi::Ffi::Bind()
+                                  .Ctx<xla::ffi::ThreadPool>()
+                                  .Arg<xla::ffi::AnyBuffer>()
+                                  .Ret<xla::ffi::AnyBuffer>()
+                                  .Attr<int64_t>("operation")
+                                  .Attr<int64_t>("dimension")
+                                  .Attr<int64_t>("reverse"));
+
+XLA_FFI_DEFINE_HANDLER_SYMBOL(JaxlibExtThreefryBits, jaxlib_ext::ThreefryBitsImpl,
+                              xla::ffi::Ffi::Bind()
+                                  .Ctx<xla::ffi::ThreadPool>()
+                                  .Arg<xla::ffi::AnyBuffer>()
+                                  .Ret<xla::ffi::AnyBuffer>());
+
+XLA_FFI_DEFINE_HANDLER_SYMBOL(JaxlibExtScatterAdd, jaxlib_ext::ScatterAddImpl,
+                              xla::ffi::Ffi::Bind()
+                                  .Arg<xla::ffi::AnyBuffer>()
+                                  .Arg<xla::ffi::AnyBuffer>()
+                                  .Arg<xla::ffi::AnyBuffer>()
+                                  .Ret<xla::ffi::AnyBuffer>());

@@ -1,0 +1,222 @@
+"""The kernels of jaxlib-ext for numerical functions, compared with the same programs without them."""
+
+import sys
+
+import native
+import numpy as np
+import pytest
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+from jax._src import config
+from jax._src.lib import native_kernels
+from jax.sharding import AxisType, NamedSharding, PartitionSpec as P
+
+if not jax._src.xla_bridge.backends_are_initialized():
+    config.update("jax_num_cpu_devices", 8)
+
+NUMBERS = ["int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"]
+CUMULATIVE = {"sum": lax.cumsum, "prod": lax.cumprod, "max": lax.cummax, "min": lax.cummin}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def extension():
+    installed = sys.modules.get("jaxlib_ext")
+    sys.modules["jaxlib_ext"] = native.extension()
+    native_kernels._load_once.cache_clear()
+    jax.clear_caches()
+    yield
+    jax.clear_caches()
+    if installed is None:
+        del sys.modules["jaxlib_ext"]
+    native_kernels._load_once.cache_clear()
+
+
+def both(f, *args, target):
+    """The results with the kernel, which must be called, and without any."""
+    with config.enable_x64(True):
+        assert target in jax.jit(f).lower(*args).as_text()
+        ours = jax.jit(f)(*args)
+        with config.native_kernels(False):
+            assert "jaxlib_ext_" not in jax.jit(f).lower(*args).as_text()
+            expected = jax.jit(f)(*args)
+    return jax.tree.map(np.asarray, (ours, expected))
+
+
+def assert_same(f, *args, target):
+    ours, expected = both(f, *args, target=target)
+    jax.tree.map(np.testing.assert_array_equal, ours, expected)
+    assert jax.tree.map(lambda x: x.dtype, ours) == jax.tree.map(lambda x: x.dtype, expected)
+    return ours
+
+
+def draw(dtype, shape, seed=0):
+    random = np.random.default_rng(seed)
+    if np.issubdtype(dtype, np.integer):
+        info = np.iinfo(dtype)
+        return random.integers(info.min, info.max, shape, dtype, endpoint=True)
+    return random.standard_normal(shape).astype(dtype)
+
+
+def every_scan(x, names=tuple(CUMULATIVE)):
+    return [
+        CUMULATIVE[name](x, axis, reverse=reverse)
+        for name in names
+        for axis in range(x.ndim)
+        for reverse in (False, True)
+    ]
+
+
+@pytest.mark.parametrize("dtype", NUMBERS)
+def test_scans_of_integers(dtype):
+    assert_same(every_scan, draw(dtype, (3, 70, 4)), target="jaxlib_ext_cumulative")
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "float16", jnp.bfloat16])
+def test_scans_of_floats(dtype):
+    x = draw(np.float32, (3, 70, 4)).astype(dtype)
+    x[0, 7], x[1, 8] = -0.0, np.inf
+    x[2, 40, 1] = np.nan
+    extrema = lambda x: every_scan(x, ("max", "min"))
+    ours, expected = both(extrema, x, target="jaxlib_ext_cumulative")
+    for a, b in zip(ours, expected, strict=True):
+        a, b = a.astype(np.float64), b.astype(np.float64)
+        np.testing.assert_array_equal(a, b)
+        number = ~np.isnan(a)
+        np.testing.assert_array_equal(np.signbit(a[number]), np.signbit(b[number]))
+    # Each of 70 roundings, of a partial sum or product, is at most half an ULP of the sum of magnitudes.
+    sums = lambda x: every_scan(x, ("sum",))
+    products = lambda x: every_scan(x, ("prod",))
+    eps = float(jnp.finfo(dtype).eps)
+    ours, expected = both(sums, x, target="jaxlib_ext_cumulative")
+    size = [np.nan_to_num(y, posinf=0) for y in every_scan(np.abs(x.astype(np.float32)), ("sum",))]
+    for a, b, scale in zip(ours, expected, size, strict=True):
+        a, b = a.astype(np.float64), b.astype(np.float64)
+        np.testing.assert_array_equal(np.isnan(a), np.isnan(b))
+        finite = np.isfinite(a)
+        np.testing.assert_array_equal(a[~finite], b[~finite])
+        assert np.all(np.abs(a[finite] - b[finite]) <= (35 * eps * scale + eps)[finite])
+    ours, expected = both(products, 0.9 + 0.2 * np.abs(x[0]), target="jaxlib_ext_cumulative")
+    for a, b in zip(ours, expected, strict=True):
+        np.testing.assert_allclose(a.astype(np.float64), b.astype(np.float64), rtol=70 * eps)
+
+
+def test_sums_are_rounded_once():
+    x = np.full(100_000, 0.1, np.float32)
+    ours = jax.jit(jnp.cumsum)(x)
+    exact = np.cumsum(x.astype(np.float64))
+    np.testing.assert_array_equal(ours, exact.astype(np.float32))
+
+
+def test_derivatives_and_batches_of_scans():
+    x, t = draw(np.float32, (6, 300)), draw(np.float32, (6, 300), 1)
+
+    def f(x):
+        def g(x):
+            return jnp.cumsum(x) * lax.cummax(x) + jnp.cumprod(1 + 0.01 * x)
+
+        return jax.jvp(jax.vmap(g), (x,), (t,)), jax.grad(lambda x: jnp.sum(jax.vmap(g)(x) * t))(x)
+
+    ours, expected = both(f, x, target="jaxlib_ext_cumulative")
+    jax.tree.map(
+        lambda a, b: np.testing.assert_allclose(a, b, rtol=2e-4, atol=2e-3), ours, expected
+    )
+
+
+def mesh(kind):
+    return jax.make_mesh((8,), ("x",), axis_types=(kind,))
+
+
+@pytest.mark.parametrize("kind", [AxisType.Auto, AxisType.Explicit])
+def test_sharded(kind):
+    x = draw(np.int32, (64, 16))
+    with jax.set_mesh(mesh(kind)):
+        y = jax.device_put(x, NamedSharding(mesh(kind), P("x")))
+        z = jax.device_put(x.ravel() % 50, NamedSharding(mesh(kind), P()))
+        cumulative = jax.jit(lambda x: lax.cumsum(x, 1))(y)
+        assert cumulative.sharding.spec[0] == "x"
+        counts = jax.jit(lambda z: jnp.bincount(z, length=50))(z)
+    np.testing.assert_array_equal(cumulative, np.cumsum(x, 1, dtype=np.int32))
+    np.testing.assert_array_equal(counts, np.bincount(x.ravel() % 50, minlength=50))
+
+
+def test_in_shard_map():
+    x = draw(np.float32, (8, 512))
+
+    def f(x):
+        counts = jnp.zeros(9).at[jnp.arange(512) % 9].add(x[0])
+        return jnp.cumsum(x[0])[None], counts[None]
+
+    ours = jax.jit(jax.shard_map(f, mesh=mesh(AxisType.Auto), in_specs=P("x"), out_specs=P("x")))(x)
+    expected = [np.concatenate(y) for y in zip(*(f(x[i : i + 1]) for i in range(8)), strict=True)]
+    for a, b in zip(ours, expected, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-4)
+
+
+@pytest.mark.parametrize("width", [8, 16, 32, 64])
+def test_random_bits(width):
+    dtype = f"uint{width}"
+
+    def f(data):
+        draw_ = lambda key: jax.random.bits(key, (7, 61), dtype)
+        keys = jax.random.wrap_key_data(data)
+        return draw_(keys[0]), jax.vmap(draw_)(keys), jax.vmap(jax.vmap(draw_))(keys[None])
+
+    assert_same(f, draw(np.uint32, (3, 2)), target="jaxlib_ext_threefry_bits")
+
+
+def test_random_numbers():
+    def f(data):
+        key = jax.random.wrap_key_data(data)
+        return (
+            jax.random.uniform(key, (20_000,)),
+            jax.random.normal(key, (20_000,), np.float64),
+            jax.random.randint(key, (300,), 0, 1000),
+            jax.random.choice(key, 1000, (300,), replace=False),
+        )
+
+    assert_same(f, np.array([0, 42], np.uint32), target="jaxlib_ext_threefry_bits")
+
+
+@pytest.mark.parametrize("dtype", [*NUMBERS, "float32", "float64"])
+@pytest.mark.parametrize("mode", ["drop", "clip", "promise_in_bounds"])
+def test_scatter_add(dtype, mode):
+    random = np.random.default_rng(0)
+    low, high = (0, 40) if mode == "promise_in_bounds" else (-90, 90)
+    indices = random.integers(low, high, (20, 30))
+    x, rows = draw(dtype, (40, 3)), draw(dtype, (20, 30, 3), 1)
+
+    def f(x, indices, rows):
+        wide = x.at[indices].add(rows, mode=mode)
+        narrow = x[:, 0].at[indices.astype(np.int32)].add(rows[..., 0], mode=mode)
+        return wide, narrow, x.at[indices.ravel()].add(rows[0, 0], mode=mode)
+
+    assert_same(f, x, indices, rows, target="jaxlib_ext_scatter_add")
+
+
+def test_derivatives_of_scatter_add_and_gather():
+    i = np.random.default_rng(0).integers(0, 50, 600)
+    x, w = draw(np.float32, (50, 4)), draw(np.float32, (600, 4))
+
+    def f(x, w):
+        def loss(x, w):
+            return jnp.sum(x[i] * w) + jnp.sum(jax.ops.segment_sum(jnp.sin(w), i, 50) ** 2)
+
+        return jax.value_and_grad(loss, (0, 1))(x, w), jax.jvp(loss, (x, w), (x, w))
+
+    assert_same(f, x, w, target="jaxlib_ext_scatter_add")
+
+
+def test_scatter_add_in_place_of_a_loop():
+    """The operand is updated in place only where nothing else reads it."""
+    i = np.arange(600) % 7
+
+    def f(x):
+        def step(x, _):
+            return x.at[i].add(1.0), x
+
+        return lax.scan(step, x, None, length=3), x
+
+    (last, before), x = assert_same(f, np.zeros(7, np.float32), target="jaxlib_ext_scatter_add")
+    assert x.sum() == 0 and before[0].sum() == 0 and last.sum() == 1800
