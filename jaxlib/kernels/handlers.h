@@ -36,4 +36,8 @@ extern "C" XLA_FFI_Error* JaxlibExtThreefryBits(XLA_FFI_CallFrame* call_frame);
 // Operands: an array of rows, a vector of indices, and as many rows. The result is the first with those added.
 extern "C" XLA_FFI_Error* JaxlibExtScatterAdd(XLA_FFI_CallFrame* call_frame);
 
+// The product of a sparse matrix in CSR format, given by elements, column indices and starts of rows, and a
+// dense vector or matrix. Attribute: `transpose` (int64), not zero to transpose the sparse matrix.
+extern "C" XLA_FFI_Error* JaxlibExtCsrProduct(XLA_FFI_CallFrame* call_frame);
+
 #endif  // JAXLIB_KERNELS_HANDLERS_H_

@@ -290,20 +290,124 @@ void FuzzNumeric(Input& input) {
   }
 }
 
+template <typename T>
+T Get(const Array& array, size_t i) {
+  T value;
+  std::memcpy(&value, array.memory.data() + i * sizeof(T), sizeof(T));
+  return value;
+}
+
+// Integers, since rounding differs: those in the rows' ranges, one by one.
+template <typename Index>
+void CheckCsrProduct(const Array& data, const Array& indices, const Array& indptr,
+                     const Array& dense, const Array& product, bool transpose) {
+  const size_t rows = Elements(indptr.shape) - 1;
+  const size_t elements = Elements(data.shape);
+  const auto at = [&](size_t row) { return static_cast<size_t>(Get<Index>(indptr, row)); };
+  bool fits = at(0) == 0 && at(rows) == elements;
+  for (size_t row = 0; row < rows; ++row) fits = fits && at(row) <= at(row + 1);
+  const auto columns = static_cast<size_t>((transpose ? product : dense).shape[0]);
+  for (size_t i = 0; i < elements; ++i) {
+    fits = fits && static_cast<size_t>(Get<Index>(indices, i)) < columns;
+  }
+  if (!fits) return;
+  const size_t width = dense.shape.size() == 1 ? 1 : static_cast<size_t>(dense.shape[1]);
+  std::vector<uint32_t> expected(Elements(product.shape));
+  for (size_t row = 0; row < rows; ++row) {
+    for (size_t i = at(row); i < at(row + 1); ++i) {
+      const auto column = static_cast<size_t>(Get<Index>(indices, i));
+      const size_t from = (transpose ? row : column) * width;
+      const size_t to = (transpose ? column : row) * width;
+      for (size_t j = 0; j < width; ++j) {
+        expected[to + j] += Get<uint32_t>(data, i) * Get<uint32_t>(dense, from + j);
+      }
+    }
+  }
+  for (size_t i = 0; i < expected.size(); ++i) Check(expected[i] == Get<uint32_t>(product, i));
+}
+
+void FuzzCsrProduct(Input& input) {
+  constexpr int64_t kSizes[] = {0, 1, 2, 3, 10, 100, 700};
+  const auto draw_size = [&] { return kSizes[input.Below(std::size(kSizes))]; };
+  const bool transpose = input.Below(2) == 1;
+  const int64_t rows = draw_size();
+  const int64_t columns = draw_size();
+  const int64_t elements = input.Below(8) == 5 ? 40000 : draw_size();
+  std::vector<int64_t> in = {transpose ? rows : columns};
+  std::vector<int64_t> out = {transpose ? columns : rows};
+  if (input.Below(2) == 1) {
+    in.push_back(input.Below(12));
+    out.push_back(in[1]);
+  }
+  if (input.Rarely()) out = DrawShape(input);
+  if (input.Rarely()) in = DrawShape(input);
+  const XLA_FFI_DataType type = input.Below(2) == 0 ? XLA_FFI_DataType_S32 : DrawType(input);
+  const XLA_FFI_DataType index =
+      input.Rarely() ? DrawType(input)
+                     : (input.Below(2) == 0 ? XLA_FFI_DataType_S32 : XLA_FFI_DataType_S64);
+  const auto array = [&](XLA_FFI_DataType of, std::vector<int64_t> shape) {
+    return Array{of, shape, DrawElements(input, of, shape)};
+  };
+  Array data = array(type, {elements});
+  Array indices = array(index, input.Rarely() ? DrawShape(input) : std::vector<int64_t>{elements});
+  Array indptr = array(index, input.Rarely() ? DrawShape(input) : std::vector<int64_t>{rows + 1});
+  Array dense = array(input.Rarely() ? DrawType(input) : type, in);
+  Array product = {type, out, Memory(type, out)};
+  // Most indices that are drawn do not fit.
+  const bool valid = input.Below(4) != 3;
+  const auto fit = [&](auto zero) {
+    using Index = decltype(zero);
+    const auto set = [](Array& to, size_t i, uint64_t value) {
+      const auto fitting = static_cast<Index>(value);
+      std::memcpy(to.memory.data() + i * sizeof(Index), &fitting, sizeof(Index));
+    };
+    for (size_t i = 0; i < Elements(indices.shape) && columns > 0; ++i) {
+      set(indices, i, static_cast<uint64_t>(Get<Index>(indices, i)) % static_cast<uint64_t>(columns));
+    }
+    std::vector<uint64_t> starts(Elements(indptr.shape));
+    for (size_t i = 0; i < starts.size(); ++i) {
+      starts[i] = static_cast<uint64_t>(Get<Index>(indptr, i)) % static_cast<uint64_t>(elements + 1);
+    }
+    if (starts.empty()) return;
+    starts.back() = static_cast<uint64_t>(elements);
+    std::sort(starts.begin(), starts.end());
+    starts[0] = 0;
+    for (size_t i = 0; i < starts.size(); ++i) set(indptr, i, starts[i]);
+  };
+  if (valid && index == XLA_FFI_DataType_S32) fit(int32_t{});
+  if (valid && index == XLA_FFI_DataType_S64) fit(int64_t{});
+  FakeCall call;
+  for (Array* operand : {&data, &indices, &indptr, &dense}) {
+    call.AddOperand(operand->type, operand->shape, operand->memory.data());
+  }
+  call.AddResult(product.type, product.shape, product.memory.data());
+  call.AddAttribute("transpose", transpose);
+  if (call.Run(JaxlibExtCsrProduct, static_cast<int64_t>(input.Below(4))).has_value()) return;
+  if (type != XLA_FFI_DataType_S32) return;
+  if (index == XLA_FFI_DataType_S32) {
+    CheckCsrProduct<int32_t>(data, indices, indptr, dense, product, transpose);
+  } else {
+    CheckCsrProduct<int64_t>(data, indices, indptr, dense, product, transpose);
+  }
+}
+
 }  // namespace
 }  // namespace jaxlib_ext
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   jaxlib_ext::Input input(data, size);
-  switch (input.Byte() % 3) {
+  switch (input.Byte() % 4) {
     case 0:
       jaxlib_ext::FuzzSort(input);
       break;
     case 1:
       jaxlib_ext::FuzzTopK(input);
       break;
-    default:
+    case 2:
       jaxlib_ext::FuzzNumeric(input);
+      break;
+    default:
+      jaxlib_ext::FuzzCsrProduct(input);
   }
   return 0;
 }

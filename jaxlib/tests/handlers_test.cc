@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "jaxlib/tests/fake_xla.h"
@@ -125,6 +126,47 @@ TEST_F(HandlersTest, RefusesOtherResultsOfTopK) {
   ExpectInvalid(top_k(kF32, {2, 4}, kS32, {2, 4}), "smaller last dimension");
   ExpectInvalid(top_k(kF32, {1, 3}, kS32, {1, 3}), "smaller last dimension");
   ExpectInvalid(top_k(kF32, {2}, kS32, {2}), "smaller last dimension");
+}
+
+class CsrProductTest : public testing::Test {
+ protected:
+  std::optional<CallError> Run(XLA_FFI_DataType data, XLA_FFI_DataType index,
+                               std::vector<int64_t> dense, std::vector<int64_t> product,
+                               int64_t transpose = 0, int64_t rows = 2) {
+    FakeCall call;
+    call.AddOperand(data, {3}, data_.data());
+    call.AddOperand(index, {3}, indices_.data());
+    call.AddOperand(kS32, {rows + 1}, indptr_.data());
+    call.AddOperand(kF32, std::move(dense), dense_.data());
+    call.AddResult(kF32, std::move(product), product_.data());
+    call.AddAttribute("transpose", transpose);
+    return call.Run(JaxlibExtCsrProduct, 2);
+  }
+
+  std::vector<float> data_ = {1, 2, 3};
+  std::vector<int32_t> indices_ = {0, 2, 1};
+  std::vector<int32_t> indptr_ = {0, 2, 3};
+  std::vector<float> dense_ = {1, 10, 100};
+  std::vector<float> product_ = std::vector<float>(3);
+};
+
+TEST_F(CsrProductTest, Multiplies) {
+  EXPECT_FALSE(Run(kF32, kS32, {3}, {2}).has_value());
+  EXPECT_EQ(product_, (std::vector<float>{201, 30, 0}));
+  EXPECT_FALSE(Run(kF32, kS32, {2}, {3}, 1).has_value());
+  EXPECT_EQ(product_, (std::vector<float>{1, 30, 2}));
+  EXPECT_FALSE(Run(kF32, kS32, {3, 1}, {2, 1}).has_value());
+}
+
+TEST_F(CsrProductTest, RefusesOtherOperands) {
+  ExpectInvalid(Run(XLA_FFI_DataType_F16, kS32, {3}, {2}), "type that is not supported: F16[3]");
+  ExpectInvalid(Run(kS32, kS32, {3}, {2}), "must have one type, got S32[3], F32[3] and F32[2]");
+  ExpectInvalid(Run(kF32, XLA_FFI_DataType_S64, {3}, {2}), "be S32 or both S64, got S64[3]");
+  ExpectInvalid(Run(kF32, kS32, {3}, {2}, 0, -1), "indptr not empty");
+  ExpectInvalid(Run(kF32, kS32, {3}, {3}), "for 2 rows no product of F32[3] is F32[3]");
+  ExpectInvalid(Run(kF32, kS32, {3}, {2}, 1), "for 2 rows");
+  ExpectInvalid(Run(kF32, kS32, {3, 1}, {2}), "for 2 rows");
+  ExpectInvalid(Run(kF32, kS32, {}, {}), "for 2 rows");
 }
 
 }  // namespace

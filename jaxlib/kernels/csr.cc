@@ -1,0 +1,278 @@
+#include "jaxlib/kernels/csr.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <vector>
+
+namespace jaxlib_ext {
+namespace {
+
+// A thread gets at least so many products of elements.
+constexpr size_t kGrain = 1 << 14;
+// So many sums of a row are kept in registers.
+constexpr size_t kBlock = 8;
+
+// std::complex looks for infinities in products, as XLA does not.
+template <typename Part>
+struct Complex {
+  Part real, imag;
+
+  Complex& operator+=(const Complex& other) {
+    real += other.real;
+    imag += other.imag;
+    return *this;
+  }
+};
+
+template <typename Part>
+Complex<Part> operator*(const Complex<Part>& a, const Complex<Part>& b) {
+  return {a.real * b.real - a.imag * b.imag, a.real * b.imag + a.imag * b.real};
+}
+
+// Small unsigned integers become signed ones in products, which can overflow.
+template <typename T>
+T Times(T a, T b) {
+  return a * b;
+}
+template <>
+uint8_t Times(uint8_t a, uint8_t b) {
+  return static_cast<uint8_t>(uint32_t{a} * b);
+}
+template <>
+uint16_t Times(uint16_t a, uint16_t b) {
+  return static_cast<uint16_t>(uint32_t{a} * b);
+}
+
+// The place that is read for an index. `size` is not zero.
+template <typename Index>
+size_t Clamped(Index index, size_t size) {
+  if (static_cast<size_t>(index) < size) return static_cast<size_t>(index);
+  if (index >= 0) return size - 1;
+  const int64_t from_end = static_cast<int64_t>(index) + static_cast<int64_t>(size);
+  return from_end < 0 ? 0 : static_cast<size_t>(from_end);
+}
+
+// The place that is written for an index; `size` if there is none.
+template <typename Index>
+size_t Place(Index index, size_t size) {
+  if (index >= 0) return std::min(static_cast<size_t>(index), size);
+  const int64_t from_end = static_cast<int64_t>(index) + static_cast<int64_t>(size);
+  return from_end < 0 ? size : static_cast<size_t>(from_end);
+}
+
+template <typename T, typename Index>
+class Product {
+ public:
+  Product(const CsrMatrix& matrix, const T* dense, size_t width, T* out)
+      : matrix_(matrix),
+        data_(static_cast<const T*>(matrix.data)),
+        indices_(static_cast<const Index*>(matrix.indices)),
+        indptr_(static_cast<const Index*>(matrix.indptr)),
+        dense_(dense),
+        width_(width),
+        out_(out) {}
+
+  void Forward(TaskRunner& runner) const {
+    const size_t rows = matrix_.num_rows;
+    if (matrix_.num_columns == 0 || !IsOrdered()) {
+      std::fill_n(out_, rows * width_, T{});
+      if (matrix_.num_columns != 0) ScatterRows();
+      return;
+    }
+    // Parts have about as many elements as others, since rows may differ much.
+    const size_t work = matrix_.num_elements + rows;
+    const size_t parts =
+        std::clamp<size_t>(work * width_ / kGrain, 1, std::max<size_t>(runner.num_threads(), 1));
+    if (parts == 1) return Rows(0, rows);
+    ParallelFor(runner, parts, [&](size_t, size_t part) {
+      Rows(RowAt(work * part / parts), RowAt(work * (part + 1) / parts));
+    });
+  }
+
+  void Transposed(TaskRunner& runner) const {
+    const size_t size = matrix_.num_columns * width_;
+    std::fill_n(out_, size, T{});
+    if (matrix_.num_rows == 0 || matrix_.num_columns == 0) return;
+    if (!IsOrdered()) {
+      const std::vector<int64_t> rows = RowsOfElements();
+      for (size_t i = 0; i < matrix_.num_elements; ++i) {
+        AddToColumn(i, Clamped(rows[i], matrix_.num_rows), out_);
+      }
+      return;
+    }
+    // Threads add to arrays of their own, which costs less than the products if it is to pay.
+    const size_t most = matrix_.num_elements / (2 * matrix_.num_columns);
+    const size_t parts = std::clamp<size_t>(std::min(most, matrix_.num_elements * width_ / kGrain), 1,
+                                            std::max<size_t>(runner.num_threads(), 1));
+    if (parts == 1) return Columns(0, matrix_.num_elements, out_);
+    std::vector<T> sums((parts - 1) * size);
+    ParallelFor(runner, parts, [&](size_t, size_t part) {
+      Columns(matrix_.num_elements * part / parts, matrix_.num_elements * (part + 1) / parts,
+              part == 0 ? out_ : sums.data() + (part - 1) * size);
+    });
+    for (size_t part = 1; part < parts; ++part) {
+      const T* more = sums.data() + (part - 1) * size;
+      for (size_t i = 0; i < size; ++i) out_[i] += more[i];
+    }
+  }
+
+ private:
+  // Whether the ranges of the rows follow each other from the first element on.
+  bool IsOrdered() const {
+    const size_t rows = matrix_.num_rows;
+    bool ordered = indptr_[0] == 0;
+    for (size_t row = 0; row < rows; ++row) ordered &= indptr_[row] <= indptr_[row + 1];
+    return ordered && static_cast<size_t>(indptr_[rows]) <= matrix_.num_elements;
+  }
+
+  // The first row before which there are `work` elements and rows.
+  size_t RowAt(size_t work) const {
+    size_t low = 0;
+    size_t high = matrix_.num_rows;
+    // Behind the last row there is padding only.
+    if (work >= static_cast<size_t>(indptr_[high]) + high) return high;
+    while (low < high) {
+      const size_t row = low + (high - low) / 2;
+      if (static_cast<size_t>(indptr_[row]) + row < work) {
+        low = row + 1;
+      } else {
+        high = row;
+      }
+    }
+    return low;
+  }
+
+  void Rows(size_t begin, size_t end) const {
+    for (size_t row = begin; row < end; ++row) {
+      const auto first = static_cast<size_t>(indptr_[row]);
+      const auto last = static_cast<size_t>(indptr_[row + 1]);
+      if (width_ == 1) {
+        T sum{};
+        for (size_t i = first; i < last; ++i) {
+          sum += Times(data_[i], dense_[Clamped(indices_[i], matrix_.num_columns)]);
+        }
+        out_[row] = sum;
+        continue;
+      }
+      size_t column = 0;
+      for (; column + kBlock <= width_; column += kBlock) Sums<kBlock>(row, first, last, column);
+      for (; column < width_; ++column) Sums<1>(row, first, last, column);
+    }
+  }
+
+  template <size_t count>
+  void Sums(size_t row, size_t first, size_t last, size_t column) const {
+    T sums[count] = {};
+    for (size_t i = first; i < last; ++i) {
+      const T* from = dense_ + Clamped(indices_[i], matrix_.num_columns) * width_ + column;
+      for (size_t j = 0; j < count; ++j) sums[j] += Times(data_[i], from[j]);
+    }
+    std::copy_n(sums, count, out_ + row * width_ + column);
+  }
+
+  void Columns(size_t begin, size_t end, T* out) const {
+    size_t row = static_cast<size_t>(
+        std::upper_bound(indptr_ + 1, indptr_ + matrix_.num_rows + 1, begin,
+                         [](size_t at, Index stop) { return at < static_cast<size_t>(stop); }) -
+        (indptr_ + 1));
+    for (size_t i = begin; i < end; ++i) {
+      while (row < matrix_.num_rows && i >= static_cast<size_t>(indptr_[row + 1])) ++row;
+      // What is padding reads the last row.
+      AddToColumn(i, std::min(row, matrix_.num_rows - 1), out);
+    }
+  }
+
+  void AddToColumn(size_t i, size_t row, T* out) const {
+    const size_t column = Place(indices_[i], matrix_.num_columns);
+    if (column == matrix_.num_columns) return;
+    const T* from = dense_ + row * width_;
+    T* to = out + column * width_;
+    for (size_t j = 0; j < width_; ++j) to[j] += Times(data_[i], from[j]);
+  }
+
+  // For ranges in any order: the row of an element is the number of ranges that begin at or before it,
+  // less one.
+  std::vector<int64_t> RowsOfElements() const {
+    std::vector<int64_t> rows(matrix_.num_elements);
+    for (size_t row = 0; row <= matrix_.num_rows; ++row) {
+      const size_t place = Place(indptr_[row], rows.size());
+      if (place < rows.size()) ++rows[place];
+    }
+    int64_t begun = -1;
+    for (int64_t& row : rows) row = begun += row;
+    return rows;
+  }
+
+  void ScatterRows() const {
+    const std::vector<int64_t> rows = RowsOfElements();
+    for (size_t i = 0; i < rows.size(); ++i) {
+      const size_t row = Place(rows[i], matrix_.num_rows);
+      if (row == matrix_.num_rows) continue;
+      const T* from = dense_ + Clamped(indices_[i], matrix_.num_columns) * width_;
+      for (size_t j = 0; j < width_; ++j) out_[row * width_ + j] += Times(data_[i], from[j]);
+    }
+  }
+
+  const CsrMatrix& matrix_;
+  const T* const data_;
+  const Index* const indices_;
+  const Index* const indptr_;
+  const T* const dense_;
+  const size_t width_;
+  T* const out_;
+};
+
+template <typename T>
+void ProductOf(TaskRunner& runner, const CsrMatrix& matrix, bool transpose, const void* dense,
+               size_t width, void* out) {
+  const auto run = [&](const auto& product) {
+    transpose ? product.Transposed(runner) : product.Forward(runner);
+  };
+  if (matrix.wide) {
+    run(Product<T, int64_t>(matrix, static_cast<const T*>(dense), width, static_cast<T*>(out)));
+  } else {
+    run(Product<T, int32_t>(matrix, static_cast<const T*>(dense), width, static_cast<T*>(out)));
+  }
+}
+
+using Run = void(TaskRunner&, const CsrMatrix&, bool, const void*, size_t, void*);
+
+// Integers wrap around, so that their sign does not matter.
+Run* ProductFor(ElementType type) {
+  switch (type) {
+    case ElementType::kInt8:
+    case ElementType::kUint8:
+      return ProductOf<uint8_t>;
+    case ElementType::kInt16:
+    case ElementType::kUint16:
+      return ProductOf<uint16_t>;
+    case ElementType::kInt32:
+    case ElementType::kUint32:
+      return ProductOf<uint32_t>;
+    case ElementType::kInt64:
+    case ElementType::kUint64:
+      return ProductOf<uint64_t>;
+    case ElementType::kFloat32:
+      return ProductOf<float>;
+    case ElementType::kFloat64:
+      return ProductOf<double>;
+    case ElementType::kComplex64:
+      return ProductOf<Complex<float>>;
+    case ElementType::kComplex128:
+      return ProductOf<Complex<double>>;
+    default:
+      return nullptr;
+  }
+}
+
+}  // namespace
+
+bool HasCsrProduct(ElementType type) { return ProductFor(type) != nullptr; }
+
+void CsrProduct(TaskRunner& runner, const CsrMatrix& matrix, bool transpose, const void* dense,
+                size_t width, void* out) {
+  if (width == 0) return;
+  ProductFor(matrix.type)(runner, matrix, transpose, dense, width, out);
+}
+
+}  // namespace jaxlib_ext

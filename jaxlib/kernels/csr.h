@@ -1,0 +1,40 @@
+// Products of a matrix in compressed sparse row format and dense ones.
+
+#ifndef JAXLIB_KERNELS_CSR_H_
+#define JAXLIB_KERNELS_CSR_H_
+
+#include <cstddef>
+
+#include "jaxlib/kernels/element_type.h"
+#include "jaxlib/kernels/parallel.h"
+
+namespace jaxlib_ext {
+
+// Element `i` lies in column `indices[i]` and in the row whose range of positions, from `indptr[row]` to
+// `indptr[row + 1]`, has it. Indices are int32, or int64 where `wide`, and need not fit: a negative one
+// counts from the end; to read, one beyond the end means the last row, and none is written.
+// Elements behind the last range are padding.
+struct CsrMatrix {
+  ElementType type;
+  bool wide;
+  size_t num_elements;
+  size_t num_rows;
+  size_t num_columns;
+  const void* data;
+  const void* indices;
+  const void* indptr;
+};
+
+// Whether there are products of the type: of integers, and of floats of at least 32 bits, complex too.
+bool HasCsrProduct(ElementType type);
+
+// Writes the product of `matrix`, or of its transpose, and `dense`, which has `width` columns and is
+// in row-major order, as `out` is.
+//
+// Throws std::bad_alloc.
+void CsrProduct(TaskRunner& runner, const CsrMatrix& matrix, bool transpose, const void* dense,
+                size_t width, void* out);
+
+}  // namespace jaxlib_ext
+
+#endif  // JAXLIB_KERNELS_CSR_H_
