@@ -66,9 +66,34 @@ from jax._src.sparse.bcoo.shapes import (
     bcoo_slice as bcoo_slice,
     bcoo_squeeze as bcoo_squeeze,
 )
+from jax._src.sparse.coo import (
+    COO as COO,
+    coo_fromdense as coo_fromdense,
+    coo_fromdense_p as coo_fromdense_p,
+    coo_matmat as coo_matmat,
+    coo_matmat_p as coo_matmat_p,
+    coo_matvec as coo_matvec,
+    coo_matvec_p as coo_matvec_p,
+    coo_todense as coo_todense,
+    coo_todense_p as coo_todense_p,
+)
+from jax._src.sparse.csr import (
+    CSC as CSC,
+    CSR as CSR,
+    csr_fromdense as csr_fromdense,
+    csr_fromdense_p as csr_fromdense_p,
+    csr_matmat as csr_matmat,
+    csr_matmat_p as csr_matmat_p,
+    csr_matvec as csr_matvec,
+    csr_matvec_p as csr_matvec_p,
+    csr_todense as csr_todense,
+    csr_todense_p as csr_todense_p,
+)
 from jax.experimental.sparse import (
     ad as ad,
     api as api,
     bcoo as bcoo,
+    coo as coo,
+    csr as csr,
     util as util,
 )

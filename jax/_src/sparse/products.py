@@ -1,0 +1,238 @@
+"""Products and conversions by the rows and columns of stored elements, which COO and CSR share."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from jax._src import api, core
+from jax._src.ad_util import Zero
+from jax._src.interpreters import ad, mlir
+from jax._src.lax import lax
+from jax._src.numpy import array_creation as creation, cumulative, selecting
+from jax._src.numpy.util import promote_dtypes, to_array
+
+# Indices are trusted to be in bounds where they are read. Where they are written, those beyond the
+# end are padding.
+_READ: dict[str, Any] = dict(mode="promise_in_bounds")
+
+
+def multiply(data: Any, rows: Any, columns: Any, dense: Any, size: int) -> Any:
+    """Sum `data * dense[columns]` by `rows`, of which there are `size`; `dense` has 1 or 2 axes."""
+    out = creation.zeros((size, *dense.shape[1:]), data.dtype)
+    if not dense.shape[0]:
+        return out
+    taken = to_array(dense).at[columns].get(**_READ)
+    factors = lax.expand_dims(data, range(1, dense.ndim))
+    return out.at[rows].add(factors * taken)
+
+
+def elements_gradient(ct: Any, rows: Any, columns: Any, dense: Any) -> Any:
+    """The gradient of `multiply` with regard to `data`."""
+    if not dense.shape[0] or not ct.shape[0]:
+        return creation.zeros(rows.shape, ct.dtype)
+    products = fill_at(ct, rows) * to_array(dense).at[columns].get(**_READ)
+    return products.sum(1) if products.ndim == 2 else products
+
+
+def scatter(data: Any, rows: Any, columns: Any, shape: tuple[int, ...]) -> Any:
+    """The dense matrix of stored elements; duplicates are added."""
+    return creation.zeros(shape, data.dtype).at[rows, columns].add(data)
+
+
+def fill_at(array: Any, *indices: Any) -> Any:
+    """Elements at indices, and zeros where these are out of bounds."""
+    return to_array(array).at[indices].get(mode="fill", fill_value=0)
+
+
+def nonzero(mat: Any, nse: int) -> Any:
+    """Rows and columns of the elements that are not zero, in order.
+
+    Padding has a row beyond the last, and column 0.
+    """
+    return selecting.nonzero(mat != 0, size=nse, fill_value=(mat.shape[0], 0))
+
+
+def row_starts(rows: Any, size: int, dtype: Any) -> Any:
+    """The index pointers of sorted rows: where each starts, and where the last one ends."""
+    counts = creation.zeros(size, dtype).at[rows].add(np.ones((), dtype))
+    return lax.concatenate([creation.zeros(1, dtype), cumulative.cumsum(counts)], 0)
+
+
+def rows_of(indptr: Any, nse: int) -> Any:
+    """The row of each stored element; behind the last one it is the number of rows."""
+    begun = creation.zeros(nse, indptr.dtype).at[indptr].add(np.ones((), indptr.dtype))
+    return cumulative.cumsum(begun) - np.ones((), indptr.dtype)
+
+
+def linear_primitive(
+    name: str,
+    impl: Callable[..., Any],
+    shape: Callable[..., tuple[int, ...]],
+    gradients: dict[int, Callable[..., Any]],
+    lower: dict[str | None, Any] | None = None,
+) -> core.Primitive:
+    """Define a primitive of stored elements, operand 0, and their indices.
+
+    Args:
+      name: name of the primitive.
+      impl: function of the operands and parameters.
+      shape: function of the operands' types and of parameters, which checks them and returns the
+        shape of the result.
+      gradients: for each operand in which the result is linear, a function of the cotangent, the
+        operands and parameters.
+      lower: lowering rules by platform beside that of `impl`.
+    """
+    p = core.Primitive(name)
+
+    @p.def_abstract_eval
+    def abstract_eval(data: Any, *avals: Any, **params: Any) -> Any:
+        return core.ShapedArray(shape(data, *avals, **params), data.dtype)
+
+    mlir.register_lowering(p, mlir.lower_fun(impl, multiple_results=False))
+    for platform, rule in (lower or {}).items():
+        mlir.register_lowering(p, rule, platform=platform)
+
+    def jvp(primals: Any, tangents: Any, **params: Any) -> Any:
+        out = p.bind(*primals, **params)
+        total: Any = Zero.from_primal_value(out)
+        for i in gradients:
+            if type(tangents[i]) is not Zero:
+                args = [tangents[i] if j == i else x for j, x in enumerate(primals)]
+                total = ad.add_tangents(total, p.bind(*args, **params))
+        return out, total
+
+    def transpose(ct: Any, *args: Any, **params: Any) -> Any:
+        results: list[Any] = [None] * len(args)
+        for i, gradient in gradients.items():
+            if ad.is_undefined_primal(args[i]):
+                aval = args[i].aval
+                results[i] = Zero(aval) if type(ct) is Zero else gradient(ct, *args, **params)
+        return results
+
+    def batch(axis_data: Any, args: Any, dims: Any, **params: Any) -> Any:
+        return api.vmap(functools.partial(impl, **params), in_axes=tuple(dims))(*args), 0
+
+    p.jvp = jvp
+    p.transpose = transpose
+    p.axis_batch = batch
+    return p
+
+
+def fromdense_primitive(
+    name: str,
+    indices_of: Callable[..., Sequence[Any]],
+    lengths: Callable[[tuple[int, ...], int], Sequence[int]],
+    places: Callable[..., tuple[Any, Any]],
+) -> core.Primitive:
+    """Define a primitive that stores the elements of a matrix that are not zero.
+
+    Args:
+      name: name of the primitive.
+      indices_of: function of the elements' rows and columns, of the number of rows and of the type
+        of indices; returns the two arrays of indices.
+      lengths: function of the matrix's shape and `nse`; returns the lengths of these.
+      places: function of these arrays, and of the number of elements; returns rows and columns.
+    """
+    p = core.Primitive(name, multiple_results=True)
+
+    def impl(mat: Any, *, nse: int, index_dtype: Any) -> Any:
+        rows, columns = nonzero(mat, nse)
+        data = fill_at(mat, rows, columns)
+        return data, *indices_of(rows, columns, mat.shape[0], np.dtype(index_dtype))
+
+    @p.def_abstract_eval
+    def abstract_eval(mat: Any, *, nse: int, index_dtype: Any) -> Any:
+        if mat.ndim != 2:
+            raise ValueError(f"{name} must have a matrix, got an array of shape {mat.shape}")
+        index_dtype = np.dtype(index_dtype)
+        indices = [core.ShapedArray((n,), index_dtype) for n in lengths(mat.shape, nse)]
+        return [core.ShapedArray((nse,), mat.dtype), *indices]
+
+    mlir.register_lowering(p, mlir.lower_fun(impl, multiple_results=True))
+
+    def stored(mat: Any, nse: int) -> Any:
+        return lax.iota(np.int32, nse) < (mat != 0).sum()
+
+    def jvp(primals: Any, tangents: Any, *, nse: int, index_dtype: Any) -> Any:
+        (mat,), (tangent,) = primals, tangents
+        data, *indices = p.bind(mat, nse=nse, index_dtype=index_dtype)
+        out: Any = Zero.from_primal_value(data)
+        if type(tangent) is not Zero:
+            rows, columns = places(*indices, nse)
+            taken = fill_at(tangent, rows, columns)
+            # Padding depends on nothing.
+            out = lax.select(stored(mat, nse), taken, lax.full_like(taken, 0))
+        return [data, *indices], [out, *map(Zero.from_primal_value, indices)]
+
+    def batch(axis_data: Any, args: Any, dims: Any, **params: Any) -> Any:
+        outs = api.vmap(functools.partial(impl, **params), in_axes=tuple(dims))(*args)
+        return outs, [0] * len(outs)
+
+    p.jvp = jvp
+    p.axis_batch = batch
+    return p
+
+
+def operands(mat: Any, other: Any) -> tuple[Any, Any]:
+    """The elements of `mat` and the dense factor in one type.
+
+    Raises:
+      NotImplementedError: if the factor is sparse or has not 1 or 2 dimensions.
+    """
+    if hasattr(other, "todense"):
+        raise NotImplementedError("matmul between two sparse objects.")
+    other = to_array(other)
+    if other.ndim not in (1, 2):
+        raise NotImplementedError(f"matmul with object of shape {other.shape}")
+    data, other = promote_dtypes(mat.data, other)
+    return data, other
+
+
+def check_product(
+    name: str, data: Any, indices: Sequence[Any], dense: Any, shape: Any, transpose: bool, ndim: int
+) -> tuple[int, ...]:
+    """Check the operands of a product and return its shape.
+
+    Raises:
+      ValueError: if shapes do not fit each other.
+      TypeError: if the types of elements differ, or indices are no integers.
+    """
+    check_buffers(name, data, indices, shape)
+    rows, columns = shape[::-1] if transpose else shape
+    if dense.ndim != ndim or dense.shape[0] != columns:
+        wanted = f"({columns},)" if ndim == 1 else f"({columns}, k)"
+        raise ValueError(
+            f"{name}: the product of a matrix of shape {(rows, columns)} needs a dense operand of"
+            f" shape {wanted}, got {dense.shape}"
+        )
+    if dense.dtype != data.dtype:
+        raise TypeError(
+            f"{name}: operands must have one dtype, got {data.dtype.name} and {dense.dtype.name}"
+        )
+    return (rows, *dense.shape[1:])
+
+
+def check_buffers(name: str, data: Any, indices: Sequence[Any], shape: Any) -> None:
+    """Check the buffers of a matrix.
+
+    Raises:
+      ValueError: if they or the shape do not have the right number of dimensions.
+      TypeError: if indices are no integers.
+    """
+    if len(shape) != 2 or data.ndim != 1 or any(i.ndim != 1 for i in indices):
+        raise ValueError(
+            f"{name} needs a matrix and buffers with one dimension, got the shape {tuple(shape)} and"
+            f" buffers of shapes {[x.shape for x in (data, *indices)]}"
+        )
+    for i in indices:
+        if i.dtype.kind not in "iu":
+            raise TypeError(f"{name}: indices must be integers, got {i.dtype.name}")
+    if data.shape != indices[0].shape:
+        raise ValueError(
+            f"{name}: there must be as many indices as elements, got {indices[0].shape[0]} and"
+            f" {data.shape[0]}"
+        )
