@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import functools
+import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
-from jax._src import core, dtypes
+from jax._src import config, core, dtypes
 from jax._src.core import trace_ctx
 from jax._src.interpreters import batching
 from jax._src.late_binding import late
@@ -75,11 +76,13 @@ def is_spec(x: object) -> bool:
 
 
 def batch(
-    fun: Callable[..., Any], axis_data: batching.AxisData, in_axes: Sequence[Any], out_axes: Callable[..., Any]
+    fun: Callable[..., Any], axis_data: batching.AxisData, in_axes: Sequence[Any], out_axes: Callable[..., Any],
+    sum_match: bool | str = False,
 ) -> Callable[..., Any]:  # fmt: skip
     """Return `fun` (flat, of arrays and containers) mapped over `axis_data`.
 
     `out_axes` is called after `fun` has run, since the output axes depend on the output tree.
+    `sum_match` is as for `batching.batch`.
     """
 
     def run(*args: object) -> Any:
@@ -90,10 +93,14 @@ def batch(
             outs = fun(*elements)
         axes = out_axes()
         results = [
-            _from_elt(trace, axis_data.size, i, x, axis)
+            _from_elt(trace, axis_data.size, i, x, axis, sum_match)
             for i, (x, axis) in enumerate(zip(outs, axes))
         ]
         trace.invalidate()
+        if config.check_tracer_leaks.value:
+            ended = weakref.ref(trace)
+            del trace, get_idx, elements, outs
+            core.check_leaks(ended)
         return results
 
     return run
@@ -119,16 +126,15 @@ def _to_elt(trace: batching.BatchTrace, get_idx: Callable[..., Any], x: Any, axi
 
 
 def _from_elt(
-    trace: batching.BatchTrace, axis_size: object, index: int, x: object, axis: Any
-) -> Any:
+    trace: batching.BatchTrace, axis_size: object, index: int, x: object, axis: Any,
+    sum_match: bool | str,
+) -> Any:  # fmt: skip
     handler = from_elt_handlers.get(type(x))
     if handler is not None:
 
         def cont(axis_size: object, element: object, axis: object) -> Any:
-            return _from_elt(trace, axis_size, index, element, axis)
+            return _from_elt(trace, axis_size, index, element, axis, sum_match)
 
         return handler(cont, axis_size, x, axis)
     val, dim = trace.to_batch_info(x)
-    if axis is None and dim is not None:
-        raise batching.SpecMatchError(dim, axis, index)
-    return batching.match_axis(trace.axis_data, val, dim, axis)
+    return batching.match_axis(trace.axis_data, val, dim, axis, sum_match, index)

@@ -98,9 +98,7 @@ def vmap(
             None if a is None else a + np.ndim(x) if a < 0 else a
             for a, x in zip(in_axes_flat, flat)
         ]
-        if any([isinstance(x, core.Ref) for x in flat]):
-            names = lambda: api_util.debug_info("vmap", fun, args, kwargs).arg_names
-            pe.check_ref_aliasing("vmap", fun, flat, (), names)
+        check_references(flat, args, kwargs)
         flat_fun, out_tree = flatten_fun(fun, in_tree)
         mesh_axis = batching.mapped_mesh_axis(flat, in_axes_flat)
         axis_data = batching.AxisData(name, size, spmd, mesh_axis)
@@ -115,6 +113,11 @@ def vmap(
             raise ValueError(_out_axes_error(fun, out_tree(), err.index)) from None
         return tree_unflatten(out_tree(), outs)
 
+    def check_references(flat, args, kwargs):
+        if any([isinstance(x, core.Ref) for x in flat]):
+            names = lambda: api_util.debug_info("vmap", fun, args, kwargs).arg_names
+            pe.check_ref_aliasing("vmap", fun, flat, (), names)
+
     def call_with_containers(args, kwargs):
         is_leaf = vmappables.is_vmappable
         flat, in_tree = tree_flatten((args, kwargs), is_leaf=is_leaf)
@@ -123,6 +126,7 @@ def vmap(
         # Containers that are arrays themselves have the mapped axis in their shape.
         sized = [a if vmappables.is_array(x) else d for x, a, d in zip(flat, axes, dims)]
         size = mapped_axis_size("vmap", fun, in_tree, flat, sized, axis_size)
+        check_references(flat, args, kwargs)
         mesh_axis = batching.mapped_mesh_axis(flat, dims)
         axis_data = batching.AxisData(name, size, spmd, mesh_axis)
         out_tree = None
@@ -138,7 +142,7 @@ def vmap(
 
         try:
             with source_info_util.transform_name_stack("vmap"), operands(flat):
-                outs = vmappables.batch(flat_fun, axis_data, axes, dests)(*flat)
+                outs = vmappables.batch(flat_fun, axis_data, axes, dests, sum_match)(*flat)
         except batching.SpecMatchError as err:
             raise ValueError(_out_axes_error(fun, out_tree, err.index)) from None
         return tree_unflatten(out_tree, outs)
