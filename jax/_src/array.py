@@ -164,7 +164,7 @@ def _from_local_data(data: Any, sharding: Any, global_shape: Any) -> ArrayImpl:
                 f"When calling `{fun_name}` on a single process, global_shape should be None or equal"
                 f" to local_data.shape. Got {global_shape=} and local_data.shape={local_shape}."
             )
-        return device_put(data, target)
+        return device_put(data, target, may_alias=False)
     data = _as_shard(data, fun_name)
     local_shape = data.shape
     if global_shape is None:
