@@ -136,7 +136,7 @@ def physical_sharding(aval, sharding: Sharding) -> Sharding:
 def make_key_array_phys_sharding(aval, sharding: Sharding) -> Sharding:
     """The sharding of the array that represents values of an extended dtype."""
     trailing = core.physical_element_aval(aval.dtype).ndim
-    if isinstance(sharding, NamedSharding):
+    if isinstance(sharding, NamedSharding) and sharding.num_devices > 1:
         entries = (*sharding.spec.partitions, *[None] * trailing)
         return sharding.update(spec=sharding.spec.update(partitions=entries))
     if sharding.is_fully_replicated:
