@@ -235,3 +235,27 @@ def test_representation():
     assert str(jax.make_jaxpr(lambda m, v: m @ v)(mat, jnp.ones(3))).split("\n")[1].strip() == (
         "e:f32[3] = csr_matvec[shape=(3, 3) transpose=False] a b c d"
     )
+
+
+@pytest.mark.parametrize("name", ["COO", "CSR", "CSC"])
+def test_constructors_by_format(name):
+    for k in (-9, -1, 0, 1):
+        mat = sparse.eye(3, 4, k=k, sparse_format=name.lower())
+        assert type(mat).__name__ == name
+        np.testing.assert_array_equal(mat.todense(), np.eye(3, 4, k))
+    mat = sparse.empty((2, 3), np.int16, sparse_format=name.lower())
+    assert type(mat).__name__ == name and mat.dtype == np.int16
+    np.testing.assert_array_equal(mat.todense(), np.zeros((2, 3)))
+    with pytest.raises(ValueError, match="not recognized"):
+        sparse.empty((2, 3), sparse_format="no")
+
+
+@pytest.mark.parametrize("cls", [sparse.COO, sparse.CSR])
+def test_todense_of_any_format_under_vmap(cls):
+    mats = [np.array([[0.0, 1.0], [2.0, 0.0]]), np.array([[3.0, 0.0], [0.0, 4.0]])]
+    leaves = [jax.tree.leaves(cls.fromdense(m)) for m in mats]
+    tree = jax.tree.structure(cls.fromdense(mats[0]))
+    out = jax.vmap(lambda *x: sparse.todense(jax.tree.unflatten(tree, x)))(
+        *map(jnp.stack, zip(*leaves, strict=True))
+    )
+    np.testing.assert_array_equal(out, mats)

@@ -13,14 +13,17 @@ from jax._src.lax import lax
 from jax._src.numpy.util import to_array
 from jax._src.sparse.base import JAXSparse
 from jax._src.sparse.bcoo.array import BCOO
+from jax._src.sparse.coo import COO
+from jax._src.sparse.csr import CSC, CSR
 from jax._src.sparse.primitive import buffer_primitive
+from jax._src.transforms.vmap import vmap
 from jax._src.typing import DTypeLike
 from jax._src.util import set_module
 
 MODULE = "jax.experimental.sparse.api"
 
-# The classes by the names of their formats. A module that defines a format adds it.
-formats: dict[str, Any] = {"bcoo": BCOO}
+# The classes by the names of their formats.
+_FORMATS: dict[str, Any] = {"bcoo": BCOO, "coo": COO, "csr": CSR, "csc": CSC}
 
 
 def _todense(*buffers: Any, tree: Any) -> Any:
@@ -32,8 +35,6 @@ def _todense_batch(size: int, args: Any, dims: Any, *, tree: Any) -> Any:
     arr = tree_util.tree_unflatten(tree, args)
     if not isinstance(arr, JAXSparse):
         return args, {"tree": tree}, dims[0]
-    if not isinstance(arr, BCOO):
-        raise NotImplementedError(f"vmap of todense of {type(arr).__name__}")
     front = [
         batching.moveaxis(x, d, 0) if d is not None else lax.expand_dims(x, (0,))
         for x, d in zip(args, dims)
@@ -44,6 +45,18 @@ def _todense_batch(size: int, args: Any, dims: Any, *, tree: Any) -> Any:
 
 
 todense_p = buffer_primitive("todense", _todense, linear=(0,), batch=_todense_batch)
+_batch_of_bcoo = todense_p.axis_batch
+
+
+def _axis_batch(axis_data: Any, args: Any, dims: Any, *, tree: Any) -> Any:
+    arr = tree_util.tree_unflatten(tree, args)
+    if isinstance(arr, BCOO) or not isinstance(arr, JAXSparse):
+        return _batch_of_bcoo(axis_data, args, dims, tree=tree)
+    # Other formats have no batch dimensions.
+    return vmap(lambda *buffers: _todense(*buffers, tree=tree), dims)(*args), 0
+
+
+todense_p.axis_batch = _axis_batch
 
 
 @set_module(MODULE)
@@ -85,9 +98,9 @@ def empty(
     >>> sparse.empty((2, 3), nse=4)
     BCOO(float32[2, 3], nse=4)
     """
-    if sparse_format not in formats:
-        raise ValueError(f"{sparse_format=} not recognized; must be one of {list(formats)}")
-    return formats[sparse_format]._empty(shape, dtype=dtype, index_dtype=index_dtype, **kwds)
+    if sparse_format not in _FORMATS:
+        raise ValueError(f"{sparse_format=} not recognized; must be one of {list(_FORMATS)}")
+    return _FORMATS[sparse_format]._empty(shape, dtype=dtype, index_dtype=index_dtype, **kwds)
 
 
 @set_module(MODULE)
@@ -115,7 +128,7 @@ def eye(
       Sparse array.
 
     Raises:
-      KeyError: if no such format has this function.
+      KeyError: if there is no such format.
 
     >>> from jax.experimental import sparse
     >>> sparse.eye(2, 3, k=1).todense().tolist()
@@ -123,7 +136,6 @@ def eye(
     """
     N = operator.index(N)
     M = N if M is None else operator.index(M)
-    cls = formats.get(sparse_format)
-    if not hasattr(cls, "_eye"):
-        raise KeyError(sparse_format)
-    return cls._eye(N, M, operator.index(k), dtype=dtype, index_dtype=index_dtype, **kwds)
+    return _FORMATS[sparse_format]._eye(
+        N, M, operator.index(k), dtype=dtype, index_dtype=index_dtype, **kwds
+    )
