@@ -1,7 +1,5 @@
 """The kernel for products of CSR matrices: the same results as XLA's code, for every index."""
 
-import sys
-
 import native
 import numpy as np
 import pytest
@@ -9,7 +7,6 @@ import pytest
 import jax
 import jax.numpy as jnp
 from jax._src import config
-from jax._src.lib import native_kernels
 from jax.experimental import sparse
 
 TYPES = [
@@ -22,15 +19,7 @@ TYPES = [
 
 @pytest.fixture(scope="module", autouse=True)
 def extension():
-    installed = sys.modules.get("jaxlib_ext")
-    sys.modules["jaxlib_ext"] = native.extension()
-    native_kernels._load_once.cache_clear()
-    jax.clear_caches()
-    yield
-    jax.clear_caches()
-    if installed is None:
-        del sys.modules["jaxlib_ext"]
-    native_kernels._load_once.cache_clear()
+    yield from native.extension_in_use()
 
 
 def products(data, indices, indptr, v, B, *, shape):

@@ -28,15 +28,7 @@ if not jax._src.xla_bridge.backends_are_initialized():
 
 @pytest.fixture(scope="module", autouse=True)
 def extension():
-    installed = sys.modules.get("jaxlib_ext")
-    sys.modules["jaxlib_ext"] = native.extension()
-    native_kernels._load_once.cache_clear()
-    jax.clear_caches()
-    yield
-    jax.clear_caches()
-    if installed is None:
-        del sys.modules["jaxlib_ext"]
-    native_kernels._load_once.cache_clear()
+    yield from native.extension_in_use()
 
 
 # The tests of sorting, once more with kernels.

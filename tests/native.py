@@ -11,8 +11,11 @@ import subprocess
 import sys
 import tempfile
 import types
+from collections.abc import Iterator
 
+import jax
 import jax.ffi
+from jax._src.lib import native_kernels
 
 HERE = pathlib.Path(__file__).absolute().parent
 ROOT = HERE.parent
@@ -69,6 +72,19 @@ def extension() -> types.ModuleType:
     package = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(package)
     return package
+
+
+def extension_in_use() -> Iterator[None]:
+    """The body of a fixture that has jax use `extension()`."""
+    installed = sys.modules.get("jaxlib_ext")
+    sys.modules["jaxlib_ext"] = extension()
+    native_kernels._load_once.cache_clear()
+    jax.clear_caches()
+    yield
+    jax.clear_caches()
+    if installed is None:
+        del sys.modules["jaxlib_ext"]
+    native_kernels._load_once.cache_clear()
 
 
 def _kernels_library() -> pathlib.Path:

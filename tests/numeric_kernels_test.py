@@ -1,7 +1,5 @@
 """The kernels of jaxlib-ext for numerical functions, compared with the same programs without them."""
 
-import sys
-
 import native
 import numpy as np
 import pytest
@@ -10,7 +8,6 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 from jax._src import config
-from jax._src.lib import native_kernels
 from jax.sharding import AxisType, NamedSharding, PartitionSpec as P
 
 if not jax._src.xla_bridge.backends_are_initialized():
@@ -22,15 +19,7 @@ CUMULATIVE = {"sum": lax.cumsum, "prod": lax.cumprod, "max": lax.cummax, "min": 
 
 @pytest.fixture(scope="module", autouse=True)
 def extension():
-    installed = sys.modules.get("jaxlib_ext")
-    sys.modules["jaxlib_ext"] = native.extension()
-    native_kernels._load_once.cache_clear()
-    jax.clear_caches()
-    yield
-    jax.clear_caches()
-    if installed is None:
-        del sys.modules["jaxlib_ext"]
-    native_kernels._load_once.cache_clear()
+    yield from native.extension_in_use()
 
 
 def both(f, *args, target):
