@@ -70,8 +70,11 @@ _MAKE_NAN = frozenset(
         "asin",
         "arccos",
         "acos",
+        "arctanh",
+        "atanh",
+        "arccosh",
+        "acosh",
     ]
-    + ["arctanh", "atanh", "arccosh", "acosh"]
 )
 
 

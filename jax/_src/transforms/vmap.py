@@ -98,7 +98,7 @@ def vmap(
             None if a is None else a + np.ndim(x) if a < 0 else a
             for a, x in zip(in_axes_flat, flat)
         ]
-        check_references(flat, args, kwargs)
+        _check_references(fun, flat, args, kwargs)
         flat_fun, out_tree = flatten_fun(fun, in_tree)
         mesh_axis = batching.mapped_mesh_axis(flat, in_axes_flat)
         axis_data = batching.AxisData(name, size, spmd, mesh_axis)
@@ -113,11 +113,6 @@ def vmap(
             raise ValueError(_out_axes_error(fun, out_tree(), err.index)) from None
         return tree_unflatten(out_tree(), outs)
 
-    def check_references(flat, args, kwargs):
-        if any([isinstance(x, core.Ref) for x in flat]):
-            names = lambda: api_util.debug_info("vmap", fun, args, kwargs).arg_names
-            pe.check_ref_aliasing("vmap", fun, flat, (), names)
-
     def call_with_containers(args, kwargs):
         is_leaf = vmappables.is_vmappable
         flat, in_tree = tree_flatten((args, kwargs), is_leaf=is_leaf)
@@ -126,7 +121,7 @@ def vmap(
         # Containers that are arrays themselves have the mapped axis in their shape.
         sized = [a if vmappables.is_array(x) else d for x, a, d in zip(flat, axes, dims)]
         size = mapped_axis_size("vmap", fun, in_tree, flat, sized, axis_size)
-        check_references(flat, args, kwargs)
+        _check_references(fun, flat, args, kwargs)
         mesh_axis = batching.mapped_mesh_axis(flat, dims)
         axis_data = batching.AxisData(name, size, spmd, mesh_axis)
         out_tree = None
@@ -148,6 +143,12 @@ def vmap(
         return tree_unflatten(out_tree, outs)
 
     return vmap_f
+
+
+def _check_references(fun, flat, args, kwargs) -> None:
+    if any([isinstance(x, core.Ref) for x in flat]):
+        names = lambda: api_util.debug_info("vmap", fun, args, kwargs).arg_names
+        pe.check_ref_aliasing("vmap", fun, flat, (), names)
 
 
 def _is_axis(x) -> bool:
