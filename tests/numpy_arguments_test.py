@@ -58,3 +58,11 @@ def test_bounds_of_geomspace_are_exact():
     out = jnp.geomspace(3.0, 7.0, 5)
     assert out[0] == 3 and out[-1] == 7
     assert jnp.geomspace(1, 1000, 4, dtype=int).tolist()[-1] == 1000
+
+
+def test_cumulative_booleans_of_fractions():
+    for values in ([0.5, 0.25, 0.0], [0.0, 0.5, np.nan]):
+        x = np.array(values, np.float32)
+        for name in ("cumsum", "cumprod"):
+            out, want = (getattr(module, name)(x, dtype=bool) for module in (jnp, np))
+            np.testing.assert_array_equal(out, want, strict=True)

@@ -35,9 +35,9 @@ def _cumulative(name: str, operation: Any, identity: int, ignore_nan: bool) -> A
             if dtype == np.bool_ or promote_integers:
                 dtype = promote_integer_dtype(dtype)
         if a.dtype != dtype or a.weak_type:
+            a = lax.convert_element_type(a, dtype)
+        if dtype == np.bool_:
             # bool has no sums or products: compute in int32 and convert at the end.
-            a = lax.convert_element_type(a, np.int32 if dtype == np.bool_ else dtype)
-        elif dtype == np.bool_:
             a = lax.convert_element_type(a, np.int32)
         out = operation(a, axis=axis)
         return lax.convert_element_type(out, np.bool_) if dtype == np.bool_ else out
