@@ -13,6 +13,7 @@ from jax._src.lax import lax
 from jax._src.numpy.util import to_array
 from jax._src.sparse.base import JAXSparse
 from jax._src.sparse.bcoo.array import BCOO
+from jax._src.sparse.bcsr import BCSR
 from jax._src.sparse.coo import COO
 from jax._src.sparse.csr import CSC, CSR
 from jax._src.sparse.primitive import buffer_primitive
@@ -23,7 +24,7 @@ from jax._src.util import set_module
 MODULE = "jax.experimental.sparse.api"
 
 # The classes by the names of their formats.
-_FORMATS: dict[str, Any] = {"bcoo": BCOO, "coo": COO, "csr": CSR, "csc": CSC}
+_FORMATS: dict[str, Any] = {"bcsr": BCSR, "bcoo": BCOO, "coo": COO, "csr": CSR, "csc": CSC}
 
 
 def _todense(*buffers: Any, tree: Any) -> Any:
@@ -45,13 +46,13 @@ def _todense_batch(size: int, args: Any, dims: Any, *, tree: Any) -> Any:
 
 
 todense_p = buffer_primitive("todense", _todense, linear=(0,), batch=_todense_batch)
-_batch_of_bcoo = todense_p.axis_batch
+_batch_of_batched = todense_p.axis_batch
 
 
 def _axis_batch(axis_data: Any, args: Any, dims: Any, *, tree: Any) -> Any:
     arr = tree_util.tree_unflatten(tree, args)
-    if isinstance(arr, BCOO) or not isinstance(arr, JAXSparse):
-        return _batch_of_bcoo(axis_data, args, dims, tree=tree)
+    if isinstance(arr, (BCOO, BCSR)) or not isinstance(arr, JAXSparse):
+        return _batch_of_batched(axis_data, args, dims, tree=tree)
     # Other formats have no batch dimensions.
     return vmap(lambda *buffers: _todense(*buffers, tree=tree), dims)(*args), 0
 
@@ -135,6 +136,8 @@ def eye(
     [[0.0, 1.0, 0.0], [0.0, 0.0, 1.0]]
     """
     N = operator.index(N)
+    if sparse_format == "bcsr":
+        return BCSR.from_bcoo(eye(N, M, k, dtype, index_dtype, **kwds))
     M = N if M is None else operator.index(M)
     return _FORMATS[sparse_format]._eye(
         N, M, operator.index(k), dtype=dtype, index_dtype=index_dtype, **kwds

@@ -66,6 +66,22 @@ from jax._src.sparse.bcoo.shapes import (
     bcoo_slice as bcoo_slice,
     bcoo_squeeze as bcoo_squeeze,
 )
+from jax._src.sparse.bcsr import (
+    BCSR as BCSR,
+    bcsr_broadcast_in_dim as bcsr_broadcast_in_dim,
+    bcsr_concatenate as bcsr_concatenate,
+    bcsr_dot_general as bcsr_dot_general,
+    bcsr_extract as bcsr_extract,
+    bcsr_fromdense as bcsr_fromdense,
+    bcsr_sum_duplicates as bcsr_sum_duplicates,
+    bcsr_todense as bcsr_todense,
+)
+from jax._src.sparse.bcsr_primitives import (
+    bcsr_dot_general_p as bcsr_dot_general_p,
+    bcsr_extract_p as bcsr_extract_p,
+    bcsr_fromdense_p as bcsr_fromdense_p,
+    bcsr_todense_p as bcsr_todense_p,
+)
 from jax._src.sparse.coo import (
     COO as COO,
     coo_fromdense as coo_fromdense,
@@ -93,6 +109,7 @@ from jax.experimental.sparse import (
     ad as ad,
     api as api,
     bcoo as bcoo,
+    bcsr as bcsr,
     coo as coo,
     csr as csr,
     util as util,

@@ -10,10 +10,10 @@ import numpy as np
 
 from jax._src import dtypes
 from jax._src.basearray import Array
-from jax._src.interpreters.vmappables import register_vmappable
 from jax._src.lax import lax
 from jax._src.numpy.util import to_array
 from jax._src.sparse.base import JAXSparse, SparseInfo
+from jax._src.sparse.batched import map_over_batch
 from jax._src.sparse.bcoo import places
 from jax._src.tree_util import register_pytree_node_class
 from jax._src.typing import DTypeLike
@@ -237,51 +237,7 @@ class BCOO(JAXSparse):
         raise NotImplementedError
 
 
-# What vmap does with BCOO arrays: it maps over batch dimensions
-
-
-def _to_elt(cont: Any, _: Any, val: BCOO, axis: int | None) -> BCOO:
-    if axis is None:
-        return val
-    at = axis + val.ndim if axis < 0 else axis
-    if not 0 <= at < val.n_batch:
-        raise ValueError(
-            f"Cannot map in_axis={axis} for BCOO array with n_batch={val.n_batch}. "
-            "in_axes for batched BCOO operations must correspond to a batch dimension."
-        )
-    size = val.shape[at]
-
-    def part(x: Array) -> Any:
-        # A dimension of size 1 is the same for all elements.
-        if x.shape[at] != size:
-            return lax.squeeze(x, [at])
-        return cont(x, at)
-
-    return BCOO(
-        (part(val.data), part(val.indices)),
-        shape=(*val.shape[:at], *val.shape[at + 1 :]),
-        indices_sorted=val.indices_sorted,
-        unique_indices=val.unique_indices,
-    )
-
-
-def _from_elt(cont: Any, axis_size: int, elt: BCOO, axis: int | None) -> BCOO:
-    if axis is None:
-        return elt
-    if not 0 <= axis <= elt.n_batch:
-        raise ValueError(
-            f"BCOO: cannot add out_axis={axis} for BCOO array with n_batch={elt.n_batch}. "
-            "BCOO batch axes must be a contiguous block of leading dimensions."
-        )
-    return BCOO(
-        (cont(axis_size, elt.data, axis), cont(axis_size, elt.indices, axis)),
-        shape=(*elt.shape[:axis], axis_size, *elt.shape[axis:]),
-        indices_sorted=elt.indices_sorted,
-        unique_indices=elt.unique_indices,
-    )
-
-
-register_vmappable(BCOO, int, int, _to_elt, _from_elt, None)
+map_over_batch(BCOO)
 
 
 def with_buffers(mat: BCOO, data: Any, indices: Any) -> BCOO:

@@ -76,20 +76,21 @@ def _wider(dtype: Any, preferred: Any) -> Any:
     return dtypes.promote_types(dtype, preferred)
 
 
-def _dot_general_batch(
+def dot_general_batch(
     size: int, args: Any, dims: Any, *, dimension_numbers: Any, lhs_spinfo: SparseInfo, **params: Any
 ) -> Any:  # fmt: skip
-    data, indices, rhs = args
-    sparse_mapped = dims[0] is not None or dims[1] is not None
+    """The `batch` of products of the buffers of a sparse array and a dense one, the last operand."""
+    *buffers, rhs = args
+    sparse_mapped = any(d is not None for d in dims[:-1])
     (lhs_contract, rhs_contract), (lhs_batch, rhs_batch) = dimension_numbers
     at = 0
     if sparse_mapped:
-        data, indices = to_front(data, dims[0]), to_front(indices, dims[1])
+        buffers = list(map(to_front, buffers, dims))
         lhs_spinfo = with_batch(lhs_spinfo, size)
         lhs_contract, lhs_batch = ([d + 1 for d in ds] for ds in (lhs_contract, lhs_batch))
         at = len(lhs_batch)
-    if dims[2] is not None:
-        rhs = to_front(rhs, dims[2])
+    if dims[-1] is not None:
+        rhs = to_front(rhs, dims[-1])
         rhs_contract, rhs_batch = ([d + 1 for d in ds] for ds in (rhs_contract, rhs_batch))
         if sparse_mapped:
             lhs_batch, rhs_batch, at = [0, *lhs_batch], [0, *rhs_batch], 0
@@ -100,11 +101,11 @@ def _dot_general_batch(
         (tuple(lhs_batch), tuple(rhs_batch)),
     )
     params.update(dimension_numbers=(contract, batch), lhs_spinfo=lhs_spinfo)
-    return (data, indices, rhs), params, at
+    return (*buffers, rhs), params, at
 
 
 bcoo_dot_general_p = buffer_primitive(
-    "bcoo_dot_general", _dot_general, linear=(0, 2), batch=_dot_general_batch
+    "bcoo_dot_general", _dot_general, linear=(0, 2), batch=dot_general_batch
 )
 
 

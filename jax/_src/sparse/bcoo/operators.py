@@ -168,12 +168,12 @@ def _comparison(name: str) -> Any:
     return method
 
 
-def matmul(lhs: Any, rhs: Any) -> Any:
-    """The matrix product, as `jnp.matmul`, of arrays of which at least one is BCOO."""
+def matmul(lhs: Any, rhs: Any, dot_general: Any = bcoo_dot_general, kind: Any = BCOO) -> Any:
+    """The matrix product, as `jnp.matmul`, of arrays of which at least one is sparse."""
     lhs, rhs = (x if isinstance(x, JAXSparse) else _dense_operand("matmul", x) for x in (lhs, rhs))
     for i, x in enumerate((lhs, rhs)):
-        if isinstance(x, JAXSparse) and not isinstance(x, BCOO):
-            raise NotImplementedError(f"matmul of a BCOO array and a {type(x).__name__}")
+        if isinstance(x, JAXSparse) and not isinstance(x, kind):
+            raise NotImplementedError(f"matmul of a {kind.__name__} array and a {type(x).__name__}")
         if x.ndim < 1:
             raise ValueError(
                 f"matmul input operand {i} must have ndim at least 1, but it has ndim 0"
@@ -206,8 +206,8 @@ def matmul(lhs: Any, rhs: Any) -> Any:
         ((l_contract,), (r_contract,)),
         (tuple(l for l, _ in batch), tuple(r for _, r in batch)),
     )
-    dtype = dtypes.result_type(*(x.data if isinstance(x, BCOO) else x for x in (lhs, rhs)))
-    out = bcoo_dot_general(lhs, rhs, dimension_numbers=numbers, preferred_element_type=dtype)
+    dtype = dtypes.result_type(*(x.data if isinstance(x, kind) else x for x in (lhs, rhs)))
+    out = dot_general(lhs, rhs, dimension_numbers=numbers, preferred_element_type=dtype)
     # The result has the batch dimensions of one operand between the row and column dimensions.
     n_batch = len(batch)
     l_free = lhs.ndim - 1 - n_batch

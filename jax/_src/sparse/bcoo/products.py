@@ -23,7 +23,8 @@ from jax._src.sparse.util import remaining
 from jax._src.util import set_module
 
 
-def _static_numbers(dimension_numbers: Any) -> Any:
+def static_numbers(dimension_numbers: Any) -> Any:
+    """Dimension numbers as tuples of ints."""
     (lc, rc), (lb, rb) = dimension_numbers
     as_tuple = lambda ds: tuple(operator.index(d) for d in ds)
     return (as_tuple(lc), as_tuple(rc)), (as_tuple(lb), as_tuple(rb))
@@ -35,7 +36,8 @@ def check_dot(lhs: Any, rhs: Any, dimension_numbers: Any) -> None:
     pe.abstract_eval_fun(lambda x, y: [lax.dot_general(x, y, dimension_numbers)], *avals)
 
 
-def _canonical_type(preferred: Any) -> Any:
+def canonical_type(preferred: Any) -> Any:
+    """The type that results have where `preferred` is wanted; None stays None."""
     return None if preferred is None else lax.full((), 0, preferred).dtype
 
 
@@ -72,7 +74,7 @@ def bcoo_dot_general(
     >>> sparse.bcoo_dot_general(sparse.eye(2), jnp.arange(2.), dimension_numbers=numbers).tolist()
     [0.0, 1.0]
     """
-    numbers = _static_numbers(dimension_numbers)
+    numbers = static_numbers(dimension_numbers)
     (lhs_contract, rhs_contract), (lhs_batch, rhs_batch) = numbers
     sparse = isinstance(lhs, BCOO), isinstance(rhs, BCOO)
     if not any(sparse):
@@ -82,7 +84,7 @@ def bcoo_dot_general(
         )  # fmt: skip
     if out_sharding is not None:
         raise NotImplementedError("bcoo_dot_general: out_sharding of sparse operands")
-    preferred = _canonical_type(preferred_element_type)
+    preferred = canonical_type(preferred_element_type)
     if all(sparse):
         return _spdot_general(lhs, rhs, numbers, preferred)
     if sparse[0]:
@@ -100,15 +102,7 @@ def bcoo_dot_general(
 
 
 def _dense_product(mat: BCOO, dense: Any, numbers: Any, precision: Any, preferred: Any) -> Any:
-    (contract, _), (batch, _) = numbers
-    n_batch = mat.n_batch
-    if any(d >= n_batch for d in batch):
-        raise NotImplementedError(
-            "bcoo_dot_general batch dimensions must be among the batch dimensions in the sparse "
-            f"representation.\ngot lhs_batch={batch}, {n_batch=}"
-        )
-    if any(d >= n_batch + mat.n_sparse for d in contract):
-        raise NotImplementedError("bcoo_dot_general: contracting over dense dimensions.")
+    check_layout("bcoo_dot_general", mat, numbers)
     return contraction.bcoo_dot_general_p.bind(
         mat.data,
         mat.indices,
@@ -118,6 +112,19 @@ def _dense_product(mat: BCOO, dense: Any, numbers: Any, precision: Any, preferre
         preferred_element_type=preferred,
         precision=canonicalize_precision(precision),
     )
+
+
+def check_layout(name: str, mat: Any, numbers: Any) -> None:
+    """Raise NotImplementedError unless the layout of `mat` allows a product with a dense array."""
+    (contract, _), (batch, _) = numbers
+    n_batch = mat.n_batch
+    if any(d >= n_batch for d in batch):
+        raise NotImplementedError(
+            f"{name} batch dimensions must be among the batch dimensions in the sparse "
+            f"representation.\ngot lhs_batch={batch}, {n_batch=}"
+        )
+    if any(d >= n_batch + mat.n_sparse for d in contract):
+        raise NotImplementedError(f"{name}: contracting over dense dimensions.")
 
 
 def _spdot_general(lhs: BCOO, rhs: BCOO, numbers: Any, preferred: Any) -> BCOO:
@@ -175,7 +182,7 @@ def bcoo_dot_general_sampled(
     [2.0, 11.0]
     """
     A, B, indices = to_array(A), to_array(B), to_array(indices)
-    numbers = _static_numbers(dimension_numbers)
+    numbers = static_numbers(dimension_numbers)
     check_dot(A, B, numbers)
     if indices.ndim < 2:
         raise ValueError(f"indices must have at least 2 dimensions, got shape {indices.shape}")
