@@ -105,6 +105,9 @@ from jax._src.sparse.csr import (
     csr_todense as csr_todense,
     csr_todense_p as csr_todense_p,
 )
+from jax._src.sparse.random import (
+    random_bcoo as random_bcoo,
+)
 from jax.experimental.sparse import (
     ad as ad,
     api as api,
@@ -112,5 +115,6 @@ from jax.experimental.sparse import (
     bcsr as bcsr,
     coo as coo,
     csr as csr,
+    random as random,
     util as util,
 )
