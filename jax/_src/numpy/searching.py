@@ -140,26 +140,24 @@ def _search_by_sorting(a, v, side, dtype):
 
 def _bisect(a, v, side, dtype, unrolled):
     n = a.shape[0]
-    steps = int(np.ceil(np.log2(n + 1)))
-
-    def halve(_, state):
-        low, high = state
-        mid = lax.div(lax.add(low, high), lax.const(low, 2))
-        # In a finished search the midpoint may be n, which is out of bounds.
-        smaller = _before(elements_at(a, lax.min(mid, lax.const(mid, n - 1))), v, side == "left")
-        active = lax.lt(low, high)
-        one = lax.const(mid, 1)
-        low, high = (
-            lax.select(lax.bitwise_and(active, smaller), lax.add(mid, one), low),
-            lax.select(lax.bitwise_and(active, lax.bitwise_not(smaller)), mid, high),
-        )
-        return low, high
-
     wide = np.dtype(np.uint32) if n < 2**31 else np.dtype(np.uint64)
-    state = lax.full(v.shape, 0, wide), lax.full(v.shape, n, wide)
-    state = tuple(core.vary_alike([*state, a, v])[:2])
-    state = control_flow.fori_loop(0, steps, halve, state, unroll=steps if unrolled else 1)
-    return lax.convert_element_type(state[0], dtype)
+    steps = n.bit_length()
+
+    def halve(step, low):
+        # All intervals have the same size, n halved `step` times and rounded down, so that `low`
+        # is the whole state: what compares less than the midpoint of an interval of even size
+        # goes on in the upper half together with the midpoint. Every midpoint is in bounds.
+        step = lax.convert_element_type(step, wide)
+        size = lax.shift_right_logical(np.array(n, wide), step)
+        half = lax.shift_right_logical(size, np.array(1, wide))
+        mid = lax.add(low, lax.broadcast(half, v.shape))
+        smaller = _before(elements_at(a, mid), v, side == "left")
+        above = lax.add(low, lax.broadcast(lax.sub(size, half), v.shape))
+        return lax.select(smaller, above, low)
+
+    low, *_ = core.vary_alike([lax.full(v.shape, 0, wide), a, v])
+    low = control_flow.fori_loop(0, steps, halve, low, unroll=steps if unrolled else 1)
+    return lax.convert_element_type(low, dtype)
 
 
 @export
@@ -197,15 +195,15 @@ def _digitize(x, bins, *, right, method):
     if n == 0:
         return lax.full(x.shape, 0, dtypes.default_int_dtype())
     side = "left" if right else "right"
-    # When tracing it is not known whether `bins` ascends or descends, so search both ways.
-    rising = searchsorted_arrays(bins, x, None, side=side, method=method)
     if n == 1:
-        return rising
-    falling = searchsorted_arrays(lax.rev(bins, (0,)), x, None, side=side, method=method)
-    falling = lax.sub(lax.const(falling, n), falling)
+        return searchsorted_arrays(bins, x, None, side=side, method=method)
     first = slicing.index_in_dim(bins, 0, keepdims=False)
     last = slicing.index_in_dim(bins, -1, keepdims=False)
-    return lax.select(lax.ge(last, first), rising, falling)
+    # When tracing it is not known whether `bins` ascends or descends.
+    ascends = lax.ge(last, first)
+    bins = lax.select(ascends, bins, lax.rev(bins, (0,)))
+    place = searchsorted_arrays(bins, x, None, side=side, method=method)
+    return lax.select(ascends, place, lax.sub(lax.const(place, n), place))
 
 
 _digitize = nested_jit(_digitize, static_argnames=("right", "method"))
