@@ -28,3 +28,18 @@ def test_lists_of_axes(name):
 def test_axis_out_of_range(name):
     with pytest.raises(ValueError, match="axis 3 is out of bounds for array of dimension 3"):
         getattr(jnp, name)(X, axis=3)
+
+
+@pytest.mark.parametrize("dtype", [np.int8, np.float32])
+def test_quantiles_of_empty_batches(dtype):
+    x = np.zeros((0, 3), dtype)
+    for name in ("median", "nanmedian"):
+        out = getattr(jnp, name)(x, axis=1, keepdims=True)
+        assert (out.shape, out.dtype) == ((0, 1), np.float32)
+    for name in ("quantile", "nanquantile"):
+        for method in ("linear", "inverted_cdf"):
+            weights = np.ones(3, np.float32) if method == "inverted_cdf" else None
+            out = getattr(jnp, name)(
+                x, np.array([0.1, 0.5]), axis=1, method=method, weights=weights
+            )
+            assert (out.shape, out.dtype) == ((2, 0), np.float32)

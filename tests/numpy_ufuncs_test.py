@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from op_testing import case_tests
 
+import jax
 import jax.numpy as jnp
 
 reference, test_reference, test_numpy = case_tests(__file__)
@@ -98,3 +99,28 @@ def test_methods_as_in_numpy(name):
         ]  # fmt: skip
     for call in calls:
         np.testing.assert_allclose(call(ours), call(theirs), rtol=2e-5)
+
+
+def test_dtypes_of_64_bits():
+    with jax.enable_x64(True):
+        one = {d: jnp.ones(2, d) for d in ("bool", "int8", "uint8", "int32", "int64", "uint64")}
+        # The dtype of ldexp is that of its first argument.
+        for name, want in {
+            "bool": "float32",
+            "uint8": "float32",
+            "int32": "float32",
+            "int64": "float64",
+        }.items():
+            for exponent in ("int8", "int64", "uint64"):
+                assert jnp.ldexp(one[name], one[exponent]).dtype == want, (name, exponent)
+        out = jnp.ldexp(-2, one["uint8"])
+        assert out.dtype == np.float64 and not out.weak_type
+        for x, y in (("int64", "uint64"), ("uint64", "int8")):
+            out = jnp.power(one[x], one[y])
+            assert out.dtype == np.float64 and out.weak_type == jnp.add(one[x], one[y]).weak_type
+
+
+def test_atan2_wraps_integers():
+    x = jnp.ones(2, np.int8)
+    np.testing.assert_array_equal(jnp.atan2(300, x), jnp.arctan2(np.int8(44), x))
+    np.testing.assert_allclose(jnp.arctan2(300, x), np.arctan2(300.0, [1, 1]), rtol=1e-6)

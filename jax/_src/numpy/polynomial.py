@@ -248,16 +248,13 @@ def _polyval(p, x, *, unroll):
     p, x = map(_strong, util.promote_dtypes(p, x))
     shape = lax.broadcast_shapes(p.shape[1:], x.shape)
     x = util.broadcast_to(x, shape)
-    if not p.shape[0]:
-        return lax.full_like(x, 0)
-    first = util.broadcast_to(slicing.index_in_dim(p, 0, keepdims=False), shape)
     times, plus = (lax.mul, lax.add) if x.dtype != np.bool_ else (lax.bitwise_and, lax.bitwise_or)
 
     def step(y, coefficient):
         return plus(times(y, x), util.broadcast_to(coefficient, shape)), None
 
-    # Beginning with the first coefficient instead of zero, values at infinity are no NaN.
-    return control_flow.scan(step, first, _part(p, 1, p.shape[0]), unroll=unroll)[0]
+    # As in NumPy the first step is 0 * x, which makes values at infinity NaN.
+    return control_flow.scan(step, lax.full_like(x, 0), p, unroll=unroll)[0]
 
 
 _polyval = nested_jit(_polyval, static_argnames=("unroll",))

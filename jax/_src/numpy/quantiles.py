@@ -214,7 +214,7 @@ def _quantile(name, a, q, weights, *, axis, method, keepdims, scale):
         weights = _full_weights(name, weights, a, axes, axis)
     a = _reduced_last(a, axes)
     ignore_nan = name.startswith("nan")
-    if a.shape[-1] == 0:
+    if not a.size:
         out = lax.full((*q.shape, *a.shape[:-1]), np.nan, dtype)
     elif method == "inverted_cdf" and weights is not None:
         out = _weighted(a, _reduced_last(weights, axes), q, ignore_nan)

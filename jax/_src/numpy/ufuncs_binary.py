@@ -334,7 +334,7 @@ def _power(x1, x2):
     base, exponent = promote_args_numeric("power", x1, x2)
     if dtype_kind(base) in "iu":
         return _integer_power(base, exponent)
-    if dtype_kind(lower_jax_array(x2)) in "iu":
+    if dtype_kind(lower_jax_array(x2)) in "iu" and dtype_kind(lower_jax_array(x1)) in "fc":
         # lax.pow accepts an integer exponent for any base, which is more precise than a converted
         # one.
         base, exponent = promote_shapes("power", base, lower_jax_array(x2))
@@ -502,12 +502,14 @@ def arctan2(x1: ArrayLike, x2: ArrayLike, /) -> Array:
 
 @op
 def atan2(x1: ArrayLike, x2: ArrayLike, /) -> Array:
-    """Elementwise angle of a point: alias of `arctan2`.
+    """Elementwise angle of a point: `arctan2`, after promotion to a common dtype.
+
+    Unlike `arctan2`, it thus wraps a Python integer to the dtype of an array of integers.
 
     >>> jnp.atan2(0., 1.)
     Array(0., dtype=float32, weak_type=True)
     """
-    return lax.atan2(*promote_args_inexact("atan2", x1, x2))
+    return arctan2(*promote_args("atan2", x1, x2))
 
 
 @op

@@ -296,9 +296,11 @@ def ldexp(x1: ArrayLike, x2: ArrayLike, /) -> Array:
         dtypes.issubdtype(d2, np.integer) or d2 == np.bool_
     ):
         raise ValueError(f"ldexp not supported for input types {(d1, d2)}")
-    x1, x2 = promote_args_inexact("ldexp", x1, x2)
+    # The dtype is that of the first argument, however wide the exponents are.
+    x1 = promote_inexact("ldexp", x1)
+    x1, x2 = [lax.convert_type(x, x1.dtype, False) for x in (x1, x2)]
     mantissa, exponent = frexp(x1)
-    exponent = lax.add(lax.convert_type(exponent, x1.dtype, x1.weak_type), x2)
+    exponent = lax.add(lax.convert_type(exponent, x1.dtype, False), x2)
     # With a mantissa between 1 and 2, 2**exponent does not overflow for the largest results.
     positive = lax.gt(exponent, lax.zero(exponent))
     mantissa = select_where(positive, lax.mul(mantissa, lax.const(mantissa, 2)), mantissa)
