@@ -108,6 +108,10 @@ from jax._src.sparse.csr import (
 from jax._src.sparse.random import (
     random_bcoo as random_bcoo,
 )
+from jax._src.sparse.transform.interpreter import (
+    SparseTracer as SparseTracer,
+    sparsify as sparsify,
+)
 from jax.experimental.sparse import (
     ad as ad,
     api as api,
@@ -116,5 +120,6 @@ from jax.experimental.sparse import (
     coo as coo,
     csr as csr,
     random as random,
+    transform as transform,
     util as util,
 )

@@ -1,0 +1,1 @@
+"""`sparsify`: functions of dense arrays applied to sparse ones."""
