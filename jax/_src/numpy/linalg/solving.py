@@ -26,6 +26,7 @@ from jax._src.numpy import reductions, util
 from jax._src.numpy.array_constructors import asarray
 from jax._src.numpy.linalg.common import check_matrix, check_square, export, inexact
 from jax._src.numpy.linalg.decompositions import svd
+from jax._src.numpy.linalg.elimination import is_small_batched, solve_small
 from jax._src.numpy.linalg.norms import norm
 from jax._src.typing import ArrayLike
 
@@ -105,6 +106,8 @@ _solve = nested_jit(_solve_impl)
 @custom_jvp
 def linear_solve(a: Any, b: Any) -> Any:
     """Computes `a^-1 @ b` for (..., n, n) and (..., n, k) arrays of one dtype and batch shape."""
+    if is_small_batched(a, b):
+        return solve_small(a, b)
     lu, _, permutation = lax_linalg.lu(a)
     return lu_solve(lu, permutation, b)
 
