@@ -269,7 +269,7 @@ BAD = {
     "attention_mask": lambda x: attention(QUERY, KEY, VALUE, mask=np.ones((5, 6), f32)),
     "attention_lengths": lambda x: attention(QUERY, KEY, VALUE, query_seq_lengths=np.ones(2, f32)),
     "attention_implementation": lambda x: attention(QUERY, KEY, VALUE, implementation="foo"),
-    "attention_cudnn": lambda x: attention(QUERY, KEY, VALUE, implementation="cudnn"),
+    "attention_cudnn": lambda x: attention(*[jax.numpy.ones((1, 4, 2, 8), "bfloat16")] * 3, implementation="cudnn"),
     "softmax_list": lambda x: nn.softmax([1.0, 2.0]),
     "softmax_axis": lambda x: nn.softmax(x, axis=7),
     "relu_list": lambda x: nn.relu([1.0]),

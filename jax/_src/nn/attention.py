@@ -10,6 +10,7 @@ from jax._src import core, dtypes
 from jax._src.jit.library import inline_jit
 from jax._src.lax import lax
 from jax._src.lax.lax import DotAlgorithmPreset
+from jax._src.nn.cudnn_attention import cudnn_attention
 from jax._src.nn.functions import softmax_impl
 from jax._src.numpy.util import check_arraylike, to_array
 from jax._src.ops.special import logsumexp_impl
@@ -52,7 +53,9 @@ def dot_product_attention(
       key_value_seq_lengths: int32 array of shape (B,): later keys are padding and are masked.
       local_window_size: number of positions before and after its own that a query attends to: an
         int, or a pair (before, after).
-      implementation: 'xla', 'cudnn' (on GPUs), or None for the default of the backend.
+      implementation: 'xla', or 'cudnn' for a fused kernel on NVIDIA GPUs, which never has the logits
+        in memory. It takes bfloat16 and float16, heads of sizes up to 256 that are multiples of 8,
+        windows (before, 0) or with `is_causal`, and, for gradients, even lengths. None means 'xla'.
       return_residual: whether to return the log-sum-exps of the logits as well.
 
     Returns:
@@ -61,7 +64,8 @@ def dot_product_attention(
 
     Raises:
       ValueError: if shapes or dtypes are invalid, or `implementation` is unknown.
-      RuntimeError: if `implementation` is 'cudnn' where it is not available.
+      NotImplementedError: if cuDNN has no kernel for the arguments.
+      RuntimeError: if `implementation` is 'cudnn' on other platforms than NVIDIA GPUs.
     """
     check_arraylike("dot_product_attention", query, key, value)
     query, key, value = to_array(query), to_array(key), to_array(value)
@@ -111,18 +115,14 @@ def dot_product_attention(
             raise ValueError(
                 f"local_window_size must be an int or a pair (before, after), got {local_window_size}"
             )
-    if implementation == "cudnn":
-        raise RuntimeError(
-            "dot_product_attention: cuDNN is not available on this backend; use implementation='xla' or "
-            "None"
-        )
-    if implementation not in ("xla", None):
+    if implementation not in ("xla", "cudnn", None):
         raise ValueError(f"Unsupported implementation option: {implementation}")
     if scale is None:
         scale = 1 / math.sqrt(h)
     elif np.ndim(scale):
         scale = _four_dims("scale", scale, (b, n, t, s))
-    out, residual = _attention(
+    attention = cudnn_attention if implementation == "cudnn" else _attention
+    out, residual = attention(
         query, key, value, bias, mask, scale, *lengths,
         is_causal=bool(is_causal), window=window, return_residual=bool(return_residual),
     )  # fmt: skip
