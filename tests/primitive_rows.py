@@ -457,6 +457,7 @@ WITHOUT_ROW = {
         ),
         "need valid indices of elements: sparse_coo_test.py",
     ),
+    "spsolve": "needs valid indices of elements: sparse_linalg_test.py",
     **dict.fromkeys(("rnn_fwd", "rnn_bwd"), "are for GPUs: rnn_test.py"),
     "threefry_bits": "takes words of keys: random_test.py, numeric_kernels_test.py",
 }

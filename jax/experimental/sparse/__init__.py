@@ -119,6 +119,7 @@ from jax.experimental.sparse import (
     bcsr as bcsr,
     coo as coo,
     csr as csr,
+    linalg as linalg,
     random as random,
     transform as transform,
     util as util,

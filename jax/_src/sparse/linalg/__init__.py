@@ -1,0 +1,1 @@
+"""Solvers and eigenvalues of sparse matrices: the implementation of `jax.experimental.sparse.linalg`."""
