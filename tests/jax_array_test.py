@@ -122,3 +122,9 @@ def test_methods_of_ufuncs_convert_their_arguments(name):
     ):
         plain = x, np.array([0, 1]), np.float32(2), x > 2
         np.testing.assert_array_equal(call(*map(Holder, plain)), call(*map(jnp.asarray, plain)))
+
+
+def test_binomial():
+    key, n, p = jax.random.key(0), np.float32(7), np.array([0.25, 0.5], np.float32)
+    got = jax.random.binomial(key, Holder(n), Holder(p))
+    np.testing.assert_array_equal(got, jax.random.binomial(key, n, p))

@@ -14,6 +14,7 @@ from jax._src.numpy.searching import searchsorted
 from jax._src.numpy.util import (
     arraylike,
     check_arraylike,
+    lower_jax_array,
     promote_dtypes_inexact,
     to_array,
 )
@@ -462,6 +463,7 @@ def binomial(key, n, p, shape=None, dtype: Any = None):
     """
     dtype = float_dtype("binomial", dtype)
     check_arraylike("binomial", n, p)
+    n, p = lower_jax_array(n), lower_jax_array(p)
     if any(dtypes.issubdtype(typeof(x).dtype, np.complexfloating) for x in (n, p)):
         raise TypeError(f"binomial: n and p must be real, got {typeof(n)} and {typeof(p)}")
     shape = param_shape("binomial", shape, n, p)
