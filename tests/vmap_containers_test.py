@@ -41,6 +41,24 @@ def registered():
     batching.unregister_vmappable(Named)
 
 
+@jax.tree_util.register_pytree_node_class
+class Pair:
+    """Two arrays, whose last axis is mapped."""
+
+    def __init__(self, a, b):
+        self.a, self.b = a, b
+
+    def children(self):
+        return self.a, self.b
+
+    def tree_flatten(self):
+        return self.children(), None
+
+    @classmethod
+    def tree_unflatten(cls, aux, children):
+        return cls(*children)
+
+
 X = Named("ij", jnp.arange(6.0).reshape(2, 3))
 
 
@@ -95,3 +113,29 @@ def test_errors(registered):
     with pytest.raises(TypeError, match="in_axes must be an int"):
         jax.vmap(times, in_axes=Axis("j", 1), axis_size=3)(X, X)
     batching.register_vmappable(Named, Axis, int, element, container, None)
+
+
+def test_containers_that_are_pytrees_are_leaves_anywhere(registered):
+    x = jnp.arange(6.0).reshape(2, 3)
+
+    def nested(x, y):
+        return [Pair(x, y)], {"p": (Pair(y, x), None), "y": y}
+
+    batching.register_vmappable(
+        Pair, type(None), int, lambda cont, get_idx, p, axis: Pair(cont(p.a, 1), cont(p.b, 1)),
+        lambda cont, size, p, axis: Pair(cont(size, p.a, 1), cont(size, p.b, 1)), None,
+    )  # fmt: skip
+    try:
+        out = jax.vmap(nested, in_axes=(1, 1))(x, x + 1)
+        (first,), rest = out
+        # Arrays have the mapped axis in front, pairs behind.
+        np.testing.assert_array_equal(rest["y"], x.T + 1)
+        for pair in (first, Pair(*rest["p"][0].children()[::-1])):
+            np.testing.assert_array_equal(pair.a, x)
+            np.testing.assert_array_equal(pair.b, x + 1)
+        alone = jax.vmap(lambda p: Pair(p.b, p.a), axis_size=3)(first)
+        np.testing.assert_array_equal(alone.a, x + 1)
+        total = jax.vmap(lambda d, *, y: d["p"].a.sum() + y, axis_size=3)({"p": first}, y=x[0])
+        np.testing.assert_array_equal(total, x.sum(0) + x[0])
+    finally:
+        batching.unregister_vmappable(Pair)

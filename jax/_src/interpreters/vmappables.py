@@ -13,6 +13,7 @@ from jax._src import config, core, dtypes
 from jax._src.core import trace_ctx
 from jax._src.interpreters import batching
 from jax._src.late_binding import late
+from jax._src.tree_util import tree_flatten
 
 # From the class of a container to the classes of its axis specification and of its axis size.
 vmappables: dict[type, tuple[type, type]] = {}
@@ -65,6 +66,28 @@ def is_vmappable(x: object) -> bool:
     return type(x) in vmappables
 
 
+def flatten(tree: Any, roots: int) -> tuple[list[Any], Any]:
+    """Flatten a tree in which containers of registered classes are leaves.
+
+    `roots` is the number of nodes at its root that are known to be no containers. If it has no other
+    nodes, which is the usual case, no node has to be looked at.
+    """
+    flat, treedef = tree_flatten(tree)
+    if treedef.num_nodes - treedef.num_leaves <= roots:
+        return flat, treedef
+    return tree_flatten(tree, is_leaf=is_vmappable)  # type: ignore[no-any-return]
+
+
+def flatten_result(tree: Any) -> tuple[list[Any], Any]:
+    """Flatten the result of a function, in which containers are leaves."""
+    return flatten(tree, type(tree) in (tuple, list, dict))
+
+
+def any_in(flat: Sequence[Any]) -> bool:
+    """Whether there are containers of registered classes among leaves."""
+    return not vmappables.keys().isdisjoint(map(type, flat))
+
+
 def is_array(x: object) -> bool:
     """Whether `x` is a container of a registered class that has ordinary axes and a shape."""
     return vmappables.get(type(x)) == (int, int) and hasattr(x, "shape")
@@ -88,8 +111,7 @@ def batch(
     def run(*args: object) -> Any:
         trace = batching.BatchTrace(trace_ctx.trace, axis_data)
         with core.set_current_trace(trace), batching.axis_in_scope(axis_data):
-            get_idx = functools.lru_cache(1)(lambda: _element_numbers(trace))
-            elements = [_to_elt(trace, get_idx, x, axis) for x, axis in zip(args, in_axes)]
+            elements = _elements(trace, args, in_axes)
             outs = fun(*elements)
         axes = out_axes()
         results = [
@@ -99,11 +121,24 @@ def batch(
         trace.invalidate()
         if config.check_tracer_leaks.value:
             ended = weakref.ref(trace)
-            del trace, get_idx, elements, outs
+            del trace, elements, outs
             core.check_leaks(ended)
         return results
 
     return run
+
+
+def _elements(trace: batching.BatchTrace, args: Sequence[Any], axes: Sequence[Any]) -> list[Any]:
+    if not any_in(args):
+        return [_element(trace, x, axis) for x, axis in zip(args, axes)]
+    get_idx = functools.lru_cache(1)(lambda: _element_numbers(trace))
+    return [_to_elt(trace, get_idx, x, axis) for x, axis in zip(args, axes)]
+
+
+def _element(trace: batching.BatchTrace, x: Any, axis: Any) -> Any:
+    if axis is None:
+        return x
+    return batching.BatchTracer(trace, x, axis + core.typeof(x).ndim if axis < 0 else axis)
 
 
 def _element_numbers(trace: batching.BatchTrace) -> Any:
@@ -119,10 +154,7 @@ def _to_elt(trace: batching.BatchTrace, get_idx: Callable[..., Any], x: Any, axi
     handler = to_elt_handlers.get(type(x))
     if handler is not None:
         return handler(functools.partial(_to_elt, trace, get_idx), get_idx, x, axis)
-    if axis is None:
-        return x
-    ndim = core.typeof(x).ndim
-    return batching.BatchTracer(trace, x, axis + ndim if axis < 0 else axis)
+    return _element(trace, x, axis)
 
 
 def _from_elt(

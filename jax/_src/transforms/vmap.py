@@ -86,9 +86,14 @@ def vmap(
                 "positional arguments passed to the function, but got "
                 f"len(in_axes)={len(in_axes)}, len(args)={len(args)}"
             )
-        if vmappables.vmappables:
-            return call_with_containers(args, kwargs)
-        flat, in_tree = tree_flatten((args, kwargs))
+        registered = bool(vmappables.vmappables)
+        if registered:
+            # Beside the tuple of both, these two are no containers.
+            flat, in_tree = vmappables.flatten((args, kwargs), roots=3)
+            if vmappables.any_in(flat):
+                return call_with_containers(flat, in_tree, args, kwargs)
+        else:
+            flat, in_tree = tree_flatten((args, kwargs))
         if kwargs:
             in_axes_flat = flatten_axes("vmap in_axes", in_tree, (in_axes, 0), kws=True)
         else:
@@ -99,9 +104,11 @@ def vmap(
             for a, x in zip(in_axes_flat, flat)
         ]
         _check_references(fun, flat, args, kwargs)
-        flat_fun, out_tree = flatten_fun(fun, in_tree)
         mesh_axis = batching.mapped_mesh_axis(flat, in_axes_flat)
         axis_data = batching.AxisData(name, size, spmd, mesh_axis)
+        if registered:
+            return run_with_containers(flat, in_tree, axis_data, in_axes_flat)
+        flat_fun, out_tree = flatten_fun(fun, in_tree)
 
         def dests():
             return flatten_axes("vmap out_axes", out_tree(), out_axes)
@@ -113,9 +120,8 @@ def vmap(
             raise ValueError(_out_axes_error(fun, out_tree(), err.index)) from None
         return tree_unflatten(out_tree(), outs)
 
-    def call_with_containers(args, kwargs):
+    def call_with_containers(flat, in_tree, args, kwargs):
         is_leaf = vmappables.is_vmappable
-        flat, in_tree = tree_flatten((args, kwargs), is_leaf=is_leaf)
         axes = flatten_axes("vmap in_axes", in_tree, (in_axes, 0), kws=True)
         dims = [None if is_leaf(x) else a for x, a in zip(flat, axes)]
         # Containers that are arrays themselves have the mapped axis in their shape.
@@ -124,12 +130,15 @@ def vmap(
         _check_references(fun, flat, args, kwargs)
         mesh_axis = batching.mapped_mesh_axis(flat, dims)
         axis_data = batching.AxisData(name, size, spmd, mesh_axis)
+        return run_with_containers(flat, in_tree, axis_data, axes)
+
+    def run_with_containers(flat, in_tree, axis_data, axes):
         out_tree = None
 
         def flat_fun(*flat):
             nonlocal out_tree
             args, kwargs = tree_unflatten(in_tree, flat)
-            outs, out_tree = tree_flatten(fun(*args, **kwargs), is_leaf=is_leaf)
+            outs, out_tree = vmappables.flatten_result(fun(*args, **kwargs))
             return outs
 
         def dests():
