@@ -1,7 +1,7 @@
 """Cases of jax.experimental.sparse for sparse_test.py."""
 
 import numpy as np
-from op_cases import Case
+from op_cases import Case, values
 
 import jax
 from jax.experimental import sparse
@@ -58,3 +58,48 @@ CASES = [
         ("error_shape", (4.0,), {}),
     ]
 ] + [Case("random_x64", random((4, 5), dtype=np.float64), [KEY], x64=True)]  # fmt: skip
+
+
+# Products: batch dimensions of size 1 are broadcast
+
+
+def product(kind, n_batch, nse):
+    return lambda x, y: kind.fromdense(x, n_batch=n_batch, nse=nse) @ y
+
+
+CASES += [
+    Case(
+        f"matmul_{kind.__name__}{n_batch}_{left}_{right}",
+        product(kind, n_batch, 12),
+        [values(left, "float32", "left", ties=True), values(right, "float32", "right", ties=True)],
+        # The reference cannot map `fromdense` over the last axis.
+        ignore=("vmap1",),
+        vmap=kind is sparse.BCOO and left == (2, 3, 4),
+    )
+    for kind, n_batch, left, right in [
+        (sparse.BCOO, 1, (2, 3, 4), (1, 4, 5)),
+        (sparse.BCOO, 1, (1, 3, 4), (2, 4, 5)),
+        (sparse.BCOO, 2, (2, 1, 3, 4), (1, 5, 4, 2)),
+        (sparse.BCOO, 0, (1, 3, 4), (2, 4, 5)),
+        (sparse.BCOO, 1, (1, 3, 4), (0, 4, 2)),
+        (sparse.BCOO, 1, (2, 3, 4), (7, 1, 4, 5)),
+        (sparse.BCOO, 1, (2, 3, 4), (3, 4, 5)),
+        (sparse.BCSR, 1, (2, 3, 4), (1, 4, 5)),
+        (sparse.BCSR, 1, (2, 3, 4), (7, 1, 4, 5)),
+    ]
+]
+
+
+def of_dense(kind, **options):
+    return lambda x: parts(kind.fromdense(x, **options))
+
+
+CASES += [
+    Case(
+        f"empty_batch_{kind.__name__}",
+        of_dense(kind, n_batch=1, nse=3),
+        [np.ones((0, 4, 2), F)],
+        vmap=False,
+    )
+    for kind in (sparse.BCOO,)
+]

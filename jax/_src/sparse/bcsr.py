@@ -226,6 +226,9 @@ class BCSR(JAXSparse):
         function = bcsr_eliminate_zeros if remove_zeros else bcsr_sum_duplicates
         return function(self, nse)
 
+    def _squeeze(self, axes: Sequence[int]) -> BCSR:
+        return BCSR.from_bcoo(shapes.bcoo_squeeze(self.to_bcoo(), dimensions=axes))
+
     def __matmul__(self, other: Any) -> Any:
         return matmul(self, other, bcsr_dot_general, BCSR)
 
@@ -235,6 +238,11 @@ class BCSR(JAXSparse):
     def __getitem__(self, item: Any) -> BCSR:
         items = item if isinstance(item, tuple) else (item,)
         whole = slice(None)
+        n_items = sum(x is not None and x is not Ellipsis for x in items)
+        if n_items > self.ndim:
+            raise IndexError(
+                f"Too many indices: array is {self.ndim}-dimensional, but {n_items} were indexed"
+            )
         if not all(x is None or x is Ellipsis or isinstance(x, slice) for x in items):
             raise NotImplementedError("indexing of a BCSR array with numbers or arrays")
         out = self.to_bcoo()[item]

@@ -24,6 +24,7 @@ from jax._src.sparse.bcoo.shapes import (
     bcoo_broadcast_in_dim,
     bcoo_reduce_sum,
     bcoo_reshape,
+    bcoo_squeeze,
 )
 from jax._src.typing import DTypeLike
 from jax._src.util import canonicalize_axis_tuple
@@ -178,55 +179,51 @@ def matmul(lhs: Any, rhs: Any, dot_general: Any = bcoo_dot_general, kind: Any = 
             raise ValueError(
                 f"matmul input operand {i} must have ndim at least 1, but it has ndim 0"
             )
-    l_batch = max(lhs.ndim - 2, 0)
-    r_batch = max(rhs.ndim - 2, 0)
-    l_contract, r_contract = lhs.ndim - 1, max(rhs.ndim - 2, 0)
-    both = min(l_batch, r_batch)
-    pairs = list(zip(range(l_batch - both, l_batch), range(r_batch - both, r_batch)))
-    l_squeezed: list[int] = []
-    r_squeezed: list[int] = []
-    batch = []
-    for l, r in pairs:
-        if lhs.shape[l] == rhs.shape[r]:
-            batch.append((l, r))
-        elif lhs.shape[l] == 1:
-            l_squeezed.append(l)
-        elif rhs.shape[r] == 1:
-            r_squeezed.append(r)
+    l_batch, r_batch = (max(x.ndim - 2, 0) for x in (lhs, rhs))
+    n_batch = max(l_batch, r_batch)
+    # The batch dimensions of the result: the operand that each comes from, and its dimension there.
+    sources, pairs = [], []
+    single: tuple[list[int], list[int]] = ([], [])
+    for i in range(n_batch):
+        l, r = i - n_batch + l_batch, i - n_batch + r_batch
+        if l >= 0 and r >= 0 and lhs.shape[l] == rhs.shape[r]:
+            sources.append(("both", len(pairs)))
+            pairs.append((l, r))
+        elif l < 0 or (r >= 0 and lhs.shape[l] == 1):
+            sources.append(("rhs", r))
+            single[0].extend([l] if l >= 0 else [])
+        elif r < 0 or rhs.shape[r] == 1:
+            sources.append(("lhs", l))
+            single[1].extend([r] if r >= 0 else [])
         else:
             raise ValueError(
                 f"matmul: incompatible batch dimensions of shapes {lhs.shape} and {rhs.shape}"
             )
-    if l_squeezed or r_squeezed:
-        raise NotImplementedError(
-            "matmul of sparse arrays: batch dimensions of size 1 are not broadcast; got shapes "
-            f"{lhs.shape} and {rhs.shape}"
-        )
+    kept = [[d for d in range(x.ndim) if d not in axes] for x, axes in zip((lhs, rhs), single)]
+    contract = lhs.ndim - 1, r_batch
+    sources += [("lhs", l_batch)] * (lhs.ndim > 1) + [("rhs", r_batch + 1)] * (rhs.ndim > 1)
+    at = [{d: i for i, d in enumerate(dims)} for dims in kept]
     numbers = (
-        ((l_contract,), (r_contract,)),
-        (tuple(l for l, _ in batch), tuple(r for _, r in batch)),
+        ((at[0][contract[0]],), (at[1][contract[1]],)),
+        (tuple(at[0][l] for l, _ in pairs), tuple(at[1][r] for _, r in pairs)),
     )
     dtype = dtypes.result_type(*(x.data if isinstance(x, kind) else x for x in (lhs, rhs)))
+    lhs, rhs = (_without(x, axes) for x, axes in zip((lhs, rhs), single))
     out = dot_general(lhs, rhs, dimension_numbers=numbers, preferred_element_type=dtype)
-    # The result has the batch dimensions of one operand between the row and column dimensions.
-    n_batch = len(batch)
-    l_free = lhs.ndim - 1 - n_batch
-    rows = 1 if lhs.ndim > 1 else 0
-    l_extra = l_free - rows
-    r_free = max(rhs.ndim - 1 - n_batch, 0)
-    columns = 1 if rhs.ndim > 1 else 0
-    r_extra = r_free - columns
-    of_rows = n_batch + l_extra
-    order = [
-        *range(n_batch, n_batch + l_extra),
-        *range(of_rows + rows, of_rows + rows + r_extra),
-        *range(n_batch),
-        *range(of_rows, of_rows + rows),
-        *range(of_rows + rows + r_extra, of_rows + rows + r_free),
-    ]
-    if order == list(range(len(order))):
-        return out
-    return out.transpose(tuple(order))
+    # `dot_general` puts the dimensions of the two operands after those of both.
+    found: list[tuple[str, int]] = [("both", i) for i in range(len(pairs))]
+    for side, (name, dims) in enumerate(zip(("lhs", "rhs"), kept)):
+        used = {contract[side], *(pair[side] for pair in pairs)}
+        found += [(name, d) for d in dims if d not in used]
+    order = tuple(found.index(source) for source in sources)
+    return out if order == tuple(range(len(order))) else out.transpose(order)
+
+
+def _without(x: Any, axes: list[int]) -> Any:
+    """`x` without dimensions of size 1."""
+    if not axes:
+        return x
+    return x._squeeze(axes) if isinstance(x, JAXSparse) else lax.squeeze(x, axes)
 
 
 def _sum(
@@ -292,6 +289,7 @@ for _name, _method in {
     "__truediv__": _divide,
     "astype": _astype,
     "reshape": _reshape,
+    "_squeeze": lambda self, axes: bcoo_squeeze(self, dimensions=axes),
     "sum": _sum,
     **{f"__{c}__": _comparison(c) for c in ("eq", "ne", "lt", "le", "gt", "ge")},
 }.items():

@@ -97,7 +97,7 @@ def gather_at(x: Any, indices: Any, batched: Mapping[int, int], columns: Mapping
         x = lax.transpose(x, (*order, *rest))
         where = [batched[d] for d in order] + list(range(len(outer), len(shape)))
         return lax.broadcast_in_dim(x, shape, where)
-    if any(x.shape[d] == 0 for d in columns):
+    if 0 in shape or any(x.shape[d] == 0 for d in columns):
         return lax.full(shape, 0, x.dtype)
     dims = sorted(columns)
     found = columns_of(indices, [columns[d] for d in dims])
