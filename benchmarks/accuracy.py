@@ -74,6 +74,12 @@ def errors(out, exact):
     return error.max(0) if np.iscomplexobj(out) else error
 
 
+def smallest_errors(out, reference, key):
+    """Returns errors in units of the last place, at flushed arguments the smaller one."""
+    keys = [k for k in (f"{key}:values", f"{key}:flushed") if k in reference.files]
+    return np.min([errors(out, reference[k]) for k in keys], axis=0)
+
+
 def run(python, keys, environment, folder, limit):
     """Has a process of a side evaluate functions; starts another one after each that takes too long."""
     folder.mkdir(parents=True, exist_ok=True)
@@ -118,7 +124,6 @@ def table(pattern, folder, limit):
     for side, (python, environment) in sides.items():
         run(python, keys, environment, folder / side, limit)
     for key in keys:
-        exact = [reference[f] for f in (f"{key}:values", f"{key}:flushed") if f in reference.files]
         name, dtype = key.split(":")
         numbers = []
         for side in sides:
@@ -126,7 +131,7 @@ def table(pattern, folder, limit):
             if not path.exists():
                 numbers += [None, None]
                 continue
-            error = np.min([errors(np.load(path), values) for values in exact], axis=0)
+            error = smallest_errors(np.load(path), reference, key)
             numbers += [np.max(error), np.mean(error)]
         yield f"{name}, {dtype}", *numbers
 

@@ -150,7 +150,21 @@ def sinc(x: ArrayLike, /) -> Array:
     pi_x = lax.mul(lax.const(x, np.pi), x)
     # Avoid 0 / 0, whose derivative would be NaN although it is not selected.
     safe = select_where(is_zero, lax.const(x, 1), pi_x)
-    return select_where(is_zero, _sinc_maclaurin(0, pi_x), lax.div(lax.sin(safe), safe))
+    return select_where(is_zero, _sinc_maclaurin(0, pi_x), lax.div(_sin_pi(x, safe), safe))
+
+
+def _sin_pi(x, pi_x):
+    # The sine of pi x, which the rounding of pi x would spoil close to a zero. What is left of x
+    # beside the nearest integer is exact. Up to 1/2 it is x itself.
+    is_complex = np.issubdtype(x.dtype, np.complexfloating)
+    n = lax.round(lax.real(x) if is_complex else x, lax.RoundingMethod.TO_NEAREST_EVEN)
+    half = lax.mul(n, lax.const(n, 0.5))
+    sign = select_where(lax.eq(half, lax.floor(half)), lax.const(n, 1), lax.const(n, -1))
+    if is_complex:
+        sign, n = lax.convert_element_type(sign, x.dtype), lax.convert_element_type(n, x.dtype)
+    rest = lax.mul(lax.const(x, np.pi), lax.sub(x, n))
+    is_near = lax.eq(n, lax.const(n, 0))
+    return lax.mul(sign, lax.sin(select_where(is_near, pi_x, rest)))
 
 
 @partial(custom_jvp, nondiff_argnums=(0,))

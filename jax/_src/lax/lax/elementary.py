@@ -90,12 +90,41 @@ def _exp2_lower(ctx, x, *, accuracy):
     return [with_sharding(ctx, out, aval_out)]
 
 
+def _exp2_lower_on_cpu(ctx, x, *, accuracy):
+    (aval_out,) = ctx.avals_out
+    if aval_out.dtype not in (np.float32, np.float64):
+        return _exp2_lower(ctx, x, accuracy=accuracy)
+    log2 = mlir.full_like_aval(ctx, np.log(2), aval_out)
+    # The product's rounding error would grow with x, so take the power of two of the nearest
+    # integer apart; in two factors, each of which is in range.
+    bits, info = aval_out.dtype.itemsize * 8, np.finfo(aval_out.dtype)
+    integers = aval_out.update(dtype=np.dtype(f"int{bits}"))
+    limit = 2.0 ** (np.log2(info.maxexp) + 0.25)  # results beyond it are 0 and infinite
+    x = hlo.clamp(
+        mlir.full_like_aval(ctx, -limit, aval_out), x, mlir.full_like_aval(ctx, limit, aval_out)
+    )
+    n = hlo.round_nearest_even(x)
+    out = hlo.exponential(
+        hlo.multiply(log2, hlo.subtract(x, n)), result_accuracy=accuracy_attr(accuracy)
+    )
+    n = hlo.convert(mlir.aval_to_ir_type(integers), n)
+    one = mlir.full_like_aval(ctx, 1, integers)
+    first = hlo.shift_right_arithmetic(n, one)
+    for part in (first, hlo.subtract(n, first)):
+        exponent = hlo.add(part, mlir.full_like_aval(ctx, info.maxexp - 1, integers))
+        power = hlo.shift_left(exponent, mlir.full_like_aval(ctx, info.nmant, integers))
+        power = hlo.bitcast_convert(mlir.aval_to_ir_type(aval_out), power)
+        out = hlo.multiply(out, power)
+    return [with_sharding(ctx, out, aval_out)]
+
+
 exp2_p = _accurate(
     "exp2",
     INEXACT,
     lower=_exp2_lower,
     jvp=lambda g, y, x, *, accuracy: mul(const(x, np.log(2)), mul(g, y)),
 )
+mlir.register_lowering(exp2_p, _exp2_lower_on_cpu, platform="cpu")
 
 
 def expm1(x: ArrayLike, *, accuracy: Accuracy = None) -> Array:
@@ -108,10 +137,23 @@ def expm1(x: ArrayLike, *, accuracy: Accuracy = None) -> Array:
     return expm1_p.bind(x, accuracy=accuracy)
 
 
+def _expm1_lower(ctx, x, *, accuracy):
+    (aval_out,) = ctx.avals_out
+    kwargs = accuracy_attrs(ctx, accuracy=accuracy)
+    out = hlo.exponential_minus_one(x, **kwargs)
+    if dtypes.issubdtype(aval_out.dtype, np.complexfloating):
+        # Only exp is finite where a part is, although exp(real(x)) is not; the 1 is lost there.
+        part = aval_out.update(dtype=np.finfo(aval_out.dtype).dtype)
+        bound = mlir.full_like_aval(ctx, 60, part)
+        large = mlir.compare_hlo(hlo.real(x), bound, "GT", "FLOAT")
+        out = hlo.select(large, hlo.exponential(x, **kwargs), out)
+    return [with_sharding(ctx, out, aval_out)]
+
+
 expm1_p = _accurate(
     "expm1",
     INEXACT,
-    lower=_accurate_op("exponential_minus_one"),
+    lower=_expm1_lower,
     jvp=lambda g, y, x, *, accuracy: mul(g, add(y, const(y, 1))),
 )
 
@@ -295,10 +337,18 @@ def cbrt(x: ArrayLike, *, accuracy: Accuracy = None) -> Array:
     return cbrt_p.bind(x, accuracy=accuracy)
 
 
+def _cbrt_lower(ctx, x, *, accuracy):
+    (aval_out,) = ctx.avals_out
+    out = hlo.cbrt(x, **accuracy_attrs(ctx, accuracy=accuracy))
+    # CPUs that take a number below the normal ones as zero can have the op return neither's root.
+    is_zero = mlir.compare_hlo(x, mlir.full_like_aval(ctx, 0, aval_out), "EQ", "FLOAT")
+    return [with_sharding(ctx, hlo.select(is_zero, hlo.add(x, x), out), aval_out)]
+
+
 cbrt_p = _accurate(
     "cbrt",
     FLOAT,
-    lower=_accurate_op("cbrt"),
+    lower=_cbrt_lower,
     jvp=lambda g, y, x, *, accuracy: mul(g, mul(const(x, 1 / 3), integer_pow(y, -2))),
 )
 
@@ -349,13 +399,26 @@ class _sine_or_cosine:
         down = hlo.exponential_minus_one(hlo.negate(b), **kwargs)
         sinh_b = hlo.divide(hlo.subtract(up, down), two)
         cosh_b = hlo.divide(hlo.add(hlo.add(up, down), two), two)
+        # Where they would overflow, both are exp(b / 2)**2 / 2 but for the sign. One of the factors
+        # is left for last, since the products with sin(a) and cos(a) may be finite.
+        one = mlir.full_like_aval(ctx, 1, part)
+        bound = mlir.full_like_aval(ctx, np.log(np.finfo(part.dtype).max) - 1, part)
+        large = mlir.compare_hlo(hlo.abs(b), bound, "GT", "FLOAT")
+        root = hlo.exponential(hlo.divide(hlo.abs(b), two), **kwargs)
+        half = hlo.divide(root, two)
+        cosh_b = hlo.select(large, half, cosh_b)
+        sinh_b = hlo.select(large, hlo.multiply(hlo.sign(b), half), sinh_b)
+        scale = hlo.select(large, root, one)
         on_axis = mlir.compare_hlo(a, zero, "EQ", "FLOAT")
         if self.is_sine:
-            # If a is 0, sin(a) cosh(b) is 0 even if cosh(b) is infinite.
             re, im = hlo.multiply(sin_a, cosh_b), hlo.multiply(cos_a, sinh_b)
-            re = hlo.select(on_axis, zero, re)
         else:
             re, im = hlo.multiply(cos_a, cosh_b), hlo.multiply(hlo.negate(sin_a), sinh_b)
+        re, im = hlo.multiply(re, scale), hlo.multiply(im, scale)
+        # If a is 0, sin(a) cosh(b) is 0 even if cosh(b) is infinite.
+        if self.is_sine:
+            re = hlo.select(on_axis, zero, re)
+        else:
             im = hlo.select(on_axis, zero, im)
         return [with_sharding(ctx, hlo.complex(re, im), aval_out)]
 
