@@ -457,7 +457,20 @@ WITHOUT_ROW = {
         ),
         "need valid indices of elements: sparse_coo_test.py",
     ),
+    **dict.fromkeys(
+        ("bcsr_dot_general", "bcsr_extract", "bcsr_fromdense", "bcsr_todense"),
+        "need valid indices of elements: sparse_bcsr_test.py",
+    ),
     "spsolve": "needs valid indices of elements: sparse_linalg_test.py",
     **dict.fromkeys(("rnn_fwd", "rnn_bwd"), "are for GPUs: rnn_test.py"),
+    **dict.fromkeys(
+        (
+            "cudnn_attention",
+            "cudnn_attention_call",
+            "cudnn_attention_grad",
+            "cudnn_attention_grad_call",
+        ),
+        "are for GPUs: cudnn_attention_test.py",
+    ),
     "threefry_bits": "takes words of keys: random_test.py, numeric_kernels_test.py",
 }
