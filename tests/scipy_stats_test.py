@@ -302,6 +302,35 @@ def test_promotion_and_broadcasting():
     np.testing.assert_allclose(jnp.exp(stats.norm.logpdf(z)), stats.norm.pdf(z), rtol=1e-6)
 
 
+# Functions whose result is weakly typed for any weakly typed arguments, and those where it never is;
+# in the others, as in `gumbel_r.sf`, the first argument must also be a scalar.
+WEAK = {
+    *("binom", "expon", "gennorm", "gumbel_l", "gumbel_r", "uniform", "vonmises", "wrapcauchy"),
+    *("gamma.sf", "gamma.logsf", "logistic.cdf", "logistic.sf", "pareto.logcdf"),
+    *("poisson.pmf", "poisson.logpmf"),
+}  # fmt: skip
+STRONG = {"norm.cdf", "norm.logcdf", "norm.sf", "norm.logsf", "norm.ppf", "norm.isf", "truncnorm"}
+STRONG |= {"uniform.cdf"}
+
+
+def test_weak_types():
+    for path in ROWS:
+        name, fun = path.split(".")
+        parameters = INSIDE[name][1:]
+        parameters = parameters if name in FIXED or name in DISCRETE else parameters[:-2]
+
+        def weak(first, parameters=parameters, fun=function(path)):
+            out = jax.eval_shape(lambda: fun(first, *parameters))
+            assert out.dtype == np.float32 and out.shape == np.shape(first)
+            return out.weak_type
+
+        never = bool(STRONG & {path, name})
+        assert weak(True) == weak(1) == weak(0.5) == (not never), path
+        always = bool(WEAK & {path, name}) and path not in STRONG | {"gumbel_r.sf"}
+        assert weak(np.array([True])) == always, path
+        assert not weak(np.float32(0.5)) and not weak(np.float32([0.5])), path
+
+
 @pytest.mark.parametrize(
     "call, text",
     [

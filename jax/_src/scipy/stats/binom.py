@@ -20,7 +20,7 @@ def _log_mass(k, n, p):
     return where(valid, out, np.nan)
 
 
-@elementwise("binom")
+@elementwise("binom", weak="array")
 def logpmf(k: ArrayLike, n: ArrayLike, p: ArrayLike, loc: ArrayLike = 0) -> Array:
     """Logarithm of the probability mass function of the binomial distribution.
 
@@ -41,7 +41,7 @@ def logpmf(k: ArrayLike, n: ArrayLike, p: ArrayLike, loc: ArrayLike = 0) -> Arra
     return _log_mass(k - loc, n, p)
 
 
-@elementwise("binom")
+@elementwise("binom", weak="array")
 def pmf(k: ArrayLike, n: ArrayLike, p: ArrayLike, loc: ArrayLike = 0) -> Array:
     """Probability mass function of the binomial distribution.
 

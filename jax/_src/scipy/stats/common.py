@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 import numpy as np
 
@@ -21,7 +21,10 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def elementwise(
-    distribution: str, *, analytic: Callable[..., Any] | None = None, strong: bool = False
+    distribution: str,
+    *,
+    analytic: Callable[..., Any] | None = None,
+    weak: Literal["array", "scalar", "never"] = "scalar",
 ) -> Callable[[F], F]:
     """Decorates a formula, which then takes numbers and arrays of any real dtypes, as SciPy's functions do.
 
@@ -31,7 +34,8 @@ def elementwise(
     Args:
       distribution: the module that has the function.
       analytic: the formula for complex arrays, which are errors without it.
-      strong: whether the result is strongly typed even if all arguments are Python numbers.
+      weak: whether the result of weakly typed arguments is weakly typed: yes, only if the first one is
+        a scalar, or never.
     """
 
     def decorate(formula):
@@ -52,7 +56,9 @@ def elementwise(
                 args = bound.args
             arrays = broadcastable(name, *args)
             dtype = arrays[0].dtype
-            weak = all(x.aval.weak_type for x in arrays) and not strong
+            weakly = weak != "never" and all(x.aval.weak_type for x in arrays)
+            if weak == "scalar":
+                weakly = weakly and arrays[0].ndim == 0
             if dtypes.issubdtype(dtype, np.complexfloating):
                 if compiled_analytic is None:
                     raise TypeError(
@@ -62,7 +68,7 @@ def elementwise(
                 out = compiled_analytic(*util.broadcast_arrays(*strongly))
             else:
                 out = in_single_or_double(compiled, *arrays)
-            return lax.convert_type(out, dtype, weak)
+            return lax.convert_type(out, dtype, weakly)
 
         return set_module(f"jax.scipy.stats.{distribution}")(fun)
 

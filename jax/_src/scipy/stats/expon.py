@@ -26,7 +26,7 @@ def _upper_tail(z, x, loc, scale):
     return lax.exp(-_inside(z)) * (1 - exponential_correction(z, x, loc, scale))
 
 
-@elementwise("expon")
+@elementwise("expon", weak="array")
 def logpdf(x: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
     """Logarithm of the probability density function of the exponential distribution.
 
@@ -45,7 +45,7 @@ def logpdf(x: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
     return where(z < 0, -np.inf, -z) - lax.log(scale)
 
 
-@elementwise("expon")
+@elementwise("expon", weak="array")
 def pdf(x: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
     """Probability density function of the exponential distribution.
 
@@ -64,7 +64,7 @@ def pdf(x: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
     return where(z < 0, 0, _upper_tail(z, x, loc, scale)) / scale
 
 
-@elementwise("expon")
+@elementwise("expon", weak="array")
 def cdf(x: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
     """Cumulative distribution function of the exponential distribution.
 
@@ -83,7 +83,7 @@ def cdf(x: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
     return where(z < 0, 0, -lax.expm1(-_inside(z)))
 
 
-@elementwise("expon")
+@elementwise("expon", weak="array")
 def logcdf(x: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
     """Logarithm of the cumulative distribution function of the exponential distribution.
 
@@ -102,7 +102,7 @@ def logcdf(x: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
     return where(z < 0, -np.inf, log1mexp(_inside(z)))
 
 
-@elementwise("expon")
+@elementwise("expon", weak="array")
 def sf(x: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
     """Survival function of the exponential distribution, 1 - cdf.
 
@@ -121,7 +121,7 @@ def sf(x: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
     return where(z < 0, 1, _upper_tail(z, x, loc, scale))
 
 
-@elementwise("expon")
+@elementwise("expon", weak="array")
 def logsf(x: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
     """Logarithm of the survival function of the exponential distribution.
 
@@ -140,7 +140,7 @@ def logsf(x: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
     return where(z < 0, 0, -z)
 
 
-@elementwise("expon", analytic=lambda q, loc, scale: loc - scale * lax.log1p(-q))
+@elementwise("expon", analytic=lambda q, loc, scale: loc - scale * lax.log1p(-q), weak="array")
 def ppf(q: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
     """Quantile function of the exponential distribution, the inverse of its cdf.
 

@@ -153,7 +153,7 @@ def logcdf(x: ArrayLike, a: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1)
     return log_tails(z, a)[0]
 
 
-@elementwise("gamma")
+@elementwise("gamma", weak="array")
 def sf(x: ArrayLike, a: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
     """Survival function of the gamma distribution, 1 - cdf.
 
@@ -173,7 +173,7 @@ def sf(x: ArrayLike, a: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> 
     return upper_tail(z, a)
 
 
-@elementwise("gamma")
+@elementwise("gamma", weak="array")
 def logsf(x: ArrayLike, a: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
     """Logarithm of the survival function of the gamma distribution.
 

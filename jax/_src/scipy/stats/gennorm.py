@@ -23,7 +23,7 @@ def _power(x, beta):
     return where(beta == beta, power, np.nan)
 
 
-@elementwise("gennorm")
+@elementwise("gennorm", weak="array")
 def logpdf(x: ArrayLike, beta: ArrayLike) -> Array:
     """Logarithm of the probability density function of the generalized normal distribution.
 
@@ -41,7 +41,7 @@ def logpdf(x: ArrayLike, beta: ArrayLike) -> Array:
     return -_power(x, beta) - math.log(2) - special.lgamma(1 / beta + 1)
 
 
-@elementwise("gennorm")
+@elementwise("gennorm", weak="array")
 def pdf(x: ArrayLike, beta: ArrayLike) -> Array:
     """Probability density function of the generalized normal distribution.
 
@@ -59,7 +59,7 @@ def pdf(x: ArrayLike, beta: ArrayLike) -> Array:
     return lax.exp(-_power(x, beta) - special.lgamma(1 / beta + 1)) * 0.5
 
 
-@elementwise("gennorm")
+@elementwise("gennorm", weak="array")
 def cdf(x: ArrayLike, beta: ArrayLike) -> Array:
     """Cumulative distribution function of the generalized normal distribution.
 

@@ -15,7 +15,7 @@ from jax._src.scipy.stats.gumbel_r import density, log_density, log_upper_tail, 
 from jax._src.typing import ArrayLike
 
 
-@elementwise("gumbel_l")
+@elementwise("gumbel_l", weak="array")
 def logpdf(x: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
     """Logarithm of the probability density function of the left-skewed Gumbel distribution.
 
@@ -34,7 +34,7 @@ def logpdf(x: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
     return log_density(-z) - lax.log(scale)
 
 
-@elementwise("gumbel_l")
+@elementwise("gumbel_l", weak="array")
 def pdf(x: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
     """Probability density function of the left-skewed Gumbel distribution.
 
@@ -53,7 +53,7 @@ def pdf(x: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
     return density(-z, -exponential_correction(z, x, loc, scale)) / scale
 
 
-@elementwise("gumbel_l")
+@elementwise("gumbel_l", weak="array")
 def cdf(x: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
     """Cumulative distribution function of the left-skewed Gumbel distribution.
 
@@ -72,7 +72,7 @@ def cdf(x: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
     return upper_tail(-z)
 
 
-@elementwise("gumbel_l")
+@elementwise("gumbel_l", weak="array")
 def logcdf(x: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
     """Logarithm of the cumulative distribution function of the left-skewed Gumbel distribution.
 
@@ -91,7 +91,7 @@ def logcdf(x: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
     return log_upper_tail(-z)
 
 
-@elementwise("gumbel_l")
+@elementwise("gumbel_l", weak="array")
 def sf(x: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
     """Survival function of the left-skewed Gumbel distribution, 1 - cdf.
 
@@ -110,7 +110,7 @@ def sf(x: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
     return lax.exp(-lax.exp(z))
 
 
-@elementwise("gumbel_l")
+@elementwise("gumbel_l", weak="array")
 def logsf(x: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
     """Logarithm of the survival function of the left-skewed Gumbel distribution.
 
@@ -129,7 +129,7 @@ def logsf(x: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
     return -lax.exp(z)
 
 
-@elementwise("gumbel_l")
+@elementwise("gumbel_l", weak="array")
 def ppf(p: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
     """Quantile function of the left-skewed Gumbel distribution, the inverse of its cdf.
 

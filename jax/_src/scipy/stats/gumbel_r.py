@@ -45,7 +45,7 @@ def log_upper_tail(z: Any) -> Any:
     return where(large, -z, log1mexp(lax.exp(-where(large, 0, z))))
 
 
-@elementwise("gumbel_r")
+@elementwise("gumbel_r", weak="array")
 def logpdf(x: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
     """Logarithm of the probability density function of the right-skewed Gumbel distribution.
 
@@ -64,7 +64,7 @@ def logpdf(x: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
     return log_density(z) - lax.log(scale)
 
 
-@elementwise("gumbel_r")
+@elementwise("gumbel_r", weak="array")
 def pdf(x: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
     """Probability density function of the right-skewed Gumbel distribution.
 
@@ -83,7 +83,7 @@ def pdf(x: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
     return density(z, exponential_correction(z, x, loc, scale)) / scale
 
 
-@elementwise("gumbel_r")
+@elementwise("gumbel_r", weak="array")
 def cdf(x: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
     """Cumulative distribution function of the right-skewed Gumbel distribution.
 
@@ -102,7 +102,7 @@ def cdf(x: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
     return lax.exp(-lax.exp(-z))
 
 
-@elementwise("gumbel_r")
+@elementwise("gumbel_r", weak="array")
 def logcdf(x: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
     """Logarithm of the cumulative distribution function of the right-skewed Gumbel distribution.
 
@@ -140,7 +140,7 @@ def sf(x: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
     return upper_tail(z)
 
 
-@elementwise("gumbel_r")
+@elementwise("gumbel_r", weak="array")
 def logsf(x: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
     """Logarithm of the survival function of the right-skewed Gumbel distribution.
 
@@ -159,7 +159,7 @@ def logsf(x: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
     return log_upper_tail(z)
 
 
-@elementwise("gumbel_r")
+@elementwise("gumbel_r", weak="array")
 def ppf(p: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
     """Quantile function of the right-skewed Gumbel distribution, the inverse of its cdf.
 

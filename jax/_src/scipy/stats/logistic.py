@@ -60,7 +60,9 @@ def pdf(x: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
     return tail / (lax.square(1 + tail) * scale)
 
 
-@elementwise("logistic", analytic=lambda x, loc, scale: 1 / (1 + lax.exp((loc - x) / scale)))
+@elementwise(
+    "logistic", analytic=lambda x, loc, scale: 1 / (1 + lax.exp((loc - x) / scale)), weak="array"
+)
 def cdf(x: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
     """Cumulative distribution function of the logistic distribution.
 
@@ -79,7 +81,9 @@ def cdf(x: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
     return _cdf(z)
 
 
-@elementwise("logistic", analytic=lambda x, loc, scale: 1 / (1 + lax.exp((x - loc) / scale)))
+@elementwise(
+    "logistic", analytic=lambda x, loc, scale: 1 / (1 + lax.exp((x - loc) / scale)), weak="array"
+)
 def sf(x: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
     """Survival function of the logistic distribution, 1 - cdf.
 

@@ -57,7 +57,7 @@ def pdf(x: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
     return normal_density(z) / scale
 
 
-@elementwise("norm", strong=True)
+@elementwise("norm", weak="never")
 def cdf(x: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
     """Cumulative distribution function of the normal distribution.
 
@@ -76,7 +76,7 @@ def cdf(x: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
     return special.ndtr(z)
 
 
-@elementwise("norm", strong=True)
+@elementwise("norm", weak="never")
 def logcdf(x: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
     """Logarithm of the cumulative distribution function of the normal distribution.
 
@@ -95,7 +95,7 @@ def logcdf(x: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
     return special.log_ndtr(z)
 
 
-@elementwise("norm", strong=True)
+@elementwise("norm", weak="never")
 def sf(x: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
     """Survival function of the normal distribution, 1 - cdf.
 
@@ -114,7 +114,7 @@ def sf(x: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
     return special.ndtr(-z)
 
 
-@elementwise("norm", strong=True)
+@elementwise("norm", weak="never")
 def logsf(x: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
     """Logarithm of the survival function of the normal distribution.
 
@@ -133,7 +133,7 @@ def logsf(x: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
     return special.log_ndtr(-z)
 
 
-@elementwise("norm", strong=True)
+@elementwise("norm", weak="never")
 def ppf(q: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
     """Quantile function of the normal distribution, the inverse of its cdf.
 
@@ -151,7 +151,7 @@ def ppf(q: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
     return scaled_up(special.ndtri(q), loc, scale)
 
 
-@elementwise("norm", strong=True)
+@elementwise("norm", weak="never")
 def isf(q: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
     """Inverse of the survival function of the normal distribution.
 

@@ -87,7 +87,7 @@ def cdf(x: ArrayLike, b: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) ->
     return _defined(where(z < 1, 0, -lax.expm1(-b * lax.log(y))), b)
 
 
-@elementwise("pareto")
+@elementwise("pareto", weak="array")
 def logcdf(x: ArrayLike, b: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
     """Logarithm of the cumulative distribution function of the Pareto distribution.
 

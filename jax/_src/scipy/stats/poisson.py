@@ -49,7 +49,7 @@ def _entropy_value(mu):
 _entropy = special_elementwise(_entropy_value)
 
 
-@elementwise("poisson")
+@elementwise("poisson", weak="array")
 def logpmf(k: ArrayLike, mu: ArrayLike, loc: ArrayLike = 0) -> Array:
     """Logarithm of the probability mass function of the Poisson distribution.
 
@@ -67,7 +67,7 @@ def logpmf(k: ArrayLike, mu: ArrayLike, loc: ArrayLike = 0) -> Array:
     return _log_mass(k - loc, mu)
 
 
-@elementwise("poisson")
+@elementwise("poisson", weak="array")
 def pmf(k: ArrayLike, mu: ArrayLike, loc: ArrayLike = 0) -> Array:
     """Probability mass function of the Poisson distribution.
 
@@ -108,7 +108,7 @@ def cdf(k: ArrayLike, mu: ArrayLike, loc: ArrayLike = 0) -> Array:
     return where((k == k) & (mu == mu), where(inside, out, outside), np.nan)
 
 
-@elementwise("poisson", strong=True)
+@elementwise("poisson", weak="never")
 def entropy(mu: ArrayLike, loc: ArrayLike = 0) -> Array:
     """Entropy of the Poisson distribution, in nats.
 

@@ -89,7 +89,7 @@ def _defined(z, a, b, out):
     return where((a < b) & (z == z), out, np.nan)
 
 
-@elementwise("truncnorm", strong=True)
+@elementwise("truncnorm", weak="never")
 def logpdf(
     x: ArrayLike, a: ArrayLike, b: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1
 ) -> Array:
@@ -112,7 +112,7 @@ def logpdf(
     return _log_density(z, a, b) - lax.log(scale)
 
 
-@elementwise("truncnorm", strong=True)
+@elementwise("truncnorm", weak="never")
 def pdf(
     x: ArrayLike, a: ArrayLike, b: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1
 ) -> Array:
@@ -135,7 +135,7 @@ def pdf(
     return lax.exp(_log_density(z, a, b)) / scale
 
 
-@elementwise("truncnorm", strong=True)
+@elementwise("truncnorm", weak="never")
 def cdf(
     x: ArrayLike, a: ArrayLike, b: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1
 ) -> Array:
@@ -158,7 +158,7 @@ def cdf(
     return lax.exp(_log_below(z, a, b))
 
 
-@elementwise("truncnorm", strong=True)
+@elementwise("truncnorm", weak="never")
 def logcdf(
     x: ArrayLike, a: ArrayLike, b: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1
 ) -> Array:
@@ -181,7 +181,7 @@ def logcdf(
     return _log_below(z, a, b)
 
 
-@elementwise("truncnorm", strong=True)
+@elementwise("truncnorm", weak="never")
 def sf(x: ArrayLike, a: ArrayLike, b: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
     """Survival function of the truncated normal distribution, 1 - cdf.
 
@@ -202,7 +202,7 @@ def sf(x: ArrayLike, a: ArrayLike, b: ArrayLike, loc: ArrayLike = 0, scale: Arra
     return lax.exp(_log_below(-z, -b, -a))
 
 
-@elementwise("truncnorm", strong=True)
+@elementwise("truncnorm", weak="never")
 def logsf(
     x: ArrayLike, a: ArrayLike, b: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1
 ) -> Array:

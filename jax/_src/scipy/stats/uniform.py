@@ -15,7 +15,7 @@ def _inside(z):
     return (z >= 0) & (z <= 1)
 
 
-@elementwise("uniform")
+@elementwise("uniform", weak="array")
 def logpdf(x: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
     """Logarithm of the probability density function of the uniform distribution.
 
@@ -35,7 +35,7 @@ def logpdf(x: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
     return where(z == z, log_density, np.nan)
 
 
-@elementwise("uniform")
+@elementwise("uniform", weak="array")
 def pdf(x: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
     """Probability density function of the uniform distribution.
 
@@ -55,7 +55,7 @@ def pdf(x: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
     return where(z == z, density, np.nan)
 
 
-@elementwise("uniform", strong=True)
+@elementwise("uniform", weak="never")
 def cdf(x: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
     """Cumulative distribution function of the uniform distribution.
 
@@ -74,7 +74,7 @@ def cdf(x: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
     return where(z < 0, 0, where(z > 1, 1, z))
 
 
-@elementwise("uniform", analytic=lambda q, loc, scale: loc + scale * q)
+@elementwise("uniform", analytic=lambda q, loc, scale: loc + scale * q, weak="array")
 def ppf(q: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
     """Quantile function of the uniform distribution, the inverse of its cdf.
 

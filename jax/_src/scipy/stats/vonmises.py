@@ -27,7 +27,7 @@ def _scaled_period(kappa):
     return 2 * math.pi * special.i0e(kappa)
 
 
-@elementwise("vonmises")
+@elementwise("vonmises", weak="array")
 def logpdf(x: ArrayLike, kappa: ArrayLike) -> Array:
     """Logarithm of the probability density function of the von Mises distribution.
 
@@ -45,7 +45,7 @@ def logpdf(x: ArrayLike, kappa: ArrayLike) -> Array:
     return -_fall(x, kappa) - lax.log(_scaled_period(kappa))
 
 
-@elementwise("vonmises")
+@elementwise("vonmises", weak="array")
 def pdf(x: ArrayLike, kappa: ArrayLike) -> Array:
     """Probability density function of the von Mises distribution.
 

@@ -26,7 +26,7 @@ def _supported(x, c, out):
     return where((c > 0) & (c < 1) & (x == x), out, np.nan)
 
 
-@elementwise("wrapcauchy")
+@elementwise("wrapcauchy", weak="array")
 def logpdf(x: ArrayLike, c: ArrayLike) -> Array:
     """Logarithm of the probability density function of the wrapped Cauchy distribution.
 
@@ -44,7 +44,7 @@ def logpdf(x: ArrayLike, c: ArrayLike) -> Array:
     return _supported(x, c, where(inside, lax.log(density), -np.inf))
 
 
-@elementwise("wrapcauchy")
+@elementwise("wrapcauchy", weak="array")
 def pdf(x: ArrayLike, c: ArrayLike) -> Array:
     """Probability density function of the wrapped Cauchy distribution.
 
