@@ -80,12 +80,7 @@ def vmap(
     @wraps(fun, docstr=docstr)
     @api_boundary
     def vmap_f(*args, **kwargs):
-        if isinstance(in_axes, tuple) and len(in_axes) != len(args):
-            raise ValueError(
-                "vmap in_axes must be an int, None, or a tuple of entries corresponding to the "
-                "positional arguments passed to the function, but got "
-                f"len(in_axes)={len(in_axes)}, len(args)={len(args)}"
-            )
+        _check_count(in_axes, args)
         registered = bool(vmappables.vmappables)
         if registered:
             # Beside the tuple of both, these two are no containers.
@@ -121,9 +116,8 @@ def vmap(
         return tree_unflatten(out_tree(), outs)
 
     def call_with_containers(flat, in_tree, args, kwargs):
-        is_leaf = vmappables.is_vmappable
         axes = flatten_axes("vmap in_axes", in_tree, (in_axes, 0), kws=True)
-        dims = [None if is_leaf(x) else a for x, a in zip(flat, axes)]
+        dims = [None if vmappables.is_vmappable(x) else a for x, a in zip(flat, axes)]
         # Containers that are arrays themselves have the mapped axis in their shape.
         sized = [a if vmappables.is_array(x) else d for x, a, d in zip(flat, axes, dims)]
         size = mapped_axis_size("vmap", fun, in_tree, flat, sized, axis_size)
@@ -152,6 +146,15 @@ def vmap(
         return tree_unflatten(out_tree, outs)
 
     return vmap_f
+
+
+def _check_count(in_axes, args) -> None:
+    if isinstance(in_axes, tuple) and len(in_axes) != len(args):
+        raise ValueError(
+            "vmap in_axes must be an int, None, or a tuple of entries corresponding to the "
+            "positional arguments passed to the function, but got "
+            f"len(in_axes)={len(in_axes)}, len(args)={len(args)}"
+        )
 
 
 def _check_references(fun, flat, args, kwargs) -> None:
