@@ -648,3 +648,17 @@ def test_recoverable_programs_go_on(tmp_path):
     for result in results[:2]:
         assert result.status == 0, results
         assert "first 3.0" in result.stdout and "then 2.0" in result.stdout, result
+
+
+@pytest.mark.parametrize("gone, is_wrong", [(1, False), (2, True)])
+def test_one_who_leaves_is_not_blamed_with_what_follows_from_it(gone, is_wrong):
+    """The others may fail before a process that they wait for has disconnected."""
+    watch = failures.Watch(1, 3, "127.0.0.1:1", None, False)
+    problem = f"process 0 has failed: process {gone} has ended, and jit(f) waits for it"
+
+    class Client:
+        def shutdown(self):
+            watch.problem = problem
+            raise RuntimeError("another task has failed")
+
+    assert watch.leave(Client(), None) == (problem if is_wrong else None)

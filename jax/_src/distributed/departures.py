@@ -16,7 +16,7 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Any
 
-from jax._src.distributed.failures import FOREVER_MS, Watch
+from jax._src.distributed.failures import FOREVER_MS, Watch, has_ended
 from jax._src.errors import JaxRuntimeError
 
 _NUMBER = "jax/departures/number"
@@ -94,5 +94,5 @@ class Departures:
         program, processes = self._last[group]
         for process in sorted(set(processes) & self._left.keys()):
             if self._runs[group] > self._left[process].get(group, 0):
-                return f"process {process} has ended, and {program} waits for it"
+                return f"{has_ended(process)}, and {program} waits for it"
         return None
