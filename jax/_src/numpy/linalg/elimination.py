@@ -19,7 +19,7 @@ def is_small_batched(a: Any, b: Any) -> bool:
     if not core.is_constant_shape((*a.shape, *b.shape)):
         return False
     n, k = b.shape[-2:]
-    return 1 <= k <= max(n, 1) and 1 <= n <= _MAX_SIZE and math.prod(b.shape[:-2]) >= _MIN_BATCH
+    return 1 <= k <= n <= _MAX_SIZE and math.prod(b.shape[:-2]) >= _MIN_BATCH
 
 
 def solve_small(a: Any, b: Any) -> Any:
