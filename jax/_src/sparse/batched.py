@@ -1,4 +1,4 @@
-"""What vmap does with sparse arrays that have batch dimensions: it maps over one of these."""
+"""What sparse arrays with batch dimensions have in common; vmap maps over one of these dimensions."""
 
 from __future__ import annotations
 
@@ -6,6 +6,36 @@ from typing import Any
 
 from jax._src.interpreters.vmappables import register_vmappable
 from jax._src.lax import lax
+from jax._src.sparse.base import JAXSparse, SparseInfo
+
+
+class BatchedSparse(JAXSparse):
+    """Base class of sparse arrays that are pytrees of their buffers, with `SparseInfo` beside them."""
+
+    indices_sorted: bool
+    unique_indices: bool
+    _buffer_names: tuple[str, ...]
+
+    @property
+    def _info(self) -> SparseInfo:
+        return SparseInfo(self.shape, self.indices_sorted, self.unique_indices)
+
+    @property
+    def _bufs(self) -> tuple[Any, ...]:
+        return tuple([getattr(self, name) for name in self._buffer_names])
+
+    def tree_flatten(self) -> Any:
+        """The buffers, and what else the array consists of."""
+        return self._bufs, self._info._asdict()
+
+    @classmethod
+    def tree_unflatten(cls, aux_data: Any, children: Any) -> Any:
+        """The array of a pytree's children, which may be anything."""
+        if set(aux_data) != set(SparseInfo._fields):
+            raise ValueError(f"{cls.__name__}.tree_unflatten: invalid aux_data={aux_data}")
+        self = object.__new__(cls)
+        self.__dict__.update(zip(cls._buffer_names, children), **aux_data)
+        return self
 
 
 def map_over_batch(kind: Any) -> None:

@@ -13,8 +13,8 @@ from jax._src.lax import lax
 from jax._src.numpy import array_constructors
 from jax._src.numpy.util import to_array
 from jax._src.sparse import bcsr_primitives as primitives
-from jax._src.sparse.base import JAXSparse, SparseInfo
-from jax._src.sparse.batched import map_over_batch
+from jax._src.sparse.base import JAXSparse
+from jax._src.sparse.batched import BatchedSparse, map_over_batch
 from jax._src.sparse.bcoo import shapes
 from jax._src.sparse.bcoo.array import BCOO
 from jax._src.sparse.bcoo.functions import bcoo_eliminate_zeros, bcoo_sum_duplicates
@@ -69,7 +69,7 @@ def _check_batch(name: str, x: Any, n_batch: int, shape: Sequence[int]) -> None:
 
 @set_module(MODULE)
 @register_pytree_node_class
-class BCSR(JAXSparse):
+class BCSR(BatchedSparse):
     """Sparse array in the batched compressed sparse row format.
 
     The first `n_batch` dimensions are batch dimensions, the next two are rows and columns, and of
@@ -102,7 +102,7 @@ class BCSR(JAXSparse):
     n_batch = property(lambda self: self.indices.ndim - 1)
     n_sparse = property(lambda _: 2)
     n_dense = property(lambda self: self.data.ndim - self.indices.ndim)
-    _bufs = property(lambda self: (self.data, self.indices, self.indptr))
+    _buffer_names = ("data", "indices", "indptr")
 
     def __init__(
         self,
@@ -124,26 +124,8 @@ class BCSR(JAXSparse):
             )
 
     @property
-    def _info(self) -> SparseInfo:
-        return SparseInfo(self.shape, self.indices_sorted, self.unique_indices)
-
-    @property
     def _sparse_shape(self) -> tuple[int, ...]:
         return self.shape[self.n_batch : self.n_batch + 2]
-
-    def tree_flatten(self) -> Any:
-        """The buffers, and what else the array consists of."""
-        return self._bufs, self._info._asdict()
-
-    @classmethod
-    def tree_unflatten(cls, aux_data: Any, children: Any) -> BCSR:
-        """The array of a pytree's children, which may be anything."""
-        if set(aux_data) != set(SparseInfo._fields):
-            raise ValueError(f"BCSR.tree_unflatten: invalid aux_data={aux_data}")
-        self = object.__new__(cls)
-        self.data, self.indices, self.indptr = children
-        self.__dict__.update(aux_data)
-        return self
 
     @classmethod
     def _empty(

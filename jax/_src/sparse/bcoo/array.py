@@ -12,8 +12,7 @@ from jax._src import dtypes
 from jax._src.basearray import Array
 from jax._src.lax import lax
 from jax._src.numpy.util import to_array
-from jax._src.sparse.base import JAXSparse, SparseInfo
-from jax._src.sparse.batched import map_over_batch
+from jax._src.sparse.batched import BatchedSparse, map_over_batch
 from jax._src.sparse.bcoo import places
 from jax._src.tree_util import register_pytree_node_class
 from jax._src.typing import DTypeLike
@@ -65,7 +64,7 @@ def layout(data: Any, indices: Any, shape: Sequence[int]) -> BCOOProperties:
 
 @set_module(MODULE)
 @register_pytree_node_class
-class BCOO(JAXSparse):
+class BCOO(BatchedSparse):
     """Sparse array in the batched coordinate format.
 
     The first `n_batch` dimensions are batch dimensions: every batch has `nse` elements of its own.
@@ -135,27 +134,7 @@ class BCOO(JAXSparse):
         """The number of dense dimensions."""
         return self.data.ndim - 1 - self.n_batch
 
-    @property
-    def _info(self) -> SparseInfo:
-        return SparseInfo(self.shape, self.indices_sorted, self.unique_indices)
-
-    @property
-    def _bufs(self) -> tuple[Array, Array]:
-        return self.data, self.indices
-
-    def tree_flatten(self) -> Any:
-        """The buffers, and what else the array consists of."""
-        return (self.data, self.indices), self._info._asdict()
-
-    @classmethod
-    def tree_unflatten(cls, aux_data: Any, children: Any) -> BCOO:
-        """The array of a pytree's children, which may be anything."""
-        if set(aux_data) != set(SparseInfo._fields):
-            raise ValueError(f"BCOO.tree_unflatten: invalid aux_data={aux_data}")
-        self = object.__new__(cls)
-        self.data, self.indices = children
-        self.__dict__.update(aux_data)
-        return self
+    _buffer_names = ("data", "indices")
 
     @classmethod
     def _empty(
