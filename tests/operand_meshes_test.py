@@ -1,6 +1,7 @@
 """Explicitly sharded arrays outside of `jax.set_mesh`: eager operations on constants find the devices."""
 
 import threading
+import time
 
 import numpy as np
 import pytest
@@ -8,6 +9,7 @@ import pytest
 import jax
 import jax.numpy as jnp
 from jax import lax
+from jax._src.interpreters.pxla import lowering
 from jax.sharding import AxisType, NamedSharding, PartitionSpec as P
 
 FUNCTIONS = {
@@ -115,6 +117,36 @@ def test_each_thread_has_its_own_arguments(values):
     for thread in threads:
         thread.join()
     assert seen == {h[0]: set(h) for h in halves}
+
+
+def test_a_module_is_compiled_in_one_thread_at_a_time(values, monkeypatch):
+    """The compiler changes the module's context, which has no locks."""
+    compile_lowered, busy, overlaps = lowering.compile_lowered, set(), []
+
+    def slowly(lowered, *args):
+        overlaps.append(id(lowered) in busy)
+        busy.add(id(lowered))
+        time.sleep(0.05)
+        out = compile_lowered(lowered, *args)
+        busy.discard(id(lowered))
+        return out
+
+    double = jax.jit(lambda x: x * 2)
+    double(put(values, mesh_of(jax.devices()[3::-1])))  # lowers the module that the others share
+    monkeypatch.setattr(lowering, "compile_lowered", slowly)
+    start = threading.Barrier(2)
+
+    def run(devices):
+        x = put(values, mesh_of(devices))
+        start.wait()
+        double(x).block_until_ready()
+
+    threads = [threading.Thread(target=run, args=(jax.devices()[i : i + 4],)) for i in (0, 4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert overlaps == [False, False]
 
 
 def test_arguments_on_several_meshes_leave_it_open(values):

@@ -8,6 +8,7 @@ half a megabyte or more. Programs compiled from a module are cached for as long 
 from __future__ import annotations
 
 import collections
+import threading
 import weakref
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
@@ -27,13 +28,19 @@ _latest: collections.deque[weakref.ref[LoweredModule]] = collections.deque()
 
 
 class LoweredModule:
-    """A lowered module, while it is kept, and the programs compiled from it."""
+    """A lowered module, while it is kept, and the programs compiled from it.
 
-    __slots__ = ("result", "executables", "__weakref__")
+    Attributes:
+      compiling: a lock to be held by who compiles it. The compiler changes the module's context, which
+        has no locks of its own.
+    """
+
+    __slots__ = ("result", "executables", "compiling", "__weakref__")
 
     def __init__(self) -> None:
         self.result: mlir.LoweringResult | None = None
         self.executables: weakref.WeakValueDictionary[Any, Any] = weakref.WeakValueDictionary()
+        self.compiling = threading.RLock()
 
 
 def find_or_lower(

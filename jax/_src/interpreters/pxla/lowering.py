@@ -168,17 +168,18 @@ class MeshComputation:
                 "to compile it, or use jax.export."
             )
         lowered, info = self._lowered, self._info
-        if info.const_args or lowered.keepalive or lowered.host_callbacks:
-            return compile_lowered(lowered, info, placement, options)
-        key = (
-            placement, info.in_shardings, info.out_shardings, info.kept_var_idx, info.written_refs,
-            frozenset(options.items()), config_key(),
-        )  # fmt: skip
-        executable: MeshExecutable | None = self._module.executables.get(key)
-        if executable is None:
-            executable = compile_lowered(lowered, info, placement, options)
-            self._module.executables[key] = executable
-        return executable
+        with self._module.compiling:
+            if info.const_args or lowered.keepalive or lowered.host_callbacks:
+                return compile_lowered(lowered, info, placement, options)
+            key = (
+                placement, info.in_shardings, info.out_shardings, info.kept_var_idx, info.written_refs,
+                frozenset(options.items()), config_key(),
+            )  # fmt: skip
+            executable: MeshExecutable | None = self._module.executables.get(key)
+            if executable is None:
+                executable = compile_lowered(lowered, info, placement, options)
+                self._module.executables[key] = executable
+            return executable
 
 
 class Request(NamedTuple):
