@@ -4,6 +4,7 @@ A table is a module with a list `CASES`. `evaluate` runs a case in all modes. Th
 depend on this file: what only compares or stores is elsewhere.
 """
 
+import contextlib
 import functools
 import importlib.util
 import itertools
@@ -109,10 +110,12 @@ def values(shape: Sequence[int], dtype: str, key: str, special: bool = False, ti
 
 def evaluate(case: Case) -> dict[str, Any]:
     """The results in each mode: NumPy arrays and which are weakly typed, or the error's class and text; see `_call`."""
-    if case.program:
-        return {"call": _call(case.fun)}
     import jax
 
+    if case.program:
+        # Without x64 nothing is set here, which a program's own setting would not override.
+        with jax.enable_x64(True) if case.x64 else contextlib.nullcontext():
+            return {"call": _call(case.fun)}
     quickly = jax.config.values["jax_disable_most_optimizations"]
     if case.optimized and quickly:
         jax.config.update("jax_disable_most_optimizations", False)
