@@ -450,6 +450,51 @@ def run_small_batches():
     return lambda: x @ x
 
 
+# Compiled programs that outlive their process
+
+
+@timed(
+    "compiled programs", "first call of the MLP's gradient, from the compilation cache", mark=0.8
+)
+def call_cached():
+    from jax.experimental.compilation_cache import compilation_cache  # few programs need it
+
+    arguments = MLP.arguments()
+    folder = tempfile.TemporaryDirectory()
+
+    def call():
+        previous = jax.config.jax_persistent_cache_min_compile_time_secs
+        jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)
+        jax.config.update("jax_compilation_cache_dir", folder.name)
+        compilation_cache.reset_cache()
+        try:
+            return jax.jit(jax.grad(MLP.new()))(*arguments)
+        finally:
+            jax.config.update("jax_persistent_cache_min_compile_time_secs", previous)
+            jax.config.update("jax_compilation_cache_dir", None)
+            compilation_cache.reset_cache()
+
+    call()
+    assert os.listdir(folder.name)
+    return call
+
+
+@timed("compiled programs", "load a serialized gradient of the MLP and call it", mark=1.0)
+def load_executable():
+    from jax.experimental import serialize_executable
+
+    arguments = MLP.arguments()
+    compiled = jax.jit(jax.grad(MLP.new())).lower(*arguments).compile()
+    serialized = serialize_executable.serialize(compiled)
+    devices = jax.devices()[:1]
+
+    def call():
+        loaded = serialize_executable.deserialize_and_load(*serialized, execution_devices=devices)
+        return loaded(*arguments)
+
+    return call
+
+
 # Checkpoints
 
 

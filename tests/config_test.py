@@ -214,9 +214,9 @@ class ConfigTest(parameterized.TestCase):
         self.assertEqual(config.config.read(name), kept)
 
     def test_value_without_effect(self):
-        with self.assertWarnsRegex(UserWarning, "jax_compilation_cache_dir has no effect"):
-            config.config.update("jax_compilation_cache_dir", "/somewhere")
-        self.assertEqual(config.config.read("jax_compilation_cache_dir"), "/somewhere")
+        with self.assertWarnsRegex(UserWarning, "jax_refs_to_pins has no effect"):
+            config.config.update("jax_refs_to_pins", True)
+        self.assertEqual(config.config.read("jax_refs_to_pins"), True)
 
     def test_truth_of_the_holder_is_refused(self):
         with self.assertRaisesRegex(TypeError, "value"):

@@ -122,6 +122,8 @@ def get_compile_options(
         debug.xla_test_all_input_layouts = False
     if not config.enable_remat_opt_pass.value:
         debug.xla_disable_hlo_passes = "rematerialization"
+    if config.compilation_cache_dir.value:
+        _cache().use_xla_caches(options)
     if device_assignment is not None:
         options.device_assignment = _device_assignment(
             device_assignment, num_replicas, num_partitions
@@ -307,14 +309,36 @@ def compile_or_get_cached(
     if pgle_profiler is not None and (profile := pgle_profiler.consume_fdo_profile()) is not None:
         compile_options.executable_build_options.fdo_profile = profile
     name = fun_name or module_name(computation)
+
+    def compile_module() -> Any:
+        return backend_compile_and_load(
+            backend, computation, executable_devices, compile_options, host_callbacks
+        )
+
     with log_elapsed_time(
         "Finished XLA compilation of {fun_name} in {elapsed_time:.9f} sec",
         name,
         BACKEND_COMPILE_EVENT,
     ):
-        return backend_compile_and_load(
-            backend, computation, executable_devices, compile_options, host_callbacks
+        if not config.compilation_cache_dir.value or not _cache().is_cache_used(backend):
+            return compile_module()
+        return _cache().compile_or_get_cached(
+            compile_module,
+            computation,
+            module_name(computation),
+            devices,
+            compile_options,
+            backend,
+            executable_devices,
+            bool(host_callbacks),
         )
+
+
+def _cache() -> Any:
+    """The module of the compilation cache, which most programs do not use."""
+    from jax._src import compilation_cache
+
+    return compilation_cache
 
 
 def module_name(module: ir.Module) -> str:

@@ -9,7 +9,7 @@ import sys
 
 import numpy as np
 
-from jax._src import config, lib, xla_bridge
+from jax._src import compilation_cache, config, lib, xla_bridge
 from jax._src.lib import native_kernels
 from jax.version import __version__
 
@@ -39,6 +39,7 @@ def print_environment_info(return_string: bool = False) -> str | None:
         f"device info: {_device_info()}",
         f"process_count: {xla_bridge.process_count()}",
         f"platform: {platform.uname()}",
+        f"compilation cache: {_compilation_cache_info()}",
     ]
     lines += [f"{name}={value}" for name, value in os.environ.items() if name.startswith(_PREFIXES)]
     if (gpu := _nvidia_smi()) is not None:
@@ -57,6 +58,14 @@ def _extension_info() -> str:
     if extension is None:
         return f"not used ({native_kernels.problem()})"
     return f"{extension.__version__}, vectors: {extension.vector_target()}"
+
+
+def _compilation_cache_info() -> str:
+    if not compilation_cache.is_persistent_cache_enabled():
+        return "not used (set jax_compilation_cache_dir to a folder)"
+    counts = compilation_cache.counts
+    found = f"{counts.hits} hits, {counts.misses} misses, {counts.written} programs written"
+    return f"{config.compilation_cache_dir.value}: {found} by this process"
 
 
 def _device_info() -> str:

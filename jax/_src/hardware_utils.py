@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import enum
+import functools
 import os
 import pathlib
+import platform
 
 _GOOGLE_PCI_VENDOR_ID = "0x1ae0"
 _AMD_PCI_VENDOR_ID = 0x1002
@@ -84,6 +86,27 @@ def get_shm_size_in_mb() -> float:
     except (OSError, AttributeError):
         return 0.0
     return stat.f_blocks * stat.f_frsize / 2**20
+
+
+@functools.cache
+def processor_name() -> str:
+    """This machine's processor, so far as the system tells: the architecture, and the model."""
+    names = ("model name", "cpu family", "model", "stepping", "CPU implementer", "CPU part")
+    known = [value for name, value in _processor_information() if name in names]
+    return " ".join([platform.machine(), platform.processor(), *known])
+
+
+@functools.cache
+def processor_features() -> frozenset[str]:
+    """The sets of instructions that this machine's processor has; empty if the system does not tell."""
+    lines = (value for name, value in _processor_information() if name in ("flags", "Features"))
+    return frozenset(feature for line in lines for feature in line.split())
+
+
+def _processor_information() -> list[tuple[str, str]]:
+    first = _read(pathlib.Path("/proc/cpuinfo")).partition("\n\n")[0]
+    pairs = (line.partition(":") for line in first.splitlines())
+    return [(name.strip(), value.strip()) for name, _, value in pairs]
 
 
 def _read(path) -> str:

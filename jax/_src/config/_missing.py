@@ -17,29 +17,16 @@ if not lib.has_efforts:
     )
 
 without_effect(
-    "there is no persistent compilation cache yet",
-    _flags.compilation_cache_dir,
-)
-# The cache needs a folder, and setting the folder gives the warning.
-without_effect_alone(
-    _flags.enable_compilation_cache,
-    _flags.compilation_cache_max_size,
-    _flags.compilation_cache_include_metadata_in_key,
-    _flags.compilation_cache_check_contents,
-    _flags.raise_persistent_cache_errors,
-    _flags.persistent_cache_min_compile_time_secs,
-    _flags.persistent_cache_min_entry_size_bytes,
-    _flags.persistent_cache_enable_xla_caches,
-    _flags.remove_custom_partitioning_ptr_from_cache_key,
+    "each process compiles its program, or takes it from the compilation cache",
     _flags.share_binary_between_hosts,
-    _flags.share_binary_between_hosts_timeout_ms,
-    _flags.compilation_cache_expect_pgle,
 )
+without_effect_alone(_flags.share_binary_between_hosts_timeout_ms)
 without_effect(
     "there is no profile-guided latency estimation yet",
     _flags.enable_pgle,
     _flags.pgle_profiling_runs,
     _flags.pgle_aggregation_percentile,
+    _flags.compilation_cache_expect_pgle,
 )
 without_effect(
     "there is no jax.export yet",

@@ -94,6 +94,10 @@ class DebugInfo:
         )
         return DebugInfo(**{**fields, **kwargs})
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        names = (self.arg_names, self.result_paths)  # no functions
+        return DebugInfo, (self.traced_for, self.func_src_info, *names)
+
     def __repr__(self) -> str:
         return (
             f"DebugInfo(traced_for={self.traced_for!r}, func_src_info={self.func_src_info!r}, "
