@@ -290,6 +290,9 @@ ROWS = [
         [numbers(6, 3), numbers(2, 3, 2, seed=1), np.array([2, 4], np.int32)], vmap=(0, 1), sharded=False),
     Row("scaled_dot", lambda x, y, a: lax.scaled_dot(x, y, lhs_scale=a, preferred_element_type=np.float32),
         [numbers(2, 4), numbers(4, 3), POSITIVE[:2, :2]], 0, dtypes=("float32", "bfloat16")),
+    Row("block_scaled_dot", jax.nn.scaled_matmul,
+        [numbers(2, 3, 4), numbers(2, 5, 4, seed=1), numbers(2, 3, 2, seed=2), numbers(2, 5, 2, seed=3)],
+        1, dtypes=("float32", "bfloat16")),
     Row("conv_general_dilated", conv, [IMAGE, KERNEL], dtypes=("float32", "float64", "bfloat16")),
     # Control flow and calls
     Row("cond", lambda p, x: lax.cond(p, lambda x: x * 2, jnp.sin, x), [np.bool_(True), X]),
@@ -472,5 +475,6 @@ WITHOUT_ROW = {
         ),
         "are for GPUs: cudnn_attention_test.py",
     ),
+    "block_scaled_dot_call": "is for GPUs: scaled_matmul_test.py",
     "threefry_bits": "takes words of keys: random_test.py, numeric_kernels_test.py",
 }

@@ -1,8 +1,6 @@
 """Matrix products of block-scaled narrow floating point numbers (the MX formats and NVFP4).
 
-Blocks of consecutive elements along the contracted dimension share a scale. The products are
-composed of ordinary operations: operands are scaled up, then contracted. Compilers for hardware
-with these formats can fuse that.
+Blocks of consecutive elements along the contracted dimension share a scale.
 """
 
 import dataclasses
@@ -15,6 +13,7 @@ from jax._src import dtypes
 from jax._src.custom_derivatives import custom_vjp
 from jax._src.jit.library import nested_jit
 from jax._src.lax import lax
+from jax._src.nn.block_scaled_dot import block_scaled_dot_p
 from jax._src.numpy.util import check_arraylike, to_array
 from jax._src.typing import Array, ArrayLike
 from jax._src.util import set_module
@@ -129,21 +128,8 @@ def _result_dtype(dtype: Any) -> np.dtype:
     return dtype
 
 
-def _scaled_up(x, scales):
-    size = x.shape[-1] // scales.shape[-1]
-    blocks = lax.reshape(lax.convert_element_type(x, np.float32), (*scales.shape, size))
-    scales = lax.expand_dims(lax.convert_element_type(scales, np.float32), (scales.ndim,))
-    return lax.reshape(lax.mul(blocks, lax.broadcast_to(scales, blocks.shape)), x.shape)
-
-
 def _scaled_matmul_impl(lhs, rhs, lhs_scales, rhs_scales, *, dtype):
-    out = lax.dot_general(
-        _scaled_up(lhs, lhs_scales),
-        _scaled_up(rhs, rhs_scales),
-        (((2,), (2,)), ((0,), (0,))),
-        preferred_element_type=np.float32,
-    )
-    return lax.convert_element_type(out, dtype)
+    return block_scaled_dot_p.bind(lhs, rhs, lhs_scales, rhs_scales, dtype=dtype)
 
 
 _scaled_matmul_impl.__name__ = "_scaled_matmul"
@@ -164,7 +150,9 @@ def quantize(x: Any, config: BlockScaleConfig) -> tuple[Any, Any]:
         )
     blocks = lax.reshape(x, (*x.shape[:-1], x.shape[-1] // size, size))
     if config.mode == "nvfp4":
-        blocks = blocks / _like(config.global_scale, blocks)
+        scale = to_array(config.global_scale)
+        blocks = lax.convert_element_type(blocks, dtypes.promote_types(blocks.dtype, scale.dtype))
+        blocks = blocks / _like(scale, blocks)
     largest = abs(blocks).max(-1, keepdims=True)
     bound = dtypes.finfo(config.data_type).max.astype(np.float32).astype(blocks.dtype)
     scales = largest / bound
@@ -187,7 +175,11 @@ def _like(scale, x):
 
 
 def _power_of_two_above(x):
-    """Returns the least power of two not below `x`, as float8_e8m0fnu and as float32."""
+    """Returns the least power of two not below `x`, as float8_e8m0fnu and as float32.
+
+    The latter is one for zero: by 2 ** -127, which is zero in float16 and where subnormal numbers
+    are flushed to zero, a block of zeros must not be divided.
+    """
     bits = lax.bitcast_convert_type(x.astype(np.float32), np.uint32)
     exponent, mantissa = bits >> 23, bits & 0x7FFFFF
     # The smallest float8_e8m0fnu is 2 ** -127, half of float32's smallest normal number.
@@ -196,6 +188,7 @@ def _power_of_two_above(x):
     exponent = exponent.astype(np.uint8)
     wide = lax.bitcast_convert_type(exponent.astype(np.uint32) << 23, np.float32)
     wide = lax.select(wide == 0.0, lax.full_like(wide, 2.0**-127), wide)
+    wide = lax.select(x == 0.0, lax.full_like(wide, 1.0), wide)
     return lax.bitcast_convert_type(exponent, ml_dtypes.float8_e8m0fnu), wide
 
 
@@ -215,7 +208,7 @@ def scaled_dot_general(
       dimension_numbers: as for `lax.dot_general`.
       preferred_element_type: dtype of the result: float32, bfloat16 or float16.
       configs: configurations for lhs, rhs and the cotangent; None to quantize nothing.
-      implementation: None, or 'cudnn' for cuDNN's kernels.
+      implementation: deprecated and ignored, as in the original: the kernels depend on the device.
 
     Returns:
       The result of `lax.dot_general`. It is differentiable: with mxfp8 the products of the backward
@@ -223,21 +216,12 @@ def scaled_dot_general(
       gradient.
 
     Raises:
-      ValueError: if a contracted size is not a multiple of the block size, or `implementation` is
-        unknown.
+      ValueError: if a contracted size is not a multiple of the block size.
       TypeError: if `preferred_element_type` is not supported.
-      NotImplementedError: if `implementation` is 'cudnn'.
     """
     check_arraylike("scaled_dot_general", lhs, rhs)
     lhs, rhs = to_array(lhs), to_array(rhs)
     dtype = _result_dtype(preferred_element_type)
-    if implementation == "cudnn":
-        raise NotImplementedError(
-            "scaled_dot_general: implementation='cudnn' needs an NVIDIA GPU with block-scaled matrix "
-            "units; implementation=None works everywhere"
-        )
-    if implementation is not None:
-        raise ValueError(f"Unsupported implementation option: {implementation}")
     if configs is None:
         return lax.dot_general(lhs, rhs, dimension_numbers, preferred_element_type=dtype)
     if not isinstance(configs, (list, tuple)) or len(configs) != 3:
@@ -266,11 +250,12 @@ def _scaled_dot(a, b, configs, dtype):
     a_config, b_config, ct_config = configs
 
     def product(x, x_config, y, y_config):
-        out = scaled_matmul(*_interleave(quantize(x, x_config), quantize(y, y_config)), dtype)
-        if x_config.mode == "nvfp4":
-            scale = to_array(x_config.global_scale) * to_array(y_config.global_scale)
-            out = out * _like(scale, out)
-        return out
+        operands = _interleave(quantize(x, x_config), quantize(y, y_config))
+        if x_config.mode != "nvfp4":
+            return scaled_matmul(*operands, dtype)
+        out = scaled_matmul(*operands, np.float32)
+        scale = to_array(x_config.global_scale) * to_array(y_config.global_scale)
+        return lax.convert_element_type(out * _like(scale, out), dtype)
 
     @custom_vjp
     def scaled_dot_general_fn(a, b):
@@ -301,8 +286,8 @@ def _interleave(x, y):
 
 
 def _in_range(ct, x, config):
-    bound = 1.0
+    limit = to_array(config.global_scale)
     for t in (config.data_type, config.scale_type):
-        bound *= float(dtypes.finfo(t).max.astype(np.float32))
-    limit = to_array(config.global_scale) * bound
-    return lax.select(abs(x) <= _like(limit, x), ct, lax.full_like(ct, 0))
+        limit = limit * float(dtypes.finfo(t).max.astype(np.float32))
+    size = lax.convert_element_type(abs(x), dtypes.promote_types(x.dtype, limit.dtype))
+    return lax.select(size <= _like(limit, size), ct, lax.full_like(ct, 0))
