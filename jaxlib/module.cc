@@ -23,6 +23,7 @@ nb::dict Handlers() {
   handlers["jaxlib_ext_cumulative"] = Capsule(JaxlibExtCumulative);
   handlers["jaxlib_ext_threefry_bits"] = Capsule(JaxlibExtThreefryBits);
   handlers["jaxlib_ext_scatter_add"] = Capsule(JaxlibExtScatterAdd);
+  handlers["jaxlib_ext_search_sorted"] = Capsule(JaxlibExtSearchSorted);
   return handlers;
 }
 

@@ -63,6 +63,7 @@ def extension() -> types.ModuleType:
         "jaxlib_ext_cumulative": jax.ffi.pycapsule(kernels.JaxlibExtCumulative),
         "jaxlib_ext_threefry_bits": jax.ffi.pycapsule(kernels.JaxlibExtThreefryBits),
         "jaxlib_ext_scatter_add": jax.ffi.pycapsule(kernels.JaxlibExtScatterAdd),
+        "jaxlib_ext_search_sorted": jax.ffi.pycapsule(kernels.JaxlibExtSearchSorted),
     }
     module.vector_target = lambda: "none"
     sys.modules["jaxlib_ext._kernels"] = module

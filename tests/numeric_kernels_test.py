@@ -184,6 +184,109 @@ def test_scatter_add(dtype, mode):
     assert_same(f, x, indices, rows, target="jaxlib_ext_scatter_add")
 
 
+@pytest.mark.parametrize("dtype", ["int32", "uint8", "float32"])
+@pytest.mark.parametrize("mode", ["drop", "clip"])
+def test_many_updates_of_few_rows(dtype, mode):
+    """They are added in chunks; the sums of integers are the same, those of floats about as exact."""
+    indices = np.random.default_rng(0).integers(-9, 60, 70_000)
+    x, rows = draw(dtype, (40, 3)), draw(dtype, (70_000, 3), 1)
+
+    def f(x, indices, rows):
+        wide = x.at[indices].add(rows, mode=mode)
+        narrow = x[:, 0].at[indices.astype(np.int32)].add(rows[..., 0], mode=mode)
+        return wide, narrow, x.at[indices].add(1, mode=mode)
+
+    if dtype != "float32":
+        assert_same(f, x, indices, rows, target="jaxlib_ext_scatter_add")
+        return
+    ours, expected = both(f, x, indices, rows, target="jaxlib_ext_scatter_add")
+    with config.enable_x64(True):
+        exact = jax.jit(f)(x.astype(np.float64), indices, rows.astype(np.float64))
+    exact = [np.asarray(x) for x in exact]
+    for a, b, c in zip(ours, expected, exact, strict=True):
+        for x in (a, b):
+            np.testing.assert_allclose(x, c, rtol=1e-5, atol=1e-3)
+
+
+def test_counting():
+    x = np.random.default_rng(0).integers(-9, 120, 70_000)
+
+    def f(x):
+        counts = [jnp.bincount(x.astype(t), length=100) for t in ("int8", "int32", "int64")]
+        return *counts, jnp.bincount(x > 5, length=3), jnp.bincount(x[:300], length=7)
+
+    ours = assert_same(f, x, target="jaxlib_ext_scatter_add")
+    np.testing.assert_array_equal(ours[1], np.bincount(np.maximum(x, 0), minlength=120)[:100])
+
+
+@pytest.mark.parametrize("dtype", [*NUMBERS, "float32", "float64"])
+def test_searchsorted(dtype):
+    a, v = np.sort(draw(dtype, 300)), draw(dtype, (3, 1000), 1)
+    v[0, :300] = a
+    if not np.issubdtype(dtype, np.integer):
+        tiny = np.finfo(dtype).tiny
+        special = np.array([0, -0.0, tiny / 2, tiny / 4, -tiny / 4, np.inf, np.nan], dtype)
+        a[-1], v[1, :7], v[2, 2:9] = np.inf, special, special
+        a[140:145] = 0, -0.0, 0, tiny / 4, tiny / 2
+        a.sort()
+
+    def f(a, v):
+        search = lambda a, v, **kw: [
+            jnp.searchsorted(a, v, side=s, **kw) for s in ("left", "right")
+        ]
+        first = v[0]
+        return (
+            search(a, v),
+            search(a, v, method="scan_unrolled"),
+            search(a[::-1], v),  # not sorted, and bisected all the same
+            search(jnp.concatenate([a, a[:0], a[-1:], a[-1:]]), v),
+            jax.vmap(search, (None, 0))(a, v),
+            jax.vmap(search, (None, 1))(a, v),
+            jax.vmap(search, (0, None))(jnp.stack([a, a]), first),
+            jax.vmap(search)(jnp.stack([a, a[:1].repeat(300)]), v[:2]),
+            jnp.digitize(v, a),
+        )
+
+    assert_same(f, a, v, target="jaxlib_ext_search_sorted")
+    few = lambda a, v: jnp.searchsorted(a, v[0, :260])
+    assert_same(few, a, v, target="jaxlib_ext_search_sorted")
+
+
+def test_histograms_and_interpolation():
+    x, w = draw(np.float32, 30_000), draw(np.float32, 30_000, 1)
+    x[:3] = np.nan, np.inf, -np.inf
+    edges = np.array([-2, -1.5, 0, 0, 0.1, 2], np.float32)
+
+    def f(x, w):
+        return (
+            jnp.histogram(x, 50, range=(-2, 2)),
+            jnp.histogram(x, edges, density=True),
+            jnp.histogram2d(x, w, bins=[9, 11], range=[(-2, 2), (-1, 3)])[0],
+            jnp.interp(x, jnp.linspace(-1, 1, 30), jnp.linspace(0, 3, 30) ** 2),
+            jax.jvp(lambda x: jnp.interp(x, edges[1:3], edges[:2]), (x,), (w,))[1],
+        )
+
+    ours = assert_same(f, x, w, target="jaxlib_ext_search_sorted")
+    counts, ends = ours[0]
+    np.testing.assert_array_equal(counts, np.histogram(x, ends)[0])
+    weighted = lambda x, w: jnp.histogram(x, 20, range=(-2, 2), weights=w)[0]
+    grad = jax.grad(lambda w: jnp.sum(weighted(x, w) ** 2))
+    for a, b in zip(*both(lambda x, w: (weighted(x, w), grad(w)), x, w, target="jaxlib_ext_")):
+        np.testing.assert_allclose(a, b, rtol=2e-5, atol=2e-3)
+
+
+def test_searchsorted_where_the_kernel_does_not_fit():
+    x = draw(np.float32, (8, 512))
+    edges = np.linspace(-2, 2, 9, dtype=np.float32)
+    expected = np.searchsorted(edges, x)
+    f = lambda x: jnp.searchsorted(edges, x)
+    y = jax.jit(f)(jax.device_put(x, NamedSharding(mesh(AxisType.Auto), P("x"))))
+    assert y.sharding.spec[0] == "x"
+    np.testing.assert_array_equal(y, expected)
+    mapped = jax.shard_map(f, mesh=mesh(AxisType.Auto), in_specs=P("x"), out_specs=P("x"))
+    np.testing.assert_array_equal(jax.jit(mapped)(x), expected)
+
+
 def test_derivatives_of_scatter_add_and_gather():
     i = np.random.default_rng(0).integers(0, 50, 600)
     x, w = draw(np.float32, (50, 4)), draw(np.float32, (600, 4))

@@ -476,5 +476,6 @@ WITHOUT_ROW = {
         "are for GPUs: cudnn_attention_test.py",
     ),
     "block_scaled_dot_call": "is for GPUs: scaled_matmul_test.py",
+    "bisect": "has static parameters of searchsorted: numpy_sorting_test.py, numeric_kernels_test.py",
     "threefry_bits": "takes words of keys: random_test.py, numeric_kernels_test.py",
 }

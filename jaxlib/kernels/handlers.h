@@ -33,8 +33,13 @@ extern "C" XLA_FFI_Error* JaxlibExtCumulative(XLA_FFI_CallFrame* call_frame);
 // of them for each key.
 extern "C" XLA_FFI_Error* JaxlibExtThreefryBits(XLA_FFI_CallFrame* call_frame);
 
-// Operands: an array of rows, a vector of indices, and as many rows. The result is the first with those added.
+// Operands: an array of rows, a vector of indices, and as many rows or a scalar. The result is the first with those
+// added. Attribute: `clip` (int64), not zero if an index out of bounds means the first or the last row, not none.
 extern "C" XLA_FFI_Error* JaxlibExtScatterAdd(XLA_FFI_CallFrame* call_frame);
+
+// The places in a sorted vector, the first operand, of the elements of the second, as int32. Attribute: `right` (int64),
+// not zero for the places after equal elements.
+extern "C" XLA_FFI_Error* JaxlibExtSearchSorted(XLA_FFI_CallFrame* call_frame);
 
 // The product of a sparse matrix in CSR format, given by elements, column indices and starts of rows, and a
 // dense vector or matrix. Attribute: `transpose` (int64), not zero to transpose the sparse matrix.

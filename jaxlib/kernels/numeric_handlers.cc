@@ -13,6 +13,7 @@
 #include "jaxlib/kernels/numbers.h"
 #include "jaxlib/kernels/random_bits.h"
 #include "jaxlib/kernels/scatter_add.h"
+#include "jaxlib/kernels/search_sorted.h"
 #include "xla/ffi/api/ffi.h"
 
 namespace jaxlib_ext {
@@ -101,8 +102,9 @@ ffi::Error ThreefryBitsImpl(ffi::ThreadPool pool, ffi::AnyBuffer keys,
   return Guard("threefry_bits", [&] { return CheckedThreefryBits(pool, keys, bits); });
 }
 
-ffi::Error CheckedScatterAdd(ffi::AnyBuffer& operand, ffi::AnyBuffer& indices,
-                             ffi::AnyBuffer& updates, ffi::Result<ffi::AnyBuffer>& out) {
+ffi::Error CheckedScatterAdd(ffi::ThreadPool& pool, ffi::AnyBuffer& operand,
+                             ffi::AnyBuffer& indices, ffi::AnyBuffer& updates,
+                             ffi::Result<ffi::AnyBuffer>& out, int64_t clip) {
   const auto invalid = [](const std::string& what) {
     return ffi::Error::InvalidArgument("scatter_add: " + what);
   };
@@ -116,12 +118,15 @@ ffi::Error CheckedScatterAdd(ffi::AnyBuffer& operand, ffi::AnyBuffer& indices,
     return invalid("the indices must be a vector of integers, got " + ToString(indices));
   }
   const Dimensions rows = operand.dimensions();
-  bool fits = updates.dimensions().size() == rows.size() &&
-              updates.dimensions()[0] == indices.dimensions()[0];
-  for (size_t i = 1; fits && i < rows.size(); ++i) fits = updates.dimensions()[i] == rows[i];
+  const bool scalar = updates.dimensions().size() == 0;
+  bool fits = scalar || (updates.dimensions().size() == rows.size() &&
+                         updates.dimensions()[0] == indices.dimensions()[0]);
+  for (size_t i = 1; fits && !scalar && i < rows.size(); ++i) {
+    fits = updates.dimensions()[i] == rows[i];
+  }
   if (!fits) {
-    return invalid("there must be a row of updates for each index, got " + ToString(operand) +
-                   ", " + ToString(indices) + " and " + ToString(updates));
+    return invalid("there must be a row of updates for each index, or a scalar, got " +
+                   ToString(operand) + ", " + ToString(indices) + " and " + ToString(updates));
   }
   if (!SameType(operand, *out)) {
     return invalid("the operand is " + ToString(operand) + ", but the result is " + ToString(*out));
@@ -130,15 +135,57 @@ ffi::Error CheckedScatterAdd(ffi::AnyBuffer& operand, ffi::AnyBuffer& indices,
   if (bytes != 0 && out->untyped_data() != operand.untyped_data()) {
     std::memcpy(out->untyped_data(), operand.untyped_data(), bytes);
   }
-  ScatterAdd(*type, *index_type, static_cast<size_t>(rows[0]), Size(rows, 1, rows.size()),
-             Elements(indices), indices.untyped_data(), updates.untyped_data(),
-             out->untyped_data());
+  const RowUpdates what{.type = *type,
+                        .index_type = *index_type,
+                        .num_rows = static_cast<size_t>(rows[0]),
+                        .width = Size(rows, 1, rows.size()),
+                        .num_updates = Elements(indices),
+                        .indices = indices.untyped_data(),
+                        .updates = updates.untyped_data(),
+                        .scalar = scalar,
+                        .clip = clip != 0};
+  PoolRunner runner(pool);
+  ScatterAdd(runner, what, out->untyped_data());
   return ffi::Error::Success();
 }
 
-ffi::Error ScatterAddImpl(ffi::AnyBuffer operand, ffi::AnyBuffer indices, ffi::AnyBuffer updates,
-                          ffi::Result<ffi::AnyBuffer> out) {
-  return Guard("scatter_add", [&] { return CheckedScatterAdd(operand, indices, updates, out); });
+ffi::Error ScatterAddImpl(ffi::ThreadPool pool, ffi::AnyBuffer operand, ffi::AnyBuffer indices,
+                          ffi::AnyBuffer updates, ffi::Result<ffi::AnyBuffer> out, int64_t clip) {
+  return Guard("scatter_add", [&] {
+    return CheckedScatterAdd(pool, operand, indices, updates, out, clip);
+  });
+}
+
+ffi::Error CheckedSearchSorted(ffi::ThreadPool& pool, ffi::AnyBuffer& sorted, ffi::AnyBuffer& values,
+                               ffi::Result<ffi::AnyBuffer>& places, int64_t right) {
+  const auto invalid = [](const std::string& what) {
+    return ffi::Error::InvalidArgument("search_sorted: " + what);
+  };
+  const std::optional<ElementType> type = NumberTypeOf(sorted);
+  if (!type.has_value() || NumberTypeOf(values) != type || sorted.dimensions().size() != 1) {
+    return invalid("the operands must be a vector and an array of one type, integers, F32 or F64; got " +
+                   ToString(sorted) + " and " + ToString(values));
+  }
+  if (places->element_type() != ffi::S32 || !SameDimensions(values, *places)) {
+    return invalid("for " + ToString(values) + " the result must be of S32 and this shape, got " +
+                   ToString(*places));
+  }
+  const size_t size = Elements(sorted);
+  if (size > kMaxSearchSize) {
+    return invalid("the vector must have at most " + std::to_string(kMaxSearchSize) +
+                   " elements, got " + std::to_string(size));
+  }
+  PoolRunner runner(pool);
+  SearchSorted(runner, *type, right != 0, sorted.untyped_data(), size, values.untyped_data(),
+               Elements(values), static_cast<int32_t*>(places->untyped_data()));
+  return ffi::Error::Success();
+}
+
+ffi::Error SearchSortedImpl(ffi::ThreadPool pool, ffi::AnyBuffer sorted, ffi::AnyBuffer values,
+                            ffi::Result<ffi::AnyBuffer> places, int64_t right) {
+  return Guard("search_sorted", [&] {
+    return CheckedSearchSorted(pool, sorted, values, places, right);
+  });
 }
 
 }  // namespace
@@ -161,7 +208,17 @@ XLA_FFI_DEFINE_HANDLER_SYMBOL(JaxlibExtThreefryBits, jaxlib_ext::ThreefryBitsImp
 
 XLA_FFI_DEFINE_HANDLER_SYMBOL(JaxlibExtScatterAdd, jaxlib_ext::ScatterAddImpl,
                               xla::ffi::Ffi::Bind()
+                                  .Ctx<xla::ffi::ThreadPool>()
                                   .Arg<xla::ffi::AnyBuffer>()
                                   .Arg<xla::ffi::AnyBuffer>()
                                   .Arg<xla::ffi::AnyBuffer>()
-                                  .Ret<xla::ffi::AnyBuffer>());
+                                  .Ret<xla::ffi::AnyBuffer>()
+                                  .Attr<int64_t>("clip"));
+
+XLA_FFI_DEFINE_HANDLER_SYMBOL(JaxlibExtSearchSorted, jaxlib_ext::SearchSortedImpl,
+                              xla::ffi::Ffi::Bind()
+                                  .Ctx<xla::ffi::ThreadPool>()
+                                  .Arg<xla::ffi::AnyBuffer>()
+                                  .Arg<xla::ffi::AnyBuffer>()
+                                  .Ret<xla::ffi::AnyBuffer>()
+                                  .Attr<int64_t>("right"));

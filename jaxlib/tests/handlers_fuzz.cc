@@ -265,7 +265,7 @@ void RunNumeric(Input& input, XLA_FFI_Handler* handler, std::vector<Array> opera
 }
 
 void FuzzNumeric(Input& input) {
-  const size_t kernel = input.Below(3);
+  const size_t kernel = input.Below(4);
   const XLA_FFI_DataType type = DrawType(input);
   const std::vector<int64_t> shape = DrawShape(input);
   const auto draw = [&](XLA_FFI_DataType of, const std::vector<int64_t>& as) {
@@ -279,14 +279,19 @@ void FuzzNumeric(Input& input) {
     const int64_t keys = size();
     RunNumeric(input, JaxlibExtThreefryBits, {draw(XLA_FFI_DataType_U32, {keys, 2})},
                draw(type, {keys, size()}), {});
+  } else if (kernel == 2) {
+    RunNumeric(input, JaxlibExtSearchSorted, {draw(type, {size()}), draw(type, shape)},
+               draw(XLA_FFI_DataType_S32, shape), {"right"});
   } else {
     const int64_t rows = size();
-    const int64_t updates = size();
-    const int64_t width = size() % 8;
+    const int64_t updates = input.Below(8) == 5 ? 20000 : size();
+    const int64_t width = size() % 9;
     const std::vector<int64_t> operand = {rows, width};
+    const bool scalar = input.Below(3) == 2;
     RunNumeric(input, JaxlibExtScatterAdd,
-               {draw(type, operand), draw(DrawType(input), {updates}), draw(type, {updates, width})},
-               draw(type, operand), {});
+               {draw(type, operand), draw(DrawType(input), {updates}),
+                draw(type, scalar ? std::vector<int64_t>{} : std::vector<int64_t>{updates, width})},
+               draw(type, operand), {"clip"});
   }
 }
 

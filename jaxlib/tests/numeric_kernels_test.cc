@@ -8,11 +8,14 @@
 #include <cstdint>
 #include <limits>
 #include <random>
+#include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "jaxlib/kernels/cumulative.h"
 #include "jaxlib/kernels/random_bits.h"
 #include "jaxlib/kernels/scatter_add.h"
+#include "jaxlib/kernels/search_sorted.h"
 #include "jaxlib/tests/threads.h"
 
 namespace jaxlib_ext {
@@ -107,13 +110,173 @@ TEST(ThreefryTest, RangesAndWidthsAgree) {
 }
 
 TEST(ScatterAddTest, DropsRowsThatAreNotThere) {
+  SerialRunner serial;
   const std::vector<int32_t> indices = {1, -1, 2, 1, 0};
   const std::vector<float> updates = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10};
   std::vector<float> out = {1, 1, 1, 1};
-  ScatterAdd(ElementType::kFloat32, ElementType::kInt32, 2, 2, 5, indices.data(), updates.data(), out.data());
+  RowUpdates what{.type = ElementType::kFloat32,
+                  .index_type = ElementType::kInt32,
+                  .num_rows = 2,
+                  .width = 2,
+                  .num_updates = 5,
+                  .indices = indices.data(),
+                  .updates = updates.data(),
+                  .scalar = false,
+                  .clip = false};
+  ScatterAdd(serial, what, out.data());
   EXPECT_EQ(out, (std::vector<float>{10, 11, 9, 11}));
-  ScatterAdd(ElementType::kFloat32, ElementType::kInt32, 4, 1, 5, indices.data(), updates.data(), out.data());
+  what.num_rows = 4;
+  what.width = 1;
+  ScatterAdd(serial, what, out.data());
   EXPECT_EQ(out, (std::vector<float>{15, 16, 12, 11}));
+  what.num_rows = 2;
+  what.clip = true;
+  what.scalar = true;
+  ScatterAdd(serial, what, out.data());
+  EXPECT_EQ(out, (std::vector<float>{17, 19, 12, 11}));
+}
+
+// With indices of every type, many of them out of bounds, and sums in chunks and one by one.
+template <typename Index>
+void CheckScatterAdd(ElementType index_type) {
+  for (const size_t width : {1, 2, 3, 4, 5, 8, 16}) {
+    for (const auto& [num_rows, num_updates] : {std::pair<size_t, size_t>{90, 40}, {90, 70001}, {90000, 700}}) {
+      std::vector<Index> indices(num_updates);
+      std::mt19937 random(1);
+      for (Index& i : indices) i = static_cast<Index>(random() % 130 - 20);
+      const std::vector<int32_t> updates = Draw(num_updates * width, 1 << 30);
+      for (const bool scalar : {false, true}) {
+        for (const bool clip : {false, true}) {
+          std::vector<uint32_t> expected(num_rows * width, 3);
+          for (size_t i = 0; i < num_updates; ++i) {
+            const Index index = indices[i];
+            size_t row = static_cast<uint64_t>(index);
+            if (std::is_signed_v<Index> && index < 0) row = clip ? 0 : num_rows;
+            if (clip) row = std::min(row, num_rows - 1);
+            for (size_t c = 0; row < num_rows && c < width; ++c) {
+              expected[row * width + c] += static_cast<uint32_t>(updates[scalar ? 0 : i * width + c]);
+            }
+          }
+          const RowUpdates what{.type = ElementType::kInt32,
+                                .index_type = index_type,
+                                .num_rows = num_rows,
+                                .width = width,
+                                .num_updates = num_updates,
+                                .indices = indices.data(),
+                                .updates = updates.data(),
+                                .scalar = scalar,
+                                .clip = clip};
+          Threads threads(3);
+          std::vector<uint32_t> out(num_rows * width, 3);
+          ScatterAdd(threads, what, out.data());
+          ASSERT_EQ(out, expected) << width << " " << num_rows << " " << scalar << " " << clip;
+        }
+      }
+    }
+  }
+}
+
+TEST(ScatterAddTest, EveryIndexType) {
+  CheckScatterAdd<int8_t>(ElementType::kInt8);
+  CheckScatterAdd<uint8_t>(ElementType::kUint8);
+  CheckScatterAdd<int16_t>(ElementType::kInt16);
+  CheckScatterAdd<int32_t>(ElementType::kInt32);
+  CheckScatterAdd<uint32_t>(ElementType::kUint32);
+  CheckScatterAdd<int64_t>(ElementType::kInt64);
+  CheckScatterAdd<uint64_t>(ElementType::kUint64);
+}
+
+TEST(ScatterAddTest, FloatsDoNotDependOnTheNumberOfThreads) {
+  const std::vector<int32_t> indices = Draw(kLong, 100);
+  std::vector<float> updates(kLong);
+  for (size_t i = 0; i < kLong; ++i) updates[i] = std::sin(static_cast<float>(i));
+  const auto sums = [&](size_t num_threads) {
+    Threads threads(num_threads);
+    std::vector<float> out(101, -0.0f);
+    ScatterAdd(threads,
+               {.type = ElementType::kFloat32,
+                .index_type = ElementType::kInt32,
+                .num_rows = out.size(),
+                .width = 1,
+                .num_updates = kLong,
+                .indices = indices.data(),
+                .updates = updates.data(),
+                .scalar = false,
+                .clip = false},
+               out.data());
+    return out;
+  };
+  const std::vector<float> one = sums(1);
+  EXPECT_EQ(one, sums(3));
+  EXPECT_TRUE(std::signbit(one[100]));  // nothing is added to it
+  std::vector<double> exact(101);
+  for (size_t i = 0; i < kLong; ++i) exact[static_cast<size_t>(indices[i])] += updates[i];
+  for (size_t i = 0; i < exact.size(); ++i) EXPECT_NEAR(one[i], exact[i], 1e-4);
+}
+
+template <typename T>
+void CheckSearchSorted(ElementType type, const std::vector<T>& sorted, const std::vector<T>& values) {
+  const auto before = [](T x, T y) { return x < y || (x == x && y != y); };
+  for (const bool right : {false, true}) {
+    Threads threads(3);
+    std::vector<int32_t> places(values.size());
+    SearchSorted(threads, type, right, sorted.data(), sorted.size(), values.data(), values.size(), places.data());
+    for (size_t i = 0; i < values.size(); ++i) {
+      const auto place = right ? std::upper_bound(sorted.begin(), sorted.end(), values[i], before)
+                               : std::lower_bound(sorted.begin(), sorted.end(), values[i], before);
+      ASSERT_EQ(places[i], place - sorted.begin()) << sorted.size() << " " << right << " " << values[i];
+    }
+  }
+}
+
+TEST(SearchSortedTest, FloatsOfEveryDistribution) {
+  constexpr float kInfinity = std::numeric_limits<float>::infinity();
+  std::mt19937 random(1);
+  std::normal_distribution<float> normal;
+  for (const size_t size : {1, 2, 3, 100, 5000}) {
+    for (int kind = 0; kind < 7; ++kind) {
+      std::vector<float> sorted(size);
+      for (size_t i = 0; i < size; ++i) {
+        const auto place = static_cast<float>(i) / static_cast<float>(size);
+        sorted[i] = kind == 0 ? place                              // evenly spaced
+                    : kind == 1 ? std::exp(80 * place)             // very unevenly
+                    : kind == 2 ? std::floor(5 * place)            // many equal ones
+                    : kind == 3 ? 1e6f + place                     // rounded
+                                : normal(random);
+      }
+      std::sort(sorted.begin(), sorted.end());
+      if (kind == 5) sorted[0] = -kInfinity;
+      if (kind == 6) sorted[size - 1] = kNan;
+      std::vector<float> values = sorted;
+      values.insert(values.end(), {0.0f, -0.0f, kNan, -kNan, kInfinity, -kInfinity});
+      while (values.size() < 40000) {
+        const float x = sorted[random() % size];
+        values.push_back(std::nextafter(x, normal(random)));
+        values.push_back(normal(random));
+      }
+      CheckSearchSorted(ElementType::kFloat32, sorted, values);
+      values.resize(20);  // too few to count cells
+      CheckSearchSorted(ElementType::kFloat32, sorted, values);
+    }
+  }
+}
+
+TEST(SearchSortedTest, IntegersOfAllSizes) {
+  std::mt19937_64 random(1);
+  std::vector<int64_t> sorted(3000);
+  std::vector<int64_t> values(40000);
+  for (int64_t& x : sorted) x = static_cast<int64_t>(random());
+  for (int64_t& x : values) x = static_cast<int64_t>(random());
+  std::sort(sorted.begin(), sorted.end());
+  std::copy(sorted.begin(), sorted.end(), values.begin());
+  CheckSearchSorted(ElementType::kInt64, sorted, values);
+  std::vector<uint8_t> bytes(700);
+  std::vector<uint8_t> more(40000);
+  for (uint8_t& x : bytes) x = static_cast<uint8_t>(random());
+  for (uint8_t& x : more) x = static_cast<uint8_t>(random());
+  std::sort(bytes.begin(), bytes.end());
+  CheckSearchSorted(ElementType::kUint8, bytes, more);
+  CheckSearchSorted(ElementType::kUint8, {}, more);
 }
 
 }  // namespace

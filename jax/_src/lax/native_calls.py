@@ -54,6 +54,15 @@ def _has_kernel(aval: core.ShapedArray) -> bool:
     return dtype.itemsize > 0 and not dtype.name.startswith("float4")
 
 
+def broadcast_scalar(value: Any) -> Any | None:
+    """Return the scalar that an IR value repeats, as far as that is known from its operation."""
+    owner = value.owner
+    if getattr(owner, "name", None) != "stablehlo.broadcast_in_dim":
+        return None
+    (operand,) = owner.operands
+    return operand if operand.type.rank == 0 else None
+
+
 def call(
     ctx: Any,
     target: str,

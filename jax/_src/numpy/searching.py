@@ -11,10 +11,11 @@ import numpy as np
 from jax._src import core, dtypes
 from jax._src.basearray import Array
 from jax._src.jit.library import nested_jit
-from jax._src.lax import control_flow, lax, slicing
+from jax._src.lax import lax, slicing
 from jax._src.lax.utils import index_dtype_for_axis_size
 from jax._src.numpy import util
 from jax._src.numpy.array_creation import linspace
+from jax._src.numpy.bisection import before, bisect, elements_at
 from jax._src.numpy.manipulation.shape import operand, ravel
 from jax._src.numpy.util import export
 from jax._src.typing import ArrayLike
@@ -75,43 +76,15 @@ def searchsorted_arrays(a, v, sorter, *, side, method):
         return _compare_all(a, v, side, dtype)
     if method == "sort":
         return _search_by_sorting(a, v, side, dtype)
-    return _bisect(a, v, side, dtype, unrolled=method == "scan_unrolled")
+    return bisect(a, v, side, dtype, unrolled=method == "scan_unrolled")
 
 
 searchsorted_arrays = nested_jit(searchsorted_arrays, static_argnames=("side", "method"))
 
 
-def elements_at(a, places):
-    """Gathers elements of a vector at in-bounds indices of any shape."""
-    return slicing.gather(
-        a,
-        lax.expand_dims(places, (places.ndim,)),
-        slicing.GatherDimensionNumbers((), (0,), (0,)),
-        (1,),
-        mode=slicing.GatherScatterMode.PROMISE_IN_BOUNDS,
-    )
-
-
-def _before(x, y, strictly):
-    """Tests whether `x` sorts before `y` or, unless `strictly`, is equal; NaNs sort last."""
-    if dtypes.issubdtype(x.dtype, np.complexfloating):
-        (xr, yr), (xi, yi) = (lax.real(x), lax.real(y)), (lax.imag(x), lax.imag(y))
-        same = lax.bitwise_or(lax.eq(xr, yr), lax.bitwise_and(lax.ne(xr, xr), lax.ne(yr, yr)))
-        return lax.bitwise_or(
-            _before(xr, yr, True), lax.bitwise_and(same, _before(xi, yi, strictly))
-        )
-    before = lax.lt(x, y) if strictly else lax.le(x, y)
-    if dtypes.issubdtype(x.dtype, np.floating):
-        nan = lax.ne(y, y)
-        if strictly:
-            nan = lax.bitwise_and(nan, lax.eq(x, x))
-        before = lax.bitwise_or(before, nan)
-    return before
-
-
 def _compare_all(a, v, side, dtype):
     shape = (*v.shape, a.shape[0])
-    smaller = _before(
+    smaller = before(
         lax.broadcast_in_dim(a, shape, (v.ndim,)),
         lax.broadcast_in_dim(v, shape, tuple(range(v.ndim))),
         side == "left",
@@ -136,28 +109,6 @@ def _search_by_sorting(a, v, side, dtype):
     _, found = lax.sort((order, counts), num_keys=1)
     start = 0 if side == "left" else n
     return lax.reshape(slicing.slice_in_dim(found, start, start + m), v.shape)
-
-
-def _bisect(a, v, side, dtype, unrolled):
-    n = a.shape[0]
-    wide = np.dtype(np.uint32) if n < 2**31 else np.dtype(np.uint64)
-    steps = n.bit_length()
-
-    def halve(step, low):
-        # All intervals have the same size, n halved `step` times and rounded down, so that `low`
-        # is the whole state: what compares less than the midpoint of an interval of even size
-        # goes on in the upper half together with the midpoint. Every midpoint is in bounds.
-        step = lax.convert_element_type(step, wide)
-        size = lax.shift_right_logical(np.array(n, wide), step)
-        half = lax.shift_right_logical(size, np.array(1, wide))
-        mid = lax.add(low, lax.broadcast(half, v.shape))
-        smaller = _before(elements_at(a, mid), v, side == "left")
-        above = lax.add(low, lax.broadcast(lax.sub(size, half), v.shape))
-        return lax.select(smaller, above, low)
-
-    low, *_ = core.vary_alike([lax.full(v.shape, 0, wide), a, v])
-    low = control_flow.fori_loop(0, steps, halve, low, unroll=steps if unrolled else 1)
-    return lax.convert_element_type(low, dtype)
 
 
 @export
@@ -261,9 +212,7 @@ def bincount(
             length,
             "The error occurred because of argument 'length' of jnp.bincount.",
         )
-    if weights is None:
-        weights = lax.full(x.shape, 1, dtypes.default_int_dtype())
-    else:
+    if weights is not None:
         weights = operand("bincount", weights)
         if weights.shape != x.shape:
             raise ValueError(
@@ -274,19 +223,23 @@ def bincount(
 
 
 def _bincount(x, weights, *, length, out_sharding=None):
+    if weights is None:
+        weights = lax.full(x.shape, 1, dtypes.default_int_dtype())
     if x.dtype == np.bool_:
         x = lax.convert_element_type(x, np.int32)
-    x = lax.max(x, lax.const(x, 0))
-    zeros = lax.full((length,), 0, weights.dtype)
-    if out_sharding is not None:
-        zeros = lax.reshape(zeros, (length,), out_sharding=out_sharding)
-    return slicing.scatter_add(
-        zeros,
-        lax.expand_dims(x, (1,)),
-        weights,
-        slicing.ScatterDimensionNumbers((), (0,), (0,)),
-        mode=slicing.GatherScatterMode.FILL_OR_DROP,
-    )
+    if out_sharding is None:
+        # The last bin, for what is too large, is dropped: so the scatter clips on both sides.
+        zeros = lax.full((length + 1,), 0, weights.dtype)
+        mode = slicing.GatherScatterMode.CLIP
+    else:
+        x = lax.max(x, lax.const(x, 0))
+        zeros = lax.reshape(
+            lax.full((length,), 0, weights.dtype), (length,), out_sharding=out_sharding
+        )
+        mode = slicing.GatherScatterMode.FILL_OR_DROP
+    dnums = slicing.ScatterDimensionNumbers((), (0,), (0,))
+    counts = slicing.scatter_add(zeros, lax.expand_dims(x, (1,)), weights, dnums, mode=mode)
+    return counts if out_sharding is not None else slicing.slice_in_dim(counts, 0, length)
 
 
 _bincount = nested_jit(_bincount, static_argnames=("length", "out_sharding"))
@@ -377,18 +330,19 @@ def histogram(
     if weights is None:
         a, bins = util.arraylike("histogram", a, bins)
         (a,) = util.promote_dtypes_inexact(a)
-        weights = lax.full(np.shape(a), 1, dtypes.dtype(a))
     else:
         a, bins, weights = util.arraylike("histogram", a, bins, weights)
         if np.shape(a) != np.shape(weights):
             raise ValueError("weights should have the same shape as a.")
         a, weights = util.promote_dtypes_inexact(a, weights)
+        weights = util.to_array(weights)
     edges = histogram_bin_edges(a, bins, range)
-    return _histogram(util.to_array(a), util.to_array(weights), edges, density=bool(density)), edges
+    return _histogram(util.to_array(a), weights, edges, density=bool(density)), edges
 
 
 def _histogram(a, weights, edges, *, density):
-    a, weights = ravel(a), ravel(weights)
+    a = ravel(a)
+    weights = lax.full(a.shape, 1, a.dtype) if weights is None else ravel(weights)
     n = edges.shape[0]
     edges = lax.convert_element_type(edges, dtypes.result_type(a, edges))
     # The last bin includes its right edge.

@@ -456,33 +456,29 @@ _MIN_KERNEL_SIZE = 256
 
 
 def _scatter_add_lower_cpu(ctx, operand, indices, updates, **params):
-    """Add rows by the native kernel, in the same order as XLA; other patterns are left to XLA."""
+    """Add rows by the native kernel; other patterns are left to XLA.
+
+    Few updates are added in the same order as by XLA, many updates of few rows in chunks.
+    """
     if not _adds_rows(ctx, **params):
         return _scatter_lower(ctx, operand, indices, updates, **params)
     operand_aval, index_aval, update_aval = ctx.avals_in
-    (aval_out,) = ctx.avals_out
-    if params["mode"] is GatherScatterMode.CLIP:
-        (indices,) = _lower_clamp(
-            ctx.replace(avals_in=[index_aval], avals_out=[index_aval]),
-            indices,
-            shape=operand_aval.shape,
-            index_map=(0,),
-            window=(1, *operand_aval.shape[1:]),
-        )
     count = index_aval.size
     index_aval = core.ShapedArray((count,), index_aval.dtype)
-    update_aval = core.ShapedArray((count, *operand_aval.shape[1:]), update_aval.dtype)
+    scalar = native_calls.broadcast_scalar(updates)
+    if scalar is None:
+        update_aval = core.ShapedArray((count, *operand_aval.shape[1:]), update_aval.dtype)
+        updates = hlo.reshape(mlir.aval_to_ir_type(update_aval), updates)
+    else:
+        update_aval = core.ShapedArray((), update_aval.dtype)
+        updates = scalar
     return native_calls.call(
         ctx,
         _KERNEL,
-        [
-            operand,
-            hlo.reshape(mlir.aval_to_ir_type(index_aval), indices),
-            hlo.reshape(mlir.aval_to_ir_type(update_aval), updates),
-        ],
+        [operand, hlo.reshape(mlir.aval_to_ir_type(index_aval), indices), updates],
         [operand_aval, index_aval, update_aval],
-        [aval_out],
-        {},
+        ctx.avals_out,
+        dict(clip=np.int64(params["mode"] is GatherScatterMode.CLIP)),
         operand_output_aliases={0: 0},
     )
 
