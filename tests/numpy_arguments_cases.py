@@ -176,3 +176,21 @@ def _texts():
     for y in (jnp.zeros((0, 3)), jnp.zeros(2000), jnp.array(1), jnp.asarray(1.0), jnp.array([1], jnp.bfloat16)):  # fmt: skip
         yield repr(y)
     yield f"{jnp.array(1.5):.3f}"
+
+
+# Types and shapes of results that random calls found to differ
+
+BF, C3 = "bfloat16", np.array([1, 1 + 1j, 2], np.complex64)
+case("diag_of_bools", lambda m: (jnp.diag(m), jnp.diagflat(m, -1), jnp.diag(m[:0]), jnp.diag(jnp.diag(m))), [MASK])  # fmt: skip
+case("isin_of_numbers", lambda: (jnp.isin(1.0, 2.0), jnp.isin(1j, np.ones(1, int), invert=True)))
+case("frequencies_of_types", lambda: [jnp.fft.fftfreq(5, 0.1, dtype=d) for d in (int, bool, complex, "float16", "int8")])  # fmt: skip
+case("fft_of_all_axes", lambda x: (jnp.fft.fft(x, axis=None), jnp.fft.irfft(x, axis=None), jnp.fft.rfft(x, n=2, axis=None)), [X])  # fmt: skip
+case("irfft_of_nothing", lambda x: (jnp.fft.irfft(x.T, n=3), jnp.fft.hfft(x.T, n=1), jnp.fft.irfftn(x.T, s=(4, 2))), [EMPTY])  # fmt: skip
+case("fft_of_scalars", lambda: (jnp.fft.rfftn(2.0), jnp.fft.rfftn(np.uint8(3)), jnp.fft.fftn(2.0), jnp.fft.irfftn(2.0)))  # fmt: skip
+case("cov_of_half_weights", lambda x, w: (jnp.cov(x.astype(BF), aweights=w), jnp.cov(x, aweights=w.astype(BF))), [X, np.array([1, 2, 1, 3], np.float32)])  # fmt: skip
+case("linspace_types", lambda: [jnp.linspace(np.array(2, a), jnp.array(3, b), 3, retstep=True, dtype=d) for a, b, d in (("float16", BF, None), ("float16", "float16", "int8"), ("int8", "float16", "int8"), ("int8", "float16", None), ("float32", "float32", "float16"), ("float32", "float8_e5m2", float))])  # fmt: skip
+case("linspace_of_narrow_integers", lambda: (jnp.linspace(jnp.array(2, "int4"), jnp.array(3, "int4"), 3), jnp.logspace(jnp.array(0, "int4"), jnp.array(1, "int4"), 2), jnp.geomspace(np.float16(1), np.float16(4), 3, dtype="int8")))  # fmt: skip
+case("compress_cut_off", lambda m, x: (jnp.compress(m, x[:2], size=2, axis=0), jnp.extract(m, x[0, :1], size=1)), [MASK, X])  # fmt: skip
+case("roots_of_constants", lambda x: (jnp.roots(x[:1]), jnp.roots(x[:0])), [X[0]])
+case("array_equiv_without_promotion", lambda: (jnp.array_equiv(np.ones(3, np.int16), jnp.ones(3, "int4")), jnp.array_equiv(np.float32(1), jnp.ones(3, "float8_e5m2"))))  # fmt: skip
+case("digitize_complex", lambda b, x: (jnp.digitize(b, b), jnp.digitize(x, b[::-1], right=True)), [C3, X])  # fmt: skip

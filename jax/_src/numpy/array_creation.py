@@ -506,7 +506,7 @@ def _linspace_impl(start, stop, *, num, endpoint, retstep, dtype, axis):
         raise ValueError(f"Number of samples, {num}, must be non-negative.")
     if dtype is None:
         dtype = dtypes.to_inexact_dtype(dtypes.result_type(start, stop))
-    compute_dtype = _compute_dtype(start, stop, dtype)
+    compute_dtype = _compute_dtype(dtype)
     start, stop = ensure_arraylike("linspace", start, stop)
     start = lax.convert_element_type(start, compute_dtype)
     stop = lax.convert_element_type(stop, compute_dtype)
@@ -543,13 +543,9 @@ def _linspace_impl(start, stop, *, num, endpoint, retstep, dtype, axis):
     return (out, delta) if retstep else out
 
 
-def _compute_dtype(start, stop, dtype):
+def _compute_dtype(dtype):
     """Returns the inexact dtype in which to compute numbers that are then converted to `dtype`."""
-    if dtypes.issubdtype(dtype, np.integer) and dtypes.bit_width(dtype) < 8:
-        dtype = np.dtype(np.int8)  # narrower integers do not promote with floats
-    of_bounds = dtypes.result_type(start, stop)
-    inexact = dtypes.to_inexact_dtype(dtypes.result_type(of_bounds, dtype))
-    return dtypes.canonicalize_dtype(inexact)
+    return dtypes.canonicalize_dtype(dtypes.to_inexact_dtype(dtype))
 
 
 _linspace_impl.__name__ = "_linspace"
@@ -592,7 +588,7 @@ def logspace(
 def _logspace_impl(start, stop, base, *, num, endpoint, dtype, axis):
     if dtype is None:
         dtype = dtypes.to_inexact_dtype(dtypes.result_type(start, stop))
-    compute_dtype = _compute_dtype(start, stop, dtype)
+    compute_dtype = _compute_dtype(dtype)
     start, stop, base = ensure_arraylike("logspace", start, stop, base)
     start = lax.convert_element_type(start, compute_dtype)
     stop = lax.convert_element_type(stop, compute_dtype)
@@ -636,7 +632,7 @@ def geomspace(
 def _geomspace_impl(start, stop, *, num, endpoint, dtype, axis):
     if dtype is None:
         dtype = dtypes.to_inexact_dtype(dtypes.result_type(start, stop))
-    compute_dtype = _compute_dtype(start, stop, dtype)
+    compute_dtype = _compute_dtype(dtype)
     start, stop = ensure_arraylike("geomspace", start, stop)
     start = lax.convert_element_type(start, compute_dtype)
     stop = lax.convert_element_type(stop, compute_dtype)

@@ -176,7 +176,8 @@ def array_equiv(a1: ArrayLike, a2: ArrayLike) -> Array:
     a1, a2 = _as_array(a1), _as_array(a2)
     try:
         lax.broadcast_shapes(a1.shape, a2.shape)
-    except ValueError:
+        dtypes.result_type(a1, a2)
+    except ValueError:  # also of types that promote to none
         return util.to_array(np.bool_(False))
     return _array_equal(a1, a2, equal_nan=False)
 

@@ -35,7 +35,7 @@ def fft(a: ArrayLike, n: int | None = None, axis: int = -1, norm: str | None = N
     Args:
       a: array.
       n: number of elements to transform: `a` is cut off or zero-padded; by default all.
-      axis: axis to transform.
+      axis: axis to transform; None for all axes, or the last one if `n` is given.
       norm: normalization: "backward" (or None) divides the inverse transform by n, "forward"
         divides the forward transform, "ortho" divides both by the square root of n.
 
@@ -124,8 +124,8 @@ def _transform_1d(name, kind, a, n, axis, norm):
             f"jax.numpy.fft.{name} does not support multiple axes. Please use jax.numpy.fft.{name}n. "
             f"Got axis = {axis!r}."
         )
-    axis = 0 if axis is None else axis
-    return _transform(name, kind, a, None if n is None else (n,), (axis,), norm)
+    axes = None if axis is None else (axis,)
+    return _transform(name, kind, a, None if n is None else (n,), axes, norm)
 
 
 # ---------------------------------------------------------------------------------------------------
@@ -325,10 +325,10 @@ def _fft_impl(a, *, kind, s, axes, norm):
     else:
         a = lax.convert_element_type(a, dtypes.canonicalize_dtype(dtypes.to_complex_dtype(a.dtype)))
     if not axes:
-        return a
+        return lax.convert_element_type(a, dtypes.to_inexact_dtype(a.dtype))
     sizes = list(s)
     if kind == FftType.IRFFT:
-        sizes[-1] = sizes[-1] // 2 + 1 if a.shape[axes[-1]] else 0
+        sizes[-1] = sizes[-1] // 2 + 1 if a.shape[axes[-1]] or s[-1] else 0
     a = _resized(a, sizes, axes)
     rest = [i for i in range(a.ndim) if i not in axes]
     order = [*rest, *axes]
@@ -416,7 +416,7 @@ def fftfreq(
     n, dtype = _frequencies("fftfreq", n, d, dtype)
     half = (n + 1) // 2
     k = concatenate([arange(0, half), arange(-(n // 2), 0)])
-    return _placed("fftfreq", k.astype(dtype) / util.to_array(d * n).astype(dtype), device)
+    return _placed("fftfreq", _over(k, d * n, dtype), device)
 
 
 @export
@@ -430,7 +430,7 @@ def rfftfreq(
     """
     n, dtype = _frequencies("rfftfreq", n, d, dtype)
     k = arange(0, n // 2 + 1)
-    return _placed("rfftfreq", k.astype(dtype) / util.to_array(d * n).astype(dtype), device)
+    return _placed("rfftfreq", _over(k, d * n, dtype), device)
 
 
 def _frequencies(name, n, d, dtype):
@@ -446,6 +446,12 @@ def _frequencies(name, n, d, dtype):
     else:
         dtype = dtypes.check_and_canonicalize_user_dtype(dtype, name)
     return max(int(n), 0), dtype
+
+
+def _over(k, period, dtype):
+    inexact = dtypes.canonicalize_dtype(dtypes.to_inexact_dtype(dtype))
+    out = k.astype(inexact) / util.to_array(period).astype(inexact)
+    return out if dtype == inexact else out.astype(dtype)
 
 
 def _placed(name, x, device):

@@ -364,7 +364,7 @@ def _diag_impl(v, *, k):
     n = v.shape[0] + abs(k)
     mask = lax.eye(np.bool_, (n, n), k)
     spread = lax.broadcast_in_dim(padded, (n, n), (0,))
-    return util.select_where(mask, spread, 0)
+    return lax.select(mask, spread, lax.full_like(spread, 0))
 
 
 _diag_impl.__name__ = "_diag"

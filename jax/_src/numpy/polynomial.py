@@ -139,6 +139,8 @@ def roots(p: ArrayLike, *, strip_zeros: bool = True) -> Array:
     p = lax.reshape(p, (p.size,))
     if not strip_zeros:
         return _all_roots(p)
+    if p.size < 2:
+        return _all_roots(_part(p, 0, 0))
     nonzero = core.concrete_or_error(
         np.flatnonzero,
         p,

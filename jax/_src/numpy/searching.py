@@ -17,6 +17,7 @@ from jax._src.numpy import util
 from jax._src.numpy.array_creation import linspace
 from jax._src.numpy.bisection import before, bisect, elements_at
 from jax._src.numpy.manipulation.shape import operand, ravel
+from jax._src.numpy.ufuncs_binary import greater_equal
 from jax._src.numpy.util import export
 from jax._src.typing import ArrayLike
 
@@ -151,7 +152,7 @@ def _digitize(x, bins, *, right, method):
     first = slicing.index_in_dim(bins, 0, keepdims=False)
     last = slicing.index_in_dim(bins, -1, keepdims=False)
     # When tracing it is not known whether `bins` ascends or descends.
-    ascends = lax.ge(last, first)
+    ascends = greater_equal(last, first)
     bins = lax.select(ascends, bins, lax.rev(bins, (0,)))
     place = searchsorted_arrays(bins, x, None, side=side, method=method)
     return lax.select(ascends, place, lax.sub(lax.const(place, n), place))

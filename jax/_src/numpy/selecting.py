@@ -449,8 +449,8 @@ def compress(
       An array like `a`, with the number of true conditions, or `size`, along `axis`.
 
     Raises:
-      ValueError: if `condition` is not a vector or is true past the end, or `size` is larger than
-        the axis.
+      ValueError: if `condition` is not a vector, is true past the end (which is ignored with `size`),
+        or `size` is larger than the axis.
 
     >>> jnp.compress(jnp.array([True, False, True]), jnp.array([1, 2, 3])).tolist()
     [1, 3]
@@ -466,11 +466,11 @@ def compress(
     axis = canonicalize_axis(axis, a.ndim)
     n = a.shape[axis]
     if condition.shape[0] > n:
-        if known is None:
+        if known is None and size is None:
             raise core.ConcretizationTypeError(
                 condition, "A condition of jnp.compress that is longer than the axis must be known."
             )
-        if np.any(np.asarray(known)[n:]):
+        if size is None and np.any(np.asarray(known)[n:]):
             raise ValueError("condition contains entries that are out of bounds")
         condition = slicing.slice_in_dim(condition, 0, n)
     mask = _as_mask(condition)

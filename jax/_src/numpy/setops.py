@@ -604,6 +604,7 @@ def _isin(element, test_elements, *, invert, method):
         among = lax.sort(among)
         places = searchsorted(among, x, method="sort" if method == "sort" else "scan")
         found = lax.eq(elements_at(among, lax.min(places, lax.const(places, n - 1))), x)
+    found = lax.convert_element_type(found, np.bool_)  # not weakly typed, as numbers may be
     return lax.bitwise_not(found) if invert else found
 
 

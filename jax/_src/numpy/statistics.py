@@ -80,6 +80,10 @@ def cov(
         if name == "fweights" and core.is_concrete(w) and w.size:
             if util.known_bounds(w, "fweights")[0] < 0:
                 raise ValueError("fweights cannot be negative")
+        if name == "aweights":
+            # Their type takes part in that of the result.
+            common = dtypes.result_type(arrays[0], w)
+            arrays = [lax.convert_element_type(a, common) for a in arrays]
         weights.append(w if w.dtype == np.bool_ else lax.abs(w))
     return _cov(
         arrays[0],
