@@ -82,6 +82,7 @@ for dtype in ("int32", "uint8", "bool", "complex64", "float16", "bfloat16", "flo
             vmap=False,
             x64=dtype == "float64",
         )
+add("map_bool_parts", lambda x, c: map_coordinates(x, [c], 1), LINE > 2, np.float32([0.9, 1, 1.1]))
 add(
     "map_integer_coordinates",
     lambda x, c: map_coordinates(x, [c], 1),
@@ -128,6 +129,7 @@ error("map_mode", lambda: map_coordinates(LINE, [AT], 1, "bad"))
 error("map_rank", lambda: map_coordinates(LINE, [AT, AT], 1))
 error("map_empty", lambda: map_coordinates(LINE[:0], [AT], 1))
 error("map_scalar", lambda: map_coordinates(LINE[0], [], 1))
+error("map_cval", lambda: map_coordinates(LINE, [AT], 1, cval=1j))
 error("map_complex", lambda: map_coordinates(LINE, [AT * 1j], 1))
 
 # RegularGridInterpolator

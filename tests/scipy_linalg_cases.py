@@ -2,7 +2,7 @@
 
 import numpy as np
 import scipy.linalg
-from formula_cases import gauge_free_schur, general
+from formula_cases import definite, gauge_free_schur, general
 from op_cases import Case, values
 
 import jax.numpy as jnp
@@ -342,6 +342,19 @@ def cases():
     yield constant("dft", 5, "n", exact=False)
     yield constant("hilbert", 0)
 
+    matrices = definite((3, 3, 3), "float32", "batch")
+    for kind in ("gen", "her"):
+        # The right-hand side is a matrix, not a batch of vectors.
+        yield Case(
+            f"solve_{kind}_matrix",
+            lambda a, b, kind=kind: linalg.solve(a, b, assume_a=kind),
+            [matrices, matrices[0]],
+            diff="",
+            vmap=False,
+            tol=1e-4,
+        )
+    yield Case("fiedler_uint8", linalg.fiedler, [np.uint8([3, 9, 4])], vmap=False)
+
     def error(name, fun, *args):
         return Case(f"error_{name}", fun, args, diff="", vmap=False, ignore=("jit",))
 
@@ -360,6 +373,7 @@ def cases():
     yield error("polar_wide", linalg.polar, ones(2, 3))
     yield error("solve_kind", lambda x: linalg.solve(x, x, assume_a="x"), square)
     yield error("solve_shapes", linalg.solve, square, ones(4))
+    yield error("solve_vectors", linalg.solve, ones(2, 3, 3), ones(2, 3))
     yield error("triangular_trans", lambda x: linalg.solve_triangular(x, x, trans=3), square)
     yield error("lu_trans", lambda x: linalg.lu_solve(linalg.lu_factor(x), x, trans=3), square)
     yield error("cho_solve", lambda x, y: linalg.cho_solve((x, True), y), square, ones(4))

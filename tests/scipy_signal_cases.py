@@ -62,6 +62,9 @@ for name in ("convolve", "correlate"):
     add("mixed", name, values((6,), "float16", "x"), real(3), diff="", vmap=False)
     add("float64", name, values((6,), "float64", "x"), real(3), x64=True, vmap=False)
     add("precision", name, real(6), other(2), numpy=False, kwargs={"precision": "highest"})
+for m, n in ((2, 3), (3, 2)):  # SciPy conjugates the larger matrix.
+    matrices = (values((k, k), "complex64", "c") for k in (m, n))
+    add(f"valid_complex_{m}", "correlate2d", *matrices, kwargs={"mode": "valid"}, vmap=False)
 for dtype in ("float16", "bfloat16"):
     add(dtype, "convolve", values((6,), dtype, "x"), values((3,), dtype, "y"), diff="", tol=1e-2)
 add("nan", "convolve", np.float32([1, np.nan, 2, 3, np.inf]), other(2), diff="", vmap=False)
@@ -119,6 +122,7 @@ SPECTRA = {
 for name in ("welch", "stft", "csd"):
     own = {"padded": {"padded": False}, "open": {"boundary": None}, "even": {"boundary": "even"}}
     own |= {"odd_boundary": {"boundary": "odd"}, "constant": {"boundary": "constant"}}
+    own["negative"] = {"window": np.float32([1, -2, 1, -2, 1, -2, 1, -2])}
     if name != "stft":
         own = {"spectrum": {"scaling": "spectrum"}, "median": {"average": "median"}}
     shared = SPECTRA if name == "welch" else {k: SPECTRA[k] for k in ("default", "odd", "linear")}

@@ -58,11 +58,13 @@ def map_coordinates(
       cval: number outside of the array, if `mode` is "constant" (or "grid-constant").
 
     Returns:
-      Array of the shape of each of the coordinates, and of the dtype of `input`. For integers it is rounded.
+      Array of the shape of each of the coordinates, and of the dtype of `input`. For integers it is rounded, for
+      booleans true where it is not zero.
 
     Raises:
       NotImplementedError: for other orders and modes.
       ValueError: if `input` is a scalar or has no elements, or the number of coordinates is not its rank.
+      TypeError: if coordinates are complex, or `cval` is and `input` is not.
 
     Differences from SciPy: `order` is required, and at most 1. "constant" interpolates between the border and
     `cval`, as SciPy's "grid-constant" does, and "wrap" has the period of SciPy's "grid-wrap".
@@ -104,6 +106,11 @@ def map_coordinates(
         raise ValueError(
             f"jax.scipy.ndimage.map_coordinates: cval must be a number, got shape {np.shape(cval)}."
         )
+    if np.iscomplexobj(cval) and not dtypes.issubdtype(array.dtype, np.complexfloating):
+        raise TypeError(
+            f"jax.scipy.ndimage.map_coordinates: cval must be real for an input of {array.dtype}, got {cval!r}. Pass "
+            "its real part."
+        )
     outside = lax.convert_element_type(asarray(cval), array.dtype)
     return _map_coordinates(array, points, outside, order=operator.index(int(order)), mode=mode)
 
@@ -131,9 +138,8 @@ def _map_coordinates_impl(array, points, outside, *, order, mode):
             if weight is not None:
                 term = weight * term
         total = term if total is None else total + term
-    if dtypes.issubdtype(array.dtype, np.inexact) or total.dtype == array.dtype:
-        return lax.convert_type(total, array.dtype, False)
-    total = lax.round(total, lax.RoundingMethod.AWAY_FROM_ZERO)
+    if dtypes.issubdtype(array.dtype, np.integer) and total.dtype != array.dtype:
+        total = lax.round(total, lax.RoundingMethod.AWAY_FROM_ZERO)
     return lax.convert_type(total, array.dtype, False)
 
 

@@ -28,7 +28,12 @@ def check_square(name: str, a: Any) -> None:
 
 
 def solve_batches(
-    name: str, solve: Callable[..., Any], matrices: tuple[Any, ...], ranks: tuple[int, ...], b: Any
+    name: str,
+    solve: Callable[..., Any],
+    matrices: tuple[Any, ...],
+    ranks: tuple[int, ...],
+    b: Any,
+    vectors: bool = True,
 ) -> Any:
     """Calls `solve(*matrices, b)` after broadcasting the batch dimensions; `b` becomes matrices.
 
@@ -37,12 +42,13 @@ def solve_batches(
       solve: function of arrays of equal batch shape.
       matrices: arrays that describe the linear system; the first has shape (..., n, n).
       ranks: the rank of each of `matrices` without batch dimensions.
-      b: right-hand side of shape (n,) or (..., n, k), or, which is deprecated, (..., n) with as
-        many batch dimensions as the matrix.
+      b: right-hand side of shape (n,) or (..., n, k).
+      vectors: whether `b` may also have shape (..., n), which is deprecated, with as many batch
+        dimensions as the matrix.
     """
     a = matrices[0]
     vector = b.ndim == 1
-    if not vector and b.ndim == a.ndim - 1 and b.shape[-1] == a.shape[-1]:
+    if vectors and not vector and b.ndim == a.ndim - 1 and b.shape[-1] == a.shape[-1]:
         util.user_warning(
             f"jax.scipy.linalg.{name}: batched 1D solves with b.ndim > 1 are deprecated, and in the future "
             f"will be treated as a batched 2D solve. Use {name}(a, b[..., None])[..., 0] to keep the "
@@ -55,7 +61,8 @@ def solve_batches(
     if b.ndim < 2 or b.shape[-2] != a.shape[-1]:
         raise ValueError(
             f"jax.scipy.linalg.{name}: b must have shape ({a.shape[-1]},) or (..., {a.shape[-1]}, k) for "
-            f"matrices of shape {a.shape}, got {b.shape[:-1] if vector else b.shape}."
+            f"matrices of shape {a.shape}, got {b.shape[:-1] if vector else b.shape}. Pass a batch of vectors as "
+            "b[..., None]."
         )
     lead = lax.broadcast_shapes(
         b.shape[:-2], *[m.shape[: m.ndim - r] for m, r in zip(matrices, ranks)]

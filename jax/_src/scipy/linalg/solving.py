@@ -97,7 +97,7 @@ def _solve_impl(a, b, *, kind, lower):
     if kind in ("sym", "her"):
         flip = mT if kind == "sym" else mH
         a = lax.add(tril(a), flip(tril(a, -1))) if lower else lax.add(triu(a), flip(triu(a, 1)))
-    return solve_batches("solve", linear_solve, (a,), (2,), b)
+    return solve_batches("solve", linear_solve, (a,), (2,), b, vectors=False)
 
 
 def _solve_definite(lower):

@@ -14,6 +14,7 @@ from jax._src.jit.library import nested_jit
 from jax._src.lax import lax
 from jax._src.numpy import util
 from jax._src.numpy.array_constructors import asarray
+from jax._src.numpy.ufuncs_unary import absolute
 from jax._src.scipy.linalg.common import export
 from jax._src.typing import ArrayLike, DTypeLike
 
@@ -187,7 +188,7 @@ def fiedler(a: ArrayLike) -> Array:
     """
     a = _vector("fiedler", a)
     d = a.ndim
-    return lax.abs(lax.expand_dims(a, (d,)) - lax.expand_dims(a, (d - 1,)))
+    return absolute(lax.expand_dims(a, (d,)) - lax.expand_dims(a, (d - 1,)))
 
 
 @export

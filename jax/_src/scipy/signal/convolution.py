@@ -127,7 +127,8 @@ def correlate2d(
     """Cross-correlation of two matrices, by the direct method.
 
     Takes the arguments of `convolve2d`. Along axes where `in2` has an even size, the results of "same" begin one
-    element later than those of `correlate`, as in SciPy.
+    element later than those of `correlate`, and results of "valid" are conjugate if `in1` is the smaller matrix, as in
+    SciPy.
 
     >>> x = jnp.array([[1.0, 2.0], [3.0, 4.0]])
     >>> print(jax.scipy.signal.correlate2d(x, jnp.array([[0.0, 1.0]]), mode="valid"))
@@ -264,12 +265,20 @@ def _program_impl(in1, in2, *, op, mode, axes, direct, precision):
     in1, in2 = map(util.to_array, util.promote_dtypes_inexact(in1, in2))
     if op in ("correlate", "correlate2d"):
         if dtypes.issubdtype(in2.dtype, np.complexfloating):
-            in2 = lax.conj(in2)
+            if op == "correlate2d" and mode == "valid" and _fits_into(in1.shape, in2.shape):
+                in1 = lax.conj(in1)  # SciPy exchanges the matrices
+            else:
+                in2 = lax.conj(in2)
         in2 = lax.rev(in2, axes)
     bounds = [_bounds(in1.shape[i], in2.shape[i], mode, op) for i in axes]
     if direct:
         return _direct(in1, in2, bounds, precision)
     return _by_transforms(in1, in2, bounds, axes)
+
+
+def _fits_into(first: Sequence[int], second: Sequence[int]) -> bool:
+    """Whether `first` is the smaller shape."""
+    return any(m < n for m, n in zip(first, second))
 
 
 _program_impl.__name__ = "convolve"

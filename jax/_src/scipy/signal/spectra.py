@@ -405,7 +405,8 @@ def _transformed_impl(
         spectra.append(transform(v * window, nfft))
     count = spectra[0].shape[-2]
     if average is None:
-        out = spectra[0] / total
+        # SciPy's scale is a root of power: a window of negative sum keeps the sign, and `istft` changes it.
+        out = spectra[0] / lax.abs(total)
     else:
         norm = fs * lax.reduce_sum(window * window, (0,)) if scaling == "density" else total * total
         out = _power(*spectra) / norm
