@@ -5,6 +5,7 @@ import pytest
 from op_testing import case_tests
 
 import jax
+import jax.numpy as jnp
 
 reference, test_reference, test_numpy = case_tests(__file__)
 
@@ -17,3 +18,26 @@ def test_shapes_of_initializers_may_be_numbers(name):
         np.testing.assert_array_equal(
             init(jax.random.key(0), shape), init(jax.random.key(0), (3,)), strict=True
         )
+
+
+def test_booleans_and_wide_integers():
+    """Types, weak types and values of arguments that are not numbers of the default widths."""
+    booleans = jnp.array([True, False, True])
+    # The reference's result has a weak type for booleans, and not for integers.
+    assert jax.nn.softplus(booleans).weak_type and jax.nn.softplus(True).weak_type
+    assert not jax.nn.softplus(jnp.arange(3)).weak_type
+    for name in ("softmax", "log_softmax"):
+        fun = getattr(jax.nn, name)
+        wide = fun(np.arange(4))  # int64, also where jax has 32 bits
+        np.testing.assert_array_equal(wide, fun(jnp.arange(4)), strict=True)
+        masked = fun(booleans, where=jnp.array([True, True, False]))
+        expected = fun(jnp.float32(booleans), where=jnp.array([True, True, False]))
+        np.testing.assert_array_equal(masked, expected, strict=True)
+        with pytest.raises(TypeError, match=r"take numbers, got bool\[3\]"):
+            fun(booleans)
+
+
+def test_clipped_functions_reject_complex_numbers():
+    for fun in (jax.nn.sparse_sigmoid, jax.nn.standardize):
+        with pytest.raises(ValueError, match="complex"):
+            fun(jnp.ones(3, jnp.complex64))

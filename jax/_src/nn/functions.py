@@ -10,6 +10,7 @@ from jax._src.custom_derivatives import custom_jvp
 from jax._src.jit.library import inline_jit, nested_jit
 from jax._src.lax import lax, parallel, special as lax_special
 from jax._src.numpy import reductions, ufuncs
+from jax._src.numpy.selecting import clip
 from jax._src.numpy.util import (
     arraylike,
     check_arraylike,
@@ -180,8 +181,8 @@ def softplus(x: ArrayLike) -> Array:
     Args:
       x: array.
     """
-    (x,) = promote_dtypes_inexact(*arraylike("softplus", x))
-    return ufuncs.logaddexp(x, 0.0)
+    check_arraylike("softplus", x)
+    return ufuncs.logaddexp(x, 0)
 
 
 @export
@@ -355,7 +356,7 @@ def sparse_sigmoid(x: ArrayLike) -> Array:
     Args:
       x: array.
     """
-    return 0.5 * ufuncs.minimum(ufuncs.maximum(ufuncs.add(x, 1.0), 0.0), 2.0)
+    return 0.5 * clip(ufuncs.add(x, 1.0), 0.0, 2.0)
 
 
 @export
@@ -403,6 +404,14 @@ def softmax(x: ArrayLike, axis: Any = -1, where: ArrayLike | None = None) -> Arr
 
 def _shifted(x, where, axes):
     """Returns `x` minus its maximum, and the exponentials of that."""
+    x = to_array(x)
+    if x.dtype == np.bool_:
+        if where is None:
+            raise TypeError(
+                f"softmax and log_softmax take numbers, got bool[{','.join(map(str, x.shape))}]: convert "
+                "it with `astype(float)`"
+            )
+        x = lax.convert_element_type(x, dtypes.default_float_dtype())
     is_float = dtypes.issubdtype(x.dtype, np.inexact)
     lowest = -np.inf if is_float else dtypes.iinfo(x.dtype).min
     largest = reductions.max(lax.stop_gradient(x), axes, keepdims=True, initial=lowest, where=where)
@@ -498,7 +507,7 @@ def _standardize_impl(x, mean, variance, epsilon, where, *, axes, algorithm):
     if variance is None and algorithm == "fast":
         squares = reductions.mean(ufuncs.square(x), axes, keepdims=True, where=where)
         # Rounding must not make the variance negative.
-        variance = ufuncs.maximum(0, squares - ufuncs.square(mean))
+        variance = clip(squares - ufuncs.square(mean), 0)
     elif variance is None:
         variance = reductions.mean(ufuncs.square(x - mean), axes, keepdims=True, where=where)
     return ufuncs.subtract(x, mean) * lax.rsqrt(ufuncs.add(variance, epsilon))
