@@ -16,13 +16,20 @@ from jax._src.lax.lax.arithmetic import abs, add, div, floor, max, min, mul, neg
 from jax._src.lax.lax.convert import convert_element_type
 from jax._src.lax.lax.create import full_like
 from jax._src.lax.lax.elementary import exp, log, log1p, sqrt
-from jax._src.lax.lax.logical import bitwise_and, bitwise_not, bitwise_or, eq, ge, gt, le, lt, ne
+from jax._src.lax.lax.logical import bitwise_and, bitwise_not, bitwise_or, eq, gt, le, lt, ne
 from jax._src.lax.lax.reductions import reduce_max, reduce_or
 from jax._src.lax.lax.select import select
 from jax._src.lax.rules import FLOAT, binary_primitive, nary_primitive
 from jax._src.lax.special.basic import digamma, in_float32, lgamma, wide_enough
-from jax._src.lax.special.expansions import accurate_log1p, stirling_error
+from jax._src.lax.special.doubled import two_difference
+from jax._src.lax.special.expansions import accurate_log1p
 from jax._src.lax.special.polynomials import polynomial
+from jax._src.lax.special.scales import (
+    beta_scale,
+    excess,
+    gamma_scale,
+    upper_gamma_of_small,
+)
 from jax._src.lax.utils import const
 from jax._src.typing import ArrayLike
 
@@ -115,28 +122,26 @@ class _Gamma:
         )
         # The continued fraction converges fast for large x, the series for small x.
         self.by_fraction = bitwise_and(gt(x, one), gt(x, a))
-        log_scale = sub(sub(mul(a, log(x)), x), lgamma(a))
-        self.underflow = lt(log_scale, const(x, -np.log(float(info.max))))
-        # x**a exp(-x) / gamma(a), whose terms cancel for large a
-        large = bitwise_and(gt(a, const(x, 10)), self.finite(a, x))
-        large = bitwise_and(large, gt(x, mul(a, const(x, 0.1))))
-        safe_a = select(large, a, full_like(x, 10))
-        safe_x = select(large, x, full_like(x, 10))
-        exponent = mul(safe_a, log1p_error(div(sub(safe_x, safe_a), safe_a)))
-        exponent = sub(exponent, stirling_error(safe_a))
-        root = sqrt(mul(safe_a, const(x, 0.5 / np.pi)))
-        self.scale = select(large, mul(root, exp(exponent)), exp(log_scale))
-        self.log_scale = select(large, add(log(root), exponent), log_scale)
         infinite = bitwise_or(eq(a, const(a, np.inf)), eq(x, const(x, np.inf)))
         bad = bitwise_or(
             bitwise_or(self.is_nan, self.outside), bitwise_or(self.x_is_zero, infinite)
         )
         self.inside = bitwise_not(bad)
+        ready = bitwise_and(self.inside, gt(a, zero))
+        ones = full_like(x, 1)
+        scale, log_scale = gamma_scale(select(ready, a, ones), select(ready, x, ones))
+        self.scale = select(ready, scale, full_like(x, 0))
+        self.log_scale = select(ready, log_scale, full_like(x, -np.inf))
+        # Here P(a, x) is close to 1, and Q(a, x) is computed by itself.
+        self.is_small = bitwise_and(bitwise_and(ready, lt(a, const(a, 0.5))), le(x, one))
+        half = full_like(x, 0.5)
+        small_a, small_x = (select(self.is_small, v, half) for v in (a, x))
+        self.small_upper = upper_gamma_of_small(small_a, small_x)
+        self.underflow = lt(self.log_scale, const(x, -np.log(float(info.max))))
 
-    @staticmethod
-    def finite(a, x):
-        inf = const(x, np.inf)
-        return bitwise_and(lt(a, inf), bitwise_and(lt(x, inf), gt(x, const(x, 0))))
+    def other_tail(self, tail):
+        """Return 1 - tail, accurate also where that is Q(a, x) for a small `a`."""
+        return select(self.is_small, self.small_upper, sub(const(tail, 1), tail))
 
     def sums(self, active):
         """Return the series and the continued fraction's denominator, each where it applies.
@@ -282,7 +287,7 @@ def _igamma(a, x):
 
 def _igammac(a, x):
     g, lower, upper = _tails(a, x)
-    out = select(g.by_fraction, upper, sub(const(lower, 1), lower))
+    out = select(g.by_fraction, upper, g.other_tail(lower))
     out = select(eq(g.a, const(lower, 0)), full_like(lower, 0), out)
     return g.finish(out, at_zero=1, a_infinite=1, x_infinite=0)
 
@@ -310,6 +315,7 @@ def log_igamma_tails(a, x):
     """
     g = _Gamma(a, x)
     direct, other = _log_tails(g.scale, g.log_scale, _rest_of_tail(g))
+    other = select(g.is_small, log(g.small_upper), other)
     return (
         g.finish(select(g.by_fraction, other, direct), -np.inf, -np.inf, 0),
         g.finish(select(g.by_fraction, direct, other), 0, 0, -np.inf),
@@ -343,7 +349,8 @@ def _rest_of_tail(g):
 
 
 def _log_gamma_slopes(g, rest, slope):
-    other = _slope_of_other_tail(g.scale, rest, slope)
+    tail = mul(g.scale, rest)
+    other = neg(mul(slope, div(tail, g.other_tail(tail))))
     return (
         g.finish(select(g.by_fraction, other, slope), 0, 0, 0),
         g.finish(select(g.by_fraction, slope, other), 0, 0, 0),
@@ -357,12 +364,6 @@ def _log_tails(scale, log_scale, rest):
     small = lt(tail, const(tail, 1e-3))
     log_tail = select(small, add(log_scale, log(rest)), log(tail))
     return log_tail, log1p(neg(tail))
-
-
-def _slope_of_other_tail(scale, rest, slope):
-    """Return the derivative of log(1 - t) of t = scale * rest from that of log(t)."""
-    tail = mul(scale, rest)
-    return neg(mul(slope, div(tail, sub(const(tail, 1), tail))))
 
 
 def _random_gamma_grad(a, x):
@@ -513,13 +514,18 @@ random_gamma_grad_p = binary_primitive(
 _MAX_BETA_STEPS = 10_000
 
 
-def _beta_fraction(active, a, b, x):
-    """Return the continued fraction DLMF 8.17.22 for x below the mean, from the last term to the first."""
+def _beta_fraction(active, a, b, x, rest, above):
+    """Return the continued fraction DLMF 8.17.22 for x below the mean, from the last term to the first.
+
+    Args:
+      active: mask of the elements that matter.
+      a, b, x, rest: arrays; `rest` is 1 - x.
+      above: a * rest - b * x, which is small near the mean.
+    """
     one, two = const(x, 1), const(x, 2)
     bits = 1 - np.log(float(dtypes.finfo(core.typeof(x).dtype).eps))
     # A bound of how many pairs of terms were found to be needed. The first term is that of the limit
     # for many terms, the second that of the incomplete gamma function, where b is small.
-    rest = sub(one, x)
     steps = min(
         div(const(x, bits / 4), sqrt(rest)),
         div(const(x, 1.5 * (bits / 4) ** 2), mul(a, rest)),
@@ -528,16 +534,22 @@ def _beta_fraction(active, a, b, x):
     steps = floor(min(steps, const(x, _MAX_BETA_STEPS)))
     steps = select(active, steps, full_like(x, 0))
 
-    # With t = 1 + odd / total, the next total is 1 + even / t.
-    def body(m, total):
-        am2 = add(a, mul(two, m))
-        odd = div(mul(mul(add(a, m), add(add(a, b), m)), x), mul(am2, add(am2, one)))
-        even = mul(mul(m, sub(b, m)), x)
-        below = mul(mul(sub(am2, one), am2), sub(total, odd))
-        return add(one, div(mul(even, total), below))
+    # The fraction's denominators are 1 + t - odd / (c (c + 1)), with t = even / ... and c = a + 2 m. As t and 1 - odd
+    # cancel 1 if x is close to 1, both are computed without it. Some factors are divided by a, so that none overflows.
+    unit = div(one, max(a, one))
 
-    total = _backward(steps, full_like(x, 1), body)
-    return div(total, sub(total, div(mul(add(a, b), x), add(a, one))))
+    def body(m, t):
+        am2 = add(a, mul(two, m))
+        c = add(am2, one)
+        even = mul(mul(mul(m, unit), sub(b, m)), x)
+        rest_of_odd = add(add(mul(two, m), one), add(mul(m, rest), above))
+        rest_of_odd = add(mul(mul(add(a, m), unit), rest_of_odd), mul(mul(m, unit), add(m, one)))
+        below = add(mul(mul(am2, unit), mul(c, t)), rest_of_odd)
+        numerator = mul(mul(even, mul(c, unit)), add(one, t))
+        return div(numerator, mul(mul(sub(am2, one), unit), below))
+
+    t = _backward(steps, full_like(x, 0), body)
+    return div(add(one, t), add(t, div(add(one, above), add(a, one))))
 
 
 class _Beta:
@@ -561,30 +573,18 @@ class _Beta:
         mirrored = gt(x, div(add(a, one), add(add(a, b), two)))
         self.mirrored = mirrored
         p, q = select(mirrored, b, a), select(mirrored, a, b)
-        y = select(mirrored, sub(one, x), x)
-        log_x = select(mirrored, accurate_log1p(neg(x)), log(x))
-        log_1_x = select(mirrored, log(x), accurate_log1p(neg(x)))
-        log_beta = sub(add(lgamma(a), lgamma(b)), lgamma(add(a, b)))
-        log_scale = sub(add(mul(p, log_x), mul(q, log_1_x)), log_beta)
-        # For large parameters these terms cancel: by Loader, "Fast and accurate computation of binomial
-        # probabilities" (2000), from the distances of x and 1 - x from their means.
-        three = full_like(x, 3)
-        large = bitwise_and(active, bitwise_and(ge(p, three), ge(q, three)))
-        # Far below its mean, the distance would be all that is left of x.
-        large = bitwise_and(large, gt(mul(y, add(p, q)), mul(const(x, 0.1), p)))
-        u, v = select(large, p, three), select(large, q, three)
-        n = add(u, v)
-        x_1, half = select(mirrored, x, sub(one, x)), full_like(x, 0.5)
-        y_u, y_v = select(large, y, half), select(large, x_1, half)
-        from_u = div(sub(mul(y_u, n), u), u)
-        from_v = div(sub(mul(y_v, n), v), v)
-        exponent = add(mul(u, log1p_error(from_u)), mul(v, log1p_error(from_v)))
-        corrections = sub(add(stirling_error(u), stirling_error(v)), stirling_error(n))
-        exponent = sub(exponent, corrections)
-        root = sqrt(mul(mul(u, div(v, n)), const(x, 0.5 / np.pi)))
-        self.scale = select(large, mul(root, exp(exponent)), exp(log_scale))
-        self.log_scale = select(large, add(log(root), exponent), log_scale)
-        self.rest = (_beta_fraction(active, p, q, y), p)
+        ones, half = full_like(x, 1), full_like(x, 0.5)
+        u, v, x = select(active, p, ones), select(active, q, ones), select(active, x, half)
+        lower, upper = (x, full_like(x, 0)), two_difference(select(active, ones, half), x)
+        lower, upper = (
+            tuple(select(mirrored, *parts) for parts in zip(*pair))
+            for pair in ((upper, lower), (lower, upper))
+        )
+        scale, log_scale = beta_scale(u, v, lower, upper)
+        self.scale = select(active, scale, full_like(x, 0))
+        self.log_scale = select(active, log_scale, full_like(x, -np.inf))
+        above = excess(u, v, lower, upper)[0]
+        self.rest = (_beta_fraction(active, u, v, lower[0], upper[0], above), u)
 
     def finish(self, out, at_zero, at_one):
         """Fill in the values at x = 0 and 1, and NaN where the function is undefined."""
@@ -628,7 +628,8 @@ def log_betainc_tails_grad_x(a, b, x):
     rest = div(*state.rest)
     slope = div(const(x, 1), mul(mul(x, sub(const(x, 1), x)), rest))
     slope = select(state.mirrored, neg(slope), slope)
-    other = _slope_of_other_tail(state.scale, rest, slope)
+    tail = mul(state.scale, rest)
+    other = neg(mul(slope, div(tail, sub(const(x, 1), tail))))
     return (
         state.finish(select(state.mirrored, other, slope), 0, 0),
         state.finish(select(state.mirrored, slope, other), 0, 0),

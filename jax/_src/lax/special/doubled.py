@@ -1,0 +1,74 @@
+"""Arithmetic of doubled numbers: unevaluated sums of two floating-point numbers, a larger and a small one.
+
+The products, sums and differences of two numbers are exact (Dekker 1971, Knuth 4.2.2), unless they overflow or their
+low parts are below the normal numbers.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from jax._src import core
+from jax._src.lax.lax.arithmetic import add, mul, neg, sub
+from jax._src.lax.lax.convert import bitcast_convert_type
+from jax._src.lax.lax.create import full_like
+from jax._src.lax.lax.logical import bitwise_and
+
+
+def split(x: Any) -> tuple[Any, Any]:
+    """Split finite numbers into parts of half the precision, whose products are exact.
+
+    The upper part is the number without its low bits, which unlike Dekker's splitting no
+    compiler simplifies and which does not overflow.
+    """
+    dtype = core.typeof(x).dtype
+    bits, kept = (np.int32, 12) if dtype == np.float32 else (np.int64, 27)
+    integer = bitcast_convert_type(x, bits)
+    integer = bitwise_and(integer, full_like(integer, -1 << kept))
+    high = bitcast_convert_type(integer, dtype)
+    return high, sub(x, high)
+
+
+def two_sum(x: Any, y: Any) -> tuple[Any, Any]:
+    """Return the sum of two numbers; of constants it may be inexact, as compilers merge them."""
+    total = add(x, y)
+    part = sub(total, x)
+    return total, add(sub(x, sub(total, part)), sub(y, part))
+
+
+def two_difference(x: Any, y: Any) -> tuple[Any, Any]:
+    """Return the difference of two numbers."""
+    return two_sum(x, neg(y))
+
+
+def two_product(x: Any, y: Any) -> tuple[Any, Any]:
+    """Return the product of two numbers."""
+    product = mul(x, y)
+    (x1, x2), (y1, y2) = split(x), split(y)
+    error = add(add(sub(mul(x1, y1), product), mul(x1, y2)), mul(x2, y1))
+    return product, add(error, mul(x2, y2))
+
+
+def normalize(high: Any, low: Any) -> tuple[Any, Any]:
+    """Return a doubled number from one whose low part is smaller, but not small."""
+    total = add(high, low)
+    return total, sub(low, sub(total, high))
+
+
+def add_doubled(x: tuple[Any, Any], y: tuple[Any, Any]) -> tuple[Any, Any]:
+    """Return the sum of two doubled numbers, exact to nearly the doubled precision of the larger one."""
+    high, low = two_sum(x[0], y[0])
+    return normalize(high, add(low, add(x[1], y[1])))
+
+
+def multiply_doubled(x: tuple[Any, Any], y: tuple[Any, Any]) -> tuple[Any, Any]:
+    """Return the product of two doubled numbers."""
+    high, low = two_product(x[0], y[0])
+    return normalize(high, add(low, add(mul(x[0], y[1]), mul(x[1], y[0]))))
+
+
+def negative(x: tuple[Any, Any]) -> tuple[Any, Any]:
+    """Return minus a doubled number."""
+    return neg(x[0]), neg(x[1])

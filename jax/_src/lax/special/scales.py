@@ -1,0 +1,203 @@
+"""The factors x**a exp(-x) / gamma(a) and x**a (1 - x)**b / B(a, b) of incomplete functions.
+
+They are exponentials of numbers up to hundreds, which are small sums of large terms. So the exponents are doubled numbers;
+those of large parameters are deviances, as by Loader, "Fast and accurate computation of binomial probabilities" (2000).
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from jax._src import core, dtypes
+from jax._src.lax.lax.arithmetic import add, div, max, min, mul, neg, sub
+from jax._src.lax.lax.convert import bitcast_convert_type, convert_element_type
+from jax._src.lax.lax.create import full_like
+from jax._src.lax.lax.elementary import exp, expm1, log, sqrt
+from jax._src.lax.lax.logical import (
+    bitwise_and,
+    bitwise_or,
+    eq,
+    ge,
+    gt,
+    shift_left,
+    shift_right_arithmetic,
+)
+from jax._src.lax.lax.select import select
+from jax._src.lax.special.doubled import (
+    add_doubled,
+    multiply_doubled,
+    negative,
+    normalize,
+    two_difference,
+    two_product,
+    two_sum,
+)
+from jax._src.lax.special.expansions import stirling_error
+from jax._src.lax.special.gamma_tables import GAMMA, LGAMMA
+from jax._src.lax.special.polynomials import piecewise, polynomial
+from jax._src.lax.utils import const
+
+_LARGE = 3  # from here on Stirling's formula holds
+# log(2) as a number whose multiples by exponents are exact, and a small one
+_LOG_2 = {
+    32: (0.693145751953125, 1.4286068203094173e-06),
+    64: (0.6931471805598903, 5.497923018708371e-14),
+}
+
+
+def _select(condition, x, y):
+    """Select between doubled numbers."""
+    return tuple(select(condition, u, v) for u, v in zip(x, y))
+
+
+def _from_power_of_2(x):
+    """Return the exponent k with sqrt(1/2) <= x / 2**k < sqrt(2), and 2**-k, of normal x up to a half of the largest."""
+    info = dtypes.finfo(core.typeof(x).dtype)
+    integer = np.int32 if info.bits == 32 else np.int64
+    root = int(np.sqrt(np.asarray(0.5, info.dtype)).view(integer))
+    bits = bitcast_convert_type(x, integer)
+    fraction_bits = full_like(bits, info.nmant)
+    k = shift_right_arithmetic(sub(bits, full_like(bits, root)), fraction_bits)
+    power = shift_left(sub(full_like(bits, 1 - info.minexp), k), fraction_bits)
+    return convert_element_type(k, info.dtype), bitcast_convert_type(power, info.dtype)
+
+
+def _quotient(x, y):
+    """Divide doubled numbers."""
+    # XLA would keep a quotient that is used several times in memory; a reciprocal is fused.
+    reciprocal = div(full_like(y[0], 1), y[0])
+    high = mul(x[0], reciprocal)
+    product, error = two_product(high, y[0])
+    rest = sub(add(sub(sub(x[0], product), error), x[1]), mul(high, y[1]))
+    return high, mul(rest, reciprocal)
+
+
+def _minus_power(u, large, x, d):
+    """Return the doubled number d - u log(x / r), where r is u if that is `large`, and then d = x - u, and otherwise 1.
+
+    Args:
+      u, large: arrays.
+      x, d: doubled numbers.
+    """
+    info = dtypes.finfo(core.typeof(u).dtype)
+    reference = select(large, u, full_like(u, 1))
+    ratio = mul(x[0], div(full_like(u, 1), reference))
+    ratio = min(max(ratio, const(u, float(info.tiny))), const(u, float(info.max) / 2))
+    # log(x / r) = k log(2) + 2 atanh(s)
+    k, power = _from_power_of_2(ratio)
+    near = bitwise_and(large, eq(k, const(k, 0)))
+    y, y_rest = (mul(part, power) for part in x)
+    difference, rest = two_difference(y, reference)
+    difference = _select(near, d, (difference, add(rest, y_rest)))
+    total, rest = two_sum(y, reference)
+    s, s_rest = _quotient(difference, (total, add(rest, y_rest)))
+    terms = 6 if info.bits == 32 else 12
+    u2, s2 = add(u, u), mul(s, s)
+    series = mul(mul(u2, mul(s, s2)), polynomial(s2, [1 / (2 * i + 3) for i in range(terms)]))
+    # Near u, d - 2 u s = d s.
+    factor = select(near, d[0], u2)
+    high, low = two_product(factor, s)
+    low = add(low, mul(factor, s_rest))
+    by_s = high, select(near, add(low, mul(d[1], s)), low)
+    log_2, log_2_rest = _LOG_2[info.bits]
+    high, low = two_product(u, mul(k, const(k, log_2)))
+    by_k = high, add(low, mul(u, mul(k, const(k, log_2_rest))))
+    far = add_doubled(d, negative(add_doubled(by_s, by_k)))
+    high, low = _select(near, by_s, far)
+    return normalize(high, sub(low, series))
+
+
+def _gamma(x, steps):
+    """Return gamma(x) for x from 1 to steps + 2."""
+    product, two = full_like(x, 1), const(x, 2)
+    for _ in range(steps):
+        beyond = ge(x, two)
+        x = select(beyond, sub(x, const(x, 1)), x)
+        product = select(beyond, mul(product, x), product)
+    return mul(product, piecewise(GAMMA, x))
+
+
+def _stirling_or_gamma(a, large, steps=2):
+    """Return f and g so that 1 / gamma(a) = f exp(-g) times, for large a, exp(a) / a**a."""
+    one, three = full_like(a, 1), full_like(a, _LARGE)
+    big = select(large, a, three)
+    small = select(large, one, a)
+    factor = select(
+        large, sqrt(mul(a, const(a, 0.5 / math.pi))), div(small, _gamma(add(small, one), steps))
+    )
+    return factor, select(large, stirling_error(big), full_like(a, 0))
+
+
+def _scale(factor, exponent, rest):
+    """Return factor * exp(-exponent - rest) of a doubled exponent, and its logarithm."""
+    high, low = normalize(exponent[0], add(exponent[1], rest))
+    log_scale = sub(log(factor), add(high, low))
+    low = select(gt(high, const(high, 1e4)), full_like(low, 0), low)  # it may be large then
+    # The exponential may underflow where the product does not.
+    deep = gt(high, const(high, 60))
+    high = select(deep, sub(high, const(high, 11)), high)
+    factor = select(deep, mul(factor, const(factor, math.exp(-11))), factor)
+    return mul(sub(factor, mul(factor, low)), exp(neg(high))), log_scale
+
+
+def gamma_scale(a: Any, x: Any) -> tuple[Any, Any]:
+    """Return x**a exp(-x) / gamma(a) of positive finite numbers, and its logarithm."""
+    largest = const(a, 1e-4 * float(dtypes.finfo(core.typeof(a).dtype).max))  # so no sum overflows
+    a, x = min(a, largest), min(x, largest)
+    large = ge(a, const(a, _LARGE))
+    zero = full_like(a, 0)
+    difference = _select(large, two_difference(x, a), (x, zero))
+    factor, rest = _stirling_or_gamma(a, large)
+    return _scale(factor, _minus_power(a, large, (x, zero), difference), rest)
+
+
+def upper_gamma_of_small(a: Any, x: Any) -> Any:
+    """Return Q(a, x), of a relative accuracy that 1 - P(a, x) does not have, for 0 < a < 1 and 0 < x <= 1.
+
+    P(a, x) is t (1 + s), where t = x**a / gamma(a + 1) and the sum s is a few terms of DLMF 8.7.1.
+    """
+    one = const(a, 1)
+    # lgamma(z) = (z - 1) (z - 2) g(z), with z = 1 + a
+    log_gamma = mul(mul(a, sub(a, one)), piecewise(LGAMMA, add(a, one)))
+    log_t = sub(mul(a, log(x)), log_gamma)
+    total = full_like(a, 0)
+    for n in range(12 if dtypes.finfo(core.typeof(a).dtype).bits == 32 else 18, 0, -1):
+        coefficient = div(const(a, (-1) ** n / math.factorial(n)), add(a, const(a, n)))
+        total = mul(x, add(total, coefficient))
+    return neg(add(expm1(log_t), mul(exp(log_t), mul(a, total))))
+
+
+def excess(a: Any, b: Any, x: tuple[Any, Any], y: tuple[Any, Any]) -> tuple[Any, Any]:
+    """Return the doubled number a y - b x: how far x = 1 - y is below the mean a / (a + b), times a + b."""
+    nothing = full_like(a, 0)
+    below = multiply_doubled(x, (b, nothing))
+    return add_doubled(multiply_doubled(y, (a, nothing)), negative(below))
+
+
+def beta_scale(a: Any, b: Any, x: tuple[Any, Any], y: tuple[Any, Any]) -> tuple[Any, Any]:
+    """Return x**a y**b / B(a, b) of positive finite numbers, and its logarithm.
+
+    Args:
+      a, b: arrays.
+      x, y: doubled numbers, whose sum is 1.
+    """
+    one, zero = full_like(a, 1), full_like(a, 0)
+    a_large, b_large = ge(a, const(a, _LARGE)), ge(b, const(b, _LARGE))
+    any_large = bitwise_or(a_large, b_large)
+    n = two_sum(a, b)
+    # The means are in proportion to the parameters; if all are small their sum does not matter.
+    unit = _select(any_large, n, (one, zero))
+    u, v = multiply_doubled(x, unit), multiply_doubled(y, unit)
+    above = excess(a, b, x, y)  # v - b = a - u
+    nothing = zero, zero
+    from_a = _select(a_large, negative(above), _select(b_large, u, nothing))
+    from_b = _select(b_large, above, _select(a_large, v, nothing))
+    exponent = add_doubled(_minus_power(a, a_large, u, from_a), _minus_power(b, b_large, v, from_b))
+    f, rest_a = _stirling_or_gamma(a, a_large)
+    g, rest_b = _stirling_or_gamma(b, b_large)
+    h, rest_n = _stirling_or_gamma(n[0], any_large, 5)
+    rest = sub(add(rest_a, rest_b), rest_n)
+    return _scale(mul(f, div(g, h)), exponent, rest)
