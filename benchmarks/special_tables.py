@@ -126,6 +126,11 @@ def erfcx(u):
     return (1 + 2 * x) * value
 
 
+def erfcx_centered(t):
+    y = 4 / (1 + t) - 2
+    return erfcx(4 / (4 + y)) / (1 + 2 * y) * (1 + y / 2)
+
+
 def dawson(x):
     return M(1) if x == 0 else mp.sqrt(mp.pi) / 2 * mp.exp(-x * x) * mp.erfi(x) / x
 
@@ -201,7 +206,7 @@ CI_ZERO = mp.findroot(mp.ci, 0.6165)
 class Table(NamedTuple):
     """A function on an interval.
 
-    `degrees` are those for float32 and float64. Errors are relative to `scale`, or to the value if it is None.
+    `degrees` are those for float32, None if that does not use the table, and for float64. Errors are relative to `scale`, or to the value if it is None.
     """
 
     text: str
@@ -210,6 +215,31 @@ class Table(NamedTuple):
     high: Any
     degrees: tuple[int, int]
     scale: Any = None
+
+
+class Rational(NamedTuple):
+    """A function on [low, high], for float32 only, as a polynomial or a quotient of two.
+
+    `degrees` are those of numerator and denominator, which are equal or the second is 0. Errors are relative to
+    `scale(x)`, or to the value if it is None. Of quotients, half of the points are below `middle`.
+    """
+
+    text: str
+    fun: Callable[[Any], Any]
+    low: float
+    high: float
+    degrees: tuple[int, int]
+    middle: float = 0
+    scale: Callable[[Any], Any] | None = None
+
+
+def ndtri_ratio(u):
+    """ndtri(p) / (p - 1/2) of u = -log2(4 p (1 - p))"""
+    if u == 0:
+        return mp.sqrt(2 * mp.pi)
+    distance = mp.sqrt(-mp.expm1(-u * mp.log(2))) / 2
+    p = M(2) ** -u / (2 + 4 * distance)
+    return -quantile(p) / distance
 
 
 TABLES = {
@@ -226,6 +256,11 @@ TABLES = {
         "x**2 (log(x) - 1 / (2 x) - digamma(x)) of 1 / x**2 in [0, 0.01]",
         digamma_tail, M(0), M(1) / 100, (2, 6),
     ),
+    "LOG2": Rational(
+        "log2(1 + x) / x for x in [-0.3, 0.42], of absolute error 2**-25 / x",
+        lambda x: 1 / mp.log(2) if x == 0 else mp.log1p(x) / x / mp.log(2),
+        -0.2929, 0.4143, (7, 0), scale=lambda x: 1 / abs(x),
+    ),
     "SINE": Table(
         "sin(pi x) / x of x**2 in [0, 1/4]",
         lambda v: mp.pi * mp.sinc(mp.pi * mp.sqrt(v)), M(0), M(1) / 4, (5, 9),
@@ -235,12 +270,23 @@ TABLES = {
         lambda v: mp.pi if v == 0 else mp.tan(mp.pi * mp.sqrt(v)) / mp.sqrt(v), M(0), M(1) / 16, (6, 13),
     ),
     "NDTRI_CENTRAL": Table(
-        "ndtri(p) / (p - 1/2) of (p - 1/2)**2 in [0, 9/64]", ndtri_central, M(0), M(9) / 64, (6, 12)
+        "ndtri(p) / (p - 1/2) of (p - 1/2)**2 in [0, 9/64]", ndtri_central, M(0), M(9) / 64, (None, 12)
     ),
     "NDTRI_TAIL": Table(
-        "-ndtri(p) / r of r = sqrt(-2 log(p)) in [2, 39]", ndtri_tail, M(2), M(39), (8, 15)
+        "-ndtri(p) / r of r = sqrt(-2 log(p)) in [2, 39]", ndtri_tail, M(2), M(39), (None, 15)
     ),
-    "ERFCX": Table("(1 + 2 x) erfcx(x) of 4 / (4 + x) in [0, 1]", erfcx, M(0), M(1), (7, 15)),
+    "NDTRI_RATIO": Rational(
+        "ndtri(p) / (p - 1/2) of -log2(4 p (1 - p)) in [0, 128.5]", ndtri_ratio, 0, 128.5, (8, 8), 10
+    ),
+    "ERFINV_RATIO": Rational(
+        "erfinv(x) / x of -log2(1 - x**2) in [0, 24]",
+        lambda u: ndtri_ratio(u) / mp.sqrt(8), 0, 24, (5, 5), 8,
+    ),
+    "ERFCX": Table("(1 + 2 x) erfcx(x) of 4 / (4 + x) in [0, 1]", erfcx, M(0), M(1), (None, 15)),
+    "ERFCX_SINGLE": Rational(
+        "(1 + y / 2) erfcx(y) of 4 / (2 + y) - 1 in [-1, 1]",
+        erfcx_centered, -1, 1, (10, 0),
+    ),
     "DAWSON": Table("dawsn(x) / x for x in [0, 6]", dawson, M(0), M(6), (8, 15)),
     "DAWSON_TAIL": Table("2 x dawsn(x) of 1 / x**2 in [0, 1/36]", dawson_tail, M(0), M(1) / 36, (4, 13)),
     "FRESNEL_C": Table(
@@ -289,14 +335,17 @@ TABLES = {
 
 MODULES = {
     "lax/special/gamma_tables.py": (
-        "gamma functions", "LGAMMA STIRLING GAMMA DIGAMMA DIGAMMA_TAIL SINE TANGENT",
+        "gamma functions", "LGAMMA STIRLING GAMMA DIGAMMA DIGAMMA_TAIL LOG2 SINE TANGENT",
+    ),
+    "lax/special/error_tables.py": (
+        "the scaled complementary error function", "ERFCX ERFCX_SINGLE",
     ),
     "scipy/special/normal_tables.py": (
-        "the quantile function of the normal distribution", "NDTRI_CENTRAL NDTRI_TAIL",
+        "the quantile function of the normal distribution", "NDTRI_CENTRAL NDTRI_TAIL NDTRI_RATIO ERFINV_RATIO",
     ),
     "scipy/special/error_tables.py": (
         "functions of normal integrals",
-        "ERFCX DAWSON DAWSON_TAIL FRESNEL_C FRESNEL_S FRESNEL_F FRESNEL_G",
+        "DAWSON DAWSON_TAIL FRESNEL_C FRESNEL_S FRESNEL_F FRESNEL_G",
     ),
     "scipy/special/integral_tables.py": (
         "exponential and trigonometric integrals",
@@ -370,16 +419,68 @@ def pieces(fun, low, high, degree, tolerance, scale):
     return tuple(map(float, ends)), tuple(rows)
 
 
+def rational(table):
+    """Coefficients, from the constant one upwards, of the numerator and, unless it is 1, of the denominator.
+
+    By linear least squares, weighted in turns so that the largest error falls (Lawson's method).
+    """
+    t = np.cos(np.pi * (np.arange(600) + 0.5) / 600)
+    n, m = table.degrees
+    low, high, c = table.low, table.high, table.middle
+    if m:  # points are evenly spread in x / (x + c)
+        low, high = low / (low + c), high / (high + c)
+    x = (low + high) / 2 + (high - low) / 2 * t
+    x = c * x / (1 - x) if m else x
+    exact = np.array([float(table.fun(M(float(value)))) for value in x])
+    scale = np.abs(
+        exact if table.scale is None else np.array([float(table.scale(value)) for value in x])
+    )
+    basis = np.polynomial.chebyshev.chebvander(t, max(n, m))
+    below, weight, best = np.ones(t.size), np.ones(t.size), (np.inf,)
+    for _ in range(150):
+        columns = [basis[:, : n + 1], -basis[:, 1 : m + 1] * exact[:, None]]
+        factor = np.sqrt(weight) / (below * scale)
+        solution = np.linalg.lstsq(np.hstack(columns) * factor[:, None], exact * factor, 1e-17)[0]
+        above, below = solution[: n + 1], np.append(1, solution[n + 1 :])
+        error = np.abs(basis[:, : n + 1] @ above / (basis[:, : m + 1] @ below) - exact) / scale
+        if np.max(error) < best[0]:
+            best = np.max(error), above, below
+        below = basis[:, : m + 1] @ below
+        weight = weight * (error / np.max(error) + 0.01)
+        weight, below = weight / np.sum(weight), below / np.median(below)
+    print(f"largest error 2**{np.log2(best[0]):.1f}")
+    # The Chebyshev series are in t = above / below, polynomials of x; both are multiplied by below**n.
+    above = np.array([-(low + high) * c, 2 - low - high] if m else [-(low + high), 2]) / (
+        high - low
+    )
+    below = np.array([c, 1] if m else [1])
+    parts = [in_powers(part, above, below, n) for part in best[1:]]
+    parts = [part / parts[1][0] for part in parts] if m else parts[:1]
+    return tuple(tuple(float(number(a, 32)) for a in part) for part in parts)
+
+
+def in_powers(series, above, below, degree):
+    """A Chebyshev series of a quotient of polynomials, times the denominator's power, as a polynomial."""
+    multiply, power = np.polynomial.polynomial.polymul, np.polynomial.polynomial.polypow
+    out = np.zeros(1)
+    for k, a in enumerate(np.polynomial.chebyshev.cheb2poly(series)):
+        term = multiply(power(above, k), power(below, degree - k))
+        out = np.polynomial.polynomial.polyadd(out, a * term)
+    return out
+
+
 def compute(name):
     """The table of a name, as it is in the module."""
     table = TABLES[name]
+    if isinstance(table, Rational):
+        return rational(table)
     fun = functools.cache(table.fun)
-    single, double = (
-        pieces(fun, table.low, table.high, degree, M(2) ** -bits, table.scale)
-        for degree, bits in zip(table.degrees, (26, 55))
-    )
-    single = single[0], tuple(tuple(float(number(c, 32)) for c in row) for row in single[1])
-    return {32: single, 64: double}
+    out = {}
+    for bits, degree, error in zip((32, 64), table.degrees, (26, 55)):
+        if degree is not None:
+            ends, rows = pieces(fun, table.low, table.high, degree, M(2) ** -error, table.scale)
+            out[bits] = ends, tuple(tuple(float(number(c, bits)) for c in row) for row in rows)
+    return out
 
 
 def number(x, bits):
@@ -392,7 +493,15 @@ def number(x, bits):
 
 
 def text(name, table):
-    lines = [f"# {TABLES[name].text}", f"{name} = {{"]
+    lines = [f"# {TABLES[name].text}"]
+    if isinstance(TABLES[name], Rational):
+        rows = [", ".join(number(x, 32) for x in row) for row in table]
+        rows = [
+            textwrap.fill(f"({row}),", 112, initial_indent="    ", subsequent_indent="     ")
+            for row in rows
+        ]
+        return "\n".join([*lines, f"{name} = (", *rows, ")\n"])
+    lines.append(f"{name} = {{")
     for bits, (ends, rows) in table.items():
         lines.append(f"    {bits}: (({', '.join(map(repr, ends))}), (")
         for row in rows:

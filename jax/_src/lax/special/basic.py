@@ -23,10 +23,10 @@ from jax._src.lax.lax.arithmetic import (
 )
 from jax._src.lax.lax.convert import convert_element_type
 from jax._src.lax.lax.elementary import exp, sqrt
-from jax._src.lax.lax.logical import gt, le
+from jax._src.lax.lax.logical import gt, le, lt
 from jax._src.lax.lax.select import filled, select
 from jax._src.lax.rules import FLOAT, binary_primitive, hlo_op, unary_primitive
-from jax._src.lax.special import expansions
+from jax._src.lax.special import expansions, normal
 from jax._src.lax.utils import const
 from jax._src.typing import ArrayLike
 
@@ -203,10 +203,17 @@ def erfc(x: ArrayLike) -> Array:
     return erfc_p.bind(x)
 
 
+def _erfc_impl(x):
+    out = normal.erfc(x)
+    if core.typeof(x).dtype == np.float64:
+        out = select(lt(x, const(x, 0.5)), sub(const(x, 1), erf(x)), out)
+    return out
+
+
 erfc_p = unary_primitive(
     "erfc",
     FLOAT,
-    lower=_chlo_or_wider("erfc", erfc),
+    lower=in_float32(_erfc_impl),
     jvp=lambda g, y, x: mul(const(x, -_2_SQRTPI), mul(g, exp(neg(square(x))))),
 )
 

@@ -12,19 +12,21 @@ from typing import Any
 import numpy as np
 
 from jax._src.lax.lax.arithmetic import abs, add, div, floor, mul, sub
+from jax._src.lax.lax.convert import bitcast_convert_type, convert_element_type
 from jax._src.lax.lax.create import full_like
 from jax._src.lax.lax.elementary import log, log1p
-from jax._src.lax.lax.logical import bitwise_and, eq, ge, gt, le, lt
+from jax._src.lax.lax.logical import bitwise_and, eq, ge, gt, le, lt, shift_right_arithmetic
 from jax._src.lax.lax.select import select
 from jax._src.lax.special.gamma_tables import (
     DIGAMMA,
     DIGAMMA_TAIL,
     LGAMMA,
+    LOG2,
     SINE,
     STIRLING,
     TANGENT,
 )
-from jax._src.lax.special.polynomials import piecewise
+from jax._src.lax.special.polynomials import estrin, piecewise
 from jax._src.lax.utils import const
 
 
@@ -38,6 +40,18 @@ def accurate_log1p(x: Any) -> Any:
     """Return log(1 + x); XLA's own loses two digits of float64 near -0.41."""
     near = lt(abs(x), const(x, 0.35))
     return select(near, log1p(select(near, x, full_like(x, 0))), log(add(const(x, 1), x)))
+
+
+def log2_single(x: Any) -> Any:
+    """Return log2(x) of normal positive float32 numbers, of absolute error 2**-24; half as long as XLA's."""
+    bits = bitcast_convert_type(x, np.int32)
+    from_least = sub(bits, full_like(bits, 0x3F3504F3))  # sqrt(1/2), the least fraction
+    exponent = bitwise_and(from_least, full_like(bits, -1 << 23))
+    fraction = sub(bitcast_convert_type(sub(bits, exponent), np.float32), const(x, 1))
+    whole = convert_element_type(
+        shift_right_arithmetic(from_least, full_like(bits, 23)), np.float32
+    )
+    return add(whole, mul(fraction, estrin(fraction, LOG2[0])))
 
 
 def stirling_error(x: Any) -> Any:

@@ -167,30 +167,3 @@ def where(condition: Any, x: Any, y: Any) -> Any:
 def infinite(x: Any) -> Any:
     """Tests for positive infinity."""
     return x == const(x, np.inf)
-
-
-def split(x: Any) -> tuple[Any, Any]:
-    """Splits finite numbers into parts of half the precision, whose products are exact.
-
-    The upper part is the number without its low bits, which unlike Dekker's splitting no
-    compiler simplifies and which does not overflow.
-    """
-    bits, kept = (np.int32, 12) if x.dtype == np.float32 else (np.int64, 27)
-    mask = np.array(-1 << kept, bits)
-    integer = lax.bitwise_and(lax.bitcast_convert_type(x, bits), mask)
-    high = lax.bitcast_convert_type(integer, x.dtype)
-    return high, x - high
-
-
-def exp_minus_square(x: Any, scale: float = 1.0) -> Any:
-    """Computes exp(-scale * x**2) without losing the low bits of the square; `scale` is 1 or 1/2."""
-    high, low = split(x)
-    s = const(x, -scale)
-    out = lax.exp(s * high * high)
-    # XLA would merge a product of two exponentials into one.
-    rest = lax.expm1(s * (low * (x + high)))
-    # A subnormal product, which is flushed to zero where it is not fused with the sum, would be lost.
-    info = dtypes.finfo(x.dtype)
-    small = out < const(x, info.tiny / info.eps)
-    out = where(small, out * (1 + rest), out + out * rest)
-    return where(lax.is_finite(x), out, lax.exp(s * x * x))

@@ -12,31 +12,35 @@ from jax._src.basearray import Array
 from jax._src.custom_derivatives import custom_jvp
 from jax._src.jit.library import nested_jit
 from jax._src.lax import lax, special
-from jax._src.lax.special.expansions import accurate_log1p
-from jax._src.lax.special.polynomials import piecewise
+from jax._src.lax.special.doubled import split, two_product
+from jax._src.lax.special.expansions import accurate_log1p, log2_single
+from jax._src.lax.special.normal import erfcx_positive, exp_minus_square
+from jax._src.lax.special.polynomials import estrin, piecewise
 from jax._src.numpy.array_constructors import asarray
 from jax._src.numpy.util import check_arraylike
 from jax._src.scipy.special.common import (
     elementwise,
-    exp_minus_square,
     export,
     in_single_or_double,
     inexact_args,
     only_single_or_double,
     real_args,
-    split,
     where,
 )
 from jax._src.scipy.special.error_tables import (
     DAWSON,
     DAWSON_TAIL,
-    ERFCX,
     FRESNEL_C,
     FRESNEL_F,
     FRESNEL_G,
     FRESNEL_S,
 )
-from jax._src.scipy.special.normal_tables import NDTRI_CENTRAL, NDTRI_TAIL
+from jax._src.scipy.special.normal_tables import (
+    ERFINV_RATIO,
+    NDTRI_CENTRAL,
+    NDTRI_RATIO,
+    NDTRI_TAIL,
+)
 from jax._src.typing import ArrayLike
 
 _SQRT_PI = math.sqrt(math.pi)
@@ -73,24 +77,14 @@ def erfc(x: ArrayLike) -> Array:
 # Scaled error functions: of real numbers by a mapping of Shepherd and Laframboise (1981)
 
 
-def erfcx_positive(y):
-    # At infinity the scaled function is 0 / 0.
-    big = y > 1e30
-    z = where(big, 1, y)
-    out = piecewise(ERFCX, 4 / (4 + z)) / (1 + 2 * z)
-    return where(big, 1 / (_SQRT_PI * y), out)
-
-
 def _erfcx(x):
     y = abs(x)
     positive = erfcx_positive(y)
     # 2 exp(x**2) - erfcx(-x), with the square's low bits
-    high, low = split(where(y < 30, y, 0))
-    square = lax.exp(high * high)
-    finite = (y < 30) & (square < np.inf)
-    low_bits = lax.expm1(where(finite, low * (high + y), 0))
-    square = where(finite, square + where(finite, square, 0) * low_bits, np.inf)
-    return where(x < 0, 2 * square - positive, positive)
+    square, rest = two_product(*[where(y < 30, y, 0)] * 2)
+    power = where(y < 30, lax.exp(square), np.inf)
+    power = power + where(power < np.inf, power, 0) * rest
+    return where(x < 0, 2 * power - positive, positive)
 
 
 _erfcx.__name__ = "erfcx"
@@ -291,9 +285,9 @@ def fresnel(x: ArrayLike) -> tuple[Array, Array]:
 
 def _ndtr(x):
     s = x * math.sqrt(0.5)
-    y = abs(x)
-    tail = 0.5 * erfcx_positive(where(y < 1, 1, abs(s))) * exp_minus_square(y, 0.5)
-    return where(y < 1, 0.5 + 0.5 * special.erf(s), where(x > 0, 1 - tail, tail))
+    tail = 0.5 * erfcx_positive(abs(s)) * exp_minus_square(x, 0.5)
+    out = where(x > 0, 1 - tail, tail)
+    return where(abs(x) < 1, 0.5 + 0.5 * special.erf(s), out) if x.dtype == np.float64 else out
 
 
 _ndtr.__name__ = "ndtr"
@@ -323,8 +317,15 @@ def ndtr(x: ArrayLike) -> Array:
     return _ndtr_fun(only_single_or_double("ndtr", asarray(x)))
 
 
+def _ratio(table, product):
+    """Returns a quotient of polynomials in -log2(product), of float32."""
+    above, below = table
+    u = -log2_single(product)
+    return estrin(u, above) / estrin(u, below)
+
+
 def _quantile(distance, tail):
-    """The quantile of p of the normal distribution, given p - 1/2 and the smaller of p and 1 - p."""
+    """The quantile of p of the normal distribution, given p - 1/2 and the smaller of p and 1 - p, of float64."""
     central = abs(distance) <= 0.375
     middle = where(central, distance, 0)
     out = piecewise(NDTRI_CENTRAL, middle * middle) * middle
@@ -336,7 +337,12 @@ def _quantile(distance, tail):
 
 
 def _ndtri(p):
-    out = _quantile(p - 0.5, where(p < 0.5, p, 1 - p))
+    if p.dtype == np.float32:
+        product = 4 * p * (1 - p)
+        out = _ratio(NDTRI_RATIO, where(product > 0, product, 1)) * (p - 0.5)
+        out = where(product > 0, out, (p - 0.5) * np.inf)
+    else:
+        out = _quantile(p - 0.5, where(p < 0.5, p, 1 - p))
     return where((p >= 0) & (p <= 1), out, np.nan)
 
 
@@ -345,6 +351,9 @@ _ndtri_fun = elementwise(_ndtri, lambda out, p: _SQRT_2PI * lax.exp(0.5 * lax.sq
 
 
 def _erfinv(x):
+    if x.dtype == np.float32:
+        ratio = _ratio(ERFINV_RATIO, (1 - x) * (1 + x))
+        return x * where(abs(x) < 1, ratio, where(abs(x) == 1, lax.full_like(x, np.inf), np.nan))
     out = math.sqrt(0.5) * _quantile(0.5 * x, 0.5 - 0.5 * abs(x))
     return where(abs(x) <= 1, out, np.nan)
 

@@ -12,9 +12,10 @@ import numpy as np
 from jax._src import dtypes
 from jax._src.jit.library import nested_jit
 from jax._src.lax import lax
+from jax._src.lax.special.doubled import split
 from jax._src.lax.special.expansions import accurate_log1p
 from jax._src.numpy import util
-from jax._src.scipy.special.common import in_single_or_double, split, where
+from jax._src.scipy.special.common import in_single_or_double, where
 from jax._src.util import set_module
 
 F = TypeVar("F", bound=Callable[..., Any])

@@ -1,0 +1,98 @@
+"""The errors of special functions at the points of benchmarks/accuracy_reference.npz, and at seams of their methods.
+
+The bounds are above the measured errors, in units of the last place, by a half of them or less; see docs/accuracy.md.
+"""
+
+import importlib.util
+from pathlib import Path
+
+import numpy as np
+import pytest
+import scipy.special
+
+import jax
+import jax.scipy.special
+
+FOLDER = Path(__file__).absolute().parent.parent / "benchmarks"
+SPEC = importlib.util.spec_from_file_location("accuracy", FOLDER / "accuracy.py")
+accuracy = importlib.util.module_from_spec(SPEC)
+SPEC.loader.exec_module(accuracy)
+
+BOUNDS = {
+    "betainc": (3.2, 4.5),
+    "erfc": (5.5, 4),
+    "erfcx": (3.5, 7),
+    "erfinv": (5, 4.5),
+    "gammainc": (5, 2.8),
+    "gammaincc": (3.4, 3.4),
+    "ndtr": (3.5, 3.2),
+    "ndtri": (3.5, 3),
+}
+
+
+@pytest.mark.parametrize("name", BOUNDS)
+def test_errors(name):
+    reference = np.load(accuracy.REFERENCE)
+    for dtype, bound in zip(("float32", "float64"), BOUNDS[name]):
+        key = f"{name}:{dtype}"
+        with jax.enable_x64(dtype == "float64"):
+            function = getattr(jax.scipy.special, name)
+            out = np.asarray(jax.jit(function)(*reference[f"{key}:arguments"]))
+        assert out.dtype == dtype
+        assert accuracy.smallest_errors(out[None], reference, key).max() < bound
+
+
+def ratios_around(places):
+    """Numbers next to places, and between them."""
+    steps = 1 + np.array([-1e-2, -1e-4, -1e-6, 0, 1e-6, 1e-4, 1e-2])
+    return (np.asarray(places)[:, None] * steps).ravel()
+
+
+# Where the exponent's methods change: at parameters 3, and at powers of two times the root of two
+SEAMS = ratios_around([0.5, 1, 3, 20])
+RATIOS = ratios_around([2**-2.5, 0.5**0.5, 1, 2**0.5, 2**1.5])
+
+
+@pytest.mark.parametrize("dtype, tolerance", [("float32", 1e-6), ("float64", 1e-13)])
+def test_incomplete_gamma_functions_at_seams(dtype, tolerance):
+    a, ratio = (v.ravel().astype(dtype) for v in np.meshgrid(SEAMS, RATIOS))
+    x = a * ratio
+    with jax.enable_x64(dtype == "float64"):
+        for name in ("gammainc", "gammaincc"):  # SciPy's errors are up to 5e-14
+            out = jax.jit(getattr(jax.scipy.special, name))(a, x)
+            exact = getattr(scipy.special, name)(a.astype(float), x.astype(float))
+            np.testing.assert_allclose(out, exact, rtol=tolerance)
+
+
+@pytest.mark.parametrize("dtype, tolerance", [("float32", 2e-6), ("float64", 1e-14)])
+def test_incomplete_beta_function_at_seams(dtype, tolerance):
+    a, b, ratio = np.meshgrid(SEAMS, SEAMS, RATIOS)
+    a, b, x = (v.ravel().astype(dtype) for v in (a, b, np.minimum(ratio * a / (a + b), 0.999)))
+    with jax.enable_x64(dtype == "float64"):
+        out = jax.jit(jax.scipy.special.betainc)(a, b, x)
+        exact = scipy.special.betainc(a.astype(float), b.astype(float), x.astype(float))
+        np.testing.assert_allclose(out, exact, rtol=tolerance)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_the_largest_and_smallest_parameters(dtype):
+    info = np.finfo(dtype)
+    with jax.enable_x64(dtype == "float64"):
+        a = np.array([info.max, 1e-20, 3, 1e-20, 0.5], dtype)
+        x = np.array([2, info.max, info.max, 0.5, info.tiny], dtype)
+        exact = [0, 1, 1, 1, 2 * np.sqrt(float(info.tiny) / np.pi)]
+        np.testing.assert_allclose(jax.scipy.special.gammainc(a, x), exact, rtol=1e-6)
+        a = np.array([0.5, 0.5, 1e30, 2], dtype)
+        b = np.array([0.5, 1, 2, 1e30], dtype)
+        x = np.array([info.tiny, info.tiny, 0.5, 0.5], dtype)
+        exact = scipy.special.betainc(*(v.astype(float) for v in (a, b, x)))
+        np.testing.assert_allclose(jax.scipy.special.betainc(a, b, x), exact, rtol=1e-6)
+
+
+def test_quantiles_at_the_ends():
+    inf, nan = np.inf, np.nan
+    x = np.array([-1, 1, 1.5, -2, nan, inf, 0], np.float32)
+    exact = [-inf, inf, nan, nan, nan, nan, 0]
+    np.testing.assert_array_equal(jax.jit(jax.scipy.special.erfinv)(x), exact)
+    p = np.array([0, 1, 1.5, -2, nan, inf, 0.5], np.float32)
+    np.testing.assert_array_equal(jax.jit(jax.scipy.special.ndtri)(p), exact)
