@@ -5,11 +5,13 @@ Where jaxlib-ext is installed, its kernels are part of what is timed.
 
 import numpy as np
 import scipy.signal
+import scipy.special
 from registry import BENCHMARKS, Benchmark, timed
 
 import jax
 import jax.numpy as jnp
 import jax.scipy.signal
+import jax.scipy.special
 
 MILLION = 1_000_000
 
@@ -135,6 +137,43 @@ row(
 )
 row("digitize, 100 bins", lambda x: jnp.digitize(x, jnp.linspace(-3, 3, 100)), 0.5, million)
 row("interp, 1000 samples", jnp.interp, 0.5, points_and_samples)
+
+# Special functions, beside SciPy's of float32
+
+
+def uniform(*ranges):
+    def make():
+        r = random()
+        return tuple(r.uniform(low, high, MILLION).astype(np.float32) for low, high in ranges)
+
+    return make
+
+
+def special(name, mark, *ranges):
+    """Adds the rows of a function of jax.scipy.special for numbers in ranges."""
+    ours, theirs = getattr(jax.scipy.special, name), getattr(scipy.special, name)
+    make = uniform(*ranges)
+    row(f"special.{name}", ours, mark, make, numpy=theirs, numpy_mark=1.0, beside="SciPy")
+
+
+special("betainc", 0.3, (0.1, 20), (0.1, 20), (0, 1))
+special("gammainc", 0.3, (0.1, 20), (0.1, 20))
+special("gammaincc", 0.3, (0.1, 20), (0.1, 20))
+special("gammaln", 0.3, (0.1, 30))
+special("digamma", 0.3, (0.1, 30))
+special("erfinv", 0.3, (-1, 1))
+special("beta", 1.05, (0.1, 10), (0.1, 10))
+special("erf", 1.05, (-3, 3))
+special("erfc", 1.05, (-3, 8))
+special("erfcx", 1.05, (-3, 20))
+special("gamma", 1.05, (-10, 30))
+special("i0", 1.05, (0, 30))
+special("i1", 1.05, (0, 30))
+special("log_ndtr", 1.05, (-5, 5))
+special("ndtr", 1.05, (-5, 5))
+special("ndtri", 1.05, (0, 1))
+special("xlogy", 1.05, (0, 5), (0, 5))
+special("zeta", 1.05, (1.1, 20), (0.1, 20))
 
 # Signals
 
