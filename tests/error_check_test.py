@@ -108,6 +108,18 @@ def test_an_explicit_mesh_needs_no_communication():
     assert "all-reduce" not in text and "all-gather" not in text
 
 
+@pytest.mark.parametrize("transform", [lambda f: f, jax.jit, jax.grad])
+def test_shards(transform):
+    mesh = jax.make_mesh((4, 2), ("x", "y"), axis_types=(AxisType.Auto,) * 2)
+    shards = jax.shard_map(add_one, mesh=mesh, in_specs=P("x"), out_specs=P("x"))
+    f = transform(lambda x: shards(x).sum())
+    f(jnp.arange(8.0))
+    raise_if_error()
+    f(jnp.arange(8.0) - 1)
+    with pytest.raises(JaxValueError, match="negative"):
+        raise_if_error()
+
+
 def test_exported_programs():
     wrapped = jax.jit(error_check.wrap_for_export(lambda x: add_one(add_one(x) - 3)))
     out, _ = wrapped(1.0)  # -1 is negative
@@ -146,6 +158,13 @@ CHECKS = {
     "divide_nan": ("nan", lambda: Z / Z, NAN),
     "mod": ("nan", lambda: X % Z, NAN),
     "hypot": ("nan", lambda: jnp.hypot(N, X), NAN),
+    "float_power": ("nan", lambda: jnp.float_power(X, 0.5), NAN),
+    "modf": ("nan", lambda: jnp.modf(N), NAN),
+    "spacing": ("nan", lambda: jnp.spacing(N), NAN),
+    "sinc": ("nan", lambda: jnp.sinc(N), NAN),
+    "i0": ("nan", lambda: jnp.i0(N), NAN),
+    "norm": ("nan", lambda: jnp.linalg.norm(N), NAN),
+    "norm_of_matrix": ("nan", lambda: jnp.linalg.norm(N[None], axis=(0, 1)), NAN),
     "jit": ("nan", lambda: jax.jit(jnp.log)(-X), NAN),
     "vmap": ("nan", lambda: jax.vmap(jnp.log)(-X), NAN),
     "no_nan": ("nan", lambda: (jnp.log(jnp.abs(X)), jnp.divmod(I, I + 1), 1 / X), None),
@@ -157,6 +176,7 @@ CHECKS = {
     "remainder": ("divide", lambda: I % I, ZERO),
     "divmod": ("divide", lambda: jnp.divmod(X, Z), ZERO),
     "true_divide": ("divide", lambda: jax.jit(jnp.divide)(I, I), ZERO),
+    "average": ("divide", lambda: jnp.average(X, weights=X), ZERO),
     "no_zero": ("divide", lambda: (I / X, X // 2, jnp.log(Z), jnp.power(Z, -1.0)), None),
     "indices": ("oob", lambda: A[OUTSIDE], OOB),
     "index": ("oob", lambda: A[jnp.array(-6)], OOB),

@@ -22,7 +22,7 @@ from jax._src.core import eval_trace, trace_ctx
 from jax._src.custom_batching import custom_vmap
 from jax._src.device_put.functions import device_put
 from jax._src.lax import lax
-from jax._src.lax.parallel import pcast
+from jax._src.lax.parallel import pcast, psum
 from jax._src.mesh import Mesh, get_concrete_mesh
 from jax._src.named_sharding import NamedSharding
 from jax._src.partition_spec import PartitionSpec
@@ -166,6 +166,9 @@ def set_error_if(pred: Any, /, msg: str) -> None:
             RuntimeWarning,
             stacklevel=2,
         )
+    varying = tuple(core.typeof(pred).vma)
+    if varying:  # inside shard_map, where the reference has one value for all shards
+        pred = lax.gt(psum(lax.convert_element_type(pred, np.int32), varying), np.int32(0))
     number = _state().errors.number(_Error(msg, source_info_util.current_traceback()))
     _record(pred, np.uint32(number))
 

@@ -37,14 +37,25 @@ def checked(fun: Callable[..., Any], *, divides: bool = False) -> Callable[..., 
     @functools.wraps(fun)
     def with_checks(*args: Any) -> Any:
         out = fun(*args)
-        if divides and _divide.value == "raise":
-            _error().set_error_if_divide_by_zero(to_array(args[1]))
-        if _nan.value == "raise":
-            for x in out if isinstance(out, tuple) else (out,):
-                _error().set_error_if_nan(x)
+        if divides:
+            check_divisor(args[1])
+        check_nan(out)
         return out
 
     return with_checks
+
+
+def check_nan(out: Any) -> None:
+    """Records an error if an array, or one of a tuple, has a NaN."""
+    if _nan.value == "raise":
+        for x in out if isinstance(out, tuple) else (out,):
+            _error().set_error_if_nan(x)
+
+
+def check_divisor(x: Any) -> None:
+    """Records an error if a divisor is zero."""
+    if _divide.value == "raise":
+        _error().set_error_if_divide_by_zero(to_array(x))
 
 
 def checks_bounds() -> bool:

@@ -358,6 +358,7 @@ def _integer_power(x1, x2):
 
 
 @op
+@checked
 def float_power(x: ArrayLike, y: ArrayLike, /) -> Array:
     """Elementwise power in floating point; takes the arguments of `add`.
 

@@ -135,6 +135,7 @@ def hypot(x1: ArrayLike, x2: ArrayLike, /) -> Array:
 
 
 @composite
+@checked
 def sinc(x: ArrayLike, /) -> Array:
     """Elementwise normalized sinc function `sin(pi x) / (pi x)`, 1 at 0; differentiable there too.
 
@@ -182,6 +183,7 @@ def _sinc_maclaurin_jvp(k, primals, tangents):
 
 
 @composite
+@checked
 def i0(x: ArrayLike) -> Array:
     """Elementwise modified Bessel function of the first kind and order zero, of real numbers.
 
@@ -323,6 +325,7 @@ def ldexp(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     return select_where(lax.bitwise_or(is_inf(x1), lax.eq(x1, lax.zero(x1))), x1, out)
 
 
+@checked
 @nested_jit
 def _modf(x):
     check_arraylike("modf", x)
@@ -350,6 +353,7 @@ def modf(x: ArrayLike, /, out: None = None) -> tuple[Array, Array]:
 
 
 @op
+@checked
 def spacing(x: ArrayLike, /) -> Array:
     """Elementwise distance to the next floating-point number away from zero.
 

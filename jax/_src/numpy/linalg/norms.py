@@ -6,15 +6,17 @@ from typing import Any
 
 import numpy as np
 
-from jax._src import core
+from jax._src import core, dtypes
 from jax._src.basearray import Array
 from jax._src.jit.library import nested_jit
 from jax._src.lax import lax, linalg as lax_linalg
 from jax._src.lax.linalg.common import real_dtype
 from jax._src.numpy import reductions
+from jax._src.numpy.checks import check_nan
 from jax._src.numpy.linalg.common import export, inexact
 from jax._src.numpy.manipulation.shape import moveaxis
 from jax._src.numpy.ufuncs_binary import power
+from jax._src.numpy.util import ensure_arraylike
 from jax._src.typing import ArrayLike
 from jax._src.util import canonicalize_axis_tuple
 
@@ -48,18 +50,20 @@ def norm(x: ArrayLike, ord: Any = None, axis: Axis = None, keepdims: bool = Fals
     ord = _order(ord)
     if axis is None:
         axes = tuple(range(x.ndim))
-        if ord is None:
-            return _norm(x, ord=2, axes=axes, keepdims=bool(keepdims))
     else:
         axes = canonicalize_axis_tuple(axis, x.ndim)
-    if len(axes) not in (1, 2):
+    flat = axis is None and ord is None
+    if len(axes) not in (1, 2) and not flat:
         raise ValueError(
             f"Improper number of axes for norm: axis={axes}. Pass one axis to compute a vector-norm, or two "
             "axes to compute a matrix-norm."
         )
-    if len(axes) == 2:
-        return _matrix_norm(x, ord=ord, axes=axes, keepdims=bool(keepdims))
-    return _norm(x, ord=2 if ord is None else ord, axes=axes, keepdims=bool(keepdims))
+    if len(axes) == 2 and not flat:
+        out = _matrix_norm(x, ord=ord, axes=axes, keepdims=bool(keepdims))
+    else:
+        out = _norm(x, ord=2 if ord is None else ord, axes=axes, keepdims=bool(keepdims))
+    check_nan(out)
+    return out
 
 
 def _order(ord):
@@ -95,7 +99,9 @@ def vector_norm(
     >>> jnp.linalg.vector_norm(jnp.array([[3.0, 4.0], [0.0, 1.0]]), axis=1).tolist()
     [5.0, 1.0]
     """
-    x = inexact("vector_norm", x)
+    x = ensure_arraylike("vector_norm", x)
+    if not dtypes.issubdtype(x.dtype, np.inexact):
+        x = lax.convert_element_type(x, dtypes.default_float_dtype())
     ord = _order(ord)
     axes = canonicalize_axis_tuple(axis, x.ndim)
     return _norm(x, ord=2 if ord is None else ord, axes=axes, keepdims=bool(keepdims))

@@ -14,6 +14,7 @@ from jax._src.core import eval_trace, trace_ctx
 from jax._src.jit.library import inline_jit, nested_jit
 from jax._src.lax import lax
 from jax._src.numpy import util
+from jax._src.numpy.checks import check_divisor
 from jax._src.numpy.reductions.basic import sum
 from jax._src.numpy.reductions.engine import (
     Axis,
@@ -150,6 +151,7 @@ def average(
         check_arraylike("average", weights)
     compute = _average_program if trace_ctx.trace is eval_trace else _average_impl
     out, total = compute(a, weights, axis=hashable_axis(axis), keepdims=bool(keepdims))
+    check_divisor(total)
     return (out, total) if returned else out
 
 
