@@ -194,3 +194,6 @@ case("compress_cut_off", lambda m, x: (jnp.compress(m, x[:2], size=2, axis=0), j
 case("roots_of_constants", lambda x: (jnp.roots(x[:1]), jnp.roots(x[:0])), [X[0]])
 case("array_equiv_without_promotion", lambda: (jnp.array_equiv(np.ones(3, np.int16), jnp.ones(3, "int4")), jnp.array_equiv(np.float32(1), jnp.ones(3, "float8_e5m2"))))  # fmt: skip
 case("digitize_complex", lambda b, x: (jnp.digitize(b, b), jnp.digitize(x, b[::-1], right=True)), [C3, X])  # fmt: skip
+case("parity", lambda x, i, m: (jnp.logical_xor.reduce(x, axis=(0, 1)), jnp.logical_xor.reduce(i, initial=2), jnp.logical_xor.reduce(x, axis=1, keepdims=True, where=m[:, None], initial=True), jnp.logical_xor.reduce(x, dtype="int8")), [np.round(X), np.arange(6).reshape(2, 3), MASK])  # fmt: skip
+case("log_sums_of_integers", lambda i: (jnp.logaddexp.reduce(i, dtype="int8"), jnp.logaddexp2.reduce(i, dtype=bool), jnp.logaddexp.reduce(i, axis=None)), [np.arange(6).reshape(2, 3)])  # fmt: skip
+case("norms_of_integers", lambda i: (jnp.linalg.vector_norm(i), jnp.linalg.vector_norm(i > 1, axis=1), jnp.argpartition(i, 1)), [np.arange(6, dtype=np.int8).reshape(2, 3)], x64=True)  # fmt: skip

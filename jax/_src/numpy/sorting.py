@@ -305,7 +305,6 @@ def _argpartition(a, *, kth, axis):
     )
     rest = slicing.slice_in_dim(order, 0, n - kth - 1, axis=1)
     out = lax.concatenate([flat, rest], 1)
-    out = lax.convert_element_type(out, dtypes.default_int_dtype())
     return lax.transpose(lax.reshape(out, moved.shape), _inverse(perm))
 
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from jax._src import dtypes
 from jax._src.lax import lax
 from jax._src.numpy import cumulative, reductions, ufuncs, util
 from jax._src.numpy.ufunc_api import (
@@ -19,6 +20,9 @@ from jax._src.numpy.ufunc_api import (
 def _binary(name: str, identity: Any, **methods: Any) -> ufunc:
     call = getattr(ufuncs, name)
     return ufunc(call.__wrapped__, 2, 1, name=name, identity=identity, call=call, **methods)
+
+
+_xor = reduction_method(bitwise_reductions["bitwise_xor"])
 
 
 def _sum(a, *, axis, dtype, keepdims, initial, where):
@@ -49,13 +53,31 @@ def _logical(reduction):
     return reduce
 
 
+def _parity(a, *, axis, dtype, keepdims, initial, where):
+    first = None if initial is None else lax.ne(initial, lax.zero(initial))
+    out = _xor(
+        lax.ne(a, lax.zero(a)),
+        axis=axis,
+        dtype=None,
+        keepdims=keepdims,
+        initial=first,
+        where=where,
+    )
+    return out if dtype is None else lax.convert_element_type(out, dtype)
+
+
+def _inexact(a, dtype):
+    """Converts to `dtype`, or what is inexact instead of it: logarithms have no other types."""
+    if dtype is None:
+        dtype = dtypes.dtype(a)
+    return lax.convert_element_type(a, dtypes.canonicalize_dtype(dtypes.to_inexact_dtype(dtype)))
+
+
 def _log_sum(combine, exp, log):
     """Makes the `reduce` method of a `logaddexp`: shifting by the maximum prevents overflow."""
 
     def reduce(a, *, axis, dtype, keepdims, initial, where):
-        (a,) = util.promote_dtypes_inexact(util.to_array(a))
-        if dtype is not None:
-            a = lax.convert_element_type(a, dtype)
+        a = _inexact(a, dtype)
         minus_inf = np.asarray(-np.inf, a.dtype)[()]
         if where is not None:
             a = util.select_where(where, a, minus_inf)
@@ -73,11 +95,9 @@ def _log_sum(combine, exp, log):
 
 
 def _cumulative_log_sum(a, *, axis, dtype):
-    (a,) = util.promote_dtypes_inexact(util.to_array(a))
+    a = _inexact(a, dtype)
     if axis is None:
         a, axis = lax.reshape(a, (a.size,)), 0
-    if dtype is not None:
-        a = lax.convert_element_type(a, dtype)
     return lax.cumlogsumexp(a, axis=axis % a.ndim)
 
 
@@ -90,10 +110,10 @@ maximum = _binary("maximum", None, reduce=_converted(reductions.max), at=at_meth
 minimum = _binary("minimum", None, reduce=_converted(reductions.min), at=at_method("min"))
 bitwise_and = _binary("bitwise_and", -1, reduce=reduction_method(bitwise_reductions["bitwise_and"]))
 bitwise_or = _binary("bitwise_or", 0, reduce=reduction_method(bitwise_reductions["bitwise_or"]))
-bitwise_xor = _binary("bitwise_xor", 0, reduce=reduction_method(bitwise_reductions["bitwise_xor"]))
+bitwise_xor = _binary("bitwise_xor", 0, reduce=_xor)
 logical_and = _binary("logical_and", True, reduce=_logical(reductions.all))
 logical_or = _binary("logical_or", False, reduce=_logical(reductions.any))
-logical_xor = _binary("logical_xor", False)
+logical_xor = _binary("logical_xor", False, reduce=_parity)
 logaddexp = _binary(
     "logaddexp",
     -np.inf,
