@@ -21,6 +21,7 @@ from registry import BENCHMARKS, Benchmark, measured, timed
 import jax
 import jax.numpy as jnp
 from jax import lax
+from jax.experimental import checkify
 from jax.sharding import AbstractMesh, AxisType, NamedSharding, PartitionSpec as P
 
 try:
@@ -291,6 +292,17 @@ def trace_hessian():
     return lambda: jax.make_jaxpr(jax.hessian(new_mlp()))(params, x)
 
 
+def checked_gradient():
+    """The gradient of the MLP with all checks."""
+    return checkify.checkify(jax.grad(MLP.new()), errors=checkify.all_checks)
+
+
+@timed("tracing", "make_jaxpr of the MLP's checkified gradient", mark=0.6)
+def trace_checkified_gradient():
+    arguments = MLP.arguments()
+    return lambda: jax.make_jaxpr(checked_gradient())(*arguments)
+
+
 def lowering(program):
     arguments = program.arguments()
     return lambda: jax.jit(jax.grad(program.new())).lower(*arguments)
@@ -299,6 +311,12 @@ def lowering(program):
 @timed("lowering", "lower the MLP's gradient", mark=0.55)
 def lower_mlp():
     return lowering(MLP)
+
+
+@timed("lowering", "lower the MLP's checkified gradient", mark=0.6)
+def lower_checkified_gradient():
+    arguments = MLP.arguments()
+    return lambda: jax.jit(checked_gradient()).lower(*arguments)
 
 
 @timed("lowering", "lower the gradient of a scan", mark=0.6)
@@ -434,6 +452,17 @@ def run_scan():
     def f(w, xs):
         return lax.scan(lambda h, x: (jnp.tanh(h @ w + x), jnp.sum(h)), jnp.zeros(8), xs)
 
+    return lambda: f(w, xs)
+
+
+@timed("running", "a checkified scan of 1,000 steps", mark=1.0)
+def run_checkified_scan():
+    xs, w = jnp.ones((1000, 8)), jnp.full((8, 8), 0.1)
+
+    def f(w, xs):
+        return lax.scan(lambda h, x: (jnp.tanh(h @ w + x), jnp.sum(h)), jnp.zeros(8), xs)
+
+    f = jax.jit(checkify.checkify(f, errors=checkify.all_checks))
     return lambda: f(w, xs)
 
 

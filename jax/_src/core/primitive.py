@@ -104,6 +104,8 @@ class Primitive:
     ref_opaque = False
     discharge: Callable[..., Any] | None = None
     ref_transpose: Callable[..., Any] | None = None
+    # The rule of `jax._src.checkify`, which looks for errors; without one there are none to find.
+    error_check: Callable[..., Any] | None = None
 
     def __init__(self, name: str, multiple_results: bool = False):
         self.name = name

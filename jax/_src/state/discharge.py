@@ -416,7 +416,8 @@ def _final_values(which: tuple[bool, ...], args: Any, jaxpr: ClosedJaxpr, lower:
     return outs
 
 
-def _apply(*args: Any, jaxpr: ClosedJaxpr, **_: Any) -> Any:
+def apply_run_state(*args: Any, jaxpr: ClosedJaxpr, **_: Any) -> Any:
+    """Run the function of an application of `run_state` on arrays in place of its references."""
     inner = _inner_references([typeof(x) for x in args], jaxpr)
     return _final_values(inner, args, jaxpr, False)
 
@@ -425,7 +426,7 @@ def _bind_with_trace(trace: Trace, args: Any, params: Any) -> Any:
     if isinstance(trace, pe.DynamicJaxprTrace):
         return trace.process_primitive(run_state_p, args, params)
     with core.set_current_trace(trace):
-        return _apply(*args, **params)
+        return apply_run_state(*args, **params)
 
 
 run_state_p.def_bind_with_trace(_bind_with_trace)
@@ -441,6 +442,6 @@ def _discharge(
 
 
 # Compiled programs have no references, but control flow bodies may contain this primitive.
-mlir.register_lowering(run_state_p, mlir.lower_fun(_apply, multiple_results=True))
+mlir.register_lowering(run_state_p, mlir.lower_fun(apply_run_state, multiple_results=True))
 run_state_p.discharge = _discharge
 run_state_p.ref_boundary = True

@@ -48,7 +48,7 @@ def take_slice(x: Any, entries: list[Entry]) -> Any:
             size = shape[axis]
             if type(size) is int and size == 0:
                 raise empty_axis_error(axis)
-            starts.append(_window_start(e.index, 1, size, e.wrap))
+            starts.append(_position_start(e.index, size, e.wrap))
             limits.append(None)
             windows.append(1)
             steps.append(1)
@@ -78,6 +78,18 @@ def _window_start(start: Any, span: Any, size: Any, wrap: bool) -> Any:
     if start < 0 and wrap:
         start += size
     return 0 if type(start) is int and start < 0 else core.min_dim(start, size - span)
+
+
+def _position_start(i: Any, size: Any, wrap: bool) -> Any:
+    """Returns the start of a window of one position.
+
+    A static one that is out of bounds is handed on like a traced one: `dynamic_slice` clamps it, and
+    checks for indices out of bounds find it.
+    """
+    if type(i) is int and type(size) is int:
+        i = i + size if i < 0 and wrap else i
+        return i if 0 <= i < size else as_index(i, slicing.index_dtype((size,)))
+    return _window_start(i, 1, size, wrap)
 
 
 def _slice(x, starts, limits, windows, steps):

@@ -1,0 +1,180 @@
+"""Automatic checks of operations: NaN as a result, division by zero, indices out of bounds."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from jax._src import dtypes
+from jax._src.checkify.exceptions import DivisionByZeroError, NaNError, OOBError
+from jax._src.checkify.record import Record
+from jax._src.checkify.transform import bind
+from jax._src.core import JaxprEqn, typeof
+from jax._src.lax import lax, windowed_reductions
+from jax._src.lax.convolution.primitive import conv_general_dilated_p
+from jax._src.lax.fft import fft_p
+from jax._src.lax.lax import cumulative
+from jax._src.lax.linalg.cholesky import cholesky_p
+from jax._src.lax.linalg.triangular import triangular_solve_p
+from jax._src.lax.parallel.sums import psum_p
+from jax._src.lax.slicing import gathers, scatters, slices
+from jax._src.lax.special import basic, incomplete
+
+
+def any_true(x: Any) -> Any:
+    """Whether any element of a boolean array is true."""
+    ndim = typeof(x).ndim
+    return lax.reduce_or(x, tuple(range(ndim))) if ndim else x
+
+
+def check_nan(record: Record, eqn: JaxprEqn, out: Any) -> None:
+    """Record an error if a result of an equation has a NaN."""
+    if NaNError not in record.enabled:
+        return
+    outs = out if eqn.primitive.multiple_results else [out]
+    pred = None
+    for x, v in zip(outs, eqn.outvars):
+        if dtypes.issubdtype(v.aval.dtype, np.inexact):
+            found = any_true(lax.ne(x, x))
+            pred = found if pred is None else lax.bitwise_or(pred, found)
+    if pred is not None:
+        record.add(pred, NaNError(eqn.source_info.traceback, eqn.primitive.name))
+
+
+def floating(record: Record, eqn: JaxprEqn, args: Sequence[Any]) -> Any:
+    """The rule of operations that can make NaNs."""
+    out = bind(eqn, args)
+    check_nan(record, eqn, out)
+    return out
+
+
+def _division(record: Record, eqn: JaxprEqn, args: Sequence[Any]) -> Any:
+    if DivisionByZeroError in record.enabled:
+        divisor = args[1]
+        zero = lax.eq(divisor, lax.full_like(divisor, 0))
+        record.add(any_true(zero), DivisionByZeroError(eqn.source_info.traceback))
+    return floating(record, eqn, args)
+
+
+# Indices out of bounds
+
+
+def _check_indices(
+    record: Record, eqn: JaxprEqn, indices: Any, axes: Sequence[int], sizes: Sequence[int]
+) -> None:
+    """Record an error if an index is out of bounds.
+
+    Args:
+      indices: integer array, whose last dimension is over `axes`.
+      axes: dimensions of the operand.
+      sizes: the size of the slice in each of its dimensions.
+    """
+    shape = eqn.invars[0].aval.shape
+    aval = typeof(indices)
+    if not axes or 0 in aval.shape:
+        return
+    info = dtypes.iinfo(aval.dtype)
+    last = np.array([min(shape[d] - sizes[d], int(info.max)) for d in axes], aval.dtype)
+    along = lambda x: lax.broadcast_in_dim(x, aval.shape, (aval.ndim - 1,))
+    bad = lax.gt(indices, along(last))
+    if info.min < 0:
+        bad = lax.bitwise_or(bad, lax.lt(indices, lax.full_like(indices, 0)))
+    every = tuple(range(aval.ndim))
+    # The first one, found without a change of shape, which sharded indices may not allow.
+    n = math.prod(aval.shape)
+    positions = lax.reshape(lax.iota(np.int32, n), aval.shape)
+    first = lax.reduce_min(lax.select(bad, positions, lax.full_like(positions, n)), every)
+    pred = lax.lt(first, lax.full_like(first, n))
+    is_first = lax.eq(positions, lax.broadcast(first, aval.shape))
+    index = lax.reduce_sum(lax.select(is_first, indices, lax.full_like(indices, 0)), every)
+    which = lax.rem(first, lax.full_like(first, len(axes)))
+    entry = lambda xs: _entry(np.array(xs, np.int32), which)
+    parts = [
+        lax.convert_element_type(index, np.int32),
+        entry(axes),
+        entry([shape[d] for d in axes]),
+    ]
+    payload = lax.concatenate([lax.broadcast(x, (1,)) for x in parts], 0)
+    record.add(pred, OOBError(eqn.source_info.traceback, eqn.primitive.name, shape, payload))
+
+
+def _entry(table: np.ndarray, i: Any) -> Any:
+    """`table[i]` of a small table."""
+    out = table[0]
+    if (table != out).any():
+        for j, x in enumerate(table[1:], 1):
+            out = lax.select(lax.eq(i, lax.full_like(i, j)), x, out)
+    return out
+
+
+def _scalars(indices: Sequence[Any]) -> Any:
+    """An array of indices that are given one by one."""
+    wide = any(dtypes.iinfo(typeof(i).dtype).bits == 64 for i in indices)
+    dtype = np.int64 if wide else np.int32
+    return lax.concatenate(
+        [lax.broadcast(lax.convert_element_type(i, dtype), (1,)) for i in indices], 0
+    )
+
+
+def _dynamic_slice(record: Record, eqn: JaxprEqn, args: Sequence[Any]) -> Any:
+    if OOBError in record.enabled and len(args) > 1:
+        axes = range(typeof(args[0]).ndim)
+        _check_indices(record, eqn, _scalars(args[1:]), axes, eqn.params["slice_sizes"])
+    return bind(eqn, args)
+
+
+def _dynamic_update_slice(record: Record, eqn: JaxprEqn, args: Sequence[Any]) -> Any:
+    if OOBError in record.enabled and len(args) > 2:
+        sizes = typeof(args[1]).shape
+        _check_indices(record, eqn, _scalars(args[2:]), range(len(sizes)), sizes)
+    return bind(eqn, args)
+
+
+def _gather(record: Record, eqn: JaxprEqn, args: Sequence[Any]) -> Any:
+    if OOBError in record.enabled:
+        axes = eqn.params["dimension_numbers"].start_index_map
+        _check_indices(record, eqn, args[1], axes, eqn.params["slice_sizes"])
+    return bind(eqn, args)
+
+
+def _scatter(record: Record, eqn: JaxprEqn, args: Sequence[Any]) -> Any:
+    if OOBError in record.enabled:
+        dims = eqn.params["dimension_numbers"]
+        updates = typeof(args[2]).shape
+        window = iter([updates[d] for d in dims.update_window_dims])
+        single = {*dims.inserted_window_dims, *dims.operand_batching_dims}
+        sizes = [1 if d in single else next(window) for d in range(typeof(args[0]).ndim)]
+        _check_indices(record, eqn, args[1], dims.scatter_dims_to_operand_dims, sizes)
+    return floating(record, eqn, args)
+
+
+# The rules of all operations that can find errors
+
+for _primitive in (
+    *(lax.add_p, lax.sub_p, lax.mul_p, lax.rem_p, lax.add_any_p, lax.square_p, lax.integer_pow_p),
+    *(lax.pow_p, lax.sqrt_p, lax.rsqrt_p, lax.cbrt_p, lax.exp_p, lax.exp2_p, lax.expm1_p),
+    *(lax.log_p, lax.log1p_p, lax.logistic_p, lax.sin_p, lax.cos_p, lax.tan_p, lax.asin_p),
+    *(lax.acos_p, lax.atan_p, lax.atan2_p, lax.sinh_p, lax.cosh_p, lax.tanh_p, lax.asinh_p),
+    *(lax.acosh_p, lax.atanh_p, lax.pad_p, lax.dot_general_p, lax.rng_uniform_p, fft_p),
+    *(lax.reduce_p, lax.reduce_sum_p, lax.reduce_prod_p, conv_general_dilated_p),
+    *(cumulative.cumsum_p, cumulative.cumprod_p, cumulative.cummax_p, cumulative.cummin_p),
+    *(cumulative.cumlogsumexp_p, psum_p),
+    *(windowed_reductions.reduce_window_p, windowed_reductions.reduce_window_sum_p),
+    *(basic.lgamma_p, basic.digamma_p, basic.polygamma_p, basic.zeta_p, basic.erf_p),
+    *(basic.erfc_p, basic.erf_inv_p, basic.bessel_i0e_p, basic.bessel_i1e_p),
+    *(incomplete.igamma_p, incomplete.igammac_p, incomplete.igamma_grad_a_p),
+    *(incomplete.regularized_incomplete_beta_p, triangular_solve_p, cholesky_p),
+):
+    _primitive.error_check = floating
+lax.div_p.error_check = _division
+slices.dynamic_slice_p.error_check = _dynamic_slice
+slices.dynamic_update_slice_p.error_check = _dynamic_update_slice
+gathers.gather_p.error_check = _gather
+for _primitive in (
+    scatters.scatter_p, scatters.scatter_add_p, scatters.scatter_sub_p, scatters.scatter_mul_p,
+    scatters.scatter_min_p, scatters.scatter_max_p,
+):  # fmt: skip
+    _primitive.error_check = _scatter
