@@ -109,7 +109,9 @@ def test_eager_functions_of_two_arrays_convert_their_arguments(name):
         np.testing.assert_array_equal(fun(*args), fun(*map(jnp.asarray, plain)))
 
 
-@pytest.mark.parametrize("name", ["add", "multiply", "maximum", "subtract", "logaddexp"])
+@pytest.mark.parametrize(
+    "name", ["add", "multiply", "maximum", "subtract", "logaddexp", "logical_xor"]
+)
 def test_methods_of_ufuncs_convert_their_arguments(name):
     fun, x = getattr(jnp, name), np.array([[4.0, 1, 3], [2, 5, 6]], np.float32)
     for call in (

@@ -54,9 +54,9 @@ def _logical(reduction):
 
 
 def _parity(a, *, axis, dtype, keepdims, initial, where):
-    first = None if initial is None else lax.ne(initial, lax.zero(initial))
+    first = None if initial is None else ufuncs.logical_or(initial, False)
     out = _xor(
-        lax.ne(a, lax.zero(a)),
+        ufuncs.logical_or(a, False),
         axis=axis,
         dtype=None,
         keepdims=keepdims,
@@ -68,8 +68,9 @@ def _parity(a, *, axis, dtype, keepdims, initial, where):
 
 def _inexact(a, dtype):
     """Converts to `dtype`, or what is inexact instead of it: logarithms have no other types."""
+    a = util.to_array(a)
     if dtype is None:
-        dtype = dtypes.dtype(a)
+        dtype = a.dtype
     return lax.convert_element_type(a, dtypes.canonicalize_dtype(dtypes.to_inexact_dtype(dtype)))
 
 
