@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import functools
+import math
 import operator
 
 import numpy as np
 
-from jax._src import api
+from jax._src import api, dtypes
 from jax._src.basearray import Array
 from jax._src.custom_derivatives import custom_jvp
 from jax._src.jit.library import nested_jit
@@ -83,9 +84,11 @@ def i1e(x: ArrayLike) -> Array:
 
 @nested_jit
 def _scaled(value, x):
-    # The exponential may overflow where the product does not.
-    half = lax.exp(lax.abs(x) * 0.5)
-    return value * half * half
+    # The exponential may overflow where the product does not; then it is a square.
+    y = lax.abs(x)
+    large = y > math.log(float(dtypes.finfo(x.dtype).max)) - 1
+    power = lax.exp(where(large, 0.5 * y, y))
+    return value * power * where(large, power, 1)
 
 
 @export
