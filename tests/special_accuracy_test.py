@@ -19,14 +19,17 @@ accuracy = importlib.util.module_from_spec(SPEC)
 SPEC.loader.exec_module(accuracy)
 
 BOUNDS = {
+    "beta": (4.8, 8),
     "betainc": (3.2, 4.5),
-    "erfc": (5.5, 4),
+    "comb": (1.5, 0.5),
+    "erfc": (5.5, 1.5),
     "erfcx": (3.5, 7),
     "erfinv": (5, 4.5),
     "gammainc": (5, 2.8),
     "gammaincc": (3.4, 3.4),
     "ndtr": (3.5, 3.2),
     "ndtri": (3.5, 3),
+    "poch": (4.5, 6),
 }
 
 

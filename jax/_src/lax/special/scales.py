@@ -18,10 +18,12 @@ from jax._src.lax.lax.create import full_like
 from jax._src.lax.lax.elementary import exp, expm1, log, sqrt
 from jax._src.lax.lax.logical import (
     bitwise_and,
+    bitwise_not,
     bitwise_or,
     eq,
     ge,
     gt,
+    lt,
     shift_left,
     shift_right_arithmetic,
 )
@@ -143,6 +145,13 @@ def _scale(factor, exponent, rest):
     return mul(sub(factor, mul(factor, low)), exp(neg(high))), log_scale
 
 
+def stirling_exponent(x: Any) -> tuple[Any, Any]:
+    """Return the doubled logarithm of sqrt(2 pi / x) / gamma(x), for x >= 3."""
+    zero = full_like(x, 0)
+    high, low = _minus_power(x, lt(x, zero), (x, zero), (x, zero))
+    return normalize(high, sub(low, stirling_error(x)))
+
+
 def gamma_scale(a: Any, x: Any) -> tuple[Any, Any]:
     """Return x**a exp(-x) / gamma(a) of positive finite numbers, and its logarithm."""
     largest = const(a, 1e-4 * float(dtypes.finfo(core.typeof(a).dtype).max))  # so no sum overflows
@@ -196,8 +205,32 @@ def beta_scale(a: Any, b: Any, x: tuple[Any, Any], y: tuple[Any, Any]) -> tuple[
     from_a = _select(a_large, negative(above), _select(b_large, u, nothing))
     from_b = _select(b_large, above, _select(a_large, v, nothing))
     exponent = add_doubled(_minus_power(a, a_large, u, from_a), _minus_power(b, b_large, v, from_b))
+    factor, rest = _inverse_beta(a, a_large, b, b_large, n[0])
+    return _scale(factor, exponent, rest)
+
+
+def _inverse_beta(a, a_large, b, b_large, n):
+    """Return f and g so that 1 / B(a, b) = f exp(-g) times the powers of Stirling's formula for the large ones."""
     f, rest_a = _stirling_or_gamma(a, a_large)
     g, rest_b = _stirling_or_gamma(b, b_large)
-    h, rest_n = _stirling_or_gamma(n[0], any_large, 5)
-    rest = sub(add(rest_a, rest_b), rest_n)
-    return _scale(mul(f, div(g, h)), exponent, rest)
+    h, rest_n = _stirling_or_gamma(n, bitwise_or(a_large, b_large), 5)
+    return mul(f, div(g, h)), sub(add(rest_a, rest_b), rest_n)
+
+
+def beta(a: Any, b: Any) -> Any:
+    """Return B(a, b) of positive finite numbers."""
+    one, zero, three = full_like(a, 1), full_like(a, 0), const(a, _LARGE)
+    a, b = min(a, b), max(a, b)
+    a_large, b_large = ge(a, three), ge(b, three)
+    n = two_sum(a, b)
+    # a**a b**b / n**n for large parameters, exp(a) b**b / n**n for small a; both are 1 if b is small.
+    first = _select(a_large, (a, zero), (one, zero))
+    less = _select(a_large, (zero, zero), (neg(a), zero))
+    never = bitwise_and(a_large, bitwise_not(a_large))
+    exponent = add_doubled(
+        _minus_power(a, never, _quotient(first, n), less),
+        _minus_power(b, never, _quotient((b, zero), n), (zero, zero)),
+    )
+    exponent = _select(b_large, exponent, (zero, zero))
+    factor, rest = _inverse_beta(a, a_large, b, b_large, n[0])
+    return _scale(div(one, factor), exponent, neg(rest))[0]

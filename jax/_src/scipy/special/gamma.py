@@ -11,9 +11,11 @@ from jax._src import core, dtypes
 from jax._src.basearray import Array
 from jax._src.jit.library import nested_jit
 from jax._src.lax import lax, special
+from jax._src.lax.special.doubled import two_sum
 from jax._src.lax.special.expansions import stirling_error
-from jax._src.lax.special.gamma_tables import GAMMA
+from jax._src.lax.special.gamma_tables import GAMMA, SINE
 from jax._src.lax.special.polynomials import piecewise
+from jax._src.lax.special.scales import beta as positive_beta, stirling_exponent
 from jax._src.numpy.util import broadcast_arrays
 from jax._src.scipy.special.common import (
     const,
@@ -83,50 +85,38 @@ def gamma(x: ArrayLike) -> Array:
     return in_single_or_double(real_gamma, x)
 
 
-def sin_pi(x: Any) -> Any:
-    """Computes sin(pi x), whose argument is reduced exactly."""
-    half = lax.round(2 * x, lax.RoundingMethod.TO_NEAREST_EVEN)
-    r = (x - half * 0.5) * math.pi
-    quarter = half - 4 * lax.floor(half * 0.25)
-    out = where((quarter == 1) | (quarter == 3), lax.cos(r), lax.sin(r))
-    return where(quarter >= 2, -out, out)
-
-
 def _gamma(x):
-    # Reflection, DLMF 5.5.3, below 1/2.
-    mirrored = x < 0.5
-    y = where(mirrored, 1 - x, x)
-    # Recurrence, DLMF 5.5.1, to [1, 2]: y = 0.5 ... 12
-    moved = where(y < 1, y + 1, y)
-    product = where(y < 1, 1 / y, lax.full_like(y, 1))
-    moved = where(y > 12, 1.5, moved)
+    y = abs(x)
+    # Recurrence, DLMF 5.5.1, to [1, 2]: y = 0 ... 12
+    moved = where(y < 1, y + 1, where(y > 12, 1.5, y))
+    product = lax.full_like(y, 1)
     for _ in range(11):
         more = moved >= 2
         moved = where(more, moved - 1, moved)
         product = where(more, product * moved, product)
-    small = piecewise(GAMMA, moved) * product
-    # Stirling's formula, whose power is computed in two halves that do not overflow.
-    big = where(y > 12, y, 12)
-    root = lax.pow(big, 0.5 * big - 0.25)
-    large = root * (lax.exp(-big) * (math.sqrt(2 * math.pi) * root))
-    large = large * lax.exp(stirling_error(big))
-    finite = 36 if x.dtype == np.float32 else 172
-    large = where(y > finite, np.inf, large)
-    out = where(y > 12, large, small)
-    # Divide twice: gamma(1 - x) may overflow where the result is a subnormal number.
-    sine = sin_pi(x)
-    reflected = math.pi / (sine * out)
-    deep = where(y > 12, big, 12)
-    deep = math.pi / sine / root / (lax.exp(-deep) * (math.sqrt(2 * math.pi) * root))
-    reflected = where(y > 12, deep / lax.exp(stirling_error(big)), reflected)
-    reflected = where(y > 200, _sign(x) * 0, reflected)
-    # 1 - x is rounded: correct by the derivative.
-    rounding = where(mirrored & (y < 200), (1 - y) - x, 0)
-    reflected = reflected - reflected * rounding * lax.log(where(mirrored, y - 0.5, 1))
-    # For tiny numbers 1 - x loses them, but gamma(x) is 1 / x.
-    eps = dtypes.finfo(x.dtype).eps
-    reflected = where(abs(x) < eps, 1 / x, reflected)
-    out = where(mirrored, reflected, out)
+    small = piecewise(GAMMA, moved) * product  # gamma(y + 1) for y < 1
+    # Reflection: gamma(x) = -pi / (y gamma(y) sin(pi y)), DLMF 5.5.3
+    from_integer = y - lax.floor(y + 0.5)
+    sine = from_integer * piecewise(SINE, from_integer * from_integer)
+    odd = (y - from_integer) != 2 * lax.floor((y - from_integer) * 0.5)
+    inverse_sine = -math.pi / where(odd, -sine, sine)
+    reflected = inverse_sine / where(y < 1, small, y * small)
+    out = where(x < 0, reflected, where(y < 1, small / y, small))
+    # Stirling's formula, DLMF 5.11.1. The exponential may be out of range where the product is not.
+    single = x.dtype == np.float32
+    deep, shift = (60, 14) if single else (600, 40)
+    big = where(y > 12, lax.min(y, lax.full_like(y, 40 if single else 200)), 12)
+    exponent, rest = stirling_exponent(big)
+    root = lax.sqrt(big * (0.5 / math.pi))
+    factor = where(x < 0, inverse_sine * (root / y), 1 / root)
+    exponent, rest = where(x < 0, exponent, -exponent), where(x < 0, rest, -rest)
+    less, more = exponent < -deep, exponent > deep
+    exponent = where(less, exponent + shift, where(more, exponent - shift, exponent))
+    factor = factor * where(
+        less, math.exp(-shift), where(more, math.exp(shift), lax.full_like(x, 1))
+    )
+    out = where(y > 12, (factor + factor * rest) * lax.exp(exponent), out)
+    out = where(x == np.inf, np.inf, where(x == 0, 1 / x, out))
     pole = (x < 0) & (x == lax.floor(x))
     return where(pole | (x != x), np.nan, out)
 
@@ -258,7 +248,7 @@ def factorial(n: ArrayLike, exact: bool = False) -> Array:
 
 def _poch(z, m):
     """Computes gamma(z + m) / gamma(z)."""
-    total = z + m
+    total, rest = two_sum(z, m)
     # For a few integer steps the product is the most accurate.
     steps = lax.full_like(z, 1)
     for k in range(8):
@@ -272,7 +262,15 @@ def _poch(z, m):
     # At the poles of gamma(z) alone the quotient is 0.
     z_pole = (z <= 0) & (z == lax.floor(z))
     pole = (total <= 0) & (total == lax.floor(total))
-    out = where(small, quotient, logs)
+    out = where(small, quotient, logs) / _by_rounded_sum(total, rest)
+    # Of positive numbers gamma(m) / B(z, m), or B(z + m, -m) / gamma(-m)
+    positive = (z > 0) & (total > 0) & (abs(m) < largest) & (m != 0) & lax.is_finite(total)
+    up = m > 0
+    step = where(positive, abs(m), 1)
+    beta_of_step = positive_beta(where(positive, where(up, z, total), 1), step)
+    gamma_of_step = real_gamma(step)
+    ratio = where(up, gamma_of_step, beta_of_step) / where(up, beta_of_step, gamma_of_step)
+    out = where(positive, ratio, out)
     out = where(z_pole & ~pole, 0, out)
     # At both: (-1)^m gamma(1 - z) / gamma(1 - z - m), DLMF 5.5.3
     u, v = where(z_pole, 1 - z, 1), where(z_pole & pole, 1 - total, 1)
@@ -394,16 +392,26 @@ def betaln(a: ArrayLike, b: ArrayLike) -> Array:
     return lax.convert_type(out, a.dtype, a.aval.weak_type and b.aval.weak_type)
 
 
+def _by_rounded_sum(total, rest):
+    """Returns gamma(total) / gamma(total + rest) for a small rest, also near poles."""
+    return where(rest == 0, 1, 1 - special.digamma(total) * rest)
+
+
 def _beta(a, b):
-    total = a + b
+    total, rest = two_sum(a, b)
     largest = 30 if a.dtype == np.float32 else 160
     small = (abs(a) < largest) & (abs(b) < largest) & (abs(total) < largest)
     # The larger factor is divided first, so that the product does not overflow.
     ga, gb = real_gamma(a), real_gamma(b)
     big, little = where(abs(ga) > abs(gb), ga, gb), where(abs(ga) > abs(gb), gb, ga)
     quotient = big / real_gamma(total) * little
-    logs = _sign(a) * _sign(b) * _sign(total) * lax.exp(_betaln(a, b))
-    out = where(small, quotient, logs)
+    logs = special.lgamma(a) + special.lgamma(b) - special.lgamma(total)
+    logs = _sign(a) * _sign(b) * _sign(total) * lax.exp(logs)
+    out = where(small, quotient, logs) * _by_rounded_sum(total, rest)
+    # Of positive numbers, also large ones, in doubled precision
+    positive = (a > 0) & (b > 0) & lax.is_finite(total)
+    out = where(positive, positive_beta(where(positive, a, 1), where(positive, b, 1)), out)
+    out = where((a > 0) & (b > 0) & (total == np.inf), 0, out)
     # A pole of the denominator alone is a zero.
     zero = (total <= 0) & (total == lax.floor(total))
     a_pole = (a <= 0) & (a == lax.floor(a))
@@ -456,7 +464,7 @@ def _binomial(n, k):
     for i in range(1, 13):
         product = where(least >= i, product * (n - least + i) / i, product)
     whole = (n == lax.floor(n)) & (k == lax.floor(k))
-    general = lax.exp(-lax.log1p(n) - _betaln(n - k + 1, k + 1))
+    general = 1 / ((n + 1) * positive_beta(n - k + 1, k + 1))
     out = where(whole & (least <= 12), product, general)
     # Binomial coefficients of integers are integers.
     limit = 2.0**22 if n.dtype == np.float32 else 2.0**50
