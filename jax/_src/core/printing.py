@@ -186,7 +186,7 @@ def pp_eqn(eqn: JaxprEqn, context: JaxprPpContext, settings: JaxprPpSettings) ->
         doc = pp.text("", f"[{eqn.source_info.name_stack}]") + doc
     if settings.source_info:
         doc = pp.text("", source_info_util.summarize(eqn.source_info)) + doc
-    return doc
+    return pp.source_map(doc, eqn.source_info)
 
 
 def default_pp_eqn(
@@ -335,11 +335,21 @@ def _plain_name(name: str) -> str:
 
 
 def pretty_print(
-    jaxpr: Jaxpr, *, width: int | None = None, use_color: bool = False, **kwargs: Any
+    jaxpr: Jaxpr,
+    *,
+    width: int | None = None,
+    use_color: bool = False,
+    source_map: list[list[tuple[int, int, Any]]] | None = None,
+    **kwargs: Any,
 ) -> str:
-    """The text of a jaxpr; for the keywords see `ClosedJaxpr.pretty_print`."""
+    """The text of a jaxpr; for the keywords see `ClosedJaxpr.pretty_print`.
+
+    `source_map` receives, for each line, the (start, end, source info) of the equations in it.
+    """
     doc = pp_toplevel_jaxpr(jaxpr, **kwargs)
-    format_kwargs = {} if width is None else {"width": width}
+    format_kwargs: dict[str, Any] = {} if width is None else {"width": width}
+    if source_map is not None:
+        format_kwargs["source_map"] = source_map
     return str(doc.format(use_color=use_color, **format_kwargs))
 
 
