@@ -4,6 +4,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "jaxlib/kernels/workspace.h"
+
 namespace jaxlib_ext {
 namespace {
 
@@ -11,6 +13,8 @@ namespace {
 constexpr size_t kGrain = 1 << 14;
 // So many sums of a row are kept in registers.
 constexpr size_t kBlock = 8;
+// A transposed product is added up in at most so many parts.
+constexpr size_t kMaxParts = 4;
 
 // std::complex looks for infinities in products, as XLA does not.
 template <typename Part>
@@ -100,20 +104,25 @@ class Product {
       }
       return;
     }
-    // Threads add to arrays of their own, which costs less than the products if it is to pay.
+    // Parts are added up in arrays of their own, which costs less than the products if it is to pay. How many there are
+    // depends on the sizes only, so that the result does not depend on the number of threads.
     const size_t most = matrix_.num_elements / (2 * matrix_.num_columns);
-    const size_t parts = std::clamp<size_t>(std::min(most, matrix_.num_elements * width_ / kGrain), 1,
-                                            std::max<size_t>(runner.num_threads(), 1));
+    const size_t parts =
+        std::clamp<size_t>(std::min(most, matrix_.num_elements * width_ / kGrain), 1, kMaxParts);
     if (parts == 1) return Columns(0, matrix_.num_elements, out_);
-    std::vector<T> sums((parts - 1) * size);
+    Workspace workspace((parts - 1) * size * sizeof(T));
+    T* const sums = workspace.Take<T>((parts - 1) * size);
     ParallelFor(runner, parts, [&](size_t, size_t part) {
-      Columns(matrix_.num_elements * part / parts, matrix_.num_elements * (part + 1) / parts,
-              part == 0 ? out_ : sums.data() + (part - 1) * size);
+      T* const to = part == 0 ? out_ : sums + (part - 1) * size;
+      if (part != 0) std::fill_n(to, size, T{});
+      Columns(matrix_.num_elements * part / parts, matrix_.num_elements * (part + 1) / parts, to);
     });
-    for (size_t part = 1; part < parts; ++part) {
-      const T* more = sums.data() + (part - 1) * size;
-      for (size_t i = 0; i < size; ++i) out_[i] += more[i];
-    }
+    ParallelRanges(runner, size, kGrain, [&](size_t begin, size_t end) {
+      for (size_t part = 1; part < parts; ++part) {
+        const T* more = sums + (part - 1) * size;
+        for (size_t i = begin; i < end; ++i) out_[i] += more[i];
+      }
+    });
   }
 
  private:
@@ -175,10 +184,30 @@ class Product {
         std::upper_bound(indptr_ + 1, indptr_ + matrix_.num_rows + 1, begin,
                          [](size_t at, Index stop) { return at < static_cast<size_t>(stop); }) -
         (indptr_ + 1));
-    for (size_t i = begin; i < end; ++i) {
-      while (row < matrix_.num_rows && i >= static_cast<size_t>(indptr_[row + 1])) ++row;
+    while (begin < end) {
+      const bool padding = row >= matrix_.num_rows;
+      const size_t stop = padding ? end : std::min(end, static_cast<size_t>(indptr_[row + 1]));
       // What is padding reads the last row.
-      AddToColumn(i, std::min(row, matrix_.num_rows - 1), out);
+      AddRow(begin, stop, std::min(row, matrix_.num_rows - 1), out);
+      begin = std::max(begin, stop);
+      ++row;
+    }
+  }
+
+  // Adds the products of elements with a row of the dense matrix to the rows of the elements' columns.
+  void AddRow(size_t begin, size_t end, size_t row, T* out) const {
+    const T* from = dense_ + row * width_;
+    if (width_ != 1) {
+      for (size_t i = begin; i < end; ++i) AddToColumn(i, row, out);
+      return;
+    }
+    for (size_t i = begin; i < end; ++i) {
+      size_t column = static_cast<size_t>(indices_[i]);  // negative ones become large
+      if (column >= matrix_.num_columns) {
+        column = Place(indices_[i], matrix_.num_columns);
+        if (column == matrix_.num_columns) continue;
+      }
+      out[column] += Times(data_[i], *from);
     }
   }
 
