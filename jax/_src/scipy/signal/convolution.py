@@ -320,7 +320,21 @@ def _by_transforms(
     lengths = [
         fast_length(max(x.shape[i] + y.shape[i] - 1, stop)) for i, (_, stop) in zip(axes, bounds)
     ]
-    first, second = forward(x, lengths, axes), forward(y, lengths, axes)
+    others = [[n for i, n in enumerate(v.shape) if i not in axes] for v in (x, y)]
+    if others[0] == others[1]:
+        # One transform of both, which on CPUs threads share.
+        sizes = dict(zip(axes, lengths))
+        padded = [
+            lax.pad(
+                v, lax.const(v, 0), [(0, sizes.get(i, n) - n, 0) for i, n in enumerate(v.shape)]
+            )
+            for v in (x, y)
+        ]
+        both = lax.concatenate([lax.expand_dims(v, (0,)) for v in padded], 0)
+        both = forward(both, lengths, [axis + 1 for axis in axes])
+        first, second = (slicing.index_in_dim(both, i, keepdims=False) for i in (0, 1))
+    else:
+        first, second = forward(x, lengths, axes), forward(y, lengths, axes)
     shape = lax.broadcast_shapes(first.shape, second.shape)
     product = lax.mul(util.broadcast_to(first, shape), util.broadcast_to(second, shape))
     out = backward(product, lengths, axes)
