@@ -158,8 +158,45 @@ std::vector<Workspace> MakeWorkspaces(const LanePlan& plan, size_t bytes) {
   return workspaces;
 }
 
+// Rows of up to this size are sorted by counting, for each element, those that come before it: without branches, which
+// would be predicted badly.
+constexpr size_t kShortRow = 8;
+
+template <typename Order, size_t size>
+void SortShortRows(TaskRunner& runner, size_t num_rows, const SortOperand& operand) {
+  using Word = typename Order::Word;
+  ParallelRanges(runner, num_rows, kParallelElements / size, [&](size_t begin, size_t end) {
+    const Word* in = static_cast<const Word*>(operand.in) + begin * size;
+    Word* out = static_cast<Word*>(operand.out) + begin * size;
+    for (size_t row = begin; row < end; ++row, in += size, out += size) {
+      Word keys[size];
+      uint32_t places[size] = {};
+      for (size_t i = 0; i < size; ++i) keys[i] = Order::ToKey(in[i]);
+      for (size_t i = 0; i < size; ++i) {
+        for (size_t j = 0; j < i; ++j) {
+          const uint32_t after = keys[j] > keys[i];
+          places[j] += after;
+          places[i] += 1 - after;
+        }
+      }
+      for (size_t i = 0; i < size; ++i) out[places[i]] = in[i];
+    }
+  });
+}
+
+template <typename Order, size_t size = 1>
+void SortShortRowsOf(TaskRunner& runner, const LaneShape& shape, const SortOperand& operand) {
+  if constexpr (size < kShortRow) {
+    if (shape.size > size) return SortShortRowsOf<Order, size + 1>(runner, shape, operand);
+  }
+  SortShortRows<Order, size>(runner, shape.outer, operand);
+}
+
 template <typename Order>
 void SortValues(TaskRunner& runner, const LaneShape& shape, const SortOperand& operand) {
+  if (shape.inner == 1 && shape.size <= kShortRow) {
+    return SortShortRowsOf<Order>(runner, shape, operand);
+  }
   using Sorter = ValueSorter<Order>;
   const LanePlan plan(runner, shape, Sorter::kBytesPerElement);
   const size_t bytes = Sorter::WorkspaceBytes(shape.size, plan.max_lanes());

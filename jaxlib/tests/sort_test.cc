@@ -162,7 +162,7 @@ INSTANTIATE_TEST_SUITE_P(
     testing::Combine(testing::Values(LaneShape{1, 0, 1}, LaneShape{0, 3, 2}, LaneShape{1, 1, 1},
                                      LaneShape{4, 1, 3}, LaneShape{1, 2, 1}, LaneShape{1, 300, 1},
                                      LaneShape{3, 20, 37}, LaneShape{1, 64, 64},
-                                     LaneShape{700, 16, 1}, LaneShape{1, 3000, 20},
+                                     LaneShape{700, 16, 1}, LaneShape{20000, 5, 1}, LaneShape{9, 8, 1}, LaneShape{1, 3000, 20},
                                      LaneShape{1, kWatched ? 66000 : 150000, 1},
                                      LaneShape{1, 66000, 2}),
                      testing::ValuesIn(NumThreads({1, 2, 5}, 3))));
