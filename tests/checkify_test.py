@@ -241,6 +241,22 @@ class TestPrograms:
         checked = jax.make_jaxpr(checkify.checkify(f))(X)
         assert str(checked) == str(plain)
 
+    def test_checks_that_are_not_enabled_are_left_out(self):
+        mapped = custom_vmap(positive)
+        mapped.def_vmap(lambda n, batched, x: (2 * x, True))
+        smap = jax.shard_map(positive, mesh=jax.make_mesh((1,), "i"), in_specs=P(), out_specs=P())
+        for f in (
+            jax.jit(positive),
+            jax.checkpoint(positive),
+            lambda x: lax.cond(x[0] > 0, positive, jnp.sin, x),
+            lambda x: lax.map(positive, x),
+            lambda x: lax.while_loop(lambda x: positive(x)[0] < 3, lambda x: positive(x) + 5, x),
+            mapped,
+            jax.vmap(lambda x: lax.while_loop(lambda x: x < 3, lambda x: positive(x) + 5, x)),
+            smap,
+        ):
+            assert message(f, X, errors=checkify.div_checks) is None
+
     def test_jaxpr_is_transformed_once(self):
         inner = jax.jit(lambda x: jnp.log(x) / x)
         closed = jax.make_jaxpr(lambda x: inner(x) + inner(x))(F(1)).eqns[0].params["jaxpr"]
@@ -264,6 +280,16 @@ class TestPrograms:
             ref[0] = jnp.log(ref[1] - 5)
 
         assert message(run_state(f), X) == "ref 0.5 (`check` failed)"
+
+    def test_nan_is_looked_for_where_it_is_made(self):
+        count = lambda f: sum(
+            eqn.primitive.name == "ne"
+            for eqn in jax.make_jaxpr(checkify.checkify(f, errors=checkify.nan_checks))(X).eqns
+        )
+        assert count(lambda x: jnp.tanh(x)) == 1  # the argument may be NaN
+        assert count(lambda x: jnp.tanh(jnp.exp(x + 1))) == 1
+        assert count(lambda x: jnp.exp(lax.complex(x, x) * 2)) == 2
+        assert message(lambda x: jnp.exp(jnp.tanh(x)), X * np.nan).endswith("tanh.")
 
     def test_nan_of_scatter(self):
         error = message(lambda x: x.at[0].add(np.nan), X, errors=checkify.nan_checks)

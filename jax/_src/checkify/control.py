@@ -49,12 +49,17 @@ def _finds_errors(eqn: JaxprEqn) -> bool:
     return any(isinstance(e, ErrorEffect) for e in eqn.effects)
 
 
+def _is_unchanged(eqn: JaxprEqn, found: Found) -> bool:
+    """Whether nothing is found, and no check that is not enabled has to be left out."""
+    return not found.effects and not _finds_errors(eqn)
+
+
 # Calls
 
 
 def _jit(record: Record, eqn: JaxprEqn, args: Sequence[Any]) -> Any:
     new, found = checked_jaxpr(eqn.params["jaxpr"], record.enabled)
-    if not found.effects:
+    if _is_unchanged(eqn, found):
         return bind(eqn, args)
     n = len(eqn.outvars)
     kept = [*range(n), *[None] * len(found.avals)]
@@ -158,7 +163,7 @@ class _Bwd(_Wrapped):
 
 def _custom_jvp(record: Record, eqn: JaxprEqn, args: Sequence[Any]) -> Any:
     checked, found = checked_jaxpr(eqn.params["call_jaxpr"], record.enabled)
-    if not found.effects:
+    if _is_unchanged(eqn, found):
         return bind(eqn, args)
     params = dict(custom_jvp_call_p.get_bind_params(eqn.params))
     _, jvp = params.pop("subfuns")
@@ -171,7 +176,7 @@ def _custom_jvp(record: Record, eqn: JaxprEqn, args: Sequence[Any]) -> Any:
 
 def _custom_vjp(record: Record, eqn: JaxprEqn, args: Sequence[Any]) -> Any:
     checked, found = checked_jaxpr(eqn.params["call_jaxpr"], record.enabled)
-    if not found.effects:
+    if _is_unchanged(eqn, found):
         return bind(eqn, args)
     params = dict(custom_vjp_call_p.get_bind_params(eqn.params))
     _, fwd, bwd = params.pop("subfuns")
@@ -211,7 +216,7 @@ def _cond(record: Record, eqn: JaxprEqn, args: Sequence[Any]) -> Any:
     checked = [checked_jaxpr(b, record.enabled) for b in branches]
     founds = tuple([found for _, found in checked])
     union = _union(founds)
-    if not union.effects:
+    if _is_unchanged(eqn, union):
         return bind(eqn, args)
     n = len(eqn.outvars)
     new = tuple([_returning(b, n, founds, i) for i, (b, _) in enumerate(checked)])
@@ -268,7 +273,7 @@ def _scan(record: Record, eqn: JaxprEqn, args: Sequence[Any]) -> Any:
     params = eqn.params
     num_consts, num_carry = params["num_consts"], params["num_carry"]
     body, found = checked_jaxpr(params["jaxpr"], record.enabled)
-    if not found.effects:
+    if _is_unchanged(eqn, found):
         return bind(eqn, args)
     k = len(found.avals)
     consts, rest = split_at(args, num_consts)
@@ -301,9 +306,9 @@ def _while(record: Record, eqn: JaxprEqn, args: Sequence[Any]) -> Any:
     cond, in_cond = checked_jaxpr(params["cond_jaxpr"], record.enabled)
     body, in_body = checked_jaxpr(params["body_jaxpr"], record.enabled)
     both = _union([in_cond, in_body])
-    if not both.effects:
+    if _is_unchanged(eqn, both):
         return bind(eqn, args)
-    if is_any_of_batch(params["cond_jaxpr"]):
+    if both.effects and is_any_of_batch(params["cond_jaxpr"]):
         raise ValueError(
             "Checkify does not support batched while-loops (checkify-of-vmap-of-while), at "
             f"{source_info_util.summarize(eqn.source_info)}: elements of the batch that are finished "
@@ -315,9 +320,9 @@ def _while(record: Record, eqn: JaxprEqn, args: Sequence[Any]) -> Any:
     k = len(both.avals)
     founds = (in_cond, in_body)
     n = len(carry)
-    cond = _returning(cond, 1, founds, 0)
     body = _returning(body, n, founds, 1)
     if in_cond.effects:
+        cond = _returning(cond, 1, founds, 0)
         pred, *errors = core.jaxpr_as_fun(cond)(*consts[:nc], *carry)
         new_cond, new_body = _carried_condition(cond, body, both, nc, nb)
         outs = while_p.bind(
@@ -325,7 +330,7 @@ def _while(record: Record, eqn: JaxprEqn, args: Sequence[Any]) -> Any:
             body_nconsts=nc + nb, body_jaxpr=new_body,
         )[1:]  # fmt: skip
     else:
-        new_cond, new_body = _plain_condition(params["cond_jaxpr"], body, both, nc, nb)
+        new_cond, new_body = _plain_condition(cond, body, both, nc, nb)
         outs = while_p.bind(
             *consts, *initial(both), *carry, cond_nconsts=nc, cond_jaxpr=new_cond, body_nconsts=nb,
             body_jaxpr=new_body,
@@ -385,9 +390,9 @@ def _shard_map(record: Record, eqn: JaxprEqn, args: Sequence[Any]) -> Any:
     n = len(eqn.outvars)
     with context_of(params):
         checked, found = checked_jaxpr(pe.close_jaxpr(params["jaxpr"]), record.enabled)
-        if found.effects:
+        if not _is_unchanged(eqn, found):
             body = _stacking(checked, n, axes, params["check_vma"])
-    if not found.effects:
+    if _is_unchanged(eqn, found):
         return bind(eqn, args)
     # The errors of all devices, along a new first dimension.
     specs = (PartitionSpec(axes),) * len(found.avals)

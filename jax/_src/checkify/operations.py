@@ -12,7 +12,7 @@ from jax._src import dtypes
 from jax._src.checkify.exceptions import DivisionByZeroError, NaNError, OOBError
 from jax._src.checkify.record import Record
 from jax._src.checkify.transform import bind
-from jax._src.core import JaxprEqn, typeof
+from jax._src.core import JaxprEqn, Var, typeof
 from jax._src.lax import lax, windowed_reductions
 from jax._src.lax.convolution.primitive import conv_general_dilated_p
 from jax._src.lax.fft import fft_p
@@ -42,6 +42,7 @@ def check_nan(record: Record, eqn: JaxprEqn, out: Any) -> None:
             pred = found if pred is None else lax.bitwise_or(pred, found)
     if pred is not None:
         record.add(pred, NaNError(eqn.source_info.traceback, eqn.primitive.name))
+        record.nan_checked.update(eqn.outvars)
 
 
 def floating(record: Record, eqn: JaxprEqn, args: Sequence[Any]) -> Any:
@@ -49,6 +50,15 @@ def floating(record: Record, eqn: JaxprEqn, args: Sequence[Any]) -> Any:
     out = bind(eqn, args)
     check_nan(record, eqn, out)
     return out
+
+
+def _propagating(record: Record, eqn: JaxprEqn, args: Sequence[Any]) -> Any:
+    """The rule of functions whose result is NaN for a NaN only: it is found where that is made."""
+    (x,) = eqn.invars
+    if type(x) is Var and x in record.nan_checked and x.aval.dtype.kind != "c":
+        record.nan_checked.update(eqn.outvars)
+        return bind(eqn, args)
+    return floating(record, eqn, args)
 
 
 def _division(record: Record, eqn: JaxprEqn, args: Sequence[Any]) -> Any:
@@ -154,21 +164,24 @@ def _scatter(record: Record, eqn: JaxprEqn, args: Sequence[Any]) -> Any:
 # The rules of all operations that can find errors
 
 for _primitive in (
-    *(lax.add_p, lax.sub_p, lax.mul_p, lax.rem_p, lax.add_any_p, lax.square_p, lax.integer_pow_p),
-    *(lax.pow_p, lax.sqrt_p, lax.rsqrt_p, lax.cbrt_p, lax.exp_p, lax.exp2_p, lax.expm1_p),
-    *(lax.log_p, lax.log1p_p, lax.logistic_p, lax.sin_p, lax.cos_p, lax.tan_p, lax.asin_p),
-    *(lax.acos_p, lax.atan_p, lax.atan2_p, lax.sinh_p, lax.cosh_p, lax.tanh_p, lax.asinh_p),
-    *(lax.acosh_p, lax.atanh_p, lax.pad_p, lax.dot_general_p, lax.rng_uniform_p, fft_p),
-    *(lax.reduce_p, lax.reduce_sum_p, lax.reduce_prod_p, conv_general_dilated_p),
-    *(cumulative.cumsum_p, cumulative.cumprod_p, cumulative.cummax_p, cumulative.cummin_p),
-    *(cumulative.cumlogsumexp_p, psum_p),
+    *(lax.add_p, lax.sub_p, lax.mul_p, lax.rem_p, lax.add_any_p, lax.integer_pow_p, lax.pow_p),
+    *(lax.sqrt_p, lax.rsqrt_p, lax.log_p, lax.log1p_p, lax.sin_p, lax.cos_p, lax.tan_p),
+    *(lax.asin_p, lax.acos_p, lax.atan2_p, lax.acosh_p, lax.atanh_p, lax.pad_p, fft_p),
+    *(lax.dot_general_p, conv_general_dilated_p, lax.rng_uniform_p, psum_p),
+    *(lax.reduce_p, lax.reduce_sum_p, lax.reduce_prod_p, cumulative.cumsum_p),
+    *(cumulative.cumprod_p, cumulative.cummax_p, cumulative.cummin_p),
+    *(cumulative.cumlogsumexp_p, triangular_solve_p, cholesky_p),
     *(windowed_reductions.reduce_window_p, windowed_reductions.reduce_window_sum_p),
-    *(basic.lgamma_p, basic.digamma_p, basic.polygamma_p, basic.zeta_p, basic.erf_p),
-    *(basic.erfc_p, basic.erf_inv_p, basic.bessel_i0e_p, basic.bessel_i1e_p),
-    *(incomplete.igamma_p, incomplete.igammac_p, incomplete.igamma_grad_a_p),
-    *(incomplete.regularized_incomplete_beta_p, triangular_solve_p, cholesky_p),
+    *(basic.lgamma_p, basic.digamma_p, basic.polygamma_p, basic.zeta_p, basic.erf_inv_p),
+    *(basic.bessel_i0e_p, basic.bessel_i1e_p, incomplete.igamma_p, incomplete.igammac_p),
+    *(incomplete.igamma_grad_a_p, incomplete.regularized_incomplete_beta_p),
 ):
     _primitive.error_check = floating
+for _primitive in (
+    *(lax.exp_p, lax.exp2_p, lax.expm1_p, lax.logistic_p, lax.tanh_p, lax.atan_p, lax.sinh_p),
+    *(lax.cosh_p, lax.asinh_p, lax.cbrt_p, lax.square_p, basic.erf_p, basic.erfc_p),
+):
+    _primitive.error_check = _propagating
 lax.div_p.error_check = _division
 slices.dynamic_slice_p.error_check = _dynamic_slice
 slices.dynamic_update_slice_p.error_check = _dynamic_update_slice

@@ -14,7 +14,7 @@ import numpy as np
 from jax._src import ad_util, core
 from jax._src.checkify.errors import Error, last_of_batch, reduced
 from jax._src.checkify.exceptions import ErrorEffect, JaxException
-from jax._src.core import ClosedJaxpr, typeof
+from jax._src.core import ClosedJaxpr, Var, typeof
 from jax._src.core.primitive import sorted_axes
 from jax._src.interpreters import partial_eval as pe
 from jax._src.late_binding import late
@@ -54,12 +54,13 @@ class Record:
       enabled: the classes of errors to look for.
     """
 
-    __slots__ = ("enabled", "found", "metadata")
+    __slots__ = ("enabled", "found", "metadata", "nan_checked")
 
     def __init__(self, enabled: Enabled):
         self.enabled = enabled
         self.found: dict[ErrorEffect, list[Any]] = {}  # predicate, code, and payload
         self.metadata: list[PyTreeDef] = []
+        self.nan_checked: set[Var] = set()  # a NaN in these has been recorded
 
     def add(self, pred: Any, exception: JaxException) -> None:
         """Record `exception` if `pred` is true."""
