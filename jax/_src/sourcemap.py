@@ -7,9 +7,9 @@ differences to the segment before; columns of the generated text start anew in e
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections.abc import Iterable, Iterator, Sequence
-from typing import NamedTuple
 
 Segment = tuple[int] | tuple[int, int, int, int] | tuple[int, int, int, int, int]
 Mappings = Sequence[Sequence[Segment]]
@@ -19,7 +19,8 @@ _VALUES = {digit: value for value, digit in enumerate(_DIGITS)}
 _CONTINUES = 32  # the bit of a digit that says that another one follows
 
 
-class SourceMap(NamedTuple):
+@dataclasses.dataclass(frozen=True, slots=True)
+class SourceMap:
     """A source map.
 
     Attributes:

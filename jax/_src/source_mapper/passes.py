@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import re
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 from jax._src import api
 from jax._src.sourcemap import MappingsGenerator, SourceMap
 
 
-class SourceMapDump(NamedTuple):
+@dataclasses.dataclass(frozen=True, slots=True)
+class SourceMapDump:
     """The output of a pass, and the map from its places to those of the source."""
 
     source_map: SourceMap
@@ -32,7 +34,8 @@ class GenerateDumpFn(Protocol):
     def __call__(self, compile_result: Any, **kwargs: Any) -> SourceMapDump: ...
 
 
-class Pass(NamedTuple):
+@dataclasses.dataclass(frozen=True, slots=True)
+class Pass:
     """A stage of compilation.
 
     Attributes:
