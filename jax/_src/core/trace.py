@@ -535,6 +535,13 @@ class Tracer:
         raise AttributeError  # makes Python call __getattr__, which raises it with an explanation
 
     @property
+    def device(self) -> NoReturn:
+        raise AttributeError  # as for `sharding`
+
+    # Outside code asks any value whether it is a dimension; no traced one is.
+    dimension_as_value: Callable[[], Any] | None = None
+
+    @property
     def traceback(self) -> NoReturn:
         raise ConcretizationTypeError(
             self, f"The 'traceback' attribute is not available on {self._error_repr()}."

@@ -189,7 +189,7 @@ def _custom_jvp_bind_params(params):
     closed, n = params["call_jaxpr"], params["num_consts"]
     jvp = params["jvp_jaxpr_fun"]
     if n:
-        jvp = _lifted_jvp(n, jvp)
+        jvp = lift_jvp(n, jvp)
     return dict(
         subfuns=(core.jaxpr_as_fun(closed), OnArrays(jvp)), symbolic_zeros=params["symbolic_zeros"]
     )
@@ -198,11 +198,11 @@ def _custom_jvp_bind_params(params):
 custom_jvp_call_p.get_bind_params = _custom_jvp_bind_params
 
 
-class _lifted_jvp:
+class lift_jvp:
     """The rule of a function whose leading arguments are closed-over values."""
 
-    def __init__(self, num_consts: int, rule: Callable):
-        self.num_consts, self.rule = num_consts, rule
+    def __init__(self, num_consts, jvp_jaxpr_fun):
+        self.num_consts, self.rule = num_consts, jvp_jaxpr_fun
 
     def __getattr__(self, name):
         return getattr(self.__dict__["rule"], name)

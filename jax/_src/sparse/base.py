@@ -5,7 +5,7 @@ from __future__ import annotations
 import abc
 import math
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -14,6 +14,8 @@ from jax._src.basearray import Array
 from jax._src.util import StrictABC, set_module
 
 UTIL_MODULE = "jax.experimental.sparse.util"
+
+Shape = tuple[int, ...]
 
 
 @set_module(UTIL_MODULE)
@@ -38,6 +40,22 @@ class SparseInfo(NamedTuple):
     shape: tuple[int, ...]
     indices_sorted: bool = False
     unique_indices: bool = False
+
+
+# The types that the products of cuSPARSE have.
+CUSPARSE_DATA_DTYPES = [np.float32, np.float64, np.complex64, np.complex128]
+CUSPARSE_INDEX_DTYPES = [np.int32]
+
+
+@set_module("jax.experimental.sparse.bcoo")
+class Buffer(Protocol):
+    """What the layout of a buffer of a sparse array is determined from."""
+
+    @property
+    def shape(self) -> tuple[int, ...]: ...
+
+    @property
+    def dtype(self) -> Any: ...
 
 
 @set_module("jax.experimental.sparse")

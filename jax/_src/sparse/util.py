@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -109,7 +109,15 @@ def static_nse(nse: Any, what: str) -> int:
     )
 
 
-def remaining(original: Sequence[int], *removed: Sequence[int]) -> list[int]:
+def remaining(original: Sequence[int], *removed_lists: Sequence[int]) -> list[int]:
     """The elements of `original` that are in none of the other lists."""
-    gone = {x for xs in removed for x in xs}
+    gone = {x for xs in removed_lists for x in xs}
     return [x for x in original if x not in gone]
+
+
+def ranges_like(*xs: Sequence[Any]) -> Iterator[range]:
+    """Consecutive ranges as long as each sequence, the first one from 0."""
+    start = 0
+    for x in xs:
+        yield range(start, start + len(x))
+        start += len(x)

@@ -1,5 +1,7 @@
 """Derivatives with respect to the stored elements of sparse arrays."""
 
+# Also names of helpers, which the original's module has too.
+from jax import tree_util as tree_util
 from jax._src.sparse.ad import (
     flatten_fun_for_sparse_ad as flatten_fun_for_sparse_ad,
     grad as grad,
@@ -10,3 +12,5 @@ from jax._src.sparse.ad import (
     value_and_grad as value_and_grad,
 )
 from jax._src.sparse.base import JAXSparse as JAXSparse
+from jax._src.traceback_util import api_boundary as api_boundary
+from jax._src.util import safe_zip as safe_zip, split_list as split_list, wraps as wraps

@@ -1,5 +1,29 @@
 """BCOO, the batched coordinate format."""
 
+# Also names of helpers, which the original's module has too.
+from jax import (
+    Array as Array,
+    lax as lax,
+    numpy as jnp,  # noqa: F401
+    tree_util as tree_util,
+    vmap as vmap,
+)
+from jax._src.lax.lax import DotDimensionNumbers as DotDimensionNumbers
+from jax._src.lax.slicing import (
+    GatherDimensionNumbers as GatherDimensionNumbers,
+    GatherScatterMode as GatherScatterMode,
+)
+from jax._src.sparse.base import (
+    CUSPARSE_DATA_DTYPES as CUSPARSE_DATA_DTYPES,
+    CUSPARSE_INDEX_DTYPES as CUSPARSE_INDEX_DTYPES,
+    Buffer as Buffer,
+    CuSparseEfficiencyWarning as CuSparseEfficiencyWarning,
+    JAXSparse as JAXSparse,
+    Shape as Shape,
+    SparseEfficiencyError as SparseEfficiencyError,
+    SparseEfficiencyWarning as SparseEfficiencyWarning,
+    SparseInfo as SparseInfo,
+)
 from jax._src.sparse.bcoo.array import (
     BCOO as BCOO,
     BCOOProperties as BCOOProperties,
@@ -48,4 +72,16 @@ from jax._src.sparse.bcoo.shapes import (
     bcoo_rev as bcoo_rev,
     bcoo_slice as bcoo_slice,
     bcoo_squeeze as bcoo_squeeze,
+)
+from jax._src.sparse.coo import coo_matmat_p as coo_spmm_p, coo_matvec_p as coo_spmv_p  # noqa: F401
+from jax._src.sparse.util import (
+    nfold_vmap as nfold_vmap,
+    ranges_like as ranges_like,
+    remaining as remaining,
+)
+from jax._src.util import (
+    canonicalize_axis as canonicalize_axis,
+    safe_zip as safe_zip,
+    split_list as split_list,
+    unzip2 as unzip2,
 )

@@ -1,5 +1,20 @@
 """BCSR, the batched compressed sparse row format."""
 
+# Also names of helpers, which the original's module has too.
+from jax import (
+    Array as Array,
+    lax as lax,
+    numpy as jnp,  # noqa: F401
+    tree_util as tree_util,
+)
+from jax._src.lax.lax import DotDimensionNumbers as DotDimensionNumbers
+from jax._src.sparse.base import (
+    CuSparseEfficiencyWarning as CuSparseEfficiencyWarning,
+    JAXSparse as JAXSparse,
+    Shape as Shape,
+    SparseEfficiencyWarning as SparseEfficiencyWarning,
+    SparseInfo as SparseInfo,
+)
 from jax._src.sparse.bcsr import (
     BCSR as BCSR,
     BCSRProperties as BCSRProperties,
@@ -18,3 +33,6 @@ from jax._src.sparse.bcsr_primitives import (
     bcsr_fromdense_p as bcsr_fromdense_p,
     bcsr_todense_p as bcsr_todense_p,
 )
+from jax._src.sparse.util import nfold_vmap as nfold_vmap
+from jax._src.util import safe_zip as safe_zip, split_list as split_list
+from jax.experimental.sparse import bcoo as bcoo

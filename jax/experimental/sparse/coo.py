@@ -1,5 +1,18 @@
 """Matrices in coordinate format."""
 
+# Also names of helpers, which the original's module has too.
+from jax import (
+    Array as Array,
+    lax as lax,
+    numpy as jnp,  # noqa: F401
+    tree_util as tree_util,
+)
+from jax._src.numpy.util import promote_dtypes as promote_dtypes
+from jax._src.sparse.base import (
+    CuSparseEfficiencyWarning as CuSparseEfficiencyWarning,
+    JAXSparse as JAXSparse,
+    Shape as Shape,
+)
 from jax._src.sparse.coo import (
     COO as COO,
     COOInfo as COOInfo,
@@ -12,3 +25,4 @@ from jax._src.sparse.coo import (
     coo_todense as coo_todense,
     coo_todense_p as coo_todense_p,
 )
+from jax.interpreters import mlir as mlir
