@@ -220,6 +220,8 @@ class BCSR(BatchedSparse):
     def __getitem__(self, item: Any) -> BCSR:
         items = item if isinstance(item, tuple) else (item,)
         whole = slice(None)
+        if sum(x is Ellipsis for x in items) > 1:
+            raise IndexError("an index can only have a single ellipsis ('...')")
         n_items = sum(x is not None and x is not Ellipsis for x in items)
         if n_items > self.ndim:
             raise IndexError(

@@ -14,6 +14,7 @@ from jax._src.numpy import array_creation as creation
 from jax._src.numpy.util import to_array
 from jax._src.sparse import products
 from jax._src.sparse.base import JAXSparse
+from jax._src.sparse.primitive import buffer_primitive
 from jax._src.sparse.util import count_stored_elements, static_nse
 from jax._src.typing import DTypeLike, Shape
 from jax._src.util import set_module
@@ -199,8 +200,12 @@ def _product_p(name: str, ndim: int) -> core.Primitive:
     ) -> Any:
         return p.bind(data, row, col, ct, spinfo=spinfo, transpose=not transpose)
 
-    gradients = {0: _data_gradient, 3: dense_gradient}
-    p = products.linear_primitive(name, _product, _shape(name, ndim), gradients)
+    p = buffer_primitive(
+        name,
+        _product,
+        types=products.typed_as_data(_shape(name, ndim)),
+        linear={0: _data_gradient, 3: dense_gradient},
+    )
     return p
 
 
@@ -214,11 +219,11 @@ def _todense_shape(data: Any, row: Any, col: Any, *, spinfo: COOInfo) -> Any:
     return spinfo.shape
 
 
-coo_todense_p = products.linear_primitive(
+coo_todense_p = buffer_primitive(
     "coo_todense",
     lambda data, row, col, *, spinfo: products.scatter(data, row, col, spinfo.shape),
-    _todense_shape,
-    {0: lambda ct, data, row, col, *, spinfo: products.fill_at(ct, row, col)},
+    types=products.typed_as_data(_todense_shape),
+    linear={0: lambda ct, data, row, col, *, spinfo: products.fill_at(ct, row, col)},
 )
 
 

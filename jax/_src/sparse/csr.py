@@ -14,6 +14,7 @@ from jax._src.numpy import array_creation as creation
 from jax._src.numpy.util import to_array
 from jax._src.sparse import csr_kernels, products
 from jax._src.sparse.base import JAXSparse
+from jax._src.sparse.primitive import buffer_primitive
 from jax._src.sparse.util import count_stored_elements, static_nse
 from jax._src.typing import DTypeLike
 from jax._src.util import set_module
@@ -216,12 +217,12 @@ def _product_p(name: str, ndim: int) -> core.Primitive:
     ) -> Any:
         return p.bind(data, indices, indptr, ct, shape=shape, transpose=not transpose)
 
-    p = products.linear_primitive(
+    p = buffer_primitive(
         name,
         _product,
-        _shape(name, ndim),
-        {0: _data_gradient, 3: dense_gradient},
-        {"cpu": csr_kernels.lowering(_product)},
+        types=products.typed_as_data(_shape(name, ndim)),
+        linear={0: _data_gradient, 3: dense_gradient},
+        lower={"cpu": csr_kernels.lowering(_product)},
     )
     return p
 
@@ -244,8 +245,11 @@ def _todense_gradient(ct: Any, data: Any, indices: Any, indptr: Any, *, shape: A
     return products.fill_at(ct, *_places(indices, indptr, False))
 
 
-csr_todense_p = products.linear_primitive(
-    "csr_todense", _todense, _todense_shape, {0: _todense_gradient}
+csr_todense_p = buffer_primitive(
+    "csr_todense",
+    _todense,
+    types=products.typed_as_data(_todense_shape),
+    linear={0: _todense_gradient},
 )
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import functools
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from jax._src import core
@@ -10,15 +11,18 @@ from jax._src.ad_util import Zero
 from jax._src.interpreters import ad, batching, mlir, partial_eval as pe
 from jax._src.lax import lax
 from jax._src.transforms.derivatives import linear_transpose
+from jax._src.transforms.vmap import vmap
 
 
 def buffer_primitive(
     name: str,
     impl: Callable[..., Any],
     *,
-    batch: Callable[..., Any],
-    linear: Sequence[int] = (),
+    types: Callable[..., Any] | None = None,
+    batch: Callable[..., Any] | None = None,
+    linear: Sequence[int] | Mapping[int, Callable[..., Any]] = (),
     jvp: Callable[..., Any] | None = None,
+    lower: Mapping[str, Any] | None = None,
     multiple_results: bool = False,
 ) -> core.Primitive:
     """Define a primitive by a function of arrays that JAX can trace.
@@ -26,10 +30,16 @@ def buffer_primitive(
     Args:
       name: name of the primitive, as jaxprs print it.
       impl: function of the buffers and parameters.
+      types: function of the operands' types and parameters, which checks them and returns those of
+        the results; by default `impl` is traced.
       batch: `(size, args, dims, **params)` -> operands with the mapped dimension in front, where it
-        may also have size 1, and the new parameters; or a full result, as batching rules return.
+        may also have size 1, the new parameters, and maybe the dimension of the results that is
+        then the mapped one, by default 0. Without it, `vmap` of `impl` replaces the primitive.
       linear: the operands in each of which the first result is linear; this gives the derivatives.
+        Either their numbers, so that `impl` is transposed, or for each of them the function of the
+        cotangent, the operands and parameters that returns its own cotangent.
       jvp: a rule instead.
+      lower: lowering rules by platform, beside that of `impl`.
       multiple_results: whether `impl` returns a tuple; results other than the first are indices.
     """
     p = core.Primitive(name, multiple_results=multiple_results)
@@ -38,10 +48,14 @@ def buffer_primitive(
 
     @p.def_abstract_eval
     def abstract_eval(*avals: Any, **params: Any) -> Any:
+        if types is not None:
+            return types(*avals, **params)
         out = pe.abstract_eval_fun(flat, *avals, **params)
         return out if multiple_results else out[0]
 
     mlir.register_lowering(p, mlir.lower_fun(impl, multiple_results=multiple_results))
+    for platform, rule in (lower or {}).items():
+        mlir.register_lowering(p, rule, platform=platform)
 
     def jvp_rule(primals: Any, tangents: Any, **params: Any) -> Any:
         outs = as_list(p.bind(*primals, **params))
@@ -59,15 +73,22 @@ def buffer_primitive(
         if type(ct) is Zero:
             return [Zero(args[i].aval) if i in unknown else None for i in range(len(args))]
 
-        def fun(*values: Any) -> Any:
-            known = dict(zip(unknown, values))
-            return flat(*[known.get(i, x) for i, x in enumerate(args)], **params)[0]
+        if isinstance(linear, Mapping):
+            results = {i: linear[i](ct, *args, **params) for i in unknown}
+        else:
 
-        found = linear_transpose(fun, *[args[i].aval for i in unknown])(ct)
-        results = dict(zip(unknown, found))
+            def fun(*values: Any) -> Any:
+                known = dict(zip(unknown, values))
+                return flat(*[known.get(i, x) for i, x in enumerate(args)], **params)[0]
+
+            found = linear_transpose(fun, *[args[i].aval for i in unknown])(ct)
+            results = dict(zip(unknown, found))
         return [results.get(i) for i in range(len(args))]
 
     def batch_rule(axis_data: Any, args: Any, dims: Any, **params: Any) -> Any:
+        if batch is None:
+            outs = vmap(functools.partial(flat, **params), in_axes=tuple(dims))(*args)
+            return (outs, [0] * len(outs)) if multiple_results else (outs[0], 0)
         size = axis_data.size
         new_args, new_params, *at = batch(size, args, dims, **params)
         outs = as_list(p.bind(*new_args, **new_params))

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
-from jax._src import api, core
+from jax._src import core
 from jax._src.ad_util import Zero
-from jax._src.interpreters import ad, mlir
 from jax._src.lax import lax
 from jax._src.numpy import array_creation as creation, cumulative, selecting
 from jax._src.numpy.util import promote_dtypes, to_array
+from jax._src.sparse.primitive import buffer_primitive
 
 # Indices are trusted to be in bounds where they are read. Where they are written, those beyond the
 # end are padding.
@@ -68,58 +67,13 @@ def rows_of(indptr: Any, nse: int) -> Any:
     return cumulative.cumsum(begun) - np.ones((), indptr.dtype)
 
 
-def linear_primitive(
-    name: str,
-    impl: Callable[..., Any],
-    shape: Callable[..., tuple[int, ...]],
-    gradients: dict[int, Callable[..., Any]],
-    lower: dict[str | None, Any] | None = None,
-) -> core.Primitive:
-    """Define a primitive of stored elements, operand 0, and their indices.
+def typed_as_data(shape: Callable[..., tuple[int, ...]]) -> Callable[..., core.ShapedArray]:
+    """The type of a result, by a function for its shape; its dtype is that of the elements."""
 
-    Args:
-      name: name of the primitive.
-      impl: function of the operands and parameters.
-      shape: function of the operands' types and of parameters, which checks them and returns the
-        shape of the result.
-      gradients: for each operand in which the result is linear, a function of the cotangent, the
-        operands and parameters.
-      lower: lowering rules by platform beside that of `impl`.
-    """
-    p = core.Primitive(name)
-
-    @p.def_abstract_eval
-    def abstract_eval(data: Any, *avals: Any, **params: Any) -> Any:
+    def types(data: Any, *avals: Any, **params: Any) -> core.ShapedArray:
         return core.ShapedArray(shape(data, *avals, **params), data.dtype)
 
-    mlir.register_lowering(p, mlir.lower_fun(impl, multiple_results=False))
-    for platform, rule in (lower or {}).items():
-        mlir.register_lowering(p, rule, platform=platform)
-
-    def jvp(primals: Any, tangents: Any, **params: Any) -> Any:
-        out = p.bind(*primals, **params)
-        total: Any = Zero.from_primal_value(out)
-        for i in gradients:
-            if type(tangents[i]) is not Zero:
-                args = [tangents[i] if j == i else x for j, x in enumerate(primals)]
-                total = ad.add_tangents(total, p.bind(*args, **params))
-        return out, total
-
-    def transpose(ct: Any, *args: Any, **params: Any) -> Any:
-        results: list[Any] = [None] * len(args)
-        for i, gradient in gradients.items():
-            if ad.is_undefined_primal(args[i]):
-                aval = args[i].aval
-                results[i] = Zero(aval) if type(ct) is Zero else gradient(ct, *args, **params)
-        return results
-
-    def batch(axis_data: Any, args: Any, dims: Any, **params: Any) -> Any:
-        return api.vmap(functools.partial(impl, **params), in_axes=tuple(dims))(*args), 0
-
-    p.jvp = jvp
-    p.transpose = transpose
-    p.axis_batch = batch
-    return p
+    return types
 
 
 def fromdense_primitive(
@@ -137,22 +91,18 @@ def fromdense_primitive(
       lengths: function of the matrix's shape and `nse`; returns the lengths of these.
       places: function of these arrays, and of the number of elements; returns rows and columns.
     """
-    p = core.Primitive(name, multiple_results=True)
 
     def impl(mat: Any, *, nse: int, index_dtype: Any) -> Any:
         rows, columns = nonzero(mat, nse)
         data = fill_at(mat, rows, columns)
         return data, *indices_of(rows, columns, mat.shape[0], np.dtype(index_dtype))
 
-    @p.def_abstract_eval
-    def abstract_eval(mat: Any, *, nse: int, index_dtype: Any) -> Any:
+    def types(mat: Any, *, nse: int, index_dtype: Any) -> Any:
         if mat.ndim != 2:
             raise ValueError(f"{name} must have a matrix, got an array of shape {mat.shape}")
         index_dtype = np.dtype(index_dtype)
         indices = [core.ShapedArray((n,), index_dtype) for n in lengths(mat.shape, nse)]
         return [core.ShapedArray((nse,), mat.dtype), *indices]
-
-    mlir.register_lowering(p, mlir.lower_fun(impl, multiple_results=True))
 
     def stored(mat: Any, nse: int) -> Any:
         return lax.iota(np.int32, nse) < (mat != 0).sum()
@@ -168,12 +118,7 @@ def fromdense_primitive(
             out = lax.select(stored(mat, nse), taken, lax.full_like(taken, 0))
         return [data, *indices], [out, *map(Zero.from_primal_value, indices)]
 
-    def batch(axis_data: Any, args: Any, dims: Any, **params: Any) -> Any:
-        outs = api.vmap(functools.partial(impl, **params), in_axes=tuple(dims))(*args)
-        return outs, [0] * len(outs)
-
-    p.jvp = jvp
-    p.axis_batch = batch
+    p = buffer_primitive(name, impl, types=types, jvp=jvp, multiple_results=True)
     return p
 
 

@@ -28,6 +28,7 @@ def _dot_general(
     data, indices = (places.full_batch(x, shape[:n_batch]) for x in (data, indices))
     data, rhs = promote_dtypes(data, rhs)
     out_dtype = data.dtype if preferred_element_type is None else preferred_element_type
+    data, rhs = countable(data), countable(rhs)
     first_dense = n_batch + n_sparse
 
     partner = dict(zip((*lhs_contract, *lhs_batch), (*rhs_contract, *rhs_batch)))
@@ -67,6 +68,11 @@ def _dot_general(
     order = [*lhs_batch, *remaining(range(len(shape)), partner)]
     permutation = [labels.index(d) for d in order] + list(range(len(labels), out.ndim))
     return lax.convert_element_type(lax.transpose(out, permutation), out_dtype)
+
+
+def countable(x: Any) -> Any:
+    """Booleans as integers, which can be summed."""
+    return lax.convert_element_type(x, np.int32) if x.dtype == bool else x
 
 
 def _wider(dtype: Any, preferred: Any) -> Any:
@@ -198,7 +204,8 @@ def _spdot_general(
 ) -> Any:  # fmt: skip
     (lhs_contract, rhs_contract), (lhs_batch, rhs_batch) = dimension_numbers
     lhs_nb, rhs_nb = lhs_indices.ndim - 2, rhs_indices.ndim - 2
-    lhs_data, rhs_data = promote_dtypes(lhs_data, rhs_data)
+    lhs_data, rhs_data = promote_dtypes(countable(lhs_data), countable(rhs_data))
+    lhs_indices, rhs_indices = promote_dtypes(lhs_indices, rhs_indices)
     out_dtype = lhs_data.dtype if preferred_element_type is None else preferred_element_type
     lhs_free = remaining(range(lhs_nb), lhs_batch)
     rhs_free = remaining(range(rhs_nb), rhs_batch)

@@ -10,6 +10,7 @@ from jax._src import dtypes
 from jax._src.lax import lax
 from jax._src.numpy import ufuncs
 from jax._src.numpy.manipulation.shape import new_shape
+from jax._src.numpy.reductions.engine import promote_integer_dtype
 from jax._src.numpy.util import check_arraylike, promote_dtypes, to_array
 from jax._src.sparse.base import JAXSparse
 from jax._src.sparse.bcoo.array import BCOO, with_buffers
@@ -81,8 +82,7 @@ def _divide(self: BCOO, other: Any) -> Any:
         return _divide_by(other, self)
     other = _dense_operand("divide", other)
     dtype = dtypes.to_inexact_dtype(dtypes.result_type(self.dtype, other))
-    mat = _with_dtype(self, lax.convert_element_type(self.data, dtype))
-    return _multiply(mat, ufuncs.true_divide(np.ones((), dtype), other))
+    return _multiply(_astype(self, dtype), ufuncs.true_divide(np.ones((), dtype), other))
 
 
 def _divide_by(self: BCOO, other: Any) -> Any:
@@ -235,8 +235,8 @@ def _sum(
         raise NotImplementedError("sum of a sparse array with out, initial or where")
     axes = tuple(range(self.ndim)) if axis is None else canonicalize_axis_tuple(axis, self.ndim)
     mat = self if dtype is None else self.astype(dtype)
-    if dtype is None and mat.dtype in (np.int8, np.int16, np.uint8, np.uint16, np.bool_):
-        mat = mat.astype(np.int32 if np.issubdtype(mat.dtype, np.signedinteger) else np.uint32)
+    if dtype is None:
+        mat = mat.astype(promote_integer_dtype(mat.dtype))
     result = bcoo_reduce_sum(mat, axes=axes)
     if keepdims:
         kept = [d for d in range(self.ndim) if d not in axes]
@@ -260,7 +260,9 @@ def _reshape(self: BCOO, *args: Any, order: str = "C") -> BCOO:
 def _astype(self: BCOO, dtype: DTypeLike) -> BCOO:
     """The array with elements of another type."""
     dtype = dtypes.check_and_canonicalize_user_dtype(dtype, "astype")
-    return _with_dtype(self, self.data.astype(dtype))
+    # Conversions are not linear: they round or wrap.
+    mat = self if dtype == self.dtype else _distinct(self)
+    return _with_dtype(mat, mat.data.astype(dtype))
 
 
 def _iterate(self: BCOO) -> Any:

@@ -395,7 +395,7 @@ def bcoo_conv_general_dilated(
         ((before, _),) = padtype_to_pads((width,), (window,), (1,), padding)
     else:
         before = padding[0][0]
-    lhs, rhs = (_stored_line(x) for x in (lhs, rhs))
+    lhs, rhs = _stored_line(lhs, rhs), _stored_line(rhs, lhs)
     (lhs_data, lhs_at), (rhs_data, rhs_at) = lhs._bufs, rhs._bufs
     lhs_data, rhs_data = contraction.pairs(lhs_data, rhs_data, ())
     lhs_at, rhs_at = contraction.pairs(*promote_dtypes(lhs_at, rhs_at), ())
@@ -410,15 +410,18 @@ def bcoo_conv_general_dilated(
     )
     data = lax.convert_element_type(lax.mul(lhs_data, rhs_data), out.dtype)
     data = places.masked_rows(wrong, data, 0)
-    place = places.masked_rows(wrong, place, places.fill_row((out_size,), place))
+    place = places.masked_rows(negative, place, 0)
     return BCOO((lax.expand_dims(data, (0, 1)), lax.expand_dims(place, (0, 1))), shape=out.shape)
 
 
-def _stored_line(x: Any) -> BCOO:
-    """The last dimension of an array of shape `(1, 1, n)`, as a BCOO array of one dimension."""
+def _stored_line(x: Any, other: Any) -> BCOO:
+    """The last dimension of an array of shape `(1, 1, n)`, as a BCOO array of one dimension.
+
+    The indices of a dense one have the type of those of the other, sparse one.
+    """
     if not isinstance(x, BCOO):
         n = x.shape[2]
-        at = lax.expand_dims(lax.iota(np.int32, n), (1,))
+        at = lax.expand_dims(lax.iota(other.indices.dtype, n), (1,))
         return BCOO((lax.reshape(x, (n,)), at), shape=(n,))
     x = bcoo_update_layout(bcoo_update_layout(x, n_dense=0), n_batch=0, on_inefficient=None)
     return BCOO((x.data, places.columns_of(x.indices, [2])), shape=x.shape[2:])

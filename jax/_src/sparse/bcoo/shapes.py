@@ -13,6 +13,7 @@ from jax._src.lax import lax, slicing
 from jax._src.numpy.util import select_where, to_array
 from jax._src.sparse.bcoo import places
 from jax._src.sparse.bcoo.array import BCOO, MODULE, as_axes, check_bcoo
+from jax._src.sparse.bcoo.contraction import countable
 from jax._src.sparse.bcoo.functions import (
     bcoo_sum_duplicates,
     bcoo_transpose,
@@ -70,12 +71,9 @@ def bcoo_broadcast_in_dim(
             raise ValueError(
                 f"bcoo_broadcast_in_dim: cannot broadcast {mat.shape} to {shape} along {dims}"
             )
-    first = dims[n_batch] if n_sparse else (dims[n_batch - 1] + 1 if n_batch else 0)
-    if n_sparse + n_dense == 0:
-        first = len(shape)
-    new_batch = first
+    new_batch = dims[n_batch] if n_sparse + n_dense else len(shape)
     if n_dense:
-        new_dense = len(shape) - (dims[n_batch + n_sparse - 1] + 1 if n_sparse else first)
+        new_dense = len(shape) - (dims[n_batch + n_sparse - 1] + 1 if n_sparse else new_batch)
         if n_sparse:
             new_dense = min(new_dense, len(shape) - dims[n_batch + n_sparse - 1] - 1)
             between = dims[n_batch + n_sparse] - dims[n_batch + n_sparse - 1] - 1
@@ -323,11 +321,9 @@ def bcoo_rev(operand: BCOO, dimensions: Sequence[int]) -> BCOO:
     if columns:
         sizes = sparse_sizes(operand)
         outside = places.out_of_bounds(indices, sizes)
-        sign = np.ones(n_sparse, indices.dtype)
-        last = np.zeros(n_sparse, indices.dtype)
-        for c in columns:
-            sign[c], last[c] = -1, sizes[c] - 1
-        moved = places.row_of(last, indices) + places.row_of(sign, indices) * indices
+        last = places.row_of([n - 1 if n else 0 for n in sizes], indices)
+        reversed_ = places.row_of([c in columns for c in range(n_sparse)], indices) != 0
+        moved = select_where(reversed_, last - indices, indices)
         # Padding stays where it is.
         indices = places.masked_rows(outside, moved, indices)
     return BCOO((data, indices), shape=operand.shape, unique_indices=False)
@@ -383,6 +379,8 @@ def _sliced(mat: BCOO, starts: Sequence[Any], sizes: Sequence[int], strides: Seq
     if all(isinstance(s, int) and s == 0 for s in starts) and tuple(sizes) == tuple(old):
         return mat
     data, indices = full_buffers(mat)
+    # Duplicates may be summed.
+    data = countable(data)
     start = _index_row(starts, indices)
     stride = places.row_of(strides, indices)
     # Compared before subtracting, for unsigned types.
@@ -573,7 +571,8 @@ def bcoo_reduce_sum(mat: BCOO, *, axes: Sequence[int]) -> BCOO:
     dims = sorted({canonicalize_axis(a, mat.ndim) for a in as_axes(axes)})
     n_batch, n_sparse = mat.n_batch, mat.n_sparse
     data, indices = full_buffers(mat)
-    data = lax.reduce_sum(data, tuple(d - n_sparse + 1 for d in dims if d >= n_batch + n_sparse))
+    # This is the sum of NumPy, which widens integers, also where nothing is summed yet.
+    data = data.sum(tuple(d - n_sparse + 1 for d in dims if d >= n_batch + n_sparse))
     if n_sparse:
         # Where only columns in bounds remain, padding would become an element.
         data = places.masked_rows(places.out_of_bounds(indices, sparse_sizes(mat)), data, 0)

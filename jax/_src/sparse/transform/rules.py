@@ -104,9 +104,8 @@ densifying.update((lax.acos_p, lax.acosh_p, lax.cos_p, lax.cosh_p, lax.eq_p, lax
 def _convert(
     spenv: SparsifyEnv, x: SparsifyValue, *, new_dtype: Any, sharding: Any, **params: Any
 ) -> Values:
-    data = spenv.data(x)
-    # Conversions to integers and Booleans are not linear.
-    if np.dtype(new_dtype).kind in "iub" and data.dtype.kind not in "iu":
+    # Conversions are not linear: they round or wrap.
+    if np.dtype(new_dtype) != spenv.data(x).dtype:
         x = _distinct(spenv, x)
     out = lax.convert_element_type_p.bind(
         spenv.data(x), new_dtype=new_dtype, sharding=None, **params
