@@ -67,7 +67,10 @@ def _dot_general(
     labels = [*kept, *sparse, *dense_batch, *dense_free]
     order = [*lhs_batch, *remaining(range(len(shape)), partner)]
     permutation = [labels.index(d) for d in order] + list(range(len(labels), out.ndim))
-    return lax.convert_element_type(lax.transpose(out, permutation), out_dtype)
+    out = lax.transpose(out, permutation)
+    if out.dtype.kind == "c" and np.dtype(out_dtype).kind == "f":
+        out = lax.real(out)
+    return lax.convert_element_type(out, out_dtype)
 
 
 def countable(x: Any) -> Any:
@@ -223,6 +226,7 @@ def _spdot_general(
     ]
     batch = tuple(lhs_spinfo.shape[d] for d in (*lhs_batch, *lhs_free))
     batch += tuple(rhs_spinfo.shape[d] for d in rhs_free)
+    lhs_nse, rhs_nse = lhs_indices.shape[-2], rhs_indices.shape[-2]
     lhs_data, rhs_data = pairs(lhs[0], rhs[0], batch)
     lhs_indices, rhs_indices = pairs(lhs[1], rhs[1], batch)
 
@@ -252,7 +256,8 @@ def _spdot_general(
     if sizes:
         indices = places.masked_rows(padding, indices, places.fill_row(sizes, indices))
     info = SparseInfo((*batch, *sizes))
-    nse = min(products.shape[-1], math.prod(sizes))
+    # Where nothing is left of an operand's indices, its elements end in the same places.
+    nse = min((lhs_nse if left else 1) * (rhs_nse if right else 1), math.prod(sizes))
     data, indices = ordering.sum_duplicates(products, indices, spinfo=info, nse=nse)
     return lax.convert_element_type(data, out_dtype), indices
 

@@ -10,7 +10,7 @@ from jax._src import dtypes
 from jax._src.lax import lax
 from jax._src.numpy import ufuncs
 from jax._src.numpy.manipulation.shape import new_shape
-from jax._src.numpy.reductions.engine import promote_integer_dtype
+from jax._src.numpy.reductions.engine import promote_integer_dtype, upcast
 from jax._src.numpy.util import check_arraylike, promote_dtypes, to_array
 from jax._src.sparse.base import JAXSparse
 from jax._src.sparse.bcoo.array import BCOO, with_buffers
@@ -57,7 +57,8 @@ def _with_dtype(mat: BCOO, data: Any) -> BCOO:
 
 def _promoted(mat: BCOO, other: Any) -> tuple[BCOO, Any]:
     data, other = promote_dtypes(mat.data, other)
-    return _with_dtype(mat, data), other
+    mat = _with_dtype(mat, data) if data.dtype == mat.dtype else _astype(mat, data.dtype)
+    return mat, other
 
 
 def _multiply(self: BCOO, other: Any) -> Any:
@@ -237,7 +238,8 @@ def _sum(
     mat = self if dtype is None else self.astype(dtype)
     if dtype is None:
         mat = mat.astype(promote_integer_dtype(mat.dtype))
-    result = bcoo_reduce_sum(mat, axes=axes)
+    # Like those of dense arrays, sums of 16-bit floats are computed with 32 bits.
+    result = _astype(bcoo_reduce_sum(_astype(mat, upcast(mat.dtype)), axes=axes), mat.dtype)
     if keepdims:
         kept = [d for d in range(self.ndim) if d not in axes]
         shape = tuple(1 if d in axes else s for d, s in enumerate(self.shape))

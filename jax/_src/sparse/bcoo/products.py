@@ -14,6 +14,7 @@ from jax._src.lax import convolution, lax
 from jax._src.lax.convolution.shapes import conv_dimension_numbers
 from jax._src.lax.lax.precision import canonicalize_precision
 from jax._src.lax.lax.windows import padtype_to_pads
+from jax._src.numpy import ufuncs
 from jax._src.numpy.util import broadcast_to, promote_dtypes, to_array
 from jax._src.sparse.bcoo import contraction, convert, places
 from jax._src.sparse.bcoo.array import BCOO, MODULE
@@ -226,7 +227,7 @@ def bcoo_multiply_dense(sp_mat: BCOO, v: Array) -> Array:
         raise ValueError(f"Incompatible shapes for broadcasting: shapes={[v.shape, shape]}")
     data = sp_mat.data
     if v.ndim == 0:
-        return lax.mul(data, lax.broadcast_in_dim(v, data.shape, ()))
+        return ufuncs.multiply(data, v)
     n_batch, n_sparse = sp_mat.n_batch, sp_mat.n_sparse
     v = lax.reshape(v, (1,) * (ndim - v.ndim) + v.shape)
     # Only dimensions that vary are read at indices; the others are broadcast afterwards.
@@ -245,7 +246,7 @@ def bcoo_multiply_dense(sp_mat: BCOO, v: Array) -> Array:
         if 0 not in data.shape
         else data.shape
     )
-    return lax.mul(broadcast_to(data, size), broadcast_to(factor, size))
+    return ufuncs.multiply(broadcast_to(data, size), broadcast_to(factor, size))
 
 
 @set_module(MODULE)
@@ -400,16 +401,13 @@ def bcoo_conv_general_dilated(
     lhs_data, rhs_data = contraction.pairs(lhs_data, rhs_data, ())
     lhs_at, rhs_at = contraction.pairs(*promote_dtypes(lhs_at, rhs_at), ())
     place = lhs_at - rhs_at + before
-    out_size = out.shape[2]
     padding_rows = lax.bitwise_or(
         places.out_of_bounds(lhs_at, lhs.shape), places.out_of_bounds(rhs_at, rhs.shape)
     )
-    negative = lax.reduce_or(place < 0, (1,))
-    wrong = lax.bitwise_or(
-        padding_rows, lax.bitwise_or(negative, places.out_of_bounds(place, (out_size,)))
-    )
+    negative = lax.reduce_or(lhs_at + before < rhs_at, (1,))
     data = lax.convert_element_type(lax.mul(lhs_data, rhs_data), out.dtype)
-    data = places.masked_rows(wrong, data, 0)
+    # Elements beyond the end are padding by their index.
+    data = places.masked_rows(lax.bitwise_or(padding_rows, negative), data, 0)
     place = places.masked_rows(negative, place, 0)
     return BCOO((lax.expand_dims(data, (0, 1)), lax.expand_dims(place, (0, 1))), shape=out.shape)
 
