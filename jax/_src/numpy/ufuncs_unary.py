@@ -112,7 +112,7 @@ log2 = _inexact(
 )
 log10 = _inexact(
     "log10",
-    _scaled_log(lambda x: lax.mul(x, strong(x, 1 / np.log(10)))),
+    _scaled_log(lambda x: lax.mul(x, strong(x, np.log10(np.e)))),
     "Elementwise logarithm with base 10.",
     "100.",
     "Array(2., dtype=float32)",

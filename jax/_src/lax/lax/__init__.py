@@ -1,5 +1,6 @@
 """Operations on arrays, one module for each family; this package re-exports their names."""
 
+from jax._src.lax.lax import elementary_cpu as _elementary_cpu  # registers rules
 from jax._src.lax.lax.accuracy import (
     AccuracyMode as AccuracyMode,
     RoundingMethod as RoundingMethod,

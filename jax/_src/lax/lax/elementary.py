@@ -83,48 +83,19 @@ def exp2(x: ArrayLike, *, accuracy: Accuracy = None) -> Array:
     return exp2_p.bind(x, accuracy=accuracy)
 
 
-def _exp2_lower(ctx, x, *, accuracy):
+def lower_exp2(ctx, x, *, accuracy):
     (aval_out,) = ctx.avals_out
     log2 = mlir.full_like_aval(ctx, np.log(2), aval_out)
     out = hlo.exponential(hlo.multiply(log2, x), result_accuracy=accuracy_attr(accuracy))
     return [with_sharding(ctx, out, aval_out)]
 
 
-def _exp2_lower_on_cpu(ctx, x, *, accuracy):
-    (aval_out,) = ctx.avals_out
-    if aval_out.dtype not in (np.float32, np.float64):
-        return _exp2_lower(ctx, x, accuracy=accuracy)
-    log2 = mlir.full_like_aval(ctx, np.log(2), aval_out)
-    # The product's rounding error would grow with x, so take the power of two of the nearest
-    # integer apart; in two factors, each of which is in range.
-    bits, info = aval_out.dtype.itemsize * 8, np.finfo(aval_out.dtype)
-    integers = aval_out.update(dtype=np.dtype(f"int{bits}"))
-    limit = 2.0 ** (np.log2(info.maxexp) + 0.25)  # results beyond it are 0 and infinite
-    x = hlo.clamp(
-        mlir.full_like_aval(ctx, -limit, aval_out), x, mlir.full_like_aval(ctx, limit, aval_out)
-    )
-    n = hlo.round_nearest_even(x)
-    out = hlo.exponential(
-        hlo.multiply(log2, hlo.subtract(x, n)), result_accuracy=accuracy_attr(accuracy)
-    )
-    n = hlo.convert(mlir.aval_to_ir_type(integers), n)
-    one = mlir.full_like_aval(ctx, 1, integers)
-    first = hlo.shift_right_arithmetic(n, one)
-    for part in (first, hlo.subtract(n, first)):
-        exponent = hlo.add(part, mlir.full_like_aval(ctx, info.maxexp - 1, integers))
-        power = hlo.shift_left(exponent, mlir.full_like_aval(ctx, info.nmant, integers))
-        power = hlo.bitcast_convert(mlir.aval_to_ir_type(aval_out), power)
-        out = hlo.multiply(out, power)
-    return [with_sharding(ctx, out, aval_out)]
-
-
 exp2_p = _accurate(
     "exp2",
     INEXACT,
-    lower=_exp2_lower,
+    lower=lower_exp2,
     jvp=lambda g, y, x, *, accuracy: mul(const(x, np.log(2)), mul(g, y)),
 )
-mlir.register_lowering(exp2_p, _exp2_lower_on_cpu, platform="cpu")
 
 
 def expm1(x: ArrayLike, *, accuracy: Accuracy = None) -> Array:
@@ -337,18 +308,10 @@ def cbrt(x: ArrayLike, *, accuracy: Accuracy = None) -> Array:
     return cbrt_p.bind(x, accuracy=accuracy)
 
 
-def _cbrt_lower(ctx, x, *, accuracy):
-    (aval_out,) = ctx.avals_out
-    out = hlo.cbrt(x, **accuracy_attrs(ctx, accuracy=accuracy))
-    # CPUs that take a number below the normal ones as zero can have the op return neither's root.
-    is_zero = mlir.compare_hlo(x, mlir.full_like_aval(ctx, 0, aval_out), "EQ", "FLOAT")
-    return [with_sharding(ctx, hlo.select(is_zero, hlo.add(x, x), out), aval_out)]
-
-
 cbrt_p = _accurate(
     "cbrt",
     FLOAT,
-    lower=_cbrt_lower,
+    lower=_accurate_op("cbrt"),
     jvp=lambda g, y, x, *, accuracy: mul(g, mul(const(x, 1 / 3), integer_pow(y, -2))),
 )
 
