@@ -1,9 +1,9 @@
 """Measures the errors of elementwise functions of this checkout's jax and of PyPI's, side by side.
 
-    .venv/bin/python benchmarks/accuracy.py [--filter REGEX] [--limit SECONDS] [--markdown]
+    .venv/bin/python benchmarks/accuracy.py [--filter REGEX] [--limit SECONDS] [--answers FOLDER] [--publish]
 
-Each side evaluates the functions of jax.scipy.special, jax.numpy and jax.nn, in its own process, at
-the points of accuracy_reference.npz. The error of a result is its distance from the exact value in
+Each side evaluates functions of jax.scipy.special, jax.numpy, jax.nn and jax.lax, in its own process,
+at the points of accuracy_reference.npz. The error of a result is its distance from the exact value in
 units of the last place of that value's nearest floating-point number; of a complex one, of the part
 with the larger magnitude. As processors may flush numbers below the normal ones to zero, such results
 count as zero, and at such arguments the function's value at zero is right, too. The file was made by
@@ -11,10 +11,12 @@ accuracy_reference.py, which needs mpmath, and has exact values as sums of two f
 
 A side saves each function's results as soon as it has them. A function that takes longer than the
 limit is ended, and its side goes on with the next one. With --answers FOLDER the results are kept
-there, and the next run with that folder evaluates only what is missing from it.
+there, and the next run with that folder evaluates only what is missing from it. With --publish the
+tables go to docs/accuracy.md instead of the terminal.
 """
 
 import argparse
+import itertools
 import os
 import pathlib
 import re
@@ -24,47 +26,69 @@ import tempfile
 import time
 import warnings
 
+import ml_dtypes
 import numpy as np
 
 HERE = pathlib.Path(__file__).absolute().parent
 ROOT = HERE.parent
 REFERENCE = HERE / "accuracy_reference.npz"
-INTEGERS = {"polygamma"}  # functions whose first argument has to be of integers
+DOCUMENT = ROOT / "docs" / "accuracy.md"
+DTYPES = ("float32", "float64", "complex64", "complex128", "float16", "bfloat16")
+HALVES = DTYPES[4:]  # NumPy's files have no bfloat16, so these numbers are stored as float32
+# Arguments that have to be of integers
+INTEGERS = {"polygamma": [0], "ldexp": [1], "bernoulli": [0], "sph_harm_y": [0, 1]}
 
 
-def evaluate(keys, folder):
-    """Evaluates functions on this process's jax, and saves each one's results in a folder."""
+def functions():
+    """Returns a dict of the functions that are not called by their names alone."""
+    import jax
+    import jax.numpy as jnp
+    from jax.scipy import special
+
+    return {
+        "bernoulli": lambda n: special.bernoulli(30)[n],
+        "bessel_jn": lambda x: special.bessel_jn(x, v=4),
+        "gelu_exact": lambda x: jax.nn.gelu(x, approximate=False),
+        "integer_pow": lambda x: jax.lax.integer_pow(x, 7),
+        "integer_pow_negative": lambda x: jax.lax.integer_pow(x, -3),
+        "log_softmax": lambda *x: jax.nn.log_softmax(jnp.stack(x), 0)[0],
+        "logsumexp": lambda *x: jax.nn.logsumexp(jnp.stack(x), 0),
+        "multigammaln": lambda x: special.multigammaln(x, 3),
+        "softmax": lambda *x: jax.nn.softmax(jnp.stack(x), 0)[0],
+        "sph_harm_y": lambda *x: special.sph_harm_y(*x, n_max=5),
+    }
+
+
+def evaluate(key, reference):
+    """Returns the results of a function on this process's jax, one row each."""
     import jax
     import jax.scipy.special
 
-    warnings.simplefilter("ignore")
-    modules = [jax.scipy.special, jax.numpy, jax.nn]
-    reference = np.load(REFERENCE)
-    for key in keys:
-        name, dtype = key.split(":")
-        function = next(getattr(m, name) for m in modules if hasattr(m, name))
-        jax.config.update("jax_enable_x64", dtype in ("float64", "complex128"))
-        args = list(reference[f"{key}:arguments"])
-        if name in INTEGERS:
-            args[0] = args[0].astype(np.int32)
-        result = jax.jit(function)(*args)
-        out = np.stack(result if isinstance(result, tuple) else [result])
-        unfinished = folder / "unfinished.npy"
-        np.save(unfinished, out)
-        unfinished.rename(folder / f"{key}.npy")
+    name, dtype = key.split(":")
+    name = name.removesuffix("_at_cuts")
+    modules = [jax.scipy.special, jax.numpy, jax.nn, jax.lax]
+    function = functions().get(name) or next(getattr(m, name) for m in modules if hasattr(m, name))
+    with jax.enable_x64(dtype in ("float64", "complex128")):
+        args = [
+            x.astype(np.int32 if i in INTEGERS.get(name, ()) else dtype)
+            for i, x in enumerate(reference[f"{key}:arguments"])
+        ]
+        out = jax.jit(function)(*args)
+    out = np.asarray(out if isinstance(out, (tuple, list)) else [out])
+    return out.astype(np.float32) if dtype in HALVES else out
 
 
 def errors(out, exact):
     """Returns errors in units of the last place; infinite where only one of the numbers is finite."""
     parts = np.concatenate([out.real, out.imag]) if np.iscomplexobj(out) else out
-    high, low = exact
-    info = np.finfo(parts.dtype)
+    high, low = exact if len(exact) == 2 else (exact[0], 0)
+    info = ml_dtypes.finfo(parts.dtype)
     with np.errstate(all="ignore"):
         nearest = high.astype(parts.dtype)
-        size = np.where(np.isfinite(nearest), np.abs(nearest), 0)
+        size = np.where(np.isfinite(nearest), np.abs(nearest), parts.dtype.type(0))
         if np.iscomplexobj(out):
             size = size.max(0)
-        unit = np.maximum(np.spacing(size).astype(float), float(info.tiny * info.eps))
+        unit = np.maximum(np.spacing(size).astype(float), float(info.tiny) * float(info.eps))
         error = np.abs((parts.astype(float) - high) - low) / unit
         same = (parts == nearest) | (np.isnan(parts) & np.isnan(nearest))
         error = np.where(np.isfinite(parts) & np.isfinite(nearest), error, np.inf)
@@ -76,8 +100,16 @@ def errors(out, exact):
 
 def smallest_errors(out, reference, key):
     """Returns errors in units of the last place, at flushed arguments the smaller one."""
-    keys = [k for k in (f"{key}:values", f"{key}:flushed") if k in reference.files]
-    return np.min([errors(out, reference[k]) for k in keys], axis=0)
+    dtype = key.split(":")[1]
+    out = out.astype(dtype) if dtype in HALVES else out
+    error = errors(out, reference[f"{key}:values"])
+    for flushed in itertools.takewhile(
+        reference.files.__contains__, (f"{key}:flushed{i}" for i in itertools.count())
+    ):
+        exact = reference[flushed]
+        is_there = ~np.isnan(exact[0]).any(0)
+        error = np.where(is_there, np.minimum(error, errors(out, exact)), error)
+    return error
 
 
 def run(python, keys, environment, folder, limit):
@@ -111,11 +143,19 @@ def run(python, keys, environment, folder, limit):
         missing = missing[1:]
 
 
+def kind(dtype):
+    """Returns the position of the table for a dtype."""
+    return DTYPES.index(dtype) // 2
+
+
 def table(pattern, folder, limit):
     """Yields rows: a function, and largest and mean errors of each side, None without an answer."""
     reference = np.load(REFERENCE)
     keys = [key.removesuffix(":values") for key in reference.files if key.endswith(":values")]
-    keys = [key for key in keys if re.search(pattern, key.split(":")[0])]
+    keys = [key for key in keys if re.search(pattern, key)]
+    # A function's dtypes are next to each other.
+    names = list(dict.fromkeys(key.split(":")[0] for key in keys))
+    keys.sort(key=lambda k: (kind(k.split(":")[1]), names.index(k.split(":")[0])))
     oracle_python = os.environ.get("JAX_ORACLE_PYTHON", str(ROOT / ".oracle" / "bin" / "python"))
     sides = {
         "ours": (sys.executable, {"PYTHONPATH": str(ROOT)}),
@@ -138,39 +178,72 @@ def table(pattern, folder, limit):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--filter", default="", metavar="REGEX", help="functions to measure")
+    parser.add_argument(
+        "--filter", default="", metavar="REGEX", help="functions to measure, as name:dtype"
+    )
     parser.add_argument("--limit", type=float, default=60, help="seconds for a function")
     parser.add_argument("--answers", metavar="FOLDER", help="keep the results there")
-    parser.add_argument("--markdown", action="store_true", help="print a table in Markdown")
+    parser.add_argument("--publish", action="store_true", help="write the tables to the document")
     parser.add_argument("--side", metavar="OUT", help=argparse.SUPPRESS)
     parser.add_argument("keys", nargs="*", help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.side:
-        evaluate(args.keys, pathlib.Path(args.side))
+        warnings.simplefilter("ignore")
+        folder, reference = pathlib.Path(args.side), np.load(REFERENCE)
+        unfinished = folder / "unfinished.npy"
+        for key in args.keys:
+            np.save(unfinished, evaluate(key, reference))
+            unfinished.rename(folder / f"{key}.npy")
         return
-    none = f"no answer in {args.limit:.0f} s"
-    head = ["function", "ours: largest", "mean", "oracle: largest", "mean"]
     with tempfile.TemporaryDirectory() as temporary:
         folder = pathlib.Path(args.answers or temporary).absolute()
-        rows = [
-            [name, *["" if x is None else f"{x:.3g}" for x in numbers]]
-            for name, *numbers in table(args.filter, folder, args.limit)
+        sections = formatted(table(args.filter, folder, args.limit), args.limit)
+    if args.publish:
+        text = DOCUMENT.read_text()
+        DOCUMENT.write_text(text[: text.index("\n## ") + 1] + markdown(sections))
+    else:
+        show(sections)
+
+
+HEAD = ["function", "ours: largest", "mean", "oracle: largest", "mean"]
+TITLES = ("Real numbers", "Complex numbers", "float16 and bfloat16")
+
+
+def formatted(rows, limit):
+    """Returns a dict of tables of strings, one for each kind of dtypes."""
+    sections = {title: [] for title in TITLES}
+    for name, *numbers in rows:
+        cells = ["" if x is None else f"{x:.3g}" for x in numbers]
+        for i in (0, 2):
+            cells[i] = cells[i] or f"no answer in {limit:.0f} s"
+        sections[TITLES[kind(name.split(", ")[1])]].append([name, *cells])
+    return {title: rows for title, rows in sections.items() if rows}
+
+
+def markdown(sections):
+    lines = []
+    for title, rows in sections.items():
+        lines += [
+            f"## {title}",
+            "",
+            f"| {' | '.join(HEAD)} |",
+            "| --- | ---: | ---: | ---: | ---: |",
         ]
-    rows = [[x or (none if i in (1, 3) else "") for i, x in enumerate(row)] for row in rows]
-    if args.markdown:
-        print(f"| {' | '.join(head)} |\n| --- | ---: | ---: | ---: | ---: |")
-        for row in rows:
-            print(f"| {' | '.join(row)} |")
-        return
+        lines += [f"| {' | '.join(row)} |" for row in rows] + [""]
+    return "\n".join(lines).strip() + "\n"
+
+
+def show(sections):
     from rich.console import Console
     from rich.table import Table
 
-    out = Table(title="Errors in units of the last place")
-    for i, title in enumerate(head):
-        out.add_column(title, justify="right" if i else "left")
-    for row in rows:
-        out.add_row(*row)
-    Console().print(out)
+    for title, rows in sections.items():
+        out = Table(title=f"{title}: errors in units of the last place")
+        for i, column in enumerate(HEAD):
+            out.add_column(column, justify="right" if i else "left")
+        for row in rows:
+            out.add_row(*row)
+        Console().print(out)
 
 
 if __name__ == "__main__":

@@ -1,179 +1,23 @@
-"""Writes accuracy_reference.npz: points of special functions, and the exact values there.
+"""Writes accuracy_reference.npz: points of elementwise functions, and the exact values there.
 
     python benchmarks/accuracy_reference.py [--filter REGEX]
 
-Run it in an environment with mpmath and numpy, after a change of the points; with --filter, only the
-functions it matches are computed anew. The points reach zeros, poles' neighborhoods, large and small
-arguments and tails; those of elementary functions reach the edges of dtypes and numbers below the
-normal ones. As processors may flush these to zero, the values at zero are there, too.
+Run it in an environment with mpmath, numpy and ml_dtypes, after a change of the points, which are in
+accuracy_points.py; with --filter, only the functions it matches are computed anew. The values of float64
+functions are sums of two numbers. As processors may flush numbers below the normal ones to zero, the
+values at zero are there, too, and NaN at other points.
 """
 
 import argparse
+import itertools
 import pathlib
 import re
 
 import mpmath as mp
 import numpy as np
+from accuracy_points import HALVES, all_points
 
 mp.mp.dps = 40
-N = 40
-rng = np.random.default_rng(1)
-
-
-def near(low, high, n=N):
-    """Numbers between two, evenly spread."""
-    return rng.uniform(low, high, n)
-
-
-def across(low, high, n=N):
-    """Numbers of all magnitudes between two positive ones."""
-    return np.exp(rng.uniform(np.log(low), np.log(high), n))
-
-
-def both(x):
-    return np.concatenate([x, -x])
-
-
-def points():
-    """Yields functions' names and their arguments."""
-    join = lambda *parts: np.concatenate(parts)
-    zero = 1.4616321449683622
-    yield "gamma", join(near(-30, 35), near(0.5, 3), across(1e-30, 1))
-    at_zeros = join(1 + across(1e-6, 0.1), 2 - across(1e-6, 0.1))
-    yield "gammaln", join(near(-10, 35), near(0.5, 3), across(1e-30, 1e30), at_zeros)
-    yield "loggamma", join(near(0.5, 3), across(1e-10, 1e10))
-    yield "digamma", join(near(-10, 20), across(1e-20, 1e20), zero + both(across(1e-6, 0.1)))
-    yield "factorial", join(np.arange(0, 30.0), near(0, 30))
-    yield "erf", both(across(1e-30, 6))
-    yield "erfc", join(near(-5, 9), both(across(1e-10, 1)))
-    yield "erfcx", join(near(-6, 20), across(1e-20, 1e4))
-    yield "erfinv", join(near(-1, 1), 1 - across(1e-7, 0.1), across(1e-20, 0.1))
-    yield "dawsn", join(both(near(0, 10)), across(1e-20, 50))
-    yield "ndtr", join(near(-13, 8), both(across(1e-10, 1)))
-    yield "ndtri", join(near(0, 1), across(1e-37, 0.1), 0.5 + both(across(1e-6, 0.1)))
-    yield "log_ndtr", join(near(-40, 12), -across(1, 500), across(1e-10, 1))
-    yield "fresnel", join(both(near(0, 10)), across(1e-8, 1e3))
-    yield "exp1", join(across(1e-30, 80), near(0, 5))
-    yield "expi", join(across(1e-30, 80), near(-20, 20), 0.3725 + both(across(1e-4, 0.1)))
-    yield "sici", join(across(1e-20, 1e4), near(0, 20), 0.6165 + both(across(1e-4, 0.1)))
-    yield "spence", join(across(1e-20, 1e10), near(0, 4), 1 + both(across(1e-5, 0.3)))
-    x = join(across(1e-3, 1, 6), across(1, 50, 6))
-    yield "expn", np.repeat(np.arange(0, 12.0), 12), np.tile(x, 12)
-    for name in ("gammainc", "gammaincc"):
-        a = across(0.05, 200)
-        yield name, a, a * np.exp(near(-1.5, 1.5))
-    a, b = across(0.1, 100), across(0.1, 100)
-    yield "betainc", a, b, np.clip(a / (a + b) * np.exp(near(-1, 0.5)), 0, 0.999)
-    yield "beta", join(across(0.1, 30), near(-5, 5)), join(across(0.1, 30), near(-5, 5))
-    yield "betaln", across(0.01, 1e4), across(0.01, 1e4)
-    yield "poch", join(across(0.1, 20), near(-5, 5)), join(near(0, 5), near(-3, 5))
-    yield "comb", np.floor(near(20, 40)), np.floor(near(0, 20))
-    yield "zeta", join(near(1.1, 20), 1 + across(1e-3, 1)), across(0.1, 50, 2 * N)
-    yield "polygamma", np.tile(np.arange(1.0, 6), 8), across(0.1, 30)
-    for name in ("i0", "i1", "i0e", "i1e"):
-        yield name, both(across(1e-10, 80))
-    yield "owens_t", both(near(0, 6)), join(near(-1, 1), across(1e-3, 1e3))
-    yield "hyp1f1", near(0.1, 10), near(0.1, 10), across(0.01, 40) * rng.choice([-1, 1], N)
-    x = join(near(-5, 0.9, N // 2), 1 - across(1e-4, 0.2, N // 2))
-    yield "hyp2f1", near(0.1, 4), near(0.1, 4), near(0.1, 6), x
-    yield "entr", across(1e-30, 1e10)
-    yield "xlogy", near(-5, 5), across(1e-30, 1e10)
-    yield "xlog1py", near(-5, 5), across(1e-20, 1e10)
-    yield "rel_entr", across(0.01, 10), across(0.01, 10)
-    yield "kl_div", join(across(0.01, 10), near(1, 1.1)), join(across(0.01, 10), near(1, 1.1))
-    powers = join(near(-3, 3, N // 2), across(1e-6, 0.1, N // 2))
-    yield "boxcox", across(1e-3, 1e3), powers
-    yield "boxcox1p", across(1e-6, 1e3), powers
-    yield "logit", join(near(0, 1), across(1e-30, 0.1), 0.5 + both(across(1e-6, 0.1)))
-    yield "expit", join(near(-80, 80), near(-2, 2))
-
-
-def elementary(dtype):
-    """Yields elementary functions' names and their arguments, which reach the edges of the dtype."""
-    rng = np.random.default_rng(2)
-    info = np.finfo(dtype)
-    tiny, big = float(info.tiny), float(info.max)
-    join = lambda *parts: np.concatenate(parts)
-    near = lambda low, high, n=N: rng.uniform(low, high, n)
-    across = lambda low, high, n=N: np.exp(rng.uniform(np.log(low), np.log(high), n))
-    subnormal = tiny * np.array([2.0**-20, 2.0**-9, 1 / 3, 1 / 2, 1 - 2.0**-10])
-    positive = join(across(tiny, big), subnormal, [tiny, big])
-    everywhere = both(positive)
-    in_one = join(both(across(tiny, 1)), near(-1, 1), both(subnormal), [1, -1])
-    low, high = np.log(tiny), np.log(big)
-    exponents = join(near(low, high), near(-2, 2), everywhere, high + near(-1, 1, 10))
-    yield "exp", exponents
-    yield "exp2", join(exponents / np.log(2), np.arange(info.minexp, info.maxexp, 11.0))
-    yield "expm1", exponents
-    around_one = join(positive, near(0.5, 2), 1 + both(across(float(info.eps), 0.1)))
-    for name in ("log", "log2", "log10", "sqrt"):
-        yield name, around_one
-    yield "cbrt", join(everywhere, near(-8, 8))
-    yield "log1p", join(everywhere[everywhere > -1], near(-1, 2), across(float(info.eps), 0.1) - 1)
-    turns = np.arange(1, 40) * np.pi / 2
-    for name in ("sin", "cos", "tan"):
-        yield name, join(everywhere, near(-20, 20), turns)
-    for name in ("asin", "acos", "atanh"):
-        yield name, join(in_one, both(1 - across(float(info.eps), 0.1)))
-    for name in ("atan", "asinh"):
-        yield name, join(everywhere, near(-3, 3))
-    yield "acosh", join(across(1, big), near(1, 3), 1 + across(float(info.eps), 0.1))
-    for name in ("sinh", "cosh", "tanh"):
-        yield name, join(near(-high, high), near(-3, 3), everywhere, high + near(0, 1, 10))
-    yield (
-        "sinc",
-        join(near(-10, 10), both(across(tiny, 1e4)), np.arange(0, 9) + across(1e-6, 0.1, 9)),
-    )
-    sign = lambda n: rng.choice([-1.0, 1.0], n)
-    n = len(positive)
-    yield (
-        "hypot",
-        join(positive, across(0.01, 100)) * sign(n + N),
-        join(rng.permutation(positive), across(0.01, 100)),
-    )
-    yield (
-        "atan2",
-        join(positive, across(0.01, 100)) * sign(n + N),
-        join(rng.permutation(positive), across(0.01, 100)) * sign(n + N),
-    )
-    yield (
-        "power",
-        join(across(1e-3, 1e3), across(tiny, big), 1 + both(across(1e-5, 0.1)), near(-3, 0)),
-        join(near(-12, 12), near(-1.5, 1.5), near(-900, 900, 2 * N), np.floor(near(-30, 30))),
-    )
-    p = across(1e-6, 0.5)
-    yield (
-        "logaddexp",
-        join(near(-100, 100), near(-5, 5), across(tiny, big), np.log(p)),
-        join(near(-100, 100), near(-5, 5), across(tiny, big), np.log1p(-p)),
-    )
-    for name in ("softplus", "log_sigmoid", "silu"):
-        yield name, join(near(low, -low), near(-5, 5), everywhere)
-
-
-def complex_elementary(dtype):
-    """Yields functions' names and arguments of all magnitudes of a dtype's parts, and directions."""
-    rng = np.random.default_rng(3)
-    info = np.finfo(dtype)
-    tiny, big = 4 * float(info.tiny), float(info.max) / 4
-    sign = lambda n: rng.choice([-1.0, 1.0], n)
-    across = lambda low, high, n=N: sign(n) * np.exp(rng.uniform(np.log(low), np.log(high), n))
-    near = lambda low, high, n=N: rng.uniform(low, high, n)
-    join = lambda *parts: np.concatenate(parts)
-    z = join(near(-3, 3), across(1e-4, 1e4), across(tiny, big)) + 1j * join(
-        near(-3, 3), across(1e-4, 1e4), across(tiny, big)
-    )
-    circle = np.exp(1j * near(-3, 3, 10)) * (1 + across(float(info.eps), 0.1, 10))
-    ones = sign(10) + across(float(info.eps), 0.1, 10) + 1j * across(float(info.eps), 0.1, 10)
-    edge = sign(N) * (np.log(float(info.max)) + near(-1, 1)) + 1j * near(-20, 20)
-    for name in ("log", "sqrt", "asin", "acosh", "atan"):
-        yield name, join(z, circle, ones)
-    yield "log1p", join(z, circle - 1, ones - 1)
-    # exp(z) has no digits where the imaginary part is large; these points have moderate ones.
-    moderate = join(near(-3, 3), across(tiny, 80)) + 1j * join(near(-20, 20), across(tiny, 80))
-    for name in ("exp", "expm1", "tanh"):
-        yield name, join(moderate, edge)
-    yield "sin", join(moderate, edge.imag + 1j * edge.real)
 
 
 def inverse_erfc(y):
@@ -198,6 +42,33 @@ def owens_t(h, a):
     ends = mp.linspace(0, a, 6) if abs(a * h) < 30 else [0, *reach]
     return mp.quad(lambda x: mp.exp(-h * h * (1 + x * x) / 2) / (1 + x * x), ends) / (2 * mp.pi)
 
+
+def igamma_grad_a(a, x):
+    with mp.workdps(60):
+        return mp.diff(lambda a: mp.gammainc(a, 0, x, regularized=True), a)
+
+
+def power(x, y):
+    out = mp.power(x, y)
+    return out if isinstance(x, mp.mpc) else mp.re(out)
+
+
+def softplus(x):
+    return max(x, 0) + mp.log1p(mp.exp(-abs(x)))
+
+
+def gelu(x, gate):
+    # Beyond 1000 the gate is 0 or 1 to more digits than are computed.
+    return x * gate(x) if abs(x) < 1000 else max(x, mp.mpf(0))
+
+
+def elu(x):
+    return x if x > 0 else mp.expm1(x)
+
+
+GELU = mp.mpf("0.044715")
+SELU_SCALE = mp.mpf("1.0507009873554804934193349852946")
+SELU_ALPHA = mp.mpf("1.6732632423543772848170429916717")
 
 EXACT = {
     "gamma": mp.gamma,
@@ -244,6 +115,19 @@ EXACT = {
     "boxcox1p": lambda x, y: mp.expm1(y * mp.log1p(x)) / y,
     "logit": lambda p: mp.log(p) - mp.log1p(-p),
     "expit": lambda x: 1 / (1 + mp.exp(-x)),
+    "wofz": lambda z: mp.exp(-z * z) * mp.erfc(mp.mpc(z.imag, -z.real)),
+    "gammasgn": lambda x: mp.sign(mp.gamma(x)),
+    "multigammaln": lambda a: (
+        mp.log(mp.pi) * 1.5 + mp.loggamma(a) + mp.loggamma(a - 0.5) + mp.loggamma(a - 1)
+    ),
+    "erf_inv": lambda y: mp.sign(y) * inverse_erfc(1 - abs(y)),
+    "igamma_grad_a": igamma_grad_a,
+    "random_gamma_grad": lambda a, x: (
+        -igamma_grad_a(a, x) * mp.exp(mp.loggamma(a) + x - (a - 1) * mp.log(x))
+    ),
+    "bernoulli": lambda n: mp.bernoulli(int(n)),
+    "bessel_jn": lambda x: tuple(mp.besselj(n, x) for n in range(5)),
+    "sph_harm_y": lambda n, m, theta, phi: mp.spherharm(int(n), int(m), theta, phi),
     "exp": mp.exp,
     "exp2": lambda x: mp.power(2, x),
     "expm1": mp.expm1,
@@ -268,9 +152,43 @@ EXACT = {
     "sinc": mp.sincpi,
     "hypot": mp.hypot,
     "atan2": mp.atan2,
-    "power": lambda x, y: mp.re(mp.power(x, y)),
-    "logaddexp": lambda x, y: max(x, y) + mp.log1p(mp.exp(-abs(x - y))),
-    "softplus": lambda x: max(x, 0) + mp.log1p(mp.exp(-abs(x))),
+    "power": power,
+    "float_power": power,
+    "logaddexp": lambda x, y: mp.log(mp.exp(x) + mp.exp(y)),
+    "logaddexp2": lambda x, y: mp.log(mp.power(2, x) + mp.power(2, y)) / mp.log(2),
+    "rsqrt": lambda x: 1 / mp.sqrt(x),
+    "square": lambda x: x * x,
+    "reciprocal": lambda x: 1 / x,
+    "integer_pow": lambda x: x**7,
+    "integer_pow_negative": lambda x: x**-3,
+    "deg2rad": mp.radians,
+    "rad2deg": mp.degrees,
+    "absolute": abs,
+    "angle": mp.arg,
+    "multiply": lambda x, y: x * y,
+    "divide": lambda x, y: x / y,
+    "fmod": lambda x, y: x - y * (mp.floor(x / y) if x * y > 0 else mp.ceil(x / y)),
+    "remainder": lambda x, y: x - y * mp.floor(x / y),
+    "floor_divide": lambda x, y: mp.floor(x / y),
+    "ldexp": mp.ldexp,
+    "sigmoid": lambda x: 1 / (1 + mp.exp(-x)),
+    "gelu": lambda x: gelu(x, lambda x: (1 + mp.tanh(mp.sqrt(2 / mp.pi) * (x + GELU * x**3))) / 2),
+    "gelu_exact": lambda x: gelu(x, lambda x: mp.erfc(-x / mp.sqrt(2)) / 2),
+    "mish": lambda x: x * mp.tanh(softplus(x)),
+    "elu": elu,
+    "celu": elu,
+    "selu": lambda x: SELU_SCALE * (x if x > 0 else SELU_ALPHA * mp.expm1(x)),
+    "leaky_relu": lambda x: x if x > 0 else x / 100,
+    "hard_sigmoid": lambda x: min(max(x + 3, 0), 6) / 6,
+    "hard_silu": lambda x: x * min(max(x + 3, 0), 6) / 6,
+    "sparse_plus": lambda x: 0 if x <= -1 else x if x >= 1 else (x + 1) ** 2 / 4,
+    "soft_sign": lambda x: x / (1 + abs(x)),
+    "squareplus": lambda x: (x + mp.sqrt(x * x + 4)) / 2,
+    "log1mexp": lambda x: mp.log(-mp.expm1(-x)),
+    "logsumexp": lambda *x: mp.log(sum(map(mp.exp, x))),
+    "softmax": lambda *x: mp.exp(x[0]) / sum(map(mp.exp, x)),
+    "log_softmax": lambda *x: x[0] - mp.log(sum(map(mp.exp, x))),
+    "softplus": softplus,
     "log_sigmoid": lambda x: min(x, 0) - mp.log1p(mp.exp(-abs(x))),
     "silu": lambda x: x / (1 + mp.exp(-x)),
 }
@@ -278,44 +196,59 @@ EXACT = {
 
 def parts(value):
     """Splits an exact real number into two float64 numbers."""
-    try:
-        high = float(value)
-    except OverflowError:
-        high = float(mp.sign(value)) * np.inf
-    return high, float(value - high) if np.isfinite(high) else 0.0
+    if isinstance(value, mp.mpf):  # its exponent may be of another type, which mpmath rejects
+        sign, digits, exponent, count = value._mpf_
+        value = mp.make_mpf((sign, digits, int(exponent), count))
+    if abs(value) > mp.mpf(2) ** 1024:
+        return float(mp.sign(value)) * np.inf, 0.0
+    high = _float(value)
+    return high, _float(value - high) if np.isfinite(high) else 0.0
+
+
+def _float(value):
+    """Converts a number, which may be far below float64's range."""
+    return float(value) if abs(value) > mp.mpf(2) ** -1100 else 0.0
+
+
+def exact_number(x):
+    """The number of a point; zeros beside branch cuts have a side, as mpmath's have no sign."""
+    if not np.iscomplexobj(x):
+        return mp.mpf(x.item())
+    shift = mp.mpf(10) ** (-mp.mp.dps - 100)
+    return mp.mpc(*[mp.mpf(p.item()) or shift * np.copysign(1, p).item() for p in (x.real, x.imag)])
 
 
 def values(name, arguments):
     """Returns exact values as an array (2, results, points): float64 numbers and what they lack."""
     out = []
     for point in zip(*arguments):
-        convert = mp.mpc if np.iscomplexobj(point[0]) else mp.mpf
-        point = [convert(x.item()) for x in point]
         try:
-            exact = EXACT[name](*point)
+            exact = EXACT[name.removesuffix("_at_cuts")](*map(exact_number, point))
         except (ValueError, ZeroDivisionError):  # at a pole
-            exact = mp.inf
-        if convert is mp.mpc:
-            exact = mp.mpc(exact)
-            exact = exact.real, exact.imag
-        exact = exact if isinstance(exact, tuple) else (mp.re(exact),)
-        out.append([parts(value) for value in exact])
+            sign = np.prod(np.copysign(1, np.real(point))).item()
+            exact = mp.mpc(mp.inf) if np.iscomplexobj(arguments) else sign * mp.inf
+        out.append(exact if isinstance(exact, tuple) else (exact,))
+    if any(isinstance(value, mp.mpc) for exact in out for value in exact):
+        out = [[mp.mpc(exact[0]).real, mp.mpc(exact[0]).imag] for exact in out]
+    out = [[parts(value) for value in exact] for exact in out]
     return np.moveaxis(np.array(out), 0, -1).swapaxes(0, 1)
 
 
-def all_points():
-    """Yields functions' names, their arguments in a dtype, and the digits to compute with."""
-    dtypes = {np.float32: np.complex64, np.float64: np.complex128}
-    for name, *args in points():
-        for dtype in dtypes:
-            yield name, np.stack([x.astype(dtype) for x in args]), 40
-    # So many digits that no sum of a float64 number and its square loses one.
-    for dtype, complex_dtype in dtypes.items():
-        with np.errstate(over="ignore"):
-            for name, *args in elementary(dtype):
-                yield name, np.stack([np.asarray(x, dtype) for x in args]), 700
-            for name, *args in complex_elementary(dtype):
-                yield name, np.stack([np.asarray(x, complex_dtype) for x in args]), 700
+def flushed(arguments, tiny):
+    """Yields arguments with some of their numbers below the normal ones as zeros."""
+    if np.iscomplexobj(arguments):
+        parts = arguments.view(arguments.real.dtype)
+        is_tiny = (np.abs(parts) < tiny) & (parts != 0)
+        if is_tiny.any():
+            yield np.where(is_tiny, np.copysign(0, parts), parts).view(arguments.dtype)
+        return
+    is_tiny = (np.abs(arguments) < tiny) & (arguments != 0)
+    rows = range(len(arguments))
+    for count in range(1, len(arguments) + 1):
+        for some in itertools.combinations(rows, count):
+            zeros = is_tiny & np.isin(rows, some)[:, None]
+            if zeros.any():
+                yield np.where(zeros, np.copysign(0, arguments), arguments)
 
 
 def main():
@@ -325,20 +258,23 @@ def main():
     path = pathlib.Path(__file__).with_suffix(".npz")
     old = dict(np.load(path)) if pattern else {}
     out = {}
-    for name, arguments, digits in all_points():
-        key = f"{name}:{arguments.dtype}"
+    for name, dtype, arguments, digits in all_points():
+        key = f"{name}:{dtype}"
         if not re.search(pattern, key):
             out |= {k: v for k, v in old.items() if k.startswith(f"{key}:")}
             continue
-        finite = np.isfinite(arguments).all(0)
-        arguments = arguments[:, finite]
+        arguments = np.ascontiguousarray(arguments[:, np.isfinite(arguments).all(0)])
         out[f"{key}:arguments"] = arguments
+        info = HALVES[dtype] if dtype in HALVES else np.finfo(dtype)
         with mp.workdps(digits):
-            out[f"{key}:values"] = values(name, arguments)
-            tiny = np.abs(arguments) < np.finfo(arguments.dtype).tiny
-            if tiny.any() and not np.iscomplexobj(arguments):
-                flushed = np.where(tiny, np.copysign(0, arguments), arguments)
-                out[f"{key}:flushed"] = values(name, flushed)
+            # A float64 number is exact enough for narrower dtypes.
+            count = 2 if dtype in ("float64", "complex128") else 1
+            out[f"{key}:values"] = values(name, arguments)[:count]
+            for i, zeros in enumerate(flushed(arguments, float(info.tiny))):
+                differs = (zeros != arguments).any(0)
+                others = np.full_like(out[f"{key}:values"], np.nan)
+                others[..., differs] = values(name, zeros[:, differs])[:count]
+                out[f"{key}:flushed{i}"] = others
     np.savez_compressed(path, **out)
 
 

@@ -1,10 +1,7 @@
-"""The errors of elementary functions at the points of benchmarks/accuracy_reference.npz.
-
-The bounds are above the measured errors, in units of the last place, by a half of them or less; see
-docs/accuracy.md.
-"""
+"""The published errors of elementwise functions, and errors at the points of accuracy_reference.npz."""
 
 import importlib.util
+import re
 from pathlib import Path
 
 import numpy as np
@@ -18,25 +15,60 @@ SPEC = importlib.util.spec_from_file_location("accuracy", FOLDER / "accuracy.py"
 accuracy = importlib.util.module_from_spec(SPEC)
 SPEC.loader.exec_module(accuracy)
 
-BOUNDS = {
-    "exp2": {"float32": 0.9, "float64": 1.3},
-    "cbrt": {"float32": 1.1, "float64": 3},
-    "sinc": {"float32": 2.5, "float64": 2},
-    "expm1": {"float32": 3, "float64": 1.8, "complex64": 4, "complex128": 2.5},
-    "sin": {"float32": 0.7, "float64": 0.7, "complex64": 2.6, "complex128": 4.5},
+DOCUMENT = FOLDER.parent / "docs" / "accuracy.md"
+ROW = re.compile(r"\| (\w+), (\w+) \| (\S+) \| (\S*) \| (.+?) \| (\S*) \|")
+
+# Functions worse than the oracle by more than a unit of the last place at their hardest point.
+WORSE = {
+    "expn:float64",
+    "random_gamma_grad:float32",
+    "beta:float32",
+    "bessel_jn:float64",
+    "gelu_exact:float32",
+    "loggamma:complex64",
+    "loggamma:complex128",
+}
+
+# Functions whose errors are measured here, of which most were worse with XLA's own expansions.
+MEASURED = {
+    "float32": ("exp2", "cbrt", "sinc", "expm1", "sin", "sinh", "cosh", "atanh", "atan2"),
+    "float64": ("exp2", "cbrt", "sinc", "expm1", "sinh", "cosh", "atanh", "log1p", "log10"),
+    "complex64": ("expm1", "sin", "sinh", "cosh", "log1p"),
+    "complex128": ("expm1", "cosh", "sqrt"),
+    "bfloat16": ("cbrt", "sinh"),
 }
 
 
-@pytest.mark.parametrize("name", BOUNDS)
-def test_errors(name):
+def published():
+    """Returns a dict from keys of the reference to the largest errors: ours, and the oracle's or None."""
+    out = {}
+    for name, dtype, ours, _, oracle, _ in ROW.findall(DOCUMENT.read_text()):
+        out[f"{name}:{dtype}"] = float(ours), None if "answer" in oracle else float(oracle)
+    return out
+
+
+def test_no_function_is_worse_than_the_oracle():
+    rows = published()
     reference = np.load(accuracy.REFERENCE)
-    for dtype, bound in BOUNDS[name].items():
+    keys = {key.removesuffix(":values") for key in reference.files if key.endswith(":values")}
+    assert rows.keys() == keys
+    worse = {
+        key for key, (ours, theirs) in rows.items() if theirs is not None and ours > theirs + 1
+    }
+    assert worse == WORSE
+
+
+@pytest.mark.parametrize("dtype", MEASURED)
+def test_published_errors_are_those_of_this_code(dtype):
+    rows = published()
+    reference = np.load(accuracy.REFERENCE)
+    for name in MEASURED[dtype]:
         key = f"{name}:{dtype}"
-        with jax.enable_x64(dtype in ("float64", "complex128")):
-            out = np.asarray(jax.jit(getattr(jnp, name))(*reference[f"{key}:arguments"]))
-        assert out.dtype == dtype
-        error = accuracy.smallest_errors(out[None], reference, key)
-        assert error.max() < bound
+        error = accuracy.smallest_errors(accuracy.evaluate(key, reference), reference, key).max()
+        expected, _ = rows[key]
+        # Other processors' vectors round differently.
+        assert error < 1.3 * expected + 0.2, (key, error, expected)
+        assert expected < 1.3 * error + 0.2, (key, error, expected)
 
 
 def test_cosine_is_finite_where_the_hyperbolic_one_is_not():
@@ -51,7 +83,8 @@ def test_power_of_two_is_exact_at_integers():
         for dtype in (np.float32, np.float64):
             info = np.finfo(dtype)
             n = np.arange(info.minexp, info.maxexp, dtype=dtype)
-            np.testing.assert_array_equal(jnp.exp2(n), np.exp2(n), strict=True)
+            powers = np.ldexp(np.ones_like(n), n.astype(int))
+            np.testing.assert_array_equal(jnp.exp2(n), powers, strict=True)
             limits = np.array([-np.inf, np.inf, np.nan, info.maxexp, 2 * info.minexp], dtype)
             np.testing.assert_array_equal(jnp.exp2(limits), [0, np.inf, np.nan, np.inf, 0])
 
@@ -62,3 +95,33 @@ def test_sinc_is_zero_at_integers_with_any_derivative():
     np.testing.assert_allclose(jax.vmap(jax.grad(jnp.sinc))(x), [-1, 0.5, 1 / 3], rtol=1e-6)
     second = jax.vmap(jax.grad(jax.grad(jnp.sinc)))(x)
     np.testing.assert_allclose(second, [2, -0.5, 2 / 9], rtol=1e-6)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_functions_at_limits_and_signed_zeros(dtype):
+    x = np.array([0.0, -0.0, np.inf, -np.inf, np.nan, 1, -1, 2, -1.5, 1e30], dtype)
+    functions = [(jnp.sinh, np.sinh), (jnp.cosh, np.cosh), (jnp.arctanh, np.arctanh)]
+    functions += [(jnp.cbrt, np.cbrt), (jnp.log1p, np.log1p)]
+    with jax.enable_x64(dtype == np.float64):
+        for ours, theirs in functions:
+            out = np.asarray(jax.jit(ours)(x))
+            with np.errstate(all="ignore"):
+                expected = theirs(x)
+            np.testing.assert_allclose(out, expected, rtol=4 * np.finfo(dtype).eps, strict=True)
+            zeros = expected == 0
+            np.testing.assert_array_equal(np.signbit(out[zeros]), np.signbit(expected[zeros]))
+        tiny = np.finfo(dtype).tiny
+        angles = jnp.arctan2(
+            np.array([tiny, -tiny], dtype) / 2, np.array([1, -1], dtype) * tiny / 8
+        )
+        assert not np.isnan(angles).any()
+
+
+def test_hyperbolic_functions_of_complex_numbers():
+    z = np.array([complex(89, 1.5), -89, complex(95, 0), complex(0, 3), complex(-np.inf, 0)])
+    with np.errstate(all="ignore"):
+        for ours, theirs in ((jnp.sinh, np.sinh), (jnp.cosh, np.cosh)):
+            out = jax.jit(ours)(z.astype(np.complex64))
+            exact = theirs(z).astype(np.complex64)
+            np.testing.assert_allclose(out.real, exact.real, rtol=1e-6)
+            np.testing.assert_allclose(out.imag, exact.imag, rtol=1e-6)
