@@ -13,6 +13,13 @@ def bfgs(fun, x0, *args, **kwargs):
     return minimize(fun, x0, *args, method="BFGS", **kwargs)
 
 
+LIMITED = "l-bfgs-experimental-do-not-rely-on-this"
+
+
+def lbfgs(fun, x0, *args, **kwargs):
+    return minimize(fun, x0, *args, method=LIMITED, **kwargs)
+
+
 def rosenbrock(np):
     return lambda x: np.sum(100 * (x[1:] - x[:-1] ** 2) ** 2 + (1 - x[:-1]) ** 2)
 
@@ -63,6 +70,63 @@ def test_solutions(name):
     np.testing.assert_allclose(ours.fun, want.fun, rtol=1e-8, atol=1e-6)
     assert ours.nfev == ours.njev and ours.nit <= 1.5 * want.nit + 5
     assert ours.x.dtype == ours.hess_inv.dtype == np.float64
+
+
+@pytest.mark.parametrize("name", list(PROBLEMS))
+def test_solutions_with_limited_memory(name):
+    problem, x0 = PROBLEMS[name]
+    solve = lambda x: lbfgs(problem(jnp), x, options={"ftol": 0.0, "maxcor": 4})
+    with jax.enable_x64(True):
+        ours = jax.device_get(jax.jit(solve)(np.array(x0)))
+    options = {"gtol": 1e-7, "ftol": 0, "maxcor": 4}
+    want = scipy.optimize.minimize(problem(np), x0, method="L-BFGS-B", options=options)
+    assert bool(ours.success) and ours.status == 0 and ours.hess_inv is None
+    assert abs(ours.jac).max() <= 1e-5
+    np.testing.assert_allclose(ours.x, want.x, atol=0.02 if name == "powell" else 1e-4)
+    np.testing.assert_allclose(ours.fun, want.fun, rtol=1e-8, atol=1e-6)
+    assert ours.nfev == ours.njev and ours.nit <= 1.5 * want.nit + 5
+
+
+def test_options_of_limited_memory():
+    """Status codes as PyPI's build has them."""
+    fun, x = rosenbrock(jnp), np.array([1.3, 0.7, 0.8, 1.9, 1.2], np.float32)
+
+    @jax.jit
+    def run():
+        return {
+            "maxiter": lbfgs(fun, x, options={"maxiter": 3}),
+            "none": lbfgs(fun, x, options={"maxiter": 0}),
+            "maxfun": lbfgs(fun, x, options={"maxfun": 5}),
+            "maxgrad": lbfgs(fun, x, options={"maxgrad": 5}),
+            "ftol": lbfgs(fun, x, options={"ftol": 0.1}),
+            "gtol": lbfgs(fun, x, options={"gtol": 1.0}),
+            "tol": lbfgs(fun, x, tol=1e5),
+            "search": lbfgs(fun, x, options={"maxls": 0}),
+            "steepest": lbfgs(lambda x: (x**2).sum(), x, options={"maxcor": 0}),
+            "unbounded": lbfgs(lambda x: x[0], x),
+            "nan": lbfgs(lambda x: x.sum() * jnp.nan, x),
+        }
+
+    out = run()
+    assert {name: int(o.status) for name, o in out.items()} == {
+        "maxiter": 1, "none": 1, "maxfun": 2, "maxgrad": 3, "ftol": 4, "gtol": 0, "tol": 0, "search": 5,
+        "steepest": 0, "unbounded": 5, "nan": -1,
+    }  # fmt: skip
+    assert [name for name, o in out.items() if o.success] == ["gtol", "steepest", "tol"]
+    assert int(out["maxiter"].nit) == 3 and int(out["none"].nfev) == int(out["tol"].nfev) == 1
+    assert 5 <= out["maxfun"].nfev < 25 and out["maxiter"].fun < 100
+    np.testing.assert_allclose(out["steepest"].x, 0, atol=1e-5)
+    np.testing.assert_array_equal(out["search"].x, x)
+
+
+def test_batches_with_limited_memory():
+    fun = lambda x, a: ((x - a) ** 2 * np.arange(1, 4)).sum() + (x**4).sum()
+    solve = lambda x, a: lbfgs(fun, x, (a,)).x
+    starts = np.float32([[0.0, 1.0, 2.0], [2.0, 1.0, -1.0]])
+    many = jax.jit(jax.vmap(solve, (0, None)))(starts, 1.0)
+    np.testing.assert_allclose(many[0], many[1], atol=2e-4)
+    empty = lbfgs(lambda x: (x**2).sum(), np.zeros(0, np.float32))
+    assert bool(empty.success) and empty.x.shape == (0,)
 
 
 def test_results():
@@ -157,8 +221,9 @@ def test_types():
     [
         (lambda f, x: bfgs(f, x, 1.0), TypeError, r"args must be a tuple, got 1.0. Pass \(1.0,\)"),
         (lambda f, x: bfgs(f, x[None]), ValueError, r"x0 must be a vector, got shape \(1, 2\)"),
-        (lambda f, x: minimize(f, x, method="CG"), ValueError, "method must be 'BFGS', got 'CG'"),
+        (lambda f, x: minimize(f, x, method="CG"), ValueError, "one of .*'BFGS'.*, got 'CG'"),
         (lambda f, x: bfgs(f, x, options={"ftol": 1}), TypeError, "'ftol'.* are unknown"),
+        (lambda f, x: lbfgs(f, x, options={"eps": 1}), TypeError, "'eps'.* has .*'maxcor'"),
         (lambda f, x: bfgs(lambda x: x, x), TypeError, "scalar"),
     ],
 )

@@ -1,11 +1,14 @@
 """Minimization of functions: the implementation of `jax.scipy.optimize`.
 
 J. Nocedal and S. J. Wright, "Numerical Optimization" (2nd edition, 2006): the method of Broyden, Fletcher, Goldfarb
-and Shanno is algorithm 6.1, the line search algorithms 3.5 and 3.6, with cubic interpolation (3.59).
+and Shanno is algorithm 6.1, its variant of limited memory algorithms 7.4 and 7.5, the line search algorithms 3.5 and
+3.6, with cubic interpolation (3.59).
 """
 
 from __future__ import annotations
 
+import inspect
+import operator
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
@@ -14,9 +17,10 @@ import numpy as np
 from jax._src import api
 from jax._src.basearray import Array
 from jax._src.lax import lax
-from jax._src.lax.control_flow import while_loop
+from jax._src.lax.control_flow import fori_loop, while_loop
 from jax._src.numpy import util
 from jax._src.numpy.linalg import norm as vector_norm
+from jax._src.numpy.manipulation.joining import concatenate
 from jax._src.numpy.tensor_products import dot
 from jax._src.tree_util import tree_map
 from jax._src.typing import ArrayLike
@@ -26,9 +30,10 @@ export = set_module("jax.scipy.optimize")
 
 # Status codes
 _CONVERGED, _MAXITER, _ZOOM_FAILED, _SEARCH_FAILED, _UNDEFINED = 0, 1, 3, 5, -1
+# Those of limited memory alone
+_MAXFUN, _MAXGRAD, _NO_PROGRESS = 2, 3, 4
 # Constants of the conditions of Wolfe: sufficient decrease, and curvature.
 _DECREASE, _CURVATURE = 1e-4, 0.9
-_OPTIONS = ("norm", "gtol", "maxiter", "line_search_maxiter")
 
 
 @export
@@ -39,9 +44,11 @@ class OptimizeResults(NamedTuple):
       x: the solution, a vector.
       success: whether the solver converged.
       status: 0 if it converged, 1 after the largest number of iterations, 3 or 5 if no step was found within a
-        bracketed interval or in the whole direction, -1 if values are NaN.
+        bracketed interval or in the whole direction, -1 if values are NaN. With limited memory, 2 or 3 after the
+        largest number of evaluations of the function or the gradient, 4 if an iteration made too little progress, 5 if
+        no step was found.
       fun, jac: value and gradient at the solution.
-      hess_inv: estimate of the inverse of the Hessian there.
+      hess_inv: estimate of the inverse of the Hessian there; None with limited memory.
       nfev, njev: numbers of evaluations of the function and of its gradient.
       nit: number of iterations.
     """
@@ -75,11 +82,15 @@ def minimize(
       fun: differentiable function `fun(x, *args)` of a vector, whose result is a real number.
       x0: starting point, a vector. Integers are converted to floating point.
       args: tuple of further arguments.
-      method: "BFGS", in lower or upper case.
+      method: "BFGS", or "l-bfgs-experimental-do-not-rely-on-this", which keeps a few vectors instead of a matrix; in
+        lower or upper case.
       tol: largest norm of the gradient at a solution; by default 1e-5.
-      options: further options by name: "norm", the order of the gradient's norm (by default infinity); "gtol", instead
-        of `tol`; "maxiter", the largest number of iterations (by default 200 for each element of x); and
-        "line_search_maxiter", the largest number of steps to try in a direction (10) and within an interval (again).
+      options: further options by name. Of both methods: "norm", the order of the gradient's norm (by default
+        infinity); "gtol", instead of `tol`; and "maxiter", the largest number of iterations (by default 200
+        for each element of x, with limited memory 15000). Of BFGS: "line_search_maxiter", the largest number of steps to
+        try in a direction (10) and within an interval (again). With limited memory: "maxls", the same (20); "maxcor",
+        the number of steps kept (10); "ftol", the least progress of an iteration, by which the value has to decrease,
+        relative to itself or 1 (2.2e-9); "maxfun" and "maxgrad", the largest numbers of evaluations (15000).
 
     Returns:
       An `OptimizeResults`.
@@ -95,11 +106,13 @@ def minimize(
     """
     if not isinstance(args, tuple):
         raise TypeError(f"minimize: args must be a tuple, got {args!r}. Pass ({args!r},).")
-    if not isinstance(method, str) or method.lower() != "bfgs":
-        raise ValueError(f"minimize: method must be 'BFGS', got {method!r}.")
+    solver = _SOLVERS.get(method.lower()) if isinstance(method, str) else None
+    if solver is None:
+        raise ValueError(f"minimize: method must be one of {list(_METHODS)}, got {method!r}.")
     settings = {} if options is None else dict(options)
-    if unknown := sorted(set(settings) - set(_OPTIONS)):
-        raise TypeError(f"minimize: options {unknown} are unknown; there are {list(_OPTIONS)}.")
+    known = list(inspect.signature(solver).parameters)[2:]
+    if unknown := sorted(set(settings) - set(known)):
+        raise TypeError(f"minimize: options {unknown} are unknown; method {method!r} has {known}.")
     x = util.ensure_arraylike("minimize", x0)
     if x.ndim != 1:
         raise ValueError(f"minimize: x0 must be a vector, got shape {x.shape}.")
@@ -107,7 +120,7 @@ def minimize(
     x = lax.convert_type(util.to_array(x), x.dtype, False)
     if tol is not None:
         settings.setdefault("gtol", tol)
-    return _bfgs(api.value_and_grad(lambda x: fun(x, *args)), x, **settings)
+    return solver(api.value_and_grad(lambda x: fun(x, *args)), x, **settings)
 
 
 class _State(NamedTuple):
@@ -131,7 +144,7 @@ def _bfgs(
 ) -> OptimizeResults:
     (size,) = x.shape
     maxiter = 200 * size if maxiter is None else maxiter
-    small = lambda g: (vector_norm(g, ord=norm) if size else np.float32(0)) <= gtol
+    small = _test_of_gradients(size, norm, gtol)
 
     def unfinished(state):
         return (state.status == _UNDEFINED) & (state.k < maxiter) & ~small(state.g)
@@ -160,22 +173,146 @@ def _bfgs(
             state.evaluations + search.evaluations, status,
         )  # fmt: skip
 
-    f, g = evaluate(x)
-    f = lax.convert_type(f, f.dtype, False)
-    # A guess for the length of the first step
-    previous = f + (vector_norm(g) / 2 if size else 0).astype(f.dtype) if size else f
+    f, g, previous = _first(evaluate, x)
     start = _State(
         x, f, g, lax.convert_element_type(np.eye(size), x.dtype), previous, 0, 1, _UNDEFINED
     )
     end = while_loop(unfinished, step, _arrays(start))
     converged = small(end.g)
     status = util.select_where(end.status == _UNDEFINED, _MAXITER, end.status)
-    finite = (end.f == end.f) & (end.g == end.g).all()
-    status = util.select_where(finite, status, _UNDEFINED)
-    status = util.select_where(converged, _CONVERGED, status)
+    status = _final_status(end, converged, status)
     return OptimizeResults(
         end.x, converged, status, end.f, end.g, end.inverse, end.evaluations, end.evaluations, end.k
     )
+
+
+def _first(evaluate, x):
+    """The value and the gradient at the start, and a previous value, which makes a guess for the length of the first step."""
+    f, g = evaluate(x)
+    f = lax.convert_type(f, f.dtype, False)
+    return f, g, f + (vector_norm(g) / 2).astype(f.dtype) if x.size else f
+
+
+def _test_of_gradients(size, norm, gtol):
+    return lambda g: (vector_norm(g, ord=norm) if size else np.float32(0)) <= gtol
+
+
+def _final_status(end, converged, status):
+    finite = (end.f == end.f) & (end.g == end.g).all()
+    status = util.select_where(finite, status, _UNDEFINED)
+    return util.select_where(converged, _CONVERGED, status)
+
+
+class _Memory(NamedTuple):
+    """The last steps, the changes of the gradient in them, and the inverses of their products, the newest last."""
+
+    moves: Array
+    changes: Array
+    rho: Array  # 0 where there is no step
+
+
+class _LimitedState(NamedTuple):
+    x: Array
+    f: Array
+    g: Array
+    memory: _Memory
+    previous: Array  # the function's value before the last step
+    k: Any
+    evaluations: Any
+    status: Any  # _UNDEFINED as long as the solver runs
+
+
+def _lbfgs(
+    evaluate: Callable,
+    x: Array,
+    norm: Any = np.inf,
+    gtol: ArrayLike = 1e-5,
+    maxiter: ArrayLike | None = None,
+    maxcor: int = 10,
+    ftol: ArrayLike = 2.220446049250313e-09,
+    maxfun: ArrayLike | None = None,
+    maxgrad: ArrayLike | None = None,
+    maxls: ArrayLike = 20,
+) -> OptimizeResults:
+    (size,) = x.shape
+    maxiter, maxfun, maxgrad = (15000 if n is None else n for n in (maxiter, maxfun, maxgrad))
+    small = _test_of_gradients(size, norm, gtol)
+
+    def unfinished(state):
+        return (state.status == _UNDEFINED) & ~small(state.g)
+
+    def step(state):
+        direction = _two_loops(state.memory, state.g)
+        search = _line_search(evaluate, state, direction, maxls)
+        moved = search.a * direction
+        evaluations = state.evaluations + search.evaluations
+        scale = lax.max(lax.max(abs(state.f), abs(search.f)), lax.full_like(search.f, 1))
+        # Of two reasons the first one counts, except that nothing follows a failed search.
+        status = _first_of(
+            ((search.status != _UNDEFINED) & ~(search.f < state.f), _SEARCH_FAILED),
+            (state.f - search.f <= ftol * scale, _NO_PROGRESS),
+            (evaluations >= maxgrad, _MAXGRAD),
+            (evaluations >= maxfun, _MAXFUN),
+            (state.k + 1 >= maxiter, _MAXITER),
+        )
+        return _LimitedState(
+            state.x + moved, search.f, search.g, _remembered(state.memory, moved, search.g - state.g),
+            state.f, state.k + 1, evaluations, status,
+        )  # fmt: skip
+
+    f, g, previous = _first(evaluate, x)
+    count = operator.index(maxcor)
+    table = lax.full((count, size), 0, x.dtype)
+    memory = _Memory(table, table, lax.full((count,), 0, x.dtype))
+    status = util.select_where(util.to_array(maxiter) > 0, _UNDEFINED, _MAXITER)
+    start = _LimitedState(x, f, g, memory, previous, 0, 1, status)
+    end = while_loop(unfinished, step, tree_map(util.to_array, start))
+    converged = small(end.g)
+    status = _final_status(end, converged, end.status)
+    return OptimizeResults(
+        end.x, converged, status, end.f, end.g, None, end.evaluations, end.evaluations, end.k
+    )
+
+
+def _first_of(*cases):
+    """The value of the first condition that holds, or _UNDEFINED."""
+    out = _UNDEFINED
+    for condition, value in reversed(cases):
+        out = util.select_where(condition, value, out)
+    return out
+
+
+def _two_loops(memory: _Memory, g: Array) -> Array:
+    """The direction -H g (algorithm 7.4), where H is the inverse of the Hessian that the memory describes."""
+    count = memory.rho.shape[0]
+    if not count:
+        return -g
+
+    def down(i, carry):
+        q, factors = carry
+        k = count - 1 - i
+        factor = memory.rho[k] * _dot(memory.moves[k], q)
+        return q - factor * memory.changes[k], factors.at[k].set(factor)
+
+    def up(k, r):
+        return r + memory.moves[k] * (factors[k] - memory.rho[k] * _dot(memory.changes[k], r))
+
+    q, factors = fori_loop(0, count, down, (g, lax.full_like(memory.rho, 0)))
+    # (7.20): the Hessian along the last step
+    last = memory.changes[-1]
+    product = memory.rho[-1] * _dot(last, last)
+    q = q / util.select_where(product > 0, product, 1)
+    return -fori_loop(0, count, up, q)
+
+
+def _remembered(memory: _Memory, moved: Array, change: Array) -> _Memory:
+    curvature = _dot(change, moved)
+    if not memory.rho.shape[0]:
+        return memory
+    new = _Memory(moved, change, 1 / util.select_where(curvature > 0, curvature, 1))
+    after = tree_map(lambda old, x: concatenate([old[1:], x[None]]), memory, new)
+    # A step without curvature would make the matrix indefinite.
+    return _select(curvature > 0, after, memory)
 
 
 def _dot(a: Array, b: Array) -> Array:
@@ -273,3 +410,7 @@ def _between(low: _Point, high: _Point) -> Array:
     a = high.a - width * (high.slope + d2 - d1) / (high.slope - low.slope + 2 * d2)
     part = (a - low.a) / width
     return util.select_where((part >= 0.1) & (part <= 0.9), a, low.a + width / 2)
+
+
+_METHODS = {"BFGS": _bfgs, "l-bfgs-experimental-do-not-rely-on-this": _lbfgs}
+_SOLVERS = {name.lower(): solver for name, solver in _METHODS.items()}
