@@ -7,11 +7,14 @@ import math
 import numpy as np
 import pytest
 import scipy.stats
+from op_testing import case_tests
+from scipy_stats_scenarios import QUICKLY
 
 import jax
 import jax.numpy as jnp
 import jax.scipy.stats as stats
 
+reference, test_reference, _ = case_tests(__file__)
 INF, NAN = np.inf, np.nan
 LINE = [
     -INF,
@@ -125,7 +128,7 @@ def results(name):
     """All functions of a distribution, of float32, by one program."""
     paths = [path for path in ROWS if path.split(".")[0] == name]
 
-    @jax.jit
+    @functools.partial(jax.jit, compiler_options=QUICKLY)
     def program(tables):
         return {path: function(path)(*args) for path, args in tables.items()}
 
@@ -139,7 +142,7 @@ def log_tail(distribution, fun, *args):
     return np.where(tail < 0.5, np.log(tail), np.log1p(-other))
 
 
-def reference(path, table):
+def expected(path, table):
     name, fun = path.split(".")
     with np.errstate(all="ignore"):
         distribution = getattr(scipy.stats, name)
@@ -155,7 +158,7 @@ def reference(path, table):
 @pytest.mark.parametrize("path", ROWS)
 def test_values(path):
     table = ROWS[path].astype(np.float32).astype(np.float64)
-    ours, want = results(path.split(".")[0])[path].astype(np.float64), reference(path, table)
+    ours, want = results(path.split(".")[0])[path].astype(np.float64), expected(path, table)
     if path == "bernoulli.ppf":
         want = np.maximum(want, 0)
     # Arguments of exponentials are rounded.
@@ -186,10 +189,12 @@ def test_gradients(name):
     kind = "logpmf" if name in DISCRETE else "logpdf"
     first = DISCRETE_ARGUMENTS.get(name, 0)
     point = np.array(INSIDE[name], float)
-    gradient = jax.jit(jax.grad(getattr(getattr(stats, name), kind), range(first, len(point))))
+    gradient = jax.grad(getattr(getattr(stats, name), kind), range(first, len(point)))
+    program = jax.jit(jax.vmap(gradient), compiler_options=QUICKLY)
     with jax.enable_x64(True):
-        slopes = gradient(*point)
-        outside = gradient(-1.0 if name in DISCRETE else -0.75, *point[1:])
+        places = np.array([point, point])
+        places[1, 0] = -1.0 if name in DISCRETE else -0.75
+        slopes, outside = np.array(program(*places.T)).T
     fun, step = getattr(getattr(scipy.stats, name), kind), 1e-5
     for i, slope in enumerate(slopes, first):
         near = [np.where(np.arange(len(point)) == i, point + h, point) for h in (step, -step)]
@@ -228,8 +233,9 @@ def test_gradients_of_logarithms_of_tails(tail):
         x[[2, 4]] = 150.0, 20.0
     functions = (tail, jax.grad(tail), jax.grad(tail, 1))
     with jax.enable_x64(True):
-        values = jax.jit(lambda x, a: [jax.vmap(f)(x, a) for f in functions])
-        slopes = jax.jit(lambda x, a: [jax.vmap(jax.grad(f, (0, 1)))(x, a) for f in functions])
+        compiled = functools.partial(jax.jit, compiler_options=QUICKLY)
+        values = compiled(lambda x, a: [jax.vmap(f)(x, a) for f in functions])
+        slopes = compiled(lambda x, a: [jax.vmap(jax.grad(f, (0, 1)))(x, a) for f in functions])
         got = np.swapaxes(slopes(x, a), 0, 1)
         for i, h in enumerate((1e-5 * x, 1e-5 * a)):
             step = (h, 0) if i == 0 else (0, h)
@@ -267,7 +273,7 @@ def test_exponentials_of_rounded_quotients(fun, ulps):
     z = rng.uniform(0 if "expon" in fun else -4, 80, 5000) * (-1 if "gumbel_l" in fun else 1)
     loc, scale = rng.randn(5000), np.exp(rng.randn(5000))
     x, loc, scale = np.float32(z * scale + loc), np.float32(loc), np.float32(scale)
-    want = reference(fun, [v.astype(float) for v in (x, loc, scale)])
+    want = expected(fun, [v.astype(float) for v in (x, loc, scale)])
     keep = (want > 1e-36) & (x > loc) if "expon" in fun else want > 1e-36
     ours = np.asarray(function(fun)(x, loc, scale), float)
     error = np.abs(ours - want)[keep] / np.spacing(want[keep].astype(np.float32))
@@ -300,35 +306,6 @@ def test_promotion_and_broadcasting():
     )
     z = np.complex64([0.5 + 1j])
     np.testing.assert_allclose(jnp.exp(stats.norm.logpdf(z)), stats.norm.pdf(z), rtol=1e-6)
-
-
-# Functions whose result is weakly typed for any weakly typed arguments, and those where it never is;
-# in the others, as in `gumbel_r.sf`, the first argument must also be a scalar.
-WEAK = {
-    *("binom", "expon", "gennorm", "gumbel_l", "gumbel_r", "uniform", "vonmises", "wrapcauchy"),
-    *("gamma.sf", "gamma.logsf", "logistic.cdf", "logistic.sf", "pareto.logcdf"),
-    *("poisson.pmf", "poisson.logpmf"),
-}  # fmt: skip
-STRONG = {"norm.cdf", "norm.logcdf", "norm.sf", "norm.logsf", "norm.ppf", "norm.isf", "truncnorm"}
-STRONG |= {"uniform.cdf"}
-
-
-def test_weak_types():
-    for path in ROWS:
-        name, fun = path.split(".")
-        parameters = INSIDE[name][1:]
-        parameters = parameters if name in FIXED or name in DISCRETE else parameters[:-2]
-
-        def weak(first, parameters=parameters, fun=function(path)):
-            out = jax.eval_shape(lambda: fun(first, *parameters))
-            assert out.dtype == np.float32 and out.shape == np.shape(first)
-            return out.weak_type
-
-        never = bool(STRONG & {path, name})
-        assert weak(True) == weak(1) == weak(0.5) == (not never), path
-        always = bool(WEAK & {path, name}) and path not in STRONG | {"gumbel_r.sf"}
-        assert weak(np.array([True])) == always, path
-        assert not weak(np.float32(0.5)) and not weak(np.float32([0.5])), path
 
 
 @pytest.mark.parametrize(
