@@ -315,6 +315,7 @@ def edges():
     yield error("qdwh_wide", linalg.qdwh, ones(3, 4))
     yield error("eig_derivative", lambda x: jax.jvp(linalg.eig, (x,), (x,)), ones(3, 3))
     yield error("svd_derivative", lambda x: jax.jvp(linalg.svd, (x,), (x,)), ones(3, 4))
+    yield error("svd_derivative_vector", lambda x: jax.jvp(linalg.svd, (x,), (x,)), ones(3))
 
 
 CASES = [*cases(), *edges()]

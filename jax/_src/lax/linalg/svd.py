@@ -124,14 +124,14 @@ def _jvp(primals, tangents, *, full_matrices, compute_uv, subset_by_index, algor
     if type(g) is Zero:
         out = svd_p.bind(x, subset_by_index=subset_by_index, **params)
         return out, [Zero.from_primal_value(o) for o in out]
-    m, n = x.shape[-2:]
-    if compute_uv and full_matrices and m != n:
+    if compute_uv and full_matrices and x.ndim >= 2 and x.shape[-1] != x.shape[-2]:
         raise NotImplementedError(
             "Singular value decomposition JVP not implemented for full matrices: those singular vectors that "
             "belong to no singular value are not determined. Use full_matrices=False."
         )
     params.update(full_matrices=False, compute_uv=True)
     s, u, vh = svd_p.bind(x, subset_by_index=None, **params)
+    m, n = x.shape[-2:]
     # Giles, "An extended collection of matrix derivative results" (2008), section 3.2.
     inner = matmul(matmul(mH(u), g), mH(vh))
     ds = real(diagonal(inner))
