@@ -197,3 +197,4 @@ case("digitize_complex", lambda b, x: (jnp.digitize(b, b), jnp.digitize(x, b[::-
 case("parity", lambda x, i, m: (jnp.logical_xor.reduce(x, axis=(0, 1)), jnp.logical_xor.reduce(i, initial=2), jnp.logical_xor.reduce(x, axis=1, keepdims=True, where=m[:, None], initial=True), jnp.logical_xor.reduce(x, dtype="int8")), [np.round(X), np.arange(6).reshape(2, 3), MASK])  # fmt: skip
 case("log_sums_of_integers", lambda i: (jnp.logaddexp.reduce(i, dtype="int8"), jnp.logaddexp2.reduce(i, dtype=bool), jnp.logaddexp.reduce(i, axis=None)), [np.arange(6).reshape(2, 3)])  # fmt: skip
 case("norms_of_integers", lambda i: (jnp.linalg.vector_norm(i), jnp.linalg.vector_norm(i > 1, axis=1), jnp.argpartition(i, 1)), [np.arange(6, dtype=np.int8).reshape(2, 3)], x64=True)  # fmt: skip
+case("concatenated_elements", lambda x: (jnp.concatenate(x[0], axis=None), jnp.concat(x[0], axis=None), jnp.concatenate(x, axis=None, dtype="float16")), [X])  # fmt: skip

@@ -78,7 +78,7 @@ def _common_rank(arrays: Sequence[Any]) -> int:
 def _concatenate(arrays, axis, dtype):
     if isinstance(arrays, (Array, np.ndarray)):
         util.check_arraylike("concatenate", arrays)
-        if arrays.ndim < 2 and arrays.shape != (0,):
+        if not arrays.ndim or arrays.ndim == 1 and arrays.shape[0] and axis is not None:
             raise ValueError("Zero-dimensional arrays cannot be concatenated.")
         if arrays.ndim and arrays.shape[0]:
             return _joined_elements(operand("concatenate", arrays), axis, dtype)
