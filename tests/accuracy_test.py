@@ -32,7 +32,7 @@ WORSE = {
 # Functions whose errors are measured here, of which most were worse with XLA's own expansions.
 MEASURED = {
     "float32": ("exp2", "cbrt", "sinc", "expm1", "sin", "sinh", "cosh", "atanh", "atan2"),
-    "float64": ("exp2", "cbrt", "sinc", "expm1", "sinh", "cosh", "atanh", "log1p", "log10"),
+    "float64": ("exp2", "cbrt", "sinc", "expm1", "sinh", "cosh", "atanh", "log10"),
     "complex64": ("expm1", "sin", "sinh", "cosh", "log1p"),
     "complex128": ("expm1", "cosh", "sqrt"),
     "bfloat16": ("cbrt", "sinh"),

@@ -55,19 +55,15 @@ class _cpu_rule:
         op: hlo_op,
         real: Callable[..., Any] | None = None,
         complex: Callable[..., Any] | None = None,
-        wide_only: bool = False,
     ):
         self.op = op
         self.real = mlir.lower_fun(_in_float32(real), multiple_results=False) if real else op
         self.complex = mlir.lower_fun(complex, multiple_results=False) if complex else op
-        self.wide_only = wide_only  # the function of real numbers is only for float64
 
     def __call__(self, ctx: mlir.LoweringRuleContext, x: Any, **params: Any) -> Any:
         dtype = ctx.avals_out[0].dtype
         rule = self.complex if dtypes.issubdtype(dtype, np.complexfloating) else self.real
         if rule is self.op or params.get("accuracy") is not None:
-            return self.op(ctx, x, **params)
-        if self.wide_only and dtypes.issubdtype(dtype, np.floating) and dtype != np.float64:
             return self.op(ctx, x, **params)
         return rule(ctx, x)
 
@@ -243,7 +239,7 @@ _on_cpu(elementary.sinh_p, hlo_op("sinh", "chlo"), _sinh, _complex_sinh)
 _on_cpu(elementary.cosh_p, hlo_op("cosh", "chlo"), _cosh, _complex_cosh)
 _on_cpu(elementary.atanh_p, hlo_op("atanh", "chlo"), _atanh)
 _on_cpu(elementary.cbrt_p, _with_accuracy("cbrt"), _cbrt)
-# The results of the op for float32 are precise, and random numbers are made of them.
-_on_cpu(elementary.log1p_p, _with_accuracy("log_plus_one"), _log1p, wide_only=True)
+# log1p is left to XLA, although its results for float64 from -0.42 to -0.29 are not precise: random
+# numbers that are made of them are to stay the same to the last bit.
 mlir.register_lowering(elementary.exp2_p, _lower_exp2, platform="cpu")
 mlir.register_lowering(elementary.atan2_p, _lower_atan2, platform="cpu")
