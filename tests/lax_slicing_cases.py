@@ -190,6 +190,13 @@ add(
     dtypes=ALL,
 )
 add(
+    "gather_without_mode",
+    lambda x, i: lax.gather(x, i, G((1,), (0,), (0,)), (1, 3)),
+    (5, 4),
+    OUT,
+    dtypes=["float32", "int32"],
+)
+add(
     "gather_promises",
     lambda x, i: lax.gather(
         x, i, G((), (0,), (0,)), (1,), unique_indices=True, indices_are_sorted=True, mode="clip"

@@ -48,7 +48,8 @@ def gather(
       unique_indices: promises that no element is gathered twice, which makes derivatives faster on
         accelerators.
       indices_are_sorted: promises that index vectors are in ascending order.
-      mode: treatment of out-of-bounds indices, see `GatherScatterMode`.
+      mode: treatment of out-of-bounds indices, see `GatherScatterMode`; by default the caller promises
+        that there are none.
       fill_value: result at out-of-bounds indices in mode "fill"; by default NaN, the minimum of a
         signed or the maximum of an unsigned integer dtype, or True.
 
@@ -64,6 +65,8 @@ def gather(
     >>> lax.gather(jnp.arange(6).reshape(3, 2), jnp.array([[2], [0]]), dnums, (1, 2)).tolist()
     [[4, 5], [0, 1]]
     """
+    if mode is None:
+        mode = GatherScatterMode.PROMISE_IN_BOUNDS
     parsed_mode = GatherScatterMode.from_any(mode)
     if parsed_mode is not GatherScatterMode.FILL_OR_DROP:
         fill_value = None
