@@ -23,12 +23,12 @@ bool IsNan(T x) {
   return x != x;
 }
 
-// Whether `x` is before `value`: less, or less or equal if `right`; NaNs come last. Without branches, which would be
+// 1 if `x` is before `value`, else 0: less, or less or equal if `right`; NaNs come last. Without branches, which would be
 // predicted badly.
 template <bool right, typename T>
-bool Before(T x, T value) {
-  if constexpr (right) return (x <= value) | IsNan(value);
-  return (x < value) | (IsNan(value) & !IsNan(x));
+uint32_t Before(T x, T value) {
+  if constexpr (right) return uint32_t{x <= value} | uint32_t{IsNan(value)};
+  return uint32_t{x < value} | (uint32_t{IsNan(value)} & uint32_t{!IsNan(x)});
 }
 
 // For each of some values, the elements among which its place is still to be found.
@@ -103,9 +103,9 @@ class Search {
  private:
   // Also whether there are no NaNs: none compares.
   bool IsSorted() const {
-    bool sorted = sorted_[0] == sorted_[0];
-    for (size_t i = 1; i < size_; ++i) sorted &= sorted_[i - 1] <= sorted_[i];
-    return sorted;
+    uint32_t sorted{sorted_[0] == sorted_[0]};
+    for (size_t i = 1; i < size_; ++i) sorted &= uint32_t{sorted_[i - 1] <= sorted_[i]};
+    return sorted != 0;
   }
 
   // How many elements are in lower cells, and the first one that is not.
