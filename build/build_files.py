@@ -51,6 +51,7 @@ OPTIONAL = {
     "IPython",
     "portpicker",
     "etils",
+    "xprof",
     # clients of clusters, imported where a process finds itself in one
     "kubernetes",
     "mpi4py",

@@ -78,3 +78,16 @@ def test_points_that_are_not_strictly_monotonic(points):
     for make in (RegularGridInterpolator, scipy.interpolate.RegularGridInterpolator):
         with pytest.raises(ValueError, match="must be strictly ascending or descending"):
             make((np.float32(points),), GRID[1])
+
+
+def test_interpolators_are_pytrees():
+    f = RegularGridInterpolator((jnp.arange(3.0),), jnp.arange(3.0) ** 2)
+    x = jnp.array([0.5])
+    np.testing.assert_array_equal(jax.jit(lambda f, x: f(x))(f, x), [0.5])
+    gradient = jax.grad(lambda f: f(x)[0])(f)
+    np.testing.assert_array_equal(gradient.values, [0.5, 0.5, 0])
+    assert [np.shape(leaf) for leaf in jax.tree.leaves(f)] == [(3,), (3,), ()]
+    stack = jax.tree.map(lambda a: jnp.stack([a, 2 * a]), f)
+    np.testing.assert_array_equal(jax.vmap(lambda f: f(jnp.array([1.0])))(stack), [[1], [1]])
+    doubled = jax.tree.map(lambda a: 2 * a, f)
+    assert (doubled.method, doubled.bounds_error) == ("linear", False)

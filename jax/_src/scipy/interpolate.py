@@ -17,6 +17,7 @@ from jax._src.numpy.array_constructors import asarray
 from jax._src.numpy.manipulation.joining import stack
 from jax._src.numpy.searching import searchsorted
 from jax._src.numpy.selecting import clip
+from jax._src.tree_util import register_pytree_node
 from jax._src.typing import ArrayLike
 from jax._src.util import set_module
 
@@ -26,6 +27,9 @@ _METHODS = ("linear", "nearest")
 @set_module("jax.scipy.interpolate")
 class RegularGridInterpolator:
     """Interpolates values that are known on a rectilinear grid.
+
+    It is a pytree of the points, the values and the value outside of the grid, and may be an argument of functions
+    that are compiled, mapped or differentiated.
 
     Args:
       points: for each dimension of the grid a vector of coordinates, of sizes (m_1, ..., m_n), strictly ascending
@@ -111,6 +115,20 @@ class RegularGridInterpolator:
                 f"RegularGridInterpolator has dimension {n}"
             )
         return _interpolate(self.grid, self.values, self.fill_value, xi, method=method)
+
+
+def _flatten(f: RegularGridInterpolator) -> tuple[tuple[Any, ...], tuple[str, bool]]:
+    return (f.grid, f.values, f.fill_value), (f.method, f.bounds_error)
+
+
+def _unflatten(aux: tuple[str, bool], children: tuple[Any, ...]) -> RegularGridInterpolator:
+    f = object.__new__(RegularGridInterpolator)  # without checks: children may be of any kind
+    f.grid, f.values, f.fill_value = children
+    f.method, f.bounds_error = aux
+    return f
+
+
+register_pytree_node(RegularGridInterpolator, _flatten, _unflatten)
 
 
 def _interpolate_impl(grid, values, fill_value, xi, *, method):

@@ -72,8 +72,9 @@ def csd(
         None, the result is the real power spectral density of `x`.
       fs: sampling frequency.
       window: weights of a segment: a name or tuple that `scipy.signal.get_window` accepts, or a vector.
-      nperseg: number of samples of a segment; by default the size of a `window` given as a vector, or 256. It is at
-        most the number of samples of the signals.
+      nperseg: number of samples of a segment; by default the size of a `window` given as a vector, or 256, as in
+        SciPy (PyPI's build of jax takes the whole signal as one segment). It is at most the number of samples of the
+        signals.
       noverlap: number of samples that neighboring segments have in common, by default nperseg // 2.
       nfft: length of the Fourier transforms, to which segments are padded with zeros; by default nperseg.
       detrend: what is subtracted from each segment: "constant" or "linear", see `detrend`; False for nothing; or a

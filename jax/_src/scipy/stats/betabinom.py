@@ -13,6 +13,7 @@ from jax._src.typing import ArrayLike
 
 
 def _log_mass(k, n, a, b):
+    k = lax.floor(k)
     valid = (n >= 0) & (n < np.inf) & (a > 0) & (b > 0) & (k == k)
     inside = valid & (k >= 0) & (k <= n)
     k, n = where(inside, k, 0), where(inside, n, 1)
@@ -31,7 +32,7 @@ def _log_mass(k, n, a, b):
 def logpmf(k: ArrayLike, n: ArrayLike, a: ArrayLike, b: ArrayLike, loc: ArrayLike = 0) -> Array:
     """Logarithm of the probability mass function of the beta-binomial distribution.
 
-    Numbers between integers are interpolated by gamma functions.
+    Counts between integers are rounded down, as in the original; SciPy's result is that of zero probability.
 
     Args:
       k: array of counts.
@@ -53,7 +54,7 @@ def logpmf(k: ArrayLike, n: ArrayLike, a: ArrayLike, b: ArrayLike, loc: ArrayLik
 def pmf(k: ArrayLike, n: ArrayLike, a: ArrayLike, b: ArrayLike, loc: ArrayLike = 0) -> Array:
     """Probability mass function of the beta-binomial distribution.
 
-    Numbers between integers are interpolated by gamma functions.
+    Counts between integers are rounded down, as in the original; SciPy's result is that of zero probability.
 
     Args:
       k: array of counts.
