@@ -13,7 +13,7 @@ from jax._src.lax.special.incomplete import (
 )
 from jax._src.scipy import special
 from jax._src.scipy.special.common import elementwise as differentiable, where
-from jax._src.scipy.stats.common import elementwise, standardized
+from jax._src.scipy.stats.common import elementwise, log_per_scale, standardized
 from jax._src.scipy.stats.deviance import log_binomial
 from jax._src.typing import ArrayLike
 
@@ -94,7 +94,7 @@ def logpdf(
     Array(0.405..., dtype=float32, weak_type=True)
     """
     z = standardized(x, loc, scale)
-    return _log_density(z, a, b) - lax.log(scale)
+    return log_per_scale(_log_density(z, a, b), scale)
 
 
 @elementwise("beta")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from jax._src.basearray import Array
 from jax._src.lax import lax
-from jax._src.scipy.stats.common import elementwise, standardized
+from jax._src.scipy.stats.common import elementwise, log_per_scale, standardized
 from jax._src.scipy.stats.gamma import log_density, log_tails, lower_tail, upper_tail
 from jax._src.typing import ArrayLike
 
@@ -26,7 +26,7 @@ def logpdf(x: ArrayLike, df: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1
     Array(-1.193..., dtype=float32, weak_type=True)
     """
     z = standardized(x, loc, scale)
-    return log_density(0.5 * z, 0.5 * df) - lax.log(2 * scale)
+    return log_per_scale(log_density(0.5 * z, 0.5 * df), 2 * scale)
 
 
 @elementwise("chi2")

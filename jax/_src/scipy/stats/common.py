@@ -131,6 +131,11 @@ def scaled_up(z: Any, loc: Any, scale: Any) -> Any:
     return loc + where(scale > 0, scale, np.nan) * z
 
 
+def log_per_scale(log_density: Any, scale: Any) -> Any:
+    """Subtracts log(scale); not outside of the support, where no derivative depends on the scale."""
+    return where(log_density == -np.inf, -np.inf, log_density - lax.log(scale))
+
+
 # ---------------------------------------------------------------------------------------------------
 # Formulas that are safe to differentiate
 

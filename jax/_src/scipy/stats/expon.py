@@ -11,6 +11,7 @@ from jax._src.scipy.stats.common import (
     elementwise,
     exponential_correction,
     log1mexp,
+    log_per_scale,
     probability,
     scaled_up,
     standardized,
@@ -42,7 +43,7 @@ def logpdf(x: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
     Array(-1., dtype=float32, weak_type=True)
     """
     z = standardized(x, loc, scale)
-    return where(z < 0, -np.inf, -z) - lax.log(scale)
+    return log_per_scale(where(z < 0, -np.inf, -z), scale)
 
 
 @elementwise("expon", weak="array")

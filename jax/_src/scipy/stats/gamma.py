@@ -14,7 +14,7 @@ from jax._src.lax.special.incomplete import (
     log_igamma_tails_grad_x,
 )
 from jax._src.scipy.special.common import elementwise as differentiable, where
-from jax._src.scipy.stats.common import elementwise, standardized
+from jax._src.scipy.stats.common import elementwise, log_per_scale, standardized
 from jax._src.scipy.stats.deviance import log_poisson
 from jax._src.typing import ArrayLike
 
@@ -90,7 +90,7 @@ def logpdf(x: ArrayLike, a: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1)
     Array(-1., dtype=float32, weak_type=True)
     """
     z = standardized(x, loc, scale)
-    return log_density(z, a) - lax.log(scale)
+    return log_per_scale(log_density(z, a), scale)
 
 
 @elementwise("gamma")

@@ -7,7 +7,14 @@ import numpy as np
 from jax._src.basearray import Array
 from jax._src.lax import lax
 from jax._src.scipy.special.common import where
-from jax._src.scipy.stats.common import elementwise, log1mexp, probability, scaled_up, standardized
+from jax._src.scipy.stats.common import (
+    elementwise,
+    log1mexp,
+    log_per_scale,
+    probability,
+    scaled_up,
+    standardized,
+)
 from jax._src.typing import ArrayLike
 
 
@@ -42,7 +49,7 @@ def logpdf(x: ArrayLike, b: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1)
     z = standardized(x, loc, scale)
     y, b = _inside(z), _positive(b)
     out = where(z < 1, -np.inf, lax.log(b) - (b + 1) * lax.log(y))
-    return _defined(out, b) - lax.log(scale)
+    return log_per_scale(_defined(out, b), scale)
 
 
 @elementwise("pareto")
@@ -104,7 +111,8 @@ def logcdf(x: ArrayLike, b: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1)
     Array(-0.133..., dtype=float32, weak_type=True)
     """
     z = standardized(x, loc, scale)
-    y, b = _inside(z), _positive(b)
+    # At 1 the slope of the logarithm is infinite: outside of the support it is taken at another place.
+    y, b = where(z < 1, 2, z), _positive(b)
     return _defined(where(z < 1, -np.inf, log1mexp(b * lax.log(y))), b)
 
 

@@ -10,7 +10,7 @@ from jax._src.basearray import Array
 from jax._src.lax import lax, special as lax_special
 from jax._src.scipy import special
 from jax._src.scipy.special.common import where
-from jax._src.scipy.stats.common import elementwise, standardized
+from jax._src.scipy.stats.common import elementwise, log_per_scale, standardized
 from jax._src.typing import ArrayLike
 
 _HALF_LOG_2PI = 0.5 * math.log(2 * math.pi)
@@ -109,7 +109,7 @@ def logpdf(
     Array(-0.843..., dtype=float32)
     """
     z = standardized(x, loc, scale)
-    return _log_density(z, a, b) - lax.log(scale)
+    return log_per_scale(_log_density(z, a, b), scale)
 
 
 @elementwise("truncnorm", weak="never")
