@@ -9,6 +9,7 @@ from jax._src import config, core, dtypes
 from jax._src.custom_derivatives import custom_jvp
 from jax._src.jit.library import inline_jit, nested_jit
 from jax._src.lax import lax, parallel, special as lax_special
+from jax._src.lax.special.doubled import two_product
 from jax._src.numpy import reductions, ufuncs
 from jax._src.numpy.selecting import clip
 from jax._src.numpy.util import (
@@ -258,9 +259,22 @@ def _gelu_tanh(x):
     return x * (0.5 * (1 + ufuncs.tanh(inner)))
 
 
+# What the square root of 1/2 has below its float32 and float64 numbers, by bytes of the dtype
+_SQRT_HALF_REST = {4: 1.210161710447897e-08, 8: -4.833646656726457e-17}
+
+
 @inline_jit
 def _gelu_erf(x):
-    return 0.5 * x * lax_special.erfc(-x * np.array(np.sqrt(0.5), x.dtype))
+    scale = np.array(np.sqrt(0.5), x.dtype)
+    out = 0.5 * x * lax_special.erfc(-x * scale)
+    if x.dtype.itemsize < 4:
+        return out
+    # The argument's rounding error, in the tail: there the slope of log(erfc(z)) is about -2 z.
+    y = -lax.stop_gradient(x)
+    y = lax.select((y > 1) & (y < 40), y, lax.full_like(y, 0))
+    z, rest = two_product(y, lax.full_like(y, scale))
+    rest = rest + y * np.array(_SQRT_HALF_REST[x.dtype.itemsize], x.dtype)
+    return out * (1 - 2 * z * rest)
 
 
 def glu(x: ArrayLike, axis: int = -1) -> Array:

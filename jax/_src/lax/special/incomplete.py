@@ -122,6 +122,9 @@ class _Gamma:
         )
         # The continued fraction converges fast for large x, the series for small x.
         self.by_fraction = bitwise_and(gt(x, one), gt(x, a))
+        # The fraction's derivative loses digits near 1, the series' in the upper tail.
+        limit = min(add(a, one), const(x, 2.5))
+        self.slope_by_fraction = bitwise_and(self.by_fraction, gt(x, limit))
         infinite = bitwise_or(eq(a, const(a, np.inf)), eq(x, const(x, np.inf)))
         bad = bitwise_or(
             bitwise_or(self.is_nan, self.outside), bitwise_or(self.x_is_zero, infinite)
@@ -297,12 +300,12 @@ def _igamma_grad_a(a, x):
     g = _Gamma(a, x)
     active = bitwise_and(g.inside, bitwise_not(g.underflow))
     log_x = log(x)
-    q, q_slope = g.fraction_and_slope(bitwise_and(active, g.by_fraction))
+    q, q_slope = g.fraction_and_slope(bitwise_and(active, g.slope_by_fraction))
     upper = mul(g.scale, add(q_slope, mul(q, sub(log_x, digamma(a)))))
-    p, p_slope = g.series_and_slope(bitwise_and(active, bitwise_not(g.by_fraction)))
+    p, p_slope = g.series_and_slope(bitwise_and(active, bitwise_not(g.slope_by_fraction)))
     slope = add(p_slope, mul(p, sub(log_x, digamma(add(a, const(a, 1))))))
     lower = div(mul(g.scale, slope), a)
-    out = select(g.by_fraction, neg(upper), lower)
+    out = select(g.slope_by_fraction, neg(upper), lower)
     out = select(g.underflow, full_like(out, 0), out)
     return g.finish(out, at_zero=0, a_infinite=0, x_infinite=0)
 
@@ -372,12 +375,12 @@ def _random_gamma_grad(a, x):
     a, x = _same_shape(a, x)
     g = _Gamma(a, x)
     log_x = log(x)
-    q, q_slope = g.fraction_and_slope(bitwise_and(g.inside, g.by_fraction))
+    q, q_slope = g.fraction_and_slope(bitwise_and(g.inside, g.slope_by_fraction))
     above = mul(add(q_slope, mul(q, sub(log_x, digamma(a)))), x)
-    p, p_slope = g.series_and_slope(bitwise_and(g.inside, bitwise_not(g.by_fraction)))
+    p, p_slope = g.series_and_slope(bitwise_and(g.inside, bitwise_not(g.slope_by_fraction)))
     slope = add(p_slope, mul(p, sub(log_x, digamma(add(a, const(a, 1))))))
     below = neg(div(mul(slope, x), a))
-    out = select(g.by_fraction, above, below)
+    out = select(g.slope_by_fraction, above, below)
     return g.finish(out, at_zero=0, a_infinite=np.nan, x_infinite=np.nan)
 
 

@@ -30,25 +30,27 @@ def _series(z, coefficients):
 
 def _right_half(z):
     """Computes the logarithm of the gamma function where the real part is at least 1/2."""
-    # Recurrence to a real part of at least 8: the sum of principal logarithms is the right branch.
     near = (lax.real(z) < _SHIFT) & (abs(lax.imag(z)) < _SHIFT)
     moved = where(near, z + _SHIFT, z)
-    # The logarithm of a product of factors in one half-plane, whose windings are counted.
-    product, turns = where(near, z, 1), lax.full_like(lax.real(z), 0)
-    for k in range(1, _SHIFT):
-        new = product * where(near, z + k, 1)
-        up = lax.imag(z) >= 0
-        crossed = where(
-            up,
-            (lax.imag(product) >= 0) & (lax.imag(new) < 0),
-            (lax.imag(product) < 0) & (lax.imag(new) >= 0),
-        )
-        turns = turns + where(crossed, where(up, 1.0, lax.full_like(turns, -1)), 0)
-        product = new
-    log_product = lax.log(product) + lax.complex(lax.full_like(turns, 0), 2 * math.pi * turns)
-    main = (moved - 0.5) * lax.log(moved) - moved + 0.5 * math.log(2 * math.pi)
+    out = (z - 0.5) * lax.log(moved) - z + 0.5 * math.log(2 * math.pi)
     rest = _series(moved, [b / (2 * k * (2 * k - 1)) for k, b in enumerate(_BERNOULLI, 1)]) / moved
-    return main + rest - where(near, log_product, 0)
+    # What the rounding of z + 8 leaves out
+    x = lax.real(moved)
+    rounded = lax.complex(where(near, lax.real(z) - (x - _SHIFT), 0), lax.full_like(x, 0))
+    out = out + (rest + rounded * (1 - 0.5 / moved))
+    # Recurrence to a real part of at least 8: logarithms of products of e (z + k) / (z + 8), which are
+    # of the size of the result. The angle of four such factors is below pi, so each has the right branch.
+    inverse = 1 / (moved * moved)
+    scale = math.exp(_SHIFT / 2) * (inverse * inverse)
+    for first in (0, _SHIFT // 2):
+        product = z + first if first else z
+        for k in range(first + 1, first + _SHIFT // 2):
+            product = product * (z + k)
+        product = where(near, product * scale, 1)
+        # Unlike the complex logarithm's relative error, the absolute one is small near 1.
+        x, y = lax.real(product), lax.imag(product)
+        out = out - lax.complex(0.5 * lax.log(x * x + y * y), lax.atan2(y, x))
+    return out
 
 
 def _log_sin_pi(z):

@@ -11,6 +11,7 @@ from jax._src.basearray import Array
 from jax._src.jit.library import nested_jit
 from jax._src.lax import lax, special
 from jax._src.lax.control_flow import while_loop
+from jax._src.lax.special.doubled import two_sum
 from jax._src.lax.special.expansions import accurate_log1p
 from jax._src.lax.special.polynomials import piecewise
 from jax._src.numpy.array_constructors import asarray
@@ -130,30 +131,28 @@ def _expn_series(n, x):
 
 
 def _expn_fraction(n, x, active):
-    """Evaluates the continued fraction DLMF 8.19.17 by Lentz's method, for x > 1."""
+    """Sums the differences of the convergents of the continued fraction DLMF 8.19.17, for x > 1."""
     eps = dtypes.finfo(x.dtype).eps
-    tiny = float(dtypes.finfo(x.dtype).tiny)
 
     def go_on(state):
         i, active, *_ = state
         return (i < _MAX_STEPS) & lax.reduce_or(active, tuple(range(active.ndim)))
 
     def step(state):
-        i, active, value, c, d = state
+        # Steed's method: all differences are positive. What rounding leaves out of their sum is summed, too.
+        i, active, value, rest, difference, inverse = state
         k = lax.convert_element_type(i, x.dtype)
-        a = -k * (n - 1 + k)
-        b = x + n + 2 * k
-        d = a * d + b
-        d = 1 / where(d == 0, tiny, d)
-        c = b + a / c
-        c = where(c == 0, tiny, c)
-        factor = c * d
-        value = where(active, value * factor, value)
-        return i + 1, active & (abs(factor - 1) > eps), value, c, d
+        a = k * (n - 1 + k)
+        old, inverse = inverse, 1 / (x + (n + 2 * k) - a * inverse)
+        difference = difference * (a * old * inverse)
+        total, lost = two_sum(value, difference)
+        value, rest = where(active, total, value), where(active, rest + lost, rest)
+        return i + 1, active & (difference > 0.1 * eps * value), value, rest, difference, inverse
 
     first = 1 / (x + n)
-    large = lax.full_like(x, 1 / tiny) + 0 * first
-    return while_loop(go_on, step, (np.int32(1), active, first, large, first))[2]
+    state = (np.int32(1), active, first, 0 * first, first, first)
+    _, _, value, rest, *_ = while_loop(go_on, step, state)
+    return value + rest
 
 
 def _expn(n, x):
