@@ -75,3 +75,30 @@ def test_environment():
 @pytest.mark.parametrize("name", ["floating", "all_integer", "complex", "boolean"])
 def test_dtypes(name):
     assert all(np.dtype(d) for d in getattr(jtu.dtypes, name))
+
+
+NAN, INF = np.nan, np.inf
+
+
+@pytest.mark.parametrize(
+    ("name", "dtype", "values"),
+    [
+        ("rand_default", "float32", [-1.2502736, -0.16880049, -6.4085884, 4.9208126, -5.3803067]),
+        ("rand_default", "bool", [True] * 5),
+        ("rand_some_zero", "float32", [0, 0, -4.5030208, 0, 0]),
+        ("rand_some_zero", "uint8", [0, 0, 4, 0, 0]),
+        ("rand_some_nan", "float32", [-3.2233665, NAN, -4.5030208, 2.6807694, 2.218637]),
+        ("rand_some_inf", "float32", [1.6543621, INF, 0.12461818, -3.3537762, 1.617175]),
+        ("rand_positive", "float32", [1.8719897, 1.0518525, 2.0993249, 1.8706448, 1.8407357]),
+        ("rand_positive", "int32", [1, 1, 2, 1, 1]),
+        ("rand_int", "uint8", [168, 92, 157, 111, 15]),
+        ("rand_bool", "int32", [1, 1, 0, 1, 1]),
+        ("rand_uniform", "float32", [0.43599489, 0.025926232, 0.54966247, 0.4353224, 0.42036781]),
+        ("rand_fullrange", "uint8", [168, 92, 157, 111, 15]),
+    ],
+)
+def test_random_values(name, dtype, values):
+    """A seed gives the values that the reference draws."""
+    drawn = getattr(jtu, name)(np.random.RandomState(2))((5,), np.dtype(dtype))
+    np.testing.assert_allclose(drawn, values, rtol=1e-6)
+    assert drawn.dtype == dtype

@@ -58,20 +58,19 @@ def _rand_dtype(rand: Callable, shape, dtype, scale=1.0, post=lambda x: x):
         values = np.abs(draw())
     elif dtypes.issubdtype(dtype, np.complexfloating):
         values = draw() + 1j * draw()
-    elif dtype == np.bool_:
-        values = draw() > 0
     else:
         values = draw()
-    return _cast_to_shape(post(np.asarray(values).astype(dtype)), shape, dtype)
+    values = np.asarray(post(np.asarray(values).astype(dtype)))
+    return _cast_to_shape(values.astype(dtype), shape, dtype)
 
 
 def rand_fullrange(rng, standardize_nans: bool = False):
-    """Values with arbitrary bit patterns."""
+    """Values with arbitrary bit patterns, of bytes other than 255, as the original draws them."""
 
     def rand(shape, dtype, post=lambda x: x):
         dtype = np.dtype(dtype)
         size = math.prod(shape_of(shape)) * dtype.itemsize
-        vals = rng.randint(0, np.iinfo(np.uint8).max + 1, size=size, dtype=np.uint8)
+        vals = rng.randint(0, np.iinfo(np.uint8).max, size=size, dtype=np.uint8)
         vals = post(vals).view(dtype)
         if np.shape(vals) != shape_of(shape):
             vals = vals.reshape(shape_of(shape))
@@ -95,9 +94,7 @@ def rand_nonzero(rng):
 
 
 def rand_positive(rng):
-    return functools.partial(
-        _rand_dtype, rng.rand, scale=2, post=lambda x: np.where(x <= 0, np.array(1, x.dtype), x)
-    )
+    return functools.partial(_rand_dtype, rng.rand, scale=2, post=lambda x: x + 1)
 
 
 def rand_small(rng):
@@ -119,32 +116,32 @@ def rand_small_positive(rng):
 
 def rand_uniform(rng, low: float = 0.0, high: float = 1.0):
     """Uniformly distributed numbers in [low, high)."""
-
-    def rand(shape, dtype):
-        return _cast_to_shape(
-            np.asarray(rng.uniform(low, high, shape_of(shape))).astype(dtype), shape, dtype
-        )
-
-    return rand
+    return functools.partial(_rand_dtype, rng.rand, post=lambda x: x * (high - low) + low)
 
 
 def rand_int(rng, low: int = 0, high: int | None = None):
-    """Integers in [low, high)."""
+    """Integers in [low, high); without `high`, below the greatest of the dtype."""
 
     def rand(shape, dtype):
+        is_integer = dtypes.issubdtype(dtype, np.integer)
         top = high
-        if top is None:
-            top = min(np.iinfo(dtype).max, np.iinfo(np.int64).max) if low == 0 else None
-        return _cast_to_shape(
-            np.asarray(rng.randint(low, top, size=shape_of(shape))).astype(dtype), shape, dtype
-        )
+        if top is None and low == 0:
+            if not is_integer:
+                raise ValueError("rand_int of a non-integer dtype needs an explicit `high`.")
+            top = np.iinfo(dtype).max
+        drawn = np.dtype(dtype) if is_integer else np.dtype(np.int64)
+        values = rng.randint(low, high=top, size=shape_of(shape), dtype=drawn)
+        return np.asarray(values).astype(dtype)
 
     return rand
 
 
 def rand_bool(rng):
+    """Zeros and ones."""
+
     def rand(shape, dtype):
-        return _cast_to_shape(np.asarray(rng.rand(*shape_of(shape)) < 0.5), shape, np.bool_)
+        values = np.asarray(rng.rand(*shape_of(shape)) < 0.5)
+        return _cast_to_shape(values.astype(dtype), shape, dtype)
 
     return rand
 
@@ -162,40 +159,45 @@ def rand_some_equal(rng):
     return functools.partial(_rand_dtype, rng.randn, scale=100.0, post=post)
 
 
-def _with_values(rng, base_scale, values):
-    base = functools.partial(_rand_dtype, rng.randn, scale=base_scale)
+def _rand_with_values(rng, values, kind):
+    """Normally distributed numbers, of which a tenth is each of `values` if the dtype is of a kind."""
+
+    def randn_with_values(*shape):
+        masks = [rng.rand(*shape) < 0.1 for _ in values]  # drawn first, like the original's
+        return np.select(masks[::-1], values[::-1], rng.randn(*shape))
 
     def rand(shape, dtype):
-        out = np.array(base(shape_of(shape), dtype))
-        if dtypes.issubdtype(dtype, np.inexact):
-            for value, fraction in values:
-                where = rng.rand(*shape_of(shape)) < fraction
-                out = np.where(where, np.array(value, dtype), out).astype(dtype)
-        return _cast_to_shape(out, shape, dtype)
+        draw = randn_with_values if dtypes.issubdtype(dtype, kind) else rng.randn
+        return _rand_dtype(draw, shape, dtype, scale=3)
 
     return rand
 
 
 def rand_some_inf(rng):
-    return _with_values(rng, 3, [(np.inf, 0.1), (-np.inf, 0.1)])
+    """Numbers of which some, if they are real, are infinite."""
+    return _rand_with_values(rng, [np.inf, -np.inf], np.floating)
 
 
 def rand_some_nan(rng):
-    return _with_values(rng, 3, [(np.nan, 0.1)])
+    """Numbers of which some are NaN."""
+    return _rand_with_values(rng, [np.nan], np.inexact)
 
 
 def rand_some_inf_and_nan(rng):
-    return _with_values(rng, 3, [(np.inf, 0.1), (-np.inf, 0.1), (np.nan, 0.1)])
+    """Numbers of which some, if they are real, are infinite or NaN."""
+    return _rand_with_values(rng, [np.inf, -np.inf, np.nan], np.floating)
 
 
 def rand_some_zero(rng):
     """Numbers of which some are zero."""
-    return functools.partial(
-        _rand_dtype,
-        rng.randn,
-        scale=3,
-        post=lambda x: np.where(rng.rand(*x.shape) < 0.5, x, np.array(0, x.dtype)),
-    )
+
+    def rand(shape, dtype):
+        zeros = rng.rand(*shape_of(shape)) < 0.5  # drawn first, like the original's
+        return _rand_dtype(
+            rng.randn, shape, dtype, 3, lambda x: np.where(zeros, np.array(0, x.dtype), x)
+        )
+
+    return rand
 
 
 def rand_unique_int(rng, high: int | None = None):
