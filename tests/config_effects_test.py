@@ -49,8 +49,8 @@ def test_options_of_missing_parts_warn():
             jax.config.update("jax_scan3", not before)
     finally:
         config.scan3.set_global(before)
-    with pytest.warns(UserWarning, match="jax_debug_key_reuse has no effect") as caught:
-        with jax.debug_key_reuse(True):
+    with pytest.warns(UserWarning, match="jax_disable_vmap_shmap_error has no effect") as caught:
+        with config.disable_vmap_shmap_error(True):
             pass
     assert caught[0].filename == __file__
     with warnings.catch_warnings():

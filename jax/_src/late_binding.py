@@ -109,6 +109,8 @@ class LateBound:
       runtime_tokens: the tokens of programs that have been started.
       native_call_check: (callable, args, kwargs, result), called after native calls while a debug
         option requires it.
+      use_keys: (parameters of jit_p, args) -> function of the results, or None: under
+        `jax_debug_key_reuse`, before and after each program; filled in with `jax.random`.
     """
 
     __slots__ = (
@@ -119,7 +121,7 @@ class LateBound:
         "ref_get", "ref_set", "ref_swap", "ref_addupdate", "ref_view", "ref_transposed",
         "ref_reshaped", "ref_bitcast", "discharge", "functionalize",
         "apply_primitive", "compile_eager", "device_put_value", "runtime_tokens",
-        "native_call_check",
+        "native_call_check", "use_keys",
     )  # fmt: skip
 
     make_aval: Callable[[tuple[int, ...], np.dtype[Any], bool], ShapedArray]
@@ -158,6 +160,7 @@ class LateBound:
     device_put_value: Callable[[Any, Any, Any], Any]
     runtime_tokens: Any
     native_call_check: Callable[[Callable[..., Any], tuple[Any, ...], dict[str, Any], Any], None]
+    use_keys: Callable[[dict[str, Any], Sequence[Any]], Callable[[Sequence[Any]], None] | None]
 
     def __setattr__(self, name: str, value: Any) -> None:
         try:

@@ -66,7 +66,6 @@ without_effect(
 without_effect("references are always checked for aliases", _flags.mutable_array_checks)
 without_effect("references are not lowered to pinned buffers", _flags.refs_to_pins)
 without_effect("vmap of shard_map does not need spmd_axis_name", _flags.disable_vmap_shmap_error)
-without_effect("there is no check of how often keys are used yet", _flags.debug_key_reuse)
 without_effect(
     "array constants become arguments of what is compiled",
     _flags.use_simplified_jaxpr_constants,

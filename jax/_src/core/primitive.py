@@ -106,6 +106,9 @@ class Primitive:
     ref_transpose: Callable[..., Any] | None = None
     # The rule of `jax._src.checkify`, which looks for errors; without one there are none to find.
     error_check: Callable[..., Any] | None = None
+    # What `jax._src.key_reuse` knows of the use of random keys: a signature, or a function from an
+    # equation to one. Without one, the operands that are keys are consumed.
+    key_use: Any = None
 
     def __init__(self, name: str, multiple_results: bool = False):
         self.name = name

@@ -47,10 +47,14 @@ def call_compiled(args: list, params: dict, transform: str = "jit"):
     """Run a call of `jit_p` on concrete arguments; returns the results and the executable.
 
     `transform` is the name of the function that the user called, for errors. The executable is None
-    if it is for this call only, whose devices are those of the functions that are running.
+    if it is for this call only, whose devices are those of the functions that are running, or if
+    every call has to come here.
     """
     if config.no_execution.value:  # raise before compiling
         pxla.raise_no_execution(params["name"])
+    ran = None
+    if config.debug_key_reuse.value and hasattr(late, "use_keys"):  # else there are no keys yet
+        ran = late.use_keys(params, args)
     cache = params["jaxpr"]._cache
     key = ("executable", pxla.placement_key(args), _hashable_params(params), config.trace_context())
     executable = cache.get(key)
@@ -62,8 +66,13 @@ def call_compiled(args: list, params: dict, transform: str = "jit"):
                 return call_compiled(args, dict(params, ctx_mesh=mesh), transform)[0], None
         executable = cache[key] = computation.compile()
     if config.debug_nans.value or config.debug_infs.value:
-        return _call_checked(executable, args, params), executable
-    return executable.unsafe_call(*args), executable
+        outs = _call_checked(executable, args, params)
+    else:
+        outs = executable.unsafe_call(*args)
+    if ran is None:
+        return outs, executable
+    ran(outs)
+    return outs, None  # uses of keys are counted in Python, at every call
 
 
 def _call_checked(executable, args, params):

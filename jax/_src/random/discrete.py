@@ -431,7 +431,7 @@ def _poisson(key, lam, *, shape, dtype):
     result = lax.select(
         use_knuth,
         _poisson_knuth(key, small, shape, dtype),
-        _poisson_rejection(key, large, shape, dtype),
+        _poisson_rejection(prng.random_clone(key), large, shape, dtype),
     )
     return lax.select(lam == 0, lax.full_like(result, 0), result)
 
@@ -562,7 +562,9 @@ def _binomial(key, n, p, *, shape, dtype):
     many = lax.select(use_inversion, lax.full_like(count, 1e4), count)
     q_many = lax.select(use_inversion, lax.full_like(q, 0.5), q)
     samples = lax.select(
-        use_inversion, _binomial_inversion(key, few, q), _binomial_rejection(key, many, q_many)
+        use_inversion,
+        _binomial_inversion(key, few, q),
+        _binomial_rejection(prng.random_clone(key), many, q_many),
     )
     samples, count = (lax.convert_element_type(x, dtype) for x in (samples, count))
     invalid = q_negative | q_nan | bad_n

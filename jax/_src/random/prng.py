@@ -17,6 +17,8 @@ from jax._src.basearray import Array
 from jax._src.core import Primitive, ShapedArray, Tracer, physical_aval
 from jax._src.device_put import agreement, values as placing
 from jax._src.interpreters import ad, batching, mlir, pxla
+from jax._src.key_reuse.signatures import KeyReuseSignature, Sink, Source
+from jax._src.late_binding import late
 from jax._src.lax import lax, slicing
 from jax._src.layout import Format
 from jax._src.lib import array_result_handler
@@ -308,7 +310,9 @@ class PRNGKeyArray(Array):
         return self._base_array.unsafe_buffer_pointer()
 
     def copy(self) -> "PRNGKeyArray":
-        return PRNGKeyArray(self._impl, self._base_array.copy())
+        new = PRNGKeyArray(self._impl, self._base_array.copy())
+        new._consumed = self._consumed
+        return new
 
     __copy__ = copy
 
@@ -329,6 +333,8 @@ class PRNGKeyArray(Array):
     def __iter__(self):
         if not self.shape:
             raise TypeError("iteration over a 0-d array")
+        if config.debug_key_reuse.value:
+            return (self[i] for i in range(self.shape[0]))
         return (PRNGKeyArray._of(self._impl, row) for row in self._base_array)
 
     def __array__(self, dtype=None, copy=None):
@@ -429,9 +435,11 @@ def _put_keys(keys, target, copy_semantics):
     elif isinstance(target, Sharding):
         placing.check_sharding(keys.aval, target)
         target = sharding_impls.physical_sharding(keys.aval, target)
-    return PRNGKeyArray._of(
+    put = PRNGKeyArray._of(
         keys._impl, placing.device_put_value(keys._base_array, target, copy_semantics)
     )
+    put._consumed = keys._consumed
+    return put
 
 
 placing.device_put_handlers[PRNGKeyArray] = _put_keys
@@ -672,6 +680,24 @@ random_clone_p.def_impl(
         else lax.copy_p.bind(to_array(keys))
     )
 )
+
+
+# How often keys are used: see `jax._src.key_reuse`.
+
+random_bits_p.key_use = KeyReuseSignature(Sink(0))
+random_split_p.key_use = KeyReuseSignature(Sink(0), Source(0))
+random_unwrap_p.key_use = KeyReuseSignature()
+for _p in (random_seed_p, random_fold_in_p, random_wrap_p, random_clone_p):
+    _p.key_use = KeyReuseSignature(Source(0))
+
+
+def _use_keys(params: dict[str, Any], args: Any) -> Any:
+    from jax._src.key_reuse.runtime import use_keys  # loaded only if uses are counted
+
+    return use_keys(params, args)
+
+
+late.use_keys = _use_keys
 
 
 def random_wrap(data, *, impl: PRNGImpl):

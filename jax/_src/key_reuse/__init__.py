@@ -1,0 +1,7 @@
+"""How often random keys are used: a check of jaxprs, and of programs while they run.
+
+`signatures` describes what an operation does with keys, `analysis` derives that for jaxprs from the
+rules in the slot `key_use` of primitives, `rules` has those of operations on arrays and of control
+flow, and `runtime` counts uses under `jax_debug_key_reuse`. The rules of operations on keys are beside
+them, in `jax._src.random.prng`.
+"""
