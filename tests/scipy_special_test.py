@@ -68,6 +68,14 @@ def test_incomplete_functions_of_easy_and_hard_arguments_in_one_array():
     np.testing.assert_allclose(single, scipy.special.gammainc(a, x)[1:10], rtol=1e-4)
 
 
+def test_derivatives_of_modified_bessel_functions_at_zero():
+    """Those of i0 are 0 and 1/2, those of i1 are 1/2 and 0; the reference's are not, for its abs has the slope 1 there."""
+    for fun, want in ((special.i0, (0, 0.5)), (special.i1, (0.5, 0))):
+        slope = jax.grad(fun)
+        ours = [(slope(x), jax.grad(slope)(x)) for x in (0.0, -0.0)]
+        np.testing.assert_allclose(ours, [want, want], rtol=1e-6)
+
+
 def test_gradient_of_spence():
     x = np.float32([0.3, 1.0, 1.3, 1.7, 3.5])
     slope = jax.vmap(jax.grad(special.spence))(x)
