@@ -218,3 +218,48 @@ class TestRunning:
             uniform(k)
             with pytest.raises(KeyReuseError):
                 uniform(k)
+
+
+class TestAssertions:
+    def test_in_programs(self):
+        def f(k):
+            _core.assert_unconsumed(k)
+            uniform(k[0])
+            _core.assert_consumed(k, np.array([True, False]))
+            used = _core.consume(k[1])
+            _core.assert_consumed(k)
+            _core.assert_consumed(used)
+
+        k = random.split(key())
+        check(f, k)
+        check(jax.jit(f), k)
+        check(jax.grad(lambda x, k: (f(k), x)[1]), 1.0, k)
+        jax.jit(f)(k)
+        check(
+            jax.vmap(lambda k: (_core.assert_unconsumed(k), uniform(k), _core.assert_consumed(k))),
+            k,
+        )
+
+    @pytest.mark.parametrize(
+        "f, text",
+        [
+            (lambda k: _core.assert_consumed(k), "key to be consumed, at .*key_reuse_test.py"),
+            (lambda k: (_core.consume(k), _core.assert_unconsumed(k)), "key to not be consumed"),
+            (
+                lambda k: _core.assert_consumed(k, np.array([True, False])),
+                r"as the mask \[True, False\] says",
+            ),
+        ],
+    )
+    def test_failures(self, f, text):
+        with pytest.raises(AssertionError, match=text):
+            check(f, random.split(key()))
+        with jax.debug_key_reuse(True), pytest.raises(AssertionError, match=text):
+            f(random.split(key()))
+        f(random.split(key()))  # nothing is counted
+
+    def test_consumed_key_cannot_be_used(self):
+        with pytest.raises(KeyReuseError):
+            check(lambda k: uniform(_core.consume(k)), key())
+        with jax.debug_key_reuse(True), pytest.raises(KeyReuseError):
+            uniform(_core.consume(key()))

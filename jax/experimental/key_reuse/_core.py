@@ -11,6 +11,11 @@ from jax._src.key_reuse.api import (
     check_key_reuse as check_key_reuse,
     function_type_signature as function_type_signature,
 )
+from jax._src.key_reuse.assertions import (
+    assert_consumed as assert_consumed,
+    assert_unconsumed as assert_unconsumed,
+    consume as consume,
+)
 from jax._src.key_reuse.rules import key_reuse_signatures as key_reuse_signatures
 from jax._src.key_reuse.signatures import (
     Forward as Forward,
