@@ -14,6 +14,7 @@ from jax._src.lax.lax.arithmetic import (
     abs,
     add,
     div,
+    floor,
     mul,
     neg,
     reciprocal,
@@ -22,13 +23,23 @@ from jax._src.lax.lax.arithmetic import (
     sub,
 )
 from jax._src.lax.lax.convert import convert_element_type
+from jax._src.lax.lax.create import full_like
 from jax._src.lax.lax.elementary import exp, sqrt
-from jax._src.lax.lax.logical import gt, le, lt
+from jax._src.lax.lax.logical import bitwise_and, eq, ge, gt, le, lt
 from jax._src.lax.lax.select import filled, select
 from jax._src.lax.rules import FLOAT, binary_primitive, hlo_op, unary_primitive
 from jax._src.lax.special import expansions, normal
 from jax._src.lax.utils import const
 from jax._src.typing import ArrayLike
+
+
+def same_shape(*args):
+    """Broadcast the operands to their common shape."""
+    zero = full_like(args[0], 0)
+    for a in args[1:]:
+        zero = add(zero, full_like(a, 0))
+    shape = core.typeof(zero).shape
+    return [a if core.typeof(a).shape == shape else add(a, zero) for a in args]
 
 
 def wide_enough(impl: Callable[..., Any]) -> Callable[..., Any]:
@@ -129,10 +140,32 @@ def _polygamma_jvp_m(g, out, m, x):
     )
 
 
+_PRODUCTS = (
+    20  # up to this order, factorials are products, which have no logarithm's rounding errors
+)
+
+
+def _polygamma_impl(m, x):
+    m, x = same_shape(m, x)
+    # (-1)**(m + 1) m! zeta(m + 1, x), DLMF 5.15.1 and 25.11.12
+    one = const(m, 1)
+    factorial = full_like(m, 1)
+    for k in range(2, _PRODUCTS + 1):
+        factorial = select(ge(m, const(m, k)), mul(factorial, const(m, k)), factorial)
+    large = gt(m, const(m, _PRODUCTS))
+    factorial = select(large, exp(lgamma(add(m, one))), factorial)
+    half = mul(m, const(m, 0.5))
+    factorial = select(eq(half, floor(half)), neg(factorial), factorial)
+    out = mul(factorial, zeta(add(m, one), x))
+    out = select(eq(m, const(m, 0)), digamma(x), out)
+    is_order = bitwise_and(eq(m, floor(m)), ge(m, const(m, 0)))
+    return select(is_order, out, full_like(out, np.nan))
+
+
 polygamma_p = binary_primitive(
     "polygamma",
     FLOAT,
-    lower=hlo_op("polygamma", "chlo"),
+    lower=in_float32(_polygamma_impl),
     jvp=(
         _polygamma_jvp_m,
         lambda g, out, m, x: mul(g, polygamma(add(m, const(m, 1)), x)),

@@ -20,7 +20,7 @@ from jax._src.lax.lax.logical import bitwise_and, bitwise_not, bitwise_or, eq, g
 from jax._src.lax.lax.reductions import reduce_max, reduce_or
 from jax._src.lax.lax.select import select
 from jax._src.lax.rules import FLOAT, binary_primitive, nary_primitive
-from jax._src.lax.special.basic import digamma, in_float32, lgamma, wide_enough
+from jax._src.lax.special.basic import digamma, in_float32, lgamma, same_shape, wide_enough
 from jax._src.lax.special.doubled import two_difference
 from jax._src.lax.special.expansions import accurate_log1p
 from jax._src.lax.special.polynomials import polynomial
@@ -38,15 +38,6 @@ from jax._src.typing import ArrayLike
 
 _MAX_SERIES_STEPS = 20_000
 _MAX_FRACTION_STEPS = 2_000
-
-
-def _same_shape(*args):
-    """Broadcast the operands to their common shape."""
-    zero = full_like(args[0], 0)
-    for a in args[1:]:
-        zero = add(zero, full_like(a, 0))
-    shape = core.typeof(zero).shape
-    return [a if core.typeof(a).shape == shape else add(a, zero) for a in args]
 
 
 def _loop_while_any(active, carry, body, steps: int):
@@ -272,7 +263,7 @@ class _Gamma:
 
 def _tails(a, x):
     """Return P(a, x) where the series applies, and Q(a, x) where the continued fraction does."""
-    a, x = _same_shape(a, x)
+    a, x = same_shape(a, x)
     g = _Gamma(a, x)
     active = bitwise_and(g.inside, bitwise_not(g.underflow))
     total = g.sums(active)
@@ -296,7 +287,7 @@ def _igammac(a, x):
 
 
 def _igamma_grad_a(a, x):
-    a, x = _same_shape(a, x)
+    a, x = same_shape(a, x)
     g = _Gamma(a, x)
     active = bitwise_and(g.inside, bitwise_not(g.underflow))
     log_x = log(x)
@@ -372,7 +363,7 @@ def _log_tails(scale, log_scale, rest):
 def _random_gamma_grad(a, x):
     # The derivatives of P with respect to a and to x share the factor `scale`, which cancels.
     # Leaving it out keeps samples far in the tails precise.
-    a, x = _same_shape(a, x)
+    a, x = same_shape(a, x)
     g = _Gamma(a, x)
     log_x = log(x)
     q, q_slope = g.fraction_and_slope(bitwise_and(g.inside, g.slope_by_fraction))
@@ -459,7 +450,7 @@ def _derivative_by_a(impl):
             fun = lambda a: [impl(a, x)]
             return ad.jvp(fun, [a], [full_like(a, 1)], instantiate=True)[1][0]
 
-        return mul(g, wide_enough(derivative)(*_same_shape(a, x)))
+        return mul(g, wide_enough(derivative)(*same_shape(a, x)))
 
     return rule
 
@@ -602,7 +593,7 @@ class _Beta:
 
 
 def _betainc(a, b, x):
-    state = _Beta(*_same_shape(a, b, x))
+    state = _Beta(*same_shape(a, b, x))
     fraction, p = state.rest
     part = div(mul(state.scale, fraction), p)
     out = select(state.mirrored, sub(const(part, 1), part), part)
