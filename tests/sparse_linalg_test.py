@@ -160,9 +160,23 @@ def test_errors(args, message):
         spsolve(*args)
 
 
+@pytest.mark.parametrize("axes", [(None, 1), (0, None), (0, 0)])
+def test_batches(axes):
+    data = DATA if axes[0] is None else np.stack([DATA, 2 * DATA, -DATA])
+    right = RIGHT if axes[1] is None else np.stack([RIGHT, 3 * RIGHT, RIGHT**2], axes[1])
+
+    def loss(data, right):
+        return (spsolve(data, INDICES, INDPTR, right) ** 2).sum()
+
+    value, grads = jax.jit(jax.vmap(jax.value_and_grad(loss, (0, 1)), axes))(data, right)
+    for i in range(3):
+        one = [x if d is None else np.take(x, i, d) for x, d in zip((data, right), axes)]
+        wanted = jax.value_and_grad(loss, (0, 1))(*one)
+        for x, y in zip((value, *grads), (wanted[0], *wanted[1])):
+            np.testing.assert_allclose(x[i], y, rtol=1e-5, atol=1e-6)
+
+
 def test_what_cannot_be_done():
-    with pytest.raises(NotImplementedError, match="Batching rule for 'spsolve'"):
-        jax.vmap(spsolve, (None, None, None, 0))(DATA, INDICES, INDPTR, RIGHT[None])
     with pytest.raises(NotImplementedError, match="with respect to data"):
         jax.linear_transpose(lambda d: spsolve(d, INDICES, INDPTR, RIGHT), DATA)(RIGHT)
     for wrong in ((INDICES + 1, INDPTR), (-INDICES, INDPTR), (INDICES, INDPTR + 1)):

@@ -10,8 +10,9 @@ import numpy as np
 from jax._src import core, dtypes
 from jax._src.ad_util import Zero
 from jax._src.basearray import Array
-from jax._src.interpreters import ad, mlir
+from jax._src.interpreters import ad, batching, mlir
 from jax._src.lax import lax
+from jax._src.lax.control_flow import scans
 from jax._src.lax.linalg import kernels
 from jax._src.sparse import products
 from jax._src.sparse.csr import csr_matvec_p
@@ -161,5 +162,18 @@ def _transpose(ct: Any, data: Any, indices: Any, indptr: Any, b: Any, **params: 
     return None, None, None, spsolve_p.bind(*buffers, ct, **params)
 
 
+def _batch(axis_data: Any, args: Any, dims: Any, **params: Any) -> Any:
+    """Solve one system after another: the solvers take one matrix and one right side."""
+    fixed = [x if dim is None else None for x, dim in zip(args, dims)]
+    mapped = [batching.moveaxis(x, d, 0) for x, d in zip(args, dims) if d is not None]
+
+    def solve(values: Any) -> Any:
+        rest = iter(values)
+        return spsolve_p.bind(*[next(rest) if x is None else x for x in fixed], **params)
+
+    return scans.map(solve, mapped), 0
+
+
 spsolve_p.jvp = _jvp
+spsolve_p.axis_batch = _batch
 spsolve_p.transpose = _transpose
