@@ -19,6 +19,7 @@ from jax._src.core.primitive import sorted_axes
 from jax._src.interpreters import partial_eval as pe
 from jax._src.late_binding import late
 from jax._src.lax import lax
+from jax._src.lax.parallel.sums import pvary
 from jax._src.tree_util import PyTreeDef, tree_flatten
 
 Enabled = frozenset[type[JaxException]]
@@ -176,4 +177,4 @@ def initial(found: Found) -> list[Any]:
 def vary_over(x: Any, axes: frozenset[Any]) -> Any:
     """Make a value vary over manual mesh axes."""
     missing = axes - typeof(x).vma
-    return late.pvary(x, sorted_axes(missing)) if missing else x
+    return pvary(x, sorted_axes(missing)) if missing else x
