@@ -1,6 +1,9 @@
 """Programs of the topics of SciPy's user guide, compared with the reference build and with SciPy."""
 
+import comparison
 import numpy as np
+import op_cases
+import oracle_results
 import pytest
 import scipy.cluster.vq
 import scipy.fft
@@ -16,12 +19,9 @@ import scipy.spatial.distance
 import scipy.special
 import scipy.stats
 import scipy_tutorial_scenarios as programs
-from op_testing import case_tests
 from scipy.spatial.transform import Rotation, Slerp
 
 import jax
-
-reference, test_reference, _ = case_tests(__file__)
 
 WIDE = {
     name: value.astype(np.float64)
@@ -624,6 +624,17 @@ def attitudes():
         "nearest": Rotation.align_vectors(nodes, seen)[0].as_matrix(),
         "turned": turns.apply(WIDE["VECTORS"][0], inverse=True),
     }
+
+
+@pytest.fixture(scope="module")
+def reference():
+    return oracle_results.read(programs.__file__)
+
+
+# These are the functions of test_scipy, which then need no second compilation; `case_tests` loads its own.
+@pytest.mark.parametrize("case", programs.CASES, ids=lambda case: case.name)
+def test_reference(case, reference):
+    comparison.assert_same_results(case, op_cases.evaluate(case), reference[case.name])
 
 
 @pytest.mark.parametrize("case", [*programs.CASES, *programs.ALONE], ids=lambda case: case.name)
