@@ -7,7 +7,7 @@ import scipy.sparse
 import jax
 import jax.numpy as jnp
 from jax.experimental import sparse
-from jax.experimental.sparse import coo, csr
+from jax.experimental.sparse import _lowerings, coo, csr
 
 FORMATS = [sparse.COO, sparse.CSR, sparse.CSC]
 DTYPES = ["int8", "bfloat16", "float32", "complex64"]
@@ -259,3 +259,21 @@ def test_todense_of_any_format_under_vmap(cls):
         *map(jnp.stack, zip(*leaves, strict=True))
     )
     np.testing.assert_array_equal(out, mats)
+
+
+@pytest.mark.parametrize("transpose", [False, True])
+def test_products_of_buffers(transpose):
+    dense, B = draw((5, 7)), draw((5 if transpose else 7, 3), seed=2)
+    c, r = sparse.COO.fromdense(dense), sparse.CSR.fromdense(dense)
+    params = dict(transpose=transpose, shape=(5, 7))
+    wanted = (dense.T if transpose else dense) @ B
+    for buffers, matvec, matmat in (
+        ((c.data, c.row, c.col), _lowerings.coo_spmv_p, _lowerings.coo_spmm_p),
+        ((r.data, r.indices, r.indptr), _lowerings.csr_spmv_p, _lowerings.csr_spmm_p),
+    ):
+        equal(matmat.bind(*buffers, B, **params), wanted)
+        equal(matvec.bind(*buffers, B[:, 0], **params), wanted[:, 0])
+        mapped = jax.jit(jax.vmap(lambda v: matvec.bind(*buffers, v, **params), 1, 1))
+        equal(mapped(B), wanted)
+        pull = jax.vjp(lambda v: matvec.bind(*buffers, v, **params), B[:, 0])[1]
+        equal(pull(wanted[:, 0])[0], (dense if transpose else dense.T) @ wanted[:, 0])
