@@ -119,7 +119,9 @@ def test_numpy_does_the_same(name, monkeypatch):
         ours, theirs = np.sort(ours), np.sort(theirs)
     for x, y in zip(*(r if isinstance(r, (tuple, list)) else [r] for r in (ours, theirs))):
         assert not isinstance(y, suite.jax.Array)
-        np.testing.assert_allclose(x, y, rtol=1e-6, atol=tolerance(name, y))
+        # SciPy's float32 results of special functions are not precise, nor are there subnormal numbers here.
+        rtol, tiny = (1e-4, 1e-37) if name.startswith("special.") else (1e-6, 0)
+        np.testing.assert_allclose(x, y, rtol=rtol, atol=tolerance(name, y) + tiny)
     (row,) = [r for r in worker.Worker().list()["benchmarks"] if r["name"] == name]
     assert row["beside"] == "NumPy"
     assert suite.BENCHMARKS[name.rpartition(", beside ")[0]].numpy is None

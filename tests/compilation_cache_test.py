@@ -193,6 +193,12 @@ class CompilationCacheTest(Folder):
         self.assertEqual((float(first), float(second)), (7, 7))
         self.assertEmpty(self.entries())
 
+    def test_what_the_compiler_cannot_serialize(self):
+        self.set("jax_disable_most_optimizations", True)
+        first, second = self.run_twice(lambda x: jnp.sort(x), np.array([3.0, 1.0], np.float32))
+        np.testing.assert_array_equal(first, second)  # without a warning
+        self.assertEmpty(self.entries())
+
     def test_custom_partitioning(self):
         mesh = jax.make_mesh((8,), ("i",), axis_types=(jax.sharding.AxisType.Auto,))
         x = jax.device_put(np.arange(16.0, dtype=np.float32), jax.NamedSharding(mesh, P("i")))

@@ -263,6 +263,9 @@ def _write(
     try:
         put_executable_and_time(key, name, executable, backend, int(seconds))
     except Exception as error:
+        if isinstance(error, _jax.JaxRuntimeError) and str(error).startswith("UNIMPLEMENTED"):
+            logger.debug("Not writing persistent cache entry for %r because of %s", name, error)
+            return  # such as sorts that are compiled without optimizations
         _warn_or_raise(f"Error writing persistent compilation cache entry for {name!r}", error)
 
 

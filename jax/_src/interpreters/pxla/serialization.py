@@ -51,7 +51,7 @@ def dump_executable(executable: MeshExecutable, more: Any) -> bytes:
         "native_functions": _native_functions(executable),
         "number_of_devices": placement.num_devices,
         "device_ids": [d.id for d in placement.devices],
-        "executable": placement.backend.serialize_executable(executable.xla_executable),
+        "executable": _machine_code(executable),
         "info": fields,
         "placement": placement,
         "more": more,
@@ -96,6 +96,17 @@ def load_executable(
     register(client.platform, description["native_functions"])
     contents = _Unpickler(io.BytesIO(outer["contents"]), devices, client).load()
     return _assemble(contents, client, devices), contents["more"]
+
+
+def _machine_code(executable: MeshExecutable) -> bytes:
+    try:
+        code: bytes = executable._placement.backend.serialize_executable(executable.xla_executable)
+    except JaxRuntimeError as error:
+        raise ValueError(
+            f"The compiler cannot serialize {executable._info.name} ({error}). On CPUs this concerns sorts that are"
+            " compiled without optimizations (jax_disable_most_optimizations)."
+        ) from error
+    return code
 
 
 def _native_functions(executable: MeshExecutable) -> list[str]:

@@ -31,7 +31,7 @@ from jax._src.lax.lax.arithmetic import (
 )
 from jax._src.lax.lax.convert import convert_element_type
 from jax._src.lax.lax.elementary import exp, log
-from jax._src.lax.lax.logical import bitwise_and, bitwise_or, eq, ge, gt, le, lt
+from jax._src.lax.lax.logical import bitwise_and, bitwise_or, eq, ge, gt, le, lt, ne
 from jax._src.lax.lax.select import filled, select
 from jax._src.lax.rules import broadcast_operands, hlo_op, with_sharding
 from jax._src.lax.utils import const
@@ -227,7 +227,9 @@ def _complex_cosh(z: Any) -> Any:
     a, b = real(z), imag(z)
     sinh, cosh, scale = _scaled_sinh_cosh(a)
     im = mul(mul(sinh, elementary.sin(b)), scale)
-    im = select(eq(b, const(b, 0)), mul(b, sign(a)), im)
+    # cosh(nan + 0i) has a zero, as it is real for real numbers.
+    zero = mul(b, select(ne(a, a), filled(a, 1), sign(a)))
+    im = select(eq(b, const(b, 0)), zero, im)
     return complex(mul(mul(cosh, elementary.cos(b)), scale), im)
 
 
