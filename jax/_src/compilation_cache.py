@@ -265,7 +265,7 @@ def _write(
     except Exception as error:
         if isinstance(error, _jax.JaxRuntimeError) and str(error).startswith("UNIMPLEMENTED"):
             logger.debug("Not writing persistent cache entry for %r because of %s", name, error)
-            return  # such as sorts that are compiled without optimizations
+            return  # some platforms cannot serialize programs, or not all of them
         _warn_or_raise(f"Error writing persistent compilation cache entry for {name!r}", error)
 
 

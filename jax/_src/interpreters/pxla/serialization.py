@@ -103,8 +103,8 @@ def _machine_code(executable: MeshExecutable) -> bytes:
         code: bytes = executable._placement.backend.serialize_executable(executable.xla_executable)
     except JaxRuntimeError as error:
         raise ValueError(
-            f"The compiler cannot serialize {executable._info.name} ({error}). On CPUs this concerns sorts that are"
-            " compiled without optimizations (jax_disable_most_optimizations)."
+            f"{executable._info.name} cannot be serialized ({error}). Programs for CPUs that sort can be only before"
+            " their first call: compile the function anew and serialize it then."
         ) from error
     return code
 
