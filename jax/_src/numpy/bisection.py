@@ -43,6 +43,7 @@ def before(x, y, strictly):
 
 _KERNEL = "jaxlib_ext_search_sorted"
 _MIN_KERNEL_SIZE = 256
+_MAX_KERNEL_ELEMENTS = 1 << 16  # in larger vectors the loop, which XLA vectorizes, is faster
 bisect_p = Primitive("bisect")
 
 
@@ -60,6 +61,7 @@ def bisect(a, v, side, dtype, unrolled):
         and native_calls.is_number(a.dtype)
         and core.is_constant_shape(v.shape)
         and v.size >= _MIN_KERNEL_SIZE
+        and a.shape[0] <= _MAX_KERNEL_ELEMENTS
         and all(core.typeof(x)._sharding is None for x in (a, v))
     )
     search = bisect_p.bind if can_be_kernel else _bisect
