@@ -10,6 +10,7 @@ from jax._src import config, core, dtypes
 from jax._src.array_impl import ArrayImpl
 from jax._src.basearray import Array
 from jax._src.core import eval_trace, trace_ctx, typeof
+from jax._src.late_binding import late
 from jax._src.numpy.util import lower_jax_array
 from jax._src.random import prng
 from jax._src.random.prng import KeyTy, PRNGImpl, PRNGKeyArray
@@ -281,3 +282,12 @@ def key_dtype(impl_spec: Any = None) -> KeyTy:
 def clone(key):
     """Copy a key, so that the copy may be used where reuse is checked (`jax_debug_key_reuse`)."""
     return prng.random_clone(key)
+
+
+def _use_keys(params: dict[str, Any], args: Any) -> Any:
+    from jax._src.key_reuse.runtime import use_keys  # loaded only if uses are counted
+
+    return use_keys(params, args)
+
+
+late.use_keys = _use_keys

@@ -18,7 +18,6 @@ from jax._src.core import Primitive, ShapedArray, Tracer, physical_aval
 from jax._src.device_put import agreement, values as placing
 from jax._src.interpreters import ad, batching, mlir, pxla
 from jax._src.key_reuse.signatures import KeyReuseSignature, Sink, Source
-from jax._src.late_binding import late
 from jax._src.lax import lax, slicing
 from jax._src.layout import Format
 from jax._src.lib import array_result_handler
@@ -683,21 +682,10 @@ random_clone_p.def_impl(
 
 
 # How often keys are used: see `jax._src.key_reuse`.
-
-random_bits_p.key_use = KeyReuseSignature(Sink(0))
+random_bits_p.key_use, random_unwrap_p.key_use = KeyReuseSignature(Sink(0)), KeyReuseSignature()
 random_split_p.key_use = KeyReuseSignature(Sink(0), Source(0))
-random_unwrap_p.key_use = KeyReuseSignature()
 for _p in (random_seed_p, random_fold_in_p, random_wrap_p, random_clone_p):
     _p.key_use = KeyReuseSignature(Source(0))
-
-
-def _use_keys(params: dict[str, Any], args: Any) -> Any:
-    from jax._src.key_reuse.runtime import use_keys  # loaded only if uses are counted
-
-    return use_keys(params, args)
-
-
-late.use_keys = _use_keys
 
 
 def random_wrap(data, *, impl: PRNGImpl):
