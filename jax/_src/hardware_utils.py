@@ -93,7 +93,8 @@ def processor_name() -> str:
     """This machine's processor, so far as the system tells: the architecture, and the model."""
     names = ("model name", "cpu family", "model", "stepping", "CPU implementer", "CPU part")
     known = [value for name, value in _processor_information() if name in names]
-    return " ".join([platform.machine(), platform.processor(), *known])
+    # `platform.processor` starts another program, and says less.
+    return " ".join([platform.machine(), *(known or [platform.processor()])])
 
 
 @functools.cache
