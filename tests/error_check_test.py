@@ -120,6 +120,48 @@ def test_shards(transform):
         raise_if_error()
 
 
+def shards_of(mesh, **options):
+    return jax.shard_map(add_one, mesh=mesh, in_specs=P("x"), out_specs=P("x"), **options)
+
+
+def check_finds_only_negative_numbers(f, x):
+    f(x + 1)
+    raise_if_error()
+    f(x)
+    with pytest.raises(JaxValueError, match="negative"):
+        raise_if_error()
+
+
+@pytest.mark.parametrize("transform", [lambda f: f, jax.jit])
+def test_batches_of_shards(transform):
+    mesh = jax.make_mesh((4, 2), ("x", "y"), axis_types=(AxisType.Auto,) * 2)
+    f = jax.vmap(shards_of(mesh))
+    x = jnp.arange(16.0).reshape(2, 8) - 1
+    check_finds_only_negative_numbers(transform(f), x)
+    check_finds_only_negative_numbers(transform(jax.grad(lambda x: f(x).sum())), x)
+
+
+def test_shards_of_several_meshes_and_whole_arrays():
+    x = jnp.arange(8.0) - 1
+    for devices in (jax.devices()[:4], jax.devices()[4:6]):
+        mesh = jax.make_mesh((len(devices),), ("x",), axis_types=(AxisType.Auto,), devices=devices)
+        check_finds_only_negative_numbers(shards_of(mesh), x)
+        check_finds_only_negative_numbers(add_one, x)
+
+
+@pytest.mark.parametrize("axis_type", [AxisType.Explicit, AxisType.Auto])
+@pytest.mark.parametrize("transform", [lambda f: f, jax.jit])
+def test_shards_of_the_mesh_in_use(transform, axis_type):
+    mesh = jax.make_mesh((4, 2), ("x", "y"), axis_types=(axis_type,) * 2)
+    with jax.set_mesh(mesh):
+        x = jax.device_put(jnp.arange(8.0) - 1, P("x"))
+        check_finds_only_negative_numbers(transform(shards_of(mesh)), x)
+        check_finds_only_negative_numbers(transform(jax.vmap(shards_of(mesh))), x[None])
+        check_finds_only_negative_numbers(jax.jit(shards_of(mesh, axis_names={"x"})), x)
+        wrapped = transform(error_check.wrap_for_export(shards_of(mesh)))
+        check_finds_only_negative_numbers(error_check.unwrap_from_import(wrapped), x)
+
+
 def test_exported_programs():
     wrapped = jax.jit(error_check.wrap_for_export(lambda x: add_one(add_one(x) - 3)))
     out, _ = wrapped(1.0)  # -1 is negative

@@ -7,11 +7,12 @@ The references are part of the state of tracing: a function is traced again wher
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import threading
 import traceback
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from types import TracebackType
 from typing import Any, NamedTuple
 
@@ -23,10 +24,19 @@ from jax._src.custom_batching import custom_vmap
 from jax._src.device_put.functions import device_put
 from jax._src.lax import lax
 from jax._src.lax.parallel import pcast, psum
-from jax._src.mesh import Mesh, get_concrete_mesh
+from jax._src.mesh import (
+    AbstractMesh,
+    Mesh,
+    empty_abstract_mesh,
+    empty_concrete_mesh,
+    get_abstract_mesh,
+    get_concrete_mesh,
+    use_abstract_mesh,
+)
 from jax._src.named_sharding import NamedSharding
 from jax._src.partition_spec import PartitionSpec
 from jax._src.shard_map import shard_map
+from jax._src.sharding_impls.meshes import use_concrete_mesh
 from jax._src.state.primitives import new_ref, ref_get, ref_set
 
 _NO_ERROR = np.uint32(np.iinfo(np.uint32).max)
@@ -56,28 +66,53 @@ class _Errors:
         return list(self._numbers)
 
 
-class _State:
-    """References to the numbers of errors: one a mesh, as programs over a mesh cannot read others."""
+class _Place(NamedTuple):
+    """The devices that record errors in one reference."""
 
-    def __init__(self, errors: _Errors):
+    mesh: Mesh | None  # that of `jax.set_mesh`
+    shards: AbstractMesh | None  # that of the `shard_map` being traced
+
+    @property
+    def each_device_of(self) -> Mesh | None:
+        """The mesh, each device of which has its own number of an error, unless there is one for all."""
+        return self.mesh if self.shards is None else None
+
+    def no_error(self) -> Any:
+        mesh = self.each_device_of
+        if mesh is None:
+            return lax.full((), _NO_ERROR, np.uint32)
+        sharding = NamedSharding(mesh, PartitionSpec(*mesh.axis_names))
+        return device_put(np.full(mesh.devices.shape, _NO_ERROR), sharding)
+
+
+@contextlib.contextmanager
+def _no_mesh() -> Iterator[None]:
+    with use_abstract_mesh(empty_abstract_mesh), use_concrete_mesh(empty_concrete_mesh):
+        yield
+
+
+def _place() -> _Place:
+    mesh, abstract = get_concrete_mesh(), get_abstract_mesh()
+    return _Place(None if mesh.empty else mesh, abstract if abstract.manual_axes else None)
+
+
+class _State:
+    """References to the numbers of errors: one a place, as programs cannot read those of others.
+
+    `trace` is the one in which they are made.
+    """
+
+    def __init__(self, errors: _Errors, trace: core.Trace = eval_trace):
         self.errors = errors
-        self.refs: dict[Mesh | None, Any] = {}
+        self.refs: dict[_Place, Any] = {}
+        self._trace = trace
 
     def ref(self) -> Any:
-        mesh = get_concrete_mesh()
-        key = None if mesh.empty else mesh
-        if key not in self.refs:
-            with core.eval_context():
-                self.refs[key] = new_ref(_initial(key))
-        return self.refs[key]
-
-
-def _initial(mesh: Mesh | None) -> Any:
-    """Returns "no error": for a mesh, an array with one element a device."""
-    if mesh is None:
-        return lax.full((), _NO_ERROR, np.uint32)
-    sharding = NamedSharding(mesh, PartitionSpec(*mesh.axis_names))
-    return device_put(np.full(mesh.devices.shape, _NO_ERROR), sharding)
+        place = _place()
+        if place not in self.refs:
+            with core.set_current_trace(self._trace), _no_mesh():
+                self.refs[place] = new_ref(place.no_error())
+        return self.refs[place]
 
 
 _process_state = _State(_Errors())
@@ -110,17 +145,16 @@ def _any_on_each_device(pred: Any, mesh: Mesh) -> Any:
 
 def _found(pred: Any) -> Any:
     """Reduces `pred` to the shape of the reference in use."""
-    mesh = get_concrete_mesh()
-    if not mesh.empty and core.typeof(pred).sharding.mesh.are_all_axes_explicit:
+    mesh = _place().each_device_of
+    if mesh is not None and core.typeof(pred).sharding.mesh.are_all_axes_explicit:
         return _any_on_each_device(pred, mesh)
     found = lax.reduce_or(pred, tuple(range(pred.ndim)))
-    return found if mesh.empty else lax.broadcast(found, mesh.devices.shape)
+    return found if mesh is None else lax.broadcast(found, mesh.devices.shape)
 
 
 @custom_vmap
-def _record(pred: Any, code: Any) -> tuple[()]:
+def _store(ref: Any, pred: Any, code: Any) -> tuple[()]:
     """Stores `code` if an element of `pred` is true and no error is stored."""
-    ref = _state().ref()
     old = ref_get(ref, ())
     first = lax.eq(old, lax.full_like(old, _NO_ERROR)) & _found(pred)
     sharding = core.typeof(old).sharding
@@ -129,10 +163,10 @@ def _record(pred: Any, code: Any) -> tuple[()]:
     return ()
 
 
-@_record.def_vmap
-def _record_of_batch(axis_size: int, in_batched: Any, pred: Any, code: Any) -> tuple[tuple, tuple]:
+@_store.def_vmap
+def _store_of_batch(axis_size: int, in_batched: Any, *args: Any) -> tuple[tuple, tuple]:
     # An error of one element of the batch is one of the whole: the reference is not batched.
-    return _record(pred, code), ()
+    return _store(*args), ()
 
 
 def set_error_if(pred: Any, /, msg: str) -> None:
@@ -158,8 +192,8 @@ def set_error_if(pred: Any, /, msg: str) -> None:
     negative number
     """
     pred = lax.convert_element_type(pred, np.bool_)
-    mesh = get_concrete_mesh()
-    if pred.ndim and not mesh.empty and not mesh.are_all_axes_explicit:
+    mesh = _place().each_device_of
+    if pred.ndim and mesh is not None and not mesh.are_all_axes_explicit:
         warnings.warn(
             "set_error_if: axes of the mesh are not Explicit, so whether any element is true is found "
             "by communication between the devices. Make the axes Explicit to avoid it.",
@@ -168,9 +202,10 @@ def set_error_if(pred: Any, /, msg: str) -> None:
         )
     varying = tuple(core.typeof(pred).vma)
     if varying:  # inside shard_map, where the reference has one value for all shards
-        pred = lax.gt(psum(lax.convert_element_type(pred, np.int32), varying), np.int32(0))
+        found = lax.reduce_or(pred, tuple(range(pred.ndim)))
+        pred = lax.gt(psum(lax.convert_element_type(found, np.int32), varying), np.int32(0))
     number = _state().errors.number(_Error(msg, source_info_util.current_traceback()))
-    _record(pred, np.uint32(number))
+    _store(_state().ref(), pred, np.uint32(number))
 
 
 def raise_if_error() -> None:
@@ -187,10 +222,10 @@ def raise_if_error() -> None:
         )
     state = _state()
     first = _NO_ERROR
-    for mesh, ref in state.refs.items():
+    for place, ref in state.refs.items():
         codes = ref_get(ref, ())
         first = min(first, *[np.min(np.asarray(s.data)) for s in codes.addressable_shards])
-        ref_set(ref, (), _initial(mesh))
+        ref_set(ref, (), place.no_error())
     if first == _NO_ERROR:
         return
     message, where = state.errors.all()[int(first)]
@@ -270,14 +305,12 @@ def wrap_for_export(f: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(f)
     def wrapped(*args: Any, **kwargs: Any) -> tuple[Any, _Outcome]:
-        state = _State(_Errors())
-        mesh = get_concrete_mesh()
-        key = None if mesh.empty else mesh
-        ref = state.refs[key] = new_ref(_initial(key))
+        state = _State(_Errors(), trace_ctx.trace)
+        state.ref()
         with _context(state):
             out = f(*args, **kwargs)
-        codes = ref_get(ref, ())
-        code = lax.reduce_min(codes, tuple(range(codes.ndim)))
+        codes = [ref_get(ref, ()) for ref in state.refs.values()]
+        code = functools.reduce(lax.min, [lax.reduce_min(c, tuple(range(c.ndim))) for c in codes])
         return out, _Outcome(code, tuple([(e.message, _text(e)) for e in state.errors.all()]))
 
     return wrapped
@@ -304,7 +337,8 @@ def unwrap_from_import(f: Callable[..., Any]) -> Callable[..., Any]:
         out, outcome = f(*args, **kwargs)
         for i, (message, where) in enumerate(outcome.errors):
             number = _state().errors.number(_Error(message, where))
-            _record(lax.eq(outcome.code, lax.full_like(outcome.code, i)), np.uint32(number))
+            found = lax.eq(outcome.code, lax.full_like(outcome.code, i))
+            _store(_state().ref(), found, np.uint32(number))
         return out
 
     return unwrapped
