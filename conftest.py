@@ -40,14 +40,15 @@ def pytest_addoption(parser):
 
 
 def pytest_collection_modifyitems(config, items):
-    """Leaves out tests that need absent compilers. With `--quick` keeps a selection.
+    """Leaves out tests that need absent compilers, or a browser where there is none. With `--quick` keeps a selection.
 
     The selection is the same every time, whatever other tests are added or removed.
     """
-    if not _has_compilers():
-        absent = [item for item in items if "aot" in item.keywords]
-        config.hook.pytest_deselected(items=absent)
-        items[:] = [item for item in items if "aot" not in item.keywords]
+    for mark, is_there in (("aot", _has_compilers), ("browser", _has_browser)):
+        absent = [item for item in items if mark in item.keywords]
+        if absent and not is_there():
+            config.hook.pytest_deselected(items=absent)
+            items[:] = [item for item in items if mark not in item.keywords]
     if not config.option.quick:
         return
     chosen = {item for item in items if "slow" not in item.keywords and _drawn(item.nodeid)}
@@ -64,6 +65,12 @@ def _has_compilers() -> bool:
     """Whether there are the compilers of build/requirements/aot.in, and the jaxlib of the stored results."""
     found = all(map(importlib.util.find_spec, ("libtpu", "jax_plugins.xla_cuda13")))
     return found and importlib.metadata.version("jaxlib") == "0.10.2"
+
+
+def _has_browser() -> bool:
+    from browser import chromium  # of the tests' folder, which collecting them has put on the path
+
+    return chromium() is not None
 
 
 def _drawn(nodeid: str) -> bool:

@@ -21,6 +21,7 @@ import traceback
 import jaxlib.version
 import numerics  # noqa: F401 (adds benchmarks)
 import suite  # noqa: F401 (adds benchmarks)
+import tools  # noqa: F401 (adds benchmarks)
 from registry import BENCHMARKS
 
 import jax

@@ -54,6 +54,15 @@ need_compiler() {
     [[ -n ${CXX:-} ]] || command -v c++ >/dev/null || command -v g++ >/dev/null || install_packages g++
 }
 
+# A browser, for tests of pages.
+need_browser() {
+    local name
+    for name in chromium chromium-browser google-chrome google-chrome-stable; do
+        ! command -v "$name" >/dev/null || return 0
+    done
+    install_packages chromium
+}
+
 # Sets `count`: how many accelerators of a kind (cuda, rocm, tpu) the tests may use here. Fails where there are none.
 count_accelerators() {
     need_python

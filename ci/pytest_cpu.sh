@@ -4,4 +4,5 @@ set -euo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 need_python
 need_compiler
+need_browser
 exec "$python" build/build.py test "$@"

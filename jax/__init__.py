@@ -157,7 +157,7 @@ ad = _SimpleNamespace(
 _lazy_modules = frozenset(
     {
         "ad_checkpoint", "api_util", "core", "custom_batching", "custom_derivatives", "debug",
-        "distributed", "dlpack", "example_libraries", "experimental", "export", "extend", "ffi",
+        "distributed", "dlpack", "doctor", "example_libraries", "experimental", "export", "extend", "ffi",
         "flatten_util", "image", "interpreters", "lib", "monitoring", "nn", "ops", "profiler", "random",
         "ref", "scipy", "stages", "test_util", "tools", "util", "version",
     }

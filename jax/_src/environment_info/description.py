@@ -10,6 +10,8 @@ import sys
 import numpy as np
 
 from jax._src import compilation_cache, config, lib, xla_bridge
+from jax._src.environment_info import doctor
+from jax._src.environment_info.findings import report
 from jax._src.lib import native_kernels
 from jax.version import __version__
 
@@ -18,7 +20,10 @@ _PREFIXES = ("JAX_", "XLA_", "CUDA_", "ROCM_", "TPU_", "NCCL_")
 
 
 def print_environment_info(return_string: bool = False) -> str | None:
-    """Prints versions, devices and settings for a bug report.
+    """Prints versions, devices and settings for a bug report, and what is wrong with them.
+
+    Below the lines that PyPI's jax prints are those of the doctor: problems, each with the command that mends it, and what is
+    in order. `python -m jax.doctor` prints only these, and its exit status tells whether there are errors.
 
     Args:
       return_string: whether to return the text instead of printing it.
@@ -28,7 +33,12 @@ def print_environment_info(return_string: bool = False) -> str | None:
     jaxlib: 0.10.2
     jaxlib-ext: 0.10.2, vectors: AVX2
     ...
+    checks:
+    ok       packages: jaxlib 0.10.2 fits jax 0.10.2
+    ...
     """
+    findings = doctor.diagnose()
+    starts = xla_bridge.backends_are_initialized()
     python = sys.version.replace("\n", " ")
     lines = [
         f"jax:    {__version__}",
@@ -36,14 +46,15 @@ def print_environment_info(return_string: bool = False) -> str | None:
         f"jaxlib-ext: {_extension_info()}",
         f"numpy:  {np.__version__}",
         f"python: {python}",
-        f"device info: {_device_info()}",
-        f"process_count: {xla_bridge.process_count()}",
+        f"device info: {_device_info() if starts else 'no backend starts (see below)'}",
+        f"process_count: {xla_bridge.process_count() if starts else 'unknown'}",
         f"platform: {platform.uname()}",
         f"compilation cache: {_compilation_cache_info()}",
     ]
     lines += [f"{name}={value}" for name, value in os.environ.items() if name.startswith(_PREFIXES)]
-    if (gpu := _nvidia_smi()) is not None:
+    if starts and (gpu := _nvidia_smi()) is not None:
         lines.append("\n$ nvidia-smi\n" + gpu)
+    lines += ["\nchecks:", report(findings)]
     text = "\n".join(lines)
     if return_string:
         return text

@@ -1,0 +1,80 @@
+#!/usr/bin/env python3
+"""Makes the pictures of the pages of docs/ from what the tools print: python docs/pictures.py [NAME ...]
+
+It needs Chromium, and Pillow, which comes with matplotlib.
+"""
+
+import html
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+from PIL import Image
+
+DOCS = Path(__file__).absolute().parent
+sys.path[:0] = [str(DOCS.parent), str(DOCS.parent / "tests")]
+
+from browser import screenshot  # noqa: E402  (of the tests' folder)
+
+_COLORS = {"error": "#c62828", "warning": "#b26a00", "note": "#1565c0", "ok": "#2e7d32"}
+_TERMINAL = """<meta charset="utf-8"><style>
+body { margin: 0; background: #fbfbfb; } pre { margin: 12px 16px; font: 13px/1.5 "DejaVu Sans Mono", monospace;
+white-space: pre-wrap; } b { font-weight: 600; }
+</style><pre>"""
+
+
+def terminal(command: str, output: str) -> str:
+    """A page that looks like a terminal after a command, with words such as `error` at the start of lines coloured."""
+    lines = [f"<b>$ {html.escape(command)}</b>"]
+    for line in output.splitlines():
+        word = line.partition(" ")[0]
+        text = html.escape(line)
+        if word in _COLORS:
+            text = f'<b style="color:{_COLORS[word]}">{word}</b>' + text[len(word) :]
+        lines.append(text)
+    return _TERMINAL + "\n".join(lines) + "</pre>"
+
+
+def doctor(folder: Path) -> tuple[str, int, int]:
+    variables = {
+        "JAX_COMPILATION_CACHE_DIR": "/tmp/full/cache",
+        "JAX_ENABLE_X46": "1",
+        "OMP_NUM_THREADS": "64",
+        "XLA_PYTHON_CLIENT_MEM_FRACTION": "90",
+        "XLA_FLAGS": "--xla_cpu_multi_thread_eigen=flase",
+        "PYTHONPATH": str(DOCS.parent),
+    }
+    Path("/tmp/full").touch()
+    try:
+        output = run("-m", "jax.doctor", variables=variables)
+    finally:
+        Path("/tmp/full").unlink()
+    return terminal("python -m jax.doctor", output), 1000, 420
+
+
+def run(*arguments: str, variables: dict[str, str]) -> str:
+    environment = os.environ | variables
+    return subprocess.run(
+        [sys.executable, *arguments], env=environment, stdout=subprocess.PIPE, text=True
+    ).stdout
+
+
+PICTURES: dict[str, Callable[[Path], tuple[str, int, int]]] = {"doctor": doctor}
+
+
+def main(names: list[str]) -> None:
+    for name in names or PICTURES:
+        with tempfile.TemporaryDirectory() as folder:
+            page, width, height = PICTURES[name](Path(folder))
+        file = DOCS / f"{name}.png"
+        screenshot(page, file, width, height)
+        image = Image.open(file).convert("RGB").quantize(256, dither=Image.Dither.NONE)
+        image.save(file, optimize=True)
+        print(f"{file}: {file.stat().st_size:,} bytes")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
