@@ -3,9 +3,47 @@
 Like suite.py, this runs on both sides. Where PyPI's jax has no such tool, its side runs the program without one.
 """
 
+import itertools
+import logging
+
 from registry import timed
 
 import jax
+import jax.numpy as jnp
+
+# Explanations of cache misses: of a function that is traced for a new shape in each call
+
+
+def trace_new_shapes(explain):
+    def model(x):
+        for _ in range(10):
+            x = jnp.sin(x) * 2
+        return x
+
+    f = jax.jit(model)
+    sizes = itertools.count(1)
+
+    def call():
+        with jax.explain_cache_misses(explain):
+            return f.trace(jax.ShapeDtypeStruct((next(sizes),), jnp.float32)).out_info
+
+    return call
+
+
+@timed("tools", "a trace for a new shape, not explained", mark=1.0)
+def trace_unexplained():
+    return trace_new_shapes(False)
+
+
+@timed("tools", "a trace for a new shape, explained", mark=1.0)
+def trace_explained():
+    logger = logging.getLogger("jax._src.interpreters.partial_eval")
+    logger.addHandler(logging.NullHandler())
+    logger.propagate = False
+    return trace_new_shapes(True)
+
+
+# The doctor
 
 
 @timed("tools", "print_environment_info, with the doctor's checks", mark=None)

@@ -55,14 +55,45 @@ def doctor(folder: Path) -> tuple[str, int, int]:
     return terminal("python -m jax.doctor", output), 1000, 420
 
 
-def run(*arguments: str, variables: dict[str, str]) -> str:
+TRAINING = """
+import jax, jax.numpy as jnp
+
+@jax.jit
+def step(w, batch, rate=0.1):
+    return w - rate * (batch @ w)
+
+def evaluate(w, scale):
+    return jax.jit(lambda w: w.sum() * scale)(w)
+
+w = jnp.ones(4)
+with jax.debug.explain_cache_miss() as misses:
+    for rows in (4, 4, 3):
+        step(w[:rows], jnp.ones((rows, rows)))
+    step(w, jnp.ones((4, 4)), 1)
+    for scale in (1.0, 2.0):
+        evaluate(w, scale)
+"""
+
+
+def cache_misses(folder: Path) -> tuple[str, int, int]:
+    (folder / "train.py").write_text(TRAINING)
+    variables = {"JAX_LOG_COMPILES": "summary", "PYTHONPATH": str(DOCS.parent)}
+    output = run("train.py", variables=variables, folder=folder).replace(f"{folder}/", "")
+    return terminal("JAX_LOG_COMPILES=summary python train.py", output), 1250, 520
+
+
+def run(*arguments: str, variables: dict[str, str], folder: Path = DOCS) -> str:
     environment = os.environ | variables
     return subprocess.run(
-        [sys.executable, *arguments], env=environment, stdout=subprocess.PIPE, text=True
-    ).stdout
+        [sys.executable, *arguments], env=environment, cwd=folder, stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT, text=True,
+    ).stdout  # fmt: skip
 
 
-PICTURES: dict[str, Callable[[Path], tuple[str, int, int]]] = {"doctor": doctor}
+PICTURES: dict[str, Callable[[Path], tuple[str, int, int]]] = {
+    "cache_misses": cache_misses,
+    "doctor": doctor,
+}
 
 
 def main(names: list[str]) -> None:

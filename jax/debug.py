@@ -9,6 +9,7 @@ from jax._src.debugging import (
     debug_print as print,
     inspect_array_sharding as inspect_array_sharding,
 )
+from jax._src.jit.trace_misses import explain_cache_miss as explain_cache_miss
 from jax._src.visualize import (
     visualize_array_sharding as visualize_array_sharding,
     visualize_sharding as visualize_sharding,

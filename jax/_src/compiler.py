@@ -31,7 +31,7 @@ class log_elapsed_time:
       fun_name: the function.
       event: the name passed to `jax.monitoring` listeners; with None they are not called.
 
-    The message has level WARNING if `jax_log_compiles` is set, DEBUG otherwise. Nothing is logged
+    The message has level WARNING if `jax_log_compiles` is True, DEBUG otherwise. Nothing is logged
     or reported if the stage fails.
     """
 
@@ -51,7 +51,10 @@ class log_elapsed_time:
         if exc_type is not None:
             return
         end = time.time()
-        priority = logging.WARNING if config.log_compiles.value else logging.DEBUG
+        log = config.log_compiles.value
+        if log == "summary" and self.event is not None:
+            _summary().add_duration(self.event, self.fun_name, end - self.start)
+        priority = logging.WARNING if log is True else logging.DEBUG
         if logger.isEnabledFor(priority):
             logger.log(
                 priority, self.fmt.format(fun_name=self.fun_name, elapsed_time=end - self.start)
@@ -60,6 +63,13 @@ class log_elapsed_time:
             name = self.fun_name
             monitoring.record_event_duration_secs(self.event, end - self.start, fun_name=name)
             monitoring.record_event_time_span(self.event, self.start, end, fun_name=name)
+
+
+def _summary() -> Any:
+    """The module of the summary of compilations, which most programs do not use."""
+    from jax._src import compile_summary
+
+    return compile_summary
 
 
 def get_compile_options(

@@ -14,6 +14,7 @@ from jax._src import logging_config
 from jax._src.config._state import (
     State,
     bool_flag,
+    bool_or_word_state,
     bool_state,
     context_config,
     enum_class_state,
@@ -280,11 +281,17 @@ disable_jit = bool_state(
     "Runs jitted functions operation by operation, as plain Python.",
     **_TRACED,
 )
-log_compiles = bool_state(
-    "jax_log_compiles", False, "Logs a warning for each trace and each compilation."
+log_compiles = bool_or_word_state(
+    "jax_log_compiles",
+    False,
+    "Logs a warning for each trace and each compilation. With the value 'summary' nothing is logged, and a table is"
+    " printed at the end of the program: how often and why each function was traced and compiled.",
+    word="summary",
 )
 explain_cache_misses = bool_state(
-    "jax_explain_cache_misses", False, "Logs why a jitted function had to be traced again."
+    "jax_explain_cache_misses",
+    False,
+    "Logs why a jitted function had to be traced or compiled again, and what avoids it.",
 )
 log_checkpoint_residuals = bool_state(
     "jax_log_checkpoint_residuals", False, "Logs the residuals that jax.checkpoint keeps."

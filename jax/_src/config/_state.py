@@ -256,7 +256,7 @@ class Config:
             if choices is not None:
                 flags.DEFINE_enum(name, default, choices, help=help)
             elif opt_type is bool:
-                flags.DEFINE_bool(name, default, help=help)
+                flags.DEFINE_bool(name, bool(default), help=help)
             elif opt_type is int:
                 flags.DEFINE_integer(name, default, help=help)
             elif opt_type is float:
@@ -330,6 +330,22 @@ def bool_state(name: str, default: bool, help: str, **kwargs: Any) -> State:
     kwargs.setdefault("default_context_manager_value", True)
     default = bool_env(name.upper(), default)
     return _new_state(name, default, help, parse_bool, bool, None, **kwargs)
+
+
+def bool_or_word_state(name: str, default: bool, help: str, *, word: str, **kwargs: Any) -> State:
+    """An option that is True, False, or one word."""
+
+    def parse(name: str, value: Any) -> bool | str:
+        if isinstance(value, str) and value == word:
+            return word
+        try:
+            return parse_bool(name, value)
+        except ValueError as err:
+            raise ValueError(f"{err}, or {word!r}") from None
+
+    kwargs.setdefault("default_context_manager_value", True)
+    default = _parse_env(name, parse, default)
+    return _new_state(name, default, help, parse, bool, None, **kwargs)
 
 
 def int_state(name: str, default: int, help: str, **kwargs: Any) -> State:

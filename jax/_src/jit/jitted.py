@@ -31,8 +31,13 @@ from jax._src.core import (
 )
 from jax._src.core.jaxpr import DebugInfo, fun_source_info
 from jax._src.interpreters import partial_eval as pe, pxla
-from jax._src.jit import trace_misses
-from jax._src.jit.primitive import call_compiled, jit_p, lower, pjit_p as pjit_p
+from jax._src.jit.primitive import (
+    call_compiled,
+    jit_p,
+    lower,
+    misses_are_wanted,
+    pjit_p as pjit_p,
+)
 from jax._src.late_binding import late
 from jax._src.layout import Format, Layout
 from jax._src.lib import _jax, jax_jit
@@ -204,7 +209,7 @@ class Jitted:
         if entry is not None and entry.is_valid():
             return entry, flat
         api_util.check_can_be_key(self.fun)
-        if config.explain_cache_misses.value:
+        if misses_are_wanted():
             self._explain_miss(key, args, kwargs)
         entry = self.make_trace(args, kwargs, signature, avals)
         if not (config.check_tracer_leaks.value and entry.consts):
@@ -246,8 +251,10 @@ class Jitted:
         def arg_names():
             return _arg_names(self.fun, args, kwargs, opts)
 
+        from jax._src.jit import trace_misses  # which most programs do not use
+
         previous = [k for k in self.traces.keys() if type(k[0]) is type(key[0])]
-        trace_misses.explain_miss(self.fun, key, previous, arg_names)
+        trace_misses.explain_trace(self.fun, key, previous, arg_names)
 
     def make_trace(self, args, kwargs, signature, avals) -> TraceEntry:
         """Trace the function for a call.

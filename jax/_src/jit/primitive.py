@@ -64,6 +64,10 @@ def call_compiled(args: list, params: dict, transform: str = "jit"):
         if mesh is not None:
             with use_concrete_mesh(mesh):
                 return call_compiled(args, dict(params, ctx_mesh=mesh), transform)[0], None
+        if misses_are_wanted() and not computation.is_compiled():
+            from jax._src.jit import trace_misses  # which most programs do not use
+
+            trace_misses.explain_compilation(params, key, list(cache))
         executable = cache[key] = computation.compile()
     if config.debug_nans.value or config.debug_infs.value:
         outs = _call_checked(executable, args, params)
@@ -73,6 +77,11 @@ def call_compiled(args: list, params: dict, transform: str = "jit"):
         return outs, executable
     ran(outs)
     return outs, None  # uses of keys are counted in Python, at every call
+
+
+def misses_are_wanted() -> bool:
+    """Whether somebody wants to know why calls are traced and compiled."""
+    return config.explain_cache_misses.value or config.log_compiles.value == "summary"
 
 
 def _call_checked(executable, args, params):

@@ -1,132 +1,271 @@
-"""Explanations of why `jit` traced a function again, for `jax_explain_cache_misses`."""
+"""Explanations of why a jitted function was traced or compiled again, for `jax_explain_cache_misses`.
+
+A miss is explained by the key that is closest to that of the call: what differs, old and new, and what the user
+can do about it. It is logged, recorded by `jax.debug.explain_cache_miss`, or counted for `JAX_LOG_COMPILES=summary`.
+"""
 
 from __future__ import annotations
 
+import collections
+import contextlib
+import functools
 import logging
+import sys
 import threading
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+import weakref
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, NamedTuple
 
-from jax._src import config, source_info_util
+from jax._src import compile_summary, config, source_info_util
 from jax._src.core.jaxpr import fun_source_info
-from jax._src.tree_util import equality_errors_pytreedef, keystr
-from jax._src.util import fun_name
+from jax._src.jit.miss_causes import Change, captured, key_changes, placement_changes, remedy_for
+from jax._src.util import fun_name, set_module
 
-logger = logging.getLogger(__name__)
+logger = logging.getLogger("jax._src.interpreters.partial_eval")  # that of PyPI's jax
+export = set_module("jax.debug")
 
-_seen_lines: dict[str, str] = {}  # names of functions, by the line that defines them
+_KINDS = {
+    "first": "was traced for the first time",
+    "new function": "is another function than the one that was traced before",
+    "cleared": "was traced again, since the caches had been cleared",
+    "traced": "was traced again",
+    "compiled": "was compiled again",
+}
+
+
+class CacheMiss(NamedTuple):
+    """Why one call had to be traced or compiled.
+
+    Attributes:
+      kind: "first", "new function" (one that is defined at the line of an earlier one), "cleared", "traced" or
+        "compiled" (only compiled again: the trace was there).
+      name: the function's name.
+      defined_at: file and line of its definition.
+      called_at: file and line of the call.
+      changes: what differs from the closest earlier call: tuples `(kind, path, old, new)`.
+      remedy: what avoids the miss; None if nothing has to.
+    """
+
+    kind: str
+    name: str
+    defined_at: str
+    called_at: str
+    changes: tuple[Change, ...]
+    remedy: str | None
+
+    def __str__(self) -> str:
+        lines = [f"{self.called_at}: {self.name} {_KINDS[self.kind]}"]
+        lines += [f"  {change}" for change in self.changes]
+        lines.append(f"  it is defined at {self.defined_at}")
+        if self.remedy is not None:
+            lines.append(f"  remedy: {self.remedy}")
+        return "\n".join(lines)
+
+    @property
+    def cause(self) -> str:
+        """The cause in few words, such as `shape of x`."""
+        if self.changes and self.kind in ("traced", "compiled", "new function"):
+            return self.changes[0].cause
+        return self.kind
+
+
+class CacheMisses(list):
+    """The misses of a block, in order; printed, it also counts them by function and cause."""
+
+    @property
+    def counts(self) -> dict[str, collections.Counter[str]]:
+        """How often each cause made each function miss: `{"f": {"first": 1, "shape of x": 3}}`."""
+        found: dict[str, collections.Counter[str]] = {}
+        for miss in self:
+            found.setdefault(miss.name, collections.Counter())[miss.cause] += 1
+        return found
+
+    def __str__(self) -> str:
+        if not self:
+            return "no cache misses"
+        lines = [str(miss) for miss in self]
+        for name, causes in self.counts.items():
+            text = ", ".join(f"{cause}: {n}" for cause, n in causes.most_common())
+            lines.append(f"{name}: {causes.total()} cache misses ({text})")
+        return "\n".join(lines)
+
+
+class _Recording(threading.local):
+    def __init__(self) -> None:
+        self.lists: list[tuple[CacheMisses, bool]] = []  # and whether to print
+
+
+_recording = _Recording()
+
+
+@export
+@contextlib.contextmanager
+def explain_cache_miss(*, quiet: bool = False) -> Iterator[CacheMisses]:
+    """Context manager or decorator: says of each call in its block that has to be traced or compiled why, and what to do.
+
+    An explanation names the argument that differs from the closest earlier call, old and new, the user's line, and
+    a remedy. It is printed to stderr when the miss happens. Of the library's functions, first traces are left out. Calls of compiled programs cost what they cost
+    otherwise. The option `jax_explain_cache_misses` logs the same for a whole program.
+
+    Args:
+      quiet: whether to print nothing; the value of the `with` statement has the explanations.
+
+    Returns:
+      A context manager whose value is the list of the block's misses, which `print` shows with counts.
+
+    >>> @jax.jit
+    ... def double(x):
+    ...     return 2 * x
+    >>> with jax.debug.explain_cache_miss(quiet=True) as misses:
+    ...     for n in (3, 3, 4):
+    ...         y = double(jnp.ones(n))
+    >>> [miss.kind for miss in misses if miss.name == "double"]
+    ['first', 'traced']
+    >>> misses[-1].changes[0]
+    Change(kind='shape', path='x', old='f32[3]', new='f32[4]')
+    """
+    misses = CacheMisses()
+    _recording.lists.append((misses, not quiet))
+    try:
+        with config.explain_cache_misses(True):
+            yield misses
+    finally:
+        _recording.lists.pop()
+
+
+# Functions that were traced, and what functions that a line defines had captured
+
+_seen_functions: weakref.WeakSet[Any] = weakref.WeakSet()
+_seen_lines: dict[str, tuple[str, dict[str, str]]] = {}
 _lock = threading.Lock()
+_MOST_KEYS = 256  # that a call is compared with: the latest ones
 
 
-def explain_miss(
-    fun: Callable, key: tuple, previous: Iterable[tuple], arg_names: Callable[[], Sequence[str]]
+def explain_trace(
+    fun: Callable,
+    key: tuple,
+    previous: Iterable[tuple],
+    arg_names: Callable[[], Sequence[str | None]],
 ) -> None:
-    """Log why a call of a jitted function is not in its cache of traces.
+    """Tell why a call of a jitted function is not in its cache of traces.
 
     Args:
       fun: the function.
       key: the key of the call: signature, types of the arguments, options, tracing context.
       previous: the keys that are in the cache.
-      arg_names: returns the names of the arguments.
+      arg_names: returns the names of the flat dynamic arguments.
     """
     if getattr(fun, "_apply_primitive", False):  # internal; it would mean nothing to users
         return
-    frame = source_info_util.summarize(source_info_util.current())
-    lines = [f"TRACING CACHE MISS at {frame or '<unknown>'}:"]
     name, _, where = fun_source_info(fun).partition(" at ")
     name, where = name or fun_name(fun), where or "<unknown>"
-    previous = list(previous)
+    previous = list(previous)[-_MOST_KEYS:]
     previous.reverse()  # of several equally close keys, `min` takes the first: the latest one
+    is_new, before = _remember(fun, name, where)
+    changes: list[Change] = []
     if previous:
-        _, differences = min(
-            [_differences(key, old, arg_names) for old in previous], key=lambda d: d[0]
-        )
-        lines.append(f"  for {name} defined at {where}")
-        lines.append("  all previously seen cache keys differ. For the closest previous key:")
-        lines += [f"  {line}" for line in differences]
+        kind = "traced"
+        arg_names = functools.cache(arg_names)
+        found = [key_changes(fun, key, old, arg_names) for old in previous]
+        _, changes = min(found, key=lambda d: d[0])
+    elif not is_new:
+        kind = "cleared"
+    elif before is None:
+        kind = "first"
     else:
-        lines.append(f"  never seen function:\n    {name} id={id(fun)} defined at {where}")
-        with _lock:
-            again = _seen_lines.get(where) == name
-            _seen_lines[where] = name
-        if again:
+        kind = "new function"
+        now = captured(fun)
+        changes = [
+            Change("closure", path, before.get(path, "nothing"), now.get(path, "nothing"))
+            for path in {**before, **now}
+            if before.get(path) != now.get(path)
+        ]
+    _tell(kind, name, where, changes, id(fun))
+
+
+def _remember(fun: Callable, name: str, where: str) -> tuple[bool, dict[str, str] | None]:
+    """Whether a function is new, and what an earlier one had captured that the same line defines."""
+    with _lock:
+        try:
+            is_new = fun not in _seen_functions
+            _seen_functions.add(fun)
+        except TypeError:  # not hashable, or does not support weak references
+            is_new = True
+        seen_name, before = _seen_lines.get(where, (None, None))
+        _seen_lines[where] = name, captured(fun)
+    return is_new, before if seen_name == name else None
+
+
+def explain_compilation(params: dict, key: tuple, cache: Iterable[Any]) -> None:
+    """Tell why a program has to be compiled although its trace was compiled before.
+
+    Args:
+      params: those of the call.
+      key: the key of the program in the cache of the jaxpr.
+      cache: the keys in that cache, of programs and of other things.
+    """
+    previous = [k for k in cache if isinstance(k, tuple) and k[:1] == key[:1] and k != key]
+    previous = previous[-_MOST_KEYS:]
+    info = params["jaxpr"].jaxpr.debug_info
+    name, _, where = info.func_src_info.partition(" at ")
+    if not previous or not source_info_util.is_user_filename(where.rpartition(":")[0]):
+        return
+    names = info.safe_arg_names(len(params["jaxpr"].in_avals))
+    found = [placement_changes(params, key, old, names) for old in reversed(previous)]
+    _tell("compiled", name, where, min(found, key=len))
+
+
+def _tell(
+    kind: str, name: str, where: str, changes: list[Change], identity: int | None = None
+) -> None:
+    called_at = source_info_util.summarize(source_info_util.current()) or "<unknown>"
+    remedy = remedy_for(kind, name, changes)
+    miss = CacheMiss(kind, name, where, called_at, tuple(changes), remedy)
+    is_users = source_info_util.is_user_filename(where.rpartition(":")[0])
+    if is_users or kind != "first":
+        for misses, printed in _recording.lists:
+            misses.append(miss)
+            if printed:
+                print(miss, file=sys.stderr)
+    if config.log_compiles.value == "summary":
+        compile_summary.count_cause(name, where if is_users else None, miss.cause)
+    if config.explain_cache_misses.get_global() or not _recording.lists:
+        if config.explain_cache_misses.value:
+            logger.warning("\n".join(_log_lines(miss, identity)))
+
+
+_HEADINGS = {
+    "static argument": "different static arguments:",
+    "structure": "different input pytree:",
+    "call": "different input pytree:",
+    "options": "different options of jit:",
+    "configuration": "Tracing context doesn't match, e.g. due to config or context manager.",
+    "mesh": "Tracing context doesn't match, e.g. due to config or context manager.",
+}
+
+
+def _log_lines(miss: CacheMiss, identity: int | None) -> list[str]:
+    """The text of the log, which begins as that of PyPI's jax."""
+    lines = [f"TRACING CACHE MISS at {miss.called_at}:"]
+    if miss.kind == "compiled":
+        lines = [f"COMPILATION CACHE MISS at {miss.called_at}:"]
+    if miss.kind in ("traced", "compiled"):
+        lines.append(f"  for {miss.name} defined at {miss.defined_at}")
+        lines.append("  all previously seen cache keys differ. For the closest previous key:")
+        kind = miss.changes[0].kind if miss.changes else ""
+        default = "different input types:" if miss.kind == "traced" else "different placement:"
+        lines.append(f"  {_HEADINGS.get(kind, default)}")
+        lines += [f"  {change.logged}" for change in miss.changes]
+    else:
+        lines.append(
+            f"  never seen function:\n    {miss.name} id={identity} defined at {miss.defined_at}"
+        )
+        if miss.kind == "new function":
             lines.append(
                 "  but seen another function defined on the same line; maybe the function is\n"
                 "  being re-defined repeatedly, preventing caching?"
             )
-    logger.warning("\n".join(lines))
-
-
-def _differences(key: tuple, old: tuple, arg_names: Callable) -> tuple[tuple[int, int], list[str]]:
-    """The distance of two keys, and a description of their differences."""
-    signature, avals, options, context = key
-    old_signature, old_avals, old_options, old_context = old
-    if lines := _signature_differences(signature, old_signature):
-        return (4, len(lines)), lines
-    if options != old_options:
-        return (3, 0), ["different options of jit"]
-    if avals != old_avals:
-        lines = ["different input types:"]
-        names = arg_names()
-        distance = 0
-        for i, (now, before) in enumerate(zip(avals, old_avals)):
-            if now != before:
-                name = names[i] if i < len(names) and names[i] else f"argument {i}"
-                lines.append(f"* at {name}, now {_type_text(now)} and before {_type_text(before)}")
-                distance += _distance(now, before)
-        return (2, distance), lines
-    lines = ["Tracing context doesn't match, e.g. due to config or context manager."]
-    for name, now, before in zip(config.trace_context_names(), context, old_context):
-        if now != before:
-            lines.append(f"* {name} differs: now {now} and before {before}")
-    return (1, len(lines)), lines
-
-
-def _distance(now: Any, before: Any) -> int:
-    """The number of attributes in which two types differ."""
-    names = ("shape", "dtype", "weak_type", "sharding")
-    return sum(getattr(now, name, None) != getattr(before, name, None) for name in names)
-
-
-def _type_text(aval: Any) -> str:
-    text = aval.str_short(short_dtypes=True)
-    return f"{text} (weakly typed)" if getattr(aval, "weak_type", False) else text
-
-
-def _signature_differences(now: Any, before: Any) -> list[str]:
-    trees, old_trees = now.dynamic_arg_treedefs, before.dynamic_arg_treedefs
-    names, old_names = now.dynamic_arg_names, before.dynamic_arg_names
-    n, n_old = len(trees) - len(names), len(old_trees) - len(old_names)
-    lines = []
-    if n != n_old:
-        lines.append(f"* now {n} and before {n_old} positional arguments")
-    if names != old_names:
-        lines.append(f"* now the keyword arguments {names} and before {old_names}")
-    if not lines:
-        paths = [f"[{i}]" for i in range(n)] + [f"[{name!r}]" for name in names]
-        for path, tree, old in zip(paths, trees, old_trees):
-            for where, new_text, old_text, why in equality_errors_pytreedef(tree, old):
-                lines.append(
-                    f"* at input path {path}{keystr(tuple(where))}, now {new_text} and before"
-                    f" {old_text}, so {why}"
-                )
-    if lines:
-        return ["different input pytree:", *lines]
-    if now.static_arg_names != before.static_arg_names:
-        return [
-            f"different static arguments: now {now.static_arg_names} and before"
-            f" {before.static_arg_names}"
-        ]
-    if now.static_args != before.static_args:
-        if len(now.static_args) != len(before.static_args):
-            given, old_given = list(now.static_args), list(before.static_args)
-            return [f"different static arguments: now {given} and before {old_given}"]
-        names = [f" for {name!r}" for name in now.static_arg_names]
-        names = [""] * (len(now.static_args) - len(names)) + names
-        changed = [
-            f"* now {new!r} and before {old!r}{name}"
-            for new, old, name in zip(now.static_args, before.static_args, names)
-            if new != old
-        ]
-        return ["different static arguments:", *changed]
-    return [] if now == before else ["different signatures"]
+            lines += [f"  {change.logged}" for change in miss.changes]
+    if miss.remedy is not None:
+        lines.append(f"  remedy: {miss.remedy}")
+    return lines

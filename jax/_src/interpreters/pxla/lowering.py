@@ -171,15 +171,24 @@ class MeshComputation:
         with self._module.compiling:
             if info.const_args or lowered.keepalive or lowered.host_callbacks:
                 return compile_lowered(lowered, info, placement, options)
-            key = (
-                placement, info.in_shardings, info.out_shardings, info.kept_var_idx, info.written_refs,
-                frozenset(options.items()), config_key(),
-            )  # fmt: skip
+            key = self._executable_key(placement, options)
             executable: MeshExecutable | None = self._module.executables.get(key)
             if executable is None:
                 executable = compile_lowered(lowered, info, placement, options)
                 self._module.executables[key] = executable
             return executable
+
+    def is_compiled(self) -> bool:
+        """Whether `compile` without arguments would find an executable that was made before."""
+        key = self._executable_key(self._placement, dict(self._compiler_options_kvs))
+        return key in self._module.executables
+
+    def _executable_key(self, placement: Placement, options: dict[str, Any]) -> tuple[Any, ...]:
+        info = self._info
+        return (
+            placement, info.in_shardings, info.out_shardings, info.kept_var_idx, info.written_refs,
+            frozenset(options.items()), config_key(),
+        )  # fmt: skip
 
 
 class Request(NamedTuple):
@@ -363,7 +372,7 @@ def _placed(closed: core.ClosedJaxpr, request: Request) -> tuple[Request, Placem
 def _report(closed: core.ClosedJaxpr, request: Request) -> None:
     if closed.consts:
         _warn_of_large_constants(closed, request.fun_name)
-    level = logging.WARNING if config.log_compiles.value else logging.DEBUG
+    level = logging.WARNING if config.log_compiles.value is True else logging.DEBUG
     if logger.isEnabledFor(level):
         logger.log(
             level,

@@ -1,0 +1,346 @@
+"""Why functions are traced and compiled again: the cause, old and new, the line and the remedy of each planted miss."""
+
+import contextlib
+import dataclasses
+import functools
+import inspect
+import logging
+import os
+import re
+import subprocess
+import sys
+import threading
+
+import numpy as np
+import pytest
+
+import jax
+import jax.numpy as jnp
+from jax._src import compile_summary, config
+from jax.sharding import AxisType, NamedSharding, PartitionSpec as P
+
+if not jax._src.xla_bridge.backends_are_initialized():
+    config.update("jax_num_cpu_devices", 8)
+
+X = np.ones(3, np.float32)
+
+
+def this_line() -> int:
+    return inspect.currentframe().f_back.f_lineno
+
+
+def explained(*calls):
+    """The explanation of the miss of the last call; those before make the entries that it misses."""
+    with jax.debug.explain_cache_miss(quiet=True) as misses:
+        for call in calls[:-1]:
+            call()
+        misses.clear()
+        calls[-1]()
+    (miss,) = [m for m in misses if "cache_misses_test" in m.defined_at]
+    return miss
+
+
+def f(x, y=None, *, scale=1.0):
+    return jax.tree.map(lambda x: x * scale, x)
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings:
+    rate: float
+
+
+class Opaque:
+    pass
+
+
+# cause of the miss, its path, parts of old and new, and of the remedy; two calls
+CASES = {
+    "shape": ("shape", "x", "f32[3]", "f32[2]", "pad x to few sizes", lambda f: f(X), lambda f: f(X[:2])),
+    "rank": ("shape", "x", "f32[3]", "f32[1,3]", "same number of axes", lambda f: f(X), lambda f: f(X[None])),
+    "dtype": ("dtype", "x", "f32[3]", "i32[3]", 'jnp.asarray(x, "float32")', lambda f: f(X), lambda f: f(X.astype("int32"))),
+    "bfloat16": ("dtype", "x", "bf16[3]", "f32[3]", '"bfloat16"', lambda f: f(X.astype(jnp.bfloat16)), lambda f: f(X)),
+    "leaf": ("shape", "x['w'][1]", "f32[3]", "f32[2]", "x['w'][1]", lambda f: f({"w": [X, X]}), lambda f: f({"w": [X, X[:2]]})),
+    "weak type": ("weak type", "x", "f32[] (weakly typed)", "f32[]", "a Python number in one call", lambda f: f(1.0), lambda f: f(jnp.float32(1))),
+    "structure": ("structure", "x['a']", "leaf", "tuple", "one structure", lambda f: f({"a": X}), lambda f: f({"a": (X,)})),
+    "keys": ("structure", "x", "dict", "dict", "the same keys", lambda f: f({"a": X}), lambda f: f({"a": X, "b": X})),
+    "none": ("structure", "y", "None", "leaf", "None either always or never", lambda f: f(X, None), lambda f: f(X, X)),
+    "positions": ("call", "positional arguments", "1", "2", "in one way", lambda f: f(X), lambda f: f(X, X)),
+    "keywords": ("call", "keyword arguments", "(none)", "(scale)", "in one way", lambda f: f(X), lambda f: f(X, scale=2.0)),
+    "configuration": ("configuration", "jax_numpy_rank_promotion", "allow", "raise", "once, at the start", lambda f: f(X), lambda f: with_option(f)),
+    "mesh": ("mesh", "abstract_mesh_context_manager", "None", "'a': 2", "jax.set_mesh once", lambda f: f(X), lambda f: in_mesh(f)),
+    "sharding": ("sharding", "x", "f32[2]", "f32[2@a]", "one sharding", lambda f: on_mesh(f, P()), lambda f: on_mesh(f, P("a"))),
+}  # fmt: skip
+
+
+def with_option(f):
+    with jax.numpy_rank_promotion("raise"):
+        f(X)
+
+
+def mesh():
+    return jax.make_mesh((2,), ("a",), axis_types=(AxisType.Explicit,))
+
+
+def in_mesh(f):
+    with jax.set_mesh(mesh()):
+        f(X)
+
+
+def on_mesh(f, spec):
+    with jax.set_mesh(mesh()):
+        f(jax.device_put(X[:2], NamedSharding(mesh(), spec)))
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_planted_misses(name):
+    kind, path, old, new, remedy, first, second = CASES[name]
+    jitted = jax.jit(functools.wraps(f)(lambda *args, **kwargs: f(*args, **kwargs)))
+    miss = explained(lambda: first(jitted), lambda: second(jitted))
+    assert miss.kind == "traced" and miss.name == "f"
+    change = miss.changes[0]
+    assert (change.kind, change.path) == (kind, path)
+    assert old in change.old and new in change.new
+    assert remedy in miss.remedy
+    assert str(miss).endswith(f"remedy: {miss.remedy}") and f"{change.old} -> {change.new}" in str(
+        miss
+    )
+
+
+def static(value, other):
+    g = jax.jit(lambda n, x: x, static_argnums=0)
+    return explained(lambda: g(value, X), lambda: g(other, X))
+
+
+def test_static_arguments():
+    miss = static(1, 2)
+    assert miss.changes == (("static argument", "n", "1", "2", ""),)
+    assert "each value of n is a program" in miss.remedy
+    miss = static(Settings(0.1), Settings(0.2))
+    assert miss.changes[0].new == "Settings(rate=0.2)" and "each value" in miss.remedy
+    assert "__eq__ and __hash__" in static(Opaque(), Opaque()).remedy
+    assert "the same function for n" in static(lambda: 0, lambda: 0).remedy
+    g = jax.jit(lambda x, *, mode: x, static_argnames="mode")
+    miss = explained(lambda: g(X, mode="a"), lambda: g(X, mode="b"))
+    assert miss.changes[0][:4] == ("static argument", "mode", "'a'", "'b'")
+
+
+def test_methods_name_self():
+    class Model:
+        @functools.partial(jax.jit, static_argnums=0)
+        def run(self, x):
+            return x
+
+    miss = explained(lambda: Model().run(X), lambda: Model().run(X))
+    assert miss.changes[0].path == "self" and "class of self" in miss.remedy
+
+
+def test_options():
+    def g(x, y):
+        return x
+
+    miss = explained(lambda: jax.jit(g)(X, X), lambda: jax.jit(g, donate_argnums=1)(X, jnp.ones(3)))
+    assert miss.changes[0].kind == "options" and "jit g once" in miss.remedy
+
+
+# Functions that are defined anew
+
+
+def test_new_function():
+    def call():
+        return jax.jit(lambda x: x + 1)(X)
+
+    miss = explained(call, call)
+    assert miss.kind == "new function" and "define <lambda> once" in miss.remedy
+    assert not miss.changes and miss.cause == "new function"
+
+
+def test_closures():
+    class Model:
+        def __repr__(self):
+            raise AssertionError("what is captured is not printed at each trace")
+
+    def call(k, model=Model(), a=X):
+        return jax.jit(lambda x: (k, model) and x * a[0])(X)
+
+    miss = explained(lambda: call(1), lambda: call(2))
+    assert miss.changes == (("closure", "k", "1", "2", ""),)
+    assert "make k an argument of <lambda>" in miss.remedy
+    miss = explained(lambda: call(1.5), lambda: call(None))
+    assert miss.changes[0][1:4] == ("k", "1.5", "None")
+    miss = explained(lambda: call(1), lambda: call(1, a=X.astype(np.float16)))
+    assert miss.changes[0][1:4] == ("a", "f32[3]", "f16[3]")
+
+
+def test_partial():
+    def g(n, x):
+        return x * n
+
+    call = lambda n: jax.jit(functools.partial(g, n))(X)
+    miss = explained(lambda: call(1), lambda: call(2))
+    assert miss.changes[0][:4] == ("closure", "argument 0 of partial", "1", "2")
+
+
+def test_cleared_caches():
+    g = jax.jit(lambda x: x)
+    g(X)
+    miss = explained(lambda: g(X[:1]), g.clear_cache, lambda: g(X))
+    assert miss.kind == "cleared" and "clear_cache" in miss.remedy
+
+
+# Programs that are only compiled again
+
+
+def test_placement():
+    g = jax.jit(lambda x, y: x + y)
+    x = jnp.ones(8)
+    devices = jax.make_mesh((4,), ("a",), axis_types=(AxisType.Auto,))
+    split = jax.device_put(x, NamedSharding(devices, P("a")))
+    whole = jax.device_put(x, NamedSharding(devices, P()))
+    miss = explained(lambda: g(whole, split), lambda: g(split, split))
+    assert miss.kind == "compiled" and "put x on the same devices" in miss.remedy
+    assert miss.changes[0][:2] == ("placement", "x")
+    assert miss.changes[0][2:4] == ("P() on mesh {'a': 4}", "P('a',) on mesh {'a': 4}")
+    with jax.debug.explain_cache_miss(quiet=True) as misses:
+        g(whole, split)
+        g(split, split)
+    assert misses == []  # both are there
+
+
+# Lines
+
+
+def test_lines():
+    def inner(x):
+        return jnp.sum(x)
+
+    inner, defined = jax.jit(inner), this_line() - 3
+    inner(X)
+
+    def outer():
+        return inner(X[:2])
+
+    call = this_line() - 2
+    miss = explained(outer)
+    assert miss.called_at.partition(" (")[0].startswith(f"{__file__}:{call}")
+    assert "outer" in miss.called_at
+    assert miss.defined_at == f"{__file__}:{defined}"
+
+
+# The context manager
+
+
+def test_output_and_nesting(capsys, caplog):
+    g = jax.jit(lambda x: x)
+    with jax.debug.explain_cache_miss() as outer:
+        g(X)
+        with jax.debug.explain_cache_miss(quiet=True) as inner:
+            g(X[:1])
+            g(X[:1])
+    assert [m.kind for m in outer] == ["first", "traced"] and inner == outer[1:]
+    err = capsys.readouterr().err
+    assert "was traced for the first time" in err and "x: f32[3] -> f32[1] (shape)" in err
+    assert outer.counts == {"<lambda>": {"first": 1, "shape of x": 1}}
+    assert str(outer).endswith("<lambda>: 2 cache misses (first: 1, shape of x: 1)")
+    assert str(type(outer)()) == "no cache misses"
+    assert not caplog.records  # the option logs, not the context manager
+    g(X[:2])
+    assert len(outer) == 2  # nothing after the block
+    assert not config.explain_cache_misses.value
+
+
+def test_other_threads_are_not_recorded():
+    g = jax.jit(lambda x: x)
+    with jax.debug.explain_cache_miss(quiet=True) as misses:
+        thread = threading.Thread(target=g, args=(X,))
+        thread.start()
+        thread.join()
+    assert misses == []
+
+
+def test_failed_traces():
+    def fails(x):
+        raise ZeroDivisionError
+
+    with jax.debug.explain_cache_miss(quiet=True) as misses:
+        with pytest.raises(ZeroDivisionError):
+            jax.jit(fails)(X)
+    assert [m.kind for m in misses] == ["first"]
+
+
+# The log
+
+
+def test_log_is_that_of_the_original_with_a_remedy(caplog):
+    def f(x):
+        return x
+
+    g = jax.jit(f)
+    with jax.explain_cache_misses(True), caplog.at_level(logging.WARNING):
+        g(X)
+        g(X[:2])
+    first, second = [r for r in caplog.records if "cache_misses_test" in r.getMessage()]
+    assert (first.name, first.levelname) == ("jax._src.interpreters.partial_eval", "WARNING")
+    assert re.fullmatch(
+        r"TRACING CACHE MISS at \S+:\d+:\d+ \(test_\w+\):\n  never seen function:\n    f id=\d+ defined at \S+:\d+",
+        first.getMessage(),
+    )
+    lines = second.getMessage().splitlines()
+    assert lines[1].startswith("  for f defined at ")
+    assert lines[2:5] == [
+        "  all previously seen cache keys differ. For the closest previous key:",
+        "  different input types:",
+        "  * at x, now f32[2] and before f32[3]",
+    ]
+    assert lines[5].startswith("  remedy: ")
+
+
+# The summary
+
+
+@pytest.fixture
+def summary():
+    compile_summary.clear()
+    yield compile_summary.text
+    compile_summary.clear()
+
+
+def test_summary(summary, caplog):
+    def f(x):
+        return x + 1
+
+    g = jax.jit(f)
+    with jax.log_compiles("summary"), caplog.at_level(logging.WARNING):
+        for n in (1, 2, 3, 3):
+            g(X[:n])
+        with contextlib.suppress(TypeError):
+            g("not an array")
+    assert not caplog.records
+    heading, names, *rows = summary().splitlines()
+    assert re.match(r"jax made programs of \d+ functions in [\d.]+ (s|ms)$", heading)
+    assert names.split()[:4] == ["function", "traced", "lowered", "compiled"]
+    (row,) = [row for row in rows if row.startswith("f ")]
+    assert re.search(r"3x \S+ \S+ +3x \S+ \S+ +3x \S+ \S+ +\S+:\d+ +shape of x: 2, first: 1$", row)
+
+
+def test_values_of_the_option():
+    with jax.log_compiles():
+        assert config.log_compiles.value is True
+    before = config.log_compiles.value
+    for value in ("summary", True, "0"):
+        jax.config.update("jax_log_compiles", value)
+        assert config.log_compiles.value == (False if value == "0" else value)
+    jax.config.update("jax_log_compiles", before)
+    with pytest.raises(ValueError, match="'summary'"):
+        jax.log_compiles("sumary")
+
+
+@pytest.mark.slow
+def test_summary_at_exit():
+    program = "import jax\nf = jax.jit(lambda x: x)\nfor x in (1, 2., 3.): f(x)"
+    env = os.environ | {"JAX_LOG_COMPILES": "summary"}
+    run = subprocess.run([sys.executable, "-c", program], env=env, capture_output=True, text=True)
+    assert run.returncode == 0 and not run.stdout
+    assert "dtype of x: 1, first: 1" in run.stderr or "first: 1, dtype of x: 1" in run.stderr
+    program = "import jax"  # nothing to tell
+    run = subprocess.run([sys.executable, "-c", program], env=env, capture_output=True, text=True)
+    assert run.stderr == ""
