@@ -617,6 +617,10 @@ def _unmap_shaped_array(
         return aval
     shape = aval.shape[:axis] + (size,) + aval.shape[axis:]
     sharding = aval._sharding
+    if sharding is None and explicit_mesh_axis is not None:  # a number: it has no mesh of its own
+        mesh = _context_mesh.value
+        if mesh is not None and mesh._any_axis_explicit:
+            sharding = NamedSharding(mesh, PartitionSpec(*[None] * aval.ndim))
     if sharding is not None:
         entries = sharding.spec.partitions
         spec = sharding.spec.update(

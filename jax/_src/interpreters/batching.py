@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from jax._src import config, core, source_info_util
+from jax._src import core, source_info_util
 from jax._src.ad_util import SymbolicZero, Zero
 from jax._src.core import (
     ClosedJaxpr,
@@ -26,8 +26,6 @@ from jax._src.core import (
 )
 from jax._src.interpreters import partial_eval as pe
 from jax._src.late_binding import late
-from jax._src.named_sharding import NamedSharding
-from jax._src.partition_spec import PartitionSpec
 from jax._src.util import canonicalize_axis, unzip2
 
 primitive_batchers = RuleView("batch")
@@ -570,13 +568,7 @@ def broadcast(x: object, sz: int, axis: int, mesh_axis: object = None) -> Any:
     sharding = None
     mesh_axis = mesh_axis or trace_ctx.batch_mesh_axis
     if mesh_axis is not None:
-        if aval._sharding is None:  # a Python scalar has no mesh of its own
-            mesh = config.abstract_mesh_context_manager.value
-            if mesh is not None and mesh._any_axis_explicit:
-                spec = PartitionSpec(*[None] * aval.ndim)
-                aval = aval.update(sharding=NamedSharding(mesh, spec))
-        if aval._sharding is not None:
-            sharding = unmapped_aval(sz, axis, aval, mesh_axis)._sharding
+        sharding = unmapped_aval(sz, axis, aval, mesh_axis)._sharding
     return late.broadcast_in_dim(x, tuple(shape), dims, out_sharding=sharding)
 
 

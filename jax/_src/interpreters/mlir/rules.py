@@ -456,7 +456,10 @@ class _LoweredFunction:
                 return out if multiple_results else (out,)
 
             info = core.DebugInfo("lower_fun", core.fun_source_info(fun))
-            with core.set_current_trace(core.eval_trace), config.check_vma(False):
+            # Jaxprs in parameters say over which manual axes values vary. Types no longer do here,
+            # so that a check, which these jaxprs have passed, would find differences.
+            checks = config.enable_checks(config.enable_checks.value and owner is None)
+            with core.set_current_trace(core.eval_trace), config.check_vma(False), checks:
                 jaxpr, _, consts = pe.trace_to_jaxpr_dynamic(flat_fun, avals, info)
             closed = core.ClosedJaxpr(jaxpr, consts)
             if key is not None:
