@@ -19,6 +19,7 @@ import time
 import traceback
 
 import jaxlib.version
+import loops  # noqa: F401 (adds benchmarks)
 import numerics  # noqa: F401 (adds benchmarks)
 import suite  # noqa: F401 (adds benchmarks)
 import tools  # noqa: F401 (adds benchmarks)

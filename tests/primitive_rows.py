@@ -299,6 +299,8 @@ ROWS = [
     Row("scan", lambda c, xs: lax.scan(scan_step, c, xs), [X, numbers(3)], dtypes=INEXACT),
     Row("while", lambda x: lax.while_loop(lambda c: c[0] < 3, lambda c: (c[0] + 1, jnp.sin(c[1])), (0, x))[1], [X],
         modes=("fwd",)),
+    Row("bounded_scan", lambda x: jax.vjp(lambda x: lax.while_loop(
+        lambda c: c[0] < 3, lambda c: (c[0] + 1, jnp.sin(c[1])), (0, x), max_steps=20)[1], x)[1](x)[0], [X]),
     Row("jit", jax.jit(lambda x: jnp.sin(x) * 2), [X], dtypes=INEXACT),
     Row("remat2", jax.checkpoint(lambda x: jnp.sin(jnp.sin(x))), [X]),
     Row("custom_jvp_call", sine, [X]),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import abc
 import functools
+import inspect
 import itertools
 import logging
 import operator
@@ -301,6 +302,21 @@ def wraps(
         return fun
 
     return wrapper
+
+
+def without_keywords(*names: str) -> Callable[[T], T]:
+    """Leave keyword arguments that the original does not have out of a function's signature.
+
+    Tools that compare signatures, or pass on what they find there, then see those of the original.
+    """
+
+    def decorate(fun: T) -> T:
+        signature = inspect.signature(fun)  # type: ignore[arg-type]
+        kept = [p for name, p in signature.parameters.items() if name not in names]
+        fun.__signature__ = signature.replace(parameters=kept)  # type: ignore[attr-defined]
+        return fun
+
+    return decorate
 
 
 def fun_name(fun: Callable, default_name: str = "<unnamed function>") -> str:

@@ -32,6 +32,7 @@ from jax._src.interpreters import partial_eval as pe
 from jax._src.jit.primitive import jit_p, with_jaxpr
 from jax._src.lax import lax
 from jax._src.lax.composite import composite_p
+from jax._src.lax.control_flow.bounded_scan import bounded_scan_p
 from jax._src.lax.control_flow.common import split_at
 from jax._src.lax.control_flow.conditionals import cond_p
 from jax._src.lax.control_flow.scan_primitive import scan_p
@@ -270,35 +271,37 @@ def _merged(found: Found, old: Sequence[Any], new: Sequence[Any]) -> list[Any]:
 
 
 def _scan(record: Record, eqn: JaxprEqn, args: Sequence[Any]) -> Any:
+    """The errors are carried, after the predicate of a `bounded_scan` that stops."""
     params = eqn.params
     num_consts, num_carry = params["num_consts"], params["num_carry"]
     body, found = checked_jaxpr(params["jaxpr"], record.enabled)
     if _is_unchanged(eqn, found):
         return bind(eqn, args)
-    k = len(found.avals)
-    consts, rest = split_at(args, num_consts)
-    outs = scan_p.bind(
-        *consts, *initial(found), *rest, **dict(
-            params, jaxpr=_scan_body(body, found, num_consts, num_carry), num_carry=k + num_carry
+    k, first = len(found.avals), int(params.get("stops", False))
+    limit, consts, pred, rest = split_at(args, len(args) - len(body.in_avals), num_consts, first)
+    outs = eqn.primitive.bind(
+        *limit, *consts, *pred, *initial(found), *rest, **dict(
+            params, jaxpr=_scan_body(body, found, num_consts, first), num_carry=k + num_carry
         ),
     )  # fmt: skip
-    record.add_found(found, outs[:k])
-    return outs[k:]
+    before, errors, outs = split_at(outs, 2 * first, k)
+    record.add_found(found, errors)
+    return [*before, *outs]
 
 
 @cached_on_jaxpr
-def _scan_body(body: ClosedJaxpr, found: Found, num_consts: int, num_carry: int) -> ClosedJaxpr:
+def _scan_body(body: ClosedJaxpr, found: Found, num_consts: int, first: int) -> ClosedJaxpr:
     k = len(found.avals)
 
     def run(*args: Any) -> list[Any]:
-        consts, errors, rest = split_at(args, num_consts, k)
-        outs = core.jaxpr_as_fun(body)(*consts, *rest)
+        consts, pred, errors, rest = split_at(args, num_consts, first, k)
+        outs = core.jaxpr_as_fun(body)(*consts, *pred, *rest)
         n = len(outs) - k
-        return [*_merged(found, errors, outs[n:]), *outs[:n]]
+        return [*outs[:first], *_merged(found, errors, outs[n:]), *outs[first:n]]
 
-    consts, rest = split_at(body.in_avals, num_consts)
+    consts, pred, rest = split_at(body.in_avals, num_consts, first)
     info = body.jaxpr.debug_info.with_unknown_names()
-    return staged(run, [*consts, *found.avals, *rest], info)
+    return staged(run, [*consts, *pred, *found.avals, *rest], info)
 
 
 def _while(record: Record, eqn: JaxprEqn, args: Sequence[Any]) -> Any:
@@ -326,14 +329,16 @@ def _while(record: Record, eqn: JaxprEqn, args: Sequence[Any]) -> Any:
         pred, *errors = core.jaxpr_as_fun(cond)(*consts[:nc], *carry)
         new_cond, new_body = _carried_condition(cond, body, both, nc, nb)
         outs = while_p.bind(
-            *consts, pred, *errors, *carry, cond_nconsts=0, cond_jaxpr=new_cond,
-            body_nconsts=nc + nb, body_jaxpr=new_body,
+            *consts, pred, *errors, *carry, **dict(
+                params, cond_nconsts=0, cond_jaxpr=new_cond, body_nconsts=nc + nb, body_jaxpr=new_body
+            ),
         )[1:]  # fmt: skip
     else:
         new_cond, new_body = _plain_condition(cond, body, both, nc, nb)
         outs = while_p.bind(
-            *consts, *initial(both), *carry, cond_nconsts=nc, cond_jaxpr=new_cond, body_nconsts=nb,
-            body_jaxpr=new_body,
+            *consts, *initial(both), *carry, **dict(
+                params, cond_jaxpr=new_cond, body_jaxpr=new_body
+            ),
         )  # fmt: skip
     record.add_found(both, outs[:k])
     return outs[k:]
@@ -429,6 +434,7 @@ for _primitive, _rule in [
     (linear_solve_p, _solve(linear_solve_p, True)),
     (cond_p, _cond),
     (scan_p, _scan),
+    (bounded_scan_p, _scan),
     (while_p, _while),
     (shard_map_p, _shard_map),
 ]:

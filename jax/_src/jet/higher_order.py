@@ -169,7 +169,7 @@ def _permuted(closed: ClosedJaxpr, order_in, order_out) -> ClosedJaxpr:
 
 
 @rule_for(while_p)
-def _while(primals, series, *, cond_nconsts, cond_jaxpr, body_nconsts, body_jaxpr):
+def _while(primals, series, *, cond_nconsts, cond_jaxpr, body_nconsts, body_jaxpr, **bound):
     all_varies, order = _varying(series)
     _, v_consts, v_init = split_at(all_varies, cond_nconsts, body_nconsts)
     v_carry = _varying_carries(body_jaxpr, v_consts, v_init, ())
@@ -183,5 +183,6 @@ def _while(primals, series, *, cond_nconsts, cond_jaxpr, body_nconsts, body_jaxp
         *cond_consts, *consts, *t_consts, *init, *t_init, cond_nconsts=cond_nconsts,
         cond_jaxpr=with_unused_carry(cond_jaxpr, tuple([typeof(t) for t in t_init])),
         body_nconsts=len(consts) + len(t_consts), body_jaxpr=reordered(body, tuple(order_in)),
+        **bound,
     )  # fmt: skip
     return _paired(results, len(init), v_carry, order)

@@ -288,7 +288,7 @@ def _scan(
 
 def _while(
     should, in_avals, out_avals, *args, lower, aliases, cond_jaxpr, body_jaxpr, cond_nconsts,
-    body_nconsts,
+    body_nconsts, **bound,
 ):  # fmt: skip
     num_consts = cond_nconsts + body_nconsts
     cond_which = (*should[:cond_nconsts], *[False] * len(out_avals))
@@ -361,7 +361,7 @@ def _while(
     outs = while_p.bind(
         *cc, *known, *bc, *known, *init,
         cond_nconsts=len(cc) + nf, cond_jaxpr=hoist(cj),
-        body_nconsts=len(bc) + nf, body_jaxpr=hoist(bj),
+        body_nconsts=len(bc) + nf, body_jaxpr=hoist(bj), **bound,
     )  # fmt: skip
     rest = outs[1:] if cond_finals else outs
     new = _new_values(len(args), changing, rest[:k])

@@ -1,11 +1,132 @@
-"""Split the primal computation of a linearized loop into parts that run once and in each step."""
+"""Linearization of loops that stack residuals: shared by `scan` and `bounded_scan`."""
 
-from typing import NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 from jax._src import core
+from jax._src.ad_util import Zero
 from jax._src.core import ClosedJaxpr, no_effects
-from jax._src.interpreters import partial_eval as pe
+from jax._src.interpreters import ad, partial_eval as pe
 from jax._src.interpreters.splitting import divide_eqn, has_any_effect, split_by_unknown
+from jax._src.lax.control_flow.common import run_compiled, split_at, spread_marks
+
+
+def linearize_loop(
+    linearize: Callable, jaxpr: ClosedJaxpr, primals: Sequence[Any], tangents: Sequence[Any],
+    num_consts: int, num_carry: int, run_primal: Callable, run_linear: Callable, static: tuple | None = None,
+):  # fmt: skip
+    """Linearize a loop over (consts, initial carry, xs), with results (carry, ys).
+
+    Args:
+      linearize: linearizes the body, like `ad.linearize_jaxpr`.
+      jaxpr: the body.
+      primals, tangents: the operands.
+      num_consts, num_carry: numbers of constants and carried values.
+      run_primal: applies the loop to other operands with parameters jaxpr, num_consts, num_carry.
+      run_linear: the same for the linear part, which runs after it.
+      static: identifies `run_primal`, so that in eager mode the primal part can be compiled as one
+        program and kept; None if it cannot.
+
+    Returns:
+      The results, and their tangents.
+    """
+    nonzeros = [type(t) is not Zero for t in tangents]
+    nz_consts, nz_init, nz_xs = split_at(nonzeros, num_consts, num_carry)
+    num_ys = len(jaxpr.out_avals) - num_carry
+    no_ys = (False,) * num_ys
+    nz_carry, _ = spread_marks(
+        nz_init,
+        lambda nz: linearize(jaxpr, (*nz_consts, *nz, *nz_xs), (*nz, *no_ys)).nonzero_outs,
+    )
+    nz_all = (*nz_consts, *nz_carry, *nz_xs)
+    lin = linearize(jaxpr, nz_all, (*nz_carry, *no_ys))
+    nz_out = lin.nonzero_outs
+
+    # Residuals: loop constants stay constants, slices of xs are scanned again, and ys exist
+    # already. Values that depend only on constants are computed once. All others, carries included,
+    # are stacked.
+    parts = primal_parts(lin, num_consts, num_carry)
+    once, outs = _run_primal(parts, num_consts, num_carry, primals, run_primal, static)
+    consts, _, xs = split_at(primals, num_consts, num_carry)
+    const_res, stacked_res = [], []
+    for i, (kind, j) in enumerate(lin.residual_sources):
+        is_const = i in parts.once or kind == "in" and j < num_consts
+        (const_res if is_const else stacked_res).append(i)
+
+    def residual(i):
+        kind, j = lin.residual_sources[i]
+        if i in parts.once:
+            return once[parts.once[i]]
+        if kind == "in" and j < num_consts:
+            return consts[j]
+        if kind == "in" and j >= num_consts + num_carry:
+            return xs[j - num_consts - num_carry]
+        if kind == "out" and j >= num_carry:
+            return outs[j]
+        return outs[parts.where[i]]
+
+    primal_outs = outs[: num_carry + num_ys]
+    if not any(nz_out):
+        return primal_outs, [ad.zero_of(x) for x in primal_outs]
+
+    tangents = [
+        ad.instantiate_zeros(t) if nz and type(t) is Zero else t for t, nz in zip(tangents, nz_all)
+    ]
+    t_consts, t_carry, t_xs = (
+        [t for t in ts if type(t) is not Zero] for ts in split_at(tangents, num_consts, num_carry)
+    )
+    of_consts, of_carry, of_xs = split_at(
+        range(lin.num_residuals, len(lin.tangent.in_avals)), len(t_consts), len(t_carry)
+    )
+    order_in = (*const_res, *of_consts, *of_carry, *stacked_res, *of_xs)
+    t_outs = run_linear(
+        *[residual(i) for i in const_res], *t_consts, *t_carry,
+        *[residual(i) for i in stacked_res], *t_xs,
+        jaxpr=permuted(lin.tangent, order_in, tuple(range(sum(nz_out)))),
+        num_consts=len(const_res) + len(t_consts), num_carry=len(t_carry),
+    )  # fmt: skip
+    t_outs = iter(t_outs)
+    return primal_outs, [
+        next(t_outs) if nz else ad.zero_of(x) for x, nz in zip(primal_outs, nz_out)
+    ]
+
+
+def _run_primal(parts, num_consts: int, num_carry: int, primals, run_loop: Callable, static):
+    """Compute what is hoisted out of the loop, and run the loop."""
+
+    def run(*args):
+        consts, rest = args[:num_consts], args[num_consts:]
+        once = core.eval_jaxpr(parts.hoisted.jaxpr, parts.hoisted.consts, *consts)
+        consts = [
+            *once[: parts.num_used], *[x for x, kept in zip(consts, parts.used_consts) if kept]
+        ]  # fmt: skip
+        outs = run_loop(
+            *consts, *rest, jaxpr=parts.body, num_consts=len(consts), num_carry=num_carry
+        )
+        return [*once, *outs]
+
+    eager = getattr(core.trace_ctx.trace, "parent", None) is core.eval_trace
+    fits = static is not None and not any(type(x) is core.Ref for x in primals)
+    if eager and fits and parts.hoisted.eqns:
+        key = ("scan primal", num_carry, static)
+        outs = run_compiled(parts.body, key, run, primals, "scan")
+    else:
+        outs = run(*primals)
+    n = len(parts.hoisted.jaxpr.outvars)
+    return outs[:n], outs[n:]
+
+
+@core.cached_on_jaxpr
+def permuted(closed: ClosedJaxpr, order_in: tuple, order_out: tuple) -> ClosedJaxpr:
+    jaxpr = closed.jaxpr
+    return ClosedJaxpr(
+        jaxpr.replace(
+            invars=[jaxpr.invars[i] for i in order_in],
+            outvars=[jaxpr.outvars[i] for i in order_out],
+            debug_info=jaxpr.debug_info.with_unknown_names(),
+        ),
+        closed.consts,
+    )
 
 
 class PrimalParts(NamedTuple):

@@ -4,6 +4,7 @@ The operands are (consts, initial carry, xs), and the results (final carry, ys).
 takes (consts, carry, one slice of each of xs) and returns (carry, one slice of each of ys).
 """
 
+import functools
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -33,11 +34,10 @@ from jax._src.lax import lax, slicing
 from jax._src.lax.control_flow.common import (
     def_compiled_impl,
     hoist,
-    run_compiled,
     split_at,
     spread_marks,
 )
-from jax._src.lax.control_flow.scan_primal import PrimalParts, primal_parts
+from jax._src.lax.control_flow.scan_primal import linearize_loop, permuted
 from jax._src.lax.control_flow.while_primitive import while_p
 from jax._src.memory import MemorySpace
 
@@ -122,7 +122,7 @@ def _scan_jvp(primals, tangents, *, reverse, length, jaxpr, num_consts, num_carr
     )
     n_tys = sum(nz_out[num_carry:])
     order_out = interleaved([num_carry, num_ys], [len(t_carry), n_tys])
-    body = _permuted(jvp, tuple(order_in), tuple(order_out))
+    body = permuted(jvp, tuple(order_in), tuple(order_out))
     outs = scan_p.bind(
         *consts, *t_consts, *carry, *t_carry, *xs, *t_xs, reverse=reverse, length=length, jaxpr=body,
         num_consts=len(consts) + len(t_consts), num_carry=num_carry + len(t_carry), **params,
@@ -148,116 +148,15 @@ def interleaved(first: list[int], second: list[int]) -> list[int]:
     return out
 
 
-@core.cached_on_jaxpr
-def _permuted(closed: ClosedJaxpr, order_in: tuple, order_out: tuple) -> ClosedJaxpr:
-    jaxpr = closed.jaxpr
-    return ClosedJaxpr(
-        jaxpr.replace(
-            invars=[jaxpr.invars[i] for i in order_in],
-            outvars=[jaxpr.outvars[i] for i in order_out],
-            debug_info=jaxpr.debug_info.with_unknown_names(),
-        ),
-        closed.consts,
-    )
-
-
 def _scan_linearize(primals, tangents, *, reverse, length, jaxpr, num_consts, num_carry, **params):
-    nonzeros = [type(t) is not Zero for t in tangents]
-    nz_consts, nz_init, nz_xs = split_at(nonzeros, num_consts, num_carry)
-    num_ys = len(jaxpr.out_avals) - num_carry
-    no_ys = (False,) * num_ys
-    nz_carry, _ = spread_marks(
-        nz_init,
-        lambda nz: ad.linearize_jaxpr(jaxpr, (*nz_consts, *nz, *nz_xs), (*nz, *no_ys)).nonzero_outs,
+    run = functools.partial(scan_p.bind, reverse=reverse, length=length, **params)
+    static = (reverse, length, *params.items())
+    return linearize_loop(
+        ad.linearize_jaxpr, jaxpr, primals, tangents, num_consts, num_carry, run, run, static
     )
-    nz_all = (*nz_consts, *nz_carry, *nz_xs)
-    lin = ad.linearize_jaxpr(jaxpr, nz_all, (*nz_carry, *no_ys))
-    nz_out = lin.nonzero_outs
-    n_out = num_carry + num_ys
-
-    # Residuals: loop constants stay constants, slices of xs are scanned again, and ys exist
-    # already. Values that depend only on constants are computed once. All others, carries included,
-    # are stacked.
-    parts = primal_parts(lin, num_consts, num_carry)
-    common = dict(reverse=reverse, length=length, num_carry=num_carry, **params)
-    once, outs = _run_primal(parts, num_consts, primals, common)
-    consts, _, xs = split_at(primals, num_consts, num_carry)
-    const_res, stacked_res = [], []
-    for i, (kind, j) in enumerate(lin.residual_sources):
-        is_const = i in parts.once or kind == "in" and j < num_consts
-        (const_res if is_const else stacked_res).append(i)
-
-    def residual(i):
-        kind, j = lin.residual_sources[i]
-        if i in parts.once:
-            return once[parts.once[i]]
-        if kind == "in" and j < num_consts:
-            return consts[j]
-        if kind == "in" and j >= num_consts + num_carry:
-            return xs[j - num_consts - num_carry]
-        if kind == "out" and j >= num_carry:
-            return outs[j]
-        return outs[parts.where[i]]
-
-    primal_outs = outs[:n_out]
-    out_avals = [typeof(x) for x in primal_outs]
-    if not any(nz_out):
-        return primal_outs, [Zero(a.to_tangent_aval()) for a in out_avals]
-
-    tangents = [
-        ad.instantiate_zeros(t) if nz and type(t) is Zero else t for t, nz in zip(tangents, nz_all)
-    ]
-    t_consts, t_carry, t_xs = (
-        [t for t in ts if type(t) is not Zero] for ts in split_at(tangents, num_consts, num_carry)
-    )
-    m = lin.num_residuals
-    nt = [len(t_consts), len(t_carry), len(t_xs)]
-    starts = [m, m + nt[0], m + nt[0] + nt[1]]
-    order_in = (
-        *const_res,
-        *range(starts[0], starts[0] + nt[0]),
-        *range(starts[1], starts[1] + nt[1]),
-        *stacked_res,
-        *range(starts[2], starts[2] + nt[2]),
-    )
-    n_out_t = sum(nz_out)
-    body = _permuted(lin.tangent, order_in, tuple(range(n_out_t)))
-    t_outs = scan_p.bind(
-        *[residual(i) for i in const_res], *t_consts, *t_carry,
-        *[residual(i) for i in stacked_res], *t_xs,
-        reverse=reverse, length=length, jaxpr=body, num_consts=len(const_res) + nt[0],
-        num_carry=nt[1], **params,
-    )  # fmt: skip
-    t_outs = iter(t_outs)
-    return primal_outs, [
-        next(t_outs) if nz else Zero(a.to_tangent_aval()) for a, nz in zip(out_avals, nz_out)
-    ]
 
 
 scan_p.linearize = _scan_linearize
-
-
-def _run_primal(parts: PrimalParts, num_consts: int, primals, params: dict):
-    """Compute what is hoisted out of the loop, and run the loop."""
-
-    def run(*args):
-        consts, rest = args[:num_consts], args[num_consts:]
-        once = core.eval_jaxpr(parts.hoisted.jaxpr, parts.hoisted.consts, *consts)
-        consts = [
-            *once[: parts.num_used], *[x for x, kept in zip(consts, parts.used_consts) if kept]
-        ]  # fmt: skip
-        outs = scan_p.bind(*consts, *rest, jaxpr=parts.body, num_consts=len(consts), **params)
-        return [*once, *outs]
-
-    eager = getattr(core.trace_ctx.trace, "parent", None) is core.eval_trace
-    if eager and parts.hoisted.eqns and not any(type(x) is core.Ref for x in primals):
-        outs = run_compiled(
-            parts.body, ("scan primal", tuple(params.items())), run, primals, "scan"
-        )
-    else:
-        outs = run(*primals)
-    n = len(parts.hoisted.jaxpr.outvars)
-    return outs[:n], outs[n:]
 
 
 def _scan_transpose(
@@ -279,7 +178,7 @@ def _scan_transpose(
     known_consts = [x for x, lin in zip(args[:num_consts], consts_lin) if not lin]
     known_xs = [x for x, lin in zip(args[num_consts + num_carry :], xs_lin) if not lin]
     lin_const_avals = [x.aval for x, lin in zip(args[:num_consts], consts_lin) if lin]
-    body, nz_xs, used = _transposed_body(
+    body, nz_xs, used = transposed_body(
         jaxpr, tuple(consts_lin), num_carry, tuple(xs_lin), ys_nonzero
     )
     known_consts = [x for x, u in zip(known_consts, used) if u]
@@ -368,7 +267,7 @@ def _split_body(body: ClosedJaxpr, num_consts: int, num_sums: int, num_carry: in
 
 
 @core.cached_on_jaxpr
-def _transposed_body(
+def transposed_body(
     jaxpr: ClosedJaxpr, consts_lin: tuple, num_carry: int, xs_lin: tuple, ys_nonzero: tuple
 ):
     """Build the body of the transposed loop.
@@ -622,7 +521,7 @@ def _scan_impl(*args, reverse, length, jaxpr, num_consts, num_carry, unroll, _sp
         return outs[:num_carry], outs[num_carry:]
 
     if length == 0:
-        return [*carry, *[_stack(0, a) for a in y_avals]]
+        return [*carry, *[empty_stack(0, a) for a in y_avals]]
     if length <= unroll:
         order = range(length - 1, -1, -1) if reverse else range(length)
         ys: list = [None] * length
@@ -657,7 +556,7 @@ def _scan_impl(*args, reverse, length, jaxpr, num_consts, num_carry, unroll, _sp
         pairs = zip(ys_rest, ys_main) if reverse else zip(ys_main, ys_rest)
         return [*carry, *[lax.concatenate(list(p), 0) for p in pairs]]
 
-    ys = [_stack(length, a) for a in y_avals]
+    ys = [empty_stack(length, a) for a in y_avals]
 
     def body(i, state):
         carry, ys = state[:num_carry], state[num_carry:]
@@ -665,15 +564,15 @@ def _scan_impl(*args, reverse, length, jaxpr, num_consts, num_carry, unroll, _sp
             at = lax.add(lax.mul(i, lax.const(i, unroll)), lax.const(i, k)) if unroll > 1 else i
             if reverse:
                 at = lax.sub(lax.const(i, length - 1), at)
-            slices = [_slice_at(x, at) for x in xs]
+            slices = [slice_at(x, at) for x in xs]
             carry, y = step(carry, slices)
-            ys = [_update_at(stack, v, at) for stack, v in zip(ys, y)]
+            ys = [update_at(stack, v, at) for stack, v in zip(ys, y)]
         return [*carry, *ys]
 
     return _counted_loop(steps, body, [*carry, *ys])
 
 
-def _stack(length: int, aval):
+def empty_stack(length: int, aval):
     """Create an array for `length` values of type `aval`."""
     shape = (length, *aval.shape)
     if isinstance(aval.dtype, dtypes.ExtendedDType):
@@ -686,13 +585,13 @@ def _stack(length: int, aval):
     return lax.full(shape, 0, aval.dtype, sharding=sharding)
 
 
-def _slice_at(x, i):
+def slice_at(x, i):
     """Return `x[i]` for an `i` that is in bounds."""
     with source_info_util.extend_name_stack("jit(dynamic_index_in_dim)"):
         return slicing.dynamic_index_in_dim(x, i, keepdims=False, allow_negative_indices=False)
 
 
-def _update_at(stack, value, i):
+def update_at(stack, value, i):
     with source_info_util.extend_name_stack("jit(dynamic_update_index_in_dim)"):
         return slicing.dynamic_update_index_in_dim(stack, value, i, 0, allow_negative_indices=False)
 

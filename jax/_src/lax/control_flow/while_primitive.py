@@ -18,12 +18,14 @@ from jax._src.lib.mlir.dialects import hlo
 
 traceback_util.register_exclusion(__file__)
 
-# The operands are (constants of the condition, constants of the body, initial carry).
+# The operands are (constants of the condition, constants of the body, initial carry). The parameter
+# `max_steps` is present only if the loop is known to end after at most that many steps; reverse-mode
+# derivatives need it (see bounded.py). Rules hand it on (`**bound`) and otherwise ignore it.
 
 while_p = Primitive("while", multiple_results=True)
 
 
-def _while_one_by_one(*args, cond_jaxpr, body_jaxpr, cond_nconsts, body_nconsts):
+def _while_one_by_one(*args, cond_jaxpr, body_jaxpr, cond_nconsts, body_nconsts, **_):
     cconsts, bconsts, carry = split_at(args, cond_nconsts, body_nconsts)
     cond, body = core.jaxpr_as_fun(cond_jaxpr), core.jaxpr_as_fun(body_jaxpr)
     while cond(*cconsts, *carry)[0]:
@@ -65,7 +67,7 @@ def _hoist(args, params):
 pe.def_hoisting(while_p, _hoist)
 
 
-def _while_typecheck(_, *atoms, cond_jaxpr, body_jaxpr, cond_nconsts, body_nconsts):
+def _while_typecheck(_, *atoms, cond_jaxpr, body_jaxpr, cond_nconsts, body_nconsts, **bound):
     avals = [a.aval for a in atoms]
     cc, bc, carry = split_at(avals, cond_nconsts, body_nconsts)
     for name, jaxpr, got in (("cond", cond_jaxpr, cc + carry), ("body", body_jaxpr, bc + carry)):
@@ -85,7 +87,7 @@ def _while_typecheck(_, *atoms, cond_jaxpr, body_jaxpr, cond_nconsts, body_ncons
 while_p.typecheck = _while_typecheck
 
 
-def _while_jvp(primals, tangents, *, cond_nconsts, cond_jaxpr, body_nconsts, body_jaxpr):
+def _while_jvp(primals, tangents, *, cond_nconsts, cond_jaxpr, body_nconsts, body_jaxpr, **bound):
     nonzeros = [type(t) is not Zero for t in tangents]
     _, nz_bconsts, nz_init = split_at(nonzeros, cond_nconsts, body_nconsts)
     nz_carry, _ = spread_marks(
@@ -111,7 +113,7 @@ def _while_jvp(primals, tangents, *, cond_nconsts, cond_jaxpr, body_nconsts, bod
     )
     outs = while_p.bind(
         *cconsts, *bconsts, *t_bconsts, *init, *t_init, cond_nconsts=cond_nconsts, cond_jaxpr=cond,
-        body_nconsts=nb + ntb, body_jaxpr=body,
+        body_nconsts=nb + ntb, body_jaxpr=body, **bound,
     )  # fmt: skip
     out, t_out = outs[:nc], iter(outs[nc:])
     return out, [
@@ -146,17 +148,9 @@ def with_unused_carry(cond: ClosedJaxpr, avals: tuple) -> ClosedJaxpr:
     )
 
 
-def _while_transpose(*_, **__):
-    raise ValueError(
-        "Reverse-mode differentiation does not work for lax.while_loop or lax.fori_loop with dynamic "
-        "start/stop values. Try using lax.scan, or using fori_loop with static start/stop."
-    )
-
-
-while_p.transpose = _while_transpose
-
-
-def _while_batch(axis_data, args, dims, *, cond_nconsts, cond_jaxpr, body_nconsts, body_jaxpr):
+def _while_batch(
+    axis_data, args, dims, *, cond_nconsts, cond_jaxpr, body_nconsts, body_jaxpr, **bound
+):
     size = axis_data.size
     batched = [d is not None for d in dims]
     cconsts_b, bconsts_b, init_b = split_at(batched, cond_nconsts, body_nconsts)
@@ -184,7 +178,7 @@ def _while_batch(axis_data, args, dims, *, cond_nconsts, cond_jaxpr, body_nconst
     init = [batching.bdim_at_front(x, d, size) if b else x for x, d, b in zip(init, id_, carry_b)]
     outs = while_p.bind(
         *cconsts, *body_args, *init, cond_nconsts=len(cconsts), cond_jaxpr=cond_jaxpr,
-        body_nconsts=len(body_args), body_jaxpr=body_jaxpr,
+        body_nconsts=len(body_args), body_jaxpr=body_jaxpr, **bound,
     )  # fmt: skip
     return outs, [0 if b else None for b in carry_b]
 
@@ -255,7 +249,7 @@ class _WhileSplitRules(JaxprSplitRules):
 while_p.split = _WhileSplitRules()
 
 
-def _while_lowering(ctx, *args, cond_jaxpr, body_jaxpr, cond_nconsts, body_nconsts):
+def _while_lowering(ctx, *args, cond_jaxpr, body_jaxpr, cond_nconsts, body_nconsts, **_):
     cconsts, bconsts, init = split_at(args, cond_nconsts, body_nconsts)
     carry_avals = ctx.avals_out
     carry_types = [mlir.aval_to_ir_type(a) for a in carry_avals]

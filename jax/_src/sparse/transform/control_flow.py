@@ -185,7 +185,7 @@ def _carried(
 @rule_for(while_p, bcsr=True)
 def _while(
     spenv: SparsifyEnv, *spvalues: SparsifyValue, cond_nconsts: int, cond_jaxpr: ClosedJaxpr,
-    body_nconsts: int, body_jaxpr: ClosedJaxpr,
+    body_nconsts: int, body_jaxpr: ClosedJaxpr, **bound: int,
 ) -> Values:  # fmt: skip
     at = cond_nconsts + body_nconsts
     cond_consts, cond_layout = _stored(spenv, spvalues[:cond_nconsts])
@@ -197,7 +197,7 @@ def _while(
         raise TypeError("while_loop with sparse arrays: the condition must be dense, use todense()")
     results = while_p.bind(
         *cond_consts, *body_consts, *init, cond_nconsts=len(cond_consts), cond_jaxpr=cond,
-        body_nconsts=len(body_consts), body_jaxpr=body,
+        body_nconsts=len(body_consts), body_jaxpr=body, **bound,
     )  # fmt: skip
     return _values(spenv, results, carry.values)
 
