@@ -177,7 +177,8 @@ def _place(scalar, shape, dtype, sharding):
 
 def _as_scalar(value: Any, dtype: Any, weak_type: bool) -> Any:
     """Convert `value` to a scalar of `dtype`, if possible to a Python or NumPy number."""
-    if isinstance(value, complex) and not dtypes.issubdtype(dtype, np.complexfloating):
+    real = dtype != np.bool_ and not dtypes.issubdtype(dtype, np.complexfloating)
+    if real and isinstance(value, complex):
         raise TypeError(f"a complex fill_value, {value}, cannot fill an array of dtype {dtype}")
     if isinstance(value, (bool, int, float, complex, np.generic)):
         number = np.asarray(value)
