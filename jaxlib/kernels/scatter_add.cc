@@ -1,6 +1,7 @@
 #include "jaxlib/kernels/scatter_add.h"
 
 #include <algorithm>
+#include <bit>
 #include <cstdint>
 #include <limits>
 #include <type_traits>
@@ -21,8 +22,12 @@ constexpr size_t kMaxSums = 1 << 14;
 // If rows are short, consecutive updates of one row would wait for each other: they go to sums of their own.
 constexpr size_t kLanes = 4;
 constexpr size_t kMaxLaneSums = 1 << 12;
+constexpr size_t kLanePadding = 16;
 // So many indices are turned into rows at a time.
-constexpr size_t kBlock = 512;
+constexpr size_t kBlock = 128;
+// Within a block of them processors do not see that the next ones will be needed: so many elements ahead are fetched.
+constexpr size_t kAhead = 512;
+constexpr size_t kFetched = 16;
 
 // Integers are added without a sign, as they wrap around.
 template <typename T>
@@ -69,19 +74,19 @@ int64_t Widened(Index index) {
   return static_cast<int64_t>(index);
 }
 
-// The rows for `count` indices, at least one, in `rows` or where the indices are.
+// How many sums a chunk has for each lane. Those behind the last row's take what is added there: that an index is
+// below a power of two needs no comparison.
+size_t NumSums(size_t num_rows) { return std::bit_ceil(num_rows + 1); }
+
+// The sums for `count` indices, at least one, in `rows` or where the indices are.
 template <typename Index>
 const uint32_t* Rows(const Index* indices, size_t count, size_t num_rows, bool clip, uint32_t* rows) {
   using Number = std::conditional_t<(sizeof(Index) < 4 || std::is_same_v<Index, int32_t>), int32_t, int64_t>;
   const auto limit = static_cast<Number>(num_rows);
   if constexpr (std::is_same_v<Index, int32_t>) {
-    // Mostly all are in bounds: that no difference is negative takes fewer instructions than to look at each.
-    uint32_t sign = 0;
-    for (size_t i = 0; i < count; ++i) {
-      const auto row = static_cast<uint32_t>(indices[i]);
-      sign |= row | (static_cast<uint32_t>(limit) - 1 - row);
-    }
-    if (sign >> 31 == 0) return reinterpret_cast<const uint32_t*>(indices);
+    uint32_t bits = 0;
+    for (size_t i = 0; i < count; ++i) bits |= static_cast<uint32_t>(indices[i]);
+    if (bits < NumSums(num_rows)) return reinterpret_cast<const uint32_t*>(indices);
   }
   for (size_t i = 0; i < count; ++i) {
     if constexpr (sizeof(Number) == 4) {
@@ -130,18 +135,32 @@ void AddBlock(const uint32_t* rows, size_t count, size_t width, size_t first,
 }
 
 // The same for numbers, of which every fourth goes to the same lane.
-template <typename T>
-void AddLanes(const uint32_t* rows, size_t count, size_t lane_size, size_t first,
-              const Updates<T>& updates, T* __restrict sums) {
-  const T* __restrict from = updates[first];
+template <size_t stride, typename T>
+void AddLanesOf(const uint32_t* __restrict rows, size_t count, size_t lane_size,
+                const T* __restrict from, T* __restrict sums) {
+  static_assert(kFetched % kLanes == 0);
   size_t i = 0;
-  for (; i + kLanes <= count; i += kLanes) {
-    for (size_t lane = 0; lane < kLanes; ++lane, from += updates.stride) {
-      T& to = sums[lane * lane_size + rows[i + lane]];
-      to = Add(to, *from);
+  for (; i + kFetched <= count; i += kFetched) {
+    __builtin_prefetch(rows + i + kAhead);
+    if constexpr (stride != 0) __builtin_prefetch(from + i + kAhead);
+    for (size_t j = i; j < i + kFetched; j += kLanes) {
+      for (size_t lane = 0; lane < kLanes; ++lane) {
+        T& to = sums[lane * lane_size + rows[j + lane]];
+        to = Add(to, from[(j + lane) * stride]);
+      }
     }
   }
-  for (; i < count; ++i, from += updates.stride) sums[rows[i]] = Add(sums[rows[i]], *from);
+  for (; i < count; ++i) sums[rows[i]] = Add(sums[rows[i]], from[i * stride]);
+}
+
+template <typename T>
+void AddLanes(const uint32_t* rows, size_t count, size_t lane_size, size_t first,
+              const Updates<T>& updates, T* sums) {
+  if (updates.stride == 0) {
+    AddLanesOf<0>(rows, count, lane_size, updates[first], sums);
+  } else {
+    AddLanesOf<1>(rows, count, lane_size, updates[first], sums);
+  }
 }
 
 template <typename T>
@@ -173,7 +192,7 @@ struct Chunks {
     if (elements < kMinChunk || sums > kMaxSums) return;
     lanes = what.width == 1 && sums <= kMaxLaneSums ? kLanes : 1;
     // Adding up the sums costs less than the updates.
-    count = std::min({std::max<size_t>(elements / kChunk, 1), kMaxChunks, elements / (4 * lanes * sums)});
+    count = std::min({(elements + kChunk - 1) / kChunk, kMaxChunks, elements / (4 * lanes * sums)});
   }
 
   size_t count = 0;
@@ -183,7 +202,9 @@ struct Chunks {
 template <typename T, typename Index>
 void AddInChunks(TaskRunner& runner, const RowUpdates& what, const Chunks& chunks,
                  const Index* indices, const Updates<T>& updates, T* out) {
-  const size_t lane_size = (what.num_rows + 1) * what.width;
+  const size_t num_sums = NumSums(what.num_rows);
+  // Processors mix up addresses whose low bits are equal, such as those of one row in lanes of a power of two.
+  const size_t lane_size = (num_sums + (chunks.lanes == 1 ? 0 : kLanePadding)) * what.width;
   const size_t size = chunks.lanes * lane_size;
   Workspace workspace(chunks.count * size * sizeof(T));
   T* const all_sums = workspace.Take<T>(chunks.count * size);
@@ -203,6 +224,11 @@ void AddInChunks(TaskRunner& runner, const RowUpdates& what, const Chunks& chunk
     }
     for (size_t lane = 1; lane < chunks.lanes; ++lane) {
       AddTo(sums, sums + lane * lane_size, lane_size);
+    }
+    if (what.clip) {
+      for (size_t row = what.num_rows; row < num_sums; ++row) {
+        AddTo(sums + (what.num_rows - 1) * what.width, sums + row * what.width, what.width);
+      }
     }
   });
   for (size_t chunk = 0; chunk < chunks.count; ++chunk) {

@@ -143,7 +143,10 @@ void CheckScatterAdd(ElementType index_type) {
     for (const auto& [num_rows, num_updates] : {std::pair<size_t, size_t>{90, 40}, {90, 70001}, {90000, 700}}) {
       std::vector<Index> indices(num_updates);
       std::mt19937 random(1);
-      for (Index& i : indices) i = static_cast<Index>(random() % 130 - 20);
+      // None of the first half is negative.
+      for (size_t i = 0; i < num_updates; ++i) {
+        indices[i] = static_cast<Index>(random() % 130 - (2 * i < num_updates ? 0 : 20));
+      }
       const std::vector<int32_t> updates = Draw(num_updates * width, 1 << 30);
       for (const bool scalar : {false, true}) {
         for (const bool clip : {false, true}) {
