@@ -246,7 +246,6 @@ def small_matrices():
 
 row("solve of 100k 3x3", jnp.linalg.solve, 0.7, small_matrices)
 row("inv of 100k 3x3", jnp.linalg.inv, 0.7, one_of(small_matrices, 0))
-# PyPI's is the same program: one loop over the products.
 row("det of 100k 3x3", jnp.linalg.det, 0.7, one_of(small_matrices, 0))
 
 

@@ -223,6 +223,12 @@ def symmetrize(x: Any) -> Any:
 
 def diagonal(x: Any) -> Any:
     """Return the main diagonals of square matrices."""
+    *batch, m, n = x.shape
+    if core.typeof(x)._sharding is None and m == n and n and core.is_constant_dim(n):
+        # Elements of a diagonal are n + 1 apart in the flattened matrix: no others are read.
+        flat = lax.reshape(x, (*batch, n * n))
+        strides = (*[1] * len(batch), n + 1)
+        return slicing.slice(flat, (0,) * flat.ndim, flat.shape, strides)
     mask = _mask_like(lax.eye(np.bool_, x.shape[-2:]), x)
     return lax.reduce_sum(lax.select(mask, x, lax.full_like(x, 0)), (x.ndim - 1,))
 
