@@ -26,7 +26,7 @@ from jax._src.lax.special.gamma_tables import (
     STIRLING,
     TANGENT,
 )
-from jax._src.lax.special.polynomials import estrin, piecewise
+from jax._src.lax.special.polynomials import even_odd, piecewise
 from jax._src.lax.utils import const
 
 
@@ -51,7 +51,7 @@ def log2_single(x: Any) -> Any:
     whole = convert_element_type(
         shift_right_arithmetic(from_least, full_like(bits, 23)), np.float32
     )
-    return add(whole, mul(fraction, estrin(fraction, LOG2[0])))
+    return add(whole, mul(fraction, even_odd(fraction, LOG2[0])))
 
 
 def stirling_error(x: Any) -> Any:

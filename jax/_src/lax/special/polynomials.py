@@ -21,14 +21,11 @@ def polynomial(x: Any, coefficients: Sequence[float]) -> Any:
     return out
 
 
-def estrin(x: Any, coefficients: Sequence[float]) -> Any:
-    """Evaluate a polynomial like `polynomial`, by Estrin's scheme: more products, which do not wait for each other."""
-    terms = [full_like(x, c) for c in coefficients]
-    while len(terms) > 1:
-        pairs = [add(a, mul(b, x)) for a, b in zip(terms[::2], terms[1::2])]
-        terms = pairs + terms[2 * len(pairs) :]
-        x = mul(x, x)
-    return terms[0]
+def even_odd(x: Any, coefficients: Sequence[float]) -> Any:
+    """Evaluate a polynomial like `polynomial`, its even and its odd part apart: two sums, which do not wait for each other."""
+    square = mul(x, x)
+    odd = mul(x, polynomial(square, coefficients[1::2]))
+    return add(polynomial(square, coefficients[::2]), odd)
 
 
 def piecewise(table: dict[int, Any], x: Any) -> Any:

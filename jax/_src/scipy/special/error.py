@@ -15,7 +15,7 @@ from jax._src.lax import lax, special
 from jax._src.lax.special.doubled import split, two_product
 from jax._src.lax.special.expansions import accurate_log1p, log2_single
 from jax._src.lax.special.normal import erfcx_positive, exp_minus_square
-from jax._src.lax.special.polynomials import estrin, piecewise
+from jax._src.lax.special.polynomials import even_odd, piecewise
 from jax._src.numpy.array_constructors import asarray
 from jax._src.numpy.util import check_arraylike
 from jax._src.scipy.special.common import (
@@ -321,7 +321,7 @@ def _ratio(table, product):
     """Returns a quotient of polynomials in -log2(product), of float32."""
     above, below = table
     u = -log2_single(product)
-    return estrin(u, above) / estrin(u, below)
+    return even_odd(u, above) / even_odd(u, below)
 
 
 def _quantile(distance, tail):
@@ -352,8 +352,9 @@ _ndtri_fun = elementwise(_ndtri, lambda out, p: _SQRT_2PI * lax.exp(0.5 * lax.sq
 
 def _erfinv(x):
     if x.dtype == np.float32:
-        ratio = _ratio(ERFINV_RATIO, (1 - x) * (1 + x))
-        return x * where(abs(x) < 1, ratio, where(abs(x) == 1, lax.full_like(x, np.inf), np.nan))
+        product = (1 - x) * (1 + x)
+        at_end = where(product == 0, lax.full_like(x, np.inf), np.nan)
+        return x * where(product > 0, _ratio(ERFINV_RATIO, product), at_end)
     out = math.sqrt(0.5) * _quantile(0.5 * x, 0.5 - 0.5 * abs(x))
     return where(abs(x) <= 1, out, np.nan)
 
