@@ -6,6 +6,7 @@ Like suite.py, this runs on both sides. Where PyPI's jax has no such tool, its s
 import itertools
 import logging
 
+import suite
 from registry import timed
 
 import jax
@@ -41,6 +42,20 @@ def trace_explained():
     logger.addHandler(logging.NullHandler())
     logger.propagate = False
     return trace_new_shapes(True)
+
+
+# The page of a jaxpr: PyPI's jax makes and prints the jaxpr
+
+
+@timed("tools", "the page of the jaxpr of a 50-layer MLP's gradient", mark=None)
+def view_gradient():
+    gradient, arguments = jax.grad(suite.MLP.new()), suite.MLP.arguments()
+    jaxpr = jax.make_jaxpr(gradient)(*arguments)
+    try:
+        from jax.tools import view
+    except ImportError:
+        return lambda: str(jaxpr)
+    return lambda: view(jaxpr).html
 
 
 # The doctor

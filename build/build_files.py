@@ -384,7 +384,8 @@ def _render(root: Path, target: Target, deps: list[str], files: dict[Path, list[
     text = (
         f'jax_py_library(\n    name = "{target.name.rpartition(".")[2]}",\n    srcs = {sources},\n'
     )
-    data = sorted(p.name for p in home.iterdir() if p.name == "py.typed" or p.suffix == ".pyi")
+    read = (".pyi", ".html")
+    data = sorted(p.name for p in home.iterdir() if p.name == "py.typed" or p.suffix in read)
     if data and target.name in (".".join(home.relative_to(root).parts),):
         text += f"    data = {_list(data)},\n"
     if deps:

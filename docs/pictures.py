@@ -82,6 +82,29 @@ def cache_misses(folder: Path) -> tuple[str, int, int]:
     return terminal("JAX_LOG_COMPILES=summary python train.py", output), 1250, 520
 
 
+def jaxpr_view(folder: Path) -> tuple[str, int, int]:
+    import jax
+    import jax.numpy as jnp
+    import jax.tools
+    from jax.sharding import AxisType, NamedSharding, PartitionSpec as P
+
+    jax.config.update("jax_num_cpu_devices", 8)
+    mesh = jax.make_mesh((4, 2), ("data", "model"), axis_types=(AxisType.Explicit,) * 2)
+
+    def block(params, x):
+        h = jax.nn.relu(x @ params["up"])
+        h = jax.sharding.reshard(h, P("data", None))
+        y, _ = jax.lax.scan(lambda y, _: (jnp.tanh(y), None), h @ params["down"], length=2)
+        return y + x
+
+    def put(shape, *spec):
+        return jax.device_put(jnp.ones(shape), NamedSharding(mesh, P(*spec)))
+
+    with jax.set_mesh(mesh):
+        params = {"up": put((16, 64), None, "model"), "down": put((64, 16), None, None)}
+        return jax.tools.view(block, params, put((32, 16), "data", None)).html, 1280, 1330
+
+
 def run(*arguments: str, variables: dict[str, str], folder: Path = DOCS) -> str:
     environment = os.environ | variables
     return subprocess.run(
@@ -93,6 +116,7 @@ def run(*arguments: str, variables: dict[str, str], folder: Path = DOCS) -> str:
 PICTURES: dict[str, Callable[[Path], tuple[str, int, int]]] = {
     "cache_misses": cache_misses,
     "doctor": doctor,
+    "jaxpr_view": jaxpr_view,
 }
 
 
