@@ -405,6 +405,7 @@ WITHOUT_ROW = {
         ("debug_callback", "debug_print", "io_callback", "pure_callback", "inspect_sharding"),
         "call Python functions: callback_test.py",
     ),
+    **dict.fromkeys(("progress", "progress_report"), "have no result: progress_test.py"),
     **dict.fromkeys(
         ("addupdate", "empty_ref", "free_ref", "freeze", "get", "new_ref", "run_state", "swap"),
         "read and write mutable arrays: ref_test.py",

@@ -24,6 +24,15 @@ from jax._src.lax.control_flow.common import (
     with_forwarded,
     without_results,
 )
+from jax._src.lax.control_flow.progress import (
+    bar_of,
+    finish,
+    first_device,
+    first_step,
+    of_range,
+    with_progress,
+    with_step,
+)
 from jax._src.lax.control_flow.scans import carry_name, scan
 from jax._src.lax.control_flow.while_primitive import while_p
 from jax._src.literals import TypedInt
@@ -33,11 +42,12 @@ from jax._src.util import without_keywords
 traceback_util.register_exclusion(__file__)
 
 
-@without_keywords("max_steps")
+@without_keywords("max_steps", "progress")
 @traceback_util.api_boundary
 def while_loop(
-    cond_fun: Callable, body_fun: Callable, init_val: Any, *, max_steps: int | None = None
-):
+    cond_fun: Callable, body_fun: Callable, init_val: Any, *, max_steps: int | None = None,
+    progress: bool | str = False,
+):  # fmt: skip
     """Apply a function repeatedly, while a condition holds.
 
     Args:
@@ -48,6 +58,8 @@ def while_loop(
         steps even if the condition still holds. It makes the loop differentiable in reverse mode:
         the forward pass keeps at most 64 values on each of `log(max_steps) / log(64)` levels, and
         the backward pass computes the others again. PyPI's jax does not have this argument.
+      progress: whether to show the number of steps while the loop runs, or a description of it, as
+        in `scan`.
 
     Returns:
       The final value: the first one for which the condition does not hold, or that after
@@ -68,17 +80,10 @@ def while_loop(
     if not (callable(body_fun) and callable(cond_fun)):
         raise TypeError("lax.while_loop: body_fun and cond_fun arguments should be callable.")
     bound = {} if max_steps is None else {"max_steps": as_bound(max_steps)}
+    bar = None if progress is False else bar_of(progress, None)
     if config.disable_jit.value:
         try:
-            val = tree_unflatten(
-                tree_structure(init_val),
-                [late.to_array(x) for x in tree_flatten(init_val)[0]],
-            )
-            for _ in itertools.count() if max_steps is None else range(bound["max_steps"]):
-                if not cond_fun(val):
-                    break
-                val = body_fun(val)
-            return val
+            return _while_eagerly(cond_fun, body_fun, init_val, bar, **bound)
         except core.ConcretizationTypeError:
             pass  # under another transformation: stage the loop instead
     init_flat, tree = tree_flatten(init_val)
@@ -125,14 +130,35 @@ def while_loop(
             body_closed, cond_closed, *num_consts, bound["max_steps"]
         )
         carry = [np.int32(0), *carry]
+    if bar is not None:
+        here = first_device()
+        body_closed = with_progress(
+            body_closed, len(body_consts), bar, tuple([typeof(x) for x in here])
+        )
+        cond_closed = with_step(cond_closed, len(cond_consts))
+        body_consts, carry = [*here, *body_consts], [first_step(), *carry]
     outs = while_p.bind(
         *cond_consts, *body_consts, *carry, cond_nconsts=len(cond_consts), cond_jaxpr=cond_closed,
         body_nconsts=len(body_consts), body_jaxpr=body_closed, **bound,
     )  # fmt: skip
+    if bar is not None:
+        steps, *outs = outs
+        finish(bar, steps, here)
     outs = outs[len(bound) :]  # without the number of steps
     if fixed:
         outs = with_forwarded(outs, {i: init_flat[i] for i in fixed})
     return tree_unflatten(body_tree, outs)
+
+
+def _while_eagerly(cond_fun, body_fun, init_val, bar, max_steps: int | None = None):
+    """Run the loop in Python, under `disable_jit`."""
+    leaves, tree = tree_flatten(init_val)
+    val = tree_unflatten(tree, [late.to_array(x) for x in leaves])
+    for _ in of_range(bar, itertools.count() if max_steps is None else range(max_steps)):
+        if not cond_fun(val):
+            break
+        val = body_fun(val)
+    return val
 
 
 @core.cached_on_jaxpr
@@ -160,10 +186,12 @@ def _without_forwarded(body: ClosedJaxpr, cond: ClosedJaxpr, cond_nconsts: int, 
     return without_results(cond, (), cond_order), without_results(body, fixed, order), tuple(fixed)
 
 
+@without_keywords("progress")
 @traceback_util.api_boundary
 def fori_loop(
-    lower: Any, upper: Any, body_fun: Callable, init_val: Any, *, unroll: int | bool | None = None
-):
+    lower: Any, upper: Any, body_fun: Callable, init_val: Any, *, unroll: int | bool | None = None,
+    progress: bool | str = False,
+):  # fmt: skip
     """Apply a function for each integer in a range.
 
     Args:
@@ -175,6 +203,7 @@ def fori_loop(
       body_fun: function `(i, val) -> val`, whose result has the type of `val`.
       init_val: initial value, a pytree of arrays.
       unroll: number of steps in one iteration; it requires concrete bounds.
+      progress: whether to show a progress bar, or its description, as in `scan`.
 
     Returns:
       The final value.
@@ -210,7 +239,8 @@ def fori_loop(
         length = max(hi - lo, 0)
         if config.disable_jit.value:
             val = init_val
-            for i in range(lo, hi):
+            bar = None if progress is False else bar_of(progress, length)
+            for i in of_range(bar, range(lo, hi)):
                 val = body_fun(late.to_array(_bound(i, dtype, weak)), val)
             return val
         counter = dtypes.result_type(0)  # regardless of the bounds' dtypes, if they fit
@@ -219,7 +249,7 @@ def fori_loop(
         body = _step_function(body_fun, "scan", dtype, weak)
         init = (_bound(lo, dtype, weak), init_val)
         unroll = 1 if unroll is None else unroll
-        (_, result), _ = scan(body, init, None, length=length, unroll=unroll)
+        (_, result), _ = scan(body, init, None, length=length, unroll=unroll, progress=progress)
         return result
     if unroll is not None and unroll is not False and unroll != 1:
         raise ValueError(
@@ -227,7 +257,8 @@ def fori_loop(
         )
     last_weak = last.weak_type and last.dtype == dtype
     init = (_bound(lower, dtype, weak), _bound(upper, dtype, last_weak), init_val)
-    _, _, result = while_loop(_is_before_end, _step_function(body_fun, "while", dtype, weak), init)
+    body = _step_function(body_fun, "while", dtype, weak)
+    _, _, result = while_loop(_is_before_end, body, init, progress=progress)
     return result
 
 

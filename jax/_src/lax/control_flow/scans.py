@@ -20,6 +20,14 @@ from jax._src.lax.control_flow.common import (
     with_forwarded,
     without_results,
 )
+from jax._src.lax.control_flow.progress import (
+    bar_of,
+    finish,
+    first_device,
+    first_step,
+    of_range,
+    with_progress,
+)
 from jax._src.lax.control_flow.scan_primitive import scan_p
 from jax._src.tree_util import (
     generate_key_paths,
@@ -31,14 +39,16 @@ from jax._src.tree_util import (
     treedef_children,
     treedef_tuple,
 )
+from jax._src.util import without_keywords
 
 traceback_util.register_exclusion(__file__)
 
 
+@without_keywords("progress")
 @traceback_util.api_boundary
 def scan(
     f: Callable, init: Any, xs: Any = None, length: int | None = None, reverse: bool = False,
-    unroll: int | bool = 1, _split_transpose: bool = False,
+    unroll: int | bool = 1, _split_transpose: bool = False, *, progress: bool | str = False,
 ):  # fmt: skip
     """Apply a function to slices of arrays in order, while carrying a value.
 
@@ -52,6 +62,9 @@ def scan(
       unroll: number of steps in one iteration of the loop; True for all.
       _split_transpose: whether the backward pass computes what does not depend on the carry in a
         second loop.
+      progress: whether to show a progress bar while the loop runs, or its description. Nothing is
+        shown if stderr is not a terminal (or notebook) at the time of tracing. It needs the package
+        tqdm. PyPI's jax does not have this argument.
 
     Returns:
       (final carry, ys), where `ys` stacks the results `y` along a leading axis.
@@ -68,8 +81,9 @@ def scan(
         raise TypeError("lax.scan: f argument should be a callable.")
     xs_flat, xs_tree = tree_flatten(xs)
     length = _scan_length(xs, xs_flat, length)
+    bar = None if progress is False else bar_of(progress, length)
     if config.disable_jit.value:
-        return _scan_eagerly(f, init, xs_flat, xs_tree, length, reverse)
+        return _scan_eagerly(f, init, xs_flat, xs_tree, length, reverse, bar)
     init_flat, init_tree = tree_flatten(init)
     in_tree = treedef_tuple((init_tree, xs_tree))
     check_initial("scan", "carry", "init", init_flat, init_tree)
@@ -114,10 +128,17 @@ def scan(
     if fixed:
         consts = [*[init_flat[i] for i in fixed], *consts]
     carry = [x for i, x in enumerate(init_flat) if i not in fixed] if fixed else init_flat
+    if bar is not None:
+        here = first_device()
+        closed = with_progress(closed, len(consts), bar, tuple([typeof(x) for x in here]))
+        consts, carry = [*here, *consts], [first_step(), *carry]
     outs = scan_p.bind(
         *consts, *carry, *xs_flat, reverse=bool(reverse), length=length, jaxpr=closed,
         num_consts=len(consts), num_carry=len(carry), unroll=unroll, _split_transpose=_split_transpose,
     )  # fmt: skip
+    if bar is not None:
+        steps, *outs = outs
+        finish(bar, steps, here)
     if fixed or forwarded:
         given = {i: init_flat[i] for i in fixed} | {i: xs_flat[j] for i, j in forwarded.items()}
         outs = with_forwarded(outs, given)
@@ -217,7 +238,7 @@ def _scan_length(xs, xs_flat, length) -> int:
     return unique.pop()
 
 
-def _scan_eagerly(f, init, xs_flat, xs_tree, length, reverse):
+def _scan_eagerly(f, init, xs_flat, xs_tree, length, reverse, bar):
     """Run the loop in Python, under `disable_jit`."""
     if length == 0:
         raise ValueError(
@@ -225,7 +246,7 @@ def _scan_eagerly(f, init, xs_flat, xs_tree, length, reverse):
         )
     carry, ys = init, []
     steps = range(length)
-    for i in reversed(steps) if reverse else steps:
+    for i in of_range(bar, reversed(steps) if reverse else steps):
         slices = [
             x.at[i] if isinstance(x, core.Ref) else slicing.index_in_dim(x, i, keepdims=False)
             for x in xs_flat
@@ -243,14 +264,16 @@ def _scan_eagerly(f, init, xs_flat, xs_tree, length, reverse):
     return carry, tree_unflatten(tree_structure(ys[0]), stacked)
 
 
+@without_keywords("progress")
 @traceback_util.api_boundary
-def map(f: Callable, xs: Any, *, batch_size: int | None = None):
+def map(f: Callable, xs: Any, *, batch_size: int | None = None, progress: bool | str = False):
     """Apply a function to each slice of arrays along their leading axis, one after the other.
 
     Args:
       f: function of one slice (a pytree like `xs`).
       xs: pytree of arrays.
       batch_size: number of slices to process together by `vmap`; None for one at a time.
+      progress: whether to show a progress bar, or its description, as in `scan`.
 
     Returns:
       The results stacked along a leading axis.
@@ -259,7 +282,7 @@ def map(f: Callable, xs: Any, *, batch_size: int | None = None):
     [0. 1. 4.]
     """
     if batch_size is None:
-        return scan(lambda _, x: ((), f(x)), (), xs)[1]
+        return scan(lambda _, x: ((), f(x)), (), xs, progress=progress)[1]
     if batch_size < 1:
         raise ValueError(f"lax.map: batch_size must be positive, got {batch_size}")
     leaves, tree = tree_flatten(xs)
@@ -280,7 +303,9 @@ def map(f: Callable, xs: Any, *, batch_size: int | None = None):
             lax.reshape(x, (groups, batch_size, *np.shape(x)[1:]))
             for x in part(0, groups * batch_size)
         ]
-        _, ys = scan(lambda _, x: ((), together(x)), (), tree_unflatten(tree, grouped))
+        _, ys = scan(
+            lambda _, x: ((), together(x)), (), tree_unflatten(tree, grouped), progress=progress
+        )
         ys_leaves, ys_tree = tree_flatten(ys)
         outs.append([lax.reshape(y, (groups * batch_size, *y.shape[2:])) for y in ys_leaves])
     if rest or not groups:
