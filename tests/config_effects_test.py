@@ -110,15 +110,6 @@ def test_debug_checks_calls_that_skip_python(flag, value):
     assert config.post_hook.value is None
 
 
-def test_debug_nans_of_donated_arguments():
-    f = jax.jit(lambda x: lax.neg(lax.mul(x, x)), donate_argnums=0)
-    with jax.debug_nans(True):
-        with pytest.raises(FloatingPointError, match="in mul"):
-            f(NAN)  # host values are not donated
-        with pytest.raises(FloatingPointError, match="donated, it cannot be run again"):
-            f(jax.device_put(NAN))
-
-
 def test_debug_nans_tells_that_a_jitted_function_runs_again(capsys):
     log = jax.jit(lambda x: jnp.sin(jnp.log(x)))
     with jax.debug_nans(True), pytest.raises(FloatingPointError, match="in log"):
@@ -143,6 +134,7 @@ def test_calls_after_debugging_are_native_again():
     x = jnp.float32(1)
     with jax.debug_nans(True):
         f(x)
+    f(x)
     calls = []
     with config.UserContext(config.post_hook, lambda *a: calls.append(a)):
         f(x)

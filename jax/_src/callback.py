@@ -9,7 +9,16 @@ from typing import Any
 
 import numpy as np
 
-from jax._src import config, core, dispatch, dtypes, effects, traceback_util, xla_bridge as xb
+from jax._src import (
+    config,
+    core,
+    dispatch,
+    dtypes,
+    effects,
+    special_values,
+    traceback_util,
+    xla_bridge as xb,
+)
 from jax._src.array_impl import ArrayImpl, device_sharding
 from jax._src.device_put import values as placing
 from jax._src.errors import JaxRuntimeError
@@ -123,6 +132,7 @@ class on_host:
 
 
 def call_now(
+    name: str,
     callback: Callable[..., Sequence[Any]],
     args: Sequence[Any],
     result_avals: Sequence[Any],
@@ -131,6 +141,7 @@ def call_now(
 ) -> list[Any] | None:
     """Calls a callback on concrete arguments directly, without a compiled program.
 
+    `name` is that of the primitive, for errors.
     If `effect` is ordered, it first waits for all earlier callbacks. With `wrap_errors`, an exception
     of the callback becomes a JaxRuntimeError, as in compiled programs.
 
@@ -155,7 +166,9 @@ def call_now(
         text = "".join(traceback.format_exception(err))
         raise JaxRuntimeError(f"INTERNAL: CpuCallback error calling callback: {text}") from err
     target = next(iter(shardings), None)
-    return [placing.device_put_value(x, target, placing.REUSE) for x in outs]
+    results = [placing.device_put_value(x, target, placing.REUSE) for x in outs]
+    special_values.check_results(name, args, results)
+    return results
 
 
 def _physical(x: Any) -> np.ndarray:
@@ -262,7 +275,7 @@ def pure_callback(
 
 @pure_callback_p.def_impl
 def _pure_impl(*args, callback, result_avals, **params):
-    outs = call_now(callback, args, result_avals)
+    outs = call_now("pure_callback", callback, args, result_avals)
     if outs is None:
         params.update(callback=callback, result_avals=result_avals)
         return dispatch.apply_primitive(pure_callback_p, *args, **params)
@@ -379,7 +392,7 @@ def io_callback(
 @io_callback_p.def_impl
 def _io_impl(*args, callback, ordered, result_avals, sharding):
     effect = _ordered_io_effect if ordered else _io_effect
-    outs = call_now(callback, args, result_avals, effect)
+    outs = call_now("io_callback", callback, args, result_avals, effect)
     if outs is None:
         return dispatch.apply_primitive(
             io_callback_p, *args, callback=callback, ordered=ordered, result_avals=result_avals,

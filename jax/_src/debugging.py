@@ -103,7 +103,9 @@ def _define(
         outs = None
         if not params["partitioned"]:
             function = host_function(**params)
-            outs = call_now(function, args, (), effect_of(params), wrap_errors=False)
+            outs = call_now(
+                "debug_callback", function, args, (), effect_of(params), wrap_errors=False
+            )
         return dispatch.apply_primitive(primitive, *args, **params) if outs is None else outs
 
     def jvp(primals, tangents, **params):

@@ -1,20 +1,17 @@
-"""Eager execution of primitives, and checks that apply to every execution.
+"""Eager execution of primitives.
 
 `apply_primitive` is the default `impl` of primitives: it runs one compiled program for each
-primitive and parameters. The module also has the checks for NaNs and the logger of compilations.
+primitive and parameters. The module also has the logger of compilations.
 """
 
 from __future__ import annotations
 
 import logging
 import weakref
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable
 from typing import Any
 
-import numpy as np
-
-from jax._src import api_util, config, core, dtypes
-from jax._src.array_impl import ArrayImpl
+from jax._src import api_util, config, core
 from jax._src.compiler import (
     BACKEND_COMPILE_EVENT as BACKEND_COMPILE_EVENT,
     JAXPR_TO_MLIR_MODULE_EVENT as JAXPR_TO_MLIR_MODULE_EVENT,
@@ -29,6 +26,11 @@ from jax._src.runtime_tokens import (
     RuntimeTokenSet as RuntimeTokenSet,
     runtime_tokens as runtime_tokens,
     wait_for_tokens as wait_for_tokens,
+)
+from jax._src.special_values import (
+    check_special as check_special,
+    check_special_array as check_special_array,
+    needs_check_special as needs_check_special,
 )
 from jax._src.util import register_cache
 
@@ -104,33 +106,3 @@ def jaxpr_has_primitive(jaxpr: Any, prim_name: str) -> bool:
     if any(prim_name in eqn.primitive.name for eqn in jaxpr.eqns):
         return True
     return any(jaxpr_has_primitive(sub, prim_name) for sub in core.subjaxprs(jaxpr))
-
-
-# NaNs and infinities
-
-
-def needs_check_special() -> bool:
-    """Whether results are checked for NaNs or infinities."""
-    return config.debug_nans.value or config.debug_infs.value
-
-
-def check_special(name: str, bufs: Sequence[Any]) -> None:
-    """Raise InternalFloatingPointError if a result of `name` contains a NaN (or an infinity)."""
-    if needs_check_special():
-        for buf in bufs:
-            check_special_array(name, buf)
-
-
-def check_special_array(name: str, arr: Any) -> Any:
-    """Like `check_special` for one array, which is returned."""
-    dtype = getattr(arr, "dtype", None)
-    if dtype is None or isinstance(dtype, dtypes.ExtendedDType):
-        return arr
-    if dtypes.issubdtype(dtype, np.inexact):
-        shards = [s.data for s in arr.addressable_shards] if isinstance(arr, ArrayImpl) else [arr]
-        for value in map(np.asarray, shards):
-            if config.debug_nans.value and np.any(np.isnan(value)):
-                raise InternalFloatingPointError(name, "nan")
-            if config.debug_infs.value and np.any(np.isinf(value)):
-                raise InternalFloatingPointError(name, "inf")
-    return arr

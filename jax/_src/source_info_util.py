@@ -224,6 +224,11 @@ def current_traceback() -> Traceback:
     return _get_traceback() if traceback is None else traceback
 
 
+def replaced_traceback() -> Traceback | None:
+    """The call stack that replaces the current one while code is transformed or replayed."""
+    return _source_info_context.traceback
+
+
 def current_name_stack() -> NameStack:
     return _source_info_context.name_stack
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any, Protocol, runtime_checkable
 
-from jax._src import config, core
+from jax._src import config, core, special_values
 from jax._src.api_util import shaped_abstractify
 from jax._src.layout import Format, Layout
 from jax._src.memory import KIND_OF_SPACE, MemorySpace
@@ -139,7 +139,13 @@ class Traced(_Stage):
         )
         placements = _out_placements(self._params)
         return Lowered(
-            lowering, self.in_tree, self._infos, self._out_tree, self._consts, placements
+            lowering,
+            self.in_tree,
+            self._infos,
+            self._out_tree,
+            self._consts,
+            placements,
+            core.weak_jaxpr(self.jaxpr),
         )
 
 
@@ -174,10 +180,13 @@ def _on_devices(struct, aval, mesh):
 class Lowered(_Stage):
     """A function that has been lowered to StableHLO and can be compiled."""
 
-    __slots__ = ("_lowering", "out_tree", "_consts", "_out_shardings")
+    __slots__ = ("_lowering", "out_tree", "_consts", "_out_shardings", "_jaxpr")
 
-    def __init__(self, lowering, in_tree, infos, out_tree, consts=(), out_shardings=None):
+    def __init__(
+        self, lowering, in_tree, infos, out_tree, consts=(), out_shardings=None, jaxpr=None
+    ):  # fmt: skip
         super().__init__(in_tree, infos)
+        self._jaxpr = jaxpr  # a weak reference
         self._lowering = lowering
         self._out_shardings = out_shardings
         self.out_tree = out_tree
@@ -206,6 +215,7 @@ class Lowered(_Stage):
             self._infos,
             self.out_tree,
             self._consts,
+            self._jaxpr,
         )
 
     def as_text(self, dialect: str | None = None, *, debug_info: bool = False) -> str:
@@ -227,11 +237,12 @@ class Lowered(_Stage):
 class Compiled(_Stage):
     """A compiled function: call it with arguments of the types it was compiled for."""
 
-    __slots__ = ("_executable", "out_tree", "_consts", "_call")
+    __slots__ = ("_executable", "out_tree", "_consts", "_call", "_jaxpr")
 
-    def __init__(self, executable, in_tree, infos, out_tree, consts=()):
+    def __init__(self, executable, in_tree, infos, out_tree, consts=(), jaxpr=None):
         super().__init__(in_tree, infos)
         self._executable = executable
+        self._jaxpr = jaxpr  # to find the operation that gives a NaN
         self.out_tree = out_tree
         self._consts = list(consts)
         self._call = None
@@ -304,12 +315,19 @@ class Compiled(_Stage):
         if self._consts:
             return None
         params = SimpleNamespace(no_kwargs=False, in_tree=self.in_tree, out_tree=self.out_tree)
-        return self._executable.create_cpp_call(params, self._check)
+        return self._executable.create_cpp_call(params, self._check, self._run)
 
     def _python_call(self, *args, **kwargs):
         flat, tree = tree_flatten((args, kwargs))
         self._check(args, kwargs, flat, tree)
-        return tree_unflatten(self.out_tree, self._executable.call(*self._consts, *flat))
+        return tree_unflatten(self.out_tree, self._run(*self._consts, *flat))
+
+    def _run(self, *flat):
+        executable = self._executable
+        if special_values.needs_check_special():
+            jaxpr = None if self._jaxpr is None else self._jaxpr()
+            return special_values.run_checked(executable.call, flat, jaxpr, executable.name)
+        return executable.call(*flat)
 
     def _check(self, args, kwargs, flat, tree) -> None:
         if tree != self.in_tree:

@@ -264,6 +264,7 @@ def _special_value_check(name: str, help: str) -> State:
     state = bool_state(
         name, False, help,
         update_global_hook=update_global, update_thread_local_hook=update_local,
+        **_JITTED,  # what was compiled before is called natively, and donates arguments
     )  # fmt: skip
     _special_value_checks[name] = state
     return state

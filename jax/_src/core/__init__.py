@@ -86,6 +86,7 @@ from jax._src.core.jaxpr import (
     owner_and_key as owner_and_key,
     subjaxprs as subjaxprs,
     unknown_debug_info as unknown_debug_info,
+    weak_jaxpr as weak_jaxpr,
     with_owner as with_owner,
     without_owner as without_owner,
 )

@@ -566,6 +566,22 @@ def close_jaxpr(jaxpr: Jaxpr) -> ClosedJaxpr:
     return closed
 
 
+def weak_jaxpr(closed: ClosedJaxpr) -> Callable[[], ClosedJaxpr | None]:
+    """A weak reference to a jaxpr, as a function.
+
+    It serves objects in the jaxpr's cache, and those that must not keep its constants.
+    """
+    if closed.consts:
+        return weakref.ref(closed)
+    ref = weakref.ref(closed.jaxpr)
+
+    def jaxpr() -> ClosedJaxpr | None:
+        found = ref()
+        return None if found is None else close_jaxpr(found)
+
+    return jaxpr
+
+
 def subjaxprs(jaxpr: Jaxpr) -> Iterator[Jaxpr]:
     """The jaxprs in the parameters of the equations of `jaxpr`."""
     for eqn in jaxpr.eqns:
@@ -591,6 +607,8 @@ def eval_jaxpr(
       jaxpr: the jaxpr.
       consts: values for `jaxpr.constvars`.
       *args: values for `jaxpr.invars`.
+      propagate_source_info: whether errors and new equations name the lines of the equations; if
+        not, they name the line of the caller.
 
     Returns:
       A list of results.
@@ -600,6 +618,7 @@ def eval_jaxpr(
     env: dict[Var, Any] = dict(zip(jaxpr.constvars, consts))
     env.update(zip(jaxpr.invars, args))
     name_stack = source_info_util.current_name_stack()
+    outer = source_info_util.replaced_traceback()
     last_use = last_used(jaxpr)
     for eqn in jaxpr.eqns:
         params = eqn.primitive.get_bind_params(eqn.params)
@@ -607,7 +626,7 @@ def eval_jaxpr(
         info = eqn.source_info
         with (
             source_info_util.user_context(
-                info.traceback if propagate_source_info else None,
+                info.traceback if propagate_source_info else outer,
                 name_stack=name_stack + info.name_stack,
             ),
             eqn.ctx.manager,

@@ -136,9 +136,11 @@ class Jitted:
       static_options: the options of that function that mark arguments as static.
       canonicalize: converts one of the user's shardings.
       uncompiled: what is called while `jax_disable_jit` is set; `fun` by default.
+      is_operation: whether it is an operation of the library, such as a primitive.
     """
 
     transform = "jit"
+    is_operation = False
     static_options = "static_argnums or static_argnames parameters of jax.jit"
     canonicalize = staticmethod(sharding_impls.canonicalize_jit_sharding)
 
@@ -332,7 +334,7 @@ class Jitted:
             outs = jit_p.bind(*flat, **entry.params)
             return tree_unflatten(entry.out_tree, outs), None, False
         core.check_eval_args(flat)
-        outs, executable = call_compiled(flat, entry.params, self.transform)
+        outs, executable = call_compiled(flat, entry.params, self.transform, self.is_operation)
         result = tree_unflatten(entry.out_tree, outs)
         fastpath = None
         if not entry.consts:
@@ -629,9 +631,14 @@ def callable_of(state: Jitted):
     return call
 
 
+class _Operation(Jitted):
+    is_operation = True
+
+
 def make_primitive_call(fun: Callable, name: str, **options):
     """A native callable that compiles `fun`, a function of arrays that binds a primitive."""
-    state = Jitted(fun, make_options(None, fun=fun, **options) if options else _default_options())
+    options = make_options(None, fun=fun, **options) if options else _default_options()
+    state = _Operation(fun, options)
     state.name = name
     return _native_callable(state)
 

@@ -1,11 +1,16 @@
 """The primitive of `jit`: compilation and execution of a call, and the rules."""
 
-import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-from jax._src import config, core, dispatch, sharding_impls, source_info_util, traceback_util
-from jax._src.array_impl import ArrayImpl
+from jax._src import (
+    config,
+    core,
+    sharding_impls,
+    source_info_util,
+    special_values,
+    traceback_util,
+)
 from jax._src.core import ClosedJaxpr, Primitive
 from jax._src.interpreters import mlir, partial_eval as pe, pxla
 from jax._src.interpreters.calls import CallRules
@@ -27,6 +32,9 @@ def lower(
 
     `transform` is the name of the function that the user called, for errors.
     """
+    donated = params["donated_invars"]
+    if special_values.needs_check_special():  # a program that gives NaNs runs again
+        donated = (False,) * len(donated)
     request = pxla.Request(
         name=params["name"],
         args=args,
@@ -34,7 +42,7 @@ def lower(
         out_shardings=params["out_shardings"],
         in_layouts=params["in_layouts"],
         out_layouts=params["out_layouts"],
-        donated=params["donated_invars"],
+        donated=donated,
         keep_unused=params["keep_unused"],
         ctx_mesh=params["ctx_mesh"],
         compiler_options_kvs=params["compiler_options_kvs"],
@@ -43,12 +51,15 @@ def lower(
     return pxla.lower(params["jaxpr"], request, platforms=platforms)
 
 
-def call_compiled(args: list, params: dict, transform: str = "jit"):
+def call_compiled(
+    args: list, params: dict, transform: str = "jit", is_operation: bool = False
+) -> tuple[list, Any]:
     """Run a call of `jit_p` on concrete arguments; returns the results and the executable.
 
-    `transform` is the name of the function that the user called, for errors. The executable is None
-    if it is for this call only, whose devices are those of the functions that are running, or if
-    every call has to come here.
+    `transform` is the name of the function that the user called, for errors, and `is_operation`
+    says that this is an operation such as a primitive. The executable is None if it is for this
+    call only, whose devices are those of the functions that are running, or if every call has to
+    come here.
     """
     if config.no_execution.value:  # raise before compiling
         pxla.raise_no_execution(params["name"])
@@ -56,27 +67,31 @@ def call_compiled(args: list, params: dict, transform: str = "jit"):
     if config.debug_key_reuse.value and hasattr(late, "use_keys"):  # else there are no keys yet
         ran = late.use_keys(params, args)
     cache = params["jaxpr"]._cache
-    key = ("executable", pxla.placement_key(args), _hashable_params(params), config.trace_context())
+    checks = special_values.needs_check_special()
+    kind = "checked" if checks else "executable"
+    key = (kind, pxla.placement_key(args), _hashable_params(params), config.trace_context())
     executable = cache.get(key)
     if executable is None:
         computation = lower(params, args, transform=transform)
         mesh = mesh_of_operands(computation.mesh, args)
         if mesh is not None:
             with use_concrete_mesh(mesh):
-                return call_compiled(args, dict(params, ctx_mesh=mesh), transform)[0], None
+                params = dict(params, ctx_mesh=mesh)
+                return call_compiled(args, params, transform, is_operation)[0], None
         if misses_are_wanted() and not computation.is_compiled():
             from jax._src.jit import trace_misses  # which most programs do not use
 
             trace_misses.explain_compilation(params, key, list(cache))
         executable = cache[key] = computation.compile()
-    if config.debug_nans.value or config.debug_infs.value:
-        outs = _call_checked(executable, args, params)
+    if checks:
+        run, closed, name = executable.unsafe_call, params["jaxpr"], params["name"]
+        outs = special_values.run_checked(run, args, closed, name, is_operation)
     else:
         outs = executable.unsafe_call(*args)
-    if ran is None:
-        return outs, executable
-    ran(outs)
-    return outs, None  # uses of keys are counted in Python, at every call
+    if ran is not None:  # uses of keys are counted in Python, at every call
+        ran(outs)
+        return outs, None
+    return outs, None if checks else executable
 
 
 def misses_are_wanted() -> bool:
@@ -84,65 +99,26 @@ def misses_are_wanted() -> bool:
     return config.explain_cache_misses.value or config.log_compiles.value == "summary"
 
 
-def _call_checked(executable, args, params):
-    """Run with checks for NaNs; after a failure, run each operation alone to find the first one."""
-    try:
-        outs = executable.unsafe_call(*args)
-        dispatch.check_special(params["name"], outs)
-        return outs
-    except dispatch.InternalFloatingPointError as err:
-        jaxpr = params["jaxpr"].jaxpr
-        if len(jaxpr.eqns) == 1 and not any(core.subjaxprs(jaxpr)):  # no smaller part to run
-            err.name = jaxpr.eqns[0].primitive.name
-            raise FloatingPointError(str(err)) from None
-        if _any_deleted(args):
-            raise _cannot_run_again(err) from None
-        print(
-            f"A result of the jitted function {params['name']} has an invalid value ({err.ty}). "
-            "Running its operations one by one, to find the first that gives one."
-        )
-        with config.disable_jit(True):
-            core.jaxpr_as_fun(params["jaxpr"])(*args)
-        raise FloatingPointError(str(err)) from None
-
-
 def _check_native_call(call, args: tuple, kwargs: dict, result: Any) -> None:
-    """Called by jaxlib after each native call while checks for NaNs or infinities are enabled."""
-    try:
+    """Called by jaxlib after each native call while checks for NaNs or infinities are enabled.
+
+    Only programs compiled ahead of time are called natively then.
+    """
+    if special_values.first_kind(tree_flatten(result)[0]) is None:
+        return
+    flat = tree_flatten((args, kwargs))[0]
+    if any(map(special_values.is_deleted, flat)):
         # Programs of primitives have no name
         name = getattr(call, "__name__", "a compiled function")
-        dispatch.check_special(name, tree_flatten(result)[0])
-    except dispatch.InternalFloatingPointError as err:
-        if _any_deleted(tree_flatten((args, kwargs))[0]):
-            raise _cannot_run_again(err) from None
-        call._cache_miss(*args, **kwargs)
-        raise FloatingPointError(str(err)) from None
+        special_values.run_checked(lambda *_: tree_flatten(result)[0], flat, None, name)
+    call._cache_miss(*args, **kwargs)
 
 
 late.native_call_check = _check_native_call
 
 
-def _any_deleted(args) -> bool:
-    return any(type(x) is core.Ref or isinstance(x, ArrayImpl) and x.is_deleted() for x in args)
-
-
-def _cannot_run_again(err: dispatch.InternalFloatingPointError) -> FloatingPointError:
-    return FloatingPointError(
-        f"{err}. Because an argument of {err.name} was donated, it cannot be run again to find the"
-        " operation: run it without donation."
-    )
-
-
 def _hashable_params(params: dict) -> tuple:
     return tuple(v for k, v in params.items() if k != "jaxpr")
-
-
-def _weak(closed: ClosedJaxpr) -> Callable[[], ClosedJaxpr]:
-    """A weak reference to the jaxpr, as a function, for objects that are in the jaxpr's cache."""
-    if closed.consts:
-        return weakref.ref(closed)  # type: ignore[return-value]
-    ref = weakref.ref(closed.jaxpr)
-    return lambda: pe.close_jaxpr(ref())
 
 
 def _eager_call(params: dict):
@@ -152,7 +128,7 @@ def _eager_call(params: dict):
     call = cache.get(key)
     if call is None:
         kept = dict(params, jaxpr=None)
-        jaxpr = _weak(params["jaxpr"])  # its cache refers to this callable
+        jaxpr = core.weak_jaxpr(params["jaxpr"])  # its cache refers to this callable
 
         def cache_miss(*args):
             core.check_eval_args(args)
@@ -174,7 +150,7 @@ pjit_p = jit_p
 
 def _jit_impl(*args, **params):
     if config.disable_jit.value:
-        return core.eval_jaxpr(params["jaxpr"].jaxpr, params["jaxpr"].consts, *args)
+        return special_values.run_one_by_one(params["jaxpr"], args)
     return _eager_call(params)(*args)
 
 

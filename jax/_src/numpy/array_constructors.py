@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from jax._src import config, dlpack, dtypes
+from jax._src import config, dlpack, dtypes, special_values
 from jax._src.array import array_from_numpy
 from jax._src.basearray import Array
 from jax._src.core import trace_ctx
@@ -295,6 +295,7 @@ def constant(x: np.ndarray, weak_type: bool = False, may_alias: bool = False) ->
     trace = trace_ctx.trace
     if type(trace) is not DynamicJaxprTrace:
         out = array_from_numpy(x, x.dtype, weak_type)
+        special_values.check_results("array", [], [out])
         mesh = config.device_context.value
         return out if mesh is None else device_put(out, NamedSharding(mesh, PartitionSpec()))
     if weak_type:

@@ -16,7 +16,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from jax._src import config, core, debugging, dispatch, source_info_util
+from jax._src import config, core, debugging, source_info_util, special_values
 from jax._src.array_impl import ArrayImpl
 from jax._src.core import Literal, Primitive, Tracer, eval_trace, trace_ctx
 from jax._src.interpreters import partial_eval as pe
@@ -365,7 +365,6 @@ def _one_by_one(args: Sequence[Any], params: dict[str, Any]) -> list[Any]:
     env: dict[Any, tuple[Any, PartitionSpec, bool]] = {
         v: (x, s, False) for v, x, s in zip(jaxpr.invars, args, params["in_specs"])
     }
-    check = dispatch.needs_check_special()
 
     def run(part: core.Jaxpr, outs: Sequence[PartitionSpec] | None) -> Any:
         """Run a part of the body; its results are residuals, unless their specs are given."""
@@ -386,13 +385,11 @@ def _one_by_one(args: Sequence[Any], params: dict[str, Any]) -> list[Any]:
             invars=invars, outvars=eqn.outvars, eqns=[eqn], effects=eqn.effects,
             debug_info=jaxpr.debug_info.with_unknown_names(),
         )  # fmt: skip
+        operands = [v.val if type(v) is Literal else env[v][0] for v in eqn.invars]
         for v, (x, spec) in zip(eqn.outvars, run(part, None)):
             env[v] = x, spec, True
-            if check:
-                try:
-                    dispatch.check_special(eqn.primitive.name, [x])
-                except dispatch.InternalFloatingPointError as err:
-                    raise FloatingPointError(str(err)) from None
+        results = [env[v][0] for v in eqn.outvars]
+        special_values.check_results(eqn.primitive.name, operands, results, eqn.source_info)
     results = [v for v in dict.fromkeys(jaxpr.outvars) if type(v) is not Literal]
     last = jaxpr.replace(
         invars=results, eqns=[], effects=core.no_effects,

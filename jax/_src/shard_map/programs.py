@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from jax._src import config, dispatch
+from jax._src import config, special_values
 from jax._src.array_impl import ArrayImpl
 from jax._src.core import ClosedJaxpr, Jaxpr, Literal
 from jax._src.jit.jitted import make_primitive_call
@@ -79,10 +79,7 @@ def _run_compiled(call: Callable, args: Sequence[Any]) -> list[Any]:
     """
     with config.disable_jit(False), config.debug_nans(False), config.debug_infs(False):
         results: list[Any] = call(*args)
-    try:
-        dispatch.check_special("shard_map", results)
-    except dispatch.InternalFloatingPointError as err:
-        raise FloatingPointError(str(err)) from None
+    special_values.check_results("shard_map", args, results)
     return results
 
 

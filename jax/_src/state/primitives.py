@@ -15,6 +15,7 @@ from jax._src import (
     ad_util,
     core,
     dtypes,
+    special_values,
     traceback_util,
 )
 from jax._src.ad_util import Zero
@@ -338,7 +339,9 @@ new_ref_p.ref_primitive = True
 @new_ref_p.def_impl
 def _new_ref_impl(x: Any, *, memory_space: Any, kind: Any) -> Ref:
     aval = typeof(x)
-    return Ref(AbstractRef(aval, memory_space, kind), _place(_copied(x), memory_space))
+    value = _place(_copied(x), memory_space)
+    special_values.check_results("new_ref", [x], [value])
+    return Ref(AbstractRef(aval, memory_space, kind), value)
 
 
 def _copied(x: Any) -> Any:
@@ -562,7 +565,7 @@ def _compiled(name: str, tree: Any, ref_aval: AbstractRef) -> Callable[..., Any]
         options = {} if name == "get" else {"donate_argnums": (0,)}
         if len(_programs) > 4096:
             _programs.clear()
-        call = _programs[key] = make_primitive_call(fun, name, **options)
+        call = _programs[key] = make_primitive_call(fun, _printed_name(name), **options)
     return call
 
 
@@ -585,7 +588,9 @@ def _write(ref: Ref, value: Any, idx: Any, tree: Any, name: str) -> Any:
     _check_value(aval, view, typeof(value), tree_unflatten(tree, types), _printed_name(name))
     if not tree_unflatten(tree, [None] * tree.num_leaves) and name != "addupdate":
         core.check_eval_args((value,))
-        ref._buffer = _like_buffer(like_ref(value, aval), x)
+        new = _like_buffer(like_ref(value, aval), x)
+        special_values.check_results("swap", [value], [new])
+        ref._buffer = new
         return x if name == "swap" else None
     out = _compiled(name, tree, aval)(x, value, *idx)
     new, old = out if name == "swap" else (out, None)

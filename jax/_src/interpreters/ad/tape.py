@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from jax._src import core, source_info_util
+from jax._src import config, core, source_info_util
 from jax._src.ad_util import Zero, add_jaxvals, zeros_like_aval
 from jax._src.core import (
     AbstractValue,
@@ -73,7 +73,9 @@ class TapeTrace(Trace):
     is replayed elsewhere, they are nested in the scopes of that place.
     """
 
-    __slots__ = ("parent", "eqns", "num_slots", "num_inputs", "_base", "_seen", "_info")
+    __slots__ = (
+        "parent", "eqns", "num_slots", "num_inputs", "_base", "_seen", "_info", "_keeps_lines",
+    )  # fmt: skip
 
     def __init__(self, parent: Trace):
         self._valid = True
@@ -83,6 +85,8 @@ class TapeTrace(Trace):
         self.num_inputs = 0
         self._base = self._seen = source_info_util.current_name_stack()
         self._info = source_info_util.new_source_info()
+        # Errors about NaNs in the backward pass name lines of the forward pass.
+        self._keeps_lines = config.debug_nans.value or config.debug_infs.value
 
     def source_info(self) -> source_info_util.SourceInfo:
         """Return source information for a recorded operation, without traceback in eager mode."""
@@ -90,7 +94,7 @@ class TapeTrace(Trace):
         if stack is not self._seen:
             self._seen = stack
             self._info = source_info_util.SourceInfo(None, stack.relative_to(self._base))
-        if self.parent is eval_trace:
+        if self.parent is eval_trace and not self._keeps_lines:
             return self._info
         return source_info_util.SourceInfo(
             source_info_util.current_traceback(), self._info.name_stack
@@ -246,7 +250,7 @@ class Linearized:
             if type(out) is TapeTracer and out._trace is tape:
                 _accumulate(slots, out.index, ct)
         ctx = core.current_jaxpr_eqn_context()
-        if trace_ctx.trace is eval_trace:
+        if trace_ctx.trace is eval_trace and not tape._keeps_lines:
             for eqn in reversed(self.eqns):
                 _backward_in_context(tape, eqn, slots, ctx)
         else:

@@ -331,6 +331,7 @@ class MeshExecutable:
         self._in_device_layouts = self._layouts_to_ask_for()
         self._unsafe_call: ExecuteReplicated | None = None
 
+    name = property(lambda self: self._info.name)
     in_avals = property(lambda self: self._info.in_avals)
     out_avals = property(lambda self: self._info.out_avals[: self._info.num_outs])
     const_args = property(lambda self: self._info.const_args)
@@ -452,13 +453,14 @@ class MeshExecutable:
 
     # Native calls
 
-    def create_cpp_call(self, params: Any, check: Any = None) -> Any:
+    def create_cpp_call(self, params: Any, check: Any = None, run: Any = None) -> Any:
         """Returns a native callable of unflattened arguments; None if each call needs Python.
 
         Args:
           params: with attributes `no_kwargs`, `in_tree` (of arguments, or of arguments and
             keywords), `out_tree`, and `executable`.
           check: `check(args, kwargs, flat, tree)` raises an error for unsuitable arguments.
+          run: what a call that is not native runs on the flat arguments, instead of `call`.
         """
         if self.needs_python() or self._info.const_args:
             return None
@@ -475,7 +477,7 @@ class MeshExecutable:
                     "Function compiled with input pytree does not match the input pytree it was "
                     f"called with. Compiled for {in_tree}, called with {tree}."
                 )
-            outs = self.call(*flat)
+            outs = (run or self.call)(*flat)
             return out_tree.unflatten(outs), fastpath_data(self, outs, out_tree, flat), False
 
         return _jax.pjit(
