@@ -61,10 +61,12 @@ def format_exception_only(e: BaseException) -> str:
     return "".join(traceback.format_exception_only(type(e), e)).strip()
 
 
-def api_boundary(fun: C) -> C:
+def api_boundary(fun: C, *, repro_api_name: str | None = None, repro_user_func: bool = False) -> C:
     """Decorator of public functions: errors leave them with filtered tracebacks.
 
     Only the outermost decorated function on the stack filters, and only after an error was raised.
+    The keywords name calls for a recorder of calls, which is a debugging aid of the original only:
+    they are accepted from libraries that decorate their own functions, and change nothing.
     """
 
     @functools.wraps(fun)

@@ -11,6 +11,7 @@ import numpy as np
 
 from jax._src import core
 from jax._src.basearray import Array
+from jax._src.numpy.util import to_array
 from jax._src.util import StrictABC, set_module
 
 UTIL_MODULE = "jax.experimental.sparse.util"
@@ -56,6 +57,52 @@ class Buffer(Protocol):
 
     @property
     def dtype(self) -> Any: ...
+
+
+_REMEDY = (
+    "BCOO arrays have all operators (BCSR.to_bcoo(), BCOO.fromdense(M.todense())); todense() makes a "
+    "dense array."
+)
+
+
+def check_format(function: str, argument: str, x: Any, kind: type) -> None:
+    """Raise a TypeError, which says how to convert `x`, unless it is a sparse array of a kind."""
+    if isinstance(x, kind):
+        return
+    wanted, found = kind.__name__, type(x).__name__
+    if (wanted, found) == ("BCOO", "BCSR"):
+        remedy = f"convert it: {argument}.to_bcoo()"
+    elif (wanted, found) == ("BCSR", "BCOO"):
+        remedy = f"convert it: BCSR.from_bcoo({argument})"
+    elif isinstance(x, JAXSparse):
+        remedy = f"convert it: {wanted}.fromdense({argument}.todense())"
+    else:
+        remedy = f"convert a dense array: {wanted}.fromdense({argument})"
+    shape = list(x.shape) if hasattr(x, "shape") else ""
+    raise TypeError(
+        f"{function}: {argument} must be a {wanted} array, got {found}{shape}; {remedy}"
+    )
+
+
+def as_buffers(kind: str, names: Sequence[str], args: Any) -> list[Array]:
+    """The buffers given to the constructor of a sparse array, as arrays.
+
+    Raises:
+      ValueError: if there are not as many as names.
+    """
+    args = tuple(args)
+    if len(args) != len(names):
+        raise ValueError(f"{kind} takes the buffers ({', '.join(names)}), got {len(args)} of them")
+    return [to_array(x) for x in args]
+
+
+def check_dense(function: str, argument: str, x: Any) -> None:
+    """Raise a TypeError if `x` is a sparse array."""
+    if isinstance(x, JAXSparse):
+        raise TypeError(
+            f"{function}: {argument} must be a dense array, got {x}; convert it: "
+            f"{argument}.todense()"
+        )
 
 
 @set_module("jax.experimental.sparse")
@@ -154,7 +201,10 @@ class JAXSparse(StrictABC):
         return self
 
     def _unsupported(self, name: str) -> Any:
-        raise NotImplementedError(f"{type(self)}.{name}")
+        # The name that the method has in messages: M + x, M.sum().
+        raise NotImplementedError(
+            f"{type(self).__name__} arrays have no {name}: got {self}. {_REMEDY}"
+        )
 
     def sum(self, *args: Any, **kwargs: Any) -> Any:
         """The sum of the elements over some axes."""

@@ -34,7 +34,7 @@ class BatchedSparse(JAXSparse):
         if set(aux_data) != set(SparseInfo._fields):
             raise ValueError(f"{cls.__name__}.tree_unflatten: invalid aux_data={aux_data}")
         self = object.__new__(cls)
-        self.__dict__.update(zip(cls._buffer_names, children), **aux_data)
+        self.__dict__.update(zip(cls._buffer_names, children, strict=True), **aux_data)
         return self
 
 

@@ -13,14 +13,14 @@ from jax._src.lax import lax
 from jax._src.numpy import array_constructors
 from jax._src.numpy.util import to_array
 from jax._src.sparse import bcsr_primitives as primitives
-from jax._src.sparse.base import JAXSparse
+from jax._src.sparse.base import JAXSparse, as_buffers, check_dense, check_format
 from jax._src.sparse.batched import BatchedSparse, map_over_batch
 from jax._src.sparse.bcoo import shapes
 from jax._src.sparse.bcoo.array import BCOO
 from jax._src.sparse.bcoo.functions import bcoo_eliminate_zeros, bcoo_sum_duplicates
 from jax._src.sparse.bcoo.operators import matmul
 from jax._src.sparse.bcoo.products import canonical_type, check_dot, check_layout, static_numbers
-from jax._src.sparse.util import count_stored_elements, static_nse
+from jax._src.sparse.util import count_stored_elements, index_type, static_nse
 from jax._src.tree_util import register_pytree_node_class
 from jax._src.typing import ArrayLike, DTypeLike
 from jax._src.util import set_module
@@ -54,7 +54,10 @@ def _layout(indices: Any, indptr: Any, shape: Sequence[int]) -> BCSRProperties:
     for name, x in (("indices", indices), ("indptr", indptr)):
         _check_batch(name, x, n_batch, shape)
     if indptr.shape[n_batch:] != (shape[n_batch] + 1,):
-        raise ValueError("indptr shape must match the matrix shape plus 1.")
+        raise ValueError(
+            f"indptr shape must match the matrix shape plus 1. Got indptr.shape={indptr.shape} for "
+            f"{shape[n_batch]} rows of shape={tuple(shape)}; it must end in {shape[n_batch] + 1}."
+        )
     return BCSRProperties(n_batch, n_dense, indices.shape[-1])
 
 
@@ -112,7 +115,7 @@ class BCSR(BatchedSparse):
         indices_sorted: bool = False,
         unique_indices: bool = False,
     ):
-        self.data, self.indices, self.indptr = map(to_array, args)
+        self.data, self.indices, self.indptr = as_buffers("BCSR", self._buffer_names, args)
         self.indices_sorted = indices_sorted
         self.unique_indices = unique_indices
         super().__init__(args, shape=tuple(shape))
@@ -120,7 +123,8 @@ class BCSR(BatchedSparse):
         _check_batch("data", self.data, n_batch, self.shape)
         if self.data.shape[n_batch:] != (nse, *self.shape[n_batch + 2 :]):
             raise ValueError(
-                f"Invalid data.shape={self.data.shape} for {nse=}, {n_batch=}, {n_dense=}"
+                f"Invalid data.shape={self.data.shape} for {nse=}, {n_batch=}, {n_dense=}: for "
+                f"shape={self.shape} it must end in {(nse, *self.shape[n_batch + 2 :])}"
             )
 
     @property
@@ -177,6 +181,7 @@ class BCSR(BatchedSparse):
     @classmethod
     def from_bcoo(cls, arr: BCOO) -> BCSR:
         """The same array in this format; it must have two sparse dimensions."""
+        check_format("BCSR.from_bcoo", "arr", arr, BCOO)
         if arr.n_sparse != 2:
             raise NotImplementedError(
                 f"BCSR.from_bcoo requires n_sparse=2; got arr.n_sparse={arr.n_sparse}"
@@ -217,28 +222,38 @@ class BCSR(BatchedSparse):
     def __rmatmul__(self, other: Any) -> Any:
         return matmul(other, self, bcsr_dot_general, BCSR)
 
-    def __getitem__(self, item: Any) -> BCSR:
-        items = item if isinstance(item, tuple) else (item,)
-        whole = slice(None)
-        if sum(x is Ellipsis for x in items) > 1:
-            raise IndexError("an index can only have a single ellipsis ('...')")
-        n_items = sum(x is not None and x is not Ellipsis for x in items)
-        if n_items > self.ndim:
-            raise IndexError(
-                f"Too many indices: array is {self.ndim}-dimensional, but {n_items} were indexed"
-            )
-        if not all(x is None or x is Ellipsis or isinstance(x, slice) for x in items):
-            raise NotImplementedError("indexing of a BCSR array with numbers or arrays")
-        out = self.to_bcoo()[item]
-        sizes = [s for s in out.shape if s != 1]
-        same = sizes == [s for s in self.shape if s != 1]
-        if not same or any(
-            isinstance(x, slice) and x != whole and (x.step or 1) != 1 for x in items
-        ):
-            raise NotImplementedError("indexing of a BCSR array with a part of a dimension")
-        return BCSR.from_bcoo(out)
+
+def _getitem(
+    arr: BCSR,
+    idx: Any,
+    indices_are_sorted: bool = False,
+    unique_indices: bool = False,
+    mode: Any = None,
+    fill_value: Any = None,
+) -> BCSR:
+    """The array with new dimensions of size 1, or without some, by None and whole slices."""
+    if mode is not None or fill_value is not None:
+        raise NotImplementedError("indexing of a sparse array with mode or fill_value")
+    items = idx if isinstance(idx, tuple) else (idx,)
+    whole = slice(None)
+    if sum(x is Ellipsis for x in items) > 1:
+        raise IndexError("an index can only have a single ellipsis ('...')")
+    n_items = sum(x is not None and x is not Ellipsis for x in items)
+    if n_items > arr.ndim:
+        raise IndexError(
+            f"Too many indices: array is {arr.ndim}-dimensional, but {n_items} were indexed"
+        )
+    if not all(x is None or x is Ellipsis or isinstance(x, slice) for x in items):
+        raise NotImplementedError("indexing of a BCSR array with numbers or arrays")
+    out = arr.to_bcoo()[idx]
+    sizes = [s for s in out.shape if s != 1]
+    same = sizes == [s for s in arr.shape if s != 1]
+    if not same or any(isinstance(x, slice) and x != whole and (x.step or 1) != 1 for x in items):
+        raise NotImplementedError("indexing of a BCSR array with a part of a dimension")
+    return BCSR.from_bcoo(out)
 
 
+BCSR.__getitem__ = _getitem  # type: ignore[method-assign]
 map_over_batch(BCSR)
 
 
@@ -264,26 +279,25 @@ def bcsr_fromdense(
       BCSR array.
 
     Raises:
-      ValueError: if there are not two sparse dimensions.
+      TypeError: if `index_dtype` is not an integer type.
+      ValueError: if there are not two sparse dimensions, or `index_dtype` is too narrow.
       ConcretizationTypeError: if `mat` is traced and `nse` is not given.
 
     >>> from jax.experimental import sparse
     >>> sparse.bcsr_fromdense(jnp.array([[0, 7], [5, 0]]), nse=3).indices.tolist()
     [1, 0, 2]
     """
+    check_dense("bcsr_fromdense", "mat", mat)
     mat = array_constructors.asarray(mat)
     if min(n_batch, n_dense) < 0 or mat.ndim - n_batch - n_dense != 2:
         raise ValueError("bcsr_fromdense: must have 2 sparse dimensions.")
     if mat.dtype == bool:
         # Elements with equal indices are summed.
-        mat = lax.convert_element_type(mat, np.int32)
+        mat = lax.convert_type(mat, int, weak_type=True)
     nse = count_stored_elements(mat, n_batch, n_dense) if nse is None else nse
     nse = static_nse(nse, "bcsr_fromdense")
-    if nse < 0:
-        raise ValueError(f"bcsr_fromdense: nse must be non-negative, got {nse}")
-    index_dtype = dtypes.check_and_canonicalize_user_dtype(index_dtype, "bcsr_fromdense")
-    if not dtypes.issubdtype(index_dtype, np.integer):
-        raise TypeError(f"bcsr_fromdense: index_dtype must be an integer type, got {index_dtype}")
+    largest = max(mat.shape[n_batch] - 1, mat.shape[n_batch + 1] - 1, nse)
+    index_dtype = index_type(index_dtype, "bcsr_fromdense", largest)
     buffers = primitives.bcsr_fromdense_p.bind(
         mat, nse=nse, n_batch=n_batch, n_dense=n_dense, index_dtype=index_dtype
     )
@@ -298,6 +312,7 @@ def bcsr_todense(mat: BCSR) -> Array:
     >>> sparse.bcsr_todense(sparse.BCSR.fromdense(jnp.eye(2))).tolist()
     [[1.0, 0.0], [0.0, 1.0]]
     """
+    check_format("bcsr_todense", "mat", mat, BCSR)
     return primitives.bcsr_todense_p.bind(*mat._bufs, spinfo=mat._info)
 
 
@@ -322,6 +337,7 @@ def bcsr_extract(indices: ArrayLike, indptr: ArrayLike, mat: ArrayLike) -> Array
     >>> sparse.bcsr_extract(M.indices, M.indptr, jnp.array([[5., 6.], [7., 8.]])).tolist()
     [5.0, 8.0]
     """
+    check_dense("bcsr_extract", "mat", mat)
     indices, indptr, mat = (array_constructors.asarray(x) for x in (indices, indptr, mat))
     _layout(indices, indptr, mat.shape)
     return primitives.bcsr_extract_p.bind(indices, indptr, mat)
@@ -344,6 +360,7 @@ def bcsr_sum_duplicates(mat: BCSR, nse: int | None = None) -> BCSR:
     >>> sparse.bcsr_sum_duplicates(M).data.tolist()
     [2.0]
     """
+    check_format("bcsr_sum_duplicates", "mat", mat, BCSR)
     return BCSR.from_bcoo(bcoo_sum_duplicates(mat.to_bcoo(), nse=nse))
 
 
@@ -356,6 +373,7 @@ def bcsr_eliminate_zeros(mat: BCSR, nse: int | None = None) -> BCSR:
     >>> bcsr.bcsr_eliminate_zeros(M)
     BCSR(float32[1, 2], nse=1)
     """
+    check_format("bcsr_eliminate_zeros", "mat", mat, BCSR)
     return BCSR.from_bcoo(bcoo_eliminate_zeros(mat.to_bcoo(), nse=nse))
 
 
@@ -372,6 +390,7 @@ def bcsr_broadcast_in_dim(
     >>> sparse.bcsr_broadcast_in_dim(M, shape=(3, 2, 2), broadcast_dimensions=(1, 2))
     BCSR(float32[3, 2, 2], nse=2, n_batch=1)
     """
+    check_format("bcsr_broadcast_in_dim", "mat", mat, BCSR)
     out = shapes.bcoo_broadcast_in_dim(
         mat.to_bcoo(), shape=shape, broadcast_dimensions=broadcast_dimensions, sharding=sharding
     )
@@ -387,6 +406,8 @@ def bcsr_concatenate(operands: Sequence[BCSR], *, dimension: int) -> BCSR:
     >>> sparse.bcsr_concatenate([M, M], dimension=1)
     BCSR(float32[2, 4], nse=4)
     """
+    for i, mat in enumerate(operands):
+        check_format("bcsr_concatenate", f"operands[{i}]", mat, BCSR)
     return BCSR.from_bcoo(
         shapes.bcoo_concatenate([mat.to_bcoo() for mat in operands], dimension=dimension)
     )
@@ -430,6 +451,8 @@ def bcsr_dot_general(
             lhs, rhs, numbers, precision=precision,
             preferred_element_type=preferred_element_type, out_sharding=out_sharding,
         )  # fmt: skip
+    if isinstance(lhs, JAXSparse) and isinstance(rhs, JAXSparse):
+        check_dot(lhs, rhs, numbers)
     if not isinstance(lhs, BCSR) or not isinstance(rhs, (Array, np.ndarray)):
         raise NotImplementedError(
             "bcsr_dot_general currently implemented for BCSR lhs and ndarray rhs."
@@ -437,12 +460,13 @@ def bcsr_dot_general(
     if out_sharding is not None:
         raise NotImplementedError("bcsr_dot_general: out_sharding of sparse operands")
     rhs = to_array(rhs)
-    check_dot(lhs, rhs, numbers)
+    preferred = canonical_type(preferred_element_type)
+    check_dot(lhs, rhs, numbers, preferred)
     check_layout("bcsr_dot_general", lhs, numbers)
     return primitives.bcsr_dot_general_p.bind(
         *lhs._bufs,
         rhs,
         dimension_numbers=numbers,
         lhs_spinfo=lhs._info,
-        preferred_element_type=canonical_type(preferred_element_type),
+        preferred_element_type=preferred,
     )

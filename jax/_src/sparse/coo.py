@@ -13,9 +13,9 @@ from jax._src.lax import lax
 from jax._src.numpy import array_creation as creation
 from jax._src.numpy.util import to_array
 from jax._src.sparse import products
-from jax._src.sparse.base import JAXSparse
+from jax._src.sparse.base import JAXSparse, as_buffers, check_dense, check_format
 from jax._src.sparse.primitive import buffer_primitive
-from jax._src.sparse.util import count_stored_elements, static_nse
+from jax._src.sparse.util import count_stored_elements, index_type, static_nse
 from jax._src.typing import DTypeLike, Shape
 from jax._src.util import set_module
 
@@ -73,7 +73,7 @@ class COO(JAXSparse):
         rows_sorted: bool = False,
         cols_sorted: bool = False,
     ):
-        self.data, self.row, self.col = map(to_array, args)
+        self.data, self.row, self.col = as_buffers("COO", ("data", "row", "col"), args)
         self._rows_sorted = rows_sorted
         self._cols_sorted = cols_sorted
         super().__init__(args, shape=tuple(shape))
@@ -251,17 +251,20 @@ def coo_fromdense(mat: Array, *, nse: int | None = None, index_dtype: DTypeLike 
       A COO matrix whose rows are sorted.
 
     Raises:
-      ValueError: if `mat` is no matrix.
+      TypeError: if `index_dtype` is not an integer type.
+      ValueError: if `mat` is no matrix, or `index_dtype` is too narrow.
       ConcretizationTypeError: under transformations if `nse` is not given.
 
     >>> from jax.experimental import sparse
     >>> sparse.coo_fromdense(jnp.eye(3), nse=2).row
     Array([0, 1], dtype=int32)
     """
+    check_dense("coo_fromdense", "mat", mat)
     mat = to_array(mat)
     nse = count_stored_elements(mat) if nse is None else nse
     nse = static_nse(nse, "coo_fromdense")
-    buffers = coo_fromdense_p.bind(mat, nse=nse, index_dtype=np.dtype(index_dtype))
+    dtype = index_type(index_dtype, "coo_fromdense", max(mat.shape, default=1) - 1)
+    buffers = coo_fromdense_p.bind(mat, nse=nse, index_dtype=dtype)
     return COO(tuple(buffers), shape=mat.shape, rows_sorted=True)
 
 
@@ -280,6 +283,7 @@ def coo_todense(mat: COO) -> Array:
     Array([[1., 0.],
            [0., 1.]], dtype=float32)
     """
+    check_format("coo_todense", "mat", mat, COO)
     return coo_todense_p.bind(mat.data, mat.row, mat.col, spinfo=mat._info)
 
 
@@ -303,6 +307,7 @@ def coo_matvec(mat: COO, v: Array, transpose: bool = False) -> Array:
     >>> sparse.coo_matvec(M, jnp.ones(2), transpose=True)
     Array([3., 6.], dtype=float32)
     """
+    check_format("coo_matvec", "mat", mat, COO)
     data, v = products.operands(mat, v)
     return coo_matvec_p.bind(data, mat.row, mat.col, v, spinfo=mat._info, transpose=transpose)
 
@@ -328,5 +333,6 @@ def coo_matmat(mat: COO, B: Array, *, transpose: bool = False) -> Array:
     Array([[0., 3.],
            [2., 4.]], dtype=float32)
     """
+    check_format("coo_matmat", "mat", mat, COO)
     data, B = products.operands(mat, B)
     return coo_matmat_p.bind(data, mat.row, mat.col, B, spinfo=mat._info, transpose=transpose)

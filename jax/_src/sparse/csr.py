@@ -13,9 +13,9 @@ from jax._src.lax import lax
 from jax._src.numpy import array_creation as creation
 from jax._src.numpy.util import to_array
 from jax._src.sparse import csr_kernels, products
-from jax._src.sparse.base import JAXSparse
+from jax._src.sparse.base import JAXSparse, as_buffers, check_dense, check_format
 from jax._src.sparse.primitive import buffer_primitive
-from jax._src.sparse.util import count_stored_elements, static_nse
+from jax._src.sparse.util import count_stored_elements, index_type, static_nse
 from jax._src.typing import DTypeLike
 from jax._src.util import set_module
 
@@ -35,7 +35,8 @@ class _Compressed(JAXSparse):
     _axis: int
 
     def __init__(self, args: tuple[Array, Array, Array], *, shape: Sequence[int]):
-        self.data, self.indices, self.indptr = map(to_array, args)
+        names = ("data", "indices", "indptr")
+        self.data, self.indices, self.indptr = as_buffers(type(self).__name__, names, args)
         super().__init__(args, shape=tuple(shape))
 
     @classmethod
@@ -279,17 +280,20 @@ def csr_fromdense(mat: Array, *, nse: int | None = None, index_dtype: DTypeLike 
       A CSR matrix.
 
     Raises:
-      ValueError: if `mat` is no matrix.
+      TypeError: if `index_dtype` is not an integer type.
+      ValueError: if `mat` is no matrix, or `index_dtype` is too narrow.
       ConcretizationTypeError: under transformations if `nse` is not given.
 
     >>> from jax.experimental import sparse
     >>> sparse.csr_fromdense(jnp.eye(3), nse=2).indptr
     Array([0, 1, 2, 2], dtype=int32)
     """
+    check_dense("csr_fromdense", "mat", mat)
     mat = to_array(mat)
     nse = count_stored_elements(mat) if nse is None else nse
     nse = static_nse(nse, "csr_fromdense")
-    buffers = csr_fromdense_p.bind(mat, nse=nse, index_dtype=np.dtype(index_dtype))
+    dtype = index_type(index_dtype, "csr_fromdense", max(max(mat.shape, default=1) - 1, nse))
+    buffers = csr_fromdense_p.bind(mat, nse=nse, index_dtype=dtype)
     return CSR(tuple(buffers), shape=mat.shape)
 
 
@@ -308,6 +312,7 @@ def csr_todense(mat: CSR) -> Array:
     Array([[1., 0.],
            [0., 1.]], dtype=float32)
     """
+    check_format("csr_todense", "mat", mat, CSR)
     return csr_todense_p.bind(mat.data, mat.indices, mat.indptr, shape=mat.shape)
 
 
@@ -333,6 +338,7 @@ def csr_matvec(mat: CSR, v: Array, transpose: bool = False) -> Array:
     >>> sparse.csr_matvec(M, jnp.ones(2), transpose=True)
     Array([3., 6.], dtype=float32)
     """
+    check_format("csr_matvec", "mat", mat, CSR)
     data, v = products.operands(mat, v)
     buffers = (data, mat.indices, mat.indptr, v)
     return csr_matvec_p.bind(*buffers, shape=mat.shape, transpose=transpose)
@@ -361,6 +367,7 @@ def csr_matmat(mat: CSR, B: Array, *, transpose: bool = False) -> Array:
     Array([[0., 3.],
            [2., 4.]], dtype=float32)
     """
+    check_format("csr_matmat", "mat", mat, CSR)
     data, B = products.operands(mat, B)
     buffers = (data, mat.indices, mat.indptr, B)
     return csr_matmat_p.bind(*buffers, shape=mat.shape, transpose=transpose)

@@ -87,6 +87,11 @@ def buffer_primitive(
 
     def batch_rule(axis_data: Any, args: Any, dims: Any, **params: Any) -> Any:
         if batch is None:
+            if types is not None:
+                # Buffers without what is mapped must fit each other, too.
+                size = axis_data.size
+                avals = [core.mapped_aval(size, d, core.typeof(x)) for x, d in zip(args, dims)]
+                types(*avals, **params)
             outs = vmap(functools.partial(flat, **params), in_axes=tuple(dims))(*args)
             return (outs, [0] * len(outs)) if multiple_results else (outs[0], 0)
         size = axis_data.size

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from jax._src import api, api_util, core, tree_util
+from jax._src import api, api_util, core, dtypes, tree_util
 from jax._src.basearray import Array
 from jax._src.lax import lax
 from jax._src.numpy.util import to_array
@@ -98,8 +98,9 @@ def static_nse(nse: Any, what: str) -> int:
 
     Raises:
       ConcretizationTypeError: if `nse` is traced.
+      ValueError: if it is negative.
     """
-    return operator.index(
+    found = operator.index(
         core.concrete_or_error(
             operator.index,
             nse,
@@ -107,6 +108,37 @@ def static_nse(nse: Any, what: str) -> int:
             "transformations: give the number of elements to store.",
         )
     )
+    if found < 0:
+        raise ValueError(f"{what}: nse must be non-negative, got {found}")
+    return found
+
+
+def index_type(dtype: Any, what: str, largest: int) -> np.dtype:
+    """The type of indices that a user wants.
+
+    Args:
+      dtype: what the user gave.
+      what: name of the function, for messages.
+      largest: the largest number that must be represented.
+
+    Raises:
+      TypeError: if it is not an integer type.
+      ValueError: if it is too narrow.
+    """
+    found = dtypes.check_and_canonicalize_user_dtype(dtype, what)
+    if not dtypes.issubdtype(found, np.integer):
+        raise TypeError(f"{what}: index_dtype must be an integer type, got {found}")
+    check_index_type(found, what, largest)
+    return np.dtype(found)
+
+
+def check_index_type(dtype: Any, what: str, largest: int) -> None:
+    """Raise a ValueError if a type of indices is too narrow for the largest one."""
+    if largest > dtypes.iinfo(dtype).max:
+        raise ValueError(
+            f"{what}: indices of type {np.dtype(dtype).name} cannot represent {largest}; use a wider "
+            "type"
+        )
 
 
 def remaining(original: Sequence[int], *removed_lists: Sequence[int]) -> list[int]:

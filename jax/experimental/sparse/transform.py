@@ -39,7 +39,7 @@ from jax.experimental import sparse as sparse
 method = "__getitem__"
 impl = BCSR.__getitem__
 bcoo_impl = sparse.bcoo_squeeze
-bcsr_impl = sparse.bcsr_concatenate
+bcsr_impl = lambda *a, **k: sparse.bcsr_concatenate(*a, **k)
 prim = lax.concatenate_p
 
 del _control_flow

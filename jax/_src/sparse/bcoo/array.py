@@ -11,7 +11,7 @@ import numpy as np
 from jax._src import dtypes
 from jax._src.basearray import Array
 from jax._src.lax import lax
-from jax._src.numpy.util import to_array
+from jax._src.sparse.base import as_buffers, check_format
 from jax._src.sparse.batched import BatchedSparse, map_over_batch
 from jax._src.sparse.bcoo import places
 from jax._src.tree_util import register_pytree_node_class
@@ -40,6 +40,11 @@ def layout(data: Any, indices: Any, shape: Sequence[int]) -> BCOOProperties:
     """
     if not dtypes.issubdtype(indices.dtype, np.integer):
         raise TypeError(f"BCOO indices must be integers, got {indices.dtype}")
+    if indices.ndim < 2:
+        raise ValueError(
+            "BCOO indices must have the shape (*batch, nse, n_sparse), got the shape "
+            f"{indices.shape}"
+        )
     n_batch, n_sparse = indices.ndim - 2, indices.shape[-1]
     nse = indices.shape[-2]
     n_dense = len(shape) - n_batch - n_sparse
@@ -57,7 +62,9 @@ def layout(data: Any, indices: Any, shape: Sequence[int]) -> BCOOProperties:
             )
     if data.shape[n_batch:] != (nse, *shape[n_batch + n_sparse :]):
         raise ValueError(
-            f"Invalid data.shape={data.shape} for nse={nse}, n_batch={n_batch}, n_dense={n_dense}"
+            f"Invalid data.shape={data.shape} for nse={nse}, n_batch={n_batch}, n_dense={n_dense}: "
+            f"for shape={tuple(shape)} and indices.shape={indices.shape} it must end in "
+            f"{(nse, *shape[n_batch + n_sparse :])}"
         )
     return BCOOProperties(n_batch, n_sparse, n_dense, nse)
 
@@ -103,7 +110,7 @@ class BCOO(BatchedSparse):
         indices_sorted: bool = False,
         unique_indices: bool = False,
     ):
-        self.data, self.indices = map(to_array, args)
+        self.data, self.indices = as_buffers("BCOO", self._buffer_names, args)
         self.indices_sorted = indices_sorted
         self.unique_indices = unique_indices
         super().__init__(args, shape=tuple(shape))
@@ -229,10 +236,9 @@ def with_buffers(mat: BCOO, data: Any, indices: Any) -> BCOO:
     )
 
 
-def check_bcoo(name: str, mat: Any) -> None:
-    """Raise a TypeError unless `mat` is a BCOO array."""
-    if not isinstance(mat, BCOO):
-        raise TypeError(f"{name}: input should be a BCOO array, got {type(mat)}")
+def check_bcoo(function: str, mat: Any, argument: str = "mat") -> None:
+    """Raise a TypeError, which says how to convert `mat`, unless it is a BCOO array."""
+    check_format(function, argument, mat, BCOO)
 
 
 def as_axes(axes: Any) -> tuple[int, ...]:

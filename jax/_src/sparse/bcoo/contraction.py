@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from jax._src import dtypes
+from jax._src.errors import TypePromotionError
 from jax._src.lax import lax
 from jax._src.numpy.util import promote_dtypes
 from jax._src.sparse.base import SparseInfo
@@ -80,9 +81,14 @@ def countable(x: Any) -> Any:
 
 def _wider(dtype: Any, preferred: Any) -> Any:
     """The type to accumulate in: sums of few products at a time would round too often."""
-    if np.dtype(preferred) == np.dtype(dtype):
-        return np.dtype(dtype)
-    return dtypes.promote_types(dtype, preferred)
+    dtype, preferred = np.dtype(dtype), np.dtype(preferred)
+    if preferred == dtype:
+        return dtype
+    try:
+        return dtypes.promote_types(dtype, preferred)
+    except TypePromotionError:
+        # Types of at most 8 bits, which have no implicit promotions.
+        return preferred
 
 
 def dot_general_batch(

@@ -9,15 +9,15 @@ from typing import Any
 
 import numpy as np
 
-from jax._src import core, dtypes
+from jax._src import core
 from jax._src.basearray import Array
 from jax._src.lax import lax
 from jax._src.numpy import array_constructors
 from jax._src.numpy.util import select_where, to_array
-from jax._src.sparse.base import SparseEfficiencyError, SparseEfficiencyWarning
+from jax._src.sparse.base import SparseEfficiencyError, SparseEfficiencyWarning, check_dense
 from jax._src.sparse.bcoo import convert, ordering, places
 from jax._src.sparse.bcoo.array import BCOO, MODULE, as_axes, check_bcoo, with_buffers
-from jax._src.sparse.util import count_stored_elements, static_nse
+from jax._src.sparse.util import count_stored_elements, index_type, static_nse
 from jax._src.typing import ArrayLike, DTypeLike
 from jax._src.util import set_module
 
@@ -36,6 +36,7 @@ def bcoo_todense(mat: BCOO) -> Array:
     >>> sparse.bcoo_todense(sparse.BCOO((jnp.ones(2), jnp.array([[1], [1]])), shape=(3,))).tolist()
     [0.0, 2.0, 0.0]
     """
+    check_bcoo("bcoo_todense", mat)
     return convert.bcoo_todense_p.bind(mat.data, to_array(mat.indices), spinfo=mat._info)
 
 
@@ -62,13 +63,15 @@ def bcoo_fromdense(
       BCOO array with sorted and unique indices.
 
     Raises:
-      ValueError: if there are not enough dimensions.
+      TypeError: if `index_dtype` is not an integer type.
+      ValueError: if there are not enough dimensions, or `index_dtype` is too narrow for them.
       ConcretizationTypeError: if `mat` is traced and `nse` is not given.
 
     >>> from jax.experimental import sparse
     >>> sparse.bcoo_fromdense(jnp.array([[0, 7], [5, 0]])).indices.tolist()
     [[0, 1], [1, 0]]
     """
+    check_dense("bcoo_fromdense", "mat", mat)
     mat = array_constructors.asarray(mat)
     if min(n_batch, n_dense) < 0 or n_batch + n_dense > mat.ndim:
         raise ValueError(
@@ -77,15 +80,12 @@ def bcoo_fromdense(
         )
     if mat.dtype == bool:
         # Elements with equal indices are summed.
-        mat = lax.convert_element_type(mat, np.int32)
+        mat = lax.convert_type(mat, int, weak_type=True)
     if nse is None:
         nse = count_stored_elements(mat, n_batch, n_dense)
     nse = static_nse(nse, "bcoo_fromdense")
-    if nse < 0:
-        raise ValueError(f"bcoo_fromdense: nse must be non-negative, got {nse}")
-    index_dtype = dtypes.check_and_canonicalize_user_dtype(index_dtype, "bcoo_fromdense")
-    if not dtypes.issubdtype(index_dtype, np.integer):
-        raise TypeError(f"bcoo_fromdense: index_dtype must be an integer type, got {index_dtype}")
+    sizes = mat.shape[n_batch : mat.ndim - n_dense]
+    index_dtype = index_type(index_dtype, "bcoo_fromdense", max(sizes, default=1) - 1)
     buffers = convert.bcoo_fromdense_p.bind(
         mat, nse=nse, n_batch=n_batch, n_dense=n_dense, index_dtype=index_dtype
     )
@@ -114,7 +114,8 @@ def bcoo_extract(sparr: BCOO, arr: ArrayLike, *, assume_unique: bool | None = No
     >>> sparse.bcoo_extract(pattern, jnp.array([5., 6., 7.])).data.tolist()
     [6.0, 7.0]
     """
-    check_bcoo("bcoo_extract", sparr)
+    check_bcoo("bcoo_extract", sparr, "sparr")
+    check_dense("bcoo_extract", "arr", arr)
     a = array_constructors.asarray(arr)
     if a.shape != sparr.shape:
         raise ValueError(f"shape mismatch: {sparr.shape=} {a.shape=}")
@@ -144,6 +145,7 @@ def bcoo_transpose(mat: BCOO, *, permutation: Sequence[int]) -> BCOO:
     >>> sparse.bcoo_transpose(sparse.eye(2, 3), permutation=(1, 0))
     BCOO(float32[3, 2], nse=2)
     """
+    check_bcoo("bcoo_transpose", mat)
     permutation = as_axes(permutation)
     if sorted(permutation) != list(range(mat.ndim)):
         raise TypeError(
@@ -181,6 +183,7 @@ def bcoo_sort_indices(mat: BCOO) -> BCOO:
     >>> sparse.bcoo_sort_indices(M).data.tolist()
     [2.0, 1.0]
     """
+    check_bcoo("bcoo_sort_indices", mat)
     data, indices = ordering.bcoo_sort_indices_p.bind(*mat._bufs, spinfo=mat._info)
     return BCOO(
         (data, indices), shape=mat.shape, indices_sorted=True, unique_indices=mat.unique_indices
@@ -209,6 +212,7 @@ def bcoo_sum_duplicates(mat: BCOO, nse: int | None = None) -> BCOO:
     >>> sparse.bcoo_sum_duplicates(M).data.tolist()
     [1.0, 2.0]
     """
+    check_bcoo("bcoo_sum_duplicates", mat)
     if nse is None:
         if any(isinstance(x, core.Tracer) for x in mat._bufs):
             raise ValueError(
@@ -236,6 +240,7 @@ def bcoo_eliminate_zeros(mat: BCOO, nse: int | None = None) -> BCOO:
     >>> bcoo.bcoo_eliminate_zeros(BCOO((jnp.array([0., 1.]), jnp.array([[0], [2]])), shape=(3,)))
     BCOO(float32[3], nse=1)
     """
+    check_bcoo("bcoo_eliminate_zeros", mat)
     data, indices = mat.data, mat.indices
     n_batch = mat.n_batch
     zero = lax.reduce_and(data == 0, tuple(range(n_batch + 1, data.ndim)))
@@ -277,6 +282,7 @@ def bcoo_update_layout(
     >>> sparse.bcoo_update_layout(M, n_batch=0)
     BCOO(float32[2, 3], nse=6)
     """
+    check_bcoo("bcoo_update_layout", mat)
     n_batch = mat.n_batch if n_batch is None else as_axes([n_batch])[0]
     n_dense = mat.n_dense if n_dense is None else as_axes([n_dense])[0]
     if (n_batch, n_dense) == (mat.n_batch, mat.n_dense):

@@ -83,7 +83,12 @@ def bcoo_gather(
     >>> sparse.bcoo_gather(sparse.eye(3), jnp.array([[2], [0]]), numbers, (1, 3)).todense().tolist()
     [[0.0, 0.0, 1.0], [1.0, 0.0, 0.0]]
     """
-    check_bcoo("bcoo_gather", operand)
+    check_bcoo("bcoo_gather", operand, "operand")
+    if len(slice_sizes) != operand.ndim:
+        raise TypeError(
+            f"bcoo_gather: slice_sizes must have a size for each of the {operand.ndim} dimensions of "
+            f"the operand of shape {operand.shape}, got {tuple(slice_sizes)}"
+        )
     if mode is not None:
         parsed = GatherScatterMode.from_any(mode)
         if parsed != GatherScatterMode.PROMISE_IN_BOUNDS:

@@ -11,7 +11,12 @@ from jax._src.lax import lax
 from jax._src.numpy import ufuncs
 from jax._src.numpy.manipulation.shape import new_shape
 from jax._src.numpy.reductions.engine import promote_integer_dtype, upcast
-from jax._src.numpy.util import check_arraylike, promote_dtypes, to_array
+from jax._src.numpy.util import (
+    check_arraylike,
+    promote_dtypes,
+    promote_dtypes_inexact,
+    to_array,
+)
 from jax._src.sparse.base import JAXSparse
 from jax._src.sparse.bcoo.array import BCOO, with_buffers
 from jax._src.sparse.bcoo.functions import bcoo_sum_duplicates, full_buffers
@@ -56,9 +61,11 @@ def _with_dtype(mat: BCOO, data: Any) -> BCOO:
 
 
 def _promoted(mat: BCOO, other: Any) -> tuple[BCOO, Any]:
+    dtype = dtypes.result_type(mat.data, other)
+    # Conversions are not linear: they round or wrap.
+    mat = mat if dtype == mat.dtype else _distinct(mat)
     data, other = promote_dtypes(mat.data, other)
-    mat = _with_dtype(mat, data) if data.dtype == mat.dtype else _astype(mat, data.dtype)
-    return mat, other
+    return _with_dtype(mat, data), other
 
 
 def _multiply(self: BCOO, other: Any) -> Any:
@@ -82,8 +89,9 @@ def _divide(self: BCOO, other: Any) -> Any:
     if isinstance(other, JAXSparse):
         return _divide_by(other, self)
     other = _dense_operand("divide", other)
-    dtype = dtypes.to_inexact_dtype(dtypes.result_type(self.dtype, other))
-    return _multiply(_astype(self, dtype), ufuncs.true_divide(np.ones((), dtype), other))
+    mat = self if dtypes.issubdtype(self.dtype, np.inexact) else _distinct(self)
+    data, other = promote_dtypes_inexact(mat.data, other)
+    return _multiply(_with_dtype(mat, data), ufuncs.true_divide(1, other))
 
 
 def _divide_by(self: BCOO, other: Any) -> Any:
@@ -208,9 +216,12 @@ def matmul(lhs: Any, rhs: Any, dot_general: Any = bcoo_dot_general, kind: Any = 
         ((at[0][contract[0]],), (at[1][contract[1]],)),
         (tuple(at[0][l] for l, _ in pairs), tuple(at[1][r] for _, r in pairs)),
     )
-    dtype = dtypes.result_type(*(x.data if isinstance(x, kind) else x for x in (lhs, rhs)))
+    factors = [x.data if isinstance(x, kind) else x for x in (lhs, rhs)]
+    dtype, weak = dtypes.result_type(*factors, return_weak_type_flag=True)
     lhs, rhs = (_without(x, axes) for x, axes in zip((lhs, rhs), single))
     out = dot_general(lhs, rhs, dimension_numbers=numbers, preferred_element_type=dtype)
+    if weak and not isinstance(out, JAXSparse):
+        out = lax.convert_type(out, out.dtype, weak_type=True)
     # `dot_general` puts the dimensions of the two operands after those of both.
     found: list[tuple[str, int]] = [("both", i) for i in range(len(pairs))]
     for side, (name, dims) in enumerate(zip(("lhs", "rhs"), kept)):

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from jax._src import core
+from jax._src import core, dtypes
 from jax._src.basearray import Array
 from jax._src.interpreters import partial_eval as pe
 from jax._src.lax import convolution, lax
@@ -16,8 +16,9 @@ from jax._src.lax.lax.precision import canonicalize_precision
 from jax._src.lax.lax.windows import padtype_to_pads
 from jax._src.numpy import ufuncs
 from jax._src.numpy.util import broadcast_to, promote_dtypes, to_array
+from jax._src.sparse.base import JAXSparse, check_dense
 from jax._src.sparse.bcoo import contraction, convert, places
-from jax._src.sparse.bcoo.array import BCOO, MODULE
+from jax._src.sparse.bcoo.array import BCOO, MODULE, check_bcoo
 from jax._src.sparse.bcoo.functions import bcoo_update_layout, full_buffers
 from jax._src.sparse.bcoo.shapes import sparse_sizes
 from jax._src.sparse.util import remaining
@@ -31,10 +32,18 @@ def static_numbers(dimension_numbers: Any) -> Any:
     return (as_tuple(lc), as_tuple(rc)), (as_tuple(lb), as_tuple(rb))
 
 
-def check_dot(lhs: Any, rhs: Any, dimension_numbers: Any) -> None:
-    """Raise the error of `lax.dot_general` for such shapes, if there is one."""
-    avals = [core.ShapedArray(x.shape, np.dtype(np.float32)) for x in (lhs, rhs)]
-    pe.abstract_eval_fun(lambda x, y: [lax.dot_general(x, y, dimension_numbers)], *avals)
+def check_dot(lhs: Any, rhs: Any, dimension_numbers: Any, preferred: Any = None) -> None:
+    """Raise the error of `lax.dot_general` for such operands, if there is one."""
+    dtype = np.dtype(np.float32)
+    if preferred is not None:
+        dtype = dtypes.result_type(lhs.dtype, rhs.dtype)
+        dtype = np.dtype(np.int32) if dtype.kind == "b" else dtype
+        if dtype.kind == "c" and np.dtype(preferred).kind == "f":
+            # Then the result is the real part.
+            preferred = np.result_type(preferred, np.complex64)
+    avals = [core.ShapedArray(x.shape, dtype) for x in (lhs, rhs)]
+    dot = lambda x, y: [lax.dot_general(x, y, dimension_numbers, preferred_element_type=preferred)]
+    pe.abstract_eval_fun(dot, *avals)
 
 
 def canonical_type(preferred: Any) -> Any:
@@ -77,6 +86,9 @@ def bcoo_dot_general(
     """
     numbers = static_numbers(dimension_numbers)
     (lhs_contract, rhs_contract), (lhs_batch, rhs_batch) = numbers
+    for name, x in (("lhs", lhs), ("rhs", rhs)):
+        if isinstance(x, JAXSparse):
+            check_bcoo("bcoo_dot_general", x, name)
     sparse = isinstance(lhs, BCOO), isinstance(rhs, BCOO)
     if not any(sparse):
         return lax.dot_general(
@@ -90,10 +102,10 @@ def bcoo_dot_general(
         return _spdot_general(lhs, rhs, numbers, preferred)
     if sparse[0]:
         rhs = to_array(rhs)
-        check_dot(lhs, rhs, numbers)
+        check_dot(lhs, rhs, numbers, preferred)
         return _dense_product(lhs, rhs, numbers, precision, preferred)
     lhs = to_array(lhs)
-    check_dot(lhs, rhs, numbers)
+    check_dot(lhs, rhs, numbers, preferred)
     swapped = (rhs_contract, lhs_contract), (rhs_batch, lhs_batch)
     out = _dense_product(rhs, lhs, swapped, precision, preferred)
     n_batch = len(lhs_batch)
@@ -129,7 +141,7 @@ def check_layout(name: str, mat: Any, numbers: Any) -> None:
 
 
 def _spdot_general(lhs: BCOO, rhs: BCOO, numbers: Any, preferred: Any) -> BCOO:
-    check_dot(lhs, rhs, numbers)
+    check_dot(lhs, rhs, numbers, preferred)
     (lhs_contract, rhs_contract), (lhs_batch, rhs_batch) = numbers
     if lhs.n_dense or rhs.n_dense:
         raise NotImplementedError("bcoo_spdot_general: dense dimensions of sparse operands")
@@ -216,6 +228,8 @@ def bcoo_multiply_dense(sp_mat: BCOO, v: Array) -> Array:
     >>> sparse.bcoo_multiply_dense(sparse.eye(3), jnp.arange(3.)).tolist()
     [0.0, 1.0, 2.0]
     """
+    check_bcoo("bcoo_multiply_dense", sp_mat, "sp_mat")
+    check_dense("bcoo_multiply_dense", "v", v)
     v = to_array(v)
     shape, ndim = sp_mat.shape, sp_mat.ndim
     if v.ndim > ndim or any(s == 1 and n != 1 for s, n in zip(shape[::-1], v.shape[::-1])):
@@ -268,9 +282,8 @@ def bcoo_multiply_sparse(lhs: BCOO, rhs: BCOO) -> BCOO:
     >>> sparse.bcoo_multiply_sparse(x, x).todense().tolist()
     [0.0, 4.0, 9.0]
     """
-    for name, x in (("lhs", lhs), ("rhs", rhs)):
-        if not isinstance(x, BCOO):
-            raise TypeError(f"bcoo_multiply_sparse: {name} should be a BCOO array, got {type(x)}")
+    check_bcoo("bcoo_multiply_sparse", lhs, "lhs")
+    check_bcoo("bcoo_multiply_sparse", rhs, "rhs")
     if lhs.ndim != rhs.ndim:
         raise TypeError(
             "bcoo_multiply_sparse: arrays must have same number of dimensions, got "

@@ -19,6 +19,7 @@ from jax._src.sparse.bcoo.functions import (
     bcoo_transpose,
     full_buffers,
 )
+from jax._src.sparse.util import check_index_type
 from jax._src.typing import Shape
 from jax._src.util import canonicalize_axis, set_module
 
@@ -52,6 +53,7 @@ def bcoo_broadcast_in_dim(
     >>> sparse.bcoo_broadcast_in_dim(sparse.eye(2), shape=(3, 2, 2), broadcast_dimensions=(1, 2))
     BCOO(float32[3, 2, 2], nse=2, n_batch=1)
     """
+    check_bcoo("bcoo_broadcast_in_dim", mat)
     if sharding is not None:
         raise NotImplementedError("bcoo_broadcast_in_dim: sharding")
     shape, dims = tuple(shape), as_axes(broadcast_dimensions)
@@ -169,6 +171,8 @@ def bcoo_concatenate(operands: Sequence[BCOO], *, dimension: int) -> BCOO:
         start, shifted = 0, []
         top = tuple(shape[n_batch : n_batch + n_sparse])
         for op in operands:
+            check_index_type(op.indices.dtype, "bcoo_concatenate", shape[dimension] - 1)
+        for op in operands:
             data, indices = full_buffers(op)
             offset = np.zeros(n_sparse, indices.dtype)
             offset[column] = start
@@ -219,23 +223,19 @@ def bcoo_reshape(
 
     Raises:
       TypeError: if the number of elements differs.
-      ValueError: if the new shape mixes kinds of dimensions.
+      ValueError: if the new shape mixes kinds of dimensions, or the type of the indices is too narrow.
 
     >>> from jax.experimental import sparse
     >>> sparse.bcoo_reshape(sparse.eye(4), new_sizes=(2, 8)).indices.tolist()
     [[0, 0], [0, 5], [1, 2], [1, 7]]
     """
+    check_bcoo("bcoo_reshape", mat)
     if sharding is not None:
         raise NotImplementedError("bcoo_reshape: sharding")
     if dimensions is not None:
         mat = bcoo_transpose(mat, permutation=dimensions)
     new = as_axes(new_sizes)
     shape, n_batch, n_dense = mat.shape, mat.n_batch, mat.n_dense
-    if math.prod(new) != mat.size or any(d < 0 for d in new):
-        raise TypeError(
-            f"cannot reshape array of shape {shape} (size {mat.size}) into shape {new} "
-            f"(size {math.prod(new)})"
-        )
     old_batch, old_sparse = math.prod(shape[:n_batch]), math.prod(sparse_sizes(mat))
     old_dense = math.prod(shape[len(shape) - n_dense :])
     splits = [k for k in range(len(new) + 1) if math.prod(new[:k]) == old_batch]
@@ -243,6 +243,11 @@ def bcoo_reshape(
         raise ValueError(
             "bcoo_reshape: new shape cannot mix batch and sparse dimensions; "
             f"got {shape=} new_shape={new} with {n_batch=}"
+        )
+    if math.prod(new) != mat.size or any(d < 0 for d in new):
+        raise TypeError(
+            f"cannot reshape array of shape {shape} (size {mat.size}) into shape {new} "
+            f"(size {math.prod(new)})"
         )
     new_batch = splits[-1]
     ends = [len(new)] if not n_dense else range(len(new), new_batch - 1, -1)
@@ -259,6 +264,8 @@ def bcoo_reshape(
     end = ends[0]
     batch, sizes, dense = new[:new_batch], new[new_batch:end], new[end:]
     data, indices = full_buffers(mat)
+    if sizes != sparse_sizes(mat):
+        check_index_type(indices.dtype, "bcoo_reshape", old_sparse - 1)
     data = lax.reshape(data, (*batch, mat.nse, *dense))
     indices = lax.reshape(indices, (*batch, mat.nse, mat.n_sparse))
     indices = _reshaped_indices(indices, sparse_sizes(mat), sizes)
@@ -304,6 +311,7 @@ def bcoo_rev(operand: BCOO, dimensions: Sequence[int]) -> BCOO:
     >>> sparse.bcoo_rev(sparse.BCOO.fromdense(jnp.array([1, 0, 2])), (0,)).todense().tolist()
     [2, 0, 1]
     """
+    check_bcoo("bcoo_rev", operand, "operand")
     dims = as_axes(dimensions)
     if len(set(dims)) != len(dims):
         raise TypeError(f"rev dimensions must be unique, got {dims}.")
@@ -347,6 +355,7 @@ def bcoo_squeeze(arr: BCOO, *, dimensions: Sequence[int]) -> BCOO:
     >>> sparse.bcoo_squeeze(sparse.BCOO.fromdense(jnp.ones((1, 3))), dimensions=(0,))
     BCOO(float32[3], nse=3)
     """
+    check_bcoo("bcoo_squeeze", arr, "arr")
     dims = {canonicalize_axis(d, arr.ndim) for d in as_axes(dimensions)}
     if any(arr.shape[d] != 1 for d in dims):
         raise ValueError(
