@@ -104,6 +104,22 @@ def test_bessel_jn_of_small_numbers():
     np.testing.assert_allclose(special.bessel_jn(x, v=4), bessel(4, x), rtol=1e-5, atol=1e-7)
 
 
+def test_bessel_jn_near_zeros_and_of_large_numbers():
+    with jax.enable_x64(True):
+        # The numbers next to zeros of orders 0, 1 and 2, with values by mpmath
+        zeros = np.array([2.404825557695773, 13.323691936314223, 36.86285651128381])
+        exact = [-6.10876525973673e-17, -5.67823563614589e-17, 1.18719251333799e-16]
+        ours = special.bessel_jn(zeros, v=2)[np.arange(3), np.arange(3)]
+        np.testing.assert_allclose(ours, exact, rtol=1e-12)
+        z = np.array([40.0, 59.5, 61.0, 1e3, 1e8, -1e3, np.inf, np.nan])
+        for v in (0, 1, 60):  # below and above some of the numbers
+            with np.errstate(invalid="ignore"):
+                want = np.where(np.isinf(z), 0, bessel(v, z))
+            np.testing.assert_allclose(special.bessel_jn(z, v=v), want, rtol=1e-9, atol=1e-13)
+        small = special.bessel_jn(np.array([1e-10, 1e-5, 1e-3]), v=5)
+        np.testing.assert_allclose(small, bessel(5, [1e-10, 1e-5, 1e-3]), rtol=1e-14)
+
+
 @pytest.mark.parametrize("derivative", [jax.jacfwd, jax.jacrev])
 def test_derivatives_of_bessel_jn(derivative):
     slopes = derivative(lambda x: special.bessel_jn(x, v=3))

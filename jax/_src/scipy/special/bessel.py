@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import math
 import operator
+from fractions import Fraction
 
 import numpy as np
 
@@ -15,6 +16,8 @@ from jax._src.jit.library import nested_jit
 from jax._src.lax import lax, special
 from jax._src.lax.control_flow import scan
 from jax._src.lax.lax.cumulative import cumprod
+from jax._src.lax.special.doubled import add_doubled, multiply_doubled, negative, two_product
+from jax._src.lax.special.polynomials import polynomial
 from jax._src.numpy.array_constructors import asarray
 from jax._src.numpy.util import broadcast_to, promote_dtypes_inexact
 from jax._src.scipy.special.common import (
@@ -94,15 +97,16 @@ def _scaled(value, x):
 
 @export
 def bessel_jn(z: ArrayLike, *, v: int, n_iter: int = 50) -> Array:
-    """Elementwise Bessel functions of the first kind of orders 0 to v, by Miller's algorithm.
+    """Elementwise Bessel functions of the first kind of orders 0 to v.
 
-    The recurrence goes downwards from an order above `n_iter` and above abs(z) for the numbers
-    that `n_iter` is meant for; see DLMF 3.6(iii), 10.74(iv).
+    Their relative errors are small, also near zeros, up to abs(z) = 37 (25 for float32) or, if it is larger,
+    abs(z) = v. Beyond, errors are small beside the size of the oscillations, sqrt(2 / (pi z)).
 
     Args:
-      z: real array, scalar or list, of magnitudes below about `n_iter`.
+      z: real array, scalar or list.
       v: highest order, an integer.
-      n_iter: order at which the recurrence starts, an integer.
+      n_iter: least order at which the recurrence starts, an integer; the precision mostly needs higher
+        ones.
 
     Returns:
       Array of shape (v + 1, *z.shape).
@@ -130,32 +134,149 @@ def _bessel_jn_impl(z, *, v, n_iter):
         return lax.convert_element_type(
             _bessel_jn_impl(lax.convert_element_type(z, np.float32), v=v, n_iter=n_iter), z.dtype
         )
-    # Of smaller numbers only orders 0 and 1 are not below all numbers; they would overflow here.
-    least, large = (1e-19, 1e10) if z.dtype == np.float32 else (1e-154, 1e100)
-    small = abs(z) < least
-    safe = where(small, 1, z)
+    single = z.dtype == np.float32
+    y = abs(z)
+    small = y < (1e-3 if single else 1e-4)
+    # Above, expansions for large numbers have all digits, and all orders are in the range where they oscillate.
+    bound = max(v + 1, 25 if single else 37)
+    large = y > bound
+    first = max(n_iter, _start(bound, 15 if single else 33))
+    near = _orders_downwards(where(small | large, 1, y), v, first)
+    far = _orders_upwards(where(large, y, bound), v)
+    wide = functools.partial(broadcast_to, shape=near.shape)
+    out = where(wide(large), far, near)
+    out = where(wide(small), _orders_of_small(where(small, y, 0), v), out)
+    out = where(wide(y == np.inf), 0, where(wide(z != z), np.nan, out))
+    odd = lax.broadcasted_iota(np.int32, out.shape, 0) % 2 == 1
+    return where(odd & wide(z < 0), -out, out)
+
+
+def _start(z, digits):
+    """The first order whose value at z is so small that the recurrence may start there with any number.
+
+    By Debye's expansion, DLMF 10.19.3; the error is the square of the value.
+    """
+    n = z + 1
+    while 2 * (n * math.acosh(n / z) - math.sqrt(n * n - z * z)) < digits * math.log(10):
+        n += 1
+    return n
+
+
+def _orders_of_small(z, v):
+    """Two terms of the series, DLMF 10.2.2."""
+    shape = (v + 1, *z.shape)
+    order = lax.broadcasted_iota(z.dtype, shape, 0)
+    half = broadcast_to(0.5 * z, shape)
+    power = cumprod(where(order == 0, 1, half / where(order == 0, 1, order)), axis=0)
+    return power * (1 - half * half / (order + 1))
+
+
+def _orders_downwards(z, v, first):
+    """Orders 0 to v by Miller's algorithm, DLMF 3.6(iii) and 10.74(iv), in doubled numbers: accurate also near zeros."""
+    inverse = _reciprocal(z)
 
     def down(state, n):
-        """Goes from orders n and n + 1 to n - 1 and n; returns order n and by what all is scaled then."""
+        """Goes from orders n and n + 1 to n - 1 and n; returns order n and the root of what all is scaled by."""
         here, above, total = state
         weight = lax.select(lax.eq(lax.rem(n, np.int32(2)), np.int32(0)), const(z, 2), const(z, 0))
-        total = total + weight * here
-        size = abs(here)
-        factor = where(size > large, 1 / size, lax.full_like(z, 1))
-        below = (2 * lax.convert_element_type(n, z.dtype) / safe) * (here * factor) - above * factor
-        return (below, here * factor, total * factor), (here, factor)
+        total = add_doubled(total, (weight * here[0], weight * here[1]))
+        # So that nothing overflows; by a power of two, which leaves all digits.
+        root = where(abs(here[0]) > 2.0**33, 2.0**-24, lax.full_like(z, 1))
+        factor = root * root
+        scaled = [(high * factor, low * factor) for high, low in (here, above, total)]
+        n = broadcast_to(2 * lax.convert_element_type(n, z.dtype), z.shape)
+        high, low = two_product(n, inverse[0])
+        step = multiply_doubled((high, low + n * inverse[1]), scaled[0])
+        return (add_doubled(step, negative(scaled[1])), scaled[0], scaled[2]), (here, root)
 
-    start = (lax.full_like(safe, 1), lax.full_like(safe, 0), lax.full_like(safe, 0))
-    first = max(n_iter, v)
+    zero = lax.full_like(z, 0), lax.full_like(z, 0)
+    start = (lax.full_like(z, 1), zero[1]), zero, zero
     unused = np.arange(first, v, -1, dtype=np.int32)
-    state, _ = scan(lambda state, n: (down(state, n)[0], None), start, unused)
-    (zeroth, _, total), (higher, factors) = scan(down, state, np.arange(v, 0, -1, dtype=np.int32))
-    factors = cumprod(factors, axis=0, reverse=True)
-    orders = lax.rev(lax.concatenate([higher * factors, zeroth[None]], 0), (0,))
-    out = orders / (total + zeroth)
-    at_0 = [lax.full_like(z, 1), 0.5 * z, *[lax.full_like(z, 0)] * (v - 1)][: v + 1]
-    at_0 = lax.concatenate([o[None] for o in at_0], 0)
-    return where(broadcast_to(small, out.shape), at_0, out)
+    state, _ = scan(lambda state, n: (down(state, n)[0], None), start, unused, unroll=2)
+    (zeroth, _, total), (higher, roots) = scan(down, state, np.arange(v, 0, -1, dtype=np.int32))
+    high, low = [lax.concatenate([h, o[None]], 0) for h, o in zip(higher, zeroth)]
+    total = add_doubled(total, zeroth)
+    out = (high + (low - high / total[0] * total[1])) / total[0]
+    # The product of what orders are scaled by can be below the normal numbers where the result is not.
+    roots = lax.concatenate([cumprod(roots, axis=0, reverse=True), lax.full_like(z, 1)[None]], 0)
+    return lax.rev(out * roots * roots, (0,))
+
+
+def _reciprocal(z):
+    """Returns 1 / z as a doubled number."""
+    out = 1 / z
+    product, error = two_product(z, out)
+    return out, ((1 - product) - error) * out
+
+
+# pi as a sum of three numbers, by the bits of the dtype
+_PI = {
+    32: (3.1415927410125732, -8.742277657347586e-08, -3.430249e-15),
+    64: (3.141592653589793, 1.2246467991473532e-16, -2.9947698097183397e-33),
+}
+_HANKEL_TERMS = 12
+
+
+@functools.cache
+def _hankel(order):
+    """Coefficients of modulus and phase for large z, DLMF 10.18(iii).
+
+    Returns:
+      Those of pi z / 2 times the squared modulus in powers of 1 / z**2, and those of the phase's
+      difference from z - (2 order + 1) pi / 4 in odd powers of 1 / z.
+    """
+    modulus = [Fraction(1)]
+    for k in range(1, _HANKEL_TERMS):
+        factor = Fraction(2 * k - 1, 2 * k) * (4 * order**2 - (2 * k - 1) ** 2)
+        modulus.append(modulus[-1] * factor / 4)
+    # The derivative of the phase is 2 / (pi z) over the squared modulus.
+    slope = [Fraction(1)]
+    for k in range(1, _HANKEL_TERMS):
+        slope.append(-sum(modulus[i] * slope[k - i] for i in range(1, k + 1)))
+    phase = [-slope[k] / (2 * k - 1) for k in range(1, _HANKEL_TERMS)]
+    return [float(c) for c in modulus], [float(c) for c in phase]
+
+
+def _order_of_large(z, order):
+    """Order 0 or 1: the modulus times the sine of the phase's distance from a multiple of pi."""
+    modulus, phase = _hankel(order)
+    inverse = _reciprocal(z)
+    w = inverse[0] * inverse[0]
+    size = lax.sqrt(2 / math.pi * inverse[0] * polynomial(w, modulus))
+    later = polynomial(w, phase[1:]) * w * inverse[0]
+    high, low = two_product(lax.full_like(z, phase[0]), inverse[0])
+    shift = high, low + phase[0] * inverse[1] + later
+    quarter = 0.25 - 0.5 * order
+    turns = lax.round(z * (1 / math.pi) + quarter)
+    total = z, lax.full_like(z, 0)
+    first, second, third = _PI[dtypes.finfo(z.dtype).bits]
+    for part in (first, second):
+        high, low = two_product(lax.full_like(z, part), quarter - turns)
+        total = add_doubled(
+            add_doubled(total, (high, lax.full_like(z, 0))), (low, lax.full_like(z, 0))
+        )
+    total = add_doubled(total, shift)
+    angle, rest = total[0], total[1] + third * (quarter - turns)
+    sine = lax.sin(angle) + rest * lax.cos(angle)
+    sine = where(lax.rem(abs(turns), const(z, 2)) == 1, -sine, sine)
+    # So large that not all multiples of pi are numbers
+    huge = z > (1e7 if z.dtype == np.float32 else 1e15)
+    plain = (lax.sin(z) + (1 - 2 * order) * lax.cos(z)) * math.sqrt(0.5)
+    return size * where(huge, plain, sine)
+
+
+def _orders_upwards(z, v):
+    """Orders 0 to v of numbers above v, for which the recurrence upwards keeps errors small."""
+    state = _order_of_large(z, 0), _order_of_large(z, 1)
+
+    def up(state, n):
+        below, here = state
+        return (here, 2 * lax.convert_element_type(n, z.dtype) / z * here - below), here
+
+    if v == 0:
+        return state[0][None]
+    _, higher = scan(up, state, np.arange(1, v + 1, dtype=np.int32))
+    return lax.concatenate([state[0][None], higher], 0)
 
 
 _bessel_jn_impl.__name__ = "bessel_jn"
