@@ -1,5 +1,6 @@
 """The core: jaxprs and their checks, traces and their leaks, errors that name the user's line."""
 
+import functools
 import gc
 import re
 import traceback
@@ -526,6 +527,51 @@ class LeaksTest(jtu.JaxTestCase):
             self.assertRaisesRegex(Exception, f"core_test.py:{line_of('leaked')}"),
         ):
             jax.jit(leaky)(F(1))
+
+    def test_who_refers_to_leaks(self):
+        class Model:
+            pass
+
+        def keep_closure(x):
+            y = lax.sin(x)
+            kept.function = lambda: y
+            return x
+
+        def keep_exception(x):
+            try:
+                raise ValueError
+            except ValueError as err:
+                kept.error = err
+            return x
+
+        def keep(fun):
+            def run(x):
+                fun(lax.sin(x))
+                return x
+
+            return run
+
+        kept = Model()
+        kept.items, kept.layers = [], {"a": [0]}
+        cases = [
+            (keep(kept.items.append), r"kept\.items\[0\]"),
+            (keep(lambda x: kept.layers["a"].append(x)), r"kept\.layers\['a'\]\[1\]"),
+            (keep(lambda x: setattr(kept, "x", x)), r"kept\.x"),
+            (keep(lambda x: setattr(kept, "p", functools.partial(max, x))), r"kept\.p\.args\[0\]"),
+            (keep_closure, r"kept\.function \(y: closed over by .*keep_closure"),
+            (keep_exception, r"kept\.error\.__traceback__: variable x of .*keep_exception"),
+            (keep(lambda x: setattr(Model, "cls", x)), r"Model\.cls"),
+            (keep(lambda x: globals().update(leaked=x)), "core_test.leaked"),
+        ]
+        for fun, path in cases:
+            for transform in (jax.jit, jax.vmap, jax.grad):
+                with (
+                    jax.checking_leaks(),
+                    self.assertRaisesRegex(Exception, f"kept as .*{path}[^@]*core_test.py:"),
+                ):
+                    transform(fun)(jnp.ones(2) if transform is jax.vmap else F(1))
+                kept.items.clear(), kept.layers.update(a=[0]), globals().pop("leaked", None)
+                kept.x = kept.p = kept.function = kept.error = Model.cls = None
 
     @pytest.mark.usefixtures("only_new_objects")
     def test_no_leaks_in_sound_programs(self):

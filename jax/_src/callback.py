@@ -124,11 +124,19 @@ class on_host:
         for context in self._contexts:
             context.__enter__()
         sharding = device_sharding(device)
-        return lambda x: placing.device_put_value(np.array(x), sharding, placing.REUSE)
+        return lambda x: _put(np.array(x), sharding)
 
     def __exit__(self, *exc: Any) -> None:
         for context in reversed(self._contexts):
             context.__exit__(*exc)
+
+
+def _put(x: Any, target: Any) -> ArrayImpl:
+    """Put what a callback takes or returns on a device: the user has asked for that."""
+    if config.transfers_are_guarded():
+        with config.explicit_device_put_scope():
+            return placing.device_put_value(x, target, placing.REUSE)
+    return placing.device_put_value(x, target, placing.REUSE)
 
 
 def call_now(
@@ -166,7 +174,7 @@ def call_now(
         text = "".join(traceback.format_exception(err))
         raise JaxRuntimeError(f"INTERNAL: CpuCallback error calling callback: {text}") from err
     target = next(iter(shardings), None)
-    results = [placing.device_put_value(x, target, placing.REUSE) for x in outs]
+    results = [_put(x, target) for x in outs]
     special_values.check_results(name, args, results)
     return results
 

@@ -185,6 +185,7 @@ from jax._src.config._transfer_guards import (
     transfer_guard_device_to_device as transfer_guard_device_to_device,
     transfer_guard_device_to_host as transfer_guard_device_to_host,
     transfer_guard_host_to_device as transfer_guard_host_to_device,
+    transfers_are_guarded as transfers_are_guarded,
 )
 from jax._src.lib import config_ext as _config_ext
 

@@ -107,6 +107,11 @@ def transfer_guard(new_val: str) -> Iterator[None]:
         yield
 
 
+def transfers_are_guarded() -> bool:
+    """Whether transfers of some direction are logged or disallowed."""
+    return any(guard.value not in (None, "allow") for guard in _transfer_guards)
+
+
 @contextlib.contextmanager
 def explicit_device_put_scope() -> Iterator[None]:
     """Marks transfers to devices inside the context as explicit."""

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
 import numpy as np
 
-from jax._src import config, dtypes
+from jax._src import config, dtypes, source_info_util
 from jax._src.core.avals import AbstractValue, ShapedArray, pytype_aval_mappings
 from jax._src.core.axis_env import AxisEnv, empty_axis_env, no_axis_name as no_axis_name
 from jax._src.errors import (
@@ -707,13 +707,23 @@ def check_leaks(trace_ref: weakref.ref[Any]) -> None:
     leaked = [x for x in gc.get_referrers(trace) if isinstance(x, Tracer) and x._trace is trace]
     if not leaked:
         return
-    names = "\n".join(f"  {x}{x._origin_msg()}" for x in leaked)
+    names = "\n".join(f"  {x}{x._origin_msg()}{_who_refers_to(x, leaked)}" for x in leaked)
     what = f"Leaked trace {trace}. Leaked tracer(s):\n{names}\n"
+    line = source_info_util.summarize(source_info_util.current())
+    if line:
+        what += f"The transformed function was called at {line}.\n"
     del trace
     raise Exception(
         what + "A value of a traced function was stored where it outlives the call (a global, an "
         "attribute, a closure, a cache). Return it from the function instead."
     )
+
+
+def _who_refers_to(x: object, leaked: Sequence[object]) -> str:
+    from jax._src.core.leaks import describe_referrer  # which most programs do not use
+
+    referrer = describe_referrer(x, (leaked,))
+    return f"\n  It is kept as {referrer}" if referrer else ""
 
 
 def is_concrete(x: object) -> bool:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from jax._src import core, dtypes, literals, sharding_impls
+from jax._src import config, core, dtypes, literals, sharding_impls
 from jax._src.abstract_arrays import array_types
 from jax._src.array_impl import (
     ArrayImpl,
@@ -344,7 +344,9 @@ def _slices(x: ArrayImpl, sharding: Sharding) -> list[Any]:
     """The part of `x` for each device of `sharding`, sliced on the device or on the host."""
     shape = x.aval.shape
     indices = [_full_index(i, shape) for i in sharding.devices_indices_map(shape).values()]
-    if type(x._sharding) is SingleDeviceSharding and _is_accelerator(x):
+    # Where memory is the host's it is faster to slice there, but a guard has to see the transfers.
+    on_device = _is_accelerator(x) or config.transfers_are_guarded()
+    if type(x._sharding) is SingleDeviceSharding and on_device:
         bounds = [(tuple(s.start for s in i), tuple(s.stop for s in i)) for i in indices]
         different = tuple(dict.fromkeys(bounds))
         pieces = dict(zip(different, _multi_slice_jit(different)(x)))

@@ -13,6 +13,7 @@ import numpy as np
 
 from jax._src import (
     ad_util,
+    config,
     core,
     dtypes,
     special_values,
@@ -345,7 +346,8 @@ def _new_ref_impl(x: Any, *, memory_space: Any, kind: Any) -> Ref:
 
 
 def _copied(x: Any) -> Any:
-    if isinstance(typeof(x).dtype, dtypes.ExtendedDType):
+    # A guard takes what the runtime does for a transfer.
+    if isinstance(typeof(x).dtype, dtypes.ExtendedDType) or config.transfers_are_guarded():
         return lax.copy_p.bind(x)
     return placing.device_put_value(x, None, placing.ALWAYS_COPY)
 
