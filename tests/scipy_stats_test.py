@@ -401,3 +401,36 @@ def test_multinomial():
     np.testing.assert_allclose(stats.multinomial.pmf(x[:2], 6, p), np.exp(want), rtol=1e-5)
     with pytest.raises(ValueError, match="must be of integer type"):
         stats.multinomial.logpmf(p, 6, p)
+
+
+# Derivatives at the ends of the support, beyond them, and where a formula for the derivative would not be defined.
+EDGES = {
+    "gamma.cdf": ([0, -1], [1, 0.5], [1, 0]),
+    "gamma.sf": ([0, -1], [1, 1], [-1, 0]),
+    "chi2.cdf": ([0, -0.5], [2, 1], [0.5, 0]),
+    "gennorm.cdf": ([0, 0, -1e-6, 1e-6], [1, 7, 0.5, 7], [0.5, 0.53450924, 0.2497501, 0.53450924]),
+}
+
+
+def test_derivatives_at_the_edge():
+    @functools.partial(jax.jit, compiler_options=QUICKLY)
+    def program(points):
+        out = {}
+        for tail, (x, parameter) in points.items():
+            fun = functools.reduce(getattr, tail.split("."), stats)
+            moving = lambda x, f=fun, p=parameter: f(x, p)
+            steps = jax.jvp(moving, [x], [jnp.ones_like(x)])[1]
+            out[tail] = steps, jax.grad(lambda x, f=moving: f(x).sum())(x)
+        return out
+
+    points = {tail: np.float32(columns[:2]) for tail, columns in EDGES.items()}
+    for tail, found in program(points).items():
+        for derivatives in found:
+            np.testing.assert_allclose(derivatives, EDGES[tail][2], rtol=1e-6, err_msg=tail)
+
+
+def test_derivatives_of_the_generalized_normal_distribution_by_the_exponent():
+    x, beta = np.float32([2, -0.3, 0, 1e-6, 0.99]), np.float32([0.5, 7, 2, 7, 20])
+    want = [0.79277941, 1.18526971e-3, 0, -3.9704244e-9, 2.94976243e-4]  # computed by mpmath
+    found = jax.grad(lambda beta: stats.gennorm.cdf(x, beta).sum())(beta)
+    np.testing.assert_allclose(found, want, rtol=2e-5)

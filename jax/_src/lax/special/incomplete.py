@@ -16,7 +16,7 @@ from jax._src.lax.lax.arithmetic import abs, add, div, floor, max, min, mul, neg
 from jax._src.lax.lax.convert import convert_element_type
 from jax._src.lax.lax.create import full_like
 from jax._src.lax.lax.elementary import exp, log, log1p, sqrt
-from jax._src.lax.lax.logical import bitwise_and, bitwise_not, bitwise_or, eq, gt, le, lt, ne
+from jax._src.lax.lax.logical import bitwise_and, bitwise_not, bitwise_or, eq, ge, gt, le, lt, ne
 from jax._src.lax.lax.reductions import reduce_max, reduce_or
 from jax._src.lax.lax.select import select
 from jax._src.lax.rules import FLOAT, binary_primitive, nary_primitive
@@ -393,7 +393,12 @@ def igamma(a: ArrayLike, x: ArrayLike) -> Array:
 
 def _gamma_density(a, x):
     """Return the gamma density, which is the derivative of `igamma` with respect to `x`."""
-    return exp(sub(add(neg(x), mul(sub(a, const(a, 1)), log(x))), lgamma(a)))
+    a, x = same_shape(a, x)
+    one = const(a, 1)
+    power = mul(sub(a, one), log(x))
+    exponential = bitwise_and(eq(a, one), ge(x, const(x, 0)))  # at 0, too
+    power = select(exponential, full_like(x, 0), power)
+    return exp(sub(add(neg(x), power), lgamma(a)))
 
 
 igamma_p = binary_primitive(

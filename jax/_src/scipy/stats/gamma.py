@@ -40,18 +40,20 @@ def log_density(z: Any, a: Any) -> Any:
     return where((z == z) & (a == a), out, np.nan)
 
 
-def _inside(z):
-    return where(z < 0, 0, z)
-
-
 def lower_tail(z: Any, a: Any) -> Any:
     """Computes the cumulative distribution function with scale 1."""
-    return special.igamma(_positive(a), _inside(z))
+    return _inside(special.igamma, z, a, 0)
 
 
 def upper_tail(z: Any, a: Any) -> Any:
     """Computes the survival function with scale 1."""
-    return special.igammac(_positive(a), _inside(z))
+    return _inside(special.igammac, z, a, 1)
+
+
+def _inside(tail, z, a, below):
+    # The derivatives at zero can be infinite: a number below it must not be replaced by zero.
+    a = _positive(a)
+    return where((z < 0) & (a > 0), below, tail(a, where(z < 0, 1, z)))
 
 
 _log_tails_slope_a = differentiable(log_igamma_tails_grad_a)
