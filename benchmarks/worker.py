@@ -18,6 +18,7 @@ import sys
 import time
 import traceback
 
+import debug_modes  # noqa: F401 (adds benchmarks)
 import jaxlib.version
 import loops  # noqa: F401 (adds benchmarks)
 import numerics  # noqa: F401 (adds benchmarks)

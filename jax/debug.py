@@ -1,5 +1,6 @@
 """Debugging of compiled programs: printing, callbacks, breakpoints, shardings."""
 
+from jax._src.backward_nans import nans as nans
 from jax._src.debugger import breakpoint as breakpoint
 from jax._src.debugging import (
     DebugEffect as DebugEffect,

@@ -407,6 +407,10 @@ WITHOUT_ROW = {
     ),
     **dict.fromkeys(("progress", "progress_report"), "have no result: progress_test.py"),
     **dict.fromkeys(
+        ("backward_check", "backward_check_report", "checked_linear"),
+        "made under jax.debug.nans(backward=True): backward_nans_test.py",
+    ),
+    **dict.fromkeys(
         ("addupdate", "empty_ref", "free_ref", "freeze", "get", "new_ref", "run_state", "swap"),
         "read and write mutable arrays: ref_test.py",
     ),

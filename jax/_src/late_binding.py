@@ -109,6 +109,8 @@ class LateBound:
       runtime_tokens: the tokens of programs that have been started.
       native_call_check: (callable, args, kwargs, result), called after native calls while a debug
         option requires it.
+      checking_trace: (parent trace) -> a trace for linearization that checks backward passes, while
+        `jax.debug.nans(backward=True)` is entered.
       use_keys: (parameters of jit_p, args) -> function of the results, or None: under
         `jax_debug_key_reuse`, before and after each program; filled in with `jax.random`.
     """
@@ -121,7 +123,7 @@ class LateBound:
         "ref_get", "ref_set", "ref_swap", "ref_addupdate", "ref_view", "ref_transposed",
         "ref_reshaped", "ref_bitcast", "discharge", "functionalize",
         "apply_primitive", "compile_eager", "device_put_value", "runtime_tokens",
-        "native_call_check", "use_keys",
+        "native_call_check", "use_keys", "checking_trace",
     )  # fmt: skip
 
     make_aval: Callable[[tuple[int, ...], np.dtype[Any], bool], ShapedArray]
@@ -160,6 +162,7 @@ class LateBound:
     device_put_value: Callable[[Any, Any, Any], Any]
     runtime_tokens: Any
     native_call_check: Callable[[Callable[..., Any], tuple[Any, ...], dict[str, Any], Any], None]
+    checking_trace: Callable[[Any], Any]
     use_keys: Callable[[dict[str, Any], Sequence[Any]], Callable[[Sequence[Any]], None] | None]
 
     def __setattr__(self, name: str, value: Any) -> None:

@@ -37,6 +37,7 @@ from jax._src.config._flags import (
     cross_host_transport_addresses as cross_host_transport_addresses,
     cuda_visible_devices as cuda_visible_devices,
     custom_vjp3 as custom_vjp3,
+    debug_backward_nans as debug_backward_nans,
     debug_infs as debug_infs,
     debug_key_reuse as debug_key_reuse,
     debug_leaked_clients_on_clear_backends as debug_leaked_clients_on_clear_backends,

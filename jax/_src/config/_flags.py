@@ -276,6 +276,9 @@ debug_nans = _special_value_check(
 debug_infs = _special_value_check(
     "jax_debug_infs", "Checks every result for infinities and raises FloatingPointError for one."
 )
+debug_backward_nans = bool_state(
+    "debug_backward_nans", False, "Whether `jax.debug.nans(backward=True)` is entered.", **_KEYED
+)
 disable_jit = bool_state(
     "jax_disable_jit",
     False,

@@ -90,7 +90,7 @@ class _Rules:
 
         def with_residuals(*shards: Any) -> list[Any]:
             base = trace_ctx.trace
-            inner = ad.LinearizeTrace(base)
+            inner = ad.linearize_trace(base)
             ins = [inner.new_arg(x) if nz else x for x, nz in zip(shards, nonzero)]
             avals = [x.tangent.aval for x in select(ins, nonzero)]
             with core.set_current_trace(inner):

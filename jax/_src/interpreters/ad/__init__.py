@@ -37,6 +37,7 @@ from jax._src.interpreters.ad.linearize import (
     LinearizeTracer as LinearizeTracer,
     linearize as linearize,
     linearize_jaxpr as linearize_jaxpr,
+    linearize_trace as linearize_trace,
     vjp as vjp,
 )
 from jax._src.interpreters.ad.rules import (

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from jax._src import core, dtypes, source_info_util
+from jax._src import config, core, dtypes, source_info_util
 from jax._src.ad_util import Zero
 from jax._src.core import (
     ClosedJaxpr,
@@ -22,6 +22,7 @@ from jax._src.interpreters import partial_eval as pe
 from jax._src.interpreters.ad.forward import TangentTrace, TangentTracer
 from jax._src.interpreters.ad.tape import Linearized, TapeTrace, TapeTracer
 from jax._src.interpreters.ad.values import instantiate_zeros
+from jax._src.late_binding import late
 
 
 def linearize(fun: Callable[..., Any], primals: Sequence[Any]) -> tuple[list[Any], Linearized]:
@@ -29,7 +30,7 @@ def linearize(fun: Callable[..., Any], primals: Sequence[Any]) -> tuple[list[Any
 
     All arguments are perturbed; those without a tangent space (integers) get `float0` tangents.
     """
-    trace = LinearizeTrace(trace_ctx.trace)
+    trace = linearize_trace(trace_ctx.trace)
     tape = trace.tape
     args = []
     in_avals = []
@@ -106,6 +107,14 @@ class LinearizeTrace(TangentTrace):
     def new_arg(self, primal: object) -> LinearizeTracer:
         tangent = self.tape.new_input(typeof(primal).to_tangent_aval())
         return LinearizeTracer(self, primal, tangent)
+
+
+def linearize_trace(parent: Trace) -> LinearizeTrace:
+    """Return a new trace; under `jax.debug.nans(backward=True)`, one that adds checks."""
+    if config.debug_backward_nans.value:
+        trace: LinearizeTrace = late.checking_trace(parent)
+        return trace
+    return LinearizeTrace(parent)
 
 
 class LinearizedJaxpr:
@@ -217,7 +226,7 @@ def linearize_jaxpr(
     trace = pe.DynamicJaxprTrace(info, parent)
     args = [trace.new_arg(a) for a in closed.in_avals]
     with source_info_util.reset_name_stack():
-        lin = LinearizeTrace(trace)
+        lin = linearize_trace(trace)
     lin_args: list[Tracer] = []
     tangent_avals = []
     for x, nz in zip(args, nonzeros):
