@@ -155,8 +155,8 @@ def test_help():
     s = Session("help", "help u", "? q", "help EOF", "help nope", "c")
     s.breakpoint()
     listing, up, quit, eof, nope, _ = s.answers
-    assert listing.split("=\n")[1].split() == (
-        "EOF c continue down help list pp quit up where bt cont d exit l p q u w".split()
+    assert set(listing.split("=\n")[1].split()) == set(
+        "EOF a args bt c cont continue d down exit h help l list ll longlist p pp q quit u up w where".split()
     )
     assert up.startswith("u(p)\n    ") and "Goes to" in up
     assert quit == eof and quit.startswith("q(uit)")
@@ -338,7 +338,7 @@ def test_arguments():
         jax.debug.breakpoint(token=1.0, ordered=True)
     with pytest.raises(ValueError, match="num_frames must be at least 1, got 0"):
         jax.debug.breakpoint(num_frames=0)
-    with pytest.raises(ValueError, match=r"unknown debugger backend 'foo'; there are \['cli'\]"):
+    with pytest.raises(ValueError, match=r"unknown debugger backend 'foo'; there are \['cli',"):
         jax.debug.breakpoint(backend="foo")
     with pytest.raises(TypeError, match="unexpected keyword argument 'bogus'"):
         jax.jit(lambda: jax.debug.breakpoint(bogus=1))()

@@ -37,8 +37,10 @@ def register_debugger(name: str, debugger: Debugger, priority: int) -> None:
 
 
 def get_debugger(backend: str | None = None) -> Debugger:
-    """The debugger with a name, or else the one with the highest priority."""
+    """The debugger with a name, or else that of the notebook or the one with the highest priority."""
     if backend is None:
+        if "google.colab" in sys.modules:
+            return _notebook
         return max(_debuggers.values(), key=lambda x: x[0])[1]
     if backend not in _debuggers:
         raise ValueError(
@@ -54,7 +56,34 @@ def _cli(frames, thread_id, completekey="tab", stdin=None, stdout=None):
     CliDebugger(frames, thread_id, completekey, stdin, stdout).run()
 
 
+def _web(frames, thread_id, completekey="tab", host="", port=5555):
+    from jax._src.debugger.web_debugger import WebDebugger
+
+    WebDebugger(frames, thread_id, completekey, host, port).run()
+
+
+def _notebook(frames, thread_id, completekey="tab"):
+    from jax._src.debugger.notebook_debugger import NotebookDebugger
+
+    NotebookDebugger(frames, thread_id, completekey).run()
+
+
 register_debugger("cli", _cli, -1)
+register_debugger("web", _web, -2)
+register_debugger("notebook", _notebook, -3)
+register_debugger("colab", _notebook, -3)
+
+
+def _check_installed(debugger: Debugger) -> None:
+    """Raise ImportError if a debugger needs a package that is not there, before the program runs."""
+    if debugger is _web:
+        from jax._src.debugger.web_debugger import web_console_class
+
+        web_console_class()
+    elif debugger is _notebook:
+        from jax._src.debugger.notebook_debugger import display_function
+
+        display_function()
 
 
 def breakpoint(
@@ -68,19 +97,21 @@ def breakpoint(
 ) -> Any:
     """Stops a program, also a compiled one, to inspect variables of the calling functions.
 
-    Commands of the command-line debugger: `p` and `pp` (print an expression), `l` (list the
-    source), `u` and `d` (go up and down the stack), `bt` (print the stack), `c` (continue), `q`
-    (quit), `help`; other input is evaluated and printed. Under `vmap` the program stops once per
-    element.
+    Commands of the command-line debugger: `p` and `pp` (print an expression), `l` and `ll` (list the
+    source around the line, or all of the function), `a` (print the arguments), `u` and `d` (go up
+    and down the stack), `bt` (print the stack), `c` (continue), `q` (quit), `h` (help); other input
+    is evaluated and printed. Under `vmap` the program stops once per element.
 
     Args:
-      backend: the name of the debugger; `"cli"` is built in, others may be registered.
+      backend: the name of the debugger: `"cli"`, the default; `"web"`, in a browser (needs the
+        package web-pdb); `"notebook"` or `"colab"`, in a notebook (the default in Google Colab).
       filter_frames: whether to hide functions of JAX (and of libraries that ask for it).
       num_frames: the number of innermost functions to show; all by default.
       ordered: whether it stops after earlier ordered breakpoints and prints.
       token: a tree of arrays, instead of `ordered`: the program stops when they have been computed.
         Use the result in their place; if it is not used, the program does not stop.
-      **kwargs: arguments of the debugger. Those of `"cli"` are the files `stdin` and `stdout`.
+      **kwargs: arguments of the debugger: of `"cli"` the files `stdin` and `stdout`, of `"web"` the
+        `host` and `port` of the page.
 
     Returns:
       `token`. Derivatives pass through it (the original loses them).
@@ -88,6 +119,7 @@ def breakpoint(
     Raises:
       ValueError: the backend does not exist, both `token` and `ordered` are given, or `num_frames`
         is below 1.
+      ImportError: the package that the backend needs is not installed.
       TypeError: the debugger does not have an argument, or `token` contains random keys.
       SystemExit: after `q`; in a compiled program, a JaxRuntimeError that mentions it.
 
@@ -111,6 +143,7 @@ def breakpoint(
         inspect.signature(debugger).bind((), 0, **kwargs)
     except TypeError as e:
         raise TypeError(f"breakpoint: the debugger (backend={backend!r}) {e}.") from None
+    _check_installed(debugger)
     stack, tracers = capture_stack(sys._getframe(1), filter_frames, num_frames)
 
     def stop(*values):

@@ -47,7 +47,7 @@ class CliDebugger(cmd.Cmd):
         print(text, file=self.stdout, flush=True)
 
     def do_help(self, arg: str) -> None:
-        """help [command]
+        """h(elp) [command]
         Lists the commands, or says what one does."""
         text = getattr(getattr(self, f"do_{arg}", None), "__doc__", None) if arg else None
         if text is None:
@@ -82,20 +82,56 @@ class CliDebugger(cmd.Cmd):
             text = f"*** {type(e).__name__}: {_message(e)}"
         self._print(text)
 
+    def do_args(self, _: str = "") -> None:
+        """a(rgs)
+        Prints the arguments of the current function."""
+        frame = self.frames[self.frame_index]
+        for name in frame.arguments:
+            self._show(name, lambda x, name=name: f"{name} = {x!r}")
+
+    # These letters are likely names of variables, so that they are commands only where they are not.
+    def do_a(self, arg: str) -> None:
+        self._command_or_variable("a", arg, self.do_args)
+
+    def do_h(self, arg: str) -> None:
+        self._command_or_variable("h", arg, self.do_help)
+
+    do_a.__doc__ = do_args.__doc__
+    do_h.__doc__ = do_help.__doc__
+
+    def _command_or_variable(self, name: str, arg: str, command: Callable[[str], None]) -> None:
+        frame = self.frames[self.frame_index]
+        if name in frame.locals or name in frame.globals:
+            self.default(f"{name} {arg}" if arg else name)
+        else:
+            command(arg)
+
     # The stack
 
     def do_list(self, _: str = "") -> None:
         """l(ist)
         Lists the source around the current line."""
-        frame = self.frames[self.frame_index]
-        self._print(f"> {frame.filename}({frame.lineno})")
-        if frame.offset is None:
-            return
-        start = max(0, frame.offset - _LINES_AROUND)
-        for i, line in enumerate(frame.source[start : frame.end_offset + _LINES_AROUND], start):
-            self._print(f"{'->' if i == frame.offset else '  ':4}{line}".rstrip())
+        self._list(_LINES_AROUND)
 
     do_l = do_list
+
+    def do_longlist(self, _: str = "") -> None:
+        """ll, longlist
+        Lists the source of the whole function."""
+        self._list(None)
+
+    do_ll = do_longlist
+
+    def _list(self, around: int | None) -> None:
+        frame = self.frames[self.frame_index]
+        self._print(f"> {frame.filename}({frame.lineno})")
+        if frame.offset is None or frame.end_offset is None:
+            return
+        start, end = 0, len(frame.source)
+        if around is not None:
+            start, end = max(0, frame.offset - around), frame.end_offset + around
+        for i, line in enumerate(frame.source[start:end], start):
+            self._print(f"{'->' if i == frame.offset else '  ':4}{line}".rstrip())
 
     def do_up(self, _: str) -> None:
         """u(p)

@@ -26,6 +26,7 @@ class DebuggerFrame(NamedTuple):
       lineno: the current line in its file.
       offset: the index of the current line in `source`; None if there is no source.
       end_offset: the index of the last line of the current statement.
+      arguments: the names of the function's arguments.
     """
 
     filename: str
@@ -36,6 +37,7 @@ class DebuggerFrame(NamedTuple):
     lineno: int
     offset: int | None
     end_offset: int | None
+    arguments: tuple[str, ...] = ()
 
 
 class CapturedStack:
@@ -165,4 +167,11 @@ def _describe(frame: types.FrameType) -> DebuggerFrame:
         lineno=info.lineno,
         offset=offset,
         end_offset=end_offset,
+        arguments=_argument_names(frame.f_code),
     )
+
+
+def _argument_names(code: types.CodeType) -> tuple[str, ...]:
+    n = code.co_argcount + code.co_kwonlyargcount
+    n += sum(bool(code.co_flags & flag) for flag in (inspect.CO_VARARGS, inspect.CO_VARKEYWORDS))
+    return code.co_varnames[:n]
