@@ -65,3 +65,42 @@ def view_gradient():
 def describe_environment():
     jax.devices()
     return lambda: jax.print_environment_info(return_string=True)
+
+
+# Reports of time and memory. The last rows: the report that they start goes on.
+
+
+def new_function():
+    x = jnp.ones(3)
+
+    def call():
+        return jax.jit(lambda x: jnp.sin(x) * 2)(x)
+
+    return call
+
+
+@timed("tools", "the first call of a function, not reported", mark=1.0)
+def call_unreported():
+    return new_function()
+
+
+@timed("tools", "the first call of a function, in a report", mark=None)
+def call_reported():
+    start_report()
+    return new_function()
+
+
+@timed("tools", "jit call, one array, in a report", mark=None)
+def jit_call_reported():
+    x = jnp.arange(8.0)
+    f = jax.jit(lambda x: x + 1)
+    start_report()
+    return lambda: f(x)
+
+
+def start_report():
+    """Starts a report that never ends, in this jax; PyPI's has none."""
+    import jax.profiler
+
+    if hasattr(jax.profiler, "report"):
+        jax.profiler.report().__enter__()

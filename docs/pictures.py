@@ -105,6 +105,36 @@ def jaxpr_view(folder: Path) -> tuple[str, int, int]:
         return jax.tools.view(block, params, put((32, 16), "data", None)).html, 1280, 1330
 
 
+PROFILED = """
+import jax, jax.numpy as jnp
+TABLE = jnp.ones((500, 800))
+
+def layer(w, x):
+    return jnp.tanh(x @ w)
+
+@jax.jit
+def step(w, x):
+    def loss(w):
+        y, _ = jax.lax.scan(lambda c, _: (layer(w, c), None), x, length=20)
+        return jnp.sum(jnp.sin(y) @ TABLE[:300])
+    return w - 0.01 * jax.grad(loss)(w)
+
+w = jnp.ones((300, 300))
+for rows in (200, 200, 100, 50):
+    for _ in range(3):
+        w = step(w, jnp.ones((rows, 300)))
+"""
+
+
+def profile_report(folder: Path) -> tuple[str, int, int]:
+    (folder / "train.py").write_text(PROFILED)
+    variables = {"PYTHONPATH": str(DOCS.parent)}
+    run(
+        "-m", "jax.tools.profile", "-o", "page.html", "train.py", variables=variables, folder=folder
+    )
+    return (folder / "page.html").read_text().replace(f"{folder}/", ""), 1200, 860
+
+
 def run(*arguments: str, variables: dict[str, str], folder: Path = DOCS) -> str:
     environment = os.environ | variables
     return subprocess.run(
@@ -117,6 +147,7 @@ PICTURES: dict[str, Callable[[Path], tuple[str, int, int]]] = {
     "cache_misses": cache_misses,
     "doctor": doctor,
     "jaxpr_view": jaxpr_view,
+    "profile_report": profile_report,
 }
 
 

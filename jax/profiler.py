@@ -1,6 +1,7 @@
 """Traces of a program's time and of the memory of its devices."""
 
 from jax._src import lib as _lib
+from jax._src.profile_report import report as report
 from jax._src.profiler import (
     ProfileOptions as ProfileOptions,
     StepTraceAnnotation as StepTraceAnnotation,

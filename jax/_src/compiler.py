@@ -23,6 +23,10 @@ JAXPR_TO_MLIR_MODULE_EVENT = "/jax/core/compile/jaxpr_to_mlir_module_duration"
 BACKEND_COMPILE_EVENT = "/jax/core/compile/backend_compile_duration"
 
 
+# Called with the name and the executable of each program that was compiled or loaded from the cache.
+executable_listeners: list[Callable[[str, Any], None]] = []
+
+
 class log_elapsed_time:
     """Context manager: measures, logs and reports a stage of compilation.
 
@@ -331,17 +335,21 @@ def compile_or_get_cached(
         BACKEND_COMPILE_EVENT,
     ):
         if not config.compilation_cache_dir.value or not _cache().is_cache_used(backend):
-            return compile_module()
-        return _cache().compile_or_get_cached(
-            compile_module,
-            computation,
-            module_name(computation),
-            devices,
-            compile_options,
-            backend,
-            executable_devices,
-            bool(host_callbacks),
-        )
+            executable = compile_module()
+        else:
+            executable = _cache().compile_or_get_cached(
+                compile_module,
+                computation,
+                module_name(computation),
+                devices,
+                compile_options,
+                backend,
+                executable_devices,
+                bool(host_callbacks),
+            )
+    for listener in executable_listeners:  # when the time has been taken
+        listener(name, executable)
+    return executable
 
 
 def _cache() -> Any:

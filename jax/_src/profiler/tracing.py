@@ -6,7 +6,7 @@ import contextlib
 import dataclasses
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from jax._src import lib, xla_bridge
@@ -50,6 +50,14 @@ class _Running:
 _lock = threading.Lock()
 _running: _Running | None = None
 
+# Ends a trace that is made for a report, if there is one: it gives way to one of the program's own.
+background: Callable[[], None] | None = None
+
+
+def is_running() -> bool:
+    """Whether the program's trace is running."""
+    return _running is not None
+
 
 @export
 def start_trace(
@@ -88,6 +96,8 @@ def start_trace(
                 "Profile has already been started. Only one profile may be run at a time: end the other one by"
                 " jax.profiler.stop_trace()."
             )
+        if background is not None:
+            background()
         # Devices that start during a trace are not in it.
         backend = xla_bridge.get_backend()
         for name, value in (

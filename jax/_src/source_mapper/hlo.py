@@ -78,6 +78,28 @@ def parse_hlo_dump(text: str) -> SourceMap:
     return source_map_of(mapped)
 
 
+_INSTRUCTION = re.compile(r"\s*(?:ROOT )?%?([\w.-]+) = ")
+_OP_NAME = re.compile(r'op_name="((?:[^"\\]|\\.)*)"')
+
+
+def places_of_instructions(text: str) -> dict[str, tuple[str, Place | None]]:
+    """The names that instructions of an HLO module have in the user's program, such as `jit(f)/sin`, and their places."""
+    lines = text.splitlines()
+    frames = _frames(lines)
+    found: dict[str, tuple[str, Place | None]] = {}
+    for line in lines:
+        instruction, metadata = _INSTRUCTION.match(line), METADATA_REGEX.search(line)
+        if instruction is None or metadata is None:
+            continue
+        if metadata["frame"] is not None:
+            place = frames.get(metadata["frame"])
+        else:
+            place = (metadata["file"], int(metadata["line"]), 0)
+        name = _OP_NAME.search(line)
+        found[instruction[1]] = (name[1] if name else "", place)
+    return found
+
+
 def _frames(lines: list[str]) -> dict[str, Place]:
     """The places of the frames in the tables of a text, by their numbers."""
     tables: dict[str, dict[str, str]] = {name: {} for name in _TABLES}

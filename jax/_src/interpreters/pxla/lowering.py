@@ -46,6 +46,10 @@ if TYPE_CHECKING:
 logger = logging.getLogger("jax._src.interpreters.pxla")
 
 
+# Called with each jaxpr that is lowered, and the name of the program.
+lowering_listeners: list[Callable[[core.ClosedJaxpr, str], None]] = []
+
+
 class MeshComputation:
     """A program lowered to StableHLO, with the information for compiling it.
 
@@ -246,6 +250,8 @@ def lower(
     Raises:
       ValueError: if arguments are on different devices, or have other shardings than requested.
     """
+    for listener in lowering_listeners:
+        listener(closed, request.fun_name)
     parameters = lowering_parameters or mlir.LoweringParameters()
     const_args: list[Any] = []
     if closed.consts and parameters.hoist_constants_as_args:
