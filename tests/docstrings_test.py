@@ -13,7 +13,7 @@ from jax import lax
 
 MODULES = [
     "jax", "jax.ad_checkpoint", "jax.core", "jax.custom_batching", "jax.custom_derivatives", "jax.debug", "jax.dlpack", "jax.dtypes",
-    "jax.errors", "jax.example_libraries.optimizers", "jax.example_libraries.stax",
+    "jax.errors", "jax.export", "jax.example_libraries.optimizers", "jax.example_libraries.stax",
     "jax.experimental.colocated_python", "jax.experimental.compute_on", "jax.experimental.control_deps",
     "jax.experimental.custom_partitioning", "jax.experimental.fused", "jax.experimental.layout",
     "jax.experimental.scheduling_groups", "jax.experimental.serialize_executable", "jax.experimental.shard_alike", "jax.experimental.transfer", "jax.experimental.xla_metadata",

@@ -133,9 +133,13 @@ class Traced(_Stage):
 
         Args:
           lowering_platforms: platforms to lower for; by default that of the arguments.
+          _private_parameters: `LoweringParameters`; only `jax.export` gives them.
         """
         lowering = self._lower(
-            self._params, [*self._consts, *self._flat], platforms=lowering_platforms
+            self._params,
+            [*self._consts, *self._flat],
+            platforms=lowering_platforms,
+            private_parameters=_private_parameters,
         )
         placements = _out_placements(self._params)
         return Lowered(

@@ -29,10 +29,7 @@ without_effect(
     _flags.compilation_cache_expect_pgle,
 )
 without_effect(
-    "there is no jax.export yet",
-    _flags.serialization_version,
-    _flags.export_calling_convention_version,
-    _flags.export_ignore_forward_compatibility,
+    "it is the former name of jax_export_calling_convention_version", _flags.serialization_version
 )
 without_effect(
     "there is no jax2tf",

@@ -48,6 +48,10 @@ class EffectTypeSet:
         self._types.add(effect_type)
         self._frozen = tuple(self._types)
 
+    def types(self) -> tuple[type[Effect], ...]:
+        """The member classes."""
+        return self._frozen
+
     def contains(self, effect: Effect) -> bool:
         """Whether `effect` is an instance of a member class."""
         return isinstance(effect, self._frozen)

@@ -48,7 +48,9 @@ def lower(
         compiler_options_kvs=params["compiler_options_kvs"],
         api_name=transform,
     )
-    return pxla.lower(params["jaxpr"], request, platforms=platforms)
+    return pxla.lower(
+        params["jaxpr"], request, platforms=platforms, lowering_parameters=private_parameters
+    )
 
 
 def call_compiled(

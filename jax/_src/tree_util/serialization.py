@@ -23,8 +23,7 @@ _KIND_OF_TYPE = {type(None): NONE, tuple: TUPLE, list: LIST, dict: DICT}
 
 _leaf = default_registry.flatten(0)[1]
 _HOW_TO_REGISTER = (
-    "Use `register_pytree_node_serialization` or `register_namedtuple_serialization` of"
-    " jax.experimental.array_serialization.pytree_serialization_utils."
+    "Use `register_pytree_node_serialization` or `register_namedtuple_serialization` of jax.export."
 )
 
 
@@ -65,18 +64,18 @@ def register_pytree_node_serialization(
       ValueError: the class or the name is registered already, or the class is not a node.
 
     Example:
-      >>> from jax.experimental.array_serialization import pytree_serialization_utils as utils
+      >>> from jax import export
       >>> class Scaled:
       ...   def __init__(self, x, scale): self.x, self.scale = x, scale
       >>> jax.tree_util.register_pytree_node(
       ...     Scaled, lambda s: ((s.x,), s.scale), lambda scale, xs: Scaled(*xs, scale))
-      >>> _ = utils.register_pytree_node_serialization(
+      >>> _ = export.register_pytree_node_serialization(
       ...     Scaled, serialized_name='example.Scaled',
       ...     serialize_auxdata=lambda scale: str(scale).encode(),
       ...     deserialize_auxdata=lambda data: int(data))
-      >>> stored = utils.serialize_pytreedef(jax.tree.structure(Scaled(1., 3)))
-      >>> utils.deserialize_pytreedef(stored)
-      PyTreeDef(CustomNode(Scaled[3], [*]))
+      >>> blob = export.export(jax.jit(lambda x: Scaled(x, 3)))(1.).serialize()
+      >>> export.deserialize(blob).call(2.).scale
+      3
     """
     if from_children is None and not (
         isinstance(nodetype, type) and default_registry.is_node(nodetype)

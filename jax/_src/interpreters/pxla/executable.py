@@ -10,6 +10,7 @@ import numpy as np
 from jax._src import compiler, config, core, dtypes, lib
 from jax._src.array_impl import ArrayImpl, aval_with_sharding, device_sharding
 from jax._src.errors import JaxRuntimeError
+from jax._src.interpreters import mlir
 from jax._src.interpreters.pxla.placement import Placement, layouts_equal
 from jax._src.interpreters.pxla.transfers import (
     global_aval_to_result_handler,
@@ -100,8 +101,11 @@ def compile_lowered(
     grid = np.fromiter(devices, dtype=object, count=n)
     backend = placement.backend
     tokens = (False,) * len(info.ordered_effects)
+    module = lowered.module
+    if lowered.shape_poly_state.uses_dim_vars:  # a function it calls was exported for any shape
+        module = mlir.refine_polymorphic_shapes(module)
     options = create_compile_options(
-        lowered.module,
+        module,
         False,
         tokens + tuple(isinstance(s, UnspecifiedValue) for s in info.in_shardings),
         tokens + tuple(isinstance(s, UnspecifiedValue) for s in info.out_shardings),
@@ -112,7 +116,7 @@ def compile_lowered(
     try:
         xla_executable = compiler.compile_or_get_cached(
             backend,
-            lowered.module,
+            module,
             grid,
             options,
             lowered.host_callbacks,

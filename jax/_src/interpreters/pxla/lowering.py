@@ -85,6 +85,19 @@ class MeshComputation:
     out_avals = property(lambda self: self._info.out_avals[: self._info.num_outs])
     const_args = property(lambda self: self._info.const_args)
 
+    @property
+    def lowering_result(self) -> mlir.LoweringResult:
+        """The module, and what belongs to it."""
+        return self._lowered
+
+    @property
+    def info(self) -> ProgramInfo:
+        return self._info
+
+    @property
+    def num_devices(self) -> int:
+        return self._placement.num_devices
+
     def stablehlo(self) -> Any:
         """Returns the module, an `ir.Module`."""
         return self._hlo

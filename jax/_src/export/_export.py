@@ -1,0 +1,361 @@
+"""`export` and `Exported`: lowering a jitted function to a module that other processes can call."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from jax._src import api, config, core, stages, traceback_util, xla_bridge as xb
+from jax._src.export import derivatives, serialization
+from jax._src.export.calling import (
+    call,
+    call_exported_p as call_exported_p,
+    flat_function,
+    parse_module,
+)
+from jax._src.export.checks import DisabledSafetyCheck, check_custom_calls
+from jax._src.export.shardings import hlo_over_mesh, over_mesh, without_devices
+from jax._src.export.versions import (
+    maximum_supported_calling_convention_version as maximum_supported_calling_convention_version,
+    minimum_supported_calling_convention_version as minimum_supported_calling_convention_version,
+    requested_calling_convention,
+    stablehlo_version,
+)
+from jax._src.interpreters import mlir, pxla
+from jax._src.lib import _jax
+from jax._src.lib.mlir import ir
+from jax._src.memory import SPACE_OF_KIND
+from jax._src.mesh import AbstractMesh, Mesh
+from jax._src.named_sharding import NamedSharding
+from jax._src.sharding import Sharding
+from jax._src.sharding_impls import UNSPECIFIED
+from jax._src.tree_util import PyTreeDef
+
+traceback_util.register_exclusion(__file__)
+
+HloSharding = Any
+
+
+@dataclasses.dataclass(frozen=True)
+class Exported:
+    """A function that was exported to StableHLO: call it, differentiate it, turn it into bytes.
+
+    Attributes:
+      fun_name: the name of the function, for error messages.
+      in_tree: the tree of (args, kwargs).
+      in_avals: types of the flat arguments; sizes of dimensions may be symbolic.
+      out_tree: the tree of the result.
+      out_avals: types of the flat results; their symbolic sizes use variables of `in_avals`.
+      in_shardings_hlo, out_shardings_hlo: XLA's shardings of arguments and results, only in programs
+        that were exported before March 2026. Use `in_shardings_jax` and `out_shardings_jax`.
+      nr_devices: the number of devices that the program was exported for.
+      platforms: the platforms that it was exported for.
+      ordered_effects, unordered_effects: the effects of the program.
+      disabled_safety_checks: checks that were disabled when it was exported.
+      mlir_module_serialized: the module, as a portable artifact of StableHLO.
+      calling_convention_version: how the module's function `main` is called.
+      module_kept_var_idx: the arguments that `main` takes, in order. The others are not used.
+      uses_global_constants: whether `main` depends on symbolic dimensions or on the platform, so that
+        shapes have to be refined before the module is compiled.
+
+    Fields that start with an underscore may change.
+
+    Example:
+      >>> from jax import export
+      >>> exported = export.export(jax.jit(jnp.sin))(jax.ShapeDtypeStruct((2,), jnp.float32))
+      >>> exported.in_avals
+      (ShapedArray(float32[2]),)
+      >>> export.deserialize(exported.serialize()).call(jnp.zeros(2))
+      Array([0., 0.], dtype=float32)
+    """
+
+    fun_name: str
+    in_tree: PyTreeDef
+    in_avals: tuple[core.ShapedArray, ...]
+    out_tree: PyTreeDef
+    out_avals: tuple[core.ShapedArray, ...]
+
+    _has_named_shardings: bool
+    _in_named_shardings: tuple[NamedSharding | None, ...]
+    _out_named_shardings: tuple[NamedSharding | None, ...]
+
+    in_shardings_hlo: tuple[HloSharding | None, ...]
+    out_shardings_hlo: tuple[HloSharding | None, ...]
+    nr_devices: int
+
+    platforms: tuple[str, ...]
+    ordered_effects: tuple[core.Effect, ...]
+    unordered_effects: tuple[core.Effect, ...]
+    disabled_safety_checks: Sequence[DisabledSafetyCheck]
+
+    mlir_module_serialized: bytes
+    calling_convention_version: int
+    module_kept_var_idx: tuple[int, ...]
+    uses_global_constants: bool
+
+    _get_vjp: Callable[[Exported], Exported] | None
+
+    def __hash__(self) -> int:
+        found = self.__dict__.get("_hash")
+        if found is None:
+            found = hash((self.fun_name, self.mlir_module_serialized, self.in_avals))
+            object.__setattr__(self, "_hash", found)
+        return found
+
+    @functools.cached_property
+    def _flat_function(self) -> Any:
+        return flat_function(self)
+
+    def __str__(self) -> str:
+        return f"Exported(fun_name={self.fun_name}, ...)"
+
+    def mlir_module(self, serialized: bool = True) -> Any:
+        """The StableHLO module.
+
+        Args:
+          serialized: whether to return text; otherwise an `ir.Module`, in the current MLIR context
+            if there is one.
+        """
+        current = ir.Context.current
+        module = parse_module(self, mlir.make_ir_context() if current is None else current)
+        return mlir.module_to_string(module, enable_debug_info=True) if serialized else module
+
+    def call(self, *args: Any, **kwargs: Any) -> Any:
+        """Calls the function, also within other functions that are transformed or exported.
+
+        It can be differentiated in reverse mode, as often as `has_vjp` says.
+
+        Args:
+          *args, **kwargs: trees of arrays, as those that the function was exported for.
+
+        Raises:
+          ValueError: they have other types or trees, or are on another number of devices or on a
+            platform that the function was not exported for.
+        """
+        return call(self, args, kwargs)
+
+    def has_vjp(self) -> bool:
+        """Whether the function can be differentiated."""
+        return self._get_vjp is not None
+
+    def vjp(self) -> Exported:
+        """The exported derivative.
+
+        It takes the flat arguments, then a cotangent for each flat result, and returns a tuple of
+        cotangents of the flat arguments.
+
+        Raises:
+          ValueError: the function was loaded from bytes that do not have it.
+        """
+        if self._get_vjp is None:
+            raise ValueError(
+                f"No VJP is available for '{self.fun_name}': it was loaded from bytes without one. "
+                "Serialize it with `vjp_order`, the number of times it can be differentiated."
+            )
+        return self._get_vjp(self)
+
+    def serialize(self, vjp_order: int = 0) -> bytearray:
+        """The bytes of the exported function, for `jax.export.deserialize`.
+
+        It needs the package `flatbuffers`.
+
+        Args:
+          vjp_order: how often the deserialized function can be differentiated.
+
+        Raises:
+          ValueError: `vjp` is not available to that order, or the types of arguments or results
+            have no form in bytes.
+        """
+        return serialization.serialize(self, vjp_order)
+
+    def in_shardings_jax(self, mesh: Mesh | AbstractMesh) -> Sequence[Sharding | None]:
+        """Shardings of the flat arguments, over the given mesh; None where unspecified.
+
+        Args:
+          mesh: a mesh with axes of the same names and sizes as the one used for export.
+        """
+        return self._over(mesh, self._in_named_shardings, self.in_shardings_hlo)
+
+    def out_shardings_jax(self, mesh: Mesh | AbstractMesh) -> Sequence[Sharding | None]:
+        """Shardings of the flat results, over the given mesh; None where unspecified."""
+        return self._over(mesh, self._out_named_shardings, self.out_shardings_hlo)
+
+    def _over(
+        self, mesh: Any, named: Sequence[NamedSharding | None], hlo_shardings: Sequence[Any]
+    ) -> tuple[Sharding | None, ...]:
+        if self._has_named_shardings:
+            return tuple([over_mesh(s, mesh) for s in named])
+        return tuple([hlo_over_mesh(s, mesh) for s in hlo_shardings])
+
+
+def default_export_platform() -> str:
+    """The platform that functions are exported for by default: `"cpu"`, `"cuda"`, `"rocm"`, `"tpu"`.
+
+    >>> jax.export.default_export_platform() in ("cpu", "cuda", "rocm", "tpu")
+    True
+    """
+    return xb.canonicalize_platform(xb.default_backend())
+
+
+def export(
+    fun_jit: stages.Wrapped,
+    *,
+    platforms: Sequence[str] | None = None,
+    disabled_checks: Sequence[DisabledSafetyCheck] = (),
+    _override_lowering_rules: Sequence[tuple[Any, Any]] | None = None,
+) -> Callable[..., Exported]:
+    """Exports a jitted function to StableHLO, for later calls in other processes.
+
+    Args:
+      fun_jit: the result of `jax.jit`, or a function of `jax.numpy`.
+      platforms: the platforms to export for, such as `("cpu", "cuda", "rocm", "tpu")`; the default
+        one if None. With several, the module takes their index as its first argument.
+      disabled_checks: safety checks to skip.
+      _override_lowering_rules: pairs of a primitive and the lowering rule to use for it.
+
+    Returns:
+      A function of arguments, arrays or `jax.ShapeDtypeStruct`, that returns the `Exported`.
+
+    Raises:
+      ValueError: the function is not jitted; or, when it is called, the program cannot be stored.
+
+    Example:
+      >>> from jax import export
+      >>> exported = export.export(jax.jit(lambda x: 2 * x), platforms=("cpu", "tpu"))(1.)
+      >>> exported.platforms
+      ('cpu', 'tpu')
+      >>> exported.call(3.)
+      Array(6., dtype=float32, weak_type=True)
+    """
+    jitted = _jitted(fun_jit)
+    if isinstance(platforms, str):
+        raise ValueError(f"platforms must be a sequence of names, such as ({platforms!r},)")
+    checks = tuple(disabled_checks)
+    for check in checks:
+        if not isinstance(check, DisabledSafetyCheck):
+            raise TypeError(f"disabled_checks must hold DisabledSafetyChecks, got {check!r}")
+    overrides = None if _override_lowering_rules is None else tuple(_override_lowering_rules)
+
+    @traceback_util.api_boundary
+    def do_export(*args, **kwargs) -> Exported:
+        names = tuple(platforms) if platforms else (default_export_platform(),)
+        names = tuple([xb.canonicalize_platform(p) for p in names])
+        return _export_traced(jitted.trace(*args, **kwargs), names, checks, overrides)
+
+    return do_export
+
+
+def deserialize(blob: bytes | bytearray) -> Exported:
+    """The exported function that `Exported.serialize` has turned into bytes.
+
+    The bytes may come from anywhere: they are checked, and reading them runs no code but that of
+    classes registered by `register_pytree_node_serialization`.
+
+    Args:
+      blob: the bytes.
+
+    Raises:
+      ValueError: the bytes are damaged, or refer to classes or effects that are not registered here.
+    """
+    return serialization.deserialize(blob, Exported)
+
+
+def _jitted(fun: Any) -> Any:
+    state = getattr(fun, "_jit_state", None)
+    if getattr(state, "transform", None) == "pmap":
+        raise ValueError(
+            f"Function to be exported must be the result of `jit` but is: {fun}, a result of `pmap`, "
+            "whose devices are part of it. Use jax.jit of a jax.shard_map."
+        )
+    if getattr(fun, "trace", None) is not None and hasattr(fun, "lower"):
+        return fun
+    if callable(fun) and str(getattr(fun, "__module__", "")).startswith("jax."):
+        return api.jit(fun)  # a library function
+    raise ValueError(
+        f"Function to be exported must be the result of `jit` but is: {fun}. Use "
+        "jax.export.export(jax.jit(f)); arguments that are not arrays are static_argnames of jax.jit."
+    )
+
+
+def _export_traced(
+    traced: stages.Traced,
+    platforms: tuple[str, ...],
+    checks: tuple[DisabledSafetyCheck, ...],
+    overrides: tuple[tuple[Any, Any], ...] | None,
+) -> Exported:
+    version = requested_calling_convention()
+    if traced._consts:
+        raise ValueError(
+            f"Cannot export '{traced.fun_name}': it closes over values that are being traced. Pass them "
+            "as arguments."
+        )
+    parameters = mlir.LoweringParameters(
+        override_lowering_rules=overrides,
+        for_export=True,
+        export_ignore_forward_compatibility=config.export_ignore_forward_compatibility.value,
+    )
+    lowered = traced.lower(lowering_platforms=platforms, _private_parameters=parameters)
+    program: pxla.MeshComputation = lowered._lowering
+    lowering, info = program.lowering_result, program.info
+    if lowering.host_callbacks or lowering.keepalive:
+        raise NotImplementedError(
+            f"Cannot export '{traced.fun_name}': it calls Python functions (by jax.pure_callback, "
+            "io_callback or jax.debug), and serialization of host_callbacks is not yet implemented. "
+            "Leave them out of what is exported."
+        )
+    if info.written_refs:
+        raise ValueError(f"Cannot export '{traced.fun_name}': its arguments are references.")
+    module = lowering.module
+    uses_global_constants = lowering.shape_poly_state.uses_dim_vars
+    with module.context:
+        attribute = ir.BoolAttr.get(uses_global_constants)
+        module.operation.attributes["jax.uses_shape_polymorphism"] = attribute
+    data = _jax.mlir.serialize_portable_artifact(module, stablehlo_version(), True)
+    check_custom_calls(module, data, checks)
+
+    jaxpr = traced.jaxpr
+    num_args = len(jaxpr.in_avals)
+    kept = tuple(range(num_args)) if info.kept_var_idx is None else tuple(info.kept_var_idx)
+    in_shardings: list[Any] = [UNSPECIFIED] * num_args
+    for i, sharding in zip(kept, info.in_shardings, strict=True):
+        in_shardings[i] = sharding
+
+    def get_vjp(_: Exported) -> Exported:
+        fun, avals = derivatives.vjp_function(jaxpr, in_shardings, info.out_shardings)
+        args = [core.ShapeDtypeStruct.from_aval(a) for a in avals]
+        return _export_traced(fun.trace(*args), platforms, checks, overrides)
+
+    return Exported(
+        fun_name=traced.fun_name,
+        in_tree=traced.in_tree,
+        in_avals=tuple(jaxpr.in_avals),
+        out_tree=traced.out_tree,
+        out_avals=tuple(map(_in_memory_of, jaxpr.out_avals, info.out_shardings)),
+        _has_named_shardings=True,
+        _in_named_shardings=_without_devices(in_shardings, jaxpr.in_avals),
+        _out_named_shardings=_without_devices(info.out_shardings, jaxpr.out_avals),
+        in_shardings_hlo=(None,) * num_args,
+        out_shardings_hlo=(None,) * len(jaxpr.out_avals),
+        nr_devices=program.num_devices,
+        platforms=platforms,
+        ordered_effects=tuple(info.ordered_effects),
+        unordered_effects=tuple(info.unordered_effects),
+        disabled_safety_checks=checks,
+        mlir_module_serialized=data,
+        calling_convention_version=version,
+        module_kept_var_idx=kept,
+        uses_global_constants=uses_global_constants,
+        _get_vjp=get_vjp,
+    )
+
+
+def _in_memory_of(aval: core.ShapedArray, sharding: Any) -> core.ShapedArray:
+    """The type of a result that `out_shardings` has moved to another memory."""
+    kind = None if sharding is UNSPECIFIED else sharding.memory_kind
+    return aval.update(memory_space=SPACE_OF_KIND.get(kind, aval.memory_space))
+
+
+def _without_devices(shardings: Sequence[Any], avals: Sequence[Any]) -> tuple[Any, ...]:
+    return tuple([without_devices(s, a.ndim) for s, a in zip(shardings, avals, strict=True)])
