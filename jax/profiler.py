@@ -1,7 +1,9 @@
 """Traces of a program's time and of the memory of its devices."""
 
+from typing import TYPE_CHECKING as _TYPE_CHECKING
+
 from jax._src import lib as _lib
-from jax._src.profile_report import report as report
+from jax._src.lazy_names import lazy_names as _lazy_names
 from jax._src.profiler import (
     ProfileOptions as ProfileOptions,
     StepTraceAnnotation as StepTraceAnnotation,
@@ -20,3 +22,8 @@ from jax._src.profiler import (
 ProfileData = _lib._profile_data.ProfileData
 ProfileEvent = _lib._profile_data.ProfileEvent
 ProfilePlane = _lib._profile_data.ProfilePlane
+
+if _TYPE_CHECKING:
+    from jax._src.profile_report import Report as Report, report as report
+
+__getattr__, __dir__ = _lazy_names(__name__, {"jax._src.profile_report": ("Report", "report")})
