@@ -5,7 +5,14 @@ from typing import Any
 import numpy as np
 
 from jax._src import dtypes
-from jax._src.core import AbstractValue, Primitive, ShapedArray, Tracer, typeof
+from jax._src.core import (
+    AbstractValue,
+    Primitive,
+    ShapedArray,
+    Tracer,
+    high_types_in_use,
+    typeof,
+)
 from jax._src.core.primitive import sorted_axes
 from jax._src.late_binding import late
 from jax._src.memory import MemorySpace
@@ -35,6 +42,8 @@ def zeros_like_aval(aval: AbstractValue) -> Any:
     """An array of zeros of type `aval`."""
     handler = aval_zeros_likers.get(type(aval))
     if handler is None:
+        if aval.is_high:
+            return aval.vspace_zero()
         raise TypeError(f"no zeros of type {aval}")
     return handler(aval)
 
@@ -124,6 +133,8 @@ def add_jaxvals(x: Any, y: Any) -> Any:
     """The sum of two cotangents; zeros of dtype float0 stay as they are."""
     if getattr(x, "dtype", None) == dtypes.float0:
         return x
+    if high_types_in_use.value and typeof(x).is_high:
+        return typeof(x).vspace_add(x, y)
     return late.add_any(x, y)
 
 

@@ -476,6 +476,8 @@ def shaped_abstractify(x: Any) -> core.AbstractValue:
     try:
         return core.typeof(x)
     except TypeError:
+        if isinstance(x, core.AbstractValue) and x.is_high:
+            return x
         if isinstance(x, (np.ndarray, np.generic)) or not (
             hasattr(x, "shape") and hasattr(x, "dtype")
         ):
@@ -555,5 +557,15 @@ def check_may_trace(fun: Callable, kind: str) -> None:
 
 
 def all_valid(consts: Iterable[Any]) -> bool:
-    """Whether the traces of all tracers among closed-over values are still in progress."""
-    return all(not isinstance(c, core.Tracer) or c._trace.is_valid() for c in consts)
+    """Whether a trace that closes over these values can be used again.
+
+    The traces of all tracers among them must be in progress; and there must be no mutable value of a
+    high type, whose state may be another one now.
+    """
+    for c in consts:
+        if isinstance(c, core.Tracer):
+            if not c._trace.is_valid() or c.aval.has_qdd:
+                return False
+        elif hasattr(type(c), "cur_qdd"):
+            return False
+    return True

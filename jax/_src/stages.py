@@ -9,6 +9,7 @@ from typing import Any, Protocol, runtime_checkable
 
 from jax._src import config, core, special_values
 from jax._src.api_util import shaped_abstractify
+from jax._src.interpreters import lojax
 from jax._src.layout import Format, Layout
 from jax._src.memory import KIND_OF_SPACE, MemorySpace
 from jax._src.mesh import Mesh
@@ -111,7 +112,10 @@ class Traced(_Stage):
         """The jaxpr, with flat arguments and results."""
         return self._params["jaxpr"]
 
-    lojax = jaxpr
+    @property
+    def lojax(self) -> core.ClosedJaxpr:
+        """The jaxpr of arrays only, which is compiled; see `jax.experimental.hijax`."""
+        return lojax.lower_jaxpr(self.jaxpr).closed if self.jaxpr.is_high else self.jaxpr
 
     @property
     def out_tree(self):
@@ -142,6 +146,7 @@ class Traced(_Stage):
             private_parameters=_private_parameters,
         )
         placements = _out_placements(self._params)
+        high = lojax.lower_jaxpr(self.jaxpr) if self.jaxpr.is_high else None
         return Lowered(
             lowering,
             self.in_tree,
@@ -149,7 +154,8 @@ class Traced(_Stage):
             self._out_tree,
             self._consts,
             placements,
-            core.weak_jaxpr(self.jaxpr),
+            core.weak_jaxpr(self.jaxpr if high is None else high.closed),
+            high,
         )
 
 
@@ -184,14 +190,16 @@ def _on_devices(struct, aval, mesh):
 class Lowered(_Stage):
     """A function that has been lowered to StableHLO and can be compiled."""
 
-    __slots__ = ("_lowering", "out_tree", "_consts", "_out_shardings", "_jaxpr")
+    __slots__ = ("_lowering", "out_tree", "_consts", "_out_shardings", "_jaxpr", "_high")
 
     def __init__(
-        self, lowering, in_tree, infos, out_tree, consts=(), out_shardings=None, jaxpr=None
+        self, lowering, in_tree, infos, out_tree, consts=(), out_shardings=None, jaxpr=None,
+        high=None,
     ):  # fmt: skip
         super().__init__(in_tree, infos)
         self._jaxpr = jaxpr  # a weak reference
         self._lowering = lowering
+        self._high = high
         self._out_shardings = out_shardings
         self.out_tree = out_tree
         self._consts = list(consts)
@@ -199,6 +207,9 @@ class Lowered(_Stage):
     @property
     def out_info(self):
         """Types of the results, as a tree of `ShapeDtypeStruct`, with `out_shardings` of `jit`."""
+        if self._high is not None:
+            structs = _out_structs(self._high.out_types, None)
+            return tree_unflatten(self.out_tree, structs)
         avals = [a.strip_weak_type() for a in self._lowering.out_avals]
         structs = _out_structs(avals, self._out_shardings)
         mesh = self._lowering.mesh
@@ -220,6 +231,7 @@ class Lowered(_Stage):
             self.out_tree,
             self._consts,
             self._jaxpr,
+            self._high,
         )
 
     def as_text(self, dialect: str | None = None, *, debug_info: bool = False) -> str:
@@ -241,10 +253,11 @@ class Lowered(_Stage):
 class Compiled(_Stage):
     """A compiled function: call it with arguments of the types it was compiled for."""
 
-    __slots__ = ("_executable", "out_tree", "_consts", "_call", "_jaxpr")
+    __slots__ = ("_executable", "out_tree", "_consts", "_call", "_jaxpr", "_high")
 
-    def __init__(self, executable, in_tree, infos, out_tree, consts=(), jaxpr=None):
+    def __init__(self, executable, in_tree, infos, out_tree, consts=(), jaxpr=None, high=None):
         super().__init__(in_tree, infos)
+        self._high = high
         self._executable = executable
         self._jaxpr = jaxpr  # to find the operation that gives a NaN
         self.out_tree = out_tree
@@ -270,6 +283,8 @@ class Compiled(_Stage):
     @property
     def out_info(self):
         """Types and shardings of the results, as a tree of `ShapeDtypeStruct`."""
+        if self._high is not None:
+            return tree_unflatten(self.out_tree, _out_structs(self._high.out_types, None))
         from_aval = core.ShapeDtypeStruct.from_aval
         structs = [from_aval(a.strip_weak_type()) for a in self._executable.out_avals]
         formats = self._executable.output_formats()
@@ -278,7 +293,15 @@ class Compiled(_Stage):
 
     def _flat_inputs(self, values):
         n = len(self._consts)
-        return tree_unflatten(self.in_tree, list(values)[n:])
+        values = list(values)
+        if self._high is not None:
+            values = self._high.parts_of_args(values)
+        return tree_unflatten(self.in_tree, values[n:])
+
+    def _flat_outputs(self, values):
+        if self._high is not None:
+            values = self._high.parts_of_outs(list(values))
+        return tree_unflatten(self.out_tree, values)
 
     @property
     def input_shardings(self):
@@ -288,7 +311,7 @@ class Compiled(_Stage):
     @property
     def output_shardings(self):
         """Shardings of the results, as a tree."""
-        return tree_unflatten(self.out_tree, self._executable.output_shardings())
+        return self._flat_outputs(self._executable.output_shardings())
 
     @property
     def input_formats(self):
@@ -298,7 +321,7 @@ class Compiled(_Stage):
     @property
     def output_formats(self):
         """Layouts and shardings of the results, as a tree."""
-        return tree_unflatten(self.out_tree, self._executable.output_formats())
+        return self._flat_outputs(self._executable.output_formats())
 
     def __call__(self, *args, **kwargs):
         """Run the program on arguments of the types it was compiled for.
@@ -316,7 +339,7 @@ class Compiled(_Stage):
     call = __call__
 
     def _native_call(self):
-        if self._consts:
+        if self._consts or self._high is not None:
             return None
         params = SimpleNamespace(no_kwargs=False, in_tree=self.in_tree, out_tree=self.out_tree)
         return self._executable.create_cpp_call(params, self._check, self._run)
@@ -324,7 +347,11 @@ class Compiled(_Stage):
     def _python_call(self, *args, **kwargs):
         flat, tree = tree_flatten((args, kwargs))
         self._check(args, kwargs, flat, tree)
-        return tree_unflatten(self.out_tree, self._run(*self._consts, *flat))
+        flat = [*self._consts, *flat]
+        if self._high is None:
+            return tree_unflatten(self.out_tree, self._run(*flat))
+        outs = self._run(*self._high.lower_args(flat))
+        return tree_unflatten(self.out_tree, self._high.raise_outs(flat, outs))
 
     def _run(self, *flat):
         executable = self._executable

@@ -96,6 +96,8 @@ def checkpoint(
             return fun(*full, **kw, **static_kwargs)
 
         avals = [typeof(x) for x in flat]
+        if core.high_types_in_use.value:
+            avals = core.with_qdds(avals, flat)
         key = ("checkpoint", in_tree, tuple(avals), static_values, config.trace_context())
         table = api_util.trace_table(fun)
         try:

@@ -12,6 +12,7 @@ from jax._src.core.avals import (
     canonicalize_shape as canonicalize_shape,
     empty_mat as empty_mat,
     get_aval as get_aval,
+    high_axis as high_axis,
     is_constant_dim as is_constant_dim,
     is_constant_shape as is_constant_shape,
     is_symbolic_dim as is_symbolic_dim,
@@ -57,6 +58,18 @@ from jax._src.core.effects import (
     reindexed_effects as reindexed_effects,
     remat_allowed_effects as remat_allowed_effects,
     shardable_ordered_effects as shardable_ordered_effects,
+)
+from jax._src.core.high import (
+    AvalMutableQDD as AvalMutableQDD,
+    AvalQDD as AvalQDD,
+    MappingSpec as MappingSpec,
+    MutableQuasiDynamicData as MutableQuasiDynamicData,
+    QuasiDynamicData as QuasiDynamicData,
+    cur_qdd as cur_qdd,
+    high_types_in_use as high_types_in_use,
+    slice_aval as slice_aval,
+    stacked_aval as stacked_aval,
+    with_qdds as with_qdds,
 )
 from jax._src.core.jaxpr import (
     Atom as Atom,

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from jax._src.core.trace import Tracer
     from jax._src.mesh import Mesh
     from jax._src.sharding import Sharding
+    from jax._src.tree_util.flat_tree import FlatTree
 
 
 class AbstractValue:
@@ -90,13 +91,38 @@ class AbstractValue:
         """The types of the arrays that represent a value of this type."""
         return [self]
 
+    def lo_ty_qdd(self, qdd: Any) -> list[AbstractValue]:
+        """The types of the arrays that represent a mutable value in the state `qdd`."""
+        raise NotImplementedError(f"values of type {self} have no quasi-dynamic data")
+
     def lower_val(self, val: object) -> list[Any]:
         """The arrays that represent a value of this type."""
         return [val]
 
-    def raise_val(self, val: object) -> Any:
-        """The value represented by an array; inverse of `lower_val`."""
+    def raise_val(self, *vals: Any) -> Any:
+        """The value represented by arrays; inverse of `lower_val`."""
+        (val,) = vals
         return val
+
+    def lower_val2(self, hi_val: object) -> FlatTree:
+        """The arrays that represent a value of this type, as a pytree."""
+        from jax._src.tree_util.flat_tree import FlatTree  # which most programs do not use
+
+        return FlatTree.flatten(self.lower_val(hi_val))
+
+    def raise_val2(self, lo_vals_ft: FlatTree) -> Any:
+        """The value represented by a pytree of arrays; inverse of `lower_val2`."""
+        return self.raise_val(*lo_vals_ft.unflatten())
+
+    def shard(
+        self, mesh: Any, manual_axes: frozenset[Any], check_vma: bool, spec: Any
+    ) -> AbstractValue:
+        """The type of one device's part of a value that `shard_map` divides as `spec` says."""
+        raise NotImplementedError(f"shard_map does not divide values of type {self}")
+
+    def unshard(self, mesh: Any, check_vma: bool, spec: Any) -> AbstractValue:
+        """The type of the value whose parts, divided as `spec` says, have this type."""
+        raise NotImplementedError(f"shard_map does not join values of type {self}")
 
     def str_short(self, short_dtypes: bool = False, mesh_axis_types: bool = False) -> str:
         return str(self)
@@ -582,6 +608,8 @@ def mapped_aval(size: int, axis: int | None, aval: AbstractValue) -> AbstractVal
     """The type of one slice of a value of type `aval` along `axis`."""
     handler = aval_mapping_handlers.get(type(aval))
     if handler is None:
+        if aval.is_high:
+            return aval if axis is None else aval.dec_rank(size, high_axis(axis, aval))
         raise TypeError(f"no mapping rule for a value of type {aval}")
     mapped: AbstractValue = handler[0](size, axis, aval)
     return mapped
@@ -593,9 +621,16 @@ def unmapped_aval(
     """The type of values of type `aval` stacked along `axis`."""
     handler = aval_mapping_handlers.get(type(aval))
     if handler is None:
+        if aval.is_high:
+            return aval if axis is None else aval.inc_rank(size, high_axis(axis, aval))
         raise TypeError(f"no unmapping rule for a value of type {aval}")
     unmapped: AbstractValue = handler[1](size, axis, explicit_mesh_axis, aval)
     return unmapped
+
+
+def high_axis(axis: Any, aval: AbstractValue) -> Any:
+    """The axis spec of a high type: 0 stands for that of the leading axis."""
+    return aval.leading_axis_spec() if type(axis) is int and axis == 0 else axis
 
 
 def _map_shaped_array(size: int, axis: int | None, aval: ShapedArray) -> Any:

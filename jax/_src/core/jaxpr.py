@@ -19,6 +19,7 @@ from jax._src.core.effects import (
     effects_of_eqns,
     no_effects,
 )
+from jax._src.core.high import AvalQDD, high_types_in_use
 from jax._src.core.primitive import Primitive
 from jax._src.late_binding import late
 from jax._src.literals import TypedComplex, TypedFloat, TypedInt
@@ -353,7 +354,7 @@ class Jaxpr:
     """
 
     __slots__ = (
-        "constvars", "invars", "outvars", "eqns", "effects", "debug_info", "is_high", "_cache",
+        "constvars", "invars", "outvars", "eqns", "effects", "debug_info", "_cache", "_is_high",
         "__weakref__",
     )  # fmt: skip
 
@@ -373,7 +374,7 @@ class Jaxpr:
         self.eqns: list[JaxprEqn] = list(eqns)
         self.effects: Effects = frozenset(effects)
         self.debug_info: DebugInfo = debug_info or unknown_debug_info
-        self.is_high = is_high
+        self._is_high: bool | None = True if is_high else None  # None: not known yet
         self._cache: dict[Any, Any] = {}
 
     @property
@@ -384,12 +385,30 @@ class Jaxpr:
     def out_avals(self) -> list[AbstractValue]:
         return [v.aval for v in self.outvars]
 
-    # "qdd" (quasi-dynamic data) is what is known of a value beyond its type; no type has any.
-    in_aval_qdds = final_aval_qdds = in_avals
+    @property
+    def in_aval_qdds(self) -> list[Any]:
+        """The types of arguments; of mutable ones with their quasi-dynamic data at first."""
+        return [AvalQDD(v.aval, v.initial_qdd) if v.aval.has_qdd else v.aval for v in self.invars]
+
+    @property
+    def final_aval_qdds(self) -> list[Any]:
+        """The types of arguments; of mutable ones with their quasi-dynamic data at the end."""
+        return [AvalQDD(v.aval, v.final_qdd) if v.aval.has_qdd else v.aval for v in self.invars]
+
+    @property
+    def is_high(self) -> bool:
+        """Whether there is a value of a high type or an operation on such values."""
+        if not high_types_in_use.value:
+            return False
+        if self._is_high is None:
+            self._is_high = any(
+                [v.aval.is_high for v in (*self.constvars, *self.invars, *self.outvars)]
+            ) or any(map(_is_high_eqn, self.eqns))
+        return self._is_high
 
     def replace(self, **kwargs: object) -> Jaxpr:
         """A copy with some fields replaced."""
-        fields = {name: getattr(self, name) for name in self.__slots__[:7]}
+        fields = {name: getattr(self, name) for name in self.__slots__[:6]}
         fields.update(kwargs)
         if self.effects and "effects" not in kwargs and ("invars" in kwargs or "eqns" in kwargs):
             if any(isinstance(e, JaxprInputEffect) for e in self.effects):
@@ -411,6 +430,13 @@ class Jaxpr:
 
     def __reduce__(self) -> tuple[Any, ...]:
         raise TypeError("a Jaxpr cannot be pickled; use jax.export to store a traced function")
+
+
+def _is_high_eqn(eqn: JaxprEqn) -> bool:
+    avals = [v.aval for v in eqn.invars]
+    return eqn.primitive.is_high(*avals, **eqn.params) or any(
+        [j.is_high for j in jaxprs_in_params(eqn.params)]
+    )
 
 
 class ClosedJaxpr:
@@ -435,8 +461,8 @@ class ClosedJaxpr:
 
     in_avals = property(lambda self: self.jaxpr.in_avals)
     out_avals = property(lambda self: self.jaxpr.out_avals)
-    in_aval_qdds = property(lambda self: self.jaxpr.in_avals)
-    final_aval_qdds = property(lambda self: self.jaxpr.in_avals)
+    in_aval_qdds = property(lambda self: self.jaxpr.in_aval_qdds)
+    final_aval_qdds = property(lambda self: self.jaxpr.final_aval_qdds)
     constvars = property(lambda self: self.jaxpr.constvars)
     invars = property(lambda self: self.jaxpr.invars)
     outvars = property(lambda self: self.jaxpr.outvars)

@@ -104,6 +104,9 @@ class Primitive:
     ref_opaque = False
     discharge: Callable[..., Any] | None = None
     ref_transpose: Callable[..., Any] | None = None
+    # For primitives with jaxprs: the types of operands, from the parameters; of mutable ones with
+    # their quasi-dynamic data after the application (`AvalQDD`).
+    mutates: Callable[..., Sequence[Any]] | None = None
     # The rule of `jax._src.checkify`, which looks for errors; without one there are none to find.
     error_check: Callable[..., Any] | None = None
     # What `jax._src.key_reuse` knows of the use of random keys: a signature, or a function from an
@@ -199,6 +202,13 @@ class Primitive:
     def is_high(self, *avals: AbstractValue, **params: object) -> bool:
         """Whether an operand has a "high" type: one that arrays of other types represent."""
         return any([a.is_high for a in avals])
+
+    def to_lojax(self, *args: Any, **params: Any) -> Any:
+        """Apply the primitive to values of high types, by operations on arrays."""
+        raise NotImplementedError(
+            f"Primitive '{self.name}' is applied to values of high types"
+            f" {', '.join(str(typeof(x)) for x in args)}, but has no rule `to_lojax`."
+        )
 
     def is_effectful(self, params: dict[str, Any]) -> bool:
         return self.effectful_abstract_eval is not None

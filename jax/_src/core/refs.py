@@ -361,8 +361,11 @@ pytype_aval_mappings[Ref] = lambda ref: ref._aval
 
 
 def is_tracer_or_ref(x: object) -> bool:
-    """Whether a value that a function closes over must become an operand of its jaxpr."""
-    return isinstance(x, Tracer) or type(x) is Ref
+    """Whether a value that a function closes over must become an operand of its jaxpr.
+
+    Mutable values of high types, which have quasi-dynamic data, must, too.
+    """
+    return isinstance(x, Tracer) or type(x) is Ref or hasattr(type(x), "cur_qdd")
 
 
 def has_ref_effects(effects: Iterable[Effect]) -> bool:

@@ -12,7 +12,7 @@ import operator
 import threading
 import weakref
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, NoReturn, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, Protocol
 
 import numpy as np
 
@@ -107,6 +107,10 @@ class Trace:
         symbolic_zeros: bool,
     ) -> Any:
         raise NotImplementedError(f"{type(self).__name__} cannot process {primitive}")
+
+    def cur_qdd(self, x: Any) -> Any:
+        """The present quasi-dynamic data of a mutable value; see `core.cur_qdd`."""
+        return x.cur_qdd()
 
     @property
     def main(self) -> Any:
@@ -392,6 +396,12 @@ class Tracer:
     def _contents(self) -> Sequence[tuple[str, Any]]:
         return ()
 
+    def cur_qdd(self) -> Any:
+        """The present quasi-dynamic data of a mutable value."""
+        return trace_ctx.trace.cur_qdd(self)
+
+    type_state = cur_qdd
+
     def __bool__(self) -> bool:
         value = self.to_concrete_value()
         if value is None:
@@ -612,18 +622,16 @@ def repr_inside(x: object) -> str:
     return x._repr_inside() if isinstance(x, Tracer) else str(x)
 
 
-class aval_property:
+class aval_property(NamedTuple):
     """A property that an abstract value gives to its tracers: `prop = aval_property(fget)`."""
 
-    def __init__(self, fget: Callable[..., Any]):
-        self.fget = fget
+    fget: Callable[..., Any]
 
 
-class aval_method:
+class aval_method(NamedTuple):
     """A method that an abstract value gives to its tracers: `method = aval_method(fun)`."""
 
-    def __init__(self, fun: Callable[..., Any]):
-        self.fun = fun
+    fun: Callable[..., Any]
 
 
 _jax.set_tracer_class(Tracer)

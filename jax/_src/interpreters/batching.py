@@ -106,6 +106,8 @@ class BatchTracer(Tracer):
         self.val = val
         self.batch_dim = batch_dim
         self.aval = mapped_aval(trace.axis_data.size, batch_dim, typeof(val))
+        if self.aval.is_high:
+            self.batch_dim = core.high_axis(batch_dim, typeof(val))
         self.source_info = source_info
 
     def to_concrete_value(self) -> Any:
@@ -156,6 +158,9 @@ class BatchTrace(Trace):
         if type(x) is BatchTracer and x._trace.tag is self.tag:
             return x.val, x.batch_dim
         return x, None
+
+    def cur_qdd(self, x: Any) -> Any:
+        return self.parent.cur_qdd(self.to_batch_info(x)[0])
 
     def _pack(self, vals: Sequence[Any], dims: Sequence[Any]) -> list[Any]:
         return [v if d is None else BatchTracer(self, v, d) for v, d in zip(vals, dims)]
@@ -546,6 +551,8 @@ def moveaxis(x: object, src: int, dst: int) -> Any:
     """Move dimension `src` of `x` to `dst`."""
     if src == dst:
         return x
+    if typeof(x).is_high:
+        return _match_high(x, src, dst)
     ndim = typeof(x).ndim
     src, dst = canonicalize_axis(src, ndim), canonicalize_axis(dst, ndim)
     if src == dst:
@@ -645,6 +652,8 @@ def matchaxis(
         return type(x)(unmapped_aval(size, dst, aval, mesh_axis))
     if src == dst:
         return x
+    if core.high_types_in_use.value and typeof(x).is_high:
+        return _match_high(x, src, dst, index)
     if src is not None and dst is not None:
         return moveaxis(x, src, dst)
     if src is None and dst is not None:
@@ -653,6 +662,17 @@ def matchaxis(
     if not sum_match:
         raise SpecMatchError(src, dst, index)
     return late.index_in_dim(x, 0, src) if sum_match == "first" else late.reduce_sum(x, (src,))
+
+
+def _match_high(x: Any, src: Any, dst: Any, index: int | None = None) -> Any:
+    """A value of a high type whose axis specs must be equal, since only its type knows its axes."""
+    aval = typeof(x)
+    if type(aval) is core.AbstractRef:
+        aval = aval.inner_aval
+    exact = index is not None  # the user gave `dst`
+    if src != dst if exact else core.high_axis(src, aval) != core.high_axis(dst, aval):
+        raise SpecMatchError(src, dst, index)
+    return x
 
 
 class SpecMatchError(Exception):

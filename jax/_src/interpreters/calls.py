@@ -11,7 +11,7 @@ from typing import Any
 
 from jax._src import core
 from jax._src.core import ClosedJaxpr, Primitive
-from jax._src.interpreters import ad, batching, partial_eval as pe
+from jax._src.interpreters import ad, batching, lojax, partial_eval as pe
 from jax._src.interpreters.split_rules import CallSplitRules, Params, Positions, positions
 from jax._src.interpreters.splitting import Marks
 
@@ -38,6 +38,8 @@ class CallRules(CallSplitRules):
         p.transpose = self.transpose
         p.axis_batch = self.batch
         p.split = self
+        p.to_lojax = self.to_lojax  # type: ignore[method-assign]
+        p.mutates = lambda **params: self.closed_jaxpr(params).final_aval_qdds
 
     # Methods that subclasses may override, besides those of `CallSplitRules`
 
@@ -141,6 +143,15 @@ class CallRules(CallSplitRules):
             (next(results) if next(nonzero) else ad.Zero(x.aval.to_ct_aval())) if lin else None
             for x, lin in zip(args, linear)
         ]
+
+    def to_lojax(self, *args: Any, **params: Any) -> list[Any]:
+        low = lojax.lower_jaxpr(self.closed_jaxpr(params))
+        arrays = low.lower_args(args)
+        outs = self.call(
+            arrays, params, low.closed, low.in_sources,
+            [*[None] * low.num_states, *low.out_sources],
+        )  # fmt: skip
+        return low.raise_outs(args, outs)
 
     def batch(
         self,

@@ -74,6 +74,28 @@ class DynamicJaxprTracer(Tracer):
     def _short_repr(self) -> str:
         return repr(self)
 
+    @property
+    def parent(self) -> JaxprEqn | None:
+        """The equation that computes the value; None for an argument or a constant."""
+        for eqn in reversed(self._trace.eqns):
+            if self.val in eqn.outvars:
+                return eqn
+        return None
+
+    def get_const(self) -> Any:
+        """The value, if it is a constant of the function; otherwise None."""
+        return self._trace.const_value(self.val)
+
+    @property
+    def mutable_qdd(self) -> Any:
+        """The quasi-dynamic data of a mutable value, which operations change."""
+        return self._trace.mutable_qdd(self.val)
+
+    @property
+    def aval_mutable_qdd(self) -> Any:
+        """The type, of a mutable value with its quasi-dynamic data."""
+        return self._trace.aval_mutable_qdd(self.val)
+
     def _origin_msg(self) -> str:
         trace = self._trace
         if not trace.is_valid():
@@ -129,7 +151,7 @@ class DynamicJaxprTrace(Trace):
 
     __slots__ = (
         "debug_info", "invars", "constvars", "consts", "_const_ids", "eqns", "effects", "parent",
-        "tag",
+        "tag", "_qdds",
     )  # fmt: skip
 
     def __init__(self, debug_info: DebugInfo | None = None, parent: Trace | None = None):
@@ -143,12 +165,14 @@ class DynamicJaxprTrace(Trace):
         self.eqns: list[JaxprEqn] = []
         self.effects: set[Any] = set()
         self.tag = None
+        self._qdds: dict[Any, core.MutableQuasiDynamicData] | None = None
 
     def new_arg(
-        self, aval: AbstractValue, source_info: SourceInfo | None = None
+        self, aval: AbstractValue | core.AvalQDD, source_info: SourceInfo | None = None
     ) -> DynamicJaxprTracer:
-        """Return a tracer for a new argument of type `aval`."""
-        var = Var(aval)
+        """Return a tracer for a new argument of type `aval`, of a mutable one an `AvalQDD`."""
+        var = self.new_mutable(aval) if isinstance(aval, core.AvalQDD) else Var(aval)
+        aval = var.aval
         self.invars.append(var)
         return DynamicJaxprTracer(self, aval, var, source_info)
 
@@ -167,11 +191,56 @@ class DynamicJaxprTrace(Trace):
             aval = typeof(x)
             if isinstance(x, Tracer):
                 check_valid_tracer(x)
-            var = Var(aval)
+            var = Var(aval) if not aval.has_qdd else self.new_mutable(self.qdd_of_const(aval, x))
             self._const_ids[id(x)] = var
             self.constvars.append(var)
             self.consts.append(x)  # keeps x alive, so that no other object gets its id
         return var
+
+    # Quasi-dynamic data: see `core.high`
+
+    def new_mutable(self, aval: Any) -> Var:
+        """A variable for a mutable value, given its type and its data."""
+        var = Var(aval.aval)
+        self.declare_mutable(var, aval.qdd)
+        return var
+
+    def declare_mutable(self, var: Var, qdd: Any) -> None:
+        """Declare that the mutable value `var` has the data `qdd` at first."""
+        var.initial_qdd = qdd
+        if self._qdds is None:
+            self._qdds = {}
+        self._qdds[var] = core.MutableQuasiDynamicData(qdd)
+
+    def qdd_of_const(self, aval: AbstractValue, x: Any) -> Any:
+        if self.parent is None:
+            return core.AvalQDD(aval, x.cur_qdd())
+        return core.AvalQDD(aval, self.parent.cur_qdd(x))
+
+    def mutable_qdd(self, atom: Atom) -> Any:
+        found = (self._qdds or {}).get(atom)
+        if found is None:
+            raise TypeError(f"values of type {atom.aval} have no quasi-dynamic data")
+        return found
+
+    def aval_mutable_qdd(self, atom: Atom) -> Any:
+        if not atom.aval.has_qdd:
+            return atom.aval
+        return core.AvalMutableQDD(atom.aval, self.mutable_qdd(atom))
+
+    def cur_qdd(self, x: Any) -> Any:
+        return self.mutable_qdd(self.to_atom(x)).cur_val
+
+    def update_qdds(self, invars: Sequence[Atom], finals: Sequence[Any]) -> None:
+        """After an equation: its mutable operands are in the states of these arguments' types."""
+        for atom, final in zip(invars, finals, strict=True):
+            if type(final) is core.AvalQDD:
+                self.mutable_qdd(atom).update(final.qdd)
+
+    def const_value(self, atom: Atom) -> Any:
+        if type(atom) is Literal:
+            return atom.val
+        return dict(zip(self.constvars, self.consts)).get(atom)
 
     def to_jaxpr_tracer(
         self, x: object, source_info: SourceInfo | None = None
@@ -233,6 +302,8 @@ class DynamicJaxprTrace(Trace):
         outvars = [Var(a) for a in out_avals]
         if effects:
             self.effects.update(effects)
+        if self._qdds is not None and primitive.mutates is not None:
+            self.update_qdds(invars, primitive.mutates(**params))
         self.eqns.append(
             JaxprEqn(
                 invars, outvars, primitive, params, frozenset(effects), source_info,
@@ -309,6 +380,8 @@ class DynamicJaxprTrace(Trace):
     ) -> tuple[Jaxpr, list[Any]]:
         """Return the finished jaxpr with results `outs`, and its constants."""
         outvars = [self.to_atom(x) for x in outs]
+        for var, qdd in (self._qdds or {}).items():
+            var.final_qdd = qdd.cur_val
         jaxpr = Jaxpr(
             self.constvars, self.invars, outvars, self.eqns, self._all_effects(),
             debug_info or self.debug_info,
@@ -383,20 +456,22 @@ def trace_to_jaxpr_dynamic(
     fun: Callable[..., Any],
     in_avals: Sequence[AbstractValue],
     debug_info: DebugInfo | None = None,
+    trace_type: type[DynamicJaxprTrace] = DynamicJaxprTrace,
 ) -> tuple[Jaxpr, list[AbstractValue], list[Any]]:
     """Stage a flat function out to a jaxpr.
 
     Args:
       fun: function of flat arguments, returning a sequence of results.
-      in_avals: types of the arguments.
+      in_avals: types of the arguments, of mutable ones as `AvalQDD`.
       debug_info: names of the function and its arguments, and what it is traced for.
+      trace_type: the class of the trace.
 
     Returns:
       The jaxpr, the types of its results, and the values of its constants (which may be tracers of
       enclosing traces).
     """
     parent = trace_ctx.trace
-    trace = DynamicJaxprTrace(debug_info, parent)
+    trace = trace_type(debug_info, parent)
     with source_info_util.reset_name_stack():
         source_info = source_info_util.current()
         args = [trace.new_arg(aval, source_info) for aval in in_avals]
@@ -429,6 +504,12 @@ def check_returned_value(x: object, trace: DynamicJaxprTrace, index: int) -> Non
     if type(x) is DynamicJaxprTracer and x._trace is trace:
         if type(x.aval) is core.AbstractRef:
             raise _returned_ref_error(x, trace, index)
+        if x.aval.has_qdd:
+            raise TypeError(
+                f"function {trace.debug_info.func_src_info} traced for {trace.debug_info.traced_for}"
+                f" returned a mutable value of type {x.aval}: return what it holds, or give the"
+                " function a mutable value to write to."
+            )
         return
     try:
         if type(typeof(x)) is core.AbstractRef:

@@ -206,6 +206,8 @@ class Jitted:
         except (TypeError, OverflowError):
             self.check_arguments(args, kwargs)
             raise
+        if core.high_types_in_use.value:
+            avals = core.with_qdds(avals, flat)
         key = (signature, avals, opts.key, config.trace_context())
         entry = self.traces.get(key)
         if entry is not None and entry.is_valid():
@@ -334,6 +336,9 @@ class Jitted:
             outs = jit_p.bind(*flat, **entry.params)
             return tree_unflatten(entry.out_tree, outs), None, False
         core.check_eval_args(flat)
+        if entry.params["jaxpr"].is_high:
+            outs = jit_p.to_lojax(*flat, **entry.params)
+            return tree_unflatten(entry.out_tree, outs), None, False
         outs, executable = call_compiled(flat, entry.params, self.transform, self.is_operation)
         result = tree_unflatten(entry.out_tree, outs)
         fastpath = None

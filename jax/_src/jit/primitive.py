@@ -12,7 +12,7 @@ from jax._src import (
     traceback_util,
 )
 from jax._src.core import ClosedJaxpr, Primitive
-from jax._src.interpreters import mlir, partial_eval as pe, pxla
+from jax._src.interpreters import lojax, mlir, partial_eval as pe, pxla
 from jax._src.interpreters.calls import CallRules
 from jax._src.interpreters.operand_meshes import mesh_of_operands
 from jax._src.late_binding import late
@@ -32,6 +32,11 @@ def lower(
 
     `transform` is the name of the function that the user called, for errors.
     """
+    if params["jaxpr"].is_high:
+        low = lojax.lower_jaxpr(params["jaxpr"])
+        outs = [*[None] * low.num_states, *low.out_sources]
+        params = with_jaxpr(params, low.closed, low.in_sources, outs)
+        args = low.lower_args_or_types(args)
     donated = params["donated_invars"]
     if special_values.needs_check_special():  # a program that gives NaNs runs again
         donated = (False,) * len(donated)
@@ -129,6 +134,8 @@ def _eager_call(params: dict):
     key = ("eager", _hashable_params(params))
     call = cache.get(key)
     if call is None:
+        if params["jaxpr"].is_high:
+            return lambda *args: jit_p.to_lojax(*args, **params)
         kept = dict(params, jaxpr=None)
         jaxpr = core.weak_jaxpr(params["jaxpr"])  # its cache refers to this callable
 
@@ -184,6 +191,8 @@ def _staging_rule(trace, source_info, *args, **params):
         isinstance(s, UnspecifiedValue) for s in (*params["in_shardings"], *params["out_shardings"])
     ):
         return core.eval_jaxpr(closed.jaxpr, closed.consts, *args, propagate_source_info=False)
+    if trace.requires_low and closed.is_high:
+        return NotImplemented
     return trace.add_eqn(
         jit_p, [trace.to_atom(x) for x in args], closed.out_avals, params, closed.effects
     )

@@ -205,6 +205,8 @@ def check_input_dtype(name, holomorphic, allow_int, x) -> None:
             f"{name} requires arguments that are arrays or numbers, got {x!r} of type {type(x)}. "
             "Differentiate by other arguments (argnums), or close over this one."
         ) from None
+    if aval.is_high:
+        return
     if holomorphic:
         if not dtypes.issubdtype(aval.dtype, np.complexfloating):
             raise TypeError(
@@ -498,11 +500,14 @@ def _checked_cotangent(ct, aval, index: int, vjp_fun: VJP):
     """Check a cotangent of a result of type `aval`; `Zero` if the result has no derivative."""
     got, expected = typeof(ct), aval.to_ct_aval()
     remedy = ""
-    if got.dtype == dtypes.float0 and got.shape == expected.shape:
+    if got.is_high or expected.is_high or aval.is_high:
+        if core.typematch(got, expected):
+            return ct
+    elif got.dtype == dtypes.float0 and got.shape == expected.shape:
         return Zero(expected)
-    if expected.dtype == dtypes.float0 and got.shape == aval.shape:
+    elif expected.dtype == dtypes.float0 and got.shape == aval.shape:
         return Zero(expected)  # a cotangent of an integer is ignored, whatever its value
-    if got.dtype == expected.dtype and got.shape == expected.shape:
+    elif got.dtype == expected.dtype and got.shape == expected.shape:
         shardings = getattr(got, "_sharding", None), getattr(expected, "_sharding", None)
         spaces = getattr(got, "memory_space", None), getattr(expected, "memory_space", None)
         if spaces[0] is spaces[1] and (None in shardings or shardings[0] == shardings[1]):
@@ -651,6 +656,13 @@ def _checked_tangent(p, t):
     It is moved to the memory of `p`, and made to vary over the same mesh axes.
     """
     aval, t_aval = typeof(p), typeof(t)
+    if aval.is_high or t_aval.is_high:
+        expected = aval.to_tangent_aval()
+        if core.typematch(expected, t_aval):
+            return t
+        raise TypeError(
+            f"a tangent for jax.jvp must have type {expected}, as {aval} says, but got {t_aval}."
+        )
     expected = core.primal_dtype_to_tangent_dtype(aval.dtype)
     if expected != t_aval.dtype:
         raise TypeError(
@@ -759,9 +771,9 @@ def linear_transpose(fun: Callable, *primals, reduce_axes=()) -> Callable:
     in_avals = [api_util.shaped_abstractify(x) for x in flat]
     info = api_util.debug_info("linear_transpose", fun, primals)
     jaxpr, out_avals, consts = pe.trace_to_jaxpr_dynamic(flat_fun, in_avals, info)
-    all_dtypes = [a.dtype for a in (*in_avals, *out_avals)]
+    all_dtypes = [a.dtype for a in (*in_avals, *out_avals) if not a.is_high]
     if not any(all(dtypes.issubdtype(d, k) for d in all_dtypes) for k in (np.inexact, np.integer)):
-        ins, outs = ([dtypes.dtype_name(a.dtype) for a in avals] for avals in (in_avals, out_avals))
+        ins, outs = ([a.str_short() for a in avals] for avals in (in_avals, out_avals))
         raise TypeError(
             "linear_transpose only supports [float or complex] -> [float or complex], and integer -> "
             f"integer functions, but got {ins} -> {outs}."

@@ -53,7 +53,11 @@ def vmap(
     check_callable(fun)
     if isinstance(in_axes, list):
         in_axes = tuple(in_axes)
-    if not (in_axes is None or isinstance(in_axes, (int, tuple)) or vmappables.is_spec(in_axes)):
+    if not (
+        in_axes is None
+        or isinstance(in_axes, (int, tuple, core.MappingSpec))
+        or vmappables.is_spec(in_axes)
+    ):
         raise TypeError(
             "vmap in_axes must be an int, None, or a tuple of entries corresponding to the positional "
             f"arguments passed to the function, but got {in_axes}."
@@ -95,7 +99,7 @@ def vmap(
             in_axes_flat = flatten_axes("vmap in_axes", treedef_children(in_tree)[0], in_axes)
         size = mapped_axis_size("vmap", fun, in_tree, flat, in_axes_flat, axis_size)
         in_axes_flat = [
-            None if a is None else a + np.ndim(x) if a < 0 else a
+            a if a is None or isinstance(a, core.MappingSpec) else a + np.ndim(x) if a < 0 else a
             for a, x in zip(in_axes_flat, flat)
         ]
         _check_references(fun, flat, args, kwargs)
@@ -112,7 +116,7 @@ def vmap(
             with source_info_util.transform_name_stack("vmap"), operands(flat):
                 outs = batching.batch(flat_fun, axis_data, in_axes_flat, dests, sum_match)(*flat)
         except batching.SpecMatchError as err:
-            raise ValueError(_out_axes_error(fun, out_tree(), err.index)) from None
+            raise ValueError(_out_axes_error(fun, out_tree(), err)) from None
         return tree_unflatten(out_tree(), outs)
 
     def call_with_containers(flat, in_tree, args, kwargs):
@@ -142,7 +146,7 @@ def vmap(
             with source_info_util.transform_name_stack("vmap"), operands(flat):
                 outs = vmappables.batch(flat_fun, axis_data, axes, dests, sum_match)(*flat)
         except batching.SpecMatchError as err:
-            raise ValueError(_out_axes_error(fun, out_tree, err.index)) from None
+            raise ValueError(_out_axes_error(fun, out_tree, err)) from None
         return tree_unflatten(out_tree, outs)
 
     return vmap_f
@@ -166,12 +170,17 @@ def _check_references(fun, flat, args, kwargs) -> None:
 def _is_axis(x) -> bool:
     if x is None or (isinstance(x, (int, np.integer)) and not isinstance(x, bool)):
         return True
-    return vmappables.is_spec(x)
+    return isinstance(x, core.MappingSpec) or vmappables.is_spec(x)
 
 
-def _out_axes_error(fun, tree, index) -> str:
-    path = "" if index is None else keystr(leaf_key_paths(tree)[index])
+def _out_axes_error(fun, tree, err: batching.SpecMatchError) -> str:
+    path = "" if err.index is None else keystr(leaf_key_paths(tree)[err.index])
     where = f" at tree path result{path}" if path else ""
+    if err.dst_spec is not None:
+        return (
+            f"vmap out_axes{where} is {err.dst_spec}, but the result has a high type and is mapped as"
+            f" {err.src_spec}: its out_axes must be equal to that."
+        )
     return (
         f"vmap has mapped output but out_axes is None{where}: the result of "
         f"{getattr(fun, '__name__', fun)} varies over the mapped axis, so its out_axes must be an int."
@@ -196,7 +205,7 @@ def mapped_axis_size(
     """
     sizes = []
     for i, (x, d) in enumerate(zip(vals, dims)):
-        if d is None:
+        if d is None or isinstance(d, core.MappingSpec):  # which does not tell the size
             continue
         try:
             shape = _shape(x)

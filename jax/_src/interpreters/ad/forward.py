@@ -173,6 +173,10 @@ class TangentTrace(Trace):
                     tangents[i] = Zero(typeof(primals[i]).to_tangent_aval())
         return primals, tangents, perturbed
 
+    def cur_qdd(self, x: Any) -> Any:
+        primal = x.primal if type(x) is self.tracer_class and x._trace is self else x
+        return self.parent.cur_qdd(primal)
+
     def _pack(self, primals: Sequence[Any], tangents: Sequence[Any]) -> list[Any]:
         make = self.tracer_class
         return [p if type(t) is Zero else make(self, p, t) for p, t in zip(primals, tangents)]
@@ -307,7 +311,7 @@ def _jvp_jaxpr(closed: ClosedJaxpr, nonzeros: tuple[Any, ...], instantiate: tupl
         kept = [instantiate_zeros(t) for t, nz in zip(tangents_out, out_nonzeros) if nz]
         return [*outs, *kept]
 
-    in_avals = list(closed.in_avals)
+    in_avals = list(closed.in_aval_qdds)
     tangent_avals = [a.to_tangent_aval() for a, nz in zip(in_avals, nonzeros) if nz]
     jaxpr, _, consts = pe.trace_to_jaxpr_dynamic(
         run, in_avals + tangent_avals, info.with_unknown_names()

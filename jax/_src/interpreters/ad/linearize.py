@@ -224,7 +224,7 @@ def linearize_jaxpr(
     info = closed.debug_info
     parent = trace_ctx.trace
     trace = pe.DynamicJaxprTrace(info, parent)
-    args = [trace.new_arg(a) for a in closed.in_avals]
+    args = [trace.new_arg(a) for a in closed.in_aval_qdds]
     with source_info_util.reset_name_stack():
         lin = linearize_trace(trace)
     lin_args: list[Tracer] = []

@@ -106,6 +106,9 @@ class TapeTrace(Trace):
         self.num_inputs += 1
         return tracer
 
+    def cur_qdd(self, x: Any) -> Any:
+        return self.parent.cur_qdd(x)
+
     def is_linear(self, x: object) -> bool:
         return type(x) is TapeTracer and x._trace is self
 

@@ -8,7 +8,7 @@ import numpy as np
 from jax._src import api_util, config, core, dispatch, dtypes
 from jax._src.core import ClosedJaxpr, typeof
 from jax._src.core.effects import control_flow_allowed_effects, exact_effects
-from jax._src.interpreters import partial_eval as pe
+from jax._src.interpreters import lojax, partial_eval as pe
 from jax._src.late_binding import late
 from jax._src.tree_util import (
     PyTreeDef,
@@ -35,6 +35,8 @@ def stage(
       A jaxpr whose constants are the values closed over, these values, and the pytree structure of
       the result.
     """
+    if core.high_types_in_use.value:
+        in_avals = core.with_qdds(in_avals, tree_leaves(args))
     key = (kind, in_tree, tuple(in_avals), config.trace_context())
     table = api_util.trace_table(fun)
     staged = table.get(key)
@@ -72,6 +74,8 @@ def def_compiled_impl(primitive: core.Primitive, name: str, one_by_one: Callable
     def impl(*args, **params):
         if config.disable_jit.value:
             return one_by_one(*args, **params)
+        if lojax.has_high_jaxpr(params):
+            return primitive.to_lojax(*args, **params)
         owner = params[name]
         owner = owner[0] if type(owner) is tuple else owner
         refs = [id(x) for x in args if type(x) is core.Ref]
@@ -124,7 +128,7 @@ def share_consts(jaxprs: Sequence[core.Jaxpr], all_consts: Sequence[Sequence[Any
                 index[id(c)] = len(consts)
                 consts.append(c)
     positions = tuple([tuple([index[id(c)] for c in cs]) for cs in all_consts])
-    avals = tuple([typeof(c) for c in consts])
+    avals = core.with_qdds([typeof(c) for c in consts], consts)
     cache, key = jaxprs[0]._cache, (share_consts, tuple(jaxprs), positions, avals)
     closed = cache.get(key)
     if closed is None:
@@ -136,13 +140,19 @@ def share_consts(jaxprs: Sequence[core.Jaxpr], all_consts: Sequence[Sequence[Any
 def _with_consts(jaxpr: core.Jaxpr, positions: Sequence[int], avals: Sequence[Any]) -> core.Jaxpr:
     """Prepend arguments of types `avals`; those at `positions` replace the jaxpr's constants."""
     own = dict(zip(positions, jaxpr.constvars))
-    leading = [own[i] if i in own else core.Var(a) for i, a in enumerate(avals)]
+    leading = [own[i] if i in own else _new_var(a) for i, a in enumerate(avals)]
     names = (None,) * len(avals) + jaxpr.debug_info.safe_arg_names(len(jaxpr.invars))
     return jaxpr.replace(
         constvars=(),
         invars=leading + jaxpr.invars,
         debug_info=jaxpr.debug_info._replace(arg_names=names),
     )
+
+
+def _new_var(aval: Any) -> core.Var:
+    if type(aval) is core.AvalQDD:  # the function does not use the mutable value
+        return core.Var(aval.aval, aval.qdd, aval.qdd)
+    return core.Var(aval)
 
 
 def check_effects(name: str, *jaxprs: ClosedJaxpr) -> None:

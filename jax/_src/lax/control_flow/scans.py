@@ -88,7 +88,7 @@ def scan(
     in_tree = treedef_tuple((init_tree, xs_tree))
     check_initial("scan", "carry", "init", init_flat, init_tree)
     _check_replicated_steps(xs_flat)
-    xs_avals = [core.mapped_aval(length, 0, typeof(x)) for x in xs_flat]
+    xs_avals = [core.slice_aval(length, typeof(x)) for x in xs_flat]
     init_avals = [typeof(x) for x in init_flat]
 
     def trace(carry_avals):
@@ -205,6 +205,8 @@ def carry_name(f) -> str:
 def _scan_length(xs, xs_flat, length) -> int:
     sizes = []
     for path, x in generate_key_paths(xs):
+        if core.high_types_in_use.value and core.valid_jaxtype(x) and typeof(x).is_high:
+            continue  # its type does not tell
         shape = np.shape(x)
         if not shape:
             raise ValueError(

@@ -1,0 +1,197 @@
+"""`jax.experimental.hijax`: beside the reference, and what we do besides."""
+
+import hijax_scenarios as h
+import numpy as np
+import pytest
+from op_testing import case_tests
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+from jax._src.hijax import Box, Log
+from jax.experimental.hijax import HiPrimitive, VJPHiPrimitive
+
+reference, test_reference, _ = case_tests(__file__)
+
+
+def test_compiled_results():
+    compiled = jax.jit(h.to_q).lower(h.matrix()).compile()
+    arr, scale = h.parts(compiled(h.matrix()))
+    assert arr.dtype == jnp.int8 and scale.shape == (2,)
+    assert str(compiled.out_info) == "QTy(shape=(2, 3))"
+    assert len(compiled.output_shardings) == 2  # one for each array
+    box = h.new_box(1.0)
+    compiled = h.add_to.lower(box, 2.0).compile()
+    compiled(box, 2.0)
+    assert box.get() == 3
+
+
+def test_types_stand_for_arguments():
+    q = h.quantized()
+    assert "tensor<2x3xi8>" in jax.jit(h.from_q).lower(jax.typeof(q)).as_text()
+    assert jax.eval_shape(h.from_q, jax.typeof(q)).shape == (2, 3)
+
+
+def test_lojax_has_arrays_only():
+    traced = jax.jit(h.from_q).trace(h.quantized())
+    assert traced.jaxpr.is_high and not traced.lojax.is_high
+    assert [str(a) for a in traced.lojax.in_avals] == ["int8[2,3]", "float32[2]"]
+
+
+@pytest.mark.parametrize("wrap", [lambda f: f, jax.jit])
+def test_cotangents_of_high_types(wrap):
+    """The reference cannot add them."""
+    f = lambda x: h.item(h.tup(x, x * 2), 1) * x + h.item(h.tup(x, x), 0)
+    assert jax.grad(wrap(f))(jnp.float32(3.0)) == 13
+    assert wrap(jax.grad(f))(jnp.float32(3.0)) == 13
+    product = lambda t: h.item(t, 1) * h.item(t, 0)
+    t = h.tup(jnp.float32(3.0), jnp.float32(4.0))
+    assert jax.grad(wrap(product))(t).vals == (4, 3)
+    assert wrap(jax.grad(product))(t).vals == (4, 3)
+    assert jax.vjp(wrap(lambda t: t), t)[1](t)[0].vals == t.vals
+    with pytest.raises(TypeError, match="must have type Tup"):
+        jax.jvp(product, (t,), (1.0,))
+    with pytest.raises(ValueError, match="expected Tup"):
+        jax.vjp(lambda t: t, t)[1](1.0)
+
+
+@pytest.mark.parametrize("wrap", [lambda f: f, jax.jit])
+def test_scan_over_high_types(wrap):
+    xs = h.a_tup()
+
+    def run(t):
+        step = lambda c, x: (c + h.item(x, 0) * h.item(x, 1), h.tup(c, h.item(x, 0)))
+        return lax.scan(step, jnp.zeros(()), t, length=3)
+
+    total, ys = wrap(run)(xs)
+    assert total == 6
+    np.testing.assert_array_equal(ys.vals, [[0, 0, 2], [0, 1, 2]])
+    grad = wrap(jax.grad(lambda t: run(t)[0]))(xs)
+    np.testing.assert_array_equal(grad.vals, [[2, 2, 2], [0, 1, 2]])
+    _, tangents = wrap(lambda t: jax.jvp(run, (t,), (t,)))(xs)
+    assert tangents[0] == 12
+
+
+def test_vmap_of_loops_and_calls():
+    spec = h.TupSpec((0, 0))
+    steps = lambda t: lax.fori_loop(0, 2, lambda i, t: h.tup(h.item(t, 1), h.item(t, 0) + 1), t)
+    for f in (steps, jax.jit(steps)):
+        mapped = jax.vmap(f, in_axes=(spec,), out_axes=spec, axis_size=3)
+        np.testing.assert_array_equal(mapped(h.a_tup()).vals, [[1, 2, 3], [3, 3, 3]])
+    branches = lambda p, t: lax.cond(p, lambda t: h.tup(h.item(t, 1), h.item(t, 0)), lambda t: t, t)
+    mapped = jax.vmap(branches, in_axes=(None, spec), out_axes=spec, axis_size=3)
+    np.testing.assert_array_equal(mapped(True, h.a_tup()).vals, [[2, 2, 2], [0, 1, 2]])
+
+
+def test_what_a_type_must_define():
+    class Incomplete(h.HiType):
+        pass
+
+    for name in ("lo_ty", "vspace_zero", "leading_axis_spec", "to_tangent_aval"):
+        with pytest.raises(NotImplementedError, match=f"Incomplete must define `{name}`"):
+            getattr(Incomplete(), name)()
+    with pytest.raises(NotImplementedError, match="must define `to_lojax`"):
+        HiPrimitive("p").bind(1.0)
+    with pytest.raises(NotImplementedError, match="'sin'.*no rule `to_lojax`"):
+        lax.sin_p.to_lojax(1.0)
+    with pytest.raises(TypeError):
+        jnp.sin(h.quantized())
+
+
+def test_operations_check_what_they_are_given():
+    square = h.Square(jax.typeof(1.0))
+    with pytest.raises(TypeError, match="takes arguments of types"):
+        square(jnp.ones(3))
+    with pytest.raises(TypeError, match="structure"):
+        square(1.0, 2.0)
+
+    class Wrong(VJPHiPrimitive):
+        def __init__(self):
+            self.in_avals, self.out_aval, self.params = (jax.typeof(1.0),), jax.typeof(1.0), {}
+            super().__init__()
+
+        def expand(self, x):
+            return x, x
+
+        def vjp_fwd(self, nzs_in, x):
+            return x
+
+    with pytest.raises(TypeError, match="`expand` must return a result of the structure"):
+        Wrong()(1.0)
+    with pytest.raises(TypeError, match="must return a pair"):
+        jax.grad(Wrong())(1.0)
+    with pytest.raises(NotImplementedError, match="must implement `jvp`"):
+        jax.jvp(Wrong(), (1.0,), (1.0,))
+    with pytest.raises(NotImplementedError, match="`batch` or `batch_dim_rule`"):
+        jax.vmap(Wrong())(jnp.ones(3))
+    with pytest.raises(AttributeError, match="should set `self.in_avals`"):
+        VJPHiPrimitive()
+
+
+def test_remat_of_an_operation():
+    assert jax.grad(jax.remat(h.square))(2.0) == 4
+
+
+def test_batches_and_derivatives():
+    x = np.arange(3, dtype=np.float32)
+    f = lambda a, b: h.two(a, b)[0] + h.two(a, b)[1]["o"]
+    grads = jax.jit(jax.vmap(jax.grad(f, (0, 1)), (0, None)))(x, 2.0)
+    np.testing.assert_array_equal(grads, [[2, 2, 2], [1, 2, 3]])
+    total = lambda a, b: jax.vmap(f, (0, None))(a, b).sum()
+    grad = jax.grad(total, (0, 1))(x, 2.0)
+    np.testing.assert_array_equal(grad[0], [2, 2, 2])
+    assert grad[1] == 6
+    nested = jax.vmap(jax.vmap(f, (None, 0)), (0, None))(x, x)
+    np.testing.assert_array_equal(nested, x[:, None] * x + x + 1)
+
+
+def test_boxes_in_checkpoint_and_calls():
+    box = h.new_box(1.0)
+    jax.jit(jax.remat(lambda b: b.set(b.get() * 2)))(box)
+    jax.jit(jax.jit(lambda b: jax.jit(h.add_to)(b, 1.0)))(box)
+    assert box.get() == 3
+    assert isinstance(jax.typeof(box), type(box.ty))
+    jax.jit(lambda b: isinstance(b, Box) or 1 / 0)(box)
+
+
+def test_a_box_has_another_type_next_time():
+    box = Box(jnp.ones(1))
+    double = jax.jit(lambda: box.set(jnp.concatenate([box.get(), box.get()])))
+    double()
+    double()
+    assert box.get().shape == (4,)
+
+
+def test_condition_sees_what_the_body_changes():
+    box = h.new_box(1.0)
+    lax.while_loop(lambda c: box.get() < 20, lambda c: (box.set(box.get() * 2), c + 1)[1], 0)
+    assert box.get() == 32
+    with pytest.raises(TypeError, match="condition .* must not change"):
+        lax.while_loop(lambda c: (box.set(1.0), c < 1)[1], lambda c: c + 1, 0)
+
+
+def test_what_boxes_do_not_do():
+    box = h.new_box(1.0)
+    with pytest.raises(TypeError, match="stop_gradient"):
+        jax.grad(lambda x: (box.set(x), x)[1])(1.0)
+    with pytest.raises(TypeError, match="returned a mutable value"):
+        jax.jit(lambda b: b)(box)
+    grow = lambda: box.set(jnp.append(box.get(), 1.0))
+    with pytest.raises(TypeError, match="lax.scan must leave arrays of the same types"):
+        lax.scan(lambda c, _: (grow(), (c, None))[1], 0, None, length=2)
+    with pytest.raises(TypeError, match="branches .* must leave arrays of the same types"):
+        jax.jit(lambda p: lax.cond(p, grow, lambda: None))(True)
+    with pytest.raises(TypeError, match="read it outside"):
+        jax.jit(lambda log: log.read())(Log())
+    assert box.get() == 1
+
+
+def test_not_differentiated_boxes_change():
+    box = h.new_box(1.0)
+
+    def f(x):
+        box.set(2.0)
+        return x * box.get()
+
+    assert jax.grad(f)(3.0) == 2 and jax.grad(jax.jit(f))(3.0) == 2
+    assert jax.jvp(f, (3.0,), (1.0,))[1] == 2
