@@ -62,3 +62,46 @@ def compiled_gradient():
 @timed("debugging", "a compiled gradient in debug.nans(backward=True) (oracle: without)")
 def compiled_gradient_checked():
     return in_context(backward_nans, compiled=True)
+
+
+def many_lookups(enter, compiled: bool):
+    table = jnp.arange(1024.0)
+    indices = jnp.asarray(np.arange(0, 1024, 16))
+
+    def lookups(i):
+        total = 0.0
+        for _ in range(8):
+            total += jnp.sum(table[i]) + table.at[i].add(1.0)[i[3]]
+        return total
+
+    f = jax.jit(lookups) if compiled else lookups
+
+    def run():
+        with enter():
+            return jax.block_until_ready(f(indices))
+
+    return run
+
+
+def bounds():
+    return jax.debug.bounds() if hasattr(jax.debug, "bounds") else nothing()
+
+
+@timed("debugging", "eager lookups", mark=1.0)
+def eager_lookups():
+    return many_lookups(nothing, compiled=False)
+
+
+@timed("debugging", "eager lookups in debug.bounds() (oracle: without)")
+def eager_lookups_checked():
+    return many_lookups(bounds, compiled=False)
+
+
+@timed("debugging", "compiled lookups", mark=1.0)
+def compiled_lookups():
+    return many_lookups(nothing, compiled=True)
+
+
+@timed("debugging", "compiled lookups in debug.bounds() (oracle: without)")
+def compiled_lookups_checked():
+    return many_lookups(bounds, compiled=True)

@@ -1,6 +1,7 @@
 """Debugging of compiled programs: printing, callbacks, breakpoints, shardings."""
 
 from jax._src.backward_nans import nans as nans
+from jax._src.bounds_mode import bounds as bounds
 from jax._src.debugger import breakpoint as breakpoint
 from jax._src.debugging import (
     DebugEffect as DebugEffect,

@@ -406,6 +406,7 @@ WITHOUT_ROW = {
         "call Python functions: callback_test.py",
     ),
     **dict.fromkeys(("progress", "progress_report"), "have no result: progress_test.py"),
+    "bounds_check": "made under jax.debug.bounds(): bounds_test.py",
     **dict.fromkeys(
         ("backward_check", "backward_check_report", "checked_linear"),
         "made under jax.debug.nans(backward=True): backward_nans_test.py",

@@ -18,7 +18,7 @@ import numpy as np
 from jax._src import config, core, dispatch, dtypes, effects, source_info_util
 from jax._src.ad_util import Zero
 from jax._src.core import ClosedJaxpr, Primitive, typeof
-from jax._src.errors import JaxRuntimeError
+from jax._src.device_reports import Reports
 from jax._src.interpreters import ad, batching, mlir, partial_eval as pe
 from jax._src.interpreters.ad.linearize import LinearizeTrace
 from jax._src.interpreters.ad.tape import Linearized, TapeTrace, TapeTracer
@@ -27,7 +27,6 @@ from jax._src.late_binding import late
 from jax._src.lax import lax
 from jax._src.lax.control_flow.common import split_at
 from jax._src.lax.control_flow.conditionals import cond
-from jax._src.runtime_tokens import runtime_tokens
 from jax._src.util import fun_name
 
 
@@ -58,18 +57,8 @@ def nans(*, backward: bool = False) -> Iterator[None]:
         with config.debug_nans(True):
             yield
         return
-    first = len(_reports)
-    try:
-        with config.debug_backward_nans(True):
-            yield
-            runtime_tokens.block_until_ready()
-    except JaxRuntimeError:
-        if len(_reports) == first:
-            raise
-    reports = _reports[first:]
-    del _reports[first:]
-    if reports:
-        raise FloatingPointError(reports[0])
+    with config.debug_backward_nans(True), _reports.raised():
+        yield
 
 
 # Linearization
@@ -327,8 +316,7 @@ class _Report(NamedTuple):
     def __call__(self, *args: Any) -> Sequence[Any]:
         text = _problem(*map(np.asarray, args), **dict(self.params))
         if text is not None:
-            _reports.append(text)
-            raise FloatingPointError(text)
+            raise _reports.add(text)
         return ()
 
 
@@ -340,7 +328,7 @@ def _lower_report(ctx, *args, **params):
 
 mlir.register_lowering(_report_p, _lower_report)
 
-_reports: list[str] = []  # what compiled programs found
+_reports = Reports(FloatingPointError)
 
 
 # Messages

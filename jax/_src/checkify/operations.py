@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -20,7 +19,7 @@ from jax._src.lax.lax import cumulative
 from jax._src.lax.linalg.cholesky import cholesky_p
 from jax._src.lax.linalg.triangular import triangular_solve_p
 from jax._src.lax.parallel.sums import psum_p
-from jax._src.lax.slicing import gathers, scatters, slices
+from jax._src.lax.slicing import bounds, gathers, scatters, slices
 from jax._src.lax.special import basic, incomplete
 
 
@@ -72,92 +71,27 @@ def _division(record: Record, eqn: JaxprEqn, args: Sequence[Any]) -> Any:
 # Indices out of bounds
 
 
-def _check_indices(
-    record: Record, eqn: JaxprEqn, indices: Any, axes: Sequence[int], sizes: Sequence[int]
-) -> None:
-    """Record an error if an index is out of bounds.
-
-    Args:
-      indices: integer array, whose last dimension is over `axes`.
-      axes: dimensions of the operand.
-      sizes: the size of the slice in each of its dimensions.
-    """
-    shape = eqn.invars[0].aval.shape
-    aval = typeof(indices)
-    if not axes or 0 in aval.shape:
+def _check_bounds(record: Record, eqn: JaxprEqn, args: Sequence[Any]) -> None:
+    if OOBError not in record.enabled:
         return
-    info = dtypes.iinfo(aval.dtype)
-    last = np.array([min(shape[d] - sizes[d], int(info.max)) for d in axes], aval.dtype)
-    along = lambda x: lax.broadcast_in_dim(x, aval.shape, (aval.ndim - 1,))
-    bad = lax.gt(indices, along(last))
-    if info.min < 0:
-        bad = lax.bitwise_or(bad, lax.lt(indices, lax.full_like(indices, 0)))
-    every = tuple(range(aval.ndim))
-    # The first one, found without a change of shape, which sharded indices may not allow.
-    n = math.prod(aval.shape)
-    positions = lax.reshape(lax.iota(np.int32, n), aval.shape)
-    first = lax.reduce_min(lax.select(bad, positions, lax.full_like(positions, n)), every)
-    pred = lax.lt(first, lax.full_like(first, n))
-    is_first = lax.eq(positions, lax.broadcast(first, aval.shape))
-    index = lax.reduce_sum(lax.select(is_first, indices, lax.full_like(indices, 0)), every)
-    which = lax.rem(first, lax.full_like(first, len(axes)))
-    entry = lambda xs: _entry(np.array(xs, np.int32), which)
-    parts = [
-        lax.convert_element_type(index, np.int32),
-        entry(axes),
-        entry([shape[d] for d in axes]),
-    ]
-    payload = lax.concatenate([lax.broadcast(x, (1,)) for x in parts], 0)
-    record.add(pred, OOBError(eqn.source_info.traceback, eqn.primitive.name, shape, payload))
+    indexing = bounds.indexing_of(eqn.primitive.name, args, eqn.params)
+    if indexing is None:
+        return
+    indices, axes, sizes = indexing
+    shape = eqn.invars[0].aval.shape
+    found = bounds.first_outside(indices, shape, axes, sizes)
+    if found is not None:
+        pred, payload = found
+        record.add(pred, OOBError(eqn.source_info.traceback, eqn.primitive.name, shape, payload))
 
 
-def _entry(table: np.ndarray, i: Any) -> Any:
-    """`table[i]` of a small table."""
-    out = table[0]
-    if (table != out).any():
-        for j, x in enumerate(table[1:], 1):
-            out = lax.select(lax.eq(i, lax.full_like(i, j)), x, out)
-    return out
-
-
-def _scalars(indices: Sequence[Any]) -> Any:
-    """An array of indices that are given one by one."""
-    wide = any(dtypes.iinfo(typeof(i).dtype).bits == 64 for i in indices)
-    dtype = np.int64 if wide else np.int32
-    return lax.concatenate(
-        [lax.broadcast(lax.convert_element_type(i, dtype), (1,)) for i in indices], 0
-    )
-
-
-def _dynamic_slice(record: Record, eqn: JaxprEqn, args: Sequence[Any]) -> Any:
-    if OOBError in record.enabled and len(args) > 1:
-        axes = range(typeof(args[0]).ndim)
-        _check_indices(record, eqn, _scalars(args[1:]), axes, eqn.params["slice_sizes"])
-    return bind(eqn, args)
-
-
-def _dynamic_update_slice(record: Record, eqn: JaxprEqn, args: Sequence[Any]) -> Any:
-    if OOBError in record.enabled and len(args) > 2:
-        sizes = typeof(args[1]).shape
-        _check_indices(record, eqn, _scalars(args[2:]), range(len(sizes)), sizes)
-    return bind(eqn, args)
-
-
-def _gather(record: Record, eqn: JaxprEqn, args: Sequence[Any]) -> Any:
-    if OOBError in record.enabled:
-        axes = eqn.params["dimension_numbers"].start_index_map
-        _check_indices(record, eqn, args[1], axes, eqn.params["slice_sizes"])
+def _indexing(record: Record, eqn: JaxprEqn, args: Sequence[Any]) -> Any:
+    _check_bounds(record, eqn, args)
     return bind(eqn, args)
 
 
 def _scatter(record: Record, eqn: JaxprEqn, args: Sequence[Any]) -> Any:
-    if OOBError in record.enabled:
-        dims = eqn.params["dimension_numbers"]
-        updates = typeof(args[2]).shape
-        window = iter([updates[d] for d in dims.update_window_dims])
-        single = {*dims.inserted_window_dims, *dims.operand_batching_dims}
-        sizes = [1 if d in single else next(window) for d in range(typeof(args[0]).ndim)]
-        _check_indices(record, eqn, args[1], dims.scatter_dims_to_operand_dims, sizes)
+    _check_bounds(record, eqn, args)
     return floating(record, eqn, args)
 
 
@@ -183,9 +117,8 @@ for _primitive in (
 ):
     _primitive.error_check = _propagating
 lax.div_p.error_check = _division
-slices.dynamic_slice_p.error_check = _dynamic_slice
-slices.dynamic_update_slice_p.error_check = _dynamic_update_slice
-gathers.gather_p.error_check = _gather
+for _primitive in (slices.dynamic_slice_p, slices.dynamic_update_slice_p, gathers.gather_p):
+    _primitive.error_check = _indexing
 for _primitive in (
     scatters.scatter_p, scatters.scatter_add_p, scatters.scatter_sub_p, scatters.scatter_mul_p,
     scatters.scatter_min_p, scatters.scatter_max_p,

@@ -38,6 +38,7 @@ from jax._src.config._flags import (
     cuda_visible_devices as cuda_visible_devices,
     custom_vjp3 as custom_vjp3,
     debug_backward_nans as debug_backward_nans,
+    debug_bounds as debug_bounds,
     debug_infs as debug_infs,
     debug_key_reuse as debug_key_reuse,
     debug_leaked_clients_on_clear_backends as debug_leaked_clients_on_clear_backends,

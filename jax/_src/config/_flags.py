@@ -279,6 +279,9 @@ debug_infs = _special_value_check(
 debug_backward_nans = bool_state(
     "debug_backward_nans", False, "Whether `jax.debug.nans(backward=True)` is entered.", **_KEYED
 )
+debug_bounds = bool_state(
+    "debug_bounds", False, "Whether `jax.debug.bounds()` is entered.", **_KEYED
+)
 disable_jit = bool_state(
     "jax_disable_jit",
     False,

@@ -10,6 +10,7 @@ import numpy as np
 from jax._src import config, dtypes
 from jax._src.error_check import set_error_if
 from jax._src.lax import lax
+from jax._src.lax.slicing.bounds import outside
 
 Category = Literal["nan", "divide", "oob"]
 Behavior = Literal["ignore", "raise"]
@@ -40,11 +41,7 @@ def set_error_if_out_of_bounds(index: Any, wrap: bool, size: int) -> None:
       wrap: whether it may be negative, and then counts from the end.
       size: of the dimension.
     """
-    info = dtypes.iinfo(index.dtype)
-    low = -size if wrap and info.min < 0 else 0
-    bad = lax.lt(index, lax.full_like(index, max(low, info.min)))
-    if size <= info.max:
-        bad = bad | lax.ge(index, lax.full_like(index, size))
+    bad = outside(index, -size if wrap else 0, size - 1)
     set_error_if(bad, "Out of bounds index encountered")
 
 

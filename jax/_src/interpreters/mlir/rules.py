@@ -459,7 +459,10 @@ class _LoweredFunction:
             # Jaxprs in parameters say over which manual axes values vary. Types no longer do here,
             # so that a check, which these jaxprs have passed, would find differences.
             checks = config.enable_checks(config.enable_checks.value and owner is None)
-            with core.set_current_trace(core.eval_trace), config.check_vma(False), checks:
+            with (
+                core.set_current_trace(core.eval_trace), config.check_vma(False), checks,
+                config.debug_bounds(False),  # lowerings index within bounds
+            ):  # fmt: skip
                 jaxpr, _, consts = pe.trace_to_jaxpr_dynamic(flat_fun, avals, info)
             closed = core.ClosedJaxpr(jaxpr, consts)
             if key is not None:

@@ -14,7 +14,7 @@ from jax._src.late_binding import late
 from jax._src.lax import lax, rules
 from jax._src.lax.lax import sharding as shardings
 from jax._src.lax.rules import standard_primitive
-from jax._src.lax.slicing import checks, scatters
+from jax._src.lax.slicing import bounds, checks, scatters
 from jax._src.lax.slicing.one_hot import one_hot_gather
 from jax._src.lax.slicing.types import (
     GatherDimensionNumbers,
@@ -74,11 +74,18 @@ def gather(
         fill_value = default_fill_value(core.typeof(operand).dtype)
     else:
         fill_value = _static_scalar(fill_value)
+    slice_sizes, dimension_numbers = (
+        core.canonicalize_shape(slice_sizes),
+        hashable(dimension_numbers),
+    )
+    if bounds.enabled.value and parsed_mode is GatherScatterMode.PROMISE_IN_BOUNDS:
+        params = dict(dimension_numbers=dimension_numbers, slice_sizes=slice_sizes)
+        bounds.check("gather", (operand, start_indices), params)
     return gather_p.bind(
         operand,
         start_indices,
-        dimension_numbers=hashable(dimension_numbers),
-        slice_sizes=core.canonicalize_shape(slice_sizes),
+        dimension_numbers=dimension_numbers,
+        slice_sizes=slice_sizes,
         unique_indices=bool(unique_indices),
         indices_are_sorted=bool(indices_are_sorted),
         mode=parsed_mode,

@@ -14,7 +14,7 @@ from jax._src.interpreters import batching, mlir, partial_eval as pe
 from jax._src.lax import lax, native_calls, rules
 from jax._src.lax.lax import sharding as shardings
 from jax._src.lax.rules import standard_primitive
-from jax._src.lax.slicing import checks, gathers, scatter_ad
+from jax._src.lax.slicing import bounds, checks, gathers, scatter_ad
 from jax._src.lax.slicing.types import GatherScatterMode, ScatterDimensionNumbers
 from jax._src.lib.mlir.dialects import hlo
 from jax._src.typing import ArrayLike, Shape
@@ -250,6 +250,9 @@ def scatter_apply(
     """
     dtype = core.typeof(operand).dtype
     updates = lax.full(core.canonicalize_shape(update_shape), 0, dtype)
+    if bounds.enabled.value and mode in _UNSPECIFIED:
+        params = dict(dimension_numbers=gathers.hashable(dimension_numbers))
+        bounds.check("scatter_apply", (operand, scatter_indices, updates), params)
     return scatter_p.bind(
         operand,
         scatter_indices,
@@ -263,7 +266,14 @@ def scatter_apply(
     )
 
 
+# Modes that do not say what is to happen for indices out of bounds.
+_UNSPECIFIED = (None, "promise_in_bounds", GatherScatterMode.PROMISE_IN_BOUNDS)
+
+
 def _bind(primitive, combiner, operand, indices, updates, dnums, is_sorted, unique, mode):
+    if bounds.enabled.value and mode in _UNSPECIFIED:
+        params = dict(dimension_numbers=gathers.hashable(dnums))
+        bounds.check(primitive.name, (operand, indices, updates), params)
     return primitive.bind(
         operand,
         indices,

@@ -17,7 +17,7 @@ from jax._src.late_binding import late
 from jax._src.lax import lax, rules
 from jax._src.lax.lax import sharding as shardings
 from jax._src.lax.rules import LINEAR, common_memory_space, standard_primitive
-from jax._src.lax.slicing import gathers, scatters
+from jax._src.lax.slicing import bounds, gathers, scatters
 from jax._src.lax.slicing.types import (
     GatherDimensionNumbers,
     GatherScatterMode,
@@ -151,6 +151,8 @@ def dynamic_slice(
     """
     slice_sizes = core.canonicalize_shape(slice_sizes)
     starts = _start_indices(operand, start_indices, allow_negative_indices)
+    if bounds.enabled.value:
+        bounds.check("dynamic_slice", (operand, *starts), dict(slice_sizes=slice_sizes))
     return dynamic_slice_p.bind(operand, *starts, slice_sizes=slice_sizes)
 
 
@@ -219,6 +221,8 @@ def dynamic_update_slice(
     [0.0, 1.0, 1.0, 0.0]
     """
     starts = _start_indices(operand, start_indices, allow_negative_indices)
+    if bounds.enabled.value:
+        bounds.check("dynamic_update_slice", (operand, update, *starts), {})
     return dynamic_update_slice_p.bind(operand, update, *starts)
 
 

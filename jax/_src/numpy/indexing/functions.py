@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import operator
 from typing import Any
@@ -17,6 +18,7 @@ from jax._src.lax.slicing import (
     GatherDimensionNumbers,
     GatherScatterMode,
     ScatterDimensionNumbers,
+    bounds,
 )
 from jax._src.lax.slicing.gathers import default_fill_value
 from jax._src.numpy import util
@@ -76,7 +78,8 @@ def take(
         util.check_arraylike("take", a, indices)
     if fill_value is not None:
         fill_value = _static_fill("take", fill_value)
-    return _take(
+    run = _take_now if mode is None and bounds.enabled.value else _take
+    return run(
         a,
         indices,
         axis=_static_axis("take", axis),
@@ -106,7 +109,8 @@ def _static_fill(name: str, fill_value: Any) -> Any:
     return value.item()
 
 
-def _take(a, indices, *, axis, mode, unique_indices, indices_are_sorted, fill_value):
+def _take_now(a, indices, *, axis, mode, unique_indices, indices_are_sorted, fill_value):
+    """Implements `take`; in a program of its own it would have the line of the first call."""
     a, indices = util.ensure_arraylike("take", a, indices)
     if axis is None:
         a, axis = lax.reshape(a, (math.prod(a.shape),)), 0
@@ -131,15 +135,20 @@ def _take(a, indices, *, axis, mode, unique_indices, indices_are_sorted, fill_va
     elif mode != "clip":
         indices = slicing.count_from_front(indices, size)
     n = indices.ndim
+    indices = lax.expand_dims(indices, (n,))
+    dnums = GatherDimensionNumbers(
+        offset_dims=(*range(axis), *range(axis + n, a.ndim + n - 1)),
+        collapsed_slice_dims=(axis,),
+        start_index_map=(axis,),
+    )
+    sizes = (*a.shape[:axis], 1, *a.shape[axis + 1 :])
+    if mode is None and bounds.enabled.value:
+        bounds.check("gather", (a, indices), dict(dimension_numbers=dnums, slice_sizes=sizes))
     return slicing.gather(
         a,
-        lax.expand_dims(indices, (n,)),
-        GatherDimensionNumbers(
-            offset_dims=(*range(axis), *range(axis + n, a.ndim + n - 1)),
-            collapsed_slice_dims=(axis,),
-            start_index_map=(axis,),
-        ),
-        (*a.shape[:axis], 1, *a.shape[axis + 1 :]),
+        indices,
+        dnums,
+        sizes,
         unique_indices=unique_indices,
         indices_are_sorted=indices_are_sorted,
         mode=gather_mode,
@@ -147,8 +156,9 @@ def _take(a, indices, *, axis, mode, unique_indices, indices_are_sorted, fill_va
     )
 
 
+_take_now.__name__ = _take_now.__qualname__ = "_take"
 _take = nested_jit(
-    _take,
+    _take_now,
     static_argnames=("axis", "mode", "unique_indices", "indices_are_sorted", "fill_value"),
 )
 
@@ -198,7 +208,9 @@ def take_along_axis(
     gather_mode = GatherScatterMode.from_any(mode)
     if fill_value is not None:
         fill_value = _static_fill("take_along_axis", fill_value)
-    return _take_along_axis(
+    checks = mode is None and bounds.enabled.value
+    run = functools.partial(_take_along, checks=True) if checks else _take_along_axis
+    return run(
         arr,
         indices,
         axis=_static_axis("take_along_axis", axis),
@@ -210,7 +222,7 @@ def take_along_axis(
     )
 
 
-def _take_along(arr, indices, *, axis, mode, fill_value, wrap):
+def _take_along(arr, indices, *, axis, mode, fill_value, wrap, checks=False):
     arr, indices = util.ensure_arraylike("take_along_axis", arr, indices)
     _check_index_dtype("take_along_axis", indices)
     if axis is None:
@@ -233,6 +245,8 @@ def _take_along(arr, indices, *, axis, mode, fill_value, wrap):
             raise IndexError(f"index is out of bounds for axis {axis} with size 0")
         fill = default_fill_value(arr.dtype) if fill_value is None else fill_value
         return lax.full(out_shape, fill, arr.dtype)
+    if checks:
+        bounds.check("gather", (arr, index), dict(dimension_numbers=dnums, slice_sizes=sizes))
     return slicing.gather(arr, index, dnums, sizes, mode=mode, fill_value=fill_value)
 
 

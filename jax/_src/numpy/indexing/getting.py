@@ -45,6 +45,7 @@ _PROMISE = GatherScatterMode.PROMISE_IN_BOUNDS
 _trace_ctx = core.trace_ctx
 _eval_trace = core.eval_trace
 _checked = config.check_static_indices
+_bounds = config.debug_bounds
 
 
 def getitem(x: Any, idx: Any) -> Any:
@@ -121,7 +122,7 @@ def rewriting_take(
         sharding = canonicalize_sharding(out_sharding, "x.at[...].get")
         skeleton, leaves = split(entries, arr.shape)
         return auto_axes(_program(skeleton, flags), out_sharding=sharding)(arr, *leaves)
-    if is_eager_array(arr):
+    if is_eager_array(arr) and not _bounds.value:  # a program has the line of its first call
         if not _changes(arr.shape, entries):
             return arr
         skeleton, leaves = split(entries, arr.shape)
@@ -171,7 +172,8 @@ def _static_scalar(fill_value: Any) -> Any:
 
 def take_entries(x, entries, mode, fill_value, is_sorted, unique):
     """Indexes `x` by parsed entries with lax operations."""
-    if _can_slice(x.shape, entries, mode):
+    explicit = mode is GatherScatterMode.CLIP and _bounds.value  # which a slice could not tell
+    if not explicit and _can_slice(x.shape, entries, mode):
         return take_slice(x, entries)
     plan = make_plan(x.shape, entries)
     shape = plan.result_shape

@@ -67,7 +67,10 @@ def scatter_update(
     Raises:
       IndexError, TypeError, ValueError: if the index, dtypes or shapes are invalid.
     """
-    scatter_mode = _DROP if mode is None else GatherScatterMode.from_any(mode)
+    checks_bounds = config.debug_bounds.value
+    scatter_mode = GatherScatterMode.from_any(mode)
+    if mode is None and checks_bounds:
+        scatter_mode = None  # the same, but indices must be in bounds
     if type(y) is not ArrayImpl or y.dtype != x.dtype:
         safe, y = _checked_values(x, y)
         if not safe:  # update in the promoted dtype, then convert back
@@ -87,7 +90,8 @@ def scatter_update(
         skeleton, leaves = split(entries, x.shape)
         program = _program(scatter_op, skeleton, flags)
         return auto_axes(program, out_sharding=sharding)(x, y, *leaves)
-    if compiled and type(x) is ArrayImpl and _trace_ctx.trace is _eval_trace:
+    is_eager = type(x) is ArrayImpl and _trace_ctx.trace is _eval_trace
+    if compiled and is_eager and not checks_bounds:  # a program has the line of its first call
         skeleton, leaves = split(entries, x.shape)
         return _program(scatter_op, skeleton, flags)(x, y, *leaves)
     return update_entries(x, entries, y, scatter_op, *flags)

@@ -1,0 +1,35 @@
+"""The debugging mode `jax.debug.bounds()`."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+
+from jax._src import config
+from jax._src.lax.slicing.bounds import reports
+
+
+@contextlib.contextmanager
+def bounds() -> Iterator[None]:
+    """Context manager: indices out of bounds are errors.
+
+    Outside of it they are clamped when elements are read, and ignored when they are written. The
+    context looks at `x[i]`, `x.at[i].set()` and its relatives, `jnp.take`, `jnp.take_along_axis`,
+    `lax.dynamic_slice`, `lax.dynamic_update_slice`, `lax.gather` and `lax.scatter`, eagerly and in
+    compiled programs, loops, batches and shards. A `mode` that is given, such as `mode="drop"`, says
+    what is to happen, so that it is no error.
+
+    Raises:
+      IndexError: there was such an index; it names it, the axis, its size and the line. For a
+        compiled program it is raised no later than at the end of the context.
+
+    >>> x = jnp.arange(5.0)
+    >>> try:
+    ...     with jax.debug.bounds():
+    ...         jax.jit(lambda i: x[i])(7)
+    ... except IndexError as err:
+    ...     print(str(err).splitlines()[0])
+    index 7 is out of bounds for axis 0 of size 5
+    """
+    with config.debug_bounds(True), config.check_static_indices(True), reports.raised():
+        yield
