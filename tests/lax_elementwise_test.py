@@ -247,3 +247,37 @@ def test_import_loads_no_dialects():
     code = "import sys, jax.lax; print([m for m in sys.modules if 'mlir.dialects._' in m or m == 'scipy'])"
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert out.stdout.strip() == "[]"
+
+
+CUT_FUNCTIONS = "sqrt log log1p asin acos atan asinh acosh atanh".split()
+NUMPY_NAMES = {"asin": "arcsin", "acos": "arccos", "atan": "arctan"}
+NUMPY_NAMES |= {f"{name}h": f"{numpy_name}h" for name, numpy_name in NUMPY_NAMES.items()}
+SIDES = [complex(a, b) for a in (-2.0, -0.5, 0.5, 2.0) for b in (0.0, -0.0)]
+SIDES += [complex(z.imag, z.real) for z in SIDES]
+
+
+@pytest.mark.parametrize("name", CUT_FUNCTIONS)
+def test_complex_functions_on_both_sides_of_branch_cuts(name):
+    function, exact = getattr(lax, name), getattr(np, NUMPY_NAMES.get(name, name))
+    with jax.enable_x64(True):
+        limits = np.array(
+            SIDES + [0, -0.0, 1, -1, 1j, -1j, complex(np.inf, -0.0), complex(-np.inf, -0.0)]
+        )
+        for dtype in (np.complex64, np.complex128):
+            z = limits.astype(dtype)
+            with np.errstate(all="ignore"):
+                want = exact(z)
+            out = np.asarray(jax.jit(function)(z))
+            np.testing.assert_allclose(out, want, rtol=8 * np.finfo(dtype).eps)
+            for ours, theirs in ((out.real, want.real), (out.imag, want.imag)):
+                np.testing.assert_array_equal(np.signbit(ours), np.signbit(theirs))
+        # Differences along the cut; a sum of complex numbers would lose the sign of the zero.
+        z, h = np.array(SIDES + [2 + 1j, -2 + 1j, -2 - 1j, -0.5 + 2j]), 1e-6
+        step = np.where(z.real == 0, 1j * h, h)
+        moved = [z.copy(), z.copy()]
+        for end, sign in zip(moved, (1, -1)):
+            end.real[z.real != 0] += sign * h
+            end.imag[z.real == 0] += sign * h
+        want = (exact(moved[0]) - exact(moved[1])) / (2 * step)
+        slopes = jax.vmap(jax.grad(function, holomorphic=True))(z)
+        np.testing.assert_allclose(slopes, want, rtol=1e-7)

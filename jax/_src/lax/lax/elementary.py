@@ -18,6 +18,7 @@ from jax._src.lax.lax.accuracy import (
     pp_accuracy,
 )
 from jax._src.lax.lax.arithmetic import add, div, integer_pow, mul, neg, square, sub
+from jax._src.lax.lax.branch_cuts import mirrored, shifted
 from jax._src.lax.lax.convert import convert_element_type
 from jax._src.lax.lax.logical import eq
 from jax._src.lax.lax.select import filled, replace_zero, select
@@ -140,7 +141,7 @@ def log(x: ArrayLike, *, accuracy: Accuracy = None) -> Array:
 
 
 log_p = _accurate(
-    "log", INEXACT, lower=_accurate_op("log"), jvp=lambda g, y, x, *, accuracy: div(g, x)
+    "log", INEXACT, lower=mirrored(_accurate_op("log")), jvp=lambda g, y, x, *, accuracy: div(g, x)
 )
 
 
@@ -157,7 +158,7 @@ def log1p(x: ArrayLike, *, accuracy: Accuracy = None) -> Array:
 log1p_p = _accurate(
     "log1p",
     INEXACT,
-    lower=_accurate_op("log_plus_one"),
+    lower=mirrored(_accurate_op("log_plus_one")),
     jvp=lambda g, y, x, *, accuracy: div(g, add(x, const(x, 1))),
 )
 
@@ -275,7 +276,7 @@ def sqrt(x: ArrayLike, *, accuracy: Accuracy = None) -> Array:
 sqrt_p = _accurate(
     "sqrt",
     INEXACT,
-    lower=_accurate_op("sqrt"),
+    lower=mirrored(_accurate_op("sqrt")),
     jvp=lambda g, y, x, *, accuracy: mul(g, div(const(x, 0.5), y)),
 )
 
@@ -293,7 +294,7 @@ def rsqrt(x: ArrayLike, *, accuracy: Accuracy = None) -> Array:
 rsqrt_p = _accurate(
     "rsqrt",
     INEXACT,
-    lower=_accurate_op("rsqrt"),
+    lower=mirrored(_accurate_op("rsqrt"), falling=True),
     jvp=lambda g, y, x, *, accuracy: mul(g, mul(const(x, -0.5), div(y, x))),
 )
 
@@ -427,11 +428,17 @@ def asin(x: ArrayLike) -> Array:
     return asin_p.bind(x)
 
 
+def _one_minus_square(x):
+    if dtypes.issubdtype(core.typeof(x).dtype, np.complexfloating):
+        return neg(shifted(square(x), -1))
+    return sub(const(x, 1), square(x))
+
+
 asin_p = unary_primitive(
     "asin",
     INEXACT,
-    lower=hlo_op("asin", "chlo"),
-    jvp=lambda g, y, x: mul(g, rsqrt(sub(const(x, 1), square(x)))),
+    lower=mirrored(hlo_op("asin", "chlo"), odd=True),
+    jvp=lambda g, y, x: mul(g, rsqrt(_one_minus_square(x))),
 )
 
 
@@ -447,8 +454,8 @@ def acos(x: ArrayLike) -> Array:
 acos_p = unary_primitive(
     "acos",
     INEXACT,
-    lower=hlo_op("acos", "chlo"),
-    jvp=lambda g, y, x: mul(g, neg(rsqrt(sub(const(x, 1), square(x))))),
+    lower=mirrored(hlo_op("acos", "chlo"), falling=True),
+    jvp=lambda g, y, x: mul(g, neg(rsqrt(_one_minus_square(x)))),
 )
 
 
@@ -464,7 +471,7 @@ def atan(x: ArrayLike) -> Array:
 atan_p = unary_primitive(
     "atan",
     INEXACT,
-    lower=hlo_op("atan", "chlo"),
+    lower=mirrored(hlo_op("atan", "chlo"), odd=True),
     jvp=lambda g, y, x: div(g, add(const(x, 1), square(x))),
 )
 
@@ -557,8 +564,8 @@ def asinh(x: ArrayLike) -> Array:
 asinh_p = unary_primitive(
     "asinh",
     INEXACT,
-    lower=hlo_op("asinh", "chlo"),
-    jvp=lambda g, y, x: mul(g, rsqrt(add(square(x), const(x, 1)))),
+    lower=mirrored(hlo_op("asinh", "chlo"), odd=True),
+    jvp=lambda g, y, x: mul(g, rsqrt(shifted(square(x), 1))),
 )
 
 
@@ -571,11 +578,18 @@ def acosh(x: ArrayLike) -> Array:
     return acosh_p.bind(x)
 
 
+def _acosh_slope(x):
+    if dtypes.issubdtype(core.typeof(x).dtype, np.complexfloating):
+        # The root of the square is the other one where the real part is negative.
+        return mul(rsqrt(shifted(x, -1)), rsqrt(shifted(x, 1)))
+    return rsqrt(sub(square(x), const(x, 1)))
+
+
 acosh_p = unary_primitive(
     "acosh",
     INEXACT,
-    lower=hlo_op("acosh", "chlo"),
-    jvp=lambda g, y, x: mul(g, rsqrt(sub(square(x), const(x, 1)))),
+    lower=mirrored(hlo_op("acosh", "chlo")),
+    jvp=lambda g, y, x: mul(g, _acosh_slope(x)),
 )
 
 
@@ -588,9 +602,10 @@ def atanh(x: ArrayLike) -> Array:
     return atanh_p.bind(x)
 
 
+lower_atanh = mirrored(hlo_op("atanh", "chlo"), odd=True)
 atanh_p = unary_primitive(
     "atanh",
     INEXACT,
-    lower=hlo_op("atanh", "chlo"),
+    lower=lower_atanh,
     jvp=lambda g, y, x: mul(integer_pow(add(const(x, 1), x), -1), div(g, sub(const(x, 1), x))),
 )

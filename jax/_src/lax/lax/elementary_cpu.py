@@ -52,7 +52,7 @@ class _cpu_rule:
 
     def __init__(
         self,
-        op: hlo_op,
+        op: Callable[..., Any],
         real: Callable[..., Any] | None = None,
         complex: Callable[..., Any] | None = None,
     ):
@@ -233,13 +233,13 @@ def _complex_cosh(z: Any) -> Any:
     return complex(mul(mul(cosh, elementary.cos(b)), scale), im)
 
 
-def _on_cpu(p: core.Primitive, op: hlo_op, *args: Any, **kwargs: Any) -> None:
+def _on_cpu(p: core.Primitive, op: Callable[..., Any], *args: Any, **kwargs: Any) -> None:
     mlir.register_lowering(p, _cpu_rule(op, *args, **kwargs), platform="cpu")
 
 
 _on_cpu(elementary.sinh_p, hlo_op("sinh", "chlo"), _sinh, _complex_sinh)
 _on_cpu(elementary.cosh_p, hlo_op("cosh", "chlo"), _cosh, _complex_cosh)
-_on_cpu(elementary.atanh_p, hlo_op("atanh", "chlo"), _atanh)
+_on_cpu(elementary.atanh_p, elementary.lower_atanh, _atanh)
 _on_cpu(elementary.cbrt_p, _with_accuracy("cbrt"), _cbrt)
 # log1p is left to XLA, although its results for float64 from -0.42 to -0.29 are not precise: random
 # numbers that are made of them are to stay the same to the last bit.
