@@ -2,6 +2,7 @@
 
 from jax._src.backward_nans import nans as nans
 from jax._src.bounds_mode import bounds as bounds
+from jax._src.cache_misses.explain import explain_cache_miss as explain_cache_miss
 from jax._src.debugger import breakpoint as breakpoint
 from jax._src.debugging import (
     DebugEffect as DebugEffect,
@@ -11,7 +12,6 @@ from jax._src.debugging import (
     debug_print as print,
     inspect_array_sharding as inspect_array_sharding,
 )
-from jax._src.jit.trace_misses import explain_cache_miss as explain_cache_miss
 from jax._src.visualize import (
     visualize_array_sharding as visualize_array_sharding,
     visualize_sharding as visualize_sharding,

@@ -226,6 +226,71 @@ def test_lines():
     assert miss.defined_at == f"{__file__}:{defined}"
 
 
+# Functions that others call
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda f, x: jax.lax.scan(lambda c, x: (f(c), x), 1.0, x),
+        lambda f, x: jax.lax.while_loop(lambda c: c.sum() < 0, lambda c: f(c), x),
+        lambda f, x: jax.lax.fori_loop(0, 2, lambda i, c: f(c), x),
+        lambda f, x: jax.lax.cond(True, lambda c: f(c), lambda c: c, x),
+        lambda f, x: jax.checkpoint(lambda c: f(c))(x),
+    ],
+    ids=["scan", "while_loop", "fori_loop", "cond", "checkpoint"],
+)
+def test_bodies_and_branches(call):
+    first, second = [explained_all(lambda: call(lambda c: c * 2.0, X)) for _ in range(2)]
+    assert {m.kind for m in first} == {"first"} and not any(m.is_within for m in first)
+    assert {m.kind for m in second} == {"new function"}
+    assert all("cache_misses_test" in m.defined_at for m in second)
+
+
+def explained_all(call):
+    with jax.debug.explain_cache_miss(quiet=True) as misses:
+        call()
+    return misses
+
+
+def test_bodies_that_are_defined_once():
+    step = lambda c, x: (c + x.sum(), c)
+    miss = explained(
+        lambda: jax.lax.scan(step, 0.0, np.ones((3, 2))), lambda: jax.lax.scan(step, 0.0, np.ones((3, 4)))
+    )  # fmt: skip
+    assert (miss.kind, miss.name) == ("traced", "<lambda>")
+    assert miss.changes[0][:2] == ("shape", "x") and "pad x" in miss.remedy
+    # another tree of arguments
+    miss = explained(
+        lambda: jax.lax.fori_loop(0, 2, lambda i, c: c, X),
+        lambda: jax.lax.scan(step, 0.0, np.ones(3)), lambda: jax.lax.scan(step, jnp.ones(2), np.ones(3)),
+    )  # fmt: skip
+    assert miss.changes[0].path == "c"
+    keep = jax.checkpoint(lambda c, n: jax.tree.map(lambda c: c * n, c), static_argnums=1)
+    miss = explained(lambda: keep(X, 2), lambda: keep(X, 3))
+    assert miss.changes[0].kind == "static argument"
+    miss = explained(lambda: keep(X, 3), lambda: keep({"a": X}, 3))
+    assert miss.changes[0].kind == "structure"
+
+
+def test_parts_of_another_functions_trace():
+    outer = jax.jit(lambda x: jax.jit(lambda x: x * 2)(x))
+    with jax.debug.explain_cache_miss(quiet=True) as misses:
+        outer(X)
+        outer(X[:1])
+    assert [(m.kind, m.is_within) for m in misses[2:]] == [
+        ("traced", False),
+        ("new function", True),
+    ]
+    assert "as part of the trace of another function" in str(misses[3])
+
+
+def test_two_functions_of_one_line():
+    with jax.debug.explain_cache_miss(quiet=True) as misses:
+        jax.lax.cond(True, lambda c: c + 1, lambda c: c + 2, X)
+    assert [m.kind for m in misses] == ["first", "first"]
+
+
 # The context manager
 
 

@@ -4,7 +4,7 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from jax._src import api_util, config, core, source_info_util, traceback_util
+from jax._src import api_util, cache_misses, config, core, source_info_util, traceback_util
 from jax._src.ad_checkpoint.names import name_p
 from jax._src.ad_checkpoint.split import origin, split
 from jax._src.ad_util import Zero
@@ -113,6 +113,9 @@ def checkpoint(
                 "checkpoint / remat", fun, args, kwargs, static_argnums=static_argnums,
                 static_argnames=static_argnames,
             )  # fmt: skip
+            if key is not None and cache_misses.are_wanted():
+                names = lambda: info.safe_arg_names(len(avals))
+                cache_misses.explain_staging(fun, key, table.keys(), names)
             try:
                 closed, consts = pe.trace_to_closed(flat_fun, avals, info)
             except ConcretizationTypeError as err:

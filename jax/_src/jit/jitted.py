@@ -14,6 +14,7 @@ from typing import Any
 
 from jax._src import (
     api_util,
+    cache_misses,
     config,
     core,
     dispatch,
@@ -35,7 +36,6 @@ from jax._src.jit.primitive import (
     call_compiled,
     jit_p,
     lower,
-    misses_are_wanted,
     pjit_p as pjit_p,
 )
 from jax._src.late_binding import late
@@ -213,8 +213,9 @@ class Jitted:
         if entry is not None and entry.is_valid():
             return entry, flat
         api_util.check_can_be_key(self.fun)
-        if misses_are_wanted():
-            self._explain_miss(key, args, kwargs)
+        if cache_misses.are_wanted():
+            names = lambda: _arg_names(self.fun, args, kwargs, opts)
+            cache_misses.explain_trace(self.fun, key, self.traces.keys(), names)
         entry = self.make_trace(args, kwargs, signature, avals)
         if not (config.check_tracer_leaks.value and entry.consts):
             self.traces[key] = entry
@@ -248,17 +249,6 @@ class Jitted:
                     "argument, and this argument was not marked as static using the "
                     f"{self.static_options}."
                 ) from None
-
-    def _explain_miss(self, key, args, kwargs) -> None:
-        opts = self.options
-
-        def arg_names():
-            return _arg_names(self.fun, args, kwargs, opts)
-
-        from jax._src.jit import trace_misses  # which most programs do not use
-
-        previous = [k for k in self.traces.keys() if type(k[0]) is type(key[0])]
-        trace_misses.explain_trace(self.fun, key, previous, arg_names)
 
     def make_trace(self, args, kwargs, signature, avals) -> TraceEntry:
         """Trace the function for a call.

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from jax._src import (
+    cache_misses,
     config,
     core,
     sharding_impls,
@@ -85,10 +86,8 @@ def call_compiled(
             with use_concrete_mesh(mesh):
                 params = dict(params, ctx_mesh=mesh)
                 return call_compiled(args, params, transform, is_operation)[0], None
-        if misses_are_wanted() and not computation.is_compiled():
-            from jax._src.jit import trace_misses  # which most programs do not use
-
-            trace_misses.explain_compilation(params, key, list(cache))
+        if cache_misses.are_wanted() and not computation.is_compiled():
+            cache_misses.explain_compilation(params, key, list(cache))
         executable = cache[key] = computation.compile()
     if checks:
         run, closed, name = executable.unsafe_call, params["jaxpr"], params["name"]
@@ -99,11 +98,6 @@ def call_compiled(
         ran(outs)
         return outs, None
     return outs, None if checks else executable
-
-
-def misses_are_wanted() -> bool:
-    """Whether somebody wants to know why calls are traced and compiled."""
-    return config.explain_cache_misses.value or config.log_compiles.value == "summary"
 
 
 def _check_native_call(call, args: tuple, kwargs: dict, result: Any) -> None:

@@ -11,10 +11,10 @@ import time
 from typing import Any
 
 from jax._src import compile_summary, compiler, lib, monitoring, xla_bridge
+from jax._src.cache_misses.explain import CacheMisses, explain_cache_miss
 from jax._src.compile_summary import FunctionSummary, plain_name
 from jax._src.core import ClosedJaxpr
 from jax._src.interpreters.pxla import lowering
-from jax._src.jit.trace_misses import CacheMisses, explain_cache_miss
 from jax._src.profile_report.programs import (
     Held,
     ProgramMemory,

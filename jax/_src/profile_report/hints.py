@@ -21,7 +21,7 @@ def hints(collected: Collected) -> list[str]:
 def _recompilations(collected: Collected) -> Iterator[str]:
     again: dict[tuple[str, str], list] = {}
     for miss in collected.misses:
-        if miss.kind != "first":
+        if miss.kind != "first" and not miss.is_within:
             again.setdefault((miss.name, miss.cause), []).append(miss)
     for (name, cause), misses in sorted(again.items(), key=lambda item: -len(item[1]))[:5]:
         first = misses[0]

@@ -222,7 +222,7 @@ def _module_name(name: str) -> str:
 def _cache_misses(collected: Collected) -> Section:
     rows = []
     for miss in collected.misses:
-        if miss.kind == "first":
+        if miss.kind == "first" or miss.is_within:
             continue
         changes = "; ".join(map(str, miss.changes)) or miss.cause
         rows.append((miss.name, miss.called_at, changes, miss.remedy or ""))

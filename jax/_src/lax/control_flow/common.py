@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from jax._src import api_util, config, core, dispatch, dtypes
+from jax._src import api_util, cache_misses, config, core, dispatch, dtypes
 from jax._src.core import ClosedJaxpr, typeof
 from jax._src.core.effects import control_flow_allowed_effects, exact_effects
 from jax._src.interpreters import lojax, partial_eval as pe
@@ -44,6 +44,9 @@ def stage(
         _check_refs(kind, fun, in_avals, args, staged)
         return staged
     api_util.check_may_trace(fun, kind)
+    if cache_misses.are_wanted():
+        names = lambda: api_util.debug_info(kind, fun, args).safe_arg_names(len(in_avals))
+        cache_misses.explain_staging(fun, key, table.keys(), names)
     flat_fun, out_tree = api_util.flatten_fun_nokwargs(fun, in_tree)
     info = api_util.debug_info(
         kind, fun, args, result_paths_thunk=api_util.result_paths_thunk(out_tree)

@@ -290,6 +290,7 @@ def _step_function(body_fun: Callable, loop: str, dtype, weak: bool) -> Callable
 
     step_function = scan_step if loop == "scan" else while_step
     step_function.__name__ = getattr(body_fun, "__name__", "body")
+    step_function._of_function = body_ref  # the user's, for explanations
     table[key] = step_function
     return step_function
 

@@ -1,4 +1,4 @@
-"""What differs between two calls of a jitted function, and what the user can do about it."""
+"""What differs between two calls of a function, and what the user can do about it."""
 
 from __future__ import annotations
 
@@ -76,18 +76,46 @@ def key_changes(
         return (4, len(changes)), changes
     if options != old_options:
         return (3, 0), [Change("options", "jit", "other options", "these options")]
-    if avals != old_avals:
-        names = arg_names()
-        changes, distance = [], 0
-        for i, (now, before) in enumerate(zip(avals, old_avals)):
-            if now != before:
-                name = names[i] if i < len(names) else None
-                kinds = _type_changes(now, before)
-                changes.append(Change(kinds[0], name or f"argument {i}", _text(before), _text(now)))
-                distance += len(kinds)
-        return (2, distance), changes
-    changes = context_changes(context, old_context)
-    return (1, len(changes)), changes
+    return _differences_of_types(avals, old_avals, context, old_context, arg_names)
+
+
+def staging_changes(
+    key: tuple, old: tuple, arg_names: Callable[[], Sequence[str | None]]
+) -> tuple[tuple[int, int], list[Change]]:
+    """The distance of two keys of functions that others call, and how they differ."""
+    _, tree, avals, *statics, context = key
+    _, old_tree, old_avals, *old_statics, old_context = old
+    if tree != old_tree:
+        changes = _tree_changes("arguments", tree, old_tree)
+        return (4, len(changes)), changes
+    if statics != old_statics:
+        return (3, 0), [Change("static argument", "all", short(old_statics), short(statics))]
+    return _differences_of_types(avals, old_avals, context, old_context, arg_names)
+
+
+def _differences_of_types(
+    avals: Sequence[Any], old_avals: Sequence[Any], context: tuple, old_context: tuple,
+    arg_names: Callable[[], Sequence[str | None]],
+) -> tuple[tuple[int, int], list[Change]]:  # fmt: skip
+    if avals == old_avals:
+        changes = context_changes(context, old_context)
+        return (1, len(changes)), changes
+    names = arg_names()
+    changes, distance = [], 0
+    for i, (now, before) in enumerate(zip(avals, old_avals)):
+        if now != before:
+            name = names[i] if i < len(names) else None
+            kinds = _type_changes(now, before)
+            changes.append(Change(kinds[0], name or f"argument {i}", _text(before), _text(now)))
+            distance += len(kinds)
+    return (2, distance), changes
+
+
+def _tree_changes(path: str, tree: Any, old: Any) -> list[Change]:
+    return [
+        Change("structure", f"{path}{keystr(tuple(where))}", old_text, new_text, why)
+        for where, new_text, old_text, why in equality_errors_pytreedef(tree, old)
+    ]
 
 
 def _type_changes(now: Any, before: Any) -> list[str]:
@@ -129,10 +157,7 @@ def _signature_changes(
         positional, _ = _parameters(fun, now, static_argnums)
         paths = [*positional, *names]
         for path, tree, old in zip(paths, trees, old_trees):
-            for where, new_text, old_text, why in equality_errors_pytreedef(tree, old):
-                changes.append(
-                    Change("structure", f"{path}{keystr(tuple(where))}", old_text, new_text, why)
-                )
+            changes += _tree_changes(path, tree, old)
     return changes or _static_changes(fun, now, before, static_argnums)
 
 

@@ -1,4 +1,4 @@
-"""Explanations of why a jitted function was traced or compiled again, for `jax_explain_cache_misses`.
+"""Explanations of why a function was traced or compiled again, for `jax_explain_cache_misses`.
 
 A miss is explained by the key that is closest to that of the call: what differs, old and new, and what the user
 can do about it. It is logged, recorded by `jax.debug.explain_cache_miss`, or counted for `JAX_LOG_COMPILES=summary`.
@@ -9,6 +9,7 @@ from __future__ import annotations
 import collections
 import contextlib
 import functools
+import inspect
 import logging
 import sys
 import threading
@@ -17,8 +18,16 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from jax._src import compile_summary, config, source_info_util
+from jax._src.cache_misses.causes import (
+    Change,
+    captured,
+    key_changes,
+    placement_changes,
+    remedy_for,
+    staging_changes,
+)
+from jax._src.core import trace_ctx
 from jax._src.core.jaxpr import fun_source_info
-from jax._src.jit.miss_causes import Change, captured, key_changes, placement_changes, remedy_for
 from jax._src.util import fun_name, set_module
 
 logger = logging.getLogger("jax._src.interpreters.partial_eval")  # that of PyPI's jax
@@ -44,6 +53,8 @@ class CacheMiss(NamedTuple):
       called_at: file and line of the call.
       changes: what differs from the closest earlier call: tuples `(kind, path, old, new)`.
       remedy: what avoids the miss; None if nothing has to.
+      is_within: whether another function was being traced, of whose trace this one is a part. Then it is often a
+        consequence of that one's miss.
     """
 
     kind: str
@@ -52,9 +63,11 @@ class CacheMiss(NamedTuple):
     called_at: str
     changes: tuple[Change, ...]
     remedy: str | None
+    is_within: bool = False
 
     def __str__(self) -> str:
-        lines = [f"{self.called_at}: {self.name} {_KINDS[self.kind]}"]
+        within = ", as part of the trace of another function" if self.is_within else ""
+        lines = [f"{self.called_at}: {self.name} {_KINDS[self.kind]}{within}"]
         lines += [f"  {change}" for change in self.changes]
         lines.append(f"  it is defined at {self.defined_at}")
         if self.remedy is not None:
@@ -136,7 +149,7 @@ def explain_cache_miss(*, quiet: bool = False) -> Iterator[CacheMisses]:
 # Functions that were traced, and what functions that a line defines had captured
 
 _seen_functions: weakref.WeakSet[Any] = weakref.WeakSet()
-_seen_lines: dict[str, tuple[str, dict[str, str]]] = {}
+_seen_definitions: dict[Any, tuple[str, dict[str, str]]] = {}  # by the code, or else by the line
 _lock = threading.Lock()
 _MOST_KEYS = 256  # that a call is compared with: the latest ones
 
@@ -144,30 +157,39 @@ _MOST_KEYS = 256  # that a call is compared with: the latest ones
 def explain_trace(
     fun: Callable,
     key: tuple,
-    previous: Iterable[tuple],
+    keys: Iterable[Any],
     arg_names: Callable[[], Sequence[str | None]],
 ) -> None:
-    """Tell why a call of a jitted function is not in its cache of traces.
-
-    Args:
-      fun: the function.
-      key: the key of the call: signature, types of the arguments, options, tracing context.
-      previous: the keys that are in the cache.
-      arg_names: returns the names of the flat dynamic arguments.
-    """
     if getattr(fun, "_apply_primitive", False):  # internal; it would mean nothing to users
         return
+    previous = [k for k in keys if type(k[0]) is type(key[0])]
+    arg_names = functools.cache(arg_names)
+    _explain(fun, previous, lambda old: key_changes(fun, key, old, arg_names))
+
+
+def explain_staging(
+    fun: Callable, key: tuple, keys: Iterable[Any], arg_names: Callable[[], Sequence[str | None]]
+) -> None:
+    fun = getattr(fun, "_of_function", lambda: fun)()  # of a function of ours that calls a user's
+    _, _, where = fun_source_info(fun).partition(" at ")
+    if not is_users(where):
+        return
+    previous = [k for k in keys if k[0] == key[0]]
+    arg_names = functools.cache(arg_names)
+    _explain(fun, previous, lambda old: staging_changes(key, old, arg_names))
+
+
+def _explain(fun: Callable, previous: list[tuple], changes_from: Callable) -> None:
+    """Tell how a call of a function differs from the closest of earlier ones, given by their keys."""
     name, _, where = fun_source_info(fun).partition(" at ")
     name, where = name or fun_name(fun), where or "<unknown>"
-    previous = list(previous)[-_MOST_KEYS:]
+    previous = previous[-_MOST_KEYS:]
     previous.reverse()  # of several equally close keys, `min` takes the first: the latest one
     is_new, before = _remember(fun, name, where)
     changes: list[Change] = []
     if previous:
         kind = "traced"
-        arg_names = functools.cache(arg_names)
-        found = [key_changes(fun, key, old, arg_names) for old in previous]
-        _, changes = min(found, key=lambda d: d[0])
+        _, changes = min(map(changes_from, previous), key=lambda d: d[0])
     elif not is_new:
         kind = "cleared"
     elif before is None:
@@ -183,32 +205,34 @@ def explain_trace(
     _tell(kind, name, where, changes, id(fun))
 
 
+def is_users(where: str) -> bool:
+    """Whether a place, `file:line`, is not in the library."""
+    return source_info_util.is_user_filename(where.rpartition(":")[0])
+
+
 def _remember(fun: Callable, name: str, where: str) -> tuple[bool, dict[str, str] | None]:
-    """Whether a function is new, and what an earlier one had captured that the same line defines."""
+    """Whether a function is new, and what an earlier one had captured that was defined by the same code."""
+    plain = fun
+    while isinstance(plain, functools.partial):
+        plain = plain.func
+    definition = getattr(inspect.unwrap(plain), "__code__", where)
     with _lock:
         try:
             is_new = fun not in _seen_functions
             _seen_functions.add(fun)
         except TypeError:  # not hashable, or does not support weak references
             is_new = True
-        seen_name, before = _seen_lines.get(where, (None, None))
-        _seen_lines[where] = name, captured(fun)
+        seen_name, before = _seen_definitions.get(definition, (None, None))
+        _seen_definitions[definition] = name, captured(fun)
     return is_new, before if seen_name == name else None
 
 
-def explain_compilation(params: dict, key: tuple, cache: Iterable[Any]) -> None:
-    """Tell why a program has to be compiled although its trace was compiled before.
-
-    Args:
-      params: those of the call.
-      key: the key of the program in the cache of the jaxpr.
-      cache: the keys in that cache, of programs and of other things.
-    """
-    previous = [k for k in cache if isinstance(k, tuple) and k[:1] == key[:1] and k != key]
+def explain_compilation(params: dict, key: tuple, keys: Iterable[Any]) -> None:
+    previous = [k for k in keys if isinstance(k, tuple) and k[:1] == key[:1] and k != key]
     previous = previous[-_MOST_KEYS:]
     info = params["jaxpr"].jaxpr.debug_info
     name, _, where = info.func_src_info.partition(" at ")
-    if not previous or not source_info_util.is_user_filename(where.rpartition(":")[0]):
+    if not previous or not is_users(where):
         return
     names = info.safe_arg_names(len(params["jaxpr"].in_avals))
     found = [placement_changes(params, key, old, names) for old in reversed(previous)]
@@ -220,18 +244,29 @@ def _tell(
 ) -> None:
     called_at = source_info_util.summarize(source_info_util.current()) or "<unknown>"
     remedy = remedy_for(kind, name, changes)
-    miss = CacheMiss(kind, name, where, called_at, tuple(changes), remedy)
-    is_users = source_info_util.is_user_filename(where.rpartition(":")[0])
-    if is_users or kind != "first":
+    is_within = kind != "compiled" and _is_staging()
+    miss = CacheMiss(kind, name, where, called_at, tuple(changes), remedy, is_within)
+    of_user = is_users(where)
+    if of_user or kind != "first":
         for misses, printed in _recording.lists:
             misses.append(miss)
             if printed:
                 print(miss, file=sys.stderr)
     if config.log_compiles.value == "summary":
-        compile_summary.count_cause(name, where if is_users else None, miss.cause)
+        compile_summary.count_cause(name, where if of_user else None, miss.cause)
     if config.explain_cache_misses.get_global() or not _recording.lists:
         if config.explain_cache_misses.value:
             logger.warning("\n".join(_log_lines(miss, identity)))
+
+
+def _is_staging() -> bool:
+    """Whether a function is being traced to a jaxpr."""
+    trace: Any = trace_ctx.trace
+    while trace is not None:
+        if hasattr(trace, "add_eqn"):
+            return True
+        trace = getattr(trace, "parent", None)
+    return False
 
 
 _HEADINGS = {
