@@ -1,0 +1,1 @@
+"""Estimates of what a function costs: `jax.experimental.roofline`."""
