@@ -130,7 +130,14 @@ for dtype in ("bool", "int32", "bfloat16"):
         np.arange(4),
         vmap=False,
     )
-add("one_hot_float", lambda x: nn.one_hot(x, 3), np.array([0.0, 0.5, 2]), diff="", vmap=False)
+add(
+    "one_hot_float",
+    lambda x: nn.one_hot(x, 3),
+    np.array([0.0, 0.5, 2]),
+    diff="",
+    vmap=False,
+    warns="should be integer",
+)
 add("one_hot_empty", lambda x: nn.one_hot(x, 0), np.arange(4), vmap=False)
 add(
     "one_hot_named",

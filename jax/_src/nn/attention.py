@@ -12,6 +12,7 @@ from jax._src.lax import lax
 from jax._src.lax.lax import DotAlgorithmPreset
 from jax._src.nn.cudnn_attention import cudnn_attention
 from jax._src.nn.functions import softmax_impl
+from jax._src.numpy.array_constructors import array
 from jax._src.numpy.util import check_arraylike, to_array
 from jax._src.ops.special import logsumexp_impl
 from jax._src.typing import ArrayLike
@@ -60,13 +61,16 @@ def dot_product_attention(
 
     Returns:
       Array of the shape and dtype of `query`; with `return_residual` a pair with an array of shape
-      (B, T, N), whose gradient is stopped. Logits and softmax are computed in float32.
+      (B, T, N) of the same dtype, whose gradient is stopped. Logits and softmax are computed in float32.
 
     Raises:
       ValueError: if shapes or dtypes are invalid, or `implementation` is unknown.
       NotImplementedError: if cuDNN has no kernel for the arguments.
       RuntimeError: if `implementation` is 'cudnn' on other platforms than NVIDIA GPUs.
     """
+    query, key, value = (
+        array(x) if isinstance(x, (list, tuple)) else x for x in (query, key, value)
+    )
     check_arraylike("dot_product_attention", query, key, value)
     query, key, value = to_array(query), to_array(key), to_array(value)
     output_shape = query.shape
@@ -200,7 +204,7 @@ def _attention_impl(
         return out, None
     sums, _ = logsumexp_impl(logits, None, None, axes=(4,), keepdims=False, return_sign=False)
     sums = lax.stop_gradient(lax.transpose(sums, (0, 2, 1, 3)))
-    return out, lax.reshape(sums, (b, t, n))
+    return out, lax.convert_element_type(lax.reshape(sums, (b, t, n)), dtype)
 
 
 _attention_impl.__name__ = "dot_product_attention"

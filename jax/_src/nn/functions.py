@@ -1,5 +1,6 @@
 """Activation functions, normalizations and `one_hot`."""
 
+import warnings
 from functools import partial
 from typing import Any
 
@@ -564,6 +565,12 @@ def one_hot(x: Any, num_classes: int, *, dtype: Any = None, axis: Any = -1) -> A
     else:
         dtype = dtypes.check_and_canonicalize_user_dtype(dtype, "one_hot")
     x = to_array(x) if not isinstance(x, (list, tuple)) else to_array(np.asarray(x))
+    if not dtypes.issubdtype(x.dtype, np.integer) and x.dtype != np.bool_:
+        warnings.warn(
+            f"one_hot: indices should be integers, got dtype {x.dtype}. Convert them, `x.astype(int)`.",
+            DeprecationWarning,
+            stacklevel=2,
+        )
     if not isinstance(axis, (int, np.integer)):
         size = parallel.axis_size(axis)
         if num_classes != size:

@@ -298,7 +298,8 @@ class Slerp(NamedTuple):
     def __call__(self, times: ArrayLike) -> Rotation:
         """The rotation at a time, or the rotations at a vector of times.
 
-        The first and the last turn are continued before the first and after the last time.
+        The first and the last turn are continued before the first and after the last time, for which
+        SciPy raises an error.
 
         Raises:
           ValueError: if `times` is not a number or a vector.

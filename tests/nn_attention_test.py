@@ -1,0 +1,5 @@
+"""The programs in nn_attention_scenarios.py against the reference build."""
+
+from op_testing import case_tests
+
+reference, test_reference, _ = case_tests(__file__)
