@@ -1,13 +1,295 @@
 """`jax.export`: exported programs; files that the oracle wrote and reads, in the table."""
 
+import re
+import struct
+import zipfile
+
+import export_fuzz
+import numpy as np
+import pytest
 from absl.testing import absltest
+from export_files import archive
+from export_programs import GROUPS
 from op_testing import case_tests
 
-from jax._src import test_util as jtu
+import jax
+import jax.numpy as jnp
+from jax import export
+from jax._src import config, core, effects, test_util as jtu
+from jax._src.export import _export
+from jax._src.interpreters import mlir
+from jax._src.lib.mlir import ir
+from jax._src.lib.mlir.dialects import hlo
 
 jtu.request_cpu_devices(8)
 
 reference, test_reference, _ = case_tests(__file__)
+
+x4 = np.arange(4, dtype=np.float32)
+
+
+def sin():
+    return export.export(jax.jit(jnp.sin))(x4)
+
+
+@pytest.mark.parametrize("name", ["own", "oracle"])
+def test_files_have_all_programs(name):
+    expected = [f"{group}/{program}" for group, programs in GROUPS.items() for program in programs]
+    with zipfile.ZipFile(archive(name)) as file:
+        assert file.namelist() == expected, f"run `PYTHON tests/export_files.py write {name}`"
+
+
+# Damaged bytes
+
+
+def test_damaged_files_are_errors_or_other_programs():
+    errors, memory = export_fuzz.run(3000)
+    assert errors > 1000 and memory < 2
+
+
+def test_every_byte_is_checked_by_the_checksum():
+    data = bytes(sin().serialize())
+    for i in range(0, len(data), 7):
+        damaged = bytearray(data)
+        damaged[i] ^= 0x10
+        if (
+            data[:i].endswith(export_fuzz.MARK[: max(0, i - len(data) + 10)])
+            and i >= len(data) - 10
+        ):
+            continue  # the mark itself: a file without checksum
+        with pytest.raises(ValueError):
+            export.deserialize(damaged)
+
+
+def test_cut_files():
+    data = export_fuzz.without_checksum(bytes(sin().serialize()))
+    for size in range(0, len(data), 13):
+        with pytest.raises(ValueError, match="damaged"):
+            export.deserialize(data[:size])
+
+
+@pytest.mark.parametrize("data", [b"", b"\0" * 100, b"\xff" * 100, b"text" * 20])
+def test_other_files(data):
+    with pytest.raises(ValueError, match="damaged"):
+        export.deserialize(data)
+
+
+def test_not_bytes():
+    with pytest.raises(TypeError, match="bytes of an exported program"):
+        export.deserialize("text")
+
+
+def fields_of(data):
+    """The positions of the fields of the root table, by slot."""
+    root = struct.unpack_from("<I", data, 0)[0]
+    table = root - struct.unpack_from("<i", data, root)[0]
+    size = struct.unpack_from("<H", data, table)[0]
+    offsets = struct.unpack_from(f"<{(size - 4) // 2}H", data, table + 4)
+    return [root + offset if offset else None for offset in offsets]
+
+
+def vector_of(data, slot):
+    at = fields_of(data)[slot]
+    return at + struct.unpack_from("<I", data, at)[0] + 4
+
+
+@pytest.mark.parametrize(
+    "slot, format, value, match",
+    [
+        (22, "<I", 7, "type 7 of"), (24, "<I", 3, "sharding 2 of"), (15, "<H", 9, "kept arguments"),
+        (14, "<H", 8, "calling convention version 8"), (18, "<I", 0, "for 0 devices"),
+    ],
+)  # fmt: skip
+def test_numbers_out_of_range(slot, format, value, match):
+    data = bytearray(export_fuzz.without_checksum(bytes(sin().serialize())))
+    at = fields_of(data)[slot] if slot in (14, 18) else vector_of(data, slot)
+    struct.pack_into(format, data, at, value)
+    with pytest.raises(ValueError, match=match):
+        export.deserialize(data)
+
+
+def test_module_of_other_types():
+    other = export.export(jax.jit(jnp.sin))(np.zeros(5, np.float32))
+    fields = {name: getattr(sin(), name) for name in _export.Exported.__dataclass_fields__}
+    mixed = export.Exported(**{**fields, "mlir_module_serialized": other.mlir_module_serialized})
+    with pytest.raises(
+        ValueError, match=r"arguments are \(tensor<5xf32>\) instead of \(tensor<4xf32>\)"
+    ):
+        mixed.call(x4)
+    for data in (b"", b"module {}", sin().mlir_module_serialized[:60]):
+        broken = export.Exported(**{**fields, "mlir_module_serialized": data})
+        with pytest.raises(ValueError, match="cannot be read"):
+            broken.call(x4)
+        with pytest.raises(ValueError, match="cannot be read"):
+            broken.mlir_module()
+
+
+def test_unregistered_classes_and_effects():
+    with zipfile.ZipFile(archive("own")) as file:
+        data = bytearray(export_fuzz.without_checksum(file.read("trees/custom")))
+    data = data.replace(b"tests.Scaled", b"tests.Scalex")
+    with pytest.raises(ValueError, match="unregistered type `tests.Scalex`"):
+        export.deserialize(data)
+
+
+# Effects
+
+
+class Ordered(effects.Effect):
+    def __eq__(self, other):
+        return type(self) is type(other)
+
+    def __hash__(self):
+        return hash(type(self))
+
+    def __repr__(self):
+        return type(self).__name__
+
+
+class Second(Ordered):
+    pass
+
+
+class Unordered(effects.Effect):
+    __eq__, __hash__ = Ordered.__eq__, Ordered.__hash__
+
+
+class Unknown(Unordered):
+    def __init__(self, name):
+        self.name = name
+
+
+for kind in (Ordered, Second, Unordered):
+    effects.lowerable_effects.add_type(kind)
+effects.ordered_effects.add_type(Ordered)
+for allowed in (effects.control_flow_allowed_effects, effects.custom_derivatives_allowed_effects):
+    allowed.add_type(Ordered)
+    allowed.add_type(Unordered)
+
+effect_p = core.Primitive("export_test_effect")
+effect_p.def_effectful_abstract_eval(lambda x, effect: (x, {effect}))
+
+
+def _lower_effect(ctx, x, *, effect):
+    if effects.ordered_effects.contains(effect):
+        ctx.set_tokens_out(mlir.TokenSet({effect: ctx.tokens_in.get(effect)}))
+    return [hlo.add(x, x)]
+
+
+mlir.register_lowering(effect_p, _lower_effect)
+
+
+def with_effects(x):
+    for effect in (Second(), Ordered(), Unordered()):
+        x = effect_p.bind(x, effect=effect)
+    return x
+
+
+@pytest.mark.parametrize("platforms", [("cpu",), ("tpu", "cpu")])
+def test_effects(platforms):
+    exported = export.export(jax.jit(with_effects), platforms=platforms)(x4)
+    for program in (exported, export.deserialize(exported.serialize())):
+        assert program.ordered_effects == (Ordered(), Second())
+        assert program.unordered_effects == (Unordered(),)
+        np.testing.assert_array_equal(program.call(x4), 8 * x4)
+        np.testing.assert_array_equal(jax.jit(program.call)(x4), 8 * x4)
+        jaxpr = jax.make_jaxpr(program.call)(x4)
+        assert jaxpr.effects == {Ordered(), Second(), Unordered()}
+        again = export.export(
+            jax.jit(lambda x: effect_p.bind(program.call(x), effect=Second())), platforms=platforms
+        )(x4)
+        np.testing.assert_array_equal(again.call(x4), 16 * x4)
+        (main,) = [line for line in again.mlir_module().splitlines() if "@main" in line]
+        assert main.count("jax.token") == 4
+
+
+def test_effects_that_cannot_be_stored():
+    exported = export.export(jax.jit(lambda x: effect_p.bind(x, effect=Unknown("a"))))(x4)
+    with pytest.raises(NotImplementedError, match="constructor without arguments"):
+        exported.serialize()
+
+
+def test_effects_that_are_unknown_to_the_reader():
+    data = export_fuzz.without_checksum(bytes(export.export(jax.jit(with_effects))(x4).serialize()))
+    with pytest.raises(ValueError, match="effect <class '.*Orderex'>, which is not registered"):
+        export.deserialize(data.replace(b".Ordered'", b".Orderex'"))
+
+
+# Lowering
+
+
+def test_override_lowering_rules():
+    rule = lambda ctx, x, **_: [hlo.negate(x)]
+    exported = export.export(jax.jit(jnp.sin), _override_lowering_rules=[(jax.lax.sin_p, rule)])(x4)
+    np.testing.assert_array_equal(exported.call(x4), -x4)
+    np.testing.assert_array_equal(jax.jit(jnp.sin)(x4), jnp.sin(x4))
+
+
+def test_version_of_stablehlo():
+    version = lambda e: tuple(
+        map(int, re.search(rb"StableHLO_v(\d+)\.(\d+)\.(\d+)", e.mlir_module_serialized).groups())
+    )
+    older = version(sin())
+    with config.export_ignore_forward_compatibility(True):
+        newest = version(sin())
+    current = tuple(map(int, hlo.get_current_version().split(".")))
+    assert older <= newest == current
+
+
+def test_module_in_a_context_of_the_user():
+    with mlir.make_ir_context() as context:
+        module = sin().mlir_module(serialized=False)
+        assert module.context == context
+    assert isinstance(sin().mlir_module(serialized=False), ir.Module)
+
+
+def test_module_is_merged_once():
+    exported = sin()
+    text = jax.jit(lambda x: exported.call(exported.call(x))).lower(x4).as_text()
+    assert text.count("func.func private @call_exported_sin") == 1
+
+
+def test_closed_over_values():
+    def outer(y):
+        return export.export(jax.jit(lambda x: x * y))(x4).call(x4)
+
+    with pytest.raises(ValueError, match="closes over values that are being traced"):
+        jax.jit(outer)(2.0)
+
+
+def test_references():
+    with pytest.raises(ValueError, match="references"):
+        export.export(jax.jit(lambda r: r[...]))(jax.new_ref(x4))
+
+
+def test_what_is_not_jitted():
+    with pytest.raises(ValueError, match="jax.jit"):
+        export.export(lambda x: x)
+    with pytest.raises(ValueError, match="pmap"):
+        export.export(jax.pmap(lambda x: x))
+    with pytest.raises(ValueError, match=r"\('cpu',\)"):
+        export.export(jax.jit(jnp.sin), platforms="cpu")
+    with pytest.raises(TypeError, match="DisabledSafetyCheck"):
+        export.export(jax.jit(jnp.sin), disabled_checks=["platform"])
+
+
+def test_wide_specs_have_no_form():
+    mesh = jax.make_mesh((8,), ("a",), axis_types=(jax.sharding.AxisType.Auto,))
+    named = jax.NamedSharding(mesh.abstract_mesh, jax.P(jax.P.UNCONSTRAINED))
+    fields = {name: getattr(sin(), name) for name in _export.Exported.__dataclass_fields__}
+    program = export.Exported(**{**fields, "_in_named_shardings": (named,)})
+    with pytest.raises(ValueError, match="UNCONSTRAINED"):
+        program.serialize()
+
+
+def test_calls_use_programs_again():
+    exported = sin()
+    exported.call(x4)
+    with jtu.count_jit_compilation_cache_miss() as count:
+        exported.call(x4 + 1)
+        exported.call(x4 + 2)
+    assert count() == 0
+
 
 if __name__ == "__main__":
     absltest.main()

@@ -291,6 +291,12 @@ def _export_traced(
             f"Cannot export '{traced.fun_name}': it closes over values that are being traced. Pass them "
             "as arguments."
         )
+    for aval in (*traced.jaxpr.in_avals, *traced.jaxpr.out_avals):
+        if not isinstance(aval, core.ShapedArray):
+            raise ValueError(
+                f"Cannot export '{traced.fun_name}': a value of type {aval} has no form in another "
+                "process. Arguments and results must be arrays, not references."
+            )
     parameters = mlir.LoweringParameters(
         override_lowering_rules=overrides,
         for_export=True,
@@ -305,8 +311,6 @@ def _export_traced(
             "io_callback or jax.debug), and serialization of host_callbacks is not yet implemented. "
             "Leave them out of what is exported."
         )
-    if info.written_refs:
-        raise ValueError(f"Cannot export '{traced.fun_name}': its arguments are references.")
     module = lowering.module
     uses_global_constants = lowering.shape_poly_state.uses_dim_vars
     with module.context:

@@ -297,8 +297,8 @@ def deserialize(data: bytes | bytearray | memoryview, make: Callable[..., T]) ->
         view = view[:-tail]
     try:
         return _read_exported(Buffer(view).root(), make)
-    except (OverflowError, RecursionError, TypeError, KeyError) as err:
-        # of the constructors of trees, types, meshes and specs
+    except (OverflowError, RuntimeError, TypeError, KeyError) as err:
+        # of the constructors of trees, types, meshes and specs; RecursionError is a RuntimeError
         raise ValueError(f"damaged exported program: {err}") from err
 
 

@@ -1,0 +1,88 @@
+"""Damaged exported programs: each is a ValueError, or is read as another program.
+
+python tests/export_fuzz.py 100000      # so many damaged files, from a fixed seed
+"""
+
+import random
+import struct
+import sys
+import tracemalloc
+import zipfile
+
+from export_files import archive
+
+from jax import export
+
+MARK = b"crc32:"
+
+
+def seeds():
+    """The files of all programs, without checksums, which would hide what the reader does."""
+    out = []
+    for name in ("own", "oracle"):
+        with zipfile.ZipFile(archive(name)) as file:
+            out += [without_checksum(file.read(entry)) for entry in file.namelist()]
+    return out
+
+
+def without_checksum(data):
+    return data[:-10] if data[-10:-4] == MARK else data
+
+
+def damage(data, rng):
+    """The bytes with something wrong: cut, changed, or with offsets and lengths that lead elsewhere."""
+    kind = rng.randrange(7)
+    data = bytearray(data)
+    end = len(data)
+    if kind == 0:
+        return data[: rng.randrange(end)]
+    if kind == 1:
+        for _ in range(rng.choice((1, 2, 8))):
+            data[rng.randrange(end)] ^= 1 << rng.randrange(8)
+    elif kind == 2:  # an offset or length
+        at = rng.randrange(0, end - 4) & ~3
+        value = rng.choice(
+            (0, 1, 2**31, 2**32 - 1, end, end - at, 0x7FFFFFF0, rng.randrange(2**32))
+        )
+        struct.pack_into("<I", data, at, value)
+    elif kind == 3:  # backwards, or to itself
+        at = rng.randrange(0, end - 4) & ~3
+        struct.pack_into("<i", data, at, -rng.randrange(end))
+    elif kind == 4:  # a part of it somewhere else
+        n = rng.choice((2, 4, 8, 16, 64))
+        a, b = rng.randrange(end - n), rng.randrange(end - n)
+        data[a : a + n] = data[b : b + n]
+    elif kind == 5:
+        n = rng.choice((1, 4, 32))
+        at = rng.randrange(end)
+        data[at : at + n] = b""
+    else:
+        at = rng.randrange(0, end - 2) & ~1
+        struct.pack_into("<H", data, at, rng.choice((0, 1, 3, 4, 0xFFFF, rng.randrange(2**16))))
+    return data
+
+
+def run(count, seed=0):
+    """Reads damaged files; returns how many were errors, and the largest use of memory by size."""
+    rng = random.Random(seed)
+    files = seeds()
+    errors, largest = 0, 0.0
+    tracemalloc.start()
+    try:
+        for _ in range(count):
+            data = bytes(damage(rng.choice(files), rng))
+            tracemalloc.reset_peak()
+            before = tracemalloc.get_traced_memory()[0]
+            try:
+                export.deserialize(data)
+            except ValueError:
+                errors += 1
+            peak = tracemalloc.get_traced_memory()[1] - before
+            largest = max(largest, (peak - 100_000) / max(len(data), 1))
+    finally:
+        tracemalloc.stop()
+    return errors, largest
+
+
+if __name__ == "__main__":
+    print(run(int(sys.argv[1]), *map(int, sys.argv[2:])))
