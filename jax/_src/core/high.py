@@ -126,8 +126,9 @@ class AvalMutableQDD:
 def cur_qdd(x: Any) -> Any:
     """The present quasi-dynamic data of a mutable value of a high type, or of a tracer of one.
 
+    >>> from jax._src.core import cur_qdd
     >>> from jax._src.hijax import Box
-    >>> print(jax.core.cur_qdd(Box(1)).leaf_avals)
+    >>> print(cur_qdd(Box(1)).leaf_avals)
     (ShapedArray(int32[], weak_type=True),)
     """
     return trace_ctx.trace.cur_qdd(x)
