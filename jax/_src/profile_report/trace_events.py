@@ -5,6 +5,7 @@ from __future__ import annotations
 import collections
 import dataclasses
 import re
+import warnings
 from collections.abc import Iterable
 from typing import Any
 
@@ -71,12 +72,15 @@ def summarize_trace(data: bytes) -> TraceSummary:
     summary = TraceSummary()
     run_ids: dict[str, set[Any]] = {}
     busy: list[tuple[float, float]] = []
-    for plane in lib._profile_data.ProfileData.from_serialized_xspace(data).planes:
-        for line in plane.lines:
-            nodes = _tree(line.events)
-            _add_calls(summary, nodes)
-            _add_passes(summary, nodes)
-            _add_operations(summary, nodes, run_ids, busy)
+    profile = lib._profile_data.ProfileData.from_serialized_xspace(data)  # owns what follows
+    with warnings.catch_warnings():
+        # Making the type of statistics warns in newer Pythons, and an error there ends the process.
+        warnings.simplefilter("ignore", DeprecationWarning)
+        trees = [_tree(line.events) for plane in profile.planes for line in plane.lines]
+    for nodes in trees:
+        _add_calls(summary, nodes)
+        _add_passes(summary, nodes)
+        _add_operations(summary, nodes, run_ids, busy)
     for module, ids in run_ids.items():
         summary.runs[module].count = len(ids)
     summary.busy_seconds = covered(busy)
@@ -85,17 +89,18 @@ def summarize_trace(data: bytes) -> TraceSummary:
 
 def _tree(events: Iterable[Any]) -> list[_Node]:
     """The events of a thread in the order of their start, each with the one that contains it."""
-    found = [
-        (e.start_ns, -e.end_ns, e.name, e) for e in events if not e.name.startswith(("end: ", "$"))
-    ]
+    found = []
+    for e in events:
+        if not e.name.startswith(("end: ", "$")):
+            found.append((e.start_ns, -e.end_ns, e.name, dict(e.stats)))
     found.sort(key=lambda item: item[:2])
     nodes: list[_Node] = []
     around: list[_Node] = []
-    for start, minus_end, name, event in found:
+    for start, minus_end, name, stats in found:
         while around and around[-1].end * 1e9 <= start:
             around.pop()
         parent = around[-1] if around else None
-        node = _Node(name, start / 1e9, -minus_end / 1e9, parent, dict(event.stats))
+        node = _Node(name, start / 1e9, -minus_end / 1e9, parent, stats)
         if parent is not None:
             parent.inner += node.end - node.start
         nodes.append(node)
