@@ -9,6 +9,12 @@ from jax._src.export._export import (
     maximum_supported_calling_convention_version as maximum_supported_calling_convention_version,
     minimum_supported_calling_convention_version as minimum_supported_calling_convention_version,
 )
+from jax._src.export.shape_poly.expressions import is_symbolic_dim as is_symbolic_dim
+from jax._src.export.shape_poly.scope import SymbolicScope as SymbolicScope
+from jax._src.export.shape_poly.specs import (
+    symbolic_args_specs as symbolic_args_specs,
+    symbolic_shape as symbolic_shape,
+)
 from jax._src.tree_util.serialization import (
     register_namedtuple_serialization as register_namedtuple_serialization,
     register_pytree_node_serialization as register_pytree_node_serialization,

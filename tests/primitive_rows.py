@@ -406,6 +406,21 @@ WITHOUT_ROW = {
         "call Python functions: callback_test.py",
     ),
     **dict.fromkeys(("progress", "progress_report"), "have no result: progress_test.py"),
+    "call_exported": "needs an exported program: export_test.py",
+    "dim_as_value": "is the value of a symbolic dimension: export_shapes_test.py",
+    **dict.fromkeys(
+        (
+            "box_get",
+            "box_set",
+            "call_hi_primitive",
+            "call_hi_primitive_linearized",
+            "log_extend",
+            "log_read",
+            "new_box",
+            "new_log",
+        ),
+        "work on high-level types: hijax_test.py",
+    ),
     "bounds_check": "made under jax.debug.bounds(): bounds_test.py",
     **dict.fromkeys(
         ("backward_check", "backward_check_report", "checked_linear"),

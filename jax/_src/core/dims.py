@@ -10,12 +10,25 @@ from jax._src.core.avals import is_constant_shape, is_symbolic_dim
 from jax._src.errors import InconclusiveDimensionOperation
 
 
+def dimension_as_value(d: Any) -> Any:
+    """The size of a dimension as a number: an int, or an array for a symbolic dimension."""
+    return d.dimension_as_value() if is_symbolic_dim(d) else d
+
+
 def definitely_equal(d1: object, d2: object) -> bool:
     """Whether two sizes are equal for all values of their dimension variables."""
     if d1 is d2:
         return True
     try:
         return bool(d1 == d2)
+    except InconclusiveDimensionOperation:
+        return False
+
+
+def definitely_greater(d1: Any, d2: Any) -> bool:
+    """Whether a size is larger than another for all values of their dimension variables."""
+    try:
+        return bool(d1 > d2)
     except InconclusiveDimensionOperation:
         return False
 
@@ -60,7 +73,7 @@ def max_dim(d1: Any, d2: Any) -> Any:
     try:
         return d1 if d1 >= d2 else d2
     except InconclusiveDimensionOperation:
-        return d1.__max__(d2) if is_symbolic_dim(d1) else d2.__max__(d1)
+        return d1.max(d2) if is_symbolic_dim(d1) else d2.rmax(d1)
 
 
 def min_dim(d1: Any, d2: Any) -> Any:
@@ -70,4 +83,4 @@ def min_dim(d1: Any, d2: Any) -> Any:
     try:
         return d1 if d1 <= d2 else d2
     except InconclusiveDimensionOperation:
-        return d1.__min__(d2) if is_symbolic_dim(d1) else d2.__min__(d1)
+        return d1.min(d2) if is_symbolic_dim(d1) else d2.rmin(d1)

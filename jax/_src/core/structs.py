@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -23,6 +24,13 @@ from jax._src.sharding import Sharding
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+
+def _canonical_sizes(shape: Any) -> tuple[Any, ...]:
+    """The shape; None stands for a size that `jax.export.symbolic_args_specs` is to fill in."""
+    if isinstance(shape, (tuple, list)) and None in shape:
+        return tuple([d if d is None else canonicalize_shape((d,))[0] for d in shape])
+    return canonicalize_shape(shape)
 
 
 class ShapeDtypeStruct:
@@ -69,7 +77,7 @@ class ShapeDtypeStruct:
                 "ShapeDtypeStruct: manual_axis_type must be a jax.sharding.ManualAxisType, got "
                 f"{manual_axis_type!r} of type {type(manual_axis_type)}."
             )
-        self.shape = canonicalize_shape(shape)
+        self.shape = _canonical_sizes(shape)
         self.dtype = dtype if isinstance(dtype, dtypes.ExtendedDType) else np.dtype(dtype)
         self._layout = None
         if hasattr(sharding, "layout") and hasattr(sharding, "sharding"):
@@ -139,12 +147,12 @@ class ShapeDtypeStruct:
 
     @property
     def size(self) -> int:
-        return int(np.prod(self.shape, dtype=np.int64)) if self.shape else 1
+        return math.prod(self.shape)
 
     def __len__(self) -> int:
         if not self.shape:
             raise TypeError("len() of unsized object")
-        return self.shape[0]
+        return int(self.shape[0])
 
     def update(self, **kwargs: Any) -> ShapeDtypeStruct:
         """A copy with some attributes replaced."""

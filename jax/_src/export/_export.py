@@ -15,7 +15,8 @@ from jax._src.export.calling import (
     flat_function,
     parse_module,
 )
-from jax._src.export.checks import DisabledSafetyCheck, check_custom_calls
+from jax._src.export.checks import DisabledSafetyCheck, argument_paths, check_custom_calls
+from jax._src.export.shape_poly.assertions import add_shape_assertions
 from jax._src.export.shardings import hlo_over_mesh, over_mesh, without_devices
 from jax._src.export.versions import (
     maximum_supported_calling_convention_version as maximum_supported_calling_convention_version,
@@ -313,6 +314,7 @@ def _export_traced(
         )
     module = lowering.module
     uses_global_constants = lowering.shape_poly_state.uses_dim_vars
+    _add_shape_assertions(module, traced, len(platforms) > 1, len(info.ordered_effects))
     with module.context:
         attribute = ir.BoolAttr.get(uses_global_constants)
         module.operation.attributes["jax.uses_shape_polymorphism"] = attribute
@@ -353,6 +355,19 @@ def _export_traced(
         uses_global_constants=uses_global_constants,
         _get_vjp=get_vjp,
     )
+
+
+def _add_shape_assertions(
+    module: Any, traced: stages.Traced, has_platform_index: bool, num_tokens: int
+) -> None:
+    """Makes `main` compute its dimension variables, if it has any, from the shapes of arguments."""
+    avals = traced.jaxpr.in_avals
+    if all(core.is_constant_shape(getattr(a, "shape", ())) for a in avals):
+        return
+    if "jax.uses_shape_polymorphism" in module.operation.attributes:
+        return  # the module is kept, and has been exported before
+    paths = argument_paths(traced.in_tree)
+    add_shape_assertions(module, avals, paths, int(has_platform_index), num_tokens)
 
 
 def _in_memory_of(aval: core.ShapedArray, sharding: Any) -> core.ShapedArray:

@@ -10,7 +10,14 @@ import numpy as np
 from jax._src import core, custom_derivatives, traceback_util
 from jax._src.core import Primitive
 from jax._src.errors import JaxRuntimeError
-from jax._src.export.checks import argument_path, check_tree, custom_calls, ignores_platform
+from jax._src.export.checks import (
+    argument_path,
+    argument_paths,
+    check_tree,
+    custom_calls,
+    ignores_platform,
+)
+from jax._src.export.shape_poly.solving import evaluate_shape, solve_for_sizes
 from jax._src.interpreters import batching, mlir
 from jax._src.lax.linalg.kernels import (
     GPU_PREFIXES,
@@ -63,7 +70,7 @@ call_exported_p.operands_vary_alike = True
 def _types(*in_avals: Any, exported: Exported) -> tuple[Any, set[core.Effect]]:
     for i, (expected, actual) in enumerate(zip(exported.in_avals, in_avals, strict=True)):
         _check_type(exported, i, expected, actual)
-    out_avals: Sequence[Any] = exported.out_avals
+    out_avals: Sequence[Any] = _result_types(exported, in_avals)
     varying = in_avals[0].manual_axis_type if in_avals else None
     if varying is not None and varying.varying:
         out_avals = [a.update(manual_axis_type=varying) for a in out_avals]
@@ -73,9 +80,24 @@ def _types(*in_avals: Any, exported: Exported) -> tuple[Any, set[core.Effect]]:
 call_exported_p.def_effectful_abstract_eval(_types)
 
 
+def _result_types(exported: Exported, in_avals: Sequence[Any]) -> Sequence[Any]:
+    """The types of the results for arguments of given types."""
+    if all(core.is_constant_shape(a.shape) for a in exported.in_avals):
+        return exported.out_avals
+    paths = argument_paths(exported.in_tree)
+    sizes = solve_for_sizes(exported.in_avals, paths, [a.shape for a in in_avals])
+    return [
+        a if core.is_constant_shape(a.shape) else a.update(shape=evaluate_shape(a.shape, sizes))
+        for a in exported.out_avals
+    ]
+
+
 def _check_type(exported: Exported, index: int, expected: Any, actual: Any) -> None:
-    if expected.shape == actual.shape and expected.dtype == actual.dtype:
-        return
+    same = [core.is_symbolic_dim(d) for d in expected.shape]  # those are solved for
+    if expected.ndim == actual.ndim:
+        same = [s or d == e for s, d, e in zip(same, expected.shape, actual.shape)]
+        if all(same) and expected.dtype == actual.dtype:
+            return
     path = argument_path(exported.in_tree, index)
     if expected.ndim != actual.ndim:
         what = "Rank"
@@ -84,7 +106,7 @@ def _check_type(exported: Exported, index: int, expected: Any, actual: Any) -> N
         what = "Dtype"
         was, now = expected.dtype, actual.dtype
     else:
-        axis = [a == b for a, b in zip(expected.shape, actual.shape)].index(False)
+        axis = same.index(False)
         what = "Shape"
         path += f".shape[{axis}] (expected same constant)"
         was, now = expected.shape, actual.shape
@@ -127,7 +149,9 @@ def _lower(ctx: mlir.LoweringRuleContext, *args: Any, exported: Exported) -> Seq
         operands.append(_platform_index(ctx, exported))
     tokens = [ctx.tokens_in.get(effect) for effect in exported.ordered_effects]
     operands += tokens
-    operands += mlir.flatten_ir_values([args[i] for i in exported.module_kept_var_idx])
+    operands += mlir.flatten_ir_values(
+        [_as_type(module_ctx, args[i], avals[i]) for i in exported.module_kept_var_idx]
+    )
     call = func_dialect.CallOp(out_types, ir.FlatSymbolRefAttr.get(name), operands)
     results = list(call.results)
     if tokens:
@@ -136,6 +160,7 @@ def _lower(ctx: mlir.LoweringRuleContext, *args: Any, exported: Exported) -> Seq
         results = results[len(tokens) :]
     types = [mlir.aval_to_ir_types(module_ctx, a) for a in exported.out_avals]
     outs = mlir.unflatten_ir_values_like_types(results, types)
+    outs = [_as_type(module_ctx, x, a) for x, a in zip(outs, ctx.avals_out, strict=True)]
     if same_devices:
         outs = _constrained(
             ctx, outs, exported.out_avals, exported._out_named_shardings, exported.out_shardings_hlo
@@ -144,6 +169,14 @@ def _lower(ctx: mlir.LoweringRuleContext, *args: Any, exported: Exported) -> Seq
 
 
 mlir.register_lowering(call_exported_p, _lower)
+
+
+def _as_type(module_ctx: mlir.ModuleContext, value: Any, aval: Any) -> Any:
+    """The value with the sizes that the type knows, or without those that it does not know."""
+    types = mlir.aval_to_ir_types(module_ctx, aval)
+    if not isinstance(value, ir.Value) or value.type == types:
+        return value
+    return hlo.convert(types, value)
 
 
 def _check_platforms(exported: Exported, platforms: Sequence[str]) -> None:

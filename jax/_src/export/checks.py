@@ -171,7 +171,11 @@ def check_tree(fun_name: str, exported: PyTreeDef, called: PyTreeDef) -> None:
 
 def argument_path(in_tree: PyTreeDef, index: int) -> str:
     """The path of a flat argument, such as `args[0]['x']`."""
+    return argument_paths(in_tree)[index]
+
+
+def argument_paths(in_tree: PyTreeDef) -> list[str]:
+    """The paths of all flat arguments."""
     tree = tree_unflatten(in_tree, list(range(in_tree.num_leaves)))
-    path = tree_flatten_with_path(tree)[0][index][0]
-    name = "args" if path[0].idx == 0 else "kwargs"
-    return name + keystr(path[1:])
+    paths = [path for path, _ in tree_flatten_with_path(tree)[0]]
+    return [("args" if p[0].idx == 0 else "kwargs") + keystr(p[1:]) for p in paths]

@@ -16,7 +16,10 @@ import numpy as np
 
 from jax._src import core, dtypes, effects as effects_lib, lib
 from jax._src.array_impl import aval_with_sharding
-from jax._src.export.checks import DisabledSafetyCheck
+from jax._src.export.checks import DisabledSafetyCheck, argument_paths
+from jax._src.export.shape_poly.parsing import Parser
+from jax._src.export.shape_poly.scope import SymbolicScope
+from jax._src.export.shape_poly.solving import DimensionSolver
 from jax._src.export.versions import check_calling_convention
 from jax._src.flatbuffer_tables import Buffer, Table, Writer
 from jax._src.memory import MemorySpace
@@ -70,6 +73,7 @@ _AXIS_TYPE_OF_NR = {0: AxisType.Auto, **{nr: kind for kind, nr in _AXIS_TYPES.it
 _CHECKS = {0: DisabledSafetyCheck.platform(), 2: DisabledSafetyCheck._shape_assertions()}
 _CHECK_CUSTOM_CALL = 1
 _MAX_DIM = 2**63 - 1
+_MAX_DIM_TEXT = 2000  # characters
 
 # After the flatbuffer: a mark and the checksum of the bytes before. Other readers ignore it.
 _MARK = b"crc32:"
@@ -312,9 +316,11 @@ def _read_exported(table: Table, make: Callable[..., T]) -> T:
     shardings = _Shardings(table)
     in_named, in_hlo = shardings.read(_IN_SHARDING_NRS, _IN_SHARDINGS)
     out_named, out_hlo = shardings.read(_OUT_SHARDING_NRS, _OUT_SHARDINGS)
-    avals = [_read_aval(t) for t in table.tables(_UNIQUE_AVALS)]
-    in_avals = _read_avals(table, avals, _IN_AVAL_NRS, _IN_AVALS, in_named)
-    out_avals = _read_avals(table, avals, _OUT_AVAL_NRS, _OUT_AVALS, out_named)
+    scope = SymbolicScope()  # of all types; the program itself checks the constraints
+    avals = [_read_aval(t, scope) for t in table.tables(_UNIQUE_AVALS)]
+    in_avals = _read_avals(table, avals, _IN_AVAL_NRS, _IN_AVALS, in_named, scope)
+    out_avals = _read_avals(table, avals, _OUT_AVAL_NRS, _OUT_AVALS, out_named, scope)
+    _check_dimensions(in_tree, in_avals, out_avals)
     _check_length("arguments", in_tree.num_leaves, in_avals, in_named, in_hlo)
     _check_length("results", out_tree.num_leaves, out_avals, out_named, out_hlo)
     kept = table.numbers(_KEPT, "<H")
@@ -377,12 +383,13 @@ def _at(values: Sequence[T], number: int, what: str) -> T:
 
 
 def _read_avals(
-    table: Table, unique: Sequence[core.ShapedArray], numbers: int, old: int, shardings: Sequence[Any]
+    table: Table, unique: Sequence[core.ShapedArray], numbers: int, old: int, shardings: Sequence[Any],
+    scope: SymbolicScope,
 ) -> tuple[core.ShapedArray, ...]:  # fmt: skip
     if table.has(numbers):
         avals = [_at(unique, n, "type") for n in table.numbers(numbers, "<I")]
     else:
-        avals = [_read_aval(t) for t in table.tables(old)]
+        avals = [_read_aval(t, scope) for t in table.tables(old)]
     return tuple(
         [
             aval if s is None else aval_with_sharding(aval, s)
@@ -391,26 +398,45 @@ def _read_avals(
     )
 
 
-def _read_aval(table: Table) -> core.ShapedArray:
+def _check_dimensions(
+    in_tree: trees.PyTreeDef, in_avals: Sequence[Any], out_avals: Sequence[Any]
+) -> None:
+    """Checks that the shapes of arguments determine the dimension variables of all types."""
+    if all(core.is_constant_shape(a.shape) for a in (*in_avals, *out_avals)):
+        return
+    if len(in_avals) != in_tree.num_leaves:
+        raise ValueError("damaged exported program: its arguments do not match their tree")
+    known = set(DimensionSolver(in_avals, argument_paths(in_tree)).variables)
+    for aval in out_avals:
+        for d in aval.shape:
+            if core.is_symbolic_dim(d) and not d._get_vars() <= known:
+                raise ValueError(
+                    f"damaged exported program: no argument has the dimensions of the result {aval}"
+                )
+
+
+def _read_aval(table: Table, scope: SymbolicScope) -> core.ShapedArray:
     if table.byte(_AVAL_KIND):
         raise ValueError(
             f"damaged exported program: a type of the unknown kind {table.byte(_AVAL_KIND)}"
         )
     dtype = _of_number(_DTYPE_OF_NR, table.byte(_AVAL_DTYPE), "dtype")
     space = _of_number(_MEMORY_OF_NR, table.byte(_AVAL_MEMORY), "memory space")
-    shape = tuple([_read_dim(text) for text in table.strings(_AVAL_SHAPE)])
+    shape = tuple([_read_dim(text, scope) for text in table.strings(_AVAL_SHAPE)])
     return core.ShapedArray(shape, dtype, memory_space=space)
 
 
-def _read_dim(text: str) -> Any:
+def _read_dim(text: str, scope: SymbolicScope) -> Any:
     if text.isdecimal() and text.isascii() and len(text) < 20:
         size = int(text)
         if size <= _MAX_DIM:
             return size
-    raise ValueError(
-        f"the exported program has a dimension {text[:100]!r}, which is not a number: symbolic shapes "
-        "are not supported yet"
-    )
+    if len(text) > _MAX_DIM_TEXT:
+        raise ValueError(f"the exported program has a dimension of {len(text)} characters")
+    shape = Parser(text, scope, "dimension of an exported program").shape()
+    if len(shape) != 1 or type(shape[0]) is int and not 0 <= shape[0] <= _MAX_DIM:
+        raise ValueError(f"the exported program has a dimension {text[:100]!r}, which is no size")
+    return shape[0]
 
 
 def _of_number(values: dict[int, T], number: int, what: str) -> T:

@@ -188,6 +188,9 @@ class DynamicJaxprTrace(Trace):
             return Literal(x, typeof(x))
         var = self._const_ids.get(id(x))
         if var is None:
+            if core.is_symbolic_dim(x):
+                with core.set_current_trace(self):
+                    return self.to_atom(x.dimension_as_value())  # type: ignore[attr-defined]
             aval = typeof(x)
             if isinstance(x, Tracer):
                 check_valid_tracer(x)

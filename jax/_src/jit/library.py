@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from jax._src import traceback_util
-from jax._src.core import eval_trace, trace_ctx
+from jax._src.core import eval_trace, is_symbolic_dim, trace_ctx
 from jax._src.interpreters.operand_meshes import operands
 from jax._src.interpreters.partial_eval import DynamicJaxprTrace
 from jax._src.jit import jitted
@@ -50,7 +50,7 @@ class _LibraryJit(jitted.Jitted):
     @traceback_util.api_boundary
     def cache_miss(self, *args, **kwargs):
         for x in (*args, *kwargs.values()):
-            if hasattr(type(x), "__jax_array__"):
+            if hasattr(type(x), "__jax_array__") and not is_symbolic_dim(x):
                 args = [_converted(a) for a in args]
                 kwargs = {k: _converted(a) for k, a in kwargs.items()}
                 # Without a program for the fast path, which would get other leaves.
@@ -59,6 +59,8 @@ class _LibraryJit(jitted.Jitted):
 
 
 def _converted(x: Any) -> Any:
+    if is_symbolic_dim(x):  # may be a static argument; others are converted when they are traced
+        return x
     return x.__jax_array__() if hasattr(type(x), "__jax_array__") else x
 
 

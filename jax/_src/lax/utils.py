@@ -129,6 +129,8 @@ def index_dtype_for_axis_size(size: Any) -> np.dtype:
 def const(example: Any, value: Any) -> Any:
     """Convert the number `value` to the dtype, and the weak type, of `example`."""
     kind = type(example)
+    if type(value) not in _PYTHON_NUMBERS and core.is_symbolic_dim(value):
+        return late.convert_element_type(value, dtypes.dtype(example), kind in _PYTHON_NUMBERS)
     if kind in _PYTHON_NUMBERS:
         return kind(value)
     dtype = dtypes.dtype(example)

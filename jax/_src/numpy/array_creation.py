@@ -425,7 +425,8 @@ def _range_bounds(start, stop, step):
 def _count(start, stop, step):
     """Returns the number of elements of a range."""
     if core.is_symbolic_dim(start) or core.is_symbolic_dim(stop):
-        return core.max_dim(-(-(stop - start) // step), 0)
+        up = step - 1 if core.definitely_greater(step, 0) else step + 1
+        return core.max_dim((stop - start + up) // step, 0)
     start, stop, step = map(_host_number, (start, stop, step))
     if type(start) is type(stop) is type(step) is int:
         return max(0, -((start - stop) // step))

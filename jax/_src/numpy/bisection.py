@@ -70,7 +70,12 @@ def bisect(a, v, side, dtype, unrolled):
 
 def _bisect(a, v, *, side, dtype, unrolled):
     n = a.shape[0]
-    wide = np.dtype(np.uint32) if n < 2**31 else np.dtype(np.uint64)
+    wide = np.dtype(np.uint64) if core.definitely_greater(n, 2**31 - 1) else np.dtype(np.uint32)
+    if not core.is_constant_dim(n):
+        raise NotImplementedError(
+            "searching in a sorted array needs a constant number of elements, got the symbolic shape "
+            f"{a.shape}: the number of steps depends on it."
+        )
     steps = n.bit_length()
 
     def halve(step, low):

@@ -78,8 +78,9 @@ def insert(
 def _insert(arr, indices, values, *, axis):
     n, count = arr.shape[axis], values.shape[axis]
     indices = lax.convert_element_type(indices, np.int32)
-    wrapped = lax.select(lax.lt(indices, np.int32(0)), lax.add(indices, np.int32(n)), indices)
-    wrapped = lax.clamp(np.int32(0), wrapped, np.int32(n))
+    last = lax.const(indices, n)
+    wrapped = lax.select(lax.lt(indices, np.int32(0)), lax.add(indices, last), indices)
+    wrapped = lax.clamp(np.int32(0), wrapped, last)
     keys = lax.broadcast_in_dim(wrapped, (count,), (0,))
     # Sort keys: 2 i for values inserted before element i, 2 i + 1 for element i itself. The sort is
     # stable, so values at the same position keep their order.
@@ -162,6 +163,8 @@ def delete(
         if dtype == np.bool_ or not (assume_unique_indices or np.ndim(obj) == 0):
             raise
         return _delete(arr, ravel(util.to_array(obj)), axis=axis)
+    if not core.is_constant_dim(n) and value.size <= 1 and value.dtype != np.bool_:
+        return _delete(arr, ravel(util.to_array(value)), axis=axis)
     if value.dtype == np.bool_:
         kept = np.flatnonzero(~value)
     else:
@@ -174,7 +177,9 @@ def delete(
 def _delete(arr, indices, *, axis):
     n = arr.shape[axis]
     indices = lax.convert_element_type(indices, np.int32)
-    indices = lax.select(lax.lt(indices, np.int32(0)), lax.add(indices, np.int32(n)), indices)
+    indices = lax.select(
+        lax.lt(indices, np.int32(0)), lax.add(indices, lax.const(indices, n)), indices
+    )
     removed = lax.sort(indices)
     # Element k of the result has before it in `arr` the removed elements i (in sorted order) with
     # removed[i] - i <= k.

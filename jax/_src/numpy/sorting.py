@@ -243,6 +243,8 @@ def _partition(a, *, kth, axis):
     moved = lax.transpose(a, perm)
     last = a.ndim - 1
     parts = [_take_along(moved, _smallest(moved, kth), last)]
+    if not core.is_constant_dim(n):
+        return lax.sort(a, dimension=axis)  # how many are above is not known
     if kth < n - 1:
         key = lax.convert_element_type(moved, np.int8) if a.dtype == np.bool_ else moved
         greatest, _ = lax.top_k(key, n - kth - 1)

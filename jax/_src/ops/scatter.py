@@ -185,8 +185,10 @@ def _segment_update(
         else:
             context = f"{name}() `num_segments` argument: it is needed where ids are traced."
             num_segments = util.known_bounds(segment_ids, context)[1] + 1
-    num_segments = core.concrete_or_error(int, num_segments, f"{name}() `num_segments` argument.")
-    if num_segments < 0:
+    if not core.is_symbolic_dim(num_segments):
+        context = f"{name}() `num_segments` argument."
+        num_segments = core.concrete_or_error(int, num_segments, context)
+    if core.definitely_greater(0, num_segments):
         raise ValueError("num_segments must be non-negative.")
     data = _with_dimensions_of(name, data, segment_ids)
     identity = _identity(scatter_op, data.dtype)

@@ -564,7 +564,7 @@ def _fold_in_types(keys, msgs):
     _check_keys("random_fold_in", keys)
     if keys.shape == msgs.shape:
         return _with_dims(keys if keys._sharding is not None else msgs, (), keys.dtype)
-    shape = np.broadcast_shapes(keys.shape, msgs.shape)
+    shape = lax.broadcast_shapes(keys.shape, msgs.shape)
     out = ShapedArray(shape, keys.dtype, manual_axis_type=keys.manual_axis_type)
     split = [a for a in (keys, msgs) if a._sharding is not None]
     if not split:
@@ -580,7 +580,7 @@ def _fold_in_raw(data, msgs, *, impl):
     # Do not map over dimensions of size one that broadcast: under vmap `unsafe_rbg` draws different
     # bits for copies of one key.
     shapes = data.shape[: data.ndim - len(impl.key_shape)], msgs.shape
-    full = np.broadcast_shapes(*shapes)
+    full = lax.broadcast_shapes(*shapes)
     fun = impl.fold_in
     for i in range(1, len(full) + 1):
         axes = tuple(0 if len(s) >= i and s[-i] == full[-i] else None for s in shapes)

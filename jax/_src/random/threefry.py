@@ -46,7 +46,7 @@ def _types(k1, k2, x1, x2):
     if not all(a.dtype == np.uint32 for a in (k1, k2, x1, x2)):
         names = [dtypes.dtype_name(a.dtype) for a in (k1, k2, x1, x2)]
         raise TypeError(f"Arguments to threefry2x32 must have uint32 type, got {names}")
-    shape = np.broadcast_shapes(k1.shape, k2.shape, x1.shape, x2.shape)
+    shape = lax.broadcast_shapes(k1.shape, k2.shape, x1.shape, x2.shape)
     aval = ShapedArray(shape, np.dtype(np.uint32), manual_axis_type=k1.manual_axis_type)
     return [aval, aval]
 
@@ -58,7 +58,7 @@ batching.defbroadcasting(threefry2x32_p)
 
 
 def _hash_broadcast(*words):
-    shape = np.broadcast_shapes(*[w.shape for w in words])
+    shape = lax.broadcast_shapes(*[w.shape for w in words])
     return hash_words(*[
         w if w.shape == shape
         else lax.broadcast_in_dim(w, shape, tuple(range(len(shape) - w.ndim, len(shape))))
@@ -73,8 +73,8 @@ def _hash_loop(*words):
     # XLA:CPU would fuse the hash into its consumer and recompute it for each use of an element; it
     # does not fuse a while loop. The first group of four rounds runs before the loop, and each of
     # the two iterations runs two groups, so that the carried keys rotate by a fixed amount.
-    shape = np.broadcast_shapes(*[w.shape for w in words])
-    if math.prod(shape) <= _FEW:
+    shape = lax.broadcast_shapes(*[w.shape for w in words])
+    if core.is_constant_shape(shape) and math.prod(shape) <= _FEW:
         return _hash_broadcast(*words)
     k1, k2, x1, x2 = words
     k3 = lax.bitwise_xor(lax.bitwise_xor(k1, k2), lax.full_like(k1, _PARITY))
@@ -112,7 +112,7 @@ def _spread(x, shape):
 
 
 def _alike(x, y):
-    shape = np.broadcast_shapes(x.shape, y.shape)
+    shape = lax.broadcast_shapes(x.shape, y.shape)
     return _spread(x, shape), _spread(y, shape)
 
 
@@ -168,7 +168,7 @@ def counters(shape):
             index = lax.add(index, lax.mul(along, lax.full(shape, stride, dtype)))
         return index
 
-    if size < 2**32:
+    if not core.definitely_greater(size, 2**32 - 1):
         return lax.full(shape, 0, np.uint32), flat_index(np.uint32)
     with config.enable_x64(True):
         index = flat_index(np.uint64)

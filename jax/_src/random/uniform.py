@@ -287,6 +287,11 @@ def permutation(key, x, axis: int = 0, independent: bool = False, *, out_shardin
 
 def shuffle(key, x, *, axis):
     """Sort by random keys, repeatedly, so that ties have almost no effect on the distribution."""
+    if not core.is_constant_shape(x.shape):
+        raise NotImplementedError(
+            "jax.random.permutation and shuffle need a constant number of elements, got the symbolic "
+            f"shape {x.shape}. Sort by random bits instead: x[jnp.argsort(jax.random.bits(key, (n,)))]."
+        )
     rounds = math.ceil(3 * math.log(max(1, x.size)) / math.log(np.iinfo(np.uint32).max))
     for _ in range(rounds):
         key, subkey = pair(key)

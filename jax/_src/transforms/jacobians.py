@@ -1,11 +1,12 @@
 """Matrices of derivatives: `jacfwd`, `jacrev`, `hessian`."""
 
 import functools
+import math
 from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from jax._src import dtypes, traceback_util
+from jax._src import core, dtypes, traceback_util
 from jax._src.ad_util import with_manual_type
 from jax._src.api_util import argnums_partial, check_callable, ensure_index
 from jax._src.core import typeof
@@ -195,7 +196,7 @@ def hessian(
 def _std_basis(pytree, of_cotangents: bool = False):
     """The standard basis of the tree's space: leaves have a leading axis over all entries."""
     leaves, tree = tree_flatten(pytree)
-    sizes = [int(np.prod(np.shape(x), dtype=np.int64)) for x in leaves]
+    sizes = [math.prod(np.shape(x)) for x in leaves]
     total = sum(sizes)
     dtype = dtypes.result_type(*leaves)
     out, start = [], 0
@@ -219,13 +220,13 @@ def _std_basis(pytree, of_cotangents: bool = False):
 
 def _shifted_eye(rows: int, columns: int, start: int):
     """A boolean matrix that is an identity matrix from row `start` on."""
-    if rows * columns <= _LARGEST_CONSTANT:
+    if core.is_constant_shape((rows, columns)) and rows * columns <= _LARGEST_CONSTANT:
         block = np.zeros((rows, columns), np.bool_)
         block[start : start + columns] = np.eye(columns, dtype=np.bool_)
         return block
     row = lax.broadcasted_iota(np.int32, (rows, columns), 0)
     column = lax.broadcasted_iota(np.int32, (rows, columns), 1)
-    return lax.eq(row, lax.add(column, np.int32(start)) if start else column)
+    return lax.eq(row, lax.add(column, lax.const(column, start)) if start != 0 else column)
 
 
 def _typed_like(value, derivative):
@@ -244,7 +245,7 @@ def _unravel(pytree, axis: int, arr):
     shape = np.shape(arr)
     parts, start = [], 0
     for x in leaves:
-        n = int(np.prod(np.shape(x), dtype=np.int64))
+        n = math.prod(np.shape(x))
         part = arr
         if len(leaves) > 1:
             part = slicing.slice_in_dim(arr, start, start + n, axis=axis)

@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from jax._src import config, core, effects as effects_lib, util
+from jax._src.errors import JaxRuntimeError
 from jax._src.interpreters.mlir.constants import i32_attr
 from jax._src.interpreters.mlir.context import (
     COLLECTIVE_CHANNEL_ID,
@@ -486,12 +487,25 @@ def _dump_dir() -> str | None:
 
 
 def refine_polymorphic_shapes(module: object) -> Any:
-    """Replaces dynamic shapes that follow from the shapes of the arguments by static ones."""
-    refined = _jax.mlir.refine_polymorphic_shapes(
-        module_to_bytecode(module),
-        enable_shape_assertions=True,
-        validate_static_shapes=True,
-        enable_shardy=config.use_shardy_partitioner.value,
-    )
+    """Replaces dynamic shapes that follow from the shapes of the arguments by static ones.
+
+    Raises:
+      ValueError: if an assertion about shapes does not hold, or shapes remain unknown.
+    """
+    try:
+        refined = _jax.mlir.refine_polymorphic_shapes(
+            module_to_bytecode(module),
+            enable_shape_assertions=True,
+            validate_static_shapes=True,
+            enable_shardy=config.use_shardy_partitioner.value,
+        )
+    except JaxRuntimeError as err:
+        assertion = re.search(r"error: (.*)", str(err))
+        if assertion is None or "op has dynamic shapes" in assertion[1]:
+            raise ValueError(
+                "Error refining shapes: the shapes of the arguments do not determine all shapes of the "
+                f"program. Export it, by jax.export.export, to call it for several shapes. {err}"
+            ) from err
+        raise ValueError(assertion[1]) from err
     with make_ir_context():
         return ir.Module.parse(refined)

@@ -492,6 +492,9 @@ def prune_unused(
     # Effects on arguments refer to their positions, so such jaxprs are not changed.
     if keep_unused or any(isinstance(e, core.JaxprInputEffect) for e in jaxpr.effects):
         return closed, None
+    # The shapes of unused arguments may give dimension variables their values.
+    if not all(core.is_constant_shape(getattr(v.aval, "shape", ())) for v in jaxpr.invars):
+        return closed, None
     pruned: tuple[core.ClosedJaxpr, tuple[int, ...] | None]
     if prune_unused in closed._cache:
         pruned = core.with_owner(closed._cache[prune_unused], closed)

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from jax._src import traceback_util
+from jax._src import core, traceback_util
 from jax._src.core import typeof
 from jax._src.late_binding import late
 from jax._src.lax import lax, slicing
@@ -50,6 +50,11 @@ def associative_scan(fn: Callable, elems: Any, reverse: bool = False, axis: int 
             f"(saw: {[typeof(x).shape for x in flat]})"
         )
     (size,) = sizes
+    if not core.is_constant_dim(size):
+        raise NotImplementedError(
+            f"associative_scan needs a constant size along its axis, got the symbolic size {size}: the "
+            "number of its steps depends on it. Use lax.scan, lax.cumsum or the like."
+        )
     if reverse:
         flat = [lax.rev(x, (axis,)) for x in flat]
 

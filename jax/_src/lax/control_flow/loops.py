@@ -234,6 +234,7 @@ def fori_loop(
         )
     dtype = dtypes.result_type(lower, upper)
     weak = first.weak_type and first.dtype == dtype  # the index has the type of the lower bound
+    lower, upper = core.dimension_as_value(lower), core.dimension_as_value(upper)
     if core.is_concrete(lower) and core.is_concrete(upper):
         lo, hi = int(core.to_concrete_value(lower)), int(core.to_concrete_value(upper))
         length = max(hi - lo, 0)

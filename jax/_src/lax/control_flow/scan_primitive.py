@@ -522,7 +522,7 @@ def _scan_impl(*args, reverse, length, jaxpr, num_consts, num_carry, unroll, _sp
 
     if length == 0:
         return [*carry, *[empty_stack(0, a) for a in y_avals]]
-    if length <= unroll:
+    if core.is_constant_dim(length) and length <= unroll:
         order = range(length - 1, -1, -1) if reverse else range(length)
         ys: list = [None] * length
         for i in order:
@@ -535,6 +535,8 @@ def _scan_impl(*args, reverse, length, jaxpr, num_consts, num_carry, unroll, _sp
         ]
         return [*carry, *stacked]
 
+    if not core.is_constant_dim(length) and length % unroll != 0:
+        unroll = 1  # how many steps would remain is not known
     steps, rest = divmod(length, unroll)
     # Whole groups of `unroll` steps run first; the remaining steps run last, unrolled.
     if rest:
@@ -602,7 +604,7 @@ def _counted_loop(steps: int, body: Callable, state: list) -> list:
     avals = [core.ShapedArray((), np.int32), *[typeof(x) for x in state]]
 
     def cond(i, *_):
-        return [lax.lt(i, np.int32(steps))]
+        return [lax.lt(i, lax.const(from_zero, steps))]
 
     def run(i, *state):
         return [lax.add(i, np.int32(1)), *body(i, list(state))]

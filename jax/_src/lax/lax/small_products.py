@@ -35,6 +35,8 @@ def is_small_product(ctx: mlir.LoweringRuleContext, dimension_numbers: Any, prec
         return False
     if isinstance(precision, (DotAlgorithm, DotAlgorithmPreset)):
         return False
+    if not core.is_constant_shape((*lhs.shape, *rhs.shape)):
+        return False
     (lhs_sum, rhs_sum), (lhs_batch, rhs_batch) = dimension_numbers
     terms = _size(lhs, lhs_sum)
     rows = _size(lhs, set(range(lhs.ndim)) - {*lhs_sum, *lhs_batch})

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import math
-import operator
 from collections.abc import Sequence
 from typing import Any
 
@@ -349,8 +348,8 @@ def top_k(operand: ArrayLike, k: int, *, axis: int = -1) -> list[Array]:
     ([10.0, 9.0, 6.0], [4, 0, 2])
     """
     axis = canonicalize_axis(axis, np.ndim(operand))
-    k = operator.index(k)
-    if k < 0:
+    k = core.canonicalize_dim(k)
+    if core.definitely_greater(0, k):
         raise ValueError(f"k argument to top_k must be nonnegative, got {k}")
     return top_k_p.bind(operand, k=k, axis=axis)
 

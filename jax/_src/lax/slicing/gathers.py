@@ -349,11 +349,18 @@ def _in_bounds(shape, indices, index_map, window):
     """Return which index vectors have their whole window inside an array of the given shape."""
     dtype = indices.dtype
     limit = dtypes.iinfo(dtype).max
-    bounds = np.array([min(shape[d] - window[d], limit) for d in index_map], dtype)
+    bounds = _last_starts([shape[d] - window[d] for d in index_map], limit, dtype)
     ok = lax.le(indices, lax.broadcast_in_dim(bounds, indices.shape, (indices.ndim - 1,)))
     if dtypes.issubdtype(dtype, np.signedinteger):
         ok = lax.bitwise_and(ok, lax.ge(indices, lax.full_like(indices, 0)))
     return lax.reduce_and(ok, (indices.ndim - 1,))
+
+
+def _last_starts(starts, limit, dtype):
+    """Return the largest indices as an array; sizes that are not known are taken to be below `limit`."""
+    if core.is_constant_shape(starts):
+        return np.array([min(s, limit) for s in starts], dtype)
+    return lax.convert_element_type(lax.shape_as_value(starts), dtype)
 
 
 _lower_fill = mlir.lower_fun(_fill, multiple_results=False)

@@ -86,8 +86,8 @@ def slice_in_dim(
     axis = _check_axis(axis, len(shape))
     size = shape[axis]
     starts, limits, strides = [0] * len(shape), list(shape), [1] * len(shape)
-    starts[axis] = 0 if start_index is None else _from_end(operator.index(start_index), size)
-    limits[axis] = size if limit_index is None else _from_end(operator.index(limit_index), size)
+    starts[axis] = 0 if start_index is None else _from_end(start_index, size)
+    limits[axis] = size if limit_index is None else _from_end(limit_index, size)
     strides[axis] = operator.index(stride)
     return slice(operand, starts, limits, strides)
 
@@ -330,8 +330,11 @@ def _check_axis(axis: int, ndim: int) -> int:
         raise IndexError(str(e)) from None
 
 
-def _from_end(i: int, size: int) -> int:
-    return i + size if i < 0 else i
+def _from_end(i: Any, size: Any) -> Any:
+    if type(i) is int and type(size) is int:
+        return i + size if i < 0 else i
+    i = core.canonicalize_dim(i)
+    return i + size if core.definitely_greater(0, i) else i
 
 
 def _start_indices(operand, indices, allow_negative) -> list[Any]:

@@ -12,6 +12,7 @@ import numpy as np
 from jax._src import core, dtypes
 from jax._src.array import ArrayImpl
 from jax._src.basearray import Array
+from jax._src.errors import InconclusiveDimensionOperation
 from jax._src.jit.library import nested_jit
 from jax._src.lax import lax, slicing
 from jax._src.lax.resharding import place
@@ -146,6 +147,12 @@ def _general_new_shape(old: tuple, given: Any, sizes: tuple) -> tuple:
         raise TypeError(
             f"{what} because the product of specified axis sizes ({known}) does not evenly divide "
             f"{size}"
+        )
+    if size % known != 0:
+        raise InconclusiveDimensionOperation(
+            f"{what}: Cannot divide evenly the size {size} by {known}, which leaves the remainder "
+            f"{size % known}. If it always is 0, state it when the dimensions are made: "
+            f"jax.export.symbolic_shape(..., constraints=['{size % known} == 0'])."
         )
     return (*sizes[: unknown[0]], size // known, *sizes[unknown[0] + 1 :])
 

@@ -1,0 +1,296 @@
+"""Bounds of symbolic dimensions, from which comparisons are decided.
+
+A term is bounded by the bounds of its factors, an expression by those of its terms. Where that does
+not decide, all that is known of the terms is written as linear inequalities, with each term as a
+variable: the constraints of the scope, what floordiv, mod, max and min are, and products of bounds
+(G. P. McCormick, "Computability of global solutions to factorable nonconvex programs", Mathematical
+Programming 10, 1976). The least value of the expression then is that of a linear program, by its
+dual: the largest constant c such that expression - c is a sum of inequalities with non-negative
+coefficients (Farkas' lemma). All of it is exact, so a decision is never wrong.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from jax._src.export.shape_poly import expressions as ex
+from jax._src.export.shape_poly.expressions import ONE, DimFactor, DimTerm
+from jax._src.export.shape_poly.linear_program import minimize
+
+if TYPE_CHECKING:
+    from jax._src.export.shape_poly.scope import SymbolicScope
+
+Bound = Any  # an int, or minus or plus infinity
+Bounds = tuple[Bound, Bound]
+
+_MAX_TERMS = 48  # a limit to the size of linear programs
+
+
+class Decision:
+    """Decides for one scope, and remembers what it has found.
+
+    Args:
+      scope: the scope.
+    """
+
+    def __init__(self, scope: SymbolicScope):
+        self._scope = scope
+        self.inequalities: list[Any] = []  # expressions that are not negative
+        self._term_limits: dict[DimTerm, Bounds] = {}
+        self._known: dict[Any, Bounds] = {}
+        self._busy: set[DimFactor] = set()
+
+    def assume(self, expression: Any) -> None:
+        """Takes the expression to be not negative."""
+        self.inequalities.append(expression)
+        self._known.clear()
+        terms = [(t, k) for t, k in expression._terms if not t.is_constant]
+        if len(terms) == 1:  # a limit of one term
+            ((term, k),) = terms
+            low, high = self._term_limits.get(term, (-math.inf, math.inf))
+            limit = -expression._constant
+            if k > 0:
+                low = max(low, -(-limit // k))
+            else:
+                high = min(high, limit // k)
+            self._term_limits[term] = (low, high)
+
+    def check_satisfiable(self) -> None:
+        """Raises ValueError if no values of the terms fulfil all inequalities."""
+        for e in self.inequalities:
+            if self._interval(e)[1] < 0 or self._linear_bound(e, negate=True) < 0:
+                self._fail_unsatisfiable()
+
+    def _fail_unsatisfiable(self) -> NoReturn:
+        constraints = ", ".join(repr(c) for c in self._scope._constraint_texts)
+        raise ValueError(
+            f"Unsatisfiable constraint: no dimensions, which are at least 1, fulfil all of {constraints}."
+        )
+
+    def bounds(self, x: Any) -> Bounds:
+        """The least and largest values known; for an int, it twice."""
+        if type(x) is int:
+            return x, x
+        found = self._known.get(x._key)
+        if found is None:
+            found = self._known[x._key] = self._bounds(x)
+        return found
+
+    def _bounds(self, x: Any) -> Bounds:
+        low, high = self._interval(x)
+        # The linear program is tried where the interval does not tell the sign.
+        if low < 0 <= high:
+            low = max(low, self._linear_bound(x, negate=False))
+            if low < 0:
+                high = min(high, self._linear_bound(x, negate=True))
+        return low, high
+
+    # By intervals
+
+    def _interval(self, x: Any) -> Bounds:
+        if type(x) is int:
+            return x, x
+        total: Bounds = (0, 0)
+        for term, k in x._terms:
+            low, high = _product(self._term_bounds(term), (k, k))
+            total = total[0] + low, total[1] + high
+        return total
+
+    def _term_bounds(self, term: DimTerm) -> Bounds:
+        low, high = 1, 1
+        for factor, exponent in term.factors:
+            bounds = self._factor_bounds(factor)
+            power = bounds
+            for _ in range(exponent - 1):
+                power = _product(power, bounds)
+            if exponent % 2 == 0:
+                power = (max(power[0], 0), power[1])
+            low, high = _product((low, high), power)
+        limits = self._term_limits.get(term)
+        return (low, high) if limits is None else (max(low, limits[0]), min(high, limits[1]))
+
+    def _factor_bounds(self, factor: DimFactor) -> Bounds:
+        limits = self._term_limits.get(DimTerm(((factor, 1),)), (-math.inf, math.inf))
+        low, high = self._own_bounds(factor)
+        low, high = max(low, limits[0]), min(high, limits[1])
+        if low > high:
+            self._fail_unsatisfiable()
+        return low, high
+
+    def _own_bounds(self, factor: DimFactor) -> Bounds:
+        if factor.operation is None:
+            return 1, math.inf
+        if factor in self._busy:  # within the decision about itself
+            return -math.inf, math.inf
+        self._busy.add(factor)
+        try:
+            x, y = (self._interval(v) for v in factor.operands)
+        finally:
+            self._busy.discard(factor)
+        if factor.operation == ex.MAX:
+            return max(x[0], y[0]), max(x[1], y[1])
+        if factor.operation == ex.MIN:
+            return min(x[0], y[0]), min(x[1], y[1])
+        if factor.operation == ex.MOD:
+            return _mod_bounds(x, y)
+        return _floordiv_bounds(x, y)
+
+    # By linear programs
+
+    def _linear_bound(self, x: Any, *, negate: bool) -> Bound:
+        """The least value of x, or with `negate` the largest, by all inequalities."""
+        sign = -1 if negate else 1
+        coefficients = {t: sign * k for t, k in x._terms}
+        inequalities = self._relevant(coefficients)
+        terms = sorted(
+            {t for e in inequalities for t in e} | set(coefficients), key=lambda t: t.key
+        )
+        terms = [t for t in terms if not t.is_constant]
+        rows = [[e.get(t, 0) for e in inequalities] for t in terms]
+        right = [coefficients.get(t, 0) for t in terms]
+        cost = [e.get(ONE, 0) for e in inequalities]
+        least = minimize(rows, right, cost) if inequalities else math.inf
+        if least == -math.inf:
+            self._fail_unsatisfiable()
+        if least == math.inf:
+            return math.inf if negate else -math.inf
+        bound = math.ceil(coefficients.get(ONE, 0) - least)
+        return sign * bound
+
+    def _relevant(self, coefficients: dict[DimTerm, int]) -> list[dict[DimTerm, int]]:
+        """Inequalities of the terms, and of the terms of these: sums that are not negative."""
+        found: list[dict[DimTerm, int]] = []
+        seen: set[DimTerm] = {ONE}
+        todo = [t for t in coefficients if t not in seen]
+        for e in self.inequalities:
+            sums = dict(e._terms)
+            found.append(sums)
+            todo += sums
+        while todo and len(seen) < _MAX_TERMS:
+            term = todo.pop(0)
+            if term in seen:
+                continue
+            seen.add(term)
+            for e in self._facts(term):
+                if type(e) is int:
+                    if e < 0:
+                        self._fail_unsatisfiable()
+                    continue
+                sums = dict(e._terms)
+                if sums not in found:
+                    found.append(sums)
+                    todo += sums
+        return found
+
+    def _facts(self, term: DimTerm) -> list[Any]:
+        """Expressions with the term that are not negative."""
+        facts: list[Any] = []
+        low, high = self._term_bounds(term)
+        t = self._expression(term)
+        if low != -math.inf:
+            facts.append(t - low)
+        if high != math.inf:
+            facts.append(high - t)
+        factor = term.to_factor()
+        if factor is not None:
+            if factor.operation is not None and factor not in self._busy:
+                facts += self._operation_facts(factor, t)
+        else:
+            facts += self._product_facts(term, t)
+        return facts
+
+    def _expression(self, term: DimTerm) -> Any:
+        return ex.DimExpr(((term, 1),), self._scope)
+
+    def _operation_facts(self, factor: DimFactor, t: Any) -> list[Any]:
+        x, y = factor.operands
+        if factor.operation == ex.MAX:
+            least = min(self._interval(x)[0], self._interval(y)[0])
+            return [t - x, t - y, *([x + y - least - t] if least != -math.inf else [])]
+        if factor.operation == ex.MIN:
+            largest = max(self._interval(x)[1], self._interval(y)[1])
+            return [x - t, y - t, *([t - x - y + largest] if largest != math.inf else [])]
+        low, high = self._interval(y)
+        if low <= 0 <= high:
+            return []
+        first = []
+        if (
+            factor.operation == ex.MOD
+            and low > 0
+            and type(x) is not int
+            and self._is_natural(factor)
+        ):
+            first = [x - t]  # the remainder of a number that is not negative is no larger
+        if factor.operation == ex.FLOORDIV:
+            quotient, rest = t, x - y * t
+        else:
+            q_factor = DimFactor(ex.FLOORDIV, (x, y))
+            quotient, rest = ex.from_factor(q_factor, self._scope), t
+        facts = [rest, y - 1 - rest] if low > 0 else [-rest, rest - 1 - y]
+        if factor.operation == ex.MOD:
+            equal = x - y * quotient - rest
+            facts += [equal, -equal]
+        return first + facts
+
+    def _is_natural(self, factor: DimFactor) -> bool:
+        """Whether the first operand is never negative."""
+        self._busy.add(factor)
+        try:
+            return bool(self.bounds(factor.operands[0])[0] >= 0)
+        finally:
+            self._busy.discard(factor)
+
+    def _product_facts(self, term: DimTerm, t: Any) -> list[Any]:
+        """(f - low f) (g - low g) >= 0, and the like for upper bounds, for term = f g."""
+        factor, exponent = term.factors[-1]
+        f = DimTerm(((factor, 1),))
+        rest = ((factor, exponent - 1),) if exponent > 1 else ()
+        g = DimTerm(term.factors[:-1] + rest)
+        facts = []
+        fx, gx = self._expression(f), self._expression(g)
+        f_low, f_high = self._term_bounds(f)
+        g_low, g_high = self._term_bounds(g)
+        for a, b, sign in (
+            (f_low, g_low, 1), (f_high, g_high, 1), (f_low, g_high, -1), (f_high, g_low, -1),
+        ):  # fmt: skip
+            if abs(a) != math.inf and abs(b) != math.inf:
+                facts.append(sign * (t - a * gx - b * fx + a * b))
+        return facts
+
+
+def _times(x: Bound, y: Bound) -> Bound:
+    return 0 if x == 0 or y == 0 else x * y
+
+
+def _product(x: Bounds, y: Bounds) -> Bounds:
+    corners = [_times(a, b) for a in x for b in y]
+    return min(corners), max(corners)
+
+
+def _quotient(x: Bound, y: Bound) -> Bound:
+    """floor(x / y) for y != 0, with its limit for infinite values."""
+    if abs(y) == math.inf:
+        if abs(x) == math.inf:
+            return 0 if (x > 0) == (y > 0) else -math.inf
+        return 0 if x == 0 or (x > 0) == (y > 0) else -1
+    if abs(x) == math.inf:
+        return x if y > 0 else -x
+    return x // y
+
+
+def _floordiv_bounds(x: Bounds, y: Bounds) -> Bounds:
+    if y[0] <= 0 <= y[1]:
+        return -math.inf, math.inf
+    corners = [_quotient(a, b) for a in x for b in y]
+    return min(corners), max(corners)
+
+
+def _mod_bounds(x: Bounds, y: Bounds) -> Bounds:
+    if y[0] > 0:
+        high = y[1] - 1
+        return 0, min(high, x[1]) if x[0] >= 0 else high
+    if y[1] < 0:
+        low = y[0] + 1
+        return (max(low, x[0]) if x[1] <= 0 else low), 0
+    return -math.inf, math.inf

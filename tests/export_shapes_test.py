@@ -1,0 +1,304 @@
+"""Symbolic dimensions beside the reference (export_shapes_scenarios.py), and where they are decided better."""
+
+import itertools
+import random
+
+import numpy as np
+import pytest
+from export_shapes_functions import ARGUMENTS, FUNCTIONS, MORE_FUNCTIONS
+from op_testing import case_tests
+
+import jax
+import jax.numpy as jnp
+from jax import export
+from jax._src.export.shape_poly import solving
+from jax._src.export.shape_poly.linear_program import minimize
+from jax.errors import InconclusiveDimensionOperation
+
+reference, test_reference, _ = case_tests(__file__)
+
+symbolic_shape = export.symbolic_shape
+
+
+def decided(text, constraints=()):
+    a, b, c = symbolic_shape("a, b, c", constraints=constraints)
+    return eval(text, {"max": jax.core.max_dim, "min": jax.core.min_dim}, {"a": a, "b": b, "c": c})
+
+
+class TestDecisions:
+    @pytest.mark.parametrize(
+        "text",
+        [
+            "a*a >= a",
+            "a*b >= a",
+            "a - a%3 >= 0",
+            "5 % a <= 5",
+            "a*a - 2*a + 1 >= 0",
+            "a*b + 1 >= a + b",
+        ],
+    )
+    def test_more_than_the_reference(self, text):
+        assert decided(text) is True
+
+    @pytest.mark.parametrize(
+        "text", ["a*a >= b", "a >= b", "a*b >= 2", "a%2 >= 1", "a//b >= 1", "max(a, b) > a"]
+    )
+    def test_inconclusive(self, text):
+        with pytest.raises(InconclusiveDimensionOperation):
+            decided(text)
+
+    def test_constraints_decide(self):
+        assert decided("b >= a", ["a*a == b"])
+        assert decided("a + b >= 10", ["a >= 4", "b >= 6"])
+        assert decided("a >= c", ["a >= b", "b >= c"])
+        assert decided("4*(a//4) == a", ["mod(a, 4) == 0"])
+        assert decided("a - 2*b == 0", ["a == 2*b"])
+        assert decided("a == c", ["a == b", "b == c"])
+
+    def test_sound(self):
+        """What is decided holds for all values that fulfil the constraints."""
+        rng = random.Random(0)
+        atoms = ["a", "b", "2", "3", "1", "5"]
+        operations = [
+            "({} + {})",
+            "({} - {})",
+            "({} * {})",
+            "({} // {})",
+            "({} % {})",
+            "max({}, {})",
+            "min({}, {})",
+        ]
+
+        def expression(depth):
+            if depth == 0:
+                return rng.choice(atoms)
+            return rng.choice(operations).format(
+                expression(depth - 1), expression(rng.randrange(depth))
+            )
+
+        decisions = 0
+        for _ in range(250):
+            x, y = expression(2), expression(2)
+            constraints = rng.choice(
+                [(), ("a >= b",), ("a <= 4",), ("a + b >= 6", "mod(a, 2) == 0")]
+            )
+            values = [
+                (a, b) for a, b in itertools.product(range(1, 9), repeat=2)
+                if all(
+                    eval(c.replace("mod(a, 2)", "a % 2"), {}, {"a": a, "b": b}) for c in constraints
+                )
+            ]  # fmt: skip
+            try:
+                result = decided(f"{x} >= {y}", constraints)
+                exact = str(decided(x, constraints))
+            except (InconclusiveDimensionOperation, ZeroDivisionError):
+                continue
+            decisions += 1
+            for a, b in values:
+                try:
+                    left, right = (
+                        eval(t, {"max": max, "min": min}, {"a": a, "b": b}) for t in (x, y)
+                    )
+                except ZeroDivisionError:
+                    continue
+                assert (left >= right) is bool(result), (x, y, constraints, a, b, exact)
+        assert decisions > 100
+
+    def test_linear_programs(self):
+        # Least x0 + x1 with x0 - x2 = 2, x1 - x3 = 3, all variables not negative.
+        assert minimize([[1, 0, -1, 0], [0, 1, 0, -1]], [2, 3], [1, 1, 0, 0]) == 5
+        assert minimize([[1, 1]], [-1], [1, 1]) == np.inf  # no solution
+        assert minimize([[1, -1]], [0], [-1, 0]) == -np.inf  # no bound
+        assert minimize([[1, 1], [2, 2]], [2, 4], [3, 1]) == 2  # dependent equations
+
+
+class TestErrors:
+    def test_inconclusive(self):
+        with pytest.raises(
+            InconclusiveDimensionOperation, match=r"'a' >= 'b' is inconclusive"
+        ) as info:
+            decided("a >= b", ["a >= 2"])
+        assert "constraints=['a >= b']" in str(info.value) and "  a >= 2" in str(info.value)
+
+    def test_unsatisfiable(self):
+        for constraints in (
+            ["a >= 3", "a <= 2"],
+            ["a <= 0"],
+            ["a == 0"],
+            ["a >= b", "b >= a + 1"],
+            ["2*a == 3"],
+        ):
+            with pytest.raises(ValueError, match="Unsatisfiable constraint"):
+                symbolic_shape("a, b", constraints=constraints)
+
+    def test_scopes(self):
+        (a,), (other,) = symbolic_shape("a"), symbolic_shape("a")
+        assert a != other
+        with pytest.raises(ValueError, match="Invalid mixing of symbolic scopes") as info:
+            a + other
+        assert "export_shapes_test.py" in str(info.value)
+        with pytest.raises(ValueError, match="both a `scope` and `constraints`"):
+            symbolic_shape("a", scope=a.scope, constraints=["a >= 2"])
+        assert symbolic_shape("a", scope=a.scope) == (a,)
+
+    def test_syntax(self):
+        with pytest.raises(ValueError, match=r"'a b' in dimension 0: .* found 'b' at position 2"):
+            symbolic_shape("a b")
+        with pytest.raises(ValueError, match="division by zero"):
+            symbolic_shape("mod(a, 0)")
+        with pytest.raises(ValueError, match="deeper than"):
+            symbolic_shape("(" * 1000 + "a" + ")" * 1000 + "+1")
+        with pytest.raises(ValueError, match="exponent"):
+            symbolic_shape("a^1000000")
+        with pytest.raises(ValueError, match="smaller number"):
+            symbolic_shape("9" * 1000)
+
+    def test_outside_of_a_trace(self):
+        (a,) = symbolic_shape("a")
+        with pytest.raises(NotImplementedError, match="'a' is not known outside"):
+            jnp.asarray(a)
+        with pytest.raises(InconclusiveDimensionOperation, match="constant is required"):
+            int(a)
+
+    def test_unsolvable(self):
+        a, b = symbolic_shape("a, b")
+        avals = [jax.core.ShapedArray((a, a * b), np.dtype("float32"))]
+        with pytest.raises(
+            ValueError, match=r"Cannot solve for values of dimension variables \{'b'\}"
+        ):
+            solving.DimensionSolver(avals, ["args[0]"])
+
+
+class TestSolving:
+    def solve(self, specs, sizes, constraints=()):
+        scope = export.SymbolicScope(constraints)
+        avals = [
+            jax.core.ShapedArray(symbolic_shape(s, scope=scope), np.dtype("float32")) for s in specs
+        ]
+        return solving.solve_for_sizes(avals, [f"args[{i}]" for i in range(len(avals))], sizes)
+
+    def test_values(self):
+        assert self.solve(["a, 2*b + 1"], [(3, 7)]) == {"a": 3, "b": 3}
+        assert self.solve(["3*a - 2*b, b"], [(5, 2)]) == {"a": 3, "b": 2}
+        assert self.solve(["mod(a, 2)", "a"], [(1,), (3,)]) == {"a": 3}
+        assert self.solve(["a + b", "b"], [(5,), (2,)]) == {"a": 3, "b": 2}
+
+    def test_symbolic_values(self):
+        (n,) = symbolic_shape("n")
+        assert self.solve(["2*a, a"], [(2 * n, n)]) == {"a": n}
+
+    @pytest.mark.parametrize(
+        "specs, sizes, constraints, message",
+        [
+            (["2*a"], [(3,)], (), "Division had remainder 1 when computing the value of 'a'"),
+            (
+                ["a, a"],
+                [(3, 4)],
+                (),
+                r"inconsistency .* args\[0\].shape\[1\] \(= 4\) .* 'a' \(= 3\)",
+            ),
+            (["a"], [(0,)], (), "Expected value >= 1 for dimension variable 'a', which is 0"),
+            (["a, b"], [(2, 3)], ["a >= b"], "constraint a >= b: .* found -1"),
+            (["a"], [(3,)], ["mod(a, 2) == 0"], "constraint mod"),
+        ],
+    )
+    def test_mismatches(self, specs, sizes, constraints, message):
+        with pytest.raises(ValueError, match=message):
+            self.solve(specs, sizes, constraints)
+
+
+def specs_of(names):
+    a, b = symbolic_shape("a, b", constraints=["a >= 4", "b >= 4"])
+    sizes = {"a": a, "b": b}
+    return [
+        jax.ShapeDtypeStruct(tuple(sizes.get(d, d) for d in shape), dtype)
+        for shape, dtype in (ARGUMENTS[x] for x in names)
+    ]
+
+
+@pytest.mark.parametrize("name", [*FUNCTIONS, *MORE_FUNCTIONS])
+def test_lowering(name):
+    fun, *args = {**FUNCTIONS, **MORE_FUNCTIONS}[name]
+    text = jax.jit(fun).lower(*specs_of(args)).as_text()
+    assert "jax.global_constant" in text
+
+
+@pytest.mark.parametrize(
+    "fun, argument, error",
+    [
+        (lambda v: jax.random.permutation(jax.random.key(0), v), "v", NotImplementedError),
+        (lambda v: jax.lax.associative_scan(jnp.add, v), "v", NotImplementedError),
+        (lambda v: jnp.searchsorted(v, 1.0), "v", NotImplementedError),
+        (lambda x: x.reshape(5, -1), "x", InconclusiveDimensionOperation),
+        (lambda x: x if x.shape[0] > x.shape[1] else x.T, "x", InconclusiveDimensionOperation),
+    ],
+)
+def test_unsupported(fun, argument, error):
+    with pytest.raises(error):
+        jax.eval_shape(fun, *specs_of([argument]))
+
+
+# The order of elements in the parts of `partition` is not specified.
+ALL_FUNCTIONS = {k: f for k, f in {**FUNCTIONS, **MORE_FUNCTIONS}.items() if k != "partition"}
+VALUES = {
+    "x": np.linspace(0.1, 4, 48, dtype=np.float32).reshape(8, 6),
+    "v": np.linspace(0.2, 3, 8, dtype=np.float32),
+    "i": np.arange(8, dtype=np.int32) * 3 % 4,
+    "square": 3 * np.eye(8, dtype=np.float32) + 0.1,
+    "squares": np.stack([k * np.eye(8, dtype=np.float32) + 0.1 for k in (1, 2, 3)]),
+    "heads": np.linspace(-1, 1, 512, dtype=np.float32).reshape(2, 8, 4, 8),
+}
+
+
+@pytest.mark.parametrize("start", range(0, len(ALL_FUNCTIONS), 24))
+def test_calls(start):
+    """A program with symbolic shapes, stored and loaded, has the results of one with known shapes."""
+    chosen = list(ALL_FUNCTIONS.values())[start : start + 24]
+
+    @jax.jit
+    def all_of(*arguments):
+        given = dict(zip(ARGUMENTS, arguments))
+        return [jax.tree.leaves(fun(*(given[x] for x in args))) for fun, *args in chosen]
+
+    exported = export.export(all_of)(*specs_of(ARGUMENTS))
+    loaded = export.deserialize(exported.serialize())
+    arguments = [VALUES[x] for x in ARGUMENTS]
+    results, wants = jax.tree.leaves(loaded.call(*arguments)), jax.tree.leaves(all_of(*arguments))
+    for got, want in zip(results, wants, strict=True):
+        assert got.dtype == want.dtype
+        np.testing.assert_allclose(got, want, rtol=2e-5, atol=2e-5)
+
+
+def test_call_with_other_symbolic_sizes():
+    a, b = symbolic_shape("a, b", constraints=["a >= b"])
+    inner = export.export(jax.jit(lambda x: x.sum(0)))(jax.ShapeDtypeStruct((a, b), np.float32))
+    inner = export.deserialize(inner.serialize(vjp_order=2))
+    (n,) = symbolic_shape("n")
+    outer = export.export(jax.jit(lambda y: 2 * inner.call(y)))(
+        jax.ShapeDtypeStruct((2 * n, 3), np.float32)
+    )
+    assert str(outer.out_avals[0]) == "float32[3]"
+    x = np.arange(12, dtype=np.float32).reshape(4, 3)
+    np.testing.assert_array_equal(outer.call(x), 2 * x.sum(0))
+    np.testing.assert_array_equal(
+        jax.grad(lambda x: (inner.call(x) ** 2).sum())(x)[3], 2 * x.sum(0)
+    )
+    with pytest.raises(ValueError, match="constraint a >= b: .* found -1"):
+        outer.call(x[:2])
+
+
+def test_compile_without_export():
+    (n,) = symbolic_shape("n")
+    lowered = jax.jit(jnp.sin).lower(jax.ShapeDtypeStruct((n,), np.float32))
+    with pytest.raises(ValueError, match="Error refining shapes: .* Export it"):
+        lowered.compile()
+
+
+def test_platforms_and_dimensions():
+    (n,) = symbolic_shape("n")
+    f = jax.jit(lambda x, unused: jnp.sort(x) / x.shape[0])
+    specs = jax.ShapeDtypeStruct((n,), np.float32), jax.ShapeDtypeStruct((3,), np.float32)
+    exported = export.export(f, platforms=("cpu", "tpu", "cuda"))(*specs)
+    assert exported.module_kept_var_idx == (0, 1) and exported.uses_global_constants
+    x = np.array([3, 1, 2], np.float32)
+    np.testing.assert_array_equal(exported.call(x, x), np.float32([1, 2, 3]) / np.float32(3))
