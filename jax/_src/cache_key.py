@@ -43,7 +43,9 @@ _CACHE_FOLDERS = ("xla_gpu_kernel_cache_file", "xla_gpu_per_fusion_autotune_cach
 CUSTOM_PARTITIONING_TARGET = "CustomSPMDPartitioning"
 _CALLBACK_TARGETS = ("xla_python_cpu_callback", "xla_python_gpu_callback",
                      "xla_ffi_python_cpu_callback", "xla_ffi_python_gpu_callback",
-                     "xla_ffi_partitioned_python_cpu_callback", "xla_ffi_partitioned_python_gpu_callback")  # fmt: skip
+                     "xla_ffi_partitioned_python_cpu_callback", "xla_ffi_partitioned_python_gpu_callback",
+                     "xla_buffer_python_cpu_callback", "xla_buffer_python_gpu_callback",
+                     "xla_buffer_python_gpu_callback_cmd_buffer")  # fmt: skip
 
 
 class IgnoreCallbacks(enum.IntEnum):

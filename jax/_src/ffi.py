@@ -196,7 +196,9 @@ def ffi_call(
             vmap_method=vmap_method,
             input_layouts=_minor_to_major("input", layouts, avals),
             output_layouts=out_layouts,
-            input_output_aliases=_aliases(input_output_aliases, avals, result_avals),
+            input_output_aliases=checked_aliases(
+                "ffi_call", input_output_aliases, avals, result_avals
+            ),
             custom_call_api_version=custom_call_api_version,
             legacy_backend_config=legacy_backend_config,
             attributes=Attributes(
@@ -306,22 +308,23 @@ def _minor_to_major(
     return tuple(out)
 
 
-def _aliases(
-    aliases: Mapping[int, int] | None, inputs: Sequence[Any], outputs: Sequence[Any]
+def checked_aliases(
+    name: str, aliases: Mapping[int, int] | None, inputs: Sequence[Any], outputs: Sequence[Any]
 ) -> tuple[tuple[int, int], ...]:
+    """The pairs of inputs and outputs that share a buffer; `name` is the caller's, for errors."""
     if aliases is None:
         return ()
     for i, o in aliases.items():
         for what, index, avals in (("input", i, inputs), ("output", o, outputs)):
             if not 0 <= index < len(avals):
                 raise ValueError(
-                    f"ffi_call: input_output_aliases has the pair {i}:{o} with {what} number {index}, but "
+                    f"{name}: input_output_aliases has the pair {i}:{o} with {what} number {index}, but "
                     f"there are {len(avals)} {what}s"
                 )
         here, there = inputs[i], outputs[o]
         if here.shape != there.shape or here.dtype != there.dtype:
             raise ValueError(
-                f"ffi_call: input_output_aliases has the pair {i}:{o}, whose types differ: "
+                f"{name}: input_output_aliases has the pair {i}:{o}, whose types differ: "
                 f"{here.str_short()} and {there.str_short()}"
             )
     return tuple(sorted(aliases.items()))
