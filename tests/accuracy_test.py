@@ -24,7 +24,8 @@ MEASURED = {
     "float64": "exp2 cbrt sinc expm1 sinh cosh atanh log10 expn gelu_exact polygamma bessel_jn",
     "complex64": "expm1 sin sinh cosh log1p loggamma",
     "complex128": "expm1 cosh sqrt loggamma",
-    "bfloat16": "cbrt sinh",
+    "float16": "exp2",
+    "bfloat16": "cbrt sinh exp2",
 }
 
 

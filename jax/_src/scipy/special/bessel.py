@@ -88,7 +88,7 @@ def i1e(x: ArrayLike) -> Array:
 @nested_jit
 def _scaled(value, x):
     # The absolute value, whose slope at zero has to be zero: there that of lax.abs is 1.
-    y = x * lax.sign(x)
+    y = lax.max(x, -x)
     # The exponential may overflow where the product does not; then it is a square.
     large = y > math.log(float(dtypes.finfo(x.dtype).max)) - 1
     power = lax.exp(where(large, 0.5 * y, y))

@@ -11,6 +11,7 @@ from jax._src import core, dtypes
 from jax._src.basearray import Array
 from jax._src.jit.library import nested_jit
 from jax._src.lax import lax, special
+from jax._src.lax.control_flow import cond
 from jax._src.lax.special.doubled import two_sum
 from jax._src.lax.special.expansions import stirling_error
 from jax._src.lax.special.gamma_tables import GAMMA, SINE
@@ -398,6 +399,16 @@ def _by_rounded_sum(total, rest):
 
 
 def _beta(a, b):
+    total = a + b
+    # Of positive numbers, also large ones, in doubled precision
+    positive = (a > 0) & (b > 0) & lax.is_finite(total)
+    out = positive_beta(where(positive, a, 1), where(positive, b, 1))
+    # Mostly all are positive: then the rest, which takes as long, is left out.
+    all_positive = lax.reduce_and(positive, range(positive.ndim))
+    return cond(all_positive, lambda a, b, out: out, _beta_of_any_sign, a, b, out)
+
+
+def _beta_of_any_sign(a, b, of_positive):
     total, rest = two_sum(a, b)
     largest = 30 if a.dtype == np.float32 else 160
     small = (abs(a) < largest) & (abs(b) < largest) & (abs(total) < largest)
@@ -408,9 +419,7 @@ def _beta(a, b):
     logs = special.lgamma(a) + special.lgamma(b) - special.lgamma(total)
     logs = _sign(a) * _sign(b) * _sign(total) * lax.exp(logs)
     out = where(small, quotient, logs) * _by_rounded_sum(total, rest)
-    # Of positive numbers, also large ones, in doubled precision
-    positive = (a > 0) & (b > 0) & lax.is_finite(total)
-    out = where(positive, positive_beta(where(positive, a, 1), where(positive, b, 1)), out)
+    out = where((a > 0) & (b > 0) & lax.is_finite(total), of_positive, out)
     out = where((a > 0) & (b > 0) & (total == np.inf), 0, out)
     # A pole of the denominator alone is a zero.
     zero = (total <= 0) & (total == lax.floor(total))
