@@ -94,7 +94,7 @@ _LAZY = {
     "hlo": "jaxlib._hlo",
     "xla": "jaxlib._xla",
     "profiler": "jaxlib._profiler",
-    "_profile_data": "jaxlib._profile_data",
+    "_profile_data": "jax._src.lib.profile_data",
     "_pretty_printer": "jaxlib._pretty_printer",
     "_pathways": "jaxlib._pathways",
     "ifrt_programs": "jaxlib._jax.ifrt_programs",

@@ -5,7 +5,6 @@ from __future__ import annotations
 import collections
 import dataclasses
 import re
-import warnings
 from collections.abc import Iterable
 from typing import Any
 
@@ -73,14 +72,12 @@ def summarize_trace(data: bytes) -> TraceSummary:
     run_ids: dict[str, set[Any]] = {}
     busy: list[tuple[float, float]] = []
     profile = lib._profile_data.ProfileData.from_serialized_xspace(data)  # owns what follows
-    with warnings.catch_warnings():
-        # Making the type of statistics warns in newer Pythons, and an error there ends the process.
-        warnings.simplefilter("ignore", DeprecationWarning)
-        trees = [_tree(line.events) for plane in profile.planes for line in plane.lines]
-    for nodes in trees:
-        _add_calls(summary, nodes)
-        _add_passes(summary, nodes)
-        _add_operations(summary, nodes, run_ids, busy)
+    for plane in profile.planes:
+        for line in plane.lines:
+            nodes = _tree(line.events)
+            _add_calls(summary, nodes)
+            _add_passes(summary, nodes)
+            _add_operations(summary, nodes, run_ids, busy)
     for module, ids in run_ids.items():
         summary.runs[module].count = len(ids)
     summary.busy_seconds = covered(busy)
