@@ -16,6 +16,7 @@ import jax.numpy as jnp
 import jax.scipy.signal
 import jax.scipy.special
 from jax.experimental import sparse
+from jax.experimental.sparse.linalg import spsolve
 
 MILLION = 1_000_000
 
@@ -318,3 +319,73 @@ def sparse_product(name, multiply, columns, mark):
 sparse_product("CSR matrix by vector", lambda m, v: m @ v, (), 0.3)
 sparse_product("transposed CSR matrix by vector", lambda m, v: m.T @ v, (), 0.3)
 sparse_product("CSR matrix by 100k x 8", lambda m, b: m @ b, (8,), 0.3)
+
+
+# The batched formats, with the same matrix; a dense one of 1000 x 1000 of which a tenth is not zero
+
+
+def batched_matrix(kind):
+    """The buffers of the matrix above, and the function that makes it of them."""
+    options = dict(shape=(SIDE, SIDE), indices_sorted=True, unique_indices=True)
+    if kind is sparse.BCSR:
+        m = scipy_matrix()
+        return (m.data, m.indices, m.indptr), lambda *buffers: kind(buffers, **options)
+    m = scipy_matrix().tocoo()
+    buffers = m.data, np.stack([m.row, m.col], 1)
+    return buffers, lambda *buffers: kind(buffers, **options)
+
+
+def tenth(*shape):
+    r = random()
+    return np.where(r.random(shape) < 0.1, r.standard_normal(shape), 0).astype(np.float32)
+
+
+def laplacian():
+    """Of a grid of 60 x 60 points, with five elements in most rows."""
+    line = scipy.sparse.diags_array([2.5, -1, -1], offsets=[0, 1, -1], shape=(60, 60))
+    unit = scipy.sparse.eye_array(60)
+    m = scipy.sparse.csr_array(scipy.sparse.kron(line, unit) + scipy.sparse.kron(unit, line))
+    b = random().standard_normal(3600, np.float32)
+    return m.data.astype(np.float32), m.indices.astype(np.int32), m.indptr.astype(np.int32), b
+
+
+for _kind in (sparse.BCOO, sparse.BCSR):
+    _name = _kind.__name__
+    for _what, _columns in (("vector", ()), ("100k x 8", (8,))):
+        row(
+            f"{_name} matrix by {_what}",
+            lambda *args, kind=_kind: batched_matrix(kind)[1](*args[:-1]) @ args[-1],
+            1.2 if _kind is sparse.BCOO else 1.0,
+            lambda kind=_kind, columns=_columns: (
+                *batched_matrix(kind)[0],
+                random().standard_normal((SIDE, *columns), np.float32),
+            ),
+        )
+    row(
+        f"{_name} of a dense matrix",
+        lambda x, kind=_kind: kind.fromdense(x, nse=120_000),
+        1.0,
+        lambda: (tenth(1000, 1000),),
+    )
+    row(
+        f"{_name} to a dense matrix",
+        lambda *buffers, kind=_kind: kind(buffers, shape=(1000, 1000)).todense(),
+        1.0,
+        lambda kind=_kind: kind.fromdense(tenth(1000, 1000)).tree_flatten()[0],
+    )
+row(
+    "gradient of BCSR matrix by vector",
+    lambda data, indices, indptr, v: jax.grad(
+        lambda data, v: jnp.sum((batched_matrix(sparse.BCSR)[1](data, indices, indptr) @ v) ** 2),
+        (0, 1),
+    )(data, v),
+    1.0,
+    lambda: (*batched_matrix(sparse.BCSR)[0], random().standard_normal(SIDE, np.float32)),
+)
+row(
+    "sum_duplicates of 1M elements",
+    lambda data, at: sparse.BCOO((data, at), shape=(1000, 1000)).sum_duplicates(nse=MILLION)._bufs,
+    1.0,
+    lambda: (*million(), random().integers(0, 1000, (MILLION, 2), np.int32)),
+)
+row("spsolve of 3600 unknowns", spsolve, 1.0, laplacian)

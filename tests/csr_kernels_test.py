@@ -119,3 +119,43 @@ def test_small_indices_do_without():
     small = sparse.CSR((data, indices.astype("int16"), indptr.astype("int16")), shape=(9, 13))
     assert "jaxlib_ext" not in run.lower(small, v).as_text()
     np.testing.assert_array_equal(run(small, v), wanted)
+
+
+def bcsr_products(buffers, v, w, B, shape):
+    """Products of a BCSR array: with vectors and arrays on both sides of it, mapped and not."""
+    mat = sparse.BCSR(buffers, shape=shape)
+    dot = lambda x, axis, at: sparse.bcsr_dot_general(
+        mat, x, dimension_numbers=(((axis,), (at,)), ((), ()))
+    )
+    return (
+        mat @ v, mat @ B, dot(w, 0, 0), dot(jnp.outer(w, w[:3]), 0, 0), dot(B.T, 1, 1),
+        dot(jnp.stack([B, 2 * B]), 1, 1), jax.vmap(lambda x: mat @ x, 1)(B),
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("dtype", ["float32", "complex64", "uint8", "bfloat16"])
+def test_bcsr_products(dtype):
+    """Also of padding, in places that exist and in others, and of columns beyond the last."""
+    rows, columns = shape = (9, 13)
+    data, indices, indptr, v, B = draw(dtype, 60, shape, True)
+    indices = np.where(np.arange(60) % 7 == 3, columns + 2, indices).astype(np.int32)
+    args = (data, indices, np.minimum(indptr, 50)), v[:columns], v[:rows], B[:columns]
+    args = jax.tree.map(jnp.asarray, args)
+
+    def everything(buffers, *dense):
+        fun = lambda data, *dense: bcsr_products((data, *buffers[1:]), *dense, shape)
+        floats = buffers[0], *dense
+        outs = fun(*floats)
+        if not jnp.issubdtype(dtype, jnp.inexact):
+            return outs
+        tangents = tuple(x + 1 for x in floats)
+        return outs, jax.jvp(fun, floats, tangents)[1], jax.vjp(fun, *floats)[1](outs)
+
+    results = []
+    for kernels in (True, False):
+        with config.native_kernels(kernels):
+            lowered = jax.jit(everything).lower(*args)
+            count = lowered.as_text().count("jaxlib_ext_csr_product")
+            assert (count >= 7) == (kernels and dtype != "bfloat16")
+            results.append(lowered.compile()(*args))
+    jax.tree.map(np.testing.assert_array_equal, *results)

@@ -149,3 +149,9 @@ def test_matrices_have_no_axis_to_map_over(kind):
     M = kind.fromdense(DENSE, nse=4)
     with pytest.raises(ValueError, match="buffers with one dimension"):
         jax.vmap(lambda m: m.todense())(M)
+
+
+def test_sizes_of_mapped_axes():
+    M = sparse.BCOO.fromdense(np.stack([DENSE, DENSE]), n_batch=1)
+    with pytest.raises(ValueError, match=r"inconsistent sizes.*(?s:.)*BCOO\(float32\[2, 3, 4\]"):
+        jax.vmap(lambda m, v: m @ v)(M, np.ones((3, 4), np.float32))

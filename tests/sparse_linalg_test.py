@@ -267,6 +267,14 @@ def test_kinds_of_matrices():
     assert len(calls) == traced
 
 
+def test_matrices_of_integers():
+    """Their products with floating-point numbers are such numbers, as of PyPI's."""
+    A = np.diag(np.arange(1, 61))
+    for matrix in (A, sparse.BCOO.fromdense(A)):
+        theta, _, _ = lobpcg_standard(matrix, start(2))
+        np.testing.assert_allclose(theta, [60, 59], rtol=1e-4)
+
+
 def test_iterations_and_tolerance():
     A = hermitian(SPECTRA["equidistant"])
     run = jax.jit(lambda m, tol: lobpcg_standard(A, start(2), m, tol))

@@ -24,7 +24,7 @@ def lowering(impl: Callable[..., Any]) -> Callable[..., Any]:
     fallback = mlir.lower_fun(impl, multiple_results=False)
 
     def lower(ctx: Any, *operands: Any, shape: Any, transpose: bool) -> Any:
-        if not _can_multiply(ctx):
+        if not can_multiply(ctx):
             return fallback(ctx, *operands, shape=shape, transpose=transpose)
         return native_calls.call(
             ctx,
@@ -38,10 +38,16 @@ def lowering(impl: Callable[..., Any]) -> Callable[..., Any]:
     return lower
 
 
-def _can_multiply(ctx: Any) -> bool:
+def has_type(dtype: Any) -> bool:
+    """Whether the kernel multiplies elements of this type."""
+    return np.dtype(dtype).name in _TYPES
+
+
+def can_multiply(ctx: Any) -> bool:
+    """Whether the kernel takes operands of these types: elements, columns, pointers, dense array."""
     data, indices, indptr, _ = ctx.avals_in
     return (
-        data.dtype.name in _TYPES
+        has_type(data.dtype)
         and indices.dtype == indptr.dtype
         and indices.dtype.name in ("int32", "int64")
         and native_calls.can_call_whole(ctx, _KERNEL)

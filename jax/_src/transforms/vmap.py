@@ -266,7 +266,10 @@ def _shape(x) -> tuple[int, ...]:
 
 
 def _type(x) -> str:
-    return (x if isinstance(x, core.AbstractValue) else typeof(x)).str_short()
+    if isinstance(x, core.AbstractValue):
+        return x.str_short()
+    # Containers, such as sparse arrays, have no type of their own.
+    return typeof(x).str_short() if core.valid_jaxtype(x) else repr(x)
 
 
 def _arg_path(fun, tree, vals, index: int) -> str:

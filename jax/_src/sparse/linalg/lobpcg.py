@@ -35,7 +35,7 @@ def lobpcg_standard(
     Args:
       A: Hermitian matrix of shape `[n, n]`, dense or sparse, or a function that multiplies it by a
         matrix of shape `[n, j]`.
-      X: start of the search, of shape `[n, k]` where `0 < 5 k < n`, of the dtype of `A`.
+      X: start of the search, of shape `[n, k]` where `0 < 5 k < n`, of the dtype of `A X`.
       m: largest number of iterations.
       tol: the solver stops when for all eigenpairs the norm of `A v - theta v` is below
         `10 n tol (theta + norm(A v))`; by default the machine epsilon of the dtype.
@@ -58,6 +58,8 @@ def lobpcg_standard(
     if not callable(A) and not isinstance(A, JAXSparse):
         A = to_array(A)
     _check(A, X)
+    if isinstance(A, Array) and A.dtype != X.dtype:
+        A = A.astype(X.dtype)
     if tol is None:
         tol = float(dtypes.finfo(X.dtype).eps)
     if callable(A) and not isinstance(A, Partial):
@@ -77,7 +79,7 @@ def _check(A: Any, X: Any) -> None:
         raise ValueError(f"data type {X.dtype} not inexact")
     if not callable(A) and A.shape != (n, n):
         raise ValueError(f"A must be ({n}, {n}) matrix A, got shape {A.shape}")
-    out = api.eval_shape(A, X) if callable(A) else A
+    out = api.eval_shape(A if callable(A) else lambda x: A @ x, X)
     if not hasattr(out, "dtype") or not hasattr(out, "shape"):
         raise ValueError(f"A must return an array, got {type(out)}")
     if out.dtype != X.dtype:
