@@ -180,6 +180,16 @@ def test_partial():
     assert miss.changes[0][:4] == ("closure", "argument 0 of partial", "1", "2")
 
 
+def test_methods_that_are_jitted_in_each_call():
+    class Model:
+        def run(self, x):
+            return x
+
+    model = Model()
+    miss = explained(lambda: jax.jit(model.run)(X), lambda: jax.jit(model.run)(X))
+    assert miss.kind == "new function" and "self.run = jax.jit(self.run)" in miss.remedy
+
+
 def test_cleared_caches():
     g = jax.jit(lambda x: x)
     g(X)

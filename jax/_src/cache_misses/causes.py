@@ -301,13 +301,20 @@ def captured(fun: Callable) -> dict[str, str]:
 # Remedies
 
 
-def remedy_for(kind: str, name: str, changes: Sequence[Change]) -> str | None:
-    """What avoids a miss, as a sentence."""
+def remedy_for(
+    kind: str, name: str, changes: Sequence[Change], is_method: bool = False
+) -> str | None:
+    """What avoids a miss of a function or a bound method, as a sentence."""
     if kind == "first":
         return None
     if kind == "cleared":
         return (
             "call jax.clear_caches or clear_cache less often: all programs are made anew after it"
+        )
+    if not changes and is_method:
+        return (
+            f"each access to the method {name} makes a new object: keep the jitted one, such as self.{name} ="
+            f" jax.jit(self.{name}) in __init__"
         )
     if not changes:
         return f"define {name} once, outside of the loop or function that calls it: jit finds traces by the function object"

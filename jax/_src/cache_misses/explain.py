@@ -202,7 +202,7 @@ def _explain(fun: Callable, previous: list[tuple], changes_from: Callable) -> No
             for path in {**before, **now}
             if before.get(path) != now.get(path)
         ]
-    _tell(kind, name, where, changes, id(fun))
+    _tell(kind, name, where, changes, fun)
 
 
 def is_users(where: str) -> bool:
@@ -240,10 +240,10 @@ def explain_compilation(params: dict, key: tuple, keys: Iterable[Any]) -> None:
 
 
 def _tell(
-    kind: str, name: str, where: str, changes: list[Change], identity: int | None = None
+    kind: str, name: str, where: str, changes: list[Change], fun: Callable | None = None
 ) -> None:
     called_at = source_info_util.summarize(source_info_util.current()) or "<unknown>"
-    remedy = remedy_for(kind, name, changes)
+    remedy = remedy_for(kind, name, changes, inspect.ismethod(fun))
     is_within = kind != "compiled" and _is_staging()
     miss = CacheMiss(kind, name, where, called_at, tuple(changes), remedy, is_within)
     of_user = is_users(where)
@@ -256,7 +256,7 @@ def _tell(
         compile_summary.count_cause(name, where if of_user else None, miss.cause)
     if config.explain_cache_misses.get_global() or not _recording.lists:
         if config.explain_cache_misses.value:
-            logger.warning("\n".join(_log_lines(miss, identity)))
+            logger.warning("\n".join(_log_lines(miss, id(fun))))
 
 
 def _is_staging() -> bool:
@@ -279,7 +279,7 @@ _HEADINGS = {
 }
 
 
-def _log_lines(miss: CacheMiss, identity: int | None) -> list[str]:
+def _log_lines(miss: CacheMiss, identity: int) -> list[str]:
     """The text of the log, which begins as that of PyPI's jax."""
     lines = [f"TRACING CACHE MISS at {miss.called_at}:"]
     if miss.kind == "compiled":
