@@ -586,3 +586,18 @@ def test_missing_attributes_and_items_are_errors_of_the_call(fmt, x, error):
             transform(lambda x: jax.debug.print(fmt, x=x))(x)
     jaxpr = jax.make_jaxpr(lambda x: jax.debug.print("{x[0]} {x.shape[0]}", x=x))(np.ones(3))
     assert len(jaxpr.eqns) == 1  # the item is looked up when the text is printed
+
+
+@pytest.mark.parametrize("check_vma", [True, False])
+def test_callbacks_of_a_shard_map_without_operands_and_results(check_vma):
+    """The reference does not compile it: XLA rejects the call."""
+    mesh = jax.make_mesh((4,), ("i",), axis_types=(jax.sharding.AxisType.Auto,))
+    found = []
+
+    def body():
+        jax.debug.callback(lambda i: found.append(int(i)), lax.axis_index("i"))
+        return ()
+
+    jax.jit(jax.shard_map(body, mesh=mesh, in_specs=(), out_specs=(), check_vma=check_vma))()
+    jax.effects_barrier()
+    assert sorted(found) == [0, 1, 2, 3]

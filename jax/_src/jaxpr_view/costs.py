@@ -55,7 +55,7 @@ def _runs(eqn: JaxprEqn) -> Callable[[list[Any]], Any] | None:
         return lambda costs: costs[0]
     if name == "scan":
         return lambda costs: costs[0] * eqn.params["length"]
-    if name == "while":
+    if name in ("while", "bounded_scan"):  # the latter is part of derivatives of the former
         return sum
     return max if name == "cond" else None
 

@@ -6,6 +6,8 @@ import contextlib
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+import numpy as np
+
 from jax._src import config, core
 from jax._src.core import Jaxpr, Primitive
 from jax._src.interpreters import mlir
@@ -175,27 +177,42 @@ def _lowering(
     types = [mlir.aval_to_ir_types(module_ctx, a) for a in ctx.avals_out]
     effects, tokens = list(ctx.tokens_in.effects()), ctx.tokens_in.tokens()
     token_types = [t.type for t in tokens]
+    results = [*token_types, *mlir.flatten_ir_types(types)]
+    operands = [*tokens, *mlir.flatten_ir_values(args)]
+    in_shardings = _sdy_shardings(ctx, mesh, newly_manual_axes, in_specs, jaxpr.in_avals)
+    out_shardings = _sdy_shardings(ctx, mesh, newly_manual_axes, out_specs, jaxpr.out_avals)
+    extra: list[Any] = []
+    if not operands and not results:
+        # The compiler would forget that a body which only has effects belongs to all devices.
+        aval = core.ShapedArray((), np.dtype(np.int32))
+        extra = [mlir.ir_constant(np.int32(0))]
+        in_shardings = out_shardings = _sdy_shardings(
+            ctx, mesh, newly_manual_axes, [PartitionSpec()], [aval]
+        )
     op = sdy.ManualComputationOp(
-        [*token_types, *mlir.flatten_ir_types(types)],
-        [*tokens, *mlir.flatten_ir_values(args)],
-        _sdy_shardings(ctx, mesh, newly_manual_axes, in_specs, jaxpr.in_avals),
-        _sdy_shardings(ctx, mesh, newly_manual_axes, out_specs, jaxpr.out_avals),
+        [*results, *[x.type for x in extra]],
+        [*operands, *extra],
+        in_shardings,
+        out_shardings,
         sdy.ManualAxesAttr.get(
             [ir.StringAttr.get(str(n)) for n in mesh.axis_names if n in newly_manual_axes]
         ),
     )
     inner_types = [mlir.aval_to_ir_types(module_ctx, a) for a in jaxpr.in_avals]
-    block = ir.Block.create_at_start(op.body, [*token_types, *mlir.flatten_ir_types(inner_types)])
+    block_types = [*token_types, *mlir.flatten_ir_types(inner_types), *[x.type for x in extra]]
+    block = ir.Block.create_at_start(op.body, block_types)
     n = len(tokens)
     with ir.InsertionPoint(block), context:
         values = list(block.arguments)
         inner_ctx = ctx.replace(tokens_in=mlir.TokenSet(dict(zip(effects, values[:n]))))
+        handed_on, values = values[len(operands) :], values[: len(operands)]
         body_args = mlir.unflatten_ir_values_like_types(values[n:], inner_types)
         outs = _lower_body(inner_ctx, sub_ctx, jaxpr, body_args)
         after = [] if inner_ctx.tokens_out is None else inner_ctx.tokens_out
         tokens_out = [after.get(e) for e in effects] if n else []
-        sdy.ReturnOp([*tokens_out, *[ir.Value(v) for v in mlir.flatten_ir_values(outs)]])
-    results = list(op.results)
+        returned = [ir.Value(v) for v in mlir.flatten_ir_values(outs)]
+        sdy.ReturnOp([*tokens_out, *returned, *handed_on])
+    results = list(op.results)[: len(results)]
     if n:
         ctx.set_tokens_out(mlir.TokenSet(dict(zip(effects, results[:n]))))
     return mlir.unflatten_ir_values_like_types(results[n:], types)
