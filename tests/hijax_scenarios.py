@@ -20,6 +20,7 @@ from jax.experimental.hijax import (
     register_hitype,
 )
 from jax.interpreters import batching
+from jax.sharding import PartitionSpec as P
 
 CASES = Programs()
 scenario = CASES.define
@@ -337,6 +338,10 @@ def item(t, i):
     return item_p.bind(t, i=i)
 
 
+def one_device():
+    return jax.make_mesh((1,), ("x",))
+
+
 def a_tup():
     return tup(jnp.arange(3.0), jnp.ones(3) * 2)
 
@@ -359,6 +364,24 @@ CASES.group(
     vmap_no_size=lambda: jax.vmap(lambda t: item(t, 0), in_axes=(TupSpec((0, 0)),))(a_tup()),
     vmap_int=lambda: jax.vmap(lambda t: item(t, 0))(a_tup()),
     grad_unused=lambda: jax.grad(lambda t: 1.0)(tup(3.0, 4.0)).vals,
+    shard_map=lambda: jax.jit(
+        jax.shard_map(
+            lambda t: item(t, 0),
+            mesh=one_device(),
+            in_specs=TupP((P("x"), P("x"))),
+            out_specs=P("x"),
+        )
+    )(a_tup()),
+    shard_map_result=lambda: (
+        jax.jit(
+            jax.shard_map(
+                lambda t: tup(item(t, 1), item(t, 0)),
+                mesh=one_device(),
+                in_specs=TupP((P("x"), P("x"))),
+                out_specs=TupP((P("x"), P("x"))),
+            )
+        )(a_tup()).vals
+    ),
     scan_no_length=lambda: lax.scan(lambda c, t: (c, item(t, 0)), 0.0, a_tup()),
 )
 

@@ -8,8 +8,13 @@ from op_testing import case_tests
 import jax
 import jax.numpy as jnp
 from jax import lax
+from jax._src import config, xla_bridge
 from jax._src.hijax import Box, Log
 from jax.experimental.hijax import HiPrimitive, VJPHiPrimitive
+from jax.sharding import PartitionSpec as P
+
+if not xla_bridge.backends_are_initialized():
+    config.update("jax_num_cpu_devices", 4)
 
 reference, test_reference, _ = case_tests(__file__)
 
@@ -195,3 +200,55 @@ def test_not_differentiated_boxes_change():
 
     assert jax.grad(f)(3.0) == 2 and jax.grad(jax.jit(f))(3.0) == 2
     assert jax.jvp(f, (3.0,), (1.0,))[1] == 2
+
+
+@pytest.mark.parametrize("check_vma", [True, False])
+@pytest.mark.parametrize("wrap", [lambda f: f, jax.jit])
+def test_shard_map(wrap, check_vma):
+    mesh = jax.make_mesh((2, 2), ("x", "y"), (jax.sharding.AxisType.Auto,) * 2)
+    t = h.tup(jnp.arange(4.0), jnp.ones((4, 2)) * 2)
+    spec = h.TupP((P("x"), P("y", "x")))
+    body = lambda t: h.tup(h.item(t, 0) * 2, h.item(t, 1) + 1)
+    sharded = jax.shard_map(body, mesh=mesh, in_specs=spec, out_specs=spec, check_vma=check_vma)
+    whole = wrap(sharded)(t)
+    np.testing.assert_array_equal(whole.vals[0], [0, 2, 4, 6])
+    np.testing.assert_array_equal(whole.vals[1], np.full((4, 2), 3))
+    loss = lambda t: (h.item(sharded(t), 0) ** 2).sum() + h.item(sharded(t), 1).sum()
+    grad = wrap(jax.grad(loss))(t)
+    np.testing.assert_array_equal(grad.vals[0], [0, 8, 16, 24])
+    np.testing.assert_array_equal(grad.vals[1], np.ones((4, 2)))
+    _, tangent = wrap(lambda t: jax.jvp(sharded, (t,), (t,)))(t)
+    np.testing.assert_array_equal(tangent.vals[1], np.full((4, 2), 2))
+    x = jnp.arange(8.0).reshape(4, 2)
+    over_x = dict(mesh=mesh, in_specs=P("x"), out_specs=P("x"), check_vma=check_vma)
+    rounded = jax.shard_map(h.rounded, **over_x)  # whose types do not say that values vary
+    np.testing.assert_allclose(wrap(rounded)(x), x, rtol=1e-2)
+    if not check_vma:  # tangents of this type do not say over which axes they vary
+        np.testing.assert_array_equal(
+            wrap(jax.grad(lambda x: rounded(x).sum()))(x), np.ones((4, 2))
+        )
+    squared = jax.shard_map(h.square, **over_x)
+    np.testing.assert_array_equal(wrap(squared)(x), x * x)
+    np.testing.assert_array_equal(wrap(jax.grad(lambda x: squared(x).sum()))(x), 2 * x)
+
+
+def test_shard_map_checks_specs():
+    mesh = jax.make_mesh((2, 2), ("x", "y"), (jax.sharding.AxisType.Auto,) * 2)
+    t = h.tup(jnp.arange(4.0), jnp.ones((3, 2)))
+    run = lambda *specs: jax.shard_map(
+        lambda t: t, mesh=mesh, in_specs=specs[0], out_specs=specs[1]
+    )(t)
+    spec = h.TupP((P("x"), P()))
+    with pytest.raises(TypeError, match="needs a `HiPspec`"):
+        run(P("x"), spec)
+    with pytest.raises(ValueError, match="refers to 'z'"):
+        run(h.TupP((P("z"), P())), spec)
+    with pytest.raises(ValueError, match="not evenly divisible"):
+        run(h.TupP((P("x"), P("y"))), spec)
+    with pytest.raises(ValueError, match="require replication"):
+        run(spec, h.TupP((P(), P())))
+    with pytest.raises(TypeError, match="mutable values"):
+        box = h.new_box(1.0)
+        jax.shard_map(lambda x: (box.set(2.0), x)[1], mesh=mesh, in_specs=P("x"), out_specs=P("x"))(
+            jnp.arange(4.0)
+        )

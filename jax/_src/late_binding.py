@@ -102,6 +102,10 @@ class LateBound:
         the references it writes.
       functionalize: apply a primitive that has jaxprs to the contents of the marked references.
 
+    The part of an array on one device, for high types with such parts:
+      shard_array, unshard_array, nospec_array: the methods `shard`, `unshard` and `nospec` of the
+        type of arrays.
+
     Running programs:
       apply_primitive: (primitive, *args, **params) -> results, for primitives without `impl`.
       compile_eager: (fun, name, **jit options) -> native callable.
@@ -122,6 +126,7 @@ class LateBound:
         "dynamic_slice_in_dim", "reshard", "pvary", "device_put", "to_array",
         "ref_get", "ref_set", "ref_swap", "ref_addupdate", "ref_view", "ref_transposed",
         "ref_reshaped", "ref_bitcast", "discharge", "functionalize",
+        "shard_array", "unshard_array", "nospec_array",
         "apply_primitive", "compile_eager", "device_put_value", "runtime_tokens",
         "native_call_check", "use_keys", "checking_trace",
     )  # fmt: skip
@@ -156,6 +161,10 @@ class LateBound:
     ref_bitcast: Callable[[Any, Any], Any]
     discharge: Discharge
     functionalize: Functionalize
+
+    shard_array: Callable[..., ShapedArray]
+    unshard_array: Callable[..., ShapedArray]
+    nospec_array: Callable[..., Any]
 
     apply_primitive: Callable[..., Any]
     compile_eager: CompileEager

@@ -64,6 +64,7 @@ from jax._src.core.effects import (
 from jax._src.core.high import (
     AvalMutableQDD as AvalMutableQDD,
     AvalQDD as AvalQDD,
+    HiPspec as HiPspec,
     MappingSpec as MappingSpec,
     MutableQuasiDynamicData as MutableQuasiDynamicData,
     QuasiDynamicData as QuasiDynamicData,

@@ -101,8 +101,7 @@ class AbstractValue:
 
     def raise_val(self, *vals: Any) -> Any:
         """The value represented by arrays; inverse of `lower_val`."""
-        (val,) = vals
-        return val
+        return vals[0]
 
     def lower_val2(self, hi_val: object) -> FlatTree:
         """The arrays that represent a value of this type, as a pytree."""
@@ -114,9 +113,7 @@ class AbstractValue:
         """The value represented by a pytree of arrays; inverse of `lower_val2`."""
         return self.raise_val(*lo_vals_ft.unflatten())
 
-    def shard(
-        self, mesh: Any, manual_axes: frozenset[Any], check_vma: bool, spec: Any
-    ) -> AbstractValue:
+    def shard(self, mesh: Any, manual_axes: Any, check_vma: bool, spec: Any) -> AbstractValue:
         """The type of one device's part of a value that `shard_map` divides as `spec` says."""
         raise NotImplementedError(f"shard_map does not divide values of type {self}")
 
@@ -423,6 +420,15 @@ class ShapedArray(AbstractValue):
     @property
     def mat(self) -> ManualAxisType:
         return self.manual_axis_type
+
+    def shard(self, *args: Any) -> ShapedArray:
+        return late.shard_array(self, *args)
+
+    def unshard(self, *args: Any) -> ShapedArray:
+        return late.unshard_array(self, *args)
+
+    def nospec(self, *args: Any) -> Any:
+        return late.nospec_array(self, *args)
 
     def __len__(self) -> int:
         if not self.shape:

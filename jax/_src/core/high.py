@@ -15,6 +15,7 @@ from typing import Any
 
 from jax._src.core.avals import AbstractValue, mapped_aval, unmapped_aval
 from jax._src.core.trace import trace_ctx
+from jax._src.partition_spec import PartitionSpec
 
 
 class MappingSpec:
@@ -23,6 +24,22 @@ class MappingSpec:
     A subclass says which axes of the arrays that represent a value are mapped. It must be hashable;
     only the methods `dec_rank` and `inc_rank` of the type read it.
     """
+
+
+class HiPspec:
+    """The base class of specs of `shard_map` for values of high types."""
+
+    def to_lo(self) -> tuple[PartitionSpec, ...]:
+        """One `PartitionSpec` for each of the arrays that represent a value."""
+        raise NotImplementedError(f"{type(self).__name__} must define `to_lo`: specs of arrays")
+
+    def to_tangent_spec(self) -> Any:
+        """The spec of tangents of values with this spec."""
+        raise NotImplementedError(f"{type(self).__name__} must define `to_tangent_spec`")
+
+    def to_ct_spec(self) -> Any:
+        """The spec of cotangents of values with this spec."""
+        raise NotImplementedError(f"{type(self).__name__} must define `to_ct_spec`")
 
 
 class QuasiDynamicData:

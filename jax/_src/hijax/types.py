@@ -7,13 +7,13 @@ from typing import Any, NoReturn
 
 from jax._src.core import (
     AbstractValue,
+    HiPspec as HiPspec,
     MappingSpec as MappingSpec,
     QuasiDynamicData,
     aval_method,
     cur_qdd,
     pytype_aval_mappings,
 )
-from jax._src.partition_spec import PartitionSpec
 from jax._src.tree_util.flat_tree import FlatTree
 
 AxisName = Any
@@ -27,22 +27,6 @@ Ty = AbstractValue
 
 def _must_override(obj: object, method: str, what: str) -> NoReturn:
     raise NotImplementedError(f"{type(obj).__name__} must define `{method}`: {what}")
-
-
-class HiPspec:
-    """The base class of specs of `shard_map` for values of high types."""
-
-    def to_lo(self) -> tuple[PartitionSpec, ...]:
-        """One `PartitionSpec` for each of the arrays that represent a value."""
-        _must_override(self, "to_lo", "a PartitionSpec for each array that represents a value")
-
-    def to_tangent_spec(self) -> HiPspec:
-        """The spec of tangents of values with this spec."""
-        _must_override(self, "to_tangent_spec", "the spec of tangents")
-
-    def to_ct_spec(self) -> HiPspec:
-        """The spec of cotangents of values with this spec."""
-        _must_override(self, "to_ct_spec", "the spec of cotangents")
 
 
 class HiType(AbstractValue):

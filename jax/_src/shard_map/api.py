@@ -18,6 +18,7 @@ from jax._src.tree_util import (
     PyTreeDef,
     broadcast_flattened_prefix_with_treedef,
     tree_flatten,
+    tree_leaves,
     tree_unflatten,
 )
 from jax._src.util import fun_name, wraps
@@ -245,11 +246,15 @@ class _Mapping:
             outs = body(*shards)
             if not self.check_vma:
                 return outs
-            return [vary_over(x, spec_axes(s)) for x, s in zip(outs, out_specs)]
+            return [
+                x if isinstance(s, core.HiPspec) else vary_over(x, spec_axes(s))
+                for x, s in zip(outs, out_specs)
+            ]
 
         params = dict(mesh=mesh, check_vma=self.check_vma, newly_manual_axes=manual_axes)
         trace = trace_ctx.trace
-        if trace is core.eval_trace:
+        high = core.high_types_in_use.value and self.has_high_specs()
+        if trace is core.eval_trace and not high:
             try:
                 outs = eager.run(finished, flat, in_avals, in_specs, out_specs, params)
             except eager.ClosesOverTracerError as err:
@@ -259,7 +264,7 @@ class _Mapping:
                     checks.check_devices(self.f, flat, mesh, lambda: _names(self.f, args, static))
                 raise
             return tree_unflatten(trees[0], outs)
-        if eager_derivatives.can_run(trace, flat, in_avals):
+        if not high and eager_derivatives.can_run(trace, flat, in_avals):
             try:
                 outs = eager_derivatives.run(finished, flat, in_avals, in_specs, out_specs, params)
                 return tree_unflatten(trees[0], outs)
@@ -279,6 +284,12 @@ class _Mapping:
         return tree_unflatten(trees[0], outs)
 
     # Specs of arguments and results
+
+    def has_high_specs(self) -> bool:
+        """Whether arguments or results have high types."""
+        return any(
+            [isinstance(s, core.HiPspec) for s in tree_leaves((self.specs.ins, self.specs.outs))]
+        )
 
     def in_entries(self, args: tuple, in_tree: PyTreeDef) -> list[Any]:
         """The leaf of the tree of specs for each leaf of the arguments."""

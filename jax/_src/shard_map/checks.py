@@ -11,7 +11,13 @@ from jax._src.core import ShapedArray, typeof
 from jax._src.errors import DuplicateSpecError
 from jax._src.mesh import AbstractMesh, AxisType, Mesh, get_abstract_mesh
 from jax._src.partition_spec import PartitionSpec
-from jax._src.shard_map.specs import entry_axes, explicit_spec, part_over, spec_axes
+from jax._src.shard_map.specs import (
+    entry_axes,
+    explicit_spec,
+    lo_specs,
+    part_over,
+    spec_axes,
+)
 from jax._src.tree_util import (
     keystr,
     prefix_errors,
@@ -94,6 +100,9 @@ def _set(names: Any) -> str:
 def check_specs(name: str, specs: Any, manual_axes: frozenset[Any], mesh: Any) -> None:
     """Raise an error for leaves that are no specs, or that name other axes."""
     leaves = tree_leaves_with_path(specs)
+    leaves = [
+        (p, s) for p, x in leaves for s in (x.to_lo() if isinstance(x, core.HiPspec) else (x,))
+    ]
     bad = [(p, x) for p, x in leaves if not isinstance(x, PartitionSpec)]
     if bad:
         where = "".join(f"\n  {name}{keystr(p)} is {x} of type {type(x).__name__}" for p, x in bad)
@@ -187,11 +196,34 @@ def raise_not_prefix(name: str, prefix: Any, tree: Any, is_leaf: Any) -> NoRetur
 # Arguments
 
 
+def parts_of_high(specs: Any, avals: Any, names: Callable[[], Sequence[str]]) -> Any:
+    """The specs, types and names of the arrays that represent values of high types, instead of them.
+
+    Raises:
+      TypeError: a value of a high type has another spec than a `HiPspec`, or an array has one.
+    """
+    is_high = [isinstance(s, core.HiPspec) for s in specs]
+    if not any(is_high) and not any([a.is_high and a.lo_ty() != [a] for a in avals]):
+        return specs, avals, names
+    types, index = [], []
+    for i, (spec, aval, high) in enumerate(zip(specs, avals, is_high)):
+        if high is not (aval.is_high and type(aval) is not core.AbstractRef):
+            raise TypeError(
+                f"shard_map was given the spec {spec} for {names()[i]} of type {aval.str_short()}: a"
+                " value of a high type needs a `HiPspec`, any other a `PartitionSpec`."
+            )
+        parts = aval.lo_ty() if high else [aval]
+        types += parts
+        index += [i] * len(parts)
+    return lo_specs(specs), types, lambda: [names()[i] for i in index]
+
+
 def check_arguments(
     f: Callable, specs: Sequence[PartitionSpec], avals: Sequence[Any], mesh: Any,
     names: Callable[[], Sequence[str]],
 ) -> None:  # fmt: skip
     """Raise ValueError unless each spec fits the rank and the sizes of its argument."""
+    specs, avals, names = parts_of_high(specs, avals, names)
     for i, (spec, aval) in enumerate(zip(specs, avals)):
         shape = getattr(aval, "shape", ())
         if len(spec) > len(shape):
@@ -318,6 +350,9 @@ def check_results(
     manual_axes: frozenset[Any], check_vma: bool, api_name: str,
 ) -> None:  # fmt: skip
     """Raise ValueError unless each spec fits the rank of its result, and names the axes it varies over."""
+    where = lambda: [path_of_result(f, result, i) for i in range(len(given))]
+    given = avals
+    specs, avals, where = parts_of_high(specs, avals, where)
     for i, (spec, aval) in enumerate(zip(specs, avals)):
         shape = getattr(aval, "shape", ())
         if len(spec) > len(shape):
@@ -330,7 +365,7 @@ def check_results(
             raise ValueError(
                 f"shard_map applied to the function '{fun_name(f)}' was given an out_specs entry which is"
                 f" too long to be compatible with the corresponding output value: {spec} has length "
-                f"{len(spec)}, but {path_of_result(f, result, i)} has type {aval.str_short()}, which has rank "
+                f"{len(spec)}, but {where()[i]} has type {aval.str_short()}, which has rank "
                 f"{len(shape)} (and {len(shape)} < {len(spec)}).{hint}"
             )
     if not check_vma:
@@ -340,11 +375,11 @@ def check_results(
         if not isinstance(aval, ShapedArray):
             continue
         if aval.manual_axis_type or spec.reduced:
-            _check_reduction(spec, aval, manual_axes, lambda i=i: path_of_result(f, result, i))
+            _check_reduction(spec, aval, manual_axes, lambda i=i: where()[i])
         extra = (aval.vma & manual_axes).difference(spec_axes(spec), spec.unreduced)
         if extra:
             lines.append(
-                f"\n  {path_of_result(f, result, i)} of type {aval.str_short()} has the spec {spec}, which implies"
+                f"\n  {where()[i]} of type {aval.str_short()} has the spec {spec}, which implies"
                 f" that it is replicated across mesh axes {_set(extra)}, but it was inferred to be "
                 f"possibly varying over {_set(aval.vma & manual_axes)}"
             )

@@ -19,7 +19,7 @@ import numpy as np
 from jax._src import config, core, debugging, source_info_util, special_values
 from jax._src.array_impl import ArrayImpl
 from jax._src.core import Literal, Primitive, Tracer, eval_trace, trace_ctx
-from jax._src.interpreters import partial_eval as pe
+from jax._src.interpreters import lojax, partial_eval as pe
 from jax._src.lax import lax
 from jax._src.partition_spec import PartitionSpec
 from jax._src.shard_map import programs
@@ -187,6 +187,14 @@ class ShardTrace(core.Trace):
     ) -> Any:
         if primitive in _PRINTS and self.printed_in_order(primitive, args, params):
             return []
+        if core.high_types_in_use.value and lojax.is_high(primitive, args, params):
+            for x in args:
+                if core.typeof(x).has_qdd:
+                    raise TypeError(
+                        f"shard_map does not divide mutable values of type {core.typeof(x)}: return what"
+                        " they would hold."
+                    )
+            return primitive.to_lojax(*args, **params)
         inner = [x.inner if type(x) is ShardMapTracer and x._trace is self else x for x in args]
         outer = trace_ctx.trace
         trace_ctx.set_trace(self.builder)
@@ -354,6 +362,8 @@ class ShardTrace(core.Trace):
 
 def _impl(*args: Any, **params: Any) -> list[Any]:
     core.check_eval_args(args)
+    if lojax.has_high_jaxpr(params):
+        return shard_map_p.to_lojax(*args, **params)
     if config.disable_jit.value:
         return _one_by_one(args, params)
     return programs.run(params, args)

@@ -98,10 +98,16 @@ def body_effects(jaxpr: Jaxpr, manual_axes: frozenset[Any]) -> core.Effects:
 
 
 def _types(
-    *_: Any, jaxpr: Jaxpr, mesh: Any, out_specs: Any, newly_manual_axes: frozenset[Any], **__: Any
+    *_: Any,
+    jaxpr: Jaxpr,
+    mesh: Any,
+    out_specs: Any,
+    newly_manual_axes: frozenset[Any],
+    check_vma: bool = True,
+    **__: Any,
 ) -> tuple[Sequence[Any], core.Effects]:
     outs = [
-        unshard_aval(mesh, newly_manual_axes, spec, aval)
+        unshard_aval(mesh, newly_manual_axes, spec, aval, check_vma)
         for spec, aval in zip(out_specs, jaxpr.out_avals)
     ]
     return outs, body_effects(jaxpr, newly_manual_axes)

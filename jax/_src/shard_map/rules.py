@@ -8,7 +8,7 @@ from typing import Any
 
 from jax._src import core
 from jax._src.core import ClosedJaxpr, JaxprEqn, ShapedArray, Var, cached_on_jaxpr
-from jax._src.interpreters import ad, batching, partial_eval as pe
+from jax._src.interpreters import ad, batching, lojax, partial_eval as pe
 from jax._src.interpreters.split_rules import (
     CallSplitRules,
     Params,
@@ -29,7 +29,13 @@ from jax._src.shard_map.residuals import (
     stored_aval,
     taking_residuals,
 )
-from jax._src.shard_map.specs import insert_entry, spec_axes, unmentioned
+from jax._src.shard_map.specs import (
+    insert_entry,
+    lo_specs,
+    spec_axes,
+    unmentioned,
+    unshard_aval,
+)
 from jax._src.shard_map.spmd import vary_over, varying_body
 from jax._src.state.discharge import discharge_written
 
@@ -69,7 +75,8 @@ def _jvp(primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> Any:
     n = len(closed.out_avals)
     results = apply(
         params, jvp, [*primals, *select(tangents, nonzeros)],
-        [*in_specs, *select(in_specs, nonzeros)], [*out_specs, *select(out_specs, nonzero_outs)],
+        [*in_specs, *map(tangent_spec, select(in_specs, nonzeros))],
+        [*out_specs, *map(tangent_spec, select(out_specs, nonzero_outs))],
     )  # fmt: skip
     return results[:n], with_outer_zeros(results[n:], nonzero_outs, results[:n])
 
@@ -100,7 +107,8 @@ def _linearize(primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -
         residuals = [primals[i] if kind == "in" else results[n + i] for kind, i in made]
         out_tangents = apply(
             params, tangent, [*residuals, *select(tangents, nonzeros)],
-            [*given, *select(in_specs, nonzeros)], select(out_specs, lin.nonzero_outs),
+            [*given, *map(tangent_spec, select(in_specs, nonzeros))],
+            [*map(tangent_spec, select(out_specs, lin.nonzero_outs))],
         )  # fmt: skip
     return results[:n], with_outer_zeros(out_tangents, lin.nonzero_outs, results[:n])
 
@@ -133,7 +141,8 @@ def _transpose(cts: Sequence[Any], *args: Any, **params: Any) -> list[Any]:
     specs = [ct_spec(s) for s in select(in_specs, linear)]
     summed = varying = None
     if check:
-        varying = tuple([frozenset(spec_axes(s)) for s in specs])
+        hi = core.HiPspec
+        varying = tuple([frozenset(() if isinstance(s, hi) else spec_axes(s)) for s in specs])
     else:
         summed = tuple([unmentioned(mesh, manual, s) for s in specs])
     with context_of(params):
@@ -163,8 +172,15 @@ def _transpose(cts: Sequence[Any], *args: Any, **params: Any) -> list[Any]:
     ]
 
 
-def ct_spec(spec: PartitionSpec) -> PartitionSpec:
+def tangent_spec(spec: Any) -> Any:
+    """The spec of a tangent."""
+    return spec.to_tangent_spec() if isinstance(spec, core.HiPspec) else spec
+
+
+def ct_spec(spec: Any) -> Any:
     """The spec of a cotangent."""
+    if isinstance(spec, core.HiPspec):
+        return spec.to_ct_spec()
     return spec.to_ct_spec() if spec.unreduced or spec.reduced else spec
 
 
@@ -377,3 +393,25 @@ def _planned_body(closed: ClosedJaxpr, planner: Planner) -> Any:
 
 
 shard_map_p.split = _SplitRules("jaxpr")
+
+
+# High types
+
+
+def _lojax(*args: Any, **params: Any) -> list[Any]:
+    mesh, manual, check = params["mesh"], params["newly_manual_axes"], params["check_vma"]
+    with context_of(params):
+        low = lojax.lower_jaxpr(core.close_jaxpr(params["jaxpr"]))
+    for t in low.in_types:
+        if t.has_qdd:
+            raise TypeError(f"shard_map does not divide mutable values of type {t.aval}")
+    arrays = lojax.lower_values([core.typeof(x) for x in args], args)
+    in_specs, out_specs = params["in_specs"], params["out_specs"]
+    outs = apply(params, low.closed, arrays, lo_specs(in_specs), lo_specs(out_specs))
+    types = [
+        unshard_aval(mesh, manual, s, a, check) for s, a in zip(out_specs, low.out_types)
+    ]  # fmt: skip
+    return lojax.raise_values(types, outs)
+
+
+shard_map_p.to_lojax = _lojax  # type: ignore[method-assign]

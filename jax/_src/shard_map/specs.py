@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from jax._src import core, dtypes
-from jax._src.core import ShapedArray
+from jax._src.core import HiPspec, ShapedArray
 from jax._src.core.avals import ManualAxisType, empty_mat
+from jax._src.late_binding import late
 from jax._src.mesh import AbstractMesh, AxisType
 from jax._src.named_sharding import NamedSharding
 from jax._src.partition_spec import PartitionSpec
@@ -38,6 +39,8 @@ def shard_aval(
     if type(aval) is core.AbstractRef:
         inner = shard_aval(mesh, manual_axes, check_vma, spec, aval.inner_aval)
         return aval.update(inner_aval=inner)
+    if isinstance(spec, HiPspec):
+        return aval.shard(mesh, manual_axes, check_vma, spec)
     if not isinstance(aval, ShapedArray):
         return aval
     sizes = mesh.shape
@@ -78,9 +81,15 @@ def _inner_sharding(mesh: AbstractMesh, manual_axes: frozenset[Any], aval: Any) 
 
 
 def unshard_aval(
-    mesh: AbstractMesh, manual_axes: frozenset[Any], spec: PartitionSpec, aval: Any
+    mesh: AbstractMesh,
+    manual_axes: frozenset[Any],
+    spec: PartitionSpec | HiPspec,
+    aval: Any,
+    check_vma: bool = True,
 ) -> Any:
     """The type of the whole value that shards form: of a result of shard_map."""
+    if isinstance(spec, HiPspec):
+        return aval.unshard(mesh, check_vma, spec)
     if not isinstance(aval, ShapedArray):
         return aval
     sizes = mesh.shape
@@ -125,12 +134,44 @@ def residual_spec(
     mesh: AbstractMesh, manual_axes: frozenset[Any], check_vma: bool, aval: Any
 ) -> PartitionSpec:
     """The spec of a value that one shard_map stores for another: each device keeps its own."""
+    if aval.is_high:
+        return aval.nospec(mesh, check_vma, tuple(mesh.axis_names))
     if not isinstance(aval, ShapedArray):
         return PartitionSpec()
     axes = [n for n in mesh.axis_names if n in manual_axes]
     if check_vma:
         axes = [n for n in axes if n in aval.vma]
     return PartitionSpec(tuple(axes)) if axes else PartitionSpec()
+
+
+def named_axes(spec: PartitionSpec | HiPspec) -> set[Any]:
+    """The mesh axes that a spec names."""
+    specs = spec.to_lo() if isinstance(spec, HiPspec) else (spec,)
+    return {n for s in specs for n in (*spec_axes(s), *s.unreduced, *s.reduced)}
+
+
+def lo_specs(specs: Sequence[Any]) -> list[PartitionSpec]:
+    """The specs of the arrays that represent values with these specs."""
+    return [
+        lo for s in specs for lo in (s.to_lo() if isinstance(s, HiPspec) else (s,))
+    ]  # fmt: skip
+
+
+def _shard(
+    aval: Any, mesh: Any, manual_axes: frozenset[Any], check_vma: bool, spec: PartitionSpec
+) -> Any:
+    return shard_aval(mesh, manual_axes, check_vma, spec, aval)
+
+
+def _unshard(aval: Any, mesh: Any, check_vma: bool, spec: PartitionSpec) -> Any:
+    return unshard_aval(mesh, frozenset(named_axes(spec)), spec, aval)
+
+
+def _nospec(aval: Any, mesh: Any, check_vma: bool, all_names: tuple[Any, ...]) -> PartitionSpec:
+    return residual_spec(mesh, frozenset(all_names), check_vma, aval)
+
+
+late.shard_array, late.unshard_array, late.nospec_array = _shard, _unshard, _nospec
 
 
 def insert_entry(spec: PartitionSpec, dim: int, entry: Any) -> PartitionSpec:
@@ -145,6 +186,8 @@ def unmentioned(
     mesh: AbstractMesh, manual_axes: frozenset[Any], spec: PartitionSpec
 ) -> tuple[Any, ...]:
     """The manual axes that a spec does not name, in the order of the mesh."""
+    if isinstance(spec, HiPspec):
+        return tuple([n for n in mesh.axis_names if n in manual_axes and n not in named_axes(spec)])
     used = {*spec_axes(spec), *spec.unreduced, *spec.reduced}
     return tuple([n for n in mesh.axis_names if n in manual_axes and n not in used])
 

@@ -251,6 +251,23 @@ def _with_role(x: Any, axes: tuple, role: str = "varying") -> Any:
 
 late.pvary = _with_role
 
+
+# The type of a value of a high type may not say over which axes its arrays vary. So an operand that
+# was computed from such a value may vary already when there are only arrays any more.
+
+
+def _varies_already(aval: Any, *, axes: tuple) -> bool:
+    return aval.is_high or not aval.vma.isdisjoint(axes)
+
+
+def _vary_over_others(x: Any, *, axes: tuple) -> Any:
+    axes = tuple([a for a in axes if a not in typeof(x).vma])
+    return pvary_p.bind(x, axes=axes) if axes else x
+
+
+pvary_p.is_high = _varies_already  # type: ignore[method-assign]
+pvary_p.to_lojax = _vary_over_others  # type: ignore[method-assign]
+
 # ---------------------------------------------------------------------------------------------------
 # Sums
 
