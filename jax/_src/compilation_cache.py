@@ -194,7 +194,6 @@ def compile_or_get_cached(
       Exception: errors of the cache itself, if `jax_raise_persistent_cache_errors` is set. Otherwise
         they give a warning.
     """
-    monitoring.record_event("/jax/compilation_cache/compile_requests_use_cache")
     ignored = cache_key.IgnoreCallbacks.NO
     if config.remove_custom_partitioning_ptr_from_cache_key.value:
         ignored = cache_key.IgnoreCallbacks.CUSTOM_PARTITIONING

@@ -334,6 +334,8 @@ def compile_or_get_cached(
         name,
         BACKEND_COMPILE_EVENT,
     ):
+        if config.enable_compilation_cache.value:
+            monitoring.record_event("/jax/compilation_cache/compile_requests_use_cache")
         if not config.compilation_cache_dir.value or not _cache().is_cache_used(backend):
             executable = compile_module()
         else:

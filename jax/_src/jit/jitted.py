@@ -6,6 +6,7 @@ the function (cached by the function and the types of the arguments). In eager e
 compiles the trace and runs it; inside a transformation it binds `jit_p` (see `jit.primitive`).
 """
 
+import contextlib
 import functools
 import threading
 import weakref
@@ -436,7 +437,15 @@ def flat_function(
 
 
 def log_tracing(fun: Callable, transform: str) -> Any:
-    """Context manager: log and record how long it takes to trace a function."""
+    """Context manager: log and record how long it takes to trace a function.
+
+    What is traced while another function is, is part of its time.
+    """
+    trace = trace_ctx.trace
+    while trace is not None:
+        if isinstance(trace, pe.DynamicJaxprTrace):
+            return contextlib.nullcontext()
+        trace = getattr(trace, "parent", None)
     return dispatch.log_elapsed_time(
         "Finished tracing + transforming {fun_name} for "
         + transform

@@ -1,0 +1,5 @@
+"""Events and durations that are recorded, beside the reference."""
+
+from op_testing import case_tests
+
+reference, test_reference, _ = case_tests(__file__)
