@@ -19,6 +19,7 @@ import time
 import traceback
 
 import debug_modes  # noqa: F401 (adds benchmarks)
+import exports  # noqa: F401 (adds benchmarks)
 import jaxlib.version
 import loops  # noqa: F401 (adds benchmarks)
 import numerics  # noqa: F401 (adds benchmarks)

@@ -34,6 +34,14 @@ export.register_pytree_node_serialization(
     deserialize_auxdata=lambda data: int(data),
 )
 
+
+@jax.custom_vjp
+def triple(v):
+    return 3 * v
+
+
+triple.defvjp(lambda v: (3 * v, None), lambda _, ct: (3 * ct,))
+
 GROUPS: dict[str, dict] = collections.defaultdict(dict)
 
 
@@ -113,6 +121,7 @@ add("random", "randint", lambda d: jax.random.randint(jax.random.wrap_key_data(d
 add("random", "permutation", lambda d: jax.random.permutation(jax.random.wrap_key_data(d), 5), key_data)  # fmt: skip
 add("random", "bits_of_key", lambda k: jax.random.bits(k, (3,)), "key")
 add("random", "fold_in", lambda k: jax.random.key_data(jax.random.fold_in(k, 3)), "key")
+add("random", "key_of_rbg", lambda k: jax.random.key_data(k), "key of rbg")
 add("random", "rbg", lambda d: jax.random.key_data(jax.random.wrap_key_data(d, impl="rbg")), np.arange(4, dtype=np.uint32))  # fmt: skip
 
 add("control", "cond", lambda p, x: lax.cond(p, jnp.sin, jnp.cos, x), np.bool_(True), x, vjp_order=1)  # fmt: skip
@@ -148,6 +157,26 @@ for name, fun, args in [
     add("platforms", name, fun, *args, platforms=ALL, vjp_order=1 if name in ("sin", "dot") else 0)
 add("platforms", "two", lambda x: jnp.cumsum(x), v, platforms=("tpu", "cpu"))
 
+for name in (
+    "relu gelu silu elu selu softplus log_sigmoid hard_tanh leaky_relu celu glu relu6 mish".split()
+):
+    add("nn", name, getattr(jax.nn, name), x, vjp_order=1 if name in ("gelu", "mish") else 0)
+add("nn", "one_hot", lambda k: jax.nn.one_hot(k, 5), np.array([1, 4]))
+add("nn", "attention", lambda q: jax.nn.dot_product_attention(q, q, q, is_causal=True), (np.arange(48, dtype=F).reshape(1, 4, 3, 4) - 24) / 20, vjp_order=1)  # fmt: skip
+add("nn", "standardize", lambda x: jax.nn.standardize(x), x)
+add("nn", "batch_norm", lambda x, s: (x - x.mean(0)) * lax.rsqrt(x.var(0) + 1e-5) * s, x, u[0], vjp_order=2)  # fmt: skip
+for name, fun in {
+    "interp": lambda v: jnp.interp(np.linspace(0, 5, 7), np.arange(5.0), v), "searchsorted": lambda v: jnp.searchsorted(jnp.sort(v), v + 0.5),
+    "histogram": lambda v: jnp.histogram(v, 3)[0], "percentile": lambda v: jnp.percentile(v, 30), "roll": lambda v: jnp.roll(v, 2),
+    "diff": jnp.diff, "outer": lambda v: jnp.outer(v, v), "kron": lambda v: jnp.kron(v, v[:2]), "convolve": lambda v: jnp.convolve(v, v[:3]),
+    "trapezoid": jnp.trapezoid, "polyval": lambda v: jnp.polyval(v, 0.5), "tril": lambda v: jnp.tril(jnp.outer(v, v)),
+    "unravel": lambda v: jnp.stack(jnp.unravel_index(v.astype(int), (2, 4))), "nonzero": lambda v: jnp.nonzero(v > 2, size=5, fill_value=-1)[0],
+    "clip": lambda v: jnp.clip(v, 2, 4), "bincount": lambda v: jnp.bincount(v.astype(int), length=7), "nan": lambda v: jnp.nan_to_num(jnp.log(v - 3)),
+    "cross": lambda v: jnp.cross(v[:3], v[2:]), "split": lambda v: jnp.split(v, [2, 3]), "tile": lambda v: jnp.tile(v, (2, 2)),
+    "scatter_max": lambda v: v.at[np.array([0, 1, 0])].max(4.0), "reduce_precision": lambda v: lax.reduce_precision(v / 3, 5, 7), "custom_vjp": triple, "select_n": lambda v: lax.select_n(v.astype(int) % 3, v, 2 * v, 3 * v), "clamp": lambda v: lax.clamp(F(2), v, F(4)),
+}.items():  # fmt: skip
+    add("numpy", name, fun, v)
+
 matrix = np.arange(64, dtype=F).reshape(8, 8)
 add("sharded", "rows", lambda x: x + 1, matrix, shardings=[P("x")])
 add("sharded", "both", lambda x: x.T, matrix, shardings=[P("x", "y")], vjp_order=1)
@@ -158,8 +187,9 @@ add("sharded", "shard_map", lambda x: jax.shard_map(lambda x: lax.psum(x, "x"), 
 
 
 def arguments(args):
-    """The arguments, in which a random key is called "key"."""
-    return tuple([jax.random.key(7) if isinstance(a, str) and a == "key" else a for a in args])
+    """The arguments, in which random keys are called "key" and "key of rbg"."""
+    key = lambda name: jax.random.key(7, impl=name[7:] or None)
+    return tuple([key(a) if isinstance(a, str) else a for a in args])
 
 
 def exported(fun, args, options):

@@ -1,0 +1,72 @@
+"""Benchmarks of `jax.export`: exporting a transformer block, its bytes, and calls of what was read."""
+
+import numpy as np
+import transformer
+from registry import timed
+
+import jax
+from jax import export
+
+ALL = ("cpu", "cuda", "rocm", "tpu")
+
+
+def _block(params, x):
+    return transformer.block(params, x, lambda y: y)
+
+
+def _arguments():
+    mesh = transformer.new_mesh()
+    params, x = transformer.arguments(mesh)
+    return jax.tree.map(np.asarray, params), np.asarray(x)
+
+
+def _export(platforms=None):
+    args = _arguments()
+
+    def call():
+        fresh = lambda params, x: _block(params, x)  # traced again
+        return export.export(jax.jit(fresh), platforms=platforms)(*args)
+
+    return call
+
+
+@timed("export", "export a transformer block", 0.5)
+def export_block():
+    return _export()
+
+
+@timed("export", "export a transformer block for four platforms", 0.5)
+def export_block_for_platforms():
+    return _export(ALL)
+
+
+@timed("export", "export a transformer block and its derivative as bytes", 0.5)
+def export_derivative():
+    exporting = _export()
+    return lambda: exporting().serialize(vjp_order=1)
+
+
+@timed("export", "read an exported transformer block", 0.7)
+def read():
+    data = bytes(_export()().serialize())
+    return lambda: export.deserialize(data)
+
+
+@timed("export", "read an exported transformer block and call it", 0.7)
+def read_and_call():
+    data, args = bytes(_export()().serialize()), _arguments()
+    return lambda: jax.block_until_ready(export.deserialize(data).call(*args))
+
+
+@timed("export", "jit call of an exported program", 1.05)
+def jit_call():
+    x = jax.numpy.ones((8,))
+    call = jax.jit(export.deserialize(export.export(jax.jit(lambda x: x + 1))(x).serialize()).call)
+    return lambda: call(x)
+
+
+@timed("export", "call of an exported program", 1.05)
+def eager_call():
+    x = jax.numpy.ones((8,))
+    call = export.deserialize(export.export(jax.jit(lambda x: x + 1))(x).serialize()).call
+    return lambda: call(x)
