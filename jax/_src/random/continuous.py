@@ -17,7 +17,7 @@ from jax._src.random.calls import (
     param_shape,
     shape_of,
 )
-from jax._src.random.uniform import between, pair, uniform_between, unit_floats
+from jax._src.random.uniform import between, log1p, pair, uniform_between, unit_floats
 
 
 def tiny(dtype: np.dtype) -> np.ndarray:
@@ -273,7 +273,7 @@ def exponential(key, shape=(), dtype: Any = None, *, out_sharding=None):
 
 def exponential_of(key, *, shape, dtype):
     """Implement `exponential`: u lies in [0, 1), so log1p(-u) is finite."""
-    return lax.neg(lax.log1p(lax.neg(unit_floats(key, shape, dtype))))
+    return lax.neg(log1p(lax.neg(unit_floats(key, shape, dtype))))
 
 
 exponential_of.__name__ = "_exponential"
@@ -328,7 +328,7 @@ def gumbel_of(key, *, shape, dtype, mode):
         # Below 1/2 floats are denser than the multiples of eps drawn: refine with the second draw.
         fine = lax.add(lax.add(high, lax.mul(eps, low)), tiny(dtype))
         u = lax.select(lax.ge(high, np.array(0.5, dtype)), high, fine)
-        return lax.neg(lax.log(lax.neg(lax.log1p(lax.neg(u)))))
+        return lax.neg(lax.log(lax.neg(log1p(lax.neg(u)))))
     u = between(unit_floats(key, shape, dtype), tiny(dtype), np.array(1.0, dtype))
     return lax.neg(lax.log(lax.neg(lax.log(u))))
 
@@ -367,7 +367,7 @@ def _laplace(key, *, shape, dtype):
     one = np.array(1.0, dtype)
     low = -one + np.array(dtypes.finfo(dtype).epsneg, dtype)
     u = between(unit_floats(key, shape, dtype), low, one)
-    return lax.mul(lax.sign(u), lax.log1p(lax.neg(lax.abs(u))))
+    return lax.mul(lax.sign(u), log1p(lax.neg(lax.abs(u))))
 
 
 _jit_laplace = keyed_jit(_laplace, ("shape", "dtype"))
@@ -395,7 +395,7 @@ def logistic(key, shape=(), dtype: Any = None, *, out_sharding=None):
 
 def _logistic(key, *, shape, dtype):
     x = between(unit_floats(key, shape, dtype), tiny(dtype), np.array(1.0, dtype))
-    return lax.sub(lax.log(x), lax.log1p(lax.neg(x)))
+    return lax.sub(lax.log(x), log1p(lax.neg(x)))
 
 
 _jit_logistic = keyed_jit(_logistic, ("shape", "dtype"))

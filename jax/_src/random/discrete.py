@@ -29,7 +29,7 @@ from jax._src.random.calls import (
 )
 from jax._src.random.continuous import gumbel_mode, gumbel_of, rademacher_of, two_floats
 from jax._src.random.keys import check_prng_key, is_typed
-from jax._src.random.uniform import pair, permutation, randint, unit_floats
+from jax._src.random.uniform import log1p, pair, permutation, randint, unit_floats
 
 
 def choice(key, a, shape=(), replace: bool = True, p=None, axis: int = 0, mode: str | None = None):
@@ -319,7 +319,7 @@ def _geometric(key, p, *, shape, dtype):
     u = unit_floats(key, shape, p.dtype)
     # u lies in [0, 1): replace 0 by 1, so that the logarithm is finite.
     u = lax.select(lax.eq(u, lax.full_like(u, 0)), lax.full_like(u, 1), u)
-    ratio = lax.div(lax.log(u), lax.broadcast_to(lax.log1p(lax.neg(p)), shape))
+    ratio = lax.div(lax.log(u), lax.broadcast_to(log1p(lax.neg(p)), shape))
     return lax.convert_element_type(lax.add(lax.floor(ratio), one), dtype)
 
 
@@ -490,7 +490,7 @@ def _stirling_tail(k):
 
 
 def _binomial_inversion(key, count, prob):
-    log_q = lax.log1p(-prob)
+    log_q = log1p(-prob)
 
     def body(carry):
         i, num_geom, geom_sum, key = carry

@@ -313,3 +313,9 @@ shuffle.__name__ = _shuffle_range.__name__ = "_shuffle"
 _jit_shuffle = keyed_jit(shuffle, ("axis",))
 _jit_shuffle_range = keyed_jit(_shuffle_range, ("n", "dtype"))
 _jit_permute = keyed_jit(_permute, ("axis",))
+
+
+def log1p(x: Any) -> Any:
+    """Return log(1 + x) as the compiler computes it, so that draws do not change when lax.log1p gets more precise."""
+    double = typeof(x).dtype == np.float64
+    return lax.log1p(x, accuracy=lax.AccuracyMode.DEFAULT if double else None)

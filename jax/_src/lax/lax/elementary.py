@@ -155,10 +155,11 @@ def log1p(x: ArrayLike, *, accuracy: Accuracy = None) -> Array:
     return log1p_p.bind(x, accuracy=accuracy)
 
 
+lower_log1p = mirrored(_accurate_op("log_plus_one"))
 log1p_p = _accurate(
     "log1p",
     INEXACT,
-    lower=mirrored(_accurate_op("log_plus_one")),
+    lower=lower_log1p,
     jvp=lambda g, y, x, *, accuracy: div(g, add(x, const(x, 1))),
 )
 
