@@ -228,10 +228,33 @@ def test_placements_of_arrays_and_constraints():
     def f(x):
         return lax.with_sharding_constraint(jnp.sin(x), split)
 
+    html = jax.tools.view(f, jax.ShapeDtypeStruct(X.shape, X.dtype)).html
+    assert cells(html, "sin")[3] == ""  # the compiler's choice, about which types say nothing
     html = jax.tools.view(f, jax.device_put(X, split)).html
-    assert cells(html, "sin")[3] == ""  # the compiler's choice
     assert cells(html, "sharding_constraint")[3] == "P(None, a)"
     assert html.index("P(None, a)") < html.index("<h2>Equations")  # of the argument
+
+
+def test_placements_that_the_compiler_chooses():
+    mesh = jax.make_mesh((2, 2), ("a", "b"), axis_types=(AxisType.Auto,) * 2)
+
+    def f(x, w):
+        y = jnp.tanh(x @ w)
+        y = jax.jit(lambda y: jnp.exp(y))(y)
+        c, ys = lax.scan(lambda c, y: (c + y, c.sum()), y[0], y)
+        return jnp.sort(ys), c
+
+    put = lambda shape, *spec: jax.device_put(
+        np.ones(shape, np.float32), NamedSharding(mesh, P(*spec))
+    )
+    x, w = put((8, 4), "a", None), put((4, 6), None, "b")
+    view = jax.tools.view(f, x, w)
+    for name, placement in dict(
+        dot_general="P(a, b)", tanh="P(a, b)", exp="P(a, b)", squeeze="P(b)"
+    ).items():
+        assert cells(view.html, name)[3] == placement, name
+    assert "that Shardy propagates" in view.html
+    assert "sdy.sharding_per_value" not in jax.jit(f).lower(x, w).as_text()  # a copy was changed
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from jax._src.core import Jaxpr
@@ -91,6 +91,7 @@ class Graph:
       jaxpr: the jaxpr.
       names: texts of variables.
       of_arguments: placements of the constants and arguments.
+      of_results: returns the placements of the results of an equation, given its index.
       colors: shared with the rest of the page.
       link: returns the target of the link of an equation, given its index.
     """
@@ -102,6 +103,7 @@ class Graph:
         jaxpr: Jaxpr,
         names: Mapping[Var, str],
         of_arguments: Sequence[str],
+        of_results: Callable[[int], list[str]],
         colors: Colors,
         link: Any,
     ):
@@ -119,7 +121,7 @@ class Graph:
                 text = text or placement_of_type(v.aval)
                 makers[v] = self._add(names[v], text, v.aval, False, None), text
         for i, eqn in enumerate(jaxpr.eqns):
-            texts = placements(eqn)
+            texts = of_results(i)
             node = self._add(
                 _node_text(eqn), texts[0] if texts else "", eqn.outvars[0].aval if eqn.outvars else "",
                 eqn.primitive.name in MOVES or eqn.primitive.name == "shard_map", link(i),

@@ -10,6 +10,7 @@ from jax._src.core import ClosedJaxpr, Jaxpr
 from jax._src.core.jaxpr import JaxprEqn, Literal
 from jax._src.core.printing import JaxprPpContext
 from jax._src.jaxpr_view import costs
+from jax._src.jaxpr_view.propagation import Chosen, chosen_placements, placements_of_results
 from jax._src.jaxpr_view.residuals import Residuals, find_residuals
 from jax._src.jaxpr_view.shardings import (
     MOST_NODES,
@@ -97,7 +98,7 @@ class JaxprView(Page):
     def __init__(self, closed: ClosedJaxpr, name: str, arguments: Sequence[Any] = ()):
         self.jaxpr = closed
         kept, reason = find_residuals(closed)
-        writer = _Writer(kept)
+        writer = _Writer(kept, chosen_placements(closed, arguments))
         body = writer.program(closed, arguments, reason)
         super().__init__(f"{name}: jaxpr", body)
         self._summary = f"{name}: {writer.summary(closed)}"
@@ -109,10 +110,11 @@ class JaxprView(Page):
 class _Writer:
     """Writes the parts of the page; has the names and colours that were given so far."""
 
-    def __init__(self, kept: Residuals):
+    def __init__(self, kept: Residuals, chosen: Chosen):
         self._context = JaxprPpContext()
         self._colors = Colors()
         self._kept = kept
+        self._chosen = chosen
 
     def summary(self, closed: ClosedJaxpr) -> str:
         flops = number_text(costs.jaxpr_flops(closed.jaxpr)) or "an unknown number of"
@@ -201,7 +203,12 @@ class _Writer:
         equation = join([outs, " = " if eqn.outvars else "", name, _params(eqn), " ", ins])
         types = join([element("code", _type(v.aval)) for v in eqn.outvars], "<br>")
         chips = join(
-            [self._colors.chip(text) for text in dict.fromkeys(placements(eqn)) if text], "<br>"
+            [
+                self._colors.chip(text)
+                for text in dict.fromkeys(self._placements(eqn, path))
+                if text
+            ],
+            "<br>",
         )
         frame = source_info_util.user_frame(eqn.source_info.traceback)
         line = where = ""
@@ -231,6 +238,14 @@ class _Writer:
             fold = details(note, content, is_open=len(path) < 3)
             rows.append(element("tr", join([element("td"), element("td", fold, colspan=len(_COLUMNS) - 1)])))  # fmt: skip
         return rows
+
+    def _placements(self, eqn: JaxprEqn, path: Any) -> list[str]:
+        """Those that the program gives to the results of an equation, or else those that are chosen."""
+        given = placements(eqn)
+        if path not in self._chosen:
+            return given
+        chosen = placements_of_results(eqn, self._chosen[path])
+        return [text or other for text, other in zip(given, chosen, strict=True)]
 
     def _atoms(self, atoms: Sequence[Any]) -> Html:
         return join([self._var(v) for v in atoms], " ")
@@ -282,6 +297,10 @@ class _Writer:
             else "No placements are given: the compiler chooses them."
         )
         legend = [text, *chips, "Outlined in red: what moves data between devices."]
+        if self._chosen:
+            legend.append(
+                "Placements that the program leaves open are those that Shardy propagates."
+            )
         return join([element("p", join(legend, " "), class_="note"), drawings])
 
     def _graphs_of(self, jaxpr: Jaxpr, path: _Path, of_arguments: Sequence[str]) -> Iterator[Html]:
@@ -291,7 +310,9 @@ class _Writer:
             yield element("p", message, class_="note")
         else:
             names = self._context.var_names
-            graph = Graph(jaxpr, names, of_arguments, self._colors, lambda i: f"#{_id((*path, i))}")
+            of_results = lambda i: self._placements(jaxpr.eqns[i], (*path, i))
+            link = lambda i: f"#{_id((*path, i))}"
+            graph = Graph(jaxpr, names, of_arguments, of_results, self._colors, link)
             yield element("div", graph.svg(), class_="scroll")
         for i, eqn in enumerate(jaxpr.eqns):
             if eqn.primitive.name not in ("jit", "shard_map"):
