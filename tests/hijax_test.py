@@ -1,5 +1,8 @@
 """`jax.experimental.hijax`: beside the reference, and what we do besides."""
 
+from dataclasses import dataclass
+from typing import Any
+
 import hijax_scenarios as h
 import numpy as np
 import pytest
@@ -10,7 +13,7 @@ import jax.numpy as jnp
 from jax import lax
 from jax._src import config, xla_bridge
 from jax._src.hijax import Box, Log
-from jax.experimental.hijax import HiPrimitive, VJPHiPrimitive
+from jax.experimental.hijax import HiPrimitive, VJPHiPrimitive, aval_method, aval_property
 from jax.sharding import PartitionSpec as P
 
 if not xla_bridge.backends_are_initialized():
@@ -252,3 +255,96 @@ def test_shard_map_checks_specs():
         jax.shard_map(lambda x: (box.set(2.0), x)[1], mesh=mesh, in_specs=P("x"), out_specs=P("x"))(
             jnp.arange(4.0)
         )
+
+
+@dataclass(frozen=True)
+class Length:
+    meters: Any
+
+
+@dataclass(frozen=True)
+class LengthTy(h.HiType):
+    unit: str
+
+    def lo_ty(self):
+        return [jax.typeof(jnp.float32(0))]
+
+    def lower_val(self, length):
+        return [length.meters]
+
+    def raise_val(self, meters):
+        return Length(meters)
+
+    def _add(self, tracer, other):
+        return make_length(meters_of(tracer) + meters_of(other))
+
+    def _getitem(self, tracer, i):
+        return (meters_of(tracer), i)
+
+    def _len(self, tracer):
+        return 7
+
+    doubled = aval_method(lambda length, n=2: make_length(n * meters_of(length)))
+    T = aval_property(lambda length: ("transposed", length))
+    sum = aval_property(lambda length: "sum")
+
+
+h.register_hitype(Length, lambda _: LengthTy("m"))
+
+
+class MakeLength(HiPrimitive):
+    def abstract_eval(self, x):
+        return LengthTy("m"), set()
+
+    def to_lojax(self, x):
+        return Length(x)
+
+
+class MetersOf(HiPrimitive):
+    def abstract_eval(self, length):
+        return jax.typeof(jnp.float32(0)), set()
+
+    def to_lojax(self, length):
+        return length.meters
+
+
+make_length, meters_of = MakeLength("make_length").bind, MetersOf("meters_of").bind
+
+
+def test_operators_and_attributes_of_tracers():
+    length = Length(jnp.float32(3.0))
+
+    @jax.jit
+    def run(x):
+        assert x.unit == "m" and x.sum == "sum" and x.T[0] == "transposed" and len(x) == 7
+        assert x[5][1] == 5 and not isinstance(x, jax.Array)
+        for wrong in (lambda: x * 2, lambda: x == x, lambda: -x, lambda: 2 - x, lambda: x in [1]):
+            with pytest.raises(TypeError, match="have no operator"):
+                wrong()
+        for name in ("real", "shape", "something", "mean"):
+            with pytest.raises(AttributeError, match=f"no attribute {name}"):
+                getattr(x, name)
+        return (x + x).doubled(n=3)
+
+    assert run(length).meters == 18
+    of_arrays = jax.jit(lambda x: -x[0].T.real.sum() + x.shape[0] + len(x) + x.max())
+    assert of_arrays(jnp.ones((2, 2))) == 3
+
+
+def test_state_of_mutable_values():
+    box = h.new_box(1.0)
+    seen = []
+
+    @jax.jit
+    def run(b, x):
+        seen.append(jax.experimental.cur_qdd(b))
+        b.set((x, x))
+        seen.append(jax.experimental.cur_qdd(b))
+        jax.jit(lambda: seen.append(jax.experimental.cur_qdd(b)))()
+
+    run(box, jnp.ones(2))
+    first, second, inside = [len(state.leaf_avals) for state in seen]
+    assert (first, second, inside) == (1, 2, 2)
+    assert len(jax.experimental.cur_qdd(box).leaf_avals) == 2
+    with pytest.raises(AttributeError):
+        jax.experimental.cur_qdd(1.0)

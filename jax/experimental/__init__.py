@@ -1,3 +1,4 @@
 """Experimental features, which may change; import the submodules explicitly."""
 
 from jax._src.callback import io_callback as io_callback
+from jax._src.core import cur_qdd as cur_qdd

@@ -259,7 +259,7 @@ def canonicalize_dim(d: Any) -> Any:
 
 def is_symbolic_dim(d: object) -> bool:
     """Whether `d` is a symbolic dimension of shape polymorphism."""
-    return hasattr(d, "_is_symbolic_dim")
+    return hasattr(type(d), "_is_symbolic_dim")
 
 
 def is_constant_dim(d: int | None) -> bool:

@@ -143,7 +143,7 @@ class AvalMutableQDD:
 def cur_qdd(x: Any) -> Any:
     """The present quasi-dynamic data of a mutable value of a high type, or of a tracer of one.
 
-    >>> from jax._src.core import cur_qdd
+    >>> from jax.experimental import cur_qdd
     >>> from jax._src.hijax import Box
     >>> print(cur_qdd(Box(1)).leaf_avals)
     (ShapedArray(int32[], weak_type=True),)

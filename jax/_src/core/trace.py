@@ -110,7 +110,8 @@ class Trace:
 
     def cur_qdd(self, x: Any) -> Any:
         """The present quasi-dynamic data of a mutable value; see `core.cur_qdd`."""
-        return x.cur_qdd()
+        with set_current_trace(eval_trace):
+            return x.cur_qdd()
 
     @property
     def main(self) -> Any:
@@ -572,6 +573,10 @@ class Tracer:
             )
         aval = object.__getattribute__(self, "aval")
         attr = getattr(type(aval), name, None)
+        if aval.is_high and not name.startswith("__"):
+            attr = getattr(aval, name, None)
+            if attr is not None and not isinstance(attr, (aval_property, aval_method)):
+                return attr
         if attr is None or name.startswith("__") or isinstance(aval, ShapedArray):
             raise AttributeError(f"{type(self).__name__} has no attribute {name}")
         if isinstance(attr, aval_property):

@@ -139,7 +139,7 @@ class MutableHiType(AbstractValue):
 
     The number and types of these arrays may change while a function runs. What is known of them, the
     quasi-dynamic data (qdd) `state`, is returned by the method `cur_qdd` of a value, and by
-    `jax._src.core.cur_qdd` of a value or a tracer. The rule `abstract_eval` of a `HiPrimitive` gets an
+    `jax.experimental.cur_qdd` of a value or a tracer. The rule `abstract_eval` of a `HiPrimitive` gets an
     operand's type as an `AvalMutableQDD`, whose `mutable_qdd` it updates.
     """
 

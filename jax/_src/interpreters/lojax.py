@@ -43,6 +43,9 @@ class LoweringTrace(pe.DynamicJaxprTrace):
             return primitive.to_lojax(*args, **params)
         return super().process_primitive(primitive, args, params)
 
+    def cur_qdd(self, x: Any) -> Any:
+        return core.eval_trace.cur_qdd(x)
+
     # Nothing is differentiated any more.
 
     def process_custom_jvp_call(
@@ -54,9 +57,6 @@ class LoweringTrace(pe.DynamicJaxprTrace):
         self, primitive: Primitive, fun: Callable[..., Any], fwd: Any, bwd: Any, args: Any, **_: Any
     ) -> Any:
         return fun(*args)
-
-    def cur_qdd(self, x: Any) -> Any:
-        return x.cur_qdd()
 
 
 class Lowered:

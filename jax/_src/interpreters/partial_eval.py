@@ -216,9 +216,9 @@ class DynamicJaxprTrace(Trace):
         self._qdds[var] = core.MutableQuasiDynamicData(qdd)
 
     def qdd_of_const(self, aval: AbstractValue, x: Any) -> Any:
-        if self.parent is None:
-            return core.AvalQDD(aval, x.cur_qdd())
-        return core.AvalQDD(aval, self.parent.cur_qdd(x))
+        parent = core.eval_trace if self.parent is None else self.parent
+        with core.set_current_trace(parent):
+            return core.AvalQDD(aval, parent.cur_qdd(x))
 
     def mutable_qdd(self, atom: Atom) -> Any:
         found = (self._qdds or {}).get(atom)
