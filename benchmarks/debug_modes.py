@@ -105,3 +105,52 @@ def compiled_lookups():
 @timed("debugging", "compiled lookups in debug.bounds() (oracle: without)")
 def compiled_lookups_checked():
     return many_lookups(bounds, compiled=True)
+
+
+# Checks for NaNs, guards of transfers and callbacks
+
+
+@timed("debugging", "an array of a number", mark=1.0)
+def array_of_number():
+    return lambda: jnp.asarray(1.5)
+
+
+@timed("debugging", "a call of a program compiled ahead of time", mark=1.0)
+def compiled_ahead_of_time():
+    x = jnp.ones(8)
+    program = jax.jit(lambda x: jnp.sin(x) * 2).lower(x).compile()
+    return lambda: program(x)
+
+
+@timed("debugging", "a compiled call in debug_nans", mark=1.0)
+def call_with_checks():
+    f, x = jax.jit(lambda x: jnp.sin(x) * 2), jnp.ones(8)
+
+    def call():
+        with jax.debug_nans(True):
+            return f(x)
+
+    return call
+
+
+@timed("debugging", "an eager pure_callback", mark=1.0)
+def eager_callback():
+    x = jnp.ones(8)
+    return lambda: jax.pure_callback(lambda a: a, x, x)
+
+
+@timed("debugging", "the roofline of a gradient of an MLP", mark=1.0)
+def roofline_of_gradient():
+    try:
+        from jax.experimental.roofline import roofline
+    except ImportError:  # PyPI's needs absl to log
+        import logging
+        import sys
+        import types
+
+        sys.modules["absl"] = types.SimpleNamespace(logging=logging)
+        from jax.experimental.roofline import roofline
+    import suite
+
+    gradient, arguments = jax.grad(suite.MLP.new()), suite.MLP.arguments()
+    return lambda: roofline(gradient)(*arguments)[1]

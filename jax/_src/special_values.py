@@ -204,11 +204,11 @@ def _kind_in(x: Any) -> str | None:
         return None
     if not dtypes.issubdtype(dtype, np.inexact) or is_deleted(x):
         return None
-    shards = [s.data for s in x.addressable_shards] if isinstance(x, ArrayImpl) else [x]
-    for value in map(np.asarray, shards):
-        if config.debug_nans.value and np.any(np.isnan(value)):
+    values = x._arrays if isinstance(x, ArrayImpl) and len(x.sharding.device_set) > 1 else (x,)
+    for value in map(np.asarray, values):
+        if config.debug_nans.value and np.isnan(value).any():
             return "nan"
-        if config.debug_infs.value and np.any(np.isinf(value)):
+        if config.debug_infs.value and np.isinf(value).any():
             return "inf"
     return None
 

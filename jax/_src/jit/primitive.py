@@ -97,13 +97,13 @@ def call_compiled(
     if ran is not None:  # uses of keys are counted in Python, at every call
         ran(outs)
         return outs, None
-    return outs, None if checks else executable
+    return outs, executable
 
 
 def _check_native_call(call, args: tuple, kwargs: dict, result: Any) -> None:
     """Called by jaxlib after each native call while checks for NaNs or infinities are enabled.
 
-    Only programs compiled ahead of time are called natively then.
+    Arguments are lost only if the program was compiled ahead of time, before that.
     """
     if special_values.first_kind(tree_flatten(result)[0]) is None:
         return
