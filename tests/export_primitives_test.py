@@ -1,10 +1,9 @@
 """Every primitive in an exported module, for the four platforms at once."""
 
-import zlib
-
 import numpy as np
 import pytest
 from absl.testing import absltest
+from export_rows import PLATFORMS, arguments, is_refused, is_run
 from primitive_rows import ROWS
 
 import jax
@@ -13,34 +12,9 @@ from jax._src import test_util as jtu
 
 jtu.request_cpu_devices(8)
 
-PLATFORMS = ("cpu", "cuda", "rocm", "tpu")
-# Primitives that call native functions without a stability promise.
-UNSTABLE_ON_CPU = {"layout_constraint", "geqp3", "ormqr"}
-UNSTABLE = UNSTABLE_ON_CPU | {
-    "block_scaled_dot", "cholesky_update", "tridiagonal_solve", "symmetric_product"
-}  # fmt: skip
-# Primitives that not every platform has.
-ABSENT = {"geqp3", "eig", "hessenberg", "schur", "tridiagonal"}
-RUN_ONE_IN = 8
-
-
-def arguments(row):
-    narrow = lambda a: a.astype(np.float32) if a.dtype == np.float64 else a
-    return [narrow(np.asarray(a)) for a in row.args]
-
 
 def data(a):
     return np.asarray(jax.random.key_data(a) if jax.dtypes.issubdtype(a.dtype, jax.dtypes.prng_key) else a)  # fmt: skip
-
-
-def is_run(row):
-    return zlib.crc32(row.name.encode()) % RUN_ONE_IN == 0
-
-
-def is_refused(row, platforms):
-    if len(platforms) == 1:
-        return row.name in UNSTABLE_ON_CPU
-    return row.name in UNSTABLE | ABSENT
 
 
 @pytest.mark.parametrize("platforms", [PLATFORMS, ("cpu",)], ids=len)
