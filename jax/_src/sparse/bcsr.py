@@ -20,7 +20,13 @@ from jax._src.sparse.bcoo.array import BCOO
 from jax._src.sparse.bcoo.functions import bcoo_eliminate_zeros, bcoo_sum_duplicates
 from jax._src.sparse.bcoo.operators import matmul
 from jax._src.sparse.bcoo.products import canonical_type, check_dot, check_layout, static_numbers
-from jax._src.sparse.util import count_stored_elements, index_type, static_nse
+from jax._src.sparse.util import (
+    count_stored_elements,
+    index_type,
+    replicated,
+    static_nse,
+    with_out_sharding,
+)
 from jax._src.tree_util import register_pytree_node_class
 from jax._src.typing import ArrayLike, DTypeLike
 from jax._src.util import set_module
@@ -431,7 +437,8 @@ def bcsr_dot_general(
       dimension_numbers: as for `jax.lax.dot_general`.
       precision: for two dense operands.
       preferred_element_type: the type of the result.
-      out_sharding: for two dense operands; otherwise it must be None.
+      out_sharding: sharding of the result over Explicit axes of a mesh. Operands of sparse products
+        that are sharded over such axes are first copied to all devices.
 
     Returns:
       Dense array.
@@ -457,16 +464,14 @@ def bcsr_dot_general(
         raise NotImplementedError(
             "bcsr_dot_general currently implemented for BCSR lhs and ndarray rhs."
         )
-    if out_sharding is not None:
-        raise NotImplementedError("bcsr_dot_general: out_sharding of sparse operands")
     rhs = to_array(rhs)
     preferred = canonical_type(preferred_element_type)
     check_dot(lhs, rhs, numbers, preferred)
     check_layout("bcsr_dot_general", lhs, numbers)
-    return primitives.bcsr_dot_general_p.bind(
-        *lhs._bufs,
-        rhs,
+    out = primitives.bcsr_dot_general_p.bind(
+        *map(replicated, (*lhs._bufs, rhs)),
         dimension_numbers=numbers,
         lhs_spinfo=lhs._info,
         preferred_element_type=preferred,
     )
+    return with_out_sharding(out, out_sharding)

@@ -10,8 +10,9 @@ import numpy as np
 
 from jax._src import api, api_util, core, dtypes, tree_util
 from jax._src.basearray import Array
-from jax._src.lax import lax
+from jax._src.lax import lax, resharding
 from jax._src.numpy.util import to_array
+from jax._src.partition_spec import PartitionSpec
 from jax._src.sparse.base import UTIL_MODULE
 from jax._src.util import set_module
 
@@ -139,6 +140,19 @@ def check_index_type(dtype: Any, what: str, largest: int) -> None:
             f"{what}: indices of type {np.dtype(dtype).name} cannot represent {largest}; use a wider "
             "type"
         )
+
+
+def replicated(x: Any) -> Any:
+    """`x` on all devices, where it is sharded over Explicit axes of a mesh."""
+    sharding = core.typeof(x)._sharding
+    if sharding is None or not any(sharding.spec):
+        return x
+    return resharding.reshard(x, sharding.update(spec=PartitionSpec(*[None] * x.ndim)))
+
+
+def with_out_sharding(out: Any, out_sharding: Any) -> Any:
+    """The result of an operation in the sharding that its user asks for, if any."""
+    return out if out_sharding is None else resharding.reshard(out, out_sharding)
 
 
 def remaining(original: Sequence[int], *removed_lists: Sequence[int]) -> list[int]:

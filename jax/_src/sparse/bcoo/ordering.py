@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from jax._src import core
 from jax._src.lax import lax, slicing
 from jax._src.lax.slicing.types import ScatterDimensionNumbers
 from jax._src.sparse.base import SparseInfo
@@ -16,11 +17,12 @@ from jax._src.sparse.primitive import buffer_primitive, to_front, with_batch
 def _sorted_rows(indices: Any) -> tuple[Any, Any]:
     """Rows in lexicographic order, and their former positions; equal rows keep their order."""
     rows = indices.ndim - 2
-    position = lax.broadcasted_iota(np.int32, indices.shape[:-1], rows)
     columns = [
         lax.squeeze(slicing.slice_in_dim(indices, c, c + 1, axis=rows + 1), [rows + 1])
         for c in range(indices.shape[-1])
     ]
+    sharding = core.typeof(columns[0])._sharding if columns else None
+    position = lax.broadcasted_iota(np.int32, indices.shape[:-1], rows, out_sharding=sharding)
     if not columns:
         return indices, position
     *columns, position = lax.sort(
@@ -40,7 +42,7 @@ def _rows_at(data: Any, position: Any) -> Any:
 def _starts(rows: Any) -> Any:
     """Which of the sorted rows differ from the one before: an array of shape `(*batch, nse)`."""
     axis = rows.ndim - 2
-    first = lax.full((*rows.shape[:-2], min(1, rows.shape[axis])), True, bool)
+    first = places.full_rows(np.True_, rows, axis, (min(1, rows.shape[axis]),))
     if rows.shape[axis] < 2:
         return first
     before = slicing.slice_in_dim(rows, 0, -1, axis=axis)
@@ -117,9 +119,11 @@ def sum_duplicates(data: Any, indices: Any, *, spinfo: SparseInfo, nse: int) -> 
     ones = lax.convert_element_type(_starts(rows), np.int32)
     segments = lax.cumsum(ones, n_batch) - 1
     data = _rows_at(data, position) if n_sparse and data.shape[n_batch] else data
-    new_data = lax.full((*batch, nse, *data.shape[n_batch + 1 :]), 0, data.dtype)
+    new_data = places.full_rows(
+        np.zeros((), data.dtype), data, n_batch, (nse, *data.shape[n_batch + 1 :])
+    )
     new_data = _place_rows(new_data, segments, data, slicing.scatter_add)
-    new_indices = lax.full((*batch, nse, n_sparse), 0, indices.dtype)
+    new_indices = places.full_rows(np.zeros((), indices.dtype), indices, n_batch, (nse, n_sparse))
     if n_sparse:
         new_indices = places.fill_row(sizes, new_indices)
         new_indices = _place_rows(new_indices, segments, rows, slicing.scatter)

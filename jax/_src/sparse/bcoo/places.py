@@ -11,9 +11,11 @@ from typing import Any
 
 import numpy as np
 
+from jax._src import core
 from jax._src.lax import lax, slicing
 from jax._src.lax.slicing.types import GatherDimensionNumbers, ScatterDimensionNumbers
 from jax._src.numpy.util import to_array
+from jax._src.partition_spec import PartitionSpec
 
 FILL = slicing.GatherScatterMode.FILL_OR_DROP
 
@@ -60,7 +62,21 @@ def _limits(shape: Sequence[int], indices: Any) -> Any:
 
 def fill_row(shape: Sequence[int], like: Any) -> Any:
     """The index of padding, the shape itself, for all rows of `like`."""
-    return lax.broadcast_in_dim(_limits(shape, like), like.shape, (like.ndim - 1,))
+    sharding = core.typeof(like)._sharding
+    return lax.broadcast_in_dim(
+        _limits(shape, like), like.shape, (like.ndim - 1,), out_sharding=sharding
+    )
+
+
+def full_rows(value: Any, like: Any, n_batch: int, sizes: Sequence[int]) -> Any:
+    """A repeated scalar, of the batch dimensions of `like` and these sizes, sharded as `like` is."""
+    sharding = core.typeof(like)._sharding
+    if sharding is not None:
+        axes = (*sharding.spec, *[None] * (like.ndim - len(sharding.spec)))
+        same = tuple(sizes[1:]) == like.shape[n_batch + 1 :]
+        rest = axes[n_batch + 1 :] if same else [None] * (len(sizes) - 1)
+        sharding = sharding.update(spec=PartitionSpec(*axes[:n_batch], None, *rest))
+    return lax.broadcast(value, (*like.shape[:n_batch], *sizes), out_sharding=sharding)
 
 
 def masked_rows(rows: Any, x: Any, value: Any) -> Any:
@@ -114,6 +130,16 @@ def gather_at(x: Any, indices: Any, batched: Mapping[int, int], columns: Mapping
     return slicing.gather(x, found, numbers, sizes, mode=FILL, fill_value=0)
 
 
+def _scattered(updates: Any, batched: Sequence[int], sizes: Sequence[int], outer: int) -> Any:
+    """The sharding of the result: that of the updates' batch and dense dimensions."""
+    sharding = core.typeof(updates)._sharding
+    if sharding is None:
+        return None
+    axes = (*sharding.spec, *[None] * (updates.ndim - len(sharding.spec)))
+    kept = (*[axes[d] for d in batched], *[None] * len(sizes), *axes[outer:])
+    return sharding.update(spec=PartitionSpec(*kept))
+
+
 def scatter_at(
     updates: Any, indices: Any, batched: Sequence[int], columns: Sequence[int], sizes: Sequence[int]
 ) -> Any:
@@ -135,7 +161,9 @@ def scatter_at(
     if not columns:
         summed = tuple(d for d in range(outer) if d not in batched)
         return lax.reduce_sum(updates, summed)
-    zeros = lax.full(shape, 0, updates.dtype)
+    zeros = lax.broadcast(
+        np.zeros((), updates.dtype), shape, out_sharding=_scattered(updates, batched, sizes, outer)
+    )
     if 0 in shape or 0 in updates.shape:
         return zeros
     first = len(batched)

@@ -21,7 +21,8 @@ from jax._src.sparse.bcoo import contraction, convert, places
 from jax._src.sparse.bcoo.array import BCOO, MODULE, check_bcoo
 from jax._src.sparse.bcoo.functions import bcoo_update_layout, full_buffers
 from jax._src.sparse.bcoo.shapes import sparse_sizes
-from jax._src.sparse.util import remaining
+from jax._src.sparse.util import remaining, replicated, with_out_sharding
+from jax._src.tree_util import tree_map
 from jax._src.util import set_module
 
 
@@ -70,7 +71,9 @@ def bcoo_dot_general(
       precision: of products of dense parts, as for `jax.lax.dot_general`.
       preferred_element_type: the type of the result; sums are accumulated in it, or in the type of
         the operands if that is wider.
-      out_sharding: for two dense operands; otherwise it must be None.
+      out_sharding: sharding of a dense result over Explicit axes of a mesh. Of a product with a sparse
+        array, the operands are first copied to all devices; without it they must not be sharded in
+        dimensions that are gathered or added up.
 
     Returns:
       BCOO array if both operands are sparse, else a dense one.
@@ -95,15 +98,21 @@ def bcoo_dot_general(
             lhs, rhs, numbers, precision=precision,
             preferred_element_type=preferred_element_type, out_sharding=out_sharding,
         )  # fmt: skip
-    if out_sharding is not None:
-        raise NotImplementedError("bcoo_dot_general: out_sharding of sparse operands")
     preferred = canonical_type(preferred_element_type)
     if all(sparse):
+        if out_sharding is not None:
+            raise NotImplementedError(
+                "bcoo_dot_general: the product of two sparse arrays is sparse, so that it takes no "
+                "out_sharding; shard its buffers by jax.sharding.reshard."
+            )
         return _spdot_general(lhs, rhs, numbers, preferred)
+    if out_sharding is not None:
+        lhs, rhs = tree_map(replicated, (lhs, rhs))
     if sparse[0]:
         rhs = to_array(rhs)
         check_dot(lhs, rhs, numbers, preferred)
-        return _dense_product(lhs, rhs, numbers, precision, preferred)
+        out = _dense_product(lhs, rhs, numbers, precision, preferred)
+        return with_out_sharding(out, out_sharding)
     lhs = to_array(lhs)
     check_dot(lhs, rhs, numbers, preferred)
     swapped = (rhs_contract, lhs_contract), (rhs_batch, lhs_batch)
@@ -111,7 +120,7 @@ def bcoo_dot_general(
     n_batch = len(lhs_batch)
     n_rhs = rhs.ndim - n_batch - len(rhs_contract)
     order = [*range(n_batch), *range(n_batch + n_rhs, out.ndim), *range(n_batch, n_batch + n_rhs)]
-    return lax.transpose(out, order)
+    return with_out_sharding(lax.transpose(out, order), out_sharding)
 
 
 def _dense_product(mat: BCOO, dense: Any, numbers: Any, precision: Any, preferred: Any) -> Any:
