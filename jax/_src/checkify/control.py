@@ -277,6 +277,8 @@ def _scan(record: Record, eqn: JaxprEqn, args: Sequence[Any]) -> Any:
     body, found = checked_jaxpr(params["jaxpr"], record.enabled)
     if _is_unchanged(eqn, found):
         return bind(eqn, args)
+    if found.effects and is_any_of_batch(params["jaxpr"]):
+        raise _batched_loop_error(eqn)
     k, first = len(found.avals), int(params.get("stops", False))
     limit, consts, pred, rest = split_at(args, len(args) - len(body.in_avals), num_consts, first)
     outs = eqn.primitive.bind(
@@ -304,6 +306,15 @@ def _scan_body(body: ClosedJaxpr, found: Found, num_consts: int, first: int) -> 
     return staged(run, [*consts, *pred, *found.avals, *rest], info)
 
 
+def _batched_loop_error(eqn: JaxprEqn) -> ValueError:
+    return ValueError(
+        "Checkify does not support batched while-loops (checkify-of-vmap-of-while), at "
+        f"{source_info_util.summarize(eqn.source_info)}: elements of the batch that are finished "
+        "still take part in the iterations of others. \nHint: if possible, move the vmap to the "
+        "outer level to get vmap-of-checkify-of-while."
+    )
+
+
 def _while(record: Record, eqn: JaxprEqn, args: Sequence[Any]) -> Any:
     params = eqn.params
     cond, in_cond = checked_jaxpr(params["cond_jaxpr"], record.enabled)
@@ -312,12 +323,7 @@ def _while(record: Record, eqn: JaxprEqn, args: Sequence[Any]) -> Any:
     if _is_unchanged(eqn, both):
         return bind(eqn, args)
     if both.effects and is_any_of_batch(params["cond_jaxpr"]):
-        raise ValueError(
-            "Checkify does not support batched while-loops (checkify-of-vmap-of-while), at "
-            f"{source_info_util.summarize(eqn.source_info)}: elements of the batch that are finished "
-            "still take part in the iterations of others. \nHint: if possible, move the vmap to the "
-            "outer level to get vmap-of-checkify-of-while."
-        )
+        raise _batched_loop_error(eqn)
     nc, nb = params["cond_nconsts"], params["body_nconsts"]
     consts, carry = split_at(args, nc + nb)
     k = len(both.avals)

@@ -24,7 +24,7 @@ from jax._src.interpreters.splitting import divide_jaxpr
 from jax._src.lax import lax
 from jax._src.lax.control_flow.bounded_scan import bounded_scan_p
 from jax._src.lax.control_flow.common import split_at
-from jax._src.lax.control_flow.while_primitive import while_p
+from jax._src.lax.control_flow.while_primitive import is_any_of_batch, while_p
 
 traceback_util.register_exclusion(__file__)
 
@@ -190,7 +190,7 @@ def _nested(body: ClosedJaxpr, cond: ClosedJaxpr, nc: int, nb: int, sizes: tuple
     """Return the body of the outermost loop: (consts, predicate, carry) -> (predicate, carry)."""
     consts, carry = split_at(cond.in_avals, nc)
     avals = [*consts, *body.in_avals[:nb], *cond.out_avals, *carry]
-    info = body.debug_info.with_unknown_names()
+    info = (cond if is_any_of_batch(cond) else body).debug_info.with_unknown_names()
 
     def step(*args):
         consts, _, carry = split_at(args, nc + nb, 1)

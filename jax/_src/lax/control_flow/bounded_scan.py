@@ -41,7 +41,7 @@ from jax._src.lax.control_flow.scan_primitive import (
     transposed_body,
     update_at,
 )
-from jax._src.lax.control_flow.while_primitive import while_p
+from jax._src.lax.control_flow.while_primitive import ANY_OF_BATCH, while_p
 
 traceback_util.register_exclusion(__file__)
 
@@ -406,7 +406,7 @@ def _masked(body: ClosedJaxpr, num_consts: int, num_carry: int, stops: bool, lim
     if stops:
         extra = [core.mapped_aval(limits.shape[0], 0, carry[0]), _count_aval(carry[0])]
     jaxpr, _, jaxpr_consts = pe.trace_to_jaxpr_dynamic(
-        run, [limits, *consts, *extra, *carry, at, *xs], body.debug_info.with_unknown_names()
+        run, [limits, *consts, *extra, *carry, at, *xs], ANY_OF_BATCH.with_unknown_names()
     )
     return ClosedJaxpr(jaxpr, jaxpr_consts)
 

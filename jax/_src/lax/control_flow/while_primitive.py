@@ -211,19 +211,22 @@ def _guarded(cond: ClosedJaxpr, body: ClosedJaxpr, cond_nconsts: int, body_ncons
             for x, old in zip(new, carry)
         ]
 
-    cond_jaxpr, _, c_consts = pe.trace_to_jaxpr_dynamic(any_cond, cond.in_avals, _ANY_OF_BATCH)
+    cond_jaxpr, _, c_consts = pe.trace_to_jaxpr_dynamic(any_cond, cond.in_avals, ANY_OF_BATCH)
     body_jaxpr, _, b_consts = pe.trace_to_jaxpr_dynamic(run, [*cconst_avals, *body.in_avals])
     result = ClosedJaxpr(cond_jaxpr, c_consts), ClosedJaxpr(body_jaxpr, b_consts)
     cache[key] = result
     return result
 
 
-_ANY_OF_BATCH = core.DebugInfo("vmap of while_loop", "any element of the batch")
+ANY_OF_BATCH = core.DebugInfo("vmap of while_loop", "any element of the batch")
 
 
-def is_any_of_batch(cond_jaxpr: ClosedJaxpr) -> bool:
-    """Whether a loop goes on for all elements of a batch while the condition holds for one of them."""
-    return cond_jaxpr.jaxpr.debug_info.traced_for == _ANY_OF_BATCH.traced_for
+def is_any_of_batch(jaxpr: ClosedJaxpr) -> bool:
+    """Whether a loop goes on for all elements of a batch while the condition holds for one of them.
+
+    The jaxpr is the condition of a `while`, or the body of a `bounded_scan`.
+    """
+    return jaxpr.jaxpr.debug_info.traced_for == ANY_OF_BATCH.traced_for
 
 
 class _WhileSplitRules(JaxprSplitRules):
