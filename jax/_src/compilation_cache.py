@@ -23,6 +23,7 @@ from jax._src import cache_key, config, monitoring
 from jax._src.compilation_cache_interface import CacheInterface
 from jax._src.lib import Client, CompileOptions, DeviceList, _jax, hlo
 from jax._src.lru_cache import LRUCache
+from jax._src.xla_bridge.clients import distributed_state
 
 if TYPE_CHECKING:
     from jax._src.lib.mlir import ir
@@ -168,6 +169,8 @@ def use_xla_caches(options: CompileOptions) -> None:
 
 # Compiling with the cache
 
+_NOTHING = b"\0"  # sent instead of a program
+
 
 def compile_or_get_cached(
     compile_module: Callable[[], _jax.LoadedExecutable],
@@ -211,7 +214,14 @@ def compile_or_get_cached(
         counts.misses += 1
         logger.debug("PERSISTENT COMPILATION CACHE MISS for %r with key %r", name, key)
     start = time.monotonic()
-    executable = compile_module()
+    if config.share_binary_between_hosts.value and not has_host_callbacks:
+        executable, is_own = _compile_in_one_process(
+            compile_module, key, name, devices, options, backend, executable_devices
+        )
+        if not is_own:
+            return executable
+    else:
+        executable = compile_module()
     seconds = time.monotonic() - start
     if found is not None:
         counts.hits += 1
@@ -221,6 +231,52 @@ def compile_or_get_cached(
     else:
         _write(key, name, executable, backend, seconds)
     return executable
+
+
+def _compile_in_one_process(
+    compile_module: Callable[[], _jax.LoadedExecutable],
+    key: str,
+    name: str,
+    devices: np.ndarray,
+    options: CompileOptions,
+    backend: Client,
+    executable_devices: DeviceList,
+) -> tuple[_jax.LoadedExecutable, bool]:
+    """Compiles a program of several processes in the first of them, and sends it to the others.
+
+    Returns:
+      The program, and whether this process has compiled it.
+    """
+    processes = {device.process_index for device in devices.flat}
+    client = distributed_state.client
+    if client is None or len(processes) == 1:
+        return compile_module(), True
+    place = f"jax/compiled_programs/{key}"
+    if backend.process_index() == min(processes):
+        message = _NOTHING
+        try:
+            executable = compile_module()
+            message = backend.serialize_executable(executable)
+        finally:  # the others compile it themselves if it cannot be sent
+            client.key_value_set_bytes(place, message, allow_overwrite=True)
+        logger.debug("Sent the program %r to the other processes", name)
+        return executable, True
+    wait = config.share_binary_between_hosts_timeout_ms.value
+    try:
+        message = client.blocking_key_value_get_bytes(place, wait)
+        if message != _NOTHING:
+            loaded = backend.deserialize_executable(message, executable_devices, options)
+            logger.debug("Received the program %r from process %d", name, min(processes))
+            return loaded, False
+        why = "it could not be compiled or sent there"
+    except Exception as error:
+        why = f"{type(error).__name__}: {error}"
+    logger.warning(
+        "jax_share_binary_between_hosts: the program %r did not come from process %d within %d ms, so"
+        " this process compiles it: %s",
+        name, min(processes), wait, why,
+    )  # fmt: skip
+    return compile_module(), True
 
 
 def _reason_not_to_keep(has_host_callbacks: bool, seconds: float) -> str | None:

@@ -563,7 +563,7 @@ remove_custom_partitioning_ptr_from_cache_key = bool_state(
 share_binary_between_hosts = bool_state(
     "jax_share_binary_between_hosts",
     False,
-    "Lets one process compile and the others fetch the program from it.",
+    "Lets one process compile and the others fetch the program from it, with a compilation cache.",
 )
 share_binary_between_hosts_timeout_ms = int_state(
     "jax_share_binary_between_hosts_timeout_ms", 20 * 60 * 1000, "How long they wait."

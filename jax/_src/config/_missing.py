@@ -6,7 +6,7 @@ change that implements a feature removes its options here.
 
 from jax._src import lib
 from jax._src.config import _flags
-from jax._src.config._state import without_effect, without_effect_alone
+from jax._src.config._state import without_effect
 
 if not lib.has_efforts:
     without_effect(
@@ -16,11 +16,6 @@ if not lib.has_efforts:
         _flags.memory_fitting_effort,
     )
 
-without_effect(
-    "each process compiles its program, or takes it from the compilation cache",
-    _flags.share_binary_between_hosts,
-)
-without_effect_alone(_flags.share_binary_between_hosts_timeout_ms)
 without_effect(
     "there is no profile-guided latency estimation yet",
     _flags.enable_pgle,

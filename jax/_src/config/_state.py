@@ -183,12 +183,6 @@ def without_effect(reason: str, *options: State | Flag) -> None:
             _warn_without_effect(option._name, reason)
 
 
-def without_effect_alone(*options: State | Flag) -> None:
-    """Declares options that only refine another option without effect, which gives the warning."""
-    for option in options:
-        option._no_effect = ""
-
-
 def _warn_without_effect(name: str, reason: str, stacklevel: int = 4) -> None:
     warnings.warn(f"the option {name} has no effect: {reason}", stacklevel=stacklevel)
 
