@@ -211,6 +211,40 @@ def q_custom_jvp():
     return f(quantized()), jax.jit(f)(quantized()), grad
 
 
+# References
+
+
+def changed(q):
+    ref = jax.new_ref(q)
+    old = jax.ref.swap(ref, ..., to_q(from_q(ref[...]) * 2))
+    ref[...] = to_q(from_q(ref[...]) + from_q(old))
+    return ref[...]
+
+
+def set_doubled(ref):
+    ref[...] = to_q(from_q(ref[...]) * 2)
+
+
+@scenario
+def ref_argument():
+    ref = jax.new_ref(quantized())
+    set_doubled(ref)
+    jax.jit(set_doubled)(ref)
+    jax.jit(lambda: set_doubled(ref))()
+    return parts(ref[...]), str(jax.typeof(ref))
+
+
+CASES.group(
+    "ref",
+    eager=lambda: parts(changed(quantized())),
+    jit=lambda: parts(jax.jit(changed)(quantized())),
+    jaxpr=lambda: str(jax.make_jaxpr(lambda q: set_doubled(jax.new_ref(q)))(quantized())),
+    freeze=lambda: parts(jax.freeze(jax.new_ref(quantized()))),
+    freeze_jit=lambda: parts(jax.jit(lambda q: jax.freeze(jax.new_ref(q)))(quantized())),
+    text=lambda: repr(jax.new_ref(quantized())),
+)
+
+
 # Tuples: tangents are tuples, too
 
 

@@ -348,3 +348,24 @@ def test_state_of_mutable_values():
     assert len(jax.experimental.cur_qdd(box).leaf_avals) == 2
     with pytest.raises(AttributeError):
         jax.experimental.cur_qdd(1.0)
+
+
+def test_references_in_loops():
+    ref = jax.new_ref(h.quantized())
+    loop = lambda: lax.fori_loop(0, 3, lambda i, c: (h.set_doubled(ref), c)[1], 0)
+    loop()
+    jax.jit(loop)()
+    np.testing.assert_allclose(h.from_q(ref[...]), h.matrix() * 64, rtol=1e-2, atol=1e-2)
+    jax.lax.cond(True, lambda: h.set_doubled(ref), lambda: None)
+    np.testing.assert_allclose(h.from_q(jax.freeze(ref)), h.matrix() * 128, rtol=1e-2, atol=1e-2)
+
+
+def test_what_references_do_not_hold():
+    ref = jax.new_ref(h.quantized())
+    with pytest.raises(TypeError, match="holds no array"):
+        ref[0]
+    with pytest.raises(ValueError, match="swap"):
+        jax.jit(lambda r: r.set(1.0))(ref)
+    jax.free_ref(ref)
+    with pytest.raises(RuntimeError, match="ended"):
+        ref[...]

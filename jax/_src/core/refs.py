@@ -98,6 +98,23 @@ class AbstractRef(AbstractValue):
         self.memory_space = memory_space
         self.kind = kind
 
+    # A reference to a value of a high type is represented by references to its arrays.
+
+    @property
+    def is_high(self) -> bool:  # type: ignore[override]
+        return self.inner_aval.is_high
+
+    def lo_ty(self) -> list[AbstractValue]:
+        if not self.is_high:
+            return [self]
+        return [self.update(inner_aval=a) for a in self.inner_aval.lo_ty()]
+
+    def lower_val(self, ref: Any) -> list[Any]:
+        return self.inner_aval.lower_val(ref._array()) if self.is_high else [ref]
+
+    def raise_val(self, *vals: Any) -> Any:
+        return Ref(self, self.inner_aval.raise_val(*vals)) if self.is_high else vals[0]
+
     @property
     def shape(self) -> tuple[Any, ...]:
         return self.inner_aval.shape
@@ -354,6 +371,8 @@ class Ref(RefLike, metaclass=_RefMeta):
     def __repr__(self) -> str:
         if self._buffer is None:
             return f"Ref(<ended>, {self._aval})"
+        if self._aval.is_high:
+            return f"Ref({self._buffer!r})"
         return "Ref" + repr(self._buffer).removeprefix("Array")
 
 

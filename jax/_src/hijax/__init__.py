@@ -5,7 +5,7 @@ from jax._src.core import (
     ShapedArray as ShapedArray,
     high_types_in_use as _high_types_in_use,
 )
-from jax._src.hijax import tracers as _tracers
+from jax._src.hijax import refs as _refs, tracers as _tracers
 from jax._src.hijax.boxes import (
     Box as Box,
     BoxEffect as BoxEffect,

@@ -80,9 +80,12 @@ def _get_operands(ref: Any, idx: Any, name: str) -> tuple[Any, tuple[Any, ...]]:
     ref, transforms = ref_and_transforms(ref, name)
     if idx is None or idx is ... or (isinstance(idx, tuple) and not idx):
         return ref, transforms
-    shape = transform_type(transforms, typeof(ref).inner_aval).shape  # type: ignore[attr-defined]
     if isinstance(idx, tuple) and len(idx) == 1 and idx[0] is ...:
         return ref, transforms
+    aval: Any = typeof(ref)
+    if aval.is_high:
+        raise TypeError(f"a reference of type {aval} holds no array: read and write it by ref[...]")
+    shape = transform_type(transforms, aval.inner_aval).shape
     indexer = NDIndexer.from_indices_shape(idx, shape)
     return ref, (*transforms, indexer)
 
@@ -161,7 +164,8 @@ def _swap(ref: Any, idx: Any, value: Any, name: str) -> Any:
     ref, transforms = _get_operands(ref, idx, name)
     flat, tree = tree_flatten(transforms)
     value = _cast(value, typeof(ref), transforms, True)
-    if name == "ref_set" and trace_ctx.trace is eval_trace and type(ref) is Ref:
+    eager = trace_ctx.trace is eval_trace and type(ref) is Ref
+    if name == "ref_set" and eager and not ref._aval.is_high:
         return _write(ref, value, flat, tree, "set")
     return swap_p.bind(ref, value, *flat, tree=tree)
 
@@ -205,6 +209,8 @@ def _cast(value: Any, ref_aval: Any, transforms: Sequence[Any], integers: bool) 
         raise TypeError(
             f"cannot write a reference of type {aval} to a reference: write what it holds, ref[...]"
         )
+    if aval.is_high or ref_aval.is_high:
+        return value
     dtype = ref_aval.inner_aval.dtype
     if transforms and isinstance(transforms[-1], BitcastTransform):
         dtype = transforms[-1].dtype
@@ -340,6 +346,8 @@ new_ref_p.ref_primitive = True
 @new_ref_p.def_impl
 def _new_ref_impl(x: Any, *, memory_space: Any, kind: Any) -> Ref:
     aval = typeof(x)
+    if aval.is_high:
+        return new_ref_p.to_lojax(x, memory_space=memory_space, kind=kind)
     value = _place(_copied(x), memory_space)
     special_values.check_results("new_ref", [x], [value])
     return Ref(AbstractRef(aval, memory_space, kind), value)
@@ -371,7 +379,7 @@ def _new_ref_jvp(primals: Any, tangents: Any, **params: Any) -> Any:
 
 def _has_tangent(t: Any) -> bool:
     aval = t.aval if type(t) is Zero else typeof(t)
-    return bool(aval.dtype != dtypes.float0)
+    return getattr(aval, "dtype", None) != dtypes.float0
 
 
 def _new_ref_linearize(primals: Any, tangents: Any, **params: Any) -> Any:
@@ -458,6 +466,8 @@ def _ending(name: str, result: Callable[[Any], Any] | None) -> Primitive:
     def impl(ref: Any) -> Any:
         if type(ref) is not Ref:
             raise ValueError(f"`{name}` must be called on `Ref` types: {typeof(ref)}.")
+        if ref._aval.is_high:
+            return p.to_lojax(ref)
         x, ref._buffer = ref._array(), None
         return [] if result is None else x
 
@@ -495,6 +505,10 @@ def _view_type(ref_aval: Any, idx_avals: Sequence[Any], tree: Any, name: str) ->
 
 
 def _check_value(ref_aval: Any, view: Any, val: Any, transforms: Any, name: str) -> None:
+    if view.is_high or val.is_high:
+        if not core.typematch(view, val):
+            raise ValueError(f"`{name}` of a value of type {val} to a reference of type {ref_aval}")
+        return
     if tuple(val.shape) != tuple(view.shape):
         raise ValueError(
             f"Invalid shape for `{name}`. Ref shape: {ref_aval.shape}. Expected shape: {view.shape}. "
@@ -519,6 +533,8 @@ def _get_types(ref_aval: Any, *idx: Any, tree: Any) -> Any:
 @get_p.def_impl
 def _get_impl(ref: Any, *idx: Any, tree: Any) -> Any:
     _check_concrete_ref(ref, "get")
+    if ref._aval.is_high:
+        return get_p.to_lojax(ref, *idx, tree=tree)
     x = ref._array()
     if not tree_unflatten(tree, [None] * tree.num_leaves):
         return _copied(x)
@@ -627,6 +643,8 @@ def _swap_types(ref_aval: Any, val: Any, *idx: Any, tree: Any) -> Any:
 
 @swap_p.def_impl
 def _swap_impl(ref: Any, value: Any, *idx: Any, tree: Any) -> Any:
+    if type(ref) is Ref and ref._aval.is_high:
+        return swap_p.to_lojax(ref, value, *idx, tree=tree)
     return _write(ref, value, idx, tree, "swap")
 
 
