@@ -16,7 +16,7 @@ import jax
 import jax.numpy as jnp
 from jax import export
 from jax._src import config, core, effects, test_util as jtu
-from jax._src.export import _export
+from jax._src.export import _export, serialization
 from jax._src.interpreters import mlir
 from jax._src.lib.mlir import ir
 from jax._src.lib.mlir.dialects import hlo
@@ -130,6 +130,58 @@ def test_unregistered_classes_and_effects():
     data = data.replace(b"tests.Scaled", b"tests.Scalex")
     with pytest.raises(ValueError, match="unregistered type `tests.Scalex`"):
         export.deserialize(data)
+
+
+# Files of earlier versions
+
+
+def without_lists_of_unique_values(data):
+    """The bytes as they were before the format had lists of different types and shardings."""
+    data = bytearray(export_fuzz.without_checksum(bytes(data)))
+    root = struct.unpack_from("<I", data, 0)[0]
+    table = root - struct.unpack_from("<i", data, root)[0]
+    for slot in range(19, 26):
+        struct.pack_into("<H", data, table + 4 + 2 * slot, 0)
+    return data
+
+
+def sharded():
+    mesh = jax.make_mesh((8,), ("a",), axis_types=(jax.sharding.AxisType.Auto,))
+    rows = jax.NamedSharding(mesh, jax.P("a"))
+    return export.export(jax.jit(lambda x: x + 1, in_shardings=rows))(np.arange(8.0)), rows
+
+
+class OldWriter(serialization._ExportedWriter):
+    """Writes shardings in XLA's form."""
+
+    def sharding(self, sharding):
+        if sharding is None:
+            return self.table(3, {}, {})
+        proto = sharding._to_xla_hlo_sharding(1).to_proto().SerializeToString()
+        return self.table(3, {1: self.bytes(proto)}, {0: ("<b", 1)})
+
+
+@pytest.mark.parametrize("named", [True, False])
+def test_files_without_lists_of_unique_values(named):
+    exported, rows = sharded()
+    if named:
+        data = exported.serialize()
+    else:
+        writer = OldWriter()
+        data = writer.finish(writer.exported(exported, 0))
+    old = export.deserialize(without_lists_of_unique_values(data))
+    assert (old.in_avals, old.out_avals) == (exported.in_avals, exported.out_avals)
+    assert old._has_named_shardings == named
+    assert (old.in_shardings_hlo[0] is None) == named
+    assert old.in_shardings_jax(rows.mesh)[0].is_equivalent_to(rows, 1)
+    assert old.out_shardings_jax(rows.mesh) == (None,)
+    x = jax.device_put(np.arange(8, dtype=np.float32), rows)
+    result = old.call(x)
+    np.testing.assert_array_equal(result, x + 1)
+    assert result.sharding.is_equivalent_to(rows, 1)
+    if not named:
+        with pytest.raises(ValueError, match="earlier version"):
+            old.serialize()
 
 
 # Effects

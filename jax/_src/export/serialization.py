@@ -449,18 +449,19 @@ class _Shardings:
     """Reads shardings, of which a program has a list of different ones.
 
     Attributes:
-      named: whether the program has that list; programs before it have a sharding for each value.
+      named: whether the program has named shardings; earlier ones have XLA's.
     """
 
     def __init__(self, table: Table):
         self.table = table
-        self.named = table.has(_UNIQUE_SHARDINGS) or table.has(_IN_SHARDING_NRS)
+        self.listed = table.has(_UNIQUE_SHARDINGS) or table.has(_IN_SHARDING_NRS)
+        self.named = self.listed
         meshes = [_read_mesh(t) for t in table.tables(_UNIQUE_MESHES)]
         self.unique = [_read_named(t, meshes) for t in table.tables(_UNIQUE_SHARDINGS)]
 
     def read(self, numbers: int, old: int) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
         """The shardings of arguments or results: named ones, and those in XLA's form."""
-        if self.named:
+        if self.listed:
             named = tuple(
                 [
                     None if n == 0 else _at(self.unique, n - 1, "sharding")
