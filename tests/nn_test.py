@@ -41,3 +41,18 @@ def test_clipped_functions_reject_complex_numbers():
     for fun in (jax.nn.sparse_sigmoid, jax.nn.standardize):
         with pytest.raises(ValueError, match="complex"):
             fun(jnp.ones(3, jnp.complex64))
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32"])
+def test_squareplus_of_large_numbers(dtype):
+    x = jnp.array([-jnp.inf, -1e4, -30, 30, 1e4, jnp.inf], dtype)
+    less = 2 / (30 + np.sqrt(30**2 + 4))
+    want = np.array([0, 1e-4, less, 30 + less, 1e4, np.inf])
+    np.testing.assert_allclose(
+        jax.nn.squareplus(x).astype(float), want, rtol=2 * jnp.finfo(dtype).eps + 5e-5
+    )
+    np.testing.assert_allclose(
+        jax.vmap(jax.grad(jax.nn.squareplus))(x[1:5]).astype(float), [1e-8, 1.1e-3, 1, 1], atol=2e-3
+    )
+    largest = jnp.finfo(dtype).max
+    assert jax.nn.squareplus(largest) == largest

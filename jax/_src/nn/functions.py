@@ -228,7 +228,7 @@ def soft_sign(x: ArrayLike) -> Array:
 @export
 @nested_jit
 def squareplus(x: ArrayLike, b: ArrayLike = 4) -> Array:
-    """Smooth rectifier (x + sqrt(x ** 2 + b)) / 2.
+    """Smooth rectifier (x + sqrt(x ** 2 + b)) / 2, without cancellation and overflow of real numbers.
 
     Args:
       x: array.
@@ -236,7 +236,16 @@ def squareplus(x: ArrayLike, b: ArrayLike = 4) -> Array:
     """
     check_arraylike("squareplus", x, b)
     x = to_array(x)
-    return (x + ufuncs.sqrt(ufuncs.square(x) + b)) / 2
+    dtype = dtypes.to_inexact_dtype(dtypes.result_type(x, b))
+    if dtypes.issubdtype(dtype, np.complexfloating):
+        return (x + ufuncs.sqrt(ufuncs.square(x) + b)) / 2
+    x = x if x.dtype == dtype else x.astype(dtype)
+    size = ufuncs.abs(x)
+    # The square of larger numbers overflows; the root is the number itself then.
+    large = size > np.sqrt(float(dtypes.finfo(dtype).max)) / 2
+    root = ufuncs.sqrt(ufuncs.square(select_where(large, 0, x)) + b)
+    upper = select_where(large, size, 0.5 * (size + root))
+    return select_where(x >= 0, upper, 0.25 * b / upper)
 
 
 def gelu(x: ArrayLike, approximate: bool = True) -> Array:

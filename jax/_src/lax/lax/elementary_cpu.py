@@ -185,6 +185,8 @@ _lower_exp2_single = mlir.lower_fun(_in_float32(_exp2_single), multiple_results=
 def _lower_exp2(ctx: mlir.LoweringRuleContext, x: Any, *, accuracy: Any) -> Any:
     (aval_out,) = ctx.avals_out
     if dtypes.issubdtype(aval_out.dtype, np.complexfloating):
+        if accuracy is None:
+            return _lower_complex_exp2(ctx, x)
         return elementary.lower_exp2(ctx, x, accuracy=accuracy)
     if aval_out.dtype != np.float64 and accuracy is None:
         return _lower_exp2_single(ctx, x)
@@ -266,6 +268,24 @@ def _complex_cosh(z: Any) -> Any:
     zero = mul(b, select(ne(a, a), filled(a, 1), sign(a)))
     im = select(eq(b, const(b, 0)), zero, im)
     return complex(mul(mul(cosh, elementary.cos(b)), scale), im)
+
+
+def _complex_exp2(z: Any) -> Any:
+    a, b = real(z), imag(z)
+    # Products with sines and cosines may be finite where 2**a is not.
+    is_large = gt(a, const(a, dtypes.finfo(core.typeof(a).dtype).maxexp - 1))
+    size = elementary.exp2(select(is_large, mul(a, const(a, 0.5)), a))
+    scale = select(is_large, size, filled(a, 1))
+    angle = mul(b, const(b, math.log(2)))
+    im = mul(mul(size, elementary.sin(angle)), scale)
+    im = select(eq(b, const(b, 0)), b, im)
+    re = mul(mul(size, elementary.cos(angle)), scale)
+    # The size is 0 at -inf, where the angle does not matter.
+    vanishes = eq(a, const(a, -np.inf))
+    return complex(select(vanishes, filled(a, 0), re), select(vanishes, filled(a, 0), im))
+
+
+_lower_complex_exp2 = mlir.lower_fun(_complex_exp2, multiple_results=False)
 
 
 def _on_cpu(p: core.Primitive, op: Callable[..., Any], *args: Any, **kwargs: Any) -> None:
