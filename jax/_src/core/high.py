@@ -79,7 +79,7 @@ class MutableQuasiDynamicData:
         return f"MutableQuasiDynamicData(init_val={self.init_val}, cur_val={self.cur_val})"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class AvalQDD:
     """The type of a mutable value, and its quasi-dynamic data.
 
@@ -127,7 +127,7 @@ class AvalQDD:
         return AvalQDD(self.aval.to_tangent_aval(), self.qdd and self.qdd.to_tangent_qdd())
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class AvalMutableQDD:
     """The type of a mutable operand, as the abstract evaluation of a `HiPrimitive` gets it.
 

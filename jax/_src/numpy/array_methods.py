@@ -439,3 +439,23 @@ def _array_namespace(self, /, *, api_version: None | str = None) -> Any:
 
 
 _install("__array_namespace__", _array_namespace)
+
+
+# Outside code looks up on the type of arrays what tracers of this type have.
+_OF_TYPES = """
+    T all any argmax argmin argpartition argsort astype at byteswap choose clip compress conj conjugate
+    copy cumprod cumsum diagonal dot flat flatten imag item mT max mean min nonzero prod ptp ravel real
+    repeat reshape round searchsorted sort squeeze std sum swapaxes take to_device trace transpose var
+    view
+""".split()
+
+for _name in _OF_TYPES:
+    _attribute = vars(Tracer)[_name]
+    setattr(
+        core.ShapedArray,
+        _name,
+        core.aval_property(_attribute.fget)
+        if isinstance(_attribute, property)
+        else core.aval_method(_attribute),
+    )
+core.ShapedArray.broadcast = core.aval_method(lax.broadcast)  # type: ignore[attr-defined]
