@@ -110,6 +110,9 @@ programs = dict(
     while_loop=lambda f: while_of(f)(1.0),
     vmap_of_while=lambda f: jax.vmap(while_of(f))(X * 2),
     while_condition=lambda f: lax.while_loop(lambda c: f.tell("c", c) < 5, lambda c: c + 2, 1.0),
+    vmap_of_while_condition=lambda f: jax.vmap(
+        lambda v: lax.while_loop(lambda c: f.tell("c", c) < 5, lambda c: c + 2, v)
+    )(X),
     cond=lambda f: lax.cond(True, f, lambda x: x, X),
     vmap_of_cond=lambda f: jax.vmap(lambda v: lax.cond(v > 1, f, lambda x: x, v))(X),
     grad_of_cond=lambda f: jax.grad(lambda v: lax.cond(v[0] > 0, f, lambda x: x, v).sum())(X),

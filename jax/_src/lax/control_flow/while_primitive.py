@@ -1,6 +1,6 @@
 """The `while` primitive, which `while_loop`, `fori_loop` and the lowering of `scan` use."""
 
-from jax._src import core, traceback_util
+from jax._src import core, effects, traceback_util
 from jax._src.ad_util import Zero
 from jax._src.core import ClosedJaxpr, Primitive, typeof
 from jax._src.interpreters import ad, batching, mlir, partial_eval as pe
@@ -186,6 +186,18 @@ def _while_batch(
 while_p.axis_batch = _while_batch
 
 
+def _without_ordered_output(jaxpr: core.Jaxpr) -> core.Jaxpr:
+    """The jaxpr without ordered operations that have no results, such as ordered prints."""
+
+    def is_kept(eqn):
+        return bool(eqn.outvars) or not any(map(effects.ordered_effects.contains, eqn.effects))
+
+    if all(map(is_kept, jaxpr.eqns)):
+        return jaxpr
+    kept = [eqn for eqn in jaxpr.eqns if is_kept(eqn)]
+    return jaxpr.replace(eqns=kept, effects=frozenset().union(*[e.effects for e in kept]))
+
+
 def _guarded(cond: ClosedJaxpr, body: ClosedJaxpr, cond_nconsts: int, body_nconsts: int):
     """Make the condition hold while any element's does, and the body mask finished elements."""
     cache = body._cache
@@ -193,6 +205,7 @@ def _guarded(cond: ClosedJaxpr, body: ClosedJaxpr, cond_nconsts: int, body_ncons
     if key in cache:
         return cache[key]
     cconst_avals = cond.in_avals[:cond_nconsts]
+    silent = _without_ordered_output(cond.jaxpr)  # the condition itself has printed it
 
     def any_cond(*args):
         (pred,) = core.eval_jaxpr(cond.jaxpr, cond.consts, *args)
@@ -200,7 +213,7 @@ def _guarded(cond: ClosedJaxpr, body: ClosedJaxpr, cond_nconsts: int, body_ncons
 
     def run(*args):
         cconsts, bconsts, carry = split_at(args, cond_nconsts, body_nconsts)
-        (pred,) = core.eval_jaxpr(cond.jaxpr, cond.consts, *cconsts, *carry)
+        (pred,) = core.eval_jaxpr(silent, cond.consts, *cconsts, *carry)
         new = core.eval_jaxpr(body.jaxpr, body.consts, *bconsts, *carry)
         return [
             lax.select(
