@@ -5,7 +5,9 @@ from absl.testing import absltest, parameterized
 
 import jax
 import jax.numpy as jnp
+import jax.scipy.stats as stats
 from jax._src import config, xla_bridge as xb
+from jax.scipy.interpolate import RegularGridInterpolator
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec as P
 
 if not xb.backends_are_initialized():
@@ -112,6 +114,30 @@ class DeviceTest(parameterized.TestCase):
     def test_no_device(self, name):
         with self.assertRaisesRegex((TypeError, ValueError), "'cpu'|cpu"):
             MAKE[name]("cpu")
+
+
+# Functions of rows, which keep the sharding of their first dimension.
+BY_ROW = {
+    "searchsorted": lambda x: jnp.searchsorted(ROWS * 7.5, x),
+    "searchsorted_right": lambda x: jnp.searchsorted(ROWS * 7.5, x, side="right"),
+    "digitize": lambda x: jnp.digitize(x, ROWS * 7.5),
+    "interp": lambda x: jnp.interp(x, ROWS * 7.5, ROWS + 1.0),
+    "interpolator": lambda x: RegularGridInterpolator([ROWS * 7.5], ROWS + 1.0)(x[:, :1] / 3),
+    "rankdata": lambda x: stats.rankdata(x % 5, axis=1),
+    "rankdata_dense": lambda x: stats.rankdata(x % 5, axis=1, method="dense"),
+    "mode": lambda x: stats.mode(x % 5, axis=1),
+}
+
+
+class ByRowTest(parameterized.TestCase):
+    @parameterized.parameters(*BY_ROW)
+    def test_keeps_the_sharding(self, name):
+        fun = jax.jit(BY_ROW[name])
+        with jax.set_mesh(mesh()):
+            found = jax.tree.leaves(fun(jax.device_put(X, P("x"))))
+        for out, want in zip(found, jax.tree.leaves(fun(X)), strict=True):
+            self.assertEqual(jax.typeof(out).sharding.spec[0], "x")
+            np.testing.assert_allclose(out, want, rtol=1e-6)
 
 
 if __name__ == "__main__":

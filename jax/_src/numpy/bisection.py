@@ -77,6 +77,7 @@ def _bisect(a, v, *, side, dtype, unrolled):
             f"{a.shape}: the number of steps depends on it."
         )
     steps = n.bit_length()
+    alike = functools.partial(lax.broadcast, sizes=v.shape, out_sharding=core.typeof(v)._sharding)
 
     def halve(step, low):
         # All intervals have the same size, n halved `step` times and rounded down, so that `low`
@@ -85,12 +86,12 @@ def _bisect(a, v, *, side, dtype, unrolled):
         step = lax.convert_element_type(step, wide)
         size = lax.shift_right_logical(np.array(n, wide), step)
         half = lax.shift_right_logical(size, np.array(1, wide))
-        mid = lax.add(low, lax.broadcast(half, v.shape))
+        mid = lax.add(low, alike(half))
         smaller = before(elements_at(a, mid), v, side == "left")
-        above = lax.add(low, lax.broadcast(lax.sub(size, half), v.shape))
+        above = lax.add(low, alike(lax.sub(size, half)))
         return lax.select(smaller, above, low)
 
-    low, *_ = core.vary_alike([lax.full(v.shape, 0, wide), a, v])
+    low, *_ = core.vary_alike([lax.full_like(v, 0, wide), a, v])
     low = control_flow.fori_loop(0, steps, halve, low, unroll=steps if unrolled else 1)
     return lax.convert_element_type(low, dtype)
 

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from jax._src import dtypes
+from jax._src import core, dtypes
 from jax._src.basearray import Array
 from jax._src.jit.library import nested_jit
 from jax._src.lax import lax, slicing
@@ -49,8 +49,14 @@ def _check_propagates(name, nan_policy):
         )
 
 
-def _position(shape, axis):
-    return lax.broadcasted_iota(dtypes.default_int_dtype(), shape, axis)
+def _position(x, axis):
+    sharding = core.typeof(x)._sharding
+    return lax.broadcasted_iota(dtypes.default_int_dtype(), x.shape, axis, out_sharding=sharding)
+
+
+def _one_along(x, axis, value, dtype):
+    """An array like the first of `x` along an axis, with a value."""
+    return lax.full_like(slicing.slice_in_dim(x, 0, 1, axis=axis), value, dtype)
 
 
 def _starts(x, axis):
@@ -62,8 +68,7 @@ def _starts(x, axis):
     differ = before != after
     if dtypes.issubdtype(x.dtype, np.inexact):
         differ &= (before == before) | (after == after)
-    first = lax.full(tuple(1 if i == axis else n for i, n in enumerate(x.shape)), True)
-    return lax.concatenate([first, differ], axis)
+    return lax.concatenate([_one_along(x, axis, True, np.bool_), differ], axis)
 
 
 @set_module("jax.scipy.stats")
@@ -112,7 +117,7 @@ def _mode_impl(x, *, axis):
             lax.full(shape, 0, dtypes.default_int_dtype()),
         )
     x = lax.sort(x, dimension=axis)
-    position = _position(x.shape, axis)
+    position = _position(x, axis)
     first = lax.cummax(lax.select(_starts(x, axis), position, lax.full_like(position, 0)), axis)
     length = position - first + 1
     last = argmax(length, axis=axis, keepdims=True)
@@ -161,7 +166,7 @@ def _rankdata_impl(x, *, method, axis):
     if x.size == 0:
         return lax.full(x.shape, 0, dtype)
     x = lax.stop_gradient(x)
-    position = _position(x.shape, axis)
+    position = _position(x, axis)
     ordered, source = lax.sort((x, position), dimension=axis, num_keys=1, is_stable=True)
     rank = _ranks_of_sorted(ordered, position, method, axis)
     # Moves each rank to the place from which its element came.
@@ -192,7 +197,7 @@ def _ranks_of_sorted(x, position, method, axis):
     # The last element of a run is before the start of the next one.
     end = lax.select(starts, position, lax.full_like(position, size))
     after = slicing.slice_in_dim(end, 1, None, axis=axis)
-    none = lax.full(tuple(1 if i == axis else n for i, n in enumerate(x.shape)), size, end.dtype)
+    none = _one_along(end, axis, size, end.dtype)
     highest = lax.cummin(lax.concatenate([after, none], axis), axis, reverse=True)
     return highest if method == "max" else lowest + highest
 
