@@ -301,9 +301,10 @@ def deserialize(data: bytes | bytearray | memoryview, make: Callable[..., T]) ->
         view = view[:-tail]
     try:
         return _read_exported(Buffer(view).root(), make)
-    except (OverflowError, RuntimeError, TypeError, KeyError) as err:
-        # of the constructors of trees, types, meshes and specs; RecursionError is a RuntimeError
-        raise ValueError(f"damaged exported program: {err}") from err
+    except (ValueError, MemoryError):
+        raise
+    except Exception as err:  # of the constructors of types, meshes and specs, and users' functions
+        raise ValueError(f"damaged exported program: {type(err).__name__}: {err}") from err
 
 
 def _read_exported(table: Table, make: Callable[..., T]) -> T:
