@@ -44,6 +44,12 @@ def pytest_collection_modifyitems(config, items):
 
     The selection is the same every time, whatever other tests are added or removed.
     """
+    unstable = [item.nodeid for item in items if " at 0x" in item.nodeid]
+    if unstable:
+        raise pytest.UsageError(
+            f"the names of tests have addresses, so that workers collect different ones: {unstable[0]}. "
+            "Give the parameters `ids`."
+        )
     for mark, is_there in (("aot", _has_compilers), ("browser", _has_browser)):
         absent = [item for item in items if mark in item.keywords]
         if absent and not is_there():

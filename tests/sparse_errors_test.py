@@ -68,7 +68,9 @@ FUNCTIONS = [
 ]
 
 
-@pytest.mark.parametrize("kind, name, fun, argument", FUNCTIONS, ids=lambda x: str(x))
+@pytest.mark.parametrize(
+    "kind, name, fun, argument", FUNCTIONS, ids=[name for _, name, *_ in FUNCTIONS]
+)
 def test_other_formats(kind, name, fun, argument):
     for x in (BCOO, BCSR, COO, CSR, DENSE, None):
         found = type(x).__name__
