@@ -2,3 +2,5 @@
 
 from jax._src.callback import io_callback as io_callback
 from jax._src.core import cur_qdd as cur_qdd
+from jax._src.dtypes import primal_tangent_dtype as primal_tangent_dtype
+from jax._src.earray import EArray as EArray
