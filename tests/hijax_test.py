@@ -350,6 +350,13 @@ def test_state_of_mutable_values():
         jax.experimental.cur_qdd(1.0)
 
 
+def test_vmap_beside_containers():
+    """Where a library has registered containers with vmap, it takes another path."""
+    import jax.experimental.sparse  # noqa: F401
+
+    test_vmap_of_loops_and_calls()
+
+
 def test_references_in_loops():
     ref = jax.new_ref(h.quantized())
     loop = lambda: lax.fori_loop(0, 3, lambda i, c: (h.set_doubled(ref), c)[1], 0)

@@ -406,6 +406,7 @@ WITHOUT_ROW = {
         "call Python functions: callback_test.py",
     ),
     **dict.fromkeys(("progress", "progress_report"), "have no result: progress_test.py"),
+    "buffer_callback": "calls a Python function with buffers: buffer_callback_test.py",
     "call_exported": "needs an exported program: export_test.py",
     "dim_as_value": "is the value of a symbolic dimension: export_shapes_test.py",
     **dict.fromkeys(

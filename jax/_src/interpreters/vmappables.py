@@ -138,7 +138,9 @@ def _elements(trace: batching.BatchTrace, args: Sequence[Any], axes: Sequence[An
 def _element(trace: batching.BatchTrace, x: Any, axis: Any) -> Any:
     if axis is None:
         return x
-    return batching.BatchTracer(trace, x, axis + core.typeof(x).ndim if axis < 0 else axis)
+    if type(axis) is int and axis < 0:  # others are axis specs of high types
+        axis += core.typeof(x).ndim
+    return batching.BatchTracer(trace, x, axis)
 
 
 def _element_numbers(trace: batching.BatchTrace) -> Any:
