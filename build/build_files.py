@@ -49,6 +49,7 @@ OPTIONAL = {
     "libtpu",
     "jax_plugins",
     "IPython",
+    "web_pdb",
     "portpicker",
     "etils",
     "xprof",
