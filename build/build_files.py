@@ -487,7 +487,7 @@ def _test_dependencies(path: Path, owner: dict[str, Target], own: dict[str, str]
             while inner not in owner:
                 inner = inner.rpartition(".")[0]
             # Like a user's program, a test depends on all of jax, and on test utilities explicitly.
-            yield "//jax"
+            yield "//jax:everything"
             if owner[inner].name.split(".")[-1] in ("test_util", "public_test_util"):
                 yield owner[inner].label
         elif first in own:
