@@ -1,27 +1,15 @@
 """Programs of the topics of SciPy's user guide, compared with the reference build and with SciPy."""
 
-import comparison
 import numpy as np
-import op_cases
-import oracle_results
-import pytest
 import scipy.cluster.vq
-import scipy.fft
 import scipy.integrate
-import scipy.interpolate
-import scipy.linalg
-import scipy.ndimage
-import scipy.optimize
 import scipy.signal
-import scipy.sparse.csgraph
-import scipy.sparse.linalg
 import scipy.spatial.distance
 import scipy.special
 import scipy.stats
 import scipy_tutorial_data as data
 import scipy_tutorial_statistics_scenarios as programs
-
-import jax
+from scipy_tutorial_testing import guide_tests
 
 WIDE = {
     name: value.astype(np.float64)
@@ -269,21 +257,4 @@ def density_in_the_plane():
     }
 
 
-@pytest.fixture(scope="module")
-def reference():
-    return oracle_results.read(programs.__file__)
-
-
-# These are the functions of test_scipy, which then need no second compilation; `case_tests` loads its own.
-@pytest.mark.parametrize("case", programs.CASES, ids=lambda case: case.name)
-def test_reference(case, reference):
-    comparison.assert_same_results(case, op_cases.evaluate(case), reference[case.name])
-
-
-@pytest.mark.parametrize("case", [*programs.CASES, *programs.ALONE], ids=lambda case: case.name)
-def test_scipy(case):
-    """SciPy's answers, in float64, to the program of the same name."""
-    ours, want = case.fun(), globals()[case.name]()
-    assert jax.tree.structure(ours) == jax.tree.structure(want)
-    for x, y in zip(jax.tree.leaves(ours), jax.tree.leaves(want)):
-        np.testing.assert_allclose(x, y, rtol=case.tol, atol=case.tol)
+reference, test_reference, test_scipy = guide_tests(programs, globals())

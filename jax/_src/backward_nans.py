@@ -239,13 +239,7 @@ class BackwardCheckEffect(effects.Effect):
 
 
 _effect = BackwardCheckEffect()
-for _kinds in (
-    effects.lowerable_effects,
-    effects.control_flow_allowed_effects,
-    effects.custom_derivatives_allowed_effects,
-    effects.remat_allowed_effects,
-):
-    _kinds.add_type(BackwardCheckEffect)
+effects.allow_everywhere(BackwardCheckEffect)
 
 backward_check_p = Primitive("backward_check", multiple_results=True)
 

@@ -47,14 +47,7 @@ class OrderedDebugEffect(effects.Effect):
 
 debug_effect = DebugEffect()
 ordered_debug_effect = OrderedDebugEffect()
-for _kinds in (
-    effects.lowerable_effects,
-    effects.control_flow_allowed_effects,
-    effects.custom_derivatives_allowed_effects,
-    effects.remat_allowed_effects,
-):
-    _kinds.add_type(DebugEffect)
-    _kinds.add_type(OrderedDebugEffect)
+effects.allow_everywhere(DebugEffect, OrderedDebugEffect)
 effects.ordered_effects.add_type(OrderedDebugEffect)
 
 

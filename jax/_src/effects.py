@@ -6,6 +6,7 @@ from jax._src.core.effects import (
     EffectTypeSet,
     JaxprInputEffect,
     NamedAxisEffect,
+    allow_everywhere,
     control_flow_allowed_effects,
     custom_derivatives_allowed_effects,
     exact_effects,

@@ -192,11 +192,5 @@ float_checks = nan_checks | div_checks
 automatic_checks = float_checks | index_checks
 all_checks = automatic_checks | user_checks
 
-# A check may be repeated or dropped like the operations around it: what it finds is a value.
-for _allowed in (
-    effects.lowerable_effects,  # the lowering rule explains what is wrong
-    effects.control_flow_allowed_effects,
-    effects.custom_derivatives_allowed_effects,
-    effects.remat_allowed_effects,
-):
-    _allowed.add_type(ErrorEffect)
+# What a check finds is a value. The lowering rule explains what is wrong with one that remains.
+effects.allow_everywhere(ErrorEffect)

@@ -647,8 +647,8 @@ def _map_shaped_array(size: int, axis: int | None, aval: ShapedArray) -> Any:
     if sharding is not None:
         entries = sharding.spec.partitions
         spec = sharding.spec.update(partitions=entries[:axis] + entries[axis + 1 :])
-        sharding = sharding.update(spec=spec)
-    return aval.update(shape=shape, sharding=sharding)
+        return aval.update(shape=shape, sharding=sharding.update(spec=spec))
+    return aval.update(shape=shape)
 
 
 def _unmap_shaped_array(

@@ -81,6 +81,18 @@ exact_effects = EffectTypeSet()
 partial_eval_kept_effects = EffectTypeSet()
 
 
+def allow_everywhere(*effect_types: type[Effect]) -> None:
+    """Lets transformations drop or repeat such effects, as they do with the operations around them."""
+    for allowed in (
+        lowerable_effects,
+        control_flow_allowed_effects,
+        custom_derivatives_allowed_effects,
+        remat_allowed_effects,
+    ):
+        for effect_type in effect_types:
+            allowed.add_type(effect_type)
+
+
 class NamedAxisEffect(Effect):
     """The use of a named axis that an enclosing `vmap` or `shard_map` binds."""
 
@@ -99,10 +111,7 @@ class NamedAxisEffect(Effect):
         return f"NamedAxisEffect({self.name})"
 
 
-control_flow_allowed_effects.add_type(NamedAxisEffect)
-custom_derivatives_allowed_effects.add_type(NamedAxisEffect)
-lowerable_effects.add_type(NamedAxisEffect)
-remat_allowed_effects.add_type(NamedAxisEffect)
+allow_everywhere(NamedAxisEffect)
 
 
 def reindexed_effects(effects: Iterable[Effect], positions: Sequence[int | None]) -> Effects:

@@ -138,9 +138,12 @@ def _elements(trace: batching.BatchTrace, args: Sequence[Any], axes: Sequence[An
 def _element(trace: batching.BatchTrace, x: Any, axis: Any) -> Any:
     if axis is None:
         return x
-    if type(axis) is int and axis < 0:  # others are axis specs of high types
-        axis += core.typeof(x).ndim
-    return batching.BatchTracer(trace, x, axis)
+    return batching.BatchTracer(trace, x, from_front(axis, x))
+
+
+def from_front(axis: Any, x: Any) -> Any:
+    """The axis of `x`, counted from the front if it is a number; others are None, or axis specs."""
+    return axis + np.ndim(x) if isinstance(axis, (int, np.integer)) and axis < 0 else axis
 
 
 def _element_numbers(trace: batching.BatchTrace) -> Any:

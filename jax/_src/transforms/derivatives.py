@@ -205,7 +205,7 @@ def check_input_dtype(name, holomorphic, allow_int, x) -> None:
             f"{name} requires arguments that are arrays or numbers, got {x!r} of type {type(x)}. "
             "Differentiate by other arguments (argnums), or close over this one."
         ) from None
-    if aval.is_high:
+    if aval.is_high:  # says itself what its tangents are
         return
     if holomorphic:
         if not dtypes.issubdtype(aval.dtype, np.complexfloating):
@@ -645,8 +645,7 @@ def jvp(fun: Callable, primals, tangents, has_aux: bool = False):
     with operands(flat):
         outs, outs_t = ad.jvp(flat_fun, flat, moved)
         tangents = list(map(finished, outs, outs_t))
-    answer = tree_unflatten(out_tree(), outs)
-    tangent = tree_unflatten(out_tree(), tangents)
+    answer, tangent = [tree_unflatten(out_tree(), xs) for xs in (outs, tangents)]
     return (answer, tangent, get_aux()) if has_aux else (answer, tangent)
 
 
@@ -657,12 +656,9 @@ def _checked_tangent(p, t):
     """
     aval, t_aval = typeof(p), typeof(t)
     if aval.is_high or t_aval.is_high:
-        expected = aval.to_tangent_aval()
-        if core.typematch(expected, t_aval):
+        if core.typematch(expected := aval.to_tangent_aval(), t_aval):
             return t
-        raise TypeError(
-            f"a tangent for jax.jvp must have type {expected}, as {aval} says, but got {t_aval}."
-        )
+        raise TypeError(f"a tangent for jax.jvp of {aval} must have type {expected}, got {t_aval}.")
     expected = core.primal_dtype_to_tangent_dtype(aval.dtype)
     if expected != t_aval.dtype:
         raise TypeError(

@@ -53,11 +53,8 @@ def vmap(
     check_callable(fun)
     if isinstance(in_axes, list):
         in_axes = tuple(in_axes)
-    if not (
-        in_axes is None
-        or isinstance(in_axes, (int, tuple, core.MappingSpec))
-        or vmappables.is_spec(in_axes)
-    ):
+    kinds = (int, tuple, core.MappingSpec)
+    if not (in_axes is None or isinstance(in_axes, kinds) or vmappables.is_spec(in_axes)):
         raise TypeError(
             "vmap in_axes must be an int, None, or a tuple of entries corresponding to the positional "
             f"arguments passed to the function, but got {in_axes}."
@@ -98,10 +95,7 @@ def vmap(
         else:
             in_axes_flat = flatten_axes("vmap in_axes", treedef_children(in_tree)[0], in_axes)
         size = mapped_axis_size("vmap", fun, in_tree, flat, in_axes_flat, axis_size)
-        in_axes_flat = [
-            a if a is None or isinstance(a, core.MappingSpec) else a + np.ndim(x) if a < 0 else a
-            for a, x in zip(in_axes_flat, flat)
-        ]
+        in_axes_flat = [vmappables.from_front(a, x) for a, x in zip(in_axes_flat, flat)]
         _check_references(fun, flat, args, kwargs)
         mesh_axis = batching.mapped_mesh_axis(flat, in_axes_flat)
         axis_data = batching.AxisData(name, size, spmd, mesh_axis)

@@ -33,13 +33,7 @@ class ProgressEffect(effects.Effect):
 
 
 progress_effect = ProgressEffect()
-for _kinds in (
-    effects.lowerable_effects,
-    effects.control_flow_allowed_effects,
-    effects.custom_derivatives_allowed_effects,
-    effects.remat_allowed_effects,
-):
-    _kinds.add_type(ProgressEffect)
+effects.allow_everywhere(ProgressEffect)
 
 
 class Bar(NamedTuple):

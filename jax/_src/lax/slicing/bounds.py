@@ -161,13 +161,7 @@ class BoundsEffect(effects.Effect):
 
 
 _effect = BoundsEffect()
-for _kinds in (
-    effects.lowerable_effects,
-    effects.control_flow_allowed_effects,
-    effects.custom_derivatives_allowed_effects,
-    effects.remat_allowed_effects,
-):
-    _kinds.add_type(BoundsEffect)
+effects.allow_everywhere(BoundsEffect)
 
 bounds_check_p = Primitive("bounds_check", multiple_results=True)
 reports = Reports(IndexError)
