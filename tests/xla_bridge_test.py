@@ -109,7 +109,7 @@ class DevicesTest(parameterized.TestCase):
         try:
             self.assertIn(xb.get_backend("cpu"), seen)
         finally:
-            registry._backend_initialization_hooks.remove(seen.append)
+            xb.unregister_backend_initialization_hook(seen.append)
 
     def test_options_that_come_too_late(self):
         xb.backends()

@@ -79,6 +79,7 @@ class Collector:
     def start(self) -> None:
         stack = self._stack
         stack.enter_context(_only_one)
+        stack.callback(self._end_trace)
         for register, unregister, callback in (
             (
                 monitoring.register_event_time_span_listener,
@@ -109,11 +110,10 @@ class Collector:
 
     def stop(self) -> Collected:
         result = self._result
-        if self._session is not None:
-            _wait_for_devices()
-        result.seconds = time.perf_counter() - self._began
-        self._stack.close()
-        self._end_trace()
+        with self._stack:  # also if the user interrupts the wait
+            if self._session is not None:
+                _wait_for_devices()
+            result.seconds = time.perf_counter() - self._began
         result.stage_seconds = {stage: covered(spans) for stage, spans in self._spans.items()}
         result.peak_bytes = _peak_of_process()
         if xla_bridge.backends_are_initialized():
@@ -158,17 +158,16 @@ class Collector:
         if tracing.is_running():
             self._result.no_trace = "another trace was running"
             return
-        self._is_listening = True
         tracing.background = self._interrupted
         self._stack.callback(self._forget)
         xla_bridge.register_backend_initialization_hook(self._on_backend)
 
     def _forget(self) -> None:
-        self._is_listening = False
         tracing.background = None
+        xla_bridge.unregister_backend_initialization_hook(self._on_backend)
 
     def _on_backend(self, _: Any) -> None:
-        if self._session is not None or not self._is_listening:  # hooks are never removed
+        if self._session is not None or self._result.no_trace:
             return
         options = lib.profiler.ProfileOptions()
         options.python_tracer_level = 0
@@ -176,13 +175,11 @@ class Collector:
         try:
             self._session = lib.profiler.ProfilerSession(options)
         except lib._jax.JaxRuntimeError as err:
-            self._is_listening = False
             self._result.no_trace = str(err)
 
     def _interrupted(self) -> None:
         """The program starts a trace of its own: there can be one only."""
         self._end_trace()
-        self._is_listening = False
         self._result.no_trace = "of all that came after the program had started a trace of its own"
 
     def _end_trace(self) -> None:

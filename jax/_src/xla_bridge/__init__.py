@@ -69,6 +69,7 @@ from jax._src.xla_bridge.registry import (
     make_pjrt_tpu_topology as make_pjrt_tpu_topology,
     register_backend_factory as register_backend_factory,
     register_backend_initialization_hook as register_backend_initialization_hook,
+    unregister_backend_initialization_hook as unregister_backend_initialization_hook,
 )
 
 

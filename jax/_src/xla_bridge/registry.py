@@ -205,6 +205,12 @@ def register_backend_initialization_hook(hook: Callable[[Client], None]) -> None
             hook(backend)
 
 
+def unregister_backend_initialization_hook(hook: Callable[[Client], None]) -> None:
+    """Removes a function that `register_backend_initialization_hook` registered."""
+    with _backend_lock:
+        _backend_initialization_hooks.remove(hook)
+
+
 def backends() -> dict[str, Client]:
     """Starts the platforms at the first call; returns their clients by name.
 
