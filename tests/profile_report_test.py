@@ -15,12 +15,13 @@ import jax
 import jax.numpy as jnp
 from jax._src import compiler, config, monitoring
 from jax._src.interpreters.pxla import lowering
-from jax._src.profile_report import programs
+from jax._src.profile_report import collector, programs
 from jax._src.profile_report.collector import Collected
 from jax._src.profile_report.hints import hints
 from jax._src.profile_report.report import Report
 from jax._src.profile_report.trace_events import covered
 from jax._src.profiler import tracing
+from jax._src.xla_bridge import registry
 
 X = np.ones((20, 30), np.float32)
 BIG = np.ones((300, 1000), np.float32)  # 1.2 MB
@@ -191,7 +192,7 @@ def test_the_programs_own_trace_wins(tmp_path):
 
 def test_one_at_a_time_and_nothing_is_left():
     listeners = [
-        lowering.lowering_listeners, compiler.executable_listeners, monitoring._event_listeners,
+        registry._backend_initialization_hooks, lowering.lowering_listeners, compiler.executable_listeners, monitoring._event_listeners,
         monitoring._event_time_span_listeners,
     ]  # fmt: skip
     before = [list(found) for found in listeners]
@@ -201,12 +202,27 @@ def test_one_at_a_time_and_nothing_is_left():
             with jax.profiler.report():
                 pass
         jax.monitoring.clear_event_listeners()  # a program may do so
-        for found, earlier in zip(listeners[2:], before[2:]):
+        for found, earlier in zip(listeners[3:], before[3:]):
             found.extend(earlier)
     assert [list(found) for found in listeners] == before
     assert tracing.background is None and not config.explain_cache_misses.value
     jax.jit(lambda x: x + 4)(X)
     assert "<lambda>" not in report.text
+
+
+def test_interrupted_wait(monkeypatch):
+    def interrupted():
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(collector, "_wait_for_devices", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            with jax.profiler.report():
+                jnp.sin(X)
+    assert tracing.background is None and not config.explain_cache_misses.value
+    with jax.profiler.report() as report:  # neither the lock nor the trace is left
+        jnp.sin(X)
+    assert "running on devices" in report.text and "There is no trace" not in report.text
 
 
 def test_failing_blocks_are_reported(tmp_path):
@@ -330,3 +346,7 @@ def test_command_on_a_terminal(capsys, monkeypatch, planted):
     command._print(planted, sys.stderr, is_short=False)
     text = capsys.readouterr().err
     assert "Biggest constants" in text and "planted_step" in text
+    monkeypatch.setitem(sys.modules, "rich.console", None)  # not installed
+    command._print(planted, sys.stderr, is_short=True)
+    text = capsys.readouterr().err
+    assert "Functions" in text and "Biggest constants" not in text

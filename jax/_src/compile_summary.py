@@ -102,7 +102,7 @@ def text() -> str:
         rows = sorted(_functions.items(), key=lambda item: -item[1].seconds)
         table = [("function", "traced", "lowered", "compiled", "defined at", "why, and how often")]
         for name, function in rows:
-            stages = [_stage_text(function.stages.get(stage)) for stage in STAGES.values()]
+            stages = [stage_text(function.stages.get(stage)) for stage in STAGES.values()]
             causes = ", ".join(f"{cause}: {n}" for cause, n in function.causes.most_common())
             places = list(function.defined_at)
             where = f"{len(places)} places" if len(places) > 1 else "".join(places)
@@ -112,7 +112,8 @@ def text() -> str:
     return "\n".join([heading, *aligned(table)])
 
 
-def _stage_text(stage: Stage | None) -> str:
+def stage_text(stage: Stage | None) -> str:
+    """How often and how long a stage ran; empty if it did not."""
     return "" if stage is None else f"{stage.count}x {duration(stage.seconds)}"
 
 

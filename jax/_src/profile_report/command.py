@@ -70,24 +70,16 @@ def _print(finished: Report, stream: IO[str], is_short: bool) -> None:
     """Prints to a terminal with the library rich, if it is installed; elsewhere as plain text."""
     sections = finished.sections[:2] if is_short else finished.sections
     if not stream.isatty():
-        if is_short:
-            short = Report(finished.title)
-            short.hints, short.sections, short._summary = (
-                finished.hints,
-                sections,
-                finished._summary,
-            )
-            finished = short
-        print(finished.text, file=stream)
+        print(finished.text_of(sections), file=stream)
         return
     try:
         from rich.console import Console
         from rich.table import Table
     except ImportError:
-        print(finished.text, file=stream)
+        print(finished.text_of(sections), file=stream)
         return
     console = Console(file=stream, markup=False, highlight=False)
-    console.print(finished._summary, style="bold")
+    console.print(finished.summary, style="bold")
     for hint in finished.hints:
         console.print(f"- {hint}", style="yellow")
     for section in sections:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 from collections.abc import Iterator
 from typing import Any
 
 from jax._src import source_info_util
-from jax._src.core import ClosedJaxpr, Jaxpr, ShapedArray, Var, typeof
+from jax._src.core import ClosedJaxpr, Jaxpr, Var, typeof
 from jax._src.core.jaxpr import JaxprEqn, Literal, jaxprs_in_params
+from jax._src.jaxpr_view.costs import nbytes
 from jax._src.source_mapper.hlo import places_of_instructions
 
 
@@ -123,7 +123,9 @@ def kept_for_backward(function: str, jaxpr: Jaxpr) -> list[Held]:
                 continue
             seen.add(v)
             line = source_info_util.summarize(maker.source_info)
-            found.append(Held(function, _text(v.aval), _nbytes(v.aval), maker.primitive.name, line))
+            found.append(
+                Held(function, _text(v.aval), nbytes([v.aval]), maker.primitive.name, line)
+            )
     return found
 
 
@@ -134,9 +136,3 @@ def _is_backward(eqn: JaxprEqn) -> bool:
 def _text(aval: Any) -> str:
     text: str = aval.str_short(short_dtypes=True)
     return text
-
-
-def _nbytes(aval: Any) -> int:
-    if not isinstance(aval, ShapedArray) or not all(isinstance(n, int) for n in aval.shape):
-        return 0
-    return math.prod(aval.shape) * getattr(aval.dtype, "itemsize", 0)

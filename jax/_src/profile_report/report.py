@@ -7,7 +7,7 @@ import dataclasses
 import os
 from collections.abc import Iterator, Sequence
 
-from jax._src.compile_summary import aligned
+from jax._src.compile_summary import aligned, stage_text
 from jax._src.interpreters.mlir import sanitize_name
 from jax._src.pages import Html, Page, bytes_text, duration, element, join, table
 from jax._src.profile_report.collector import Collected, Collector
@@ -18,6 +18,7 @@ from jax._src.util import set_module
 export = set_module("jax.profiler")
 
 _MOST_ROWS = 30
+_STAGES = {"trace": "tracing", "lower": "lowering", "compile": "compiling"}
 
 
 @dataclasses.dataclass
@@ -47,6 +48,7 @@ class Report(Page):
     Attributes:
       html: the page, which loads nothing.
       text: the same as text.
+      summary: the times of all stages and the peak of memory, in one line.
       hints: what to do, most important first.
       sections: the tables.
     """
@@ -54,15 +56,15 @@ class Report(Page):
     def __init__(self, title: str = "jax program"):
         self.hints: list[str] = []
         self.sections: list[Section] = []
-        self._summary = "the report is not finished: it is when its `with` block ends"
-        super().__init__(title, element("p", self._summary))
+        self.summary = "the report is not finished: it is when its `with` block ends"
+        super().__init__(title, element("p", self.summary))
 
     def finish(self, collected: Collected) -> None:
         """Fills in what was collected."""
-        self._summary = summary_of(collected)
+        self.summary = summary_of(collected)
         self.hints = hints(collected)
         self.sections = [s for s in sections_of(collected) if s.rows or s.note]
-        parts: list[Html] = [element("p", self._summary, class_="note")]
+        parts: list[Html] = [element("p", self.summary, class_="note")]
         if self.hints:
             items = join(element("li", hint) for hint in self.hints)
             parts += [element("h2", "What to do"), element("ul", items)]
@@ -77,9 +79,13 @@ class Report(Page):
 
     @property
     def text(self) -> str:
-        lines = [self.title, self._summary]
+        return self.text_of(self.sections)
+
+    def text_of(self, sections: Sequence[Section]) -> str:
+        """The text with only these tables."""
+        lines = [self.title, self.summary]
         lines += [f"- {hint}" for hint in self.hints]
-        for section in self.sections:
+        for section in sections:
             lines += ["", section.title]
             if section.note:
                 lines.append(f"({section.note})")
@@ -91,7 +97,7 @@ class Report(Page):
         return self.text
 
     def __repr__(self) -> str:
-        return f"<Report of {self.title}: {self._summary}>"
+        return f"<Report of {self.title}: {self.summary}>"
 
 
 @export
@@ -136,8 +142,7 @@ def report(
 def summary_of(collected: Collected) -> str:
     stages = collected.stage_seconds
     texts = [f"{duration(collected.seconds)} in all"]
-    for stage, words in (("trace", "tracing"), ("lower", "lowering"), ("compile", "compiling")):
-        texts.append(f"{duration(stages.get(stage, 0.0))} {words}")
+    texts += [f"{duration(stages.get(stage, 0.0))} {words}" for stage, words in _STAGES.items()]
     if collected.trace is not None:
         texts.append(f"{duration(collected.trace.busy_seconds)} running on devices")
     texts.append(f"peak memory {bytes_text(collected.peak_bytes)}")
@@ -161,12 +166,8 @@ def sections_of(collected: Collected) -> Iterator[Section]:
 
 def _time(collected: Collected) -> Section:
     total = collected.seconds or 1.0
-    stages = dict(collected.stage_seconds)
-    # functions are traced while others are, but lowered and compiled one after the other
-    rows = [
-        (words, stages.get(stage, 0.0))
-        for stage, words in (("trace", "tracing"), ("lower", "lowering"), ("compile", "compiling"))
-    ]
+    stages = collected.stage_seconds
+    rows = [(words, stages.get(stage, 0.0)) for stage, words in _STAGES.items()]
     if collected.trace is not None:
         rows.append(("running on devices", collected.trace.busy_seconds))
     return Section(
@@ -181,7 +182,7 @@ def _time(collected: Collected) -> Section:
 def _functions(collected: Collected) -> Section:
     trace = collected.trace
     calls = trace.calls if trace else {}
-    runs = dict(trace.runs) if trace else {}
+    runs = trace.runs if trace else {}
     misses = collected.misses.counts
     rows = []
     ran = {name: runs.get(_module_name(name)) for name in collected.functions}
@@ -195,15 +196,13 @@ def _functions(collected: Collected) -> Section:
     for name in sorted(total, key=lambda name: -total[name])[:_MOST_ROWS]:
         function, run = collected.functions.get(name), ran[name]
         stages = function.stages if function else {}
-        cells = []
-        for stage in ("trace", "lower", "compile"):
-            found = stages.get(stage)
-            cells.append(f"{found.count}x {duration(found.seconds)}" if found else "")
-        running = f"{run.count}x {duration(run.seconds)}" if run else ""
-        missed = sum(n for n in misses.get(name, {}).values())
+        cells = [stage_text(stages.get(stage)) for stage in _STAGES]
+        missed = sum(misses.get(name, {}).values())
         called = calls.get(name, 0)
         hits = f"{max(called - missed, 0)} of {called}" if called else ""
-        rows.append((name, *cells, running, hits, (duration(total[name]), total[name] / most)))
+        rows.append(
+            (name, *cells, stage_text(run), hits, (duration(total[name]), total[name] / most))
+        )
     return Section(
         "Functions",
         ("function", "traced", "lowered", "compiled", "run", "cache hits", "in all"),
@@ -276,8 +275,9 @@ _CACHE_EVENTS = {
 
 
 def _caches(collected: Collected) -> Section:
-    rows = [(text, f"{collected.events[e]}") for e, text in _CACHE_EVENTS.items() if e in collected.events]  # fmt: skip
-    return Section("Compilation cache", ("", "count"), list(rows), (1,))
+    events = collected.events
+    rows: list[Sequence] = [(text, f"{events[e]}") for e, text in _CACHE_EVENTS.items() if e in events]  # fmt: skip
+    return Section("Compilation cache", ("", "count"), rows, (1,))
 
 
 def _memory(collected: Collected) -> Section:

@@ -13,32 +13,20 @@ from jax._src.compile_summary import Stage
 
 
 @dataclasses.dataclass
-class Run:
-    """The runs of one program.
-
-    Attributes:
-      count: how many there were, so far as the runtime numbers them.
-      seconds: the time of its operations, of all devices and threads together.
-    """
-
-    count: int = 0
-    seconds: float = 0.0
-
-
-@dataclasses.dataclass
 class TraceSummary:
     """Sums over a trace.
 
     Attributes:
       calls: of jitted functions from Python, by name; those in other functions' traces included.
-      runs: of programs, by the name of the module.
+      runs: of programs, by the name of the module: how many there were, so far as the runtime numbers them, and the
+        time of their operations, of all devices and threads together.
       operations: by module and name; without the operations that they contain.
       passes: of the compiler, by name; without the passes that they contain.
       busy_seconds: how long operations ran, counted once where several ran at a time.
     """
 
     calls: collections.Counter[str] = dataclasses.field(default_factory=collections.Counter)
-    runs: dict[str, Run] = dataclasses.field(default_factory=dict)
+    runs: dict[str, Stage] = dataclasses.field(default_factory=dict)
     operations: dict[tuple[str, str], Stage] = dataclasses.field(default_factory=dict)
     passes: dict[str, Stage] = dataclasses.field(default_factory=dict)
     busy_seconds: float = 0.0
@@ -140,7 +128,7 @@ def _add_operations(
             continue
         module = str(node.stats.get("hlo_module", "?"))
         summary.operations.setdefault((module, str(node.stats["hlo_op"])), Stage()).add(node.own)
-        summary.runs.setdefault(module, Run())
+        summary.runs.setdefault(module, Stage())
         run_ids.setdefault(module, set()).add(node.stats.get("run_id"))
         if node.parent is None or "hlo_op" not in node.parent.stats:
             summary.runs[module].seconds += node.end - node.start
