@@ -91,6 +91,18 @@ def test_a_failing_check_does_not_hide_others(monkeypatch):
     assert first.level is Level.ERROR and "oops" in first.message and others
 
 
+def test_a_hanging_check_of_flags_does_not_hide_others(monkeypatch):
+    def hangs(command, **options):
+        raise subprocess.TimeoutExpired(command, options["timeout"])
+
+    monkeypatch.setenv("XLA_FLAGS", "--xla_cpu_enable_fast_math=false")
+    monkeypatch.setattr(devices.xla_bridge, "backends_are_initialized", lambda: False)
+    monkeypatch.setattr(devices.subprocess, "run", hangs)
+    first, *others = doctor.diagnose()
+    assert "check_flags failed: TimeoutExpired" in first.message
+    assert {"packages", "devices", "memory"} <= {f.topic for f in others}
+
+
 @pytest.mark.slow
 def test_program_with_planted_faults(tmp_path):
     """XLA would end the process at these flags; the doctor goes on without devices."""

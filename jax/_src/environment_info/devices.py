@@ -16,6 +16,7 @@ from jax._src.environment_info.packages import numbers
 from jax._src.xla_bridge import plugins, registry
 
 TOPIC = "devices"
+FLAGS = "flags"
 
 # The oldest driver of NVIDIA that runs programs of a major version of CUDA.
 _CUDA_DRIVERS = {"12": "525.60", "13": "580.65"}
@@ -36,11 +37,11 @@ def check_flags() -> list[Finding]:
         [sys.executable, "-c", _PARSE_FLAGS], capture_output=True, text=True, timeout=60
     )
     if child.returncode == 0:
-        return [ok("flags", f"XLA accepts XLA_FLAGS={flags}")]
+        return [ok(FLAGS, f"XLA accepts XLA_FLAGS={flags}")]
     logged = re.search(r"^[EF]\d{4} .*?\] (.*)$", child.stderr, re.M)
     reason = logged[1] if logged else child.stderr.strip()[-200:]
     message = f"XLA ends each program that starts with XLA_FLAGS={flags}: {reason}"
-    return [error("flags", message, "unset XLA_FLAGS")]
+    return [error(FLAGS, message, "unset XLA_FLAGS")]
 
 
 def check_devices() -> Iterator[Finding]:
@@ -54,7 +55,7 @@ def check_devices() -> Iterator[Finding]:
     default = devices[0].platform
     kinds = sorted({d.device_kind for d in devices})
     yield ok(TOPIC, f"programs run on {default}: {len(devices)} of {', '.join(kinds)}")
-    for message in {str(w.message) for w in caught}:
+    for message in dict.fromkeys(str(w.message) for w in caught):
         yield warning(TOPIC, message, _reinstall(message))
     yield from _check_plugins()
     yield from _check_unused_hardware(default)

@@ -9,6 +9,7 @@ from jax._src.environment_info import devices, packages, resources
 from jax._src.environment_info.findings import Finding, Level, error, report
 
 _CHECKS: tuple[Callable[[], Iterable[Finding]], ...] = (
+    devices.check_flags,
     packages.check_packages,
     devices.check_devices,
     resources.check_cache,
@@ -24,16 +25,19 @@ def diagnose() -> list[Finding]:
     Returns:
       What was found, in the order of the checks.
     """
-    findings = devices.check_flags()
-    fatal = any(f.level is Level.ERROR for f in findings)
+    findings: list[Finding] = []
     for check in _CHECKS:
-        if fatal and check is devices.check_devices:
+        if check is devices.check_devices and _would_end(findings):
             continue
         try:
             findings += check()
         except Exception as err:  # a bug in one check must not hide what the others find
             findings.append(error("doctor", f"{check.__name__} failed: {err!r}"))
     return findings
+
+
+def _would_end(findings: list[Finding]) -> bool:
+    return any(f.topic == devices.FLAGS and f.level is Level.ERROR for f in findings)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
