@@ -13,9 +13,7 @@ from jax._src.interpreters import mlir
 from jax._src.jaxpr_view import view
 
 
-def all_eqns(
-    jaxpr: Jaxpr, revisit_inner_jaxprs: bool = True
-) -> Iterator[tuple[Jaxpr, JaxprEqn]]:  # fmt: skip
+def all_eqns(jaxpr: Jaxpr, revisit_inner_jaxprs: bool = True) -> Iterator[tuple[Jaxpr, JaxprEqn]]:
     """The equations of a jaxpr, then those of the jaxprs in it, each with the jaxpr that it is in.
 
     Args:
@@ -83,8 +81,7 @@ def source_locations(jaxpr: Jaxpr) -> dict[str, int]:
 
 
 def _source(eqn: JaxprEqn) -> str:
-    frame = source_info_util.user_frame(eqn.source_info.traceback)
-    return "" if frame is None else source_info_util.summarize(eqn.source_info)
+    return source_info_util.summarize(eqn.source_info)
 
 
 # Variables
@@ -152,11 +149,7 @@ def eqns_using_var(jaxpr: Jaxpr, invar: Var) -> Iterator[JaxprEqn]:
 
 def jaxpr_to_html(jaxpr: Jaxpr) -> str:
     """A page that shows a jaxpr, with the line of the program of each equation; see `jax.tools.view`."""
-    closed = core.ClosedJaxpr(jaxpr, ()) if not jaxpr.constvars else None
-    if closed is None:
-        variables = [*jaxpr.constvars, *jaxpr.invars]
-        closed = core.ClosedJaxpr(jaxpr.replace(constvars=(), invars=variables), ())
-    return view(closed).html
+    return view(jaxpr).html
 
 
 def maybe_dump_jaxpr_to_file(fun_name: str, jaxpr: Jaxpr) -> str | None:

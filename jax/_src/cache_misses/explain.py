@@ -117,8 +117,9 @@ def explain_cache_miss(*, quiet: bool = False) -> Iterator[CacheMisses]:
     """Context manager or decorator: says of each call in its block that has to be traced or compiled why, and what to do.
 
     An explanation names the argument that differs from the closest earlier call, old and new, the user's line, and
-    a remedy. It is printed to stderr when the miss happens. Of the library's functions, first traces are left out. Calls of compiled programs cost what they cost
-    otherwise. The option `jax_explain_cache_misses` logs the same for a whole program.
+    a remedy. It is printed to stderr when the miss happens. Of the library's functions, first traces are left out.
+    Calls of compiled programs cost what they cost otherwise. The option `jax_explain_cache_misses` logs the same for a
+    whole program.
 
     Args:
       quiet: whether to print nothing; the value of the `with` statement has the explanations.

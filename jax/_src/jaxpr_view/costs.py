@@ -21,11 +21,8 @@ MOVES = frozenset({
     "all_gather_reduced", "all_to_all", "ragged_all_to_all", "ppermute", "reduce_scatter", "pmax", "pmin",
     "unreduced_psum", "unreduced_reduce_scatter", "psend", "precv", "pbroadcast", "device_put",
 })  # fmt: skip
-
-_PLACEMENTS = (
-    "sharding",
-    "out_sharding",
-)  # parameters that say where results are, not what they cost
+# Parameters that say where results are, not what they cost.
+_PLACEMENTS = ("sharding", "out_sharding")
 
 _counted: dict[Any, float | None] = {}
 
@@ -44,7 +41,7 @@ def traffic(eqn: JaxprEqn) -> int:
     inner = [sum(map(traffic, jaxpr.eqns)) for jaxpr in jaxprs_in_params(eqn.params)]
     runs = _runs(eqn)
     if runs is None or not inner:
-        return nbytes(v.aval for v in {*_variables(eqn.invars), *_variables(eqn.outvars)})
+        return nbytes(v.aval for v in {*variables(eqn.invars), *variables(eqn.outvars)})
     return round(runs(inner))
 
 
@@ -60,7 +57,7 @@ def _runs(eqn: JaxprEqn) -> Callable[[list[Any]], Any] | None:
     return max if name == "cond" else None
 
 
-def _variables(atoms: Iterable[Any]) -> list[Var]:
+def variables(atoms: Iterable[Any]) -> list[Var]:
     return [v for v in atoms if type(v) is not Literal]
 
 

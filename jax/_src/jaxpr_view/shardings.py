@@ -7,7 +7,7 @@ from typing import Any
 
 from jax._src.core import Jaxpr
 from jax._src.core.jaxpr import JaxprEqn, Literal, Var
-from jax._src.jaxpr_view.costs import MOVES
+from jax._src.jaxpr_view.costs import MOVES, variables
 from jax._src.named_sharding import NamedSharding, UnspecifiedValue
 from jax._src.pages import Html, element, join
 from jax._src.sharding import Sharding
@@ -108,14 +108,12 @@ class Graph:
         link: Any,
     ):
         self._colors = colors
-        self._nodes: list[
-            tuple[str, str, str, bool, str | None]
-        ] = []  # text, placement, type, moves, link
+        # text, placement, type, moves, link
+        self._nodes: list[tuple[str, str, str, bool, str | None]] = []
         self._edges: list[tuple[int, int, str, str]] = []
         makers: dict[Var, tuple[int, str]] = {}
-        used = {v for eqn in jaxpr.eqns for v in _variables(eqn.invars)} | set(
-            _variables(jaxpr.outvars)
-        )
+        used = {v for eqn in jaxpr.eqns for v in variables(eqn.invars)}
+        used.update(variables(jaxpr.outvars))
         for v, text in zip([*jaxpr.constvars, *jaxpr.invars], of_arguments):
             if v in used:
                 text = text or placement_of_type(v.aval)
@@ -126,7 +124,7 @@ class Graph:
                 _node_text(eqn), texts[0] if texts else "", eqn.outvars[0].aval if eqn.outvars else "",
                 eqn.primitive.name in MOVES or eqn.primitive.name == "shard_map", link(i),
             )  # fmt: skip
-            self._connect(makers, _variables(eqn.invars), node)
+            self._connect(makers, variables(eqn.invars), node)
             makers.update(zip(eqn.outvars, [(node, text) for text in texts]))
         for i, v in enumerate(jaxpr.outvars):
             if type(v) is not Literal and v in makers:
@@ -217,7 +215,3 @@ class Graph:
 def _node_text(eqn: JaxprEqn) -> str:
     name = eqn.params.get("name")
     return f"{eqn.primitive.name} {name}" if isinstance(name, str) else eqn.primitive.name
-
-
-def _variables(atoms: Iterable[Any]) -> list[Var]:
-    return [v for v in atoms if type(v) is not Literal]

@@ -117,9 +117,8 @@ class _Writer:
         self._chosen = chosen
 
     def summary(self, closed: ClosedJaxpr) -> str:
-        flops = number_text(costs.jaxpr_flops(closed.jaxpr)) or "an unknown number of"
         kept = costs.nbytes(a for avals in self._kept.values() for a in avals)
-        text = f"{_equations_text(closed.jaxpr)}, {flops} flops"
+        text = f"{_equations_text(closed.jaxpr)}, {_flops_text(closed.jaxpr)}"
         return f"{text}, {bytes_text(kept)} kept for the backward pass" if self._kept else text
 
     def program(self, closed: ClosedJaxpr, arguments: Sequence[Any], reason: str | None) -> Html:
