@@ -53,12 +53,18 @@ class Opaque:
     pass
 
 
+KEYS = [jax.random.key(0, impl=impl) for impl in ("threefry2x32", "rbg")]
+
+
 # cause of the miss, its path, parts of old and new, and of the remedy; two calls
 CASES = {
     "shape": ("shape", "x", "f32[3]", "f32[2]", "pad x to few sizes", lambda f: f(X), lambda f: f(X[:2])),
     "rank": ("shape", "x", "f32[3]", "f32[1,3]", "same number of axes", lambda f: f(X), lambda f: f(X[None])),
     "dtype": ("dtype", "x", "f32[3]", "i32[3]", 'jnp.asarray(x, "float32")', lambda f: f(X), lambda f: f(X.astype("int32"))),
     "bfloat16": ("dtype", "x", "bf16[3]", "f32[3]", '"bfloat16"', lambda f: f(X.astype(jnp.bfloat16)), lambda f: f(X)),
+    "float8": ("dtype", "x", "f8_e4m3fn[3]", "f32[3]", '"float8_e4m3fn"', lambda f: f(X.astype(jnp.float8_e4m3fn)), lambda f: f(X)),
+    "bool": ("dtype", "x", "bool[3]", "f32[3]", "jnp.asarray(x, bool)", lambda f: f(X > 0), lambda f: f(X)),
+    "random keys": ("dtype", "y", "key<fry>[]", "key<rbg>[]", "one dtype", lambda f: f(X, KEYS[0]), lambda f: f(X, KEYS[1])),
     "leaf": ("shape", "x['w'][1]", "f32[3]", "f32[2]", "x['w'][1]", lambda f: f({"w": [X, X]}), lambda f: f({"w": [X, X[:2]]})),
     "weak type": ("weak type", "x", "f32[] (weakly typed)", "f32[]", "a Python number in one call", lambda f: f(1.0), lambda f: f(jnp.float32(1))),
     "structure": ("structure", "x['a']", "leaf", "tuple", "one structure", lambda f: f({"a": X}), lambda f: f({"a": (X,)})),

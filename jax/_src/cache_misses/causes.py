@@ -5,6 +5,7 @@ from __future__ import annotations
 import enum
 import functools
 import inspect
+import re
 import reprlib
 import types
 from collections.abc import Callable, Sequence
@@ -354,7 +355,10 @@ def _call_remedy(name: str, change: Change) -> str:
 
 
 def _dtype_remedy(name: str, change: Change) -> str:
-    return f"convert {change.path} to one type before the call: jnp.asarray({change.path}, {_dtype(change.old)})"
+    x, dtype = change.path, _dtype(change.old)
+    if dtype is None:
+        return f"pass {x} always with one dtype"
+    return f"convert {x} to one type before the call: jnp.asarray({x}, {dtype})"
 
 
 def _weak_remedy(name: str, change: Change) -> str:
@@ -364,15 +368,16 @@ def _weak_remedy(name: str, change: Change) -> str:
     )
 
 
-_LONG = dict(f="float", bf="bfloat", i="int", u="uint", c="complex", b="bool")
+_LONG = dict(f="float", bf="bfloat", i="int", u="uint", c="complex")
 
 
-def _dtype(text: str) -> str:
+def _dtype(text: str) -> str | None:
+    """How a program writes the dtype of a type that is given as a short text; None of keys."""
     short_name = text.partition("[")[0]
-    letters = short_name.rstrip("0123456789")
     if short_name == "bool":
         return "bool"
-    return f"{_LONG.get(letters, letters)!s}{short_name[len(letters) :]}".join('""')
+    match = re.fullmatch(r"([a-z]+)(\d\w*)", short_name)
+    return f'"{_LONG[match[1]]}{match[2]}"' if match and match[1] in _LONG else None
 
 
 _REMEDIES: dict[str, Callable[[str, Change], str]] = {
