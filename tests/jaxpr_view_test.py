@@ -1,5 +1,6 @@
 """`jax.tools.view`: lines, types, placements, costs and residuals of equations, and the page in a browser."""
 
+import functools
 import re
 
 import browser
@@ -172,6 +173,23 @@ def test_what_can_be_viewed(what, args):
         r"<JaxprView of model: \d+ equations, [\d.]+ flops, .* kept for the backward pass>",
         repr(view),
     )
+
+
+@pytest.mark.parametrize("fun", [jnp.sin, jax.nn.relu])
+def test_functions_of_the_library(fun):
+    text = repr(jax.tools.view(fun, X))
+    assert text.startswith(f"<JaxprView of {fun.__name__}: ") and "kept for the backward" in text
+
+
+def test_wrappers_are_more_than_what_they_wrap():
+    @jax.custom_jvp
+    @jax.jit
+    def custom(x):
+        return jnp.sin(x)
+
+    custom.defjvps(lambda t, out, x: 2 * t)
+    for fun in (custom, functools.wraps(jax.jit(jnp.cos))(lambda x: custom(x))):
+        assert [e.primitive.name for e in jax.tools.view(fun, X).jaxpr.eqns] == ["custom_jvp_call"]
 
 
 def test_wrong_arguments():
