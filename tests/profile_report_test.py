@@ -210,6 +210,15 @@ def test_one_at_a_time_and_nothing_is_left():
     assert "<lambda>" not in report.text
 
 
+def test_cache_hits_of_library_functions():
+    jax.devices()  # the trace begins when backends have started
+    with jax.profiler.report() as report:
+        for size in (17, 18, 18):
+            jnp.ones(size)
+    row = row_of(section(report, "Functions"), "function", "broadcast_in_dim")
+    assert row["compiled"].startswith("2x") and row["cache hits"] == "1 of 3"
+
+
 def test_interrupted_wait(monkeypatch):
     def interrupted():
         raise KeyboardInterrupt
