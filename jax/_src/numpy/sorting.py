@@ -239,12 +239,12 @@ def _partition(a, *, kth, axis):
     n = a.shape[axis]
     if a.size == 0:
         return a
+    if not core.is_constant_dim(n):
+        return lax.sort(a, dimension=axis)  # how many are above is not known
     perm = [*[d for d in range(a.ndim) if d != axis], axis]
     moved = lax.transpose(a, perm)
     last = a.ndim - 1
     parts = [_take_along(moved, _smallest(moved, kth), last)]
-    if not core.is_constant_dim(n):
-        return lax.sort(a, dimension=axis)  # how many are above is not known
     if kth < n - 1:
         key = lax.convert_element_type(moved, np.int8) if a.dtype == np.bool_ else moved
         greatest, _ = lax.top_k(key, n - kth - 1)
