@@ -13,9 +13,9 @@ import numpy as np
 
 from jax._src import core
 from jax._src.lax import lax, slicing
+from jax._src.lax.lax.sharding import entries, with_entries
 from jax._src.lax.slicing.types import GatherDimensionNumbers, ScatterDimensionNumbers
 from jax._src.numpy.util import to_array
-from jax._src.partition_spec import PartitionSpec
 
 FILL = slicing.GatherScatterMode.FILL_OR_DROP
 
@@ -70,12 +70,13 @@ def fill_row(shape: Sequence[int], like: Any) -> Any:
 
 def full_rows(value: Any, like: Any, n_batch: int, sizes: Sequence[int]) -> Any:
     """A repeated scalar, of the batch dimensions of `like` and these sizes, sharded as `like` is."""
-    sharding = core.typeof(like)._sharding
-    if sharding is not None:
-        axes = (*sharding.spec, *[None] * (like.ndim - len(sharding.spec)))
+    aval = core.typeof(like)
+    sharding = None
+    if aval._sharding is not None:
+        axes = entries(aval)
         same = tuple(sizes[1:]) == like.shape[n_batch + 1 :]
         rest = axes[n_batch + 1 :] if same else [None] * (len(sizes) - 1)
-        sharding = sharding.update(spec=PartitionSpec(*axes[:n_batch], None, *rest))
+        sharding = with_entries(aval, (*axes[:n_batch], None, *rest))
     return lax.broadcast(value, (*like.shape[:n_batch], *sizes), out_sharding=sharding)
 
 
@@ -132,12 +133,11 @@ def gather_at(x: Any, indices: Any, batched: Mapping[int, int], columns: Mapping
 
 def _scattered(updates: Any, batched: Sequence[int], sizes: Sequence[int], outer: int) -> Any:
     """The sharding of the result: that of the updates' batch and dense dimensions."""
-    sharding = core.typeof(updates)._sharding
-    if sharding is None:
+    aval = core.typeof(updates)
+    if aval._sharding is None:
         return None
-    axes = (*sharding.spec, *[None] * (updates.ndim - len(sharding.spec)))
-    kept = (*[axes[d] for d in batched], *[None] * len(sizes), *axes[outer:])
-    return sharding.update(spec=PartitionSpec(*kept))
+    axes = entries(aval)
+    return with_entries(aval, (*[axes[d] for d in batched], *[None] * len(sizes), *axes[outer:]))
 
 
 def scatter_at(
