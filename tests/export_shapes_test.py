@@ -187,6 +187,14 @@ class TestSolving:
         (n,) = symbolic_shape("n")
         assert self.solve(["2*a, a"], [(2 * n, n)]) == {"a": n}
 
+    def test_braces_in_names(self):
+        (a,) = symbolic_shape("2*a")
+        aval = jax.core.ShapedArray((a,), np.dtype("float32"))
+        with pytest.raises(
+            ValueError, match=r"remainder 1 .* args\[0\]\['{x}'\].shape\[0\] \(= 3\)"
+        ):
+            solving.solve_for_sizes([aval], ["args[0]['{x}']"], [(3,)])
+
     @pytest.mark.parametrize(
         "specs, sizes, constraints, message",
         [

@@ -276,4 +276,7 @@ def check_now(check: Check, env: Mapping[str, Any]) -> None:
     else:
         holds = not core.definitely_greater(right, left)
     if not holds:
-        raise ValueError(check.message.format(*(Algebra(env).size(x) for x in check.shown)))
+        message = check.message
+        for i, x in enumerate(check.shown):  # names of arguments may have other braces
+            message = message.replace(f"{{{i}}}", str(Algebra(env).size(x)))
+        raise ValueError(message)
