@@ -55,6 +55,12 @@ class TestDecisions:
         assert decided("a - 2*b == 0", ["a == 2*b"])
         assert decided("a == c", ["a == b", "b == c"])
 
+    def test_after_decisions_about_parts(self):
+        """The remainder is taken to be unknown only while the sign of its dividend is looked for."""
+        constraint = "4*floordiv(a - b, 4) + mod(a - b, 4) >= 0"
+        assert decided("a - b >= 0", [constraint])
+        assert decided("(a - b) % 4 <= 3 and a >= b", [constraint])
+
     def test_sound(self):
         """What is decided holds for all values that fulfil the constraints."""
         rng = random.Random(0)

@@ -40,11 +40,14 @@ class Decision:
         self._term_limits: dict[DimTerm, Bounds] = {}
         self._known: dict[Any, Bounds] = {}
         self._busy: set[DimFactor] = set()
+        # Bounds found without what the busy factors are, so perhaps not the tightest ones.
+        self._partly_known: dict[Any, Bounds] = {}
 
     def assume(self, expression: Any) -> None:
         """Takes the expression to be not negative."""
         self.inequalities.append(expression)
         self._known.clear()
+        self._partly_known.clear()
         terms = [(t, k) for t, k in expression._terms if not t.is_constant]
         if len(terms) == 1:  # a limit of one term
             ((term, k),) = terms
@@ -73,8 +76,12 @@ class Decision:
         if type(x) is int:
             return x, x
         found = self._known.get(x._key)
+        if found is not None:
+            return found
+        known = self._partly_known if self._busy else self._known
+        found = known.get(x._key)
         if found is None:
-            found = self._known[x._key] = self._bounds(x)
+            found = known[x._key] = self._bounds(x)
         return found
 
     def _bounds(self, x: Any) -> Bounds:
@@ -121,13 +128,7 @@ class Decision:
     def _own_bounds(self, factor: DimFactor) -> Bounds:
         if factor.operation is None:
             return 1, math.inf
-        if factor in self._busy:  # within the decision about itself
-            return -math.inf, math.inf
-        self._busy.add(factor)
-        try:
-            x, y = (self._interval(v) for v in factor.operands)
-        finally:
-            self._busy.discard(factor)
+        x, y = (self._interval(v) for v in factor.operands)
         if factor.operation == ex.MAX:
             return max(x[0], y[0]), max(x[1], y[1])
         if factor.operation == ex.MIN:
