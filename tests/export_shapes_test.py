@@ -158,6 +158,18 @@ class TestErrors:
             symbolic_shape("a^1000000")
         with pytest.raises(ValueError, match="smaller number"):
             symbolic_shape("9" * 1000)
+        with pytest.raises(ValueError, match="at most 5000 factors"):
+            symbolic_shape("max(((((a^64)^64)^64)^64)^64, 2)")
+
+    def test_short_texts_of_much_work(self):
+        nested = "a"
+        for _ in range(20):
+            nested = f"mod(({nested} + 1)^2, b)"
+        with pytest.raises(ValueError, match="at most 5000 factors"):
+            symbolic_shape(nested)
+        divided = f"floordiv({2**60}*h^20, 8*h - a - b - c - d - e - f - g)"
+        assert str(symbolic_shape(divided)[0]).startswith("floordiv(")
+        assert str(symbolic_shape("a" + " " * 100_000)[0]) == "a"
 
     def test_outside_of_a_trace(self):
         (a,) = symbolic_shape("a")

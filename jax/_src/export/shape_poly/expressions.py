@@ -28,6 +28,8 @@ MAX = "max"
 MIN = "min"
 OPERATIONS = (FLOORDIV, MOD, MAX, MIN)
 
+_MAX_DIVISION = 256  # steps of a division, and terms of its rest
+
 Size = Any  # an int or an expression
 
 
@@ -37,18 +39,23 @@ class DimFactor:
     Args:
       operation: the name of the operation, or None for a variable.
       operands: the variable's name, or the two operands: ints and expressions.
+
+    Attributes:
+      length: the number of factors that it is made of, as often as they occur.
     """
 
-    __slots__ = ("key", "operands", "operation")
+    __slots__ = ("key", "length", "operands", "operation")
 
     def __init__(self, operation: str | None, operands: tuple[Any, ...]):
         self.operation = operation
         self.operands = operands
         if operation is None:
             self.key: tuple[Any, ...] = (1, operands[0], ())
+            self.length = 1
         else:
             keys = tuple(size_key(x) for x in operands)
             self.key = (1 + sum(k[0] for k in keys), operation, keys)
+            self.length = 1 + sum(map(size_length, operands))
 
     @property
     def var(self) -> str | None:
@@ -141,6 +148,13 @@ def size_key(x: Size) -> tuple[Any, ...]:
     if type(x) is int:
         return _terms_key(((ONE, x),) if x else ())
     return x._key
+
+
+def size_length(x: Size) -> int:
+    """The number of factors in a size, as often as they occur; work with it takes that long."""
+    if type(x) is int:
+        return 0
+    return sum(e * f.length for t, _ in x._terms for f, e in t.factors)
 
 
 def _terms_key(terms: Sequence[tuple[DimTerm, int]]) -> tuple[Any, ...]:
@@ -505,7 +519,8 @@ def divide(x: Size, y: Size, scope: SymbolicScope) -> tuple[Size, Size]:
     """Quotient, rounded down, and remainder, which has the sign of the divisor.
 
     Polynomial division: as long as the largest term of the divisor divides that of the rest, it is
-    subtracted. The result is used if the rest is a remainder, or else nothing is known.
+    subtracted. The result is used if the rest is a remainder, or else nothing is known, also if the
+    division takes too long: the rest may grow exponentially before it gets smaller.
     """
     if type(x) is not int and type(y) is not int:
         scope._check_same_scope(x, y, "the quotient of")
@@ -523,7 +538,9 @@ def _polynomial_division(x: Size, y: Size, scope: SymbolicScope) -> tuple[Size, 
     (y_term, y_k) = (ONE, y) if type(y) is int else y._terms[0]
     quotient: dict[DimTerm, int] = {}
     rest = x
-    while rest != 0:
+    for _ in range(_MAX_DIVISION):
+        if rest == 0 or type(rest) is not int and len(rest._terms) > _MAX_DIVISION:
+            break
         term, k = (ONE, rest) if type(rest) is int else rest._terms[0]
         q_term = term.divide(y_term)
         if q_term is None:

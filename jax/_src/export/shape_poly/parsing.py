@@ -26,6 +26,7 @@ _TOKEN = re.compile(
 _MAX_DEPTH = 64  # of nested parentheses and functions
 _MAX_POWER = 64
 _MAX_TERMS = 200
+_MAX_LENGTH = 5000  # of an expression: factors are counted as often as they occur
 _RELATIONS = (">=", "<=", "==")
 
 
@@ -54,7 +55,7 @@ class Parser:
         self._depth = 0
         self._tokens = [
             (m.lastgroup or "", m.group(m.lastgroup or 0), m.start(m.lastgroup or 0))
-            for m in _TOKEN.finditer(text)
+            for m in _TOKEN.finditer(text.rstrip())
         ]
         self._tokens.append(("end", "", len(text)))
         self._at = 0
@@ -97,6 +98,8 @@ class Parser:
             numbers = tuple(k for _, k in x._terms)
         if len(numbers) > _MAX_TERMS or max(map(abs, numbers)) >= 2**63:
             self._fail(f"expected numbers below 2^63, and at most {_MAX_TERMS} terms")
+        if ex.size_length(x) > _MAX_LENGTH:
+            self._fail(f"expected at most {_MAX_LENGTH} factors, which products multiply")
         return x
 
     # Grammar
@@ -215,7 +218,7 @@ class Parser:
         y = self.sum()
         self._expect(")")
         try:
-            return ex.operation(name, x, y, self._scope)
+            return self._checked(ex.operation(name, x, y, self._scope))
         except ZeroDivisionError:
             self._fail("division by zero")
 
