@@ -204,6 +204,9 @@ class TestSolving:
     def test_symbolic_values(self):
         (n,) = symbolic_shape("n")
         assert self.solve(["2*a, a"], [(2 * n, n)]) == {"a": n}
+        assert self.solve(["a, a"], [(2 * n, n + 1)]) == {"a": 2 * n}  # may be equal
+        with pytest.raises(ValueError, match=r"\(= n \+ 1\) and the specification 'a' \(= n\)"):
+            self.solve(["a, a"], [(n, n + 1)])
 
     def test_braces_in_names(self):
         (a,) = symbolic_shape("2*a")

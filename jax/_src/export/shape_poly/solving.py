@@ -268,14 +268,11 @@ def check_now(check: Check, env: Mapping[str, Any]) -> None:
     """Checks values that are known.
 
     Raises:
-      ValueError: if it does not hold for any values.
+      ValueError: if it does not hold for any values of symbolic dimensions in it.
     """
     left, right = Algebra(env).size(check.left), Algebra(env).size(check.right)
-    if check.relation == "EQ":
-        holds = not (core.is_constant_shape((left, right)) and left != right)
-    else:
-        holds = not core.definitely_greater(right, left)
-    if not holds:
+    fails = core.definitely_greater(right, left)
+    if fails or check.relation == "EQ" and core.definitely_greater(left, right):
         message = check.message
         for i, x in enumerate(check.shown):  # names of arguments may have other braces
             message = message.replace(f"{{{i}}}", str(Algebra(env).size(x)))
