@@ -216,6 +216,15 @@ class TestSolving:
         ):
             solving.solve_for_sizes([aval], ["args[0]['{x}']"], [(3,)])
 
+    def test_braces_in_messages_of_programs(self):
+        (n,), (p, q) = symbolic_shape("n"), symbolic_shape("p, q")
+        struct = lambda size: jax.ShapeDtypeStruct((size,), np.dtype("float32"))
+        tree = lambda a, b: {"{a}": struct(a), "b": struct(b)}
+        inner = export.export(jax.jit(lambda x: x["{a}"].sum()))(tree(2 * n, n))
+        outer = export.export(jax.jit(inner.call))(tree(q, p))
+        with pytest.raises(ValueError, match=r"\['{a}'\].shape\[0\] \(= 3\)"):
+            outer.call({"{a}": np.ones(3, np.float32), "b": np.ones(2, np.float32)})
+
     @pytest.mark.parametrize(
         "specs, sizes, constraints, message",
         [

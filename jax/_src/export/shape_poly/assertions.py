@@ -8,6 +8,7 @@ replaces all of it by constants when the shapes are known, and fails if an asser
 from __future__ import annotations
 
 import itertools
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -102,4 +103,6 @@ def _assert(check: Check, env: Mapping[str, Any]) -> None:
         has_side_effect=ir.BoolAttr.get(True),
         api_version=mlir.i32_attr(2),
     )
-    call.attributes["error_message"] = ir.StringAttr.get(check.message)
+    # XLA takes what is in braces for values to show; in names of arguments they are doubled.
+    message = re.sub(r"\{(?!\d+\})", "{{", check.message)
+    call.attributes["error_message"] = ir.StringAttr.get(message)
