@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 def _canonical_sizes(shape: Any) -> tuple[Any, ...]:
     """The shape; None stands for a size that `jax.export.symbolic_args_specs` is to fill in."""
-    if isinstance(shape, (tuple, list)) and None in shape:
+    if isinstance(shape, (tuple, list)) and any([d is None for d in shape]):
         return tuple([d if d is None else canonicalize_shape((d,))[0] for d in shape])
     return canonicalize_shape(shape)
 
