@@ -70,8 +70,6 @@ from jax._src.core.high import (
     QuasiDynamicData as QuasiDynamicData,
     cur_qdd as cur_qdd,
     high_types_in_use as high_types_in_use,
-    slice_aval as slice_aval,
-    stacked_aval as stacked_aval,
     with_qdds as with_qdds,
 )
 from jax._src.core.jaxpr import (

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from jax._src.core.avals import AbstractValue, mapped_aval, unmapped_aval
+from jax._src.core.avals import AbstractValue
 from jax._src.core.trace import trace_ctx
 from jax._src.partition_spec import PartitionSpec
 
@@ -154,20 +154,6 @@ def cur_qdd(x: Any) -> Any:
 def with_qdds(avals: Sequence[Any], values: Sequence[Any]) -> tuple[Any, ...]:
     """Types of values, with the quasi-dynamic data of those that have some."""
     return tuple([AvalQDD(a, cur_qdd(x)) if a.has_qdd else a for a, x in zip(avals, values)])
-
-
-def stacked_aval(size: int, aval: AbstractValue) -> AbstractValue:
-    """The type of values of type `aval` stacked along a leading axis."""
-    if aval.is_high:
-        return aval.inc_rank(size, aval.leading_axis_spec())
-    return unmapped_aval(size, 0, aval)
-
-
-def slice_aval(size: int, aval: AbstractValue) -> AbstractValue:
-    """The type of a slice along the leading axis, of length `size`."""
-    if aval.is_high:
-        return aval.dec_rank(size, aval.leading_axis_spec())
-    return mapped_aval(size, 0, aval)
 
 
 class _InUse:

@@ -55,7 +55,7 @@ def _stacked_type(length: int, type_: Any) -> Any:
     if not type_.is_high:
         return type_
     try:
-        return core.stacked_aval(length, type_)
+        return core.unmapped_aval(length, 0, type_)
     except NotImplementedError:  # a type that does not depend on the shapes of its arrays
         return type_
 

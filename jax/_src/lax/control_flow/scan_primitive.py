@@ -57,7 +57,7 @@ def _scan_types(*avals, jaxpr, length, num_carry, **_):
     out = jaxpr.out_avals
     carry, ys = out[:num_carry], out[num_carry:]
     effects = frozenset(e for e in jaxpr.effects)
-    return [*carry, *[core.stacked_aval(length, a) for a in ys]], effects
+    return [*carry, *[core.unmapped_aval(length, 0, a) for a in ys]], effects
 
 
 scan_p.def_effectful_abstract_eval(_scan_types)
@@ -81,7 +81,7 @@ def _scan_typecheck(_, *atoms, jaxpr, length, num_consts, num_carry, **params):
     for name, want, got in (
         ("constant", want_consts, consts),
         ("carry", want_carry, carry),
-        ("sequence", [core.stacked_aval(length, a) for a in want_xs], xs),
+        ("sequence", [core.unmapped_aval(length, 0, a) for a in want_xs], xs),
     ):
         if len(want) != len(got) or not all(core.typecompat(a, b) for a, b in zip(want, got)):
             raise core.JaxprTypeError(f"scan jaxpr takes {name} inputs {want}, called with {got}")

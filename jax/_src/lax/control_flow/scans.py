@@ -88,7 +88,7 @@ def scan(
     in_tree = treedef_tuple((init_tree, xs_tree))
     check_initial("scan", "carry", "init", init_flat, init_tree)
     _check_replicated_steps(xs_flat)
-    xs_avals = [core.slice_aval(length, typeof(x)) for x in xs_flat]
+    xs_avals = [core.mapped_aval(length, 0, typeof(x)) for x in xs_flat]
     init_avals = [typeof(x) for x in init_flat]
 
     def trace(carry_avals):
