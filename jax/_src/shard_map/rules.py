@@ -408,9 +408,7 @@ def _lojax(*args: Any, **params: Any) -> list[Any]:
     arrays = lojax.lower_values([core.typeof(x) for x in args], args)
     in_specs, out_specs = params["in_specs"], params["out_specs"]
     outs = apply(params, low.closed, arrays, lo_specs(in_specs), lo_specs(out_specs))
-    types = [
-        unshard_aval(mesh, manual, s, a, check) for s, a in zip(out_specs, low.out_types)
-    ]  # fmt: skip
+    types = [unshard_aval(mesh, manual, s, a, check) for s, a in zip(out_specs, low.out_types)]
     return lojax.raise_values(types, outs)
 
 

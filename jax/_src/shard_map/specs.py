@@ -152,9 +152,7 @@ def named_axes(spec: PartitionSpec | HiPspec) -> set[Any]:
 
 def lo_specs(specs: Sequence[Any]) -> list[PartitionSpec]:
     """The specs of the arrays that represent values with these specs."""
-    return [
-        lo for s in specs for lo in (s.to_lo() if isinstance(s, HiPspec) else (s,))
-    ]  # fmt: skip
+    return [lo for s in specs for lo in (s.to_lo() if isinstance(s, HiPspec) else (s,))]
 
 
 def _shard(
@@ -183,12 +181,10 @@ def insert_entry(spec: PartitionSpec, dim: int, entry: Any) -> PartitionSpec:
 
 
 def unmentioned(
-    mesh: AbstractMesh, manual_axes: frozenset[Any], spec: PartitionSpec
+    mesh: AbstractMesh, manual_axes: frozenset[Any], spec: PartitionSpec | HiPspec
 ) -> tuple[Any, ...]:
     """The manual axes that a spec does not name, in the order of the mesh."""
-    if isinstance(spec, HiPspec):
-        return tuple([n for n in mesh.axis_names if n in manual_axes and n not in named_axes(spec)])
-    used = {*spec_axes(spec), *spec.unreduced, *spec.reduced}
+    used = named_axes(spec)
     return tuple([n for n in mesh.axis_names if n in manual_axes and n not in used])
 
 
