@@ -147,10 +147,7 @@ class CallRules(CallSplitRules):
     def to_lojax(self, *args: Any, **params: Any) -> list[Any]:
         low = lojax.lower_jaxpr(self.closed_jaxpr(params))
         arrays = low.lower_args(args)
-        outs = self.call(
-            arrays, params, low.closed, low.in_sources,
-            [*[None] * low.num_states, *low.out_sources],
-        )  # fmt: skip
+        outs = self.call(arrays, params, low.closed, low.in_sources, low.result_sources())
         return low.raise_outs(args, outs)
 
     def batch(

@@ -89,6 +89,10 @@ class Lowered:
         self.in_types, self.final_types, self.out_types = in_types, final_types, out_types
         self.in_sources = _sources([lo_types(t) for t in in_types])
 
+    def result_sources(self) -> list[int | None]:
+        """For each result of `closed`, the result of which it is a part; None for a state."""
+        return [*[None] * self.num_states, *self.out_sources]
+
     def lower_args(self, args: Sequence[Any]) -> list[Any]:
         """The arrays that represent the arguments."""
         return lower_values(self.in_types, args)

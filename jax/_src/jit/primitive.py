@@ -35,8 +35,7 @@ def lower(
     """
     if params["jaxpr"].is_high:
         low = lojax.lower_jaxpr(params["jaxpr"])
-        outs = [*[None] * low.num_states, *low.out_sources]
-        params = with_jaxpr(params, low.closed, low.in_sources, outs)
+        params = with_jaxpr(params, low.closed, low.in_sources, low.result_sources())
         args = low.lower_args_or_types(args)
     donated = params["donated_invars"]
     if special_values.needs_check_special():  # a program that gives NaNs runs again
@@ -103,7 +102,8 @@ def call_compiled(
 def _check_native_call(call, args: tuple, kwargs: dict, result: Any) -> None:
     """Called by jaxlib after each native call while checks for NaNs or infinities are enabled.
 
-    Arguments are lost only if the program was compiled ahead of time, before that.
+    Arguments are lost only if the program was compiled ahead of time, while no check was enabled:
+    other programs are compiled again, without donation.
     """
     if special_values.first_kind(tree_flatten(result)[0]) is None:
         return
