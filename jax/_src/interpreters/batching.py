@@ -551,9 +551,10 @@ def moveaxis(x: object, src: int, dst: int) -> Any:
     """Move dimension `src` of `x` to `dst`."""
     if src == dst:
         return x
-    if typeof(x).is_high:
+    aval = typeof(x)
+    if aval.is_high:
         return _match_high(x, src, dst)
-    ndim = typeof(x).ndim
+    ndim = aval.ndim
     src, dst = canonicalize_axis(src, ndim), canonicalize_axis(dst, ndim)
     if src == dst:
         return x
