@@ -167,9 +167,6 @@ def _check_no_tangents(operation: str, tangents: Sequence[Any]) -> None:
 class NewBox(HiPrimitive):
     """Makes an empty box."""
 
-    def is_high(self, *avals: Any, treedef: Any) -> bool:
-        return True
-
     def abstract_eval(self, *avals: Any, treedef: Any) -> Any:
         return AvalQDD(BoxTy(), BoxTypeState((), treedef)), {box_effect}
 
@@ -206,9 +203,6 @@ class BoxSet(HiPrimitive):
     multiple_results = True
 
     def is_effectful(self, params: Any) -> bool:
-        return True
-
-    def is_high(self, *avals: Any, treedef: Any) -> bool:
         return True
 
     def abstract_eval(self, box_ty: Any, *leaf_avals: Any, treedef: Any) -> Any:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any, NoReturn
 
 from jax._src import api_util, core
-from jax._src.ad_util import Zero
+from jax._src.ad_util import Zero, is_zero
 from jax._src.core import Primitive, mapped_aval, typeof
 from jax._src.core.effects import no_effects
 from jax._src.hijax.accumulators import NullAccum, ValAccum
@@ -14,10 +14,6 @@ from jax._src.hijax.primitives import HiPrimitive
 from jax._src.interpreters import ad
 from jax._src.transforms.vmap import vmap
 from jax._src.tree_util import tree_flatten, tree_map, tree_unflatten
-
-
-def _is_zero(x: object) -> bool:
-    return type(x) is Zero
 
 
 class VJPHiPrimitive:
@@ -119,17 +115,14 @@ class VJPHiPrimitive:
     def vjp_bwd(self, res: Any, outgrad: Any, /, *arg_accums: Any) -> None:
         """Add the cotangents of the arguments to accumulators."""
         cts = self.vjp_bwd_retval(res, outgrad)
-        leaves = tree_flatten(arg_accums)[0]
-        none = lambda x: x is None or _is_zero(x)
-        flat = self.in_tree.flatten_up_to(tuple(cts)) if any(map(none, cts)) else tree_flatten(
-            cts, is_leaf=none
-        )[0]  # fmt: skip
-        if len(flat) != len(leaves):
+        try:
+            flat = self.in_tree.flatten_up_to(tuple(cts))
+        except ValueError as err:
             raise TypeError(
                 f"{self}: `vjp_bwd_retval` must return a tuple with a cotangent for each argument, of"
                 f" the structure {self.in_tree}, but returned {tree_flatten(cts)[1]}."
-            )
-        for accum, ct in zip(leaves, flat):
+            ) from err
+        for accum, ct in zip(tree_flatten(arg_accums)[0], flat):
             accum.accum(ct)
 
     def vjp_bwd_retval(self, res: Any, outgrad: Any, /) -> Any:
@@ -214,7 +207,7 @@ def _flat_result(prim: VJPHiPrimitive, method: str, out: Any) -> list[Any]:
 
 
 def _flat_tangents(prim: VJPHiPrimitive, method: str, out_t: Any) -> list[Any]:
-    flat, tree = tree_flatten(out_t, is_leaf=_is_zero)
+    flat, tree = tree_flatten(out_t, is_leaf=is_zero)
     if tree != prim.out_tree:
         raise TypeError(
             f"{prim}: `{method}` must return a tangent of the structure of `out_aval`,"
@@ -227,7 +220,7 @@ call_hi_primitive_p = _CallHiPrimitive("call_hi_primitive")
 
 
 def _linearize(primals: Sequence[Any], tangents: Sequence[Any], *, _prim: VJPHiPrimitive) -> Any:
-    nonzero = tuple([not _is_zero(t) for t in tangents])
+    nonzero = tuple([not is_zero(t) for t in tangents])
     nzs = tree_unflatten(_prim.in_tree, nonzero)
     args = tree_unflatten(_prim.in_tree, primals)
     if _prim.defines("vjp_fwd"):
@@ -235,9 +228,9 @@ def _linearize(primals: Sequence[Any], tangents: Sequence[Any], *, _prim: VJPHiP
         res, res_tree = tree_flatten(residuals)
         kept = list(primals) if _prim.defines("lin") else []
         tangents_out = call_hi_primitive_linearized_p.bind(
-            *res, *kept, *[t for t in tangents if not _is_zero(t)],
+            *res, *kept, *[t for t in tangents if not is_zero(t)],
             _prim=_prim, res_tree=res_tree, nonzero=nonzero,
-            zero_avals=tuple([t.aval if _is_zero(t) else None for t in tangents]),
+            zero_avals=tuple([t.aval if is_zero(t) else None for t in tangents]),
         )  # fmt: skip
         return _flat_result(_prim, "vjp_fwd", out), tangents_out
     if _prim.defines("lin"):
@@ -375,14 +368,14 @@ class VmapOf(VJPHiPrimitive):
         flat = structure.flatten_up_to(tree)
         size = self.axis_data.size
         zeros = [
-            Zero(mapped_aval(size, d, x.aval)) if _is_zero(x) else None for x, d in zip(flat, dims)
+            Zero(mapped_aval(size, d, x.aval)) if is_zero(x) else None for x, d in zip(flat, dims)
         ]
 
         def rebuild(leaves: Sequence[Any]) -> Any:
             it = iter(leaves)
             return tree_unflatten(structure, [next(it) if z is None else z for z in zeros])
 
-        return [(x, d) for x, d in zip(flat, dims) if not _is_zero(x)], rebuild
+        return [(x, d) for x, d in zip(flat, dims) if not is_zero(x)], rebuild
 
     def expand(self, *args: Any) -> Any:
         return self._mapped(self.prim.expand, self.in_dims, self.out_dim)(*args)
@@ -392,7 +385,7 @@ class VmapOf(VJPHiPrimitive):
 
         def run(primals: Any, leaves: Any) -> Any:
             out, out_t = self.prim.jvp(tuple(primals), rebuild(leaves))
-            return out, tree_map(ad.instantiate_zeros, out_t, is_leaf=_is_zero)
+            return out, tree_map(ad.instantiate_zeros, out_t, is_leaf=is_zero)
 
         dims = [d for _, d in kept]
         mapped = self._mapped(run, (tuple(self.in_dims), dims), (self.out_dim, self.out_dim))
@@ -425,9 +418,3 @@ class VmapOf(VJPHiPrimitive):
             d if d is None or o is None else d + (o <= d) for d, o in zip(flat, self._out_dims)
         ]
         return tree_unflatten(self.out_tree, moved)
-
-    def batch(self, axis_data: Any, args: Any, dims: Any) -> Any:
-        # The element's dimensions, which `in_dims` counts, shift by one beside the new one.
-        outer = api_util.flatten_axes("dims", self.in_tree, dims)
-        out_dim = self.batch_dim_rule(axis_data, dims)
-        return VmapOf(self, axis_data, tree_unflatten(self.in_tree, outer), out_dim)(*args), out_dim
