@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, NoReturn
+from typing import Any
 
 from jax._src import core
 from jax._src.core import Primitive
+from jax._src.hijax.types import must_define
 from jax._src.interpreters import partial_eval as pe
 
 
@@ -61,22 +62,19 @@ class HiPrimitive(Primitive):
 
     def abstract_eval(self, *arg_avals: Any, **params: Any) -> tuple[Any, Any]:  # type: ignore[override]
         """The type of the result (a list, of several), and the set of effects."""
-        self._must_define("abstract_eval", "the types of results, and effects")
+        must_define(self, "abstract_eval", "the types of results, and effects")
 
     def to_lojax(self, *lotypes_wrapped_in_hitypes: Any, **params: Any) -> Any:
         """The result, computed by operations on arrays."""
-        self._must_define("to_lojax", "the results, by operations on arrays")
+        must_define(self, "to_lojax", "the results, by operations on arrays")
 
     def jvp(self, primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> Any:  # type: ignore[override]
         """The result and its tangent."""
-        self._must_define("jvp", "the result and its tangent")
+        must_define(self, "jvp", "the result and its tangent")
 
     def transpose(self, *args: Any, **params: Any) -> Any:  # type: ignore[override]
         """The cotangents of operands, from that of the result (the first argument) and the operands."""
-        self._must_define("transpose", "the cotangents of operands")
-
-    def _must_define(self, method: str, what: str) -> NoReturn:
-        raise NotImplementedError(f"{type(self).__name__} must define `{method}`: {what}")
+        must_define(self, "transpose", "the cotangents of operands")
 
     def eval_types(self, avals: Sequence[Any], params: dict[str, Any]) -> Any:
         return self.abstract_eval(*avals, **params)

@@ -25,11 +25,37 @@ QDD = QuasiDynamicData
 Ty = AbstractValue
 
 
-def _must_override(obj: object, method: str, what: str) -> NoReturn:
+def must_define(obj: object, method: str, what: str) -> NoReturn:
+    """Raise the error of a method that every subclass that uses it must define."""
     raise NotImplementedError(f"{type(obj).__name__} must define `{method}`: {what}")
 
 
-class HiType(AbstractValue):
+class _HighType(AbstractValue):
+    """What immutable and mutable types have in common."""
+
+    is_high = True
+
+    def __hash__(self) -> int:
+        raise NotImplementedError(
+            f"{type(self).__name__} must define `__hash__`: types are keys of caches"
+        )
+
+    def __eq__(self, other: object) -> bool:
+        must_define(self, "__eq__", "types are compared")
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}()"
+
+    def to_tangent_aval(self) -> AbstractValue:
+        """The type of tangents."""
+        must_define(self, "to_tangent_aval", "the type of tangents")
+
+    def to_ct_aval(self) -> AbstractValue:
+        """The type of cotangents: that of tangents, unless a subclass says otherwise."""
+        return self.to_tangent_aval()
+
+
+class HiType(_HighType):
     """The base class of types of values that arrays represent, but that are not arrays.
 
     A subclass must be hashable and comparable (a frozen dataclass, for example) and say how a value
@@ -59,82 +85,60 @@ class HiType(AbstractValue):
     Array(2, dtype=int32)
     """
 
-    is_high = True
-    has_qdd = False
-
-    def __hash__(self) -> int:
-        raise NotImplementedError(
-            f"{type(self).__name__} must define `__hash__`: types are keys of caches"
-        )
-
-    def __eq__(self, other: object) -> bool:
-        _must_override(self, "__eq__", "types are compared")
-
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}()"
-
     # How a value is made of arrays
 
     def lo_ty(self) -> list[AbstractValue]:
         """The types of the arrays that represent a value."""
-        _must_override(self, "lo_ty", "the types of the arrays that represent a value")
+        must_define(self, "lo_ty", "the types of the arrays that represent a value")
 
     def lower_val(self, hi_val: HiVal) -> list[LoVal]:
         """The arrays that represent a value."""
-        _must_override(self, "lower_val", "the arrays that represent a value")
+        must_define(self, "lower_val", "the arrays that represent a value")
 
     def raise_val(self, *lo_vals: LoVal) -> HiVal:
         """The value that arrays represent."""
-        _must_override(self, "raise_val", "the value that arrays represent")
+        must_define(self, "raise_val", "the value that arrays represent")
 
     # Differentiation
 
-    def to_tangent_aval(self) -> AbstractValue:
-        """The type of tangents."""
-        _must_override(self, "to_tangent_aval", "the type of tangents")
-
-    def to_ct_aval(self) -> AbstractValue:
-        """The type of cotangents: that of tangents, unless a subclass says otherwise."""
-        return self.to_tangent_aval()
-
     def vspace_zero(self) -> HiVal:
         """The zero of a type of tangents."""
-        _must_override(self, "vspace_zero", "the zero of a type of tangents")
+        must_define(self, "vspace_zero", "the zero of a type of tangents")
 
     def vspace_add(self, x: HiVal, y: HiVal) -> HiVal:
         """The sum of two values of a type of tangents."""
-        _must_override(self, "vspace_add", "the sum of values of a type of tangents")
+        must_define(self, "vspace_add", "the sum of values of a type of tangents")
 
     # Batching
 
     def dec_rank(self, size: int | None, spec: Any) -> HiType:
         """The type of one element of a value that `spec` maps; `size` is the number of elements."""
-        _must_override(self, "dec_rank", "the type of one element of a mapped value")
+        must_define(self, "dec_rank", "the type of one element of a mapped value")
 
     def inc_rank(self, size: int | None, spec: Any) -> HiType:
         """The type of `size` values of this type together, mapped as `spec` says."""
-        _must_override(self, "inc_rank", "the type of several values together")
+        must_define(self, "inc_rank", "the type of several values together")
 
     def leading_axis_spec(self) -> Any:
         """The spec that `scan` uses: elements are slices along the leading axes."""
-        _must_override(self, "leading_axis_spec", "the spec of slices along leading axes")
+        must_define(self, "leading_axis_spec", "the spec of slices along leading axes")
 
     # Sharding
 
     def shard(self, mesh: Any, manual_axes: frozenset[Any], check_vma: bool, spec: Any) -> HiType:
         """The type of one device's part of a value that `shard_map` divides as `spec` says."""
-        _must_override(self, "shard", "the type of one device's part of a value")
+        must_define(self, "shard", "the type of one device's part of a value")
 
     def unshard(self, mesh: Any, check_vma: bool, spec: Any) -> HiType:
         """The type of the value whose parts, divided as `spec` says, have this type."""
-        _must_override(self, "unshard", "the type of a value, given that of its parts")
+        must_define(self, "unshard", "the type of a value, given that of its parts")
 
     def nospec(self, mesh: Any, check_vma: bool, all_names: tuple[AxisName, ...]) -> HiPspec:
         """The spec of residuals of this type that a differentiated `shard_map` passes on."""
-        _must_override(self, "nospec", "the spec of residuals")
+        must_define(self, "nospec", "the spec of residuals")
 
 
-class MutableHiType(AbstractValue):
+class MutableHiType(_HighType):
     """The base class of types of mutable values: arrays represent the state of a value.
 
     The number and types of these arrays may change while a function runs. What is known of them, the
@@ -143,37 +147,34 @@ class MutableHiType(AbstractValue):
     operand's type as an `AvalMutableQDD`, whose `mutable_qdd` it updates.
     """
 
-    is_high = True
     has_qdd = True
     is_writer = False
 
     type_state = aval_method(cur_qdd)
 
-    def __hash__(self) -> int:
-        raise NotImplementedError(
-            f"{type(self).__name__} must define `__hash__`: types are keys of caches"
+    def dec_rank(self, size: int | None, spec: Any) -> NoReturn:
+        raise TypeError(
+            f"a mutable value of type {self} has no slices: close over it, instead of mapping or"
+            " scanning over it."
         )
 
-    def __eq__(self, other: object) -> bool:
-        _must_override(self, "__eq__", "types are compared")
-
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}()"
+    def inc_rank(self, size: int | None, spec: Any) -> NoReturn:
+        raise TypeError(f"mutable values of type {self} cannot be stacked: return what they hold.")
 
     def lo_ty(self) -> list[AbstractValue]:
         raise TypeError(f"which arrays represent a value of type {self} depends on its state")
 
     def lo_ty_qdd(self, state: QDD, /) -> list[AbstractValue]:
         """The types of the arrays that represent a value in this state."""
-        _must_override(self, "lo_ty_qdd", "the types of the arrays that represent a state")
+        must_define(self, "lo_ty_qdd", "the types of the arrays that represent a state")
 
     def new_from_loval(self, state: QDD, /, *vals: LoVal) -> HiVal:
         """A new value, in the state that the arrays represent."""
-        _must_override(self, "new_from_loval", "a new value in the state that arrays represent")
+        must_define(self, "new_from_loval", "a new value in the state that arrays represent")
 
     def read_loval(self, state: QDD, val: HiVal, /) -> list[LoVal]:
         """The arrays that represent the state of a value."""
-        _must_override(self, "read_loval", "the arrays that represent the state of a value")
+        must_define(self, "read_loval", "the arrays that represent the state of a value")
 
     def read_loval_in(self, state: QDD, val: HiVal, /) -> list[LoVal]:
         """The arrays that a function is given for the state of a value."""
@@ -185,19 +186,11 @@ class MutableHiType(AbstractValue):
 
     def update_from_loval(self, state: QDD, val: HiVal, /, *lo_vals: LoVal) -> None:
         """Give a value the state that arrays represent."""
-        _must_override(self, "update_from_loval", "gives a value the state that arrays represent")
+        must_define(self, "update_from_loval", "gives a value the state that arrays represent")
 
     def update_from_loval2(self, state: QDD, val: HiVal, lo_vals_ft: FlatTree, /) -> None:
         """Give a value the state that a pytree of arrays represents."""
         self.update_from_loval(state, val, *lo_vals_ft.unflatten())
-
-    def to_tangent_aval(self) -> AbstractValue:
-        """The type of tangents."""
-        _must_override(self, "to_tangent_aval", "the type of tangents")
-
-    def to_ct_aval(self) -> AbstractValue:
-        """The type of cotangents: that of tangents, unless a subclass says otherwise."""
-        return self.to_tangent_aval()
 
 
 def register_hitype(val_cls: type, typeof_fn: Callable[[Any], Any]) -> None:

@@ -504,27 +504,27 @@ trace_to_jaxpr = trace_to_jaxpr_dynamic
 
 
 def check_returned_value(x: object, trace: DynamicJaxprTrace, index: int) -> None:
+    info = trace.debug_info
     if type(x) is DynamicJaxprTracer and x._trace is trace:
-        if type(x.aval) is core.AbstractRef:
-            raise _returned_ref_error(x, trace, index)
-        if x.aval.has_qdd:
+        aval = x.aval
+    else:
+        try:
+            aval = typeof(x)
+        except TypeError:
+            path = (info.result_paths or ("",) * (index + 1))[index].removeprefix("result")
+            where = f" at output component {path}" if path else ""
             raise TypeError(
-                f"function {trace.debug_info.func_src_info} traced for {trace.debug_info.traced_for}"
-                f" returned a mutable value of type {x.aval}: return what it holds, or give the"
-                " function a mutable value to write to."
-            )
-        return
-    try:
-        if type(typeof(x)) is core.AbstractRef:
-            raise _returned_ref_error(x, trace, index)
-    except TypeError:
-        info = trace.debug_info
-        path = (info.result_paths or ("",) * (index + 1))[index].removeprefix("result")
-        where = f" at output component {path}" if path else ""
+                f"function {info.func_src_info} traced for {info.traced_for} returned a value of type "
+                f"{type(x)}{where}, which is not a valid JAX type: return arrays, numbers or pytrees of"
+                " them."
+            ) from None
+    if type(aval) is core.AbstractRef:
+        raise _returned_ref_error(x, trace, index)
+    if aval.has_qdd:
         raise TypeError(
-            f"function {info.func_src_info} traced for {info.traced_for} returned a value of type "
-            f"{type(x)}{where}, which is not a valid JAX type: return arrays, numbers or pytrees of them."
-        ) from None
+            f"function {info.func_src_info} traced for {info.traced_for} returned a mutable value of"
+            f" type {aval}: return what it holds, or give the function a mutable value to write to."
+        )
 
 
 def _returned_ref_error(x: Any, trace: DynamicJaxprTrace, index: int) -> ValueError:
