@@ -3,14 +3,12 @@
 from jax._src.core.avals import (
     AbstractToken as AbstractToken,
     AbstractValue as AbstractValue,
-    ManualAxisType as ManualAxisType,
     ShapedArray as ShapedArray,
     Token as Token,
     abstract_token as abstract_token,
     aval_mapping_handlers as aval_mapping_handlers,
     canonicalize_dim as canonicalize_dim,
     canonicalize_shape as canonicalize_shape,
-    empty_mat as empty_mat,
     get_aval as get_aval,
     high_axis as high_axis,
     is_constant_dim as is_constant_dim,
@@ -103,6 +101,10 @@ from jax._src.core.jaxpr import (
     weak_jaxpr as weak_jaxpr,
     with_owner as with_owner,
     without_owner as without_owner,
+)
+from jax._src.core.manual_axis_type import (
+    ManualAxisType as ManualAxisType,
+    empty_mat as empty_mat,
 )
 from jax._src.core.primitive import (
     Primitive,

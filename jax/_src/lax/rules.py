@@ -20,7 +20,8 @@ import numpy as np
 
 from jax._src import core
 from jax._src.config import abstract_mesh_context_manager as context_mesh
-from jax._src.core.avals import ManualAxisType, ShapedArray, empty_mat
+from jax._src.core.avals import ShapedArray
+from jax._src.core.manual_axis_type import ManualAxisType, empty_mat
 from jax._src.interpreters import ad, batching, mlir
 from jax._src.late_binding import late
 from jax._src.lax.checks import (

@@ -8,7 +8,7 @@ from typing import Any
 
 from jax._src import core, dtypes
 from jax._src.core import HiPspec, ShapedArray
-from jax._src.core.avals import ManualAxisType, empty_mat
+from jax._src.core.manual_axis_type import ManualAxisType, empty_mat
 from jax._src.late_binding import late
 from jax._src.mesh import AbstractMesh, AxisType
 from jax._src.named_sharding import NamedSharding

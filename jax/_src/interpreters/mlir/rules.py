@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from jax._src import config, core, effects as effects_lib, source_info_util, util, xla_bridge as xb
-from jax._src.core.avals import empty_mat
+from jax._src.core.manual_axis_type import empty_mat
 from jax._src.interpreters import partial_eval as pe
 from jax._src.interpreters.mlir.constants import ir_constant, ir_consts
 from jax._src.interpreters.mlir.context import (

@@ -11,7 +11,7 @@ import numpy as np
 
 from jax._src import config, core
 from jax._src.core import NamedAxisEffect, Primitive, ShapedArray
-from jax._src.core.avals import ManualAxisType, empty_mat
+from jax._src.core.manual_axis_type import ManualAxisType, empty_mat
 from jax._src.interpreters import batching
 from jax._src.late_binding import late
 from jax._src.lax import lax, slicing

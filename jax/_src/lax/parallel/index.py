@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from jax._src.core import ShapedArray
-from jax._src.core.avals import ManualAxisType, empty_mat
+from jax._src.core.manual_axis_type import ManualAxisType, empty_mat
 from jax._src.interpreters import mlir
 from jax._src.lax import lax
 from jax._src.lax.parallel import lowering
