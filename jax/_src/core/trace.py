@@ -7,6 +7,7 @@ current while it runs the user's function, and processes each operation with the
 
 from __future__ import annotations
 
+import functools
 import gc
 import operator
 import threading
@@ -326,6 +327,7 @@ def get_opaque_trace_state(convention: object | None = None) -> OpaqueTraceState
 
 _ON_THE_RESULT = "Call it outside of the transformed function, on its result."
 _OF_THE_TYPE = "Use jax.typeof(x).sharding for the sharding of its type."
+_MISSING = object()
 _ONLY_ON_ARRAYS = {
     "block_until_ready": _ON_THE_RESULT,
     "copy_to_host_async": _ON_THE_RESULT,
@@ -566,23 +568,20 @@ class Tracer:
 
     def __getattr__(self, name: str) -> Any:
         # Called only when normal lookup fails or a property raises AttributeError.
+        aval = object.__getattribute__(self, "aval")
+        if not name.startswith("__") and not isinstance(aval, ShapedArray):
+            attr = getattr(aval if aval.is_high else type(aval), name, _MISSING)
+            if isinstance(attr, aval_property):
+                return attr.fget(self)
+            if isinstance(attr, aval_method):
+                return functools.partial(attr.fun, self)
+            if aval.is_high and attr is not _MISSING:
+                return attr
         if name in _ONLY_ON_ARRAYS:
             raise AttributeError(
                 f"The {name!r} attribute is not available on {self._error_repr()}."
                 f" {_ONLY_ON_ARRAYS[name]}"
             )
-        aval = object.__getattribute__(self, "aval")
-        attr = getattr(type(aval), name, None)
-        if aval.is_high and not name.startswith("__"):
-            attr = getattr(aval, name, None)
-            if attr is not None and not isinstance(attr, (aval_property, aval_method)):
-                return attr
-        if attr is None or name.startswith("__") or isinstance(aval, ShapedArray):
-            raise AttributeError(f"{type(self).__name__} has no attribute {name}")
-        if isinstance(attr, aval_property):
-            return attr.fget(self)
-        if isinstance(attr, aval_method):
-            return lambda *args, **kwargs: attr.fun(self, *args, **kwargs)
         raise AttributeError(f"{type(self).__name__} has no attribute {name}")
 
     def _error_repr(self) -> str:

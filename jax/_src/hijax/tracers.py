@@ -11,7 +11,7 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
-from jax._src.core import AbstractRef, Tracer, aval_method, aval_property
+from jax._src.core import AbstractRef, Tracer
 
 _OPERATORS = """
     neg pos abs invert eq ne lt le gt ge add radd sub rsub mul rmul truediv rtruediv floordiv
@@ -50,19 +50,6 @@ def _operator(name: str, of_array: Callable[..., Any]) -> Callable[..., Any]:
     return call
 
 
-def high_attribute(tracer: Any, name: str) -> Any:
-    """The attribute that a high type gives to its tracers."""
-    try:
-        attr = getattr(tracer.aval, name)
-    except AttributeError:
-        raise AttributeError(f"{type(tracer).__name__} has no attribute {name}") from None
-    if isinstance(attr, aval_property):
-        return attr.fget(tracer)
-    if isinstance(attr, aval_method):
-        return functools.partial(attr.fun, tracer)
-    return attr
-
-
 class _Attribute:
     """A descriptor: the attribute of arrays, or that which a high type defines."""
 
@@ -74,7 +61,7 @@ class _Attribute:
         if tracer is None:
             return self.of_array
         if _is_high(tracer.aval):
-            return high_attribute(tracer, self.name)
+            return tracer.__getattr__(self.name)
         return self.of_array.__get__(tracer, owner)
 
 
