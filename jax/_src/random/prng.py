@@ -10,21 +10,19 @@ from typing import Any
 
 import numpy as np
 
-from jax._src import config, core, dtypes, sharding_impls
+from jax._src import config, core, dtypes, sharding_impls, wrapped_array
 from jax._src.api import vmap
 from jax._src.array_impl import ArrayImpl
-from jax._src.basearray import Array
 from jax._src.core import Primitive, ShapedArray, Tracer, physical_aval
 from jax._src.device_put import agreement, values as placing
 from jax._src.interpreters import ad, batching, mlir, pxla
 from jax._src.key_reuse.signatures import KeyReuseSignature, Sink, Source
 from jax._src.lax import lax, slicing
-from jax._src.layout import Format
 from jax._src.lib import array_result_handler
 from jax._src.numpy.util import to_array
 from jax._src.random import ciphers, threefry
-from jax._src.sharding import Sharding
 from jax._src.tree_util import dispatch_registry
+from jax._src.wrapped_array import WrappedArray
 
 
 class PRNGImpl:
@@ -188,13 +186,10 @@ def key_ty(impl: PRNGImpl) -> KeyTy:
 # The array
 
 
-class PRNGKeyArray(Array):
+class PRNGKeyArray(WrappedArray):
     """An array of keys, which wraps an array of raw key data."""
 
-    __array_priority__ = 100
-    _committed = property(lambda self: self._base_array._committed)
-
-    __slots__ = ("_impl", "_base_array", "_consumed", "_aval", "_rank")
+    __slots__ = ("_impl", "_consumed", "_aval", "_rank")
 
     def __init__(self, impl: PRNGImpl, key_data: Any):
         check_key_data(impl, key_data)
@@ -228,106 +223,26 @@ class PRNGKeyArray(Array):
         return data_shape[: len(data_shape) - len(self._impl.key_shape)]
 
     @property
-    def ndim(self) -> int:
-        return len(self.shape)
-
-    @property
-    def size(self) -> int:
-        return int(np.prod(self.shape, dtype=np.int64))
-
-    @property
     def dtype(self) -> KeyTy:
         return key_ty(self._impl)
-
-    @property
-    def itemsize(self) -> int:
-        return self.dtype.itemsize
 
     @property
     def nbytes(self) -> int:
         return self.itemsize * self.size
 
-    @property
-    def weak_type(self) -> bool:
-        return False
-
-    @property
-    def sharding(self):
-        return sharding_impls.logical_sharding(self.shape, self.dtype, self._base_array.sharding)
-
-    @property
-    def committed(self) -> bool:
-        return self._base_array.committed
-
-    @property
-    def device(self):
-        return self._base_array.device
-
-    def devices(self):
-        return self._base_array.devices()
-
-    @property
-    def is_fully_addressable(self) -> bool:
-        return self._base_array.is_fully_addressable
-
-    @property
-    def is_fully_replicated(self) -> bool:
-        return self._base_array.is_fully_replicated
-
-    @property
-    def addressable_shards(self):
-        return [self._key_shard(s) for s in self._base_array.addressable_shards]
-
-    @property
-    def global_shards(self):
-        return [self._key_shard(s) for s in self._base_array.global_shards]
-
-    def _key_shard(self, shard):
-        data = None if shard.data is None else PRNGKeyArray(self._impl, shard.data)
-        return type(shard)(shard.device, self.sharding, self.shape, data)
-
-    def addressable_data(self, index: int) -> "PRNGKeyArray":
-        return PRNGKeyArray(self._impl, self._base_array.addressable_data(index))
-
-    def block_until_ready(self) -> "PRNGKeyArray":
-        self._base_array.block_until_ready()
-        return self
-
-    def copy_to_host_async(self) -> None:
-        self._base_array.copy_to_host_async()
-
-    def delete(self) -> None:
-        self._base_array.delete()
-
-    def is_deleted(self) -> bool:
-        return self._base_array.is_deleted()
-
-    def on_device_size_in_bytes(self) -> int:
-        return self._base_array.on_device_size_in_bytes()
-
-    def unsafe_buffer_pointer(self):
-        return self._base_array.unsafe_buffer_pointer()
+    def _part(self, data: Any) -> "PRNGKeyArray":
+        return PRNGKeyArray(self._impl, data)
 
     def copy(self) -> "PRNGKeyArray":
         new = PRNGKeyArray(self._impl, self._base_array.copy())
         new._consumed = self._consumed
         return new
 
-    __copy__ = copy
-
-    def __deepcopy__(self, memo) -> "PRNGKeyArray":
-        return self.copy()
-
     def __reduce__(self):
         return _unpickle_key, (self._impl.name, np.asarray(self._base_array))
 
     def __hash__(self):
         raise TypeError("JAX array with PRNGKey dtype is not hashable")
-
-    def __len__(self) -> int:
-        if not self.shape:
-            raise TypeError("len() of unsized object")
-        return self.shape[0]
 
     def __iter__(self):
         if not self.shape:
@@ -412,16 +327,7 @@ dispatch_registry.register_node(
 )
 
 
-def _shard_keys(xs, shardings, layouts, copy_semantics):
-    data = [x._base_array for x in xs]
-    phys = [
-        sharding_impls.physical_sharding(x.aval, s) if s is not None else s
-        for x, s in zip(xs, shardings)
-    ]
-    return pxla.shard_args(phys, layouts, copy_semantics, data)
-
-
-pxla.shard_arg_handlers[PRNGKeyArray] = _shard_keys
+pxla.shard_arg_handlers[PRNGKeyArray] = wrapped_array.shard_args
 dtypes.canonicalize_value_handlers[PRNGKeyArray] = lambda x: x
 mlir.register_constant_handler(
     PRNGKeyArray, lambda keys, _: mlir.ir_constant(keys._base_array, aval=keys._base_array.aval)
@@ -429,14 +335,8 @@ mlir.register_constant_handler(
 
 
 def _put_keys(keys, target, copy_semantics):
-    if isinstance(target, Format) and target.sharding is not None:
-        target = Format(target.layout, sharding_impls.physical_sharding(keys.aval, target.sharding))
-    elif isinstance(target, Sharding):
-        placing.check_sharding(keys.aval, target)
-        target = sharding_impls.physical_sharding(keys.aval, target)
-    put = PRNGKeyArray._of(
-        keys._impl, placing.device_put_value(keys._base_array, target, copy_semantics)
-    )
+    data = wrapped_array.put_data(keys, target, copy_semantics)
+    put = PRNGKeyArray._of(keys._impl, data)
     put._consumed = keys._consumed
     return put
 
