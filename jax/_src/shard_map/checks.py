@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import Any, NoReturn
 
 from jax._src import core
@@ -196,12 +196,25 @@ def raise_not_prefix(name: str, prefix: Any, tree: Any, is_leaf: Any) -> NoRetur
 # Arguments
 
 
+def check_not_mutable(avals: Iterable[Any]) -> None:
+    """Raise TypeError if there is a mutable value among values of these types."""
+    for aval in avals:
+        if aval.has_qdd:
+            raise TypeError(
+                f"shard_map does not divide mutable values of type {aval}: return what they would hold."
+            )
+
+
 def parts_of_high(specs: Any, avals: Any, names: Callable[[], Sequence[str]]) -> Any:
     """The specs, types and names of the arrays that represent values of high types, instead of them.
 
     Raises:
-      TypeError: a value of a high type has another spec than a `HiPspec`, or an array has one.
+      TypeError: a value of a high type has another spec than a `HiPspec`, or an array has one; or a
+        value is mutable.
     """
+    if not core.high_types_in_use.value:
+        return specs, avals, names
+    check_not_mutable(avals)
     is_high = [isinstance(s, core.HiPspec) for s in specs]
     if not any(is_high) and not any([a.is_high and a.lo_ty() != [a] for a in avals]):
         return specs, avals, names

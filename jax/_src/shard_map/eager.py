@@ -22,7 +22,7 @@ from jax._src.core import Literal, Primitive, Tracer, eval_trace, trace_ctx
 from jax._src.interpreters import lojax, partial_eval as pe
 from jax._src.lax import lax
 from jax._src.partition_spec import PartitionSpec
-from jax._src.shard_map import programs
+from jax._src.shard_map import checks, programs
 from jax._src.shard_map.primitive import context_of, shard_map_p
 from jax._src.shard_map.residuals import (
     has_new_dimension,
@@ -188,12 +188,7 @@ class ShardTrace(core.Trace):
         if primitive in _PRINTS and self.printed_in_order(primitive, args, params):
             return []
         if core.high_types_in_use.value and lojax.is_high(primitive, args, params):
-            for x in args:
-                if core.typeof(x).has_qdd:
-                    raise TypeError(
-                        f"shard_map does not divide mutable values of type {core.typeof(x)}: return what"
-                        " they would hold."
-                    )
+            checks.check_not_mutable(map(core.typeof, args))
             return primitive.to_lojax(*args, **params)
         inner = [x.inner if type(x) is ShardMapTracer and x._trace is self else x for x in args]
         outer = trace_ctx.trace

@@ -400,11 +400,9 @@ shard_map_p.split = _SplitRules("jaxpr")
 
 def _lojax(*args: Any, **params: Any) -> list[Any]:
     mesh, manual, check = params["mesh"], params["newly_manual_axes"], params["check_vma"]
+    checks.check_not_mutable(params["jaxpr"].in_avals)
     with context_of(params):
         low = lojax.lower_jaxpr(core.close_jaxpr(params["jaxpr"]))
-    for t in low.in_types:
-        if t.has_qdd:
-            raise TypeError(f"shard_map does not divide mutable values of type {t.aval}")
     arrays = lojax.lower_values([core.typeof(x) for x in args], args)
     in_specs, out_specs = params["in_specs"], params["out_specs"]
     outs = apply(params, low.closed, arrays, lo_specs(in_specs), lo_specs(out_specs))
