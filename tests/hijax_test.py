@@ -124,6 +124,15 @@ def test_operations_check_what_they_are_given():
         def vjp_fwd(self, nzs_in, x):
             return x
 
+    class WrongCotangents(Wrong):
+        def vjp_fwd(self, nzs_in, x):
+            return x, None
+
+        def vjp_bwd_retval(self, res, g):
+            return ((g,),)
+
+    with pytest.raises(TypeError, match="a cotangent for each argument"):
+        jax.vjp(WrongCotangents(), 1.0)[1](1.0)
     with pytest.raises(TypeError, match="`expand` must return a result of the structure"):
         Wrong()(1.0)
     with pytest.raises(TypeError, match="must return a pair"):
@@ -184,6 +193,10 @@ def test_what_boxes_do_not_do():
         jax.grad(lambda x: (box.set(x), x)[1])(1.0)
     with pytest.raises(TypeError, match="returned a mutable value"):
         jax.jit(lambda b: b)(box)
+    with pytest.raises(TypeError, match="returned a mutable value"):
+        lax.scan(lambda c, _: (c, box), 0, None, length=2)
+    with pytest.raises(TypeError, match="has no slices: close over it"):
+        lax.scan(lambda c, b: (c, None), 0, box, length=2)
     grow = lambda: box.set(jnp.append(box.get(), 1.0))
     with pytest.raises(TypeError, match="lax.scan must leave arrays of the same types"):
         lax.scan(lambda c, _: (grow(), (c, None))[1], 0, None, length=2)
@@ -255,6 +268,8 @@ def test_shard_map_checks_specs():
         jax.shard_map(lambda x: (box.set(2.0), x)[1], mesh=mesh, in_specs=P("x"), out_specs=P("x"))(
             jnp.arange(4.0)
         )
+    with pytest.raises(TypeError, match="mutable values"):
+        jax.shard_map(lambda b: b.get(), mesh=mesh, in_specs=P(), out_specs=P())(box)
 
 
 @dataclass(frozen=True)
@@ -265,6 +280,7 @@ class Length:
 @dataclass(frozen=True)
 class LengthTy(h.HiType):
     unit: str
+    note = None
 
     def lo_ty(self):
         return [jax.typeof(jnp.float32(0))]
@@ -316,7 +332,13 @@ def test_operators_and_attributes_of_tracers():
 
     @jax.jit
     def run(x):
-        assert x.unit == "m" and x.sum == "sum" and x.T[0] == "transposed" and len(x) == 7
+        assert (
+            x.unit == "m"
+            and x.note is None
+            and x.sum == "sum"
+            and x.T[0] == "transposed"
+            and len(x) == 7
+        )
         assert x[5][1] == 5 and not isinstance(x, jax.Array)
         for wrong in (lambda: x * 2, lambda: x == x, lambda: -x, lambda: 2 - x, lambda: x in [1]):
             with pytest.raises(TypeError, match="have no operator"):

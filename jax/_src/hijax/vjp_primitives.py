@@ -117,7 +117,10 @@ class VJPHiPrimitive:
         cts = self.vjp_bwd_retval(res, outgrad)
         try:
             flat = self.in_tree.flatten_up_to(tuple(cts))
-        except ValueError as err:
+            for ct in flat:
+                if ct is not None and not is_zero(ct):
+                    typeof(ct)  # raises an error for a container
+        except (TypeError, ValueError) as err:
             raise TypeError(
                 f"{self}: `vjp_bwd_retval` must return a tuple with a cotangent for each argument, of"
                 f" the structure {self.in_tree}, but returned {tree_flatten(cts)[1]}."
