@@ -83,8 +83,10 @@ def test_loops_of_a_batch_that_would_call_for_finished_elements(ordered):
         jax.vmap(f)(X)
 
 
-def test_effects_of_conditions_of_a_batch(capsys):
+@pytest.mark.parametrize("wrap", [lambda f: f, jax.jit])
+def test_effects_of_conditions_of_a_batch(capsys, wrap):
     def f(v):
+        @wrap
         def cond(c):
             jax.debug.print("{}", c, ordered=True)
             return c < v

@@ -23,7 +23,6 @@ from jax._src.core import ClosedJaxpr, Primitive, typeof
 from jax._src.interpreters import ad, batching, mlir, partial_eval as pe
 from jax._src.interpreters.ad.linearize import LinearizedJaxpr
 from jax._src.interpreters.split_rules import Flow, JaxprSplitRules
-from jax._src.interpreters.splitting import with_eqns
 from jax._src.lax import lax
 from jax._src.lax.control_flow.common import (
     check_maskable,
@@ -31,6 +30,7 @@ from jax._src.lax.control_flow.common import (
     hoist,
     split_at,
     spread_marks,
+    without_output,
     without_results,
 )
 from jax._src.lax.control_flow.scan_primal import linearize_loop, permuted
@@ -175,8 +175,9 @@ def _recomputing(closed: ClosedJaxpr, nonzeros: tuple, instantiate: tuple) -> Li
     jaxpr, _, consts = pe.trace_to_jaxpr_dynamic(
         run, [*closed.in_avals, *tangent_avals], closed.debug_info.with_unknown_names()
     )
+    # The forward pass has printed what the body prints.
     jaxpr, used = pe.dce_jaxpr(
-        _without_repeated_effects(jaxpr), [True] * len(jaxpr.outvars),
+        without_output(jaxpr, lambda _: True), [True] * len(jaxpr.outvars),
         [False] * n + [True] * len(tangent_avals),
     )  # fmt: skip
     primal = ClosedJaxpr(closed.jaxpr.replace(), closed.consts)  # with a cache of its own
@@ -184,34 +185,6 @@ def _recomputing(closed: ClosedJaxpr, nonzeros: tuple, instantiate: tuple) -> Li
     return LinearizedJaxpr(
         primal, ClosedJaxpr(jaxpr, consts), sources, lin.num_outs, lin.nonzero_outs
     )
-
-
-def _without_repeated_effects(jaxpr: core.Jaxpr) -> core.Jaxpr:
-    """Drop callbacks without results, such as printing: the forward pass has called them."""
-    if not jaxpr.effects:
-        return jaxpr
-    used = {v for eqn in jaxpr.eqns for v in eqn.invars if type(v) is core.Var}
-    used.update([v for v in jaxpr.outvars if type(v) is core.Var])
-    eqns = []
-    for eqn in jaxpr.eqns:
-        if eqn.effects and not core.has_ref_effects(eqn.effects):
-            params = {k: _in_parameter(v) for k, v in eqn.params.items()}
-            inside = [j for j in core.jaxprs_in_params(params)]
-            if not inside and used.isdisjoint(eqn.outvars):
-                continue
-            if inside:
-                effects = core.join_effects(*[j.effects for j in inside])
-                eqn = eqn.replace(params=params, effects=effects)
-        eqns.append(eqn)
-    return with_eqns(jaxpr, eqns)
-
-
-def _in_parameter(value):
-    if isinstance(value, core.Jaxpr):
-        return _without_repeated_effects(value)
-    if isinstance(value, ClosedJaxpr):
-        return ClosedJaxpr(_without_repeated_effects(value.jaxpr), value.consts)
-    return tuple(map(_in_parameter, value)) if type(value) is tuple else value
 
 
 def _transpose(

@@ -9,6 +9,7 @@ from jax._src import api_util, cache_misses, config, core, dispatch, dtypes
 from jax._src.core import ClosedJaxpr, typeof
 from jax._src.core.effects import control_flow_allowed_effects, exact_effects
 from jax._src.interpreters import lojax, partial_eval as pe
+from jax._src.interpreters.splitting import with_eqns
 from jax._src.late_binding import late
 from jax._src.tree_util import (
     PyTreeDef,
@@ -156,6 +157,41 @@ def _new_var(aval: Any) -> core.Var:
     if type(aval) is core.AvalQDD:  # the function does not use the mutable value
         return core.Var(aval.aval, aval.qdd, aval.qdd)
     return core.Var(aval)
+
+
+def without_output(jaxpr: core.Jaxpr, is_output: Callable[[Any], Any]) -> core.Jaxpr:
+    """Drop operations such as prints: those with effects, but on references, and no used results.
+
+    Args:
+      jaxpr: the jaxpr; those in the parameters of its operations change likewise.
+      is_output: whether operations with these effects are to be dropped.
+    """
+    if not jaxpr.effects:
+        return jaxpr
+    used = {v for eqn in jaxpr.eqns for v in eqn.invars if type(v) is core.Var}
+    used.update([v for v in jaxpr.outvars if type(v) is core.Var])
+    eqns = []
+    for eqn in jaxpr.eqns:
+        if eqn.effects and not core.has_ref_effects(eqn.effects) and is_output(eqn.effects):
+            params = {k: _without_output(v, is_output) for k, v in eqn.params.items()}
+            inside = list(core.jaxprs_in_params(params))
+            if not inside and used.isdisjoint(eqn.outvars):
+                continue
+            if inside:
+                effects = core.join_effects(*[j.effects for j in inside])
+                eqn = eqn.replace(params=params, effects=effects)
+        eqns.append(eqn)
+    return with_eqns(jaxpr, eqns)
+
+
+def _without_output(param: Any, is_output: Callable[[Any], Any]) -> Any:
+    if isinstance(param, core.Jaxpr):
+        return without_output(param, is_output)
+    if isinstance(param, ClosedJaxpr):
+        return ClosedJaxpr(without_output(param.jaxpr, is_output), param.consts)
+    if type(param) is tuple:
+        return tuple([_without_output(x, is_output) for x in param])
+    return param
 
 
 def check_effects(name: str, *jaxprs: ClosedJaxpr) -> None:

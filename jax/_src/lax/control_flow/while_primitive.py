@@ -12,6 +12,7 @@ from jax._src.lax.control_flow.common import (
     hoist,
     split_at,
     spread_marks,
+    without_output,
 )
 from jax._src.lib.mlir import ir
 from jax._src.lib.mlir.dialects import hlo
@@ -186,18 +187,6 @@ def _while_batch(
 while_p.axis_batch = _while_batch
 
 
-def _without_ordered_output(jaxpr: core.Jaxpr) -> core.Jaxpr:
-    """The jaxpr without ordered operations that have no results, such as ordered prints."""
-
-    def is_kept(eqn):
-        return bool(eqn.outvars) or not any(map(effects.ordered_effects.contains, eqn.effects))
-
-    if all(map(is_kept, jaxpr.eqns)):
-        return jaxpr
-    kept = [eqn for eqn in jaxpr.eqns if is_kept(eqn)]
-    return jaxpr.replace(eqns=kept, effects=frozenset().union(*[e.effects for e in kept]))
-
-
 def _guarded(cond: ClosedJaxpr, body: ClosedJaxpr, cond_nconsts: int, body_nconsts: int):
     """Make the condition hold while any element's does, and the body mask finished elements."""
     cache = body._cache
@@ -205,7 +194,8 @@ def _guarded(cond: ClosedJaxpr, body: ClosedJaxpr, cond_nconsts: int, body_ncons
     if key in cache:
         return cache[key]
     cconst_avals = cond.in_avals[:cond_nconsts]
-    silent = _without_ordered_output(cond.jaxpr)  # the condition itself has printed it
+    # The condition itself has printed what it prints in order.
+    silent = without_output(cond.jaxpr, effects.ordered_effects.filter_in)
 
     def any_cond(*args):
         (pred,) = core.eval_jaxpr(cond.jaxpr, cond.consts, *args)
