@@ -91,6 +91,45 @@ def test_vmap_of_loops_and_calls():
     np.testing.assert_array_equal(mapped(True, h.a_tup()).vals, [[2, 2, 2], [0, 1, 2]])
 
 
+@pytest.mark.parametrize("wrap", [lambda f: f, jax.jit])
+@pytest.mark.parametrize("max_steps", [8, 30])  # with one level of segments, and with two
+def test_bounded_loops(wrap, max_steps):
+    def run(x, **bound):
+        step = lambda t: h.tup(h.item(t, 1) * x, h.item(t, 0) * h.item(t, 1))
+        t = lax.while_loop(lambda t: h.item(t, 0) < 50, step, h.tup(x, x + 1), **bound)
+        return h.item(t, 0) * h.item(t, 1)
+
+    def unrolled(x):
+        a, b = x, x + 1
+        for _ in range(4):
+            a, b = b * x, a * b
+        return a * b
+
+    x = jnp.float32(1.5)
+    bounded = wrap(lambda x: run(x, max_steps=max_steps))
+    np.testing.assert_allclose(bounded(x), run(x), rtol=1e-6)
+    for order in (jax.grad, lambda f: jax.jvp(f, (x,), (x,))[1], lambda f: jax.grad(jax.grad(f))):
+        got, want = order(bounded), order(unrolled)
+        pair = (got(x), want(x)) if callable(got) else (got, want)
+        np.testing.assert_allclose(*pair, rtol=1e-5)
+
+
+@pytest.mark.parametrize("wrap", [lambda f: f, jax.jit])
+def test_bounded_loops_over_mutable_values(wrap):
+    def run(x):
+        box = h.new_box(1.0)
+
+        def step(c):
+            box.set(box.get() * 2.0)
+            return c[0] + 1, c[1] * 3.0
+
+        return lax.while_loop(lambda c: c[0] < 3, step, (0, x), max_steps=20)[1], box.get()
+
+    assert wrap(run)(1.0) == (27, 8)
+    with pytest.raises(TypeError, match="max_steps: the body uses a mutable value"):
+        jax.grad(wrap(lambda x: run(x)[0]))(1.0)
+
+
 def test_what_a_type_must_define():
     class Incomplete(h.HiType):
         pass

@@ -11,6 +11,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 from jax._src import config, xla_bridge
+from jax._src.hijax import Box
 from jax._src.lax.control_flow import progress
 from jax.sharding import AxisType, NamedSharding, PartitionSpec as P
 
@@ -180,3 +181,14 @@ def test_errors(monkeypatch):
     monkeypatch.setitem(sys.modules, "tqdm", None)
     with on_terminal(), pytest.raises(ImportError, match="pip install tqdm"):
         scan(1.0)
+
+
+def test_loops_that_change_a_mutable_value(reports):
+    box = Box(1.0)
+
+    def body(i, x):
+        box.set(box.get() * 2.0)
+        return x
+
+    assert reports(lambda: lax.fori_loop(0, 3, body, 0, progress=True)) == [0, 1, 2, (3,)]
+    assert box.get() == 8

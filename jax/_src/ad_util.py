@@ -10,6 +10,7 @@ from jax._src.core import (
     Primitive,
     ShapedArray,
     Tracer,
+    eval_context,
     high_types_in_use,
     typeof,
 )
@@ -43,7 +44,8 @@ def zeros_like_aval(aval: AbstractValue) -> Any:
     handler = aval_zeros_likers.get(type(aval))
     if handler is None:
         if aval.is_high:
-            return aval.vspace_zero()
+            with eval_context():  # a value of a high type must not contain values of a trace
+                return aval.vspace_zero()
         raise TypeError(f"no zeros of type {aval}")
     return handler(aval)
 

@@ -67,7 +67,7 @@ def counted(
 
     closed = []
     for fun, jaxpr, n in ((run_body, body, body_nconsts), (run_cond, cond, cond_nconsts)):
-        consts, carry = split_at(jaxpr.in_avals, n)
+        consts, carry = split_at(jaxpr.in_aval_qdds, n)
         avals = [*consts, core.ShapedArray((), np.dtype(np.int32)), *carry]
         new, _, new_consts = pe.trace_to_jaxpr_dynamic(
             fun, avals, jaxpr.debug_info.with_unknown_names()
@@ -99,7 +99,7 @@ def with_invariants_outside(body: ClosedJaxpr, consts: list) -> tuple[ClosedJaxp
         results, others = iter(results), iter(core.jaxpr_as_fun(parts.rest)(*rest))
         return [next(results) if o else next(others) for o in parts.known_outs]
 
-    avals = [*parts.known.out_avals[:k], *parts.rest.in_avals]
+    avals = [*parts.known.out_avals[:k], *parts.rest.in_aval_qdds]
     jaxpr, _, jaxpr_consts = pe.trace_to_jaxpr_dynamic(
         run, avals, body.debug_info.with_unknown_names()
     )
@@ -156,6 +156,13 @@ def _outermost(primals, *, cond_jaxpr, body_jaxpr, cond_nconsts, body_nconsts, m
 def _while_linearize(primals, tangents, *, max_steps=None, **params):
     if max_steps is None:
         return while_p.jvp(primals, tangents, **params)
+    for aval in params["body_jaxpr"].in_avals:
+        if aval.has_qdd:
+            raise TypeError(
+                f"lax.while_loop with max_steps: the body uses a mutable value of type {aval}, so that "
+                "the loop has no reverse-mode derivative: the backward pass runs steps again, and would "
+                "change the value again."
+            )
     n = params["cond_nconsts"] + params["body_nconsts"]
     args, params = _outermost(primals, max_steps=max_steps, **params)
     none = [ad.zero_of(np.int32(0)), ad.zero_of(args[1 + n])]

@@ -10,6 +10,7 @@ from typing import Any
 from jax._src import core
 from jax._src.core import ClosedJaxpr
 from jax._src.interpreters import lojax
+from jax._src.lax.control_flow.bounded_scan import bounded_scan_p
 from jax._src.lax.control_flow.common import split_at
 from jax._src.lax.control_flow.conditionals import cond_p
 from jax._src.lax.control_flow.scan_primitive import scan_p
@@ -93,17 +94,21 @@ def _scan_lojax(*args, jaxpr, length, num_consts, num_carry, **params):
     )  # fmt: skip
     by_place = dict(zip(order_out, outs))
     rest = low.set_states(args, [by_place[j] for j in range(len(order_out))])
-    types = [t if i < num_carry else _stacked_type(length, t) for i, t in enumerate(low.out_types)]
-    return raise_counted(types, low.out_types, rest)
+    return _raise_stacked(low.out_types, num_carry, length, rest)
 
 
-def raise_counted(types: Sequence[Any], counted: Sequence[Any], arrays: Sequence[Any]) -> list[Any]:
-    """Values of `types`, each of which as many arrays represent as one of the type in `counted`."""
+def _raise_stacked(
+    types: Sequence[Any], num_carry: int, length: int, arrays: Sequence[Any]
+) -> list[Any]:
+    """The results of a loop, given the types of those of its body: carries, and ys to be stacked.
+
+    A stacked value has as many arrays as one of a step.
+    """
     it = iter(arrays)
     out = []
-    for t, c in zip(types, counted):
-        parts = [next(it) for _ in lojax.lo_types(c)]
-        out.append(t.raise_val(*parts))
+    for i, t in enumerate(types):
+        parts = [next(it) for _ in lojax.lo_types(t)]
+        out.append((t if i < num_carry else _stacked_type(length, t)).raise_val(*parts))
     return out
 
 
@@ -111,7 +116,23 @@ scan_p.to_lojax = _scan_lojax
 scan_p.mutates = lambda jaxpr, **_: jaxpr.final_aval_qdds
 
 
-def _while_lojax(*args, cond_jaxpr, body_jaxpr, cond_nconsts, body_nconsts):
+def _bounded_scan_lojax(limit, *args, jaxpr, length, num_consts, num_carry, stops, **params):
+    # There are no mutable values: the derivative of a `while`, which this is, refuses them.
+    low = lojax.lower_jaxpr(jaxpr)
+    part_of = lambda i: 0 if i < num_consts else 1 if i < num_consts + num_carry else 2
+    parts = [part_of(i) for i in low.in_sources]
+    outs = bounded_scan_p.bind(
+        limit, *lojax.lower_values([core.typeof(x) for x in args], args), jaxpr=low.closed,
+        length=length, num_consts=parts.count(0), num_carry=parts.count(1), stops=stops, **params,
+    )  # fmt: skip
+    steps, outs = split_at(outs, int(stops))
+    return [*steps, *_raise_stacked(low.out_types, num_carry, length, outs)]
+
+
+bounded_scan_p.to_lojax = _bounded_scan_lojax
+
+
+def _while_lojax(*args, cond_jaxpr, body_jaxpr, cond_nconsts, body_nconsts, **bound):
     cond, body = lojax.lower_jaxpr(cond_jaxpr), lojax.lower_jaxpr(body_jaxpr)
     _check_not_carried("lax.while_loop", body.in_types[body_nconsts:])
     _check_states("the body of lax.while_loop", body.in_types, body.final_types)
@@ -154,13 +175,13 @@ def _while_lojax(*args, cond_jaxpr, body_jaxpr, cond_nconsts, body_nconsts):
     cond_low = _rearranged(cond.closed, cond_order, (cond.num_states,))
     outs = while_p.bind(
         *[cond_arrays[j] for j in own], *[arrays[j] for j in order], cond_jaxpr=cond_low,
-        body_jaxpr=body_low, cond_nconsts=len(own), body_nconsts=len(const_ins),
+        body_jaxpr=body_low, cond_nconsts=len(own), body_nconsts=len(const_ins), **bound,
     )  # fmt: skip
     return body.raise_outs(bconsts, outs)
 
 
 while_p.to_lojax = _while_lojax
-while_p.mutates = lambda cond_jaxpr, body_jaxpr, cond_nconsts, body_nconsts: [
+while_p.mutates = lambda cond_jaxpr, body_jaxpr, cond_nconsts, **_: [
     *cond_jaxpr.final_aval_qdds[:cond_nconsts], *body_jaxpr.final_aval_qdds
 ]  # fmt: skip
 

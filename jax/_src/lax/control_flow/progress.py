@@ -103,7 +103,7 @@ def with_progress(body: ClosedJaxpr, num_consts: int, bar: Bar, here: tuple) -> 
         return [lax.add(i, np.int32(1)), *core.jaxpr_as_fun(body)(*consts, *rest)]
 
     num_here = len(here)
-    consts, rest = split_at(body.in_avals, num_consts)
+    consts, rest = split_at(body.in_aval_qdds, num_consts)
     step = core.ShapedArray((), np.dtype(np.int32))
     info = body.debug_info.with_unknown_names()
     jaxpr, _, jaxpr_consts = pe.trace_to_jaxpr_dynamic(run, [*here, *consts, step, *rest], info)
