@@ -10,7 +10,8 @@ from jax._src.jet.trace import instantiate as instantiate_terms, jet_flat, rule_
 from jax._src.jit import primitive as jit_primitive
 from jax._src.lax.control_flow.common import split_at
 from jax._src.lax.control_flow.conditionals import cond_p
-from jax._src.lax.control_flow.scan_primitive import interleaved, scan_p
+from jax._src.lax.control_flow.scan_primal import interleaved
+from jax._src.lax.control_flow.scan_primitive import scan_p
 from jax._src.lax.control_flow.while_primitive import reordered, while_p, with_unused_carry
 
 traceback_util.register_exclusion(__file__)

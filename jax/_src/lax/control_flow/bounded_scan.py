@@ -33,10 +33,9 @@ from jax._src.lax.control_flow.common import (
     without_output,
     without_results,
 )
-from jax._src.lax.control_flow.scan_primal import linearize_loop, permuted
+from jax._src.lax.control_flow.scan_primal import jvp_loop, linearize_loop
 from jax._src.lax.control_flow.scan_primitive import (
     empty_stack,
-    interleaved,
     slice_at,
     transposed_body,
     update_at,
@@ -97,63 +96,40 @@ def _hoist(args, params):
 pe.def_hoisting(bounded_scan_p, _hoist)
 
 
-def _jvp(primals, tangents, *, length, jaxpr, num_consts, num_carry, stops, reverse, recompute):
+def _run_from(limit, **params):
+    """Return a function that applies the loop to (consts, carry, xs), and a list for its steps."""
+    steps = []
+
+    def run(*args, **others):
+        outs = bounded_scan_p.bind(limit, *args, **params, **others)
+        steps[:], outs = split_at(outs, int(params["stops"]))
+        return outs
+
+    return run, steps
+
+
+def _jvp(primals, tangents, *, jaxpr, num_consts, num_carry, **params):
     limit, *primals = primals
-    tangents = tangents[1:]
-    nonzeros = [type(t) is not Zero for t in tangents]
-    nz_consts, nz_init, nz_xs = split_at(nonzeros, num_consts, num_carry)
-    no_ys = [False] * (len(jaxpr.out_avals) - num_carry)
-    nz_carry, _ = spread_marks(
-        nz_init, lambda nz: ad.jvp_jaxpr(jaxpr, (*nz_consts, *nz, *nz_xs), [*nz, *no_ys])[1]
-    )
-    nz_all = [*nz_consts, *nz_carry, *nz_xs]
-    jvp, nz_out = ad.jvp_jaxpr(jaxpr, nz_all, [*nz_carry, *no_ys])
-    tangents = [ad.instantiate_zeros(t) if nz else t for t, nz in zip(tangents, nz_all)]
-    t_consts, t_carry, t_xs = (
-        [t for t in ts if type(t) is not Zero] for ts in split_at(tangents, num_consts, num_carry)
-    )
-    consts, carry, xs = split_at(primals, num_consts, num_carry)
-    order_in = interleaved(
-        [len(consts), len(carry), len(xs)], [len(t_consts), len(t_carry), len(t_xs)]
-    )
-    order_out = interleaved([num_carry, len(no_ys)], [len(t_carry), sum(nz_out[num_carry:])])
-    outs = bounded_scan_p.bind(
-        limit, *consts, *t_consts, *carry, *t_carry, *xs, *t_xs,
-        jaxpr=permuted(jvp, tuple(order_in), tuple(order_out)), length=length,
-        num_consts=len(consts) + len(t_consts), num_carry=num_carry + len(t_carry), stops=stops,
-        reverse=reverse, recompute=recompute,
-    )  # fmt: skip
-    steps, outs = split_at(outs, int(stops))
-    carry, t_carry, ys, t_ys = split_at(outs, num_carry, len(t_carry), len(no_ys))
-    t_outs = iter([*t_carry, *t_ys])
-    outs = [*carry, *ys]
-    t_outs = [next(t_outs) if nz else ad.zero_of(x) for x, nz in zip(outs, nz_out)]
+    run, steps = _run_from(limit, **params)
+    outs, t_outs = jvp_loop(jaxpr, primals, tangents[1:], num_consts, num_carry, run)
     return [*steps, *outs], [*map(ad.zero_of, steps), *t_outs]
 
 
 bounded_scan_p.jvp = _jvp
 
 
-def _linearize(
-    primals, tangents, *, length, jaxpr, num_consts, num_carry, stops, reverse, recompute
-):
+def _linearize(primals, tangents, *, jaxpr, num_consts, num_carry, **params):
     limit, *primals = primals
-    common = dict(length=length, reverse=reverse, recompute=recompute)
-    steps = []
+    run, steps = _run_from(limit, **params)
 
-    def run_primal(*args, **params):
-        outs = bounded_scan_p.bind(limit, *args, stops=stops, **params, **common)
-        steps[:] = outs[: int(stops)]
-        return outs[int(stops) :]
+    def run_linear(*args, **others):
+        limit_linear = steps[0] if params["stops"] else limit
+        return bounded_scan_p.bind(limit_linear, *args, **dict(params, stops=False), **others)
 
-    def run_linear(*args, **params):
-        limit_linear = steps[0] if stops else limit
-        return bounded_scan_p.bind(limit_linear, *args, stops=False, **params, **common)
-
+    linearize = _recomputing if params["recompute"] else ad.linearize_jaxpr
     outs, t_outs = linearize_loop(
-        _recomputing if recompute else ad.linearize_jaxpr, jaxpr, primals, tangents[1:], num_consts,
-        num_carry, run_primal, run_linear,
-    )  # fmt: skip
+        linearize, jaxpr, primals, tangents[1:], num_consts, num_carry, run, run_linear
+    )
     return [*steps, *outs], [*map(ad.zero_of, steps), *t_outs]
 
 

@@ -56,8 +56,9 @@ def while_loop(
       init_val: initial value, a pytree of arrays.
       max_steps: the greatest number of steps, or None for any number. The loop ends after that many
         steps even if the condition still holds. It makes the loop differentiable in reverse mode:
-        the forward pass keeps at most 64 values on each of `log(max_steps) / log(64)` levels, and
-        the backward pass computes the others again. PyPI's jax does not have this argument.
+        the forward pass keeps at most 64 values (or, of at most 16 steps, all that is needed), and
+        the backward pass computes the others again, at most 64 at a time on each of
+        `ceil(log(max_steps) / log(64))` levels, at least two. PyPI's jax does not have this argument.
       progress: whether to show the number of steps while the loop runs, or a description of it, as
         in `scan`.
 

@@ -1,4 +1,4 @@
-"""Linearization of loops that stack residuals: shared by `scan` and `bounded_scan`."""
+"""Derivatives of loops over constants, a carry and slices: shared by `scan` and `bounded_scan`."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -9,6 +9,64 @@ from jax._src.core import ClosedJaxpr, no_effects
 from jax._src.interpreters import ad, partial_eval as pe
 from jax._src.interpreters.splitting import divide_eqn, has_any_effect, split_by_unknown
 from jax._src.lax.control_flow.common import run_compiled, split_at, spread_marks
+
+
+def jvp_loop(
+    jaxpr: ClosedJaxpr, primals: Sequence[Any], tangents: Sequence[Any], num_consts: int,
+    num_carry: int, run: Callable,
+):  # fmt: skip
+    """Differentiate a loop over (consts, initial carry, xs), with results (carry, ys), as one loop.
+
+    Args:
+      jaxpr: the body.
+      primals, tangents: the operands.
+      num_consts, num_carry: numbers of constants and carried values.
+      run: applies the loop to other operands with parameters jaxpr, num_consts, num_carry.
+
+    Returns:
+      The results, and their tangents.
+    """
+    nonzeros = [type(t) is not Zero for t in tangents]
+    nz_consts, nz_init, nz_xs = split_at(nonzeros, num_consts, num_carry)
+    num_ys = len(jaxpr.out_avals) - num_carry
+    no_ys = [False] * num_ys
+    nz_carry, _ = spread_marks(
+        nz_init, lambda nz: ad.jvp_jaxpr(jaxpr, (*nz_consts, *nz, *nz_xs), [*nz, *no_ys])[1]
+    )
+    nz_all = [*nz_consts, *nz_carry, *nz_xs]
+    jvp, nz_out = ad.jvp_jaxpr(jaxpr, nz_all, [*nz_carry, *no_ys])
+    t_consts, t_carry, t_xs = _nonzero_tangents(tangents, nz_all, num_consts, num_carry)
+    consts, carry, xs = split_at(primals, num_consts, num_carry)
+    # The jvp jaxpr takes all primals, then all tangents; the loop needs consts, carries, xs in order.
+    order_in = interleaved(
+        [len(consts), len(carry), len(xs)], [len(t_consts), len(t_carry), len(t_xs)]
+    )
+    order_out = interleaved([num_carry, num_ys], [len(t_carry), sum(nz_out[num_carry:])])
+    outs = run(
+        *consts, *t_consts, *carry, *t_carry, *xs, *t_xs,
+        jaxpr=permuted(jvp, tuple(order_in), tuple(order_out)),
+        num_consts=len(consts) + len(t_consts), num_carry=num_carry + len(t_carry),
+    )  # fmt: skip
+    carry, t_carry, ys, t_ys = split_at(outs, num_carry, len(t_carry), num_ys)
+    t_outs = iter([*t_carry, *t_ys])
+    outs = [*carry, *ys]
+    return outs, [next(t_outs) if nz else ad.zero_of(x) for x, nz in zip(outs, nz_out)]
+
+
+def _nonzero_tangents(tangents: Sequence[Any], nonzeros: Sequence[bool], *counts: int):
+    """Return those of each part, some of which are zeros that become arrays."""
+    arrays = [ad.instantiate_zeros(t) if nz else t for t, nz in zip(tangents, nonzeros)]
+    return [[t for t in ts if type(t) is not Zero] for ts in split_at(arrays, *counts)]
+
+
+def interleaved(first: list[int], second: list[int]) -> list[int]:
+    """Return the permutation of [f0 f1 ..., s0 s1 ...] to [f0, s0, f1, s1, ...]."""
+    out, a, b = [], 0, sum(first)
+    for n, m in zip(first, second):
+        out.extend(range(a, a + n))
+        out.extend(range(b, b + m))
+        a, b = a + n, b + m
+    return out
 
 
 def linearize_loop(
@@ -69,12 +127,7 @@ def linearize_loop(
     if not any(nz_out):
         return primal_outs, [ad.zero_of(x) for x in primal_outs]
 
-    tangents = [
-        ad.instantiate_zeros(t) if nz and type(t) is Zero else t for t, nz in zip(tangents, nz_all)
-    ]
-    t_consts, t_carry, t_xs = (
-        [t for t in ts if type(t) is not Zero] for ts in split_at(tangents, num_consts, num_carry)
-    )
+    t_consts, t_carry, t_xs = _nonzero_tangents(tangents, nz_all, num_consts, num_carry)
     of_consts, of_carry, of_xs = split_at(
         range(lin.num_residuals, len(lin.tangent.in_avals)), len(t_consts), len(t_carry)
     )

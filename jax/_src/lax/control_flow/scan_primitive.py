@@ -37,7 +37,7 @@ from jax._src.lax.control_flow.common import (
     split_at,
     spread_marks,
 )
-from jax._src.lax.control_flow.scan_primal import linearize_loop, permuted
+from jax._src.lax.control_flow.scan_primal import jvp_loop, linearize_loop
 from jax._src.lax.control_flow.while_primitive import while_p
 from jax._src.memory import MemorySpace
 
@@ -97,55 +97,11 @@ scan_p.typecheck = _scan_typecheck
 
 
 def _scan_jvp(primals, tangents, *, reverse, length, jaxpr, num_consts, num_carry, **params):
-    nonzeros = [type(t) is not Zero for t in tangents]
-    nz_consts, nz_init, nz_xs = split_at(nonzeros, num_consts, num_carry)
-    num_ys = len(jaxpr.out_avals) - num_carry
-    no_ys = [False] * num_ys
-    nz_carry, _ = spread_marks(
-        nz_init,
-        lambda nz: ad.jvp_jaxpr(jaxpr, (*nz_consts, *nz, *nz_xs), [*nz, *no_ys])[1],
-    )
-    nz_all = [*nz_consts, *nz_carry, *nz_xs]
-    jvp, nz_out = ad.jvp_jaxpr(jaxpr, nz_all, [*nz_carry, *no_ys])
-    tangents = [
-        ad.instantiate_zeros(t) if nz and type(t) is Zero else t for t, nz in zip(tangents, nz_all)
-    ]
-    t_consts, t_carry, t_xs = split_at(tangents, num_consts, num_carry)
-    t_consts, t_carry, t_xs = (
-        [t for t in ts if type(t) is not Zero] for ts in (t_consts, t_carry, t_xs)
-    )
-    consts, carry, xs = split_at(primals, num_consts, num_carry)
-    # The jvp jaxpr takes all primals, then all tangents; scan needs consts, carries, xs in order.
-    n_xs = len(xs)
-    order_in = interleaved(
-        [len(consts), len(carry), n_xs], [len(t_consts), len(t_carry), len(t_xs)]
-    )
-    n_tys = sum(nz_out[num_carry:])
-    order_out = interleaved([num_carry, num_ys], [len(t_carry), n_tys])
-    body = permuted(jvp, tuple(order_in), tuple(order_out))
-    outs = scan_p.bind(
-        *consts, *t_consts, *carry, *t_carry, *xs, *t_xs, reverse=reverse, length=length, jaxpr=body,
-        num_consts=len(consts) + len(t_consts), num_carry=num_carry + len(t_carry), **params,
-    )  # fmt: skip
-    carry_out, t_carry_out, ys, t_ys = split_at(outs, num_carry, len(t_carry), num_ys)
-    t_out = iter([*t_carry_out, *t_ys])
-    out_avals = [typeof(x) for x in (*carry_out, *ys)]
-    return [*carry_out, *ys], [
-        next(t_out) if nz else Zero(a.to_tangent_aval()) for a, nz in zip(out_avals, nz_out)
-    ]
+    run = functools.partial(scan_p.bind, reverse=reverse, length=length, **params)
+    return jvp_loop(jaxpr, primals, tangents, num_consts, num_carry, run)
 
 
 scan_p.jvp = _scan_jvp
-
-
-def interleaved(first: list[int], second: list[int]) -> list[int]:
-    """Return the permutation of [f0 f1 ..., s0 s1 ...] to [f0, s0, f1, s1, ...]."""
-    out, a, b = [], 0, sum(first)
-    for n, m in zip(first, second):
-        out.extend(range(a, a + n))
-        out.extend(range(b, b + m))
-        a, b = a + n, b + m
-    return out
 
 
 def _scan_linearize(primals, tangents, *, reverse, length, jaxpr, num_consts, num_carry, **params):
