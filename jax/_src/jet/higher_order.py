@@ -8,11 +8,11 @@ from jax._src.core import ClosedJaxpr, typeof
 from jax._src.interpreters import partial_eval as pe
 from jax._src.jet.trace import instantiate as instantiate_terms, jet_flat, rule_for, zero_series
 from jax._src.jit import primitive as jit_primitive
-from jax._src.lax.control_flow.common import split_at
+from jax._src.lax.control_flow.common import rearranged, split_at
 from jax._src.lax.control_flow.conditionals import cond_p
 from jax._src.lax.control_flow.scan_primal import interleaved
 from jax._src.lax.control_flow.scan_primitive import scan_p
-from jax._src.lax.control_flow.while_primitive import reordered, while_p, with_unused_carry
+from jax._src.lax.control_flow.while_primitive import while_p, with_unused_carry
 
 traceback_util.register_exclusion(__file__)
 
@@ -157,16 +157,12 @@ def _scan(primals, series, *, jaxpr, num_consts, num_carry, **params):
     )
     order_out = interleaved([num_carry, num_ys], [len(t_carry), num_ty])
     results = scan_p.bind(
-        *consts, *t_consts, *carry, *t_carry, *xs, *t_xs, jaxpr=_permuted(body, order_in, order_out),
+        *consts, *t_consts, *carry, *t_carry, *xs, *t_xs,
+        jaxpr=rearranged(body, tuple(order_in), tuple(order_out)),
         num_consts=len(consts) + len(t_consts), num_carry=num_carry + len(t_carry), **params,
     )  # fmt: skip
     carry, t_carry, ys, t_ys = split_at(results, num_carry, len(t_carry), num_ys)
     return _paired([*carry, *ys, *t_carry, *t_ys], num_carry + num_ys, out_varies, order)
-
-
-def _permuted(closed: ClosedJaxpr, order_in, order_out) -> ClosedJaxpr:
-    jaxpr = reordered(closed, tuple(order_in)).jaxpr
-    return ClosedJaxpr(jaxpr.replace(outvars=[jaxpr.outvars[i] for i in order_out]), closed.consts)
 
 
 @rule_for(while_p)
@@ -182,8 +178,8 @@ def _while(primals, series, *, cond_nconsts, cond_jaxpr, body_nconsts, body_jaxp
     order_in = interleaved([len(consts), len(init)], [len(t_consts), len(t_init)])
     results = while_p.bind(
         *cond_consts, *consts, *t_consts, *init, *t_init, cond_nconsts=cond_nconsts,
-        cond_jaxpr=with_unused_carry(cond_jaxpr, tuple([typeof(t) for t in t_init])),
-        body_nconsts=len(consts) + len(t_consts), body_jaxpr=reordered(body, tuple(order_in)),
+        cond_jaxpr=with_unused_carry(cond_jaxpr, [typeof(t) for t in t_init]),
+        body_nconsts=len(consts) + len(t_consts), body_jaxpr=rearranged(body, tuple(order_in)),
         **bound,
     )  # fmt: skip
     return _paired(results, len(init), v_carry, order)

@@ -1,4 +1,4 @@
-"""Helpers of the control flow primitives: staging of functions, and errors for mismatched types."""
+"""Helpers of the control flow primitives: staging and changing jaxprs, and errors for wrong types."""
 
 from collections.abc import Callable, Container, Sequence
 from typing import Any
@@ -157,6 +157,28 @@ def _new_var(aval: Any) -> core.Var:
     if type(aval) is core.AvalQDD:  # the function does not use the mutable value
         return core.Var(aval.aval, aval.qdd, aval.qdd)
     return core.Var(aval)
+
+
+@core.cached_on_jaxpr
+def rearranged(
+    closed: ClosedJaxpr, ins: tuple[Any, ...], outs: tuple[int, ...] | None = None
+) -> ClosedJaxpr:
+    """Return a jaxpr with arguments and results in another order.
+
+    Args:
+      closed: the jaxpr.
+      ins: for each new argument the position of the old one, or the type of one that is not used.
+      outs: for each new result the position of the old one; None to keep all.
+    """
+    jaxpr = closed.jaxpr
+    return ClosedJaxpr(
+        jaxpr.replace(
+            invars=[jaxpr.invars[i] if type(i) is int else core.Var(i) for i in ins],
+            outvars=jaxpr.outvars if outs is None else [jaxpr.outvars[i] for i in outs],
+            debug_info=jaxpr.debug_info.with_unknown_names(),
+        ),
+        closed.consts,
+    )
 
 
 def without_output(jaxpr: core.Jaxpr, is_output: Callable[[Any], Any]) -> core.Jaxpr:

@@ -11,24 +11,10 @@ from jax._src import core
 from jax._src.core import ClosedJaxpr
 from jax._src.interpreters import lojax
 from jax._src.lax.control_flow.bounded_scan import bounded_scan_p
-from jax._src.lax.control_flow.common import split_at
+from jax._src.lax.control_flow.common import rearranged, split_at
 from jax._src.lax.control_flow.conditionals import cond_p
 from jax._src.lax.control_flow.scan_primitive import scan_p
 from jax._src.lax.control_flow.while_primitive import while_p
-
-
-@core.cached_on_jaxpr
-def _rearranged(closed: ClosedJaxpr, ins: tuple[Any, ...], outs: tuple[int, ...]) -> ClosedJaxpr:
-    """A jaxpr with arguments and results in another order; an argument may be a new one's type."""
-    jaxpr = closed.jaxpr
-    return ClosedJaxpr(
-        jaxpr.replace(
-            invars=[jaxpr.invars[i] if type(i) is int else core.Var(i) for i in ins],
-            outvars=[jaxpr.outvars[i] for i in outs],
-            debug_info=jaxpr.debug_info.with_unknown_names(),
-        ),
-        closed.consts,
-    )
 
 
 def _check_states(what: str, types: Sequence[Any], finals: Sequence[Any]) -> None:
@@ -88,7 +74,7 @@ def _scan_lojax(*args, jaxpr, length, num_consts, num_carry, **params):
     order_in = (*ins["const"], *ins["state"], *ins["carry"], *ins["xs"])
     order_out = (*carried, *carry_outs, *writes, *ys)
     outs = scan_p.bind(
-        *[arrays[j] for j in order_in], jaxpr=_rearranged(low.closed, order_in, order_out),
+        *[arrays[j] for j in order_in], jaxpr=rearranged(low.closed, order_in, order_out),
         length=length, num_consts=len(ins["const"]), num_carry=len(carried) + len(carry_outs),
         **params,
     )  # fmt: skip
@@ -144,7 +130,7 @@ def _while_lojax(*args, cond_jaxpr, body_jaxpr, cond_nconsts, body_nconsts, **bo
     ]
     carry_ins = [j for j, i in enumerate(body.in_sources) if i >= body_nconsts]
     order = (*const_ins, *state_ins, *carry_ins)
-    body_low = _rearranged(body.closed, order, tuple(range(len(body.closed.out_avals))))
+    body_low = rearranged(body.closed, order, tuple(range(len(body.closed.out_avals))))
     # The condition sees the present states of the mutable values that the body changes.
     place = {
         id(x): [j for j in state_ins if body.in_sources[j] == i]
@@ -172,7 +158,7 @@ def _while_lojax(*args, cond_jaxpr, body_jaxpr, cond_nconsts, body_nconsts, **bo
     cond_order = (
         *own, *[shared.get(j, a) for j, a in zip(state_ins, state_types)], *cond_carry,
     )  # fmt: skip
-    cond_low = _rearranged(cond.closed, cond_order, (cond.num_states,))
+    cond_low = rearranged(cond.closed, cond_order, (cond.num_states,))
     outs = while_p.bind(
         *[cond_arrays[j] for j in own], *[arrays[j] for j in order], cond_jaxpr=cond_low,
         body_jaxpr=body_low, cond_nconsts=len(own), body_nconsts=len(const_ins), **bound,

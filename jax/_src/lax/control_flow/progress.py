@@ -17,7 +17,7 @@ from jax._src.ad_util import Zero
 from jax._src.core import ClosedJaxpr, Primitive
 from jax._src.interpreters import mlir, partial_eval as pe
 from jax._src.lax import lax, parallel
-from jax._src.lax.control_flow.common import split_at
+from jax._src.lax.control_flow.common import rearranged, split_at
 from jax._src.lax.control_flow.conditionals import cond
 
 traceback_util.register_exclusion(__file__)
@@ -110,14 +110,10 @@ def with_progress(body: ClosedJaxpr, num_consts: int, bar: Bar, here: tuple) -> 
     return ClosedJaxpr(jaxpr, jaxpr_consts)
 
 
-@core.cached_on_jaxpr
 def with_step(cond: ClosedJaxpr, num_consts: int) -> ClosedJaxpr:
     """Make a condition take the number of the step before the carried values."""
-    jaxpr = cond.jaxpr
-    invars = list(jaxpr.invars)
-    invars.insert(num_consts, core.Var(core.ShapedArray((), np.dtype(np.int32))))
-    info = jaxpr.debug_info.with_unknown_names()
-    return ClosedJaxpr(jaxpr.replace(invars=invars, debug_info=info), cond.consts)
+    consts, carry = split_at(range(len(cond.in_avals)), num_consts)
+    return rearranged(cond, (*consts, core.ShapedArray((), np.dtype(np.int32)), *carry))
 
 
 def finish(bar: Bar, steps: Any, here: Sequence[Any]) -> None:

@@ -8,7 +8,7 @@ from jax._src.ad_util import Zero
 from jax._src.core import ClosedJaxpr, no_effects
 from jax._src.interpreters import ad, partial_eval as pe
 from jax._src.interpreters.splitting import divide_eqn, has_any_effect, split_by_unknown
-from jax._src.lax.control_flow.common import run_compiled, split_at, spread_marks
+from jax._src.lax.control_flow.common import rearranged, run_compiled, split_at, spread_marks
 
 
 def jvp_loop(
@@ -44,7 +44,7 @@ def jvp_loop(
     order_out = interleaved([num_carry, num_ys], [len(t_carry), sum(nz_out[num_carry:])])
     outs = run(
         *consts, *t_consts, *carry, *t_carry, *xs, *t_xs,
-        jaxpr=permuted(jvp, tuple(order_in), tuple(order_out)),
+        jaxpr=rearranged(jvp, tuple(order_in), tuple(order_out)),
         num_consts=len(consts) + len(t_consts), num_carry=num_carry + len(t_carry),
     )  # fmt: skip
     carry, t_carry, ys, t_ys = split_at(outs, num_carry, len(t_carry), num_ys)
@@ -135,7 +135,7 @@ def linearize_loop(
     t_outs = run_linear(
         *[residual(i) for i in const_res], *t_consts, *t_carry,
         *[residual(i) for i in stacked_res], *t_xs,
-        jaxpr=permuted(lin.tangent, order_in, tuple(range(sum(nz_out)))),
+        jaxpr=rearranged(lin.tangent, order_in, tuple(range(sum(nz_out)))),
         num_consts=len(const_res) + len(t_consts), num_carry=len(t_carry),
     )  # fmt: skip
     t_outs = iter(t_outs)
@@ -167,19 +167,6 @@ def _run_primal(parts, num_consts: int, num_carry: int, primals, run_loop: Calla
         outs = run(*primals)
     n = len(parts.hoisted.jaxpr.outvars)
     return outs[:n], outs[n:]
-
-
-@core.cached_on_jaxpr
-def permuted(closed: ClosedJaxpr, order_in: tuple, order_out: tuple) -> ClosedJaxpr:
-    jaxpr = closed.jaxpr
-    return ClosedJaxpr(
-        jaxpr.replace(
-            invars=[jaxpr.invars[i] for i in order_in],
-            outvars=[jaxpr.outvars[i] for i in order_out],
-            debug_info=jaxpr.debug_info.with_unknown_names(),
-        ),
-        closed.consts,
-    )
 
 
 class PrimalParts(NamedTuple):

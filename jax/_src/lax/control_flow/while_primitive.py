@@ -1,5 +1,8 @@
 """The `while` primitive, which `while_loop`, `fori_loop` and the lowering of `scan` use."""
 
+from collections.abc import Sequence
+from typing import Any
+
 from jax._src import core, effects, traceback_util
 from jax._src.ad_util import Zero
 from jax._src.core import ClosedJaxpr, Primitive, typeof
@@ -10,6 +13,7 @@ from jax._src.lax.control_flow.common import (
     check_maskable,
     def_compiled_impl,
     hoist,
+    rearranged,
     split_at,
     spread_marks,
     without_output,
@@ -107,10 +111,9 @@ def _while_jvp(primals, tangents, *, cond_nconsts, cond_jaxpr, body_nconsts, bod
         *range(nb, nb + nc),
         *range(nb + nc + ntb, nb + nc + ntb + ntc),
     ]
-    body = reordered(jvp, tuple(order))
+    body = rearranged(jvp, tuple(order))
     cond = with_unused_carry(
-        cond_jaxpr,
-        tuple(a.to_tangent_aval() for a, nz in zip(body_jaxpr.out_avals, nz_carry) if nz),
+        cond_jaxpr, [a.to_tangent_aval() for a, nz in zip(body_jaxpr.out_avals, nz_carry) if nz]
     )
     outs = while_p.bind(
         *cconsts, *bconsts, *t_bconsts, *init, *t_init, cond_nconsts=cond_nconsts, cond_jaxpr=cond,
@@ -125,28 +128,8 @@ def _while_jvp(primals, tangents, *, cond_nconsts, cond_jaxpr, body_nconsts, bod
 while_p.jvp = _while_jvp
 
 
-@core.cached_on_jaxpr
-def reordered(closed: ClosedJaxpr, order: tuple) -> ClosedJaxpr:
-    jaxpr = closed.jaxpr
-    return ClosedJaxpr(
-        jaxpr.replace(
-            invars=[jaxpr.invars[i] for i in order],
-            debug_info=jaxpr.debug_info.with_unknown_names(),
-        ),
-        closed.consts,
-    )
-
-
-@core.cached_on_jaxpr
-def with_unused_carry(cond: ClosedJaxpr, avals: tuple) -> ClosedJaxpr:
-    jaxpr = cond.jaxpr
-    return ClosedJaxpr(
-        jaxpr.replace(
-            invars=jaxpr.invars + [core.Var(a) for a in avals],
-            debug_info=jaxpr.debug_info.with_unknown_names(),
-        ),
-        cond.consts,
-    )
+def with_unused_carry(cond: ClosedJaxpr, avals: Sequence[Any]) -> ClosedJaxpr:
+    return rearranged(cond, (*range(len(cond.in_avals)), *avals))
 
 
 def _while_batch(
