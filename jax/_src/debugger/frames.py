@@ -175,3 +175,11 @@ def _argument_names(code: types.CodeType) -> tuple[str, ...]:
     n = code.co_argcount + code.co_kwonlyargcount
     n += sum(bool(code.co_flags & flag) for flag in (inspect.CO_VARARGS, inspect.CO_VARKEYWORDS))
     return code.co_varnames[:n]
+
+
+def safe_repr(x: Any) -> str:
+    """The repr of a variable, or what kind of error it raises."""
+    try:
+        return repr(x)
+    except Exception as err:  # what the user's __repr__ raises
+        return f"<{type(err).__name__}: {err}>"

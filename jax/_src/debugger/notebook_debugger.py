@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from jax._src.debugger.cli_debugger import CliDebugger
-from jax._src.debugger.frames import DebuggerFrame
+from jax._src.debugger.frames import DebuggerFrame, safe_repr
 
 _STYLE = (
     "font-family:monospace;white-space:pre;overflow:auto;max-height:24em;padding:.5em;"
@@ -64,7 +64,7 @@ class NotebookDebugger(CliDebugger):
             lines.append(f"<mark>{text}</mark>" if current else text)
         variables = [] if frame.locals is frame.globals else sorted(frame.locals.items())
         rows = "".join(
-            f"<tr><td><b>{html.escape(name)}</b></td><td><pre>{html.escape(_repr(x))}</pre></td></tr>"
+            f"<tr><td><b>{html.escape(name)}</b></td><td><pre>{html.escape(safe_repr(x))}</pre></td></tr>"
             for name, x in variables
         )
         place = f"{frame.filename}:{frame.lineno}"
@@ -73,13 +73,6 @@ class NotebookDebugger(CliDebugger):
             f"<div><b>{html.escape(place)}</b> ({depth})</div>"
             f'<div style="{_STYLE}">' + "\n".join(lines) + f"</div><table>{rows}</table>"
         )
-
-
-def _repr(x: Any) -> str:
-    try:
-        return repr(x)
-    except Exception as err:  # what the user's __repr__ raises
-        return f"<{type(err).__name__}: {err}>"
 
 
 def display_function() -> Any:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import atexit
 import inspect
+import linecache
 import os
 import weakref
 from collections.abc import Sequence
 from typing import Any
 
 from jax._src.debugger.cli_debugger import CliDebugger
-from jax._src.debugger.frames import DebuggerFrame
+from jax._src.debugger.frames import DebuggerFrame, safe_repr
 
 _consoles: dict[tuple[str, int], Any] = {}
 
@@ -56,11 +57,8 @@ class WebDebugger(CliDebugger):
     def get_current_frame_data(self) -> dict[str, Any]:
         """What the page shows: it asks for it whenever something is printed."""
         frame = self.frames[self.frame_index]
-        try:
-            with open(frame.filename) as file:
-                listing = file.read()
-        except OSError:
-            listing = "\n".join(frame.source)
+        # Decoded as the file says, and also what was typed into a shell.
+        listing = "".join(linecache.getlines(frame.filename)) or "\n".join(frame.source)
         return {
             "dirname": os.path.dirname(os.path.abspath(frame.filename)) + os.path.sep,
             "filename": os.path.basename(frame.filename),
@@ -81,14 +79,11 @@ class WebDebugger(CliDebugger):
 
 
 def _listing(variables: dict[str, Any]) -> str:
-    lines = []
-    for name, value in sorted(variables.items()):
-        if not (name.startswith("__") or inspect.ismodule(value)):
-            try:
-                lines.append(f"{name} = {value!r}")
-            except Exception as err:  # what the user's __repr__ raises
-                lines.append(f"{name} = <{type(err).__name__}: {err}>")
-    return "\n".join(lines)
+    return "\n".join(
+        f"{name} = {safe_repr(value)}"
+        for name, value in sorted(variables.items())
+        if not (name.startswith("__") or inspect.ismodule(value))
+    )
 
 
 def web_console_class() -> Any:
