@@ -1,11 +1,12 @@
 """The benchmarks of debugging modes: what they cost while they are off, and while they are on.
 
-PyPI's jax has no such modes; its side runs the same program without them.
+Where PyPI's jax has no such mode, its side runs the same program without it.
 """
 
 import contextlib
 
 import numpy as np
+import suite
 from registry import timed
 
 import jax
@@ -36,17 +37,13 @@ def in_context(enter, compiled: bool):
     return run
 
 
-def nothing():
-    return contextlib.nullcontext()
-
-
 def backward_nans():
-    return jax.debug.nans(backward=True) if hasattr(jax.debug, "nans") else nothing()
+    return jax.debug.nans(backward=True) if hasattr(jax.debug, "nans") else contextlib.nullcontext()
 
 
 @timed("debugging", "an eager gradient", mark=1.0)
 def eager_gradient():
-    return in_context(nothing, compiled=False)
+    return in_context(contextlib.nullcontext, compiled=False)
 
 
 @timed("debugging", "an eager gradient in debug.nans(backward=True) (oracle: without)")
@@ -56,7 +53,7 @@ def eager_gradient_checked():
 
 @timed("debugging", "a compiled gradient", mark=1.0)
 def compiled_gradient():
-    return in_context(nothing, compiled=True)
+    return in_context(contextlib.nullcontext, compiled=True)
 
 
 @timed("debugging", "a compiled gradient in debug.nans(backward=True) (oracle: without)")
@@ -84,12 +81,12 @@ def many_lookups(enter, compiled: bool):
 
 
 def bounds():
-    return jax.debug.bounds() if hasattr(jax.debug, "bounds") else nothing()
+    return jax.debug.bounds() if hasattr(jax.debug, "bounds") else contextlib.nullcontext()
 
 
 @timed("debugging", "eager lookups", mark=1.0)
 def eager_lookups():
-    return many_lookups(nothing, compiled=False)
+    return many_lookups(contextlib.nullcontext, compiled=False)
 
 
 @timed("debugging", "eager lookups in debug.bounds() (oracle: without)")
@@ -99,7 +96,7 @@ def eager_lookups_checked():
 
 @timed("debugging", "compiled lookups", mark=1.0)
 def compiled_lookups():
-    return many_lookups(nothing, compiled=True)
+    return many_lookups(contextlib.nullcontext, compiled=True)
 
 
 @timed("debugging", "compiled lookups in debug.bounds() (oracle: without)")
@@ -107,7 +104,7 @@ def compiled_lookups_checked():
     return many_lookups(bounds, compiled=True)
 
 
-# Checks for NaNs, guards of transfers and callbacks
+# Checks for NaNs, callbacks and the roofline
 
 
 @timed("debugging", "an array of a number", mark=1.0)
@@ -150,7 +147,5 @@ def roofline_of_gradient():
 
         sys.modules["absl"] = types.SimpleNamespace(logging=logging)
         from jax.experimental.roofline import roofline
-    import suite
-
     gradient, arguments = jax.grad(suite.MLP.new()), suite.MLP.arguments()
     return lambda: roofline(gradient)(*arguments)[1]
