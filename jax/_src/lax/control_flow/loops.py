@@ -81,7 +81,7 @@ def while_loop(
     if not (callable(body_fun) and callable(cond_fun)):
         raise TypeError("lax.while_loop: body_fun and cond_fun arguments should be callable.")
     bound = {} if max_steps is None else {"max_steps": as_bound(max_steps)}
-    bar = None if progress is False else bar_of(progress, None)
+    bar = bar_of(progress, None)
     if config.disable_jit.value:
         try:
             return _while_eagerly(cond_fun, body_fun, init_val, bar, **bound)
@@ -241,8 +241,7 @@ def fori_loop(
         length = max(hi - lo, 0)
         if config.disable_jit.value:
             val = init_val
-            bar = None if progress is False else bar_of(progress, length)
-            for i in of_range(bar, range(lo, hi)):
+            for i in of_range(bar_of(progress, length), range(lo, hi)):
                 val = body_fun(late.to_array(_bound(i, dtype, weak)), val)
             return val
         counter = dtypes.result_type(0)  # regardless of the bounds' dtypes, if they fit

@@ -49,12 +49,14 @@ def bar_of(progress: bool | str, total: int | None) -> Bar | None:
 
     Nothing is shown if stderr is neither a terminal nor a notebook's.
     """
+    if progress is False:
+        return None
     if not isinstance(progress, (bool, str)):
         raise TypeError(
             "The argument `progress` of a loop must be a bool or a description, got "
             f"{progress!r} of type {type(progress)}."
         )
-    if progress is False or total == 0 or not _is_visible():
+    if total == 0 or not _is_visible():
         return None
     try:
         import tqdm  # noqa: F401 (only programs that show progress need it)

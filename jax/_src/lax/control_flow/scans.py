@@ -81,7 +81,7 @@ def scan(
         raise TypeError("lax.scan: f argument should be a callable.")
     xs_flat, xs_tree = tree_flatten(xs)
     length = _scan_length(xs, xs_flat, length)
-    bar = None if progress is False else bar_of(progress, length)
+    bar = bar_of(progress, length)
     if config.disable_jit.value:
         return _scan_eagerly(f, init, xs_flat, xs_tree, length, reverse, bar)
     init_flat, init_tree = tree_flatten(init)
