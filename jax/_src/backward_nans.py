@@ -15,10 +15,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from jax._src import config, core, dispatch, dtypes, effects, source_info_util
+from jax._src import config, core, dtypes, effects, source_info_util
 from jax._src.ad_util import Zero
 from jax._src.core import ClosedJaxpr, Primitive, typeof
-from jax._src.device_reports import Reports
+from jax._src.device_reports import Report, Reports, define_check
 from jax._src.interpreters import ad, batching, mlir, partial_eval as pe
 from jax._src.interpreters.ad.linearize import LinearizeTrace
 from jax._src.interpreters.ad.tape import Linearized, TapeTrace, TapeTracer
@@ -242,21 +242,7 @@ _effect = BackwardCheckEffect()
 effects.allow_everywhere(BackwardCheckEffect)
 
 backward_check_p = Primitive("backward_check", multiple_results=True)
-
-
-def _check_impl(*args, **params):
-    values = [x for x in args if getattr(x, "is_fully_addressable", True)]
-    if len(values) < len(args):  # other processes have a part: as in compiled programs
-        return dispatch.apply_primitive(backward_check_p, *args, **params)
-    text = _problem(*[np.asarray(x, typeof(x).dtype) for x in args], **params)
-    if text is not None:
-        raise FloatingPointError(text)
-    return []
-
-
-def _check_batch(axis_data, args, dims, **params):
-    args = [x if d is None else batching.moveaxis(x, d, 0) for x, d in zip(args, dims)]
-    return backward_check_p.bind(*args, **params), []
+_reports = Reports(FloatingPointError)
 
 
 def _check_on_device(*args, num_operands, num_given, operation):
@@ -290,11 +276,6 @@ def _all(conditions: Sequence[Any]) -> Any:
     return result
 
 
-backward_check_p.def_impl(_check_impl)
-backward_check_p.def_effectful_abstract_eval(lambda *_, **__: ([], {_effect}))
-backward_check_p.jvp = lambda primals, _, **params: (backward_check_p.bind(*primals, **params), [])
-backward_check_p.transpose = lambda _, *args, **__: [None] * len(args)
-backward_check_p.axis_batch = _check_batch
 mlir.register_lowering(backward_check_p, mlir.lower_fun(_check_on_device, multiple_results=True))
 
 # Calls the host.
@@ -302,27 +283,13 @@ _report_p = Primitive("backward_check_report", multiple_results=True)
 _report_p.def_effectful_abstract_eval(lambda *_, **__: ([], {_effect}))
 
 
-class _Report(NamedTuple):
-    """The function that compiled programs call when a check fails."""
-
-    params: tuple[tuple[str, Any], ...]
-
-    def __call__(self, *args: Any) -> Sequence[Any]:
-        text = _problem(*map(np.asarray, args), **dict(self.params))
-        if text is not None:
-            raise _reports.add(text)
-        return ()
-
-
 def _lower_report(ctx, *args, **params):
-    report = _Report(tuple(params.items()))
+    report = Report(_reports, _problem, tuple(params.items()))
     mlir.emit_python_callback(ctx, report, None, args, ctx.avals_in, [], has_side_effect=True)
     return []
 
 
 mlir.register_lowering(_report_p, _lower_report)
-
-_reports = Reports(FloatingPointError)
 
 
 # Messages
@@ -388,3 +355,6 @@ def _value_at(x: np.ndarray, shape: tuple[int, ...], index: tuple[int, ...]) -> 
     if not x.size or np.iscomplexobj(x):
         return f"of type {_type_of(x)}"
     return f"of type {_type_of(x)}, with elements from {x.min()} to {x.max()}"
+
+
+define_check(backward_check_p, _effect, _reports, _problem)

@@ -1,11 +1,18 @@
-"""Errors that compiled programs report by calling the host."""
+"""Checks whose errors compiled programs report by calling the host."""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
 
+import numpy as np
+
+from jax._src import dispatch
+from jax._src.core import Primitive, typeof
+from jax._src.effects import Effect
 from jax._src.errors import JaxRuntimeError
+from jax._src.interpreters import batching
 from jax._src.runtime_tokens import runtime_tokens
 
 
@@ -41,3 +48,54 @@ class Reports:
             raise self.error(found[0])
         if failure is not None:
             raise failure
+
+
+class Report(NamedTuple):
+    """The function that compiled programs call when a check fails.
+
+    Attributes:
+      reports: where the error is stored.
+      problem: returns the text of the error for NumPy arrays and parameters, or None.
+      params: the parameters.
+    """
+
+    reports: Reports
+    problem: Callable[..., str | None]
+    params: tuple[tuple[str, Any], ...]
+
+    def __call__(self, *args: Any) -> Sequence[Any]:
+        text = self.problem(*map(np.asarray, args), **dict(self.params))
+        if text is not None:
+            raise self.reports.add(text)
+        return ()
+
+
+def define_check(
+    primitive: Primitive, effect: Effect, reports: Reports, problem: Callable[..., str | None]
+) -> None:
+    """Define the rules of a primitive without results that looks for errors, but its lowering.
+
+    Args:
+      primitive: the primitive. Its operands have dimensions of a batch before their own.
+      effect: its effect.
+      reports, problem: see `Report`. Eagerly, the error is raised at once.
+    """
+
+    def impl(*args: Any, **params: Any) -> Any:
+        if not all(getattr(x, "is_fully_addressable", True) for x in args):
+            # Other processes have a part: as in compiled programs.
+            return dispatch.apply_primitive(primitive, *args, **params)
+        text = problem(*[np.asarray(x, typeof(x).dtype) for x in args], **params)
+        if text is not None:
+            raise reports.error(text)
+        return []
+
+    def batch(axis_data: Any, args: Sequence[Any], dims: Sequence[Any], **params: Any) -> Any:
+        args = [x if d is None else batching.moveaxis(x, d, 0) for x, d in zip(args, dims)]
+        return primitive.bind(*args, **params), []
+
+    primitive.def_impl(impl)
+    primitive.def_effectful_abstract_eval(lambda *_, **__: ([], {effect}))
+    primitive.jvp = lambda primals, _, **params: (primitive.bind(*primals, **params), [])
+    primitive.transpose = lambda _, *args, **__: [None] * len(args)
+    primitive.axis_batch = batch

@@ -12,10 +12,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from jax._src import config, core, dispatch, dtypes, effects, source_info_util
+from jax._src import config, core, dtypes, effects, source_info_util
 from jax._src.core import Primitive, typeof
-from jax._src.device_reports import Reports
-from jax._src.interpreters import batching, mlir
+from jax._src.device_reports import Report, Reports, define_check
+from jax._src.interpreters import mlir
 from jax._src.lax import lax
 from jax._src.lib.mlir import ir
 from jax._src.lib.mlir.dialects import hlo
@@ -167,22 +167,6 @@ bounds_check_p = Primitive("bounds_check", multiple_results=True)
 reports = Reports(IndexError)
 
 
-def _impl(indices, **params):
-    if not getattr(indices, "is_fully_addressable", True):
-        return dispatch.apply_primitive(bounds_check_p, indices, **params)
-    text = _problem(np.asarray(indices), **params)
-    if text is not None:
-        raise IndexError(text)
-    return []
-
-
-def _batch(axis_data, args, dims, **params):
-    (indices,), (d,) = args, dims
-    return bounds_check_p.bind(
-        indices if d is None else batching.moveaxis(indices, d, 0), **params
-    ), []
-
-
 def _lower(ctx, indices, *, shape, axes, sizes, **params):
     find = mlir.lower_fun(
         lambda x: [lax.convert_element_type(first_outside(x, shape, axes, sizes)[0], np.int32)],
@@ -191,7 +175,8 @@ def _lower(ctx, indices, *, shape, axes, sizes, **params):
     i32 = core.ShapedArray((), np.dtype(np.int32))
     (found,) = find(ctx.replace(primitive=None, avals_out=[i32]), indices)
     case = hlo.CaseOp([], index=found, num_branches=2)
-    report = _Report((("shape", shape), ("axes", axes), ("sizes", sizes), *params.items()))
+    params = dict(params, shape=shape, axes=axes, sizes=sizes)
+    report = Report(reports, _problem, tuple(params.items()))
     for region, fails in zip(case.regions, (False, True)):
         with ir.InsertionPoint(region.blocks.append()):
             if fails:
@@ -200,26 +185,6 @@ def _lower(ctx, indices, *, shape, axes, sizes, **params):
                 )
             hlo.return_([])
     return []
-
-
-bounds_check_p.def_impl(_impl)
-bounds_check_p.def_effectful_abstract_eval(lambda *_, **__: ([], {_effect}))
-bounds_check_p.jvp = lambda primals, _, **params: (bounds_check_p.bind(*primals, **params), [])
-bounds_check_p.transpose = lambda _, *args, **__: [None] * len(args)
-bounds_check_p.axis_batch = _batch
-mlir.register_lowering(bounds_check_p, _lower)
-
-
-class _Report(NamedTuple):
-    """The function that compiled programs call for an index out of bounds."""
-
-    params: tuple[tuple[str, Any], ...]
-
-    def __call__(self, indices: Any) -> Sequence[Any]:
-        text = _problem(np.asarray(indices), **dict(self.params))
-        if text is not None:
-            raise reports.add(text)
-        return ()
 
 
 def _problem(
@@ -243,3 +208,7 @@ def _problem(
         what += f" (negative indices are counted from the end already: it was {index - size})"
     where = f"at {line}: " if line else ""
     return f"{what}\n  {where}{name} of {operand}, {len(bad)} of {indices.size} indices"
+
+
+define_check(bounds_check_p, _effect, reports, _problem)
+mlir.register_lowering(bounds_check_p, _lower)
