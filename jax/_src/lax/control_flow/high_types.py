@@ -52,7 +52,7 @@ def _scan_lojax(*args, jaxpr, length, num_consts, num_carry, **params):
     _check_not_carried("lax.scan", low.in_types[num_consts:])
     _check_states("the body of lax.scan", low.in_types, low.final_types)
     const_args, carry_args, xs_args = split_at(args, num_consts, num_carry)
-    arrays = low.lower_args([*const_args, *carry_args]) if not xs_args else [
+    arrays = [
         *lojax.lower_values(low.in_types[: num_consts + num_carry], [*const_args, *carry_args]),
         *lojax.lower_values([core.typeof(x) for x in xs_args], xs_args),
     ]  # fmt: skip

@@ -2,7 +2,7 @@
 
 A loop that shows its progress counts its steps, and each step applies the primitive `progress` to
 that number. Compiled programs decide on the device whether to call the host: at most 100 times a
-loop, or, if the number of steps is not known, 16 times while it doubles.
+loop, or, if the number of steps is not known, 16 times while it doubles; and once at the end.
 """
 
 import builtins
