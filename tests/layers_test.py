@@ -123,6 +123,29 @@ def test_tools_see_the_names_that_are_loaded_late(package):
             assert getattr(late, attribute) is value, name
 
 
+MISSING_NAMES = """
+import ast, importlib, pathlib, types, warnings
+warnings.simplefilter("ignore")
+import jax
+root = pathlib.Path(jax.__path__[0])
+for path in sorted((root / "_src").rglob("*.py")):
+    parts = path.relative_to(root.parent).with_suffix("").parts
+    module = importlib.import_module(".".join(parts).removesuffix(".__init__"))
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+            value = vars(module).get(node.value.id)
+            ours = isinstance(value, types.ModuleType) and value.__name__.startswith("jax.")
+            if ours and not hasattr(value, node.attr):
+                print(f"{path}:{node.lineno}: {node.value.id}.{node.attr}")
+"""
+
+
+def test_modules_have_the_names_that_others_take_from_them():
+    """Two changes that merge without a conflict may take away and use the same function."""
+    status, output = call(sys.executable, "-c", MISSING_NAMES)
+    assert status == 0 and output == "", output
+
+
 @pytest.mark.parametrize("package", ["jax.lax", "jax.numpy"])
 def test_star_imports_have_the_names_that_are_loaded_late(package):
     namespace = {}

@@ -36,7 +36,7 @@ def reduce_window(
     operand: Any,
     init_value: Any,
     computation: Callable,
-    window_dimensions: core.Shape,
+    window_dimensions: Sequence[int],
     window_strides: Sequence[int] | None = None,
     padding: str | Sequence[tuple[int, int]] = "VALID",
     base_dilation: Sequence[int] | None = None,

@@ -53,7 +53,7 @@ def _types(limit, *avals, jaxpr, length, num_consts, num_carry, stops, **_):
     if stops:
         vary = limit.vma | carry[0].vma
         steps = [_count_aval(carry[0]).update(vma=vary)]
-    return [*steps, *carry, *[core.stacked_aval(length, a) for a in ys]], jaxpr.effects
+    return [*steps, *carry, *[core.unmapped_aval(length, 0, a) for a in ys]], jaxpr.effects
 
 
 def _abstract_eval(limit, *avals, **params):
@@ -69,7 +69,7 @@ bounded_scan_p.def_effectful_abstract_eval(_abstract_eval)
 def _typecheck(_, *atoms, jaxpr, length, num_consts, num_carry, **params):
     limit, *avals = [a.aval for a in atoms]
     consts, carry, xs = split_at(avals, num_consts, num_carry)
-    got = [*consts, *carry, *[core.slice_aval(length, a) for a in xs]]
+    got = [*consts, *carry, *[core.mapped_aval(length, 0, a) for a in xs]]
     if len(got) != len(jaxpr.in_avals) or not all(map(core.typecompat, jaxpr.in_avals, got)):
         raise core.JaxprTypeError(f"bounded_scan jaxpr takes {jaxpr.in_avals}, called with {got}")
     if not all(map(core.typematch, carry, jaxpr.out_avals)):
