@@ -181,6 +181,7 @@ def compile_or_get_cached(
     backend: Client,
     executable_devices: DeviceList,
     has_host_callbacks: bool,
+    pgle_profiler: Any = None,
 ) -> _jax.LoadedExecutable:
     """Returns a program from the cache; otherwise compiles it and keeps it there.
 
@@ -189,6 +190,7 @@ def compile_or_get_cached(
       name: the module's name.
       devices: the devices, in the shape of the device assignment.
       has_host_callbacks: whether the program calls functions of this process; it is not kept then.
+      pgle_profiler: what measures its runs, for `jax_enable_pgle`.
       others: see `compiler.backend_compile_and_load`.
 
     Raises:
@@ -204,8 +206,28 @@ def compile_or_get_cached(
         logger.debug("%r is not looked for, since functions of this process partition it", name)
         counts.misses += 1
         return compile_module()
-    key = get_cache_key(module, devices, options, backend, ignored)
+    key_options = options
+    if pgle_profiler is not None and pgle_profiler.is_fdo_consumed():
+        key_options = _measured(options)
+    elif (
+        config.enable_pgle.value or config.compilation_cache_expect_pgle.value
+    ) and not has_host_callbacks:
+        key = get_cache_key(module, devices, _measured(options), backend, ignored)
+        found = _read(key, name, options, backend, executable_devices)
+        if found is not None:
+            if pgle_profiler is not None:
+                pgle_profiler.disable()
+            counts.hits += 1
+            logger.debug("Persistent compilation cache hit for PGLE-optimized %r", name)
+            return found
+    key = get_cache_key(module, devices, key_options, backend, ignored)
     found = None if has_host_callbacks else _read(key, name, options, backend, executable_devices)
+    if found is not None and config.compilation_cache_expect_pgle.value and key_options is options:
+        warnings.warn(
+            f"PERSISTENT CACHE MISS for PGLE-optimized {name} despite non-PGLE hit; it may not have been"
+            " executed enough times when the cache was populated",
+            stacklevel=4,
+        )
     if found is not None and not config.compilation_cache_check_contents.value:
         counts.hits += 1
         logger.debug("Persistent compilation cache hit for %r with key %r", name, key)
@@ -231,6 +253,13 @@ def compile_or_get_cached(
     else:
         _write(key, name, executable, backend, seconds)
     return executable
+
+
+def _measured(options: CompileOptions) -> CompileOptions:
+    """Options that stand in keys for those with latencies, which differ from one measurement to the next."""
+    copy = CompileOptions.ParseFromString(options.SerializeAsString())
+    copy.executable_build_options.fdo_profile = b"measured by jax_enable_pgle"
+    return copy
 
 
 def _compile_in_one_process(

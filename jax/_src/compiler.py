@@ -316,11 +316,11 @@ def compile_or_get_cached(
 
     Args:
       devices: array of the devices, in the shape of the device assignment.
-      pgle_profiler: provides the profile of earlier runs to compile with, if there is one.
+      pgle_profiler: provides the latencies of earlier runs to compile with, if there are any.
       fun_name: the name of the function in the log; by default the module's name.
       others: see :func:`backend_compile_and_load`.
     """
-    if pgle_profiler is not None and (profile := pgle_profiler.consume_fdo_profile()) is not None:
+    if pgle_profiler is not None and (profile := pgle_profiler.consume_fdo_profile()):
         compile_options.executable_build_options.fdo_profile = profile
     name = fun_name or module_name(computation)
 
@@ -348,6 +348,7 @@ def compile_or_get_cached(
                 backend,
                 executable_devices,
                 bool(host_callbacks),
+                pgle_profiler,
             )
     for listener in executable_listeners:  # when the time has been taken
         listener(name, executable)

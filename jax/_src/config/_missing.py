@@ -17,13 +17,6 @@ if not lib.has_efforts:
     )
 
 without_effect(
-    "there is no profile-guided latency estimation yet",
-    _flags.enable_pgle,
-    _flags.pgle_profiling_runs,
-    _flags.pgle_aggregation_percentile,
-    _flags.compilation_cache_expect_pgle,
-)
-without_effect(
     "it is the former name of jax_export_calling_convention_version", _flags.serialization_version
 )
 without_effect(

@@ -33,7 +33,7 @@ from jax._src.core import (
 )
 from jax._src.core.jaxpr import DebugInfo, fun_source_info
 from jax._src.interpreters import partial_eval as pe, pxla
-from jax._src.jit.primitive import call_compiled, jit_p, lower, pjit_p as pjit_p
+from jax._src.jit.primitive import asks_again, call_compiled, jit_p, lower, pjit_p as pjit_p
 from jax._src.late_binding import late
 from jax._src.layout import Format, Layout
 from jax._src.lib import _jax, jax_jit
@@ -330,7 +330,7 @@ class Jitted:
         fastpath = None
         if not entry.consts:
             fastpath = pxla.fastpath_data(executable, outs, entry.out_tree, flat)
-        return result, fastpath, False
+        return result, fastpath, asks_again(fastpath)
 
 
 class TracedFunction:

@@ -87,16 +87,57 @@ def call_compiled(
                 return call_compiled(args, params, transform, is_operation)[0], None
         if cache_misses.are_wanted() and not computation.is_compiled():
             cache_misses.explain_compilation(params, key, list(cache))
-        executable = cache[key] = computation.compile()
+        if config.enable_pgle.value:
+            profiler = cache["latencies", key] = _latencies().new_profiler()
+            executable = computation.compile(pgle_profiler=profiler)
+        else:
+            executable = computation.compile()
+        cache[key] = executable
     if checks:
         run, closed, name = executable.unsafe_call, params["jaxpr"], params["name"]
         outs = special_values.run_checked(run, args, closed, name, is_operation)
+    elif config.enable_pgle.value:
+        outs, executable = _run_measured(executable, args, params, key)
     else:
         outs = executable.unsafe_call(*args)
     if ran is not None:  # uses of keys are counted in Python, at every call
         ran(outs)
         return outs, None
     return outs, executable
+
+
+def _run_measured(executable: Any, args: list, params: dict, key: tuple) -> tuple[list, Any]:
+    """Run a program for `jax_enable_pgle`: measure the first runs, then compile it with the latencies.
+
+    Returns the results, and the executable, or None as long as runs are measured.
+    """
+    cache = params["jaxpr"]._cache
+    profiler = cache["latencies", key]
+    if not profiler.is_fdo_consumed() and (profile := profiler.consume_fdo_profile()) is not None:
+        devices = executable.unsafe_call.devices
+        if profile := _latencies().shared_profile(profile, params["name"], devices):
+            options = {"fdo_profile": profile}
+            executable = lower(params, args).compile(options, pgle_profiler=profiler)
+            cache[key] = executable
+    with profiler.trace(profiler):
+        outs = executable.unsafe_call(*args)
+        if profiler.is_running():
+            for out in outs:
+                if hasattr(out, "block_until_ready"):  # values of float0 are not on devices
+                    out.block_until_ready()
+    return outs, None if profiler.is_enabled() and not profiler.is_fdo_consumed() else executable
+
+
+def asks_again(fastpath: Any) -> bool:
+    """Whether the native callable, which got no program, is to ask for one at the next call."""
+    return fastpath is None and config.enable_pgle.value
+
+
+def _latencies() -> Any:
+    """The module that measures runs, which most programs do not use."""
+    from jax._src.profiler import latencies
+
+    return latencies
 
 
 def _check_native_call(call, args: tuple, kwargs: dict, result: Any) -> None:
@@ -137,7 +178,8 @@ def _eager_call(params: dict):
             core.check_eval_args(args)
             outs, executable = call_compiled(list(args), dict(kept, jaxpr=jaxpr()))
             tree = tree_structure(list(outs))
-            return list(outs), pxla.fastpath_data(executable, outs, tree, args), False
+            fastpath = pxla.fastpath_data(executable, outs, tree, args)
+            return list(outs), fastpath, asks_again(fastpath)
 
         call = cache[key] = _jax.pjit(
             params["name"], None, cache_miss, [], [], (), dispatch_registry, pxla.shard_arg_fallback

@@ -15,7 +15,7 @@ from jax._src.core import eval_trace, trace_ctx
 from jax._src.device_put.values import REUSE, device_put_value
 from jax._src.interpreters import batching, partial_eval as pe, pxla
 from jax._src.jit import jitted
-from jax._src.jit.primitive import call_compiled, jit_p
+from jax._src.jit.primitive import asks_again, call_compiled, jit_p
 from jax._src.lax import lax, slicing
 from jax._src.mesh import Mesh, get_abstract_mesh
 from jax._src.named_sharding import NamedSharding
@@ -174,7 +174,8 @@ class _Pmap(jitted.Jitted):
         if mesh is not None:  # each call needs Python, to convert arguments and results
             args, kwargs = self._over_processes(mesh, args, kwargs, processes.to_global)
             return tree_map(processes.to_local, self._call(args, kwargs)[0]), None, False
-        return *self._call(args, kwargs), False
+        result, fastpath = self._call(args, kwargs)
+        return result, fastpath, asks_again(fastpath)
 
     def _call(self, args, kwargs) -> tuple[Any, Any]:
         """Run the compiled program; returns the result, and the data for native calls or None."""

@@ -5,6 +5,7 @@ from jax._src.profiler.annotations import (
     TraceAnnotation as TraceAnnotation,
     annotate_function as annotate_function,
 )
+from jax._src.profiler.latencies import PGLEProfiler as PGLEProfiler
 from jax._src.profiler.memory import (
     device_memory_profile as device_memory_profile,
     save_device_memory_profile as save_device_memory_profile,

@@ -148,6 +148,34 @@ def _stop() -> tuple[_Running, bytes]:
         lib.profiler.clear_metadata()
 
 
+@contextlib.contextmanager
+def try_recording() -> Iterator[list[bytes]]:
+    """Context manager: puts the data of a trace into a list, which stays empty if another trace is running."""
+    recorded: list[bytes] = []
+    if not _lock.acquire(blocking=False):
+        yield recorded
+        return
+    try:
+        if _running is not None:
+            yield recorded
+            return
+        if background is not None:
+            background()
+        options = lib.profiler.ProfileOptions()
+        options.python_tracer_level = 0
+        session = lib.profiler.ProfilerSession(options)
+        try:
+            yield recorded
+        finally:
+            try:
+                recorded.append(session.stop())
+            except lib._jax.JaxRuntimeError as err:
+                if "ALREADY_EXISTS" not in str(err):  # the profiler's server is recording
+                    raise
+    finally:
+        _lock.release()
+
+
 @export
 @contextlib.contextmanager
 def trace(

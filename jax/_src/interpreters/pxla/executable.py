@@ -93,7 +93,11 @@ class MeshExecutableFastpathData(NamedTuple):
 
 
 def compile_lowered(
-    lowered: Any, info: ProgramInfo, placement: Placement, compiler_options: dict[str, Any]
+    lowered: Any,
+    info: ProgramInfo,
+    placement: Placement,
+    compiler_options: dict[str, Any],
+    pgle_profiler: Any = None,
 ) -> MeshExecutable:
     """Compiles a lowered module for the devices of `placement`."""
     devices, n = placement.devices, placement.num_devices
@@ -121,6 +125,7 @@ def compile_lowered(
             options,
             lowered.host_callbacks,
             device_list,
+            pgle_profiler,
             fun_name=info.name,
         )
     except JaxRuntimeError as err:

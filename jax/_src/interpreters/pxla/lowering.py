@@ -152,13 +152,18 @@ class MeshComputation:
         return self._placement.mesh
 
     def compile(
-        self, compiler_options: dict[str, Any] | None = None, *, device_assignment: Any = None
+        self,
+        compiler_options: dict[str, Any] | None = None,
+        *,
+        device_assignment: Any = None,
+        pgle_profiler: Any = None,
     ) -> MeshExecutable:
         """Compiles the program.
 
         Args:
           compiler_options: XLA options by name, which override those given to `jit`.
           device_assignment: the devices, if the program was lowered for abstract ones.
+          pgle_profiler: what measures its runs, for `jax_enable_pgle`.
 
         Raises:
           ValueError: if the program was lowered for several platforms, or without devices.
@@ -187,11 +192,11 @@ class MeshComputation:
         lowered, info = self._lowered, self._info
         with self._module.compiling:
             if info.const_args or lowered.keepalive or lowered.host_callbacks:
-                return compile_lowered(lowered, info, placement, options)
+                return compile_lowered(lowered, info, placement, options, pgle_profiler)
             key = self._executable_key(placement, options)
             executable: MeshExecutable | None = self._module.executables.get(key)
             if executable is None:
-                executable = compile_lowered(lowered, info, placement, options)
+                executable = compile_lowered(lowered, info, placement, options, pgle_profiler)
                 self._module.executables[key] = executable
             return executable
 
