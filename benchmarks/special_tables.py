@@ -184,17 +184,15 @@ def exponential_large(fun, sign):
     return lambda v: M(1) if v == 0 else mp.exp(-sign / v) * fun(1 / v) / v
 
 
-def sici_auxiliary(which):
-    """The auxiliary functions f and g of DLMF 6.2(iii), times the leading power of x, of 1 / x**2."""
+def sici_oscillation(which):
+    """Modulus and phase of Ci(x) - i (Si(x) - pi / 2), of 1 / (x + 5): x times the first, and what the phase lacks."""
 
-    def value(v):
-        if v == 0:
-            return M(1)
-        x = 1 / mp.sqrt(v)
-        with mp.workdps(60):
+    def value(u):
+        x = 1 / max(u, M(10) ** -12) - 5
+        with mp.workdps(90):
             c, s = mp.ci(x), mp.si(x) - mp.pi / 2
             f, g = c * mp.sin(x) - s * mp.cos(x), -c * mp.cos(x) - s * mp.sin(x)
-        return x * f if which == "f" else x * x * g
+            return x * mp.hypot(f, g) if which == "modulus" else x * x * (x * mp.atan2(g, f) - 1)
 
     return value
 
@@ -318,18 +316,20 @@ TABLES = {
         "x exp(x) E1(x) of 1 / x in [0, 1]", exponential_large(mp.e1, -1), M(0), M(1), (7, 14)
     ),
     "SI_SMALL": Table(
-        "Si(x) / x of x**2 in [0, 16]",
-        lambda y: M(1) if y == 0 else mp.si(mp.sqrt(y)) / mp.sqrt(y), M(0), M(16), (7, 13),
+        "Si(x) / x of x**2 in [0, 4]",
+        lambda y: M(1) if y == 0 else mp.si(mp.sqrt(y)) / mp.sqrt(y), M(0), M(4), (5, 9),
     ),
     "CI_SMALL": Table(
-        "(Ci(x) - log(x / x0)) / (x - x0) for x in [0, 4]; x0 is the first zero",
-        without_zero(mp.ci, CI_ZERO), M(0), M(4), (8, 15), M(1) / 10,
+        "(Ci(x) - log(x / x0)) / (x - x0) for x in [0, 2]; x0 is the first zero",
+        without_zero(mp.ci, CI_ZERO), M(0), M(2), (8, 15), M(1) / 10,
     ),
-    "SICI_F": Table(
-        "x f(x) of 1 / x**2 in [0, 1/16]; DLMF 6.2(iii)", sici_auxiliary("f"), M(0), M(1) / 16, (5, 12)
+    "SICI_MODULUS": Table(
+        "x M(x) of 1 / (x + 5) for x >= 2, with Ci(x) = M sin(x - phase) and Si(x) = pi / 2 - M cos(x - phase)",
+        sici_oscillation("modulus"), M(0), M(1) / 7, (9, 20),
     ),
-    "SICI_G": Table(
-        "x**2 g(x) of 1 / x**2 in [0, 1/16]; DLMF 6.2(iii)", sici_auxiliary("g"), M(0), M(1) / 16, (5, 12)
+    "SICI_PHASE": Table(
+        "x**2 (x phase(x) - 1) of 1 / (x + 5) for x >= 2", sici_oscillation("phase"), M(0), M(1) / 7, (12, 30),
+        M(8),
     ),
 }  # fmt: skip
 
@@ -349,7 +349,7 @@ MODULES = {
     ),
     "scipy/special/integral_tables.py": (
         "exponential and trigonometric integrals",
-        "EI_SMALL EI_LARGE E1_SMALL E1_LARGE SI_SMALL CI_SMALL SICI_F SICI_G",
+        "EI_SMALL EI_LARGE E1_SMALL E1_LARGE SI_SMALL CI_SMALL SICI_MODULUS SICI_PHASE",
     ),
 }  # fmt: skip
 HEADER = '''"""Piecewise polynomials for {}, by the precision of the result.

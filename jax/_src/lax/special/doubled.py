@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from jax._src import core
-from jax._src.lax.lax.arithmetic import add, mul, neg, sub
+from jax._src.lax.lax.arithmetic import add, div, mul, neg, sub
 from jax._src.lax.lax.convert import bitcast_convert_type
 from jax._src.lax.lax.create import full_like
 from jax._src.lax.lax.logical import bitwise_and
@@ -72,3 +72,11 @@ def multiply_doubled(x: tuple[Any, Any], y: tuple[Any, Any]) -> tuple[Any, Any]:
 def negative(x: tuple[Any, Any]) -> tuple[Any, Any]:
     """Return minus a doubled number."""
     return neg(x[0]), neg(x[1])
+
+
+def reciprocal(x: Any) -> tuple[Any, Any]:
+    """Return 1 / x as a doubled number."""
+    one = full_like(x, 1)
+    out = div(one, x)
+    product, error = two_product(x, out)
+    return out, mul(sub(sub(one, product), error), out)

@@ -16,7 +16,13 @@ from jax._src.jit.library import nested_jit
 from jax._src.lax import lax, special
 from jax._src.lax.control_flow import scan
 from jax._src.lax.lax.cumulative import cumprod
-from jax._src.lax.special.doubled import add_doubled, multiply_doubled, negative, two_product
+from jax._src.lax.special.doubled import (
+    add_doubled,
+    multiply_doubled,
+    negative,
+    reciprocal,
+    two_product,
+)
 from jax._src.lax.special.polynomials import polynomial
 from jax._src.numpy.array_constructors import asarray
 from jax._src.numpy.util import broadcast_to, promote_dtypes_inexact
@@ -173,7 +179,7 @@ def _orders_of_small(z, v):
 
 def _orders_downwards(z, v, first):
     """Orders 0 to v by Miller's algorithm, DLMF 3.6(iii) and 10.74(iv), in doubled numbers: accurate also near zeros."""
-    inverse = _reciprocal(z)
+    inverse = reciprocal(z)
 
     def down(state, n):
         """Goes from orders n and n + 1 to n - 1 and n; returns order n and the root of what all is scaled by."""
@@ -200,13 +206,6 @@ def _orders_downwards(z, v, first):
     # The product of what orders are scaled by can be below the normal numbers where the result is not.
     roots = lax.concatenate([cumprod(roots, axis=0, reverse=True), lax.full_like(z, 1)[None]], 0)
     return lax.rev(out * roots * roots, (0,))
-
-
-def _reciprocal(z):
-    """Returns 1 / z as a doubled number."""
-    out = 1 / z
-    product, error = two_product(z, out)
-    return out, ((1 - product) - error) * out
 
 
 # pi as a sum of three numbers, by the bits of the dtype
@@ -240,7 +239,7 @@ def _hankel(order):
 def _order_of_large(z, order):
     """Order 0 or 1: the modulus times the sine of the phase's distance from a multiple of pi."""
     modulus, phase = _hankel(order)
-    inverse = _reciprocal(z)
+    inverse = reciprocal(z)
     w = inverse[0] * inverse[0]
     size = lax.sqrt(2 / math.pi * inverse[0] * polynomial(w, modulus))
     later = polynomial(w, phase[1:]) * w * inverse[0]

@@ -11,7 +11,7 @@ from jax._src.basearray import Array
 from jax._src.jit.library import nested_jit
 from jax._src.lax import lax, special
 from jax._src.lax.control_flow import while_loop
-from jax._src.lax.special.doubled import two_sum
+from jax._src.lax.special.doubled import reciprocal, two_difference, two_sum
 from jax._src.lax.special.expansions import accurate_log1p
 from jax._src.lax.special.polynomials import piecewise
 from jax._src.numpy.array_constructors import asarray
@@ -32,8 +32,8 @@ from jax._src.scipy.special.integral_tables import (
     EI_LARGE,
     EI_SMALL,
     SI_SMALL,
-    SICI_F,
-    SICI_G,
+    SICI_MODULUS,
+    SICI_PHASE,
 )
 from jax._src.typing import ArrayLike
 
@@ -201,18 +201,47 @@ def expn(n: ArrayLike, x: ArrayLike) -> Array:
 # Sine and cosine integrals
 
 
+# pi as a sum, by the bits of the dtype: two numbers of 13 or 28 bits and a small one
+_PI = {
+    32: (3.1416015625, -8.909031748771667e-06, 1.2154201013012384e-10),
+    64: (3.141592651605606, 1.9841871617964912e-09, -2.435410355594793e-18),
+}
+
+
+def _oscillation(z):
+    """Computes, for z >= 2, modulus M and sine and cosine of z - phase, all with small relative errors, also at zeros.
+
+    Ci(z) is M sin(z - phase), and Si(z) is pi / 2 - M cos(z - phase); compare DLMF 6.2(iii) and 6.4.
+    """
+    single = z.dtype == np.float32
+    inverse, inverse_rest = reciprocal(z)
+    u = 1 / (z + 5)
+    modulus = piecewise(SICI_MODULUS, u) * inverse
+    later = piecewise(SICI_PHASE, u) * inverse * (inverse * inverse)
+    phase, phase_rest = two_sum(inverse, later)
+    # The distance from a multiple of pi (Cody and Waite 1980): products of its first parts are exact. No number beyond
+    # the bound is so near a zero that it is needed.
+    huge = z > (2.0**12 if single else 2.0**26)
+    turns = where(huge, 0, lax.round((z - inverse) * (1 / math.pi)))
+    first, second, third = _PI[32 if single else 64]
+    angle, rest = two_difference(z - turns * first, turns * second)
+    shifted, rounding = two_difference(angle, where(huge, 0, phase))
+    rest = rest + rounding - (phase_rest + inverse_rest + turns * third) - where(huge, phase, 0)
+    sin, cos = lax.sin(shifted), lax.cos(shifted)
+    half = 0.5 * turns
+    sign = where(half == lax.floor(half), modulus, -modulus)
+    return sign * (sin + rest * cos), sign * (cos - rest * sin)
+
+
 def _sici(x):
     y = abs(x)
-    near = y <= 4
+    near = y <= 2
     z = where(near & (y > 0), y, 1)
     si_low = piecewise(SI_SMALL, z * z) * z
     ci_low = _near_zero(CI_SMALL, _CI_ZERO, z)
-    z = where(near | (y == np.inf), 4, y)
-    v = 1 / z
-    f, g = piecewise(SICI_F, v * v) * v, piecewise(SICI_G, v * v) * (v * v)
-    sin, cos = lax.sin(z), lax.cos(z)
-    si = where(near, si_low, 0.5 * math.pi - f * cos - g * sin)
-    ci = where(near, ci_low, f * sin - g * cos)
+    sine, cosine = _oscillation(where(near | (y == np.inf), 2, y))
+    si = where(near, si_low, 0.5 * math.pi - cosine)
+    ci = where(near, ci_low, sine)
     si = where(y == np.inf, 0.5 * math.pi, si)
     ci = where(y == np.inf, 0, ci)
     si = where(x == 0, x, where(x < 0, -si, si))
@@ -238,7 +267,8 @@ def sici(x: ArrayLike) -> tuple[Array, Array]:
       x: real array. The cosine integral of a negative number is that of its absolute value.
 
     Returns:
-      The integral of sin(t) / t from 0 to x, and minus that of cos(t) / t from x to infinity.
+      The integral of sin(t) / t from 0 to x, and minus that of cos(t) / t from x to infinity. Errors are small also
+      near zeros, unless a zero is within a few numbers of x.
 
     >>> jax.scipy.special.sici(0.0)
     (Array(0., dtype=float32), Array(-inf, dtype=float32))
