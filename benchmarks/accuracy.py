@@ -2,8 +2,8 @@
 
     .venv/bin/python benchmarks/accuracy.py [--filter REGEX] [--limit SECONDS] [--answers FOLDER] [--publish]
 
-Each side evaluates functions of jax.scipy.special, jax.numpy, jax.nn and jax.lax, in its own process,
-at the points of accuracy_reference.npz. The error of a result is its distance from the exact value in
+Each side evaluates functions of jax.scipy.special, jax.scipy.stats (such as norm.pdf), jax.numpy,
+jax.nn and jax.lax, in its own process, at the points of accuracy_reference.npz. The error of a result is its distance from the exact value in
 units of the last place of that value's nearest floating-point number; of a complex one, of the part
 with the larger magnitude. As processors may flush numbers below the normal ones to zero, such results
 count as zero, and at such arguments the function's value at zero is right, too. The file was made by
@@ -12,7 +12,7 @@ accuracy_reference.py, which needs mpmath, and has exact values as sums of two f
 A side saves each function's results as soon as it has them. A function that takes longer than the
 limit is ended, and its side goes on with the next one. With --answers FOLDER the results are kept
 there, and the next run with that folder evaluates only what is missing from it. With --publish the
-tables go to docs/accuracy.md instead of the terminal.
+rows go to the tables of docs/accuracy.md instead of the terminal; with a filter, other rows stay.
 """
 
 import argparse
@@ -63,10 +63,14 @@ def evaluate(key, reference):
     """Returns the results of a function on this process's jax, one row each."""
     import jax
     import jax.scipy.special
+    import jax.scipy.stats
 
     name, dtype = key.split(":")
     name = name.removesuffix("_at_cuts")
     modules = [jax.scipy.special, jax.numpy, jax.nn, jax.lax]
+    if "." in name:
+        distribution, name = name.split(".")
+        modules = [getattr(jax.scipy.stats, distribution)]
     function = functions().get(name) or next(getattr(m, name) for m in modules if hasattr(m, name))
     with jax.enable_x64(dtype in ("float64", "complex128")):
         args = [
@@ -148,14 +152,18 @@ def kind(dtype):
     return DTYPES.index(dtype) // 2
 
 
+def rows_of(reference):
+    """Returns the keys of the functions in the order of the tables."""
+    keys = [key.removesuffix(":values") for key in reference.files if key.endswith(":values")]
+    # A function's dtypes are next to each other.
+    names = list(dict.fromkeys(key.split(":")[0] for key in keys))
+    return sorted(keys, key=lambda k: (kind(k.split(":")[1]), names.index(k.split(":")[0])))
+
+
 def table(pattern, folder, limit):
     """Yields rows: a function, and largest and mean errors of each side, None without an answer."""
     reference = np.load(REFERENCE)
-    keys = [key.removesuffix(":values") for key in reference.files if key.endswith(":values")]
-    keys = [key for key in keys if re.search(pattern, key)]
-    # A function's dtypes are next to each other.
-    names = list(dict.fromkeys(key.split(":")[0] for key in keys))
-    keys.sort(key=lambda k: (kind(k.split(":")[1]), names.index(k.split(":")[0])))
+    keys = [key for key in rows_of(reference) if re.search(pattern, key)]
     oracle_python = os.environ.get("JAX_ORACLE_PYTHON", str(ROOT / ".oracle" / "bin" / "python"))
     sides = {
         "ours": (sys.executable, {"PYTHONPATH": str(ROOT)}),
@@ -199,8 +207,7 @@ def main():
         folder = pathlib.Path(args.answers or temporary).absolute()
         sections = formatted(table(args.filter, folder, args.limit), args.limit)
     if args.publish:
-        text = DOCUMENT.read_text()
-        DOCUMENT.write_text(text[: text.index("\n## ") + 1] + markdown(sections))
+        publish(sections)
     else:
         show(sections)
 
@@ -218,6 +225,20 @@ def formatted(rows, limit):
             cells[i] = cells[i] or f"no answer in {limit:.0f} s"
         sections[TITLES[kind(name.split(", ")[1])]].append([name, *cells])
     return {title: rows for title, rows in sections.items() if rows}
+
+
+def publish(sections):
+    """Writes rows to the document, whose other rows stay."""
+    text = DOCUMENT.read_text()
+    rows = [[cell.strip() for cell in row.split("|")[1:-1]] for row in text.splitlines()]
+    rows = {row[0]: row for row in rows if row}
+    rows |= {row[0]: row for new in sections.values() for row in new}
+    out = {title: [] for title in TITLES}
+    for key in rows_of(np.load(REFERENCE)):
+        name, dtype = key.split(":")
+        if row := rows.get(f"{name}, {dtype}"):
+            out[TITLES[kind(dtype)]].append(row)
+    DOCUMENT.write_text(text[: text.index("\n## ") + 1] + markdown(out))
 
 
 def markdown(sections):

@@ -155,8 +155,9 @@ def elementary(info, n=N):
     for name in ("sin", "cos", "tan"):
         yield name, join(everywhere, near(-20, 20), turns)
     in_one = join(both(across(tiny, 1)), near(-1, 1), both(edges.subnormal), [1, -1])
+    smallest = both(tiny * np.array([1.25, 1.75, 3.5]))
     for name in ("asin", "acos", "atanh"):
-        yield name, join(in_one, both(1 - across(eps, 0.1)))
+        yield name, join(in_one, both(1 - across(eps, 0.1)), smallest)
     for name in ("atan", "asinh"):
         yield name, join(everywhere, near(-3, 3))
     yield "acosh", join(across(1, big), near(1, 3), 1 + across(eps, 0.1))

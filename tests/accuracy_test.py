@@ -4,6 +4,7 @@ import importlib.util
 import re
 from pathlib import Path
 
+import ml_dtypes
 import numpy as np
 import pytest
 
@@ -16,7 +17,7 @@ accuracy = importlib.util.module_from_spec(SPEC)
 SPEC.loader.exec_module(accuracy)
 
 DOCUMENT = FOLDER.parent / "docs" / "accuracy.md"
-ROW = re.compile(r"\| (\w+), (\w+) \| (\S+) \| (\S*) \| (.+?) \| (\S*) \|")
+ROW = re.compile(r"\| ([\w.]+), (\w+) \| (\S+) \| (\S*) \| (.+?) \| (\S*) \|")
 
 # Functions whose errors are measured here, of which most were worse with XLA's own expansions.
 MEASURED = {
@@ -81,6 +82,44 @@ def test_power_of_two_is_exact_at_integers():
             np.testing.assert_array_equal(jnp.exp2(n), powers, strict=True)
             limits = np.array([-np.inf, np.inf, np.nan, info.maxexp, 2 * info.minexp], dtype)
             np.testing.assert_array_equal(jnp.exp2(limits), [0, np.inf, np.nan, np.inf, 0])
+
+
+NARROW = "float8_e3m4 float8_e4m3 float8_e4m3b11fnuz float8_e4m3fn float8_e4m3fnuz float8_e5m2 float8_e5m2fnuz float8_e8m0fnu"
+
+
+@pytest.mark.parametrize("name", NARROW.split())
+def test_power_of_two_of_all_numbers_of_eight_bits(name):
+    x = np.arange(256, dtype=np.uint8).view(getattr(ml_dtypes, name))
+    with np.errstate(all="ignore"):
+        exact = np.exp2(x.astype(np.float32)).astype(x.dtype)
+    out = jax.jit(jnp.exp2)(x)
+    assert out.dtype == x.dtype
+    np.testing.assert_array_equal(np.asarray(out, float), exact.astype(float))
+
+
+@pytest.mark.parametrize("dtype", [np.complex64, np.complex128])
+def test_complex_power_of_two_that_is_not_finite(dtype):
+    inf, nan = np.inf, np.nan
+    c = complex
+    pairs = [
+        (c(inf, 0), c(inf, 0)), (c(inf, -0.0), c(inf, -0.0)), (c(inf, 1.5), c(inf, inf)), (c(inf, -3), c(-inf, -inf)),
+        (c(-inf, 0), 0), (c(-inf, 1.5), 0), (c(-inf, inf), 0), (c(-inf, nan), 0), (c(1e30, 1.5), c(inf, inf)),
+        (c(nan, 0), c(nan, 0)), (c(nan, -0.0), c(nan, -0.0)), (c(nan, 1.5), c(nan, nan)),
+        (c(1.5, inf), c(nan, nan)), (c(1.5, nan), c(nan, nan)), (c(0, -inf), c(nan, nan)),
+    ]  # fmt: skip
+    z, expected = np.array(pairs, dtype).T
+    with jax.enable_x64(dtype == np.complex128):
+        out = np.asarray(jax.jit(jnp.exp2)(z))
+        np.testing.assert_array_equal(out, expected, strict=True)
+        zeros = (expected.imag == 0) & (expected.real != 0)
+        np.testing.assert_array_equal(np.signbit(out.imag[zeros]), np.signbit(expected.imag[zeros]))
+
+
+@pytest.mark.parametrize("dtype", [np.float16, ml_dtypes.bfloat16, np.float32, np.float64])
+def test_arc_sine_of_the_smallest_normal_numbers(dtype):
+    with jax.enable_x64(dtype == np.float64):
+        x = (float(ml_dtypes.finfo(dtype).tiny) * np.array([1, -1.5, 2, -3.5, 4.5])).astype(dtype)
+        np.testing.assert_array_equal(jax.jit(jnp.asin)(x), x, strict=True)
 
 
 def test_sinc_is_zero_at_integers_with_any_derivative():

@@ -435,10 +435,11 @@ def _one_minus_square(x):
     return sub(const(x, 1), square(x))
 
 
+lower_asin = mirrored(hlo_op("asin", "chlo"), odd=True)
 asin_p = unary_primitive(
     "asin",
     INEXACT,
-    lower=mirrored(hlo_op("asin", "chlo"), odd=True),
+    lower=lower_asin,
     jvp=lambda g, y, x: mul(g, rsqrt(_one_minus_square(x))),
 )
 

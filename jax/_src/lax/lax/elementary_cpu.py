@@ -216,6 +216,17 @@ def _lower_exp2(ctx: mlir.LoweringRuleContext, x: Any, *, accuracy: Any) -> Any:
     return [with_sharding(ctx, out, aval_out)]
 
 
+def _lower_asin(ctx: mlir.LoweringRuleContext, x: Any) -> Any:
+    (aval_out,) = ctx.avals_out
+    out = elementary.lower_asin(ctx, x)
+    if dtypes.issubdtype(aval_out.dtype, np.complexfloating):
+        return out
+    # The op halves its operand, so that it loses numbers below twice the smallest normal one.
+    small = mlir.full_like_aval(ctx, 4 * float(dtypes.finfo(aval_out.dtype).tiny), aval_out)
+    is_small = mlir.compare_hlo(hlo.abs(x), small, "LT", "FLOAT")
+    return [with_sharding(ctx, hlo.select(is_small, x, out[0]), aval_out)]
+
+
 def _lower_atan2(ctx: mlir.LoweringRuleContext, y: Any, x: Any) -> Any:
     (aval_out,) = ctx.avals_out
     dtype = aval_out.dtype
@@ -298,4 +309,5 @@ _on_cpu(elementary.atanh_p, elementary.lower_atanh, _atanh)
 _on_cpu(elementary.cbrt_p, _with_accuracy("cbrt"), _cbrt)
 mlir.register_lowering(elementary.log1p_p, _lower_log1p, platform="cpu")
 mlir.register_lowering(elementary.exp2_p, _lower_exp2, platform="cpu")
+mlir.register_lowering(elementary.asin_p, _lower_asin, platform="cpu")
 mlir.register_lowering(elementary.atan2_p, _lower_atan2, platform="cpu")
