@@ -122,6 +122,15 @@ def transposed():
         return export.export(jax.jit(lambda x: jnp.sin(x).T))(x), x
 
 
+def platforms_in_shard_map():
+    def f(x):  # what follows depends on the platform
+        key = jax.random.fold_in(jax.random.key(0), lax.axis_index("a"))
+        return jnp.cumsum(x) + jax.random.uniform(key)
+
+    mapped = jax.shard_map(f, mesh=mesh(), in_specs=P("a"), out_specs=P("a"))
+    return reread(export.export(jax.jit(mapped), platforms=("tpu", "cpu", "cuda"))(x8))
+
+
 def spec_of(a):
     return str(a.sharding.spec), str(jax.typeof(a))
 
@@ -151,6 +160,7 @@ add(
     grad=lambda: spec_of(jax.grad(lambda x: sharded().call(x).sum())(jax.device_put(x8, over()))),
     in_shard_map=lambda: jax.jit(jax.shard_map(
         lambda x: exp(lambda x: x + 1, x8).call(jnp.tile(x, 8))[:1], mesh=mesh(), in_specs=P("a"), out_specs=P("a")))(x8),
+    platforms_in_shard_map=lambda: platforms_in_shard_map().call(jax.device_put(x8, over())),
     memory=lambda: facts(export.export(jax.jit(
         lambda x: x + 1, out_shardings=over(1, P(), memory_kind="pinned_host")))(x8)),
 )  # fmt: skip

@@ -184,8 +184,9 @@ def _lowering(
     effects, tokens = list(ctx.tokens_in.effects()), ctx.tokens_in.tokens()
     token_types = [t.type for t in tokens]
     results = [*token_types, *mlir.flatten_ir_types(types)]
-    operands = [*tokens, *mlir.flatten_ir_values(args)]
-    in_shardings = _sdy_shardings(ctx, mesh, newly_manual_axes, in_specs, jaxpr.in_avals)
+    dims = list(ctx.dim_var_values)  # also the platform's index; the body sees no values around it
+    operands = [*dims, *tokens, *mlir.flatten_ir_values(args)]
+    in_shardings = _sdy_shardings(ctx, mesh, newly_manual_axes, in_specs, jaxpr.in_avals, len(dims))
     out_shardings = _sdy_shardings(ctx, mesh, newly_manual_axes, out_specs, jaxpr.out_avals)
     extra: list[Any] = []
     if not operands and not results:
@@ -205,13 +206,21 @@ def _lowering(
         ),
     )
     inner_types = [mlir.aval_to_ir_types(module_ctx, a) for a in jaxpr.in_avals]
-    block_types = [*token_types, *mlir.flatten_ir_types(inner_types), *[x.type for x in extra]]
+    block_types = [
+        *[d.type for d in dims],
+        *token_types,
+        *mlir.flatten_ir_types(inner_types),
+        *[x.type for x in extra],
+    ]
     block = ir.Block.create_at_start(op.body, block_types)
     n = len(tokens)
     with ir.InsertionPoint(block), context:
         values = list(block.arguments)
-        inner_ctx = ctx.replace(tokens_in=mlir.TokenSet(dict(zip(effects, values[:n]))))
         handed_on, values = values[len(operands) :], values[: len(operands)]
+        inner_dims, values = values[: len(dims)], values[len(dims) :]
+        inner_ctx = ctx.replace(
+            tokens_in=mlir.TokenSet(dict(zip(effects, values[:n]))), dim_var_values=inner_dims
+        )
         body_args = mlir.unflatten_ir_values_like_types(values[n:], inner_types)
         outs = _lower_body(inner_ctx, sub_ctx, jaxpr, body_args)
         after = [] if inner_ctx.tokens_out is None else inner_ctx.tokens_out
@@ -236,18 +245,20 @@ def _lower_body(ctx: Any, sub_ctx: Any, jaxpr: Jaxpr, args: Sequence[Any]) -> Se
 
 
 def _sdy_shardings(
-    ctx: Any, mesh: Any, manual_axes: frozenset[Any], specs: Any, avals: Sequence[Any]
-) -> Any:
-    """Shardy's form of the specs, after those of tokens.
+    ctx: Any, mesh: Any, manual_axes: frozenset[Any], specs: Any, avals: Sequence[Any],
+    num_dims: int = 0,
+) -> Any:  # fmt: skip
+    """Shardy's form of the specs, after those of dimension variables and tokens.
 
     Args:
       specs: how values are divided over the manual axes.
       avals: types of the shards, which can be sharded over Explicit axes.
+      num_dims: the number of dimension variables.
     """
     # The compiler may use Auto axes.
     is_open = manual_mesh(mesh, manual_axes)._any_axis_auto
-    token = NamedSharding(mesh, PartitionSpec())._to_sdy_sharding(0)
-    shardings = [token] * len(ctx.tokens_in)
+    scalar = NamedSharding(mesh, PartitionSpec())._to_sdy_sharding(0)
+    shardings = [scalar] * (num_dims + len(ctx.tokens_in))
     for spec, aval in zip(specs, avals):
         own = getattr(aval, "_sharding", None)
         if own is not None:
