@@ -1,11 +1,15 @@
 """Damaged exported programs: each is a ValueError, or is read as another program.
 
-python tests/export_fuzz.py 100000      # so many damaged files, from a fixed seed
+python tests/export_fuzz.py 100000              # so many damaged files, from a fixed seed
+python tests/export_fuzz.py modules 100000      # files of damaged modules, with the right checksums
 """
 
+import dataclasses
+import faulthandler
 import random
 import struct
 import sys
+import time
 import tracemalloc
 import zipfile
 
@@ -84,5 +88,43 @@ def run(count, seed=0):
     return errors, largest
 
 
+def programs():
+    """All programs and their derivatives."""
+    out = []
+    for data in seeds():
+        program = export.deserialize(data)
+        if not any(program.in_shardings_hlo):
+            out += [program, program.vjp()] if program.has_vjp() else [program]
+    return out
+
+
+def run_modules(count, seed=0):
+    """Reads files with damaged modules, and these; returns how many were errors, and the longest time.
+
+    A crash of the compiler's reader ends the process.
+    """
+    originals = programs()
+    errors, longest = 0, 0.0
+    for i in range(count):
+        rng = random.Random(f"{seed} {i}")
+        program = rng.choice(originals)
+        module = bytes(damage(program.mlir_module_serialized, rng))
+        start = time.process_time()
+        try:
+            changed = dataclasses.replace(program, mlir_module_serialized=module, _get_vjp=None)
+            export.deserialize(changed.serialize()).mlir_module(serialized=False)
+        except ValueError:
+            errors += 1
+        except BaseException:
+            print(f"the damaged module {i} of the seed {seed}", file=sys.stderr)
+            raise
+        longest = max(longest, time.process_time() - start)
+    return errors, longest
+
+
 if __name__ == "__main__":
-    print(run(int(sys.argv[1]), *map(int, sys.argv[2:])))
+    faulthandler.enable()
+    if sys.argv[1] == "modules":
+        print(*run_modules(*map(int, sys.argv[2:])))
+    else:
+        print(run(*map(int, sys.argv[1:])))

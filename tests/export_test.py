@@ -1,7 +1,10 @@
 """`jax.export`: exported programs; files that the oracle wrote and reads, in the table."""
 
+import pathlib
 import re
 import struct
+import subprocess
+import sys
 import zipfile
 
 import export_fuzz
@@ -17,6 +20,7 @@ import jax.numpy as jnp
 from jax import export
 from jax._src import config, core, effects, test_util as jtu
 from jax._src.export import _export, serialization
+from jax._src.export.bytecode import check_module
 from jax._src.interpreters import mlir
 from jax._src.lib.mlir import ir
 from jax._src.lib.mlir.dialects import hlo
@@ -45,6 +49,67 @@ def test_files_have_all_programs(name):
 def test_damaged_files_are_errors_or_other_programs():
     errors, memory = export_fuzz.run(3000)
     assert errors > 1000 and memory < 2
+
+
+def test_damaged_modules_are_errors_or_other_modules():
+    """In a process of its own, which the compiler's reader would end."""
+    fuzz = pathlib.Path(export_fuzz.__file__)
+    done = subprocess.run(
+        [sys.executable, str(fuzz), "modules", "1000"], cwd=fuzz.parent, capture_output=True
+    )
+    assert done.returncode == 0, done.stderr[-3000:].decode(errors="replace")
+    errors, longest = map(float, done.stdout.split()[-2:])
+    assert errors > 500 and longest < 5
+
+
+def varint(n):
+    return (n << 1 | 1).to_bytes(1, "little") if n < 128 else (n << 3 | 4).to_bytes(3, "little")
+
+
+def module_of(attributes, body=b"\1"):
+    """A module with these attributes, of the dialect builtin, and texts "builtin", "a"."""
+    section = lambda number, data: bytes([number]) + varint(len(data)) + data
+    sizes = b"".join(varint(len(a) << 1 | 1) for a in attributes)
+    group = varint(0) + varint(len(attributes)) if attributes else b""
+    offsets = varint(len(attributes)) + varint(0) + group + sizes
+    return b"".join([
+        b"ML\xefR", varint(6), b"StableHLO_v1.0.0\0", section(1, varint(1) + varint(0) + varint(0)),
+        section(3, offsets), section(2, b"".join(attributes)), section(4, body),
+        section(0, varint(2) + varint(2) + varint(8) + b"builtin\0a\0"),
+    ])  # fmt: skip
+
+
+def array_of(*parts):
+    return b"".join(map(varint, (0, len(parts), *parts)))
+
+
+def test_attributes_of_modules():
+    text = varint(2) + varint(1)
+    check_module(module_of([text, array_of(0, 0), array_of(0, 1)]))
+    for attributes, match in [
+        ([array_of(1)], "list of|refers to the attribute 1 of 1"),
+        ([array_of(0)], "holds itself"),
+        ([array_of(1), array_of(2), array_of(0)], "holds itself"),
+        ([*[array_of(i + 1) for i in range(4000)], text], "too deep"),
+        ([text, *[array_of(i, i) for i in range(40)]], "too large"),
+        ([varint(2) + varint(9)], "refers to the text 9 of 2"),
+        ([varint(14) + varint(0) + varint(0)], "another kind belongs"),  # a location without a name
+        ([varint(99)], "attribute or type 99"),
+        ([text + b"\1"], "1 bytes too many"),
+    ]:
+        with pytest.raises(ValueError, match=match):
+            check_module(module_of(attributes))
+    long = [text, array_of(*[0] * 60_000), *[array_of(1)] * 10]  # read in linear time
+    check_module(module_of(long))
+
+
+def test_bodies_of_modules():
+    for body, match in [(b"\3", "operation 0 of 0|ends early"), (b"\1\1", "bytes too many")]:
+        with pytest.raises(ValueError, match=match):
+            check_module(module_of([], body))
+    for data in (b"", b"ML\xefR", b"ML\xefR\x0d" + b"x" * 200, module_of([])[:-1]):
+        with pytest.raises(ValueError, match="damaged module"):
+            check_module(data)
 
 
 def test_every_byte_is_checked_by_the_checksum():

@@ -10,6 +10,7 @@ import numpy as np
 from jax._src import core, custom_derivatives, traceback_util
 from jax._src.core import Primitive
 from jax._src.errors import JaxRuntimeError
+from jax._src.export.bytecode import check_module
 from jax._src.export.checks import (
     argument_path,
     argument_paths,
@@ -319,8 +320,7 @@ def parse_module(exported: Exported, context: Any) -> Any:
     """
     data = exported.mlir_module_serialized
     try:
-        if data[:4] != b"ML\xefR":
-            raise ValueError("they are not MLIR bytecode")
+        check_module(data)
         return _jax.mlir.deserialize_portable_artifact(data, context)
     except (ValueError, JaxRuntimeError, ir.MLIRError) as err:
         raise ValueError(
