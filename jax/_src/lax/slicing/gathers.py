@@ -258,7 +258,8 @@ def _gather_batch(args, dims, *, dimension_numbers, slice_sizes, **params):
                 shifted(batching_dims, (0,)),
                 shifted(index_batching_dims, (0,)),
             )
-            sizes = (min(x.shape[0], 1), *slice_sizes)
+            size = x.shape[0]
+    sizes = (1 if core.is_symbolic_dim(size) else min(size, 1), *slice_sizes)
     return gather_p.bind(x, indices, dimension_numbers=dnums, slice_sizes=sizes, **params), 0
 
 
@@ -308,12 +309,14 @@ def _gather_lower(
             operand, indices, attr, mlir.dense_int_array(sizes), indices_are_sorted=is_sorted
         )
     else:
+        # the inferred type has no sizes
         out = hlo.dynamic_gather(
             operand,
             indices,
             mlir.shape_tensor(ctx, mlir.eval_dynamic_shape(ctx, sizes)),
             attr,
             indices_are_sorted=is_sorted,
+            results=[mlir.aval_to_ir_type(aval_out)],
         )
     return [rules.with_sharding(ctx, out, aval_out)]
 
