@@ -1,5 +1,7 @@
 """Exporting jitted functions to StableHLO: bytes that other processes, versions and platforms run."""
 
+from typing import TYPE_CHECKING
+
 from jax._src.export._export import (
     DisabledSafetyCheck as DisabledSafetyCheck,
     Exported as Exported,
@@ -15,7 +17,14 @@ from jax._src.export.shape_poly.specs import (
     symbolic_args_specs as symbolic_args_specs,
     symbolic_shape as symbolic_shape,
 )
+from jax._src.lazy_names import lazy_names as _lazy_names
 from jax._src.tree_util.serialization import (
     register_namedtuple_serialization as register_namedtuple_serialization,
     register_pytree_node_serialization as register_pytree_node_serialization,
 )
+
+if TYPE_CHECKING:
+    from jax._src.export.onnx import to_onnx as to_onnx
+
+__getattr__, __dir__ = _lazy_names(__name__, {"jax._src.export.onnx": ("to_onnx",)})
+del TYPE_CHECKING

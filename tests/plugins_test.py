@@ -675,7 +675,7 @@ def test_extras_of_jax():
         for package in [tomllib.loads((ROOT / file / "pyproject.toml").read_text())["project"]]
     }
     assert {"cpu", "cuda", "cuda13", "cuda13-local", "rocm", "rocm7-local", "tpu"} <= set(extras)
-    for extra in sorted(set(extras) - {"cpu", "checkpoints", "export"}):
+    for extra in sorted(set(extras) - {"cpu", "checkpoints", "export", "onnx"}):
         (requirement,) = extras[extra]
         name, options, version = re.fullmatch(
             r"([a-z-]+)(?:\[([a-z-]+)\])?==([0-9.]+)", requirement

@@ -1,0 +1,489 @@
+"""Rules of elementwise operations."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+from jax._src.export.onnx.attributes import enum, integer, result_dtype
+from jax._src.export.onnx.graph import BOOL, Graph, Unsupported, Value
+
+Rule = Callable[..., Value]
+
+
+def _kind(dtype: np.dtype) -> str:
+    """b, i, u, f: like NumPy's kinds, also of the types of ml_dtypes."""
+    return "f" if dtype.kind == "V" else dtype.kind
+
+
+def _bits(dtype: np.dtype) -> int:
+    return 8 * dtype.itemsize
+
+
+# Arithmetic
+
+
+def _unary(onnx_op: str) -> Rule:
+    return lambda c, op, x: c.graph.map(onnx_op, x)
+
+
+def _arithmetic(onnx_op: str, of_bools: str = "") -> Rule:
+    def rule(c: Any, op: Any, x: Value, y: Value) -> Value:
+        if x.dtype == BOOL:
+            return c.graph.map(of_bools, x, y)
+        g = c.graph
+        if x.dtype == np.uint64 and onnx_op in ("Add", "Sub", "Mul"):
+            # the same bits as of signed integers
+            return g.cast(g.map(onnx_op, g.cast(x, np.int64), g.cast(y, np.int64)), x.dtype)
+        return g.map(onnx_op, x, y)
+
+    return rule
+
+
+def _negate(c: Any, op: Any, x: Value) -> Value:
+    if _kind(x.dtype) == "u":
+        g = c.graph
+        return g.cast(g.map("Neg", g.cast(x, np.int64)), x.dtype)
+    return c.graph.map("Neg", x)
+
+
+def _absolute(c: Any, op: Any, x: Value) -> Value:
+    return x if _kind(x.dtype) in "ub" else c.graph.map("Abs", x)
+
+
+def _bitwise(onnx_op: str, of_bools: str) -> Rule:
+    return lambda c, op, *xs: c.graph.map(of_bools if xs[0].dtype == BOOL else onnx_op, *xs)
+
+
+def _unsigned64(g: Graph, x: Value) -> Value:
+    """The signed integer that is ordered as an unsigned one is."""
+    flipped = g.map("BitwiseXor", x, g.splat(1 << 63, x))
+    return g.cast(flipped, np.int64)
+
+
+def _divide(c: Any, op: Any, x: Value, y: Value) -> Value:
+    if _kind(x.dtype) == "f":
+        return c.graph.map("Div", x, y)
+    quotient, _ = _integer_division(c.graph, x, y)
+    return quotient
+
+
+def _remainder(c: Any, op: Any, x: Value, y: Value) -> Value:
+    if _kind(x.dtype) == "f":
+        return c.graph.map("Mod", x, y, fmod=1)
+    _, remainder = _integer_division(c.graph, x, y)
+    return remainder
+
+
+def _integer_division(g: Graph, x: Value, y: Value) -> tuple[Value, Value]:
+    """Quotient and remainder, rounded towards zero. x / 0 is -1 and x % 0 is x, as in XLA."""
+    if x.dtype == np.uint64:
+        raise Unsupported("runtimes do not divide uint64; use uint32 or int64")
+    by = y.constant
+    safe = by is not None and bool(np.all(by != 0)) and not bool(np.any(by == -1))
+    if safe:
+        quotient = g.map("Div", x, y)
+        return quotient, g.map("Sub", x, g.map("Mul", quotient, y))
+    zero = g.map("Equal", y, g.splat(0, y), dtype=bool)
+    divisor = g.where(zero, g.splat(1, y), y)
+    overflow = None
+    if _kind(x.dtype) == "i":  # the least number divided by -1 traps
+        least = g.map("Equal", x, g.splat(np.iinfo(x.dtype).min, x), dtype=bool)
+        minus = g.map("Equal", y, g.splat(-1, y), dtype=bool)
+        overflow = g.map("And", least, minus)
+        divisor = g.where(overflow, g.splat(1, y), divisor)
+    quotient = g.map("Div", x, divisor)
+    remainder = g.map("Sub", x, g.map("Mul", quotient, divisor))
+    ones = np.iinfo(x.dtype).max if _kind(x.dtype) == "u" else -1
+    return g.where(zero, g.splat(ones, x), quotient), g.where(zero, x, remainder)
+
+
+def _power(c: Any, op: Any, x: Value, y: Value) -> Value:
+    if _kind(x.dtype) != "f":
+        raise Unsupported("integers to integer powers that are not known when tracing")
+    return c.graph.map("Pow", x, y)
+
+
+def _extremum(onnx_op: str, of_bools: str) -> Rule:
+    def rule(c: Any, op: Any, x: Value, y: Value) -> Value:
+        return c.graph.map(of_bools if x.dtype == BOOL else onnx_op, x, y)
+
+    return rule
+
+
+def _clamp(c: Any, op: Any, low: Value, x: Value, high: Value) -> Value:
+    g = c.graph
+    return g.map("Min", g.map("Max", x, low), high)
+
+
+def _sign(c: Any, op: Any, x: Value) -> Value:
+    g = c.graph
+    if _kind(x.dtype) == "u":
+        return g.cast(g.cast(x, bool), x.dtype)
+    if _kind(x.dtype) == "i":
+        return g.map("Sign", x)
+    ordered = g.map("IsNaN", x, dtype=bool)
+    return g.where(ordered, x, g.map("Sign", x))
+
+
+# Comparisons and selection
+
+_DIRECTIONS = {
+    "EQ": "Equal",
+    "LT": "Less",
+    "LE": "LessOrEqual",
+    "GT": "Greater",
+    "GE": "GreaterOrEqual",
+}
+
+
+def _compare(c: Any, op: Any, x: Value, y: Value) -> Value:
+    if enum(op, "compare_type") == "TOTALORDER":
+        raise Unsupported(
+            "comparisons in the total order of floating-point numbers, outside of sorts"
+        )
+    return comparison(c.graph, enum(op, "comparison_direction"), x, y)
+
+
+def comparison(g: Graph, direction: str, x: Value, y: Value) -> Value:
+    if x.dtype == BOOL:
+        if direction == "NE":
+            return g.map("Xor", x, y)
+        if direction != "EQ":
+            x, y = g.cast(x, np.int32), g.cast(y, np.int32)
+    if x.dtype == np.uint64:
+        x, y = _unsigned64(g, x), _unsigned64(g, y)
+    if direction == "NE":
+        return g.map("Not", g.map("Equal", x, y, dtype=bool))
+    return g.map(_DIRECTIONS[direction], x, y, dtype=bool)
+
+
+def _select(c: Any, op: Any, which: Value, on_true: Value, on_false: Value) -> Value:
+    return select(c.graph, which, on_true, on_false)
+
+
+def select(g: Graph, which: Value, on_true: Value, on_false: Value) -> Value:
+    if on_true.dtype == np.uint64:
+        a, b = g.cast(on_true, np.int64), g.cast(on_false, np.int64)
+        return g.cast(g.where(which, a, b), np.uint64)
+    return g.where(which, on_true, on_false)
+
+
+# Functions of real numbers
+
+
+def _rsqrt(c: Any, op: Any, x: Value) -> Value:
+    return c.graph.map("Reciprocal", c.graph.map("Sqrt", x))
+
+
+def _log1p(c: Any, op: Any, x: Value) -> Value:
+    """log(1 + x), corrected for what 1 + x loses."""
+    g = c.graph
+    x, back = _at_least_float32(g, x)
+    one = g.splat(1, x)
+    u = g.map("Add", x, one)
+    difference = g.map("Sub", u, one)
+    log = g.map("Log", u)
+    corrected = g.map("Div", g.map("Mul", log, x), difference)
+    plain = g.map("Or", _is(g, "Equal", x, math.inf), _is(g, "LessOrEqual", u, 0))
+    result = g.where(plain, log, corrected)
+    return back(g.where(_is(g, "Equal", difference, 0), x, result))
+
+
+def _expm1(c: Any, op: Any, x: Value) -> Value:
+    """exp(x) - 1, corrected for what the difference loses."""
+    g = c.graph
+    x, back = _at_least_float32(g, x)
+    one = g.splat(1, x)
+    u = g.map("Exp", x)
+    difference = g.map("Sub", u, one)
+    corrected = g.map("Div", g.map("Mul", difference, x), g.map("Log", u))
+    plain = g.map("Or", _is(g, "Greater", x, 1), _is(g, "Less", x, -30))
+    result = g.where(plain, difference, corrected)
+    return back(g.where(_is(g, "Equal", u, 1), x, result))
+
+
+def _cbrt(c: Any, op: Any, x: Value) -> Value:
+    """The cube root, by a power and a step of Newton's method."""
+    g = c.graph
+    x, back = _at_least_float32(g, x)
+    size = g.map("Abs", x)
+    root = g.map("Pow", size, g.splat(1 / 3, x))
+    square = g.map("Mul", root, root)
+    error = g.map("Sub", root, g.map("Div", size, square))
+    step = g.map("Sub", root, g.map("Div", error, g.splat(3, x)))
+    special = g.map("Or", _is(g, "Equal", x, 0), g.map("IsInf", x, dtype=bool))
+    return back(g.where(special, x, g.map("Mul", step, g.map("Sign", x))))
+
+
+def _is(g: Graph, onnx_op: str, x: Value, number: float) -> Value:
+    return g.map(onnx_op, x, g.splat(number, x), dtype=bool)
+
+
+def _at_least_float32(g: Graph, x: Value) -> tuple[Value, Callable[[Value], Value]]:
+    """For formulas that need the precision: 16-bit numbers as float32, and the way back."""
+    if x.dtype.itemsize >= 4:
+        return x, lambda y: y
+    return g.cast(x, np.float32), lambda y: g.cast(y, x.dtype)
+
+
+def _atan(g: Graph, x: Value) -> Value:
+    """The arctangent; runtimes have that of float32."""
+    if x.dtype != np.float64:
+        return g.map("Atan", x)
+    # two halvings of the argument, then the series: atan(x) = 2 atan(x / (1 + sqrt(1 + x^2)))
+    one = g.splat(1, x)
+    size = g.map("Abs", x)
+    large = g.map("Greater", size, one, dtype=bool)
+    z = g.where(large, g.map("Reciprocal", size), size)
+    for _ in range(3):
+        root = g.map("Sqrt", g.map("Add", one, g.map("Mul", z, z)))
+        z = g.map("Div", z, g.map("Add", one, root))
+    square = g.map("Mul", z, z)
+    total = g.splat(1 / 27, x)
+    for k in range(25, 0, -2):
+        total = g.map("Sub", g.splat(1 / k, x), g.map("Mul", square, total))
+    angle = g.map("Mul", g.map("Mul", z, total), g.splat(8, x))
+    angle = g.where(large, g.map("Sub", g.splat(math.pi / 2, x), angle), angle)
+    signed = g.where(_is(g, "Less", x, 0), g.map("Neg", angle), angle)
+    return g.where(_is(g, "Equal", x, 0), x, signed)
+
+
+def _atan2(c: Any, op: Any, y: Value, x: Value) -> Value:
+    g = c.graph
+    y, back = _at_least_float32(g, y)
+    x, _ = _at_least_float32(g, x)
+    one = g.splat(1, x)
+    infinite = g.map("And", g.map("IsInf", x, dtype=bool), g.map("IsInf", y, dtype=bool))
+    signs = [g.map("Sign", v) for v in (y, x)]  # of infinities, whose ratio is +-1
+    ratio = g.map("Div", g.where(infinite, signs[0], y), g.where(infinite, signs[1], x))
+    angle = _atan(g, ratio)
+    # a negative x, also -0, whose reciprocal is negative
+    left = _is(g, "Less", g.map("Div", one, x), 0)
+    left = g.map("Or", left, _is(g, "Equal", x, -math.inf))
+    below = _is(g, "Less", g.map("Div", one, y), 0)
+    below = g.map("Or", below, _is(g, "Equal", y, -math.inf))
+    turn = g.where(below, g.splat(-math.pi, y), g.splat(math.pi, y))
+    angle = g.where(left, g.map("Add", angle, turn), angle)
+    # 0 / 0: an angle of 0 or a half turn, with the sign of y
+    zeros = g.map("And", _is(g, "Equal", x, 0), _is(g, "Equal", y, 0))
+    return back(g.where(zeros, g.where(left, turn, y), angle))
+
+
+def _tan(c: Any, op: Any, x: Value) -> Value:
+    g = c.graph
+    return g.map("Div", g.map("Sin", x), g.map("Cos", x))
+
+
+def _is_finite(c: Any, op: Any, x: Value) -> Value:
+    g = c.graph
+    infinite, nan = (g.map(o, x, dtype=bool) for o in ("IsInf", "IsNaN"))
+    return g.map("Not", g.map("Or", infinite, nan))
+
+
+def _round_half_away(c: Any, op: Any, x: Value) -> Value:
+    g = c.graph
+    x, back = _at_least_float32(g, x)
+    size = g.map("Abs", x)
+    floor = g.map("Floor", size)
+    up = _is(g, "GreaterOrEqual", g.map("Sub", size, floor), 0.5)
+    rounded = g.where(up, g.map("Add", floor, g.splat(1, x)), floor)
+    return back(g.where(_is(g, "Less", x, 0), g.map("Neg", rounded), rounded))
+
+
+# Bits
+
+
+def _shift(c: Any, op: Any, x: Value, by: Value) -> Value:
+    """Shifts; by the width of the type or more, they shift everything out."""
+    g, bits = c.graph, _bits(x.dtype)
+    unsigned = np.dtype(f"u{x.dtype.itemsize}")
+    direction = "LEFT" if op.name.endswith("left") else "RIGHT"
+    flip = None
+    if op.name.endswith("arithmetic") and _kind(x.dtype) == "i":
+        # the bits of negative numbers are flipped before and after
+        flip = g.where(_is(g, "Less", x, 0), g.splat(-1, x), g.splat(0, x))
+        x = g.map("BitwiseXor", x, flip)
+    wide = g.cast(g.cast(x, unsigned), np.uint64)
+    amount = g.cast(g.cast(by, unsigned), np.int64)
+    known = by.constant
+    if known is not None and np.all((known >= 0) & (known < bits)):
+        shifted = g.map("BitShift", wide, g.cast(amount, np.uint64), direction=direction)
+    else:
+        far = g.map("Or", _is(g, "Less", amount, 0), _is(g, "GreaterOrEqual", amount, bits))
+        amount = g.cast(g.where(far, g.splat(0, amount), amount), np.uint64)
+        shifted = g.map("BitShift", wide, amount, direction=direction)
+        shifted = select(g, far, g.splat(0, shifted), shifted)
+    result = g.cast(g.cast(shifted, unsigned), x.dtype)
+    return result if flip is None else g.map("BitwiseXor", result, flip)
+
+
+def _popcnt(c: Any, op: Any, x: Value) -> Value:
+    g = c.graph
+    same_width = np.dtype(f"u{x.dtype.itemsize}")
+    return g.cast(_count_ones(g, g.cast(g.cast(x, same_width), np.uint64)), x.dtype)
+
+
+def _count_ones(g: Graph, x: Value) -> Value:
+    """The number of ones of uint64, as int64: the sums of pairs, fours, ... of bits."""
+
+    def right(v: Value, n: int) -> Value:
+        return g.map("BitShift", v, g.splat(n, v), direction="RIGHT")
+
+    def masked(v: Value, mask: int) -> Value:
+        return g.cast(g.map("BitwiseAnd", v, g.splat(mask, v)), np.int64)
+
+    for shift, mask in ((1, 0x5555), (2, 0x3333), (4, 0x0F0F), (8, 0x00FF)):
+        full = mask * 0x0001000100010001
+        total = g.map("Add", masked(x, full), masked(right(x, shift), full))
+        x = g.cast(total, np.uint64)
+    for shift, full in ((16, 0x0000FFFF0000FFFF), (32, 0x00000000FFFFFFFF)):
+        total = g.map("Add", masked(x, full), masked(right(x, shift), full))
+        x = g.cast(total, np.uint64)
+    return g.cast(x, np.int64)
+
+
+def _count_leading_zeros(c: Any, op: Any, x: Value) -> Value:
+    g, bits = c.graph, _bits(x.dtype)
+    wide = g.cast(g.cast(x, np.dtype(f"u{bits // 8}")), np.uint64)
+    shift = 1
+    while shift < bits:  # all bits below the first one are set
+        moved = g.map("BitShift", wide, g.splat(shift, wide), direction="RIGHT")
+        wide = g.map("BitwiseOr", wide, moved)
+        shift *= 2
+    ones = _count_ones(g, wide)
+    return g.cast(g.map("Sub", g.splat(bits, ones), ones), x.dtype)
+
+
+def _bitcast(c: Any, op: Any, x: Value) -> Value:
+    g, dtype = c.graph, result_dtype(op)
+    if x.dtype == dtype:
+        return x
+    if _bits(x.dtype) != _bits(dtype) or BOOL in (x.dtype, dtype):
+        raise Unsupported(f"a bitcast of {x.dtype.name} to {dtype.name}, of another size")
+    if _kind(x.dtype) in "iu" and _kind(dtype) in "iu":
+        return g.cast(x, dtype)
+    if x.constant is not None:
+        return g.with_constant(x, x.constant.view(dtype))
+    name = g.node("BitCast", [x.name], to=g.onnx_type(dtype))
+    return g.like(name, dtype, [x])
+
+
+# Conversions
+
+
+def _convert(c: Any, op: Any, x: Value) -> Value:
+    return convert(c.graph, x, result_dtype(op))
+
+
+def convert(g: Graph, x: Value, dtype: np.dtype) -> Value:
+    """A conversion as XLA does it: floating-point numbers out of an integer's range are cut."""
+    if _kind(x.dtype) != "f" or _kind(dtype) not in "iu":
+        return g.cast(x, dtype)
+    if x.constant is not None:
+        return g.cast(x, dtype)
+    if x.dtype.itemsize < 4:
+        x = g.cast(x, np.float32)
+    limits = np.iinfo(dtype)
+    low, high = x.dtype.type(limits.min), x.dtype.type(float(limits.max) + 1)
+    inside = g.map("GreaterOrEqual", x, g.splat(low, x), dtype=bool)
+    inside = g.map("And", inside, g.map("Less", x, g.splat(high, x), dtype=bool))
+    converted = g.cast(g.where(inside, x, g.splat(0, x)), dtype)
+    above = g.map("GreaterOrEqual", x, g.splat(high, x), dtype=bool)
+    below = g.map("Less", x, g.splat(low, x), dtype=bool)
+    converted = select(g, above, g.splat(limits.max, converted), converted)
+    return select(g, below, g.splat(limits.min, converted), converted) if limits.min else converted
+
+
+def _reduce_precision(c: Any, op: Any, x: Value) -> Value:
+    g = c.graph
+    bits = integer(op, "exponent_bits"), integer(op, "mantissa_bits")
+    kinds = {
+        (8, 7): ml_dtypes.bfloat16,
+        (5, 10): np.float16,
+        (8, 23): np.float32,
+        (11, 52): np.float64,
+    }
+    if bits not in kinds:
+        raise Unsupported(f"reduce_precision to {bits[0]} exponent and {bits[1]} mantissa bits")
+    narrow = np.dtype(kinds[bits])
+    if narrow.itemsize >= x.dtype.itemsize:
+        return x
+    return g.cast(g.cast(x, narrow), x.dtype)
+
+
+RULES: dict[str, Rule] = {
+    "stablehlo.abs": _absolute,
+    "stablehlo.add": _arithmetic("Add", "Or"),
+    "stablehlo.and": _bitwise("BitwiseAnd", "And"),
+    "stablehlo.atan2": _atan2,
+    "stablehlo.bitcast_convert": _bitcast,
+    "stablehlo.cbrt": _cbrt,
+    "stablehlo.ceil": _unary("Ceil"),
+    "stablehlo.clamp": _clamp,
+    "stablehlo.compare": _compare,
+    "stablehlo.convert": _convert,
+    "stablehlo.cosine": _unary("Cos"),
+    "stablehlo.count_leading_zeros": _count_leading_zeros,
+    "stablehlo.divide": _divide,
+    "stablehlo.exponential": _unary("Exp"),
+    "stablehlo.exponential_minus_one": _expm1,
+    "stablehlo.floor": _unary("Floor"),
+    "stablehlo.is_finite": _is_finite,
+    "stablehlo.log": _unary("Log"),
+    "stablehlo.log_plus_one": _log1p,
+    "stablehlo.logistic": _unary("Sigmoid"),
+    "stablehlo.maximum": _extremum("Max", "Or"),
+    "stablehlo.minimum": _extremum("Min", "And"),
+    "stablehlo.multiply": _arithmetic("Mul", "And"),
+    "stablehlo.negate": _negate,
+    "stablehlo.not": _bitwise("BitwiseNot", "Not"),
+    "stablehlo.or": _bitwise("BitwiseOr", "Or"),
+    "stablehlo.popcnt": _popcnt,
+    "stablehlo.power": _power,
+    "stablehlo.reduce_precision": _reduce_precision,
+    "stablehlo.remainder": _remainder,
+    "stablehlo.round_nearest_afz": _round_half_away,
+    "stablehlo.round_nearest_even": _unary("Round"),
+    "stablehlo.rsqrt": _rsqrt,
+    "stablehlo.select": _select,
+    "stablehlo.shift_left": _shift,
+    "stablehlo.shift_right_arithmetic": _shift,
+    "stablehlo.shift_right_logical": _shift,
+    "stablehlo.sign": _sign,
+    "stablehlo.sine": _unary("Sin"),
+    "stablehlo.sqrt": _unary("Sqrt"),
+    "stablehlo.subtract": _arithmetic("Sub", "Xor"),
+    "stablehlo.tan": _tan,
+    "stablehlo.tanh": _unary("Tanh"),
+    "stablehlo.xor": _bitwise("BitwiseXor", "Xor"),
+}
+
+
+def _composite(onnx_op: str) -> Rule:
+    """Uses ONNX's operator where runtimes have it, else what the function is made of."""
+
+    def rule(c: Any, op: Any, x: Value) -> Any:
+        if x.dtype.name in ("float64",):
+            return NotImplemented
+        return c.graph.map(onnx_op, x)
+
+    return rule
+
+
+COMPOSITES: dict[str, Rule] = {
+    "chlo.acos": _composite("Acos"),
+    "chlo.acosh": _composite("Acosh"),
+    "chlo.asin": _composite("Asin"),
+    "chlo.asinh": _composite("Asinh"),
+    "chlo.atan": _composite("Atan"),
+    "chlo.atanh": _composite("Atanh"),
+    "chlo.cosh": _composite("Cosh"),
+    "chlo.erf": _composite("Erf"),
+    "chlo.sinh": _composite("Sinh"),
+    "chlo.tan": _composite("Tan"),
+}

@@ -1,0 +1,270 @@
+"""The rule of reduce_window: pooling and cumulative operations."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from jax._src.export.onnx import bodies
+from jax._src.export.onnx.attributes import ints, matrix, pieces, result_shape
+from jax._src.export.onnx.graph import BOOL, INT64, Graph, Shape, Unsupported, Value, known
+from jax._src.export.onnx.reductions import combine, identity, is_identity
+from jax._src.export.onnx.shapes import pad
+from jax._src.lib.mlir import ir
+
+
+@dataclasses.dataclass(frozen=True)
+class Fold:
+    """An associative function of two arrays, its name if it has one, and its neutral element."""
+
+    monoid: str | None
+    function: Callable[[Value, Value], Value]
+    init: Value
+
+
+_MAX_UNROLLED = 1024  # elements of a window that are combined one by one
+
+
+def _reduce_window(c: Any, op: Any, *operands: Value) -> Any:
+    g = c.graph
+    if len(operands) != 2:
+        raise Unsupported("windows of several arrays")
+    x, init = operands
+    monoid = bodies.monoid(op.regions[0])
+    if monoid in ("first", "second"):
+        raise Unsupported("windows reduced by a function that drops elements")
+    rank = x.ndim
+    ones = [1] * rank
+    window = ints(op, "window_dimensions")
+    strides, inner, outer = (
+        ints(op, n, ones) for n in ("window_strides", "window_dilations", "base_dilations")
+    )
+    padding = matrix(op, "padding", rank)
+    shape = result_shape(op)
+    if monoid is None:
+        block = op.regions[0].blocks[0]
+
+        def function(a: Value, b: Value) -> Value:
+            return c.elementwise_block(block, [a, b])[0]
+
+    else:
+        function = functools.partial(combine, g, monoid)
+    fold = Fold(monoid, function, init)
+    if monoid is not None and not is_identity(monoid, init):
+        fold = Fold(monoid, function, g.constant(np.array(identity(monoid, x.dtype))))
+        result = _windows(g, fold, x, window, strides, inner, outer, padding, shape)
+        return function(result, init)
+    return _windows(g, fold, x, window, strides, inner, outer, padding, shape)
+
+
+def _windows(
+    g: Graph,
+    fold: Fold,
+    x: Value,
+    window: Sequence[int],
+    strides: Sequence[int],
+    inner: Sequence[int],
+    outer: Sequence[int],
+    padding: Sequence[tuple[int, int]],
+    shape: Shape,
+) -> Value:
+    plain = all(n == 1 for n in (*strides, *inner, *outer))
+    axis = _cumulative_axis(x, window, padding) if plain else None
+    if axis is not None:
+        return cumulative(g, fold, x, axis, reverse=padding[axis][0] == 0)
+    if all(n == 1 for n in outer) and fold.monoid == "max" and x.dtype in (np.float32, np.float64):
+        pooled = _max_pool(g, x, window, strides, inner, padding, shape)
+        if pooled is not None:
+            return pooled
+    return _unrolled(g, fold, x, window, strides, inner, outer, padding, shape)
+
+
+def _cumulative_axis(
+    x: Value, window: Sequence[int], padding: Sequence[tuple[int, int]]
+) -> int | None:
+    """The dimension along which the windows are all elements up to each, or from each on."""
+    axes = [i for i, n in enumerate(window) if n != 1]
+    if len(axes) != 1 or any(p != (0, 0) for i, p in enumerate(padding) if i != axes[0]):
+        return None
+    (axis,) = axes
+    size = x.shape[axis]
+    around = padding[axis]
+    if size is None or window[axis] < size or sorted(around) != [0, window[axis] - 1]:
+        return None
+    return axis
+
+
+def cumulative(g: Graph, fold: Fold, x: Value, axis: int, reverse: bool) -> Value:
+    """Sums, or other combinations, of all elements up to each."""
+    x = g.whole(x)
+    if fold.monoid == "add" and x.dtype != BOOL:
+        kind = INT64 if x.dtype.kind in "iu" else g.kernel_dtype("CumSum", x.dtype)
+        name = g.cast(x, kind).name
+        name = g.node(
+            "CumSum", [name, g.initializer(np.array(axis, np.int64))], reverse=int(reverse)
+        )
+        return g.cast(known(name, kind, x.shape), x.dtype)
+    size = x.shape[axis]
+    if size is None:
+        raise Unsupported(
+            "cumulative products or extrema along a dimension whose size is not known"
+        )
+    step = 1
+    while step < size:  # each element gets the combination of 2, 4, 8, ... before it
+        low, high = [0] * x.ndim, [0] * x.ndim
+        low[axis], high[axis] = (-step, step) if reverse else (step, -step)
+        moved = pad(g, x, fold.init, low, high, [0] * x.ndim, x.shape)
+        x = g.whole(fold.function(x, moved) if reverse else fold.function(moved, x))
+        step *= 2
+    return x
+
+
+def _max_pool(
+    g: Graph,
+    x: Value,
+    window: Sequence[int],
+    strides: Sequence[int],
+    inner: Sequence[int],
+    padding: Sequence[tuple[int, int]],
+    shape: Shape,
+) -> Value | None:
+    """ONNX's MaxPool, over at most three dimensions: batch, channels, and those of the window."""
+    spatial = [
+        i for i in range(x.ndim) if window[i] != 1 or strides[i] != 1 or padding[i] != (0, 0)
+    ]
+    others = [i for i in range(x.ndim) if i not in spatial]
+    if not 1 <= len(spatial) <= 3 or len(others) > 2 or any(n < 0 for p in padding for n in p):
+        return None
+    if any(p >= window[i] * inner[i] for i in spatial for p in padding[i]):
+        return None
+    order = [*others, *spatial]
+    x = g.transpose(g.whole(x), order)
+    added = list(range(2 - len(others)))
+    x = g.expand_dims(x, added)
+    pads = [padding[i][side] for side in (0, 1) for i in spatial]
+    kind = x.dtype
+    # NaN is smaller than other numbers for some kernels: it is put back where a window has one
+    full = [1] * len(added) + [shape[i] for i in order]
+    attributes = dict(
+        kernel_shape=[window[i] for i in spatial],
+        strides=[strides[i] for i in spatial],
+        dilations=[inner[i] for i in spatial],
+        pads=pads,
+    )
+    out = known(g.node("MaxPool", [x.name], **attributes), kind, tuple(full))
+    nan = g.cast(g.map("IsNaN", x, dtype=bool), kind)
+    has_nan = known(g.node("MaxPool", [nan.name], **attributes), kind, tuple(full))
+    out = g.where(g.cast(has_nan, bool), g.splat(np.nan, out), out)
+    out = g.squeeze(out, added)
+    return g.transpose(out, [order.index(i) for i in range(len(order))])
+
+
+def _unrolled(
+    g: Graph,
+    fold: Fold,
+    x: Value,
+    window: Sequence[int],
+    strides: Sequence[int],
+    inner: Sequence[int],
+    outer: Sequence[int],
+    padding: Sequence[tuple[int, int]],
+    shape: Shape,
+) -> Value:
+    """Combines one strided slice of the padded array for each element of the window."""
+    if math.prod(window) > _MAX_UNROLLED:
+        raise Unsupported(f"windows of {math.prod(window)} elements, more than {_MAX_UNROLLED}")
+    x = g.whole(x)
+    low, high = zip(*padding) if padding else ((), ())
+    grown: list[int | None] = []
+    for n, a, b, o in zip(x.shape, low, high, outer):
+        grown.append(None if n is None else max(0, (n - 1) * o + 1) + a + b)
+    x = pad(g, x, fold.init, low, high, [o - 1 for o in outer], tuple(grown))
+    return _combined_slices(g, fold, x, window, strides, inner)
+
+
+def _combined_slices(
+    g: Graph,
+    fold: Fold,
+    x: Value,
+    window: Sequence[int],
+    strides: Sequence[int],
+    inner: Sequence[int],
+) -> Value:
+    """One dimension after the other: a window is the product of its sides."""
+    for axis, (size, stride, step) in enumerate(zip(window, strides, inner)):
+        if size == 1 and stride == 1:
+            continue
+        total = None
+        for k in range(size):
+            part = window_slice(g, x, axis, k * step, stride, (size - 1) * step + 1)
+            total = part if total is None else fold.function(total, part)
+        x = total
+    return x
+
+
+def window_slice(g: Graph, x: Value, axis: int, start: int, stride: int, span: int) -> Value:
+    """The elements that are first, second, ... in windows that span so many elements."""
+    starts, strides = [0] * x.ndim, [1] * x.ndim
+    limits: list[int | None] = [None] * x.ndim
+    starts[axis], strides[axis] = start, stride
+    size = x.shape[axis]
+    if size is not None:
+        count = max(0, (size - span) // stride + 1)
+        limits[axis] = start + (count - 1) * stride + 1 if count else start
+        shape = tuple(count if i == axis else n for i, n in enumerate(x.shape))
+    else:
+        rest = span - 1 - start
+        limits[axis] = -rest if rest else None
+        shape = x.shape
+    return g.slice(x, starts, limits, strides, shape=shape)
+
+
+def _dynamic_reduce_window(c: Any, op: Any, *operands: Value) -> Any:
+    """Sums of windows of a size that is not known: differences of cumulative sums."""
+    g = c.graph
+    x, init, _, *steps, _ = operands
+    known_steps = all(v.constant is not None and (v.constant == 1).all() for v in steps)
+    window, padding = (
+        [c.environment[p] for p in pieces(op.operands[i])] for i in (2, len(operands) - 1)
+    )
+    name = ir.FlatSymbolRefAttr(ir.ArrayAttr(op.attributes["called_computations"])[0]).value
+    monoid = bodies.monoid(c.functions[name].regions[0])
+    axes = [i for i, v in enumerate(window) if v.constant is None or v.constant.reshape(-1)[0] != 1]
+    zero = [v.constant is not None and not v.constant.any() for v in padding]
+    if (
+        not (known_steps and monoid == "add" and is_identity("add", init))
+        or len(axes) != 1
+        or len(window) != x.ndim
+        or len(padding) != 2 * x.ndim
+        or sum(not z for z in zero) != 1
+    ):
+        raise Unsupported(
+            "windows of a size that is not known, other than of sums up to each element"
+        )
+    axis, side = divmod(zero.index(False), 2)
+    if axis != axes[0]:
+        raise Unsupported("windows along one dimension with padding along another")
+    fold = Fold("add", functools.partial(combine, g, "add"), init)
+    total = cumulative(g, fold, x, axis, reverse=side == 1)
+    # what is as far away as the window is wide does not belong to it
+    width = g.cast(g.reshape(window[axis], (1,)), np.int64).name
+    parts = [g.ints([0])] * (2 * x.ndim)
+    parts[axis + side * x.ndim] = width
+    shape = tuple(None if i == axis else n for i, n in enumerate(x.shape))
+    kind = g.kernel_dtype("Pad", x.dtype)
+    grown = known(g.node("Pad", [g.cast(total, kind).name, g.join_sizes(parts)]), kind, shape)
+    size, far = g.size(x, axis), g.ints([np.iinfo(np.int64).max])
+    ends = (g.ints([0]), size) if side == 0 else (width, far)
+    moved = g.apply("Slice", grown, x.shape, *ends, g.ints([axis]))
+    return g.map("Sub", total, g.cast(moved, x.dtype))
+
+
+RULES = {
+    "stablehlo.reduce_window": _reduce_window,
+    "stablehlo.dynamic_reduce_window": _dynamic_reduce_window,
+}
