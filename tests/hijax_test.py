@@ -13,6 +13,8 @@ import jax.numpy as jnp
 from jax import lax
 from jax._src import config, xla_bridge
 from jax._src.hijax import Box, Log
+from jax._src.interpreters import partial_eval as pe
+from jax.experimental import hijax
 from jax.experimental.hijax import HiPrimitive, VJPHiPrimitive, aval_method, aval_property
 from jax.sharding import PartitionSpec as P
 
@@ -437,3 +439,95 @@ def test_what_references_do_not_hold():
     jax.free_ref(ref)
     with pytest.raises(RuntimeError, match="ended"):
         ref[...]
+
+
+@pytest.mark.parametrize("kind", ["while_loop", "cond"])
+def test_mapped_predicate(kind):
+    def loop(n, x):
+        step = lambda c: (c[0] + 1, h.tup(h.item(c[1], 0) * 2, x))
+        return h.item(lax.while_loop(lambda c: c[0] < n, step, (0, h.tup(x, x)))[1], 0)
+
+    def branches(n, x):
+        return h.item(lax.cond(n > 1, lambda: h.tup(x, x), lambda: h.tup(2 * x, x)), 0)
+
+    f = loop if kind == "while_loop" else branches
+    xs = jnp.ones(2)
+    assert jax.vmap(f, (None, 0))(2, xs).shape == (2,)
+    message = f"vmap of {kind} with a mapped predicate chooses between arrays only.*type Tup"
+    with pytest.raises(NotImplementedError, match=message):
+        jax.vmap(f)(jnp.arange(2), xs)
+    assert lax.map(lambda args: f(*args), (jnp.arange(2), xs)).shape == (2,)
+
+
+class SinCos(VJPHiPrimitive):
+    """Sine times `y`, and cosine. `keeps` says what the backward pass under `checkpoint` gets."""
+
+    keeps: str
+
+    def __init__(self, aval, keeps="nothing"):
+        self.in_avals, self.out_aval, self.params = (aval, aval), (aval, aval), dict(keeps=keeps)
+        super().__init__()
+
+    def expand(self, x, y):
+        return jnp.sin(x) * y, jnp.cos(x)
+
+    def vjp_fwd(self, nzs_in, x, y):
+        return (jnp.sin(x) * y, jnp.cos(x)), (x, y)
+
+    def vjp_bwd_retval(self, res, g):
+        (x, y), (g0, g1) = res, [hijax.instantiate_zeros(ct) for ct in g]
+        return g0 * jnp.cos(x) * y - g1 * jnp.sin(x), g0 * jnp.sin(x)
+
+    def dce(self, used_outs):
+        if used_outs == (False, True):
+            return (True, False), (False, True), Cos(self.in_avals[0])
+        return super().dce(used_outs)
+
+    def remat(self, policy, *args):
+        out = self(*args)
+        return out, (lambda *args: out) if self.keeps == "results" else self
+
+
+class Cos(VJPHiPrimitive):
+    def __init__(self, aval):
+        self.in_avals, self.out_aval, self.params = (aval,), (aval,), {}
+        super().__init__()
+
+    def expand(self, x):
+        return (jnp.cos(x),)
+
+
+def test_dead_results():
+    f = lambda i: lambda x, y: SinCos(jax.typeof(x))(x, y)[i]
+    jaxpr = jax.make_jaxpr(f(1))(1.0, 2.0).jaxpr
+    smaller, used = pe.dce_jaxpr(jaxpr, [True])
+    assert used == [True, False] and "Cos[{}]" in str(smaller) and "SinCos" not in str(smaller)
+    assert pe.dce_jaxpr(jaxpr, [False])[0].eqns == []
+    same, used = pe.dce_jaxpr(jax.make_jaxpr(f(0))(1.0, 2.0).jaxpr, [True])
+    assert used == [True, True] and "SinCos" in str(same)
+    assert jax.jit(f(1))(1.0, 2.0) == np.cos(np.float32(1))
+
+    class Bad(SinCos):
+        def dce(self, used_outs):
+            return (True, False), True, Cos(self.in_avals[0])
+
+    bad = jax.make_jaxpr(lambda x, y: Bad(jax.typeof(x))(x, y)[1])(1.0, 2.0).jaxpr
+    with pytest.raises(TypeError, match="must return a primitive from the used arguments"):
+        pe.dce_jaxpr(bad, [True])
+
+
+@pytest.mark.parametrize("keeps", ["nothing", "results"])
+def test_what_checkpoint_keeps(keeps):
+    @jax.checkpoint
+    def f(x):
+        a, b = SinCos(jax.typeof(x), keeps)(x, 2 * x)
+        return jnp.exp(a) * b
+
+    x = jnp.float32(0.7)
+    plain = lambda x: jnp.exp(jnp.sin(x) * 2 * x) * jnp.cos(x)
+    wanted = jax.value_and_grad(plain)(x)
+    for wrap in (lambda f: f, jax.jit):
+        np.testing.assert_allclose(wrap(jax.value_and_grad(f))(x), wanted, rtol=1e-5)
+    (again,) = [e for e in jax.make_jaxpr(jax.grad(f))(x).eqns if e.primitive.name == "remat2"]
+    sines = [e for e in again.params["jaxpr"].eqns if e.primitive.name == "sin"]
+    assert len(sines) == 2 + (keeps == "nothing")  # the backward rule has two

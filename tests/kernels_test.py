@@ -358,8 +358,9 @@ def test_exported_programs_need_no_kernels():
     for for_export in (False, True):
         parameters = mlir.LoweringParameters(for_export=for_export)
         module = mlir.lower_jaxpr_to_module(
-            "f", jaxpr, platforms=["cpu"], lowering_parameters=parameters
-        ).module
+            "f", jaxpr, num_const_args=0, in_avals=None, ordered_effects=(), platforms=["cpu"],
+            backend=None, axis_context=None, donated_args=None, lowering_parameters=parameters,
+        ).module  # fmt: skip
         assert ("jaxlib_ext_" in str(module)) != for_export
 
 

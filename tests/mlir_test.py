@@ -81,7 +81,7 @@ class TypesTest(parameterized.TestCase):
             self.assertEqual(str(mlir.dtype_to_ir_type(np.dtype(dtype))), expected)
             self.assertEqual(str(mlir.dtype_to_ir_type(dtype)), expected)
             array = core.ShapedArray((2, 0), np.dtype(dtype))
-            self.assertEqual(str(mlir.aval_to_ir_type(array)), f"tensor<2x0x{expected}>")
+            self.assertEqual(str(mlir.aval_to_ir_type(None, array)), f"tensor<2x0x{expected}>")
 
     def test_other_dtypes(self):
         with mlir.make_ir_context(), ir.Location.unknown():
@@ -91,7 +91,9 @@ class TypesTest(parameterized.TestCase):
 
     def test_token(self):
         with mlir.make_ir_context(), ir.Location.unknown():
-            self.assertEqual(str(mlir.aval_to_ir_type(core.abstract_token)), "!stablehlo.token")
+            self.assertEqual(
+                str(mlir.aval_to_ir_type(None, core.abstract_token)), "!stablehlo.token"
+            )
 
     def test_types_are_remembered(self):
         context = mlir.make_ir_context()
@@ -105,7 +107,7 @@ class TypesTest(parameterized.TestCase):
             pass
 
         with self.assertRaisesRegex(TypeError, "No ir_type_handler"):
-            mlir.aval_to_ir_types(Unknown())
+            mlir.aval_to_ir_types(None, Unknown())
 
     def test_several_values(self):
         values = [1, (2, 3), (), 4]

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from jax._src import config, core, dtypes
-from jax._src.core.jaxpr import DebugInfo, fun_source_info
+from jax._src.core.jaxpr import DebugInfo, fun_source_info, initial_result_paths
 from jax._src.tree_util import (
     FlattenedIndexKey,
     KeyPath,
@@ -354,8 +354,8 @@ def _path_in_name(path: KeyPath) -> str:
 
 
 def debug_info(
-    traced_for: str, fun: Callable, args: Sequence[Any] = (), kwargs: dict | None = None, *,
-    static_argnums=(), static_argnames=(), result_paths_thunk: Callable | None = None,
+    traced_for: str, fun: Callable, args: Sequence[Any], kwargs: dict, *,
+    static_argnums=(), static_argnames=(), result_paths_thunk: Any = initial_result_paths,
     sourceinfo: str | None = None, signature: inspect.Signature | None = None,
 ) -> DebugInfo:  # fmt: skip
     """The `DebugInfo` of a function to trace; names of arguments are computed when first needed.
@@ -371,14 +371,14 @@ def debug_info(
     """
     statics = {i + len(args) if i < 0 else i for i in static_argnums}
     dyn = tuple(a for i, a in enumerate(args) if i not in statics)
-    kw = {k: v for k, v in (kwargs or {}).items() if k not in static_argnames}
+    kw = {k: v for k, v in kwargs.items() if k not in static_argnames}
     in_tree = tree_structure((dyn, kw))
     paths = paths_of((dyn, kw), in_tree)
     return DebugInfo(
         traced_for,
         fun_source_info(fun) if sourceinfo is None else sourceinfo,
         arg_names_thunk(fun, in_tree, static_argnums, signature, paths),
-        result_paths_thunk,
+        None if result_paths_thunk is initial_result_paths else result_paths_thunk,
     )
 
 

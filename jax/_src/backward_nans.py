@@ -185,7 +185,7 @@ def _apply(*args, jaxpr, num_residuals, num_operands, **_):
 
 
 def _jvp(primals, tangents, **params):
-    return ad.jvp(lambda *args: _apply(*args, **params), primals, tangents)
+    return ad.jvp(lambda *args: _apply(*args, **params), primals, tangents, instantiate=False)
 
 
 def _batch(axis_data, args, dims, *, jaxpr, num_residuals, num_operands, operation):

@@ -220,7 +220,7 @@ def _lower(
     outs = [core.physical_aval(a) for a in ctx.avals_out]
     op = mlir.custom_call(
         target,
-        result_types=[mlir.aval_to_ir_type(a) for a in outs],
+        result_types=[mlir.aval_to_ir_type(ctx.module_context, a) for a in outs],
         operands=args,
         has_side_effect=has_side_effect,
         api_version=1,

@@ -174,7 +174,7 @@ def _lowering(
         attrs["inlineable"] = "false"  # a computation of its own, although it is in its usual place
     if compiler_options_json is not None:
         attrs["backend_config"] = compiler_options_json
-    results = mlir.core_call_lowering(
+    results = mlir.lower_call_with_attributes(
         ctx, *args, name="compute_on", call_jaxpr=jaxpr, frontend_attributes=attrs
     )
     return [

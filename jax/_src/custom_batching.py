@@ -228,9 +228,9 @@ class JvpRule:
             # An argument is batched together with its tangent. The rule sees all of them as one
             # batch, so that a result that depends on two arguments has a single batch axis.
             if tb and not b:
-                x = batching.broadcast(x, axis_size, 0)
+                x = batching.broadcast(x, axis_size, 0, None)
             elif b and not tb and t is not None:
-                t = batching.broadcast(t, axis_size, 0)
+                t = batching.broadcast(t, axis_size, 0, None)
             primals.append(x)
             tangents.append(ad.zero_of(x) if t is None else t)
             batched.append(b or tb)
@@ -243,7 +243,7 @@ class JvpRule:
             outs, out_batched[:] = self.rule(axis_size, batched, primals)
             return outs
 
-        outs, out_tangents = ad.jvp(run, primals, tangents)
+        outs, out_tangents = ad.jvp(run, primals, tangents, instantiate=False)
         results = list(zip(outs, out_batched)) if self.with_primals else []
         for t, b, nz in zip(out_tangents, out_batched, self.out_nonzeros):
             if nz:

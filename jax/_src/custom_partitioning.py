@@ -507,7 +507,7 @@ class _Rules:
         out_avals = [_shard_aval(a, s) for a, s in zip(self.out_avals, outs)]
         axes = frozenset(mesh.axis_names)
         flat_fun, _ = api_util.flatten_fun_nokwargs(fun, self.in_tree)
-        info = api_util.debug_info("custom_partitioning", fun)
+        info = api_util.debug_info("custom_partitioning", fun, (), {})
         with body_context(mesh, axes, False):
             jaxpr, found, consts = pe.trace_to_jaxpr_dynamic(flat_fun, in_avals, info)
         if any(isinstance(c, core.Tracer) for c in consts):
@@ -525,8 +525,14 @@ class _Rules:
         result = mlir.lower_jaxpr_to_module(
             "custom_partitioning",
             ClosedJaxpr(jaxpr.replace(effects=frozenset(others)), consts),
+            num_const_args=0,
+            in_avals=None,
+            ordered_effects=(),
             platforms=self.platforms,
+            backend=None,
             axis_context=SPMDAxisContext(mesh, axes),
+            donated_args=None,
+            lowering_parameters=None,
         )
         if result.host_callbacks or others:
             raise NotImplementedError(

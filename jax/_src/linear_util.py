@@ -15,7 +15,12 @@ from typing import Any
 
 from jax._src import config
 from jax._src.core import DebugInfo
-from jax._src.core.jaxpr import fun_source_info, unknown_debug_info
+from jax._src.core.jaxpr import (
+    InitialResultPaths as InitialResultPaths,
+    fun_source_info,
+    initial_result_paths as initial_result_paths,
+    unknown_debug_info,
+)
 from jax._src.errors import StoreException as StoreException
 from jax._src.tree_util import PyTreeDef, tree_flatten, tree_unflatten
 from jax._src.util import fun_name, register_cache
@@ -180,7 +185,20 @@ def wrap_init(
 # Transformations
 
 
-def transformation2(gen: Callable, fun: WrappedFun | None = None, *gen_static_args: Any) -> Any:
+def _decorator(transform: Callable) -> Callable:
+    """Lets a function `transform(gen, fun, ...)` be called with `gen` first, and with the rest later."""
+
+    @functools.wraps(transform)
+    def with_gen(gen: Callable, *rest: Any, **options: Any) -> Any:
+        if rest:
+            return transform(gen, *rest, **options)
+        return functools.partial(transform, gen, **options)
+
+    return with_gen
+
+
+@_decorator
+def transformation2(gen: Callable, fun: WrappedFun, *gen_static_args: Any) -> Any:
     """Puts the transformation `gen(f, *gen_static_args, *args, **kwargs)` around `fun`.
 
     Without `fun` it is a decorator of `gen`: the result takes `fun` and the static arguments.
@@ -192,14 +210,13 @@ def transformation2(gen: Callable, fun: WrappedFun | None = None, *gen_static_ar
       >>> plus(wrap_init(lambda x, y: x * y), 5).call_wrapped(3, 4)
       17
     """
-    if fun is None:
-        return functools.partial(transformation2, gen)
     return fun.wrap(gen, gen_static_args, None)
 
 
+@_decorator
 def transformation_with_aux2(
     gen: Callable,
-    fun: WrappedFun | None = None,
+    fun: WrappedFun,
     *gen_static_args: Any,
     use_eq_store: bool = False,
     unk_names: bool = False,
@@ -213,24 +230,19 @@ def transformation_with_aux2(
     Returns:
       (transformed function, aux): `aux()` returns the stored value.
     """
-    if fun is None:
-        return functools.partial(
-            transformation_with_aux2, gen, use_eq_store=use_eq_store, unk_names=unk_names
-        )
     store = EqualStore() if use_eq_store else Store()
     if unk_names:
         fun = fun.with_unknown_names()
     return fun.wrap(gen, gen_static_args, store), lambda: store.val
 
 
-def transformation(gen: Callable, fun: WrappedFun | None = None, *gen_static_args: Any) -> Any:
+@_decorator
+def transformation(gen: Callable, fun: WrappedFun, *gen_static_args: Any) -> Any:
     """Like `transformation2`, for a generator.
 
     `gen(*gen_static_args, *args, **kwargs)` yields arguments and keyword arguments for the
     function, is sent its result, and yields the result of the transformed function.
     """
-    if fun is None:
-        return functools.partial(transformation, gen)
 
     def run(f, *args, **kwargs):
         return _run_generator(gen, f, args, kwargs)
@@ -238,12 +250,9 @@ def transformation(gen: Callable, fun: WrappedFun | None = None, *gen_static_arg
     return fun.wrap(_Generator(run, gen), gen_static_args, None)
 
 
-def transformation_with_aux(
-    gen: Callable, fun: WrappedFun | None = None, *gen_static_args: Any
-) -> Any:
+@_decorator
+def transformation_with_aux(gen: Callable, fun: WrappedFun, *gen_static_args: Any) -> Any:
     """Like `transformation`; `gen` finally yields a pair of the result and the auxiliary result."""
-    if fun is None:
-        return functools.partial(transformation_with_aux, gen)
     store = Store()
 
     def run(f, store, *args, **kwargs):

@@ -202,12 +202,17 @@ def dce_jaxpr_xla_metadata_rule(
 
 def _call_lowering(ctx: Any, *args: Any, jaxpr: ClosedJaxpr, **meta: Any) -> Any:
     attributes = mlir.metadata_attributes(meta)
-    return mlir.core_call_lowering(
+    return mlir.lower_call_with_attributes(
         ctx, *args, name="xla_metadata_call", call_jaxpr=jaxpr, frontend_attributes=attributes
     )
 
 
 mlir.register_lowering(xla_metadata_call_p, _call_lowering)
+
+
+def attr_get(x: Any) -> Any:
+    """Convert a Python or NumPy value to an MLIR attribute; see `jax.interpreters.mlir.ir_attribute`."""
+    return mlir.ir_attribute(x)
 
 
 # Control dependencies

@@ -2,7 +2,6 @@
 
 # Names of helpers, which the original's module has too.
 from jax._src.api_util import debug_info as debug_info
-from jax._src.interpreters.mlir import ir_attribute as attr_get  # noqa: F401
 from jax._src.tree_util import tree_flatten as tree_flatten, tree_unflatten as tree_unflatten
 from jax._src.tree_util.flat_tree import FlatTree as FlatTree
 from jax._src.util import (
@@ -14,6 +13,7 @@ from jax._src.util import (
     weakref_lru_cache as weakref_lru_cache,
 )
 from jax._src.xla_metadata import (
+    attr_get as attr_get,
     dce_jaxpr_xla_metadata_rule as dce_jaxpr_xla_metadata_rule,
     scheduling_group as scheduling_group,
     xla_metadata_call as xla_metadata_call,

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from jax._src import core, dtypes, source_info_util
+from jax._src.ad_checkpoint.names import name_p
 from jax._src.ad_checkpoint.policies import (
     Offloadable,
     RecomputeType,
@@ -26,7 +27,13 @@ from jax._src.device_put import values as placing
 from jax._src.device_put.primitive import device_put_p
 from jax._src.interpreters import ad, partial_eval as pe
 from jax._src.interpreters.split_rules import Plan
-from jax._src.interpreters.splitting import renamed, renamed_atom, split_rules_of, with_eqns
+from jax._src.interpreters.splitting import (
+    inlined_eqns,
+    renamed,
+    renamed_atom,
+    split_rules_of,
+    with_eqns,
+)
 from jax._src.lax.lax.convert import reduce_precision_p
 
 
@@ -50,6 +57,7 @@ class Split(NamedTuple):
 @cached_on_jaxpr
 def split(closed: ClosedJaxpr, nonzeros: tuple, policy: Callable | None) -> Split:
     """Split a function by a policy; `nonzeros` says which arguments have a tangent."""
+    closed = _with_own_rules(closed, policy)
     lin = ad.linearize_jaxpr(closed, nonzeros)
     jaxpr, n, num_outs = lin.primal.jaxpr, len(closed.in_avals), len(closed.out_avals)
     plan = plan_of(lin.primal, policy or nothing_saveable)
@@ -81,6 +89,54 @@ def split(closed: ClosedJaxpr, nonzeros: tuple, policy: Callable | None) -> Spli
         used[m : m + n],
         list(lin.nonzero_outs),
     )
+
+
+_KEPT = "kept by the rule of an operation"  # the name of values that are stored by any policy
+
+
+def _with_own_rules(closed: ClosedJaxpr, policy: Callable | None) -> ClosedJaxpr:
+    """Apply the rules `remat` of primitives, which say what is computed again, and from what.
+
+    The results are computed from what is kept in the first pass, too: where a rule keeps them, the
+    computation that it repeats is dead.
+    """
+    if all(eqn.primitive.remat is None for eqn in closed.jaxpr.eqns):
+        return closed
+    env: dict[Var, Atom] = {}
+    eqns, constvars, consts = [], list(closed.jaxpr.constvars), list(closed.consts)
+    for eqn in closed.jaxpr.eqns:
+        eqn = renamed(eqn, env)
+        if (rule := eqn.primitive.remat) is None or (made := _by_rule(rule, eqn, policy)) is None:
+            eqns.append(eqn)
+            continue
+        body, values = made
+        new = [Var(core.typeof(x)) for x in values]
+        constvars += new
+        consts += values
+        inlined, outs = inlined_eqns(body.jaxpr, [*new, *eqn.invars])
+        eqns += inlined
+        env.update(zip(eqn.outvars, outs))
+    outvars = [renamed_atom(v, env) for v in closed.jaxpr.outvars]
+    return ClosedJaxpr(with_eqns(closed.jaxpr, eqns, constvars=constvars, outvars=outvars), consts)
+
+
+def _by_rule(rule: Callable, eqn: JaxprEqn, policy: Callable | None) -> Any:
+    """What a rule makes of an equation, as a jaxpr and the constants it takes; None if nothing."""
+    has_rule = False
+
+    def body(*args):
+        nonlocal has_rule
+        found = rule(policy, args, eqn.params)
+        if found is None:
+            return []
+        has_rule = True
+        again, kept = pe.trace_to_closed(found[1], [v.aval for v in eqn.invars])
+        kept = [name_p.bind(x, name=_KEPT) for x in kept]
+        return core.eval_jaxpr(again.jaxpr, again.consts, *kept, *args)
+
+    with source_info_util.user_context(eqn.source_info.traceback), eqn.ctx.manager:
+        made = pe.trace_to_closed(body, [v.aval for v in eqn.invars])
+    return made if has_rule else None
 
 
 def _rounded(jaxpr: Jaxpr, saved: set[Var]) -> Jaxpr:
@@ -138,7 +194,10 @@ class _PolicyPlan(Plan):
         self.policy = policy
         for eqn in closed.jaxpr.eqns:
             rules = split_rules_of(eqn.primitive)
-            if rules.partial_eval_custom is not None:
+            if eqn.primitive is name_p and eqn.params["name"] is _KEPT:
+                self.first.append(eqn)
+                self._store_new(eqn.outvars, eqn)
+            elif rules.partial_eval_custom is not None:
                 self._add_by_rule(rules.partial_eval_custom, eqn)
             elif (two := rules.in_two(eqn, _Planner(policy))) is not None:
                 self.first.extend(two.first)

@@ -32,6 +32,13 @@ if TYPE_CHECKING:
 F = TypeVar("F", bound=Callable[..., Any])
 
 
+class InitialResultPaths:
+    """Stands for the path strings of results of a function that has not run."""
+
+
+initial_result_paths = InitialResultPaths()
+
+
 class DebugInfo:
     """Where a jaxpr comes from: transformation, function, and names of arguments and results.
 
@@ -325,7 +332,7 @@ def new_jaxpr_eqn(
     outvars: Sequence[Var],
     primitive: Primitive,
     params: dict[str, Any],
-    effects: Iterable[Effect] = no_effects,
+    effects: Iterable[Effect],
     source_info: SourceInfo | None = None,
     ctx: JaxprEqnContext | None = None,
 ) -> JaxprEqn:

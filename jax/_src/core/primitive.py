@@ -109,6 +109,9 @@ class Primitive:
     mutates: Callable[..., Sequence[Any]] | None = None
     # The rule of `jax._src.checkify`, which looks for errors; without one there are none to find.
     error_check: Callable[..., Any] | None = None
+    # For `jax.checkpoint`: `remat(policy, args, params)` returns the results, and a function of the
+    # arguments that computes them again in the backward pass; or None where the policy decides.
+    remat: Callable[..., Any] | None = None
     # What `jax._src.key_reuse` knows of the use of random keys: a signature, or a function from an
     # equation to one. Without one, the operands that are keys are consumed.
     key_use: Any = None

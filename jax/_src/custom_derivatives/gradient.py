@@ -96,7 +96,7 @@ def closure_convert(fun: Callable, *example_args) -> tuple[Callable, list]:
     jaxpr, _, consts = pe.trace_to_jaxpr_dynamic(
         flat_fun,
         [typeof(x) for x in flat],
-        api_util.debug_info("closure_convert", fun, example_args),
+        api_util.debug_info("closure_convert", fun, example_args, {}),
     )
     out_tree = out_tree_fn()
     hoist = [

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
 from jax._src import api_util, core
@@ -12,6 +12,7 @@ from jax._src.core.effects import no_effects
 from jax._src.hijax.accumulators import NullAccum, ValAccum
 from jax._src.hijax.primitives import HiPrimitive
 from jax._src.interpreters import ad
+from jax._src.interpreters.splitting import SplitRules, keep_or_drop
 from jax._src.transforms.vmap import vmap
 from jax._src.tree_util import tree_flatten, tree_map, tree_unflatten
 
@@ -38,6 +39,12 @@ class VJPHiPrimitive:
       the tangent of the result, for `jax.linearize`; and for reverse mode if there is no `vjp_fwd`.
     - `transpose(out_ct, *maybe_accums)` makes an operation that is linear transposable: arguments
       that it is linear in are given as accumulators, the others as they are.
+    - `dce(used_outs)` makes a smaller operation where some leaves of the result are not used. It
+      returns which arguments that one takes, which results it has, and itself (None if nothing is
+      left to do). Where one value stands for a part of a tree, it is that of all its leaves.
+    - `remat(policy, *args)` decides what `jax.checkpoint` keeps, also against its policy: it returns
+      the result, and a function of `args` that computes it again for the backward pass. What that
+      function captures is kept.
     - `batch_dim_rule(axis_data, dims)` returns the batch dimensions of the result for those of the
       arguments, or `batch(axis_data, args, dims)` returns the result and its dimensions, for `vmap`.
 
@@ -148,6 +155,16 @@ class VJPHiPrimitive:
         """Add the cotangents of arguments that the operation is linear in to accumulators."""
         self._missing("transpose support", "`transpose`")
 
+    def dce(self, used_outs: Any) -> tuple[Any, Any, VJPHiPrimitive | None]:
+        """Which arguments and results remain if some results are not used, and the operation on them."""
+        if self.effects or any(tree_flatten(used_outs)[0]):
+            return True, True, self
+        return False, False, None
+
+    def remat(self, _policy: Any, *args: Any) -> tuple[Any, Callable[..., Any]]:
+        """The result, and a function that computes it again."""
+        return self(*args), self
+
     def batch(self, axis_data: Any, args: Any, dims: Any) -> Any:
         """The result for a batch of arguments, and its batch dimensions."""
         out_dim = self.batch_dim_rule(axis_data, dims)
@@ -220,6 +237,61 @@ def _flat_tangents(prim: VJPHiPrimitive, method: str, out_t: Any) -> list[Any]:
 
 
 call_hi_primitive_p = _CallHiPrimitive("call_hi_primitive")
+
+
+class _HiSplitRules(SplitRules):
+    def dce(self, used_outputs: Sequence[bool], eqn: Any) -> tuple[list[bool], Any]:
+        prim: VJPHiPrimitive = eqn.params["_prim"]
+        if not prim.defines("dce"):
+            return keep_or_drop(used_outputs, eqn)
+        found = prim.dce(tree_unflatten(prim.out_tree, used_outputs))
+        if not isinstance(found, (tuple, list)) or len(found) != 3:
+            raise TypeError(
+                f"{prim}: `dce` must return a triple (used arguments, results, primitive), got {found!r}."
+            )
+        ins, outs, smaller = found
+        if smaller is None:
+            if any(used_outputs):
+                raise ValueError(f"{prim}: `dce` returned no primitive, but results are used.")
+            return [False] * len(eqn.invars), None
+        used_ins = list(api_util.flatten_axes("used arguments of dce", prim.in_tree, ins))
+        kept_outs = list(api_util.flatten_axes("results of dce", prim.out_tree, outs))
+        invars = [v for v, used in zip(eqn.invars, used_ins) if used]
+        outvars = [v for v, kept in zip(eqn.outvars, kept_outs) if kept]
+        types = [v.aval for v in invars], [v.aval for v in outvars]
+        if types != (list(smaller.in_avals_flat), list(smaller.out_avals_flat)) or any(
+            used and not kept for used, kept in zip(used_outputs, kept_outs)
+        ):
+            raise TypeError(
+                f"{prim}: `dce` must return a primitive from the used arguments to the used results, of"
+                f" the types {types}, but {smaller} is of the types"
+                f" {(smaller.in_avals_flat, smaller.out_avals_flat)}."
+            )
+        params, effects = dict(eqn.params, _prim=smaller), frozenset(smaller.effects)
+        return used_ins, eqn.replace(
+            invars=invars, outvars=outvars, params=params, effects=effects
+        )  # fmt: skip
+
+
+call_hi_primitive_p.split = _HiSplitRules()
+
+
+def _remat(policy: Any, args: Sequence[Any], params: dict[str, Any]) -> Any:
+    prim: VJPHiPrimitive = params["_prim"]
+    if not prim.defines("remat"):
+        return None
+    found = prim.remat(policy, *tree_unflatten(prim.in_tree, args))
+    if not isinstance(found, (tuple, list)) or len(found) != 2 or not callable(found[1]):
+        raise TypeError(f"{prim}: `remat` must return a pair (result, function), got {found!r}.")
+    out, again = found
+
+    def flat_again(*args: Any) -> list[Any]:
+        return _flat_result(prim, "remat", again(*tree_unflatten(prim.in_tree, args)))
+
+    return _flat_result(prim, "remat", out), flat_again
+
+
+call_hi_primitive_p.remat = _remat
 
 
 def _linearize(primals: Sequence[Any], tangents: Sequence[Any], *, _prim: VJPHiPrimitive) -> Any:

@@ -563,7 +563,7 @@ def moveaxis(x: object, src: int, dst: int) -> Any:
     return late.transpose(x, tuple(perm))
 
 
-def broadcast(x: object, sz: int, axis: int, mesh_axis: object = None) -> Any:
+def broadcast(x: object, sz: int, axis: int, mesh_axis: object) -> Any:
     """Repeat `x` `sz` times along a new batch dimension `axis`.
 
     In explicit mode the new dimension is sharded over `mesh_axis`. None stands for the mesh axes of
@@ -739,7 +739,7 @@ def _to_full(x: object, d: int | None, shape: Sequence[Any]) -> Any:
     if own == shape or (d is None and own == ()):
         return x
     if d is None and len(own) == len(shape) - 1:
-        return broadcast(x, shape[0], 0)
+        return broadcast(x, shape[0], 0, None)
     trailing = len(own) - (d is not None)
     dims = (*([] if d is None else [0]), *range(len(shape) - trailing, len(shape)))
     return late.broadcast_in_dim(x, shape, dims)

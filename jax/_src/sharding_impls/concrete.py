@@ -282,7 +282,8 @@ class SdyArrayList(NamedTuple):
 # Contexts for lowering
 
 
-class SPMDAxisContext(NamedTuple):
+@dataclasses.dataclass(frozen=True, slots=True)
+class SPMDAxisContext:
     """A mesh, which of its axes are manual at this point of the lowering, and devices if known."""
 
     mesh: Mesh

@@ -371,7 +371,7 @@ def run_state(f: Callable[..., None]) -> Callable[[Any], Any]:
 
 def _staged(f: Callable[..., Any], in_tree: Any, avals: Any, args: Any) -> Any:
     flat_fun, out_tree = api_util.flatten_fun_nokwargs(f, in_tree)
-    info = api_util.debug_info("run_state", f, args)
+    info = api_util.debug_info("run_state", f, args, {})
     jaxpr, _, consts = pe.trace_to_jaxpr_dynamic(flat_fun, avals, info)
     if out_tree().num_leaves:
         raise ValueError(

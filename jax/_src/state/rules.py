@@ -225,7 +225,7 @@ def _write_batch(primitive: Primitive, what: str, axis_data: Any, args: Any, dim
         if lifted is not None:
             flat, new_tree, out_dim = lifted
             if val_dim is None:
-                val = batching.broadcast(val, size, out_dim)
+                val = batching.broadcast(val, size, out_dim, None)
             else:
                 val = batching.moveaxis(val, val_dim, out_dim)
             return primitive.bind(ref, val, *flat, tree=new_tree), out_dim

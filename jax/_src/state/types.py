@@ -19,6 +19,7 @@ from jax._src.core import (
     typeof,
 )
 from jax._src.core.refs import RefLike
+from jax._src.indexing import Slice
 from jax._src.late_binding import late
 from jax._src.lax import lax
 from jax._src.state.indexing import NDIndexer
@@ -236,6 +237,21 @@ class TransformedRef(RefLike):
     ndim = property(lambda self: len(self.type.shape))
     size = property(lambda self: math.prod(self.type.shape))
     T = property(lambda self: transposed(self))
+
+    @property
+    def is_dynamic_size(self) -> bool:
+        """Whether the size of a slice is traced, as it may be in kernels."""
+        return any(
+            isinstance(i, Slice) and i.is_dynamic_size
+            for t in self.transforms
+            if isinstance(t, NDIndexer)
+            for i in t.indices
+        )
+
+    @property
+    def multiref(self) -> bool:
+        """Whether it is a view of several references."""
+        return isinstance(self.ref, (tuple, list))
 
     def reshape(self, *shape: Any) -> TransformedRef:
         """Return a view with another shape, given as ints or as a sequence; one size may be -1."""

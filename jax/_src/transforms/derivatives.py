@@ -643,7 +643,7 @@ def jvp(fun: Callable, primals, tangents, has_aux: bool = False):
         return unchanged[0] if unchanged else _finish_ct(t)
 
     with operands(flat):
-        outs, outs_t = ad.jvp(flat_fun, flat, moved)
+        outs, outs_t = ad.jvp(flat_fun, flat, moved, instantiate=False)
         tangents = list(map(finished, outs, outs_t))
     answer, tangent = [tree_unflatten(out_tree(), xs) for xs in (outs, tangents)]
     return (answer, tangent, get_aux()) if has_aux else (answer, tangent)
@@ -702,7 +702,7 @@ def linearize(fun: Callable, *primals, has_aux: bool = False):
         flat_fun, out_tree = flatten_fun_nokwargs(fun, in_tree)
     with operands(flat):
         outs, lin = ad.linearize(flat_fun, flat)
-        jaxpr, consts = lin.to_jaxpr(api_util.debug_info("linearize", fun, primals))
+        jaxpr, consts = lin.to_jaxpr(api_util.debug_info("linearize", fun, primals, {}))
     aux = get_aux() if has_aux else None
     in_avals = [typeof(x) for x in flat]
     lifted = _LinearizedFunction(jaxpr, in_tree, out_tree(), in_avals)
@@ -765,7 +765,7 @@ def linear_transpose(fun: Callable, *primals, reduce_axes=()) -> Callable:
     flat, in_tree = tree_flatten(primals)
     flat_fun, out_tree = flatten_fun_nokwargs(fun, in_tree)
     in_avals = [api_util.shaped_abstractify(x) for x in flat]
-    info = api_util.debug_info("linear_transpose", fun, primals)
+    info = api_util.debug_info("linear_transpose", fun, primals, {})
     jaxpr, out_avals, consts = pe.trace_to_jaxpr_dynamic(flat_fun, in_avals, info)
     all_dtypes = [a.dtype for a in (*in_avals, *out_avals) if not a.is_high]
     if not any(all(dtypes.issubdtype(d, k) for d in all_dtypes) for k in (np.inexact, np.integer)):

@@ -41,9 +41,9 @@ def linear_call(
     operands, lin_tree = tree_flatten(linear_args)
     res_avals = [typeof(x) for x in residuals]
     lin_avals = [typeof(x) for x in operands]
-    info = api_util.debug_info("linear_call fun", fun, (residual_args, linear_args))
+    info = api_util.debug_info("linear_call fun", fun, (residual_args, linear_args), {})
     callee, consts, out_tree = _trace(fun, info, res_tree, res_avals, lin_tree, lin_avals)
-    info_t = api_util.debug_info("linear_call fun_transpose", fun_transpose)
+    info_t = api_util.debug_info("linear_call fun_transpose", fun_transpose, (), {})
     store: list[ClosedJaxpr] = []
 
     def transpose_thunk() -> ClosedJaxpr:

@@ -145,7 +145,7 @@ def _impl(*, dim: Any) -> Any:
 
 def _lowering(ctx: Any, *, dim: Any) -> list[Any]:
     (value,) = mlir.eval_dynamic_shape(ctx, (dim,))
-    out_type = mlir.aval_to_ir_type(ctx.avals_out[0])
+    out_type = mlir.aval_to_ir_type(ctx.module_context, ctx.avals_out[0])
     return [value if value.type == out_type else hlo.convert(out_type, value)]
 
 

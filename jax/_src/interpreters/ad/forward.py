@@ -33,7 +33,7 @@ def jvp(
     primals: Sequence[Any],
     tangents: Sequence[Any],
     has_aux: bool = False,
-    instantiate: bool | Sequence[bool] = False,
+    instantiate: bool | Sequence[bool] = True,
     transform_stack: bool = True,
 ) -> Any:
     """Compute the results and tangents of a flat function.
@@ -54,7 +54,7 @@ def jvp(
         return _jvp_with_options(fun, primals, tangents, has_aux, instantiate, transform_stack)
     if transform_stack:
         with source_info_util.transform_name_stack("jvp"):
-            return jvp(fun, primals, tangents, transform_stack=False)
+            return jvp(fun, primals, tangents, instantiate=False, transform_stack=False)
     trace = JVPTrace(trace_ctx.trace)
     args = [
         p
@@ -86,7 +86,7 @@ def _jvp_with_options(
         return outs
 
     outs, tangents = jvp(
-        without_aux if has_aux else fun, primals, tangents, transform_stack=transform_stack
+        without_aux if has_aux else fun, primals, tangents, False, False, transform_stack
     )
     if isinstance(instantiate, bool):
         instantiate = [instantiate] * len(outs)
@@ -303,7 +303,7 @@ def _jvp_jaxpr(closed: ClosedJaxpr, nonzeros: tuple[Any, ...], instantiate: tupl
         rest = iter(args[len(nonzeros) :])
         tangents = [next(rest) if nz else zero_of(p) for p, nz in zip(primals, nonzeros)]
         outs, tangents_out = jvp(
-            core.jaxpr_as_fun(closed), primals, tangents, transform_stack=False
+            core.jaxpr_as_fun(closed), primals, tangents, instantiate=False, transform_stack=False
         )
         out_nonzeros[:] = [
             type(t) is not Zero or inst for t, inst in zip(tangents_out, instantiate)

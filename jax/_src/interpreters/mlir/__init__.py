@@ -125,6 +125,7 @@ if TYPE_CHECKING:
         call_lowering as call_lowering,
         check_backend_matches as check_backend_matches,
         core_call_lowering as core_call_lowering,
+        lower_call_with_attributes as lower_call_with_attributes,
         lower_called_computation as lower_called_computation,
         lower_jaxpr_inline as lower_jaxpr_inline,
         lower_jaxpr_to_fun as lower_jaxpr_to_fun,
@@ -156,6 +157,7 @@ __getattr__, __dir__ = lazy_names(
         ),
         "jax._src.interpreters.mlir.functions": (
             "call_lowering", "check_backend_matches", "core_call_lowering",
+            "lower_call_with_attributes",
             "lower_called_computation", "lower_jaxpr_inline", "lower_jaxpr_to_fun",
             "lower_jit_call",
         ),

@@ -95,7 +95,7 @@ def emit_python_callback(
         return values, after if token is not None and returns_token else token, call
     operand_layouts = [_row_major(a) for a in operand_avals]
     result_layouts = [_row_major(a) for a in result_avals]
-    result_types = [aval_to_ir_type(a) for a in result_avals]
+    result_types = [aval_to_ir_type(None, a) for a in result_avals]
     ordered = token is not None
     if ordered:
         operands = [token, *operands]

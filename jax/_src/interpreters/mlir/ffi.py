@@ -48,7 +48,7 @@ def build_ffi_lowering_function(
                     f"{kwargs['api_version']}"
                 )
             kwargs["backend_config"] = backend_config
-        kwargs.setdefault("result_types", [aval_to_ir_type(aval) for aval in ctx.avals_out])
+        kwargs.setdefault("result_types", [aval_to_ir_type(None, aval) for aval in ctx.avals_out])
         if not skip_ffi_layout_processing:
             kwargs["operand_layouts"] = _layouts(ctx.avals_in, operand_layouts)
             kwargs["result_layouts"] = _layouts(ctx.avals_out, result_layouts)

@@ -51,10 +51,10 @@ def lower_jaxpr_to_fun(
     jaxpr: core.ClosedJaxpr,
     effects: Sequence[Any],
     *,
-    num_const_args: int = 0,
+    num_const_args: int,
     main_function: bool = False,
     replicated_args: Sequence[bool] | None = None,
-    in_avals: Sequence[Any] | None = None,
+    in_avals: Sequence[Any] | None,
     arg_shardings: Sequence[Any] | None = None,
     result_shardings: Sequence[Any] | None = None,
     use_sharding_annotations: bool = True,
@@ -189,8 +189,9 @@ def _lower_body(
     elif jaxpr.consts:
         consts = ir_consts(jaxpr.consts, [v.aval for v in inner.constvars])
     results, tokens_out = jaxpr_subcomp(
-        ctx, inner, stack, tokens_in, consts, *args, dim_var_values=dim_var_values
-    )
+        ctx, inner, stack, tokens_in, consts, *args,
+        dim_var_values=dim_var_values, const_lowering=None, outer_traceback=None,
+    )  # fmt: skip
     return flatten_ir_values([*(tokens_out.get(eff) for eff in effects), *results])
 
 
@@ -374,13 +375,20 @@ def core_call_lowering(
     name: str,
     backend: str | None = None,
     call_jaxpr: core.ClosedJaxpr | core.Jaxpr,
-    frontend_attributes: dict[str, str] | None = None,
-    **_: Any,
 ) -> Sequence[IrValues]:
-    """The lowering rule of primitives that only call the jaxpr in the parameter `call_jaxpr`.
+    """The lowering rule of primitives that only call the jaxpr in the parameter `call_jaxpr`."""
+    return lower_call_with_attributes(ctx, *args, name=name, call_jaxpr=call_jaxpr, backend=backend)
 
-    `frontend_attributes` are attached to the call, for the compiler.
-    """
+
+def lower_call_with_attributes(
+    ctx: LoweringRuleContext,
+    *args: IrValues,
+    name: str,
+    call_jaxpr: core.ClosedJaxpr | core.Jaxpr,
+    backend: str | None = None,
+    frontend_attributes: dict[str, str] | None = None,
+) -> Sequence[IrValues]:
+    """Lowers a call of a jaxpr; `frontend_attributes` are attached to it, for the compiler."""
     module_ctx = ctx.module_context
     attributes = None
     if frontend_attributes is not None:

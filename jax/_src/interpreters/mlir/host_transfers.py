@@ -65,7 +65,7 @@ def emit_transfers(
     for aval in received:
         receive_channels.append(module_ctx.new_channel())
         op = hlo.RecvOp(
-            [aval_to_ir_type(aval), token_type()], token,
+            [aval_to_ir_type(None, aval), token_type()], token,
             _channel(receive_channels[-1], _FROM_HOST), is_host_transfer=True,
         )  # fmt: skip
         _to_host(module_ctx, op, receive_channels[-1], sharding(2))

@@ -56,13 +56,13 @@ def lower_jaxpr_to_module(
     module_name: str,
     jaxpr: core.ClosedJaxpr,
     *,
-    num_const_args: int = 0,
-    in_avals: Sequence[Any] | None = None,
+    num_const_args: int,
+    in_avals: Sequence[Any] | None,
+    ordered_effects: Sequence[Any],
     platforms: Sequence[str],
-    backend: Any = None,
-    axis_context: Any = None,
-    ordered_effects: Sequence[Any] = (),
-    donated_args: Sequence[bool] | None = None,
+    backend: Any,
+    axis_context: Any,
+    donated_args: Sequence[bool] | None,
     replicated_args: Sequence[bool] | None = None,
     arg_shardings: Sequence[Any] | None = None,
     result_shardings: Sequence[Any] | None = None,
@@ -70,12 +70,11 @@ def lower_jaxpr_to_module(
     out_layouts: Sequence[Any] | None = None,
     arg_names: Sequence[str | None] | None = None,
     result_names: Sequence[str] | None = None,
-    num_replicas: int = 1,
     num_partitions: int = 1,
     all_default_mem_kind: bool = True,
     input_output_aliases: Sequence[int | None] | None = None,
     propagated_out_mem_kinds: Sequence[str | None] | None = None,
-    lowering_parameters: LoweringParameters | None = None,
+    lowering_parameters: LoweringParameters | None,
 ) -> LoweringResult:
     """Lowers a jaxpr to a StableHLO module with the entry point `main`.
 
@@ -93,7 +92,7 @@ def lower_jaxpr_to_module(
       arg_shardings, result_shardings: shardings; None where the compiler chooses.
       in_layouts, out_layouts: layouts, None for the default, or AUTO.
       arg_names, result_names: paths of arguments and results.
-      num_replicas, num_partitions: of the program that runs.
+      num_partitions: of the program that runs.
       all_default_mem_kind: whether all memory kinds are the devices' default.
       input_output_aliases: for each argument, the result that reuses its buffer, or None.
       propagated_out_mem_kinds: memory kinds of results according to their types.
@@ -152,7 +151,7 @@ def lower_jaxpr_to_module(
     with context, ctx.traceback_caches.unknown:
         attrs = ctx.module.operation.attributes
         attrs["sym_name"] = ir.StringAttr.get(sanitize_name(module_name).rstrip("_"))
-        attrs["mhlo.num_replicas"] = i32_attr(num_replicas)
+        attrs["mhlo.num_replicas"] = i32_attr(1)
         attrs["mhlo.num_partitions"] = i32_attr(num_partitions)
         args = ArgSpecs(
             in_avals, arg_names, replicated_args, arg_shardings, arg_memory_kinds,
@@ -358,8 +357,9 @@ def build_mlir_module_helper(
     if effects_lib.ordered_effects.filter_in(closed_jaxpr.effects):
         raise ValueError("a module without tokens cannot hold ordered effects")
     return lower_jaxpr_to_module(
-        name, closed_jaxpr, platforms=platforms, backend=backend, axis_context=axis_context
-    ).module
+        name, closed_jaxpr, num_const_args=0, in_avals=None, ordered_effects=(), platforms=platforms,
+        backend=backend, axis_context=axis_context, donated_args=None, lowering_parameters=None,
+    ).module  # fmt: skip
 
 
 def merge_mlir_modules(

@@ -58,8 +58,8 @@ def _create(*args: object) -> Any:
 
 def shape_tensor(ctx: LoweringRuleContext, sizes: Sequence[Any]) -> Any:
     """Returns a 1-d int32 tensor of `sizes`, which are ints or 0-d integer IR values."""
-    int1d = aval_to_ir_type(core.ShapedArray((1,), np.dtype(np.int32)))
-    i32 = aval_to_ir_type(core.ShapedArray((), np.dtype(np.int32)))
+    int1d = aval_to_ir_type(None, core.ShapedArray((1,), np.dtype(np.int32)))
+    i32 = aval_to_ir_type(None, core.ShapedArray((), np.dtype(np.int32)))
 
     def one(d: Any) -> Any:
         if type(d) is int:
@@ -259,7 +259,7 @@ def dynamic_update_slice(
     if extra:
         zero_aval = core.ShapedArray((), np.dtype(np.int32))
         zero = ir_constant(np.int32(0))
-        if start_indices and start_indices[0].type != aval_to_ir_type(zero_aval):
+        if start_indices and start_indices[0].type != aval_to_ir_type(None, zero_aval):
             zero = hlo.convert(start_indices[0].type, zero)
         start_indices += [zero] * extra
     out = hlo.dynamic_update_slice(x, update, start_indices)

@@ -127,10 +127,9 @@ def jaxpr_subcomp(
     tokens: TokenSet,
     consts_for_constvars: Sequence[IrValues],
     *args: IrValues,
-    dim_var_values: Sequence[Any] = (),
-    const_lowering: dict[Any, Any] | None = None,
-    outer_traceback: Any = None,
-    traceback: Any = None,
+    dim_var_values: Sequence[Any],
+    const_lowering: dict[Any, Any] | None,
+    outer_traceback: Any,
 ) -> tuple[list[IrValues], TokenSet]:
     """Lowers the equations of a jaxpr at the insertion point.
 
@@ -144,11 +143,26 @@ def jaxpr_subcomp(
       dim_var_values: IR values of dimension variables, in order of `ctx.shape_poly_state.dim_vars`.
       const_lowering: IR values of constants that are passed as arguments, by (id, aval).
       outer_traceback: the traceback of the operation that contains the jaxpr.
-      traceback: the traceback for all operations, instead of their own.
 
     Returns:
       IR values of the results, and the tokens after the equations.
     """
+    where = _Where(ctx, name_stack, outer_traceback)
+    return _lower_equations(
+        ctx, jaxpr, where, tokens, consts_for_constvars, args, dim_var_values, const_lowering
+    )
+
+
+def _lower_equations(
+    ctx: ModuleContext,
+    jaxpr: core.Jaxpr,
+    where: _Where,
+    tokens: TokenSet,
+    consts_for_constvars: Sequence[IrValues],
+    args: Sequence[IrValues],
+    dim_var_values: Sequence[Any],
+    const_lowering: dict[Any, Any] | None,
+) -> tuple[list[IrValues], TokenSet]:
     if len(args) != len(jaxpr.invars) or len(consts_for_constvars) != len(jaxpr.constvars):
         raise ValueError(
             f"lowering a jaxpr of {len(jaxpr.constvars)} constants and {len(jaxpr.invars)} "
@@ -158,7 +172,6 @@ def jaxpr_subcomp(
     env.update(zip(jaxpr.invars, args))
     Literal = core.Literal
     rules = ctx.rules
-    where = _Where(ctx, name_stack, outer_traceback, traceback)
     eqn = None
     try:
         for eqn in jaxpr.eqns:
@@ -244,6 +257,12 @@ def _checked_results(eqn: core.JaxprEqn, outs: Any) -> Sequence[IrValues]:
 class _Where:
     """Computes locations of equations and enters their contexts, reusing those of the previous one.
 
+    Args:
+      ctx: the module.
+      name_stack: scopes and transformations around the jaxpr.
+      outer_traceback: the traceback of the operation that contains the jaxpr.
+      traceback: the traceback for all operations, instead of their own.
+
     Attributes:
       stack: the name stack of the current equation.
       traceback: its traceback.
@@ -255,7 +274,7 @@ class _Where:
     )  # fmt: skip
 
     def __init__(
-        self, ctx: ModuleContext, name_stack: Any, outer_traceback: Any, traceback: Any
+        self, ctx: ModuleContext, name_stack: Any, outer_traceback: Any, traceback: Any = None
     ) -> None:
         if name_stack.stack and type(name_stack.stack[-1]) is source_info_util.Transform:
             name_stack = name_stack.within()
@@ -423,16 +442,15 @@ class _LoweredFunction:
     def __call__(self, ctx: LoweringRuleContext, *args: Any, **params: Any) -> Sequence[IrValues]:
         closed = self.trace([_without_manual_axes(a) for a in ctx.avals_in], params)
         module_ctx = ctx.module_context
-        outs, tokens_out = jaxpr_subcomp(
+        outs, tokens_out = _lower_equations(
             module_ctx,
             closed.jaxpr,
-            ctx.name_stack,
+            _Where(module_ctx, ctx.name_stack, None, ctx.traceback),
             ctx.tokens_in,
             ir_consts(closed.consts, [v.aval for v in closed.jaxpr.constvars]),
-            *args,
-            dim_var_values=ctx.dim_var_values,
-            const_lowering=ctx.const_lowering,
-            traceback=ctx.traceback,
+            args,
+            ctx.dim_var_values,
+            ctx.const_lowering,
         )
         if len(ctx.tokens_in):
             ctx.set_tokens_out(tokens_out)

@@ -110,15 +110,13 @@ ir_type_handlers: dict[type, Callable[[Any], IrTypes]] = {
 }
 
 
-def aval_to_ir_types(ctx: Any, aval: Any = None) -> IrTypes:
+def aval_to_ir_types(ctx: Any, aval: Any) -> IrTypes:
     """Returns the IR type of values of type `aval`, or a tuple if several IR values represent one.
 
     Args:
-      ctx: the `ModuleContext`, which caches types. It may be omitted.
+      ctx: the `ModuleContext`, which caches types, or None.
       aval: the abstract value.
     """
-    if aval is None:
-        return _lookup(ctx)(ctx)
     if ctx is None:
         return _lookup(aval)(aval)
     cache = ctx.aval_to_ir_types_cache
@@ -128,13 +126,11 @@ def aval_to_ir_types(ctx: Any, aval: Any = None) -> IrTypes:
     return types
 
 
-def aval_to_ir_type(ctx: object, aval: Any = None) -> Any:
+def aval_to_ir_type(ctx: object, aval: Any) -> Any:
     """Like `aval_to_ir_types`, for an abstract value that one IR value represents."""
     types = aval_to_ir_types(ctx, aval)
     if isinstance(types, tuple):
-        raise TypeError(
-            f"values of type {aval or ctx} have {len(types)} IR types, where one is expected"
-        )
+        raise TypeError(f"values of type {aval} have {len(types)} IR types, where one is expected")
     return types
 
 

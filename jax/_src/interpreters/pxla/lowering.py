@@ -453,6 +453,8 @@ def _find_or_lower(
             return mlir.lower_jaxpr_to_module(
                 request.module_name,
                 closed,
+                num_const_args=0,
+                in_avals=None,
                 platforms=platforms,
                 backend=placement.backend,
                 axis_context=ShardingContext(

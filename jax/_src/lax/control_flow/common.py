@@ -46,11 +46,11 @@ def stage(
         return staged
     api_util.check_may_trace(fun, kind)
     if cache_misses.are_wanted():
-        names = lambda: api_util.debug_info(kind, fun, args).safe_arg_names(len(in_avals))
+        names = lambda: api_util.debug_info(kind, fun, args, {}).safe_arg_names(len(in_avals))
         cache_misses.explain_staging(fun, key, table.keys(), names)
     flat_fun, out_tree = api_util.flatten_fun_nokwargs(fun, in_tree)
     info = api_util.debug_info(
-        kind, fun, args, result_paths_thunk=api_util.result_paths_thunk(out_tree)
+        kind, fun, args, {}, result_paths_thunk=api_util.result_paths_thunk(out_tree)
     )
     jaxpr, _, consts = pe.trace_to_jaxpr_dynamic(flat_fun, in_avals, info)
     tree = out_tree()
@@ -225,8 +225,15 @@ def check_effects(name: str, *jaxprs: ClosedJaxpr) -> None:
 
 
 def check_maskable(name: str, *jaxprs: ClosedJaxpr) -> None:
-    """Raise NotImplementedError for effects that must not run for masked batch elements."""
+    """Raise NotImplementedError for effects that must not run for masked batch elements, and for
+    arguments and results that are no arrays, between which elements would have to choose."""
     for jaxpr in jaxprs:
+        if high := [a for a in (*jaxpr.in_avals, *jaxpr.out_avals) if a.is_high]:
+            raise NotImplementedError(
+                f"vmap of {name} with a mapped predicate chooses between arrays only, not between values of"
+                f" type {high[0]}. Use jax.lax.map in place of vmap, or pass the arrays that the values"
+                f" consist of through {name}."
+            )
         found = exact_effects.filter_in(jaxpr.effects)
         if found:
             raise NotImplementedError(

@@ -613,7 +613,9 @@ def _cond_lowering(ctx, index, *ops, branches, branches_platforms=None):
     tokens = ctx.tokens_in.subset(effects)
     out_types = [
         *[t for e in effects for t in [mlir.token_type()]],
-        *mlir.flatten_ir_types([mlir.aval_to_ir_type(a) for a in ctx.avals_out]),
+        *mlir.flatten_ir_types(
+            [mlir.aval_to_ir_type(ctx.module_context, a) for a in ctx.avals_out]
+        ),
     ]
     if len(branches) == 1:
         return mlir.lower_jaxpr_inline(ctx, branches[0], "cond/branch_0_fun", *ops)
@@ -633,7 +635,7 @@ def _cond_lowering(ctx, index, *ops, branches, branches_platforms=None):
     if effects:
         ctx.set_tokens_out(mlir.TokenSet(zip(effects, results[:n])))
     values = mlir.unflatten_ir_values_like_types(
-        results[n:], [mlir.aval_to_ir_type(a) for a in ctx.avals_out]
+        results[n:], [mlir.aval_to_ir_type(ctx.module_context, a) for a in ctx.avals_out]
     )
     # Keep the results' shardings: the compiler would otherwise reduce unreduced values.
     return [mlir.lower_with_sharding_in_types(ctx, v, a) for v, a in zip(values, ctx.avals_out)]
@@ -718,7 +720,7 @@ def _platform_index_lowering(ctx, *, platforms):
     table = mlir.ir_constant(np.array(indices, np.int32))
     which = ctx.dim_var_values[0]
     picked = hlo.dynamic_slice(table, [which], mlir.dense_int_array([1]))
-    return [hlo.reshape(mlir.aval_to_ir_type(ctx.avals_out[0]), picked)]
+    return [hlo.reshape(mlir.aval_to_ir_type(ctx.module_context, ctx.avals_out[0]), picked)]
 
 
 mlir.register_lowering(platform_index_p, _platform_index_lowering)

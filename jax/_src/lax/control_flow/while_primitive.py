@@ -241,7 +241,7 @@ while_p.split = _WhileSplitRules()
 def _while_lowering(ctx, *args, cond_jaxpr, body_jaxpr, cond_nconsts, body_nconsts, **_):
     cconsts, bconsts, init = split_at(args, cond_nconsts, body_nconsts)
     carry_avals = ctx.avals_out
-    carry_types = [mlir.aval_to_ir_type(a) for a in carry_avals]
+    carry_types = [mlir.aval_to_ir_type(ctx.module_context, a) for a in carry_avals]
     effects = [
         e for e in ctx.tokens_in.effects() if e in body_jaxpr.effects or e in cond_jaxpr.effects
     ]

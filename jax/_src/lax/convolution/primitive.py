@@ -382,7 +382,7 @@ def _conv_lower(
     lhs_spec, rhs_spec, out_spec = dimension_numbers
     n = len(window_strides)
     out = hlo.convolution(
-        mlir.aval_to_ir_type(aval_out),
+        mlir.aval_to_ir_type(ctx.module_context, aval_out),
         lhs,
         rhs,
         dimension_numbers=hlo.ConvDimensionNumbers.get(

@@ -56,10 +56,10 @@ class mirrored:
 def _with_sign(ctx, size, like, aval, reverse=False):
     """Return a number with the sign of another one, or the opposite sign; by bits, since processors may flush numbers to zero."""
     bits = aval.update(dtype=np.dtype(f"uint{aval.dtype.itemsize * 8}"))
-    bits_type, top = mlir.aval_to_ir_type(bits), 8 * aval.dtype.itemsize - 1
+    bits_type, top = mlir.aval_to_ir_type(ctx.module_context, bits), 8 * aval.dtype.itemsize - 1
     sign, rest = (mlir.full_like_aval(ctx, value, bits) for value in (1 << top, (1 << top) - 1))
     if reverse:
         like = hlo.negate(like)
     size, like = (hlo.bitcast_convert(bits_type, x) for x in (size, like))
     out = hlo.or_(hlo.and_(size, rest), hlo.and_(like, sign))
-    return hlo.bitcast_convert(mlir.aval_to_ir_type(aval), out)
+    return hlo.bitcast_convert(mlir.aval_to_ir_type(ctx.module_context, aval), out)

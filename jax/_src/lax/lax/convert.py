@@ -368,7 +368,7 @@ def _bitcast_batch(args, dims, *, new_dtype):
 
 def _bitcast_lower(ctx, x, *, new_dtype):
     (aval_out,) = ctx.avals_out
-    out = hlo.bitcast_convert(mlir.aval_to_ir_type(aval_out), x)
+    out = hlo.bitcast_convert(mlir.aval_to_ir_type(ctx.module_context, aval_out), x)
     return [with_sharding(ctx, out, aval_out)]
 
 

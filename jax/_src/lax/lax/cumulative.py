@@ -222,11 +222,11 @@ def _kernel_lowering(operation, otherwise):
         ):
             return otherwise(ctx, x, axis=axis, reverse=reverse)
         if low_precision:
-            x = hlo.convert(mlir.aval_to_ir_type(wide), x)
+            x = hlo.convert(mlir.aval_to_ir_type(ctx.module_context, wide), x)
         attributes = dict(operation=np.int64(operation), reverse=np.int64(reverse))
         (out,) = native_calls.call_along(ctx, _KERNEL, [x], [wide], axis, attributes)
         if low_precision:
-            out = hlo.convert(mlir.aval_to_ir_type(aval), out)
+            out = hlo.convert(mlir.aval_to_ir_type(ctx.module_context, aval), out)
         return [rules.with_sharding(ctx, out, aval)]
 
     return lower
@@ -306,8 +306,8 @@ def _loop_lowering(op, identity):
         n, width = aval.shape
         row = core.ShapedArray((1, width), aval.dtype)
         body_ctx = ctx.replace(avals_in=[row, row], avals_out=[row])
-        i32 = mlir.aval_to_ir_type(core.ShapedArray((), np.dtype(np.int32)))
-        row_type = mlir.aval_to_ir_type(row)
+        i32 = mlir.aval_to_ir_type(ctx.module_context, core.ShapedArray((), np.dtype(np.int32)))
+        row_type = mlir.aval_to_ir_type(ctx.module_context, row)
         zero, one = monoids.constant(np.int32(0)), monoids.constant(np.int32(1))
         neutral = monoids.constant(identity(aval.dtype))
         first = mlir.broadcast_in_dim(ctx, neutral, row, broadcast_dimensions=())

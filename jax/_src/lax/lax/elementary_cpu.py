@@ -205,13 +205,13 @@ def _lower_exp2(ctx: mlir.LoweringRuleContext, x: Any, *, accuracy: Any) -> Any:
     out = hlo.exponential(
         hlo.multiply(log2, hlo.subtract(x, n)), result_accuracy=accuracy_attr(accuracy)
     )
-    n = hlo.convert(mlir.aval_to_ir_type(integers), n)
+    n = hlo.convert(mlir.aval_to_ir_type(ctx.module_context, integers), n)
     one = mlir.full_like_aval(ctx, 1, integers)
     first = hlo.shift_right_arithmetic(n, one)
     for part in (first, hlo.subtract(n, first)):
         exponent = hlo.add(part, mlir.full_like_aval(ctx, info.maxexp - 1, integers))
         power = hlo.shift_left(exponent, mlir.full_like_aval(ctx, info.nmant, integers))
-        power = hlo.bitcast_convert(mlir.aval_to_ir_type(aval_out), power)
+        power = hlo.bitcast_convert(mlir.aval_to_ir_type(ctx.module_context, aval_out), power)
         out = hlo.multiply(out, power)
     return [with_sharding(ctx, out, aval_out)]
 

@@ -109,7 +109,7 @@ def align_batch(args, bdims):
     out = []
     for x, b in zip(args, bdims):
         if b is None:
-            x = batching.broadcast(x, size, at)
+            x = batching.broadcast(x, size, at, None)
         elif b != at:
             x = batching.moveaxis(x, b, at)
         out.append(x)
@@ -486,7 +486,7 @@ def _pad_batch(args, bdims, *, padding_config):
         config = tuple_insert(padding_config, xdim, (0, 0, 0))
         return pad_p.bind(x, value, padding_config=config), xdim
     if xdim is None:
-        xdim, x = 0, batching.broadcast(x, value.shape[vdim], 0)
+        xdim, x = 0, batching.broadcast(x, value.shape[vdim], 0, None)
     config = tuple_insert(padding_config, xdim, (0, 0, 0))
     if isinstance(x.dtype, dtypes.ExtendedDType):
         filler = squeeze(late.slice(value, (0,), (1,)), (0,))  # replaced below, like the zeros

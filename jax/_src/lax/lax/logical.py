@@ -201,7 +201,7 @@ class _compare:
         if element.shape:
             dims = range(aval_out.ndim, aval_out.ndim + element.ndim)
             init = mlir.ir_constant(np.bool_(self.direction == "EQ"))
-            out_type = mlir.aval_to_ir_type(aval_out)
+            out_type = mlir.aval_to_ir_type(ctx.module_context, aval_out)
             reduce = hlo.ReduceOp([out_type], [equal], [init], mlir.dense_int_array(list(dims)))
             block = reduce.regions[0].blocks.append(init.type, init.type)
             with ir.InsertionPoint(block):

@@ -106,6 +106,8 @@ def emit_jaxpr(ctx, jaxpr, args) -> list[Any]:
         consts,
         *args,
         dim_var_values=ctx.dim_var_values,
+        const_lowering=None,
+        outer_traceback=None,
     )
     return mlir.flatten_ir_values(outs)
 

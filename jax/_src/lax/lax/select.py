@@ -174,7 +174,7 @@ def _select_batch(args, dims):
     ndim = core.typeof(cases[0]).ndim
     if which_dim is None:
         if core.typeof(which).ndim:
-            which = batching.broadcast(which, size, d)
+            which = batching.broadcast(which, size, d, None)
     elif core.typeof(which).ndim == ndim:
         which = batching.moveaxis(which, which_dim, d)
     else:  # a batch of scalars
@@ -184,7 +184,7 @@ def _select_batch(args, dims):
 
 
 def _at_dim(x, bdim, d, size):
-    return batching.broadcast(x, size, d) if bdim is None else batching.moveaxis(x, bdim, d)
+    return batching.broadcast(x, size, d, None) if bdim is None else batching.moveaxis(x, bdim, d)
 
 
 def _select_lower(ctx, which, *cases):
@@ -319,14 +319,14 @@ def _clamp_batch(args, dims):
     if d is None:
         d = 0
         size = next(core.typeof(a).shape[b] for a, b in zip(args, dims) if b is not None)
-        x = batching.broadcast(x, size, d)
+        x = batching.broadcast(x, size, d, None)
     shape = core.typeof(x).shape
     bounds = []
     for bound, bdim in ((min, min_dim), (max, max_dim)):
         ndim = core.typeof(bound).ndim
         if bdim is None:
             if ndim:
-                bound = batching.broadcast(bound, shape[d], d)
+                bound = batching.broadcast(bound, shape[d], d, None)
         elif ndim == len(shape):
             bound = batching.moveaxis(bound, bdim, d)
         else:  # a batch of scalars

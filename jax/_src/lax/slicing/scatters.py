@@ -431,7 +431,7 @@ def _scatter_lower(
         index_vector_dim=len(index_aval.shape) - 1,
     )
     op = hlo.ScatterOp(
-        [mlir.aval_to_ir_type(aval_out)],
+        [mlir.aval_to_ir_type(ctx.module_context, aval_out)],
         [operand],
         indices,
         [updates],
@@ -440,7 +440,7 @@ def _scatter_lower(
         unique_indices=mlir.ir.BoolAttr.get(unique_indices),
     )
     dtype = core.physical_aval(operand_aval).dtype
-    scalar = mlir.aval_to_ir_type(core.ShapedArray((), dtype))
+    scalar = mlir.aval_to_ir_type(ctx.module_context, core.ShapedArray((), dtype))
     block = op.update_computation.blocks.append(scalar, scalar)
     with mlir.ir.InsertionPoint(block):
         if update_jaxpr is None:
@@ -456,6 +456,7 @@ def _scatter_lower(
                 *block.arguments,
                 dim_var_values=ctx.dim_var_values,
                 const_lowering=ctx.const_lowering,
+                outer_traceback=None,
             )
             hlo.return_(mlir.flatten_ir_values(outs))
     return [rules.with_sharding(ctx, op.results[0], aval_out)]
@@ -478,14 +479,18 @@ def _scatter_add_lower_cpu(ctx, operand, indices, updates, **params):
     scalar = native_calls.broadcast_scalar(updates)
     if scalar is None:
         update_aval = core.ShapedArray((count, *operand_aval.shape[1:]), update_aval.dtype)
-        updates = hlo.reshape(mlir.aval_to_ir_type(update_aval), updates)
+        updates = hlo.reshape(mlir.aval_to_ir_type(ctx.module_context, update_aval), updates)
     else:
         update_aval = core.ShapedArray((), update_aval.dtype)
         updates = scalar
     return native_calls.call(
         ctx,
         _KERNEL,
-        [operand, hlo.reshape(mlir.aval_to_ir_type(index_aval), indices), updates],
+        [
+            operand,
+            hlo.reshape(mlir.aval_to_ir_type(ctx.module_context, index_aval), indices),
+            updates,
+        ],
         [operand_aval, index_aval, update_aval],
         ctx.avals_out,
         dict(clip=np.int64(params["mode"] is GatherScatterMode.CLIP)),
