@@ -4,11 +4,16 @@
 It needs Chromium, and Pillow, which comes with matplotlib.
 """
 
+import fcntl
 import html
+import io
 import os
+import re
+import struct
 import subprocess
 import sys
 import tempfile
+import termios
 from collections.abc import Callable
 from pathlib import Path
 
@@ -137,6 +142,148 @@ def profile_report(folder: Path) -> tuple[str, int, int]:
     return (folder / "page.html").read_text().replace(f"{folder}/", ""), 1200, 860
 
 
+INDICES = """
+import jax, jax.numpy as jnp
+
+table = jnp.arange(5.0)
+
+@jax.jit
+def total(indices):
+    return jnp.sum(table[indices])
+
+print(total(jnp.array([0, 7, 1])))
+with jax.debug.bounds():
+    print(total(jnp.array([0, 7, 1])))
+"""
+
+
+def bounds(folder: Path) -> tuple[str, int, int]:
+    return program(folder, "model.py", INDICES), 900, 450
+
+
+LOSS = """
+import jax, jax.numpy as jnp
+
+def loss(x):
+    return jnp.sum(jnp.where(x > 0, jnp.sqrt(x), 0.0))
+
+x = jnp.array([1.0, 0.0, 2.0, 4.0])
+print(loss(x), jax.grad(loss)(x))
+with jax.debug.nans(backward=True):
+    jax.jit(jax.grad(loss))(x)
+"""
+
+
+def backward_nans(folder: Path) -> tuple[str, int, int]:
+    return program(folder, "model.py", LOSS), 1080, 550
+
+
+def program(folder: Path, name: str, text: str) -> str:
+    """A program with the numbers of its lines, and what it prints in a terminal."""
+    (folder / name).write_text(text.lstrip())
+    output = run(name, variables={"PYTHONPATH": str(DOCS.parent)}, folder=folder)
+    numbered = [f"{i:3}  {line}" for i, line in enumerate(text.strip().splitlines(), 1)]
+    listing = f'<pre style="color:#455a64">{html.escape(chr(10).join(numbered))}</pre>'
+    output = output.replace(f"{folder}/", "")
+    return terminal(f"python {name}", output).replace("<pre>", listing + "<pre>", 1)
+
+
+LOOPS = """
+import jax, jax.numpy as jnp
+from jax import lax
+
+@jax.jit
+def simulate(state):
+    day = lambda _, state: lax.fori_loop(0, 24, lambda _, s: jnp.tanh(s @ s), state)
+    return lax.fori_loop(0, 1000, day, state, progress="ten years")
+
+simulate(jnp.eye(200)).block_until_ready()
+root = lambda c: (c[0] + 1, (c[1] + 2 / c[1]) / 2 + 1e-3 * jnp.sum(jnp.sin(jnp.ones((300, 300)) * c[1])) * 0)
+lax.while_loop(lambda c: c[0] < 5000, root, (0, 1.0), progress="newton")[1].block_until_ready()
+"""
+
+
+def progress(folder: Path) -> tuple[str, int, int]:
+    (folder / "loops.py").write_text(LOOPS)
+    frames = in_terminal(folder, "loops.py")
+    bars = [frame for frame in frames if frame.startswith("ten years")]
+    counts = [frame for frame in frames if frame.startswith("newton")]
+    lines = [bars[i * (len(bars) - 1) // 3] for i in range(4)] + [counts[len(counts) // 2]]
+    return (
+        terminal("python loops.py     # the bar at four times, and a while_loop", "\n".join(lines)),
+        1000,
+        150,
+    )
+
+
+def in_terminal(folder: Path, name: str) -> list[str]:
+    """What a program shows on the lines of a terminal of 90 columns, one after another."""
+    terminal_end, program_end = os.openpty()
+    size = struct.pack("HHHH", 24, 90, 0, 0)
+    fcntl.ioctl(program_end, termios.TIOCSWINSZ, size)
+    environment = os.environ | {"PYTHONPATH": str(DOCS.parent), "TERM": "xterm"}
+    process = subprocess.Popen(
+        [sys.executable, name], env=environment, cwd=folder, stdin=program_end, stdout=program_end,
+        stderr=program_end,
+    )  # fmt: skip
+    os.close(program_end)
+    shown = b""
+    while True:
+        try:
+            shown += os.read(terminal_end, 65536)
+        except OSError:  # the program has ended
+            break
+    os.close(terminal_end)
+    process.wait()
+    return [line.strip() for line in re.split(r"[\r\n]+", shown.decode()) if line.strip()]
+
+
+def differentiable_while_loops(folder: Path) -> tuple[str, int, int]:
+    import matplotlib.pyplot as plt
+
+    import jax
+    import jax.numpy as jnp
+    from jax import lax
+
+    n, x = 10_000, jax.ShapeDtypeStruct((10_000,), jnp.float32)
+
+    def copies(max_steps: int, loop: str) -> float:
+        def f(w, x):
+            cond, body = lambda c: c[0] < max_steps, lambda c: (c[0] + 1, jnp.sin(c[1] * w))
+            if loop == "scan":
+                return jnp.sum(lax.fori_loop(0, max_steps, lambda i, c: jnp.sin(c * w), x))
+            return jnp.sum(lax.while_loop(cond, body, (0, x), max_steps=max_steps)[1])
+
+        compiled = jax.jit(jax.grad(f, (0, 1))).lower(x, x).compile()
+        return compiled.memory_analysis().temp_size_in_bytes / (4 * n)
+
+    steps = [4, 16, 64, 100, 300, 1_000, 3_000, 10_000, 30_000, 100_000, 300_000, 1_000_000]
+    figure, axes = plt.subplots(figsize=(7.5, 3.4), layout="constrained")
+    few = [s for s in steps if s <= 10_000]
+    axes.loglog(
+        few,
+        [copies(s, "scan") for s in few],
+        "o--",
+        color="#c62828",
+        label="fori_loop: every step is kept",
+    )
+    axes.loglog(
+        steps,
+        [copies(s, "while") for s in steps],
+        "o-",
+        color="#1565c0",
+        label="while_loop(max_steps=...)",
+    )
+    axes.set_xlabel("max_steps")
+    axes.set_ylabel("copies of the carry")
+    axes.set_title("Memory of the compiled gradient", loc="left", fontsize=11)
+    axes.grid(alpha=0.3)
+    axes.legend(frameon=False)
+    text = io.StringIO()
+    figure.savefig(text, format="svg")
+    return f'<meta charset="utf-8"><body style="margin:0">{text.getvalue()}', 720, 330
+
+
 def run(*arguments: str, variables: dict[str, str], folder: Path = DOCS) -> str:
     environment = os.environ | variables
     return subprocess.run(
@@ -146,10 +293,14 @@ def run(*arguments: str, variables: dict[str, str], folder: Path = DOCS) -> str:
 
 
 PICTURES: dict[str, Callable[[Path], tuple[str, int, int]]] = {
+    "backward_nans": backward_nans,
+    "bounds": bounds,
     "cache_misses": cache_misses,
+    "differentiable_while_loops": differentiable_while_loops,
     "doctor": doctor,
     "jaxpr_view": jaxpr_view,
     "profile_report": profile_report,
+    "progress": progress,
 }
 
 

@@ -8,7 +8,7 @@ import pytest
 
 import jax
 import jax.numpy as jnp
-from jax import lax
+from jax import export, lax
 from jax._src import config, xla_bridge
 from jax.sharding import AxisType, NamedSharding, PartitionSpec as P
 
@@ -140,3 +140,17 @@ def test_lines_of_calls_with_one_program():
     lines = {re.search(r"py:(\d+)", hunt(f, IS))[1] for f in (lambda i: jnp.take(X, i),
                                                               lambda i: jnp.take(X, i))}  # fmt: skip
     assert len(lines) == 2
+
+
+def test_export():
+    """Exported programs have no checks: where they run there is nothing to call."""
+    f = lambda x, i: x[i]
+    sizes = export.symbolic_shape("a,b")
+    for n, m in ((5, 2), sizes):
+        types = jax.ShapeDtypeStruct((n,), np.float32), jax.ShapeDtypeStruct((m,), np.int32)
+        with jax.debug.bounds():
+            exported = export.export(jax.jit(f))(*types)
+            exported = export.deserialize(exported.serialize())
+            np.testing.assert_array_equal(
+                exported.call(np.arange(5.0, dtype=np.float32), np.array([1, 7], np.int32)), [1, 4]
+            )

@@ -10,7 +10,7 @@ from absl.testing import absltest, parameterized
 
 import jax
 from jax import lax
-from jax._src import core, dtypes
+from jax._src import core, dtypes, source_info_util
 from jax._src.core import effects as effects_lib
 from jax._src.interpreters import mlir, partial_eval as pe
 from jax._src.lib.mlir import ir
@@ -38,8 +38,11 @@ def new_primitive(name, lowering=None, **kwargs):
 def module_of(fun, *avals, **kwargs):
     jaxpr, _, consts = pe.trace_to_jaxpr_dynamic(lambda *xs: fun(*xs), avals)
     closed = core.ClosedJaxpr(jaxpr, consts)
-    kwargs.setdefault("platforms", ("cpu",))
-    return mlir.lower_jaxpr_to_module("jit_f", closed, **kwargs)
+    defaults = dict(
+        num_const_args=0, in_avals=None, ordered_effects=(), platforms=("cpu",), backend=None,
+        axis_context=None, donated_args=None, lowering_parameters=None,
+    )  # fmt: skip
+    return mlir.lower_jaxpr_to_module("jit_f", closed, **defaults | kwargs)
 
 
 DTYPES = {
@@ -493,7 +496,10 @@ class FunctionsTest(parameterized.TestCase):
             context = mlir.make_ir_context()
             with context, ir.Location.unknown():
                 ctx = mlir.ModuleContext(context=context, platforms=("cpu",))
-                mlir.jaxpr_subcomp(ctx, jaxpr, None, mlir.TokenSet(), ())
+                mlir.jaxpr_subcomp(
+                    ctx, jaxpr, source_info_util.new_name_stack(), mlir.TokenSet(), (),
+                    dim_var_values=(), const_lowering=None, outer_traceback=None,
+                )  # fmt: skip
 
     def test_merge_modules(self):
         first = module_of(lambda x: [jax.jit(lax.sin)(x)], aval()).module

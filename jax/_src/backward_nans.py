@@ -9,8 +9,7 @@ on the device, and call the host only to report an error.
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -30,8 +29,7 @@ from jax._src.lax.control_flow.conditionals import cond
 from jax._src.util import fun_name
 
 
-@contextlib.contextmanager
-def nans(*, backward: bool = False) -> Iterator[None]:
+def nans(*, backward: bool = False) -> Any:
     """Context manager: look for NaNs, in results or in backward passes.
 
     Args:
@@ -53,12 +51,9 @@ def nans(*, backward: bool = False) -> Iterator[None]:
     ...     print(str(err).splitlines()[0])
     the backward pass of sqrt makes nan from finite numbers
     """
-    if not backward:
-        with config.debug_nans(True):
-            yield
-        return
-    with config.debug_backward_nans(True), _reports.raised():
-        yield
+    if backward:
+        return _reports.raised(lambda: config.debug_backward_nans(True))
+    return config.debug_nans(True)
 
 
 # Linearization

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterator
-
 from jax._src import config
+from jax._src.device_reports import RaisedReports
 from jax._src.lax.slicing.bounds import reports
 
 
-@contextlib.contextmanager
-def bounds() -> Iterator[None]:
+def bounds() -> RaisedReports:
     """Context manager: indices out of bounds are errors.
 
     Outside of it they are clamped when elements are read, and ignored when they are written. The
@@ -31,5 +28,6 @@ def bounds() -> Iterator[None]:
     ...     print(str(err).splitlines()[0])
     index 7 is out of bounds for axis 0 of size 5
     """
-    with config.debug_bounds(True), config.check_static_indices(True), reports.raised():
-        yield
+    return reports.raised(
+        lambda: config.debug_bounds(True), lambda: config.check_static_indices(True)
+    )

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from jax._src import dispatch
+from jax._src import dispatch, traceback_util
 from jax._src.core import Primitive, typeof
 from jax._src.effects import Effect
 from jax._src.errors import JaxRuntimeError
@@ -32,22 +32,56 @@ class Reports:
         self._texts.append(text)
         return self.error(text)
 
-    @contextlib.contextmanager
-    def raised(self) -> Iterator[None]:
-        """Raise the first error that is reported inside, at the end at the latest."""
-        first = len(self._texts)
-        failure = None
-        try:
-            yield
-            runtime_tokens.block_until_ready()
-        except JaxRuntimeError as err:
-            failure = err
-        found = self._texts[first:]
+    def raised(self, *states: Callable[[], Any]) -> RaisedReports:
+        """Context manager or decorator: raises the first error that is reported inside.
+
+        Args:
+          *states: functions that return context managers, which are entered before.
+        """
+        return RaisedReports(self, states)
+
+    def take(self, first: int) -> list[str]:
+        """Return the texts from one of a given number on, and forget them."""
+        texts = self._texts[first:]
         del self._texts[first:]
-        if found:
-            raise self.error(found[0])
-        if failure is not None:
+        return texts
+
+    def __len__(self) -> int:
+        return len(self._texts)
+
+
+class RaisedReports(contextlib.ContextDecorator):
+    """See `Reports.raised`. The error has the traceback of the call, without the runtime's own error."""
+
+    def __init__(self, reports: Reports, states: Sequence[Callable[[], Any]]):
+        self._reports = reports
+        self._states = states
+        self._entered = contextlib.ExitStack()
+        self._first = 0
+
+    def _recreate_cm(self) -> RaisedReports:  # of each call of a decorated function
+        return RaisedReports(self._reports, self._states)
+
+    def __enter__(self) -> None:
+        for state in self._states:
+            self._entered.enter_context(state())
+        self._first = len(self._reports)
+
+    @traceback_util.api_boundary
+    def __exit__(self, kind: Any, error: BaseException | None, tb: Any) -> bool:
+        failure = error
+        if error is None:
+            try:
+                runtime_tokens.block_until_ready()
+            except JaxRuntimeError as err:
+                failure = err
+        self._entered.close()
+        found = self._reports.take(self._first)
+        if found and (failure is None or isinstance(failure, JaxRuntimeError)):
+            raise self._reports.error(found[0]).with_traceback(tb) from None
+        if failure is not error:
             raise failure
+        return False
 
 
 class Report(NamedTuple):

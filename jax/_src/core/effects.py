@@ -10,9 +10,15 @@ if TYPE_CHECKING:
 
 
 class Effect:
-    """A side effect. Equal instances are one effect; each kind of effect is a subclass."""
+    """A side effect. Equal instances are one effect; each kind of effect is a subclass.
+
+    Attributes:
+      is_exported: whether programs of `jax.export` have it. Those that run them elsewhere have to
+        know its class.
+    """
 
     __slots__ = ()
+    is_exported = True
 
 
 class JaxprInputEffect(Effect):

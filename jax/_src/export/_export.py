@@ -347,7 +347,7 @@ def _export_traced(
         nr_devices=program.num_devices,
         platforms=platforms,
         ordered_effects=tuple(info.ordered_effects),
-        unordered_effects=tuple(info.unordered_effects),
+        unordered_effects=tuple([e for e in info.unordered_effects if e.is_exported]),
         disabled_safety_checks=checks,
         mlir_module_serialized=data,
         calling_convention_version=version,

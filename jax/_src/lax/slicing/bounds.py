@@ -157,6 +157,7 @@ class BoundsEffect(effects.Effect):
     """An error if an index is out of bounds."""
 
     __slots__ = ()
+    is_exported = False
     __str__ = lambda _: "Bounds"
 
 
@@ -168,6 +169,8 @@ reports = Reports(IndexError)
 
 
 def _lower(ctx, indices, *, shape, axes, sizes, **params):
+    if ctx.module_context.lowering_parameters.for_export:
+        return []  # the program that is going to run it has no such function to call
     find = mlir.lower_fun(
         lambda x: [lax.convert_element_type(first_outside(x, shape, axes, sizes)[0], np.int32)],
         multiple_results=True,
