@@ -259,7 +259,7 @@ def _gather_batch(args, dims, *, dimension_numbers, slice_sizes, **params):
                 shifted(index_batching_dims, (0,)),
             )
             size = x.shape[0]
-    sizes = (1 if core.is_symbolic_dim(size) else min(size, 1), *slice_sizes)
+            sizes = (1 if core.is_symbolic_dim(size) else min(size, 1), *slice_sizes)
     return gather_p.bind(x, indices, dimension_numbers=dnums, slice_sizes=sizes, **params), 0
 
 
