@@ -329,15 +329,6 @@ def test_output_and_nesting(capsys, caplog):
     assert not config.explain_cache_misses.value
 
 
-def test_other_threads_are_not_recorded():
-    g = jax.jit(lambda x: x)
-    with jax.debug.explain_cache_miss(quiet=True) as misses:
-        thread = threading.Thread(target=g, args=(X,))
-        thread.start()
-        thread.join()
-    assert misses == []
-
-
 def test_failed_traces():
     def fails(x):
         raise ZeroDivisionError
@@ -425,3 +416,29 @@ def test_summary_at_exit():
     program = "import jax"  # nothing to tell
     run = subprocess.run([sys.executable, "-c", program], env=env, capture_output=True, text=True)
     assert run.stderr == ""
+
+
+def test_make_jaxpr_and_eval_shape():
+    f = lambda x, n=2: x * n
+    with jax.debug.explain_cache_miss(quiet=True) as misses:
+        jax.make_jaxpr(f)(X)
+        jax.make_jaxpr(f)(X)
+        jax.eval_shape(f, X[:2])
+        jax.make_jaxpr(f, static_argnums=1)(X, 3)
+        jax.make_jaxpr(f, static_argnums=1)(X, 4)
+        jax.jit(f)(X)
+    found = [(miss.kind, *[change[:2] for change in miss.changes]) for miss in misses]
+    assert found[:2] == [("first",), ("traced", ("shape", "x"))]
+    assert found[3] == ("traced", ("static argument", "n"))
+    assert len(found) == 5  # the call of `jit` has keys of its own
+
+
+def test_other_threads():
+    f = jax.jit(lambda x: x + 1)
+    with jax.debug.explain_cache_miss(quiet=True) as misses:
+        thread = threading.Thread(target=lambda: [f(X[:n]) for n in (1, 2)])
+        thread.start()
+        thread.join()
+    assert [miss.kind for miss in misses] == ["first", "traced"]
+    f(X)
+    assert len(misses) == 2

@@ -208,7 +208,7 @@ def test_nvidia_driver(monkeypatch, tmp_path, driver, level):
         f"NVRM version: NVIDIA UNIX x86_64 Kernel Module  {driver}  Tue Jan 7\nGCC 12\n"
     )
     monkeypatch.setattr(devices, "_NVIDIA_DRIVER", file)
-    monkeypatch.setattr(plugins, "_find_plugins", lambda: [("jax_plugins.xla_cuda13", None)])
+    monkeypatch.setattr(plugins, "find_plugins", lambda: [("jax_plugins.xla_cuda13", None)])
     (found,) = devices._check_nvidia_driver()
     assert found.level is level and driver in found.message
 

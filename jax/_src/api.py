@@ -191,7 +191,7 @@ def _trace(fun: Callable, args: tuple, kwargs: dict, static_argnums: Sequence[in
     avals = tuple([api_util.shaped_abstractify(x) for x in flat])
     if core.high_types_in_use.value:
         avals = core.with_qdds(avals, flat)
-    return jitted.trace_function(fun, args, kwargs, signature, avals, static_argnums)
+    return jitted.trace_function(fun, args, kwargs, signature, avals, static_argnums, explains=True)
 
 
 # Names, caches

@@ -10,7 +10,7 @@ import platform
 
 _GOOGLE_PCI_VENDOR_ID = "0x1ae0"
 _AMD_PCI_VENDOR_ID = 0x1002
-_NVIDIA_GPU_DEVICES = ["/dev/nvidia0", "/dev/nvidiactl", "/dev/dxg"]
+NVIDIA_GPU_DEVICES = ["/dev/nvidia0", "/dev/nvidiactl", "/dev/dxg"]
 
 
 class TpuVersion(enum.IntEnum):
@@ -52,7 +52,7 @@ def has_visible_nvidia_gpu() -> bool:
     """Whether there is a driver's device file and $CUDA_VISIBLE_DEVICES does not hide all GPUs."""
     if os.environ.get("CUDA_VISIBLE_DEVICES", "all").strip() in ("", "-1", "none", "NoDevFiles"):
         return False
-    return any(map(os.path.exists, _NVIDIA_GPU_DEVICES))
+    return any(map(os.path.exists, NVIDIA_GPU_DEVICES))
 
 
 def num_available_amd_gpus(stop_at: int | None = None) -> int:

@@ -7,10 +7,17 @@ from typing import Any
 
 from jax._src import config
 
+# What the blocks of `jax.debug.explain_cache_miss` of all threads record; see `explain`.
+recordings: list[Any] = []
+
 
 def are_wanted() -> bool:
     """Whether somebody wants to know why calls are traced and compiled."""
-    return config.explain_cache_misses.value or config.log_compiles.value == "summary"
+    return (
+        bool(recordings)
+        or config.explain_cache_misses.value
+        or config.log_compiles.value == "summary"
+    )
 
 
 def explain_trace(

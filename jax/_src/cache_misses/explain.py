@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from jax._src import compile_summary, config, source_info_util
+from jax._src.cache_misses import recordings
 from jax._src.cache_misses.causes import (
     Change,
     captured,
@@ -103,12 +104,9 @@ class CacheMisses(list):
         return "\n".join(lines)
 
 
-class _Recording(threading.local):
-    def __init__(self) -> None:
-        self.lists: list[tuple[CacheMisses, bool]] = []  # and whether to print
-
-
-_recording = _Recording()
+class _Recording(NamedTuple):
+    misses: CacheMisses
+    printed: bool
 
 
 @export
@@ -117,7 +115,7 @@ def explain_cache_miss(*, quiet: bool = False) -> Iterator[CacheMisses]:
     """Context manager or decorator: says of each call in its block that has to be traced or compiled why, and what to do.
 
     An explanation names the argument that differs from the closest earlier call, old and new, the user's line, and
-    a remedy. It is printed to stderr when the miss happens. Of the library's functions, first traces are left out.
+    a remedy. It is printed to stderr when the miss happens, in whichever thread. Of the library's functions, first traces are left out.
     Calls of compiled programs cost what they cost otherwise. The option `jax_explain_cache_misses` logs the same for a
     whole program.
 
@@ -139,12 +137,13 @@ def explain_cache_miss(*, quiet: bool = False) -> Iterator[CacheMisses]:
     Change(kind='shape', path='x', old='f32[3]', new='f32[4]')
     """
     misses = CacheMisses()
-    _recording.lists.append((misses, not quiet))
+    recording = _Recording(misses, not quiet)
+    recordings.append(recording)
     try:
-        with config.explain_cache_misses(True):
-            yield misses
+        yield misses
     finally:
-        _recording.lists.pop()
+        with _lock:
+            recordings[:] = [r for r in recordings if r is not recording]
 
 
 # Functions that were traced, and what functions that a line defines had captured
@@ -249,15 +248,14 @@ def _tell(
     miss = CacheMiss(kind, name, where, called_at, tuple(changes), remedy, is_within)
     of_user = is_users(where)
     if of_user or kind != "first":
-        for misses, printed in _recording.lists:
-            misses.append(miss)
-            if printed:
+        for recording in list(recordings):
+            recording.misses.append(miss)
+            if recording.printed:
                 print(miss, file=sys.stderr)
     if config.log_compiles.value == "summary":
         compile_summary.count_cause(name, where if of_user else None, miss.cause)
-    if config.explain_cache_misses.get_global() or not _recording.lists:
-        if config.explain_cache_misses.value:
-            logger.warning("\n".join(_log_lines(miss, id(fun))))
+    if config.explain_cache_misses.value:
+        logger.warning("\n".join(_log_lines(miss, id(fun))))
 
 
 def _is_staging() -> bool:

@@ -16,7 +16,7 @@ from jax._src.interpreters.split_rules import CallSplitRules
 from jax._src.interpreters.splitting import keep_or_drop
 from jax._src.jit.primitive import call_params, jit_p
 from jax._src.late_binding import late
-from jax._src.lax.control_flow.common import share_consts
+from jax._src.lax.control_flow.common import rearranged, share_consts
 
 # Operands: closed-over values, then arguments. Results: residuals, then the function's results. The
 # function takes the same operands, and returns its results only.
@@ -135,7 +135,7 @@ def _jvp(primals, tangents, *, fun_jaxpr_thunk, fwd_jaxpr, num_consts, num_res):
         fun_jaxpr_thunk=fun_jaxpr_thunk.then(
             lambda fun: ad.jvp_jaxpr(fun, nonzeros, wanted[num_res:])[0]
         ),
-        fwd_jaxpr=_reordered(jvp, tuple(order)),
+        fwd_jaxpr=rearranged(jvp, tuple(range(len(jvp.in_avals))), tuple(order)),
         num_consts=num_consts,
         num_res=num_res + num_res_t,
     )
@@ -145,14 +145,6 @@ def _jvp(primals, tangents, *, fun_jaxpr_thunk, fwd_jaxpr, num_consts, num_res):
         next(t_outs) if nz else Zero(a.to_tangent_aval())
         for a, nz in zip(fwd_jaxpr.out_avals, nz_outs)
     ]
-
-
-@core.cached_on_jaxpr
-def _reordered(closed: ClosedJaxpr, order: tuple) -> ClosedJaxpr:
-    jaxpr = closed.jaxpr
-    info = jaxpr.debug_info.with_unknown_names()
-    outvars = [jaxpr.outvars[i] for i in order]
-    return ClosedJaxpr(jaxpr.replace(outvars=outvars, debug_info=info), closed.consts)
 
 
 def _transpose(cts, *args, fwd_jaxpr, **_):

@@ -71,12 +71,12 @@ def _reinstall(message: str) -> str | None:
 def _check_plugins() -> Iterator[Finding]:
     started = xla_bridge.backends()
     asked = config.jax_platforms.value or ""
-    for name, reason in registry._backend_errors.items():
+    for name, reason in registry.backend_errors().items():
         if _hardware(name) or name in asked.split(","):
             yield error(TOPIC, f"the platform {name} does not start: {reason}")
         elif name != "tpu":  # whose loader is part of jax, on every machine
             yield note(TOPIC, f"the platform {name} is left out: {reason}")
-    names = [name for name, _ in plugins._find_plugins()]
+    names = [name for name, _ in plugins.find_plugins()]
     if names:
         yield ok(TOPIC, f"plugins: {', '.join(names)}; started: {', '.join(started)}")
 
@@ -91,11 +91,11 @@ def _hardware(platform: str) -> bool:
 
 
 def _check_unused_hardware(default: str) -> Iterator[Finding]:
-    known = registry._backend_factories
+    known, errors = registry.registered_platforms(), registry.backend_errors()
     for platform, maker, extra in (
         ("cuda", "An NVIDIA GPU", "cuda"), ("rocm", "An AMD GPU", "rocm"), ("tpu", "A TPU", "tpu")
     ):  # fmt: skip
-        if platform in registry._backend_errors or not _hardware(platform):
+        if platform in errors or not _hardware(platform):
             continue
         if platform not in known:
             yield warning(
@@ -108,7 +108,7 @@ def _check_unused_hardware(default: str) -> Iterator[Finding]:
                 "unset JAX_PLATFORMS",
             )
     hidden = os.environ.get("CUDA_VISIBLE_DEVICES")
-    files = map(os.path.exists, hardware_utils._NVIDIA_GPU_DEVICES)
+    files = map(os.path.exists, hardware_utils.NVIDIA_GPU_DEVICES)
     if hidden is not None and any(files) and not hardware_utils.has_visible_nvidia_gpu():
         yield warning(
             TOPIC, f"CUDA_VISIBLE_DEVICES={hidden!r} hides all GPUs", "unset CUDA_VISIBLE_DEVICES"
@@ -123,7 +123,7 @@ def _check_nvidia_driver() -> Iterator[Finding]:
     match = re.search(r"Kernel Module[^\n]*?\s(\d+\.\d+(?:\.\d+)?)\s", text)
     if match is None:
         return
-    for name, _ in plugins._find_plugins():
+    for name, _ in plugins.find_plugins():
         version = re.search(r"cuda(\d+)", name)
         needed = _CUDA_DRIVERS.get(version[1] if version else "13")
         if "cuda" not in name or needed is None:

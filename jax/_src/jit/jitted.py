@@ -363,7 +363,7 @@ class TracedFunction:
 
 def trace_function(
     fun: Callable, args: tuple, kwargs: dict, signature, avals: tuple, static_argnums=(),
-    static_argnames=(),
+    static_argnames=(), explains: bool = False,
 ) -> TracedFunction:  # fmt: skip
     """Trace a function for a call, or find its trace, which `jit` and `make_jaxpr` share.
 
@@ -373,6 +373,7 @@ def trace_function(
       signature: their trees and the static values, from `jax_jit.parse_arguments`.
       avals: the types of the flat dynamic arguments.
       static_argnums, static_argnames: the arguments that are not traced.
+      explains: whether to tell why there is no trace, if somebody wants to know.
     """
     statics = api_util.normalize_argnums(static_argnums, len(args))
     table = api_util.trace_table(fun)
@@ -380,6 +381,15 @@ def trace_function(
     traced = table.get(key)
     if traced is not None and api_util.all_valid(traced.consts):
         return traced
+    if explains and cache_misses.are_wanted():
+        names = lambda: (
+            api_util.debug_info(
+                "jit", fun, args, kwargs, static_argnums=statics, static_argnames=static_argnames
+            ).arg_names
+        )
+        as_of_call = lambda k: (k[1], k[2], (None, k[3]), k[4])
+        keys = [as_of_call(k) for k in list(table.keys()) if k[0] == "traced"]
+        cache_misses.explain_trace(fun, as_of_call(key), keys, names)
     api_util.check_may_trace(fun, "jit")
     flat_fun, in_tree, out_tree, info = flat_function(
         "jit", fun, args, kwargs, statics, static_argnames

@@ -36,7 +36,7 @@ class Collected:
       functions: the stages of each function, by name.
       stage_seconds: how long each stage took in all, counted once where one function's is inside another's.
       events: how often other events of `jax.monitoring` happened.
-      misses: of the caches of traces and programs, in the thread that asked for the report.
+      misses: of the caches of traces and programs.
       constants, residuals, programs: of programs that were lowered and compiled.
       places: names and lines of operations, by the names of module and operation.
       trace: what the runtime recorded; None if it was not asked.

@@ -343,11 +343,25 @@ new_ref_p.ref_allocating = True
 new_ref_p.ref_primitive = True
 
 
-@new_ref_p.def_impl
+def _def_impl(p: Primitive) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Decorator: the rule `impl` of a primitive, for arrays; for high types it applies to their arrays."""
+
+    def define(impl: Callable[..., Any]) -> Callable[..., Any]:
+        def run(first: Any, *args: Any, **params: Any) -> Any:
+            aval = first._aval if type(first) is Ref else typeof(first)
+            if aval.is_high:
+                return p.to_lojax(first, *args, **params)
+            return impl(first, *args, **params)
+
+        p.def_impl(run)
+        return impl
+
+    return define
+
+
+@_def_impl(new_ref_p)
 def _new_ref_impl(x: Any, *, memory_space: Any, kind: Any) -> Ref:
     aval = typeof(x)
-    if aval.is_high:
-        return new_ref_p.to_lojax(x, memory_space=memory_space, kind=kind)
     value = _place(_copied(x), memory_space)
     special_values.check_results("new_ref", [x], [value])
     return Ref(AbstractRef(aval, memory_space, kind), value)
@@ -466,8 +480,6 @@ def _ending(name: str, result: Callable[[Any], Any] | None) -> Primitive:
     def impl(ref: Any) -> Any:
         if type(ref) is not Ref:
             raise ValueError(f"`{name}` must be called on `Ref` types: {typeof(ref)}.")
-        if ref._aval.is_high:
-            return p.to_lojax(ref)
         x, ref._buffer = ref._array(), None
         return [] if result is None else x
 
@@ -478,7 +490,7 @@ def _ending(name: str, result: Callable[[Any], Any] | None) -> Primitive:
             return out, [] if result is None else ad.zero_of(out)
         return out, p.bind(t)
 
-    p.def_impl(impl)
+    _def_impl(p)(impl)
     p.def_effectful_abstract_eval(types)
     p.jvp = jvp
     p.batch = lambda args, dims: (p.bind(*args), [] if result is None else dims[0])
@@ -530,11 +542,9 @@ def _get_types(ref_aval: Any, *idx: Any, tree: Any) -> Any:
     return _view_type(ref_aval, idx, tree, "get"), {ReadEffect(0)}
 
 
-@get_p.def_impl
+@_def_impl(get_p)
 def _get_impl(ref: Any, *idx: Any, tree: Any) -> Any:
     _check_concrete_ref(ref, "get")
-    if ref._aval.is_high:
-        return get_p.to_lojax(ref, *idx, tree=tree)
     x = ref._array()
     if not tree_unflatten(tree, [None] * tree.num_leaves):
         return _copied(x)
@@ -641,10 +651,8 @@ def _swap_types(ref_aval: Any, val: Any, *idx: Any, tree: Any) -> Any:
     return view, {WriteEffect(0)}
 
 
-@swap_p.def_impl
+@_def_impl(swap_p)
 def _swap_impl(ref: Any, value: Any, *idx: Any, tree: Any) -> Any:
-    if type(ref) is Ref and ref._aval.is_high:
-        return swap_p.to_lojax(ref, value, *idx, tree=tree)
     return _write(ref, value, idx, tree, "swap")
 
 

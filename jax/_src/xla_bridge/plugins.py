@@ -179,7 +179,7 @@ registry._plugin_discovery.append(_discover_and_register_pjrt_plugins)
 
 def discover_pjrt_plugins() -> None:
     """Initializes all installed plugins. The failure of one only causes a warning."""
-    for name, load in _find_plugins():
+    for name, load in find_plugins():
         try:
             load().initialize()
         except ProcessesError:
@@ -194,7 +194,7 @@ def discover_pjrt_plugins() -> None:
             )
 
 
-def _find_plugins() -> list[tuple[str, Callable[[], Any]]]:
+def find_plugins() -> list[tuple[str, Callable[[], Any]]]:
     import pkgutil  # imported here, like importlib.metadata, since they are slow
     from importlib.metadata import entry_points
 

@@ -146,6 +146,16 @@ def expand_platform_alias(platform: str) -> list[str]:
     return list(_alias_to_platforms.get(platform, [platform]))
 
 
+def registered_platforms() -> list[str]:
+    """The names of the platforms that something here can start."""
+    return list(_backend_factories)
+
+
+def backend_errors() -> dict[str, str]:
+    """Why platforms have not started, by their names."""
+    return dict(_backend_errors)
+
+
 def known_platforms() -> set[str]:
     """The names of all platforms, installed or not."""
     return {*_nonexperimental_plugins, *_experimental_plugins, *_backend_factories} | {
