@@ -40,7 +40,7 @@ def pytest_addoption(parser):
 
 
 def pytest_collection_modifyitems(config, items):
-    """Leaves out tests that need absent compilers, or a browser where there is none. With `--quick` keeps a selection.
+    """Leaves out tests that need compilers, a browser or headers where there are none. With `--quick` keeps a selection.
 
     The selection is the same every time, whatever other tests are added or removed.
     """
@@ -50,7 +50,12 @@ def pytest_collection_modifyitems(config, items):
             f"the names of tests have addresses, so that workers collect different ones: {unstable[0]}. "
             "Give the parameters `ids`."
         )
-    for mark, is_there in (("aot", _has_compilers), ("browser", _has_browser)):
+    marks = {
+        "aot": _has_compilers,
+        "browser": _has_browser,
+        "onnxruntime_headers": _has_onnxruntime_headers,
+    }
+    for mark, is_there in marks.items():
         absent = [item for item in items if mark in item.keywords]
         if absent and not is_there():
             config.hook.pytest_deselected(items=absent)
@@ -77,6 +82,12 @@ def _has_browser() -> bool:
     from browser import chromium  # of the tests' folder, which collecting them has put on the path
 
     return chromium() is not None
+
+
+def _has_onnxruntime_headers() -> bool:
+    from onnxruntime_headers import headers
+
+    return headers() is not None
 
 
 def _drawn(nodeid: str) -> bool:

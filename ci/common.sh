@@ -63,6 +63,12 @@ need_browser() {
     install_packages chromium
 }
 
+# onnxruntime's C++ headers and make, for the example that serves models.
+need_onnxruntime_headers() {
+    command -v make >/dev/null || install_packages make
+    ci/onnxruntime_headers.sh >/dev/null
+}
+
 # Sets `count`: how many accelerators of a kind (cuda, rocm, tpu) the tests may use here. Fails where there are none.
 count_accelerators() {
     need_python

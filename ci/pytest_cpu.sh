@@ -5,4 +5,5 @@ set -euo pipefail
 need_python
 need_compiler
 need_browser
+need_onnxruntime_headers
 exec "$python" build/build.py test "$@"
