@@ -171,6 +171,26 @@ class TestErrors:
         assert str(symbolic_shape(divided)[0]).startswith("floordiv(")
         assert str(symbolic_shape("a" + " " * 100_000)[0]) == "a"
 
+    def test_dimensions_of_files_take_limited_work(self):
+        nested = "a"
+        for i in range(30):
+            nested = f"mod({nested} + {i}*b, b + {i})"
+        scope = export.SymbolicScope()
+        scope._decision.limit_work(100_000)
+        assert str(symbolic_shape("max(mod(a, b), floordiv(a + 3, 4))", scope=scope)[0])
+        with pytest.raises(ValueError, match="too many nested operations"):
+            symbolic_shape(nested, scope=scope)
+
+    def test_large_numbers(self):
+        (a,) = symbolic_shape("a")
+        for fun in (
+            lambda x: x.shape[0] + 2**31,
+            lambda x: x * (x.shape[0] * 2**70),
+            lambda x: jnp.zeros(x.shape[0] % 2**32),
+        ):
+            with pytest.raises(ValueError, match="is too large: exported programs compute sizes"):
+                export.export(jax.jit(fun))(jax.ShapeDtypeStruct((a,), np.float32))
+
     def test_outside_of_a_trace(self):
         (a,) = symbolic_shape("a")
         with pytest.raises(NotImplementedError, match="'a' is not known outside"):

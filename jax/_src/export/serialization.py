@@ -74,6 +74,7 @@ _CHECKS = {0: DisabledSafetyCheck.platform(), 2: DisabledSafetyCheck._shape_asse
 _CHECK_CUSTOM_CALL = 1
 _MAX_DIM = 2**63 - 1
 _MAX_DIM_TEXT = 2000  # characters
+_MAX_DIM_WORK = 1_000_000  # numbers in linear programs: seconds; those of programs that are used have some hundred
 
 # After the flatbuffer: a mark and the checksum of the bytes before. Other readers ignore it.
 _MARK = b"crc32:"
@@ -318,6 +319,7 @@ def _read_exported(table: Table, make: Callable[..., T]) -> T:
     in_named, in_hlo = shardings.read(_IN_SHARDING_NRS, _IN_SHARDINGS)
     out_named, out_hlo = shardings.read(_OUT_SHARDING_NRS, _OUT_SHARDINGS)
     scope = SymbolicScope()  # of all types; the program itself checks the constraints
+    scope._decision.limit_work(_MAX_DIM_WORK)
     avals = [_read_aval(t, scope) for t in table.tables(_UNIQUE_AVALS)]
     in_avals = _read_avals(table, avals, _IN_AVAL_NRS, _IN_AVALS, in_named, scope)
     out_avals = _read_avals(table, avals, _OUT_AVAL_NRS, _OUT_AVALS, out_named, scope)

@@ -39,14 +39,21 @@ class Decision:
         self.inequalities: list[Any] = []  # expressions that are not negative
         self._term_limits: dict[DimTerm, Bounds] = {}
         self._known: dict[Any, Bounds] = {}
+        self._intervals: dict[DimFactor, Bounds] = {}
         self._busy: set[DimFactor] = set()
+        self._work_left = math.inf
         # Bounds found without what the busy factors are, so perhaps not the tightest ones.
         self._partly_known: dict[Any, Bounds] = {}
+
+    def limit_work(self, size: int) -> None:
+        """Lets decisions raise ValueError when linear programs have had so many numbers in all."""
+        self._work_left = size
 
     def assume(self, expression: Any) -> None:
         """Takes the expression to be not negative."""
         self.inequalities.append(expression)
         self._known.clear()
+        self._intervals.clear()
         self._partly_known.clear()
         terms = [(t, k) for t, k in expression._terms if not t.is_constant]
         if len(terms) == 1:  # a limit of one term
@@ -118,6 +125,12 @@ class Decision:
         return (low, high) if limits is None else (max(low, limits[0]), min(high, limits[1]))
 
     def _factor_bounds(self, factor: DimFactor) -> Bounds:
+        found = self._intervals.get(factor)
+        if found is None:
+            found = self._intervals[factor] = self._interval_of_factor(factor)
+        return found
+
+    def _interval_of_factor(self, factor: DimFactor) -> Bounds:
         limits = self._term_limits.get(DimTerm(((factor, 1),)), (-math.inf, math.inf))
         low, high = self._own_bounds(factor)
         low, high = max(low, limits[0]), min(high, limits[1])
@@ -151,6 +164,11 @@ class Decision:
         rows = [[e.get(t, 0) for e in inequalities] for t in terms]
         right = [coefficients.get(t, 0) for t in terms]
         cost = [e.get(ONE, 0) for e in inequalities]
+        self._work_left -= len(rows) * (len(cost) + len(rows))
+        if self._work_left < 0:
+            raise ValueError(
+                "symbolic dimensions of too many nested operations: their bounds take too long to find"
+            )
         least = minimize(rows, right, cost) if inequalities else math.inf
         if least == -math.inf:
             self._fail_unsatisfiable()

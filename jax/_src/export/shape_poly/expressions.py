@@ -44,7 +44,7 @@ class DimFactor:
       length: the number of factors that it is made of, as often as they occur.
     """
 
-    __slots__ = ("key", "length", "operands", "operation")
+    __slots__ = ("_hash", "key", "length", "operands", "operation")
 
     def __init__(self, operation: str | None, operands: tuple[Any, ...]):
         self.operation = operation
@@ -56,6 +56,7 @@ class DimFactor:
             keys = tuple(size_key(x) for x in operands)
             self.key = (1 + sum(k[0] for k in keys), operation, keys)
             self.length = 1 + sum(map(size_length, operands))
+        self._hash = hash(self.key)  # keys are as long as the text
 
     @property
     def var(self) -> str | None:
@@ -68,10 +69,12 @@ class DimFactor:
         return set().union(*(x._get_vars() for x in self.operands if is_symbolic_dim(x)))
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, DimFactor) and self.key == other.key
+        if self is other:
+            return True
+        return isinstance(other, DimFactor) and self._hash == other._hash and self.key == other.key
 
     def __hash__(self) -> int:
-        return hash(self.key)
+        return self._hash
 
     def __repr__(self) -> str:
         if self.operation is None:
@@ -88,12 +91,13 @@ class DimTerm:
       factors: pairs of a factor and an exponent, in ascending order of the factors' keys.
     """
 
-    __slots__ = ("factors", "key")
+    __slots__ = ("_hash", "factors", "key")
 
     def __init__(self, factors: tuple[tuple[DimFactor, int], ...]):
         self.factors = factors
         size = sum(f.key[0] * e + 1 for f, e in factors)
         self.key = (size, tuple((f.key, e) for f, e in reversed(factors)))
+        self._hash = hash(factors)
 
     @property
     def is_constant(self) -> bool:
@@ -117,10 +121,12 @@ class DimTerm:
         return set().union(*(f.get_vars() for f, _ in self.factors))
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, DimTerm) and self.key == other.key
+        if self is other:
+            return True
+        return isinstance(other, DimTerm) and self._hash == other._hash and self.key == other.key
 
     def __hash__(self) -> int:
-        return hash(self.key)
+        return self._hash
 
     def __repr__(self) -> str:
         return "*".join(f"{f}^{e}" if e != 1 else str(f) for f, e in self.factors)
@@ -195,7 +201,7 @@ class DimExpr:
         self._terms = terms
         self._scope = scope
         self._key = _terms_key(terms)
-        self._hash = hash((self._key, id(scope)))
+        self._hash = hash((terms, id(scope)))
 
     # Parts
 

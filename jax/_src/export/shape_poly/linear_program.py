@@ -1,8 +1,8 @@
 """Exact linear programming, to bound symbolic dimensions by their constraints.
 
 The simplex method with Bland's rule (R. G. Bland, "New finite pivoting rules for the simplex
-method", Mathematics of Operations Research 2, 1977), in rational numbers: results are exact, and it
-always ends. Problems here have few variables.
+method", Mathematics of Operations Research 2, 1977): it always ends. Equations are rows of integers,
+each times a positive number of its own, so results are exact. Problems here have few variables.
 """
 
 from __future__ import annotations
@@ -30,59 +30,67 @@ def minimize(
     table = []
     for i, (row, b) in enumerate(zip(rows, right, strict=True)):
         sign = -1 if b < 0 else 1
-        artificial = [Fraction(int(i == j)) for j in range(m)]
-        table.append([Fraction(sign * k) for k in row] + artificial + [Fraction(sign * b)])
+        table.append([sign * k for k in row] + [int(i == j) for j in range(m)] + [sign * b])
     basis = list(range(n, n + m))
-    first = [Fraction(0)] * n + [Fraction(1)] * m + [Fraction(0)]
-    if _solve(table, basis, first, n + m) != 0:
+    if _solve(table, basis, [0] * n + [1] * m + [0], n + m) != 0:
         return math.inf
     _drop_artificial(table, basis, n)
-    second = [Fraction(k) for k in cost] + [Fraction(0)] * (m + 1)
-    return _solve(table, basis, second, n)
+    return _solve(table, basis, [*cost] + [0] * (m + 1), n)
 
 
 def _solve(
-    table: list[list[Fraction]], basis: list[int], cost: list[Fraction], num_columns: int
+    table: list[list[int]], basis: list[int], cost: list[int], num_columns: int
 ) -> Fraction | float:
     """Pivots to the minimum from the solution in the table, which is changed."""
-    reduced = list(cost)
+    # The last number is what the others have been multiplied by.
+    reduced = [*cost, 1]
     for row, column in zip(table, basis):
-        _subtract(reduced, row, reduced[column])
+        _eliminate(reduced, row, column)
     while True:
         enter = next((j for j in range(num_columns) if reduced[j] < 0), None)
         if enter is None:
-            return -reduced[-1]
+            return Fraction(-reduced[-2], reduced[-1])
         ratios = [
-            (row[-1] / row[enter], basis[i], i) for i, row in enumerate(table) if row[enter] > 0
+            (Fraction(row[-1], row[enter]), basis[i], i)
+            for i, row in enumerate(table)
+            if row[enter] > 0
         ]
         if not ratios:
             return -math.inf
-        _pivot(table, basis, min(ratios)[2], enter)
-        _subtract(reduced, table[basis.index(enter)], reduced[enter])
+        leave = min(ratios)[2]
+        _pivot(table, basis, leave, enter)
+        _eliminate(reduced, table[leave], enter)
 
 
-def _pivot(table: list[list[Fraction]], basis: list[int], leave: int, enter: int) -> None:
-    scale = table[leave][enter]
-    table[leave] = [x / scale for x in table[leave]]
+def _pivot(table: list[list[int]], basis: list[int], leave: int, enter: int) -> None:
     for i, row in enumerate(table):
         if i != leave:
-            _subtract(row, table[leave], row[enter])
+            _eliminate(row, table[leave], enter)
     basis[leave] = enter
 
 
-def _subtract(row: list[Fraction], other: list[Fraction], factor: Fraction) -> None:
-    if factor:
-        for j, x in enumerate(other):
-            if x:
-                row[j] -= factor * x
+def _eliminate(row: list[int], other: list[int], column: int) -> None:
+    """Makes the row's number in a column zero, by a multiple of a row with a positive one there."""
+    factor = row[column]
+    if not factor:
+        return
+    common = math.gcd(factor, other[column])
+    factor, scale = factor // common, other[column] // common
+    rest = [scale * x for x in row[len(other) :]]
+    row[:] = [scale * x - factor * y for x, y in zip(row, other)] + rest
+    common = math.gcd(*row)
+    if common > 1:
+        row[:] = [x // common for x in row]
 
 
-def _drop_artificial(table: list[list[Fraction]], basis: list[int], n: int) -> None:
+def _drop_artificial(table: list[list[int]], basis: list[int], n: int) -> None:
     """Replaces artificial variables in the basis, which are zero; equations that depend on others go."""
     for i in reversed(range(len(table))):
         if basis[i] >= n:
             enter = next((j for j in range(n) if table[i][j] != 0), None)
             if enter is None:
                 del table[i], basis[i]
-            else:
-                _pivot(table, basis, i, enter)
+                continue
+            if table[i][enter] < 0:
+                table[i] = [-x for x in table[i]]
+            _pivot(table, basis, i, enter)

@@ -89,6 +89,11 @@ class IrAlgebra(Algebra):
     """Evaluates dimension sizes to 0-d int32 values of the module that is being lowered."""
 
     def constant(self, k: int) -> Any:
+        if not -(2**31) <= k < 2**31:
+            raise ValueError(
+                f"The number {k} in a symbolic dimension is too large: exported programs compute sizes as "
+                "32-bit integers. Take it out of the shape, or multiply arrays by it."
+            )
         return mlir.ir_constant(np.int32(k))
 
     def add(self, x: Any, y: Any) -> Any:
