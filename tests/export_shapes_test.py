@@ -345,6 +345,30 @@ def test_call_with_other_symbolic_sizes():
         outer.call(x[:2])
 
 
+@pytest.mark.parametrize(
+    "fun, constraint, shape, match",
+    [
+        (lambda x: x[:, :2] @ jnp.ones((2, 3)), "b >= 2", (5, 1), "constraint b >= 2: .* found -1"),
+        (
+            lambda x: x.reshape(x.shape[0] // 2, 2, x.shape[1]),
+            "mod(a, 2) == 0",
+            (3, 1),
+            "equal to 0, but found 1",
+        ),
+        (lambda x: x[: x.shape[0] - 3] + 1, "a >= 4", (1, 2), r"would have the shape \(-2, 2\)"),
+    ],
+)
+def test_constraints_come_before_operations_that_need_them(fun, constraint, shape, match):
+    """The constraints are in the module, not in the types that a file has."""
+    sizes = symbolic_shape("a, b", constraints=[constraint])
+    exported = export.export(jax.jit(fun))(jax.ShapeDtypeStruct(sizes, np.float32))
+    loaded = export.deserialize(exported.serialize())
+    with pytest.raises(ValueError, match=f"Input shapes do not match .*{match}"):
+        loaded.call(np.zeros(shape, np.float32))
+    with pytest.raises(ValueError, match=f"Input shapes do not match .*{match}"):
+        jax.jit(lambda x: 2 * loaded.call(x) + 1)(np.zeros(shape, np.float32))
+
+
 def test_compile_without_export():
     (n,) = symbolic_shape("n")
     lowered = jax.jit(jnp.sin).lower(jax.ShapeDtypeStruct((n,), np.float32))

@@ -88,9 +88,22 @@ def _result_types(exported: Exported, in_avals: Sequence[Any]) -> Sequence[Any]:
     paths = argument_paths(exported.in_tree)
     sizes = solve_for_sizes(exported.in_avals, paths, [a.shape for a in in_avals])
     return [
-        a if core.is_constant_shape(a.shape) else a.update(shape=evaluate_shape(a.shape, sizes))
+        a if core.is_constant_shape(a.shape) else _with_sizes(exported, a, sizes)
         for a in exported.out_avals
     ]
+
+
+def _with_sizes(exported: Exported, aval: Any, sizes: dict[str, Any]) -> Any:
+    """The type of a result for given values of the dimension variables."""
+    shape = evaluate_shape(aval.shape, sizes)
+    if any(type(d) is int and d < 0 for d in shape):
+        values = ", ".join(f"{name} = {size}" for name, size in sizes.items())
+        raise ValueError(
+            f"Input shapes do not match what the function '{exported.fun_name}' was exported for: a "
+            f"result of the shape ({', '.join(map(str, aval.shape))}) would have the shape {shape}, for "
+            f"{values} by the shapes of the arguments."
+        )
+    return aval.update(shape=shape)
 
 
 def _check_type(exported: Exported, index: int, expected: Any, actual: Any) -> None:

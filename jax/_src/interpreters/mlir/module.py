@@ -27,6 +27,7 @@ from jax._src.interpreters.mlir.signatures import ArgSpecs, ResultSpecs
 from jax._src.layout import AutoLayout
 from jax._src.lib import _jax
 from jax._src.lib.mlir import ir, passmanager
+from jax._src.lib.mlir.dialects import hlo
 from jax._src.sharding_impls import ShardingContext
 
 if TYPE_CHECKING:
@@ -493,19 +494,71 @@ def refine_polymorphic_shapes(module: object) -> Any:
       ValueError: if an assertion about shapes does not hold, or shapes remain unknown.
     """
     try:
-        refined = _jax.mlir.refine_polymorphic_shapes(
-            module_to_bytecode(module),
-            enable_shape_assertions=True,
-            validate_static_shapes=True,
-            enable_shardy=config.use_shardy_partitioner.value,
-        )
+        refined = _refined(module, validate_static_shapes=True)
     except JaxRuntimeError as err:
-        assertion = re.search(r"error: (.*)", str(err))
-        if assertion is None or "op has dynamic shapes" in assertion[1]:
+        # An operation may fail before the assertion that guards it, which says what is wrong.
+        problem = _first_error(err)
+        if problem is None or not problem.startswith(_SHAPES_DO_NOT_MATCH):
+            problem = _broken_assertion(module) or problem
+        if problem is None or "op has dynamic shapes" in problem:
             raise ValueError(
                 "Error refining shapes: the shapes of the arguments do not determine all shapes of the "
                 f"program. Export it, by jax.export.export, to call it for several shapes. {err}"
             ) from err
-        raise ValueError(assertion[1]) from err
+        raise ValueError(problem) from err
     with make_ir_context():
         return ir.Module.parse(refined)
+
+
+_SHAPES_DO_NOT_MATCH = "Input shapes do not match"
+
+
+def _refined(module: object, *, validate_static_shapes: bool) -> bytes:
+    refined: bytes = _jax.mlir.refine_polymorphic_shapes(
+        module_to_bytecode(module),
+        enable_shape_assertions=True,
+        validate_static_shapes=validate_static_shapes,
+        enable_shardy=config.use_shardy_partitioner.value,
+    )
+    return refined
+
+
+def _first_error(err: Exception) -> str | None:
+    found = re.search(r"error: (.*)", str(err))
+    return None if found is None else found[1]
+
+
+def _broken_assertion(module: Any) -> str | None:
+    """The message of an assertion that does not hold, found without the calls that come after it."""
+    with make_ir_context(), ir.Location.unknown():
+        module = ir.Module.parse(module_to_bytecode(module))
+        for function in module.body.operations:
+            for block in function.operation.regions[0] if function.operation.regions else ():
+                guarded = False
+                for op in list(block.operations):
+                    if op.operation.name == "func.call":
+                        if guarded:
+                            _replace_by_unknown_values(op.operation)
+                        continue
+                    target = op.operation.attributes.get("call_target_name")
+                    guarded |= target is not None and target.value == "shape_assertion"
+        try:
+            _refined(module, validate_static_shapes=False)
+        except JaxRuntimeError as err:
+            problem = _first_error(err)
+            if problem is not None and problem.startswith(_SHAPES_DO_NOT_MATCH):
+                return problem
+    return None
+
+
+def _replace_by_unknown_values(op: Any) -> None:
+    with ir.InsertionPoint(op):
+        unknown = hlo.CustomCallOp(
+            [r.type for r in op.results],
+            [],
+            call_target_name=ir.StringAttr.get("unknown"),
+            api_version=ir.IntegerAttr.get(ir.IntegerType.get_signless(32), 2),
+        )
+    for old, new in zip(op.results, unknown.results, strict=True):
+        old.replace_all_uses_with(new)
+    op.erase()
