@@ -1,5 +1,7 @@
 """The scenarios in random_keys_scenarios.py against the reference build, and what we do otherwise."""
 
+import pickle
+
 import numpy as np
 import pytest
 from op_testing import case_tests
@@ -7,6 +9,7 @@ from op_testing import case_tests
 import jax
 import jax.numpy as jnp
 from jax._src.random import prng
+from jax.extend.random import define_prng_impl
 
 reference, test_reference, _ = case_tests(__file__)
 
@@ -80,6 +83,67 @@ def test_methods_that_are_fine():
 def test_shards_are_of_keys():
     (shard,) = jax.random.split(jax.random.key(0), 4).addressable_shards
     assert shard.index == (slice(None),) and shard.data.shape == (4,)
+
+
+def weyl_seed(seed):
+    return jnp.stack([seed.astype(jnp.uint32), jnp.uint32(1), jnp.uint32(0)])
+
+
+def weyl_split(key, shape):
+    numbers = jnp.arange(np.prod(shape), dtype=jnp.uint32).reshape(shape)
+    return key.at[1].mul(3) + jnp.expand_dims(numbers, -1)
+
+
+def weyl_bits(key, bit_width, shape):
+    numbers = jnp.arange(np.prod(shape), dtype=jnp.uint32).reshape(shape)
+    words = (key[0] + numbers + key[2]) * jnp.uint32(2654435761) ^ key[1]
+    return (words >> np.uint32(32 - bit_width)).astype(f"uint{bit_width}")
+
+
+def weyl_fold_in(key, data):
+    return key.at[0].set(key[0] ^ data)
+
+
+WEYL = dict(
+    key_shape=(3,), seed=weyl_seed, split=weyl_split, random_bits=weyl_bits, fold_in=weyl_fold_in,
+    name="weyl", tag="weyl",
+)  # fmt: skip
+
+
+def test_pickled_keys_of_an_implementation_without_registered_name():
+    impl = define_prng_impl(**WEYL)
+    assert define_prng_impl(**WEYL) is impl
+    keys = jax.random.split(jax.random.key(7, impl=impl), 2)
+    loaded = pickle.loads(pickle.dumps(keys))
+    assert loaded.dtype == keys.dtype and (loaded == keys).all()
+    assert jax.random.normal(loaded[1]) == jax.random.normal(keys[1])
+
+
+WRONG = {
+    "seed": lambda seed: jnp.zeros(2, jnp.uint32),
+    "split": lambda key, shape: jnp.zeros((*shape, 3), jnp.int32),
+    "random_bits": lambda key, bit_width, shape: jnp.zeros((1, *shape), jnp.uint32),
+    "fold_in": lambda key, data: jnp.zeros((), jnp.uint32),
+}
+
+
+@pytest.mark.parametrize("name", list(WRONG))
+@pytest.mark.parametrize("transform", [lambda f: f, jax.jit])
+def test_functions_of_an_implementation_must_return_keys_or_bits(name, transform):
+    impl = define_prng_impl(**{**WEYL, name: WRONG[name], "name": "broken"})
+
+    def use():
+        key = jax.random.key(0, impl=impl)
+        calls = {
+            "split": lambda: jax.random.split(key),
+            "random_bits": lambda: jax.vmap(lambda _: jax.random.bits(key, (4,)))(jnp.ones(2)),
+            "fold_in": lambda: jax.random.fold_in(key, 1),
+        }
+        return jax.random.key_data(key) if name == "seed" else calls[name]()
+
+    expected = f"the function {name} of the PRNG implementation 'broken'.*must return uint32"
+    with pytest.raises(TypeError, match=expected):
+        transform(use)()
 
 
 @pytest.mark.parametrize("partitionable", [True, False])

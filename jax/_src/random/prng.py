@@ -65,7 +65,37 @@ class PRNGImpl:
         return self.tag
 
     def __reduce__(self):
-        return find_impl, (self.name,)
+        if prngs.get(self.name) is self:
+            return find_impl, (self.name,)
+        return the_impl, (
+            self.key_shape, self.seed, self.split, self.random_bits, self.fold_in, self.name, self.tag,
+            self.random_bits_once,
+        )  # fmt: skip
+
+    def call(self, name: str, *args: Any, shape: tuple[int, ...] = ()) -> Any:
+        """Call the function `name`, which returns raw keys of this shape.
+
+        Raises:
+          TypeError: if it returns something else.
+        """
+        return self.check(name, getattr(self, name)(*args), (*shape, *self.key_shape), np.uint32)
+
+    def check(self, name: str, out: Any, shape: tuple[int, ...], dtype: Any) -> Any:
+        """Raise TypeError unless `out`, which the function `name` returned, has this type."""
+        aval = core.typeof(out)
+        expected = ShapedArray(shape, np.dtype(dtype))
+        if aval.shape != expected.shape or aval.dtype != expected.dtype:
+            raise TypeError(
+                f"the function {name} of the PRNG implementation {self.name!r}, whose keys have the shape "
+                f"{self.key_shape}, must return {expected}, but returned {aval}"
+            )
+        return out
+
+
+@functools.cache
+def the_impl(*fields) -> PRNGImpl:
+    """Return the implementation with these fields: dtypes, unpickled ones too, compare it by identity."""
+    return PRNGImpl(*fields)
 
 
 prngs: dict[str, PRNGImpl] = {}
@@ -239,7 +269,7 @@ class PRNGKeyArray(WrappedArray):
         return new
 
     def __reduce__(self):
-        return _unpickle_key, (self._impl.name, np.asarray(self._base_array))
+        return _unpickle_key, (self._impl, np.asarray(self._base_array))
 
     def __hash__(self):
         raise TypeError("JAX array with PRNGKey dtype is not hashable")
@@ -289,8 +319,9 @@ class PRNGKeyArray(WrappedArray):
     __str__ = __repr__
 
 
-def _unpickle_key(name: str, data: np.ndarray) -> PRNGKeyArray:
-    return PRNGKeyArray(find_impl(name), to_array(data))
+def _unpickle_key(impl: PRNGImpl | str, data: np.ndarray) -> PRNGKeyArray:
+    # Older pickles have the implementation's name.
+    return PRNGKeyArray(find_impl(impl) if isinstance(impl, str) else impl, to_array(data))
 
 
 def check_key_data(impl: PRNGImpl, data: Any) -> None:
@@ -414,7 +445,7 @@ def _check_keys(name: str, aval) -> None:
 
 
 def _seed_raw(seeds, *, impl):
-    return _over_keys(impl.seed, seeds.ndim)(seeds)
+    return _over_keys(functools.partial(impl.call, "seed"), seeds.ndim)(seeds)
 
 
 random_seed_p = _primitive(
@@ -446,7 +477,7 @@ def _split_types(keys, *, shape):
 
 
 def _split_raw(data, *, impl, shape):
-    return _over_array(lambda k: impl.split(k, shape), impl, data)
+    return _over_array(lambda k: impl.call("split", k, shape, shape=shape), impl, data)
 
 
 random_split_p = _primitive("random_split", _split_types, _split_raw)
@@ -481,7 +512,7 @@ def _fold_in_raw(data, msgs, *, impl):
     # bits for copies of one key.
     shapes = data.shape[: data.ndim - len(impl.key_shape)], msgs.shape
     full = lax.broadcast_shapes(*shapes)
-    fun = impl.fold_in
+    fun = functools.partial(impl.call, "fold_in")
     for i in range(1, len(full) + 1):
         axes = tuple(0 if len(s) >= i and s[-i] == full[-i] else None for s in shapes)
         fun = vmap(fun, in_axes=axes)
@@ -534,7 +565,12 @@ def _bits_types(keys, *, bit_width, shape, once=False):
 
 def _bits_raw(data, *, impl, bit_width, shape, once=False):
     bits = impl.random_bits_once if once else impl.random_bits
-    return _over_array(lambda k: bits(k, bit_width, shape), impl, data)
+    dtype = _UINTS[bit_width]
+
+    def draw(key):
+        return impl.check("random_bits", bits(key, bit_width, shape), shape, dtype)
+
+    return _over_array(draw, impl, data)
 
 
 random_bits_p = _primitive("random_bits", _bits_types, _bits_raw)
@@ -697,4 +733,4 @@ def define_prng_impl(
     Returns:
       The implementation.
     """
-    return PRNGImpl(key_shape, seed, split, random_bits, fold_in, name, tag)
+    return the_impl(tuple(key_shape), seed, split, random_bits, fold_in, name, tag, random_bits)
