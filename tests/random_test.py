@@ -32,3 +32,9 @@ def test_arrays_where_numbers_are_common():
     expected = jax.random.normal(key, (2, 3))
     for shape in (iter((2, 3)), np.array([2, 3]), [jnp.array(2), 3]):
         np.testing.assert_array_equal(jax.random.normal(key, shape), expected)
+
+
+def test_draws_without_replacement_are_32_bit_indices():
+    with jax.enable_x64(True):
+        draw = lambda key: jax.random.categorical(key, jnp.ones(4), shape=(2,), replace=False)
+        assert jax.eval_shape(draw, jax.random.key(0)).dtype == np.int32

@@ -266,20 +266,19 @@ def categorical(
 
 def _categorical(key, logits, *, axis, shape, replace, mode):
     num_prefix = len(shape) - logits.ndim + 1
-    index_dtype = dtypes.default_int_dtype()
     if replace:
         full = list(shape)
         full.insert(num_prefix + axis, logits.shape[axis])
         noise = gumbel_of(key, shape=tuple(full), dtype=logits.dtype, mode=mode)
         scores = lax.add(noise, lax.broadcast_to(logits, tuple(full)))
-        return lax.argmax(scores, num_prefix + axis, index_dtype)
+        return lax.argmax(scores, num_prefix + axis, dtypes.default_int_dtype())
     scores = lax.add(logits, gumbel_of(key, shape=logits.shape, dtype=logits.dtype, mode=mode))
     if axis != logits.ndim - 1:
         order = [d for d in range(logits.ndim) if d != axis]
         scores = lax.transpose(scores, (*order, axis))
     _, indices = lax.top_k(scores, math.prod(shape[:num_prefix]))
     last = indices.ndim - 1
-    return lax.reshape(indices, shape, (last, *range(last))).astype(index_dtype)
+    return lax.reshape(indices, shape, (last, *range(last)))
 
 
 _jit_categorical = keyed_jit(_categorical, ("axis", "shape", "replace", "mode"))
