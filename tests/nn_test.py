@@ -56,3 +56,22 @@ def test_squareplus_of_large_numbers(dtype):
     )
     largest = jnp.finfo(dtype).max
     assert jax.nn.squareplus(largest) == largest
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "int8"])
+def test_softmax_of_integers(dtype):
+    x = jnp.array([1, 100, 97, 98], dtype)
+    where = jnp.array([True, True, False, True])
+    for mask in (None, where):
+        for fun in (jax.nn.softmax, jax.nn.log_softmax):
+            np.testing.assert_array_equal(fun(x, where=mask), fun(x.astype(float), where=mask))
+    lowest, highest = jnp.iinfo(dtype).min, jnp.iinfo(dtype).max
+    extremes = jnp.array([lowest, highest], dtype)
+    np.testing.assert_allclose(jax.nn.softmax(extremes), [0, 1], atol=1e-30)
+
+
+def test_squareplus_of_eight_bits_beside_wide_defaults():
+    with jax.enable_x64(True):
+        for dtype in ("float8_e4m3fn", "float8_e5m2"):
+            out = jax.nn.squareplus(jnp.ones(2, dtype))
+            assert (out == jnp.asarray(1.618).astype(dtype)).all()

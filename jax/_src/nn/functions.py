@@ -243,7 +243,7 @@ def squareplus(x: ArrayLike, b: ArrayLike = 4) -> Array:
     x = x if x.dtype == dtype else x.astype(dtype)
     size = ufuncs.abs(x)
     # The square of larger numbers overflows; the root is the number itself then.
-    large = size > np.sqrt(float(dtypes.finfo(dtype).max)) / 2
+    large = size > math.sqrt(float(dtypes.finfo(dtype).max)) / 2
     root = ufuncs.sqrt(ufuncs.square(select_where(large, 0, x)) + b)
     upper = select_where(large, size, 0.5 * (size + root))
     return select_where(x >= 0, upper, 0.25 * b / upper)
@@ -476,11 +476,14 @@ def _shifted(x, where, axes):
                 f"softmax and log_softmax take numbers, got bool[{','.join(map(str, x.shape))}]: convert "
                 "it with `astype(float)`"
             )
-        x = lax.convert_element_type(x, dtypes.default_float_dtype())
-    is_float = dtypes.issubdtype(x.dtype, np.inexact)
-    lowest = -np.inf if is_float else dtypes.iinfo(x.dtype).min
-    largest = reductions.max(lax.stop_gradient(x), axes, keepdims=True, initial=lowest, where=where)
-    shifted = (x if where is None else select_where(where, x, lowest)) - largest
+    if not dtypes.issubdtype(x.dtype, np.inexact):
+        # Differences of integers might wrap around.
+        dtype = dtypes.to_inexact_dtype(x.dtype)
+        x = x.astype(dtype if where is None else dtypes.default_float_dtype())
+    largest = reductions.max(
+        lax.stop_gradient(x), axes, keepdims=True, initial=-np.inf, where=where
+    )
+    shifted = (x if where is None else select_where(where, x, -np.inf)) - largest
     return shifted, ufuncs.exp(shifted)
 
 
