@@ -4,14 +4,17 @@ from collections.abc import Callable, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from jax._src import api_util, config, core, source_info_util, traceback_util
+from jax._src import api_util, config, core, dtypes, source_info_util, traceback_util
 from jax._src.api_util import check_callable
 from jax._src.core import ShapeDtypeStruct
+from jax._src.device_put.functions import device_put as device_put
 from jax._src.jit import jitted
+from jax._src.lazy_names import lazy_names
 from jax._src.lib import jax_jit
 from jax._src.sharding_impls import UNSPECIFIED
 from jax._src.transforms.derivatives import (
     VJP as VJP,
+    GradRef as GradRef,
     NotNeeded as NotNeeded,
     fwd_and_bwd as fwd_and_bwd,
     grad as grad,
@@ -22,6 +25,7 @@ from jax._src.transforms.derivatives import (
     vjp as vjp,
 )
 from jax._src.transforms.jacobians import (
+    _std_basis as _std_basis,
     hessian as hessian,
     jacfwd as jacfwd,
     jacobian as jacobian,
@@ -231,3 +235,14 @@ def _in_scope(name, fun, args, kwargs):
 def clear_caches() -> None:
     """Forget everything cached: traces, lowerings and compiled programs."""
     clear_all_caches()
+
+
+# Names that outside code imports; `device_put`, `GradRef` and `_std_basis` above are some more.
+_dtype = dtypes.dtype
+__getattr__, __dir__ = lazy_names(
+    __name__,
+    {
+        "jax._src.stacked_arrays": ("device_put_replicated", "device_put_sharded"),
+        "jax._src.xla_bridge": ("clear_backends",),
+    },
+)

@@ -73,6 +73,30 @@ def fun_signature(fun: Callable) -> inspect.Signature | None:
         return None
 
 
+def resolve_kwargs(fun: Callable, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple:
+    """Convert the arguments of a call to positional arguments, with defaults applied.
+
+    Raises:
+      TypeError: if an argument can only be passed by keyword.
+    """
+    return resolve_by_signature(fun_signature(fun), args, kwargs)
+
+
+def resolve_by_signature(sig: inspect.Signature | None, args, kwargs) -> tuple:
+    """`resolve_kwargs` of a function with the signature `sig`, which may be unknown."""
+    if sig is None:
+        if kwargs:
+            raise TypeError(
+                f"keyword arguments {sorted(kwargs)} could not be resolved to positions"
+            )
+        return tuple(args)
+    bound = sig.bind(*args, **kwargs)
+    bound.apply_defaults()
+    if by_keyword := sorted(k for k in bound.kwargs if k in kwargs):
+        raise TypeError(f"keyword arguments {by_keyword} could not be resolved to positions")
+    return bound.args
+
+
 def infer_argnums_and_argnames(sig, argnums, argnames) -> tuple[tuple[int, ...], tuple[str, ...]]:
     """Static or donated arguments by position and by name, each completed from the other."""
     if argnums is None and argnames is None:
@@ -569,3 +593,11 @@ def all_valid(consts: Iterable[Any]) -> bool:
         elif hasattr(type(c), "cur_qdd"):
             return False
     return True
+
+
+# Names that outside code imports
+
+
+def flatten_axis_resources(what: str, tree: PyTreeDef, shardings: Any, tupled_args: bool) -> tuple:
+    """The shardings of all leaves of `tree`, given a tree prefix of them, as `flatten_axes`."""
+    return tuple(flatten_axes(what, tree, shardings, tupled_args=tupled_args))

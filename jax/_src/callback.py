@@ -23,7 +23,11 @@ from jax._src.array_impl import ArrayImpl, device_sharding
 from jax._src.device_put import values as placing
 from jax._src.errors import JaxRuntimeError
 from jax._src.interpreters import mlir
-from jax._src.interpreters.mlir.callbacks import as_results, result_types_of
+from jax._src.interpreters.mlir.callbacks import (
+    as_results,
+    emit_python_callback as emit_python_callback,  # a name that outside code imports
+    result_types_of,
+)
 from jax._src.interpreters.pxla.placement import ignore_shardings_of
 from jax._src.sharding_impls import SingleDeviceSharding
 from jax._src.transforms.vmap_methods import batch_by_method, check_vmap_method

@@ -6,12 +6,9 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from jax._src import core, dtypes, traceback_util
-from jax._src.api_util import check_callable
+from jax._src.api_util import check_callable, resolve_kwargs
 from jax._src.core import ClosedJaxpr, Primitive, typeof
-from jax._src.custom_derivatives.common import (
-    copy_metadata,
-    resolve_kwargs,
-)
+from jax._src.custom_derivatives.common import copy_metadata
 from jax._src.interpreters import ad, batching, mlir, partial_eval as pe
 from jax._src.late_binding import late
 from jax._src.lax.control_flow.common import hoist, stage

@@ -7,7 +7,8 @@ from typing import Any
 from jax._src import mesh as mesh_lib, traceback_util
 from jax._src.api_util import check_callable, debug_info
 from jax._src.jit import jitted
-from jax._src.jit.primitive import jit_p, pjit_p
+from jax._src.jit.primitive import jit_p, pjit_p, staging_rule
+from jax._src.lib import _jax
 from jax._src.named_sharding import NamedSharding
 from jax._src.partition_spec import PartitionSpec
 from jax._src.sharding_impls import UNSPECIFIED, UnspecifiedValue, canonicalize_jit_sharding
@@ -87,3 +88,13 @@ def pjit(
         donate_argnames=donate_argnames, keep_unused=keep_unused, device=device, backend=backend,
         inline=inline, compiler_options=compiler_options,
     )  # fmt: skip
+
+
+# Names that outside code imports
+
+pjit_staging_rule = staging_rule
+
+
+def make_jit_cpp_cache(capacity: int) -> Any:
+    """A cache of compiled functions for the native callables of `jit`."""
+    return _jax.PjitFunctionCache(capacity=capacity)

@@ -37,6 +37,10 @@ safe_zip = _jaxlib_utils.safe_zip
 foreach = _jaxlib_utils.foreach
 _topological_sort = _jaxlib_utils.topological_sort
 
+# Names that outside code imports
+Mutex = _jaxlib_utils.Mutex
+install_failure_signal_handler = _jaxlib_utils.install_failure_signal_handler
+
 
 # Sequences
 

@@ -21,6 +21,7 @@ _going = {
     "are_hlo_shardings_equal": _op_shardings.are_hlo_shardings_equal,
     "array_mapping_to_axis_resources": _sharding_impls.array_mapping_to_axis_resources,
     "global_aval_to_result_handler": _pxla.global_aval_to_result_handler,
+    "global_avals_to_results_handler": _pxla.global_avals_to_results_handler,
     "global_result_handlers": _pxla.global_result_handlers,
     "is_hlo_sharding_replicated": _op_shardings.is_hlo_sharding_replicated,
     "op_sharding_to_indices": _op_shardings.op_sharding_to_indices,

@@ -5,6 +5,8 @@ together what the parts of a program find, `transform` evaluates jaxprs with che
 `operations` and `control`.
 """
 
+from typing import TypeVar
+
 from jax._src.checkify import control, operations
 from jax._src.checkify.errors import (
     Error,
@@ -41,3 +43,5 @@ for _class in (
     DivisionByZeroError, BatchedError,
 ):  # fmt: skip
     _class.__module__ = __name__
+
+Out = TypeVar("Out")  # a name that outside code imports, for annotations: what a function returns

@@ -196,3 +196,7 @@ trace_context_names = _config_ext.trace_context_names
 
 update = config.update
 parse_flags_with_absl = config.parse_flags_with_absl
+
+# Names that outside code imports
+_read = config.read
+jax_xla_profile_version = xla_profile_version

@@ -1,5 +1,9 @@
 """The core of tracing: types, primitives, traces, jaxprs, effects and the printer of jaxprs."""
 
+from jax._src.core._compat import (
+    get_referent as get_referent,
+    modify_spec_for_auto_manual as modify_spec_for_auto_manual,
+)
 from jax._src.core.avals import (
     AbstractToken as AbstractToken,
     AbstractValue as AbstractValue,
@@ -194,4 +198,14 @@ from jax._src.errors import (
     TracerIntegerConversionError,
     UnexpectedTracerError,
 )
+from jax._src.lazy_names import lazy_names
 from jax._src.memory import MemorySpace as MemorySpace
+
+# Names that outside code imports; what higher layers define is taken from public modules.
+_late_name, __dir__ = lazy_names(
+    __name__, {"jax": ("new_ref",), "jax.extend.core.primitives": ("call_p", "closed_call_p")}
+)
+
+
+def __getattr__(name: str) -> object:
+    return _late_name("call_p").bind if name == "call" else _late_name(name)

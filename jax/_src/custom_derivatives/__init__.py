@@ -3,8 +3,10 @@
 from typing import TYPE_CHECKING
 
 from jax._src.ad_util import SymbolicZero
-from jax._src.custom_derivatives.common import resolve_kwargs
+from jax._src.api_util import resolve_kwargs
+from jax._src.core import Tracer
 from jax._src.custom_derivatives.jvp import custom_jvp, custom_jvp_call_p
+from jax._src.interpreters.batching import BatchTracer
 from jax._src.lazy_names import lazy_names
 
 if TYPE_CHECKING:
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
         custom_vjp as custom_vjp,
         custom_vjp_call_p as custom_vjp_call_p,
         custom_vjp_primal_tree_values as custom_vjp_primal_tree_values,
+        optimize_remat_of_custom_vjp_fwd as optimize_remat_of_custom_vjp_fwd,
     )
 
 
@@ -36,7 +39,16 @@ __getattr__, __dir__ = lazy_names(
         ),
         "jax._src.custom_derivatives.vjp": (
             "CustomVJPException", "CustomVJPPrimal", "custom_vjp", "custom_vjp_call_p",
-            "custom_vjp_primal_tree_values",
+            "custom_vjp_primal_tree_values", "optimize_remat_of_custom_vjp_fwd",
         ),
     },
 )  # fmt: skip
+
+# Names that outside code imports; `optimize_remat_of_custom_vjp_fwd` above is another.
+
+
+def _maybe_perturbed(x: object) -> bool:
+    """Whether `x` may have a tangent: being differentiated, or an argument of what is traced."""
+    while isinstance(x, BatchTracer):
+        x = x.val
+    return isinstance(x, Tracer)

@@ -27,29 +27,6 @@ from jax._src.util import fun_name
 traceback_util.register_exclusion(__file__)
 
 
-def resolve_kwargs(fun: Callable, args, kwargs) -> tuple:
-    """Convert the arguments of a call to positional arguments, with defaults applied.
-
-    Raises:
-      TypeError: if an argument can only be passed by keyword.
-    """
-    return _resolve(api_util.fun_signature(fun), args, kwargs)
-
-
-def _resolve(sig, args, kwargs) -> tuple:
-    if sig is None:
-        if kwargs:
-            raise TypeError(
-                f"keyword arguments {sorted(kwargs)} could not be resolved to positions"
-            )
-        return tuple(args)
-    bound = sig.bind(*args, **kwargs)
-    bound.apply_defaults()
-    if by_keyword := sorted(k for k in bound.kwargs if k in kwargs):
-        raise TypeError(f"keyword arguments {by_keyword} could not be resolved to positions")
-    return bound.args
-
-
 def nondiff_positions(sig, argnums, argnames) -> tuple[int, ...]:
     params = list(sig.parameters.values()) if sig is not None else []
     n = None if sig is None or any(p.kind == p.VAR_POSITIONAL for p in params) else len(params)
@@ -151,7 +128,7 @@ class CustomFunction:
         if not kwargs and len(args) == self._arity:
             return args
         try:
-            return _resolve(self._signature, args, kwargs)
+            return api_util.resolve_by_signature(self._signature, args, kwargs)
         except TypeError as e:
             raise TypeError(
                 f"The input arguments to the {self.kind}-decorated function {fun_name(self)} could not "

@@ -1,11 +1,11 @@
 """`custom_vjp`: a function with a custom reverse-mode rule."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
 import numpy as np
 
-from jax._src import config, core, dtypes, traceback_util
+from jax._src import api_util, config, core, dtypes, traceback_util
 from jax._src.ad_util import SymbolicZero, manual_type_remedy
 from jax._src.core import Primitive, Tracer, typeof
 from jax._src.custom_derivatives.common import (
@@ -36,7 +36,7 @@ from jax._src.tree_util import (
     tree_unflatten,
     treedef_children,
 )
-from jax._src.util import fun_name, split_list
+from jax._src.util import fun_name, split_list, wraps
 
 traceback_util.register_exclusion(__file__)
 
@@ -407,3 +407,41 @@ def custom_vjp_primal_tree_values(tree: Any) -> Any:
         tree,
         is_leaf=lambda x: isinstance(x, CustomVJPPrimal),
     )
+
+
+# Names that outside code imports
+
+
+def optimize_remat_of_custom_vjp_fwd(
+    fun: Callable, debug_fun: Any, fwd: Callable, debug_fwd: Any,
+    nondiff_argnums: Sequence[int] = (), symbolic_zeros: bool = False,
+) -> Callable:  # fmt: skip
+    """The forward rule of `defvjp(optimize_remat=True)`, as a function that returns what `fwd` returns.
+
+    Args:
+      fun: the function.
+      debug_fun, debug_fwd: descriptions of both functions; ours are made where they are called.
+      fwd: its forward rule.
+      nondiff_argnums: positions of arguments that are not differentiated.
+      symbolic_zeros: not supported.
+    """
+    if symbolic_zeros:
+        raise NotImplementedError(
+            "remat optimization for custom_vjp does not support symbolic zeros here: use "
+            "custom_vjp.defvjp(fwd, bwd, symbolic_zeros=True, optimize_remat=True)"
+        )
+
+    @wraps(fwd)
+    def rule(*args, **kwargs):
+        args = api_util.resolve_kwargs(fun, args, kwargs)
+        nondiff, dyn = split_nondiff(nondiff_argnums, args)
+        primal, forward = (with_nondiff(f, nondiff_argnums, nondiff) for f in (fun, fwd))
+        flat, in_tree = tree_flatten(dyn)
+        flat_fun = FlatFun("custom_vjp", primal, fun, in_tree, dyn)
+        flat_fwd = _flat_fwd(forward, fun_name(fun), fun_name(fwd), flat_fun, False)
+        outs = OptimizedFwd(flat_fwd, flat_fun, False)(*flat)
+        trees = flat_fwd.trees
+        res, outs = split_list(outs, [trees.num_res])
+        return tree_unflatten(trees.out_tree, outs), tree_unflatten(trees.res_tree, res)
+
+    return rule

@@ -8,6 +8,8 @@ Three concepts:
 - Promotion. Dtypes and weak types form a lattice; a result's dtype is the least upper bound.
 """
 
+from numpy import bool_ as bool_  # a name that outside code imports
+
 from jax._src.dtypes._extended import (
     PrimalTangentDType as PrimalTangentDType,
     extended_rule as extended_rule,

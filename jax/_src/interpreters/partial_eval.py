@@ -37,6 +37,7 @@ from jax._src.interpreters.splitting import (
     dependent_outs as dependent_outs,
     has_effects as has_effects,
 )
+from jax._src.lazy_names import lazy_names
 
 if TYPE_CHECKING:
     from jax._src.source_info_util import SourceInfo
@@ -314,6 +315,31 @@ class DynamicJaxprTrace(Trace):
             )
         )  # fmt: skip
         return [DynamicJaxprTracer(self, v.aval, v, source_info) for v in outvars]
+
+    @property
+    def frame(self) -> Frame:
+        """The equations, for staging rules of outside code."""
+        return Frame(self)
+
+    def make_eqn(
+        self,
+        in_tracers: Sequence[Any],
+        out_avals: Sequence[AbstractValue],
+        primitive: Primitive,
+        params: dict[str, Any],
+        effects: Iterable[Effect],
+        source_info: SourceInfo | None = None,
+        ctx: Any = None,
+    ) -> tuple[TracingEqn, list[DynamicJaxprTracer]]:
+        """Return an equation that is not yet added, and its results, for staging rules of outside code."""
+        source_info = source_info or source_info_util.current()
+        operands = [self.to_jaxpr_tracer(x) for x in in_tracers]
+        outvars = [Var(a) for a in out_avals]
+        eqn = TracingEqn(
+            operands, outvars, primitive, params, frozenset(effects), source_info,
+            ctx or current_jaxpr_eqn_context(),
+        )  # fmt: skip
+        return eqn, [DynamicJaxprTracer(self, v.aval, v, source_info) for v in outvars]
 
     def process_custom_jvp_call(
         self,
@@ -700,3 +726,64 @@ def prune_closed_jaxpr_outputs(closed: ClosedJaxpr, used_outputs: Sequence[bool]
     """Remove unwanted results from the jaxpr, but keep all its arguments."""
     jaxpr, _ = dce_jaxpr(closed.jaxpr, used_outputs, True)
     return ClosedJaxpr(jaxpr, closed.consts)
+
+
+# Names that outside code imports, to stage equations by its own rules (`custom_staging_rules`)
+
+__getattr__, __dir__ = lazy_names(
+    __name__, {"jax._src.interpreters.jaxpr_trace": ("PartialVal",)}
+)  # fmt: skip
+
+
+class TracingEqn:
+    """An equation whose operands are tracers: what `DynamicJaxprTrace.frame.add_eqn` takes."""
+
+    __slots__ = (
+        "in_tracers", "outvars", "primitive", "params", "effects", "source_info", "ctx",
+    )  # fmt: skip
+
+    def __init__(
+        self, in_tracers: Sequence[DynamicJaxprTracer], outvars: list[Var], primitive: Primitive,
+        params: dict[str, Any], effects: Iterable[Effect], source_info: SourceInfo, ctx: Any,
+    ):  # fmt: skip
+        self.in_tracers = in_tracers
+        self.outvars = outvars
+        self.primitive = primitive
+        self.params = params
+        self.effects = effects
+        self.source_info = source_info
+        self.ctx = ctx
+
+    @property
+    def invars(self) -> list[Atom]:
+        return [x.val for x in self.in_tracers]
+
+
+class Frame:
+    """The equations of a trace: `DynamicJaxprTrace.frame`."""
+
+    __slots__ = ("_trace",)
+
+    def __init__(self, trace: DynamicJaxprTrace):
+        self._trace = trace
+
+    @property
+    def invars(self) -> list[Var]:
+        return self._trace.invars
+
+    def get_eqns(self) -> list[JaxprEqn]:
+        return self._trace.eqns
+
+    def newvar(self, aval: AbstractValue) -> Var:
+        return Var(aval)
+
+    def add_eqn(self, eqn: TracingEqn | JaxprEqn) -> None:
+        """Append an equation; its results are the tracers of its `outvars`."""
+        effects = frozenset(eqn.effects)
+        self._trace.effects.update(effects)
+        self._trace.eqns.append(
+            JaxprEqn(
+                list(eqn.invars), list(eqn.outvars), eqn.primitive, eqn.params, effects,
+                eqn.source_info, eqn.ctx,
+            )
+        )  # fmt: skip

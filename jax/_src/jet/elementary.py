@@ -6,7 +6,16 @@ from typing import Any
 
 from jax._src import traceback_util
 from jax._src.core import Primitive
-from jax._src.jet.trace import derivative, over, product, rule_for, times, total, zero_series
+from jax._src.jet.trace import (
+    derivative,
+    jet_rules,
+    over,
+    product,
+    rule_for,
+    times,
+    total,
+    zero_series,
+)
 from jax._src.lax import lax
 from jax._src.lax.convolution import conv_general_dilated_p
 
@@ -188,3 +197,11 @@ _def_sine(lax.sin_p, lax.cos_p, -1, True)
 _def_sine(lax.cos_p, lax.sin_p, -1, False)
 _def_sine(lax.sinh_p, lax.cosh_p, 1, True)
 _def_sine(lax.cosh_p, lax.sinh_p, 1, False)
+
+
+# Names that outside code imports
+
+
+def _logistic_taylor(primals_in, series_in, **params):
+    """The rule of the logistic function."""
+    return jet_rules[lax.logistic_p](primals_in, series_in, **{"accuracy": None, **params})

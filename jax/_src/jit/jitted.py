@@ -22,6 +22,7 @@ from jax._src import (
     sharding_impls,
     stages,
     traceback_util,
+    util,
 )
 from jax._src.core import (
     ClosedJaxpr,
@@ -310,6 +311,7 @@ class Jitted:
     @traceback_util.api_boundary
     def cache_miss(self, *args, **kwargs):
         """Called by the native callable if it has no program for the arguments."""
+        util.test_event("jit_cpp_cache_miss")
         if config.disable_jit.value:
             return self.fun(*args, **kwargs), None, False
         entry, flat = self.trace_call(args, kwargs)

@@ -215,7 +215,7 @@ def _hoist(args, params):
 pe.def_hoisting(jit_p, _hoist)
 
 
-def _staging_rule(trace, source_info, *args, **params):
+def staging_rule(trace, source_info, *args, **params):
     closed = params["jaxpr"]
     if params["compiler_options_kvs"]:
         raise ValueError(
@@ -234,7 +234,7 @@ def _staging_rule(trace, source_info, *args, **params):
     )
 
 
-pe.custom_staging_rules[jit_p] = _staging_rule
+pe.custom_staging_rules[jit_p] = staging_rule
 
 
 def call_params(jaxpr: ClosedJaxpr, name: str) -> dict:

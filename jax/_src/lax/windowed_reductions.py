@@ -792,3 +792,17 @@ _KNOWN = (
     (lax.max, reduce_window_max_p, monoids.max_identity),
     (lax.min, reduce_window_min_p, monoids.min_identity),
 )
+
+
+# Names that outside code imports
+
+
+def _select_and_gather_add(
+    tangents, operand, select_prim, window_dimensions, window_strides, padding, base_dilation, window_dilation
+):  # fmt: skip
+    """The tangent of the extremum of each window: `select_prim` is `ge_p` for maxima, `le_p` for minima."""
+    return select_and_gather_add_p.bind(
+        tangents, operand, select_prim=select_prim, window_dimensions=tuple(window_dimensions),
+        window_strides=tuple(window_strides), padding=tuple(padding),
+        base_dilation=tuple(base_dilation), window_dilation=tuple(window_dilation),
+    )  # fmt: skip

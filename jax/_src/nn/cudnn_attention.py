@@ -51,6 +51,18 @@ class Options(NamedTuple):
 
 
 def cudnn_attention(
+    *operands: Any, is_causal: bool, window: tuple[int, int] | None, return_residual: bool
+) -> tuple[Any, Any]:
+    """Returns what `attention_and_sums` does, the sums with shape (B, T, N) in the dtype of the attention."""
+    out, sums = attention_and_sums(
+        *operands, is_causal=is_causal, window=window, return_residual=return_residual
+    )
+    if sums is not None:
+        sums = lax.convert_element_type(lax.transpose(sums, (0, 2, 1)), out.dtype)
+    return out, sums
+
+
+def attention_and_sums(
     query: Any,
     key: Any,
     value: Any,
@@ -64,7 +76,7 @@ def cudnn_attention(
     window: tuple[int, int] | None,
     return_residual: bool,
 ) -> tuple[Any, Any]:
-    """Returns the attention and, if asked for, the log-sum-exps of the logits in the dtype of `query`.
+    """Returns the attention and, if asked for, the log-sum-exps of the logits.
 
     Args:
       query: array of shape (B, T, N, H), bfloat16 or float16.
@@ -75,7 +87,8 @@ def cudnn_attention(
       is_causal: whether a query attends only to keys up to its position.
       window: how many positions before and after its own a query attends to. cuDNN knows only the
         former; the latter is implied by `is_causal`.
-      return_residual: whether to return the log-sum-exps, of shape (B, T, N).
+      return_residual: whether to return the log-sum-exps, float32 of shape (B, N, T). They have no
+        gradient.
 
     Raises:
       NotImplementedError: if cuDNN has no kernel for the dtype, size of heads or scale.
@@ -115,8 +128,7 @@ def cudnn_attention(
     )
     if not return_residual:
         return _attention(options, *operands), None
-    out, residual = _with_residual(options, *operands)
-    return out, residual
+    return _with_residual(options, *operands)
 
 
 def _check_operands(query: Any, key: Any) -> None:
@@ -193,12 +205,12 @@ _attention.defvjp(_attention_fwd, _attention_bwd)
 def _with_residual(options: Options, *operands: Any) -> tuple[Any, Any]:
     options = options._replace(with_residual=True)
     out, residual = cudnn_attention_p.bind(*operands, options=options)
-    return out, _in_dtype_of(out, residual)
+    return out, residual
 
 
 def _with_residual_fwd(options: Options, *operands: Any) -> Any:
-    out, (_, residual, _) = saved = _attention_fwd(options, *operands)
-    return (out, _in_dtype_of(out, residual)), saved[1]
+    out, saved = _attention_fwd(options, *operands)
+    return (out, saved[1]), saved
 
 
 def _with_residual_bwd(options: Options, saved: Any, cotangents: Any) -> Any:
@@ -206,10 +218,6 @@ def _with_residual_bwd(options: Options, saved: Any, cotangents: Any) -> Any:
 
 
 _with_residual.defvjp(_with_residual_fwd, _with_residual_bwd)
-
-
-def _in_dtype_of(out: Any, residual: Any) -> Any:
-    return lax.convert_element_type(lax.transpose(residual, (0, 2, 1)), out.dtype)
 
 
 # ---------------------------------------------------------------------------------------------------

@@ -492,3 +492,20 @@ def _shift(name, x, axes, by):
     x = util.ensure_arraylike(f"jax.numpy.fft.{name}", x)
     axes = canonicalize_axis_tuple(axes, x.ndim, allow_duplicate=True)
     return roll(x, tuple(by(x.shape[axis]) for axis in axes), axes)
+
+
+# Names that outside code imports
+
+
+def _fft_norm(s: ArrayLike, func_name: str, norm: str) -> Array:
+    """The factor of a transform over dimensions of sizes `s`, for a `norm` other than None.
+
+    The names of inverse transforms begin with "i".
+    """
+    _check_norm(norm)
+    if norm is None or norm == "backward":
+        return util.to_array(1)
+    s = util.to_array(s)
+    size = lax.reduce_prod(lax.convert_element_type(s, dtypes.to_inexact_dtype(s.dtype)), (0,))
+    factor = lax.sqrt(size) if norm == "ortho" else size
+    return factor if func_name.startswith("i") else lax.div(lax.full_like(factor, 1), factor)

@@ -28,6 +28,9 @@ from jax._src.util import canonicalize_axis
 
 StateEffect = RefEffect
 
+# Filled by outside code: functions that return what `get_ref_aval_from_value` does, by the class of value.
+_ref_type_aval_mappings: dict[type, Any] = {}
+
 
 def shaped_array_ref(shape: Sequence[int], dtype: Any, weak_type: bool = False) -> AbstractRef:
     """Return the aval of a reference to an array of this shape and dtype."""
@@ -36,6 +39,8 @@ def shaped_array_ref(shape: Sequence[int], dtype: Any, weak_type: bool = False) 
 
 def get_ref_aval_from_value(x: Any) -> tuple[AbstractRef, Any]:
     """Return the aval of a reference that holds `x`, and its initial value."""
+    if (make := _ref_type_aval_mappings.get(type(x))) is not None:
+        return make(x)
     return AbstractRef(typeof(x)), x
 
 

@@ -28,6 +28,7 @@ from jax._src.test_util.cases import (
 )
 from jax._src.test_util.counting import (
     EventCounter as EventCounter,
+    _check_dtypes_match as _check_dtypes_match,
     assert_dot_precision as assert_dot_precision,
     assert_dot_preferred_element_type as assert_dot_preferred_element_type,
     assert_global_configs_unchanged as assert_global_configs_unchanged,
@@ -37,10 +38,13 @@ from jax._src.test_util.counting import (
     count_jit_and_pmap_lowerings as count_jit_and_pmap_lowerings,
     count_jit_compilation_cache_miss as count_jit_compilation_cache_miss,
     count_jit_tracing_cache_miss as count_jit_tracing_cache_miss,
+    count_pjit_cpp_cache_miss as count_pjit_cpp_cache_miss,
     count_primitive_compiles as count_primitive_compiles,
+    count_subjaxpr_to_hlo_conversion as count_subjaxpr_to_hlo_conversion,
     fwd_bwd_jaxprs as fwd_bwd_jaxprs,
     iter_eqns as iter_eqns,
     jaxpr_eqn_count as jaxpr_eqn_count,
+    register_event_duration_listener as register_event_duration_listener,
 )
 from jax._src.test_util.devices import (
     create_mesh as create_mesh,

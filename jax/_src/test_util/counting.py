@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import jax
-from jax._src import config, core, util
+from jax._src import config, core, dtypes, monitoring, util
 from jax._src.device_put import values
 from jax._src.interpreters import partial_eval as pe
 
@@ -150,3 +150,39 @@ def assert_dot_preferred_element_type(expected: Any, fun, *args, **kwargs) -> No
         found = eqn.params.get("preferred_element_type", expected)
         if found != expected:
             raise AssertionError(f"preferred element type {found} != {expected} in {eqn}")
+
+
+# Counters that outside code imports
+
+
+def count_pjit_cpp_cache_miss():
+    """Count calls of jitted functions that the native cache has no program for."""
+    return count_events("jit_cpp_cache_miss")
+
+
+@contextlib.contextmanager
+def count_subjaxpr_to_hlo_conversion(fun_name: str) -> Iterator[Any]:
+    """Count functions of this name in lowered programs: `with ... as count: ...; count()`."""
+    with count_events("lower_jaxpr_to_fun") as counter:
+        yield lambda: counter[fun_name]
+
+
+@contextlib.contextmanager
+def register_event_duration_listener(callback: Any) -> Iterator[None]:
+    """Report durations to `callback(event, seconds, **metadata)` inside the context."""
+    monitoring.register_event_duration_secs_listener(callback)
+    try:
+        yield
+    finally:
+        monitoring.unregister_event_duration_listener(callback)
+
+
+def _check_dtypes_match(xs: Any, ys: Any) -> None:
+    """Checks that two trees of arrays and numbers have the same dtypes, leaf by leaf."""
+
+    def check(x: Any, y: Any) -> None:
+        found = tuple([dtypes.canonicalize_dtype(dtypes.dtype(v)) for v in (x, y)])
+        if found[0] != found[1]:
+            raise AssertionError(f"dtypes differ: {found[0]} != {found[1]}")
+
+    jax.tree.map(check, xs, ys)

@@ -15,6 +15,7 @@ from jax._src.key_reuse.assertions import (
     assert_consumed as assert_consumed,
     assert_unconsumed as assert_unconsumed,
     consume as consume,
+    consume_p as consume_p,
 )
 from jax._src.key_reuse.rules import key_reuse_signatures as key_reuse_signatures
 from jax._src.key_reuse.signatures import (

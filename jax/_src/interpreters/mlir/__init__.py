@@ -133,6 +133,7 @@ if TYPE_CHECKING:
     )
     from jax._src.interpreters.mlir.module import (
         LoweringResult as LoweringResult,
+        _platforms_with_donation as _platforms_with_donation,
         build_mlir_module_helper as build_mlir_module_helper,
         dump_jaxpr_to_file as dump_jaxpr_to_file,
         dump_module_message as dump_module_message,
@@ -166,6 +167,7 @@ __getattr__, __dir__ = lazy_names(
             "dump_module_message", "dump_module_to_file", "lower_jaxpr_to_module",
             "merge_mlir_modules", "module_to_bytecode", "module_to_string",
             "refine_polymorphic_shapes", "sanitize_name",
+            "_platforms_with_donation",  # a name that outside code imports
         ),
     },
 )  # fmt: skip

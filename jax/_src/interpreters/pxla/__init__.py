@@ -20,6 +20,13 @@ from jax._src.lib import _jax as _jax
 from jax._src.named_sharding import UNSPECIFIED as UNSPECIFIED, UnspecifiedValue as UnspecifiedValue
 
 if TYPE_CHECKING:
+    from jax._src.interpreters.pxla._compat import (
+        Mesh as Mesh,
+        ResultsHandler as ResultsHandler,
+        cc_shard_arg as cc_shard_arg,
+        global_avals_to_results_handler as global_avals_to_results_handler,
+        prune_unused_inputs as prune_unused_inputs,
+    )
     from jax._src.interpreters.pxla.executable import (
         ExecuteReplicated as ExecuteReplicated,
         MeshExecutable as MeshExecutable,
@@ -54,6 +61,10 @@ batched_device_put = _jax.batched_device_put
 __getattr__, __dir__ = lazy_names(
     __name__,
     {
+        "jax._src.interpreters.pxla._compat": (
+            "Mesh", "ResultsHandler", "cc_shard_arg", "global_avals_to_results_handler",
+            "prune_unused_inputs",
+        ),
         "jax._src.interpreters.pxla.executable": (
             "ExecuteReplicated", "MeshExecutable", "MeshExecutableFastpathData",
             "ProgramInfo", "check_arg_avals_for_call", "check_placement", "compile_lowered",

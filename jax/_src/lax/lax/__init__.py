@@ -324,3 +324,11 @@ from jax._src.lax.utils import (
     dtype_to_string as dtype_to_string,
     input_dtype as input_dtype,
 )
+
+# Names that outside code imports
+
+
+def remaining(original, *removed_lists):
+    """The items of a sequence that are in none of the others, in order."""
+    removed = {item for items in removed_lists for item in items}
+    return [item for item in original if item not in removed]

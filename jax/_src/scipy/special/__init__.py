@@ -10,6 +10,7 @@ from jax._src.scipy.special.bessel import (
     zeta as zeta,
 )
 from jax._src.scipy.special.elementary import (
+    _xlogx as _xlogx,  # a name that outside code imports
     boxcox as boxcox,
     boxcox1p as boxcox1p,
     entr as entr,

@@ -90,6 +90,7 @@ def xlog1py(x: ArrayLike, y: ArrayLike) -> Array:
 
 @custom_jvp
 def _xlogx(x):
+    x = to_array(x)
     return where(x == 0, 0, x * lax.log(where(x == 0, 1, x)))
 
 

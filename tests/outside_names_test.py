@@ -1,0 +1,395 @@
+"""Names under `jax._src` that published libraries and their tests import: that they exist, and what they do.
+
+Expected values that NumPy does not define are those of the reference build.
+"""
+
+import importlib
+import warnings
+
+import numpy as np
+import pytest
+
+import jax
+import jax.numpy as jnp
+from jax._src import (
+    api,
+    api_util,
+    blocked_sampler,
+    call_primitives,
+    checkify,
+    config,
+    core,
+    custom_derivatives,
+    pjit,
+    test_util,
+    xla_bridge,
+)
+from jax._src.cudnn import (
+    cudnn_fusion,
+    fused_attention_stablehlo as attention,
+    scaled_matmul_stablehlo,
+)
+from jax._src.interpreters import partial_eval as pe, pxla
+from jax._src.random import prng
+from jax.sharding import AxisType, PartitionSpec as P
+
+NAMES = """
+jax._src.api.clear_backends jax._src.api.device_put jax._src.api.GradRef
+jax._src.callback.emit_python_callback jax._src.config.jax_xla_profile_version jax._src.core.call_p
+jax._src.core.new_ref jax._src.custom_derivatives.optimize_remat_of_custom_vjp_fwd
+jax._src.dtypes.bool_ jax._src.interpreters.mlir._platforms_with_donation
+jax._src.interpreters.partial_eval.PartialVal jax._src.interpreters.pxla.Mesh
+jax._src.lax.index_in_dim jax._src.lib.cuda_versions jax._src.pjit.make_jit_cpp_cache
+jax._src.random.clone jax._src.random.default_prng_impl jax._src.random.random_clone_p
+jax._src.random.rbg.rbg_prng_impl jax._src.scipy.special._xlogx
+jax._src.state.types._ref_type_aval_mappings jax._src.test_util._check_dtypes_match
+jax._src.test_util.count_pjit_cpp_cache_miss jax._src.test_util.count_subjaxpr_to_hlo_conversion
+jax._src.util.Mutex jax._src.util.install_failure_signal_handler
+jax.experimental.key_reuse._core.consume_p
+""".split()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_exists(name):
+    module, attribute = name.rsplit(".", 1)
+    getattr(importlib.import_module(module), attribute)
+
+
+def test_core():
+    assert core.call == call_primitives.call_p.bind
+    seen = []
+    jax.jit(lambda x: seen.append(core.get_referent(x) is x) or x)(1.0)
+    assert seen == [True] and core.get_referent(3) == 3
+    types = (AxisType.Explicit, AxisType.Auto, AxisType.Manual, AxisType.Explicit)
+    mesh = jax.sharding.AbstractMesh((2, 2, 2, 2), tuple("abcd"), axis_types=types)
+    spec = P(("a", "b"), None, unreduced={"c", "d"})
+    assert core.modify_spec_for_auto_manual(spec, mesh) == P("a", None, unreduced={"d"})
+    assert core.modify_spec_for_auto_manual(P("c", ("a", "d")), mesh) == P(None, ("a", "d"))
+    assert isinstance(checkify.Out.__name__, str)
+    assert config._read("jax_enable_x64") is jax.config.jax_enable_x64
+
+
+def test_arguments():
+    def fun(a, b=3):
+        return a, b
+
+    assert api_util.resolve_kwargs(fun, (1,), {"b": 2}) == (1, 2)
+    with pytest.raises(TypeError, match="unexpected keyword"):
+        api_util.resolve_kwargs(fun, (1,), {"z": 2})
+    tree = jax.tree.structure((1, {"a": 2, "b": 3}))
+    assert api_util.flatten_axis_resources("what", tree, (None, "x"), True) == (None, "x", "x")
+    with pytest.raises(ValueError, match="what specification must be a tree prefix"):
+        api_util.flatten_axis_resources("what", tree, ("x",), True)
+    assert api._dtype(1.0) == np.float32
+    blocks = api._std_basis((jnp.ones(2), jnp.ones(())))
+    np.testing.assert_array_equal(np.column_stack(blocks), np.eye(3))
+
+
+@pytest.mark.parametrize("what", ["arrays", "keys"])
+def test_values_of_devices(what):
+    devices = jax.devices()[:2]
+    values = [jnp.arange(3.0) + i for i in range(len(devices))]
+    if what == "keys":
+        values = list(jax.random.split(jax.random.key(0), len(devices)))
+    same = lambda x, y: np.testing.assert_array_equal(x == y, True)
+    stacked = api.device_put_sharded(values, devices)
+    same(stacked, jnp.stack(values))
+    assert stacked.sharding.spec == P("_device_put_sharded")
+    copies = api.device_put_replicated({"a": values[0]}, devices)["a"]
+    same(copies, jnp.stack([values[0]] * len(devices)))
+    with pytest.raises(ValueError, match="must equal len"):
+        api.device_put_sharded([*values, values[0]], devices)
+    with pytest.raises(ValueError, match="non-empty sequence"):
+        api.device_put_replicated(values[0], [])
+
+
+def test_maybe_perturbed():
+    seen = []
+
+    def fun(x):
+        seen.append(custom_derivatives._maybe_perturbed(x))
+        return x
+
+    fun(1.0)
+    jax.grad(fun)(1.0)
+    jax.vmap(fun)(jnp.ones(2))
+    jax.grad(lambda x: jax.vmap(fun)(x).sum())(jnp.ones(2))
+    assert seen == [False, True, False, True]
+
+
+def test_forward_rule_without_residuals():
+    def fun(x, n):
+        return jnp.sin(x) * n
+
+    def fwd(x, n):
+        return jnp.cos(x), (x * 2.0,)
+
+    rule = custom_derivatives.optimize_remat_of_custom_vjp_fwd(fun, None, fwd, None, (1,))
+    out, (residual,) = jax.jit(lambda x: rule(x, n=3.0))(2.0)
+    np.testing.assert_allclose([out, residual], [np.cos(2.0), 4.0], rtol=1e-6)
+    np.testing.assert_allclose(jax.jit(lambda x: rule(x, 3.0)[0])(2.0), 3 * np.sin(2.0), 1e-6)
+    with pytest.raises(NotImplementedError, match="symbolic zeros"):
+        custom_derivatives.optimize_remat_of_custom_vjp_fwd(fun, None, fwd, None, (), True)
+
+
+def test_staging_rules():
+    twice_p = core.Primitive("twice")
+    twice_p.def_abstract_eval(lambda x, **_: x)
+
+    def by_equation(trace, source_info, x):
+        eqn, (out,) = trace.make_eqn([x], [x.aval], twice_p, {}, core.no_effects, source_info)
+        trace.frame.add_eqn(eqn)
+        return out
+
+    def by_fields(trace, source_info, x):
+        var = trace.frame.newvar(x.aval)
+        context = core.current_jaxpr_eqn_context()
+        eqn = pe.TracingEqn([x], [var], twice_p, {"n": 2}, frozenset(), source_info, context)
+        trace.frame.add_eqn(eqn)
+        assert trace.frame.get_eqns()[-1].invars == eqn.invars
+        return pe.DynamicJaxprTracer(trace, x.aval, var, source_info)
+
+    for rule, params in ((by_equation, {}), (by_fields, {"n": 2})):
+        pe.custom_staging_rules[twice_p] = rule
+        jaxpr = jax.make_jaxpr(lambda x: twice_p.bind(x) + 1.0)(2.0)
+        assert [e.primitive.name for e in jaxpr.eqns] == ["twice", "add"]
+        assert jaxpr.eqns[0].params == params
+        core.check_jaxpr(jaxpr.jaxpr)
+    assert pe.custom_staging_rules[pjit.jit_p] is pjit.pjit_staging_rule
+
+
+def test_programs():
+    jaxpr = jax.make_jaxpr(lambda x, y, z: y + 1.0)(1.0, 2.0, 3.0).jaxpr
+    pruned, consts, args = pxla.prune_unused_inputs(jaxpr)
+    assert (len(pruned.invars), consts, args) == (1, set(), {1})
+    sharding = jax.sharding.SingleDeviceSharding(jax.devices()[0])
+    array = pxla.cc_shard_arg(np.ones(2, np.float32), sharding, None)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        make = jax.interpreters.pxla.global_avals_to_results_handler
+    assert "deprecated" in str(caught[0].message)
+    handler = make([core.typeof(array)], [sharding], True)
+    (result,) = handler([[array]])
+    np.testing.assert_array_equal(result, array)
+    assert result.sharding == sharding and handler.out_shardings == [sharding]
+
+
+def test_counters():
+    fun = jax.jit(lambda x: x + 1)
+    with test_util.count_pjit_cpp_cache_miss() as misses:
+        fun(1.0), fun(2.0), fun(1)
+    assert misses() == 2
+
+    @jax.jit
+    def inner(x):
+        return x * 2
+
+    with test_util.count_subjaxpr_to_hlo_conversion("inner") as count:
+        jax.jit(lambda x: inner(x) + inner(x + 1.0)).lower(1.0)
+    assert count() == 1
+    events = []
+    with test_util.register_event_duration_listener(lambda *args, **_: events.append(args)):
+        jax.jit(lambda x: x - 2)(1.0)
+    assert events and isinstance(events[0][1], float)
+    test_util._check_dtypes_match((1.0, np.ones(2, np.float32)), (2.0, jnp.ones(3)))
+    with pytest.raises(AssertionError, match="int32"):
+        test_util._check_dtypes_match(1, 2.0)
+
+
+def test_generators():
+    for name in ("threefry2x32", "threefry4x32", "philox2x32", "philox4x32"):
+        module = importlib.import_module(f"jax._src.random.{name}")
+        short = name.removesuffix("2x32") if name == "threefry2x32" else name
+        seed, bits = (getattr(module, f"{short}_{f}") for f in ("seed", "random_bits"))
+        raw = seed(jnp.int32(5))
+        np.testing.assert_array_equal(raw, jax.random.key_data(jax.random.key(5, impl=name)))
+        assert bits is prng.find_impl(name).random_bits
+
+
+def test_floats_of_words():
+    to_float = importlib.import_module("jax._src.random.core")._safe_int_to_float
+    words = [(0, 0), (0, 2), (2**32 - 1, 2**32 - 1), (2**31 + 384, 0), (1, 513), (12345, 678)]
+    found = to_float(np.array(words, np.uint32).T, np.dtype(np.float32))
+    expected = [
+        2.0**-65,
+        2.0**-63,
+        1 - 2.0**-24,
+        0.5 + 2.0**-24,
+        (1 + 2.0**-23) * 2.0**-32,
+        12345 * 2.0**-32,
+    ]
+    np.testing.assert_array_equal(np.asarray(found, np.float64), expected)
+    with pytest.raises(TypeError, match="uint32 to float16"):
+        to_float(np.zeros((2, 1), np.uint32), np.dtype(np.float16))
+
+
+@pytest.mark.parametrize("block", [(2, 3), (4, 3), (4, 6)])
+def test_blocks_of_random_numbers(block):
+    key, tile, total = jax.random.key(0), (1, 3), (4, 6)
+
+    def draw(*index):
+        keys = blocked_sampler.blocked_fold_in(key, total, block, tile, index)
+        return blocked_sampler.sample_block(
+            jax.random.uniform, keys, block_size=block, tile_size=tile
+        )
+
+    last = [n // b - 1 for n, b in zip(total, block)]
+    for out in (draw(*last), jax.jit(draw)(*last)):
+        np.testing.assert_allclose(
+            out[-2:, -3:],
+            [[0.73806036, 0.62536097, 0.8977374], [0.47504628, 0.07194722, 0.18572855]],
+            rtol=1e-6,
+        )
+    with pytest.raises(ValueError, match="must divide"):
+        blocked_sampler.blocked_fold_in(key, total, (3, 3), (2, 3), (0, 0))
+
+
+def test_cudnn_fusion():
+    @cudnn_fusion
+    def fused(x, y, scale=1.0):
+        return {"out": jnp.float32(jax.lax.batch_matmul(jnp.bfloat16(x), y)) * scale}
+
+    x, y = jnp.ones((1, 2, 8), jnp.int8), jnp.ones((1, 8, 2), jnp.bfloat16)
+    np.testing.assert_array_equal(fused(x, y, scale=2.0)["out"], np.full((1, 2, 2), 16.0))
+    text = fused.trace(x, y).lower(lowering_platforms=("cuda",)).as_text()
+    assert "@__cudnn$fusion(" in text and "called_computations = [@fused.impl]" in text
+
+
+def struct(*shape, dtype=jnp.bfloat16):
+    return jax.ShapeDtypeStruct(shape, dtype)
+
+
+BTNH = attention.AttentionLayout.BTNH
+Q, LENGTHS = struct(2, 128, 4, 64), struct(2, dtype=np.int32)
+LAYOUT_ERRORS = {
+    "Q must have a rank of 4": (struct(2, 128, 4), Q, Q),
+    "QKV batch must be same": (struct(3, 128, 4, 64), Q, Q),
+    "QKV dtype must be same": (Q, struct(2, 128, 4, 64, dtype=np.float16), Q),
+    "QK must have same head dim": (Q, struct(2, 128, 4, 32), Q),
+    "KV must have same number of heads": (Q, struct(2, 128, 2, 64), Q),
+    "KV must have same seq length": (Q, Q, struct(2, 64, 4, 64)),
+    "Bias must have same seq length": (Q, Q, Q, struct(1, 4, 128, 1)),
+    "q_seqlen must have int32": (Q, Q, Q, None, struct(2, dtype=np.int64)),
+    "kv_seqlen must have a rank of 1": (Q, Q, Q, None, None, struct(2, 1, dtype=np.int32)),
+    "q_seqlen must have same batch": (Q, Q, Q, None, struct(3, dtype=np.int32)),
+    "page_table_k must have same number of blocks": (
+        Q, *[struct(40, 64, 4, 64)] * 2, None, LENGTHS, LENGTHS, None, None,
+        *[struct(2, 1, 3, 1, dtype=np.int32)] * 2,
+    ),
+}  # fmt: skip
+
+
+def test_attention_checks(monkeypatch):
+    assert attention._normalize_layout("bsnh") == BTNH
+    attention.check_layout(Q, Q, Q, None, LENGTHS, LENGTHS, None, None, None, None, BTNH)
+    for message, operands in LAYOUT_ERRORS.items():
+        with pytest.raises(ValueError, match=message):
+            attention.check_layout(*operands, *[None] * (10 - len(operands)), layout=BTNH)
+    check = attention.check_is_flash_attention
+    large, odd = struct(2, 128, 4, 256), struct(2, 127, 4, 64)
+    check(Q, Q, Q, BTNH, 90600, True, True)
+    check(odd, odd, odd, BTNH, 90600, False, True)
+    for message, operands, options in (
+        ("head dim must be <= 128", [large] * 3, {}),
+        ("Unsupported sequence length Q 127, KV 127", [odd] * 3, {}),
+        ("Hopper", [Q] * 3, {"is_packed": True}),
+        ("at least hopper", [Q, Q, struct(2, 128, 4, 128)], {}),
+        ("for FP8", [Q] * 3, {"is_fp8": True}),
+    ):
+        with pytest.raises(NotImplementedError, match=message):
+            check(*operands, BTNH, 90600, True, True, **options)
+    monkeypatch.setattr(attention, "check_compute_capability", lambda _: True)
+    check(*[large] * 3, BTNH, 90600, True, True, is_packed=True)
+
+
+def test_gpus_that_are_not_there():
+    if "cuda" in xla_bridge.backends():
+        pytest.skip("there are GPUs")
+    assert not attention.check_compute_capability("8.0")
+    with pytest.raises(RuntimeError, match="cuDNN is not detected"):
+        attention.check_cudnn_version()
+
+
+def test_attention_by_cudnn():
+    kinds = attention.MaskType
+
+    def call(layout, **options):
+        def fun(x):
+            return attention.dot_product_attention(x, x, x, qkv_layout=layout, **options)
+
+        shape = (2, 128, 4, 64) if layout == "BTNH" else (2, 4, 128, 64)
+        traced = jax.jit(fun).trace(struct(*shape))
+        return traced.out_info, traced.lower(lowering_platforms=("cuda",)).as_text()
+
+    (out, sums), text = call(
+        "BNTH", mask_type=kinds.CAUSAL, sliding_window_length=5, return_residual=True, scale=0.5
+    )
+    assert out.shape == (2, 4, 128, 64) and (sums.shape, sums.dtype) == ((2, 4, 128), np.float32)
+    for part in (
+        "fmhaSoftmax",
+        "22CAUSAL",
+        "sliding_window_length\\22: 5",
+        "fmha_scale\\22: 0.5",
+    ):
+        assert part in text, part
+    for error, message, options in (
+        (ValueError, "q_seqlen and kv_seqlen", {"mask_type": kinds.PADDING}),
+        (ValueError, "sliding_window_length > 0", {"sliding_window_length": 0}),
+        (NotImplementedError, "without dropout_rate, use_fp8", {"dropout_rate": 0.1, "use_fp8": True}),
+        (NotImplementedError, "ALIBI", {"mask_type": kinds.ALIBI}),
+    ):  # fmt: skip
+        with pytest.raises(error, match=message):
+            call("BTNH", **options)
+
+
+def test_products_of_scaled_matrices():
+    x = jnp.arange(24.0).reshape(2, 3, 4)
+    normalize = scaled_matmul_stablehlo.shape_normalization
+    assert normalize(x, ((1, 2), ())).shape == (1, 2, 12)
+    np.testing.assert_array_equal(normalize(x, ((0,), (2,))), x.transpose(2, 1, 0))
+    config = jax.nn.get_scaled_dot_general_config("mxfp8")
+    assert isinstance(config, scaled_matmul_stablehlo.BlockScaleConfig)
+    product = scaled_matmul_stablehlo.scaled_dot_general_wrapper
+    operands = struct(2, 32, dtype=np.float32), struct(3, 32, dtype=np.float32)
+    out = jax.eval_shape(
+        lambda x, y: product(x, y, (((1,), (1,)), ((), ())), configs=[config] * 3), *operands
+    )
+    assert (out.shape, out.dtype) == ((2, 3), np.float32)
+
+
+def test_small_ones(tmp_path, monkeypatch):
+    fft, lax, path, windows = (
+        importlib.import_module(f"jax._src.{name}")
+        for name in ("numpy.fft", "lax.lax", "path", "lax.windowed_reductions")
+    )
+    np.testing.assert_allclose(fft._fft_norm(np.array([2, 3]), "ifft", "forward"), 6.0)
+    np.testing.assert_allclose(fft._fft_norm(np.array([2, 3]), "fft", "ortho"), 6**-0.5)
+    assert lax.remaining([1, 2, 3, 4, 2], [2], [3]) == [1, 4]
+    assert path.make_jax_dump_dir("") is None
+    assert path.make_jax_dump_dir(str(tmp_path / "a" / "b")).is_dir()
+    monkeypatch.delenv("TEST_UNDECLARED_OUTPUTS_DIR", raising=False)
+    with pytest.raises(ValueError, match="TEST_UNDECLARED_OUTPUTS_DIR"):
+        path.make_jax_dump_dir("sponge")
+    window = dict(
+        window_dimensions=(2,), window_strides=(1,), padding=((0, 0),), base_dilation=(1,),
+        window_dilation=(1,),
+    )  # fmt: skip
+    gathered = windows._select_and_gather_add(
+        jnp.arange(4.0), jnp.array([1.0, 3.0, 2.0, 5.0]), jax.lax.ge_p, **window
+    )
+    np.testing.assert_array_equal(gathered, [1, 1, 3])
+    jet = importlib.import_module("jax.experimental.jet")
+    out, (first, second) = jet._logistic_taylor((0.5,), ([1.0, 0.0],))
+    np.testing.assert_allclose([out, first, second], [0.62245935, 0.23500371, -0.0287784], 1e-5)
+    assert jax.version._get_version_string() == jax.version._get_version_for_build()
+
+
+def test_modules_for_tests():
+    module = importlib.import_module("jax._src.internal_test_util.deprecation_module")
+    with pytest.warns(DeprecationWarning, match="Please use x"):
+        assert module.y == 101
+    with pytest.raises(AttributeError, match="Please do not use z"):
+        getattr(module, "z")  # noqa: B009
+    late = importlib.import_module("jax._src.internal_test_util.lazy_loader_module")
+    assert dir(late) == ["lazy_test_submodule"]
+    assert callable(late.lazy_test_submodule.a_function)
