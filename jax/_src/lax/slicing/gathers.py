@@ -316,7 +316,7 @@ def _gather_lower(
             mlir.shape_tensor(ctx, mlir.eval_dynamic_shape(ctx, sizes)),
             attr,
             indices_are_sorted=is_sorted,
-            results=[mlir.aval_to_ir_type(aval_out)],
+            results=[mlir.aval_to_ir_type(ctx.module_context, aval_out)],
         )
     return [rules.with_sharding(ctx, out, aval_out)]
 
