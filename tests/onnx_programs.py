@@ -168,6 +168,11 @@ INDEXING = {
     "bfloat16_set": lambda x, i, j: x.astype(jnp.bfloat16).at[i].set(2).astype(jnp.float32), "mask": lambda x, i, j: jnp.where(jnp.arange(4)[:, None] >= i[0], x, -1),
 }  # fmt: skip
 SYMBOLIC_INDEXING = {
+    "roll": lambda x, t, i: jnp.roll(x, 1, axis=0),
+    "many_equal": lambda x, t, i: jnp.zeros((10, 64)).at[jnp.arange(5000) ** 2 % 7].add(x[0, 0, 0]),
+    "pairs_dropped": lambda x, t, i: t.at[i * 4, i].add(1.0, mode="drop"),
+    "pairs_with_batch": lambda x, t, i: x.at[jnp.arange(x.shape[0]), i[:, 0], 2].multiply(3.0),
+    "length_modulo": lambda x, t, i: [1 % jnp.asarray(x.shape[0]), (1 // jnp.asarray(x.shape[0])) * jnp.asarray(x.shape[0])],
     "rows_of_table": lambda x, t, i: t[i], "columns": lambda x, t, i: x[:, i[0]], "one_of_each": lambda x, t, i: jnp.take_along_axis(x, i[:, :, None] * 0 + i[:, :, None], axis=1),
     "vmap": lambda x, t, i: jax.vmap(lambda a, k: a[k[0]])(x, i), "last": lambda x, t, i: x[-1], "set_column": lambda x, t, i: x.at[:, 1].set(0.0), "add_rows": lambda x, t, i: t.at[i].add(1.0), "argmax_row": lambda x, t, i: x[x[:, 0, 0].argmax()],
     "vmap_set": lambda x, t, i: jax.vmap(lambda a, k: a.at[k].set(0.0))(x, i), "one_hot": lambda x, t, i: nn.one_hot(i, 4), "dynamic_row": lambda x, t, i: lax.dynamic_index_in_dim(x, i[0, 0] * 0, 0), "take_fill": lambda x, t, i: jnp.take(t, i * 5, axis=0, mode="fill", fill_value=-1),

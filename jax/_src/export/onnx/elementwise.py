@@ -84,22 +84,30 @@ def _integer_division(g: Graph, x: Value, y: Value) -> tuple[Value, Value]:
     if x.dtype == np.uint64:
         raise Unsupported("runtimes do not divide uint64; use uint32 or int64")
     by = y.constant
-    safe = by is not None and bool(np.all(by != 0)) and not bool(np.any(by == -1))
-    if safe:
-        quotient = g.map("Div", x, y)
-        return quotient, g.map("Sub", x, g.map("Mul", quotient, y))
-    zero = g.map("Equal", y, g.splat(0, y), dtype=bool)
+    if by is not None and np.all(by != 0) and not np.any(by == -1):
+        return _quotient(g, x, y), g.map("Mod", x, y, fmod=1)
+    zero = _is(g, "Equal", y, 0)
     divisor = g.where(zero, g.splat(1, y), y)
-    overflow = None
     if _kind(x.dtype) == "i":  # the least number divided by -1 traps
-        least = g.map("Equal", x, g.splat(np.iinfo(x.dtype).min, x), dtype=bool)
-        minus = g.map("Equal", y, g.splat(-1, y), dtype=bool)
-        overflow = g.map("And", least, minus)
+        least = _is(g, "Equal", x, np.iinfo(x.dtype).min)
+        overflow = g.map("And", least, _is(g, "Equal", y, -1))
         divisor = g.where(overflow, g.splat(1, y), divisor)
-    quotient = g.map("Div", x, divisor)
-    remainder = g.map("Sub", x, g.map("Mul", quotient, divisor))
     ones = np.iinfo(x.dtype).max if _kind(x.dtype) == "u" else -1
-    return g.where(zero, g.splat(ones, x), quotient), g.where(zero, x, remainder)
+    quotient = g.where(zero, g.splat(ones, x), _quotient(g, x, divisor))
+    return quotient, g.where(zero, x, g.map("Mod", x, divisor, fmod=1))
+
+
+def _quotient(g: Graph, x: Value, divisor: Value) -> Value:
+    if x.constant is None or not np.any(x.constant == 1):
+        return g.map("Div", x, divisor)
+    # onnxruntime replaces (1 / b) * a by a / b, for integers too: hide the 1
+    one = g.map("Abs", divisor) if _kind(x.dtype) == "i" else divisor
+    unit = g.where(_is(g, "Equal", one, 1), divisor, g.splat(0, divisor))
+    return g.where(
+        _is(g, "Equal", x, 1),
+        unit,
+        g.map("Div", g.map("Sub", x, g.map("Mod", x, divisor, fmod=1)), divisor),
+    )
 
 
 def _power(c: Any, op: Any, x: Value, y: Value) -> Value:

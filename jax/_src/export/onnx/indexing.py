@@ -8,10 +8,11 @@ from typing import Any
 import numpy as np
 
 from jax._src.export.onnx import bodies
-from jax._src.export.onnx.attributes import ints, result_shape
+from jax._src.export.onnx.attributes import attribute, ints, result_shape
 from jax._src.export.onnx.graph import BOOL, INT64, Graph, Shape, Unsupported, Value, known
 from jax._src.export.onnx.reductions import combine
 from jax._src.export.onnx.shapes import as_sizes
+from jax._src.lib.mlir import ir
 from jax._src.lib.mlir.dialects import hlo
 
 
@@ -368,9 +369,10 @@ def _scatter(c: Any, op: Any, x: Value, indices: Value, updates: Value) -> Value
         parts[i] = g.whole(parts[i])
     first = axes[0]
     if inside is not None:
-        beyond = _beyond(g, x, first)
-        # windows are moved as a whole: their offsets must not lead back into the array
-        parts[first] = g.where(inside, parts[first], beyond)
+        # windows are moved as a whole, behind the array
+        for i in axes:
+            nowhere = _beyond(g, x, i) if i == first else g.constant(np.array(0, np.int64))
+            parts[i] = g.where(inside, parts[i], nowhere)
     index = _index_array(g, parts, axes, grid, sizes, batch_shape, batch_sizes)
     rest = [i for i in range(x.ndim) if i not in axes]
     order = [d for d in range(updates.ndim) if d not in set(numbers.offset)]
@@ -381,7 +383,10 @@ def _scatter(c: Any, op: Any, x: Value, indices: Value, updates: Value) -> Value
     target = g.transpose(x, [*axes, *rest])
     extra = sizes[first] if first in grid else 1
     target = _grown(g, target, extra) if inside is not None else target
-    result = _scattered(g, monoid, target, index, updates)
+    unique = attribute(op, "unique_indices")
+    duplicates = monoid != "second" and not (unique is not None and ir.BoolAttr(unique).value)
+    num_axes = len(axes) if duplicates else None
+    result = _scattered(g, monoid, target, index, updates, num_axes)
     if inside is not None:
         result = g.slice(
             result, [0] * x.ndim, [-extra] + [None] * (x.ndim - 1),
@@ -442,7 +447,13 @@ def _grown(g: Graph, x: Value, count: int) -> Value:
     return known(name, x.dtype, shape)
 
 
-def _scattered(g: Graph, monoid: str, x: Value, index: str, updates: Value) -> Value:
+def _scattered(
+    g: Graph, monoid: str, x: Value, index: str, updates: Value, num_axes: int | None
+) -> Value:
+    """ScatterND; or, where indices may be equal, ScatterElements along all indexed dimensions.
+
+    Kernels of ScatterND combine in parallel what has the same index, and lose some of it.
+    """
     dtype = x.dtype
     if dtype == BOOL and monoid != "second":
         monoid = {"or": "max", "and": "min", "add": "max", "mul": "min"}.get(monoid, monoid)
@@ -456,8 +467,35 @@ def _scattered(g: Graph, monoid: str, x: Value, index: str, updates: Value) -> V
     else:
         kind = g.kernel_dtype("ScatterND", x.dtype)
     names = [g.cast_name(v.name, v.dtype, kind) for v in (x, updates)]
-    name = g.node("ScatterND", [names[0], index, names[1]], reduction=_SCATTERS[monoid])
+    if num_axes is None:
+        name = g.node("ScatterND", [names[0], index, names[1]], reduction=_SCATTERS[monoid])
+        return g.cast(known(name, kind, x.shape), dtype)
+    linear = _linear_index(g, x, index, num_axes)
+    first = updates.ndim - (x.ndim - num_axes)
+    rest = g.product(x, range(num_axes, x.ndim))
+    flat = []
+    for name, value, count in ((names[0], x, num_axes), (names[1], updates, first)):
+        sizes = g.join_sizes([g.product(value, range(count)), rest])
+        flat.append(g.node("Reshape", [name, sizes], allowzero=1))
+    column = g.node("Reshape", [linear, g.ints([-1, 1])])
+    indices = g.node("Expand", [column, g.node("Shape", [flat[1]])])
+    reduction = _SCATTERS[monoid]
+    name = g.node("ScatterElements", [flat[0], indices, flat[1]], axis=0, reduction=reduction)
+    name = g.node("Reshape", [name, g.sizes_of(x)], allowzero=1)
     return g.cast(known(name, kind, x.shape), dtype)
+
+
+def _linear_index(g: Graph, x: Value, index: str, num_axes: int) -> str:
+    """Index vectors as positions in the first dimensions, taken as one."""
+    linear = None
+    for i in range(num_axes):
+        column = g.node("Gather", [index, g.ints([i])], axis=-1)
+        if linear is None:
+            linear = column
+        else:
+            linear = g.node("Add", [g.node("Mul", [linear, g.size(x, i)]), column])
+    assert linear is not None
+    return linear
 
 
 RULES = {
