@@ -253,3 +253,68 @@ add(
     ahead_of_time_second_call=lambda: [f(x) for f in [compiled(ZERO)] for x in (F(3), ZERO)],
     ahead_of_time_donated=lambda: compiled(ZEROS, donate_argnums=0)(jnp.zeros(8)),
 )
+
+# Infinities, for `jax_debug_infs`. The second set of programs raises no error.
+
+ONES, INF = np.ones(8, F), F(np.inf)
+INFINITE = {}
+
+
+def inverse(x):
+    return jnp.float32(1) / x * 2
+
+
+def infinite_outcome(fun):
+    try:
+        with jax.debug_infs(True):
+            jax.block_until_ready(fun())
+    except FloatingPointError:
+        return "FloatingPointError"
+    return ""
+
+
+def add_infinite(raises, own=False, /, **programs):
+    for name, fun in programs.items():
+        INFINITE[name] = fun, raises
+        if not own:
+            CASES.add(f"inf_{name}", functools.partial(infinite_outcome, fun))
+
+
+add_infinite(
+    True,
+    eager=lambda: jnp.log(jnp.float32(0)),
+    overflow=lambda: jnp.exp(jnp.float32(100)),
+    narrow=lambda: jnp.float32(1e6).astype(jnp.float16),
+    complex=lambda: lax.complex(ZERO, ZERO + INF),
+    jit=lambda: jax.jit(inverse)(ZERO),
+    jit_nested=lambda: jax.jit(lambda x: jax.jit(inverse)(x) + 1)(ZERO),
+    jit_sharded=lambda: jax.jit(inverse)(put(ZEROS)),
+    pmap=lambda: jax.pmap(inverse)(ZEROS),
+    pmap_donated=lambda: jax.pmap(inverse, donate_argnums=0)(jnp.zeros(8)),
+    shard_map=lambda: sharded(inverse)(ZEROS),
+    jit_of_shard_map=lambda: jax.jit(sharded(inverse))(ZEROS),
+    vmap=lambda: jax.vmap(inverse)(ZEROS),
+    scan=lambda: lax.scan(lambda c, x: (c + inverse(x), c), ZERO, ZEROS),
+    while_loop=lambda: lax.while_loop(
+        lambda c: c[0] < 3, lambda c: (c[0] + 1, inverse(ZERO * c[0])), (0, ZERO)
+    ),
+    cond_in_jit=lambda: jax.jit(lambda p, x: lax.cond(p, inverse, lambda x: x, x))(True, ZERO),
+    checkpoint=lambda: jax.checkpoint(inverse)(ZERO),
+    grad=lambda: jax.grad(jnp.sqrt)(ZERO),
+    jit_of_grad=lambda: jax.jit(jax.grad(jnp.sqrt))(ZERO),
+    argument=lambda: jax.jit(lambda x: x + 1)(INF),
+    pure_callback=lambda: jax.pure_callback(lambda: INF, S((), F)),
+    disabled_jit=lambda: (jax.disable_jit()(lambda: 0), jax.jit(inverse)(ZERO))[1],
+    asarray=lambda: jnp.asarray(np.full(3, INF)),
+)
+# The reference finds that the array to run the program again with is deleted.
+add_infinite(True, True, donated=lambda: jax.jit(inverse, donate_argnums=0)(jnp.zeros(8)))
+add_infinite(
+    False,
+    nan=lambda: jnp.log(jnp.float32(-1)),
+    only_inside=lambda: jax.jit(lambda x: jnp.where(True, x, inverse(x)))(ZERO),
+    tested=lambda: jnp.isinf(np.full(3, INF)),
+    largest=lambda: jnp.asarray(np.finfo(F).max),
+    integers=lambda: jnp.asarray(np.iinfo(np.int32).max) + 1,
+    device_put=lambda: jax.device_put(np.full(3, INF)),
+)

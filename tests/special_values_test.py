@@ -5,7 +5,7 @@ import re
 import numpy as np
 import pytest
 from op_testing import case_tests
-from special_values_scenarios import NAN, NANS, OPERATIONS, ZERO, log2
+from special_values_scenarios import INFINITE, NAN, NANS, OPERATIONS, ZERO, log2
 
 import jax
 import jax.numpy as jnp
@@ -98,3 +98,10 @@ def test_a_function_that_gives_numbers_when_it_runs_again():
     values = iter([NAN, ZERO, ZERO])
     f = jax.jit(lambda x: jax.pure_callback(lambda _: next(values), x, x) + 1)
     assert "gave no such value when they ran one by one" in error_of(lambda: f(ZERO))
+
+
+@pytest.mark.parametrize("name", [k for k, (_, raises) in INFINITE.items() if raises])
+def test_the_error_names_the_operation_of_an_infinity(name):
+    with jax.debug_infs(True), pytest.raises(FloatingPointError) as caught:
+        jax.block_until_ready(INFINITE[name][0]())
+    assert re.match(r"invalid value \(inf\) encountered in [\w<>]+", str(caught.value))
