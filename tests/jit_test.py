@@ -683,6 +683,15 @@ class StagesTest(jtu.JaxTestCase):
         with self.assertRaisesRegex((RuntimeError, ValueError), "deleted"):
             compiled(x)
 
+    def test_functions_of_the_library(self):
+        x = np.ones(3, F)
+        self.assertIn("module @jit_sin", jnp.sin.lower(x).as_text())
+        self.assertEqual(jnp.sin.eval_shape(x).shape, (3,))
+        self.assertEqual(jnp.sin.trace(x).jaxpr.eqns[0].primitive, lax.sin_p)
+        self.assertAllClose(jnp.clip.lower(x, 0, 2).compile()(x, 0, 2), x)
+        jnp.sin.clear_cache()
+        self.assertAllClose(jnp.sin(x), np.sin(x))
+
 
 class DebugTest(jtu.JaxTestCase):
     def test_nans_name_the_operation(self):

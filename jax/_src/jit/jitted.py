@@ -632,14 +632,19 @@ def make_jit(fun: Callable, python_side: type[Jitted] = Jitted, **options):
 def callable_of(state: Jitted):
     """The native callable that a user gets: named as the function, with the methods of `jit`."""
     call = wraps(state.fun)(_native_callable(state))
+    give_methods(call, state)
+    call._fun = state.fun
+    return call
+
+
+def give_methods(call: Any, state: Jitted) -> None:
+    """Gives a native callable the methods of jitted functions."""
     state.call = weakref.ref(call)
     call.trace = state.trace
     call.lower = state.lower
     call.eval_shape = state.eval_shape
     call.clear_cache = state.clear_cache
-    call._fun = state.fun
     call._jit_state = state
-    return call
 
 
 class _Operation(Jitted):

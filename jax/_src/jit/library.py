@@ -128,5 +128,5 @@ def _native(state: jitted.Jitted) -> Any:
     call.__module__ = fun.__module__
     call.__doc__ = fun.__doc__
     call.__wrapped__ = fun
-    call._jit_state = state
+    jitted.give_methods(call, state)
     return call
