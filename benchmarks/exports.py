@@ -40,6 +40,33 @@ def export_block_for_platforms():
     return _export(ALL)
 
 
+@timed("export", "export a transformer block with a symbolic batch", 0.5)
+def export_block_with_symbolic_batch():
+    params, x = _arguments()
+
+    def call():
+        batch = export.symbolic_shape("batch")
+        fresh = lambda params, x: _block(params, x)  # traced again
+        specification = jax.ShapeDtypeStruct((*batch, *x.shape[1:]), x.dtype)
+        return export.export(jax.jit(fresh))(params, specification)
+
+    return call
+
+
+@timed("export", "compare symbolic dimensions", 0.3)
+def compare_dimensions():
+    """What both decide, of dimensions that are new, so that nothing is remembered."""
+
+    def call():
+        a, b, c = export.symbolic_shape("a, b, c", constraints=["a >= 2", "b >= c"])
+        return [
+            a * b + 3 >= a, a + b >= 3, b >= c, 2 * a + b >= c + 1, a % 3 < 3, (a + 3) // 4 * 4 >= a,
+            a // 2 <= a, jax.core.max_dim(a, b) >= a, a * b + a >= b + 1, a * a >= 4,
+        ]  # fmt: skip
+
+    return call
+
+
 @timed("export", "export a transformer block and its derivative as bytes", 0.5)
 def export_derivative():
     exporting = _export()

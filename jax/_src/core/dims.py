@@ -70,17 +70,11 @@ def max_dim(d1: Any, d2: Any) -> Any:
     """The larger of two sizes."""
     if is_constant_shape((d1, d2)):
         return max(d1, d2)
-    try:
-        return d1 if d1 >= d2 else d2
-    except InconclusiveDimensionOperation:
-        return d1.max(d2) if is_symbolic_dim(d1) else d2.rmax(d1)
+    return d1.max(d2) if is_symbolic_dim(d1) else d2.rmax(d1)
 
 
 def min_dim(d1: Any, d2: Any) -> Any:
     """The smaller of two sizes."""
     if is_constant_shape((d1, d2)):
         return min(d1, d2)
-    try:
-        return d1 if d1 <= d2 else d2
-    except InconclusiveDimensionOperation:
-        return d1.min(d2) if is_symbolic_dim(d1) else d2.rmin(d1)
+    return d1.min(d2) if is_symbolic_dim(d1) else d2.rmin(d1)

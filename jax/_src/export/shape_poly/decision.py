@@ -68,15 +68,91 @@ class Decision:
 
     def check_satisfiable(self) -> None:
         """Raises ValueError if no values of the terms fulfil all inequalities."""
+        if self._least_values_fulfil_all():
+            return
         for e in self.inequalities:
             if self._interval(e)[1] < 0 or self._linear_bound(e, negate=True) < 0:
                 self._fail_unsatisfiable()
+
+    def _least_values_fulfil_all(self) -> bool:
+        return self._fulfils_all(self._least_values(set()))
+
+    def _least_values(self, names: set[str]) -> dict[str, int]:
+        """The least values of these variables and of those in inequalities."""
+        names = names.union(*(e._get_vars() for e in self.inequalities))
+        return {n: self._factor_bounds(DimFactor(None, (n,)))[0] for n in names}
+
+    def _fulfils_all(self, env: dict[str, int]) -> bool:
+        try:
+            return all(e._evaluate(env) >= 0 for e in self.inequalities)
+        except ZeroDivisionError:
+            return False
+
+    def takes_both_signs(self, x: Any) -> bool:
+        """Whether an expression is negative for some values of the variables and positive for others.
+
+        Only a few values are tried. If it is False, nothing is known.
+        """
+        names = x._get_vars()
+        least = self._least_values(names)
+        signs = set()
+        for env in (least, *({**least, n: least[n] + k} for n in names for k in (1, 16))):
+            try:
+                value = x._evaluate(env)
+            except ZeroDivisionError:
+                continue
+            sign = (value > 0) - (value < 0)
+            if sign and sign not in signs and self._fulfils_all(env):
+                signs.add(sign)
+        return len(signs) == 2
 
     def _fail_unsatisfiable(self) -> NoReturn:
         constraints = ", ".join(repr(c) for c in self._scope._constraint_texts)
         raise ValueError(
             f"Unsatisfiable constraint: no dimensions, which are at least 1, fulfil all of {constraints}."
         )
+
+    def is_natural(self, x: Any) -> bool:
+        """Whether an expression is found to be not negative by one fact about one of its terms.
+
+        This is quick, and most comparisons are of this kind. If it is False, nothing is known.
+        """
+        if x._key in self._known:
+            return bool(self._known[x._key][0] >= 0)
+        if self._interval(x)[0] >= 0:
+            return True
+        coefficients = dict(x._terms)
+        for term in coefficients:
+            for fact in self._quick_facts(term):
+                for t, k in fact._terms if type(fact) is not int else ():
+                    times, rest = divmod(coefficients.get(t, 0), k)
+                    if times > 0 and not rest and not t.is_constant:
+                        if self._interval(x - times * fact)[0] >= 0:
+                            return True
+        return False
+
+    def _quick_facts(self, term: DimTerm) -> list[Any]:
+        """Expressions with the term that are not negative, from the intervals of its parts."""
+        if term.is_constant:
+            return []
+        facts = [e for e in self.inequalities if any(t == term for t, _ in e._terms)]
+        t = self._expression(term)
+        factor = term.to_factor()
+        if factor is None:
+            return facts + self._product_facts(term, t)
+        if factor.operation is None:
+            return facts
+        x, y = factor.operands
+        if factor.operation == ex.MAX:
+            return [*facts, t - x, t - y]
+        if factor.operation == ex.MIN:
+            return [*facts, x - t, y - t]
+        if self._interval(y)[0] <= 0:
+            return facts
+        if factor.operation == ex.FLOORDIV:
+            rest = x - y * t
+            return [*facts, rest, y - 1 - rest]
+        return [*facts, y - 1 - t, *([x - t] if self._interval(x)[0] >= 0 else [])]
 
     def bounds(self, x: Any) -> Bounds:
         """The least and largest values known; for an int, it twice."""

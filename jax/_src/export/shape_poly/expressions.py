@@ -506,11 +506,13 @@ def operation(name: str, x: Size, y: Size, scope: SymbolicScope) -> Size:
     if name == MOD:
         return divide(x, y, scope)[1]
     if name in (MAX, MIN):
-        low, high = scope._bounds(linear_combination(scope, ((x, 1), (y, -1))))
-        if low >= 0:
-            return x if name == MAX else y
-        if high <= 0:
-            return y if name == MAX else x
+        difference = linear_combination(scope, ((x, 1), (y, -1)))
+        if type(difference) is int or not scope._decision.takes_both_signs(difference):
+            low, high = scope._bounds(difference)
+            if low >= 0:
+                return x if name == MAX else y
+            if high <= 0:
+                return y if name == MAX else x
     return from_factor(DimFactor(name, (x, y)), scope)
 
 
@@ -593,11 +595,15 @@ def is_at_least(x: Size, y: Size, comparison: str, constraint: str) -> bool:
     scope = symbolic._scope
     if type(x) is not int and type(y) is not int:
         scope._check_same_scope(x, y, "the comparison of")
-    low, high = scope._bounds(linear_combination(scope, ((x, 1), (y, -1))))
-    if low >= 0:
+    difference = linear_combination(scope, ((x, 1), (y, -1)))
+    if type(difference) is not int and scope._decision.is_natural(difference):
         return True
-    if high < 0:
-        return False
+    if type(difference) is int or not scope._decision.takes_both_signs(difference):
+        low, high = scope._bounds(difference)
+        if low >= 0:
+            return True
+        if high < 0:
+            return False
     known = "".join(f"\n  {c}" for c in scope._constraint_texts)
     raise InconclusiveDimensionOperation(
         f"Symbolic dimension comparison {comparison} is inconclusive: it is true for some values of "
