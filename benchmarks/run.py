@@ -30,6 +30,8 @@ ROOT = HERE.parent
 # The duration of a batch of calls: far above the clock's resolution, but short compared with
 # fluctuations in the speed of the machine.
 BATCH_SECONDS = 0.02
+# How long --fastest calls one side in a round.
+FASTEST_SECONDS = 0.1
 
 STARTUP = """
 import time
@@ -173,11 +175,14 @@ def measure_startup(sides: list[Side], rounds: int, bar: tqdm) -> list[Row]:
     ]
 
 
-def measure(row: dict, sides: list[Side], rounds: int) -> Row:
+def measure(row: dict, sides: list[Side], rounds: int, fastest: bool = False) -> Row:
     try:
-        samples = (measure_in_new_workers if row["new_workers"] else take_samples)(
-            row, sides, rounds
-        )
+        if row["new_workers"]:
+            samples = measure_in_new_workers(row, sides, rounds)
+        else:
+            samples = take_samples(row, sides, rounds, fastest)
+        if fastest:
+            samples = {side: [min(times)] for side, times in samples.items()}
         return compare(row, *(samples[side] for side in sides))
     except BenchError as error:
         return failed(row, str(error))
@@ -190,18 +195,25 @@ def prepare(row: dict, side: Side) -> dict:
     return answer
 
 
-def take_samples(row: dict, sides: list[Side], rounds: int) -> dict[Side, list[float]]:
+def take_samples(
+    row: dict, sides: list[Side], rounds: int, fastest: bool
+) -> dict[Side, list[float]]:
     answers = {side: prepare(row, side) for side in sides}
     if row["unit"] != "s":
         return {side: [answer["value"]] for side, answer in answers.items()}
-    # The first of these calls may still fill caches, so take the fastest.
-    seconds = [
-        [side.ask("time", name=row["name"], calls=3)["seconds"] for _ in range(3)] for side in sides
-    ]
-    calls = max(1, round(BATCH_SECONDS / max(min(times) for times in seconds)))
+    if fastest:
+        request = {"do": "fastest", "seconds": FASTEST_SECONDS}
+    else:
+        # The first of these calls may still fill caches, so take the fastest.
+        seconds = [
+            [side.ask("time", name=row["name"], calls=3)["seconds"] for _ in range(3)]
+            for side in sides
+        ]
+        calls = max(1, round(BATCH_SECONDS / max(min(times) for times in seconds)))
+        request = {"do": "time", "calls": calls}
     samples = {side: [] for side in sides}
     for side in alternate(sides, rounds):
-        samples[side].append(side.ask("time", name=row["name"], calls=calls)["seconds"])
+        samples[side].append(side.ask(**request, name=row["name"])["seconds"])
     for side in sides:
         side.ask("forget", name=row["name"])
     return samples
@@ -348,6 +360,11 @@ def parse_arguments():
         "--rounds", type=positive, default=15, metavar="N", help="default: %(default)s"
     )
     parser.add_argument(
+        "--fastest",
+        action="store_true",
+        help="compare the fastest call of each side: for a machine that does other work",
+    )
+    parser.add_argument(
         "--json", type=pathlib.Path, metavar="OUT", help="also write every number to OUT"
     )
     parser.add_argument("--markdown", action="store_true", help="print the README's table")
@@ -442,7 +459,7 @@ def run(arguments) -> list[Row]:
             for row in wanted:
                 if row not in STARTUP_ROWS:
                     bar.set_description(row["name"])
-                    rows.append(measure(row, sides, arguments.rounds))
+                    rows.append(measure(row, sides, arguments.rounds, arguments.fastest))
                     bar.update(1)
         return rows
     finally:

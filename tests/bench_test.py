@@ -191,6 +191,26 @@ def test_new_workers_for_each_round():
     assert not CountingSide.working
 
 
+def test_fastest_calls():
+    both = [CountingSide("ours"), CountingSide("oracle")]
+    for side in both:
+        side.close = lambda: None
+        side.working = set()
+    row = bench.measure(ROW, both, 3, fastest=True)
+    # Of calls after that which prepares, each slower than the one before.
+    assert (row.ours, row.oracle, row.ratios) == (2.0, 2.0, [1.0])
+    assert row.spread is None
+
+
+def test_fastest_of_a_worker(monkeypatch):
+    now, durations = [0.0], iter([3.0, 1.0, 2.0, 5.0, 0.5])
+    monkeypatch.setattr(worker.time, "perf_counter", lambda: now[0])
+    side = worker.Worker()
+    side._calls["work"] = lambda: now.__setitem__(0, now[0] + next(durations))
+    assert side.fastest("work", 7.0) == {"seconds": 1.0}  # the fourth call ends later than that
+    assert list(durations) == [0.5]
+
+
 def test_worker_that_cannot_prepare_is_closed():
     side = CountingSide("ours")
     side.ask = lambda *arguments, **request: side.working.add(side) or {"error": "no"}
