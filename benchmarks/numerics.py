@@ -355,7 +355,7 @@ for _kind in (sparse.BCOO, sparse.BCSR):
         row(
             f"{_name} matrix by {_what}",
             lambda *args, kind=_kind: batched_matrix(kind)[1](*args[:-1]) @ args[-1],
-            1.2 if _kind is sparse.BCOO else 1.0,
+            1.0,
             lambda kind=_kind, columns=_columns: (
                 *batched_matrix(kind)[0],
                 random().standard_normal((SIDE, *columns), np.float32),

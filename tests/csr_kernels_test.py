@@ -1,4 +1,4 @@
-"""The kernel for products of CSR matrices: the same results as XLA's code, for every index."""
+"""The kernels for products of sparse matrices: the same results as XLA's code, for every index."""
 
 import native
 import numpy as np
@@ -121,29 +121,24 @@ def test_small_indices_do_without():
     np.testing.assert_array_equal(run(small, v), wanted)
 
 
-def bcsr_products(buffers, v, w, B, shape):
-    """Products of a BCSR array: with vectors and arrays on both sides of it, mapped and not."""
-    mat = sparse.BCSR(buffers, shape=shape)
-    dot = lambda x, axis, at: sparse.bcsr_dot_general(
-        mat, x, dimension_numbers=(((axis,), (at,)), ((), ()))
+def batched_products(mat, v, w, B):
+    """Products of a BCSR or BCOO matrix: with vectors and arrays on both sides, mapped and not."""
+    dot_general = (
+        sparse.bcsr_dot_general if isinstance(mat, sparse.BCSR) else sparse.bcoo_dot_general
     )
+    dot = lambda x, axis, at: dot_general(mat, x, dimension_numbers=(((axis,), (at,)), ((), ())))
     return (
         mat @ v, mat @ B, dot(w, 0, 0), dot(jnp.outer(w, w[:3]), 0, 0), dot(B.T, 1, 1),
         dot(jnp.stack([B, 2 * B]), 1, 1), jax.vmap(lambda x: mat @ x, 1)(B),
     )  # fmt: skip
 
 
-@pytest.mark.parametrize("dtype", ["float32", "complex64", "uint8", "bfloat16"])
-def test_bcsr_products(dtype):
-    """Also of padding, in places that exist and in others, and of columns beyond the last."""
-    rows, columns = shape = (9, 13)
-    data, indices, indptr, v, B = draw(dtype, 60, shape, True)
-    indices = np.where(np.arange(60) % 7 == 3, columns + 2, indices).astype(np.int32)
-    args = (data, indices, np.minimum(indptr, 50)), v[:columns], v[:rows], B[:columns]
-    args = jax.tree.map(jnp.asarray, args)
+def check_batched(kind, kernel, dtype, buffers, shape, v, B):
+    rows, columns = shape
+    args = jax.tree.map(jnp.asarray, (buffers, v[:columns], v[:rows], B[:columns]))
 
     def everything(buffers, *dense):
-        fun = lambda data, *dense: bcsr_products((data, *buffers[1:]), *dense, shape)
+        fun = lambda data, *dense: batched_products(kind((data, *buffers[1:]), shape=shape), *dense)
         floats = buffers[0], *dense
         outs = fun(*floats)
         if not jnp.issubdtype(dtype, jnp.inexact):
@@ -155,7 +150,60 @@ def test_bcsr_products(dtype):
     for kernels in (True, False):
         with config.native_kernels(kernels):
             lowered = jax.jit(everything).lower(*args)
-            count = lowered.as_text().count("jaxlib_ext_csr_product")
+            count = lowered.as_text().count(kernel)
             assert (count >= 7) == (kernels and dtype != "bfloat16")
             results.append(lowered.compile()(*args))
     jax.tree.map(np.testing.assert_array_equal, *results)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "complex64", "uint8", "bfloat16"])
+def test_bcsr_products(dtype):
+    """Also of padding, in places that exist and in others, and of columns beyond the last."""
+    rows, columns = shape = (9, 13)
+    data, indices, indptr, v, B = draw(dtype, 60, shape, True)
+    indices = np.where(np.arange(60) % 7 == 3, columns + 2, indices).astype(np.int32)
+    buffers = data, indices, np.minimum(indptr, 50)
+    check_batched(sparse.BCSR, "jaxlib_ext_csr_product", dtype, buffers, shape, v, B)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "order"),
+    [("float32", "rows"), ("float32", "columns"), ("complex64", "none"), ("bfloat16", "none")],
+)
+def test_bcoo_products(dtype, order):
+    """Also of padding behind the last row and column, and of indices that count from the end."""
+    rows, columns = shape = (9, 13)
+    data, _, _, v, B = draw(dtype, 60, shape, True)
+    pairs = np.random.default_rng(1).integers(
+        -2 if order == "none" else 0, [rows + 2, columns + 2], (60, 2)
+    )
+    if order != "none":
+        pairs = pairs[np.argsort(pairs[:, 0 if order == "rows" else 1], kind="stable")]
+    buffers = data, pairs.astype(np.int32)
+    check_batched(sparse.BCOO, "jaxlib_ext_coo_product", dtype, buffers, shape, v, B)
+
+
+@pytest.mark.parametrize("is_sorted", [False, True])
+def test_large_bcoo_products(is_sorted):
+    """So many elements that threads share them."""
+    shape = (300, 200)
+    data, _, _, v, B = draw("float32", 70000, shape, True)
+    pairs = np.random.default_rng(2).integers(0, [302, 200], (70000, 2), np.int32)
+    if is_sorted:
+        pairs = pairs[np.argsort(pairs[:, 0])]
+    run = lambda data, v, B: (lambda m: (m @ v[:200], m @ B[:200], v @ m))(
+        sparse.BCOO((data, pairs), shape=shape)
+    )
+    results = []
+    for kernels in (True, False):
+        with config.native_kernels(kernels):
+            results.append(jax.jit(lambda *args: run(*args))(data, v, B))
+    jax.tree.map(np.testing.assert_array_equal, *results)
+
+
+def test_small_or_large_indices_of_bcoo_do_without():
+    run = jax.jit(lambda mat, v: mat @ v)
+    pairs = np.array([[0, 1], [2, 3]])
+    for dtype, called in (("int32", True), ("int16", False), ("uint32", False)):
+        mat = sparse.BCOO((np.ones(2, np.float32), pairs.astype(dtype)), shape=(3, 4))
+        assert ("jaxlib_ext" in run.lower(mat, np.ones(4, np.float32)).as_text()) == called

@@ -4,48 +4,14 @@
 #include <cstdint>
 #include <vector>
 
-#include "jaxlib/kernels/workspace.h"
+#include "jaxlib/kernels/factors.h"
+#include "jaxlib/kernels/scattered_sums.h"
 
 namespace jaxlib_ext {
 namespace {
 
-// A thread gets at least so many products of elements.
-constexpr size_t kGrain = 1 << 14;
 // So many sums of a row are kept in registers.
 constexpr size_t kBlock = 8;
-// A transposed product is added up in at most so many parts.
-constexpr size_t kMaxParts = 4;
-
-// std::complex looks for infinities in products, as XLA does not.
-template <typename Part>
-struct Complex {
-  Part real, imag;
-
-  Complex& operator+=(const Complex& other) {
-    real += other.real;
-    imag += other.imag;
-    return *this;
-  }
-};
-
-template <typename Part>
-Complex<Part> operator*(const Complex<Part>& a, const Complex<Part>& b) {
-  return {a.real * b.real - a.imag * b.imag, a.real * b.imag + a.imag * b.real};
-}
-
-// Small unsigned integers become signed ones in products, which can overflow.
-template <typename T>
-T Times(T a, T b) {
-  return a * b;
-}
-template <>
-uint8_t Times(uint8_t a, uint8_t b) {
-  return static_cast<uint8_t>(uint32_t{a} * b);
-}
-template <>
-uint16_t Times(uint16_t a, uint16_t b) {
-  return static_cast<uint16_t>(uint32_t{a} * b);
-}
 
 // The place that is read for an index. `size` is not zero.
 template <typename Index>
@@ -54,14 +20,6 @@ size_t Clamped(Index index, size_t size) {
   if (index >= 0) return size - 1;
   const int64_t from_end = static_cast<int64_t>(index) + static_cast<int64_t>(size);
   return from_end < 0 ? 0 : static_cast<size_t>(from_end);
-}
-
-// The place that is written for an index; `size` if there is none.
-template <typename Index>
-size_t Place(Index index, size_t size) {
-  if (index >= 0) return std::min(static_cast<size_t>(index), size);
-  const int64_t from_end = static_cast<int64_t>(index) + static_cast<int64_t>(size);
-  return from_end < 0 ? size : static_cast<size_t>(from_end);
 }
 
 template <typename T, typename Index>
@@ -86,7 +44,7 @@ class Product {
     // Parts have about as many elements as others, since rows may differ much.
     const size_t work = matrix_.num_elements + rows;
     const size_t parts =
-        std::clamp<size_t>(work * width_ / kGrain, 1, std::max<size_t>(runner.num_threads(), 1));
+        std::clamp<size_t>(work * width_ / kProductGrain, 1, std::max<size_t>(runner.num_threads(), 1));
     if (parts == 1) return Rows(0, rows);
     ParallelFor(runner, parts, [&](size_t, size_t part) {
       Rows(RowAt(work * part / parts), RowAt(work * (part + 1) / parts));
@@ -94,8 +52,7 @@ class Product {
   }
 
   void Transposed(TaskRunner& runner) const {
-    const size_t size = matrix_.num_columns * width_;
-    std::fill_n(out_, size, T{});
+    std::fill_n(out_, matrix_.num_columns * width_, T{});
     if (matrix_.num_rows == 0 || matrix_.num_columns == 0) return;
     if (!IsOrdered()) {
       const std::vector<int64_t> rows = RowsOfElements();
@@ -104,25 +61,8 @@ class Product {
       }
       return;
     }
-    // Parts are added up in arrays of their own, which costs less than the products if it is to pay. How many there are
-    // depends on the sizes only, so that the result does not depend on the number of threads.
-    const size_t most = matrix_.num_elements / (2 * matrix_.num_columns);
-    const size_t parts =
-        std::clamp<size_t>(std::min(most, matrix_.num_elements * width_ / kGrain), 1, kMaxParts);
-    if (parts == 1) return Columns(0, matrix_.num_elements, out_);
-    Workspace workspace((parts - 1) * size * sizeof(T));
-    T* const sums = workspace.Take<T>((parts - 1) * size);
-    ParallelFor(runner, parts, [&](size_t, size_t part) {
-      T* const to = part == 0 ? out_ : sums + (part - 1) * size;
-      if (part != 0) std::fill_n(to, size, T{});
-      Columns(matrix_.num_elements * part / parts, matrix_.num_elements * (part + 1) / parts, to);
-    });
-    ParallelRanges(runner, size, kGrain, [&](size_t begin, size_t end) {
-      for (size_t part = 1; part < parts; ++part) {
-        const T* more = sums + (part - 1) * size;
-        for (size_t i = begin; i < end; ++i) out_[i] += more[i];
-      }
-    });
+    AddInParts(runner, matrix_.num_elements, matrix_.num_columns, width_, out_,
+               [&](size_t begin, size_t end, T* to) { Columns(begin, end, to); });
   }
 
  private:
@@ -251,57 +191,22 @@ class Product {
   T* const out_;
 };
 
-template <typename T>
-void ProductOf(TaskRunner& runner, const CsrMatrix& matrix, bool transpose, const void* dense,
-               size_t width, void* out) {
-  const auto run = [&](const auto& product) {
-    transpose ? product.Transposed(runner) : product.Forward(runner);
-  };
-  if (matrix.wide) {
-    run(Product<T, int64_t>(matrix, static_cast<const T*>(dense), width, static_cast<T*>(out)));
-  } else {
-    run(Product<T, int32_t>(matrix, static_cast<const T*>(dense), width, static_cast<T*>(out)));
-  }
-}
-
-using Run = void(TaskRunner&, const CsrMatrix&, bool, const void*, size_t, void*);
-
-// Integers wrap around, so that their sign does not matter.
-Run* ProductFor(ElementType type) {
-  switch (type) {
-    case ElementType::kInt8:
-    case ElementType::kUint8:
-      return ProductOf<uint8_t>;
-    case ElementType::kInt16:
-    case ElementType::kUint16:
-      return ProductOf<uint16_t>;
-    case ElementType::kInt32:
-    case ElementType::kUint32:
-      return ProductOf<uint32_t>;
-    case ElementType::kInt64:
-    case ElementType::kUint64:
-      return ProductOf<uint64_t>;
-    case ElementType::kFloat32:
-      return ProductOf<float>;
-    case ElementType::kFloat64:
-      return ProductOf<double>;
-    case ElementType::kComplex64:
-      return ProductOf<Complex<float>>;
-    case ElementType::kComplex128:
-      return ProductOf<Complex<double>>;
-    default:
-      return nullptr;
-  }
-}
-
 }  // namespace
-
-bool HasCsrProduct(ElementType type) { return ProductFor(type) != nullptr; }
 
 void CsrProduct(TaskRunner& runner, const CsrMatrix& matrix, bool transpose, const void* dense,
                 size_t width, void* out) {
   if (width == 0) return;
-  ProductFor(matrix.type)(runner, matrix, transpose, dense, width, out);
+  VisitFactor(matrix.type, [&](auto factor) {
+    using T = decltype(factor);
+    const auto run = [&](const auto& product) {
+      transpose ? product.Transposed(runner) : product.Forward(runner);
+    };
+    if (matrix.wide) {
+      run(Product<T, int64_t>(matrix, static_cast<const T*>(dense), width, static_cast<T*>(out)));
+    } else {
+      run(Product<T, int32_t>(matrix, static_cast<const T*>(dense), width, static_cast<T*>(out)));
+    }
+  });
 }
 
 }  // namespace jaxlib_ext

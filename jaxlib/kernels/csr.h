@@ -15,7 +15,7 @@ namespace jaxlib_ext {
 // counts from the end; to read, one beyond the end means the last row, and none is written.
 // Elements behind the last range are padding.
 struct CsrMatrix {
-  ElementType type;
+  ElementType type;  // one that VisitFactor takes
   bool wide;
   size_t num_elements;
   size_t num_rows;
@@ -24,9 +24,6 @@ struct CsrMatrix {
   const void* indices;
   const void* indptr;
 };
-
-// Whether there are products of the type: of integers, and of floats of at least 32 bits, complex too.
-bool HasCsrProduct(ElementType type);
 
 // Writes the product of `matrix`, or of its transpose, and `dense`, which has `width` columns and is
 // in row-major order, as `out` is.

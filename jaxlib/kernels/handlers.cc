@@ -6,7 +6,6 @@
 #include <string>
 #include <vector>
 
-#include "jaxlib/kernels/csr.h"
 #include "jaxlib/kernels/element_type.h"
 #include "jaxlib/kernels/handler_support.h"
 #include "jaxlib/kernels/lanes.h"
@@ -179,68 +178,6 @@ ffi::Error TopKImpl(ffi::ThreadPool pool, ffi::AnyBuffer operand,
   return Guard("top_k", [&] { return CheckedTopK(pool, operand, values, indices); });
 }
 
-ffi::Error CheckedCsrProduct(ffi::ThreadPool& pool, ffi::AnyBuffer& data, ffi::AnyBuffer& indices,
-                             ffi::AnyBuffer& indptr, ffi::AnyBuffer& dense,
-                             ffi::Result<ffi::AnyBuffer>& product, int64_t transpose) {
-  const auto invalid = [](const std::string& what) {
-    return ffi::Error::InvalidArgument("csr_product: " + what);
-  };
-  const std::optional<ElementType> type = ElementTypeOf(data);
-  if (!type.has_value() || !HasCsrProduct(*type)) {
-    return invalid("the elements have a type that is not supported: " + ToString(data));
-  }
-  if (dense.element_type() != data.element_type() ||
-      product->element_type() != data.element_type()) {
-    return invalid("operands and result must have one type, got " + ToString(data) + ", " +
-                   ToString(dense) + " and " + ToString(*product));
-  }
-  const bool wide = indices.element_type() == ffi::S64;
-  if ((!wide && indices.element_type() != ffi::S32) ||
-      indptr.element_type() != indices.element_type()) {
-    return invalid("indices and indptr must both be S32 or both S64, got " + ToString(indices) +
-                   " and " + ToString(indptr));
-  }
-  if (data.dimensions().size() != 1 || !SameDimensions(data, indices) ||
-      indptr.dimensions().size() != 1 || indptr.dimensions()[0] < 1) {
-    return invalid("elements and indices must be of one size, and indptr not empty, got " +
-                   ToString(data) + ", " + ToString(indices) + " and " + ToString(indptr));
-  }
-  const Dimensions in = dense.dimensions();
-  const Dimensions out = product->dimensions();
-  if (!AreSizes(data.dimensions()) || !AreSizes(indptr.dimensions()) || !AreSizes(in) ||
-      !AreSizes(out)) {
-    return invalid("no arrays have the shapes " + ToString(data) + ", " + ToString(indptr) + ", " +
-                   ToString(dense) + " and " + ToString(*product));
-  }
-  const int64_t rows = indptr.dimensions()[0] - 1;
-  const bool fits = (in.size() == 1 || in.size() == 2) && out.size() == in.size() &&
-                    (in.size() == 1 || in[1] == out[1]) && (transpose ? in : out)[0] == rows;
-  if (!fits) {
-    return invalid("for " + std::to_string(rows) + " rows no product of " + ToString(dense) +
-                   " is " + ToString(*product));
-  }
-  const CsrMatrix matrix{*type,
-                         wide,
-                         static_cast<size_t>(data.dimensions()[0]),
-                         static_cast<size_t>(rows),
-                         static_cast<size_t>((transpose ? out : in)[0]),
-                         data.untyped_data(),
-                         indices.untyped_data(),
-                         indptr.untyped_data()};
-  PoolRunner runner(pool);
-  CsrProduct(runner, matrix, transpose != 0, dense.untyped_data(), Size(in, 1, in.size()),
-             product->untyped_data());
-  return ffi::Error::Success();
-}
-
-ffi::Error CsrProductImpl(ffi::ThreadPool pool, ffi::AnyBuffer data, ffi::AnyBuffer indices,
-                          ffi::AnyBuffer indptr, ffi::AnyBuffer dense,
-                          ffi::Result<ffi::AnyBuffer> product, int64_t transpose) {
-  return Guard("csr_product", [&] {
-    return CheckedCsrProduct(pool, data, indices, indptr, dense, product, transpose);
-  });
-}
-
 }  // namespace
 }  // namespace jaxlib_ext
 
@@ -258,13 +195,3 @@ XLA_FFI_DEFINE_HANDLER_SYMBOL(JaxlibExtTopK, jaxlib_ext::TopKImpl,
                                   .Arg<xla::ffi::AnyBuffer>()
                                   .Ret<xla::ffi::AnyBuffer>()
                                   .Ret<xla::ffi::AnyBuffer>());
-
-XLA_FFI_DEFINE_HANDLER_SYMBOL(JaxlibExtCsrProduct, jaxlib_ext::CsrProductImpl,
-                              xla::ffi::Ffi::Bind()
-                                  .Ctx<xla::ffi::ThreadPool>()
-                                  .Arg<xla::ffi::AnyBuffer>()
-                                  .Arg<xla::ffi::AnyBuffer>()
-                                  .Arg<xla::ffi::AnyBuffer>()
-                                  .Arg<xla::ffi::AnyBuffer>()
-                                  .Ret<xla::ffi::AnyBuffer>()
-                                  .Attr<int64_t>("transpose"));

@@ -45,4 +45,8 @@ extern "C" XLA_FFI_Error* JaxlibExtSearchSorted(XLA_FFI_CallFrame* call_frame);
 // dense vector or matrix. Attribute: `transpose` (int64), not zero to transpose the sparse matrix.
 extern "C" XLA_FFI_Error* JaxlibExtCsrProduct(XLA_FFI_CallFrame* call_frame);
 
+// The same for elements with coordinates: operands are elements, rows and columns as an array of pairs, and the dense
+// vector or matrix.
+extern "C" XLA_FFI_Error* JaxlibExtCooProduct(XLA_FFI_CallFrame* call_frame);
+
 #endif  // JAXLIB_KERNELS_HANDLERS_H_

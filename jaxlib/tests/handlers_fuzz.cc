@@ -12,6 +12,7 @@
 #include <numeric>
 #include <optional>
 #include <random>
+#include <utility>
 #include <vector>
 
 #include "jaxlib/kernels/element_type.h"
@@ -396,12 +397,93 @@ void FuzzCsrProduct(Input& input) {
   }
 }
 
+// Integers, one by one; padding reads zeros and writes nothing.
+template <typename Index>
+void CheckCooProduct(const Array& data, const Array& indices, const Array& dense,
+                     const Array& product, bool transpose) {
+  const size_t width = dense.shape.size() == 1 ? 1 : static_cast<size_t>(dense.shape[1]);
+  const auto place = [&](size_t at, int64_t size) {
+    const auto index = static_cast<int64_t>(Get<Index>(indices, at));
+    return index < 0 ? index + size : index;
+  };
+  std::vector<uint32_t> expected(Elements(product.shape));
+  for (size_t i = 0; i < Elements(data.shape); ++i) {
+    const int64_t to = place(2 * i + (transpose ? 1 : 0), product.shape[0]);
+    const int64_t from = place(2 * i + (transpose ? 0 : 1), dense.shape[0]);
+    if (to < 0 || to >= product.shape[0] || from < 0 || from >= dense.shape[0]) continue;
+    for (size_t j = 0; j < width; ++j) {
+      expected[static_cast<size_t>(to) * width + j] +=
+          Get<uint32_t>(data, i) * Get<uint32_t>(dense, static_cast<size_t>(from) * width + j);
+    }
+  }
+  for (size_t i = 0; i < expected.size(); ++i) Check(expected[i] == Get<uint32_t>(product, i));
+}
+
+// Indices near those that there are, in order for some inputs.
+template <typename Index>
+void FitPairs(Array& indices, int64_t rows, int64_t columns, bool in_order) {
+  std::vector<std::pair<Index, Index>> pairs(indices.memory.size() / (2 * sizeof(Index)));
+  const auto fitting = [](Index index, int64_t size) {
+    const auto limit = static_cast<uint64_t>(size) + 3;
+    return static_cast<Index>(static_cast<int64_t>(static_cast<uint64_t>(index) % limit) - 1);
+  };
+  for (size_t i = 0; i < pairs.size(); ++i) {
+    pairs[i] = {fitting(Get<Index>(indices, 2 * i), rows), fitting(Get<Index>(indices, 2 * i + 1), columns)};
+    if (in_order) pairs[i].first = std::max<Index>(pairs[i].first, 0);
+  }
+  if (in_order) std::sort(pairs.begin(), pairs.end());
+  for (size_t i = 0; i < pairs.size(); ++i) {
+    std::memcpy(indices.memory.data() + 2 * i * sizeof(Index), &pairs[i].first, sizeof(Index));
+    std::memcpy(indices.memory.data() + (2 * i + 1) * sizeof(Index), &pairs[i].second, sizeof(Index));
+  }
+}
+
+void FuzzCooProduct(Input& input) {
+  constexpr int64_t kSizes[] = {0, 1, 2, 3, 10, 100, 700};
+  const auto draw_size = [&] { return kSizes[input.Below(std::size(kSizes))]; };
+  const bool transpose = input.Below(2) == 1;
+  const int64_t rows = draw_size();
+  const int64_t columns = draw_size();
+  const int64_t elements = input.Below(8) == 5 ? 40000 : draw_size();
+  std::vector<int64_t> in = {transpose ? rows : columns};
+  std::vector<int64_t> out = {transpose ? columns : rows};
+  if (input.Below(2) == 1) {
+    in.push_back(input.Below(12));
+    out.push_back(in[1]);
+  }
+  const XLA_FFI_DataType type = input.Below(2) == 0 ? XLA_FFI_DataType_S32 : DrawType(input);
+  const bool wide = input.Below(2) == 1;
+  Array data = DrawArray(input, type, {elements});
+  Array indices = DrawArray(input, wide ? XLA_FFI_DataType_S64 : XLA_FFI_DataType_S32, {elements, 2});
+  Array dense = DrawArray(input, type, in);
+  const std::vector<int64_t> own = input.Rarely() ? DrawShape(input) : out;
+  Array product = {type, own, Memory(type, own)};
+  if (input.Below(4) != 3) {  // most indices that are drawn do not fit
+    const bool in_order = input.Below(2) == 1;
+    if (indices.type == XLA_FFI_DataType_S32) FitPairs<int32_t>(indices, rows, columns, in_order);
+    if (indices.type == XLA_FFI_DataType_S64) FitPairs<int64_t>(indices, rows, columns, in_order);
+  }
+  FakeCall call;
+  for (Array* operand : {&data, &indices, &dense}) {
+    call.AddOperand(operand->type, operand->shape, operand->memory.data());
+  }
+  call.AddResult(product.type, product.shape, product.memory.data());
+  call.AddAttribute("transpose", transpose);
+  if (call.Run(JaxlibExtCooProduct, static_cast<int64_t>(input.Below(4))).has_value()) return;
+  if (type != XLA_FFI_DataType_S32) return;
+  if (indices.type == XLA_FFI_DataType_S32) {
+    CheckCooProduct<int32_t>(data, indices, dense, product, transpose);
+  } else {
+    CheckCooProduct<int64_t>(data, indices, dense, product, transpose);
+  }
+}
+
 }  // namespace
 }  // namespace jaxlib_ext
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   jaxlib_ext::Input input(data, size);
-  switch (input.Byte() % 4) {
+  switch (input.Byte() % 5) {
     case 0:
       jaxlib_ext::FuzzSort(input);
       break;
@@ -411,8 +493,11 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     case 2:
       jaxlib_ext::FuzzNumeric(input);
       break;
-    default:
+    case 3:
       jaxlib_ext::FuzzCsrProduct(input);
+      break;
+    default:
+      jaxlib_ext::FuzzCooProduct(input);
   }
   return 0;
 }

@@ -169,5 +169,43 @@ TEST_F(CsrProductTest, RefusesOtherOperands) {
   ExpectInvalid(Run(kF32, kS32, {}, {}), "for 2 rows");
 }
 
+class CooProductTest : public testing::Test {
+ protected:
+  std::optional<CallError> Run(XLA_FFI_DataType data, XLA_FFI_DataType index,
+                               std::vector<int64_t> dense, std::vector<int64_t> product,
+                               int64_t transpose = 0, std::vector<int64_t> indices = {3, 2}) {
+    FakeCall call;
+    call.AddOperand(data, {3}, data_.data());
+    call.AddOperand(index, std::move(indices), indices_.data());
+    call.AddOperand(kF32, std::move(dense), dense_.data());
+    call.AddResult(kF32, std::move(product), product_.data());
+    call.AddAttribute("transpose", transpose);
+    return call.Run(JaxlibExtCooProduct, 2);
+  }
+
+  std::vector<float> data_ = {1, 2, 3};
+  std::vector<int32_t> indices_ = {0, 0, 0, 2, 1, 1};
+  std::vector<float> dense_ = {1, 10, 100};
+  std::vector<float> product_ = std::vector<float>(3);
+};
+
+TEST_F(CooProductTest, Multiplies) {
+  EXPECT_FALSE(Run(kF32, kS32, {3}, {2}).has_value());
+  EXPECT_EQ(product_, (std::vector<float>{201, 30, 0}));
+  EXPECT_FALSE(Run(kF32, kS32, {2}, {3}, 1).has_value());
+  EXPECT_EQ(product_, (std::vector<float>{1, 30, 2}));
+  EXPECT_FALSE(Run(kF32, kS32, {3, 1}, {2, 1}).has_value());
+}
+
+TEST_F(CooProductTest, RefusesOtherOperands) {
+  ExpectInvalid(Run(XLA_FFI_DataType_F16, kS32, {3}, {2}), "type that is not supported: F16[3]");
+  ExpectInvalid(Run(kS32, kS32, {3}, {2}), "must have one type, got S32[3], F32[3] and F32[2]");
+  ExpectInvalid(Run(kF32, kF32, {3}, {2}), "two indices of S32 or S64 for each element");
+  ExpectInvalid(Run(kF32, kS32, {3}, {2}, 0, {6}), "got F32[3] and S32[6]");
+  ExpectInvalid(Run(kF32, kS32, {3}, {2}, 0, {2, 3}), "got F32[3] and S32[2,3]");
+  ExpectInvalid(Run(kF32, kS32, {3, 1}, {2}), "no product of S32[3,2] and F32[3,1] is F32[2]");
+  ExpectInvalid(Run(kF32, kS32, {}, {}), "no product");
+}
+
 }  // namespace
 }  // namespace jaxlib_ext

@@ -14,11 +14,10 @@ from jax._src.lax import lax, slicing
 from jax._src.numpy.util import promote_dtypes
 from jax._src.sparse import csr_kernels, products
 from jax._src.sparse.base import SparseInfo
-from jax._src.sparse.bcoo import contraction, convert
+from jax._src.sparse.bcoo import contraction, convert, matrices
 from jax._src.sparse.csr import csr_matmat_p, csr_matvec_p
 from jax._src.sparse.primitive import buffer_primitive, to_front, with_batch
-from jax._src.sparse.util import nfold_vmap, remaining
-from jax._src.transforms.derivatives import linear_transpose
+from jax._src.sparse.util import nfold_vmap
 
 
 def coordinates(indices: Any, indptr: Any) -> Any:
@@ -97,12 +96,6 @@ def _dot_general(data: Any, indices: Any, indptr: Any, rhs: Any, **params: Any) 
     return contraction.bcoo_dot_general_p.bind(data, coords, rhs, precision=None, **params)
 
 
-def _is_matrix_product(data: Any, dimension_numbers: Any) -> bool:
-    """Whether the product is one of a matrix, of which one dimension is contracted."""
-    (contract, _), (batch, _) = dimension_numbers
-    return data.ndim == 1 and len(contract) == 1 and not batch
-
-
 def _by_csr_product(
     data: Any, indices: Any, indptr: Any, rhs: Any, *, dimension_numbers: Any,
     lhs_spinfo: SparseInfo, preferred_element_type: Any,
@@ -115,10 +108,8 @@ def _by_csr_product(
     ((axis,), (rhs_axis,)), _ = dimension_numbers
     rows, columns = lhs_spinfo.shape
     data, rhs = promote_dtypes(data, rhs)
-    rest = remaining(range(rhs.ndim), [rhs_axis])
-    sizes = [rhs.shape[d] for d in rest]
-    dense = lax.transpose(rhs, [rhs_axis, *rest])
-    dense = lax.pad(dense, np.zeros((), dense.dtype), [(0, 1, 0)] + [(0, 0, 0)] * len(rest))
+    dense, sizes = matrices.contracted_first(rhs, rhs_axis)
+    dense = lax.pad(dense, np.zeros((), dense.dtype), [(0, 1, 0)] + [(0, 0, 0)] * len(sizes))
     end = lax.full((1,), data.shape[0], indptr.dtype)
     params = dict(shape=(rows + 1, columns + 1), transpose=axis == 0)
     buffers = data, indices, lax.concatenate([indptr, end], 0)
@@ -139,7 +130,7 @@ def _lower_cpu(ctx: Any, *operands: Any, **params: Any) -> Any:
     data, _, _, rhs = ctx.avals_in
     dtype = dtypes.promote_types(data.dtype, rhs.dtype)
     use_kernel = (
-        _is_matrix_product(data, params["dimension_numbers"])
+        matrices.is_product(data, 2, params["dimension_numbers"])
         and params["preferred_element_type"] in (None, dtype)
         and csr_kernels.has_type(dtype)
         and csr_kernels.can_multiply(ctx)
@@ -148,40 +139,25 @@ def _lower_cpu(ctx: Any, *operands: Any, **params: Any) -> Any:
     return rule(ctx, *operands, **params)
 
 
-def _transposed(position: int) -> Any:
-    """The cotangent of an operand, by the transpose of the definition."""
-
-    def cotangent(ct: Any, *args: Any, **params: Any) -> Any:
-        fun = lambda x: _dot_general(*args[:position], x, *args[position + 1 :], **params)
-        return linear_transpose(fun, args[position].aval)(ct)[0]
-
-    return cotangent
-
-
 def _dense_cotangent(
-    ct: Any, data: Any, indices: Any, indptr: Any, rhs: Any, *, dimension_numbers: Any,
-    lhs_spinfo: SparseInfo, preferred_element_type: Any,
+    ct: Any, data: Any, indices: Any, indptr: Any, rhs: Any, *, dimension_numbers: Any, **params: Any
 ) -> Any:  # fmt: skip
-    params = dict(lhs_spinfo=lhs_spinfo, preferred_element_type=preferred_element_type)
     same = data.dtype == rhs.aval.dtype == ct.dtype
-    if not _is_matrix_product(data, dimension_numbers) or not same:
-        general = _transposed(3)
-        return general(
-            ct, data, indices, indptr, rhs, dimension_numbers=dimension_numbers, **params
-        )
-    ((axis,), (rhs_axis,)), _ = dimension_numbers
-    # The product with the transposed matrix, whose first dimension goes where the contracted one was.
-    numbers = (((1 - axis,), (0,)), ((), ()))
-    out = bcsr_dot_general_p.bind(data, indices, indptr, ct, dimension_numbers=numbers, **params)
-    order = list(range(1, out.ndim))
-    order.insert(rhs_axis, 0)
-    return lax.transpose(out, order)
+    if not matrices.is_product(data, 2, dimension_numbers) or not same:
+        params["dimension_numbers"] = dimension_numbers
+        return contraction.transposed(_dot_general, 3)(ct, data, indices, indptr, rhs, **params)
+
+    def product(dense: Any, numbers: Any) -> Any:
+        buffers = data, indices, indptr
+        return bcsr_dot_general_p.bind(*buffers, dense, dimension_numbers=numbers, **params)
+
+    return matrices.dense_cotangent(product, ct, dimension_numbers)
 
 
 bcsr_dot_general_p = buffer_primitive(
     "bcsr_dot_general",
     _dot_general,
-    linear={0: _transposed(0), 3: _dense_cotangent},
+    linear={0: contraction.transposed(_dot_general, 0), 3: _dense_cotangent},
     batch=contraction.dot_general_batch,
     lower={"cpu": _lower_cpu},
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -12,9 +13,10 @@ from jax._src.errors import TypePromotionError
 from jax._src.lax import lax
 from jax._src.numpy.util import promote_dtypes
 from jax._src.sparse.base import SparseInfo
-from jax._src.sparse.bcoo import ordering, places
+from jax._src.sparse.bcoo import matrices, ordering, places
 from jax._src.sparse.primitive import buffer_primitive, to_front, with_batch
 from jax._src.sparse.util import remaining
+from jax._src.transforms.derivatives import linear_transpose
 
 # Sparse and dense: gather what every stored element meets, multiply, add to its place in the result
 
@@ -119,8 +121,36 @@ def dot_general_batch(
     return (*buffers, rhs), params, at
 
 
+def transposed(definition: Callable[..., Any], position: int) -> Callable[..., Any]:
+    """The cotangent of an operand, by the transpose of the definition."""
+
+    def cotangent(ct: Any, *args: Any, **params: Any) -> Any:
+        fun = lambda x: definition(*args[:position], x, *args[position + 1 :], **params)
+        return linear_transpose(fun, args[position].aval)(ct)[0]
+
+    return cotangent
+
+
+def _dense_cotangent(
+    ct: Any, data: Any, indices: Any, rhs: Any, *, dimension_numbers: Any, **params: Any
+) -> Any:
+    same = data.dtype == rhs.aval.dtype == ct.dtype
+    if not matrices.is_product(data, indices.shape[-1], dimension_numbers) or not same:
+        params["dimension_numbers"] = dimension_numbers
+        return transposed(_dot_general, 2)(ct, data, indices, rhs, **params)
+
+    def product(dense: Any, numbers: Any) -> Any:
+        return bcoo_dot_general_p.bind(data, indices, dense, dimension_numbers=numbers, **params)
+
+    return matrices.dense_cotangent(product, ct, dimension_numbers)
+
+
 bcoo_dot_general_p = buffer_primitive(
-    "bcoo_dot_general", _dot_general, linear=(0, 2), batch=dot_general_batch
+    "bcoo_dot_general",
+    _dot_general,
+    linear={0: transposed(_dot_general, 0), 2: _dense_cotangent},
+    batch=dot_general_batch,
+    lower={"cpu": matrices.lower_cpu(_dot_general)},
 )
 
 

@@ -1,0 +1,98 @@
+// The elements of sparse matrices and of what they are multiplied with.
+
+#ifndef JAXLIB_KERNELS_FACTORS_H_
+#define JAXLIB_KERNELS_FACTORS_H_
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+
+#include "jaxlib/kernels/element_type.h"
+
+namespace jaxlib_ext {
+
+// std::complex looks for infinities in products, as XLA does not.
+template <typename Part>
+struct Complex {
+  Part real, imag;
+
+  Complex& operator+=(const Complex& other) {
+    real += other.real;
+    imag += other.imag;
+    return *this;
+  }
+};
+
+template <typename Part>
+Complex<Part> operator*(const Complex<Part>& a, const Complex<Part>& b) {
+  return {a.real * b.real - a.imag * b.imag, a.real * b.imag + a.imag * b.real};
+}
+
+// Small unsigned integers become signed ones in products, which can overflow.
+template <typename T>
+T Times(T a, T b) {
+  return a * b;
+}
+template <>
+inline uint8_t Times(uint8_t a, uint8_t b) {
+  return static_cast<uint8_t>(uint32_t{a} * b);
+}
+template <>
+inline uint16_t Times(uint16_t a, uint16_t b) {
+  return static_cast<uint16_t>(uint32_t{a} * b);
+}
+
+// The place for an index, of which a negative one counts from the end; `size` if there is none.
+template <typename Index>
+size_t Place(Index index, size_t size) {
+  if (index >= 0) return std::min(static_cast<size_t>(index), size);
+  const int64_t from_end = static_cast<int64_t>(index) + static_cast<int64_t>(size);
+  return from_end < 0 ? size : static_cast<size_t>(from_end);
+}
+
+// Calls `visit` with a factor of this type, without a sign if it is an integer: products wrap around, so that the sign
+// does not matter. Returns false if there are no products of the type.
+template <typename Visit>
+bool VisitFactor(ElementType type, const Visit& visit) {
+  switch (type) {
+    case ElementType::kInt8:
+    case ElementType::kUint8:
+      visit(uint8_t{});
+      return true;
+    case ElementType::kInt16:
+    case ElementType::kUint16:
+      visit(uint16_t{});
+      return true;
+    case ElementType::kInt32:
+    case ElementType::kUint32:
+      visit(uint32_t{});
+      return true;
+    case ElementType::kInt64:
+    case ElementType::kUint64:
+      visit(uint64_t{});
+      return true;
+    case ElementType::kFloat32:
+      visit(float{});
+      return true;
+    case ElementType::kFloat64:
+      visit(double{});
+      return true;
+    case ElementType::kComplex64:
+      visit(Complex<float>{});
+      return true;
+    case ElementType::kComplex128:
+      visit(Complex<double>{});
+      return true;
+    default:
+      return false;
+  }
+}
+
+// Whether sparse matrices can have elements of the type: integers, and floats of at least 32 bits, complex too.
+inline bool IsFactor(ElementType type) {
+  return VisitFactor(type, [](auto) {});
+}
+
+}  // namespace jaxlib_ext
+
+#endif  // JAXLIB_KERNELS_FACTORS_H_
