@@ -102,6 +102,19 @@ def test_vmap_and_indexing():
         close(N[index], x[0][index])
 
 
+@pytest.mark.parametrize("indices", [[[0, 0], [1, 1]], [[0, 1], [0, 2]]])
+def test_squeezing_keeps_padding(indices):
+    """Also where only the removed column is out of bounds, or none is left."""
+    M = sparse.BCOO((jnp.array([2.0, 5.0]), jnp.array(indices)), shape=(1, 2))
+    squeeze = lambda m, dims: sparse.bcoo_squeeze(m, dimensions=dims)
+    close(squeeze(M, [0]).todense(), M.todense()[0])
+    close(squeeze(M.T, [1]).todense(), M.todense()[0])
+    scalar = sparse.BCOO((M.data, M.indices[:, :1]), shape=(1,))
+    close(squeeze(scalar, [0]).todense(), scalar.todense()[0])
+    slope = sparse.grad(lambda m: squeeze(m, [0]).todense().sum())(scalar)
+    close(slope.data, jnp.where(M.indices[:, 0] == 0, 1.0, 0.0))
+
+
 def test_errors():
     with pytest.raises(ValueError, match="Invalid data.shape"):
         sparse.BCOO((jnp.ones(3), jnp.zeros((4, 2), int)), shape=(4, 5))

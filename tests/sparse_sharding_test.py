@@ -96,6 +96,46 @@ def test_batches(name):
     np.testing.assert_array_equal(out, want)
 
 
+def test_sums_over_sharded_batches():
+    """Their elements are gathered, or added up on each device and then among devices."""
+    M = sparse.BCOO.fromdense(put(STACK, "x"), n_batch=1, nse=104)
+    weights = np.arange(4, dtype=np.float32)
+    numbers = (((0,), (0,)), ((), ()))
+    want = {
+        "sum": STACK.sum(0), "all but columns": STACK.sum((0, 1)), "sparsify": STACK.sum(0),
+        "product": np.einsum("bij,b->ij", STACK, weights), "layout": STACK, "squares": STACK**2,
+        "rows": STACK.sum(1), "dense gradient": 2 * np.einsum("bij,bik,k->j", STACK, STACK, VECTOR),
+    }  # fmt: skip
+
+    @jax.jit
+    def run(M):
+        sums = [M.sum(0), M.sum((0, 1)), sparse.sparsify(lambda m: m.sum(0))(M)]
+        dense = [m.todense() for m in sums]
+        dense += [sparse.bcoo_dot_general(M, weights, dimension_numbers=numbers)]
+        dense += [sparse.bcoo_update_layout(M, n_batch=0).todense(), (M * M).todense()]
+        dense += [jax.vmap(lambda m: m.sum(0))(M).todense()]
+        return [*dense, jax.grad(lambda v: ((M @ v) ** 2).sum())(jnp.asarray(VECTOR))]
+
+    for name, out in zip(want, run(M), strict=True):
+        np.testing.assert_array_equal(out, want[name], err_msg=name)
+
+
+@pytest.mark.parametrize("kind", [sparse.BCOO, sparse.BCSR])
+def test_gradients_of_sharded_batches(kind):
+    M = kind.fromdense(put(STACK, "x"), n_batch=1, nse=104)
+    slope = jax.jit(sparse.grad(lambda m: ((m @ VECTOR) ** 2).sum()))(M)
+    assert spec(slope.data) == ("x", None)
+    every = 2 * (STACK @ VECTOR)[..., None] * VECTOR
+    np.testing.assert_array_equal(slope.todense(), every * (STACK != 0))
+
+
+def test_elements_sharded_among_devices():
+    M = sparse.BCOO.fromdense(DENSE, nse=104)
+    M = sparse.BCOO((put(M.data, "x"), put(M.indices, "x")), shape=M.shape)
+    np.testing.assert_array_equal(M.todense(), DENSE)
+    np.testing.assert_array_equal(M @ VECTOR, DENSE @ VECTOR)
+
+
 def test_ambiguous_products():
     with pytest.raises(Exception) as error:
         _ = sparse.BCOO.fromdense(DENSE) @ put(VECTOR, "x")

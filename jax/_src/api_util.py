@@ -500,7 +500,7 @@ def shaped_abstractify(x: Any) -> core.AbstractValue:
     try:
         return core.typeof(x)
     except TypeError:
-        if isinstance(x, core.AbstractValue) and x.is_high:
+        if isinstance(x, core.AbstractValue) and (x.is_high or x._sharding is not None):
             return x
         if isinstance(x, (np.ndarray, np.generic)) or not (
             hasattr(x, "shape") and hasattr(x, "dtype")

@@ -110,9 +110,10 @@ def batch(
 
     def run(*args: object) -> Any:
         trace = batching.BatchTrace(trace_ctx.trace, axis_data)
-        with core.set_current_trace(trace), batching.axis_in_scope(axis_data):
+        with core.set_current_trace(trace):
             elements = _elements(trace, args, in_axes)
-            outs = fun(*elements)
+            with batching.axis_in_scope(axis_data):
+                outs = fun(*elements)
         axes = out_axes()
         results = [
             _from_elt(trace, axis_data.size, i, x, axis, sum_match)
@@ -138,7 +139,13 @@ def _elements(trace: batching.BatchTrace, args: Sequence[Any], axes: Sequence[An
 def _element(trace: batching.BatchTrace, x: Any, axis: Any) -> Any:
     if axis is None:
         return x
-    return batching.BatchTracer(trace, x, from_front(axis, x))
+    element = batching.BatchTracer(trace, x, from_front(axis, x))
+    axis_data = trace.axis_data
+    if axis_data.explicit_mesh_axis is None:
+        # Of containers it is known only now.
+        dims = [element.batch_dim]
+        axis_data.explicit_mesh_axis = batching.mapped_mesh_axis([x], dims)
+    return element
 
 
 def from_front(axis: Any, x: Any) -> Any:

@@ -142,12 +142,16 @@ def check_index_type(dtype: Any, what: str, largest: int) -> None:
         )
 
 
-def replicated(x: Any) -> Any:
-    """`x` on all devices, where it is sharded over Explicit axes of a mesh."""
+def replicated(x: Any, dims: Sequence[int] | None = None) -> Any:
+    """`x` on all devices, where it or some of its dimensions are sharded over Explicit axes."""
     sharding = core.typeof(x)._sharding
-    if sharding is None or not any(sharding.spec):
+    if sharding is None:
         return x
-    return resharding.reshard(x, sharding.update(spec=PartitionSpec(*[None] * x.ndim)))
+    old = sharding.spec.partitions
+    new = [None if dims is None or d in dims else axes for d, axes in enumerate(old)]
+    if list(old) == new:
+        return x
+    return resharding.reshard(x, sharding.update(spec=PartitionSpec(*new)))
 
 
 def with_out_sharding(out: Any, out_sharding: Any) -> Any:

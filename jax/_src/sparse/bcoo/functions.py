@@ -17,7 +17,7 @@ from jax._src.numpy.util import select_where, to_array
 from jax._src.sparse.base import SparseEfficiencyError, SparseEfficiencyWarning, check_dense
 from jax._src.sparse.bcoo import convert, ordering, places
 from jax._src.sparse.bcoo.array import BCOO, MODULE, as_axes, check_bcoo, with_buffers
-from jax._src.sparse.util import count_stored_elements, index_type, static_nse
+from jax._src.sparse.util import count_stored_elements, index_type, replicated, static_nse
 from jax._src.typing import ArrayLike, DTypeLike
 from jax._src.util import set_module
 
@@ -342,9 +342,11 @@ def full_buffers(mat: BCOO) -> tuple[Any, Any]:
 
 def _batch_to_sparse(mat: BCOO) -> BCOO:
     """The last batch dimension becomes the first sparse one."""
-    data, indices = full_buffers(mat)
     at, nse = mat.n_batch - 1, mat.nse
-    number = lax.broadcasted_iota(indices.dtype, (*indices.shape[:-1], 1), at)
+    data, indices = (replicated(x, [at]) for x in full_buffers(mat))
+    shape = (*indices.shape[:-1], 1)
+    sharding = core.typeof(indices)._sharding
+    number = lax.broadcasted_iota(indices.dtype, shape, at, out_sharding=sharding)
     indices = lax.concatenate([number, indices], indices.ndim - 1)
     merge = lambda x: lax.reshape(x, (*x.shape[:at], x.shape[at] * nse, *x.shape[at + 2 :]))
     return BCOO((merge(data), merge(indices)), shape=mat.shape)

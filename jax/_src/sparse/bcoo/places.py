@@ -6,7 +6,7 @@ and what would be added there is dropped.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,6 +16,7 @@ from jax._src.lax import lax, slicing
 from jax._src.lax.lax.sharding import entries, with_entries
 from jax._src.lax.slicing.types import GatherDimensionNumbers, ScatterDimensionNumbers
 from jax._src.numpy.util import to_array
+from jax._src.sparse.util import replicated
 
 FILL = slicing.GatherScatterMode.FILL_OR_DROP
 
@@ -105,6 +106,8 @@ def gather_at(x: Any, indices: Any, batched: Mapping[int, int], columns: Mapping
     Returns:
       An array of shape `(*batch, nse, *rest)` with the other dimensions of `x`.
     """
+    if columns:
+        x, batched, columns = _along_shards(x, indices, batched, columns)
     rest = [d for d in range(x.ndim) if d not in batched and d not in columns]
     rest_shape = tuple(x.shape[d] for d in rest)
     outer = indices.shape[:-1]
@@ -129,6 +132,34 @@ def gather_at(x: Any, indices: Any, batched: Mapping[int, int], columns: Mapping
     )
     sizes = [x.shape[d] if d in rest else 1 for d in range(x.ndim)]
     return slicing.gather(x, found, numbers, sizes, mode=FILL, fill_value=0)
+
+
+def _sharded_batches(indices: Any, known: Collection[int]) -> list[int]:
+    """The batch dimensions of the indices that are sharded over Explicit axes, but for the known."""
+    aval = core.typeof(indices)
+    if aval._sharding is None:
+        return []
+    axes = entries(aval)
+    return [d for d in range(indices.ndim - 2) if axes[d] is not None and d not in known]
+
+
+def _along_shards(
+    x: Any, indices: Any, batched: Mapping[int, int], columns: Mapping[int, int]
+) -> tuple[Any, Mapping[int, int], Mapping[int, int]]:
+    """The arguments of `gather_at`, with `x` repeated where sharded batches read all of it.
+
+    The gradient is then a sum over the devices.
+    """
+    new = _sharded_batches(indices, tuple(batched.values()))
+    if not new:
+        return x, batched, columns
+    aval, axes, n = core.typeof(x), entries(core.typeof(indices)), len(new)
+    shape = (*(indices.shape[d] for d in new), *x.shape)
+    old = entries(aval) if aval._sharding is not None else (None,) * x.ndim
+    sharding = with_entries(core.typeof(indices), (*(axes[d] for d in new), *old))
+    x = lax.broadcast_in_dim(x, shape, tuple(range(n, len(shape))), out_sharding=sharding)
+    batched = dict(enumerate(new)) | {d + n: b for d, b in batched.items()}
+    return x, batched, {d + n: c for d, c in columns.items()}
 
 
 def _scattered(updates: Any, batched: Sequence[int], sizes: Sequence[int], outer: int) -> Any:
@@ -156,11 +187,16 @@ def scatter_at(
       An array with the dimensions `batched`, `columns` and `rest`, in this order.
     """
     outer = indices.ndim - 1
-    rest = updates.shape[outer:]
-    shape = (*(indices.shape[d] for d in batched), *sizes, *rest)
     if not columns:
         summed = tuple(d for d in range(outer) if d not in batched)
         return lax.reduce_sum(updates, summed)
+    updates, indices = (replicated(x, [outer - 1]) for x in (updates, indices))
+    if more := _sharded_batches(indices, batched):
+        # Every device adds up its own batches; the sum of these is one over the devices.
+        parts = scatter_at(updates, indices, [*more, *batched], columns, sizes)
+        return lax.reduce_sum(parts, range(len(more)))
+    rest = updates.shape[outer:]
+    shape = (*(indices.shape[d] for d in batched), *sizes, *rest)
     zeros = lax.broadcast(
         np.zeros((), updates.dtype), shape, out_sharding=_scattered(updates, batched, sizes, outer)
     )

@@ -338,7 +338,8 @@ def bcoo_multiply_sparse(lhs: BCOO, rhs: BCOO) -> BCOO:
         indices = places.masked_rows(invalid, indices, places.fill_row(sizes, indices))
     # A stable sort by validity puts the products first.
     key = lax.convert_element_type(invalid, np.int32)
-    position = lax.broadcasted_iota(np.int32, key.shape, n_batch)
+    sharding = core.typeof(key)._sharding
+    position = lax.broadcasted_iota(np.int32, key.shape, n_batch, out_sharding=sharding)
     _, position = lax.sort((key, position), dimension=n_batch, num_keys=1, is_stable=True)
     along = {d: d for d in range(n_batch)}
     at = lax.expand_dims(position, (n_batch + 1,))

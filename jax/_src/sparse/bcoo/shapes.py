@@ -19,7 +19,7 @@ from jax._src.sparse.bcoo.functions import (
     bcoo_transpose,
     full_buffers,
 )
-from jax._src.sparse.util import check_index_type
+from jax._src.sparse.util import check_index_type, replicated
 from jax._src.typing import Shape
 from jax._src.util import canonicalize_axis, set_module
 
@@ -366,13 +366,25 @@ def bcoo_squeeze(arr: BCOO, *, dimensions: Sequence[int]) -> BCOO:
     batch = [d for d in dims if d < n_batch]
     dense = [d - n_sparse + 1 for d in dims if d >= n_batch + n_sparse]
     kept = [c for c in range(n_sparse) if c + n_batch not in dims]
-    data = lax.squeeze(arr.data, [*batch, *dense])
-    indices = lax.squeeze(places.columns_of(arr.indices, kept), batch)
+    data, indices = arr.data, places.columns_of(arr.indices, kept)
     shape = tuple(s for d, s in enumerate(arr.shape) if d not in dims)
+    # Padding is in order if all of its columns, or the first ones, are out of bounds.
+    in_order = kept == list(range(n_sparse - len(kept), n_sparse))
+    if len(kept) < n_sparse:
+        # What is out of bounds along a removed dimension only must not become an element.
+        outside = places.out_of_bounds(arr.indices, sparse_sizes(arr))
+        if kept:
+            sizes = [arr.shape[n_batch + c] for c in kept]
+            indices = places.masked_rows(outside, indices, places.fill_row(sizes, indices))
+        else:
+            batch_shape = [max(a, b) for a, b in zip(data.shape[:n_batch], outside.shape)]
+            data, outside = (places.full_batch(x, batch_shape) for x in (data, outside))
+            data = places.masked_rows(outside, data, 0)
+            indices = places.full_batch(indices, batch_shape)
     return BCOO(
-        (data, indices),
+        (lax.squeeze(data, [*batch, *dense]), lax.squeeze(indices, batch)),
         shape=shape,
-        indices_sorted=arr.indices_sorted,
+        indices_sorted=arr.indices_sorted and in_order,
         unique_indices=arr.unique_indices,
     )
 
@@ -595,6 +607,7 @@ def bcoo_reduce_sum(mat: BCOO, *, axes: Sequence[int]) -> BCOO:
 
         def merged(x: Any) -> Any:
             rest = range(n_batch + 1, x.ndim)
+            x = replicated(x, batch)
             x = lax.transpose(x, (*stay, *batch, n_batch, *rest))
             return lax.reshape(x, (*x.shape[: len(stay)], rows, *x.shape[n_batch + 1 :]))
 

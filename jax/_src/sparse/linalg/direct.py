@@ -29,8 +29,8 @@ def spsolve(
 
     On CUDA devices cuSOLVER does it by a QR factorization, on CPUs SciPy by an LU factorization
     (SuperLU: J. W. Demmel et al., "A supernodal approach to sparse partial pivoting", 1999).
-    Derivatives of any order with regard to `data` and `b` are further solves. It cannot be mapped by
-    `vmap`.
+    Derivatives of any order with regard to `data` and `b` are further solves. Under `vmap` it solves
+    one system after another.
 
     Args:
       data, indices, indptr: buffers of the square matrix `A` in CSR format, of shapes `[nse]`,
