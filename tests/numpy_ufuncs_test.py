@@ -124,3 +124,18 @@ def test_atan2_wraps_integers():
     x = jnp.ones(2, np.int8)
     np.testing.assert_array_equal(jnp.atan2(300, x), jnp.arctan2(np.int8(44), x))
     np.testing.assert_allclose(jnp.arctan2(300, x), np.arctan2(300.0, [1, 1]), rtol=1e-6)
+
+
+def test_what_numpy_answers_and_the_reference_does_not():
+    """Booleans divided by zero, and truth of imaginary scalars."""
+    assert int(jnp.fmod(True, False)) == 0
+    np.testing.assert_array_equal(jnp.fmod(np.array([True, True]), np.array([True, False])), 0)
+    for f, g in ((jnp.any, np.any), (jnp.all, np.all)):
+        for x in (1j, 0j, 2 + 0j, np.complex64(3j)):
+            assert bool(f(x)) == g(x) and bool(f(jnp.array([x]))) == g([x])
+
+
+def test_positions_stay_integers_where_nothing_is_filled_in():
+    for x in (np.zeros(0), np.zeros(3)):
+        (found,) = jnp.nonzero(x, fill_value=1.5)
+        assert found.dtype == jnp.zeros(0, int).dtype and not found.weak_type

@@ -334,7 +334,8 @@ def nonzero(a: ArrayLike, *, size: int | None = None, fill_value: Any = None) ->
                 f"fill_value must be a scalar or a tuple of length {a.ndim}; got {fill_value}"
             )
     if not a.size or not size:
-        fills = (0,) * a.ndim if fill_value is None else fill_value
+        # Where nothing is filled in, the positions stay integers.
+        fills = (0,) * a.ndim if fill_value is None or not size else fill_value
         return tuple([util.broadcast_to(_filled(False, 0, v), (size,)) for v in fills])
     return _nonzero(a, fill_value, size=size)
 

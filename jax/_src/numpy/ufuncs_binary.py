@@ -192,6 +192,8 @@ def mod(x1: ArrayLike, x2: ArrayLike, /) -> Array:
 def fmod(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     """Elementwise remainder, with the sign of the dividend.
 
+    Like that of NumPy, it is 0 where integers or booleans are divided by zero.
+
     Args:
       x1, x2: real arrays or scalars; see `add`.
 

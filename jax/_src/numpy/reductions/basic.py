@@ -260,6 +260,8 @@ def any(
 ) -> Array:
     """Tests whether any element over axes is true, that is nonzero; takes the arguments of `all`.
 
+    A complex number is nonzero if one of its parts is.
+
     >>> jnp.any(jnp.array([[True, False], [False, False]]), axis=1)
     Array([ True, False], dtype=bool)
     """
