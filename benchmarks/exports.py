@@ -60,8 +60,12 @@ def compare_dimensions():
     def call():
         a, b, c = export.symbolic_shape("a, b, c", constraints=["a >= 2", "b >= c"])
         return [
-            a * b + 3 >= a, a + b >= 3, b >= c, 2 * a + b >= c + 1, a % 3 < 3, (a + 3) // 4 * 4 >= a,
-            a // 2 <= a, jax.core.max_dim(a, b) >= a, a * b + a >= b + 1, a * a >= 4,
+            (
+                a * b + 3 >= 4 - k, a + b + k >= 3, b + k >= c, 2 * a + b >= c + 1 - k, a % (3 + k) < 3 + k,
+                (a + 3 + k) // 4 * 4 >= a, (a - k) // 2 <= a, jax.core.max_dim(a + k, b) >= a,
+                2 * a * b + c >= 3 - k, a * a + k >= 4,
+            )
+            for k in range(5)
         ]  # fmt: skip
 
     return call

@@ -71,7 +71,7 @@ class Decision:
         if self._least_values_fulfil_all():
             return
         for e in self.inequalities:
-            if self._interval(e)[1] < 0 or self._linear_bound(e, negate=True) < 0:
+            if self.interval(e)[1] < 0 or self._linear_bound(e, negate=True) < 0:
                 self._fail_unsatisfiable()
 
     def _least_values_fulfil_all(self) -> bool:
@@ -117,17 +117,13 @@ class Decision:
 
         This is quick, and most comparisons are of this kind. If it is False, nothing is known.
         """
-        if x._key in self._known:
-            return bool(self._known[x._key][0] >= 0)
-        if self._interval(x)[0] >= 0:
-            return True
         coefficients = dict(x._terms)
         for term in coefficients:
             for fact in self._quick_facts(term):
                 for t, k in fact._terms if type(fact) is not int else ():
                     times, rest = divmod(coefficients.get(t, 0), k)
                     if times > 0 and not rest and not t.is_constant:
-                        if self._interval(x - times * fact)[0] >= 0:
+                        if self.interval(x - times * fact)[0] >= 0:
                             return True
         return False
 
@@ -147,12 +143,12 @@ class Decision:
             return [*facts, t - x, t - y]
         if factor.operation == ex.MIN:
             return [*facts, x - t, y - t]
-        if self._interval(y)[0] <= 0:
+        if self.interval(y)[0] <= 0:
             return facts
         if factor.operation == ex.FLOORDIV:
             rest = x - y * t
             return [*facts, rest, y - 1 - rest]
-        return [*facts, y - 1 - t, *([x - t] if self._interval(x)[0] >= 0 else [])]
+        return [*facts, y - 1 - t, *([x - t] if self.interval(x)[0] >= 0 else [])]
 
     def bounds(self, x: Any) -> Bounds:
         """The least and largest values known; for an int, it twice."""
@@ -168,7 +164,7 @@ class Decision:
         return found
 
     def _bounds(self, x: Any) -> Bounds:
-        low, high = self._interval(x)
+        low, high = self.interval(x)
         # The linear program is tried where the interval does not tell the sign.
         if low < 0 <= high:
             low = max(low, self._linear_bound(x, negate=False))
@@ -178,7 +174,8 @@ class Decision:
 
     # By intervals
 
-    def _interval(self, x: Any) -> Bounds:
+    def interval(self, x: Any) -> Bounds:
+        """The least and largest values by those of the terms alone."""
         if type(x) is int:
             return x, x
         total: Bounds = (0, 0)
@@ -217,7 +214,7 @@ class Decision:
     def _own_bounds(self, factor: DimFactor) -> Bounds:
         if factor.operation is None:
             return 1, math.inf
-        x, y = (self._interval(v) for v in factor.operands)
+        x, y = (self.interval(v) for v in factor.operands)
         if factor.operation == ex.MAX:
             return max(x[0], y[0]), max(x[1], y[1])
         if factor.operation == ex.MIN:
@@ -301,12 +298,12 @@ class Decision:
     def _operation_facts(self, factor: DimFactor, t: Any) -> list[Any]:
         x, y = factor.operands
         if factor.operation == ex.MAX:
-            least = min(self._interval(x)[0], self._interval(y)[0])
+            least = min(self.interval(x)[0], self.interval(y)[0])
             return [t - x, t - y, *([x + y - least - t] if least != -math.inf else [])]
         if factor.operation == ex.MIN:
-            largest = max(self._interval(x)[1], self._interval(y)[1])
+            largest = max(self.interval(x)[1], self.interval(y)[1])
             return [x - t, y - t, *([t - x - y + largest] if largest != math.inf else [])]
-        low, high = self._interval(y)
+        low, high = self.interval(y)
         if low <= 0 <= high:
             return []
         first = []

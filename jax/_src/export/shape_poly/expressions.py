@@ -596,14 +596,17 @@ def is_at_least(x: Size, y: Size, comparison: str, constraint: str) -> bool:
     if type(x) is not int and type(y) is not int:
         scope._check_same_scope(x, y, "the comparison of")
     difference = linear_combination(scope, ((x, 1), (y, -1)))
-    if type(difference) is not int and scope._decision.is_natural(difference):
-        return True
-    if type(difference) is int or not scope._decision.takes_both_signs(difference):
-        low, high = scope._bounds(difference)
-        if low >= 0:
+    decision = scope._decision
+    low, high = decision.interval(difference)  # decides most comparisons
+    if low < 0 <= high:
+        if decision.is_natural(difference):
             return True
-        if high < 0:
-            return False
+        if not decision.takes_both_signs(difference):
+            low, high = decision.bounds(difference)
+    if low >= 0:
+        return True
+    if high < 0:
+        return False
     known = "".join(f"\n  {c}" for c in scope._constraint_texts)
     raise InconclusiveDimensionOperation(
         f"Symbolic dimension comparison {comparison} is inconclusive: it is true for some values of "
