@@ -16,6 +16,7 @@ from jax._src.lax.convolution.shapes import (
 )
 from jax._src.lax.lax import sharding as shardings
 from jax._src.lax.rules import BILINEAR, standard_primitive
+from jax._src.lib.mlir import ir
 from jax._src.lib.mlir.dialects import hlo
 
 
@@ -381,10 +382,20 @@ def _conv_lower(
         return [mlir.full_like_aval(ctx, 0, aval_out)]
     lhs_spec, rhs_spec, out_spec = dimension_numbers
     n = len(window_strides)
-    out = hlo.convolution(
-        mlir.aval_to_ir_type(ctx.module_context, aval_out),
-        lhs,
-        rhs,
+    result = mlir.aval_to_ir_type(ctx.module_context, aval_out)
+    operands: tuple[Any, ...] = (result, lhs, rhs)
+    options: dict[str, Any] = {}
+    if core.is_constant_shape([p for pair in padding for p in pair]):
+        convolution = hlo.convolution
+        options["padding"] = mlir.dense_int_elements(np.array(padding, np.int64).reshape(n, 2))
+    else:
+        convolution = hlo.dynamic_conv
+        sizes = mlir.eval_dynamic_shape(ctx, [p for pair in padding for p in pair])
+        flat = mlir.shape_tensor(ctx, sizes)
+        kind = ir.RankedTensorType(flat.type).element_type
+        operands += (hlo.reshape(ir.RankedTensorType.get((n, 2), kind), flat),)
+    out = convolution(
+        *operands,
         dimension_numbers=hlo.ConvDimensionNumbers.get(
             input_batch_dimension=lhs_spec[0],
             input_feature_dimension=lhs_spec[1],
@@ -399,11 +410,11 @@ def _conv_lower(
         feature_group_count=mlir.i64_attr(feature_group_count),
         batch_group_count=mlir.i64_attr(batch_group_count),
         window_strides=mlir.dense_int_array(window_strides),
-        padding=mlir.dense_int_elements(np.array(padding, np.int64).reshape(n, 2)),
         lhs_dilation=mlir.dense_int_array(lhs_dilation),
         rhs_dilation=mlir.dense_int_array(rhs_dilation),
         window_reversal=mlir.dense_bool_array([False] * n),
         precision_config=lax.precision_attr(precision),
+        **options,
     )
     return [rules.with_sharding(ctx, out, aval_out)]
 
