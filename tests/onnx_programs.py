@@ -258,6 +258,15 @@ CONVOLUTIONS = {
 }  # fmt: skip
 
 
+SYMBOLIC_IMAGES = {
+    "same": lambda x: conv(x, jnp.ones((3, 3, 2, 3))),
+    "same_strided": lambda x: conv(x, jnp.ones((3, 3, 2, 3)), (2, 2)),
+    "same_strided_int": lambda x: conv(ints(x), jnp.ones((3, 3, 2, 3), jnp.int32), (2, 2)),
+    "dilated": lambda x: conv(x, jnp.ones((2, 3, 2, 3)), (1, 2), rhs_dilation=(2, 1)),
+    "pool": lambda x: lax.reduce_window(x, -jnp.inf, lax.max, (1, 1, 2, 1), (1, 1, 2, 1), "VALID"),
+}
+
+
 def attention(q, mask=None):
     heads = q.reshape(q.shape[0], 6, 2, 4)
     return nn.dot_product_attention(heads, heads, heads, is_causal=mask is None, mask=mask)
@@ -322,6 +331,7 @@ GROUPS = {
     "symbolic_indexing": Group({"x": (f32, ("b", 3, 4), same), "t": (f32, (7, 2), same), "i": (i32, ("b", 2), within(3))}, SYMBOLIC_INDEXING),
     "control_flow": Group({"x": (f32, (3, 4), same), "n": (i32, (), lambda x: 3 + 0 * x)}, CONTROL_FLOW),
     "contractions": Group({"x": (f32, ("b", 3, 4), same), "y": (f32, (4, 4), same), "q": (np.int8, (4, 4), scaled(50))}, CONTRACTIONS),
+    "symbolic_images": Group({"x": (f32, (1, "b", 8, 2), same)}, SYMBOLIC_IMAGES, 1e-4),
     "convolutions": Group(_image | {"w": (f32, (3, 2, 6, 4), same), "d": (f32, (2, 2, 6, 6), same)}, CONVOLUTIONS, 1e-4),
     "networks": Group({"x": (f32, ("b", 6, 8), same)}, NETWORKS),
     "bits": Group({"x": (f32, (3, 4), same), "i": (i32, (3, 4), scaled(1e5))}, BITS),

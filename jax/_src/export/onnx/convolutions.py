@@ -20,14 +20,16 @@ from jax._src.export.onnx.attributes import (
 )
 from jax._src.export.onnx.contractions import dot
 from jax._src.export.onnx.graph import Graph, Shape, Unsupported, Value, known
-from jax._src.export.onnx.shapes import pad, reverse
+from jax._src.export.onnx.shapes import apply_pad, pad, reverse
 from jax._src.export.onnx.windows import window_slice
 from jax._src.lib.mlir.dialects import hlo
 
 _MAX_UNROLLED = 512  # elements of a kernel that are multiplied one by one
 
 
-def _convolution(c: Any, op: Any, x: Value, kernel: Value) -> Value:
+def _convolution(
+    c: Any, op: Any, x: Value, kernel: Value, dynamic_padding: Value | None = None
+) -> Value:
     """Brings the arrays into ONNX's layout: (batch, feature, spatial...), (out, in, spatial...)."""
     g, shape, dtype = c.graph, result_shape(op), result_dtype(op)
     d = hlo.ConvDimensionNumbers(op.attributes["dimension_numbers"])
@@ -49,7 +51,11 @@ def _convolution(c: Any, op: Any, x: Value, kernel: Value) -> Value:
     if reversal is not None:
         flipped = [2 + i for i, r in enumerate(_bools(reversal, rank)) if r]
         kernel = reverse(g, kernel, flipped)
-    padding = matrix(op, "padding", rank)
+    if dynamic_padding is None:
+        padding = matrix(op, "padding", rank)
+    else:
+        x, padding = _padded_by(g, x, outer, dynamic_padding), [(0, 0)] * rank
+        outer = [1] * rank
     groups = integer(op, "feature_group_count")
     batch_groups = integer(op, "batch_group_count")
     if batch_groups > 1:
@@ -104,6 +110,22 @@ def _padded(
     return pad(g, x, g.constant(np.zeros((), x.dtype)), low, high, interior, shape)
 
 
+def _padded_by(g: Graph, x: Value, between: Sequence[int], padding: Value) -> Value:
+    """The operand, padded at its edges by numbers that are not known."""
+    x = _padded(g, x, between, [(0, 0)] * len(between))
+    sides = g.transpose(g.whole(g.cast(padding, np.int64)), [1, 0])
+    pads = _with_plain_dimensions(g, sides)
+    shape = (*x.shape[:2], *[None] * len(between))
+    zero = g.constant(np.zeros((), x.dtype))
+    return apply_pad(g, x, zero, pads, shape)
+
+
+def _with_plain_dimensions(g: Graph, sides: Value) -> str:
+    """Paddings (low and high, dimension), with none of batch and features, as ONNX's vector."""
+    name = g.node("Pad", [sides.name, g.ints([0, 2, 0, 0])], mode="constant")
+    return g.node("Reshape", [name, g.ints([-1])])
+
+
 def _unrolled(
     g: Graph,
     x: Value,
@@ -156,4 +178,4 @@ def _grouped_product(
     return g.reshape(out, tuple(shape))
 
 
-RULES = {"stablehlo.convolution": _convolution}
+RULES = {"stablehlo.convolution": _convolution, "stablehlo.dynamic_conv": _convolution}

@@ -162,7 +162,7 @@ def pad(
             None if n is None else n + amounts[i] + amounts[i + x.ndim]
             for i, n in enumerate(x.shape)
         )
-        x = _apply_pad(g, x, fill, g.ints(amounts), grown)
+        x = apply_pad(g, x, fill, g.ints(amounts), grown)
     if any(n < 0 for n in (*low, *high)):
         starts = [max(0, -n) for n in low]
         limits = [n if n < 0 else None for n in high]
@@ -170,7 +170,7 @@ def pad(
     return x
 
 
-def _apply_pad(g: Graph, x: Value, fill: Value, amounts: str, shape: Shape) -> Value:
+def apply_pad(g: Graph, x: Value, fill: Value, amounts: str, shape: Shape) -> Value:
     kind = g.kernel_dtype("Pad", x.dtype)
     x = g.whole(x)
     names = [g.cast_name(v.name, v.dtype, kind) for v in (x, fill)]
@@ -190,7 +190,7 @@ def _pad_between(g: Graph, x: Value, fill: Value, axis: int, between: int) -> Va
     amounts[rows.ndim + axis + 1] = between
     shape = list(rows.shape)
     shape[axis + 1] = between + 1
-    rows = _apply_pad(g, rows, fill, g.ints(amounts), tuple(shape))
+    rows = apply_pad(g, rows, fill, g.ints(amounts), tuple(shape))
     joined = list(x.shape)
     joined[axis] = size * (between + 1)
     sizes = None
@@ -217,7 +217,7 @@ def _dynamic_pad(c: Any, op: Any, x: Value, fill: Value, *amounts: Value) -> Val
         return pad(g, x, fill, known_low, known_high, [0] * x.ndim, shape)
     names = [as_sizes(g, v) for v in (low, high)]
     # ONNX's Pad takes negative amounts too
-    return _apply_pad(g, x, fill, g.node("Concat", names, axis=0), shape)
+    return apply_pad(g, x, fill, g.node("Concat", names, axis=0), shape)
 
 
 def _iota(c: Any, op: Any) -> Value:
