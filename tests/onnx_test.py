@@ -4,11 +4,14 @@ import functools
 import re
 import sys
 import tempfile
+import zipfile
 
+import export_programs
 import numpy as np
 import onnx
 import onnxruntime
 import pytest
+from export_files import archive
 from onnx_programs import GROUPS, SIZES
 
 import jax
@@ -180,6 +183,50 @@ def test_newer_operators_only_where_they_are_used(tmp_path):
         model = onnx.load(tmp_path / "f.onnx")
         versions.append(model.opset_import[0].version)
     assert versions == [21, 26]
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+def test_rows_of_scans_are_joined_once(tmp_path, reverse):
+    """Not copied in each iteration, which takes quadratic time."""
+
+    def f(x):
+        return lax.scan(lambda c, row: (c + row, (c, row.sum())), x[0], x, reverse=reverse)
+
+    x = np.arange(12, dtype=np.float32).reshape(4, 3)
+    export.to_onnx(export.export(jax.jit(f))(x), tmp_path / "f.onnx")
+    (loop,) = [n for n in onnx.load(tmp_path / "f.onnx").graph.node if n.op_type == "Loop"]
+    body = loop.attribute[0].g
+    assert len(body.output) == 1 + 2 + 2  # condition; counter and carry; rows
+    assert len(body.input) == 2 + 2
+    for got, want in zip(run(tmp_path / "f.onnx", [x]), jax.tree.leaves(f(x)), strict=True):
+        np.testing.assert_array_equal(got, want)
+
+
+# Programs of the oracle that have another form than ours
+ORACLE_PROGRAMS = {
+    "elementwise_positive": ("erfc", "lgamma", "erf_inv"),
+    "integers": ("population_count", "clz"),
+    "numpy": ("interp", "searchsorted", "histogram"),
+    "sharded": ("rows", "dot"),
+}
+
+
+def test_programs_of_the_oracle(tmp_path):
+    with zipfile.ZipFile(archive("oracle")) as file:
+        for group, programs in ORACLE_PROGRAMS.items():
+            for program in programs:
+                fun, args, _ = export_programs.GROUPS[group][program]
+                exported = export.deserialize(file.read(f"{group}/{program}"))
+                export.to_onnx(exported, tmp_path / "f.onnx")
+                got, want = run(tmp_path / "f.onnx", jax.tree.leaves(args)), fun(*args)
+                for a, b in zip(got, jax.tree.leaves(want), strict=True):
+                    np.testing.assert_allclose(a, b, rtol=2e-5, atol=2e-5)
+
+
+def test_a_function_without_results(tmp_path):
+    exported = export.export(jax.jit(lambda x: ()))(1.0)
+    with pytest.raises(ValueError, match="it has no results"):
+        export.to_onnx(exported, tmp_path / "f.onnx")
 
 
 # What is refused

@@ -55,7 +55,7 @@ def to_onnx(
     Raises:
       NotImplementedError: the program has operations that ONNX lacks, or draws random numbers; the
         message lists all of them with their source lines. Nothing is written.
-      ValueError: the names are not as many as inputs or outputs, or not distinct.
+      ValueError: the function has no results, or the names are not as many as inputs or outputs, or not distinct.
       ModuleNotFoundError: the package `onnx` is not installed.
 
     Example:
@@ -72,6 +72,8 @@ def to_onnx(
             f"to_onnx takes an Exported, got {type(exported).__name__}: export the function first, by "
             "jax.export.export(jax.jit(f))(*args)"
         )
+    if not exported.out_avals:
+        raise ValueError(f"to_onnx cannot convert '{exported.fun_name}': it has no results")
     onnx = _onnx()
     graph = Graph(onnx)
     module = exported.mlir_module(serialized=False)
@@ -196,7 +198,7 @@ def _output_names(
             raise ValueError(f"output_names must differ from the names of inputs, got {shared}")
         return names
     with module.context:
-        main = next(f for f in module.body.operations if str(f.attributes["sym_name"]) == '"main"')
+        main = ir.SymbolTable(module.operation)["main"]
         infos = list(ir.ArrayAttr(main.attributes["res_attrs"]))[-count:] if count else []
         names = []
         for i, info in enumerate(infos):

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from jax._src.export.onnx.attributes import element_dtype, shape_of
+from jax._src.export.onnx.attributes import element_dtype, elements, enum, shape_of
 from jax._src.export.onnx.graph import BOOL, INT64, Graph, Value, known
+from jax._src.export.onnx.shapes import reverse
 from jax._src.lib.mlir import ir
 
 
@@ -31,34 +33,131 @@ def _outputs(g: Graph, values: Sequence[Value]) -> list[Any]:
 
 
 def _while(c: Any, op: Any, *operands: Value | None) -> list[Value | None]:
+    """A Loop. Arrays whose rows are written one in each iteration, as by scans, are joined at its end."""
     g = c.graph
     condition, body = (r.blocks[0] for r in op.regions)
-    arrays = [i for i, v in enumerate(operands) if v is not None]  # the others are tokens
-    shapes = [shape_of(ir.RankedTensorType(op.results[i].type)) for i in arrays]
-    initial = [g.whole(operands[i]) for i in arrays]
     (first,) = c.block(condition, operands)
+    rows = _written_rows(c, condition, body, operands)
+    arrays = [
+        i for i, v in enumerate(operands) if v is not None and i not in rows
+    ]  # others: tokens
+    shapes = [shape_of(ir.RankedTensorType(v.type)) for v in op.results]
+    initial = [g.whole(operands[i]) for i in arrays]
     helper = g.onnx.helper
     step, going = g.fresh("step"), g.fresh("going")
-    carried = [known(g.fresh("carried"), v.dtype, s) for v, s in zip(initial, shapes)]
+    carried = [known(g.fresh("carried"), v.dtype, shapes[i]) for i, v in zip(arrays, initial)]
     with g.subgraph() as nodes:
         inner: list[Value | None] = [None] * len(operands)
         for i, value in zip(arrays, carried):
             inner[i] = value
+        c.skipped.update(row.result for row in rows.values())
         results = c.block(body, inner)
+        written = [g.squeeze(g.whole(c.environment[r.update]), [0]) for r in rows.values()]
         (again,) = c.block(condition, results)
-        outputs = _outputs(g, [again, *[results[i] for i in arrays]])
+        outputs = _outputs(g, [again, *[results[i] for i in arrays], *written])
         inputs = [_info(g, known(step, INT64, ())), _info(g, known(going, BOOL, ()))]
         graph = helper.make_graph(
             nodes, g.fresh("body"), [*inputs, *[_info(g, v) for v in carried]], outputs
         )
-    names = g.node(
-        "Loop", ["", g.whole(first).name, *[v.name for v in initial]], len(arrays), body=graph
-    )
-    names = [names] if len(arrays) == 1 else names
+    count = len(arrays) + len(rows)
+    names = g.node("Loop", ["", g.whole(first).name, *[v.name for v in initial]], count, body=graph)
+    names = [names] if count == 1 else names
     found: list[Value | None] = [None] * len(operands)
-    for i, name, value, shape in zip(arrays, names, initial, shapes):
-        found[i] = known(name, value.dtype, shape)
+    for i, name in zip([*arrays, *rows], names):
+        found[i] = known(name, operands[i].dtype, shapes[i])
+        if i in rows and rows[i].reverse:
+            found[i] = reverse(g, found[i], [0])
     return found
+
+
+@dataclasses.dataclass
+class _Row:
+    """A carried array that gets one row in each iteration: the row, what has it, and the order."""
+
+    update: Any
+    result: Any
+    reverse: bool
+
+
+def _written_rows(
+    c: Any, condition: Any, body: Any, operands: Sequence[Value | None]
+) -> dict[int, _Row]:
+    """The carried arrays of which a loop that counts from 0 writes all rows, and reads none."""
+    counter, count = _counter(c, condition, body, operands)
+    if counter is None:
+        return {}
+    *_, last = [op.operation for op in body.operations]
+    position = body.arguments[counter]
+    rows = {}
+    for i, array in enumerate(body.arguments):
+        result = last.operands[i]
+        update = _owner(result)
+        if getattr(update, "name", "") != "stablehlo.dynamic_update_slice" or i == counter:
+            continue
+        only = update.operands[0] == array and len(list(array.uses)) == 1
+        if not only or len(list(result.uses)) != 1 or list(condition.arguments[i].uses):
+            continue
+        shape, row = (shape_of(ir.RankedTensorType(v.type)) for v in update.operands[:2])
+        if None in shape or shape[0] != count or row != (1, *shape[1:]):
+            continue
+        start, *rest = update.operands[2:]
+        if any(_number(c, v) != 0 for v in rest):
+            continue
+        if start == position:
+            rows[i] = _Row(update.operands[1], result, False)
+        elif _is_op(start, "stablehlo.subtract", count - 1, position, c):
+            rows[i] = _Row(update.operands[1], result, True)
+    return rows
+
+
+def _counter(
+    c: Any, condition: Any, body: Any, operands: Sequence[Value | None]
+) -> tuple[int | None, int]:
+    """Which carried value counts the iterations from 0 on, and how many there are."""
+    *_, last = [op.operation for op in condition.operations]
+    test = _owner(last.operands[0])
+    if (
+        getattr(test, "name", "") != "stablehlo.compare"
+        or enum(test, "comparison_direction") != "LT"
+    ):
+        return None, 0
+    count = _number(c, test.operands[1])
+    *_, end = [op.operation for op in body.operations]
+    for i, argument in enumerate(condition.arguments):
+        if count is None or test.operands[0] != argument or operands[i] is None:
+            continue
+        initial, following = operands[i].constant, end.operands[i]
+        if initial is None or initial.reshape(-1)[0] != 0:
+            continue
+        if _is_op(following, "stablehlo.add", body.arguments[i], 1, c):
+            return i, count
+    return None, 0
+
+
+def _is_op(value: Any, name: str, a: Any, b: Any, c: Any) -> bool:
+    """Whether a value is a binary operation on these two operands; numbers stand for constants."""
+    op = _owner(value)
+    if getattr(op, "name", "") != name:
+        return False
+    return all(
+        _number(c, v) == w if isinstance(w, int) else v == w for v, w in zip(op.operands, (a, b))
+    )
+
+
+def _owner(value: Any) -> Any:
+    """The operation of which a value is a result; a block, of an argument."""
+    return getattr(value.owner, "operation", value.owner)
+
+
+def _number(c: Any, value: Any) -> int | None:
+    """A scalar, if it is known."""
+    found = c.environment.get(value)
+    if found is not None and found.constant is not None:
+        return int(found.constant.reshape(-1)[0]) if found.constant.size == 1 else None
+    op = _owner(value)
+    if getattr(op, "name", "") == "stablehlo.constant":
+        return int(elements(op.attributes["value"]).reshape(-1)[0])
+    return None
 
 
 def _case(c: Any, op: Any, index: Value) -> Any:

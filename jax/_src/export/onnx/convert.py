@@ -66,6 +66,7 @@ class Converter:
 
     Attributes:
       graph: the graph.
+      skipped: results of operations that a rule converts in another way.
       unsupported: what could not be converted, with its source line, in order of appearance.
     """
 
@@ -74,9 +75,11 @@ class Converter:
         self.functions = {
             ir.StringAttr(f.attributes["sym_name"]).value: f.operation
             for f in module.body.operations
+            if f.operation.name == "func.func"
         }
         self.environment: dict[Any, Value | None] = {}
         self.unsupported: list[str] = []
+        self.skipped: set[Any] = set()
 
     def call(self, name: str, operands: Sequence[Value | None]) -> list[Value | None]:
         """Converts the body of a function, for given arguments."""
@@ -88,8 +91,9 @@ class Converter:
         for op in block.operations:
             op = op.operation
             if op.name in ("func.return", "stablehlo.return", "sdy.return"):
-                return [self.environment[v] for v in op.operands]
-            self.operation(op)
+                return [self.environment.get(v) for v in op.operands]
+            if not (len(op.results) == 1 and op.results[0] in self.skipped):
+                self.operation(op)
         return []
 
     def elementwise_block(self, block: Any, operands: Sequence[Value]) -> list[Value]:

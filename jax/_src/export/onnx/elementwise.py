@@ -150,11 +150,31 @@ _DIRECTIONS = {
 
 
 def _compare(c: Any, op: Any, x: Value, y: Value) -> Value:
-    if enum(op, "compare_type") == "TOTALORDER":
-        raise Unsupported(
-            "comparisons in the total order of floating-point numbers, outside of sorts"
-        )
-    return comparison(c.graph, enum(op, "comparison_direction"), x, y)
+    direction = enum(op, "comparison_direction")
+    if enum(op, "compare_type") == "TOTALORDER" and _kind(x.dtype) == "f":
+        return _total_order(c.graph, direction, x, y)
+    return comparison(c.graph, direction, x, y)
+
+
+def _total_order(g: Graph, direction: str, x: Value, y: Value) -> Value:
+    """Comparisons where -0 is less than 0 and NaN is equal to itself and greater than all others."""
+    if direction in ("NE", "GE", "LE"):
+        opposite = {"NE": "EQ", "GE": "LT", "LE": "GT"}[direction]
+        return g.map("Not", _total_order(g, opposite, x, y))
+    if direction == "GT":
+        x, y = y, x
+    (x, _), (y, _) = _at_least_float32(g, x), _at_least_float32(g, y)
+    nan = [g.map("IsNaN", v, dtype=bool) for v in (x, y)]
+    inverse = [g.map("Reciprocal", v) for v in (x, y)]  # of zeros: infinities with their signs
+    zeros = g.map("And", _is(g, "Equal", x, 0), _is(g, "Equal", y, 0))
+    if direction == "EQ":
+        same = g.map("Or", g.map("Not", zeros), g.map("Equal", *inverse, dtype=bool))
+        equal = g.map("And", g.map("Equal", x, y, dtype=bool), same)
+        return g.map("Or", equal, g.map("And", *nan))
+    less = g.map("Less", x, y, dtype=bool)
+    less_zero = g.map("And", zeros, g.map("Less", *inverse, dtype=bool))
+    before_nan = g.map("And", g.map("Not", nan[0]), nan[1])
+    return g.map("Or", less, g.map("Or", less_zero, before_nan))
 
 
 def comparison(g: Graph, direction: str, x: Value, y: Value) -> Value:
