@@ -139,3 +139,7 @@ def test_positions_stay_integers_where_nothing_is_filled_in():
     for x in (np.zeros(0), np.zeros(3)):
         (found,) = jnp.nonzero(x, fill_value=1.5)
         assert found.dtype == jnp.zeros(0, int).dtype and not found.weak_type
+
+
+def test_i0_takes_a_keyword():
+    np.testing.assert_array_equal(jnp.i0(x=X), jnp.i0(X))

@@ -35,8 +35,8 @@ def checked(fun: Callable[..., Any], *, divides: bool = False) -> Callable[..., 
     """
 
     @functools.wraps(fun)
-    def with_checks(*args: Any) -> Any:
-        out = fun(*args)
+    def with_checks(*args: Any, **kwargs: Any) -> Any:
+        out = fun(*args, **kwargs)
         if divides:
             check_divisor(args[1])
         check_nan(out)
