@@ -4,9 +4,12 @@
 #include <functional>
 #include <map>
 #include <optional>
+#include <set>
+#include <string>
 #include <string_view>
 #include <system_error>
 #include <utility>
+#include <vector>
 
 #include "jaxlib/pjrt_runner/element_type.h"
 #include "jaxlib/pjrt_runner/error.h"
@@ -159,27 +162,50 @@ int64_t ParseCount(const std::string& flag, const std::string& text) {
   return *count;
 }
 
-void CheckTogether(const CommandLine& line) {
-  const int modes = line.help + line.version + line.list_devices + line.describe;
-  if (modes > 1)
-    throw UsageError("--help, --version, --list-devices and --describe exclude each other");
-  if (modes == 1) {
-    if (line.list_devices && line.plugin.empty()) throw UsageError("--list-devices needs --plugin");
-    if (line.describe && line.module.empty()) throw UsageError("--describe needs --module");
+// What is done, and the flags that go with it.
+struct Mode {
+  const char* flag;  // that asks for it
+  std::set<std::string> needed;
+  std::set<std::string> others;
+};
+
+const std::vector<Mode>& Modes() {
+  static const std::set<std::string> compiling = {
+      "option",  "compile-option", "compile-only", "save-executable", "platform",
+      "devices", "replicas",       "partitions",   "partitioner"};
+  static const std::vector<Mode> modes = {
+      {"help", {}, {}},
+      {"version", {}, {"plugin"}},
+      {"describe", {"module"}, {}},
+      {"list-devices", {"plugin"}, {"topology", "option"}},
+      {"topology", {"plugin", "module"}, compiling},
+      {"load-executable",
+       {"plugin"},
+       {"module", "option", "save-executable", "platform", "input", "output-dir"}},
+      {"compile-only", {"plugin", "module"}, compiling},
+      {"", {"plugin", "module"}, [] {
+         std::set<std::string> running = compiling;
+         running.insert({"input", "output-dir"});
+         return running;
+       }()}};
+  return modes;
+}
+
+// No flag is ignored.
+void CheckTogether(const std::set<std::string>& flags) {
+  for (const Mode& mode : Modes()) {
+    const std::string name = mode.flag;
+    if (!name.empty() && !flags.contains(name)) continue;
+    for (const std::string& flag : mode.needed) {
+      if (flags.contains(flag)) continue;
+      throw UsageError(name.empty() ? "" : "--" + name + ": ", "--", flag, " is missing");
+    }
+    for (const std::string& flag : flags) {
+      if (flag == name || mode.needed.contains(flag) || mode.others.contains(flag)) continue;
+      throw UsageError("--", flag, flag == "input" ? " (or a file)" : "", " does not go with --",
+                       name);
+    }
     return;
-  }
-  if (line.plugin.empty()) throw UsageError("--plugin is missing");
-  if (line.module.empty() && line.load_executable.empty()) {
-    throw UsageError("--module is missing (or --load-executable)");
-  }
-  const bool compile_only = line.compile_only || !line.topology.empty();
-  if (compile_only && !(line.inputs.empty() && line.output_dir.empty())) {
-    throw UsageError(
-        "--compile-only and --topology run nothing: leave out inputs and --output-dir");
-  }
-  if (compile_only && !line.load_executable.empty()) {
-    throw UsageError(
-        "--load-executable has nothing to compile: leave out --compile-only and --topology");
   }
 }
 
@@ -240,6 +266,7 @@ CommandLine ParseCommandLine(const std::vector<std::string>& arguments) {
     const std::string& argument = arguments[i];
     if (!argument.starts_with("--")) {
       line.inputs.push_back(ParseInput(argument));
+      line.flags.insert("input");
       continue;
     }
     const size_t equals = argument.find('=');
@@ -247,6 +274,7 @@ CommandLine ParseCommandLine(const std::vector<std::string>& arguments) {
     if (const auto found = switches.find(flag); found != switches.end()) {
       if (equals != std::string::npos) throw UsageError("--", flag, " has no value");
       *found->second = true;
+      line.flags.insert(flag);
       continue;
     }
     const auto text = texts.find(flag);
@@ -257,6 +285,7 @@ CommandLine ParseCommandLine(const std::vector<std::string>& arguments) {
     }
     const std::string value =
         equals == std::string::npos ? arguments[++i] : argument.substr(equals + 1);
+    line.flags.insert(flag);
     if (text != texts.end()) {
       if (value.empty()) throw UsageError("--", flag, " needs a value");
       if (!text->second->empty()) throw UsageError("--", flag, " is there twice");
@@ -265,7 +294,7 @@ CommandLine ParseCommandLine(const std::vector<std::string>& arguments) {
       other->second(flag, value);
     }
   }
-  CheckTogether(line);
+  CheckTogether(line.flags);
   return line;
 }
 
@@ -290,7 +319,7 @@ Devices:
   --platform=NAME         the platform to run the program as, where the plugin has another name for itself
   --replicas=N, --partitions=N
                           of a StableHLO module; a program of jax.export knows. All devices get all arrays.
-  --partitioner=gspmd     for a StableHLO module with shardings that are not Shardy's
+  --partitioner=gspmd     XLA's former partitioner in place of Shardy
 
 Compiling:
   --compile-only          compiles and does not run

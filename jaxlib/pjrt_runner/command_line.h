@@ -4,6 +4,7 @@
 #define JAXLIB_PJRT_RUNNER_COMMAND_LINE_H_
 
 #include <cstdint>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -18,6 +19,7 @@ struct InputFile {
 };
 
 struct CommandLine {
+  std::set<std::string> flags;  // those that are there
   bool help = false;
   bool version = false;
   bool list_devices = false;
@@ -32,7 +34,6 @@ struct CommandLine {
   std::string output_dir;
   std::vector<InputFile> inputs;
   Options options;
-  // `overrides` and `use_shardy`, and what modules without a signature say nothing of.
   CompileOptions compile;
 };
 

@@ -22,6 +22,7 @@ enum ExportedSlot {
   kOutShardings = 8,
   kPlatforms = 9,
   kOrderedEffects = 10,
+  kDisabledChecks = 12,
   kModule = 13,
   kConvention = 14,
   kKept = 15,
@@ -192,7 +193,7 @@ Sharding ReadNamed(const FlatTable& table, const std::vector<Mesh>& meshes) {
 // Shardings, of which a program has a list of different ones; earlier ones have one for each value.
 class Shardings {
  public:
-  explicit Shardings(const FlatTable& table) : table_(table) {
+  Shardings(const FlatTable& table, int64_t devices) : table_(table), devices_(devices) {
     listed_ = table.Has(kUniqueShardings) || table.Has(kInShardingNumbers);
     std::vector<Mesh> meshes;
     for (const FlatTable& mesh : table.Tables(kUniqueMeshes)) meshes.push_back(ReadMesh(mesh));
@@ -216,7 +217,7 @@ class Shardings {
     for (const FlatTable& sharding : table_.Tables(old)) {
       if (const std::optional<FlatTable> named = sharding.Table(kShardingNamed)) {
         shardings.emplace_back(ReadNamed(*named, {}));
-      } else if (!sharding.Bytes(kShardingHlo).empty()) {
+      } else if (devices_ > 1 && !sharding.Bytes(kShardingHlo).empty()) {
         throw InputError(
             "the exported program has shardings in a form of before March 2026: export it again");
       } else {
@@ -228,6 +229,7 @@ class Shardings {
 
  private:
   const FlatTable& table_;
+  const int64_t devices_;
   bool listed_;
   std::vector<Sharding> unique_;
 };
@@ -333,7 +335,11 @@ ExportedProgram ParseExported(std::string_view bytes) {
   for (const FlatTable& effect : table.Tables(kOrderedEffects)) {
     program.ordered_effects.emplace_back(effect.Bytes(0));
   }
-  const Shardings shardings(table);
+  program.any_platform = false;
+  for (const FlatTable& check : table.Tables(kDisabledChecks)) {
+    if (check.Number<int8_t>(0) == 0) program.any_platform = true;
+  }
+  const Shardings shardings(table, program.num_devices);
   std::vector<Value> unique;
   for (const FlatTable& aval : table.Tables(kUniqueAvals)) unique.push_back(ReadAval(aval));
   program.arguments = ReadValues(table, unique, shardings, false);
@@ -371,6 +377,7 @@ size_t PlatformIndex(const ExportedProgram& program, std::string_view platform) 
     const auto found = std::find(platforms.begin(), platforms.end(), name);
     if (found != platforms.end()) return static_cast<size_t>(found - platforms.begin());
   }
+  if (program.any_platform && !program.TakesPlatform()) return 0;
   throw InputError("the program '", program.name, "' is for the platforms ", Join(platforms),
                    ", and the plugin's is ", platform,
                    ": export it for that one (platforms=[...]),"

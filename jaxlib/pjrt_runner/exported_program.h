@@ -39,6 +39,7 @@ struct ExportedProgram {
   std::vector<Value> results;
   std::vector<size_t> kept_arguments;  // those that the module takes, in order
   std::vector<std::string> ordered_effects;
+  bool any_platform;           // its check of the platform was disabled
   bool uses_global_constants;  // the platform's index, or symbolic dimensions
   std::string module;          // a portable artifact of StableHLO
 

@@ -74,17 +74,16 @@ void Describe(const CommandLine& line, std::ostream& out) {
   CheckRunnable(program);
 }
 
-// The arguments of the command line, as far as they go, and what the program says of itself.
+// What the command line says, and what an exported program says of itself.
 CompileOptions OptionsFor(const CommandLine& line, const Program& program,
                           const std::vector<Device>& devices) {
   CompileOptions options = line.compile;
   if (program.signature) {
-    if (options.num_replicas != 1 || options.num_partitions != 1) {
+    if (line.flags.contains("replicas") || line.flags.contains("partitions")) {
       throw Error(ErrorKind::kUsage,
                   "--replicas and --partitions are for modules: the exported program has its own");
     }
     options.num_partitions = program.signature->num_devices;
-    options.use_shardy = program.signature->calling_convention >= 10;
   }
   options.device_ids = ChooseDevices(devices, options.num_replicas * options.num_partitions,
                                      line.compile.device_ids);
@@ -92,7 +91,11 @@ CompileOptions OptionsFor(const CommandLine& line, const Program& program,
 }
 
 size_t PlatformOf(const CommandLine& line, const Program& program, const std::string& platform) {
-  if (!program.signature) return 0;
+  if (!program.signature) {
+    if (line.platform.empty()) return 0;
+    throw Error(ErrorKind::kUsage,
+                "--platform is for exported programs: a module takes no platform");
+  }
   return PlatformIndex(*program.signature, line.platform.empty() ? platform : line.platform);
 }
 
@@ -268,8 +271,10 @@ int RunProgram(const std::vector<std::string>& arguments, std::ostream& out, std
     return fail(error.kind(), error.what());
   } catch (const std::bad_alloc&) {
     return fail(ErrorKind::kInput, "there is not enough memory");
-  } catch (const std::exception& error) {
-    return fail(ErrorKind::kInput, error.what());
+  } catch (const std::exception& error) {  // no function of ours throws another
+    return fail(ErrorKind::kPlugin, Cat("an exception of the plugin: ", error.what()).c_str());
+  } catch (...) {
+    return fail(ErrorKind::kPlugin, "an exception of the plugin");
   }
 }
 

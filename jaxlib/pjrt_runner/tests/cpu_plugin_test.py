@@ -107,7 +107,19 @@ def test_keys(files, tmp_path):
     np.testing.assert_array_equal(np.load(tmp_path / "out" / "output_0.npy"), wanted)
 
 
-def test_devices(files, tmp_path):
+@pytest.fixture
+def settings():
+    names = "jax_use_shardy_partitioner", "jax_export_calling_convention_version"
+    before = {name: getattr(jax.config, name) for name in names}
+    yield
+    for name, value in before.items():
+        jax.config.update(name, value)
+
+
+@pytest.mark.parametrize(("shardy", "convention"), [(True, 10), (True, 9), (False, 9)])
+def test_devices(files, tmp_path, settings, shardy, convention):
+    jax.config.update("jax_use_shardy_partitioner", shardy)
+    jax.config.update("jax_export_calling_convention_version", convention)
     mesh = jax.make_mesh((4, 2), ("x", "y"), axis_types=(AxisType.Auto,) * 2)
     s = lambda *axes: NamedSharding(mesh, P(*axes))
     fun = jax.jit(
@@ -119,10 +131,16 @@ def test_devices(files, tmp_path):
     exported = export.export(fun, platforms=("cpu",))(x, x)
     arguments = files(exported, x, x)
     folder = tmp_path / "out"
-    done = run(*arguments, "--option=cpu_device_count=8", f"--output-dir={folder}")
-    assert done.returncode == 0, done.stderr
-    for got, want in zip(outputs(folder, [x] * 4), (x @ x, x.sum(), x.T, x[0]), strict=True):
-        np.testing.assert_array_equal(got, want)
+    for devices in ("0,1,2,3,4,5,6,7", "7,2,1,5,0,3,6,4"):
+        done = run(
+            *arguments,
+            "--option=cpu_device_count=8",
+            f"--devices={devices}",
+            f"--output-dir={folder}",
+        )
+        assert done.returncode == 0, done.stderr
+        for got, want in zip(outputs(folder, [x] * 4), (x @ x, x.sum(), x.T, x[0]), strict=True):
+            np.testing.assert_array_equal(got, want)
     few = run(*arguments, "--option=cpu_device_count=4")
     assert few.returncode == 3 and "for 8 devices, and there are 4" in few.stderr
 

@@ -47,6 +47,11 @@ TEST(ExportedProgram, Fields) {
   EXPECT_EQ(PlatformIndex(program, "cuda"), 1u);
   EXPECT_EQ(PlatformIndex(program, "gpu"), 1u);
   EXPECT_THROW(PlatformIndex(program, "tpu"), Error);
+  spec.platforms = {"cpu"};
+  spec.disabled_checks = {2};
+  EXPECT_THROW(PlatformIndex(ParseExported(WriteExported(spec)), "tpu"), Error);
+  spec.disabled_checks = {2, 0};
+  EXPECT_EQ(PlatformIndex(ParseExported(WriteExported(spec)), "tpu"), 0u);
 }
 
 // Without the lists of different types and shardings.
@@ -67,6 +72,7 @@ TEST(ExportedProgram, EarlierForm) {
             "program 'f' for cpu, 1 device, calling convention 9\n"
             "  argument 0: float32[2]\n"
             "  result 0: int32[]\n");
+  table.Number<int16_t>(6, 2);
   TableWriter hlo;
   hlo.Bytes(1, "proto");
   table.Tables(7, {hlo});

@@ -141,6 +141,7 @@ struct ExportedSpec {
   std::vector<uint16_t> kept = {0, 1};
   std::vector<std::string> platforms = {"cpu"};
   std::vector<std::string> ordered_effects = {};
+  std::vector<int8_t> disabled_checks = {};
   std::vector<std::pair<std::string, uint32_t>> mesh = {};
   uint32_t num_devices = 1;
   uint16_t calling_convention = 10;
@@ -163,6 +164,9 @@ inline std::string WriteExported(const ExportedSpec& spec) {
   std::vector<TableWriter> effects;
   for (const std::string& name : spec.ordered_effects) effects.emplace_back().Bytes(0, name);
   table.Tables(10, effects);
+  std::vector<TableWriter> checks;
+  for (const int8_t kind : spec.disabled_checks) checks.emplace_back().Number<int8_t>(0, kind);
+  table.Tables(12, checks);
   table.Bytes(13, spec.module);
   table.Number<uint16_t>(14, spec.calling_convention);
   table.Numbers<uint16_t>(15, spec.kept);

@@ -155,10 +155,10 @@ TEST_F(RunnerTest, CutsArraysAmongDevices) {
   ASSERT_EQ(Run(on_five), 0) << err_.str();
   EXPECT_EQ(Output<float>("output_0.npy"), (std::vector<float>{0, 2, 4, 6, 8, 10, 12, 14}));
   EXPECT_EQ(Output<float>("output_1.npy"), (std::vector<float>{0, 1, 2, 3, 4, 5, 6, 7}));
-  EXPECT_NE(out_.str().find("'replicas 1 partitions 4 on 10 11 12 13'"), std::string::npos);
+  EXPECT_NE(out_.str().find("'replicas 1 partitions 4 on 10 11 12 13 shardy'"), std::string::npos);
   on_five.push_back("--devices=14,12,10,11");
   ASSERT_EQ(Run(on_five), 0) << err_.str();
-  EXPECT_NE(out_.str().find("on 14 12 10 11'"), std::string::npos);
+  EXPECT_NE(out_.str().find("on 14 12 10 11 shardy'"), std::string::npos);
   EXPECT_EQ(Output<float>("output_0.npy"), (std::vector<float>{0, 2, 4, 6, 8, 10, 12, 14}));
   on_five.back() = "--devices=14,12,10,12";
   ExpectFailure(3, "id 12 was chosen twice", on_five);
@@ -187,6 +187,7 @@ TEST_F(RunnerTest, RunsModules) {
   ExpectFailure(3, "raw bytes: name their type", {"--module", module, x_, y_, raw});
   ExpectFailure(3, "no elements of the type bfloat16", {"--module", module, "bfloat16:" + x_});
   ExpectFailure(2, "takes no argument -", {"--module", module, "-"});
+  ExpectFailure(2, "--platform is for exported programs", {"--module", module, "--platform=cpu"});
   ExpectFailure(1, "an argument is missing", {"--module", module, x_, y_});
 }
 
@@ -342,12 +343,19 @@ TEST_F(RunnerTest, CommandLines) {
       {"--plugin is missing", {"--module=m"}},
       {"--module is missing", {plugin}},
       {"--help has no value", {"--help=1"}},
-      {"exclude each other", {"--help", "--version"}},
-      {"--describe needs --module", {"--describe"}},
-      {"--list-devices needs --plugin", {"--list-devices"}},
-      {"run nothing", {plugin, "--module=m", "--compile-only", "x.npy"}},
-      {"run nothing", {plugin, "--module=m", "--topology=t", "--output-dir=o"}},
-      {"nothing to compile", {plugin, "--load-executable=e", "--compile-only"}},
+      {"--version does not go with --help", {"--help", "--version"}},
+      {"--describe: --module is missing", {"--describe"}},
+      {"--list-devices: --plugin is missing", {"--list-devices"}},
+      {"--plugin does not go with --describe", {"--describe", "--module=m", plugin}},
+      {"--module does not go with --list-devices", {"--list-devices", plugin, "--module=m"}},
+      {"--input (or a file) does not go with --compile-only",
+       {plugin, "--module=m", "--compile-only", "x.npy"}},
+      {"--output-dir does not go with --topology",
+       {plugin, "--module=m", "--topology=t", "--output-dir=o"}},
+      {"--compile-only does not go with --load-executable",
+       {plugin, "--load-executable=e", "--compile-only"}},
+      {"--devices does not go with --load-executable",
+       {plugin, "--load-executable=e", "--devices=1"}},
       {"should be --option=NAME=VALUE", {plugin, "--option=a"}},
       {"should be --option=NAME=VALUE", {plugin, "--option==a"}},
       {"should be of the type int, and 'x' is not", {plugin, "--option=a:int=x"}},
