@@ -53,6 +53,7 @@ void WriteFile(const std::string& path, std::string_view head, std::string_view 
   File file(std::fopen(partial.c_str(), "wb"));
   if (file == nullptr) fail();
   for (const std::string_view part : {head, body}) {
+    if (part.empty()) continue;  // which may be at null
     if (std::fwrite(part.data(), 1, part.size(), file.get()) != part.size()) fail();
   }
   // what the system only notices when it writes, such as a full disk
