@@ -9,7 +9,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from jax._src import api, dtypes
+from jax._src import api, dtypes, tree_util
 from jax._src.basearray import Array
 from jax._src.custom_derivatives import custom_jvp
 from jax._src.jit.library import nested_jit
@@ -18,10 +18,12 @@ from jax._src.lax.control_flow import scan
 from jax._src.lax.lax.cumulative import cumprod
 from jax._src.lax.special.doubled import (
     add_doubled,
-    multiply_doubled,
-    negative,
+    normalize,
     reciprocal,
+    split,
+    two_difference,
     two_product,
+    two_sum,
 )
 from jax._src.lax.special.polynomials import polynomial
 from jax._src.numpy.array_constructors import asarray
@@ -142,12 +144,11 @@ def _bessel_jn_impl(z, *, v, n_iter):
         )
     single = z.dtype == np.float32
     y = abs(z)
-    small = y < (1e-3 if single else 1e-4)
+    small = y < _SMALL
     # Above, expansions for large numbers have all digits, and all orders are in the range where they oscillate.
     bound = max(v + 1, 25 if single else 37)
     large = y > bound
-    first = max(n_iter, _start(bound, 15 if single else 33))
-    near = _orders_downwards(where(small | large, 1, y), v, first)
+    near = _orders_downwards(where(small | large, _SMALL, y), v, bound, n_iter)
     far = _orders_upwards(where(large, y, bound), v)
     wide = functools.partial(broadcast_to, shape=near.shape)
     out = where(wide(large), far, near)
@@ -157,55 +158,96 @@ def _bessel_jn_impl(z, *, v, n_iter):
     return where(odd & wide(z < 0), -out, out)
 
 
-def _start(z, digits):
-    """The first order whose value at z is so small that the recurrence may start there with any number.
+# Below, the series has all digits.
+_SMALL = 2.0
 
-    By Debye's expansion, DLMF 10.19.3; the error is the square of the value.
-    """
+
+def _start(z, digits):
+    """The first order whose value at z has so many digits after the point, by Debye's expansion, DLMF 10.19.3."""
     n = z + 1
-    while 2 * (n * math.acosh(n / z) - math.sqrt(n * n - z * z)) < digits * math.log(10):
+    while n * math.acosh(n / z) - math.sqrt(n * n - z * z) < digits * math.log(10):
         n += 1
     return n
 
 
 def _orders_of_small(z, v):
-    """Two terms of the series, DLMF 10.2.2."""
+    """The series DLMF 10.2.2."""
     shape = (v + 1, *z.shape)
     order = lax.broadcasted_iota(z.dtype, shape, 0)
     half = broadcast_to(0.5 * z, shape)
     power = cumprod(where(order == 0, 1, half / where(order == 0, 1, order)), axis=0)
-    return power * (1 - half * half / (order + 1))
+    square = half * half
+    tail = lax.full_like(square, 1)
+    for k in range(6 if z.dtype == np.float32 else 11, 1, -1):
+        tail = 1 - square / (k * (order + k)) * tail
+    return power * (1 - square / (order + 1) * tail)
 
 
-def _orders_downwards(z, v, first):
-    """Orders 0 to v by Miller's algorithm, DLMF 3.6(iii) and 10.74(iv), in doubled numbers: accurate also near zeros."""
-    inverse = reciprocal(z)
+def _orders_downwards(z, v, bound, n_iter):
+    """Orders 0 to v by Miller's algorithm, DLMF 3.6(iii) and 10.74(iv), accurate also near zeros.
 
-    def down(state, n):
+    The rounding errors of the recurrence are found exactly and follow it in numbers of their own (a compensated
+    recurrence; compare Graillat, Langlois and Louvet 2009), unless the order is so high that they do not count:
+    they shrink with the square of its value.
+    """
+    digits = 15 if z.dtype == np.float32 else 33
+    first = max(n_iter, _start(bound, digits / 2))
+    middle = max(v, _start(bound, digits / 4))
+    info = np.finfo(z.dtype)
+    # The start is a number whose rounding errors are above the smallest ones. From there, by the first term of the
+    # series, values may grow beyond the largest number.
+    start = float(info.tiny) ** 0.75
+    growth = math.lgamma(first + 1) - first * math.log(_SMALL / 2)
+    rescaled = growth + math.log(start) > math.log(float(info.max)) - 3
+    zero, start = lax.full_like(z, 0), lax.full_like(z, 1 if rescaled else start)
+    inverse, rest = reciprocal(z)
+    inverse, rest = 2 * inverse, 2 * rest
+    high, low = split(inverse)  # products of the parts and orders are exact
+
+    def plain(state, x):
+        (here, _), (above, _), (total, _) = state
+        n, weight = x
+        new = (n * inverse * here - above, zero), (here, zero), (total + weight * here, zero)
+        return rescale(new) if rescaled else (new, None)
+
+    def down(state, x):
         """Goes from orders n and n + 1 to n - 1 and n; returns order n and the root of what all is scaled by."""
-        here, above, total = state
-        weight = lax.select(lax.eq(lax.rem(n, np.int32(2)), np.int32(0)), const(z, 2), const(z, 0))
-        total = add_doubled(total, (weight * here[0], weight * here[1]))
-        # So that nothing overflows; by a power of two, which leaves all digits.
-        root = where(abs(here[0]) > 2.0**33, 2.0**-24, lax.full_like(z, 1))
-        factor = root * root
-        scaled = [(high * factor, low * factor) for high, low in (here, above, total)]
-        n = broadcast_to(2 * lax.convert_element_type(n, z.dtype), z.shape)
-        high, low = two_product(n, inverse[0])
-        step = multiply_doubled((high, low + n * inverse[1]), scaled[0])
-        return (add_doubled(step, negative(scaled[1])), scaled[0], scaled[2]), (here, root)
+        (here, here_rest), (above, above_rest), (total, total_rest) = state
+        n, weight = x
+        factor = n * inverse
+        factor_rest = (n * high - factor) + n * low + n * rest
+        product, error = two_product(factor, here)
+        below, lost = two_difference(product, above)
+        below_rest = (factor * here_rest - above_rest) + (factor_rest * here + (error + lost))
+        total, lost = two_sum(total, weight * here)
+        total_rest = total_rest + (lost + weight * here_rest)
+        new = (below, below_rest), (here, here_rest), (total, total_rest)
+        new, root = rescale(new) if rescaled else (new, None)
+        return new, ((here, here_rest), root)
 
-    zero = lax.full_like(z, 0), lax.full_like(z, 0)
-    start = (lax.full_like(z, 1), zero[1]), zero, zero
-    unused = np.arange(first, v, -1, dtype=np.int32)
-    state, _ = scan(lambda state, n: (down(state, n)[0], None), start, unused, unroll=2)
-    (zeroth, _, total), (higher, roots) = scan(down, state, np.arange(v, 0, -1, dtype=np.int32))
+    def rescale(state):
+        # By a power of two, which leaves all digits.
+        root = where(abs(state[0][0]) > 2.0**33, 2.0**-24, lax.full_like(z, 1))
+        return tree_util.tree_map(lambda y: y * root * root, state), root
+
+    def orders(low, high):
+        n = np.arange(high, low, -1)
+        return n.astype(z.dtype), np.where(n % 2, 0, 2).astype(z.dtype)
+
+    state = (start, zero), (zero, zero), (zero, zero)
+    state, _ = scan(lambda *args: (plain(*args)[0], None), state, orders(middle, first))
+    state, _ = scan(lambda *args: (down(*args)[0], None), state, orders(v, middle))
+    (zeroth, _, total), (higher, roots) = scan(down, state, orders(0, v))
     high, low = [lax.concatenate([h, o[None]], 0) for h, o in zip(higher, zeroth)]
-    total = add_doubled(total, zeroth)
+    high, low = normalize(high, low)
+    total = add_doubled(normalize(*total), zeroth)
     out = (high + (low - high / total[0] * total[1])) / total[0]
-    # The product of what orders are scaled by can be below the normal numbers where the result is not.
-    roots = lax.concatenate([cumprod(roots, axis=0, reverse=True), lax.full_like(z, 1)[None]], 0)
-    return lax.rev(out * roots * roots, (0,))
+    if rescaled:
+        # The product of what orders are scaled by can be below the normal numbers where the result is not.
+        one = lax.full_like(z, 1)[None]
+        roots = lax.concatenate([cumprod(roots, axis=0, reverse=True), one], 0)
+        out = out * roots * roots
+    return lax.rev(out, (0,))
 
 
 # pi as a sum of three numbers, by the bits of the dtype
@@ -255,13 +297,15 @@ def _order_of_large(z, order):
             add_doubled(total, (high, lax.full_like(z, 0))), (low, lax.full_like(z, 0))
         )
     total = add_doubled(total, shift)
-    angle, rest = total[0], total[1] + third * (quarter - turns)
-    sine = lax.sin(angle) + rest * lax.cos(angle)
-    sine = where(lax.rem(abs(turns), const(z, 2)) == 1, -sine, sine)
+    rest = total[1] + third * (quarter - turns)
     # So large that not all multiples of pi are numbers
     huge = z > (1e7 if z.dtype == np.float32 else 1e15)
-    plain = (lax.sin(z) + (1 - 2 * order) * lax.cos(z)) * math.sqrt(0.5)
-    return size * where(huge, plain, sine)
+    angle = where(huge, z, total[0])
+    sin, cos = lax.sin(angle), lax.cos(angle)
+    odd = lax.rem(abs(turns), const(z, 2)) == 1
+    sine = sin + rest * cos
+    plain = (sin + (1 - 2 * order) * cos) * math.sqrt(0.5)
+    return size * where(huge, plain, where(odd, -sine, sine))
 
 
 def _orders_upwards(z, v):
