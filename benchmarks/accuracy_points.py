@@ -110,6 +110,40 @@ def special():
     yield "expit", join(near(-80, 80), near(-2, 2))
 
 
+def distributions():
+    """Yields functions of distributions whose values are elementary, with their location and scale."""
+    sampler = Sampler(6)
+    near, across = sampler.near, sampler.across
+    loc, scale = near(-2, 2, 2 * N), across(0.1, 10, 2 * N)
+    both_sides = join(near(-3, 3), sampler.sign() * across(3, 80))
+    above = join(across(1e-6, 1), across(1, 80))
+    # Of the standard distribution; the doubly exponential tails end at about 4.
+    values = {
+        "cauchy": join(near(-3, 3), sampler.sign() * across(3, 1e6)),
+        "expon": above,
+        "gumbel_l": join(near(-60, 4), near(-3, 3)),
+        "gumbel_r": join(near(-4, 60), near(-3, 3)),
+        "laplace": both_sides,
+        "logistic": both_sides,
+        "norm": join(near(-3, 3), sampler.sign() * across(3, 12)),
+        "uniform": near(0, 1, 2 * N),
+    }
+    probabilities = join(near(0, 1), across(1e-30, 0.1))
+    functions = {name: "logpdf pdf cdf logcdf sf logsf ppf" for name in values}
+    functions |= {"laplace": "logpdf pdf cdf", "logistic": "logpdf pdf cdf sf ppf isf"}
+    functions |= {"uniform": "logpdf pdf cdf ppf"}
+    for name in ("cauchy", "norm"):
+        functions[name] += " isf"
+    for name, z in values.items():
+        for function in functions[name].split():
+            x = probabilities if function in ("ppf", "isf") else loc + scale * z
+            yield f"{name}.{function}", x, loc, scale
+    shape = across(0.1, 10, 2 * N)
+    for function in "logpdf pdf cdf logcdf sf logsf ppf".split():
+        x = probabilities if function == "ppf" else 1 + above
+        yield f"pareto.{function}", x, shape
+
+
 class Edges(Sampler):
     """Random numbers of a real dtype, or of the parts of a complex one, out to its edges."""
 
@@ -296,6 +330,9 @@ def all_points():
         for name, *args in special():
             for dtype in (np.float32, np.float64):
                 yield name, np.dtype(dtype).name, np.stack([x.astype(dtype) for x in args]), 40
+        for name, *args in distributions():
+            for dtype in (np.float32, np.float64):
+                yield name, np.dtype(dtype).name, np.stack([x.astype(dtype) for x in args]), 80
         for name, *args in complex_special():
             for dtype in (np.complex64, np.complex128):
                 yield name, np.dtype(dtype).name, np.stack([x.astype(dtype) for x in args]), 60

@@ -12,6 +12,8 @@ import argparse
 import itertools
 import pathlib
 import re
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import mpmath as mp
 import numpy as np
@@ -194,6 +196,92 @@ EXACT = {
 }
 
 
+class Distribution(NamedTuple):
+    """A distribution of location 0 and scale 1."""
+
+    pdf: Callable[..., Any]
+    cdf: Callable[..., Any]
+    sf: Callable[..., Any]
+    ppf: Callable[..., Any]
+    isf: Callable[..., Any]
+
+
+def quantile(p):
+    return -mp.sqrt(2) * inverse_erfc(2 * p) if p < 0.5 else mp.sqrt(2) * inverse_erfc(2 * (1 - p))
+
+
+def normal_tail(z):
+    return mp.erfc(z / mp.sqrt(2)) / 2
+
+
+def cauchy_tail(z):
+    return mp.atan2(1, z) / mp.pi
+
+
+DISTRIBUTIONS = {
+    "cauchy": Distribution(
+        lambda z: 1 / (mp.pi * (1 + z * z)), lambda z: cauchy_tail(-z), cauchy_tail,
+        lambda p: -1 / mp.tan(mp.pi * p), lambda p: 1 / mp.tan(mp.pi * p),
+    ),
+    "expon": Distribution(
+        lambda z: mp.exp(-z) if z >= 0 else 0, lambda z: -mp.expm1(-z) if z >= 0 else 0,
+        lambda z: mp.exp(-z) if z >= 0 else 1, lambda p: -mp.log1p(-p), lambda p: -mp.log(p),
+    ),
+    "gumbel_l": Distribution(
+        lambda z: mp.exp(z - mp.exp(z)), lambda z: -mp.expm1(-mp.exp(z)), lambda z: mp.exp(-mp.exp(z)),
+        lambda p: mp.log(-mp.log1p(-p)), lambda p: mp.log(-mp.log(p)),
+    ),
+    "gumbel_r": Distribution(
+        lambda z: mp.exp(-z - mp.exp(-z)), lambda z: mp.exp(-mp.exp(-z)), lambda z: -mp.expm1(-mp.exp(-z)),
+        lambda p: -mp.log(-mp.log(p)), lambda p: -mp.log(-mp.log1p(-p)),
+    ),
+    "laplace": Distribution(
+        lambda z: mp.exp(-abs(z)) / 2, lambda z: mp.exp(z) / 2 if z < 0 else 1 - mp.exp(-z) / 2,
+        lambda z: mp.exp(-z) / 2 if z > 0 else 1 - mp.exp(z) / 2, None, None,
+    ),
+    "logistic": Distribution(
+        lambda z: 1 / (2 + mp.exp(z) + mp.exp(-z)), lambda z: 1 / (1 + mp.exp(-z)), lambda z: 1 / (1 + mp.exp(z)),
+        lambda p: mp.log(p / (1 - p)), lambda p: mp.log((1 - p) / p),
+    ),
+    "norm": Distribution(
+        lambda z: mp.exp(-z * z / 2) / mp.sqrt(2 * mp.pi), lambda z: normal_tail(-z), normal_tail,
+        quantile, lambda p: -quantile(p),
+    ),
+    "uniform": Distribution(
+        lambda z: 1 if 0 <= z <= 1 else 0, lambda z: min(max(z, 0), 1), lambda z: 1 - min(max(z, 0), 1),
+        lambda p: p, lambda p: 1 - p,
+    ),
+}  # fmt: skip
+PARETO = Distribution(
+    lambda x, b: b * x ** (-b - 1) if x >= 1 else 0,
+    lambda x, b: -mp.expm1(-b * mp.log(x)) if x >= 1 else 0,
+    lambda x, b: x**-b if x >= 1 else 1,
+    lambda p, b: (1 - p) ** (-1 / b),
+    lambda p, b: p ** (-1 / b),
+)
+
+
+def of_distribution(name):
+    """Returns the exact function of the name of one in jax.scipy.stats, such as norm.logpdf."""
+    distribution, function = name.split(".")
+    is_log = function.startswith("log")
+    base = function.removeprefix("log")
+
+    def exact(x, *args):
+        if distribution == "pareto":
+            out = getattr(PARETO, base)(x, *args)
+        else:
+            loc, scale = args
+            fun = getattr(DISTRIBUTIONS[distribution], base)
+            if base in ("ppf", "isf"):
+                return loc + scale * fun(x)
+            out = fun((x - loc) / scale)
+            out = out / scale if base == "pdf" else out
+        return (mp.log(out) if out else -mp.inf) if is_log else mp.mpf(out)
+
+    return exact
+
+
 def parts(value):
     """Splits an exact real number into two float64 numbers."""
     if isinstance(value, mp.mpf):  # its exponent may be of another type, which mpmath rejects
@@ -221,9 +309,10 @@ def exact_number(x):
 def values(name, arguments):
     """Returns exact values as an array (2, results, points): float64 numbers and what they lack."""
     out = []
+    function = of_distribution(name) if "." in name else EXACT[name.removesuffix("_at_cuts")]
     for point in zip(*arguments):
         try:
-            exact = EXACT[name.removesuffix("_at_cuts")](*map(exact_number, point))
+            exact = function(*map(exact_number, point))
         except (ValueError, ZeroDivisionError):  # at a pole
             sign = np.prod(np.copysign(1, np.real(point))).item()
             exact = mp.mpc(mp.inf) if np.iscomplexobj(arguments) else sign * mp.inf

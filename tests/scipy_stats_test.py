@@ -214,21 +214,28 @@ def test_gradients_of_tails_of_pareto_outside_of_the_support(fun):
 
 def test_logarithms_of_tails_that_underflow():
     """By the closed forms of the exponential and of powers, and by recurrences in the shape."""
-    x = np.float32([100, 1e3, 1e20])
-    np.testing.assert_allclose(stats.gamma.logsf(x, 1), -x, rtol=1e-6)
-    np.testing.assert_allclose(stats.gamma.logsf(x, 2), np.log1p(x) - x, rtol=1e-6)
-    np.testing.assert_allclose(stats.chi2.logsf(x, 2), -x / 2, rtol=1e-6)
-    x = np.float32([1e-30, 1e-9, 0.01])
-    log_x = np.log(x.astype(float))
-    want = 50 * log_x - math.lgamma(51) - x * (50 / 51)
-    np.testing.assert_allclose(stats.gamma.logcdf(x, 50), want, rtol=1e-6)
-    np.testing.assert_allclose(stats.chi2.logcdf(2 * x, 100), want, rtol=1e-6)
-    np.testing.assert_allclose(stats.beta.logcdf(x, 50, 1), 50 * log_x, rtol=1e-6)
-    want = 50 * log_x + np.log(51 - 50 * x.astype(float))
-    np.testing.assert_allclose(stats.beta.logcdf(x, 50, 2), want, rtol=1e-6)
-    y = np.float32([0.5, 0.9, 0.999])
-    want = 200 * np.log1p(-y.astype(float))
-    np.testing.assert_allclose(stats.beta.logsf(y, 1, 200), want, rtol=1e-6)
+    x, y, z = (
+        np.float32([100, 1e3, 1e20]),
+        np.float32([1e-30, 1e-9, 0.01]),
+        np.float32([0.5, 0.9, 0.999]),
+    )
+    one, log_y = np.ones(3, np.float32), np.log(y.astype(float))
+    power = 50 * log_y - math.lgamma(51) - y * (50 / 51)
+    # One program for each function, whose rows are calls.
+    calls = [
+        (stats.gamma.logsf, [(x, one), (x, 2 * one)], [-x, np.log1p(x) - x]),
+        (stats.gamma.logcdf, [(y, 50 * one)], [power]),
+        (stats.chi2.logsf, [(x, 2 * one)], [-x / 2]),
+        (stats.chi2.logcdf, [(2 * y, 100 * one)], [power]),
+        (
+            stats.beta.logcdf, [(y, 50 * one, one), (y, 50 * one, 2 * one)],
+            [50 * log_y, 50 * log_y + np.log(51 - 50 * y.astype(float))],
+        ),
+        (stats.beta.logsf, [(z, one, 200 * one)], [200 * np.log1p(-z.astype(float))]),
+    ]  # fmt: skip
+    for fun, rows, want in calls:
+        out = jax.jit(fun, compiler_options=QUICKLY)(*np.stack(rows, 1))
+        np.testing.assert_allclose(out, want, rtol=1e-6)
 
 
 @pytest.mark.parametrize("tail", [stats.gamma.logcdf, stats.gamma.logsf])
@@ -242,24 +249,35 @@ def test_gradients_of_logarithms_of_tails(tail):
         x[[2, 4]] = 150.0, 20.0
     functions = (tail, jax.grad(tail), jax.grad(tail, 1))
     with jax.enable_x64(True):
-        compiled = functools.partial(jax.jit, compiler_options=QUICKLY)
-        values = compiled(lambda x, a: [jax.vmap(f)(x, a) for f in functions])
-        slopes = compiled(lambda x, a: [jax.vmap(jax.grad(f, (0, 1)))(x, a) for f in functions])
-        got = np.swapaxes(slopes(x, a), 0, 1)
+
+        @functools.partial(jax.jit, compiler_options=QUICKLY)  # one program, whose loops are shared
+        def program(x, a):
+            pairs = [jax.vmap(jax.value_and_grad(f, (0, 1)))(x, a) for f in functions]
+            return list(zip(*pairs))
+
+        got = np.swapaxes(program(x, a)[1], 0, 1)
         for i, h in enumerate((1e-5 * x, 1e-5 * a)):
             step = (h, 0) if i == 0 else (0, h)
-            above, below = values(x + step[0], a + step[1]), values(x - step[0], a - step[1])
+            above, below = (
+                program(x + step[0], a + step[1])[0],
+                program(x - step[0], a - step[1])[0],
+            )
             difference = np.subtract(above, below) / (2 * h)
             np.testing.assert_allclose(got[i], difference, rtol=3e-5, atol=1e-10)
 
 
 def test_gradients_of_logarithms_of_tails_of_beta():
-    x, a, b = np.float32([1e-30, 0.25, 0.5]), 50, 1
-    slope = jax.vmap(jax.grad(stats.beta.logcdf), (0, None, None))
-    np.testing.assert_allclose(slope(x, a, b), 50 / x, rtol=1e-5)
-    mirrored = jax.vmap(jax.grad(stats.beta.logsf), (0, None, None))
-    np.testing.assert_allclose(mirrored(1 - x[1:], b, a), -50 / x[1:], rtol=1e-5)
-    np.testing.assert_array_equal(slope(np.float32([-1, 0, 1, 2]), a, b), np.zeros(4))
+    x = np.float32([1e-30, 0.25, 0.5, -1, 0, 1, 2])
+
+    @functools.partial(jax.jit, compiler_options=QUICKLY)
+    def program(x):
+        slopes = jax.vmap(jax.grad(stats.beta.logcdf), (0, None, None))(x, 50, 1)
+        return slopes, jax.vmap(jax.grad(stats.beta.logsf), (0, None, None))(1 - x, 1, 50)
+
+    slopes, mirrored = map(np.asarray, program(x))
+    np.testing.assert_allclose(slopes[:3], 50 / x[:3], rtol=1e-5)
+    np.testing.assert_allclose(mirrored[1:3], -50 / x[1:3], rtol=1e-5)
+    np.testing.assert_array_equal(slopes[3:], np.zeros(4))
     with pytest.raises(ValueError, match="gradient with respect to a and b"):
         jax.grad(stats.beta.logcdf, 1)(0.5, 2.0, 3.0)
 

@@ -126,6 +126,13 @@ def exponential_correction(z: Any, x: Any, loc: Any, scale: Any) -> Any:
     return lax.stop_gradient(where(lax.is_finite(rest), rest, 0))
 
 
+def tail_exponential(z: Any, x: Any, loc: Any, scale: Any) -> Any:
+    """Computes exp(-abs(z)) of z = (x - loc) / scale, corrected by the rounding error of z."""
+    rest = exponential_correction(z, x, loc, scale)
+    below = z < 0
+    return lax.exp(where(below, z, -z)) * (1 + where(below, rest, -rest))
+
+
 def scaled_up(z: Any, loc: Any, scale: Any) -> Any:
     """Computes loc + scale * z, or NaN unless the scale is positive."""
     return loc + where(scale > 0, scale, np.nan) * z

@@ -7,7 +7,12 @@ import math
 from jax._src.basearray import Array
 from jax._src.lax import lax
 from jax._src.scipy.special.common import where
-from jax._src.scipy.stats.common import elementwise, exponential_correction, standardized
+from jax._src.scipy.stats.common import (
+    elementwise,
+    exponential_correction,
+    standardized,
+    tail_exponential,
+)
 from jax._src.typing import ArrayLike
 
 
@@ -27,7 +32,7 @@ def logpdf(x: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
     Array(-0.693..., dtype=float32, weak_type=True)
     """
     z = standardized(x, loc, scale)
-    return -abs(z) - math.log(2) - lax.log(scale)
+    return -(abs(z) + (math.log(2) + lax.log(scale)))
 
 
 @elementwise("laplace")
@@ -66,5 +71,5 @@ def cdf(x: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
     Array(0.5, dtype=float32, weak_type=True)
     """
     z = standardized(x, loc, scale)
-    tail = 0.5 * lax.exp(where(z < 0, z, -z))
+    tail = 0.5 * tail_exponential(z, x, loc, scale)
     return where(z < 0, tail, 1 - tail)

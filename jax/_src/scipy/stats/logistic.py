@@ -6,7 +6,7 @@ from jax._src.basearray import Array
 from jax._src.lax import lax
 from jax._src.scipy import special
 from jax._src.scipy.special.common import where
-from jax._src.scipy.stats.common import elementwise, scaled_up, standardized
+from jax._src.scipy.stats.common import elementwise, scaled_up, standardized, tail_exponential
 from jax._src.typing import ArrayLike
 
 
@@ -56,7 +56,7 @@ def pdf(x: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
     Array(0.25, dtype=float32, weak_type=True)
     """
     z = standardized(x, loc, scale)
-    tail = lax.exp(where(z < 0, z, -z))
+    tail = tail_exponential(z, x, loc, scale)
     return tail / (lax.square(1 + tail) * scale)
 
 

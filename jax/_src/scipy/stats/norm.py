@@ -7,11 +7,23 @@ import math
 from jax._src.basearray import Array
 from jax._src.lax import lax
 from jax._src.scipy import special
+from jax._src.scipy.special.common import const, where
 from jax._src.scipy.special.error import normal_density
-from jax._src.scipy.stats.common import elementwise, scaled_up, standardized
+from jax._src.scipy.stats.common import elementwise, exponential_correction, scaled_up, standardized
 from jax._src.typing import ArrayLike
 
 _HALF_LOG_2PI = 0.5 * math.log(2 * math.pi)
+
+
+def _hazard(t):
+    """The density over the tail above 0 <= t <= 1000, to a few digits (Sampford 1953, "Some inequalities on Mill's ratio")."""
+    t = lax.stop_gradient(lax.min(t, lax.full_like(t, 1e3)))
+    return 0.25 * (3 * t + lax.sqrt(t * t + 8))
+
+
+def _lower_tail(z, rest):
+    """Computes the cumulative distribution function of z + rest, where rest is small, and does not count above 0."""
+    return special.ndtr(z) * (1 + rest * _hazard(where(z < 0, -z, 0)))
 
 
 def _logpdf(x, loc, scale):
@@ -35,7 +47,11 @@ def logpdf(x: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
     Array(-0.918..., dtype=float32, weak_type=True)
     """
     z = standardized(x, loc, scale)
-    return -0.5 * z * z - _HALF_LOG_2PI - lax.log(scale)
+    # One logarithm of the variance, rather than a sum that may be close to zero, unless that is out of range.
+    moderate = (scale > 1e-15) & (scale < 1e15)
+    log = lax.log(where(moderate, 2 * math.pi * scale * scale, scale))
+    log_size = where(moderate, 0.5 * log, _HALF_LOG_2PI + log)
+    return -(0.5 * z * z + log_size)
 
 
 @elementwise("norm", analytic=lambda *args: lax.exp(_logpdf(*args)))
@@ -54,7 +70,8 @@ def pdf(x: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
     Array(0.398..., dtype=float32, weak_type=True)
     """
     z = standardized(x, loc, scale)
-    return normal_density(z) / scale
+    rest = exponential_correction(z, x, loc, scale)
+    return normal_density(z) * (1 - lax.clamp(const(z, -1e3), z, const(z, 1e3)) * rest) / scale
 
 
 @elementwise("norm", weak="never")
@@ -73,7 +90,7 @@ def cdf(x: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
     Array(0.5, dtype=float32)
     """
     z = standardized(x, loc, scale)
-    return special.ndtr(z)
+    return _lower_tail(z, exponential_correction(z, x, loc, scale))
 
 
 @elementwise("norm", weak="never")
@@ -111,7 +128,7 @@ def sf(x: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
     Array(0.5, dtype=float32)
     """
     z = standardized(x, loc, scale)
-    return special.ndtr(-z)
+    return _lower_tail(-z, -exponential_correction(z, x, loc, scale))
 
 
 @elementwise("norm", weak="never")

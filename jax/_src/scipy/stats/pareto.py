@@ -174,4 +174,7 @@ def ppf(q: ArrayLike, b: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) ->
     >>> jax.scipy.stats.pareto.ppf(0.25, 3.0)
     Array(1.100..., dtype=float32, weak_type=True)
     """
-    return scaled_up(lax.exp(-lax.log1p(-probability(q)) / _positive(b)), loc, scale)
+    b = _positive(b)
+    return scaled_up(
+        _defined(lax.pow(1 - probability(q), -1 / b), b), loc, scale
+    )  # 1 to the power of NaN is 1
