@@ -109,7 +109,7 @@ def test_bessel_jn_near_zeros_and_of_large_numbers():
         # The numbers next to zeros of orders 0, 1 and 2, with values by mpmath
         zeros = np.array([2.404825557695773, 13.323691936314223, 36.86285651128381])
         exact = [-6.10876525973673e-17, -5.67823563614589e-17, 1.18719251333799e-16]
-        ours = special.bessel_jn(zeros, v=2)[np.arange(3), np.arange(3)]
+        ours = special.bessel_jn(zeros, v=5)[np.arange(3), np.arange(3)]
         np.testing.assert_allclose(ours, exact, rtol=1e-12)
         z = np.array([40.0, 59.5, 61.0, 1e3, 1e8, -1e3, np.inf, np.nan])
         for v in (0, 60):  # below and above some of the numbers
@@ -117,7 +117,7 @@ def test_bessel_jn_near_zeros_and_of_large_numbers():
                 want = np.where(np.isinf(z), 0, bessel(v, z))
             np.testing.assert_allclose(special.bessel_jn(z, v=v), want, rtol=1e-9, atol=1e-13)
         small = np.array([1e-10, 1e-5, 1e-3])
-        np.testing.assert_allclose(special.bessel_jn(small, v=2), bessel(2, small), rtol=1e-14)
+        np.testing.assert_allclose(special.bessel_jn(small, v=5), bessel(5, small), rtol=1e-14)
 
 
 @pytest.mark.parametrize("derivative", [jax.jacfwd, jax.jacrev])

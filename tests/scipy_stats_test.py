@@ -290,9 +290,18 @@ def test_gradient_of_the_smallest_normal_densities():
     np.testing.assert_allclose(pull(np.ones_like(x))[0], -x * want, rtol=4e-7)
 
 
+def test_tails_of_huge_numbers():
+    x = np.float32([-np.inf, -1e38, -1e4, 1e4, 1e38, np.inf])
+    steps = np.float32([0, 0, 0, 1, 1, 1])
+    for distribution in (stats.norm, stats.laplace, stats.logistic):
+        np.testing.assert_array_equal(distribution.cdf(x, 0.5, 2.0), steps)
+        np.testing.assert_array_equal(distribution.pdf(x, 0.5, 2.0), 0)
+    np.testing.assert_array_equal(stats.norm.sf(x, 0.5, 2.0), 1 - steps)
+
+
 @pytest.mark.parametrize(
     "fun, ulps",
-    [("expon.pdf", 4), ("expon.sf", 4), ("laplace.pdf", 4), ("gumbel_l.pdf", 160), ("gumbel_r.pdf", 160)],
+    [("expon.pdf", 4), ("expon.sf", 4), ("laplace.pdf", 4), ("laplace.cdf", 4), ("norm.pdf", 4), ("norm.sf", 6), ("logistic.pdf", 4), ("gumbel_l.pdf", 160), ("gumbel_r.pdf", 160)],
 )  # fmt: skip
 def test_exponentials_of_rounded_quotients(fun, ulps):
     """The density of Gumbel has an exponential of an exponential of up to 88, which is rounded."""

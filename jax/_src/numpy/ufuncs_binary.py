@@ -421,6 +421,11 @@ _logaddexp2.__name__ = "logaddexp2"
 
 def _log_add(x1, x2, exp, scale):
     """Returns log(exp(x1) + exp(x2)); `scale` converts natural logarithms to exp's base."""
+    dtype = dtype_of(x1)
+    if dtypes.itemsize_bits(dtype) < 32:
+        # The result may be much closer to zero than its parts, whose rounding would count.
+        wide = [lax.convert_element_type(x, np.float32) for x in (x1, x2)]
+        return lax.convert_element_type(_log_add(*wide, exp, scale), dtype)
     top = lax.max(x1, x2)
     if dtype_kind(top) == "c":
         delta = lax.sub(lax.add(x1, x2), lax.mul(top, lax.const(top, 2)))

@@ -7,7 +7,7 @@ import math
 from jax._src.basearray import Array
 from jax._src.lax import lax
 from jax._src.scipy import special
-from jax._src.scipy.special.common import const, where
+from jax._src.scipy.special.common import where
 from jax._src.scipy.special.error import normal_density
 from jax._src.scipy.stats.common import elementwise, exponential_correction, scaled_up, standardized
 from jax._src.typing import ArrayLike
@@ -15,15 +15,18 @@ from jax._src.typing import ArrayLike
 _HALF_LOG_2PI = 0.5 * math.log(2 * math.pi)
 
 
-def _hazard(t):
-    """The density over the tail above 0 <= t <= 1000, to a few digits (Sampford 1953, "Some inequalities on Mill's ratio")."""
-    t = lax.stop_gradient(lax.min(t, lax.full_like(t, 1e3)))
-    return 0.25 * (3 * t + lax.sqrt(t * t + 8))
+def _change_of_density(z, rest):
+    """Computes by what share the density of z + rest is larger than that of z; not where it is zero to all digits."""
+    return where(abs(z) < 1e3, -z * rest, 0)
 
 
 def _lower_tail(z, rest):
     """Computes the cumulative distribution function of z + rest, where rest is small, and does not count above 0."""
-    return special.ndtr(z) * (1 + rest * _hazard(where(z < 0, -z, 0)))
+    # The density over the tail to a few digits (Sampford 1953, "Some inequalities on Mill's ratio")
+    inside = (z < 0) & (z > -1e3)
+    t = lax.stop_gradient(where(inside, -z, 0))
+    ratio = 0.25 * (3 * t + lax.sqrt(t * t + 8))
+    return special.ndtr(z) * (1 + where(inside, ratio * rest, 0))
 
 
 def _logpdf(x, loc, scale):
@@ -71,7 +74,7 @@ def pdf(x: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
     """
     z = standardized(x, loc, scale)
     rest = exponential_correction(z, x, loc, scale)
-    return normal_density(z) * (1 - lax.clamp(const(z, -1e3), z, const(z, 1e3)) * rest) / scale
+    return normal_density(z) * (1 + _change_of_density(z, rest)) / scale
 
 
 @elementwise("norm", weak="never")
