@@ -38,3 +38,13 @@ def test_draws_without_replacement_are_32_bit_indices():
     with jax.enable_x64(True):
         draw = lambda key: jax.random.categorical(key, jnp.ones(4), shape=(2,), replace=False)
         assert jax.eval_shape(draw, jax.random.key(0)).dtype == np.int32
+
+
+def test_binomial_computes_in_the_dtype_of_the_probability():
+    # The expected values are the reference build's.
+    key = jax.random.wrap_key_data(np.array([0x1234567, 0x89ABCDEF], np.uint32))
+    with jax.enable_x64(True):
+        single = jax.random.binomial(key, np.float64(200), np.float32(0.3), (5,))
+        double = jax.random.binomial(key, np.float32(200), 0.3, (5,))
+    np.testing.assert_array_equal(single, [54, 72, 56, 51, 60])
+    np.testing.assert_array_equal(double, [55, 49, 58, 61, 61])

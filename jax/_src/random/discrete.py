@@ -452,7 +452,7 @@ def binomial(key, n, p, shape=None, dtype: Any = None):
       n: number of trials; it is rounded down.
       p: probability of success.
       shape: shape of the result; that of the parameters by default.
-      dtype: float dtype of the result; the computation uses the dtype of the parameters.
+      dtype: float dtype of the result; the computation uses that of `p`.
 
     Returns:
       Array of that shape and dtype; NaN where the parameters are not valid.
@@ -546,7 +546,8 @@ def _binomial_rejection(key, count, prob):
 
 
 def _binomial(key, n, p, *, shape, dtype):
-    n, p = (lax.broadcast_to(x, shape) for x in promote_dtypes_inexact(n, p))
+    (p,) = promote_dtypes_inexact(to_array(p))
+    n, p = (lax.broadcast_to(lax.convert_element_type(x, p.dtype), shape) for x in (n, p))
     p_is_small = p < 0.5
     q = lax.select(p_is_small, p, 1.0 - p)
     bad_n = (n != n) | (n < 0)
