@@ -1,7 +1,8 @@
 """Which element types ONNX operators compute with.
 
 ONNX allows more types than runtimes have kernels for. An operator is used with the types below, which
-onnxruntime's CPU kernels have had since version 1.18; other types are computed in a wider one.
+onnxruntime's CPU kernels have had since version 1.21 (cosines of float64: later); other types are
+computed in a wider one.
 """
 
 from __future__ import annotations
