@@ -141,5 +141,10 @@ def test_positions_stay_integers_where_nothing_is_filled_in():
         assert found.dtype == jnp.zeros(0, int).dtype and not found.weak_type
 
 
+def test_scalars_have_no_trapezoids():
+    with pytest.raises(ValueError, match="at least one dimension"):
+        jnp.trapezoid(1.0)
+
+
 def test_i0_takes_a_keyword():
     np.testing.assert_array_equal(jnp.i0(x=X), jnp.i0(X))

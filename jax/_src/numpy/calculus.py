@@ -254,6 +254,8 @@ def trapezoid(
     if x is not None:
         (x,) = util.arraylike("trapezoid", x)
     y = operand("trapezoid", y)
+    if not y.ndim:
+        raise ValueError("trapezoid: `y` must have at least one dimension, got a scalar")
     canonicalize_axis(axis, y.ndim)
     if x is not None:
         return _trapezoid(y, x, None, axis=operator.index(axis))
