@@ -209,7 +209,8 @@ def test_damaged_programs(files, tmp_path):
     module, argument = files(exported, SIXTEEN)
     path = Path(module.removeprefix("--module="))
     good = bytearray(path.read_bytes())
-    for place in range(0, len(good), len(good) // 20):
+    checked = len(good) - 10  # without the checksum and the mark before it
+    for place in range(0, checked, checked // 20):
         damaged = bytearray(good)
         damaged[place] ^= 0x40
         path.write_bytes(damaged)
