@@ -10,7 +10,7 @@ variables they are made of, which is also the order of the text.
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -368,25 +368,25 @@ class DimExpr:
         y = _as_size(other)
         if y is None:
             return self.dimension_as_value() >= other
-        return is_at_least(self, y, f"'{self}' >= '{y}'", f"{self} >= {y}")
+        return is_at_least(self, y, lambda: (f"'{self}' >= '{y}'", f"{self} >= {y}"))
 
     def __le__(self, other: Any) -> Any:
         y = _as_size(other)
         if y is None:
             return self.dimension_as_value() <= other
-        return is_at_least(y, self, f"'{self}' <= '{y}'", f"{self} <= {y}")
+        return is_at_least(y, self, lambda: (f"'{self}' <= '{y}'", f"{self} <= {y}"))
 
     def __gt__(self, other: Any) -> Any:
         y = _as_size(other)
         if y is None:
             return self.dimension_as_value() > other
-        return not is_at_least(y, self, f"'{self}' > '{y}'", f"{self} >= {y + 1}")
+        return not is_at_least(y, self, lambda: (f"'{self}' > '{y}'", f"{self} >= {y + 1}"))
 
     def __lt__(self, other: Any) -> Any:
         y = _as_size(other)
         if y is None:
             return self.dimension_as_value() < other
-        return not is_at_least(self, y, f"'{self}' < '{y}'", f"{self + 1} <= {y}")
+        return not is_at_least(self, y, lambda: (f"'{self}' < '{y}'", f"{self + 1} <= {y}"))
 
     def __int__(self) -> int:
         raise InconclusiveDimensionOperation(
@@ -580,13 +580,12 @@ def _is_remainder(rest: Size, y: Size, scope: SymbolicScope) -> bool:
     return bool(scope._bounds(linear_combination(scope, ((y, 1), (rest, -1))))[0] > 0)
 
 
-def is_at_least(x: Size, y: Size, comparison: str, constraint: str) -> bool:
+def is_at_least(x: Size, y: Size, describe: Callable[[], tuple[str, str]]) -> bool:
     """Whether x >= y for all values of the variables.
 
     Args:
       x, y: sizes, one of them symbolic.
-      comparison: what was compared, for the message.
-      constraint: what to state so that the comparison is true.
+      describe: returns what was compared, and what to state so that it is true, for the message.
 
     Raises:
       InconclusiveDimensionOperation: if it depends on the values.
@@ -607,6 +606,7 @@ def is_at_least(x: Size, y: Size, comparison: str, constraint: str) -> bool:
         return True
     if high < 0:
         return False
+    comparison, constraint = describe()
     known = "".join(f"\n  {c}" for c in scope._constraint_texts)
     raise InconclusiveDimensionOperation(
         f"Symbolic dimension comparison {comparison} is inconclusive: it is true for some values of "
