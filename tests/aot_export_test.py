@@ -5,7 +5,7 @@ import re
 import pytest
 from aot_programs import topology
 from export_programs import GROUPS, arguments as program_arguments, exported
-from export_rows import PLATFORMS, arguments, is_refused, is_run
+from export_rows import PLATFORMS, arguments, is_refused
 from primitive_rows import ROWS
 
 import jax
@@ -45,7 +45,7 @@ def test_programs(name, platform):
 @pytest.mark.filterwarnings("ignore:Explicitly requested dtype")
 @pytest.mark.parametrize("platform", ["tpu", "cuda"])
 @pytest.mark.parametrize(
-    "row", [r for r in ROWS if is_run(r) and not is_refused(r, PLATFORMS)], ids=lambda r: r.name
+    "row", [r for r in ROWS if not is_refused(r, PLATFORMS)], ids=lambda r: r.name
 )
 def test_primitives(row, platform):
     if platform == "tpu" and row.name.startswith("select_and_scatter"):
