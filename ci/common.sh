@@ -66,6 +66,8 @@ need_browser() {
 # onnxruntime's C++ headers and make, for the example that serves models.
 need_onnxruntime_headers() {
     command -v make >/dev/null || install_packages make
+    [[ -f /usr/include/onnxruntime/onnxruntime_cxx_api.h || -f /usr/share/keyrings/debian-archive-keyring.gpg ]] ||
+        install_packages debian-archive-keyring
     ci/onnxruntime_headers.sh >/dev/null
 }
 
