@@ -171,7 +171,8 @@ def dynamic_slice_in_dim(
     """
     starts, sizes = [0] * np.ndim(operand), list(np.shape(operand))
     axis = _check_axis(axis, len(sizes))
-    starts[axis], sizes[axis] = start_index, operator.index(slice_size)
+    size = slice_size if core.is_symbolic_dim(slice_size) else operator.index(slice_size)
+    starts[axis], sizes[axis] = start_index, size
     allow = [i == axis and allow_negative_indices for i in range(len(sizes))]
     return dynamic_slice(operand, starts, sizes, allow_negative_indices=allow)
 

@@ -665,7 +665,11 @@ def _static_ints(shift: Any) -> Any:
     """Returns the shifts as a NumPy array if they are known, else as one traced array."""
     if isinstance(shift, Array):
         return shift
-    if isinstance(shift, tuple) and any(isinstance(s, Array) for s in shift):
+    if core.is_symbolic_dim(shift):
+        return shift.dimension_as_value()
+    if isinstance(shift, tuple) and any(
+        isinstance(s, Array) or core.is_symbolic_dim(s) for s in shift
+    ):
         return lax.concatenate(
             [lax.expand_dims(lax.convert_element_type(s, np.int32), (0,)) for s in shift], 0
         )
@@ -715,7 +719,9 @@ def _roll_by(a, shift, *, axes):
             if not shift.ndim
             else slicing.index_in_dim(shift, min(i, shift.shape[0] - 1), keepdims=False)
         )
-        size = lax.const(by, n)
+        size = (
+            lax.convert_element_type(n, by.dtype) if core.is_symbolic_dim(n) else lax.const(by, n)
+        )
         # The shift is traced: take a slice of static size from two copies of the array.
         start = lax.rem(lax.sub(size, lax.rem(by, size)), size)
         a = slicing.dynamic_slice_in_dim(lax.concatenate([a, a], axis), start, n, axis)
