@@ -181,6 +181,9 @@ FUNCTIONS = {
     "nanmean": (lambda x: jnp.nanmean(x, 0), "x"),
     "custom_jvp": (lambda x: jax.nn.relu(x), "x"),
     "gelu": (lambda x: jax.grad(lambda y: jax.nn.gelu(y).sum())(x), "x"),
+    "toeplitz": (lambda v: jax.scipy.linalg.toeplitz(v), "v"),
+    "hankel": (lambda v: jax.scipy.linalg.hankel(v, 2 * v), "v"),
+    "circulant": (lambda x: jax.scipy.linalg.circulant(x), "x"),
     "expm": (lambda s: jax.scipy.linalg.expm(s), "square"),
 }
 # The reference cannot trace these.

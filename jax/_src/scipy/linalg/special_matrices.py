@@ -94,7 +94,7 @@ def toeplitz(c: ArrayLike, r: ArrayLike | None = None) -> Array:
         r = lax.conj(c) if np.iscomplexobj(c) else c
     c, r = util.promote_dtypes(c, _vector("toeplitz", r))
     n, m = c.shape[-1], r.shape[-1]
-    i, j = np.ogrid[:n, :m]
+    i, j = _grid(n, m)
     return _joined(lax.rev(r[..., 1:], (r.ndim - 1,)), c)[..., max(m - 1, 0) + i - j]
 
 
@@ -121,7 +121,7 @@ def hankel(c: ArrayLike, r: ArrayLike | None = None) -> Array:
         if not x.ndim:
             raise ValueError(f"hankel: {name} must be at least 1-dimensional, got a scalar.")
     c, r = util.promote_dtypes(c, r)
-    i, j = np.ogrid[: c.shape[-1], : r.shape[-1]]
+    i, j = _grid(c.shape[-1], r.shape[-1])
     return _joined(c, r[..., 1:])[..., i + j]
 
 
@@ -140,8 +140,16 @@ def circulant(c: ArrayLike) -> Array:
     """
     c = _vector("circulant", c)
     n = c.shape[-1]
-    i, j = np.ogrid[:n, :n]
+    i, j = _grid(n, n)
     return c[..., (i - j) % max(n, 1)]
+
+
+def _grid(n: Any, m: Any) -> tuple[Any, Any]:
+    """The indices of rows and columns, of sizes that may be symbolic."""
+    if core.is_constant_shape((n, m)):
+        i, j = np.ogrid[:n, :m]
+        return i, j
+    return lax.iota(np.int32, n)[:, None], lax.iota(np.int32, m)[None]
 
 
 @export
