@@ -753,16 +753,11 @@ def _scatter_dtype(operand, source, init_value, **_):
 
 
 def _scatter_lower(ctx, operand, source, init, *, select_jaxpr, scatter_jaxpr, **window):
-    return _emit_select_and_scatter(
-        ctx,
-        operand,
-        source,
-        init,
-        lambda *args: monoids.emit_jaxpr(ctx, select_jaxpr, args)[0],
-        lambda *args: monoids.emit_jaxpr(ctx, scatter_jaxpr, args)[0],
-        window,
-        init,
-    )
+    def emit(jaxpr):
+        return lambda *args: monoids.emit_jaxpr(ctx, jaxpr, args)[0]
+
+    select, scatter = emit(select_jaxpr), emit(scatter_jaxpr)
+    return _emit_select_and_scatter(ctx, operand, source, init, select, scatter, window, init)
 
 
 def _scatter_batch(args, bdims, **params):
@@ -800,9 +795,6 @@ _KNOWN = (
 def _select_and_gather_add(
     tangents, operand, select_prim, window_dimensions, window_strides, padding, base_dilation, window_dilation
 ):  # fmt: skip
-    """The tangent of the extremum of each window: `select_prim` is `ge_p` for maxima, `le_p` for minima."""
-    return select_and_gather_add_p.bind(
-        tangents, operand, select_prim=select_prim, window_dimensions=tuple(window_dimensions),
-        window_strides=tuple(window_strides), padding=tuple(padding),
-        base_dilation=tuple(base_dilation), window_dilation=tuple(window_dilation),
-    )  # fmt: skip
+    shape, dilations = core.typeof(operand).shape, (base_dilation, window_dilation)
+    window = _window(shape, window_dimensions, window_strides, padding, *dilations)
+    return select_and_gather_add_p.bind(tangents, operand, select_prim=select_prim, **window)

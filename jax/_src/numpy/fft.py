@@ -17,8 +17,8 @@ from jax._src.lax.fft import FftType
 from jax._src.lax.resharding import place
 from jax._src.numpy import util
 from jax._src.numpy.array_creation import arange
+from jax._src.numpy.manipulation.flips import roll
 from jax._src.numpy.manipulation.joining import concatenate
-from jax._src.numpy.manipulation.shape import roll
 from jax._src.typing import ArrayLike, DTypeLike
 from jax._src.util import canonicalize_axis, canonicalize_axis_tuple, set_module
 

@@ -12,7 +12,8 @@ from jax._src.basearray import Array
 from jax._src.jit.library import inline_jit, nested_jit
 from jax._src.lax import lax, slicing
 from jax._src.numpy import util
-from jax._src.numpy.manipulation.shape import flip, operand
+from jax._src.numpy.manipulation.flips import flip
+from jax._src.numpy.manipulation.shape import operand
 from jax._src.numpy.util import export
 from jax._src.typing import ArrayLike
 

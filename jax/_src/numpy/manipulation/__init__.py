@@ -1,5 +1,12 @@
 """Functions that reshape, reorder, join, split and repeat arrays."""
 
+from jax._src.numpy.manipulation.flips import (
+    flip as flip,
+    fliplr as fliplr,
+    flipud as flipud,
+    roll as roll,
+    rot90 as rot90,
+)
 from jax._src.numpy.manipulation.joining import (
     append as append,
     array_split as array_split,
@@ -29,18 +36,13 @@ from jax._src.numpy.manipulation.shape import (
     broadcast_to as broadcast_to,
     copy as copy,
     expand_dims as expand_dims,
-    flip as flip,
-    fliplr as fliplr,
-    flipud as flipud,
     matrix_transpose as matrix_transpose,
     moveaxis as moveaxis,
     permute_dims as permute_dims,
     ravel as ravel,
     reshape as reshape,
     resize as resize,
-    roll as roll,
     rollaxis as rollaxis,
-    rot90 as rot90,
     squeeze as squeeze,
     swapaxes as swapaxes,
     transpose as transpose,
