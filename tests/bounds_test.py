@@ -2,6 +2,7 @@
 
 import inspect
 import re
+import threading
 
 import numpy as np
 import pytest
@@ -9,7 +10,7 @@ import pytest
 import jax
 import jax.numpy as jnp
 from jax import export, lax
-from jax._src import config, xla_bridge
+from jax._src import config, device_reports, xla_bridge
 from jax.sharding import AxisType, NamedSharding, PartitionSpec as P
 
 if not xla_bridge.backends_are_initialized():
@@ -154,3 +155,50 @@ def test_export():
             np.testing.assert_array_equal(
                 exported.call(np.arange(5.0, dtype=np.float32), np.array([1, 7], np.int32)), [1, 4]
             )
+
+
+def test_nested_use_of_one_context():
+    f = jax.jit(lambda i: jnp.take(X, i))
+    context = jax.debug.bounds()
+    with pytest.raises(IndexError, match="index 77 is out of bounds"):
+        with context:
+            with context:
+                f(1)
+            f(77)
+    assert not config.debug_bounds.value
+    assert np.isnan(f(78))
+
+
+def test_threads():
+    """Each thread raises the error of its own program, in whatever order their contexts end."""
+    f = jax.jit(lambda i: jnp.take(X, i))
+    all_failed = threading.Barrier(4)
+    found = {}
+
+    def call(index):
+        try:
+            with jax.debug.bounds():
+                try:
+                    jax.block_until_ready(f(index))
+                finally:
+                    all_failed.wait()
+        except IndexError as err:
+            found[index] = str(err).partition(" is ")[0]
+
+    threads = [threading.Thread(target=call, args=(i,)) for i in (70, 71, 1, 72)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert found == {i: f"index {i}" for i in (70, 71, 72)}
+
+
+def test_interrupted_wait(monkeypatch):
+    def interrupt():
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(device_reports.runtime_tokens, "block_until_ready", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        with jax.debug.bounds():
+            pass
+    assert not config.debug_bounds.value

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import threading
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -16,8 +17,18 @@ from jax._src.interpreters import batching
 from jax._src.runtime_tokens import runtime_tokens
 
 
+class _Entered(threading.local):
+    """The contexts that a thread is in: their states, and the number of the first report after their start."""
+
+    def __init__(self) -> None:
+        self.contexts: list[tuple[contextlib.ExitStack, int]] = []
+
+
 class Reports:
     """Errors found by compiled programs, which themselves raise a JaxRuntimeError.
+
+    Programs report from threads of the runtime. Which thread of Python called them is known by the text of
+    their JaxRuntimeError, which has that of the report.
 
     Args:
       error: the class of the error that `raised` raises in its place.
@@ -25,11 +36,21 @@ class Reports:
 
     def __init__(self, error: type[Exception]):
         self.error = error
-        self._texts: list[str] = []
+        self._lock = threading.Lock()
+        self._texts: dict[
+            int, str
+        ] = {}  # by numbers that count up, until no thread is in a context
+        self._count = 0
+        self._open: set[int] = set()  # the numbers of those that no context has raised
+        self._num_threads = 0  # in contexts
+        self._entered = _Entered()
 
     def add(self, text: str) -> Exception:
         """Store a report, and return the error that is to stop the program."""
-        self._texts.append(text)
+        with self._lock:
+            self._texts[self._count] = text
+            self._open.add(self._count)
+            self._count += 1
         return self.error(text)
 
     def raised(self, *states: Callable[[], Any]) -> RaisedReports:
@@ -40,14 +61,31 @@ class Reports:
         """
         return RaisedReports(self, states)
 
-    def take(self, first: int) -> list[str]:
-        """Return the texts from one of a given number on, and forget them."""
-        texts = self._texts[first:]
-        del self._texts[first:]
-        return texts
+    def enter(self, states: contextlib.ExitStack) -> None:
+        """Start a context of this thread, which has the states."""
+        with self._lock:
+            self._num_threads += not self._entered.contexts
+            self._entered.contexts.append((states, self._count))
 
-    def __len__(self) -> int:
-        return len(self._texts)
+    def leave(self, failure: BaseException | None) -> str | None:
+        """End the newest context of this thread, which had the failure; return the report to raise."""
+        states, first = self._entered.contexts.pop()
+        states.close()
+        message = str(failure) if isinstance(failure, JaxRuntimeError) else ""
+        with self._lock:
+            own = [n for n, text in self._texts.items() if message and text in message]
+            # Without a failure, because it was handled or a later program hid it, a report can be of
+            # any thread: the last one raises it.
+            rest = [n for n in sorted(self._open) if n >= first]
+            found = own or (rest if message or self._num_threads == 1 else [])
+            text = self._texts[found[0]] if found else None
+            self._open.difference_update(rest if self._num_threads == 1 else found)
+            if not self._entered.contexts:
+                self._num_threads -= 1
+                if self._num_threads == 0:
+                    self._texts.clear()
+                    self._open.clear()
+        return text
 
 
 class RaisedReports(contextlib.ContextDecorator):
@@ -56,29 +94,25 @@ class RaisedReports(contextlib.ContextDecorator):
     def __init__(self, reports: Reports, states: Sequence[Callable[[], Any]]):
         self._reports = reports
         self._states = states
-        self._entered = contextlib.ExitStack()
-        self._first = 0
-
-    def _recreate_cm(self) -> RaisedReports:  # of each call of a decorated function
-        return RaisedReports(self._reports, self._states)
 
     def __enter__(self) -> None:
-        for state in self._states:
-            self._entered.enter_context(state())
-        self._first = len(self._reports)
+        with contextlib.ExitStack() as entered:
+            for state in self._states:
+                entered.enter_context(state())
+            self._reports.enter(entered.pop_all())
 
     @traceback_util.api_boundary
     def __exit__(self, kind: Any, error: BaseException | None, tb: Any) -> bool:
         failure = error
-        if error is None:
-            try:
+        try:
+            if error is None:
                 runtime_tokens.block_until_ready()
-            except JaxRuntimeError as err:
-                failure = err
-        self._entered.close()
-        found = self._reports.take(self._first)
-        if found and (failure is None or isinstance(failure, JaxRuntimeError)):
-            raise self._reports.error(found[0]).with_traceback(tb) from None
+        except JaxRuntimeError as err:
+            failure = err
+        finally:  # also if the user interrupts it
+            text = self._reports.leave(failure)
+        if text is not None and (failure is None or isinstance(failure, JaxRuntimeError)):
+            raise self._reports.error(text).with_traceback(tb) from None
         if failure is not error:
             raise failure
         return False
