@@ -430,7 +430,15 @@ def test_make_jaxpr_and_eval_shape():
     found = [(miss.kind, *[change[:2] for change in miss.changes]) for miss in misses]
     assert found[:2] == [("first",), ("traced", ("shape", "x"))]
     assert found[3] == ("traced", ("static argument", "n"))
-    assert len(found) == 5  # the call of `jit` has keys of its own
+    assert len(found) == 4  # `jit` uses the trace of `make_jaxpr`
+
+
+def test_jit_after_make_jaxpr():
+    f = lambda x: x * 2
+    jax.make_jaxpr(f)(X)
+    with jax.debug.explain_cache_miss(quiet=True) as misses:
+        jax.jit(f)(X[:2])
+    assert [(miss.kind, miss.changes[0][:2]) for miss in misses] == [("traced", ("shape", "x"))]
 
 
 def test_other_threads():

@@ -30,7 +30,7 @@ def device_put_sharded(shards: Sequence[Any], devices: Sequence[Device]) -> Any:
 
     Raises:
       TypeError: if `shards` is not a sequence.
-      ValueError: if there are as many shards as devices, or their types differ.
+      ValueError: if there is not one shard for each device, or their types differ.
     """
     if not isinstance(shards, Sequence):
         raise TypeError(f"device_put_sharded `shards` input must be a sequence; got {type(shards)}")

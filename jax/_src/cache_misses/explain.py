@@ -162,7 +162,12 @@ def explain_trace(
 ) -> None:
     if getattr(fun, "_apply_primitive", False):  # internal; it would mean nothing to users
         return
+    keys = list(keys)  # at once: other threads can add some
     previous = [k for k in keys if type(k[0]) is type(key[0])]
+    if not previous:  # the traces of `make_jaxpr`, which `jit` uses too
+        previous = [(k[1], k[2], key[2], k[4]) for k in keys if k[0] == "traced"]
+        if key in previous:
+            return
     arg_names = functools.cache(arg_names)
     _explain(fun, previous, lambda old: key_changes(fun, key, old, arg_names))
 
@@ -174,7 +179,7 @@ def explain_staging(
     _, _, where = fun_source_info(fun).partition(" at ")
     if not is_users(where):
         return
-    previous = [k for k in keys if k[0] == key[0]]
+    previous = [k for k in list(keys) if k[0] == key[0]]
     arg_names = functools.cache(arg_names)
     _explain(fun, previous, lambda old: staging_changes(key, old, arg_names))
 
