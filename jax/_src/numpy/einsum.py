@@ -258,6 +258,9 @@ def _check_sizes(inputs, shapes):
 # ---------------------------------------------------------------------------------------------------
 # Contraction order
 
+# What a dimension without a known size counts as where the order is chosen.
+_SYMBOLIC_SIZE = 64
+
 
 @functools.lru_cache(4096)
 def _path(
@@ -279,8 +282,12 @@ def _path(
             letters.setdefault(label, module.get_symbol(len(letters)))
     text = ",".join("".join(letters[label] for label in labels) for labels in inputs)
     text += "->" + "".join(letters[label] for label in result)
+    # any order is correct, and most symbolic dimensions are batches or lengths
+    sizes = [
+        tuple(d if core.is_constant_dim(d) else _SYMBOLIC_SIZE for d in shape) for shape in shapes
+    ]
     path, _ = module.contract_path(
-        text, *shapes, shapes=True, optimize="optimal" if optimize is True else optimize
+        text, *sizes, shapes=True, optimize="optimal" if optimize is True else optimize
     )
     return tuple([tuple(step) for step in path])
 
