@@ -119,7 +119,7 @@ SHAPES = {
     "transpose": lambda x, m: x.transpose(2, 0, 1), "tril": lambda x, m: jnp.tril(x), "triu": lambda x, m: jnp.triu(m, 1), "eye": lambda x, m: m @ jnp.eye(4),
     "diagonal": lambda x, m: jnp.diagonal(m), "meshgrid": lambda x, m: jnp.meshgrid(m[0], m[:, 1]), "size": lambda x, m: jnp.float32(x.shape[0]) * m,
     "full_like": lambda x, m: jnp.full_like(x, 3), "moveaxis": lambda x, m: jnp.moveaxis(x, 0, -1), "linspace": lambda x, m: jnp.linspace(0, 1, 5) * m[0, 0],
-    "constant_result": lambda x, m: jnp.arange(6.0).reshape(2, 3),
+    "constant_result": lambda x, m: jnp.arange(6.0).reshape(2, 3), "empty": lambda x, m: jnp.zeros((0, 4)) + m[0], "sum_of_nothing": lambda x, m: jnp.broadcast_to(m[0], (0, 4)).sum(0),
 }  # fmt: skip
 REDUCTIONS = {
     "sum": lambda x: x.sum(1), "sum_all": lambda x: x.sum(), "mean_batch": lambda x: x.mean(0), "max": lambda x: x.max((1, 2)), "min_batch": lambda x: x.min(0),
@@ -136,6 +136,8 @@ WINDOWS = {
     "max_pool": lambda x: lax.reduce_window(x, -jnp.inf, lax.max, (1, 2, 2, 1), (1, 2, 2, 1), "VALID"),
     "max_pool_same": lambda x: lax.reduce_window(x, -jnp.inf, lax.max, (1, 3, 3, 1), (1, 2, 1, 1), "SAME"),
     "max_pool_dilated": lambda x: lax.reduce_window(x, -jnp.inf, lax.max, (1, 2, 2, 1), (1, 1, 1, 1), "VALID", window_dilation=(1, 2, 3, 1)),
+    "max_pool_dilated_same": lambda x: lax.reduce_window(x, -jnp.inf, lax.max, (1, 2, 1, 1), (1, 1, 1, 1), "SAME", window_dilation=(1, 3, 1, 1)),
+    "max_pool_of_padding": lambda x: lax.reduce_window(x, -jnp.inf, lax.max, (1, 2, 1, 1), (1, 1, 1, 1), ((0, 0), (5, 5), (0, 0), (0, 0)), window_dilation=(1, 3, 1, 1)),
     "min_pool": lambda x: lax.reduce_window(x, jnp.inf, lax.min, (1, 2, 2, 1), (1, 2, 2, 1), "VALID"),
     "sum_pool": lambda x: lax.reduce_window(x, 0.0, lax.add, (1, 3, 2, 1), (1, 2, 2, 1), "SAME"),
     "sum_pool_base_dilated": lambda x: lax.reduce_window(x, 0.0, lax.add, (1, 3, 2, 1), (1, 1, 1, 1), "VALID", base_dilation=(1, 2, 1, 1)),
@@ -300,7 +302,7 @@ NARROW = {
 }  # fmt: skip
 WIDE = {
     "functions": lambda x, i: [f(x) for f in (jnp.sin, jnp.exp, jnp.tanh, jnp.arctan, jnp.tan, lax.erf, jnp.arcsinh, jnp.cbrt, jnp.expm1, jnp.log1p)], "matmul": lambda x, i: x @ x.T, "sort": lambda x, i: jnp.sort(x, 1), "int64": lambda x, i: i * 3_000_000_000 // 7, "uint64_compare": lambda x, i: i.astype(jnp.uint64) < 5, "uint64_sum": lambda x, i: i.astype(jnp.uint64).sum(1),
-    "uint64_shift": lambda x, i: i.astype(jnp.uint64) >> 60, "to_int64": lambda x, i: (x * 1e12).astype(jnp.int64), "conv": lambda x, i: lax.conv_general_dilated(x[None, None], x[None, None, :2, :2], (1, 1), "SAME"), "arctan2": lambda x, i: jnp.arctan2(x, x[::-1]), "bitcast": lambda x, i: lax.bitcast_convert_type(x, jnp.int64), "argmax": lambda x, i: x.argmax(1), "softmax": lambda x, i: nn.softmax(x),
+    "uint64_shift": lambda x, i: i.astype(jnp.uint64) >> 60, "to_int64": lambda x, i: (x * 1e12).astype(jnp.int64), "conv": lambda x, i: lax.conv_general_dilated(x[None, None], x[None, None, :2, :2], (1, 1), "SAME"), "arctan2": lambda x, i: jnp.arctan2(x, x[::-1]), "sign_of_arctan": lambda x, i: 1 / jnp.arctan(jnp.array([0.0, -0.0]) * x[:, :1] ** 2), "bitcast": lambda x, i: lax.bitcast_convert_type(x, jnp.int64), "argmax": lambda x, i: x.argmax(1), "softmax": lambda x, i: nn.softmax(x),
 }  # fmt: skip
 
 
@@ -320,7 +322,8 @@ GROUPS = {
         | {"max_of_special": of_first(lambda x: x.max(1)), "argmax_of_special": of_first(lambda x: x.argmax(1)), "argmin_of_special": of_first(lambda x: x.argmin(1))}
         | {"sort_of_special": lambda x, y: jnp.sort(x, axis=1), "argsort_of_special": lambda x, y: jnp.argsort(x, axis=0)}
         | {"cummax_of_special": lambda x, y: lax.cummax(x, axis=1), "softmax_of_special": lambda x, y: nn.softmax(x)}
-        | {"pool_of_special": lambda x, y: lax.reduce_window(x, -jnp.inf, lax.max, (2, 2), (1, 2), "SAME")},
+        | {"pool_of_special": lambda x, y: lax.reduce_window(x, -jnp.inf, lax.max, (2, 2), (1, 2), "SAME"), "pool_of_infinities": lambda x, y: lax.reduce_window(jnp.where(x > 0, x, -jnp.inf), -jnp.inf, lax.max, (1, 2), (1, 1), "SAME")}
+        | {"angles_of_zeros": lambda x, y: jnp.arctan2(jnp.array([0.0, -0.0]) * x[:, :1] ** 2, jnp.array([1.0, -1.0, 0.0, -0.0])[:, None, None]), "sign_of_arctan": lambda x, y: 1 / jnp.arctan2(x, 2.0)},
     ),
     "integers": Group({"i": (i32, ("b", 4), scaled(60)), "j": (i32, ("b", 4), scaled(3))}, INTEGERS),
     "shapes": Group({"x": (f32, ("b", 3, 4), same), "m": (f32, (4, 4), same)}, SHAPES),

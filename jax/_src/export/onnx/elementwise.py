@@ -278,7 +278,8 @@ def _atan(g: Graph, x: Value) -> Value:
     angle = g.map("Mul", g.map("Mul", z, total), g.splat(8, x))
     angle = g.where(large, g.map("Sub", g.splat(math.pi / 2, x), angle), angle)
     signed = g.where(_is(g, "Less", x, 0), g.map("Neg", angle), angle)
-    return g.where(_is(g, "Equal", x, 0), x, signed)
+    # runtimes' Where keeps the sign of zeros in its last operand only
+    return g.where(_is(g, "Greater", size, 0), signed, x)
 
 
 def _atan2(c: Any, op: Any, y: Value, x: Value) -> Value:
@@ -288,18 +289,17 @@ def _atan2(c: Any, op: Any, y: Value, x: Value) -> Value:
     one = g.splat(1, x)
     infinite = g.map("And", g.map("IsInf", x, dtype=bool), g.map("IsInf", y, dtype=bool))
     signs = [g.map("Sign", v) for v in (y, x)]  # of infinities, whose ratio is +-1
-    ratio = g.map("Div", g.where(infinite, signs[0], y), g.where(infinite, signs[1], x))
-    angle = _atan(g, ratio)
+    # 0 / 0: an angle of 0 or a half turn, with the sign of y, as for 0 / 1
+    zeros = g.map("And", _is(g, "Equal", x, 0), _is(g, "Equal", y, 0))
+    divisor = g.where(infinite, signs[1], g.where(zeros, one, x))
+    angle = _atan(g, g.map("Div", g.where(infinite, signs[0], y), divisor))
     # a negative x, also -0, whose reciprocal is negative
     left = _is(g, "Less", g.map("Div", one, x), 0)
     left = g.map("Or", left, _is(g, "Equal", x, -math.inf))
     below = _is(g, "Less", g.map("Div", one, y), 0)
     below = g.map("Or", below, _is(g, "Equal", y, -math.inf))
     turn = g.where(below, g.splat(-math.pi, y), g.splat(math.pi, y))
-    angle = g.where(left, g.map("Add", angle, turn), angle)
-    # 0 / 0: an angle of 0 or a half turn, with the sign of y
-    zeros = g.map("And", _is(g, "Equal", x, 0), _is(g, "Equal", y, 0))
-    return back(g.where(zeros, g.where(left, turn, y), angle))
+    return back(g.where(left, g.map("Add", angle, turn), angle))
 
 
 def _tan(c: Any, op: Any, x: Value) -> Value:

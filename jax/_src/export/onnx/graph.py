@@ -276,6 +276,10 @@ class Graph:
         """The value, held by a tensor of its shape."""
         if value.whole:
             return value
+        if value.static and 0 in value.shape:
+            # without Expand, which onnxruntime takes away where a size of 1 becomes 0
+            array = np.zeros(value.shape, value.dtype)
+            return known(self.initializer(array), value.dtype, value.shape)
         if value.constant is not None and value.static and np.prod(value.shape) <= 64:
             array = np.broadcast_to(value.constant, value.shape)
             held = (True,) * value.ndim

@@ -140,7 +140,7 @@ def _max_pool(
     others = [i for i in range(x.ndim) if i not in spatial]
     if not 1 <= len(spatial) <= 3 or len(others) > 2 or any(n < 0 for p in padding for n in p):
         return None
-    if any(p >= window[i] * inner[i] for i in spatial for p in padding[i]):
+    if any(p >= window[i] for i in spatial for p in padding[i]):  # which runtimes refuse
         return None
     order = [*others, *spatial]
     x = g.transpose(g.whole(x), order)
@@ -148,7 +148,6 @@ def _max_pool(
     x = g.expand_dims(x, added)
     pads = [padding[i][side] for side in (0, 1) for i in spatial]
     kind = x.dtype
-    # NaN is smaller than other numbers for some kernels: it is put back where a window has one
     full = [1] * len(added) + [shape[i] for i in order]
     attributes = dict(
         kernel_shape=[window[i] for i in spatial],
@@ -157,9 +156,15 @@ def _max_pool(
         pads=pads,
     )
     out = known(g.node("MaxPool", [x.name], **attributes), kind, tuple(full))
+    # NaN is smaller than other numbers for some kernels, and they start with the least finite number,
+    # which is left where all others are -inf: 2 marks NaN, 1 what is above -inf
     nan = g.cast(g.map("IsNaN", x, dtype=bool), kind)
-    has_nan = known(g.node("MaxPool", [nan.name], **attributes), kind, tuple(full))
-    out = g.where(g.cast(has_nan, bool), g.splat(np.nan, out), out)
+    above = g.cast(g.map("Greater", x, g.splat(-np.inf, x), dtype=bool), kind)
+    marks = g.map("Add", g.map("Add", nan, nan), above)
+    mark = known(g.node("MaxPool", [marks.name], **attributes), kind, tuple(full))
+    some, has_nan = (g.map("Greater", mark, g.splat(n, mark), dtype=bool) for n in (0, 1))
+    out = g.where(some, out, g.splat(-np.inf, out))
+    out = g.where(has_nan, g.splat(np.nan, out), out)
     out = g.squeeze(out, added)
     return g.transpose(out, [order.index(i) for i in range(len(order))])
 

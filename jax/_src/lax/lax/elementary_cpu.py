@@ -231,11 +231,12 @@ def _lower_atan2(ctx: mlir.LoweringRuleContext, y: Any, x: Any) -> Any:
     (aval_out,) = ctx.avals_out
     dtype = aval_out.dtype
     if dtype in (np.float32, np.float64, dtypes.bfloat16):
-        # The op may return NaN for two numbers below the normal ones, so have both as zeros.
+        # The op may return NaN for two numbers below the normal ones, so have both as zeros. They
+        # come last: onnxruntime's Where keeps the sign of zeros there only.
         tiny = mlir.full_like_aval(ctx, dtypes.finfo(dtype).tiny, aval_out)
         zero = mlir.full_like_aval(ctx, 0, aval_out)
         y, x = [
-            hlo.select(mlir.compare_hlo(hlo.abs(a), tiny, "LT", "FLOAT"), hlo.multiply(a, zero), a)
+            hlo.select(mlir.compare_hlo(hlo.abs(a), tiny, "GE", "FLOAT"), a, hlo.multiply(a, zero))
             for a in broadcast_operands(ctx, (y, x), aval_out)
         ]
         return [with_sharding(ctx, hlo.atan2(y, x), aval_out)]
