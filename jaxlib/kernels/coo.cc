@@ -21,8 +21,8 @@ class Product {
  public:
   Product(const CooMatrix& matrix, bool transpose, const void* dense, size_t width, void* out)
       : data_(static_cast<const T*>(matrix.data)),
-        rows_(static_cast<const Index*>(matrix.indices) + (transpose ? 1 : 0)),
-        columns_(static_cast<const Index*>(matrix.indices) + (transpose ? 0 : 1)),
+        rows_(Indices(matrix, transpose ? 1 : 0)),
+        columns_(Indices(matrix, transpose ? 0 : 1)),
         num_elements_(matrix.num_elements),
         num_rows_(transpose ? matrix.num_columns : matrix.num_rows),
         num_columns_(transpose ? matrix.num_rows : matrix.num_columns),
@@ -38,6 +38,11 @@ class Product {
   }
 
  private:
+  // The indices along a dimension, two apart; there may be no pointer to them where there are none.
+  static const Index* Indices(const CooMatrix& matrix, size_t dimension) {
+    return matrix.num_elements == 0 ? nullptr : static_cast<const Index*>(matrix.indices) + dimension;
+  }
+
   // Whether rows are in order, none of them counted from the end.
   bool IsSorted(TaskRunner& runner) const {
     if (num_elements_ == 0) return true;
