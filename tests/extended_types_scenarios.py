@@ -349,7 +349,6 @@ text("pair_to_key", lambda x: convert(convert(x, PAIR), KEY_TYPE), x32)
 text("pair_tangent", lambda x: jax.jvp(lambda x: (x, convert(x32, PAIR)), (x,), (x,)), x32)
 text("key", lambda x: convert(x, KEY_TYPE), np.zeros((3, 2), np.uint32))
 text("of_key", lambda k: convert(k, "uint32"), random.key(0))
-CASES.add("returned", lambda: jax.jit(up)(x3))
 CASES.add("compared", lambda: jax.jit(lambda x: up(x) == up(x))(x3))
 CASES.add(
     "names",

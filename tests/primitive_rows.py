@@ -392,6 +392,7 @@ def highest(x):
 
 # Not bound by themselves, and why there is no row.
 WITHOUT_ROW = {
+    "cudnn_fusion": "a call that CUDA compiles as one kernel: outside_names_test.py",
     "after_all": "joins tokens, which carry no values",
     "cumulative_loop": "emitted by the lowering of cumsum and related functions, and by nothing else",
     "check": "has no result: checkify_test.py",
