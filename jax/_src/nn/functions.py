@@ -2,7 +2,7 @@
 
 import math
 import warnings
-from functools import partial, wraps
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -11,6 +11,7 @@ from jax._src import api, config, core, dtypes
 from jax._src.custom_derivatives import custom_jvp
 from jax._src.jit.library import inline_jit, nested_jit
 from jax._src.lax import lax, parallel, special as lax_special
+from jax._src.lax.special.basic import wide_enough
 from jax._src.lax.special.doubled import two_product
 from jax._src.numpy import reductions, ufuncs
 from jax._src.numpy.selecting import clip
@@ -275,21 +276,9 @@ def _gelu_exponent(x):
     return x * (linear + (0.044715 * linear) * (x * x))
 
 
-def _in_float32(fun):
-    """Makes a function of narrower numbers compute in float32."""
-
-    @wraps(fun)
-    def wide(x):
-        if x.dtype.itemsize >= 4:
-            return fun(x)
-        return lax.convert_element_type(fun(lax.convert_element_type(x, np.float32)), x.dtype)
-
-    return wide
-
-
 @custom_jvp
 @inline_jit
-@_in_float32
+@wide_enough
 def _gelu_tanh(x):
     # Unlike (1 + tanh(z / 2)) / 2, this keeps its digits where the result is small. An eighth of the exponential, as
     # that may overflow where the result is not below the normal numbers.
@@ -298,7 +287,7 @@ def _gelu_tanh(x):
 
 
 @inline_jit
-@_in_float32
+@wide_enough
 def _gelu_tanh_slope(x):
     # Beyond, the slope is 0 or 1 to all digits, and powers may overflow.
     x = lax.clamp(np.array(-30, x.dtype), x, np.array(30, x.dtype))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -45,6 +46,7 @@ def same_shape(*args):
 def wide_enough(impl: Callable[..., Any]) -> Callable[..., Any]:
     """Wrap a function to compute in float32 for narrower dtypes."""
 
+    @functools.wraps(impl)
     def wide(*args):
         dtype = core.typeof(args[0]).dtype
         if dtypes.itemsize_bits(dtype) >= 32:
