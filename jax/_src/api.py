@@ -25,11 +25,11 @@ from jax._src.transforms.derivatives import (
     vjp as vjp,
 )
 from jax._src.transforms.jacobians import (
-    _std_basis as _std_basis,
     hessian as hessian,
     jacfwd as jacfwd,
     jacobian as jacobian,
     jacrev as jacrev,
+    std_basis,
 )
 from jax._src.transforms.vmap import vmap as vmap
 from jax._src.tree_util import default_registry, tree_unflatten
@@ -237,8 +237,8 @@ def clear_caches() -> None:
     clear_all_caches()
 
 
-# Names that outside code imports; `device_put`, `GradRef` and `_std_basis` above are some more.
-_dtype = dtypes.dtype
+# Names that outside code imports; `device_put` and `GradRef` above are two more.
+_dtype, _std_basis = dtypes.dtype, std_basis
 __getattr__, __dir__ = lazy_names(
     __name__,
     {

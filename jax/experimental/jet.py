@@ -20,7 +20,7 @@ from jax._src.jet import (
     zero_series as zero_series,
     zero_term as zero_term,
 )
-from jax._src.jet.elementary import _logistic_taylor as _logistic_taylor
+from jax._src.jet.elementary import logistic_taylor as _logistic_taylor
 from jax._src.tree_util import (
     register_pytree_node as register_pytree_node,
     tree_flatten as tree_flatten,

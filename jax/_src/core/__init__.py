@@ -1,9 +1,5 @@
 """The core of tracing: types, primitives, traces, jaxprs, effects and the printer of jaxprs."""
 
-from jax._src.core._compat import (
-    get_referent as get_referent,
-    modify_spec_for_auto_manual as modify_spec_for_auto_manual,
-)
 from jax._src.core.avals import (
     AbstractToken as AbstractToken,
     AbstractValue as AbstractValue,
@@ -203,7 +199,12 @@ from jax._src.memory import MemorySpace as MemorySpace
 
 # Names that outside code imports; what higher layers define is taken from public modules.
 _late_name, __dir__ = lazy_names(
-    __name__, {"jax": ("new_ref",), "jax.extend.core.primitives": ("call_p", "closed_call_p")}
+    __name__,
+    {
+        "jax": ("new_ref",),
+        "jax._src.core._compat": ("get_referent", "modify_spec_for_auto_manual"),
+        "jax.extend.core.primitives": ("call_p", "closed_call_p"),
+    },
 )
 
 

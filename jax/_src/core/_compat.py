@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Hashable, Iterable
 from typing import Any
 
 from jax._src.core.trace import Tracer
-from jax._src.mesh import AxisType
+from jax._src.mesh import AbstractMesh, AxisType, Mesh
 from jax._src.partition_spec import PartitionSpec
 
 
@@ -15,11 +15,11 @@ def get_referent(x: object) -> object:
     return x.get_referent() if isinstance(x, Tracer) else x
 
 
-def modify_spec_for_auto_manual(spec: PartitionSpec, mesh: Any) -> PartitionSpec:
+def modify_spec_for_auto_manual(spec: PartitionSpec, mesh: Mesh | AbstractMesh) -> PartitionSpec:
     """Keep only the Explicit axes of a mesh in a spec, and the reductions over them."""
     kinds = dict(zip(mesh.axis_names, mesh.axis_types))
 
-    def explicit(names: Iterable[Any]) -> list[Any]:
+    def explicit(names: Iterable[Hashable]) -> list[Hashable]:
         return [name for name in names if kinds[name] == AxisType.Explicit]
 
     entries: list[Any] = []

@@ -40,6 +40,7 @@ from jax._src.interpreters.splitting import (
 from jax._src.lazy_names import lazy_names
 
 if TYPE_CHECKING:
+    from jax._src.core.jaxpr import JaxprEqnContext
     from jax._src.source_info_util import SourceInfo
 
 dce_rules = SplitRuleView("dce")
@@ -329,7 +330,7 @@ class DynamicJaxprTrace(Trace):
         params: dict[str, Any],
         effects: Iterable[Effect],
         source_info: SourceInfo | None = None,
-        ctx: Any = None,
+        ctx: JaxprEqnContext | None = None,
     ) -> tuple[TracingEqn, list[DynamicJaxprTracer]]:
         """Return an equation that is not yet added, and its results, for staging rules of outside code."""
         source_info = source_info or source_info_util.current()
@@ -730,9 +731,7 @@ def prune_closed_jaxpr_outputs(closed: ClosedJaxpr, used_outputs: Sequence[bool]
 
 # Names that outside code imports, to stage equations by its own rules (`custom_staging_rules`)
 
-__getattr__, __dir__ = lazy_names(
-    __name__, {"jax._src.interpreters.jaxpr_trace": ("PartialVal",)}
-)  # fmt: skip
+__getattr__, __dir__ = lazy_names(__name__, {"jax._src.interpreters.jaxpr_trace": ("PartialVal",)})
 
 
 class TracingEqn:
@@ -744,7 +743,7 @@ class TracingEqn:
 
     def __init__(
         self, in_tracers: Sequence[DynamicJaxprTracer], outvars: list[Var], primitive: Primitive,
-        params: dict[str, Any], effects: Iterable[Effect], source_info: SourceInfo, ctx: Any,
+        params: dict[str, Any], effects: Iterable[Effect], source_info: SourceInfo, ctx: JaxprEqnContext,
     ):  # fmt: skip
         self.in_tracers = in_tracers
         self.outvars = outvars

@@ -202,6 +202,6 @@ _def_sine(lax.cosh_p, lax.sinh_p, 1, False)
 # Names that outside code imports
 
 
-def _logistic_taylor(primals_in, series_in, **params):
+def logistic_taylor(primals_in, series_in, **params):
     """The rule of the logistic function."""
     return jet_rules[lax.logistic_p](primals_in, series_in, **{"accuracy": None, **params})

@@ -10,14 +10,7 @@ from jax._src.numpy.util import to_array
 from jax._src.random.calls import param_shape
 from jax._src.random.prng import default_prng_impl as default_prng_impl
 
-
-def _check_broadcast_shapes(name: str, shape: Any, *args: Any) -> tuple[int, ...]:
-    """Return `shape`, or by default the shape to which arguments of the function `name` broadcast.
-
-    Raises:
-      ValueError: if the arguments do not broadcast to `shape`.
-    """
-    return param_shape(name, shape, *args)
+_check_broadcast_shapes = param_shape
 
 
 def _safe_int_to_float(bits: Any, dtype: Any) -> Any:

@@ -28,11 +28,11 @@ from jax._src.test_util.cases import (
 )
 from jax._src.test_util.counting import (
     EventCounter as EventCounter,
-    _check_dtypes_match as _check_dtypes_match,
     assert_dot_precision as assert_dot_precision,
     assert_dot_preferred_element_type as assert_dot_preferred_element_type,
     assert_global_configs_unchanged as assert_global_configs_unchanged,
     assert_num_jit_and_pmap_compilations as assert_num_jit_and_pmap_compilations,
+    check_dtypes_match as _check_dtypes_match,
     count_device_put as count_device_put,
     count_events as count_events,
     count_jit_and_pmap_lowerings as count_jit_and_pmap_lowerings,

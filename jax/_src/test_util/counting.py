@@ -177,7 +177,7 @@ def register_event_duration_listener(callback: Any) -> Iterator[None]:
         monitoring.unregister_event_duration_listener(callback)
 
 
-def _check_dtypes_match(xs: Any, ys: Any) -> None:
+def check_dtypes_match(xs: Any, ys: Any) -> None:
     """Checks that two trees of arrays and numbers have the same dtypes, leaf by leaf."""
 
     def check(x: Any, y: Any) -> None:

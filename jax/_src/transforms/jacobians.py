@@ -79,7 +79,7 @@ def jacfwd(
         f_partial, dyn_args = argnums_partial(f, argnums, args)
         for leaf in tree_leaves(dyn_args):
             check_input_dtype("jacfwd", holomorphic, False, leaf)
-        basis = _std_basis(dyn_args)
+        basis = std_basis(dyn_args)
 
         def push(tangents):
             out = jvp(f_partial, dyn_args, tangents, has_aux=has_aux)
@@ -154,7 +154,7 @@ def jacrev(
         for leaf in tree_leaves(y):
             check_output_dtype("jacrev", holomorphic, leaf)
         pull = lambda ct: tree_map(_without_float0, pullback(ct), dyn_args)
-        jac = vmap(pull)(_std_basis(y, of_cotangents=True))
+        jac = vmap(pull)(std_basis(y, of_cotangents=True))
         jac = jac[0] if isinstance(argnums, int) else jac
         example = dyn_args[0] if isinstance(argnums, int) else dyn_args
         jac_tree = tree_map(lambda j, by: _unravel(y, 0, _typed_like(by, j)), jac, example)
@@ -193,7 +193,7 @@ def hessian(
     )  # fmt: skip
 
 
-def _std_basis(pytree, of_cotangents: bool = False):
+def std_basis(pytree, of_cotangents: bool = False):
     """The standard basis of the tree's space: leaves have a leading axis over all entries."""
     leaves, tree = tree_flatten(pytree)
     sizes = [math.prod(np.shape(x)) for x in leaves]

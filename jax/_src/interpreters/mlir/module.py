@@ -528,11 +528,11 @@ def _first_error(err: Exception) -> str | None:
     return None if found is None else found[1]
 
 
-def _broken_assertion(module: Any) -> str | None:
+def _broken_assertion(module: object) -> str | None:
     """The message of an assertion that does not hold, found without the calls that come after it."""
     with make_ir_context(), ir.Location.unknown():
-        module = ir.Module.parse(module_to_bytecode(module))
-        for function in module.body.operations:
+        copy = ir.Module.parse(module_to_bytecode(module))
+        for function in copy.body.operations:
             for block in function.operation.regions[0] if function.operation.regions else ():
                 guarded = False
                 for op in list(block.operations):
@@ -543,7 +543,7 @@ def _broken_assertion(module: Any) -> str | None:
                     target = op.operation.attributes.get("call_target_name")
                     guarded |= target is not None and target.value == "shape_assertion"
         try:
-            _refined(module, validate_static_shapes=False)
+            _refined(copy, validate_static_shapes=False)
         except JaxRuntimeError as err:
             problem = _first_error(err)
             if problem is not None and problem.startswith(_SHAPES_DO_NOT_MATCH):

@@ -12,10 +12,7 @@ from jax._src.interpreters.pxla.transfers import global_aval_to_result_handler, 
 from jax._src.mesh import Mesh as Mesh
 from jax._src.sharding import Sharding
 
-
-def cc_shard_arg(x: object, sharding: Any, layout: Any) -> Any:
-    """Places one argument as a program takes it."""
-    return shard_arg_fallback(x, sharding, layout)
+cc_shard_arg = shard_arg_fallback
 
 
 def prune_unused_inputs(jaxpr: Jaxpr) -> tuple[Jaxpr, set[int], set[int]]:

@@ -97,7 +97,7 @@ def compile_lowered(
     info: ProgramInfo,
     placement: Placement,
     compiler_options: dict[str, Any],
-    pgle_profiler: Any = None,
+    pgle_profiler: object = None,
 ) -> MeshExecutable:
     """Compiles a lowered module for the devices of `placement`."""
     devices, n = placement.devices, placement.num_devices

@@ -156,7 +156,7 @@ class MeshComputation:
         compiler_options: dict[str, Any] | None = None,
         *,
         device_assignment: Any = None,
-        pgle_profiler: Any = None,
+        pgle_profiler: object = None,
     ) -> MeshExecutable:
         """Compiles the program.
 

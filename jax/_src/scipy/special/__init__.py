@@ -10,7 +10,6 @@ from jax._src.scipy.special.bessel import (
     zeta as zeta,
 )
 from jax._src.scipy.special.elementary import (
-    _xlogx as _xlogx,  # a name that outside code imports
     boxcox as boxcox,
     boxcox1p as boxcox1p,
     entr as entr,
@@ -21,6 +20,7 @@ from jax._src.scipy.special.elementary import (
     rel_entr as rel_entr,
     softmax as softmax,
     xlog1py as xlog1py,
+    xlogx as _xlogx,  # a name that outside code imports
     xlogy as xlogy,
 )
 from jax._src.scipy.special.error import (

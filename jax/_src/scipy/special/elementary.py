@@ -89,20 +89,20 @@ def xlog1py(x: ArrayLike, y: ArrayLike) -> Array:
 
 
 @custom_jvp
-def _xlogx(x):
+def xlogx(x):
     x = to_array(x)
     return where(x == 0, 0, x * lax.log(where(x == 0, 1, x)))
 
 
-@_xlogx.defjvp
+@xlogx.defjvp
 def _xlogx_jvp(primals, tangents):
     (x,), (t,) = primals, tangents
-    return _xlogx(x), t * (lax.log(x) + 1)
+    return xlogx(x), t * (lax.log(x) + 1)
 
 
 @nested_jit
 def _entr(x):
-    return where(x < 0, -np.inf, -_xlogx(x))
+    return where(x < 0, -np.inf, -xlogx(x))
 
 
 @export
