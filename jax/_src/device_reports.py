@@ -37,9 +37,8 @@ class Reports:
     def __init__(self, error: type[Exception]):
         self.error = error
         self._lock = threading.Lock()
-        self._texts: dict[
-            int, str
-        ] = {}  # by numbers that count up, until no thread is in a context
+        # By numbers that count up; they are kept until no thread is in a context.
+        self._texts: dict[int, str] = {}
         self._count = 0
         self._open: set[int] = set()  # the numbers of those that no context has raised
         self._num_threads = 0  # in contexts

@@ -268,9 +268,8 @@ class _HiSplitRules(SplitRules):
                 f" {(smaller.in_avals_flat, smaller.out_avals_flat)}."
             )
         params, effects = dict(eqn.params, _prim=smaller), frozenset(smaller.effects)
-        return used_ins, eqn.replace(
-            invars=invars, outvars=outvars, params=params, effects=effects
-        )  # fmt: skip
+        kept = eqn.replace(invars=invars, outvars=outvars, params=params, effects=effects)
+        return used_ins, kept
 
 
 call_hi_primitive_p.split = _HiSplitRules()

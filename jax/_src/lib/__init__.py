@@ -120,9 +120,8 @@ _LAZY = {
 def __getattr__(name: str) -> Any:
     if name == "jaxlib_extension_version":
         value: Any = importlib.import_module("jaxlib.xla_client")._version
-    elif (
-        name == "cuda_versions"
-    ):  # that outside code imports: None without the CUDA plugin's kernels
+    elif name == "cuda_versions":
+        # A name that outside code imports: None without the CUDA plugin's kernels.
         plugins = importlib.import_module("jaxlib.plugin_support")
         value = plugins.import_from_plugin("cuda", "_versions")
     elif name in _LAZY:

@@ -175,6 +175,5 @@ def ppf(q: ArrayLike, b: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) ->
     Array(1.100..., dtype=float32, weak_type=True)
     """
     b = _positive(b)
-    return scaled_up(
-        _defined(lax.pow(1 - probability(q), -1 / b), b), loc, scale
-    )  # 1 to the power of NaN is 1
+    power = lax.pow(1 - probability(q), -1 / b)
+    return scaled_up(_defined(power, b), loc, scale)  # 1 to the power of NaN is 1
