@@ -21,12 +21,12 @@ ROW = re.compile(r"\| ([\w.]+), (\w+) \| (\S+) \| (\S*) \| (.+?) \| (\S*) \|")
 
 # Functions whose errors are measured here, of which most were worse with XLA's own expansions.
 MEASURED = {
-    "float32": "exp2 cbrt sinc expm1 sin sinh cosh atanh atan2 expn gelu gelu_exact sici polygamma",
+    "float32": "exp2 cbrt sinc expm1 sin sinh cosh atanh atan2 expn gelu_exact sici polygamma",
     "float64": "exp2 cbrt sinc expm1 sinh cosh atanh log10 log1p log1mexp expn gelu_exact polygamma bessel_jn",
     "complex64": "expm1 sin sinh cosh log1p loggamma",
     "complex128": "expm1 cosh sqrt loggamma",
     "float16": "exp2",
-    "bfloat16": "cbrt sinh exp2 gelu",
+    "bfloat16": "cbrt sinh exp2",
 }
 
 
@@ -120,20 +120,6 @@ def test_arc_sine_of_the_smallest_normal_numbers(dtype):
     with jax.enable_x64(dtype == np.float64):
         x = (float(ml_dtypes.finfo(dtype).tiny) * np.array([1, -1.5, 2, -3.5, 4.5])).astype(dtype)
         np.testing.assert_array_equal(jax.jit(jnp.asin)(x), x, strict=True)
-
-
-def test_derivatives_of_gelu_in_tails_and_of_huge_numbers():
-    x = np.array([-9, -4, -0.5, 0, 3])
-    c = np.sqrt(8 / np.pi)
-    share = 1 / (1 + np.exp(-c * (x + 0.044715 * x**3)))
-    slope = share + x * share * (1 - share) * c * (1 + 3 * 0.044715 * x**2)
-    first = jax.vmap(jax.grad(jax.nn.gelu))
-    np.testing.assert_allclose(first(jnp.float32(x)), slope, rtol=2e-5)
-    huge = jnp.array([-np.inf, -1e30, -40, 40, 1e30, np.inf])
-    np.testing.assert_array_equal(first(huge), [0, 0, 0, 1, 1, 1])
-    second = jax.vmap(jax.grad(jax.grad(jax.nn.gelu)))
-    np.testing.assert_array_equal(second(huge), 0)
-    np.testing.assert_allclose(second(jnp.zeros(1)), [c / 2], rtol=1e-6)
 
 
 def test_sinc_is_zero_at_integers_with_any_derivative():

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -46,7 +45,6 @@ def same_shape(*args):
 def wide_enough(impl: Callable[..., Any]) -> Callable[..., Any]:
     """Wrap a function to compute in float32 for narrower dtypes."""
 
-    @functools.wraps(impl)
     def wide(*args):
         dtype = core.typeof(args[0]).dtype
         if dtypes.itemsize_bits(dtype) >= 32:
