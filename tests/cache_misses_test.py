@@ -17,7 +17,7 @@ import pytest
 import jax
 import jax.numpy as jnp
 from jax._src import compile_summary, config
-from jax.sharding import AxisType, NamedSharding, PartitionSpec as P
+from jax.sharding import AxisType, NamedSharding, PartitionSpec as P, SingleDeviceSharding
 
 if not jax._src.xla_bridge.backends_are_initialized():
     config.update("jax_num_cpu_devices", 8)
@@ -145,7 +145,40 @@ def test_options():
         return x
 
     miss = explained(lambda: jax.jit(g)(X, X), lambda: jax.jit(g, donate_argnums=1)(X, jnp.ones(3)))
-    assert miss.changes[0].kind == "options" and "jit g once" in miss.remedy
+    assert miss.changes == (("options", "donate_argnames", "()", "('y',)", ""),)
+    assert miss.cause == "options of donate_argnames" and "jit g once" in miss.remedy
+
+
+@pytest.mark.parametrize(
+    ("options", "path", "old", "new"),
+    [
+        (dict(static_argnums=1), "static_argnames", "()", "('n',)"),
+        (dict(keep_unused=True), "keep_unused", "False", "True"),
+        (dict(inline=True), "inline", "False", "True"),
+        (dict(compiler_options={"xla_cpu_enable_fast_math": True}), "compiler_options", "{}", "True}"),
+        (dict(in_shardings=SingleDeviceSharding(jax.devices()[0])), "in_shardings", "unspecified", "CpuDevice"),
+        (dict(out_shardings=(None, None)), "out_shardings", "unspecified", "(None, None)"),
+    ],
+)  # fmt: skip
+def test_options_by_name(options, path, old, new):
+    def g(x, n):
+        return x, n
+
+    miss = explained(lambda: jax.jit(g)(X, 2), lambda: jax.jit(g, **options)(X, 2))
+    (change,) = miss.changes
+    assert miss.kind == "traced"  # and no further one, "compiled"
+    assert (change.kind, change.path, change.old) == ("options", path, old) and new in change.new
+
+
+def test_options_of_traced_functions():
+    def g(x):
+        return x + 1
+
+    jax.jit(g)(X)
+    donating = jax.jit(g, donate_argnums=0)
+    donating.trace(jnp.ones(3))
+    miss = explained(lambda: None, lambda: donating(jnp.ones(3)))  # its trace is not new
+    assert miss.kind == "compiled" and miss.changes[0].path == "donated_invars"
 
 
 # Functions that are defined anew

@@ -36,7 +36,7 @@ class _Pjit(jitted.Jitted):
 
     def __init__(self, fun: Callable, options: jitted.Options):
         super().__init__(fun, options)
-        options.key = (*options.key, "pjit")  # shares no programs with `jit`
+        options.key = options.key._replace(of_transform=("pjit",))  # shares no programs with `jit`
 
     @traceback_util.api_boundary
     def trace(self, *args, **kwargs):

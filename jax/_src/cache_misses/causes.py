@@ -16,6 +16,7 @@ import numpy as np
 from jax._src import config
 from jax._src.core import ShapedArray, typeof
 from jax._src.named_sharding import NamedSharding
+from jax._src.sharding_impls import UnspecifiedValue
 from jax._src.tree_util import equality_errors_pytreedef, keystr
 from jax._src.util import fun_name
 
@@ -71,13 +72,40 @@ def key_changes(
     """The distance of two keys of the cache of traces, and how they differ."""
     signature, avals, options, context = key
     old_signature, old_avals, old_options, old_context = old
+    if options != old_options:  # first, as they also decide which arguments the signature has
+        changes = _option_changes(options, old_options)
+        return (5, len(changes)), changes
     if signature != old_signature:
-        static_argnums = options[1] if isinstance(options, tuple) and len(options) > 1 else ()
-        changes = _signature_changes(fun, signature, old_signature, static_argnums)
+        changes = _signature_changes(fun, signature, old_signature, options.static_argnums)
         return (4, len(changes)), changes
-    if options != old_options:
-        return (3, 0), [Change("options", "jit", "other options", "these options")]
     return _differences_of_types(avals, old_avals, context, old_context, arg_names)
+
+
+def _option_changes(now: Any, before: Any) -> list[Change]:
+    differ = {name for name, value, old in zip(now._fields, now, before) if value != old}
+    changes = []
+    for name, value, old in zip(now._fields, now, before):
+        # `jit` infers numbers and names of arguments from each other.
+        if name in differ and name.replace("nums", "names") in differ - {name}:
+            continue
+        if name in differ:
+            if name in ("in_shardings", "out_shardings"):
+                old, value = _shardings(old), _shardings(value)
+            elif name == "compiler_options":
+                old, value = short(dict(old)), short(dict(value))
+            elif name == "of_transform":
+                name, old, value = "transformation", short(old), short(value)
+            else:
+                old, value = short(old), short(value)
+            changes.append(Change("options", name, old, value))
+    return changes
+
+
+def _shardings(option: tuple[tuple, str]) -> str:
+    """The text of `in_shardings` or `out_shardings`, which keys have as leaves and tree."""
+    leaves, tree = option
+    texts = ["None" if leaf is None else _place(leaf) for leaf in leaves]
+    return texts[0] if tree == "PyTreeDef(*)" else f"({', '.join(texts)})"
 
 
 def staging_changes(
@@ -218,16 +246,24 @@ def placement_changes(params: dict, key: tuple, old: tuple, names: Sequence) -> 
     option_names = [name for name in params if name != "jaxpr"]
     for name, now, before in zip(option_names, options, old_options):
         if now != before:
-            changes.append(Change("options", name, short(before), short(now)))
+            changes.append(Change("options", name, _option(before), _option(now)))
     if meshes != old_meshes:
         changes.append(Change("mesh", "mesh", short(old_meshes[0]), short(meshes[0])))
     return changes or context_changes(context, old_context)
+
+
+def _option(value: Any) -> str:
+    """The text of an option; those about arguments and results have a value for each of them."""
+    unspecified = isinstance(value, tuple) and any(isinstance(x, UnspecifiedValue) for x in value)
+    return f"({', '.join(map(_place, value))})" if unspecified else short(value)
 
 
 def _place(entry: Any) -> str:
     sharding, layout = entry if isinstance(entry, tuple) else (entry, None)
     if sharding is None:
         return "not committed to a device"
+    if isinstance(sharding, UnspecifiedValue):
+        return "unspecified"
     if isinstance(sharding, NamedSharding):
         text = f"{sharding.spec} on mesh {dict(sharding.mesh.shape)}"
     else:

@@ -151,6 +151,15 @@ def explain_cache_miss(*, quiet: bool = False) -> Iterator[CacheMisses]:
 _seen_functions: weakref.WeakSet[Any] = weakref.WeakSet()
 _seen_definitions: dict[Any, tuple[str, dict[str, str]]] = {}  # by the code, or else by the line
 _lock = threading.Lock()
+
+
+class _Told(threading.local):
+    """The function, and the call of it, whose last miss was told to be due to options of `jit`."""
+
+    options_of: tuple[str, str, str] | None = None
+
+
+_told = _Told()
 _MOST_KEYS = 256  # that a call is compared with: the latest ones
 
 
@@ -241,13 +250,19 @@ def explain_compilation(params: dict, key: tuple, keys: Iterable[Any]) -> None:
         return
     names = info.safe_arg_names(len(params["jaxpr"].in_avals))
     found = [placement_changes(params, key, old, names) for old in reversed(previous)]
-    _tell("compiled", name, where, min(found, key=len))
+    changes = min(found, key=len)
+    if all(change.kind == "options" for change in changes):
+        if _told.options_of == (name, where, _called_at()):  # other options are another trace, too
+            return
+    _tell("compiled", name, where, changes)
 
 
 def _tell(
     kind: str, name: str, where: str, changes: list[Change], fun: Callable | None = None
 ) -> None:
-    called_at = source_info_util.summarize(source_info_util.current()) or "<unknown>"
+    called_at = _called_at()
+    by_options = kind == "traced" and changes[0].kind == "options"
+    _told.options_of = (name, where, called_at) if by_options else None
     remedy = remedy_for(kind, name, changes, inspect.ismethod(fun))
     is_within = kind != "compiled" and _is_staging()
     miss = CacheMiss(kind, name, where, called_at, tuple(changes), remedy, is_within)
@@ -261,6 +276,10 @@ def _tell(
         compile_summary.count_cause(name, where if of_user else None, miss.cause)
     if config.explain_cache_misses.value:
         logger.warning("\n".join(_log_lines(miss, id(fun))))
+
+
+def _called_at() -> str:
+    return source_info_util.summarize(source_info_util.current()) or "<unknown>"
 
 
 def _is_staging() -> bool:

@@ -11,7 +11,7 @@ import functools
 import threading
 import weakref
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from jax._src import (
     api_util,
@@ -102,6 +102,21 @@ class _ClearTraces:
 register_cache(_ClearTraces, "jit traces")
 
 
+class OptionsKey(NamedTuple):
+    """What of the options of `jit` is part of cache keys; shardings are given by leaves and tree."""
+
+    in_shardings: tuple[tuple, str]
+    out_shardings: tuple[tuple, str]
+    static_argnums: tuple[int, ...]
+    static_argnames: tuple[str, ...]
+    donate_argnums: tuple[int, ...]
+    donate_argnames: tuple[str, ...]
+    keep_unused: bool
+    inline: bool
+    compiler_options: tuple
+    of_transform: tuple = ()  # what `pjit` and `pmap` add
+
+
 class Options:
     """The options of a `jit` call, normalized; `key` is what of them is part of cache keys."""
 
@@ -122,7 +137,8 @@ class Jitted:
       cache_miss: runs a call for which the native callable has no program.
       trace, lower, eval_shape: the methods of the callable.
 
-    What determines its programs besides the function and the options, it adds to `options.key`.
+    What determines its programs besides the function and the options, it adds to `options.key`, as
+    `of_transform`.
 
     Args:
       fun: the function.
@@ -389,7 +405,8 @@ def trace_function(
                 "jit", fun, args, kwargs, static_argnums=statics, static_argnames=static_argnames
             ).arg_names
         )
-        as_of_call = lambda k: (k[1], k[2], (None, k[3]), k[4])
+        options = _default_options().key
+        as_of_call = lambda k: (k[1], k[2], options._replace(static_argnums=k[3]), k[4])
         keys = [as_of_call(k) for k in list(table.keys()) if k[0] == "traced"]
         cache_misses.explain_trace(fun, as_of_call(key), keys, names)
     api_util.check_may_trace(fun, "jit")
@@ -611,8 +628,8 @@ def make_options(
         (tuple(tree_flatten(s, is_leaf=lambda x: x is None)[0]), str(tree_structure(s)))
         for s in (in_shardings, out_shardings)
     )
-    opts.key = (
-        shardings, opts.static_argnums, opts.static_argnames, opts.donate_argnums,
+    opts.key = OptionsKey(
+        *shardings, opts.static_argnums, opts.static_argnames, opts.donate_argnums,
         opts.donate_argnames, opts.keep_unused, opts.inline, opts.compiler_options,
     )  # fmt: skip
     hash(opts.key)  # raises TypeError here, not in the first call

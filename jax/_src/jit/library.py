@@ -106,7 +106,7 @@ def _options(static_argnames: tuple[str, ...]):
     opts = jitted.make_options(None)
     if static_argnames:
         opts.static_argnames = static_argnames
-        opts.key = (*opts.key[:2], static_argnames, *opts.key[3:])
+        opts.key = opts.key._replace(static_argnames=static_argnames)
     return opts
 
 

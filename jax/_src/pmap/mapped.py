@@ -66,7 +66,7 @@ class _Pmap(jitted.Jitted):
         self.devices, self.backend = devices, backend
         self.axis_size = axis_size
         key = ("pmap", axis_name, _key(in_axes), _key(out_axes), devices, backend, axis_size)
-        options.key = (*options.key, *key)
+        options.key = options.key._replace(of_transform=key)
         hash(options.key)  # raises TypeError here, not in the first call
         self.uncompiled = wraps(fun)(lambda *args, **kwargs: self._call_uncompiled(args, kwargs))
 
