@@ -1,5 +1,6 @@
 """Activation functions, normalizations and `one_hot`."""
 
+import math
 import warnings
 from functools import partial
 from typing import Any
