@@ -242,11 +242,13 @@ def activations(info, n=N):
     low = edges.low
     x = join(near(low, -low), near(-5, 5), edges.everywhere)
     smooth = ("softplus", "log_sigmoid", "sigmoid", "silu", "gelu", "gelu_exact", "mish")
-    pieces = ("elu", "celu", "selu", "leaky_relu", "hard_sigmoid", "hard_silu", "sparse_plus")
-    for name in (*smooth, *pieces, "soft_sign", "squareplus"):
+    pieces = ("elu", "celu", "selu", "leaky_relu", "hard_sigmoid", "hard_silu")
+    sparse = ("sparse_plus", "sparse_sigmoid")
+    for name in (*smooth, *pieces, *sparse, "soft_sign", "squareplus"):
         yield name, x
+    yield "glu", x, np.roll(x, n // 2)
     yield "log1mexp", join(across(edges.tiny, -low), near(0, 3))
-    for name in ("logsumexp", "softmax", "log_softmax"):
+    for name in ("logsumexp", "softmax", "log_softmax", "logmeanexp"):
         yield name, *[join(near(-20, 20), near(-1, 1), near(-300, 300)) for _ in range(3)]
 
 

@@ -244,7 +244,9 @@ def boxcox1p(x: ArrayLike, lmbda: ArrayLike) -> Array:
 @nested_jit
 def _logit_value(x):
     if dtypes.issubdtype(x.dtype, np.complexfloating):
-        return lax.log(x / (1 - x))
+        middle = abs(x - 0.5) < 0.25
+        near = 2 * lax.atanh(2 * where(middle, x, 0.5) - 1)
+        return where(middle, near, lax.log(x / (1 - x)))
     # Near 1/2 the logarithm's argument is close to 1.
     middle = (x > 0.4) & (x < 0.6)
     near = where(middle, x, 0.5)

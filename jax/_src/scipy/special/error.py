@@ -12,7 +12,7 @@ from jax._src.basearray import Array
 from jax._src.custom_derivatives import custom_jvp
 from jax._src.jit.library import nested_jit
 from jax._src.lax import lax, special
-from jax._src.lax.special.doubled import split, two_product
+from jax._src.lax.special.doubled import split, two_difference, two_product
 from jax._src.lax.special.expansions import accurate_log1p, log2_single
 from jax._src.lax.special.normal import erfcx_positive, exp_minus_square
 from jax._src.lax.special.polynomials import even_odd, piecewise
@@ -148,8 +148,27 @@ def _wofz_value(z):
     infinite = abs(x) == np.inf
     out = where(infinite, lax.complex(lax.full_like(x, 0), lax.full_like(x, 0)), out)
     # w(-z) = 2 exp(-z**2) - w(z), DLMF 7.4.3; with z in the upper half-plane
-    square = lax.complex((y - x) * (y + x), -2 * x * y)
-    return where(lower, 2 * lax.exp(square) - out, out)
+    return where(lower, _twice_exp_minus_square(x, y) - out, out)
+
+
+def _twice_exp_minus_square(x, y):
+    """Returns 2 exp(-(x + i y)**2), with the low bits of the square, and infinite parts where it overflows."""
+    (xx, xx_rest), (yy, yy_rest), (xy, xy_rest) = (
+        two_product(*p) for p in ((x, x), (y, y), (x, y))
+    )
+    exponent, rest = two_difference(yy, xx)
+    rest = rest + (yy_rest - xx_rest)
+    rest = where(lax.is_finite(rest), rest, 0)
+    angle_rest = where(lax.is_finite(xy_rest), 2 * xy_rest, 0)
+    # Half of the exponent, as the exponential may be out of range where its products are not.
+    half = lax.exp(0.5 * where(exponent == exponent, exponent, (y - x) * (y + x)))
+    cos, sin = lax.cos(2 * xy), lax.sin(2 * xy)
+    real = cos - sin * angle_rest + cos * rest
+    imag = -sin - cos * angle_rest - sin * rest
+    # On the axes the imaginary part is zero, also where the exponential is infinite; and both are at infinity.
+    real = where(half == 0, 0, 2 * (half * real) * half)
+    imag = where(sin == 0, -sin, 2 * (half * imag) * half)
+    return lax.complex(real, where(half == 0, 0, imag))
 
 
 @custom_jvp
