@@ -162,7 +162,7 @@ class Side:
             self._worker = None
 
 
-def measure_startup(sides: list[Side], rounds: int, bar: tqdm) -> list[Row]:
+def measure_startup(sides: list[Side], rounds: int, fastest: bool, bar: tqdm) -> list[Row]:
     for side in sides:
         side.startup()  # writes the bytecode and fills the disk cache
     samples = {side: [] for side in sides}
@@ -170,7 +170,7 @@ def measure_startup(sides: list[Side], rounds: int, bar: tqdm) -> list[Row]:
         samples[side].append(side.startup())
         bar.update(1 / (rounds * len(sides)) * len(STARTUP_ROWS))
     return [
-        compare(row, *([sample[i] for sample in samples[side]] for side in sides))
+        compare(row, *([sample[i] for sample in samples[side]] for side in sides), fastest)
         for i, row in enumerate(STARTUP_ROWS)
     ]
 
@@ -181,9 +181,7 @@ def measure(row: dict, sides: list[Side], rounds: int, fastest: bool = False) ->
             samples = measure_in_new_workers(row, sides, rounds)
         else:
             samples = take_samples(row, sides, rounds, fastest)
-        if fastest:
-            samples = {side: [min(times)] for side, times in samples.items()}
-        return compare(row, *(samples[side] for side in sides))
+        return compare(row, *(samples[side] for side in sides), fastest)
     except BenchError as error:
         return failed(row, str(error))
 
@@ -238,7 +236,9 @@ def alternate(sides: list[Side], rounds: int):
         yield from sides if i % 2 == 0 else reversed(sides)
 
 
-def compare(row: dict, ours: list[float], oracle: list[float]) -> Row:
+def compare(row: dict, ours: list[float], oracle: list[float], fastest: bool = False) -> Row:
+    if fastest:
+        ours, oracle = [min(ours)], [min(oracle)]
     ratios = [
         a / b if b else (1.0 if a == b else float("inf")) for a, b in zip(ours, oracle, strict=True)
     ]
@@ -453,7 +453,7 @@ def run(arguments) -> list[Row]:
                 bar.set_description("import jax")
                 rows += [
                     row
-                    for row in measure_startup(sides, arguments.rounds, bar)
+                    for row in measure_startup(sides, arguments.rounds, arguments.fastest, bar)
                     if row.name in {w["name"] for w in wanted}
                 ]
             for row in wanted:

@@ -1,5 +1,6 @@
 """The runner of the benchmarks: how rounds become ratios, and ratios a table."""
 
+import functools
 import io
 import json
 import os
@@ -10,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from tqdm import tqdm
 
 ROOT = Path(__file__).absolute().parent.parent
 RUN = ROOT / "benchmarks" / "run.py"
@@ -200,6 +202,16 @@ def test_fastest_calls():
     # Of calls after that which prepares, each slower than the one before.
     assert (row.ours, row.oracle, row.ratios) == (2.0, 2.0, [1.0])
     assert row.spread is None
+
+
+def test_fastest_start():
+    both = [CountingSide("ours"), CountingSide("oracle")]
+    for fastest, expected in ((True, [2.0, 4.0]), (False, [2.5, 4.5])):
+        for side in both:
+            starts = iter([(9.0, 9.0), (3.0, 4.0), (2.0, 5.0)])
+            side.startup = functools.partial(next, starts)
+        rows = bench.measure_startup(both, 2, fastest, tqdm(disable=True))
+        assert [row.ours for row in rows] == [row.oracle for row in rows] == expected
 
 
 def test_fastest_of_a_worker(monkeypatch):
