@@ -245,35 +245,29 @@ def differentiable_while_loops(folder: Path) -> tuple[str, int, int]:
     import jax.numpy as jnp
     from jax import lax
 
-    n, x = 10_000, jax.ShapeDtypeStruct((10_000,), jnp.float32)
+    n = 10_000
+    x = jax.ShapeDtypeStruct((n,), jnp.float32)
 
-    def copies(max_steps: int, loop: str) -> float:
-        def f(w, x):
-            cond, body = lambda c: c[0] < max_steps, lambda c: (c[0] + 1, jnp.sin(c[1] * w))
-            if loop == "scan":
-                return jnp.sum(lax.fori_loop(0, max_steps, lambda i, c: jnp.sin(c * w), x))
-            return jnp.sum(lax.while_loop(cond, body, (0, x), max_steps=max_steps)[1])
+    def fori_loop(w, x, max_steps):
+        return lax.fori_loop(0, max_steps, lambda _, c: jnp.sin(c * w), x)
 
-        compiled = jax.jit(jax.grad(f, (0, 1))).lower(x, x).compile()
+    def while_loop(w, x, max_steps):
+        cond, body = lambda c: c[0] < max_steps, lambda c: (c[0] + 1, jnp.sin(c[1] * w))
+        return lax.while_loop(cond, body, (0, x), max_steps=max_steps)[1]
+
+    def copies(loop, max_steps: int) -> float:
+        slope = jax.grad(lambda w, x: jnp.sum(loop(w, x, max_steps)), (0, 1))
+        compiled = jax.jit(slope).lower(x, x).compile()
         return compiled.memory_analysis().temp_size_in_bytes / (4 * n)
 
     steps = [4, 16, 64, 100, 300, 1_000, 3_000, 10_000, 30_000, 100_000, 300_000, 1_000_000]
     figure, axes = plt.subplots(figsize=(7.5, 3.4), layout="constrained")
     few = [s for s in steps if s <= 10_000]
-    axes.loglog(
-        few,
-        [copies(s, "scan") for s in few],
-        "o--",
-        color="#c62828",
-        label="fori_loop: every step is kept",
-    )
-    axes.loglog(
-        steps,
-        [copies(s, "while") for s in steps],
-        "o-",
-        color="#1565c0",
-        label="while_loop(max_steps=...)",
-    )
+    for loop, counts, line, color, label in (
+        (fori_loop, few, "o--", "#c62828", "fori_loop: every step is kept"),
+        (while_loop, steps, "o-", "#1565c0", "while_loop(max_steps=...)"),
+    ):
+        axes.loglog(counts, [copies(loop, s) for s in counts], line, color=color, label=label)
     axes.set_xlabel("max_steps")
     axes.set_ylabel("copies of the carry")
     axes.set_title("Memory of the compiled gradient", loc="left", fontsize=11)
