@@ -16,7 +16,6 @@ from jax._src import (
     api_util,
     blocked_sampler,
     call_primitives,
-    checkify,
     config,
     core,
     custom_derivatives,
@@ -33,9 +32,13 @@ from jax._src.interpreters import partial_eval as pe, pxla
 from jax._src.random import prng
 from jax.sharding import AxisType, PartitionSpec as P
 
+if not xla_bridge.backends_are_initialized():
+    jax.config.update("jax_num_cpu_devices", 8)
+
 NAMES = """
 jax._src.api.clear_backends jax._src.api.device_put jax._src.api.GradRef
-jax._src.callback.emit_python_callback jax._src.config.jax_xla_profile_version jax._src.core.call_p
+jax._src.callback.emit_python_callback jax._src.checkify.Out
+jax._src.config.jax_xla_profile_version jax._src.core.call_p
 jax._src.core.new_ref jax._src.custom_derivatives.optimize_remat_of_custom_vjp_fwd
 jax._src.dtypes.bool_ jax._src.interpreters.mlir._platforms_with_donation
 jax._src.interpreters.partial_eval.PartialVal jax._src.interpreters.pxla.Mesh
@@ -55,21 +58,27 @@ def test_exists(name):
     getattr(importlib.import_module(module), attribute)
 
 
-def test_core():
-    assert core.call == call_primitives.call_p.bind
+def test_referents():
     seen = []
     jax.jit(lambda x: seen.append(core.get_referent(x) is x) or x)(1.0)
     assert seen == [True] and core.get_referent(3) == 3
+
+
+def test_specs_keep_the_explicit_axes():
     types = (AxisType.Explicit, AxisType.Auto, AxisType.Manual, AxisType.Explicit)
     mesh = jax.sharding.AbstractMesh((2, 2, 2, 2), tuple("abcd"), axis_types=types)
     spec = P(("a", "b"), None, unreduced={"c", "d"})
     assert core.modify_spec_for_auto_manual(spec, mesh) == P("a", None, unreduced={"d"})
     assert core.modify_spec_for_auto_manual(P("c", ("a", "d")), mesh) == P(None, ("a", "d"))
-    assert isinstance(checkify.Out.__name__, str)
+
+
+def test_other_names_of_the_same():
+    assert core.call == call_primitives.call_p.bind
     assert config._read("jax_enable_x64") is jax.config.jax_enable_x64
+    assert jax.version._get_version_string() == jax.version._get_version_for_build()
 
 
-def test_arguments():
+def test_arguments_by_position_and_axes_by_leaf():
     def fun(a, b=3):
         return a, b
 
@@ -80,6 +89,9 @@ def test_arguments():
     assert api_util.flatten_axis_resources("what", tree, (None, "x"), True) == (None, "x", "x")
     with pytest.raises(ValueError, match="what specification must be a tree prefix"):
         api_util.flatten_axis_resources("what", tree, ("x",), True)
+
+
+def test_types_and_bases_of_trees():
     assert api._dtype(1.0) == np.float32
     blocks = api._std_basis((jnp.ones(2), jnp.ones(())))
     np.testing.assert_array_equal(np.column_stack(blocks), np.eye(3))
@@ -158,10 +170,13 @@ def test_staging_rules():
     assert pe.custom_staging_rules[pjit.jit_p] is pjit.pjit_staging_rule
 
 
-def test_programs():
+def test_inputs_that_are_not_used():
     jaxpr = jax.make_jaxpr(lambda x, y, z: y + 1.0)(1.0, 2.0, 3.0).jaxpr
     pruned, consts, args = pxla.prune_unused_inputs(jaxpr)
     assert (len(pruned.invars), consts, args) == (1, set(), {1})
+
+
+def test_results_from_buffers():
     sharding = jax.sharding.SingleDeviceSharding(jax.devices()[0])
     array = pxla.cc_shard_arg(np.ones(2, np.float32), sharding, None)
     with warnings.catch_warnings(record=True) as caught:
@@ -196,7 +211,7 @@ def test_counters():
         test_util._check_dtypes_match(1, 2.0)
 
 
-def test_generators():
+def test_generators_by_module():
     for name in ("threefry2x32", "threefry4x32", "philox2x32", "philox4x32"):
         module = importlib.import_module(f"jax._src.random.{name}")
         short = name.removesuffix("2x32") if name == "threefry2x32" else name
@@ -357,19 +372,28 @@ def test_products_of_scaled_matrices():
     assert (out.shape, out.dtype) == ((2, 3), np.float32)
 
 
-def test_small_ones(tmp_path, monkeypatch):
-    fft, lax, path, windows = (
-        importlib.import_module(f"jax._src.{name}")
-        for name in ("numpy.fft", "lax.lax", "path", "lax.windowed_reductions")
-    )
+def test_factors_of_fourier_transforms():
+    fft = importlib.import_module("jax._src.numpy.fft")
     np.testing.assert_allclose(fft._fft_norm(np.array([2, 3]), "ifft", "forward"), 6.0)
     np.testing.assert_allclose(fft._fft_norm(np.array([2, 3]), "fft", "ortho"), 6**-0.5)
+
+
+def test_remaining_items():
+    lax = importlib.import_module("jax._src.lax.lax")
     assert lax.remaining([1, 2, 3, 4, 2], [2], [3]) == [1, 4]
+
+
+def test_folders_of_dumps(tmp_path, monkeypatch):
+    path = importlib.import_module("jax._src.path")
     assert path.make_jax_dump_dir("") is None
     assert path.make_jax_dump_dir(str(tmp_path / "a" / "b")).is_dir()
     monkeypatch.delenv("TEST_UNDECLARED_OUTPUTS_DIR", raising=False)
     with pytest.raises(ValueError, match="TEST_UNDECLARED_OUTPUTS_DIR"):
         path.make_jax_dump_dir("sponge")
+
+
+def test_elements_gathered_where_others_are_selected():
+    windows = importlib.import_module("jax._src.lax.windowed_reductions")
     window = dict(
         window_dimensions=(2,), window_strides=(1,), padding=((0, 0),), base_dilation=(1,),
         window_dilation=(1,),
@@ -378,13 +402,15 @@ def test_small_ones(tmp_path, monkeypatch):
         jnp.arange(4.0), jnp.array([1.0, 3.0, 2.0, 5.0]), jax.lax.ge_p, **window
     )
     np.testing.assert_array_equal(gathered, [1, 1, 3])
+
+
+def test_taylor_series_of_the_logistic_function():
     jet = importlib.import_module("jax.experimental.jet")
     out, (first, second) = jet._logistic_taylor((0.5,), ([1.0, 0.0],))
     np.testing.assert_allclose([out, first, second], [0.62245935, 0.23500371, -0.0287784], 1e-5)
-    assert jax.version._get_version_string() == jax.version._get_version_for_build()
 
 
-def test_modules_for_tests():
+def test_modules_with_deprecated_and_late_names():
     module = importlib.import_module("jax._src.internal_test_util.deprecation_module")
     with pytest.warns(DeprecationWarning, match="Please use x"):
         assert module.y == 101
