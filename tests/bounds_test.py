@@ -172,7 +172,7 @@ def test_nested_use_of_one_context():
 def test_threads():
     """Each thread raises the error of its own program, in whatever order their contexts end."""
     f = jax.jit(lambda i: jnp.take(X, i))
-    all_failed = threading.Barrier(4)
+    all_failed = threading.Barrier(4, timeout=60)
     found = {}
 
     def call(index):

@@ -197,7 +197,9 @@ def test_large_bcoo_products(is_sorted):
     results = []
     for kernels in (True, False):
         with config.native_kernels(kernels):
-            results.append(jax.jit(lambda *args: run(*args))(data, v, B))
+            lowered = jax.jit(lambda *args: run(*args)).lower(data, v, B)
+            assert ("jaxlib_ext_coo_product" in lowered.as_text()) == kernels
+            results.append(lowered.compile()(data, v, B))
     jax.tree.map(np.testing.assert_array_equal, *results)
 
 

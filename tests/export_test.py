@@ -52,7 +52,7 @@ def test_damaged_files_are_errors_or_other_programs():
 
 
 def test_damaged_modules_are_errors_or_other_modules():
-    """In a process of its own, which the compiler's reader would end."""
+    """In a process of its own, since a crash of the compiler's reader would end it."""
     fuzz = pathlib.Path(export_fuzz.__file__)
     done = subprocess.run(
         [sys.executable, str(fuzz), "modules", "1000"], cwd=fuzz.parent, capture_output=True

@@ -33,10 +33,10 @@ def add(operation, own=False, /, **programs):
             CASES.add(name, functools.partial(outcome, fun))
 
 
-def outcome(fun):
+def outcome(fun, debug=jax.debug_nans):
     """The class of the error, or an empty text."""
     try:
-        with jax.debug_nans(True):
+        with debug(True):
             jax.block_until_ready(fun())
     except FloatingPointError:
         return "FloatingPointError"
@@ -264,20 +264,11 @@ def inverse(x):
     return jnp.float32(1) / x * 2
 
 
-def infinite_outcome(fun):
-    try:
-        with jax.debug_infs(True):
-            jax.block_until_ready(fun())
-    except FloatingPointError:
-        return "FloatingPointError"
-    return ""
-
-
 def add_infinite(raises, own=False, /, **programs):
     for name, fun in programs.items():
         INFINITE[name] = fun, raises
         if not own:
-            CASES.add(f"inf_{name}", functools.partial(infinite_outcome, fun))
+            CASES.add(f"inf_{name}", functools.partial(outcome, fun, jax.debug_infs))
 
 
 add_infinite(
