@@ -38,7 +38,8 @@ _HAS_ATTRIBUTES, _HAS_RESULTS, _HAS_OPERANDS, _HAS_SUCCESSORS, _HAS_REGIONS, _HA
 ]  # fmt: skip
 _PARTS = 0x7F & ~_HAS_SUCCESSORS
 
-# The fields of attributes and types by their numbers, a letter each:
+# What an attribute or type consists of, by its number in its dialect: a letter for each field, such as
+# "t" + "f" for a type and a number of that type. The numbers are those that the dialects' writers give.
 #   s           a text
 #   n, z        a number, a number with a sign
 #   p           a number or none
@@ -47,77 +48,99 @@ _PARTS = 0x7F & ~_HAS_SUCCESSORS
 #   t           a type
 #   i, f        an integer or a floating-point number of the type before
 #   :           a range of lines and columns
-#   a, o        an attribute; a part of an axis or none
-# The other letters are attributes of the kinds below. After a letter, + means a list of such fields, and
-# * pairs of them and attributes.
+#   a           an attribute of any kind
+#   o           a part of an axis or none
+# The other letters are attributes of one kind, by _KINDS below. After a letter, + means a list of such
+# fields, and * a list of pairs of such a field and an attribute of any kind.
 _ATTRIBUTES: dict[str, dict[int, str]] = {
     "builtin": {
-        0: "a+", 1: "k*", 2: "s", 4: "k", 5: "ka+", 6: "t", 7: "", 8: "ti", 9: "tf", 10: "ll", 11: "knn",
-        12: "l+", 13: "l+a", 14: "kl", 15: "", 22: "k:",
+        # lists, dictionaries, strings, symbols, nested symbols, types, units, integers, floats
+        0: "a+", 1: "k*", 2: "s", 4: "k", 5: "ka+", 6: "t", 7: "", 8: "ti", 9: "tf",
+        # locations: call sites, lines, fused, fused with an attribute, names, unknown, ranges of lines
+        10: "ll", 11: "knn", 12: "l+", 13: "l+a", 14: "kl", 15: "", 22: "k:",
     },
     "vhlo": {
-        1: "a+", 2: "n", 3: "n", 4: "n", 5: "n", 6: "S*", 7: "n", 8: "tf", 9: "ti", 10: "z+zz+", 11: "n", 12: "n",
-        13: "n", 14: "s", 15: "tb", 16: "n", 17: "t", 18: "z+", 19: "n", 20: "zzza",
+        # lists, booleans, directions and types of comparisons, versions of custom calls, dictionaries
+        1: "a+", 2: "n", 3: "n", 4: "n", 5: "n", 6: "S*",
+        # kinds of Fourier transforms, floats, integers, aliases of outputs, precisions
+        7: "n", 8: "tf", 9: "ti", 10: "z+zz+", 11: "n",
+        # algorithms and distributions of random numbers, strings, constants, transposes, types
+        12: "n", 13: "n", 14: "s", 15: "tb", 16: "n", 17: "t",
+        # bounds of dimensions, modes of accuracy, accuracies
+        18: "z+", 19: "n", 20: "zzza",
     },
     "sdy": {
-        0: "k+", 1: "sn", 2: "X+z+", 3: "zz", 4: "so", 5: "A+yp", 6: "MQ+A+", 7: "r+", 8: "z+", 9: "U+",
-        10: "z+W+W+z+z+z+z+y", 15: "MQ+A+A+",
+        # manual axes, axes of meshes, meshes, parts of axes, references to axes
+        0: "k+", 1: "sn", 2: "X+z+", 3: "zz", 4: "so",
+        # shardings of dimensions, of tensors (15: with unreduced axes), of several values
+        5: "A+yp", 6: "MQ+A+", 15: "MQ+A+A+", 7: "r+",
+        # factors of dimensions, of tensors; rules of operations
+        8: "z+", 9: "U+", 10: "z+W+W+z+z+z+z+y",
     },
 }  # fmt: skip
 _TYPES: dict[str, dict[int, str]] = {
     "builtin": {
-        **dict.fromkeys((1, 3, 4, 5, 6, 12), ""), 0: "n", 2: "t+t+", 9: "t", 13: "z+t", 14: "az+t", 15: "t+",
+        # index, floats, none; integers, functions, complex numbers
+        **dict.fromkeys((1, 3, 4, 5, 6, 12), ""), 0: "n", 2: "t+t+", 9: "t",
+        # tensors, those with an encoding, tuples
+        13: "z+t", 14: "az+t", 15: "t+",
     },
     "vhlo": {
+        # scalars, tokens, witnesses, none
         **dict.fromkeys((0, *range(2, 8), *range(9, 20), 22, 26, *range(27, 30), *range(31, 41)), ""),
-        1: "t", 8: "t+t+", 20: "z+t", 21: "xz+t", 23: "t+", 25: "t", 41: "z+t", 42: "t+",
+        # complex numbers, functions, tensors, those with bounds, tuples
+        1: "t", 8: "t+t+", 20: "z+t", 21: "xz+t", 23: "t+",
+        # unranked tensors, buffers, futures
+        25: "t", 41: "z+t", 42: "t+",
     },
     "sdy": {},
 }  # fmt: skip
 
 Tag = tuple[str, int]  # a dialect, and the number of an attribute or type in it
 
-# Kinds of attributes
+# Letters that stand for attributes of one kind, or of one of two: in the tables above, in the properties
+# of operations below, and in what is read of operations.
 _KINDS: dict[str, set[Tag]] = {
-    "d": {("builtin", 1)},  # dictionaries, strings, integers and locations of builtin
-    "k": {("builtin", 2)},
-    "G": {("builtin", 8)},
-    "l": {("builtin", n) for n in (10, 11, 12, 13, 14, 15, 22)},
-    "L": {
-        ("vhlo", 1)
-    },  # lists, booleans, dictionaries, floats, integers, constants, strings, types
-    "B": {("vhlo", 2)},
-    "D": {("vhlo", 6)},
-    "F": {("vhlo", 8)},
-    "I": {("vhlo", 9)},
-    "N": {("vhlo", 15)},
-    "S": {("vhlo", 14)},
-    "Y": {("vhlo", 17)},
-    "C": {("vhlo", 14), ("vhlo", 6)},  # one of two
-    "E": {("vhlo", 17), ("vhlo", 2)},
-    "J": {("vhlo", 17), ("vhlo", 9)},
-    "O": {("vhlo", 10)},  # what are enumerations or parts of a kind of operations
-    "P": {("vhlo", 11)},
-    "x": {("vhlo", 18)},
-    "u": {("vhlo", 20)},
-    **{str(n): {("vhlo", n)} for n in (3, 4, 5, 7)},
-    "g": {("vhlo", 12)},
-    "h": {("vhlo", 13)},
-    "6": {("vhlo", 16)},
-    "e": {("sdy", 0)},  # what shardings consist of
-    "X": {("sdy", 1)},
-    "M": {("sdy", 2), ("builtin", 4)},
-    "m": {("sdy", 2)},
-    "q": {("sdy", 3)},
-    "A": {("sdy", 4)},
-    "Q": {("sdy", 5)},
-    "r": {("sdy", 6), ("sdy", 15)},
-    "w": {("sdy", 7)},
-    "U": {("sdy", 8)},
-    "W": {("sdy", 9)},
+    "d": {("builtin", 1)},  # dictionaries
+    "k": {("builtin", 2)},  # strings
+    "G": {("builtin", 8)},  # integers
+    "l": {("builtin", n) for n in (10, 11, 12, 13, 14, 15, 22)},  # locations
+    "L": {("vhlo", 1)},  # lists
+    "B": {("vhlo", 2)},  # booleans
+    "D": {("vhlo", 6)},  # dictionaries
+    "F": {("vhlo", 8)},  # floats
+    "I": {("vhlo", 9)},  # integers
+    "N": {("vhlo", 15)},  # constants
+    "S": {("vhlo", 14)},  # strings
+    "Y": {("vhlo", 17)},  # types
+    "C": {("vhlo", 14), ("vhlo", 6)},  # strings or dictionaries
+    "E": {("vhlo", 17), ("vhlo", 2)},  # types or booleans
+    "J": {("vhlo", 17), ("vhlo", 9)},  # types or integers
+    "3": {("vhlo", 3)},  # directions of comparisons
+    "4": {("vhlo", 4)},  # types of comparisons
+    "5": {("vhlo", 5)},  # versions of custom calls
+    "7": {("vhlo", 7)},  # kinds of Fourier transforms
+    "O": {("vhlo", 10)},  # aliases of outputs
+    "P": {("vhlo", 11)},  # precisions
+    "g": {("vhlo", 12)},  # algorithms of random numbers
+    "h": {("vhlo", 13)},  # distributions of random numbers
+    "6": {("vhlo", 16)},  # transposes
+    "x": {("vhlo", 18)},  # bounds of dimensions
+    "u": {("vhlo", 20)},  # accuracies
+    "e": {("sdy", 0)},  # manual axes
+    "X": {("sdy", 1)},  # axes of meshes
+    "M": {("sdy", 2), ("builtin", 4)},  # meshes, or symbols of them
+    "m": {("sdy", 2)},  # meshes
+    "q": {("sdy", 3)},  # parts of axes
+    "A": {("sdy", 4)},  # references to axes
+    "Q": {("sdy", 5)},  # shardings of dimensions
+    "r": {("sdy", 6), ("sdy", 15)},  # shardings of tensors
+    "w": {("sdy", 7)},  # shardings of several values
+    "U": {("sdy", 8)},  # factors of dimensions
+    "W": {("sdy", 9)},  # factors of tensors
 }
-# The properties of operations of vhlo, in the order of their names; operations without any are listed
-# last, with the number of the version if it is not 1.
+# The properties of operations of vhlo, in the order of their names: letters of kinds, and ? for a string or
+# none. Operations without any are listed last.
 _PROPERTIES_OF = {
     "all_gather_v1": "IINB", "all_gather_v2": "IINB", "all_reduce_v1": "INB", "all_reduce_v2": "INB",
     "all_to_all_v1": "IINII", "all_to_all_v2": "IINII", "batch_norm_grad_v1": "FI",
@@ -358,9 +381,12 @@ class _Module:
         return self.at(self.texts, number, "text")
 
     def at(self, values: Sequence[T], number: int, what: str) -> T:
-        if number >= len(values):
-            self.fail(f"it refers to the {what} {number} of {len(values)}")
-        return values[number]
+        return values[self._index(number, len(values), what)]
+
+    def _index(self, number: int, count: int, what: str) -> int:
+        if number >= count:
+            self.fail(f"it refers to the {what} {number} of {count}")
+        return number
 
     def _read_dialects(self, reader: _Reader) -> list[str]:
         """The names of dialects; and those of operations, into `operations`."""
@@ -456,11 +482,6 @@ class _Module:
             entry.numbers.append(reader.byte() if bits <= 8 else reader.number())
         else:
             entry.numbers.append(reader.number())
-
-    def _index(self, number: int, count: int, what: str) -> int:
-        if number >= count:
-            self.fail(f"it refers to the {what} {number} of {count}")
-        return number
 
     # Attributes and types
 
