@@ -18,13 +18,13 @@ from jax._src.export.onnx.attributes import element_dtype
 from jax._src.export.onnx.convert import Converter
 from jax._src.export.onnx.graph import Graph, Unsupported, Value, known
 from jax._src.export.onnx.kernels import DTYPES
+from jax._src.export.shape_poly.assertions import WRAPPED_MAIN
 from jax._src.lib.mlir import ir
 from jax.version import __version__
 
 traceback_util.register_exclusion(__file__)
 
-_IR_VERSION = 10  # of opset 21; newer opsets need newer ones
-_IR_VERSIONS = {21: 10, 26: 13}
+_IR_VERSIONS = {21: 10, 26: 13}  # of the file's format, by opset
 # protocol buffers end at 2 GiB; models from this size on have their weights in a file of their own
 _EXTERNAL = 1 << 30
 _NAME = re.compile(r'^loc\("([^"]*)"')
@@ -141,9 +141,7 @@ def _leading_argument(exported: Exported, graph: Graph, argument: Any) -> Value 
 
 def _input(graph: Graph, name: str, aval: core.ShapedArray) -> tuple[Value, Any]:
     if dtypes.issubdtype(aval.dtype, dtypes.extended):
-        raise Unsupported(
-            f"arrays of {aval.dtype} are not converted; what needs them, is served without"
-        )
+        raise Unsupported(f"arrays of {aval.dtype} have no form in ONNX")
     dtype = np.dtype(aval.dtype)
     if dtype not in DTYPES.values():
         raise Unsupported(f"arrays of {dtype.name} have no form that runtimes compute with")
@@ -164,19 +162,13 @@ def _input_names(
         return _checked("input_names", given, len(paths))
     names = list(paths)
     kept = exported.module_kept_var_idx
-    for function in converter.functions.values():
-        arguments = (
-            list(function.regions[0].blocks[0].arguments) if function.regions[0].blocks else []
-        )
-        if len(arguments) < len(kept):
-            continue
+    wrapped = next((s for s in converter.functions if s.startswith(WRAPPED_MAIN)), "main")
+    for symbol in ("main", wrapped):
+        arguments = list(converter.functions[symbol].regions[0].blocks[0].arguments)
         for i, argument in zip(kept, arguments[len(arguments) - len(kept) :]):
             found = _NAME.match(str(argument.location))
             if found and names[i] == paths[i] and "/" not in found[1]:
                 names[i] = found[1]
-        break_after = str(function.attributes["sym_name"]).strip('"')
-        if break_after.startswith("_wrapped_jax_export_main"):
-            break
     return names
 
 

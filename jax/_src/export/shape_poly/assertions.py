@@ -18,7 +18,7 @@ from jax._src.interpreters import mlir
 from jax._src.lib.mlir import ir
 from jax._src.lib.mlir.dialects import func as func_dialect, hlo
 
-_WRAPPED = "_wrapped_jax_export_main"
+WRAPPED_MAIN = "_wrapped_jax_export_main"
 _MAX_SHOWN = 32  # XLA's limit for the values in a message
 
 
@@ -67,9 +67,9 @@ def add_shape_assertions(
 
 def _free_name(symbols: Any) -> str:
     """A name for the old `main`; exported programs that it calls have such functions too."""
-    if _WRAPPED not in symbols:
-        return _WRAPPED
-    return next(n for i in itertools.count() if (n := f"{_WRAPPED}_{i}") not in symbols)
+    if WRAPPED_MAIN not in symbols:
+        return WRAPPED_MAIN
+    return next(n for i in itertools.count() if (n := f"{WRAPPED_MAIN}_{i}") not in symbols)
 
 
 def _move_attributes(wrapped: Any, main: Any, kept: Sequence[int]) -> None:
