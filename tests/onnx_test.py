@@ -260,6 +260,11 @@ def test_everything_unsupported_is_listed_before_anything_is_written(tmp_path):
             jax.random.PRNGKey(0),
             "random numbers are not converted",
         ),
+        (
+            functools.partial(lax.cummax, axis=0),
+            jax.ShapeDtypeStruct(export.symbolic_shape("b, 2"), np.float32),
+            "cummax (stablehlo.custom_call) at ",
+        ),
         (jnp.linalg.inv, np.eye(2, dtype=np.float32), "native function 'lapack_sgetrf_ffi'"),
     ],
 )

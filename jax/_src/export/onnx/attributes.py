@@ -111,30 +111,34 @@ def _elements_of_text(printed: str, dtype: np.dtype) -> np.ndarray:
     return np.array(numbers, dtype)
 
 
-def source(op: Any, what: str | None = None) -> str:
+def source(op: Any, location: str, what: str | None = None) -> str:
     """What an operation is called in the program, unless that is given, and the user's line."""
-    location = str(op.location)
     if what is None:
-        name = _NAME.search(location)
-        what = name[1].rpartition("/")[2] if name else ""
+        what = location_name(location).rpartition("/")[2]
         what = f"{what} ({op.name})" if what else op.name
     line = _LINE.search(location)
     return f"{what} at {line[1]}:{line[2]}" if line else what
 
 
-def name_scope(op: Any) -> str:
-    name = _NAME.search(str(op.location))
-    return f"{name[1]}/" if name else ""
+def location_name(location: str) -> str:
+    """The name in a location, such as `jit(f)/sin`; empty if it has none."""
+    name = _NAME.search(location)
+    return name[1] if name else ""
+
+
+def owner(value: Any) -> Any:
+    """The operation of which a value is a result; a block, of an argument."""
+    return getattr(value.owner, "operation", value.owner)
 
 
 def pieces(value: Any) -> list[Any]:
     """The values that a vector of sizes, or a matrix of paddings, is put together from, in order."""
-    owner = getattr(value.owner, "operation", None) or value.owner
-    name = getattr(owner, "name", "")
-    if name == "stablehlo.concatenate" and integer(owner, "dimension") == 0:
-        return [p for operand in owner.operands for p in pieces(operand)]
+    op = owner(value)
+    name = getattr(op, "name", "")
+    if name == "stablehlo.concatenate" and integer(op, "dimension") == 0:
+        return [p for operand in op.operands for p in pieces(operand)]
     if name in ("stablehlo.reshape", "stablehlo.broadcast_in_dim"):
-        kinds = [ir.RankedTensorType(v.type) for v in (owner.operands[0], value)]
+        kinds = [ir.RankedTensorType(v.type) for v in (op.operands[0], value)]
         if math.prod(kinds[0].shape) == math.prod(kinds[1].shape):
-            return pieces(owner.operands[0])
+            return pieces(op.operands[0])
     return [value]

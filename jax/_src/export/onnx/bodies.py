@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from jax._src.export.onnx.attributes import element_dtype, elements, enum
+from jax._src.export.onnx.attributes import element_dtype, elements, enum, owner
 from jax._src.export.onnx.graph import Unsupported
 from jax._src.lib.mlir import ir
 
@@ -80,10 +80,10 @@ def run(region: Any, arguments: Sequence[Any]) -> list[np.ndarray]:
 
     def value(v: Any) -> np.ndarray:
         if v not in values:  # captured from around the region
-            owner = v.owner.operation if hasattr(v.owner, "operation") else v.owner
-            if getattr(owner, "name", "") != "stablehlo.constant":
+            op = owner(v)
+            if getattr(op, "name", "") != "stablehlo.constant":
                 raise Unsupported("its body depends on values around it")
-            values[v] = elements(owner.attributes["value"])
+            values[v] = elements(op.attributes["value"])
         return values[v]
 
     with np.errstate(all="ignore"):

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from jax._src.export.onnx.attributes import element_dtype, elements, enum, shape_of
+from jax._src.export.onnx.attributes import element_dtype, elements, enum, owner, shape_of
 from jax._src.export.onnx.graph import BOOL, INT64, Graph, Value, known
 from jax._src.export.onnx.shapes import reverse
 from jax._src.lib.mlir import ir
@@ -91,7 +91,7 @@ def _written_rows(
     rows = {}
     for i, array in enumerate(body.arguments):
         result = last.operands[i]
-        update = _owner(result)
+        update = owner(result)
         if getattr(update, "name", "") != "stablehlo.dynamic_update_slice" or i == counter:
             continue
         only = update.operands[0] == array and len(list(array.uses)) == 1
@@ -115,7 +115,7 @@ def _counter(
 ) -> tuple[int | None, int]:
     """Which carried value counts the iterations from 0 on, and how many there are."""
     *_, last = [op.operation for op in condition.operations]
-    test = _owner(last.operands[0])
+    test = owner(last.operands[0])
     if (
         getattr(test, "name", "") != "stablehlo.compare"
         or enum(test, "comparison_direction") != "LT"
@@ -136,7 +136,7 @@ def _counter(
 
 def _is_op(value: Any, name: str, a: Any, b: Any, c: Any) -> bool:
     """Whether a value is a binary operation on these two operands; numbers stand for constants."""
-    op = _owner(value)
+    op = owner(value)
     if getattr(op, "name", "") != name:
         return False
     return all(
@@ -144,17 +144,12 @@ def _is_op(value: Any, name: str, a: Any, b: Any, c: Any) -> bool:
     )
 
 
-def _owner(value: Any) -> Any:
-    """The operation of which a value is a result; a block, of an argument."""
-    return getattr(value.owner, "operation", value.owner)
-
-
 def _number(c: Any, value: Any) -> int | None:
     """A scalar, if it is known."""
     found = c.environment.get(value)
     if found is not None and found.constant is not None:
         return int(found.constant.reshape(-1)[0]) if found.constant.size == 1 else None
-    op = _owner(value)
+    op = owner(value)
     if getattr(op, "name", "") == "stablehlo.constant":
         return int(elements(op.attributes["value"]).reshape(-1)[0])
     return None

@@ -21,7 +21,7 @@ from jax._src.export.onnx import (
 from jax._src.export.onnx.attributes import (
     element_dtype,
     elements,
-    name_scope,
+    location_name,
     shape_of,
     source,
 )
@@ -80,6 +80,7 @@ class Converter:
         self.environment: dict[Any, Value | None] = {}
         self.unsupported: list[str] = []
         self.skipped: set[Any] = set()
+        self._location = ""  # of the operation, or of the call around it if it has none
 
     def call(self, name: str, operands: Sequence[Value | None]) -> list[Value | None]:
         """Converts the body of a function, for given arguments."""
@@ -107,19 +108,22 @@ class Converter:
     def operation(self, op: Any) -> None:
         operands = [self.environment[v] for v in op.operands]
         failed = len(self.unsupported)
-        scope, self.graph.scope = self.graph.scope, name_scope(op)
+        outer, scope = self._location, self.graph.scope
+        location = str(op.location)
+        if location_name(location):
+            self._location, self.graph.scope = location, f"{location_name(location)}/"
         try:
             results = self.apply(op, operands)
         except Unsupported as error:
             results = None
             if failed == len(self.unsupported):  # else the reasons are those of the body
                 what = "jax.random" if isinstance(error, _Random) else None
-                self.unsupported.append(f"{source(op, what)}: {error}")
+                self.unsupported.append(f"{source(op, self._location, what)}: {error}")
         except Exception:
             if not self.unsupported:
                 raise
             results = None  # a consequence of a stand-in
-        self.graph.scope = scope
+        self._location, self.graph.scope = outer, scope
         if results is None:
             results = [_unknown(v.type) for v in op.results]
         elif isinstance(results, Value):

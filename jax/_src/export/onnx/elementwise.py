@@ -31,12 +31,12 @@ def _unary(onnx_op: str) -> Rule:
     return lambda c, op, x: c.graph.map(onnx_op, x)
 
 
-def _arithmetic(onnx_op: str, of_bools: str = "") -> Rule:
+def _arithmetic(onnx_op: str, of_bools: str) -> Rule:
     def rule(c: Any, op: Any, x: Value, y: Value) -> Value:
         if x.dtype == BOOL:
             return c.graph.map(of_bools, x, y)
         g = c.graph
-        if x.dtype == np.uint64 and onnx_op in ("Add", "Sub", "Mul"):
+        if x.dtype == np.uint64:
             # the same bits as of signed integers
             return g.cast(g.map(onnx_op, g.cast(x, np.int64), g.cast(y, np.int64)), x.dtype)
         return g.map(onnx_op, x, y)
@@ -55,12 +55,12 @@ def _absolute(c: Any, op: Any, x: Value) -> Value:
     return x if _kind(x.dtype) in "ub" else c.graph.map("Abs", x)
 
 
-def _bitwise(onnx_op: str, of_bools: str) -> Rule:
+def _operator(onnx_op: str, of_bools: str) -> Rule:
     return lambda c, op, *xs: c.graph.map(of_bools if xs[0].dtype == BOOL else onnx_op, *xs)
 
 
-def _unsigned64(g: Graph, x: Value) -> Value:
-    """The signed integer that is ordered as an unsigned one is."""
+def unsigned64(g: Graph, x: Value) -> Value:
+    """Signed integers that are ordered as those of uint64 are."""
     flipped = g.map("BitwiseXor", x, g.splat(1 << 63, x))
     return g.cast(flipped, np.int64)
 
@@ -114,13 +114,6 @@ def _power(c: Any, op: Any, x: Value, y: Value) -> Value:
     if _kind(x.dtype) != "f":
         raise Unsupported("integers to integer powers that are not known when tracing")
     return c.graph.map("Pow", x, y)
-
-
-def _extremum(onnx_op: str, of_bools: str) -> Rule:
-    def rule(c: Any, op: Any, x: Value, y: Value) -> Value:
-        return c.graph.map(of_bools if x.dtype == BOOL else onnx_op, x, y)
-
-    return rule
 
 
 def _clamp(c: Any, op: Any, low: Value, x: Value, high: Value) -> Value:
@@ -184,7 +177,7 @@ def comparison(g: Graph, direction: str, x: Value, y: Value) -> Value:
         if direction != "EQ":
             x, y = g.cast(x, np.int32), g.cast(y, np.int32)
     if x.dtype == np.uint64:
-        x, y = _unsigned64(g, x), _unsigned64(g, y)
+        x, y = unsigned64(g, x), unsigned64(g, y)
     if direction == "NE":
         return g.map("Not", g.map("Equal", x, y, dtype=bool))
     return g.map(_DIRECTIONS[direction], x, y, dtype=bool)
@@ -447,7 +440,7 @@ def _reduce_precision(c: Any, op: Any, x: Value) -> Value:
 RULES: dict[str, Rule] = {
     "stablehlo.abs": _absolute,
     "stablehlo.add": _arithmetic("Add", "Or"),
-    "stablehlo.and": _bitwise("BitwiseAnd", "And"),
+    "stablehlo.and": _operator("BitwiseAnd", "And"),
     "stablehlo.atan2": _atan2,
     "stablehlo.bitcast_convert": _bitcast,
     "stablehlo.cbrt": _cbrt,
@@ -465,12 +458,12 @@ RULES: dict[str, Rule] = {
     "stablehlo.log": _unary("Log"),
     "stablehlo.log_plus_one": _log1p,
     "stablehlo.logistic": _unary("Sigmoid"),
-    "stablehlo.maximum": _extremum("Max", "Or"),
-    "stablehlo.minimum": _extremum("Min", "And"),
+    "stablehlo.maximum": _operator("Max", "Or"),
+    "stablehlo.minimum": _operator("Min", "And"),
     "stablehlo.multiply": _arithmetic("Mul", "And"),
     "stablehlo.negate": _negate,
-    "stablehlo.not": _bitwise("BitwiseNot", "Not"),
-    "stablehlo.or": _bitwise("BitwiseOr", "Or"),
+    "stablehlo.not": _operator("BitwiseNot", "Not"),
+    "stablehlo.or": _operator("BitwiseOr", "Or"),
     "stablehlo.popcnt": _popcnt,
     "stablehlo.power": _power,
     "stablehlo.reduce_precision": _reduce_precision,
@@ -488,7 +481,7 @@ RULES: dict[str, Rule] = {
     "stablehlo.subtract": _arithmetic("Sub", "Xor"),
     "stablehlo.tan": _tan,
     "stablehlo.tanh": _unary("Tanh"),
-    "stablehlo.xor": _bitwise("BitwiseXor", "Xor"),
+    "stablehlo.xor": _operator("BitwiseXor", "Xor"),
 }
 
 
@@ -496,7 +489,7 @@ def _composite(onnx_op: str) -> Rule:
     """Uses ONNX's operator where runtimes have it, else what the function is made of."""
 
     def rule(c: Any, op: Any, x: Value) -> Any:
-        if x.dtype.name in ("float64",):
+        if x.dtype == np.float64:
             return NotImplemented
         return c.graph.map(onnx_op, x)
 

@@ -162,22 +162,17 @@ class Graph:
             return name
         return self.node("Cast", [name], to=self.onnx_type(target))
 
-    def apply(
-        self,
-        op: str,
-        value: Value,
-        shape: Shape,
-        *more: str,
-        sizes: str | None = None,
-        **attrs: Any,
-    ) -> Value:
+    def moved(self, op: str, values: Sequence[Value], *more: str, **attributes: Any) -> str:
+        """The name of the result of an operator that only moves elements, of values of one type."""
+        dtype = values[0].dtype
+        kind = self.kernel_dtype(op, dtype)
+        names = [self.cast_name(v.name, dtype, kind) for v in values]
+        return self.cast_name(self.node(op, [*names, *more], **attributes), kind, dtype)
+
+    def apply(self, op: str, value: Value, shape: Shape, *more: str, **attributes: Any) -> Value:
         """Applies an operator that rearranges the elements of a whole value."""
-        value = self.whole(value)
-        kind = self.kernel_dtype(op, value.dtype)
-        name = self.cast_name(value.name, value.dtype, kind)
-        name = self.node(op, [name, *more], **attrs)
-        name = self.cast_name(name, kind, value.dtype)
-        return Value(name, value.dtype, tuple(shape), (True,) * len(shape))
+        name = self.moved(op, [self.whole(value)], *more, **attributes)
+        return known(name, value.dtype, shape)
 
     def kernel_dtype(self, op: str, dtype: np.dtype) -> np.dtype:
         kind = compute_dtype(op, dtype)
@@ -284,11 +279,8 @@ class Graph:
             array = np.broadcast_to(value.constant, value.shape)
             held = (True,) * value.ndim
             return Value(self.initializer(array), value.dtype, value.shape, held, None, array)
-        kind = self.kernel_dtype("Expand", value.dtype)
-        name = self.cast_name(value.name, value.dtype, kind)
-        name = self.node("Expand", [name, self.sizes_of(value)])
-        name = self.cast_name(name, kind, value.dtype)
-        return Value(name, value.dtype, value.shape, (True,) * value.ndim)
+        name = self.moved("Expand", [value], self.sizes_of(value))
+        return known(name, value.dtype, value.shape)
 
     def reshape(self, value: Value, shape: Shape, sizes: str | None = None) -> Value:
         """Another shape for the same elements; `sizes` is needed if it is not known."""
@@ -313,24 +305,15 @@ class Graph:
         permutation = list(permutation)
         if permutation == list(range(value.ndim)):
             return value
-        shape = tuple(value.shape[p] for p in permutation)
+        shape, held = (tuple(of[p] for p in permutation) for of in (value.shape, value.held))
+        sizes = value.sizes
+        if sizes is not None:
+            sizes = self.node("Gather", [sizes, self.ints(permutation)], axis=0)
         if value.constant is not None and value.constant.size <= _FOLDED:
             array = value.constant.transpose(permutation)
-            held = tuple(value.held[p] for p in permutation)
-            name = self.initializer(array)
-            return Value(name, value.dtype, shape, held, self._permuted(value, permutation), array)
-        if value.whole:
-            return self.apply("Transpose", value, shape, perm=permutation)
-        kind = self.kernel_dtype("Transpose", value.dtype)
-        name = self.cast_name(value.name, value.dtype, kind)
-        name = self.cast_name(self.node("Transpose", [name], perm=permutation), kind, value.dtype)
-        held = tuple(value.held[p] for p in permutation)
-        return Value(name, value.dtype, shape, held, self._permuted(value, permutation))
-
-    def _permuted(self, value: Value, permutation: Sequence[int]) -> str | None:
-        if value.sizes is None:
-            return None
-        return self.node("Gather", [value.sizes, self.ints(permutation)], axis=0)
+            return Value(self.initializer(array), value.dtype, shape, held, sizes, array)
+        name = self.moved("Transpose", [value], perm=permutation)
+        return Value(name, value.dtype, shape, held, sizes)
 
     def expand_dims(self, value: Value, axes: Sequence[int]) -> Value:
         """Adds dimensions of size 1; `axes` count in the result, in ascending order."""
@@ -385,6 +368,12 @@ class Graph:
             "Slice", value, out_shape, self.ints([starts[a] for a in axes]), self.ints(ends),
             self.ints(axes), self.ints([strides[a] for a in axes]),
         )  # fmt: skip
+
+    def slice_in_dim(self, value: Value, axis: int, start: int, limit: int | None) -> Value:
+        starts = [0] * value.ndim
+        limits: list[int | None] = [None] * value.ndim
+        starts[axis], limits[axis] = start, limit
+        return self.slice(value, starts, limits)
 
     def iota(self, size: int | str, dtype: np.dtype = INT64) -> str:
         """The name of a vector 0, 1, ..., `size` - 1."""

@@ -10,8 +10,8 @@ import numpy as np
 from jax._src.export.onnx import bodies
 from jax._src.export.onnx.attributes import attribute, ints, result_shape
 from jax._src.export.onnx.graph import BOOL, INT64, Graph, Shape, Unsupported, Value, known
-from jax._src.export.onnx.reductions import combine
-from jax._src.export.onnx.shapes import as_sizes
+from jax._src.export.onnx.reductions import EXTREMUM_OF_BOOLS, combine
+from jax._src.export.onnx.shapes import apply_pad, as_sizes, concatenate
 from jax._src.lib.mlir import ir
 from jax._src.lib.mlir.dialects import hlo
 
@@ -94,9 +94,7 @@ def _updated(
         band_shape = tuple(update.shape[i] if i == axis else n for i, n in enumerate(x.shape))
         band = g.apply("Slice", x, band_shape, begin, end, along)
         update = _updated(g, band, update, first, sizes, rest)
-    kind = g.kernel_dtype("Concat", x.dtype)
-    names = [g.cast_name(v.name, v.dtype, kind) for v in (before, update, after)]
-    return known(g.cast_name(g.node("Concat", names, axis=axis), kind, x.dtype), x.dtype, x.shape)
+    return concatenate(g, (before, update, after), axis, x.shape)
 
 
 # Gather
@@ -159,9 +157,7 @@ def _gathered(g: Graph, op: Any, x: Value, indices: Value, sizes: Sequence[int |
     ]
     for i in list(partial):
         if i not in numbers.index_map and isinstance(sizes[i], int):  # the slice starts at 0
-            limits: list[int | None] = [None] * x.ndim
-            limits[i] = sizes[i]
-            x = g.slice(x, [0] * x.ndim, limits)
+            x = g.slice_in_dim(x, i, 0, sizes[i])
             partial.remove(i)
         elif not isinstance(sizes[i], int):
             raise Unsupported("slices of a size that is not known, at positions that are not known")
@@ -252,9 +248,7 @@ def _index_parts(
     batch_shape = tuple(n for i, n in enumerate(indices.shape) if i != axis)
     parts: dict[int, Value] = {}
     for k, dim in enumerate(numbers.index_map):
-        starts, limits = [0] * indices.ndim, [None] * indices.ndim
-        starts[axis], limits[axis] = k, k + 1
-        part = g.squeeze(g.slice(indices, starts, limits), [axis])
+        part = g.squeeze(g.slice_in_dim(indices, axis, k, k + 1), [axis])
         if sizes is not None:
             part = _clipped(g, x, part, dim, sizes[dim])
         parts[dim] = part
@@ -275,15 +269,19 @@ def _index_parts(
 
 
 def _clipped(g: Graph, x: Value, start: Value, axis: int, size: int | str) -> Value:
+    last = _last_start(g, x, axis, size)
+    if start.constant is not None and last.constant is not None:
+        return g.constant(np.clip(start.constant, 0, last.constant))
+    return g.map("Min", g.map("Max", start, g.constant(np.array(0, np.int64))), last)
+
+
+def _last_start(g: Graph, x: Value, axis: int, size: int | str) -> Value:
+    """The last position along a dimension where a slice is inside of the array."""
     total = x.shape[axis]
     if total is not None and isinstance(size, int):
-        if start.constant is not None:
-            return g.constant(np.clip(start.constant, 0, total - size))
-        last = g.constant(np.array(total - size, np.int64))
-    else:
-        lengths = [g.ints([n]) if isinstance(n, int) else n for n in (_size(g, x, axis), size)]
-        last = known(g.node("Squeeze", [g.node("Sub", lengths), g.ints([0])]), INT64, ())
-    return g.map("Min", g.map("Max", start, g.constant(np.array(0, np.int64))), last)
+        return g.constant(np.array(total - size, np.int64))
+    lengths = [g.ints([n]) if isinstance(n, int) else n for n in (_size(g, x, axis), size)]
+    return known(g.node("Squeeze", [g.node("Sub", lengths), g.ints([0])]), INT64, ())
 
 
 def _index_array(
@@ -371,7 +369,7 @@ def _scatter(c: Any, op: Any, x: Value, indices: Value, updates: Value) -> Value
     if inside is not None:
         # windows are moved as a whole, behind the array
         for i in axes:
-            nowhere = _beyond(g, x, i) if i == first else g.constant(np.array(0, np.int64))
+            nowhere = _last_start(g, x, i, 0) if i == first else g.constant(np.array(0, np.int64))
             parts[i] = g.where(inside, parts[i], nowhere)
     index = _index_array(g, parts, axes, grid, sizes, batch_shape, batch_sizes)
     rest = [i for i in range(x.ndim) if i not in axes]
@@ -412,7 +410,7 @@ def _inside(
             if ((part.constant >= 0) & (part.constant <= total - size)).all():
                 continue
         zero = g.constant(np.array(0, np.int64))
-        last = _clip_limit(g, x, dim, size)
+        last = _last_start(g, x, dim, size)
         for condition in (
             g.map("GreaterOrEqual", part, zero, dtype=bool),
             g.map("LessOrEqual", part, last, dtype=bool),
@@ -421,30 +419,12 @@ def _inside(
     return inside
 
 
-def _clip_limit(g: Graph, x: Value, axis: int, size: int) -> Value:
-    total = x.shape[axis]
-    if total is not None:
-        return g.constant(np.array(total - size, np.int64))
-    last = g.node("Sub", [g.size(x, axis), g.ints([size])])
-    return known(g.node("Squeeze", [last, g.ints([0])]), INT64, ())
-
-
-def _beyond(g: Graph, x: Value, axis: int) -> Value:
-    total = x.shape[axis]
-    if total is not None:
-        return g.constant(np.array(total, np.int64))
-    return known(g.node("Squeeze", [g.size(x, axis), g.ints([0])]), INT64, ())
-
-
 def _grown(g: Graph, x: Value, count: int) -> Value:
     """The array with more rows at its end."""
-    kind = g.kernel_dtype("Pad", x.dtype)
-    name = g.cast_name(x.name, x.dtype, kind)
     amounts = [0] * (2 * x.ndim)
     amounts[x.ndim] = count
-    name = g.cast_name(g.node("Pad", [name, g.ints(amounts)]), kind, x.dtype)
     shape = (None if x.shape[0] is None else x.shape[0] + count, *x.shape[1:])
-    return known(name, x.dtype, shape)
+    return apply_pad(g, x, g.constant(np.zeros((), x.dtype)), g.ints(amounts), shape)
 
 
 def _scattered(
@@ -456,7 +436,7 @@ def _scattered(
     """
     dtype = x.dtype
     if dtype == BOOL and monoid != "second":
-        monoid = {"or": "max", "and": "min", "add": "max", "mul": "min"}.get(monoid, monoid)
+        monoid = EXTREMUM_OF_BOOLS.get(monoid, monoid)
         x, updates = g.cast(x, np.int32), g.cast(updates, np.int32)
     if monoid in ("and", "or"):
         raise Unsupported(f"a scatter of {dtype.name} by bitwise {monoid}")

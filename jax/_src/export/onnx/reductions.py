@@ -11,6 +11,7 @@ import numpy as np
 from jax._src.export.onnx import bodies
 from jax._src.export.onnx.attributes import ints, result_dtype, result_shape
 from jax._src.export.onnx.graph import BOOL, INT64, Graph, Shape, Unsupported, Value, known
+from jax._src.export.onnx.shapes import concatenate
 
 _REDUCTIONS = {"add": "ReduceSum", "mul": "ReduceProd", "max": "ReduceMax", "min": "ReduceMin"}
 _BINARY = {
@@ -20,6 +21,8 @@ _BINARY = {
 _BINARY_OF_BOOLS = {
     "add": "Or", "mul": "And", "max": "Or", "min": "And", "and": "And", "or": "Or", "xor": "Xor",
 }  # fmt: skip
+# bools are reduced as integers, of which kernels have extrema
+EXTREMUM_OF_BOOLS = {"or": "max", "and": "min", "add": "max", "mul": "min"}
 
 
 def combine(g: Graph, monoid: str, x: Value, y: Value) -> Value:
@@ -73,7 +76,7 @@ def reduce(g: Graph, monoid: str, x: Value, axes: Sequence[int], shape: Shape) -
         if monoid == "xor":
             counts = reduce(g, "add", g.cast(x, np.int32), axes, shape)
             return g.cast(g.map("BitwiseAnd", counts, g.splat(1, counts)), bool)
-        monoid = {"or": "max", "and": "min", "add": "max", "mul": "min"}.get(monoid, monoid)
+        monoid = EXTREMUM_OF_BOOLS.get(monoid, monoid)
         return g.cast(reduce(g, monoid, g.cast(x, np.int32), axes, shape), bool)
     if monoid in ("and", "or", "xor"):
         return _halves(g, lambda a, b: (combine(g, monoid, *a, *b),), (x,), axes, shape)[0]
@@ -205,36 +208,24 @@ def _halves(
             half = size // 2
             parts = []
             for start, limit in ((0, half), (half, 2 * half), (2 * half, size)):
-                parts.append(tuple(_part(g, a, axis, start, limit) for a in arrays))
+                parts.append(tuple(g.slice_in_dim(a, axis, start, limit) for a in arrays))
             joined = function(parts[0], parts[1])
             if size % 2:
                 if half == 1:
                     joined = function(joined, parts[2])
                     size = 1
                 else:
-                    joined = tuple(
-                        _joined(g, a, b, axis, half + 1) for a, b in zip(joined, parts[2])
-                    )
                     size = half + 1
+                    joined = tuple(
+                        concatenate(
+                            g, pair, axis, (*pair[0].shape[:axis], size, *pair[0].shape[axis + 1 :])
+                        )
+                        for pair in zip(joined, parts[2])
+                    )
             else:
                 size = half
             arrays = tuple(g.whole(a) for a in joined)
     return tuple(g.squeeze(a, sorted(axes)) for a in arrays)
-
-
-def _part(g: Graph, x: Value, axis: int, start: int, limit: int) -> Value:
-    starts = [0] * x.ndim
-    limits: list[int | None] = [None] * x.ndim
-    starts[axis], limits[axis] = start, limit
-    return g.slice(x, starts, limits)
-
-
-def _joined(g: Graph, a: Value, b: Value, axis: int, size: int) -> Value:
-    shape = list(a.shape)
-    shape[axis] = size
-    return known(
-        g.node("Concat", [g.whole(a).name, g.whole(b).name], axis=axis), a.dtype, tuple(shape)
-    )
 
 
 RULES = {"stablehlo.reduce": _reduce}

@@ -130,10 +130,7 @@ def concatenate(g: Graph, xs: Sequence[Value], axis: int, shape: Shape) -> Value
         return xs[0]
     if all(x.constant is not None for x in xs) and sum(x.constant.size for x in xs) <= 1024:
         return g.constant(np.concatenate([x.constant for x in xs], axis))
-    kind = g.kernel_dtype("Concat", xs[0].dtype)
-    names = [g.cast_name(x.name, x.dtype, kind) for x in xs]
-    name = g.cast_name(g.node("Concat", names, axis=axis), kind, xs[0].dtype)
-    return known(name, xs[0].dtype, shape)
+    return known(g.moved("Concat", xs, axis=axis), xs[0].dtype, shape)
 
 
 def _pad(c: Any, op: Any, x: Value, fill: Value) -> Value:
@@ -198,9 +195,7 @@ def _pad_between(g: Graph, x: Value, fill: Value, axis: int, between: int) -> Va
         parts = [g.size(x, i) if n is None else n for i, n in enumerate(joined)]
         sizes = g.join_sizes(parts)
     out = g.reshape(rows, tuple(joined), sizes)
-    limits: list[int | None] = [None] * x.ndim
-    limits[axis] = joined[axis] - between
-    return g.slice(out, [0] * x.ndim, limits)
+    return g.slice_in_dim(out, axis, 0, joined[axis] - between)
 
 
 def _dynamic_pad(c: Any, op: Any, x: Value, fill: Value, *amounts: Value) -> Value:

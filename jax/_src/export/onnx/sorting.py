@@ -10,6 +10,7 @@ import numpy as np
 
 from jax._src.export.onnx import bodies
 from jax._src.export.onnx.attributes import attribute, integer, result_shape
+from jax._src.export.onnx.elementwise import unsigned64
 from jax._src.export.onnx.graph import BOOL, INT64, Graph, Unsupported, Value, known
 from jax._src.lib.mlir import ir
 
@@ -92,8 +93,7 @@ def _criteria(g: Graph, x: Value, zeros: bool = False) -> list[Value]:
     if x.dtype == BOOL:
         return [g.cast(x, np.int32)]
     if x.dtype == np.uint64:
-        flipped = g.map("BitwiseXor", x, g.splat(1 << 63, x))
-        return [g.cast(flipped, np.int64)]
+        return [unsigned64(g, x)]
     x = g.cast(x, g.kernel_dtype("TopK", x.dtype))
     if x.dtype.kind in "iu":
         return [x]

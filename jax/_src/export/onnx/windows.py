@@ -14,7 +14,7 @@ from jax._src.export.onnx import bodies
 from jax._src.export.onnx.attributes import ints, matrix, pieces, result_shape
 from jax._src.export.onnx.graph import BOOL, INT64, Graph, Shape, Unsupported, Value, known
 from jax._src.export.onnx.reductions import combine, identity, is_identity
-from jax._src.export.onnx.shapes import pad
+from jax._src.export.onnx.shapes import apply_pad, pad
 from jax._src.lib.mlir import ir
 
 
@@ -25,6 +25,18 @@ class Fold:
     monoid: str | None
     function: Callable[[Value, Value], Value]
     init: Value
+
+
+@dataclasses.dataclass(frozen=True)
+class _Windows:
+    """The windows of an array: sizes, strides and dilations of each dimension, and the result's shape."""
+
+    sizes: Sequence[int]
+    strides: Sequence[int]
+    dilations: Sequence[int]
+    base_dilations: Sequence[int]
+    padding: Sequence[tuple[int, int]]
+    shape: Shape
 
 
 _MAX_UNROLLED = 1024  # elements of a window that are combined one by one
@@ -38,14 +50,13 @@ def _reduce_window(c: Any, op: Any, *operands: Value) -> Any:
     monoid = bodies.monoid(op.regions[0])
     if monoid in ("first", "second"):
         raise Unsupported("windows reduced by a function that drops elements")
-    rank = x.ndim
-    ones = [1] * rank
-    window = ints(op, "window_dimensions")
-    strides, inner, outer = (
-        ints(op, n, ones) for n in ("window_strides", "window_dilations", "base_dilations")
+    ones = [1] * x.ndim
+    windows = _Windows(
+        ints(op, "window_dimensions"),
+        *[ints(op, n, ones) for n in ("window_strides", "window_dilations", "base_dilations")],
+        matrix(op, "padding", x.ndim),
+        result_shape(op),
     )
-    padding = matrix(op, "padding", rank)
-    shape = result_shape(op)
     if monoid is None:
         block = op.regions[0].blocks[0]
 
@@ -57,49 +68,36 @@ def _reduce_window(c: Any, op: Any, *operands: Value) -> Any:
     fold = Fold(monoid, function, init)
     if monoid is not None and not is_identity(monoid, init):
         fold = Fold(monoid, function, g.constant(np.array(identity(monoid, x.dtype))))
-        result = _windows(g, fold, x, window, strides, inner, outer, padding, shape)
-        return function(result, init)
-    return _windows(g, fold, x, window, strides, inner, outer, padding, shape)
+        return function(_reduced(g, fold, x, windows), init)
+    return _reduced(g, fold, x, windows)
 
 
-def _windows(
-    g: Graph,
-    fold: Fold,
-    x: Value,
-    window: Sequence[int],
-    strides: Sequence[int],
-    inner: Sequence[int],
-    outer: Sequence[int],
-    padding: Sequence[tuple[int, int]],
-    shape: Shape,
-) -> Value:
-    plain = all(n == 1 for n in (*strides, *inner, *outer))
-    axis = _cumulative_axis(x, window, padding) if plain else None
+def _reduced(g: Graph, fold: Fold, x: Value, w: _Windows) -> Value:
+    axis = _cumulative_axis(x, w)
     if axis is not None:
-        return cumulative(g, fold, x, axis, reverse=padding[axis][0] == 0)
-    if all(n == 1 for n in outer) and fold.monoid == "max" and x.dtype in (np.float32, np.float64):
-        pooled = _max_pool(g, x, window, strides, inner, padding, shape)
+        return _cumulative(g, fold, x, axis, reverse=w.padding[axis][0] == 0)
+    if fold.monoid == "max" and x.dtype in (np.float32, np.float64):
+        pooled = _max_pool(g, x, w)
         if pooled is not None:
             return pooled
-    return _unrolled(g, fold, x, window, strides, inner, outer, padding, shape)
+    return _unrolled(g, fold, x, w)
 
 
-def _cumulative_axis(
-    x: Value, window: Sequence[int], padding: Sequence[tuple[int, int]]
-) -> int | None:
+def _cumulative_axis(x: Value, w: _Windows) -> int | None:
     """The dimension along which the windows are all elements up to each, or from each on."""
-    axes = [i for i, n in enumerate(window) if n != 1]
-    if len(axes) != 1 or any(p != (0, 0) for i, p in enumerate(padding) if i != axes[0]):
+    axes = [i for i, n in enumerate(w.sizes) if n != 1]
+    if len(axes) != 1 or any(n != 1 for n in (*w.strides, *w.dilations, *w.base_dilations)):
         return None
     (axis,) = axes
-    size = x.shape[axis]
-    around = padding[axis]
-    if size is None or window[axis] < size or sorted(around) != [0, window[axis] - 1]:
+    if any(p != (0, 0) for i, p in enumerate(w.padding) if i != axis):
+        return None
+    size, window = x.shape[axis], w.sizes[axis]
+    if size is None or window < size or sorted(w.padding[axis]) != [0, window - 1]:
         return None
     return axis
 
 
-def cumulative(g: Graph, fold: Fold, x: Value, axis: int, reverse: bool) -> Value:
+def _cumulative(g: Graph, fold: Fold, x: Value, axis: int, reverse: bool) -> Value:
     """Sums, or other combinations, of all elements up to each."""
     x = g.whole(x)
     if fold.monoid == "add" and x.dtype != BOOL:
@@ -124,36 +122,28 @@ def cumulative(g: Graph, fold: Fold, x: Value, axis: int, reverse: bool) -> Valu
     return x
 
 
-def _max_pool(
-    g: Graph,
-    x: Value,
-    window: Sequence[int],
-    strides: Sequence[int],
-    inner: Sequence[int],
-    padding: Sequence[tuple[int, int]],
-    shape: Shape,
-) -> Value | None:
+def _max_pool(g: Graph, x: Value, w: _Windows) -> Value | None:
     """ONNX's MaxPool, over at most three dimensions: batch, channels, and those of the window."""
     spatial = [
-        i for i in range(x.ndim) if window[i] != 1 or strides[i] != 1 or padding[i] != (0, 0)
+        i for i in range(x.ndim) if (w.sizes[i], w.strides[i], w.padding[i]) != (1, 1, (0, 0))
     ]
     others = [i for i in range(x.ndim) if i not in spatial]
-    if not 1 <= len(spatial) <= 3 or len(others) > 2 or any(n < 0 for p in padding for n in p):
+    if not 1 <= len(spatial) <= 3 or len(others) > 2 or any(n != 1 for n in w.base_dilations):
         return None
-    if any(p >= window[i] for i in spatial for p in padding[i]):  # which runtimes refuse
+    # runtimes refuse other padding
+    if any(not 0 <= p < w.sizes[i] for i in spatial for p in w.padding[i]):
         return None
     order = [*others, *spatial]
     x = g.transpose(g.whole(x), order)
     added = list(range(2 - len(others)))
     x = g.expand_dims(x, added)
-    pads = [padding[i][side] for side in (0, 1) for i in spatial]
     kind = x.dtype
-    full = [1] * len(added) + [shape[i] for i in order]
+    full = [1] * len(added) + [w.shape[i] for i in order]
     attributes = dict(
-        kernel_shape=[window[i] for i in spatial],
-        strides=[strides[i] for i in spatial],
-        dilations=[inner[i] for i in spatial],
-        pads=pads,
+        kernel_shape=[w.sizes[i] for i in spatial],
+        strides=[w.strides[i] for i in spatial],
+        dilations=[w.dilations[i] for i in spatial],
+        pads=[w.padding[i][side] for side in (0, 1) for i in spatial],
     )
     out = known(g.node("MaxPool", [x.name], **attributes), kind, tuple(full))
     # NaN is smaller than other numbers for some kernels, and they start with the least finite number,
@@ -169,39 +159,20 @@ def _max_pool(
     return g.transpose(out, [order.index(i) for i in range(len(order))])
 
 
-def _unrolled(
-    g: Graph,
-    fold: Fold,
-    x: Value,
-    window: Sequence[int],
-    strides: Sequence[int],
-    inner: Sequence[int],
-    outer: Sequence[int],
-    padding: Sequence[tuple[int, int]],
-    shape: Shape,
-) -> Value:
-    """Combines one strided slice of the padded array for each element of the window."""
-    if math.prod(window) > _MAX_UNROLLED:
-        raise Unsupported(f"windows of {math.prod(window)} elements, more than {_MAX_UNROLLED}")
+def _unrolled(g: Graph, fold: Fold, x: Value, w: _Windows) -> Value:
+    """Combines one strided slice of the padded array for each element of the window.
+
+    One dimension after the other: a window is the product of its sides.
+    """
+    if math.prod(w.sizes) > _MAX_UNROLLED:
+        raise Unsupported(f"windows of {math.prod(w.sizes)} elements, more than {_MAX_UNROLLED}")
     x = g.whole(x)
-    low, high = zip(*padding) if padding else ((), ())
+    low, high = zip(*w.padding) if w.padding else ((), ())
     grown: list[int | None] = []
-    for n, a, b, o in zip(x.shape, low, high, outer):
+    for n, a, b, o in zip(x.shape, low, high, w.base_dilations):
         grown.append(None if n is None else max(0, (n - 1) * o + 1) + a + b)
-    x = pad(g, x, fold.init, low, high, [o - 1 for o in outer], tuple(grown))
-    return _combined_slices(g, fold, x, window, strides, inner)
-
-
-def _combined_slices(
-    g: Graph,
-    fold: Fold,
-    x: Value,
-    window: Sequence[int],
-    strides: Sequence[int],
-    inner: Sequence[int],
-) -> Value:
-    """One dimension after the other: a window is the product of its sides."""
-    for axis, (size, stride, step) in enumerate(zip(window, strides, inner)):
+    x = pad(g, x, fold.init, low, high, [o - 1 for o in w.base_dilations], tuple(grown))
+    for axis, (size, stride, step) in enumerate(zip(w.sizes, w.strides, w.dilations)):
         if size == 1 and stride == 1:
             continue
         total = None
@@ -255,18 +226,17 @@ def _dynamic_reduce_window(c: Any, op: Any, *operands: Value) -> Any:
     if axis != axes[0]:
         raise Unsupported("windows along one dimension with padding along another")
     fold = Fold("add", functools.partial(combine, g, "add"), init)
-    total = cumulative(g, fold, x, axis, reverse=side == 1)
+    total = _cumulative(g, fold, x, axis, reverse=side == 1)
     # what is as far away as the window is wide does not belong to it
     width = g.cast(g.reshape(window[axis], (1,)), np.int64).name
     parts = [g.ints([0])] * (2 * x.ndim)
     parts[axis + side * x.ndim] = width
     shape = tuple(None if i == axis else n for i, n in enumerate(x.shape))
-    kind = g.kernel_dtype("Pad", x.dtype)
-    grown = known(g.node("Pad", [g.cast(total, kind).name, g.join_sizes(parts)]), kind, shape)
+    grown = apply_pad(g, total, init, g.join_sizes(parts), shape)
     size, far = g.size(x, axis), g.ints([np.iinfo(np.int64).max])
     ends = (g.ints([0]), size) if side == 0 else (width, far)
     moved = g.apply("Slice", grown, x.shape, *ends, g.ints([axis]))
-    return g.map("Sub", total, g.cast(moved, x.dtype))
+    return g.map("Sub", total, moved)
 
 
 RULES = {
