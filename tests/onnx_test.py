@@ -176,13 +176,90 @@ def test_constants_of_all_types(tmp_path):
         np.testing.assert_array_equal(got, constant.astype(np.float32))
 
 
-def test_newer_operators_only_where_they_are_used(tmp_path):
-    versions = []
-    for f in (jnp.sin, jnp.signbit):
-        export.to_onnx(export.export(jax.jit(f))(np.float32(1)), tmp_path / "f.onnx")
-        model = onnx.load(tmp_path / "f.onnx")
-        versions.append(model.opset_import[0].version)
-    assert versions == [21, 26]
+FLOATS = [
+    "float16",
+    "bfloat16",
+    "float32",
+    "float64",
+    "float8_e4m3fn",
+    "float8_e5m2",
+    "float8_e4m3fnuz",
+]
+
+
+def all_kinds_of_bits(dtype):
+    """All numbers of a narrow type; of another one, any, all powers of two and what is beside them."""
+    unsigned = np.dtype(f"u{dtype.itemsize}")
+    if dtype.itemsize <= 2:
+        return np.arange(1 << 8 * dtype.itemsize).astype(unsigned)
+    info = jnp.finfo(dtype)
+    exponents = np.arange(info.minexp - info.nmant, info.maxexp)
+    powers = np.ldexp(dtype.type(1), exponents).view(unsigned)
+    numbers = np.array([np.inf, np.nan, 1.5, 0.1], dtype).view(unsigned)
+    some = np.random.default_rng(0).integers(0, np.iinfo(unsigned).max, 5000, unsigned)
+    positive = np.concatenate(
+        [powers, powers + unsigned.type(1), powers - unsigned.type(1), numbers]
+    )
+    return np.concatenate([some, positive, positive ^ (1 << 8 * dtype.itemsize - 1)])
+
+
+@pytest.mark.parametrize("name", FLOATS)
+def test_casts_of_bits(tmp_path, name):
+    """There and back, without the operator that few runtimes have."""
+    dtype = jnp.dtype(name)
+    bits = all_kinds_of_bits(dtype)
+
+    def f(bits):
+        x = lax.bitcast_convert_type(bits, dtype)
+        return x.astype(np.float64), lax.bitcast_convert_type(x, bits.dtype)
+
+    with jax.enable_x64(True):
+        export.to_onnx(export.export(jax.jit(f))(bits), tmp_path / "f.onnx")
+    numbers, back = run(tmp_path / "f.onnx", [bits])
+    with np.errstate(invalid="ignore"):
+        want = bits.view(dtype).astype(np.float64)
+    np.testing.assert_array_equal(numbers, want)
+    np.testing.assert_array_equal(np.signbit(numbers)[want == 0], np.signbit(want)[want == 0])
+    np.testing.assert_array_equal(back[~np.isnan(want)], bits[~np.isnan(want)])
+    assert np.isnan(back.view(dtype)[np.isnan(want)].astype(np.float32)).all()
+
+
+def test_numbers_without_their_low_bits(tmp_path):
+    """What is computed from numbers rather than bits."""
+    x = all_kinds_of_bits(np.dtype(np.float32)).view(np.float32)
+    x = x[~np.isnan(x)]
+
+    def f(x):
+        bits = lax.bitcast_convert_type(x, np.int32)
+        return [lax.bitcast_convert_type(bits & (-1 << k), np.float32) for k in (1, 12, 22)]
+
+    export.to_onnx(export.export(jax.jit(f))(x), tmp_path / "f.onnx")
+    for got, want in zip(run(tmp_path / "f.onnx", [x]), f(x), strict=True):
+        np.testing.assert_array_equal(got, want)
+    assert "Log" not in [n.op_type for n in onnx.load(tmp_path / "f.onnx").graph.node]
+
+
+def test_tails_of_error_functions(tmp_path):
+    """Relative to the results, which are much less than 1."""
+    x = np.concatenate([np.linspace(-9, 9, 2001), [np.inf, -np.inf, np.nan]]).astype(np.float32)
+
+    def f(x):
+        return lax.erfc(x), nn.gelu(-x, approximate=False)
+
+    export.to_onnx(export.export(jax.jit(f))(x), tmp_path / "f.onnx")
+    for got, want in zip(run(tmp_path / "f.onnx", [x]), f(x), strict=True):
+        np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-30)
+
+
+def test_numbers_beyond_those_of_eight_bits(tmp_path):
+    x = np.array([1e9, -1e9, np.inf, 448, 464, 57344], np.float32)
+
+    def f(x):
+        return [x.astype(k).astype(np.float32) for k in (jnp.float8_e4m3fn, jnp.float8_e5m2)]
+
+    export.to_onnx(export.export(jax.jit(f))(x), tmp_path / "f.onnx")
+    for got, want in zip(run(tmp_path / "f.onnx", [x]), f(x), strict=True):
+        np.testing.assert_array_equal(got, want)
 
 
 @pytest.mark.parametrize("reverse", [False, True])

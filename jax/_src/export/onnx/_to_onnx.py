@@ -24,7 +24,8 @@ from jax.version import __version__
 
 traceback_util.register_exclusion(__file__)
 
-_IR_VERSIONS = {21: 10, 26: 13}  # of the file's format, by opset
+# of operators, and of the file's format that came with them
+_OPSET, _IR_VERSION = 21, 10
 # protocol buffers end at 2 GiB; models from this size on have their weights in a file of their own
 _EXTERNAL = 1 << 30
 _NAME = re.compile(r'^loc\("([^"]*)"')
@@ -226,8 +227,8 @@ def _model(exported: Exported, graph: Graph, inputs: list[Any], outputs: list[An
         body,
         producer_name="jax",
         producer_version=__version__,
-        opset_imports=[helper.make_opsetid("", graph.opset)],
-        ir_version=_IR_VERSIONS[graph.opset],
+        opset_imports=[helper.make_opsetid("", _OPSET)],
+        ir_version=_IR_VERSION,
     )
 
 

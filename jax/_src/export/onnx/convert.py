@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from jax._src.export.onnx import (
+    bits,
     contractions,
     control_flow,
     convolutions,
@@ -33,6 +35,7 @@ Rule = Callable[..., Any]
 # The rules by the names of operations: `rule(converter, op, *operands)` returns the results.
 RULES: dict[str, Rule] = {
     **elementwise.RULES,
+    **bits.RULES,
     **shapes.RULES,
     **contractions.RULES,
     **convolutions.RULES,
@@ -42,7 +45,10 @@ RULES: dict[str, Rule] = {
     **sorting.RULES,
     **control_flow.RULES,
 }
-COMPOSITES: dict[str, Rule] = {**elementwise.COMPOSITES, **sorting.COMPOSITES}
+# Rules of functions that are known by their names, as a composite or a function of the module; they
+# return NotImplemented if what the function is made of is better.
+NAMED: dict[str, Rule] = {**elementwise.NAMED, **sorting.NAMED}
+_COPY = re.compile(r"_\d+$")  # what is added to names that are taken
 
 # A constant of Threefry-2x32, the generator of `jax.random`, which is written out in integer operations.
 _THREEFRY_PARITY = 0x1BD11BDA
@@ -157,14 +163,17 @@ class Converter:
 
     def _call(self, op: Any, operands: Sequence[Value | None]) -> Any:
         if op.name == "func.call":
-            return self.call(ir.FlatSymbolRefAttr(op.attributes["callee"]).value, operands)
-        composite = ir.StringAttr(op.attributes["name"]).value
-        rule = COMPOSITES.get(composite)
+            function = ir.FlatSymbolRefAttr(op.attributes["callee"]).value
+            name = _COPY.sub("", function)
+        else:
+            function = ir.FlatSymbolRefAttr(op.attributes["decomposition"]).value
+            name = ir.StringAttr(op.attributes["name"]).value
+        rule = NAMED.get(name)
         if rule is not None:
             results = rule(self, op, *operands)
             if results is not NotImplemented:
                 return results
-        return self.call(ir.FlatSymbolRefAttr(op.attributes["decomposition"]).value, operands)
+        return self.call(function, operands)
 
     def _custom_call(self, op: Any, operands: Sequence[Value | None]) -> Any:
         target = ir.StringAttr(op.attributes["call_target_name"]).value

@@ -11,17 +11,14 @@ import numpy as np
 
 from jax._src.export.onnx.attributes import enum, integer, result_dtype
 from jax._src.export.onnx.graph import BOOL, Graph, Unsupported, Value
+from jax._src.lax.special.error_tables import ERFCX_SINGLE
 
 Rule = Callable[..., Value]
 
 
-def _kind(dtype: np.dtype) -> str:
+def kind_of(dtype: np.dtype) -> str:
     """b, i, u, f: like NumPy's kinds, also of the types of ml_dtypes."""
     return "f" if dtype.kind == "V" else dtype.kind
-
-
-def _bits(dtype: np.dtype) -> int:
-    return 8 * dtype.itemsize
 
 
 # Arithmetic
@@ -45,14 +42,14 @@ def _arithmetic(onnx_op: str, of_bools: str) -> Rule:
 
 
 def _negate(c: Any, op: Any, x: Value) -> Value:
-    if _kind(x.dtype) == "u":
+    if kind_of(x.dtype) == "u":
         g = c.graph
         return g.cast(g.map("Neg", g.cast(x, np.int64)), x.dtype)
     return c.graph.map("Neg", x)
 
 
 def _absolute(c: Any, op: Any, x: Value) -> Value:
-    return x if _kind(x.dtype) in "ub" else c.graph.map("Abs", x)
+    return x if kind_of(x.dtype) in "ub" else c.graph.map("Abs", x)
 
 
 def _operator(onnx_op: str, of_bools: str) -> Rule:
@@ -66,14 +63,14 @@ def unsigned64(g: Graph, x: Value) -> Value:
 
 
 def _divide(c: Any, op: Any, x: Value, y: Value) -> Value:
-    if _kind(x.dtype) == "f":
+    if kind_of(x.dtype) == "f":
         return c.graph.map("Div", x, y)
     quotient, _ = _integer_division(c.graph, x, y)
     return quotient
 
 
 def _remainder(c: Any, op: Any, x: Value, y: Value) -> Value:
-    if _kind(x.dtype) == "f":
+    if kind_of(x.dtype) == "f":
         return c.graph.map("Mod", x, y, fmod=1)
     _, remainder = _integer_division(c.graph, x, y)
     return remainder
@@ -86,13 +83,13 @@ def _integer_division(g: Graph, x: Value, y: Value) -> tuple[Value, Value]:
     by = y.constant
     if by is not None and np.all(by != 0) and not np.any(by == -1):
         return _quotient(g, x, y), g.map("Mod", x, y, fmod=1)
-    zero = _is(g, "Equal", y, 0)
+    zero = compare_with(g, "Equal", y, 0)
     divisor = g.where(zero, g.splat(1, y), y)
-    if _kind(x.dtype) == "i":  # the least number divided by -1 traps
-        least = _is(g, "Equal", x, np.iinfo(x.dtype).min)
-        overflow = g.map("And", least, _is(g, "Equal", y, -1))
+    if kind_of(x.dtype) == "i":  # the least number divided by -1 traps
+        least = compare_with(g, "Equal", x, np.iinfo(x.dtype).min)
+        overflow = g.map("And", least, compare_with(g, "Equal", y, -1))
         divisor = g.where(overflow, g.splat(1, y), divisor)
-    ones = np.iinfo(x.dtype).max if _kind(x.dtype) == "u" else -1
+    ones = np.iinfo(x.dtype).max if kind_of(x.dtype) == "u" else -1
     quotient = g.where(zero, g.splat(ones, x), _quotient(g, x, divisor))
     return quotient, g.where(zero, x, g.map("Mod", x, divisor, fmod=1))
 
@@ -101,17 +98,17 @@ def _quotient(g: Graph, x: Value, divisor: Value) -> Value:
     if x.constant is None or not np.any(x.constant == 1):
         return g.map("Div", x, divisor)
     # onnxruntime replaces (1 / b) * a by a / b, for integers too: hide the 1
-    one = g.map("Abs", divisor) if _kind(x.dtype) == "i" else divisor
-    unit = g.where(_is(g, "Equal", one, 1), divisor, g.splat(0, divisor))
+    one = g.map("Abs", divisor) if kind_of(x.dtype) == "i" else divisor
+    unit = g.where(compare_with(g, "Equal", one, 1), divisor, g.splat(0, divisor))
     return g.where(
-        _is(g, "Equal", x, 1),
+        compare_with(g, "Equal", x, 1),
         unit,
         g.map("Div", g.map("Sub", x, g.map("Mod", x, divisor, fmod=1)), divisor),
     )
 
 
 def _power(c: Any, op: Any, x: Value, y: Value) -> Value:
-    if _kind(x.dtype) != "f":
+    if kind_of(x.dtype) != "f":
         raise Unsupported("integers to integer powers that are not known when tracing")
     return c.graph.map("Pow", x, y)
 
@@ -123,9 +120,9 @@ def _clamp(c: Any, op: Any, low: Value, x: Value, high: Value) -> Value:
 
 def _sign(c: Any, op: Any, x: Value) -> Value:
     g = c.graph
-    if _kind(x.dtype) == "u":
+    if kind_of(x.dtype) == "u":
         return g.cast(g.cast(x, bool), x.dtype)
-    if _kind(x.dtype) == "i":
+    if kind_of(x.dtype) == "i":
         return g.map("Sign", x)
     ordered = g.map("IsNaN", x, dtype=bool)
     return g.where(ordered, x, g.map("Sign", x))
@@ -144,7 +141,7 @@ _DIRECTIONS = {
 
 def _compare(c: Any, op: Any, x: Value, y: Value) -> Value:
     direction = enum(op, "comparison_direction")
-    if enum(op, "compare_type") == "TOTALORDER" and _kind(x.dtype) == "f":
+    if enum(op, "compare_type") == "TOTALORDER" and kind_of(x.dtype) == "f":
         return _total_order(c.graph, direction, x, y)
     return comparison(c.graph, direction, x, y)
 
@@ -156,10 +153,10 @@ def _total_order(g: Graph, direction: str, x: Value, y: Value) -> Value:
         return g.map("Not", _total_order(g, opposite, x, y))
     if direction == "GT":
         x, y = y, x
-    (x, _), (y, _) = _at_least_float32(g, x), _at_least_float32(g, y)
+    (x, _), (y, _) = at_least_float32(g, x), at_least_float32(g, y)
     nan = [g.map("IsNaN", v, dtype=bool) for v in (x, y)]
     inverse = [g.map("Reciprocal", v) for v in (x, y)]  # of zeros: infinities with their signs
-    zeros = g.map("And", _is(g, "Equal", x, 0), _is(g, "Equal", y, 0))
+    zeros = g.map("And", compare_with(g, "Equal", x, 0), compare_with(g, "Equal", y, 0))
     if direction == "EQ":
         same = g.map("Or", g.map("Not", zeros), g.map("Equal", *inverse, dtype=bool))
         equal = g.map("And", g.map("Equal", x, y, dtype=bool), same)
@@ -204,48 +201,55 @@ def _rsqrt(c: Any, op: Any, x: Value) -> Value:
 def _log1p(c: Any, op: Any, x: Value) -> Value:
     """log(1 + x), corrected for what 1 + x loses."""
     g = c.graph
-    x, back = _at_least_float32(g, x)
+    x, back = at_least_float32(g, x)
     one = g.splat(1, x)
     u = g.map("Add", x, one)
     difference = g.map("Sub", u, one)
     log = g.map("Log", u)
     corrected = g.map("Div", g.map("Mul", log, x), difference)
-    plain = g.map("Or", _is(g, "Equal", x, math.inf), _is(g, "LessOrEqual", u, 0))
+    plain = g.map("Or", compare_with(g, "Equal", x, math.inf), compare_with(g, "LessOrEqual", u, 0))
     result = g.where(plain, log, corrected)
-    return back(g.where(_is(g, "Equal", difference, 0), x, result))
+    return back(g.where(compare_with(g, "Equal", difference, 0), x, result))
 
 
 def _expm1(c: Any, op: Any, x: Value) -> Value:
     """exp(x) - 1, corrected for what the difference loses."""
     g = c.graph
-    x, back = _at_least_float32(g, x)
+    x, back = at_least_float32(g, x)
     one = g.splat(1, x)
     u = g.map("Exp", x)
     difference = g.map("Sub", u, one)
     corrected = g.map("Div", g.map("Mul", difference, x), g.map("Log", u))
-    plain = g.map("Or", _is(g, "Greater", x, 1), _is(g, "Less", x, -30))
+    plain = g.map("Or", compare_with(g, "Greater", x, 1), compare_with(g, "Less", x, -30))
     result = g.where(plain, difference, corrected)
-    return back(g.where(_is(g, "Equal", u, 1), x, result))
+    return back(g.where(compare_with(g, "Equal", u, 1), x, result))
 
 
 def _cbrt(c: Any, op: Any, x: Value) -> Value:
     """The cube root, by a power and a step of Newton's method."""
     g = c.graph
-    x, back = _at_least_float32(g, x)
+    x, back = at_least_float32(g, x)
     size = g.map("Abs", x)
     root = g.map("Pow", size, g.splat(1 / 3, x))
     square = g.map("Mul", root, root)
     error = g.map("Sub", root, g.map("Div", size, square))
     step = g.map("Sub", root, g.map("Div", error, g.splat(3, x)))
-    special = g.map("Or", _is(g, "Equal", x, 0), g.map("IsInf", x, dtype=bool))
+    special = g.map("Or", compare_with(g, "Equal", x, 0), g.map("IsInf", x, dtype=bool))
     return back(g.where(special, x, g.map("Mul", step, g.map("Sign", x))))
 
 
-def _is(g: Graph, onnx_op: str, x: Value, number: float) -> Value:
+def compare_with(g: Graph, onnx_op: str, x: Value, number: float) -> Value:
     return g.map(onnx_op, x, g.splat(number, x), dtype=bool)
 
 
-def _at_least_float32(g: Graph, x: Value) -> tuple[Value, Callable[[Value], Value]]:
+def is_negative(g: Graph, x: Value) -> Value:
+    """Whether numbers have a sign; that of -0 is seen in its reciprocal. NaN has none."""
+    return g.map(
+        "Or", compare_with(g, "Less", x, 0), compare_with(g, "Less", g.map("Reciprocal", x), 0)
+    )
+
+
+def at_least_float32(g: Graph, x: Value) -> tuple[Value, Callable[[Value], Value]]:
     """For formulas that need the precision: 16-bit numbers as float32, and the way back."""
     if x.dtype.itemsize >= 4:
         return x, lambda y: y
@@ -270,27 +274,23 @@ def _atan(g: Graph, x: Value) -> Value:
         total = g.map("Sub", g.splat(1 / k, x), g.map("Mul", square, total))
     angle = g.map("Mul", g.map("Mul", z, total), g.splat(8, x))
     angle = g.where(large, g.map("Sub", g.splat(math.pi / 2, x), angle), angle)
-    signed = g.where(_is(g, "Less", x, 0), g.map("Neg", angle), angle)
+    signed = g.where(compare_with(g, "Less", x, 0), g.map("Neg", angle), angle)
     # runtimes' Where keeps the sign of zeros in its last operand only
-    return g.where(_is(g, "Greater", size, 0), signed, x)
+    return g.where(compare_with(g, "Greater", size, 0), signed, x)
 
 
 def _atan2(c: Any, op: Any, y: Value, x: Value) -> Value:
     g = c.graph
-    y, back = _at_least_float32(g, y)
-    x, _ = _at_least_float32(g, x)
+    y, back = at_least_float32(g, y)
+    x, _ = at_least_float32(g, x)
     one = g.splat(1, x)
     infinite = g.map("And", g.map("IsInf", x, dtype=bool), g.map("IsInf", y, dtype=bool))
     signs = [g.map("Sign", v) for v in (y, x)]  # of infinities, whose ratio is +-1
     # 0 / 0: an angle of 0 or a half turn, with the sign of y, as for 0 / 1
-    zeros = g.map("And", _is(g, "Equal", x, 0), _is(g, "Equal", y, 0))
+    zeros = g.map("And", compare_with(g, "Equal", x, 0), compare_with(g, "Equal", y, 0))
     divisor = g.where(infinite, signs[1], g.where(zeros, one, x))
     angle = _atan(g, g.map("Div", g.where(infinite, signs[0], y), divisor))
-    # a negative x, also -0, whose reciprocal is negative
-    left = _is(g, "Less", g.map("Div", one, x), 0)
-    left = g.map("Or", left, _is(g, "Equal", x, -math.inf))
-    below = _is(g, "Less", g.map("Div", one, y), 0)
-    below = g.map("Or", below, _is(g, "Equal", y, -math.inf))
+    left, below = is_negative(g, x), is_negative(g, y)
     turn = g.where(below, g.splat(-math.pi, y), g.splat(math.pi, y))
     return back(g.where(left, g.map("Add", angle, turn), angle))
 
@@ -308,90 +308,12 @@ def _is_finite(c: Any, op: Any, x: Value) -> Value:
 
 def _round_half_away(c: Any, op: Any, x: Value) -> Value:
     g = c.graph
-    x, back = _at_least_float32(g, x)
+    x, back = at_least_float32(g, x)
     size = g.map("Abs", x)
     floor = g.map("Floor", size)
-    up = _is(g, "GreaterOrEqual", g.map("Sub", size, floor), 0.5)
+    up = compare_with(g, "GreaterOrEqual", g.map("Sub", size, floor), 0.5)
     rounded = g.where(up, g.map("Add", floor, g.splat(1, x)), floor)
-    return back(g.where(_is(g, "Less", x, 0), g.map("Neg", rounded), rounded))
-
-
-# Bits
-
-
-def _shift(c: Any, op: Any, x: Value, by: Value) -> Value:
-    """Shifts; by the width of the type or more, they shift everything out."""
-    g, bits = c.graph, _bits(x.dtype)
-    unsigned = np.dtype(f"u{x.dtype.itemsize}")
-    direction = "LEFT" if op.name.endswith("left") else "RIGHT"
-    flip = None
-    if op.name.endswith("arithmetic") and _kind(x.dtype) == "i":
-        # the bits of negative numbers are flipped before and after
-        flip = g.where(_is(g, "Less", x, 0), g.splat(-1, x), g.splat(0, x))
-        x = g.map("BitwiseXor", x, flip)
-    wide = g.cast(g.cast(x, unsigned), np.uint64)
-    amount = g.cast(g.cast(by, unsigned), np.int64)
-    known = by.constant
-    if known is not None and np.all((known >= 0) & (known < bits)):
-        shifted = g.map("BitShift", wide, g.cast(amount, np.uint64), direction=direction)
-    else:
-        far = g.map("Or", _is(g, "Less", amount, 0), _is(g, "GreaterOrEqual", amount, bits))
-        amount = g.cast(g.where(far, g.splat(0, amount), amount), np.uint64)
-        shifted = g.map("BitShift", wide, amount, direction=direction)
-        shifted = select(g, far, g.splat(0, shifted), shifted)
-    result = g.cast(g.cast(shifted, unsigned), x.dtype)
-    return result if flip is None else g.map("BitwiseXor", result, flip)
-
-
-def _popcnt(c: Any, op: Any, x: Value) -> Value:
-    g = c.graph
-    same_width = np.dtype(f"u{x.dtype.itemsize}")
-    return g.cast(_count_ones(g, g.cast(g.cast(x, same_width), np.uint64)), x.dtype)
-
-
-def _count_ones(g: Graph, x: Value) -> Value:
-    """The number of ones of uint64, as int64: the sums of pairs, fours, ... of bits."""
-
-    def right(v: Value, n: int) -> Value:
-        return g.map("BitShift", v, g.splat(n, v), direction="RIGHT")
-
-    def masked(v: Value, mask: int) -> Value:
-        return g.cast(g.map("BitwiseAnd", v, g.splat(mask, v)), np.int64)
-
-    for shift, mask in ((1, 0x5555), (2, 0x3333), (4, 0x0F0F), (8, 0x00FF)):
-        full = mask * 0x0001000100010001
-        total = g.map("Add", masked(x, full), masked(right(x, shift), full))
-        x = g.cast(total, np.uint64)
-    for shift, full in ((16, 0x0000FFFF0000FFFF), (32, 0x00000000FFFFFFFF)):
-        total = g.map("Add", masked(x, full), masked(right(x, shift), full))
-        x = g.cast(total, np.uint64)
-    return g.cast(x, np.int64)
-
-
-def _count_leading_zeros(c: Any, op: Any, x: Value) -> Value:
-    g, bits = c.graph, _bits(x.dtype)
-    wide = g.cast(g.cast(x, np.dtype(f"u{bits // 8}")), np.uint64)
-    shift = 1
-    while shift < bits:  # all bits below the first one are set
-        moved = g.map("BitShift", wide, g.splat(shift, wide), direction="RIGHT")
-        wide = g.map("BitwiseOr", wide, moved)
-        shift *= 2
-    ones = _count_ones(g, wide)
-    return g.cast(g.map("Sub", g.splat(bits, ones), ones), x.dtype)
-
-
-def _bitcast(c: Any, op: Any, x: Value) -> Value:
-    g, dtype = c.graph, result_dtype(op)
-    if x.dtype == dtype:
-        return x
-    if _bits(x.dtype) != _bits(dtype) or BOOL in (x.dtype, dtype):
-        raise Unsupported(f"a bitcast of {x.dtype.name} to {dtype.name}, of another size")
-    if _kind(x.dtype) in "iu" and _kind(dtype) in "iu":
-        return g.cast(x, dtype)
-    if x.constant is not None:
-        return g.with_constant(x, x.constant.view(dtype))
-    name = g.node("BitCast", [x.name], to=g.onnx_type(dtype))
-    return g.like(name, dtype, [x])
+    return back(g.where(compare_with(g, "Less", x, 0), g.map("Neg", rounded), rounded))
 
 
 # Conversions
@@ -403,7 +325,7 @@ def _convert(c: Any, op: Any, x: Value) -> Value:
 
 def convert(g: Graph, x: Value, dtype: np.dtype) -> Value:
     """A conversion as XLA does it: floating-point numbers out of an integer's range are cut."""
-    if _kind(x.dtype) != "f" or _kind(dtype) not in "iu":
+    if kind_of(x.dtype) != "f" or kind_of(dtype) not in "iu":
         return g.cast(x, dtype)
     if x.constant is not None:
         return g.cast(x, dtype)
@@ -442,14 +364,12 @@ RULES: dict[str, Rule] = {
     "stablehlo.add": _arithmetic("Add", "Or"),
     "stablehlo.and": _operator("BitwiseAnd", "And"),
     "stablehlo.atan2": _atan2,
-    "stablehlo.bitcast_convert": _bitcast,
     "stablehlo.cbrt": _cbrt,
     "stablehlo.ceil": _unary("Ceil"),
     "stablehlo.clamp": _clamp,
     "stablehlo.compare": _compare,
     "stablehlo.convert": _convert,
     "stablehlo.cosine": _unary("Cos"),
-    "stablehlo.count_leading_zeros": _count_leading_zeros,
     "stablehlo.divide": _divide,
     "stablehlo.exponential": _unary("Exp"),
     "stablehlo.exponential_minus_one": _expm1,
@@ -464,7 +384,6 @@ RULES: dict[str, Rule] = {
     "stablehlo.negate": _negate,
     "stablehlo.not": _operator("BitwiseNot", "Not"),
     "stablehlo.or": _operator("BitwiseOr", "Or"),
-    "stablehlo.popcnt": _popcnt,
     "stablehlo.power": _power,
     "stablehlo.reduce_precision": _reduce_precision,
     "stablehlo.remainder": _remainder,
@@ -472,9 +391,6 @@ RULES: dict[str, Rule] = {
     "stablehlo.round_nearest_even": _unary("Round"),
     "stablehlo.rsqrt": _rsqrt,
     "stablehlo.select": _select,
-    "stablehlo.shift_left": _shift,
-    "stablehlo.shift_right_arithmetic": _shift,
-    "stablehlo.shift_right_logical": _shift,
     "stablehlo.sign": _sign,
     "stablehlo.sine": _unary("Sin"),
     "stablehlo.sqrt": _unary("Sqrt"),
@@ -496,7 +412,25 @@ def _composite(onnx_op: str) -> Rule:
     return rule
 
 
-COMPOSITES: dict[str, Rule] = {
+def _erfc(c: Any, op: Any, *operands: Value) -> Any:
+    """1 - erf(x), and where that loses digits exp(-x^2) times a polynomial, as `lax.erfc` has it."""
+    g, x = c.graph, operands[-1]  # the others are sizes
+    if x.dtype != np.float32:
+        return NotImplemented
+    one, two = g.splat(1, x), g.splat(2, x)
+    near = g.map("Sub", one, g.map("Erf", x))
+    u = g.map("Div", two, g.map("Add", two, g.map("Abs", x)))
+    y = g.map("Sub", g.map("Add", u, u), one)
+    (coefficients,) = ERFCX_SINGLE
+    series = g.splat(coefficients[-1], x)
+    for k in coefficients[-2::-1]:
+        series = g.map("Add", g.map("Mul", series, y), g.splat(k, x))
+    decay = g.map("Exp", g.map("Neg", g.map("Mul", x, x)))
+    far = g.map("Mul", g.map("Mul", decay, u), series)
+    return g.where(compare_with(g, "Greater", x, 0.5), far, near)
+
+
+NAMED: dict[str, Rule] = {
     "chlo.acos": _composite("Acos"),
     "chlo.acosh": _composite("Acosh"),
     "chlo.asin": _composite("Asin"),
@@ -507,4 +441,5 @@ COMPOSITES: dict[str, Rule] = {
     "chlo.erf": _composite("Erf"),
     "chlo.sinh": _composite("Sinh"),
     "chlo.tan": _composite("Tan"),
+    "jax.erfc": _erfc,
 }

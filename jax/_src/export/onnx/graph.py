@@ -11,9 +11,6 @@ import numpy as np
 
 from jax._src.export.onnx.kernels import ONNX_NAMES, compute_dtype
 
-BASE_OPSET = 21
-# operators that came later: the model asks for a newer opset only if it has them
-_SINCE = {"BitCast": 26}
 _WITH_BODIES = ("If", "Loop", "Scan")
 _FOLDED = 1 << 16  # elements of constants that are computed here rather than in the model
 INT64 = np.dtype(np.int64)
@@ -71,7 +68,6 @@ class Graph:
         self.onnx = onnx
         self.nodes: list[Any] = []
         self.initializers: list[Any] = []
-        self.opset = BASE_OPSET
         self.scope = ""  # for the names of nodes
         self._counts: dict[str, int] = {}
         self._constants: dict[Any, str] = {}
@@ -132,7 +128,6 @@ class Graph:
         key = (op, tuple(inputs), outputs, tuple((k, str(v)) for k, v in attributes.items()))
         if op not in _WITH_BODIES and key in self._nodes:
             return self._nodes[key]
-        self.opset = max(self.opset, _SINCE.get(op, 0))
         names = [self.fresh(op.lower()) for _ in range(outputs)]
         node = self.onnx.helper.make_node(
             op, list(inputs), names, name=f"{self.scope}{names[0]}", **attributes
@@ -160,7 +155,9 @@ class Graph:
     def cast_name(self, name: str, source: np.dtype, target: np.dtype) -> str:
         if source == target:
             return name
-        return self.node("Cast", [name], to=self.onnx_type(target))
+        # numbers that are too large for a type of 8 bits become infinite or NaN, not the largest
+        options = {"saturate": 0} if target.name.startswith("float8") else {}
+        return self.node("Cast", [name], to=self.onnx_type(target), **options)
 
     def moved(self, op: str, values: Sequence[Value], *more: str, **attributes: Any) -> str:
         """The name of the result of an operator that only moves elements, of values of one type."""

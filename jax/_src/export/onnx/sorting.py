@@ -144,4 +144,4 @@ def _top_k(c: Any, op: Any, x: Value) -> list[Value]:
 
 
 RULES = {"stablehlo.sort": _sort}
-COMPOSITES = {"chlo.top_k": _top_k}
+NAMED = {"chlo.top_k": _top_k}

@@ -440,7 +440,7 @@ class _LoweredFunction:
         self.traces.clear()
 
     def __call__(self, ctx: LoweringRuleContext, *args: Any, **params: Any) -> Sequence[IrValues]:
-        closed = self.trace([_without_manual_axes(a) for a in ctx.avals_in], params)
+        closed = self.trace(ctx.avals_in, params)
         module_ctx = ctx.module_context
         outs, tokens_out = _lower_equations(
             module_ctx,
@@ -458,6 +458,7 @@ class _LoweredFunction:
 
     def trace(self, avals: Sequence[Any], params: dict[str, Any]) -> core.ClosedJaxpr:
         fun, multiple_results = self.fun, self.multiple_results
+        avals = [_without_manual_axes(a) for a in avals]
         key: Any
         # If a parameter is a jaxpr, cache the trace there, so that both are freed together.
         owner, params_key = core.owner_and_key(params)

@@ -243,10 +243,25 @@ def _erfc_impl(x):
     return out
 
 
+_lower_erfc = in_float32(_erfc_impl)
+
+
+def _lower_erfc_by_name(ctx, x):
+    """Lower to the function; in exported programs to a call, by whose name converters know it."""
+    if not ctx.module_context.lowering_parameters.for_export:
+        return _lower_erfc(ctx, x)
+    jaxpr = _lower_erfc.trace(ctx.avals_in, {})
+    outs, _ = mlir.call_lowering(
+        "jax.erfc", jaxpr, None, ctx.module_context, ctx.avals_in, ctx.avals_out, ctx.tokens_in, x,
+        dim_var_values=ctx.dim_var_values,
+    )  # fmt: skip
+    return outs
+
+
 erfc_p = unary_primitive(
     "erfc",
     FLOAT,
-    lower=in_float32(_erfc_impl),
+    lower=_lower_erfc_by_name,
     jvp=lambda g, y, x: mul(const(x, -_2_SQRTPI), mul(g, exp(neg(square(x))))),
 )
 
