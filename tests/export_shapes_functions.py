@@ -3,7 +3,11 @@
 import numpy as np
 
 import jax
+import jax.flatten_util
 import jax.numpy as jnp
+import jax.scipy.fft
+import jax.scipy.linalg
+import jax.scipy.signal
 from jax import lax
 
 F, I = np.float32, np.int32
@@ -188,9 +192,53 @@ FUNCTIONS = {
     "circulant": (lambda x: jax.scipy.linalg.circulant(x), "x"),
     "expm": (lambda s: jax.scipy.linalg.expm(s), "square"),
 }
-# The reference cannot trace these.
+# The reference cannot trace these, or writes their shapes in another form.
 MORE_FUNCTIONS = {
     "convolve": (lambda v: jnp.convolve(v, jnp.ones(3)), "v"),
     "cov": (lambda x: jnp.cov(x), "x"),
     "corr": (lambda x: jnp.corrcoef(x), "x"),
+    "hstack_one": (lambda x: jnp.hstack(x), "x"),
+    "vstack_one": (lambda x: jnp.vstack(x), "squares"),
+    "dstack_one": (lambda v: jnp.dstack(v), "v"),
+    "column_stack_one": (lambda x: jnp.column_stack(x), "x"),
+    "isin": (lambda x, v: jnp.isin(x, v), "x", "v"),
+    "packbits": (lambda i: jnp.packbits(i), "i"),
+    "searchsorted": (lambda x, v: jnp.searchsorted(jnp.sort(v), x), "x", "v"),
+    "interp": (lambda x, v: jax.grad(lambda y: jnp.interp(y, v, v).sum())(x), "x", "v"),
+    "tril_indices": (lambda x: jnp.tril_indices_from(x, 1), "x"),
+    "triu_indices": (lambda s: jnp.triu_indices_from(s), "square"),
+    "diag_indices": (lambda s: jnp.diag_indices_from(s), "square"),
+    "companion": (lambda v: jax.scipy.linalg.companion(v), "v"),
+    "fiedler_companion": (lambda v: jax.scipy.linalg.fiedler_companion(v), "v"),
+    "convolution_matrix": (lambda v: jax.scipy.linalg.convolution_matrix(v, 3, "same"), "v"),
+    "dft": (lambda v: jax.scipy.linalg.dft(v.shape[0], "sqrtn"), "v"),
+    "helmert": (lambda v: jax.scipy.linalg.helmert(v.shape[0], full=True), "v"),
+    "hilbert": (lambda v: jax.scipy.linalg.hilbert(v.shape[0]), "v"),
+    "pinv": (lambda s: jnp.linalg.pinv(s), "squares"),
+    "lstsq": (lambda s, v: jnp.linalg.lstsq(s, v)[0], "square", "v"),
+    "matrix_rank": (lambda s: jnp.linalg.matrix_rank(s), "square"),
+    "multi_dot": (lambda x: jnp.linalg.multi_dot([x, x.T, x]), "x"),
+    "fftfreq": (lambda v: (jnp.fft.fftfreq(v.shape[0]), jnp.fft.rfftfreq(v.shape[0])), "v"),
+    "signal_convolve": (lambda v: jax.scipy.signal.convolve(v, v, "same"), "v"),
+    "signal_correlate": (lambda x: jax.scipy.signal.correlate(x, jnp.ones((2, 3))), "x"),
+    "resize": (lambda x: jnp.resize(x, (7, 9)), "x"),
+    "repeat_to": (lambda v, i: jnp.repeat(v, i, total_repeat_length=2 * v.shape[0]), "v", "i"),
+    "nonzero_all": (lambda v: jnp.nonzero(v > 1, size=v.shape[0], fill_value=-1), "v"),
+    "bincount_all": (lambda i: jnp.bincount(i, length=i.shape[0]), "i"),
+    "argpartition": (lambda v: jnp.argpartition(v, 2), "v"),
+    "delete_slice": (lambda x: jnp.delete(x, slice(1, -1), axis=0), "x"),
+    "reduceat": (lambda v: jnp.add.reduceat(v, jnp.array([0, 2])), "v"),
+    "put": (lambda v, i: jnp.put(v, i, 1.0, inplace=False), "v", "i"),
+    "einsum_diagonal": (lambda s: jnp.einsum("ii->i", s), "square"),
+    "diag_of_matrix": (lambda x: jnp.diag(x, 1), "x"),
+    "fill_diagonal": (lambda x: jnp.fill_diagonal(x, 1.0, inplace=False), "x"),
+    "slice_known": (lambda x: x[2:5, 1 : x.shape[0]], "x"),
+    "slice_backwards": (lambda x: x[4:1:-1, -3::-2], "x"),
+    "vmap_update": (lambda x, i: jax.vmap(lambda r, k: r.at[k].set(0.0))(x, i), "x", "i"),
+    "ravel_pytree": (
+        lambda x, v: jax.flatten_util.ravel_pytree((x, v))[1](jnp.ones(x.size + v.size)),
+        "x",
+        "v",
+    ),
+    "gamma": (lambda v: jax.random.gamma(jax.random.key(0), v), "v"),
 }

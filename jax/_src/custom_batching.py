@@ -15,7 +15,7 @@ from jax._src.lax.control_flow.common import hoist, stage
 from jax._src.lax.control_flow.scans import map as lax_map
 from jax._src.lax.lax import convert_element_type
 from jax._src.tree_util import tree_flatten, tree_leaves, tree_structure, tree_unflatten
-from jax._src.util import fun_name, wrapped_attribute
+from jax._src.util import fun_name
 
 traceback_util.register_exclusion(__file__)
 
@@ -54,7 +54,9 @@ class custom_vmap:
         self.fun = fun
 
     def __getattr__(self, name: str) -> Any:
-        return wrapped_attribute(self, name)
+        if name == "fun":  # not initialized yet (unpickling)
+            raise AttributeError(name)
+        return getattr(self.fun, name)
 
     def def_vmap(self, vmap_rule: Callable[..., tuple[Any, Any]]) -> Callable:
         """Set the batching rule.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -69,7 +70,7 @@ def _check_shape(flat, size):
 
 
 def _unravel(tree, shapes, types, dtype, flat):
-    sizes = [int(np.prod(shape)) for shape in shapes]
+    sizes = [math.prod(shape) for shape in shapes]
     _check_shape(flat, sum(sizes))
     if dtype is not None and dtypes.dtype(flat) != dtype:
         raise TypeError(

@@ -1,3 +1,1 @@
-"""The version of jaxlib. Kept so that older code can import it; its other names were removed."""
-
-from jax._src.lib import version_str as __version__
+"""Kept so that older code can import it; all of its names were removed."""

@@ -18,7 +18,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, Protocol
 import numpy as np
 
 from jax._src import config, dtypes, source_info_util
-from jax._src.core.avals import AbstractValue, ShapedArray, pytype_aval_mappings
+from jax._src.core.avals import (
+    AbstractValue,
+    ShapedArray,
+    is_symbolic_dim,
+    pytype_aval_mappings,
+)
 from jax._src.core.axis_env import AxisEnv, empty_axis_env, no_axis_name as no_axis_name
 from jax._src.errors import (
     ConcretizationTypeError,
@@ -764,7 +769,9 @@ def concrete_or_error(force: Callable[[Any], Any] | None, val: object, context: 
     return force(concrete)
 
 
-concrete_dim_or_error = concrete_or_error
+def concrete_dim_or_error(force: Any, val: Any, context: str = "") -> Any:
+    """`concrete_or_error` for the size of a dimension, which may be symbolic."""
+    return val if is_symbolic_dim(val) else concrete_or_error(force, val, context)
 
 
 def full_lower(x: object) -> Any:

@@ -481,7 +481,7 @@ def linspace(
     """
     if dtype is not None:
         dtype = dtypes.check_and_canonicalize_user_dtype(dtype, "linspace")
-    num = core.concrete_dim_or_error(_known_num, num, "'num' argument of jnp.linspace")
+    num = core.concrete_dim_or_error(operator.index, num, "'num' argument of jnp.linspace")
     axis = core.concrete_or_error(operator.index, axis, "'axis' argument of jnp.linspace")
     start, stop = util.arraylike("linspace", start, stop)
     out = _linspace(
@@ -496,10 +496,6 @@ def linspace(
     if device is None:
         return out
     return place(out, device, "jnp.linspace")
-
-
-def _known_num(num):
-    return num if core.is_symbolic_dim(num) else operator.index(num)
 
 
 def _linspace_impl(start, stop, *, num, endpoint, retstep, dtype, axis):

@@ -58,25 +58,30 @@ def bisect(a, v, side, dtype, unrolled):
     """
     can_be_kernel = (
         dtype == np.int32
+        and core.is_constant_shape(a.shape)
         and native_calls.is_number(a.dtype)
         and core.is_constant_shape(v.shape)
         and v.size >= _MIN_KERNEL_SIZE
         and a.shape[0] <= _MAX_KERNEL_ELEMENTS
         and all(core.typeof(x)._sharding is None for x in (a, v))
     )
-    search = bisect_p.bind if can_be_kernel else _bisect
+    # Where the number of steps is not known, reverse mode could not go through the loop.
+    is_primitive = can_be_kernel or not core.is_constant_shape(a.shape)
+    search = bisect_p.bind if is_primitive else _bisect
     return search(*core.vary_alike([a, v]), side=side, dtype=dtype, unrolled=unrolled)
 
 
 def _bisect(a, v, *, side, dtype, unrolled):
     n = a.shape[0]
     wide = np.dtype(np.uint64) if core.definitely_greater(n, 2**31 - 1) else np.dtype(np.uint32)
-    if not core.is_constant_dim(n):
-        raise NotImplementedError(
-            "searching in a sorted array needs a constant number of elements, got the symbolic shape "
-            f"{a.shape}: the number of steps depends on it."
+    if core.is_constant_dim(n):
+        steps, n = n.bit_length(), np.array(n, wide)
+    else:
+        n = lax.convert_element_type(core.dimension_as_value(n), wide)
+        steps = lax.convert_element_type(
+            lax.sub(np.array(wide.itemsize * 8, wide), lax.clz(n)), np.int32
         )
-    steps = n.bit_length()
+        unrolled = False
     alike = functools.partial(lax.broadcast, sizes=v.shape, out_sharding=core.typeof(v)._sharding)
 
     def halve(step, low):
@@ -84,7 +89,7 @@ def _bisect(a, v, *, side, dtype, unrolled):
         # is the whole state: what compares less than the midpoint of an interval of even size
         # goes on in the upper half together with the midpoint. Every midpoint is in bounds.
         step = lax.convert_element_type(step, wide)
-        size = lax.shift_right_logical(np.array(n, wide), step)
+        size = lax.shift_right_logical(n, step)
         half = lax.shift_right_logical(size, np.array(1, wide))
         mid = lax.add(low, alike(half))
         smaller = before(elements_at(a, mid), v, side == "left")
@@ -112,7 +117,8 @@ _lower_bisect = mlir.lower_fun(_bisect, multiple_results=False)
 
 
 def _lower_bisect_cpu(ctx, a, v, *, side, dtype, unrolled):
-    if not native_calls.can_call_whole(ctx, _KERNEL):
+    known = all(core.is_constant_shape(x.shape) for x in ctx.avals_in)
+    if not (known and native_calls.can_call_whole(ctx, _KERNEL)):
         return _lower_bisect(ctx, a, v, side=side, dtype=dtype, unrolled=unrolled)
     attributes = dict(right=np.int64(side == "right"))
     return native_calls.call(ctx, _KERNEL, [a, v], ctx.avals_in, ctx.avals_out, attributes)

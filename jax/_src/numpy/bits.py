@@ -57,10 +57,11 @@ def _packbits(a, *, axis, bitorder):
         lax.ne(a, lax.const(a, 0)) if a.dtype != np.bool_ else a, np.uint8
     )
     n = bits.shape[axis]
+    count = (n + 7) // 8
     config = [(0, 0, 0)] * a.ndim
-    config[axis] = (0, -n % 8, 0)
+    config[axis] = (0, 8 * count - n, 0)
     bits = lax.pad(bits, np.uint8(0), config)
-    shape = (*a.shape[:axis], -(-n // 8), 8, *a.shape[axis + 1 :])
+    shape = (*a.shape[:axis], count, 8, *a.shape[axis + 1 :])
     bits = lax.reshape(bits, shape)
     shifts = lax.broadcast_in_dim(_shifts(bitorder), shape, (axis + 1,))
     return lax.reduce_sum(lax.shift_left(bits, shifts), axes=(axis + 1,))

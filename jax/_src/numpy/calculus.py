@@ -170,7 +170,7 @@ def gradient(
         raise TypeError(f"Invalid number of spacing arguments {len(spacing)} for {axis=}")
     if len(spacing) == 1:
         spacing = spacing * len(axes)
-    if min([f.shape[d] for d in axes], default=2) < 2:
+    if any(core.definitely_greater(2, f.shape[d]) for d in axes):
         raise ValueError(
             "Shape of array too small to calculate a numerical gradient, at least 2 elements are required."
         )

@@ -144,6 +144,8 @@ def delete(
         arr, axis = ravel(arr), 0
     axis = canonicalize_axis(axis, arr.ndim)
     n = arr.shape[axis]
+    if isinstance(obj, slice) and not core.is_constant_dim(n):
+        return _without_slice(arr, obj, axis)
     if isinstance(obj, slice):
         kept = np.delete(np.arange(n), obj)
         return _take(arr, kept.astype(np.int32), axis)
@@ -172,6 +174,18 @@ def delete(
             value = np.asarray(canonicalize_axis(value, n))
         kept = np.delete(np.arange(n), value.astype(np.int64).ravel())
     return _take(arr, kept.astype(np.int32), axis)
+
+
+def _without_slice(arr, s, axis):
+    """Removes a slice along an axis of symbolic size."""
+    if s.step not in (None, 1):
+        raise NotImplementedError(
+            f"jnp.delete along an axis of symbolic size needs a slice of step 1, got {s}"
+        )
+    along = (slice(None),) * axis
+    first = arr[(*along, slice(None, 0 if s.start is None else s.start))]
+    end = first.shape[axis] + arr[(*along, s)].shape[axis]
+    return lax.concatenate([first, slicing.slice_in_dim(arr, end, None, axis=axis)], axis)
 
 
 def _delete(arr, indices, *, axis):

@@ -348,6 +348,10 @@ def _scaled(a, kind, n, norm):
     inverse = kind in (FftType.IFFT, FftType.IRFFT)
     # lax.fft has the normalization "backward". This is the factor to "forward"; "ortho" is its
     # root.
+    if core.is_symbolic_dim(n):
+        n = lax.convert_element_type(core.dimension_as_value(n), a.dtype)
+        scale = n if inverse else lax.div(lax.const(n, 1), n)
+        return lax.mul(a, lax.sqrt(scale) if norm == "ortho" else scale)
     scale = n if inverse else 1 / max(n, 1)
     if norm == "ortho":
         scale = math.sqrt(scale)
@@ -440,12 +444,12 @@ def _frequencies(name, n, d, dtype):
         raise ValueError(
             f"The d argument of jax.numpy.fft.{name} only takes a single value. Got d = {d}."
         )
-    n = core.concrete_or_error(None, n, f"The argument 'n' of jax.numpy.fft.{name}.")
+    n = core.concrete_dim_or_error(int, n, f"The argument 'n' of jax.numpy.fft.{name}.")
     if dtype is None:
         dtype = dtypes.default_float_dtype()
     else:
         dtype = dtypes.check_and_canonicalize_user_dtype(dtype, name)
-    return max(int(n), 0), dtype
+    return core.max_dim(n, 0), dtype
 
 
 def _over(k, period, dtype):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import operator
 from collections.abc import Callable
 from typing import Any
@@ -14,6 +15,7 @@ from jax._src.jit.library import nested_jit
 from jax._src.lax import lax, slicing
 from jax._src.numpy import reductions, util
 from jax._src.numpy.array_creation import user_dtype
+from jax._src.numpy.selecting import nonzero
 from jax._src.numpy.ufuncs_binary import power
 from jax._src.numpy.util import (
     check_arraylike,
@@ -120,13 +122,31 @@ _tril = nested_jit(_tril_impl, static_argnames=("k",))
 _triu = nested_jit(_triu_impl, static_argnames=("k",))
 
 
-def _triangle_indices(name: str, mask_of: Callable, n: Any, m: Any, k: Any) -> tuple[Array, Array]:
-    n = core.concrete_or_error(operator.index, n, f"n argument of jnp.{name}")
+def _triangle_indices(name: str, upper: bool, n: Any, m: Any, k: Any) -> tuple[Array, Array]:
+    n = _size(n, f"n argument of jnp.{name}")
     k = core.concrete_or_error(operator.index, k, f"k argument of jnp.{name}")
-    m = n if m is None else core.concrete_or_error(operator.index, m, f"m argument of jnp.{name}")
-    rows, columns = np.nonzero(mask_of(np.ones((n, m), bool), k))
+    m = n if m is None else _size(m, f"m argument of jnp.{name}")
+    if not core.is_constant_shape((n, m)):
+        count = _elements_below(n, m, k - upper)
+        mask = lax.tri(np.bool_, (n, m), k - upper)
+        if upper:
+            count, mask = n * m - count, lax.bitwise_not(mask)
+        rows, columns = nonzero(mask, size=count)
+        return rows, columns
+    rows, columns = np.nonzero((np.triu if upper else np.tril)(np.ones((n, m), bool), k))
     dtype = dtypes.default_int_dtype()
     return util.to_array(rows.astype(dtype)), util.to_array(columns.astype(dtype))
+
+
+def _elements_below(n: Any, m: Any, k: int) -> Any:
+    """The number of a matrix's elements on and below a diagonal, for symbolic sizes."""
+
+    def sum_to(p):  # 1 + 2 + ... + p
+        p = core.max_dim(p, 0)
+        return (p * p + p) // 2
+
+    # Row i has as many as i + k + 1, limited to the range from 0 to m.
+    return sum_to(n + k) - sum_to(k) - sum_to(n + k - m) + sum_to(k - m)
 
 
 @export
@@ -144,7 +164,7 @@ def tril_indices(n: int, k: int = 0, m: int | None = None) -> tuple[Array, Array
     >>> [x.tolist() for x in jnp.tril_indices(2)]
     [[0, 1, 1], [0, 0, 1]]
     """
-    return _triangle_indices("tril_indices", np.tril, n, m, k)
+    return _triangle_indices("tril_indices", False, n, m, k)
 
 
 @export
@@ -154,7 +174,7 @@ def triu_indices(n: int, k: int = 0, m: int | None = None) -> tuple[Array, Array
     >>> [x.tolist() for x in jnp.triu_indices(2)]
     [[0, 0, 1], [0, 1, 1]]
     """
-    return _triangle_indices("triu_indices", np.triu, n, m, k)
+    return _triangle_indices("triu_indices", True, n, m, k)
 
 
 @export
@@ -251,9 +271,9 @@ def diag_indices(n: int, ndim: int = 2) -> tuple[Array, ...]:
     >>> jnp.diag_indices(2)
     (Array([0, 1], dtype=int32), Array([0, 1], dtype=int32))
     """
-    n = core.concrete_or_error(operator.index, n, "'n' argument of jnp.diag_indices()")
+    n = _size(n, "'n' argument of jnp.diag_indices()")
     ndim = core.concrete_or_error(operator.index, ndim, "'ndim' argument of jnp.diag_indices()")
-    if n < 0:
+    if core.definitely_greater(0, n):
         raise ValueError(f"n argument to diag_indices must be nonnegative, got {n}")
     if ndim < 0:
         raise ValueError(f"ndim argument to diag_indices must be nonnegative, got {ndim}")
@@ -310,9 +330,13 @@ def _diagonal_impl(a, *, offset, axis1, axis2):
         raise ValueError("diagonal requires an array of at least two dimensions.")
     a = _matrix_axes_last(a, axis1, axis2)
     *batch, rows, columns = a.shape
-    size = max(0, min(rows + min(offset, 0), columns - max(offset, 0)))
-    if size == 0:
+    size = core.min_dim(rows + min(offset, 0), columns - max(offset, 0))
+    size = core.max_dim(size, 0)
+    if core.definitely_equal(size, 0):
         return lax.full((*batch, 0), 0, a.dtype)
+    if not core.is_constant_shape((rows, columns)):
+        i = lax.iota(np.int32, size)
+        return a[..., i + max(-offset, 0), i + max(offset, 0)]
     # Elements of a diagonal are columns + 1 apart in the flattened matrix.
     first = max(offset, 0) - min(offset, 0) * columns
     flat = lax.reshape(a, (*batch, rows * columns))
@@ -413,14 +437,14 @@ def fill_diagonal(
         raise ValueError("array must be at least 2-d")
     if a.ndim > 2 and len(set(a.shape)) > 1:
         raise ValueError(f"All dimensions of input must be of equal length, got shape {a.shape}")
-    n = min(a.shape)
+    n = functools.reduce(core.min_dim, a.shape)
     val = lax.convert_type(val, a.dtype, False, warn_on_complex_to_real_cast=False)
     if val.ndim == 0:
         val = lax.broadcast(val, (n,))
     else:
         val = lax.reshape(val, (val.size,))
         repeats = -(-n // val.size) if val.size else 0
-        val = slicing.slice_in_dim(lax.concatenate([val] * max(repeats, 1), 0), 0, n)
+        val = slicing.slice_in_dim(lax.tile(val, (core.max_dim(repeats, 1),)), 0, n)
     on_diagonal = lax.delta(np.bool_, a.shape, tuple(range(a.ndim)))
     # A position along the first axis identifies an element of the diagonal, so it is enough to
     # broadcast the values along the others.

@@ -319,12 +319,12 @@ def nonzero(a: ArrayLike, *, size: int | None = None, fill_value: Any = None) ->
             "transformations.",
         )
     else:
-        size = core.concrete_or_error(
+        size = core.concrete_dim_or_error(
             operator.index,
             size,
             "The size argument of jnp.nonzero must be statically specified.",
         )
-    if size < 0:
+    if core.definitely_greater(0, size):
         raise TypeError(f"jnp.nonzero: size must be nonnegative, got {size}")
     if fill_value is not None:
         if not isinstance(fill_value, tuple):
@@ -466,7 +466,7 @@ def compress(
         axis, a = 0, ravel(a)
     axis = canonicalize_axis(axis, a.ndim)
     n = a.shape[axis]
-    if condition.shape[0] > n:
+    if core.definitely_greater(condition.shape[0], n):
         if known is None and size is None:
             raise core.ConcretizationTypeError(
                 condition, "A condition of jnp.compress that is longer than the axis must be known."
@@ -479,16 +479,17 @@ def compress(
         if known is None:
             raise NonConcreteBooleanIndexError(mask)
         return _rows(a, np.flatnonzero(np.asarray(known)).astype(np.int32)[:, None], axis=axis)
-    if not 0 <= size <= mask.shape[0]:
+    if core.definitely_greater(0, size) or core.definitely_greater(size, mask.shape[0]):
         raise ValueError(
             "size must be positive and not greater than the size of the array axis; got "
             f"size={size} for a.shape[axis]={mask.shape[0]}"
         )
-    return _compress(mask, a, fill_value, axis=axis, size=operator.index(size))
+    size = core.canonicalize_shape((size,), "size argument of jnp.compress")[0]
+    return _compress(mask, a, fill_value, axis=axis, size=size)
 
 
 def _rows(a, positions, *, axis):
-    if not len(positions):
+    if core.definitely_equal(positions.shape[0], 0):
         return lax.full((*a.shape[:axis], 0, *a.shape[axis + 1 :]), 0, a.dtype)
     kept = tuple([d for d in range(a.ndim) if d != axis])
     return slicing.gather(

@@ -108,7 +108,7 @@ def _static_size(name: str, size: Any, *operands: Any) -> int | None:
     size = core.concrete_dim_or_error(
         operator.index, size, f"The argument `size` of jnp.{name} must be static."
     )
-    if size < 0:
+    if core.definitely_greater(0, size):
         raise TypeError(f"jnp.{name}: size must be nonnegative, got {size}")
     return size
 
@@ -590,7 +590,8 @@ def _isin(element, test_elements, *, invert, method):
     x, among = util.to_array(x), ravel(util.to_array(among))
     n = among.shape[0]
     if method == "auto":
-        method = "compare_all" if n <= _FEW else "binary_search"
+        few = core.is_constant_dim(n) and n <= _FEW
+        method = "compare_all" if few else "binary_search"
     if n == 0 or x.size == 0:
         found = lax.full(x.shape, False, np.bool_)
     elif method == "compare_all":

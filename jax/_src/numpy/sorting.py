@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -291,7 +292,7 @@ def _argpartition(a, *, kth, axis):
     low = _smallest(moved, kth)
     # The indices not in `low`, in ascending order: a stable sort of the marks brings them to the
     # front.
-    flat = lax.reshape(low, (int(np.prod(low.shape[:-1])), kth + 1))
+    flat = lax.reshape(low, (math.prod(low.shape[:-1]), kth + 1))
     rows = lax.broadcasted_iota(np.int32, flat.shape, 0)
     marks = slicing.scatter(
         lax.full((flat.shape[0], n), True, np.bool_),

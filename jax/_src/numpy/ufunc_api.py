@@ -380,6 +380,7 @@ def _reduceat_by_scan(a, indices, *, ufunc, axis, dtype):
             f"{ufunc.__name__}.reduceat: axis {axis} has no elements, but there are indices of "
             f"{indices.shape[0]} slices."
         )
+    size = lax.const(indices, size)
     end = lax.full((1,), size, indices.dtype)
     ends = lax.concatenate([indices[1:], end], 0)
     out = a[indices]
@@ -390,9 +391,7 @@ def _reduceat_by_scan(a, indices, *, ufunc, axis, dtype):
         inside = lax.bitwise_and(lax.lt(indices, i), lax.lt(i, ends))
         return util.select_where(inside, _apply(ufunc, out, a[i][None]), out)
 
-    out = control_flow.fori_loop(
-        np.zeros((), indices.dtype)[()], np.asarray(size, indices.dtype)[()], body, out
-    )
+    out = control_flow.fori_loop(lax.const(indices, 0), size, body, out)
     return manipulation.moveaxis(out, 0, axis)
 
 

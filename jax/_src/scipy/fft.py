@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from jax._src import dtypes
+from jax._src import core, dtypes
 from jax._src.basearray import Array
 from jax._src.jit.library import nested_jit
 from jax._src.lax import fft as lax_fft, lax, slicing
@@ -152,6 +152,11 @@ def _checked(name, x, type, sizes, axes, norm, inverse):
             f"jax.scipy.fft.{name}: norm={norm!r} is not implemented. It must be None, 'backward', 'ortho' "
             "or 'forward'."
         )
+    if not core.is_constant_shape(sizes):
+        raise NotImplementedError(
+            f"jax.scipy.fft.{name}: the transformed axes must have known sizes, got {sizes} along axes {axes} "
+            f"of the shape {x.shape}. Pass n (or s), or transform other axes."
+        )
     least = 2 if type == 1 else 1
     for n, axis in zip(sizes, axes):
         if n < least:
@@ -187,7 +192,7 @@ def _resized(x, sizes, axes):
     """Cuts off or zero-pads `x` to `sizes` along `axes`."""
     limits, padding = list(x.shape), [(0, 0, 0)] * x.ndim
     for n, axis in zip(sizes, axes):
-        limits[axis] = min(n, x.shape[axis])
+        limits[axis] = core.min_dim(n, x.shape[axis])
         padding[axis] = (0, n - limits[axis], 0)
     x = slicing.slice(x, [0] * x.ndim, limits)
     return lax.pad(x, np.zeros((), x.dtype), padding)

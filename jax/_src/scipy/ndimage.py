@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from jax._src import dtypes
+from jax._src import core, dtypes
 from jax._src.basearray import Array
 from jax._src.jit.library import nested_jit
 from jax._src.lax import lax
@@ -25,7 +25,7 @@ _FIXED: dict[str, Callable[[Any, int], Any]] = {
     "constant": lambda i, n: clip(i, 0, n - 1),
     "nearest": lambda i, n: clip(i, 0, n - 1),
     "wrap": lambda i, n: i % n,
-    "mirror": lambda i, n: (n - 1) - abs(i % max(2 * (n - 1), 1) - (n - 1)),
+    "mirror": lambda i, n: (n - 1) - abs(i % core.max_dim(2 * (n - 1), 1) - (n - 1)),
     # The distance from the point between the last element and its repetition is n - 1/2 - i.
     "reflect": lambda i, n: n - 1 - abs((2 * (i % (2 * n)) + 1 - 2 * n) // 2 + _below(i, n)),
 }

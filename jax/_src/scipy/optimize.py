@@ -174,9 +174,7 @@ def _bfgs(
         )  # fmt: skip
 
     f, g, previous = _first(evaluate, x)
-    start = _State(
-        x, f, g, lax.convert_element_type(np.eye(size), x.dtype), previous, 0, 1, _UNDEFINED
-    )
+    start = _State(x, f, g, lax.eye(x.dtype, (size, size), 0), previous, 0, 1, _UNDEFINED)
     end = while_loop(unfinished, step, _arrays(start))
     converged = small(end.g)
     status = util.select_where(end.status == _UNDEFINED, _MAXITER, end.status)

@@ -25,6 +25,7 @@ Bound = Any  # an int, or minus or plus infinity
 Bounds = tuple[Bound, Bound]
 
 _MAX_TERMS = 48  # a limit to the size of linear programs
+_MAX_CASES = 4  # of the factors min and max, whose cases are distinguished
 
 
 class Decision:
@@ -170,7 +171,39 @@ class Decision:
             low = max(low, self._linear_bound(x, negate=False))
             if low < 0:
                 high = min(high, self._linear_bound(x, negate=True))
+        if low < 0 <= high:
+            low = max(low, self._least_of_cases(x))
+            if low < 0:
+                high = min(high, -self._least_of_cases(-x))
         return low, high
+
+    # By cases
+
+    def _least_of_cases(self, x: Any) -> Bound:
+        """A lower bound of x by those with each min and max replaced by one of its operands.
+
+        Only those are replaced that make x larger where they are larger (min) or smaller (max):
+        the inequalities of the others bound x from below.
+        """
+        factors = [
+            factor
+            for term, k in x._terms
+            for factor, _ in term.factors
+            if factor.operation == (ex.MIN if k > 0 else ex.MAX)
+        ]
+        if not 0 < len(factors) <= _MAX_CASES:
+            return -math.inf
+        return min(self._least_of_case(x, factors[0], y) for y in factors[0].operands)
+
+    def _least_of_case(self, x: Any, factor: DimFactor, value: Any) -> Bound:
+        replaced: Any = 0
+        for term, k in x._terms:
+            product = k
+            for f, e in term.factors:
+                size = value if f == factor else ex.from_factor(f, self._scope)
+                product = size**e * product
+            replaced = replaced + product
+        return self.bounds(replaced)[0]
 
     # By intervals
 

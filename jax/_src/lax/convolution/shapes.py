@@ -193,7 +193,7 @@ def integers(what: str, values) -> tuple[int, ...]:
 
 def pairs(padding) -> list[tuple[int, int]]:
     try:
-        return [(operator.index(lo), operator.index(hi)) for lo, hi in padding]
+        return [core.canonicalize_shape((lo, hi)) for lo, hi in padding]
     except (TypeError, ValueError):
         raise ValueError(
             "padding argument to conv_general_dilated should be a string or a sequence of (low, high) "

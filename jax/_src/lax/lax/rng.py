@@ -137,6 +137,11 @@ def _rng_bit_generator_sharding(key, *, out_sharding, **_):
 
 def _rng_bit_generator_lower(ctx, key, *, shape, dtype, algorithm, out_sharding):
     (key_aval,), (_, aval_out) = ctx.avals_in, ctx.avals_out
+    if not core.is_constant_shape(shape):
+        raise NotImplementedError(
+            f"rng_bit_generator needs a constant shape, got {shape}. Use keys of the implementation "
+            "'threefry2x32', whose bits may have symbolic sizes."
+        )
     bits_type = mlir.aval_to_ir_type(ctx.module_context, aval_out)
     state, state_type = key, key.type
     if key_aval.dtype == np.uint32:  # XLA's generator state is two uint64 numbers

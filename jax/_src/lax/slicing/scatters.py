@@ -12,7 +12,6 @@ from jax._src import core, dtypes
 from jax._src.basearray import Array
 from jax._src.interpreters import batching, mlir, partial_eval as pe
 from jax._src.lax import lax, native_calls, rules
-from jax._src.lax.checks import check_pure
 from jax._src.lax.lax import sharding as shardings
 from jax._src.lax.rules import standard_primitive
 from jax._src.lax.slicing import bounds, checks, gathers, scatter_ad
@@ -302,7 +301,6 @@ def _update_jaxpr(combiner: core.Primitive, dtype: Any) -> core.Jaxpr:
 def _applied_jaxpr(func, dtype):
     aval = core.ShapedArray((), dtype)
     jaxpr, out_avals, consts = pe.trace_to_jaxpr(lambda x, _: [func(x)], [aval, aval])
-    check_pure("scatter_apply", jaxpr.effects)
     if [a.strip_weak_type() for a in out_avals] != [aval]:
         raise TypeError(
             "scatter_apply: func must map a scalar to a scalar of the same dtype, got "
@@ -519,7 +517,11 @@ def _adds_rows(ctx, *, dimension_numbers, **_):
 def _clamp(indices, *, shape, index_map, window):
     """Clamp the indices so that every window is in bounds."""
     limit = dtypes.iinfo(indices.dtype).max
-    bounds = np.array([min(shape[d] - window[d], limit) for d in index_map], indices.dtype)
+    sizes = [shape[d] - window[d] for d in index_map]
+    if core.is_constant_shape(sizes):
+        bounds = np.array([min(size, limit) for size in sizes], indices.dtype)
+    else:
+        bounds = lax.stack([lax.const(indices, core.min_dim(size, limit)) for size in sizes])
     upper = lax.broadcast_in_dim(bounds, indices.shape, (indices.ndim - 1,))
     return lax.clamp(lax.full_like(indices, 0), indices, upper)
 

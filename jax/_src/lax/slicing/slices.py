@@ -88,7 +88,7 @@ def slice_in_dim(
     starts, limits, strides = [0] * len(shape), list(shape), [1] * len(shape)
     starts[axis] = 0 if start_index is None else _from_end(start_index, size)
     limits[axis] = size if limit_index is None else _from_end(limit_index, size)
-    strides[axis] = operator.index(stride)
+    strides[axis] = stride
     return slice(operand, starts, limits, strides)
 
 

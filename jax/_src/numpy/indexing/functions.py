@@ -347,9 +347,9 @@ def put(
         ind = _wrapped(ind, size)
     elif mode is None:
         ind = slicing.count_from_front(ind, size)
-    ind = lax.clamp(np.array(0, ind.dtype)[()], ind, np.array(size - 1, ind.dtype)[()])
+    ind = lax.clamp(lax.const(ind, 0), ind, lax.const(ind, size - 1))
     v = lax.reshape(v, (math.prod(v.shape),))
-    if v.shape[0] < n:
+    if core.definitely_greater(n, v.shape[0]) or not core.is_constant_shape((n, *v.shape)):
         v = lax.tile(v, (-(-n // v.shape[0]),))
     v = slicing.slice_in_dim(v, 0, n)
     out = scatter_update(lax.reshape(a, (size,)), ind, v, slicing.scatter, normalize_indices=False)

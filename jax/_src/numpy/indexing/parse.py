@@ -341,15 +341,17 @@ def _sized_slice(s: slice, size: Any) -> Slice:
 
 
 def _symbolic_slice(s: slice, size: Any) -> Slice:
-    """Returns the entry of a slice along a dimension of symbolic size; bounds are assumed valid."""
+    """Returns the entry of a slice where the size of the dimension or a limit is symbolic.
+
+    The sign of a limit has to be known, since negative ones count from the end.
+    """
     step = 1 if s.step is None else s.step
+    lowest, highest = (0, size) if step > 0 else (-1, size - 1)
 
     def clamped(v, default):
         if v is None:
             return default
-        if core.is_constant_dim(v):
-            return core.min_dim(v, size) if v >= 0 else core.max_dim(v + size, 0)
-        return v
+        return core.min_dim(v, highest) if v >= 0 else core.max_dim(v + size, lowest)
 
     if step > 0:
         start, stop = clamped(s.start, 0), clamped(s.stop, size)
@@ -357,12 +359,15 @@ def _symbolic_slice(s: slice, size: Any) -> Slice:
         if step == 1:
             return Slice(start, n, 1, start + n)
         return Slice(start, -(-n // step), step, start + n)
-    if s.start is not None or s.stop is not None:
-        raise IndexError(
-            f"slices with negative step and limits are not supported along a dimension of symbolic size {size}"
-        )
-    n = size if step == -1 else -(-size // -step)
-    return Slice(size - 1 + (n - 1) * step, n, -step, size, True)
+    start, stop = clamped(s.start, size - 1), clamped(s.stop, -1)
+    n = core.max_dim(start - stop, 0)
+    if step == -1:
+        return Slice(start + 1 - n, n, 1, start + 1, True)
+    n = (n - step - 1) // -step
+    lowest = start + (n - 1) * step
+    if not core.definitely_greater(n, 0):
+        lowest = core.min_dim(lowest, start + 1)  # there may be no positions
+    return Slice(lowest, n, -step, start + 1, True)
 
 
 def _sized_window(s: indexing.Slice, size: Any, wrap: bool) -> Slice:

@@ -6,6 +6,7 @@ import operator
 from collections.abc import Sequence
 from typing import Any
 
+from jax._src import core
 from jax._src.basearray import Array
 from jax._src.jit.library import nested_jit
 from jax._src.lax import lax
@@ -122,7 +123,9 @@ def _best_splits(sizes: Sequence[int]) -> dict[tuple[int, int], int]:
     """Returns for each range (i, j) of factors the factor after which to split it.
 
     Factor i has shape (sizes[i], sizes[i + 1]). Dynamic programming over ranges of growing length.
+    Symbolic sizes are taken to be large, and one as large as another.
     """
+    sizes = [d if core.is_constant_dim(d) else _LARGE for d in sizes]
     n = len(sizes) - 1
     cost, split = {(i, i): 0 for i in range(n)}, {}
     for length in range(1, n):
@@ -134,6 +137,8 @@ def _best_splits(sizes: Sequence[int]) -> dict[tuple[int, int], int]:
             )
     return split
 
+
+_LARGE = 1 << 16
 
 _multi_dot_impl.__name__ = "multi_dot"
 _multi_dot = nested_jit(_multi_dot_impl, static_argnames=("precision",))

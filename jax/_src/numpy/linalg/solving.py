@@ -280,7 +280,7 @@ def lstsq(
     if rcond is not None:
         rcond = lax.convert_element_type(rcond, real_dtype(a.dtype))
         if rcond.ndim:
-            rcond = util.broadcast_to(rcond, (min(a.shape),))
+            rcond = util.broadcast_to(rcond, (core.min_dim(*a.shape),))
     x, residuals, rank, s = _lstsq(a, b, rcond)
     if numpy_resid:
         m, n = a.shape
@@ -304,7 +304,7 @@ def _lstsq_impl(a, b, rcond):
     else:
         eps = np.array(dtypes.finfo(real).eps, real)
         if rcond is None:
-            rcond = eps * np.array(max(m, n), real)
+            rcond = _times_size(float(eps), a, real)
         else:
             rcond = util.select_where(rcond < 0, eps, rcond)
         u, s, vh = lax_linalg.svd(a, full_matrices=False)
@@ -357,7 +357,7 @@ def pinv(
         rtol = rcond
     real = real_dtype(a.dtype)
     if rtol is None:
-        rtol = np.array(10.0 * max(a.shape[-2:]) * float(dtypes.finfo(real).eps), real)
+        rtol = _times_size(10.0 * float(dtypes.finfo(real).eps), a, real)
     rtol = lax.convert_element_type(asarray(rtol), real)
     lead = lax.broadcast_shapes(rtol.shape, a.shape[:-2])
     a, rtol = util.broadcast_to(a, (*lead, *a.shape[-2:])), util.broadcast_to(rtol, lead)
@@ -392,9 +392,18 @@ def _pinv_impl(a, rtol, *, hermitian):
 
 def _triple(x, y, z):
     """Multiplies three matrices, starting with the smaller of the products x @ y and y @ z."""
-    if x.shape[-2] * y.shape[-1] <= y.shape[-2] * z.shape[-1]:
-        return matmul(matmul(x, y), z)
-    return matmul(x, matmul(y, z))
+    if core.definitely_greater(x.shape[-2] * y.shape[-1], y.shape[-2] * z.shape[-1]):
+        return matmul(x, matmul(y, z))
+    return matmul(matmul(x, y), z)
+
+
+def _times_size(factor, a, dtype):
+    """The factor times the larger side of the matrices `a`."""
+    size = core.max_dim(*a.shape[-2:])
+    if core.is_constant_dim(size):
+        return np.array(factor * size, dtype)
+    size = lax.convert_element_type(core.dimension_as_value(size), dtype)
+    return lax.mul(size, np.array(factor, dtype))
 
 
 _pinv_impl.__name__ = "pinv"
@@ -435,7 +444,7 @@ def matrix_rank(
         return reductions.any(M != 0).astype(dtypes.default_int_dtype())
     real = real_dtype(M.dtype)
     if tol is None and rtol is None:
-        rtol = np.array(max(M.shape[-2:]) * float(dtypes.finfo(real).eps), real)
+        rtol = _times_size(float(dtypes.finfo(real).eps), M, real)
     relative = tol is None
     tol = lax.convert_element_type(rtol if relative else tol, real)
     return _matrix_rank(M, tol, hermitian=bool(hermitian), relative=relative)

@@ -15,9 +15,6 @@ from jax._src.jit.library import inline_jit, nested_jit
 from jax._src.lax import lax, slicing
 from jax._src.numpy import util
 from jax._src.numpy.manipulation.shape import (
-    atleast_1d,
-    atleast_2d,
-    atleast_3d,
     operand,
     ravel,
 )
@@ -222,7 +219,7 @@ def vstack(tup: Sequence[ArrayLike] | Array, dtype: DTypeLike | None = None) -> 
     >>> jnp.vstack([jnp.arange(2), jnp.ones((1, 2), int)]).tolist()
     [[0, 1], [1, 1]]
     """
-    return concatenate(_at_least("vstack", atleast_2d, tup), 0, dtype)
+    return _joined("vstack", tup, 0, dtype)
 
 
 @export
@@ -236,10 +233,7 @@ def hstack(tup: Sequence[ArrayLike] | Array, dtype: DTypeLike | None = None) -> 
     >>> jnp.hstack([jnp.arange(2), jnp.ones(1, int)]).tolist()
     [0, 1, 1]
     """
-    arrays = _at_least("hstack", atleast_1d, tup)
-    if not arrays:
-        raise ValueError("Need at least one array to concatenate.")
-    return concatenate(arrays, 0 if arrays[0].ndim == 1 else 1, dtype)
+    return _joined("hstack", tup, 1, dtype)
 
 
 @export
@@ -253,7 +247,7 @@ def dstack(tup: Sequence[ArrayLike] | Array, dtype: DTypeLike | None = None) -> 
     >>> jnp.dstack([jnp.arange(2), jnp.arange(2)]).shape
     (1, 2, 2)
     """
-    return concatenate(_at_least("dstack", atleast_3d, tup), 2, dtype)
+    return _joined("dstack", tup, 2, dtype)
 
 
 @export
@@ -269,15 +263,30 @@ def column_stack(tup: Sequence[ArrayLike] | Array) -> Array:
     >>> jnp.column_stack([jnp.arange(2), jnp.ones((2, 1), int)]).tolist()
     [[0, 1], [1, 1]]
     """
-
-    def as_columns(x):
-        return lax.expand_dims(x, (1,)) if x.ndim == 1 else x if x.ndim else atleast_2d(x)
-
-    return concatenate(_at_least("column_stack", as_columns, tup), 1)
+    return _joined("column_stack", tup, 1, None)
 
 
-def _at_least(name, raised, tup):
-    return [raised(x) for x in util.ensure_arraylike_tuple(name, _as_sequence(name, tup))]
+# The dimensions that each function adds to scalars, to vectors and to matrices.
+_ADDED_DIMENSIONS = {
+    "hstack": [(0,)],
+    "vstack": [(0, 1), (0,)],
+    "dstack": [(0, 1, 2), (0, 2), (2,)],
+    "column_stack": [(0, 1), (1,)],
+}
+
+
+def _joined(name, tup, axis, dtype):
+    def added(ndim):
+        dimensions = _ADDED_DIMENSIONS[name]
+        return dimensions[ndim] if ndim < len(dimensions) else ()
+
+    if isinstance(tup, (Array, np.ndarray)) and tup.ndim and tup.shape[0]:
+        x = operand(name, tup)
+        x = lax.expand_dims(x, [d + 1 for d in added(x.ndim - 1)])
+        return _joined_elements(x, min(axis, x.ndim - 2), dtype)
+    arrays = util.ensure_arraylike_tuple(name, _as_sequence(name, tup))
+    arrays = [lax.expand_dims(x, added(x.ndim)) for x in arrays]
+    return concatenate(arrays, min(axis, arrays[0].ndim - 1) if arrays else axis, dtype)
 
 
 @export
@@ -625,7 +634,7 @@ def _repeat(a, repeats, axis, total_repeat_length):
         _check_repeats(repeats.shape, size, axis)
         positions = np.repeat(np.arange(size), repeats)
         return _take(a, positions.astype(np.int32)[:, None], axis)
-    total = core.concrete_or_error(
+    total = core.concrete_dim_or_error(
         operator.index, total_repeat_length, "jnp.repeat argument `total_repeat_length`"
     )
     repeats = util.to_array(repeats)
@@ -688,7 +697,8 @@ def _repeat_to(a, repeats, *, axis, total):
         slicing.ScatterDimensionNumbers((), (0,), (0,)),
         mode=slicing.GatherScatterMode.FILL_OR_DROP,
     )
-    positions = lax.min(lax.cumsum(marks), np.int32(size - 1))
+    positions = lax.cumsum(marks)
+    positions = lax.min(positions, lax.const(positions, size - 1))
     return _take(a, lax.expand_dims(positions, (1,)), axis)
 
 

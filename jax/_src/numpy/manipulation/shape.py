@@ -362,13 +362,13 @@ def resize(a: ArrayLike, new_shape: Any) -> Array:
     shape = core.canonicalize_shape(
         (new_shape,) if isinstance(new_shape, (int, np.integer)) else new_shape
     )
-    if any(d < 0 for d in shape):
+    if any(core.definitely_greater(0, d) for d in shape):
         raise ValueError("all elements of `new_shape` must be non-negative")
     size, old = math.prod(shape), a.size
-    if old == 0 or size == 0:
+    if core.definitely_equal(old, 0) or core.definitely_equal(size, 0):
         return lax.full(shape, 0, a.dtype)
     flat = ravel(a)
-    if size > old:
+    if not core.definitely_greater(old + 1, size):
         flat = lax.tile(flat, (-(-size // old),))
     return reshape(slicing.slice_in_dim(flat, 0, size), shape)
 

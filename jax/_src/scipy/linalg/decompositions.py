@@ -664,7 +664,7 @@ def _bisect_impl(d, e, *, first, last, tol):
         q = d[0] - x
         q = util.select_where(lax.abs(q) <= tiny, -tiny, q)
         below = lax.convert_element_type(q < 0, np.int32)
-        return fori_loop(1, n, step, (q, below))[1] if n > 1 else below
+        return below if core.definitely_equal(n, 1) else fori_loop(1, n, step, (q, below))[1]
 
     def step(_, bounds):
         low, high = bounds

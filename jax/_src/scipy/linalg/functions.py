@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from jax._src import api, dtypes
+from jax._src import api, core, dtypes
 from jax._src.basearray import Array
 from jax._src.jit.library import nested_jit
 from jax._src.lax import lax, linalg as lax_linalg, slicing
@@ -302,7 +302,7 @@ def _fill_triangle(values, T, entry):
 
         return fori_loop(0, j, element, F)
 
-    return fori_loop(1, n, column, F) if n > 1 else F
+    return F if core.definitely_equal(n, 1) else fori_loop(1, n, column, F)
 
 
 def _from_triangle(F, Z):

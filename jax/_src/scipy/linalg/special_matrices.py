@@ -170,15 +170,13 @@ def companion(a: ArrayLike) -> Array:
     """
     (a,) = util.promote_dtypes_inexact(_vector("companion", a))
     n = a.shape[-1] - 1
-    if n < 1:
+    if core.definitely_greater(1, n):
         raise ValueError(
             f"The length of `a` along the last axis must be at least 2; got shape {a.shape}."
         )
-    below = np.eye(n, k=-1, dtype=a.dtype)
-    first = np.zeros((n, n), bool)
-    first[0] = True
+    i, j = _grid(n, n)
     row = lax.expand_dims(lax.neg(a[..., 1:] / a[..., :1]), (a.ndim - 1,))
-    return util.select_where(first, row, below)
+    return util.select_where(i == 0, row, (i == j + 1).astype(a.dtype))
 
 
 @export
@@ -224,22 +222,17 @@ def fiedler_companion(a: ArrayLike) -> Array:
             f"shape {a.shape}."
         )
     n = a.shape[-1] - 1
-    if not n:
+    if core.definitely_equal(n, 0):
         return lax.full((*a.shape[:-1], 0, 0), 0, a.dtype)
-    ones, which = np.zeros((n, n), a.dtype), np.zeros((n, n), int)
-    which[0, 0] = 1
-    if n > 1:
-        ones[1, 0] = 1
-    for k in range(n - 1):
-        # Coefficient k + 2 is next to the diagonal; ones two off the diagonal link every second
-        # row.
-        row, column = (k, k + 1) if k % 2 == 0 else (k + 1, k)
-        which[row, column] = k + 2
-        if k + 2 < n:
-            link = (k, k + 2) if k % 2 == 0 else (k + 2, k)
-            ones[link] = 1
+    i, j = _grid(n, n)
+    # Coefficient k + 2 is next to the diagonal, in row or column k; ones two off the diagonal link
+    # every second row.
+    beside = ((j == i + 1) & (i % 2 == 0)) | ((i == j + 1) & (j % 2 == 1))
+    link = ((j == i + 2) & (i % 2 == 0)) | ((i == j + 2) & (j % 2 == 1)) | ((i == 1) & (j == 0))
+    corner = (i == 0) & (j == 0)
+    which = corner + (i * (i < j) + j * (j < i) + 2) * beside
     coefficients = lax.neg(a / a[..., :1])
-    return util.select_where(which > 0, coefficients[..., which], ones)
+    return util.select_where(which > 0, coefficients[..., which], link.astype(a.dtype))
 
 
 @export
@@ -304,13 +297,13 @@ def convolution_matrix(a: ArrayLike, n: int, mode: str = "full") -> Array:
     m = a.shape[-1]
     if not m:
         raise ValueError(f"convolution_matrix: a must not be empty; got shape {a.shape}.")
-    trim = 0 if mode == "full" else min(m, n) - 1
+    trim = 0 if mode == "full" else core.min_dim(m, n) - 1
     top = trim // 2 if mode == "same" else trim
     bottom = trim - top if mode == "same" else trim
-    i, j = np.ogrid[top : m + n - 1 - bottom, :n]
-    index = i - j
+    i, j = _grid(m + n - 1 - bottom - top, n)
+    index = i + top - j
     inside = (index >= 0) & (index < m)
-    return util.select_where(inside, a[..., np.where(inside, index, 0)], np.zeros((), a.dtype))
+    return util.select_where(inside, a[..., index * inside], np.zeros((), a.dtype))
 
 
 # ---------------------------------------------------------------------------------------------------
@@ -318,11 +311,21 @@ def convolution_matrix(a: ArrayLike, n: int, mode: str = "full") -> Array:
 
 
 def _size(n: Any, name: str) -> int:
-    n = core.concrete_or_error(operator.index, n, f"The argument 'n' of jax.scipy.linalg.{name}.")
-    return max(n, 0)
+    return core.max_dim(_index(n, name), 0)
+
+
+def _known_size(n: Any, name: str) -> int:
+    n = _size(n, name)
+    if core.is_symbolic_dim(n):
+        raise NotImplementedError(
+            f"jax.scipy.linalg.{name}: elements are computed exactly, which needs a constant size, got {n}."
+        )
+    return n
 
 
 def _as_float(x: Any) -> Array:
+    if isinstance(x, Array):
+        return lax.convert_element_type(x, dtypes.default_float_dtype())
     return asarray(np.array(x, np.float64).astype(dtypes.default_float_dtype()))
 
 
@@ -337,14 +340,14 @@ def hilbert(n: int) -> Array:
     True
     """
     n = _index(n, "hilbert")
-    if n < 0:
+    if core.definitely_greater(0, n):
         raise TypeError(f"hilbert: n must not be negative, got {n}")
-    i, j = np.ogrid[:n, :n]
+    i, j = _grid(n, n)
     return _as_float(1.0 / (i + j + 1))
 
 
 def _index(n, name):
-    return core.concrete_or_error(
+    return core.concrete_dim_or_error(
         operator.index, n, f"The argument 'n' of jax.scipy.linalg.{name}."
     )
 
@@ -359,7 +362,7 @@ def invhilbert(n: int) -> Array:
     >>> jax.scipy.linalg.invhilbert(2).tolist()
     [[4.0, -6.0], [-6.0, 12.0]]
     """
-    n = _size(n, "invhilbert")
+    n = _known_size(n, "invhilbert")
 
     def element(i, j):
         size = (i + j + 1) * math.comb(n + i, n - j - 1) * math.comb(n + j, n - i - 1)
@@ -398,7 +401,7 @@ def pascal(n: int, kind: str | None = None) -> Array:
     >>> jax.scipy.linalg.pascal(3).tolist()
     [[1.0, 1.0, 1.0], [1.0, 2.0, 3.0], [1.0, 3.0, 6.0]]
     """
-    kind, n = _kind(kind), _size(n, "pascal")
+    kind, n = _kind(kind), _known_size(n, "pascal")
     pick = {
         "symmetric": lambda i, j: math.comb(i + j, i),
         "lower": math.comb,
@@ -417,7 +420,7 @@ def invpascal(n: int, kind: str | None = None) -> Array:
     >>> jax.scipy.linalg.invpascal(2).tolist()
     [[2.0, -1.0], [-1.0, 1.0]]
     """
-    kind, n = _kind(kind), _size(n, "invpascal")
+    kind, n = _kind(kind), _known_size(n, "invpascal")
     lower = [
         [(-1) ** (i - j) * math.comb(i, j) if i >= j else 0 for j in range(n)] for i in range(n)
     ]
@@ -476,11 +479,16 @@ def helmert(n: int, full: bool = False) -> Array:
     (3, 3)
     """
     size = _index(n, "helmert")
-    if size < 1:
+    if core.definitely_greater(1, size):
         raise ValueError(f"n must be a positive integer; got {n}.")
-    k = np.arange(1, size)[:, None]
-    j = np.arange(size)[None, :]
-    out = np.where(j < k, 1.0, np.where(j == k, -1.0 * k, 0.0)) / np.sqrt(k * (k + 1))
+    k, j = _grid(size - 1, size)
+    k = k + 1
+    elements = 1.0 * (j < k) - k * (j == k)
+    if core.is_symbolic_dim(size):
+        out = elements / lax.sqrt(_as_float(k) * _as_float(k + 1))
+        first = lax.broadcast(lax.rsqrt(_as_float(asarray(size))), (1, size))
+        return lax.concatenate([first, out], 0) if full else out
+    out = elements / np.sqrt(k * (k + 1))
     if full:
         out = np.concatenate([np.full((1, size), 1 / np.sqrt(size)), out])
     return _as_float(out)
@@ -513,8 +521,21 @@ def dft(n: int, scale: str | None = None, *, dtype: DTypeLike | None = None) -> 
         if not dtypes.issubdtype(dtype, np.complexfloating):
             raise ValueError(f"dtype must be a complex floating-point type; got {dtype}.")
     n = _size(n, "dft")
+    if core.is_symbolic_dim(n):
+        return _symbolic_dft(n, scale, dtype)
     k = np.outer(np.arange(n), np.arange(n)) % max(n, 1)
     out = np.exp(-2j * np.pi * k / max(n, 1))
     if scale is not None:
         out = out / (np.sqrt(n) if scale == "sqrtn" else n)
     return asarray(out.astype(dtype))
+
+
+def _symbolic_dft(n, scale, dtype):
+    i, j = _grid(n, n)
+    real = dtypes.finfo(dtype).dtype
+    size = lax.convert_element_type(n, real)
+    angle = lax.convert_element_type(i * j % n, real) * (-2 * np.pi) / size
+    out = lax.complex(lax.cos(angle), lax.sin(angle))
+    if scale is not None:
+        out = out / (lax.sqrt(size) if scale == "sqrtn" else size)
+    return out

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from jax._src import dtypes
+from jax._src import core, dtypes
 from jax._src.basearray import Array
 from jax._src.jit.library import nested_jit
 from jax._src.lax import convolution, lax, slicing
@@ -229,7 +229,8 @@ def _check_choice(name, argument, value, choices):
 
 def _check_valid(name, in1, in2, mode, axes):
     sizes = [(np.shape(in1)[axis], np.shape(in2)[axis]) for axis in axes]
-    if mode == "valid" and any(m < n for m, n in sizes) and any(m > n for m, n in sizes):
+    greater = core.definitely_greater
+    if mode == "valid" and any(greater(n, m) for m, n in sizes) and any(greater(*s) for s in sizes):
         raise ValueError(
             f"{name}: for mode='valid' one array must be at least as large as the other along all axes, got shapes "
             f"{np.shape(in1)} and {np.shape(in2)}."
@@ -241,6 +242,8 @@ def _fft_is_faster(in1, in2, mode):
     if not dtypes.issubdtype(dtypes.result_type(in1, in2), np.inexact):
         return False
     first, second = np.shape(in1), np.shape(in2)
+    if not core.is_constant_shape((*first, *second)):
+        return False  # transforms need known sizes
     bounds = [_bounds(m, n, mode, "convolve") for m, n in zip(first, second)]
     products = math.prod(b - a for a, b in bounds) * min(math.prod(first), math.prod(second))
     length = math.prod(m + n for m, n in zip(first, second))
@@ -250,10 +253,10 @@ def _fft_is_faster(in1, in2, mode):
 def _bounds(m: int, n: int, mode: str, op: str) -> tuple[int, int]:
     """The part of the full convolution of `m` and `n` elements that `mode` selects."""
     if mode == "full":
-        return 0, max(m + n - 1, 0)
+        return 0, core.max_dim(m + n - 1, 0)
     if mode == "valid":
-        return min(m, n) - 1, max(m, n)
-    start = n // 2 if op == "correlate2d" else max(n - 1, 0) // 2
+        return core.min_dim(m, n) - 1, core.max_dim(m, n)
+    start = n // 2 if op == "correlate2d" else core.max_dim(n - 1, 0) // 2
     return start, start + m
 
 
@@ -278,7 +281,7 @@ def _program_impl(in1, in2, *, op, mode, axes, direct, precision):
 
 def _fits_into(first: Sequence[int], second: Sequence[int]) -> bool:
     """Whether `first` is the smaller shape."""
-    return any(m < n for m, n in zip(first, second))
+    return any(core.definitely_greater(n, m) for m, n in zip(first, second))
 
 
 _program_impl.__name__ = "convolve"
@@ -291,8 +294,9 @@ def _direct(x: Array, y: Array, bounds: list[tuple[int, int]], precision: Any) -
     rank = x.ndim
     if not rank:
         return lax.mul(x, y)
-    if x.size < y.size:  # The second operand is the window.
-        x, y = y, x
+    known = core.is_constant_shape
+    if core.definitely_greater(y.size, x.size) or (known(x.shape) and not known(y.shape)):
+        x, y = y, x  # The second operand is the window.
     weak = dtypes.is_weakly_typed(x)
     # Positions 0, ..., m + n - 2 of the full result have all overlaps, with n - 1 zeros on both sides.
     padding = [(n - 1 - start, stop - m) for (start, stop), m, n in zip(bounds, x.shape, y.shape)]
@@ -317,6 +321,11 @@ def _by_transforms(
         x, y = (lax.convert_element_type(v, np.float32) for v in (x, y))
     real = not dtypes.issubdtype(dtype, np.complexfloating)
     forward, backward = (fft.rfftn, fft.irfftn) if real else (fft.fftn, fft.ifftn)
+    if not core.is_constant_shape([v.shape[i] for v in (x, y) for i in axes]):
+        raise NotImplementedError(
+            f"convolutions by Fourier transforms need known sizes along axes {axes}, got the shapes "
+            f"{x.shape} and {y.shape}. Use jax.scipy.signal.convolve with method='direct'."
+        )
     lengths = [
         fast_length(max(x.shape[i] + y.shape[i] - 1, stop)) for i, (_, stop) in zip(axes, bounds)
     ]

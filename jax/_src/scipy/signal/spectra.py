@@ -7,6 +7,7 @@ J. Lim, "Signal estimation from modified short-time Fourier transform" (1984).
 
 from __future__ import annotations
 
+import functools
 import importlib
 import operator
 from collections.abc import Callable
@@ -14,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from jax._src import dtypes
+from jax._src import core, dtypes
 from jax._src.basearray import Array
 from jax._src.jit.library import nested_jit
 from jax._src.lax import lax, slicing
@@ -296,13 +297,13 @@ def _common_shape(name, x, y, axis):
         raise ValueError(
             f"{name}: x and y must have the same rank, got shapes {x.shape} and {y.shape}."
         )
-    longest = max(x.shape[axis], y.shape[axis])
+    longest = core.max_dim(x.shape[axis], y.shape[axis])
     shapes = [list(x.shape), list(y.shape)]
     for shape in shapes:
         shape[axis] = longest
     try:
-        return list(np.broadcast_shapes(*map(tuple, shapes)))
-    except ValueError:
+        return list(lax.broadcast_shapes(*map(tuple, shapes)))
+    except (ValueError, TypeError):
         raise ValueError(
             f"{name}: x and y of shapes {x.shape} and {y.shape} cannot be broadcast together, apart from axis {axis}."
         ) from None
@@ -386,7 +387,7 @@ def _transformed_impl(
 ):  # fmt: skip
     signals = [x] if y is None else [x, y]
     dtype = dtypes.dtype(lax.full((), 0, _real_dtype(*signals)))
-    size = max(v.shape[axis] for v in signals)
+    size = functools.reduce(core.max_dim, [v.shape[axis] for v in signals])
     signals = [moveaxis(_as_signal(v, dtype), axis, -1) for v in signals]
     signals = [_padded(v, 0, size - v.shape[-1], "zeros") for v in signals]
     if boundary is not None:
@@ -549,7 +550,7 @@ def _istft_impl(transforms, fs, window, *, nperseg, step, nfft, onesided, bounda
     shape = list(x.shape[:-2])
     size = (count - 1) * step + nperseg if count else 0
     edge = nperseg // 2 if boundary else 0
-    if not count or size <= 2 * edge:
+    if not count or core.definitely_greater(2 * edge + 1, size):
         out = lax.full((*shape, 0), 0, dtype if onesided else dtypes.to_complex_dtype(dtype))
     else:
         parts = (fft.irfft if onesided else fft.ifft)(x, nfft)

@@ -165,8 +165,8 @@ class Rotation(NamedTuple):
         if inverse:
             axis = -axis
         try:
-            np.broadcast_shapes(vectors.shape[:-1], axis.shape[:-1])
-        except ValueError:
+            lax.broadcast_shapes(vectors.shape[:-1], axis.shape[:-1])
+        except (TypeError, ValueError):
             raise ValueError(
                 f"Rotation.apply: vectors of shape {vectors.shape} and {len(self)} rotations must be equally many, "
                 "or one of them."
