@@ -100,7 +100,11 @@ class Process:
 
 
 class Run(list):
-    """The processes of a program, by their numbers."""
+    """The processes of a program, by their numbers, which work in a folder of their own."""
+
+    def __init__(self):
+        super().__init__()
+        self.folder = tempfile.TemporaryDirectory(prefix="jax-processes-")
 
     def __enter__(self):
         return self
@@ -108,6 +112,7 @@ class Run(list):
     def __exit__(self, *_):
         for process in self:
             process.stop()
+        self.folder.cleanup()
 
     def finish(self, seconds=TIME_LIMIT) -> list[Result]:
         """Waits until all processes have ended; fails if one is still there after so many seconds."""
@@ -146,9 +151,9 @@ def start(program, n, *, devices=1, args=(), env=None, only=None) -> Run:
       env: environment variables to set, or to remove (None).
       only: the numbers of the processes to start; by default all.
     """
-    folder = tempfile.mkdtemp(prefix="jax-processes-")
     port = free_port()
     run = Run()
+    folder = run.folder.name
     for i in range(n) if only is None else only:
         path = Path(folder, f"program{i}.py")
         path.write_text(program if isinstance(program, str) else program[i])
