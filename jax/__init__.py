@@ -107,6 +107,9 @@ from jax._src.xla_bridge import (
     process_indices as process_indices,
 )
 from jax import numpy as _numpy_module
+
+# Not lazily: array_api_compat, which SciPy has too, looks for its Tracer among loaded modules.
+from jax import core as core
 from jax import dtypes as dtypes
 from jax import errors as errors
 from jax import lax as lax
@@ -156,7 +159,7 @@ ad = _SimpleNamespace(
 
 _lazy_modules = frozenset(
     {
-        "ad_checkpoint", "api_util", "core", "custom_batching", "custom_derivatives", "debug",
+        "ad_checkpoint", "api_util", "custom_batching", "custom_derivatives", "debug",
         "distributed", "dlpack", "doctor", "example_libraries", "experimental", "export", "extend", "ffi",
         "flatten_util", "image", "interpreters", "lib", "monitoring", "nn", "ops", "profiler", "random",
         "ref", "scipy", "stages", "test_util", "tools", "util", "version",
