@@ -23,6 +23,10 @@ WHEELS = {
     "jax-rocm-plugin": "//build/wheels:jax_rocm_plugin",
     "jax-tpu-plugin": "//build/wheels:jax_tpu_plugin",
 }
+# What .venv and .oracle have in common, and jax, of which each has its own.
+PACKAGES_OF_EVERY_JAX = (
+    *("jax", "jaxlib", "flatbuffers", "ml-dtypes", "numpy", "opt-einsum", "scipy", "tensorstore"),
+)
 HOW_TO_GET_BAZEL = """\
   - With ordinary internet access: Bazelisk (https://github.com/bazelbuild/bazelisk; npm: @bazel/bazelisk) as
     `bazelisk` or `bazel` on PATH. It fetches the version in .bazelversion.
@@ -125,7 +129,7 @@ def requirements_update(arguments: list[str]) -> int:
     files = [
         (f"{name}.in", f"{name}-{version}.txt", ["--python-version", version])
         for version in versions
-        for name in ("lock", "oracle", "bazel", "plugins", "aot")
+        for name in ("lock", "oracle", "bazel", "plugins", "aot", "libraries")
     ]
     if not options.python_version:
         files.append(("uv.in", "uv.txt", ["--universal", "--python-version", versions[0]]))
@@ -140,6 +144,10 @@ def requirements_update(arguments: list[str]) -> int:
             # The packages in bazel.in must be compatible with those in lock.in.
             if wanted == "bazel.in":
                 settings += ["--constraint", output.replace("bazel", "lock")]
+            # Those in libraries.in are used beside both jax and the oracle's, whose packages they take.
+            if wanted == "libraries.in":
+                settings += ["--constraint", output.replace("libraries", "oracle")]
+                settings += [f"--no-emit-package={name}" for name in PACKAGES_OF_EVERY_JAX]
             say(f"resolving {output}")
             _checked([*command, *settings, wanted, "--output-file", output], folder)
     return 0

@@ -9,9 +9,11 @@ from pathlib import Path
 
 from bazel_commands import bazel, build, requirements_update
 from environment import (
+    Environment,
     SetupError,
     UsageError,
     aot_environment,
+    libraries_environment,
     oracle_environment,
     packages,
     prepare,
@@ -29,17 +31,19 @@ usage: python3 build/build.py COMMAND [ARGS]
   test [ARGS]          run the tests; ARGS go to pytest (tests/jit_test.py, -k NAME, -x, -n 0, ...)
   test --quick         run a selection of all files' tests, in three minutes
   test --aot [ARGS]    the tests that compile for TPUs and GPUs without having one
+  test --libraries [ARGS]  the programs that use published libraries (flax, numpyro, ...)
   bench [ARGS]         time this jax beside PyPI's, alternately (bench --help)
   bench --aot [ARGS]   the same, with benchmarks that compile for absent TPUs
   oracle               make the environment with PyPI's jax, and print its Python
   oracle --update [TABLES]  store what PyPI's jax answers to tests/*_cases.py that have changed
   oracle --aot ...     the same with the compilers for TPUs and GPUs, for tests/aot_*_scenarios.py
+  oracle --libraries ...    the same with published libraries, for tests/libraries/*_scenarios.py
   build --wheels=...   build wheels with Bazel (build --help)
   bazel ARGS           run Bazel: bazel test //tests:cpu_tests; --bazel_path=, --python_version= first
   requirements_update  resolve the pinned requirements anew
 
-The first call makes .venv (and .oracle or .aot where a command needs it) from build/requirements;
-later calls find them ready. Needs Python 3.11 or newer, and nothing besides it.
+The first call makes .venv (and .oracle, .aot or .libraries where a command needs it) from
+build/requirements; later calls find them ready. Needs Python 3.11 or newer, and nothing besides it.
 """
 
 
@@ -78,11 +82,16 @@ def run(arguments: list[str]) -> int:
 
 def test(arguments: list[str]) -> int:
     aot, arguments = _without(arguments, "--aot")
+    libraries, arguments = _without(arguments, "--libraries")
     python = prepare(project_environment(ROOT))
     variables = _variables(JAX_ORACLE_PYTHON=prepare(oracle_environment(ROOT)))
     command = [str(python), "-m", "pytest"]
+    if libraries:
+        variables = _with_packages(variables, libraries_environment(ROOT))
+        if not any(".py" in argument for argument in arguments):
+            command.append(str(ROOT / "tests" / "libraries"))
     if aot:
-        variables = _with_compilers(variables)
+        variables = _with_packages(variables, aot_environment(ROOT))
         command += ["-m", "aot"]
         if not any(".py" in argument for argument in arguments):
             names = [*sorted((ROOT / "tests").glob("aot_*_test.py")), ROOT / "tests/docs_test.py"]
@@ -111,6 +120,7 @@ def bench(arguments: list[str]) -> int:
 
 def oracle(arguments: list[str]) -> int:
     aot, arguments = _without(arguments, "--aot")
+    libraries, arguments = _without(arguments, "--libraries")
     if arguments and arguments[0] not in ("--update", "--verify", "--check"):
         raise UsageError(f"oracle takes --update, --verify or --check, got {arguments[0]}")
     python = prepare(oracle_environment(ROOT))
@@ -119,7 +129,11 @@ def oracle(arguments: list[str]) -> int:
         return 0
     program = [str(python), str(ROOT / "tests" / "oracle_results.py")]
     variables = dict(os.environ)
-    return call([*program, *arguments], _with_compilers(variables) if aot else variables, ROOT)
+    if aot:
+        variables = _with_packages(variables, aot_environment(ROOT))
+    if libraries:
+        variables = _with_packages(variables, libraries_environment(ROOT))
+    return call([*program, *arguments], variables, ROOT)
 
 
 COMMANDS: dict[str, Callable[[list[str]], int]] = {
@@ -160,12 +174,11 @@ def _variables(**more: object) -> dict[str, str]:
     return variables | {"PYTHONPATH": os.pathsep.join(paths)} | {k: str(v) for k, v in more.items()}
 
 
-def _with_compilers(variables: dict[str, str]) -> dict[str, str]:
-    """The variables with the packages of the vendors' compilers on Python's path."""
-    environment = aot_environment(ROOT)
+def _with_packages(variables: dict[str, str], environment: Environment) -> dict[str, str]:
+    """The variables with the packages of `environment` on Python's path, for the CPU."""
     prepare(environment)
     paths = [*filter(None, [variables.get("PYTHONPATH")]), str(packages(environment))]
-    # The devices are absent, which is no reason for warnings.
+    # The devices that compilers are for are absent, which is no reason for warnings.
     platforms = variables.get("JAX_PLATFORMS", "cpu")
     return variables | {"PYTHONPATH": os.pathsep.join(paths), "JAX_PLATFORMS": platforms}
 

@@ -42,6 +42,18 @@ need_python() {
         fail "there is no Python here that packages are pinned for: install one of ${versions[*]%.txt}, with venv."
 }
 
+# Sets `python` to one of the version that stored results are for; ends the lane where there is none.
+need_python_of_the_reference() {
+    need_python
+    if command -v python3.11 >/dev/null && usable_python python3.11; then
+        python=python3.11
+    fi
+    if ! "$python" -c 'import sys; sys.exit(sys.version_info[:2] != (3, 11))'; then
+        say "left out: the reference's results are of the jaxlib that is pinned for Python 3.11, and $python is another"
+        exit 0
+    fi
+}
+
 # What building the native extension takes besides: the interpreter's headers.
 need_python_headers() {
     "$python" -c 'import os, sys, sysconfig

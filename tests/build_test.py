@@ -238,6 +238,18 @@ def test_damage_is_seen_and_repaired(small, capsys, harm, trouble):
     assert environment.problem(env) is None
 
 
+def test_packages_with_a_file_of_the_same_name(small):
+    env, _ = small
+    environment.prepare(env)
+    for name, size in (("one-1.0", 3), ("two-2.0", 4)):  # the second was installed last
+        with open(packages_of(env) / f"{name}.dist-info" / "RECORD", "a") as file:
+            file.write(f"docs.py,sha256=0,{size}\n")
+    (packages_of(env) / "docs.py").write_text("x=2\n")
+    assert environment.problem(env) is None
+    (packages_of(env) / "docs.py").write_text("x")
+    assert environment.problem(env) == "damaged: docs.py has changed its size"
+
+
 def test_interrupted(small, monkeypatch):
     env, made = small
     with monkeypatch.context() as patch:

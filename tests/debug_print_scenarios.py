@@ -80,6 +80,9 @@ def known(f):
 
 programs = dict(
     eager=lambda f: f(X),
+    numbers=lambda f: f.tell("list", [1, 2.0, True, X]),
+    keys=lambda f: f.tell("keys", [jax.random.key(0), jax.random.split(jax.random.key(1))]),
+    jit_of_keys=lambda f: jax.jit(lambda k: f.tell("key", k))(jax.random.key(0)),
     jit=lambda f: jax.jit(f)(X),
     nested=lambda f: jax.jit(lambda x: jax.jit(f)(x) + 1)(X),
     unused=lambda f: jax.jit(lambda x: (f(x), x)[1])(X),

@@ -601,3 +601,20 @@ def test_callbacks_of_a_shard_map_without_operands_and_results(check_vma):
     jax.jit(jax.shard_map(body, mesh=mesh, in_specs=(), out_specs=(), check_vma=check_vma))()
     jax.effects_barrier()
     assert sorted(found) == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize("jit", [False, True])
+@pytest.mark.parametrize("name", ["reduce", "reduce_window", "scatter_apply"])
+def test_functions_of_scalars_cannot_print(name, jit):
+    def f(x, y=1.0):
+        jax.debug.print("{}", x)
+        return x * y + 1
+
+    x = jnp.arange(3.0)
+    calls = {
+        "reduce": lambda x: lax.reduce(x, 0.0, f, (0,)),
+        "reduce_window": lambda x: lax.reduce_window(x, 0.0, f, (2,), (1,), "VALID"),
+        "scatter_apply": lambda x: x.at[0].apply(f),
+    }
+    with pytest.raises(NotImplementedError, match=rf"given to {name} has effects \(Debug\)"):
+        (jax.jit if jit else lambda f: f)(calls[name])(x)

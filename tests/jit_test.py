@@ -70,6 +70,21 @@ class CacheTest(jtu.JaxTestCase):
         self.assertEqual(jax.jit(functools.wraps(f)(lambda x: f(x) + 1))(2.0), 3.0)
         self.assertEqual(jax.jit(jax.grad(f))(2.0), 3.0)
 
+    def test_wrappers_are_not_lowered_as_what_they_wrap(self):
+        f = jax.jit(lambda x: x * x)
+        f.note = "an attribute"
+        methods = ("trace", "lower", "eval_shape", "clear_cache")
+        for wrap in (jax.vmap, jax.grad, jax.jacfwd, jax.checkpoint, jax.custom_jvp, jax.custom_vjp,
+                     jax.custom_batching.custom_vmap, lambda f: functools.wraps(f)(lambda x: -f(x))):  # fmt: skip
+            wrapped = wrap(f)
+            self.assertEqual(wrapped.note, "an attribute")
+            self.assertEqual([name for name in methods if hasattr(wrapped, name)], [])
+        self.assertEqual(jax.eval_shape(jax.vmap(jax.jit(jnp.sum)), jnp.ones((3, 4))).shape, (3,))
+        with self.assertRaisesRegex(ValueError, "must be the result of `jit`"):
+            jax.export.export(jax.grad(f))
+        exported = jax.export.export(jax.jit(jax.grad(f)))(3.0)
+        self.assertEqual(exported.call(3.0), 6.0)
+
     def test_static_values(self):
         f = jax.jit(lambda x, n: lax.mul(x, float(n)), static_argnums=1)
         self.assertEqual(self.counts(f, 1.0, 2), (1, 1, 1))

@@ -25,6 +25,7 @@ import numpy as np
 import op_cases
 
 HERE = Path(__file__).absolute().parent
+LIBRARIES = HERE / "libraries"
 FORMAT = b"oracle results 1"
 FLOAT0 = np.dtype([("float0", np.void, 0)])
 
@@ -36,12 +37,20 @@ class ResultsError(Exception):
 def tables() -> list[Path]:
     """All tables of cases that are compared with the oracle."""
     found = sorted([*HERE.glob("*_cases.py"), *HERE.glob("*_scenarios.py")])
+    found += sorted(LIBRARIES.glob("*_scenarios.py"))
     return [p for p in found if p.stem not in ("op_cases", "formula_cases")]
 
 
-def compilers() -> Path | None:
-    """The folder with the packages that the tables `aot_*` need, if they are installed."""
-    spec = importlib.util.find_spec("libtpu")
+def option_of(table: Path) -> str | None:
+    """The option of build.py that provides packages which the table needs besides."""
+    if table.parent == LIBRARIES:
+        return "--libraries"
+    return "--aot" if table.name.startswith("aot_") else None
+
+
+def packages_of(option: str) -> Path | None:
+    """The folder with the packages that an option of build.py provides, if they are installed."""
+    spec = importlib.util.find_spec({"--aot": "libtpu", "--libraries": "flax"}[option])
     return None if spec is None else Path(spec.origin).parent.parent
 
 
@@ -57,7 +66,9 @@ def read(table: str | Path) -> dict[str, Any]:
     """
     table = Path(table)
     path = stored_at(table)
-    remedy = f"make them with: python3 build/build.py oracle --update tests/{table.name}"
+    command = " ".join(filter(None, ["oracle", option_of(table), "--update"]))
+    folder = "tests/libraries" if table.parent == LIBRARIES else "tests"
+    remedy = f"make them with: python3 build/build.py {command} {folder}/{table.name}"
     if not path.exists():
         raise ResultsError(f"there are no results of the oracle for {table.name}; {remedy}")
     form, fingerprint_, data = path.read_bytes().split(b"\n", 2)
@@ -199,13 +210,14 @@ def main(arguments: list[str]) -> int:
         _compare(options.compare)
         return 0
     known = tables()
-    chosen = [HERE / path.name for path in options.tables] or known
-    if not options.check and compilers() is None:
-        absent = [path for path in chosen if path.name.startswith("aot_")]
-        if absent:
+    folders = {path.name: path.parent for path in known}
+    chosen = [folders.get(p.name, HERE) / p.name for p in options.tables] or known
+    for option in () if options.check else ("--aot", "--libraries"):
+        absent = [path for path in chosen if option_of(path) == option]
+        if absent and packages_of(option) is None:
             names = ", ".join(path.name for path in absent)
-            print(f"left out, since they need `build.py oracle --aot`: {names}", file=sys.stderr)
-        chosen = [path for path in chosen if path not in absent]
+            print(f"left out, since they need `oracle {option}`: {names}", file=sys.stderr)
+            chosen = [path for path in chosen if path not in absent]
     if strangers := [path.name for path in chosen if path not in known]:
         parser.error(f"no table of cases: {', '.join(strangers)}")
     stale = [path for path in chosen if not is_current(path)]
@@ -228,8 +240,8 @@ def _run_all(chosen: Iterable[Path], options: argparse.Namespace) -> int:
         unwanted = ("JAX_", "XLA_", "PYTHON")
         env = {k: v for k, v in os.environ.items() if not k.startswith(unwanted)}
         env |= {"JAX_PLATFORMS": "cpu", "JAX_DISABLE_MOST_OPTIMIZATIONS": "1"}
-        if path.name.startswith("aot_"):
-            env["PYTHONPATH"] = str(compilers())
+        if option := option_of(path):
+            env["PYTHONPATH"] = str(packages_of(option))
         return subprocess.run(
             command, env=env, cwd=HERE, capture_output=True, text=True, check=False
         )
@@ -247,9 +259,10 @@ def _run_all(chosen: Iterable[Path], options: argparse.Namespace) -> int:
 
 def _remove_unused(known: Iterable[Path]) -> None:
     wanted = {stored_at(path) for path in known}
-    for path in (HERE / "testdata").glob("*.xz"):
-        if path not in wanted:
-            path.unlink()
+    for folder in (HERE, LIBRARIES):
+        for path in (folder / "testdata").glob("*.xz"):
+            if path not in wanted:
+                path.unlink()
 
 
 def _evaluate(table: Path) -> dict[str, Any]:

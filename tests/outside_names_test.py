@@ -48,7 +48,7 @@ jax._src.random.rbg.rbg_prng_impl jax._src.scipy.special._xlogx
 jax._src.state.types._ref_type_aval_mappings jax._src.test_util._check_dtypes_match
 jax._src.test_util.count_pjit_cpp_cache_miss jax._src.test_util.count_subjaxpr_to_hlo_conversion
 jax._src.util.Mutex jax._src.util.install_failure_signal_handler
-jax.experimental.key_reuse._core.consume_p
+jax.experimental.key_reuse._core.consume_p jax.lib.__version__
 """.split()
 
 

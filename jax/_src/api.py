@@ -178,8 +178,8 @@ def eval_shape(fun: Callable, *args, **kwargs):
     >>> jax.eval_shape(lambda a, x: jnp.dot(a, x), jnp.ones((20, 30)), jnp.ones(30))
     ShapeDtypeStruct(shape=(20,), dtype=float32)
     """
-    if hasattr(fun, "eval_shape") and hasattr(fun, "_jit_state"):
-        return fun.eval_shape(*args, **kwargs)
+    if (state := jitted.state_of(fun)) is not None:
+        return state.eval_shape(*args, **kwargs)
     check_callable(fun)
     traced = _trace(fun, args, kwargs)
     return tree_unflatten(

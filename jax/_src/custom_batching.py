@@ -15,7 +15,7 @@ from jax._src.lax.control_flow.common import hoist, stage
 from jax._src.lax.control_flow.scans import map as lax_map
 from jax._src.lax.lax import convert_element_type
 from jax._src.tree_util import tree_flatten, tree_leaves, tree_structure, tree_unflatten
-from jax._src.util import fun_name
+from jax._src.util import fun_name, wrapped_attribute
 
 traceback_util.register_exclusion(__file__)
 
@@ -54,9 +54,7 @@ class custom_vmap:
         self.fun = fun
 
     def __getattr__(self, name: str) -> Any:
-        if name == "fun":  # not initialized yet (unpickling)
-            raise AttributeError(name)
-        return getattr(self.fun, name)
+        return wrapped_attribute(self, name)
 
     def def_vmap(self, vmap_rule: Callable[..., tuple[Any, Any]]) -> Callable:
         """Set the batching rule.

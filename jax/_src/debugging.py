@@ -11,11 +11,13 @@ from typing import Any
 
 import numpy as np
 
-from jax._src import core, dispatch, effects, lib, source_info_util
+from jax._src import core, dispatch, dtypes, effects, lib, source_info_util
 from jax._src.ad_util import Zero
+from jax._src.basearray import Array
 from jax._src.callback import call_now, on_host
 from jax._src.device_put import values as placing
 from jax._src.interpreters import batching, mlir
+from jax._src.late_binding import late
 from jax._src.lax.control_flow import scan
 from jax._src.mesh import AbstractMesh, Mesh
 from jax._src.named_sharding import NamedSharding
@@ -96,9 +98,8 @@ def _define(
         outs = None
         if not params["partitioned"]:
             function = host_function(**params)
-            outs = call_now(
-                "debug_callback", function, args, (), effect_of(params), wrap_errors=False
-            )
+            call = lambda *values: function(*map(_as_given, args, values))
+            outs = call_now("debug_callback", call, args, (), effect_of(params), wrap_errors=False)
         return dispatch.apply_primitive(primitive, *args, **params) if outs is None else outs
 
     def jvp(primals, tangents, **params):
@@ -140,6 +141,14 @@ def _define(
     mlir.register_lowering(primitive, lower)
 
 
+def _as_given(x: Any, value: Any) -> Any:
+    """Outside of compiled programs, an operand that says more than its NumPy array: a key, or a weak type."""
+    aval = core.typeof(x)
+    if isinstance(getattr(aval, "dtype", None), dtypes.ExtendedDType):
+        return x
+    return late.to_array(x) if getattr(aval, "weak_type", False) else value
+
+
 class _HostFunction:
     """A function of trees as one of NumPy arrays, without results; equal for equal functions."""
 
@@ -151,7 +160,8 @@ class _HostFunction:
     def __call__(self, *operands: Any) -> Sequence[Any]:
         try:
             with on_host() as put:
-                args, kwargs = _merge([put(x) for x in operands], self.tree, _plain(self.statics))
+                values = [x if isinstance(x, Array) else put(x) for x in operands]
+                args, kwargs = _merge(values, self.tree, _plain(self.statics))
                 self.fun(*args, **kwargs)
         except BaseException:
             logger.exception("%s failed", self.name)

@@ -347,6 +347,20 @@ def wrap_name(transform_name: str, name: str) -> str:
     return f"{transform_name}({name})"
 
 
+JITTED_METHODS = ("trace", "lower", "eval_shape", "clear_cache")
+
+
+def wrapped_attribute(wrapper: Any, name: str) -> Any:
+    """An attribute of the function `wrapper.fun`, for `__getattr__` of its wrapper.
+
+    The methods of a jitted function are not handed on: they would lower it without its wrapper.
+    """
+    # There is no `fun` before an unpickled wrapper is initialized.
+    if name in JITTED_METHODS or name == "fun":
+        raise AttributeError(f"{type(wrapper).__name__!r} object has no attribute {name!r}")
+    return getattr(wrapper.fun, name)
+
+
 def set_module(module: str) -> Callable[[T], T]:
     """A decorator that makes `module` the public module of a function or class."""
 

@@ -22,7 +22,7 @@ from jax._src.tree_util import (
     tree_unflatten,
     treedef_tuple,
 )
-from jax._src.util import fun_name
+from jax._src.util import fun_name, wrapped_attribute
 
 traceback_util.register_exclusion(__file__)
 
@@ -88,9 +88,7 @@ class CustomFunction:
         self.nondiff_argnums = nondiff_positions(sig, nondiff_argnums, nondiff_argnames)
 
     def __getattr__(self, name):
-        if name == "fun":  # not initialized yet (unpickling)
-            raise AttributeError(name)
-        return getattr(self.fun, name)
+        return wrapped_attribute(self, name)
 
     def __get__(self, obj, owner=None):
         if obj is None:

@@ -25,6 +25,7 @@ from jax._src.export.versions import (
     stablehlo_version,
 )
 from jax._src.interpreters import mlir, pxla
+from jax._src.jit.jitted import state_of
 from jax._src.lib import _jax
 from jax._src.lib.mlir import ir
 from jax._src.memory import SPACE_OF_KIND
@@ -264,8 +265,8 @@ def deserialize(blob: bytes | bytearray) -> Exported:
 
 
 def _jitted(fun: Any) -> Any:
-    state = getattr(fun, "_jit_state", None)
-    if getattr(state, "transform", None) == "pmap":
+    state = state_of(fun)
+    if state is not None and state.transform == "pmap":
         raise ValueError(
             f"Function to be exported must be the result of `jit` but is: {fun}, a result of `pmap`, "
             "whose devices are part of it. Use jax.jit of a jax.shard_map."

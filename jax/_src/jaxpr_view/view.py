@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from jax._src import api, core, lib, source_info_util, stages
+from jax._src import api, core, source_info_util, stages
 from jax._src.core import ClosedJaxpr, Jaxpr
 from jax._src.core.jaxpr import JaxprEqn, Literal
 from jax._src.core.printing import JaxprPpContext
@@ -20,6 +20,7 @@ from jax._src.jaxpr_view.shardings import (
     placement_text,
     placements,
 )
+from jax._src.jit import jitted
 from jax._src.mesh import AbstractMesh, Mesh
 from jax._src.named_sharding import NamedSharding
 from jax._src.pages import (
@@ -76,9 +77,7 @@ def _traced(what: Any, args: tuple, kwargs: dict) -> tuple[ClosedJaxpr, str, Seq
             raise TypeError(
                 f"view takes a function or a jaxpr, got {what!r} of type {type(what).__name__}"
             )
-        # Functions of the library have no `trace`; wrappers, such as `custom_jvp`, have that of what they wrap.
-        is_jitted = isinstance(what, lib._jax.PjitFunction) and hasattr(what, "trace")
-        what = (what if is_jitted else api.jit(what)).trace(*args, **kwargs)
+        what = (what if jitted.state_of(what) is not None else api.jit(what)).trace(*args, **kwargs)
     elif args or kwargs:
         raise TypeError("view takes arguments for a function only: a jaxpr has been traced already")
     if isinstance(what, stages.Traced):

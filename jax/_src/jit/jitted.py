@@ -51,7 +51,7 @@ from jax._src.tree_util import (
     tree_unflatten,
     treedef_children,
 )
-from jax._src.util import fun_name, register_cache, wraps
+from jax._src.util import JITTED_METHODS, fun_name, register_cache, wraps
 
 traceback_util.register_exclusion(__file__)
 
@@ -657,11 +657,29 @@ def callable_of(state: Jitted):
 def give_methods(call: Any, state: Jitted) -> None:
     """Gives a native callable the methods of jitted functions."""
     state.call = weakref.ref(call)
-    call.trace = state.trace
-    call.lower = state.lower
-    call.eval_shape = state.eval_shape
-    call.clear_cache = state.clear_cache
     call._jit_state = state
+
+
+def state_of(fun: Any) -> Jitted | None:
+    """The Python side of a jitted function; None of other functions, also of those that wrap one."""
+    state: Jitted | None = getattr(fun, "_jit_state", None)
+    return state if state is not None and state.call() is fun else None
+
+
+# The methods of jitted functions belong to the native class: a wrapper such as `jax.grad(jax.jit(f))`
+# gets the attributes of the function that it wraps, but must not lower that one in its place.
+def _method(name: str) -> property:
+    def get(call: Any) -> Any:
+        state = state_of(call)
+        if state is None:  # of an operation, or of `custom_jvp` and the like
+            raise AttributeError(f"{call!r} has no attribute {name!r}: it is not a result of jit")
+        return getattr(state, name)
+
+    return property(get)
+
+
+for _name in JITTED_METHODS:
+    setattr(_jax.PjitFunction, _name, _method(_name))
 
 
 class _Operation(Jitted):

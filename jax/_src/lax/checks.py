@@ -335,3 +335,17 @@ def nonlinear_unreduced(name: str) -> Callable[..., tuple[frozenset, frozenset]]
         return linear_unreduced(name)(pairs)
 
     return rule
+
+
+# ---------------------------------------------------------------------------------------------------
+# Computations of scalars
+
+
+def check_pure(name: str, effects: Any) -> None:
+    """Raise if a function that an operation applies to scalars has effects, such as printing."""
+    if effects:
+        raise NotImplementedError(
+            f"The function given to {name} has effects ({', '.join(sorted(map(str, effects)))}), which it"
+            " cannot have: the compiler decides how often, and in which order, it is applied. Call"
+            " jax.debug.print, callbacks and the like outside of it."
+        )

@@ -9,6 +9,7 @@ import numpy as np
 
 from jax._src import core, dtypes
 from jax._src.interpreters import mlir
+from jax._src.lax.checks import check_pure
 from jax._src.lib.mlir import ir
 from jax._src.lib.mlir.dialects import hlo
 
@@ -113,7 +114,8 @@ def emit_jaxpr(ctx, jaxpr, args) -> list[Any]:
 
 
 def check_computation(name: str, jaxpr, dtypes_in) -> None:
-    """Raise unless a traced computation returns scalars of the dtypes that it takes."""
+    """Raise unless a traced computation returns scalars of the dtypes that it takes, and does no more."""
+    check_pure(name, jaxpr.effects)
     if any(isinstance(c, core.Tracer) for c in jaxpr.consts):
         raise ValueError(
             f"The computation of {name} uses a traced value of an enclosing function, which is not "

@@ -12,6 +12,7 @@ from jax._src import core, dtypes
 from jax._src.basearray import Array
 from jax._src.interpreters import batching, mlir, partial_eval as pe
 from jax._src.lax import lax, native_calls, rules
+from jax._src.lax.checks import check_pure
 from jax._src.lax.lax import sharding as shardings
 from jax._src.lax.rules import standard_primitive
 from jax._src.lax.slicing import bounds, checks, gathers, scatter_ad
@@ -301,6 +302,7 @@ def _update_jaxpr(combiner: core.Primitive, dtype: Any) -> core.Jaxpr:
 def _applied_jaxpr(func, dtype):
     aval = core.ShapedArray((), dtype)
     jaxpr, out_avals, consts = pe.trace_to_jaxpr(lambda x, _: [func(x)], [aval, aval])
+    check_pure("scatter_apply", jaxpr.effects)
     if [a.strip_weak_type() for a in out_avals] != [aval]:
         raise TypeError(
             "scatter_apply: func must map a scalar to a scalar of the same dtype, got "
