@@ -178,6 +178,8 @@ SYMBOLIC_INDEXING = {
     "rows_of_table": lambda x, t, i: t[i], "columns": lambda x, t, i: x[:, i[0]], "one_of_each": lambda x, t, i: jnp.take_along_axis(x, i[:, :, None] * 0 + i[:, :, None], axis=1),
     "vmap": lambda x, t, i: jax.vmap(lambda a, k: a[k[0]])(x, i), "last": lambda x, t, i: x[-1], "set_column": lambda x, t, i: x.at[:, 1].set(0.0), "add_rows": lambda x, t, i: t.at[i].add(1.0), "argmax_row": lambda x, t, i: x[x[:, 0, 0].argmax()],
     "vmap_set": lambda x, t, i: jax.vmap(lambda a, k: a.at[k].set(0.0))(x, i), "one_hot": lambda x, t, i: nn.one_hot(i, 4), "dynamic_row": lambda x, t, i: lax.dynamic_index_in_dim(x, i[0, 0] * 0, 0), "take_fill": lambda x, t, i: jnp.take(t, i * 5, axis=0, mode="fill", fill_value=-1),
+    "cumprod_batch": lambda x, t, i: jnp.cumprod(x, axis=0), "cummax_batch": lambda x, t, i: lax.cummax(x, axis=0), "cummin_reverse": lambda x, t, i: lax.cummin(ints(x), axis=0, reverse=True),
+    "cumlogsumexp_batch": lambda x, t, i: lax.cumlogsumexp(x, axis=0), "cumprod_repeated": lambda x, t, i: jnp.cumprod(jnp.concatenate([x] * 5), axis=0),
     "update_first": lambda x, t, i: lax.dynamic_update_slice(x, jnp.zeros((1, 2, 4)), (i[0, 0] * 0, i[0, 1], 0)),
 }  # fmt: skip
 

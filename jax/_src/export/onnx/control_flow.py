@@ -9,27 +9,9 @@ from typing import Any
 import numpy as np
 
 from jax._src.export.onnx.attributes import element_dtype, elements, enum, owner, shape_of
-from jax._src.export.onnx.graph import BOOL, INT64, Graph, Value, known
+from jax._src.export.onnx.graph import Value, known
 from jax._src.export.onnx.shapes import reverse
 from jax._src.lib.mlir import ir
-
-
-def _info(g: Graph, value: Value) -> Any:
-    return g.onnx.helper.make_tensor_value_info(
-        value.name, g.onnx_type(value.dtype), [None] * value.ndim
-    )
-
-
-def _outputs(g: Graph, values: Sequence[Value]) -> list[Any]:
-    """The outputs of a body: names of nodes of the body itself, each once."""
-    infos = []
-    for value in values:
-        name = g.fresh("out")
-        g.nodes.append(
-            g.onnx.helper.make_node("Identity", [g.whole(value).name], [name], name=name)
-        )
-        infos.append(_info(g, known(name, value.dtype, value.shape)))
-    return infos
 
 
 def _while(c: Any, op: Any, *operands: Value | None) -> list[Value | None]:
@@ -43,10 +25,8 @@ def _while(c: Any, op: Any, *operands: Value | None) -> list[Value | None]:
     ]  # others: tokens
     shapes = [shape_of(ir.RankedTensorType(v.type)) for v in op.results]
     initial = [g.whole(operands[i]) for i in arrays]
-    helper = g.onnx.helper
-    step, going = g.fresh("step"), g.fresh("going")
-    carried = [known(g.fresh("carried"), v.dtype, shapes[i]) for i, v in zip(arrays, initial)]
-    with g.subgraph() as nodes:
+
+    def iteration(carried: list[Value]) -> tuple[Value, list[Value], list[Value]]:
         inner: list[Value | None] = [None] * len(operands)
         for i, value in zip(arrays, carried):
             inner[i] = value
@@ -54,14 +34,9 @@ def _while(c: Any, op: Any, *operands: Value | None) -> list[Value | None]:
         results = c.block(body, inner)
         written = [g.squeeze(g.whole(c.environment[r.update]), [0]) for r in rows.values()]
         (again,) = c.block(condition, results)
-        outputs = _outputs(g, [again, *[results[i] for i in arrays], *written])
-        inputs = [_info(g, known(step, INT64, ())), _info(g, known(going, BOOL, ()))]
-        graph = helper.make_graph(
-            nodes, g.fresh("body"), [*inputs, *[_info(g, v) for v in carried]], outputs
-        )
-    count = len(arrays) + len(rows)
-    names = g.node("Loop", ["", g.whole(first).name, *[v.name for v in initial]], count, body=graph)
-    names = [names] if count == 1 else names
+        return again, [results[i] for i in arrays], written
+
+    names = g.loop(first, initial, [shapes[i] for i in arrays], iteration)
     found: list[Value | None] = [None] * len(operands)
     for i, name in zip([*arrays, *rows], names):
         found[i] = known(name, operands[i].dtype, shapes[i])
@@ -180,7 +155,7 @@ def _if(c: Any, op: Any, condition: Value, on_true: Any, on_false: Any) -> list[
         with g.subgraph() as nodes:
             values = convert()
             kept = [i for i, v in enumerate(values) if v is not None]
-            outputs = _outputs(g, [values[i] for i in kept])
+            outputs = g.outputs([values[i] for i in kept])
             graphs.append(g.onnx.helper.make_graph(nodes, g.fresh("branch"), [], outputs))
     results: list[Value | None] = [None] * len(op.results)
     if not kept:

@@ -124,7 +124,7 @@ class Converter:
             results = None
             if failed == len(self.unsupported):  # else the reasons are those of the body
                 what = "jax.random" if isinstance(error, _Random) else None
-                self.unsupported.append(f"{source(op, self._location, what)}: {error}")
+                self.unsupported.append(f"{source(op, self._line(op), what)}: {error}")
         except Exception:
             if not self.unsupported:
                 raise
@@ -137,11 +137,18 @@ class Converter:
         for value, result in zip(op.results, results, strict=True):
             self.environment[value] = result
 
+    def _line(self, op: Any) -> str:
+        """The location of an operation; of a constant, which has none, that of what uses it."""
+        if op.name != "stablehlo.constant":
+            return self._location
+        found = (str(use.owner.location) for use in op.results[0].uses)
+        return next((location for location in found if location_name(location)), self._location)
+
     def apply(self, op: Any, operands: Sequence[Value | None]) -> Any:
         name = op.name
         if name in ("func.call", "stablehlo.composite"):
             return self._call(op, operands)
-        for value in op.results:
+        for value in (*op.operands, *op.results):
             if isinstance(value.type, ir.RankedTensorType):
                 element_dtype(ir.RankedTensorType(value.type))
         if name == "stablehlo.constant":

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -145,6 +145,55 @@ class Graph:
             yield self.nodes
         finally:
             self.nodes, self._nodes = outer, equal
+
+    def info(self, value: Value) -> Any:
+        """What a body says of an input or output."""
+        return self.onnx.helper.make_tensor_value_info(
+            value.name, self.onnx_type(value.dtype), [None] * value.ndim
+        )
+
+    def outputs(self, values: Sequence[Value]) -> list[Any]:
+        """The outputs of a body: names of nodes of the body itself, each once."""
+        infos = []
+        for value in values:
+            name = self.fresh("out")
+            self.nodes.append(
+                self.onnx.helper.make_node("Identity", [self.whole(value).name], [name], name=name)
+            )
+            infos.append(self.info(known(name, value.dtype, value.shape)))
+        return infos
+
+    def loop(
+        self,
+        first: Value,
+        initial: Sequence[Value],
+        shapes: Sequence[Shape],
+        iteration: Callable[[list[Value]], tuple[Value, list[Value], list[Value]]],
+    ) -> list[str]:
+        """Adds a Loop that goes on while a condition holds.
+
+        Args:
+          first: the condition before the first iteration.
+          initial: the arrays that are carried from one iteration to the next.
+          shapes: the shapes of these, in all iterations.
+          iteration: takes the carried arrays; returns the condition, these arrays, and rows.
+
+        Returns:
+          The names of the carried arrays at the end, and of the arrays of all rows.
+        """
+        step, going = self.fresh("step"), self.fresh("going")
+        carried = [known(self.fresh("carried"), v.dtype, s) for v, s in zip(initial, shapes)]
+        with self.subgraph() as nodes:
+            again, arrays, rows = iteration(carried)
+            outputs = self.outputs([again, *arrays, *rows])
+            inputs = [known(step, INT64, ()), known(going, BOOL, ()), *carried]
+            body = self.onnx.helper.make_graph(
+                nodes, self.fresh("body"), [self.info(v) for v in inputs], outputs
+            )
+        count = len(arrays) + len(rows)
+        names = ["", self.whole(first).name, *[self.whole(v).name for v in initial]]
+        results = self.node("Loop", names, count, body=body)
+        return [results] if count == 1 else results
 
     def prune(self, outputs: Sequence[str]) -> None:
         """Removes nodes and constants that none of the outputs depends on."""

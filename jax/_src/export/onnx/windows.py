@@ -12,6 +12,7 @@ import numpy as np
 
 from jax._src.export.onnx import bodies
 from jax._src.export.onnx.attributes import ints, matrix, pieces, result_shape
+from jax._src.export.onnx.elementwise import select
 from jax._src.export.onnx.graph import BOOL, INT64, Graph, Shape, Unsupported, Value, known
 from jax._src.export.onnx.reductions import combine, identity, is_identity
 from jax._src.export.onnx.shapes import apply_pad, pad
@@ -47,9 +48,6 @@ def _reduce_window(c: Any, op: Any, *operands: Value) -> Any:
     if len(operands) != 2:
         raise Unsupported("windows of several arrays")
     x, init = operands
-    monoid = bodies.monoid(op.regions[0])
-    if monoid in ("first", "second"):
-        raise Unsupported("windows reduced by a function that drops elements")
     ones = [1] * x.ndim
     windows = _Windows(
         ints(op, "window_dimensions"),
@@ -57,19 +55,28 @@ def _reduce_window(c: Any, op: Any, *operands: Value) -> Any:
         matrix(op, "padding", x.ndim),
         result_shape(op),
     )
+    return _folded(c, op.regions[0], x.dtype, init, lambda fold: _reduced(g, fold, x, windows))
+
+
+def _folded(
+    c: Any, region: Any, dtype: np.dtype, init: Value, reduce: Callable[[Fold], Value]
+) -> Value:
+    """Reduces by the function of a region, which is applied to `init` at last if that is not neutral."""
+    g = c.graph
+    monoid = bodies.monoid(region)
+    if monoid in ("first", "second"):
+        raise Unsupported("windows reduced by a function that drops elements")
     if monoid is None:
-        block = op.regions[0].blocks[0]
 
         def function(a: Value, b: Value) -> Value:
-            return c.elementwise_block(block, [a, b])[0]
+            return c.elementwise_block(region.blocks[0], [a, b])[0]
 
-    else:
-        function = functools.partial(combine, g, monoid)
-    fold = Fold(monoid, function, init)
-    if monoid is not None and not is_identity(monoid, init):
-        fold = Fold(monoid, function, g.constant(np.array(identity(monoid, x.dtype))))
-        return function(_reduced(g, fold, x, windows), init)
-    return _reduced(g, fold, x, windows)
+        return reduce(Fold(None, function, init))
+    function = functools.partial(combine, g, monoid)
+    if is_identity(monoid, init):
+        return reduce(Fold(monoid, function, init))
+    neutral = g.constant(np.array(identity(monoid, dtype)))
+    return function(reduce(Fold(monoid, function, neutral)), init)
 
 
 def _reduced(g: Graph, fold: Fold, x: Value, w: _Windows) -> Value:
@@ -108,10 +115,6 @@ def _cumulative(g: Graph, fold: Fold, x: Value, axis: int, reverse: bool) -> Val
         )
         return g.cast(known(name, kind, x.shape), x.dtype)
     size = x.shape[axis]
-    if size is None:
-        raise Unsupported(
-            "cumulative products or extrema along a dimension whose size is not known"
-        )
     step = 1
     while step < size:  # each element gets the combination of 2, 4, 8, ... before it
         low, high = [0] * x.ndim, [0] * x.ndim
@@ -201,42 +204,84 @@ def window_slice(g: Graph, x: Value, axis: int, start: int, stride: int, span: i
 
 
 def _dynamic_reduce_window(c: Any, op: Any, *operands: Value) -> Any:
-    """Sums of windows of a size that is not known: differences of cumulative sums."""
-    g = c.graph
+    """Windows of a size that is not known, along one dimension, up to each element or from each on."""
     x, init, _, *steps, _ = operands
     known_steps = all(v.constant is not None and (v.constant == 1).all() for v in steps)
     window, padding = (
         [c.environment[p] for p in pieces(op.operands[i])] for i in (2, len(operands) - 1)
     )
-    name = ir.FlatSymbolRefAttr(ir.ArrayAttr(op.attributes["called_computations"])[0]).value
-    monoid = bodies.monoid(c.functions[name].regions[0])
     axes = [i for i, v in enumerate(window) if v.constant is None or v.constant.reshape(-1)[0] != 1]
     zero = [v.constant is not None and not v.constant.any() for v in padding]
     if (
-        not (known_steps and monoid == "add" and is_identity("add", init))
+        not known_steps
         or len(axes) != 1
         or len(window) != x.ndim
         or len(padding) != 2 * x.ndim
         or sum(not z for z in zero) != 1
     ):
         raise Unsupported(
-            "windows of a size that is not known, other than of sums up to each element"
+            "windows of a size that is not known, other than those up to each element"
         )
     axis, side = divmod(zero.index(False), 2)
     if axis != axes[0]:
         raise Unsupported("windows along one dimension with padding along another")
-    fold = Fold("add", functools.partial(combine, g, "add"), init)
-    total = _cumulative(g, fold, x, axis, reverse=side == 1)
-    # what is as far away as the window is wide does not belong to it
-    width = g.cast(g.reshape(window[axis], (1,)), np.int64).name
+    width = c.graph.cast(c.graph.reshape(window[axis], (1,)), np.int64)
+
+    def reduce(fold: Fold) -> Value:
+        if fold.monoid == "add" and x.dtype != BOOL:
+            return _sums(c.graph, fold, x, axis, width, reverse=side == 1)
+        return _doubled(c.graph, fold, x, axis, width, reverse=side == 1)
+
+    name = ir.FlatSymbolRefAttr(ir.ArrayAttr(op.attributes["called_computations"])[0]).value
+    return _folded(c, c.functions[name].regions[0], x.dtype, init, reduce)
+
+
+def _sums(g: Graph, fold: Fold, x: Value, axis: int, width: Value, reverse: bool) -> Value:
+    """Differences of cumulative sums: what is as far away as the window is wide is not in it."""
+    total = _cumulative(g, fold, x, axis, reverse)
+    return g.map("Sub", total, _moved(g, fold, total, axis, width, reverse))
+
+
+def _moved(g: Graph, fold: Fold, x: Value, axis: int, by: Value, reverse: bool) -> Value:
+    """Moves the elements along a dimension, towards its end unless `reverse`."""
     parts = [g.ints([0])] * (2 * x.ndim)
-    parts[axis + side * x.ndim] = width
+    parts[axis + x.ndim * reverse] = by.name
     shape = tuple(None if i == axis else n for i, n in enumerate(x.shape))
-    grown = apply_pad(g, total, init, g.join_sizes(parts), shape)
-    size, far = g.size(x, axis), g.ints([np.iinfo(np.int64).max])
-    ends = (g.ints([0]), size) if side == 0 else (width, far)
-    moved = g.apply("Slice", grown, x.shape, *ends, g.ints([axis]))
-    return g.map("Sub", total, moved)
+    grown = apply_pad(g, x, fold.init, g.join_sizes(parts), shape)
+    far = g.ints([np.iinfo(np.int64).max])
+    ends = (by.name, far) if reverse else (g.ints([0]), g.size(x, axis))
+    return g.apply("Slice", grown, x.shape, *ends, g.ints([axis]))
+
+
+def _doubled(g: Graph, fold: Fold, x: Value, axis: int, width: Value, reverse: bool) -> Value:
+    """Combines windows of 1, 2, 4, ... elements, those of which the width is the sum."""
+    if fold.init.constant is None:
+        raise Unsupported("windows of a size that is not known, from a value that is not known")
+    x = g.whole(x)
+    total = g.splat(fold.init.constant.reshape(-1)[0], x)
+
+    def joined(near: Value, far: Value, by: Value) -> Value:
+        moved = _moved(g, fold, far, axis, by, reverse)
+        return fold.function(near, moved) if reverse else fold.function(moved, near)
+
+    def iteration(carried: list[Value]) -> tuple[Value, list[Value], list[Value]]:
+        total, part, taken, size, rest = carried
+        odd = g.map("Mod", rest, g.splat(2, rest))
+        used = g.squeeze(g.cast(odd, bool), [0])
+        total = select(g, used, joined(total, part, taken), total)
+        taken = g.map("Add", taken, g.map("Mul", size, odd))
+        part = joined(part, part, size)
+        rest = g.map("Div", g.map("Sub", rest, odd), g.splat(2, rest))
+        size = g.map("Min", g.map("Add", size, size), width)
+        return positive(rest), [total, part, taken, size, rest], []
+
+    def positive(rest: Value) -> Value:
+        return g.squeeze(g.map("Greater", rest, g.splat(0, rest), dtype=bool), [0])
+
+    one, zero = (g.constant(np.array([n], np.int64)) for n in (1, 0))
+    initial = [total, x, zero, one, width]
+    names = g.loop(positive(width), initial, [v.shape for v in initial], iteration)
+    return known(names[0], x.dtype, x.shape)
 
 
 RULES = {
