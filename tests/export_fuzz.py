@@ -2,6 +2,7 @@
 
 python tests/export_fuzz.py 100000              # so many damaged files, from a fixed seed
 python tests/export_fuzz.py modules 100000      # files of damaged modules, with the right checksums
+python tests/export_fuzz.py programs 5000       # compiles and runs what was read of damaged modules
 """
 
 import dataclasses
@@ -15,6 +16,7 @@ import zipfile
 
 from export_files import archive
 
+import jax
 from jax import export
 
 MARK = b"crc32:"
@@ -122,9 +124,44 @@ def run_modules(count, seed=0):
     return errors, longest
 
 
+def run_programs(count, seed=0):
+    """Compiles and runs programs with damaged modules; returns how many of them there were, and ran.
+
+    They may fail, but a crash of the compiler or of the program ends the process.
+    """
+    originals = [
+        p
+        for p in programs()
+        if "cpu" in p.platforms and p.nr_devices == 1 and "while" not in p.mlir_module()
+    ]
+    found = ran = 0
+    for i in range(count):
+        rng = random.Random(f"program {seed} {i}")
+        program = rng.choice(originals)
+        module = bytearray(program.mlir_module_serialized)
+        for _ in range(rng.choice((1, 1, 2))):
+            at, other = rng.randrange(len(module)), rng.randrange(len(module))
+            module[at] = rng.choice((module[at] ^ 1 << rng.randrange(8), module[other]))
+        changed = dataclasses.replace(program, mlir_module_serialized=bytes(module), _get_vjp=None)
+        shapes = [[d if isinstance(d, int) else 2 for d in a.shape] for a in changed.in_avals]
+        print(i, file=sys.stderr)  # which one the last was, if there are no others
+        try:
+            changed.mlir_module(serialized=False)
+            found += 1
+            flat = [jax.numpy.ones(s, a.dtype) for s, a in zip(shapes, changed.in_avals)]
+            args, kwargs = jax.tree.unflatten(changed.in_tree, flat)
+            jax.block_until_ready(jax.jit(changed.call)(*args, **kwargs))
+            ran += 1
+        except Exception:  # of the compiler, or of a check of arguments
+            continue
+    return found, ran
+
+
 if __name__ == "__main__":
     faulthandler.enable()
     if sys.argv[1] == "modules":
         print(*run_modules(*map(int, sys.argv[2:])))
+    elif sys.argv[1] == "programs":
+        print(*run_programs(*map(int, sys.argv[2:])))
     else:
         print(run(*map(int, sys.argv[1:])))

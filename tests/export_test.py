@@ -5,6 +5,7 @@ import re
 import struct
 import subprocess
 import sys
+import tracemalloc
 import zipfile
 
 import export_fuzz
@@ -66,8 +67,8 @@ def varint(n):
     return (n << 1 | 1).to_bytes(1, "little") if n < 128 else (n << 3 | 4).to_bytes(3, "little")
 
 
-def module_of(attributes, body=b"\1"):
-    """A module with these attributes, of the dialect builtin, and texts "builtin", "a"."""
+def module_of(attributes, body=b"\1", texts=()):
+    """A module with these attributes, of the dialect builtin, and texts "builtin", "a" and others."""
     section = lambda number, data: bytes([number]) + varint(len(data)) + data
     sizes = b"".join(varint(len(a) << 1 | 1) for a in attributes)
     group = varint(0) + varint(len(attributes)) if attributes else b""
@@ -75,8 +76,13 @@ def module_of(attributes, body=b"\1"):
     return b"".join([
         b"ML\xefR", varint(6), b"StableHLO_v1.0.0\0", section(1, varint(1) + varint(0) + varint(0)),
         section(3, offsets), section(2, b"".join(attributes)), section(4, body),
-        section(0, varint(2) + varint(2) + varint(8) + b"builtin\0a\0"),
+        section(0, texts_of(b"builtin", b"a", *texts)),
     ])  # fmt: skip
+
+
+def texts_of(*texts):
+    lengths = b"".join(varint(len(text) + 1) for text in reversed(texts))
+    return varint(len(texts)) + lengths + b"".join(text + b"\0" for text in texts)
 
 
 def array_of(*parts):
@@ -110,6 +116,37 @@ def test_bodies_of_modules():
     for data in (b"", b"ML\xefR", b"ML\xefR\x0d" + b"x" * 200, module_of([])[:-1]):
         with pytest.raises(ValueError, match="damaged module"):
             check_module(data)
+
+
+def test_memory_of_the_check():
+    """Not more than twice that of modules of many small parts, whether they are refused or not."""
+    text = varint(2) + varint(1)
+    for attributes, texts in [
+        ([text] * 20_000, ()),
+        ([text, *[array_of(0, 0, 0, 0)] * 8_000], ()),
+        ([text, array_of(*[0] * 40_000)], ()),
+        ([text, array_of(*[0] * 1000), *[array_of(1, 1, 1, 1)] * 8_000], ()),
+        ([text], [b""] * 20_000),
+        ([text], [b"abcde"] * 8_000),
+    ]:
+        data = module_of(attributes, texts=texts)
+        tracemalloc.start()
+        try:
+            check_module(data)
+        except ValueError:
+            pass
+        finally:
+            peak = tracemalloc.get_traced_memory()[1]
+            tracemalloc.stop()
+        assert peak < 2 * len(data) + 20_000, (peak, len(data))
+
+
+def test_names_that_are_no_text():
+    """Python could not read them."""
+    program = sin()
+    module = program.mlir_module_serialized.replace(b"main", b"ma\xffn")
+    with pytest.raises(ValueError, match="damaged module: the name"):
+        check_module(module)
 
 
 def test_every_byte_is_checked_by_the_checksum():
