@@ -173,13 +173,8 @@ class Product {
 void CooProduct(TaskRunner& runner, const CooMatrix& matrix, bool transpose, const void* dense,
                 size_t width, void* out) {
   if (width == 0) return;
-  VisitFactor(matrix.type, [&](auto factor) {
-    using T = decltype(factor);
-    if (matrix.wide) {
-      Product<T, int64_t>(matrix, transpose, dense, width, out).Run(runner);
-    } else {
-      Product<T, int32_t>(matrix, transpose, dense, width, out).Run(runner);
-    }
+  VisitFactorAndIndex(matrix.type, matrix.wide, [&](auto factor, auto index) {
+    Product<decltype(factor), decltype(index)>(matrix, transpose, dense, width, out).Run(runner);
   });
 }
 

@@ -196,16 +196,11 @@ class Product {
 void CsrProduct(TaskRunner& runner, const CsrMatrix& matrix, bool transpose, const void* dense,
                 size_t width, void* out) {
   if (width == 0) return;
-  VisitFactor(matrix.type, [&](auto factor) {
+  VisitFactorAndIndex(matrix.type, matrix.wide, [&](auto factor, auto index) {
     using T = decltype(factor);
-    const auto run = [&](const auto& product) {
-      transpose ? product.Transposed(runner) : product.Forward(runner);
-    };
-    if (matrix.wide) {
-      run(Product<T, int64_t>(matrix, static_cast<const T*>(dense), width, static_cast<T*>(out)));
-    } else {
-      run(Product<T, int32_t>(matrix, static_cast<const T*>(dense), width, static_cast<T*>(out)));
-    }
+    const Product<T, decltype(index)> product(matrix, static_cast<const T*>(dense), width,
+                                              static_cast<T*>(out));
+    transpose ? product.Transposed(runner) : product.Forward(runner);
   });
 }
 

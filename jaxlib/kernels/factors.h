@@ -6,8 +6,10 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <type_traits>
 
 #include "jaxlib/kernels/element_type.h"
+#include "jaxlib/kernels/numbers.h"
 
 namespace jaxlib_ext {
 
@@ -55,28 +57,6 @@ size_t Place(Index index, size_t size) {
 template <typename Visit>
 bool VisitFactor(ElementType type, const Visit& visit) {
   switch (type) {
-    case ElementType::kInt8:
-    case ElementType::kUint8:
-      visit(uint8_t{});
-      return true;
-    case ElementType::kInt16:
-    case ElementType::kUint16:
-      visit(uint16_t{});
-      return true;
-    case ElementType::kInt32:
-    case ElementType::kUint32:
-      visit(uint32_t{});
-      return true;
-    case ElementType::kInt64:
-    case ElementType::kUint64:
-      visit(uint64_t{});
-      return true;
-    case ElementType::kFloat32:
-      visit(float{});
-      return true;
-    case ElementType::kFloat64:
-      visit(double{});
-      return true;
     case ElementType::kComplex64:
       visit(Complex<float>{});
       return true;
@@ -84,8 +64,27 @@ bool VisitFactor(ElementType type, const Visit& visit) {
       visit(Complex<double>{});
       return true;
     default:
-      return false;
+      return VisitNumber(type, [&](auto number) {
+        using T = decltype(number);
+        if constexpr (std::is_integral_v<T>) {
+          visit(std::make_unsigned_t<T>{});
+        } else {
+          visit(number);
+        }
+      });
   }
+}
+
+// Calls `visit` with a factor of this type, and an index: int64 where `wide`, or int32.
+template <typename Visit>
+bool VisitFactorAndIndex(ElementType type, bool wide, const Visit& visit) {
+  return VisitFactor(type, [&](auto factor) {
+    if (wide) {
+      visit(factor, int64_t{});
+    } else {
+      visit(factor, int32_t{});
+    }
+  });
 }
 
 // Whether sparse matrices can have elements of the type: integers, and floats of at least 32 bits, complex too.

@@ -15,20 +15,35 @@
 namespace jaxlib_ext {
 namespace {
 
+// What is wrong with the types of elements; empty if nothing is.
+std::string WrongTypes(const ffi::AnyBuffer& data, const ffi::AnyBuffer& dense,
+                       const ffi::AnyBuffer& product) {
+  const std::optional<ElementType> type = ElementTypeOf(data);
+  if (!type.has_value() || !IsFactor(*type)) {
+    return "the elements have a type that is not supported: " + ToString(data);
+  }
+  if (dense.element_type() != data.element_type() ||
+      product.element_type() != data.element_type()) {
+    return "operands and result must have one type, got " + ToString(data) + ", " +
+           ToString(dense) + " and " + ToString(product);
+  }
+  return "";
+}
+
+// Whether a matrix can map vectors, or as many columns of matrices, of one shape to the other.
+bool FitEachOther(const Dimensions& in, const Dimensions& out) {
+  return (in.size() == 1 || in.size() == 2) && out.size() == in.size() &&
+         (in.size() == 1 || in[1] == out[1]);
+}
+
 ffi::Error CheckedCsrProduct(ffi::ThreadPool& pool, ffi::AnyBuffer& data, ffi::AnyBuffer& indices,
                              ffi::AnyBuffer& indptr, ffi::AnyBuffer& dense,
                              ffi::Result<ffi::AnyBuffer>& product, int64_t transpose) {
   const auto invalid = [](const std::string& what) {
     return ffi::Error::InvalidArgument("csr_product: " + what);
   };
-  const std::optional<ElementType> type = ElementTypeOf(data);
-  if (!type.has_value() || !IsFactor(*type)) {
-    return invalid("the elements have a type that is not supported: " + ToString(data));
-  }
-  if (dense.element_type() != data.element_type() ||
-      product->element_type() != data.element_type()) {
-    return invalid("operands and result must have one type, got " + ToString(data) + ", " +
-                   ToString(dense) + " and " + ToString(*product));
+  if (const std::string wrong = WrongTypes(data, dense, *product); !wrong.empty()) {
+    return invalid(wrong);
   }
   const bool wide = indices.element_type() == ffi::S64;
   if ((!wide && indices.element_type() != ffi::S32) ||
@@ -49,13 +64,11 @@ ffi::Error CheckedCsrProduct(ffi::ThreadPool& pool, ffi::AnyBuffer& data, ffi::A
                    ToString(dense) + " and " + ToString(*product));
   }
   const int64_t rows = indptr.dimensions()[0] - 1;
-  const bool fits = (in.size() == 1 || in.size() == 2) && out.size() == in.size() &&
-                    (in.size() == 1 || in[1] == out[1]) && (transpose ? in : out)[0] == rows;
-  if (!fits) {
+  if (!FitEachOther(in, out) || (transpose ? in : out)[0] != rows) {
     return invalid("for " + std::to_string(rows) + " rows no product of " + ToString(dense) +
                    " is " + ToString(*product));
   }
-  const CsrMatrix matrix{*type,
+  const CsrMatrix matrix{*ElementTypeOf(data),
                          wide,
                          static_cast<size_t>(data.dimensions()[0]),
                          static_cast<size_t>(rows),
@@ -83,14 +96,8 @@ ffi::Error CheckedCooProduct(ffi::ThreadPool& pool, ffi::AnyBuffer& data, ffi::A
   const auto invalid = [](const std::string& what) {
     return ffi::Error::InvalidArgument("coo_product: " + what);
   };
-  const std::optional<ElementType> type = ElementTypeOf(data);
-  if (!type.has_value() || !IsFactor(*type)) {
-    return invalid("the elements have a type that is not supported: " + ToString(data));
-  }
-  if (dense.element_type() != data.element_type() ||
-      product->element_type() != data.element_type()) {
-    return invalid("operands and result must have one type, got " + ToString(data) + ", " +
-                   ToString(dense) + " and " + ToString(*product));
+  if (const std::string wrong = WrongTypes(data, dense, *product); !wrong.empty()) {
+    return invalid(wrong);
   }
   const bool wide = indices.element_type() == ffi::S64;
   const Dimensions pairs = indices.dimensions();
@@ -101,17 +108,16 @@ ffi::Error CheckedCooProduct(ffi::ThreadPool& pool, ffi::AnyBuffer& data, ffi::A
   }
   const Dimensions in = dense.dimensions();
   const Dimensions out = product->dimensions();
-  const bool fits = (in.size() == 1 || in.size() == 2) && out.size() == in.size() &&
-                    (in.size() == 1 || in[1] == out[1]);
-  if (!AreSizes(data.dimensions()) || !AreSizes(pairs) || !AreSizes(in) || !AreSizes(out) || !fits) {
+  if (!AreSizes(data.dimensions()) || !AreSizes(pairs) || !AreSizes(in) || !AreSizes(out) ||
+      !FitEachOther(in, out)) {
     return invalid("no product of " + ToString(indices) + " and " + ToString(dense) + " is " +
                    ToString(*product));
   }
-  const CooMatrix matrix{*type,
+  const CooMatrix matrix{*ElementTypeOf(data),
                          wide,
                          static_cast<size_t>(data.dimensions()[0]),
-                         static_cast<size_t>((transpose != 0 ? in : out)[0]),
-                         static_cast<size_t>((transpose != 0 ? out : in)[0]),
+                         static_cast<size_t>((transpose ? in : out)[0]),
+                         static_cast<size_t>((transpose ? out : in)[0]),
                          data.untyped_data(),
                          indices.untyped_data()};
   PoolRunner runner(pool);
