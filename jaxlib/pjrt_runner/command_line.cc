@@ -146,13 +146,25 @@ Override ParseOverride(const std::string& flag, const Setting& setting) {
       .Result();
 }
 
+// Which of two values a plugin would take is up to it.
+template <typename V>
+void Add(std::vector<std::pair<std::string, V>>& values, const std::string& flag,
+         const std::string& name, const V& value) {
+  for (const auto& [other, ignored] : values) {
+    if (other == name) throw UsageError("--", flag, "=", name, " is there twice");
+  }
+  values.emplace_back(name, value);
+}
+
 InputFile ParseInput(const std::string& text) {
   if (text == "-") return {};
   const size_t colon = text.find(':');
+  InputFile input = {text, ""};
   if (colon != std::string::npos && TypeOfName(text.substr(0, colon)) != nullptr) {
-    return {text.substr(colon + 1), text.substr(0, colon)};
+    input = {text.substr(colon + 1), text.substr(0, colon)};
   }
-  return {text, ""};
+  if (input.path.empty()) throw UsageError("the argument '", text, "' names no file");
+  return input;
 }
 
 int64_t ParseCount(const std::string& flag, const std::string& text) {
@@ -191,6 +203,9 @@ const std::vector<Mode>& Modes() {
   return modes;
 }
 
+// Flags of which each adds to those before.
+const std::set<std::string> kRepeatable = {"input", "option", "compile-option"};
+
 // No flag is ignored.
 void CheckTogether(const std::set<std::string>& flags) {
   for (const Mode& mode : Modes()) {
@@ -220,27 +235,28 @@ CommandLine ParseCommandLine(const std::vector<std::string>& arguments) {
       {"describe", &line.describe},
       {"compile-only", &line.compile_only},
   };
-  const std::map<std::string, std::string*> texts = {
-      {"plugin", &line.plugin},
-      {"module", &line.module},
-      {"topology", &line.topology},
-      {"platform", &line.platform},
-      {"load-executable", &line.load_executable},
-      {"save-executable", &line.save_executable},
-      {"output-dir", &line.output_dir},
-  };
   using Read = std::function<void(const std::string& flag, const std::string& value)>;
-  const std::map<std::string, Read> others = {
+  const auto text = [](std::string* to) -> Read {
+    return [to](const auto&, const auto& value) { *to = value; };
+  };
+  const std::map<std::string, Read> with_value = {
+      {"plugin", text(&line.plugin)},
+      {"module", text(&line.module)},
+      {"topology", text(&line.topology)},
+      {"platform", text(&line.platform)},
+      {"load-executable", text(&line.load_executable)},
+      {"save-executable", text(&line.save_executable)},
+      {"output-dir", text(&line.output_dir)},
       {"input", [&](const auto&, const auto& value) { line.inputs.push_back(ParseInput(value)); }},
       {"option",
        [&](const auto& flag, const auto& value) {
          const Setting setting = ParseSetting(flag, value);
-         line.options.emplace_back(setting.name, ParseOption(flag, setting));
+         Add(line.options, flag, setting.name, ParseOption(flag, setting));
        }},
       {"compile-option",
        [&](const auto& flag, const auto& value) {
          const Setting setting = ParseSetting(flag, value);
-         line.compile.overrides.emplace_back(setting.name, ParseOverride(flag, setting));
+         Add(line.compile.overrides, flag, setting.name, ParseOverride(flag, setting));
        }},
       {"devices",
        [&](const auto& flag, const auto& value) {
@@ -271,28 +287,27 @@ CommandLine ParseCommandLine(const std::vector<std::string>& arguments) {
     }
     const size_t equals = argument.find('=');
     const std::string flag = argument.substr(2, equals == std::string::npos ? equals : equals - 2);
-    if (const auto found = switches.find(flag); found != switches.end()) {
+    const auto found = with_value.find(flag);
+    const auto found_switch = switches.find(flag);
+    if (found == with_value.end() && found_switch == switches.end()) {
+      throw UsageError("there is no flag --", flag);
+    }
+    if (!line.flags.insert(flag).second && !kRepeatable.contains(flag)) {
+      throw UsageError("--", flag, " is there twice");
+    }
+    if (found_switch != switches.end()) {
       if (equals != std::string::npos) throw UsageError("--", flag, " has no value");
-      *found->second = true;
-      line.flags.insert(flag);
+      *found_switch->second = true;
       continue;
     }
-    const auto text = texts.find(flag);
-    const auto other = others.find(flag);
-    if (text == texts.end() && other == others.end()) throw UsageError("there is no flag --", flag);
-    if (equals == std::string::npos && i + 1 == arguments.size()) {
-      throw UsageError("--", flag, " needs a value");
+    std::string value;
+    if (equals != std::string::npos) {
+      value = argument.substr(equals + 1);
+    } else if (i + 1 < arguments.size()) {
+      value = arguments[++i];
     }
-    const std::string value =
-        equals == std::string::npos ? arguments[++i] : argument.substr(equals + 1);
-    line.flags.insert(flag);
-    if (text != texts.end()) {
-      if (value.empty()) throw UsageError("--", flag, " needs a value");
-      if (!text->second->empty()) throw UsageError("--", flag, " is there twice");
-      *text->second = value;
-    } else {
-      other->second(flag, value);
-    }
+    if (value.empty()) throw UsageError("--", flag, " needs a value");
+    found->second(flag, value);
   }
   CheckTogether(line.flags);
   return line;
