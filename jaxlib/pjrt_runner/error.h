@@ -20,9 +20,14 @@ enum class ErrorKind {
 
 // Text from a file, without what a terminal would take as a command.
 inline std::string Printable(std::string text) {
+  unsigned char previous = 0;
   for (char& c : text) {
     const auto byte = static_cast<unsigned char>(c);
-    if ((byte < 0x20 && c != '\n' && c != '\t') || byte == 0x7f) c = '?';
+    const bool ascii_control = (byte < 0x20 && c != '\n' && c != '\t') || byte == 0x7f;
+    // These bytes are also within characters of UTF-8, where only 0xc2 before makes them commands.
+    const bool c1_control = byte >= 0x80 && byte < 0xa0 && (previous < 0x80 || previous == 0xc2);
+    if (ascii_control || c1_control) c = '?';
+    previous = static_cast<unsigned char>(c);
   }
   return text;
 }

@@ -57,6 +57,7 @@ constexpr char kSymbolicRemedy[] =
 
 constexpr std::string_view kMark = "crc32:";
 constexpr size_t kMaxDimensionText = 2000;
+constexpr size_t kMaxCopied = size_t{1} << 28;
 
 template <typename... Parts>
 [[noreturn]] void Damaged(const Parts&... what) {
@@ -159,17 +160,49 @@ Mesh ReadMesh(const FlatTable& table) {
   return mesh;
 }
 
-template <typename T>
-const T& At(const std::vector<T>& values, size_t number, const char* what) {
-  if (number >= values.size()) Damaged("it refers to ", what, " ", number, " of ", values.size());
-  return values[number];
+// The bytes that a copy takes, besides the object itself.
+size_t MemoryOf(const Mesh& mesh) {
+  size_t size = mesh.size() * sizeof(MeshAxis);
+  for (const MeshAxis& axis : mesh) size += axis.name.size();
+  return size;
 }
 
-Sharding ReadNamed(const FlatTable& table, const std::vector<Mesh>& meshes) {
+size_t MemoryOf(const Sharding& sharding) {
+  size_t size = MemoryOf(sharding.mesh) + sharding.memory_kind.size();
+  for (const std::vector<size_t>& axes : sharding.partitions) {
+    size += sizeof(axes) + axes.size() * sizeof(size_t);
+  }
+  return size;
+}
+
+// Without a sharding, which the types in a list do not have.
+size_t MemoryOf(const Value& value) {
+  return value.shape.size() * sizeof(int64_t) + value.symbolic.size();
+}
+
+// Copies elements of a program's lists by their numbers. A short file could refer to a long one
+// often: all copies together have a limit.
+class Copies {
+ public:
+  template <typename T>
+  T Take(const std::vector<T>& values, size_t number, const char* what) {
+    if (number >= values.size()) Damaged("it refers to ", what, " ", number, " of ", values.size());
+    const size_t size = MemoryOf(values[number]);
+    if (size > left_) Damaged("its types and shardings take more than ", kMaxCopied, " bytes");
+    left_ -= size;
+    return values[number];
+  }
+
+ private:
+  size_t left_ = kMaxCopied;
+};
+
+Sharding ReadNamed(const FlatTable& table, const std::vector<Mesh>& meshes, Copies& copies) {
   const std::optional<FlatTable> own = table.Table(kNamedMesh);
   Sharding sharding;
   sharding.mesh =
-      own ? ReadMesh(*own) : At(meshes, table.Number<uint32_t>(kNamedMeshNumber), "mesh");
+      own ? ReadMesh(*own)
+          : copies.Take(meshes, table.Number<uint32_t>(kNamedMeshNumber), "mesh");
   sharding.memory_kind = table.Bytes(kNamedMemory);
   const std::optional<FlatTable> spec = table.Table(kNamedSpec);
   if (!spec) Damaged("the spec of a sharding is missing");
@@ -193,12 +226,13 @@ Sharding ReadNamed(const FlatTable& table, const std::vector<Mesh>& meshes) {
 // Shardings, of which a program has a list of different ones; earlier ones have one for each value.
 class Shardings {
  public:
-  Shardings(const FlatTable& table, int64_t devices) : table_(table), devices_(devices) {
+  Shardings(const FlatTable& table, int64_t devices, Copies& copies)
+      : table_(table), devices_(devices), copies_(copies) {
     listed_ = table.Has(kUniqueShardings) || table.Has(kInShardingNumbers);
     std::vector<Mesh> meshes;
     for (const FlatTable& mesh : table.Tables(kUniqueMeshes)) meshes.push_back(ReadMesh(mesh));
     for (const FlatTable& named : table.Tables(kUniqueShardings)) {
-      unique_.push_back(ReadNamed(named, meshes));
+      unique_.push_back(ReadNamed(named, meshes, copies_));
     }
   }
 
@@ -209,14 +243,14 @@ class Shardings {
         if (number == 0) {
           shardings.emplace_back();
         } else {
-          shardings.emplace_back(At(unique_, number - 1, "sharding"));
+          shardings.emplace_back(copies_.Take(unique_, number - 1, "sharding"));
         }
       }
       return shardings;
     }
     for (const FlatTable& sharding : table_.Tables(old)) {
       if (const std::optional<FlatTable> named = sharding.Table(kShardingNamed)) {
-        shardings.emplace_back(ReadNamed(*named, {}));
+        shardings.emplace_back(ReadNamed(*named, {}, copies_));
       } else if (devices_ > 1 && !sharding.Bytes(kShardingHlo).empty()) {
         throw InputError(
             "the exported program has shardings in a form of before March 2026: export it again");
@@ -230,17 +264,18 @@ class Shardings {
  private:
   const FlatTable& table_;
   const int64_t devices_;
+  Copies& copies_;
   bool listed_;
   std::vector<Sharding> unique_;
 };
 
 std::vector<Value> ReadValues(const FlatTable& table, const std::vector<Value>& unique,
-                              const Shardings& shardings, bool results) {
+                              const Shardings& shardings, Copies& copies, bool results) {
   std::vector<Value> values;
   const int numbers = results ? kOutAvalNumbers : kInAvalNumbers;
   if (table.Has(numbers)) {
     for (const uint32_t number : table.Numbers<uint32_t>(numbers)) {
-      values.push_back(At(unique, number, "type"));
+      values.push_back(copies.Take(unique, number, "type"));
     }
   } else {
     for (const FlatTable& aval : table.Tables(results ? kOutAvals : kInAvals)) {
@@ -339,11 +374,12 @@ ExportedProgram ParseExported(std::string_view bytes) {
   for (const FlatTable& check : table.Tables(kDisabledChecks)) {
     if (check.Number<int8_t>(0) == 0) program.any_platform = true;
   }
-  const Shardings shardings(table, program.num_devices);
+  Copies copies;
+  const Shardings shardings(table, program.num_devices, copies);
   std::vector<Value> unique;
   for (const FlatTable& aval : table.Tables(kUniqueAvals)) unique.push_back(ReadAval(aval));
-  program.arguments = ReadValues(table, unique, shardings, false);
-  program.results = ReadValues(table, unique, shardings, true);
+  program.arguments = ReadValues(table, unique, shardings, copies, false);
+  program.results = ReadValues(table, unique, shardings, copies, true);
   program.kept_arguments = ReadKept(table, program.arguments.size());
   return program;
 }

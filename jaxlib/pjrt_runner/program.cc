@@ -115,7 +115,7 @@ auto WithHint(const Program& program, Compile compile) {
 }
 
 void Report(const Executable& executable, const std::string& seconds, std::ostream& out) {
-  out << "compiled '" << executable.Name() << "' in " << seconds << " for "
+  out << "compiled '" << Printable(executable.Name()) << "' in " << seconds << " for "
       << executable.NumReplicas() * executable.NumPartitions() << " devices\n";
   for (const auto& [name, bytes] : executable.MemoryStats()) {
     if (bytes > 0) out << "  bytes on each device, " << name << ": " << bytes << "\n";
@@ -143,7 +143,7 @@ LoadedExecutable CompileOrLoad(const CommandLine& line, const Program& program,
   const Stopwatch watch;
   if (!line.load_executable.empty()) {
     LoadedExecutable loaded = LoadedExecutable::Load(client, ReadFile(line.load_executable));
-    out << "loaded '" << loaded.executable().Name() << "' in " << watch.Seconds() << "\n";
+    out << "loaded '" << Printable(loaded.executable().Name()) << "' in " << watch.Seconds() << "\n";
     return loaded;
   }
   std::vector<Device> devices = client.Devices();
@@ -154,7 +154,7 @@ LoadedExecutable CompileOrLoad(const CommandLine& line, const Program& program,
   if (line.compile_only) {
     Report(compiled.executable(), watch.Seconds(), out);
   } else {
-    out << "compiled '" << compiled.executable().Name() << "' in " << watch.Seconds() << "\n";
+    out << "compiled '" << Printable(compiled.executable().Name()) << "' in " << watch.Seconds() << "\n";
   }
   return compiled;
 }

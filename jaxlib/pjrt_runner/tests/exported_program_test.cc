@@ -197,6 +197,34 @@ TEST(ExportedProgram, Damaged) {
   ExpectFailure(spec, "which is no size");
 }
 
+// A type that is listed once, and that many arguments refer to.
+TEST(ExportedProgram, TypesOfShortFilesAreNotHuge) {
+  const std::vector<std::string> dimensions(20000, "1");
+  for (const size_t arguments : {size_t{10}, size_t{20000}}) {
+    TableWriter table;
+    table.Bytes(1, "f");
+    table.Strings(9, {"cpu"});
+    table.Bytes(13, "module");
+    table.Number<uint16_t>(14, 10);
+    table.Number<uint32_t>(18, 1);
+    table.Tables(19, {AvalTable({10, dimensions})});
+    table.Numbers<uint32_t>(22, std::vector<uint32_t>(arguments));
+    table.Numbers<uint32_t>(24, std::vector<uint32_t>(arguments));
+    EXPECT_EQ(Failure(table.Finish()),
+              arguments == 10 ? "none"
+                              : "damaged exported program: its types and shardings take more than "
+                                "268435456 bytes");
+  }
+}
+
+TEST(Error, IsPrintable) {
+  EXPECT_EQ(Printable("a\tb\n\x1b[2J\x7f"), "a\tb\n?[2J?");
+  // as UTF-8, and alone
+  EXPECT_EQ(Printable("\xc2\x9b" "2J \x9b" "2J"), "\xc2?2J ?2J");
+  EXPECT_EQ(Printable("\x90\x9b"), "??");
+  EXPECT_EQ(Printable("ÀÛü€—名"), "ÀÛü€—名");
+}
+
 TEST(ExportedProgram, IsMlir) {
   EXPECT_TRUE(IsMlir("module @f {}"));
   EXPECT_TRUE(IsMlir(std::string("ML\xefR\0\1", 6)));
