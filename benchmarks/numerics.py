@@ -321,6 +321,19 @@ sparse_product("transposed CSR matrix by vector", lambda m, v: m.T @ v, (), 0.3)
 sparse_product("CSR matrix by 100k x 8", lambda m, b: m @ b, (8,), 0.3)
 
 
+def coo_buffers():
+    m = scipy_matrix().tocoo()
+    return m.data, m.row, m.col, random().standard_normal(SIDE, np.float32)
+
+
+row(
+    "COO matrix by vector",
+    lambda data, row, col, v: sparse.COO((data, row, col), shape=(SIDE, SIDE)) @ v,
+    0.3,
+    coo_buffers,
+)
+
+
 # The batched formats, with the same matrix; a dense one of 1000 x 1000 of which a tenth is not zero
 
 

@@ -17,6 +17,7 @@ nb::capsule Capsule(Handler* handler) {
 // By name: what `jax.ffi.register_ffi_target` takes.
 nb::dict Handlers() {
   nb::dict handlers;
+  handlers["jaxlib_ext_bcoo_product"] = Capsule(JaxlibExtBcooProduct);
   handlers["jaxlib_ext_coo_product"] = Capsule(JaxlibExtCooProduct);
   handlers["jaxlib_ext_csr_product"] = Capsule(JaxlibExtCsrProduct);
   handlers["jaxlib_ext_sort"] = Capsule(JaxlibExtSort);

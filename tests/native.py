@@ -57,6 +57,7 @@ def extension() -> types.ModuleType:
     kernels = ctypes.CDLL(str(_kernels_library()))
     module = types.ModuleType("jaxlib_ext._kernels")
     module.handlers = lambda: {
+        "jaxlib_ext_bcoo_product": jax.ffi.pycapsule(kernels.JaxlibExtBcooProduct),
         "jaxlib_ext_coo_product": jax.ffi.pycapsule(kernels.JaxlibExtCooProduct),
         "jaxlib_ext_csr_product": jax.ffi.pycapsule(kernels.JaxlibExtCsrProduct),
         "jaxlib_ext_sort": jax.ffi.pycapsule(kernels.JaxlibExtSort),

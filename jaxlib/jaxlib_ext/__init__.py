@@ -8,7 +8,7 @@ from jaxlib_ext._kernels import handlers as handlers, vector_target as vector_ta
 __version__ = "0.10.2"
 
 # As in jax/_src/lib/native_kernels.py.
-INTERFACE_VERSION = 2
+INTERFACE_VERSION = 3
 
 
 def batch_partitionable_targets() -> list[str]:

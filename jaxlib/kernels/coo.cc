@@ -16,8 +16,11 @@ constexpr size_t kBlock = 8;
 constexpr size_t kCompared = 1 << 10;
 
 // Of the matrix, or its transpose: "row" and "column" are those of what is multiplied.
-template <typename T, typename Index>
+template <typename T, typename Index, CooFormat format>
 class Product {
+  // The indices along a dimension are so far apart.
+  static constexpr size_t kStride = format == CooFormat::kBcoo ? 2 : 1;
+
  public:
   Product(const CooMatrix& matrix, bool transpose, const void* dense, size_t width, void* out)
       : data_(static_cast<const T*>(matrix.data)),
@@ -31,17 +34,23 @@ class Product {
         out_(static_cast<T*>(out)) {}
 
   void Run(TaskRunner& runner) const {
-    if (IsSorted(runner)) return AddSorted(runner);
+    const bool nothing_to_read = format == CooFormat::kCoo && num_columns_ == 0;
+    if (!nothing_to_read && IsSorted(runner)) return AddSorted(runner);
     std::fill_n(out_, num_rows_ * width_, T{});
+    if (nothing_to_read) return;
     AddInParts(runner, num_elements_, num_rows_, width_, out_,
                [&](size_t begin, size_t end, T* to) { AddElements(begin, end, to); });
   }
 
  private:
-  // The indices along a dimension, two apart; there may be no pointer to them where there are none.
+  // There may be no pointer to indices where there are none.
   static const Index* Indices(const CooMatrix& matrix, size_t dimension) {
-    return matrix.num_elements == 0 ? nullptr : static_cast<const Index*>(matrix.indices) + dimension;
+    if (matrix.num_elements == 0) return nullptr;
+    if (format == CooFormat::kBcoo) return static_cast<const Index*>(matrix.rows) + dimension;
+    return static_cast<const Index*>(dimension == 0 ? matrix.rows : matrix.columns);
   }
+
+  Index RowIndex(size_t i) const { return rows_[kStride * i]; }
 
   // Whether rows are in order, none of them counted from the end.
   bool IsSorted(TaskRunner& runner) const {
@@ -52,7 +61,7 @@ class Product {
       for (; begin < end && sorted.load(std::memory_order_relaxed);) {
         const size_t stop = std::min(end, begin + kCompared);
         bool ordered = true;
-        for (; begin < stop; ++begin) ordered &= rows_[2 * begin] <= rows_[2 * begin + 2];
+        for (; begin < stop; ++begin) ordered &= RowIndex(begin) <= RowIndex(begin + 1);
         if (!ordered) sorted.store(false, std::memory_order_relaxed);
       }
     });
@@ -61,8 +70,7 @@ class Product {
 
   // A part has all elements of its rows.
   void AddSorted(TaskRunner& runner) const {
-    const size_t parts = std::clamp<size_t>(num_elements_ * width_ / kProductGrain, 1,
-                                            std::max<size_t>(runner.num_threads(), 1));
+    const size_t parts = NumParts(runner, num_elements_ * width_);
     ParallelFor(runner, parts, [&](size_t, size_t part) {
       const size_t begin = RowStart(num_elements_ * part / parts);
       const size_t end = part + 1 == parts ? num_elements_ : RowStart(num_elements_ * (part + 1) / parts);
@@ -75,11 +83,11 @@ class Product {
   // The first element, from `at` on, of another row than the one before it.
   size_t RowStart(size_t at) const {
     if (at == 0) return 0;
-    const Index row = rows_[2 * (at - 1)];
+    const Index row = RowIndex(at - 1);
     size_t end = num_elements_;
     while (at < end) {
       const size_t middle = at + (end - at) / 2;
-      if (rows_[2 * middle] > row) {
+      if (RowIndex(middle) > row) {
         end = middle;
       } else {
         at = middle + 1;
@@ -88,12 +96,12 @@ class Product {
     return at;
   }
 
-  size_t RowOf(size_t i) const { return i < num_elements_ ? Place(rows_[2 * i], num_rows_) : num_rows_; }
+  size_t RowOf(size_t i) const { return i < num_elements_ ? Place(RowIndex(i), num_rows_) : num_rows_; }
 
   // Writes the rows from `row` to `last` that the elements from `begin` to `end`, in order, add up to.
   void AddRows(size_t begin, size_t end, size_t row, size_t last) const {
     while (begin < end) {
-      const Index index = rows_[2 * begin];
+      const Index index = RowIndex(begin);
       const size_t next = Place(index, num_rows_);
       if (next >= last) break;  // padding only
       std::fill_n(out_ + row * width_, (next - row) * width_, T{});
@@ -104,12 +112,12 @@ class Product {
           const size_t column = Column(begin);
           sum += Times(data_[begin], column == num_columns_ ? T{} : dense_[column]);
           ++begin;
-        } while (begin < end && rows_[2 * begin] == index);
+        } while (begin < end && RowIndex(begin) == index);
         out_[next] = sum;
         continue;
       }
       size_t stop = begin + 1;
-      while (stop < end && rows_[2 * stop] == index) ++stop;
+      while (stop < end && RowIndex(stop) == index) ++stop;
       size_t first = 0;
       for (; first + kBlock <= width_; first += kBlock) Sums<kBlock>(next, begin, stop, first);
       for (; first < width_; ++first) Sums<1>(next, begin, stop, first);
@@ -132,9 +140,9 @@ class Product {
 
   void AddElements(size_t begin, size_t end, T* out) const {
     for (size_t i = begin; i < end; ++i) {
-      size_t row = static_cast<size_t>(rows_[2 * i]);  // negative ones become large
+      size_t row = static_cast<size_t>(RowIndex(i));  // negative ones become large
       if (row >= num_rows_) {
-        row = Place(rows_[2 * i], num_rows_);
+        row = Place(RowIndex(i), num_rows_);
         if (row == num_rows_) continue;
       }
       const size_t column = Column(i);
@@ -152,9 +160,11 @@ class Product {
     }
   }
 
+  // `num_columns_` where zeros are read.
   size_t Column(size_t i) const {
-    const size_t column = static_cast<size_t>(columns_[2 * i]);
-    return column < num_columns_ ? column : Place(columns_[2 * i], num_columns_);
+    const Index index = columns_[kStride * i];
+    if (static_cast<size_t>(index) < num_columns_) return static_cast<size_t>(index);
+    return format == CooFormat::kBcoo ? Place(index, num_columns_) : Clamped(index, num_columns_);
   }
 
   const T* const data_;
@@ -174,7 +184,13 @@ void CooProduct(TaskRunner& runner, const CooMatrix& matrix, bool transpose, con
                 size_t width, void* out) {
   if (width == 0) return;
   VisitFactorAndIndex(matrix.type, matrix.wide, [&](auto factor, auto index) {
-    Product<decltype(factor), decltype(index)>(matrix, transpose, dense, width, out).Run(runner);
+    using T = decltype(factor);
+    using Index = decltype(index);
+    if (matrix.format == CooFormat::kBcoo) {
+      Product<T, Index, CooFormat::kBcoo>(matrix, transpose, dense, width, out).Run(runner);
+    } else {
+      Product<T, Index, CooFormat::kCoo>(matrix, transpose, dense, width, out).Run(runner);
+    }
   });
 }
 

@@ -5,21 +5,21 @@
 
 #include <cstddef>
 
-#include "jaxlib/kernels/element_type.h"
+#include "jaxlib/kernels/factors.h"
 #include "jaxlib/kernels/parallel.h"
 
 namespace jaxlib_ext {
 
-// Element `i` lies in row `indices[2 * i]` and column `indices[2 * i + 1]`. Indices are int32, or int64 where `wide`, and
-// need not fit: a negative one counts from the end. Out of bounds there is padding: zeros are read, and nothing is written.
-struct CooMatrix {
-  ElementType type;  // one that VisitFactor takes
-  bool wide;
-  size_t num_elements;
-  size_t num_rows;
-  size_t num_columns;
-  const void* data;
-  const void* indices;
+// How the indices of elements lie in memory, and what is read out of bounds.
+enum class CooFormat {
+  kBcoo,  // each row's before the column's; zeros
+  kCoo,   // rows and columns each by themselves; the first or last row of what is multiplied
+};
+
+struct CooMatrix : SparseMatrix {
+  CooFormat format;
+  const void* rows;
+  const void* columns;  // where it is by itself
 };
 
 // Writes the product of `matrix`, or of its transpose, and `dense`, which has `width` columns and is

@@ -13,15 +13,6 @@ namespace {
 // So many sums of a row are kept in registers.
 constexpr size_t kBlock = 8;
 
-// The place that is read for an index. `size` is not zero.
-template <typename Index>
-size_t Clamped(Index index, size_t size) {
-  if (static_cast<size_t>(index) < size) return static_cast<size_t>(index);
-  if (index >= 0) return size - 1;
-  const int64_t from_end = static_cast<int64_t>(index) + static_cast<int64_t>(size);
-  return from_end < 0 ? 0 : static_cast<size_t>(from_end);
-}
-
 template <typename T, typename Index>
 class Product {
  public:
@@ -43,8 +34,7 @@ class Product {
     }
     // Parts have about as many elements as others, since rows may differ much.
     const size_t work = matrix_.num_elements + rows;
-    const size_t parts =
-        std::clamp<size_t>(work * width_ / kProductGrain, 1, std::max<size_t>(runner.num_threads(), 1));
+    const size_t parts = NumParts(runner, work * width_);
     if (parts == 1) return Rows(0, rows);
     ParallelFor(runner, parts, [&](size_t, size_t part) {
       Rows(RowAt(work * part / parts), RowAt(work * (part + 1) / parts));

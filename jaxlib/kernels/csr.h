@@ -5,22 +5,15 @@
 
 #include <cstddef>
 
-#include "jaxlib/kernels/element_type.h"
+#include "jaxlib/kernels/factors.h"
 #include "jaxlib/kernels/parallel.h"
 
 namespace jaxlib_ext {
 
 // Element `i` lies in column `indices[i]` and in the row whose range of positions, from `indptr[row]` to
-// `indptr[row + 1]`, has it. Indices are int32, or int64 where `wide`, and need not fit: a negative one
-// counts from the end; to read, one beyond the end means the last row, and none is written.
+// `indptr[row + 1]`, has it. To read, an index beyond the end means the last row.
 // Elements behind the last range are padding.
-struct CsrMatrix {
-  ElementType type;  // one that VisitFactor takes
-  bool wide;
-  size_t num_elements;
-  size_t num_rows;
-  size_t num_columns;
-  const void* data;
+struct CsrMatrix : SparseMatrix {
   const void* indices;
   const void* indptr;
 };

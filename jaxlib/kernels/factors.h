@@ -13,6 +13,17 @@
 
 namespace jaxlib_ext {
 
+// What matrices of all formats have. Indices need not fit: a negative one counts from the end, and nothing is written out
+// of bounds.
+struct SparseMatrix {
+  ElementType type;  // one that VisitFactor takes
+  bool wide;         // indices are int64, not int32
+  size_t num_elements;
+  size_t num_rows;
+  size_t num_columns;
+  const void* data;
+};
+
 // std::complex looks for infinities in products, as XLA does not.
 template <typename Part>
 struct Complex {
@@ -50,6 +61,15 @@ size_t Place(Index index, size_t size) {
   if (index >= 0) return std::min(static_cast<size_t>(index), size);
   const int64_t from_end = static_cast<int64_t>(index) + static_cast<int64_t>(size);
   return from_end < 0 ? size : static_cast<size_t>(from_end);
+}
+
+// The place that is read for an index, which beyond an end is that end. `size` is not zero.
+template <typename Index>
+size_t Clamped(Index index, size_t size) {
+  if (static_cast<size_t>(index) < size) return static_cast<size_t>(index);
+  if (index >= 0) return size - 1;
+  const int64_t from_end = static_cast<int64_t>(index) + static_cast<int64_t>(size);
+  return from_end < 0 ? 0 : static_cast<size_t>(from_end);
 }
 
 // Calls `visit` with a factor of this type, without a sign if it is an integer: products wrap around, so that the sign

@@ -11,6 +11,7 @@
 #include <new>
 #include <optional>
 #include <sstream>
+#include <stdexcept>
 #include <string>
 #include <utility>
 
@@ -87,17 +88,44 @@ inline size_t Size(const Dimensions& dimensions, size_t begin, size_t end) {
   return size;
 }
 
-// Returns the error that `run` returns. Exceptions must not reach XLA, which is built without.
+// What is wrong with a handler's operands, results or attributes.
+class InvalidCall : public std::invalid_argument {
+ public:
+  using std::invalid_argument::invalid_argument;
+};
+
+// The handler that calls `run` and returns what it throws as an error: exceptions must not reach XLA, which is built
+// without.
 template <typename Run>
-ffi::Error Guard(const char* kernel, Run&& run) {
-  try {
-    return run();
-  } catch (const std::bad_alloc&) {
-    return ffi::Error(ffi::ErrorCode::kResourceExhausted,
-                      std::string(kernel) + ": out of memory");
-  } catch (const std::exception& error) {
-    return ffi::Error::Internal(std::string(kernel) + ": " + error.what());
+auto Guarded(const char* kernel, Run* run) {
+  return [kernel, run](auto... args) -> ffi::Error {
+    const auto text = [kernel](const char* what) { return std::string(kernel) + ": " + what; };
+    try {
+      run(args...);
+      return ffi::Error::Success();
+    } catch (const InvalidCall& error) {
+      return ffi::Error::InvalidArgument(text(error.what()));
+    } catch (const std::bad_alloc&) {
+      return ffi::Error(ffi::ErrorCode::kResourceExhausted, text("out of memory"));
+    } catch (const std::exception& error) {
+      return ffi::Error::Internal(text(error.what()));
+    }
+  };
+}
+
+template <size_t count>
+auto BindOperands() {
+  if constexpr (count == 0) {
+    return ffi::Ffi::Bind().Ctx<ffi::ThreadPool>();
+  } else {
+    return BindOperands<count - 1>().template Arg<ffi::AnyBuffer>();
   }
+}
+
+// What a handler of so many operands, with a result, is called with. More results and attributes may follow.
+template <size_t operands>
+auto Bind() {
+  return BindOperands<operands>().template Ret<ffi::AnyBuffer>();
 }
 
 }  // namespace jaxlib_ext

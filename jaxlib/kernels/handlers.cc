@@ -70,118 +70,101 @@ std::optional<ElementType> ElementTypeOf(XLA_FFI_DataType type) {
 
 namespace {
 
-ffi::Error CheckedSort(ffi::ThreadPool& pool, ffi::RemainingArgs& args,
-                       ffi::RemainingRets& results, int64_t dimension, int64_t num_keys) {
-  const auto invalid = [](const std::string& what) {
-    return ffi::Error::InvalidArgument("sort: " + what);
-  };
-  if (args.size() == 0) return invalid("there must be an operand");
+template <typename T>
+T Decoded(const ffi::ErrorOr<T>& value) {
+  if (value.has_error()) throw InvalidCall(value.error().message());
+  return *value;
+}
+
+void CheckedSort(ffi::ThreadPool& pool, ffi::RemainingArgs& args, ffi::RemainingRets& results,
+                 int64_t dimension, int64_t num_keys) {
+  if (args.size() == 0) throw InvalidCall("there must be an operand");
   if (args.size() != results.size()) {
-    return invalid("there must be as many results as operands, got " +
-                   std::to_string(args.size()) + " operands and " +
-                   std::to_string(results.size()) + " results");
+    throw InvalidCall("there must be as many results as operands, got " +
+                      std::to_string(args.size()) + " operands and " +
+                      std::to_string(results.size()) + " results");
   }
   if (num_keys < 1 || static_cast<size_t>(num_keys) > args.size()) {
-    return invalid("num_keys must be between 1 and the number of operands, " +
-                   std::to_string(args.size()) + ", got " + std::to_string(num_keys));
+    throw InvalidCall("num_keys must be between 1 and the number of operands, " +
+                      std::to_string(args.size()) + ", got " + std::to_string(num_keys));
   }
-  const ffi::ErrorOr<ffi::AnyBuffer> first = args.get<ffi::AnyBuffer>(0);
-  if (first.has_error()) return first.error();
-  const Dimensions dimensions = first->dimensions();
+  const auto first = Decoded(args.get<ffi::AnyBuffer>(0));
+  const Dimensions dimensions = first.dimensions();
   if (dimension < 0 || static_cast<size_t>(dimension) >= dimensions.size()) {
-    return invalid("dimension must be one of the " + std::to_string(dimensions.size()) +
-                   " of the operands, got " + std::to_string(dimension));
+    throw InvalidCall("dimension must be one of the " + std::to_string(dimensions.size()) +
+                      " of the operands, got " + std::to_string(dimension));
   }
-  if (!AreSizes(dimensions)) return invalid("no array has the shape " + ToString(*first));
+  if (!AreSizes(dimensions)) throw InvalidCall("no array has the shape " + ToString(first));
   const auto axis = static_cast<size_t>(dimension);
   const LaneShape shape{Size(dimensions, 0, axis), static_cast<size_t>(dimensions[axis]),
                         Size(dimensions, axis + 1, dimensions.size())};
   if (shape.size > kMaxSortSize) {
-    return invalid("at most " + std::to_string(kMaxSortSize) + " elements can be sorted, got " +
-                   std::to_string(shape.size));
+    throw InvalidCall("at most " + std::to_string(kMaxSortSize) + " elements can be sorted, got " +
+                      std::to_string(shape.size));
   }
   std::vector<SortOperand> operands;
   for (size_t i = 0; i < args.size(); ++i) {
-    const ffi::ErrorOr<ffi::AnyBuffer> in = args.get<ffi::AnyBuffer>(i);
-    if (in.has_error()) return in.error();
-    const ffi::ErrorOr<ffi::Result<ffi::AnyBuffer>> result = results.get<ffi::AnyBuffer>(i);
-    if (result.has_error()) return result.error();
-    ffi::Result<ffi::AnyBuffer> out = *result;
+    const auto in = Decoded(args.get<ffi::AnyBuffer>(i));
+    auto out = Decoded(results.get<ffi::AnyBuffer>(i));
     const std::string number = std::to_string(i);
-    if (!SameDimensions(*in, *first)) {
-      return invalid("operands must have one shape, but operand 0 is " + ToString(*first) +
-                     " and operand " + number + " is " + ToString(*in));
+    if (!SameDimensions(in, first)) {
+      throw InvalidCall("operands must have one shape, but operand 0 is " + ToString(first) +
+                        " and operand " + number + " is " + ToString(in));
     }
-    if (!SameType(*in, *out)) {
-      return invalid("operand " + number + " is " + ToString(*in) + ", but result " + number +
-                     " is " + ToString(*out));
+    if (!SameType(in, *out)) {
+      throw InvalidCall("operand " + number + " is " + ToString(in) + ", but result " + number +
+                        " is " + ToString(*out));
     }
-    const std::optional<ElementType> type = ElementTypeOf(*in);
+    const std::optional<ElementType> type = ElementTypeOf(in);
     if (!type.has_value()) {
-      return invalid("operand " + number + " has a type that is not supported: " + ToString(*in));
+      throw InvalidCall("operand " + number + " has a type that is not supported: " + ToString(in));
     }
-    operands.push_back({*type, in->untyped_data(), out->untyped_data()});
+    operands.push_back({*type, in.untyped_data(), out->untyped_data()});
   }
   PoolRunner runner(pool);
   Sort(runner, shape, operands, static_cast<size_t>(num_keys));
-  return ffi::Error::Success();
 }
 
-ffi::Error SortImpl(ffi::ThreadPool pool, ffi::RemainingArgs args, ffi::RemainingRets results,
-                    int64_t dimension, int64_t num_keys) {
-  return Guard("sort", [&] { return CheckedSort(pool, args, results, dimension, num_keys); });
-}
-
-ffi::Error CheckedTopK(ffi::ThreadPool& pool, ffi::AnyBuffer& operand,
-                       ffi::Result<ffi::AnyBuffer>& values,
-                       ffi::Result<ffi::AnyBuffer>& indices) {
-  const auto invalid = [](const std::string& what) {
-    return ffi::Error::InvalidArgument("top_k: " + what);
-  };
+void CheckedTopK(ffi::ThreadPool& pool, const ffi::AnyBuffer& operand,
+                 ffi::Result<ffi::AnyBuffer>& values, ffi::Result<ffi::AnyBuffer>& indices) {
   const Dimensions dimensions = operand.dimensions();
   const Dimensions result = values->dimensions();
-  if (dimensions.size() == 0) return invalid("the operand must have a dimension");
+  if (dimensions.size() == 0) throw InvalidCall("the operand must have a dimension");
   const std::optional<ElementType> type = ElementTypeOf(operand);
   if (!type.has_value() || IsComplex(*type)) {
-    return invalid("the operand has a type that is not supported: " + ToString(operand));
+    throw InvalidCall("the operand has a type that is not supported: " + ToString(operand));
   }
   if (values->element_type() != operand.element_type() || indices->element_type() != ffi::S32 ||
       !SameDimensions(*values, *indices)) {
-    return invalid("for an operand " + ToString(operand) +
-                   " the results must be of its type and S32, and of one shape, got " +
-                   ToString(*values) + " and " + ToString(*indices));
+    throw InvalidCall("for an operand " + ToString(operand) +
+                      " the results must be of its type and S32, and of one shape, got " +
+                      ToString(*values) + " and " + ToString(*indices));
   }
   const size_t last = dimensions.size() - 1;
   if (!AreSizes(dimensions) || !AreSizes(result)) {
-    return invalid("no arrays have the shapes " + ToString(operand) + " and " + ToString(*values));
+    throw InvalidCall("no arrays have the shapes " + ToString(operand) + " and " + ToString(*values));
   }
   bool fits = result.size() == dimensions.size() && result[last] <= dimensions[last];
   for (size_t i = 0; fits && i < last; ++i) fits = result[i] == dimensions[i];
   if (!fits) {
-    return invalid("the results must have the shape of the operand but for a smaller last dimension, got " +
-                   ToString(operand) + " and " + ToString(*values));
+    throw InvalidCall("the results must have the shape of the operand but for a smaller last dimension, got " +
+                      ToString(operand) + " and " + ToString(*values));
   }
   const auto size = static_cast<size_t>(dimensions[last]);
   if (size > kMaxTopKSize) {
-    return invalid("the last dimension must have at most " + std::to_string(kMaxTopKSize) +
-                   " elements, got " + std::to_string(size));
+    throw InvalidCall("the last dimension must have at most " + std::to_string(kMaxTopKSize) +
+                      " elements, got " + std::to_string(size));
   }
   PoolRunner runner(pool);
   TopK(runner, *type, operand.untyped_data(), Size(dimensions, 0, last), size,
        static_cast<size_t>(result[last]), values->untyped_data(),
        static_cast<int32_t*>(indices->untyped_data()));
-  return ffi::Error::Success();
-}
-
-ffi::Error TopKImpl(ffi::ThreadPool pool, ffi::AnyBuffer operand,
-                    ffi::Result<ffi::AnyBuffer> values, ffi::Result<ffi::AnyBuffer> indices) {
-  return Guard("top_k", [&] { return CheckedTopK(pool, operand, values, indices); });
 }
 
 }  // namespace
 }  // namespace jaxlib_ext
 
-XLA_FFI_DEFINE_HANDLER_SYMBOL(JaxlibExtSort, jaxlib_ext::SortImpl,
+XLA_FFI_DEFINE_HANDLER_SYMBOL(JaxlibExtSort, jaxlib_ext::Guarded("sort", jaxlib_ext::CheckedSort),
                               xla::ffi::Ffi::Bind()
                                   .Ctx<xla::ffi::ThreadPool>()
                                   .RemainingArgs()
@@ -189,9 +172,6 @@ XLA_FFI_DEFINE_HANDLER_SYMBOL(JaxlibExtSort, jaxlib_ext::SortImpl,
                                   .Attr<int64_t>("dimension")
                                   .Attr<int64_t>("num_keys"));
 
-XLA_FFI_DEFINE_HANDLER_SYMBOL(JaxlibExtTopK, jaxlib_ext::TopKImpl,
-                              xla::ffi::Ffi::Bind()
-                                  .Ctx<xla::ffi::ThreadPool>()
-                                  .Arg<xla::ffi::AnyBuffer>()
-                                  .Ret<xla::ffi::AnyBuffer>()
-                                  .Ret<xla::ffi::AnyBuffer>());
+XLA_FFI_DEFINE_HANDLER_SYMBOL(JaxlibExtTopK,
+                              jaxlib_ext::Guarded("top_k", jaxlib_ext::CheckedTopK),
+                              jaxlib_ext::Bind<1>().Ret<xla::ffi::AnyBuffer>());

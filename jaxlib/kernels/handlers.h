@@ -45,8 +45,10 @@ extern "C" XLA_FFI_Error* JaxlibExtSearchSorted(XLA_FFI_CallFrame* call_frame);
 // dense vector or matrix. Attribute: `transpose` (int64), not zero to transpose the sparse matrix.
 extern "C" XLA_FFI_Error* JaxlibExtCsrProduct(XLA_FFI_CallFrame* call_frame);
 
-// The same for elements with coordinates: operands are elements, rows and columns as an array of pairs, and the dense
-// vector or matrix.
+// The same for elements with coordinates: operands are elements, rows, columns, and the dense vector or matrix.
 extern "C" XLA_FFI_Error* JaxlibExtCooProduct(XLA_FFI_CallFrame* call_frame);
+
+// The same with rows and columns in an array of pairs. Out of bounds, zeros are read.
+extern "C" XLA_FFI_Error* JaxlibExtBcooProduct(XLA_FFI_CallFrame* call_frame);
 
 #endif  // JAXLIB_KERNELS_HANDLERS_H_

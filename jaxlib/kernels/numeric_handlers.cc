@@ -33,26 +33,23 @@ size_t Elements(const ffi::AnyBuffer& buffer) {
   return Size(buffer.dimensions(), 0, buffer.dimensions().size());
 }
 
-ffi::Error CheckedCumulative(ffi::ThreadPool& pool, ffi::AnyBuffer& in,
-                             ffi::Result<ffi::AnyBuffer>& out, int64_t operation,
-                             int64_t dimension, int64_t reverse) {
-  const auto invalid = [](const std::string& what) {
-    return ffi::Error::InvalidArgument("cumulative: " + what);
-  };
+void CheckedCumulative(ffi::ThreadPool& pool, const ffi::AnyBuffer& in,
+                       ffi::Result<ffi::AnyBuffer>& out, int64_t operation, int64_t dimension,
+                       int64_t reverse) {
   const std::optional<ElementType> type = NumberTypeOf(in);
   if (!type.has_value()) {
-    return invalid("the operand must be an array of integers, F32 or F64, got " + ToString(in));
+    throw InvalidCall("the operand must be an array of integers, F32 or F64, got " + ToString(in));
   }
   if (!SameType(in, *out)) {
-    return invalid("the operand is " + ToString(in) + ", but the result is " + ToString(*out));
+    throw InvalidCall("the operand is " + ToString(in) + ", but the result is " + ToString(*out));
   }
   const Dimensions dimensions = in.dimensions();
   if (dimension < 0 || static_cast<size_t>(dimension) >= dimensions.size()) {
-    return invalid("dimension must be one of the " + std::to_string(dimensions.size()) +
-                   " of the operand, got " + std::to_string(dimension));
+    throw InvalidCall("dimension must be one of the " + std::to_string(dimensions.size()) +
+                      " of the operand, got " + std::to_string(dimension));
   }
   if (operation < 0 || operation > static_cast<int64_t>(Operation::kMinimum)) {
-    return invalid("operation must be 0, 1, 2 or 3, got " + std::to_string(operation));
+    throw InvalidCall("operation must be 0, 1, 2 or 3, got " + std::to_string(operation));
   }
   const auto axis = static_cast<size_t>(dimension);
   const LaneShape shape{Size(dimensions, 0, axis), static_cast<size_t>(dimensions[axis]),
@@ -60,62 +57,43 @@ ffi::Error CheckedCumulative(ffi::ThreadPool& pool, ffi::AnyBuffer& in,
   PoolRunner runner(pool);
   Cumulate(runner, *type, static_cast<Operation>(operation), reverse != 0, shape,
            in.untyped_data(), out->untyped_data());
-  return ffi::Error::Success();
 }
 
-ffi::Error CumulativeImpl(ffi::ThreadPool pool, ffi::AnyBuffer in, ffi::Result<ffi::AnyBuffer> out,
-                          int64_t operation, int64_t dimension, int64_t reverse) {
-  return Guard("cumulative", [&] {
-    return CheckedCumulative(pool, in, out, operation, dimension, reverse);
-  });
-}
-
-ffi::Error CheckedThreefryBits(ffi::ThreadPool& pool, ffi::AnyBuffer& keys,
-                               ffi::Result<ffi::AnyBuffer>& bits) {
-  const auto invalid = [&](const std::string& what) {
-    return ffi::Error::InvalidArgument("threefry_bits: " + what + ", got " + ToString(keys) +
-                                       " and " + ToString(*bits));
-  };
+void CheckedThreefryBits(ffi::ThreadPool& pool, const ffi::AnyBuffer& keys,
+                         ffi::Result<ffi::AnyBuffer>& bits) {
+  const auto got = [&] { return ", got " + ToString(keys) + " and " + ToString(*bits); };
   const Dimensions dimensions = keys.dimensions();
   if (keys.element_type() != ffi::U32 || dimensions.size() == 0 ||
       dimensions[dimensions.size() - 1] != 2 || !AreSizes(dimensions)) {
-    return invalid("the operand must be an array of U32 whose last dimension has two elements");
+    throw InvalidCall("the operand must be an array of U32 whose last dimension has two elements" +
+                      got());
   }
   const ffi::DataType type = bits->element_type();
   if ((type != ffi::U8 && type != ffi::U16 && type != ffi::U32 && type != ffi::U64) ||
       !AreSizes(bits->dimensions())) {
-    return invalid("the result must be an array of U8, U16, U32 or U64");
+    throw InvalidCall("the result must be an array of U8, U16, U32 or U64" + got());
   }
   const size_t num_keys = Elements(keys) / 2;
   const size_t size = num_keys == 0 ? 0 : Elements(*bits) / num_keys;
   if (size * num_keys != Elements(*bits)) {
-    return invalid("the result must have the same number of elements for each key");
+    throw InvalidCall("the result must have the same number of elements for each key" + got());
   }
   PoolRunner runner(pool);
   ThreefryBits(runner, static_cast<const uint32_t*>(keys.untyped_data()), num_keys, size,
                SizeOf(*ElementTypeOf(*bits)), bits->untyped_data());
-  return ffi::Error::Success();
 }
 
-ffi::Error ThreefryBitsImpl(ffi::ThreadPool pool, ffi::AnyBuffer keys,
-                            ffi::Result<ffi::AnyBuffer> bits) {
-  return Guard("threefry_bits", [&] { return CheckedThreefryBits(pool, keys, bits); });
-}
-
-ffi::Error CheckedScatterAdd(ffi::ThreadPool& pool, ffi::AnyBuffer& operand,
-                             ffi::AnyBuffer& indices, ffi::AnyBuffer& updates,
-                             ffi::Result<ffi::AnyBuffer>& out, int64_t clip) {
-  const auto invalid = [](const std::string& what) {
-    return ffi::Error::InvalidArgument("scatter_add: " + what);
-  };
+void CheckedScatterAdd(ffi::ThreadPool& pool, const ffi::AnyBuffer& operand,
+                       const ffi::AnyBuffer& indices, const ffi::AnyBuffer& updates,
+                       ffi::Result<ffi::AnyBuffer>& out, int64_t clip) {
   const std::optional<ElementType> type = NumberTypeOf(operand);
   if (!type.has_value() || operand.dimensions().size() == 0 || NumberTypeOf(updates) != type) {
-    return invalid("the operand and the updates must be arrays of one type, integers, F32 or F64; got " +
-                   ToString(operand) + " and " + ToString(updates));
+    throw InvalidCall("the operand and the updates must be arrays of one type, integers, F32 or F64; got " +
+                      ToString(operand) + " and " + ToString(updates));
   }
   const std::optional<ElementType> index_type = NumberTypeOf(indices);
   if (!index_type.has_value() || !IsInteger(*index_type) || indices.dimensions().size() != 1) {
-    return invalid("the indices must be a vector of integers, got " + ToString(indices));
+    throw InvalidCall("the indices must be a vector of integers, got " + ToString(indices));
   }
   const Dimensions rows = operand.dimensions();
   const bool scalar = updates.dimensions().size() == 0;
@@ -125,11 +103,11 @@ ffi::Error CheckedScatterAdd(ffi::ThreadPool& pool, ffi::AnyBuffer& operand,
     fits = updates.dimensions()[i] == rows[i];
   }
   if (!fits) {
-    return invalid("there must be a row of updates for each index, or a scalar, got " +
-                   ToString(operand) + ", " + ToString(indices) + " and " + ToString(updates));
+    throw InvalidCall("there must be a row of updates for each index, or a scalar, got " +
+                      ToString(operand) + ", " + ToString(indices) + " and " + ToString(updates));
   }
   if (!SameType(operand, *out)) {
-    return invalid("the operand is " + ToString(operand) + ", but the result is " + ToString(*out));
+    throw InvalidCall("the operand is " + ToString(operand) + ", but the result is " + ToString(*out));
   }
   const size_t bytes = SizeOf(*type) * Elements(operand);
   if (bytes != 0 && out->untyped_data() != operand.untyped_data()) {
@@ -146,79 +124,48 @@ ffi::Error CheckedScatterAdd(ffi::ThreadPool& pool, ffi::AnyBuffer& operand,
                         .clip = clip != 0};
   PoolRunner runner(pool);
   ScatterAdd(runner, what, out->untyped_data());
-  return ffi::Error::Success();
 }
 
-ffi::Error ScatterAddImpl(ffi::ThreadPool pool, ffi::AnyBuffer operand, ffi::AnyBuffer indices,
-                          ffi::AnyBuffer updates, ffi::Result<ffi::AnyBuffer> out, int64_t clip) {
-  return Guard("scatter_add", [&] {
-    return CheckedScatterAdd(pool, operand, indices, updates, out, clip);
-  });
-}
-
-ffi::Error CheckedSearchSorted(ffi::ThreadPool& pool, ffi::AnyBuffer& sorted, ffi::AnyBuffer& values,
-                               ffi::Result<ffi::AnyBuffer>& places, int64_t right) {
-  const auto invalid = [](const std::string& what) {
-    return ffi::Error::InvalidArgument("search_sorted: " + what);
-  };
+void CheckedSearchSorted(ffi::ThreadPool& pool, const ffi::AnyBuffer& sorted,
+                         const ffi::AnyBuffer& values, ffi::Result<ffi::AnyBuffer>& places,
+                         int64_t right) {
   const std::optional<ElementType> type = NumberTypeOf(sorted);
   if (!type.has_value() || NumberTypeOf(values) != type || sorted.dimensions().size() != 1) {
-    return invalid("the operands must be a vector and an array of one type, integers, F32 or F64; got " +
-                   ToString(sorted) + " and " + ToString(values));
+    throw InvalidCall("the operands must be a vector and an array of one type, integers, F32 or F64; got " +
+                      ToString(sorted) + " and " + ToString(values));
   }
   if (places->element_type() != ffi::S32 || !SameDimensions(values, *places)) {
-    return invalid("for " + ToString(values) + " the result must be of S32 and this shape, got " +
-                   ToString(*places));
+    throw InvalidCall("for " + ToString(values) + " the result must be of S32 and this shape, got " +
+                      ToString(*places));
   }
   const size_t size = Elements(sorted);
   if (size > kMaxSearchSize) {
-    return invalid("the vector must have at most " + std::to_string(kMaxSearchSize) +
-                   " elements, got " + std::to_string(size));
+    throw InvalidCall("the vector must have at most " + std::to_string(kMaxSearchSize) +
+                      " elements, got " + std::to_string(size));
   }
   PoolRunner runner(pool);
   SearchSorted(runner, *type, right != 0, sorted.untyped_data(), size, values.untyped_data(),
                Elements(values), static_cast<int32_t*>(places->untyped_data()));
-  return ffi::Error::Success();
-}
-
-ffi::Error SearchSortedImpl(ffi::ThreadPool pool, ffi::AnyBuffer sorted, ffi::AnyBuffer values,
-                            ffi::Result<ffi::AnyBuffer> places, int64_t right) {
-  return Guard("search_sorted", [&] {
-    return CheckedSearchSorted(pool, sorted, values, places, right);
-  });
 }
 
 }  // namespace
 }  // namespace jaxlib_ext
 
-XLA_FFI_DEFINE_HANDLER_SYMBOL(JaxlibExtCumulative, jaxlib_ext::CumulativeImpl,
-                              xla::ffi::Ffi::Bind()
-                                  .Ctx<xla::ffi::ThreadPool>()
-                                  .Arg<xla::ffi::AnyBuffer>()
-                                  .Ret<xla::ffi::AnyBuffer>()
+XLA_FFI_DEFINE_HANDLER_SYMBOL(JaxlibExtCumulative,
+                              jaxlib_ext::Guarded("cumulative", jaxlib_ext::CheckedCumulative),
+                              jaxlib_ext::Bind<1>()
                                   .Attr<int64_t>("operation")
                                   .Attr<int64_t>("dimension")
                                   .Attr<int64_t>("reverse"));
 
-XLA_FFI_DEFINE_HANDLER_SYMBOL(JaxlibExtThreefryBits, jaxlib_ext::ThreefryBitsImpl,
-                              xla::ffi::Ffi::Bind()
-                                  .Ctx<xla::ffi::ThreadPool>()
-                                  .Arg<xla::ffi::AnyBuffer>()
-                                  .Ret<xla::ffi::AnyBuffer>());
+XLA_FFI_DEFINE_HANDLER_SYMBOL(JaxlibExtThreefryBits,
+                              jaxlib_ext::Guarded("threefry_bits", jaxlib_ext::CheckedThreefryBits),
+                              jaxlib_ext::Bind<1>());
 
-XLA_FFI_DEFINE_HANDLER_SYMBOL(JaxlibExtScatterAdd, jaxlib_ext::ScatterAddImpl,
-                              xla::ffi::Ffi::Bind()
-                                  .Ctx<xla::ffi::ThreadPool>()
-                                  .Arg<xla::ffi::AnyBuffer>()
-                                  .Arg<xla::ffi::AnyBuffer>()
-                                  .Arg<xla::ffi::AnyBuffer>()
-                                  .Ret<xla::ffi::AnyBuffer>()
-                                  .Attr<int64_t>("clip"));
+XLA_FFI_DEFINE_HANDLER_SYMBOL(JaxlibExtScatterAdd,
+                              jaxlib_ext::Guarded("scatter_add", jaxlib_ext::CheckedScatterAdd),
+                              jaxlib_ext::Bind<3>().Attr<int64_t>("clip"));
 
-XLA_FFI_DEFINE_HANDLER_SYMBOL(JaxlibExtSearchSorted, jaxlib_ext::SearchSortedImpl,
-                              xla::ffi::Ffi::Bind()
-                                  .Ctx<xla::ffi::ThreadPool>()
-                                  .Arg<xla::ffi::AnyBuffer>()
-                                  .Arg<xla::ffi::AnyBuffer>()
-                                  .Ret<xla::ffi::AnyBuffer>()
-                                  .Attr<int64_t>("right"));
+XLA_FFI_DEFINE_HANDLER_SYMBOL(JaxlibExtSearchSorted,
+                              jaxlib_ext::Guarded("search_sorted", jaxlib_ext::CheckedSearchSorted),
+                              jaxlib_ext::Bind<2>().Attr<int64_t>("right"));

@@ -1,4 +1,4 @@
-// Sums of products in any places of an array, added up by several threads.
+// How threads share sums of products.
 
 #ifndef JAXLIB_KERNELS_SCATTERED_SUMS_H_
 #define JAXLIB_KERNELS_SCATTERED_SUMS_H_
@@ -13,8 +13,16 @@ namespace jaxlib_ext {
 
 // A thread gets at least so many products of elements.
 inline constexpr size_t kProductGrain = 1 << 14;
-// They are added up in at most so many parts.
+// Sums in any places are added up in at most so many parts.
 inline constexpr size_t kMaxParts = 4;
+// Otherwise each thread gets about so many parts: fewer where it is held up by other programs.
+inline constexpr size_t kPartsOfThread = 4;
+
+// In how many parts to compute so many products, where parts have results of their own.
+inline size_t NumParts(const TaskRunner& runner, size_t products) {
+  const size_t threads = runner.num_threads();
+  return threads <= 1 ? 1 : std::clamp<size_t>(products / kProductGrain, 1, kPartsOfThread * threads);
+}
 
 // Adds the products of the elements of a matrix to `out`, `rows` rows of `width` zeros, where `add(begin, end, sums)`
 // adds those of a range of elements to an array as large.

@@ -56,8 +56,9 @@ class CsrTest : public testing::TestWithParam<std::tuple<Sizes, size_t>> {
       std::fill(data.begin() + static_cast<int64_t>(indptr.back()), data.end(), T{});
       std::vector<T> product(out * width, static_cast<T>(7));
       Threads threads(std::get<1>(GetParam()));
-      const CsrMatrix matrix{type,        sizeof(Index) == 8, elements,       rows, columns,
-                             data.data(), indices.data(),     indptr.data()};
+      const CsrMatrix matrix{{type, sizeof(Index) == 8, elements, rows, columns, data.data()},
+                             indices.data(),
+                             indptr.data()};
       CsrProduct(threads, matrix, transpose, dense.data(), width, product.data());
       ASSERT_EQ(product, expected) << transpose;
     }
@@ -94,7 +95,7 @@ class CsrIndicesTest : public testing::Test {
     SerialRunner runner;
     std::vector<float> out(transpose ? 3 : 2);
     CsrProduct(runner,
-               {ElementType::kFloat32, false, 4, 2, 3, data.data(), indices.data(), indptr.data()},
+               {{ElementType::kFloat32, false, 4, 2, 3, data.data()}, indices.data(), indptr.data()},
                transpose, dense.data(), 1, out.data());
     return out;
   }

@@ -303,6 +303,47 @@ T Get(const Array& array, size_t i) {
   return value;
 }
 
+// The sizes of a product.
+struct ProductShapes {
+  explicit ProductShapes(Input& input)
+      : transpose(input.Below(2) == 1),
+        rows(DrawSize(input)),
+        columns(DrawSize(input)),
+        elements(input.Below(8) == 5 ? 40000 : DrawSize(input)),
+        in({transpose ? rows : columns}),
+        out({transpose ? columns : rows}) {
+    if (input.Below(2) == 1) {
+      in.push_back(input.Below(12));
+      out.push_back(in[1]);
+    }
+    if (input.Rarely()) out = DrawShape(input);
+  }
+
+  static int64_t DrawSize(Input& input) {
+    constexpr int64_t kSizes[] = {0, 1, 2, 3, 10, 100, 700};
+    return kSizes[input.Below(std::size(kSizes))];
+  }
+
+  const bool transpose;
+  const int64_t rows;
+  const int64_t columns;
+  const int64_t elements;
+  std::vector<int64_t> in;
+  std::vector<int64_t> out;
+};
+
+// Whether the call succeeds.
+bool Multiply(Input& input, XLA_FFI_Handler* handler, const std::vector<Array*>& operands,
+              Array& product, bool transpose) {
+  FakeCall call;
+  for (Array* operand : operands) {
+    call.AddOperand(operand->type, operand->shape, operand->memory.data());
+  }
+  call.AddResult(product.type, product.shape, product.memory.data());
+  call.AddAttribute("transpose", transpose);
+  return !call.Run(handler, static_cast<int64_t>(input.Below(4))).has_value();
+}
+
 // Integers, since rounding differs: those in the rows' ranges, one by one.
 template <typename Index>
 void CheckCsrProduct(const Array& data, const Array& indices, const Array& indptr,
@@ -333,19 +374,7 @@ void CheckCsrProduct(const Array& data, const Array& indices, const Array& indpt
 }
 
 void FuzzCsrProduct(Input& input) {
-  constexpr int64_t kSizes[] = {0, 1, 2, 3, 10, 100, 700};
-  const auto draw_size = [&] { return kSizes[input.Below(std::size(kSizes))]; };
-  const bool transpose = input.Below(2) == 1;
-  const int64_t rows = draw_size();
-  const int64_t columns = draw_size();
-  const int64_t elements = input.Below(8) == 5 ? 40000 : draw_size();
-  std::vector<int64_t> in = {transpose ? rows : columns};
-  std::vector<int64_t> out = {transpose ? columns : rows};
-  if (input.Below(2) == 1) {
-    in.push_back(input.Below(12));
-    out.push_back(in[1]);
-  }
-  if (input.Rarely()) out = DrawShape(input);
+  auto [transpose, rows, columns, elements, in, out] = ProductShapes(input);
   if (input.Rarely()) in = DrawShape(input);
   const XLA_FFI_DataType type = input.Below(2) == 0 ? XLA_FFI_DataType_S32 : DrawType(input);
   const XLA_FFI_DataType index =
@@ -382,13 +411,9 @@ void FuzzCsrProduct(Input& input) {
   };
   if (valid && index == XLA_FFI_DataType_S32) fit(int32_t{});
   if (valid && index == XLA_FFI_DataType_S64) fit(int64_t{});
-  FakeCall call;
-  for (Array* operand : {&data, &indices, &indptr, &dense}) {
-    call.AddOperand(operand->type, operand->shape, operand->memory.data());
+  if (!Multiply(input, JaxlibExtCsrProduct, {&data, &indices, &indptr, &dense}, product, transpose)) {
+    return;
   }
-  call.AddResult(product.type, product.shape, product.memory.data());
-  call.AddAttribute("transpose", transpose);
-  if (call.Run(JaxlibExtCsrProduct, static_cast<int64_t>(input.Below(4))).has_value()) return;
   if (type != XLA_FFI_DataType_S32) return;
   if (index == XLA_FFI_DataType_S32) {
     CheckCsrProduct<int32_t>(data, indices, indptr, dense, product, transpose);
@@ -397,19 +422,31 @@ void FuzzCsrProduct(Input& input) {
   }
 }
 
-// Integers, one by one; padding reads zeros and writes nothing.
-template <typename Index>
-void CheckCooProduct(const Array& data, const Array& indices, const Array& dense,
-                     const Array& product, bool transpose) {
-  const size_t width = dense.shape.size() == 1 ? 1 : static_cast<size_t>(dense.shape[1]);
-  const auto place = [&](size_t at, int64_t size) {
-    const auto index = static_cast<int64_t>(Get<Index>(indices, at));
+// The indices along a dimension, of which there are `stride` in turns.
+struct Places {
+  const Array* indices;
+  size_t stride;
+  size_t offset;
+
+  // Of an element, along a dimension of this size.
+  int64_t At(size_t i, int64_t size) const {
+    const size_t at = i * stride + offset;
+    const int64_t index = indices->type == XLA_FFI_DataType_S64
+                              ? Get<int64_t>(*indices, at)
+                              : static_cast<int64_t>(Get<int32_t>(*indices, at));
     return index < 0 ? index + size : index;
-  };
+  }
+};
+
+// Integers, one by one; out of bounds nothing is written, and either the end is read or zeros are.
+void CheckCooProduct(const Array& data, const Places& to_places, const Places& from_places,
+                     const Array& dense, const Array& product, bool clamped) {
+  const size_t width = dense.shape.size() == 1 ? 1 : static_cast<size_t>(dense.shape[1]);
   std::vector<uint32_t> expected(Elements(product.shape));
-  for (size_t i = 0; i < Elements(data.shape); ++i) {
-    const int64_t to = place(2 * i + (transpose ? 1 : 0), product.shape[0]);
-    const int64_t from = place(2 * i + (transpose ? 0 : 1), dense.shape[0]);
+  for (size_t i = 0; i < Elements(data.shape) && dense.shape[0] > 0; ++i) {
+    const int64_t to = to_places.At(i, product.shape[0]);
+    int64_t from = from_places.At(i, dense.shape[0]);
+    if (clamped) from = std::clamp<int64_t>(from, 0, dense.shape[0] - 1);
     if (to < 0 || to >= product.shape[0] || from < 0 || from >= dense.shape[0]) continue;
     for (size_t j = 0; j < width; ++j) {
       expected[static_cast<size_t>(to) * width + j] +=
@@ -419,63 +456,61 @@ void CheckCooProduct(const Array& data, const Array& indices, const Array& dense
   for (size_t i = 0; i < expected.size(); ++i) Check(expected[i] == Get<uint32_t>(product, i));
 }
 
-// Indices near those that there are, in order for some inputs.
+// Makes most indices lie near those that there are, in order of rows for some inputs. `rows` and `columns` are of one
+// array if both are in it.
 template <typename Index>
-void FitPairs(Array& indices, int64_t rows, int64_t columns, bool in_order) {
-  std::vector<std::pair<Index, Index>> pairs(indices.memory.size() / (2 * sizeof(Index)));
+void FitPairs(Array& rows, Array& columns, int64_t num_rows, int64_t num_columns, bool in_order) {
+  const size_t stride = &rows == &columns ? 2 : 1;
+  std::vector<std::pair<Index, Index>> pairs(rows.memory.size() / (stride * sizeof(Index)));
   const auto fitting = [](Index index, int64_t size) {
     const auto limit = static_cast<uint64_t>(size) + 3;
     return static_cast<Index>(static_cast<int64_t>(static_cast<uint64_t>(index) % limit) - 1);
   };
   for (size_t i = 0; i < pairs.size(); ++i) {
-    pairs[i] = {fitting(Get<Index>(indices, 2 * i), rows), fitting(Get<Index>(indices, 2 * i + 1), columns)};
+    pairs[i] = {fitting(Get<Index>(rows, stride * i), num_rows),
+                fitting(Get<Index>(columns, stride * i + stride - 1), num_columns)};
     if (in_order) pairs[i].first = std::max<Index>(pairs[i].first, 0);
   }
   if (in_order) std::sort(pairs.begin(), pairs.end());
+  const auto set = [](Array& to, size_t i, Index value) {
+    std::memcpy(to.memory.data() + i * sizeof(Index), &value, sizeof(Index));
+  };
   for (size_t i = 0; i < pairs.size(); ++i) {
-    std::memcpy(indices.memory.data() + 2 * i * sizeof(Index), &pairs[i].first, sizeof(Index));
-    std::memcpy(indices.memory.data() + (2 * i + 1) * sizeof(Index), &pairs[i].second, sizeof(Index));
+    set(rows, stride * i, pairs[i].first);
+    set(columns, stride * i + stride - 1, pairs[i].second);
   }
 }
 
+// Rows and columns as pairs, and each by themselves.
 void FuzzCooProduct(Input& input) {
-  constexpr int64_t kSizes[] = {0, 1, 2, 3, 10, 100, 700};
-  const auto draw_size = [&] { return kSizes[input.Below(std::size(kSizes))]; };
-  const bool transpose = input.Below(2) == 1;
-  const int64_t rows = draw_size();
-  const int64_t columns = draw_size();
-  const int64_t elements = input.Below(8) == 5 ? 40000 : draw_size();
-  std::vector<int64_t> in = {transpose ? rows : columns};
-  std::vector<int64_t> out = {transpose ? columns : rows};
-  if (input.Below(2) == 1) {
-    in.push_back(input.Below(12));
-    out.push_back(in[1]);
-  }
+  const bool pairs = input.Below(2) == 1;
+  const auto [transpose, num_rows, num_columns, elements, in, out] = ProductShapes(input);
   const XLA_FFI_DataType type = input.Below(2) == 0 ? XLA_FFI_DataType_S32 : DrawType(input);
-  const bool wide = input.Below(2) == 1;
+  const XLA_FFI_DataType index =
+      input.Below(2) == 1 ? XLA_FFI_DataType_S64 : XLA_FFI_DataType_S32;
   Array data = DrawArray(input, type, {elements});
-  Array indices = DrawArray(input, wide ? XLA_FFI_DataType_S64 : XLA_FFI_DataType_S32, {elements, 2});
+  Array rows = DrawArray(input, index, pairs ? std::vector<int64_t>{elements, 2} : data.shape);
+  Array own_columns = DrawArray(input, index, pairs ? std::vector<int64_t>{0} : data.shape);
+  Array& columns = pairs ? rows : own_columns;
   Array dense = DrawArray(input, type, in);
-  const std::vector<int64_t> own = input.Rarely() ? DrawShape(input) : out;
-  Array product = {type, own, Memory(type, own)};
-  if (input.Below(4) != 3) {  // most indices that are drawn do not fit
+  Array product = {type, out, Memory(type, out)};
+  // Most indices that are drawn do not fit.
+  if (input.Below(4) != 3 && rows.type == columns.type && rows.shape == columns.shape) {
     const bool in_order = input.Below(2) == 1;
-    if (indices.type == XLA_FFI_DataType_S32) FitPairs<int32_t>(indices, rows, columns, in_order);
-    if (indices.type == XLA_FFI_DataType_S64) FitPairs<int64_t>(indices, rows, columns, in_order);
+    const auto fit = [&](auto zero) {
+      FitPairs<decltype(zero)>(rows, columns, num_rows, num_columns, in_order);
+    };
+    if (rows.type == XLA_FFI_DataType_S32) fit(int32_t{});
+    if (rows.type == XLA_FFI_DataType_S64) fit(int64_t{});
   }
-  FakeCall call;
-  for (Array* operand : {&data, &indices, &dense}) {
-    call.AddOperand(operand->type, operand->shape, operand->memory.data());
-  }
-  call.AddResult(product.type, product.shape, product.memory.data());
-  call.AddAttribute("transpose", transpose);
-  if (call.Run(JaxlibExtCooProduct, static_cast<int64_t>(input.Below(4))).has_value()) return;
-  if (type != XLA_FFI_DataType_S32) return;
-  if (indices.type == XLA_FFI_DataType_S32) {
-    CheckCooProduct<int32_t>(data, indices, dense, product, transpose);
-  } else {
-    CheckCooProduct<int64_t>(data, indices, dense, product, transpose);
-  }
+  const bool done =
+      pairs ? Multiply(input, JaxlibExtBcooProduct, {&data, &rows, &dense}, product, transpose)
+            : Multiply(input, JaxlibExtCooProduct, {&data, &rows, &columns, &dense}, product, transpose);
+  if (!done || type != XLA_FFI_DataType_S32) return;
+  Places to = {&rows, size_t{pairs ? 2u : 1u}, 0};
+  Places from = {&columns, to.stride, to.stride - 1};
+  if (transpose) std::swap(to, from);
+  CheckCooProduct(data, to, from, dense, product, !pairs);
 }
 
 }  // namespace

@@ -162,14 +162,15 @@ TEST_F(CsrProductTest, RefusesOtherOperands) {
   ExpectInvalid(Run(XLA_FFI_DataType_F16, kS32, {3}, {2}), "type that is not supported: F16[3]");
   ExpectInvalid(Run(kS32, kS32, {3}, {2}), "must have one type, got S32[3], F32[3] and F32[2]");
   ExpectInvalid(Run(kF32, XLA_FFI_DataType_S64, {3}, {2}), "be S32 or both S64, got S64[3]");
-  ExpectInvalid(Run(kF32, kS32, {3}, {2}, 0, -1), "indptr not empty");
-  ExpectInvalid(Run(kF32, kS32, {3}, {3}), "for 2 rows no product of F32[3] is F32[3]");
-  ExpectInvalid(Run(kF32, kS32, {3}, {2}, 1), "for 2 rows");
-  ExpectInvalid(Run(kF32, kS32, {3, 1}, {2}), "for 2 rows");
-  ExpectInvalid(Run(kF32, kS32, {}, {}), "for 2 rows");
+  ExpectInvalid(Run(kF32, kS32, {3}, {2}, 0, -1), "than the matrix has rows, 2, got S32[0]");
+  ExpectInvalid(Run(kF32, kS32, {3}, {3}), "than the matrix has rows, 3, got S32[3]");
+  ExpectInvalid(Run(kF32, kS32, {3}, {2}, 1), "than the matrix has rows, 3, got S32[3]");
+  ExpectInvalid(Run(kF32, kS32, {3, 1}, {2}), "no product of F32[3,1] is F32[2]");
+  ExpectInvalid(Run(kF32, kS32, {3, 1}, {2, 2}), "no product of F32[3,1] is F32[2,2]");
+  ExpectInvalid(Run(kF32, kS32, {}, {}), "no product of F32[] is F32[]");
 }
 
-class CooProductTest : public testing::Test {
+class BcooProductTest : public testing::Test {
  protected:
   std::optional<CallError> Run(XLA_FFI_DataType data, XLA_FFI_DataType index,
                                std::vector<int64_t> dense, std::vector<int64_t> product,
@@ -180,7 +181,7 @@ class CooProductTest : public testing::Test {
     call.AddOperand(kF32, std::move(dense), dense_.data());
     call.AddResult(kF32, std::move(product), product_.data());
     call.AddAttribute("transpose", transpose);
-    return call.Run(JaxlibExtCooProduct, 2);
+    return call.Run(JaxlibExtBcooProduct, 2);
   }
 
   std::vector<float> data_ = {1, 2, 3};
@@ -189,7 +190,7 @@ class CooProductTest : public testing::Test {
   std::vector<float> product_ = std::vector<float>(3);
 };
 
-TEST_F(CooProductTest, Multiplies) {
+TEST_F(BcooProductTest, Multiplies) {
   EXPECT_FALSE(Run(kF32, kS32, {3}, {2}).has_value());
   EXPECT_EQ(product_, (std::vector<float>{201, 30, 0}));
   EXPECT_FALSE(Run(kF32, kS32, {2}, {3}, 1).has_value());
@@ -197,14 +198,60 @@ TEST_F(CooProductTest, Multiplies) {
   EXPECT_FALSE(Run(kF32, kS32, {3, 1}, {2, 1}).has_value());
 }
 
-TEST_F(CooProductTest, RefusesOtherOperands) {
+TEST_F(BcooProductTest, RefusesOtherOperands) {
   ExpectInvalid(Run(XLA_FFI_DataType_F16, kS32, {3}, {2}), "type that is not supported: F16[3]");
   ExpectInvalid(Run(kS32, kS32, {3}, {2}), "must have one type, got S32[3], F32[3] and F32[2]");
   ExpectInvalid(Run(kF32, kF32, {3}, {2}), "two indices of S32 or S64 for each element");
   ExpectInvalid(Run(kF32, kS32, {3}, {2}, 0, {6}), "got F32[3] and S32[6]");
   ExpectInvalid(Run(kF32, kS32, {3}, {2}, 0, {2, 3}), "got F32[3] and S32[2,3]");
-  ExpectInvalid(Run(kF32, kS32, {3, 1}, {2}), "no product of S32[3,2] and F32[3,1] is F32[2]");
+  ExpectInvalid(Run(kF32, kS32, {3, 1}, {2}), "with indices S32[3,2] no product of F32[3,1] is F32[2]");
   ExpectInvalid(Run(kF32, kS32, {}, {}), "no product");
+}
+
+class CooProductTest : public testing::Test {
+ protected:
+  std::optional<CallError> Run(std::vector<int32_t> columns, std::vector<int64_t> dense,
+                               std::vector<int64_t> product, int64_t transpose = 0,
+                               std::vector<int64_t> rows = {3}) {
+    FakeCall call;
+    call.AddOperand(kF32, {3}, data_.data());
+    call.AddOperand(kS32, std::move(rows), rows_.data());
+    call.AddOperand(kS32, {static_cast<int64_t>(columns.size())}, columns.data());
+    call.AddOperand(kF32, std::move(dense), dense_.data());
+    call.AddResult(kF32, std::move(product), product_.data());
+    call.AddAttribute("transpose", transpose);
+    return call.Run(JaxlibExtCooProduct, 2);
+  }
+
+  std::vector<float> data_ = {1, 2, 3};
+  std::vector<int32_t> rows_ = {0, 0, 1};
+  std::vector<float> dense_ = {1, 10, 100};
+  std::vector<float> product_ = std::vector<float>(3);
+};
+
+TEST_F(CooProductTest, Multiplies) {
+  EXPECT_FALSE(Run({0, 2, 1}, {3}, {2}).has_value());
+  EXPECT_EQ(product_, (std::vector<float>{201, 30, 0}));
+  EXPECT_FALSE(Run({0, 2, 1}, {2}, {3}, 1).has_value());
+  EXPECT_EQ(product_, (std::vector<float>{1, 30, 2}));
+  EXPECT_FALSE(Run({0, 2, 1}, {3, 1}, {2, 1}).has_value());
+}
+
+// An end is read for what is beyond it, and nothing is written there.
+TEST_F(CooProductTest, IndicesOutOfBounds) {
+  EXPECT_FALSE(Run({-1, 7, -9}, {3}, {2}).has_value());
+  EXPECT_EQ(product_, (std::vector<float>{300, 3, 0}));
+  EXPECT_FALSE(Run({-1, 7, -9}, {2}, {3}, 1).has_value());
+  EXPECT_EQ(product_, (std::vector<float>{0, 0, 1}));
+  // Nothing can be read.
+  EXPECT_FALSE(Run({0, 2, 1}, {0}, {2}).has_value());
+  EXPECT_EQ(product_, (std::vector<float>{0, 0, 1}));
+}
+
+TEST_F(CooProductTest, RefusesOtherOperands) {
+  ExpectInvalid(Run({0, 2}, {3}, {2}), "each element, both S32 or both S64, got F32[3], S32[3] and S32[2]");
+  ExpectInvalid(Run({0, 2, 1}, {3}, {2}, 0, {3, 1}), "got F32[3], S32[3,1] and S32[3]");
+  ExpectInvalid(Run({0, 2, 1}, {3, 1}, {2}), "no product of F32[3,1] is F32[2]");
 }
 
 }  // namespace

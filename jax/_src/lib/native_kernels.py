@@ -12,7 +12,7 @@ from jax._src.lib import _jax
 
 # Identifies the arguments of handlers; incremented if they change. Handlers that are added need no new
 # number: `has` tells whether the installed extension has one.
-INTERFACE_VERSION = 2
+INTERFACE_VERSION = 3
 
 # One thread loads the extension while others wait. Reentrant: showing a warning may run jax code.
 _lock = threading.RLock()

@@ -12,7 +12,7 @@ from jax._src.ad_util import Zero
 from jax._src.interpreters import mlir
 from jax._src.lax import lax, slicing
 from jax._src.numpy.util import promote_dtypes
-from jax._src.sparse import csr_kernels, products
+from jax._src.sparse import product_kernels, products
 from jax._src.sparse.base import SparseInfo
 from jax._src.sparse.bcoo import contraction, convert, matrices
 from jax._src.sparse.csr import csr_matmat_p, csr_matvec_p
@@ -132,8 +132,8 @@ def _lower_cpu(ctx: Any, *operands: Any, **params: Any) -> Any:
     use_kernel = (
         matrices.is_product(data, 2, params["dimension_numbers"])
         and params["preferred_element_type"] in (None, dtype)
-        and csr_kernels.has_type(dtype)
-        and csr_kernels.can_multiply(ctx)
+        and product_kernels.has_type(dtype)
+        and product_kernels.can_multiply(ctx, product_kernels.CSR)
     )
     rule = _lower_csr_product if use_kernel else _lower_default
     return rule(ctx, *operands, **params)

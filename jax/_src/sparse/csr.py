@@ -12,7 +12,7 @@ from jax._src.basearray import Array
 from jax._src.lax import lax
 from jax._src.numpy import array_creation as creation
 from jax._src.numpy.util import to_array
-from jax._src.sparse import csr_kernels, products
+from jax._src.sparse import product_kernels, products
 from jax._src.sparse.base import JAXSparse, as_buffers, check_dense, check_format
 from jax._src.sparse.primitive import buffer_primitive
 from jax._src.sparse.util import count_stored_elements, index_type, static_nse
@@ -223,13 +223,14 @@ def _product_p(name: str, ndim: int) -> core.Primitive:
         _product,
         types=products.typed_as_data(_shape(name, ndim)),
         linear={0: _data_gradient, 3: dense_gradient},
-        lower={"cpu": csr_kernels.lowering(_product)},
+        lower={"cpu": product_kernels.lowering(product_kernels.CSR, _product)},
     )
     return p
 
 
 csr_matvec_p = _product_p("csr_matvec", 1)
 csr_matmat_p = _product_p("csr_matmat", 2)
+products.batch_dense(csr_matvec_p, csr_matmat_p)
 
 
 def _todense_shape(data: Any, indices: Any, indptr: Any, *, shape: Any) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -9,6 +10,7 @@ import numpy as np
 
 from jax._src import core
 from jax._src.ad_util import Zero
+from jax._src.interpreters import batching
 from jax._src.lax import lax
 from jax._src.numpy import array_creation as creation, cumulative, selecting
 from jax._src.numpy.util import promote_dtypes, to_array
@@ -120,6 +122,30 @@ def fromdense_primitive(
 
     p = buffer_primitive(name, impl, types=types, jvp=jvp, multiple_results=True)
     return p
+
+
+def batch_dense(matvec_p: core.Primitive, matmat_p: core.Primitive) -> None:
+    """Have `vmap` make one product with a matrix of products that differ in the dense operand only."""
+    for p in (matvec_p, matmat_p):
+        p.axis_batch = _dense_batch_rule(p.axis_batch, p, matmat_p)
+
+
+def _dense_batch_rule(
+    default: Callable[..., Any], p: core.Primitive, matmat_p: core.Primitive
+) -> Callable[..., Any]:
+    def rule(axis_data: Any, args: Any, dims: Any, **params: Any) -> Any:
+        *buffers, dense = args
+        if any(d is not None for d in dims[:-1]):
+            return default(axis_data, args, dims, **params)
+        mapped = core.mapped_aval(axis_data.size, dims[-1], core.typeof(dense))
+        p.abstract_eval(*map(core.typeof, buffers), mapped, **params)  # its checks
+        dense = batching.moveaxis(dense, dims[-1], dense.ndim - 1)
+        rows, *columns = dense.shape
+        flat = lax.reshape(dense, (rows, math.prod(columns)))
+        out = matmat_p.bind(*buffers, flat, **params)
+        return lax.reshape(out, (out.shape[0], *columns)), len(columns)
+
+    return rule
 
 
 def operands(mat: Any, other: Any) -> tuple[Any, Any]:

@@ -13,11 +13,11 @@ from jax._src.ffi import ffi_call
 from jax._src.interpreters import mlir
 from jax._src.lax import lax, native_calls
 from jax._src.numpy.util import promote_dtypes
-from jax._src.sparse import csr_kernels
+from jax._src.sparse import product_kernels
 from jax._src.sparse.base import SparseInfo
 from jax._src.sparse.util import remaining
 
-_KERNEL = "jaxlib_ext_coo_product"
+_KERNEL = "jaxlib_ext_bcoo_product"
 
 
 def is_product(data: Any, n_sparse: int, dimension_numbers: Any) -> bool:
@@ -85,7 +85,7 @@ def _has_kernel(
     dtype = dtypes.promote_types(data.dtype, rhs.dtype)
     return (
         preferred_element_type in (None, dtype)
-        and csr_kernels.has_type(dtype)
+        and product_kernels.has_type(dtype)
         and indices.dtype.name in ("int32", "int64")
         and max(lhs_spinfo.shape) <= np.iinfo(indices.dtype).max
         and native_calls.can_call_whole(ctx, _KERNEL)
