@@ -198,6 +198,7 @@ def _product_p(name: str, ndim: int) -> core.Primitive:
     def dense_gradient(
         ct: Any, data: Any, row: Any, col: Any, dense: Any, *, spinfo: COOInfo, transpose: bool
     ) -> Any:
+        data = products.without_padding(data, col if transpose else row, spinfo.shape[transpose])
         return p.bind(data, row, col, ct, spinfo=spinfo, transpose=not transpose)
 
     p = buffer_primitive(

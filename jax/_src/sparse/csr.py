@@ -216,6 +216,12 @@ def _product_p(name: str, ndim: int) -> core.Primitive:
     def dense_gradient(
         ct: Any, data: Any, indices: Any, indptr: Any, dense: Any, *, shape: Any, transpose: bool
     ) -> Any:
+        if transpose:
+            data = products.without_padding(data, indices, shape[1])
+        else:
+            # Elements behind the last row are padding.
+            kept = lax.iota(indptr.dtype, data.shape[0]) < indptr[-1]
+            data = lax.select(kept, data, lax.full_like(data, 0))
         return p.bind(data, indices, indptr, ct, shape=shape, transpose=not transpose)
 
     p = buffer_primitive(

@@ -39,6 +39,17 @@ def elements_gradient(ct: Any, rows: Any, columns: Any, dense: Any) -> Any:
     return products.sum(1) if products.ndim == 2 else products
 
 
+def without_padding(data: Any, rows: Any, size: int) -> Any:
+    """`data` with zeros for the elements that `multiply` adds to no row."""
+    limits = np.iinfo(rows.dtype)
+    kept = lax.full_like(rows, True, np.bool_)
+    if size <= limits.max:
+        kept &= rows < np.asarray(size, rows.dtype)
+    if -size > limits.min and limits.min < 0:
+        kept &= rows >= np.asarray(-size, rows.dtype)
+    return lax.select(kept, data, lax.full_like(data, 0))
+
+
 def scatter(data: Any, rows: Any, columns: Any, shape: tuple[int, ...]) -> Any:
     """The dense matrix of stored elements; duplicates are added."""
     return creation.zeros(shape, data.dtype).at[rows, columns].add(data)
