@@ -30,6 +30,8 @@ from jax._src.cudnn import (
 )
 from jax._src.interpreters import partial_eval as pe, pxla
 from jax._src.random import prng
+from jax._src.tree_util.flat_tree import FlatTree
+from jax.interpreters import ad
 from jax.sharding import AxisType, PartitionSpec as P
 
 if not xla_bridge.backends_are_initialized():
@@ -40,7 +42,7 @@ jax._src.api.clear_backends jax._src.api.device_put jax._src.api.GradRef
 jax._src.callback.emit_python_callback jax._src.checkify.Out
 jax._src.config.jax_xla_profile_version jax._src.core.call_p
 jax._src.core.new_ref jax._src.custom_derivatives.optimize_remat_of_custom_vjp_fwd
-jax._src.dtypes.bool_ jax._src.interpreters.mlir._platforms_with_donation
+jax._src.dtypes.bool_ jax._src.hijax.custom_vjp3 jax._src.hijax.hijax_method jax._src.interpreters.mlir._platforms_with_donation
 jax._src.interpreters.partial_eval.PartialVal jax._src.interpreters.pxla.Mesh
 jax._src.lax.index_in_dim jax._src.lib.cuda_versions jax._src.pjit.make_jit_cpp_cache
 jax._src.random.clone jax._src.random.default_prng_impl jax._src.random.random_clone_p
@@ -419,3 +421,18 @@ def test_modules_with_deprecated_and_late_names():
     late = importlib.import_module("jax._src.internal_test_util.lazy_loader_module")
     assert dir(late) == ["lazy_test_submodule"]
     assert callable(late.lazy_test_submodule.a_function)
+
+
+def test_linearize_of_trees():
+    """The results are those of the reference."""
+    args = FlatTree.flatten(({"p": 1.0}, 2.0))
+    fun = lambda x, y: (jnp.sin(x["p"]) * y, 3, y)
+    out, zeros, jaxpr, consts = ad.linearize(fun, args)
+    np.testing.assert_allclose(out.unflatten()[0], 1.682942, rtol=1e-6)
+    assert out.unflatten()[1:] == (3, 2.0) and zeros == [False, True, False]
+    tangents = core.eval_jaxpr(jaxpr, consts, 1.0, 10.0)
+    np.testing.assert_allclose(tangents, [9.495314, 10.0], rtol=1e-6)
+    *_, aux = ad.linearize(lambda x: (x, {"twice": 2 * x}), FlatTree.flatten((1.5,)), has_aux=True)
+    assert aux == {"twice": 3.0}
+    consts_of = lambda x: ad.linearize(jnp.sin, FlatTree.flatten((x,)))[3]
+    np.testing.assert_allclose(jax.jit(consts_of)(1.0), [0.540302], rtol=1e-6)

@@ -16,9 +16,9 @@ from jax._src.interpreters.ad import (
     instantiate_zeros as instantiate_zeros,
     is_undefined_primal as is_undefined_primal,
     jvp as jvp,
-    linearize as linearize,
     primitive_jvps as primitive_jvps,
     primitive_transposes as primitive_transposes,
     zeros_like_aval as zeros_like_aval,
 )
+from jax._src.interpreters.ad._compat import linearize as linearize
 from jax._src.lax.lax import add_any_p as add_jaxvals_p

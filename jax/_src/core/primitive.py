@@ -115,6 +115,8 @@ class Primitive:
     # What `jax._src.key_reuse` knows of the use of random keys: a signature, or a function from an
     # equation to one. Without one, the operands that are keys are consumed.
     key_use: Any = None
+    # A user's rule for the costs, for `jax.experimental.roofline`.
+    roofline: Callable[..., Any] | None = None
 
     def __init__(self, name: str, multiple_results: bool = False):
         self.name = name

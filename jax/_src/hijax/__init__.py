@@ -3,8 +3,10 @@
 from jax._src.core import (
     AbstractRef as AbstractRef,
     ShapedArray as ShapedArray,
+    aval_method as _aval_method,
     high_types_in_use as _high_types_in_use,
 )
+from jax._src.custom_derivatives.vjp import custom_vjp as _custom_vjp
 from jax._src.hijax import refs as _refs, tracers as _tracers
 from jax._src.hijax.boxes import (
     Box as Box,
@@ -59,3 +61,8 @@ from jax._src.hijax.vjp_primitives import (
 from jax._src.lax.control_flow import high_types as _high_types
 
 _high_types_in_use.value = True
+
+# Names that outside code imports: here there is one `custom_vjp`, for values of high types too, and
+# methods of traced values are made by one decorator.
+custom_vjp3 = _custom_vjp
+hijax_method = _aval_method

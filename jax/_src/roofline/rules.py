@@ -1,4 +1,8 @@
-"""What each primitive costs, for `jax.experimental.roofline`; a register for rules of users."""
+"""What each primitive costs, for `jax.experimental.roofline`.
+
+A user's rule is stored on its primitive. The rules here are shared: a handful serve all primitives,
+and the table of their names neither imports the modules of the primitives, nor do these import this.
+"""
 
 from __future__ import annotations
 
@@ -20,8 +24,6 @@ from jax._src.roofline.results import (
 Context = RooflineRuleContext
 Shape = RooflineShape
 
-_registered: dict[core.Primitive, RooflineRule] = {}
-
 
 def register_roofline(prim: core.Primitive) -> Callable[[RooflineRule], RooflineRule]:
     """A decorator that makes a function the rule of a primitive.
@@ -41,7 +43,7 @@ def register_roofline(prim: core.Primitive) -> Callable[[RooflineRule], Roofline
     """
 
     def register(rule: RooflineRule) -> RooflineRule:
-        _registered[prim] = rule
+        prim.roofline = rule
         return rule
 
     return register
@@ -53,12 +55,12 @@ def register_standard_roofline(prim: core.Primitive) -> None:
     Args:
       prim: the primitive.
     """
-    _registered[prim] = _nothing
+    prim.roofline = _nothing
 
 
 def rule_of(primitive: core.Primitive) -> RooflineRule | None:
     """The rule of a primitive, or None."""
-    return _registered.get(primitive) or _RULES.get(primitive.name)
+    return primitive.roofline or _RULES.get(primitive.name)
 
 
 def _nothing(ctx: Context, *args: Any, **params: Any) -> RooflineResult:
